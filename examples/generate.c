@@ -13,6 +13,8 @@
 #include "../bitnet.h"
 #define BITNET_GRAMMAR_IMPLEMENTATION
 #include "../bitnet_grammar.h"
+#include "streams.h"
+#include "utf8.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -25,11 +27,7 @@
 #ifdef _WIN32
   #include <io.h>
   #include <windows.h>
-  #include <shellapi.h>
   #define getpid GetCurrentProcessId
-  #ifdef _MSC_VER
-    #pragma comment(lib, "shell32")
-  #endif
 #else
   #include <sys/time.h>
   #include <unistd.h>
@@ -57,6 +55,7 @@ static char *grammar_text, *grammar_path, *schema_text, *schema_path;
 static int32_t cache_all, cache_read_only;
 static char *stops[MAX_STOPS];
 static int32_t chatting = AUTO, interactive, single_turn;
+static int32_t parse_special = YES;    /* in plain text; messages never */
 static int32_t escapes = AUTO;         /* AUTO: in texts of the command line, not in files */
 static int32_t shifting = AUTO;        /* AUTO: in chats */
 static int32_t reasoning = AUTO, reasoning_budget = -1;
@@ -402,6 +401,8 @@ static const struct option options[] = {
      "\\n \\t \\r \\\" \\' \\\\ \\xHH in -p, -sys and -r (default), and in files", take_yes,
      &escapes, 0, 0},
     {"--no-escape", 0, "leave texts unchanged", take_no, &escapes, 0, 0},
+    {"--no-parse-special", 0, "names of control tokens in a plain prompt are text, as in chats",
+     take_no, &parse_special, 0, 0},
     {"-n --predict --n-predict", "N", "new tokens (-1: no limit; -2: until the context is full)",
      take_whole, &max_tokens, -2, TOP},
     {"-c --ctx-size", "N", "context in tokens; 0: the model's (that, up to 4096)", take_whole,
@@ -684,25 +685,9 @@ static int check_options(void) {
     return GO_ON;
 }
 
-/* ---- arguments and paths: UTF-8, also on Windows, where main has them in the code page ---- */
+/* ---- files, whose paths are UTF-8 on Windows, too ---- */
 
 #ifdef _WIN32
-static char **utf8_arguments(int *argc, char **argv) {
-    int i, n = 0;
-    WCHAR **wide = CommandLineToArgvW(GetCommandLineW(), &n);
-    char **out = wide ? (char **)calloc((size_t)n + 1, sizeof *out) : 0;
-    for (i = 0; out && i < n; i++) {
-        int size = WideCharToMultiByte(CP_UTF8, 0, wide[i], -1, 0, 0, 0, 0);
-        out[i] = (char *)malloc((size_t)size);
-        if (!out[i]) return argv;
-        WideCharToMultiByte(CP_UTF8, 0, wide[i], -1, out[i], size, 0, 0);
-    }
-    LocalFree(wide);
-    if (!out) return argv;
-    *argc = n;
-    return out;                        /* lives as long as the program */
-}
-
 enum { MAX_WIDE = MAX_PATH * 4 };
 
 static int widen(const char *path, WCHAR wide[MAX_WIDE]) {
@@ -710,17 +695,11 @@ static int widen(const char *path, WCHAR wide[MAX_WIDE]) {
     return MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, path, -1, wide, MAX_WIDE) > 0;
 }
 
-static FILE *open_file(const char *path) {             /* for reading */
+/* Creates a new file for writing. -1, and errno is EEXIST: something has that name. */
+static int create_file(const char *path) {
     WCHAR wide[MAX_WIDE];
-    return widen(path, wide) ? _wfopen(wide, L"rb") : 0;
-}
-
-/* Creates a new file for writing. 0, and errno is EEXIST: something has that name. */
-static FILE *create_file(const char *path) {
-    WCHAR wide[MAX_WIDE];
-    const int fd = widen(path, wide) ? _wopen(wide, _O_CREAT | _O_EXCL | _O_WRONLY | _O_BINARY,
-                                              _S_IREAD | _S_IWRITE) : -1;
-    return fd < 0 ? 0 : _fdopen(fd, "wb");
+    return widen(path, wide) ? _wopen(wide, _O_CREAT | _O_EXCL | _O_WRONLY | _O_BINARY,
+                                      _S_IREAD | _S_IWRITE) : -1;
 }
 
 /* Something that exists and is not a regular file. */
@@ -752,16 +731,8 @@ static int64_t seek_file(FILE *f, int64_t at, int from) {      /* returns the pl
     return _fseeki64(f, at, from) ? -1 : _ftelli64(f);
 }
 #else
-static char **utf8_arguments(int *argc, char **argv) {
-    (void)argc;
-    return argv;
-}
-
-static FILE *open_file(const char *path) { return fopen(path, "rb"); }
-
-static FILE *create_file(const char *path) {
-    const int fd = open(path, O_CREAT | O_EXCL | O_WRONLY, 0666);
-    return fd < 0 ? 0 : fdopen(fd, "wb");
+static int create_file(const char *path) {
+    return open(path, O_CREAT | O_EXCL | O_WRONLY, 0666);
 }
 
 /* A pipe would block a reader, and renaming would put a file in the place of a device. */
@@ -848,6 +819,12 @@ static int append(struct text *t, const char *s, size_t n) {
     return 1;
 }
 
+/* Removes a byte order mark. */
+static void drop_mark(struct text *t) {
+    const size_t size = utf8_mark(t->s, t->n);
+    if (size) memmove(t->s, t->s + size, (t->n -= size) + 1);
+}
+
 /* Reads a prompt to the end of the file, without its last newline. */
 static int read_stream(FILE *f, const char *name, struct text *t) {
     char block[4096];
@@ -857,7 +834,8 @@ static int read_stream(FILE *f, const char *name, struct text *t) {
         if (!append(t, block, n))
             return fail(1, "'%s' is too long: prompts have at most 16 MiB", name);
     if (ferror(f)) return fail(1, "cannot read '%s': %s", name, strerror(errno));
-    if (t->n > 0 && t->s[t->n - 1] == '\n') t->s[--t->n] = 0;
+    drop_mark(t);
+    if (t->n > 0) t->s[t->n -= utf8_line_end(t->s, t->n)] = 0;
     if (t->n == 0 && f == stdin)
         return fail(2, chatting == YES ? "no message: give -p or --file; stdin is empty"
                                        : "no prompt: give -p, --file or -cnv; stdin is empty");
@@ -868,7 +846,7 @@ static int read_stream(FILE *f, const char *name, struct text *t) {
 
 /* The text of a file (-: stdin), in memory that lives as long as the program. */
 static int read_file(const char *path, char **out) {
-    FILE *f = strcmp(path, "-") ? open_file(path) : stdin;
+    FILE *f = strcmp(path, "-") ? utf8_fopen(path, "rb") : stdin;
     struct text t = {0, 0, 0};
     int code;
     if (!f) return fail(1, "cannot read '%s': %s", path, strerror(errno));
@@ -1030,6 +1008,7 @@ static enum line read_line(const char *mark, struct text *line) { return read_pl
 /* A message is a line, or several lines of which all but the last end in a backslash. */
 static enum line read_message(struct text *message) {
     static struct text line;
+    static int is_later;               /* a line was read before */
     enum line result;
     const char *mark = "> ";
     message->n = 0;
@@ -1045,6 +1024,8 @@ static enum line read_message(struct text *message) {
             say("the message is not sent: it contains a zero byte");
             return LINE_REFUSED;
         }
+        if (!is_later) drop_mark(&line);
+        is_later = 1;
         if (line.n > 0 && line.s[line.n - 1] == '\r') line.s[--line.n] = 0;
         if (isatty(0)) drop_keys(&line);
         more = line.n > 0 && line.s[line.n - 1] == '\\';
@@ -1200,7 +1181,9 @@ static void close_reply(void) {
 
 static int tokenize_turn(const char *text, bitnet_token *out, size_t cap) {
     const bitnet_message message = {"user", text};
-    if (!chatting) return bitnet_tokenize(model, text, strlen(text), 0, out, cap);
+    if (!chatting)
+        return bitnet_tokenize(model, text, strlen(text), parse_special ? BITNET_PARSE_SPECIAL : 0,
+                               out, cap);
     return bitnet_chat_tokenize(model, &chat, &message, 1, BITNET_OPEN_REPLY, out, cap);
 }
 
@@ -1210,6 +1193,14 @@ static void keep_first_turn(void) {
     if (wanted > n_tokens) wanted = n_tokens;
     if (wanted > most) wanted = most;
     if (wanted > n_keep) n_keep = wanted;
+}
+
+/* A prompt that spells BOS has it once. */
+static void drop_second_bos(void) {
+    if (chatting || n_turns > 1 || n_tokens < 2 || turns[0] != 1) return;
+    if (tokens[0] != info.bos || tokens[1] != info.bos) return;
+    n_tokens--;
+    memmove(tokens + 1, tokens + 2, (size_t)(n_tokens - 1) * sizeof *tokens);
 }
 
 /* Adds a message, or a text's prompt, and returns GO_ON. If it does not fit, this prints a line,
@@ -1236,6 +1227,7 @@ static int add_turn(const char *text) {
     close_reply();
     turns[n_turns++] = n_tokens;
     n_tokens += tokenize_turn(text, tokens + n_tokens, (size_t)n);
+    drop_second_bos();
     if (n_turns == 1 && n_keep == n_system) keep_first_turn();
     return GO_ON;
 }
@@ -1293,15 +1285,21 @@ static bitnet_result read_piece(void *ud, uint64_t offset, void *dst, size_t n) 
 
 /* Creates PATH.PID-N.part, a name that nothing has; it is in name then. */
 static FILE *create_unfinished(const char *path, char *name, size_t cap) {
-    FILE *f = 0;
-    int i, n;
+    FILE *f;
+    int i, n, reason, fd = -1;
     errno = EEXIST;
-    for (i = 0; i < 100 && !f && errno == EEXIST; i++) {
+    for (i = 0; i < 100 && fd < 0 && errno == EEXIST; i++) {
         n = snprintf(name, cap, "%s.%d-%d.part", path, (int)getpid(), i);
         errno = ENAMETOOLONG;
-        if (n < (int)cap) f = create_file(name);
+        if (n < (int)cap) fd = create_file(name);
     }
-    return f;
+    f = fd < 0 ? 0 : fdopen(fd, "wb");
+    if (fd < 0 || f) return f;
+    reason = errno;
+    close(fd);
+    remove_file(name);
+    errno = reason;
+    return 0;
 }
 
 /* Writes the state and closes the file. Returns 0 and sets errno if it can't. */
@@ -1337,7 +1335,7 @@ static int load_state(const char *path, int may_lack) {
     int64_t size;
     FILE *f;
     if (is_not_a_file(path)) return fail(1, "cannot read '%s': it is not a file", path);
-    io.ud = f = open_file(path);
+    io.ud = f = utf8_fopen(path, "rb");
     if (!f && may_lack && errno == ENOENT) return GO_ON;
     if (!f) return fail(1, "cannot read '%s': %s", path, strerror(errno));
     size = seek_file(f, 0, SEEK_END);
@@ -1526,6 +1524,8 @@ static int next_line(void) {
 /* Lines from stdin and the model's replies, until one of them ends the program. */
 static int converse(void) {
     int code = GO_ON;
+    if (screen && !quiet && chatting)
+        fprintf(screen, "Chat template: %s. ", bitnet_model_chat_template(model)->name);
     if (screen && !quiet) fprintf(screen, "Ctrl-C stops a reply, Ctrl-D ends; /help has more.\n");
     if (prompt && chatting && text_on_terminal && show_prompt) {
         paint(stdout, COLOUR_INPUT);
@@ -1639,11 +1639,23 @@ static int create_matcher(void) {
     return GO_ON;
 }
 
+/* Control tokens have no text, so no stop string can be found in it. */
+static void check_stops(void) {
+    int32_t i;
+    for (i = 0; i < gen.n_stop_strings; i++) {
+        const bitnet_token t = bitnet_token_find(model, stops[i]);
+        if (bitnet_token_is_special(model, t) && !bitnet_token_is_end(model, t))
+            note("warning: -r %s: this control token is no text and stops nothing", stops[i]);
+    }
+}
+
 static void print_loaded(double seconds) {
     fprintf(stderr, "%.1f M parameters, %.1f MB, loaded in %.3f s\n",
             (double)info.n_params / 1e6, (double)info.file_bytes / 1e6, seconds);
     fprintf(stderr, "FFN %d, %d heads of %d, %d for KV, context %d\n", info.ffn_dim, info.n_heads,
             info.head_dim, info.n_kv_heads, info.ctx_train);
+    fprintf(stderr, "%s%s\n", chatting ? "chat template: " : "no chat",
+            chatting ? bitnet_model_chat_template(model)->name : "");
     fprintf(stderr, "self-test passed; %d threads, context %d in %.1f MB\n",
             bitnet_ctx_threads(ctx), ctx_params.n_ctx,
             (double)bitnet_ctx_bytes(model, &ctx_params) / 1e6);
@@ -1669,6 +1681,7 @@ static int generate(void) {
     if (code == GO_ON) code = choose_mode();
     if (code == GO_ON) code = create_context();
     if (code != GO_ON) return code;
+    check_stops();
     took = now() - began;
     if (verbose && bitnet_selftest(bitnet_kernels_find(info.kernels), &err))
         return fail(1, "%s", err.text);
@@ -1697,6 +1710,7 @@ static int generate(void) {
 
 int main(int argc, char **argv) {
     int code;
+    if (!streams_fill()) return 1;
     argv = utf8_arguments(&argc, argv);
     code = parse(argc, argv);
     if (code == GO_ON) code = choose_kernels();

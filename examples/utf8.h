@@ -1,8 +1,14 @@
-/* utf8.h - arguments and file names in UTF-8 on every system; Windows has them in UTF-16 */
+/* utf8.h - arguments, file names and text files in UTF-8
+
+   Windows has arguments and names in UTF-16. Some of its programs put a byte order mark in front of a
+   text, and end lines with \r\n. The rule for all text files here, standard input too: the mark is
+   no part of the text, and \r\n ends a line as \n does. A tool that drops the last line end of a text
+   drops either; line ends inside a text stay as they are. */
 #ifndef EXAMPLES_UTF8_H
 #define EXAMPLES_UTF8_H
 
 #include <stdio.h>
+#include <string.h>
 
 #ifdef _WIN32
   #include <errno.h>
@@ -46,5 +52,16 @@ static inline char **utf8_arguments(int *argc, char **argv) {
 
 static inline FILE *utf8_fopen(const char *path, const char *mode) { return fopen(path, mode); }
 #endif
+
+/* The size of the byte order mark that p [n] begins with; 0: there is none. */
+static inline size_t utf8_mark(const char *p, size_t n) {
+    return n >= 3 && !memcmp(p, "\xEF\xBB\xBF", 3) ? 3 : 0;
+}
+
+/* The size of the line end that p [n] ends with, \n or \r\n; 0: there is none. */
+static inline size_t utf8_line_end(const char *p, size_t n) {
+    if (n == 0 || p[n - 1] != '\n') return 0;
+    return n > 1 && p[n - 2] == '\r' ? 2 : 1;
+}
 
 #endif

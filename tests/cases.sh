@@ -42,6 +42,20 @@ wait_for() {
         waited=$((waited + 1))
     done
 }
+# fills_streams NAME ARGS...: the program, which waits for the pipe $tmp/waits, has something in the places of
+# descriptors 0 to 2 that are closed
+fills_streams() {
+    name=$1 waited=0
+    shift
+    if [ ! -d /proc/self/fd ] || [ -n "$RUN" ]; then skip "$name" "no /proc, or an emulator"; return; fi
+    [ -p "$tmp/waits" ] || mkfifo "$tmp/waits"
+    "$program" "$@" <&- >&- 2>&- &
+    until are_filled $! || [ $waited -eq 50 ]; do sleep 0.1; waited=$((waited + 1)); done
+    check "$name" "descriptors: $(ls -l /proc/$!/fd | tr '\n' ' ')" are_filled $!
+    kill $!
+    wait $! 2> /dev/null
+}
+are_filled() { [ /proc/$1/fd/0 -ef /dev/null -a /proc/$1/fd/1 -ef /dev/null -a /proc/$1/fd/2 -ef /dev/null ]; }
 # on_terminal COMMAND: what it shows on one, as it comes in $tmp/raw, in lines in $tmp/tty; its code in rc
 on_terminal() {
     script -qec "$1" /dev/null < /dev/null > "$tmp/raw" 2> /dev/null

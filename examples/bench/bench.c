@@ -64,6 +64,7 @@
    A run that takes over 600 seconds, or --compare-limit, is killed, and bench ends. */
 #define BITNET_IMPLEMENTATION
 #include "../../bitnet.h"
+#include "../streams.h"
 #include "../utf8.h"
 #include "ask.h"
 #include "command.h"
@@ -429,6 +430,7 @@ static void open_tables(void) {
 
 int main(int argc, char **argv) {
     int i;
+    if (!streams_fill()) return 1;
     argv = utf8_arguments(&argc, argv);
     parse(argv + 1);
     if (path) read_file(path);

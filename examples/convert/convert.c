@@ -11,6 +11,7 @@
    replaces a file only with --force. Exit codes: 0, 1 failure or a difference, 2 wrong usage. */
 #define BITNET_IMPLEMENTATION
 #include "../../bitnet.h"
+#include "../streams.h"
 #include "../utf8.h"
 #include "commands.h"
 #include "files.h"
@@ -213,6 +214,7 @@ static void convert_folder(const char *in, const char *out) {
 int main(int argc, char **argv) {
     repack_options o;
     int code = 0;
+    if (!streams_fill()) return 1;
     argv = utf8_arguments(&argc, argv);
     parse(argc, argv);
     resolve(&o);

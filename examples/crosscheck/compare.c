@@ -48,17 +48,18 @@ static char *read_text(const char *path, size_t *size) {
 static report read_report(const char *path) {
     report r = {0};
     size_t size, count = 0, head = strlen(REPORT_HEAD);
-    char *s, *next, *end;
+    char *s, *next, *end, *first;
     r.path = path;
     r.text = read_text(path, &size);
-    if (strncmp(r.text, REPORT_HEAD, head) || strlen(r.text) != size)
+    first = r.text + utf8_mark(r.text, size);
+    if (strncmp(first, REPORT_HEAD, head) || strlen(r.text) != size)
         fail(2, "%s: this is not a report of crosscheck", path);
-    for (s = r.text; (s = strchr(s, '\n')) != 0; s++) {
+    for (s = first; (s = strchr(s, '\n')) != 0; s++) {
         if (s > r.text && s[-1] == '\r') s[-1] = ' ';      /* it was written in a text mode */
         count++;
     }
     r.lines = (line *)grow(0, (count + 1) * sizeof *r.lines);
-    for (s = r.text, count = 0; (next = cut(s, "\n")) != 0; s = next, count++) {
+    for (s = first, count = 0; (next = cut(s, "\n")) != 0; s = next, count++) {
         for (end = s + strlen(s); end > s && end[-1] == ' ';) *--end = 0;
         if (count == 0 && strcmp(s + head, REPORT_VERSION))
             fail(2, "%s: a report of version %.20s; this program compares version "

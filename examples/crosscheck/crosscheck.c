@@ -12,6 +12,7 @@
    differs or failed, 2 wrong usage or not a report. */
 #define BITNET_IMPLEMENTATION
 #include "../../bitnet.h"
+#include "../streams.h"
 #include "../utf8.h"
 #include "kernels.h"
 #include "model.h"
@@ -181,6 +182,7 @@ static void set_binary_output(void) {
 
 int main(int argc, char **argv) {
     int n_wrong = 0, code = 0;
+    if (!streams_fill()) return 1;
     argv = utf8_arguments(&argc, argv);
     parse(argc, argv);
     resolve();

@@ -1,5 +1,4 @@
 #include "bounds.h"
-#include "file.h"
 #include "npy.h"
 #include "say.h"
 #include <float.h>
@@ -45,12 +44,14 @@ int bounds_row(const uint8_t *row, int32_t dim, uint8_t *codes, float *a, float 
 
 /* Writes the codes of all rows, and keeps a and r in floats [2][rows]. */
 static int write_codes(written *to, const npy_array *from, const char *name, uint8_t *codes,
-                       uint8_t *floats) {
+                       uint8_t *floats, uint64_t *mark) {
     const int32_t dim = (int32_t)from->cols;
     uint64_t i;
-    for (i = 0; i < from->rows; i++) {
+    for (*mark = i = 0; i < from->rows; i++) {
+        const uint8_t *row = from->data + i * 4 * from->cols;
         float a, r;
-        if (!bounds_row(from->data + i * 4 * from->cols, dim, codes, &a, &r))
+        *mark = npy_hash(*mark, row, 4 * (size_t)dim);
+        if (!bounds_row(row, dim, codes, &a, &r))
             return fail(FAILED, "%s: row %llu has a NaN or an infinity", name,
                         (unsigned long long)i);
         npy_put_float(floats + 4 * i, a);
@@ -66,40 +67,42 @@ static int write_codes(written *to, const npy_array *from, const char *name, uin
     return DONE;
 }
 
-static int write_all(written *to, const npy_array *from, const char *name) {
+static int write_all(written *to, const npy_array *from, const char *name, uint64_t *mark) {
     const uint64_t width = (uint64_t)bounds_width((int32_t)from->cols);
     char header[NPY_HEADER];
+    uint8_t end[NPY_MARK];
     uint8_t *codes = (uint8_t *)malloc((size_t)width);
     uint8_t *floats = (uint8_t *)calloc((size_t)from->rows, 8);
     int code;
     npy_header(header, "|u1", from->rows, width);
     fwrite(header, 1, sizeof header, to->f);
     if (codes && floats) {
-        code = write_codes(to, from, name, codes, floats);
+        code = write_codes(to, from, name, codes, floats, mark);
         npy_header(header, "<f4", 2, from->rows);
         fwrite(header, 1, sizeof header, to->f);
         fwrite(floats, 1, (size_t)(8 * from->rows), to->f);
+        npy_put_mark(end, *mark);
+        fwrite(end, 1, sizeof end, to->f);
     } else code = fail(FAILED, "there is no memory");
     free(codes);
     free(floats);
     return code == DONE ? file_end(to) : code;
 }
 
-int bounds_write(const char *from_path, const char *to_path) {
+int bounds_write(written *to, const char *path) {
     mapped m;
     npy_array from;
-    written to;
-    const int wrong = file_map(&m, from_path);
+    uint64_t mark = 0, own;
+    const int wrong = file_map(&m, path);
     const char *what = wrong ? strerror(wrong) : npy_read(&from, m.p, m.size, "<f4");
     int code;
-    memset(&to, 0, sizeof to);
-    if (what) code = fail(FAILED, "%s: %s", from_path, what);
+    if (what) code = fail(FAILED, "%s: %s", path, what);
     else if (from.cols > BOUNDS_MAX_DIM || from.rows == 0)
-        code = fail(FAILED, "%s: 1 to %d columns and some rows are needed", from_path,
+        code = fail(FAILED, "%s: 1 to %d columns and some rows are needed", path,
                     (int)BOUNDS_MAX_DIM);
-    else if ((code = file_create(&to, to_path)) == DONE &&
-             (code = write_all(&to, &from, from_path)) == DONE) code = file_name(&to);
-    file_free(&to);
+    else code = write_all(to, &from, path, &mark);
+    if (code == DONE && npy_read_mark(m.p + from.end, m.size - from.end, &own) && own != mark)
+        code = fail(FAILED, "%s: it is damaged: its rows are not those that were written", path);
     file_unmap(&m);
     return code;
 }

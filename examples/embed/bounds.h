@@ -9,12 +9,14 @@
    ((1 + r) |f| + r |x|) / |x|, since |a h| <= 1 + r. All is computed in doubles, whose rounding the
    slack of 1e-9 covers many times. For vectors of 1024 normal numbers the bounds are 0.015 apart.
 
-   NAME.i8.npy holds two arrays: h + 128 as bytes [rows][width], where width is dim rounded up to 64
-   and the rest of a row is 128, for 0; then floats [2][rows], first a, then r. */
+   NAME.i8.npy holds three arrays: h + 128 as bytes [rows][width], where width is dim rounded up to
+   64 and the rest of a row is 128, for 0; then floats [2][rows], first a, then r; then the mark of
+   the rows (npy.h). */
 #ifndef EMBED_BOUNDS_H
 #define EMBED_BOUNDS_H
 
 #include "../../bitnet.h"
+#include "file.h"
 
 enum { BOUNDS_MAX_DIM = 65536 };       /* of the kernel */
 
@@ -24,9 +26,8 @@ int32_t bounds_width(int32_t dim);
    not finite. A row of zeros has a = r = 0. */
 int bounds_row(const uint8_t *row, int32_t dim, uint8_t *codes, float *a, float *r);
 
-/* Writes the copy of the rows in the file from_path to to_path, which gets its name when it is
-   complete. Returns an exit code. */
-int bounds_write(const char *from_path, const char *to_path);
+/* Writes the copy of the rows in the file at path, all but the name of `to`. Returns an exit code. */
+int bounds_write(written *to, const char *path);
 
 typedef struct query {
     const float *x;                    /* [dim] */

@@ -11,6 +11,7 @@
 #define _DEFAULT_SOURCE 1
 #define BITNET_IMPLEMENTATION
 #include "../../bitnet.h"
+#include "../streams.h"
 #include "../utf8.h"
 #include "index.h"
 #include "input.h"
@@ -112,6 +113,7 @@ int main(int argc, char **argv) {
     settings s;
     job *j;
     int code;
+    if (!streams_fill()) return FAILED;
     argv = utf8_arguments(&argc, argv);
     if ((code = options_read(argc, argv, &s)) != 0) return code - 1;
 #ifdef SIGXFSZ

@@ -69,6 +69,13 @@ int file_read(mapped *m, const char *path, size_t most) {
     return wrong;
 }
 
+int file_try(const char *path) {
+    const int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0) return errno;
+    close(fd);
+    return 0;
+}
+
 void file_forget(mapped *m) {
     free((void *)(uintptr_t)m->p);
     memset(m, 0, sizeof *m);

@@ -21,6 +21,9 @@ void file_unmap(mapped *m);
 int file_read(mapped *m, const char *path, size_t most);
 void file_forget(mapped *m);
 
+/* Can a file be opened for reading? Returns 0, or an errno. */
+int file_try(const char *path);
+
 /* Do both paths lead to one file that is there? a and b may be 0. */
 int file_is_same(const char *a, const char *b);
 

@@ -17,6 +17,8 @@ typedef struct found {
     const settings *s;
     mapped rows, copies, lines;
     vectors v;
+    int has_mark;                      /* the rows are those of an index, and this is their mark */
+    uint64_t mark;
     float *x;                          /* the query [dim] */
     query q;
     hit *hits;                         /* [n_hits] */
@@ -35,17 +37,23 @@ static int open_rows(found *f, const char *path) {
     f->v.rows = a.data;
     f->v.n = a.rows;
     f->v.dim = (int32_t)a.cols;
+    f->has_mark = npy_read_mark(f->rows.p + a.end, f->rows.size - a.end, &f->mark);
     return DONE;
 }
 
-/* Both arrays of NAME.i8.npy. Returns 0, or what is wrong. */
+/* The arrays of NAME.i8.npy. Returns 0, or what is wrong. */
 static const char *read_copies(found *f) {
     npy_array codes, floats;
+    uint64_t mark;
+    size_t end;
     const char *wrong = npy_read(&codes, f->copies.p, f->copies.size, "|u1");
     if (wrong) return wrong;
     wrong = npy_read(&floats, f->copies.p + codes.end, f->copies.size - codes.end, "<f4");
     if (wrong) return wrong;
-    if (codes.rows != f->v.n || codes.cols != (uint64_t)bounds_width(f->v.dim) ||
+    end = codes.end + floats.end;
+    if (!npy_read_mark(f->copies.p + end, f->copies.size - end, &mark))
+        return "it is damaged, or that of an older version";
+    if ((f->has_mark && mark != f->mark) || codes.rows != f->v.n || codes.cols != (uint64_t)bounds_width(f->v.dim) ||
         floats.rows != 2 || floats.cols != f->v.n) return "it is that of another file";
     f->v.codes = codes.data;
     f->v.floats = floats.data;
@@ -65,28 +73,22 @@ static int open_copies(found *f, const char *npy) {
     return code;
 }
 
-static int open_lines(found *f, const char *npy) {
-    char *path = index_path(npy, ".jsonl");
-    const int wrong = path ? file_map(&f->lines, path) : ENOMEM;
-    int code = DONE;
-    if (wrong && wrong != ENOENT) code = fail(FAILED, "%s: %s", path ? path : npy, strerror(wrong));
-    free(path);
-    return code;
-}
-
 /* ---- lines of NAME.jsonl ---- */
 
 /* Parses the line at *at and goes to the next. Returns 0, with j empty, if it is no object. */
 static int parse_line(const mapped *m, size_t *at, json *j) {
-    const uint8_t *p = m->p + *at;
-    const uint8_t *end = *at < m->size ? (const uint8_t *)memchr(p, '\n', m->size - *at) : 0;
-    const size_t n = end ? (size_t)(end - p) : m->size - *at;
+    const uint8_t *p, *end;
     bitnet_error err;
+    size_t n;
     memset(j, 0, sizeof *j);
+    if (*at >= m->size) return 0;
+    p = m->p + *at;
+    end = (const uint8_t *)memchr(p, '\n', m->size - *at);
+    n = end ? (size_t)(end - p) : m->size - *at;
     j->size = n;
     j->text = (char *)malloc(n + 1);
     if (!j->text) return 0;
-    if (n) memcpy(j->text, p, n);
+    memcpy(j->text, p, n);
     j->text[n] = 0;
     *at += n + (end != 0);
     return json_parse(j, &err) == BITNET_OK && json_kind(j, JSON_ROOT) == JSON_OBJECT;
@@ -110,21 +112,65 @@ static size_t *find_lines(const found *f) {
     return at;
 }
 
+/* Is the value the hash, in hexadecimal digits? */
+static int is_hash(const json *j, const char *key, uint64_t hash) {
+    char digits[24];
+    snprintf(digits, sizeof digits, "%016llx", (unsigned long long)hash);
+    return json_is(j, json_get(j, JSON_ROOT, key), digits);
+}
+
+static const char no_maker[] = "its first line does not say what made it";
+
+/* Compares the lines with their first one, and that with the rows. Returns 0, or what is wrong. */
+static const char *check_lines(const found *f, const json *first, size_t at) {
+    uint64_t version = 0, rows = 0, n = 0, hash = 0;
+    if (!json_uint(first, json_get(first, JSON_ROOT, "index"), &version))
+        return no_maker;
+    if (version != INDEX_VERSION)
+        return "it is that of another version of embed, which this one cannot check";
+    for (; at < f->lines.size; n++) {
+        const uint8_t *p = f->lines.p + at;
+        const uint8_t *end = (const uint8_t *)memchr(p, '\n', f->lines.size - at);
+        const size_t size = end ? (size_t)(end - p) + 1 : f->lines.size - at;
+        hash = npy_hash(hash, p, size);
+        at += size;
+    }
+    if (!json_uint(first, json_get(first, JSON_ROOT, "rows"), &rows) || n != rows ||
+        !is_hash(first, "passages", hash)) return "its lines are not those that were written";
+    if (rows != f->v.n || !f->has_mark || !is_hash(first, "vectors", f->mark))
+        return "it is not of the same run as the rows";
+    return 0;
+}
+
+static int open_lines(found *f, const char *npy) {
+    char *path = index_path(npy, ".jsonl");
+    const int wrong = path ? file_map(&f->lines, path) : ENOMEM;
+    const char *what = 0;
+    size_t at = 0;
+    json first;
+    int code = DONE;
+    if (!wrong) {
+        what = parse_line(&f->lines, &at, &first) ? check_lines(f, &first, at) : no_maker;
+        json_free(&first);
+    }
+    if (what) code = fail(FAILED, "%s: %s; embed index FOLDER makes it again", path, what);
+    else if (wrong && wrong != ENOENT)
+        code = fail(FAILED, "%s: %s", path ? path : npy, strerror(wrong));
+    free(path);
+    return code;
+}
+
 /* ---- the query ---- */
 
 /* Compares the model with that of the index. */
 static int check_model(found *f, embedder *e) {
     size_t at = 0;
     uint64_t probe;
-    char mine[24];
     json j;
     int code = embedder_probe(e, &probe);
-    uint32_t node;
     if (code != DONE || !f->lines.p) return code;
-    snprintf(mine, sizeof mine, "%016llx", (unsigned long long)probe);
-    if (!parse_line(&f->lines, &at, &j) || !(node = json_get(&j, JSON_ROOT, "probe")))
-        code = fail(FAILED, "the first line of the index's .jsonl does not say what made it");
-    else if (!json_is(&j, node, mine)) {
+    if (!parse_line(&f->lines, &at, &j)) code = fail(FAILED, "there is no memory");
+    else if (!is_hash(&j, "probe", probe)) {
         const uint32_t name = json_get(&j, JSON_ROOT, "model");
         code = fail(FAILED, "the index was made with another model (%s; this is %s), or with "
                     "another --pooling or --kv-type",

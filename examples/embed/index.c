@@ -3,6 +3,7 @@
 #include "index.h"
 #include "../json/text.h"
 #include "../server/buffer.h"
+#include "../utf8.h"
 #include "bounds.h"
 #include "file.h"
 #include "model.h"
@@ -30,35 +31,41 @@ char *index_path(const char *npy, const char *ending) {
 typedef struct maker {
     const settings *s;
     embedder e;
-    written npy, jsonl;
-    char *i8;                          /* the path of the int8 copies */
+    written rows, copies, lines;       /* NAME.npy, NAME.i8.npy, NAME.jsonl */
+    uint64_t probe;                    /* of the model */
+    uint64_t rows_hash, lines_hash;
     text texts[BATCH];
     int32_t n_texts;
-    buffer lines;                      /* of NAME.jsonl, for texts */
+    buffer text_lines;                 /* of NAME.jsonl, for texts */
     uint8_t *bytes;                    /* [4 * dim] */
     float *vectors;                    /* [BATCH][dim] */
-    uint64_t rows, n_files, n_hidden;
+    uint64_t n_rows, n_files, n_hidden;
+    int is_trial;                      /* nothing is read yet, only what can be is looked for */
+    uint64_t n_unread;                 /* files and folders that cannot be read */
 } maker;
 
 /* ---- writing ---- */
 
+/* Writes the first line of NAME.jsonl, which is always as long. */
 static int write_first_line(maker *m) {
-    uint64_t probe;
-    const int code = embedder_probe(&m->e, &probe);
-    if (code != DONE) return code;
-    buffer_text(&m->lines, "{\"index\":1,\"model\":");
-    buffer_json(&m->lines, m->e.name, strlen(m->e.name));
-    buffer_format(&m->lines, ",\"dim\":%d,\"probe\":\"%016llx\"}\n", (int)m->e.info.dim,
-                  (unsigned long long)probe);
-    return DONE;
+    buffer b = {0};
+    int code;
+    buffer_format(&b, "{\"index\":%d,\"model\":", (int)INDEX_VERSION);
+    buffer_json(&b, m->e.name, strlen(m->e.name));
+    buffer_format(&b, ",\"dim\":%d,\"probe\":\"%016llx\",\"rows\":%20llu,\"vectors\":\"%016llx\","
+                  "\"passages\":\"%016llx\"}\n", (int)m->e.info.dim,
+                  (unsigned long long)m->probe, (unsigned long long)m->n_rows,
+                  (unsigned long long)m->rows_hash, (unsigned long long)m->lines_hash);
+    code = b.failed ? fail(FAILED, "there is no memory")
+                    : file_replace_start(&m->lines, b.p, b.n);
+    buffer_free(&b);
+    return code;
 }
 
-static int begin_rows(maker *m) {
+static int write_header(maker *m) {
     char header[NPY_HEADER];
-    npy_header(header, "<f4", m->rows, (uint64_t)m->e.info.dim);
-    if (m->rows) return file_replace_start(&m->npy, header, sizeof header);
-    fwrite(header, 1, sizeof header, m->npy.f);
-    return file_check(&m->npy);
+    npy_header(header, "<f4", m->n_rows, (uint64_t)m->e.info.dim);
+    return file_replace_start(&m->rows, header, sizeof header);
 }
 
 /* Embeds the texts that wait, and writes their rows and lines. */
@@ -70,18 +77,20 @@ static int flush(maker *m) {
     for (i = 0; code == DONE && i < m->n_texts; i++) {
         if (m->texts[i].error[0]) code = fail(FAILED, "a passage: %s", m->texts[i].error);
         for (k = 0; k < dim; k++) npy_put_float(m->bytes + 4 * k, m->vectors[(size_t)i * dim + k]);
-        fwrite(m->bytes, 4, dim, m->npy.f);
+        fwrite(m->bytes, 4, dim, m->rows.f);
+        m->rows_hash = npy_hash(m->rows_hash, m->bytes, 4 * dim);
         text_free(&m->texts[i]);
-        m->rows++;
+        m->n_rows++;
     }
     m->n_texts = 0;
-    if (m->lines.failed) code = fail(FAILED, "there is no memory");
-    if (code == DONE && m->lines.n) fwrite(m->lines.p, 1, m->lines.n, m->jsonl.f);
-    m->lines.n = 0;
-    if (code == DONE) code = file_check(&m->npy);
-    if (code == DONE) code = file_check(&m->jsonl);
+    if (m->text_lines.failed) code = fail(FAILED, "there is no memory");
+    if (code == DONE && m->text_lines.n)
+        fwrite(m->text_lines.p, 1, m->text_lines.n, m->lines.f);
+    m->text_lines.n = 0;
+    if (code == DONE) code = file_check(&m->rows);
+    if (code == DONE) code = file_check(&m->lines);
     progress("%llu files, %llu passages", (unsigned long long)m->n_files,
-             (unsigned long long)m->rows);
+             (unsigned long long)m->n_rows);
     return code;
 }
 
@@ -91,6 +100,8 @@ static int is_inside(char c) { return ((uint8_t)c & 0xC0) == 0x80; }
 /* Adds a passage of UTF-8, with its first words in one line. */
 static int add_passage(maker *m, const char *path, const char *file, size_t at, size_t n) {
     text *t = &m->texts[m->n_texts++];
+    buffer *line = &m->text_lines;
+    const size_t begin = line->n;
     char words[FIRST_WORDS + 1];
     size_t i, used = 0;
     for (i = 0; i < n && used < FIRST_WORDS; i++) {
@@ -107,11 +118,12 @@ static int add_passage(maker *m, const char *path, const char *file, size_t at, 
     t->n = n;
     if (!t->p) return fail(FAILED, "there is no memory");
     memcpy(t->p, file + at, n);
-    buffer_text(&m->lines, "{\"file\":");
-    buffer_json(&m->lines, path, strlen(path));
-    buffer_format(&m->lines, ",\"offset\":%zu,\"length\":%zu,\"text\":", at, n);
-    buffer_json(&m->lines, words, used);
-    buffer_text(&m->lines, "}\n");
+    buffer_text(line, "{\"file\":");
+    buffer_json(line, path, strlen(path));
+    buffer_format(line, ",\"offset\":%zu,\"length\":%zu,\"text\":", at, n);
+    buffer_json(line, words, used);
+    buffer_text(line, "}\n");
+    if (!line->failed) m->lines_hash = npy_hash(m->lines_hash, line->p + begin, line->n - begin);
     return m->n_texts == BATCH ? flush(m) : DONE;
 }
 
@@ -119,23 +131,24 @@ static int add_passage(maker *m, const char *path, const char *file, size_t at, 
 
 /* Is this the index that is made, or the one that it replaces? */
 static int is_own(const maker *m, const struct stat *st) {
-    const char *all[5];
+    const written *all[3];
     struct stat own;
     int i;
-    all[0] = m->npy.path;
-    all[1] = m->npy.part;
-    all[2] = m->jsonl.path;
-    all[3] = m->jsonl.part;
-    all[4] = m->i8;
-    for (i = 0; i < 5; i++)
-        if (!stat(all[i], &own) && own.st_ino == st->st_ino && own.st_dev == st->st_dev) return 1;
+    all[0] = &m->rows;
+    all[1] = &m->copies;
+    all[2] = &m->lines;
+    for (i = 0; i < 3; i++)
+        if ((!stat(all[i]->path, &own) && own.st_ino == st->st_ino && own.st_dev == st->st_dev) ||
+            (!stat(all[i]->part, &own) && own.st_ino == st->st_ino && own.st_dev == st->st_dev))
+            return 1;
     return 0;
 }
 
 /* Is it an unfinished index of another run? Its texts are those of other files. */
 static int is_leftover(const maker *m, const char *path) {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-    return file_is_leftover(&m->npy, name) || file_is_leftover(&m->jsonl, name);
+    return file_is_leftover(&m->rows, name) || file_is_leftover(&m->copies, name) ||
+           file_is_leftover(&m->lines, name);
 }
 
 /* Why a file is no text; 0: it is one. */
@@ -148,28 +161,46 @@ static const char *not_text(const mapped *f) {
     return 0;
 }
 
-static int add_file(maker *m, const char *path, const struct stat *st) {
-    mapped f;
-    size_t at = 0, n;
-    const char *why = 0;
-    int code = DONE, wrong;
-    if (is_own(m, st)) return DONE;
-    if (is_leftover(m, path)) {
-        note("skipped %s: it is an index that another run has not finished", path);
-        return DONE;
-    }
-    if (st->st_size > FILE_BYTES) {
-        note("skipped %s: it has more than %d MB", path, FILE_BYTES >> 20);
-        return DONE;
-    }
-    wrong = file_read(&f, path, FILE_BYTES);
-    why = wrong ? strerror(wrong) : not_text(&f);
-    if (why) note("skipped %s: %s", path, why);
-    else m->n_files++;
-    while (!why && code == DONE && (n = passage_next((const char *)f.p, f.size, &at)) > 0) {
-        code = add_passage(m, path, (const char *)f.p, at, n);
+/* Names what is no part of the index. */
+static int skip(const maker *m, const char *path, const char *why) {
+    if (!m->is_trial) note("skipped %s: %s", path, why);
+    return DONE;
+}
+
+/* An index without a file that is there would look complete. The trial names all such files. */
+static int cannot_read(maker *m, const char *path, int wrong) {
+    if (wrong == ENOENT) return skip(m, path, "it is not there any more");
+    m->n_unread++;
+    say("cannot read %s: %s", path, strerror(wrong));
+    return m->is_trial ? DONE : FAILED;
+}
+
+/* Adds the passages of a file that was read. */
+static int add_passages(maker *m, const char *path, const mapped *f) {
+    const char *why = not_text(f), *p = (const char *)f->p;
+    size_t at = utf8_mark(p, f->size), n;
+    int code = DONE;
+    if (why) return skip(m, path, why);
+    m->n_files++;
+    while (code == DONE && (n = passage_next(p, f->size, &at)) > 0) {
+        code = add_passage(m, path, p, at, n);
         at += n;
     }
+    return code;
+}
+
+static int add_file(maker *m, const char *path, const struct stat *st) {
+    mapped f;
+    char why[64];
+    int code, wrong;
+    if (is_own(m, st)) return DONE;
+    if (is_leftover(m, path))
+        return skip(m, path, "it is an index that another run has not finished");
+    snprintf(why, sizeof why, "it has more than %d MB", FILE_BYTES >> 20);
+    if (st->st_size > FILE_BYTES) return skip(m, path, why);
+    if (m->is_trial) return (wrong = file_try(path)) != 0 ? cannot_read(m, path, wrong) : DONE;
+    if ((wrong = file_read(&f, path, FILE_BYTES)) != 0) code = cannot_read(m, path, wrong);
+    else code = add_passages(m, path, &f);
     file_forget(&f);
     return code;
 }
@@ -178,11 +209,10 @@ static int add_folder(maker *m, const char *folder, int depth);
 
 static int add_entry(maker *m, const char *path, int depth) {
     struct stat st;
-    if (lstat(path, &st)) note("skipped %s: %s", path, strerror(errno));
-    else if (S_ISDIR(st.st_mode)) return add_folder(m, path, depth + 1);
-    else if (S_ISREG(st.st_mode)) return add_file(m, path, &st);
-    else note("skipped %s: it is neither a file nor a folder", path);
-    return DONE;
+    if (lstat(path, &st)) return cannot_read(m, path, errno);
+    if (S_ISDIR(st.st_mode)) return add_folder(m, path, depth + 1);
+    if (S_ISREG(st.st_mode)) return add_file(m, path, &st);
+    return skip(m, path, "it is neither a file nor a folder");
 }
 
 /* In the order of the names' bytes, so that the same files give the same index. */
@@ -193,17 +223,17 @@ static int by_name(const struct dirent **a, const struct dirent **b) {
 static int add_folder(maker *m, const char *folder, int depth) {
     struct dirent **list = 0;
     int i, n, code = DONE;
-    if (depth > DEPTH) {
-        note("skipped %s: it is more than %d folders deep", folder, (int)DEPTH);
-        return DONE;
-    }
+    char why[64];
+    snprintf(why, sizeof why, "it is more than %d folders deep", (int)DEPTH);
+    if (depth > DEPTH) return skip(m, folder, why);
     n = scandir(folder, &list, 0, by_name);
     if (n < 0 && depth == 0) return fail(FAILED, "cannot read %s: %s", folder, strerror(errno));
-    if (n < 0) note("skipped %s: %s", folder, strerror(errno));
+    if (n < 0) return cannot_read(m, folder, errno);
     for (i = 0; i < n; i++) {
         const char *name = list[i]->d_name;
         buffer path = {0};
-        if (name[0] == '.') m->n_hidden += strcmp(name, ".") && strcmp(name, "..");
+        if (name[0] == '.')
+            m->n_hidden += !m->is_trial && strcmp(name, ".") && strcmp(name, "..");
         else if (code == DONE) {
             const size_t end = strlen(folder);
             buffer_text(&path, folder);
@@ -220,56 +250,84 @@ static int add_folder(maker *m, const char *folder, int depth) {
 
 /* ---- the command ---- */
 
-static int open_maker(maker *m) {
-    char *npy = index_path(m->s->output, ".npy"), *jsonl = index_path(m->s->output, ".jsonl");
-    int code;
-    m->i8 = index_path(m->s->output, ".i8.npy");
-    if (npy && jsonl && m->i8) code = embedder_open(&m->e, m->s, 1);
-    else code = fail(FAILED, "there is no memory");
-    if (code == DONE) {
-        m->bytes = (uint8_t *)malloc(4 * (size_t)m->e.info.dim);
-        m->vectors = (float *)malloc(4 * BATCH * (size_t)m->e.info.dim);
-        if (!m->bytes || !m->vectors) code = fail(FAILED, "there is no memory");
-    }
-    if (code == DONE) code = file_create(&m->npy, npy);
-    if (code == DONE) code = file_create(&m->jsonl, jsonl);
-    if (code == DONE) code = begin_rows(m);
-    if (code == DONE) code = write_first_line(m);
-    free(npy);
-    free(jsonl);
+static int create_file(written *w, const char *name, const char *ending) {
+    char *path = index_path(name, ending);
+    const int code = path ? file_create(w, path) : fail(FAILED, "there is no memory");
+    free(path);
     return code;
 }
 
-/* Gives the three files their names. */
-static int close_maker(maker *m) {
-    int code = begin_rows(m);
-    if (code == DONE) code = file_end(&m->npy);
-    if (code == DONE) code = file_end(&m->jsonl);
-    if (code == DONE) code = bounds_write(m->npy.part, m->i8);
-    if (code == DONE) code = file_name(&m->npy);
-    if (code == DONE) code = file_name(&m->jsonl);
+static int open_maker(maker *m) {
+    int code = embedder_open(&m->e, m->s, 1);
+    if (code != DONE) return code;
+    m->bytes = (uint8_t *)malloc(4 * (size_t)m->e.info.dim);
+    m->vectors = (float *)malloc(4 * BATCH * (size_t)m->e.info.dim);
+    if (!m->bytes || !m->vectors) return fail(FAILED, "there is no memory");
+    code = create_file(&m->rows, m->s->output, ".npy");
+    if (code == DONE) code = create_file(&m->copies, m->s->output, ".i8.npy");
+    if (code == DONE) code = create_file(&m->lines, m->s->output, ".jsonl");
+    return code;
+}
+
+static int begin_files(maker *m) {
+    int code = embedder_probe(&m->e, &m->probe);
+    if (code == DONE) code = write_header(m);
+    return code == DONE ? write_first_line(m) : code;
+}
+
+/* Completes the three files, then gives them their names. Names come one after the other; what they
+   say of each other shows a search that not all of them have theirs. */
+static int end_files(maker *m) {
+    uint8_t mark[NPY_MARK];
+    int code;
+    npy_put_mark(mark, m->rows_hash);
+    fwrite(mark, 1, sizeof mark, m->rows.f);
+    code = write_header(m);
+    if (code == DONE) code = write_first_line(m);
+    if (code == DONE) code = file_end(&m->rows);
+    if (code == DONE) code = file_end(&m->lines);
+    if (code == DONE) code = bounds_write(&m->copies, m->rows.part);
+    if (code == DONE) code = file_name(&m->copies);
+    if (code == DONE) code = file_name(&m->rows);
+    return code == DONE ? file_name(&m->lines) : code;
+}
+
+/* Looks for what cannot be read before hours of work. */
+static int try_folder(maker *m) {
+    int code;
+    m->is_trial = 1;
+    code = add_folder(m, m->s->words[0], 0);
+    m->is_trial = 0;
+    if (code == DONE && m->n_unread)
+        code = fail(FAILED, "%llu files or folders cannot be read, so there is no new index",
+                    (unsigned long long)m->n_unread);
     return code;
 }
 
 static int index_folder(maker *m) {
     int code = open_maker(m);
+    if (code == DONE) code = try_folder(m);
+    if (code == DONE) code = begin_files(m);
     if (code == DONE) code = add_folder(m, m->s->words[0], 0);
     if (code == DONE) code = flush(m);
-    if (code == DONE && !m->rows)
+    if (code == DONE && !m->n_rows)
         code = fail(FAILED, "%s: there is no text in it", m->s->words[0]);
-    if (code == DONE) code = close_maker(m);
+    if (code == DONE) code = end_files(m);
     if (code != DONE) return code;
     if (m->n_hidden)
         note("skipped %llu hidden files and folders", (unsigned long long)m->n_hidden);
-    note("%llu passages of %llu files", (unsigned long long)m->rows,
+    note("%llu passages of %llu files", (unsigned long long)m->n_rows,
          (unsigned long long)m->n_files);
     return DONE;
 }
 
+/* Makes the copies alone. */
 static int index_npy(const char *npy) {
-    char *i8 = index_path(npy, ".i8.npy");
-    const int code = i8 ? bounds_write(npy, i8) : fail(FAILED, "there is no memory");
-    free(i8);
+    written copies;
+    int code = create_file(&copies, npy, ".i8.npy");
+    if (code == DONE) code = bounds_write(&copies, npy);
+    if (code == DONE) code = file_name(&copies);
+    file_free(&copies);
     return code;
 }
 
@@ -283,10 +341,10 @@ int run_index(const settings *s) {
     m->s = s;
     code = index_folder(m);
     for (i = 0; i < m->n_texts; i++) text_free(&m->texts[i]);
-    file_free(&m->npy);
-    file_free(&m->jsonl);
-    buffer_free(&m->lines);
-    free(m->i8);
+    file_free(&m->rows);
+    file_free(&m->copies);
+    file_free(&m->lines);
+    buffer_free(&m->text_lines);
     free(m->bytes);
     free(m->vectors);
     embedder_close(&m->e);

@@ -39,6 +39,11 @@ static int is_complete(const input *in) {
     return n > 0 && in->piece.n >= n && !memcmp(in->piece.p + in->piece.n - n, in->separator, n);
 }
 
+static void drop_mark(buffer *b) {
+    const size_t size = utf8_mark(b->p, b->n);
+    if (size) memmove(b->p, b->p + size, b->n -= size);
+}
+
 /* Reads to the next separator or the end, and leaves that out. What is over TEXT_BYTES is dropped.
    *lines is the number of newlines. Returns 0 if nothing is left. */
 static int read_piece(input *in, uint64_t *lines) {
@@ -63,6 +68,8 @@ static int read_piece(input *in, uint64_t *lines) {
         }
     }
     if (c == EOF && in->piece.n == 0) return 0;
+    if (in->f && !in->has_begun) drop_mark(&in->piece);
+    in->has_begun = 1;
     end = in->piece.n ? in->piece.p[in->piece.n - 1] : 0;
     if (!strcmp(in->separator, "\n") && end == '\r') in->piece.n--;
     return 1;

@@ -16,7 +16,7 @@ typedef struct input {
     const char *separator;
     buffer piece;                      /* between two separators */
     uint64_t line, n_empty;
-    int too_long, ended;
+    int too_long, has_begun, ended;
 } input;
 
 /* Returns an exit code. input_close must follow. */

@@ -64,30 +64,47 @@ void embedder_close(embedder *e) {
     bitnet_model_free(e->model);
 }
 
-/* Says in its error why a text cannot be embedded, if that is known without trying. */
-static void check_text(const embedder *e, text *t) {
+/* Makes the tokens of a text, with BOS and EOS as the model wants them. As llama-embedding does, it
+   takes the name of a control token for that token; a text that spells BOS has it once. Returns 0
+   without memory. */
+static int tokenize(const embedder *e, text *t) {
     const bitnet_model_info *i = &e->info;
-    int32_t k, n = t->n_tokens;
-    if (t->error[0]) return;
-    for (k = 0; !t->p && k < n; k++)
+    const int flags = (i->add_bos ? BITNET_ADD_BOS : 0) | (i->add_eos ? BITNET_ADD_EOS : 0) |
+                      (e->s->no_special ? 0 : BITNET_PARSE_SPECIAL);
+    const int n = bitnet_tokenize(e->model, t->p, t->n, flags, 0, 0);
+    if (n < 0) {
+        snprintf(t->error, sizeof t->error, "it cannot be tokenized: %s",
+                 bitnet_result_text((bitnet_result)n));
+        return n != BITNET_ERR_MEMORY;
+    }
+    free(t->tokens);
+    t->tokens = (bitnet_token *)malloc(((size_t)n + 1) * sizeof *t->tokens);
+    if (!t->tokens || bitnet_tokenize(e->model, t->p, t->n, flags, t->tokens, (size_t)n) != n)
+        return 0;
+    t->n_tokens = n;
+    if (n > 1 && i->add_bos && t->tokens[0] == i->bos && t->tokens[1] == i->bos)
+        memmove(t->tokens, t->tokens + 1, (size_t)--t->n_tokens * sizeof *t->tokens);
+    return 1;
+}
+
+/* Says in its error why a text cannot be embedded, if that is known without trying. */
+static void check_tokens(const embedder *e, text *t) {
+    const bitnet_model_info *i = &e->info;
+    int32_t k;
+    for (k = 0; k < t->n_tokens; k++)
         if (t->tokens[k] < 0 || t->tokens[k] >= i->n_vocab) {
             snprintf(t->error, sizeof t->error, "token %d is not in the vocabulary (0 to %d)",
                      (int)t->tokens[k], (int)i->n_vocab - 1);
             return;
         }
-    if (t->p) {
-        n = bitnet_tokenize(e->model, t->p, t->n, i->add_bos ? BITNET_ADD_BOS : 0, 0, 0);
-        if (n < 0) {
-            snprintf(t->error, sizeof t->error, "it cannot be tokenized: %s",
-                     bitnet_result_text((bitnet_result)n));
-            return;
-        }
-        n += i->add_eos && i->eos >= 0;
-    }
-    if (n == 0) snprintf(t->error, sizeof t->error, "the text is empty");
-    else if (n > e->n_ctx && !e->params.cut)
+    if (t->n_tokens == 0) snprintf(t->error, sizeof t->error, "the text is empty");
+    else if (t->n_tokens > e->n_ctx && !e->params.cut)
         snprintf(t->error, sizeof t->error, "it has %d tokens, and the context %d; --cut cuts it, "
-                 "-c makes the context longer", (int)n, (int)e->n_ctx);
+                 "-c makes the context longer", (int)t->n_tokens, (int)e->n_ctx);
+    else if (t->n_tokens > e->n_ctx) {
+        t->n_tokens = e->n_ctx;
+        if (t->p && i->add_eos) t->tokens[e->n_ctx - 1] = i->eos;
+    }
 }
 
 /* llama-embedding's ways 0 and 1. Its way 2 is the library's, and -1 is none. */
@@ -112,10 +129,11 @@ int embedder_run(embedder *e, text *texts, int32_t n, float *out) {
     size_t k;
     for (i = 0; i < n; i++) {
         bitnet_embed_input *in = &e->inputs[n_inputs];
-        check_text(e, &texts[i]);
         if (texts[i].error[0]) continue;
-        in->text = texts[i].p;
-        in->size = texts[i].n;
+        if (texts[i].p && !tokenize(e, &texts[i])) return fail(FAILED, "there is no memory");
+        if (!texts[i].error[0]) check_tokens(e, &texts[i]);
+        if (texts[i].error[0]) continue;
+        in->text = 0;
         in->tokens = texts[i].tokens;
         in->n_tokens = texts[i].n_tokens;
         n_inputs++;
@@ -167,6 +185,7 @@ int embedder_probe(embedder *e, uint64_t *out) {
         memcpy(&bits, &v[i], sizeof bits);
         *out = (*out ^ bits) * 0x100000001b3u;
     }
+    free(t.tokens);
     free(v);
     return code;
 }

@@ -10,7 +10,7 @@ enum { BATCH = 256 };                  /* texts that are read before they are em
 typedef struct text {
     char *p;
     size_t n;
-    bitnet_token *tokens;
+    bitnet_token *tokens;              /* of p, once it is embedded */
     int32_t n_tokens;
     char *id;                          /* JSON, or 0 */
     uint64_t line;                     /* where it begins in the input, from 1 */

@@ -133,3 +133,35 @@ const char *npy_read(npy_array *a, const uint8_t *p, size_t size, const char *ty
     a->end = start + (size_t)(a->rows * a->cols) * width;
     return 0;
 }
+
+/* ---- marks ---- */
+
+void npy_put_mark(uint8_t out[NPY_MARK], uint64_t mark) {
+    char header[NPY_HEADER];
+    int i;
+    npy_header(header, "|u1", 1, 8);
+    memcpy(out, header, NPY_HEADER);
+    for (i = 0; i < 8; i++) out[NPY_HEADER + i] = (uint8_t)(mark >> 8 * i);
+}
+
+int npy_read_mark(const uint8_t *p, size_t size, uint64_t *mark) {
+    npy_array a;
+    int i;
+    if (size == 0 || npy_read(&a, p, size, "|u1") || a.rows != 1 || a.cols != 8 || a.end != size)
+        return 0;
+    for (*mark = 0, i = 0; i < 8; i++) *mark |= (uint64_t)a.data[i] << 8 * i;
+    return 1;
+}
+
+uint64_t npy_hash(uint64_t hash, const void *p, size_t n) {
+    const uint8_t *bytes = (const uint8_t *)p;
+    size_t i, k;
+    hash += n;
+    for (i = 0; i < n; i += 8) {
+        uint64_t word = 0;
+        for (k = 0; k < 8 && i + k < n; k++) word |= (uint64_t)bytes[i + k] << 8 * k;
+        hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
+        hash ^= hash >> 32;
+    }
+    return hash;
+}

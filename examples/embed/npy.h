@@ -26,6 +26,16 @@ const char *npy_read(npy_array *a, const uint8_t *p, size_t size, const char *ty
 /* Writes a header. */
 void npy_header(char out[NPY_HEADER], const char *type, uint64_t rows, uint64_t cols);
 
+/* A file of rows, and that of their copies, may end with a mark: an array of 8 bytes, a hash of the
+   rows. Files of one index have the same. Writes it into out. */
+enum { NPY_MARK = NPY_HEADER + 8 };
+void npy_put_mark(uint8_t out[NPY_MARK], uint64_t mark);
+/* Is there a mark at p [size], and nothing behind it? */
+int npy_read_mark(const uint8_t *p, size_t size, uint64_t *mark);
+
+/* Adds p [n] to a hash, which begins with 0. It is the same on any machine. */
+uint64_t npy_hash(uint64_t hash, const void *p, size_t n);
+
 /* Little-endian floats on any machine. */
 float npy_float(const uint8_t *p);
 void npy_put_float(uint8_t *p, float x);

@@ -49,6 +49,7 @@ static const option options[] = {
      "-1: as it is", EMBED, NUMBER(normalize, -1, 2)},
     {"--raw", 0, "the same as --embd-normalize -1", EMBED, 0, 0, 0, 0, &raw},
     {"--cut", 0, "cuts texts that are longer than the context", EMBED | SEARCH, FLAG(cut)},
+    {"--no-parse-special", 0, "names of control tokens in texts are text", ANY, FLAG(no_special)},
     {"--pooling", "NAME", "mean, cls or last (the model's)", ANY, &pooling_name, 0, 0, 0, 0},
     {"--kv-type", "TYPE", "of keys and values: f16 (default), f32 or i8", ANY, &kv_name, 0, 0, 0,
      0},

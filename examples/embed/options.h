@@ -26,7 +26,7 @@ typedef struct settings {
     bitnet_pooling pooling;
     bitnet_kv_type kv_type;
     long n_ctx, n_batch, n_threads, n_seqs, bits, normalize, k;
-    int jsonl, cut, json, all;
+    int jsonl, cut, json, all, no_special;
 } settings;
 
 /* Fills s. Returns 0 to go on, or an exit code + 1: after --help or an error. */

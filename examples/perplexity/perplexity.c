@@ -12,6 +12,7 @@
 #define BITNET_IMPLEMENTATION
 #include "../../bitnet.h"
 #include "../embed/say.h"
+#include "../streams.h"
 #include "../utf8.h"
 #include "base.h"
 #include "divergence.h"
@@ -279,6 +280,7 @@ int main(int argc, char **argv) {
     settings s;
     run r;
     int code;
+    if (!streams_fill()) return FAILED;
     say_name = "perplexity";
     argv = utf8_arguments(&argc, argv);
     if ((code = options_read(argc, argv, &s)) != 0) return code - 1;

@@ -25,12 +25,16 @@ static int read_all(FILE *f, const char *name, char **p, size_t *n) {
 
 static int read_file(const text *t, const settings *s, char **p, size_t *n) {
     FILE *f = strcmp(s->file, "-") ? utf8_fopen(s->file, "rb") : stdin;
+    size_t mark;
     int code;
     if (!f) return fail(FAILED, "%s: cannot open: %s", t->name, strerror(errno));
     code = read_all(f, t->name, p, n);
     if (f != stdin) fclose(f);
-    if (*n > 0 && (*p)[*n - 1] == '\n') --*n;          /* as llama.cpp's -f does */
-    return code;
+    if (code != DONE) return code;
+    *n -= utf8_line_end(*p, *n);       /* as llama.cpp's -f does */
+    mark = utf8_mark(*p, *n);
+    memmove(*p, *p + mark, *n -= mark);
+    return DONE;
 }
 
 static int tokenize(text *t, const bitnet_model *model, const char *p, size_t size) {
@@ -50,7 +54,7 @@ static int tokenize(text *t, const bitnet_model *model, const char *p, size_t si
 
 int text_read(text *t, const bitnet_model *model, const settings *s) {
     char *p = 0;
-    size_t n;
+    size_t n = 0;
     int code = DONE;
     memset(t, 0, sizeof *t);
     t->name = s->prompt ? "-p" : strcmp(s->file, "-") ? s->file : "standard input";

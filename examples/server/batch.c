@@ -9,11 +9,13 @@
    are a hash of the line. So lines can be computed anywhere, and twice. */
 #include "options.h"
 #include "reply.h"
+#include "../streams.h"
 #include "../utf8.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -112,6 +114,22 @@ static int read_options(int argc, char **argv) {
     return 0;
 }
 
+/* ---- messages ---- */
+
+static int progress_shown;             /* in a line of a terminal that has not ended */
+
+/* Says something, in clean text, since it may hold what is in a file. */
+static void tell(const char *format, ...) {
+    char line[1024];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    bitnet_clean_text(line, strlen(line), line, sizeof line);
+    fprintf(stderr, "%sbatch: %s\n", progress_shown ? "\r\033[K" : "", line);
+    progress_shown = 0;
+}
+
 /* ---- ids ---- */
 
 typedef struct id { uint64_t a, b; } id;
@@ -163,6 +181,37 @@ static int add_known(id key, int has_failed, uint64_t at, uint32_t size) {
     k->n_failed += (uint32_t)has_failed;
     k->at = at;
     k->size = size;
+    return 1;
+}
+
+/* ---- custom ids that were met: 64 bits of each, so that a million of them take 16 MB ---- */
+
+static uint64_t *met;                  /* 0: a free place */
+static size_t met_size, n_met;
+
+static uint64_t *find_met(uint64_t key) {
+    size_t i = (size_t)key & (met_size - 1);
+    while (met[i] && met[i] != key) i = (i + 1) & (met_size - 1);
+    return &met[i];
+}
+
+/* Remembers a custom_id, JSON. *is_new becomes 0 if it was met before. Returns 0 without memory. */
+static int meet(const char *custom_id, size_t length, int *is_new) {
+    const uint64_t hash = id_of(custom_id, length).a, key = hash ? hash : 1;
+    uint64_t *old = met;
+    const size_t n = met_size;
+    size_t i;
+    if (2 * (n_met + 1) > met_size) {
+        met_size = n ? 2 * n : 1024;
+        met = (uint64_t *)calloc(met_size, sizeof *met);
+        if (!met) return 0;
+        for (i = 0; i < n; i++)
+            if (old[i]) *find_met(old[i]) = old[i];
+        free(old);
+    }
+    *is_new = !*find_met(key);
+    n_met += (size_t)*is_new;
+    *find_met(key) = key;
     return 1;
 }
 
@@ -225,10 +274,10 @@ static int read_more(lines *in, int wait) {
 static int next_line(lines *in, int wait, char **line, size_t *n) {
     size_t seen = 0;
     for (;;) {
-        char *start = in->p + in->at,
+        char *start = in->n > in->at ? in->p + in->at : 0,
              *end = in->n > in->at + seen ? memchr(start + seen, '\n', in->n - in->at - seen) : 0;
         int r;
-        if (!end && in->at_end && in->n > in->at) end = in->p + in->n;
+        if (!end && in->at_end && start) end = in->p + in->n;
         if (end) {
             const int torn = in->at_end && end == in->p + in->n;
             *line = start;
@@ -244,14 +293,38 @@ static int next_line(lines *in, int wait, char **line, size_t *n) {
 }
 
 static int io_error(const char *what, const char *path) {
-    fprintf(stderr, "batch: %s %s: %s\n", what, path, strerror(errno));
+    tell("%s %s: %s", what, path, strerror(errno));
     return TRY_AGAIN;
 }
 
 static int not_ours(const char *path, uint64_t at) {
-    fprintf(stderr, "batch: %s, byte %llu: this is no result of batch\n", path,
-            (unsigned long long)at);
+    tell("%s, byte %llu: this is no result of batch", path, (unsigned long long)at);
     return USAGE;
+}
+
+/* Remembers the custom_id of a result. Two results with one cannot be told apart by it. Returns 0
+   without memory. */
+static int meet_result(const char *path, uint64_t at, const char *line) {
+    static const char key[] = "\",\"custom_id\":";
+    const char *own = line + N_BEGINNING + 32 + sizeof key - 1, *end = own + 1;
+    int is_new = 1;
+    if (strncmp(own - (sizeof key - 1), key, sizeof key - 1) || *own != '"') return 1;
+    while (*end && *end != '"') end += *end == '\\' && end[1] ? 2 : 1;
+    if (!meet(own, (size_t)(end - own) + 1, &is_new)) return 0;
+    if (!is_new)
+        tell("%s, byte %llu: another result has the same custom_id, %.*s", path,
+             (unsigned long long)at, (int)(end - own < 100 ? end - own + 1 : 100), own);
+    return 1;
+}
+
+/* Remembers one result. */
+static int read_result(const char *path, uint64_t at, char *line, size_t n, int is_resumed) {
+    id key;
+    if (n > 0 && line[n - 1] == '\r') line[--n] = 0;
+    if (!read_id(line, &key)) return not_ours(path, at);
+    if (add_known(key, !strstr(line, ",\"response\":{\"status_code\":200,"), at, (uint32_t)n) &&
+        (!is_resumed || meet_result(path, at, line))) return ALL_DONE;
+    return io_error("cannot read", path);
 }
 
 /* Learns what a file of results has. A last line that is torn is cut off if `mend`, but only if it
@@ -259,20 +332,18 @@ static int not_ours(const char *path, uint64_t at) {
 static int read_results(const char *path, int fd, int mend) {
     lines in = {fd, 0, 0, 0, 0, 0};
     char *line;
-    size_t n;
+    size_t n, mark;
     uint64_t at = 0;
     int r, wrong = ALL_DONE;
-    id key;
     while (wrong == ALL_DONE && (r = next_line(&in, 1, &line, &n)) != NO_MORE_LINES &&
            r != NO_LINE_YET) {         /* a signal, which ends the run */
+        mark = r != LINE_FAILED && at == 0 ? utf8_mark(line, n) : 0;
         if (r == LINE_FAILED) wrong = io_error("cannot read", path);
         else if (r == LINE_TORN) {
-            if (!is_torn_result(line, n)) wrong = not_ours(path, at);
+            if (!is_torn_result(line + mark, n - mark)) wrong = not_ours(path, at);
             else if (mend && ftruncate(fd, (off_t)at)) wrong = io_error("cannot mend", path);
         } else {
-            if (!read_id(line, &key)) wrong = not_ours(path, at);
-            else if (!add_known(key, !strstr(line, ",\"response\":{\"status_code\":200,"), at,
-                                (uint32_t)n)) wrong = io_error("cannot read", path);
+            wrong = read_result(path, at + mark, line + mark, n - mark, mend);
             at += n + 1;
         }
     }
@@ -319,7 +390,7 @@ static double now(void) {
 
 /* This run cannot go on because of a line, but another one may. Says why, once. */
 static void try_again(unsigned long long line, const char *why) {
-    if (code != TRY_AGAIN) fprintf(stderr, "batch: line %llu: %s\n", line, why);
+    if (code != TRY_AGAIN) tell("line %llu: %s", line, why);
     code = TRY_AGAIN;
 }
 
@@ -398,8 +469,11 @@ static void begin_result(work *w, int status) {
                   w->custom_id ? w->custom_id : "null", status, (unsigned long long)w->key.a);
 }
 
+/* Without a custom_id only the number of a line says which one has failed. It is not in the result,
+   which would depend on the lines before. */
 static void finish(work *w, const http_error *error) {
     int32_t i;
+    if (error->status && !w->custom_id && !audit_path) tell("line %llu: %s", w->line, error->text);
     begin_result(w, error->status ? error->status : 200);
     for (i = 0; i < w->request.n_texts; i++)       /* depends on the other lines */
         w->request.texts[i].n_reused = 0;
@@ -481,6 +555,43 @@ static http_error no_memory(void) {
     return e;
 }
 
+/* The custom_id of a line that is no JSON, if the line begins with it: JSON, or 0. */
+static char *first_id(const char *line, size_t n) {
+    static const char key[] = "\"custom_id\"";
+    const size_t from = 1 + strspn(line + 1, " \t\r");
+    const char *at = line + from + sizeof key - 1, *end;
+    bitnet_error err;
+    buffer name = {0};
+    json j;
+    if (line[0] != '{' || strncmp(line + from, key, sizeof key - 1)) return 0;
+    at += strspn(at, " \t\r:");
+    for (end = at + 1; at < line + n && *end && *end != '"';)
+        end += *end == '\\' && end[1] ? 2 : 1;
+    if (at >= line + n || *end != '"') return 0;
+    memset(&j, 0, sizeof j);
+    j.size = (size_t)(end + 1 - line) + 1;
+    j.text = (char *)malloc(j.size + 1);
+    if (!j.text) return 0;
+    memcpy(j.text, line, j.size - 1);
+    memcpy(j.text + j.size - 1, "}", 2);
+    if (!json_parse(&j, &err)) {
+        const uint32_t own = json_get(&j, JSON_ROOT, "custom_id");
+        if (json_kind(&j, own) == JSON_STRING) buffer_value(&name, &j, own);
+    }
+    json_free(&j);
+    return name.p;
+}
+
+/* Remembers the line's custom_id, and says if another line or result has it. */
+static void meet_line(const work *w) {
+    const char *own = w->custom_id;
+    int is_new = 1;
+    if (!own || audit_path) return;
+    if (!meet(own, strlen(own), &is_new)) try_again(w->line, "no memory");
+    else if (!is_new)
+        tell("line %llu: another line or result has the same custom_id, %.100s", w->line, own);
+}
+
 /* Takes the body out of a line of the batch API, or of a line that is one. */
 static http_error read_body(work *w, json *j, buffer *body, int *kind) {
     const uint32_t url = json_get(j, JSON_ROOT, "url"), method = json_get(j, JSON_ROOT, "method");
@@ -495,8 +606,8 @@ static http_error read_body(work *w, json *j, buffer *body, int *kind) {
     if (own && !name.p) {
         e.status = 400;
         strcpy(e.text, "custom_id: a string is needed");
-    } else if (*kind == N_KINDS) {
-        e.status = 404;
+    } else if (*kind == N_KINDS || (!url && inner)) {
+        e.status = url ? 404 : 400;
         strcpy(e.text, "url: /v1/chat/completions, /v1/completions or /v1/embeddings is needed");
     } else if (method && !json_is(j, method, "POST")) {
         e.status = 405;
@@ -508,8 +619,8 @@ static http_error read_body(work *w, json *j, buffer *body, int *kind) {
     return body->failed || name.failed ? no_memory() : e;
 }
 
-/* Begins a line. It is in the list already. */
-static void begin(work *w, char *line, size_t n) {
+/* Begins a line, of which copy is one from malloc. It is in the list already. */
+static void begin(work *w, const char *line, char *copy, size_t n) {
     http_error e;
     bitnet_error err;
     buffer body = {0};
@@ -519,15 +630,17 @@ static void begin(work *w, char *line, size_t n) {
     memset(&e, 0, sizeof e);
     memset(&j, 0, sizeof j);
     snprintf(j.name, sizeof j.name, "the line");
-    j.text = line;
+    j.text = copy;
     j.size = n;
     if (json_parse(&j, &err)) {
+        w->custom_id = first_id(line, n);
         e.status = err.code == BITNET_ERR_MEMORY ? 503 : 400;
         snprintf(e.text, sizeof e.text, "%s", err.text);
     } else if (json_kind(&j, JSON_ROOT) != JSON_OBJECT) {
         e.status = 400;
         strcpy(e.text, "the line must be a JSON object");
     } else e = read_body(w, &j, &body, &kind);
+    meet_line(w);
     if (!e.status) {
         e = kind == EMBEDDINGS
             ? request_parse_embeddings(&w->request, &serving, "the body", body.p, body.n)
@@ -593,7 +706,7 @@ static void add_line(char *line, size_t n) {
     *last_work = w;
     last_work = &w->next;
     n_work++;
-    begin(w, copy, n);
+    begin(w, line, copy, n);
 }
 
 static int is_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
@@ -606,8 +719,8 @@ static int take_line(int wait) {
     if (r == LINE_FAILED) code = io_error("cannot read", "standard input");
     if (r == NO_MORE_LINES) at_end = 1;
     if (r != LINE_THERE && r != LINE_TORN) return 0;
-    input_line++;
-    while (n > 0 && is_blank(line[n - 1])) n--;
+    if (++input_line == 1) from = utf8_mark(line, n);
+    while (n > from && is_blank(line[n - 1])) n--;
     while (from < n && is_blank(line[from])) from++;
     if (from < n && line_number++ % shard_count == shard_index) add_line(line + from, n - from);
     return 1;
@@ -626,6 +739,7 @@ static void show_progress(double begun, int is_last) {
         const double s = seconds / (double)n_done * (double)(n_total - all);
         snprintf(left, sizeof left, ", %d:%02d left", (int)(s / 60), (int)s % 60);
     }
+    progress_shown = !is_last;
     fprintf(stderr, "\r%llu%s%.0llu lines, %llu failed, %.1f tokens/s%s\033[K%s", all,
             n_total ? " of " : "", n_total, n_failed, (double)n_tokens / seconds, left,
             is_last ? "\n" : "");
@@ -715,15 +829,6 @@ static void on_signal(int number) {
     signalled = 1;
 }
 
-/* A standard descriptor that is closed would become that of the results, and what is said on it
-   would get into them. What stands in for one fails when it is used, as a closed one does. */
-static int fill_descriptors(void) {
-    int fd;
-    for (fd = 0; fd < 3; fd++)
-        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd ? O_RDONLY : O_WRONLY) != fd) return 0;
-    return 1;
-}
-
 static void handle_signals(void) {
     struct sigaction action;
     memset(&action, 0, sizeof action);
@@ -762,7 +867,7 @@ int main(int argc, char **argv) {
     bitnet_model *model = 0;
     work *w;
     int wrong;
-    if (!fill_descriptors()) return TRY_AGAIN;
+    if (!streams_fill()) return TRY_AGAIN;
     wrong = read_options(argc, argv);
     if (wrong) return wrong - 1;
     handle_signals();
@@ -785,5 +890,6 @@ int main(int argc, char **argv) {
     if (model) service_close(&serving);
     bitnet_model_free(model);
     free(table);
+    free(met);
     return code;
 }

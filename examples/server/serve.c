@@ -9,6 +9,7 @@
 #define _GNU_SOURCE 1                  /* POLLRDHUP */
 #include "options.h"
 #include "reply.h"
+#include "../streams.h"
 #include "../utf8.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -1173,8 +1174,9 @@ int main(int argc, char **argv) {
     bitnet_model *model = 0;
     bitnet_error err;
     struct sigaction action;
-    int code = read_options(argc, argv);
-    if (code) return code - 1;
+    int code;
+    if (!streams_fill()) return 1;
+    if ((code = read_options(argc, argv)) != 0) return code - 1;
     memset(&action, 0, sizeof action);
     action.sa_handler = on_signal;
     sigaction(SIGINT, &action, 0);

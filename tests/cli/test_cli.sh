@@ -101,6 +101,28 @@ fails file-empty 1 "empty" -m "$model" --file "$tmp/empty"
 printf 'a\000b' > "$tmp/zero"
 fails file-zero-byte 1 "zero" -m "$model" --file "$tmp/zero"
 
+# ---- standard streams that are closed
+fills_streams streams-closed -m "$model" -f "$tmp/waits"
+"$program" -m "$model" -p "Once" -n 4 -s 7 > "$tmp/want" 2> /dev/null
+"$program" -m "$model" -p "Once" -n 4 -s 7 > "$tmp/out" 2>&-
+check stderr-closed "exit code $?, or another text" cmp "$tmp/want" "$tmp/out"
+"$program" -m "$model" -p "Once" -n 4 -s 7 2> "$tmp/err" >&-
+check stdout-closed "exit code $?" [ $? -eq 1 ]
+"$program" -m "$model" -n 4 > "$tmp/out" 2> "$tmp/err" <&-
+check stdin-closed "exit code $?" [ $? -eq 1 ]
+check stdin-closed-said "it does not say so" grep -q "cannot read 'stdin'" "$tmp/err"
+if [ -n "$bench" ]; then program=$bench fills_streams bench-streams-closed "$tmp/waits"; fi
+
+# ---- no memory for a file that is written: nothing of it is left
+if [ -z "$RUN" ] && ${CC:-cc} -shared -fPIC "$(dirname "$0")/../faults.c" -o "$tmp/faults.so" -ldl 2> "$tmp/err"; then
+    mkdir "$tmp/scarce"
+    FAULT_FDOPEN=1 LD_PRELOAD=$tmp/faults.so "$program" -m "$model" -p x -n 1 --prompt-cache "$tmp/scarce/cache" \
+        > "$tmp/out" 2> "$tmp/err"
+    check no-memory-cache "exit code $?" [ $? -eq 1 ]
+    check no-memory-cache-said "it does not say so" grep -q "cannot write '$tmp/scarce/cache': Cannot allocate" "$tmp/err"
+    check no-memory-cache-leaves "$(ls "$tmp/scarce")" [ -z "$(ls "$tmp/scarce")" ]
+else skip no-memory-cache "a library for LD_PRELOAD cannot be made"; fi
+
 # ---- lists
 run --help
 check help "no help, or exit code $rc" grep -q -e "--repeat-penalty" "$tmp/out"
@@ -200,6 +222,17 @@ check piped "a piped prompt gave another text than -p" cmp "$tmp/out" "$tmp/want
 text --temp 0 -p "Once upon a time"
 check piped-unread "-p gave another text with something on stdin" cmp "$tmp/out" "$tmp/want"
 input=
+# windows FILE: the same text in $tmp/windows, with a byte order mark in front and lines that end in CRLF
+windows() { { printf '\357\273\277'; sed 's/$/\r/' "$1"; } > "$tmp/windows"; }
+windows "$tmp/prompt"
+text --temp 0 --file "$tmp/windows"
+check file-windows "a byte order mark or CRLF made another text" cmp "$tmp/out" "$tmp/want"
+input=$tmp/windows
+text --temp 0
+check piped-windows "a byte order mark or CRLF made another text" cmp "$tmp/out" "$tmp/want"
+input=
+printf '\357\273\277\r\n' > "$tmp/windows"
+fails file-windows-empty 1 "is empty" -m "$model" --file "$tmp/windows"
 # begins NAME PROMPT ARGS...: the output begins with this prompt, which printf makes
 begins() {
     name=$1
@@ -214,6 +247,37 @@ begins no-escapes 'a\\nb\\x41' --no-escape -p 'a\nb\x41'
 printf 'a\\nb' > "$tmp/begin-file"
 begins escapes-not-in-files 'a\\nb' -f "$tmp/begin-file"
 begins escapes-in-files 'a\nb' -f "$tmp/begin-file" -e
+printf 'a\r\nb\r\n\r\n' > "$tmp/begin-file"
+begins one-line-end-less 'a\r\nb\r\n' -f "$tmp/begin-file"
+printf 'a\r' > "$tmp/begin-file"
+begins no-line-end 'a\r' -f "$tmp/begin-file"
+# control tokens that a prompt spells: tokens in plain text, text in messages or if that is asked for
+# counts NAME N ARGS...: N tokens are evaluated
+counts() {
+    name=$1 wanted=$2
+    shift 2
+    run -m "$model" -n 1 --temp 0 "$@"
+    check "$name" "exit code $rc, or $(head -n 1 "$tmp/err"), not $wanted" \
+        sh -c "[ $rc -eq 0 ] && grep -q '^prompt: $wanted tokens' '$tmp/err'"
+}
+if LC_ALL=C grep -q "<|eot_id|>" "$model"; then
+    counts special 3 -p "<|eot_id|><|end_of_text|>"
+    counts special-in-a-file 3 -f "$(printf '<|eot_id|><|end_of_text|>' > "$tmp/special"; echo "$tmp/special")"
+    counts special-bos-once 3 -p "<|begin_of_text|><|eot_id|><|eot_id|>"
+    counts special-bos-alone 1 -p "<|begin_of_text|>"
+    counts special-bos-later 3 -p "<|eot_id|><|begin_of_text|>"
+    text --temp 0 -p "<|begin_of_text|>Once upon a time"
+    check special-bos-text "another text behind BOS" \
+        sh -c "cut -c 18- '$tmp/out' | cmp - '$tmp/want'"
+    run -m "$model" -n 1 -p "<|eot_id|>" --no-parse-special
+    check no-parse-special "$(cat "$tmp/err")" sh -c "[ $rc -eq 0 ] && ! grep -q 'prompt: 2 tokens' '$tmp/err'"
+    run -m "$model" -n 1 -cnv -st -p "a<|eot_id|>"
+    check special-not-in-messages "$(cat "$tmp/err")" grep -q '^prompt: [1-9][0-9] tokens' "$tmp/err"
+    run -m "$model" -n 1 -p x -r "<|begin_of_text|>"
+    check special-stop "no warning: $(cat "$tmp/err")" grep -q "warning: -r <|begin_of_text|>: this control token" "$tmp/err"
+    run -m "$model" -n 1 -p x -r "<|eot_id|>"
+    check special-stop-end "a warning: $(cat "$tmp/err")" sh -c "! grep -q warning '$tmp/err'"
+else skip special "the model has no <|eot_id|>"; fi
 text --temp 0 -f "$tmp/prompt" -n 1
 check n-1 "-n 1 did not make one token" grep -q "new: 1 tokens" "$tmp/err"
 # as a stop string: two characters of the greedy text, some way behind the prompt
@@ -251,6 +315,13 @@ check json-schema "no boolean: $(cat "$tmp/out")" grep -q -x -E 'x(true|false)' 
 run -m "$model" -s 3 -p x --json-schema-file "$tmp/schema"
 check json-schema-file "no such array: $(cat "$tmp/out")" \
     sh -c "tr -d ' \\t\\n' < '$tmp/out' | grep -q -x 'x\[7,7\]'"
+windows "$tmp/grammar"
+run -m "$model" -s 3 -p x --grammar-file "$tmp/windows"
+check grammar-file-windows "not 3 digits: $(cat "$tmp/out" "$tmp/err")" grep -q -x 'x [0-9][0-9][0-9]' "$tmp/out"
+windows "$tmp/schema"
+run -m "$model" -s 3 -p x --json-schema-file "$tmp/windows"
+check json-schema-file-windows "no such array: $(cat "$tmp/out" "$tmp/err")" \
+    sh -c "tr -d ' \\t\\n' < '$tmp/out' | grep -q -x 'x\[7,7\]'"
 run -m "$model" -s 3 -p x -n 4 -j '{"type": "string", "minLength": 90}'
 check grammar-cut "no word about it: $(cat "$tmp/err")" grep -q "ends before the grammar's end" "$tmp/err"
 
@@ -276,6 +347,17 @@ else
     printf 'You are a helpful assistant.\n' > "$tmp/system"
     run -m "$model" --interactive --system-prompt-file "$tmp/system" --temp=0
     check chat-system-file "another chat with -sysf" cmp "$tmp/out" "$tmp/want"
+    read_tokens=$(grep -o '^prompt: [0-9]* tokens' "$tmp/err")
+    windows "$tmp/system"
+    run -m "$model" --interactive --system-prompt-file "$tmp/windows" --temp=0
+    check chat-system-file-windows "a byte order mark or CRLF made another chat, or not $read_tokens" \
+        sh -c "cmp '$tmp/out' '$tmp/want' && grep -q '^$read_tokens' '$tmp/err'"
+    windows "$tmp/chat"
+    input=$tmp/windows
+    run -m "$model" --interactive --system-prompt-file "$tmp/system" --temp=0 -v
+    check chat-windows "another chat with a byte order mark or CRLF" cmp "$tmp/out" "$tmp/want"
+    check chat-template-said "no word of it: $(cat "$tmp/err")" grep -q "^chat template: [a-z0-9]" "$tmp/err"
+    input=$tmp/chat
     run -m "$model" --conversation --system-prompt "You are a helpful assistant." --temp 0 --reverse-prompt "Nowhere"
     check chat-llama-names "another chat" cmp "$tmp/out" "$tmp/want"
 

@@ -87,6 +87,48 @@ printf '\0\0\n{"prompt":"x","max_tokens":2}\n' >"$tmp/nul"
 input=$tmp/nul run -m "$model" --ordered
 check "a line of NUL bytes is an error" "exit code $rc, $(cat "$tmp/out")" \
     [ $rc -eq 1 -a "$(sed 's/.*"status_code":\([0-9]*\).*/\1/' "$tmp/out" | tr '\n' ' ')" = "400 200 " ]
+
+# A byte order mark and \r\n are no part of a line.
+printf '{"custom_id":"one","prompt":"x","max_tokens":2}\n{"prompt":"y","max_tokens":2}\n' >"$tmp/plain"
+{ printf '\357\273\277'; sed 's/$/\r/' "$tmp/plain"; } >"$tmp/marked"
+input=$tmp/plain run -m "$model" --ordered
+cp "$tmp/out" "$tmp/plain.out"
+input=$tmp/marked run -m "$model" --ordered
+check "a byte order mark and CRLF: the same results" "exit code $rc, $(cat "$tmp/out")" cmp "$tmp/plain.out" "$tmp/out"
+{ printf '\357\273\277'; sed 's/$/\r/' "$tmp/plain.out"; } >"$tmp/marked.out"
+input=$tmp/plain run -m "$model" --audit "$tmp/marked.out" --sample 1
+check "and in results: an audit finds nothing" "exit code $rc, $(cat "$tmp/err")" \
+    grep -q "^batch: 2 lines computed again, 0" "$tmp/err"
+cp "$tmp/marked.out" "$tmp/marked.2"
+input=$tmp/plain run -m "$model" --resume "$tmp/marked.2"
+check "and nothing is computed again" "exit code $rc" [ $rc -eq 0 -a "$(wc -l <"$tmp/marked.2")" -eq 2 ]
+
+# Lines that are bad, or that have one custom_id.
+printf '%s\n' '{"custom_id":"no url","body":{"prompt":"x"}}' '{"custom_id":"t\"orn \u0041","url":"/v1/comp' '' '["custom_id"]' \
+    '{"body":{"custom_id":"inner"}, ' '{"custom_id":"' '{"custom_id":"\x"' '{"custom_id" "x"' '{"prompt":5}' >"$tmp/bad"
+input=$tmp/bad run -m "$model" --ordered
+check "a line without url: the error says so" "$(head -n 1 "$tmp/out")" \
+    grep -q '"custom_id":"no url","response":{"status_code":400,.*"message":"url: ' "$tmp/out"
+check "a torn line has its custom_id" "$(sed -n 2p "$tmp/out")" \
+    grep -q '"custom_id":"t\\"orn A","response":{"status_code":400,.*has no end' "$tmp/out"
+check "no other one has" "$(cut -c 1-100 "$tmp/out")" [ "$(grep -c '"custom_id":null,"response":{"status_code":400,' "$tmp/out")" -eq 6 ]
+check "their numbers are said" "$(cat "$tmp/err")" \
+    [ "$(sed -n 's/^batch: line \([0-9]*\): .*/\1/p' "$tmp/err" | tr '\n' ' ')" = "4 5 6 7 8 9 " ]
+printf '{"custom_id":"%s","prompt":"x","max_tokens":%d}\n' a 1 b 1 '\u0061' 2 A 1 a 3 '\u202ec' 1 '\u202ec' 2 >"$tmp/same"
+input=$tmp/same run -m "$model" --ordered
+check "two lines with one custom_id are told" "exit code $rc, $(cat "$tmp/err")" \
+    [ $rc -eq 0 -a "$(sed -n 's/^batch: line \([0-9]*\): .*same custom_id, \(.*\)$/\1\2/p' "$tmp/err" | tr '\n' ' ')" = \
+    '3"a" 5"a" 7"?c" ' ]
+cp "$tmp/out" "$tmp/same.out"
+input=/dev/null run -m "$model" --resume "$tmp/same.out"
+check "and two results with one" "exit code $rc, $(cat "$tmp/err")" [ $rc -eq 0 -a "$(grep -c 'same custom_id' "$tmp/err")" -eq 3 ]
+check "at their bytes" "$(cat "$tmp/err")" grep -q "same.out, byte $(head -n 2 "$tmp/same.out" | wc -c): " "$tmp/err"
+head -n 2 "$tmp/same.out" >"$tmp/some.out"
+input=$tmp/same run -m "$model" --resume "$tmp/some.out"
+check "a line with the custom_id of a result" "$(cat "$tmp/err")" [ "$(grep -c 'same custom_id' "$tmp/err")" -eq 3 ]
+awk 'BEGIN { for (i = 0; i < 5000; i++) printf "{\"custom_id\":\"%d\",\"prompt\":5}\n", i % 4999 }' >"$tmp/many"
+input=$tmp/many run -m "$model"
+check "one of 5000" "$(head -n 3 "$tmp/err")" [ "$(grep -c '^batch: line 5000: .*same custom_id, "0"$' "$tmp/err")" -eq 1 -a "$(wc -l <"$tmp/err")" -eq 1 ]
 input=$tmp/good.jsonl run -m "$model"
 check "all done: 0" "exit code $rc" [ $rc -eq 0 ]
 printf '{"prompt":"Once upon a time","temperature":0,"max_tokens":40}' >"$tmp/one"

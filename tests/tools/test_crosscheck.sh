@@ -36,6 +36,7 @@ refused() { fails "$1" 2 "$2" --compare "$tmp/want" "$tmp/other"; }
 edit() { sed -e "$1" "$tmp/want" > "$tmp/other"; }
 
 # ---- wrong usage: 2; failures: 1
+fills_streams streams-closed --compare "$tmp/waits" "$tmp/waits"
 fails bad-flag 2 "--bogus" --bogus
 fails stray-word 2 "stray" stray
 fails missing-value 2 "-m needs a value" -m
@@ -129,6 +130,9 @@ check compare-short "exit code $rc" test $rc -eq 0
 sed 's/$/\r/' "$tmp/want" > "$tmp/other"
 run --compare "$tmp/other" "$tmp/want"
 check compare-crlf "exit code $rc" test $rc -eq 0
+{ printf '\357\273\277'; cat "$tmp/want"; } > "$tmp/other"
+run --compare "$tmp/other" "$tmp/want"
+check compare-mark "exit code $rc" test $rc -eq 0
 number='[0-9a-f]\{8\}'
 product='dotrows_ternary n=128 rows=37 cols=1 random seed=1'
 edit "s/^\($product | scalar | .*| $number $number \)$number/\10000007b/"

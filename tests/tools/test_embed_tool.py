@@ -9,6 +9,8 @@ library alone.
 """
 import array
 import ast
+import errno
+import itertools
 import json
 import math
 import os
@@ -22,7 +24,7 @@ import tempfile
 
 program, tiny = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
 shared = os.path.join(os.environ.get("BITNET_TEST_DATA", "../shared"), "models")
-tmp = tempfile.mkdtemp()
+here, tmp = os.path.dirname(os.path.abspath(__file__)), tempfile.mkdtemp()
 counts = {"ok": 0, "FAIL": 0, "skip": 0}
 USE = ["-m", tiny, "--pooling", "last"]       # tiny.gguf is no model of embeddings, but has rows
 
@@ -54,10 +56,10 @@ def read(name):
 class Run:
     """The program's exit code and outputs."""
 
-    def __init__(self, *args, text=b"", stdout=subprocess.PIPE):
+    def __init__(self, *args, text=b"", stdout=subprocess.PIPE, env=None):
         done = subprocess.run(os.environ.get("RUN", "").split() + [program, *map(str, args)], stdout=stdout,
                               input=text if isinstance(text, bytes) else text.encode(), stderr=subprocess.PIPE,
-                              timeout=600)
+                              timeout=600, env={**os.environ, **(env or {})})
         self.rc, self.out, self.err = done.returncode, done.stdout or b"", done.stderr.decode(errors="replace")
 
     def rows(self):
@@ -228,6 +230,31 @@ def test_input():
     check("separator-in-part", Run(*USE, "--embd-separator", "aab", text="one textaaabanother").vectors() ==
           [one("one texta"), b])
     check("whole", one("one text\nanother") not in (a, b))
+    mark = b"\xef\xbb\xbf"
+    r = Run(*USE, text=mark + b"one text\r\nanother\r\n")
+    check("mark-stdin", r.vectors() == [a, b], r)
+    check("mark-file", Run(*USE, "-f", write("in.txt", mark + b"one text\nanother")).vectors() == [a, b])
+    check("mark-whole", Run(*USE, "-f", write("in.txt", mark + b"one text"), "--embd-separator", "").vectors() == [a])
+    check("mark-separator", Run(*USE, "--embd-separator", "#", text=mark + b"one text#another").vectors() == [a, b])
+    check("mark-later", Run(*USE, text=b"one text\n" + mark + b"another").vectors() not in ([a, b], [a]))
+    r = Run(*USE, text=mark + b"\r\none text")
+    check("mark-alone", r.vectors() == [a] and "passed over: 1" in r.err, r)
+    r = Run(*USE, "--jsonl", text=mark + b'{"text": "one text", "id": 1}\r\n{"text": "another"}\r\n')
+    check("mark-jsonl", r.rc == 0 and r.vectors() == [a, b], r)
+
+    # control tokens that a text spells
+    def size(text, *args):
+        r = Run(*USE, "-c", 2, "-p", text, *args)
+        return int(r.err.split("it has ")[1].split()[0]) if "it has " in r.err else r
+
+    check("special", size("<|eot_id|><|eot_id|>") == 3 and size("<|begin_of_text|><|eot_id|><|eot_id|>") == 3,
+          size("<|eot_id|><|eot_id|>"))
+    check("special-bos-once", Run(*USE, "-p", "<|begin_of_text|>one text").vectors() == [a])
+    check("special-off", size("<|eot_id|><|eot_id|>", "--no-parse-special") > 8)
+    check("special-jsonl", Run(*USE, "--jsonl", text='{"text": "<|begin_of_text|>one text"}').vectors() == [a])
+    cut = Run(*USE, "-c", 3, "--cut", "-p", "<|eot_id|>" * 5), Run(*USE, "-c", 3, "-p", "<|eot_id|>" * 2)
+    check("special-cut", cut[0].rc == 0 and cut[0].out == cut[1].out, cut)
+
     nothing = Run(*USE)
     check("nothing", nothing.rc == 0 and nothing.out == b"", nothing)
 
@@ -390,6 +417,21 @@ def test_output():
 
 # ---- the index of a folder ----
 
+def test_closed_streams():
+    """What is said where descriptors are closed does not get into a file that is written."""
+    os.makedirs(path("streams"))
+    write("streams/a.txt", "A text.")
+    write("streams/b.bin", b"\xff")         # a note says that it is skipped
+    for name, closed in ("open", ""), ("closed-2", "2>&-"), ("closed-1", ">&-"), ("closed", "<&- >&- 2>&-"):
+        r = subprocess.run(["sh", "-c", 'exec "$@" ' + closed, "sh", *os.environ.get("RUN", "").split(), program, "index",
+                            path("streams"), *USE, "-o", path(name)], capture_output=True, timeout=600)
+        check("index-streams-" + name, r.returncode == 0 and all(
+            read(name + x) == read("open" + x) for x in (".npy", ".i8.npy", ".jsonl")), r)
+    r = subprocess.run(["sh", "-c", 'exec "$@" <&-', "sh", *os.environ.get("RUN", "").split(), program, *USE],
+                       capture_output=True, timeout=600)
+    check("stdin-closed", r.returncode == 1 and b"cannot read standard input" in r.stderr, r)
+
+
 def paragraphs(n, seed):
     return "\n\n".join("\n".join(x.capitalize() + "." for x in lines(6, seed + i)) for i in range(n))
 
@@ -425,8 +467,13 @@ def test_index():
     check("index-no-part", not [x for x in os.listdir(folder) if x.endswith(".part")], os.listdir(folder))
     entries = [json.loads(line) for line in made[".jsonl"].splitlines()]
     head, entries = entries[0], entries[1:]
-    (kind, shape, data), = npy_arrays(made[".npy"])
+    (kind, shape, data), (_, _, mark) = npy_arrays(made[".npy"])
     check("index-rows", kind == "<f4" and shape == (len(entries), head["dim"]), (kind, shape, len(entries)))
+    size, rest = 4 * head["dim"], made[".jsonl"].splitlines(keepends=True)[1:]
+    rows_hash = hashed(data[i:i + size] for i in range(0, len(data), size))
+    check("index-hashes", head["index"] == 2 and head["rows"] == len(entries) and
+          head["vectors"] == "%016x" % rows_hash and head["passages"] == "%016x" % hashed(rest) and
+          mark == npy_arrays(made[".i8.npy"])[2][2] == struct.pack("<Q", rows_hash), head)
     pieces = {}
     for e in entries:
         with open(e["file"], "rb") as f:
@@ -460,6 +507,12 @@ def test_index():
     r = Run("search", os.path.join(folder, "index.npy"), "A short note about cats.", *USE, "-k", 1)
     line = " 1.000000  %s/a.txt:0  A short note about cats.\n" % folder
     check("search-text", r.rc == 0 and r.out.decode() == line, r.out)
+    os.makedirs(path("windows"))
+    write("windows/a.txt", b"\xef\xbb\xbfA short note about cats.\r\n")
+    Run("index", path("windows"), *USE, "-o", path("w"))
+    r = Run("search", path("w.npy"), "A short note about cats.", *USE, "-k", 1)
+    line = " 1.000000  %s:3  A short note about cats.\n" % path("windows/a.txt")
+    check("search-windows", r.rc == 0 and r.out.decode() == line, r.out)
     r = Run("search", os.path.join(folder, "index.npy"), "cats", *USE, "--query", "find", "--json")
     v = one("Instruct: find\nQuery: cats")
     best = json.loads(r.out)["results"][0]
@@ -478,9 +531,7 @@ def test_index():
         check("jsonl-hostile " + content.strip(), r.rc == 1 and ".jsonl" in r.err or "another model" in r.err, r)
     damaged = b'\n{"file":5}\nxx\n[1]\n{"file":"a\\nb","offset":-1}'
     write("notes/index.jsonl", made[".jsonl"].splitlines()[0] + damaged)
-    for option in [], ["--json"]:
-        r = Run("search", index, "cats", *USE, "-k", 100, *option)
-        check("jsonl-damaged %s" % option, r.rc == 0 and "row" in r.out.decode(), r)
+    fails("jsonl-damaged", 1, "its lines are not those that were written", "search", index, "cats", *USE)
     os.remove(os.path.join(folder, "index.jsonl"))
     r = Run("search", index, "cats", *USE, "-k", 2)
     check("jsonl-missing", r.rc == 0 and r.out.decode().count("  row ") == 2, r)
@@ -488,6 +539,96 @@ def test_index():
     fails("index-empty", 1, "no text", "index", path("empty"), *USE, "-o", path("empty/x"))
     check("index-empty-leaves", os.listdir(path("empty")) == [], os.listdir(path("empty")))
     fails("index-missing", 1, "nowhere", "index", path("nowhere"), *USE, "-o", path("x"))
+
+
+def hashed(pieces):
+    """npy_hash of pieces that follow each other."""
+    h = 0
+    for p in pieces:
+        h = (h + len(p)) % 2 ** 64
+        for i in range(0, len(p), 8):
+            h = (h ^ int.from_bytes(p[i:i + 8], "little")) * 0x9e3779b97f4a7c15 % 2 ** 64
+            h ^= h >> 32
+    return h
+
+
+def test_index_together():
+    """Files of two indexes never name wrong passages."""
+    endings = ".npy", ".i8.npy", ".jsonl"
+    for name, texts in ("one", ("The sky is blue.", "Bread is made of flour.")), ("two", ("Ants live.", "Rain fell.")):
+        os.makedirs(path("together-" + name))
+        for i, text in enumerate(texts):
+            write("together-%s/%d.txt" % (name, i), text)
+        r = Run("index", path("together-" + name), *USE, "-o", path("t-" + name))
+        check("together-" + name, r.rc == 0, r)
+    made = {(name, x): read("t-" + name + x) for name in ("one", "two") for x in endings}
+    for names in itertools.product(("one", "two"), ("one", "two", None), ("one", "two", None)):
+        for name, x in zip(names, endings):
+            if name:
+                write("t" + x, made[name, x])
+            elif os.path.exists(path("t" + x)):
+                os.remove(path("t" + x))
+        r = Run("search", path("t.npy"), "The sky is blue.", *USE, "-k", 1)
+        same = set(names) - {None} == {names[0]}
+        check("together %s %s %s" % names, r.rc == (0 if same else 1) and (same or not r.out) and
+              (same or "another file" in r.err or "not of the same run" in r.err), r)
+    head, *rest = made["one", ".jsonl"].splitlines(keepends=True)
+    write("t.npy", made["one", ".npy"])
+    for name, lines_, words in (("swapped", rest[::-1], "not those that were written"),
+                                ("one-less", rest[:1], "not those that were written"),
+                                ("one-more", rest + rest[:1], "not those that were written"),
+                                ("a-name", [rest[0].replace(b"0.txt", b"1.txt"), rest[1]], "not those that were written")):
+        write("t.jsonl", b"".join([head] + lines_))
+        fails("together-" + name, 1, words, "search", path("t.npy"), "The sky is blue.", *USE, "-q")
+    old = {k: v for k, v in json.loads(head).items() if k not in ("rows", "vectors", "passages")}
+    write("t.jsonl", json.dumps({**old, "index": 1}).encode() + b"\n" + b"".join(rest))
+    fails("together-older", 1, "another version of embed", "search", path("t.npy"), "The sky is blue.", *USE, "-q")
+
+
+def test_index_faults():
+    """A file that cannot be read, or a name that cannot be given, leaves the old index or one that is refused."""
+    library = path("faults.so")
+    if os.environ.get("RUN") or subprocess.run(
+            [*os.environ.get("CC", "cc").split(), "-shared", "-fPIC", os.path.join(here, "../faults.c"), "-o", library,
+             "-ldl"], stderr=subprocess.DEVNULL).returncode:
+        say("skip", "index-faults", "a library for LD_PRELOAD cannot be made")
+        return
+    base = {"LD_PRELOAD": library, "ASAN_OPTIONS": "verify_asan_link_order=0"}
+    os.makedirs(path("faults/sub"))
+    for name in "a", "b", "sub/c":
+        write("faults/%s.txt" % name, "The text of %s." % name)
+    command = ["index", path("faults"), *USE, "-o", path("f")]
+    check("faults-none", Run(*command, env=base).rc == 0)
+    endings = ".npy", ".i8.npy", ".jsonl"
+    old = {x: read("f" + x) for x in endings}
+    write("faults/d.txt", "One more.")
+
+    def stays(name):
+        check(name + "-stays", old == {x: read("f" + x) for x in endings} and
+              not [x for x in os.listdir(tmp) if x.endswith(".part")], os.listdir(tmp))
+
+    for word in "a.txt", "sub", "sub/c.txt":
+        for reason in errno.EACCES, errno.EIO, errno.EMFILE, errno.ENOMEM:
+            r = Run(*command, env={**base, "FAULT_PATH": "faults/" + word, "FAULT_ERRNO": str(reason)})
+            check("faults %s %s" % (word, errno.errorcode[reason]), r.rc == 1 and "no new index" in r.err and
+                  "cannot read %s: %s" % (path("faults/" + word), os.strerror(reason)) in r.err, r)
+            stays("faults %s %s" % (word, errno.errorcode[reason]))
+    r = Run(*command, env={**base, "FAULT_PATH": "faults/b.txt", "FAULT_AFTER": "1"})
+    check("faults-later", r.rc == 1 and "cannot read %s: Permission" % path("faults/b.txt") in r.err, r)
+    stays("faults-later")
+    r = Run(*command, env={**base, "FAULT_FDOPEN": "1"})
+    check("faults-no-stream", r.rc == 1 and "Cannot allocate memory" in r.err, r)
+    stays("faults-no-stream")
+    for n in 1, 2, 3:
+        r = Run(*command, env={**base, "FAULT_RENAME": str(n)})
+        check("faults-rename-%d" % n, r.rc == 1 and "Input/output error" in r.err, r)
+        r = Run("search", path("f.npy"), "The text of b.", *USE, "-k", 1)
+        check("faults-rename-%d-search" % n, b"/b.txt:0  The text of b." in r.out if n == 1 else
+              r.rc == 1 and not r.out and "makes it again" in r.err, r)
+    r = Run(*command, env={**base, "FAULT_PATH": "faults/b.txt", "FAULT_ERRNO": str(errno.ENOENT)})
+    check("faults-gone", r.rc == 0 and "skipped %s: it is not there any more" % path("faults/b.txt") in r.err, r)
+    r = Run("search", path("f.npy"), "One more.", *USE, "-k", 1)
+    check("faults-mended", r.rc == 0 and b"/d.txt:0  One more." in r.out, r)
 
 
 def pieces_of(entries, folder, row):
@@ -523,7 +664,7 @@ def compare(name, rows, query, k=10):
           all(abs(h["score"] - scores[h["row"]]) < 1e-8 for h in hits) and
           all((-p["score"], p["row"]) < (-q["score"], q["row"]) for p, q in zip(hits, hits[1:])),
           (hits[:3], order[:3], [scores[i] for i in order[:3]]))
-    (_, (n, width), codes), (_, _, extra) = npy_arrays(read("v.i8.npy"))
+    (_, (n, width), codes), (_, _, extra), _ = npy_arrays(read("v.i8.npy"))
     extra = le_floats(extra)
     worst = 0.0
     for i, row in enumerate(rows[:40]):
@@ -657,9 +798,18 @@ def test_hostile():
             break
     else:
         check("copy-cut", True)
-    floats_at = len(copy) - 8 * n
+    mark = copy[-136:]
+    floats_at = len(copy) - len(mark) - 8 * n
+    write("h.i8.npy", copy[:-136])
+    fails("copy-without-mark", 1, "older version", "search", path("h.npy"), "--vector", q)
+    write("h.npy", good + copy[-136:-1] + bytes([copy[-1] ^ 1]))
+    write("h.i8.npy", copy)
+    fails("copy-other-mark", 1, "another file", "search", path("h.npy"), "--vector", q)
+    fails("rows-other-mark", 1, "h.npy: it is damaged", "index", path("h.npy"))
+    check("rows-other-mark-stays", read("h.i8.npy") == copy)
+    write("h.npy", good)
     for name, value in ("nan", math.nan), ("infinity", math.inf), ("negative", -1.0), ("large", 1e38):
-        write("h.i8.npy", copy[:floats_at] + struct.pack("<f", value) * (2 * n))
+        write("h.i8.npy", copy[:floats_at] + struct.pack("<f", value) * (2 * n) + mark)
         r2 = search("h.npy")
         check("copy-" + name, r2.rc in (0, 1), r2)
     if os.path.exists("/dev/full"):
@@ -672,7 +822,8 @@ def test_hostile():
 
 try:
     for test in (test_reference, test_formats, test_batches, test_input, test_jsonl, test_options, test_usage,
-                 test_output, test_index, test_search, test_hostile):
+                 test_output, test_closed_streams, test_index, test_index_together, test_index_faults,
+                 test_search, test_hostile):
         test()
 finally:
     shutil.rmtree(tmp)

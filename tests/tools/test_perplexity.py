@@ -172,6 +172,12 @@ def test_perplexity():
     check("f32", near(r.chunks(), f32, 4) and r.out != Run(*TINY, "-c", 200).out, (r.out, f32))
     check("prompt", Run("-m", tiny, "-p", TEXT[:-1].decode(), "-c", 64).out == Run(*TINY, "-c", 64).out)
     check("stdin", Run("-m", tiny, "-f", "-", "-c", 64, text=TEXT).out == Run(*TINY, "-c", 64).out)
+    mark = b"\xef\xbb\xbf"
+    check("mark", Run("-m", tiny, "-f", write("mark", mark + TEXT), "-c", 64).out == Run(*TINY, "-c", 64).out)
+    check("crlf-at-the-end", Run("-m", tiny, "-f", "-", "-c", 64, text=mark + TEXT[:-1] + b"\r\n").out ==
+          Run(*TINY, "-c", 64).out)
+    check("text-of-a-token", Run("-m", tiny, "-p", "<|eot_id|>" * 8, "-c", 8).rc == 0 and
+          Run("-m", tiny, "-p", "<|eot_id|>" * 8, "-c", 8).out.count("]") > 2)
     check("long-names", Run("--model", tiny, "--file", FILE, "--ctx-size", 64, "--log-disable").err == "")
 
 
@@ -564,6 +570,17 @@ def test_wrong():
           b"seconds per pass" not in err, (p.returncode, out, err))
 
 
+def test_closed_streams():
+    """What is said where descriptors are closed does not get into a base that is written."""
+    for name, closed in ("open", ""), ("closed-2", "2>&-"), ("closed-0", "<&-"):
+        r = subprocess.run(["sh", "-c", 'exec "$@" ' + closed, "sh", program, "-m", tiny, "-f", FILE, "-c", "64", "--kl-divergence-base",
+                            path(name)], capture_output=True, timeout=600)
+        check("streams-" + name, r.returncode == 0 and read(name) == read("open"), r)
+    r = subprocess.run(["sh", "-c", 'exec "$@" >&-', "sh", program, "-m", tiny, "-f", FILE, "-c", "64", "--kl-divergence-base",
+                        path("closed-1")], capture_output=True, timeout=600)
+    check("streams-closed-1", r.returncode == 1 and not os.path.exists(path("closed-1")), r)
+
+
 def test_float64():
     """Against the reference in float64, which numpy computes from the model's definition. Both round activations to 8
     bits, so a value in the middle between two of them may differ, and all that follows: here none does."""
@@ -592,7 +609,7 @@ def test_float64():
 
 try:
     for test in (test_perplexity, test_stride, test_same_bits, test_base, test_odd_vocabulary, test_kld, test_hostile,
-                 test_wrong, test_float64):
+                 test_wrong, test_closed_streams, test_float64):
         test()
 finally:
     shutil.rmtree(tmp)
