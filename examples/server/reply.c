@@ -22,10 +22,22 @@ void choice_free(choice *c) {
     buffer_free(&c->offsets);
 }
 
+/* A token in quotes. Where it is only a part of a character, the bytes as OpenAI spells them:
+   bytes:\xe2\x96. So tokens with other bytes never look the same. */
 static void add_token_text(buffer *out, const request *r, bitnet_token t) {
-    size_t n;
+    size_t n, i;
     const char *s = bitnet_token_text(r->service->model, t, &n);
-    buffer_json(out, s ? s : "", n);
+    if (!s || buffer_is_utf8(s, n)) {
+        buffer_json(out, s ? s : "", n);
+        return;
+    }
+    buffer_text(out, "\"bytes:");
+    for (i = 0; i < n; i++) {
+        const uint8_t c = (uint8_t)s[i];
+        const int is_plain = c >= 0x20 && c < 0x7f && c != '"' && c != '\\';
+        buffer_format(out, is_plain ? "%c" : "\\\\x%02x", c);
+    }
+    buffer_text(out, "\"");
 }
 
 /* JSON has no infinity; OpenAI's clients know -9999 for what is impossible. */
@@ -34,7 +46,7 @@ static void add_logprob(buffer *out, float x) {
     else buffer_text(out, "-9999.0");
 }
 
-/* Of chat: "token": "a", "logprob": -1, "bytes": [97] */
+/* Of chat: "token": "a", "logprob": -1, "bytes": [97]. Special tokens are no bytes of the text. */
 static void add_chat_token(buffer *out, const request *r, bitnet_token t, float logprob) {
     size_t n, i;
     const char *s = bitnet_token_text(r->service->model, t, &n);
@@ -42,7 +54,12 @@ static void add_chat_token(buffer *out, const request *r, bitnet_token t, float 
     add_token_text(out, r, t);
     buffer_text(out, ",\"logprob\":");
     add_logprob(out, logprob);
-    buffer_text(out, ",\"bytes\":[");
+    buffer_text(out, ",\"bytes\":");
+    if (bitnet_token_is_special(r->service->model, t)) {
+        buffer_text(out, "null");
+        return;
+    }
+    buffer_text(out, "[");
     for (i = 0; i < n; i++) buffer_format(out, i ? ",%d" : "%d", (uint8_t)s[i]);
     buffer_text(out, "]");
 }
@@ -61,24 +78,38 @@ static void add_chat_logprobs(choice *c, const request *r, const token_info *tok
     buffer_text(&c->tokens, "]}");
 }
 
+/* An object of tokens and values. Tokens may have the same bytes, such as SentencePiece's <0x41> and
+   A: the second one's key is its number. */
+static void add_best(buffer *out, const request *r, const token_info *token) {
+    const bitnet_model *m = r->service->model;
+    int32_t i, k;
+    buffer_text(out, "{");
+    for (i = 0; i < token->n_best; i++) {
+        size_t n, size;
+        const char *s = bitnet_token_text(m, token->best[i].token, &n), *other;
+        for (k = 0; k < i; k++) {
+            other = bitnet_token_text(m, token->best[k].token, &size);
+            if (size == n && (n == 0 || !memcmp(other, s, n))) break;
+        }
+        if (i) buffer_text(out, ",");
+        if (k < i) buffer_format(out, "\"token_id:%d\"", (int)token->best[i].token);
+        else add_token_text(out, r, token->best[i].token);
+        buffer_text(out, ":");
+        add_logprob(out, token->best[i].logprob);
+    }
+    buffer_text(out, "}");
+}
+
 /* Of completions: four lists of the same length. The first token of a prompt has no value. */
 static void add_lists(choice *c, const request *r, const token_info *token) {
     const char *comma = c->tokens.n ? "," : "";
-    int32_t i;
     buffer_text(&c->tokens, comma);
     add_token_text(&c->tokens, r, token->token);
     buffer_text(&c->values, comma);
     buffer_text(&c->best, comma);
     if (token->has_logprobs) {
         add_logprob(&c->values, token->logprob);
-        buffer_text(&c->best, "{");
-        for (i = 0; i < token->n_best; i++) {
-            if (i) buffer_text(&c->best, ",");
-            add_token_text(&c->best, r, token->best[i].token);
-            buffer_text(&c->best, ":");
-            add_logprob(&c->best, token->best[i].logprob);
-        }
-        buffer_text(&c->best, "}");
+        add_best(&c->best, r, token);
     } else {
         buffer_text(&c->values, "null");
         buffer_text(&c->best, "null");
@@ -182,11 +213,9 @@ static size_t count_characters(const char *p, size_t n) {
 void choice_add(choice *c, const request *r, const engine_text *t, const char *piece, size_t n,
                 const token_info *token) {
     const int echoed = token && t->n_new == 0;
-    if (token && !echoed && bitnet_token_is_end(r->service->model, token->token))
-        token = 0;                     /* OpenAI's lists have no end, which is no text either */
     if (token && r->logprobs >= 0 && r->is_chat) add_chat_logprobs(c, r, token);
     else if (token && r->logprobs >= 0) add_lists(c, r, token);
-    if (echoed && !bitnet_token_is_special(r->service->model, token->token))
+    if (echoed && t->n_echoed > t->n_unspelled)
         piece = bitnet_token_text(r->service->model, token->token, &n);
     if (!piece) return;
     c->length += count_characters(piece, n);

@@ -7,7 +7,8 @@
 #include <string.h>
 #include <time.h>
 
-enum { MOST_STOPS = 64, MOST_TEXTS = 128, MOST_MESSAGES = 65536, MOST_INPUTS = 2048 };
+enum { MOST_STOPS = 64, MOST_STOP_BYTES = 16 << 10, MOST_TEXTS = 128, MOST_MESSAGES = 65536,
+       MOST_INPUTS = 2048, MOST_TOKENIZED = 1 << 20, MOST_TOGETHER = 4 << 20 };
 
 /* ---- failures ---- */
 
@@ -90,6 +91,7 @@ typedef struct reader {
     json j;
     request *r;
     http_error error;                  /* the first one */
+    size_t n_bytes;                    /* of all texts that were tokenized */
 } reader;
 
 static int failed(const reader *in) { return in->error.status != 0; }
@@ -143,6 +145,11 @@ static int read_bool(reader *in, uint32_t object, const char *name) {
     return node && type == JSON_TRUE;
 }
 
+/* The same of one that is true where it is missing. */
+static int read_bool_or_true(reader *in, const char *name) {
+    return !field(in, name) || read_bool(in, JSON_ROOT, name);
+}
+
 /* The text of a string, which has no NUL inside; 0 if it is none. */
 static const char *string_of(const reader *in, uint32_t node) {
     const json_node *v = &in->j.nodes[node];
@@ -157,6 +164,7 @@ static void read_stops(reader *in) {
     const int is_list = node && json_kind(&in->j, node) == JSON_ARRAY;
     const uint32_t n = !node ? 0 : is_list ? in->j.nodes[node].n : 1;
     uint32_t at = is_list ? node + 1 : node, i;
+    size_t bytes = 0;
     request *r = in->r;
     if (n > MOST_STOPS) {
         refuse_field(in, "stop", "too many strings");
@@ -165,9 +173,13 @@ static void read_stops(reader *in) {
     if (n > 0 && !(r->stops = (char **)calloc(n, sizeof *r->stops))) in->error = no_memory();
     for (i = 0; i < n && !failed(in); i++, at = in->j.nodes[at].next) {
         const char *s = string_of(in, at);
+        bytes += s ? in->j.nodes[at].len : 0;
         if (!s || !s[0])
             refuse_field(in, "stop", "a string without NUL that is not empty, or a list of these, "
                          "is needed");
+        else if (bytes > MOST_STOP_BYTES)        /* each text searches for them by tables */
+            in->error = refuse(400, "stop", "stop: the strings have more than %d bytes together",
+                               MOST_STOP_BYTES);
         else if (!(r->stops[i] = strdup(s))) in->error = no_memory();
         else r->n_stops++;
     }
@@ -221,8 +233,9 @@ static void read_logprobs(reader *in) {
     } else if (read_bool(in, JSON_ROOT, "logprobs")) {
         read_int(in, "top_logprobs", 0, 20, &n);
         r->logprobs = n;
-    } else if (field(in, "top_logprobs")) {
-        refuse_field(in, "top_logprobs", "it needs logprobs: true");
+    } else {
+        read_int(in, "top_logprobs", 0, 20, &n);
+        if (n > 0) refuse_field(in, "top_logprobs", "it needs logprobs: true");
     }
 }
 
@@ -389,10 +402,18 @@ static size_t least_bytes(const char *p, size_t n) {
    thread of HTTP does nothing else. No token has more than longest_token bytes. */
 static int is_too_long(reader *in, const char *name, size_t bytes, size_t least) {
     const service *s = in->r->service;
+    const int is_prompt = !strcmp(name, "prompt") || !strcmp(name, "messages");
+    const uint64_t most = (uint64_t)s->n_ctx * (uint64_t)s->info.longest_token;
     if (failed(in)) return 1;
-    if (least <= (uint64_t)s->n_ctx * (uint64_t)s->info.longest_token) return 0;
+    in->n_bytes += bytes;
+    if (least <= most && in->n_bytes > MOST_TOGETHER && in->n_bytes > most) {
+        in->error = refuse(400, name, "%s: all texts of a request have at most %d MB together",
+                           name, MOST_TOGETHER >> 20);
+        return 1;
+    }
+    if (least <= most) return 0;
     in->error = refuse(400, name, "%s has %llu bytes, more than the context of %d tokens can hold",
-                       in->r->embed.n ? name : "the prompt", (unsigned long long)bytes,
+                       is_prompt ? "the prompt" : name, (unsigned long long)bytes,
                        (int)s->n_ctx);
     in->error.code = "context_length_exceeded";
     return 1;
@@ -415,6 +436,15 @@ static void set_prompt(reader *in, int32_t number, bitnet_token *tokens, int32_t
     }
 }
 
+/* A text that begins with BOS, or ends with EOS, does not get it twice. */
+static int drop_double_ends(const bitnet_model_info *info, int flags, bitnet_token *tokens, int n) {
+    if ((flags & BITNET_ADD_BOS) && n > 1 && tokens[0] == info->bos && tokens[1] == info->bos)
+        memmove(tokens, tokens + 1, (size_t)--n * sizeof *tokens);
+    if ((flags & BITNET_ADD_EOS) && n > 1 && tokens[n - 1] == info->eos &&
+        tokens[n - 2] == info->eos) n--;
+    return n;
+}
+
 /* The tokens of a string, *n of them, for free; 0: refused. */
 static bitnet_token *tokens_of_text(reader *in, const char *name, uint32_t node, int flags,
                                     int32_t *n) {
@@ -424,17 +454,26 @@ static bitnet_token *tokens_of_text(reader *in, const char *name, uint32_t node,
     bitnet_token *tokens;
     int count;
     *n = 0;
-    if (is_too_long(in, name, v->len, least_bytes(text, v->len))) return 0;
     count = bitnet_tokenize(s->model, text, v->len, flags, 0, 0);
     tokens = (bitnet_token *)malloc(((size_t)(count > 0 ? count : 0) + 1) * sizeof *tokens);
-    *n = count;
     if (count >= 0 && tokens &&        /* the second time may lack memory that the first had */
-        bitnet_tokenize(s->model, text, v->len, flags, tokens, (size_t)count) == count)
+        bitnet_tokenize(s->model, text, v->len, flags, tokens, (size_t)count) == count) {
+        *n = drop_double_ends(&s->info, flags, tokens, count);
         return tokens;
+    }
     free(tokens);
     in->error = count < 0 ? of_library((bitnet_result)count, name,
                                        bitnet_result_text((bitnet_result)count)) : no_memory();
     return 0;
+}
+
+/* The same of a text that has to fit the context. */
+static bitnet_token *tokens_that_fit(reader *in, const char *name, uint32_t node, int flags,
+                                     int32_t *n) {
+    const json_node *v = &in->j.nodes[node];
+    *n = 0;
+    if (is_too_long(in, name, v->len, least_bytes(in->j.text + v->at, v->len))) return 0;
+    return tokens_of_text(in, name, node, flags, n);
 }
 
 /* Those that the client has made itself. */
@@ -460,19 +499,42 @@ static int flags_of(const bitnet_model_info *info) {
     return (info->add_bos ? BITNET_ADD_BOS : 0) | (info->add_eos ? BITNET_ADD_EOS : 0);
 }
 
+/* Whether special tokens that a text spells are tokens: as in llama.cpp's server they are, unless
+   parse_special is false. So programs may render a chat template themselves. */
+static int read_special(reader *in) {
+    return read_bool_or_true(in, "parse_special") ? BITNET_PARSE_SPECIAL : 0;
+}
+
+/* Texts that are echoed leave out a BOS that the client has not spelled. */
+static void set_unspelled(reader *in, int32_t number, int is_spelled) {
+    request *r = in->r;
+    int32_t i;
+    for (i = number * r->n; i < (number + 1) * r->n && !failed(in); i++)
+        r->texts[i].n_unspelled =
+            !is_spelled && r->texts[i].prompt[0] == r->service->info.bos;
+}
+
 static void tokenize_prompt(reader *in, int32_t number, uint32_t node) {
     const bitnet_model_info *info = &in->r->service->info;
+    const json_node *v = &in->j.nodes[node];
+    const int flags = (info->add_bos ? BITNET_ADD_BOS : 0) | read_special(in);
+    size_t size = 0;
+    const char *bos = bitnet_token_text(in->r->service->model, info->bos, &size);
     int32_t n;
-    bitnet_token *tokens = tokens_of_text(in, "prompt", node, info->add_bos ? BITNET_ADD_BOS : 0,
-                                          &n);
-    if (tokens && n == 0 && info->bos >= 0) tokens[n++] = info->bos;
-    if (tokens) set_prompt(in, number, tokens, n);
+    bitnet_token *tokens = failed(in) ? 0 : tokens_that_fit(in, "prompt", node, flags, &n);
+    if (!tokens) return;
+    if (n == 0 && info->bos >= 0) tokens[n++] = info->bos;
+    set_prompt(in, number, tokens, n);
+    set_unspelled(in, number, bos && size > 0 && v->len >= size &&
+                              !memcmp(in->j.text + v->at, bos, size));
 }
 
 static void take_tokens(reader *in, int32_t number, uint32_t list) {
     int32_t n;
     bitnet_token *tokens = tokens_of_list(in, "prompt", list, &n);
-    if (tokens) set_prompt(in, number, tokens, n);
+    if (!tokens) return;
+    set_prompt(in, number, tokens, n);
+    set_unspelled(in, number, 0);
 }
 
 static void make_texts(reader *in, uint32_t n_prompts) {
@@ -753,16 +815,42 @@ uint64_t request_mix(uint64_t x) {
     return x ^ x >> 31;
 }
 
-/* The seed of each text. OpenAI's are any whole numbers, negative ones too. */
+/* A whole number from -2^63 to 2^64 - 1 as 64 bits; written with a point or an exponent, up to
+   2^53. Returns 0 if it is none. */
+static int integer_of(const json *j, uint32_t node, uint64_t *out) {
+    const json_node *v = &j->nodes[node];
+    const char *p = j->text + v->at, *end = p + v->len;
+    const int is_negative = *p == '-';
+    uint64_t n = 0;
+    if (json_kind(j, node) != JSON_NUMBER) return 0;
+    for (p += is_negative; p < end && *p >= '0' && *p <= '9'; p++) {
+        const uint64_t digit = (uint64_t)(*p - '0');
+        if (n > (UINT64_MAX - digit) / 10) return 0;
+        n = n * 10 + digit;
+    }
+    if (p < end) {
+        const double x = number_of(j, node);
+        if (!(x >= -9007199254740992.0 && x <= 9007199254740992.0) || x != floor(x)) return 0;
+        *out = (uint64_t)(int64_t)x;
+        return 1;
+    }
+    *out = is_negative ? 0 - n : n;
+    return !is_negative || n <= (uint64_t)1 << 63;
+}
+
+/* The seed of each text. OpenAI's are any whole numbers, negative ones too; -1 is llama.cpp's for
+   "any", as if there was none. */
 static void read_seed(reader *in, uint64_t seed) {
     const uint32_t node = field(in, "seed");
-    double v = 0;
+    uint64_t given = 0;
+    int is_any = !node;
     int32_t i;
-    if (node) {
-        read_number(in, "seed", -9007199254740991.0, 9007199254740991.0, &v);
-        if (v != floor(v)) refuse_field(in, "seed", "a whole number is needed");
-        seed = (uint64_t)(int64_t)v;
-    } else if (!seed) seed = request_mix(in->r->service->seed++);
+    if (node && !integer_of(&in->j, node, &given))
+        refuse_field(in, "seed", "a whole number from -9223372036854775808 to 18446744073709551615 "
+                     "is needed");
+    else if (node) is_any = given == UINT64_MAX && in->j.text[in->j.nodes[node].at] == '-';
+    if (!is_any) seed = given;
+    else if (!seed) seed = request_mix(in->r->service->seed++);
     for (i = 0; i < in->r->n_texts; i++) {
         const uint64_t number = (uint64_t)(i % in->r->n);        /* the first has the seed itself */
         in->r->texts[i].sampler.rng = number ? request_mix(seed + number) : seed;
@@ -835,7 +923,8 @@ static void read_input(reader *in, int32_t i, uint32_t node, const char *name) {
     else if (kind == JSON_STRING ? in->j.nodes[node].len == 0 : in->j.nodes[node].n == 0)
         refuse_field(in, name, "it is empty");
     else if (kind == JSON_STRING)
-        tokens = tokens_of_text(in, name, node, flags_of(&s->info), &out->n_tokens);
+        tokens = tokens_that_fit(in, name, node, flags_of(&s->info) | read_special(in),
+                                 &out->n_tokens);
     else tokens = tokens_of_list(in, name, node, &out->n_tokens);
     in->r->prompts[i] = tokens;
     out->tokens = tokens;
@@ -922,7 +1011,7 @@ static http_error open_request(request *r, service *s, json *j, const char *name
 
 http_error request_parse(request *r, service *s, int is_chat, const char *name, char *body,
                          size_t size, uint64_t seed) {
-    reader in;
+    reader in = {0};
     in.r = r;
     in.error = open_request(r, s, &in.j, name, body, size);
     r->is_chat = is_chat;
@@ -933,7 +1022,7 @@ http_error request_parse(request *r, service *s, int is_chat, const char *name, 
 
 http_error request_parse_embeddings(request *r, service *s, const char *name, char *body,
                                     size_t size) {
-    reader in;
+    reader in = {0};
     in.r = r;
     in.error = open_request(r, s, &in.j, name, body, size);
     if (!failed(&in)) read_embeddings(&in, r);
@@ -958,44 +1047,55 @@ void request_free(request *r) {
 
 /* ---- tokens and text ---- */
 
+/* A token as a text, or where that is not UTF-8 as a list of bytes. */
+static void add_piece(const service *s, bitnet_token token, buffer *out) {
+    size_t n, i;
+    const char *p = bitnet_token_text(s->model, token, &n);
+    buffer_format(out, "{\"id\":%d,\"piece\":", (int)token);
+    if (buffer_is_utf8(p, n)) buffer_json(out, p, n);
+    else for (i = 0; i < n; i++) buffer_format(out, i ? ",%d" : "[%d", (uint8_t)p[i]);
+    buffer_text(out, buffer_is_utf8(p, n) ? "}" : "]}");
+}
+
+static void tokenize_content(reader *in, buffer *out) {
+    const service *s = in->r->service;
+    const uint32_t node = field(in, "content");
+    const int flags = (read_bool(in, JSON_ROOT, "add_special") ? flags_of(&s->info) : 0) |
+                      read_special(in),
+              with_pieces = read_bool(in, JSON_ROOT, "with_pieces");
+    bitnet_token *tokens = 0;
+    int32_t i, n;
+    if (!node || json_kind(&in->j, node) != JSON_STRING)
+        refuse_field(in, "content", "a string is needed");
+    if (!failed(in))                   /* some count the tokens of what they then cut */
+        tokens = (in->j.nodes[node].len > MOST_TOKENIZED ? tokens_that_fit : tokens_of_text)
+                     (in, "content", node, flags, &n);
+    if (!tokens) return;
+    buffer_text(out, "{\"tokens\":[");
+    for (i = 0; i < n; i++) {
+        if (i) buffer_text(out, ",");
+        if (with_pieces) add_piece(s, tokens[i], out);
+        else buffer_format(out, "%d", (int)tokens[i]);
+    }
+    buffer_text(out, "]}");
+    free(tokens);
+}
+
 http_error request_tokenize(service *s, char *body, size_t size, buffer *out) {
-    reader in;
+    reader in = {0};
     request r;
-    uint32_t node;
-    int32_t i;
     memset(&r, 0, sizeof r);
     r.service = s;
     r.n = 1;
     in.r = &r;
     in.error = parse_json(&in.j, "the body", body, size);
-    node = failed(&in) ? 0 : field(&in, "content");
-    if (!failed(&in) && (!node || json_kind(&in.j, node) != JSON_STRING))
-        refuse_field(&in, "content", "a string is needed");
-    if (!failed(&in)) {
-        const json_node *v = &in.j.nodes[node];
-        const int special = !field(&in, "parse_special") ||
-                            read_bool(&in, JSON_ROOT, "parse_special");
-        const int flags = (read_bool(&in, JSON_ROOT, "add_special") ? flags_of(&s->info) : 0) |
-                          (special ? BITNET_PARSE_SPECIAL : 0);
-        const int n = bitnet_tokenize(s->model, in.j.text + v->at, v->len, flags, 0, 0);
-        bitnet_token *tokens = (bitnet_token *)malloc(((size_t)(n > 0 ? n : 0) + 1) *
-                                                      sizeof *tokens);
-        if (n < 0 || !tokens ||
-            bitnet_tokenize(s->model, in.j.text + v->at, v->len, flags, tokens, (size_t)n) != n)
-            in.error = no_memory();
-        else {
-            buffer_text(out, "{\"tokens\":[");
-            for (i = 0; i < n; i++) buffer_format(out, i ? ",%d" : "%d", (int)tokens[i]);
-            buffer_text(out, "]}");
-        }
-        free(tokens);
-    }
+    if (!failed(&in)) tokenize_content(&in, out);
     json_free(&in.j);
     return in.error;
 }
 
 http_error request_detokenize(service *s, char *body, size_t size, buffer *out) {
-    reader in;
+    reader in = {0};
     request r;
     uint32_t node, at, i;
     uint64_t v = 0;

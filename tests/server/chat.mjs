@@ -188,6 +188,19 @@ const cases = {
         same(thought.choices[0].message.tool_calls[0].function, { name: 'now', arguments: '{}' });
     },
 
+    async 'no two keys of top_logprobs are the same, though most tokens are bytes here'() {
+        const body = { prompt: 'x', max_tokens: 8, logprobs: 20, echo: true };
+        const { text } = await ask(server, '/v1/completions', body);
+        check(!text.includes('\ufffd'), text);
+        const { top_logprobs } = JSON.parse(text).choices[0].logprobs;
+        let n = 0;
+        for (const best of top_logprobs.filter(Boolean)) {
+            same(Object.keys(best).length, 20, JSON.stringify(best));
+            n += Object.keys(best).filter(k => /^bytes:\\x[89a-f][0-9a-f]$/.test(k)).length;
+        }
+        check(n > 20, top_logprobs);
+    },
+
     async 'what is no call is text'() {
         for (const text of [
             call('{"name": 1}'),
