@@ -462,6 +462,127 @@ const cases = {
         check(/^(yes|no)$/.test(yes.json.choices[0].text), yes.text);
     },
 
+    async 'structured output is kept in all spellings, or refused'() {
+        const schema = { ...SCHEMA, properties: { team: { enum: ['red', 'b"l\\ue'] } } };
+        schema.required = ['team'];
+        const ask_for = more =>
+            ask(server, '/v1/chat/completions', chat('Which?', { max_tokens: 60, ...more }));
+        for (const more of [
+            { response_format: { type: 'json_object', schema } },
+            { response_format: { type: 'json_object', json_schema: { name: 't', schema } } },
+            { response_format: { type: 'json_schema', schema } },
+            { response_format: { type: 'json_schema', json_schema: { schema } } },
+            { json_schema: schema },
+            { guided_json: schema },
+            { guided_json: JSON.stringify(schema) },
+            { structured_outputs: { json: schema, choice: null } },
+            { structured_outputs: { json: JSON.stringify(schema), json_object: false } },
+            { format: schema, response_format: { type: 'text' }, grammar: null }
+        ]) {
+            const r = await ask_for(more);
+            same(r.status, 200, r.text);
+            const { team } = JSON.parse(r.json.choices[0].message.content);
+            check(['red', 'b"l\\ue'].includes(team), team);
+        }
+        const words = ['"quoted" \\', 'two\nlines', '\u00fcber'];
+        for (const more of [{ guided_choice: words }, { structured_outputs: { choice: words } }]) {
+            const r = await ask_for({ ...more, temperature: 1 });
+            same(r.status, 200, r.text);
+            check(words.includes(r.json.choices[0].message.content), r.text);
+        }
+        for (const more of [{ format: 'json' }, { structured_outputs: { json_object: true } }]) {
+            const r = await ask_for(more);
+            check(r.json.choices[0].message.content.startsWith('{'), r.text);
+        }
+        for (const [param, more, says = /./] of [
+            ['guided_grammar', { guided_grammar: 'root ::= "a"' }, /grammar has it/],
+            ['guided_regex', { guided_regex: 'a' }, /grammar/],
+            ['regex', { regex: 'a' }, /grammar/],
+            ['structured_outputs', { structured_outputs: { regex: 'a' } }, /field grammar/],
+            ['structured_outputs', { structured_outputs: 'json' }, /object/],
+            ['structured_outputs', { structured_outputs: { json: schema, choice: ['a'] } }, /excl/],
+            ['guided_choice', { guided_choice: [] }],
+            ['guided_choice', { guided_choice: 'a' }],
+            ['guided_choice', { guided_choice: ['a', 1] }],
+            ['guided_json', { guided_json: 1 }],
+            ['guided_json', { guided_json: '{' }],
+            ['json_schema', { json_schema: [] }],
+            ['json_schema', { json_schema: { not: {} } }],
+            ['format', { format: 'xml' }],
+            ['format', { format: true }],
+            ['response_format', { response_format: { type: 'json_object', schema: 1 } }],
+            ['response_format', { response_format: { type: 'json_object', json_schema: {} } }],
+            ['response_format', { response_format: { type: 'regex' } }, /text, json_object/],
+            [
+                'response_format',
+                { response_format: { type: 'json_schema', schema, json_schema: { schema } } }
+            ],
+            ['grammar', { grammar: 'root ::= "a"', response_format: { type: 'json_object' } }],
+            ['guided_json', { json_schema: schema, guided_json: schema }, /json_schema and guided/],
+            ['format', { grammar: 'root ::= "a"', format: 'json' }, /exclude each other/]
+        ]) {
+            const { status, json, text } = await ask_for(more);
+            same([status, json.error?.param], [400, param], text);
+            check(says.test(json.error.message), text);
+        }
+    },
+
+    async 'a field that would change the result is done or refused'() {
+        const path = { chat: '/v1/chat/completions', text: '/v1/completions' };
+        const bodies = { chat: chat('x', { max_tokens: 2 }), text: { prompt: 'x', max_tokens: 2 } };
+        for (const [kind, name, bad, good] of [
+            ['chat', 'audio', {}, null],
+            ['chat', 'echo', true, false],
+            ['chat', 'function_call', { name: 'f' }, 'auto'],
+            ['chat', 'modalities', ['audio'], ['text']],
+            ['chat', 'verbosity', 'low', 'medium'],
+            ['chat', 'reasoning_format', 'none', 'auto'],
+            ['chat', 'add_generation_prompt', false, true],
+            ['chat', 'think', false, null],
+            ['chat', 'prompt', 'x', null],
+            ['text', 'messages', [], null],
+            ['text', 'suffix', 'y', ''],
+            ['text', 'suffix', 1, null],
+            ['text', 'best_of', 2, 1],
+            ['text', 'best_of', '1', 1],
+            ['text', 'top_logprobs', 2, 0],
+            ['text', 'typical_p', 0.9, 1.0],
+            ['text', 'typical_p', '1', 1],
+            ['text', 'mirostat', 2, 0],
+            ['text', 'mirostat', false, 0],
+            ['text', 'xtc_probability', 0.1, -0],
+            ['text', 'lora', [{ id: 0, scale: 1 }], []],
+            ['text', 'samplers', ['top_k'], null],
+            ['text', 'n_probs', 3, 0],
+            ['text', 'repetition_penalty', 1.1, 1],
+            ['text', 'min_tokens', 3, 0],
+            ['text', 'min_tokens', [], 0],
+            ['text', 'ignore_eos', 1, false],
+            ['text', 'repeat_last_n', -2, -1],
+            ['text', 'n_predict', -2, 2],
+            ['text', 'n_predict', 3, 2]
+        ]) {
+            const no = await ask(server, path[kind], { ...bodies[kind], [name]: bad });
+            same([no.status, no.json.error?.param], [400, name], no.text);
+            const yes = await ask(server, path[kind], { ...bodies[kind], [name]: good });
+            same(yes.status, 200, `${name} ${yes.text}`);
+        }
+        const two = await ask(server, path.text, { ...bodies.text, n: 2, best_of: 2 });
+        same(two.json.choices?.length, 2, two.text);
+        const e = await ask(server, path.text, { ...bodies.text, repetition_penalty: 2 });
+        check(/repeat_penalty .*has it/.test(e.json.error.message), e.text);
+        const predict = await ask(server, path.text, { prompt: 'x', n_predict: 3 });
+        same(predict.json.usage.completion_tokens, 3);
+        const on = { prompt: PROMPT, temperature: 0, max_tokens: 300, ignore_eos: true };
+        same((await ask(server, path.text, on)).json.usage.completion_tokens, 300);
+        const plain = { prompt: PROMPT, max_tokens: 40, temperature: 0 };
+        const say = async more =>
+            (await ask(server, path.text, { ...plain, ...more })).json.choices[0].text;
+        const strong = { presence_penalty: 2, frequency_penalty: 2 };
+        same(await say({ ...strong, repeat_last_n: 0 }), await say({}));
+        check((await say({ ...strong, repeat_last_n: -1 })) !== (await say({})), 'penalties');
+    },
+
     async 'a schema or grammar that cannot be kept is a 400'() {
         for (const more of [
             { response_format: { type: 'json_schema', json_schema: { schema: { not: {} } } } },
