@@ -56,6 +56,8 @@ struct engine_text {
                                           means that it has no room even alone. */
     void *ud;
 
+    int is_enough;                     /* piece_fn may set it: the text ends here, as by a stop */
+
     /* set by the engine */
     int32_t n_reused, n_read;          /* of the prompt: found in a slot, and had in all */
     int32_t n_new;                     /* tokens written */

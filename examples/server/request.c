@@ -532,7 +532,7 @@ static int wants_tools(reader *in) {
 
 static void read_tools(reader *in) {
     const uint32_t node = field(in, "tools"), old = field(in, "functions");
-    const int wanted = wants_tools(in);
+    const int wanted = wants_tools(in), many = read_bool_or_true(in, "parallel_tool_calls");
     const bitnet_chat_template *t = template_of(in);
     uint32_t at = node + 1, i;
     buffer out = {0};
@@ -553,6 +553,7 @@ static void read_tools(reader *in) {
         buffer_free(&out);
         return;
     }
+    in->r->one_call = !many;
     in->r->tools = out.p;
     in->r->chat.tools = out.p;
 }
