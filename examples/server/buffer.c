@@ -46,6 +46,12 @@ void buffer_format(buffer *b, const char *format, ...) {
     b->n += (size_t)n;
 }
 
+int buffer_is_utf8(const char *p, size_t n) {
+    size_t i = 0, size = 1;
+    for (; i < n && size; i += size) size = utf8_size((const uint8_t *)p + i, n - i);
+    return size > 0;
+}
+
 void buffer_json(buffer *b, const char *p, size_t n) {
     const uint8_t *s = (const uint8_t *)p;
     size_t i = 0, size;

@@ -20,6 +20,7 @@ __attribute__((format(printf, 2, 3)))
 #endif
 void buffer_format(buffer *b, const char *format, ...);
 
+int buffer_is_utf8(const char *p, size_t n);
 /* A string in quotes. Bytes that are not UTF-8 become U+FFFD. */
 void buffer_json(buffer *b, const char *p, size_t n);
 /* A value as it was parsed, without white space. */

@@ -538,8 +538,8 @@ static void take_piece(engine *e, engine_text *t) {
     }
     if (piece.n_tokens || piece.n_text)
         t->piece_fn(t, piece.text, piece.n_text, piece.n_tokens ? &info : 0);
-    t->why = piece.why;
-    if (piece.ended) end_text(e, t, BITNET_OK, "");
+    t->why = piece.ended ? piece.why : BITNET_STOP_STRING;
+    if (piece.ended || t->is_enough) end_text(e, t, BITNET_OK, "");
 }
 
 /* A text cannot go on, and nobody knows which. Each gets a pass of its own. */

@@ -46,6 +46,7 @@ struct engine_text {
     const bitnet_grammar *grammar;     /* 0: any engine_text */
     int32_t logprobs;                  /* so many best tokens with each, 0 .. 20; < 0: none */
     int echo;                          /* piece_fn also gets the prompt's tokens */
+    int32_t n_unspelled;               /* the first so many of these are not text of the client's */
     const engine_text *first;          /* 0, or one with this prompt, which is to be read first */
     uint64_t client;                   /* whose it is: slots are shared out fairly */
     text_piece_fn piece_fn;
@@ -54,6 +55,8 @@ struct engine_text {
                                           (this is called) rather than end. So BITNET_ERR_FULL
                                           means that it has no room even alone. */
     void *ud;
+
+    int is_enough;                     /* piece_fn may set it: the text ends here, as by a stop */
 
     /* set by the engine */
     int32_t n_reused, n_read;          /* of the prompt: found in a slot, and had in all */

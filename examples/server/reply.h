@@ -8,9 +8,15 @@
 typedef struct choice {
     buffer text, thinking;
     buffer calls;                            /* tool calls, a list of JSON without brackets */
-    buffer call;                             /* what a call that is being written has so far */
     bitnet_reply parts;
     int is_divided;                          /* parts is ready */
+    buffer raw;                              /* as it was written: what parts holds back, or a call
+                                                that is being written, with its tag */
+    size_t n_told;                           /* of raw: the client has written it itself */
+    size_t inside;                           /* where in raw the call's tag ends */
+    int is_object;                           /* the call's text begins with { */
+    int is_behind_call;                      /* no text has come since a call */
+    int is_closed;                           /* nothing more belongs to it */
     int32_t n_calls;                         /* complete ones, told or not */
     buffer tokens, values, best, offsets;    /* lists of log-probabilities, without brackets */
     size_t length;                           /* characters of all text so far, for text_offset */
@@ -19,7 +25,7 @@ typedef struct choice {
 
 void choice_free(choice *c);
 /* What the engine said; see text_piece_fn. */
-void choice_add(choice *c, const request *r, const engine_text *t, const char *piece, size_t n,
+void choice_add(choice *c, const request *r, engine_text *t, const char *piece, size_t n,
                 const token_info *token);
 
 /* Adds an event with what choice number i holds, and empties it; nothing if it holds nothing. */

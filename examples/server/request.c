@@ -7,7 +7,8 @@
 #include <string.h>
 #include <time.h>
 
-enum { MOST_STOPS = 64, MOST_TEXTS = 128, MOST_MESSAGES = 65536, MOST_INPUTS = 2048 };
+enum { MOST_STOPS = 64, MOST_STOP_BYTES = 16 << 10, MOST_TEXTS = 128, MOST_MESSAGES = 65536,
+       MOST_INPUTS = 2048, MOST_ENDS = 64, MOST_TOKENIZED = 1 << 20, MOST_TOGETHER = 4 << 20 };
 
 /* ---- failures ---- */
 
@@ -90,6 +91,7 @@ typedef struct reader {
     json j;
     request *r;
     http_error error;                  /* the first one */
+    size_t n_bytes;                    /* of all texts that were tokenized */
 } reader;
 
 static int failed(const reader *in) { return in->error.status != 0; }
@@ -143,11 +145,118 @@ static int read_bool(reader *in, uint32_t object, const char *name) {
     return node && type == JSON_TRUE;
 }
 
+/* The same of one that is true where it is missing. */
+static int read_bool_or_true(reader *in, const char *name) {
+    return !field(in, name) || read_bool(in, JSON_ROOT, name);
+}
+
 /* The text of a string, which has no NUL inside; 0 if it is none. */
 static const char *string_of(const reader *in, uint32_t node) {
     const json_node *v = &in->j.nodes[node];
     if (!node || v->type != JSON_STRING || memchr(in->j.text + v->at, 0, v->len)) return 0;
     return in->j.text + v->at;
+}
+
+/* ---- what cannot be ---- */
+
+enum { CHATS = 1, COMPLETIONS = 2, TEXTS = CHATS | COMPLETIONS, EMBEDDINGS = 4, ALL = 7 };
+
+/* Fields of OpenAI, llama.cpp's server and others that would change the result, and are not
+   possible here: they are refused unless they say what is so anyway. `as_is` are such values, in
+   JSON, with blanks between. Fields that are neither here nor read change nothing. */
+static const struct impossible {
+    const char *name;
+    int where;
+    const char *as_is, *instead;       /* instead 0: there is nothing like it */
+} impossibles[] = {
+    {"audio", CHATS, "", 0},
+    {"echo", CHATS, "false", "/v1/completions has it"},
+    {"function_call", CHATS, "\"none\" \"auto\"", "this was replaced by tool_choice"},
+    {"modalities", CHATS, "[\"text\"]", 0},
+    {"prompt", CHATS, "", "/v1/completions has it"},
+    {"verbosity", CHATS, "\"medium\"", "say it in a message"},
+    {"web_search_options", CHATS, "", 0},
+    {"messages", COMPLETIONS, "", "/v1/chat/completions has them"},
+    {"suffix", COMPLETIONS, "\"\"", "the model cannot fill in"},
+    {"top_logprobs", COMPLETIONS, "0", "completions have a number in logprobs"},
+
+    /* llama.cpp's */
+    {"add_generation_prompt", CHATS, "true", 0},
+    {"chat_template", CHATS, "", "/v1/completions takes the text that it makes"},
+    {"dry_multiplier", TEXTS, "0", 0},
+    {"dynatemp_range", TEXTS, "0", 0},
+    {"embd_normalize", EMBEDDINGS, "2", 0},
+    {"grammar_lazy", TEXTS, "false", 0},
+    {"input_extra", TEXTS, "[]", 0},
+    {"input_prefix", TEXTS, "\"\"", 0},
+    {"input_suffix", TEXTS, "\"\"", 0},
+    {"lora", TEXTS, "[]", 0},
+    {"min_keep", TEXTS, "0 1", 0},
+    {"mirostat", TEXTS, "0", 0},
+    {"n_cmpl", TEXTS, "1", "n has it"},
+    {"n_indent", TEXTS, "0", 0},
+    {"n_probs", TEXTS, "0", "logprobs has it"},
+    {"post_sampling_probs", TEXTS, "false", 0},
+    {"reasoning_format", CHATS, "\"auto\" \"deepseek\"", 0},
+    {"response_fields", TEXTS, "[]", 0},
+    {"return_tokens", TEXTS, "false", 0},
+    {"samplers", TEXTS, "", 0},
+    {"t_max_predict_ms", TEXTS, "0 -1", 0},
+    {"thinking_budget_tokens", CHATS, "-1", 0},
+    {"top_n_sigma", TEXTS, "-1 0", 0},
+    {"typical_p", TEXTS, "1", 0},
+    {"xtc_probability", TEXTS, "0", 0},
+
+    /* vLLM's, SGLang's and Ollama's */
+    {"add_special_tokens", COMPLETIONS | EMBEDDINGS, "true", "give the tokens"},
+    {"add_special_tokens", CHATS, "false", 0},
+    {"allowed_token_ids", TEXTS, "[]", "logit_bias or grammar may do"},
+    {"bad_words", TEXTS, "[]", "logit_bias may do"},
+    {"ebnf", TEXTS, "\"\"", "grammar has it, in llama.cpp's GBNF"},
+    {"guided_grammar", TEXTS, "\"\"", "grammar has it, in llama.cpp's GBNF"},
+    {"guided_regex", TEXTS, "\"\"", "grammar may do, in llama.cpp's GBNF"},
+    {"guided_whitespace_pattern", TEXTS, "", 0},
+    {"include_stop_str_in_output", TEXTS, "false", 0},
+    {"length_penalty", TEXTS, "1", 0},
+    {"min_tokens", TEXTS, "0", 0},
+    {"options", ALL, "{}", "its fields stand in the body"},
+    {"prompt_logprobs", TEXTS, "", "echo with logprobs gives them, in /v1/completions"},
+    {"regex", TEXTS, "\"\"", "grammar may do, in llama.cpp's GBNF"},
+    {"repetition_penalty", TEXTS, "1", "repeat_penalty with repeat_last_n -1 has it"},
+    {"skip_special_tokens", TEXTS, "true", 0},
+    {"stop_token_ids", TEXTS, "[]", "stop may do"},
+    {"structural_tag", TEXTS, "", 0},
+    {"think", CHATS, "", "enable_thinking has it"},
+    {"truncate_prompt_tokens", ALL, "", 0},
+    {"use_beam_search", TEXTS, "false", 0}
+};
+
+/* Is a value one of those in text? Numbers may be written in another way. */
+static int is_as_is(const json *j, uint32_t node, const char *text) {
+    buffer value = {0};
+    int found = 0;
+    buffer_value(&value, j, node);
+    while (*text && !found && !value.failed) {
+        const size_t n = strcspn(text, " ");
+        found = value.n == n && !memcmp(value.p, text, n);
+        if (json_kind(j, node) == JSON_NUMBER && strchr("-0123456789", text[0]))
+            found = number_of(j, node) == strtod(text, 0);
+        text += n + (text[n] == ' ');
+    }
+    buffer_free(&value);
+    return found;
+}
+
+static void refuse_fields(reader *in, int where) {
+    size_t i;
+    for (i = 0; i < sizeof impossibles / sizeof impossibles[0] && !failed(in); i++) {
+        const struct impossible *f = &impossibles[i];
+        const uint32_t node = f->where & where ? field(in, f->name) : 0;
+        if (!node || is_as_is(&in->j, node, f->as_is)) continue;
+        in->error = refuse(400, f->name, "%s: %s%s is possible here%s%s", f->name,
+                           f->as_is[0] ? "only " : "nothing of this", f->as_is,
+                           f->instead ? ": " : "", f->instead ? f->instead : "");
+    }
 }
 
 /* ---- options ---- */
@@ -157,6 +266,7 @@ static void read_stops(reader *in) {
     const int is_list = node && json_kind(&in->j, node) == JSON_ARRAY;
     const uint32_t n = !node ? 0 : is_list ? in->j.nodes[node].n : 1;
     uint32_t at = is_list ? node + 1 : node, i;
+    size_t bytes = 0;
     request *r = in->r;
     if (n > MOST_STOPS) {
         refuse_field(in, "stop", "too many strings");
@@ -165,9 +275,13 @@ static void read_stops(reader *in) {
     if (n > 0 && !(r->stops = (char **)calloc(n, sizeof *r->stops))) in->error = no_memory();
     for (i = 0; i < n && !failed(in); i++, at = in->j.nodes[at].next) {
         const char *s = string_of(in, at);
+        bytes += s ? in->j.nodes[at].len : 0;
         if (!s || !s[0])
             refuse_field(in, "stop", "a string without NUL that is not empty, or a list of these, "
                          "is needed");
+        else if (bytes > MOST_STOP_BYTES)        /* each text searches for them by tables */
+            in->error = refuse(400, "stop", "stop: the strings have more than %d bytes together",
+                               MOST_STOP_BYTES);
         else if (!(r->stops[i] = strdup(s))) in->error = no_memory();
         else r->n_stops++;
     }
@@ -180,18 +294,31 @@ static bitnet_token token_of(const service *s, const char *key) {
     return key[0] && !*end && t >= 0 && t < s->info.n_vocab ? (bitnet_token)t : -1;
 }
 
+/* ignore_eos, as llama.cpp's server has it: the tokens that end a text are not chosen. */
+static void forbid_ends(request *r, bitnet_sampler *s) {
+    const int32_t most = s->n_bias + MOST_ENDS;
+    bitnet_token t;
+    for (t = 0; t < r->service->info.n_vocab && s->n_bias < most; t++)
+        if (bitnet_token_is_end(r->service->model, t)) {
+            r->bias[s->n_bias].token = t;
+            r->bias[s->n_bias++].bias = -INFINITY;
+        }
+}
+
 static void read_bias(reader *in, bitnet_sampler *s) {
     const uint32_t node = field(in, "logit_bias");
+    const int has_end = !read_bool(in, JSON_ROOT, "ignore_eos");
+    const uint32_t n = node ? in->j.nodes[node].n : 0;
     uint32_t at = node + 1, i;
     request *r = in->r;
-    if (!node) return;
-    if (json_kind(&in->j, node) != JSON_OBJECT) {
+    if (!node && has_end) return;
+    if (node && json_kind(&in->j, node) != JSON_OBJECT) {
         refuse_field(in, "logit_bias", "an object of tokens and numbers is needed");
         return;
     }
-    r->bias = (bitnet_logit_bias *)calloc(in->j.nodes[node].n + 1, sizeof *r->bias);
+    r->bias = (bitnet_logit_bias *)calloc(n + MOST_ENDS, sizeof *r->bias);
     if (!r->bias) in->error = no_memory();
-    for (i = 0; i < in->j.nodes[node].n && !failed(in); i++, at = in->j.nodes[at + 1].next) {
+    for (i = 0; i < n && !failed(in); i++, at = in->j.nodes[at + 1].next) {
         const char *key = string_of(in, at);
         const bitnet_token token = key ? token_of(r->service, key) : -1;
         const int is_number = json_kind(&in->j, at + 1) == JSON_NUMBER;
@@ -206,6 +333,7 @@ static void read_bias(reader *in, bitnet_sampler *s) {
             s->n_bias++;
         }
     }
+    if (!has_end && !failed(in)) forbid_ends(r, s);
     s->bias = r->bias;
 }
 
@@ -221,13 +349,122 @@ static void read_logprobs(reader *in) {
     } else if (read_bool(in, JSON_ROOT, "logprobs")) {
         read_int(in, "top_logprobs", 0, 20, &n);
         r->logprobs = n;
-    } else if (field(in, "top_logprobs")) {
-        refuse_field(in, "top_logprobs", "it needs logprobs: true");
+    } else {
+        read_int(in, "top_logprobs", 0, 20, &n);
+        if (n > 0) refuse_field(in, "top_logprobs", "it needs logprobs: true");
     }
 }
 
-/* Compiles what the reply has to keep to. */
-static void compile(reader *in, const char *name, const char *rules, size_t n, int is_schema) {
+/* ---- what the reply has to keep to ---- */
+
+/* A JSON schema or a grammar, and the field that it came from, of which there can be one. */
+typedef struct rules {
+    const char *field;                 /* 0: none yet */
+    buffer text;
+    int is_schema;
+} rules;
+
+/* Returns 0 if there are rules from another field. */
+static int begin_rules(reader *in, rules *out, const char *field, int is_schema) {
+    if (failed(in)) return 0;
+    if (out->field) {
+        in->error = refuse(400, field, "%s and %s exclude each other", out->field, field);
+        return 0;
+    }
+    out->field = field;
+    out->is_schema = is_schema;
+    return 1;
+}
+
+static void take_object(reader *in, rules *out, const char *field) {
+    if (begin_rules(in, out, field, 1)) buffer_text(&out->text, "{\"type\": \"object\"}");
+}
+
+/* A schema, which some clients write as JSON in a string. */
+static void take_schema(reader *in, rules *out, const char *field, uint32_t node) {
+    const char *text = string_of(in, node);
+    const json_type kind = json_kind(&in->j, node);
+    if (!text && kind != JSON_OBJECT && kind != JSON_TRUE && kind != JSON_FALSE)
+        refuse_field(in, field, "a JSON schema is needed");
+    else if (!begin_rules(in, out, field, 1)) return;
+    else if (text) buffer_text(&out->text, text);
+    else buffer_value(&out->text, &in->j, node);
+}
+
+static void take_grammar(reader *in, rules *out, const char *field, uint32_t node) {
+    const char *text = string_of(in, node);
+    if (!text) refuse_field(in, field, "a string without NUL is needed");
+    else if (begin_rules(in, out, field, 0)) buffer_text(&out->text, text);
+}
+
+/* A string in a grammar. */
+static void add_literal(buffer *out, const char *p) {
+    buffer_text(out, "\"");
+    for (; *p; p++) {
+        const uint8_t c = (uint8_t)*p;
+        if (c < 0x20 || c == 0x7f || c == '"' || c == '\\') buffer_format(out, "\\x%02X", c);
+        else buffer_add(out, p, 1);
+    }
+    buffer_text(out, "\"");
+}
+
+/* One of these texts. */
+static void take_choice(reader *in, rules *out, const char *field, uint32_t node) {
+    const uint32_t n = json_kind(&in->j, node) == JSON_ARRAY ? in->j.nodes[node].n : 0;
+    uint32_t at = node + 1, i;
+    if (n == 0) refuse_field(in, field, "a list of texts is needed");
+    if (!begin_rules(in, out, field, 0)) return;
+    buffer_text(&out->text, "root ::= ");
+    for (i = 0; i < n && !failed(in); i++, at = in->j.nodes[at].next) {
+        const char *text = string_of(in, at);
+        if (i) buffer_text(&out->text, " | ");
+        if (text) add_literal(&out->text, text);
+        else refuse_field(in, field, "a list of strings without NUL is needed");
+    }
+}
+
+/* OpenAI's, where llama.cpp's server also takes a schema beside the type, of json_object too. */
+static void take_format(reader *in, rules *out, const char *name, uint32_t node) {
+    const uint32_t type = json_get(&in->j, node, "type"),
+                   format = json_get(&in->j, node, "json_schema"),
+                   beside = json_get(&in->j, node, "schema"),
+                   schema = beside ? beside : json_get(&in->j, format, "schema");
+    const int is_object = json_is(&in->j, type, "json_object");
+    if (json_is(&in->j, type, "text")) return;
+    if (beside && format) refuse_field(in, name, "schema and json_schema exclude each other");
+    else if (!is_object && !json_is(&in->j, type, "json_schema"))
+        refuse_field(in, name, "its type must be text, json_object or json_schema");
+    else if (schema) take_schema(in, out, name, schema);
+    else if (is_object && !format) take_object(in, out, name);
+    else refuse_field(in, name, "json_schema: {\"schema\": ...} is needed");
+}
+
+/* vLLM's: an object with one of json, json_object and choice. */
+static void take_structured(reader *in, rules *out, const char *name, uint32_t node) {
+    const uint32_t n = json_kind(&in->j, node) == JSON_OBJECT ? in->j.nodes[node].n : 0;
+    uint32_t at = node + 1, i;
+    if (json_kind(&in->j, node) != JSON_OBJECT) refuse_field(in, name, "an object is needed");
+    for (i = 0; i < n && !failed(in); i++, at = in->j.nodes[at + 1].next) {
+        const json_type kind = json_kind(&in->j, at + 1);
+        if (kind == JSON_NULL || kind == JSON_FALSE) continue;
+        if (json_is(&in->j, at, "json")) take_schema(in, out, name, at + 1);
+        else if (json_is(&in->j, at, "choice")) take_choice(in, out, name, at + 1);
+        else if (json_is(&in->j, at, "json_object") && kind == JSON_TRUE)
+            take_object(in, out, name);
+        else refuse_field(in, name, "only json, json_object: true and choice are possible; the "
+                          "field grammar takes llama.cpp's GBNF");
+    }
+}
+
+/* Ollama's: json, or a schema. */
+static void take_ollama(reader *in, rules *out, const char *name, uint32_t node) {
+    if (json_is(&in->j, node, "json")) take_object(in, out, name);
+    else if (json_kind(&in->j, node) == JSON_OBJECT) take_schema(in, out, name, node);
+    else if (!json_is(&in->j, node, ""))
+        refuse_field(in, name, "\"json\" or a JSON schema is needed");
+}
+
+static void compile(reader *in, const rules *from) {
     request *r = in->r;
     service *s = r->service;
     bitnet_grammar_params params;
@@ -238,37 +475,31 @@ static void compile(reader *in, const char *name, const char *rules, size_t n, i
         code = bitnet_grammar_gbnf(s->model, "root ::= [a]*", 13, 0, &s->vocabulary, &err);
     params.like = s->vocabulary;
     if (code == BITNET_OK)
-        code = (is_schema ? bitnet_grammar_json_schema : bitnet_grammar_gbnf)
-                   (s->model, rules, n, &params, &r->grammar, &err);
-    if (code) in->error = refuse(code == BITNET_ERR_MEMORY ? 503 : 400, name, "%s: %s", name,
-                                 err.text);
+        code = (from->is_schema ? bitnet_grammar_json_schema : bitnet_grammar_gbnf)
+                   (s->model, from->text.p, from->text.n, &params, &r->grammar, &err);
+    if (code) in->error = refuse(code == BITNET_ERR_MEMORY ? 503 : 400, from->field, "%s: %s",
+                                 from->field, err.text);
 }
 
-static void compile_schema(reader *in, uint32_t schema) {
-    buffer text = {0};
-    buffer_value(&text, &in->j, schema);
-    if (text.failed) in->error = no_memory();
-    else compile(in, "response_format", text.p, text.n, 1);
-    buffer_free(&text);
-}
+/* All fields that can say it. */
+static const struct rule_field {
+    const char *name;
+    void (*take)(reader *in, rules *out, const char *name, uint32_t node);
+} rule_fields[] = {
+    {"response_format", take_format}, {"grammar", take_grammar}, {"json_schema", take_schema},
+    {"guided_json", take_schema}, {"guided_choice", take_choice},
+    {"structured_outputs", take_structured}, {"format", take_ollama}
+};
 
-static void read_format(reader *in) {
-    const char *object = "{\"type\": \"object\"}", *grammar = string_of(in, field(in, "grammar"));
-    const uint32_t node = field(in, "response_format");
-    const uint32_t type = json_get(&in->j, node, "type"),
-                   format = json_get(&in->j, node, "json_schema"),
-                   schema = json_get(&in->j, format, "schema");
-    if (field(in, "grammar") && !grammar)
-        refuse_field(in, "grammar", "a string without NUL is needed");
-    else if (grammar && node)
-        refuse_field(in, "grammar", "response_format and grammar exclude each other");
-    else if (grammar) compile(in, "grammar", grammar, strlen(grammar), 0);
-    if (!node || failed(in) || json_is(&in->j, type, "text")) return;
-    if (json_is(&in->j, type, "json_object"))
-        compile(in, "response_format", object, strlen(object), 1);
-    else if (json_is(&in->j, type, "json_schema") && schema) compile_schema(in, schema);
-    else refuse_field(in, "response_format",
-                      "text, json_object, or json_schema with a schema is needed");
+static void read_rules(reader *in, rules *out) {
+    size_t i;
+    for (i = 0; i < sizeof rule_fields / sizeof rule_fields[0] && !failed(in); i++) {
+        const uint32_t node = field(in, rule_fields[i].name);
+        if (node) rule_fields[i].take(in, out, rule_fields[i].name, node);
+    }
+    buffer_add(&out->text, "", 0);
+    if (out->text.failed && !failed(in)) in->error = no_memory();
+    if (out->field && !failed(in)) compile(in, out);
 }
 
 /* ---- tools and thinking ---- */
@@ -301,7 +532,7 @@ static int wants_tools(reader *in) {
 
 static void read_tools(reader *in) {
     const uint32_t node = field(in, "tools"), old = field(in, "functions");
-    const int wanted = wants_tools(in);
+    const int wanted = wants_tools(in), many = read_bool_or_true(in, "parallel_tool_calls");
     const bitnet_chat_template *t = template_of(in);
     uint32_t at = node + 1, i;
     buffer out = {0};
@@ -322,6 +553,7 @@ static void read_tools(reader *in) {
         buffer_free(&out);
         return;
     }
+    in->r->one_call = !many;
     in->r->tools = out.p;
     in->r->chat.tools = out.p;
 }
@@ -369,6 +601,9 @@ static void read_sampler(reader *in, bitnet_sampler *s) {
     read_float(in, "frequency_penalty", -2, 2, &s->frequency_penalty);
     read_float(in, "presence_penalty", -2, 2, &s->presence_penalty);
     read_int(in, "top_k", -1, INT32_MAX, &s->top_k);
+    read_int(in, "repeat_last_n", -1, INT32_MAX, &s->repeat_window);
+    if (field(in, "repeat_last_n") && s->repeat_window == 0)     /* no token counts */
+        s->repeat_penalty = s->frequency_penalty = s->presence_penalty = 0;
     read_bias(in, s);
 }
 
@@ -389,10 +624,18 @@ static size_t least_bytes(const char *p, size_t n) {
    thread of HTTP does nothing else. No token has more than longest_token bytes. */
 static int is_too_long(reader *in, const char *name, size_t bytes, size_t least) {
     const service *s = in->r->service;
+    const int is_prompt = !strcmp(name, "prompt") || !strcmp(name, "messages");
+    const uint64_t most = (uint64_t)s->n_ctx * (uint64_t)s->info.longest_token;
     if (failed(in)) return 1;
-    if (least <= (uint64_t)s->n_ctx * (uint64_t)s->info.longest_token) return 0;
+    in->n_bytes += bytes;
+    if (least <= most && in->n_bytes > MOST_TOGETHER && in->n_bytes > most) {
+        in->error = refuse(400, name, "%s: all texts of a request have at most %d MB together",
+                           name, MOST_TOGETHER >> 20);
+        return 1;
+    }
+    if (least <= most) return 0;
     in->error = refuse(400, name, "%s has %llu bytes, more than the context of %d tokens can hold",
-                       in->r->embed.n ? name : "the prompt", (unsigned long long)bytes,
+                       is_prompt ? "the prompt" : name, (unsigned long long)bytes,
                        (int)s->n_ctx);
     in->error.code = "context_length_exceeded";
     return 1;
@@ -415,6 +658,15 @@ static void set_prompt(reader *in, int32_t number, bitnet_token *tokens, int32_t
     }
 }
 
+/* A text that begins with BOS, or ends with EOS, does not get it twice. */
+static int drop_double_ends(const bitnet_model_info *info, int flags, bitnet_token *tokens, int n) {
+    if ((flags & BITNET_ADD_BOS) && n > 1 && tokens[0] == info->bos && tokens[1] == info->bos)
+        memmove(tokens, tokens + 1, (size_t)--n * sizeof *tokens);
+    if ((flags & BITNET_ADD_EOS) && n > 1 && tokens[n - 1] == info->eos &&
+        tokens[n - 2] == info->eos) n--;
+    return n;
+}
+
 /* The tokens of a string, *n of them, for free; 0: refused. */
 static bitnet_token *tokens_of_text(reader *in, const char *name, uint32_t node, int flags,
                                     int32_t *n) {
@@ -424,17 +676,26 @@ static bitnet_token *tokens_of_text(reader *in, const char *name, uint32_t node,
     bitnet_token *tokens;
     int count;
     *n = 0;
-    if (is_too_long(in, name, v->len, least_bytes(text, v->len))) return 0;
     count = bitnet_tokenize(s->model, text, v->len, flags, 0, 0);
     tokens = (bitnet_token *)malloc(((size_t)(count > 0 ? count : 0) + 1) * sizeof *tokens);
-    *n = count;
     if (count >= 0 && tokens &&        /* the second time may lack memory that the first had */
-        bitnet_tokenize(s->model, text, v->len, flags, tokens, (size_t)count) == count)
+        bitnet_tokenize(s->model, text, v->len, flags, tokens, (size_t)count) == count) {
+        *n = drop_double_ends(&s->info, flags, tokens, count);
         return tokens;
+    }
     free(tokens);
     in->error = count < 0 ? of_library((bitnet_result)count, name,
                                        bitnet_result_text((bitnet_result)count)) : no_memory();
     return 0;
+}
+
+/* The same of a text that has to fit the context. */
+static bitnet_token *tokens_that_fit(reader *in, const char *name, uint32_t node, int flags,
+                                     int32_t *n) {
+    const json_node *v = &in->j.nodes[node];
+    *n = 0;
+    if (is_too_long(in, name, v->len, least_bytes(in->j.text + v->at, v->len))) return 0;
+    return tokens_of_text(in, name, node, flags, n);
 }
 
 /* Those that the client has made itself. */
@@ -460,19 +721,42 @@ static int flags_of(const bitnet_model_info *info) {
     return (info->add_bos ? BITNET_ADD_BOS : 0) | (info->add_eos ? BITNET_ADD_EOS : 0);
 }
 
+/* Whether special tokens that a text spells are tokens: as in llama.cpp's server they are, unless
+   parse_special is false. So programs may render a chat template themselves. */
+static int read_special(reader *in) {
+    return read_bool_or_true(in, "parse_special") ? BITNET_PARSE_SPECIAL : 0;
+}
+
+/* Texts that are echoed leave out a BOS that the client has not spelled. */
+static void set_unspelled(reader *in, int32_t number, int is_spelled) {
+    request *r = in->r;
+    int32_t i;
+    for (i = number * r->n; i < (number + 1) * r->n && !failed(in); i++)
+        r->texts[i].n_unspelled =
+            !is_spelled && r->texts[i].prompt[0] == r->service->info.bos;
+}
+
 static void tokenize_prompt(reader *in, int32_t number, uint32_t node) {
     const bitnet_model_info *info = &in->r->service->info;
+    const json_node *v = &in->j.nodes[node];
+    const int flags = (info->add_bos ? BITNET_ADD_BOS : 0) | read_special(in);
+    size_t size = 0;
+    const char *bos = bitnet_token_text(in->r->service->model, info->bos, &size);
     int32_t n;
-    bitnet_token *tokens = tokens_of_text(in, "prompt", node, info->add_bos ? BITNET_ADD_BOS : 0,
-                                          &n);
-    if (tokens && n == 0 && info->bos >= 0) tokens[n++] = info->bos;
-    if (tokens) set_prompt(in, number, tokens, n);
+    bitnet_token *tokens = failed(in) ? 0 : tokens_that_fit(in, "prompt", node, flags, &n);
+    if (!tokens) return;
+    if (n == 0 && info->bos >= 0) tokens[n++] = info->bos;
+    set_prompt(in, number, tokens, n);
+    set_unspelled(in, number, bos && size > 0 && v->len >= size &&
+                              !memcmp(in->j.text + v->at, bos, size));
 }
 
 static void take_tokens(reader *in, int32_t number, uint32_t list) {
     int32_t n;
     bitnet_token *tokens = tokens_of_list(in, "prompt", list, &n);
-    if (tokens) set_prompt(in, number, tokens, n);
+    if (!tokens) return;
+    set_prompt(in, number, tokens, n);
+    set_unspelled(in, number, 0);
 }
 
 static void make_texts(reader *in, uint32_t n_prompts) {
@@ -753,28 +1037,75 @@ uint64_t request_mix(uint64_t x) {
     return x ^ x >> 31;
 }
 
-/* The seed of each text. OpenAI's are any whole numbers, negative ones too. */
+/* A whole number from -2^63 to 2^64 - 1 as 64 bits; written with a point or an exponent, up to
+   2^53. Returns 0 if it is none. */
+static int integer_of(const json *j, uint32_t node, uint64_t *out) {
+    const json_node *v = &j->nodes[node];
+    const char *p = j->text + v->at, *end = p + v->len;
+    const int is_negative = *p == '-';
+    uint64_t n = 0;
+    if (json_kind(j, node) != JSON_NUMBER) return 0;
+    for (p += is_negative; p < end && *p >= '0' && *p <= '9'; p++) {
+        const uint64_t digit = (uint64_t)(*p - '0');
+        if (n > (UINT64_MAX - digit) / 10) return 0;
+        n = n * 10 + digit;
+    }
+    if (p < end) {
+        const double x = number_of(j, node);
+        if (!(x >= -9007199254740992.0 && x <= 9007199254740992.0) || x != floor(x)) return 0;
+        *out = (uint64_t)(int64_t)x;
+        return 1;
+    }
+    *out = is_negative ? 0 - n : n;
+    return !is_negative || n <= (uint64_t)1 << 63;
+}
+
+/* The seed of each text. OpenAI's are any whole numbers, negative ones too; -1 is llama.cpp's for
+   "any", as if there was none. */
 static void read_seed(reader *in, uint64_t seed) {
     const uint32_t node = field(in, "seed");
-    double v = 0;
+    uint64_t given = 0;
+    int is_any = !node;
     int32_t i;
-    if (node) {
-        read_number(in, "seed", -9007199254740991.0, 9007199254740991.0, &v);
-        if (v != floor(v)) refuse_field(in, "seed", "a whole number is needed");
-        seed = (uint64_t)(int64_t)v;
-    } else if (!seed) seed = request_mix(in->r->service->seed++);
+    if (node && !integer_of(&in->j, node, &given))
+        refuse_field(in, "seed", "a whole number from -9223372036854775808 to 18446744073709551615 "
+                     "is needed");
+    else if (node) is_any = given == UINT64_MAX && in->j.text[in->j.nodes[node].at] == '-';
+    if (!is_any) seed = given;
+    else if (!seed) seed = request_mix(in->r->service->seed++);
     for (i = 0; i < in->r->n_texts; i++) {
         const uint64_t number = (uint64_t)(i % in->r->n);        /* the first has the seed itself */
         in->r->texts[i].sampler.rng = number ? request_mix(seed + number) : seed;
     }
 }
 
+/* Its names are those of OpenAI, old and new, and of llama.cpp's server. */
 static void read_length(reader *in, int32_t *most) {
-    const char *newer = "max_completion_tokens",
-               *name = field(in, newer) ? newer : "max_tokens";
+    static const char *const names[] = {"max_completion_tokens", "max_tokens", "n_predict"};
+    const char *given = 0;
+    int i;
     *most = in->r->is_chat ? -1 : 16;  /* OpenAI's default for completions */
-    read_int(in, name, -1, INT32_MAX, most);
-    if (*most == 0 && in->r->is_chat) refuse_field(in, name, "at least 1 is needed");
+    for (i = 0; i < 3; i++) {
+        int32_t n = *most;
+        if (!field(in, names[i])) continue;
+        read_int(in, names[i], -1, INT32_MAX, &n);
+        if (n == 0 && in->r->is_chat) refuse_field(in, names[i], "at least 1 is needed");
+        if (given && n != *most && !failed(in))
+            in->error = refuse(400, names[i], "%s and %s differ", given, names[i]);
+        given = names[i];
+        *most = n;
+    }
+}
+
+/* n texts of a prompt. The best of more are not chosen. */
+static void read_n(reader *in) {
+    request *r = in->r;
+    int32_t best = 1;
+    r->n = 1;
+    read_int(in, "n", 1, r->service->n_best_of, &r->n);
+    if (!field(in, "best_of")) return;
+    read_int(in, "best_of", 1, INT32_MAX, &best);
+    if (best != r->n) refuse_field(in, "best_of", "it must be n: more texts are not compared");
 }
 
 static void read_stream_options(reader *in) {
@@ -788,14 +1119,15 @@ static void read_stream_options(reader *in) {
 static void read_request(reader *in, uint64_t seed) {
     request *r = in->r;
     bitnet_sampler sampler;
+    rules keeps_to = {0, {0}, 0};
     int32_t most = -1, i;
+    refuse_fields(in, r->is_chat ? CHATS : COMPLETIONS);
     if (!r->service->info.has_head) {
         in->error = refuse(400, "model", "this model makes embeddings: it has no output head, so "
                            "it writes no text. Use /v1/embeddings");
         return;
     }
-    r->n = 1;
-    read_int(in, "n", 1, r->service->n_best_of, &r->n);
+    read_n(in);
     r->stream = read_bool(in, JSON_ROOT, "stream");
     read_stream_options(in);
     r->echo = !r->is_chat && read_bool(in, JSON_ROOT, "echo");
@@ -805,7 +1137,8 @@ static void read_request(reader *in, uint64_t seed) {
     read_stops(in);
     read_tools(in);
     if (r->is_chat) read_thinking(in);
-    if (!failed(in)) read_format(in);
+    if (!failed(in)) read_rules(in, &keeps_to);
+    buffer_free(&keeps_to.text);
     if (!failed(in) && r->is_chat) read_messages(in);
     if (!failed(in) && !r->is_chat) read_prompt(in);
     for (i = 0; i < r->n_texts && !failed(in); i++) {
@@ -825,7 +1158,7 @@ static void read_request(reader *in, uint64_t seed) {
 /* ---- embeddings ---- */
 
 /* The tokens of input i. */
-static void read_input(reader *in, int32_t i, uint32_t node, const char *name) {
+static void read_input(reader *in, int32_t i, uint32_t node, const char *name, int flags) {
     const service *s = in->r->service;
     const json_type kind = json_kind(&in->j, node);
     bitnet_embed_input *out = &in->r->embed.inputs[i];
@@ -835,7 +1168,7 @@ static void read_input(reader *in, int32_t i, uint32_t node, const char *name) {
     else if (kind == JSON_STRING ? in->j.nodes[node].len == 0 : in->j.nodes[node].n == 0)
         refuse_field(in, name, "it is empty");
     else if (kind == JSON_STRING)
-        tokens = tokens_of_text(in, name, node, flags_of(&s->info), &out->n_tokens);
+        tokens = tokens_that_fit(in, name, node, flags, &out->n_tokens);
     else tokens = tokens_of_list(in, name, node, &out->n_tokens);
     in->r->prompts[i] = tokens;
     out->tokens = tokens;
@@ -857,8 +1190,10 @@ static http_error make_inputs(request *r, uint32_t n) {
 
 static void read_inputs(reader *in, request *r) {
     const uint32_t node = field(in, "input");
+    const int flags = flags_of(&r->service->info) | read_special(in);
     uint32_t at, i, n;
     char name[32] = "input";
+    if (failed(in)) return;
     if (node && json_kind(&in->j, node) == JSON_ARRAY && in->j.nodes[node].n == 0) {
         refuse_field(in, "input", "it is empty");
         return;
@@ -871,7 +1206,7 @@ static void read_inputs(reader *in, request *r) {
     if (n > 0) in->error = make_inputs(r, n);
     for (i = 0; i < n && !failed(in); i++, at = in->j.nodes[at].next) {
         if (at != node) snprintf(name, sizeof name, "input[%u]", (unsigned)i);
-        read_input(in, (int32_t)i, at, name);
+        read_input(in, (int32_t)i, at, name, flags);
     }
     if (failed(in) && in->error.param[0]) strcpy(in->error.param, "input");
 }
@@ -880,6 +1215,7 @@ static void read_embeddings(reader *in, request *r) {
     const service *s = in->r->service;
     const uint32_t format = field(in, "encoding_format");
     int32_t dim = s->info.dim;
+    refuse_fields(in, EMBEDDINGS);
     if (!s->info.pooling) {
         in->error = refuse(400, "model", "this model writes text: its file does not say how to "
                            "make embeddings");
@@ -922,7 +1258,7 @@ static http_error open_request(request *r, service *s, json *j, const char *name
 
 http_error request_parse(request *r, service *s, int is_chat, const char *name, char *body,
                          size_t size, uint64_t seed) {
-    reader in;
+    reader in = {0};
     in.r = r;
     in.error = open_request(r, s, &in.j, name, body, size);
     r->is_chat = is_chat;
@@ -933,7 +1269,7 @@ http_error request_parse(request *r, service *s, int is_chat, const char *name, 
 
 http_error request_parse_embeddings(request *r, service *s, const char *name, char *body,
                                     size_t size) {
-    reader in;
+    reader in = {0};
     in.r = r;
     in.error = open_request(r, s, &in.j, name, body, size);
     if (!failed(&in)) read_embeddings(&in, r);
@@ -958,44 +1294,55 @@ void request_free(request *r) {
 
 /* ---- tokens and text ---- */
 
+/* A token as a text, or where that is not UTF-8 as a list of bytes. */
+static void add_piece(const service *s, bitnet_token token, buffer *out) {
+    size_t n, i;
+    const char *p = bitnet_token_text(s->model, token, &n);
+    buffer_format(out, "{\"id\":%d,\"piece\":", (int)token);
+    if (buffer_is_utf8(p, n)) buffer_json(out, p, n);
+    else for (i = 0; i < n; i++) buffer_format(out, i ? ",%d" : "[%d", (uint8_t)p[i]);
+    buffer_text(out, buffer_is_utf8(p, n) ? "}" : "]}");
+}
+
+static void tokenize_content(reader *in, buffer *out) {
+    const service *s = in->r->service;
+    const uint32_t node = field(in, "content");
+    const int flags = (read_bool(in, JSON_ROOT, "add_special") ? flags_of(&s->info) : 0) |
+                      read_special(in),
+              with_pieces = read_bool(in, JSON_ROOT, "with_pieces");
+    bitnet_token *tokens = 0;
+    int32_t i, n;
+    if (!node || json_kind(&in->j, node) != JSON_STRING)
+        refuse_field(in, "content", "a string is needed");
+    if (!failed(in))                   /* some count the tokens of what they then cut */
+        tokens = (in->j.nodes[node].len > MOST_TOKENIZED ? tokens_that_fit : tokens_of_text)
+                     (in, "content", node, flags, &n);
+    if (!tokens) return;
+    buffer_text(out, "{\"tokens\":[");
+    for (i = 0; i < n; i++) {
+        if (i) buffer_text(out, ",");
+        if (with_pieces) add_piece(s, tokens[i], out);
+        else buffer_format(out, "%d", (int)tokens[i]);
+    }
+    buffer_text(out, "]}");
+    free(tokens);
+}
+
 http_error request_tokenize(service *s, char *body, size_t size, buffer *out) {
-    reader in;
+    reader in = {0};
     request r;
-    uint32_t node;
-    int32_t i;
     memset(&r, 0, sizeof r);
     r.service = s;
     r.n = 1;
     in.r = &r;
     in.error = parse_json(&in.j, "the body", body, size);
-    node = failed(&in) ? 0 : field(&in, "content");
-    if (!failed(&in) && (!node || json_kind(&in.j, node) != JSON_STRING))
-        refuse_field(&in, "content", "a string is needed");
-    if (!failed(&in)) {
-        const json_node *v = &in.j.nodes[node];
-        const int special = !field(&in, "parse_special") ||
-                            read_bool(&in, JSON_ROOT, "parse_special");
-        const int flags = (read_bool(&in, JSON_ROOT, "add_special") ? flags_of(&s->info) : 0) |
-                          (special ? BITNET_PARSE_SPECIAL : 0);
-        const int n = bitnet_tokenize(s->model, in.j.text + v->at, v->len, flags, 0, 0);
-        bitnet_token *tokens = (bitnet_token *)malloc(((size_t)(n > 0 ? n : 0) + 1) *
-                                                      sizeof *tokens);
-        if (n < 0 || !tokens ||
-            bitnet_tokenize(s->model, in.j.text + v->at, v->len, flags, tokens, (size_t)n) != n)
-            in.error = no_memory();
-        else {
-            buffer_text(out, "{\"tokens\":[");
-            for (i = 0; i < n; i++) buffer_format(out, i ? ",%d" : "%d", (int)tokens[i]);
-            buffer_text(out, "]}");
-        }
-        free(tokens);
-    }
+    if (!failed(&in)) tokenize_content(&in, out);
     json_free(&in.j);
     return in.error;
 }
 
 http_error request_detokenize(service *s, char *body, size_t size, buffer *out) {
-    reader in;
+    reader in = {0};
     request r;
     uint32_t node, at, i;
     uint64_t v = 0;

@@ -51,6 +51,7 @@ typedef struct request {
     bitnet_grammar *grammar;
     bitnet_chat_params chat;           /* how the messages were written */
     char *tools;                       /* chat.tools */
+    int one_call;                      /* a reply ends behind a call */
     char *begun;                       /* what the reply begins with, which is not its text; or 0 */
     int32_t temperature_is_zero;
 } request;

@@ -28,6 +28,8 @@
 enum { HEADER_BYTES = 32 << 10, ALIVE_SECONDS = 15, SMALL_BODY = 64 << 10, MOST_BODIES = 8,
        PAGE_NAME = 400, MOST_UNREAD = 64 << 20, MOST_VECTORS = 8192 };
 
+#define JSON "application/json; charset=utf-8"   /* some clients read Latin-1 without a charset */
+
 /* ---- options ---- */
 
 static const char *model_path, *host = "127.0.0.1", *api_key, *allowed_origin, *page, *alias,
@@ -120,6 +122,7 @@ static int read_options(int argc, char **argv) {
 typedef struct job {
     struct MHD_Connection *connection;
     const struct route *route;
+    char name[sizeof ((service *)0)->name + 1];  /* what the address has behind its route */
     buffer body;                       /* of the request */
     size_t n_body;                     /* of it, in body_bytes */
     int is_submitted;
@@ -534,7 +537,7 @@ static answer send_error(struct MHD_Connection *c, http_error error) {
     answer result;
     reply_error(&out, &error);
     result = out.failed ? MHD_NO
-                        : send_text(c, error.status, "application/json", out.p, out.n);
+                        : send_text(c, error.status, JSON, out.p, out.n);
     buffer_free(&out);
     return result;
 }
@@ -778,7 +781,7 @@ static answer answer_ended(job *j) {
     pthread_mutex_unlock(&lock);
     if (!is_done) return MHD_NO;
     if (j->error.status) return send_error(j->connection, j->error);
-    return send_text(j->connection, 200, "application/json", j->out.p, j->out.n);
+    return send_text(j->connection, 200, JSON, j->out.p, j->out.n);
 }
 
 /* ---- the other addresses ---- */
@@ -788,7 +791,7 @@ static answer answer_tokens(job *j, http_error (*make)(service *, char *, size_t
     size_t size;
     char *body = take_body(j, &size);
     const http_error e = body ? make(&serving, body, size, &out) : error_of(503, "no memory");
-    if (!e.status) return send_buffer(j->connection, "application/json", &out);
+    if (!e.status) return send_buffer(j->connection, JSON, &out);
     buffer_free(&out);
     return send_error(j->connection, e);
 }
@@ -800,27 +803,43 @@ static answer answer_health(job *j) {
     static const char fine[] = "{\"status\":\"ok\"}\n", loading[] = "{\"status\":\"loading\"}\n",
                       stopping[] = "{\"status\":\"stopping\"}\n";
     const char *text = is_stopping() ? stopping : is_ready() ? fine : loading;
-    return send_text(j->connection, text == fine ? 200 : 503, "application/json", text,
+    return send_text(j->connection, text == fine ? 200 : 503, JSON, text,
                      strlen(text));
 }
 
-static answer answer_models(job *j) {
+static void add_model(buffer *out) {
     const bitnet_model_info *info = &serving.info;
-    buffer out = {0};
-    buffer_text(&out, "{\"object\":\"list\",\"data\":[{\"id\":");
-    buffer_json(&out, serving.name, strlen(serving.name));
-    buffer_format(&out, ",\"object\":\"model\",\"created\":%lld,\"owned_by\":\"bitnet.h\","
+    buffer_text(out, "{\"id\":");
+    buffer_json(out, serving.name, strlen(serving.name));
+    buffer_format(out, ",\"object\":\"model\",\"created\":%lld,\"owned_by\":\"bitnet.h\","
                   "\"capabilities\":[%s%s%s],\"meta\":"
                   "{\"n_ctx\":%d,\"n_ctx_train\":%d,\"n_vocab\":%d,\"n_embd\":%d,\"n_layers\":%d,"
                   "\"n_params\":%llu,\"size\":%llu,"
-                  "\"kernels\":\"%s\"}}]}", (long long)time(0),
+                  "\"kernels\":\"%s\"}}", (long long)time(0),
                   info->has_head ? "\"completion\"" : "",
                   info->has_head && info->pooling ? "," : "",
                   info->pooling ? "\"embedding\"" : "", (int)serving.n_ctx, (int)info->ctx_train,
                   (int)info->n_vocab, (int)info->dim, (int)info->n_layers,
                   (unsigned long long)info->n_params, (unsigned long long)info->file_bytes,
                   info->kernels);
-    return send_buffer(j->connection, "application/json", &out);
+}
+
+static answer answer_models(job *j) {
+    buffer out = {0};
+    buffer_text(&out, "{\"object\":\"list\",\"data\":[");
+    add_model(&out);
+    buffer_text(&out, "]}");
+    return send_buffer(j->connection, JSON, &out);
+}
+
+/* The model by the name in the address. */
+static answer answer_model(job *j) {
+    buffer out = {0};
+    http_error e = error_of(404, "there is no model of this name: /v1/models has those that are");
+    e.code = "model_not_found";
+    if (strcmp(j->name, serving.name)) return send_error(j->connection, e);
+    add_model(&out);
+    return send_buffer(j->connection, JSON, &out);
 }
 
 static answer answer_metrics(job *j) {
@@ -863,7 +882,7 @@ static answer answer_metrics(job *j) {
 static const char *type_of(const char *path) {
     static const char *const types[][2] = {
         {".html", "text/html; charset=utf-8"}, {".js", "text/javascript; charset=utf-8"},
-        {".css", "text/css; charset=utf-8"}, {".json", "application/json"},
+        {".css", "text/css; charset=utf-8"}, {".json", JSON},
         {".svg", "image/svg+xml"}, {".png", "image/png"}, {".wasm", "application/wasm"},
         {".txt", "text/plain; charset=utf-8"}
     };
@@ -924,6 +943,7 @@ static answer answer_file(struct MHD_Connection *c, const char *path) {
 
 /* ---- which address does what ---- */
 
+/* A path that ends with / stands for all that begin so. */
 static const struct route {
     const char *method, *path;
     answer (*run)(job *j);
@@ -935,6 +955,7 @@ static const struct route {
     {"POST", "/tokenize", answer_tokenize, 1, 1},
     {"POST", "/detokenize", answer_detokenize, 1, 1},
     {"GET", "/v1/models", answer_models, 1, 1},
+    {"GET", "/v1/models/", answer_model, 1, 1},
     {"GET", "/metrics", answer_metrics, 1, 0},
     {"GET", "/health", answer_health, 0, 0},
 };
@@ -962,16 +983,21 @@ static answer refuse_method(struct MHD_Connection *c, const char *method) {
     r = out.failed ? 0 : MHD_create_response_from_buffer(out.n, out.p, MHD_RESPMEM_MUST_COPY);
     buffer_free(&out);
     if (r) MHD_add_response_header(r, "Allow", strcmp(method, "GET") ? method : "GET, HEAD");
-    return send_response(c, 405, r, "application/json");
+    return send_response(c, 405, r, JSON);
 }
 
 static int is_get(const char *method) { return !strcmp(method, "GET") || !strcmp(method, "HEAD"); }
+
+static int is_path_of(const struct route *r, const char *path) {
+    const size_t n = strlen(r->path);
+    return r->path[n - 1] == '/' ? !strncmp(path, r->path, n) : !strcmp(path, r->path);
+}
 
 /* 0: there is none. */
 static const struct route *find_route(const char *method, const char *path) {
     size_t i;
     for (i = 0; i < sizeof routes / sizeof routes[0]; i++)
-        if (!strcmp(path, routes[i].path) &&
+        if (is_path_of(&routes[i], path) &&
             !strcmp(is_get(method) ? "GET" : method, routes[i].method)) return &routes[i];
     return 0;
 }
@@ -981,7 +1007,7 @@ static answer answer_other(struct MHD_Connection *c, const char *method, const c
     size_t i;
     if (!strcmp(method, "OPTIONS") && allowed_origin) return answer_preflight(c);
     for (i = 0; i < sizeof routes / sizeof routes[0]; i++)
-        if (!strcmp(path, routes[i].path)) return refuse_method(c, routes[i].method);
+        if (is_path_of(&routes[i], path)) return refuse_method(c, routes[i].method);
     if (is_get(method)) return answer_file(c, path);
     return send_error(c, error_of(404, "there is nothing at this address"));
 }
@@ -1010,6 +1036,7 @@ static answer begin_request(struct MHD_Connection *c, const char *method, const 
     if (!(j = (job *)calloc(1, sizeof *j))) return send_error(c, error_of(503, "no memory"));
     j->connection = c;
     j->route = route;
+    if (route) snprintf(j->name, sizeof j->name, "%s", path + strlen(route->path));
     j->has_http = 1;
     j->error = e;
     *con_cls = j;

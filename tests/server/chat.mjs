@@ -188,24 +188,107 @@ const cases = {
         same(thought.choices[0].message.tool_calls[0].function, { name: 'now', arguments: '{}' });
     },
 
-    async 'what is no call is text'() {
+    async 'no two keys of top_logprobs are the same, though most tokens are bytes here'() {
+        const body = { prompt: 'x', max_tokens: 8, logprobs: 20, echo: true, seed: 1 };
+        const { json } = await ask(server, '/v1/completions', body);
+        const { top_logprobs, tokens } = json.choices[0].logprobs;
+        check(!JSON.stringify([top_logprobs, tokens]).includes('\ufffd'), tokens);
+        let n = 0;
+        for (const best of top_logprobs.filter(Boolean)) {
+            same(Object.keys(best).length, 20, JSON.stringify(best));
+            n += Object.keys(best).filter(k => /^bytes:\\x[89a-f][0-9a-f]$/.test(k)).length;
+        }
+        check(n > 20, top_logprobs);
+    },
+
+    async 'what is no call is text, to the byte'() {
         for (const text of [
             call('{"name": 1}'),
             call('{"name": "a", "arguments": 3}'),
             call('{"name": "a"'),
-            `x ${call('[]')} y`.replace(' <', '\n<'),
-            '<tool_call>\n{"name": "a"}'
+            call('{"name": "a", "args": {"city": "Oslo"}}'),
+            call('{"name": "a", "arguments": null, "input": {}}'),
+            call('{"name": "a", "arguments": {}, "parameters": {"city": "Oslo"}}'),
+            call('{"name": "a", "parameters": "{}"}'),
+            call('{"name": ""}'),
+            `x ${call('[]')} y`,
+            `x\n\n${call('[]')}\n\n\ny\n`,
+            '<tool_call>\n{"name": "a"}',
+            '\n\n<tool_call>\n\n{"name": "a"}\n\n',
+            'use <tool_call> as a tag',
+            'use <tool_call>\n\nas a tag\n',
+            'between <tool_call> and </tool_call>\n\n.',
+            '```\n<tool_call>\n...\n</tool_call>\n```\n',
+            '<tool_call><tool_call',
+            '<tool_call></tool_call>\n<',
+            'a\n<\n<tool_ca\n\n<tool_cal'
         ]) {
             const { choices } = await chat(says(text, { tools }));
-            const got = choices[0].message.content;
-            same(got.replace(/\s/g, ''), text.replace(/\s/g, ''));
+            same(choices[0].message.content, text);
             same(choices[0].finish_reason, 'stop');
             check(!choices[0].message.tool_calls, choices);
+            same((await stream(says(text, { tools }))).content, text, 'the stream is');
+        }
+        const thought = await chat(says('<think>\nI.\n</think>\n\n<tool_call> is\n', { tools }));
+        same(thought.choices[0].message.content, '<tool_call> is\n');
+        const [user, begun] = [{ role: 'user', content: 'x' }, { role: 'assistant', content: '' }];
+        for (const [first, rest, content] of [
+            ['<tool_call>\n{"name": "a', '", "arguments": {}}\n</tool_call>', null],
+            ['<tool_call>\n{"name": "a', '"}\n', '"}\n'],
+            ['so <tool_', 'call>', 'call>']
+        ]) {
+            const messages = [user, { ...begun, content: first }];
+            const { choices } = await chat(says(rest, { messages, tools }));
+            same([choices[0].message.content, !!choices[0].message.tool_calls], [content, !content]);
         }
         const none = says(call('{"name": "weather"}'), { tools, tool_choice: 'none' });
         const { choices } = await chat(none);
         same(choices[0].message.content, call('{"name": "weather"}'));
         same(await promptOf(none), await promptOf(says('x')));
+    },
+
+    async 'calls among texts that are none'() {
+        const one = call('{"name": "weather", "parameters": {"city": "Oslo"}}');
+        for (const [text, content] of [
+            [one, null],
+            [`${one}\n\n`, null],
+            [`\`\`\`\n${one}\n\`\`\`\n`, '```\n```\n'],
+            [`use <tool_call> as a tag:\n${one}`, 'use <tool_call> as a tag:'],
+            [`<tool_call> ${one}`, '<tool_call> '],
+            [`${call('[]')}\n${one}\nSo.`, `${call('[]')}\nSo.`]
+        ]) {
+            const { choices } = await chat(says(text, { tools }));
+            const { message, finish_reason } = choices[0];
+            same([finish_reason, message.content], ['tool_calls', content], text);
+            same(
+                message.tool_calls.map(c => c.function),
+                [{ name: 'weather', arguments: '{"city":"Oslo"}' }]
+            );
+            const all = await stream(says(text, { tools }));
+            same([all.content || null, all.calls.length], [content, 1], text);
+        }
+    },
+
+    async 'parallel_tool_calls false: the reply ends behind a call'() {
+        const one = city => call(`{"name": "weather", "arguments": {"city": "${city}"}}`);
+        const more = { tools, parallel_tool_calls: false, logprobs: true };
+        const text = `So:\n${one('Oslo')}\n${one('Rome')}`;
+        const { choices, usage } = await chat(says(text, more));
+        same([choices[0].finish_reason, choices[0].message.content], ['tool_calls', 'So:']);
+        same(
+            choices[0].message.tool_calls.map(c => c.function.arguments),
+            ['{"city":"Oslo"}']
+        );
+        const tokens = tokensIn(`So:\n${one('Oslo')}`);
+        same([usage.completion_tokens, choices[0].logprobs.content.length], [tokens, tokens]);
+        const all = await stream(says(text, more));
+        same([all.content, all.calls.length, all.reasons], ['So:', 1, ['call', 'tool_calls']]);
+        const plain = await chat(says('no call\n', more));
+        same([plain.choices[0].message.content, plain.choices[0].finish_reason], ['no call\n', 'stop']);
+        const both = await chat(says(text, { tools, parallel_tool_calls: true }));
+        same(both.choices[0].message.tool_calls.length, 2);
+        const two = await chat(says(text, { ...more, n: 2 }));
+        for (const c of two.choices) same(c.message.tool_calls.length, 1);
     },
 
     async 'openai: a tool is called and answers'() {
@@ -252,6 +335,8 @@ const cases = {
             ['tools', { tools: [{ type: 'x', function: { name: 'a' } }] }],
             ['tools', { tools: [{ type: 'function', function: {} }] }],
             ['tools', { tools: [1] }],
+            ['parallel_tool_calls', { tools, parallel_tool_calls: 'no' }],
+            ['parallel_tool_calls', { parallel_tool_calls: 0 }],
             ['tool_choice', { tools, tool_choice: 'required' }],
             [
                 'tool_choice',

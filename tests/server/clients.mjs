@@ -192,15 +192,169 @@ const cases = {
         }
     },
 
-    async 'a text that ends has no end token among its logprobs'() {
-        const { json } = await ask(server, '/v1/completions', {
+    async 'each token has its logprob, the end of a text too'() {
+        const request = { prompt: PROMPT, max_tokens: 400, temperature: 0, logprobs: 0 };
+        for (const stream of [false, true]) {
+            const stream_options = stream ? { include_usage: true } : null;
+            const r = await ask(server, '/v1/completions', { ...request, stream, stream_options });
+            const parts = stream ? events(r.text) : [r.json];
+            const all = parts.flatMap(p => p.choices).filter(c => c.logprobs);
+            const list = name => all.flatMap(c => c.logprobs[name]);
+            same(parts.flatMap(p => p.choices).at(-1).finish_reason, 'stop');
+            const { completion_tokens } = parts.at(-1).usage;
+            for (const name of ['tokens', 'token_logprobs', 'top_logprobs', 'text_offset'])
+                same(list(name).length, completion_tokens, name);
+            const text = all.map(c => c.text).join('');
+            same(list('tokens').join(''), `${text}<|end_of_text|>`);
+            same(list('text_offset').at(-1), [...text].length);
+            check(list('token_logprobs').at(-1) < 0, list('token_logprobs'));
+        }
+        const { messages } = chat('A bird');
+        const { json } = await ask(server, '/v1/chat/completions', {
+            messages,
+            temperature: 0,
+            logprobs: true
+        });
+        const [{ logprobs, message, finish_reason }] = json.choices,
+            { content } = logprobs;
+        same([finish_reason, content.length], ['stop', json.usage.completion_tokens]);
+        same([content.at(-1).token, content.at(-1).bytes], ['<|eot_id|>', null]);
+        const bytes = Buffer.from(content.flatMap(t => t.bytes ?? []));
+        same(bytes.toString(), message.content);
+    },
+
+    async 'lm-evaluation-harness: what it asks, and how it reads the answer'() {
+        const whole = await ask(server, '/v1/completions', {
             prompt: PROMPT,
             max_tokens: 400,
-            temperature: 0,
-            logprobs: 0
+            temperature: 0
         });
-        same(json.choices[0].finish_reason, 'stop');
-        same(json.choices[0].logprobs.tokens.join(''), json.choices[0].text);
+        const text = whole.json.choices[0].text;
+        const tokens = async content =>
+            (await ask(server, '/tokenize', { content, add_special: true })).json.tokens;
+        const context = await tokens(PROMPT);
+        // behind all of its text the model ends; behind less it goes on
+        for (const rest of [text, text.slice(0, text.indexOf('.') + 1)]) {
+            const all = await tokens(PROMPT + rest);
+            const { json } = await ask(server, '/v1/completions', {
+                model: NAME,
+                prompt: [all],
+                temperature: 0,
+                max_tokens: 1,
+                logprobs: 1,
+                seed: 1234,
+                echo: true
+            });
+            const [{ logprobs: l, finish_reason }] = json.choices;
+            same(finish_reason, rest === text ? 'stop' : 'length');
+            const scores = l.token_logprobs.slice(context.length, -1);
+            same(scores.length, all.length - context.length);
+            const tops = l.top_logprobs.slice(context.length, -1);
+            scores.forEach((x, i) => same(x, Math.max(...Object.values(tops[i])), `token ${i}`));
+            const none = await ask(server, '/v1/completions', {
+                prompt: [all],
+                max_tokens: 0,
+                logprobs: 1,
+                echo: true
+            });
+            same(none.json.choices[0].logprobs.token_logprobs, l.token_logprobs.slice(0, -1));
+        }
+    },
+
+    async 'tokens that are parts of characters are spelled as bytes'() {
+        // a character of four bytes that is no token as a whole
+        const request = { prompt: 'x\u{1f9ff}', echo: true, max_tokens: 0, logprobs: 1 };
+        const { text } = await ask(server, '/v1/completions', request);
+        check(!text.includes('\ufffd'), text);
+        const { tokens } = JSON.parse(text).choices[0].logprobs;
+        const parts = tokens.filter(t => t.startsWith('bytes:'));
+        check(parts.length > 1, tokens);
+        const bytes = parts.map(t => t.slice('bytes:'.length)).join('');
+        same(bytes, '\\xf0\\x9f\\xa7\\xbf');
+        const chats = await ask(server, '/v1/chat/completions', {
+            ...chat('x'),
+            logprobs: true,
+            top_logprobs: 20,
+            grammar: 'root ::= "\u{1f9ff}"'
+        });
+        const [first] = chats.json.choices[0].logprobs.content;
+        same([first.token, first.bytes[0]], [parts[0], 0xf0]);
+    },
+
+    async 'special tokens that a prompt spells are tokens'() {
+        const prompt = 'User: What is the capital of France?<|eot_id|>Assistant: ';
+        const of = async (content, more = {}) =>
+            (await ask(server, '/tokenize', { content, add_special: true, ...more })).json.tokens;
+        const count = async (body, path = '/v1/completions') => {
+            const r = await ask(server, path, { max_tokens: 1, ...body });
+            same(r.status, 200, r.text);
+            return r.json.usage.prompt_tokens;
+        };
+        const plain = await of(prompt, { parse_special: false });
+        check(plain.length > (await of(prompt)).length, plain);
+        same(await count({ prompt }), (await of(prompt)).length);
+        same(await count({ prompt: ['x', prompt] }), (await of('x')).length + (await of(prompt)).length);
+        same(await count({ prompt, parse_special: false }), plain.length);
+        const body = { ...chat('a<|eot_id|>b'), max_tokens: 1 };
+        const bare = { ...chat('ab'), max_tokens: 1 };
+        const path = '/v1/chat/completions'; // where a message never spells a token
+        check((await count(body, path)) > (await count(bare, path)) + 3, body);
+        const [bos] = await of('');
+        const {
+            json: { content: name }
+        } = await ask(server, '/detokenize', { tokens: [bos] });
+        same(await of(`${name}x`), await of('x'), 'BOS that is spelled comes once:');
+        same(await count({ prompt: `${name}x` }), (await of('x')).length);
+        same((await of(name + name)).length, 2, 'BOS that is spelled twice:');
+        for (const text of [prompt, `${name}x`]) {
+            const request = { prompt: text, echo: true, max_tokens: 0, logprobs: 0 };
+            const { json } = await ask(server, '/v1/completions', request);
+            same(json.choices[0].text, text, 'the echo is');
+        }
+        const e = await ask(server, '/v1/completions', { prompt, parse_special: 'no' });
+        same([e.status, e.json.error.param], [400, 'parse_special']);
+        const pieces = await ask(server, '/tokenize', { content: 'a\u{1f9ff}', with_pieces: true });
+        same(pieces.json.tokens[0].piece, 'a');
+        same(pieces.json.tokens.slice(1).flatMap(t => t.piece), [0xf0, 0x9f, 0xa7, 0xbf]);
+    },
+
+    async 'seeds have 64 bits, and -1 is any'() {
+        const say = async seed => {
+            const body = `{"prompt":"x","max_tokens":12,"temperature":2,"top_k":-1,"min_p":0,"seed":${seed}}`;
+            const r = await ask(server, '/v1/completions', undefined, { method: 'POST', body });
+            same(r.status, 200, r.text);
+            return r.json.choices[0].text;
+        };
+        for (const [one, same_as, other] of [
+            ['9007199254740993', '9007199254740993', '9007199254740992'],
+            ['18446744073709551615', '18446744073709551615', '18446744073709551614'],
+            ['-9223372036854775808', '9223372036854775808', '-9223372036854775807'],
+            ['-2', '18446744073709551614', '-3'],
+            ['1e3', '1000', '1001'],
+            ['7.0', '7', '8']
+        ]) {
+            same(await say(one), await say(same_as));
+            check((await say(one)) !== (await say(other)), one);
+        }
+        const any = await Promise.all(Array.from({ length: 4 }, () => say(-1)));
+        same(new Set(any).size, 4, 'texts without a seed:');
+    },
+
+    async 'a model by its name, and the type of answers'() {
+        const list = await ask(server, '/v1/models');
+        const one = await ask(server, `/v1/models/${encodeURIComponent(NAME)}`);
+        same({ ...one.json, created: 0 }, { ...list.json.data[0], created: 0 });
+        const r = await ask(server, '/v1/models/none');
+        same([r.status, r.json.error.code], [404, 'model_not_found']);
+        same((await ask(server, `/v1/models/${NAME}x`)).status, 404);
+        same((await ask(server, `/v1/models/${'x'.repeat(300)}`)).status, 404);
+        same((await ask(server, `/v1/models/${NAME}`, {})).status, 405);
+        const strange = await start(serve, ['-m', model, '--alias', 'a/b c\u00e9%']);
+        const { json } = await ask(strange, `/v1/models/a/${encodeURIComponent('b c\u00e9%')}`);
+        same(json.id, 'a/b c\u00e9%');
+        same(await strange.stop(), 0);
+        for (const answer of [one, r, await ask(server, '/v1/completions', { prompt: 'x' })])
+            same(answer.headers.get('content-type'), 'application/json; charset=utf-8');
     },
 
     async "echo with logprobs: the library's own numbers"() {
@@ -249,7 +403,7 @@ const cases = {
         check(text.startsWith(prompt), text);
         let n = 0;
         l.tokens.forEach((token, i) => {
-            if (i === 0 || token.includes('\ufffd')) return; // special, or a part of a character
+            if (i === 0 || token.startsWith('bytes:')) return; // special, or a part of a character
             n++;
             const rest = [...text].slice(l.text_offset[i]).join('');
             check(rest.startsWith(token), `${token} at ${l.text_offset[i]}: ${rest}`);
@@ -306,6 +460,127 @@ const cases = {
             max_tokens: 20
         });
         check(/^(yes|no)$/.test(yes.json.choices[0].text), yes.text);
+    },
+
+    async 'structured output is kept in all spellings, or refused'() {
+        const schema = { ...SCHEMA, properties: { team: { enum: ['red', 'b"l\\ue'] } } };
+        schema.required = ['team'];
+        const ask_for = more =>
+            ask(server, '/v1/chat/completions', chat('Which?', { max_tokens: 60, ...more }));
+        for (const more of [
+            { response_format: { type: 'json_object', schema } },
+            { response_format: { type: 'json_object', json_schema: { name: 't', schema } } },
+            { response_format: { type: 'json_schema', schema } },
+            { response_format: { type: 'json_schema', json_schema: { schema } } },
+            { json_schema: schema },
+            { guided_json: schema },
+            { guided_json: JSON.stringify(schema) },
+            { structured_outputs: { json: schema, choice: null } },
+            { structured_outputs: { json: JSON.stringify(schema), json_object: false } },
+            { format: schema, response_format: { type: 'text' }, grammar: null }
+        ]) {
+            const r = await ask_for(more);
+            same(r.status, 200, r.text);
+            const { team } = JSON.parse(r.json.choices[0].message.content);
+            check(['red', 'b"l\\ue'].includes(team), team);
+        }
+        const words = ['"quoted" \\', 'two\nlines', '\u00fcber'];
+        for (const more of [{ guided_choice: words }, { structured_outputs: { choice: words } }]) {
+            const r = await ask_for({ ...more, temperature: 1 });
+            same(r.status, 200, r.text);
+            check(words.includes(r.json.choices[0].message.content), r.text);
+        }
+        for (const more of [{ format: 'json' }, { structured_outputs: { json_object: true } }]) {
+            const r = await ask_for(more);
+            check(r.json.choices[0].message.content.startsWith('{'), r.text);
+        }
+        for (const [param, more, says = /./] of [
+            ['guided_grammar', { guided_grammar: 'root ::= "a"' }, /grammar has it/],
+            ['guided_regex', { guided_regex: 'a' }, /grammar/],
+            ['regex', { regex: 'a' }, /grammar/],
+            ['structured_outputs', { structured_outputs: { regex: 'a' } }, /field grammar/],
+            ['structured_outputs', { structured_outputs: 'json' }, /object/],
+            ['structured_outputs', { structured_outputs: { json: schema, choice: ['a'] } }, /excl/],
+            ['guided_choice', { guided_choice: [] }],
+            ['guided_choice', { guided_choice: 'a' }],
+            ['guided_choice', { guided_choice: ['a', 1] }],
+            ['guided_json', { guided_json: 1 }],
+            ['guided_json', { guided_json: '{' }],
+            ['json_schema', { json_schema: [] }],
+            ['json_schema', { json_schema: { not: {} } }],
+            ['format', { format: 'xml' }],
+            ['format', { format: true }],
+            ['response_format', { response_format: { type: 'json_object', schema: 1 } }],
+            ['response_format', { response_format: { type: 'json_object', json_schema: {} } }],
+            ['response_format', { response_format: { type: 'regex' } }, /text, json_object/],
+            [
+                'response_format',
+                { response_format: { type: 'json_schema', schema, json_schema: { schema } } }
+            ],
+            ['grammar', { grammar: 'root ::= "a"', response_format: { type: 'json_object' } }],
+            ['guided_json', { json_schema: schema, guided_json: schema }, /json_schema and guided/],
+            ['format', { grammar: 'root ::= "a"', format: 'json' }, /exclude each other/]
+        ]) {
+            const { status, json, text } = await ask_for(more);
+            same([status, json.error?.param], [400, param], text);
+            check(says.test(json.error.message), text);
+        }
+    },
+
+    async 'a field that would change the result is done or refused'() {
+        const path = { chat: '/v1/chat/completions', text: '/v1/completions' };
+        const bodies = { chat: chat('x', { max_tokens: 2 }), text: { prompt: 'x', max_tokens: 2 } };
+        for (const [kind, name, bad, good] of [
+            ['chat', 'audio', {}, null],
+            ['chat', 'echo', true, false],
+            ['chat', 'function_call', { name: 'f' }, 'auto'],
+            ['chat', 'modalities', ['audio'], ['text']],
+            ['chat', 'verbosity', 'low', 'medium'],
+            ['chat', 'reasoning_format', 'none', 'auto'],
+            ['chat', 'add_generation_prompt', false, true],
+            ['chat', 'think', false, null],
+            ['chat', 'prompt', 'x', null],
+            ['text', 'messages', [], null],
+            ['text', 'suffix', 'y', ''],
+            ['text', 'suffix', 1, null],
+            ['text', 'best_of', 2, 1],
+            ['text', 'best_of', '1', 1],
+            ['text', 'top_logprobs', 2, 0],
+            ['text', 'typical_p', 0.9, 1.0],
+            ['text', 'typical_p', '1', 1],
+            ['text', 'mirostat', 2, 0],
+            ['text', 'mirostat', false, 0],
+            ['text', 'xtc_probability', 0.1, -0],
+            ['text', 'lora', [{ id: 0, scale: 1 }], []],
+            ['text', 'samplers', ['top_k'], null],
+            ['text', 'n_probs', 3, 0],
+            ['text', 'repetition_penalty', 1.1, 1],
+            ['text', 'min_tokens', 3, 0],
+            ['text', 'min_tokens', [], 0],
+            ['text', 'ignore_eos', 1, false],
+            ['text', 'repeat_last_n', -2, -1],
+            ['text', 'n_predict', -2, 2],
+            ['text', 'n_predict', 3, 2]
+        ]) {
+            const no = await ask(server, path[kind], { ...bodies[kind], [name]: bad });
+            same([no.status, no.json.error?.param], [400, name], no.text);
+            const yes = await ask(server, path[kind], { ...bodies[kind], [name]: good });
+            same(yes.status, 200, `${name} ${yes.text}`);
+        }
+        const two = await ask(server, path.text, { ...bodies.text, n: 2, best_of: 2 });
+        same(two.json.choices?.length, 2, two.text);
+        const e = await ask(server, path.text, { ...bodies.text, repetition_penalty: 2 });
+        check(/repeat_penalty .*has it/.test(e.json.error.message), e.text);
+        const predict = await ask(server, path.text, { prompt: 'x', n_predict: 3 });
+        same(predict.json.usage.completion_tokens, 3);
+        const on = { prompt: PROMPT, temperature: 0, max_tokens: 300, ignore_eos: true };
+        same((await ask(server, path.text, on)).json.usage.completion_tokens, 300);
+        const plain = { prompt: PROMPT, max_tokens: 40, temperature: 0 };
+        const say = async more =>
+            (await ask(server, path.text, { ...plain, ...more })).json.choices[0].text;
+        const strong = { presence_penalty: 2, frequency_penalty: 2 };
+        same(await say({ ...strong, repeat_last_n: 0 }), await say({}));
+        check((await say({ ...strong, repeat_last_n: -1 })) !== (await say({})), 'penalties');
     },
 
     async 'a schema or grammar that cannot be kept is a 400'() {

@@ -141,9 +141,24 @@ const ofVectors = (serve, logprobs) => ({
         same([vectors(many)[0], vectors(many)[2]], [vectors(one)[0], vectors(one)[0]]);
         check(vectors(many)[1].join() !== vectors(one)[0].join(), 'all are alike');
         const { tokens } = json; // with the EOS that the model wants
+        const name = async token =>
+            (await ask(server, '/detokenize', { tokens: [token] })).json.content;
+        const end = await name(tokens.at(-1));
         same(one.json.usage.prompt_tokens, tokens.length);
         for (const input of [tokens, [tokens], [tokens, ids(9)]])
             same(vectors(await ask(server, PATH, { input }))[0], vectors(one)[0]);
+        const special = { content: `a${end}b`, add_special: true };
+        for (const parse_special of [true, false]) {
+            const own = await ask(server, '/tokenize', { ...special, parse_special });
+            const r = await ask(server, PATH, { input: special.content, parse_special });
+            same(r.json.usage.prompt_tokens, own.json.tokens.length);
+            same(own.json.tokens.length === 4, parse_special, 'a, the token, b, EOS:');
+            if (!parse_special) continue;
+            const plain = await ask(server, PATH, { input: special.content });
+            same(vectors(plain), vectors(r), 'the default is:');
+        }
+        const twice = { content: `a${end}`, add_special: true };
+        same((await ask(server, '/tokenize', twice)).json.tokens.length, 2, 'EOS comes once:');
         const full = await ask(server, PATH, { input: [ids(512), [5]], dimensions: 256 });
         same(full.json.usage, { prompt_tokens: 513, total_tokens: 513 });
         const base64 = await ask(server, PATH, { input: content, encoding_format: 'base64' });
@@ -301,6 +316,8 @@ const BAD = [
     [{ input: 'once upon a time '.repeat(6e5) }, 'input', /^input has 10200000 bytes, more than/],
     [{ input: ['x', 'y'.repeat(1e7)] }, 'input', /^input\[1\] has 10000000 bytes, more than/],
     [{ input: ['x', 'y '.repeat(2000)] }, 'input', /^input\[1\] has \d+ tokens/],
+    [{ input: Array(2048).fill('-'.repeat(2240)) }, 'input', /at most 4 MB together/],
+    [{ input: 'x', parse_special: 1 }, 'parse_special', /true or false/],
     [{ input: Array(1e6).fill(5) }, 'input', /the context holds 512/],
     [{ input: 'x', dimensions: 255 }, 'dimensions', /256/],
     [{ input: 'x', dimensions: 1024 }, 'dimensions', /256/],

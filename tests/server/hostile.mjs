@@ -168,8 +168,18 @@ const cases = {
             min_p: [2],
             top_k: [-2, 0.5],
             n: [0, -1, 129, 1.5, '1', 1e300],
-            seed: [1.5, 'x', 1e300],
-            stop: [1, '', [''], [1], {}, 'a\0b', Array(65).fill('x')],
+            seed: [1.5, 'x', 1e300, 18446744073709551616, -1e19, 2e19, []],
+            stop: [
+                1,
+                '',
+                [''],
+                [1],
+                {},
+                'a\0b',
+                Array(65).fill('x'),
+                'x'.repeat(16385),
+                Array(64).fill('x'.repeat(300))
+            ],
             logprobs: [21, -1, 'x', [], 1.5],
             stream: [1, 'true', {}],
             echo: [1],
@@ -219,7 +229,7 @@ const cases = {
             check(e.param === name && e.message.includes(name), `${name}: ${JSON.stringify(e)}`);
         }
         const seed = await refused(Buffer.from('{"prompt":"x","seed":"y"}'), [400]);
-        check(seed.message.includes('9007199254740991'), seed);
+        check(seed.message.includes('18446744073709551615'), seed);
         const chats = [
             [],
             {},
@@ -262,10 +272,12 @@ const cases = {
         for (const more of [
             { seed: -1 },
             { seed: 9007199254740991 },
+            { seed: 1e3 },
             { temperature: 100 },
             { top_k: -1 },
             { top_k: 2147483647 },
             { stop: [] },
+            { stop: Array(64).fill('x'.repeat(256)) },
             { stop: null },
             { logit_bias: {} },
             { n: 1 },
@@ -794,6 +806,9 @@ const cases = {
             same([e.param, e.code], [param, 'context_length_exceeded']);
             check(/^the prompt has \d+ bytes, more than the context of 512 /.test(e.message), e);
         }
+        const content = Buffer.from(JSON.stringify({ content: large }));
+        const text = await refused(content, [400], '/tokenize');
+        same([text.param, text.code], ['content', 'context_length_exceeded']);
         const body = JSON.stringify({ prompt: 'x '.repeat(2000) });
         const few = await refused(Buffer.from(body), [400]);
         same(few.code, 'context_length_exceeded');
