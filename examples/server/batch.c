@@ -304,11 +304,14 @@ static int not_ours(const char *path, uint64_t at) {
 
 /* Remembers the custom_id of a result. Two results with one cannot be told apart by it. Returns 0
    without memory. */
-static int meet_result(const char *path, uint64_t at, const char *line) {
-    static const char key[] = "\",\"custom_id\":";
-    const char *own = line + N_BEGINNING + 32 + sizeof key - 1, *end = own + 1;
+static int meet_result(const char *path, uint64_t at, const char *line, size_t n) {
+    static const char key[] = "\",\"custom_id\":\"";
+    const size_t from = N_BEGINNING + 32, before = sizeof key - 2;
+    const char *own, *end;
     int is_new = 1;
-    if (strncmp(own - (sizeof key - 1), key, sizeof key - 1) || *own != '"') return 1;
+    if (n < from || strncmp(line + from, key, sizeof key - 1)) return 1;
+    own = line + from + before;
+    end = own + 1;
     while (*end && *end != '"') end += *end == '\\' && end[1] ? 2 : 1;
     if (!meet(own, (size_t)(end - own) + 1, &is_new)) return 0;
     if (!is_new)
@@ -323,7 +326,7 @@ static int read_result(const char *path, uint64_t at, char *line, size_t n, int 
     if (n > 0 && line[n - 1] == '\r') line[--n] = 0;
     if (!read_id(line, &key)) return not_ours(path, at);
     if (add_known(key, !strstr(line, ",\"response\":{\"status_code\":200,"), at, (uint32_t)n) &&
-        (!is_resumed || meet_result(path, at, line))) return ALL_DONE;
+        (!is_resumed || meet_result(path, at, line, n))) return ALL_DONE;
     return io_error("cannot read", path);
 }
 
