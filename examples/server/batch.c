@@ -334,8 +334,8 @@ static int read_result(const char *path, uint64_t at, char *line, size_t n, int 
    is ours: the path may be that of any file. */
 static int read_results(const char *path, int fd, int mend) {
     lines in = {fd, 0, 0, 0, 0, 0};
-    char *line;
-    size_t n, mark;
+    char *line = 0;
+    size_t n = 0, mark;
     uint64_t at = 0;
     int r, wrong = ALL_DONE;
     while (wrong == ALL_DONE && (r = next_line(&in, 1, &line, &n)) != NO_MORE_LINES &&
