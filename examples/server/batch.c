@@ -274,10 +274,11 @@ static int read_more(lines *in, int wait) {
 static int next_line(lines *in, int wait, char **line, size_t *n) {
     size_t seen = 0;
     for (;;) {
-        char *start = in->n > in->at ? in->p + in->at : 0,
-             *end = in->n > in->at + seen ? memchr(start + seen, '\n', in->n - in->at - seen) : 0;
+        const size_t left = in->n - in->at;
+        char *start = left ? in->p + in->at : 0, *end = 0;
         int r;
-        if (!end && in->at_end && start) end = in->p + in->n;
+        if (start) end = (char *)memchr(start + seen, '\n', left - seen);
+        if (start && !end && in->at_end) end = start + left;
         if (end) {
             const int torn = in->at_end && end == in->p + in->n;
             *line = start;
@@ -287,7 +288,7 @@ static int next_line(lines *in, int wait, char **line, size_t *n) {
             return torn ? LINE_TORN : LINE_THERE;
         }
         if (in->at_end) return NO_MORE_LINES;
-        seen = in->n - in->at;
+        seen = left;
         if ((r = read_more(in, wait)) != LINE_THERE) return r;
     }
 }
