@@ -1,7 +1,7 @@
 /* streams.h - standard streams that a parent has closed
 
-   A file takes the lowest descriptor that is free. Without descriptor 2 that would be 2, and what the
-   program says on stderr would get into the file. */
+   A file takes the lowest descriptor that is free. Without descriptor 2 that would be 2, and what
+   the program says on stderr would get into the file. */
 #ifndef EXAMPLES_STREAMS_H
 #define EXAMPLES_STREAMS_H
 

@@ -26,7 +26,8 @@ int32_t bounds_width(int32_t dim);
    not finite. A row of zeros has a = r = 0. */
 int bounds_row(const uint8_t *row, int32_t dim, uint8_t *codes, float *a, float *r);
 
-/* Writes the copy of the rows in the file at path, all but the name of `to`. Returns an exit code. */
+/* Writes the copy of the rows in the file at path to a file that was created, and ends that.
+   file_name is left to the caller. Returns an exit code. */
 int bounds_write(written *to, const char *path);
 
 typedef struct query {

@@ -53,8 +53,9 @@ static const char *read_copies(found *f) {
     end = codes.end + floats.end;
     if (!npy_read_mark(f->copies.p + end, f->copies.size - end, &mark))
         return "it is damaged, or that of an older version";
-    if ((f->has_mark && mark != f->mark) || codes.rows != f->v.n || codes.cols != (uint64_t)bounds_width(f->v.dim) ||
-        floats.rows != 2 || floats.cols != f->v.n) return "it is that of another file";
+    if ((f->has_mark && mark != f->mark) || codes.rows != f->v.n ||
+        codes.cols != (uint64_t)bounds_width(f->v.dim) || floats.rows != 2 ||
+        floats.cols != f->v.n) return "it is that of another file";
     f->v.codes = codes.data;
     f->v.floats = floats.data;
     return 0;
@@ -124,8 +125,7 @@ static const char no_maker[] = "its first line does not say what made it";
 /* Compares the lines with their first one, and that with the rows. Returns 0, or what is wrong. */
 static const char *check_lines(const found *f, const json *first, size_t at) {
     uint64_t version = 0, rows = 0, n = 0, hash = 0;
-    if (!json_uint(first, json_get(first, JSON_ROOT, "index"), &version))
-        return no_maker;
+    if (!json_uint(first, json_get(first, JSON_ROOT, "index"), &version)) return no_maker;
     if (version != INDEX_VERSION)
         return "it is that of another version of embed, which this one cannot check";
     for (; at < f->lines.size; n++) {

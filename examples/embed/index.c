@@ -129,19 +129,15 @@ static int add_passage(maker *m, const char *path, const char *file, size_t at, 
 
 /* ---- the folder ---- */
 
+static int is_at(const struct stat *st, const char *path) {
+    struct stat own;
+    return !stat(path, &own) && own.st_ino == st->st_ino && own.st_dev == st->st_dev;
+}
+
 /* Is this the index that is made, or the one that it replaces? */
 static int is_own(const maker *m, const struct stat *st) {
-    const written *all[3];
-    struct stat own;
-    int i;
-    all[0] = &m->rows;
-    all[1] = &m->copies;
-    all[2] = &m->lines;
-    for (i = 0; i < 3; i++)
-        if ((!stat(all[i]->path, &own) && own.st_ino == st->st_ino && own.st_dev == st->st_dev) ||
-            (!stat(all[i]->part, &own) && own.st_ino == st->st_ino && own.st_dev == st->st_dev))
-            return 1;
-    return 0;
+    return is_at(st, m->rows.path) || is_at(st, m->rows.part) || is_at(st, m->copies.path) ||
+           is_at(st, m->copies.part) || is_at(st, m->lines.path) || is_at(st, m->lines.part);
 }
 
 /* Is it an unfinished index of another run? Its texts are those of other files. */
@@ -324,7 +320,9 @@ static int index_folder(maker *m) {
 /* Makes the copies alone. */
 static int index_npy(const char *npy) {
     written copies;
-    int code = create_file(&copies, npy, ".i8.npy");
+    int code;
+    memset(&copies, 0, sizeof copies);
+    code = create_file(&copies, npy, ".i8.npy");
     if (code == DONE) code = bounds_write(&copies, npy);
     if (code == DONE) code = file_name(&copies);
     file_free(&copies);

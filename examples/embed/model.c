@@ -166,7 +166,7 @@ int add_task(text *t, const char *task) {
 int embedder_probe(embedder *e, uint64_t *out) {
     char sentence[] = "The quick brown fox jumps over the lazy dog.";
     const int32_t cut = e->params.cut;
-    float *v = (float *)malloc((size_t)e->info.dim * sizeof *v);
+    float *v = (float *)calloc((size_t)e->info.dim, sizeof *v);
     text t;
     int32_t i;
     int code = FAILED;

@@ -33,7 +33,7 @@ static int read_file(const text *t, const settings *s, char **p, size_t *n) {
     if (code != DONE) return code;
     *n -= utf8_line_end(*p, *n);       /* as llama.cpp's -f does */
     mark = utf8_mark(*p, *n);
-    memmove(*p, *p + mark, *n -= mark);
+    if (mark) memmove(*p, *p + mark, *n -= mark);
     return DONE;
 }
 

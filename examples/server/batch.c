@@ -274,10 +274,11 @@ static int read_more(lines *in, int wait) {
 static int next_line(lines *in, int wait, char **line, size_t *n) {
     size_t seen = 0;
     for (;;) {
-        char *start = in->n > in->at ? in->p + in->at : 0,
-             *end = in->n > in->at + seen ? memchr(start + seen, '\n', in->n - in->at - seen) : 0;
+        const size_t left = in->n - in->at;
+        char *start = left ? in->p + in->at : 0, *end = 0;
         int r;
-        if (!end && in->at_end && start) end = in->p + in->n;
+        if (start) end = (char *)memchr(start + seen, '\n', left - seen);
+        if (start && !end && in->at_end) end = start + left;
         if (end) {
             const int torn = in->at_end && end == in->p + in->n;
             *line = start;
@@ -287,7 +288,7 @@ static int next_line(lines *in, int wait, char **line, size_t *n) {
             return torn ? LINE_TORN : LINE_THERE;
         }
         if (in->at_end) return NO_MORE_LINES;
-        seen = in->n - in->at;
+        seen = left;
         if ((r = read_more(in, wait)) != LINE_THERE) return r;
     }
 }
@@ -304,11 +305,14 @@ static int not_ours(const char *path, uint64_t at) {
 
 /* Remembers the custom_id of a result. Two results with one cannot be told apart by it. Returns 0
    without memory. */
-static int meet_result(const char *path, uint64_t at, const char *line) {
-    static const char key[] = "\",\"custom_id\":";
-    const char *own = line + N_BEGINNING + 32 + sizeof key - 1, *end = own + 1;
+static int meet_result(const char *path, uint64_t at, const char *line, size_t n) {
+    static const char key[] = "\",\"custom_id\":\"";
+    const size_t from = N_BEGINNING + 32, before = sizeof key - 2;
+    const char *own, *end;
     int is_new = 1;
-    if (strncmp(own - (sizeof key - 1), key, sizeof key - 1) || *own != '"') return 1;
+    if (n < from || strncmp(line + from, key, sizeof key - 1)) return 1;
+    own = line + from + before;
+    end = own + 1;
     while (*end && *end != '"') end += *end == '\\' && end[1] ? 2 : 1;
     if (!meet(own, (size_t)(end - own) + 1, &is_new)) return 0;
     if (!is_new)
@@ -323,7 +327,7 @@ static int read_result(const char *path, uint64_t at, char *line, size_t n, int 
     if (n > 0 && line[n - 1] == '\r') line[--n] = 0;
     if (!read_id(line, &key)) return not_ours(path, at);
     if (add_known(key, !strstr(line, ",\"response\":{\"status_code\":200,"), at, (uint32_t)n) &&
-        (!is_resumed || meet_result(path, at, line))) return ALL_DONE;
+        (!is_resumed || meet_result(path, at, line, n))) return ALL_DONE;
     return io_error("cannot read", path);
 }
 
@@ -331,8 +335,8 @@ static int read_result(const char *path, uint64_t at, char *line, size_t n, int 
    is ours: the path may be that of any file. */
 static int read_results(const char *path, int fd, int mend) {
     lines in = {fd, 0, 0, 0, 0, 0};
-    char *line;
-    size_t n, mark;
+    char *line = 0;
+    size_t n = 0, mark;
     uint64_t at = 0;
     int r, wrong = ALL_DONE;
     while (wrong == ALL_DONE && (r = next_line(&in, 1, &line, &n)) != NO_MORE_LINES &&
