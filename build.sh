@@ -4,7 +4,8 @@
 #   ./build.sh t [FILTER...]   after a change: the quick unit tests whose names hold one of the words
 #   ./build.sh [run]       the default: builds generate and lets the tiny model tell a story; needs only
 #                          a C compiler
-#   ./build.sh test        installs the Debian packages that suites lack, then runs all suites
+#   ./build.sh test [--all]    installs the Debian packages that suites lack, then runs the suites of
+#                          every change; with --all those of a release, too: every one there is
 #   ./build.sh suite NAME...   runs these suites and installs nothing; without a name it lists them
 #   ./build.sh examples    builds every example
 #   ./build.sh server      build/serve, a server with OpenAI's API, which needs Debian's
@@ -18,9 +19,10 @@
 #   ./build.sh bench [MODEL] [-t N]   speed of every usable kernel, as a share of this machine's limit
 #   ./build.sh bench --web [MODEL] [-t N]   the same of the browser part, in Node and Chromium
 #   ./build.sh bench --server [MODEL] [-t N]   of serve with 64 clients, and of batch (50 minutes)
-#   ./build.sh fuzz SECONDS [TARGET...]   fuzzes each target of tests/fuzz for so long
+#   ./build.sh fuzz SECONDS [TARGET...]   fuzzes each target of tests/fuzz for so long; fails if one
+#                          finds something, or hardly runs
 #   ./build.sh coverage    which lines of the library the fuzzers' inputs reach
-#   ./build.sh deps        installs what test would install, and runs nothing
+#   ./build.sh deps [--all]    installs what test would install, and runs nothing
 #   ./build.sh clean       removes build/
 #
 # CC, CFLAGS    compiler and its flags (cc, -O2)
@@ -512,13 +514,23 @@ one_suite() {
     cat "build/$suite.report"
 }
 
+# tier [--all]: $names are the suites of test, or of test --all; with RUN those that it applies to.
+tier() {
+    case $* in
+        '') names=$SUITES ;;
+        --all) names=$ALL_SUITES ;;
+        *) echo "$command: '$*' is not --all" >&2; exit 2 ;;
+    esac
+    [ -z "$RUN" ] || names="cc cli"
+}
+
 # known_suites NAME...: fails unless there are names, and suites of all these names.
 known_suites() {
     wrong=$([ $# -gt 0 ] || echo "no suite is named")
-    for name; do used_by "$SUITES" "$name" || wrong="there is no suite '$name'"; done
+    for name; do used_by "$ALL_SUITES" "$name" || wrong="there is no suite '$name'"; done
     [ -n "$wrong" ] || return 0
     echo "suite: $wrong; these are there:" >&2
-    echo $SUITES | fold -s -w 90 | sed 's/^/    /' >&2
+    echo $ALL_SUITES | fold -s -w 90 | sed 's/^/    /' >&2
     return 1
 }
 
@@ -588,10 +600,10 @@ case $command in
     perplexity) example perplexity ;;
     t) t "$@" ;;
     test)
-        [ -z "$RUN" ] || SUITES="cc cli"
-        set_up $SUITES
+        tier "$@"
+        set_up $names
         ! installer >/dev/null || export BITNET__SET_UP=1
-        suites $SUITES ;;
+        suites $names ;;
     suite)
         known_suites "$@" || exit 2
         mkdir -p build
@@ -617,7 +629,9 @@ case $command in
             *) example bench && run $RUN build/bench "$@" ;;
         esac ;;
     fuzz | coverage) sh tests/fuzz/run.sh "$command" "$@" ;;
-    deps) set_up $SUITES && [ ! -s build/set-up.txt ] ;;
+    deps)
+        tier "$@"
+        set_up $names && [ ! -s build/set-up.txt ] ;;
     clean) run rm -rf build ;;
-    *) sed -n '2,31s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+    *) sed -n '2,33s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 esac

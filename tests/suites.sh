@@ -1,6 +1,7 @@
-# The suites of ./build.sh test; build.sh sources this file. A suite NAME is the function suite_NAME
-# (with _ for -). It runs in a subshell, its output goes to build/NAME.log, and the lines there that
-# hold "N passed, N failed, N skipped" are added up; lines that begin with FAIL or skip are shown.
+# The suites of ./build.sh test [--all]; build.sh sources this file. A suite NAME is the function
+# suite_NAME (with _ for -). It runs in a subshell, its output goes to build/NAME.log, and the lines
+# there that hold "N passed, N failed, N skipped" are added up; lines that begin with FAIL or skip
+# are shown.
 #
 # Variables that functions share:
 #   suite        the name of the suite that runs
@@ -19,6 +20,9 @@ SUITES="cc web-node sanitizers web-chromium check bundlers analysis aarch64-max 
     server aarch64-older i686 windows convert apple-windows batch armhf web-firefox perplexity cli
     riscv64 races wasm-simd dist packages planted wasm-relaxed clang fuzz-replay embed crosscheck
     grammar build"
+
+# Those of test --all: what takes too long for every change, too.
+ALL_SUITES="fuzz-live $SUITES"
 
 # Models whose reports must be the same on every machine, if they are there.
 MODELS="examples/tiny.gguf tests/data/a.gguf tests/data/b.gguf $BITNET_TEST_DATA/models/c.gguf
@@ -64,6 +68,12 @@ suite_clang() {
 suite_fuzz_replay() {                  # inputs that were found before; needs no libFuzzer
     need gcc
     sh tests/fuzz/run.sh replay gcc
+}
+
+# A few seconds of each target show that it still runs, and find what only clang's sanitizers see.
+suite_fuzz_live() {
+    sh tests/fuzz/run.sh probe || lacks "clang with libFuzzer is not installed"
+    sh tests/fuzz/run.sh fuzz 5
 }
 
 suite_planted() {                      # faults in the kernels, which the self-test must find

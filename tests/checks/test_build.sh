@@ -5,7 +5,7 @@
 # Ends with "build: N passed, N failed, N skipped". Run from the repository's root.
 . tests/cases.sh
 
-SUITES=$(sed -n '/^SUITES="/,/"$/p' tests/suites.sh | tr -d '"' | sed 's/^SUITES=//')
+ALL_SUITES=$(BITNET_TEST_DATA='' sh -c '. tests/suites.sh; echo $ALL_SUITES')
 tree=$tmp/tree bin=$tmp/bin
 mkdir -p "$tree/tests" "$bin"
 cp build.sh "$tree"
@@ -16,12 +16,14 @@ cat > "$tree/tests/packages.txt" << END
 tool-a lib-a; $bin/tool-a,tool-a /bin/sh; red     # with a comment
 tool-b; tool-b; blue green
 gcc-N-tool; tool-c; cyan; $(uname -m)
+tool-d; tool-d; late
 other; no-such-tool; all; !$(uname -m)
 data; no-such-tool; all; data/none
 END
 cat > "$tree/tests/suites.sh" << 'END'
 SUITES="plain red
     blue cyan"
+ALL_SUITES="late $SUITES"
 make_reports() { :; }
 suite_commands() {
     case $1 in
@@ -31,6 +33,7 @@ suite_commands() {
         red) need tool-a; echo "1 passed, 0 failed, 0 skipped" ;;
         blue) need tool-b; echo "1 passed, 0 failed, 0 skipped" ;;
         cyan) need tool-c; echo "1 passed, 0 failed, 0 skipped" ;;
+        late) need tool-d; echo "7 passed, 0 failed, 0 skipped" ;;
         silent) : ;;
         failing) echo "FAIL it"; echo "1 passed, 1 failed, 0 skipped" ;;
     esac
@@ -174,6 +177,24 @@ calls suite-installs-nothing
 says suite-skips "^left out: red (tool-a is not installed)$"
 ends suite-skips-code 0
 
+# ---- test --all: a suite that test has not, with its packages
+bare
+build 0 test --all
+ends all 0
+calls all-calls "$update" "$install tool-a lib-a tool-b gcc-13-tool tool-d"
+says all-runs "^15 passed, 0 failed, 3 skipped$"
+bare
+build 0 deps --all
+calls all-deps-calls "$update" "$install tool-a lib-a tool-b gcc-13-tool tool-d"
+build 0 suite late
+ends all-suite 0
+for typed in "test all" "test --al" "test --all x" "deps late"; do
+    build 0 $typed
+    ends "$typed" 2
+    says "$typed-says" "^${typed%% *}: '${typed#* }' is not --all$"
+    silent_on "$typed-runs-nothing" "passed"
+done
+
 # ---- what cannot be had
 bare
 echo tool-b > "$tmp/refused"
@@ -218,7 +239,7 @@ says vanished-named "^FAIL set-up: cyan: tool-c is not installed$"
 for words in "suite" "suite nosuch" "suite plain nosuch"; do
     build 0 $words
     ends "$words" 2
-    says "$words-lists" "plain red blue cyan"
+    says "$words-lists" "late plain red blue cyan"
     silent_on "$words-runs-nothing" "passed"
 done
 bare
@@ -253,11 +274,51 @@ for port in abc 1x 65536 100000; do
     says "port-$port-says" "^serve: '$port' is not a port (0 to 65535)$"
 done
 
+# ---- fuzz: a target that finds something fails, and so does one that hardly runs. The fake compiler
+# makes a program that tells how much it has run: each target something else.
+mkdir -p "$tree/tests/fuzz"
+cp tests/fuzz/run.sh "$tree/tests/fuzz"
+cat > "$bin/fake-clang" << 'END'
+#!/bin/sh
+while [ "$1" != -o ]; do shift; done
+cat > "$2" << 'PROGRAM'
+#!/bin/sh
+for word; do
+    case $0$word in *-state-artifact_prefix=*) echo x > "${word#*=}crash-1"; echo "ERROR: a fault" ;; esac
+done
+case $0 in
+    *-gguf) echo "stat::number_of_executed_units: 25" ;;
+    *-chat) echo "stat::number_of_executed_units: 24" ;;
+    *-request) exit 1 ;;
+    *) echo "stat::number_of_executed_units: 5000" ;;
+esac
+PROGRAM
+chmod +x "$2"
+END
+chmod +x "$bin/fake-clang"
+build CLANG=fake-clang 0 fuzz 5 gguf kernels
+ends fuzz 0
+says fuzz-passes "^fuzz: 2 passed, 0 failed, 0 skipped$"
+build CLANG=fake-clang 0 fuzz 5 gguf chat request state
+ends fuzz-dead 1
+says fuzz-slow "^FAIL chat ran 24 inputs in 5 s, under 5 a second; see build/fuzz/chat.log$"
+says fuzz-no-run "^FAIL request ran no inputs in 5 s"
+says fuzz-finding "^FAIL state: build/fuzz/crashes/state-crash-1; replay: "
+says fuzz-finding-why "^ERROR: a fault$"
+says fuzz-counts "^fuzz: 1 passed, 3 failed, 0 skipped$"
+build CLANG=fake-clang 0 fuzz
+ends fuzz-no-time 1
+build CLANG=fake-clang 0 fuzz 5 nothing
+ends fuzz-no-target 1
+build CLANG=no-such-clang 0 fuzz 5
+ends fuzz-no-clang 1
+says fuzz-no-clang-says "no-such-clang is not installed"
+
 # ---- the real table: its suites are there, each line has its parts
 sed -e 's/#.*//' -e '/^ *$/d' tests/packages.txt > "$tmp/table"
 check table-parts "$(awk -F';' 'NF < 3 || NF > 4' "$tmp/table")" sh -c "! awk -F';' 'NF < 3 || NF > 4' '$tmp/table' | grep ."
 for suite in $(cut -d';' -f3 "$tmp/table"); do
-    check "table-suite-$suite" "no such suite" sh -c "echo all $(echo $SUITES) | tr ' ' '\\n' | grep -qx -e '$suite'"
+    check "table-suite-$suite" "no such suite" sh -c "echo all $ALL_SUITES | tr ' ' '\\n' | grep -qx -e '$suite'"
 done
 
 echo "build: $passed passed, $failed failed, $skipped skipped"
