@@ -141,7 +141,7 @@ typedef struct guide {
     engine *e;
     const engine_rules *rules;
     bitnet_matcher *matcher;
-    enum { IN_THOUGHT, IN_FRONT, IN_GRAMMAR, BEHIND, COMPLETE } stage;
+    enum stage { IN_THOUGHT, IN_FRONT, IN_GRAMMAR, BEHIND, COMPLETE } stage;
     int32_t at;                        /* tokens of the stage that are written; in a thought, how
                                           much of </think> it ends with */
     int32_t n_parts;                   /* that are complete */
@@ -214,7 +214,7 @@ static void guide_mask(void *ud, uint32_t *allowed) {
 }
 
 /* The next token of a stage with n tokens, behind which the next one begins. */
-static void advance(guide *g, int32_t n, int next) {
+static void advance(guide *g, int32_t n, enum stage next) {
     if (++g->at < n) return;
     g->at = 0;
     g->stage = next;
@@ -227,13 +227,14 @@ static void guide_chosen(void *ud, bitnet_token t) {
     const engine_rules *r = g->rules;
     size_t n;
     const char *p = bitnet_token_text(g->e->model, t, &n);
+    const int is_tag = n == strlen(end_of_thought) && !memcmp(p, end_of_thought, n);
     if (g->stage == IN_GRAMMAR && is_behind(g)) g->stage = BEHIND;
     if (g->stage == COMPLETE && !bitnet_token_is_end(g->e->model, t)) g->stage = IN_FRONT;
     if (g->stage == IN_GRAMMAR) bitnet_matcher_chosen(g->matcher, t);
     else if (g->stage == BEHIND) advance(g, r->n_behind, COMPLETE);
     else if (g->stage == IN_FRONT) advance(g, g->n_parts ? r->n_next : r->n_first, IN_GRAMMAR);
     else if (g->stage == IN_THOUGHT) {
-        ends_inside(p, n, &g->at);
+        if (is_tag || !bitnet_token_is_special(g->e->model, t)) ends_inside(p, n, &g->at);
         if (end_of_thought[g->at]) return;
         g->at = 0;
         g->stage = r->n_first ? IN_FRONT : IN_GRAMMAR;

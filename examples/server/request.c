@@ -566,7 +566,8 @@ static void put_schema(buffer *out, const json *j, uint32_t node, const char *ro
     buffer_text(out, is_object ? "}" : "]");
 }
 
-/* What calls of a function keep to, the n-th of the rules: its parameters are those of an object. */
+/* What calls of a function keep to, as alternative n of the rules: the name, and arguments that
+   are an object with the function's parameters. */
 static void add_function(reader *in, uint32_t function, unsigned n, buffer *out) {
     const uint32_t name = json_get(&in->j, function, "name"),
                    parameters = json_get(&in->j, function, "parameters"),

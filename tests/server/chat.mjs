@@ -9,7 +9,7 @@ import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { join, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { ask, check, runAll, same, Skip, start } from './server.mjs';
+import { ask, check, runAll, same, Skip, start, until } from './server.mjs';
 
 const [serve, maker, data, folder, modules, filter = ''] = process.argv.slice(2);
 const { templates, cases: rendered } = JSON.parse(readFileSync(data, 'utf8'));
@@ -232,7 +232,9 @@ const cases = {
             check(!choices[0].message.tool_calls, choices);
             same((await stream(says(text, { tools }))).content, text, 'the stream is');
         }
-        const thought = await chat(says('<think>\nI.\n</think>\n\n<tool_call> is\n', { tools }));
+        const thought = await chat(
+            says('<think>\nI.\n</think>\n\n<tool_call> is\n', { tools })
+        );
         same(thought.choices[0].message.content, '<tool_call> is\n');
         const [user, begun] = [{ role: 'user', content: 'x' }, { role: 'assistant', content: '' }];
         for (const [first, rest, content] of [
@@ -242,7 +244,8 @@ const cases = {
         ]) {
             const messages = [user, { ...begun, content: first }];
             const { choices } = await chat(says(rest, { messages, tools }));
-            same([choices[0].message.content, !!choices[0].message.tool_calls], [content, !content]);
+            const { message } = choices[0];
+            same([message.content, !!message.tool_calls], [content, content === null]);
         }
         const none = says(call('{"name": "weather"}'), { tools, tool_choice: 'none' });
         const { choices } = await chat(none);
@@ -284,11 +287,13 @@ const cases = {
         );
         const { content } = choices[0].logprobs;
         same(usage.completion_tokens, content.length);
-        same(content.map(t => t.token).join(''), `So:\n${one('Oslo')}`, 'nothing is written behind:');
+        const written = content.map(t => t.token).join('');
+        same(written, `So:\n${one('Oslo')}`, 'nothing is written behind:');
         const all = await stream(says(text, more));
         same([all.content, all.calls.length, all.reasons], ['So:', 1, ['call', 'tool_calls']]);
         const plain = await chat(says('no call\n', more));
-        same([plain.choices[0].message.content, plain.choices[0].finish_reason], ['no call\n', 'stop']);
+        same(plain.choices[0].message.content, 'no call\n');
+        same(plain.choices[0].finish_reason, 'stop');
         const both = await chat(says(text, { tools, parallel_tool_calls: true }));
         same(both.choices[0].message.tool_calls.length, 2);
         const two = await chat(says(text, { ...more, n: 2 }));
@@ -439,6 +444,19 @@ const cases = {
                 }
             }
         check(n_thoughts > 20, `${n_thoughts} thoughts`);
+    },
+
+    async 'the server says which template its chats have'() {
+        for (const [name, one] of [['qwen-3', server], ...Object.entries(others)])
+            check(one.said.includes(`serve: chats have the template ${name}\n`), one.said);
+        writeFileSync(join(folder, 'odd.jinja'), '{{ messages[0].content }}');
+        execFileSync(maker, [join(folder, 'odd.jinja'), join(folder, 'odd.gguf')]);
+        const odd = await start(serve, ['-m', join(folder, 'odd.gguf')]);
+        await until(() => odd.said.includes('chats are refused'), 'the word of it');
+        check(/template is not known\n$/.test(odd.said), odd.said);
+        const { status, json } = await ask(odd, '/v1/chat/completions', says('x'));
+        same([status, json.error.param], [400, 'messages']);
+        same(await odd.stop(), 0);
     },
 
     async 'messages and tools of a wrong shape are refused'() {
