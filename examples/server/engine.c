@@ -421,6 +421,7 @@ void engine_free(engine *e) {
     free(e->slots);
     free(e->used);
     free(e->gens);
+    free(e->thought);
     free(e);
 }
 

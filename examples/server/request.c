@@ -8,7 +8,8 @@
 #include <time.h>
 
 enum { MOST_STOPS = 64, MOST_STOP_BYTES = 16 << 10, MOST_TEXTS = 128, MOST_MESSAGES = 65536,
-       MOST_INPUTS = 2048, MOST_ENDS = 64, MOST_TOKENIZED = 1 << 20, MOST_TOGETHER = 4 << 20 };
+       MOST_INPUTS = 2048, MOST_FIELDS = 1024, MOST_ENDS = 64, MOST_TOKENIZED = 1 << 20,
+       MOST_TOGETHER = 4 << 20 };
 
 /* ---- failures ---- */
 
@@ -364,7 +365,7 @@ typedef struct rules {
     int is_schema;
 } rules;
 
-/* Returns 0 if there are rules from another field. */
+/* Returns 0 if there are rules already. */
 static int begin_rules(reader *in, rules *out, const char *field, int is_schema) {
     if (failed(in)) return 0;
     if (out->field) {
@@ -732,12 +733,12 @@ static int is_too_long(reader *in, const char *name, size_t bytes, size_t least)
     const uint64_t most = (uint64_t)s->n_ctx * (uint64_t)s->info.longest_token;
     if (failed(in)) return 1;
     in->n_bytes += bytes;
-    if (least <= most && in->n_bytes > MOST_TOGETHER && in->n_bytes > most) {
+    if (least <= most && (in->n_bytes <= MOST_TOGETHER || in->n_bytes <= most)) return 0;
+    if (least <= most) {
         in->error = refuse(400, name, "%s: all texts of a request have at most %d MB together",
                            name, MOST_TOGETHER >> 20);
         return 1;
     }
-    if (least <= most) return 0;
     in->error = refuse(400, name, "%s has %llu bytes, more than the context of %d tokens can hold",
                        is_prompt ? "the prompt" : name, (unsigned long long)bytes,
                        (int)s->n_ctx);
@@ -1393,6 +1394,8 @@ static http_error open_request(request *r, service *s, json *j, const char *name
     e = parse_json(j, name, body, size);
     if (!e.status && json_kind(j, JSON_ROOT) != JSON_OBJECT)
         e = refuse(400, 0, "the body must be a JSON object");
+    if (!e.status && j->nodes[JSON_ROOT].n > MOST_FIELDS)      /* each look-up walks over them */
+        e = refuse(400, 0, "the body has more than %d fields", MOST_FIELDS);
     return e;
 }
 
