@@ -78,8 +78,8 @@ static void add_chat_logprobs(choice *c, const request *r, const token_info *tok
     buffer_text(&c->tokens, "]}");
 }
 
-/* An object of tokens and values. Tokens may have the same bytes, such as SentencePiece's <0x41> and
-   A: the second one's key is its number. */
+/* An object of tokens and values. Tokens may have the same bytes, such as SentencePiece's <0x41>
+   and A: then the second one's key is its number. */
 static void add_best(buffer *out, const request *r, const token_info *token) {
     const bitnet_model *m = r->service->model;
     int32_t i, k;

@@ -8,7 +8,8 @@
 #include <time.h>
 
 enum { MOST_STOPS = 64, MOST_STOP_BYTES = 16 << 10, MOST_TEXTS = 128, MOST_MESSAGES = 65536,
-       MOST_INPUTS = 2048, MOST_ENDS = 64, MOST_TOKENIZED = 1 << 20, MOST_TOGETHER = 4 << 20 };
+       MOST_INPUTS = 2048, MOST_FIELDS = 1024, MOST_ENDS = 64, MOST_TOKENIZED = 1 << 20,
+       MOST_TOGETHER = 4 << 20 };
 
 /* ---- failures ---- */
 
@@ -364,7 +365,7 @@ typedef struct rules {
     int is_schema;
 } rules;
 
-/* Returns 0 if there are rules from another field. */
+/* Returns 0 if there are rules already. */
 static int begin_rules(reader *in, rules *out, const char *field, int is_schema) {
     if (failed(in)) return 0;
     if (out->field) {
@@ -521,18 +522,119 @@ static void read_tool(reader *in, uint32_t node, buffer *out) {
     }
 }
 
-/* none: the model does not see them. A call cannot be forced. */
-static int wants_tools(reader *in) {
-    const uint32_t choice = field(in, "tool_choice");
-    if (!choice || json_is(&in->j, choice, "auto")) return 1;
-    if (!json_is(&in->j, choice, "none"))
-        refuse_field(in, "tool_choice", "only auto and none are possible");
-    return 0;
+/* Where a schema's values are names or data, and no schemas. */
+static int is_map(const json *j, uint32_t key) {
+    return json_is(j, key, "properties") || json_is(j, key, "patternProperties") ||
+           json_is(j, key, "$defs") || json_is(j, key, "definitions") ||
+           json_is(j, key, "dependentSchemas");
 }
 
-static void read_tools(reader *in) {
+static int is_data(const json *j, uint32_t key) {
+    return json_is(j, key, "const") || json_is(j, key, "enum") || json_is(j, key, "default") ||
+           json_is(j, key, "examples") || json_is(j, key, "example");
+}
+
+/* A schema as a part of another one, where `root` is its place: its references begin there. names:
+   the keys of an object are not keywords. Values nest at most JSON_DEPTH deep. */
+static void put_schema(buffer *out, const json *j, uint32_t node, const char *root, int names) {
+    const json_node *v = &j->nodes[node];
+    const int is_object = v->type == JSON_OBJECT;
+    uint32_t at = node + 1, i;
+    if (!is_object && v->type != JSON_ARRAY) {
+        buffer_value(out, j, node);
+        return;
+    }
+    buffer_text(out, is_object ? "{" : "[");
+    for (i = 0; i < v->n; i++, at = j->nodes[at].next) {
+        const uint32_t key = is_object && !names ? at : 0;
+        const char *text;
+        if (i) buffer_text(out, ",");
+        if (is_object) {
+            buffer_value(out, j, at++);
+            buffer_text(out, ":");
+        }
+        text = json_kind(j, at) == JSON_STRING ? j->text + j->nodes[at].at : "";
+        if (key && json_is(j, key, "$ref") && text[0] == '#') {
+            buffer ref = {0};
+            buffer_text(&ref, root);
+            buffer_add(&ref, text + 1, j->nodes[at].len - 1);
+            buffer_json(out, ref.p ? ref.p : "", ref.n);
+            out->failed |= ref.failed;
+            buffer_free(&ref);
+        } else if (key && is_data(j, key)) buffer_value(out, j, at);
+        else put_schema(out, j, at, root, key && is_map(j, key));
+    }
+    buffer_text(out, is_object ? "}" : "]");
+}
+
+/* What calls of a function keep to, as alternative n of the rules: the name, and arguments that
+   are an object with the function's parameters. */
+static void add_function(reader *in, uint32_t function, unsigned n, buffer *out) {
+    const uint32_t name = json_get(&in->j, function, "name"),
+                   parameters = json_get(&in->j, function, "parameters"),
+                   type = json_get(&in->j, parameters, "type");
+    const int is_open = !type && !json_get(&in->j, parameters, "$ref") &&
+                        !json_get(&in->j, parameters, "anyOf") &&
+                        !json_get(&in->j, parameters, "oneOf") &&
+                        !json_get(&in->j, parameters, "allOf");
+    buffer schema = {0};
+    char root[64];
+    if (parameters && json_kind(&in->j, parameters) != JSON_OBJECT)
+        refuse_field(in, "tools", "parameters must be a JSON schema");
+    else if (type && !json_is(&in->j, type, "object"))
+        refuse_field(in, "tools", "parameters must have the type object");
+    snprintf(root, sizeof root, "#/anyOf/%u/properties/arguments", n);
+    if (parameters) put_schema(&schema, &in->j, parameters, root, 0);
+    else buffer_text(&schema, "{\"properties\":{}}");     /* there are no parameters, says OpenAI */
+    buffer_text(out, n ? "," : "{\"anyOf\":[");
+    buffer_text(out, "{\"type\":\"object\",\"properties\":{\"name\":{\"const\":");
+    buffer_value(out, &in->j, name);
+    buffer_text(out, "},\"arguments\":{");
+    if (is_open) buffer_text(out, schema.n > 2 ? "\"type\":\"object\"," : "\"type\":\"object\"");
+    buffer_add(out, schema.p ? schema.p + 1 : "", schema.n ? schema.n - 1 : 0);
+    buffer_text(out, "},\"required\":[\"name\",\"arguments\"],\"additionalProperties\":false}");
+    out->failed |= schema.failed;
+    buffer_free(&schema);
+}
+
+typedef struct tool_choice {
+    int is_none, must;                 /* the model does not see them; it must call */
+    const char *name;                  /* this one; 0: any */
+} tool_choice;
+
+static tool_choice read_choice(reader *in) {
+    const uint32_t choice = field(in, "tool_choice");
+    tool_choice c = {0, 0, 0};
+    c.name = string_of(in, json_get(&in->j, json_get(&in->j, choice, "function"), "name"));
+    c.is_none = json_is(&in->j, choice, "none");
+    c.must = c.name || json_is(&in->j, choice, "required");
+    if ((c.name && !json_is(&in->j, json_get(&in->j, choice, "type"), "function")) ||
+        (choice && !c.must && !c.is_none && !json_is(&in->j, choice, "auto")))
+        refuse_field(in, "tool_choice", "none, auto, required or {\"type\": \"function\", "
+                     "\"function\": {\"name\": ...}} is needed");
+    return c;
+}
+
+/* The rules of a reply that must call. */
+static void force_call(reader *in, uint32_t tools, const char *only, rules *out) {
+    const uint32_t n = in->j.nodes[tools].n;
+    uint32_t at = tools + 1, i;
+    unsigned count = 0;
+    if (!begin_rules(in, out, "tool_choice", 1)) return;
+    for (i = 0; i < n && !failed(in); i++, at = in->j.nodes[at].next) {
+        const uint32_t function = json_get(&in->j, at, "function");
+        if (!only || json_is(&in->j, json_get(&in->j, function, "name"), only))
+            add_function(in, function, count++, &out->text);
+    }
+    buffer_text(&out->text, "]}");
+    if (count == 0) refuse_field(in, "tool_choice", "tools has no function of this name");
+    in->r->must_call = 1;
+}
+
+static void read_tools(reader *in, rules *keeps_to) {
     const uint32_t node = field(in, "tools"), old = field(in, "functions");
-    const int wanted = wants_tools(in), many = read_bool_or_true(in, "parallel_tool_calls");
+    const int many = read_bool_or_true(in, "parallel_tool_calls");
+    const tool_choice choice = read_choice(in);
     const bitnet_chat_template *t = template_of(in);
     uint32_t at = node + 1, i;
     buffer out = {0};
@@ -542,6 +644,8 @@ static void read_tools(reader *in) {
         refuse_field(in, "functions", "this was replaced by tools");
     if (node && json_kind(&in->j, node) != JSON_ARRAY)
         refuse_field(in, "tools", "a list is needed");
+    if (choice.must && !failed(in) && (!node || in->j.nodes[node].n == 0))
+        refuse_field(in, "tool_choice", "there are no tools");
     if (!node || failed(in) || in->j.nodes[node].n == 0) return;
     if (!in->r->is_chat) refuse_field(in, "tools", "only chats have tools");
     else if (!t || !t->tools_before)
@@ -549,11 +653,12 @@ static void read_tools(reader *in) {
     for (i = 0; i < in->j.nodes[node].n && !failed(in); i++, at = in->j.nodes[at].next)
         read_tool(in, at, &out);
     if (out.failed) in->error = no_memory();
-    if (failed(in) || !wanted) {
+    if (choice.must && !failed(in)) force_call(in, node, choice.name, keeps_to);
+    if (failed(in) || choice.is_none) {
         buffer_free(&out);
         return;
     }
-    in->r->one_call = !many;
+    in->r->one_call = !many || choice.name;
     in->r->tools = out.p;
     in->r->chat.tools = out.p;
 }
@@ -628,12 +733,12 @@ static int is_too_long(reader *in, const char *name, size_t bytes, size_t least)
     const uint64_t most = (uint64_t)s->n_ctx * (uint64_t)s->info.longest_token;
     if (failed(in)) return 1;
     in->n_bytes += bytes;
-    if (least <= most && in->n_bytes > MOST_TOGETHER && in->n_bytes > most) {
+    if (least <= most && (in->n_bytes <= MOST_TOGETHER || in->n_bytes <= most)) return 0;
+    if (least <= most) {
         in->error = refuse(400, name, "%s: all texts of a request have at most %d MB together",
                            name, MOST_TOGETHER >> 20);
         return 1;
     }
-    if (least <= most) return 0;
     in->error = refuse(400, name, "%s has %llu bytes, more than the context of %d tokens can hold",
                        is_prompt ? "the prompt" : name, (unsigned long long)bytes,
                        (int)s->n_ctx);
@@ -1028,6 +1133,41 @@ static void read_messages(reader *in) {
     free(starts);
 }
 
+/* Does the reply begin inside of thinking? */
+static int begins_in_thought(const request *r) {
+    const char *text = r->begun ? r->begun : "", *part_text;
+    size_t n = strlen(text), size;
+    bitnet_reply parts;
+    bitnet_reply_part part;
+    bitnet_reply_begin(&parts, r->service->model, &r->chat);
+    while (bitnet_reply_next(&parts, &text, &n, &part, &part_text, &size)) {}
+    return parts.part == BITNET_REPLY_THINKING;
+}
+
+static int32_t tokens_of_rule(reader *in, const char *text, bitnet_token *out) {
+    const int n = bitnet_tokenize(in->r->service->model, text, strlen(text), BITNET_PARSE_SPECIAL,
+                                  out, RULE_TOKENS);
+    if (n >= 0 && n <= RULE_TOKENS) return n;
+    in->error = no_memory();
+    return 0;
+}
+
+/* Where in the reply the rules begin, and what stands around what they say. */
+static void place_rules(reader *in) {
+    request *r = in->r;
+    engine_rules *e = &r->rules;
+    char first[32];
+    e->grammar = r->grammar;
+    e->thinks = r->is_chat && begins_in_thought(r);
+    snprintf(first, sizeof first, "%s%s", e->thinks ? "\n\n" : "",
+             r->must_call ? "<tool_call>\n" : "");
+    e->n_first = tokens_of_rule(in, first, e->first);
+    if (!r->must_call) return;
+    e->n_behind = tokens_of_rule(in, "\n</tool_call>", e->behind);
+    if (!r->one_call) e->n_next = tokens_of_rule(in, "\n<tool_call>\n", e->next);
+    if (r->begun) refuse_field(in, "tool_choice", "a reply that has begun cannot be made to call");
+}
+
 /* ---- the request ---- */
 
 uint64_t request_mix(uint64_t x) {
@@ -1135,11 +1275,12 @@ static void read_request(reader *in, uint64_t seed) {
     read_sampler(in, &sampler);
     read_logprobs(in);
     read_stops(in);
-    read_tools(in);
+    read_tools(in, &keeps_to);
     if (r->is_chat) read_thinking(in);
     if (!failed(in)) read_rules(in, &keeps_to);
     buffer_free(&keeps_to.text);
     if (!failed(in) && r->is_chat) read_messages(in);
+    if (!failed(in) && r->grammar) place_rules(in);
     if (!failed(in) && !r->is_chat) read_prompt(in);
     for (i = 0; i < r->n_texts && !failed(in); i++) {
         engine_text *t = &r->texts[i];
@@ -1147,7 +1288,7 @@ static void read_request(reader *in, uint64_t seed) {
         t->max_tokens = most;
         t->stops = (const char *const *)r->stops;
         t->n_stops = r->n_stops;
-        t->grammar = r->grammar;
+        t->rules = r->grammar ? &r->rules : 0;
         t->logprobs = r->logprobs;
         t->echo = r->echo;
         t->first = i % r->n ? &r->texts[i - i % r->n] : 0;
@@ -1253,6 +1394,8 @@ static http_error open_request(request *r, service *s, json *j, const char *name
     e = parse_json(j, name, body, size);
     if (!e.status && json_kind(j, JSON_ROOT) != JSON_OBJECT)
         e = refuse(400, 0, "the body must be a JSON object");
+    if (!e.status && j->nodes[JSON_ROOT].n > MOST_FIELDS)      /* each look-up walks over them */
+        e = refuse(400, 0, "the body has more than %d fields", MOST_FIELDS);
     return e;
 }
 

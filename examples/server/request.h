@@ -49,9 +49,10 @@ typedef struct request {
     char **stops;
     int32_t n_stops;
     bitnet_grammar *grammar;
+    engine_rules rules;                /* with this grammar, if it is not 0 */
     bitnet_chat_params chat;           /* how the messages were written */
     char *tools;                       /* chat.tools */
-    int one_call;                      /* a reply ends behind a call */
+    int one_call, must_call;           /* a reply ends behind a call; it must have one */
     char *begun;                       /* what the reply begins with, which is not its text; or 0 */
     int32_t temperature_is_zero;
 } request;

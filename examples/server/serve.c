@@ -1197,6 +1197,15 @@ static void stop_http(void) {
     MHD_stop_daemon(http);
 }
 
+static void say_template(const bitnet_model *model) {
+    const bitnet_chat_template *t = bitnet_model_chat_template(model);
+    char text[2];
+    if (t) fprintf(stderr, "serve: chats have the template %s\n", t->name);
+    else fprintf(stderr, "serve: chats are refused: the file's chat template is %s\n",
+                 bitnet_model_get_meta(model, "tokenizer.chat_template", text, sizeof text) > 0
+                 ? "not known" : "missing");
+}
+
 int main(int argc, char **argv) {
     bitnet_model *model = 0;
     bitnet_error err;
@@ -1219,6 +1228,7 @@ int main(int argc, char **argv) {
                 "serve: %s on http://%s:%ld", serving.name, host, port);
         fprintf(stderr, ", %d texts of %d tokens at the same time%s%s\n", (int)engine_most(eng),
                 (int)serving.n_ctx, page ? ", with the page " : "", page ? page : "");
+        if (serving.info.has_head) say_template(model);
         run_engine();
     }
     stop_http();

@@ -9,7 +9,7 @@ import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { join, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { ask, check, runAll, same, Skip, start } from './server.mjs';
+import { ask, check, runAll, same, Skip, start, until } from './server.mjs';
 
 const [serve, maker, data, folder, modules, filter = ''] = process.argv.slice(2);
 const { templates, cases: rendered } = JSON.parse(readFileSync(data, 'utf8'));
@@ -53,9 +53,16 @@ const chat = async (body, to = server) => {
     same(status, 200, text);
     return json;
 };
+/** A bias with which a thought ends sooner. */
+const thinks = async strength => {
+    const {
+        json: { tokens }
+    } = await ask(server, '/tokenize', { content: '</think>' });
+    return { logit_bias: { [tokens[0]]: strength } };
+};
 /** A stream's deltas put together, and the reasons. */
-async function stream(body) {
-    const { text } = await ask(server, '/v1/chat/completions', { ...body, stream: true });
+async function stream(body, to = server) {
+    const { text } = await ask(to, '/v1/chat/completions', { ...body, stream: true });
     const all = { content: '', reasoning: '', calls: [], reasons: [] };
     for (const line of text.split('\n\n').filter(l => l.startsWith('data: {'))) {
         const [choice] = JSON.parse(line.slice(6)).choices;
@@ -145,12 +152,8 @@ const cases = {
             same(await promptOf(says('x', more)), n + tokensIn('<think>\n\n</think>\n\n'));
         for (const more of [{ enable_thinking: true }, { reasoning_effort: 'high' }])
             same(await promptOf(says('x', more)), n);
-        const thinking = others['qwen-3-thinking'];
-        const { choices } = await chat(says('Hm.\n</think>\n\nYes.'), thinking);
-        same(choices[0].message.reasoning_content, 'Hm.');
-        same(choices[0].message.content, 'Yes.');
         const e = await ask(
-            thinking,
+            others['qwen-3-thinking'],
             '/v1/chat/completions',
             says('x', { enable_thinking: false })
         );
@@ -229,7 +232,9 @@ const cases = {
             check(!choices[0].message.tool_calls, choices);
             same((await stream(says(text, { tools }))).content, text, 'the stream is');
         }
-        const thought = await chat(says('<think>\nI.\n</think>\n\n<tool_call> is\n', { tools }));
+        const thought = await chat(
+            says('<think>\nI.\n</think>\n\n<tool_call> is\n', { tools })
+        );
         same(thought.choices[0].message.content, '<tool_call> is\n');
         const [user, begun] = [{ role: 'user', content: 'x' }, { role: 'assistant', content: '' }];
         for (const [first, rest, content] of [
@@ -239,7 +244,8 @@ const cases = {
         ]) {
             const messages = [user, { ...begun, content: first }];
             const { choices } = await chat(says(rest, { messages, tools }));
-            same([choices[0].message.content, !!choices[0].message.tool_calls], [content, !content]);
+            const { message } = choices[0];
+            same([message.content, !!message.tool_calls], [content, content === null]);
         }
         const none = says(call('{"name": "weather"}'), { tools, tool_choice: 'none' });
         const { choices } = await chat(none);
@@ -279,16 +285,85 @@ const cases = {
             choices[0].message.tool_calls.map(c => c.function.arguments),
             ['{"city":"Oslo"}']
         );
-        const tokens = tokensIn(`So:\n${one('Oslo')}`);
-        same([usage.completion_tokens, choices[0].logprobs.content.length], [tokens, tokens]);
+        const { content } = choices[0].logprobs;
+        same(usage.completion_tokens, content.length);
+        const written = content.map(t => t.token).join('');
+        same(written, `So:\n${one('Oslo')}`, 'nothing is written behind:');
         const all = await stream(says(text, more));
         same([all.content, all.calls.length, all.reasons], ['So:', 1, ['call', 'tool_calls']]);
         const plain = await chat(says('no call\n', more));
-        same([plain.choices[0].message.content, plain.choices[0].finish_reason], ['no call\n', 'stop']);
+        same(plain.choices[0].message.content, 'no call\n');
+        same(plain.choices[0].finish_reason, 'stop');
         const both = await chat(says(text, { tools, parallel_tool_calls: true }));
         same(both.choices[0].message.tool_calls.length, 2);
         const two = await chat(says(text, { ...more, n: 2 }));
         for (const c of two.choices) same(c.message.tool_calls.length, 1);
+    },
+
+    async 'tool_choice: a call that must be follows the parameters of its function'() {
+        const f = (name, parameters) => ({ type: 'function', function: { name, parameters } });
+        const city = { enum: ['Oslo', 'R"om'] };
+        const own = { type: 'object', properties: { city }, required: ['city'] };
+        const shared = {
+            $defs: { c: city, const: { enum: [7] } },
+            properties: {
+                const: { $ref: '#/$defs/c' },
+                deep: { type: 'array', items: { $ref: '#/$defs/const' }, minItems: 1, maxItems: 2 },
+                data: { const: { $ref: '#/no/reference' } }
+            },
+            required: ['const', 'deep', 'data']
+        };
+        const all = [f('weather', own), f('now'), f('open', {}), f('shared', shared)];
+        const good = {
+            weather: a => city.enum.includes(a.city) && Object.keys(a).length === 1,
+            now: a => Object.keys(a).length === 0,
+            open: a => !!a,
+            shared: a =>
+                city.enum.includes(a.const) &&
+                a.deep.every(x => x === 7) &&
+                a.data.$ref === '#/no/reference'
+        };
+        const messages = [{ role: 'user', content: 'x' }];
+        const seen = new Set();
+        for (const to of [server, others['qwen-3-thinking']])
+            for (const [more, names, is_one] of [
+                [{ tool_choice: 'required' }, Object.keys(good), false],
+                [{ tool_choice: 'required', parallel_tool_calls: false }, Object.keys(good), true],
+                ...Object.keys(good).map(name => [
+                    { tool_choice: { type: 'function', function: { name } } },
+                    [name],
+                    true
+                ])
+            ]) {
+                const body = { messages, tools: all, max_tokens: 1000, temperature: 0.5, ...more };
+                Object.assign(body, to === server ? {} : await thinks(6));
+                for (const seed of [1, 2, 3, 4]) {
+                    const { choices } = await chat({ ...body, seed }, to);
+                    const { message, finish_reason } = choices[0];
+                    if (finish_reason === 'length') continue; // random strings have no end
+                    same([finish_reason, message.content], ['tool_calls', null]);
+                    for (const c of message.tool_calls) {
+                        const { name, arguments: text } = c.function;
+                        check(names.includes(name) && good[name](JSON.parse(text)), c);
+                        seen.add(name);
+                    }
+                    check(message.tool_calls.length === 1 || !is_one, message);
+                    const told = await stream({ ...body, seed }, to);
+                    same(
+                        told.calls.map(c => c.function),
+                        message.tool_calls.map(c => c.function)
+                    );
+                    same(told.content, '');
+                }
+            }
+        check(['now', 'shared', 'weather'].every(name => seen.has(name)), [...seen]);
+        const many = { messages, tools: [f('now')], tool_choice: 'required', ignore_eos: true };
+        const { choices } = await chat({ ...many, max_tokens: 300, temperature: 0.5, seed: 1 });
+        const told = choices[0].message.tool_calls.map(c => c.function);
+        check(told.length > 1, told);
+        for (const one of told) same(one, { name: 'now', arguments: '{}' });
+        const none = await chat(says('x', { tools, tool_choice: 'none' }));
+        same(none.choices[0].message.content, 'x');
     },
 
     async 'openai: a tool is called and answers'() {
@@ -319,13 +394,69 @@ const cases = {
     },
 
     async 'a reply goes on from an assistant that has begun to think'() {
-        const messages = [
+        const begun = content => [
             { role: 'user', content: 'x' },
-            { role: 'assistant', content: '<think>\nHm' }
+            { role: 'assistant', content }
         ];
-        const { choices } = await chat(says(', well.\n</think>\n\nYes.', { messages }));
-        same(choices[0].message.reasoning_content, ', well.');
+        const messages = begun('<think>\nHm');
+        const { choices } = await chat(says('Yes.', { messages, seed: 1, ...(await thinks(4)) }));
+        check(choices[0].message.reasoning_content, choices);
         same(choices[0].message.content, 'Yes.');
+        const open = others['qwen-3-thinking'];
+        for (const [content, has_thought] of [
+            ['Hm', true],
+            ['Hm.\n</think>\n\nS', false]
+        ]) {
+            const body = says('o.', { messages: begun(content), seed: 1, ...(await thinks(4)) });
+            const [{ message }] = (await chat(body, open)).choices;
+            same([message.content, !!message.reasoning_content], ['o.', has_thought], content);
+        }
+    },
+
+    async 'rules bind what stands behind thinking'() {
+        const open = others['qwen-3-thinking'],
+            object = { type: 'object', properties: { a: { enum: ['x', 'y'] } }, required: ['a'] },
+            schema = { type: 'json_schema', json_schema: { schema: object } };
+        const user = { messages: [{ role: 'user', content: 'x' }], max_tokens: 400 };
+        let n_thoughts = 0;
+        for (const [rules, good] of [
+            [{ response_format: schema }, t => ['x', 'y'].includes(JSON.parse(t).a)],
+            [{ guided_choice: ['yes', 'no'] }, t => ['yes', 'no'].includes(t)],
+            [{ grammar: 'root ::= "<" [a-c]{3}' }, t => /^<[abc]{3}$/.test(t)]
+        ])
+            for (const strength of [100, 5, 4]) {
+                // the thought ends at once, or soon
+                const body = { ...user, ...rules, ...(await thinks(strength)), logprobs: true };
+                for (const seed of [1, 2, 3, 4]) {
+                    const r = await chat({ ...body, seed, n: 2 }, open);
+                    for (const { message, finish_reason, logprobs } of r.choices) {
+                        n_thoughts += message.reasoning_content !== undefined;
+                        const text = logprobs.content.map(t => t.token).join('');
+                        if (finish_reason === 'length') same(message.content, '', text);
+                        else {
+                            check(good(message.content), message);
+                            check(text.includes(`</think>\n\n${message.content}`), text);
+                        }
+                    }
+                    const all = await stream({ ...body, seed }, open);
+                    same(all.content, r.choices[0].message.content);
+                    same(all.reasoning, r.choices[0].message.reasoning_content ?? '');
+                }
+            }
+        check(n_thoughts > 20, `${n_thoughts} thoughts`);
+    },
+
+    async 'the server says which template its chats have'() {
+        for (const [name, one] of [['qwen-3', server], ...Object.entries(others)])
+            check(one.said.includes(`serve: chats have the template ${name}\n`), one.said);
+        writeFileSync(join(folder, 'odd.jinja'), '{{ messages[0].content }}');
+        execFileSync(maker, [join(folder, 'odd.jinja'), join(folder, 'odd.gguf')]);
+        const odd = await start(serve, ['-m', join(folder, 'odd.gguf')]);
+        await until(() => odd.said.includes('chats are refused'), 'the word of it');
+        check(/template is not known\n$/.test(odd.said), odd.said);
+        const { status, json } = await ask(odd, '/v1/chat/completions', says('x'));
+        same([status, json.error.param], [400, 'messages']);
+        same(await odd.stop(), 0);
     },
 
     async 'messages and tools of a wrong shape are refused'() {
@@ -337,10 +468,51 @@ const cases = {
             ['tools', { tools: [1] }],
             ['parallel_tool_calls', { tools, parallel_tool_calls: 'no' }],
             ['parallel_tool_calls', { parallel_tool_calls: 0 }],
-            ['tool_choice', { tools, tool_choice: 'required' }],
+            ['grammar', { tools, tool_choice: 'required' }],
+            ['tool_choice', { tools, tool_choice: 'any', grammar: null }],
+            ['tool_choice', { tool_choice: 'required', grammar: null }],
+            ['tool_choice', { tools: [], tool_choice: 'required', grammar: null }],
+            ['tool_choice', { tools, tool_choice: { type: 'function' }, grammar: null }],
+            ['tool_choice', { tools, tool_choice: 1, grammar: null }],
             [
                 'tool_choice',
-                { tools, tool_choice: { type: 'function', function: { name: 'weather' } } }
+                {
+                    tools,
+                    tool_choice: { type: 'function', function: { name: 'now' } },
+                    grammar: null
+                }
+            ],
+            [
+                'tool_choice',
+                {
+                    tools,
+                    tool_choice: 'required',
+                    grammar: null,
+                    messages: [user, { role: 'assistant', content: 'So' }]
+                }
+            ],
+            [
+                'tool_choice',
+                {
+                    tools: [
+                        {
+                            type: 'function',
+                            function: { name: 'f', parameters: { type: 'object', not: {} } }
+                        }
+                    ],
+                    tool_choice: 'required',
+                    grammar: null
+                }
+            ],
+            [
+                'tools',
+                {
+                    tools: [
+                        { type: 'function', function: { name: 'f', parameters: { type: 'array' } } }
+                    ],
+                    tool_choice: 'required',
+                    grammar: null
+                }
             ],
             ['functions', { functions: [{ name: 'a' }] }],
             ['messages', { messages: [user, { role: 'tool', content: 'x' }] }],

@@ -293,7 +293,8 @@ const cases = {
         const plain = await of(prompt, { parse_special: false });
         check(plain.length > (await of(prompt)).length, plain);
         same(await count({ prompt }), (await of(prompt)).length);
-        same(await count({ prompt: ['x', prompt] }), (await of('x')).length + (await of(prompt)).length);
+        const both = (await of('x')).length + (await of(prompt)).length;
+        same(await count({ prompt: ['x', prompt] }), both);
         same(await count({ prompt, parse_special: false }), plain.length);
         const body = { ...chat('a<|eot_id|>b'), max_tokens: 1 };
         const bare = { ...chat('ab'), max_tokens: 1 };
@@ -320,7 +321,9 @@ const cases = {
 
     async 'seeds have 64 bits, and -1 is any'() {
         const say = async seed => {
-            const body = `{"prompt":"x","max_tokens":12,"temperature":2,"top_k":-1,"min_p":0,"seed":${seed}}`;
+            const body =
+                `{"prompt":"x","max_tokens":12,"temperature":2,"top_k":-1,"min_p":0,` +
+                `"seed":${seed}}`;
             const r = await ask(server, '/v1/completions', undefined, { method: 'POST', body });
             same(r.status, 200, r.text);
             return r.json.choices[0].text;
