@@ -16,7 +16,7 @@ TARGETS="gguf tokenizer chat sampler safetensors import kernels pipeline state s
 FLAGS="-std=c99 -g -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror"
 SANITIZERS="-fsanitize=address,undefined -fno-sanitize-recover=all"
 OUT=build/fuzz
-# The slowest target, safetensors, runs 60 inputs a second, and 25 where five programs share two
+# The slowest target, safetensors, runs 60 inputs a second, and 20 where six programs share two
 # processors. What runs fewer than this is dead: it stops at once, or hangs.
 FEWEST=5
 
@@ -46,8 +46,8 @@ probe() {
 # clang takes a minute for the sanitized program, hence one for all targets, which its name chooses.
 build_fuzz() {
     probe
-    if [ ! -x $OUT/all ] ||
-        [ -n "$(find bitnet*.h examples tests/unit/*.h tests/fuzz/*.* -newer $OUT/all)" ]; then
+    sources="bitnet*.h examples tests/unit/*.h tests/fuzz/*.[ch] tests/fuzz/*.txt"
+    if [ ! -x $OUT/all ] || [ -n "$(find $sources -newer $OUT/all)" ]; then
         run "$CLANG" $FLAGS -O1 $SANITIZERS -fsanitize=fuzzer,float-cast-overflow \
             -fsanitize-coverage-ignorelist=tests/fuzz/quiet.txt \
             -fsanitize-ignorelist=tests/fuzz/unchecked.txt tests/fuzz/all.c -o $OUT/all
