@@ -200,6 +200,7 @@ bitnet_result file_parse(FILE *f, const char *name, size_t base, uint64_t n, jso
     bitnet_result r;
     memset(j, 0, sizeof *j);
     j->base = base;
+    j->python = 1;                     /* NaN in a field that nobody reads does no harm */
     snprintf(j->name, sizeof j->name, "%s", name);
     if (n > JSON_MAX_BYTES)
         return set_error(err, BITNET_ERR_LIMIT, "%s: %llu bytes of JSON are too many", name,

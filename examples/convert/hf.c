@@ -177,6 +177,12 @@ static bitnet_result hf_read_family(hf_model *h, bitnet_error *err) {
     return hf_unsupported(h, key, act, known, err);
 }
 
+/* The object of that name; 0 if it is missing, null or empty, which say the same. */
+static uint32_t hf_object(const json *j, const char *key) {
+    const uint32_t node = json_get(j, JSON_ROOT, key);
+    return node && json_kind(j, node) == JSON_OBJECT && !j->nodes[node].n ? 0 : node;
+}
+
 /* RoPE. Newer files have rope_parameters, which may be those of each kind of layer; others have
    rope_theta in the root, and rope_scaling for the rest. */
 static bitnet_result hf_read_rope(hf_model *h, bitnet_error *err) {
@@ -185,14 +191,17 @@ static bitnet_result hf_read_rope(hf_model *h, bitnet_error *err) {
                                          "truncate"};
     const json *j = &h->config;
     hf_rope *rope = &h->rope;
-    const uint32_t newer = json_get(j, JSON_ROOT, "rope_parameters");
+    const uint32_t newer = hf_object(j, "rope_parameters"), older = hf_object(j, "rope_scaling");
     const uint32_t full = json_get(j, newer, "full_attention");
-    const uint32_t scaling = full ? full : newer ? newer : json_get(j, JSON_ROOT, "rope_scaling");
+    const uint32_t scaling = full ? full : newer ? newer : older;
+    const int theta_inside = newer && json_get(j, scaling, "rope_theta");
     uint32_t type = json_get(j, scaling, "rope_type");
     int n = hf_embeds(h) ? 1 : (int)(sizeof kinds / sizeof kinds[0]);
     size_t i;
     bitnet_result r;
     if (!type) type = json_get(j, scaling, "type");      /* the older name */
+    if (newer && older)
+        return hf_bad(h, "rope_scaling", "and rope_parameters are both there", err);
     if (!newer && scaling && !type) return hf_bad(h, "rope_scaling", "has no rope_type", err);
     while (type && n > 0 && !json_is(j, type, kinds[n - 1])) n--;
     if (type && n == 0)
@@ -200,7 +209,7 @@ static bitnet_result hf_read_rope(hf_model *h, bitnet_error *err) {
                               : "default, linear, llama3 and yarn are", err);
     rope->kind = type ? n - 1 : HF_ROPE_DEFAULT;
     h->theta = h->family->theta;
-    if ((r = hf_get_float(h, newer ? scaling : JSON_ROOT, "rope_theta", &h->theta, err)) ||
+    if ((r = hf_get_float(h, theta_inside ? scaling : JSON_ROOT, "rope_theta", &h->theta, err)) ||
         rope->kind == HF_ROPE_DEFAULT) return r;
     if ((r = hf_get_float(h, scaling, "factor", &rope->factor, err)) ||
         rope->kind == HF_ROPE_LINEAR) return r;
@@ -523,11 +532,13 @@ static bitnet_result hf_read_ends(hf_model *h, bitnet_error *err) {
 /* Says what the folder has and the file will not. */
 static void hf_log_left_out(const hf_model *h) {
     char text[256];
+    uint32_t i;
     if (h->tokens.n_beyond) {
         snprintf(text, sizeof text, "%s: %u added tokens are left out: their ids are over the "
                  "vocab_size of config.json", h->tokens.j.name, (unsigned)h->tokens.n_beyond);
         hf_log(h, text);
     }
+    for (i = 0; i < h->tokens.n_notes; i++) hf_log(h, h->tokens.notes[i]);
     if (h->window && !h->options.window) {
         snprintf(text, sizeof text, "sliding_window %u is left out, as in the published file: all "
                  "layers see all positions; --window writes it", (unsigned)h->window);

@@ -9,21 +9,19 @@ enum {                                 /* GGUF's token_type */
     TOK_NORMAL = 1, TOK_UNKNOWN = 2, TOK_CONTROL = 3, TOK_USER = 4, TOK_UNUSED = 5, TOK_BYTE = 6
 };
 
-#define TOK_SPLIT(digits) \
-    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}" digits "|" \
-    " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+#define TOK_TEMPLATE "chat_template.jinja"
 
-/* LLaMA 3's, Qwen's and Falcon-E's; then those with byte fallback, which are not split: Gemma's,
-   LLaMA 1's and 2's as tokenizer.json, and tokenizer.model. */
+/* By steps_kind: LLaMA 3's, Qwen's and Falcon-E's; then those with byte fallback, which are not
+   split: Gemma's, LLaMA 1's and 2's as tokenizer.json, and tokenizer.model. */
 static const tok_kind tok_kinds[] = {
-    {"gpt2", "llama-bpe", TOK_SPLIT("{1,3}"), 0, "zeros", 0, 1},
-    {"gpt2", "qwen2", TOK_SPLIT(""), "NFC", 0, 1, 0},
-    {"gpt2", "falcon_e", 0, 0, 0, 0, 0},
-    {"llama", "default", 0, 0, "ranks", 1, 1},
-    {"llama", "default", 0, 0, "ranks", 0, 1},
-    {"llama", "default", 0, 0, "model", 0, 1}
+    {"gpt2", "llama-bpe", "zeros", 0, 1, 1},
+    {"gpt2", "qwen2", 0, 1, 0, 0},
+    {"gpt2", "falcon_e", 0, 0, 0, 0},
+    {"llama", "default", "ranks", 1, 1, 0},
+    {"llama", "default", "ranks", 0, 1, 0},
+    {"llama", "default", "model", 0, 1, 0}
 };
-enum { TOK_LLAMA3, TOK_QWEN, TOK_FALCON_E, TOK_GEMMA, TOK_LLAMA2, TOK_MODEL, TOK_KINDS };
+enum { TOK_MODEL = STEPS_LLAMA2 + 1 };
 
 int tok_is_bpe(const tok *t) { return !strcmp(t->kind->model, "gpt2"); }
 
@@ -94,11 +92,12 @@ static bitnet_result tok_read_added(tok *t, bitnet_error *err) {
         const int control = (special && json_kind(j, special) == JSON_TRUE) ||
                             (s && t->kind->looks && tok_looks_special(s));
         uint64_t v;
-        if (t->kind == &tok_kinds[TOK_GEMMA] && json_uint(j, id, &v) && v >= t->n_tokens) {
+        if (t->kind == &tok_kinds[STEPS_GEMMA] && json_uint(j, id, &v) && v >= t->n_tokens) {
             t->n_beyond++;
             continue;
         }
-        if ((r = tok_add(t, content, id, control ? TOK_CONTROL : TOK_USER, err))) return r;
+        if ((r = steps_check_added(j, node, i, t->steps, err)) ||
+            (r = tok_add(t, content, id, control ? TOK_CONTROL : TOK_USER, err))) return r;
     }
     return BITNET_OK;
 }
@@ -108,7 +107,7 @@ static bitnet_result tok_read_added(tok *t, bitnet_error *err) {
 static void tok_find_bytes(tok *t) {
     static const char hex[] = "0123456789ABCDEF";
     const uint32_t model = json_get(&t->j, JSON_ROOT, "model");
-    const char *unknown = t->kind == &tok_kinds[TOK_LLAMA2]
+    const char *unknown = t->kind == &tok_kinds[STEPS_LLAMA2]
                           ? tok_text(&t->j, json_get(&t->j, model, "unk_token")) : 0;
     uint32_t i;
     for (i = 0; i < t->n_tokens; i++) {
@@ -261,6 +260,94 @@ static bitnet_result tok_read_merges(tok *t, bitnet_error *err) {
     return BITNET_OK;
 }
 
+/* ---- ignore_merges ----
+
+   With it a piece that is a token is not merged, and without it becomes what its merges make. That
+   is the same if the merges make every token of its characters, as those of a trained vocabulary
+   do. */
+
+enum { TOK_LONGEST = 512 };            /* characters of a token that is checked */
+
+typedef struct tok_pair { const char *text; uint32_t rank; } tok_pair;
+
+static int tok_by_pair(const void *a, const void *b) {
+    const tok_pair *x = (const tok_pair *)a, *y = (const tok_pair *)b;
+    const int order = strcmp(x->text, y->text);
+    return order ? order : x->rank < y->rank ? -1 : x->rank > y->rank;
+}
+
+/* The rank of the merge of a[0 .. n) and b[0 .. m), which are neighbours; UINT32_MAX: none. */
+static uint32_t tok_pair_rank(const tok *t, const tok_pair *sorted, const char *a, size_t n,
+                              const char *b, size_t m) {
+    uint32_t low = 0, high = t->n_merges;
+    while (low < high) {
+        const uint32_t middle = low + (high - low) / 2;
+        const char *text = sorted[middle].text;
+        int order = strncmp(text, a, n);
+        if (!order) order = (uint8_t)text[n] - ' ';
+        if (!order) order = strncmp(text + n + 1, b, m);
+        if (!order) order = text[n + 1 + m] != 0;
+        if (order < 0) low = middle + 1;
+        else high = middle;
+    }
+    if (low == t->n_merges || strncmp(sorted[low].text, a, n) || sorted[low].text[n] != ' ' ||
+        strncmp(sorted[low].text + n + 1, b, m) || sorted[low].text[n + 1 + m])
+        return UINT32_MAX;
+    return sorted[low].rank;
+}
+
+/* Do the merges make one token of the text's characters? */
+static int tok_is_made(const tok *t, const tok_pair *sorted, const char *text) {
+    size_t at[TOK_LONGEST + 1], n = 0, i, best;
+    uint32_t ranks[TOK_LONGEST];       /* of the pair that begins with this part */
+    for (i = 0; text[i]; i++) {
+        if (((uint8_t)text[i] & 0xC0) == 0x80) continue;
+        if (n == TOK_LONGEST) return 0;
+        at[n++] = i;
+    }
+    at[n] = i;
+    for (i = 0; i < n; i++) ranks[i] = UINT32_MAX;
+    for (i = 0; i + 1 < n; i++)
+        ranks[i] = tok_pair_rank(t, sorted, text + at[i], at[i + 1] - at[i], text + at[i + 1],
+                                 at[i + 2] - at[i + 1]);
+    while (n > 1) {
+        for (i = best = 0; i + 1 < n; i++)
+            if (ranks[i] < ranks[best]) best = i;
+        if (ranks[best] == UINT32_MAX) return 0;
+        memmove(at + best + 1, at + best + 2, (n - best - 1) * sizeof *at);
+        memmove(ranks + best, ranks + best + 1, (n - best - 1) * sizeof *ranks);
+        n--;
+        ranks[n - 1] = UINT32_MAX;
+        for (i = best ? best - 1 : 0; i <= best && i + 1 < n; i++)
+            ranks[i] = tok_pair_rank(t, sorted, text + at[i], at[i + 1] - at[i], text + at[i + 1],
+                                     at[i + 2] - at[i + 1]);
+    }
+    return 1;
+}
+
+static bitnet_result tok_check_whole(const tok *t, bitnet_error *err) {
+    const uint32_t model = json_get(&t->j, JSON_ROOT, "model");
+    const int whole = json_kind(&t->j, json_get(&t->j, model, "ignore_merges")) == JSON_TRUE;
+    tok_pair *sorted;
+    uint32_t i;
+    if (!t->n_merges || whole == t->kind->whole || t->pre != t->kind->pre) return BITNET_OK;
+    if (!(sorted = (tok_pair *)malloc(t->n_merges * sizeof *sorted)))
+        return set_error(err, BITNET_ERR_MEMORY, "%s: no memory to sort its merges", t->j.name);
+    for (i = 0; i < t->n_merges; i++) {
+        sorted[i].text = t->merges[i];
+        sorted[i].rank = i;
+    }
+    qsort(sorted, t->n_merges, sizeof *sorted, tok_by_pair);
+    for (i = 0; i < t->n_tokens; i++)
+        if (t->types[i] == TOK_NORMAL && !tok_is_made(t, sorted, t->tokens[i])) break;
+    free(sorted);
+    return i == t->n_tokens ? BITNET_OK
+           : set_error(err, BITNET_ERR_UNSUPPORTED, "%s: model.ignore_merges is %s, but only %s is "
+                       "supported, and that is not the same: no merges make the token '%.64s'",
+                       t->j.name, whole ? "true" : "false", whole ? "false" : "true",
+                       t->tokens[i]);
+}
+
 /* ---- scores ---- */
 
 typedef struct tok_entry { const char *text; uint32_t id; } tok_entry;
@@ -340,108 +427,17 @@ static bitnet_result tok_make_scores(tok *t, bitnet_error *err) {
 
 /* ---- the kind of tokenizer ---- */
 
-/* The regular expression of a Split pre-tokenizer, which may be alone or in a sequence; 0: none. */
-static uint32_t tok_find_split(const json *j, uint32_t pre) {
-    const uint32_t list = json_get(j, pre, "pretokenizers");
-    uint32_t node = list ? list + 1 : pre, n = list ? j->nodes[list].n : 1, found;
-    for (; n > 0; n--, node = j->nodes[node].next)
-        if ((found = json_get(j, json_get(j, node, "pattern"), "Regex")) != 0) return found;
-    return 0;
-}
-
-/* Falcon-E's three steps, of which bitnet.h draws the expressions:
-
-       Punctuation, Contiguous    ByteLevel with its expression    each digit by itself
-
-   The last is Digits, or a Split at [0-9]. */
-static int tok_is_falcon_e(const json *j, uint32_t pre) {
-    const uint32_t list = json_get(j, pre, "pretokenizers");
-    const uint32_t first = list + 1, second = list ? j->nodes[first].next : 0;
-    const uint32_t third = second ? j->nodes[second].next : 0;
-    const uint32_t regex = json_get(j, second, "use_regex");
-    if (json_kind(j, list) != JSON_ARRAY || j->nodes[list].n != 3) return 0;
-    if (!json_is(j, json_get(j, first, "type"), "Punctuation") ||
-        !json_is(j, json_get(j, first, "behavior"), "Contiguous")) return 0;
-    if (!json_is(j, json_get(j, second, "type"), "ByteLevel") ||
-        json_kind(j, json_get(j, second, "add_prefix_space")) != JSON_FALSE ||
-        (regex && json_kind(j, regex) != JSON_TRUE)) return 0;
-    if (json_is(j, json_get(j, third, "type"), "Digits"))
-        return json_kind(j, json_get(j, third, "individual_digits")) == JSON_TRUE;
-    return json_is(j, json_get(j, json_get(j, third, "pattern"), "Regex"), "[0-9]") &&
-           json_is(j, json_get(j, third, "behavior"), "Isolated");
-}
-
-/* Does the normalizer replace blanks by U+2581? */
-static int tok_marks_blanks(const json *j, uint32_t normalizer) {
-    return json_is(j, json_get(j, normalizer, "type"), "Replace") &&
-           json_is(j, json_get(j, json_get(j, normalizer, "pattern"), "String"), " ") &&
-           json_is(j, json_get(j, normalizer, "content"), "\342\226\201");
-}
-
-/* LLaMA's: a blank is put in front of a text, and every blank becomes U+2581. Newer files say that
-   as a pre-tokenizer, which does not split. */
-static int tok_is_llama2(const json *j, uint32_t normalizer, uint32_t before) {
-    const uint32_t list = json_get(j, normalizer, "normalizers"), scheme =
-        json_get(j, before, "prepend_scheme"), split = json_get(j, before, "split");
-    if (json_is(j, json_get(j, before, "type"), "Metaspace"))
-        return !normalizer && json_is(j, json_get(j, before, "replacement"), "\342\226\201") &&
-               (json_is(j, scheme, "first") || json_is(j, scheme, "always")) &&
-               split && json_kind(j, split) == JSON_FALSE;
-    return !before && json_kind(j, list) == JSON_ARRAY && j->nodes[list].n == 2 &&
-           json_is(j, json_get(j, list + 1, "type"), "Prepend") &&
-           json_is(j, json_get(j, list + 1, "prepend"), "\342\226\201") &&
-           tok_marks_blanks(j, j->nodes[list + 1].next);
-}
-
-/* BPE with byte fallback: LLaMA's, or Gemma's, where nothing is put in front of a text. Its
-   pre-tokenizer, if there is one, splits at blanks, of which none are left. */
-static bitnet_result tok_check_fallback(tok *t, const char *pre, bitnet_error *err) {
-    const json *j = &t->j;
-    const uint32_t normalizer = json_get(j, JSON_ROOT, "normalizer");
-    const uint32_t before = json_get(j, JSON_ROOT, "pre_tokenizer");
-    t->space_prefix = tok_is_llama2(j, normalizer, before);
-    t->kind = &tok_kinds[t->space_prefix ? TOK_LLAMA2 : TOK_GEMMA];
-    t->pre = t->kind->pre;
-    if (pre)
-        return tok_fail(t, 0, "--pre is for byte-level BPE, and this is BPE with byte_fallback",
-                        err);
-    if (t->space_prefix) return BITNET_OK;
-    if (!tok_marks_blanks(j, normalizer))
-        return tok_fail(t, 0, "BPE with byte_fallback is supported only with LLaMA's or Gemma's "
-                        "normalizer, which replaces blanks", err);
-    if (before && !json_is(j, json_get(j, json_get(j, before, "pattern"), "String"), " "))
-        return tok_fail(t, 0, "the pre-tokenizer is not Gemma's, which splits at blanks", err);
-    return BITNET_OK;
-}
-
 static bitnet_result tok_check_kind(tok *t, const char *pre, bitnet_error *err) {
-    const json *j = &t->j;
-    const uint32_t model = json_get(j, JSON_ROOT, "model"), type = json_get(j, model, "type");
-    const uint32_t fallback = json_get(j, model, "byte_fallback");
-    const uint32_t before = json_get(j, JSON_ROOT, "pre_tokenizer");
-    const uint32_t split = tok_find_split(j, before);
-    const uint32_t normalizer = json_get(j, JSON_ROOT, "normalizer");
+    steps_kind kind = STEPS_LLAMA3;
+    bitnet_result r;
     int i;
-    if (!model) return tok_fail(t, 0, "there is no model", err);
-    if (type && !json_is(j, type, "BPE")) return tok_fail(t, type, "only BPE is supported", err);
-    if (fallback && json_kind(j, fallback) == JSON_TRUE) return tok_check_fallback(t, pre, err);
-    for (i = 0; i < TOK_GEMMA; i++) {
-        const char *name = tok_kinds[i].split;
-        if (pre ? !strcmp(pre, tok_kinds[i].pre)
-                : name ? split && json_is(j, split, name) : tok_is_falcon_e(j, before))
-            t->kind = &tok_kinds[i];
-    }
-    t->pre = pre ? pre : t->kind ? t->kind->pre : 0;
-    if (!t->kind) t->kind = &tok_kinds[TOK_LLAMA3];
-    if (pre) return BITNET_OK;         /* the user has decided */
-    if (!t->pre)
-        return tok_fail(t, split, "the pre-tokenizer is not LLaMA 3's, Qwen's or Falcon-E's; name "
-                        "it with --pre", err);
-    if (t->kind->normalizer ? !json_is(j, json_get(j, normalizer, "type"), t->kind->normalizer)
-                            : normalizer != 0)
-        return set_error(err, BITNET_ERR_UNSUPPORTED, "%s: the normalizer is not %s, which belongs "
-                         "to the pre-tokenizer %s", j->name, t->kind->normalizer
-                         ? t->kind->normalizer : "null", t->pre);
+    for (i = STEPS_LLAMA3; pre && i < STEPS_GEMMA; i++)
+        if (!strcmp(pre, tok_kinds[i].pre)) kind = (steps_kind)i;
+    if ((r = steps_check(&t->j, pre != 0, &kind, err))) return r;
+    t->steps = kind;
+    t->kind = &tok_kinds[kind];
+    t->pre = pre ? pre : t->kind->pre;
+    t->space_prefix = kind == STEPS_LLAMA2;
     return BITNET_OK;
 }
 
@@ -546,67 +542,76 @@ static bitnet_result tok_check(const tok *t, bitnet_error *err) {
 /* ---- tokenizer_config.json ---- */
 
 /* The id of a special token: config.json gives its number, or tokenizer_config.json its text, as a
-   string or as the "content" of an object. *out stays as it is if neither does. */
+   string or as the "content" of an object. *out stays as it is if neither does. Nothing depends on
+   a padding token: one that does not exist (-1, vocab_size) is left out. */
 static bitnet_result tok_special(const tok *t, const json *model, const char *key, int64_t *out,
                                  bitnet_error *err) {
     const json *j = &t->config;
+    const int optional = !strcmp(key, "pad_token");
     char id_key[32];
     const char *text;
     uint32_t node;
     uint64_t id;
     snprintf(id_key, sizeof id_key, "%s_id", key);
     if ((node = json_get(model, JSON_ROOT, id_key)) != 0) {
-        if (json_kind(model, node) == JSON_ARRAY) node++;       /* the first of several */
-        if (!json_uint(model, node, &id) || id >= t->n_tokens)
+        const int ok = json_uint(model, json_kind(model, node) == JSON_ARRAY ? node + 1 : node,
+                                 &id) && id < t->n_tokens;       /* the first of several */
+        if (!ok && !optional)
             return set_error(err, BITNET_ERR_FORMAT, "%s: %s is not the id of a token", model->name,
                              id_key);
-        *out = (int64_t)id;
-        return BITNET_OK;
+        if (ok) *out = (int64_t)id;
+        if (ok) return BITNET_OK;
     }
     node = json_get(j, JSON_ROOT, key);
     if (node && json_kind(j, node) == JSON_OBJECT) node = json_get(j, node, "content");
     if (!node) return BITNET_OK;
     text = tok_text(j, node);
     *out = text ? tok_find(t, text) : -1;
-    return *out >= 0 ? BITNET_OK : set_error(err, BITNET_ERR_FORMAT, "%s: no token has the text "
-                                             "of %s", j->name, key);
+    return *out >= 0 || optional
+           ? BITNET_OK : set_error(err, BITNET_ERR_FORMAT, "%s: no token has the text of %s",
+                                   j->name, key);
 }
 
 /* ---- what is put around a text ---- */
 
-/* The template of tokenizer.json for a single text: [bos, text, eos], of which bos and eos may be
-   missing. It may be alone or one of several processors. 0: there is none. */
-static uint32_t tok_find_frame(const json *j) {
-    const uint32_t post = json_get(j, JSON_ROOT, "post_processor");
-    const uint32_t list = json_get(j, post, "processors");
-    uint32_t node = list ? list + 1 : post, n = list ? j->nodes[list].n : post ? 1 : 0;
-    for (; n > 0; n--, node = j->nodes[node].next) {
-        const uint32_t single = json_get(j, node, "single");
-        if (single && json_kind(j, single) == JSON_ARRAY) return single;
-    }
-    return 0;
+/* The token that a SpecialToken of the frame stands for: the ids in special_tokens, of which there
+   must be one, or else the token of that name. -1: none. */
+static int64_t tok_special_id(const tok *t, uint32_t id, uint32_t specials) {
+    const json *j = &t->j;
+    const char *text = tok_text(j, id);
+    const uint32_t ids = text ? json_get(j, json_get(j, specials, text), "ids") : 0;
+    uint64_t v;
+    if (!ids) return text ? tok_find(t, text) : -1;
+    return json_kind(j, ids) == JSON_ARRAY && j->nodes[ids].n == 1 && json_uint(j, ids + 1, &v) &&
+           v < t->n_tokens ? (int64_t)v : -1;
 }
 
-/* Reads it: out[0] is the token in front of a text, out[1] the one behind it; -1: none. */
-static bitnet_result tok_read_frame(const tok *t, uint32_t frame, int64_t out[2],
-                                    bitnet_error *err) {
+/* Reads what tokenizer.json puts around a single text, [bos, text, eos], of which bos and eos may
+   be missing: out[0] is the token in front, out[1] the one behind; -1: none. *there: is there such
+   a frame? */
+static bitnet_result tok_read_frame(const tok *t, int64_t out[2], int *there, bitnet_error *err) {
     const json *j = &t->j;
-    uint32_t node = frame + 1, i, behind = 0;
+    uint32_t specials = 0, frame = steps_find_frame(j, &specials), node = frame + 1, i, behind = 0;
     out[0] = out[1] = -1;
+    *there = frame != 0;
+    if (frame && json_kind(j, frame) != JSON_ARRAY)
+        return tok_fail(t, frame, "single of the post_processor is not an array", err);
     for (i = 0; frame && i < j->nodes[frame].n; i++, node = j->nodes[node].next) {
         const uint32_t id = json_get(j, json_get(j, node, "SpecialToken"), "id");
-        const char *text = tok_text(j, id);
-        if (json_get(j, node, "Sequence")) {
+        if (json_get(j, node, "Sequence") && !behind) {
             behind = 1;
             continue;
         }
-        if (out[behind] >= 0)
-            return tok_fail(t, id, "the post_processor puts two tokens on a side of a text", err);
-        out[behind] = text ? tok_find(t, text) : -1;
+        if (json_get(j, node, "Sequence") || out[behind] >= 0)
+            return tok_fail(t, id, "the post_processor puts two tokens on a side of a text, or two "
+                            "texts", err);
+        out[behind] = tok_special_id(t, id, specials);
         if (out[behind] < 0)
-            return tok_fail(t, id, "the post_processor puts around a text what is no token", err);
+            return tok_fail(t, id, "the post_processor puts around a text what is not one token",
+                            err);
     }
-    return BITNET_OK;
+    return frame && !behind ? tok_fail(t, 0, "the post_processor leaves out the text", err)
+                            : BITNET_OK;
 }
 
 /* tokenizer_config.json says whether a token is put there, else tokenizer.json, else the kind. */
@@ -615,47 +620,73 @@ static int tok_flag(const tok *t, const char *key, int other) {
     return node ? json_kind(&t->config, node) == JSON_TRUE : other;
 }
 
+static void tok_note(tok *t, const char *text) { t->notes[t->n_notes++] = text; }
+
+/* Where the two differ, newer versions of transformers and the classes of LLaMA and Gemma follow
+   tokenizer_config.json. */
 static bitnet_result tok_read_flags(tok *t, bitnet_error *err) {
-    const uint32_t frame = tok_find_frame(&t->j);
     int64_t around[2];
-    const bitnet_result r = tok_read_frame(t, frame, around, err);
+    int there, i;
+    const bitnet_result r = tok_read_frame(t, around, &there, err);
     if (r) return r;
     if (!tok_is_bpe(t)) t->space_prefix = tok_flag(t, "add_prefix_space", t->space_prefix);
-    t->add_bos = tok_flag(t, "add_bos_token", frame ? around[0] >= 0 : t->kind->add_bos);
-    t->says_bos = frame || json_get(&t->config, JSON_ROOT, "add_bos_token");
+    t->add_bos = tok_flag(t, "add_bos_token", there ? around[0] >= 0 : t->kind->add_bos);
+    t->says_bos = there || json_get(&t->config, JSON_ROOT, "add_bos_token");
     t->add_eos = tok_flag(t, "add_eos_token", around[1] >= 0);
     t->ends = around[1] >= 0;
     if (t->add_bos && around[0] >= 0) t->bos = around[0];
     if (t->ends) t->eos = around[1];
+    for (i = 0; there && i < 2; i++)
+        if ((i ? t->add_eos : t->add_bos) != (around[i] >= 0))
+            tok_note(t, i ? "tokenizer.json differs from tokenizer_config.json in whether EOS is "
+                            "added; the latter is followed"
+                          : "tokenizer.json differs from tokenizer_config.json in whether BOS is "
+                            "added; the latter is followed");
     return BITNET_OK;
 }
 
-/* chat_template is a string, or a list of {"name", "template"}; newer models have a file of it. */
-static bitnet_result tok_read_template(tok *t, const char *dir, bitnet_error *err) {
-    const json *j = &t->config;
-    uint32_t node = json_get(j, JSON_ROOT, "chat_template"), i, n, item;
+/* Reads the file that newer models have; template_text stays 0 if there is none. */
+static bitnet_result tok_read_template_file(tok *t, const char *dir, bitnet_error *err) {
     uint64_t size;
     FILE *f;
-    bitnet_result r;
-    if (node && json_kind(j, node) == JSON_ARRAY) {
-        n = j->nodes[node].n;
-        for (i = 0, item = node + 1, node = 0; i < n; i++, item = j->nodes[item].next)
-            if (json_is(j, json_get(j, item, "name"), "default"))
-                node = json_get(j, item, "template");
-    }
-    if (node && !(t->template_text = tok_text(j, node)))
-        return set_error(err, BITNET_ERR_FORMAT, "%s: chat_template is not a string", j->name);
-    if (t->template_text) return BITNET_OK;
-    r = file_open(dir, "chat_template.jinja", 1, &f, &size, err);
+    bitnet_result r = file_open(dir, TOK_TEMPLATE, 1, &f, &size, err);
     if (!f) return r;
     if (size < 1 << 20)
-        r = file_read(f, "chat_template.jinja", (size_t)size, &t->template_file, err);
+        r = file_read(f, TOK_TEMPLATE, (size_t)size, &t->template_file, err);
     fclose(f);
     if (r) return r;
     if (t->template_file && strlen(t->template_file) == size) t->template_text = t->template_file;
     return t->template_text ? BITNET_OK
-                            : set_error(err, BITNET_ERR_FORMAT, "chat_template.jinja is not a "
-                                        "text of under 1 MB");
+                            : set_error(err, BITNET_ERR_FORMAT, TOK_TEMPLATE " is not a text of "
+                                        "under 1 MB");
+}
+
+/* As Hugging Face does: the file, else chat_template of tokenizer_config.json, a string or a list
+   of {"name", "template"} of which "default" is taken. */
+static bitnet_result tok_read_template(tok *t, const char *dir, bitnet_error *err) {
+    const json *j = &t->config;
+    uint32_t node = json_get(j, JSON_ROOT, "chat_template"), i, n, item;
+    const bitnet_result r = tok_read_template_file(t, dir, err);
+    if (r || t->template_text || !node) {
+        if (!r && !t->template_text && file_exists(dir, "chat_template.json"))
+            tok_note(t, "chat_template.json is for processors of images and is not read: the file "
+                        "has no chat template");
+        return r;
+    }
+    if (json_kind(j, node) == JSON_ARRAY) {
+        n = j->nodes[node].n;
+        for (i = 0, item = node + 1, node = 0; i < n; i++, item = j->nodes[item].next)
+            if (json_is(j, json_get(j, item, "name"), "default"))
+                node = json_get(j, item, "template");
+        if (!node) {
+            tok_note(t, "chat_template of tokenizer_config.json is a list without 'default': the "
+                        "file has no chat template");
+            return BITNET_OK;
+        }
+    }
+    return (t->template_text = tok_text(j, node)) != 0
+           ? BITNET_OK
+           : set_error(err, BITNET_ERR_FORMAT, "%s: chat_template is not a string", j->name);
 }
 
 /* Reads tokens, types and scores, of tokenizer.json or else of tokenizer.model. */
@@ -694,7 +725,8 @@ bitnet_result tok_open(tok *t, const char *dir, const json *model, uint64_t n_vo
         return set_error(err, BITNET_ERR_MEMORY, "no memory for %u tokens",
                          (unsigned)t->n_tokens);
     if ((r = file_load_json(dir, "tokenizer_config.json", 1, &t->config, err)) ||
-        (r = tok_read_vocabulary(t, dir, pre, err)) || (r = tok_check(t, err))) return r;
+        (r = tok_read_vocabulary(t, dir, pre, err)) || (r = tok_check(t, err)) ||
+        (r = tok_check_whole(t, err))) return r;
     t->bos = t->eos = t->pad = t->unk = -1;
     if (t->model.n_pieces) {
         t->bos = t->model.bos;

@@ -9,25 +9,27 @@
 
 #include "gguf_write.h"
 #include "sentencepiece.h"
+#include "steps.h"
 #include "../json/json.h"
 
 enum { TOK_MAX = 1 << 20 };
 
 typedef struct tok_kind {
     const char *model, *pre;           /* tokenizer.ggml.model, .pre */
-    const char *split;                 /* the pre-tokenizer's regular expression; 0: none */
-    const char *normalizer;            /* its type; 0: there is none */
     const char *scores;                /* tokenizer.ggml.scores are "zeros", "ranks", or those of
                                           the "model"; 0: none */
     int looks;                         /* 1: an added token that looks like <x> or [x] is a control
                                           token, even if the file does not call it special */
     int add_bos;                       /* where the files do not say */
+    int whole;                         /* 1: a piece that is a token is not merged, whatever its
+                                          merges make of it */
 } tok_kind;
 
 typedef struct tok {
     json j, config, added;             /* without nodes if the file is missing, or not needed */
     spm_model model;                   /* tokenizer.model, if it is needed */
     const tok_kind *kind;
+    steps_kind steps;                  /* of tokenizer.json */
     const char **tokens, **merges;     /* [n_tokens], [n_merges]: in j's text, or in pads */
     int32_t *types;                    /* [n_tokens]: GGUF's token_type */
     float *scores;                     /* [n_tokens] */
@@ -40,6 +42,8 @@ typedef struct tok {
     int ends;                          /* 1: tokenizer.json puts eos behind a text */
     const char *pre, *template_text;   /* template_text 0: there is no template */
     char *template_file;
+    const char *notes[4];              /* [n_notes]: what the user should hear */
+    uint32_t n_notes;
 } tok;
 
 /* Reads the tokenizer of a model with n_vocab rows, whose config.json is model. pre names the

@@ -1,5 +1,6 @@
 #include "json.h"
 #include "text.h"
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -92,6 +93,27 @@ static bitnet_result json_read_string(json *j, json_node *node, bitnet_error *er
     return BITNET_OK;
 }
 
+/* Also the words that Python's json writes for what is no number of JSON: they have a text, as
+   numbers have. */
+static bitnet_result json_read_word(json *j, json_node *node, bitnet_error *err) {
+    static const struct { const char *word; json_type type; } words[] = {
+        {"null", JSON_NULL}, {"false", JSON_FALSE}, {"true", JSON_TRUE}, {"NaN", JSON_NUMBER},
+        {"Infinity", JSON_NUMBER}, {"-Infinity", JSON_NUMBER}
+    };
+    const size_t n_words = j->python ? 6 : 3;
+    size_t i;
+    for (i = 0; i < n_words; i++) {
+        const size_t n = strlen(words[i].word);
+        if (j->size - j->at < n || memcmp(j->text + j->at, words[i].word, n)) continue;
+        node->type = words[i].type;
+        node->at = (uint32_t)j->at;
+        node->len = (uint32_t)n;
+        j->at += n;
+        return BITNET_OK;
+    }
+    return json_fail(j, j->at, "a value is expected here", err);
+}
+
 static size_t json_digits(json *j) {
     const size_t from = j->at;
     while (j->text[j->at] >= '0' && j->text[j->at] <= '9') j->at++;
@@ -101,6 +123,8 @@ static size_t json_digits(json *j) {
 static bitnet_result json_read_number(json *j, json_node *node, bitnet_error *err) {
     size_t n;
     int ok;
+    if (j->python && j->text[j->at] == '-' && j->text[j->at + 1] == 'I')
+        return json_read_word(j, node, err);
     node->at = (uint32_t)j->at;
     j->at += j->text[j->at] == '-';
     ok = j->text[j->at] != '0';
@@ -117,21 +141,6 @@ static bitnet_result json_read_number(json *j, json_node *node, bitnet_error *er
     }
     node->len = (uint32_t)(j->at - node->at);
     return ok ? BITNET_OK : json_fail(j, node->at, "this is not a number", err);
-}
-
-static bitnet_result json_read_word(json *j, json_node *node, bitnet_error *err) {
-    static const struct { const char *word; json_type type; } words[] = {
-        {"null", JSON_NULL}, {"false", JSON_FALSE}, {"true", JSON_TRUE}
-    };
-    size_t i;
-    for (i = 0; i < 3; i++) {
-        const size_t n = strlen(words[i].word);
-        if (j->size - j->at < n || memcmp(j->text + j->at, words[i].word, n)) continue;
-        node->type = words[i].type;
-        j->at += n;
-        return BITNET_OK;
-    }
-    return json_fail(j, j->at, "a value is expected here", err);
 }
 
 /* Adds a node; 0: no memory. Pointers to other nodes become invalid. */
@@ -267,6 +276,15 @@ uint32_t json_get(const json *j, uint32_t object, const char *key) {
     for (i = 0; i < j->nodes[object].n; i++, node = j->nodes[node + 1].next)
         if (json_is(j, node, key)) return j->nodes[node + 1].type == JSON_NULL ? 0 : node + 1;
     return 0;
+}
+
+void json_describe(const json *j, uint32_t node, char *out, size_t cap) {
+    static const char *const names[] = {"null", "false", "true", 0, 0, "an array", "an object"};
+    const json_type type = json_kind(j, node);
+    const char *text = names[type] ? names[type] : j->text + j->nodes[node].at;
+    const uint32_t len = names[type] ? (uint32_t)strlen(text) : j->nodes[node].len;
+    const char *quote = type == JSON_STRING ? "'" : "";
+    snprintf(out, cap, "%s%.*s%s", quote, len < 64 ? (int)len : 64, text, quote);
 }
 
 int json_uint(const json *j, uint32_t node, uint64_t *out) {

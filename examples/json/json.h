@@ -34,10 +34,11 @@ typedef struct json {
     size_t size, base;                 /* base: the text's offset in its file */
     size_t at;                         /* the parser's position */
     uint32_t n_nodes, cap;
+    int python;                        /* 1: NaN, Infinity and -Infinity are numbers, too */
 } json;
 
 /* Parses j->text[j->size], which may begin with a byte order mark. The caller has set name,
-   text (from malloc), size and base, and all else to zero. json_free must follow even after an error. */
+   text (from malloc), size, base and python, and all else to zero. json_free must follow even after an error. */
 bitnet_result json_parse(json *j, bitnet_error *err);
 void json_free(json *j);
 
@@ -52,6 +53,8 @@ json_type json_kind(const json *j, uint32_t node);
 int json_is(const json *j, uint32_t node, const char *text);
 /* The value of a key of an object; 0 if there is none, or if it is null. */
 uint32_t json_get(const json *j, uint32_t object, const char *key);
+/* A value in few words, for errors: 'text', 1.5, true, an array. */
+void json_describe(const json *j, uint32_t node, char *out, size_t cap);
 /* Reads a number that is written as an integer from 0 to 2^64 - 1; 0 if the node is not one. */
 int json_uint(const json *j, uint32_t node, uint64_t *out);
 

@@ -18,6 +18,7 @@
 #include "../../examples/json/json.c"
 #include "../../examples/convert/safetensors.c"
 #include "../../examples/convert/sentencepiece.c"
+#include "../../examples/convert/steps.c"
 #include "../../examples/convert/tokenizer.c"
 #include "../../examples/convert/gguf_write.c"
 #include "../../examples/convert/pack.c"

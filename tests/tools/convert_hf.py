@@ -2,7 +2,10 @@
 
     convert_hf.py make MODEL.gguf DIR KIND     DIR/hf, and DIR/want.gguf, which it is to become
     convert_hf.py break BASE DIR               DIR/CASE for each of CASES: BASE/KIND/hf, damaged
+    convert_hf.py vary BASE DIR                the same for TAKEN: BASE/KIND/hf, and what changes nothing
+    convert_hf.py varied                       "name kind" for each
     convert_hf.py template DIR                 puts DIR/hf's chat template into a file of its own
+    convert_hf.py template-list DIR            makes its template a list without "default"
     convert_hf.py cases                        "name word" for each, the word one of its error's
     convert_hf.py compare A.gguf B.gguf [tensors]   same keys (but general.name) and tensors
 
@@ -460,17 +463,40 @@ def spm_model(pieces, trainer=((3, 2), (35, 1), (43, -1)),
                      pb(3, b"".join(pb(*f) for f in normalizer))])
 
 
+def added_token(i, text, special):
+    return {"id": i, "content": text, "single_word": False, "lstrip": False, "rstrip": False,
+            "normalized": False, "special": special}
+
+
+def frame(bos, i):                     # a token in front of a text
+    text = [{"SpecialToken": {"id": bos, "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}]
+    return {"type": "TemplateProcessing", "single": text, "pair": text,
+            "special_tokens": {bos: {"id": bos, "ids": [i], "tokens": [bos]}}}
+
+
+def byte_level(**changed):
+    return dict({"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True,
+                 "use_regex": True}, **changed)
+
+
 def spm_tokenizer(pieces, added, merges, words):
-    lines = [{"id": i, "content": pieces[i][0], "special": True} for i in range(3)]
-    lines += [{"id": i, "content": t, "special": kind == 3} for i, t, kind in added]
+    lines = [added_token(i, pieces[i][0], True) for i in range(3)]
+    lines += [added_token(i, t, kind == 3) for i, t, kind in added]
     replace = {"type": "Replace", "pattern": {"String": " "}, "content": MARK}
     newer = "metaspace" in words
-    return {"version": "1.0", "added_tokens": lines,
+    return {"version": "1.0", "truncation": None, "padding": None, "added_tokens": lines,
             "normalizer": None if newer else {"type": "Sequence", "normalizers": [
                 {"type": "Prepend", "prepend": MARK}, replace]},
-            "pre_tokenizer": {"type": "Metaspace", "replacement": MARK, "prepend_scheme": "first",
-                              "split": False} if newer else None,
-            "model": {"type": "BPE", "unk_token": "<unk>", "byte_fallback": True,
+            "pre_tokenizer": {"type": "Metaspace", "replacement": MARK, "add_prefix_space": True,
+                              "prepend_scheme": "first", "split": False} if newer else None,
+            "post_processor": frame("<s>", 1),
+            "decoder": {"type": "Sequence", "decoders": [
+                {"type": "Replace", "pattern": {"String": MARK}, "content": " "},
+                {"type": "ByteFallback"}, {"type": "Fuse"},
+                {"type": "Strip", "content": " ", "start": 1, "stop": 0}]},
+            "model": {"type": "BPE", "dropout": None, "unk_token": "<unk>",
+                      "continuing_subword_prefix": None, "end_of_word_suffix": None,
+                      "fuse_unk": True, "byte_fallback": True, "ignore_merges": False,
                       "vocab": {t: i for i, (t, _, _) in enumerate(pieces)},
                       "merges": [list(m) if newer else " ".join(m) for m in merges]}}
 
@@ -478,20 +504,30 @@ def spm_tokenizer(pieces, added, merges, words):
 def make_tokenizer(keys, words):
     tokens, types = keys["tokenizer.ggml.tokens"][1][1], keys["tokenizer.ggml.token_type"][1][1]
     merges = keys["tokenizer.ggml.merges"][1][1]
-    added = [{"id": i, "content": t, "single_word": False, "special": types[i] == 3}
-             for i, t in enumerate(tokens) if types[i] != 1]
+    added = [added_token(i, t, types[i] == 3) for i, t in enumerate(tokens) if types[i] != 1]
     split = {"type": "Split", "pattern": {"Regex": PATTERN}, "behavior": "Isolated",
              "invert": False}
-    steps = [split, {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False}]
-    if "falcon" in words or "digits" in words:
-        steps = [{"type": "Punctuation", "behavior": "Contiguous"},
-                 {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True,
-                  "use_regex": True},
+    if "pairs" in words:               # another way to say it
+        split.update(behavior="Removed", invert=True)
+    steps = [split, byte_level(use_regex=False)]
+    falcon = "falcon" in words or "digits" in words
+    if falcon:
+        steps = [{"type": "Punctuation", "behavior": "Contiguous"}, byte_level(),
                  {"type": "Digits", "individual_digits": True} if "digits" in words else
                  dict(split, pattern={"Regex": "[0-9]"})]
-    return {"version": "1.0", "truncation": None, "added_tokens": added, "normalizer": None,
+    bos = keys["tokenizer.ggml.bos_token_id"][1]
+    level = byte_level(add_prefix_space=True, trim_offsets=False)
+    return {"version": "1.0", "truncation": {"direction": "Right", "max_length": 8, "stride": 0,
+                                             "strategy": "LongestFirst"},
+            "padding": None, "added_tokens": added, "normalizer": None,
             "pre_tokenizer": {"type": "Sequence", "pretokenizers": steps},
-            "model": {"type": "BPE", "unk_token": None, "byte_fallback": False,
+            "post_processor": level if "bare" in words else
+            {"type": "Sequence", "processors": [level, frame(tokens[bos], bos)]},
+            "decoder": byte_level(add_prefix_space=True),
+            "model": {"type": "BPE", "dropout": None, "unk_token": None,
+                      "continuing_subword_prefix": "" if "pairs" in words else None,
+                      "end_of_word_suffix": None, "fuse_unk": False, "byte_fallback": False,
+                      "ignore_merges": not falcon,
                       "vocab": {t: i for i, t in enumerate(tokens) if types[i] == 1},
                       "merges": [m.split(" ") for m in merges] if "pairs" in words else merges}}
 
@@ -603,10 +639,16 @@ class Damage:
         self.raw(change, shard)
 
 
-def put(where, *path):                 # put(doc, key, key..., value)
+LAST = "last"
+
+
+def put(where, *path):                 # put(doc, key, key..., value); LAST: behind a list's end
     for key in path[:-2]:
         where = where[key]
-    where[path[-2]] = path[-1]
+    if path[-2] == LAST:
+        where.append(path[-1])
+    else:
+        where[path[-2]] = path[-1]
 
 
 Q = "model.layers.0.self_attn.q_proj.weight"
@@ -659,6 +701,74 @@ def spm(trainer=None, normalizer=None, pieces=None, cut=0, more=b""):
     return damage
 
 
+def unmade(d):                         # a token that no merge makes, where that matters
+    def change(x):
+        x["model"]["merges"].pop()
+        x["model"]["ignore_merges"] = not x["model"]["ignore_merges"]
+    d.json("tokenizer.json", change)
+
+
+# what changes the tokens: its name, the kind of model, a word of the error, where it is, the value
+PRE, POST, DECODER, MODEL = "pre_tokenizer", "post_processor", "decoder", "model"
+TOKENIZERS = [
+    ("digits", "auto", "pretokenizers[1].type is 'Digits', and only ByteLevel", PRE, "pretokenizers", 1,
+     {"type": "Digits", "individual_digits": True}),
+    ("more", "auto", "pretokenizers[2].type is 'Punctuation', which is not known", PRE, "pretokenizers",
+     LAST, {"type": "Punctuation", "behavior": "Isolated"}),
+    ("alone", "auto", "pre_tokenizer.type is 'ByteLevel', and only Split", PRE, byte_level()),
+    ("prefix", "auto", "[1].add_prefix_space is true, and only false", PRE, "pretokenizers", 1,
+     "add_prefix_space", True),
+    ("regex-too", "auto", "[1].use_regex is true, and only false", PRE, "pretokenizers", 1, "use_regex",
+     True),
+    ("removed", "auto", "[0].behavior is 'Removed', and only Isolated", PRE, "pretokenizers", 0,
+     "behavior", "Removed"),
+    ("merged", "auto", "[0].behavior is 'MergedWithNext'", PRE, "pretokenizers", 0, "behavior",
+     "MergedWithNext"),
+    ("string", "auto", "[0].pattern.String is ' ', which is not known", PRE, "pretokenizers", 0, "pattern",
+     {"String": " "}),
+    ("field", "auto", "[0].limit is 3, which is not known", PRE, "pretokenizers", 0, "limit", 3),
+    ("lowercase", "auto", "normalizer.type is 'Lowercase'", "normalizer", {"type": "Lowercase"}),
+    ("nfkc", "auto", "normalizer.normalizers[0].type is 'NFKC'", "normalizer",
+     {"type": "Sequence", "normalizers": [{"type": "NFKC"}]}),
+    ("strip", "auto", "normalizer.type is 'Strip'", "normalizer",
+     {"type": "Strip", "strip_left": True, "strip_right": True}),
+    ("suffix", "auto", "model.end_of_word_suffix is '</w>', and only '' is", MODEL, "end_of_word_suffix",
+     "</w>"),
+    ("subword", "auto", "model.continuing_subword_prefix is '##'", MODEL, "continuing_subword_prefix",
+     "##"),
+    ("dropout", "auto", "model.dropout is 0.1, and only 0 or 0.0", MODEL, "dropout", 0.1),
+    ("model-field", "auto", "model.max_input_chars_per_word is 100", MODEL, "max_input_chars_per_word",
+     100),
+    ("bert", "auto", "post_processor.type is 'BertProcessing'", POST,
+     {"type": "BertProcessing", "sep": ["a", 1], "cls": ["b", 2]}),
+    ("two-ids", "auto", "what is not one token", POST, {
+        "type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "x"}}, {"Sequence": {"id": "A"}}],
+        "special_tokens": {"x": {"id": "x", "ids": [1, 2], "tokens": ["a", "b"]}}}),
+    ("no-text", "auto", "leaves out the text", POST, {"type": "TemplateProcessing", "single": []}),
+    ("two-texts", "auto", "or two texts", POST, {
+        "type": "TemplateProcessing", "single": [{"Sequence": {"id": "A"}}] * 2}),
+    ("single-text", "auto", "is not an array", POST, {"type": "TemplateProcessing", "single": "$A"}),
+    ("two-frames", "auto", "post_processor.processors[2].type is 'TemplateProcessing', which", POST,
+     "processors", LAST, frame("a", 1)),
+    ("wordpiece", "auto", "decoder.type is 'WordPiece', and only ByteLevel", DECODER,
+     {"type": "WordPiece", "prefix": "##", "cleanup": True}),
+    ("no-bytes", "auto", "decoder.decoders[1].type is 'Fuse'", DECODER,
+     {"type": "Sequence", "decoders": [byte_level(), {"type": "Fuse"}]}),
+    ("lstrip", "auto", "added_tokens[0].lstrip is true, and only false", "added_tokens", 0, "lstrip", True),
+    ("rstrip", "auto", "added_tokens[1].rstrip is true", "added_tokens", 1, "rstrip", True),
+    ("word", "auto", "added_tokens[0].single_word is true", "added_tokens", 0, "single_word", True),
+    ("normalized", "llama-exact-f16-prepend", "added_tokens[3].normalized is true", "added_tokens", 3,
+     "normalized", True),
+    ("spm-split", "older-bf16-metaspace", "pre_tokenizer.split is true, and only false", PRE, "split",
+     True),
+    ("spm-never", "older-bf16-metaspace", "prepend_scheme is 'never', and only first or always", PRE,
+     "prepend_scheme", "never"),
+    ("spm-strip", "older-bf16-metaspace", "decoders[3].start is 2, and only 1", DECODER, "decoders", 3,
+     "start", 2),
+    ("spm-merges", "older-bf16-metaspace", "model.dropout is 0.5", MODEL, "dropout", 0.5),
+]
+
+
 CASES = {
     "llama-class": ("llama-exact-bf16", "of model_type llama only LlamaForCausalLM", lambda d: d.json(
         "config.json", lambda x: put(x, "architectures", ["LlamaForSequenceClassification"]))),
@@ -702,7 +812,7 @@ CASES = {
         d.path("added_tokens.json"), b"[1]")),
     "spm-later-id": ("llama-div-spm", "tokenizer_config.json: the added token", lambda d: d.json(
         "tokenizer_config.json", lambda x: put(x, "added_tokens_decoder", "1x", {"content": "y"}))),
-    "spm-prepends-twice": ("llama-exact-f16-prepend", "LLaMA's or Gemma's normalizer", lambda d: d.json(
+    "spm-prepends-twice": ("llama-exact-f16-prepend", "normalizer.normalizers[2].type is 'Prepend'", lambda d: d.json(
         "tokenizer.json", lambda x: x["normalizer"]["normalizers"].append(
             {"type": "Prepend", "prepend": "x"}))),
     "falcon-triples": ("llama-exact-f32-falcon", "Falcon-E's", lambda d: d.text(
@@ -885,10 +995,15 @@ CASES = {
         "tokenizer.json", lambda x: put(x, "added_tokens", 0, "content", "a\0b"))),
     "tokenizer-missing": ("auto", "neither tokenizer.json nor tokenizer.model", lambda d: os.remove(
         d.path("tokenizer.json"))),
-    "tokenizer-split": ("auto", "not LLaMA 3's, Qwen's or Falcon-E's", lambda d: d.text(
+    "tokenizer-split": ("auto", "pre_tokenizer.pretokenizers[0].pattern.Regex is '", lambda d: d.text(
         "tokenizer.json", "{1,3}", "{1,2}")),
-    "tokenizer-no-split": ("auto", "not LLaMA 3's, Qwen's or Falcon-E's", lambda d: d.json(
+    "tokenizer-no-split": ("auto", "pre_tokenizer.type is null, and only Split", lambda d: d.json(
         "tokenizer.json", lambda x: x.pop("pre_tokenizer"))),
+    "tokenizer-merges": ("auto", "model.ignore_merges is false, but only true is supported", unmade),
+    "tokenizer-keeps": ("llama-exact-f32-falcon", "model.ignore_merges is true, but only false", unmade),
+    **{"tokenizer-" + name: (kind, word, (lambda path: lambda d: d.json(
+        "tokenizer.json", lambda x: put(x, *path)))(path))
+       for name, kind, word, *path in TOKENIZERS},
     "tokenizer-normalizer": ("auto", "normalizer", lambda d: d.json(
         "tokenizer.json", lambda x: put(x, "normalizer", {"type": "NFC"}))),
     "tokenizer-type": ("auto", "only BPE", lambda d: d.json(
@@ -899,23 +1014,65 @@ CASES = {
         "tokenizer.json", '"1.0"', '"\\ud800x"')),
     "bos-outside": ("auto", "bos_token_id", lambda d: d.json(
         "config.json", lambda x: put(x, "bos_token_id", 10 ** 9))),
-    "pad-unknown": ("auto", "pad_token", lambda d: d.json(
-        "tokenizer_config.json", lambda x: put(x, "pad_token", "no such"))),
     "template-number": ("auto", "chat_template", lambda d: d.json(
         "tokenizer_config.json", lambda x: put(x, "chat_template", 1))),
 }
+
+def config_has(**fields):
+    return lambda d: d.json("config.json", lambda x: x.update(fields))
+
+
+def template_beside(d):                # the file, and an older template
+    template_file(d)
+    d.json("tokenizer_config.json", lambda x: put(x, "chat_template", "OLD"))
+    open(d.path("chat_template.json"), "w").write('{"chat_template": "OLD"}')
+
+
+# what changes nothing: name, the kind of model, what is done to it
+TAKEN = {
+    "nan": ("auto", config_has(initializer_range=float("nan"), x=[-float("inf"), float("inf")])),
+    "pad-minus": ("auto", config_has(pad_token_id=-1)),
+    "pad-over": ("auto", config_has(pad_token_id=10 ** 6)),
+    "pad-unknown": ("auto", lambda d: d.json("tokenizer_config.json", lambda x: put(
+        x, "pad_token", "no such"))),
+    "rope-empty": ("auto", config_has(rope_scaling={}, rope_parameters={})),
+    "rope-no-theta": ("auto-newer", lambda d: d.json("config.json", lambda x: put(
+        x, "rope_theta", x["rope_parameters"].pop("rope_theta")))),
+    "fields": ("auto", config_has(attention_dropout=0.5, sliding_window=7, pretraining_tp=2, xyz={})),
+    "fields-off": ("auto", config_has(attention_bias=None, mlp_bias=False, logit_scale=1,
+                                      final_logit_softcapping=None, partial_rotary_factor=1.0)),
+    "byte-order-mark": ("auto", lambda d: d.text("config.json", "{", "\ufeff{")),
+    "template": ("auto", template_beside),
+    "sequence": ("auto", lambda d: d.json("tokenizer.json", lambda x: put(
+        x, "normalizer", {"type": "Sequence", "normalizers": []}))),
+    "no-decoder": ("auto", lambda d: d.json("tokenizer.json", lambda x: x.pop("decoder"))),
+    "no-whole": ("auto", lambda d: d.json("tokenizer.json", lambda x: x["model"].pop("ignore_merges"))),
+    "whole": ("llama-exact-f32-falcon", lambda d: d.json("tokenizer.json", lambda x: put(
+        x, "model", "ignore_merges", True))),
+}
+
+
+def break_all(cases, base, to):
+    for name, (kind, *_, damage) in cases.items():
+        folder = os.path.join(to, name)
+        shutil.copytree(os.path.join(base, kind, "hf"), folder, copy_function=os.link)
+        damage(Damage(folder))
+
 
 if __name__ == "__main__":
     command = sys.argv[1]
     if command == "make":
         make(*sys.argv[2:])
-    elif command == "break":
-        for name, (kind, word, damage) in CASES.items():
-            folder = os.path.join(sys.argv[3], name)
-            shutil.copytree(os.path.join(sys.argv[2], kind, "hf"), folder, copy_function=os.link)
-            damage(Damage(folder))
+    elif command in ("break", "vary"):
+        break_all(CASES if command == "break" else TAKEN, *sys.argv[2:])
+    elif command == "varied":
+        for name, (kind, _) in TAKEN.items():
+            print(name, kind)
     elif command == "template":
         template_file(Damage(os.path.join(sys.argv[2], "hf")))
+    elif command == "template-list":
+        Damage(sys.argv[2]).json("tokenizer_config.json", lambda x: put(
+            x, "chat_template", [{"name": "tool_use", "template": "x"}]))
     elif command == "cases":
         for name, (kind, word, _) in CASES.items():
             print(name, kind, word)

@@ -87,7 +87,8 @@ if [ -z "$RUN" ] && has_terminal; then         # what is told meanwhile has line
 else skip bar-note "script gives no terminal here, or an emulator"; fi
 
 # ---- what is damaged: exit code 1, one line that says what, and no file
-for kind in auto auto-shards div bf16 f32 llama-exact-bf16 llama-div-spm llama-exact-f16-prepend llama-exact-f32-falcon; do
+for kind in auto auto-shards div bf16 f32 llama-exact-bf16 llama-div-spm llama-exact-f16-prepend llama-exact-f32-falcon \
+    older-bf16-metaspace; do
     tool make "$model" "$tmp/base/$kind" $kind
 done
 rm -f "$out"
@@ -103,6 +104,25 @@ while read -r name kind word; do
         rm -f "$tmp/o/"*
     else ok "$name"; fi
 done < "$tmp/cases"
+
+# ---- what is not used may be anything, and the newer template is taken: the same file
+for kind in auto-newer; do
+    tool make "$model" "$tmp/base/$kind" $kind
+done
+tool varied > "$tmp/cases"
+tool vary "$tmp/base" "$tmp/varied" || bad varied "they cannot be made"
+while read -r name kind; do
+    run "$tmp/varied/$name" "$out" --force
+    what=                              # the key of a padding token that does not exist is left out
+    [ "$name" != pad-unknown ] || what=tensors
+    check "taken-$name" "exit code $rc, or another file: $(cat "$tmp/err")" sh -c "[ $rc -eq 0 ] &&
+        python3 '$root/tests/tools/convert_hf.py' compare '$tmp/base/$kind/want.gguf' '$out' $what"
+done < "$tmp/cases"
+tool template-list "$tmp/varied/nan"
+run "$tmp/varied/nan" "$out" --force
+check template-list "exit code $rc: $(cat "$tmp/err")" \
+    sh -c "[ $rc -eq 0 ] && grep -q \"a list without 'default'\" '$tmp/err'"
+rm -f "$out"
 
 # ---- a call of the system's that fails, one after the other: then there is an error, or nothing is lost
 calls="malloc calloc realloc fopen fopen64 fseek ftell fread lstat lstat64"

@@ -7,9 +7,10 @@
 /* ---- helpers ---- */
 
 /* Parses n bytes, copied to memory of exactly that size and one NUL. json_free afterwards. */
-static bitnet_result parse_json(json *j, const char *text, size_t n, bitnet_error *err) {
+static bitnet_result parse_as(json *j, int python, const char *text, size_t n, bitnet_error *err) {
     memset(j, 0, sizeof *j);
     memset(err, 0, sizeof *err);
+    j->python = python;
     snprintf(j->name, sizeof j->name, "x");
     j->size = n;
     j->text = (char *)malloc(n + 1);
@@ -17,6 +18,10 @@ static bitnet_result parse_json(json *j, const char *text, size_t n, bitnet_erro
     memcpy(j->text, text, n);
     j->text[n] = 0;
     return json_parse(j, err);
+}
+
+static bitnet_result parse_json(json *j, const char *text, size_t n, bitnet_error *err) {
+    return parse_as(j, 0, text, n, err);
 }
 
 /* ---- tests ---- */
@@ -77,6 +82,53 @@ static void test_json_byte_order_mark(void) {
     r = parse_json(&j, bad, sizeof bad - 1, &err);
     json_free(&j);
     CHECK_MSG(r == BITNET_ERR_FORMAT && strstr(err.text, "offset 6: a value"), "%s", err.text);
+}
+
+/* What Python writes for numbers that are none, where the caller allows it. */
+static void test_json_python(void) {
+    static const char text[] = "{\"a\":NaN,\"b\":[Infinity,-Infinity],\"c\":-1}";
+    static const char *const bad[] = {"nan", "-NaN", "Infinit", "-Infinit", "+Infinity", "-"};
+    json j;
+    bitnet_error err;
+    bitnet_result r = parse_as(&j, 1, text, sizeof text - 1, &err);
+    char word[80];
+    uint64_t v;
+    size_t i;
+    CHECK_MSG(r == BITNET_OK, "%s", err.text);
+    CHECK(json_is_sound(&j) && !json_uint(&j, json_get(&j, JSON_ROOT, "a"), &v));
+    json_describe(&j, json_get(&j, JSON_ROOT, "a"), word, sizeof word);
+    CHECK(!strcmp(word, "NaN"));
+    json_describe(&j, json_get(&j, JSON_ROOT, "b") + 2, word, sizeof word);
+    CHECK(!strcmp(word, "-Infinity"));
+    json_free(&j);
+    for (i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        r = parse_as(&j, 1, bad[i], strlen(bad[i]), &err);
+        json_free(&j);
+        CHECK_MSG(r == BITNET_ERR_FORMAT, "%s is taken", bad[i]);
+    }
+    r = parse_json(&j, "[-Infinity]", 11, &err);
+    json_free(&j);
+    CHECK(r == BITNET_ERR_FORMAT);
+}
+
+/* In the words of an error. */
+static void test_json_describe(void) {
+    static const struct { const char *text, *words; } cases[] = {
+        {"null", "null"}, {"true", "true"}, {"1.50", "1.50"}, {"\"a\\nb\"", "'a\nb'"},
+        {"[1]", "an array"}, {"{}", "an object"}
+    };
+    char words[80];
+    size_t i;
+    for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        json j;
+        bitnet_error err;
+        CHECK(parse_json(&j, cases[i].text, strlen(cases[i].text), &err) == BITNET_OK);
+        json_describe(&j, JSON_ROOT, words, sizeof words);
+        CHECK_MSG(!strcmp(words, cases[i].words), "%s", words);
+        json_describe(&j, 0, words, sizeof words);
+        CHECK(!strcmp(words, "null"));
+        json_free(&j);
+    }
 }
 
 static void test_json_refused(void) {
@@ -188,6 +240,8 @@ const test_case convert_json_tests[] = {
     {"convert_json/values", test_json_values},
     {"convert_json/integers", test_json_integers},
     {"convert_json/byte_order_mark", test_json_byte_order_mark},
+    {"convert_json/python", test_json_python},
+    {"convert_json/describe", test_json_describe},
     {"convert_json/refused", test_json_refused},
     {"convert_json/depth", test_json_depth},
     {"convert_json/many_keys", test_json_many_keys},
