@@ -436,7 +436,7 @@ static void test_numbers(void) {
         {"{\"type\":\"number\",\"minimum\":0.0000001,\"maximum\":0.0000002}", {"c 0.00000015",
          "x 1",
             "x 0.0000003", 0}},
-        {"{\"type\":\"number\",\"format\":\"int32\"}", {"m 0", "c 2147483647", "x 2147483648",
+        {"{\"type\":\"number\",\"format\":\"int32\"}", {"c 0", "c 2147483647", "x 2147483648",
          "x 1.",
             "c -2147483648", "x -2147483649", 0}},
         {"{\"type\":\"integer\",\"multipleOf\":7,\"minimum\":-14,\"maximum\":100}",
