@@ -37,7 +37,9 @@
    GRAMMARS
    --------
    llama.cpp's GBNF. The rule root is the whole text. A rule ends with its line, but not inside of
-   parentheses, after ::= or after |.
+   parentheses, after ::= or |, or before a line that begins with |. An alternative may be empty,
+   also the first one. Lines end with LF, CR LF or CR; a byte order mark before the text is passed
+   over.
 
        name ::= ...        a rule; names have letters, digits, - and _
        "text"              these characters; \" \\ \n \r \t \[ \] \- \xHH \uHHHH \UHHHHHHHH
@@ -56,29 +58,50 @@
 
    JSON SCHEMAS
    ------------
-   What comes out is JSON that a validator accepts. Keywords that cannot be kept are refused with
-   BITNET_ERR_UNSUPPORTED, never ignored. {} is any JSON.
+   What comes out is JSON that a validator accepts. A keyword that is known to bind values and
+   cannot be kept is refused with BITNET_ERR_UNSUPPORTED, never ignored; keywords of no draft are
+   notes. {} is any JSON. Not all that a schema allows can be written: what is left out stands
+   below.
 
-       any         type (one or several), enum, const, anyOf, $ref "#/...", true, false, {}
-                   oneOf, if no two alternatives can allow the same value: by types, by listed
-                   values, or by a property that is required and listed
-                   allOf of objects, whose properties become one list; or of one schema
-       object      properties, in their order; required; additionalProperties
+       any         type (one or several), nullable, enum, const, anyOf, allOf, $ref "#/...", true,
+                   false, {}, and oneOf, if no two alternatives can allow the same value: by types,
+                   by listed values, or by a property that is required and listed. A value keeps all
+                   of them that are beside each other, up to 64 schemas at once.
+                   Beside enum and const: types, lengths and bounds, but no pattern, format,
+                   multipleOf or keywords of arrays and objects that the values would need.
+       object      properties, in their order; required; additionalProperties; propertyNames for
+                   strings, beside properties only as their type; unevaluatedProperties true or
+                   false; minProperties and maxProperties if they hold anyway
                    Without additionalProperties there are no others (as in llama.cpp), unless
-                   properties is not there either.
-       array       items, prefixItems, items [...] and additionalItems, minItems, maxItems
-       string      minLength and maxLength, in code points; or pattern; or format: date, time,
-                   date-time, uuid
-       integer     minimum, maximum, exclusiveMinimum, exclusiveMaximum, up to 2^53
-       number      without bounds; at most 16 digits before and behind the point, exponent to 99
-       pattern     ^...$ with . [] () (?:) | * + ? {m,n} \d \w \s \D \W \S and escaped characters
-       notes       title, description, default, examples, $schema, $comment, deprecated, readOnly,
-                   writeOnly, definitions, $defs, and $id at the root have no effect
+                   properties is not there either. A property may have two schemas only if they are
+                   the same or one of them says nothing, and additionalProperties is true or false
+                   beside other schemas of the object.
+       array       items, prefixItems, items [...] and additionalItems, all of one schema; minItems,
+                   maxItems; uniqueItems: of an enum's values each is written once at most, in the
+                   enum's order; of other items there is one at most, and minItems over 1 is refused
+       string      minLength and maxLength, in code points; pattern; format: date, time, date-time,
+                   duration, email, hostname, ipv4, ipv6, uri, uri-reference, url, uuid,
+                   json-pointer, byte (base64), iso-time, iso-date-time, password, binary. Several
+                   of them are kept together. Of email, hostname, ipv6 and the URIs only usual
+                   forms are written.
+       integer     minimum, maximum, exclusiveMinimum, exclusiveMaximum (numbers, or true as in
+                   draft 4), up to 2^53; multipleOf, whole numbers up to 10000; format int32, int64
+       number      the same bounds, up to 10^15. With bounds numbers have no exponent, 15 digits at
+                   most, and 6 places behind the point, or one more than the bounds. Without bounds
+                   at most 16 digits before and behind the point, exponent to 99. multipleOf and the
+                   formats int32 and int64 make it an integer; float and double say nothing.
+       pattern     ECMAScript's, with the flag u: . [] () (?:) (?<name>) | * + ? {m,n} ^ $ \d \w \s
+                   \D \W \S and escaped characters; a sign may be escaped without need. It may match
+                   anywhere, unless ^ and $ hold it. (?= and (?! only behind ^ at the beginning.
+                   \b, \B, \p, lookbehind and references to groups are refused.
+       $ref        a JSON pointer in the fragment of a URI, with %XX and then ~0 and ~1 decoded
+       notes       all other keywords, such as title, default, examples, $defs, discriminator,
+                   x-..., and $id at the root
 
-   Refused, among others: not, if, contains, uniqueItems true, multipleOf, patternProperties,
-   minProperties, propertyNames, dependentRequired, references to other files, and keywords beside
-   $ref, anyOf, oneOf, enum or const. White space is llama.cpp's: none, a blank, or one or two
-   newlines and up to 20 blanks or tabs, between the tokens of JSON but not at the end.
+   Refused, among others: not, if, contains, patternProperties, dependentRequired, unevaluatedItems,
+   references to other files, other formats, $id below the root. White space is llama.cpp's: none, a
+   blank, or one or two newlines and up to 20 blanks or tabs, between the tokens of JSON but not at
+   the end.
 
    BOUNDS
    ------
@@ -86,9 +109,16 @@
    20000 values. Compiling takes time in proportion to the text, but for what a schema compares with
    each other: alternatives of oneOf, properties in allOf, names of properties beside others. These
    steps are counted, too, and a grammar that needs more than max_work is refused with
-   BITNET_ERR_LIMIT. The default is about half a second (server CPU, gcc 12 -O2); a GBNF grammar of
-   2^20 bytes takes 0.06 s. No name or reference is looked up in more steps than it has bits.
+   BITNET_ERR_LIMIT. The default is at most half a second (server CPU, gcc 12 -O2); a GBNF grammar
+   of 2^20 bytes takes 0.06 s. No name or reference is looked up in more steps than it has bits.
    Repetitions cost nothing, and what is compiled is limited by max_nodes.
+
+   A pattern that is alone is as cheap. Beside another one, a format, or a length that it does not
+   keep by itself, and if ^ or $ is inside of it, what is left of all of them is found: at most 2^15
+   states for each string. Where each length is a state of its own, maxLength may become smaller for
+   that, and minLength must fit, else BITNET_ERR_LIMIT. Patterns whose repetitions are large or
+   inside of each other, (a{100}){100}, are over that limit, too. A maxLength or maxItems over 10^9
+   is 10^9; a minLength or minItems, and in patterns a count, is a million at most.
 
    A matcher never allocates. Rules inside of each other, and repetitions, take a level of max_depth
    each; JSON takes two or three for each of its own. What would not fit is not allowed, early
@@ -247,8 +277,10 @@ enum {
     BITNET_GRAMMAR__TEXT = 1 << 20,        /* bytes of a grammar or schema */
     BITNET_GRAMMAR__NESTED = 64,           /* groups, or JSON values, inside of each other */
     BITNET_GRAMMAR__COUNT = 1000000,       /* the largest {n}, minLength ... */
+    BITNET_GRAMMAR__MOST = 1000000000,     /* no text has more characters or items */
     BITNET_GRAMMAR__RANGES = 1024,         /* of one class */
     BITNET_GRAMMAR__VALUES = 20000,        /* in a schema */
+    BITNET_GRAMMAR__MULTIPLE = 10000,      /* the largest multipleOf */
     BITNET_GRAMMAR__TOKEN_BYTES = 1024,    /* longer tokens are never allowed */
     BITNET_GRAMMAR__DEPTH = 4096,          /* the largest max_depth */
     BITNET_GRAMMAR__WORK = 1 << 20,        /* steps of closures for one mask; see BOUNDS */
@@ -373,15 +405,26 @@ typedef struct bitnet_grammar__value {
     uint32_t rule;                         /* of the schema that it is; NONE: not yet */
     uint32_t behind;                       /* its $ref, and so on; NONE: not yet, RING: a ring */
     uint32_t target;                       /* what its $ref names */
+    uint32_t types;                        /* of what it may allow, as a schema; 0: not yet */
     double number;
 } bitnet_grammar__value;
+
+/* Schemas that a value must keep all at once: one, and what its $ref, its allOf, and the
+   alternatives that have been chosen add to it. */
+enum { BITNET_GRAMMAR__TOGETHER = 64 };
+typedef struct bitnet_grammar__all {
+    uint32_t v[BITNET_GRAMMAR__TOGETHER];
+    uint8_t chosen[BITNET_GRAMMAR__TOGETHER];          /* bit 0: of its anyOf, 1: of its oneOf */
+    uint8_t from[BITNET_GRAMMAR__TOGETHER];            /* what led to it */
+    uint32_t n;
+    int fails;                             /* one of them is false */
+} bitnet_grammar__all;
 
 /* A property of an object, while its schema is compiled. */
 typedef struct bitnet_grammar__property {
     uint32_t key, n_key;                   /* in the pool */
     uint32_t schema;                       /* value; NONE: any */
-    uint32_t from;                         /* the schema that has it */
-    int required;
+    int required, barred;                  /* must be there; must not */
 } bitnet_grammar__property;
 
 typedef struct bitnet_grammar__array { void *p; uint32_t n, cap; } bitnet_grammar__array;
@@ -397,9 +440,13 @@ typedef struct bitnet_grammar__builder {
     int nested;
     uint32_t work_left, max_work;          /* steps */
     bitnet_grammar__array nodes, edges, rules, ranges;
-    bitnet_grammar__array values, pool, properties, bytes, utf8, todo, names, forks;
+    bitnet_grammar__array values, pool, properties, bytes, utf8, todo, names, forks, listed;
     uint32_t top;                          /* of the tree of names: a fork or leaf, or NONE */
-    uint32_t n_lists;                      /* of properties: spaces from LISTS on */
+    uint32_t n_lists;                      /* of properties and the like: spaces from LISTS on */
+    /* Of the string whose limits are being built, see patterns. */
+    bitnet_grammar__array terms, sets, limits, steps, bounds, kinds, members, states, moves;
+    bitnet_grammar__array marks, stack;
+    uint32_t n_anchors, stamp;
     const char *source;                    /* what the caller gave: places in errors are in it */
     uint32_t n_source, place;              /* where text comes from, if that is something else */
 } bitnet_grammar__builder;
@@ -801,10 +848,10 @@ static void bitnet_grammar__sort_ranges(bitnet_grammar__builder *b) {
     b->ranges.n = n;
 }
 
-/* The characters that the ranges lack, from U+0001 on (as in llama.cpp). */
-static void bitnet_grammar__negate(bitnet_grammar__builder *b) {
+/* The characters that the ranges lack, from low on. */
+static void bitnet_grammar__negate(bitnet_grammar__builder *b, uint32_t low) {
     bitnet_grammar__range *r;
-    uint32_t i, n, low = 1;
+    uint32_t i, n;
     bitnet_grammar__sort_ranges(b);
     n = b->ranges.n;
     for (i = 0; i < n && !b->code; i++) {
@@ -1040,7 +1087,7 @@ static bitnet_grammar__frag bitnet_grammar__parse_class(bitnet_grammar__builder 
     }
     b->at++;
     if (!b->ranges.n) bitnet_grammar__fail(b, BITNET_ERR_FORMAT, at, "an empty class");
-    if (negated) bitnet_grammar__negate(b);
+    if (negated) bitnet_grammar__negate(b, 1);    /* as in llama.cpp */
     return bitnet_grammar__class_frag(b);
 }
 
@@ -1183,10 +1230,19 @@ static bitnet_grammar__frag bitnet_grammar__parse_sequence(bitnet_grammar__build
     return any ? bitnet_grammar__seq(b, all, last) : all;
 }
 
+/* Is there a | here, or at the beginning of a line after this one? */
+static int bitnet_grammar__more_follows(bitnet_grammar__builder *b) {
+    const uint32_t at = b->at;
+    bitnet_grammar__blanks(b, 1);
+    if (bitnet_grammar__peek(b, 0) == '|') return 1;
+    b->at = at;
+    return 0;
+}
+
 static bitnet_grammar__frag bitnet_grammar__parse_choice(bitnet_grammar__builder *b, int nested) {
     bitnet_grammar__frag f = bitnet_grammar__parse_sequence(b, nested);
     uint32_t last = 0;
-    while (bitnet_grammar__peek(b, 0) == '|') {
+    while (bitnet_grammar__more_follows(b)) {
         b->at++;
         bitnet_grammar__blanks(b, 1);
         f = bitnet_grammar__or_else(b, f, bitnet_grammar__parse_sequence(b, nested), &last);
@@ -1482,18 +1538,7 @@ static const char *const bitnet_grammar__common_rules =
     "pair ::= string space \":\" space value space\n"
     "object ::= \"{\" space (pair (\",\" space pair)*)? \"}\"\n"
     "array ::= \"[\" space (value space (\",\" space value space)*)? \"]\"\n"
-    "value ::= object | array | string | number | \"true\" | \"false\" | \"null\"\n"
-    "leap ::= [0-9]{2} (\"0\" [48] | [2468] [048] | [13579] [26]) |\n"
-    "    (\"0\" [048] | [2468] [048] | [13579] [26]) \"00\"\n"
-    "date ::= (\n"
-    "    [0-9]{4} \"-\" (\"0\" [13578] | \"1\" [02]) \"-\"\n"
-    "    (\"0\" [1-9] | [12] [0-9] | \"3\" [01]) |\n"
-    "    [0-9]{4} \"-\" (\"0\" [469] | \"11\") \"-\" (\"0\" [1-9] | [12] [0-9] | \"30\") |\n"
-    "    [0-9]{4} \"-02-\" (\"0\" [1-9] | \"1\" [0-9] | \"2\" [0-8]) | leap \"-02-29\")\n"
-    "hours ::= ([01] [0-9] | \"2\" [0-3]) \":\" [0-5] [0-9]\n"
-    "time ::= hours \":\" [0-5] [0-9] (\".\" [0-9]{3})? (\"Z\" | [-+] hours)\n"
-    "date-time ::= date \"T\" time\n"
-    "uuid ::= hex{8} \"-\" hex{4} \"-\" hex{4} \"-\" hex{4} \"-\" hex{12}\n";
+    "value ::= object | array | string | number | \"true\" | \"false\" | \"null\"\n";
 
 static bitnet_grammar__frag bitnet_grammar__named(bitnet_grammar__builder *b, const char *name) {
     return bitnet_grammar__call(b,
@@ -1565,23 +1610,57 @@ static int bitnet_grammar__is_in(const char *list, const char *word, uint32_t n)
     return 0;
 }
 
-/* Refuses keywords that are neither in the list nor notes without effect. */
-static void bitnet_grammar__only(bitnet_grammar__builder *b, uint32_t v, const char *list,
-                                 const char *why) {
-    static const char notes[] = " title description default examples $schema $comment deprecated "
-                                "readOnly writeOnly definitions $defs ";
+/* All keywords of any draft that say what a value must be, and OpenAPI's nullable. All others are
+   notes. Of these the second list is not supported. */
+static const char bitnet_grammar__kept[] =
+    " $ref allOf anyOf oneOf enum const type nullable properties required additionalProperties "
+    "unevaluatedProperties propertyNames minProperties maxProperties items prefixItems "
+    "additionalItems minItems maxItems uniqueItems minLength maxLength pattern format minimum "
+    "maximum exclusiveMinimum exclusiveMaximum multipleOf ";
+static const char bitnet_grammar__refused[] =
+    " not if then else contains minContains maxContains patternProperties dependentRequired "
+    "dependentSchemas dependencies unevaluatedItems $dynamicRef $recursiveRef extends disallow "
+    "divisibleBy ";
+
+/* Refuses keywords that are not supported. */
+static void bitnet_grammar__check_keywords(bitnet_grammar__builder *b, uint32_t v) {
     uint32_t p;
-    bitnet_grammar__spend(b, 32 * (uint64_t)BITNET_GRAMMAR__VALUE(b, v).n_parts);
+    bitnet_grammar__spend(b, 64 * (uint64_t)BITNET_GRAMMAR__VALUE(b, v).n_parts);
+    for (p = BITNET_GRAMMAR__VALUE(b, v).first; p != BITNET_GRAMMAR__NONE && !b->code;
+         p = BITNET_GRAMMAR__VALUE(b, p).next) {
+        const char *key = BITNET_GRAMMAR__POOL(b, BITNET_GRAMMAR__VALUE(b, p).key);
+        const uint32_t n = BITNET_GRAMMAR__VALUE(b, p).n_key;
+        if (bitnet_grammar__is_in(bitnet_grammar__refused, key, n) ||
+            (bitnet_grammar__is_in(" $id id ", key, n) &&
+             BITNET_GRAMMAR__VALUE(b, v).parent != BITNET_GRAMMAR__NONE))
+            bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, p, "this keyword is not supported");
+    }
+}
+
+/* Has a schema any of some keywords? */
+static int bitnet_grammar__has_any(bitnet_grammar__builder *b, uint32_t v, const char *list) {
+    uint32_t p;
+    bitnet_grammar__spend(b, 64 * (uint64_t)BITNET_GRAMMAR__VALUE(b, v).n_parts);
+    for (p = BITNET_GRAMMAR__VALUE(b, v).first; p != BITNET_GRAMMAR__NONE;
+         p = BITNET_GRAMMAR__VALUE(b, p).next)
+        if (bitnet_grammar__is_in(list, BITNET_GRAMMAR__POOL(b, BITNET_GRAMMAR__VALUE(b, p).key),
+                                  BITNET_GRAMMAR__VALUE(b, p).n_key)) return 1;
+    return 0;
+}
+
+/* Does a schema say anything about values, besides in the keywords of a list? */
+static int bitnet_grammar__binds(bitnet_grammar__builder *b, uint32_t v, const char *besides) {
+    uint32_t p;
+    bitnet_grammar__spend(b, 64 * (uint64_t)BITNET_GRAMMAR__VALUE(b, v).n_parts);
     for (p = BITNET_GRAMMAR__VALUE(b, v).first; p != BITNET_GRAMMAR__NONE;
          p = BITNET_GRAMMAR__VALUE(b, p).next) {
         const char *key = BITNET_GRAMMAR__POOL(b, BITNET_GRAMMAR__VALUE(b, p).key);
         const uint32_t n = BITNET_GRAMMAR__VALUE(b, p).n_key;
-        if (bitnet_grammar__is_in(notes, key, n) || bitnet_grammar__is_in(list, key, n)) continue;
-        if (bitnet_grammar__is_in(" $id id ", key, n) &&
-            BITNET_GRAMMAR__VALUE(b, v).parent == BITNET_GRAMMAR__NONE) continue;
-        bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, p, why);
-        return;
+        if (!bitnet_grammar__is_in(besides, key, n) &&
+            (bitnet_grammar__is_in(bitnet_grammar__kept, key, n) ||
+             bitnet_grammar__is_in(bitnet_grammar__refused, key, n))) return 1;
     }
+    return 0;
 }
 
 /* A count that a keyword gives, or what it is without. */
@@ -1593,8 +1672,9 @@ static int32_t bitnet_grammar__count(bitnet_grammar__builder *b, uint32_t v, con
     x = BITNET_GRAMMAR__VALUE(b, p).number;
     if (BITNET_GRAMMAR__VALUE(b, p).type != BITNET_GRAMMAR__INTEGER || x < 0)
         bitnet_grammar__wrong(b, BITNET_ERR_FORMAT, p, "not a whole number from 0 on");
-    else if (x > (double)BITNET_GRAMMAR__COUNT)
+    else if (x > (double)BITNET_GRAMMAR__COUNT && without == 0)
         bitnet_grammar__wrong(b, BITNET_ERR_LIMIT, p, "over a million");
+    else if (x > (double)BITNET_GRAMMAR__MOST) x = BITNET_GRAMMAR__MOST;
     return b->code ? 0 : (int32_t)x;
 }
 
@@ -1631,6 +1711,10 @@ static void bitnet_grammar__plant_text(bitnet_grammar__builder *b, uint32_t root
 }
 
 static uint32_t bitnet_grammar__types(bitnet_grammar__builder *b, uint32_t v);
+static int bitnet_grammar__format_is(bitnet_grammar__builder *b, uint32_t v, const char *list);
+static void bitnet_grammar__add_schema(bitnet_grammar__builder *b, bitnet_grammar__all *all,
+                                       uint32_t v, uint32_t from);
+static void bitnet_grammar__expand(bitnet_grammar__builder *b, bitnet_grammar__all *all);
 
 /* Do two values differ, for certain? */
 static int bitnet_grammar__differ(bitnet_grammar__builder *b, uint32_t x, uint32_t y) {
@@ -1661,129 +1745,332 @@ static int bitnet_grammar__same(bitnet_grammar__builder *b, uint32_t x, uint32_t
            !memcmp(b->bytes.p, (char *)b->bytes.p + middle, middle);
 }
 
-/* A list of values: `enum`, or the one of `const`. */
-static bitnet_grammar__frag bitnet_grammar__listed(bitnet_grammar__builder *b, uint32_t v) {
-    const uint32_t one = bitnet_grammar__get(b, v, "const");
-    const uint32_t list = bitnet_grammar__get(b, v, "enum");
-    const uint32_t root = bitnet_grammar__join(b), end = bitnet_grammar__join(b);
-    const uint32_t types = bitnet_grammar__types(b, v);
-    uint32_t p = one;
-    bitnet_grammar__only(b, v, " enum const type ", "this keyword beside enum or const");
-    if (one == BITNET_GRAMMAR__NONE || list != BITNET_GRAMMAR__NONE) {
-        if (one != BITNET_GRAMMAR__NONE)
-            bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, one, "const beside enum");
-        if (bitnet_grammar__type(b, list) != BITNET_GRAMMAR__ARRAY)
-            bitnet_grammar__wrong(b, BITNET_ERR_FORMAT, list == BITNET_GRAMMAR__NONE ? v : list,
-                                  "not an array");
-        else p = BITNET_GRAMMAR__VALUE(b, list).first;
-    }
-    for (; p != BITNET_GRAMMAR__NONE && !b->code;
-         p = p == one ? BITNET_GRAMMAR__NONE : BITNET_GRAMMAR__VALUE(b, p).next) {
-        if (!(types & BITNET_GRAMMAR__VALUE(b, p).type)) continue;
-        b->bytes.n = 0;
-        bitnet_grammar__dump(b, p);
-        bitnet_grammar__plant_text(b, root, end, (const uint8_t *)b->bytes.p, b->bytes.n);
-    }
-    return bitnet_grammar__pair(root, end);
-}
-
 /* ---- numbers ---- */
 
-/* n digits from low to high, both of n digits. */
-static bitnet_grammar__frag bitnet_grammar__digits(bitnet_grammar__builder *b, const char *low,
-                                                   const char *high, uint32_t n) {
-    static const char zeros[] = "0000000000000000", nines[] = "9999999999999999";
-    bitnet_grammar__frag f, g;
-    uint32_t from = (uint8_t)low[0], to = (uint8_t)high[0];
-    if (n == 0) return bitnet_grammar__nothing(b);
-    if (from == to || (!memcmp(low + 1, zeros, n - 1) && !memcmp(high + 1, nines, n - 1))) {
-        f = bitnet_grammar__digits(b, low + 1, high + 1, n - 1);
-        return bitnet_grammar__seq(b, bitnet_grammar__byte(b, from, to), f);
-    }
-    f = bitnet_grammar__digits(b, low + 1, nines, n - 1);
-    f = bitnet_grammar__seq(b, bitnet_grammar__byte(b, from, from), f);
-    g = bitnet_grammar__digits(b, zeros, high + 1, n - 1);
-    g = bitnet_grammar__seq(b, bitnet_grammar__byte(b, to, to), g);
-    f = bitnet_grammar__or(b, f, g);
-    if (from + 1 == to) return f;
-    g = bitnet_grammar__digits(b, zeros, nines, n - 1);
-    g = bitnet_grammar__seq(b, bitnet_grammar__byte(b, from + 1, to - 1), g);
-    return bitnet_grammar__or(b, f, g);
-}
+static const char bitnet_grammar__zeros[] = "0000000000000000";
+static const char bitnet_grammar__nines[] = "9999999999999999";
 
-/* The whole numbers from low to high, both 0 .. 10^16 - 1. */
-static bitnet_grammar__frag bitnet_grammar__naturals(bitnet_grammar__builder *b, int64_t low,
-                                                     int64_t high) {
-    bitnet_grammar__frag f = bitnet_grammar__failing(b);
-    int64_t from = 0, to = 9;
-    char l[24], h[24];
-    if (low > high) return f;
-    for (; from <= high; from = to + 1, to = 10 * to + 9) {
-        if (to >= low) {
-            snprintf(l, sizeof l, "%lld", (long long)(from > low ? from : low));
-            snprintf(h, sizeof h, "%lld", (long long)(to < high ? to : high));
-            f = bitnet_grammar__or(b, bitnet_grammar__digits(b, l, h, (uint32_t)strlen(l)), f);
+/* Whole numbers that leave no rest when they are divided by `by`. Where any digits may follow,
+   what follows a rest is built once for each number of digits. */
+typedef struct bitnet_grammar__whole {
+    uint32_t by, end;
+    uint32_t *free;                        /* [17][by] nodes, 0: no digits do; NONE: not yet */
+} bitnet_grammar__whole;
+
+/* n digits from low to high, both of n digits, behind digits that leave a rest. 0: none do. */
+static uint32_t bitnet_grammar__digits(bitnet_grammar__builder *b, const bitnet_grammar__whole *w,
+                                       const char *low, const char *high, uint32_t n,
+                                       uint32_t rest) {
+    const int is_free = !memcmp(low, bitnet_grammar__zeros, n) &&
+                        !memcmp(high, bitnet_grammar__nines, n);
+    bitnet_grammar__edge edges[10];
+    uint32_t digit, n_edges = 0, to;
+    if (n == 0) return rest ? 0 : w->end;
+    if (is_free && w->free[n * w->by + rest] != BITNET_GRAMMAR__NONE)
+        return w->free[n * w->by + rest];
+    bitnet_grammar__spend(b, 10);
+    if (b->code) return 0;
+    for (digit = (uint8_t)low[0]; digit <= (uint8_t)high[0]; digit++) {
+        to = bitnet_grammar__digits(
+            b, w, digit == (uint8_t)low[0] ? low + 1 : bitnet_grammar__zeros,
+            digit == (uint8_t)high[0] ? high + 1 : bitnet_grammar__nines, n - 1,
+            (10 * rest + digit - '0') % w->by);
+        if (!to) continue;
+        if (n_edges && edges[n_edges - 1].next == to && edges[n_edges - 1].high + 1u == digit)
+            edges[n_edges - 1].high = (uint8_t)digit;
+        else {
+            edges[n_edges].low = edges[n_edges].high = (uint8_t)digit;
+            edges[n_edges++].next = to;
         }
     }
-    return f;
+    to = n_edges ? bitnet_grammar__bytes_node(b, edges, n_edges, b->nodes.n) : 0;
+    if (is_free) w->free[n * w->by + rest] = to;
+    return to;
 }
 
-/* A bound of integers: the keyword's number, rounded inwards. 0: there is none. */
-static int bitnet_grammar__bound(bitnet_grammar__builder *b, uint32_t v, const char *key, int up,
-                                 int exclusive, int64_t *out) {
-    const uint32_t p = bitnet_grammar__get(b, v, key);
-    const double x = p == BITNET_GRAMMAR__NONE ? 0 : BITNET_GRAMMAR__VALUE(b, p).number;
-    int64_t k;
-    if (p == BITNET_GRAMMAR__NONE || b->code) return 0;
-    if (!(bitnet_grammar__type(b, p) & (BITNET_GRAMMAR__INTEGER | BITNET_GRAMMAR__NUMBER))) {
+/* The whole numbers from low to high, both 0 .. 10^16 - 1, that are multiples of `by`. */
+static bitnet_grammar__frag bitnet_grammar__naturals(bitnet_grammar__builder *b, int64_t low,
+                                                     int64_t high, uint32_t by) {
+    bitnet_grammar__whole w;
+    int64_t from = 0, to = 9;
+    uint32_t start = 0, s;
+    char l[24], h[24];
+    w.by = by;
+    w.end = bitnet_grammar__join(b);
+    w.free = (uint32_t *)bitnet_grammar__alloc(&b->g->allocator, 17 * (size_t)by * sizeof *w.free);
+    if (!w.free) {
+        bitnet_grammar__fail(b, BITNET_ERR_MEMORY, BITNET_GRAMMAR__NONE, "out of memory");
+        return bitnet_grammar__pair(0, 0);
+    }
+    memset(w.free, 0xFF, 17 * (size_t)by * sizeof *w.free);
+    bitnet_grammar__spend(b, 4 * (uint64_t)by);
+    for (; from <= high && !b->code; from = to + 1, to = 10 * to + 9) {
+        if (to < low) continue;
+        snprintf(l, sizeof l, "%lld", (long long)(from > low ? from : low));
+        snprintf(h, sizeof h, "%lld", (long long)(to < high ? to : high));
+        s = bitnet_grammar__digits(b, &w, l, h, (uint32_t)strlen(l), 0);
+        if (s) start = bitnet_grammar__add_node(b, BITNET_GRAMMAR__SPLIT, s, start);
+    }
+    bitnet_grammar__free(&b->g->allocator, w.free);
+    return bitnet_grammar__pair(start, w.end);
+}
+
+/* A number of the schema as its text has it: all digits count. */
+typedef struct bitnet_grammar__decimal {
+    const char *digits;                    /* and perhaps a point */
+    uint32_t n;
+    int64_t n_digits, shift;               /* digits * 10^shift */
+    int64_t whole, places;                 /* digits before and behind the point */
+    int negative;
+} bitnet_grammar__decimal;
+
+static void bitnet_grammar__read_decimal(bitnet_grammar__builder *b, uint32_t v,
+                                         bitnet_grammar__decimal *d) {
+    const char *s = b->source + BITNET_GRAMMAR__VALUE(b, v).at;
+    const uint32_t n = BITNET_GRAMMAR__VALUE(b, v).size;
+    int64_t e = 0, first = -1, last = -1, point = -1;
+    uint32_t i;
+    memset(d, 0, sizeof *d);
+    bitnet_grammar__spend(b, n);
+    d->negative = s[0] == '-';
+    d->digits = s + d->negative;
+    for (i = (uint32_t)d->negative; i < n && s[i] != 'e' && s[i] != 'E'; i++) {
+        if (s[i] == '.') point = d->n_digits;
+        else {
+            if (s[i] != '0') last = d->n_digits;
+            if (s[i] != '0' && first < 0) first = d->n_digits;
+            d->n_digits++;
+        }
+    }
+    d->n = i - (uint32_t)d->negative;
+    if (point < 0) point = d->n_digits;
+    if (i < n) {
+        const int minus = s[i + 1] == '-';
+        for (i++; i < n; i++)
+            if (bitnet_grammar__is_digit((uint8_t)s[i]) && e < 10000000) e = 10 * e + (s[i] - '0');
+        if (minus) e = -e;
+    }
+    d->shift = e + point - d->n_digits;
+    if (first < 0) return;                 /* zero */
+    d->whole = point + e - first;
+    d->places = last + 1 - point - e;
+}
+
+/* The bound at v in units of 10^-places, rounded inwards: up for a lower bound. Values that are
+   excluded differ from it also as doubles, if they have 15 digits. */
+static int64_t bitnet_grammar__scaled(bitnet_grammar__builder *b, uint32_t v, int64_t places,
+                                      int up, int exclusive) {
+    bitnet_grammar__decimal d;
+    const int64_t most = (int64_t)1e17;
+    int64_t x = 0, kept, i = 0;
+    uint32_t k;
+    int rest = 0;
+    bitnet_grammar__read_decimal(b, v, &d);
+    kept = d.n_digits + d.shift + places;
+    for (k = 0; k < d.n; k++) {
+        if (d.digits[k] == '.') continue;
+        if (i++ >= kept) rest |= d.digits[k] != '0';
+        else if (x < most) x = 10 * x + (d.digits[k] - '0');
+    }
+    for (; i < kept && x > 0 && x < most; i++) x *= 10;
+    if (d.negative) x = -x;
+    if (rest && (up ? !d.negative : d.negative)) x += up ? 1 : -1;
+    if (exclusive) x += up ? 1 : -1;
+    return x;
+}
+
+/* What the keywords of all schemas say about numbers. */
+typedef struct bitnet_grammar__span {
+    int64_t low, high;                     /* in units of 10^-places */
+    int64_t places, by;
+    int whole, has_low, has_high;
+} bitnet_grammar__span;
+
+static const struct { const char *key, *exclusive; int up; } bitnet_grammar__bounds[] = {
+    {"minimum", "exclusiveMinimum", 1}, {"maximum", "exclusiveMaximum", 0},
+    {"exclusiveMinimum", 0, 1}, {"exclusiveMaximum", 0, 0}};
+
+/* A bound of a schema, or NONE. That exclusiveMinimum is true makes minimum exclusive. */
+static uint32_t bitnet_grammar__bound(bitnet_grammar__builder *b, uint32_t v, int i,
+                                      int *exclusive) {
+    const char *other = bitnet_grammar__bounds[i].exclusive;
+    const uint32_t p = bitnet_grammar__get(b, v, bitnet_grammar__bounds[i].key);
+    const uint8_t type = bitnet_grammar__type(b, p);
+    *exclusive = !other ||
+                 bitnet_grammar__type(b, bitnet_grammar__get(b, v, other)) == BITNET_GRAMMAR__TRUE;
+    if (!other && (type & (BITNET_GRAMMAR__TRUE | BITNET_GRAMMAR__FALSE)))
+        return BITNET_GRAMMAR__NONE;
+    if (p != BITNET_GRAMMAR__NONE && !(type & (BITNET_GRAMMAR__INTEGER | BITNET_GRAMMAR__NUMBER)))
         bitnet_grammar__wrong(b, BITNET_ERR_FORMAT, p, "not a number");
-        return 0;
-    }
-    if (x > 9007199254740991.0 || x < -9007199254740991.0) {
-        bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, p, "a bound beyond 2^53");
-        return 0;
-    }
-    k = (int64_t)x;                        /* towards 0 */
-    if (up) {
-        if ((double)k < x) k++;
-        if (exclusive && (double)k == x) k++;
-        if (k > *out) *out = k;
-    } else {
-        if ((double)k > x) k--;
-        if (exclusive && (double)k == x) k--;
-        if (k < *out) *out = k;
-    }
-    return 1;
+    return p;
 }
 
-static bitnet_grammar__frag bitnet_grammar__integers(bitnet_grammar__builder *b, uint32_t v) {
-    int64_t low = -9999999999999999, high = 9999999999999999;
+/* multipleOf: a whole number. Those of several schemas are kept together. */
+static void bitnet_grammar__multiple(bitnet_grammar__builder *b, uint32_t v,
+                                     bitnet_grammar__span *s) {
+    const uint32_t p = bitnet_grammar__get(b, v, "multipleOf");
+    int64_t x, y, z, by;
+    if (p == BITNET_GRAMMAR__NONE || b->code) return;
+    if (!(bitnet_grammar__type(b, p) & (BITNET_GRAMMAR__INTEGER | BITNET_GRAMMAR__NUMBER)) ||
+        BITNET_GRAMMAR__VALUE(b, p).number <= 0)
+        bitnet_grammar__wrong(b, BITNET_ERR_FORMAT, p, "not a number over 0");
+    else if (bitnet_grammar__type(b, p) != BITNET_GRAMMAR__INTEGER ||
+             BITNET_GRAMMAR__VALUE(b, p).number > BITNET_GRAMMAR__MULTIPLE)
+        bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, p,
+                              "only whole numbers up to 10000 are supported");
+    if (b->code) return;
+    by = (int64_t)BITNET_GRAMMAR__VALUE(b, p).number;
+    for (x = s->by, y = by; y; x = z) {    /* the greatest common divisor */
+        z = y;
+        y = x % y;
+    }
+    s->by = s->by / x * by;
+    s->whole = 1;
+    if (s->by > BITNET_GRAMMAR__MULTIPLE)
+        bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, p, "over 10000 with those in allOf");
+}
+
+/* Reads the bounds twice: how many digits they have, and then what they are. */
+static bitnet_grammar__span bitnet_grammar__read_bounds(bitnet_grammar__builder *b,
+                                                        const bitnet_grammar__all *all,
+                                                        int whole) {
+    bitnet_grammar__decimal d;
+    bitnet_grammar__span s;
+    int64_t most = 0, digits = 1, x;
+    uint32_t i, p;
+    int k, exclusive, pass;
+    memset(&s, 0, sizeof s);
+    s.by = 1;
+    s.whole = whole;
+    for (i = 0; i < all->n; i++) {
+        bitnet_grammar__multiple(b, all->v[i], &s);
+        if (bitnet_grammar__format_is(b, all->v[i], " int32 int64 ")) s.whole = 1;
+        if (bitnet_grammar__format_is(b, all->v[i], " int32 ")) {
+            s.low = -(int64_t)2147483647 - 1;
+            s.high = 2147483647;
+            s.has_low = s.has_high = 1;
+        }
+    }
+    if (!s.has_low) s.low = INT64_MIN, s.high = INT64_MAX;
+    s.places = 6;
+    for (pass = 0; pass < 2; pass++) {
+        for (i = 0; i < all->n && !b->code; i++)
+            for (k = 0; k < 4 && !b->code; k++) {
+                const int up = bitnet_grammar__bounds[k].up;
+                p = bitnet_grammar__bound(b, all->v[i], k, &exclusive);
+                if (p == BITNET_GRAMMAR__NONE || b->code) continue;
+                bitnet_grammar__read_decimal(b, p, &d);
+                if (d.whole > (s.whole ? 16 : 15)) {
+                    if (d.negative != up)
+                        bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, p,
+                                              "nothing beyond 2^53, or 10^15, is written");
+                    continue;              /* nothing that is written is so far from 0 */
+                }
+                if (pass == 0) {
+                    if (d.places >= s.places) s.places = d.places >= 14 ? 14 : d.places + 1;
+                    if (d.whole > digits) digits = d.whole;
+                    continue;
+                }
+                x = bitnet_grammar__scaled(b, p, s.places, up, exclusive);
+                if (s.whole && (up ? x > most : x < -most))
+                    bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, p,
+                                          "nothing beyond 2^53 is written");
+                if (up && x > s.low) s.low = x;
+                if (!up && x < s.high) s.high = x;
+                if (up) s.has_low = 1;
+                else s.has_high = 1;
+            }
+        if (s.places + digits > 15) s.places = 15 - digits;
+        if (s.whole) s.places = 0;
+        most = s.whole ? 9007199254740991 : 999999999999999;
+    }
+    if (s.low < -most) s.low = -most;
+    if (s.high > most) s.high = most;
+    return s;
+}
+
+/* Up to n digits behind a point that make low .. high, both of n digits, when zeros are added. */
+static bitnet_grammar__frag bitnet_grammar__places(bitnet_grammar__builder *b, const char *low,
+                                                   const char *high, uint32_t n) {
+    const int from = low[0], to = high[0];
+    bitnet_grammar__frag all = bitnet_grammar__failing(b), f, g;
+    int digit;
+    if (!memcmp(low, bitnet_grammar__zeros, n) && !memcmp(high, bitnet_grammar__nines, n))
+        return bitnet_grammar__repeat(b, bitnet_grammar__byte(b, '0', '9'), 1, (int32_t)n);
+    for (digit = from; digit <= to && !b->code;) {
+        const int inside = digit > from && digit < to;
+        const char *l = digit == from ? low + 1 : bitnet_grammar__zeros;
+        const char *h = digit == to ? high + 1 : bitnet_grammar__nines;
+        const int last = inside ? to - 1 : digit;
+        f = bitnet_grammar__byte(b, (uint32_t)digit, (uint32_t)last);
+        if (n > 1) {
+            g = bitnet_grammar__places(b, l, h, n - 1);
+            if (!memcmp(l, bitnet_grammar__zeros, n - 1))
+                g = bitnet_grammar__repeat(b, g, 0, 1);
+            f = bitnet_grammar__seq(b, f, g);
+        }
+        all = bitnet_grammar__or(b, f, all);
+        digit = last + 1;
+    }
+    return all;
+}
+
+/* The decimals from low to high in units of 10^-places, low from 0 on, without an exponent. */
+static bitnet_grammar__frag bitnet_grammar__decimals(bitnet_grammar__builder *b, int64_t low,
+                                                     int64_t high, int64_t places) {
+    bitnet_grammar__frag all = bitnet_grammar__failing(b), f, g;
+    int64_t unit = 1, i, first, last, from, to;
+    char l[24], h[24];
+    for (i = 0; i < places; i++) unit *= 10;
+    if (low > high) return all;
+    if (places == 0) return bitnet_grammar__naturals(b, low, high, 1);
+    for (first = low / unit; first <= high / unit && !b->code; first = last + 1) {
+        last = first;                      /* whole parts that may have the same places */
+        from = first == low / unit ? low % unit : 0;
+        to = first == high / unit ? high % unit : unit - 1;
+        if (from == 0 && to == unit - 1) {
+            last = high / unit;
+            if (high % unit != unit - 1) last--;
+        }
+        f = bitnet_grammar__naturals(b, first, last, 1);
+        snprintf(l, sizeof l, "%0*lld", (int)places, (long long)from);
+        snprintf(h, sizeof h, "%0*lld", (int)places, (long long)to);
+        g = bitnet_grammar__places(b, l, h, (uint32_t)places);
+        g = bitnet_grammar__seq(b, bitnet_grammar__text(b, "."), g);
+        if (from == 0) g = bitnet_grammar__repeat(b, g, 0, 1);
+        all = bitnet_grammar__or(b, bitnet_grammar__seq(b, f, g), all);
+    }
+    return all;
+}
+
+/* low .. high, both from 0 on; beyond what has places, whole numbers up to 15 digits. */
+static bitnet_grammar__frag bitnet_grammar__one_side(bitnet_grammar__builder *b,
+                                                     const bitnet_grammar__span *s, int64_t low,
+                                                     int64_t high, int has_end) {
+    bitnet_grammar__frag f;
+    int64_t beyond = 1000000000000000, i;
+    if (s->whole) return bitnet_grammar__naturals(b, low, high, (uint32_t)s->by);
+    f = bitnet_grammar__decimals(b, low, high, s->places);
+    for (i = 0; i < s->places; i++) beyond /= 10;
+    if (has_end || s->places == 0 || beyond < 10) return f;
+    return bitnet_grammar__or(b, bitnet_grammar__naturals(b, beyond, 999999999999999, 1), f);
+}
+
+/* Integers, or with whole 0 all numbers. */
+static bitnet_grammar__frag bitnet_grammar__numbers(bitnet_grammar__builder *b,
+                                                    const bitnet_grammar__all *all, int whole) {
+    const bitnet_grammar__span s = bitnet_grammar__read_bounds(b, all, whole);
     bitnet_grammar__frag f, g;
-    int bounds = bitnet_grammar__bound(b, v, "minimum", 1, 0, &low);
-    bounds |= bitnet_grammar__bound(b, v, "exclusiveMinimum", 1, 1, &low);
-    bounds |= bitnet_grammar__bound(b, v, "maximum", 0, 0, &high);
-    bounds |= bitnet_grammar__bound(b, v, "exclusiveMaximum", 0, 1, &high);
-    if (!bounds) return bitnet_grammar__named(b, "integer");
-    f = bitnet_grammar__naturals(b, low > 0 ? low : 0, high);
-    if (low >= 0) return f;
-    g = bitnet_grammar__naturals(b, high < 0 ? -high : 1, -low);
+    if (b->code) return bitnet_grammar__pair(0, 0);
+    if (!s.has_low && !s.has_high && s.by == 1)
+        return bitnet_grammar__named(b, s.whole ? "integer" : "number");
+    f = bitnet_grammar__one_side(b, &s, s.low > 0 ? s.low : 0, s.high, s.has_high);
+    if (s.low >= 0) return f;
+    g = bitnet_grammar__one_side(b, &s, s.high < 0 ? -s.high : 1, -s.low, s.has_low);
     return bitnet_grammar__or(b, bitnet_grammar__seq(b, bitnet_grammar__text(b, "-"), g), f);
 }
 
-static bitnet_grammar__frag bitnet_grammar__numbers(bitnet_grammar__builder *b, uint32_t v) {
-    static const char *const bounds[] = {"minimum", "maximum", "exclusiveMinimum",
-                                         "exclusiveMaximum"};
-    int i;
-    for (i = 0; i < 4; i++) {
-        const uint32_t p = bitnet_grammar__get(b, v, bounds[i]);
-        if (p != BITNET_GRAMMAR__NONE)
-            bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, p,
-                                  "bounds are for the type integer alone");
-    }
-    return bitnet_grammar__named(b, "number");
-}
-
-/* ---- strings ---- */
+/* ---- characters ---- */
 
 /* One character of the ranges, as it is written in a JSON string. */
 static bitnet_grammar__frag bitnet_grammar__json_class(bitnet_grammar__builder *b) {
@@ -1823,6 +2110,73 @@ static bitnet_grammar__frag bitnet_grammar__json_class(bitnet_grammar__builder *
     return bitnet_grammar__or(b, bitnet_grammar__class_frag(b), f);
 }
 
+/* ---- patterns: read ---- */
+
+/* A part of a pattern. Its own parts are a list. */
+enum {
+    BITNET_GRAMMAR__SEQUENCE, BITNET_GRAMMAR__CHOICE, BITNET_GRAMMAR__TIMES,
+    BITNET_GRAMMAR__CHARS,       /* one character of a set */
+    BITNET_GRAMMAR__START, BITNET_GRAMMAR__END
+};
+typedef struct bitnet_grammar__term {
+    uint32_t type, first, next;
+    int32_t min, max;                      /* of TIMES */
+    uint32_t set, n_set;                   /* of CHARS: ranges, in b->sets */
+} bitnet_grammar__term;
+
+/* What a string must match, or must not: a pattern, a format or a lookahead. It may do so anywhere:
+   START and END are parts of it. */
+typedef struct bitnet_grammar__limit {
+    uint32_t term;
+    int negated;
+    uint32_t start, done;                  /* steps */
+} bitnet_grammar__limit;
+
+#define BITNET_GRAMMAR__TERM(b, i) (((bitnet_grammar__term *)(b)->terms.p)[i])
+#define BITNET_GRAMMAR__SET(b, i) (((bitnet_grammar__range *)(b)->sets.p)[i])
+#define BITNET_GRAMMAR__LIMIT(b, i) (((bitnet_grammar__limit *)(b)->limits.p)[i])
+
+static uint32_t bitnet_grammar__add_term(bitnet_grammar__builder *b, uint32_t type) {
+    bitnet_grammar__term *t;
+    bitnet_grammar__spend(b, 4);
+    if (!bitnet_grammar__room(b, &b->terms, 1, sizeof *t)) return 0;
+    t = &BITNET_GRAMMAR__TERM(b, b->terms.n);
+    memset(t, 0, sizeof *t);
+    t->type = type;
+    t->first = t->next = BITNET_GRAMMAR__NONE;
+    return b->terms.n++;
+}
+
+/* Appends a part to a term; *last is the one before it, NONE: it is the first. */
+static void bitnet_grammar__add_part(bitnet_grammar__builder *b, uint32_t term, uint32_t part,
+                                     uint32_t *last) {
+    if (b->code) return;
+    if (*last == BITNET_GRAMMAR__NONE) BITNET_GRAMMAR__TERM(b, term).first = part;
+    else BITNET_GRAMMAR__TERM(b, *last).next = part;
+    *last = part;
+}
+
+/* One character of b->ranges. */
+static uint32_t bitnet_grammar__chars(bitnet_grammar__builder *b) {
+    const uint32_t t = bitnet_grammar__add_term(b, BITNET_GRAMMAR__CHARS);
+    bitnet_grammar__sort_ranges(b);
+    if (!bitnet_grammar__room(b, &b->sets, b->ranges.n + 1, sizeof(bitnet_grammar__range)))
+        return t;
+    BITNET_GRAMMAR__TERM(b, t).set = b->sets.n;
+    BITNET_GRAMMAR__TERM(b, t).n_set = b->ranges.n;
+    if (b->ranges.n)
+        memcpy(&BITNET_GRAMMAR__SET(b, b->sets.n), b->ranges.p,
+               b->ranges.n * sizeof(bitnet_grammar__range));
+    b->sets.n += b->ranges.n;
+    return t;
+}
+
+static uint32_t bitnet_grammar__any_char(bitnet_grammar__builder *b) {
+    b->ranges.n = 0;
+    bitnet_grammar__add_range(b, 0, 0x10FFFF);
+    return bitnet_grammar__chars(b);
+}
+
 /* \d, \w or \s, or what they leave. 0: it is none of them. */
 static int bitnet_grammar__class_escape(bitnet_grammar__builder *b, int c) {
     static const bitnet_grammar__range digits[] = {{'0', '9'}};
@@ -1831,7 +2185,7 @@ static int bitnet_grammar__class_escape(bitnet_grammar__builder *b, int c) {
         {9, 13}, {32, 32}, {0xA0, 0xA0}, {0x1680, 0x1680}, {0x2000, 0x200A}, {0x2028, 0x2029},
         {0x202F, 0x202F}, {0x205F, 0x205F}, {0x3000, 0x3000}, {0xFEFF, 0xFEFF}};
     const bitnet_grammar__range *r = digits;
-    uint32_t i, n = 1, low = 1;
+    uint32_t i, n = 1, low = 0;
     if (c == 'w' || c == 'W') r = word, n = 4;
     else if (c == 's' || c == 'S') r = space, n = 10;
     else if (c != 'd' && c != 'D') return 0;
@@ -1844,23 +2198,43 @@ static int bitnet_grammar__class_escape(bitnet_grammar__builder *b, int c) {
     return 1;
 }
 
-/* The character that an escape stands for, behind the backslash. */
+/* \uXXXX, two of them for one character, or \u{X...}; behind the u. */
+static uint32_t bitnet_grammar__pattern_unicode(bitnet_grammar__builder *b) {
+    uint32_t cp, low, n = 0;
+    if (bitnet_grammar__peek(b, 0) == '{') {
+        for (b->at++, cp = 0; bitnet_grammar__peek(b, 0) != '}' && !b->code && n < 9; n++)
+            cp = cp << 4 | bitnet_grammar__hex(b, 1);
+        b->at++;
+        if (n == 0 || n > 8) cp = 0x110000;
+    } else {
+        cp = bitnet_grammar__hex(b, 4);
+        if (cp >= 0xD800 && cp < 0xDC00 && bitnet_grammar__peek(b, 0) == '\\' &&
+            bitnet_grammar__peek(b, 1) == 'u') {
+            b->at += 2;
+            low = bitnet_grammar__hex(b, 4);
+            cp = low >= 0xDC00 && low < 0xE000
+                     ? 0x10000 + ((cp & 0x3FF) << 10) + (low & 0x3FF) : 0xD800;
+        }
+    }
+    if (!b->code && (cp > 0x10FFFF || (cp >= 0xD800 && cp < 0xE000)))
+        bitnet_grammar__fail(b, BITNET_ERR_UNSUPPORTED, b->at,
+                             "half a surrogate pair in a pattern, or no character");
+    return cp;
+}
+
+/* The character that an escape stands for, behind the backslash. A sign may be escaped for no
+   reason. */
 static uint32_t bitnet_grammar__pattern_escape(bitnet_grammar__builder *b) {
     static const char from[] = "tnrfv", to[] = "\t\n\r\f\v";
     const int c = bitnet_grammar__peek(b, 0);
     const char *at = c > 0 ? strchr(from, c) : 0;
-    uint32_t cp;
     b->at++;
     if (at) return (uint32_t)to[at - from];
     if (c == 'x') return bitnet_grammar__hex(b, 2);
-    if (c == 'u') {
-        cp = bitnet_grammar__hex(b, 4);
-        if (cp >= 0xD800 && cp < 0xE000)
-            bitnet_grammar__fail(b, BITNET_ERR_UNSUPPORTED, b->at,
-                                 "half a surrogate pair in a pattern");
-        return cp;
-    }
-    if (c > 0 && strchr("^$\\.*+?()[]{}|/-", c)) return (uint32_t)c;
+    if (c == 'u') return bitnet_grammar__pattern_unicode(b);
+    if (c == '0' && !bitnet_grammar__is_digit(bitnet_grammar__peek(b, 0))) return 0;
+    if (c > ' ' && c < 0x7F && (!bitnet_grammar__is_word(c) || c == '-' || c == '_'))
+        return (uint32_t)c;
     b->at--;
     return bitnet_grammar__fail(b, BITNET_ERR_UNSUPPORTED, b->at,
                                 "a pattern's escape \\%c is not supported",
@@ -1873,19 +2247,26 @@ static uint32_t bitnet_grammar__pattern_char(bitnet_grammar__builder *b) {
     return bitnet_grammar__pattern_escape(b);
 }
 
-static bitnet_grammar__frag bitnet_grammar__pattern_class(bitnet_grammar__builder *b) {
+static uint32_t bitnet_grammar__pattern_class(bitnet_grammar__builder *b) {
     const int negated = bitnet_grammar__peek(b, 1) == '^';
     uint32_t low, high;
     b->at += negated ? 2u : 1u;
     b->ranges.n = 0;
     while (!b->code && bitnet_grammar__peek(b, 0) != ']') {
+        if (bitnet_grammar__peek(b, 0) == '\\' && bitnet_grammar__peek(b, 1) == 'b') {
+            b->at += 2;                    /* inside of a class it is a backspace */
+            bitnet_grammar__add_range(b, 8, 8);
+            continue;
+        }
         if (bitnet_grammar__peek(b, 0) == '\\' &&
             bitnet_grammar__class_escape(b, bitnet_grammar__peek(b, 1))) {
             b->at += 2;
             continue;
         }
         low = high = bitnet_grammar__pattern_char(b);
-        if (bitnet_grammar__peek(b, 0) == '-' && bitnet_grammar__peek(b, 1) != ']') {
+        if (bitnet_grammar__peek(b, 0) == '-' && bitnet_grammar__peek(b, 1) != ']' &&
+            !(bitnet_grammar__peek(b, 1) == '\\' && bitnet_grammar__peek(b, 2) > 0 &&
+              strchr("dDwWsS", bitnet_grammar__peek(b, 2)))) {
             b->at++;
             high = bitnet_grammar__pattern_char(b);
             if (low > high)
@@ -1895,35 +2276,53 @@ static bitnet_grammar__frag bitnet_grammar__pattern_class(bitnet_grammar__builde
         bitnet_grammar__add_range(b, low, high);
     }
     b->at++;
-    if (negated) bitnet_grammar__negate(b);
-    return bitnet_grammar__json_class(b);
+    if (negated) bitnet_grammar__negate(b, 0);
+    return bitnet_grammar__chars(b);
 }
 
-static bitnet_grammar__frag bitnet_grammar__pattern_choice(bitnet_grammar__builder *b);
+static uint32_t bitnet_grammar__pattern_choice(bitnet_grammar__builder *b);
 
-static bitnet_grammar__frag bitnet_grammar__pattern_atom(bitnet_grammar__builder *b) {
+/* A group, behind its parenthesis and what tells its kind. */
+static uint32_t bitnet_grammar__pattern_inside(bitnet_grammar__builder *b) {
+    uint32_t t = 0;
+    if (++b->nested > BITNET_GRAMMAR__NESTED)
+        bitnet_grammar__fail(b, BITNET_ERR_LIMIT, b->at, "a pattern's groups more than %d deep",
+                             (int)BITNET_GRAMMAR__NESTED);
+    if (!b->code) t = bitnet_grammar__pattern_choice(b);
+    if (bitnet_grammar__peek(b, 0) != ')')
+        bitnet_grammar__fail(b, BITNET_ERR_FORMAT, b->at, "a pattern's group has no ')'");
+    b->nested--;
+    b->at++;
+    return t;
+}
+
+/* (...), (?:...) or (?<name>...). */
+static uint32_t bitnet_grammar__pattern_group(bitnet_grammar__builder *b) {
+    const int kind = bitnet_grammar__peek(b, 2), next = bitnet_grammar__peek(b, 3);
+    uint32_t i = 3;
+    if (bitnet_grammar__peek(b, 1) != '?') b->at++;
+    else if (kind == ':') b->at += 3;
+    else if (kind == '<' && next != '=' && next != '!') {
+        while (bitnet_grammar__is_word(bitnet_grammar__peek(b, i))) i++;
+        b->at += i;
+        if (bitnet_grammar__peek(b, 0) != '>') bitnet_grammar__expected(b, "a pattern's '>'");
+        b->at++;
+    } else
+        bitnet_grammar__fail(b, BITNET_ERR_UNSUPPORTED, b->at,
+                             kind == '=' || kind == '!'
+                                 ? "a pattern's lookahead is supported behind the first ^ alone"
+                                 : "a pattern's (? is supported as (?: and (?<name> alone");
+    return bitnet_grammar__pattern_inside(b);
+}
+
+static uint32_t bitnet_grammar__pattern_atom(bitnet_grammar__builder *b) {
     const int c = bitnet_grammar__peek(b, 0);
-    bitnet_grammar__frag f = {0, 0};
     if (c == '[') return bitnet_grammar__pattern_class(b);
-    if (c == '(') {
+    if (c == '(') return bitnet_grammar__pattern_group(b);
+    if (c == '^' || c == '$') {
         b->at++;
-        if (bitnet_grammar__peek(b, 0) == '?') {
-            if (bitnet_grammar__peek(b, 1) != ':')
-                bitnet_grammar__fail(b, BITNET_ERR_UNSUPPORTED, b->at,
-                                     "a pattern's (? is supported as (?: alone");
-            b->at += 2;
-        }
-        if (++b->nested > BITNET_GRAMMAR__NESTED)
-            bitnet_grammar__fail(b, BITNET_ERR_LIMIT, b->at,
-                                 "a pattern's groups more than %d deep",
-                                 (int)BITNET_GRAMMAR__NESTED);
-        if (!b->code) f = bitnet_grammar__pattern_choice(b);
-        if (bitnet_grammar__peek(b, 0) != ')')
-            bitnet_grammar__fail(b, BITNET_ERR_FORMAT, b->at,
-                                 "a pattern's group has no ')'");
-        b->nested--;
-        b->at++;
-        return f;
+        b->n_anchors++;
+        return bitnet_grammar__add_term(b, c == '^' ? BITNET_GRAMMAR__START : BITNET_GRAMMAR__END);
     }
     b->ranges.n = 0;
     if (c == '.') {
@@ -1931,97 +2330,936 @@ static bitnet_grammar__frag bitnet_grammar__pattern_atom(bitnet_grammar__builder
         bitnet_grammar__add_range(b, '\n', '\n');
         bitnet_grammar__add_range(b, '\r', '\r');
         bitnet_grammar__add_range(b, 0x2028, 0x2029);
-        bitnet_grammar__negate(b);
+        bitnet_grammar__negate(b, 0);
     } else if (c == '\\' && bitnet_grammar__class_escape(b, bitnet_grammar__peek(b, 1)))
         b->at += 2;
-    else if (c > 0 && strchr("^$*+?{}]", c))
+    else if (c > 0 && strchr("*+?{}]", c))
         bitnet_grammar__fail(b, BITNET_ERR_UNSUPPORTED, b->at,
                              "a pattern's '%c' is not supported here", c);
     else {
         const uint32_t cp = bitnet_grammar__pattern_char(b);
         bitnet_grammar__add_range(b, cp, cp);
     }
-    return bitnet_grammar__json_class(b);
+    return bitnet_grammar__chars(b);
 }
 
-static bitnet_grammar__frag bitnet_grammar__pattern_sequence(bitnet_grammar__builder *b) {
-    bitnet_grammar__frag all = bitnet_grammar__nothing(b), f;
+static uint32_t bitnet_grammar__pattern_sequence(bitnet_grammar__builder *b) {
+    const uint32_t all = bitnet_grammar__add_term(b, BITNET_GRAMMAR__SEQUENCE);
+    uint32_t part, times, last = BITNET_GRAMMAR__NONE;
     int32_t min, max;
     while (bitnet_grammar__peek(b, 0) >= 0 && bitnet_grammar__peek(b, 0) != '|' &&
            bitnet_grammar__peek(b, 0) != ')') {
-        f = bitnet_grammar__pattern_atom(b);
+        part = bitnet_grammar__pattern_atom(b);
         if (bitnet_grammar__parse_times(b, &min, &max, -1)) {
-            f = bitnet_grammar__repeat(b, f, min, max);
             if (bitnet_grammar__peek(b, 0) == '?') b->at++;    /* a lazy one takes the same texts */
+            times = bitnet_grammar__add_term(b, BITNET_GRAMMAR__TIMES);
+            if (b->code) break;
+            BITNET_GRAMMAR__TERM(b, times).first = part;
+            BITNET_GRAMMAR__TERM(b, times).min = min;
+            BITNET_GRAMMAR__TERM(b, times).max = max;
+            part = times;
         }
-        all = bitnet_grammar__seq(b, all, f);
+        bitnet_grammar__add_part(b, all, part, &last);
     }
     return all;
 }
 
-static bitnet_grammar__frag bitnet_grammar__pattern_choice(bitnet_grammar__builder *b) {
-    bitnet_grammar__frag f = bitnet_grammar__pattern_sequence(b);
-    uint32_t last = 0;
+static uint32_t bitnet_grammar__pattern_choice(bitnet_grammar__builder *b) {
+    uint32_t all = bitnet_grammar__add_term(b, BITNET_GRAMMAR__CHOICE);
+    uint32_t last = BITNET_GRAMMAR__NONE;
+    bitnet_grammar__add_part(b, all, bitnet_grammar__pattern_sequence(b), &last);
     while (bitnet_grammar__peek(b, 0) == '|') {
         b->at++;
-        f = bitnet_grammar__or_else(b, f, bitnet_grammar__pattern_sequence(b), &last);
+        bitnet_grammar__add_part(b, all, bitnet_grammar__pattern_sequence(b), &last);
+    }
+    return all;
+}
+
+static void bitnet_grammar__add_limit(bitnet_grammar__builder *b, uint32_t term, int negated) {
+    bitnet_grammar__limit *l;
+    if (!bitnet_grammar__room(b, &b->limits, 1, sizeof *l)) return;
+    l = &BITNET_GRAMMAR__LIMIT(b, b->limits.n++);
+    l->term = term;
+    l->negated = negated;
+}
+
+/* START and then a term. */
+static uint32_t bitnet_grammar__from_start(bitnet_grammar__builder *b, uint32_t term) {
+    const uint32_t all = bitnet_grammar__add_term(b, BITNET_GRAMMAR__SEQUENCE);
+    uint32_t last = BITNET_GRAMMAR__NONE;
+    bitnet_grammar__add_part(b, all, bitnet_grammar__add_term(b, BITNET_GRAMMAR__START), &last);
+    bitnet_grammar__add_part(b, all, term, &last);
+    return all;
+}
+
+/* Adds what a pattern of n bytes asks for to the limits; v: where it is. */
+static void bitnet_grammar__read_pattern(bitnet_grammar__builder *b, uint32_t v, const char *s,
+                                         uint32_t n) {
+    const char *text = b->text;
+    const uint32_t old_n = b->n, at = b->at;
+    uint32_t term;
+    int looks = 0;
+    b->place = BITNET_GRAMMAR__VALUE(b, v).at;
+    b->text = s;
+    b->n = n;
+    b->at = 0;
+    if (bitnet_grammar__peek(b, 0) == '^' && bitnet_grammar__peek(b, 1) == '(') b->at++;
+    while (b->at > 0 && bitnet_grammar__peek(b, 0) == '(' && bitnet_grammar__peek(b, 1) == '?' &&
+           (bitnet_grammar__peek(b, 2) == '=' || bitnet_grammar__peek(b, 2) == '!')) {
+        const int negated = bitnet_grammar__peek(b, 2) == '!';
+        b->at += 3;
+        looks = 1;
+        term = bitnet_grammar__pattern_inside(b);
+        bitnet_grammar__add_limit(b, bitnet_grammar__from_start(b, term), negated);
+    }
+    if (!looks) b->at = 0;
+    term = bitnet_grammar__pattern_choice(b);
+    if (!b->code && b->at < b->n)
+        bitnet_grammar__wrong(b, BITNET_ERR_FORMAT, v, "a pattern with a ')' too many");
+    if (looks && !b->code) {
+        const bitnet_grammar__term *t = &BITNET_GRAMMAR__TERM(b, term);
+        if (BITNET_GRAMMAR__TERM(b, t->first).next != BITNET_GRAMMAR__NONE)
+            bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, v,
+                                  "a pattern's lookahead beside another alternative");
+        b->n_anchors += 2;                 /* no simple pattern */
+        term = bitnet_grammar__from_start(b, term);
+    }
+    bitnet_grammar__add_limit(b, term, 0);
+    b->text = text;
+    b->n = old_n;
+    b->at = at;
+}
+
+/* The least and the greatest number of characters that a term takes; 2^30: any. */
+static void bitnet_grammar__lengths(bitnet_grammar__builder *b, uint32_t term, int64_t *least,
+                                    int64_t *most) {
+    const bitnet_grammar__term t = BITNET_GRAMMAR__TERM(b, term);
+    const int64_t any = 1 << 30;
+    int64_t low, high;
+    uint32_t p;
+    *least = *most = t.type == BITNET_GRAMMAR__CHARS;
+    if (t.type == BITNET_GRAMMAR__CHOICE) *least = any;
+    for (p = t.first; p != BITNET_GRAMMAR__NONE; p = BITNET_GRAMMAR__TERM(b, p).next) {
+        bitnet_grammar__lengths(b, p, &low, &high);
+        if (t.type == BITNET_GRAMMAR__CHOICE) {
+            if (low < *least) *least = low;
+            if (high > *most) *most = high;
+        } else if (t.type == BITNET_GRAMMAR__TIMES) {
+            *least = low * t.min;
+            *most = t.max >= 0 ? high * t.max : high > 0 ? any : 0;
+        } else {
+            *least += low;
+            *most += high;
+        }
+        if (*least > any) *least = any;
+        if (*most > any) *most = any;
+    }
+}
+
+/* ---- patterns: alone ---- */
+
+static bitnet_grammar__frag bitnet_grammar__set_frag(bitnet_grammar__builder *b,
+                                                     const bitnet_grammar__term *t) {
+    uint32_t i;
+    b->ranges.n = 0;
+    for (i = 0; i < t->n_set; i++)
+        bitnet_grammar__add_range(b, BITNET_GRAMMAR__SET(b, t->set + i).low,
+                                  BITNET_GRAMMAR__SET(b, t->set + i).high);
+    return bitnet_grammar__json_class(b);
+}
+
+/* The texts of a term whose START and END are passed over. Recurses as deep as groups are. */
+static bitnet_grammar__frag bitnet_grammar__term_frag(bitnet_grammar__builder *b, uint32_t term) {
+    const bitnet_grammar__term t = BITNET_GRAMMAR__TERM(b, term);
+    bitnet_grammar__frag f, g;
+    uint32_t p = t.first, last = 0;
+    if (b->code) return bitnet_grammar__pair(0, 0);
+    if (t.type == BITNET_GRAMMAR__CHARS) return bitnet_grammar__set_frag(b, &t);
+    if (t.type == BITNET_GRAMMAR__TIMES)
+        return bitnet_grammar__repeat(b, bitnet_grammar__term_frag(b, t.first), t.min, t.max);
+    if (p == BITNET_GRAMMAR__NONE) return bitnet_grammar__nothing(b);
+    f = bitnet_grammar__term_frag(b, p);
+    while ((p = BITNET_GRAMMAR__TERM(b, p).next) != BITNET_GRAMMAR__NONE && !b->code) {
+        g = bitnet_grammar__term_frag(b, p);
+        f = t.type == BITNET_GRAMMAR__CHOICE ? bitnet_grammar__or_else(b, f, g, &last)
+                                             : bitnet_grammar__seq(b, f, g);
     }
     return f;
 }
 
-/* The strings that match a pattern, ^...$ around all of it. */
-static bitnet_grammar__frag bitnet_grammar__pattern(bitnet_grammar__builder *b, uint32_t p) {
-    const char *text = b->text, *s = BITNET_GRAMMAR__POOL(b, BITNET_GRAMMAR__VALUE(b, p).text);
-    const uint32_t n = b->n, at = b->at, size = BITNET_GRAMMAR__VALUE(b, p).n_text;
-    uint32_t backslashes = 0;
-    bitnet_grammar__frag f = {0, 0};
-    while (size > backslashes + 2 && s[size - 2 - backslashes] == '\\') backslashes++;
-    if (size < 2 || s[0] != '^' || s[size - 1] != '$' || backslashes % 2)
-        return bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, p,
-                                     "a pattern must begin with ^ and end with $");
-    b->place = BITNET_GRAMMAR__VALUE(b, p).at;
-    b->text = s;
-    b->n = size - 1;
-    b->at = 1;
-    f = bitnet_grammar__pattern_choice(b);
-    if (!b->code && b->at < b->n)
-        bitnet_grammar__wrong(b, BITNET_ERR_FORMAT, p, "a pattern with a ')' too many");
-    b->text = text;
-    b->n = n;
-    b->at = at;
-    return f;
+/* Are all anchors of the only limit at the ends of its alternatives? sides, if not 0: bit 0 of an
+   alternative has START, bit 1 END. */
+static uint32_t bitnet_grammar__outer_anchors(bitnet_grammar__builder *b, uint32_t sequence,
+                                              uint32_t *sides) {
+    uint32_t p = BITNET_GRAMMAR__TERM(b, sequence).first, n = 0, type;
+    *sides = 0;
+    if (p != BITNET_GRAMMAR__NONE && BITNET_GRAMMAR__TERM(b, p).type == BITNET_GRAMMAR__START) {
+        *sides |= 1;
+        n++;
+        p = BITNET_GRAMMAR__TERM(b, p).next;
+    }
+    for (; p != BITNET_GRAMMAR__NONE; p = BITNET_GRAMMAR__TERM(b, p).next) {
+        type = BITNET_GRAMMAR__TERM(b, p).type;
+        if (type != BITNET_GRAMMAR__END ||
+            BITNET_GRAMMAR__TERM(b, p).next != BITNET_GRAMMAR__NONE) continue;
+        *sides |= 2;
+        n++;
+    }
+    return n;
 }
 
-static bitnet_grammar__frag bitnet_grammar__strings(bitnet_grammar__builder *b, uint32_t v) {
-    static const char formats[] = " date time date-time uuid ";
-    const uint32_t pattern = bitnet_grammar__get(b, v, "pattern");
-    const uint32_t format = bitnet_grammar__get(b, v, "format"), other =
-        pattern != BITNET_GRAMMAR__NONE ? pattern : format;
-    const int32_t min = bitnet_grammar__count(b, v, "minLength", 0);
-    const int32_t max = bitnet_grammar__count(b, v, "maxLength", -1);
+/* Strings with one limit, whose anchors are at the ends of its alternatives. */
+static bitnet_grammar__frag bitnet_grammar__simple_limit(bitnet_grammar__builder *b,
+                                                         uint32_t term) {
+    bitnet_grammar__frag all = bitnet_grammar__failing(b), f, any;
+    uint32_t p, sides, last = 0, k;
+    for (p = BITNET_GRAMMAR__TERM(b, term).first; p != BITNET_GRAMMAR__NONE && !b->code;
+         p = BITNET_GRAMMAR__TERM(b, p).next) {
+        bitnet_grammar__outer_anchors(b, p, &sides);
+        f = bitnet_grammar__term_frag(b, p);
+        for (k = 0; k < 2; k++) {
+            if (sides >> k & 1) continue;
+            any = bitnet_grammar__term_frag(b, bitnet_grammar__any_char(b));
+            any = bitnet_grammar__repeat(b, any, 0, -1);
+            f = k ? bitnet_grammar__seq(b, f, any) : bitnet_grammar__seq(b, any, f);
+        }
+        all = p == BITNET_GRAMMAR__TERM(b, term).first ? f
+                                                       : bitnet_grammar__or_else(b, all, f, &last);
+    }
+    return all;
+}
+
+static int bitnet_grammar__is_simple(bitnet_grammar__builder *b) {
+    uint32_t p, sides, n = 0;
+    if (b->limits.n != 1 || b->code) return 0;
+    for (p = BITNET_GRAMMAR__TERM(b, BITNET_GRAMMAR__LIMIT(b, 0).term).first;
+         p != BITNET_GRAMMAR__NONE; p = BITNET_GRAMMAR__TERM(b, p).next)
+        n += bitnet_grammar__outer_anchors(b, p, &sides);
+    return n == b->n_anchors;
+}
+
+/* ---- patterns: several at once, and lengths ----
+
+   All limits become one automaton of steps. What a text has reached is a set of steps, and the sets
+   are the states of a second automaton, which is deterministic: so a state tells of each limit
+   whether it holds. Its texts of the right lengths become a graph. */
+
+enum {                                     /* CHARS, START and END are steps, too */
+    BITNET_GRAMMAR__GO = 16,               /* next */
+    BITNET_GRAMMAR__FORKED,                /* next or alt */
+    BITNET_GRAMMAR__DONE                   /* the limit `alt` is reached, and stays so */
+};
+typedef struct bitnet_grammar__stage {
+    uint32_t type, next, alt;
+    uint32_t set, n_set;                   /* of CHARS */
+} bitnet_grammar__stage;
+
+typedef struct bitnet_grammar__texts {     /* a state: the strings that lead to it are alike */
+    uint32_t first, n;                     /* in b->members: 2 * step, + 1 behind an END */
+    int final;                             /* all limits hold here */
+} bitnet_grammar__texts;
+
+enum {
+    BITNET_GRAMMAR__STEPS = 1 << 16,       /* of all limits of a string */
+    BITNET_GRAMMAR__PRODUCT = 1 << 15      /* states, for each length */
+};
+
+#define BITNET_GRAMMAR__STEP(b, i) (((bitnet_grammar__stage *)(b)->steps.p)[i])
+#define BITNET_GRAMMAR__TEXTS(b, i) (((bitnet_grammar__texts *)(b)->states.p)[i])
+#define BITNET_GRAMMAR__NUMBER_AT(a, i) (((uint32_t *)(a).p)[i])
+
+static void bitnet_grammar__push(bitnet_grammar__builder *b, bitnet_grammar__array *a,
+                                 uint32_t x) {
+    if (!bitnet_grammar__room(b, a, 1, sizeof x)) return;
+    ((uint32_t *)a->p)[a->n++] = x;
+}
+
+static uint32_t bitnet_grammar__add_step(bitnet_grammar__builder *b, uint32_t type) {
+    bitnet_grammar__stage *s;
+    bitnet_grammar__spend(b, 4);
+    if (b->steps.n >= BITNET_GRAMMAR__STEPS)
+        bitnet_grammar__fail(b, BITNET_ERR_LIMIT, b->at,
+                             "a pattern too large to be kept beside another keyword");
+    if (!bitnet_grammar__room(b, &b->steps, 1, sizeof *s)) return 0;
+    s = &BITNET_GRAMMAR__STEP(b, b->steps.n);
+    memset(s, 0, sizeof *s);
+    s->type = type;
+    return b->steps.n++;
+}
+
+static void bitnet_grammar__step_to(bitnet_grammar__builder *b, uint32_t from, uint32_t to) {
+    if (!b->code) BITNET_GRAMMAR__STEP(b, from).next = to;
+}
+
+/* The steps of a term; repetitions are written out. The end is a GO. */
+static bitnet_grammar__frag bitnet_grammar__term_steps(bitnet_grammar__builder *b, uint32_t term);
+
+static bitnet_grammar__frag bitnet_grammar__times_steps(bitnet_grammar__builder *b,
+                                                        const bitnet_grammar__term *t) {
+    const uint32_t start = bitnet_grammar__add_step(b, BITNET_GRAMMAR__GO);
+    const uint32_t end = bitnet_grammar__add_step(b, BITNET_GRAMMAR__GO);
+    uint32_t at = start, fork;
     bitnet_grammar__frag f;
-    if (other == BITNET_GRAMMAR__NONE) {
+    int32_t i;
+    for (i = 0; (i < t->min || i < t->max) && !b->code; i++) {
+        fork = at;
+        if (i >= t->min) {
+            fork = bitnet_grammar__add_step(b, BITNET_GRAMMAR__FORKED);
+            bitnet_grammar__step_to(b, at, fork);
+            if (!b->code) BITNET_GRAMMAR__STEP(b, fork).alt = end;
+        }
+        f = bitnet_grammar__term_steps(b, t->first);
+        bitnet_grammar__step_to(b, fork, f.start);
+        at = f.end;
+    }
+    if (t->max < 0) {
+        fork = bitnet_grammar__add_step(b, BITNET_GRAMMAR__FORKED);
+        bitnet_grammar__step_to(b, at, fork);
+        f = bitnet_grammar__term_steps(b, t->first);
+        bitnet_grammar__step_to(b, fork, f.start);
+        bitnet_grammar__step_to(b, f.end, fork);
+        if (!b->code) BITNET_GRAMMAR__STEP(b, fork).alt = end;
+    } else bitnet_grammar__step_to(b, at, end);
+    return bitnet_grammar__pair(start, end);
+}
+
+static bitnet_grammar__frag bitnet_grammar__term_steps(bitnet_grammar__builder *b, uint32_t term) {
+    const bitnet_grammar__term t = BITNET_GRAMMAR__TERM(b, term);
+    uint32_t start, end, at, p, fork;
+    bitnet_grammar__frag f;
+    if (t.type == BITNET_GRAMMAR__TIMES) return bitnet_grammar__times_steps(b, &t);
+    start = at = bitnet_grammar__add_step(b, t.first == BITNET_GRAMMAR__NONE &&
+                                             t.type >= BITNET_GRAMMAR__CHARS ? t.type
+                                                                             : BITNET_GRAMMAR__GO);
+    end = bitnet_grammar__add_step(b, BITNET_GRAMMAR__GO);
+    if (b->code) return bitnet_grammar__pair(0, 0);
+    BITNET_GRAMMAR__STEP(b, start).set = t.set;
+    BITNET_GRAMMAR__STEP(b, start).n_set = t.n_set;
+    for (p = t.first; p != BITNET_GRAMMAR__NONE && !b->code; p = BITNET_GRAMMAR__TERM(b, p).next) {
+        f = bitnet_grammar__term_steps(b, p);
+        if (t.type == BITNET_GRAMMAR__SEQUENCE) {
+            bitnet_grammar__step_to(b, at, f.start);
+            at = f.end;
+            continue;
+        }
+        bitnet_grammar__step_to(b, f.end, end);
+        if (BITNET_GRAMMAR__TERM(b, p).next == BITNET_GRAMMAR__NONE) {
+            bitnet_grammar__step_to(b, at, f.start);
+            return bitnet_grammar__pair(start, end);
+        }
+        fork = bitnet_grammar__add_step(b, BITNET_GRAMMAR__FORKED);
+        bitnet_grammar__step_to(b, at, fork);
+        bitnet_grammar__step_to(b, fork, f.start);
+        at = bitnet_grammar__add_step(b, BITNET_GRAMMAR__GO);
+        if (!b->code) BITNET_GRAMMAR__STEP(b, fork).alt = at;
+    }
+    bitnet_grammar__step_to(b, at, end);
+    return bitnet_grammar__pair(start, end);
+}
+
+/* The steps of a limit: any characters, its term, DONE. */
+static uint32_t bitnet_grammar__limit_steps(bitnet_grammar__builder *b, uint32_t limit,
+                                            uint32_t any) {
+    const uint32_t done = bitnet_grammar__add_step(b, BITNET_GRAMMAR__DONE);
+    const uint32_t fork = bitnet_grammar__add_step(b, BITNET_GRAMMAR__FORKED);
+    bitnet_grammar__frag f = bitnet_grammar__term_steps(b, any), g;
+    bitnet_grammar__step_to(b, f.end, fork);
+    g = bitnet_grammar__term_steps(b, BITNET_GRAMMAR__LIMIT(b, limit).term);
+    bitnet_grammar__step_to(b, g.end, done);
+    if (b->code) return 0;
+    BITNET_GRAMMAR__STEP(b, done).alt = limit;
+    BITNET_GRAMMAR__STEP(b, fork).next = f.start;
+    BITNET_GRAMMAR__STEP(b, fork).alt = g.start;
+    return fork;
+}
+
+/* ---- kinds of characters: those of a kind are in the same sets ---- */
+
+static int bitnet_grammar__compare_numbers(const void *x, const void *y) {
+    const uint32_t a = *(const uint32_t *)x, b = *(const uint32_t *)y;
+    return a < b ? -1 : a > b;
+}
+
+/* Gives those of a kind that are in a set, if others are not, a kind of their own. Returns how many
+   kinds there are then: they are numbered as they come. */
+static uint32_t bitnet_grammar__split_kinds(bitnet_grammar__builder *b,
+                                            const bitnet_grammar__term *t, uint32_t n_kinds) {
+    const uint32_t n = b->kinds.n;
+    uint32_t i, r = 0, n_now = 0;
+    bitnet_grammar__spend(b, 2 * (uint64_t)(n + n_kinds));
+    for (b->stack.n = i = 0; i < 2 * n_kinds; i++)
+        bitnet_grammar__push(b, &b->stack, BITNET_GRAMMAR__NONE);
+    for (i = 0; i < n && !b->code; i++) {
+        uint32_t *kind = &BITNET_GRAMMAR__NUMBER_AT(b->kinds, i), *to;
+        const uint32_t low = BITNET_GRAMMAR__NUMBER_AT(b->bounds, i);
+        while (r < t->n_set && BITNET_GRAMMAR__SET(b, t->set + r).high < low) r++;
+        to = &BITNET_GRAMMAR__NUMBER_AT(b->stack, 2 * *kind);
+        if (r < t->n_set && BITNET_GRAMMAR__SET(b, t->set + r).low <= low) to++;
+        if (*to == BITNET_GRAMMAR__NONE) *to = n_now++;
+        *kind = *to;
+    }
+    return n_now;
+}
+
+/* b->bounds: where sets begin and end; b->kinds: the kind of the characters from each bound to the
+   next. Returns how many kinds there are. */
+static uint32_t bitnet_grammar__find_kinds(bitnet_grammar__builder *b) {
+    uint32_t i, k, n = 0, n_kinds = 1;
+    b->bounds.n = b->kinds.n = 0;
+    bitnet_grammar__push(b, &b->bounds, 0);
+    bitnet_grammar__push(b, &b->bounds, 0x110000);
+    for (i = 0; i < b->sets.n && !b->code; i++) {
+        bitnet_grammar__push(b, &b->bounds, BITNET_GRAMMAR__SET(b, i).low);
+        bitnet_grammar__push(b, &b->bounds, BITNET_GRAMMAR__SET(b, i).high + 1);
+    }
+    if (b->code) return 0;
+    bitnet_grammar__spend(b, 16 * (uint64_t)b->bounds.n);
+    qsort(b->bounds.p, b->bounds.n, sizeof(uint32_t), bitnet_grammar__compare_numbers);
+    for (i = 0; i < b->bounds.n; i++)
+        if (!n || BITNET_GRAMMAR__NUMBER_AT(b->bounds, i) !=
+                      BITNET_GRAMMAR__NUMBER_AT(b->bounds, n - 1))
+            BITNET_GRAMMAR__NUMBER_AT(b->bounds, n++) = BITNET_GRAMMAR__NUMBER_AT(b->bounds, i);
+    b->bounds.n = n;
+    for (i = 0; i + 1 < n; i++) bitnet_grammar__push(b, &b->kinds, 0);
+    for (k = 0; k < b->terms.n && !b->code; k++)
+        if (BITNET_GRAMMAR__TERM(b, k).type == BITNET_GRAMMAR__CHARS)
+            n_kinds = bitnet_grammar__split_kinds(b, &BITNET_GRAMMAR__TERM(b, k), n_kinds);
+    return n_kinds;
+}
+
+/* ---- the states ---- */
+
+/* Adds to b->members what a step leads to without a character. start: at the string's start. */
+static void bitnet_grammar__reach(bitnet_grammar__builder *b, uint32_t member, int start) {
+    b->stack.n = 0;
+    bitnet_grammar__push(b, &b->stack, member);
+    while (b->stack.n > 0 && !b->code) {
+        const uint32_t x = BITNET_GRAMMAR__NUMBER_AT(b->stack, --b->stack.n);
+        const bitnet_grammar__stage *s = &BITNET_GRAMMAR__STEP(b, x / 2);
+        uint32_t *mark = &BITNET_GRAMMAR__NUMBER_AT(b->marks, x);
+        if (*mark == b->stamp) continue;
+        *mark = b->stamp;
+        bitnet_grammar__spend(b, 1);
+        if (s->type == BITNET_GRAMMAR__DONE || (s->type == BITNET_GRAMMAR__CHARS && !(x & 1)))
+            bitnet_grammar__push(b, &b->members, x);
+        if (s->type == BITNET_GRAMMAR__GO || s->type == BITNET_GRAMMAR__FORKED ||
+            (s->type == BITNET_GRAMMAR__START && start))
+            bitnet_grammar__push(b, &b->stack, 2 * s->next + (x & 1));
+        if (s->type == BITNET_GRAMMAR__FORKED)
+            bitnet_grammar__push(b, &b->stack, 2 * s->alt + (x & 1));
+        if (s->type == BITNET_GRAMMAR__END) bitnet_grammar__push(b, &b->stack, 2 * s->next + 1);
+    }
+}
+
+/* The state of b->members[first ..], which is then theirs. A limit that holds for good needs none
+   of its other steps: those from its DONE to the next limit's. */
+static uint32_t bitnet_grammar__state_of(bitnet_grammar__builder *b, uint32_t first) {
+    uint32_t *members = (uint32_t *)b->members.p;
+    const uint32_t n = b->members.n, space = BITNET_GRAMMAR__LISTS + b->n_lists;
+    uint32_t i, key, size, wanted = 0, held = 0, skip = 0, last = BITNET_GRAMMAR__NONE;
+    bitnet_grammar__texts *t;
+    if (b->code) return 0;
+    bitnet_grammar__spend(b, 8 * (uint64_t)(n - first));
+    qsort(members + first, n - first, sizeof *members, bitnet_grammar__compare_numbers);
+    for (i = b->members.n = first; i < n; i++) {
+        const bitnet_grammar__stage *s = &BITNET_GRAMMAR__STEP(b, members[i] / 2);
+        if (s->type != BITNET_GRAMMAR__DONE && members[i] / 2 < skip) continue;
+        if (s->type == BITNET_GRAMMAR__DONE && s->alt != last) {
+            last = s->alt;
+            held += BITNET_GRAMMAR__LIMIT(b, last).negated ? b->limits.n : 1;
+        }
+        if (s->type == BITNET_GRAMMAR__DONE && !(members[i] & 1))
+            skip = last + 1 < b->limits.n ? BITNET_GRAMMAR__LIMIT(b, last + 1).done
+                                          : BITNET_GRAMMAR__NONE;
+        members[b->members.n++] = members[i];
+    }
+    size = (b->members.n - first) * (uint32_t)sizeof *members;
+    i = bitnet_grammar__look_up(b, space, (const char *)(members + first), size);
+    if (i != BITNET_GRAMMAR__NONE || b->code) {
+        b->members.n = first;
+        return i;
+    }
+    for (i = 0; i < b->limits.n; i++) wanted += !BITNET_GRAMMAR__LIMIT(b, i).negated;
+    key = b->pool.n;
+    bitnet_grammar__put(b, &b->pool, members + first, size);
+    bitnet_grammar__add_name(b, space, key, size, b->states.n);
+    if (b->states.n >= BITNET_GRAMMAR__PRODUCT)
+        bitnet_grammar__fail(b, BITNET_ERR_LIMIT, b->at,
+                             "a pattern too large to be kept beside another keyword");
+    if (!bitnet_grammar__room(b, &b->states, 1, sizeof *t)) return 0;
+    t = &BITNET_GRAMMAR__TEXTS(b, b->states.n);
+    t->first = first;
+    t->n = b->members.n - first;
+    t->final = held == wanted;
+    return b->states.n++;
+}
+
+/* Is a character in the set of a step? */
+static int bitnet_grammar__step_has(bitnet_grammar__builder *b, const bitnet_grammar__stage *s,
+                                    uint32_t cp) {
+    uint32_t low = 0, high = s->n_set;
+    while (low < high) {
+        const uint32_t mid = (low + high) / 2;
+        if (cp > BITNET_GRAMMAR__SET(b, s->set + mid).high) low = mid + 1;
+        else high = mid;
+    }
+    return low < s->n_set && cp >= BITNET_GRAMMAR__SET(b, s->set + low).low;
+}
+
+/* All states, and b->moves: where each kind of character leads from each. */
+static void bitnet_grammar__find_states(bitnet_grammar__builder *b, uint32_t n_kinds) {
+    bitnet_grammar__array cps = {0, 0, 0};
+    const uint32_t any = bitnet_grammar__any_char(b);
+    uint32_t times = bitnet_grammar__add_term(b, BITNET_GRAMMAR__TIMES), i, k, q, x, first;
+    b->steps.n = b->members.n = b->states.n = b->moves.n = b->marks.n = b->stamp = 0;
+    b->n_lists++;
+    if (b->code) return;
+    BITNET_GRAMMAR__TERM(b, times).first = any;
+    BITNET_GRAMMAR__TERM(b, times).max = -1;
+    for (i = 0; i < n_kinds; i++) bitnet_grammar__push(b, &cps, BITNET_GRAMMAR__NONE);
+    for (i = 0; i < b->kinds.n && !b->code; i++)
+        BITNET_GRAMMAR__NUMBER_AT(cps, BITNET_GRAMMAR__NUMBER_AT(b->kinds, i)) =
+            BITNET_GRAMMAR__NUMBER_AT(b->bounds, i);
+    for (i = 0; i < b->limits.n && !b->code; i++) {
+        BITNET_GRAMMAR__LIMIT(b, i).done = b->steps.n;
+        x = bitnet_grammar__limit_steps(b, i, times);
+        if (!b->code) BITNET_GRAMMAR__LIMIT(b, i).start = x;
+    }
+    for (i = 0; i < 2 * b->steps.n && !b->code; i++) bitnet_grammar__push(b, &b->marks, 0);
+    for (b->stamp = 1, i = 0; i < b->limits.n && !b->code; i++)
+        bitnet_grammar__reach(b, 2 * BITNET_GRAMMAR__LIMIT(b, i).start, 1);
+    bitnet_grammar__state_of(b, 0);
+    for (q = 0; q < b->states.n && !b->code; q++)
+        for (k = 0; k < n_kinds && !b->code; k++) {
+            const bitnet_grammar__texts t = BITNET_GRAMMAR__TEXTS(b, q);
+            first = b->members.n;
+            b->stamp++;
+            bitnet_grammar__spend(b, 4 * (uint64_t)t.n);
+            for (i = 0; i < t.n && !b->code; i++) {
+                x = BITNET_GRAMMAR__NUMBER_AT(b->members, t.first + i);
+                const bitnet_grammar__stage s = BITNET_GRAMMAR__STEP(b, x / 2);
+                if (s.type == BITNET_GRAMMAR__DONE && !(x & 1)) bitnet_grammar__reach(b, x, 0);
+                if (s.type == BITNET_GRAMMAR__CHARS &&
+                    bitnet_grammar__step_has(b, &s, BITNET_GRAMMAR__NUMBER_AT(cps, k)))
+                    bitnet_grammar__reach(b, 2 * s.next, 0);
+            }
+            x = bitnet_grammar__state_of(b, first);
+            bitnet_grammar__push(b, &b->moves, x);
+        }
+    bitnet_grammar__free(&b->g->allocator, cps.p);
+}
+
+/* ---- their strings of some lengths, as a graph ---- */
+
+/* States at each length: [n_states][n_levels]. The last level is all greater lengths if `open`. */
+typedef struct bitnet_grammar__product {
+    uint32_t n_kinds, n_levels, least;     /* a string has at least so many characters */
+    int open;
+    uint32_t end;                          /* where all strings lead */
+    uint32_t *node;                        /* 0: no string, 1: some, more: the JOIN */
+} bitnet_grammar__product;
+
+/* Where a kind of characters leads from state q at a level; NONE: nowhere. */
+static uint32_t bitnet_grammar__onward(bitnet_grammar__builder *b,
+                                       const bitnet_grammar__product *p, uint32_t at, uint32_t k) {
+    const uint32_t q = at / p->n_levels, level = at % p->n_levels;
+    if (level + 1 == p->n_levels && !p->open) return BITNET_GRAMMAR__NONE;
+    return BITNET_GRAMMAR__NUMBER_AT(b->moves, q * p->n_kinds + k) * p->n_levels + level +
+           (level + 1 < p->n_levels);
+}
+
+/* Marks what can lead to an end: the last level until nothing changes, and then the ones before. */
+static void bitnet_grammar__mark_ends(bitnet_grammar__builder *b, bitnet_grammar__product *p) {
+    uint32_t level, q, k, to, changed;
+    for (level = p->n_levels; level-- > 0 && !b->code;)
+        for (changed = 1; changed && !b->code;) {
+            changed = 0;
+            for (q = b->states.n; q-- > 0 && !b->code;) {
+                uint32_t *node = &p->node[q * p->n_levels + level];
+                if (*node) continue;
+                if (level >= p->least && BITNET_GRAMMAR__TEXTS(b, q).final) *node = 1;
+                for (k = 0; k < p->n_kinds && !*node; k++) {
+                    to = bitnet_grammar__onward(b, p, q * p->n_levels + level, k);
+                    if (to != BITNET_GRAMMAR__NONE && p->node[to]) *node = 1;
+                }
+                bitnet_grammar__spend(b, 1 + k);
+                changed |= *node;
+            }
+            if (level + 1 < p->n_levels || !p->open) break;
+        }
+}
+
+/* The rule of one character of the kinds in b->stack, which are in order. */
+static uint32_t bitnet_grammar__kinds_rule(bitnet_grammar__builder *b) {
+    const uint32_t n = b->stack.n * (uint32_t)sizeof(uint32_t), key = b->pool.n;
+    const uint32_t space = BITNET_GRAMMAR__LISTS + b->n_lists;
+    uint32_t r = bitnet_grammar__look_up(b, space, (const char *)b->stack.p, n), i, k;
+    if (r != BITNET_GRAMMAR__NONE || b->code) return r;
+    bitnet_grammar__put(b, &b->pool, b->stack.p, n);
+    r = bitnet_grammar__add_rule(b, 0, 0, b->at);
+    bitnet_grammar__add_name(b, space, key, n, r);
+    bitnet_grammar__spend(b, b->kinds.n);
+    for (b->ranges.n = i = 0; i < b->kinds.n && !b->code; i++) {
+        const uint32_t low = BITNET_GRAMMAR__NUMBER_AT(b->bounds, i);
+        const uint32_t high = BITNET_GRAMMAR__NUMBER_AT(b->bounds, i + 1) - 1;
+        for (k = 0; k < b->stack.n; k++)
+            if (BITNET_GRAMMAR__NUMBER_AT(b->stack, k) == BITNET_GRAMMAR__NUMBER_AT(b->kinds, i))
+                break;
+        bitnet_grammar__spend(b, k);
+        if (k == b->stack.n) continue;
+        if (b->ranges.n && ((bitnet_grammar__range *)b->ranges.p)[b->ranges.n - 1].high + 1 == low)
+            ((bitnet_grammar__range *)b->ranges.p)[b->ranges.n - 1].high = high;
+        else bitnet_grammar__add_range(b, low, high);
+    }
+    if (!b->code) bitnet_grammar__define(b, r, bitnet_grammar__json_class(b));
+    return r;
+}
+
+/* What follows a state at a level: each state that some kinds lead to, or the end. */
+static void bitnet_grammar__link_state(bitnet_grammar__builder *b, bitnet_grammar__product *p,
+                                       uint32_t at, bitnet_grammar__array *todo) {
+    const uint32_t q = at / p->n_levels, level = at % p->n_levels;
+    uint32_t k, j, to, follows = 0;
+    bitnet_grammar__frag f;
+    for (k = 0; k < p->n_kinds && !b->code; k++) {
+        to = bitnet_grammar__onward(b, p, at, k);
+        if (to == BITNET_GRAMMAR__NONE || !p->node[to]) continue;
+        for (j = 0; j < k && bitnet_grammar__onward(b, p, at, j) != to; j++) continue;
+        bitnet_grammar__spend(b, 1 + j);
+        if (j < k) continue;               /* it has been seen */
+        b->stack.n = 0;
+        for (j = k; j < p->n_kinds; j++)
+            if (bitnet_grammar__onward(b, p, at, j) == to) bitnet_grammar__push(b, &b->stack, j);
+        bitnet_grammar__spend(b, p->n_kinds);
+        if (p->node[to] == 1) {
+            p->node[to] = bitnet_grammar__join(b);
+            bitnet_grammar__push(b, todo, to);
+        }
+        f = bitnet_grammar__call(b, bitnet_grammar__kinds_rule(b));
+        bitnet_grammar__link(b, f.end, p->node[to]);
+        follows = bitnet_grammar__add_node(b, BITNET_GRAMMAR__SPLIT, f.start, follows);
+    }
+    if (level >= p->least && BITNET_GRAMMAR__TEXTS(b, q).final)
+        follows = bitnet_grammar__add_node(b, BITNET_GRAMMAR__SPLIT, p->end, follows);
+    bitnet_grammar__link(b, p->node[at], follows);
+}
+
+/* The strings of min to max characters (max -1: any number) that all limits allow. Where there are
+   very many lengths, only shorter ones than max are written. */
+static bitnet_grammar__frag bitnet_grammar__all_limits(bitnet_grammar__builder *b, int32_t min,
+                                                       int32_t max) {
+    bitnet_grammar__array todo = {0, 0, 0};
+    bitnet_grammar__product p;
+    uint32_t start, room, n;
+    memset(&p, 0, sizeof p);
+    bitnet_grammar__any_char(b);
+    p.n_kinds = bitnet_grammar__find_kinds(b);
+    bitnet_grammar__find_states(b, p.n_kinds);
+    if (b->code) return bitnet_grammar__pair(0, 0);
+    b->n_lists++;
+    room = BITNET_GRAMMAR__PRODUCT / b->states.n;
+    if ((uint32_t)min >= room)
+        bitnet_grammar__fail(b, BITNET_ERR_LIMIT, b->at,
+                             "minLength %d is too large beside a pattern or format", (int)min);
+    p.open = max < 0;
+    p.least = (uint32_t)min;
+    p.n_levels = (uint32_t)(p.open ? min : (uint32_t)max < room ? max : (int32_t)room - 1) + 1;
+    n = b->states.n * p.n_levels;
+    p.node = b->code ? 0 : (uint32_t *)bitnet_grammar__alloc(&b->g->allocator,
+                                                             n * sizeof *p.node);
+    if (!p.node) {
+        bitnet_grammar__fail(b, BITNET_ERR_MEMORY, BITNET_GRAMMAR__NONE, "out of memory");
+        return bitnet_grammar__pair(0, 0);
+    }
+    memset(p.node, 0, n * sizeof *p.node);
+    bitnet_grammar__mark_ends(b, &p);
+    start = bitnet_grammar__join(b);
+    p.end = bitnet_grammar__join(b);
+    if (p.node[0]) {
+        p.node[0] = start;
+        bitnet_grammar__push(b, &todo, 0);
+    } else if (!p.open && p.n_levels <= (uint32_t)max)
+        bitnet_grammar__fail(b, BITNET_ERR_LIMIT, b->at,
+                             "a pattern too large to be kept beside maxLength");
+    while (todo.n > 0 && !b->code)
+        bitnet_grammar__link_state(b, &p, BITNET_GRAMMAR__NUMBER_AT(todo, --todo.n), &todo);
+    bitnet_grammar__free(&b->g->allocator, todo.p);
+    bitnet_grammar__free(&b->g->allocator, p.node);
+    return bitnet_grammar__pair(start, p.end);
+}
+
+/* ---- strings ---- */
+
+/* Formats as patterns, each narrower than the format where that is long or has odd texts. 0: any
+   string has it. */
+#define BITNET_GRAMMAR__DATE \
+    "([0-9]{4}-(0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])" \
+    "|[0-9]{4}-(0[469]|11)-(0[1-9]|[12][0-9]|30)|[0-9]{4}-02-(0[1-9]|1[0-9]|2[0-8])" \
+    "|([0-9]{2}(0[48]|[2468][048]|[13579][26])|(0[048]|[2468][048]|[13579][26])00)-02-29)"
+#define BITNET_GRAMMAR__HOURS "([01][0-9]|2[0-3]):[0-5][0-9]"
+#define BITNET_GRAMMAR__TIME \
+    BITNET_GRAMMAR__HOURS ":[0-5][0-9]([.][0-9]{1,9})?(Z|[-+]" BITNET_GRAMMAR__HOURS ")"
+#define BITNET_GRAMMAR__CLOCK "T([0-9]+H([0-9]+M)?([0-9]+S)?|[0-9]+M([0-9]+S)?|[0-9]+S)"
+#define BITNET_GRAMMAR__LABEL "[A-Za-z0-9]([A-Za-z0-9-]{0,28}[A-Za-z0-9])?"
+#define BITNET_GRAMMAR__HOST BITNET_GRAMMAR__LABEL "([.]" BITNET_GRAMMAR__LABEL "){0,7}"
+#define BITNET_GRAMMAR__OCTET "(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
+#define BITNET_GRAMMAR__HEX "[0-9A-Fa-f]{1,4}"
+#define BITNET_GRAMMAR__H(n) "(:" BITNET_GRAMMAR__HEX "){" n "}"
+#define BITNET_GRAMMAR__PATH "([A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})"
+#define BITNET_GRAMMAR__MORE \
+    "([?](" BITNET_GRAMMAR__PATH "|[/?])*)?(#(" BITNET_GRAMMAR__PATH "|[/?])*)?"
+#define BITNET_GRAMMAR__URI \
+    "[A-Za-z][A-Za-z0-9+.-]*:(//" BITNET_GRAMMAR__HOST "(:[0-9]{1,5})?(/" BITNET_GRAMMAR__PATH \
+    "*)*|" BITNET_GRAMMAR__PATH "+(/" BITNET_GRAMMAR__PATH "*)*)" BITNET_GRAMMAR__MORE
+
+static const struct { const char *name, *pattern; } bitnet_grammar__formats[] = {
+    {"date", "^" BITNET_GRAMMAR__DATE "$"},
+    {"time", "^" BITNET_GRAMMAR__TIME "$"},
+    {"iso-time", "^" BITNET_GRAMMAR__TIME "$"},
+    {"date-time", "^" BITNET_GRAMMAR__DATE "T" BITNET_GRAMMAR__TIME "$"},
+    {"iso-date-time", "^" BITNET_GRAMMAR__DATE "T" BITNET_GRAMMAR__TIME "$"},
+    {"duration", "^P([0-9]+W|([0-9]+Y([0-9]+M)?([0-9]+D)?|[0-9]+M([0-9]+D)?|[0-9]+D)("
+                 BITNET_GRAMMAR__CLOCK ")?|" BITNET_GRAMMAR__CLOCK ")$"},
+    {"email", "^[A-Za-z0-9_'+-]+([.][A-Za-z0-9_'+-]+)*@(" BITNET_GRAMMAR__LABEL
+              "[.]){1,7}[A-Za-z]{2,24}$"},
+    {"hostname", "^" BITNET_GRAMMAR__HOST "$"},
+    {"ipv4", "^(" BITNET_GRAMMAR__OCTET "[.]){3}" BITNET_GRAMMAR__OCTET "$"},
+    {"ipv6", "^(" BITNET_GRAMMAR__HEX BITNET_GRAMMAR__H("7") "|::(" BITNET_GRAMMAR__HEX
+             BITNET_GRAMMAR__H("0,6") ")?|" BITNET_GRAMMAR__HEX
+             "(" BITNET_GRAMMAR__H("0") ":" BITNET_GRAMMAR__H("1,6")
+             "|" BITNET_GRAMMAR__H("1") ":" BITNET_GRAMMAR__H("1,5")
+             "|" BITNET_GRAMMAR__H("2") ":" BITNET_GRAMMAR__H("1,4")
+             "|" BITNET_GRAMMAR__H("3") ":" BITNET_GRAMMAR__H("1,3")
+             "|" BITNET_GRAMMAR__H("4") ":" BITNET_GRAMMAR__H("1,2")
+             "|" BITNET_GRAMMAR__H("5") ":" BITNET_GRAMMAR__H("1")
+             "|" BITNET_GRAMMAR__H("0,6") "::))$"},
+    {"uri", "^" BITNET_GRAMMAR__URI "$"},
+    {"uri-reference", "^(" BITNET_GRAMMAR__URI "|(/" BITNET_GRAMMAR__PATH "+)+"
+                      BITNET_GRAMMAR__MORE ")$"},
+    {"url", "^https?://(" BITNET_GRAMMAR__LABEL "[.]){1,4}[A-Za-z]{2,24}(:[0-9]{2,5})?(/"
+            BITNET_GRAMMAR__PATH "*)*$"},
+    {"uuid", "^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$"},
+    {"json-pointer", "^(/([^/~]|~[01])*)*$"},
+    {"byte", "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"},
+    {"password", 0}, {"binary", 0}};
+
+/* Is the format of a schema, if it has one, in a list? */
+static int bitnet_grammar__format_is(bitnet_grammar__builder *b, uint32_t v, const char *list) {
+    const uint32_t p = bitnet_grammar__get(b, v, "format");
+    return bitnet_grammar__type(b, p) == BITNET_GRAMMAR__STRING &&
+           bitnet_grammar__is_in(list, BITNET_GRAMMAR__POOL(b, BITNET_GRAMMAR__VALUE(b, p).text),
+                                 BITNET_GRAMMAR__VALUE(b, p).n_text);
+}
+
+/* The number of a string's format, or NONE for those of numbers. Others are refused. */
+static uint32_t bitnet_grammar__format_of(bitnet_grammar__builder *b, uint32_t format) {
+    static const char names[] = "formats are date, time, date-time, duration, email, hostname, "
+                                "ipv4, ipv6, uri, url, uri-reference, uuid, json-pointer, byte";
+    const bitnet_grammar__value *x = &BITNET_GRAMMAR__VALUE(b, format);
+    uint32_t i;
+    if (x->type != BITNET_GRAMMAR__STRING)
+        bitnet_grammar__wrong(b, BITNET_ERR_FORMAT, format, "not a string");
+    if (b->code) return BITNET_GRAMMAR__NONE;
+    for (i = 0; i < sizeof bitnet_grammar__formats / sizeof bitnet_grammar__formats[0]; i++)
+        if (bitnet_grammar__is_in(bitnet_grammar__formats[i].name,
+                                  BITNET_GRAMMAR__POOL(b, x->text), x->n_text)) return i;
+    if (!bitnet_grammar__is_in(" int32 int64 float double ", BITNET_GRAMMAR__POOL(b, x->text),
+                               x->n_text))
+        bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, format, names);
+    return BITNET_GRAMMAR__NONE;
+}
+
+/* Adds the limits of the schemas' patterns and formats. */
+static void bitnet_grammar__read_limits(bitnet_grammar__builder *b,
+                                        const bitnet_grammar__all *all) {
+    uint32_t i, p, f;
+    b->terms.n = b->sets.n = b->limits.n = b->n_anchors = 0;
+    for (i = 0; i < all->n && !b->code; i++) {
+        p = bitnet_grammar__get(b, all->v[i], "pattern");
+        if (p != BITNET_GRAMMAR__NONE && bitnet_grammar__type(b, p) != BITNET_GRAMMAR__STRING)
+            bitnet_grammar__wrong(b, BITNET_ERR_FORMAT, p, "not a string");
+        if (p != BITNET_GRAMMAR__NONE && !b->code) {
+            const bitnet_grammar__value *x = &BITNET_GRAMMAR__VALUE(b, p);
+            bitnet_grammar__read_pattern(b, p, BITNET_GRAMMAR__POOL(b, x->text), x->n_text);
+        }
+        p = bitnet_grammar__get(b, all->v[i], "format");
+        f = p == BITNET_GRAMMAR__NONE ? p : bitnet_grammar__format_of(b, p);
+        if (f != BITNET_GRAMMAR__NONE && bitnet_grammar__formats[f].pattern)
+            bitnet_grammar__read_pattern(b, p, bitnet_grammar__formats[f].pattern,
+                                         (uint32_t)strlen(bitnet_grammar__formats[f].pattern));
+    }
+}
+
+/* The greatest and least that the schemas say of a count. */
+static void bitnet_grammar__counts(bitnet_grammar__builder *b, const bitnet_grammar__all *all,
+                                   const char *min_key, const char *max_key, int32_t *min,
+                                   int32_t *max) {
+    uint32_t i;
+    *min = 0;
+    *max = -1;
+    for (i = 0; i < all->n; i++) {
+        const int32_t low = bitnet_grammar__count(b, all->v[i], min_key, 0);
+        const int32_t high = bitnet_grammar__count(b, all->v[i], max_key, -1);
+        if (low > *min) *min = low;
+        if (high >= 0 && (*max < 0 || high < *max)) *max = high;
+    }
+}
+
+static bitnet_grammar__frag bitnet_grammar__strings(bitnet_grammar__builder *b,
+                                                    const bitnet_grammar__all *all) {
+    int64_t least = 0, most = 1 << 30, low, high;
+    int32_t min, max;
+    uint32_t i;
+    bitnet_grammar__frag f;
+    bitnet_grammar__counts(b, all, "minLength", "maxLength", &min, &max);
+    bitnet_grammar__read_limits(b, all);
+    if (b->code) return bitnet_grammar__pair(0, 0);
+    if (max >= 0 && max < min) return bitnet_grammar__failing(b);
+    if (!b->limits.n) {
         if (min == 0 && max < 0) return bitnet_grammar__named(b, "string");
-        if (max >= 0 && max < min) return bitnet_grammar__failing(b);
         f = bitnet_grammar__repeat(b, bitnet_grammar__named(b, "char"), min, max);
     } else {
-        if (bitnet_grammar__type(b, other) != BITNET_GRAMMAR__STRING)
-            return bitnet_grammar__wrong(b, BITNET_ERR_FORMAT, other, "not a string");
-        if (min > 0 || max >= 0 || (pattern != BITNET_GRAMMAR__NONE &&
-                                    format != BITNET_GRAMMAR__NONE))
-            return bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, other,
-                                         "beside another keyword for strings");
-        if (pattern != BITNET_GRAMMAR__NONE) f = bitnet_grammar__pattern(b, pattern);
-        else {
-            const char *name = BITNET_GRAMMAR__POOL(b, BITNET_GRAMMAR__VALUE(b, format).text);
-            if (!bitnet_grammar__is_in(formats, name, BITNET_GRAMMAR__VALUE(b, format).n_text))
-                return bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, format,
-                                             "formats are date, time, date-time and uuid");
-            f = bitnet_grammar__named(b, name);
+        const int simple = bitnet_grammar__is_simple(b);
+        for (i = 0; i < b->limits.n && simple; i++) {
+            uint32_t sides, p = BITNET_GRAMMAR__TERM(b, BITNET_GRAMMAR__LIMIT(b, i).term).first;
+            bitnet_grammar__lengths(b, BITNET_GRAMMAR__LIMIT(b, i).term, &low, &high);
+            if (low > least) least = low;
+            for (; p != BITNET_GRAMMAR__NONE; p = BITNET_GRAMMAR__TERM(b, p).next) {
+                bitnet_grammar__outer_anchors(b, p, &sides);
+                if (sides != 3) high = most;
+            }
+            if (high < most) most = high;
         }
+        if (min <= least) min = 0;
+        if (max >= most) max = -1;
+        f = simple && min == 0 && max < 0
+                ? bitnet_grammar__simple_limit(b, BITNET_GRAMMAR__LIMIT(b, 0).term)
+                : bitnet_grammar__all_limits(b, min, max);
     }
     f = bitnet_grammar__seq(b, bitnet_grammar__text(b, "\""), f);
     return bitnet_grammar__seq(b, f, bitnet_grammar__text(b, "\""));
+}
+
+/* ---- values that are listed, beside other keywords ---- */
+
+/* Is a number within the bounds of a schema, and a multiple of what it names? */
+static int bitnet_grammar__number_fits(bitnet_grammar__builder *b, uint32_t x, uint32_t v) {
+    const double d = BITNET_GRAMMAR__VALUE(b, x).number;
+    const uint32_t multiple = bitnet_grammar__get(b, v, "multipleOf");
+    int k, exclusive;
+    for (k = 0; k < 4; k++) {
+        const uint32_t p = bitnet_grammar__bound(b, v, k, &exclusive);
+        const int up = bitnet_grammar__bounds[k].up;
+        double bound;
+        if (p == BITNET_GRAMMAR__NONE || b->code) continue;
+        bound = BITNET_GRAMMAR__VALUE(b, p).number;
+        if (up ? d < bound : d > bound) return 0;
+        if (exclusive && !(up ? d > bound : d < bound)) return 0;
+    }
+    if (multiple != BITNET_GRAMMAR__NONE)
+        bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, multiple, "beside enum or const");
+    if (bitnet_grammar__format_is(b, v, " int32 "))
+        return d >= -2147483648.0 && d <= 2147483647.0 &&
+               BITNET_GRAMMAR__VALUE(b, x).type == BITNET_GRAMMAR__INTEGER;
+    return !bitnet_grammar__format_is(b, v, " int64 ") ||
+           BITNET_GRAMMAR__VALUE(b, x).type == BITNET_GRAMMAR__INTEGER;
+}
+
+/* Has a string a length that a schema allows? */
+static int bitnet_grammar__length_fits(bitnet_grammar__builder *b, uint32_t x, uint32_t v) {
+    const bitnet_grammar__value *s = &BITNET_GRAMMAR__VALUE(b, x);
+    const int32_t min = bitnet_grammar__count(b, v, "minLength", 0);
+    const int32_t max = bitnet_grammar__count(b, v, "maxLength", -1);
+    uint32_t i, n = 0;
+    bitnet_grammar__spend(b, s->n_text / 8);
+    for (i = 0; i < s->n_text; i++)
+        n += (BITNET_GRAMMAR__POOL(b, s->text)[i] & 0xC0) != 0x80;
+    return n >= (uint32_t)min && (max < 0 || n <= (uint32_t)max);
+}
+
+/* Does a value that is listed keep a schema beside its own list? What cannot be told is refused. */
+static int bitnet_grammar__value_fits(bitnet_grammar__builder *b, uint32_t x, uint32_t v) {
+    const uint8_t type = bitnet_grammar__type(b, x);
+    const char *bad = 0;
+    if (!(bitnet_grammar__types(b, v) & type)) return 0;
+    if (type == BITNET_GRAMMAR__STRING && bitnet_grammar__has_any(b, v, " pattern format "))
+        bad = "pattern and format are not supported beside enum or const";
+    if (type == BITNET_GRAMMAR__ARRAY &&
+        bitnet_grammar__has_any(b, v, " items prefixItems additionalItems minItems maxItems "
+                                      "uniqueItems "))
+        bad = "keywords of arrays are not supported beside enum or const";
+    if (type == BITNET_GRAMMAR__OBJECT &&
+        bitnet_grammar__has_any(b, v, " properties required additionalProperties "
+                                      "unevaluatedProperties propertyNames minProperties "
+                                      "maxProperties "))
+        bad = "keywords of objects are not supported beside enum or const";
+    if (bad) bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, v, bad);
+    if (type == BITNET_GRAMMAR__STRING) return bitnet_grammar__length_fits(b, x, v);
+    return !(type & (BITNET_GRAMMAR__INTEGER | BITNET_GRAMMAR__NUMBER)) ||
+           bitnet_grammar__number_fits(b, x, v);
+}
+
+/* The values that a schema lists: the first one; *list, if it is not NONE, is `enum`. */
+static uint32_t bitnet_grammar__first_listed(bitnet_grammar__builder *b, uint32_t v,
+                                             uint32_t *list) {
+    const uint32_t one = bitnet_grammar__get(b, v, "const");
+    *list = bitnet_grammar__get(b, v, "enum");
+    if (one != BITNET_GRAMMAR__NONE && *list != BITNET_GRAMMAR__NONE)
+        bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, one, "const beside enum");
+    if (one != BITNET_GRAMMAR__NONE || *list == BITNET_GRAMMAR__NONE) return one;
+    if (bitnet_grammar__type(b, *list) != BITNET_GRAMMAR__ARRAY)
+        bitnet_grammar__wrong(b, BITNET_ERR_FORMAT, *list, "not an array");
+    return BITNET_GRAMMAR__VALUE(b, *list).first;
+}
+
+/* Is a value for certain one of those that a schema lists, if it lists any? */
+static int bitnet_grammar__is_listed(bitnet_grammar__builder *b, uint32_t x, uint32_t v) {
+    uint32_t list, p = bitnet_grammar__first_listed(b, v, &list);
+    if (p == BITNET_GRAMMAR__NONE) return list == BITNET_GRAMMAR__NONE;
+    for (; p != BITNET_GRAMMAR__NONE && !b->code;
+         p = list == BITNET_GRAMMAR__NONE ? list : BITNET_GRAMMAR__VALUE(b, p).next) {
+        bitnet_grammar__spend(b, 1);
+        if (p == x || (bitnet_grammar__type(b, p) == bitnet_grammar__type(b, x) &&
+                       bitnet_grammar__same(b, p, x))) return 1;
+    }
+    return 0;
+}
+
+/* Puts the values that one schema lists and all others allow on b->listed. 0: none lists any. */
+static int bitnet_grammar__list_values(bitnet_grammar__builder *b,
+                                       const bitnet_grammar__all *all) {
+    uint32_t i, k, p, list = BITNET_GRAMMAR__NONE, v = 0;
+    b->listed.n = 0;
+    for (k = 0; k < all->n; k++) {
+        v = all->v[k];
+        if (bitnet_grammar__get(b, v, "enum") != BITNET_GRAMMAR__NONE ||
+            bitnet_grammar__get(b, v, "const") != BITNET_GRAMMAR__NONE) break;
+    }
+    if (k == all->n || b->code) return 0;
+    p = bitnet_grammar__first_listed(b, v, &list);
+    for (; p != BITNET_GRAMMAR__NONE && !b->code;
+         p = list == BITNET_GRAMMAR__NONE ? list : BITNET_GRAMMAR__VALUE(b, p).next) {
+        for (i = 0; i < all->n && !b->code; i++)
+            if (!bitnet_grammar__value_fits(b, p, all->v[i]) ||
+                (i != k && !bitnet_grammar__is_listed(b, p, all->v[i]))) break;
+        if (i == all->n) bitnet_grammar__push(b, &b->listed, p);
+        else if (list == BITNET_GRAMMAR__NONE && all->n == 1)
+            bitnet_grammar__wrong(b, BITNET_ERR_FORMAT, p,
+                                  "the constant is not what the other keywords ask for");
+    }
+    return 1;
+}
+
+/* The texts of b->listed. */
+static bitnet_grammar__frag bitnet_grammar__listed_texts(bitnet_grammar__builder *b) {
+    const uint32_t root = bitnet_grammar__join(b), end = bitnet_grammar__join(b);
+    uint32_t i;
+    for (i = 0; i < b->listed.n && !b->code; i++) {
+        b->bytes.n = 0;
+        bitnet_grammar__dump(b, BITNET_GRAMMAR__NUMBER_AT(b->listed, i));
+        bitnet_grammar__plant_text(b, root, end, (const uint8_t *)b->bytes.p, b->bytes.n);
+    }
+    return bitnet_grammar__pair(root, end);
 }
 
 /* ---- arrays ---- */
@@ -2035,18 +3273,109 @@ static bitnet_grammar__frag bitnet_grammar__item(bitnet_grammar__builder *b, uin
     return bitnet_grammar__seq(b, bitnet_grammar__text(b, ","), f);
 }
 
-static bitnet_grammar__frag bitnet_grammar__arrays(bitnet_grammar__builder *b, uint32_t v) {
-    uint32_t items = bitnet_grammar__get(b, v, "items"), p = BITNET_GRAMMAR__NONE;
-    uint32_t prefix = bitnet_grammar__get(b, v, "prefixItems");
-    const uint32_t unique = bitnet_grammar__get(b, v, "uniqueItems");
-    const int32_t min = bitnet_grammar__count(b, v, "minItems", 0);
-    const int32_t max = bitnet_grammar__count(b, v, "maxItems", -1);
-    int32_t n = 0;
+/* An array in which each of b->listed is at most once, in their order: [node of a value][how many
+   come before it]. */
+static bitnet_grammar__frag bitnet_grammar__unique(bitnet_grammar__builder *b, int32_t min,
+                                                   int32_t max) {
+    bitnet_grammar__array now = {0, 0, 0}, next = {0, 0, 0}, swap;
+    const uint32_t end = bitnet_grammar__join(b), n = b->listed.n;
+    const uint32_t most = max >= 0 && (uint32_t)max < n ? (uint32_t)max : n;
+    const uint32_t levels = max >= 0 && (uint32_t)max < n ? most : (uint32_t)min > n ? n
+                            : min > 0 ? (uint32_t)min : 1;
+    uint32_t i, k, start, s, to;
+    bitnet_grammar__frag f;
+    for (k = 0; k <= levels; k++) bitnet_grammar__push(b, &now, bitnet_grammar__join(b));
+    start = b->code ? 0 : BITNET_GRAMMAR__NUMBER_AT(now, 0);
+    for (i = 0; i < n && !b->code; i++) {
+        for (next.n = k = 0; k <= levels; k++)
+            bitnet_grammar__push(b, &next, bitnet_grammar__join(b));
+        for (k = 0; k <= levels && !b->code; k++) {
+            s = BITNET_GRAMMAR__NUMBER_AT(next, k);    /* without this value */
+            to = k < levels ? k + 1 : k;
+            if (k < levels || levels < most) {
+                b->bytes.n = 0;
+                bitnet_grammar__dump(b, BITNET_GRAMMAR__NUMBER_AT(b->listed, i));
+                f = bitnet_grammar__literal(b, (const char *)b->bytes.p, b->bytes.n);
+                f = bitnet_grammar__seq(b, f, bitnet_grammar__named(b, "space"));
+                if (k > 0) {
+                    f = bitnet_grammar__seq(b, bitnet_grammar__named(b, "space"), f);
+                    f = bitnet_grammar__seq(b, bitnet_grammar__text(b, ","), f);
+                }
+                if (b->code) break;
+                bitnet_grammar__link(b, f.end, BITNET_GRAMMAR__NUMBER_AT(next, to));
+                s = bitnet_grammar__add_node(b, BITNET_GRAMMAR__SPLIT, f.start, s);
+            }
+            bitnet_grammar__link(b, BITNET_GRAMMAR__NUMBER_AT(now, k), s);
+        }
+        swap = now;
+        now = next;
+        next = swap;
+    }
+    for (k = 0; k <= levels && !b->code; k++)
+        bitnet_grammar__link(b, BITNET_GRAMMAR__NUMBER_AT(now, k), k >= (uint32_t)min ? end : 0);
+    bitnet_grammar__free(&b->g->allocator, now.p);
+    bitnet_grammar__free(&b->g->allocator, next.p);
+    return bitnet_grammar__pair(start, end);
+}
+
+/* uniqueItems: *max becomes 1 at most, unless the values are listed. Those are put on b->listed,
+   without the ones that may be equal to others; then this returns 1. */
+static int bitnet_grammar__unique_values(bitnet_grammar__builder *b, uint32_t unique,
+                                         uint32_t items, int32_t min, int32_t *max) {
+    bitnet_grammar__all all;
+    uint32_t i, k, n;
+    if (*max >= 0 && *max <= 1) return 0;
+    memset(&all, 0, sizeof all);
+    if (items != BITNET_GRAMMAR__NONE) bitnet_grammar__add_schema(b, &all, items, 0);
+    bitnet_grammar__expand(b, &all);
+    for (i = 0; i < all.n && !b->code; i++)
+        if (bitnet_grammar__has_any(b, all.v[i], " anyOf oneOf ")) break;
+    if (!b->code && !all.fails && i == all.n && bitnet_grammar__list_values(b, &all)) {
+        for (i = n = 0; i < b->listed.n && !b->code; i++) {
+            const uint32_t x = BITNET_GRAMMAR__NUMBER_AT(b->listed, i);
+            for (k = 0; k < n; k++)
+                if (!bitnet_grammar__differ(b, BITNET_GRAMMAR__NUMBER_AT(b->listed, k), x)) break;
+            if (k == n) BITNET_GRAMMAR__NUMBER_AT(b->listed, n++) = x;
+        }
+        b->listed.n = n;
+        return 1;
+    }
+    if (min > 1)
+        bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, unique,
+                              "for more than one item only with items of an enum");
+    *max = 1;
+    return 0;
+}
+
+/* The schema among all that has keywords for the items of arrays. */
+static uint32_t bitnet_grammar__item_schema(bitnet_grammar__builder *b,
+                                            const bitnet_grammar__all *all) {
+    uint32_t i, v = all->v[0], found = 0;
+    for (i = 0; i < all->n && !b->code; i++) {
+        if (!bitnet_grammar__has_any(b, all->v[i], " items prefixItems additionalItems ")) continue;
+        if (found++)
+            bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, all->v[i],
+                                  "items of two schemas, in allOf or the like");
+        v = all->v[i];
+    }
+    return v;
+}
+
+static bitnet_grammar__frag bitnet_grammar__arrays(bitnet_grammar__builder *b,
+                                                   const bitnet_grammar__all *all) {
+    const uint32_t v = bitnet_grammar__item_schema(b, all);
+    uint32_t items = bitnet_grammar__get(b, v, "items"), p = BITNET_GRAMMAR__NONE, i;
+    uint32_t prefix = bitnet_grammar__get(b, v, "prefixItems"), unique = BITNET_GRAMMAR__NONE, x;
+    int32_t n = 0, min, max;
     int more = items != BITNET_GRAMMAR__NONE;
     bitnet_grammar__frag f = bitnet_grammar__text(b, "["), g;
-    if (unique != BITNET_GRAMMAR__NONE &&
-        bitnet_grammar__type(b, unique) != BITNET_GRAMMAR__FALSE)
-        return bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, unique, "only false is supported");
+    bitnet_grammar__counts(b, all, "minItems", "maxItems", &min, &max);
+    for (i = 0; i < all->n; i++) {
+        x = bitnet_grammar__get(b, all->v[i], "uniqueItems");
+        if (bitnet_grammar__type(b, x) == BITNET_GRAMMAR__TRUE) unique = x;
+        else if (x != BITNET_GRAMMAR__NONE && bitnet_grammar__type(b, x) != BITNET_GRAMMAR__FALSE)
+            return bitnet_grammar__wrong(b, BITNET_ERR_FORMAT, x, "neither true nor false");
+    }
     if (bitnet_grammar__type(b, items) == BITNET_GRAMMAR__ARRAY) {         /* before 2020-12 */
         if (prefix != BITNET_GRAMMAR__NONE)
             return bitnet_grammar__wrong(b, BITNET_ERR_FORMAT, items, "a list beside prefixItems");
@@ -2060,6 +3389,13 @@ static bitnet_grammar__frag bitnet_grammar__arrays(bitnet_grammar__builder *b, u
         p = BITNET_GRAMMAR__VALUE(b, prefix).first;
     }
     f = bitnet_grammar__seq(b, f, bitnet_grammar__named(b, "space"));
+    if (unique != BITNET_GRAMMAR__NONE &&
+        bitnet_grammar__unique_values(b, unique, p == BITNET_GRAMMAR__NONE ? items
+                                                                          : BITNET_GRAMMAR__NONE,
+                                      min, &max)) {
+        f = bitnet_grammar__seq(b, f, bitnet_grammar__unique(b, min, max));
+        return bitnet_grammar__seq(b, f, bitnet_grammar__text(b, "]"));
+    }
     for (; p != BITNET_GRAMMAR__NONE && n != max; p = BITNET_GRAMMAR__VALUE(b, p).next, n++)
         f = bitnet_grammar__seq(b, f, bitnet_grammar__item(b, p, n > 0));
     if (max >= 0 && max < min) f = bitnet_grammar__seq(b, f, bitnet_grammar__failing(b));
@@ -2092,8 +3428,21 @@ static bitnet_grammar__property *bitnet_grammar__add_property(bitnet_grammar__bu
     memset(p, 0, sizeof *p);
     p->key = key;
     p->n_key = n_key;
-    p->schema = p->from = BITNET_GRAMMAR__NONE;
+    p->schema = BITNET_GRAMMAR__NONE;
     return p;
+}
+
+/* A schema for a property, which may have one from another schema of the object. */
+static void bitnet_grammar__give_schema(bitnet_grammar__builder *b, bitnet_grammar__property *to,
+                                        uint32_t schema) {
+    const uint32_t old = to->schema;
+    if (old == BITNET_GRAMMAR__NONE || bitnet_grammar__type(b, schema) == BITNET_GRAMMAR__FALSE ||
+        (bitnet_grammar__type(b, old) != BITNET_GRAMMAR__FALSE &&
+         !bitnet_grammar__binds(b, old, ""))) to->schema = schema;
+    else if (bitnet_grammar__type(b, old) != BITNET_GRAMMAR__FALSE && old != schema &&
+             bitnet_grammar__binds(b, schema, "") && !bitnet_grammar__same(b, old, schema))
+        bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, schema,
+                              "a property with two schemas, in allOf or the like");
 }
 
 /* Adds the properties of one schema of an object to the list. */
@@ -2113,11 +3462,7 @@ static void bitnet_grammar__collect_properties(bitnet_grammar__builder *b, uint3
         to = bitnet_grammar__add_property(b, BITNET_GRAMMAR__VALUE(b, p).key,
                                           BITNET_GRAMMAR__VALUE(b, p).n_key);
         if (!to) return;
-        if (to->schema != BITNET_GRAMMAR__NONE && !bitnet_grammar__same(b, to->schema, p))
-            bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, p,
-                                  "a property with two schemas in allOf");
-        to->schema = p;
-        to->from = v;
+        bitnet_grammar__give_schema(b, to, p);
     }
     for (p = required == BITNET_GRAMMAR__NONE ? required : BITNET_GRAMMAR__VALUE(b, required).first;
          p != BITNET_GRAMMAR__NONE; p = BITNET_GRAMMAR__VALUE(b, p).next) {
@@ -2197,7 +3542,7 @@ static void bitnet_grammar__link_letter(bitnet_grammar__builder *b, bitnet_gramm
     for (k = x.child; k && !b->code; k = BITNET_GRAMMAR__LETTER(all, k).next)
         bitnet_grammar__add_range(b, BITNET_GRAMMAR__LETTER(all, k).cp,
                                   BITNET_GRAMMAR__LETTER(all, k).cp);
-    bitnet_grammar__negate(b);
+    bitnet_grammar__negate(b, 1);
     g = bitnet_grammar__class_frag(b);
     bitnet_grammar__link(b, g.end, rest);
     f.start = bitnet_grammar__add_node(b, BITNET_GRAMMAR__SPLIT, g.start, f.start);
@@ -2205,12 +3550,19 @@ static void bitnet_grammar__link_letter(bitnet_grammar__builder *b, bitnet_gramm
     bitnet_grammar__link(b, x.node, f.start);
 }
 
-/* A key that is none of the listed properties. It has no escapes: an escape could spell one. */
-static bitnet_grammar__frag bitnet_grammar__other_key(bitnet_grammar__builder *b) {
+/* A key that is none of the listed properties. It has no escapes: an escape could spell one. With
+   a schema for names there are no listed ones. */
+static bitnet_grammar__frag bitnet_grammar__other_key(bitnet_grammar__builder *b, uint32_t names) {
     bitnet_grammar__array all = {0, 0, 0};
     bitnet_grammar__frag rest, f = bitnet_grammar__text(b, "\"");
     const uint32_t quote = bitnet_grammar__join(b);
     uint32_t i;
+    if (names != BITNET_GRAMMAR__NONE) {
+        bitnet_grammar__all one;
+        memset(&one, 0, sizeof one);
+        one.v[one.n++] = names;
+        return bitnet_grammar__strings(b, &one);
+    }
     if (!bitnet_grammar__room(b, &all, 1, sizeof(bitnet_grammar__letter))) return f;
     memset(all.p, 0, sizeof(bitnet_grammar__letter));
     all.n = 1;
@@ -2241,7 +3593,7 @@ static bitnet_grammar__frag bitnet_grammar__member(bitnet_grammar__builder *b,
    There are two ways through the list: nothing is written yet (first), or something is and the next
    needs a comma (rest). */
 static bitnet_grammar__frag bitnet_grammar__build_object(bitnet_grammar__builder *b, int others,
-                                                         uint32_t schema) {
+                                                         uint32_t schema, uint32_t names) {
     bitnet_grammar__frag open = bitnet_grammar__text(b, "{"), f, comma;
     const uint32_t close = bitnet_grammar__join(b);
     uint32_t i, first, rest = bitnet_grammar__join(b);
@@ -2256,7 +3608,7 @@ static bitnet_grammar__frag bitnet_grammar__build_object(bitnet_grammar__builder
             bitnet_grammar__link(b, rest, close);
             break;
         }
-        if (last) f = bitnet_grammar__other_key(b);
+        if (last) f = bitnet_grammar__other_key(b, names);
         else {
             p = (bitnet_grammar__property *)b->properties.p + i;
             b->bytes.n = 0;
@@ -2287,52 +3639,127 @@ static bitnet_grammar__frag bitnet_grammar__build_object(bitnet_grammar__builder
                                bitnet_grammar__text(b, "}"));
 }
 
-/* An object of one schema, or of all of n together. */
-static bitnet_grammar__frag bitnet_grammar__objects(bitnet_grammar__builder *b, const uint32_t *v,
-                                                    uint32_t n) {
-    uint32_t i, k, schema = BITNET_GRAMMAR__NONE, closed = 0;
-    int others = 0;
-    b->properties.n = 0;
-    b->n_lists++;
-    for (i = 0; i < n; i++) bitnet_grammar__collect_properties(b, v[i]);
-    for (i = 0; i < n && !b->code; i++) {
-        const uint32_t more = bitnet_grammar__get(b, v[i], "additionalProperties");
-        const uint8_t type = bitnet_grammar__type(b, more);
-        if (type == BITNET_GRAMMAR__FALSE) {
-            /* What another of the schemas lists must be listed here. */
-            closed = 1;
-            for (k = 0; k < b->properties.n && !b->code; k++) {
-                const bitnet_grammar__property *p = (bitnet_grammar__property *)b->properties.p + k;
-                const uint32_t list = bitnet_grammar__get(b, v[i], "properties");
-                if (list == BITNET_GRAMMAR__NONE ||
-                    bitnet_grammar__look_up(b, list, BITNET_GRAMMAR__POOL(b, p->key), p->n_key) ==
-                        BITNET_GRAMMAR__NONE)
-                    return p->required && n == 1 ? bitnet_grammar__failing(b)
-                        : bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, more,
-                                                "excludes a property of another schema in allOf");
-            }
-        } else if (type == BITNET_GRAMMAR__OBJECT || type == BITNET_GRAMMAR__TRUE) {
-            others = 1;
-            if (type == BITNET_GRAMMAR__OBJECT) schema = more;
-            if (n > 1 && type == BITNET_GRAMMAR__OBJECT)
-                return bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, more,
-                                             "a schema here, inside of allOf");
-        } else if (type)
-            return bitnet_grammar__wrong(b, BITNET_ERR_FORMAT, more, "not a schema");
-        else if (n == 1 && bitnet_grammar__get(b, v[i], "properties") == BITNET_GRAMMAR__NONE)
-            others = 1;                    /* as in llama.cpp: any object */
-    }
+/* Bars properties that a schema lets nobody have: those without a schema, and with `alone` all that
+   it does not list itself. */
+static void bitnet_grammar__bar(bitnet_grammar__builder *b, uint32_t v, int alone) {
+    const uint32_t list = bitnet_grammar__get(b, v, "properties");
+    uint32_t k;
     for (k = 0; k < b->properties.n && !b->code; k++) {
         bitnet_grammar__property *p = (bitnet_grammar__property *)b->properties.p + k;
-        if (p->schema == BITNET_GRAMMAR__NONE) p->schema = schema;         /* required alone */
+        if (p->schema == BITNET_GRAMMAR__NONE ||
+            (alone && (list == BITNET_GRAMMAR__NONE ||
+                       bitnet_grammar__look_up(b, list, BITNET_GRAMMAR__POOL(b, p->key),
+                                               p->n_key) == BITNET_GRAMMAR__NONE))) p->barred = 1;
     }
-    return bitnet_grammar__build_object(b, others && !closed, schema);
+}
+
+/* Closes an object, opens it, or leaves it: what a schema says of properties that it does not list.
+   Returns 1 if the object has no others. */
+static int bitnet_grammar__read_others(bitnet_grammar__builder *b, uint32_t v, uint32_t n,
+                                       int *others, uint32_t *schema) {
+    const uint32_t more = bitnet_grammar__get(b, v, "additionalProperties");
+    const uint8_t type = bitnet_grammar__type(b, more);
+    if (type == BITNET_GRAMMAR__FALSE) {
+        bitnet_grammar__bar(b, v, 1);
+        return 1;
+    }
+    if (type == BITNET_GRAMMAR__OBJECT || type == BITNET_GRAMMAR__TRUE) {
+        *others = 1;
+        if (type == BITNET_GRAMMAR__OBJECT) *schema = more;
+        if (n > 1 && type == BITNET_GRAMMAR__OBJECT && bitnet_grammar__binds(b, more, ""))
+            bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, more,
+                                  "a schema here, beside other schemas of the object");
+    } else if (type) bitnet_grammar__wrong(b, BITNET_ERR_FORMAT, more, "not a schema");
+    return 0;
+}
+
+/* minProperties and maxProperties, which must hold anyway. */
+static void bitnet_grammar__check_number(bitnet_grammar__builder *b, const bitnet_grammar__all *all,
+                                         int others) {
+    const bitnet_grammar__property *p = (bitnet_grammar__property *)b->properties.p;
+    uint32_t i, k, required = 0;
+    for (k = 0; k < b->properties.n; k++) required += p[k].required != 0;
+    for (i = 0; i < all->n && !b->code; i++) {
+        const int32_t min = bitnet_grammar__count(b, all->v[i], "minProperties", 0);
+        const int32_t max = bitnet_grammar__count(b, all->v[i], "maxProperties", -1);
+        if ((uint32_t)min > required)
+            bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED,
+                                  bitnet_grammar__get(b, all->v[i], "minProperties"),
+                                  "more properties than are required");
+        if (max >= 0 && (others || (uint32_t)max < b->properties.n))
+            bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED,
+                                  bitnet_grammar__get(b, all->v[i], "maxProperties"),
+                                  "fewer properties than there can be");
+    }
+}
+
+/* propertyNames: a schema of strings. If it asks for more than that, no property may be listed. */
+static uint32_t bitnet_grammar__read_names(bitnet_grammar__builder *b,
+                                           const bitnet_grammar__all *all) {
+    uint32_t i, p, out = BITNET_GRAMMAR__NONE;
+    for (i = 0; i < all->n && !b->code; i++) {
+        p = bitnet_grammar__get(b, all->v[i], "propertyNames");
+        if (p == BITNET_GRAMMAR__NONE || bitnet_grammar__type(b, p) == BITNET_GRAMMAR__TRUE)
+            continue;
+        if (bitnet_grammar__type(b, p) == BITNET_GRAMMAR__OBJECT &&
+            (bitnet_grammar__types(b, p) & BITNET_GRAMMAR__STRING) &&
+            !bitnet_grammar__binds(b, p, " type ")) continue;
+        if (bitnet_grammar__type(b, p) != BITNET_GRAMMAR__OBJECT || out != BITNET_GRAMMAR__NONE ||
+            b->properties.n || !(bitnet_grammar__types(b, p) & BITNET_GRAMMAR__STRING) ||
+            bitnet_grammar__binds(b, p, " type pattern format minLength maxLength "))
+            bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, p,
+                                  "supported for strings, and beside properties as their type "
+                                  "alone");
+        out = p;
+    }
+    return out;
+}
+
+/* An object that all schemas allow. */
+static bitnet_grammar__frag bitnet_grammar__objects(bitnet_grammar__builder *b,
+                                                    const bitnet_grammar__all *all) {
+    static const char about[] = " properties required additionalProperties unevaluatedProperties ";
+    uint32_t v[BITNET_GRAMMAR__TOGETHER], n = 0, i, k, schema = BITNET_GRAMMAR__NONE, names;
+    int others = 0, closed = 0, listed = 0;
+    b->properties.n = 0;
+    b->n_lists++;
+    for (i = 0; i < all->n; i++)
+        if (bitnet_grammar__has_any(b, all->v[i], about)) v[n++] = all->v[i];
+    for (i = 0; i < n; i++) {
+        bitnet_grammar__collect_properties(b, v[i]);
+        listed |= bitnet_grammar__get(b, v[i], "properties") != BITNET_GRAMMAR__NONE;
+    }
+    for (i = 0; i < n && !b->code; i++)
+        closed |= bitnet_grammar__read_others(b, v[i], n, &others, &schema);
+    if (!listed && !closed) others = 1;    /* as in llama.cpp: any object */
+    for (i = 0; i < n && !b->code; i++) {
+        const uint32_t p = bitnet_grammar__get(b, v[i], "unevaluatedProperties");
+        const uint8_t type = bitnet_grammar__type(b, p);
+        if (p == BITNET_GRAMMAR__NONE || type == BITNET_GRAMMAR__TRUE) continue;
+        if (type != BITNET_GRAMMAR__FALSE)
+            bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, p,
+                                  "only true and false are supported");
+        if (bitnet_grammar__get(b, v[i], "additionalProperties") != BITNET_GRAMMAR__NONE) continue;
+        closed = 1;
+        bitnet_grammar__bar(b, v[i], v[i] != all->v[0]);
+    }
+    for (i = k = 0; i < b->properties.n && !b->code; i++) {
+        bitnet_grammar__property *p = (bitnet_grammar__property *)b->properties.p;
+        if (p[i].barred && p[i].required) return bitnet_grammar__failing(b);
+        if (p[i].schema == BITNET_GRAMMAR__NONE) p[i].schema = schema;     /* required alone */
+        if (!p[i].barred) p[k++] = p[i];
+    }
+    if (b->code) return bitnet_grammar__pair(0, 0);
+    b->properties.n = k;
+    names = bitnet_grammar__read_names(b, all);
+    bitnet_grammar__check_number(b, all, others && !closed);
+    return bitnet_grammar__build_object(b, others && !closed, schema, names);
 }
 
 /* ---- references, alternatives, and all together ---- */
 
-/* Reads one part of a pointer, up to a slash or the end, to b->bytes: escapes of the URI first, then
-   those of the pointer. Returns where it ends; 0: an escape is none. */
+/* Reads one part of a pointer, up to a slash or the end, to b->bytes: escapes of the URI first,
+   then those of the pointer. Returns where it ends; 0: an escape is none. */
 static const char *bitnet_grammar__pointer_part(bitnet_grammar__builder *b, const char *s,
                                                 const char *end) {
     static const char digits[] = "0123456789abcdef0123456789ABCDEF";
@@ -2404,16 +3831,16 @@ static uint32_t bitnet_grammar__resolve_ref(bitnet_grammar__builder *b, uint32_t
     return v;
 }
 
-/* A schema, or what its $ref names, and so on: found once for each. NONE: a ring. */
+/* A schema, or what its $ref names if it has nothing else to say, and so on: found once for each.
+   NONE: a ring. */
 static uint32_t bitnet_grammar__behind_refs(bitnet_grammar__builder *b, uint32_t v) {
     uint32_t ref, next, to = v;
     while (!b->code && BITNET_GRAMMAR__VALUE(b, to).behind == BITNET_GRAMMAR__NONE) {
         ref = bitnet_grammar__get(b, to, "$ref");
-        if (ref == BITNET_GRAMMAR__NONE) {
+        if (ref == BITNET_GRAMMAR__NONE || bitnet_grammar__binds(b, to, " $ref ")) {
             BITNET_GRAMMAR__VALUE(b, to).behind = to;
             break;
         }
-        bitnet_grammar__only(b, to, " $ref ", "this keyword beside $ref");
         next = b->code ? to : bitnet_grammar__resolve_ref(b, ref);
         BITNET_GRAMMAR__VALUE(b, to).behind = BITNET_GRAMMAR__RING;    /* unless it ends */
         BITNET_GRAMMAR__VALUE(b, to).target = next;
@@ -2450,11 +3877,14 @@ static uint32_t bitnet_grammar__types(bitnet_grammar__builder *b, uint32_t v) {
                                   "string, integer, number, boolean and null");
         else out |= bits[i];
     }
+    if (bitnet_grammar__type(b, bitnet_grammar__get(b, v, "nullable")) == BITNET_GRAMMAR__TRUE)
+        out |= BITNET_GRAMMAR__NULL;       /* of OpenAPI 3.0 */
     return out;
 }
 
 /* The types of the values that a schema allows, or more. */
-static uint32_t bitnet_grammar__possible(bitnet_grammar__builder *b, uint32_t v) {
+static uint32_t bitnet_grammar__possible(bitnet_grammar__builder *b, uint32_t v, int deep) {
+    const uint32_t parts = bitnet_grammar__get(b, v, "allOf");
     const uint32_t list = bitnet_grammar__get(b, v, "enum"), one =
         bitnet_grammar__get(b, v, "const");
     uint32_t out = bitnet_grammar__types(b, v), p, listed = 0;
@@ -2465,6 +3895,13 @@ static uint32_t bitnet_grammar__possible(bitnet_grammar__builder *b, uint32_t v)
              p = BITNET_GRAMMAR__VALUE(b, p).next) listed |= bitnet_grammar__type(b, p);
         out &= listed;
     }
+    if (deep < 4 && bitnet_grammar__type(b, parts) == BITNET_GRAMMAR__ARRAY)
+        for (p = BITNET_GRAMMAR__VALUE(b, parts).first; p != BITNET_GRAMMAR__NONE && !b->code;
+             p = BITNET_GRAMMAR__VALUE(b, p).next) {
+            const uint32_t part = bitnet_grammar__behind_refs(b, p);
+            if (part != BITNET_GRAMMAR__NONE)
+                out &= bitnet_grammar__possible(b, part, deep + 1);
+        }
     return out & 24 ? out | 24 : out;      /* 1.0 is an integer, too */
 }
 
@@ -2519,9 +3956,20 @@ static int bitnet_grammar__properties_differ(bitnet_grammar__builder *b, uint32_
     return 0;
 }
 
+/* The same, found once for each schema; FOUND is set, too, and LISTED if it lists values. */
+enum { BITNET_GRAMMAR__FOUND = 256, BITNET_GRAMMAR__LISTED = 512 };
+static uint32_t bitnet_grammar__all_types(bitnet_grammar__builder *b, uint32_t v) {
+    uint32_t out = BITNET_GRAMMAR__VALUE(b, v).types;
+    if (out) return out;
+    out = BITNET_GRAMMAR__FOUND | bitnet_grammar__possible(b, v, 0);
+    if (bitnet_grammar__has_any(b, v, " enum const ")) out |= BITNET_GRAMMAR__LISTED;
+    BITNET_GRAMMAR__VALUE(b, v).types = out;
+    return out;
+}
+
 /* Can no value have both schemas? 0: it is not known. */
 static int bitnet_grammar__exclusive(bitnet_grammar__builder *b, uint32_t x, uint32_t y, int deep) {
-    uint32_t types[2];
+    uint32_t both;
     if (deep > 4) return 0;
     x = bitnet_grammar__behind_refs(b, x);
     y = x == BITNET_GRAMMAR__NONE ? x : bitnet_grammar__behind_refs(b, y);
@@ -2530,31 +3978,97 @@ static int bitnet_grammar__exclusive(bitnet_grammar__builder *b, uint32_t x, uin
         bitnet_grammar__type(b, y) == BITNET_GRAMMAR__FALSE) return 1;
     if (bitnet_grammar__type(b, x) != BITNET_GRAMMAR__OBJECT ||
         bitnet_grammar__type(b, y) != BITNET_GRAMMAR__OBJECT) return 0;
-    types[0] = bitnet_grammar__possible(b, x);
-    types[1] = bitnet_grammar__possible(b, y);
-    if (!(types[0] & types[1]) || bitnet_grammar__lists_differ(b, x, y)) return 1;
-    if ((types[0] & types[1]) != BITNET_GRAMMAR__OBJECT) return 0;
+    both = bitnet_grammar__all_types(b, x) & bitnet_grammar__all_types(b, y);
+    bitnet_grammar__spend(b, 4);
+    if (!(both & 255)) return 1;
+    if ((both & BITNET_GRAMMAR__LISTED) && bitnet_grammar__lists_differ(b, x, y)) return 1;
+    if ((both & 255) != BITNET_GRAMMAR__OBJECT) return 0;
     return bitnet_grammar__properties_differ(b, x, y, deep) ||
            bitnet_grammar__properties_differ(b, y, x, deep);
 }
 
-static bitnet_grammar__frag bitnet_grammar__alternatives(bitnet_grammar__builder *b, uint32_t v,
-                                                         uint32_t list, int one) {
+/* ---- all schemas together ---- */
+
+/* Adds a schema to those that a value must keep. */
+static void bitnet_grammar__add_schema(bitnet_grammar__builder *b, bitnet_grammar__all *all,
+                                       uint32_t v, uint32_t from) {
+    const uint8_t type = b->code ? 0 : bitnet_grammar__type(b, v);
+    uint32_t i;
+    if (b->code || type == BITNET_GRAMMAR__TRUE) return;
+    if (type == BITNET_GRAMMAR__FALSE) {
+        all->fails = 1;
+        return;
+    }
+    if (type != BITNET_GRAMMAR__OBJECT) {
+        bitnet_grammar__wrong(b, BITNET_ERR_FORMAT, v,
+                              "a schema is an object, true or false");
+        return;
+    }
+    for (i = from; i < all->n; i = all->from[i]) {
+        if (all->v[i] == v)
+            bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, v,
+                                  "begins with itself: it refers to itself");
+        if (i == 0) break;
+    }
+    for (i = 0; i < all->n; i++)
+        if (all->v[i] == v) return;
+    if (all->n == BITNET_GRAMMAR__TOGETHER) {
+        bitnet_grammar__wrong(b, BITNET_ERR_LIMIT, v, "over 64 schemas at once");
+        return;
+    }
+    bitnet_grammar__check_keywords(b, v);
+    all->v[all->n] = v;
+    all->chosen[all->n] = 0;
+    all->from[all->n++] = (uint8_t)from;
+}
+
+/* Adds what $ref and allOf lead to. */
+static void bitnet_grammar__expand(bitnet_grammar__builder *b, bitnet_grammar__all *all) {
+    uint32_t i, p;
+    for (i = 0; i < all->n && !b->code; i++) {
+        p = bitnet_grammar__get(b, all->v[i], "$ref");
+        if (p != BITNET_GRAMMAR__NONE)
+            bitnet_grammar__add_schema(b, all, bitnet_grammar__resolve_ref(b, p), i);
+        p = bitnet_grammar__get(b, all->v[i], "allOf");
+        if (p == BITNET_GRAMMAR__NONE || b->code) continue;
+        if (bitnet_grammar__type(b, p) != BITNET_GRAMMAR__ARRAY)
+            bitnet_grammar__wrong(b, BITNET_ERR_FORMAT, p, "not an array");
+        for (p = BITNET_GRAMMAR__VALUE(b, p).first; p != BITNET_GRAMMAR__NONE && !b->code;
+             p = BITNET_GRAMMAR__VALUE(b, p).next) bitnet_grammar__add_schema(b, all, p, i);
+    }
+}
+
+static bitnet_grammar__frag bitnet_grammar__compile_all(bitnet_grammar__builder *b,
+                                                        bitnet_grammar__all *all);
+
+/* One of the alternatives of a schema, all->v[i], with all the others. kind 0: anyOf, 1: oneOf. */
+static bitnet_grammar__frag bitnet_grammar__alternatives(bitnet_grammar__builder *b,
+                                                         const bitnet_grammar__all *all,
+                                                         uint32_t i, uint32_t list, int kind) {
+    static const char *const names[] = {" anyOf ", " oneOf "};
+    const int alone = all->n == 1 && !bitnet_grammar__binds(b, all->v[i], names[kind]);
     bitnet_grammar__frag f = bitnet_grammar__failing(b);
+    bitnet_grammar__all with;
     uint32_t p, q;
-    bitnet_grammar__only(b, v, one ? " oneOf " : " anyOf ", "this keyword beside anyOf or oneOf");
     if (bitnet_grammar__type(b, list) != BITNET_GRAMMAR__ARRAY)
         return bitnet_grammar__wrong(b, BITNET_ERR_FORMAT, list, "not an array");
-    if (one && BITNET_GRAMMAR__VALUE(b, list).n_parts > 256)
+    if (kind && BITNET_GRAMMAR__VALUE(b, list).n_parts > 256)
         return bitnet_grammar__wrong(b, BITNET_ERR_LIMIT, list, "over 256 alternatives");
     for (p = BITNET_GRAMMAR__VALUE(b, list).first; p != BITNET_GRAMMAR__NONE && !b->code;
          p = BITNET_GRAMMAR__VALUE(b, p).next) {
-        for (q = BITNET_GRAMMAR__VALUE(b, list).first; one && q != p && !b->code;
+        for (q = BITNET_GRAMMAR__VALUE(b, list).first; kind && q != p && !b->code;
              q = BITNET_GRAMMAR__VALUE(b, q).next)
             if (!bitnet_grammar__exclusive(b, q, p, 0))
                 bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, p,
                                       "may allow what another alternative of oneOf allows");
-        f = bitnet_grammar__or(b, bitnet_grammar__schema(b, p), f);
+        if (alone) {
+            f = bitnet_grammar__or(b, bitnet_grammar__schema(b, p), f);
+            continue;
+        }
+        with = *all;
+        with.chosen[i] |= (uint8_t)(1 << kind);
+        bitnet_grammar__add_schema(b, &with, p, i);
+        f = bitnet_grammar__or(b, bitnet_grammar__compile_all(b, &with), f);
     }
     return f;
 }
@@ -2562,107 +4076,89 @@ static bitnet_grammar__frag bitnet_grammar__alternatives(bitnet_grammar__builder
 /* The types that a schema without `type` is about: as in llama.cpp, those of its keywords. */
 static uint32_t bitnet_grammar__infer(bitnet_grammar__builder *b, uint32_t v) {
     static const struct { const char *words; uint32_t bits; } groups[] = {
-        {" properties required additionalProperties ", 128},
+        {" properties required additionalProperties unevaluatedProperties propertyNames "
+         "minProperties maxProperties ", 128},
         {" items prefixItems additionalItems minItems maxItems uniqueItems ", 64},
-        {" minLength maxLength pattern format ", 32},
-        {" minimum maximum exclusiveMinimum exclusiveMaximum ", 8}};
-    uint32_t p, i, out = 0;
-    bitnet_grammar__spend(b, 32 * (uint64_t)BITNET_GRAMMAR__VALUE(b, v).n_parts);
-    for (p = BITNET_GRAMMAR__VALUE(b, v).first; p != BITNET_GRAMMAR__NONE;
-         p = BITNET_GRAMMAR__VALUE(b, p).next)
-        for (i = 0; i < 4; i++)
-            if (bitnet_grammar__is_in(groups[i].words,
-                                      BITNET_GRAMMAR__POOL(b, BITNET_GRAMMAR__VALUE(b, p).key),
-                                      BITNET_GRAMMAR__VALUE(b, p).n_key)) out |= groups[i].bits;
+        {" minLength maxLength pattern ", 32},
+        {" minimum maximum exclusiveMinimum exclusiveMaximum multipleOf ", 8}};
+    uint32_t i, out = 0;
+    for (i = 0; i < 4; i++)
+        if (bitnet_grammar__has_any(b, v, groups[i].words)) out |= groups[i].bits;
+    if (bitnet_grammar__format_is(b, v, " int32 int64 float double ")) out |= 24;
+    else if (bitnet_grammar__get(b, v, "format") != BITNET_GRAMMAR__NONE) out |= 32;
     return out;
 }
 
-/* allOf: one schema alone, or schemas of objects, which become one. */
-static bitnet_grammar__frag bitnet_grammar__together(bitnet_grammar__builder *b, uint32_t v,
-                                                     uint32_t list) {
-    static const char keywords[] = " allOf type properties required additionalProperties ";
-    uint32_t all[64], n = 0, i, p;
-    if (bitnet_grammar__type(b, list) != BITNET_GRAMMAR__ARRAY)
-        return bitnet_grammar__wrong(b, BITNET_ERR_FORMAT, list, "not an array");
-    all[n++] = v;
-    for (i = 0; i < n && !b->code; i++) {              /* those inside of others, too */
-        list = bitnet_grammar__get(b, all[i], "allOf");
-        p = list == BITNET_GRAMMAR__NONE ? list : BITNET_GRAMMAR__VALUE(b, list).first;
-        for (; p != BITNET_GRAMMAR__NONE; p = BITNET_GRAMMAR__VALUE(b, p).next) {
-            if (n == 64) return bitnet_grammar__wrong(b, BITNET_ERR_LIMIT, p, "over 63 in allOf");
-            all[n] = bitnet_grammar__behind_refs(b, p);
-            if (all[n++] == BITNET_GRAMMAR__NONE)
-                return bitnet_grammar__wrong(b, BITNET_ERR_FORMAT, p, "refers to itself");
-        }
-    }
-    if (n == 2 && bitnet_grammar__infer(b, v) == 0 &&
-        bitnet_grammar__get(b, v, "type") == BITNET_GRAMMAR__NONE) {
-        bitnet_grammar__only(b, v, " allOf ", "this keyword beside allOf");
-        return bitnet_grammar__schema(b, all[1]);      /* one schema, and notes */
-    }
-    for (i = 0; i < n && !b->code; i++) {
-        if (bitnet_grammar__type(b, all[i]) != BITNET_GRAMMAR__OBJECT ||
-            !(bitnet_grammar__types(b, all[i]) & BITNET_GRAMMAR__OBJECT))
-            return bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, all[i],
-                                         "allOf of other than objects");
-        bitnet_grammar__only(b, all[i], keywords, "this keyword in allOf");
-    }
-    return bitnet_grammar__objects(b, all, n);
-}
-
-/* The values of each type that a schema allows. */
-static bitnet_grammar__frag bitnet_grammar__by_type(bitnet_grammar__builder *b, uint32_t v) {
-    static const char keywords[] =
-        " type properties required additionalProperties items prefixItems additionalItems minItems "
-        "maxItems uniqueItems minLength maxLength pattern format minimum maximum exclusiveMinimum "
-        "exclusiveMaximum ";
+/* The values of each type that all schemas allow. */
+static bitnet_grammar__frag bitnet_grammar__by_type(bitnet_grammar__builder *b,
+                                                    const bitnet_grammar__all *all) {
     bitnet_grammar__frag f = bitnet_grammar__failing(b);
-    uint32_t types = bitnet_grammar__types(b, v), inferred = bitnet_grammar__infer(b, v);
-    bitnet_grammar__only(b, v, keywords, "this keyword is not supported");
-    if (bitnet_grammar__get(b, v, "type") == BITNET_GRAMMAR__NONE) {
+    uint32_t types = 255, inferred = 0, i, p;
+    int typed = 0;
+    for (i = 0; i < all->n && !b->code; i++) {
+        types &= bitnet_grammar__types(b, all->v[i]);
+        typed |= bitnet_grammar__get(b, all->v[i], "type") != BITNET_GRAMMAR__NONE;
+        inferred |= bitnet_grammar__infer(b, all->v[i]);
+        p = bitnet_grammar__get(b, all->v[i], "format");
+        if (p != BITNET_GRAMMAR__NONE) bitnet_grammar__format_of(b, p);    /* it is a known one */
+    }
+    if (!typed) {
         if (!inferred) return bitnet_grammar__named(b, "value");
         types = inferred;
     }
-    if (types & BITNET_GRAMMAR__NUMBER) f = bitnet_grammar__or(b, bitnet_grammar__numbers(b, v), f);
-    else if (types & BITNET_GRAMMAR__INTEGER)
-        f = bitnet_grammar__or(b, bitnet_grammar__integers(b, v), f);
+    if (types & (BITNET_GRAMMAR__NUMBER | BITNET_GRAMMAR__INTEGER))
+        f = bitnet_grammar__or(b, bitnet_grammar__numbers(b, all,
+                                                          !(types & BITNET_GRAMMAR__NUMBER)), f);
     if (types & BITNET_GRAMMAR__NULL) f = bitnet_grammar__or(b, bitnet_grammar__text(b, "null"), f);
     if (types & BITNET_GRAMMAR__TRUE) {
         f = bitnet_grammar__or(b, bitnet_grammar__text(b, "true"), f);
         f = bitnet_grammar__or(b, bitnet_grammar__text(b, "false"), f);
     }
     if (types & BITNET_GRAMMAR__STRING)
-        f = bitnet_grammar__or(b, bitnet_grammar__strings(b, v), f);
-    if (types & BITNET_GRAMMAR__ARRAY) f = bitnet_grammar__or(b, bitnet_grammar__arrays(b, v), f);
+        f = bitnet_grammar__or(b, bitnet_grammar__strings(b, all), f);
+    if (types & BITNET_GRAMMAR__ARRAY) f = bitnet_grammar__or(b, bitnet_grammar__arrays(b, all), f);
     if (types & BITNET_GRAMMAR__OBJECT)
-        f = bitnet_grammar__or(b, bitnet_grammar__objects(b, &v, 1), f);
+        f = bitnet_grammar__or(b, bitnet_grammar__objects(b, all), f);
     return f;
 }
 
-static bitnet_grammar__frag bitnet_grammar__compile_schema(bitnet_grammar__builder *b, uint32_t v) {
-    const uint8_t type = bitnet_grammar__type(b, v);
-    uint32_t list;
-    b->at = b->place = BITNET_GRAMMAR__VALUE(b, v).at;
-    if (type == BITNET_GRAMMAR__TRUE) return bitnet_grammar__named(b, "value");
-    if (type == BITNET_GRAMMAR__FALSE) return bitnet_grammar__failing(b);
-    if (type != BITNET_GRAMMAR__OBJECT)
-        return bitnet_grammar__wrong(b, BITNET_ERR_FORMAT, v,
-                                     "a schema is an object, true or false");
-    if ((list = bitnet_grammar__get(b, v, "$ref")) != BITNET_GRAMMAR__NONE) {
-        bitnet_grammar__only(b, v, " $ref ", "this keyword beside $ref");
-        list = bitnet_grammar__resolve_ref(b, list);
-        return b->code ? bitnet_grammar__pair(0, 0) : bitnet_grammar__schema(b, list);
+static bitnet_grammar__frag bitnet_grammar__compile_all(bitnet_grammar__builder *b,
+                                                        bitnet_grammar__all *all) {
+    static const char *const names[] = {"anyOf", "oneOf"};
+    uint32_t i, k, list, last = 0, n = 0;
+    bitnet_grammar__expand(b, all);
+    if (b->code) return bitnet_grammar__pair(0, 0);
+    if (all->fails) return bitnet_grammar__failing(b);
+    for (i = 0; i < all->n; i++) {
+        if (!bitnet_grammar__binds(b, all->v[i], " $ref allOf ")) continue;
+        n++;
+        last = i;
     }
-    if ((list = bitnet_grammar__get(b, v, "allOf")) != BITNET_GRAMMAR__NONE)
-        return bitnet_grammar__together(b, v, list);
-    if ((list = bitnet_grammar__get(b, v, "anyOf")) != BITNET_GRAMMAR__NONE)
-        return bitnet_grammar__alternatives(b, v, list, 0);
-    if ((list = bitnet_grammar__get(b, v, "oneOf")) != BITNET_GRAMMAR__NONE)
-        return bitnet_grammar__alternatives(b, v, list, 1);
-    if (bitnet_grammar__get(b, v, "enum") != BITNET_GRAMMAR__NONE ||
-        bitnet_grammar__get(b, v, "const") != BITNET_GRAMMAR__NONE)
-        return bitnet_grammar__listed(b, v);
-    return bitnet_grammar__by_type(b, v);
+    if (n == 1 && last > 0 && !all->chosen[last])      /* one schema, and notes */
+        return bitnet_grammar__schema(b, all->v[last]);
+    for (i = 0; i < all->n; i++)
+        for (k = 0; k < 2; k++) {
+            list = bitnet_grammar__get(b, all->v[i], names[k]);
+            if (list != BITNET_GRAMMAR__NONE && !(all->chosen[i] >> k & 1))
+                return bitnet_grammar__alternatives(b, all, i, list, (int)k);
+        }
+    if (bitnet_grammar__list_values(b, all)) return bitnet_grammar__listed_texts(b);
+    return bitnet_grammar__by_type(b, all);
+}
+
+static bitnet_grammar__frag bitnet_grammar__compile_schema(bitnet_grammar__builder *b, uint32_t v) {
+    bitnet_grammar__all all;
+    b->at = b->place = BITNET_GRAMMAR__VALUE(b, v).at;
+    memset(&all, 0, sizeof all);
+    bitnet_grammar__add_schema(b, &all, v, 0);
+    if (all.n == 1 && !bitnet_grammar__binds(b, v, " $ref ")) {
+        const uint32_t ref = bitnet_grammar__get(b, v, "$ref");
+        if (ref != BITNET_GRAMMAR__NONE) {
+            v = bitnet_grammar__resolve_ref(b, ref);
+            return b->code ? bitnet_grammar__pair(0, 0) : bitnet_grammar__schema(b, v);
+        }
+    }
+    return bitnet_grammar__compile_all(b, &all);
 }
 
 /* Compiles the schema, and all that it leads to. Returns its rule. */
@@ -3207,6 +4703,18 @@ static void bitnet_grammar__finish(bitnet_grammar__builder *b) {
     bitnet_grammar__free(a, b->utf8.p);
     bitnet_grammar__free(a, b->todo.p);
     bitnet_grammar__free(a, b->names.p);
+    bitnet_grammar__free(a, b->listed.p);
+    bitnet_grammar__free(a, b->terms.p);
+    bitnet_grammar__free(a, b->sets.p);
+    bitnet_grammar__free(a, b->limits.p);
+    bitnet_grammar__free(a, b->steps.p);
+    bitnet_grammar__free(a, b->bounds.p);
+    bitnet_grammar__free(a, b->kinds.p);
+    bitnet_grammar__free(a, b->members.p);
+    bitnet_grammar__free(a, b->states.p);
+    bitnet_grammar__free(a, b->moves.p);
+    bitnet_grammar__free(a, b->marks.p);
+    bitnet_grammar__free(a, b->stack.p);
     bitnet_grammar__free(a, b->forks.p);
     bitnet_grammar__free(a, b);
 }
@@ -3278,6 +4786,10 @@ static bitnet_result bitnet_grammar__create(const bitnet_model *m, const char *t
     b->g = g;
     b->err = err;
     b->source = n ? text : "";
+    if (n >= 3 && !memcmp(text, "\xEF\xBB\xBF", 3)) {      /* a byte order mark is no part of it */
+        b->source += 3;
+        n -= 3;
+    }
     b->n_source = (uint32_t)n;
     b->max_nodes = p.max_nodes ? (uint32_t)p.max_nodes : 1u << 20;
     b->work_left = b->max_work = p.max_work ? (uint32_t)p.max_work : 1u << 26;

@@ -25,8 +25,26 @@ const some = (max, make) => Array.from({ length: random(max + 1) }, make);
 const NAMES = ['a', 'ab', 'abc', 'b', 'name', 'na"me', 'back\\slash', 'é', '日本', '😀x', 'x y', 'new\nline',
     '$ref', 'type', '', '"', '\\', '\u007f', '""', 'a"'];
 const PATTERNS = ['^[a-z]{2,4}$', '^(\\([0-9]{3}\\))?[0-9]{3}-[0-9]{4}$', '^\\d+(\\.\\d{1,2})?$', '^[^"\\\\x]*$',
-    '^a|b"c$', '^(?:foo|bar)+\\/[\\w.-]*$', '^.{3}$', '^\\s?[é日😀]\\S\\n$', '^\\u00e9[\\x00-\\x7f]$', '^(a*b?)*c$',
-    '^$', '^[\\D]{1,3}$', '^\\$\\^\\*$', '^x*?y+?z{0,2}?$'];
+    '^(a|b"c)$', '^(?:foo|bar)+\\/[\\w.-]*$', '^.{3}$', '^\\s?[é日😀]\\S\\n$', '^\\u00e9[\\x00-\\x7f]$', '^(a*b?)*c$',
+    '^$', '^[\\D]{1,3}$', '^\\$\\^\\*$', '^x*?y+?z{0,2}?$', '\\S', '^dag', '[0-9]$', 'a|^b$|c', '^(^a|b$|c)+d?$',
+    '^.?(^|,)x(,|$).?$', '^(?!ab)(?=.*c)[a-e]+$', '^(?!.*(ab|\\d\\d))[a-c\\d]{1,9}$', '^[^\\x00-\\x1f"]$', '^(?<y>[0-9]{2})\\u{1F600}?$',
+    '^\\ud83d\\ude00?$', '^[\\u{1F600}-\\u{1F64F}\\b]$', '^(aa|aaa)*$', '^(a|b){0,9}abb$'];
+// What zod writes beside a format, and other patterns that a format is met with.
+const BESIDE = {
+    email: ["^(?!\\.)(?!.*\\.\\.)([A-Za-z0-9_'+\\-\\.]*)[A-Za-z0-9_+-]@([A-Za-z0-9][A-Za-z0-9\\-]*\\.)+[A-Za-z]{2,}$", 'a', '\\.org$'],
+    uuid: ['^([0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[1-8][0-9a-fA-F]{3}-[89abAB][0-9a-fA-F]{3}-[0-9a-fA-F]{12}|00000000-0000-0000-0000-000000000000)$'],
+    date: ['^(?:(?:\\d\\d[2468][048]|\\d\\d[13579][26]|\\d\\d0[48]|[02468][048]00|[13579][26]00)-02-29|\\d{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\\d|3[01])|(?:0[469]|11)-(?:0[1-9]|[12]\\d|30)|(?:02)-(?:0[1-9]|1\\d|2[0-8])))$', '^20'],
+    'date-time': ['Z$', '^2024-02-29T.*[+]'],
+    ipv4: ['^(?:(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9][0-9]|[0-9])\\.){3}(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9][0-9]|[0-9])$', '^1'],
+    ipv6: ['^(([0-9a-fA-F]{1,4}:){7}[0-9a-fA-F]{1,4}|([0-9a-fA-F]{1,4}:){1,7}:|::1)$', '::'],
+    uri: ['^https?://', '^urn:'],
+    url: ['^https'],
+    duration: ['^P', 'T'],
+};
+const FORMATS = ['date', 'time', 'date-time', 'iso-time', 'iso-date-time', 'duration', 'email', 'hostname', 'ipv4', 'ipv6',
+    'uri', 'uri-reference', 'url', 'uuid', 'json-pointer', 'byte', 'password', 'binary'];
+// Its schema may have no text at all.
+const PERHAPS = { 'x-perhaps': true };
 
 const number = () => one([random(20) - 10, random(2000) - 1000, 0, 1, 9007199254740991, -9007199254740991,
     random(1e9), random(100) / 8]);
@@ -42,21 +60,48 @@ const value = (depth) => {
 const typeOf = (v) => v === null ? 'null' : Array.isArray(v) ? 'array'
     : typeof v === 'number' ? (Number.isInteger(v) ? 'integer' : 'number') : typeof v;
 
+const bound = () => one([random(2000) / 100 - 10, random(100000) / 1000, -random(1e6) / 7, random(1e9), 0, 1e-5, -3.25, 1e12 + 0.5]);
+
 const makers = {
     null: () => ({ type: 'null' }),
     boolean: () => ({ type: 'boolean' }),
-    number: () => ({ type: 'number' }),
+    number: () => {
+        const s = { type: 'number' }, low = bound(), high = low + (maybe(4) ? 0 : Math.abs(bound()) + 1);
+        if (maybe(4)) return s;
+        if (maybe(6)) return { ...s, multipleOf: one([1, 2, 5, 7, 10, 100, 365]), minimum: Math.round(low) };
+        if (maybe()) s[one(['minimum', 'exclusiveMinimum'])] = low;
+        if (maybe()) s[one(['maximum', 'exclusiveMaximum'])] = high;
+        if (maybe(8)) s.format = one(['float', 'double']);
+        return { ...s, ...PERHAPS };
+    },
+    numbers: () => one([{ type: 'number', minimum: 0, maximum: 1 }, { type: 'number', exclusiveMinimum: 0 },
+        { type: 'number', minimum: -90, maximum: 90 }, { type: 'number', exclusiveMinimum: 0.1, exclusiveMaximum: 0.100001 },
+        { type: 'number', minimum: 1e-7, maximum: 1e-6 }, { type: 'number', maximum: -1e14 }, { type: 'number', minimum: 1e300 * -1 },
+        { type: 'number', minimum: 0.30000000000000004, exclusiveMaximum: 0.4 }, { type: 'number', minimum: 2.5, maximum: 2.5 },
+        { type: 'number', exclusiveMaximum: -0.5, minimum: -123456.789 }, { type: 'number', format: 'int32' },
+        { type: 'integer', format: 'int32' }, { type: 'integer', format: 'int64', minimum: 1 }, { type: 'integer', multipleOf: 12 },
+        { type: 'integer', multipleOf: 7, minimum: -100, maximum: 1000 }, { type: 'integer', format: 'double' },
+        { type: 'integer', multipleOf: 997, minimum: 123456 }, { allOf: [{ type: 'number', minimum: 3 }, { maximum: 4.25 }] }]),
     integer: () => {
         const low = number(), high = low + random(1000), s = { type: 'integer' };
         if (maybe()) s[one(['minimum', 'exclusiveMinimum'])] = Math.max(low - 1, -9007199254740991);
         if (maybe()) s[one(['maximum', 'exclusiveMaximum'])] = Math.min(high + 2, 9007199254740991);
-        return s;
+        return { ...s, ...PERHAPS };
     },
     string: () => {
         const min = random(6), s = { type: 'string' };
-        if (maybe(3)) return { ...s, pattern: one(PATTERNS) };
-        if (maybe(3)) return { ...s, format: one(['date', 'time', 'date-time', 'uuid']) };
+        if (maybe(3)) s.pattern = one(PATTERNS);
+        else if (maybe(3)) {
+            s.format = one(FORMATS);
+            if (BESIDE[s.format] && maybe()) s.pattern = one(BESIDE[s.format]);
+        }
+        if (s.pattern || s.format) {
+            if (maybe()) return s;
+            if (maybe(6)) return { allOf: [s, { pattern: one(PATTERNS) }], ...PERHAPS };
+            s['x-perhaps'] = true;
+        }
         if (maybe()) s.minLength = min;
+        if (maybe(20)) return { ...s, maxLength: 6700000 };
         if (maybe()) s.maxLength = min + random(maybe(4) ? 60 : 12);
         return s;
     },
@@ -68,6 +113,17 @@ const makers = {
             if (maybe(3)) s.minItems = s.items === false ? random(s.prefixItems.length + 1) : min;
             if (maybe(4)) s.maxItems = (s.minItems ?? 0) + random(3);
             return s;
+        }
+        if (maybe(4)) {
+            s.uniqueItems = true;
+            if (maybe()) {
+                s.items = maybe() ? { enum: [...some(6, () => value(1)), 'x', 1] } : { $ref: '#/$defs/some' };
+                if (maybe()) s.minItems = random(3);
+                if (maybe()) s.maxItems = 2 + random(3);
+                return s;
+            }
+            if (maybe()) s.items = schema(depth - 1);
+            return { ...s, minItems: random(2) };
         }
         if (maybe(4) === false) s.items = schema(depth - 1);
         if (maybe()) s.minItems = min;
@@ -81,8 +137,31 @@ const makers = {
         s.required = Object.keys(s.properties).filter(() => maybe());
         if (maybe(3)) s.additionalProperties = one([false, true, schema(depth - 1)]);
         if (s.additionalProperties !== false && maybe(8)) s.required.push('more');
+        if (maybe(8)) s.unevaluatedProperties = maybe();
+        if (s.unevaluatedProperties === false && s.additionalProperties === undefined)
+            s.required = s.required.filter((name) => name in s.properties);
+        if (maybe(8)) s.minProperties = random(new Set(s.required).size + 1);
         return s;
     },
+    record: (depth) => ({ type: 'object', propertyNames: one([{ type: 'string' }, true, { pattern: '^[a-c]{2}' }, { maxLength: 3 },
+        { format: 'uuid' }]), additionalProperties: schema(depth - 1) }),
+    beside: (depth) => one([              // alternatives beside other keywords
+        () => ({ type: 'object', properties: { a: schema(depth - 1), b: schema(depth - 1), c: { type: 'null' } },
+            anyOf: [{ required: ['a'] }, { required: ['b', 'c'] }] }),
+        () => ({ type: 'object', properties: { a: schema(depth - 1) }, additionalProperties: false,
+            oneOf: [{ properties: { a: { const: 1 } }, required: ['a'] }, { properties: { a: { const: 2 } }, required: ['a'] }].slice(maybe()),
+            ...PERHAPS, 'x-refused': 'two schemas' }),
+        () => ({ type: 'string', anyOf: [{ pattern: '^a' }, { minLength: 4 }, { enum: ['x', 1] }], maxLength: 6 }),
+        () => ({ type: 'integer', anyOf: [{ minimum: 100 }, { maximum: -100 }], allOf: [{ multipleOf: 10 }] }),
+        () => ({ $ref: '#/$defs/part', properties: { x: schema(depth - 1) }, required: ['x'] }),
+        () => ({ description: 'one', allOf: [{ $ref: '#/$defs/list' }], discriminator: { propertyName: 'a' } }),
+        () => ({ type: 'array', anyOf: [{ minItems: 3 }, { maxItems: 1 }], items: schema(depth - 1) }),
+        () => ({ type: ['string', 'integer'], enum: ['abc', 'abcdef', 5, 500, null, [1]], maxLength: 4, maximum: 100 }),
+        () => ({ allOf: [{ enum: [1, 2, 'a', null] }, { enum: ['a', 2, 7] }] }),
+        () => ({ anyOf: [{ type: 'object', properties: { a: {} }, required: ['a'] }, { type: 'string' }], type: ['object', 'string'],
+            maxLength: 3 }),
+    ])(),
+    notes: () => ({ type: 'string', example: 'x', 'x-order': 1, xml: {}, contentMediaType: 'text/plain', maxLength: 3, then: undefined }),
     any: () => one([{}, true, { title: 'anything', description: 'at all' }]),
     enum: () => {
         const s = { enum: [value(2), ...some(8, () => value(2))] };
@@ -107,8 +186,8 @@ const makers = {
     types: () => ({ type: ['null', one(['integer', 'boolean']), 'string'], maxLength: random(9), minimum: 3 }),
     ref: () => ({ $ref: one(['#/$defs/tree', '#/$defs/list', '#/$defs/a~1b']) }),
 };
-const FLAT = ['null', 'boolean', 'number', 'integer', 'string', 'string', 'enum', 'const', 'types'];
-const DEEP = [...FLAT, 'array', 'array', 'object', 'object', 'object', 'any', 'anyOf', 'oneOf', 'allOf', 'ref'];
+const FLAT = ['null', 'boolean', 'number', 'numbers', 'integer', 'string', 'string', 'string', 'enum', 'const', 'types', 'notes'];
+const DEEP = [...FLAT, 'record', 'beside', 'array', 'array', 'object', 'object', 'object', 'any', 'anyOf', 'oneOf', 'allOf', 'ref'];
 const schema = (depth) => makers[one(depth > 0 ? DEEP : FLAT)](depth);
 
 const DEFS = {
@@ -116,12 +195,15 @@ const DEFS = {
         kids: { type: 'array', items: { $ref: '#/$defs/tree' }, maxItems: 2 } }, required: ['v'], additionalProperties: false },
     list: { anyOf: [{ type: 'null' }, { type: 'object', properties: { next: { $ref: '#/$defs/list' } }, required: ['next'] }] },
     'a/b': { type: 'string', minLength: 1, maxLength: 3 },
+    some: { enum: ['red', 'green', 3, null, 'blue'] },
     part: { properties: { third: { enum: [1, 2] } }, required: ['third'] },
 };
 // The first ones are there for sure.
 const schemas = Object.keys(makers).map((name) => ({ $defs: DEFS, ...([makers[name](2)].map((s) => s === true ? {} : s)[0]) }));
 for (const pattern of PATTERNS) schemas.push({ type: 'string', pattern });
-while (schemas.length < 1000) {
+for (const format of FORMATS) for (let i = 0; i < 6; i++) schemas.push({ type: 'string', format });
+for (const format of Object.keys(BESIDE)) for (const pattern of BESIDE[format]) schemas.push({ type: 'string', format, pattern });
+while (schemas.length < 2000) {
     const s = schema(3);
     schemas.push(typeof s === 'object' ? { $defs: DEFS, ...s } : s);
 }
@@ -134,14 +216,16 @@ const texts = run.stdout;
 const ajv = new Ajv2020({ strict: false, allErrors: false });
 addFormats(ajv);
 const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
-let passed = 0, failed = 0, at = 0, bytes = 0;
+let passed = 0, failed = 0, at = 0, bytes = 0, empty = 0;
 for (const s of schemas) {
     const end = texts.indexOf(0, at), raw = texts.subarray(at, end);
     let wrong = end < 0 ? 'no text' : '';
     at = end + 1;
     bytes += raw.length;
     try {
-        if (raw[0] === 33) wrong = utf8.decode(raw);
+        if (raw[0] === 33 && JSON.stringify(s).includes('"x-perhaps"') && /has no text that ends|two schemas/.test(utf8.decode(raw)))
+            empty++;
+        else if (raw[0] === 33) wrong = utf8.decode(raw);
         else if (!ajv.validate(s, JSON.parse(utf8.decode(raw)))) wrong = ajv.errorsText();
     } catch (e) { wrong = String(e); }
     if (!wrong) passed++;
@@ -150,6 +234,7 @@ for (const s of schemas) {
         if (failed < 10) console.log(`FAIL ${wrong}\n  schema ${JSON.stringify(s).slice(0, 600)}\n  text ${raw.toString().slice(0, 600)}`);
     }
 }
-console.log(`${bytes} bytes of text`);
+console.log(`${bytes} bytes of text; ${empty} schemas that need have none`);
+if (empty > schemas.length / 10) { failed++; console.log('FAIL too many schemas without a text'); }
 console.log(`grammar: ${passed} passed, ${failed} failed, 0 skipped`);
 process.exit(failed ? 1 : 0);
