@@ -512,7 +512,7 @@ static int bitnet_grammar__room(bitnet_grammar__builder *b, bitnet_grammar__arra
     if (b->code) return 0;
     if (a->p && a->cap - a->n >= n) return 1;
     while (cap - a->n < n) {
-        if (cap > 1u << 27) {
+        if (cap > 1u << 27 || cap > SIZE_MAX / 4 / size) {
             bitnet_grammar__fail(b, BITNET_ERR_LIMIT, BITNET_GRAMMAR__NONE, "too large");
             return 0;
         }
@@ -1915,7 +1915,7 @@ static void bitnet_grammar__multiple(bitnet_grammar__builder *b, uint32_t v,
         BITNET_GRAMMAR__VALUE(b, p).number <= 0)
         bitnet_grammar__wrong(b, BITNET_ERR_FORMAT, p, "not a number over 0");
     else if (bitnet_grammar__type(b, p) != BITNET_GRAMMAR__INTEGER ||
-             BITNET_GRAMMAR__VALUE(b, p).number > BITNET_GRAMMAR__MULTIPLE)
+             BITNET_GRAMMAR__VALUE(b, p).number > (double)BITNET_GRAMMAR__MULTIPLE)
         bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, p,
                               "only whole numbers up to 10000 are supported");
     if (b->code) return;
@@ -2625,12 +2625,11 @@ static bitnet_grammar__frag bitnet_grammar__times_steps(bitnet_grammar__builder 
 
 static bitnet_grammar__frag bitnet_grammar__term_steps(bitnet_grammar__builder *b, uint32_t term) {
     const bitnet_grammar__term t = BITNET_GRAMMAR__TERM(b, term);
-    uint32_t start, end, at, p, fork;
+    uint32_t start, end, at, p, fork, type = BITNET_GRAMMAR__GO;
     bitnet_grammar__frag f;
     if (t.type == BITNET_GRAMMAR__TIMES) return bitnet_grammar__times_steps(b, &t);
-    start = at = bitnet_grammar__add_step(b, t.first == BITNET_GRAMMAR__NONE &&
-                                             t.type >= BITNET_GRAMMAR__CHARS ? t.type
-                                                                             : BITNET_GRAMMAR__GO);
+    if (t.type >= BITNET_GRAMMAR__CHARS) type = t.type;
+    start = at = bitnet_grammar__add_step(b, type);
     end = bitnet_grammar__add_step(b, BITNET_GRAMMAR__GO);
     if (b->code) return bitnet_grammar__pair(0, 0);
     BITNET_GRAMMAR__STEP(b, start).set = t.set;
