@@ -178,7 +178,20 @@ typedef struct bitnet_grammar_params {
     const bitnet_grammar *like;
     int32_t max_nodes;           /* how large a grammar may become, 16 .. 2^24; 0: 2^20 */
     int32_t max_work;            /* steps that compiling may take, from 1000 on; 0: 2^26 */
+    /* GBNF rules around what is compiled, which is their rule root; the whole text is their rule
+       text. Their names are their own. 0: the whole text is root. */
+    const char *around;
 } bitnet_grammar_params;
+
+/* For `around`: the rule thought, for a text that begins inside of thinking. It is any text up to
+   the first </think>, which must be a token of the model:
+
+       params.around = BITNET_GRAMMAR_THOUGHT "text ::= thought \"\\n\\n\" root\n"; */
+#define BITNET_GRAMMAR_THOUGHT                                                              \
+    "thought ::= ([^<] | thought-part* thought-on)* thought-part* (\"</think>\" | </think>)\n" \
+    "thought-part ::= \"<\" (\"/\" (\"t\" (\"h\" (\"i\" (\"n\" \"k\"?)?)?)?)?)?\n"     \
+    "thought-on ::= \"<\" [^</] | \"</\" [^<t] | \"</t\" [^<h] | \"</th\" [^<i] |\n"     \
+    "               \"</thi\" [^<n] | \"</thin\" [^<k] | \"</think\" [^<>]\n"
 
 /* All zero means defaults. See BOUNDS. */
 typedef struct bitnet_matcher_params {
@@ -297,6 +310,7 @@ enum {
 #define BITNET_GRAMMAR__RING 0xFFFFFFFEu
 #define BITNET_GRAMMAR__LEAF 0x80000000u   /* in the tree of names */
 #define BITNET_GRAMMAR__RULES 0xFFFFFFFFu  /* the space of rules' names; objects': their values */
+#define BITNET_GRAMMAR__AROUND 0xFFFFFFFEu /* the same of the rules around */
 #define BITNET_GRAMMAR__LISTS 0x80000000u
 
 /* A grammar becomes a graph. A text is a path through it from the root rule's first node to RETURN;
@@ -443,6 +457,7 @@ typedef struct bitnet_grammar__builder {
     bitnet_grammar__array values, pool, properties, bytes, utf8, todo, names, forks, listed;
     uint32_t top;                          /* of the tree of names: a fork or leaf, or NONE */
     uint32_t n_lists;                      /* of properties and the like: spaces from LISTS on */
+    uint32_t space;                        /* of the rules being read: RULES or AROUND */
     /* Of the string whose limits are being built, see patterns. */
     bitnet_grammar__array terms, sets, limits, steps, bounds, kinds, members, states, moves;
     bitnet_grammar__array marks, stack;
@@ -801,11 +816,11 @@ static void bitnet_grammar__define(bitnet_grammar__builder *b, uint32_t rule,
 /* The rule of a name, n bytes at name, perhaps not defined yet. */
 static uint32_t bitnet_grammar__rule_named(bitnet_grammar__builder *b, const char *name,
                                            uint32_t n) {
-    uint32_t r = bitnet_grammar__look_up(b, BITNET_GRAMMAR__RULES, name, n), key = b->pool.n;
+    uint32_t r = bitnet_grammar__look_up(b, b->space, name, n), key = b->pool.n;
     if (r != BITNET_GRAMMAR__NONE || b->code) return r;
     bitnet_grammar__put(b, &b->pool, name, n);
     r = bitnet_grammar__add_rule(b, key, n, b->at);
-    bitnet_grammar__add_name(b, BITNET_GRAMMAR__RULES, key, n, r);
+    bitnet_grammar__add_name(b, b->space, key, n, r);
     return r;
 }
 
@@ -4731,21 +4746,47 @@ static bitnet_grammar *bitnet_grammar__begin(const bitnet_model *m,
     return g;
 }
 
+/* The rule `name` of what was read. */
+static uint32_t bitnet_grammar__need_rule(bitnet_grammar__builder *b, const char *name) {
+    uint32_t r;
+    b->at = 0;
+    r = bitnet_grammar__rule_named(b, name, 4);
+    if (!b->code && BITNET_GRAMMAR__RULE(b, r).start == BITNET_GRAMMAR__NONE)
+        bitnet_grammar__fail(b, BITNET_ERR_FORMAT, BITNET_GRAMMAR__NONE, "there is no rule %s",
+                             name);
+    return r;
+}
+
+/* Reads the rules around root; returns the rule of the whole text. */
+static uint32_t bitnet_grammar__put_around(bitnet_grammar__builder *b, uint32_t root,
+                                           const char *around) {
+    const size_t n = strlen(around);
+    const uint32_t key = b->pool.n;
+    if (n > BITNET_GRAMMAR__TEXT)
+        bitnet_grammar__fail(b, BITNET_ERR_LIMIT, BITNET_GRAMMAR__NONE, "around: over %d bytes",
+                             (int)BITNET_GRAMMAR__TEXT);
+    if (b->code) return 0;
+    b->space = BITNET_GRAMMAR__AROUND;
+    bitnet_grammar__put(b, &b->pool, "root", 4);
+    bitnet_grammar__add_name(b, b->space, key, 4, root);
+    b->source = around;
+    b->n_source = (uint32_t)n;
+    bitnet_grammar__parse_gbnf(b, around, (uint32_t)n);
+    return bitnet_grammar__need_rule(b, "text");
+}
+
 static void bitnet_grammar__compile(bitnet_grammar__builder *b, int is_schema,
-                                    const bitnet_grammar *like) {
+                                    const bitnet_grammar_params *p) {
     uint32_t root;
     bitnet_grammar__add_node(b, BITNET_GRAMMAR__FAIL, 0, 0);
     bitnet_grammar__add_node(b, BITNET_GRAMMAR__RETURN, 0, 0);
     if (is_schema) root = bitnet_grammar__parse_schema(b);
     else {
         bitnet_grammar__parse_gbnf(b, b->source, b->n_source);
-        b->at = 0;
-        root = bitnet_grammar__rule_named(b, "root", 4);
-        if (!b->code && BITNET_GRAMMAR__RULE(b, root).start == BITNET_GRAMMAR__NONE)
-            bitnet_grammar__fail(b, BITNET_ERR_FORMAT, BITNET_GRAMMAR__NONE,
-                                 "there is no rule root");
+        root = bitnet_grammar__need_rule(b, "root");
     }
-    if (!b->code) bitnet_grammar__read_vocabulary(b, like);
+    if (p->around && !b->code) root = bitnet_grammar__put_around(b, root, p->around);
+    if (!b->code) bitnet_grammar__read_vocabulary(b, p->like);
     if (!b->code) bitnet_grammar__check(b, root);
 }
 
@@ -4793,7 +4834,8 @@ static bitnet_result bitnet_grammar__create(const bitnet_model *m, const char *t
     b->max_nodes = p.max_nodes ? (uint32_t)p.max_nodes : 1u << 20;
     b->work_left = b->max_work = p.max_work ? (uint32_t)p.max_work : 1u << 26;
     b->top = BITNET_GRAMMAR__NONE;
-    bitnet_grammar__compile(b, is_schema, p.like);
+    b->space = BITNET_GRAMMAR__RULES;
+    bitnet_grammar__compile(b, is_schema, &p);
     code = b->code;
     bitnet_grammar__finish(b);
     if (code) bitnet_grammar_free(g);

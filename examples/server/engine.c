@@ -18,8 +18,6 @@ struct engine {
     int is_crowded;                    /* one has lost its slot: none begins until another ends */
     const engine_text *echoing;        /* whose pass it is; 0: of all that write */
     uint64_t now;
-    uint32_t *thought;                 /* [n_words] see in_thought; 0: not needed yet */
-    int32_t n_vocab, n_words;
 
     bitnet_ctx *embed_ctx;             /* 0: the model makes no embeddings */
     engine_embed *embeds;              /* those that have inputs without a vector */
@@ -95,8 +93,6 @@ engine *engine_create(const bitnet_model *model, const engine_params *params, bi
     e->params = *params;
     e->queue_end = &e->queue;
     e->dim = info.dim;
-    e->n_vocab = info.n_vocab;
-    e->n_words = (info.n_vocab + 31) / 32;
     if ((!info.has_head || create_ctx(e, err)) && (!info.pooling || create_embed_ctx(e, err))) {
         if (e->ctx || e->embed_ctx) return e;
         err->code = BITNET_ERR_UNSUPPORTED;
@@ -132,140 +128,13 @@ int64_t engine_held(const engine *e) {
     return n;
 }
 
-/* ---- what a text keeps to ---- */
-
-static const char end_of_thought[] = "</think>";
-
-/* Where a text is in its rules; see engine_rules. */
-typedef struct guide {
-    engine *e;
-    const engine_rules *rules;
-    bitnet_matcher *matcher;
-    enum stage { IN_THOUGHT, IN_FRONT, IN_GRAMMAR, BEHIND, COMPLETE } stage;
-    int32_t at;                        /* tokens of the stage that are written; in a thought, how
-                                          much of </think> it ends with */
-    int32_t n_parts;                   /* that are complete */
-} guide;
-
-static void guide_free(guide *g) {
-    if (g) bitnet_matcher_free(g->matcher);
-    free(g);
-}
-
-static void allow(uint32_t *allowed, bitnet_token t) { allowed[t / 32] |= 1u << t % 32; }
-static void forbid(uint32_t *allowed, bitnet_token t) { allowed[t / 32] &= ~(1u << t % 32); }
-
-/* Does a thought that ends with so much of </think> end inside of a token, with text behind it? */
-static int ends_inside(const char *p, size_t n, int32_t *at) {
-    size_t i;
-    for (i = 0; i < n && end_of_thought[*at]; i++) {
-        if (p[i] != end_of_thought[*at]) *at = 0;
-        *at += p[i] == end_of_thought[*at];
-    }
-    while (i < n && p[i] == '\n') i++; /* newlines are no text there */
-    return i < n;
-}
-
-/* The tokens that a thought may go on with: all but those that end the text, or end the thought in
-   front of a text of their own. Returns 0 without memory. */
-static int make_thought(engine *e) {
-    bitnet_token t;
-    if (!e->thought) e->thought = (uint32_t *)calloc((size_t)e->n_words, sizeof *e->thought);
-    for (t = 0; e->thought && t < e->n_vocab; t++) {
-        size_t n;
-        const char *p = bitnet_token_text(e->model, t, &n);
-        int32_t at = 0;
-        if (!bitnet_token_is_end(e->model, t) && !ends_inside(p, n, &at)) allow(e->thought, t);
-    }
-    return e->thought != 0;
-}
-
-static void mask_thought(const guide *g, uint32_t *allowed) {
-    bitnet_token t;
-    memcpy(allowed, g->e->thought, (size_t)g->e->n_words * sizeof *allowed);
-    for (t = 0; g->at > 0 && t < g->e->n_vocab; t++) {
-        size_t n;
-        const char *p = bitnet_token_text(g->e->model, t, &n);
-        int32_t at = g->at;
-        if (n && p[0] == end_of_thought[at] && ends_inside(p, n, &at)) forbid(allowed, t);
-    }
-}
-
-static void mask_end(const guide *g, uint32_t *allowed) {
-    bitnet_token t;
-    for (t = 0; t < g->e->n_vocab; t++)
-        if (bitnet_token_is_end(g->e->model, t)) allow(allowed, t);
-    if (g->rules->n_next) allow(allowed, g->rules->next[0]);
-}
-
-/* For an object there is one place where it can end. */
-static int is_behind(const guide *g) {
-    return g->rules->n_behind && bitnet_matcher_state(g->matcher) == BITNET_MATCHER_COMPLETE;
-}
-
-static void guide_mask(void *ud, uint32_t *allowed) {
-    guide *g = (guide *)ud;
-    const engine_rules *r = g->rules;
-    if (g->stage == IN_THOUGHT) mask_thought(g, allowed);
-    else if (g->stage == IN_FRONT) allow(allowed, (g->n_parts ? r->next : r->first)[g->at]);
-    else if (g->stage == COMPLETE) mask_end(g, allowed);
-    else if (g->stage == BEHIND || is_behind(g)) allow(allowed, r->behind[g->at]);
-    else bitnet_matcher_mask(g->matcher, allowed);
-}
-
-/* The next token of a stage with n tokens, behind which the next one begins. */
-static void advance(guide *g, int32_t n, enum stage next) {
-    if (++g->at < n) return;
-    g->at = 0;
-    g->stage = next;
-    g->n_parts += next == COMPLETE;
-    if (next == IN_GRAMMAR && g->n_parts) bitnet_matcher_reset(g->matcher);
-}
-
-static void guide_chosen(void *ud, bitnet_token t) {
-    guide *g = (guide *)ud;
-    const engine_rules *r = g->rules;
-    size_t n;
-    const char *p = bitnet_token_text(g->e->model, t, &n);
-    const int is_tag = n == strlen(end_of_thought) && !memcmp(p, end_of_thought, n);
-    if (g->stage == IN_GRAMMAR && is_behind(g)) g->stage = BEHIND;
-    if (g->stage == COMPLETE && !bitnet_token_is_end(g->e->model, t)) g->stage = IN_FRONT;
-    if (g->stage == IN_GRAMMAR) bitnet_matcher_chosen(g->matcher, t);
-    else if (g->stage == BEHIND) advance(g, r->n_behind, COMPLETE);
-    else if (g->stage == IN_FRONT) advance(g, g->n_parts ? r->n_next : r->n_first, IN_GRAMMAR);
-    else if (g->stage == IN_THOUGHT) {
-        if (is_tag || !bitnet_token_is_special(g->e->model, t)) ends_inside(p, n, &g->at);
-        if (end_of_thought[g->at]) return;
-        g->at = 0;
-        g->stage = r->n_first ? IN_FRONT : IN_GRAMMAR;
-    }
-}
-
-/* Returns 0, and t->err says why. */
-static int guide_text(engine *e, engine_text *t) {
-    guide *g = t->guide = (guide *)calloc(1, sizeof *t->guide);
-    if (!g || (t->rules->thinks && !e->thought && !make_thought(e))) {
-        t->err.code = BITNET_ERR_MEMORY;
-        strcpy(t->err.text, "no memory for the rules of a text");
-        return 0;
-    }
-    if (bitnet_matcher_create(t->rules->grammar, 0, &g->matcher, &t->err)) return 0;
-    g->e = e;
-    g->rules = t->rules;
-    g->stage = t->rules->thinks ? IN_THOUGHT : t->rules->n_first ? IN_FRONT : IN_GRAMMAR;
-    t->sampler.mask_fn = guide_mask;
-    t->sampler.chosen_fn = guide_chosen;
-    t->sampler.ud = g;
-    return 1;
-}
-
 /* ---- the end of a text ---- */
 
 static void leave_slot(engine *e, engine_text *t) {
     bitnet_gen_end(t->gen);
-    guide_free(t->guide);
+    bitnet_matcher_free(t->matcher);
     t->gen = 0;
-    t->guide = 0;
+    t->matcher = 0;
     if (t->slot < 0 || e->slots[t->slot] != t) return;
     e->slots[t->slot] = 0;
     e->used[t->slot] = e->now;
@@ -421,7 +290,6 @@ void engine_free(engine *e) {
     free(e->slots);
     free(e->used);
     free(e->gens);
-    free(e->thought);
     free(e);
 }
 
@@ -511,7 +379,12 @@ static int begin_writing(engine *e, engine_text *t) {
     p.sampler = &t->sampler;
     p.stop_strings = t->stops;
     p.n_stop_strings = t->n_stops;
-    if (t->rules && !guide_text(e, t)) return 0;
+    if (t->grammar) {
+        if (bitnet_matcher_create(t->grammar, 0, &t->matcher, &t->err)) return 0;
+        t->sampler.mask_fn = bitnet_matcher_mask;
+        t->sampler.chosen_fn = bitnet_matcher_chosen;
+        t->sampler.ud = t->matcher;
+    }
     return bitnet_gen_begin(e->ctx, &p, &t->gen, &t->err) == BITNET_OK;
 }
 

@@ -29,19 +29,6 @@ typedef struct token_info {
     int32_t n_best;
 } token_info;
 
-/* What a text has to keep to: parts that the grammar says, with tokens in front of each and behind
-   it. If `thinks`, it begins inside of thinking, in which all may be said but an end, and this
-   stands behind </think>. */
-enum { RULE_TOKENS = 32 };
-typedef struct engine_rules {
-    const bitnet_grammar *grammar;
-    int thinks;
-    bitnet_token first[RULE_TOKENS];   /* [n_first] in front of the first part */
-    bitnet_token next[RULE_TOKENS];    /* [n_next] in front of all others; 0: there is only one */
-    bitnet_token behind[RULE_TOKENS];  /* [n_behind] behind each, which must then be an object */
-    int32_t n_first, n_next, n_behind;
-} engine_rules;
-
 /* What the engine tells the owner of a text, from within its calls. piece is new text, perhaps
    none, that became certain with `token`; token 0: only text that was held back. */
 typedef void (*text_piece_fn)(engine_text *t, const char *piece, size_t n, const token_info *token);
@@ -56,7 +43,7 @@ struct engine_text {
     bitnet_sampler sampler;            /* without mask */
     const char *const *stops;
     int32_t n_stops;
-    const engine_rules *rules;         /* 0: any text */
+    const bitnet_grammar *grammar;     /* 0: any text */
     int32_t logprobs;                  /* so many best tokens with each, 0 .. 20; < 0: none */
     int echo;                          /* piece_fn also gets the prompt's tokens */
     int32_t n_unspelled;               /* the first so many of these are not text of the client's */
@@ -83,7 +70,7 @@ struct engine_text {
     int32_t n_echoed;
     int closed;
     bitnet_gen *gen;
-    struct guide *guide;               /* where it is in its rules */
+    bitnet_matcher *matcher;
     engine_text *next;
     int cancelled;                     /* set by any thread */
 };

@@ -465,23 +465,6 @@ static void take_ollama(reader *in, rules *out, const char *name, uint32_t node)
         refuse_field(in, name, "\"json\" or a JSON schema is needed");
 }
 
-static void compile(reader *in, const rules *from) {
-    request *r = in->r;
-    service *s = r->service;
-    bitnet_grammar_params params;
-    bitnet_error err = {BITNET_OK, ""};
-    bitnet_result code = BITNET_OK;
-    memset(&params, 0, sizeof params);
-    if (!s->vocabulary)
-        code = bitnet_grammar_gbnf(s->model, "root ::= [a]*", 13, 0, &s->vocabulary, &err);
-    params.like = s->vocabulary;
-    if (code == BITNET_OK)
-        code = (from->is_schema ? bitnet_grammar_json_schema : bitnet_grammar_gbnf)
-                   (s->model, from->text.p, from->text.n, &params, &r->grammar, &err);
-    if (code) in->error = refuse(code == BITNET_ERR_MEMORY ? 503 : 400, from->field, "%s: %s",
-                                 from->field, err.text);
-}
-
 /* All fields that can say it. */
 static const struct rule_field {
     const char *name;
@@ -500,7 +483,6 @@ static void read_rules(reader *in, rules *out) {
     }
     buffer_add(&out->text, "", 0);
     if (out->text.failed && !failed(in)) in->error = no_memory();
-    if (out->field && !failed(in)) compile(in, out);
 }
 
 /* ---- tools and thinking ---- */
@@ -1144,28 +1126,50 @@ static int begins_in_thought(const request *r) {
     return parts.part == BITNET_REPLY_THINKING;
 }
 
-static int32_t tokens_of_rule(reader *in, const char *text, bitnet_token *out) {
-    const int n = bitnet_tokenize(in->r->service->model, text, strlen(text), BITNET_PARSE_SPECIAL,
-                                  out, RULE_TOKENS);
-    if (n >= 0 && n <= RULE_TOKENS) return n;
-    in->error = no_memory();
-    return 0;
+/* A tag of a call: the token, where it is one. */
+static const char *tag_of(const request *r, const char *tag, char room[24]) {
+    const int is_token = bitnet_token_find(r->service->model, tag) >= 0;
+    snprintf(room, 24, is_token ? "%s" : "\"%s\"", tag);
+    return room;
 }
 
-/* Where in the reply the rules begin, and what stands around what they say. */
-static void place_rules(reader *in) {
+/* What stands around the rules in the reply: thinking in front, and the tags of calls. */
+static void add_around(const request *r, buffer *out) {
+    const int thinks = r->is_chat && begins_in_thought(r);
+    char open[24], close[24];
+    if (thinks) buffer_text(out, BITNET_GRAMMAR_THOUGHT);
+    buffer_format(out, "text ::= %s%s", thinks ? "thought \"\\n\\n\" " : "",
+                  !r->must_call ? "root\n" : r->one_call ? "call\n" : "call (\"\\n\" call)*\n");
+    if (r->must_call)
+        buffer_format(out, "call ::= %s \"\\n\" root \"\\n\" %s\n",
+                      tag_of(r, "<tool_call>", open), tag_of(r, "</tool_call>", close));
+    buffer_add(out, "", 1);
+}
+
+/* The rules as a grammar, once it is known how the reply begins. */
+static void compile(reader *in, const rules *from) {
     request *r = in->r;
-    engine_rules *e = &r->rules;
-    char first[32];
-    e->grammar = r->grammar;
-    e->thinks = r->is_chat && begins_in_thought(r);
-    snprintf(first, sizeof first, "%s%s", e->thinks ? "\n\n" : "",
-             r->must_call ? "<tool_call>\n" : "");
-    e->n_first = tokens_of_rule(in, first, e->first);
-    if (!r->must_call) return;
-    e->n_behind = tokens_of_rule(in, "\n</tool_call>", e->behind);
-    if (!r->one_call) e->n_next = tokens_of_rule(in, "\n<tool_call>\n", e->next);
-    if (r->begun) refuse_field(in, "tool_choice", "a reply that has begun cannot be made to call");
+    service *s = r->service;
+    bitnet_grammar_params params;
+    bitnet_error err = {BITNET_OK, ""};
+    bitnet_result code = BITNET_OK;
+    buffer around = {0};
+    if (r->must_call && r->begun)
+        refuse_field(in, "tool_choice", "a reply that has begun cannot be made to call");
+    if (!from->field || failed(in)) return;
+    add_around(r, &around);
+    memset(&params, 0, sizeof params);
+    if (!s->vocabulary)
+        code = bitnet_grammar_gbnf(s->model, "root ::= [a]*", 13, 0, &s->vocabulary, &err);
+    params.like = s->vocabulary;
+    params.around = around.p;
+    if (from->text.failed || around.failed) in->error = no_memory();
+    else if (code == BITNET_OK)
+        code = (from->is_schema ? bitnet_grammar_json_schema : bitnet_grammar_gbnf)
+                   (s->model, from->text.p, from->text.n, &params, &r->grammar, &err);
+    if (code) in->error = refuse(code == BITNET_ERR_MEMORY ? 503 : 400, from->field, "%s: %s",
+                                 from->field, err.text);
+    buffer_free(&around);
 }
 
 /* ---- the request ---- */
@@ -1278,17 +1282,17 @@ static void read_request(reader *in, uint64_t seed) {
     read_tools(in, &keeps_to);
     if (r->is_chat) read_thinking(in);
     if (!failed(in)) read_rules(in, &keeps_to);
-    buffer_free(&keeps_to.text);
     if (!failed(in) && r->is_chat) read_messages(in);
-    if (!failed(in) && r->grammar) place_rules(in);
     if (!failed(in) && !r->is_chat) read_prompt(in);
+    if (!failed(in)) compile(in, &keeps_to);
+    buffer_free(&keeps_to.text);
     for (i = 0; i < r->n_texts && !failed(in); i++) {
         engine_text *t = &r->texts[i];
         t->sampler = sampler;
         t->max_tokens = most;
         t->stops = (const char *const *)r->stops;
         t->n_stops = r->n_stops;
-        t->rules = r->grammar ? &r->rules : 0;
+        t->grammar = r->grammar;
         t->logprobs = r->logprobs;
         t->echo = r->echo;
         t->first = i % r->n ? &r->texts[i - i % r->n] : 0;

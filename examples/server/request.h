@@ -49,7 +49,6 @@ typedef struct request {
     char **stops;
     int32_t n_stops;
     bitnet_grammar *grammar;
-    engine_rules rules;                /* with this grammar, if it is not 0 */
     bitnet_chat_params chat;           /* how the messages were written */
     char *tools;                       /* chat.tools */
     int one_call, must_call;           /* a reply ends behind a call; it must have one */

@@ -32,8 +32,7 @@ static void request_check_text(const request *r, const engine_text *t) {
     for (i = 0; i < t->n_prompt; i++)
         FUZZ_CHECK(t->prompt[i] >= 0 && t->prompt[i] < r->service->info.n_vocab);
     FUZZ_CHECK(t->n_unspelled == 0 || (t->n_unspelled == 1 && t->n_prompt >= 1));
-    FUZZ_CHECK(!t->rules == !r->grammar && (!t->rules || t->rules->grammar == r->grammar));
-    FUZZ_CHECK(!t->rules || (t->rules->n_first >= 0 && t->rules->n_first <= RULE_TOKENS));
+    FUZZ_CHECK(t->grammar == r->grammar);
     FUZZ_CHECK(t->logprobs >= -1 && t->logprobs <= 20 && !t->first == (t == r->texts ||
                (t - r->texts) % r->n == 0));
     FUZZ_CHECK(t->sampler.temperature >= 0 && t->sampler.top_p >= 0 && t->sampler.top_p <= 1);
