@@ -1622,15 +1622,25 @@ static int create_context(void) {
     return allocate_conversation();
 }
 
-/* Compiles the grammar or schema, if there is one, for all replies. */
+/* Does a reply begin inside of thinking? */
+static int thinks_first(void) {
+    bitnet_reply_begin(&reply, model, &chat);
+    return chatting && reply.part == BITNET_REPLY_THINKING;
+}
+
+/* Compiles the grammar or schema, if there is one, for all replies: for what stands behind their
+   thinking. */
 static int create_matcher(void) {
     const char *text = schema_text ? schema_text : grammar_text;
     const char *name = schema_path ? schema_path : grammar_path ? grammar_path
                      : schema_text ? "--json-schema" : "--grammar";
+    bitnet_grammar_params p;
     bitnet_result r;
     if (!text) return GO_ON;
-    r = schema_text ? bitnet_grammar_json_schema(model, text, strlen(text), 0, &grammar, &err)
-                    : bitnet_grammar_gbnf(model, text, strlen(text), 0, &grammar, &err);
+    memset(&p, 0, sizeof p);
+    if (thinks_first()) p.around = BITNET_GRAMMAR_THOUGHT "text ::= thought \"\\n\\n\" root\n";
+    r = schema_text ? bitnet_grammar_json_schema(model, text, strlen(text), &p, &grammar, &err)
+                    : bitnet_grammar_gbnf(model, text, strlen(text), &p, &grammar, &err);
     if (r == BITNET_OK) r = bitnet_matcher_create(grammar, 0, &matcher, &err);
     if (r != BITNET_OK) return fail(2, "%s: %s", name, err.text);
     sampler.mask_fn = bitnet_matcher_mask;

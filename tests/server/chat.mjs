@@ -7,7 +7,7 @@
 import { execFileSync } from 'node:child_process';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { join, resolve } from 'node:path';
+import { dirname, join, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { ask, check, runAll, same, Skip, start, until } from './server.mjs';
 
@@ -410,6 +410,19 @@ const cases = {
             const body = says('o.', { messages: begun(content), seed: 1, ...(await thinks(4)) });
             const [{ message }] = (await chat(body, open)).choices;
             same([message.content, !!message.reasoning_content], ['o.', has_thought], content);
+        }
+    },
+
+    async 'generate: a schema binds what stands behind thinking'() {
+        const model = join(folder, 'qwen-3-thinking.gguf'),
+            schema = JSON.stringify({ enum: ['abc', 'bcd'] });
+        const wild = '--temp 9 --top-k 0 --top-p 1 --min-p 0 -n 1900 -c 2048'.split(' ');
+        for (const seed of ['1', '2', '3']) {
+            const options = ['-cnv', '-st', '-p', 'x', '--json-schema', schema, '-s', seed, ...wild];
+            const out = execFileSync(join(dirname(serve), 'generate'), ['-m', model, ...options], {
+                stdio: ['ignore', 'pipe', 'ignore']
+            });
+            check(/[^]<\/think>\n\n"(abc|bcd)"\n$/.test(out.toString('latin1')), out);
         }
     },
 

@@ -120,6 +120,20 @@ static void check_cases(compile how, const grammar_case *cases, int n) {
     }
 }
 
+/* The same with rules around what is compiled. */
+static const char *around;
+
+static bitnet_result compile_around(const bitnet_model *m, const char *text, size_t n,
+                                    const bitnet_grammar_params *params, bitnet_grammar **out,
+                                    bitnet_error *err) {
+    bitnet_grammar_params p;
+    memset(&p, 0, sizeof p);
+    (void)params;
+    p.around = around;
+    return (*text == '{' ? bitnet_grammar_json_schema : bitnet_grammar_gbnf)(m, text, n, &p, out,
+                                                                             err);
+}
+
 typedef struct error_case { const char *text; bitnet_result code; const char *words; } error_case;
 
 static void check_errors(compile how, const error_case *cases, int n) {
@@ -707,7 +721,7 @@ static void test_hostile(void) {
     CHECK(bitnet_grammar_gbnf(model, text, strlen(text), 0, &g, &err) == BITNET_ERR_UNSUPPORTED);
     CHECK(strstr(err.text, "begins with itself"));
     {
-        const bitnet_grammar_params small = {{0, 0, 0}, 0, 500, 0};
+        const bitnet_grammar_params small = {{0, 0, 0}, 0, 500, 0, 0};
         CHECK(bitnet_grammar_gbnf(model, text, strlen(text), &small, &g, &err) == BITNET_ERR_LIMIT);
         CHECK(strstr(err.text, "500 nodes"));
     }
@@ -1098,8 +1112,97 @@ static void test_sampler(void) {
     bitnet_grammar_free(g);
 }
 
+/* Rules around a grammar or schema, whose names are their own. */
+static void test_around(void) {
+    static const grammar_case cases[] = {
+        {"root ::= text \"b\"\ntext ::= \"a\"", {"c <ab>", "c <ab,ab>", "x ab", "o <ab", 0}},
+        {"{\"enum\": [1, true]}", {"c <1>", "c <true,1>", "x <2", "o <true", 0}}
+    };
+    static const error_case errors[] = {
+        {"root ::= \"a\"", BITNET_ERR_FORMAT, "line 2, column 11: "},
+    };
+    around = "text ::= \"<\" list \">\"\nlist ::= root (\",\" root)*";
+    check_cases(compile_around, cases, 2);
+    around = "text ::= root\nother ::= )";
+    check_errors(compile_around, errors, 1);
+    around = "txt ::= root";
+    CHECK(set_up());
+    {
+        bitnet_grammar *g = 0;
+        bitnet_error err = {BITNET_OK, ""};
+        CHECK(compile_around(model, "root ::= \"a\"", 12, 0, &g, &err) == BITNET_ERR_FORMAT && !g);
+        CHECK_MSG(strstr(err.text, "there is no rule text"), "%s", err.text);
+        around = "text ::= root\nroot ::= \"a\"";
+        CHECK(compile_around(model, "root ::= \"a\"", 12, 0, &g, &err) == BITNET_ERR_FORMAT && !g);
+        CHECK_MSG(strstr(err.text, "twice") || strstr(err.text, "root"), "%s", err.text);
+    }
+    around = 0;
+}
+
+/* A thought ends with the first </think>, however it is cut into tokens. */
+static void test_thought(void) {
+    static const grammar_case cases[] = {
+        {"root ::= \"x\"", {
+            "c </think>\n\nx", "c a < b </ </t </thi <<</think>\n\nx",
+            "c </thin</think>\n\nx", "x </think>y", "x </think>\nx", "x <</think>\n\ny",
+            "o </think\xE2\x82\xAC>\n\nx", "o </think", "o </thinx>", "o x", "o </</",
+            "c <think></t</think>\n\nx", 0}}
+    };
+    static const char *const tags[] = {"</think>", "a</", "think>"};
+    static const uint8_t types[] = {3, 1, 1};
+    gb_model g;
+    bitnet_model *m;
+    bitnet_grammar *grammar = 0;
+    bitnet_matcher *matcher = 0;
+    bitnet_grammar_params p;
+    bitnet_error err = {BITNET_OK, ""};
+    const char *spelt = "a<b", *rest = "\n\nx";
+    int ok = 1;
+    around = BITNET_GRAMMAR_THOUGHT "text ::= thought \"\\n\\n\" root\n";
+    /* Without such a token the rule says so. */
+    CHECK(set_up());
+    CHECK(compile_around(model, "root ::= \"x\"", 12, 0, &grammar, &err) && !grammar);
+    CHECK_MSG(strstr(err.text, "</think>"), "%s", err.text);
+    memset(&g, 0, sizeof g);
+    g.dim = g.ffn = 64, g.layers = 1, g.heads = 2, g.kv_heads = 1;
+    g.words = tags, g.n_words = 3, g.word_types = types, g.embed_type = GB_TENSOR_F16;
+    gb_make_model(&g);
+    m = load_built(&g);
+    memset(&p, 0, sizeof p);
+    p.around = around;
+    ok = m && !bitnet_grammar_gbnf(m, "root ::= \"x\"", 12, &p, &grammar, &err) &&
+         !bitnet_matcher_create(grammar, 0, &matcher, &err);
+    for (; ok && *spelt; spelt++) ok = !bitnet_matcher_accept(matcher, (uint8_t)*spelt);
+    ok = ok && !bitnet_matcher_accept(matcher, bitnet_token_find(m, "</think>"));
+    for (; ok && *rest; rest++) ok = !bitnet_matcher_accept(matcher, (uint8_t)*rest);
+    ok = ok && bitnet_matcher_state(matcher) == BITNET_MATCHER_COMPLETE;
+    if (ok) {                          /* spelt by others, it ends the thought, too */
+        bitnet_matcher_reset(matcher);
+        ok = !bitnet_matcher_accept(matcher, bitnet_token_find(m, "a</")) &&
+             !bitnet_matcher_accept(matcher, bitnet_token_find(m, "think>")) &&
+             bitnet_matcher_accept(matcher, 'x') && !bitnet_matcher_accept(matcher, '\n');
+    }
+    bitnet_matcher_free(matcher);
+    bitnet_grammar_free(grammar);
+    bitnet_model_free(m);
+    gb_free_model(&g);
+    CHECK_MSG(ok, "%s", err.text);
+    /* By bytes and in long tokens; the token itself is left out. */
+    around = "thought ::= ([^<] | thought-part* thought-on)* thought-part* \"</think>\"\n";
+    {
+        static char rules[1000];
+        const char *others = strstr(BITNET_GRAMMAR_THOUGHT, "thought-part ::=");
+        snprintf(rules, sizeof rules, "%s%stext ::= thought \"\\n\\n\" root\n", around, others);
+        around = rules;
+        check_cases(compile_around, cases, 1);
+    }
+    around = 0;
+}
+
 extern const test_case grammar_tests[];
 const test_case grammar_tests[] = {
+    {"grammar/around", test_around},
+    {"grammar/thought", test_thought},
     {"grammar/gbnf", test_gbnf},
     {"grammar/gbnf_errors", test_gbnf_errors},
     {"grammar/lines", test_lines},
