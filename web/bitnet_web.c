@@ -187,7 +187,7 @@ typedef struct session {
     const char **stops;
     bitnet_logit_bias *bias;
     char *grammar_text;                /* of `grammar`; the next text often has the same */
-    int is_schema;
+    int is_schema, is_behind;
     bitnet_grammar *grammar;
     bitnet_matcher *matcher;
     int uses_matcher;
@@ -324,6 +324,18 @@ EXPORT int bw_chat_tokenize(int q, const char *s, int n, int keep, int close, in
     return keep + count;
 }
 
+/* Does a reply that has begun with this text begin inside of thinking? Its template opens that, or
+   the text does. */
+EXPORT int bw_in_thought(const char *s, size_t n) {
+    bitnet_reply reply;
+    bitnet_reply_part part;
+    const char *part_text;
+    size_t size;
+    bitnet_reply_begin(&reply, model, 0);
+    while (bitnet_reply_next(&reply, &s, &n, &part, &part_text, &size)) {}
+    return reply.part == BITNET_REPLY_THINKING;
+}
+
 /* The tokens of a text behind those of the last bw_chat_tokenize, which were so many: a reply that
    is to go on. */
 EXPORT int bw_append(int before, const char *s, size_t n) {
@@ -418,13 +430,15 @@ EXPORT int bw_allow(int q, const bitnet_token *list, int32_t n) {
 }
 
 /* The first grammar has the table of the vocabulary for all others. */
-static int compile(const char *s, int is_schema, bitnet_grammar **out) {
+static int compile(const char *s, int is_schema, int is_behind, bitnet_grammar **out) {
     static bitnet_grammar *first;
     bitnet_grammar_params params;
     int r = BITNET_OK;
     memset(&params, 0, sizeof params);
     if (!first) r = bitnet_grammar_gbnf(model, "root ::= [a]*", 13, 0, &first, &err);
     params.like = first;
+    if (is_behind)
+        params.around = BITNET_GRAMMAR_THOUGHT "text ::= thought \"\\n\\n\" root\n";
     if (r) return r;
     if (is_schema) return bitnet_grammar_json_schema(model, s, strlen(s), &params, out, &err);
     return bitnet_grammar_gbnf(model, s, strlen(s), &params, out, &err);
@@ -439,19 +453,22 @@ static void free_grammar(session *s) {
     s->grammar_text = 0;
 }
 
-/* The text keeps to a grammar, or a JSON schema: a string with a NUL, which is taken over. What was
-   compiled for the text before is used again if it is the same. */
-EXPORT int bw_grammar(int q, char *grammar, int is_schema) {
+/* The text keeps to a grammar, or a JSON schema: a string with a NUL, which is taken over. is_behind:
+   it begins inside of thinking, and only what stands behind that keeps to it. What was compiled for
+   the text before is used again if it is the same. */
+EXPORT int bw_grammar(int q, char *grammar, int is_schema, int is_behind) {
     session *s = &sessions[q];
     int r = BITNET_OK;
-    if (s->matcher && s->is_schema == is_schema && !strcmp(s->grammar_text, grammar)) {
+    if (s->matcher && s->is_schema == is_schema && s->is_behind == is_behind &&
+        !strcmp(s->grammar_text, grammar)) {
         bitnet_matcher_reset(s->matcher);
         free(grammar);
     } else {
         free_grammar(s);
         s->grammar_text = grammar;
         s->is_schema = is_schema;
-        r = compile(grammar, is_schema, &s->grammar);
+        s->is_behind = is_behind;
+        r = compile(grammar, is_schema, is_behind, &s->grammar);
         if (r == BITNET_OK) r = bitnet_matcher_create(s->grammar, 0, &s->matcher, &err);
         if (r) free_grammar(s);
     }

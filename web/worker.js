@@ -383,6 +383,11 @@ function continueReply(session, messages, open) {
     return { n: more, known: others, begun: content };
 }
 
+const OPEN = '<think>\n';
+/** Does a reply that has begun so begin inside of thinking? */
+const inThought = begun =>
+    Boolean(withBytes(encoder.encode(begun), (at, n) => bw._bw_in_thought(at, n)));
+
 const chatTokens = (session, messages, open) =>
     messages.length > 1 && messages.at(-1).role === 'assistant'
         ? continueReply(session, messages, open)
@@ -503,8 +508,8 @@ function logprobsOf(session, n) {
     return { ...all[0], top: all.slice(1) };
 }
 
-/** Adds the reply's tokens and text to got. */
-async function decode(id, session, { logprobs, masked }, signal, got) {
+/** Adds the reply's tokens and text to got. `opened` stands in front of the first text. */
+async function decode(id, session, { logprobs, masked }, signal, got, opened) {
     for (let index = 0; ; index++) {
         if (masked) await askMask(id, session, signal);
         await nextToken(session);
@@ -515,13 +520,14 @@ async function decode(id, session, { logprobs, masked }, signal, got) {
         const more = some ? { logprobs: logprobsOf(session, logprobs) } : {};
         if (token >= 0) got.tokens.push(token);
         got.reply += text;
-        post({ id, event: { token, text, index, ...more } });
+        post({ id, event: { token, text: (index ? '' : opened) + text, index, ...more } });
         if (bw._bw_reason(session) >= 0) return;
     }
 }
 
-/** Tells the module how a session is to draw its tokens. */
-function setSampler(session, o) {
+/** Tells the module how a session is to draw its tokens. thinks: the text begins inside of thinking,
+ * which the rules do not bind. */
+function setSampler(session, o, thinks) {
     const { temperature, topK, topP, minP, repeatPenalty, frequencyPenalty, presencePenalty } = o;
     bw._bw_sampler(
         session, temperature, topK, topP, minP, repeatPenalty, frequencyPenalty, presencePenalty,
@@ -535,7 +541,7 @@ function setSampler(session, o) {
     bw._bw_bias(session, put(new Uint8Array(bias)), o.logitBias.length);
     const grammar = o.grammar ?? o.jsonSchema;
     if (grammar !== undefined)
-        check(bw._bw_grammar(session, put(zeroEnded([grammar])), o.grammar === undefined));
+        check(bw._bw_grammar(session, put(zeroEnded([grammar])), o.grammar === undefined, thinks));
 }
 
 async function generate({ session, prompt, messages, options }, signal, id) {
@@ -543,6 +549,9 @@ async function generate({ session, prompt, messages, options }, signal, id) {
     const start = performance.now();
     const chat = messages && chatTokens(session, messages, options.thinking ? 1 : 2);
     const n = chat ? chat.n : tokensOf(prompt, FILES_BOS);
+    const thinks = Boolean(chat && options.thinking && inThought(chat.begun));
+    const opened = thinks && !chat.begun ? OPEN : '';
+    if (opened) chat.begun = OPEN; // the template has written it
     const { stop, maxTokens, seed } = options;
     const reused = check(bw._bw_begin(session, n, maxTokens, put(zeroEnded(stop)), stop.length));
     const got = { tokens: [], reply: '' };
@@ -554,12 +563,12 @@ async function generate({ session, prompt, messages, options }, signal, id) {
     held[session] = [];
     let middle;
     try {
-        setSampler(session, options);
+        setSampler(session, options, thinks);
         reading++;
         await prefill(id, session, n, reused, signal).finally(() => reading--);
         middle = performance.now();
         check(bw._bw_open(session));
-        await decode(id, session, options, signal, got);
+        await decode(id, session, options, signal, got, opened);
     } catch (e) {
         if (signal.aborted) hold();
         else bw._bw_end(session);

@@ -83,5 +83,41 @@ for (const [name, turn, behind] of [
     await model.free();
     passed++;
 }
+// a template that opens the thinking itself: the text shows it, and rules bind what stands behind it
+{
+    const name = 'qwen-3-thinking';
+    const [jinja, gguf] = [join(folder, `web-${name}.jinja`), join(folder, `web-${name}.gguf`)];
+    writeFileSync(jinja, templates[name]);
+    execFileSync(maker, [jinja, gguf]);
+    const model = await BitNet.load(readFileSync(gguf));
+    const [close] = await model.tokenize('</think>', { special: true });
+    const schema = { enum: ['abc', 'bcd'] };
+    let thoughts = 0;
+    for (const strength of [100, 4])
+        for (const seed of [1, 2, 3, 4, 5, 6]) {
+            const request = {
+                messages: [user('x')],
+                response_format: { type: 'json_schema', json_schema: { schema } },
+                logit_bias: { [close]: strength },
+                max_tokens: 1500,
+                seed
+            };
+            const whole = await model.chat.completions.create(request);
+            const { content, reasoning_content: thinking = '' } = whole.choices[0].message;
+            assert(schema.enum.includes(JSON.parse(content)), content);
+            assert(strength < 100 || !thinking, thinking);
+            thoughts += thinking.length > 0;
+        }
+    assert(thoughts > 2, `${thoughts} thoughts`);
+    const options = { jsonSchema: schema, logitBias: { [close]: 100 }, maxTokens: 99 };
+    let text = '';
+    for await (const piece of model.chat([user('x')], options)) text += piece;
+    assert.match(text, /^<think>\n<\/think>\n\n"(abc|bcd)"$/);
+    const held = model.stats.promptTokens + model.stats.tokens;
+    for await (const piece of model.chat([user('x'), assistant(text), user('y')], options));
+    assert(model.stats.reusedTokens >= held - 1, `${model.stats.reusedTokens} of ${held}`);
+    await model.free();
+    passed++;
+}
 console.log(`web chat: ${passed} passed, 0 failed, 0 skipped`);
 process.exit(0);
