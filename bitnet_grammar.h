@@ -141,8 +141,9 @@
    128256 tokens of Llama 3 (server CPU, gcc 12 -O2, one thread) a JSON grammar's mask takes 1.5 us
    in the median and up to 0.7 ms when a state is met for the first time: inside of a string, which
    nearly all tokens continue, 0.2 to 0.7 ms, at keys, numbers and punctuation under 0.1 ms. In
-   strings with a maxLength each position is such a first time: 0.2 ms in the median. The slowest
-   mask that was seen took 1.0 ms; 5 % of a token of BitNet b1.58-2B-4T are 1.3 ms. Compiling takes
+   strings with a maxLength each position is such a first time: 0.2 ms in the median, and where a
+   pattern is kept beside it, 1.3 ms. The slowest mask of a usual grammar took 2.1 ms, and 1.0 ms
+   without such strings; 5 % of a token of BitNet b1.58-2B-4T are 1.3 ms. Compiling takes
    0.1 s, nearly all of it for the table of the vocabulary (8.8 MB), and 1 ms with `like`; a matcher
    takes 4 MB. */
 #ifndef BITNET_GRAMMAR_H
@@ -593,7 +594,8 @@ static uint32_t bitnet_grammar__look_up(bitnet_grammar__builder *b, uint32_t spa
     const bitnet_grammar__name *x;
     if (i == BITNET_GRAMMAR__NONE) return i;
     x = &BITNET_GRAMMAR__NAME(b, i);
-    return x->space == space && x->n_key == n && !memcmp(BITNET_GRAMMAR__POOL(b, x->key), key, n)
+    return x->space == space && x->n_key == n &&
+           (n == 0 || !memcmp(BITNET_GRAMMAR__POOL(b, x->key), key, n))
                ? x->item : BITNET_GRAMMAR__NONE;
 }
 
@@ -601,13 +603,13 @@ static uint32_t bitnet_grammar__look_up(bitnet_grammar__builder *b, uint32_t spa
 static uint32_t bitnet_grammar__add_name(bitnet_grammar__builder *b, uint32_t space, uint32_t key,
                                          uint32_t n, uint32_t item) {
     const char *text = BITNET_GRAMMAR__POOL(b, key);
-    const uint32_t near = bitnet_grammar__nearest(b, space, text, n);
+    const uint32_t other = bitnet_grammar__nearest(b, space, text, n);
     const uint32_t leaf = BITNET_GRAMMAR__LEAF + b->names.n;
     uint32_t symbol = 0, differ = 0, i, *at = &b->top;
     bitnet_grammar__fork *f;
     bitnet_grammar__name *x;
-    if (near != BITNET_GRAMMAR__NONE) {
-        x = &BITNET_GRAMMAR__NAME(b, near);
+    if (other != BITNET_GRAMMAR__NONE) {
+        x = &BITNET_GRAMMAR__NAME(b, other);
         for (; !differ && symbol < 5 + (n > x->n_key ? n : x->n_key); symbol++)
             differ = bitnet_grammar__symbol(space, text, n, symbol) ^
                      bitnet_grammar__symbol(x->space, BITNET_GRAMMAR__POOL(b, x->key), x->n_key,
@@ -622,7 +624,7 @@ static uint32_t bitnet_grammar__add_name(bitnet_grammar__builder *b, uint32_t sp
     x->key = key;
     x->n_key = n;
     x->item = item;
-    if (near != BITNET_GRAMMAR__NONE) {
+    if (other != BITNET_GRAMMAR__NONE) {
         while (differ & (differ - 1)) differ &= differ - 1;            /* the highest bit */
         while (*at < BITNET_GRAMMAR__LEAF) {
             f = &BITNET_GRAMMAR__FORK(b, *at);
@@ -2087,7 +2089,8 @@ static bitnet_grammar__frag bitnet_grammar__numbers(bitnet_grammar__builder *b,
 
 /* ---- characters ---- */
 
-/* One character of the ranges, as it is written in a JSON string. */
+/* One character of the ranges, as it is written in a JSON string. U+0000 is left out where it is
+   one of many. */
 static bitnet_grammar__frag bitnet_grammar__json_class(bitnet_grammar__builder *b) {
     static const char letters[] = "\b\f\n\r\t", names[] = "bfnrt";
     bitnet_grammar__range *r;
@@ -2102,7 +2105,7 @@ static bitnet_grammar__frag bitnet_grammar__json_class(bitnet_grammar__builder *
         for (k = 0; k < 34; k++) {
             const char *at;
             cp = k < 32 ? k : k == 32 ? '"' : '\\';
-            if (cp < x.low || cp > x.high) continue;
+            if (cp < x.low || cp > x.high || (cp == 0 && x.high > 31)) continue;
             at = cp ? strchr(letters, (int)cp) : 0;
             if (k >= 32) snprintf(escape, sizeof escape, "\\%c", (int)cp);
             else if (at) snprintf(escape, sizeof escape, "\\%c", names[at - letters]);
@@ -2436,7 +2439,6 @@ static void bitnet_grammar__read_pattern(bitnet_grammar__builder *b, uint32_t v,
         if (BITNET_GRAMMAR__TERM(b, t->first).next != BITNET_GRAMMAR__NONE)
             bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, v,
                                   "a pattern's lookahead beside another alternative");
-        b->n_anchors += 2;                 /* no simple pattern */
         term = bitnet_grammar__from_start(b, term);
     }
     bitnet_grammar__add_limit(b, term, 0);
@@ -2502,8 +2504,7 @@ static bitnet_grammar__frag bitnet_grammar__term_frag(bitnet_grammar__builder *b
     return f;
 }
 
-/* Are all anchors of the only limit at the ends of its alternatives? sides, if not 0: bit 0 of an
-   alternative has START, bit 1 END. */
+/* How many anchors a sequence has at its ends. *sides: 1 for START in front, 2 for END behind. */
 static uint32_t bitnet_grammar__outer_anchors(bitnet_grammar__builder *b, uint32_t sequence,
                                               uint32_t *sides) {
     uint32_t p = BITNET_GRAMMAR__TERM(b, sequence).first, n = 0, type;
@@ -2544,6 +2545,7 @@ static bitnet_grammar__frag bitnet_grammar__simple_limit(bitnet_grammar__builder
     return all;
 }
 
+/* Is there one limit, without anchors inside? */
 static int bitnet_grammar__is_simple(bitnet_grammar__builder *b) {
     uint32_t p, sides, n = 0;
     if (b->limits.n != 1 || b->code) return 0;
@@ -3121,9 +3123,9 @@ static void bitnet_grammar__counts(bitnet_grammar__builder *b, const bitnet_gram
 
 static bitnet_grammar__frag bitnet_grammar__strings(bitnet_grammar__builder *b,
                                                     const bitnet_grammar__all *all) {
-    int64_t least = 0, most = 1 << 30, low, high;
+    int64_t least = 0, most = 1 << 30;
     int32_t min, max;
-    uint32_t i;
+    uint32_t p, sides;
     bitnet_grammar__frag f;
     bitnet_grammar__counts(b, all, "minLength", "maxLength", &min, &max);
     bitnet_grammar__read_limits(b, all);
@@ -3134,20 +3136,17 @@ static bitnet_grammar__frag bitnet_grammar__strings(bitnet_grammar__builder *b,
         f = bitnet_grammar__repeat(b, bitnet_grammar__named(b, "char"), min, max);
     } else {
         const int simple = bitnet_grammar__is_simple(b);
-        for (i = 0; i < b->limits.n && simple; i++) {
-            uint32_t sides, p = BITNET_GRAMMAR__TERM(b, BITNET_GRAMMAR__LIMIT(b, i).term).first;
-            bitnet_grammar__lengths(b, BITNET_GRAMMAR__LIMIT(b, i).term, &low, &high);
-            if (low > least) least = low;
-            for (; p != BITNET_GRAMMAR__NONE; p = BITNET_GRAMMAR__TERM(b, p).next) {
-                bitnet_grammar__outer_anchors(b, p, &sides);
-                if (sides != 3) high = most;
-            }
-            if (high < most) most = high;
+        const uint32_t term = BITNET_GRAMMAR__LIMIT(b, 0).term;
+        if (simple) bitnet_grammar__lengths(b, term, &least, &most);
+        for (p = BITNET_GRAMMAR__TERM(b, term).first; simple && p != BITNET_GRAMMAR__NONE;
+             p = BITNET_GRAMMAR__TERM(b, p).next) {
+            bitnet_grammar__outer_anchors(b, p, &sides);
+            if (sides != 3) most = 1 << 30;            /* it may match inside of the string */
         }
         if (min <= least) min = 0;
         if (max >= most) max = -1;
         f = simple && min == 0 && max < 0
-                ? bitnet_grammar__simple_limit(b, BITNET_GRAMMAR__LIMIT(b, 0).term)
+                ? bitnet_grammar__simple_limit(b, term)
                 : bitnet_grammar__all_limits(b, min, max);
     }
     f = bitnet_grammar__seq(b, bitnet_grammar__text(b, "\""), f);

@@ -87,6 +87,7 @@ FUZZ_TARGET(grammar) {
     p.allocator = q.allocator = gb_counting(&counter);
     counter.fail_at = kind >= 64 ? (long)(kind & 63) : 0;
     p.max_nodes = 20000;
+    p.max_work = 1 << 22;
     q.max_depth = depths[limits & 3];
     q.max_ways = ways[limits >> 2 & 3];
     q.max_states = states[limits >> 4 & 3];

@@ -971,9 +971,13 @@ static void test_lacking(void) {
 /* ---- memory, copies, arguments ---- */
 
 static void test_memory(void) {
-    static const char schema[] = "{\"properties\":{\"a\":{\"enum\":[1,\"x\"]},\"b\":{\"type"
-        "\":\"string\","
-                                 "\"pattern\":\"^[a-z]+$\"}},\"additionalProperties\":true}";
+    static const char schema[] =
+        "{\"properties\":{\"a\":{\"enum\":[1,\"x\"]},\"b\":{\"type\":\"string\",\"pattern\":"
+        "\"^[a-z]+$\"},\"c\":{\"$ref\":\"#/%61\",\"maxLength\":3},\"d\":{\"type\":\"number\","
+        "\"minimum\":0.5,\"maximum\":1},\"e\":{\"type\":\"array\",\"uniqueItems\":true,\"items\":"
+        "{\"enum\":[1,2]}},\"f\":{\"oneOf\":[{\"type\":\"integer\",\"multipleOf\":7},{\"type\":"
+        "\"null\"}]}},\"additionalProperties\":true,\"a\":{\"type\":\"string\",\"format\":"
+        "\"email\"}}";
     gb_counter counter;
     bitnet_grammar_params p;
     bitnet_matcher_params q;
@@ -988,13 +992,13 @@ static void test_memory(void) {
     memset(&q, 0, sizeof q);
     memset(&counter, 0, sizeof counter);
     p.allocator = q.allocator = gb_counting(&counter);
-    for (n = 1; n < 200; n++) {
+    for (n = 1; n < 400; n++) {
         counter.calls = 0;
         counter.fail_at = n;
         if (!bitnet_grammar_json_schema(model, schema, sizeof schema - 1, &p, &g, &err)) break;
         CHECK(err.code == BITNET_ERR_MEMORY && !g && counter.live == 0);
     }
-    CHECK(n > 10 && n < 200);
+    CHECK(n > 60 && n < 400);
     counter.fail_at = 0;
     CHECK(!bitnet_matcher_create(g, &q, &m, &err));
     calls = counter.calls;
