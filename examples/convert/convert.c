@@ -13,6 +13,7 @@
 #include "../../bitnet.h"
 #include "../streams.h"
 #include "../utf8.h"
+#include "check.h"
 #include "commands.h"
 #include "files.h"
 #include "hf.h"
@@ -41,7 +42,8 @@ static const struct option {
     {"--from-tile", "BM,BK,bm", "the input's tile, or A's (the published one)", &from_tile_text, 0},
     {"--head", "TYPE", "embedding and head become f16, bf16, f32, q8_0 or q6_k", &head_name, 0},
     {"--round-scales", 0, "scales become F16, which all from tq1_0 on need", 0, &rounding},
-    {"--copy", 0, "copy layers that are not ternary", 0, &copying},
+    {"--copy", 0, "copy layers that are not ternary, and write what bitnet.h cannot load", 0,
+     &copying},
     {"--name", "NAME", "general.name of a folder's model (the folder's)", &model_name, 0},
     {"--pre", "NAME", "tokenizer.ggml.pre of a folder's model (detected)", &pre_name, 0},
     {"--pooling", "KIND", "of a folder's embeddings: mean, first or last (modules.json)",
@@ -188,7 +190,9 @@ static void log_text(void *ud, const char *text) {
 static void convert_folder(const char *in, const char *out) {
     hf_options o;
     hf_model h;
+    packing p;                         /* I2_S in groups of 128, or blocks */
     bitnet_error err = {BITNET_OK, ""};
+    memset(&p, 0, sizeof p);
     memset(&o, 0, sizeof o);
     o.name = model_name;
     o.pre = pre_name;
@@ -208,6 +212,7 @@ static void convert_folder(const char *in, const char *out) {
     output_open(out, in, forcing);
     if (hf_write(&h, &writer, &err)) fail(1, "%s: %s", in, err.text);
     hf_close(&h);
+    check_output(output_end(), out, &p, 1, "");
     output_close(forcing);
 }
 

@@ -133,10 +133,10 @@ static bitnet_result hf_get_float(const hf_model *h, uint32_t object, const char
 /* The error of a setting that the library cannot compute; known says what it can. */
 static bitnet_result hf_unsupported(const hf_model *h, const char *key, uint32_t node,
                                     const char *known, bitnet_error *err) {
-    const json_node *s = &h->config.nodes[node];
-    return set_error(err, BITNET_ERR_UNSUPPORTED, "%s: %s '%.*s' is not supported; %s",
-                     h->config.name, key, s->len < 64 ? (int)s->len : 64,
-                     h->config.text + s->at, known);
+    char value[80];
+    json_describe(&h->config, node, value, sizeof value);
+    return set_error(err, BITNET_ERR_UNSUPPORTED, "%s: %s %s is not supported; %s", h->config.name,
+                     key, value, known);
 }
 
 /* The family: that of model_type, or BitNet's; of two, the one with this activation. */
@@ -177,6 +177,64 @@ static bitnet_result hf_read_family(hf_model *h, bitnet_error *err) {
     return hf_unsupported(h, key, act, known, err);
 }
 
+/* Fields that would make the network another one, and the value that does not: a number, or false.
+   A missing one or null means the same. */
+static const struct hf_fixed { const char *key, *value; } hf_fixed_fields[] = {
+    {"attention_bias", "false"}, {"mlp_bias", "false"}, {"use_bias", "false"}, {"bias", "false"},
+    {"qkv_bias", "false"}, {"use_sliding_window", "false"},
+    {"use_bidirectional_attention", "false"}, {"use_qk_norm", "false"}, {"qk_layernorm", "false"},
+    {"alibi", "false"}, {"parallel_attn", "false"}, {"rope_interleaved", "false"},
+    {"partial_rotary_factor", "1"}, {"rotary_pct", "1"}, {"attn_logit_softcapping", "null"},
+    {"final_logit_softcapping", "null"}, {"logit_scale", "1"}, {"logits_scaling", "1"},
+    {"embedding_multiplier", "1"}, {"residual_multiplier", "1"}, {"attention_multiplier", "null"},
+    {"scale_emb", "1"}, {"scale_depth", "null"}, {"clip_qkv", "null"},
+    {"attention_chunk_size", "null"}, {"num_experts", "0"}, {"num_local_experts", "0"},
+    {"n_routed_experts", "0"}, {"num_kv_shared_layers", "0"}, {"no_rope_layers", "null"},
+    {"altup_num_inputs", "null"}, {"weight_bits", "1"}, {"input_bits", "8"}
+};
+
+/* Is it the value of the table, as a number or as a word? */
+static int hf_is_fixed(const json *j, uint32_t node, const char *value) {
+    const char *text = j->text + j->nodes[node].at;
+    if (json_kind(j, node) != JSON_NUMBER)
+        return json_kind(j, node) == JSON_FALSE && !strcmp(value, "false");
+    return *value >= '0' && *value <= '9' && strtod(text, 0) >= strtod(value, 0) &&
+           strtod(text, 0) <= strtod(value, 0);
+}
+
+/* Layers that see only some positions, or are no attention at all. Gemma's window is read
+   elsewhere. */
+static bitnet_result hf_check_layers(const hf_model *h, bitnet_error *err) {
+    const json *j = &h->config;
+    const uint32_t types = json_get(j, JSON_ROOT, "layer_types");
+    uint32_t node = types + 1, i;
+    if (types && json_kind(j, types) != JSON_ARRAY)
+        return hf_bad(h, "layer_types", "is not an array", err);
+    for (i = 0; types && i < j->nodes[types].n; i++, node = j->nodes[node].next)
+        if (!json_is(j, node, "full_attention") &&
+            !(h->family->tensors == HF_GEMMA3 && json_is(j, node, "sliding_attention")))
+            return hf_unsupported(h, "layer_types", node, "full_attention is", err);
+    return BITNET_OK;
+}
+
+static bitnet_result hf_check_network(hf_model *h, bitnet_error *err) {
+    const json *j = &h->config;
+    const uint32_t scalar = json_get(j, JSON_ROOT, "query_pre_attn_scalar");
+    uint64_t v;
+    size_t i;
+    for (i = 0; i < sizeof hf_fixed_fields / sizeof hf_fixed_fields[0]; i++) {
+        const struct hf_fixed *f = &hf_fixed_fields[i];
+        const uint32_t node = json_get(j, JSON_ROOT, f->key);
+        char known[48];
+        if (!node || hf_is_fixed(j, node, f->value)) continue;
+        snprintf(known, sizeof known, "only %s is", f->value);
+        return hf_unsupported(h, f->key, node, known, err);
+    }
+    if (scalar && (!json_uint(j, scalar, &v) || v != h->sizes[HF_HEAD]))
+        return hf_unsupported(h, "query_pre_attn_scalar", scalar, "only head_dim is", err);
+    return hf_check_layers(h, err);
+}
+
 /* The object of that name; 0 if it is missing, null or empty, which say the same. */
 static uint32_t hf_object(const json *j, const char *key) {
     const uint32_t node = json_get(j, JSON_ROOT, key);
@@ -195,6 +253,7 @@ static bitnet_result hf_read_rope(hf_model *h, bitnet_error *err) {
     const uint32_t full = json_get(j, newer, "full_attention");
     const uint32_t scaling = full ? full : newer ? newer : older;
     const int theta_inside = newer && json_get(j, scaling, "rope_theta");
+    const uint32_t part = json_get(j, scaling, "partial_rotary_factor");
     uint32_t type = json_get(j, scaling, "rope_type");
     int n = hf_embeds(h) ? 1 : (int)(sizeof kinds / sizeof kinds[0]);
     size_t i;
@@ -208,6 +267,8 @@ static bitnet_result hf_read_rope(hf_model *h, bitnet_error *err) {
         return hf_unsupported(h, "rope_type", type, hf_embeds(h) ? "default is"
                               : "default, linear, llama3 and yarn are", err);
     rope->kind = type ? n - 1 : HF_ROPE_DEFAULT;
+    if (part && !hf_is_fixed(j, part, "1"))
+        return hf_unsupported(h, "partial_rotary_factor", part, "only 1 is", err);
     h->theta = h->family->theta;
     if ((r = hf_get_float(h, theta_inside ? scaling : JSON_ROOT, "rope_theta", &h->theta, err)) ||
         rope->kind == HF_ROPE_DEFAULT) return r;
@@ -230,26 +291,6 @@ static bitnet_result hf_read_rope(hf_model *h, bitnet_error *err) {
         (r = hf_get_float(h, scaling, "high_freq_factor", &rope->high, err))) return r;
     return rope->high > rope->low
            ? BITNET_OK : hf_bad(h, "high_freq_factor", "is not over low_freq_factor", err);
-}
-
-/* What would make the network another one. */
-static bitnet_result hf_check_network(hf_model *h, bitnet_error *err) {
-    static const char *const off[] = {
-        "attention_bias", "mlp_bias", "use_sliding_window", "use_bidirectional_attention"
-    };
-    const json *j = &h->config;
-    const uint32_t scalar = json_get(j, JSON_ROOT, "query_pre_attn_scalar");
-    uint64_t v;
-    size_t i;
-    for (i = 0; i < sizeof off / sizeof off[0]; i++) {
-        const uint32_t node = json_get(j, JSON_ROOT, off[i]);
-        if (node && json_kind(j, node) != JSON_FALSE) return hf_bad(h, off[i], "is not false", err);
-    }
-    if (json_get(j, JSON_ROOT, "attn_logit_softcapping"))
-        return hf_bad(h, "attn_logit_softcapping", "is not supported", err);
-    if (scalar && (!json_uint(j, scalar, &v) || v != h->sizes[HF_HEAD]))
-        return hf_bad(h, "query_pre_attn_scalar", "is not head_dim", err);
-    return BITNET_OK;
 }
 
 /* Gemma's sliding window: 5 of 6 layers see only so many positions, and rotate with base 10000. The
@@ -287,12 +328,17 @@ static bitnet_result hf_read_quantization(hf_model *h, bitnet_error *err) {
     const uint32_t method = json_get(j, q, "quant_method"), norm = json_get(j, q, "use_rms_norm");
     const uint32_t linear = json_get(j, q, "linear_class");
     const uint32_t mode = json_get(j, q, "quantization_mode");
+    const uint32_t kept = json_get(j, q, "modules_to_not_convert");
+    uint32_t i, node = kept + 1;
     h->masters = h->family->masters;
     if (!q) return BITNET_OK;
     if (!json_is(j, method, "bitnet"))
         return hf_unsupported(h, "quant_method", method, "bitnet is", err);
     if (norm && json_kind(j, norm) != JSON_FALSE)
-        return hf_bad(h, "use_rms_norm", "is not supported", err);
+        return hf_unsupported(h, "use_rms_norm", norm, "only false is", err);
+    for (i = 0; kept && i < j->nodes[kept].n; i++, node = j->nodes[node].next)
+        if (!json_is(j, node, "lm_head"))              /* a layer that is not ternary */
+            return hf_unsupported(h, "modules_to_not_convert", node, "only lm_head is", err);
     if (linear && !json_is(j, linear, "bitlinear") && !json_is(j, linear, "autobitlinear"))
         return hf_unsupported(h, "linear_class", linear, "bitlinear and autobitlinear are", err);
     h->divides = !json_is(j, linear, "autobitlinear");
@@ -885,6 +931,8 @@ static void hf_add_keys(const hf_model *h, gguf_writer *w) {
         hf_add_float_key(w, arch, "rope.scaling.yarn_beta_fast", h->rope.fast);
         hf_add_float_key(w, arch, "rope.scaling.yarn_beta_slow", h->rope.slow);
     }
+    if (!strcmp(arch, "bitnet"))       /* there it is one of two */
+        gguf_add_string(w, "bitnet.hidden_activation", h->family->act);
     gguf_add_u32(w, "general.file_type", h->options.group_type ? 41 : 40);
     if (!hf_embeds(h)) gguf_add_u32(w, "general.quantization_version", 2);
 }

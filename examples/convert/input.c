@@ -27,6 +27,31 @@ bitnet_gguf *open_input(const char *path) {
     return g;
 }
 
+/* A key that is a small number; -1: it is missing. */
+static long small_number(const bitnet_gguf *g, const char *name) {
+    bitnet_gguf_key k;
+    char text[128];
+    if (bitnet_gguf_find_key(g, name, &k) || k.value.type == BITNET_GGUF_STRING ||
+        k.value.type == BITNET_GGUF_ARRAY || bitnet_gguf_text(&k.value, text, sizeof text) < 0)
+        return -1;
+    return strtol(text, 0, 10);
+}
+
+int is_part(const bitnet_gguf *g, char text[160]) {
+    const long count = small_number(g, "split.count"), no = small_number(g, "split.no");
+    if (count <= 1) return 0;
+    snprintf(text, 160, "this is part %ld of a file split in %ld (keys split.no and split.count); "
+             "join them first: llama-gguf-split --merge", no + 1, count);
+    return 1;
+}
+
+bitnet_gguf *open_whole(const char *path) {
+    bitnet_gguf *g = open_input(path);
+    char text[160];
+    if (is_part(g, text)) fail(1, "%s: %s", path, text);
+    return g;
+}
+
 void read_bytes(const bitnet_gguf *g, const bitnet_gguf_tensor *t, uint64_t at, void *to,
                 uint64_t n) {
     bitnet_error err = {BITNET_OK, ""};

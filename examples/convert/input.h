@@ -21,6 +21,10 @@ extern int8_t *weights[2];             /* [ROWS][n] */
 void free_buffers(void);
 
 bitnet_gguf *open_input(const char *path);
+/* Is it one part of a split file? Then text says which. */
+int is_part(const bitnet_gguf *g, char text[160]);
+/* The same as open_input, for a file that may be no part. */
+bitnet_gguf *open_whole(const char *path);
 void read_bytes(const bitnet_gguf *g, const bitnet_gguf_tensor *t, uint64_t at, void *to,
                 uint64_t n);
 

@@ -1,4 +1,5 @@
 #include "commands.h"
+#include "check.h"
 #include "output.h"
 #include "pack.h"
 #include "../json/text.h"
@@ -151,7 +152,8 @@ static int is_known_key(const bitnet_gguf *g, const char *name) {
         ".rope.scaling.original_context_length", ".rope.scaling.attn_factor",
         ".rope.scaling.yarn_beta_fast", ".rope.scaling.yarn_beta_slow", ".attention.head_count",
         ".attention.head_count_kv", ".attention.key_length", ".attention.value_length",
-        ".attention.layer_norm_rms_epsilon", ".attention.sliding_window", ".pooling_type"
+        ".attention.layer_norm_rms_epsilon", ".attention.sliding_window", ".pooling_type",
+        ".hidden_activation", "split.no", "split.count", "split.tensors.count"
     };
     const char *suffix = 0;            /* the name after the architecture, from the point on */
     bitnet_gguf_key arch;
@@ -218,6 +220,8 @@ void inspect(const char *path) {
     bitnet_gguf *g = open_input(path);
     bitnet_gguf_key k;
     bitnet_gguf_tensor t;
+    packing p;                         /* what a file does not say */
+    char text[160];
     uint64_t i;
     for (i = 0; !bitnet_gguf_get_key(g, i, &k); i++) print_key(&k);
     for (i = 0; !bitnet_gguf_get_tensor(g, i, &t); i++) inspect_tensor(g, &t);
@@ -225,6 +229,9 @@ void inspect(const char *path) {
         if (!is_known_key(g, k.name)) warn("key '%s' is unknown", k.name);
     inspect_layers(g);
     inspect_model(g);
+    memset(&p, 0, sizeof p);
+    if (is_part(g, text)) warn("%s", text);
+    check_zeros(g, &p, warn);
     printf("%d warning%s\n", n_warnings, n_warnings == 1 ? "" : "s");
     bitnet_gguf_close(g);
 }

@@ -122,7 +122,8 @@ void stop_if_interrupted(void) {
 
 /* ---- leftovers of killed runs ---- */
 
-/* Is the file being written now, or is that unknown? A run locks its file after creating it. */
+/* Is the file being written now, or is that unknown? A run locks its file after creating it, and
+   loads it at the end without a lock. */
 static int is_in_use(const char *path, const file_info *info, long pid) {
 #ifdef _WIN32
     WCHAR wide[FILE_PATH];
@@ -143,7 +144,8 @@ static int is_in_use(const char *path, const file_info *info, long pid) {
     unknown = fcntl(fd, F_GETLK, &lock);
     close(fd);
     return unknown || lock.l_type != F_UNLCK ||
-           (!info->st_size && (!kill((pid_t)pid, 0) || errno != ESRCH));
+           ((!info->st_size || difftime(time(0), info->st_mtime) < 600) &&
+            (!kill((pid_t)pid, 0) || errno != ESRCH));
 #endif
 }
 
@@ -368,13 +370,17 @@ static void print_written(void) {
     print_on_stdout("%s: %.1f MB written", output.path, (double)output.done / 1e6);
 }
 
-void output_close(int force) {
+const char *output_end(void) {
     FILE *f = output.file;
     int bad;
     stop_if_interrupted();
     bad = fflush(f) || fsync(fileno(f));
     output.file = 0;
     if (fclose(f) || bad) fail(1, "%s: cannot write: %s", output.path, strerror(errno));
+    return output.temporary;
+}
+
+void output_close(int force) {
     stop_if_interrupted();
     check_place(output.path, force);
     rename_output();

@@ -33,7 +33,9 @@ void output_report_leftovers(const char *path);
 /* Creates the output and sets up the writer. input may not be the same file. An existing file is
    replaced only if force is set. */
 void output_open(const char *path, const char *input, int force);
-/* Gives the complete file its name. */
+/* Ends the file and returns the name that it has until output_close. */
+const char *output_end(void);
+/* Gives the complete file its name, after output_end. */
 void output_close(int force);
 /* Ends the program if a signal has come. */
 void stop_if_interrupted(void);

@@ -1,4 +1,5 @@
 #include "commands.h"
+#include "check.h"
 #include "output.h"
 #include "pack.h"
 #include <stdlib.h>
@@ -330,7 +331,7 @@ static void write_tensor(const bitnet_gguf *g, const bitnet_gguf_tensor *t, cons
 }
 
 void repack(const char *in, const char *out, const repack_options *o) {
-    bitnet_gguf *g = open_input(in);
+    bitnet_gguf *g = open_whole(in);
     bitnet_gguf_tensor t;
     int has_ternary = 0, has_head = 0;
     uint64_t i, n;
@@ -357,5 +358,6 @@ void repack(const char *in, const char *out, const repack_options *o) {
     free(plans);
     if (gguf_write_end(&writer)) fail(1, "%s: %s", out, writer.err.text);
     if (n_rounded) say("%.0f scales are rounded to F16", (double)n_rounded);
+    check_output(output_end(), out, &o->to, !o->copy, "; --copy writes it");
     output_close(o->force);
 }

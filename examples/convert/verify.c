@@ -173,7 +173,7 @@ static void verify_tensor(const bitnet_gguf *ga, const bitnet_gguf_tensor *a,
 }
 
 int verify(const char *path_a, const packing *pack_a, const char *path_b, const packing *pack_b) {
-    bitnet_gguf *ga = open_input(path_a), *gb = open_input(path_b);
+    bitnet_gguf *ga = open_whole(path_a), *gb = open_whole(path_b);
     bitnet_gguf_tensor a, b;
     uint64_t i;
     for (i = 0; !bitnet_gguf_get_tensor(ga, i, &a); i++) {

@@ -5,6 +5,8 @@
     convert_hf.py vary BASE DIR                the same for TAKEN: BASE/KIND/hf, and what changes nothing
     convert_hf.py varied                       "name kind" for each
     convert_hf.py template DIR                 puts DIR/hf's chat template into a file of its own
+    convert_hf.py change A.gguf B.gguf WHAT NAMES...    see change()
+    convert_hf.py zeros DIR NAME               zeros in the folder's tensors of that name
     convert_hf.py template-list DIR            makes its template a list without "default"
     convert_hf.py cases                        "name word" for each, the word one of its error's
     convert_hf.py compare A.gguf B.gguf [tensors]   same keys (but general.name) and tensors
@@ -340,6 +342,8 @@ def make_keys(keys, words, padding):
         if name in keys:
             want[name] = keys[name]
     want["tokenizer.ggml.add_bos_token"] = BOOL, "bare" not in words
+    if "older" in words:
+        want["bitnet.hidden_activation"] = STR, "silu"
     if "linear" in words:
         want[arch + ".rope.scaling.type"] = STR, "linear"
         want[arch + ".rope.scaling.factor"] = F32, 2.0
@@ -959,6 +963,31 @@ CASES = {
         "config.json", lambda x: put(x, "attention_bias", True))),
     "config-rope": ("auto", "rope_type 'dynamic' is not supported", lambda d: d.json(
         "config.json", lambda x: put(x, "rope_scaling", {"type": "dynamic"}))),
+    "config-eps": ("auto", "layer_norm_rms_epsilon' at offset", lambda d: d.json(
+        "config.json", lambda x: put(x, "rms_norm_eps", 5))),
+    "config-nan": ("auto", "'rms_norm_eps' is not a positive number", lambda d: d.json(
+        "config.json", lambda x: put(x, "rms_norm_eps", float("nan")))),
+    "config-infinity": ("auto", "'rope_theta' is not a positive number", lambda d: d.json(
+        "config.json", lambda x: put(x, "rope_theta", float("inf")))),
+    "config-two-ropes": ("auto", "'rope_scaling' and rope_parameters are both", lambda d: d.json(
+        "config.json", lambda x: x.update(rope_scaling={"type": "linear", "factor": 2.0},
+                                          rope_parameters={"rope_type": "default"}))),
+    "config-rope-part": ("auto-newer", "partial_rotary_factor 0.5 is not supported; only 1",
+                         lambda d: d.json("config.json", lambda x: put(
+                             x, "rope_parameters", "partial_rotary_factor", 0.5))),
+    "config-layers": ("auto", "layer_types 'sliding_attention' is not supported", lambda d: d.json(
+        "config.json", lambda x: put(x, "layer_types", ["full_attention", "sliding_attention"]))),
+    "config-unconverted": ("auto", "modules_to_not_convert 'model.layers.0' is not supported",
+                           lambda d: d.json("config.json", lambda x: put(
+                               x, "quantization_config", "modules_to_not_convert",
+                               ["lm_head", "model.layers.0"]))),
+    **{"config-field-" + name: ("auto", "%s %s is not supported; only" % (name, json.dumps(value)),
+                                (lambda n, v: lambda d: d.json("config.json", lambda x: put(x, n, v)))(
+                                    name, value))
+       for name, value in (("attention_bias", True), ("use_sliding_window", True),
+                           ("partial_rotary_factor", 0.5), ("final_logit_softcapping", 30.0),
+                           ("logit_scale", 0.0625), ("embedding_multiplier", 12), ("num_experts", 8),
+                           ("weight_bits", 2), ("clip_qkv", 8.0), ("qk_layernorm", True))},
     "config-untied": ("auto", "'lm_head.weight' is missing", lambda d: d.json(
         "config.json", lambda x: put(x, "tie_word_embeddings", False))),
     "quant-none": ("auto", "no quantization_config", lambda d: d.json(
@@ -1018,6 +1047,29 @@ CASES = {
         "tokenizer_config.json", lambda x: put(x, "chat_template", 1))),
 }
 
+def zeros(name, kind, raw):            # numbers that are all zero
+    if kind == I2_S:
+        return b"\x55" * (len(raw) - 32) + raw[-32:]
+    return bytes(len(raw)) if kind != 0 else struct.pack("<2f", 0.0, -0.0) * (len(raw) // 8)
+
+
+def change(path, out, what, *names):
+    """GGUF: part (of a split file), eps (one that is too large), gate (a key of its own), zeros (in
+    tensors of these names)."""
+    keys, tensors = read_gguf(path)
+    arch = keys["general.architecture"][1]
+    if what == "part":
+        keys.update({"split.no": (2, 1), "split.count": (2, 3)})
+    elif what == "eps":
+        keys[arch + ".attention.layer_norm_rms_epsilon"] = F32, 5.0
+    elif what == "gate":
+        keys[arch + ".hidden_activation"] = STR, names[0]
+    for name, (kind, dims, raw) in tensors.items():
+        if what == "zeros" and any(n in name for n in names):
+            tensors[name] = kind, dims, zeros(name, kind, raw)
+    write_gguf(out, keys, tensors)
+
+
 def config_has(**fields):
     return lambda d: d.json("config.json", lambda x: x.update(fields))
 
@@ -1063,6 +1115,15 @@ if __name__ == "__main__":
     command = sys.argv[1]
     if command == "make":
         make(*sys.argv[2:])
+    elif command == "zeros":
+        place = Damage(sys.argv[2])
+        with open(place.path("model.safetensors"), "rb") as f:
+            header = json.loads(f.read(*struct.unpack("<Q", f.read(8))))
+        for name, t in header.items():
+            if sys.argv[3] in name:
+                place.data(name, bytes(t["data_offsets"][1] - t["data_offsets"][0]))
+    elif command == "change":
+        change(*sys.argv[2:])
     elif command in ("break", "vary"):
         break_all(CASES if command == "break" else TAKEN, *sys.argv[2:])
     elif command == "varied":

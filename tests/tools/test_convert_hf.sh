@@ -88,7 +88,7 @@ else skip bar-note "script gives no terminal here, or an emulator"; fi
 
 # ---- what is damaged: exit code 1, one line that says what, and no file
 for kind in auto auto-shards div bf16 f32 llama-exact-bf16 llama-div-spm llama-exact-f16-prepend llama-exact-f32-falcon \
-    older-bf16-metaspace; do
+    older-bf16-metaspace auto-newer; do
     tool make "$model" "$tmp/base/$kind" $kind
 done
 rm -f "$out"
@@ -106,9 +106,6 @@ while read -r name kind word; do
 done < "$tmp/cases"
 
 # ---- what is not used may be anything, and the newer template is taken: the same file
-for kind in auto-newer; do
-    tool make "$model" "$tmp/base/$kind" $kind
-done
 tool varied > "$tmp/cases"
 tool vary "$tmp/base" "$tmp/varied" || bad varied "they cannot be made"
 while read -r name kind; do
@@ -122,6 +119,45 @@ tool template-list "$tmp/varied/nan"
 run "$tmp/varied/nan" "$out" --force
 check template-list "exit code $rc: $(cat "$tmp/err")" \
     sh -c "[ $rc -eq 0 ] && grep -q \"a list without 'default'\" '$tmp/err'"
+rm -f "$out"
+
+# ---- files of which something is zero, parts of files, and what the library would refuse
+zero="all numbers are zero in 3 tensors: blk.0.ffn_norm.weight, blk.0-1.ffn_gate.weight"
+tool change "$model" "$tmp/zeros.gguf" zeros blk.0.ffn_norm blk.0.ffn_gate.w blk.1.ffn_gate.w
+for to in "" "--to tl2_r16" "--to tq1_0 --round-scales" "--to tq2_0 --round-scales"; do
+    run "$tmp/zeros.gguf" "$out" --force $to
+    check "zeros${to#--to}" "exit code $rc: $(cat "$tmp/err")" sh -c "[ $rc -eq 0 ] && grep -q -x 'convert: $zero' '$tmp/err'"
+    run --inspect "$out"
+    check "zeros${to#--to}-inspect" "no word" grep -q -x "warning $zero" "$tmp/out"
+done
+run --inspect "$model"
+check zeros-none "there are none" sh -c "! grep -q 'are zero' '$tmp/out'"
+tool change "$model" "$tmp/part.gguf" part
+run "$tmp/part.gguf" "$out" --force
+check part "exit code $rc: $(cat "$tmp/err")" sh -c "[ $rc -eq 1 ] && grep -q 'this is part 2 of a file split in 3' '$tmp/err'"
+run --verify "$model" "$tmp/part.gguf"
+check part-verify "exit code $rc: $(cat "$tmp/err")" sh -c "[ $rc -eq 1 ] && grep -q 'this is part 2 of a file' '$tmp/err'"
+run --inspect "$tmp/part.gguf"
+check part-inspect "exit code $rc" sh -c "[ $rc -eq 0 ] && grep -q '^warning this is part 2 of a file split in 3' '$tmp/out'"
+rm -f "$out"
+rm -rf "$tmp/made"
+tool make "$model" "$tmp/made" bf16
+tool zeros "$tmp/made/hf" layers.0.mlp
+run "$tmp/made/hf" "$out"
+check zeros-folder "exit code $rc: $(cat "$tmp/err")" sh -c "[ $rc -eq 0 ] && grep -q 'are zero in .* blk.0.ffn_down.weight' '$tmp/err'"
+rm -f "$out"
+tool change "$model" "$tmp/eps.gguf" eps
+run "$tmp/eps.gguf" "$out"
+check refused "exit code $rc: $(cat "$tmp/err")" sh -c "[ $rc -eq 1 ] && [ -z \"\$(ls -A '$tmp/o')\" ] &&
+    grep -q 'it is not written, because bitnet.h would refuse it: .*rms_epsilon.*; --copy writes it' '$tmp/err'"
+run "$tmp/eps.gguf" "$out" --copy
+check refused-copy "exit code $rc: $(cat "$tmp/err")" test $rc -eq 0 -a -s "$out"
+rm -f "$out"
+tool change "$model" "$tmp/gate.gguf" gate relu2
+run "$tmp/gate.gguf" "$out"
+check gate-kept "exit code $rc: $(cat "$tmp/err")" sh -c "[ $rc -eq 0 ] && grep -aq hidden_activation '$out'"
+run --inspect "$out"
+check gate-known "exit code $rc" sh -c "[ $rc -eq 0 ] && ! grep -q 'hidden_activation.*unknown' '$tmp/out'"
 rm -f "$out"
 
 # ---- a call of the system's that fails, one after the other: then there is an error, or nothing is lost
