@@ -80,18 +80,24 @@
    BITNET_ERR_FULL. To go on, rewind the context to 0, or to the end of the system message, and pass
    again the messages worth keeping.
 
-   What the file's tokenizer.chat_template contains chooses the template; it is never executed.
-   Known are (bitnet_model_info.chat_template):
+   The file's tokenizer.chat_template is a program in Jinja. Loading runs it on a few short chats of
+   the library's own, never on a user's text, and compares what it writes with the templates that
+   the library knows (bitnet_model_info.chat_template):
 
        bitnet-2b-4t              BitNet b1.58-2B-4T, whatever its file has
-       llama-3                   <|start_header_id|>
-       qwen-3, qwen-3-thinking   ChatML with <think>; also tools
-       chatml                    <|im_start|>, as Qwen2.5; with its default system text and tools
+       llama-3, llama-3.1        <|start_header_id|>; 3.1 writes two dates, of 2023 and 2024
+       qwen-3, qwen-3-thinking   ChatML with <think>, which later messages leave out; also tools
+       chatml, chatml-thinking   <|im_start|>, as Qwen2.5; also its tools
        falcon-3                  <|user|> and <|assistant|>
-       falcon-e                  the pre-tokenizer falcon_e, with none of these marks
+       falcon-e                  the role, the text, a newline
 
-   For a file without one, or with another one, chat is BITNET_ERR_UNSUPPORTED, unless you give a
-   template: strings around the messages of each role, in which special tokens are tokens.
+   A default system text, BOS and whether texts are trimmed are taken from the file. If it has no
+   tools of the known form, or refuses or leaves out system messages or other roles, the library
+   refuses them. (It does not check that users and assistant take turns.) Otherwise all probes must
+   agree to the byte. For a file without a template, or with another one, chat is
+   BITNET_ERR_UNSUPPORTED: the error and a warning of loading say where the two differ first, or
+   what in it the library does not understand. You can then give a template of your own: strings
+   around the messages of each role, in which special tokens are tokens.
 
        static void own_template(bitnet_generate_params *gen) {
            static bitnet_chat_template mine;  // all else is 0
@@ -497,8 +503,10 @@
    SECURITY
    --------
    Files may be hostile. Every length, count and offset is checked against the bytes that exist, and
-   nothing recurses on input. A refusal takes time bounded by the size of the file and at most four
-   times its size plus 4 KB of memory, and leaves nothing allocated. Invalid codes, scales that are
+   nothing recurses on input but the reading of a chat template, at most 24 levels deep. A refusal
+   takes time bounded by the size of the file (and for a chat template, by a count of 8 million
+   bytes that it reads) and at most four times its size plus 4 KB of memory, and leaves nothing
+   allocated. Invalid codes, scales that are
    not positive and norms that are not finite are refused; values that become infinite or NaN later
    end the evaluation with an error. No accepted file causes an access out of bounds.
 
@@ -1182,7 +1190,8 @@ BITNET_API const bitnet_chat_template *bitnet_model_chat_template(const bitnet_m
    BITNET_ADD_BOS (the chat begins: BOS, if the model's template has it, or with another template,
    a copy too, if the file asks for it; and what the template writes into the system message),
    BITNET_OPEN_REPLY, BITNET_CUT_REPLY, BITNET_ENDED_REPLY. BITNET_ERR_ARG: a role or content is 0,
-   a role "" or one that the template does not know, or thinking is out of range.
+   a role "" or one that the template does not know, thinking is out of range, or a system message
+   is not where the template has it (system_first).
    BITNET_ERR_UNSUPPORTED: the model's template is not known, or has no tools or thinking. See
    CHAT. */
 BITNET_API int bitnet_chat_tokenize(const bitnet_model *m, const bitnet_chat_params *chat,
@@ -5223,22 +5232,26 @@ static size_t bitnet__detok_push(bitnet_detok *d, const uint8_t *bytes, size_t n
 
 /* =============================================================================================
    @chat  messages to tokens, and the text of a reply to its parts
-   A file's template is a program in Jinja. It is never executed: what it contains says which of
-   these it is, and tables of strings say what that one writes. They follow tokenizer_config.json
-   of these models on Hugging Face:
+   A file's template is a program in Jinja. When a file is loaded, a small reader of Jinja writes a
+   few probes by it, and it is the row of a table that writes the same; it never sees a user's text.
+   The rows follow tokenizer_config.json of these models on Hugging Face:
 
        bitnet-2b-4t    microsoft/bitnet-b1.58-2B-4T. The one in its GGUF file ("Human: ...
                        BITNETAssistant: ") is not what the model was trained with.
-       llama-3         meta-llama/Meta-Llama-3-8B-Instruct. That of 3.1 writes two dates into the
-                       system message besides; whoever wants them puts them there.
+       llama-3         meta-llama/Meta-Llama-3-8B-Instruct
+       llama-3.1       meta-llama/Llama-3.1-8B-Instruct, which puts two fixed dates in front of the
+                       system message. Files that would ask a clock get the same ones.
        qwen-3          Qwen/Qwen3-8B, and for tools; -thinking: Qwen3-4B-Thinking-2507
-       chatml          Qwen/Qwen2.5-7B-Instruct, and all others with <|im_start|>
+       chatml          Qwen/Qwen2.5-7B-Instruct, and all others with <|im_start|>; -thinking: the
+                       reply begins with <think>, and earlier thinking stays
        falcon-3        tiiuae/Falcon3-7B-Instruct, whose tools have another form
 
        falcon-e        what the publisher added to bitnet.cpp's engine (Eddie-Wang1120/llama.cpp,
                        pull request 8): the role, the text, a newline, without marks between. The
                        Jinja of these files could not be seen. A reply is opened by "assistant" and
                        a newline, so that is also how one is written in front of a later message.
+
+   To add one, add a row, and a template that does the same to tests/data/chat.json.
 
    A string of the template becomes tokens with its special tokens. A message never does, but its
    text and what is around it are cut into pieces together.
@@ -5642,12 +5655,13 @@ static int bitnet__is_thinking(bitnet_thinking t) {
     return (int)t >= BITNET_THINK_AUTO && (int)t <= BITNET_THINK_ON;
 }
 
-/* A system message that is not the first one, in a template that has none such. */
-static int bitnet__is_late_system(const bitnet_chat_template *t, const bitnet_message *messages,
-                                  int n, int flags) {
+/* A system message that the template does not have where it is; -1: there is none. */
+static int bitnet__late_system(const bitnet_chat_template *t, const bitnet_message *messages, int n,
+                               int flags) {
     int i = (flags & BITNET_ADD_BOS) != 0;
-    while (t->system_first && i < n && !bitnet__has_role(messages, n, i, "system")) i++;
-    return t->system_first && i < n;
+    if (!t->system_first) return -1;
+    while (i < n && !bitnet__has_role(messages, n, i, "system")) i++;
+    return i < n ? i : -1;
 }
 
 /* Writes messages, as tokens or as text. */
@@ -5656,7 +5670,7 @@ static void bitnet__chat_all(bitnet__chat *c, const bitnet_chat_params *p,
     const int last_query = bitnet__last_query(messages, n);
     int i = 0;
     if (p->tools && !bitnet__has_tools(c->t)) c->result = BITNET_ERR_UNSUPPORTED;
-    else if (bitnet__is_late_system(c->t, messages, n, flags)) c->result = BITNET_ERR_ARG;
+    else if (bitnet__late_system(c->t, messages, n, flags) >= 0) c->result = BITNET_ERR_ARG;
     if (flags & (BITNET_CUT_REPLY | BITNET_ENDED_REPLY))
         bitnet__chat_end_reply(c, (flags & BITNET_ENDED_REPLY) != 0);
     if (flags & BITNET_ADD_BOS) i = bitnet__chat_begin(c, p->tools, messages, n);
@@ -14586,6 +14600,7 @@ static bitnet_result bitnet__check_generate(const bitnet_ctx *c, const bitnet_ge
                                             bitnet_error *err) {
     const bitnet_chat_template *t = c->m->vocab.chat;
     int32_t i, rows;
+    int begins = 0;
     if (!p) return bitnet__fail(err, BITNET_ERR_ARG, "params is NULL");
     if (p->chat && p->chat->chat_template) t = p->chat->chat_template;
     if (!c->m->head.data)
@@ -14596,6 +14611,7 @@ static bitnet_result bitnet__check_generate(const bitnet_ctx *c, const bitnet_ge
                             (long long)p->seq, (int)c->p.n_seqs - 1);
     if (c->seqs[p->seq].in_generation)
         return bitnet__fail(err, BITNET_ERR_BUSY, "a generation has sequence %d", (int)p->seq);
+    if (c->seqs[p->seq].pending < 0 && c->seqs[p->seq].n_past == 0) begins = BITNET_ADD_BOS;
     if (!!p->prompt + !!p->text + !!p->messages > 1)
         return bitnet__fail(err, BITNET_ERR_ARG, "prompt, text and messages: set only one of them");
     if (p->messages && p->n_messages < 1)
@@ -14609,6 +14625,10 @@ static bitnet_result bitnet__check_generate(const bitnet_ctx *c, const bitnet_ge
             return bitnet__fail(err, BITNET_ERR_ARG, "message %d: the chat template has no role "
                                 "'%.20s'", (int)i, msg->role);
     }
+    i = !t || !p->messages ? -1 : bitnet__late_system(t, p->messages, p->n_messages, begins);
+    if (i >= 0)
+        return bitnet__fail(err, BITNET_ERR_ARG, "message %d: the chat template has a system "
+                            "message only at the beginning of a chat", (int)i);
     if (p->messages && p->chat && !bitnet__is_thinking(p->chat->thinking))
         return bitnet__fail(err, BITNET_ERR_ARG, "the chat's thinking is %lld, not in 0..%d",
                             (long long)p->chat->thinking, BITNET_THINK_ON);

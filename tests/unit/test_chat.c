@@ -578,6 +578,42 @@ static void test_unsupported(void) {
     bitnet_model_free(m);
 }
 
+/* What the file's template refuses or leaves out is refused, and the error says which message. */
+static void test_left_out(void) {
+    static const struct why { const char *jinja; int first, second; const char *says; } cases[] = {
+        {LOOP("raise_exception('no') if m.role == 'system' else '<|im_start|>' + m.role + '\\n' + "
+              "m.content + '<|im_end|>\\n'") OPEN("<|im_start|>assistant\\n"), 0, 0,
+         "message 0: the chat template has no role 'system'"},
+        {LOOP("raise_exception('no') if m.role == 'system' and not loop.first else '<|im_start|>' "
+              "+ m.role + '\\n' + m.content + '<|im_end|>\\n'")
+         OPEN("<|im_start|>assistant\\n"), 1, 0,
+         "message 1: the chat template has a system message only at the beginning of a chat"},
+        {CHATML, 1, 1, 0},
+    };
+    static const bitnet_message talk[] = {{"system", "x"}, {"user", "y"}, {"system", "z"}};
+    size_t i;
+    for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        bitnet_model *m = chat_model("llama", cases[i].jinja, 4);
+        bitnet_ctx *c = new_ctx(m, 128, 0);
+        bitnet_generate_params p;
+        bitnet_error err = {BITNET_OK, ""};
+        CHECK_MSG(bitnet_model_chat_template(m), "case %d: %s", (int)i, m->no_chat.text);
+        CHECK((bitnet_chat_tokenize(m, 0, talk, 2, BITNET_ADD_BOS, 0, 0) > 0) == cases[i].first);
+        CHECK((bitnet_chat_tokenize(m, 0, talk + 1, 2, BITNET_ADD_BOS, 0, 0) > 0) ==
+              cases[i].second);
+        CHECK((bitnet_chat_tokenize(m, 0, talk, 2, 0, 0, 0) > 0) == cases[i].second);
+        CHECK(bitnet_chat_tokenize(m, 0, talk + 1, 1, 0, 0, 0) > 0);
+        memset(&p, 0, sizeof p);
+        p.messages = talk + (i > 0);
+        p.n_messages = 2;
+        if (cases[i].says)
+            CHECK_MSG(bitnet_generate(c, &p, 0, &err) == BITNET_ERR_ARG &&
+                      strstr(err.text, cases[i].says), "case %d: %s", (int)i, err.text);
+        bitnet_ctx_free(c);
+        bitnet_model_free(m);
+    }
+}
+
 /* A caller's own template, against its text; BOS is as the file wants it. */
 static void test_own_template(void) {
     static const bitnet_message talk[] = {{"user", " a "}, {"assistant", "b"},
@@ -811,6 +847,7 @@ const test_case chat_tests[] = {
     {"chat/hostile", test_hostile_messages},
     {"chat/own_tags", test_own_tags},
     {"chat/unsupported", test_unsupported},
+    {"chat/left_out", test_left_out},
     {"chat/own_template", test_own_template},
     {"chat/turns", test_turns},
     {"chat/why_not", test_why_not},
