@@ -5426,7 +5426,8 @@ static void bitnet__chat_parse(bitnet__chat *c, const char *text, size_t n, int 
 /* Collects the tokens of a string of the template. */
 static void bitnet__chat_collect(bitnet__chat *c, const char *text) {
     const bitnet__vocab *v = c->e->vocab;
-    const uint8_t *at = (const uint8_t *)text, *end = at + (text ? strlen(text) : 0);
+    const char *known = text ? text : "";
+    const uint8_t *at = (const uint8_t *)known, *end = at + strlen(known);
     size_t length;
     while (at < end) {
         const int32_t t = bitnet__find_special(v, 1, at, end, &at, &length);
@@ -5792,16 +5793,14 @@ static void bitnet__jinja_step(bitnet__jinja *j, size_t n) {
 
 /* Memory for n bytes, or for values if they are aligned; 0: there is no more. */
 static char *bitnet__jinja_alloc(bitnet__jinja *j, size_t n, int aligned) {
-    char *p;
-    if (aligned) j->used = (j->used + 7) & ~(size_t)7;
+    const size_t at = aligned ? (j->used + 7) & ~(size_t)7 : j->used;
     bitnet__jinja_step(j, n);
-    if (j->used > j->cap || n > j->cap - j->used) {
+    if (at > j->cap || n > j->cap - at) {
         bitnet__jinja_stop_here(j, BITNET__TOO_MUCH);
         return 0;
     }
-    p = j->memory + j->used;
-    j->used += n;
-    return p;
+    j->used = at + n;
+    return j->memory + at;
 }
 
 /* a and n more bytes. If a is what was made last, it grows in place. */
@@ -6483,6 +6482,9 @@ static bitnet__jvalue bitnet__jinja_slice(bitnet__jinja *j, bitnet__jvalue v,
     const int back = part[2].kind == BITNET__INT && part[2].n == -1;
     int32_t bound[2], i;
     bitnet__jvalue list;
+    for (i = 0; i < 3; i++)
+        if (part[i].kind != BITNET__INT && part[i].kind != BITNET__NONE)
+            return bitnet__jfail(place, BITNET__RAISED);
     if (part[2].kind == BITNET__INT && part[2].n != 1 && !(back && is_list))
         return bitnet__jfail(place, BITNET__NOT_UNDERSTOOD);
     for (i = 0; i < 2; i++) {
@@ -6508,7 +6510,7 @@ static bitnet__jvalue bitnet__jinja_subscript(bitnet__jinja *j, bitnet__jvalue v
     const char *place = j->at - 1;
     bitnet__jvalue part[3];
     int32_t i, n = 0, length;
-    for (i = 0; i < 3; i++) part[i] = bitnet__jundefined();
+    for (i = 0; i < 3; i++) part[i] = bitnet__jvalue_of(BITNET__NONE, 0, 0);
     for (;;) {
         bitnet__jinja_blanks(j);
         if (!bitnet__jinja_sees(j, ":") && !bitnet__jinja_sees(j, "]"))
@@ -6972,13 +6974,11 @@ typedef struct bitnet__chat_fit {
 enum { BITNET__N_ROWS = sizeof bitnet__chat_rows / sizeof bitnet__chat_rows[0],
        BITNET__N_PROBES = sizeof bitnet__probes / sizeof bitnet__probes[0] };
 
-/* Memory for recognising a template; the interpreter's values stand behind it. */
+/* What recognising a template takes; the memory of j stands behind it. What a row writes is put into
+   that, too, when the values there are no longer needed, and system texts at its end. */
 typedef struct bitnet__recognition {
     const bitnet__vocab *vocab;
     bitnet__chat_fit c[BITNET__N_ROWS];
-    char text[BITNET__JINJA_OUT];              /* what a row writes */
-    char system_text[BITNET__JINJA_OUT];       /* of candidates, each with a NUL */
-    size_t n_system_text;
     bitnet__jinja j;
 } bitnet__recognition;
 
@@ -7048,73 +7048,74 @@ static void bitnet__chat_put_value(bitnet__chat *c, bitnet__jvalue v) {
     bitnet__chat_put(c, v.s, (size_t)v.n);
 }
 
-/* Writes the probe by a candidate, from a message on, into r->text. Returns the size; -1: the
-   library refuses this. */
+/* Writes the probe by a row, from a message on, into the memory of j. Returns the size; -1: the
+   library refuses this; -2: there is no room. */
 static int32_t bitnet__write_probe(bitnet__recognition *r, const bitnet__chat_fit *c,
                                    const bitnet__probe *p, int32_t from, int open) {
     bitnet_chat_params params = {0, BITNET_THINK_AUTO, 0};
     bitnet__chat chat;
     memset(&chat, 0, sizeof chat);
     chat.t = &c->t;
-    chat.text = (uint8_t *)r->text;
-    chat.cap = sizeof r->text;
+    chat.text = (uint8_t *)r->j.memory;
+    chat.cap = r->j.cap;
     if (p->learns == BITNET__LEARN_OFF) params.thinking = BITNET_THINK_OFF;
     if (p->learns == BITNET__LEARN_TOOLS)
         params.tools = BITNET__PROBE_TOOL_1 "\n" BITNET__PROBE_TOOL_2;
     if (c->bos) bitnet__chat_put_value(&chat, bitnet__token_value(r->vocab, r->vocab->bos));
     bitnet__chat_all(&chat, &params, p->messages + from, p->n - from,
                      BITNET_ADD_BOS | (open ? BITNET_OPEN_REPLY : 0));
-    return chat.result == BITNET_OK ? (int32_t)chat.n : -1;
+    return chat.result == BITNET_OK ? (int32_t)chat.n : chat.result == BITNET_ERR_LIMIT ? -2 : -1;
 }
 
-/* Does the candidate write what the file's template wrote? */
+/* Does the row write what the file's template wrote? */
 static int bitnet__agrees(bitnet__recognition *r, const bitnet__chat_fit *c,
                           const bitnet__probe *p, int32_t from) {
-    const int32_t n_out = r->j.n_out;
+    const bitnet__jinja *j = &r->j;
     const int ends = p->learns == BITNET__MAY_END;
     int32_t n = bitnet__write_probe(r, c, p, from, !ends);
     if (n < 0) return 0;
-    if (n == n_out && !memcmp(r->text, r->j.out, (size_t)n)) return 1;
-    if (!ends) return 0;
-    while (n > n_out && r->text[n - 1] == '\n') n--;
-    if (n == n_out && !memcmp(r->text, r->j.out, (size_t)n)) return 1;
-    n = bitnet__write_probe(r, c, p, from, 1);
-    return n == n_out && !memcmp(r->text, r->j.out, (size_t)n);
+    while (ends && n > j->n_out && j->memory[n - 1] == '\n') n--;
+    if (n == j->n_out && !memcmp(j->memory, j->out, (size_t)n)) return 1;
+    n = ends ? bitnet__write_probe(r, c, p, from, 1) : -1;
+    return n == j->n_out && !memcmp(j->memory, j->out, (size_t)n);
 }
 
 /* The default system text: what is between the strings around a system message. */
 static int bitnet__learn_system_text(bitnet__recognition *r, bitnet__chat_fit *c,
                                      const bitnet__probe *p) {
     const bitnet_chat_turn *turn = bitnet__turn_of(&c->t, "system");
-    char *own = r->system_text + r->n_system_text;
-    const char *text;
+    bitnet__jinja *j = &r->j;
     const uint8_t *at, *end;
+    const char *text;
     bitnet__chat front;
-    int32_t n, size;
+    int32_t size;
     size_t length = 0;
+    char *own;
     if (!turn) return 0;
     memset(&front, 0, sizeof front);
-    front.text = (uint8_t *)own;                       /* where there is room */
-    front.cap = sizeof r->system_text - r->n_system_text;
+    front.text = (uint8_t *)j->memory;
+    front.cap = j->cap;
     if (c->bos) bitnet__chat_put_value(&front, bitnet__token_value(r->vocab, r->vocab->bos));
     bitnet__chat_write(&front, turn->prefix, "system");
+    if (front.n > (size_t)j->n_out || memcmp(j->out, j->memory, front.n)) return 0;
+    text = j->out + front.n;
     c->t.system_text = "";
-    n = bitnet__write_probe(r, c, p, 0, 1);
-    size = r->j.n_out - n;
-    text = r->j.out + front.n;
-    if (n < 0 || front.result != BITNET_OK || size < 0 || (size_t)size >= front.cap ||
-        memcmp(r->j.out, own, front.n) || memchr(text, 0, (size_t)size)) return 0;
+    size = j->n_out - bitnet__write_probe(r, c, p, 0, 1);
+    if (size < 0 || (size_t)size >= j->cap || front.n + (size_t)size > (size_t)j->n_out ||
+        memchr(text, 0, (size_t)size)) return 0;
     for (at = (const uint8_t *)text, end = at + size; at < end; at += length) {
         const int32_t t = bitnet__find_special(r->vocab, 1, at, end, &at, &length);
         if (t < 0) break;
         if (bitnet__is_mark(r->vocab, t)) return 0;    /* it would be text */
     }
+    j->cap -= (size_t)size + 1;
+    own = j->memory + j->cap;
     memcpy(own, text, (size_t)size);
     own[size] = 0;
     c->t.system_text = own;
-    if (!bitnet__agrees(r, c, p, 0)) return 0;
-    r->n_system_text += (size_t)size + 1;
-    return 1;
+    if (bitnet__agrees(r, c, p, 0)) return 1;
+    j->cap += (size_t)size + 1;
+    return 0;
 }
 
 /* BOS, trimming and the default system text, of a user's message alone. */
@@ -7152,7 +7153,7 @@ static int bitnet__fits(bitnet__recognition *r, bitnet__chat_fit *c, const bitne
         t->no_think = BITNET__EMPTY_THINKING;
         if (!bitnet__agrees(r, c, p, 0)) t->no_think = 0;
     }
-    if (bitnet__write_probe(r, c, p, 0, p->learns != BITNET__MAY_END) < 0) return 1;
+    if (bitnet__write_probe(r, c, p, 0, p->learns != BITNET__MAY_END) == -1) return 1;
     if (failed ? failed == BITNET__RAISED && p->learns >= BITNET__MAY_RAISE
                : bitnet__agrees(r, c, p, 0)) return 1;
     if (p->learns == BITNET__LEARN_SYSTEM) {           /* refused, or left out */
@@ -7208,10 +7209,10 @@ static int32_t bitnet__explain_difference(bitnet__recognition *r, const bitnet__
     const int32_t n = bitnet__write_probe(r, c, p, 0, p->learns != BITNET__MAY_END);
     char his[BITNET__TEXT], ours[BITNET__TEXT];
     int32_t at = 0;
-    while (at < n && at < r->j.n_out && r->text[at] == r->j.out[at]) at++;
+    while (at < n && at < r->j.n_out && r->j.memory[at] == r->j.out[at]) at++;
     if (k * BITNET__JINJA_OUT + at <= nearest) return nearest;
     bitnet__excerpt(his, r->j.out, r->j.out + at, r->j.out + r->j.n_out);
-    bitnet__excerpt(ours, r->text, r->text + at, r->text + (n > 0 ? n : 0));
+    bitnet__excerpt(ours, r->j.memory, r->j.memory + at, r->j.memory + (n > 0 ? n : 0));
     bitnet__fail(why, BITNET_ERR_UNSUPPORTED, "no chat: tokenizer.chat_template is unknown: "
                  "for %s it writes \"%s\", not \"%s\" as %s", p->what, his, ours, c->t.name);
     return k * BITNET__JINJA_OUT + at;
@@ -7226,7 +7227,6 @@ static const bitnet__chat_fit *bitnet__recognise(bitnet__recognition *r, size_t 
     int32_t k, i, left = BITNET__N_ROWS, nearest = -1;
     memset(r->c, 0, sizeof r->c);
     r->vocab = v;
-    r->n_system_text = 0;
     j->start = jinja;
     j->end = jinja + n - (n > 0 && jinja[n - 1] == '\n');          /* as Jinja has it */
     j->memory = (char *)(r + 1);
@@ -10524,17 +10524,21 @@ static bitnet_result bitnet__load_tokenizer_kind(bitnet_model *m, const bitnet__
 }
 
 /* Compares the file's template with those that are known, into m->chat and *row; *row 0: it is none
-   of them. The memory for that is bounded by the file's size. */
+   of them. It takes no more memory than four times the file's size leaves. */
 static bitnet_result bitnet__find_chat_row(bitnet_model *m, const char *jinja, size_t n,
                                            const bitnet__chat_row **row, bitnet_error *err) {
+    const bitnet__gguf *g = &m->gguf;
     const size_t most = sizeof(bitnet__recognition) + BITNET__JINJA_MEMORY;
-    const size_t room = m->gguf.src.size < most ? (size_t)m->gguf.src.size : most;
+    const uint64_t held = m->vocab.memory + g->n_keys * sizeof *g->keys +
+                          g->n_tensors * sizeof *g->tensors + g->data_start;
+    const uint64_t left = g->src.size > held / 4 ? 4 * (g->src.size - held / 4) : 0;
+    const size_t room = left < most ? (size_t)left : most;
     const bitnet__chat_fit *fit;
     bitnet__recognition *r;
     bitnet_result result = BITNET_OK;
     if (room < sizeof *r) {
-        bitnet__fail(&m->no_chat, BITNET_ERR_UNSUPPORTED, "no chat: in files below %d bytes the "
-                     "template is not read", (int)sizeof *r);
+        bitnet__fail(&m->no_chat, BITNET_ERR_UNSUPPORTED, "no chat: the file is too small for its "
+                     "tokenizer.chat_template to be read");
         return BITNET_OK;
     }
     r = (bitnet__recognition *)bitnet__alloc(&m->params.allocator, room);

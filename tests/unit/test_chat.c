@@ -41,39 +41,45 @@ static void add_jinja(gb_file *f) {
     add_template(f);
 }
 
+static gb_model chat_file;             /* which the model borrows until the next one */
+static gb_counter held;                /* of the model's memory */
+
 /* A model whose tokens are bytes and the tags, as control tokens or, from <think> on, as the
    user's; the last one is text. Then come its own control tokens. */
 static bitnet_model *logged_chat_model(const char *arch, const char *template_text, int tag_type,
                                        bitnet_log_fn log_fn) {
-    static gb_model g;                 /* the file, which the model borrows until the next one */
+    gb_model *const g = &chat_file;
     bitnet_model_params p;
     bitnet_model *m = 0;
     bitnet_error err = {BITNET_OK, ""};
     uint8_t types[ALL];
     int i;
-    gb_free_model(&g);
-    memset(&g, 0, sizeof g);
-    g.arch = arch;
-    g.dim = g.ffn = 64;
-    g.layers = g.heads = g.kv_heads = 1;
-    g.eps = 1e-5f;
-    g.n_ctx = 512;
+    gb_free_model(g);
+    memset(g, 0, sizeof *g);
+    g->arch = arch;
+    g->dim = g->ffn = 64;
+    g->layers = g->heads = g->kv_heads = 1;
+    g->eps = 1e-5f;
+    g->n_ctx = 512;
     for (i = 0; i < ALL; i++)
         types[i] = (uint8_t)(i == N_TAGS - 1 ? 4 : i < THINK - IM_START || i >= N_TAGS ? 3
                              : tag_type);
-    g.words = tags;
-    g.n_words = ALL;
-    g.no_specials = 1;                 /* but those of the tags */
-    g.word_types = types;
-    g.no_sub_norms = !strcmp(arch, "llama");
+    g->words = tags;
+    g->n_words = ALL;
+    g->no_specials = 1;               /* but those of the tags */
+    g->word_types = types;
+    g->no_sub_norms = !strcmp(arch, "llama");
     jinja = template_text;
     n_jinja = template_text ? strlen(template_text) : 0;
-    g.file.add_keys = add_jinja;
-    gb_make_model(&g);
+    g->file.add_keys = add_jinja;
+    gb_make_model(g);
     memset(&p, 0, sizeof p);
     p.log_fn = log_fn;
-    if (bitnet_model_load_memory(g.data, g.size, &p, &m, &err))
+    p.allocator = gb_counting(&held);
+    if (bitnet_model_load_memory(g->data, g->size, &p, &m, &err))
         test_fail(__FILE__, __LINE__, "load: %s", err.text);
+    if (held.peak > 4 * g->size + 4096)
+        test_fail(__FILE__, __LINE__, "loading holds more than SECURITY in the manual says");
     return m;
 }
 
@@ -330,6 +336,31 @@ static void test_python(void) {
         CHECK_MSG(why == cases[i].why && (!got || !strcmp(got, cases[i].want)), "%s is %s (%d)",
                   cases[i].text, got ? got : "refused", why);
     }
+}
+
+/* Each allocation of loading may fail: then there is an error, or the same template. */
+static void test_no_memory(void) {
+    const char *text = known("qwen-2.5");
+    long k, calls, refused = 0;
+    bitnet_model_free(chat_model("llama", text, 4));
+    calls = held.calls;
+    for (k = 0; k < calls; k++) {
+        bitnet_model_params p;
+        bitnet_model *m = 0;
+        bitnet_error err = {BITNET_OK, ""};
+        bitnet_result r;
+        memset(&p, 0, sizeof p);
+        p.allocator = gb_counting(&held);
+        held.fail_at = k;
+        r = bitnet_model_load_memory(chat_file.data, chat_file.size, &p, &m, &err);
+        CHECK_MSG(r == BITNET_OK || r == BITNET_ERR_MEMORY, "%d: %s", (int)k, err.text);
+        refused += r != BITNET_OK && strstr(err.text, "chat template") != 0;
+        CHECK_MSG(r || (bitnet_model_chat_template(m) &&
+                        bitnet_model_chat_template(m)->system_text), "%d", (int)k);
+        bitnet_model_free(m);
+        CHECK(held.live == 0);
+    }
+    CHECK_MSG(refused == 2, "%d of %d", (int)refused, (int)calls);
 }
 
 /* So many times a text, with another one at both ends. */
@@ -841,6 +872,7 @@ const test_case chat_tests[] = {
     {"chat/snippets", test_snippets},
     {"chat/python", test_python},
     {"chat/too_much", test_too_much},
+    {"chat/no_memory", test_no_memory},
     {"chat/lacks_tokens", test_lacks_tokens},
     {"chat/log", test_log},
     {"chat/ends", test_ends},
