@@ -80,18 +80,24 @@
    BITNET_ERR_FULL. To go on, rewind the context to 0, or to the end of the system message, and pass
    again the messages worth keeping.
 
-   What the file's tokenizer.chat_template contains chooses the template; it is never executed.
-   Known are (bitnet_model_info.chat_template):
+   The file's tokenizer.chat_template is a program in Jinja. Loading runs it on a few short chats of
+   the library's own, never on a user's text, and compares what it writes with the templates that
+   the library knows (bitnet_model_info.chat_template):
 
        bitnet-2b-4t              BitNet b1.58-2B-4T, whatever its file has
-       llama-3                   <|start_header_id|>
-       qwen-3, qwen-3-thinking   ChatML with <think>; also tools
-       chatml                    <|im_start|>, as Qwen2.5; with its default system text and tools
+       llama-3, llama-3.1        <|start_header_id|>; 3.1 writes two dates, of 2023 and 2024
+       qwen-3, qwen-3-thinking   ChatML with <think>, which later messages leave out; also tools
+       chatml, chatml-thinking   <|im_start|>, as Qwen2.5; also its tools
        falcon-3                  <|user|> and <|assistant|>
-       falcon-e                  the pre-tokenizer falcon_e, with none of these marks
+       falcon-e                  the role, the text, a newline
 
-   For a file without one, or with another one, chat is BITNET_ERR_UNSUPPORTED, unless you give a
-   template: strings around the messages of each role, in which special tokens are tokens.
+   A default system text, BOS and whether texts are trimmed are taken from the file. If it has no
+   tools of the known form, or refuses or leaves out system messages or other roles, the library
+   refuses them. (It does not check that users and assistant take turns.) Otherwise all probes must
+   agree to the byte. For a file without a template, or with another one, chat is
+   BITNET_ERR_UNSUPPORTED: the error and a warning of loading say where the two differ first, or
+   what in it the library does not understand. You can then give a template of your own: strings
+   around the messages of each role, in which special tokens are tokens.
 
        static void own_template(bitnet_generate_params *gen) {
            static bitnet_chat_template mine;  // all else is 0
@@ -502,8 +508,10 @@
    SECURITY
    --------
    Files may be hostile. Every length, count and offset is checked against the bytes that exist, and
-   nothing recurses on input. A refusal takes time bounded by the size of the file and at most four
-   times its size plus 4 KB of memory, and leaves nothing allocated. Invalid codes, scales that are
+   nothing recurses on input but the reading of a chat template, at most 24 levels deep. A refusal
+   takes time bounded by the size of the file (and for a chat template, by a count of 8 million
+   bytes that it reads) and at most four times its size plus 4 KB of memory, and leaves nothing
+   allocated. Invalid codes, scales that are
    not positive and norms that are not finite are refused; values that become infinite or NaN later
    end the evaluation with an error. No accepted file causes an access out of bounds.
 
@@ -869,6 +877,7 @@ typedef struct bitnet_chat_template {
     int32_t trim;                /* 1: white space around a message is left out */
     int32_t drop_thinking;       /* 1: <think>...</think> in the assistant's messages is left out if
                                     a user's message follows, as Qwen3 wants it */
+    int32_t system_first;        /* 1: only the first message of a chat may be a system message */
 } bitnet_chat_template;
 
 typedef struct bitnet_chat_params {
@@ -1186,7 +1195,8 @@ BITNET_API const bitnet_chat_template *bitnet_model_chat_template(const bitnet_m
    BITNET_ADD_BOS (the chat begins: BOS, if the model's template has it, or with another template,
    a copy too, if the file asks for it; and what the template writes into the system message),
    BITNET_OPEN_REPLY, BITNET_CUT_REPLY, BITNET_ENDED_REPLY. BITNET_ERR_ARG: a role or content is 0,
-   a role "" or one that the template does not know, or thinking is out of range.
+   a role "" or one that the template does not know, thinking is out of range, or a system message
+   is not where the template has it (system_first).
    BITNET_ERR_UNSUPPORTED: the model's template is not known, or has no tools or thinking. See
    CHAT. */
 BITNET_API int bitnet_chat_tokenize(const bitnet_model *m, const bitnet_chat_params *chat,
@@ -5228,16 +5238,18 @@ static size_t bitnet__detok_push(bitnet_detok *d, const uint8_t *bytes, size_t n
 
 /* =============================================================================================
    @chat  messages to tokens, and the text of a reply to its parts
-   A file's template is a program in Jinja. It is never executed: what it contains says which of
-   these it is, and tables of strings say what that one writes. They follow tokenizer_config.json
-   of these models on Hugging Face:
+   A file's template is a program in Jinja. When a file is loaded, a small reader of Jinja writes a
+   few probes by it, and it is the row of a table that writes the same; it never sees a user's text.
+   The rows follow tokenizer_config.json of these models on Hugging Face:
 
        bitnet-2b-4t    microsoft/bitnet-b1.58-2B-4T. The one in its GGUF file ("Human: ...
                        BITNETAssistant: ") is not what the model was trained with.
-       llama-3         meta-llama/Meta-Llama-3-8B-Instruct. That of 3.1 writes two dates into the
-                       system message besides; whoever wants them puts them there.
+       llama-3         meta-llama/Meta-Llama-3-8B-Instruct
+       llama-3.1       meta-llama/Llama-3.1-8B-Instruct, which puts two fixed dates in front of the
+                       system message. Files that would ask a clock get the same ones.
        qwen-3          Qwen/Qwen3-8B, and for tools; -thinking: Qwen3-4B-Thinking-2507
-       chatml          Qwen/Qwen2.5-7B-Instruct, and all others with <|im_start|>
+       chatml          Qwen/Qwen2.5-7B-Instruct, and all others with <|im_start|>; -thinking: the
+                       reply begins with <think>, and earlier thinking stays
        falcon-3        tiiuae/Falcon3-7B-Instruct, whose tools have another form
 
        falcon-e        what the publisher added to bitnet.cpp's engine (Eddie-Wang1120/llama.cpp,
@@ -5245,19 +5257,17 @@ static size_t bitnet__detok_push(bitnet_detok *d, const uint8_t *bytes, size_t n
                        Jinja of these files could not be seen. A reply is opened by "assistant" and
                        a newline, so that is also how one is written in front of a later message.
 
+   To add one, add a row, and a template that does the same to tests/data/chat.json.
+
    A string of the template becomes tokens with its special tokens. A message never does, but its
    text and what is around it are cut into pieces together.
    ============================================================================================= */
 
-typedef struct bitnet__jinja {
+typedef struct bitnet__chat_row {
     bitnet_chat_template t;
-    const char *has[3];             /* all must be in the template; 0: none more */
-    const char *lacks;              /* must not be in it, or 0 */
     const char *needs;              /* a token without which there is no chat, or 0; t.end is one */
     const char *ends[3];            /* tokens that end a text, beside t.end */
-    const char *system_mark;        /* behind this, the template may have a default system text */
-    const char *pre;                /* only files with this tokenizer.ggml.pre; 0: any */
-} bitnet__jinja;
+} bitnet__chat_row;
 
 #define BITNET__CHATML_TURNS                                                                \
     {0, 0}, {0, 0}, {0, 0}, {"\n<tool_response>\n", "\n</tool_response>"},                  \
@@ -5273,125 +5283,52 @@ typedef struct bitnet__jinja {
     "<function-name>, \"arguments\": <args-json-object>}\n</tool_call>"
 
 #define BITNET__EMPTY_THINKING "<think>\n\n</think>\n\n"
-#define BITNET__CHATML_MARKS "<|im_start|>", {"<|endoftext|>", 0, 0}, "<|im_start|>system\n", 0
+#define BITNET__CHATML_ENDS 0, {"<|endoftext|>", 0, 0}
+#define BITNET__LLAMA_3                                                                     \
+    {"<|start_header_id|>{role}<|end_header_id|>\n\n", "<|eot_id|>"}, {0, 0},               \
+    "<|start_header_id|>assistant<|end_header_id|>\n\n", "<|eot_id|>"
+#define BITNET__LLAMA_3_ENDS "<|start_header_id|>", {"<|end_of_text|>", "<|eom_id|>", 0}
 
-/* The first that fits is taken. A newline in `has` is one in the template, or the escape \n. */
-static const bitnet__jinja bitnet__jinjas[] = {
+/* The first that writes the same as the file's template is taken. */
+static const bitnet__chat_row bitnet__chat_rows[] = {
     {{"bitnet-2b-4t", {0, 0}, {0, 0}, {0, 0}, {0, 0}, {"{Role}: ", "<|eot_id|>"}, {0, 0},
-      "Assistant: ", "<|eot_id|>", 0, 0, 0, 0, 0, BITNET_THINK_AUTO, 1, 0},
-     {"<|eot_id|>", "capitalize", 0}, 0, 0, {"<|end_of_text|>", 0, 0}, 0, 0},
-    {{"llama-3", {0, 0}, {0, 0}, {0, 0}, {0, 0},
-      {"<|start_header_id|>{role}<|end_header_id|>\n\n", "<|eot_id|>"}, {0, 0},
-      "<|start_header_id|>assistant<|end_header_id|>\n\n", "<|eot_id|>", 0, 0, 0, 0, 0,
-      BITNET_THINK_AUTO, 1, 0},
-     {"<|start_header_id|>", 0, 0}, 0, "<|start_header_id|>", {"<|end_of_text|>", "<|eom_id|>", 0},
-     0, 0},
-    /* Thinking that is closed, whatever one asks for; thinking that is always opened. */
+      "Assistant: ", "<|eot_id|>", 0, 0, 0, 0, 0, BITNET_THINK_AUTO, 1, 0, 0},
+     0, {"<|end_of_text|>", 0, 0}},
+    {{"llama-3", {0, 0}, {0, 0}, {0, 0}, {0, 0}, BITNET__LLAMA_3, 0, 0, 0, 0, 0,
+      BITNET_THINK_AUTO, 1, 0, 0}, BITNET__LLAMA_3_ENDS},
+    {{"llama-3.1", {"<|start_header_id|>system<|end_header_id|>\n\nCutting Knowledge Date: "
+                    "December 2023\nToday Date: 26 Jul 2024\n\n", "<|eot_id|>"},
+      {0, 0}, {0, 0}, {0, 0}, BITNET__LLAMA_3, 0, 0, 0, 0, 0, BITNET_THINK_AUTO, 1, 0, 0},
+     BITNET__LLAMA_3_ENDS},
+    /* Thinking that the model decides; that is always opened; that is closed, whatever one asks
+       for; that only is left out of earlier replies; and that is not known. */
     {{"qwen-3", BITNET__CHATML_TURNS, "<think>\n", BITNET__EMPTY_THINKING, BITNET__TOOLS,
-      BITNET_THINK_OFF, 0, 1},
-     {"<|im_start|>", "assistant\n<think>\n\n</think>", 0}, 0, BITNET__CHATML_MARKS},
+      BITNET_THINK_AUTO, 0, 1, 0}, BITNET__CHATML_ENDS},
     {{"qwen-3-thinking", BITNET__CHATML_TURNS, "<think>\n", 0, BITNET__TOOLS, BITNET_THINK_ON, 0,
-      1},
-     {"<|im_start|>", "assistant\n<think>\n", 0}, 0, BITNET__CHATML_MARKS},
+      1, 0}, BITNET__CHATML_ENDS},
     {{"qwen-3", BITNET__CHATML_TURNS, "<think>\n", BITNET__EMPTY_THINKING, BITNET__TOOLS,
-      BITNET_THINK_AUTO, 0, 1},
-     {"<|im_start|>", "</think>", "enable_thinking"}, 0, BITNET__CHATML_MARKS},
-    {{"qwen-3", BITNET__CHATML_TURNS, 0, 0, BITNET__TOOLS, BITNET_THINK_AUTO, 0, 1},
-     {"<|im_start|>", "</think>", 0}, 0, BITNET__CHATML_MARKS},
-    {{"chatml", BITNET__CHATML_TURNS, 0, 0, BITNET__TOOLS, BITNET_THINK_AUTO, 0, 0},
-     {"<|im_start|>", 0, 0}, 0, BITNET__CHATML_MARKS},
+      BITNET_THINK_OFF, 0, 1, 0}, BITNET__CHATML_ENDS},
+    {{"qwen-3", BITNET__CHATML_TURNS, 0, 0, BITNET__TOOLS, BITNET_THINK_AUTO, 0, 1, 0},
+     BITNET__CHATML_ENDS},
+    {{"chatml", BITNET__CHATML_TURNS, 0, 0, BITNET__TOOLS, BITNET_THINK_AUTO, 0, 0, 0},
+     BITNET__CHATML_ENDS},
+    {{"chatml-thinking", BITNET__CHATML_TURNS, "<think>\n", 0, BITNET__TOOLS, BITNET_THINK_ON, 0,
+      0, 0}, BITNET__CHATML_ENDS},
     {{"falcon-3", {"<|system|>\n", "\n"}, {"<|user|>\n", "\n"},
       {"<|assistant|>\n", "<|endoftext|>\n"}, {0, 0}, {0, 0}, {0, 0}, "<|assistant|>\n",
-      "<|endoftext|>", 0, 0, 0, 0, 0, BITNET_THINK_AUTO, 0, 0},
-     {"<|assistant|>", "<|user|>", 0}, "<|end|>", 0, {0, 0, 0}, 0, 0},  /* <|end|>: Phi 3 */
+      "<|endoftext|>", 0, 0, 0, 0, 0, BITNET_THINK_AUTO, 0, 0, 0},
+     0, {0, 0, 0}},
     {{"falcon-e", {0, 0}, {0, 0}, {"assistant\n", "\n"}, {0, 0}, {"{role}", "\n"}, {0, 0},
-      "assistant\n", 0, 0, 0, 0, 0, 0, BITNET_THINK_AUTO, 0, 0},
-     {"assistant", "user", 0}, 0, 0, {0, 0, 0}, 0, "falcon_e"},
+      "assistant\n", 0, 0, 0, 0, 0, 0, BITNET_THINK_AUTO, 0, 0, 0},
+     0, {0, 0, 0}},
 };
 
-enum { BITNET__SYSTEM_TEXT = 512, BITNET__MARKS = 32 };
+enum { BITNET__MARKS = 32 };
 
-/* The place of a mark in n bytes of Jinja, and *length, what it takes there; or 0. */
-static const char *bitnet__find_mark(const char *jinja, size_t n, const char *mark,
-                                     size_t *length) {
-    size_t from, at, i;
-    for (from = 0; from < n; from++) {
-        for (at = from, i = 0; mark[i] && at < n; i++, at++) {
-            if (mark[i] == '\n' && jinja[at] == '\\' && at + 1 < n && jinja[at + 1] == 'n') at++;
-            else if (jinja[at] != mark[i]) break;
-        }
-        *length = at - from;
-        if (!mark[i]) return jinja + from;
-    }
-    return 0;
-}
-
-static int bitnet__has_mark(const char *jinja, size_t n, const char *mark) {
-    size_t length;
-    return bitnet__find_mark(jinja, n, mark, &length) != 0;
-}
-
-/* Which template this is, or 0. pre: the name of the pre-tokenizer, or "". */
-static const bitnet__jinja *bitnet__recognise(const char *jinja, size_t n, const char *pre) {
-    const size_t most = sizeof bitnet__jinjas / sizeof bitnet__jinjas[0];
-    size_t i, k;
-    for (i = 0; i < most; i++) {
-        const bitnet__jinja *j = &bitnet__jinjas[i];
-        if (j->pre && strcmp(j->pre, pre)) continue;
-        for (k = 0; k < 3 && j->has[k] && bitnet__has_mark(jinja, n, j->has[k]);) k++;
-        if ((k == 3 || !j->has[k]) && !(j->lacks && bitnet__has_mark(jinja, n, j->lacks))) return j;
-    }
-    return 0;
-}
-
-/* Are the tokens there that it cannot do without? */
-static int bitnet__has_tokens(const bitnet__vocab *v, const bitnet__jinja *j) {
-    return (!j->t.end || bitnet__vocab_find(v, j->t.end, strlen(j->t.end)) >= 0) &&
-           (!j->needs || bitnet__vocab_find(v, j->needs, strlen(j->needs)) >= 0);
-}
-
-/* Does the template put BOS in front? */
-static int bitnet__names_bos(const bitnet__vocab *v, const char *jinja, size_t n) {
-    char text[BITNET__MAX_SPECIAL + 1];
-    size_t size = 0;
-    const uint8_t *p = v->bos >= 0 && (uint32_t)v->bos < v->n_tokens
-                       ? bitnet__vocab_bytes(v, v->bos, &size) : 0;
-    if (bitnet__has_mark(jinja, n, "bos_token")) return 1;
-    if (!p || size == 0 || size > BITNET__MAX_SPECIAL) return 0;
-    memcpy(text, p, size);
-    text[size] = 0;
-    return bitnet__has_mark(jinja, n, text);
-}
-
-/* Takes out of a template what this file's does not have: the tools, if they are not those of
-   Qwen2.5 and Qwen3. */
-static void bitnet__fit_template(bitnet_chat_template *t, const char *jinja, size_t n) {
-    static const bitnet_chat_turn none = {0, 0};
-    if (!t->tools_before || (bitnet__has_mark(jinja, n, "<function-name>") &&
-                             bitnet__has_mark(jinja, n, "<tool_response>"))) return;
-    t->tools_before = t->tools_behind = 0;
-    t->tool = t->tools_turn = none;
-}
-
-/* The text between mark and end in the template, if it stands there as it is: Qwen2.5's
-   "You are Qwen, ...". Returns its size, 0: there is none. */
-static size_t bitnet__default_system(const char *jinja, size_t n, const char *mark, const char *end,
-                                     char text[BITNET__SYSTEM_TEXT]) {
-    size_t length, size;
-    const char *p;
-    for (; (p = bitnet__find_mark(jinja, n, mark, &length)) != 0; jinja = p) {
-        n -= (size_t)(p - jinja) + length;
-        p += length;
-        for (size = 0; size < n && size < BITNET__SYSTEM_TEXT - 1; size++) {
-            if (strchr("'\"\\{}", p[size])) break;
-            if (p[size] == end[0] && bitnet__has_mark(p + size, strlen(end) < n - size
-                                                      ? strlen(end) : n - size, end)) {
-                memcpy(text, p, size);
-                text[size] = 0;
-                return size;
-            }
-        }
-    }
+/* Are the tokens there that it cannot do without? Returns the first that is not; 0: all are. */
+static const char *bitnet__lacks_token(const bitnet__vocab *v, const bitnet__chat_row *row) {
+    if (row->t.end && bitnet__vocab_find(v, row->t.end, strlen(row->t.end)) < 0) return row->t.end;
+    if (row->needs && bitnet__vocab_find(v, row->needs, strlen(row->needs)) < 0) return row->needs;
     return 0;
 }
 
@@ -5401,11 +5338,11 @@ static void bitnet__add_end(bitnet__vocab *v, bitnet_token t) {
         v->ends[v->n_ends++] = t;
 }
 
-static void bitnet__add_ends(bitnet__vocab *v, const bitnet__jinja *j) {
+static void bitnet__add_ends(bitnet__vocab *v, const bitnet__chat_row *row) {
     size_t i;
-    if (j->t.end) bitnet__add_end(v, bitnet__vocab_find(v, j->t.end, strlen(j->t.end)));
-    for (i = 0; i < 3 && j->ends[i]; i++)
-        bitnet__add_end(v, bitnet__vocab_find(v, j->ends[i], strlen(j->ends[i])));
+    if (row->t.end) bitnet__add_end(v, bitnet__vocab_find(v, row->t.end, strlen(row->t.end)));
+    for (i = 0; i < 3 && row->ends[i]; i++)
+        bitnet__add_end(v, bitnet__vocab_find(v, row->ends[i], strlen(row->ends[i])));
 }
 
 /* ---- chats ---- */
@@ -5424,7 +5361,8 @@ static int bitnet__is_tag(const char *p, size_t n) {
 
 /* Text that is waiting for its neighbours, between tokens of the template. */
 typedef struct bitnet__chat {
-    bitnet__encoder *e;
+    bitnet__encoder *e;             /* 0: all is text and stays there, in memory of the caller's */
+    bitnet_result result;           /* the first error */
     const bitnet_chat_template *t;
     uint8_t *text;                  /* [cap] */
     size_t n, cap;
@@ -5435,13 +5373,14 @@ typedef struct bitnet__chat {
 
 static void bitnet__chat_put(bitnet__chat *c, const char *p, size_t n) {
     bitnet__encoder *e = c->e;
-    if (e->result == BITNET_OK && n > INT32_MAX / 2 - c->n) e->result = BITNET_ERR_LIMIT;
-    if (e->result != BITNET_OK || n == 0) return;
+    if (c->result == BITNET_OK && n > (e ? INT32_MAX / 2 : c->cap) - c->n)
+        c->result = BITNET_ERR_LIMIT;
+    if (c->result != BITNET_OK || n == 0) return;
     if (n > c->cap - c->n) {
         const size_t cap = 2 * (c->n + n);
         uint8_t *text = (uint8_t *)bitnet__alloc(e->allocator, cap);
         if (!text) {
-            e->result = BITNET_ERR_MEMORY;
+            c->result = BITNET_ERR_MEMORY;
             return;
         }
         if (c->n) memcpy(text, c->text, c->n);
@@ -5455,8 +5394,11 @@ static void bitnet__chat_put(bitnet__chat *c, const char *p, size_t n) {
 
 /* Encodes what is waiting; then adds a token, if it is one. */
 static void bitnet__chat_flush(bitnet__chat *c, bitnet_token t) {
-    if (c->e->result == BITNET_OK)
+    if (!c->e) return;
+    if (c->result == BITNET_OK) {
         bitnet__encode_except(c->e, c->text, c->n, 0, c->marks, c->n_marks);
+        c->result = c->e->result;
+    }
     c->n = 0;
     if (t >= 0) bitnet__emit(c->e, t);
 }
@@ -5469,10 +5411,11 @@ static int bitnet__is_mark(const bitnet__vocab *v, bitnet_token t) {
 
 /* Adds text whose special tokens are tokens: those of the template, or with only_tags the tags. */
 static void bitnet__chat_parse(bitnet__chat *c, const char *text, size_t n, int only_tags) {
-    const bitnet__vocab *v = c->e->vocab;
     const uint8_t *p = (const uint8_t *)text, *end = p + n, *at = p;
     size_t length = 0;
-    while (p < end) {
+    if (!c->e) bitnet__chat_put(c, text, n);
+    while (c->e && p < end) {
+        const bitnet__vocab *v = c->e->vocab;
         const int32_t t = bitnet__find_special(v, 1, at, end, &at, &length);
         if (t >= 0 && (only_tags ? !bitnet__is_tag((const char *)at, length)
                                  : !bitnet__is_mark(v, t))) {
@@ -5489,7 +5432,8 @@ static void bitnet__chat_parse(bitnet__chat *c, const char *text, size_t n, int 
 /* Collects the tokens of a string of the template. */
 static void bitnet__chat_collect(bitnet__chat *c, const char *text) {
     const bitnet__vocab *v = c->e->vocab;
-    const uint8_t *at = (const uint8_t *)(text ? text : ""), *end = at + strlen((const char *)at);
+    const char *known = text ? text : "";
+    const uint8_t *at = (const uint8_t *)known, *end = at + strlen(known);
     size_t length;
     while (at < end) {
         const int32_t t = bitnet__find_special(v, 1, at, end, &at, &length);
@@ -5648,7 +5592,7 @@ static void bitnet__chat_message(bitnet__chat *c, const bitnet_message *messages
     bitnet__stretch text;
     if (!msg->role || !msg->role[0] || !msg->content ||
         !(turn = bitnet__turn_of(c->t, msg->role))) {
-        c->e->result = BITNET_ERR_ARG;
+        c->result = BITNET_ERR_ARG;
         return;
     }
     if (is_tool && !bitnet__has_role(messages, n, i - 1, "tool"))
@@ -5696,17 +5640,17 @@ static void bitnet__chat_end_reply(bitnet__chat *c, int ended) {
 
 /* Opens the reply, with thinking as it is wanted. BITNET_ERR_UNSUPPORTED: the template thinks, but
    not so; or it does not think at all. */
-static bitnet_result bitnet__chat_reply(bitnet__chat *c, bitnet_thinking thinking) {
+static void bitnet__chat_reply(bitnet__chat *c, bitnet_thinking thinking) {
     const bitnet_chat_template *t = c->t;
-    const char *text = 0;
-    if (thinking == BITNET_THINK_ON && !t->think) return BITNET_ERR_UNSUPPORTED;
-    if (thinking == BITNET_THINK_OFF && t->think && !t->no_think) return BITNET_ERR_UNSUPPORTED;
+    if ((thinking == BITNET_THINK_ON && !t->think) ||
+        (thinking == BITNET_THINK_OFF && t->think && !t->no_think)) {
+        if (c->result == BITNET_OK) c->result = BITNET_ERR_UNSUPPORTED;
+        return;
+    }
     if (thinking == BITNET_THINK_AUTO) thinking = t->thinking;
-    if (thinking == BITNET_THINK_ON) text = t->think;
-    if (thinking == BITNET_THINK_OFF) text = t->no_think;
     bitnet__chat_write(c, t->reply, 0);
-    bitnet__chat_write(c, text, 0);
-    return BITNET_OK;
+    if (thinking == BITNET_THINK_ON) bitnet__chat_write(c, t->think, 0);
+    if (thinking == BITNET_THINK_OFF) bitnet__chat_write(c, t->no_think, 0);
 }
 
 /* They are put into the system message. */
@@ -5718,6 +5662,31 @@ static int bitnet__is_thinking(bitnet_thinking t) {
     return (int)t >= BITNET_THINK_AUTO && (int)t <= BITNET_THINK_ON;
 }
 
+/* A system message that the template does not have where it is; -1: there is none. */
+static int bitnet__late_system(const bitnet_chat_template *t, const bitnet_message *messages, int n,
+                               int flags) {
+    int i = (flags & BITNET_ADD_BOS) != 0;
+    if (!t->system_first) return -1;
+    while (i < n && !bitnet__has_role(messages, n, i, "system")) i++;
+    return i < n ? i : -1;
+}
+
+/* Writes messages, as tokens or as text. */
+static void bitnet__chat_all(bitnet__chat *c, const bitnet_chat_params *p,
+                             const bitnet_message *messages, int n, int flags) {
+    const int last_query = bitnet__last_query(messages, n);
+    int i = 0;
+    if (p->tools && !bitnet__has_tools(c->t)) c->result = BITNET_ERR_UNSUPPORTED;
+    else if (bitnet__late_system(c->t, messages, n, flags) >= 0) c->result = BITNET_ERR_ARG;
+    if (flags & (BITNET_CUT_REPLY | BITNET_ENDED_REPLY))
+        bitnet__chat_end_reply(c, (flags & BITNET_ENDED_REPLY) != 0);
+    if (flags & BITNET_ADD_BOS) i = bitnet__chat_begin(c, p->tools, messages, n);
+    for (; i < n && c->result == BITNET_OK; i++)
+        bitnet__chat_message(c, messages, n, i, last_query);
+    if (flags & BITNET_OPEN_REPLY) bitnet__chat_reply(c, p->thinking);
+    bitnet__chat_flush(c, -1);
+}
+
 /* Adds a chat: bitnet_chat_tokenize on an encoder. */
 static void bitnet__encode_chat(bitnet__encoder *e, const bitnet_chat_params *params,
                                 const bitnet_message *messages, int n, int flags) {
@@ -5726,30 +5695,1565 @@ static void bitnet__encode_chat(bitnet__encoder *e, const bitnet_chat_params *pa
     const bitnet_chat_template *t = p->chat_template ? p->chat_template : e->vocab->chat;
     const int bos = t == e->vocab->chat ? e->vocab->chat_bos : e->vocab->add_bos;
     bitnet__chat c;
-    bitnet_result r = BITNET_OK;
-    int i = 0, last_query;
-    if (!bitnet__is_thinking(p->thinking)) {
-        e->result = BITNET_ERR_ARG;
-        return;
-    }
-    if (!t || (p->tools && !bitnet__has_tools(t))) {
-        e->result = BITNET_ERR_UNSUPPORTED;
+    if (!bitnet__is_thinking(p->thinking) || !t) {
+        e->result = t ? BITNET_ERR_ARG : BITNET_ERR_UNSUPPORTED;
         return;
     }
     bitnet__chat_open(&c, e, t);
     if (bos) bitnet__encode_bos(e, flags);
-    if (flags & (BITNET_CUT_REPLY | BITNET_ENDED_REPLY))
-        bitnet__chat_end_reply(&c, (flags & BITNET_ENDED_REPLY) != 0);
-    if (flags & BITNET_ADD_BOS) i = bitnet__chat_begin(&c, p->tools, messages, n);
-    last_query = bitnet__last_query(messages, n);
-    for (; i < n && e->result == BITNET_OK; i++)
-        bitnet__chat_message(&c, messages, n, i, last_query);
-    if (flags & BITNET_OPEN_REPLY) r = bitnet__chat_reply(&c, p->thinking);
-    bitnet__chat_flush(&c, -1);
+    bitnet__chat_all(&c, p, messages, n, flags);
     bitnet__free(e->allocator, c.text);
-    if (e->result == BITNET_OK) e->result = r;
+    if (e->result == BITNET_OK) e->result = c.result;
 }
 
+/* ---- Jinja, as far as chat templates need it ----
+   Text is read, evaluated and written in one go; a loop reads its body again for each item. Values
+   have no side effects, so both sides of `and`, `or` and `if ... else` are evaluated, and one that
+   fails counts only where it is used. Steps, memory, output and nesting have limits. */
+
+typedef enum bitnet__jinja_kind {
+    BITNET__UNDEFINED, BITNET__NONE, BITNET__BOOL, BITNET__INT, BITNET__STRING, BITNET__LIST,
+    BITNET__DICT, BITNET__FAILED
+} bitnet__jinja_kind;
+
+/* Why a value, or all of the text, failed. */
+enum { BITNET__RAISED = 1, BITNET__NOT_UNDERSTOOD, BITNET__TOO_MUCH };
+
+enum {
+    BITNET__JINJA_MEMORY = 1 << 15,    /* of values and texts */
+    BITNET__JINJA_OUT = 1 << 12,       /* bytes of a prompt */
+    BITNET__JINJA_STEPS = 1 << 23,     /* of all probes: bytes that are read or compared */
+    BITNET__JINJA_DEPTH = 24,          /* of blocks and expressions in each other */
+    BITNET__JINJA_NAMES = 64, BITNET__JINJA_ARGS = 8
+};
+
+/* A string is a view: of the template, of a constant or of the interpreter's memory. A list has
+   items; a dictionary has keys and values by turns. */
+typedef struct bitnet__jvalue {
+    bitnet__jinja_kind kind;
+    int32_t n;                         /* a number; bytes of a string; why it failed */
+    const char *s;                     /* a string; where it failed */
+    struct bitnet__jlist *list;
+} bitnet__jvalue;
+
+typedef struct bitnet__jlist { bitnet__jvalue *items; int32_t n, cap; } bitnet__jlist;
+typedef struct bitnet__jname { const char *s; int32_t n; bitnet__jvalue value; } bitnet__jname;
+typedef struct bitnet__jargs { bitnet__jname a[BITNET__JINJA_ARGS]; int32_t n; } bitnet__jargs;
+
+typedef struct bitnet__jinja {
+    const char *start, *at, *end;      /* of the template, and where it is being read */
+    char *memory;
+    size_t used, cap;
+    int64_t steps;                     /* that are left */
+    int32_t depth, n_names, scope;     /* names from scope on are of the innermost loop */
+    int32_t n_out;
+    bitnet__jvalue failure;            /* of the whole text; kind BITNET__FAILED, if it failed */
+    bitnet__jname names[BITNET__JINJA_NAMES];
+    char out[BITNET__JINJA_OUT];
+} bitnet__jinja;
+
+static bitnet__jvalue bitnet__jvalue_of(bitnet__jinja_kind kind, size_t n, const char *s) {
+    bitnet__jvalue v;
+    v.kind = kind;
+    v.n = (int32_t)n;
+    v.s = s;
+    v.list = 0;
+    return v;
+}
+
+static bitnet__jvalue bitnet__jstring_of(const char *s, size_t n) {
+    return bitnet__jvalue_of(BITNET__STRING, n, s);
+}
+
+static bitnet__jvalue bitnet__jstring(const char *s) { return bitnet__jstring_of(s, strlen(s)); }
+
+static bitnet__jvalue bitnet__jbool(int b) { return bitnet__jvalue_of(BITNET__BOOL, b != 0, 0); }
+
+static bitnet__jvalue bitnet__jint(int32_t n) {
+    return bitnet__jvalue_of(BITNET__INT, (size_t)n, 0);
+}
+
+static bitnet__jvalue bitnet__jundefined(void) {
+    return bitnet__jvalue_of(BITNET__UNDEFINED, 0, 0);
+}
+
+static bitnet__jvalue bitnet__jfail(const char *place, int why) {
+    return bitnet__jvalue_of(BITNET__FAILED, (size_t)why, place);
+}
+
+/* Ends everything: with the reading at the end, all loops end. Returns the failure. */
+static bitnet__jvalue bitnet__jinja_stop(bitnet__jinja *j, bitnet__jvalue failure) {
+    if (j->failure.kind != BITNET__FAILED) j->failure = failure;
+    j->at = j->end;
+    return j->failure;
+}
+
+static bitnet__jvalue bitnet__jinja_stop_here(bitnet__jinja *j, int why) {
+    return bitnet__jinja_stop(j, bitnet__jfail(j->at, why));
+}
+
+static void bitnet__jinja_step(bitnet__jinja *j, size_t n) {
+    j->steps -= (int64_t)n + 1;
+    if (j->steps < 0) bitnet__jinja_stop_here(j, BITNET__TOO_MUCH);
+}
+
+/* Memory for n bytes, or for values if they are aligned; 0: there is no more. */
+static char *bitnet__jinja_alloc(bitnet__jinja *j, size_t n, int aligned) {
+    const size_t at = aligned ? (j->used + 7) & ~(size_t)7 : j->used;
+    bitnet__jinja_step(j, n);
+    if (at > j->cap || n > j->cap - at) {
+        bitnet__jinja_stop_here(j, BITNET__TOO_MUCH);
+        return 0;
+    }
+    j->used = at + n;
+    return j->memory + at;
+}
+
+/* a and n more bytes. If a is what was made last, it grows in place. */
+static bitnet__jvalue bitnet__jinja_append(bitnet__jinja *j, bitnet__jvalue a, const char *s,
+                                           size_t n) {
+    char *p;
+    if (n == 0) return a;
+    if (a.n > 0 && a.s + a.n == j->memory + j->used) {
+        p = bitnet__jinja_alloc(j, n, 0);
+        if (!p) return j->failure;
+        memcpy(p, s, n);
+        a.n += (int32_t)n;
+        return a;
+    }
+    p = bitnet__jinja_alloc(j, (size_t)a.n + n, 0);
+    if (!p) return j->failure;
+    if (a.n) memcpy(p, a.s, (size_t)a.n);
+    memcpy(p + a.n, s, n);
+    return bitnet__jstring_of(p, (size_t)a.n + n);
+}
+
+/* A list or dictionary with room for n values, which grows. */
+static bitnet__jvalue bitnet__jinja_list(bitnet__jinja *j, bitnet__jinja_kind kind, size_t n) {
+    bitnet__jvalue v = bitnet__jvalue_of(kind, 0, 0);
+    char *p = bitnet__jinja_alloc(j, sizeof *v.list, 1), *items;
+    items = p && n < BITNET__JINJA_MEMORY ? bitnet__jinja_alloc(j, n * sizeof v, 1) : 0;
+    if (!items) return bitnet__jinja_stop_here(j, BITNET__TOO_MUCH);
+    v.list = (bitnet__jlist *)(void *)p;
+    v.list->items = (bitnet__jvalue *)(void *)items;
+    v.list->n = 0;
+    v.list->cap = (int32_t)n;
+    return v;
+}
+
+/* A value that failed fails the list. */
+static void bitnet__jinja_push(bitnet__jinja *j, bitnet__jvalue *list, bitnet__jvalue v) {
+    bitnet__jlist *l = list->list;
+    if (list->kind == BITNET__FAILED) return;
+    if (v.kind == BITNET__FAILED) {
+        *list = v;
+        return;
+    }
+    if (l->n == l->cap) {
+        const bitnet__jvalue more = bitnet__jinja_list(j, BITNET__LIST, 2 * (size_t)l->n + 2);
+        if (more.kind == BITNET__FAILED) {
+            *list = more;
+            return;
+        }
+        if (l->n) memcpy(more.list->items, l->items, (size_t)l->n * sizeof v);
+        l->items = more.list->items;
+        l->cap = more.list->cap;
+    }
+    l->items[l->n++] = v;
+}
+
+static int bitnet__jsame(bitnet__jvalue v, const char *s, int32_t n) {
+    return v.kind == BITNET__STRING && v.n == n && (n == 0 || !memcmp(v.s, s, (size_t)n));
+}
+
+static bitnet__jvalue *bitnet__jfind(bitnet__jvalue dict, const char *key, int32_t n) {
+    int32_t i;
+    for (i = 0; i < dict.list->n; i += 2)
+        if (bitnet__jsame(dict.list->items[i], key, n)) return &dict.list->items[i + 1];
+    return 0;
+}
+
+/* Sets an entry. */
+static void bitnet__jinja_put(bitnet__jinja *j, bitnet__jvalue *dict, bitnet__jvalue key,
+                              bitnet__jvalue value) {
+    bitnet__jvalue *known;
+    if (key.kind != BITNET__STRING && key.kind != BITNET__FAILED)
+        key = bitnet__jfail(j->at, BITNET__NOT_UNDERSTOOD);
+    if (dict->kind == BITNET__FAILED || key.kind == BITNET__FAILED) {
+        bitnet__jinja_push(j, dict, key);
+        return;
+    }
+    known = bitnet__jfind(*dict, key.s, key.n);
+    if (known && value.kind != BITNET__FAILED) *known = value;
+    else {
+        bitnet__jinja_push(j, dict, key);
+        bitnet__jinja_push(j, dict, value);
+    }
+}
+
+static int bitnet__jtruth(bitnet__jvalue v) {
+    return v.kind >= BITNET__LIST && v.kind <= BITNET__DICT ? v.list->n > 0
+           : v.kind >= BITNET__BOOL && v.kind <= BITNET__STRING && v.n != 0;
+}
+
+/* The text of a value, as {{ }} writes it. */
+static bitnet__jvalue bitnet__jinja_text(bitnet__jinja *j, bitnet__jvalue v, const char *place) {
+    char digits[12];
+    int at = 12;
+    int64_t n = v.n < 0 ? -(int64_t)v.n : v.n;
+    if (v.kind == BITNET__STRING || v.kind == BITNET__FAILED) return v;
+    if (v.kind == BITNET__UNDEFINED) return bitnet__jstring("");
+    if (v.kind == BITNET__NONE) return bitnet__jstring("None");
+    if (v.kind == BITNET__BOOL) return bitnet__jstring(v.n ? "True" : "False");
+    if (v.kind != BITNET__INT) return bitnet__jfail(place, BITNET__NOT_UNDERSTOOD);
+    do digits[--at] = (char)('0' + n % 10); while ((n /= 10) > 0);
+    if (v.n < 0) digits[--at] = '-';
+    return bitnet__jinja_append(j, bitnet__jstring(""), digits + at, (size_t)(12 - at));
+}
+
+/* ---- reading ---- */
+
+static int bitnet__is_digit(char c) { return c >= '0' && c <= '9'; }
+
+static int bitnet__is_word(char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || bitnet__is_digit(c) || c == '_';
+}
+
+static int bitnet__jinja_sees(const bitnet__jinja *j, const char *what) {
+    const size_t n = strlen(what);
+    return (size_t)(j->end - j->at) >= n && !memcmp(j->at, what, n);
+}
+
+static void bitnet__jinja_blanks(bitnet__jinja *j) {
+    const char *from = j->at;
+    while (j->at < j->end && bitnet__is_space(*j->at)) j->at++;
+    bitnet__jinja_step(j, (size_t)(j->at - from));
+}
+
+/* Takes an operator or a word, if it is what comes next. A sign in front of the end of a tag
+   belongs to that. */
+static int bitnet__jinja_take(bitnet__jinja *j, const char *what) {
+    const size_t n = strlen(what);
+    bitnet__jinja_blanks(j);
+    if (!bitnet__jinja_sees(j, what)) return 0;
+    if (n == 1 && strchr("+-%", *what) &&
+        (bitnet__jinja_sees(j, "%}") || bitnet__jinja_sees(j, "-%}") ||
+         bitnet__jinja_sees(j, "+%}") || bitnet__jinja_sees(j, "-}}"))) return 0;
+    if (bitnet__is_word(what[n - 1]) && (size_t)(j->end - j->at) > n &&
+        bitnet__is_word(j->at[n])) return 0;
+    j->at += n;
+    return 1;
+}
+
+static void bitnet__jinja_need(bitnet__jinja *j, const char *what) {
+    if (!bitnet__jinja_take(j, what)) bitnet__jinja_stop_here(j, BITNET__NOT_UNDERSTOOD);
+}
+
+/* A name; empty, if there is none. */
+static bitnet__jname bitnet__jinja_name(bitnet__jinja *j) {
+    bitnet__jname name;
+    bitnet__jinja_blanks(j);
+    name.s = j->at;
+    if (j->at < j->end && !bitnet__is_digit(*j->at))
+        while (j->at < j->end && bitnet__is_word(*j->at)) j->at++;
+    name.n = (int32_t)(j->at - name.s);
+    name.value = bitnet__jundefined();
+    bitnet__jinja_step(j, (size_t)name.n);
+    if (name.n == 0) bitnet__jinja_stop_here(j, BITNET__NOT_UNDERSTOOD);
+    return name;
+}
+
+static int bitnet__jis(bitnet__jname name, const char *s) {
+    return (size_t)name.n == strlen(s) && !memcmp(name.s, s, (size_t)name.n);
+}
+
+static bitnet__jname *bitnet__jinja_lookup(bitnet__jinja *j, bitnet__jname name, int32_t from) {
+    int32_t i;
+    bitnet__jinja_step(j, (size_t)j->n_names);
+    for (i = j->n_names - 1; i >= from; i--)
+        if (j->names[i].n == name.n && !memcmp(j->names[i].s, name.s, (size_t)name.n))
+            return &j->names[i];
+    return 0;
+}
+
+/* Gives a name of the innermost scope a value. */
+static void bitnet__jinja_set(bitnet__jinja *j, bitnet__jname name, bitnet__jvalue v) {
+    bitnet__jname *known = bitnet__jinja_lookup(j, name, j->scope);
+    if (v.kind == BITNET__FAILED) bitnet__jinja_stop(j, v);
+    else if (!known && j->n_names == BITNET__JINJA_NAMES)
+        bitnet__jinja_stop_here(j, BITNET__TOO_MUCH);
+    else {
+        if (!known) known = &j->names[j->n_names++];
+        *known = name;
+        known->value = v;
+    }
+}
+
+/* ---- what filters and methods do ---- */
+
+static int bitnet__jis_ascii(bitnet__jvalue v) {
+    int32_t i;
+    for (i = 0; i < v.n; i++) if ((uint8_t)v.s[i] >= 128) return 0;
+    return 1;
+}
+
+/* The place of what in v from an index on; -1: it is not there. */
+static int32_t bitnet__jinja_find(bitnet__jinja *j, bitnet__jvalue v, int32_t from,
+                                  bitnet__jvalue what) {
+    int32_t i;
+    bitnet__jinja_step(j, (size_t)(v.n - from) * ((size_t)what.n / 16 + 1));
+    for (i = from; i + what.n <= v.n; i++)
+        if (what.n == 0 || !memcmp(v.s + i, what.s, (size_t)what.n)) return i;
+    return -1;
+}
+
+static int bitnet__jis_among(char c, const bitnet__jvalue *set) {
+    return set ? set->n > 0 && memchr(set->s, c, (size_t)set->n) != 0 : bitnet__is_space(c);
+}
+
+/* sides: 1 left, 2 right. set 0: white space. */
+static bitnet__jvalue bitnet__jstrip(bitnet__jvalue v, int sides, const bitnet__jvalue *set) {
+    while (sides & 1 && v.n > 0 && bitnet__jis_among(*v.s, set)) v.s++, v.n--;
+    while (sides & 2 && v.n > 0 && bitnet__jis_among(v.s[v.n - 1], set)) v.n--;
+    return v;
+}
+
+/* Upper and lower case: 'u'pper, 'l'ower, 'c'apitalize, 't'itle. */
+static bitnet__jvalue bitnet__jinja_case(bitnet__jinja *j, bitnet__jvalue v, char how,
+                                         const char *place) {
+    char *p;
+    int32_t i;
+    if (!bitnet__jis_ascii(v)) return bitnet__jfail(place, BITNET__NOT_UNDERSTOOD);
+    p = bitnet__jinja_alloc(j, (size_t)v.n, 0);
+    if (!p) return j->failure;
+    for (i = 0; i < v.n; i++) {
+        const char c = v.s[i];
+        const int first = i == 0 || (how == 't' && bitnet__is_space(v.s[i - 1]));
+        const int up = how == 'u' || (how != 'l' && first);
+        p[i] = (char)(up && c >= 'a' && c <= 'z' ? c - 'a' + 'A'
+                      : !up && c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+    }
+    return bitnet__jstring_of(p, (size_t)v.n);
+}
+
+static bitnet__jvalue bitnet__jinja_replace(bitnet__jinja *j, bitnet__jvalue v,
+                                            bitnet__jvalue from, bitnet__jvalue to) {
+    bitnet__jvalue out = bitnet__jstring("");
+    int32_t at = 0, next;
+    while (from.n > 0 && (next = bitnet__jinja_find(j, v, at, from)) >= 0 &&
+           out.kind == BITNET__STRING) {
+        out = bitnet__jinja_append(j, out, v.s + at, (size_t)(next - at));
+        if (out.kind == BITNET__STRING) out = bitnet__jinja_append(j, out, to.s, (size_t)to.n);
+        at = next + from.n;
+    }
+    if (out.kind != BITNET__STRING) return out;
+    return bitnet__jinja_append(j, out, v.s + at, (size_t)(v.n - at));
+}
+
+static bitnet__jvalue bitnet__jinja_split(bitnet__jinja *j, bitnet__jvalue v, bitnet__jvalue by) {
+    bitnet__jvalue list = bitnet__jinja_list(j, BITNET__LIST, 4);
+    int32_t at = 0, next;
+    while (list.kind == BITNET__LIST && (next = bitnet__jinja_find(j, v, at, by)) >= 0) {
+        bitnet__jinja_push(j, &list, bitnet__jstring_of(v.s + at, (size_t)(next - at)));
+        at = next + by.n;
+    }
+    bitnet__jinja_push(j, &list, bitnet__jstring_of(v.s + at, (size_t)(v.n - at)));
+    return list;
+}
+
+/* Appends a string of JSON, as json.dumps(ensure_ascii=False) writes it. */
+static bitnet__jvalue bitnet__jinja_quote(bitnet__jinja *j, bitnet__jvalue out, bitnet__jvalue v) {
+    static const char plain[] = "\"\\\n\r\t\b\f", escapes[] = "\"\\nrtbf";
+    static const char hex[] = "0123456789abcdef";
+    int32_t i;
+    out = bitnet__jinja_append(j, out, "\"", 1);
+    for (i = 0; i < v.n && out.kind == BITNET__STRING; i++) {
+        const char c = v.s[i], *known = c ? strchr(plain, c) : 0;
+        char text[6] = {'\\', 'u', '0', '0', 0, 0};
+        text[4] = hex[(uint8_t)c >> 4];
+        text[5] = hex[(uint8_t)c & 15];
+        if (known) text[1] = escapes[known - plain];
+        if (known) out = bitnet__jinja_append(j, out, text, 2);
+        else if ((uint8_t)c < 32) out = bitnet__jinja_append(j, out, text, 6);
+        else out = bitnet__jinja_append(j, out, v.s + i, 1);
+    }
+    return out.kind == BITNET__STRING ? bitnet__jinja_append(j, out, "\"", 1) : out;
+}
+
+/* Appends a value as JSON. It is nested no deeper than expressions are. */
+static bitnet__jvalue bitnet__jinja_json(bitnet__jinja *j, bitnet__jvalue out, bitnet__jvalue v,
+                                         const char *place, int depth) {
+    const int is_dict = v.kind == BITNET__DICT;
+    int32_t i;
+    if (out.kind != BITNET__STRING) return out;
+    if (v.kind == BITNET__STRING) return bitnet__jinja_quote(j, out, v);
+    if (v.kind == BITNET__NONE) return bitnet__jinja_append(j, out, "null", 4);
+    if (v.kind == BITNET__BOOL)
+        return bitnet__jinja_append(j, out, v.n ? "true" : "false", v.n ? 4 : 5);
+    if (v.kind == BITNET__INT) {
+        v = bitnet__jinja_text(j, v, place);
+        return v.kind == BITNET__STRING ? bitnet__jinja_append(j, out, v.s, (size_t)v.n) : v;
+    }
+    if (v.kind != BITNET__LIST && !is_dict) return bitnet__jfail(place, BITNET__RAISED);
+    if (depth == BITNET__JINJA_DEPTH) return bitnet__jfail(place, BITNET__TOO_MUCH);
+    out = bitnet__jinja_append(j, out, is_dict ? "{" : "[", 1);
+    for (i = 0; i < v.list->n && out.kind == BITNET__STRING; i++) {
+        if (i) out = bitnet__jinja_append(j, out, is_dict && i % 2 ? ": " : ", ", 2);
+        out = bitnet__jinja_json(j, out, v.list->items[i], place, depth + 1);
+    }
+    if (out.kind != BITNET__STRING) return out;
+    return bitnet__jinja_append(j, out, is_dict ? "}" : "]", 1);
+}
+
+static bitnet__jvalue bitnet__jinja_join(bitnet__jinja *j, bitnet__jvalue v, bitnet__jvalue by,
+                                         const char *place) {
+    bitnet__jvalue out = bitnet__jstring("");
+    int32_t i;
+    for (i = 0; i < v.list->n && out.kind == BITNET__STRING; i++) {
+        const bitnet__jvalue text = bitnet__jinja_text(j, v.list->items[i], place);
+        if (text.kind != BITNET__STRING) return text;
+        if (i) out = bitnet__jinja_append(j, out, by.s, (size_t)by.n);
+        if (out.kind == BITNET__STRING)
+            out = bitnet__jinja_append(j, out, text.s, (size_t)text.n);
+    }
+    return out;
+}
+
+/* Of a dictionary: the 'k'eys, the 'v'alues or the 'i'tems, which are pairs. */
+static bitnet__jvalue bitnet__jinja_entries(bitnet__jinja *j, bitnet__jvalue dict, char what) {
+    bitnet__jvalue list = bitnet__jinja_list(j, BITNET__LIST, (size_t)dict.list->n / 2), pair;
+    int32_t i;
+    for (i = 0; i < dict.list->n; i += 2) {
+        const bitnet__jvalue *entry = &dict.list->items[i];
+        if (what == 'i') {
+            pair = bitnet__jinja_list(j, BITNET__LIST, 2);
+            bitnet__jinja_push(j, &pair, entry[0]);
+            bitnet__jinja_push(j, &pair, entry[1]);
+        } else pair = what == 'k' ? entry[0] : entry[1];
+        bitnet__jinja_push(j, &list, pair);
+    }
+    return list;
+}
+
+/* The filters and methods of strings. *done 0: it is none of them. */
+static bitnet__jvalue bitnet__jinja_of_string(bitnet__jinja *j, bitnet__jvalue v,
+                                              bitnet__jname f, const bitnet__jargs *args,
+                                              int *done) {
+    const bitnet__jvalue a = args->n > 0 ? args->a[0].value : bitnet__jstring("");
+    const bitnet__jvalue b = args->n > 1 ? args->a[1].value : a;
+    const bitnet__jvalue *set = args->n > 0 ? &a : 0;
+    const int texts = a.kind == BITNET__STRING && b.kind == BITNET__STRING;
+    const int right = v.n >= a.n ? v.n - a.n : 0;
+    *done = texts;
+    if (args->n <= 1 && texts) {
+        if (bitnet__jis(f, "trim") || bitnet__jis(f, "strip")) return bitnet__jstrip(v, 3, set);
+        if (bitnet__jis(f, "lstrip")) return bitnet__jstrip(v, 1, set);
+        if (bitnet__jis(f, "rstrip")) return bitnet__jstrip(v, 2, set);
+    }
+    if (args->n == 1 && texts) {
+        if (bitnet__jis(f, "startswith"))
+            return bitnet__jbool(v.n >= a.n && !memcmp(v.s, a.s, (size_t)a.n));
+        if (bitnet__jis(f, "endswith"))
+            return bitnet__jbool(v.n >= a.n && !memcmp(v.s + right, a.s, (size_t)a.n));
+        if (bitnet__jis(f, "split") && a.n > 0) return bitnet__jinja_split(j, v, a);
+    }
+    if (args->n == 2 && texts && bitnet__jis(f, "replace") && a.n > 0)
+        return bitnet__jinja_replace(j, v, a, b);
+    if (args->n == 0 && (bitnet__jis(f, "upper") || bitnet__jis(f, "lower") ||
+                         bitnet__jis(f, "capitalize") || bitnet__jis(f, "title")))
+        return bitnet__jinja_case(j, v, *f.s, f.s);
+    if (args->n == 0 && (bitnet__jis(f, "string") || bitnet__jis(f, "safe"))) return v;
+    *done = 0;
+    return v;
+}
+
+/* The filters and methods of lists, dictionaries, and of any value. */
+static bitnet__jvalue bitnet__jinja_of_any(bitnet__jinja *j, bitnet__jvalue v, bitnet__jname f,
+                                           const bitnet__jargs *args, int *done) {
+    const bitnet__jvalue a = args->n > 0 ? args->a[0].value : bitnet__jundefined();
+    const int is_list = v.kind == BITNET__LIST, is_dict = v.kind == BITNET__DICT;
+    *done = 1;
+    if (bitnet__jis(f, "default") || bitnet__jis(f, "d")) {
+        const int also_false = args->n > 1 && bitnet__jtruth(args->a[1].value);
+        return v.kind == BITNET__UNDEFINED || (also_false && !bitnet__jtruth(v)) ? a : v;
+    }
+    if (args->n == 0) {
+        if (bitnet__jis(f, "tojson"))
+            return bitnet__jinja_json(j, bitnet__jstring(""), v, f.s, 0);
+        if (bitnet__jis(f, "length") || bitnet__jis(f, "count")) {
+            if (is_list || is_dict)
+                return bitnet__jint(v.list->n / (is_dict ? 2 : 1));
+            if (v.kind == BITNET__UNDEFINED) return bitnet__jint(0);
+            if (v.kind == BITNET__STRING && bitnet__jis_ascii(v)) return bitnet__jint(v.n);
+        }
+        if (is_list && bitnet__jis(f, "list")) return v;
+        if (is_list && bitnet__jis(f, "first"))
+            return v.list->n ? v.list->items[0] : bitnet__jundefined();
+        if (is_list && bitnet__jis(f, "last"))
+            return v.list->n ? v.list->items[v.list->n - 1] : bitnet__jundefined();
+        if (is_dict && (bitnet__jis(f, "items") || bitnet__jis(f, "keys") ||
+                        bitnet__jis(f, "values")))
+            return bitnet__jinja_entries(j, v, *f.s);
+    }
+    if (is_list && args->n <= 1 && bitnet__jis(f, "join"))
+        return bitnet__jinja_join(j, v, args->n ? a : bitnet__jstring(""), f.s);
+    if (is_dict && args->n > 0 && a.kind == BITNET__STRING && bitnet__jis(f, "get")) {
+        const bitnet__jvalue *found = bitnet__jfind(v, a.s, a.n);
+        return found ? *found : args->n > 1 ? args->a[1].value
+                              : bitnet__jvalue_of(BITNET__NONE, 0, 0);
+    }
+    *done = 0;
+    return v;
+}
+
+/* A filter, or a method, which an undefined value has not. */
+static bitnet__jvalue bitnet__jinja_apply(bitnet__jinja *j, bitnet__jvalue v, bitnet__jname f,
+                                          const bitnet__jargs *args, int is_method) {
+    bitnet__jvalue out;
+    int32_t i;
+    int done;
+    if (v.kind == BITNET__FAILED) return v;
+    if (is_method && v.kind < BITNET__STRING) return bitnet__jfail(f.s, BITNET__RAISED);
+    for (i = 0; i < args->n; i++) {
+        if (args->a[i].value.kind == BITNET__FAILED) return args->a[i].value;
+        if (args->a[i].n && !bitnet__jis(args->a[i], "boolean"))
+            return bitnet__jfail(f.s, BITNET__NOT_UNDERSTOOD);
+    }
+    out = bitnet__jinja_of_any(j, v, f, args, &done);
+    if (done) return out;
+    v = bitnet__jinja_text(j, v, f.s);
+    if (v.kind == BITNET__FAILED) return v;
+    out = bitnet__jinja_of_string(j, v, f, args, &done);
+    return done ? out : bitnet__jfail(f.s, BITNET__NOT_UNDERSTOOD);
+}
+
+static bitnet__jvalue bitnet__jinja_test(bitnet__jvalue v, bitnet__jname test) {
+    static const struct { const char *name; int kinds; } tests[] = {
+        {"undefined", 1 << BITNET__UNDEFINED}, {"none", 1 << BITNET__NONE},
+        {"boolean", 1 << BITNET__BOOL}, {"integer", 1 << BITNET__INT},
+        {"number", 1 << BITNET__INT | 1 << BITNET__BOOL}, {"string", 1 << BITNET__STRING},
+        {"mapping", 1 << BITNET__DICT},
+        {"sequence", 1 << BITNET__STRING | 1 << BITNET__LIST | 1 << BITNET__DICT},
+        {"iterable", 1 << BITNET__STRING | 1 << BITNET__LIST | 1 << BITNET__DICT |
+                     1 << BITNET__UNDEFINED},
+        {"defined", ~(1 << BITNET__UNDEFINED)},
+    };
+    size_t i;
+    if (v.kind == BITNET__FAILED) return v;
+    if (bitnet__jis(test, "true")) return bitnet__jbool(v.kind == BITNET__BOOL && v.n);
+    if (bitnet__jis(test, "false")) return bitnet__jbool(v.kind == BITNET__BOOL && !v.n);
+    for (i = 0; i < sizeof tests / sizeof tests[0]; i++)
+        if (bitnet__jis(test, tests[i].name)) return bitnet__jbool(tests[i].kinds >> v.kind & 1);
+    return bitnet__jfail(test.s, BITNET__NOT_UNDERSTOOD);
+}
+
+/* ---- operators ---- */
+
+/* 1: equal; 0: not; -1: they cannot be compared here. */
+static int bitnet__jequal(bitnet__jvalue a, bitnet__jvalue b) {
+    const int numbers = (a.kind == BITNET__BOOL || a.kind == BITNET__INT) &&
+                        (b.kind == BITNET__BOOL || b.kind == BITNET__INT);
+    if (numbers) return a.n == b.n;
+    if (a.kind != b.kind) return 0;
+    if (a.kind == BITNET__STRING) return bitnet__jsame(a, b.s, b.n);
+    if (a.kind == BITNET__LIST || a.kind == BITNET__DICT)
+        return !a.list->n && !b.list->n ? 1 : a.list->n != b.list->n ? 0 : -1;
+    return a.kind <= BITNET__NONE;
+}
+
+static bitnet__jvalue bitnet__jinja_in(bitnet__jinja *j, bitnet__jvalue a, bitnet__jvalue b,
+                                       const char *place) {
+    int32_t i;
+    int same = 0;
+    if (a.kind == BITNET__STRING && b.kind == BITNET__STRING)
+        return bitnet__jbool(bitnet__jinja_find(j, b, 0, a) >= 0);
+    if (b.kind == BITNET__UNDEFINED) return bitnet__jbool(0);
+    if (b.kind != BITNET__LIST && b.kind != BITNET__DICT)
+        return bitnet__jfail(place, BITNET__RAISED);
+    bitnet__jinja_step(j, (size_t)b.list->n);
+    for (i = 0; i < b.list->n && same == 0; i += b.kind == BITNET__DICT ? 2 : 1)
+        same = bitnet__jequal(a, b.list->items[i]);
+    return same < 0 ? bitnet__jfail(place, BITNET__NOT_UNDERSTOOD) : bitnet__jbool(same);
+}
+
+/* Python's // and % round down. */
+static bitnet__jvalue bitnet__jcompute(const char *op, bitnet__jvalue a, bitnet__jvalue b) {
+    const int64_t x = a.n, y = b.n;
+    int64_t n;
+    if (*op == '+') n = x + y;
+    else if (*op == '-') n = x - y;
+    else if (*op == '*') n = x * y;
+    else if (y == 0) return bitnet__jfail(op, BITNET__RAISED);
+    else {
+        n = x / y - (x % y != 0 && (x < 0) != (y < 0));
+        if (*op == '%') n = x - n * y;
+        else if (op[1] != '/') return bitnet__jfail(op, BITNET__NOT_UNDERSTOOD);   /* a float */
+    }
+    if (n > INT32_MAX || n < -INT32_MAX) return bitnet__jfail(op, BITNET__TOO_MUCH);
+    return bitnet__jint((int32_t)n);
+}
+
+/* a < b, for numbers and for strings: -1, 0 or 1 as a is less, equal or more. */
+static int bitnet__jorder(bitnet__jvalue a, bitnet__jvalue b) {
+    const int32_t n = a.n < b.n ? a.n : b.n;
+    int order = a.kind == BITNET__STRING && n ? memcmp(a.s, b.s, (size_t)n) : 0;
+    if (order == 0) order = a.n < b.n ? -1 : a.n > b.n;
+    return order;
+}
+
+/* op stands in the template, which is how a failure says where. */
+static bitnet__jvalue bitnet__jinja_operate(bitnet__jinja *j, const char *op, bitnet__jvalue a,
+                                            bitnet__jvalue b) {
+    const int numbers = (a.kind == BITNET__BOOL || a.kind == BITNET__INT) &&
+                        (b.kind == BITNET__BOOL || b.kind == BITNET__INT);
+    const int strings = a.kind == BITNET__STRING && b.kind == BITNET__STRING;
+    int order;
+    if (a.kind == BITNET__FAILED) return a;
+    if (*op == 'o') return bitnet__jtruth(a) ? a : b;
+    if (*op == 'a') return bitnet__jtruth(a) ? b : a;
+    if (b.kind == BITNET__FAILED) return b;
+    if (*op == '~') {
+        a = bitnet__jinja_text(j, a, op);
+        if (a.kind == BITNET__FAILED) return a;
+        b = bitnet__jinja_text(j, b, op);
+        return b.kind == BITNET__FAILED ? b : bitnet__jinja_append(j, a, b.s, (size_t)b.n);
+    }
+    if (*op == 'i') return bitnet__jinja_in(j, a, b, op);
+    if (*op == 'n') {
+        a = bitnet__jinja_in(j, a, b, op);
+        return a.kind == BITNET__FAILED ? a : bitnet__jbool(!a.n);
+    }
+    if (op[0] == '=' || op[0] == '!') {
+        order = bitnet__jequal(a, b);
+        return order < 0 ? bitnet__jfail(op, BITNET__NOT_UNDERSTOOD)
+                         : bitnet__jbool(order == (*op == '='));
+    }
+    if (*op == '<' || *op == '>') {
+        if (!numbers && !strings) return bitnet__jfail(op, BITNET__RAISED);
+        order = bitnet__jorder(a, b);
+        return bitnet__jbool((op[1] == '=' && order == 0) || (*op == '<' ? order < 0 : order > 0));
+    }
+    if (*op == '+' && strings) return bitnet__jinja_append(j, a, b.s, (size_t)b.n);
+    return numbers ? bitnet__jcompute(op, a, b) : bitnet__jfail(op, BITNET__RAISED);
+}
+
+/* ---- expressions ---- */
+
+static bitnet__jvalue bitnet__jinja_expression(bitnet__jinja *j);
+static bitnet__jvalue bitnet__jinja_binary(bitnet__jinja *j, int level);
+
+/* A string, behind its quotation mark. */
+static bitnet__jvalue bitnet__jinja_literal(bitnet__jinja *j, char quote) {
+    static const char known[] = "nrtbf\\'\"", means[] = "\n\r\t\b\f\\'\"";
+    const char *from = j->at, *place = from - 1;
+    bitnet__jvalue out = bitnet__jstring("");
+    for (; j->at < j->end && *j->at != quote; j->at++) {
+        const char *escape;
+        if (*j->at != '\\') continue;
+        escape = j->at + 1 < j->end && j->at[1] ? strchr(known, j->at[1]) : 0;
+        if (!escape) return bitnet__jinja_stop_here(j, BITNET__NOT_UNDERSTOOD);
+        out = bitnet__jinja_append(j, out, from, (size_t)(j->at - from));
+        if (out.kind == BITNET__STRING)
+            out = bitnet__jinja_append(j, out, means + (escape - known), 1);
+        if (out.kind != BITNET__STRING) return out;
+        from = j->at++ + 2;
+    }
+    bitnet__jinja_step(j, (size_t)(j->at - place));
+    if (j->at == j->end)
+        return bitnet__jinja_stop(j, bitnet__jfail(place, BITNET__NOT_UNDERSTOOD));
+    if (out.n == 0) out = bitnet__jstring_of(from, (size_t)(j->at - from));
+    else out = bitnet__jinja_append(j, out, from, (size_t)(j->at - from));
+    if (out.kind == BITNET__STRING) j->at++;
+    return out;
+}
+
+static bitnet__jvalue bitnet__jinja_number(bitnet__jinja *j) {
+    const char *place = j->at;
+    int64_t n = 0;
+    for (; j->at < j->end && bitnet__is_digit(*j->at) && n < INT32_MAX; j->at++)
+        n = 10 * n + (*j->at - '0');
+    if (n >= INT32_MAX || (j->at < j->end && (bitnet__is_word(*j->at) || *j->at == '.')))
+        return bitnet__jinja_stop(j, bitnet__jfail(place, BITNET__NOT_UNDERSTOOD));
+    return bitnet__jint((int32_t)n);
+}
+
+/* The rest of a list, a tuple or a dictionary, with the bracket that closes it. */
+static bitnet__jvalue bitnet__jinja_items(bitnet__jinja *j, bitnet__jvalue list,
+                                          const char *close) {
+    while (!bitnet__jinja_take(j, close)) {
+        bitnet__jvalue v = bitnet__jinja_expression(j);
+        if (list.kind == BITNET__DICT) {
+            bitnet__jinja_need(j, ":");
+            bitnet__jinja_put(j, &list, v, bitnet__jinja_expression(j));
+        } else bitnet__jinja_push(j, &list, v);
+        if (bitnet__jinja_take(j, ",")) continue;
+        bitnet__jinja_need(j, close);
+        break;
+    }
+    return list;
+}
+
+/* The arguments of a call, behind its bracket. Those with a name have n > 0. */
+static void bitnet__jinja_arguments(bitnet__jinja *j, bitnet__jargs *args) {
+    args->n = 0;
+    while (!bitnet__jinja_take(j, ")")) {
+        const char *from = j->at;
+        bitnet__jname a = {0, 0, {BITNET__UNDEFINED, 0, 0, 0}};
+        if (from < j->end && bitnet__is_word(*from) && !bitnet__is_digit(*from))
+            a = bitnet__jinja_name(j);
+        if (a.n && (!bitnet__jinja_take(j, "=") || bitnet__jinja_sees(j, "="))) {
+            if (j->failure.kind == BITNET__FAILED) return;
+            a.n = 0;
+            j->at = from;
+        }
+        a.value = bitnet__jinja_expression(j);
+        if (args->n == BITNET__JINJA_ARGS) bitnet__jinja_stop_here(j, BITNET__TOO_MUCH);
+        else args->a[args->n++] = a;
+        if (bitnet__jinja_take(j, ",")) continue;
+        bitnet__jinja_need(j, ")");
+        return;
+    }
+}
+
+/* A function, behind its bracket. */
+static bitnet__jvalue bitnet__jinja_call(bitnet__jinja *j, bitnet__jname name) {
+    bitnet__jvalue dict;
+    bitnet__jargs args;
+    int32_t i;
+    bitnet__jinja_arguments(j, &args);
+    for (i = 0; i < args.n; i++)
+        if (args.a[i].value.kind == BITNET__FAILED) return args.a[i].value;
+    if (bitnet__jis(name, "raise_exception")) return bitnet__jfail(name.s, BITNET__RAISED);
+    if (!bitnet__jis(name, "namespace") && !bitnet__jis(name, "dict"))
+        return bitnet__jfail(name.s, BITNET__NOT_UNDERSTOOD);
+    dict = bitnet__jinja_list(j, BITNET__DICT, 2 * (size_t)args.n);
+    for (i = 0; i < args.n; i++) {
+        const bitnet__jname *a = &args.a[i];
+        if (a->n == 0) return bitnet__jfail(name.s, BITNET__NOT_UNDERSTOOD);
+        bitnet__jinja_put(j, &dict, bitnet__jstring_of(a->s, (size_t)a->n), a->value);
+    }
+    return dict;
+}
+
+static bitnet__jvalue bitnet__jinja_primary(bitnet__jinja *j) {
+    static const struct { const char *word; bitnet__jinja_kind kind; int n; } words[] = {
+        {"true", BITNET__BOOL, 1}, {"True", BITNET__BOOL, 1}, {"false", BITNET__BOOL, 0},
+        {"False", BITNET__BOOL, 0}, {"none", BITNET__NONE, 0}, {"None", BITNET__NONE, 0}};
+    const bitnet__jname *known;
+    bitnet__jname name;
+    bitnet__jvalue v, list;
+    size_t i;
+    bitnet__jinja_blanks(j);
+    if (bitnet__jinja_take(j, "'")) return bitnet__jinja_literal(j, '\'');
+    if (bitnet__jinja_take(j, "\"")) return bitnet__jinja_literal(j, '"');
+    if (j->at < j->end && bitnet__is_digit(*j->at)) return bitnet__jinja_number(j);
+    if (bitnet__jinja_take(j, "["))
+        return bitnet__jinja_items(j, bitnet__jinja_list(j, BITNET__LIST, 4), "]");
+    if (bitnet__jinja_take(j, "{"))
+        return bitnet__jinja_items(j, bitnet__jinja_list(j, BITNET__DICT, 8), "}");
+    if (bitnet__jinja_take(j, "(")) {
+        v = bitnet__jinja_expression(j);
+        if (bitnet__jinja_take(j, ",")) {
+            list = bitnet__jinja_list(j, BITNET__LIST, 4);
+            bitnet__jinja_push(j, &list, v);
+            return bitnet__jinja_items(j, list, ")");
+        }
+        bitnet__jinja_need(j, ")");
+        return v;
+    }
+    name = bitnet__jinja_name(j);
+    for (i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (bitnet__jis(name, words[i].word))
+            return bitnet__jvalue_of(words[i].kind, (size_t)words[i].n, 0);
+    if (bitnet__jinja_take(j, "(")) return bitnet__jinja_call(j, name);
+    known = bitnet__jinja_lookup(j, name, 0);
+    return known ? known->value : bitnet__jundefined();
+}
+
+/* v.name and v["name"]. Only what is undefined itself cannot be asked. */
+static bitnet__jvalue bitnet__jattribute(bitnet__jvalue v, const char *name, int32_t n,
+                                         const char *place) {
+    const bitnet__jvalue *found;
+    if (v.kind == BITNET__FAILED) return v;
+    if (v.kind == BITNET__UNDEFINED) return bitnet__jfail(place, BITNET__RAISED);
+    found = v.kind == BITNET__DICT ? bitnet__jfind(v, name, n) : 0;
+    return found ? *found : bitnet__jundefined();
+}
+
+/* v[from:to:step] as Python has it; step is 1 or -1. */
+static bitnet__jvalue bitnet__jinja_slice(bitnet__jinja *j, bitnet__jvalue v,
+                                          const bitnet__jvalue part[3], const char *place) {
+    const int is_list = v.kind == BITNET__LIST;
+    const int32_t n = is_list ? v.list->n : v.n;
+    const int back = part[2].kind == BITNET__INT && part[2].n == -1;
+    int32_t bound[2], i;
+    bitnet__jvalue list;
+    for (i = 0; i < 3; i++)
+        if (part[i].kind != BITNET__INT && part[i].kind != BITNET__NONE)
+            return bitnet__jfail(place, BITNET__RAISED);
+    if (part[2].kind == BITNET__INT && part[2].n != 1 && !(back && is_list))
+        return bitnet__jfail(place, BITNET__NOT_UNDERSTOOD);
+    for (i = 0; i < 2; i++) {
+        const int32_t least = back ? -1 : 0;
+        bound[i] = (i == 0) == back ? n - back * (i == 0) : least;
+        if (part[i].kind == BITNET__INT) {
+            bound[i] = part[i].n < 0 ? part[i].n + n : part[i].n;
+            if (bound[i] < least) bound[i] = least;
+            if (bound[i] > n - back) bound[i] = n - back;
+        }
+    }
+    if (!is_list)
+        return bitnet__jstring_of(v.s + bound[0],
+                                  bound[1] > bound[0] ? (size_t)(bound[1] - bound[0]) : 0);
+    list = bitnet__jinja_list(j, BITNET__LIST, 4);
+    for (i = bound[0]; back ? i > bound[1] : i < bound[1]; i += back ? -1 : 1)
+        bitnet__jinja_push(j, &list, v.list->items[i]);
+    return list;
+}
+
+/* v[...], behind its bracket. */
+static bitnet__jvalue bitnet__jinja_subscript(bitnet__jinja *j, bitnet__jvalue v) {
+    const char *place = j->at - 1;
+    bitnet__jvalue part[3];
+    int32_t i, n = 0, length;
+    for (i = 0; i < 3; i++) part[i] = bitnet__jvalue_of(BITNET__NONE, 0, 0);
+    for (;;) {
+        bitnet__jinja_blanks(j);
+        if (!bitnet__jinja_sees(j, ":") && !bitnet__jinja_sees(j, "]"))
+            part[n] = bitnet__jinja_expression(j);
+        if (n == 2 || !bitnet__jinja_take(j, ":")) break;
+        n++;
+    }
+    bitnet__jinja_need(j, "]");
+    for (i = 2; i >= 0; i--) if (part[i].kind == BITNET__FAILED) v = part[i];
+    if (n == 0 && part[0].kind == BITNET__STRING)
+        return bitnet__jattribute(v, part[0].s, part[0].n, place);
+    if (v.kind == BITNET__STRING && !bitnet__jis_ascii(v))
+        return bitnet__jfail(place, BITNET__NOT_UNDERSTOOD);
+    if (v.kind != BITNET__LIST && v.kind != BITNET__STRING)
+        return n ? v.kind == BITNET__FAILED ? v : bitnet__jfail(place, BITNET__RAISED)
+                 : bitnet__jattribute(v, "", 0, place);
+    if (n) return bitnet__jinja_slice(j, v, part, place);
+    length = v.kind == BITNET__LIST ? v.list->n : v.n;
+    i = part[0].n < 0 ? part[0].n + length : part[0].n;
+    if (part[0].kind != BITNET__INT || i < 0 || i >= length) return bitnet__jundefined();
+    return v.kind == BITNET__LIST ? v.list->items[i] : bitnet__jstring_of(v.s + i, 1);
+}
+
+/* A value with its attributes, subscripts, calls, filters and tests. */
+static bitnet__jvalue bitnet__jinja_postfix(bitnet__jinja *j) {
+    bitnet__jvalue v = bitnet__jinja_primary(j);
+    for (;;) {
+        const int dot = bitnet__jinja_take(j, "."), pipe = !dot && bitnet__jinja_take(j, "|");
+        if (dot || pipe) {
+            const bitnet__jname name = bitnet__jinja_name(j);
+            const int call = bitnet__jinja_take(j, "(");
+            bitnet__jargs args;
+            args.n = 0;
+            if (call) bitnet__jinja_arguments(j, &args);
+            v = call || pipe ? bitnet__jinja_apply(j, v, name, &args, dot)
+                             : bitnet__jattribute(v, name.s, name.n, name.s);
+        } else if (bitnet__jinja_take(j, "[")) v = bitnet__jinja_subscript(j, v);
+        else if (bitnet__jinja_take(j, "is")) {
+            const int no = bitnet__jinja_take(j, "not");
+            v = bitnet__jinja_test(v, bitnet__jinja_name(j));
+            if (no && v.kind == BITNET__BOOL) v.n = !v.n;
+        } else return v;
+    }
+}
+
+/* Operators that bind at least as strongly as this level: or, and, comparisons, + -, ~, * / %. */
+static bitnet__jvalue bitnet__jinja_binary(bitnet__jinja *j, int level) {
+    static const struct { const char *text; int level; } ops[] = {
+        {"or", 0}, {"and", 1}, {"==", 2}, {"!=", 2}, {"<=", 2}, {">=", 2}, {"<", 2}, {">", 2},
+        {"in", 2}, {"not", 2}, {"+", 3}, {"-", 3}, {"~", 4}, {"//", 5}, {"/", 5}, {"*", 5},
+        {"%", 5}};
+    const size_t most = sizeof ops / sizeof ops[0];
+    bitnet__jvalue a;
+    int compared = 0;
+    if (level <= 2 && bitnet__jinja_take(j, "not")) {
+        int no = 1;
+        while (bitnet__jinja_take(j, "not")) no = !no;
+        a = bitnet__jinja_binary(j, 2);
+        if (a.kind != BITNET__FAILED) a = bitnet__jbool(bitnet__jtruth(a) != no);
+    } else if (bitnet__jinja_take(j, "-")) {
+        const char *op = j->at - 1;
+        a = bitnet__jinja_operate(j, op, bitnet__jint(0), bitnet__jinja_postfix(j));
+    } else a = bitnet__jinja_postfix(j);
+    for (;;) {
+        const char *op;
+        size_t i = 0;
+        bitnet__jvalue b;
+        while (i < most && (ops[i].level < level || !bitnet__jinja_take(j, ops[i].text))) i++;
+        if (i == most) return a;
+        op = j->at - strlen(ops[i].text);
+        if (*op == 'n') bitnet__jinja_need(j, "in");
+        if (ops[i].level == 2 && compared++)               /* a < b < c */
+            return bitnet__jinja_stop(j, bitnet__jfail(op, BITNET__NOT_UNDERSTOOD));
+        b = bitnet__jinja_binary(j, ops[i].level + 1);
+        a = bitnet__jinja_operate(j, op, a, b);
+    }
+}
+
+static bitnet__jvalue bitnet__jinja_expression(bitnet__jinja *j) {
+    bitnet__jvalue v, condition, other;
+    if (j->depth == BITNET__JINJA_DEPTH) return bitnet__jinja_stop_here(j, BITNET__TOO_MUCH);
+    j->depth++;
+    v = bitnet__jinja_binary(j, 0);
+    if (bitnet__jinja_take(j, "if")) {
+        condition = bitnet__jinja_binary(j, 0);
+        other = bitnet__jundefined();
+        if (bitnet__jinja_take(j, "else")) other = bitnet__jinja_expression(j);
+        if (condition.kind == BITNET__FAILED) v = condition;
+        else if (!bitnet__jtruth(condition)) v = other;
+    }
+    j->depth--;
+    return v;
+}
+
+/* ---- tags ---- */
+
+/* The tags that end a block, or a part of it. */
+static const char *const bitnet__jinja_ends[] = {"", "else", "elif", "endif", "endfor", "endset"};
+enum { BITNET__END, BITNET__ELSE, BITNET__ELIF, BITNET__ENDIF, BITNET__ENDFOR, BITNET__ENDSET,
+       BITNET__N_ENDS };
+
+static int bitnet__jinja_block(bitnet__jinja *j, int live);
+
+static void bitnet__jinja_emit(bitnet__jinja *j, const char *s, size_t n) {
+    bitnet__jinja_step(j, n);
+    if (j->failure.kind == BITNET__FAILED) return;
+    if (n > (size_t)(BITNET__JINJA_OUT - j->n_out)) {
+        bitnet__jinja_stop_here(j, BITNET__TOO_MUCH);
+        return;
+    }
+    if (n) memcpy(j->out + j->n_out, s, n);
+    j->n_out += (int32_t)n;
+}
+
+/* What was written since then, as a value. */
+static bitnet__jvalue bitnet__jinja_capture(bitnet__jinja *j, int32_t from) {
+    const int32_t n = j->n_out - from;
+    j->n_out = from;
+    if (j->failure.kind == BITNET__FAILED) return j->failure;
+    return bitnet__jinja_append(j, bitnet__jstring(""), j->out + from, (size_t)n);
+}
+
+/* Takes the end of a tag ("%}", "}}" or "#}") and the white space that goes with it: all behind a
+   minus sign, else the newline behind "%}" and "#}" (trim_blocks). */
+static void bitnet__jinja_close(bitnet__jinja *j, const char *end) {
+    int minus, plus;
+    bitnet__jinja_blanks(j);
+    minus = bitnet__jinja_sees(j, "-");
+    plus = *end != '}' && bitnet__jinja_sees(j, "+");
+    if (minus || plus) j->at++;
+    if (!bitnet__jinja_sees(j, end)) {
+        bitnet__jinja_stop_here(j, BITNET__NOT_UNDERSTOOD);
+        return;
+    }
+    j->at += 2;
+    if (minus) bitnet__jinja_blanks(j);
+    else if (!plus && *end != '}' && bitnet__jinja_sees(j, "\n")) j->at++;
+}
+
+/* Goes to the end of a tag without reading it, past strings and brackets, and takes it. */
+static void bitnet__jinja_skip(bitnet__jinja *j, const char *end) {
+    const char *from = j->at;
+    int open = 0;
+    char quote = 0;
+    for (; j->at < j->end; j->at++) {
+        const char c = *j->at;
+        if (quote) {
+            if (c == '\\' && j->at + 1 < j->end) j->at++;
+            else if (c == quote) quote = 0;
+        } else if (c == '"' || c == '\'') quote = c;
+        else if (open == 0 && bitnet__jinja_sees(j, end)) break;
+        else open += c == '{' ? 1 : c == '}' && open > 0 ? -1 : 0;
+    }
+    if (j->at > from && (j->at[-1] == '-' || j->at[-1] == '+')) j->at--;
+    bitnet__jinja_step(j, (size_t)(j->at - from));
+    bitnet__jinja_close(j, end);
+}
+
+/* Writes text up to the next tag, without the white space that a minus sign takes, or the blanks in
+   front of a block that begins its line (lstrip_blocks). Returns '%', '{' or '#'; 0: no tag. */
+static char bitnet__jinja_up_to_tag(bitnet__jinja *j, int live) {
+    const char *from = j->at, *to = from, *line;
+    const int begins = from == j->start || from[-1] == '\n';
+    char tag = 0;
+    for (; to < j->end && !tag; to++)
+        if (*to == '{' && j->end - to >= 2 && strchr("%{#", to[1])) tag = to[1];
+    j->at = to;
+    if (tag) {
+        to--;
+        j->at++;
+        if (bitnet__jinja_sees(j, "-")) {
+            j->at++;
+            while (to > from && bitnet__is_space(to[-1])) to--;
+        } else if (tag != '{' && bitnet__jinja_sees(j, "+")) j->at++;
+        else if (tag != '{') {
+            for (line = to; line > from && line[-1] != '\n' && bitnet__is_space(line[-1]);) line--;
+            if (line == from ? begins : line[-1] == '\n') to = line;
+        }
+    }
+    bitnet__jinja_step(j, (size_t)(j->at - from));
+    if (live) bitnet__jinja_emit(j, from, (size_t)(to - from));
+    return tag;
+}
+
+/* Is the next value true? It is not read if it does not count. */
+static int bitnet__jinja_condition(bitnet__jinja *j, int live) {
+    bitnet__jvalue v;
+    if (!live) {
+        bitnet__jinja_skip(j, "%}");
+        return 0;
+    }
+    v = bitnet__jinja_expression(j);
+    if (v.kind == BITNET__FAILED) bitnet__jinja_stop(j, v);
+    bitnet__jinja_close(j, "%}");
+    return bitnet__jtruth(v);
+}
+
+static void bitnet__jinja_if(bitnet__jinja *j, int live) {
+    int run = bitnet__jinja_condition(j, live), done = !live;
+    for (;;) {
+        const int end = bitnet__jinja_block(j, run);
+        done |= run;
+        if (end == BITNET__ELIF) run = bitnet__jinja_condition(j, !done);
+        else if (end == BITNET__ELSE || end == BITNET__ENDIF) {
+            bitnet__jinja_close(j, "%}");
+            if (end == BITNET__ENDIF) return;
+            run = !done;
+        } else {
+            bitnet__jinja_stop_here(j, BITNET__NOT_UNDERSTOOD);
+            return;
+        }
+    }
+}
+
+/* Gives the one or two names of a loop their values. */
+static void bitnet__jinja_bind(bitnet__jinja *j, const bitnet__jname names[2], bitnet__jvalue v) {
+    if (!names[1].n) bitnet__jinja_set(j, names[0], v);
+    else if (v.kind == BITNET__LIST && v.list->n == 2) {
+        bitnet__jinja_set(j, names[0], v.list->items[0]);
+        bitnet__jinja_set(j, names[1], v.list->items[1]);
+    } else bitnet__jinja_stop_here(j, BITNET__RAISED);
+}
+
+/* The items of a loop's head, those for which its condition holds. */
+static bitnet__jvalue bitnet__jinja_loop_items(bitnet__jinja *j, const bitnet__jname names[2]) {
+    const char *place = j->at, *at;
+    bitnet__jvalue all = bitnet__jinja_binary(j, 0), list, v;
+    int32_t i;
+    if (all.kind == BITNET__DICT) all = bitnet__jinja_entries(j, all, 'k');
+    if (all.kind == BITNET__UNDEFINED) all = bitnet__jinja_list(j, BITNET__LIST, 0);
+    if (all.kind != BITNET__LIST && all.kind != BITNET__FAILED)
+        all = bitnet__jfail(place, all.kind == BITNET__STRING ? BITNET__NOT_UNDERSTOOD
+                                                              : BITNET__RAISED);
+    if (all.kind == BITNET__FAILED) return bitnet__jinja_stop(j, all);
+    if (!bitnet__jinja_take(j, "if")) {
+        bitnet__jinja_close(j, "%}");
+        return all;
+    }
+    at = j->at;
+    list = bitnet__jinja_list(j, BITNET__LIST, 4);
+    for (i = 0; i < all.list->n && j->failure.kind != BITNET__FAILED; i++) {
+        j->at = at;
+        bitnet__jinja_bind(j, names, all.list->items[i]);
+        v = bitnet__jinja_expression(j);
+        if (v.kind == BITNET__FAILED) return bitnet__jinja_stop(j, v);
+        if (bitnet__jtruth(v)) bitnet__jinja_push(j, &list, all.list->items[i]);
+    }
+    bitnet__jinja_skip(j, "%}");
+    return list;
+}
+
+/* The variable loop, for item i of n. */
+static bitnet__jvalue bitnet__jinja_loop(bitnet__jinja *j, bitnet__jvalue items, int32_t i) {
+    bitnet__jvalue loop = bitnet__jinja_list(j, BITNET__DICT, 10);
+    const int32_t n = items.list->n;
+    bitnet__jinja_put(j, &loop, bitnet__jstring("index0"), bitnet__jint(i));
+    bitnet__jinja_put(j, &loop, bitnet__jstring("index"), bitnet__jint(i + 1));
+    bitnet__jinja_put(j, &loop, bitnet__jstring("first"), bitnet__jbool(i == 0));
+    bitnet__jinja_put(j, &loop, bitnet__jstring("last"), bitnet__jbool(i == n - 1));
+    bitnet__jinja_put(j, &loop, bitnet__jstring("length"), bitnet__jint(n));
+    return loop;
+}
+
+static void bitnet__jinja_for(bitnet__jinja *j, int live) {
+    const bitnet__jname loop = {"loop", 4, {BITNET__UNDEFINED, 0, 0, 0}};
+    const int32_t n_names = j->n_names, scope = j->scope;
+    bitnet__jname names[2] = {loop, {"", 0, {BITNET__UNDEFINED, 0, 0, 0}}};
+    bitnet__jvalue items = bitnet__jundefined();
+    const char *body;
+    int32_t i, n = 0;
+    int end;
+    j->scope = n_names;
+    if (live) {
+        names[0] = bitnet__jinja_name(j);
+        if (bitnet__jinja_take(j, ",")) names[1] = bitnet__jinja_name(j);
+        bitnet__jinja_need(j, "in");
+        items = bitnet__jinja_loop_items(j, names);
+        n = items.kind == BITNET__LIST ? items.list->n : 0;
+    } else bitnet__jinja_skip(j, "%}");
+    body = j->at;
+    for (i = 0; i < n && j->failure.kind != BITNET__FAILED; i++) {
+        j->at = body;
+        j->n_names = n_names;
+        bitnet__jinja_set(j, loop, bitnet__jinja_loop(j, items, i));
+        bitnet__jinja_bind(j, names, items.list->items[i]);
+        bitnet__jinja_block(j, 1);
+    }
+    j->n_names = n_names;
+    j->scope = scope;
+    if (j->failure.kind == BITNET__FAILED) return;
+    j->at = body;
+    end = bitnet__jinja_block(j, 0);
+    bitnet__jinja_close(j, "%}");
+    if (end == BITNET__ELSE) {
+        end = bitnet__jinja_block(j, live && n == 0);
+        bitnet__jinja_close(j, "%}");
+    }
+    if (end != BITNET__ENDFOR) bitnet__jinja_stop_here(j, BITNET__NOT_UNDERSTOOD);
+}
+
+/* set name = value; set name.attribute = value; set name ... endset. */
+static void bitnet__jinja_set_tag(bitnet__jinja *j, int live) {
+    const bitnet__jname name = bitnet__jinja_name(j);
+    const int32_t from = j->n_out;
+    bitnet__jname *known = bitnet__jinja_lookup(j, name, 0), attribute;
+    bitnet__jvalue v;
+    attribute.n = 0;
+    if (bitnet__jinja_take(j, ".")) attribute = bitnet__jinja_name(j);
+    if (bitnet__jinja_take(j, "=")) {
+        if (!live) {
+            bitnet__jinja_skip(j, "%}");
+            return;
+        }
+        v = bitnet__jinja_expression(j);
+        if (v.kind == BITNET__FAILED) bitnet__jinja_stop(j, v);
+        bitnet__jinja_close(j, "%}");
+    } else {
+        bitnet__jinja_close(j, "%}");
+        if (bitnet__jinja_block(j, live) != BITNET__ENDSET)
+            bitnet__jinja_stop_here(j, BITNET__NOT_UNDERSTOOD);
+        bitnet__jinja_close(j, "%}");
+        v = bitnet__jinja_capture(j, from);
+    }
+    if (!live || j->failure.kind == BITNET__FAILED) return;
+    if (!attribute.n) bitnet__jinja_set(j, name, v);
+    else if (known && known->value.kind == BITNET__DICT)
+        bitnet__jinja_put(j, &known->value,
+                          bitnet__jstring_of(attribute.s, (size_t)attribute.n), v);
+    else bitnet__jinja_stop(j, bitnet__jfail(name.s, BITNET__RAISED));
+}
+
+static void bitnet__jinja_tag(bitnet__jinja *j, bitnet__jname name, int live) {
+    if (bitnet__jis(name, "if")) bitnet__jinja_if(j, live);
+    else if (bitnet__jis(name, "for")) bitnet__jinja_for(j, live);
+    else if (bitnet__jis(name, "set")) bitnet__jinja_set_tag(j, live);
+    else if (bitnet__jis(name, "generation") || bitnet__jis(name, "endgeneration"))
+        bitnet__jinja_close(j, "%}");
+    else bitnet__jinja_stop(j, bitnet__jfail(name.s, BITNET__NOT_UNDERSTOOD));
+}
+
+/* Writes all up to the tag that ends this block, or without live reads past it. Returns which; the
+   reading is behind its name. */
+static int bitnet__jinja_block(bitnet__jinja *j, int live) {
+    int end = BITNET__END;
+    if (j->depth == BITNET__JINJA_DEPTH) {
+        bitnet__jinja_stop_here(j, BITNET__TOO_MUCH);
+        return end;
+    }
+    j->depth++;
+    while (end == BITNET__END) {
+        const char tag = bitnet__jinja_up_to_tag(j, live);
+        if (!tag) break;
+        if (tag == '#') {
+            const char *from = j->at;
+            while (j->at < j->end && !bitnet__jinja_sees(j, "#}")) j->at++;
+            bitnet__jinja_step(j, (size_t)(j->at - from));
+            if (j->at > from && j->at[-1] == '-') j->at--;
+            bitnet__jinja_close(j, "#}");
+        } else if (tag == '{' && !live) bitnet__jinja_skip(j, "}}");
+        else if (tag == '{') {
+            const char *place = j->at;
+            const bitnet__jvalue v = bitnet__jinja_text(j, bitnet__jinja_expression(j), place);
+            if (v.kind == BITNET__FAILED) bitnet__jinja_stop(j, v);
+            else bitnet__jinja_emit(j, v.s, (size_t)v.n);
+            bitnet__jinja_close(j, "}}");
+        } else {
+            const bitnet__jname name = bitnet__jinja_name(j);
+            for (end = BITNET__N_ENDS - 1; end > 0; end--)
+                if (bitnet__jis(name, bitnet__jinja_ends[end])) break;
+            if (end == BITNET__END) bitnet__jinja_tag(j, name, live);
+        }
+    }
+    j->depth--;
+    return end;
+}
+
+/* Begins anew, with no names and values. */
+static void bitnet__jinja_begin(bitnet__jinja *j) {
+    j->at = j->start;
+    j->used = 0;
+    j->depth = j->n_names = j->scope = j->n_out = 0;
+    j->failure = bitnet__jundefined();
+}
+
+/* Renders the template, with the names that are set, into out. */
+static void bitnet__jinja_render(bitnet__jinja *j) {
+    if (bitnet__jinja_block(j, 1) != BITNET__END)
+        bitnet__jinja_stop_here(j, BITNET__NOT_UNDERSTOOD);
+}
+
+/* ---- which template a file has ----
+   Each probe is a chat. What the file's Jinja writes for it is compared with what each row writes;
+   a row that writes something else is out. Some things of a row are learned instead: BOS, the
+   default system text, trimming, how thinking is turned off, and the roles and tools that the
+   file's template does not have. What the library would refuse needs no comparison. */
+
+typedef enum bitnet__learns {
+    BITNET__LEARN_NOTHING, BITNET__LEARN_START, BITNET__LEARN_OFF, BITNET__LEARN_SYSTEM,
+    /* Instead of these something is left out, whatever the file's template does. */
+    BITNET__LEARN_LATER, BITNET__LEARN_ROLES, BITNET__LEARN_TOOLS, BITNET__LEARN_TOOL,
+    BITNET__MAY_RAISE,              /* the library need not refuse what the template refuses */
+    BITNET__MAY_END                 /* without a reply: one may be there, or the last newline not */
+} bitnet__learns;
+
+typedef struct bitnet__probe {
+    const char *what;
+    bitnet__learns learns;
+    int32_t n;
+    bitnet_message messages[6];
+} bitnet__probe;
+
+#define BITNET__PROBE_TOOL_1                                                                \
+    "{\"type\": \"function\", \"function\": {\"name\": \"f\", \"description\": "            \
+    "\"A \\\"\xC3\xA9\\\" & <b>.\", \"parameters\": {\"type\": \"object\", \"properties\": " \
+    "{\"x\": {\"type\": \"integer\"}}, \"required\": [\"x\"]}}}"
+#define BITNET__PROBE_TOOL_2 "{\"type\": \"function\", \"function\": {\"name\": \"a\"}}"
+#define BITNET__PROBE_CALL_1 "{\"name\": \"f\", \"arguments\": {\"x\": 1}}"
+#define BITNET__PROBE_CALL_2 "{\"name\": \"a\", \"arguments\": {}}"
+#define BITNET__PROBE_CALLS                                                                 \
+    "\n<tool_call>\n" BITNET__PROBE_CALL_1 "\n</tool_call>\n<tool_call>\n"                  \
+    BITNET__PROBE_CALL_2 "\n</tool_call>"
+#define BITNET__THOUGHT "<think>\nHm,\nso.\n</think>\n\nYes."
+
+static const bitnet__probe bitnet__probes[] = {
+    {"a user", BITNET__LEARN_START, 1, {{"user", "\n Hi \n"}}},
+    {"a system message", BITNET__LEARN_SYSTEM, 2, {{"system", "\n Be.\n "}, {"user", "Hi"}}},
+    {"two turns", BITNET__LEARN_NOTHING, 3,
+     {{"user", "\tHi\n"}, {"assistant", " \nYes. \n"}, {"user", " So?"}}},
+    {"three turns", BITNET__LEARN_NOTHING, 6,
+     {{"system", "Be."}, {"user", "Hi"}, {"assistant", "Yes."}, {"user", "So?"},
+      {"assistant", "No.\n\nNo."}, {"user", "Oh\nno"}}},
+    {"an empty system message", BITNET__MAY_RAISE, 2, {{"system", ""}, {"user", "Hi"}}},
+    {"empty texts", BITNET__MAY_RAISE, 3, {{"user", ""}, {"assistant", ""}, {"user", ""}}},
+    {"two users", BITNET__MAY_RAISE, 2, {{"user", "Hi"}, {"user", "So?"}}},
+    {"earlier thinking", BITNET__LEARN_NOTHING, 3,
+     {{"user", "Hi"}, {"assistant", BITNET__THOUGHT}, {"user", "So?"}}},
+    {"the last thinking", BITNET__MAY_END, 2, {{"user", "Hi"}, {"assistant", BITNET__THOUGHT}}},
+    {"a last reply", BITNET__MAY_END, 2, {{"user", "Hi"}, {"assistant", "Yes."}}},
+    {"a user without a reply", BITNET__MAY_END, 1, {{"user", "Hi"}}},
+    {"thinking turned off", BITNET__LEARN_OFF, 1, {{"user", "Hi"}}},
+    {"a later system message", BITNET__LEARN_LATER, 4,
+     {{"user", "Hi"}, {"assistant", "Yes."}, {"system", "Be."}, {"user", "So?"}}},
+    {"another role", BITNET__LEARN_ROLES, 4,
+     {{"user", "Hi"}, {"assistant", "Yes."}, {"critic", "Be."}, {"user", "So?"}}},
+    {"tools", BITNET__LEARN_TOOLS, 1, {{"user", "Hi"}}},
+    {"tools and a system message", BITNET__LEARN_TOOLS, 2, {{"system", "Be."}, {"user", "Hi"}}},
+    {"a tool call", BITNET__LEARN_TOOLS, 5,
+     {{"system", "Be."}, {"user", "Hi"}, {"assistant", "Well." BITNET__PROBE_CALLS},
+      {"tool", "2"}, {"tool", "{\"y\": 3}\n"}}},
+    {"what a tool says", BITNET__LEARN_TOOL, 5,
+     {{"user", "Hi"}, {"assistant", "Well."}, {"tool", "2"}, {"tool", " 3"}, {"user", "So?"}}},
+};
+
+/* A row with what was learned of the file. */
+typedef struct bitnet__chat_fit {
+    const bitnet__chat_row *row;
+    bitnet_chat_template t;
+    int bos, out;
+} bitnet__chat_fit;
+
+enum { BITNET__N_ROWS = sizeof bitnet__chat_rows / sizeof bitnet__chat_rows[0],
+       BITNET__N_PROBES = sizeof bitnet__probes / sizeof bitnet__probes[0] };
+
+/* What recognising a template takes; the memory of j stands behind it. What a row writes is put into
+   that, too, when the values there are no longer needed, and system texts at its end. */
+typedef struct bitnet__recognition {
+    const bitnet__vocab *vocab;
+    bitnet__chat_fit c[BITNET__N_ROWS];
+    bitnet__jinja j;
+} bitnet__recognition;
+
+static bitnet__jvalue bitnet__token_value(const bitnet__vocab *v, bitnet_token t) {
+    size_t n = 0;
+    const uint8_t *p = t >= 0 && (uint32_t)t < v->n_tokens ? bitnet__vocab_bytes(v, t, &n) : 0;
+    return p ? bitnet__jstring_of((const char *)p, n) : bitnet__jstring("");
+}
+
+static void bitnet__jinja_define(bitnet__jinja *j, const char *name, bitnet__jvalue v) {
+    bitnet__jname n;
+    n.s = name;
+    n.n = (int32_t)strlen(name);
+    bitnet__jinja_set(j, n, v);
+}
+
+/* The value of an expression that is ours. */
+static bitnet__jvalue bitnet__jinja_eval(bitnet__jinja *j, const char *text) {
+    const char *at = j->at, *end = j->end;
+    bitnet__jvalue v;
+    j->at = text;
+    j->end = text + strlen(text);
+    v = bitnet__jinja_expression(j);
+    j->at = at;
+    j->end = end;
+    return v;
+}
+
+static bitnet__jvalue bitnet__probe_message(bitnet__jinja *j, const bitnet_message *m) {
+    const char *calls = strstr(m->content, BITNET__PROBE_CALLS);
+    const size_t n = calls ? (size_t)(calls - m->content) : strlen(m->content);
+    bitnet__jvalue v = bitnet__jinja_list(j, BITNET__DICT, 6);
+    bitnet__jinja_put(j, &v, bitnet__jstring("role"), bitnet__jstring(m->role));
+    bitnet__jinja_put(j, &v, bitnet__jstring("content"), bitnet__jstring_of(m->content, n));
+    if (calls)
+        bitnet__jinja_put(j, &v, bitnet__jstring("tool_calls"), bitnet__jinja_eval(j,
+                          "[{\"type\": \"function\", \"function\": " BITNET__PROBE_CALL_1 "},"
+                          " {\"type\": \"function\", \"function\": " BITNET__PROBE_CALL_2 "}]"));
+    return v;
+}
+
+/* Writes the probe by the file's template into j->out. Returns why it failed, or 0. */
+static int bitnet__render_probe(bitnet__recognition *r, const bitnet__probe *p) {
+    bitnet__jinja *j = &r->j;
+    const bitnet__jvalue none = bitnet__jvalue_of(BITNET__NONE, 0, 0);
+    bitnet__jvalue messages;
+    int32_t i;
+    bitnet__jinja_begin(j);
+    messages = bitnet__jinja_list(j, BITNET__LIST, 6);
+    for (i = 0; i < p->n; i++)
+        bitnet__jinja_push(j, &messages, bitnet__probe_message(j, &p->messages[i]));
+    bitnet__jinja_define(j, "messages", messages);
+    bitnet__jinja_define(j, "bos_token", bitnet__token_value(r->vocab, r->vocab->bos));
+    bitnet__jinja_define(j, "eos_token", bitnet__token_value(r->vocab, r->vocab->eos));
+    bitnet__jinja_define(j, "add_generation_prompt", bitnet__jbool(p->learns != BITNET__MAY_END));
+    bitnet__jinja_define(j, "documents", none);
+    bitnet__jinja_define(j, "tools", p->learns != BITNET__LEARN_TOOLS ? none :
+                         bitnet__jinja_eval(j, "[" BITNET__PROBE_TOOL_1 "," BITNET__PROBE_TOOL_2
+                                               "]"));
+    if (p->learns == BITNET__LEARN_OFF)
+        bitnet__jinja_define(j, "enable_thinking", bitnet__jbool(0));
+    bitnet__jinja_render(j);
+    return j->failure.kind == BITNET__FAILED ? j->failure.n : 0;
+}
+
+static void bitnet__chat_put_value(bitnet__chat *c, bitnet__jvalue v) {
+    bitnet__chat_put(c, v.s, (size_t)v.n);
+}
+
+/* Writes the probe by a row, from a message on, into the memory of j. Returns the size; -1: the
+   library refuses this; -2: there is no room. */
+static int32_t bitnet__write_probe(bitnet__recognition *r, const bitnet__chat_fit *c,
+                                   const bitnet__probe *p, int32_t from, int open) {
+    bitnet_chat_params params = {0, BITNET_THINK_AUTO, 0};
+    bitnet__chat chat;
+    memset(&chat, 0, sizeof chat);
+    chat.t = &c->t;
+    chat.text = (uint8_t *)r->j.memory;
+    chat.cap = r->j.cap;
+    if (p->learns == BITNET__LEARN_OFF) params.thinking = BITNET_THINK_OFF;
+    if (p->learns == BITNET__LEARN_TOOLS)
+        params.tools = BITNET__PROBE_TOOL_1 "\n" BITNET__PROBE_TOOL_2;
+    if (c->bos) bitnet__chat_put_value(&chat, bitnet__token_value(r->vocab, r->vocab->bos));
+    bitnet__chat_all(&chat, &params, p->messages + from, p->n - from,
+                     BITNET_ADD_BOS | (open ? BITNET_OPEN_REPLY : 0));
+    return chat.result == BITNET_OK ? (int32_t)chat.n : chat.result == BITNET_ERR_LIMIT ? -2 : -1;
+}
+
+/* Does the row write what the file's template wrote? */
+static int bitnet__agrees(bitnet__recognition *r, const bitnet__chat_fit *c,
+                          const bitnet__probe *p, int32_t from) {
+    const bitnet__jinja *j = &r->j;
+    const int ends = p->learns == BITNET__MAY_END;
+    int32_t n = bitnet__write_probe(r, c, p, from, !ends);
+    if (n < 0) return 0;
+    while (ends && n > j->n_out && j->memory[n - 1] == '\n') n--;
+    if (n == j->n_out && !memcmp(j->memory, j->out, (size_t)n)) return 1;
+    n = ends ? bitnet__write_probe(r, c, p, from, 1) : -1;
+    return n == j->n_out && !memcmp(j->memory, j->out, (size_t)n);
+}
+
+/* The default system text: what is between the strings around a system message. */
+static int bitnet__learn_system_text(bitnet__recognition *r, bitnet__chat_fit *c,
+                                     const bitnet__probe *p) {
+    const bitnet_chat_turn *turn = bitnet__turn_of(&c->t, "system");
+    bitnet__jinja *j = &r->j;
+    const uint8_t *at, *end;
+    const char *text;
+    bitnet__chat front;
+    int32_t size;
+    size_t length = 0;
+    char *own;
+    if (!turn) return 0;
+    memset(&front, 0, sizeof front);
+    front.text = (uint8_t *)j->memory;
+    front.cap = j->cap;
+    if (c->bos) bitnet__chat_put_value(&front, bitnet__token_value(r->vocab, r->vocab->bos));
+    bitnet__chat_write(&front, turn->prefix, "system");
+    if (front.n > (size_t)j->n_out || memcmp(j->out, j->memory, front.n)) return 0;
+    text = j->out + front.n;
+    c->t.system_text = "";
+    size = j->n_out - bitnet__write_probe(r, c, p, 0, 1);
+    if (size < 0 || (size_t)size >= j->cap || front.n + (size_t)size > (size_t)j->n_out ||
+        memchr(text, 0, (size_t)size)) return 0;
+    for (at = (const uint8_t *)text, end = at + size; at < end; at += length) {
+        const int32_t t = bitnet__find_special(r->vocab, 1, at, end, &at, &length);
+        if (t < 0) break;
+        if (bitnet__is_mark(r->vocab, t)) return 0;    /* it would be text */
+    }
+    j->cap -= (size_t)size + 1;
+    own = j->memory + j->cap;
+    memcpy(own, text, (size_t)size);
+    own[size] = 0;
+    c->t.system_text = own;
+    if (bitnet__agrees(r, c, p, 0)) return 1;
+    j->cap += (size_t)size + 1;
+    return 0;
+}
+
+/* BOS, trimming and the default system text, of a user's message alone. */
+static int bitnet__learn_start(bitnet__recognition *r, bitnet__chat_fit *c,
+                               const bitnet__probe *p) {
+    const bitnet__jvalue bos = bitnet__token_value(r->vocab, r->vocab->bos);
+    int i;
+    for (i = 0; i < 8; i++) {
+        c->t = c->row->t;
+        c->bos = i & 1;
+        c->t.trim ^= i >> 1 & 1;
+        if (i < 4 ? bitnet__agrees(r, c, p, 0) : bitnet__learn_system_text(r, c, p)) return 1;
+    }
+    c->t = c->row->t;                                  /* the nearest, to tell of */
+    c->bos = bos.n > 0 && r->j.n_out >= bos.n && !memcmp(r->j.out, bos.s, (size_t)bos.n);
+    return 0;
+}
+
+/* From now on only roles that have strings of their own are written. */
+static void bitnet__leave_out_roles(bitnet_chat_template *t) {
+    static const bitnet_chat_turn none = {0, 0};
+    bitnet_chat_turn *const turns[] = {&t->system, &t->user, &t->assistant, &t->tool};
+    int i;
+    for (i = 0; i < 4; i++) if (!turns[i]->prefix) *turns[i] = t->other;
+    t->other = none;
+}
+
+/* Does the row still fit, perhaps with something left out? failed: the file's template did. */
+static int bitnet__fits(bitnet__recognition *r, bitnet__chat_fit *c, const bitnet__probe *p,
+                        int failed) {
+    static const bitnet_chat_turn none = {0, 0};
+    bitnet_chat_template *t = &c->t;
+    if (p->learns == BITNET__LEARN_START) return !failed && bitnet__learn_start(r, c, p);
+    if (p->learns == BITNET__LEARN_OFF && t->think && !t->no_think && !failed) {
+        t->no_think = BITNET__EMPTY_THINKING;
+        if (!bitnet__agrees(r, c, p, 0)) t->no_think = 0;
+    }
+    if (bitnet__write_probe(r, c, p, 0, p->learns != BITNET__MAY_END) == -1) return 1;
+    if (failed ? failed == BITNET__RAISED && p->learns >= BITNET__MAY_RAISE
+               : bitnet__agrees(r, c, p, 0)) return 1;
+    if (p->learns == BITNET__LEARN_SYSTEM) {           /* refused, or left out */
+        if (failed ? failed != BITNET__RAISED : !bitnet__agrees(r, c, p, 1)) return 0;
+        bitnet__leave_out_roles(t);
+        t->system = none;
+        return 1;
+    }
+    if (p->learns == BITNET__LEARN_LATER) t->system_first = 1;
+    else if (p->learns == BITNET__LEARN_ROLES) bitnet__leave_out_roles(t);
+    else if (p->learns == BITNET__LEARN_TOOLS) t->tools_before = t->tools_behind = 0;
+    else if (p->learns == BITNET__LEARN_TOOL) {
+        t->tool = t->tools_turn = none;
+        if (failed || !bitnet__agrees(r, c, p, 0)) {
+            bitnet__leave_out_roles(t);
+            t->tool = none;
+        }
+    } else return 0;
+    return 1;
+}
+
+/* What is around a place of a text, in one line. */
+static void bitnet__excerpt(char out[BITNET__TEXT], const char *text, const char *at,
+                            const char *end) {
+    const char *p = at - text > 12 ? at - 12 : text;
+    size_t n = 0;
+    for (; p < end && n < 32; p++) {
+        if (*p == '\n') out[n++] = '\\';
+        out[n++] = *p == '\n' ? 'n' : *p ? *p : '?';
+    }
+    out[n] = 0;
+}
+
+static void bitnet__explain_failure(const bitnet__jinja *j, const bitnet__probe *p,
+                                    bitnet_error *why) {
+    const bitnet__jvalue f = j->failure;
+    const char *at = f.s && f.s >= j->start && f.s < j->end ? f.s : j->end, *q;
+    char place[BITNET__TEXT];
+    int line = 1;
+    for (q = j->start; q < at; q++) line += *q == '\n';
+    bitnet__excerpt(place, at, at, j->end);
+    bitnet__fail(why, BITNET_ERR_UNSUPPORTED, "no chat: tokenizer.chat_template %s%s, line %d: %s",
+                 f.n == BITNET__RAISED ? "refuses a chat: " :
+                 f.n == BITNET__TOO_MUCH ? "takes too much time, memory or nesting"
+                                         : "cannot be understood",
+                 f.n == BITNET__RAISED ? p->what : "", line, place);
+}
+
+/* A fit has ended at probe k. Says why, if none before it came further. */
+static int32_t bitnet__explain_difference(bitnet__recognition *r, const bitnet__chat_fit *c,
+                                          const bitnet__probe *p, int32_t k, int32_t nearest,
+                                          bitnet_error *why) {
+    const int32_t n = bitnet__write_probe(r, c, p, 0, p->learns != BITNET__MAY_END);
+    char his[BITNET__TEXT], ours[BITNET__TEXT];
+    int32_t at = 0;
+    while (at < n && at < r->j.n_out && r->j.memory[at] == r->j.out[at]) at++;
+    if (k * BITNET__JINJA_OUT + at <= nearest) return nearest;
+    bitnet__excerpt(his, r->j.out, r->j.out + at, r->j.out + r->j.n_out);
+    bitnet__excerpt(ours, r->j.memory, r->j.memory + at, r->j.memory + (n > 0 ? n : 0));
+    bitnet__fail(why, BITNET_ERR_UNSUPPORTED, "no chat: tokenizer.chat_template is unknown: "
+                 "for %s it writes \"%s\", not \"%s\" as %s", p->what, his, ours, c->t.name);
+    return k * BITNET__JINJA_OUT + at;
+}
+
+/* The row that the file's template is, with what was learned; or 0, and why there is none. room:
+   the size of r and what is behind it. */
+static const bitnet__chat_fit *bitnet__recognise(bitnet__recognition *r, size_t room,
+                                                  const bitnet__vocab *v, const char *jinja,
+                                                  size_t n, bitnet_error *why) {
+    bitnet__jinja *j = &r->j;
+    int32_t k, i, left = BITNET__N_ROWS, nearest = -1;
+    memset(r->c, 0, sizeof r->c);
+    r->vocab = v;
+    j->start = jinja;
+    j->end = jinja + n - (n > 0 && jinja[n - 1] == '\n');          /* as Jinja has it */
+    j->memory = (char *)(r + 1);
+    j->cap = room - sizeof *r;
+    j->steps = BITNET__JINJA_STEPS;
+    for (i = 0; i < left; i++) r->c[i].row = &bitnet__chat_rows[i];
+    for (k = 0; k < BITNET__N_PROBES && left > 0; k++) {
+        const bitnet__probe *p = &bitnet__probes[k];
+        const int failed = bitnet__render_probe(r, p);
+        for (i = 0; i < BITNET__N_ROWS; i++) {
+            bitnet__chat_fit *c = &r->c[i];
+            if (c->out || bitnet__fits(r, c, p, failed)) continue;
+            c->out = 1;
+            left--;
+            if (failed) bitnet__explain_failure(j, p, why);
+            else nearest = bitnet__explain_difference(r, c, p, k, nearest, why);
+        }
+    }
+    for (i = 0; i < BITNET__N_ROWS; i++) if (!r->c[i].out) return &r->c[i];
+    return 0;
+}
 /* ---- parts of a reply ---- */
 
 static int bitnet__is_wanted(const bitnet_reply *r, int tag) {
@@ -8104,6 +9608,7 @@ struct bitnet_model {
                                           0: none does */
     const bitnet__family *family;
     bitnet_chat_template chat;         /* vocab.chat, if it is not 0 */
+    bitnet_error no_chat;              /* why vocab.chat is 0 */
     char arch[32];
     int32_t n_vocab, n_layers, dim, ffn_dim, n_heads, n_kv_heads, head_dim, n_rot, n_ctx;
     int32_t q_dim, kv_dim;             /* n_heads * head_dim, n_kv_heads * head_dim */
@@ -9278,38 +10783,75 @@ static bitnet_result bitnet__load_tokenizer_kind(bitnet_model *m, const bitnet__
                         "(byte-level BPE) and llama (SentencePiece) are supported", text);
 }
 
+/* Compares the file's template with those that are known, into m->chat and *row; *row 0: it is none
+   of them. It takes no more memory than four times the file's size leaves. */
+static bitnet_result bitnet__find_chat_row(bitnet_model *m, const char *jinja, size_t n,
+                                           const bitnet__chat_row **row, bitnet_error *err) {
+    const bitnet__gguf *g = &m->gguf;
+    const size_t most = sizeof(bitnet__recognition) + BITNET__JINJA_MEMORY;
+    const uint64_t held = m->vocab.memory + g->n_keys * sizeof *g->keys +
+                          g->n_tensors * sizeof *g->tensors + g->data_start;
+    const uint64_t left = g->src.size > held / 4 ? 4 * (g->src.size - held / 4) : 0;
+    const size_t room = left < most ? (size_t)left : most;
+    const bitnet__chat_fit *fit;
+    bitnet__recognition *r;
+    bitnet_result result = BITNET_OK;
+    if (room < sizeof *r) {
+        bitnet__fail(&m->no_chat, BITNET_ERR_UNSUPPORTED, "no chat: the file is too small for its "
+                     "tokenizer.chat_template to be read");
+        return BITNET_OK;
+    }
+    r = (bitnet__recognition *)bitnet__alloc(&m->params.allocator, room);
+    if (!r) return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for the chat template");
+    fit = bitnet__recognise(r, room, &m->vocab, jinja, n, &m->no_chat);
+    if (fit) {
+        *row = fit->row;
+        m->chat = fit->t;
+        m->vocab.chat_bos = fit->bos;
+    }
+    if (fit && fit->t.system_text) {
+        const size_t size = strlen(fit->t.system_text) + 1;
+        char *text = (char *)bitnet__model_alloc(m, size);
+        if (text) memcpy(text, fit->t.system_text, size);
+        else result = bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for the chat template");
+        m->chat.system_text = text;
+    }
+    bitnet__free(&m->params.allocator, r);
+    return result;
+}
+
 /* The chat template, and the tokens that end a text. The official BitNet model's own file has a
    template that is not the one which it was trained with, so its architecture decides. */
 static bitnet_result bitnet__load_chat_template(bitnet_model *m, bitnet_error *err) {
     static const char name[] = "tokenizer.chat_template";
     bitnet__vocab *v = &m->vocab;
     const bitnet__key *k = bitnet__find_key(&m->gguf, name);
-    const bitnet__jinja *known = 0;
-    const char *jinja = 0;
-    size_t n = 0;
+    const bitnet__chat_row *row = 0;
+    const char *lacks;
+    bitnet_result r = BITNET_OK;
     if (k && k->type != BITNET_GGUF_STRING)
         return bitnet__fail_key(name, k, "is not a string", err);
-    if (k) jinja = (const char *)bitnet__value_of(&m->gguf, k), n = (size_t)k->size;
-    if (m->family->chat) known = &bitnet__jinjas[0];
-    else if (k) known = bitnet__recognise(jinja, n, v->pre ? v->pre->name : "");
+    bitnet__fail(&m->no_chat, BITNET_ERR_UNSUPPORTED, "no chat: the file has no %s; give one of "
+                 "your own, see bitnet_chat_template", name);
+    if (m->family->chat) {
+        row = &bitnet__chat_rows[0];
+        m->chat = row->t;
+        v->chat_bos = 1;
+    } else if (k)
+        r = bitnet__find_chat_row(m, (const char *)bitnet__value_of(&m->gguf, k), (size_t)k->size,
+                                  &row, err);
+    if (r != BITNET_OK) return r;
     bitnet__add_end(v, v->eos);
     bitnet__add_end(v, v->eot);
     bitnet__add_end(v, bitnet__vocab_find(v, "<|end_of_text|>", 15));
-    if (!known || !bitnet__has_tokens(v, known)) return BITNET_OK;
-    bitnet__add_ends(v, known);
-    m->chat = known->t;
+    lacks = row ? bitnet__lacks_token(v, row) : 0;
+    if (lacks)
+        bitnet__fail(&m->no_chat, BITNET_ERR_UNSUPPORTED, "no chat: its template is %s, but the "
+                     "vocabulary lacks the token '%s'", row->t.name, lacks);
+    if (k && (!row || lacks)) bitnet__log_text(m, BITNET_LOG_WARNING, m->no_chat.text);
+    if (!row || lacks) return BITNET_OK;
+    bitnet__add_ends(v, row);
     v->chat = &m->chat;
-    v->chat_bos = known == &bitnet__jinjas[0] || bitnet__names_bos(v, jinja, n);
-    if (known != &bitnet__jinjas[0]) bitnet__fit_template(&m->chat, jinja, n);
-    if (known->system_mark) {
-        char text[BITNET__SYSTEM_TEXT];
-        const size_t size = bitnet__default_system(jinja, n, known->system_mark, m->chat.end, text);
-        char *own = size ? (char *)bitnet__model_alloc(m, size + 1) : 0;
-        if (size && !own)
-            return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for the chat template");
-        if (own) memcpy(own, text, size + 1);
-        m->chat.system_text = own;
-    }
     return BITNET_OK;
 }
 
@@ -13295,12 +14837,7 @@ static int bitnet__ends_reply(const bitnet_model *m, const bitnet_generate_param
 static const char *bitnet__why_no_chat(const bitnet_model *m, const bitnet_chat_params *chat) {
     const bitnet_chat_template *t = chat && chat->chat_template ? chat->chat_template
                                                                 : m->vocab.chat;
-    if (!t && bitnet_model_get_meta(m, "tokenizer.chat_template", 0, 0) < 0)
-        return "no chat: the file has no tokenizer.chat_template; give one of your own, see "
-               "bitnet_chat_template";
-    if (!t)
-        return "no chat: the file's tokenizer.chat_template is none of LLaMA 3, ChatML (Qwen), "
-               "Falcon 3 and Falcon-E; give one of your own, see bitnet_chat_template";
+    if (!t) return m->no_chat.text;
     return chat->tools && !bitnet__has_tools(t)
                ? "the chat template has no tools"
                : "the chat template cannot turn thinking on or off";
@@ -13349,6 +14886,7 @@ static bitnet_result bitnet__check_generate(const bitnet_ctx *c, const bitnet_ge
                                             bitnet_error *err) {
     const bitnet_chat_template *t = c->m->vocab.chat;
     int32_t i, rows;
+    int begins = 0;
     if (!p) return bitnet__fail(err, BITNET_ERR_ARG, "params is NULL");
     if (p->chat && p->chat->chat_template) t = p->chat->chat_template;
     if (!c->m->head.data)
@@ -13359,6 +14897,7 @@ static bitnet_result bitnet__check_generate(const bitnet_ctx *c, const bitnet_ge
                             (long long)p->seq, (int)c->p.n_seqs - 1);
     if (c->seqs[p->seq].in_generation)
         return bitnet__fail(err, BITNET_ERR_BUSY, "a generation has sequence %d", (int)p->seq);
+    if (c->seqs[p->seq].pending < 0 && c->seqs[p->seq].n_past == 0) begins = BITNET_ADD_BOS;
     if (!!p->prompt + !!p->text + !!p->messages > 1)
         return bitnet__fail(err, BITNET_ERR_ARG, "prompt, text and messages: set only one of them");
     if (p->messages && p->n_messages < 1)
@@ -13372,6 +14911,10 @@ static bitnet_result bitnet__check_generate(const bitnet_ctx *c, const bitnet_ge
             return bitnet__fail(err, BITNET_ERR_ARG, "message %d: the chat template has no role "
                                 "'%.20s'", (int)i, msg->role);
     }
+    i = !t || !p->messages ? -1 : bitnet__late_system(t, p->messages, p->n_messages, begins);
+    if (i >= 0)
+        return bitnet__fail(err, BITNET_ERR_ARG, "message %d: the chat template has a system "
+                            "message only at the beginning of a chat", (int)i);
     if (p->messages && p->chat && !bitnet__is_thinking(p->chat->thinking))
         return bitnet__fail(err, BITNET_ERR_ARG, "the chat's thinking is %lld, not in 0..%d",
                             (long long)p->chat->thinking, BITNET_THINK_ON);

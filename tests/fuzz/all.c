@@ -9,8 +9,8 @@
 #include "fuzz.h"
 
 #define FUZZ_TARGETS(X) \
-    X(gguf) X(tokenizer) X(chat) X(sampler) X(safetensors) X(import) X(kernels) X(pipeline) \
-    X(state) X(sequences) X(grammar) X(request)
+    X(gguf) X(tokenizer) X(chat) X(jinja) X(sampler) X(safetensors) X(import) X(kernels) \
+    X(pipeline) X(state) X(sequences) X(grammar) X(request)
 #define FUZZ_TARGET(name) static void fuzz_##name(const uint8_t *data, size_t size)
 
 #include "../../examples/convert/files.c"
@@ -28,6 +28,7 @@
 #include "fuzz_gguf.c"
 #include "fuzz_tokenizer.c"
 #include "fuzz_chat.c"
+#include "fuzz_jinja.c"
 #include "fuzz_sampler.c"
 #include "fuzz_safetensors.c"
 #include "fuzz_import.c"

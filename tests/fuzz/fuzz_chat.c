@@ -76,8 +76,8 @@ static void chat_divide(const char *text, size_t step) {
 static void chat_templates(const bitnet_model *m, const bitnet_message *messages, int n,
                            int flags) {
     size_t k;
-    for (k = 0; k < sizeof bitnet__jinjas / sizeof bitnet__jinjas[0]; k++) {
-        const bitnet_chat_params p = {&bitnet__jinjas[k].t, (bitnet_thinking)(flags >> 6 & 3),
+    for (k = 0; k < sizeof bitnet__chat_rows / sizeof bitnet__chat_rows[0]; k++) {
+        const bitnet_chat_params p = {&bitnet__chat_rows[k].t, (bitnet_thinking)(flags >> 6 & 3),
                                       flags & 8 && n > 0 ? messages[0].content : 0};
         const int count = bitnet_chat_tokenize(m, &p, messages, n, flags, 0, 0);
         bitnet_token *got = (bitnet_token *)gb_malloc((size_t)(count > 0 ? count : 0) *

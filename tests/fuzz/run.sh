@@ -12,7 +12,8 @@
 set -eu
 
 CLANG=${CLANG:-clang}
-TARGETS="gguf tokenizer chat sampler safetensors import kernels pipeline state sequences grammar request"
+TARGETS="gguf tokenizer chat jinja sampler safetensors import kernels pipeline state sequences grammar\
+    request"
 FLAGS="-std=c99 -g -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror"
 SANITIZERS="-fsanitize=address,undefined -fno-sanitize-recover=all"
 OUT=build/fuzz

@@ -6,16 +6,19 @@
 #include "../unit/gguf_builder.h"
 
 static const char *const tags[] = {
-    "<|im_start|>", "<|im_end|>", "<|endoftext|>", "<|start_header_id|>", "<|end_header_id|>",
-    "<|user|>", "<|assistant|>", "<|system|>", "<think>", "</think>", "<tool_call>",
-    "</tool_call>", "<tool_response>", "</tool_response>"
+    "<|begin_of_text|>", "<|end_of_text|>", "<|eot_id|>", "<|im_start|>", "<|im_end|>",
+    "<|endoftext|>", "<|start_header_id|>", "<|end_header_id|>", "<|user|>", "<|assistant|>",
+    "<|system|>", "<think>", "</think>", "<tool_call>", "</tool_call>", "<tool_response>",
+    "</tool_response>"
 };
-enum { N_TAGS = sizeof tags / sizeof tags[0], N_CONTROL = 8 };
+enum { N_TAGS = sizeof tags / sizeof tags[0], N_CONTROL = 11, BOS = 256, ENDOFTEXT = BOS + 5 };
 
 static char template_text[1 << 16];
 static size_t template_size;
 
 static void add_template(gb_file *f) {
+    gb_key_u32(f, "tokenizer.ggml.bos_token_id", BOS);
+    gb_key_u32(f, "tokenizer.ggml.eos_token_id", ENDOFTEXT);
     gb_key(f, "tokenizer.chat_template", GB_STR);
     gb_string(&f->keys, template_text, template_size);
 }
@@ -38,6 +41,7 @@ int main(int argc, char **argv) {
     g.words = tags;
     g.n_words = N_TAGS;
     g.word_types = types;
+    g.no_specials = 1;                 /* but those of the tags */
     g.file.add_keys = add_template;
     gb_make_model(&g);
     out = fopen(argv[2], "wb");

@@ -1,5 +1,6 @@
-/* Chat templates: against what a Jinja engine makes of them (tests/data/chat.json), hostile
-   messages, which template a file has, a caller's own, and the parts of a reply. */
+/* Chat templates: against what a Jinja engine makes of them and of templates near to them
+   (tests/data/chat.json), hostile templates and messages, a caller's own, and the parts of a
+   reply. */
 #include "test.h"
 #include "vocab_helpers.h"
 #include "../../examples/json/json.h"
@@ -7,53 +8,107 @@
 static const char *const tags[] = {
     "<|im_start|>", "<|im_end|>", "<|endoftext|>", "<|start_header_id|>", "<|end_header_id|>",
     "<|user|>", "<|assistant|>", "<|system|>", "<think>", "</think>", "<tool_call>",
-    "</tool_call>", "<tool_response>", "</tool_response>", "  "
+    "</tool_call>", "<tool_response>", "</tool_response>", "  ",
+    "<|begin_of_text|>", "<|end_of_text|>", "<|eot_id|>"
 };
-enum { N_TAGS = sizeof tags / sizeof tags[0], IM_START = 256, IM_END, ENDOFTEXT, THINK = 264 };
+enum { ALL = sizeof tags / sizeof tags[0], N_TAGS = ALL - 3, IM_START = 256, IM_END,
+       ENDOFTEXT, THINK = 264, BOS = IM_START + N_TAGS };
 
 static const char *jinja;              /* the file's template; 0: it has none */
 static size_t n_jinja;
-static const char *pre;                /* its tokenizer.ggml.pre; 0: it has none */
+static int eos = ENDOFTEXT;
 
-static void add_jinja(gb_file *f) {
-    if (pre) gb_key_str(f, "tokenizer.ggml.pre", pre);
+#define LOOP(text) "{% for m in messages %}{{ " text " }}{% endfor %}"
+#define OPEN(text) "{% if add_generation_prompt %}{{ '" text "' }}{% endif %}"
+#define CHATML LOOP("'<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n'") \
+               OPEN("<|im_start|>assistant\\n")
+#define LLAMA_3 LOOP("'<|start_header_id|>' + m.role + '<|end_header_id|>\\n\\n' + " \
+                     "m.content | trim + '<|eot_id|>'") \
+                OPEN("<|start_header_id|>assistant<|end_header_id|>\\n\\n")
+#define FALCON_3 LOOP("'<|' + m.role + '|>\\n' + m.content + ('<|endoftext|>' if m.role == " \
+                      "'assistant' else '') + '\\n' if m.role in ['system', 'user', 'assistant']") \
+                 OPEN("<|assistant|>\\n")
+
+static void add_template(gb_file *f) {
     if (!jinja) return;
     gb_key(f, "tokenizer.chat_template", GB_STR);
     gb_string(&f->keys, jinja, n_jinja);
 }
 
+static void add_jinja(gb_file *f) {
+    gb_key_u32(f, "tokenizer.ggml.bos_token_id", BOS);
+    gb_key_u32(f, "tokenizer.ggml.eos_token_id", (uint32_t)eos);
+    add_template(f);
+}
+
+static gb_model chat_file;             /* which the model borrows until the next one */
+static gb_counter held;                /* of the model's memory */
+
 /* A model whose tokens are bytes and the tags, as control tokens or, from <think> on, as the
-   user's; the last one is text. */
-static bitnet_model *chat_model(const char *arch, const char *template_text, int tag_type) {
-    static gb_model g;                 /* the file, which the model borrows until the next one */
-    uint8_t types[N_TAGS];
+   user's; the last one is text. Then come its own control tokens. */
+static bitnet_model *logged_chat_model(const char *arch, const char *template_text, int tag_type,
+                                       bitnet_log_fn log_fn) {
+    gb_model *const g = &chat_file;
+    bitnet_model_params p;
+    bitnet_model *m = 0;
+    bitnet_error err = {BITNET_OK, ""};
+    uint8_t types[ALL];
     int i;
-    gb_free_model(&g);
-    memset(&g, 0, sizeof g);
-    g.arch = arch;
-    g.dim = g.ffn = 64;
-    g.layers = g.heads = g.kv_heads = 1;
-    g.eps = 1e-5f;
-    g.n_ctx = 512;
-    for (i = 0; i < N_TAGS; i++)
-        types[i] = (uint8_t)(i == N_TAGS - 1 ? 4 : i < THINK - IM_START ? 3 : tag_type);
-    g.words = tags;
-    g.n_words = N_TAGS;
-    g.word_types = types;
-    g.no_sub_norms = !strcmp(arch, "llama");
+    gb_free_model(g);
+    memset(g, 0, sizeof *g);
+    g->arch = arch;
+    g->dim = g->ffn = 64;
+    g->layers = g->heads = g->kv_heads = 1;
+    g->eps = 1e-5f;
+    g->n_ctx = 512;
+    for (i = 0; i < ALL; i++)
+        types[i] = (uint8_t)(i == N_TAGS - 1 ? 4 : i < THINK - IM_START || i >= N_TAGS ? 3
+                             : tag_type);
+    g->words = tags;
+    g->n_words = ALL;
+    g->no_specials = 1;               /* but those of the tags */
+    g->word_types = types;
+    g->no_sub_norms = !strcmp(arch, "llama");
     jinja = template_text;
     n_jinja = template_text ? strlen(template_text) : 0;
-    g.file.add_keys = add_jinja;
-    gb_make_model(&g);
-    return load_built(&g);
+    g->file.add_keys = add_jinja;
+    gb_make_model(g);
+    memset(&p, 0, sizeof p);
+    p.log_fn = log_fn;
+    p.allocator = gb_counting(&held);
+    if (bitnet_model_load_memory(g->data, g->size, &p, &m, &err))
+        test_fail(__FILE__, __LINE__, "load: %s", err.text);
+    if (held.peak > 4 * g->size + 4096)
+        test_fail(__FILE__, __LINE__, "loading holds more than SECURITY in the manual says");
+    return m;
+}
+
+static bitnet_model *chat_model(const char *arch, const char *template_text, int tag_type) {
+    return logged_chat_model(arch, template_text, tag_type, 0);
 }
 
 enum { MOST = 4096 };
 
 /* ---- against a Jinja engine ---- */
 
+static json data;                      /* chat.json, which stays */
+
+static void read_data(void) {
+    bitnet_error err;
+    if (data.text) return;
+    data.text = (char *)test_read_file(test_data("chat.json"), &data.size);
+    CHECK(data.text);
+    CHECK_MSG(!json_parse(&data, &err), "%s", err.text);
+}
+
 static const char *string_at(const json *j, uint32_t node) {
-    return node ? j->text + j->nodes[node].at : 0;
+    return node && json_kind(j, node) == JSON_STRING ? j->text + j->nodes[node].at : 0;
+}
+
+/* The template of this name in chat.json. */
+static const char *known(const char *name) {
+    read_data();
+    return string_at(&data, json_get(&data, json_get(&data, JSON_ROOT, "templates"), name));
 }
 
 typedef struct chat_case {
@@ -106,29 +161,248 @@ static void check_case(const bitnet_model *m, const chat_case *c, int number) {
 }
 
 static void test_jinja(void) {
-    json j;
-    bitnet_error err;
-    uint32_t templates, cases, at, i;
+    const json *j = &data;
+    uint32_t cases, at, i;
     int tag_type;
-    memset(&j, 0, sizeof j);
-    j.text = (char *)test_read_file(test_data("chat.json"), &j.size);
-    CHECK(j.text);
-    CHECK_MSG(!json_parse(&j, &err), "%s", err.text);
-    templates = json_get(&j, JSON_ROOT, "templates");
-    cases = json_get(&j, JSON_ROOT, "cases");
-    CHECK(j.nodes[cases].n > 40);
+    read_data();
+    cases = json_get(j, JSON_ROOT, "cases");
+    CHECK(j->nodes[cases].n > 40);
     for (tag_type = 3; tag_type <= 4; tag_type++)
-        for (i = 0, at = cases + 1; i < j.nodes[cases].n; i++, at = j.nodes[at].next) {
+        for (i = 0, at = cases + 1; i < j->nodes[cases].n; i++, at = j->nodes[at].next) {
             chat_case c;
-            const char *arch;
             bitnet_model *m;
-            read_case(&j, at, &c);
-            arch = !strcmp(c.name, "bitnet-2b-4t") ? "bitnet-b1.58" : "llama";
-            m = chat_model(arch, string_at(&j, json_get(&j, templates, c.name)), tag_type);
+            read_case(j, at, &c);
+            m = chat_model(!strcmp(c.name, "bitnet-2b-4t") ? "bitnet-b1.58" : "llama",
+                           known(c.name), tag_type);
             check_case(m, &c, (int)i);
             bitnet_model_free(m);
         }
-    json_free(&j);
+}
+
+/* Templates that are known by what they write, each as what it is. */
+static void test_known(void) {
+    static const struct { const char *jinja, *name; } cases[] = {
+        {"bitnet-2b-4t", "bitnet-2b-4t"}, {"llama-3", "llama-3"}, {"qwen-3", "qwen-3"},
+        {"qwen-3-thinking", "qwen-3-thinking"}, {"qwen-2.5", "chatml"}, {"chatml", "chatml"},
+        {"chatml-bos", "chatml"}, {"falcon-3", "falcon-3"}};
+    size_t i;
+    for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        bitnet_model *m = chat_model("llama", known(cases[i].jinja), 4);
+        const bitnet_chat_template *t = bitnet_model_chat_template(m);
+        CHECK_MSG(t && !strcmp(t->name, cases[i].name), "%s: %s", cases[i].jinja,
+                  t ? t->name : m->no_chat.text);
+        CHECK_MSG(!t->tools_before == !strstr(known(cases[i].jinja), "# Tools"), "%s",
+                  cases[i].jinja);
+        bitnet_model_free(m);
+    }
+}
+
+/* The library writes what a template near to a known one writes, or nothing. `is` names the row
+   that the template is, or null. */
+static void check_near(const json *j, uint32_t near, uint32_t chats, const bitnet_model *m) {
+    static bitnet_token got[MOST];
+    static char text[MOST];
+    const char *name = string_at(j, json_get(j, near, "name"));
+    const char *is = string_at(j, json_get(j, near, "is"));
+    const bitnet_chat_template *t = bitnet_model_chat_template(m);
+    uint32_t want = json_get(j, near, "texts") + 1, at = chats + 1, i;
+    CHECK_MSG(is ? t && !strcmp(t->name, is) : !t, "%s: %s", name, t ? t->name : m->no_chat.text);
+    for (i = 0; i < j->nodes[chats].n; i++, at = j->nodes[at].next, want = j->nodes[want].next) {
+        const char *wanted = string_at(j, want);
+        chat_case c;
+        int n;
+        read_case(j, at, &c);
+        n = bitnet_chat_tokenize(m, &c.p, c.messages, c.n, c.flags, got, MOST);
+        CHECK_MSG(t || n == BITNET_ERR_UNSUPPORTED, "%s", name);
+        CHECK_MSG(!t || n > 0 || (i != 0 && i != 2), "%s refuses chat %d", name, (int)i);
+        if (n < 0 || (!wanted && strstr(name, "must alternate"))) continue;
+        text[bitnet_detokenize(m, got, n, text, MOST - 1)] = 0;
+        CHECK_MSG(wanted && !strcmp(text, wanted), "%s, chat %d:\n%s\nnot\n%s", name, (int)i, text,
+                  wanted ? wanted : "refused");
+    }
+}
+
+static void test_near(void) {
+    const json *j = &data;
+    uint32_t all, chats, at, i;
+    read_data();
+    all = json_get(j, JSON_ROOT, "near");
+    chats = json_get(j, JSON_ROOT, "near_chats");
+    CHECK(j->nodes[all].n > 40 && j->nodes[chats].n > 10);
+    for (i = 0, at = all + 1; i < j->nodes[all].n; i++, at = j->nodes[at].next) {
+        bitnet_model *m = chat_model("llama", string_at(j, json_get(j, at, "template")), 4);
+        check_near(j, at, chats, m);
+        bitnet_model_free(m);
+    }
+}
+
+/* ---- the reader of Jinja ---- */
+
+/* What the library makes of a template; 0: it fails, and *why says how. */
+static const char *rendered(const char *text, const char *names, int *why) {
+    static struct { bitnet__jinja j; char memory[BITNET__JINJA_MEMORY]; } r;
+    static char out[BITNET__JINJA_OUT + 1];
+    bitnet__jinja *j = &r.j;
+    char *copy = (char *)gb_malloc(strlen(text) + 1);      /* so that reading past it is seen */
+    bitnet__jvalue v;
+    int32_t i;
+    memcpy(copy, text, strlen(text));
+    memset(j, 0, sizeof *j);
+    j->start = copy;
+    j->end = copy + strlen(text) - (*text && text[strlen(text) - 1] == '\n');
+    j->memory = r.memory;
+    j->cap = sizeof r.memory;
+    j->steps = BITNET__JINJA_STEPS;
+    bitnet__jinja_begin(j);
+    v = bitnet__jinja_eval(j, names);
+    if (v.kind != BITNET__DICT) return 0;
+    for (i = 0; i < v.list->n; i += 2) {
+        bitnet__jname name;
+        name.s = v.list->items[i].s;
+        name.n = v.list->items[i].n;
+        bitnet__jinja_set(j, name, v.list->items[i + 1]);
+    }
+    bitnet__jinja_render(j);
+    *why = j->failure.kind == BITNET__FAILED ? j->failure.n : 0;
+    memcpy(out, j->out, (size_t)j->n_out);
+    out[j->n_out] = 0;
+    free(copy);
+    return *why ? 0 : out;
+}
+
+static void test_snippets(void) {
+    const json *j = &data;
+    const char *names;
+    uint32_t all, at, i;
+    read_data();
+    all = json_get(j, JSON_ROOT, "snippets");
+    names = string_at(j, json_get(j, JSON_ROOT, "snippet_names"));
+    CHECK(j->nodes[all].n > 40);
+    for (i = 0, at = all + 1; i < j->nodes[all].n; i++, at = j->nodes[at].next) {
+        const char *text = string_at(j, json_get(j, at, "template"));
+        const char *want = string_at(j, json_get(j, at, "text"));
+        int why;
+        const char *got = rendered(text, names, &why);
+        CHECK_MSG(want ? got && !strcmp(got, want) : !got, "%s\nis\n%s (%d)\nnot\n%s", text,
+                  got ? got : "refused", why, want ? want : "refused");
+    }
+}
+
+/* As Python's Jinja has it, where the engine of chat.json differs; and what is refused. */
+static void test_python(void) {
+    static const char names[] = "{'a': 'abc', 'n': 3, 't': true, 'l': ['p', 'q'], 'd': {'x': 1}}";
+    static const struct { const char *text, *want; int why; } cases[] = {
+        {"{{ t }}{{ not t }}{{ none }}{{ a == 'abc' }}", "TrueFalseNoneTrue", 0},
+        {"{{ -7 % 3 }} {{ -7 // 2 }} {{ 7 % -3 }} {{ -n }}", "2 -4 -2 -3", 0},
+        {"{{ 'aB cD' | capitalize }} {{ 'xax'.strip('x') }}{{ 'xax'.rstrip('x') }}", "Ab cd axa",
+         0},
+        {"{{ u is iterable }}{{ d is iterable }}{{ d is sequence }}{{ 'b' > 'a' }}",
+         "TrueTrueTrueTrue", 0},
+        {"{% for x in u %}x{% else %}none{% endfor %}{{ d.get('y') }}", "noneNone", 0},
+        {"{{ ('x', 1) | tojson }}{{ dict(a=1) | tojson }}", "[\"x\", 1]{\"a\": 1}", 0},
+        {" {%+ if t +%}\nx{% endif %}", " \nx", 0},
+        {"{% set x = 1 %}{% for y in l %}{% set x = x + 1 %}{{ x }}{% endfor %}{{ x }}", "221", 0},
+        {"{{ u.x if u is defined else 'no' }}{{ 1 or u.x }}{{ (a | odd) if false }}", "no1", 0},
+        {"{{ u.x }}", 0, BITNET__RAISED}, {"{{ u['x'] }}", 0, BITNET__RAISED},
+        {"{{ a + n }}", 0, BITNET__RAISED}, {"{{ a + u }}", 0, BITNET__RAISED},
+        {"{{ 1 < a }}", 0, BITNET__RAISED}, {"{{ n in n }}", 0, BITNET__RAISED},
+        {"{{ n // 0 }}", 0, BITNET__RAISED}, {"{{ none.strip() }}", 0, BITNET__RAISED},
+        {"{% for x in n %}{% endfor %}", 0, BITNET__RAISED},
+        {"{% for x, y in l %}{% endfor %}", 0, BITNET__RAISED},
+        {"{% set a.x = 1 %}", 0, BITNET__RAISED}, {"{{ u | tojson }}", 0, BITNET__RAISED},
+        {"{{ l }}", 0, BITNET__NOT_UNDERSTOOD}, {"{{ n / 2 }}", 0, BITNET__NOT_UNDERSTOOD},
+        {"{{ 1.5 }}", 0, BITNET__NOT_UNDERSTOOD}, {"{{ 1 < 2 < 3 }}", 0, BITNET__NOT_UNDERSTOOD},
+        {"{{ a | sort }}", 0, BITNET__NOT_UNDERSTOOD}, {"{{ f(a) }}", 0, BITNET__NOT_UNDERSTOOD},
+        {"{{ l | tojson(indent=2) }}", 0, BITNET__NOT_UNDERSTOOD},
+        {"{{ '\xC3\xA9' | upper }}", 0, BITNET__NOT_UNDERSTOOD},
+        {"{{ '\xC3\xA9' | length }}", 0, BITNET__NOT_UNDERSTOOD},
+        {"{{ '\xC3\xA9'[0] }}", 0, BITNET__NOT_UNDERSTOOD},
+        {"{% for x in a %}{% endfor %}", 0, BITNET__NOT_UNDERSTOOD},
+        {"{% macro f() %}{% endmacro %}", 0, BITNET__NOT_UNDERSTOOD},
+        {"{% if t %}x", 0, BITNET__NOT_UNDERSTOOD}, {"{% endif %}", 0, BITNET__NOT_UNDERSTOOD},
+        {"{{ 'x }}", 0, BITNET__NOT_UNDERSTOOD}, {"{{ 'x\\", 0, BITNET__NOT_UNDERSTOOD},
+        {"{{ x", 0, BITNET__NOT_UNDERSTOOD}, {"{{", 0, BITNET__NOT_UNDERSTOOD},
+        {"{%", 0, BITNET__NOT_UNDERSTOOD}, {"{#", 0, BITNET__NOT_UNDERSTOOD},
+        {"{{ a | }}", 0, BITNET__NOT_UNDERSTOOD}, {"{{ [1, }}", 0, BITNET__NOT_UNDERSTOOD},
+        {"{{ {1: 2} }}", 0, BITNET__NOT_UNDERSTOOD}, {"{{ 2147483648 }}", 0,
+                                                      BITNET__NOT_UNDERSTOOD},
+        {"{{ 2147483646 * 2147483646 }}", 0, BITNET__TOO_MUCH},
+        {"{{ f(1, 2, 3, 4, 5, 6, 7, 8, 9) }}", 0, BITNET__TOO_MUCH},
+    };
+    size_t i;
+    for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        int why;
+        const char *got = rendered(cases[i].text, names, &why);
+        CHECK_MSG(why == cases[i].why && (!got || !strcmp(got, cases[i].want)), "%s is %s (%d)",
+                  cases[i].text, got ? got : "refused", why);
+    }
+}
+
+/* Each allocation of loading may fail: then there is an error, or the same template. */
+static void test_no_memory(void) {
+    const char *text = known("qwen-2.5");
+    long k, calls, refused = 0;
+    bitnet_model_free(chat_model("llama", text, 4));
+    calls = held.calls;
+    for (k = 0; k < calls; k++) {
+        bitnet_model_params p;
+        bitnet_model *m = 0;
+        bitnet_error err = {BITNET_OK, ""};
+        bitnet_result r;
+        memset(&p, 0, sizeof p);
+        p.allocator = gb_counting(&held);
+        held.fail_at = k;
+        r = bitnet_model_load_memory(chat_file.data, chat_file.size, &p, &m, &err);
+        CHECK_MSG(r == BITNET_OK || r == BITNET_ERR_MEMORY, "%d: %s", (int)k, err.text);
+        refused += r != BITNET_OK && strstr(err.text, "chat template") != 0;
+        CHECK_MSG(r || (bitnet_model_chat_template(m) &&
+                        bitnet_model_chat_template(m)->system_text), "%d", (int)k);
+        bitnet_model_free(m);
+        CHECK(held.live == 0);
+    }
+    CHECK_MSG(refused == 2, "%d of %d", (int)refused, (int)calls);
+}
+
+/* So many times a text, with another one at both ends. */
+static char *repeated(const char *front, const char *text, int n, const char *behind) {
+    char *all = (char *)gb_malloc(strlen(front) + (size_t)n * strlen(text) + strlen(behind) + 1);
+    int i;
+    strcpy(all, front);
+    for (i = 0; i < n; i++) strcpy(all + strlen(front) + (size_t)i * strlen(text), text);
+    strcat(all, behind);
+    return all;
+}
+
+/* Time, memory, output and nesting end, and so do files with such templates. */
+static void test_too_much(void) {
+    static const struct { const char *front, *text; int n; const char *behind; } cases[] = {
+        {"{{ ", "(", 30, "1"}, {"", "{% if true %}", 30, ""}, {"{{ ", "[", 1000, ""},
+        {"{{ 1 ", "if 1 else 1 ", 100, "}}"}, {"{{ ", "- ", 100000, "1 }}"},
+        {"", "{% for m in messages %}{% for m in messages %}x{% endfor %}{% endfor %}", 20000, ""},
+        {"", "x", 5000, ""}, {"{% set x = 'x' %}", "{% set x = x + x %}", 30, "{{ x }}"},
+        {"{% set l = [1, 1, 1, 1, 1, 1, 1, 1, 1, 1] %}", "{% for a in l %}", 12, ""},
+        {"{% set l = [1, 1, 1, 1, 1, 1, 1, 1, 1, 1] %}",
+         "{% for a in l %}{% for b in l %}{% for c in l %}{% for d in l %}{% for e in l %}{% for f "
+         "in l %}{% for g in l %}{% endfor %}{% endfor %}{% endfor %}{% endfor %}{% endfor %}"
+         "{% endfor %}{% endfor %}", 1, ""},
+        {"{{ ", "f(", 1000, ""}, {"{% set ns = namespace() %}", "{% set ns.x = [ns] %}", 1,
+                                  "{{ ns | tojson }}"},
+        {"", "{% set a = namespace() %}{% set a.a = a %}", 1, "{{ a | tojson }}"},
+        {"{{ 'x'", " ~ 'x'", 30000, " }}"}, {"{{ {", "'a': 1, ", 20000, "} }}"},
+    };
+    size_t i;
+    for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char *text = repeated(cases[i].front, cases[i].text, cases[i].n, cases[i].behind);
+        int why;
+        bitnet_model *m;
+        const clock_t start = clock();
+        CHECK_MSG(!rendered(text, "{'messages': [1, 1, 1, 1, 1, 1]}", &why), "case %d", (int)i);
+        m = chat_model("llama", text, 4);
+        CHECK_MSG(m && !bitnet_model_chat_template(m), "case %d", (int)i);
+        CHECK_MSG((double)(clock() - start) < 20.0 * CLOCKS_PER_SEC, "case %d", (int)i);
+        bitnet_model_free(m);
+        free(text);
+    }
 }
 
 /* ---- which template a file has ---- */
@@ -140,30 +414,26 @@ static void test_chosen(void) {
         {"llama", 0, 0, 0, 0},
         {"llama", "", 0, 0, 0},
         {"llama", "[INST] {{ message }} [/INST]", 0, 0, 0},
-        {"llama", "{{ role | capitalize }}: <|eot_id|>", "bitnet-2b-4t", 0, 0},
-        {"llama", "'<|start_header_id|>'", "llama-3", 0, 0},
-        {"llama", "'<|im_start|>'", "chatml", 0, 0},
-        {"llama", "'<|im_start|>' <function-name> <tool_response>", "chatml", 0, 1},
-        {"llama", "'<|im_start|>' </think> <function=example> <tool_response>", "qwen-3", 0, 0},
-        {"llama", "'<|im_start|>' </think> enable_thinking <function-name> <tool_response>",
-         "qwen-3", 3, 1},
-        {"llama", "'<|im_start|>assistant\\n<think>\\n' </think>", "qwen-3-thinking", 1, 0},
-        {"llama", "'<|im_start|>assistant\n<think>\n' </think>", "qwen-3-thinking", 1, 0},
-        {"llama", "'<|im_start|>assistant\\n<think>\\n\\n</think>\\n\\n'", "qwen-3", 3, 0},
-        {"llama", "<|assistant|> <|user|>", "falcon-3", 0, 0},
-        {"llama", "<|assistant|> <|user|> <|end|>", 0, 0, 0},
-        {"llama", "<|assistant|>", 0, 0, 0},
-        {"llama", "<|im_star", 0, 0, 0},
+        {"llama", "{{ role | capitalize }}: <|eot_id|>", 0, 0, 0},
+        {"llama", "'<|start_header_id|>'", 0, 0, 0},
+        {"llama", "'<|im_start|>' </think> enable_thinking <function-name> <tool_response>", 0, 0,
+         0},
+        {"llama", LLAMA_3, "llama-3", 0, 0},
+        {"llama", CHATML, "chatml", 0, 0},
+        {"llama", FALCON_3, "falcon-3", 0, 0},
+        {"llama", "qwen-2.5", "chatml", 0, 1},
+        {"llama", "qwen-3", "qwen-3", 3, 1},
+        {"llama", "qwen-3-thinking", "qwen-3-thinking", 1, 1},
+        {"bitnet-25", CHATML, "bitnet-2b-4t", 0, 0},
     };
     static const bitnet_message hi = {"user", "hi"};
     size_t i;
     for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        bitnet_model *m = chat_model(cases[i].arch, cases[i].jinja, 4);
+        const char *whole = cases[i].jinja ? known(cases[i].jinja) : 0;
+        bitnet_model *m = chat_model(cases[i].arch, whole ? whole : cases[i].jinja, 4);
         const bitnet_chat_template *t = bitnet_model_chat_template(m);
         const char *name = t ? t->name : "none";
         const int n = bitnet_chat_tokenize(m, 0, &hi, 1, BITNET_OPEN_REPLY, 0, 0);
-        const bitnet_chat_params same = {t, BITNET_THINK_AUTO, 0};
-        const int flags = BITNET_OPEN_REPLY | BITNET_ADD_BOS;
         const int thinks = t ? !!t->think + 2 * !!t->no_think : 0, tools = t && t->tools_before;
         bitnet_model_info info;
         bitnet_model_get_info(m, &info);
@@ -171,88 +441,82 @@ static void test_chosen(void) {
                   name);
         CHECK_MSG(info.chat_template == (t ? t->name : 0), "case %d", (int)i);
         CHECK_MSG(cases[i].name ? n > 0 : n == BITNET_ERR_UNSUPPORTED, "case %d: %d", (int)i, n);
-        CHECK_MSG(bitnet_chat_tokenize(m, 0, &hi, 1, flags, 0, 0) ==
-                  bitnet_chat_tokenize(m, &same, &hi, 1, flags, 0, 0), "case %d: BOS", (int)i);
         CHECK_MSG(thinks == cases[i].thinks && tools == cases[i].tools, "case %d: %d %d", (int)i,
                   thinks, tools);
         bitnet_model_free(m);
     }
 }
 
-/* Falcon-E's template has no mark of its own: the pre-tokenizer tells. */
-static void test_falcon_e(void) {
-    static const bitnet_message messages[] = {
-        {"system", "Be brief."}, {"user", "Hi\nuser"}, {"assistant", "Hello."}, {"user", "Bye"}};
-    static const char jinjas[2][80] = {"{{ message['role'] }} assistant user",
-                                       "{{ message['role'] }} assistant"};
-    static bitnet_token tokens[512];
-    char text[512];
-    bitnet_model *m;
-    int n, i;
-    for (i = 0; i < 3; i++) {
-        pre = i == 1 ? "falcon3" : "falcon_e";
-        m = chat_model("llama", jinjas[i == 2], 4);
-        CHECK(!bitnet_model_chat_template(m) == (i > 0));
-        bitnet_model_free(m);
-    }
-    pre = "falcon_e";
-    m = chat_model("llama", "<|user|> <|assistant|>", 4);  /* known marks come first */
-    CHECK(!strcmp(bitnet_model_chat_template(m)->name, "falcon-3"));
-    bitnet_model_free(m);
-    m = chat_model("llama", jinjas[0], 4);
-    CHECK(!strcmp(bitnet_model_chat_template(m)->name, "falcon-e"));
-    n = bitnet_chat_tokenize(m, 0, messages, 4, BITNET_OPEN_REPLY, tokens, 512);
-    n = bitnet_detokenize(m, tokens, n, text, sizeof text - 1);
-    text[n > 0 ? n : 0] = 0;
-    CHECK_MSG(!strcmp(text, "systemBe brief.\nuserHi\nuser\nassistant\nHello.\nuserBye\n"
-                            "assistant\n"), "%s", text);
-    bitnet_model_free(m);
-    pre = 0;
-}
-
-/* A system text that is not there as it is, is no default; without its tokens there is no chat. */
-static void test_default_system(void) {
-    static const struct { const char *jinja, *text; } cases[] = {
-        {"x'<|im_start|>system\\n' + m <|im_start|>system\\nBe <kind>.<|im_end|>", "Be <kind>."},
-        {"<|im_start|>system\nBe.<|im_end|>", "Be."},
-        {"<|im_start|>system\\nBe\\n.<|im_end|>", 0},
-        {"<|im_start|>system\\n{{ x }}<|im_end|>", 0},
-        {"<|im_start|>system\\nBe.<|im_en", 0},
-        {"<|im_start|>system\\n<|im_end|>", 0},
-        {"<|im_start|>system\\n", 0},
-    };
+/* Without its tokens there is no chat. */
+static void test_lacks_tokens(void) {
     gb_model g = word_model();
     bitnet_model *m;
-    size_t i;
-    for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        const char *text;
-        m = chat_model("llama", cases[i].jinja, 4);
-        text = m->vocab.chat ? m->vocab.chat->system_text : "no template";
-        CHECK_MSG(cases[i].text ? text && !strcmp(text, cases[i].text) : !text, "case %d: %s",
-                  (int)i, text ? text : "none");
-        bitnet_model_free(m);
-    }
-    jinja = "<|im_start|>";
+    jinja = CHATML;
     n_jinja = strlen(jinja);
     g.arch = "llama";
+    g.dim = 128;
+    g.ffn = 128;
     g.no_sub_norms = 1;
     g.eps = 1e-5f;
-    g.file.add_keys = add_jinja;
+    g.file.add_keys = add_template;
     gb_make_model(&g);
     m = load_built(&g);
     CHECK(m && !bitnet_model_chat_template(m));
+    CHECK_MSG(strstr(m->no_chat.text, "chatml") && strstr(m->no_chat.text, "lacks the token"), "%s",
+              m->no_chat.text);
     bitnet_model_free(m);
     gb_free_model(&g);
 }
 
-static void test_ends(void) {
-    static const struct { const char *jinja; int im_end, endoftext, eot; } cases[] = {
-        {0, 0, 0, 1}, {"<|im_start|>", 1, 1, 1}, {"<|start_header_id|>", 0, 0, 1},
-        {"<|user|><|assistant|>", 0, 1, 1},
+/* The log says which template a file has, or why it is none that is known. */
+static char logged[1024];
+
+static void take_log(void *ud, bitnet_log_level level, const char *text) {
+    (void)ud;
+    if (level == BITNET_LOG_WARNING) strncat(logged, text, sizeof logged - strlen(logged) - 1);
+}
+
+static void test_log(void) {
+    static const struct { const char *jinja, *says; } cases[] = {
+        {CHATML, 0}, {0, 0},
+        {"[INST]", "unknown: for a user it writes \"[INST]\", not \""},
+        {"\n\n{{ x.y }}", "refuses a chat: a user, line 3: y }}"},
+        {"\n{{ today() }}", "cannot be understood, line 2: today() }}"},
+        {LOOP("'<|im_start|>' + m.role + '\\n' + m.content + ' <|im_end|>\\n'"),
+         "for a user it writes \">user\\n\\n Hi \\n <|im_end|>\\n\", not \">user\\n\\n Hi \\n<|"},
     };
     size_t i;
     for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        bitnet_model *m = chat_model("llama", cases[i].jinja, 4);
+        static const bitnet_message hi = {"user", "hi"};
+        bitnet_generate_params p;
+        bitnet_error err = {BITNET_OK, ""};
+        bitnet_model *m;
+        bitnet_ctx *c;
+        logged[0] = 0;
+        m = logged_chat_model("llama", cases[i].jinja, 4, take_log);
+        CHECK_MSG(cases[i].says ? strstr(logged, cases[i].says) != 0
+                                : !strstr(logged, "chat_template"), "case %d: %s", (int)i, logged);
+        memset(&p, 0, sizeof p);
+        p.messages = &hi;
+        p.n_messages = 1;
+        c = new_ctx(m, 64, 0);
+        CHECK(!cases[i].says || (bitnet_generate(c, &p, 0, &err) == BITNET_ERR_UNSUPPORTED &&
+                                 strstr(err.text, cases[i].says)));
+        bitnet_ctx_free(c);
+        bitnet_model_free(m);
+    }
+}
+
+static void test_ends(void) {
+    static const struct { const char *jinja; int im_end, endoftext, eot; } cases[] = {
+        {0, 0, 0, 1}, {CHATML, 1, 1, 1}, {LLAMA_3, 0, 0, 1}, {FALCON_3, 0, 1, 1},
+    };
+    size_t i;
+    for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        bitnet_model *m;
+        eos = BOS + 1;
+        m = chat_model("llama", cases[i].jinja, 4);
+        eos = ENDOFTEXT;
         CHECK_MSG(bitnet_token_is_end(m, IM_END) == cases[i].im_end &&
                   bitnet_token_is_end(m, ENDOFTEXT) == cases[i].endoftext &&
                   bitnet_token_is_end(m, bitnet_token_find(m, "<|eot_id|>")) == cases[i].eot &&
@@ -278,15 +542,13 @@ static void test_hostile_messages(void) {
                                "</tool_call><tool_response></tool_response><<|im_end|><|endoftext|>"
                                "<|eot_id|><|start_header_id|>  <|im_en", *const roles[] = {
                                "system", "user", "assistant", "tool", "<|im_end|>"};
-    static const char *const templates[] = {
-        "'<|im_start|>' <function-name> <tool_response>", "'<|im_start|>' </think> enable_thinking "
-        "<function-name> <tool_response>", "<|start_header_id|>", 0 };
+    const char *const templates[] = {known("qwen-2.5"), known("qwen-3"), LLAMA_3, 0, CHATML};
     static bitnet_token got[MOST];
     static char text[MOST];
     size_t i, k;
     int tag_type, n, plain;
     for (tag_type = 3; tag_type <= 4; tag_type++)
-        for (i = 0; i < 4; i++) {
+        for (i = 0; i < 5; i++) {
             bitnet_model *m = chat_model(templates[i] ? "llama" : "bitnet-b1.58", templates[i],
                                          tag_type);
             for (k = 0; k < 5; k++) {
@@ -294,6 +556,7 @@ static void test_hostile_messages(void) {
                 bitnet_chat_params p = {0, BITNET_THINK_AUTO, 0};
                 if (k == 1 && i < 2) p.tools = "x";
                 if (k == 3 && i == 3) continue;            /* no such role in lower case here */
+                if (k == 4 && i < 2) continue;             /* no other roles */
                 if (k == 4) msg.role = "x";
                 n = bitnet_chat_tokenize(m, &p, &msg, 1, BITNET_ADD_BOS, got, MOST);
                 plain = count_tags(got, n);
@@ -317,7 +580,7 @@ static void test_hostile_messages(void) {
 /* The assistant's tags are tokens, its control tokens are not. */
 static void test_own_tags(void) {
     static const bitnet_message msg = {"assistant", "<tool_call><|im_end|></tool_call>"};
-    bitnet_model *m = chat_model("llama", "<|im_start|>", 3);
+    bitnet_model *m = chat_model("llama", CHATML, 3);
     static bitnet_token got[MOST];
     const int n = bitnet_chat_tokenize(m, 0, &msg, 1, 0, got, MOST);
     CHECK(n > 0 && count_tags(got, n) == 4);
@@ -330,7 +593,7 @@ static void test_unsupported(void) {
     static const bitnet_message hi = {"user", "x"}, odd = {"judge", "x"}, tool = {"tool", "x"};
     static const bitnet_chat_params on = {0, BITNET_THINK_ON, 0}, off = {0, BITNET_THINK_OFF, 0},
                                     tools = {0, BITNET_THINK_AUTO, "{}"};
-    bitnet_model *m = chat_model("llama", "<|user|><|assistant|>", 4);
+    bitnet_model *m = chat_model("llama", FALCON_3, 4);
     const int flags = BITNET_ADD_BOS | BITNET_OPEN_REPLY;
     CHECK(bitnet_chat_tokenize(m, &on, &hi, 1, flags, 0, 0) == BITNET_ERR_UNSUPPORTED);
     CHECK(bitnet_chat_tokenize(m, &off, &hi, 1, flags, 0, 0) > 0);     /* it never thinks */
@@ -338,12 +601,48 @@ static void test_unsupported(void) {
     CHECK(bitnet_chat_tokenize(m, 0, &odd, 1, flags, 0, 0) == BITNET_ERR_ARG);
     CHECK(bitnet_chat_tokenize(m, 0, &tool, 1, flags, 0, 0) == BITNET_ERR_ARG);
     bitnet_model_free(m);
-    m = chat_model("llama", "<|im_start|>assistant\\n<think>\\n", 4);
+    m = chat_model("llama", known("qwen-3-thinking"), 4);
     CHECK(bitnet_chat_tokenize(m, &off, &hi, 1, flags, 0, 0) == BITNET_ERR_UNSUPPORTED);
     CHECK(bitnet_chat_tokenize(m, &off, &hi, 1, 0, 0, 0) > 0);         /* no reply is opened */
     CHECK(bitnet_chat_tokenize(m, &on, &hi, 1, flags, 0, 0) ==
           bitnet_chat_tokenize(m, 0, &hi, 1, flags, 0, 0));
     bitnet_model_free(m);
+}
+
+/* What the file's template refuses or leaves out is refused, and the error says which message. */
+static void test_left_out(void) {
+    static const struct why { const char *jinja; int first, second; const char *says; } cases[] = {
+        {LOOP("raise_exception('no') if m.role == 'system' else '<|im_start|>' + m.role + '\\n' + "
+              "m.content + '<|im_end|>\\n'") OPEN("<|im_start|>assistant\\n"), 0, 0,
+         "message 0: the chat template has no role 'system'"},
+        {LOOP("raise_exception('no') if m.role == 'system' and not loop.first else '<|im_start|>' "
+              "+ m.role + '\\n' + m.content + '<|im_end|>\\n'")
+         OPEN("<|im_start|>assistant\\n"), 1, 0,
+         "message 1: the chat template has a system message only at the beginning of a chat"},
+        {CHATML, 1, 1, 0},
+    };
+    static const bitnet_message talk[] = {{"system", "x"}, {"user", "y"}, {"system", "z"}};
+    size_t i;
+    for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        bitnet_model *m = chat_model("llama", cases[i].jinja, 4);
+        bitnet_ctx *c = new_ctx(m, 128, 0);
+        bitnet_generate_params p;
+        bitnet_error err = {BITNET_OK, ""};
+        CHECK_MSG(bitnet_model_chat_template(m), "case %d: %s", (int)i, m->no_chat.text);
+        CHECK((bitnet_chat_tokenize(m, 0, talk, 2, BITNET_ADD_BOS, 0, 0) > 0) == cases[i].first);
+        CHECK((bitnet_chat_tokenize(m, 0, talk + 1, 2, BITNET_ADD_BOS, 0, 0) > 0) ==
+              cases[i].second);
+        CHECK((bitnet_chat_tokenize(m, 0, talk, 2, 0, 0, 0) > 0) == cases[i].second);
+        CHECK(bitnet_chat_tokenize(m, 0, talk + 1, 1, 0, 0, 0) > 0);
+        memset(&p, 0, sizeof p);
+        p.messages = talk + (i > 0);
+        p.n_messages = 2;
+        if (cases[i].says)
+            CHECK_MSG(bitnet_generate(c, &p, 0, &err) == BITNET_ERR_ARG &&
+                      strstr(err.text, cases[i].says), "case %d: %s", (int)i, err.text);
+        bitnet_ctx_free(c);
+        bitnet_model_free(m);
+    }
 }
 
 /* A caller's own template, against its text; BOS is as the file wants it. */
@@ -421,7 +720,7 @@ static void check_turns(const bitnet_model *m, const bitnet_chat_params *chat, b
 }
 
 static void test_turns(void) {
-    bitnet_model *m = chat_model("llama", "<|im_start|>", 4);
+    bitnet_model *m = chat_model("llama", CHATML, 4);
     bitnet_chat_template t = {0};
     bitnet_chat_params p = {&t, BITNET_THINK_AUTO, 0};
 #define USER "<|im_start|>user\nx<|im_end|>\n<|im_start|>assistant\n"
@@ -429,7 +728,7 @@ static void test_turns(void) {
     check_turns(m, 0, IM_END, USER "<|im_end|>\n" USER);
     check_turns(m, 0, ENDOFTEXT, USER "<|endoftext|>\n" USER);
     bitnet_model_free(m);
-    m = chat_model("llama", "<|user|><|assistant|>", 4);
+    m = chat_model("llama", FALCON_3, 4);
     check_turns(m, 0, ENDOFTEXT, "<|user|>\nx\n<|assistant|>\n<|endoftext|>\n<|user|>\nx\n"
                                  "<|assistant|>\n");
     t.user.prefix = "U:";
@@ -446,16 +745,16 @@ static void test_turns(void) {
 static void test_why_not(void) {
     static const bitnet_chat_template no_system = {
         "own", {0, 0}, {"U:", 0}, {"A:", 0}, {0, 0}, {0, 0}, {0, 0}, "A:", 0, 0, 0, 0,
-        "[", "]", BITNET_THINK_AUTO, 0, 0};
+        "[", "]", BITNET_THINK_AUTO, 0, 0, 0};
     static const struct why { const char *jinja, *says; bitnet_chat_params p; const char *role; }
         cases[] = {
         {0, "no tokenizer.chat_template", {0, BITNET_THINK_AUTO, 0}, "user"},
-        {"[INST]", "none of LLaMA 3, ChatML", {0, BITNET_THINK_AUTO, 0}, "user"},
-        {"<|start_header_id|>", "no tools", {0, BITNET_THINK_AUTO, "{}"}, "user"},
-        {"<|start_header_id|>", "thinking", {0, BITNET_THINK_ON, 0}, "user"},
-        {"<|start_header_id|>", "no tools", {&no_system, BITNET_THINK_AUTO, "{}"}, "user"},
-        {"<|user|><|assistant|>", "no role 'judge'", {0, BITNET_THINK_AUTO, 0}, "judge"},
-        {"<|user|><|assistant|>", "thinking is 3", {0, (bitnet_thinking)3, 0}, "user"},
+        {"[INST]", "tokenizer.chat_template is unknown", {0, BITNET_THINK_AUTO, 0}, "user"},
+        {LLAMA_3, "no tools", {0, BITNET_THINK_AUTO, "{}"}, "user"},
+        {LLAMA_3, "thinking", {0, BITNET_THINK_ON, 0}, "user"},
+        {LLAMA_3, "no tools", {&no_system, BITNET_THINK_AUTO, "{}"}, "user"},
+        {FALCON_3, "no role 'judge'", {0, BITNET_THINK_AUTO, 0}, "judge"},
+        {FALCON_3, "thinking is 3", {0, (bitnet_thinking)3, 0}, "user"},
     };
     size_t i;
     for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -528,8 +827,7 @@ static void test_parts(void) {
         {"x</thin", 1, 0, "h:x</thin"},
         {"", 0, 1, ""},
     };
-    bitnet_model *m = chat_model("llama", "<|im_start|> </think> enable_thinking <function-name> "
-                                          "<tool_response>", 4);
+    bitnet_model *m = chat_model("llama", known("qwen-3"), 4);
     size_t i, step;
     for (i = 0; i < sizeof cases / sizeof cases[0]; i++)
         for (step = 1; step < 60; step++) {
@@ -544,7 +842,7 @@ static void test_parts(void) {
                       got);
         }
     bitnet_model_free(m);
-    m = chat_model("llama", "<|start_header_id|>", 4);     /* a model that does not think */
+    m = chat_model("llama", LLAMA_3, 4);     /* a model that does not think */
     {
         bitnet_reply r;
         char got[256];
@@ -569,12 +867,19 @@ extern const test_case chat_tests[];
 const test_case chat_tests[] = {
     {"chat/jinja", test_jinja},
     {"chat/chosen", test_chosen},
-    {"chat/falcon_e", test_falcon_e},
-    {"chat/default_system", test_default_system},
+    {"chat/known", test_known},
+    {"chat/near", test_near},
+    {"chat/snippets", test_snippets},
+    {"chat/python", test_python},
+    {"chat/too_much", test_too_much},
+    {"chat/no_memory", test_no_memory},
+    {"chat/lacks_tokens", test_lacks_tokens},
+    {"chat/log", test_log},
     {"chat/ends", test_ends},
     {"chat/hostile", test_hostile_messages},
     {"chat/own_tags", test_own_tags},
     {"chat/unsupported", test_unsupported},
+    {"chat/left_out", test_left_out},
     {"chat/own_template", test_own_template},
     {"chat/turns", test_turns},
     {"chat/why_not", test_why_not},

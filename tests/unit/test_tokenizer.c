@@ -928,8 +928,8 @@ static int real_chat(const char *vocab, int pre, const char *name, const char *t
     size_t total, k = 0;
     int n, n_want;
     if (shared_build(vocab, pre, &v, &a, &total, &err) != BITNET_OK) return 0;
-    while (strcmp(bitnet__jinjas[k].t.name, name)) k++;
-    p.chat_template = &bitnet__jinjas[k].t;
+    while (strcmp(bitnet__chat_rows[k].t.name, name)) k++;
+    p.chat_template = &bitnet__chat_rows[k].t;
     bitnet__encoder_open(&e, &v, &a, got, 200);
     bitnet__encode_chat(&e, &p, talk, 4, BITNET_OPEN_REPLY);
     n = bitnet__encoder_close(&e);
