@@ -10592,7 +10592,7 @@ static const bitnet__neutral_key bitnet__neutral_keys[] = {
 #undef BITNET__FIELD
 
 /* Is the n bytes' text the pattern, in which one * stands for anything? */
-static int bitnet__fits(const char *text, size_t n, const char *pattern) {
+static int bitnet__is_like(const char *text, size_t n, const char *pattern) {
     const size_t head = strcspn(pattern, "*"), all = strlen(pattern);
     const size_t tail = head < all ? all - head - 1 : 0;
     if (head == all) return n == all && !memcmp(text, pattern, n);
@@ -10643,9 +10643,9 @@ static bitnet_result bitnet__check_key(const bitnet_model *m, const bitnet__key 
     double want;
     size_t i;
     for (i = 0; i < sizeof bitnet__read_keys / sizeof bitnet__read_keys[0]; i++)
-        if (bitnet__fits(name, length, bitnet__read_keys[i])) return BITNET_OK;
+        if (bitnet__is_like(name, length, bitnet__read_keys[i])) return BITNET_OK;
     for (i = 0; i < sizeof bitnet__neutral_keys / sizeof bitnet__neutral_keys[0]; i++) {
-        if (!bitnet__fits(name, length, bitnet__neutral_keys[i].name)) continue;
+        if (!bitnet__is_like(name, length, bitnet__neutral_keys[i].name)) continue;
         if (bitnet__is_neutral(m, &bitnet__neutral_keys[i], k, &want)) return BITNET_OK;
         bitnet__format_number(text, 9, want);
         return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "GGUF key '%.*s' at offset %llu: only %s "
