@@ -131,7 +131,7 @@ bitnet_result tiles_read(tile_set *out, const char *text, bitnet_error *err) {
                          bad ? "cannot be read" : "too long for a kernel_config.ini");
     bytes[n] = 0;
     f.name = text;
-    return tiles_parse_file(&f, bytes, out, err);
+    return tiles_parse_file(&f, bytes + utf8_mark(bytes, n), out, err);
 }
 
 bitnet_tile tiles_find(const tile_set *set, int32_t rows, int32_t n) {

@@ -129,6 +129,11 @@ const cases = {
             JSON.stringify({ prompt: 'x', ...Object.fromEntries(Array(1024).fill(0).entries()) })
         ];
         for (const body of bad) await refused(Buffer.from(body), [400]);
+        const marked = await fetch(`${server.url}/v1/completions`, {
+            method: 'POST',
+            body: '\ufeff{"prompt":"x","max_tokens":1}\r\n'
+        });
+        same(marked.status, 200, 'a byte order mark is no part of a body');
         for (const hex of ['ff', 'c080', 'eda080', 'f4908080', 'e282', '80'])
             await refused(
                 Buffer.concat([

@@ -149,7 +149,7 @@ packed tl2r16 "$a" - -- --to tl2_r16
 ini() { # NAME ROWS,N,BM,BK,bm...
     file=$1
     shift
-    printf '; %s\n' "tiles" > "$file"
+    printf '\357\273\277; %s\n' "tiles" > "$file"       # a byte order mark is no part of it
     for section; do
         echo "$section" | tr , ' ' | { read -r m k bm bk bmm; printf '[Kernels]\r\n m = %s\nk=%s\n\nbm = %s\nbk = %s\nbmm =%s\n' $m $k $bm $bk $bmm; } >> "$file"
     done
