@@ -1873,13 +1873,14 @@ static void bitnet_grammar__read_decimal(bitnet_grammar__builder *b, uint32_t v,
     d->places = last + 1 - point - e;
 }
 
-/* The bound at v in units of 10^-places, rounded inwards: up for a lower bound. Values that are
-   excluded differ from it also as doubles, if they have 15 digits. */
+/* The bound at v in units of 10^-places, rounded inwards: up for a lower bound. What it excludes is
+   left out, and if it was rounded the value next to it, too, which as a double may be the same. */
 static int64_t bitnet_grammar__scaled(bitnet_grammar__builder *b, uint32_t v, int64_t places,
                                       int up, int exclusive) {
     bitnet_grammar__decimal d;
     const int64_t most = (int64_t)1e17;
     int64_t x = 0, kept, i = 0;
+    double apart;
     uint32_t k;
     int rest = 0;
     bitnet_grammar__read_decimal(b, v, &d);
@@ -1892,7 +1893,9 @@ static int64_t bitnet_grammar__scaled(bitnet_grammar__builder *b, uint32_t v, in
     for (; i < kept && x > 0 && x < most; i++) x *= 10;
     if (d.negative) x = -x;
     if (rest && (up ? !d.negative : d.negative)) x += up ? 1 : -1;
-    if (exclusive) x += up ? 1 : -1;
+    apart = (BITNET_GRAMMAR__VALUE(b, v).number - (double)x) * (up ? -1 : 1);
+    if (exclusive && !(rest && places == 0 && apart > 0.001 && x < 1000000000 && x > -1000000000))
+        x += up ? 1 : -1;
     return x;
 }
 
@@ -1900,7 +1903,7 @@ static int64_t bitnet_grammar__scaled(bitnet_grammar__builder *b, uint32_t v, in
 typedef struct bitnet_grammar__span {
     int64_t low, high;                     /* in units of 10^-places */
     int64_t places, by;
-    int whole, has_low, has_high;
+    int whole, bounded, has_low, has_high;
 } bitnet_grammar__span;
 
 static const struct { const char *key, *exclusive; int up; } bitnet_grammar__bounds[] = {
@@ -1965,7 +1968,7 @@ static bitnet_grammar__span bitnet_grammar__read_bounds(bitnet_grammar__builder 
         if (bitnet_grammar__format_is(b, all->v[i], " int32 ")) {
             s.low = -(int64_t)2147483647 - 1;
             s.high = 2147483647;
-            s.has_low = s.has_high = 1;
+            s.bounded = s.has_low = s.has_high = 1;
         }
     }
     if (!s.has_low) s.low = INT64_MIN, s.high = INT64_MAX;
@@ -1976,12 +1979,13 @@ static bitnet_grammar__span bitnet_grammar__read_bounds(bitnet_grammar__builder 
                 const int up = bitnet_grammar__bounds[k].up;
                 p = bitnet_grammar__bound(b, all->v[i], k, &exclusive);
                 if (p == BITNET_GRAMMAR__NONE || b->code) continue;
+                s.bounded = 1;
                 bitnet_grammar__read_decimal(b, p, &d);
                 if (d.whole > (s.whole ? 16 : 15)) {
                     if (d.negative != up)
                         bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, p,
                                               "nothing beyond 2^53, or 10^15, is written");
-                    continue;              /* nothing that is written is so far from 0 */
+                    continue;              /* nothing that has bounds is so far from 0 */
                 }
                 if (pass == 0) {
                     if (d.places >= s.places) s.places = d.places >= 14 ? 14 : d.places + 1;
@@ -2079,7 +2083,7 @@ static bitnet_grammar__frag bitnet_grammar__numbers(bitnet_grammar__builder *b,
     const bitnet_grammar__span s = bitnet_grammar__read_bounds(b, all, whole);
     bitnet_grammar__frag f, g;
     if (b->code) return bitnet_grammar__pair(0, 0);
-    if (!s.has_low && !s.has_high && s.by == 1)
+    if (!s.bounded && s.by == 1)
         return bitnet_grammar__named(b, s.whole ? "integer" : "number");
     f = bitnet_grammar__one_side(b, &s, s.low > 0 ? s.low : 0, s.high, s.has_high);
     if (s.low >= 0) return f;

@@ -76,7 +76,8 @@ const makers = {
     },
     numbers: () => one([{ type: 'number', minimum: 0, maximum: 1 }, { type: 'number', exclusiveMinimum: 0 },
         { type: 'number', minimum: -90, maximum: 90 }, { type: 'number', exclusiveMinimum: 0.1, exclusiveMaximum: 0.100001 },
-        { type: 'number', minimum: 1e-7, maximum: 1e-6 }, { type: 'number', maximum: -1e14 }, { type: 'number', minimum: 1e300 * -1 },
+        { type: 'number', minimum: 1e-7, maximum: 1e-6 }, { type: 'number', maximum: -1e14 }, { type: 'number', maximum: 1e20 },
+        { type: 'number', exclusiveMinimum: -1e16 }, { type: 'integer', minimum: -1e17 }, { type: 'integer', exclusiveMinimum: 2.5 }, { type: 'number', minimum: 1e300 * -1 },
         { type: 'number', minimum: 0.30000000000000004, exclusiveMaximum: 0.4 }, { type: 'number', minimum: 2.5, maximum: 2.5 },
         { type: 'number', exclusiveMaximum: -0.5, minimum: -123456.789 }, { type: 'number', format: 'int32' },
         { type: 'integer', format: 'int32' }, { type: 'integer', format: 'int64', minimum: 1 }, { type: 'integer', multipleOf: 12 },
@@ -201,6 +202,7 @@ const DEFS = {
 // The first ones are there for sure.
 const schemas = Object.keys(makers).map((name) => ({ $defs: DEFS, ...([makers[name](2)].map((s) => s === true ? {} : s)[0]) }));
 for (const pattern of PATTERNS) schemas.push({ type: 'string', pattern });
+for (let i = 0; i < 100; i++) schemas.push(makers.numbers());
 for (const format of FORMATS) for (let i = 0; i < 6; i++) schemas.push({ type: 'string', format });
 for (const format of Object.keys(BESIDE)) for (const pattern of BESIDE[format]) schemas.push({ type: 'string', format, pattern });
 while (schemas.length < 2000) {
