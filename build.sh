@@ -5,7 +5,7 @@
 #   ./build.sh [run]       the default: builds generate and lets the tiny model tell a story; needs only
 #                          a C compiler
 #   ./build.sh test [--all]    installs the Debian packages that suites lack, then runs the suites of
-#                          every change; with --all those of a release, too: every one there is
+#                          every change; with --all every suite, as before a release
 #   ./build.sh suite NAME...   runs these suites and installs nothing; without a name it lists them
 #   ./build.sh examples    builds every example
 #   ./build.sh server      build/serve, a server with OpenAI's API, which needs Debian's
