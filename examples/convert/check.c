@@ -91,8 +91,8 @@ static int add_to_runs(layer_run *runs, int n, const char *name) {
     int i, found = -1;
     for (i = 0; i < n; i++) {
         layer_run *run = &runs[i];
-        if (layer < 0 || strcmp(run->name, rest) || (layer != run->to + 1 && layer + 1 != run->from))
-            continue;
+        const int beside = layer == run->to + 1 || layer + 1 == run->from;
+        if (layer < 0 || !beside || strcmp(run->name, rest)) continue;
         if (found >= 0) {              /* it was between the two */
             if (run->from < runs[found].from) runs[found].from = run->from;
             if (run->to > runs[found].to) runs[found].to = run->to;

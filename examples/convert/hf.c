@@ -177,8 +177,8 @@ static bitnet_result hf_read_family(hf_model *h, bitnet_error *err) {
     return hf_unsupported(h, key, act, known, err);
 }
 
-/* Fields that would make the network another one, and the value that does not: a number, or false.
-   A missing one or null means the same. */
+/* Fields that would make the network another one, and the value that does not. A missing field or
+   null means the same. */
 static const struct hf_fixed { const char *key, *value; } hf_fixed_fields[] = {
     {"attention_bias", "false"}, {"mlp_bias", "false"}, {"use_bias", "false"}, {"bias", "false"},
     {"qkv_bias", "false"}, {"use_sliding_window", "false"},

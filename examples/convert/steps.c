@@ -9,7 +9,7 @@
    and nothing is an empty string; "*" is anything. {Name}text is an object with only this
    string. */
 typedef struct step_field { const char *key, *values; } step_field;
-typedef struct step { const char *type; step_field fields[6]; } step;
+typedef struct step_shape { const char *type; step_field fields[6]; } step_shape;
 
 #define STEP_MARK "\342\226\201"       /* U+2581, for a blank */
 #define STEP_SPLIT(digits) \
@@ -18,45 +18,46 @@ typedef struct step { const char *type; step_field fields[6]; } step;
                            "\\s+(?!\\S)|\\s+"}, \
                {"behavior", "Isolated"}, {"invert", "*"}}}
 
-static const step step_nfc = {"NFC", {{0, 0}}}, step_prepend = {"Prepend", {
+static const step_shape step_nfc = {"NFC", {{0, 0}}}, step_prepend = {"Prepend", {
     {"prepend", STEP_MARK}}};
-static const step step_mark_blanks = {"Replace", {
+static const step_shape step_mark_blanks = {"Replace", {
     {"pattern", "{String} "}, {"content", STEP_MARK}}};
 
-static const step step_split_llama3 = STEP_SPLIT("{1,3}"), step_split_qwen = STEP_SPLIT("");
-static const step step_bytes = {"ByteLevel", {
+static const step_shape step_split_llama3 = STEP_SPLIT("{1,3}"), step_split_qwen = STEP_SPLIT("");
+static const step_shape step_bytes = {"ByteLevel", {
     {"add_prefix_space", "false"}, {"trim_offsets", "*"}, {"use_regex", "false"}}};
-static const step step_punctuation = {"Punctuation", {{"behavior", "Contiguous"}}};
-static const step step_split_bytes = {"ByteLevel", {
+static const step_shape step_punctuation = {"Punctuation", {{"behavior", "Contiguous"}}};
+static const step_shape step_split_bytes = {"ByteLevel", {
     {"add_prefix_space", "false"}, {"trim_offsets", "*"}, {"use_regex", "-|true"}}};
-static const step step_digits = {"Digits", {{"individual_digits", "true"}}};
-static const step step_split_digits = {"Split", {
+static const step_shape step_digits = {"Digits", {{"individual_digits", "true"}}};
+static const step_shape step_split_digits = {"Split", {
     {"pattern", "{Regex}[0-9]"}, {"behavior", "Isolated"}, {"invert", "*"}}};
 /* It finds no blank, because the normalizer has replaced them. */
-static const step step_split_blanks = {"Split", {
+static const step_shape step_split_blanks = {"Split", {
     {"pattern", "{String} "}, {"behavior", "*"}, {"invert", "-|false"}}};
-static const step step_metaspace = {"Metaspace", {
+static const step_shape step_metaspace = {"Metaspace", {
     {"replacement", STEP_MARK}, {"split", "false"}, {"prepend_scheme", "first|always"},
     {"add_prefix_space", "-|true"}, {"str_rep", "*"}}};
 
 /* unk_token and fuse_unk have no effect, because every byte has a token; the caller reads the
    others that may be anything. */
-static const step step_model = {"BPE", {
+static const step_shape step_model = {"BPE", {
     {"dropout", "-|0|0.0"}, {"continuing_subword_prefix", "-|"}, {"end_of_word_suffix", "-|"}}};
 static const char *const step_model_others[] = {
     "type", "unk_token", "fuse_unk", "byte_fallback", "ignore_merges", "vocab", "merges", 0
 };
 
 /* Behind the model ByteLevel trims offsets, and in a decoder it turns tokens into bytes. */
-static const step step_bytes_after = {"ByteLevel", {
+static const step_shape step_bytes_after = {"ByteLevel", {
     {"add_prefix_space", "*"}, {"trim_offsets", "*"}, {"use_regex", "*"}}};
-static const step step_frame = {"TemplateProcessing", {
+static const step_shape step_frame = {"TemplateProcessing", {
     {"single", "*"}, {"pair", "*"}, {"special_tokens", "*"}}};
-static const step step_unmark = {"Replace", {
+static const step_shape step_unmark = {"Replace", {
     {"pattern", "{String}" STEP_MARK}, {"content", " "}}};
-static const step step_byte_tokens = {"ByteFallback", {{0, 0}}}, step_fuse = {"Fuse", {{0, 0}}};
-static const step step_strip = {"Strip", {{"content", " "}, {"start", "1"}, {"stop", "0"}}};
-static const step step_unmark_metaspace = {"Metaspace", {
+static const step_shape step_byte_tokens = {"ByteFallback", {{0, 0}}};
+static const step_shape step_fuse = {"Fuse", {{0, 0}}};
+static const step_shape step_strip = {"Strip", {{"content", " "}, {"start", "1"}, {"stop", "0"}}};
+static const step_shape step_unmark_metaspace = {"Metaspace", {
     {"replacement", STEP_MARK}, {"prepend_scheme", "*"}, {"split", "*"}, {"add_prefix_space", "*"},
     {"str_rep", "*"}}};
 
@@ -64,7 +65,7 @@ static const step step_unmark_metaspace = {"Metaspace", {
 enum { STEPS_MAX = 4 };
 static const struct step_form {
     steps_kind kind;
-    const step *normalizer[STEPS_MAX], *pre[STEPS_MAX];
+    const step_shape *normalizer[STEPS_MAX], *pre[STEPS_MAX];
 } step_forms[] = {
     {STEPS_LLAMA3, {0}, {&step_split_llama3, &step_bytes}},
     {STEPS_QWEN, {&step_nfc}, {&step_split_qwen, &step_bytes}},
@@ -79,7 +80,7 @@ enum { STEPS_FORMS = sizeof step_forms / sizeof step_forms[0] };
 
 static const struct step_decoder {
     int fallback;                      /* of the kinds with byte fallback */
-    const step *steps[STEPS_MAX + 1];
+    const step_shape *steps[STEPS_MAX + 1];
 } step_decoders[] = {
     {0, {0}},
     {0, {&step_bytes_after}},
@@ -151,7 +152,7 @@ static int step_is_value(const json *j, uint32_t node, const char *values) {
     }
 }
 
-static const char *step_find_field(const step *want, const char *const *others,
+static const char *step_find_field(const step_shape *want, const char *const *others,
                                    const char *key) {
     int i;
     for (i = 0; i < 6 && want->fields[i].key; i++)
@@ -170,7 +171,7 @@ static int step_is_isolated(const json *j, uint32_t object, const char *key) {
 
 /* Are the fields of an object those of the step? Its type is known. */
 static int step_same_fields(step_match *m, const json *j, uint32_t object, const char *path,
-                            const step *want, const char *const *others) {
+                            const step_shape *want, const char *const *others) {
     uint32_t node = object + 1, i;
     int k;
     for (i = 0; i < j->nodes[object].n; i++, node = j->nodes[node + 1].next) {
@@ -208,7 +209,7 @@ static void step_path(const json *j, uint32_t part, const char *name, const char
 
 /* Are the steps of a part these, which end with a 0? */
 static int step_same(step_match *m, const json *j, const char *name, const char *list,
-                     const step *const *want) {
+                     const step_shape *const *want) {
     const uint32_t part = json_get(j, JSON_ROOT, name);
     char path[96];
     uint32_t i, node;
@@ -266,7 +267,8 @@ static bitnet_result step_check_post_processor(const json *j, bitnet_error *err)
     memset(&m, 0, sizeof m);
     for (i = 0; (node = step_at(j, part, list, i)) != 0; i++) {
         const uint32_t type = json_get(j, node, "type");
-        const step *want = json_is(j, type, step_frame.type) ? &step_frame : &step_bytes_after;
+        const step_shape *want = json_is(j, type, step_frame.type) ? &step_frame
+                                                                   : &step_bytes_after;
         step_path(j, part, name, list, i, path);
         frames += want == &step_frame;
         if (!json_is(j, type, want->type))
@@ -315,15 +317,13 @@ bitnet_result steps_check(const json *j, int named, steps_kind *kind, bitnet_err
 
 /* A token that is looked for in the normalized text is another one only where the normalizer puts
    something in front of it, and a special one is no part of a text. */
-bitnet_result steps_check_added(const json *j, uint32_t token, uint32_t i, steps_kind kind,
+bitnet_result steps_check_added(const json *j, uint32_t token, const char *path, steps_kind kind,
                                 bitnet_error *err) {
     static const char *const flags[] = {"single_word", "lstrip", "rstrip", "normalized"};
     const int special = json_kind(j, json_get(j, token, "special")) == JSON_TRUE;
     const int prepends = kind == STEPS_LLAMA2 && json_get(j, JSON_ROOT, "normalizer");
-    char path[32];
     step_match m;
     int k;
-    snprintf(path, sizeof path, "added_tokens[%u]", (unsigned)i);
     memset(&m, 0, sizeof m);
     for (k = 0; k < (prepends && !special ? 4 : 3); k++) {
         const uint32_t node = json_get(j, token, flags[k]);

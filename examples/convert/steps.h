@@ -18,8 +18,8 @@ typedef enum steps_kind {
 /* Whose steps tokenizer.json has. With named, the user has said that normalizer and pre_tokenizer
    are known, and *kind is what the caller sets. */
 bitnet_result steps_check(const json *j, int named, steps_kind *kind, bitnet_error *err);
-/* Checks the flags of an added token, which is entry i of added_tokens. */
-bitnet_result steps_check_added(const json *j, uint32_t token, uint32_t i, steps_kind kind,
+/* Checks the flags of an added token, which is at path. */
+bitnet_result steps_check_added(const json *j, uint32_t token, const char *path, steps_kind kind,
                                 bitnet_error *err);
 /* The array `single` of the TemplateProcessing step, which puts tokens around a text, and the
    object special_tokens beside it; 0: there is none. */

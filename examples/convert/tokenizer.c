@@ -89,6 +89,7 @@ static bitnet_result tok_read_added(tok *t, bitnet_error *err) {
         const uint32_t special = json_get(j, node, "special"), id = json_get(j, node, "id");
         const uint32_t content = json_get(j, node, "content");
         const char *s = tok_text(j, content);
+        char path[32];
         const int control = (special && json_kind(j, special) == JSON_TRUE) ||
                             (s && t->kind->looks && tok_looks_special(s));
         uint64_t v;
@@ -96,7 +97,8 @@ static bitnet_result tok_read_added(tok *t, bitnet_error *err) {
             t->n_beyond++;
             continue;
         }
-        if ((r = steps_check_added(j, node, i, t->steps, err)) ||
+        snprintf(path, sizeof path, "added_tokens[%u]", (unsigned)i);
+        if ((r = steps_check_added(j, node, path, t->steps, err)) ||
             (r = tok_add(t, content, id, control ? TOK_CONTROL : TOK_USER, err))) return r;
     }
     return BITNET_OK;
@@ -554,8 +556,8 @@ static bitnet_result tok_special(const tok *t, const json *model, const char *ke
     uint64_t id;
     snprintf(id_key, sizeof id_key, "%s_id", key);
     if ((node = json_get(model, JSON_ROOT, id_key)) != 0) {
-        const int ok = json_uint(model, json_kind(model, node) == JSON_ARRAY ? node + 1 : node,
-                                 &id) && id < t->n_tokens;       /* the first of several */
+        const int several = json_kind(model, node) == JSON_ARRAY && model->nodes[node].n > 0;
+        const int ok = json_uint(model, several ? node + 1 : node, &id) && id < t->n_tokens;
         if (!ok && !optional)
             return set_error(err, BITNET_ERR_FORMAT, "%s: %s is not the id of a token", model->name,
                              id_key);
@@ -689,6 +691,21 @@ static bitnet_result tok_read_template(tok *t, const char *dir, bitnet_error *er
            : set_error(err, BITNET_ERR_FORMAT, "%s: chat_template is not a string", j->name);
 }
 
+/* transformers lets added_tokens_decoder of tokenizer_config.json change the tokens' flags. */
+static bitnet_result tok_check_flags(const tok *t, bitnet_error *err) {
+    const json *j = &t->config;
+    const uint32_t decoder = json_get(j, JSON_ROOT, "added_tokens_decoder");
+    uint32_t node = decoder + 1, i;
+    char path[64];
+    bitnet_result r = BITNET_OK;
+    if (json_kind(j, decoder) != JSON_OBJECT) return BITNET_OK;
+    for (i = 0; i < j->nodes[decoder].n && !r; i++, node = j->nodes[node + 1].next) {
+        snprintf(path, sizeof path, "added_tokens_decoder.%.16s", j->text + j->nodes[node].at);
+        r = steps_check_added(j, node + 1, path, t->steps, err);
+    }
+    return r;
+}
+
 /* Reads tokens, types and scores, of tokenizer.json or else of tokenizer.model. */
 static bitnet_result tok_read_vocabulary(tok *t, const char *dir, const char *pre,
                                          bitnet_error *err) {
@@ -725,8 +742,8 @@ bitnet_result tok_open(tok *t, const char *dir, const json *model, uint64_t n_vo
         return set_error(err, BITNET_ERR_MEMORY, "no memory for %u tokens",
                          (unsigned)t->n_tokens);
     if ((r = file_load_json(dir, "tokenizer_config.json", 1, &t->config, err)) ||
-        (r = tok_read_vocabulary(t, dir, pre, err)) || (r = tok_check(t, err)) ||
-        (r = tok_check_whole(t, err))) return r;
+        (r = tok_read_vocabulary(t, dir, pre, err)) || (r = tok_check_flags(t, err)) ||
+        (r = tok_check(t, err)) || (r = tok_check_whole(t, err))) return r;
     t->bos = t->eos = t->pad = t->unk = -1;
     if (t->model.n_pieces) {
         t->bos = t->model.bos;

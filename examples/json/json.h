@@ -38,7 +38,8 @@ typedef struct json {
 } json;
 
 /* Parses j->text[j->size], which may begin with a byte order mark. The caller has set name,
-   text (from malloc), size, base and python, and all else to zero. json_free must follow even after an error. */
+   text (from malloc), size, base and python, and all else to zero. json_free must follow even after
+   an error. */
 bitnet_result json_parse(json *j, bitnet_error *err);
 void json_free(json *j);
 

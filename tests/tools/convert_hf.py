@@ -965,6 +965,8 @@ CASES = {
         "config.json", lambda x: put(x, "rope_scaling", {"type": "dynamic"}))),
     "config-eps": ("auto", "layer_norm_rms_epsilon' at offset", lambda d: d.json(
         "config.json", lambda x: put(x, "rms_norm_eps", 5))),
+    "config-no-eos": ("auto", "eos_token_id is not the id", lambda d: d.json(
+        "config.json", lambda x: put(x, "eos_token_id", []))),
     "config-nan": ("auto", "'rms_norm_eps' is not a positive number", lambda d: d.json(
         "config.json", lambda x: put(x, "rms_norm_eps", float("nan")))),
     "config-infinity": ("auto", "'rope_theta' is not a positive number", lambda d: d.json(
@@ -1028,6 +1030,10 @@ CASES = {
         "tokenizer.json", "{1,3}", "{1,2}")),
     "tokenizer-no-split": ("auto", "pre_tokenizer.type is null, and only Split", lambda d: d.json(
         "tokenizer.json", lambda x: x.pop("pre_tokenizer"))),
+    "tokenizer-later-flag": ("auto", "added_tokens_decoder.7.rstrip is true, and only false", lambda d: d.json(
+        "tokenizer_config.json", lambda x: put(x, "added_tokens_decoder", {"7": {"rstrip": True}}))),
+    "tokenizer-spm-flag": ("llama-div-spm", "added_tokens_decoder.1.lstrip is true", lambda d: d.json(
+        "tokenizer_config.json", lambda x: put(x, "added_tokens_decoder", "1", "lstrip", True))),
     "tokenizer-merges": ("auto", "model.ignore_merges is false, but only true is supported", unmade),
     "tokenizer-keeps": ("llama-exact-f32-falcon", "model.ignore_merges is true, but only false", unmade),
     **{"tokenizer-" + name: (kind, word, (lambda path: lambda d: d.json(
