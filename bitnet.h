@@ -5860,8 +5860,10 @@ static int bitnet__jsame(bitnet__jvalue v, const char *s, int32_t n) {
     return v.kind == BITNET__STRING && v.n == n && (n == 0 || !memcmp(v.s, s, (size_t)n));
 }
 
-static bitnet__jvalue *bitnet__jfind(bitnet__jvalue dict, const char *key, int32_t n) {
+static bitnet__jvalue *bitnet__jinja_entry(bitnet__jinja *j, bitnet__jvalue dict, const char *key,
+                                           int32_t n) {
     int32_t i;
+    bitnet__jinja_step(j, (size_t)dict.list->n);
     for (i = 0; i < dict.list->n; i += 2)
         if (bitnet__jsame(dict.list->items[i], key, n)) return &dict.list->items[i + 1];
     return 0;
@@ -5877,7 +5879,7 @@ static void bitnet__jinja_put(bitnet__jinja *j, bitnet__jvalue *dict, bitnet__jv
         bitnet__jinja_push(j, dict, key);
         return;
     }
-    known = bitnet__jfind(*dict, key.s, key.n);
+    known = bitnet__jinja_entry(j, *dict, key.s, key.n);
     if (known && value.kind != BITNET__FAILED) *known = value;
     else {
         bitnet__jinja_push(j, dict, key);
@@ -5985,8 +5987,9 @@ static void bitnet__jinja_set(bitnet__jinja *j, bitnet__jname name, bitnet__jval
 
 /* ---- what filters and methods do ---- */
 
-static int bitnet__jis_ascii(bitnet__jvalue v) {
+static int bitnet__jinja_is_ascii(bitnet__jinja *j, bitnet__jvalue v) {
     int32_t i;
+    bitnet__jinja_step(j, (size_t)v.n);
     for (i = 0; i < v.n; i++) if ((uint8_t)v.s[i] >= 128) return 0;
     return 1;
 }
@@ -6017,7 +6020,7 @@ static bitnet__jvalue bitnet__jinja_case(bitnet__jinja *j, bitnet__jvalue v, cha
                                          const char *place) {
     char *p;
     int32_t i;
-    if (!bitnet__jis_ascii(v)) return bitnet__jfail(place, BITNET__NOT_UNDERSTOOD);
+    if (!bitnet__jinja_is_ascii(j, v)) return bitnet__jfail(place, BITNET__NOT_UNDERSTOOD);
     p = bitnet__jinja_alloc(j, (size_t)v.n, 0);
     if (!p) return j->failure;
     for (i = 0; i < v.n; i++) {
@@ -6178,7 +6181,7 @@ static bitnet__jvalue bitnet__jinja_of_any(bitnet__jinja *j, bitnet__jvalue v, b
             if (is_list || is_dict)
                 return bitnet__jint(v.list->n / (is_dict ? 2 : 1));
             if (v.kind == BITNET__UNDEFINED) return bitnet__jint(0);
-            if (v.kind == BITNET__STRING && bitnet__jis_ascii(v)) return bitnet__jint(v.n);
+            if (v.kind == BITNET__STRING && bitnet__jinja_is_ascii(j, v)) return bitnet__jint(v.n);
         }
         if (is_list && bitnet__jis(f, "list")) return v;
         if (is_list && bitnet__jis(f, "first"))
@@ -6192,7 +6195,7 @@ static bitnet__jvalue bitnet__jinja_of_any(bitnet__jinja *j, bitnet__jvalue v, b
     if (is_list && args->n <= 1 && bitnet__jis(f, "join"))
         return bitnet__jinja_join(j, v, args->n ? a : bitnet__jstring(""), f.s);
     if (is_dict && args->n > 0 && a.kind == BITNET__STRING && bitnet__jis(f, "get")) {
-        const bitnet__jvalue *found = bitnet__jfind(v, a.s, a.n);
+        const bitnet__jvalue *found = bitnet__jinja_entry(j, v, a.s, a.n);
         return found ? *found : args->n > 1 ? args->a[1].value
                               : bitnet__jvalue_of(BITNET__NONE, 0, 0);
     }
@@ -6203,6 +6206,8 @@ static bitnet__jvalue bitnet__jinja_of_any(bitnet__jinja *j, bitnet__jvalue v, b
 /* A filter, or a method, which an undefined value has not. */
 static bitnet__jvalue bitnet__jinja_apply(bitnet__jinja *j, bitnet__jvalue v, bitnet__jname f,
                                           const bitnet__jargs *args, int is_method) {
+    const bitnet__jvalue *set = args->n && args->a[0].value.kind == BITNET__STRING
+                                ? &args->a[0].value : 0;
     bitnet__jvalue out;
     int32_t i;
     int done;
@@ -6217,6 +6222,7 @@ static bitnet__jvalue bitnet__jinja_apply(bitnet__jinja *j, bitnet__jvalue v, bi
     if (done) return out;
     v = bitnet__jinja_text(j, v, f.s);
     if (v.kind == BITNET__FAILED) return v;
+    bitnet__jinja_step(j, (size_t)v.n * ((size_t)(set ? set->n : 0) / 16 + 1));
     out = bitnet__jinja_of_string(j, v, f, args, &done);
     return done ? out : bitnet__jfail(f.s, BITNET__NOT_UNDERSTOOD);
 }
@@ -6317,6 +6323,7 @@ static bitnet__jvalue bitnet__jinja_operate(bitnet__jinja *j, const char *op, bi
         a = bitnet__jinja_in(j, a, b, op);
         return a.kind == BITNET__FAILED ? a : bitnet__jbool(!a.n);
     }
+    if (strings) bitnet__jinja_step(j, (size_t)a.n);
     if (op[0] == '=' || op[0] == '!') {
         order = bitnet__jequal(a, b);
         return order < 0 ? bitnet__jfail(op, BITNET__NOT_UNDERSTOOD)
@@ -6465,12 +6472,12 @@ static bitnet__jvalue bitnet__jinja_primary(bitnet__jinja *j) {
 }
 
 /* v.name and v["name"]. Only what is undefined itself cannot be asked. */
-static bitnet__jvalue bitnet__jattribute(bitnet__jvalue v, const char *name, int32_t n,
-                                         const char *place) {
+static bitnet__jvalue bitnet__jinja_attribute(bitnet__jinja *j, bitnet__jvalue v,
+                                              const char *name, int32_t n, const char *place) {
     const bitnet__jvalue *found;
     if (v.kind == BITNET__FAILED) return v;
     if (v.kind == BITNET__UNDEFINED) return bitnet__jfail(place, BITNET__RAISED);
-    found = v.kind == BITNET__DICT ? bitnet__jfind(v, name, n) : 0;
+    found = v.kind == BITNET__DICT ? bitnet__jinja_entry(j, v, name, n) : 0;
     return found ? *found : bitnet__jundefined();
 }
 
@@ -6521,12 +6528,12 @@ static bitnet__jvalue bitnet__jinja_subscript(bitnet__jinja *j, bitnet__jvalue v
     bitnet__jinja_need(j, "]");
     for (i = 2; i >= 0; i--) if (part[i].kind == BITNET__FAILED) v = part[i];
     if (n == 0 && part[0].kind == BITNET__STRING)
-        return bitnet__jattribute(v, part[0].s, part[0].n, place);
-    if (v.kind == BITNET__STRING && !bitnet__jis_ascii(v))
+        return bitnet__jinja_attribute(j, v, part[0].s, part[0].n, place);
+    if (v.kind == BITNET__STRING && !bitnet__jinja_is_ascii(j, v))
         return bitnet__jfail(place, BITNET__NOT_UNDERSTOOD);
     if (v.kind != BITNET__LIST && v.kind != BITNET__STRING)
         return n ? v.kind == BITNET__FAILED ? v : bitnet__jfail(place, BITNET__RAISED)
-                 : bitnet__jattribute(v, "", 0, place);
+                 : bitnet__jinja_attribute(j, v, "", 0, place);
     if (n) return bitnet__jinja_slice(j, v, part, place);
     length = v.kind == BITNET__LIST ? v.list->n : v.n;
     i = part[0].n < 0 ? part[0].n + length : part[0].n;
@@ -6546,7 +6553,7 @@ static bitnet__jvalue bitnet__jinja_postfix(bitnet__jinja *j) {
             args.n = 0;
             if (call) bitnet__jinja_arguments(j, &args);
             v = call || pipe ? bitnet__jinja_apply(j, v, name, &args, dot)
-                             : bitnet__jattribute(v, name.s, name.n, name.s);
+                             : bitnet__jinja_attribute(j, v, name.s, name.n, name.s);
         } else if (bitnet__jinja_take(j, "[")) v = bitnet__jinja_subscript(j, v);
         else if (bitnet__jinja_take(j, "is")) {
             const int no = bitnet__jinja_take(j, "not");
@@ -6974,8 +6981,8 @@ typedef struct bitnet__chat_fit {
 enum { BITNET__N_ROWS = sizeof bitnet__chat_rows / sizeof bitnet__chat_rows[0],
        BITNET__N_PROBES = sizeof bitnet__probes / sizeof bitnet__probes[0] };
 
-/* What recognising a template takes; the memory of j stands behind it. What a row writes is put into
-   that, too, when the values there are no longer needed, and system texts at its end. */
+/* What recognising a template takes; the memory of j stands behind it. What a row writes is put
+   there, too, where the values are no longer needed, and system texts at its end. */
 typedef struct bitnet__recognition {
     const bitnet__vocab *vocab;
     bitnet__chat_fit c[BITNET__N_ROWS];
@@ -7248,6 +7255,7 @@ static const bitnet__chat_fit *bitnet__recognise(bitnet__recognition *r, size_t 
     for (i = 0; i < BITNET__N_ROWS; i++) if (!r->c[i].out) return &r->c[i];
     return 0;
 }
+
 /* ---- parts of a reply ---- */
 
 static int bitnet__is_wanted(const bitnet_reply *r, int tag) {
@@ -10560,6 +10568,19 @@ static bitnet_result bitnet__find_chat_row(bitnet_model *m, const char *jinja, s
     return result;
 }
 
+/* Says which template the file has, and what of it was learned. */
+static void bitnet__log_chat(const bitnet_model *m) {
+    const bitnet_chat_template *t = &m->chat;
+    bitnet_error text;
+    bitnet__fail(&text, BITNET_OK, "chat template %s: %s%s%s%s", t->name,
+                 !bitnet__turn_of(t, "system") ? "no system messages" :
+                 t->system_first ? "system messages only at the beginning" : "system messages",
+                 t->system_text && t->system_text[0] ? ", a system text by default" : "",
+                 bitnet__has_tools(t) ? ", tools" : ", no tools",
+                 t->other.prefix ? ", any other roles" : "");
+    bitnet__log_text(m, BITNET_LOG_INFO, text.text);
+}
+
 /* The chat template, and the tokens that end a text. The official BitNet model's own file has a
    template that is not the one which it was trained with, so its architecture decides. */
 static bitnet_result bitnet__load_chat_template(bitnet_model *m, bitnet_error *err) {
@@ -10592,6 +10613,7 @@ static bitnet_result bitnet__load_chat_template(bitnet_model *m, bitnet_error *e
     if (!row || lacks) return BITNET_OK;
     bitnet__add_ends(v, row);
     v->chat = &m->chat;
+    bitnet__log_chat(m);
     return BITNET_OK;
 }
 

@@ -388,6 +388,9 @@ static void test_too_much(void) {
         {"{{ ", "f(", 1000, ""}, {"{% set ns = namespace() %}", "{% set ns.x = [ns] %}", 1,
                                   "{{ ns | tojson }}"},
         {"", "{% set a = namespace() %}{% set a.a = a %}", 1, "{{ a | tojson }}"},
+        {"{% set x = 'xxxxxxxxxxxxxxxx' %}{% set x = x + x %}{% set x = x + x %}{% set x = x + x %}"
+         "{% set x = x + x %}{% set x = x + x %}{% set x = x + x %}{% set x = x + x %}",
+         "{{ x.strip(x) }}{{ x | length }}", 200, ""},
         {"{{ 'x'", " ~ 'x'", 30000, " }}"}, {"{{ {", "'a': 1, ", 20000, "} }}"},
     };
     size_t i;
