@@ -503,7 +503,7 @@
    SECURITY
    --------
    Files may be hostile. Every length, count and offset is checked against the bytes that exist, and
-   nothing recurses on input but the reading of a chat template, at most 24 levels deep. A refusal
+   nothing recurses on input but the reading of a chat template, at most 16 levels deep. A refusal
    takes time bounded by the size of the file (and for a chat template, by a count of 8 million
    bytes that it reads) and at most four times its size plus 4 KB of memory, and leaves nothing
    allocated. Invalid codes, scales that are
@@ -5717,8 +5717,9 @@ enum {
     BITNET__JINJA_MEMORY = 1 << 15,    /* of values and texts */
     BITNET__JINJA_OUT = 1 << 12,       /* bytes of a prompt */
     BITNET__JINJA_STEPS = 1 << 23,     /* of all probes: bytes that are read or compared */
-    BITNET__JINJA_DEPTH = 24,          /* of blocks and expressions in each other */
-    BITNET__JINJA_NAMES = 64, BITNET__JINJA_ARGS = 8
+    BITNET__JINJA_DEPTH = 16,          /* of blocks and expressions in each other: 48 KB of stack */
+    BITNET__JINJA_NAMES = 64,
+    BITNET__JINJA_ARGS = 16            /* of calls in each other */
 };
 
 /* A string is a view: of the template, of a constant or of the interpreter's memory. A list has
@@ -5732,7 +5733,7 @@ typedef struct bitnet__jvalue {
 
 typedef struct bitnet__jlist { bitnet__jvalue *items; int32_t n, cap; } bitnet__jlist;
 typedef struct bitnet__jname { const char *s; int32_t n; bitnet__jvalue value; } bitnet__jname;
-typedef struct bitnet__jargs { bitnet__jname a[BITNET__JINJA_ARGS]; int32_t n; } bitnet__jargs;
+typedef struct bitnet__jargs { const bitnet__jname *a; int32_t n; } bitnet__jargs;
 
 typedef struct bitnet__jinja {
     const char *start, *at, *end;      /* of the template, and where it is being read */
@@ -5743,6 +5744,8 @@ typedef struct bitnet__jinja {
     int32_t n_out;
     bitnet__jvalue failure;            /* of the whole text; kind BITNET__FAILED, if it failed */
     bitnet__jname names[BITNET__JINJA_NAMES];
+    bitnet__jname args[BITNET__JINJA_ARGS];
+    int32_t n_args;
     char out[BITNET__JINJA_OUT];
 } bitnet__jinja;
 
@@ -6203,9 +6206,11 @@ static bitnet__jvalue bitnet__jinja_of_any(bitnet__jinja *j, bitnet__jvalue v, b
     return v;
 }
 
-/* A filter, or a method, which an undefined value has not. */
-static bitnet__jvalue bitnet__jinja_apply(bitnet__jinja *j, bitnet__jvalue v, bitnet__jname f,
-                                          const bitnet__jargs *args, int is_method) {
+/* A filter, or a method, which an undefined value has not. APART: its stack is not that of what
+   recurses. */
+BITNET__APART bitnet__jvalue bitnet__jinja_apply(bitnet__jinja *j, bitnet__jvalue v,
+                                                 bitnet__jname f, const bitnet__jargs *args,
+                                                 int is_method) {
     const bitnet__jvalue *set = args->n && args->a[0].value.kind == BITNET__STRING
                                 ? &args->a[0].value : 0;
     bitnet__jvalue out;
@@ -6394,34 +6399,42 @@ static bitnet__jvalue bitnet__jinja_items(bitnet__jinja *j, bitnet__jvalue list,
     return list;
 }
 
-/* The arguments of a call, behind its bracket. Those with a name have n > 0. */
-static void bitnet__jinja_arguments(bitnet__jinja *j, bitnet__jargs *args) {
-    args->n = 0;
+/* The arguments of a call, behind its bracket, which stay until n_args is what it was. Those with a
+   name have n > 0. */
+static bitnet__jargs bitnet__jinja_arguments(bitnet__jinja *j) {
+    bitnet__jargs args;
+    args.a = j->args + j->n_args;
+    args.n = 0;
     while (!bitnet__jinja_take(j, ")")) {
         const char *from = j->at;
         bitnet__jname a = {0, 0, {BITNET__UNDEFINED, 0, 0, 0}};
         if (from < j->end && bitnet__is_word(*from) && !bitnet__is_digit(*from))
             a = bitnet__jinja_name(j);
         if (a.n && (!bitnet__jinja_take(j, "=") || bitnet__jinja_sees(j, "="))) {
-            if (j->failure.kind == BITNET__FAILED) return;
+            if (j->failure.kind == BITNET__FAILED) break;
             a.n = 0;
             j->at = from;
         }
         a.value = bitnet__jinja_expression(j);
-        if (args->n == BITNET__JINJA_ARGS) bitnet__jinja_stop_here(j, BITNET__TOO_MUCH);
-        else args->a[args->n++] = a;
+        if (j->n_args == BITNET__JINJA_ARGS) bitnet__jinja_stop_here(j, BITNET__TOO_MUCH);
+        else {
+            j->args[j->n_args++] = a;
+            args.n++;
+        }
         if (bitnet__jinja_take(j, ",")) continue;
         bitnet__jinja_need(j, ")");
-        return;
+        break;
     }
+    return args;
 }
 
 /* A function, behind its bracket. */
 static bitnet__jvalue bitnet__jinja_call(bitnet__jinja *j, bitnet__jname name) {
+    const int32_t n_args = j->n_args;
+    const bitnet__jargs args = bitnet__jinja_arguments(j);
     bitnet__jvalue dict;
-    bitnet__jargs args;
     int32_t i;
-    bitnet__jinja_arguments(j, &args);
+    j->n_args = n_args;
     for (i = 0; i < args.n; i++)
         if (args.a[i].value.kind == BITNET__FAILED) return args.a[i].value;
     if (bitnet__jis(name, "raise_exception")) return bitnet__jfail(name.s, BITNET__RAISED);
@@ -6482,8 +6495,9 @@ static bitnet__jvalue bitnet__jinja_attribute(bitnet__jinja *j, bitnet__jvalue v
 }
 
 /* v[from:to:step] as Python has it; step is 1 or -1. */
-static bitnet__jvalue bitnet__jinja_slice(bitnet__jinja *j, bitnet__jvalue v,
-                                          const bitnet__jvalue part[3], const char *place) {
+BITNET__APART bitnet__jvalue bitnet__jinja_slice(bitnet__jinja *j, bitnet__jvalue v,
+                                                 const bitnet__jvalue part[3],
+                                                 const char *place) {
     const int is_list = v.kind == BITNET__LIST;
     const int32_t n = is_list ? v.list->n : v.n;
     const int back = part[2].kind == BITNET__INT && part[2].n == -1;
@@ -6549,9 +6563,10 @@ static bitnet__jvalue bitnet__jinja_postfix(bitnet__jinja *j) {
         if (dot || pipe) {
             const bitnet__jname name = bitnet__jinja_name(j);
             const int call = bitnet__jinja_take(j, "(");
-            bitnet__jargs args;
-            args.n = 0;
-            if (call) bitnet__jinja_arguments(j, &args);
+            const int32_t n_args = j->n_args;
+            bitnet__jargs args = {0, 0};
+            if (call) args = bitnet__jinja_arguments(j);
+            j->n_args = n_args;
             v = call || pipe ? bitnet__jinja_apply(j, v, name, &args, dot)
                              : bitnet__jinja_attribute(j, v, name.s, name.n, name.s);
         } else if (bitnet__jinja_take(j, "[")) v = bitnet__jinja_subscript(j, v);
@@ -6898,7 +6913,7 @@ static int bitnet__jinja_block(bitnet__jinja *j, int live) {
 static void bitnet__jinja_begin(bitnet__jinja *j) {
     j->at = j->start;
     j->used = 0;
-    j->depth = j->n_names = j->scope = j->n_out = 0;
+    j->depth = j->n_names = j->n_args = j->scope = j->n_out = 0;
     j->failure = bitnet__jundefined();
 }
 
@@ -10613,7 +10628,7 @@ static bitnet_result bitnet__load_chat_template(bitnet_model *m, bitnet_error *e
     if (!row || lacks) return BITNET_OK;
     bitnet__add_ends(v, row);
     v->chat = &m->chat;
-    bitnet__log_chat(m);
+    if (!m->family->chat) bitnet__log_chat(m);
     return BITNET_OK;
 }
 

@@ -327,7 +327,7 @@ static void test_python(void) {
         {"{{ {1: 2} }}", 0, BITNET__NOT_UNDERSTOOD}, {"{{ 2147483648 }}", 0,
                                                       BITNET__NOT_UNDERSTOOD},
         {"{{ 2147483646 * 2147483646 }}", 0, BITNET__TOO_MUCH},
-        {"{{ f(1, 2, 3, 4, 5, 6, 7, 8, 9) }}", 0, BITNET__TOO_MUCH},
+        {"{{ f(1, 2, 3, 4, 5, 6, 7, 8, g(9, 1, 2, 3, 4, 5, 6, 7, 8)) }}", 0, BITNET__TOO_MUCH},
     };
     size_t i;
     for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
