@@ -508,7 +508,7 @@
    SECURITY
    --------
    Files may be hostile. Every length, count and offset is checked against the bytes that exist, and
-   nothing recurses on input but the reading of a chat template, at most 24 levels deep. A refusal
+   nothing recurses on input but the reading of a chat template, at most 16 levels deep. A refusal
    takes time bounded by the size of the file (and for a chat template, by a count of 8 million
    bytes that it reads) and at most four times its size plus 4 KB of memory, and leaves nothing
    allocated. Invalid codes, scales that are
@@ -5723,8 +5723,9 @@ enum {
     BITNET__JINJA_MEMORY = 1 << 15,    /* of values and texts */
     BITNET__JINJA_OUT = 1 << 12,       /* bytes of a prompt */
     BITNET__JINJA_STEPS = 1 << 23,     /* of all probes: bytes that are read or compared */
-    BITNET__JINJA_DEPTH = 24,          /* of blocks and expressions in each other */
-    BITNET__JINJA_NAMES = 64, BITNET__JINJA_ARGS = 8
+    BITNET__JINJA_DEPTH = 16,          /* of blocks and expressions in each other: 48 KB of stack */
+    BITNET__JINJA_NAMES = 64,
+    BITNET__JINJA_ARGS = 16            /* of calls in each other */
 };
 
 /* A string is a view: of the template, of a constant or of the interpreter's memory. A list has
@@ -5738,7 +5739,7 @@ typedef struct bitnet__jvalue {
 
 typedef struct bitnet__jlist { bitnet__jvalue *items; int32_t n, cap; } bitnet__jlist;
 typedef struct bitnet__jname { const char *s; int32_t n; bitnet__jvalue value; } bitnet__jname;
-typedef struct bitnet__jargs { bitnet__jname a[BITNET__JINJA_ARGS]; int32_t n; } bitnet__jargs;
+typedef struct bitnet__jargs { const bitnet__jname *a; int32_t n; } bitnet__jargs;
 
 typedef struct bitnet__jinja {
     const char *start, *at, *end;      /* of the template, and where it is being read */
@@ -5749,6 +5750,8 @@ typedef struct bitnet__jinja {
     int32_t n_out;
     bitnet__jvalue failure;            /* of the whole text; kind BITNET__FAILED, if it failed */
     bitnet__jname names[BITNET__JINJA_NAMES];
+    bitnet__jname args[BITNET__JINJA_ARGS];
+    int32_t n_args;
     char out[BITNET__JINJA_OUT];
 } bitnet__jinja;
 
@@ -5866,8 +5869,10 @@ static int bitnet__jsame(bitnet__jvalue v, const char *s, int32_t n) {
     return v.kind == BITNET__STRING && v.n == n && (n == 0 || !memcmp(v.s, s, (size_t)n));
 }
 
-static bitnet__jvalue *bitnet__jfind(bitnet__jvalue dict, const char *key, int32_t n) {
+static bitnet__jvalue *bitnet__jinja_entry(bitnet__jinja *j, bitnet__jvalue dict, const char *key,
+                                           int32_t n) {
     int32_t i;
+    bitnet__jinja_step(j, (size_t)dict.list->n);
     for (i = 0; i < dict.list->n; i += 2)
         if (bitnet__jsame(dict.list->items[i], key, n)) return &dict.list->items[i + 1];
     return 0;
@@ -5883,7 +5888,7 @@ static void bitnet__jinja_put(bitnet__jinja *j, bitnet__jvalue *dict, bitnet__jv
         bitnet__jinja_push(j, dict, key);
         return;
     }
-    known = bitnet__jfind(*dict, key.s, key.n);
+    known = bitnet__jinja_entry(j, *dict, key.s, key.n);
     if (known && value.kind != BITNET__FAILED) *known = value;
     else {
         bitnet__jinja_push(j, dict, key);
@@ -5991,8 +5996,9 @@ static void bitnet__jinja_set(bitnet__jinja *j, bitnet__jname name, bitnet__jval
 
 /* ---- what filters and methods do ---- */
 
-static int bitnet__jis_ascii(bitnet__jvalue v) {
+static int bitnet__jinja_is_ascii(bitnet__jinja *j, bitnet__jvalue v) {
     int32_t i;
+    bitnet__jinja_step(j, (size_t)v.n);
     for (i = 0; i < v.n; i++) if ((uint8_t)v.s[i] >= 128) return 0;
     return 1;
 }
@@ -6023,7 +6029,7 @@ static bitnet__jvalue bitnet__jinja_case(bitnet__jinja *j, bitnet__jvalue v, cha
                                          const char *place) {
     char *p;
     int32_t i;
-    if (!bitnet__jis_ascii(v)) return bitnet__jfail(place, BITNET__NOT_UNDERSTOOD);
+    if (!bitnet__jinja_is_ascii(j, v)) return bitnet__jfail(place, BITNET__NOT_UNDERSTOOD);
     p = bitnet__jinja_alloc(j, (size_t)v.n, 0);
     if (!p) return j->failure;
     for (i = 0; i < v.n; i++) {
@@ -6184,7 +6190,7 @@ static bitnet__jvalue bitnet__jinja_of_any(bitnet__jinja *j, bitnet__jvalue v, b
             if (is_list || is_dict)
                 return bitnet__jint(v.list->n / (is_dict ? 2 : 1));
             if (v.kind == BITNET__UNDEFINED) return bitnet__jint(0);
-            if (v.kind == BITNET__STRING && bitnet__jis_ascii(v)) return bitnet__jint(v.n);
+            if (v.kind == BITNET__STRING && bitnet__jinja_is_ascii(j, v)) return bitnet__jint(v.n);
         }
         if (is_list && bitnet__jis(f, "list")) return v;
         if (is_list && bitnet__jis(f, "first"))
@@ -6198,7 +6204,7 @@ static bitnet__jvalue bitnet__jinja_of_any(bitnet__jinja *j, bitnet__jvalue v, b
     if (is_list && args->n <= 1 && bitnet__jis(f, "join"))
         return bitnet__jinja_join(j, v, args->n ? a : bitnet__jstring(""), f.s);
     if (is_dict && args->n > 0 && a.kind == BITNET__STRING && bitnet__jis(f, "get")) {
-        const bitnet__jvalue *found = bitnet__jfind(v, a.s, a.n);
+        const bitnet__jvalue *found = bitnet__jinja_entry(j, v, a.s, a.n);
         return found ? *found : args->n > 1 ? args->a[1].value
                               : bitnet__jvalue_of(BITNET__NONE, 0, 0);
     }
@@ -6206,9 +6212,13 @@ static bitnet__jvalue bitnet__jinja_of_any(bitnet__jinja *j, bitnet__jvalue v, b
     return v;
 }
 
-/* A filter, or a method, which an undefined value has not. */
-static bitnet__jvalue bitnet__jinja_apply(bitnet__jinja *j, bitnet__jvalue v, bitnet__jname f,
-                                          const bitnet__jargs *args, int is_method) {
+/* A filter, or a method, which an undefined value has not. APART: its stack is not that of what
+   recurses. */
+BITNET__APART bitnet__jvalue bitnet__jinja_apply(bitnet__jinja *j, bitnet__jvalue v,
+                                                 bitnet__jname f, const bitnet__jargs *args,
+                                                 int is_method) {
+    const bitnet__jvalue *set = args->n && args->a[0].value.kind == BITNET__STRING
+                                ? &args->a[0].value : 0;
     bitnet__jvalue out;
     int32_t i;
     int done;
@@ -6223,6 +6233,7 @@ static bitnet__jvalue bitnet__jinja_apply(bitnet__jinja *j, bitnet__jvalue v, bi
     if (done) return out;
     v = bitnet__jinja_text(j, v, f.s);
     if (v.kind == BITNET__FAILED) return v;
+    bitnet__jinja_step(j, (size_t)v.n * ((size_t)(set ? set->n : 0) / 16 + 1));
     out = bitnet__jinja_of_string(j, v, f, args, &done);
     return done ? out : bitnet__jfail(f.s, BITNET__NOT_UNDERSTOOD);
 }
@@ -6323,6 +6334,7 @@ static bitnet__jvalue bitnet__jinja_operate(bitnet__jinja *j, const char *op, bi
         a = bitnet__jinja_in(j, a, b, op);
         return a.kind == BITNET__FAILED ? a : bitnet__jbool(!a.n);
     }
+    if (strings) bitnet__jinja_step(j, (size_t)a.n);
     if (op[0] == '=' || op[0] == '!') {
         order = bitnet__jequal(a, b);
         return order < 0 ? bitnet__jfail(op, BITNET__NOT_UNDERSTOOD)
@@ -6393,34 +6405,42 @@ static bitnet__jvalue bitnet__jinja_items(bitnet__jinja *j, bitnet__jvalue list,
     return list;
 }
 
-/* The arguments of a call, behind its bracket. Those with a name have n > 0. */
-static void bitnet__jinja_arguments(bitnet__jinja *j, bitnet__jargs *args) {
-    args->n = 0;
+/* The arguments of a call, behind its bracket, which stay until n_args is what it was. Those with a
+   name have n > 0. */
+static bitnet__jargs bitnet__jinja_arguments(bitnet__jinja *j) {
+    bitnet__jargs args;
+    args.a = j->args + j->n_args;
+    args.n = 0;
     while (!bitnet__jinja_take(j, ")")) {
         const char *from = j->at;
         bitnet__jname a = {0, 0, {BITNET__UNDEFINED, 0, 0, 0}};
         if (from < j->end && bitnet__is_word(*from) && !bitnet__is_digit(*from))
             a = bitnet__jinja_name(j);
         if (a.n && (!bitnet__jinja_take(j, "=") || bitnet__jinja_sees(j, "="))) {
-            if (j->failure.kind == BITNET__FAILED) return;
+            if (j->failure.kind == BITNET__FAILED) break;
             a.n = 0;
             j->at = from;
         }
         a.value = bitnet__jinja_expression(j);
-        if (args->n == BITNET__JINJA_ARGS) bitnet__jinja_stop_here(j, BITNET__TOO_MUCH);
-        else args->a[args->n++] = a;
+        if (j->n_args == BITNET__JINJA_ARGS) bitnet__jinja_stop_here(j, BITNET__TOO_MUCH);
+        else {
+            j->args[j->n_args++] = a;
+            args.n++;
+        }
         if (bitnet__jinja_take(j, ",")) continue;
         bitnet__jinja_need(j, ")");
-        return;
+        break;
     }
+    return args;
 }
 
 /* A function, behind its bracket. */
 static bitnet__jvalue bitnet__jinja_call(bitnet__jinja *j, bitnet__jname name) {
+    const int32_t n_args = j->n_args;
+    const bitnet__jargs args = bitnet__jinja_arguments(j);
     bitnet__jvalue dict;
-    bitnet__jargs args;
     int32_t i;
-    bitnet__jinja_arguments(j, &args);
+    j->n_args = n_args;
     for (i = 0; i < args.n; i++)
         if (args.a[i].value.kind == BITNET__FAILED) return args.a[i].value;
     if (bitnet__jis(name, "raise_exception")) return bitnet__jfail(name.s, BITNET__RAISED);
@@ -6471,18 +6491,19 @@ static bitnet__jvalue bitnet__jinja_primary(bitnet__jinja *j) {
 }
 
 /* v.name and v["name"]. Only what is undefined itself cannot be asked. */
-static bitnet__jvalue bitnet__jattribute(bitnet__jvalue v, const char *name, int32_t n,
-                                         const char *place) {
+static bitnet__jvalue bitnet__jinja_attribute(bitnet__jinja *j, bitnet__jvalue v,
+                                              const char *name, int32_t n, const char *place) {
     const bitnet__jvalue *found;
     if (v.kind == BITNET__FAILED) return v;
     if (v.kind == BITNET__UNDEFINED) return bitnet__jfail(place, BITNET__RAISED);
-    found = v.kind == BITNET__DICT ? bitnet__jfind(v, name, n) : 0;
+    found = v.kind == BITNET__DICT ? bitnet__jinja_entry(j, v, name, n) : 0;
     return found ? *found : bitnet__jundefined();
 }
 
 /* v[from:to:step] as Python has it; step is 1 or -1. */
-static bitnet__jvalue bitnet__jinja_slice(bitnet__jinja *j, bitnet__jvalue v,
-                                          const bitnet__jvalue part[3], const char *place) {
+BITNET__APART bitnet__jvalue bitnet__jinja_slice(bitnet__jinja *j, bitnet__jvalue v,
+                                                 const bitnet__jvalue part[3],
+                                                 const char *place) {
     const int is_list = v.kind == BITNET__LIST;
     const int32_t n = is_list ? v.list->n : v.n;
     const int back = part[2].kind == BITNET__INT && part[2].n == -1;
@@ -6527,12 +6548,12 @@ static bitnet__jvalue bitnet__jinja_subscript(bitnet__jinja *j, bitnet__jvalue v
     bitnet__jinja_need(j, "]");
     for (i = 2; i >= 0; i--) if (part[i].kind == BITNET__FAILED) v = part[i];
     if (n == 0 && part[0].kind == BITNET__STRING)
-        return bitnet__jattribute(v, part[0].s, part[0].n, place);
-    if (v.kind == BITNET__STRING && !bitnet__jis_ascii(v))
+        return bitnet__jinja_attribute(j, v, part[0].s, part[0].n, place);
+    if (v.kind == BITNET__STRING && !bitnet__jinja_is_ascii(j, v))
         return bitnet__jfail(place, BITNET__NOT_UNDERSTOOD);
     if (v.kind != BITNET__LIST && v.kind != BITNET__STRING)
         return n ? v.kind == BITNET__FAILED ? v : bitnet__jfail(place, BITNET__RAISED)
-                 : bitnet__jattribute(v, "", 0, place);
+                 : bitnet__jinja_attribute(j, v, "", 0, place);
     if (n) return bitnet__jinja_slice(j, v, part, place);
     length = v.kind == BITNET__LIST ? v.list->n : v.n;
     i = part[0].n < 0 ? part[0].n + length : part[0].n;
@@ -6548,11 +6569,12 @@ static bitnet__jvalue bitnet__jinja_postfix(bitnet__jinja *j) {
         if (dot || pipe) {
             const bitnet__jname name = bitnet__jinja_name(j);
             const int call = bitnet__jinja_take(j, "(");
-            bitnet__jargs args;
-            args.n = 0;
-            if (call) bitnet__jinja_arguments(j, &args);
+            const int32_t n_args = j->n_args;
+            bitnet__jargs args = {0, 0};
+            if (call) args = bitnet__jinja_arguments(j);
+            j->n_args = n_args;
             v = call || pipe ? bitnet__jinja_apply(j, v, name, &args, dot)
-                             : bitnet__jattribute(v, name.s, name.n, name.s);
+                             : bitnet__jinja_attribute(j, v, name.s, name.n, name.s);
         } else if (bitnet__jinja_take(j, "[")) v = bitnet__jinja_subscript(j, v);
         else if (bitnet__jinja_take(j, "is")) {
             const int no = bitnet__jinja_take(j, "not");
@@ -6897,7 +6919,7 @@ static int bitnet__jinja_block(bitnet__jinja *j, int live) {
 static void bitnet__jinja_begin(bitnet__jinja *j) {
     j->at = j->start;
     j->used = 0;
-    j->depth = j->n_names = j->scope = j->n_out = 0;
+    j->depth = j->n_names = j->n_args = j->scope = j->n_out = 0;
     j->failure = bitnet__jundefined();
 }
 
@@ -6980,8 +7002,8 @@ typedef struct bitnet__chat_fit {
 enum { BITNET__N_ROWS = sizeof bitnet__chat_rows / sizeof bitnet__chat_rows[0],
        BITNET__N_PROBES = sizeof bitnet__probes / sizeof bitnet__probes[0] };
 
-/* What recognising a template takes; the memory of j stands behind it. What a row writes is put into
-   that, too, when the values there are no longer needed, and system texts at its end. */
+/* What recognising a template takes; the memory of j stands behind it. What a row writes is put
+   there, too, where the values are no longer needed, and system texts at its end. */
 typedef struct bitnet__recognition {
     const bitnet__vocab *vocab;
     bitnet__chat_fit c[BITNET__N_ROWS];
@@ -7254,6 +7276,7 @@ static const bitnet__chat_fit *bitnet__recognise(bitnet__recognition *r, size_t 
     for (i = 0; i < BITNET__N_ROWS; i++) if (!r->c[i].out) return &r->c[i];
     return 0;
 }
+
 /* ---- parts of a reply ---- */
 
 static int bitnet__is_wanted(const bitnet_reply *r, int tag) {
@@ -10820,6 +10843,19 @@ static bitnet_result bitnet__find_chat_row(bitnet_model *m, const char *jinja, s
     return result;
 }
 
+/* Says which template the file has, and what of it was learned. */
+static void bitnet__log_chat(const bitnet_model *m) {
+    const bitnet_chat_template *t = &m->chat;
+    bitnet_error text;
+    bitnet__fail(&text, BITNET_OK, "chat template %s: %s%s%s%s", t->name,
+                 !bitnet__turn_of(t, "system") ? "no system messages" :
+                 t->system_first ? "system messages only at the beginning" : "system messages",
+                 t->system_text && t->system_text[0] ? ", a system text by default" : "",
+                 bitnet__has_tools(t) ? ", tools" : ", no tools",
+                 t->other.prefix ? ", any other roles" : "");
+    bitnet__log_text(m, BITNET_LOG_INFO, text.text);
+}
+
 /* The chat template, and the tokens that end a text. The official BitNet model's own file has a
    template that is not the one which it was trained with, so its architecture decides. */
 static bitnet_result bitnet__load_chat_template(bitnet_model *m, bitnet_error *err) {
@@ -10852,6 +10888,7 @@ static bitnet_result bitnet__load_chat_template(bitnet_model *m, bitnet_error *e
     if (!row || lacks) return BITNET_OK;
     bitnet__add_ends(v, row);
     v->chat = &m->chat;
+    if (!m->family->chat) bitnet__log_chat(m);
     return BITNET_OK;
 }
 

@@ -327,7 +327,7 @@ static void test_python(void) {
         {"{{ {1: 2} }}", 0, BITNET__NOT_UNDERSTOOD}, {"{{ 2147483648 }}", 0,
                                                       BITNET__NOT_UNDERSTOOD},
         {"{{ 2147483646 * 2147483646 }}", 0, BITNET__TOO_MUCH},
-        {"{{ f(1, 2, 3, 4, 5, 6, 7, 8, 9) }}", 0, BITNET__TOO_MUCH},
+        {"{{ f(1, 2, 3, 4, 5, 6, 7, 8, g(9, 1, 2, 3, 4, 5, 6, 7, 8)) }}", 0, BITNET__TOO_MUCH},
     };
     size_t i;
     for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -388,6 +388,9 @@ static void test_too_much(void) {
         {"{{ ", "f(", 1000, ""}, {"{% set ns = namespace() %}", "{% set ns.x = [ns] %}", 1,
                                   "{{ ns | tojson }}"},
         {"", "{% set a = namespace() %}{% set a.a = a %}", 1, "{{ a | tojson }}"},
+        {"{% set x = 'xxxxxxxxxxxxxxxx' %}{% set x = x + x %}{% set x = x + x %}{% set x = x + x %}"
+         "{% set x = x + x %}{% set x = x + x %}{% set x = x + x %}{% set x = x + x %}",
+         "{{ x.strip(x) }}{{ x | length }}", 200, ""},
         {"{{ 'x'", " ~ 'x'", 30000, " }}"}, {"{{ {", "'a': 1, ", 20000, "} }}"},
     };
     size_t i;
