@@ -515,12 +515,13 @@ async function decode(id, session, { logprobs, masked }, signal, got, opened) {
         await nextToken(session);
         checkAbort(signal);
         const token = bw._bw_piece(session);
-        const text = decoder.decode(bytesAt(bw._bw_text(), bw._bw_text_length()));
+        const written = decoder.decode(bytesAt(bw._bw_text(), bw._bw_text_length()));
+        const text = index ? written : opened + written;
         const some = logprobs !== undefined && token >= 0; // a mask may have allowed no token
         const more = some ? { logprobs: logprobsOf(session, logprobs) } : {};
         if (token >= 0) got.tokens.push(token);
-        got.reply += text;
-        post({ id, event: { token, text: (index ? '' : opened) + text, index, ...more } });
+        got.reply += written;
+        post({ id, event: { token, text, index, ...more } });
         if (bw._bw_reason(session) >= 0) return;
     }
 }

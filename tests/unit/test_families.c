@@ -512,8 +512,10 @@ static void test_family_gate_sizes(void) {
     size_t i;
     for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         bitnet_model m;
+        bitnet__key none;
         bitnet_error err = {BITNET_OK, ""};
         memset(&m, 0, sizeof m);
+        m.gguf.keys = &none;                               /* [0] */
         m.family = &bitnet__families[cases[i].arch];
         m.n_layers = cases[i].layers;
         m.dim = cases[i].dim;
