@@ -5298,10 +5298,11 @@ static const bitnet__chat_row bitnet__chat_rows[] = {
       BITNET_THINK_AUTO, 1, 0, 0}, BITNET__LLAMA_3_ENDS},
     {{"llama-3.1", {"<|start_header_id|>system<|end_header_id|>\n\nCutting Knowledge Date: "
                     "December 2023\nToday Date: 26 Jul 2024\n\n", "<|eot_id|>"},
-      {0, 0}, {0, 0}, {0, 0}, BITNET__LLAMA_3, 0, 0, 0, 0, 0, BITNET_THINK_AUTO, 1, 0, 0},
+      {0, 0}, {0, 0}, {0, 0}, BITNET__LLAMA_3, "", 0, 0, 0, 0, BITNET_THINK_AUTO, 1, 0, 1},
      BITNET__LLAMA_3_ENDS},
     /* Thinking that the model decides; that is always opened; that is closed, whatever one asks
-       for; that only is left out of earlier replies; and that is not known. */
+       for; that only is left out of earlier replies; that is not known; that is always opened, and
+       stays. */
     {{"qwen-3", BITNET__CHATML_TURNS, "<think>\n", BITNET__EMPTY_THINKING, BITNET__TOOLS,
       BITNET_THINK_AUTO, 0, 1, 0}, BITNET__CHATML_ENDS},
     {{"qwen-3-thinking", BITNET__CHATML_TURNS, "<think>\n", 0, BITNET__TOOLS, BITNET_THINK_ON, 0,
