@@ -542,6 +542,10 @@ sys.stdout.buffer.write(bz2.open(\"/usr/share/unicode/NormalizationTest.txt.bz2\
 else skip "Unicode tables: python3 or unicode-data is not installed"; fi
 expect "examples and web use public names alone" sh -c \
     "! grep -rnI --include='*.[ch]' --include='*.js' -i bitnet__ examples web"
+# minimal and village write no files.
+expect "all programs fill closed standard streams" sh -c \
+    "! grep -L '^    if (!streams_fill()) return' \$(grep -l '^int main(' examples/*.c examples/*/*.c) |
+        grep -v -e minimal.c -e village.c | grep ."
 expect "lines of at most 100 columns" sh -c \
     "! awk 'length > 100 { print FILENAME \":\" FNR }' *.h examples/*.[ch] examples/*/*.[ch] tests/*/*.[ch] | grep ."
 
