@@ -38,10 +38,13 @@ static bitnet_result open_context(embedder *e, bitnet_error *err) {
 }
 
 int embedder_open(embedder *e, const settings *s, int cut) {
+    bitnet_model_params params;
     bitnet_error err;
     memset(e, 0, sizeof *e);
+    memset(&params, 0, sizeof params);
+    params.log_fn = note_warning;
     e->s = s;
-    if (bitnet_model_load_file(s->model, 0, &e->model, &err))
+    if (bitnet_model_load_file(s->model, &params, &e->model, &err))
         return fail(MODEL_REFUSED, "%s: %s", s->model, err.text);
     bitnet_model_get_info(e->model, &e->info);
     find_name(e);

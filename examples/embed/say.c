@@ -1,6 +1,5 @@
 #define _DEFAULT_SOURCE 1              /* clock_gettime, also with -std=c99 */
 #include "say.h"
-#include "../../bitnet.h"
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -46,6 +45,11 @@ void note(const char *format, ...) {
     va_start(args, format);
     print_line(format, args);
     va_end(args);
+}
+
+void note_warning(void *ud, bitnet_log_level level, const char *text) {
+    (void)ud;
+    if (level == BITNET_LOG_WARNING) note("%s", text);
 }
 
 void progress(const char *format, ...) {

@@ -2,6 +2,8 @@
 #ifndef EMBED_SAY_H
 #define EMBED_SAY_H
 
+#include "../../bitnet.h"
+
 /* Exit codes: done, a text or a file failed, wrong usage, a refused model. */
 enum { DONE, FAILED, USAGE, MODEL_REFUSED };
 
@@ -17,6 +19,8 @@ void say(const char *format, ...) SAY_FORMAT(1);
 int fail(int code, const char *format, ...) SAY_FORMAT(2);
 /* The same, but for --quiet. */
 void note(const char *format, ...) SAY_FORMAT(1);
+/* For bitnet_model_params.log_fn: notes what the library warns of. */
+void note_warning(void *ud, bitnet_log_level level, const char *text);
 /* A line that replaces itself, on a terminal, a few times a second. */
 void progress(const char *format, ...) SAY_FORMAT(1);
 

@@ -43,6 +43,7 @@ static int load(run *r) {
     bitnet_model_params params;
     bitnet_error err;
     memset(&params, 0, sizeof params);
+    params.log_fn = note_warning;
     params.measure_kernels = r->s->kernel && !strcmp(r->s->kernel, "measured");
     if (r->s->kernel && !params.measure_kernels) {
         params.kernels = bitnet_kernels_find(r->s->kernel);

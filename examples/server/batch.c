@@ -806,10 +806,16 @@ static int64_t tokens_in_memory(const bitnet_model_info *info, int32_t context) 
 }
 
 static int open_model(bitnet_model **model) {
+    static char program[] = "batch";
     bitnet_error err;
     engine_params p;
     bitnet_model_info info;
-    bitnet_result r = bitnet_model_load_file(model_path, 0, model, &err);
+    bitnet_model_params mp;
+    bitnet_result r;
+    memset(&mp, 0, sizeof mp);
+    mp.log_fn = quiet ? 0 : options_warning;
+    mp.ud = program;
+    r = bitnet_model_load_file(model_path, &mp, model, &err);
     memset(&p, 0, sizeof p);
     if (r == BITNET_OK) {
         bitnet_model_get_info(*model, &info);

@@ -84,3 +84,7 @@ int options_kv_type(const char *program, const char *name, bitnet_kv_type *type)
     if (name) *type = (bitnet_kv_type)i;
     return 0;
 }
+
+void options_warning(void *ud, bitnet_log_level level, const char *text) {
+    if (level == BITNET_LOG_WARNING) fprintf(stderr, "%s: %s\n", (const char *)ud, text);
+}

@@ -23,4 +23,7 @@ int options_read(int argc, char **argv, const char *program, const option *optio
 /* The value of --kv-type: f16, f32 or i8; 0 leaves *type. Returns 0, or an exit code + 1, too. */
 int options_kv_type(const char *program, const char *name, bitnet_kv_type *type);
 
+/* For bitnet_model_params.log_fn, where ud is the program's name: what the library warns of. */
+void options_warning(void *ud, bitnet_log_level level, const char *text);
+
 #endif

@@ -967,6 +967,14 @@ static void read_assistant(reader *in, uint32_t node, buffer *out) {
     if (calls) read_calls(in, calls, out->n > before, out);
 }
 
+static int has_role(const bitnet_chat_template *t, const char *role) {
+    const bitnet_chat_turn *turn = !strcmp(role, "system") ? &t->system :
+                                   !strcmp(role, "user") ? &t->user :
+                                   !strcmp(role, "assistant") ? &t->assistant :
+                                   !strcmp(role, "tool") ? &t->tool : &t->other;
+    return turn->prefix || t->other.prefix;
+}
+
 /* Its content, with a NUL. Returns the role; 0: refused. */
 static const char *read_message(reader *in, uint32_t node, buffer *out) {
     const char *role = string_of(in, json_get(&in->j, node, "role"));
@@ -977,8 +985,7 @@ static const char *read_message(reader *in, uint32_t node, buffer *out) {
         return 0;
     }
     if (!strcmp(role, "developer")) role = "system";
-    if (t && !t->other.prefix && strcmp(role, "system") && strcmp(role, "user") &&
-        strcmp(role, "assistant"))
+    if (t && !has_role(t, role))
         refuse_field(in, "messages", "the chat template of this model has no such role");
     if (!strcmp(role, "tool") && t && t->tool.prefix &&
         !string_of(in, json_get(&in->j, node, "tool_call_id")))

@@ -1157,11 +1157,14 @@ static int asked_to_stop(void *ud, uint64_t done, uint64_t total) {
 }
 
 static bitnet_result load(bitnet_model **model, bitnet_error *err) {
+    static char program[] = "serve";
     bitnet_model_params mp;
     engine_params p;
     bitnet_result r;
     memset(&mp, 0, sizeof mp);
     mp.progress_fn = asked_to_stop;
+    mp.log_fn = options_warning;
+    mp.ud = program;
     r = bitnet_model_load_file(model_path, &mp, model, err);
     if (r) return r;
     memset(&p, 0, sizeof p);

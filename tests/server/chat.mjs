@@ -130,8 +130,7 @@ const cases = {
             [user, said('y'), tool],
             [user, said('y'), tool, said('y'), tool],
             [user, said('x'.repeat(1e5)), user],
-            [user, said('y')],
-            [{ role: 'x'.repeat(1e5), content: 'x' }]
+            [user, said('y')]
         ]) {
             const { status, json } = await ask(server, '/v1/chat/completions', { messages });
             same([status, json.error?.code], [400, 'context_length_exceeded']);
