@@ -511,9 +511,9 @@
    nothing recurses on input but the reading of a chat template, at most 16 levels deep. A refusal
    takes time bounded by the size of the file (and for a chat template, by a count of 8 million
    bytes that it reads) and at most four times its size plus 4 KB of memory, and leaves nothing
-   allocated. Invalid codes, scales that are
-   not positive and norms that are not finite are refused; values that become infinite or NaN later
-   end the evaluation with an error. No accepted file causes an access out of bounds.
+   allocated. Invalid codes, scales that are not positive and norms that are not finite are refused;
+   values that become infinite or NaN later end the evaluation with an error. No accepted file
+   causes an access out of bounds.
 
    Prompts may be hostile, and may hold any bytes. The text of a control token becomes that token
    only with BITNET_PARSE_SPECIAL, and never in messages or bitnet_generate_params.text. (Tokens
@@ -526,7 +526,7 @@
    may use. The calling program is trusted: pointers, hooks, allocators, kernel tables. Not
    promised: that a model tells the truth, keeps its prompt secret or obeys a system message; that
    timing does not leak a prompt; anything if a mapped file or borrowed memory changes while it is
-   in use. README.md, "Security", says more.
+   in use. README.md says how to report a fault.
 
    BUILD SWITCHES (define before the include that has BITNET_IMPLEMENTATION)
        BITNET_STATIC          makes every function static: the library lives in one file of yours
