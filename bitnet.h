@@ -518,8 +518,8 @@
    Prompts may be hostile, and may hold any bytes. The text of a control token becomes that token
    only with BITNET_PARSE_SPECIAL, and never in messages or bitnet_generate_params.text. (Tokens
    that a vocabulary calls user-defined, such as Gemma's runs of spaces, are text and always count.)
-   The model's
-   output is valid UTF-8, but may contain control characters or markup: see bitnet_clean_text.
+   The model's output is valid UTF-8, but may contain control characters or markup: see
+   bitnet_clean_text.
 
    The library never prints, exits, aborts, reads the environment or uses the network. It opens only
    the files that it is given and, on Linux without BITNET_NO_STDIO, those that say how many CPUs it
