@@ -87,7 +87,8 @@ sources() {
         *) if [ -d "examples/$1" ]; then echo examples/"$1"/*.c; else echo "examples/$1.c"; fi ;;
     esac
 }
-SERVER='buffer engine grammar options reply request'     # what serve and batch share
+# What serve and batch share.
+SERVER='buffer engine fields grammar messages options reply request rules tokens'
 PROGRAMS='bench convert crosscheck embed perplexity'     # of several files
 
 # server: build/batch and build/serve.
