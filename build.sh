@@ -82,12 +82,13 @@ sources() {
         bench | convert) echo examples/$1/*.c examples/json/*.c ;;
         embed) echo examples/embed/*.c examples/server/buffer.c examples/json/*.c ;;
         perplexity) echo examples/perplexity/*.c examples/embed/file.c examples/embed/say.c ;;
-        serve | batch) echo "examples/server/$1.c" $(printf 'examples/server/%s.c ' $SERVER) \
+        serve | batch) echo examples/server/$1*.c $(printf 'examples/server/%s.c ' $SERVER) \
             examples/json/*.c ;;
         *) if [ -d "examples/$1" ]; then echo examples/"$1"/*.c; else echo "examples/$1.c"; fi ;;
     esac
 }
-SERVER='buffer engine grammar options reply request'     # what serve and batch share
+# What serve and batch share.
+SERVER='buffer engine fields grammar messages options reply request rules tokens'
 PROGRAMS='bench convert crosscheck embed perplexity'     # of several files
 
 # server: build/batch and build/serve.

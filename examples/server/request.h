@@ -2,7 +2,12 @@
 
    https://platform.openai.com/docs/api-reference/chat, /completions and /embeddings describe the
    fields. Those that are not known are ignored, as clients expect. What is known and cannot be is
-   refused. */
+   refused.
+
+   request.c owns the order in which a body is read, the sampler's options, inputs of embeddings,
+   and /tokenize and /detokenize. Behind it are fields.h, with the values of fields and the table of
+   those that are refused; tokens.h, with prompts; messages.h, with chats; and rules.h, with
+   structured output and tools. */
 #ifndef SERVER_REQUEST_H
 #define SERVER_REQUEST_H
 

@@ -2,6 +2,10 @@
    chat, tokenize, detokenize and embeddings; the rest is the body. It is refused with a status and
    words, or all of its texts have a prompt and options within their limits. */
 #include "../../examples/server/buffer.c"
+#include "../../examples/server/fields.c"
+#include "../../examples/server/tokens.c"
+#include "../../examples/server/messages.c"
+#include "../../examples/server/rules.c"
 #include "../../examples/server/request.c"
 
 enum { REQUEST_CTX = 64 };

@@ -1,0 +1,30 @@
+/* serve.h - what all parts of the server share: its options, its model, its lock and its life
+
+   serve.c owns all of this. The other parts are serve_http.h, connections; serve_jobs.h, requests
+   that the engine has; serve_answers.h, the addresses of the API; serve_figures.h, /metrics and
+   /health; and serve_files.h, the page. */
+#ifndef SERVER_SERVE_H
+#define SERVER_SERVE_H
+
+#include "request.h"
+#include <pthread.h>
+
+/* What the options say; see --help. */
+extern struct settings {
+    const char *model_path, *host, *api_key, *allowed_origin, *page, *alias, *kv_name;
+    long port, n_slots, n_ctx, n_kv, n_threads, queue_length, idle_seconds, grace_seconds,
+         body_megabytes, n_connections;
+    int open_to_all;
+    bitnet_kv_type kv_type;
+} settings;
+
+extern service serving;                /* complete once the server is ready */
+extern pthread_mutex_t serve_lock;     /* guards all that both threads see */
+
+int serve_is_ready(void);
+int serve_is_stopping(void);
+double serve_now(void);                /* seconds since some time */
+/* A line on stderr. */
+void serve_fail(const char *format, const char *a, const char *b);
+
+#endif

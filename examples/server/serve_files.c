@@ -1,0 +1,70 @@
+#include "serve_files.h"
+#include "serve.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char *type_of(const char *path) {
+    static const char *const types[][2] = {
+        {".html", "text/html; charset=utf-8"}, {".js", "text/javascript; charset=utf-8"},
+        {".css", "text/css; charset=utf-8"}, {".json", HTTP_JSON},
+        {".svg", "image/svg+xml"}, {".png", "image/png"}, {".wasm", "application/wasm"},
+        {".txt", "text/plain; charset=utf-8"}
+    };
+    const char *dot = strrchr(path, '.');
+    size_t i;
+    for (i = 0; dot && i < sizeof types / sizeof types[0]; i++)
+        if (!strcmp(dot, types[i][0])) return types[i][1];
+    return "application/octet-stream";
+}
+
+static answer send_to(struct MHD_Connection *c, const char *place) {
+    struct MHD_Response *r = MHD_create_response_from_buffer(0, (void *)(size_t)"",
+                                                             MHD_RESPMEM_PERSISTENT);
+    if (r) MHD_add_response_header(r, "Location", place);
+    return http_send(c, 302, r, 0);
+}
+
+/* Why a file was not opened: it is none that is served, or the server has no room for it now. */
+static http_error no_file(int error) {
+    if (error == EMFILE || error == ENFILE || error == ENOMEM)
+        return http_error_of(503, "the server cannot open more files now: try again");
+    return http_error_of(404, "there is nothing at this address");
+}
+
+answer answer_file(struct MHD_Connection *c, const char *path) {
+    static const char about[] = "This is a server with OpenAI's API. Its addresses: /v1/models, "
+        "/v1/chat/completions, /v1/completions, /v1/embeddings, /tokenize, /detokenize, /health, "
+        "/metrics.\n"
+        "There is no page to chat here: --page FOLDER gives one, which ./build.sh web makes.\n";
+    char name[1024];
+    struct MHD_Response *r;
+    struct stat st;
+    int fd, error;
+    if (settings.page && !strcmp(path, "/") &&
+        !MHD_lookup_connection_value(c, MHD_GET_ARGUMENT_KIND, "server"))
+        return send_to(c, "/?server=1");       /* so the page knows that it has one to talk to */
+    if (!settings.page && !strcmp(path, "/"))
+        return http_send_text(c, 200, "text/plain; charset=utf-8", about, sizeof about - 1);
+    if (!settings.page || path[0] != '/' || strstr(path, "/.") || strlen(path) > 512)
+        return http_send_error(c, no_file(ENOENT));
+    snprintf(name, sizeof name, "%s%s%s", settings.page, path,
+             strcmp(path, "/") ? "" : "index.html");
+    fd = open(name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);   /* a pipe would block */
+    error = fd < 0 || fstat(fd, &st) ? errno : S_ISREG(st.st_mode) ? 0 : ENOENT;
+    if (error) {
+        if (fd >= 0) close(fd);
+        return http_send_error(c, no_file(error));
+    }
+    r = MHD_create_response_from_fd64((uint64_t)st.st_size, fd);
+    if (!r) close(fd);
+    else {
+        MHD_add_response_header(r, "Cross-Origin-Opener-Policy", "same-origin");
+        MHD_add_response_header(r, "Cross-Origin-Embedder-Policy", "require-corp");
+        MHD_add_response_header(r, "Cache-Control", "no-cache");
+    }
+    return http_send(c, 200, r, type_of(name));
+}

@@ -1,0 +1,41 @@
+/* serve_http.h - connections, with libmicrohttpd
+
+   serve_http.c owns the daemon and its callbacks, all on a thread of its own: who may come in, how
+   long a client may take, bodies and their limits, which address does what, and how answers are
+   sent. */
+#ifndef SERVER_SERVE_HTTP_H
+#define SERVER_SERVE_HTTP_H
+
+#include "serve_jobs.h"
+#include <microhttpd.h>
+
+/* Some clients read Latin-1 without a charset. */
+#define HTTP_JSON "application/json; charset=utf-8"
+
+typedef enum MHD_Result answer;
+
+/* Returns 0, or an exit code. */
+int http_start(void);
+/* Lets the last answers reach their clients. */
+void http_stop(void);
+
+/* Each counts the answer. r is taken over; type 0: it has no content. */
+answer http_send(struct MHD_Connection *c, int status, struct MHD_Response *r, const char *type);
+answer http_send_text(struct MHD_Connection *c, int status, const char *type, const char *text,
+                      size_t n);
+/* Sends and frees what was written, unless there was no memory for all of it. */
+answer http_send_buffer(struct MHD_Connection *c, const char *type, buffer *b);
+answer http_send_error(struct MHD_Connection *c, http_error error);
+/* Status 0: there is none. */
+http_error http_error_of(int status, const char *text);
+
+/* The body belongs to the parser from here on. 0: there is no memory. */
+char *http_take_body(job *j, size_t *size);
+/* Whose request it is, so that slots are shared out fairly. */
+uint64_t http_client_of(struct MHD_Connection *c);
+/* Is the client of a suspended connection gone? libmicrohttpd does not look at it meanwhile. */
+int http_has_left(struct MHD_Connection *c);
+/* With the lock: ends the connections whose request does not arrive. */
+void http_end_slow(double time);
+
+#endif
