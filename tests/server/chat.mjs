@@ -472,6 +472,28 @@ const cases = {
         same(await odd.stop(), 0);
     },
 
+    async 'what a template refuses is refused by name'() {
+        const late = "{% if m.role == 'system' and not loop.first %}{{ raise_exception('no') }}{% endif %}",
+            strict = "{% if m.role not in ['system', 'user', 'assistant'] %}{{ raise_exception('no') }}{% endif %}";
+        const jinja = templates.chatml.replace('%}', `%}${late}${strict}`);
+        writeFileSync(join(folder, 'strict.jinja'), jinja);
+        execFileSync(maker, [join(folder, 'strict.jinja'), join(folder, 'strict.gguf')]);
+        const one = await start(serve, ['-m', join(folder, 'strict.gguf')]);
+        const system = { role: 'system', content: 's' },
+            user = { role: 'user', content: 'x' };
+        for (const [messages, words] of [
+            [[user, system], 'only as the first one'],
+            [[user, { role: 'critic', content: 'x' }], 'no such role'],
+            [[user, { role: 'tool', content: 'x', tool_call_id: 'a' }], 'no such role'],
+            [[system, user], '']
+        ]) {
+            const { status, json } = await ask(one, '/v1/chat/completions', says('x', { messages }));
+            same(status, words ? 400 : 200, json);
+            check(!words || json.error.message.includes(words), json);
+        }
+        same(await one.stop(), 0);
+    },
+
     async 'messages and tools of a wrong shape are refused'() {
         const user = { role: 'user', content: 'x' };
         const asked = call => [user, { role: 'assistant', content: null, tool_calls: call }];
