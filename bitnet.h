@@ -7021,6 +7021,7 @@ static void bitnet__jinja_define(bitnet__jinja *j, const char *name, bitnet__jva
     bitnet__jname n;
     n.s = name;
     n.n = (int32_t)strlen(name);
+    n.value = v;
     bitnet__jinja_set(j, n, v);
 }
 
@@ -7037,8 +7038,10 @@ static bitnet__jvalue bitnet__jinja_eval(bitnet__jinja *j, const char *text) {
 }
 
 static bitnet__jvalue bitnet__probe_message(bitnet__jinja *j, const bitnet_message *m) {
-    const char *calls = strstr(m->content, BITNET__PROBE_CALLS);
-    const size_t n = calls ? (size_t)(calls - m->content) : strlen(m->content);
+    static const char tail[] = BITNET__PROBE_CALLS;
+    const size_t all = strlen(m->content), size = sizeof tail - 1;
+    const int calls = all >= size && !memcmp(m->content + all - size, tail, size);
+    const size_t n = calls ? all - size : all;
     bitnet__jvalue v = bitnet__jinja_list(j, BITNET__DICT, 6);
     bitnet__jinja_put(j, &v, bitnet__jstring("role"), bitnet__jstring(m->role));
     bitnet__jinja_put(j, &v, bitnet__jstring("content"), bitnet__jstring_of(m->content, n));
@@ -10617,8 +10620,9 @@ static const bitnet__neutral_key bitnet__neutral_keys[] = {
 
 /* Is the n bytes' text the pattern, in which one * stands for anything? */
 static int bitnet__is_like(const char *text, size_t n, const char *pattern) {
-    const size_t head = strcspn(pattern, "*"), all = strlen(pattern);
-    const size_t tail = head < all ? all - head - 1 : 0;
+    const char *star = strchr(pattern, '*');
+    const size_t all = strlen(pattern), head = star ? (size_t)(star - pattern) : all;
+    const size_t tail = star ? all - head - 1 : 0;
     if (head == all) return n == all && !memcmp(text, pattern, n);
     return n >= head + tail && !memcmp(text, pattern, head) &&
            !memcmp(text + n - tail, pattern + all - tail, tail);
