@@ -275,7 +275,8 @@ void messages_read(reader *in) {
     for (i = 0; i < n && !failed(in); i++, at = in->j.nodes[at].next) {
         starts[i] = texts.n;
         messages[i].role = read_message(in, at, &texts);
-        if (i > 0 && !failed(in) && t && t->system_first && !strcmp(messages[i].role, "system"))
+        if (messages[i].role && i > 0 && t && t->system_first &&
+            !strcmp(messages[i].role, "system"))
             refuse_field(in, "messages", "the chat template of this model takes a system message "
                          "only as the first one");
     }
