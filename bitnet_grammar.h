@@ -602,12 +602,14 @@ static uint32_t bitnet_grammar__look_up(bitnet_grammar__builder *b, uint32_t spa
 /* Adds a name, whose key is in the pool, and returns its number; NONE: it is there already. */
 static uint32_t bitnet_grammar__add_name(bitnet_grammar__builder *b, uint32_t space, uint32_t key,
                                          uint32_t n, uint32_t item) {
-    const char *text = BITNET_GRAMMAR__POOL(b, key);
-    const uint32_t other = bitnet_grammar__nearest(b, space, text, n);
     const uint32_t leaf = BITNET_GRAMMAR__LEAF + b->names.n;
-    uint32_t symbol = 0, differ = 0, i, *at = &b->top;
+    uint32_t symbol = 0, differ = 0, i, *at = &b->top, other;
     bitnet_grammar__fork *f;
     bitnet_grammar__name *x;
+    const char *text;
+    if (b->code) return BITNET_GRAMMAR__NONE;  /* then the key may be missing */
+    text = BITNET_GRAMMAR__POOL(b, key);
+    other = bitnet_grammar__nearest(b, space, text, n);
     if (other != BITNET_GRAMMAR__NONE) {
         x = &BITNET_GRAMMAR__NAME(b, other);
         for (; !differ && symbol < 5 + (n > x->n_key ? n : x->n_key); symbol++)
