@@ -922,6 +922,33 @@ static void test_family_end(void) {
     CHECK(ends);
 }
 
+/* More tokens that end a text: the end of a message, and a list. */
+static uint32_t more_ends[2];
+static void add_more_ends(gb_file *f) {
+    gb_key_u32(f, "tokenizer.ggml.eom_token_id", 'M');
+    gb_key_array(f, "tokenizer.ggml.eos_token_ids", GB_U32, 2);
+    gb_uint(&f->keys, more_ends[0], 4);
+    gb_uint(&f->keys, more_ends[1], 4);
+}
+
+static void test_family_more_ends(void) {
+    gb_model m = {.file = {.add_keys = add_more_ends}};
+    bitnet_model *model;
+    int ends;
+    more_ends[0] = 'X';
+    more_ends[1] = 'Y';
+    model = family_load(&m, "llama", 0);
+    ends = model && bitnet_token_is_end(model, 'M') && bitnet_token_is_end(model, 'X') &&
+           bitnet_token_is_end(model, 'Y') && !bitnet_token_is_end(model, 'Z');
+    bitnet_model_free(model);
+    gb_free_model(&m);
+    CHECK(ends);
+    m = key_model("llama", "x", GB_U32, 0);
+    m.file.add_keys = add_more_ends;
+    more_ends[1] = 1 << 30;
+    expect(&m, BITNET_ERR_FORMAT, "eos_token_ids", "vocabulary lacks");
+}
+
 /* ---- SiLU itself ---- */
 
 /* Every gate from -2^30 to 2^30 in steps that grow, against double. e^-g is at most e^88: below
@@ -981,6 +1008,7 @@ const test_case families_tests[] = {
     {"families/pre", test_family_pre},
     {"families/chat", test_family_chat},
     {"families/end", test_family_end},
+    {"families/more_ends", test_family_more_ends},
     {"families/falcon3", test_family_falcon3},
     {"families/falcon_e", test_family_falcon_e},
     {"families/damage", test_family_damage},
