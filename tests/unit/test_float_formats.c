@@ -373,7 +373,7 @@ static int compare_head_draws(const head_pair *h, const head_draws *whole, const
         if (bitnet_ctx_exact_logits(c) < m->n_vocab) {
             n_screened++;
             for (j = 0; j < bitnet_ctx_exact_logits(c); j++) {
-                const bitnet__candidate *x = &c->candidates[j];
+                const bitnet__candidate *x = &c->head->candidates[j];
                 float logit = whole->logits[i][x->token];
                 if (top_k == 0 && logit == logit && memcmp(&x->logit, &logit, 4)) n_screened = -99;
             }

@@ -120,14 +120,14 @@ static int same_draw(bench *b, const bitnet_sampler *sampler) {
     if (n < HEAD_ROWS) {
         b->draws++;
         b->exact += n;
-        b->fine += b->c->screen.fine;
+        b->fine += b->c->head->fine;
         for (i = 0; i < n && !sampler->n_bias && !(sampler->repeat_penalty > 0.0f); i++) {
-            const bitnet__candidate *x = &b->c->candidates[i];
+            const bitnet__candidate *x = &b->c->head->candidates[i];
             float logit = b->full[x->token];
             if (logit == logit && memcmp(&x->logit, &logit, 4)) return 0;
         }
     }
-    b->c->n_ready = 0;
+    b->c->head->n_ready = 0;
     expected = bitnet_sample_logits(b->c, b->full, b->c->seqs[0].history, 20, &all);
     return t == expected && one.rng == all.rng;
 }
@@ -161,7 +161,7 @@ static void test_wild_f32(void) { run_screen(BITNET_TENSOR_F32, 1); }
 
 /* What the copy says of a weight. */
 static double copied_weight(const bench *b, int row, int i, int fine) {
-    const bitnet__head_copy *t = b->m->copy;
+    const struct bitnet__head_copy *t = b->m->copy;
     const size_t first = (size_t)row * (size_t)bitnet__padded_row(DIM);
     const int both = t->high[first / 2 + (size_t)(i / 128 * 64 + i % 64)];
     const int high = i % 128 < 64 ? both >> 4 : both & 15;
@@ -212,7 +212,7 @@ static void test_bounds(void) {
     memset(&greedy, 0, sizeof greedy);
     CHECK(bitnet_sample(b.c, &greedy) >= 0 && bitnet_ctx_exact_logits(b.c) < HEAD_ROWS);
     for (round = 0; round < 600; round++) {
-        bitnet__screen *t = &b.c->screen;
+        bitnet__head *t = b.c->head;
         float *x = b.c->hidden;
         int of = (int)(gb_random(&b.seed) % (round % 2 ? 50 : 2000)) + (round % 2 ? 0 : 100);
         const int fine = round / 4 % 2, with_v = round / 8 % 2 && round % 2;
@@ -220,7 +220,7 @@ static void test_bounds(void) {
         of += round % 2 && fine ? 50 : 0;
         make_tight(&b, round, of, fine, with_v, x);
         memcpy(x + DIM, x, DIM * sizeof *x);
-        b.c->n_ready = t->n_bound = 0;
+        b.c->head->n_ready = t->n_bound = 0;
         t->n_fine = fine;
         show_rows(b.c, 1 + round % 3 % 2);
         CHECK(bitnet__bound_logits(b.c, 0) && t->n_bound == b.c->n_rows);
@@ -320,7 +320,7 @@ static void test_mask(void) {
         screened += n_exact < x.n_allowed;
         CHECK(n_exact <= x.n_allowed || n_exact == HEAD_ROWS);
         CHECK(x.calls == 1 && x.chosen == t);
-        b.c->n_ready = 0;
+        b.c->head->n_ready = 0;
         expected = bitnet_sample_logits(b.c, b.full, b.c->seqs[0].history, 20, &all);
         CHECK_MSG(t == expected && s.rng == all.rng, "round %d: %d, not %d", round, (int)t,
                   (int)expected);
@@ -331,7 +331,7 @@ static void test_mask(void) {
     }
     memset(&x, 0, sizeof x);
     x.chosen = 7;
-    b.c->n_ready = 0;
+    b.c->head->n_ready = 0;
     {
         bitnet_sampler s;
         memset(&s, 0, sizeof s);
@@ -406,7 +406,7 @@ static void test_ahead(void) {
             memcpy(b.full, full[i], sizeof b.full);
             CHECK_MSG(same_draw(&b, &s), "round %d, row %d of %d", round, i, n);
             s.rng++;
-            if (b.c->screen.n_bound > widest) widest = b.c->screen.n_bound;
+            if (b.c->head->n_bound > widest) widest = b.c->head->n_bound;
         }
     }
     tear_down(&b);

@@ -396,7 +396,7 @@ static void test_distribution(void) {
 
 static void all_candidates(bitnet_ctx *c, const float *x) {
     int i;
-    for (i = 0; i < V; i++) c->candidates[i].token = i, c->candidates[i].logit = x[i];
+    for (i = 0; i < V; i++) c->head->candidates[i].token = i, c->head->candidates[i].logit = x[i];
 }
 
 /* A sample that looks only at the largest logits, against one that looks at all of them: with a
@@ -435,18 +435,18 @@ static void test_few_candidates(void) {
         if (gb_random(&seed) % 2) s.top_p = (float)gb_uniform(&seed, 0.01, 0.999);
         if (gb_random(&seed) % 2) s.repeat_penalty = (float)gb_uniform(&seed, 0.2, 3.0);
         if (gb_random(&seed) % 2) s.presence_penalty = (float)gb_uniform(&seed, -9, 9);
-        c->n_allowed = -1;
-        memset(c->mask, 0, (V + 31) / 32 * 4);
+        c->head->n_allowed = -1;
+        memset(c->head->mask, 0, (V + 31) / 32 * 4);
         if (gb_random(&seed) % 2)
-            for (i = c->n_allowed = 0; i < V; i++)
-                if (gb_random(&seed) % 3 || (i == V - 1 && c->n_allowed == 0))
-                    c->mask[i / 32] |= 1u << i % 32, c->n_allowed++;
+            for (i = c->head->n_allowed = 0; i < V; i++)
+                if (gb_random(&seed) % 3 || (i == V - 1 && c->head->n_allowed == 0))
+                    c->head->mask[i / 32] |= 1u << i % 32, c->head->n_allowed++;
         all = s;
         fewer += bitnet__fill_candidates(c, &s, before, x) < V / 2;
         few = bitnet__sample_logits(c, &s, before, x);
         for (i = 0; i < V; i++)
             if (bitnet__is_allowed(c, i))
-                c->candidates[n].token = i, c->candidates[n++].logit = x[i];
+                c->head->candidates[n].token = i, c->head->candidates[n++].logit = x[i];
         want = bitnet__sample_candidates(c, &all, before, n);
         CHECK_MSG(few == want && s.rng == all.rng, "round %d: token %d for %d", round, few, want);
     }
@@ -482,10 +482,10 @@ static void test_cut_sets(void) {
         slow_sampler(x, &s, p);
         all_candidates(c, x);
         bitnet__adjust(c, &s, no_tokens, c->m->n_vocab);
-        kept = bitnet__truncate(c->candidates, V, &s);
+        kept = bitnet__truncate(c->head->candidates, V, &s);
         CHECK(kept >= 1 && kept <= V);
         for (i = 0; i < kept; i++) {
-            const bitnet__candidate *a = &c->candidates[V - 1 - i];
+            const bitnet__candidate *a = &c->head->candidates[V - 1 - i];
             CHECK(i == 0 || bitnet__candidate_before(0, a + 1, a));
             if (p[a->token] == 0) zero++;                  /* weight 0: cannot be drawn */
         }
@@ -575,7 +575,7 @@ static void test_repeat_penalty(void) {
             float want;
             for (j = from; j < 6; j++) repeated |= history[j] == i;
             want = !repeated ? x[i] : x[i] > 0 ? x[i] / 2 : x[i] * 2;
-            CHECK_MSG(c->candidates[i].logit == want && c->candidates[i].token == i,
+            CHECK_MSG(c->head->candidates[i].logit == want && c->head->candidates[i].token == i,
                       "window %d, token %d", window, i);
         }
     }
@@ -585,7 +585,7 @@ static void test_repeat_penalty(void) {
         for (window = 0; window < V; window++) x[window] = 1.0f;
         all_candidates(c, x);
         bitnet__adjust(c, &s, bitnet__row_tokens(c, 0), c->m->n_vocab);
-        CHECK(c->candidates[5].logit == (i == 2 ? 2.0f : 1.0f) && c->candidates[9].logit == 1.0f);
+        CHECK(c->head->candidates[5].logit == (i == 2 ? 2.0f : 1.0f) && c->head->candidates[9].logit == 1.0f);
     }
     bitnet_ctx_free(c);
     bitnet_model_free(m);
@@ -624,11 +624,11 @@ static void test_logit_bias(void) {
     bias[0].bias = 3.0f;
     all_candidates(c, x);
     bitnet__adjust(c, &s, bitnet__row_tokens(c, 0), c->m->n_vocab);
-    CHECK(c->candidates[1].logit == 1.5f);
+    CHECK(c->head->candidates[1].logit == 1.5f);
     bias[1].token = 1;                                     /* two for one token add up */
     all_candidates(c, x);
     bitnet__adjust(c, &s, bitnet__row_tokens(c, 0), c->m->n_vocab);
-    CHECK(c->candidates[1].logit == 1.625f);
+    CHECK(c->head->candidates[1].logit == 1.625f);
     bitnet_ctx_free(c);
     bitnet_model_free(m);
     gb_free_model(&g);
@@ -667,7 +667,7 @@ static void test_subtracted_penalties(void) {
             if (count && s.repeat_penalty > 0.0f) want = want > 0 ? want / 2 : want * 2;
             if (count && round != 63) want -= s.presence_penalty;
             for (j = 0; j < count && round != 63; j++) want -= s.frequency_penalty;
-            CHECK_MSG(c->candidates[i].logit == want && c->candidates[i].token == i,
+            CHECK_MSG(c->head->candidates[i].logit == want && c->head->candidates[i].token == i,
                       "round %d, token %d", round, i);
         }
     }
