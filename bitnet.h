@@ -501,10 +501,9 @@ typedef struct bitnet_model_info {
     const char *chat_template;   /* name of the chat template, such as "chatml"; 0: none is known */
 } bitnet_model_info;
 
-/* How keys and values are kept. I8: 8 bits for each number, and a scale for each position and
-   head. That is half the memory of F16, and attention is computed in integers: faster in long
-   contexts, and not as close to the model (@context has figures). The size of a head must be a
-   multiple of 4, at most 65536. */
+/* How keys and values are kept. I8: 8 bits a number, and a scale for each position and head: half
+   the memory of F16, faster in long contexts, not as close to the model (@context has figures). The
+   size of a head must be a multiple of 4, at most 65536. */
 typedef enum bitnet_kv_type {
     BITNET_KV_F16 = 0, BITNET_KV_F32 = 1, BITNET_KV_I8 = 2
 } bitnet_kv_type;
@@ -514,9 +513,9 @@ typedef struct bitnet_ctx_params {
     int32_t n_batch;             /* tokens evaluated together, 1 .. 65536; 0: 512 or less */
     int32_t n_logits;            /* rows that a call can keep, 1 .. n_seqs * n_ctx; 0: n_seqs */
     int32_t n_seqs;              /* conversations, 1 .. 4096; 0: 1; see SEQUENCES */
-    int64_t n_kv;                /* with more than one: positions that all may take, rounded up
-                                    to pages of 64, at most n_seqs times n_ctx, rounded up, too;
-                                    0: all that they can take */
+    int64_t n_kv;                /* positions of all sequences together, if there are more than
+                                    one, rounded up to pages of 64; at most, and for 0: n_seqs
+                                    times n_ctx in whole pages */
     int32_t n_threads;           /* 1 .. 256; 0: as many as the process may use; see THREADS */
     bitnet_kv_type kv_type;      /* of the KV cache */
     int32_t no_head_copy;        /* 1: no copy of the output head; see @head */
@@ -525,24 +524,22 @@ typedef struct bitnet_ctx_params {
        is n_threads. It does not get steps too small to share. */
     bitnet_parallel_fn parallel_fn;
     void *parallel_ud;
-    /* For profiles; 0: not called. Called before (begin 1) and after (begin 0) each run of a step
-       (see THREADS) by the thread that executes it, so perhaps by several at once. thread is 0 for
-       the one that called bitnet_eval, 1 .. n_threads - 1 for workers; with parallel_fn it is the
-       job's i. In a shared step a worker may have no run; thread 0 has one or more (except with
-       parallel_fn). All calls of a step return before the next step begins. op is "embed", "norm",
-       "quantize", "matmul", "attention" or "head". */
+    /* For profiles; 0: not called. The network is evaluated in steps; op is "embed", "norm",
+       "quantize", "matmul", "attention" or "head". Threads take runs of a step's rows. Each calls
+       this before (begin 1) and after (begin 0) its runs, perhaps several at once. thread is 0 for
+       the caller, which takes part in every step, 1 .. n_threads - 1 for workers, which may not; or
+       with parallel_fn the job's i. All calls of a step return before the next one begins. */
     bitnet_step_fn step_fn;
     void *step_ud;
-    /* Nonzero cancels the evaluation: BITNET_ERR_CANCELLED, and the sequences are as before the
-       call. Asked again and again while the network runs, at BitNet b1.58-2B-4T's size at least
-       every 20 ms, on the thread that called (with parallel_fn: the one that runs job 0). 0: not
-       called. */
+    /* Nonzero cancels the evaluation: BITNET_ERR_CANCELLED, and the sequences are as before. Asked
+       again and again, for BitNet b1.58-2B-4T at least every 20 ms, on the thread that called (with
+       parallel_fn: the one that runs job 0). 0: not called. */
     bitnet_cancel_fn cancel_fn;
     void *cancel_ud;
-    /* To look inside; 0: not called. Called on the thread that called bitnet_eval, for each batch
-       of at most n_batch tokens, after the embedding (layer -1) and each layer (0 .. n_layers - 1).
-       x [n_tokens][dim] is the residual stream of the tokens in the order in which they were given,
-       from position bitnet_ctx_length() on; read only. */
+    /* To look inside; 0: not called. Called on the caller's thread for each batch of at most
+       n_batch tokens, after the embedding (layer -1) and each layer (0 .. n_layers - 1). x
+       [n_tokens][dim] is the residual stream of the tokens, in the order in which they were given,
+       from position bitnet_ctx_length() on. */
     bitnet_layer_fn layer_fn;
     void *layer_ud;
 } bitnet_ctx_params;
@@ -558,10 +555,9 @@ typedef struct bitnet_input {
 
 typedef struct bitnet_logit_bias { bitnet_token token; float bias; } bitnet_logit_bias;
 
-/* All zero is greedy: the largest logit, and of equal ones the lowest id. The steps are, in this
-   order: rewrite_fn, mask_fn, logit bias, penalties, top-k, top-p, min-p, temperature, chosen_fn.
-   Any float is accepted; NaN counts as 0, and so do negative values but for the two penalties that
-   are subtracted. */
+/* All zero is greedy: the largest logit, and of equal ones the lowest id. The order is rewrite_fn,
+   mask_fn, logit bias, penalties, top-k, top-p, min-p, temperature, chosen_fn. Any float is
+   accepted; NaN counts as 0, as does any below 0 but for frequency_ and presence_penalty. */
 typedef struct bitnet_sampler {
     float temperature;           /* 0: greedy; infinity: all that are left are equally likely */
     float top_p;                 /* keep the most likely tokens up to this sum; 0 or >= 1: all */
@@ -575,17 +571,16 @@ typedef struct bitnet_sampler {
                                         unknown ids are ignored */
     int32_t n_bias;              /* 0 or more */
     uint64_t rng;                /* the whole random state; any seed; each draw advances it */
-    /* Rules for the text, such as a game's or a grammar's (bitnet_grammar.h). 0: not called. These
-       functions may call all that take a const bitnet_ctx. rewrite_fn changes a copy of the logits
-       [n_vocab]; all of them are computed for it. mask_fn says which tokens may follow: allowed
-       [(n_vocab + 31) / 32] is all zero, and bit t % 32 of allowed[t / 32] allows token t. It keeps
-       the fast path of @head: only tokens that are allowed are computed. chosen_fn gets the
-       token that was chosen: each token of the text once and in order, with lookup too. If nothing
-       is allowed, no token is chosen (-1), and a generation ends with BITNET_STOP_MASK. */
-    bitnet_rewrite_fn rewrite_fn;
+    bitnet_rewrite_fn rewrite_fn;        /* changes a copy of the logits [n_vocab], all of which
+                                            are computed for it; 0: not called */
+    /* Says which tokens may follow, as the rules of a game or a grammar do: allowed
+       [(n_vocab + 31) / 32] is all zero, and bit t % 32 of allowed[t / 32] allows token t. Only
+       their logits are computed (@head). If nothing is allowed, no token is chosen (-1), and a
+       generation ends with BITNET_STOP_MASK. 0: not called. */
     bitnet_mask_fn mask_fn;
-    bitnet_chosen_fn chosen_fn;
-    void *ud;                    /* of all three */
+    bitnet_chosen_fn chosen_fn;  /* gets each token of the text once and in order, with lookup too;
+                                    0: not called */
+    void *ud;                    /* of all three, which may call what takes a const bitnet_ctx */
 } bitnet_sampler;
 
 /* Both strings NUL-terminated and not 0. role is "system", "user", "assistant", "tool" (what a
@@ -593,8 +588,7 @@ typedef struct bitnet_sampler {
 typedef struct bitnet_message { const char *role, *content; } bitnet_message;
 
 /* What is written before and behind a message. Special tokens in it become tokens; {role} stands
-   for the message's role, {Role} for the same with its first letter in upper case and the rest in
-   lower case. 0: see below. */
+   for the message's role, {Role} for the same, capitalized. 0: see below. */
 typedef struct bitnet_chat_turn { const char *prefix, *suffix; } bitnet_chat_turn;
 
 /* How a model thinks before it replies. */
@@ -622,7 +616,8 @@ typedef struct bitnet_chat_template {
     bitnet_thinking thinking;    /* what BITNET_THINK_AUTO does; AUTO: neither think nor no_think */
     int32_t trim;                /* 1: white space around a message is left out */
     int32_t drop_thinking;       /* 1: <think>...</think> in the assistant's messages is left out if
-                                    a user's message follows, as Qwen3 wants it */
+                                    a user's message follows, as Qwen3 wants it (a context that
+                                    goes on still holds it) */
     int32_t system_first;        /* 1: only the first message of a chat may be a system message */
 } bitnet_chat_template;
 
@@ -634,7 +629,7 @@ typedef struct bitnet_chat_params {
     const char *tools;
 } bitnet_chat_params;
 
-/* What a piece of a reply is; see bitnet_reply_next. */
+/* The parts of a reply; see bitnet_reply_next. */
 typedef enum bitnet_reply_part {
     BITNET_REPLY_TEXT,
     BITNET_REPLY_THINKING,       /* between <think> and </think> */
@@ -690,15 +685,14 @@ typedef struct bitnet_generate_params {
     bitnet_sampler *sampler;     /* 0: greedy; its rng advances */
     const char *const *stop_strings;     /* UTF-8, none of them empty */
     int32_t n_stop_strings;      /* 0 or more */
-    /* Called once for each new token t with the text that is now certain: whole characters that
-       cannot become part of a stop string; n may be 0. A last call may follow with t = -1 and the
-       text held back until then. text is not NUL-terminated (it may contain NULs) and lives only
-       during the call. t was sampled from bitnet_logits(c, -1). Nonzero stops, and drops text still
-       held back. 0: not called. */
+    /* Called once for each new token t, sampled from bitnet_logits(c, -1), with the text that is
+       now certain: n bytes (perhaps 0) of whole characters that cannot belong to a stop string,
+       without a NUL at the end. A last call may follow with t = -1 and the text held back until
+       then. Nonzero stops, and drops text still held back. 0: not called. */
     bitnet_text_fn text_fn;
-    /* Called after each n_batch tokens of the prompt (32 beside other generations). total counts
-       the pending token, BOS and what the chat template adds. There are logits only when done ==
-       total. Nonzero cancels the call: BITNET_ERR_CANCELLED. 0: not called. */
+    /* Called after each n_batch tokens of the prompt (32 beside other generations); total counts
+       the pending token, BOS and the template's. There are logits only when done == total. Nonzero
+       cancels the call: BITNET_ERR_CANCELLED. 0: not called. */
     bitnet_progress_fn progress_fn;
     void *ud;                    /* of both */
 } bitnet_generate_params;
@@ -853,21 +847,20 @@ BITNET_API int bitnet_version_number(void);
 /* A few words for a result, "unknown result" for other numbers. Never 0. */
 BITNET_API const char *bitnet_result_text(bitnet_result r);
 
-/* Makes n bytes of untrusted text (a name from a file, a path, a model's output) safe to show in
-   one line. One '?' replaces each byte that is not UTF-8, each control character (newline and tab
-   too), and each code point that is invisible or changes the direction or order of text. Returns
-   the length of the whole result, at most n. Writes the code points that fit in cap bytes, and a
-   NUL (if cap > 0). buf may be text, or 0: then nothing is written. text may be 0 if n is 0.
-   BITNET_ERR_LIMIT: n is over INT32_MAX. */
+/* Makes n bytes of untrusted text safe to show in one line. One '?' replaces each byte that is not
+   UTF-8, each control character (newline and tab too), and each code point that is invisible or
+   changes the direction or order of text. Returns the length of the result, at most n. Writes the
+   code points that fit in cap bytes, and a NUL (if cap > 0). buf may be text, or 0: nothing is
+   written. text may be 0 if n is 0. BITNET_ERR_LIMIT: n is over INT32_MAX. */
 BITNET_API int bitnet_clean_text(const char *text, size_t n, char *buf, size_t cap);
 
 /* ---- models ---- */
 
-/* Loads a GGUF file. params and err may be 0. Where the system can, and without params->copy, the
-   file is mapped and must not change while the model lives; loading then reads the ternary weights
-   once, to check them, and the rest is read when it is needed. Free the model with
-   bitnet_model_free. BITNET_ERR_IO, _TRUNCATED, _FORMAT, _UNSUPPORTED, _LIMIT, _MEMORY: what is
-   wrong with the file, in err. BITNET_ERR_CANCELLED: progress_fn said so. */
+/* Loads a GGUF file; bitnet_model_free frees the model. params and err may be 0. Without
+   params->copy the file is mapped, where the system can, and must not change while the model lives:
+   loading reads the ternary weights, to check them, and the rest is read when it is needed.
+   BITNET_ERR_IO, _TRUNCATED, _FORMAT, _UNSUPPORTED, _LIMIT, _MEMORY: err says what is wrong with
+   the file. BITNET_ERR_CANCELLED: progress_fn said so. */
 #ifndef BITNET_NO_STDIO
 BITNET_API bitnet_result bitnet_model_load_file(const char *path, const bitnet_model_params *params,
                                                 bitnet_model **out, bitnet_error *err);
@@ -893,10 +886,9 @@ BITNET_API void bitnet_model_get_info(const bitnet_model *m, bitnet_model_info *
    of the whole result, or a negative bitnet_result, and write the first cap elements. The array may
    be 0: then they write nothing. BITNET_ERR_LIMIT: the length is over INT32_MAX. */
 
-/* The value of a metadata key as text, with numbers in decimal (a point in every locale), BOOL as
-   true or false, and a NUL at the end (if cap > 0; the length does not count it).
-   BITNET_ERR_NOT_FOUND: there is no such key. BITNET_ERR_UNSUPPORTED: it is an array;
-   bitnet_gguf_find_key reads those. */
+/* The value of a metadata key as text: numbers in decimal (a point in every locale), BOOL as true
+   or false, and a NUL at the end (if cap > 0; the length does not count it). BITNET_ERR_NOT_FOUND:
+   no such key. BITNET_ERR_UNSUPPORTED: an array; see bitnet_gguf_find_key. */
 BITNET_API int bitnet_model_get_meta(const bitnet_model *m, const char *key, char *buf, size_t cap);
 
 /* The tokens of a text of n bytes, any bytes; text may be 0 if n is 0. flags: BITNET_ADD_BOS,
@@ -912,10 +904,10 @@ BITNET_API int bitnet_detokenize(const bitnet_model *m, const bitnet_token *toke
                                  char *buf, size_t cap);
 
 /* Turns a stream of tokens into text: writes to buf the characters that t completes, without a NUL,
-   and returns the bytes written. Keeps incomplete characters in *d. Bytes that cannot be UTF-8
-   become U+FFFD. A control token, or t = -1 for the end, only writes what is held back; but <think>
-   and <tool_call>, which a program has to see, are text.
-   BITNET_ERR_ARG: t is outside the vocabulary, buf is 0, or cap is under 3 + 3 * t's bytes. */
+   and returns the bytes written. *d keeps incomplete ones. Bytes that cannot be UTF-8 become
+   U+FFFD. A control token (but <think>, <tool_call> and their ends are text), or t = -1 for the
+   end, writes only what is held back. BITNET_ERR_ARG: t is outside the vocabulary, buf is 0, or cap
+   is under 3 + 3 * t's bytes. */
 BITNET_API int bitnet_detok_push(const bitnet_model *m, bitnet_detok *d, bitnet_token t,
                                  char *buf, size_t cap);
 
@@ -925,8 +917,8 @@ BITNET_API bitnet_token bitnet_token_find(const bitnet_model *m, const char *tex
    outside the vocabulary. n may be 0. A special token has its name. */
 BITNET_API const char *bitnet_token_text(const bitnet_model *m, bitnet_token t, size_t *n);
 
-/* 1 if t is a control token, which text becomes only with BITNET_PARSE_SPECIAL; else 0. (User-
-   defined tokens are text.) t may be any number. */
+/* 1 if t is a control token, which text becomes only with BITNET_PARSE_SPECIAL; else 0. (What a
+   vocabulary calls user-defined, as Gemma's runs of spaces, is text.) t may be any number. */
 BITNET_API int bitnet_token_is_special(const bitnet_model *m, bitnet_token t);
 
 /* 1 if t ends a text, else 0: EOS, <|eot_id|>, <|end_of_text|>, the file's eot_token_id (without
@@ -937,28 +929,22 @@ BITNET_API int bitnet_token_is_end(const bitnet_model *m, bitnet_token t);
    model; a copy may be changed. */
 BITNET_API const bitnet_chat_template *bitnet_model_chat_template(const bitnet_model *m);
 
-/* The tokens of n messages in a chat template; messages may be 0 if n is 0. chat may be 0. flags:
-   BITNET_ADD_BOS (the chat begins: BOS, if the model's template has it, or with another template,
-   a copy too, if the file asks for it; and what the template writes into the system message),
+/* The tokens of n messages in a chat template. chat may be 0, and messages if n is 0. flags:
+   BITNET_ADD_BOS (the chat begins: what the template writes into the system message, and BOS, if
+   the model's template has it; with another one, a copy too, if the file asks for it),
    BITNET_OPEN_REPLY, BITNET_CUT_REPLY, BITNET_ENDED_REPLY. BITNET_ERR_ARG: a role or content is 0,
-   a role "" or one that the template does not know, thinking is out of range, or a system message
-   is not where the template has it (system_first).
-   BITNET_ERR_UNSUPPORTED: the model's template is not known, or has no tools or thinking. See
-   CHAT. */
+   the template does not know a role, thinking is out of range, or system_first is not followed.
+   BITNET_ERR_UNSUPPORTED: the model's template is not known, or has no tools or thinking. */
 BITNET_API int bitnet_chat_tokenize(const bitnet_model *m, const bitnet_chat_params *chat,
                                     const bitnet_message *messages, int n, int flags,
                                     bitnet_token *out, size_t cap);
 
 /* Divides the text of a reply into its parts, while it comes. bitnet_reply_begin prepares *r for
-   what bitnet_generate writes with the same chat parameters, which may be 0; without tools, a tool
-   call is text. Then give each piece of text:
-
-       while (bitnet_reply_next(&reply, &text, &n, &part, &part_text, &part_n)) ...
-
-   takes bytes off the beginning of *text, *n of them, and returns 1 with a part of them, or 0 when
-   nothing is left. Tags, and newlines at the ends of thinking, of tool calls and in front of what
-   follows them, are left out. text 0 says that the reply has ended: what was held back comes out.
-   part_text lives until the next call, or as long as text. */
+   what bitnet_generate writes with the same chat, which may be 0; without tools, a tool call is
+   text. bitnet_reply_next takes bytes off the beginning of *text, *n of them, and returns 1 with
+   part_n bytes of a part, or 0 when nothing is left: call it in a loop for each text. *text 0: the
+   reply has ended, and what was held back comes out. Tags are left out, and newlines at the ends of
+   thinking and tool calls and behind them. part_text lives until the next call, or as text does. */
 BITNET_API void bitnet_reply_begin(bitnet_reply *r, const bitnet_model *m,
                                    const bitnet_chat_params *chat);
 BITNET_API int bitnet_reply_next(bitnet_reply *r, const char **text, size_t *n,
@@ -969,9 +955,9 @@ BITNET_API int bitnet_reply_next(bitnet_reply *r, const char **text, size_t *n,
 /* The bytes that bitnet_ctx_create allocates; params may be 0. 0 if they are out of range. */
 BITNET_API uint64_t bitnet_ctx_bytes(const bitnet_model *m, const bitnet_ctx_params *params);
 
-/* Creates an empty context, which bitnet_ctx_free frees. params and err may be 0. The model, the
-   hooks and their uds must outlive it. BITNET_ERR_ARG (err names the parameter), _MEMORY,
-   _UNSUPPORTED (BITNET_KV_I8, with heads of another size). */
+/* Creates an empty context, which bitnet_ctx_free frees. params and err may be 0. The model, hooks
+   and their uds must outlive it. BITNET_ERR_ARG (err names the parameter), _MEMORY, _UNSUPPORTED
+   (BITNET_KV_I8, with heads of another size). */
 BITNET_API bitnet_result bitnet_ctx_create(const bitnet_model *m, const bitnet_ctx_params *params,
                                            bitnet_ctx **out, bitnet_error *err);
 
@@ -991,9 +977,8 @@ BITNET_API int32_t bitnet_ctx_capacity(const bitnet_ctx *c);
 BITNET_API int32_t bitnet_ctx_threads(const bitnet_ctx *c);
 /* How many of the n_vocab logits the last bitnet_sample computed exactly; see @head. */
 BITNET_API int32_t bitnet_ctx_exact_logits(const bitnet_ctx *c);
-/* How many bytes of the head and of its copy the last bitnet_sample has read, and bitnet_logits and
-   bitnet_logprobs since then. Rows of logits that wait are bounded together, by the first sample of
-   one of them. */
+/* Bytes of the head and its copy read since the last bitnet_sample began, that one's included. Rows
+   of logits that wait are bounded together, by the first sample of one of them. */
 BITNET_API uint64_t bitnet_ctx_head_bytes(const bitnet_ctx *c);
 
 /* The same of a sequence, 0 .. n_seqs - 1; those above are of sequence 0. For other numbers they
@@ -1004,40 +989,37 @@ BITNET_API const bitnet_token *bitnet_seq_tokens(const bitnet_ctx *c, int32_t se
 BITNET_API bitnet_token bitnet_seq_pending(const bitnet_ctx *c, int32_t seq);
 BITNET_API bitnet_result bitnet_seq_rewind(bitnet_ctx *c, int32_t seq, int32_t length);
 
-/* Replaces what sequence `to` holds by the first length tokens (0 .. bitnet_seq_length) of sequence
-   `from`. Nothing is evaluated or allocated: the two share pages until one of them writes to a
-   page, which then needs a copy. `to` has no pending token and no logits. BITNET_ERR_ARG: there are
-   no such tokens or sequences, or they are the same. BITNET_ERR_BUSY: as above, for `to`. */
+/* Replaces what sequence `to` holds by the first length tokens (0 .. bitnet_seq_length) of another
+   sequence, `from`. Nothing is evaluated or allocated: the two share pages, until one of them
+   writes to a page and needs a copy. `to` has no pending token and no logits. BITNET_ERR_ARG,
+   BITNET_ERR_BUSY: as above, for `to`. */
 BITNET_API bitnet_result bitnet_seq_copy(bitnet_ctx *c, int32_t from, int32_t to, int32_t length);
 
-/* Makes a sequence hold exactly these n tokens (one or more, in place of its own), with the logits
-   of the last one, as bitnet_eval leaves them. What agrees with the tokens that it holds is kept;
-   the rest is dropped, the pending token too, and what is missing is evaluated: always the last
-   token. tokens may be the sequence's own: that computes its logits again. *n_kept, which may be 0,
-   becomes how many were kept, 0 .. n - 1; err may be 0. BITNET_ERR_ARG, _BUSY, and _FULL if n is
-   over n_ctx: nothing has changed, and *n_kept is not set. Any other failure (see bitnet_eval;
-   _FULL: the KV cache is full; _MEMORY) leaves the tokens that were kept, and no pending token. */
+/* Makes a sequence hold exactly these n tokens, one or more, with the logits of the last. The
+   beginning that agrees with what it holds is kept, *n_kept tokens (0 .. n - 1; n_kept may be 0);
+   the rest is dropped, the pending token too, and what is missing is evaluated, always the last
+   token. tokens may be the sequence's own: that computes its logits again. err may be 0.
+   BITNET_ERR_ARG, _BUSY, and _FULL if n is over n_ctx: nothing has changed, nor *n_kept. Any other
+   failure (see bitnet_eval_many) leaves the tokens that were kept, and no pending token. */
 BITNET_API bitnet_result bitnet_seq_sync(bitnet_ctx *c, int32_t seq, const bitnet_token *tokens,
                                          int32_t n, int32_t *n_kept, bitnet_error *err);
 
 /* Removes tokens from .. to - 1 (0 <= from <= to <= bitnet_seq_length). Those behind them move up
-   and are evaluated again, since they have seen what is removed: the sequence has the same bits as
-   if that had never been there, and the logits of its last token. (If none are behind, nothing is
-   evaluated, and there are no logits.) The pending token stays. from == to changes nothing, logits
-   neither. err may be 0. BITNET_ERR_ARG, _BUSY: nothing has changed. Any other failure (see
-   bitnet_eval) leaves the tokens before `from`, and no pending token. */
+   and are evaluated again, as if what is removed had never been there: there are logits of the last
+   one, if there are any behind. The pending token stays. from == to changes nothing. err may be 0.
+   BITNET_ERR_ARG, _BUSY: nothing has changed. Any other failure (see bitnet_eval) leaves the tokens
+   before `from`, and no pending token. */
 BITNET_API bitnet_result bitnet_seq_remove(bitnet_ctx *c, int32_t seq, int32_t from, int32_t to,
                                            bitnet_error *err);
 
-/* The bytes that bitnet_seq_save writes: 52, and for each token 4 and its keys and values
-   (@context says how many those are). 0: there is no such sequence. */
+/* The bytes that bitnet_seq_save writes: 52, and for each token 4 and its keys and values (@context
+   has their size). 0: there is no such sequence. */
 BITNET_API uint64_t bitnet_seq_state_bytes(const bitnet_ctx *c, int32_t seq);
 
 /* Saves a sequence: its tokens, their keys and values, and the pending token. write_fn gets the
-   bytes in order, in pieces of at most 4096, which live only during its call; anything but
-   BITNET_OK ends this call with that code. err may be 0. Nothing is allocated, and the sequence
-   does not change. The bytes are the same on every machine, with any number of threads and kernel
-   table. They hold the text: whoever reads them reads the conversation. BITNET_ERR_ARG, _BUSY. */
+   bytes in order, at most 4096 a call; anything but BITNET_OK ends this call with that code. err
+   may be 0. Nothing is allocated. The bytes are the same on every machine, with any threads and
+   kernel table. Whoever reads them reads the conversation. BITNET_ERR_ARG, _BUSY. */
 BITNET_API bitnet_result bitnet_seq_save(bitnet_ctx *c, int32_t seq,
                                          bitnet_write_fn write_fn, void *ud, bitnet_error *err);
 
@@ -1046,18 +1028,14 @@ BITNET_API bitnet_result bitnet_seq_save(bitnet_ctx *c, int32_t seq,
 BITNET_API bitnet_result bitnet_seq_save_memory(bitnet_ctx *c, int32_t seq, void *out, size_t cap,
                                                 bitnet_error *err);
 
-/* Puts a saved sequence in place of sequence seq. The text goes on with the same bits as where it
-   was saved. The context may have another n_ctx, n_batch, n_seqs and so on, but needs the same
-   kv_type and the same model file (with the same i2s_packing and tile). A pending token is pending
-   again. Logits are not saved, and only a sequence without a pending token needs them:
-   bitnet_seq_sync with its own tokens evaluates the last one again. io is used only during the
-   call, is read from its beginning to its end, and may be hostile: the sizes are checked before
-   io->size bytes are allocated for the call, and a checksum finds damage. It does not find intent:
-   whoever can write the file decides what the model goes on with. err may be 0. On failure all
-   sequences are as before the call.
-   BITNET_ERR_TRUNCATED, _FORMAT: the bytes are cut, damaged or no saved sequence. BITNET_ERR_
-   UNSUPPORTED: another version, model or kv_type. BITNET_ERR_FULL: more than n_ctx tokens, or
-   n_kv is used up. BITNET_ERR_MEMORY, _ARG, _BUSY, and what read_fn returns. */
+/* Puts a saved sequence in place of sequence seq, which goes on with the same bits. The context may
+   be another one, of the same kv_type and model file (with the same i2s_packing and tile). Logits
+   are not saved: without a pending token, bitnet_seq_sync with its own tokens computes them. io is
+   read from beginning to end, and may be hostile: sizes are checked before io->size bytes are
+   allocated for the call, and a checksum finds damage, but whoever can write the file decides what
+   the model goes on with. err may be 0. BITNET_ERR_TRUNCATED, _FORMAT: cut, damaged or no saved
+   sequence. BITNET_ERR_UNSUPPORTED: another version, model or kv_type. BITNET_ERR_FULL: more than
+   n_ctx tokens, or n_kv is used up. BITNET_ERR_MEMORY, _ARG, _BUSY, and what read_fn returns. */
 BITNET_API bitnet_result bitnet_seq_load(bitnet_ctx *c, int32_t seq, const bitnet_io *io,
                                          bitnet_error *err);
 
@@ -1065,18 +1043,16 @@ BITNET_API bitnet_result bitnet_seq_load(bitnet_ctx *c, int32_t seq, const bitne
 BITNET_API bitnet_result bitnet_seq_load_memory(bitnet_ctx *c, int32_t seq, const void *data,
                                                 size_t size, bitnet_error *err);
 
-/* Keeps the first length tokens (0 .. bitnet_ctx_length) and drops the rest, and always the pending
-   token. The logits of dropped tokens are gone, and row -1 with them. BITNET_ERR_ARG: length is out
-   of range. */
+/* Keeps the first length tokens (0 .. bitnet_ctx_length) and drops the rest with their logits (and
+   row -1), and always the pending token. BITNET_ERR_ARG: length is out of range. */
 BITNET_API bitnet_result bitnet_ctx_rewind(bitnet_ctx *c, int32_t length);
 
 /* Appends n tokens, one or more, after the pending token if there is one. all_logits 1 keeps the
    logits of each of the n tokens, 0 those of the last. err may be 0. On failure the context holds
    the tokens that it held before; its logits may be gone. BITNET_ERR_FULL: they do not all fit.
-   BITNET_ERR_ARG: a token is outside the vocabulary. BITNET_ERR_LIMIT: all_logits with n over
-   n_logits. BITNET_ERR_FORMAT: a NaN or an infinity in an embedding or a layer, as only damaged or
-   hostile weights cause; err names the first token, its position and the layer. BITNET_ERR_BUSY.
-   BITNET_ERR_CANCELLED: cancel_fn said so. BITNET_ERR_MEMORY: for a page of several sequences. */
+   _ARG: a token is outside the vocabulary. _LIMIT: all_logits with n over n_logits. _CANCELLED:
+   cancel_fn said so. _FORMAT: weights gave a NaN or an infinity, as only damaged or hostile ones
+   do; err names the first token and the layer. _MEMORY: for a page of several sequences. _BUSY. */
 BITNET_API bitnet_result bitnet_eval(bitnet_ctx *c, const bitnet_token *tokens, int32_t n,
                                      int all_logits, bitnet_error *err);
 
@@ -1084,22 +1060,21 @@ BITNET_API bitnet_result bitnet_eval(bitnet_ctx *c, const bitnet_token *tokens, 
    together: in the order of the inputs, with one pass over the weights for n_batch tokens. Sets
    each input's row; rows are numbered through the inputs. On failure all sequences hold what they
    held before, and the context has no logits. BITNET_ERR_FULL: tokens do not fit in n_ctx, or their
-   pages in n_kv. BITNET_ERR_LIMIT: the rows are over n_logits of the context. BITNET_ERR_BUSY: the
-   context is in use, or a generation has the sequence. BITNET_ERR_MEMORY: for a page.
-   BITNET_ERR_CANCELLED: cancel_fn said so. BITNET_ERR_ARG, _FORMAT: as for bitnet_eval. */
+   pages in n_kv. _LIMIT: more rows than n_logits of the context. _BUSY: the context is in use, or a
+   generation has the sequence. _ARG, _FORMAT, _CANCELLED, _MEMORY: as for bitnet_eval. */
 BITNET_API bitnet_result bitnet_eval_many(bitnet_ctx *c, bitnet_input *inputs, int32_t n_inputs,
                                           bitnet_error *err);
 
-/* The logits [n_vocab] of row i of the last bitnet_eval; -1: of the last row. They are computed
-   when first asked for, belong to the context and are valid until the next call that evaluates or
-   drops tokens of it. 0: there is no such row, the model has no head, or the context is in use. A
-   NaN or an infinity in the head stays in the logits. */
+/* The logits [n_vocab] of row i of the last evaluation; -1: of the last row. They are computed when
+   first asked for, belong to the context and are valid until the next call that evaluates or drops
+   its tokens. 0: there is no such row, the model has no head, or the context is in use. A NaN or an
+   infinity in the head stays in the logits. */
 BITNET_API const float *bitnet_logits(bitnet_ctx *c, int32_t i);
 
-/* Samples a token from the logits of the last row. s may be 0: greedy. s->rng advances. Does not
-   evaluate the token. -1: there is no such row (nothing has been evaluated, or its token was
-   dropped), the model has no head, the context is in use, s has an n_bias without a list, or its
-   mask_fn allows nothing. The token is in the vocabulary, even if logits are not finite. */
+/* Samples a token from the logits of the last row, and does not evaluate it. s may be 0: greedy.
+   s->rng advances. The token is in the vocabulary, even if logits are not finite. -1: there is no
+   such row (nothing has been evaluated, or its token was dropped), the model has no head, the
+   context is in use, s has an n_bias without a list, or its mask_fn allows nothing. */
 BITNET_API bitnet_token bitnet_sample(bitnet_ctx *c, bitnet_sampler *s);
 /* The same from the logits of row i, -1: the last one; see bitnet_logits. */
 BITNET_API bitnet_token bitnet_sample_row(bitnet_ctx *c, int32_t i, bitnet_sampler *s);
@@ -1109,42 +1084,39 @@ BITNET_API bitnet_token bitnet_sample_logits(bitnet_ctx *c, const float *logits,
                                              const bitnet_token *tokens, int32_t n_tokens,
                                              bitnet_sampler *s);
 
-/* The n most likely tokens of row i (-1: the last one), the best first, and the natural logarithms
-   of their probabilities (softmax of the logits, before any sampler), in out [n]. Computes all
-   logits, but sorts only n. BITNET_ERR_ARG: there is no such row, the model has no head, or n is
-   not in 1 .. n_vocab. BITNET_ERR_BUSY. With an infinite logit the logarithms mean nothing. */
+/* The n most likely tokens of row i (-1: the last one), the best first, with natural logarithms of
+   their probabilities (softmax of all logits, before any sampler; they mean nothing if a logit is
+   infinite), in out [n]. BITNET_ERR_ARG: there is no such row, the model has no head, or n is not
+   in 1 .. n_vocab. BITNET_ERR_BUSY. */
 typedef struct bitnet_logprob { bitnet_token token; float logprob; } bitnet_logprob;
 BITNET_API bitnet_result bitnet_logprobs(bitnet_ctx *c, int32_t i, bitnet_logprob *out, int32_t n);
 
 /* Evaluates the prompt, then samples and evaluates tokens until something ends the text: *why says
-   what. why and err may be 0. The token sampled last becomes the pending token. Without a prompt
-   (none given, or text "") the text goes on from the pending token. A full context ends the text,
-   one token after the last that fits. If the prompt fails or is cancelled, the context is as after
-   a failed bitnet_eval. If a later token fails, text_fn still gets the text held back, the context
-   keeps what was generated, and that token is pending.
-   BITNET_ERR_ARG: a parameter is out of range, or there is neither a prompt nor a pending token.
-   BITNET_ERR_FULL: the prompt and the pending token do not fit. BITNET_ERR_LIMIT: n_logits is too
-   small for lookup. BITNET_ERR_CANCELLED: progress_fn said so. BITNET_ERR_UNSUPPORTED: the model
-   has no head. BITNET_ERR_MEMORY, _BUSY, and what bitnet_eval and bitnet_chat_tokenize return. On
-   failure *why means nothing. */
+   what, unless the call fails. why and err may be 0. The token sampled last is pending. With no
+   prompt (none given, or text "") the text goes on from the pending token. A full context ends the
+   text, one token after the last that fits. If the prompt fails or is cancelled, the context is as
+   after a failed bitnet_eval. If a later token fails, text_fn still gets the text held back, the
+   context keeps what was generated, and that token is pending. BITNET_ERR_ARG: a parameter is out
+   of range, or there is neither a prompt nor a pending token. _FULL: these do not fit. _LIMIT:
+   n_logits is too small for lookup. _CANCELLED: progress_fn said so. _UNSUPPORTED: the model has no
+   head. _MEMORY, and what bitnet_eval and bitnet_chat_tokenize return. */
 BITNET_API bitnet_result bitnet_generate(bitnet_ctx *c, const bitnet_generate_params *params,
                                          bitnet_stop *why, bitnet_error *err);
 
-/* The same piece by piece, for any number of sequences of a context at once. A bitnet_gen writes on
+/* The same pass by pass, for any number of sequences of a context at once. A bitnet_gen writes on
    one sequence, and no other call may change that sequence meanwhile (BITNET_ERR_BUSY). params is
-   copied. What it points to must live until bitnet_gen_end; prompt, text, messages and chat are
-   only read now. Errors are those of bitnet_generate that need no evaluation. */
+   copied; prompt, text, messages and chat are only read now, and what else it points to must live
+   until bitnet_gen_end. Errors are those of bitnet_generate that need no evaluation. */
 typedef struct bitnet_gen bitnet_gen;
 BITNET_API bitnet_result bitnet_gen_begin(bitnet_ctx *c, const bitnet_generate_params *params,
                                           bitnet_gen **out, bitnet_error *err);
 
-/* One pass over the weights for n generations of one context: each reads the next part of its
-   prompt or writes on, by one token or as many as its draft got right. Those that have ended are
-   passed over. While several go on, a part is 32 tokens of a prompt, so that the others do not wait
-   long (8 writers get 31 % of their speed meanwhile), else n_batch. On failure the sequences are as
+/* One pass over the weights for n generations of one context. Each that has not ended reads the
+   next n_batch tokens of its prompt (32, while several go on, so that the others do not wait long)
+   or writes on, by one token or as many as its draft got right. On failure the sequences are as
    before the call, which can be repeated, and there are no pieces. But if a progress_fn cancels its
-   generation, that one has ended, and the others have gone on and have pieces:
-   BITNET_ERR_CANCELLED, as from cancel_fn. */
+   generation (BITNET_ERR_CANCELLED, as from cancel_fn), that one has ended, and the others have
+   gone on and have pieces. */
 BITNET_API bitnet_result bitnet_gen_next(bitnet_gen *const *gens, int32_t n, bitnet_error *err);
 
 /* What the last pass gave. Pointers are valid until the next pass or bitnet_gen_end. */
@@ -1161,24 +1133,21 @@ typedef struct bitnet_piece {
 BITNET_API void bitnet_gen_piece(const bitnet_gen *g, bitnet_piece *out);
 
 /* Ends a generation, at any time, and frees it; frees nothing if the context is in use. g may be 0.
-   The token sampled last is pending. A prompt that was not read to its end is taken back. End all
-   generations before their context. */
+   The token sampled last is pending. A prompt that was not read to its end is taken back. End
+   generations before you free their context. */
 BITNET_API void bitnet_gen_end(bitnet_gen *g);
 
 /* ---- embeddings ---- */
 
 /* Turns n inputs into vectors: out is [n][dim] with dim of bitnet_model_info, in their order. The
    texts are packed into passes of n_batch tokens, on all sequences of the context, which must be
-   empty, and are empty again afterwards. A vector has the same bits whatever else is in its pass,
-   with any n_batch, n_seqs and number of threads; kv_type matters. The keys and values of a text
-   are kept until its last token, and no head is read: for a model that has one, create the context
-   with no_head_copy. params (0: defaults) and err may be 0. Memory: one vector of double for each
-   sequence with BITNET_POOLING_MEAN. On failure out holds anything.
-   BITNET_ERR_FULL: an input has more than n_ctx tokens (err names it), or the KV cache has no room
-   for it (n_kv). BITNET_ERR_ARG: an input has no tokens (the text "" has its BOS and EOS, if the
-   file asks for them) or one outside the vocabulary; pooling is out of range, or neither the file
-   nor params name one; a sequence is not empty. _LIMIT: as bitnet_tokenize. _CANCELLED, _FORMAT,
-   _MEMORY, _BUSY: as bitnet_eval. */
+   empty, and are empty again afterwards. A vector has the same bits whatever else is in its pass;
+   of the context's parameters only kv_type matters. No head is read: for a model that has one, set
+   no_head_copy. params (0: defaults) and err may be 0. Memory: with BITNET_POOLING_MEAN one vector
+   of double for each sequence. BITNET_ERR_FULL: an input has more than n_ctx tokens (err names it),
+   or n_kv is too small for it. BITNET_ERR_ARG: an input has no tokens (the text "" may have BOS and
+   EOS) or one outside the vocabulary; pooling is out of range, or neither the file nor params name
+   one; a sequence is not empty. _LIMIT: as bitnet_tokenize. Others as bitnet_eval. */
 BITNET_API bitnet_result bitnet_embed(bitnet_ctx *c, const bitnet_embed_input *inputs, int32_t n,
                                       const bitnet_embed_params *params, float *out,
                                       bitnet_error *err);
@@ -1208,10 +1177,10 @@ BITNET_API int bitnet_kernels_usable(const bitnet_kernels *k);
 BITNET_API const bitnet_kernels *bitnet_kernels_default(void);
 
 /* Compares every entry of a table with the scalar one, bit for bit, on fixed inputs that reach
-   every path of the library's own tables, and checks that the build follows the rules under
-   DETERMINISM. err may be 0. Takes about 20 ms and half a megabyte from malloc.
-   BITNET_ERR_SELFTEST: err names the entry and the shape, or what the build breaks. BITNET_ERR_ARG,
-   _UNSUPPORTED: the table breaks a rule, or cannot run here. BITNET_ERR_MEMORY. */
+   every path, and checks that the build follows the rules under DETERMINISM. err may be 0. Takes
+   about 20 ms and half a megabyte from malloc. BITNET_ERR_SELFTEST: err names the entry and the
+   shape, or what the build breaks. BITNET_ERR_ARG, _UNSUPPORTED: the table breaks a rule, or cannot
+   run here. BITNET_ERR_MEMORY. */
 BITNET_API bitnet_result bitnet_selftest(const bitnet_kernels *k, bitnet_error *err);
 
 /* ---- GGUF files of any kind, to inspect ---- */
@@ -1235,8 +1204,8 @@ typedef enum bitnet_tensor_type {
 typedef struct bitnet_gguf bitnet_gguf;   /* an open file; any number of threads; see @gguf */
 
 /* A metadata value. data belongs to the open file and is as in it: little-endian, unaligned, not
-   NUL-terminated. In an array each string has its length in front (8 bytes), and each array its
-   element type and count (4 and 8 bytes). */
+   NUL-terminated. In an array, a string has its length in front (8 bytes), an array its element
+   type and count (4 and 8 bytes). */
 typedef struct bitnet_gguf_value {
     uint32_t type, element;      /* BITNET_GGUF_*; element: type of an array's elements, else 0 */
     uint64_t count;              /* elements of an array, else 1 */
@@ -1261,9 +1230,9 @@ typedef struct bitnet_gguf_tensor {
     const uint8_t *data;         /* belongs to the open file; 0: use bitnet_gguf_read */
 } bitnet_gguf_tensor;
 
-/* Opens a GGUF file of any architecture, with the checks that loading a model makes of the header
-   (not of the bytes behind the last tensor); mapped, where the system can. allocator (0: malloc)
-   and err may be 0. Close it with bitnet_gguf_close. */
+/* Opens a GGUF file of any architecture, mapped where the system can, and checks its header as
+   loading a model does (not the bytes behind the last tensor). allocator (0: malloc) and err may
+   be 0. Close it with bitnet_gguf_close. */
 #ifndef BITNET_NO_STDIO
 BITNET_API bitnet_result bitnet_gguf_open_file(const char *path, const bitnet_allocator *allocator,
                                                bitnet_gguf **out, bitnet_error *err);
@@ -1319,10 +1288,9 @@ typedef struct bitnet_ternary {
     bitnet_tile tile;            /* of TL1 and TL2; 0: the published one for this shape */
 } bitnet_ternary;
 
-/* Checks that such a matrix can exist, and sets its tile. name is for err's text; err may be 0. The
-   tensor has bitnet_tensor_size bytes. Its last 32 bytes begin with the scale, an F32; TQ1_0,
-   TQ2_0, Q2_0 and PQ2_0 have an F16 scale in each block instead. BITNET_ERR_ARG: n, rows or
-   i2s_packing is out of range. BITNET_ERR_FORMAT, _UNSUPPORTED: no such matrix has this type. */
+/* Checks that such a matrix, of bitnet_tensor_size bytes, can exist, and sets its tile. name is for
+   err's text; err may be 0. BITNET_ERR_ARG: n, rows or i2s_packing is out of range.
+   BITNET_ERR_FORMAT, _UNSUPPORTED: no such matrix has this type. */
 BITNET_API bitnet_result bitnet_ternary_check(bitnet_ternary *t, const char *name,
                                               bitnet_error *err);
 
