@@ -2013,9 +2013,9 @@ static float bitnet__to_f13(float x) {
 
    By default a context has as many threads as the process may use: the CPUs in its affinity mask
    (Linux and Windows; elsewhere all that are online), and on Linux no more than its cgroup's CPU
-   quota, rounded up. If the system cannot start a thread, it works with fewer. Small operations run
-   on the caller's thread alone. If sharing saves no time, because other programs keep the CPUs
-   busy, all run there for up to a second.
+   quota, rounded up. If the system cannot start a thread, it works with fewer. Small steps run on
+   the caller's thread alone. If sharing saves no time, because other programs keep the CPUs busy,
+   all run there for up to a second.
 
    Workers block all signals except SIGBUS, SIGFPE, SIGILL and SIGSEGV. After fork() a child process
    has no workers: it can use and free the contexts and models it inherits, with the same results,
