@@ -203,8 +203,8 @@
    callback is running, uses it, further calls fail at once with BITNET_ERR_BUSY (bitnet_logits
    returns 0, bitnet_sample -1, and bitnet_ctx_free frees nothing); with BITNET_NO_THREADS, calls
    from other threads are not detected. Functions that take a const bitnet_ctx are not refused: do
-   not call them from another thread meanwhile, that is a data race. Callbacks may call them, and
-   those of bitnet_generate bitnet_logits, too. Callbacks must return: after a longjmp or an
+   not call them from another thread meanwhile, that is a data race. Callbacks may call them; those
+   of bitnet_generate may call bitnet_logits, too. Callbacks must return: after a longjmp or an
    exception out of one, the context stays in use.
 
    Loading uses up to 16 threads, which end before the call returns; it calls hooks and the
@@ -2571,7 +2571,7 @@ static int bitnet__claim(const bitnet__atomic *tasks, int thread, int last) {
    sigaltstack() refuses stacks that are too small for tiles (below 11 KB or so). A process that has
    such a stack already gets no permission, and uses avx512vnni. BITNET_NO_AMX never asks.
 
-   What every table has to give. Integer sums are exact. Linear layers round their input to int8,
+   Every table computes the same. Integer sums are exact. Linear layers round their input to int8,
    with one scale for all of a token; where weights have a scale per block, with one scale for each
    block, and the blocks' results are added as floats, in order. (Those models were not trained so.
    With random weights it changes the logits by 2 to 3 % RMS. A scale for each 32 elements would
@@ -4996,11 +4996,11 @@ static size_t bitnet__detok_push(bitnet_detok *d, const uint8_t *bytes, size_t n
 /* =============================================================================================
    @chat  messages to tokens, and the text of a reply to its parts
    A file's template is a program in Jinja. When a file is loaded, a small reader of Jinja (at most
-   16 levels deep, and 8 million bytes of work) writes a few probes by it, and it is the row of a
-   table that writes the same; it never sees a user's text. All probes must agree to the byte, with
-   these exceptions: a default system text, BOS and whether texts are trimmed are taken from the
-   file; if it has no tools of the known form, or refuses or leaves out system messages or other
-   roles, the library refuses them. (It does not check that users and assistant take turns.)
+   16 levels deep, and for 8 million bytes that it reads) writes a few probes by it, and the row of a
+   table that writes the same is taken; it never sees a user's text. All probes must agree to the
+   byte, with these exceptions: a default system text, BOS and whether texts are trimmed are taken
+   from the file; if it has no tools of the known form, or refuses or leaves out system messages or
+   other roles, the library refuses them. (It does not check that users and assistant take turns.)
    The rows follow tokenizer_config.json of these models on Hugging Face:
 
        bitnet-2b-4t    microsoft/bitnet-b1.58-2B-4T. The one in its GGUF file ("Human: ...
@@ -5021,7 +5021,7 @@ static size_t bitnet__detok_push(bitnet_detok *d, const uint8_t *bytes, size_t n
    To add one, add a row, and a template that does the same to tests/data/chat.json.
 
    A string of the template becomes tokens with its special tokens. A message never does, but its
-   text and what is around it are cut into pieces together. That takes 3 times the memory of the
+   text and what is around it are cut into words together. That takes 3 times the memory of the
    longest text between two special tokens of the template: a message with what is around it, the
    system message with the tools, or the whole chat if the template has no such tokens (falcon-e).
 
