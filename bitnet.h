@@ -588,7 +588,8 @@ typedef struct bitnet_sampler {
 typedef struct bitnet_message { const char *role, *content; } bitnet_message;
 
 /* What is written before and behind a message. Special tokens in it become tokens; {role} stands
-   for the message's role, {Role} for the same, capitalized. 0: see below. */
+   for the message's role, {Role} for the same with its first letter in upper case and the rest in
+   lower case. 0: see below. */
 typedef struct bitnet_chat_turn { const char *prefix, *suffix; } bitnet_chat_turn;
 
 /* How a model thinks before it replies. */
@@ -1028,14 +1029,15 @@ BITNET_API bitnet_result bitnet_seq_save(bitnet_ctx *c, int32_t seq,
 BITNET_API bitnet_result bitnet_seq_save_memory(bitnet_ctx *c, int32_t seq, void *out, size_t cap,
                                                 bitnet_error *err);
 
-/* Puts a saved sequence in place of sequence seq, which goes on with the same bits. The context may
-   be another one, of the same kv_type and model file (with the same i2s_packing and tile). Logits
-   are not saved: without a pending token, bitnet_seq_sync with its own tokens computes them. io is
-   read from beginning to end, and may be hostile: sizes are checked before io->size bytes are
-   allocated for the call, and a checksum finds damage, but whoever can write the file decides what
-   the model goes on with. err may be 0. BITNET_ERR_TRUNCATED, _FORMAT: cut, damaged or no saved
-   sequence. BITNET_ERR_UNSUPPORTED: another version, model or kv_type. BITNET_ERR_FULL: more than
-   n_ctx tokens, or n_kv is used up. BITNET_ERR_MEMORY, _ARG, _BUSY, and what read_fn returns. */
+/* Puts a saved sequence in place of sequence seq, which goes on with the same bits; a pending token
+   is pending again. The context may be another one, of the same kv_type and model file (with the
+   same i2s_packing and tile). Logits are not saved: without a pending token, bitnet_seq_sync with
+   its own tokens computes them. io is read from beginning to end, and may be hostile: sizes are
+   checked before io->size bytes are allocated for the call, and a checksum finds damage, but
+   whoever can write the file decides what the model goes on with. err may be 0.
+   BITNET_ERR_TRUNCATED, _FORMAT: cut, damaged or no saved sequence. _UNSUPPORTED: another version,
+   model or kv_type. _FULL: more than n_ctx tokens, or n_kv is used up. _MEMORY, _ARG, _BUSY, and
+   what read_fn returns. */
 BITNET_API bitnet_result bitnet_seq_load(bitnet_ctx *c, int32_t seq, const bitnet_io *io,
                                          bitnet_error *err);
 
@@ -4996,8 +4998,8 @@ static size_t bitnet__detok_push(bitnet_detok *d, const uint8_t *bytes, size_t n
 /* =============================================================================================
    @chat  messages to tokens, and the text of a reply to its parts
    A file's template is a program in Jinja. When a file is loaded, a small reader of Jinja (at most
-   16 levels deep, and for 8 million bytes that it reads) writes a few probes by it, and the row of a
-   table that writes the same is taken; it never sees a user's text. All probes must agree to the
+   16 levels deep, and for 8 million bytes that it reads) writes a few probes by it, and the row of
+   a table that writes the same is taken; it never sees a user's text. All probes must agree to the
    byte, with these exceptions: a default system text, BOS and whether texts are trimmed are taken
    from the file; if it has no tools of the known form, or refuses or leaves out system messages or
    other roles, the library refuses them. (It does not check that users and assistant take turns.)
