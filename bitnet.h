@@ -8,6 +8,22 @@
    Compile with -O2 even in debug builds (the model is 14 times slower without it), and link with
    -lpthread. There is nothing else to link. For CMake and pkg-config see packaging/README.md.
 
+   WHAT IT DOES NOT DO
+   - It runs only models with ternary weights, of the families under FORMATS. It refuses the rest,
+     with an error that names what it found: other architectures, tensor types and pre-tokenizers;
+     biases, experts, extra norms and all other tensors that it would not use; keys of architecture
+     and tokenizer that it does not know, or that ask for something else than it computes; weights
+     folded with a Hadamard matrix (Bonsai 2); hybrid networks (qwen35); RoPE scaling by longrope;
+     GGUF v1, big-endian files, and a part of a split file.
+   - It refuses files over 16 GiB (bitnet_model_params.max_bytes allows them), and on 32-bit
+     machines files larger than the address space.
+   - It chats only with templates that it knows or that you give it, and cannot tell how a file
+     packs its weights: most files of another packing load, and the model writes noise (@formats).
+   - It uses no GPU and does not train. examples/convert turns Hugging Face folders into GGUF, and
+     converts between all packings. bitnet_grammar.h keeps a text to a grammar or a JSON schema.
+   - It does not print, exit, abort, read the environment or use the network.
+   - It does not keep structs the same between minor versions: compile with the header you link.
+
    THE SMALLEST PROGRAM (the tests extract, build and run it)
 
        #define BITNET_IMPLEMENTATION
@@ -53,8 +69,24 @@
    In C++ the library needs C++11. A parameter struct that is all zero means defaults: clear it with
    memset, as above, or write {0} in C and {} in C++.
 
+   STEP BY STEP
+   1. Load a model. bitnet_model_load_file checks a GGUF file and maps it; bitnet_model_load_memory
+   and _io take it from memory or a callback. A model does not change after loading, so any number
+   of contexts and threads may share it.
+
+   2. Create a context: the KV cache, the scratch memory and the threads. It holds one text or chat,
+   or with n_seqs many (SEQUENCES).
+
+   3. Write. bitnet_generate appends a text, tokens or messages to the context, then samples until
+   something ends the text, and passes it to text_fn. It does not evaluate the last token that it
+   samples, because nothing may follow. That is the pending token: text_fn has received it, and the
+   next call evaluates it first, before any text of its own. Do not pass it again. It needs a
+   position of the context. So two calls of 20 tokens write what one call of 40 writes, except that
+   an incomplete character at the end of the first call becomes U+FFFD.
+
+   4. Free the contexts, then the model.
+
    CHAT
-   ----
    Pass messages instead of text. bitnet_generate writes them in the model's chat template, opens
    the reply, and stops where the model ends it. The context remembers the conversation, so each
    call takes only the new messages. A complete chat (gen has a text_fn and is otherwise zero):
@@ -80,55 +112,20 @@
    BITNET_ERR_FULL. To go on, rewind the context to 0, or to the end of the system message, and pass
    again the messages worth keeping.
 
-   The file's tokenizer.chat_template is a program in Jinja. Loading runs it on a few short chats of
-   the library's own, never on a user's text, and compares what it writes with the templates that
-   the library knows (bitnet_model_info.chat_template):
+   The file's template is a program in Jinja, which the library compares with the templates it knows
+   (@chat): those of BitNet 2B-4T, Llama 3, Qwen 2.5 and 3, ChatML and Falcon. For a file
+   without one, or with another, chat is BITNET_ERR_UNSUPPORTED, and the error says where the two
+   differ. Then give one of your own: bitnet_chat_template. The text of a message never becomes a
+   special token; only in the assistant's messages, which the model has written, <think> and
+   <tool_call> are tokens again.
 
-       bitnet-2b-4t              BitNet b1.58-2B-4T, whatever its file has
-       llama-3, llama-3.1        <|start_header_id|>; 3.1 writes two dates, of 2023 and 2024
-       qwen-3, qwen-3-thinking   ChatML with <think>, which later messages leave out; also tools
-       chatml, chatml-thinking   <|im_start|>, as Qwen2.5; also its tools
-       falcon-3                  <|user|> and <|assistant|>
-       falcon-e                  the role, the text, a newline
-
-   A default system text, BOS and whether texts are trimmed are taken from the file. If it has no
-   tools of the known form, or refuses or leaves out system messages or other roles, the library
-   refuses them. (It does not check that users and assistant take turns.) Otherwise all probes must
-   agree to the byte. For a file without a template, or with another one, chat is
-   BITNET_ERR_UNSUPPORTED: the error and a warning of loading say where the two differ first, or
-   what in it the library does not understand. You can then give a template of your own: strings
-   around the messages of each role, in which special tokens are tokens.
-
-       static void own_template(bitnet_generate_params *gen) {
-           static bitnet_chat_template mine;  // all else is 0
-           static bitnet_chat_params chat;
-           mine.user.prefix = "[USER] ";
-           mine.user.suffix = "\n";
-           mine.assistant.prefix = mine.reply = "[BOT] ";
-           mine.assistant.suffix = "</s>\n";
-           mine.end = "</s>";
-           chat.chat_template = &mine;
-           gen->chat = &chat;
-       }
-
-   The text of a message never becomes a special token, and none of the template's tokens, such as
-   <|im_end|> or <tool_response>. Only in the assistant's messages, which the model has written,
-   <think> and <tool_call> are tokens again. bitnet_chat_tokenize returns the tokens of messages
-   without evaluating them; for a chat that goes on, it says with BITNET_CUT_REPLY or _ENDED_REPLY
-   how the reply in front ended.
-
-   Thinking. Some models think before they reply: <think> ... </think>. bitnet_chat_params.thinking
-   leaves that to the model, turns it off, or opens it. text_fn gets the tags as text;
-   bitnet_reply_next divides what it gets. The templates of Qwen3 leave the thinking of earlier
-   replies out of messages; a context that goes on still holds it.
-
-   Tools. Give the functions in bitnet_chat_params.tools when a chat begins. A call is
+   Some models think before they reply: bitnet_chat_params.thinking leaves that to the model, turns
+   it off, or opens it. text_fn gets the tags as text, and bitnet_reply_next divides what it gets.
+   Tools: name the functions in bitnet_chat_params.tools when a chat begins. A call comes as
    BITNET_REPLY_TOOL_CALL, {"name": "...", "arguments": {...}}; answer it with a message of the role
-   "tool". In messages of earlier replies, a call stands in the assistant's text as the model wrote
-   it, with <tool_call> and </tool_call>.
+   "tool". In messages of earlier replies a call stands as the model wrote it, with its tags.
 
    YOUR OWN LOOP
-   -------------
    Apart from stop strings and prompt lookup, bitnet_generate uses only public functions. To choose
    tokens yourself, call them directly:
 
@@ -156,154 +153,34 @@
        }
 
    BITNET_ADD_BOS is only for the beginning of a context. A token is not always a whole character:
-   bitnet_detok_push holds incomplete bytes back. A piece of 1000 bytes suffices for every known
+   bitnet_detok_push holds incomplete bytes back. A buffer of 1000 bytes suffices for every known
    vocabulary. To use a sampler of your own, read bitnet_logits in place of bitnet_sample; or let a
-   mask_fn in bitnet_sampler say which tokens may follow, for the rules of a game or a grammar.
+   mask_fn in bitnet_sampler say which tokens may follow. bitnet_ctx_rewind drops tokens from the
+   end of the context. What remains, such as a system message, needs no second evaluation.
 
-   bitnet_eval and bitnet_generate append tokens to the context, and bitnet_ctx_rewind drops tokens
-   from its end. What remains, such as a system message, needs no second evaluation.
-
-   bitnet_generate does not evaluate the last token it samples, because nothing may follow. That is
-   the pending token: text_fn has received it, and the next call evaluates it first, before any
-   tokens, text or messages of its own. Do not pass it again. It needs a position of the context. So
-   two calls of 20 tokens write what one call of 40 writes, except that an incomplete character at
-   the end of the first call becomes U+FFFD.
-
-   SEQUENCES
-   ---------
+   SEQUENCES (@context, @generate)
    A context can hold many conversations: with n_seqs = S they are the sequences 0 .. S - 1, each
    with its own tokens and pending token. The functions bitnet_ctx_..., bitnet_eval and
-   bitnet_generate without further words mean sequence 0, so a program with one conversation need
-   not know about sequences. One pass over the weights serves all of them, and eight cost little
-   more than one. The logits of a sequence are the same bits whatever is evaluated beside it.
+   bitnet_generate mean sequence 0, so a program with one conversation need not know about them. One
+   pass over the weights serves all: eight cost little more than one, and the logits of a sequence
+   are the same bits whatever is evaluated beside it.
 
-   To write several texts at once, begin a generation for each and call bitnet_gen_next again and
-   again. New ones may join, and others end, between two calls:
+   To write several texts at once, begin a generation for each (bitnet_gen_begin), call
+   bitnet_gen_next again and again, and end each. New ones may join, and others end, between two
+   calls; @generate shows a loop. For a loop of your own, bitnet_eval_many evaluates any mix of
+   prompts and single tokens, and bitnet_sample_row samples from a row of its logits.
 
-       static bitnet_result write_all(bitnet_gen **gens, int n, bitnet_error *err) {
-           bitnet_piece piece;
-           int i, open = n;
-           while (open > 0) {
-               bitnet_result r = bitnet_gen_next(gens, n, err);
-               if (r != BITNET_OK) return r;
-               for (i = open = 0; i < n; i++) {
-                   bitnet_gen_piece(gens[i], &piece);
-                   printf("%d: %.*s\n", i, (int)piece.n_text, piece.text);
-                   if (!piece.ended) open++;
-               }
-           }
-           return BITNET_OK;  // then bitnet_gen_end for each
-       }
+   bitnet_seq_copy lets a sequence begin as another one does, and shares its memory. bitnet_seq_sync
+   gives a sequence new tokens and evaluates only what differs; bitnet_seq_remove takes some out of
+   its middle, as when old turns of a chat must go. bitnet_seq_save and bitnet_seq_load keep it in a
+   file or in memory: saved on one machine, it goes on with the same bits on any other (@state).
 
-   For a loop of your own, bitnet_eval_many evaluates any mix of prompts and single tokens, and
-   bitnet_sample_row samples from a row of its logits. bitnet_seq_copy lets a sequence begin as
-   another one does: a system message is read once, and its memory shared. bitnet_seq_sync gives a
-   sequence new tokens and evaluates only what differs; bitnet_seq_remove takes some out of its
-   middle, as when old turns of a chat must go. bitnet_seq_save and bitnet_seq_load keep it in a
-   file or in memory: saved on one machine, it goes on with the same bits on any other.
+   EMBEDDINGS (@embed)
+   Microsoft's ternary embedding models (architectures qwen3 and gemma3) turn a text into a vector
+   of dim floats: texts of similar meaning have vectors of similar direction. They write no text.
+   Call bitnet_embed. @embed has an example, and says what queries want in front.
 
-   A context with one sequence has the memory for all its positions from the beginning. Otherwise
-   they come in pages of 64: bitnet_eval_many and bitnet_gen_next allocate pages when sequences
-   grow, and n_kv limits them: where they would need more, they return BITNET_ERR_FULL and change
-   nothing. Pages that a sequence gives up serve the others; bitnet_ctx_free frees them. n_logits
-   rows of logits take 4 bytes for each token of the vocabulary; with lookup, a pass needs N + 1
-   rows for each generation, or it leaves the drafts out.
-
-   THREADS
-   -------
-   A model does not change after loading: any number of threads and contexts may share it. Free the
-   contexts before the model. Loading more than a few megabytes uses up to 16 threads, which end
-   before the call returns; it calls hooks and the allocator on the caller's thread only.
-
-   A context may be used by only one thread at a time. While another thread, or the call whose
-   callback is running, uses it, further calls fail at once with BITNET_ERR_BUSY (bitnet_logits
-   returns 0, bitnet_sample -1, and bitnet_ctx_free frees nothing); with BITNET_NO_THREADS, calls
-   from other threads are not detected. Functions that take a const bitnet_ctx are not refused: do
-   not call them from another thread meanwhile, that is a data race. Callbacks may call all
-   functions that take a const bitnet_ctx, and those of bitnet_generate may call bitnet_logits.
-   Callbacks must return: after a longjmp or an exception out of one, the context stays in use.
-
-   A context works with n_threads threads: the caller's, and worker threads that sleep between
-   calls. n_threads 0 means as many as the process may use: the CPUs in its affinity mask (Linux and
-   Windows; elsewhere all that are online), and on Linux no more than its cgroup's CPU quota,
-   rounded up. If the system cannot start a thread, the context works with fewer. The results are
-   the same bits for any number. The network is evaluated in steps. Each thread takes runs of a
-   step's rows when it is ready; small steps run on the caller's thread alone. If sharing saves no
-   time, because other programs keep the CPUs busy, all steps run there for up to a second.
-
-   Worker threads block all signals except SIGBUS, SIGFPE, SIGILL and SIGSEGV. After fork() a child
-   process has no workers: it can use and free the contexts and models it inherits, with the same
-   results, on the caller's thread. It must not use a context that another thread was using during
-   the fork, or whose step_fn or parallel_fn called fork(), nor continue a load whose hook did.
-
-   MEMORY
-   ------
-   BitNet b1.58-2B-4T, in MB, with one thread and default parameters (another thread adds about 1):
-
-       the mapped file                1188    (521 ternary weights, 657 the embedding and head;
-                                              the system can drop these pages and read them again)
-           in TL2_R16                 1101    (434 ternary weights)
-       tokenizer and norms              10    once per model
-       copy of the head                248    once per model, unless no context uses it: see
-                                              OUTPUT HEAD
-       a context with n_ctx            512    2048    4096
-           KV cache                     39     157     315     77 KB per position
-           scratch                      60      62      64     6 to 11 with n_batch = 32
-           total                        99     219     379
-
-   A context with one sequence takes bitnet_ctx_bytes when it is created, and nothing later. The KV
-   cache takes 4*layers*kv_heads*head_size bytes per position, twice that with BITNET_KV_F32, and
-   2*layers*kv_heads*(head_size+4) with BITNET_KV_I8, which also makes the attention of long texts
-   faster. What I8 changes, against F32 (x86-64; build/perplexity and build/embed with --kv-type):
-
-       tiny.gguf, chunks of 512 of tests/data/tiny-heldout.txt         F32       F16       I8
-           perplexity                                                  3.8121    3.8120    3.8172
-           mean KL divergence from F32                                           0.00035   0.00077
-           same likeliest token                                                  99.6 %    99.3 %
-       embeddings of random models, 1 minus the cosine with F32
-           0.6B (bench --family qwen3-embedding), 512 tokens                     7e-5      1.3e-4
-           the same, 4096 tokens                                                 5e-5      1.5e-4
-
-   n_ctx 0 means 4096, or the length that the model was trained for if that is less. It can be
-   longer, but the 32768 positions of Falcon3 take gigabytes.
-
-   Do not change a file while it is mapped. Writing to it changes the weights, and truncating it
-   kills the process with SIGBUS (Windows allows neither). For a file that others may touch, set
-   bitnet_model_params.copy: the model then reads all of it into memory of its own.
-
-   Linux is asked for large pages (MADV_HUGEPAGE), with which generation is 5 to 15 % faster: for
-   the mapped file and, of memory from malloc, for packed weights, the head's copy and the cache of
-   several sequences. A file has large pages where the file system has them and the file was not in
-   memory before it was mapped. So right after a download it has none. bitnet_model_params.copy
-   gives the weights large pages even then.
-
-   bitnet_eval, bitnet_logits and bitnet_sample allocate nothing, but for the pages of further
-   sequences. Tokenizing allocates, and frees before it returns: 32 to 64 times the size of a word
-   over 256 bytes; with a SentencePiece tokenizer, which has no words, 41 to 81 times a text over
-   255 bytes; with qwen2, for a text that is not NFC, 3 times its bytes and 32 bytes for each code
-   point of its longest run of combining marks (19 times the text at most). A chat takes 3 times its
-   longest text between two special tokens of the template: a message with what is around it, the
-   system message with the tools, or the whole chat if the template has no such tokens (falcon-e).
-   bitnet_generate allocates, and frees before it returns, a buffer for the text that it holds back,
-   usually a few hundred bytes, and for stop strings up to 9 bytes per byte and 32 per string.
-
-   ERRORS
-   ------
-   Functions that can fail return BITNET_OK or a negative bitnet_result, and fill in a bitnet_error,
-   whose pointer may be 0, with a text that says what is wrong, where, and if possible what to do.
-   A function that creates something sets *out to 0 on failure. Functions that return a length
-   return a negative bitnet_result instead. Unless its comment says otherwise, a call that fails
-   changes nothing and can be repeated; but an array that it was to fill may hold anything.
-
-   No function crashes on a null pointer, or on a number out of the range in its comment. Unless the
-   comment allows it, a function that returns a bitnet_result or a length returns BITNET_ERR_ARG,
-   one that returns a pointer or a count 0, one that returns a token -1, and one that returns
-   nothing does nothing. The size of what a pointer points to, its terminating NUL and its lifetime
-   are trusted.
-
-   FORMATS
-   -------
-   Runs:
+   FORMATS (@formats, @gguf, @tokenizer)
        Models      GGUF v2 and v3, little-endian, of these architectures (general.architecture):
                      bitnet-b1.58, bitnet-25   BitNet b1.58-2B-4T, the official file as it is
                      bitnet                    1bitLLM's bitnet_b1_58-large and -3B, with SiLU;
@@ -320,213 +197,83 @@
                    falcon3), falcon_e and qwen2 (with NFC); SentencePiece BPE
                    (tokenizer.ggml.model = llama)
        RoPE        without scaling, linear, YaRN, or with one factor per pair (rope_freqs.weight)
-   Refuses, with an error that names what it found: other architectures and tensor types; biases,
-   experts, extra norms and all other tensors that are not used; keys of the architecture and of the
-   tokenizer that are not known, or ask for something else than is computed; weights folded with a
-   Hadamard matrix (Bonsai 2); hybrid networks (qwen35); RoPE scaling by longrope; other
-   pre-tokenizers; a part of a split file; GGUF v1;
-   big-endian files; chats with templates that CHAT does not name; files over 16 GiB, unless
-   bitnet_model_params.max_bytes allows them; on 32-bit machines, files larger than the address
-   space. examples/convert turns Hugging Face folders into GGUF and converts between all packings.
 
-   PACKINGS
-   --------
-   A file does not record how it packs I2_S, nor the tiles of TL1 and TL2. With the wrong packing or
-   tile most files load without an error, and the model writes noise. examples/convert/README.md
-   says how to find the right one.
+   THREADS (@threads)
+   A context may be used by only one thread at a time. While another thread, or the call whose
+   callback is running, uses it, further calls fail at once with BITNET_ERR_BUSY (bitnet_logits
+   returns 0, bitnet_sample -1, and bitnet_ctx_free frees nothing); with BITNET_NO_THREADS, calls
+   from other threads are not detected. Functions that take a const bitnet_ctx are not refused: do
+   not call them from another thread meanwhile, that is a data race. Callbacks may call them; those
+   of bitnet_generate may call bitnet_logits, too. Callbacks must return: after a longjmp or an
+   exception out of one, the context stays in use.
 
-   Builds of one converter have written I2_S in three ways. Each puts the codes (weight + 1) of four
-   weights into a byte; they differ in which four:
+   Loading uses up to 16 threads, which end before the call returns; it calls hooks and the
+   allocator on the caller's thread only. A context works with n_threads threads, and gives the same
+   bits for any number. @threads says how many are the default, and what signals and fork() do.
 
-       bits          7-6    5-4    3-2    1-0
-       128-group     j      32+j   64+j   96+j     byte j of 32, for 128 consecutive weights: x86
-                                                   and Python converters, the official file
-       64-group      j      16+j   32+j   48+j     byte j of 16, for 64 weights: ARM converters
-       4-row         r      r+1    r+2    r+3      byte c of rows r to r+3, for column c: x86
-                                                   converters built without ACT_PARALLEL
+   MEMORY (@model, @context)
+   BitNet b1.58-2B-4T, in MB, with one thread and default parameters (another thread adds about 1):
 
-   The default is 128-group. For the others set bitnet_model_params.i2s_packing; the model then
-   repacks the weights into memory of its own (521 MB for the 2B model), as it does TL1 and TL2. The
-   library knows the tiles of bitnet_b1_58-large, bitnet_b1_58-3B and Llama3-8B-1.58 by the shapes.
-   For other shapes set bitnet_model_params.tile, which applies to all such tensors of the file, or
-   .tiles, for each shape its own. The results are the same.
+       the mapped file                1188    (521 ternary weights, 657 the embedding and head;
+                                              the system can drop these pages and read them again)
+           in TL2_R16                 1101    (434 ternary weights)
+       tokenizer and norms              10    once per model
+       copy of the head                248    once per model, unless no context uses it (@head)
+       a context with n_ctx            512    2048    4096
+           KV cache                     39     157     315     77 KB per position
+           scratch                      60      62      64     6 to 11 with n_batch = 32
+           total                        99     219     379
 
-   For TL1 of Llama3-8B-1.58 bitnet.cpp has two sets of tiles (BM,BK,bm). The library takes the
-   first; a file that was packed with the second (setup_env.py --use-pretuned) loads, and writes
-   noise unless .tiles says so:
+   A context with one sequence takes bitnet_ctx_bytes when it is created, and nothing later. With
+   BITNET_KV_I8 the cache is half as large, and long texts are faster; @context has what it changes.
+   bitnet_eval, bitnet_logits and bitnet_sample allocate nothing, but for the pages of further
+   sequences. Tokenizing, chat and bitnet_generate allocate, and free before they return.
 
-       rows x columns       14336 x 4096    4096 x 14336    1024 x 4096    4096 x 4096
-       as generated         256,128,32      128,64,64       256,128,32     128,64,64
-       --use-pretuned       256,128,64      256,128,32      128,64,64      128,64,32
+   Do not change a file while it is mapped. Writing to it changes the weights, and truncating it
+   kills the process with SIGBUS (Windows allows neither). For a file that others may touch, set
+   bitnet_model_params.copy: the model then reads all of it into memory of its own.
 
-   TL2_R16, type 20016, is this library's own: the weights of TL2, 5 bits for 3, in the order in
-   which the kernel tables named -tl2 read them. With such a table a mapped file needs no copy and
-   nothing is repacked; a file in TL2_R16 uses the best of them by default. Where there is none, or
-   rows are not whole 128-groups, the weights are repacked as I2_S. A generated token of the 2B
-   model reads 87 MB less than with I2_S. llama.cpp and other engines refuse the file, because they
-   do not know the number; examples/convert turns it back into every other packing, without loss.
-   The layout is drawn in @kernels. Like I2_S, TL1 and TL2 a tensor ends with 32 bytes, which begin
-   with its scale. An unused value, a code other than 0 where a row is filled up, and a group of
-   rows that is not filled up with the last one, are refused.
+   ERRORS
+   Functions that can fail return BITNET_OK or a negative bitnet_result, and fill in a bitnet_error,
+   whose pointer may be 0, with a text that says what is wrong, where, and if possible what to do.
+   A function that creates something sets *out to 0 on failure. Functions that return a length
+   return a negative bitnet_result instead. Unless its comment says otherwise, a call that fails
+   changes nothing and can be repeated; but an array that it was to fill may hold anything.
 
-   Weights with a scale per block are repacked, too, into as many bytes as the file has: rows are
-   interleaved, so that kernels need not add up lanes for each block. Q2_0 has 64 weights a block in
-   ggml, and 128 in files of Bonsai's publisher, with the same number; the room that the tensors
-   have tells them apart. If all of them are tiny, both fit, and q2_0_block must say it. TQ1_0 and
-   TQ2_0 count as weights with one scale if all their blocks have the same.
+   No function crashes on a null pointer, or on a number out of the range in its comment. Unless the
+   comment allows it, a function that returns a bitnet_result or a length returns BITNET_ERR_ARG,
+   one that returns a pointer or a count 0, one that returns a token -1, and one that returns
+   nothing does nothing. The size of what a pointer points to, its NUL and lifetime are trusted.
 
-   DETERMINISM
-   -----------
+   SPEED (@kernels, @head, @generate)
+   The best kernel table that the CPU and the system support is chosen at run time, without any -m
+   flag; in WebAssembly when compiling. Greedy and top-k sampling compute exactly only the logits
+   that they need, and find them with a copy of the output head in few bits: the token is the same.
+   With bitnet_generate_params.lookup = N (prompt lookup; 3 to 8 works best) the text is the same,
+   too, and comes sooner where it repeats names, quotations or code.
+
+   DETERMINISM (@kernels, @math)
    The logits are the same bits for every kernel table, thread count, batch split and machine. The
-   scalar C of this file defines them. Integer sums are exact. Linear layers round their input to
-   int8, with one step for all of a token; where weights have a scale per block, with one step for
-   each block, and the blocks' results are added as floats, in order. (Those models were not trained
-   so. With random weights it changes the logits by 2 to 3 % RMS. Steps for each 32 elements would
-   make that a quarter less, and prompts take a quarter longer.) A float sum of n products keeps 16
-   partial sums, with element i in sum i % 16 and each product rounded before it is added (no FMA);
-   a tree adds the 16 (lanes 8 apart, then 4, 2, 1). exp, sin, cos, log and sqrt are our own. SiLU
-   is g / (1 + e^-g) and GELU g / (1 + e^-2t), t = sqrt(2/pi) (g + 0.044715 g^3), each operation
-   rounded. With an F16 cache, queries and probabilities are first
-   rounded to 13 significant bits: their products with the cache's 11 bits are then exact, so an FMA
-   gives the same result, and kernels may use it.
-
-   In return the compiler must follow rules: no -ffast-math (refused), no contraction of a*b+c into
-   an FMA (switched off here by pragma; if your compiler ignores that, use -ffp-contract=off; MSVC:
-   /fp:precise), -msse2 -mfpmath=sse on 32-bit x86, and -fexcess-precision=fast on s390x, where gcc
-   -std=c99 computes in double. bitnet_selftest names what a build breaks. examples/crosscheck finds
-   the first operation where two machines differ.
-
-   FILES
-   -----
-   On Windows a path is UTF-8, of at most 1023 UTF-16 units; elsewhere it is passed to the system
-   unchanged. Only regular files are opened, and child processes do not inherit them. If the system
-   refuses something, the error's text ends with its reason in its own language. 32-bit programs can
-   inspect files that are too large to load. (If off_t has 32 bits and the C library is not glibc,
-   compile with -D_FILE_OFFSET_BITS=64. Emscripten opens files of up to 2 GiB.)
-
-   Any number of threads may use one bitnet_gguf, even with BITNET_NO_THREADS. But bitnet_gguf_read
-   calls the read_fn of bitnet_gguf_open_io on the calling thread, which read_fn must allow; and on
-   a system that is neither POSIX nor Windows, only one thread at a time may read a file opened by
-   path.
-
-   KERNELS
-   -------
-   A kernel table is a set of inner loops for one instruction set and one weight layout:
-
-       x86            avx2, avxvnni, avx512vnni; amx (Linux, 64 bits)
-       ARM            neon, neon-dotprod, neon-i8mm; on 32-bit ARM only the integer kernels use NEON
-       WebAssembly    simd128 (-msimd128), relaxed-simd (and -mrelaxed-simd); threads: -pthread
-                      (stacks of 512 KB: -sSTACK_SIZE, and -sDEFAULT_PTHREAD_STACK_SIZE)
-       every CPU      scalar: plain C, for IEEE-754 floats
-
-   The best one that the CPU and the operating system support is chosen at run time, without any -m
-   flag; in WebAssembly when compiling. These tables read I2_S, 2 bits a weight, in place. On x86
-   there are also tables named -tl2 (scalar-tl2 is their slow twin). They read TL2_R16, 5 bits for 3
-   weights, in place: lossless, the same logits, 5/6 of the bytes, which gains 6 % where memory
-   bandwidth is the limit. A file in TL2_R16 uses the best of them. For another file
-   bitnet_model_params.kernels can ask for one, which then repacks the weights when the model is
-   loaded, into a copy that the model owns (434 MB and up to 1 s for the 2B model).
-
-   The tiles of AMX, which read prompts over twice as fast, need Linux's permission. Asking whether
-   a table is usable, as loading does, gets it for the whole process, until it ends. From then on
-   sigaltstack() refuses stacks that are too small for tiles (below 11 KB or so). A process that has
-   such a stack already gets no permission, and uses avx512vnni. BITNET_NO_AMX never asks.
-
-   With bitnet_model_params.measure_kernels loading measures which table generates fastest, and
-   bitnet_model_info.kernels tells which one that was. Each generated token reads all weights. The
-   time for that is measured, of the model's own weights with all threads, and the time in which a
-   table multiplies as many that are in the cache. The two overlap in part: the root of the sum of
-   their squares comes near to what a token takes. A table that repacks must promise 3 % more than
-   one that does not. All this takes 45 ms for the 2B model. Nothing is remembered: on a busy
-   machine the choice may differ from time to time. The logits are the same bits with every table.
-   Weights with a scale per block have one layout, so the default table is used; it is also used
-   with BITNET_NO_THREADS, which has no clock.
-
-   EMBEDDINGS
-   ----------
-   Microsoft's ternary embedding models (architectures qwen3 and gemma3) turn a text into a vector
-   of dim floats: texts of similar meaning have vectors of similar direction. They write no text.
-
-       #include <stdlib.h>
-
-       static double likeness(bitnet_ctx *ctx, int dim, const char *a, const char *b) {
-           bitnet_embed_input in[2] = {{a, strlen(a), 0, 0}, {b, strlen(b), 0, 0}};
-           float *v = (float *)malloc(2 * (size_t)dim * sizeof *v);
-           double dot = -2;
-           int i;
-           if (v && bitnet_embed(ctx, in, 2, NULL, v, NULL) == BITNET_OK)
-               for (i = 0, dot = 0; i < dim; i++) dot += (double)v[i] * (double)v[dim + i];
-           free(v);
-           return dot;  // 1: the same direction
-       }
-
-   Queries want an instruction in front, "Instruct: TASK\nQuery: TEXT", with what the model's card
-   recommends as TASK; documents go in as they are. Many texts in one call are packed into the same
-   passes: create the context with n_seqs of 16 to 64 for short texts. A text of n tokens takes as
-   much of the KV cache as a prompt would, and gives it back.
-
-   bitnet_vector_pack stores vectors of n elements in fewer bits, which these models are trained to
-   survive:
-
-       bits    bytes    1024 elements    element x becomes
-       8       n        1024             round(x (127 / max|x|)) in double, halves to even, as int8
-       4       n / 2    512              u = 2 floor(x / (0.3352 r)) + 1, within -15 .. 15
-       2       n / 4    256              u = 2 floor(x / (0.9957 r)) + 1, within -3 .. 3
-       1       n / 8    128              u = 1 for x >= 0, else -1
-
-   r is the root of the mean square of x; the steps are those of the best uniform quantizer of a
-   Gaussian (Max 1960). Of u, (u + 2^bits - 1) / 2 is stored: element i in byte i * bits / 8, from
-   bit i * bits % 8 on. The cosine is sum(u v) / sqrt(sum(u u) sum(v v)), with exact sums.
-
-   OUTPUT HEAD
-   -----------
-   More than half of the bytes that a token of the 2B model can need are the output head. Greedy and
-   top-k sampling need only the largest logits. bitnet_sample bounds every logit using a copy of
-   the head with 6 bits per weight, and computes exactly only those that can be among the k largest.
-   The sampled token is always the same. Other samplers, and bitnet_logits, compute all logits.
-
-   The copy has two planes. The first one, 4 bits of each weight (164 MB of the 2B model), suffices
-   where few logits are near the largest, as a trained model's greedy choice usually is. If it
-   leaves over an eighth of the rows, both planes are read (248 MB), and at once for the next
-   tokens. The head itself has 657 MB. bitnet_ctx_head_bytes says what a sample has read.
-
-   The copy belongs to the model: its first context without no_head_copy allocates it
-   (head_copy_bytes of bitnet_model_info), and all contexts share it. The first samples fill it in,
-   a quarter each of a large head, and compute all logits meanwhile, so that the first token does
-   not wait for it. While one context fills in a part, the others compute all logits.
-
-   PROMPT LOOKUP
-   -------------
-   With bitnet_generate_params.lookup = N, generation uses prompt-lookup speculative decoding: the
-   same text, sooner where it repeats names, quotations or code. It finds the latest earlier place
-   in the context with the same last three (or two) tokens, drafts up to N of the tokens that
-   followed there, and evaluates them together with the sampled token in one pass over the weights.
-   Then it samples row by row until a sampled token differs from the draft. N is 1 to 64; 3 to 8
-   works best. n_logits of the context must be at least N + 1, or n_ctx if that is less. Drafts get
-   shorter after a miss, so text that does not repeat costs almost nothing.
+   scalar C of this file defines them. In return the compiler must follow rules: no -ffast-math
+   (refused), no contraction of a*b+c into an FMA (switched off here by pragma; if your compiler
+   ignores that, use -ffp-contract=off; MSVC: /fp:precise), -msse2 -mfpmath=sse on 32-bit x86, and
+   -fexcess-precision=fast on s390x, where gcc -std=c99 computes in double. bitnet_selftest names
+   what a build breaks. examples/crosscheck finds the first operation where two machines differ.
 
    SECURITY
-   --------
-   Files may be hostile. Every length, count and offset is checked against the bytes that exist, and
-   nothing recurses on input but the reading of a chat template, at most 16 levels deep. A refusal
-   takes time bounded by the size of the file (and for a chat template, by a count of 8 million
-   bytes that it reads) and at most four times its size plus 4 KB of memory, and leaves nothing
-   allocated. Invalid codes, scales that are not positive and norms that are not finite are refused;
-   values that become infinite or NaN later end the evaluation with an error. No accepted file
-   causes an access out of bounds.
+   Files may be hostile. No accepted file causes an access out of bounds. A refusal takes time
+   bounded by the size of the file, and at most four times its size plus 4 KB of memory, and leaves
+   nothing allocated. Values that become infinite or NaN end the evaluation with an error.
 
    Prompts may be hostile, and may hold any bytes. The text of a control token becomes that token
-   only with BITNET_PARSE_SPECIAL, and never in messages or bitnet_generate_params.text. (Tokens
-   that a vocabulary calls user-defined, such as Gemma's runs of spaces, are text and always count.)
-   The model's output is valid UTF-8, but may contain control characters or markup: see
-   bitnet_clean_text.
+   only with BITNET_PARSE_SPECIAL, and never in messages or bitnet_generate_params.text. The model's
+   output is valid UTF-8, but may hold control characters or markup: see bitnet_clean_text.
 
-   The library never prints, exits, aborts, reads the environment or uses the network. It opens only
-   the files that it is given and, on Linux without BITNET_NO_STDIO, those that say how many CPUs it
-   may use. The calling program is trusted: pointers, hooks, allocators, kernel tables. Not
-   promised: that a model tells the truth, keeps its prompt secret or obeys a system message; that
-   timing does not leak a prompt; anything if a mapped file or borrowed memory changes while it is
-   in use. README.md says how to report a fault.
+   The library opens only the files that it is given and, on Linux without BITNET_NO_STDIO, those
+   that say how many CPUs it may use. The calling program is trusted: pointers, hooks, allocators.
+   Not promised: that a model tells the truth, keeps its prompt secret or obeys a system message;
+   that timing does not leak a prompt; anything if a mapped file or borrowed memory changes while it
+   is in use. README.md says how to report a fault.
 
    BUILD SWITCHES (define before the include that has BITNET_IMPLEMENTATION)
        BITNET_STATIC          makes every function static: the library lives in one file of yours
@@ -545,7 +292,6 @@
        BITNET_VSNPRINTF       formats error texts; default vsnprintf; stbsp_vsnprintf works
 
    COMPILERS AND MACHINES
-   ----------------------
    Any compiler of C99 or C++11 works. gcc, clang and MSVC build threads and kernels; others, such
    as tcc, build plain C without threads. Tested are gcc, clang and tcc on Linux (x86), browsers and
    Node, and in emulators ARM, RISC-V, s390x (big-endian) and Windows. Programs for macOS and for
@@ -693,13 +439,13 @@ typedef struct bitnet_io {
 typedef enum bitnet_log_level { BITNET_LOG_INFO = 0, BITNET_LOG_WARNING = 1 } bitnet_log_level;
 typedef void (*bitnet_log_fn)(void *ud, bitnet_log_level level, const char *text);
 
-/* How a file packs I2_S weights; see PACKINGS. */
+/* How a file packs I2_S weights; see @formats. */
 typedef enum bitnet_i2s_packing {
     BITNET_I2S_128 = 0, BITNET_I2S_64, BITNET_I2S_4ROW
 } bitnet_i2s_packing;
 
 /* Tiles of TL1 and TL2 weights: rows by cols weights, in groups of `group` rows (0: 32, the only
-   size that TL2 has). bitnet.cpp calls them BM, BK and bm. See PACKINGS. */
+   size that TL2 has). bitnet.cpp calls them BM, BK and bm. See @formats. */
 typedef struct bitnet_tile { int32_t rows, cols, group; } bitnet_tile;
 
 /* The tile of the matrices of one shape: rows, each of n weights. */
@@ -761,10 +507,9 @@ typedef struct bitnet_model_info {
     const char *chat_template;   /* name of the chat template, such as "chatml"; 0: none is known */
 } bitnet_model_info;
 
-/* How keys and values are kept. I8: 8 bits for each number, and a scale for each position and
-   head. That is half the memory of F16, and attention is computed in integers: faster in long
-   contexts, and not as close to the model (MEMORY has figures). The size of a head must be a
-   multiple of 4, at most 65536. */
+/* How keys and values are kept. I8: 8 bits a number, and a scale for each position and head: half
+   the memory of F16, faster in long contexts, not as close to the model (@context has figures). The
+   size of a head must be a multiple of 4, at most 65536. */
 typedef enum bitnet_kv_type {
     BITNET_KV_F16 = 0, BITNET_KV_F32 = 1, BITNET_KV_I8 = 2
 } bitnet_kv_type;
@@ -774,35 +519,33 @@ typedef struct bitnet_ctx_params {
     int32_t n_batch;             /* tokens evaluated together, 1 .. 65536; 0: 512 or less */
     int32_t n_logits;            /* rows that a call can keep, 1 .. n_seqs * n_ctx; 0: n_seqs */
     int32_t n_seqs;              /* conversations, 1 .. 4096; 0: 1; see SEQUENCES */
-    int64_t n_kv;                /* with more than one: positions that all may take, rounded up
-                                    to pages of 64, at most n_seqs times n_ctx, rounded up, too;
-                                    0: all that they can take */
+    int64_t n_kv;                /* positions of all sequences together, if there are more than
+                                    one, rounded up to pages of 64; at most, and for 0: n_seqs
+                                    times n_ctx in whole pages */
     int32_t n_threads;           /* 1 .. 256; 0: as many as the process may use; see THREADS */
     bitnet_kv_type kv_type;      /* of the KV cache */
-    int32_t no_head_copy;           /* 1: no copy of the output head; see OUTPUT HEAD */
+    int32_t no_head_copy;        /* 1: no copy of the output head; see @head */
     /* The program's own thread pool; 0: the library's threads. It must call job(arg, i) once for
        each i in 0 .. jobs - 1, on any threads and in any order, and return when all are done. jobs
        is n_threads. It does not get steps too small to share. */
     bitnet_parallel_fn parallel_fn;
     void *parallel_ud;
-    /* For profiles; 0: not called. Called before (begin 1) and after (begin 0) each run of a step
-       (see THREADS) by the thread that executes it, so perhaps by several at once. thread is 0 for
-       the one that called bitnet_eval, 1 .. n_threads - 1 for workers; with parallel_fn it is the
-       job's i. In a shared step a worker may have no run; thread 0 has one or more (except with
-       parallel_fn). All calls of a step return before the next step begins. op is "embed", "norm",
-       "quantize", "matmul", "attention" or "head". */
+    /* For profiles; 0: not called. The network is evaluated in steps; op is "embed", "norm",
+       "quantize", "matmul", "attention" or "head". Threads take runs of a step's rows. Each calls
+       this before (begin 1) and after (begin 0) its runs, perhaps several at once. thread is 0 for
+       the caller, which takes part in every step, 1 .. n_threads - 1 for workers, which may not; or
+       with parallel_fn the job's i. All calls of a step return before the next one begins. */
     bitnet_step_fn step_fn;
     void *step_ud;
-    /* Nonzero cancels the evaluation: BITNET_ERR_CANCELLED, and the sequences are as before the
-       call. Asked again and again while the network runs, at BitNet b1.58-2B-4T's size at least
-       every 20 ms, on the thread that called (with parallel_fn: the one that runs job 0). 0: not
-       called. */
+    /* Nonzero cancels the evaluation: BITNET_ERR_CANCELLED, and the sequences are as before. Asked
+       again and again, for BitNet b1.58-2B-4T at least every 20 ms, on the thread that called (with
+       parallel_fn: the one that runs job 0). 0: not called. */
     bitnet_cancel_fn cancel_fn;
     void *cancel_ud;
-    /* To look inside; 0: not called. Called on the thread that called bitnet_eval, for each batch
-       of at most n_batch tokens, after the embedding (layer -1) and each layer (0 .. n_layers - 1).
-       x [n_tokens][dim] is the residual stream of the tokens in the order in which they were given,
-       from position bitnet_ctx_length() on; read only. */
+    /* To look inside; 0: not called. Called on the caller's thread for each batch of at most
+       n_batch tokens, after the embedding (layer -1) and each layer (0 .. n_layers - 1). x
+       [n_tokens][dim] is the residual stream of the tokens, in the order in which they were given,
+       from position bitnet_ctx_length() on. */
     bitnet_layer_fn layer_fn;
     void *layer_ud;
 } bitnet_ctx_params;
@@ -818,10 +561,9 @@ typedef struct bitnet_input {
 
 typedef struct bitnet_logit_bias { bitnet_token token; float bias; } bitnet_logit_bias;
 
-/* All zero is greedy: the largest logit, and of equal ones the lowest id. The steps are, in this
-   order: rewrite_fn, mask_fn, logit bias, penalties, top-k, top-p, min-p, temperature, chosen_fn.
-   Any float is accepted; NaN counts as 0, and so do negative values but for the two penalties that
-   are subtracted. */
+/* All zero is greedy: the largest logit, and of equal ones the lowest id. The order is rewrite_fn,
+   mask_fn, logit bias, penalties, top-k, top-p, min-p, temperature, chosen_fn. Any float is
+   accepted; NaN counts as 0, as does any below 0 but for frequency_ and presence_penalty. */
 typedef struct bitnet_sampler {
     float temperature;           /* 0: greedy; infinity: all that are left are equally likely */
     float top_p;                 /* keep the most likely tokens up to this sum; 0 or >= 1: all */
@@ -835,17 +577,16 @@ typedef struct bitnet_sampler {
                                         unknown ids are ignored */
     int32_t n_bias;              /* 0 or more */
     uint64_t rng;                /* the whole random state; any seed; each draw advances it */
-    /* Rules for the text, such as a game's or a grammar's (bitnet_grammar.h). 0: not called. These
-       functions may call all that take a const bitnet_ctx. rewrite_fn changes a copy of the logits
-       [n_vocab]; all of them are computed for it. mask_fn says which tokens may follow: allowed
-       [(n_vocab + 31) / 32] is all zero, and bit t % 32 of allowed[t / 32] allows token t. It keeps
-       the fast path of OUTPUT HEAD: only tokens that are allowed are computed. chosen_fn gets the
-       token that was chosen: each token of the text once and in order, with lookup too. If nothing
-       is allowed, no token is chosen (-1), and a generation ends with BITNET_STOP_MASK. */
-    bitnet_rewrite_fn rewrite_fn;
+    bitnet_rewrite_fn rewrite_fn;        /* changes a copy of the logits [n_vocab], all of which
+                                            are computed for it; 0: not called */
+    /* Says which tokens may follow, as the rules of a game or a grammar do: allowed
+       [(n_vocab + 31) / 32] is all zero, and bit t % 32 of allowed[t / 32] allows token t. Only
+       their logits are computed (@head). If nothing is allowed, no token is chosen (-1), and a
+       generation ends with BITNET_STOP_MASK. 0: not called. */
     bitnet_mask_fn mask_fn;
-    bitnet_chosen_fn chosen_fn;
-    void *ud;                    /* of all three */
+    bitnet_chosen_fn chosen_fn;  /* gets each token of the text once and in order, with lookup too;
+                                    0: not called */
+    void *ud;                    /* of all three, which may call what takes a const bitnet_ctx */
 } bitnet_sampler;
 
 /* Both strings NUL-terminated and not 0. role is "system", "user", "assistant", "tool" (what a
@@ -882,7 +623,8 @@ typedef struct bitnet_chat_template {
     bitnet_thinking thinking;    /* what BITNET_THINK_AUTO does; AUTO: neither think nor no_think */
     int32_t trim;                /* 1: white space around a message is left out */
     int32_t drop_thinking;       /* 1: <think>...</think> in the assistant's messages is left out if
-                                    a user's message follows, as Qwen3 wants it */
+                                    a user's message follows, as Qwen3 wants it (a context that
+                                    goes on still holds it) */
     int32_t system_first;        /* 1: only the first message of a chat may be a system message */
 } bitnet_chat_template;
 
@@ -894,7 +636,7 @@ typedef struct bitnet_chat_params {
     const char *tools;
 } bitnet_chat_params;
 
-/* What a piece of a reply is; see bitnet_reply_next. */
+/* The parts of a reply; see bitnet_reply_next. */
 typedef enum bitnet_reply_part {
     BITNET_REPLY_TEXT,
     BITNET_REPLY_THINKING,       /* between <think> and </think> */
@@ -945,20 +687,19 @@ typedef struct bitnet_generate_params {
     const bitnet_chat_params *chat;      /* how they are written; 0: defaults */
     int32_t max_tokens;          /* 0 or less: until the context is full */
     int32_t ignore_end;          /* 1: go on past end tokens */
-    int32_t lookup;              /* tokens to draft, at most, 0 .. 64; 0: off; see PROMPT LOOKUP */
+    int32_t lookup;              /* tokens to draft, at most, 0 .. 64; 0: off; see @generate */
     bitnet_lookup_stats *lookup_stats;   /* may be 0 */
     bitnet_sampler *sampler;     /* 0: greedy; its rng advances */
     const char *const *stop_strings;     /* UTF-8, none of them empty */
     int32_t n_stop_strings;      /* 0 or more */
-    /* Called once for each new token t with the text that is now certain: whole characters that
-       cannot become part of a stop string; n may be 0. A last call may follow with t = -1 and the
-       text held back until then. text is not NUL-terminated (it may contain NULs) and lives only
-       during the call. t was sampled from bitnet_logits(c, -1). Nonzero stops, and drops text still
-       held back. 0: not called. */
+    /* Called once for each new token t, sampled from bitnet_logits(c, -1), with the text that is
+       now certain: n bytes (perhaps 0) of whole characters that cannot belong to a stop string,
+       without a NUL at the end. A last call may follow with t = -1 and the text held back until
+       then. Nonzero stops, and drops text still held back. 0: not called. */
     bitnet_text_fn text_fn;
-    /* Called after each n_batch tokens of the prompt (32 beside other generations). total counts
-       the pending token, BOS and what the chat template adds. There are logits only when done ==
-       total. Nonzero cancels the call: BITNET_ERR_CANCELLED. 0: not called. */
+    /* Called after each n_batch tokens of the prompt (32 beside other generations); total counts
+       the pending token, BOS and the template's. There are logits only when done == total. Nonzero
+       cancels the call: BITNET_ERR_CANCELLED. 0: not called. */
     bitnet_progress_fn progress_fn;
     void *ud;                    /* of both */
 } bitnet_generate_params;
@@ -1113,21 +854,20 @@ BITNET_API int bitnet_version_number(void);
 /* A few words for a result, "unknown result" for other numbers. Never 0. */
 BITNET_API const char *bitnet_result_text(bitnet_result r);
 
-/* Makes n bytes of untrusted text (a name from a file, a path, a model's output) safe to show in
-   one line. One '?' replaces each byte that is not UTF-8, each control character (newline and tab
-   too), and each code point that is invisible or changes the direction or order of text. Returns
-   the length of the whole result, at most n. Writes the code points that fit in cap bytes, and a
-   NUL (if cap > 0). buf may be text, or 0: then nothing is written. text may be 0 if n is 0.
-   BITNET_ERR_LIMIT: n is over INT32_MAX. */
+/* Makes n bytes of untrusted text safe to show in one line. One '?' replaces each byte that is not
+   UTF-8, each control character (newline and tab too), and each code point that is invisible or
+   changes the direction or order of text. Returns the length of the result, at most n. Writes the
+   code points that fit in cap bytes, and a NUL (if cap > 0). buf may be text, or 0: nothing is
+   written. text may be 0 if n is 0. BITNET_ERR_LIMIT: n is over INT32_MAX. */
 BITNET_API int bitnet_clean_text(const char *text, size_t n, char *buf, size_t cap);
 
 /* ---- models ---- */
 
-/* Loads a GGUF file. params and err may be 0. Where the system can, and without params->copy, the
-   file is mapped and must not change while the model lives; loading then reads the ternary weights
-   once, to check them, and the rest is read when it is needed. Free the model with
-   bitnet_model_free. BITNET_ERR_IO, _TRUNCATED, _FORMAT, _UNSUPPORTED, _LIMIT, _MEMORY: what is
-   wrong with the file, in err. BITNET_ERR_CANCELLED: progress_fn said so. */
+/* Loads a GGUF file; bitnet_model_free frees the model. params and err may be 0. Without
+   params->copy the file is mapped, where the system can, and must not change while the model lives:
+   loading reads the ternary weights, to check them, and the rest is read when it is needed.
+   BITNET_ERR_IO, _TRUNCATED, _FORMAT, _UNSUPPORTED, _LIMIT, _MEMORY: err says what is wrong with
+   the file. BITNET_ERR_CANCELLED: progress_fn said so. */
 #ifndef BITNET_NO_STDIO
 BITNET_API bitnet_result bitnet_model_load_file(const char *path, const bitnet_model_params *params,
                                                 bitnet_model **out, bitnet_error *err);
@@ -1153,10 +893,9 @@ BITNET_API void bitnet_model_get_info(const bitnet_model *m, bitnet_model_info *
    of the whole result, or a negative bitnet_result, and write the first cap elements. The array may
    be 0: then they write nothing. BITNET_ERR_LIMIT: the length is over INT32_MAX. */
 
-/* The value of a metadata key as text, with numbers in decimal (a point in every locale), BOOL as
-   true or false, and a NUL at the end (if cap > 0; the length does not count it).
-   BITNET_ERR_NOT_FOUND: there is no such key. BITNET_ERR_UNSUPPORTED: it is an array;
-   bitnet_gguf_find_key reads those. */
+/* The value of a metadata key as text: numbers in decimal (a point in every locale), BOOL as true
+   or false, and a NUL at the end (if cap > 0; the length does not count it). BITNET_ERR_NOT_FOUND:
+   no such key. BITNET_ERR_UNSUPPORTED: an array; see bitnet_gguf_find_key. */
 BITNET_API int bitnet_model_get_meta(const bitnet_model *m, const char *key, char *buf, size_t cap);
 
 /* The tokens of a text of n bytes, any bytes; text may be 0 if n is 0. flags: BITNET_ADD_BOS,
@@ -1172,10 +911,10 @@ BITNET_API int bitnet_detokenize(const bitnet_model *m, const bitnet_token *toke
                                  char *buf, size_t cap);
 
 /* Turns a stream of tokens into text: writes to buf the characters that t completes, without a NUL,
-   and returns the bytes written. Keeps incomplete characters in *d. Bytes that cannot be UTF-8
-   become U+FFFD. A control token, or t = -1 for the end, only writes what is held back; but <think>
-   and <tool_call>, which a program has to see, are text.
-   BITNET_ERR_ARG: t is outside the vocabulary, buf is 0, or cap is under 3 + 3 * t's bytes. */
+   and returns the bytes written. *d keeps incomplete ones. Bytes that cannot be UTF-8 become
+   U+FFFD. A control token (but <think>, <tool_call> and their ends are text), or t = -1 for the
+   end, writes only what is held back. BITNET_ERR_ARG: t is outside the vocabulary, buf is 0, or cap
+   is under 3 + 3 * t's bytes. */
 BITNET_API int bitnet_detok_push(const bitnet_model *m, bitnet_detok *d, bitnet_token t,
                                  char *buf, size_t cap);
 
@@ -1185,8 +924,8 @@ BITNET_API bitnet_token bitnet_token_find(const bitnet_model *m, const char *tex
    outside the vocabulary. n may be 0. A special token has its name. */
 BITNET_API const char *bitnet_token_text(const bitnet_model *m, bitnet_token t, size_t *n);
 
-/* 1 if t is a control token, which text becomes only with BITNET_PARSE_SPECIAL; else 0. (User-
-   defined tokens are text.) t may be any number. */
+/* 1 if t is a control token, which text becomes only with BITNET_PARSE_SPECIAL; else 0. (What a
+   vocabulary calls user-defined, as Gemma's runs of spaces, is text.) t may be any number. */
 BITNET_API int bitnet_token_is_special(const bitnet_model *m, bitnet_token t);
 
 /* 1 if t ends a text, else 0: EOS, <|eot_id|>, <|end_of_text|>, the file's eot_token_id (without
@@ -1197,28 +936,22 @@ BITNET_API int bitnet_token_is_end(const bitnet_model *m, bitnet_token t);
    model; a copy may be changed. */
 BITNET_API const bitnet_chat_template *bitnet_model_chat_template(const bitnet_model *m);
 
-/* The tokens of n messages in a chat template; messages may be 0 if n is 0. chat may be 0. flags:
-   BITNET_ADD_BOS (the chat begins: BOS, if the model's template has it, or with another template,
-   a copy too, if the file asks for it; and what the template writes into the system message),
+/* The tokens of n messages in a chat template. chat may be 0, and messages if n is 0. flags:
+   BITNET_ADD_BOS (the chat begins: what the template writes into the system message, and BOS, if
+   the model's template has it; with another one, a copy too, if the file asks for it),
    BITNET_OPEN_REPLY, BITNET_CUT_REPLY, BITNET_ENDED_REPLY. BITNET_ERR_ARG: a role or content is 0,
-   a role "" or one that the template does not know, thinking is out of range, or a system message
-   is not where the template has it (system_first).
-   BITNET_ERR_UNSUPPORTED: the model's template is not known, or has no tools or thinking. See
-   CHAT. */
+   the template does not know a role, thinking is out of range, or system_first is not followed.
+   BITNET_ERR_UNSUPPORTED: the model's template is not known, or has no tools or thinking. */
 BITNET_API int bitnet_chat_tokenize(const bitnet_model *m, const bitnet_chat_params *chat,
                                     const bitnet_message *messages, int n, int flags,
                                     bitnet_token *out, size_t cap);
 
 /* Divides the text of a reply into its parts, while it comes. bitnet_reply_begin prepares *r for
-   what bitnet_generate writes with the same chat parameters, which may be 0; without tools, a tool
-   call is text. Then give each piece of text:
-
-       while (bitnet_reply_next(&reply, &text, &n, &part, &part_text, &part_n)) ...
-
-   takes bytes off the beginning of *text, *n of them, and returns 1 with a part of them, or 0 when
-   nothing is left. Tags, and newlines at the ends of thinking, of tool calls and in front of what
-   follows them, are left out. text 0 says that the reply has ended: what was held back comes out.
-   part_text lives until the next call, or as long as text. */
+   what bitnet_generate writes with the same chat, which may be 0; without tools, a tool call is
+   text. bitnet_reply_next takes bytes off the beginning of *text, *n of them, and returns 1 with
+   part_n bytes of a part, or 0 when nothing is left: call it in a loop for each text. *text 0: the
+   reply has ended, and what was held back comes out. Tags are left out, and newlines at the ends of
+   thinking and tool calls and behind them. part_text lives until the next call, or as text does. */
 BITNET_API void bitnet_reply_begin(bitnet_reply *r, const bitnet_model *m,
                                    const bitnet_chat_params *chat);
 BITNET_API int bitnet_reply_next(bitnet_reply *r, const char **text, size_t *n,
@@ -1229,9 +962,9 @@ BITNET_API int bitnet_reply_next(bitnet_reply *r, const char **text, size_t *n,
 /* The bytes that bitnet_ctx_create allocates; params may be 0. 0 if they are out of range. */
 BITNET_API uint64_t bitnet_ctx_bytes(const bitnet_model *m, const bitnet_ctx_params *params);
 
-/* Creates an empty context, which bitnet_ctx_free frees. params and err may be 0. The model, the
-   hooks and their uds must outlive it. BITNET_ERR_ARG (err names the parameter), _MEMORY,
-   _UNSUPPORTED (BITNET_KV_I8, with heads of another size). */
+/* Creates an empty context, which bitnet_ctx_free frees. params and err may be 0. The model, hooks
+   and their uds must outlive it. BITNET_ERR_ARG (err names the parameter), _MEMORY, _UNSUPPORTED
+   (BITNET_KV_I8, with heads of another size). */
 BITNET_API bitnet_result bitnet_ctx_create(const bitnet_model *m, const bitnet_ctx_params *params,
                                            bitnet_ctx **out, bitnet_error *err);
 
@@ -1249,11 +982,10 @@ BITNET_API bitnet_token bitnet_ctx_pending(const bitnet_ctx *c);
 BITNET_API int32_t bitnet_ctx_capacity(const bitnet_ctx *c);
 /* The number of threads that the context works with, the caller's included. */
 BITNET_API int32_t bitnet_ctx_threads(const bitnet_ctx *c);
-/* How many of the n_vocab logits the last bitnet_sample computed exactly; see OUTPUT HEAD. */
+/* How many of the n_vocab logits the last bitnet_sample computed exactly; see @head. */
 BITNET_API int32_t bitnet_ctx_exact_logits(const bitnet_ctx *c);
-/* How many bytes of the head and of its copy the last bitnet_sample has read, and bitnet_logits and
-   bitnet_logprobs since then. Rows of logits that wait are bounded together, by the first sample of
-   one of them. */
+/* Bytes of the head and its copy read since the last bitnet_sample began, that one's included. Rows
+   of logits that wait are bounded together, by the first sample of one of them. */
 BITNET_API uint64_t bitnet_ctx_head_bytes(const bitnet_ctx *c);
 
 /* The same of a sequence, 0 .. n_seqs - 1; those above are of sequence 0. For other numbers they
@@ -1264,40 +996,37 @@ BITNET_API const bitnet_token *bitnet_seq_tokens(const bitnet_ctx *c, int32_t se
 BITNET_API bitnet_token bitnet_seq_pending(const bitnet_ctx *c, int32_t seq);
 BITNET_API bitnet_result bitnet_seq_rewind(bitnet_ctx *c, int32_t seq, int32_t length);
 
-/* Replaces what sequence `to` holds by the first length tokens (0 .. bitnet_seq_length) of sequence
-   `from`. Nothing is evaluated or allocated: the two share pages until one of them writes to a
-   page, which then needs a copy. `to` has no pending token and no logits. BITNET_ERR_ARG: there are
-   no such tokens or sequences, or they are the same. BITNET_ERR_BUSY: as above, for `to`. */
+/* Replaces what sequence `to` holds by the first length tokens (0 .. bitnet_seq_length) of another
+   sequence, `from`. Nothing is evaluated or allocated: the two share pages, until one of them
+   writes to a page and needs a copy. `to` has no pending token and no logits. BITNET_ERR_ARG,
+   BITNET_ERR_BUSY: as above, for `to`. */
 BITNET_API bitnet_result bitnet_seq_copy(bitnet_ctx *c, int32_t from, int32_t to, int32_t length);
 
-/* Makes a sequence hold exactly these n tokens (one or more, in place of its own), with the logits
-   of the last one, as bitnet_eval leaves them. What agrees with the tokens that it holds is kept;
-   the rest is dropped, the pending token too, and what is missing is evaluated: always the last
-   token. tokens may be the sequence's own: that computes its logits again. *n_kept, which may be 0,
-   becomes how many were kept, 0 .. n - 1; err may be 0. BITNET_ERR_ARG, _BUSY, and _FULL if n is
-   over n_ctx: nothing has changed, and *n_kept is not set. Any other failure (see bitnet_eval;
-   _FULL: the KV cache is full; _MEMORY) leaves the tokens that were kept, and no pending token. */
+/* Makes a sequence hold exactly these n tokens, one or more, with the logits of the last. The
+   beginning that agrees with what it holds is kept, *n_kept tokens (0 .. n - 1; n_kept may be 0);
+   the rest is dropped, the pending token too, and what is missing is evaluated, always the last
+   token. tokens may be the sequence's own: that computes its logits again. err may be 0.
+   BITNET_ERR_ARG, _BUSY, and _FULL if n is over n_ctx: nothing has changed, nor *n_kept. Any other
+   failure (see bitnet_eval_many) leaves the tokens that were kept, and no pending token. */
 BITNET_API bitnet_result bitnet_seq_sync(bitnet_ctx *c, int32_t seq, const bitnet_token *tokens,
                                          int32_t n, int32_t *n_kept, bitnet_error *err);
 
 /* Removes tokens from .. to - 1 (0 <= from <= to <= bitnet_seq_length). Those behind them move up
-   and are evaluated again, since they have seen what is removed: the sequence has the same bits as
-   if that had never been there, and the logits of its last token. (If none are behind, nothing is
-   evaluated, and there are no logits.) The pending token stays. from == to changes nothing, logits
-   neither. err may be 0. BITNET_ERR_ARG, _BUSY: nothing has changed. Any other failure (see
-   bitnet_eval) leaves the tokens before `from`, and no pending token. */
+   and are evaluated again, as if what is removed had never been there: there are logits of the last
+   one, if there are any behind. The pending token stays. from == to changes nothing. err may be 0.
+   BITNET_ERR_ARG, _BUSY: nothing has changed. Any other failure (see bitnet_eval) leaves the tokens
+   before `from`, and no pending token. */
 BITNET_API bitnet_result bitnet_seq_remove(bitnet_ctx *c, int32_t seq, int32_t from, int32_t to,
                                            bitnet_error *err);
 
-/* The bytes that bitnet_seq_save writes: 52, and for each token 4 and its keys and values
-   (MEMORY has how many that are for each bitnet_kv_type). 0: there is no such sequence. */
+/* The bytes that bitnet_seq_save writes: 52, and for each token 4 and its keys and values (@context
+   has their size). 0: there is no such sequence. */
 BITNET_API uint64_t bitnet_seq_state_bytes(const bitnet_ctx *c, int32_t seq);
 
 /* Saves a sequence: its tokens, their keys and values, and the pending token. write_fn gets the
-   bytes in order, in pieces of at most 4096, which live only during its call; anything but
-   BITNET_OK ends this call with that code. err may be 0. Nothing is allocated, and the sequence
-   does not change. The bytes are the same on every machine, with any number of threads and kernel
-   table. They hold the text: whoever reads them reads the conversation. BITNET_ERR_ARG, _BUSY. */
+   bytes in order, at most 4096 a call; anything but BITNET_OK ends this call with that code. err
+   may be 0. Nothing is allocated. The bytes are the same on every machine, with any threads and
+   kernel table. Whoever reads them reads the conversation. BITNET_ERR_ARG, _BUSY. */
 BITNET_API bitnet_result bitnet_seq_save(bitnet_ctx *c, int32_t seq,
                                          bitnet_write_fn write_fn, void *ud, bitnet_error *err);
 
@@ -1306,18 +1035,15 @@ BITNET_API bitnet_result bitnet_seq_save(bitnet_ctx *c, int32_t seq,
 BITNET_API bitnet_result bitnet_seq_save_memory(bitnet_ctx *c, int32_t seq, void *out, size_t cap,
                                                 bitnet_error *err);
 
-/* Puts a saved sequence in place of sequence seq. The text goes on with the same bits as where it
-   was saved. The context may have another n_ctx, n_batch, n_seqs and so on, but needs the same
-   kv_type and the same model file (with the same i2s_packing and tile). A pending token is pending
-   again. Logits are not saved, and only a sequence without a pending token needs them:
-   bitnet_seq_sync with its own tokens evaluates the last one again. io is used only during the
-   call, is read from its beginning to its end, and may be hostile: the sizes are checked before
-   io->size bytes are allocated for the call, and a checksum finds damage. It does not find intent:
-   whoever can write the file decides what the model goes on with. err may be 0. On failure all
-   sequences are as before the call.
-   BITNET_ERR_TRUNCATED, _FORMAT: the bytes are cut, damaged or no saved sequence. BITNET_ERR_
-   UNSUPPORTED: another version, model or kv_type. BITNET_ERR_FULL: more than n_ctx tokens, or
-   n_kv is used up. BITNET_ERR_MEMORY, _ARG, _BUSY, and what read_fn returns. */
+/* Puts a saved sequence in place of sequence seq, which goes on with the same bits; a pending token
+   is pending again. The context may be another one, of the same kv_type and model file (with the
+   same i2s_packing and tile). Logits are not saved: without a pending token, bitnet_seq_sync with
+   its own tokens computes them. io is read from beginning to end, and may be hostile: sizes are
+   checked before io->size bytes are allocated for the call, and a checksum finds damage, but
+   whoever can write the file decides what the model goes on with. err may be 0.
+   BITNET_ERR_TRUNCATED, _FORMAT: cut, damaged or no saved sequence. _UNSUPPORTED: another version,
+   model or kv_type. _FULL: more than n_ctx tokens, or n_kv is used up. _MEMORY, _ARG, _BUSY, and
+   what read_fn returns. */
 BITNET_API bitnet_result bitnet_seq_load(bitnet_ctx *c, int32_t seq, const bitnet_io *io,
                                          bitnet_error *err);
 
@@ -1325,18 +1051,16 @@ BITNET_API bitnet_result bitnet_seq_load(bitnet_ctx *c, int32_t seq, const bitne
 BITNET_API bitnet_result bitnet_seq_load_memory(bitnet_ctx *c, int32_t seq, const void *data,
                                                 size_t size, bitnet_error *err);
 
-/* Keeps the first length tokens (0 .. bitnet_ctx_length) and drops the rest, and always the pending
-   token. The logits of dropped tokens are gone, and row -1 with them. BITNET_ERR_ARG: length is out
-   of range. */
+/* Keeps the first length tokens (0 .. bitnet_ctx_length) and drops the rest with their logits (and
+   row -1), and always the pending token. BITNET_ERR_ARG: length is out of range. */
 BITNET_API bitnet_result bitnet_ctx_rewind(bitnet_ctx *c, int32_t length);
 
 /* Appends n tokens, one or more, after the pending token if there is one. all_logits 1 keeps the
    logits of each of the n tokens, 0 those of the last. err may be 0. On failure the context holds
    the tokens that it held before; its logits may be gone. BITNET_ERR_FULL: they do not all fit.
-   BITNET_ERR_ARG: a token is outside the vocabulary. BITNET_ERR_LIMIT: all_logits with n over
-   n_logits. BITNET_ERR_FORMAT: a NaN or an infinity in an embedding or a layer, as only damaged or
-   hostile weights cause; err names the first token, its position and the layer. BITNET_ERR_BUSY.
-   BITNET_ERR_CANCELLED: cancel_fn said so. BITNET_ERR_MEMORY: for a page of several sequences. */
+   _ARG: a token is outside the vocabulary. _LIMIT: all_logits with n over n_logits. _CANCELLED:
+   cancel_fn said so. _FORMAT: weights gave a NaN or an infinity, as only damaged or hostile ones
+   do; err names the first token and the layer. _MEMORY: for a page of several sequences. _BUSY. */
 BITNET_API bitnet_result bitnet_eval(bitnet_ctx *c, const bitnet_token *tokens, int32_t n,
                                      int all_logits, bitnet_error *err);
 
@@ -1344,22 +1068,21 @@ BITNET_API bitnet_result bitnet_eval(bitnet_ctx *c, const bitnet_token *tokens, 
    together: in the order of the inputs, with one pass over the weights for n_batch tokens. Sets
    each input's row; rows are numbered through the inputs. On failure all sequences hold what they
    held before, and the context has no logits. BITNET_ERR_FULL: tokens do not fit in n_ctx, or their
-   pages in n_kv. BITNET_ERR_LIMIT: the rows are over n_logits of the context. BITNET_ERR_BUSY: the
-   context is in use, or a generation has the sequence. BITNET_ERR_MEMORY: for a page.
-   BITNET_ERR_CANCELLED: cancel_fn said so. BITNET_ERR_ARG, _FORMAT: as for bitnet_eval. */
+   pages in n_kv. _LIMIT: more rows than n_logits of the context. _BUSY: the context is in use, or a
+   generation has the sequence. _ARG, _FORMAT, _CANCELLED, _MEMORY: as for bitnet_eval. */
 BITNET_API bitnet_result bitnet_eval_many(bitnet_ctx *c, bitnet_input *inputs, int32_t n_inputs,
                                           bitnet_error *err);
 
-/* The logits [n_vocab] of row i of the last bitnet_eval; -1: of the last row. They are computed
-   when first asked for, belong to the context and are valid until the next call that evaluates or
-   drops tokens of it. 0: there is no such row, the model has no head, or the context is in use. A
-   NaN or an infinity in the head stays in the logits. */
+/* The logits [n_vocab] of row i of the last evaluation; -1: of the last row. They are computed when
+   first asked for, belong to the context and are valid until the next call that evaluates or drops
+   its tokens. 0: there is no such row, the model has no head, or the context is in use. A NaN or an
+   infinity in the head stays in the logits. */
 BITNET_API const float *bitnet_logits(bitnet_ctx *c, int32_t i);
 
-/* Samples a token from the logits of the last row. s may be 0: greedy. s->rng advances. Does not
-   evaluate the token. -1: there is no such row (nothing has been evaluated, or its token was
-   dropped), the model has no head, the context is in use, s has an n_bias without a list, or its
-   mask_fn allows nothing. The token is in the vocabulary, even if logits are not finite. */
+/* Samples a token from the logits of the last row, and does not evaluate it. s may be 0: greedy.
+   s->rng advances. The token is in the vocabulary, even if logits are not finite. -1: there is no
+   such row (nothing has been evaluated, or its token was dropped), the model has no head, the
+   context is in use, s has an n_bias without a list, or its mask_fn allows nothing. */
 BITNET_API bitnet_token bitnet_sample(bitnet_ctx *c, bitnet_sampler *s);
 /* The same from the logits of row i, -1: the last one; see bitnet_logits. */
 BITNET_API bitnet_token bitnet_sample_row(bitnet_ctx *c, int32_t i, bitnet_sampler *s);
@@ -1369,42 +1092,39 @@ BITNET_API bitnet_token bitnet_sample_logits(bitnet_ctx *c, const float *logits,
                                              const bitnet_token *tokens, int32_t n_tokens,
                                              bitnet_sampler *s);
 
-/* The n most likely tokens of row i (-1: the last one), the best first, and the natural logarithms
-   of their probabilities (softmax of the logits, before any sampler), in out [n]. Computes all
-   logits, but sorts only n. BITNET_ERR_ARG: there is no such row, the model has no head, or n is
-   not in 1 .. n_vocab. BITNET_ERR_BUSY. With an infinite logit the logarithms mean nothing. */
+/* The n most likely tokens of row i (-1: the last one), the best first, with natural logarithms of
+   their probabilities (softmax of all logits, before any sampler; they mean nothing if a logit is
+   infinite), in out [n]. BITNET_ERR_ARG: there is no such row, the model has no head, or n is not
+   in 1 .. n_vocab. BITNET_ERR_BUSY. */
 typedef struct bitnet_logprob { bitnet_token token; float logprob; } bitnet_logprob;
 BITNET_API bitnet_result bitnet_logprobs(bitnet_ctx *c, int32_t i, bitnet_logprob *out, int32_t n);
 
 /* Evaluates the prompt, then samples and evaluates tokens until something ends the text: *why says
-   what. why and err may be 0. The token sampled last becomes the pending token. Without a prompt
-   (none given, or text "") the text goes on from the pending token. A full context ends the text,
-   one token after the last that fits. If the prompt fails or is cancelled, the context is as after
-   a failed bitnet_eval. If a later token fails, text_fn still gets the text held back, the context
-   keeps what was generated, and that token is pending.
-   BITNET_ERR_ARG: a parameter is out of range, or there is neither a prompt nor a pending token.
-   BITNET_ERR_FULL: the prompt and the pending token do not fit. BITNET_ERR_LIMIT: n_logits is too
-   small for lookup. BITNET_ERR_CANCELLED: progress_fn said so. BITNET_ERR_UNSUPPORTED: the model
-   has no head. BITNET_ERR_MEMORY, _BUSY, and what bitnet_eval and bitnet_chat_tokenize return. On
-   failure *why means nothing. */
+   what, unless the call fails. why and err may be 0. The token sampled last is pending. With no
+   prompt (none given, or text "") the text goes on from the pending token. A full context ends the
+   text, one token after the last that fits. If the prompt fails or is cancelled, the context is as
+   after a failed bitnet_eval. If a later token fails, text_fn still gets the text held back, the
+   context keeps what was generated, and that token is pending. BITNET_ERR_ARG: a parameter is out
+   of range, or there is neither a prompt nor a pending token. _FULL: these do not fit. _LIMIT:
+   n_logits is too small for lookup. _CANCELLED: progress_fn said so. _UNSUPPORTED: the model has no
+   head. _MEMORY, and what bitnet_eval and bitnet_chat_tokenize return. */
 BITNET_API bitnet_result bitnet_generate(bitnet_ctx *c, const bitnet_generate_params *params,
                                          bitnet_stop *why, bitnet_error *err);
 
-/* The same piece by piece, for any number of sequences of a context at once. A bitnet_gen writes on
+/* The same pass by pass, for any number of sequences of a context at once. A bitnet_gen writes on
    one sequence, and no other call may change that sequence meanwhile (BITNET_ERR_BUSY). params is
-   copied. What it points to must live until bitnet_gen_end; prompt, text, messages and chat are
-   only read now. Errors are those of bitnet_generate that need no evaluation. */
+   copied; prompt, text, messages and chat are only read now, and what else it points to must live
+   until bitnet_gen_end. Errors are those of bitnet_generate that need no evaluation. */
 typedef struct bitnet_gen bitnet_gen;
 BITNET_API bitnet_result bitnet_gen_begin(bitnet_ctx *c, const bitnet_generate_params *params,
                                           bitnet_gen **out, bitnet_error *err);
 
-/* One pass over the weights for n generations of one context: each reads the next part of its
-   prompt or writes on, by one token or as many as its draft got right. Those that have ended are
-   passed over. While several go on, a part is 32 tokens of a prompt, so that the others do not wait
-   long (8 writers get 31 % of their speed meanwhile), else n_batch. On failure the sequences are as
+/* One pass over the weights for n generations of one context. Each that has not ended reads the
+   next n_batch tokens of its prompt (32, while several go on, so that the others do not wait long)
+   or writes on, by one token or as many as its draft got right. On failure the sequences are as
    before the call, which can be repeated, and there are no pieces. But if a progress_fn cancels its
-   generation, that one has ended, and the others have gone on and have pieces:
-   BITNET_ERR_CANCELLED, as from cancel_fn. */
+   generation (BITNET_ERR_CANCELLED, as from cancel_fn), that one has ended, and the others have
+   gone on and have pieces. */
 BITNET_API bitnet_result bitnet_gen_next(bitnet_gen *const *gens, int32_t n, bitnet_error *err);
 
 /* What the last pass gave. Pointers are valid until the next pass or bitnet_gen_end. */
@@ -1421,24 +1141,21 @@ typedef struct bitnet_piece {
 BITNET_API void bitnet_gen_piece(const bitnet_gen *g, bitnet_piece *out);
 
 /* Ends a generation, at any time, and frees it; frees nothing if the context is in use. g may be 0.
-   The token sampled last is pending. A prompt that was not read to its end is taken back. End all
-   generations before their context. */
+   The token sampled last is pending. A prompt that was not read to its end is taken back. End
+   generations before you free their context. */
 BITNET_API void bitnet_gen_end(bitnet_gen *g);
 
 /* ---- embeddings ---- */
 
 /* Turns n inputs into vectors: out is [n][dim] with dim of bitnet_model_info, in their order. The
    texts are packed into passes of n_batch tokens, on all sequences of the context, which must be
-   empty, and are empty again afterwards. A vector has the same bits whatever else is in its pass,
-   with any n_batch, n_seqs and number of threads; kv_type matters. The keys and values of a text
-   are kept until its last token, and no head is read: for a model that has one, create the context
-   with no_head_copy. params (0: defaults) and err may be 0. Memory: one vector of double for each
-   sequence with BITNET_POOLING_MEAN. On failure out holds anything.
-   BITNET_ERR_FULL: an input has more than n_ctx tokens (err names it), or the KV cache has no room
-   for it (n_kv). BITNET_ERR_ARG: an input has no tokens (the text "" has its BOS and EOS, if the
-   file asks for them) or one outside the vocabulary; pooling is out of range, or neither the file
-   nor params name one; a sequence is not empty. _LIMIT: as bitnet_tokenize. _CANCELLED, _FORMAT,
-   _MEMORY, _BUSY: as bitnet_eval. */
+   empty, and are empty again afterwards. A vector has the same bits whatever else is in its pass;
+   of the context's parameters only kv_type matters. No head is read: for a model that has one, set
+   no_head_copy. params (0: defaults) and err may be 0. Memory: with BITNET_POOLING_MEAN one vector
+   of double for each sequence. BITNET_ERR_FULL: an input has more than n_ctx tokens (err names it),
+   or n_kv is too small for it. BITNET_ERR_ARG: an input has no tokens (the text "" may have BOS and
+   EOS) or one outside the vocabulary; pooling is out of range, or neither the file nor params name
+   one; a sequence is not empty. _LIMIT: as bitnet_tokenize. Others as bitnet_eval. */
 BITNET_API bitnet_result bitnet_embed(bitnet_ctx *c, const bitnet_embed_input *inputs, int32_t n,
                                       const bitnet_embed_params *params, float *out,
                                       bitnet_error *err);
@@ -1468,10 +1185,10 @@ BITNET_API int bitnet_kernels_usable(const bitnet_kernels *k);
 BITNET_API const bitnet_kernels *bitnet_kernels_default(void);
 
 /* Compares every entry of a table with the scalar one, bit for bit, on fixed inputs that reach
-   every path of the library's own tables, and checks that the build follows the rules under
-   DETERMINISM. err may be 0. Takes about 20 ms and half a megabyte from malloc.
-   BITNET_ERR_SELFTEST: err names the entry and the shape, or what the build breaks. BITNET_ERR_ARG,
-   _UNSUPPORTED: the table breaks a rule, or cannot run here. BITNET_ERR_MEMORY. */
+   every path, and checks that the build follows the rules under DETERMINISM. err may be 0. Takes
+   about 20 ms and half a megabyte from malloc. BITNET_ERR_SELFTEST: err names the entry and the
+   shape, or what the build breaks. BITNET_ERR_ARG, _UNSUPPORTED: the table breaks a rule, or cannot
+   run here. BITNET_ERR_MEMORY. */
 BITNET_API bitnet_result bitnet_selftest(const bitnet_kernels *k, bitnet_error *err);
 
 /* ---- GGUF files of any kind, to inspect ---- */
@@ -1489,14 +1206,14 @@ typedef enum bitnet_tensor_type {
     BITNET_TENSOR_TL2 = 39,
     BITNET_TENSOR_Q2_0 = 42,     /* 64 weights a block. With 128 under this number: PQ2_0 */
     BITNET_TENSOR_PQ2_0 = 142,   /* 128 weights a block */
-    BITNET_TENSOR_TL2_R16 = 20016        /* of this library alone; see PACKINGS */
+    BITNET_TENSOR_TL2_R16 = 20016        /* of this library alone; see @formats */
 } bitnet_tensor_type;
 
-typedef struct bitnet_gguf bitnet_gguf;   /* an open file; any number of threads; see FILES */
+typedef struct bitnet_gguf bitnet_gguf;   /* an open file; any number of threads; see @gguf */
 
 /* A metadata value. data belongs to the open file and is as in it: little-endian, unaligned, not
-   NUL-terminated. In an array each string has its length in front (8 bytes), and each array its
-   element type and count (4 and 8 bytes). */
+   NUL-terminated. In an array, a string has its length in front (8 bytes), an array its element
+   type and count (4 and 8 bytes). */
 typedef struct bitnet_gguf_value {
     uint32_t type, element;      /* BITNET_GGUF_*; element: type of an array's elements, else 0 */
     uint64_t count;              /* elements of an array, else 1 */
@@ -1521,9 +1238,9 @@ typedef struct bitnet_gguf_tensor {
     const uint8_t *data;         /* belongs to the open file; 0: use bitnet_gguf_read */
 } bitnet_gguf_tensor;
 
-/* Opens a GGUF file of any architecture, with the checks that loading a model makes of the header
-   (not of the bytes behind the last tensor); mapped, where the system can. allocator (0: malloc)
-   and err may be 0. Close it with bitnet_gguf_close. */
+/* Opens a GGUF file of any architecture, mapped where the system can, and checks its header as
+   loading a model does (not the bytes behind the last tensor). allocator (0: malloc) and err may
+   be 0. Close it with bitnet_gguf_close. */
 #ifndef BITNET_NO_STDIO
 BITNET_API bitnet_result bitnet_gguf_open_file(const char *path, const bitnet_allocator *allocator,
                                                bitnet_gguf **out, bitnet_error *err);
@@ -1575,14 +1292,13 @@ typedef struct bitnet_ternary {
     uint32_t type;               /* BITNET_TENSOR_I2_S, _TL1, _TL2, _TL2_R16, _TQ1_0, _TQ2_0, _Q2_0,
                                     _PQ2_0 */
     int32_t n, rows;             /* weights per row; number of rows */
-    bitnet_i2s_packing i2s_packing;    /* of I2_S; see PACKINGS */
+    bitnet_i2s_packing i2s_packing;    /* of I2_S; see @formats */
     bitnet_tile tile;            /* of TL1 and TL2; 0: the published one for this shape */
 } bitnet_ternary;
 
-/* Checks that such a matrix can exist, and sets its tile. name is for err's text; err may be 0. The
-   tensor has bitnet_tensor_size bytes. Its last 32 bytes begin with the scale, an F32; TQ1_0,
-   TQ2_0, Q2_0 and PQ2_0 have an F16 scale in each block instead. BITNET_ERR_ARG: n, rows or
-   i2s_packing is out of range. BITNET_ERR_FORMAT, _UNSUPPORTED: no such matrix has this type. */
+/* Checks that such a matrix, of bitnet_tensor_size bytes, can exist, and sets its tile. name is for
+   err's text; err may be 0. BITNET_ERR_ARG: n, rows or i2s_packing is out of range.
+   BITNET_ERR_FORMAT, _UNSUPPORTED: no such matrix has this type. */
 BITNET_API bitnet_result bitnet_ternary_check(bitnet_ternary *t, const char *name,
                                               bitnet_error *err);
 
@@ -2302,6 +2018,17 @@ static float bitnet__to_f13(float x) {
    waits for a worker that sleeps or has lost its CPU, except in the middle of a task. A token takes
    a few hundred such calls of about 100 us. Waking a thread takes longer than most waits, so
    threads spin for 10 to 100 us before they sleep.
+
+   By default a context has as many threads as the process may use: the CPUs in its affinity mask
+   (Linux and Windows; elsewhere all that are online), and on Linux no more than its cgroup's CPU
+   quota, rounded up. If the system cannot start a thread, it works with fewer. Small steps run on
+   the caller's thread alone. If sharing saves no time, because other programs keep the CPUs busy,
+   all run there for up to a second.
+
+   Workers block all signals except SIGBUS, SIGFPE, SIGILL and SIGSEGV. After fork() a child process
+   has no workers: it can use and free the contexts and models it inherits, with the same results,
+   on the caller's thread. It must not use a context that another thread was using during the fork,
+   or whose step_fn or parallel_fn called fork(), nor continue a load whose hook did.
    ============================================================================================= */
 
 enum {
@@ -2831,10 +2558,37 @@ static int bitnet__claim(const bitnet__atomic *tasks, int thread, int last) {
 
 /* =============================================================================================
    @kernels  the scalar table, which defines every result
-   A kernel header may replace an entry by a faster one that gives the same bits. Float sums keep
-   16 partial sums: element i goes into sum i % 16, then the tree. Missing elements are
-   not added. That equals adding +0, because a partial sum starts at +0 and is never -0; so SIMD
-   may pad with zeros.
+   A kernel table is a set of inner loops for one instruction set and one weight layout. A kernel
+   header may replace an entry by a faster one that gives the same bits:
+
+       x86            avx2, avxvnni, avx512vnni; amx (Linux, 64 bits)
+       ARM            neon, neon-dotprod, neon-i8mm; on 32-bit ARM only the integer kernels use NEON
+       WebAssembly    simd128 (-msimd128), relaxed-simd (and -mrelaxed-simd); threads: -pthread
+                      (stacks of 512 KB: -sSTACK_SIZE, and -sDEFAULT_PTHREAD_STACK_SIZE)
+       every CPU      scalar: plain C, for IEEE-754 floats
+
+   These read I2_S, 2 bits a weight, in place. On x86 there are also tables named -tl2 (scalar-tl2
+   is their slow twin). They read TL2_R16, 5 bits for 3 weights, in place: lossless, the same
+   logits, 5/6 of the bytes, which gains 6 % where memory bandwidth is the limit. A file in TL2_R16
+   uses the best of them. For another file bitnet_model_params.kernels can ask for one, which then
+   repacks the weights when the model is loaded, into a copy that the model owns (434 MB and up to
+   1 s for the 2B model).
+
+   The tiles of AMX, which read prompts over twice as fast, need Linux's permission. Asking whether
+   a table is usable, as loading does, gets it for the whole process, until it ends. From then on
+   sigaltstack() refuses stacks that are too small for tiles (below 11 KB or so). A process that has
+   such a stack already gets no permission, and uses avx512vnni. BITNET_NO_AMX never asks.
+
+   Every table computes the same. Integer sums are exact. Linear layers round their input to int8,
+   with one scale for all of a token; where weights have a scale per block, with one scale for each
+   block, and the blocks' results are added as floats, in order. (Those models were not trained so.
+   With random weights it changes the logits by 2 to 3 % RMS. A scale for each 32 elements would
+   make that a quarter less, and prompts take a quarter longer.) A float sum of n products keeps 16
+   partial sums, with element i in sum i % 16 and each product rounded before it is added (no FMA);
+   a tree adds the 16 (lanes 8 apart, then 4, 2, 1). Missing elements are not added. That equals
+   adding +0, because a partial sum starts at +0 and is never -0; so SIMD may pad with zeros. With
+   an F16 cache, queries and probabilities are first rounded to 13 significant bits: their products
+   with the cache's 11 bits are then exact, so an FMA gives the same result, and kernels may use it.
    ============================================================================================= */
 
 /* The tree: lanes 8 apart, 4, 2, 1. */
@@ -3438,6 +3192,11 @@ static int bitnet__reads_tl2_r16(const bitnet_kernels *k) {
 
    Each byte that is not UTF-8 is a piece of its own, and the text before and after it is tokenized
    separately. Decoding restores the same bytes, or with qwen2 those of the text in NFC.
+
+   Memory of a call: 32 to 64 times the size of a word over 256 bytes; SentencePiece, which has no
+   words, 41 to 81 times a text over 255 bytes; qwen2, for a text that is not NFC, 3 times its bytes
+   and 32 bytes for each code point of its longest run of combining marks (19 times the text at
+   most).
    ============================================================================================= */
 
 /* Classes of code points; the tables are in @unicode. 0 to 3 are also the low two bits of
@@ -5843,8 +5602,12 @@ static void bitnet__jinja_render(bitnet__jinja *j) {
 
 /* =============================================================================================
    @chat  messages to tokens, and the text of a reply to its parts
-   A file's template is a program in Jinja. When a file is loaded, a small reader of Jinja writes a
-   few probes by it, and it is the row of a table that writes the same; it never sees a user's text.
+   A file's template is a program in Jinja. When a file is loaded, a small reader of Jinja (at most
+   16 levels deep, and for 8 million bytes that it reads) writes a few probes by it, and the row of
+   a table that writes the same is taken; it never sees a user's text. All probes must agree to the
+   byte, with these exceptions: a default system text, BOS and whether texts are trimmed are taken
+   from the file; if it has no tools of the known form, or refuses or leaves out system messages or
+   other roles, the library refuses them. (It does not check that users and assistant take turns.)
    The rows follow tokenizer_config.json of these models on Hugging Face:
 
        bitnet-2b-4t    microsoft/bitnet-b1.58-2B-4T. The one in its GGUF file ("Human: ...
@@ -5865,7 +5628,23 @@ static void bitnet__jinja_render(bitnet__jinja *j) {
    To add one, add a row, and a template that does the same to tests/data/chat.json.
 
    A string of the template becomes tokens with its special tokens. A message never does, but its
-   text and what is around it are cut into pieces together.
+   text and what is around it are cut into words together. That takes 3 times the memory of the
+   longest text between two special tokens of the template: a message with what is around it, the
+   system message with the tools, or the whole chat if the template has no such tokens (falcon-e).
+
+   A program's own template is strings around the messages of each role:
+
+       static void own_template(bitnet_generate_params *gen) {
+           static bitnet_chat_template mine;  // all else is 0
+           static bitnet_chat_params chat;
+           mine.user.prefix = "[USER] ";
+           mine.user.suffix = "\n";
+           mine.assistant.prefix = mine.reply = "[BOT] ";
+           mine.assistant.suffix = "</s>\n";
+           mine.end = "</s>";
+           chat.chat_template = &mine;
+           gen->chat = &chat;
+       }
    ============================================================================================= */
 
 typedef struct bitnet__chat_row {
@@ -6760,6 +6539,47 @@ BITNET_API int bitnet_reply_next(bitnet_reply *r, const char **text, size_t *n,
    Floats and blocks of floats are unpacked to F32, ternary weights to codes (weight + 1: 0, 1, 2),
    and these are packed to rows of I2_S, which kernels read. To read another type, add its unpacking
    function to bitnet__unpackers. The weights of a tensor need not be aligned.
+
+   PACKINGS. Builds of one converter have written I2_S in three ways, and a file does not say which.
+   Each puts the codes of four weights into a byte; they differ in which four:
+
+       bits          7-6    5-4    3-2    1-0
+       128-group     j      32+j   64+j   96+j     byte j of 32, for 128 consecutive weights: x86
+                                                   and Python converters, the official file
+       64-group      j      16+j   32+j   48+j     byte j of 16, for 64 weights: ARM converters
+       4-row         r      r+1    r+2    r+3      byte c of rows r to r+3, for column c: x86
+                                                   converters built without ACT_PARALLEL
+
+   The default is 128-group. For the others set bitnet_model_params.i2s_packing; the model then
+   repacks the weights into memory of its own (521 MB for the 2B model), as it does TL1 and TL2. A
+   file does not record the tiles of those either. The library knows the ones of bitnet_b1_58-large,
+   bitnet_b1_58-3B and Llama3-8B-1.58 by the shapes. For other shapes set bitnet_model_params.tile,
+   which applies to all such tensors of the file, or .tiles, for each shape its own. The results are
+   the same. With the wrong packing or tile most files load without an error, and the model writes
+   noise: examples/convert/README.md says how to find the right one.
+
+   For TL1 of Llama3-8B-1.58 bitnet.cpp has two sets of tiles (BM,BK,bm). The library takes the
+   first; a file that was packed with the second (setup_env.py --use-pretuned) writes noise unless
+   .tiles says so:
+
+       rows x columns       14336 x 4096    4096 x 14336    1024 x 4096    4096 x 4096
+       as generated         256,128,32      128,64,64       256,128,32     128,64,64
+       --use-pretuned       256,128,64      256,128,32      128,64,64      128,64,32
+
+   TL2_R16, type 20016, is this library's own: the weights of TL2, 5 bits for 3, in the order in
+   which the kernel tables named -tl2 read them (drawn in @kernels), so that a mapped file needs no
+   copy. Without such a table, or if rows are not a multiple of 128 weights, they are repacked as
+   I2_S. A generated token of the 2B model reads 87 MB less than with I2_S. llama.cpp and other
+   engines refuse the file, because they do not know the number; examples/convert turns it back into
+   every other packing, without loss. Like I2_S, TL1 and TL2 a tensor ends with 32 bytes, which
+   begin with its scale. An unused value, a code other than 0 where a row is filled up, and a last
+   pack of rows that is not filled up with its last row, are refused.
+
+   Weights in blocks with a scale each are repacked, too, into as many bytes as the file has: rows
+   are interleaved, so that kernels need not add up lanes for each block. Q2_0 has 64 weights a
+   block in ggml, and 128 in files of Bonsai's publisher, with the same number; the room that the
+   tensors have tells them apart. If all of them are tiny, both fit, and q2_0_block must say it.
+   TQ1_0 and TQ2_0 count as weights with one scale if all their blocks have the same.
    ============================================================================================= */
 
 /* A type of tensors, which this library may or may not read. Rows are whole blocks; block 0: the
@@ -6906,7 +6726,7 @@ static void bitnet__unpack_q6_k(const uint8_t *p, size_t n, float *out) {
 }
 
 /* ---- I2_S: two bits a weight, four codes a byte ----
-   One function knows the three layouts, which the manual draws under PACKINGS. */
+   One function knows the three layouts, drawn above under PACKINGS. */
 
 /* Weights that lie together: whole groups of columns, or for BITNET_I2S_4ROW of rows; 0: there is
    no such layout. */
@@ -7749,6 +7569,17 @@ static int bitnet__repack_rows(const bitnet_ternary *t, const uint8_t *data, int
    it is used. Positions are offsets, because the header of a file that is read through callbacks
    moves in memory as it grows. Each key and tensor becomes one small record; the records are also
    ordered by name. No two keys or tensors may share a name, no two tensors a byte of data.
+
+   On Windows a path is UTF-8, of at most 1023 UTF-16 units; elsewhere it is passed to the system
+   unchanged. Only regular files are opened, and child processes do not inherit them. If the system
+   refuses something, the error's text ends with its reason in its own language. 32-bit programs can
+   inspect files that are too large to load. (If off_t has 32 bits and the C library is not glibc,
+   compile with -D_FILE_OFFSET_BITS=64. Emscripten opens files of up to 2 GiB.)
+
+   Any number of threads may use one bitnet_gguf, even with BITNET_NO_THREADS. But bitnet_gguf_read
+   calls the read_fn of bitnet_gguf_open_io on the calling thread, which read_fn must allow; and on
+   a system that is neither POSIX nor Windows, only one thread at a time may read a file opened by
+   path.
    ============================================================================================= */
 
 enum {
@@ -8951,7 +8782,14 @@ BITNET_API bitnet_result bitnet_gguf_read(const bitnet_gguf *g, const bitnet_ggu
    @model  from a GGUF file to a network: hyperparameters, weights, tokenizer
    A model is immutable once loaded. Large tensors stay where the file's bytes are; norms (a few MB)
    are converted to aligned F32, and ternary weights are repacked only for kernels that need it. All
-   memory that the model allocates is in one list of blocks.
+   memory that the model allocates is in one list of blocks. Codes that are invalid, scales that are
+   not positive and norms that are not finite are refused.
+
+   Linux is asked for large pages (MADV_HUGEPAGE), with which generation is 5 to 15 % faster: for
+   the mapped file and, of memory from malloc, for packed weights, the head's copy and the cache of
+   several sequences. A file has large pages where the file system has them and the file was not in
+   memory before it was mapped. So right after a download it has none. bitnet_model_params.copy
+   gives the weights large pages even then.
    ============================================================================================= */
 
 enum {
@@ -10798,6 +10636,25 @@ BITNET_API int bitnet_model_get_meta(const bitnet_model *m, const char *key, cha
    @context  sequences and their pages of keys and values; room for a batch; work split to threads
    Work is split by output rows, tokens or heads, never inside a sum, so the results do not depend
    on the split. Arrays are token-major and named as in the papers: x is [n_tokens][dim].
+
+   A context of one sequence has the memory for all its positions from the beginning. Otherwise they
+   come in pages of 64: bitnet_eval_many and bitnet_gen_next allocate pages when sequences grow, and
+   n_kv limits them: where they would need more, they return BITNET_ERR_FULL and change nothing.
+   Pages that a sequence gives up serve the others; bitnet_ctx_free frees them. n_logits rows of
+   logits take 4 bytes for each token of the vocabulary.
+
+   The KV cache takes 4*layers*kv_heads*head_size bytes per position, twice that with BITNET_KV_F32,
+   and 2*layers*kv_heads*(head_size+4) with BITNET_KV_I8. n_ctx 0 means 4096, or the length that the
+   model was trained for if that is less; it can be longer, but the 32768 positions of Falcon3 take
+   gigabytes. What I8 changes, against F32 (x86-64; build/perplexity and build/embed, --kv-type):
+
+       tiny.gguf, chunks of 512 of tests/data/tiny-heldout.txt         F32       F16       I8
+           perplexity                                                  3.8121    3.8120    3.8172
+           mean KL divergence from F32                                           0.00035   0.00077
+           same likeliest token                                                  99.6 %    99.3 %
+       embeddings of random models, 1 minus the cosine with F32
+           0.6B (bench --family qwen3-embedding), 512 tokens                     7e-5      1.3e-4
+           the same, 4096 tokens                                                 5e-5      1.5e-4
    ============================================================================================= */
 
 enum {
@@ -12783,10 +12640,21 @@ BITNET_API bitnet_result bitnet_seq_load_memory(bitnet_ctx *c, int32_t seq, cons
 
 /* =============================================================================================
    @head  the output head: all logits, or the exact top k by means of a copy in 4 + 2 bits
-   For a small batch the head is most of the work, so logits are computed only on demand. Greedy and
-   top-k sampling need few of them: a copy of the head in two planes bounds every logit at a quarter
-   to 3/8 of the memory traffic, and only the rows that can be among the k largest are computed
-   exactly.
+   For a small batch the head is most of the work: over half of the bytes that a token of the 2B
+   model can need. So logits are computed only on demand. Greedy and top-k sampling need few: a copy
+   of the head, 6 bits a weight in two planes, bounds every logit at a quarter to 3/8 of the memory
+   traffic, and only the rows that can be among the k largest are computed exactly. The sampled
+   token is always the same. Other samplers, and bitnet_logits, compute all logits.
+
+   The first plane, 4 bits of each weight (164 MB of the 2B model), suffices where few logits are
+   near the largest, as a trained model's greedy choice usually is. If it leaves over an eighth of
+   the rows, both planes are read (248 MB), and at once for the next tokens. The head itself has
+   657 MB. bitnet_ctx_head_bytes says what a sample has read.
+
+   The copy belongs to the model: its first context without no_head_copy allocates it
+   (head_copy_bytes of bitnet_model_info), and all contexts share it. The first samples fill it in,
+   a quarter each of a large head, and compute all logits meanwhile, so that the first token does
+   not wait for it. While one context fills in a quarter, the others compute all logits.
    ============================================================================================= */
 
 enum {
@@ -13944,7 +13812,34 @@ BITNET_API bitnet_token bitnet_sample_logits(bitnet_ctx *c, const float *logits,
 /* =============================================================================================
    @generate  the loop around evaluating and sampling
    Text is passed on as soon as it is certain: whole code points, and nothing that could still
-   become part of a stop string.
+   become part of a stop string. A call allocates, and frees before it returns, a buffer for the
+   text that it holds back, usually a few hundred bytes, and for stop strings up to 9 bytes per byte
+   and 32 per string.
+
+   Prompt lookup (speculative decoding) finds the latest earlier place in the context with the same
+   last three (or two) tokens, drafts up to N of the tokens that followed there, and evaluates them
+   together with the sampled token in one pass over the weights. Then it samples row by row until a
+   sampled token differs from the draft. N is 1 to 64. n_logits of the context must be at least
+   N + 1 (or n_ctx if that is less); of several generations in one pass each needs N + 1 rows, or it
+   leaves the drafts out. Drafts get shorter after a miss, so text that does not repeat costs almost
+   nothing.
+
+   A loop over several generations, each begun by bitnet_gen_begin:
+
+       static bitnet_result write_all(bitnet_gen **gens, int n, bitnet_error *err) {
+           bitnet_piece piece;
+           int i, open = n;
+           while (open > 0) {
+               bitnet_result r = bitnet_gen_next(gens, n, err);
+               if (r != BITNET_OK) return r;
+               for (i = open = 0; i < n; i++) {
+                   bitnet_gen_piece(gens[i], &piece);
+                   printf("%d: %.*s\n", i, (int)piece.n_text, piece.text);
+                   if (!piece.ended) open++;
+               }
+           }
+           return BITNET_OK;  // then bitnet_gen_end for each
+       }
    ============================================================================================= */
 
 /* ---- stop strings ----
@@ -14503,7 +14398,23 @@ BITNET_API bitnet_result bitnet_generate(bitnet_ctx *c, const bitnet_generate_pa
 /* =============================================================================================
    @embed  texts to vectors, and vectors in few bits
    Each text has a sequence until its last token is evaluated. A pass takes tokens of as many texts
-   as it has room for, so a text may begin in one pass and end in another.
+   as it has room for, so a text may begin in one pass and end in another. A text of n tokens takes
+   as much of the KV cache as a prompt would, and gives it back. For short texts create the context
+   with n_seqs of 16 to 64. Queries want an instruction in front, "Instruct: TASK\nQuery: TEXT",
+   with what the model's card recommends as TASK; documents go in as they are. An example:
+
+       #include <stdlib.h>
+
+       static double likeness(bitnet_ctx *ctx, int dim, const char *a, const char *b) {
+           bitnet_embed_input in[2] = {{a, strlen(a), 0, 0}, {b, strlen(b), 0, 0}};
+           float *v = (float *)malloc(2 * (size_t)dim * sizeof *v);
+           double dot = -2;
+           int i;
+           if (v && bitnet_embed(ctx, in, 2, NULL, v, NULL) == BITNET_OK)
+               for (i = 0, dot = 0; i < dim; i++) dot += (double)v[i] * (double)v[dim + i];
+           free(v);
+           return dot;  // 1: the same direction
+       }
    ============================================================================================= */
 
 typedef struct bitnet__embedder {

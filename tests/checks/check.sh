@@ -373,7 +373,7 @@ expect "it compiles" $CC -std=c99 $STRICT -O0 -I. $dir/manual.c $own -o $dir/man
 expect "it runs" sh -c "$dir/manual $model 'Once upon a time' | grep -i once"
 refuse "it names a missing file" "no-such-file" $dir/manual no-such-file
 
-# The manual's functions under CHAT and AN OWN LOOP, with the smallest program around them.
+# The functions that the manual and the heads of @templates and @generate show, in one program.
 {
     sed '/^int main/,$d' $dir/manual.c
     sed -n '/^       static void chat(/,/^       }$/s/^       //p' bitnet.h
@@ -425,7 +425,7 @@ int main(int argc, char **argv) {
 }
 EOF
 } >$dir/loops.c
-# And the one under EMBEDDINGS.
+# And the one at the head of @embed.
 {
     printf '#define BITNET_IMPLEMENTATION\n#include "bitnet.h"\n'
     printf '#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n\n'
