@@ -1531,7 +1531,7 @@ static void bitnet__huge_pages(const void *p, size_t size) {
 }
 
 /* The same, of memory from malloc: a caller's own stays as it is. */
-static void bitnet__huge_block(const bitnet_allocator *a, const void *p, size_t size) {
+static void bitnet__huge_memory(const bitnet_allocator *a, const void *p, size_t size) {
     if (!a->alloc_fn) bitnet__huge_pages(p, size);
 }
 
@@ -2195,11 +2195,11 @@ static int bitnet__read_numbers(const char *mount, const char *group, const char
 }
 
 /* The quota of one control group as a number of CPUs, rounded up; without one, the maximum. */
-static int bitnet__group_cpus(const char *mount, const char *group) {
+static int bitnet__cgroup_cpus(const char *mount, const char *cgroup) {
     long long us[2];                   /* of CPU time, per period of this length */
-    if (bitnet__read_numbers(mount, group, "cpu.max", us, 2) < 2 &&             /* version 2 */
-        (bitnet__read_numbers(mount, group, "cpu.cfs_quota_us", us, 1) < 1 ||   /* version 1 */
-         bitnet__read_numbers(mount, group, "cpu.cfs_period_us", us + 1, 1) < 1))
+    if (bitnet__read_numbers(mount, cgroup, "cpu.max", us, 2) < 2 &&             /* version 2 */
+        (bitnet__read_numbers(mount, cgroup, "cpu.cfs_quota_us", us, 1) < 1 ||   /* version 1 */
+         bitnet__read_numbers(mount, cgroup, "cpu.cfs_period_us", us + 1, 1) < 1))
         return BITNET__MAX_THREADS;
     if (us[0] < 1 || us[1] < 1 || us[0] / us[1] >= BITNET__MAX_THREADS) return BITNET__MAX_THREADS;
     return (int)(us[0] / us[1]) + (us[0] % us[1] > 0);
@@ -2227,7 +2227,7 @@ static int bitnet__quota_cpus(const char *root) {
         if (group - list > 2 && (!cpu || cpu > group)) continue;
         snprintf(mount, sizeof mount, "%s/sys/fs/cgroup%s", root, group - list > 2 ? "/cpu" : "");
         for (;; *strrchr(group, '/') = 0) {
-            cpus = bitnet__group_cpus(mount, group);
+            cpus = bitnet__cgroup_cpus(mount, group);
             if (cpus < least) least = cpus;
             if (!*group) break;
         }
@@ -2327,7 +2327,8 @@ static int64_t bitnet__clock(void) {
 #endif
 }
 
-/* Is there no pause? (A pause that seems longer than it is: the clock was set back.) */
+/* 1 unless sharing is paused. If more than a whole pause is left, the clock was set back: the
+   pause is over. */
 static int bitnet__ledger_open(const bitnet__ledger *l, int64_t now) {
     return now >= l->end || now < l->end - l->pause;
 }
@@ -2452,7 +2453,8 @@ static int64_t bitnet__team_run(bitnet__team *t, int n, bitnet__job job, void *a
     return (n_own > 1 ? (own - longest) / (n_own - 1) : own) * n - (now - start);
 }
 
-/* Shares n tasks if that pays; otherwise does nothing and returns 0. */
+/* Runs n tasks on the team and returns 1. Returns 0, with nothing done, if sharing does not pay
+   at the moment. */
 static int bitnet__team_share(bitnet__team *t, int n, bitnet__job job, void *arg) {
     const uintptr_t asleep = bitnet__load_acquire(&t->n_asleep[BITNET__WORKERS]);
     int64_t gain;
@@ -3178,19 +3180,19 @@ static int bitnet__reads_tl2_r16(const bitnet_kernels *k) {
 /* =============================================================================================
    @tokenizer  text to tokens and back
    Owns the vocabulary (built once from GGUF arrays, then read-only and shared by threads), the
-   scanners that cut text into pieces, the merging of pieces, and the decoder.
+   scanners that cut text into words, the merging of words, and the decoder.
    Nothing in the arrays is trusted except their sizes, and the text may be any bytes. The tests
    compare the tokens with those of the reference implementation.
 
    Byte-level BPE, as in LLaMA 3 and BitNet:
 
-       text -> special tokens -> NFC (qwen2) -> scanner -> pieces -> merges by rank -> tokens
+       text -> special tokens -> NFC (qwen2) -> scanner -> words -> merges by rank -> tokens
 
-   SentencePiece's BPE, as in LLaMA 1 and 2 and Gemma, has no pieces: all characters of the text are
+   SentencePiece's BPE, as in LLaMA 1 and 2 and Gemma, has no words: all characters of the text are
    merged, in the order of the scores of the tokens that they make. By default a space is put in
    front of the text; it stays there when the tokens are decoded.
 
-   Each byte that is not UTF-8 is a piece of its own, and the text before and after it is tokenized
+   Each byte that is not UTF-8 is a word of its own, and the text before and after it is tokenized
    separately. Decoding restores the same bytes, or with qwen2 those of the text in NFC.
 
    Memory of a call: 32 to 64 times the size of a word over 256 bytes; SentencePiece, which has no
@@ -3226,8 +3228,8 @@ enum {                                  /* limits; ids and ranks are packed into
     BITNET__MAX_PROBES = 1024,          /* a longer hash chain is an attack */
     BITNET__POWERS = 16,                /* bytes of most tokens of SentencePiece */
     BITNET__MAX_SPECIAL = 1024,         /* bytes in the text of a special token */
-    BITNET__MAX_PIECE = 1 << 26,        /* bytes in one piece, which needs 32 or 40 times as much */
-    BITNET__SMALL_PIECE = 256           /* bytes of a piece that is merged on the stack */
+    BITNET__MAX_WORD = 1 << 26,         /* bytes in one word, which needs 32 or 40 times as much */
+    BITNET__SMALL_WORD = 256            /* bytes of a word that is merged on the stack */
 };
 
 enum {                                  /* tokenizer.ggml.token_type */
@@ -3244,7 +3246,7 @@ typedef struct bitnet__pre {
     const char *name;
     int nfc;                        /* 1: the text is brought to NFC first */
     int digits;                     /* \p{N}{1,digits}; 0: falcon_e's own scanner */
-    int whole;                      /* 1: a piece that is a token is not merged (ignore_merges) */
+    int whole;                      /* 1: a word that is a token is not merged (ignore_merges) */
 } bitnet__pre;
 
 static const bitnet__pre bitnet__pres[] = {
@@ -3849,7 +3851,7 @@ static bitnet_result bitnet__vocab_build(bitnet__vocab *v, const bitnet_allocato
     return r;
 }
 
-/* ---- the scanner: text to pieces ----
+/* ---- the scanner: text to words ----
 
    LLaMA 3's pre-tokenizer is a regular expression. It is matched from left to right, and the first
    alternative that matches wins (L = \p{L}, N = \p{N}, S = \s, nl = CR or LF):
@@ -3860,7 +3862,7 @@ static bitnet_result bitnet__vocab_build(bitnet__vocab *v, const bitnet_allocato
    No alternative backs up over more than the last character of a run, because
      - `S*[nl]+` ends after the last CR or LF of a run of white space;
      - `S+(?!\S)` is the run without its last character, or all of it at the end of the text;
-     - the optional first character belongs to the piece exactly if the run follows it.
+     - the optional first character belongs to the word exactly if the run follows it.
    A run of white space is scanned at most three times: up to its last CR or LF, then the rest, then
    its last character. So the time is linear in the text. */
 
@@ -3883,7 +3885,7 @@ static size_t bitnet__contraction(const uint8_t *p, const uint8_t *end) {
     return n > 2 && p[1] == 0xC5 && p[2] == 0xBF ? 3 : 0;
 }
 
-/* Length of the piece that begins with the white space at p. */
+/* Length of the word that begins with the white space at p. */
 static size_t bitnet__space_length(const uint8_t *p, const uint8_t *end) {
     const uint8_t *q = p, *last = p, *newline_end = p;
     uint32_t n;
@@ -3899,9 +3901,9 @@ static size_t bitnet__space_length(const uint8_t *p, const uint8_t *end) {
     return (size_t)(q - p);
 }
 
-/* Length of the piece at p < end: at least 1, and 1 for a byte that is not UTF-8. digits: the most
-   in a piece; Qwen's expression has \p{N} in the place of \p{N}{1,3}. */
-static size_t bitnet__piece_length(const uint8_t *p, const uint8_t *end, int digits) {
+/* Length of the word at p < end: at least 1, and 1 for a byte that is not UTF-8. digits: the most
+   in a word; Qwen's expression has \p{N} in the place of \p{N}{1,3}. */
+static size_t bitnet__word_length(const uint8_t *p, const uint8_t *end, int digits) {
     const uint8_t *q = p;
     uint32_t n, next_n;
     int c = bitnet__class_at(p, end, &n), next, i;
@@ -3927,17 +3929,17 @@ static size_t bitnet__piece_length(const uint8_t *p, const uint8_t *end, int dig
 }
 
 /* The pre-tokenizer falcon_e applies three regular expressions in turn (P = \p{P}). Each cuts the
-   pieces that the one before left: its matches become pieces, and so does the text between them.
+   words that the one before left: its matches become words, and so does the text between them.
 
        [P $+<=>^~|`]+
        's|'t|'re|'ve|'m|'ll|'d | ?L+ | ?N+ | ?[^S L N]+ | S+(?!\S) | S+
        [0-9]
 
    This is the definition of bitnet.cpp, whose converter writes that name; ik_llama.cpp treats it as
-   llama-bpe. As in bitnet.cpp, a piece is merged even if it is a token, and BOS is added only if
+   llama-bpe. As in bitnet.cpp, a word is merged even if it is a token, and BOS is added only if
    the file asks for it. In one pass:
-     - a run of punctuation is a piece, so no apostrophe is left for the contractions;
-     - each ASCII digit is a piece; a space before it, which ` ?N+` took, is one again;
+     - a run of punctuation is a word, so no apostrophe is left for the contractions;
+     - each ASCII digit is a word; a space before it, which ` ?N+` took, is one again;
      - a run of letters, other numbers or anything else takes one space before it;
      - a run of white space leaves its last character to what follows, except before punctuation
        and at the end of the text.
@@ -3957,7 +3959,7 @@ static int bitnet__falcon_class(const uint8_t *p, const uint8_t *end, uint32_t *
     return bitnet__is_punctuation(cp) ? BITNET__PUNCTUATION : c;
 }
 
-/* Length of falcon_e's piece at p < end: at least 1, and 1 for a byte that is not UTF-8. */
+/* Length of falcon_e's word at p < end: at least 1, and 1 for a byte that is not UTF-8. */
 static size_t bitnet__falcon_length(const uint8_t *p, const uint8_t *end) {
     const uint8_t *q = p, *last = p;
     uint32_t n;
@@ -3976,11 +3978,11 @@ static size_t bitnet__falcon_length(const uint8_t *p, const uint8_t *end) {
     return (size_t)(q - p);
 }
 
-/* ---- the encoder: pieces to tokens ----
+/* ---- the encoder: words to tokens ----
 
-   A piece starts as one token per byte. Again and again, the pair of neighbours with the lowest
+   A word starts as one token per byte. Again and again, the pair of neighbours with the lowest
    rank, the leftmost of equal ones, is replaced by the result of its merge. The tokens are a list
-   linked over the bytes of the piece (a token is at the index of its first byte). The pairs wait in
+   linked over the bytes of the word (a token is at the index of its first byte). The pairs wait in
    a heap of `rank << 32 | index of the left token`. An entry is stale if the token at its index has
    another rank by now; it is dropped when it comes up. Each merge takes one entry and adds at most
    two, so a heap of 2n entries is large enough. */
@@ -3997,14 +3999,14 @@ typedef struct bitnet__encoder {
     bitnet_token *out;
     size_t cap, count;              /* counts all tokens; out gets the first cap of them */
     bitnet_result result;           /* the first error */
-    const uint8_t *piece;           /* SentencePiece: the bytes that are being merged */
+    const uint8_t *word;            /* SentencePiece: the bytes that are being merged */
     bitnet__symbol *symbols;        /* [room] the arrays below, or larger ones when needed */
     uint64_t *heap;                 /* [2 * room] */
     uint64_t *rolled;               /* [room] SentencePiece: hashes of the first 1, 2, .. bytes */
     size_t room;
-    void *block;                    /* the allocation for larger arrays, or null */
-    bitnet__symbol small_symbols[BITNET__SMALL_PIECE];
-    uint64_t small_heap[2 * BITNET__SMALL_PIECE], small_rolled[BITNET__SMALL_PIECE];
+    void *allocation;               /* for larger arrays, or null */
+    bitnet__symbol small_symbols[BITNET__SMALL_WORD];
+    uint64_t small_heap[2 * BITNET__SMALL_WORD], small_rolled[BITNET__SMALL_WORD];
 } bitnet__encoder;
 
 static void bitnet__emit(bitnet__encoder *e, bitnet_token t) {
@@ -4012,23 +4014,23 @@ static void bitnet__emit(bitnet__encoder *e, bitnet_token t) {
     e->count++;
 }
 
-/* Makes room for a piece of n bytes. Doubling keeps the number of allocations logarithmic. */
+/* Makes room for a word of n bytes. Doubling keeps the number of allocations logarithmic. */
 static bitnet_result bitnet__reserve(bitnet__encoder *e, size_t n) {
     size_t room = e->room;
-    uint8_t *block;
+    uint8_t *p;
     if (n <= room) return BITNET_OK;
-    if (n > BITNET__MAX_PIECE) return BITNET_ERR_LIMIT;
+    if (n > BITNET__MAX_WORD) return BITNET_ERR_LIMIT;
     while (room < n) room *= 2;
-    if (room > BITNET__MAX_PIECE) room = BITNET__MAX_PIECE;
-    bitnet__free(e->allocator, e->block);
-    e->block = 0;
+    if (room > BITNET__MAX_WORD) room = BITNET__MAX_WORD;
+    bitnet__free(e->allocator, e->allocation);
+    e->allocation = 0;
     e->room = 0;
-    block = (uint8_t *)bitnet__alloc(e->allocator, room * (e->vocab->ranks ? 40 : 32));
-    if (!block) return BITNET_ERR_MEMORY;
-    e->block = block;
-    e->heap = (uint64_t *)(void *)block;            /* 16 bytes per byte of the piece, ... */
-    e->symbols = (bitnet__symbol *)(void *)(block + room * 16);     /* ... 16 more, ... */
-    e->rolled = (uint64_t *)(void *)(block + room * 32);            /* ... and perhaps 8 more */
+    p = (uint8_t *)bitnet__alloc(e->allocator, room * (e->vocab->ranks ? 40 : 32));
+    if (!p) return BITNET_ERR_MEMORY;
+    e->allocation = p;
+    e->heap = (uint64_t *)(void *)p;                /* 16 bytes per byte of the word, ... */
+    e->symbols = (bitnet__symbol *)(void *)(p + room * 16);         /* ... 16 more, ... */
+    e->rolled = (uint64_t *)(void *)(p + room * 32);                /* ... and perhaps 8 more */
     e->room = room;
     return BITNET_OK;
 }
@@ -4046,13 +4048,13 @@ static uint64_t bitnet__power(const bitnet__vocab *v, size_t n) {
     return p;
 }
 
-/* SentencePiece: the token of bytes [from, to) of the piece, or -1. */
+/* SentencePiece: the token of bytes [from, to) of the word, or -1. */
 static int32_t bitnet__find_stretch(const bitnet__encoder *e, size_t from, size_t to) {
     const bitnet__vocab *v = e->vocab;
     uint64_t h = e->rolled[to - 1];
     if (to - from > v->longest) return -1;
     if (from > 0) h -= e->rolled[from - 1] * bitnet__power(v, to - from);
-    return bitnet__find_hashed(v, e->piece + from, to - from, bitnet__mix(h));
+    return bitnet__find_hashed(v, e->word + from, to - from, bitnet__mix(h));
 }
 
 /* Looks up the pair that begins at symbol i; returns 1 and its heap key if it can be merged. */
@@ -4071,10 +4073,10 @@ static int bitnet__rate_pair(const bitnet__encoder *e, size_t i, size_t n, uint6
 
 /* Makes the symbols, one per byte or in SentencePiece per character, and the unordered keys of all
    pairs. Returns the number of keys. */
-static size_t bitnet__start_piece(bitnet__encoder *e, const uint8_t *p, size_t n) {
+static size_t bitnet__start_word(bitnet__encoder *e, const uint8_t *p, size_t n) {
     size_t i, count = 0, before = (size_t)0 - 1;    /* never followed */
     uint64_t h = 0;
-    e->piece = p;
+    e->word = p;
     for (i = 0; e->vocab->ranks && i < n; i++) e->rolled[i] = h = bitnet__roll(h, p[i]);
     for (i = 0; i < n; i = e->symbols[i].next) {
         uint32_t length = 1;
@@ -4089,11 +4091,11 @@ static size_t bitnet__start_piece(bitnet__encoder *e, const uint8_t *p, size_t n
     return count;
 }
 
-/* Merges one piece, for which there is room, and emits its tokens. */
-static void bitnet__merge_piece(bitnet__encoder *e, const uint8_t *p, size_t n) {
+/* Merges one word, for which there is room, and emits its tokens. */
+static void bitnet__merge_word(bitnet__encoder *e, const uint8_t *p, size_t n) {
     const bitnet__heap heap = {e->heap, 8, 8, bitnet__key_before, 0};
     bitnet__symbol *symbols = e->symbols;
-    size_t count = bitnet__start_piece(e, p, n), i;
+    size_t count = bitnet__start_word(e, p, n), i;
     uint64_t key;
     bitnet__heap_make(&heap, count, &key);
     while (count > 0) {
@@ -4120,13 +4122,13 @@ static void bitnet__merge_piece(bitnet__encoder *e, const uint8_t *p, size_t n) 
     }
 }
 
-/* SentencePiece: merges a text without special tokens as one piece. A character that ends up in no
+/* SentencePiece: merges a text without special tokens as one word. A character that ends up in no
    token becomes its bytes. A U+2581 in the text is a space. */
 static bitnet_result bitnet__encode_spm(bitnet__encoder *e, const uint8_t *p,
                                         const uint8_t *end) {
     size_t n = (size_t)(end - p);
     bitnet_result r;
-    uint8_t own[BITNET__SMALL_PIECE], *text = own;      /* "small" is a macro of Windows */
+    uint8_t own[BITNET__SMALL_WORD], *text = own;      /* "small" is a macro of Windows */
     if (n == 0) return BITNET_OK;
     r = bitnet__reserve(e, n + 1);
     if (r != BITNET_OK) return r;
@@ -4134,16 +4136,16 @@ static bitnet_result bitnet__encode_spm(bitnet__encoder *e, const uint8_t *p,
     if (!text) return BITNET_ERR_MEMORY;
     text[0] = ' ';
     n = bitnet__unmark_spaces(p, n, text + e->vocab->space_prefix);
-    bitnet__merge_piece(e, text, n + (size_t)e->vocab->space_prefix);
+    bitnet__merge_word(e, text, n + (size_t)e->vocab->space_prefix);
     if (text != own) bitnet__free(e->allocator, text);
     return BITNET_OK;
 }
 
-/* Byte-level BPE: encodes text without special tokens, piece by piece. */
+/* Byte-level BPE: encodes text without special tokens, word by word. */
 static bitnet_result bitnet__encode_bpe(bitnet__encoder *e, const uint8_t *p, const uint8_t *end) {
     const bitnet__pre *pre = e->vocab->pre;
     while (p < end) {
-        size_t n = pre->digits ? bitnet__piece_length(p, end, pre->digits)
+        size_t n = pre->digits ? bitnet__word_length(p, end, pre->digits)
                                : bitnet__falcon_length(p, end);
         int32_t token = pre->whole ? bitnet__find_normal(e->vocab, p, n) : -1;
         if (token >= 0) {
@@ -4151,7 +4153,7 @@ static bitnet_result bitnet__encode_bpe(bitnet__encoder *e, const uint8_t *p, co
         } else {
             bitnet_result r = bitnet__reserve(e, n);
             if (r != BITNET_OK) return r;
-            bitnet__merge_piece(e, p, n);
+            bitnet__merge_word(e, p, n);
         }
         p += n;
     }
@@ -4193,13 +4195,13 @@ static void bitnet__encoder_open(bitnet__encoder *e, const bitnet__vocab *v,
     e->symbols = e->small_symbols;
     e->heap = e->small_heap;
     e->rolled = e->small_rolled;
-    e->room = BITNET__SMALL_PIECE;
-    e->block = 0;
+    e->room = BITNET__SMALL_WORD;
+    e->allocation = 0;
 }
 
 /* Frees what the encoder owns; returns the number of tokens or the first error. */
 static int bitnet__encoder_close(bitnet__encoder *e) {
-    bitnet__free(e->allocator, e->block);
+    bitnet__free(e->allocator, e->allocation);
     if (e->result == BITNET_OK && e->count > INT32_MAX) return BITNET_ERR_LIMIT;
     return e->result == BITNET_OK ? (int)e->count : (int)e->result;
 }
@@ -4212,7 +4214,7 @@ static int bitnet__is_among(const bitnet_token *list, int32_t n, bitnet_token t)
 /* Adds the tokens of n bytes of text. User-defined tokens in it become these tokens, and with
    parse_special control tokens, too (leftmost first, the longest at each place), except those in
    not_these [n_not], which stay text. Sets e->result to BITNET_ERR_MEMORY, or to BITNET_ERR_LIMIT
-   for a piece of over 64 MiB. */
+   for a word of over 64 MiB. */
 static void bitnet__encode_except(bitnet__encoder *e, const void *text, size_t n, int parse_special,
                                   const bitnet_token *not_these, int32_t n_not) {
     const uint8_t *p = (const uint8_t *)text, *end = n > 0 ? p + n : p, *at = p;
@@ -4392,7 +4394,7 @@ enum { BITNET__RAISED = 1, BITNET__NOT_UNDERSTOOD, BITNET__TOO_MUCH };
 enum {
     BITNET__JINJA_MEMORY = 1 << 15,    /* of values and texts */
     BITNET__JINJA_OUT = 1 << 12,       /* bytes of a prompt */
-    BITNET__JINJA_STEPS = 1 << 23,     /* of all probes: bytes that are read or compared */
+    BITNET__JINJA_WORK = 1 << 23,      /* of all probes: bytes that are read or compared */
     BITNET__JINJA_DEPTH = 16,          /* of blocks and expressions in each other: 48 KB of stack */
     BITNET__JINJA_NAMES = 64,
     BITNET__JINJA_ARGS = 16            /* of calls in each other */
@@ -4415,7 +4417,7 @@ typedef struct bitnet__jinja {
     const char *start, *at, *end;      /* of the template, and where it is being read */
     char *memory;
     size_t used, cap;
-    int64_t steps;                     /* that are left */
+    int64_t work;                      /* that is left: see BITNET__JINJA_WORK */
     int32_t depth, n_names, scope;     /* names from scope on are of the innermost loop */
     int32_t n_out;
     bitnet__jvalue failure;            /* of the whole text; kind BITNET__FAILED, if it failed */
@@ -4454,7 +4456,8 @@ static bitnet__jvalue bitnet__jfail(const char *place, int why) {
     return bitnet__jvalue_of(BITNET__FAILED, (size_t)why, place);
 }
 
-/* Ends everything: with the reading at the end, all loops end. Returns the failure. */
+/* Records the failure and moves to the template's end, so that every loop over it ends. Returns
+   the failure. */
 static bitnet__jvalue bitnet__jinja_stop(bitnet__jinja *j, bitnet__jvalue failure) {
     if (j->failure.kind != BITNET__FAILED) j->failure = failure;
     j->at = j->end;
@@ -4465,15 +4468,15 @@ static bitnet__jvalue bitnet__jinja_stop_here(bitnet__jinja *j, int why) {
     return bitnet__jinja_stop(j, bitnet__jfail(j->at, why));
 }
 
-static void bitnet__jinja_step(bitnet__jinja *j, size_t n) {
-    j->steps -= (int64_t)n + 1;
-    if (j->steps < 0) bitnet__jinja_stop_here(j, BITNET__TOO_MUCH);
+static void bitnet__jinja_work(bitnet__jinja *j, size_t n) {
+    j->work -= (int64_t)n + 1;
+    if (j->work < 0) bitnet__jinja_stop_here(j, BITNET__TOO_MUCH);
 }
 
 /* Memory for n bytes, or for values if they are aligned; 0: there is no more. */
 static char *bitnet__jinja_alloc(bitnet__jinja *j, size_t n, int aligned) {
     const size_t at = aligned ? (j->used + 7) & ~(size_t)7 : j->used;
-    bitnet__jinja_step(j, n);
+    bitnet__jinja_work(j, n);
     if (at > j->cap || n > j->cap - at) {
         bitnet__jinja_stop_here(j, BITNET__TOO_MUCH);
         return 0;
@@ -4542,7 +4545,7 @@ static int bitnet__jsame(bitnet__jvalue v, const char *s, int32_t n) {
 static bitnet__jvalue *bitnet__jinja_entry(bitnet__jinja *j, bitnet__jvalue dict, const char *key,
                                            int32_t n) {
     int32_t i;
-    bitnet__jinja_step(j, (size_t)dict.list->n);
+    bitnet__jinja_work(j, (size_t)dict.list->n);
     for (i = 0; i < dict.list->n; i += 2)
         if (bitnet__jsame(dict.list->items[i], key, n)) return &dict.list->items[i + 1];
     return 0;
@@ -4591,7 +4594,7 @@ static bitnet__jvalue bitnet__jinja_text(bitnet__jinja *j, bitnet__jvalue v, con
 static int bitnet__is_digit(char c) { return c >= '0' && c <= '9'; }
 static int bitnet__is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
-static int bitnet__is_word(char c) {
+static int bitnet__is_name_byte(char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || bitnet__is_digit(c) || c == '_';
 }
 
@@ -4603,11 +4606,11 @@ static int bitnet__jinja_sees(const bitnet__jinja *j, const char *what) {
 static void bitnet__jinja_blanks(bitnet__jinja *j) {
     const char *from = j->at;
     while (j->at < j->end && bitnet__is_space(*j->at)) j->at++;
-    bitnet__jinja_step(j, (size_t)(j->at - from));
+    bitnet__jinja_work(j, (size_t)(j->at - from));
 }
 
-/* Takes an operator or a word, if it is what comes next. A sign in front of the end of a tag
-   belongs to that. */
+/* Takes an operator or a keyword, if it is what comes next. A minus sign in front of %} or }}
+   belongs to the tag's end. */
 static int bitnet__jinja_take(bitnet__jinja *j, const char *what) {
     const size_t n = strlen(what);
     bitnet__jinja_blanks(j);
@@ -4615,8 +4618,8 @@ static int bitnet__jinja_take(bitnet__jinja *j, const char *what) {
     if (n == 1 && strchr("+-%", *what) &&
         (bitnet__jinja_sees(j, "%}") || bitnet__jinja_sees(j, "-%}") ||
          bitnet__jinja_sees(j, "+%}") || bitnet__jinja_sees(j, "-}}"))) return 0;
-    if (bitnet__is_word(what[n - 1]) && (size_t)(j->end - j->at) > n &&
-        bitnet__is_word(j->at[n])) return 0;
+    if (bitnet__is_name_byte(what[n - 1]) && (size_t)(j->end - j->at) > n &&
+        bitnet__is_name_byte(j->at[n])) return 0;
     j->at += n;
     return 1;
 }
@@ -4631,10 +4634,10 @@ static bitnet__jname bitnet__jinja_name(bitnet__jinja *j) {
     bitnet__jinja_blanks(j);
     name.s = j->at;
     if (j->at < j->end && !bitnet__is_digit(*j->at))
-        while (j->at < j->end && bitnet__is_word(*j->at)) j->at++;
+        while (j->at < j->end && bitnet__is_name_byte(*j->at)) j->at++;
     name.n = (int32_t)(j->at - name.s);
     name.value = bitnet__jundefined();
-    bitnet__jinja_step(j, (size_t)name.n);
+    bitnet__jinja_work(j, (size_t)name.n);
     if (name.n == 0) bitnet__jinja_stop_here(j, BITNET__NOT_UNDERSTOOD);
     return name;
 }
@@ -4645,7 +4648,7 @@ static int bitnet__jis(bitnet__jname name, const char *s) {
 
 static bitnet__jname *bitnet__jinja_lookup(bitnet__jinja *j, bitnet__jname name, int32_t from) {
     int32_t i;
-    bitnet__jinja_step(j, (size_t)j->n_names);
+    bitnet__jinja_work(j, (size_t)j->n_names);
     for (i = j->n_names - 1; i >= from; i--)
         if (j->names[i].n == name.n && !memcmp(j->names[i].s, name.s, (size_t)name.n))
             return &j->names[i];
@@ -4669,16 +4672,16 @@ static void bitnet__jinja_set(bitnet__jinja *j, bitnet__jname name, bitnet__jval
 
 static int bitnet__jinja_is_ascii(bitnet__jinja *j, bitnet__jvalue v) {
     int32_t i;
-    bitnet__jinja_step(j, (size_t)v.n);
+    bitnet__jinja_work(j, (size_t)v.n);
     for (i = 0; i < v.n; i++) if ((uint8_t)v.s[i] >= 128) return 0;
     return 1;
 }
 
-/* The place of what in v from an index on; -1: it is not there. */
+/* Index of the first `what` in v at or after `from`; -1: none. */
 static int32_t bitnet__jinja_find(bitnet__jinja *j, bitnet__jvalue v, int32_t from,
                                   bitnet__jvalue what) {
     int32_t i;
-    bitnet__jinja_step(j, (size_t)(v.n - from) * ((size_t)what.n / 16 + 1));
+    bitnet__jinja_work(j, (size_t)(v.n - from) * ((size_t)what.n / 16 + 1));
     for (i = from; i + what.n <= v.n; i++)
         if (what.n == 0 || !memcmp(v.s + i, what.s, (size_t)what.n)) return i;
     return -1;
@@ -4883,8 +4886,8 @@ static bitnet__jvalue bitnet__jinja_of_any(bitnet__jinja *j, bitnet__jvalue v, b
     return v;
 }
 
-/* A filter, or a method, which an undefined value has not. APART: its stack is not that of what
-   recurses. */
+/* Applies a filter or a method; undefined values have no methods. BITNET__APART keeps its large
+   stack frame out of the recursion. */
 BITNET__APART bitnet__jvalue bitnet__jinja_apply(bitnet__jinja *j, bitnet__jvalue v,
                                                  bitnet__jname f, const bitnet__jargs *args,
                                                  int is_method) {
@@ -4904,7 +4907,7 @@ BITNET__APART bitnet__jvalue bitnet__jinja_apply(bitnet__jinja *j, bitnet__jvalu
     if (done) return out;
     v = bitnet__jinja_text(j, v, f.s);
     if (v.kind == BITNET__FAILED) return v;
-    bitnet__jinja_step(j, (size_t)v.n * ((size_t)(set ? set->n : 0) / 16 + 1));
+    bitnet__jinja_work(j, (size_t)v.n * ((size_t)(set ? set->n : 0) / 16 + 1));
     out = bitnet__jinja_of_string(j, v, f, args, &done);
     return done ? out : bitnet__jfail(f.s, BITNET__NOT_UNDERSTOOD);
 }
@@ -4952,7 +4955,7 @@ static bitnet__jvalue bitnet__jinja_in(bitnet__jinja *j, bitnet__jvalue a, bitne
     if (b.kind == BITNET__UNDEFINED) return bitnet__jbool(0);
     if (b.kind != BITNET__LIST && b.kind != BITNET__DICT)
         return bitnet__jfail(place, BITNET__RAISED);
-    bitnet__jinja_step(j, (size_t)b.list->n);
+    bitnet__jinja_work(j, (size_t)b.list->n);
     for (i = 0; i < b.list->n && same == 0; i += b.kind == BITNET__DICT ? 2 : 1)
         same = bitnet__jequal(a, b.list->items[i]);
     return same < 0 ? bitnet__jfail(place, BITNET__NOT_UNDERSTOOD) : bitnet__jbool(same);
@@ -5005,7 +5008,7 @@ static bitnet__jvalue bitnet__jinja_operate(bitnet__jinja *j, const char *op, bi
         a = bitnet__jinja_in(j, a, b, op);
         return a.kind == BITNET__FAILED ? a : bitnet__jbool(!a.n);
     }
-    if (strings) bitnet__jinja_step(j, (size_t)a.n);
+    if (strings) bitnet__jinja_work(j, (size_t)a.n);
     if (op[0] == '=' || op[0] == '!') {
         order = bitnet__jequal(a, b);
         return order < 0 ? bitnet__jfail(op, BITNET__NOT_UNDERSTOOD)
@@ -5041,7 +5044,7 @@ static bitnet__jvalue bitnet__jinja_literal(bitnet__jinja *j, char quote) {
         if (out.kind != BITNET__STRING) return out;
         from = j->at++ + 2;
     }
-    bitnet__jinja_step(j, (size_t)(j->at - place));
+    bitnet__jinja_work(j, (size_t)(j->at - place));
     if (j->at == j->end)
         return bitnet__jinja_stop(j, bitnet__jfail(place, BITNET__NOT_UNDERSTOOD));
     if (out.n == 0) out = bitnet__jstring_of(from, (size_t)(j->at - from));
@@ -5055,7 +5058,7 @@ static bitnet__jvalue bitnet__jinja_number(bitnet__jinja *j) {
     int64_t n = 0;
     for (; j->at < j->end && bitnet__is_digit(*j->at) && n < INT32_MAX; j->at++)
         n = 10 * n + (*j->at - '0');
-    if (n >= INT32_MAX || (j->at < j->end && (bitnet__is_word(*j->at) || *j->at == '.')))
+    if (n >= INT32_MAX || (j->at < j->end && (bitnet__is_name_byte(*j->at) || *j->at == '.')))
         return bitnet__jinja_stop(j, bitnet__jfail(place, BITNET__NOT_UNDERSTOOD));
     return bitnet__jint((int32_t)n);
 }
@@ -5085,7 +5088,7 @@ static bitnet__jargs bitnet__jinja_arguments(bitnet__jinja *j) {
     while (!bitnet__jinja_take(j, ")")) {
         const char *from = j->at;
         bitnet__jname a = {0, 0, {BITNET__UNDEFINED, 0, 0, 0}};
-        if (from < j->end && bitnet__is_word(*from) && !bitnet__is_digit(*from))
+        if (from < j->end && bitnet__is_name_byte(*from) && !bitnet__is_digit(*from))
             a = bitnet__jinja_name(j);
         if (a.n && (!bitnet__jinja_take(j, "=") || bitnet__jinja_sees(j, "="))) {
             if (j->failure.kind == BITNET__FAILED) break;
@@ -5161,7 +5164,7 @@ static bitnet__jvalue bitnet__jinja_primary(bitnet__jinja *j) {
     return known ? known->value : bitnet__jundefined();
 }
 
-/* v.name and v["name"]. Only what is undefined itself cannot be asked. */
+/* v.name and v["name"]: undefined if there is none. An error only if v itself is undefined. */
 static bitnet__jvalue bitnet__jinja_attribute(bitnet__jinja *j, bitnet__jvalue v,
                                               const char *name, int32_t n, const char *place) {
     const bitnet__jvalue *found;
@@ -5306,7 +5309,7 @@ static bitnet__jvalue bitnet__jinja_expression(bitnet__jinja *j) {
 
 /* ---- tags ---- */
 
-/* The tags that end a block, or a part of it. */
+/* The tags that end a Jinja block or a branch of it. */
 static const char *const bitnet__jinja_ends[] = {"", "else", "elif", "endif", "endfor", "endset"};
 enum { BITNET__END, BITNET__ELSE, BITNET__ELIF, BITNET__ENDIF, BITNET__ENDFOR, BITNET__ENDSET,
        BITNET__N_ENDS };
@@ -5314,7 +5317,7 @@ enum { BITNET__END, BITNET__ELSE, BITNET__ELIF, BITNET__ENDIF, BITNET__ENDFOR, B
 static int bitnet__jinja_block(bitnet__jinja *j, int live);
 
 static void bitnet__jinja_emit(bitnet__jinja *j, const char *s, size_t n) {
-    bitnet__jinja_step(j, n);
+    bitnet__jinja_work(j, n);
     if (j->failure.kind == BITNET__FAILED) return;
     if (n > (size_t)(BITNET__JINJA_OUT - j->n_out)) {
         bitnet__jinja_stop_here(j, BITNET__TOO_MUCH);
@@ -5364,7 +5367,7 @@ static void bitnet__jinja_skip(bitnet__jinja *j, const char *end) {
         else open += c == '{' ? 1 : c == '}' && open > 0 ? -1 : 0;
     }
     if (j->at > from && (j->at[-1] == '-' || j->at[-1] == '+')) j->at--;
-    bitnet__jinja_step(j, (size_t)(j->at - from));
+    bitnet__jinja_work(j, (size_t)(j->at - from));
     bitnet__jinja_close(j, end);
 }
 
@@ -5389,12 +5392,12 @@ static char bitnet__jinja_up_to_tag(bitnet__jinja *j, int live) {
             if (line == from ? begins : line[-1] == '\n') to = line;
         }
     }
-    bitnet__jinja_step(j, (size_t)(j->at - from));
+    bitnet__jinja_work(j, (size_t)(j->at - from));
     if (live) bitnet__jinja_emit(j, from, (size_t)(to - from));
     return tag;
 }
 
-/* Is the next value true? It is not read if it does not count. */
+/* Reads the next expression and returns whether it is true. If `live` is 0, skips it. */
 static int bitnet__jinja_condition(bitnet__jinja *j, int live) {
     bitnet__jvalue v;
     if (!live) {
@@ -5550,8 +5553,8 @@ static void bitnet__jinja_tag(bitnet__jinja *j, bitnet__jname name, int live) {
     else bitnet__jinja_stop(j, bitnet__jfail(name.s, BITNET__NOT_UNDERSTOOD));
 }
 
-/* Writes all up to the tag that ends this block, or without live reads past it. Returns which; the
-   reading is behind its name. */
+/* Renders up to the tag that ends this Jinja block (live 0: skips it). Returns that tag; the
+   position is behind its name. */
 static int bitnet__jinja_block(bitnet__jinja *j, int live) {
     int end = BITNET__END;
     if (j->depth == BITNET__JINJA_DEPTH) {
@@ -5565,7 +5568,7 @@ static int bitnet__jinja_block(bitnet__jinja *j, int live) {
         if (tag == '#') {
             const char *from = j->at;
             while (j->at < j->end && !bitnet__jinja_sees(j, "#}")) j->at++;
-            bitnet__jinja_step(j, (size_t)(j->at - from));
+            bitnet__jinja_work(j, (size_t)(j->at - from));
             if (j->at > from && j->at[-1] == '-') j->at--;
             bitnet__jinja_close(j, "#}");
         } else if (tag == '{' && !live) bitnet__jinja_skip(j, "}}");
@@ -5710,7 +5713,7 @@ static const bitnet__chat_row bitnet__chat_rows[] = {
 
 enum { BITNET__MARKS = 32 };
 
-/* Are the tokens there that it cannot do without? Returns the first that is not; 0: all are. */
+/* Returns the first token that this row needs and the vocabulary lacks; 0: it lacks none. */
 static const char *bitnet__lacks_token(const bitnet__vocab *v, const bitnet__chat_row *row) {
     if (row->t.end && bitnet__vocab_find(v, row->t.end, strlen(row->t.end)) < 0) return row->t.end;
     if (row->needs && bitnet__vocab_find(v, row->needs, strlen(row->needs)) < 0) return row->needs;
@@ -5732,7 +5735,8 @@ static void bitnet__add_ends(bitnet__vocab *v, const bitnet__chat_row *row) {
 
 /* ---- chats ---- */
 
-/* Text that is waiting for its neighbours, between tokens of the template. */
+/* Collects text between two template tokens, because words may reach across the end of a
+   message. */
 typedef struct bitnet__chat {
     bitnet__encoder *e;             /* 0: all is text and stays there, in memory of the caller's */
     bitnet_result result;           /* the first error */
@@ -5765,7 +5769,7 @@ static void bitnet__chat_put(bitnet__chat *c, const char *p, size_t n) {
     c->n += n;
 }
 
-/* Encodes what is waiting; then adds a token, if it is one. */
+/* Encodes the collected text, then appends token t unless it is -1. */
 static void bitnet__chat_flush(bitnet__chat *c, bitnet_token t) {
     if (!c->e) return;
     if (c->result == BITNET_OK) {
@@ -5782,7 +5786,8 @@ static int bitnet__is_mark(const bitnet__vocab *v, bitnet_token t) {
     return v->types[t] == BITNET__TOKEN_CONTROL || *bitnet__vocab_bytes(v, t, &n) == '<';
 }
 
-/* Adds text whose special tokens are tokens: those of the template, or with only_tags the tags. */
+/* Tokenizes text, matching the template's special tokens (only_tags: only <think>, <tool_call>
+   and their ends). */
 static void bitnet__chat_parse(bitnet__chat *c, const char *text, size_t n, int only_tags) {
     const uint8_t *p = (const uint8_t *)text, *end = p + n, *at = p;
     size_t length = 0;
@@ -5874,7 +5879,7 @@ static void bitnet__chat_write(bitnet__chat *c, const char *text, const char *ro
     }
 }
 
-/* A stretch of a message. */
+/* A range of a message's bytes. */
 typedef struct bitnet__stretch { const char *p; size_t n; } bitnet__stretch;
 
 static bitnet__stretch bitnet__content(const bitnet_chat_template *t, const char *content) {
@@ -5940,7 +5945,7 @@ static int bitnet__has_role(const bitnet_message *messages, int n, int i, const 
     return i >= 0 && i < n && messages[i].role && !strcmp(messages[i].role, role);
 }
 
-/* The last message that a user wrote, and no tool. */
+/* Index of the last message of role user; -1: none. */
 static int bitnet__last_query(const bitnet_message *messages, int n) {
     static const char open[] = "<tool_response>", close[] = "</tool_response>";
     int i;
@@ -5999,8 +6004,8 @@ static int bitnet__chat_begin(bitnet__chat *c, const char *tools, const bitnet_m
     return given;
 }
 
-/* What ends a reply that was cut: all of the suffix. If the model has ended it: what is behind its
-   end token. */
+/* Ends the reply in front: with the whole suffix if it was cut, else with what follows the end
+   token in it. */
 static void bitnet__chat_end_reply(bitnet__chat *c, int ended) {
     const bitnet_chat_turn *turn = bitnet__turn_of(c->t, "assistant");
     const char *suffix = turn && turn->suffix ? turn->suffix : "";
@@ -6009,8 +6014,7 @@ static void bitnet__chat_end_reply(bitnet__chat *c, int ended) {
     bitnet__chat_write(c, suffix, "assistant");
 }
 
-/* Opens the reply, with thinking as it is wanted. BITNET_ERR_UNSUPPORTED: the template thinks, but
-   not so; or it does not think at all. */
+/* Opens the reply as `thinking` asks. BITNET_ERR_UNSUPPORTED: the template has no such mode. */
 static void bitnet__chat_reply(bitnet__chat *c, bitnet_thinking thinking) {
     const bitnet_chat_template *t = c->t;
     if ((thinking == BITNET_THINK_ON && !t->think) ||
@@ -6024,7 +6028,7 @@ static void bitnet__chat_reply(bitnet__chat *c, bitnet_thinking thinking) {
     if (thinking == BITNET_THINK_OFF) bitnet__chat_write(c, t->no_think, 0);
 }
 
-/* They are put into the system message. */
+/* Tools are written into the system message. */
 static int bitnet__has_tools(const bitnet_chat_template *t) {
     return t->tools_before && bitnet__turn_of(t, "system");
 }
@@ -6033,7 +6037,7 @@ static int bitnet__is_thinking(bitnet_thinking t) {
     return (int)t >= BITNET_THINK_AUTO && (int)t <= BITNET_THINK_ON;
 }
 
-/* A system message that the template does not have where it is; -1: there is none. */
+/* Index of a system message that is not where the template allows it; -1: none. */
 static int bitnet__late_system(const bitnet_chat_template *t, const bitnet_message *messages, int n,
                                int flags) {
     int i = (flags & BITNET_ADD_BOS) != 0;
@@ -6085,7 +6089,7 @@ static void bitnet__encode_chat(bitnet__encoder *e, const bitnet_chat_params *pa
 
 typedef enum bitnet__learns {
     BITNET__LEARN_NOTHING, BITNET__LEARN_START, BITNET__LEARN_OFF, BITNET__LEARN_SYSTEM,
-    /* Instead of these something is left out, whatever the file's template does. */
+    /* What a row may leave out or refuse although the file's template writes it. */
     BITNET__LEARN_LATER, BITNET__LEARN_ROLES, BITNET__LEARN_TOOLS, BITNET__LEARN_TOOL,
     BITNET__MAY_RAISE,              /* the library need not refuse what the template refuses */
     BITNET__MAY_END                 /* without a reply: one may be there, or the last newline not */
@@ -6150,8 +6154,8 @@ typedef struct bitnet__chat_fit {
 enum { BITNET__N_ROWS = sizeof bitnet__chat_rows / sizeof bitnet__chat_rows[0],
        BITNET__N_PROBES = sizeof bitnet__probes / sizeof bitnet__probes[0] };
 
-/* What recognising a template takes; the memory of j stands behind it. What a row writes is put
-   there, too, where the values are no longer needed, and system texts at its end. */
+/* Working memory for recognising a template. Behind it lies j's memory, which also takes what a
+   row writes (from the front) and system texts (from the end). */
 typedef struct bitnet__recognition {
     const bitnet__vocab *vocab;
     bitnet__chat_fit c[BITNET__N_ROWS];
@@ -6381,7 +6385,7 @@ static void bitnet__explain_failure(const bitnet__jinja *j, const bitnet__probe 
                  f.n == BITNET__RAISED ? p->what : "", line, place);
 }
 
-/* A fit has ended at probe k. Says why, if none before it came further. */
+/* Row c->row stopped fitting at probe k. Keeps the reason if it is the furthest so far. */
 static int32_t bitnet__explain_difference(bitnet__recognition *r, const bitnet__chat_fit *c,
                                           const bitnet__probe *p, int32_t k, int32_t nearest,
                                           bitnet_error *why) {
@@ -6410,7 +6414,7 @@ static const bitnet__chat_fit *bitnet__recognise(bitnet__recognition *r, size_t 
     j->end = jinja + n - (n > 0 && jinja[n - 1] == '\n');          /* as Jinja has it */
     j->memory = (char *)(r + 1);
     j->cap = room - sizeof *r;
-    j->steps = BITNET__JINJA_STEPS;
+    j->work = BITNET__JINJA_WORK;
     for (i = 0; i < left; i++) r->c[i].row = &bitnet__chat_rows[i];
     for (k = 0; k < BITNET__N_PROBES && left > 0; k++) {
         const bitnet__probe *p = &bitnet__probes[k];
@@ -9356,7 +9360,7 @@ static bitnet_result bitnet__pack_layer(bitnet_model *m, int32_t i, bitnet_error
         return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory to pack the tensors from '%s' on "
                             "(%llu bytes)", name, (unsigned long long)total);
     }
-    bitnet__huge_block(&m->params.allocator, p.out, (size_t)total);
+    bitnet__huge_memory(&m->params.allocator, p.out, (size_t)total);
     for (k = 0; k < n; k++) {
         p.linear = &linear[k];
         bitnet__linear_name(m, i, k, name);
@@ -10973,7 +10977,7 @@ static bitnet_result bitnet__reserve_pages(bitnet_ctx *c, int32_t n, bitnet_erro
         if (!page)
             return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for a page of the KV cache "
                                 "(%llu bytes)", (unsigned long long)bytes);
-        bitnet__huge_block(a, page, (size_t)bytes);
+        bitnet__huge_memory(a, page, (size_t)bytes);
         page->n_users = 0;
         bitnet__page_free(c, page);
     }
@@ -12658,20 +12662,20 @@ BITNET_API bitnet_result bitnet_seq_load_memory(bitnet_ctx *c, int32_t seq, cons
    ============================================================================================= */
 
 enum {
-    BITNET__CHUNK = 64,                /* rows of the copy that are bounded together */
+    BITNET__STRIP = 64,                /* rows of the copy that are bounded together */
     BITNET__MAX_COPY_DIM = 32768,      /* limits of the copy: see join_planes, ... */
     BITNET__MIN_COPY_DIM = 16,         /* ... and step_build_copy */
     BITNET__BOUND_STATES = 16,         /* hidden states per pass over the copy */
-    BITNET__BOUND_DOTS = 2 * BITNET__BOUND_STATES * BITNET__CHUNK  /* products of a call with one
+    BITNET__BOUND_DOTS = 2 * BITNET__BOUND_STATES * BITNET__STRIP  /* products of a call with one
                                           plane. The columns are u and v of each state; the fewer
-                                          they are, the more chunks a call has, since long runs of
+                                          they are, the more strips a call has, since long runs of
                                           rows are read faster */
 };
 
 /* The head with 6 bits per weight, in two planes, drawn below. All contexts share it, and whoever
-   needs it fills it in, part by part. Whoever finds it BUSY does not wait, but computes all logits.
-   Here n_vocab is rounded up to whole chunks, n_chunks * BITNET__CHUNK, and dim to blocks of
-   128. */
+   needs it fills it in, share by share. Whoever finds it BUSY does not wait, but computes all
+   logits. Here n_vocab is rounded up to whole strips, n_strips * BITNET__STRIP, and dim to a
+   multiple of 128. */
 enum { BITNET__COPY_NONE, BITNET__COPY_BUSY, BITNET__COPY_EMPTY, BITNET__COPY_READY };
 
 struct bitnet__head_copy {
@@ -12706,13 +12710,13 @@ struct bitnet__head {
                                           weights of a draw */
     /* The bounds from the copy; low is 0 without one. */
     float *low, *high;                 /* [max_states][n_vocab]   bounds of the logits */
-    float *max_low, *max_high;         /* [max_states][n_chunks]  the largest in each chunk */
+    float *max_low, *max_high;         /* [max_states][n_strips]  the largest in each strip */
     int32_t *dots;                     /* [n_threads][plane][BITNET__BOUND_DOTS]; in a plane, a
-                                          call's products [column][chunk][BITNET__CHUNK] */
+                                          call's products [column][strip][BITNET__STRIP] */
     int8_t *q;                         /* [2][n_bound][dim]       u, then v, of hidden states */
     bitnet__bound bound[BITNET__BOUND_STATES];
     int32_t sums[2 * BITNET__BOUND_STATES];    /* of q */
-    int32_t n_chunks, max_states;
+    int32_t n_strips, max_states;
     int32_t first, n_bound;            /* hidden rows [first, first + n_bound) have bounds ... */
     int32_t fine;                      /* ... from: 0: the high plane, 1: both */
     int32_t with_v;                    /* and from: 0: u alone, 1: u and v */
@@ -12730,7 +12734,7 @@ static int bitnet__can_copy_head(const bitnet_model *m) {
 static uint64_t bitnet__head_copy_layout(const bitnet_model *m, bitnet__arena *a,
                                          struct bitnet__head_copy *t) {
     const uint64_t rows = (uint64_t)m->n_vocab, dim = (uint64_t)bitnet__padded_row(m->dim);
-    const uint64_t n = (rows + BITNET__CHUNK - 1) / BITNET__CHUNK * BITNET__CHUNK;
+    const uint64_t n = (rows + BITNET__STRIP - 1) / BITNET__STRIP * BITNET__STRIP;
     if (!bitnet__can_copy_head(m)) return 0;
     t->high = (uint8_t *)bitnet__arena_take(a, rows * dim / 2, 1);
     t->low = (uint8_t *)bitnet__arena_take(a, rows * dim / 4, 1);
@@ -12768,7 +12772,7 @@ static int bitnet__head_copy_alloc(const bitnet_model *m) {
         !bitnet__swap_if(&t->state, BITNET__COPY_NONE, BITNET__COPY_BUSY)) return 1;
     if (bitnet__arena_alloc(&a, &m->params.allocator)) {
         bitnet__head_copy_layout(m, &a, t);
-        bitnet__huge_block(&m->params.allocator, a.base, (size_t)a.used);
+        bitnet__huge_memory(&m->params.allocator, a.base, (size_t)a.used);
     }
     bitnet__store_release(&t->state, a.base ? BITNET__COPY_EMPTY : BITNET__COPY_NONE);
     return a.base != 0;
@@ -12778,8 +12782,8 @@ static int bitnet__head_copy_alloc(const bitnet_model *m) {
 static void bitnet__head_layout(const bitnet_model *m, const bitnet_ctx_params *p,
                                 bitnet__arena *a, bitnet__head *t) {
     const uint64_t vocab = m->head.data ? (uint64_t)m->n_vocab : 0;
-    const uint64_t chunks = (vocab + BITNET__CHUNK - 1) / BITNET__CHUNK;
-    const uint64_t n = chunks * BITNET__CHUNK, dim = (uint64_t)bitnet__padded_row(m->dim);
+    const uint64_t strips = (vocab + BITNET__STRIP - 1) / BITNET__STRIP;
+    const uint64_t n = strips * BITNET__STRIP, dim = (uint64_t)bitnet__padded_row(m->dim);
     const int32_t max_states = bitnet__min(p->n_logits, BITNET__BOUND_STATES);
     const uint64_t states = (uint64_t)max_states;
     (void)bitnet__arena_take(a, 1, sizeof *t);
@@ -12791,12 +12795,12 @@ static void bitnet__head_layout(const bitnet_model *m, const bitnet_ctx_params *
     t->mask = (uint32_t *)bitnet__arena_take(a, (vocab + 31) / 32, 4);
     t->rewritten = (float *)bitnet__arena_take(a, vocab, 4);
     if (!bitnet__can_copy_head(m) || p->no_head_copy) return;
-    t->n_chunks = (int32_t)chunks;
+    t->n_strips = (int32_t)strips;
     t->max_states = max_states;
     t->low = (float *)bitnet__arena_take(a, states * n, 4);
     t->high = (float *)bitnet__arena_take(a, states * n, 4);
-    t->max_low = (float *)bitnet__arena_take(a, states * chunks, 4);
-    t->max_high = (float *)bitnet__arena_take(a, states * chunks, 4);
+    t->max_low = (float *)bitnet__arena_take(a, states * strips, 4);
+    t->max_high = (float *)bitnet__arena_take(a, states * strips, 4);
     t->dots = (int32_t *)bitnet__arena_take(a, (uint64_t)p->n_threads * 2,
                                             BITNET__BOUND_DOTS * 4);
     t->q = (int8_t *)bitnet__arena_take(a, states * 2 * dim, 1);
@@ -12818,7 +12822,7 @@ static bitnet_result bitnet__head_create(bitnet_ctx *c, bitnet_error *err) {
                             (int)c->p.n_logits);
     c->head = (bitnet__head *)(void *)a.base;
     bitnet__head_layout(c->m, &c->p, &a, c->head);
-    if (c->head->dots)                 /* of rows that the last chunk lacks */
+    if (c->head->dots)                 /* of rows that the last strip lacks */
         memset(c->head->dots, 0, (size_t)c->p.n_threads * 2 * BITNET__BOUND_DOTS * 4);
     if (c->p.no_head_copy || bitnet__head_copy_alloc(c->m)) return BITNET_OK;
     return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for a copy of the output head "
@@ -12986,10 +12990,10 @@ BITNET_API const float *bitnet_logits(bitnet_ctx *c, int32_t i) {
    v is taken only if it has more than 1/64 of the norm of x, which needs elements far larger than
    the others; else the columns are half as many, and the bounds hardly wider.
 
-   A pass over the copy, a chunk of rows at a time, bounds the logits of all hidden states that wait
+   A pass over the copy, a strip of rows at a time, bounds the logits of all hidden states that wait
    for them. It reads the high plane. Where a few logits stand out, as those of trained models do,
    that leaves few rows; if it leaves many, a second pass reads both planes. A search then looks at
-   each chunk's largest bound first. */
+   each strip's largest bound first. */
 
 /* A row of the head as floats; -0 may become +0. sumrows is faster than bitnet__matrix_row. */
 static void bitnet__head_weights(const bitnet_ctx *c, int32_t r, float *w) {
@@ -13024,7 +13028,7 @@ static float bitnet__upper_norm(float *lanes) {
     return (float)bitnet__sqrt((double)bitnet__sum_lanes(lanes) * 1.01 + 1e-30);
 }
 
-/* Puts a block of 8-bit integers + 128 into the two planes; see dotrows_u4 and I2_S. Arrays that
+/* Puts 128 8-bit integers + 128 into the two planes; see dotrows_u4 and I2_S. Arrays that
    cannot overlap let compilers use SIMD. */
 static void bitnet__pack_planes(const uint8_t *block, uint8_t *high, uint8_t *low) {
     uint8_t h[128], upper[64], next[32];
@@ -13038,7 +13042,7 @@ static void bitnet__pack_planes(const uint8_t *block, uint8_t *high, uint8_t *lo
     memcpy(low, next, sizeof next);
 }
 
-/* Rows [from, to) of a part of the copy: planes, scale and norms. The row's 8-bit integers lie
+/* Rows [from, to) of a share of the copy: planes, scale and norms. The row's 8-bit integers lie
    behind its floats in the row buffer, which has room for them from MIN_COPY_DIM on. */
 static void bitnet__step_build_copy(const bitnet__step *step, int32_t from, int32_t to,
                                     int thread) {
@@ -13073,19 +13077,19 @@ static void bitnet__step_build_copy(const bitnet__step *step, int32_t from, int3
     }
 }
 
-/* Is the copy filled in? Whoever needs it fills in the next part: a quarter or, of a small head,
+/* Is the copy filled in? Whoever needs it fills in the next share: a quarter or, of a small head,
    all of it. So the first token of a large model does not wait for the whole copy; until that is
    complete, all logits are computed. */
 static int bitnet__build_copy(bitnet_ctx *c) {
     struct bitnet__head_copy *t = c->m->copy;
     bitnet__step step = bitnet__make_step(c, 0);
     const int32_t rows = c->m->n_vocab;
-    const int32_t part = bitnet__max((rows + 3) / 4, (1 << 24) / c->m->dim);
-    const size_t rest = ((size_t)c->head->n_chunks * BITNET__CHUNK - (size_t)rows) * sizeof(float);
+    const int32_t share = bitnet__max((rows + 3) / 4, (1 << 24) / c->m->dim);
+    const size_t rest = ((size_t)c->head->n_strips * BITNET__STRIP - (size_t)rows) * sizeof(float);
     if (!bitnet__swap_if(&t->state, BITNET__COPY_EMPTY, BITNET__COPY_BUSY))
         return bitnet__load_acquire(&t->state) == BITNET__COPY_READY;
     step.row = t->n_built;
-    step.n_rows = bitnet__min(part, rows - t->n_built);
+    step.n_rows = bitnet__min(share, rows - t->n_built);
     bitnet__run_step(&step, "head", step.n_rows, 64 * (int64_t)c->m->dim, bitnet__step_build_copy);
     t->n_built += step.n_rows;
     if (t->n_built < rows) {
@@ -13100,34 +13104,34 @@ static int bitnet__build_copy(bitnet_ctx *c) {
     return 1;
 }
 
-/* Twice the products of h with a column of q, whose sum is given, for the rows of a chunk. low 0:
+/* Twice the products of h with a column of q, whose sum is given, for the rows of a strip. low 0:
    coarse. Bound: |2 h| <= 255 and |q| <= 127, so they are at most 32385 n; 32 |high| <= 32512 n, 8
    |low| <= 2032 n and 15 |sum| <= 1905 n. All are under 2^31 for n <= 2^15. */
 static void bitnet__join_planes(const int32_t *high, const int32_t *low, int32_t sum,
                                 int32_t *out) {
     int i;
-    for (i = 0; i < BITNET__CHUNK && !low; i++) out[i] = 32 * high[i] + 15 * sum;
-    for (i = 0; i < BITNET__CHUNK && low; i++) out[i] = 32 * high[i] + 8 * low[i] + 11 * sum;
+    for (i = 0; i < BITNET__STRIP && !low; i++) out[i] = 32 * high[i] + 15 * sum;
+    for (i = 0; i < BITNET__STRIP && low; i++) out[i] = 32 * high[i] + 8 * low[i] + 11 * sum;
 }
 
-/* Bounds the logits of a chunk for one hidden state, from twice the products of h with u and v; v
+/* Bounds the logits of a strip for one hidden state, from twice the products of h with u and v; v
    0: with u alone. If an error is under 1e30, no sum of the logit overflows: its products add up to
    less than 2^24 / 8 times the error. Otherwise, or if it is NaN, there are no bounds. */
-static void bitnet__bound_chunk(const bitnet__head *t, const struct bitnet__head_copy *copy,
-                                int32_t chunk, int32_t state, const int32_t *u,
+static void bitnet__bound_strip(const bitnet__head *t, const struct bitnet__head_copy *copy,
+                                int32_t strip, int32_t state, const int32_t *u,
                                 const int32_t *v) {
-    static const int32_t none[BITNET__CHUNK] = {0};
+    static const int32_t none[BITNET__STRIP] = {0};
     const bitnet__bound *k = &t->bound[state];
     const float infinity = bitnet__float_from_bits(0x7f800000u);
     const float per_norm = k->per_norm[v != 0], per_residual = k->per_residual[v != 0];
-    const size_t first = (size_t)chunk * BITNET__CHUNK;
-    const size_t at = (size_t)state * (size_t)t->n_chunks + (size_t)chunk;
+    const size_t first = (size_t)strip * BITNET__STRIP;
+    const size_t at = (size_t)state * (size_t)t->n_strips + (size_t)strip;
     const float *scale = copy->scale + first, *norm = copy->norm + first;
     const float *residual = (t->fine ? copy->fine : copy->coarse) + first, b = k->b;
-    float low[BITNET__CHUNK], high[BITNET__CHUNK], max_low[BITNET__LANES], max_high[BITNET__LANES];
+    float low[BITNET__STRIP], high[BITNET__STRIP], max_low[BITNET__LANES], max_high[BITNET__LANES];
     int i, j;
     if (!v) v = none;
-    for (i = 0; i < BITNET__CHUNK; i++) {
+    for (i = 0; i < BITNET__STRIP; i++) {
         const float middle = scale[i] * b * (128.0f * (float)u[i] + (float)v[i]);
         const float err = norm[i] * per_norm + residual[i] * per_residual + 1e-30f;
         low[i] = err < 1e30f ? middle - err : -infinity;
@@ -13135,7 +13139,7 @@ static void bitnet__bound_chunk(const bitnet__head *t, const struct bitnet__head
     }
     memcpy(max_low, low, sizeof max_low);
     memcpy(max_high, high, sizeof max_high);
-    for (i = BITNET__LANES; i < BITNET__CHUNK; i += BITNET__LANES)
+    for (i = BITNET__LANES; i < BITNET__STRIP; i += BITNET__LANES)
         for (j = 0; j < BITNET__LANES; j++) {
             max_low[j] = low[i + j] > max_low[j] ? low[i + j] : max_low[j];
             max_high[j] = high[i + j] > max_high[j] ? high[i + j] : max_high[j];
@@ -13144,54 +13148,54 @@ static void bitnet__bound_chunk(const bitnet__head *t, const struct bitnet__head
         max_low[0] = max_low[j] > max_low[0] ? max_low[j] : max_low[0];
         max_high[0] = max_high[j] > max_high[0] ? max_high[j] : max_high[0];
     }
-    memcpy(t->low + at * BITNET__CHUNK, low, sizeof low);
-    memcpy(t->high + at * BITNET__CHUNK, high, sizeof high);
+    memcpy(t->low + at * BITNET__STRIP, low, sizeof low);
+    memcpy(t->high + at * BITNET__STRIP, high, sizeof high);
     t->max_low[at] = max_low[0];
     t->max_high[at] = max_high[0];
 }
 
-/* Bounds a chunk's logits for all hidden states, from its products with the planes. */
+/* Bounds a strip's logits for all hidden states, from its products with the planes. */
 static void bitnet__bound_products(const bitnet__head *t, const struct bitnet__head_copy *copy,
-                                   int32_t chunk, const int32_t *high, const int32_t *low,
+                                   int32_t strip, const int32_t *high, const int32_t *low,
                                    size_t stride) {
     const int32_t cols = t->n_bound * (1 + t->with_v);
-    int32_t u[2][BITNET__CHUNK], i, j;
+    int32_t u[2][BITNET__STRIP], i, j;
     for (i = 0; i < t->n_bound; i++) {
         for (j = i; j < cols; j += t->n_bound)
             bitnet__join_planes(high + (size_t)j * stride, low ? low + (size_t)j * stride : 0,
                                 t->sums[j], u[j != i]);
-        bitnet__bound_chunk(t, copy, chunk, i, u[0], t->with_v ? u[1] : 0);
+        bitnet__bound_strip(t, copy, strip, i, u[0], t->with_v ? u[1] : 0);
     }
 }
 
-/* Chunks [from, to), for all hidden states. The rows that the last chunk lacks get bounds around 0,
-   which at worst make a search look at the chunk. */
-static void bitnet__step_bound_chunks(const bitnet__step *step, int32_t from, int32_t to,
+/* Chunks [from, to), for all hidden states. The rows that the last strip lacks get bounds around 0,
+   which at worst make a search look at the strip. */
+static void bitnet__step_bound_strips(const bitnet__step *step, int32_t from, int32_t to,
                                       int thread) {
     bitnet_ctx *c = step->c;
     bitnet__head *t = c->head;
     const struct bitnet__head_copy *copy = c->m->copy;
     const int32_t n = bitnet__padded_row(c->m->dim);
     const int32_t cols = t->n_bound * (1 + t->with_v);
-    const int32_t some = 2 * BITNET__BOUND_STATES / cols;      /* chunks of a call */
-    const size_t stride = (size_t)some * BITNET__CHUNK;
+    const int32_t some = 2 * BITNET__BOUND_STATES / cols;      /* strips of a call */
+    const size_t stride = (size_t)some * BITNET__STRIP;
     int32_t *high = t->dots + (size_t)thread * 2 * BITNET__BOUND_DOTS;
-    int32_t *low = t->fine ? high + BITNET__BOUND_DOTS : 0, chunk, count, rows, i;
-    for (chunk = from; chunk < to; chunk += count) {
-        const size_t first = (size_t)chunk * BITNET__CHUNK, row = (size_t)n;
-        count = bitnet__min(some, to - chunk);
-        rows = bitnet__min(count * BITNET__CHUNK, c->m->n_vocab - (int32_t)first);
+    int32_t *low = t->fine ? high + BITNET__BOUND_DOTS : 0, strip, count, rows, i;
+    for (strip = from; strip < to; strip += count) {
+        const size_t first = (size_t)strip * BITNET__STRIP, row = (size_t)n;
+        count = bitnet__min(some, to - strip);
+        rows = bitnet__min(count * BITNET__STRIP, c->m->n_vocab - (int32_t)first);
         c->k.dotrows_u4(copy->high + first * row / 2, t->q, t->sums, n, rows, cols, high, stride);
         if (low)
             c->k.dotrows_i2s(copy->low + first * row / 4, t->q, t->sums, n, rows, cols, low,
                              stride);
         for (i = 0; i < count; i++)
-            bitnet__bound_products(t, copy, chunk + i, high + i * BITNET__CHUNK,
-                                   low ? low + i * BITNET__CHUNK : 0, stride);
+            bitnet__bound_products(t, copy, strip + i, high + i * BITNET__STRIP,
+                                   low ? low + i * BITNET__STRIP : 0, stride);
     }
 }
 
-/* Can this hidden state be split? */
+/* 1 if all elements are numbers under 1e30, as the bounds assume. */
 static int bitnet__is_moderate(const float *x, int32_t n) {
     int32_t i;
     for (i = 0; i < n; i++)
@@ -13249,8 +13253,8 @@ static void bitnet__bound_pass(bitnet_ctx *c, int fine) {
     const uint64_t n = (uint64_t)bitnet__padded_row(c->m->dim);
     t->fine = fine;
     t->bytes += (uint64_t)c->m->n_vocab * (n / 2 + (fine ? n / 4 : 0) + 3 * sizeof(float));
-    bitnet__run_step(&step, "head", t->n_chunks, BITNET__CHUNK * (int64_t)c->m->dim *
-                     (4 + 2 * t->n_bound), bitnet__step_bound_chunks);
+    bitnet__run_step(&step, "head", t->n_strips, BITNET__STRIP * (int64_t)c->m->dim *
+                     (4 + 2 * t->n_bound), bitnet__step_bound_strips);
 }
 
 static const float *bitnet__hidden_row(const bitnet_ctx *c, int32_t row) {
@@ -13277,9 +13281,9 @@ static int bitnet__bound_logits(bitnet_ctx *c, int32_t row) {
 }
 
 /* A search in the bounds has found n rows. If these are so many that a pass over both planes is
-   faster than computing them, makes that pass and returns 1. Coarse passes that leave many rows are
-   in vain: after one, and after two in turn, and so on, the next 1, 3, 7 ... 63 read both planes at
-   once. */
+   faster than computing them, makes that pass and returns 1. Back-off: a coarse pass that leaves
+   over 1/16 of the rows was useless. After each useless one in a row, skip it for twice as many
+   samples plus one: 1, 3, 7, at most 63. */
 static int bitnet__refine_bounds(bitnet_ctx *c, int32_t n) {
     bitnet__head *t = c->head;
     if (t->fine) return 0;
@@ -13290,15 +13294,15 @@ static int bitnet__refine_bounds(bitnet_ctx *c, int32_t n) {
     return 1;
 }
 
-/* Before a search in a row's bounds: makes it find this token, and not count it among the k. The
-   bounds become infinite and stay so, which is wider than needed, but correct. */
+/* Forces a token into the candidates of a row's search, without counting it among the k, by
+   making its bounds infinite. They stay so, which is wider than needed, but correct. */
 static void bitnet__require_token(bitnet_ctx *c, int32_t row, bitnet_token token) {
     bitnet__head *t = c->head;
     const float infinity = bitnet__float_from_bits(0x7f800000u);
-    const size_t at = (size_t)(row - t->first) * (size_t)t->n_chunks;
-    t->low[at * BITNET__CHUNK + (size_t)token] = -infinity;
-    t->high[at * BITNET__CHUNK + (size_t)token] = infinity;
-    t->max_high[at + (size_t)(token / BITNET__CHUNK)] = infinity;
+    const size_t at = (size_t)(row - t->first) * (size_t)t->n_strips;
+    t->low[at * BITNET__STRIP + (size_t)token] = -infinity;
+    t->high[at * BITNET__STRIP + (size_t)token] = infinity;
+    t->max_high[at + (size_t)(token / BITNET__STRIP)] = infinity;
 }
 
 /* Does the sampler's mask allow a token? */
@@ -13375,11 +13379,11 @@ static int32_t bitnet__exact_logits(bitnet_ctx *c, int32_t row, int32_t n) {
    id order, without those that the mask forbids; returns how many. */
 static int32_t bitnet__list_bounds(bitnet_ctx *c, const float *bound, const float *max_bound,
                                    float threshold) {
-    int32_t chunk, end, r, found = 0;
-    for (chunk = 0; chunk < c->head->n_chunks; chunk++) {
-        if (max_bound[chunk] < threshold) continue;
-        end = bitnet__min((chunk + 1) * BITNET__CHUNK, c->m->n_vocab);
-        for (r = chunk * BITNET__CHUNK; r < end; r++) {    /* no branch to mispredict */
+    int32_t strip, end, r, found = 0;
+    for (strip = 0; strip < c->head->n_strips; strip++) {
+        if (max_bound[strip] < threshold) continue;
+        end = bitnet__min((strip + 1) * BITNET__STRIP, c->m->n_vocab);
+        for (r = strip * BITNET__STRIP; r < end; r++) {    /* no branch to mispredict */
             c->head->candidates[found].token = r;
             found += (bound[r] >= threshold) & bitnet__is_allowed(c, r);
         }
@@ -13395,22 +13399,22 @@ static int32_t bitnet__list_bounds(bitnet_ctx *c, const float *bound, const floa
 static int32_t bitnet__select_rows(bitnet_ctx *c, int32_t row, int32_t k) {
     const bitnet__head *t = c->head;
     const float infinity = bitnet__float_from_bits(0x7f800000u);
-    const size_t at = (size_t)(row - t->first) * (size_t)t->n_chunks;
-    const float *low = t->low + at * BITNET__CHUNK, *max_low = t->max_low + at;
+    const size_t at = (size_t)(row - t->first) * (size_t)t->n_strips;
+    const float *low = t->low + at * BITNET__STRIP, *max_low = t->max_low + at;
     float threshold = bitnet__keep_none(c, k), least = infinity;
-    int32_t chunk, i, n;
-    for (chunk = 0; chunk < t->n_chunks; chunk++)
-        if (max_low[chunk] > threshold)
+    int32_t strip, i, n;
+    for (strip = 0; strip < t->n_strips; strip++)
+        if (max_low[strip] > threshold)
             threshold = bitnet__keep_largest(
-                c, low, chunk * BITNET__CHUNK,
-                bitnet__min((chunk + 1) * BITNET__CHUNK, c->m->n_vocab), k);
+                c, low, strip * BITNET__STRIP,
+                bitnet__min((strip + 1) * BITNET__STRIP, c->m->n_vocab), k);
     if (threshold > -infinity) {       /* k rows have bounds */
         n = bitnet__exact_logits(c, row, bitnet__list_bounds(c, low, max_low, threshold));
         for (i = 0; i < n; i++)
             least = c->head->candidates[i].logit < least ? c->head->candidates[i].logit : least;
         if (n > 0 && least > threshold) threshold = least;
     }
-    return bitnet__list_bounds(c, t->high + at * BITNET__CHUNK, t->max_high + at, threshold);
+    return bitnet__list_bounds(c, t->high + at * BITNET__STRIP, t->max_high + at, threshold);
 }
 
 /* Writes the tokens with the k largest of all logits (and more if some are equal) to candidates, in
@@ -13624,7 +13628,7 @@ static int32_t bitnet__top_k(const bitnet_sampler *s) {
     return s->temperature > 0.0f ? s->top_k : 1;
 }
 
-/* Few enough not to look at all others. */
+/* With at most so many candidates, bounds pay. */
 static int32_t bitnet__few(const bitnet_ctx *c) { return c->m->n_vocab / 16; }
 
 /* Adds a token to n candidates in id order, if it is not there and the mask allows it; returns how
@@ -13960,7 +13964,7 @@ static int64_t bitnet__find_stop(bitnet_gen *g, size_t from) {
     return first == SIZE_MAX ? -1 : (int64_t)first;
 }
 
-/* Passes the held text on up to a byte. Nonzero: text_fn asks to stop. */
+/* Gives text_fn the held text up to byte n. Nonzero: it asks to stop. */
 static int bitnet__pass_on(bitnet_gen *g, size_t to, bitnet_token t) {
     const size_t from = g->n_out;
     int stop = 0;
@@ -14022,7 +14026,8 @@ static int32_t bitnet__stage_draft(const bitnet__seq *q, int32_t most) {
     return most;
 }
 
-/* Is the pending token the draft's next, and so evaluated already? Then it becomes visible. */
+/* If the pending token equals the draft's next token, it is already evaluated: accepts it and
+   returns 1. */
 static int bitnet__accept_draft(bitnet_gen *g) {
     bitnet__seq *q = g->q;
     if (g->n_hidden == 0 || q->history[q->n_past] != q->pending) return 0;
@@ -14810,7 +14815,7 @@ static const uint32_t bitnet__punctuation[BITNET__PUNCTUATION_RUNS] = {
 /* 14618 bytes: NFC. Code points that are not stable, `first << 11 | length`. */
 enum {
     BITNET__UNSTABLE_RUNS = 278, BITNET__MARK_RUNS = 412, BITNET__SECONDS = 86,
-    BITNET__PART_RUNS = 231, BITNET__PART_ENTRIES = 2061, BITNET__COMPOSED = 941,
+    BITNET__FULL_RUNS = 231, BITNET__FULL_ENTRIES = 2061, BITNET__COMPOSED = 941,
     BITNET__STABLE_FROM = 0x309B, BITNET__STABLE_COUNT = 30164     /* the longest run */
 };
 static const uint32_t bitnet__unstable[BITNET__UNSTABLE_RUNS] = {
@@ -14892,7 +14897,7 @@ static const uint32_t bitnet__marks[BITNET__MARK_RUNS] = {
     0xF1571E6,0xF1764E6,0xF2762E8,0xF2771DC,0xF2779E6,0xF4687DC,0xF4A26E6,0xF4A5107
 };
 /* Canonical decompositions: of a run's code points, from entry start[run] on. */
-static const uint32_t bitnet__part_first[BITNET__PART_RUNS] = {
+static const uint32_t bitnet__full_first[BITNET__FULL_RUNS] = {
     0xC0,0xC7,0xD1,0xD9,0xE0,0xE7,0xF1,0xF9,0xFF,0x112,0x128,0x134,0x139,0x143,0x14C,0x154,
     0x168,0x1A0,0x1AF,0x1CD,0x1DE,0x1E6,0x1F4,0x1F8,0x21E,0x226,0x340,0x343,0x374,0x37E,0x385,
     0x38C,0x38E,0x3AA,0x3CA,0x3D3,0x400,0x403,0x407,0x40C,0x419,0x439,0x450,0x453,0x457,0x45C,
@@ -14911,7 +14916,7 @@ static const uint32_t bitnet__part_first[BITNET__PART_RUNS] = {
     0xFA2A,0xFA70,0xFB1D,0xFB1F,0xFB2A,0xFB38,0xFB3E,0xFB40,0xFB43,0xFB46,0x1109A,0x1109C,
     0x110AB,0x1112E,0x1134B,0x114BB,0x114BE,0x115BA,0x11938,0x1D15E,0x1D1BB,0x2F800
 };
-static const uint16_t bitnet__part_start[BITNET__PART_RUNS + 1] = {
+static const uint16_t bitnet__full_start[BITNET__FULL_RUNS + 1] = {
     0,6,15,21,26,32,41,47,52,69,89,98,102,108,114,120,138,161,163,165,181,187,198,200,236,238,
     252,254,256,257,258,264,265,268,275,280,282,284,285,286,289,290,291,293,294,295,298,300,302,
     306,308,314,320,332,334,339,340,341,342,343,344,345,353,355,357,358,359,360,363,364,365,367,
@@ -14925,7 +14930,7 @@ static const uint16_t bitnet__part_start[BITNET__PART_RUNS + 1] = {
     1503,1505,1506,1513,1519,2061
 };
 /* `second << 21 | first code point`; second: a place in bitnet__seconds. */
-static const uint32_t bitnet__part_entries[BITNET__PART_ENTRIES] = {
+static const uint32_t bitnet__full_entries[BITNET__FULL_ENTRIES] = {
     0x200041,0x400041,0x600041,0x800041,0x1000041,0x1400041,0x2C00043,0x200045,0x400045,
     0x600045,0x1000045,0x200049,0x400049,0x600049,0x1000049,0x80004E,0x20004F,0x40004F,0x60004F,
     0x80004F,0x100004F,0x200055,0x400055,0x600055,0x1000055,0x400059,0x200061,0x400061,0x600061,
@@ -15266,11 +15271,11 @@ static size_t bitnet__decompose(uint32_t cp, uint64_t *out) {
         return count;
     }
     for (;;) {
-        const uint32_t run = bitnet__find_run(bitnet__part_first, BITNET__PART_RUNS, 0, cp);
-        const uint32_t i = bitnet__part_start[run] + (cp - bitnet__part_first[run]);
+        const uint32_t run = bitnet__find_run(bitnet__full_first, BITNET__FULL_RUNS, 0, cp);
+        const uint32_t i = bitnet__full_start[run] + (cp - bitnet__full_first[run]);
         uint32_t entry;
-        if (cp < bitnet__part_first[run] || i >= bitnet__part_start[run + 1]) break;
-        entry = bitnet__part_entries[i];
+        if (cp < bitnet__full_first[run] || i >= bitnet__full_start[run + 1]) break;
+        entry = bitnet__full_entries[i];
         if (entry >> 21) seconds[n++] = bitnet__seconds[entry >> 21];
         cp = entry & 0x1FFFFF;
     }
@@ -15289,18 +15294,18 @@ static uint32_t bitnet__compose(uint32_t a, uint32_t b) {
         return a + (b - BITNET__HANGUL_T);
     while (low < high) {
         const uint32_t middle = (low + high) / 2, i = bitnet__composed[middle];
-        const uint32_t first = bitnet__part_entries[i] & 0x1FFFFF;
-        const uint32_t second = bitnet__seconds[bitnet__part_entries[i] >> 21];
-        uint32_t run = 0, last = BITNET__PART_RUNS;
+        const uint32_t first = bitnet__full_entries[i] & 0x1FFFFF;
+        const uint32_t second = bitnet__seconds[bitnet__full_entries[i] >> 21];
+        uint32_t run = 0, last = BITNET__FULL_RUNS;
         if (first < a || (first == a && second < b)) low = middle + 1;
         else high = middle;
         if (first != a || second != b) continue;
         while (last - run > 1) {                    /* the run that has entry i */
             const uint32_t at = (run + last) / 2;
-            if (bitnet__part_start[at] <= i) run = at;
+            if (bitnet__full_start[at] <= i) run = at;
             else last = at;
         }
-        return bitnet__part_first[run] + (i - bitnet__part_start[run]);
+        return bitnet__full_first[run] + (i - bitnet__full_start[run]);
     }
     return 0;
 }

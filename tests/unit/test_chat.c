@@ -252,7 +252,7 @@ static const char *rendered(const char *text, const char *names, int *why) {
     j->end = copy + strlen(text) - (*text && text[strlen(text) - 1] == '\n');
     j->memory = r.memory;
     j->cap = sizeof r.memory;
-    j->steps = BITNET__JINJA_STEPS;
+    j->work = BITNET__JINJA_WORK;
     bitnet__jinja_begin(j);
     v = bitnet__jinja_eval(j, names);
     if (v.kind != BITNET__DICT) return 0;

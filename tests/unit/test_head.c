@@ -227,10 +227,10 @@ static void test_bounds(void) {
         CHECK(t->fine == fine && t->with_v == with_v);
         bitnet__head_rows(b.c, 0, HEAD_ROWS, x, 1, b.full, HEAD_ROWS, 0);
         for (r = 0; r < HEAD_ROWS * t->n_bound; r++) {
-            const int state = r / HEAD_ROWS, row = r % HEAD_ROWS, at = state * t->n_chunks;
-            const int chunk = at + row / BITNET__CHUNK;
-            const double low = (double)t->low[at * BITNET__CHUNK + row];
-            const double high = (double)t->high[at * BITNET__CHUNK + row];
+            const int state = r / HEAD_ROWS, row = r % HEAD_ROWS, at = state * t->n_strips;
+            const int chunk = at + row / BITNET__STRIP;
+            const double low = (double)t->low[at * BITNET__STRIP + row];
+            const double high = (double)t->high[at * BITNET__STRIP + row];
             const double full = (double)b.full[row], off = fabs(full - (low + high) / 2);
             bad += !(full >= low && full <= high);
             bad += !((double)t->max_low[chunk] >= low && (double)t->max_high[chunk] >= high);

@@ -475,7 +475,7 @@ static int same_pieces(const nasty *const *t, int n) {
         size_t want = 0;
         if (t[i]->cls == 'x') {                     /* each byte a piece */
             for (j = 0; ok && j < t[i]->n; j++)
-                ok = bitnet__piece_length(p++, text + size, 3) == 1;
+                ok = bitnet__word_length(p++, text + size, 3) == 1;
             end = i + 1;
             continue;
         }
@@ -483,7 +483,7 @@ static int same_pieces(const nasty *const *t, int n) {
             ;
         end = slow_piece(t, i, end);                /* an invalid byte is like the text's end */
         for (j = i; j < end; j++) want += t[j]->n;
-        ok = bitnet__piece_length(p, text + size, 3) == want;
+        ok = bitnet__word_length(p, text + size, 3) == want;
         p += want;
     }
     free(text);
@@ -1323,8 +1323,8 @@ static void test_memory_failures(void) {
 
 /* Pieces of every length around the one from which they no longer fit the stack. */
 static void test_piece_sizes(void) {
-    static char text[3 * BITNET__SMALL_PIECE];
-    static bitnet_token out[3 * BITNET__SMALL_PIECE];
+    static char text[3 * BITNET__SMALL_WORD];
+    static bitnet_token out[3 * BITNET__SMALL_WORD];
     small_vocab s;
     bitnet__vocab v;
     bitnet_error err;
@@ -1340,7 +1340,7 @@ static void test_piece_sizes(void) {
         size_t whole = n / 4, want = whole + n % 4 / 2 + n % 2;
         c.calls = 0;
         CHECK(bitnet__encode(&v, &a, text, n, 0, out, want) == (int64_t)want);
-        CHECK(c.calls == (n > BITNET__SMALL_PIECE));
+        CHECK(c.calls == (n > BITNET__SMALL_WORD));
         for (i = 0; i < want; i++)
             CHECK(out[i] == (i < whole ? 262 : n % 4 >= 2 && i == whole ? 261 : 'A'));
     }
