@@ -465,18 +465,8 @@
    passes: create the context with n_seqs of 16 to 64 for short texts. A text of n tokens takes as
    much of the KV cache as a prompt would, and gives it back.
 
-   bitnet_vector_pack stores vectors of n elements in fewer bits, which these models are trained to
-   survive:
-
-       bits    bytes    1024 elements    element x becomes
-       8       n        1024             round(x (127 / max|x|)) in double, halves to even, as int8
-       4       n / 2    512              u = 2 floor(x / (0.3352 r)) + 1, within -15 .. 15
-       2       n / 4    256              u = 2 floor(x / (0.9957 r)) + 1, within -3 .. 3
-       1       n / 8    128              u = 1 for x >= 0, else -1
-
-   r is the root of the mean square of x; the steps are those of the best uniform quantizer of a
-   Gaussian (Max 1960). Of u, (u + 2^bits - 1) / 2 is stored: element i in byte i * bits / 8, from
-   bit i * bits % 8 on. The cosine is sum(u v) / sqrt(sum(u u) sum(v v)), with exact sums.
+   examples/embed/bits.c packs vectors into 8, 4, 2 or 1 bits for each element, which these models
+   are trained to survive.
 
    OUTPUT HEAD
    -----------
@@ -1436,16 +1426,6 @@ BITNET_API void bitnet_gen_end(bitnet_gen *g);
 BITNET_API bitnet_result bitnet_embed(bitnet_ctx *c, const bitnet_embed_input *inputs, int32_t n,
                                       const bitnet_embed_params *params, float *out,
                                       bitnet_error *err);
-
-/* Vectors of n elements with 8, 4, 2 or 1 bits each, for storage and search; see EMBEDDINGS. They
-   have no scale: only directions are compared. The bytes of one; 0: there are no such bits. */
-BITNET_API size_t bitnet_vector_bytes(int32_t n, int bits);
-/* Packs x [n], n at most 2^20, of any norm, into out [bitnet_vector_bytes]. BITNET_ERR_ARG: there
-   are no such bits, n is out of range, or x has a NaN or an infinity. */
-BITNET_API bitnet_result bitnet_vector_pack(const float *x, int32_t n, int bits, void *out);
-/* The cosine of the angle between two packed vectors, from -1 to 1; the same on every machine. 0: a
-   vector is all zeros, or there are no such bits. n is at most 2^20. */
-BITNET_API double bitnet_vector_cosine(const void *a, const void *b, int32_t n, int bits);
 
 /* ---- kernels ---- */
 
@@ -15320,69 +15300,6 @@ BITNET_API bitnet_result bitnet_embed(bitnet_ctx *c, const bitnet_embed_input *i
     r = bitnet__embed(&e, err);
     bitnet__release(c);
     return r;
-}
-
-/* ---- packed vectors ---- */
-
-static int bitnet__vector_bits(int bits) {
-    return bits == 8 || bits == 4 || bits == 2 || bits == 1;
-}
-
-BITNET_API size_t bitnet_vector_bytes(int32_t n, int bits) {
-    if (n < 1 || !bitnet__vector_bits(bits)) return 0;
-    return (size_t)(((uint64_t)n * (uint64_t)bits + 7) / 8);
-}
-
-BITNET_API bitnet_result bitnet_vector_pack(const float *x, int32_t n, int bits, void *out) {
-    uint8_t *to = (uint8_t *)out;
-    double sum = 0.0, step;
-    int32_t i, half;
-    if (!x || !out || !bitnet_vector_bytes(n, bits) || n > BITNET__MAX_ROW ||
-        !bitnet__all_finite(x, n)) return BITNET_ERR_ARG;
-    if (bits == 8) {                   /* as bitlinear rounds, but without its least max|x| */
-        float top = 0.0f;
-        for (i = 0; i < n; i++) top = x[i] > top ? x[i] : -x[i] > top ? -x[i] : top;
-        for (i = 0; i < n; i++) {
-            const double q = top > 0.0f ? (double)x[i] * (127.0 / (double)top) : 0.0;
-            to[i] = (uint8_t)(int)bitnet__round(q);
-        }
-        return BITNET_OK;
-    }
-    for (i = 0; i < n; i++) sum += (double)x[i] * (double)x[i];
-    step = bitnet__sqrt(sum / (double)n) * (bits == 4 ? 0.3352 : 0.9957);
-    half = 1 << (bits - 1);
-    memset(to, 0, bitnet_vector_bytes(n, bits));
-    for (i = 0; i < n; i++) {
-        double level = step > 0.0 ? (double)x[i] / step : 0.0;
-        int code = level >= 0.0;       /* of 1 bit; else floor(level), clamped, plus half */
-        if (bits > 1) {
-            level = level < -(double)half ? -(double)half : level;
-            code = level >= (double)half ? half - 1 : (int)(level + (double)half) - half;
-            code += half;
-        }
-        to[(size_t)i * (size_t)bits / 8] |= (uint8_t)(code << (i * bits % 8));
-    }
-    return BITNET_OK;
-}
-
-/* u of element i; see EMBEDDINGS. */
-static int32_t bitnet__vector_level(const uint8_t *p, int32_t i, int bits) {
-    const int code = p[(size_t)i * (size_t)bits / 8] >> (i * bits % 8) & ((1 << bits) - 1);
-    return bits == 8 ? (int32_t)(int8_t)p[i] : 2 * code + 1 - (1 << bits);
-}
-
-BITNET_API double bitnet_vector_cosine(const void *a, const void *b, int32_t n, int bits) {
-    const uint8_t *p = (const uint8_t *)a, *q = (const uint8_t *)b;
-    int64_t dot = 0, aa = 0, bb = 0;   /* at most 2^14 * 2^20 */
-    int32_t i;
-    if (!p || !q || !bitnet_vector_bytes(n, bits) || n > BITNET__MAX_ROW) return 0.0;
-    for (i = 0; i < n; i++) {
-        const int64_t u = bitnet__vector_level(p, i, bits), v = bitnet__vector_level(q, i, bits);
-        dot += u * v;
-        aa += u * u;
-        bb += v * v;
-    }
-    return aa && bb ? (double)dot / bitnet__sqrt((double)aa * (double)bb) : 0.0;
 }
 
 /* =============================================================================================
