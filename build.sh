@@ -88,7 +88,7 @@ sources() {
     esac
 }
 # What serve and batch share.
-SERVER='buffer engine fields grammar messages options reply request rules tokens'
+SERVER='buffer engine fields grammar messages reply request rules tokens'
 PROGRAMS='bench convert crosscheck embed perplexity'     # of several files
 
 # server: build/batch and build/serve.

@@ -15,6 +15,7 @@
 #include "../bitnet_grammar.h"
 #include "streams.h"
 #include "utf8.h"
+#include "values.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -332,10 +333,8 @@ static int take_stop(const struct option *o, const char *name, char *value) {
 }
 
 static int whole_number(const struct option *o, const char *name, const char *value, int64_t *to) {
-    char *end;
     long long v;
-    v = strtoll(value, &end, 10);
-    if (end == value || *end || value[0] <= ' ' || (double)v < o->lo || (double)v > o->hi)
+    if (!value_number(value, (long long)o->lo, (long long)o->hi, &v))
         return fail(2, "%s: '%s' is not a whole number from %.0f to %.0f", name, value, o->lo,
                     o->hi);
     *to = v;
@@ -362,32 +361,19 @@ static int take_real(const struct option *o, const char *name, char *value) {
     return GO_ON;
 }
 
-static int take_layout(const struct option *o, const char *name, char *value) {
-    static const char *const layouts[] = {"128", "64", "4row"};    /* as bitnet_i2s_packing */
-    int i;
-    for (i = 0; i < 3; i++)
-        if (!strcmp(value, layouts[i])) break;
-    if (i == 3) return fail(2, "%s: '%s' is not 128, 64 or 4row", name, value);
-    *(bitnet_i2s_packing *)o->to = (bitnet_i2s_packing)i;
-    return GO_ON;
+static int take_packing(const struct option *o, const char *name, char *value) {
+    if (value_packing(value, (bitnet_i2s_packing *)o->to)) return GO_ON;
+    return fail(2, "%s: '%s' is not " I2S_PACKINGS, name, value);
 }
 
 static int take_kv_type(const struct option *o, const char *name, char *value) {
-    static const char *const types[] = {"f16", "f32", "i8"};       /* as bitnet_kv_type */
-    int i;
-    for (i = 0; i < 3; i++)
-        if (!strcmp(value, types[i])) break;
-    if (i == 3) return fail(2, "%s: '%s' is not f16, f32 or i8", name, value);
-    *(bitnet_kv_type *)o->to = (bitnet_kv_type)i;
-    return GO_ON;
+    if (value_kv_type(value, (bitnet_kv_type *)o->to)) return GO_ON;
+    return fail(2, "%s: '%s' is not " KV_TYPES, name, value);
 }
 
 static int take_tile(const struct option *o, const char *name, char *value) {
-    bitnet_tile *tile = (bitnet_tile *)o->to;
-    char more;
-    if (sscanf(value, "%6d,%6d,%6d%c", &tile->rows, &tile->cols, &tile->group, &more) != 3)
-        return fail(2, "%s: '%s' is not BM,BK,bm", name, value);
-    return GO_ON;
+    if (value_tile(value, (bitnet_tile *)o->to)) return GO_ON;
+    return fail(2, "%s: '%s' is not BM,BK,bm", name, value);
 }
 
 #define TOP INT32_MAX
@@ -407,7 +393,7 @@ static const struct option options[] = {
      take_whole, &max_tokens, -2, TOP},
     {"-c --ctx-size", "N", "context in tokens; 0: the model's (that, up to 4096)", take_whole,
      &ctx_params.n_ctx, 0, 1 << 20},
-    {"--kv-type", "TYPE", "keys and values as f16, f32 or i8, which takes half the memory (f16)",
+    {"--kv-type", "TYPE", "keys and values as " KV_TYPES ", which takes half the memory (f16)",
      take_kv_type, &ctx_params.kv_type, 0, 0},
     {"--context-shift", 0, "drop the oldest tokens of a full context (default in chats)", take_yes,
      &shifting, 0, 0},
@@ -483,7 +469,7 @@ static const struct option options[] = {
      take_text, &kernel_name,
      0, 0},
     {"--list-kernels", 0, "list the kernel tables", take_yes, &want_kernels, 0, 0},
-    {"--i2s-packing", "NAME", "the file's packing: 128, 64, 4row (128)", take_layout,
+    {"--i2s-packing", "NAME", "the file's packing: 128, 64, 4row (128)", take_packing,
      &model_params.i2s_packing, 0, 0},
     {"--tile", "BM,BK,bm", "tile of TL1 or TL2 weights (by their shape)", take_tile,
      &model_params.tile, 0, 0},

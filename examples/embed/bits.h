@@ -24,9 +24,9 @@ size_t bits_bytes(int32_t n, int bits);
    infinity. */
 int bits_pack(const float *x, int32_t n, int bits, void *out);
 
-/* The cosine of the angle between two packed vectors: sum(u v) / sqrt(sum(u u) sum(v v)), with exact
-   sums, so the same on every machine. 0: a vector is all zeros, or there are no such vectors. embed
-   itself does not need it; programs that read its packed vectors do. */
+/* The cosine of the angle between two packed vectors: sum(u v) / sqrt(sum(u u) sum(v v)), with
+   exact sums, so the same on every machine. 0: a vector is all zeros, or there are no such vectors.
+   embed itself does not need it; programs that read its packed vectors do. */
 double bits_cosine(const void *a, const void *b, int32_t n, int bits);
 
 #endif
