@@ -1104,6 +1104,9 @@ BITNET_API const char *bitnet_result_text(bitnet_result r);
    NUL (if cap > 0). buf may be text, or 0: then nothing is written. text may be 0 if n is 0.
    BITNET_ERR_LIMIT: n is over INT32_MAX. */
 BITNET_API int bitnet_clean_text(const char *text, size_t n, char *buf, size_t cap);
+/* The size of the character that text [n] begins with, 1 to 4 bytes, and in *cp (may be 0) its code
+   point. 0: n is 0, or the text does not begin with well-formed UTF-8. */
+BITNET_API size_t bitnet_utf8_decode(const char *text, size_t n, uint32_t *cp);
 
 /* ---- models ---- */
 
@@ -1847,6 +1850,12 @@ static uint32_t bitnet__utf8_decode(const uint8_t *p, const uint8_t *end, uint32
         *cp = *cp << 6 | (p[i] & 0x3Fu);
     }
     return n;
+}
+
+BITNET_API size_t bitnet_utf8_decode(const char *text, size_t n, uint32_t *cp) {
+    const uint8_t *p = (const uint8_t *)text;
+    uint32_t any;
+    return text && n > 0 ? bitnet__utf8_decode(p, p + n, cp ? cp : &any) : 0;
 }
 
 /* Ranges of invisible code points: controls, line separators, annotation marks, and Unicode's

@@ -1030,28 +1030,13 @@ static uint32_t bitnet_grammar__hex(bitnet_grammar__builder *b, int digits) {
 
 /* One character of UTF-8. */
 static uint32_t bitnet_grammar__char(bitnet_grammar__builder *b) {
-    const int c = bitnet_grammar__peek(b, 0);
-    uint32_t n = c < 0x80 ? 1 : c < 0xE0 ? 2 : c < 0xF0 ? 3 : 4, i, cp;
-    uint8_t bytes[4];
-    if (c < 0) {
-        bitnet_grammar__expected(b, "a character");
-        return 0;
-    }
-    if (n == 1) {
-        b->at++;
-        return (uint32_t)c;
-    }
-    cp = (uint32_t)c & (0x7Fu >> n);
-    for (i = 1; i < n; i++) {
-        const int d = bitnet_grammar__peek(b, i);
-        cp = cp << 6 | ((uint32_t)d & 63);
-        if (d < 0x80 || d > 0xBF) n = 5;
-    }
-    if (c < 0xC2 || n > 4 || cp > 0x10FFFF || (cp >= 0xD800 && cp < 0xE000) ||
-        bitnet_grammar__encode(cp, bytes) != n)
-        return bitnet_grammar__fail(b, BITNET_ERR_FORMAT, b->at, "not UTF-8");
-    b->at += n;
-    return cp;
+    uint32_t cp = 0;
+    size_t n = 0;
+    if (b->at >= b->n) bitnet_grammar__expected(b, "a character");
+    else if (!(n = bitnet_utf8_decode(b->text + b->at, b->n - b->at, &cp)))
+        bitnet_grammar__fail(b, BITNET_ERR_FORMAT, b->at, "not UTF-8");
+    b->at += (uint32_t)n;
+    return n ? cp : 0;
 }
 
 /* A character of a literal or class, perhaps escaped. */
@@ -4514,22 +4499,9 @@ static uint32_t bitnet_grammar__common(const bitnet_grammar__word *a,
 
 /* Whole characters only: a token that `any but this one` may stand for. */
 static int bitnet_grammar__is_utf8(const char *text, size_t n) {
-    const uint8_t *s = (const uint8_t *)text;
-    size_t i, k, size;
-    for (i = 0; i < n; i += size) {
-        uint32_t cp;
-        uint8_t back[4];
-        size = s[i] < 0x80 ? 1 : s[i] < 0xE0 ? 2 : s[i] < 0xF0 ? 3 : 4;
-        if (size == 1) continue;
-        if (s[i] < 0xC2 || s[i] > 0xF4 || i + size > n) return 0;
-        for (cp = s[i] & (0x7Fu >> size), k = 1; k < size; k++) {
-            if ((s[i + k] & 0xC0) != 0x80) return 0;
-            cp = cp << 6 | (s[i + k] & 0x3Fu);
-        }
-        if ((cp >= 0xD800 && cp < 0xE000) || cp > 0x10FFFF ||
-            bitnet_grammar__encode(cp, back) != size) return 0;
-    }
-    return 1;
+    size_t i = 0, size = 1;
+    for (; i < n && size; i += size) size = bitnet_utf8_decode(text + i, n - i, 0);
+    return size > 0;
 }
 
 /* Fills the tree from sorted words; tree 0: only counts its nodes. Nodes where no token ends have

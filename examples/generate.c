@@ -204,20 +204,6 @@ static int fail(int code, const char *format, ...) {   /* returns the exit code 
 
 /* ---- the text ---- */
 
-/* Reads one code point from n > 0 bytes and returns its size. Invalid UTF-8 becomes U+FFFD. */
-static size_t decode(const unsigned char *s, size_t n, uint32_t *cp) {
-    size_t size = s[0] < 0x80 ? 1 : s[0] < 0xE0 ? 2 : s[0] < 0xF0 ? 3 : 4, i;
-    *cp = s[0];
-    if (size == 1) return 1;
-    *cp = 0xFFFD;
-    if (s[0] < 0xC2 || s[0] > 0xF4 || size > n) return 1;
-    for (i = 1; i < size; i++)
-        if ((s[i] & 0xC0) != 0x80) return 1;
-    *cp = s[0] & (0x7Fu >> size);
-    for (i = 1; i < size; i++) *cp = *cp << 6 | (s[i] & 0x3Fu);
-    return size;
-}
-
 /* Would a terminal act on it? These are the controls C0 except newline and tab, DEL, C1, and those
    that change the direction of writing. */
 static int is_control(uint32_t cp) {
@@ -228,13 +214,14 @@ static int is_control(uint32_t cp) {
 
 /* Writes text to a terminal, with controls as symbols. */
 static void show(const char *text, size_t n) {
-    const unsigned char *s = (const unsigned char *)text;
-    uint32_t cp;
-    size_t i, size;
-    for (i = 0; i < n; i += size) {
-        size = decode(s + i, n - i, &cp);
-        if (cp == 0xFFFD) fputs("\xEF\xBF\xBD", stdout);
-        else if (!is_control(cp)) fwrite(text + i, 1, size, stdout);
+    uint32_t cp = 0;
+    size_t size;
+    for (; n > 0; text += size, n -= size) {
+        size = bitnet_utf8_decode(text, n, &cp);
+        if (!size) {
+            fputs("\xEF\xBF\xBD", stdout);            /* U+FFFD for a byte */
+            size = 1;
+        } else if (!is_control(cp)) fwrite(text, 1, size, stdout);
         else if (cp < 0x20) printf("\xE2\x90%c", (int)(0x80 + cp));         /* U+2400 and up */
         else if (cp == 0x7F) fputs("\xE2\x90\xA1", stdout);                 /* U+2421 */
         else printf("<U+%04X>", (unsigned)cp);

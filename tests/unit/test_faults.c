@@ -1563,6 +1563,8 @@ static void null_text(const bitnet_model *m) {
     WRONG(bitnet_clean_text(0, 1, buf, sizeof buf));
     SAYS(0, bitnet_clean_text(0, 0, buf, sizeof buf));
     SAYS(2, bitnet_clean_text("ab", 2, 0, sizeof buf));
+    SAYS((size_t)0, bitnet_utf8_decode(0, 1, 0));
+    SAYS((size_t)1, bitnet_utf8_decode("ab", 2, 0));
     SAYS(-1, bitnet_token_find(0, "a"));
     SAYS(-1, bitnet_token_find(m, 0));
     SAYS(0, bitnet_token_is_end(0, 1));
@@ -2441,6 +2443,7 @@ static void extreme_text(const bitnet_model *m) {
         SAYS(n_text, bitnet_tokenize(m, "hello", 5, 0, t, e));
         SAYS(n_chat, bitnet_chat_tokenize(m, 0, &msg, 1, 0, t, e));
         SAYS(5, bitnet_clean_text("hello", 5, buf, e));
+        SAYS((size_t)(e > 0), bitnet_utf8_decode("hello", e, 0));
         SAYS(n_meta, bitnet_model_get_meta(m, "general.architecture", buf, e));
         memset(&d, 0, sizeof d);
         SAYS(room < 6 ? (int)BITNET_ERR_ARG : 1, bitnet_detok_push(m, &d, 'h', buf, room));
