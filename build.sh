@@ -89,7 +89,7 @@ sources() {
 }
 # What serve and batch share.
 SERVER='buffer engine fields grammar messages reply request rules tokens'
-PROGRAMS='bench convert crosscheck embed perplexity'     # of several files
+PROGRAMS='bench convert crosscheck embed generate perplexity'     # of several files
 
 # server: build/batch and build/serve.
 server() { example batch && need_microhttpd && example serve; }
