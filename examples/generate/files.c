@@ -54,7 +54,7 @@ int replace_file(const char *from, const char *to) {
     return widen(from, a) && widen(to, b) && MoveFileExW(a, b, MOVEFILE_REPLACE_EXISTING);
 }
 
-int64_t seek_file(FILE *f, int64_t at, int from) {      /* returns the place */
+int64_t seek_file(FILE *f, int64_t at, int from) {
     return _fseeki64(f, at, from) ? -1 : _ftelli64(f);
 }
 #else
@@ -85,7 +85,7 @@ int follow_link(const char *path, char *out, size_t cap) {
 void remove_file(const char *path) { remove(path); }
 int replace_file(const char *from, const char *to) { return rename(from, to) == 0; }
 
-int64_t seek_file(FILE *f, int64_t at, int from) {      /* returns the place */
+int64_t seek_file(FILE *f, int64_t at, int from) {
     return fseek(f, (long)at, from) ? -1 : ftell(f);
 }
 #endif
