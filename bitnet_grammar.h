@@ -887,26 +887,11 @@ static void bitnet_grammar__negate(bitnet_grammar__builder *b, uint32_t low) {
 }
 
 static uint32_t bitnet_grammar__encode(uint32_t cp, uint8_t out[4]) {
-    if (cp < 0x80) {
-        out[0] = (uint8_t)cp;
-        return 1;
-    }
-    if (cp < 0x800) {
-        out[0] = (uint8_t)(0xC0 | cp >> 6);
-        out[1] = (uint8_t)(0x80 | (cp & 63));
-        return 2;
-    }
-    if (cp < 0x10000) {
-        out[0] = (uint8_t)(0xE0 | cp >> 12);
-        out[1] = (uint8_t)(0x80 | (cp >> 6 & 63));
-        out[2] = (uint8_t)(0x80 | (cp & 63));
-        return 3;
-    }
-    out[0] = (uint8_t)(0xF0 | cp >> 18);
-    out[1] = (uint8_t)(0x80 | (cp >> 12 & 63));
-    out[2] = (uint8_t)(0x80 | (cp >> 6 & 63));
-    out[3] = (uint8_t)(0x80 | (cp & 63));
-    return 4;
+    const uint32_t n = cp < 0x80 ? 1 : cp < 0x800 ? 2 : cp < 0x10000 ? 3 : 4;
+    uint32_t i;
+    for (i = n - 1; i > 0; i--, cp >>= 6) out[i] = (uint8_t)(0x80 | (cp & 63));
+    out[0] = (uint8_t)(n == 1 ? cp : (0xF00u >> n & 0xFF) | cp);   /* 2: C0, 3: E0, 4: F0 */
+    return n;
 }
 
 /* Characters that are n bytes of UTF-8, in ranges in which each byte is free of the others. */
@@ -1304,23 +1289,29 @@ static void bitnet_grammar__json_space(bitnet_grammar__builder *b) {
     }
 }
 
+/* XXXX, or XXXX\uXXXX for one character beyond U+FFFF; behind the u. Half of such a pair is returned
+   as it is, a surrogate. */
+static uint32_t bitnet_grammar__unicode(bitnet_grammar__builder *b) {
+    const uint32_t cp = bitnet_grammar__hex(b, 4);
+    uint32_t low;
+    if (cp < 0xD800 || cp >= 0xDC00 || bitnet_grammar__peek(b, 0) != '\\' ||
+        bitnet_grammar__peek(b, 1) != 'u') return cp;
+    b->at += 2;
+    low = bitnet_grammar__hex(b, 4);
+    return low >= 0xDC00 && low < 0xE000 ? 0x10000 + ((cp & 0x3FF) << 10) + (low & 0x3FF) : cp;
+}
+
 /* What follows a backslash. */
 static uint32_t bitnet_grammar__json_escape(bitnet_grammar__builder *b) {
     static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
     const uint32_t at = b->at;
     const int c = bitnet_grammar__peek(b, 0);
     const char *place = c > 0 ? strchr(from, c) : 0;
-    uint32_t cp, low;
+    uint32_t cp;
     b->at++;
     if (place) return (uint32_t)to[place - from];
     if (c != 'u') return bitnet_grammar__fail(b, BITNET_ERR_FORMAT, at, "unknown escape");
-    cp = bitnet_grammar__hex(b, 4);
-    if (cp >= 0xD800 && cp < 0xDC00 && bitnet_grammar__peek(b, 0) == '\\' &&
-        bitnet_grammar__peek(b, 1) == 'u') {
-        b->at += 2;
-        low = bitnet_grammar__hex(b, 4);
-        if (low >= 0xDC00 && low < 0xE000) return 0x10000 + ((cp & 0x3FF) << 10) + (low & 0x3FF);
-    }
+    cp = bitnet_grammar__unicode(b);
     if (cp >= 0xD800 && cp < 0xE000)
         return bitnet_grammar__fail(b, BITNET_ERR_FORMAT, at, "half a surrogate pair");
     return cp;
@@ -2209,22 +2200,13 @@ static int bitnet_grammar__class_escape(bitnet_grammar__builder *b, int c) {
 
 /* \uXXXX, two of them for one character, or \u{X...}; behind the u. */
 static uint32_t bitnet_grammar__pattern_unicode(bitnet_grammar__builder *b) {
-    uint32_t cp, low, n = 0;
+    uint32_t cp, n = 0;
     if (bitnet_grammar__peek(b, 0) == '{') {
         for (b->at++, cp = 0; bitnet_grammar__peek(b, 0) != '}' && !b->code && n < 9; n++)
             cp = cp << 4 | bitnet_grammar__hex(b, 1);
         b->at++;
         if (n == 0 || n > 8) cp = 0x110000;
-    } else {
-        cp = bitnet_grammar__hex(b, 4);
-        if (cp >= 0xD800 && cp < 0xDC00 && bitnet_grammar__peek(b, 0) == '\\' &&
-            bitnet_grammar__peek(b, 1) == 'u') {
-            b->at += 2;
-            low = bitnet_grammar__hex(b, 4);
-            cp = low >= 0xDC00 && low < 0xE000
-                     ? 0x10000 + ((cp & 0x3FF) << 10) + (low & 0x3FF) : 0xD800;
-        }
-    }
+    } else cp = bitnet_grammar__unicode(b);
     if (!b->code && (cp > 0x10FFFF || (cp >= 0xD800 && cp < 0xE000)))
         bitnet_grammar__fail(b, BITNET_ERR_UNSUPPORTED, b->at,
                              "half a surrogate pair in a pattern, or no character");
