@@ -18,21 +18,14 @@ static inline int value_number(const char *text, long long low, long long high, 
     return 1;
 }
 
-/* Which of the n names it is; -1: none. */
-static inline int value_name(const char *text, const char *const *names, int n) {
-    int i;
-    for (i = 0; i < n; i++)
-        if (!strcmp(text, names[i])) return i;
-    return -1;
-}
-
 /* How keys and values are kept. The names are in the order of bitnet_kv_type. */
 #define KV_TYPES "f16, f32 or i8"
 static inline int value_kv_type(const char *text, bitnet_kv_type *to) {
     static const char *const names[] = {"f16", "f32", "i8"};
-    const int i = value_name(text, names, 3);
-    if (i >= 0) *to = (bitnet_kv_type)i;
-    return i >= 0;
+    int i = 0;
+    while (i < 3 && strcmp(text, names[i])) i++;
+    if (i < 3) *to = (bitnet_kv_type)i;
+    return i < 3;
 }
 
 /* The bytes that the keys, or the values, of a head and a position take. */
@@ -43,11 +36,15 @@ static inline int64_t kv_head_bytes(bitnet_kv_type type, int32_t head_dim) {
 
 /* How a file packs I2_S weights. The names are in the order of bitnet_i2s_packing. */
 #define I2S_PACKINGS "128, 64 or 4row"
-static inline int value_packing(const char *text, bitnet_i2s_packing *to) {
+static inline const char *packing_name(bitnet_i2s_packing p) {
     static const char *const names[] = {"128", "64", "4row"};
-    const int i = value_name(text, names, 3);
-    if (i >= 0) *to = (bitnet_i2s_packing)i;
-    return i >= 0;
+    return names[p];
+}
+static inline int value_packing(const char *text, bitnet_i2s_packing *to) {
+    int i = 0;
+    while (i < 3 && strcmp(text, packing_name((bitnet_i2s_packing)i))) i++;
+    if (i < 3) *to = (bitnet_i2s_packing)i;
+    return i < 3;
 }
 
 /* BM,BK,bm: the tile of TL1 or TL2 weights. */
