@@ -41,8 +41,11 @@ static inline int option_take(const option *o, char **argv, int *i, char error[O
     long long number;
     char *end;
     error[0] = 0;
-    if (!o) snprintf(error, OPTION_ERROR, "there is no option %s; --help lists them", name);
-    else if (o->flag) *o->flag = 1;
+    if (!o) {
+        snprintf(error, OPTION_ERROR, "there is no option %s; --help lists them", name);
+        return 0;
+    }
+    if (o->flag) *o->flag = 1;
     else if (!value) snprintf(error, OPTION_ERROR, "%s needs a value: %s", name, o->arg);
     else if (o->text) *o->text = value;
     else if (o->kv_type && !value_kv_type(value, o->kv_type))

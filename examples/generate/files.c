@@ -99,8 +99,9 @@ FILE *create_unfinished(const char *path, char *name, size_t cap) {
         errno = ENAMETOOLONG;
         if (n < (int)cap) fd = create_file(name);
     }
-    f = fd < 0 ? 0 : fdopen(fd, "wb");
-    if (fd < 0 || f) return f;
+    if (fd < 0) return 0;
+    f = fdopen(fd, "wb");
+    if (f) return f;
     reason = errno;
     close(fd);
     remove_file(name);
@@ -150,12 +151,13 @@ static int read_stream(FILE *f, const char *name, struct text *t) {
 }
 
 int read_file(const char *path, char **out) {
-    FILE *f = strcmp(path, "-") ? utf8_fopen(path, "rb") : stdin;
+    const int is_stdin = !strcmp(path, "-");
+    FILE *f = is_stdin ? stdin : utf8_fopen(path, "rb");
     struct text t = {0, 0, 0};
     int code;
     if (!f) return fail(1, "cannot read '%s': %s", path, strerror(errno));
-    code = read_stream(f, f == stdin ? "stdin" : path, &t);
-    if (f != stdin) fclose(f);
+    code = read_stream(f, is_stdin ? "stdin" : path, &t);
+    if (!is_stdin) fclose(f);
     if (code == GO_ON) *out = t.s;
     else free(t.s);
     return code;
