@@ -323,7 +323,7 @@
     @head      hidden state -> logits, exact top k  math kernels formats model context forward
     @sampler   logits -> next token                 math head
     @generate  prompt -> text: the loop over all    tokenizer chat model eval sampler
-    @embed     texts -> vectors; packed vectors     math tokenizer eval
+    @embed     texts -> vectors                     math tokenizer eval
     @unicode   character classes, NFC               -
     @selftest  a kernel table against the scalar    math kernels model forward sampler
 */
@@ -860,6 +860,9 @@ BITNET_API const char *bitnet_result_text(bitnet_result r);
    code points that fit in cap bytes, and a NUL (if cap > 0). buf may be text, or 0: nothing is
    written. text may be 0 if n is 0. BITNET_ERR_LIMIT: n is over INT32_MAX. */
 BITNET_API int bitnet_clean_text(const char *text, size_t n, char *buf, size_t cap);
+/* The size of the character that text [n] begins with, 1 to 4 bytes, and in *cp (may be 0) its code
+   point. 0: n is 0, or the text does not begin with well-formed UTF-8. */
+BITNET_API size_t bitnet_utf8_decode(const char *text, size_t n, uint32_t *cp);
 
 /* ---- models ---- */
 
@@ -1159,16 +1162,6 @@ BITNET_API void bitnet_gen_end(bitnet_gen *g);
 BITNET_API bitnet_result bitnet_embed(bitnet_ctx *c, const bitnet_embed_input *inputs, int32_t n,
                                       const bitnet_embed_params *params, float *out,
                                       bitnet_error *err);
-
-/* Vectors of n elements with 8, 4, 2 or 1 bits each, for storage and search; see EMBEDDINGS. They
-   have no scale: only directions are compared. The bytes of one; 0: there are no such bits. */
-BITNET_API size_t bitnet_vector_bytes(int32_t n, int bits);
-/* Packs x [n], n at most 2^20, of any norm, into out [bitnet_vector_bytes]. BITNET_ERR_ARG: there
-   are no such bits, n is out of range, or x has a NaN or an infinity. */
-BITNET_API bitnet_result bitnet_vector_pack(const float *x, int32_t n, int bits, void *out);
-/* The cosine of the angle between two packed vectors, from -1 to 1; the same on every machine. 0: a
-   vector is all zeros, or there are no such bits. n is at most 2^20. */
-BITNET_API double bitnet_vector_cosine(const void *a, const void *b, int32_t n, int bits);
 
 /* ---- kernels ---- */
 
@@ -1589,6 +1582,12 @@ static uint32_t bitnet__utf8_decode(const uint8_t *p, const uint8_t *end, uint32
         *cp = *cp << 6 | (p[i] & 0x3Fu);
     }
     return n;
+}
+
+BITNET_API size_t bitnet_utf8_decode(const char *text, size_t n, uint32_t *cp) {
+    const uint8_t *p = (const uint8_t *)text;
+    uint32_t any;
+    return text && n > 0 ? bitnet__utf8_decode(p, p + n, cp ? cp : &any) : 0;
 }
 
 /* Ranges of invisible code points: controls, line separators, annotation marks, and Unicode's
@@ -14401,7 +14400,7 @@ BITNET_API bitnet_result bitnet_generate(bitnet_ctx *c, const bitnet_generate_pa
     return r;
 }
 /* =============================================================================================
-   @embed  texts to vectors, and vectors in few bits
+   @embed  texts to vectors
    Each text has a sequence until its last token is evaluated. A pass takes tokens of as many texts
    as it has room for, so a text may begin in one pass and end in another. A text of n tokens takes
    as much of the KV cache as a prompt would, and gives it back. For short texts create the context
@@ -14643,69 +14642,6 @@ BITNET_API bitnet_result bitnet_embed(bitnet_ctx *c, const bitnet_embed_input *i
     r = bitnet__embed(&e, err);
     bitnet__release(c);
     return r;
-}
-
-/* ---- packed vectors ---- */
-
-static int bitnet__vector_bits(int bits) {
-    return bits == 8 || bits == 4 || bits == 2 || bits == 1;
-}
-
-BITNET_API size_t bitnet_vector_bytes(int32_t n, int bits) {
-    if (n < 1 || !bitnet__vector_bits(bits)) return 0;
-    return (size_t)(((uint64_t)n * (uint64_t)bits + 7) / 8);
-}
-
-BITNET_API bitnet_result bitnet_vector_pack(const float *x, int32_t n, int bits, void *out) {
-    uint8_t *to = (uint8_t *)out;
-    double sum = 0.0, step;
-    int32_t i, half;
-    if (!x || !out || !bitnet_vector_bytes(n, bits) || n > BITNET__MAX_ROW ||
-        !bitnet__all_finite(x, n)) return BITNET_ERR_ARG;
-    if (bits == 8) {                   /* as bitlinear rounds, but without its least max|x| */
-        float top = 0.0f;
-        for (i = 0; i < n; i++) top = x[i] > top ? x[i] : -x[i] > top ? -x[i] : top;
-        for (i = 0; i < n; i++) {
-            const double q = top > 0.0f ? (double)x[i] * (127.0 / (double)top) : 0.0;
-            to[i] = (uint8_t)(int)bitnet__round(q);
-        }
-        return BITNET_OK;
-    }
-    for (i = 0; i < n; i++) sum += (double)x[i] * (double)x[i];
-    step = bitnet__sqrt(sum / (double)n) * (bits == 4 ? 0.3352 : 0.9957);
-    half = 1 << (bits - 1);
-    memset(to, 0, bitnet_vector_bytes(n, bits));
-    for (i = 0; i < n; i++) {
-        double level = step > 0.0 ? (double)x[i] / step : 0.0;
-        int code = level >= 0.0;       /* of 1 bit; else floor(level), clamped, plus half */
-        if (bits > 1) {
-            level = level < -(double)half ? -(double)half : level;
-            code = level >= (double)half ? half - 1 : (int)(level + (double)half) - half;
-            code += half;
-        }
-        to[(size_t)i * (size_t)bits / 8] |= (uint8_t)(code << (i * bits % 8));
-    }
-    return BITNET_OK;
-}
-
-/* u of element i; see EMBEDDINGS. */
-static int32_t bitnet__vector_level(const uint8_t *p, int32_t i, int bits) {
-    const int code = p[(size_t)i * (size_t)bits / 8] >> (i * bits % 8) & ((1 << bits) - 1);
-    return bits == 8 ? (int32_t)(int8_t)p[i] : 2 * code + 1 - (1 << bits);
-}
-
-BITNET_API double bitnet_vector_cosine(const void *a, const void *b, int32_t n, int bits) {
-    const uint8_t *p = (const uint8_t *)a, *q = (const uint8_t *)b;
-    int64_t dot = 0, aa = 0, bb = 0;   /* at most 2^14 * 2^20 */
-    int32_t i;
-    if (!p || !q || !bitnet_vector_bytes(n, bits) || n > BITNET__MAX_ROW) return 0.0;
-    for (i = 0; i < n; i++) {
-        const int64_t u = bitnet__vector_level(p, i, bits), v = bitnet__vector_level(q, i, bits);
-        dot += u * v;
-        aa += u * u;
-        bb += v * v;
-    }
-    return aa && bb ? (double)dot / bitnet__sqrt((double)aa * (double)bb) : 0.0;
 }
 
 /* =============================================================================================

@@ -887,26 +887,11 @@ static void bitnet_grammar__negate(bitnet_grammar__builder *b, uint32_t low) {
 }
 
 static uint32_t bitnet_grammar__encode(uint32_t cp, uint8_t out[4]) {
-    if (cp < 0x80) {
-        out[0] = (uint8_t)cp;
-        return 1;
-    }
-    if (cp < 0x800) {
-        out[0] = (uint8_t)(0xC0 | cp >> 6);
-        out[1] = (uint8_t)(0x80 | (cp & 63));
-        return 2;
-    }
-    if (cp < 0x10000) {
-        out[0] = (uint8_t)(0xE0 | cp >> 12);
-        out[1] = (uint8_t)(0x80 | (cp >> 6 & 63));
-        out[2] = (uint8_t)(0x80 | (cp & 63));
-        return 3;
-    }
-    out[0] = (uint8_t)(0xF0 | cp >> 18);
-    out[1] = (uint8_t)(0x80 | (cp >> 12 & 63));
-    out[2] = (uint8_t)(0x80 | (cp >> 6 & 63));
-    out[3] = (uint8_t)(0x80 | (cp & 63));
-    return 4;
+    const uint32_t n = cp < 0x80 ? 1 : cp < 0x800 ? 2 : cp < 0x10000 ? 3 : 4;
+    uint32_t i;
+    for (i = n - 1; i > 0; i--, cp >>= 6) out[i] = (uint8_t)(0x80 | (cp & 63));
+    out[0] = (uint8_t)(n == 1 ? cp : (0xF00u >> n & 0xFF) | cp);   /* 2: C0, 3: E0, 4: F0 */
+    return n;
 }
 
 /* Characters that are n bytes of UTF-8, in ranges in which each byte is free of the others. */
@@ -1030,28 +1015,13 @@ static uint32_t bitnet_grammar__hex(bitnet_grammar__builder *b, int digits) {
 
 /* One character of UTF-8. */
 static uint32_t bitnet_grammar__char(bitnet_grammar__builder *b) {
-    const int c = bitnet_grammar__peek(b, 0);
-    uint32_t n = c < 0x80 ? 1 : c < 0xE0 ? 2 : c < 0xF0 ? 3 : 4, i, cp;
-    uint8_t bytes[4];
-    if (c < 0) {
-        bitnet_grammar__expected(b, "a character");
-        return 0;
-    }
-    if (n == 1) {
-        b->at++;
-        return (uint32_t)c;
-    }
-    cp = (uint32_t)c & (0x7Fu >> n);
-    for (i = 1; i < n; i++) {
-        const int d = bitnet_grammar__peek(b, i);
-        cp = cp << 6 | ((uint32_t)d & 63);
-        if (d < 0x80 || d > 0xBF) n = 5;
-    }
-    if (c < 0xC2 || n > 4 || cp > 0x10FFFF || (cp >= 0xD800 && cp < 0xE000) ||
-        bitnet_grammar__encode(cp, bytes) != n)
-        return bitnet_grammar__fail(b, BITNET_ERR_FORMAT, b->at, "not UTF-8");
-    b->at += n;
-    return cp;
+    uint32_t cp = 0;
+    size_t n = 0;
+    if (b->at >= b->n) bitnet_grammar__expected(b, "a character");
+    else if (!(n = bitnet_utf8_decode(b->text + b->at, b->n - b->at, &cp)))
+        bitnet_grammar__fail(b, BITNET_ERR_FORMAT, b->at, "not UTF-8");
+    b->at += (uint32_t)n;
+    return n ? cp : 0;
 }
 
 /* A character of a literal or class, perhaps escaped. */
@@ -1319,23 +1289,29 @@ static void bitnet_grammar__json_space(bitnet_grammar__builder *b) {
     }
 }
 
+/* XXXX, or XXXX\uXXXX for one character beyond U+FFFF; behind the u. Half of such a pair is returned
+   as it is, a surrogate. */
+static uint32_t bitnet_grammar__unicode(bitnet_grammar__builder *b) {
+    const uint32_t cp = bitnet_grammar__hex(b, 4);
+    uint32_t low;
+    if (cp < 0xD800 || cp >= 0xDC00 || bitnet_grammar__peek(b, 0) != '\\' ||
+        bitnet_grammar__peek(b, 1) != 'u') return cp;
+    b->at += 2;
+    low = bitnet_grammar__hex(b, 4);
+    return low >= 0xDC00 && low < 0xE000 ? 0x10000 + ((cp & 0x3FF) << 10) + (low & 0x3FF) : cp;
+}
+
 /* What follows a backslash. */
 static uint32_t bitnet_grammar__json_escape(bitnet_grammar__builder *b) {
     static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
     const uint32_t at = b->at;
     const int c = bitnet_grammar__peek(b, 0);
     const char *place = c > 0 ? strchr(from, c) : 0;
-    uint32_t cp, low;
+    uint32_t cp;
     b->at++;
     if (place) return (uint32_t)to[place - from];
     if (c != 'u') return bitnet_grammar__fail(b, BITNET_ERR_FORMAT, at, "unknown escape");
-    cp = bitnet_grammar__hex(b, 4);
-    if (cp >= 0xD800 && cp < 0xDC00 && bitnet_grammar__peek(b, 0) == '\\' &&
-        bitnet_grammar__peek(b, 1) == 'u') {
-        b->at += 2;
-        low = bitnet_grammar__hex(b, 4);
-        if (low >= 0xDC00 && low < 0xE000) return 0x10000 + ((cp & 0x3FF) << 10) + (low & 0x3FF);
-    }
+    cp = bitnet_grammar__unicode(b);
     if (cp >= 0xD800 && cp < 0xE000)
         return bitnet_grammar__fail(b, BITNET_ERR_FORMAT, at, "half a surrogate pair");
     return cp;
@@ -2224,22 +2200,13 @@ static int bitnet_grammar__class_escape(bitnet_grammar__builder *b, int c) {
 
 /* \uXXXX, two of them for one character, or \u{X...}; behind the u. */
 static uint32_t bitnet_grammar__pattern_unicode(bitnet_grammar__builder *b) {
-    uint32_t cp, low, n = 0;
+    uint32_t cp, n = 0;
     if (bitnet_grammar__peek(b, 0) == '{') {
         for (b->at++, cp = 0; bitnet_grammar__peek(b, 0) != '}' && !b->code && n < 9; n++)
             cp = cp << 4 | bitnet_grammar__hex(b, 1);
         b->at++;
         if (n == 0 || n > 8) cp = 0x110000;
-    } else {
-        cp = bitnet_grammar__hex(b, 4);
-        if (cp >= 0xD800 && cp < 0xDC00 && bitnet_grammar__peek(b, 0) == '\\' &&
-            bitnet_grammar__peek(b, 1) == 'u') {
-            b->at += 2;
-            low = bitnet_grammar__hex(b, 4);
-            cp = low >= 0xDC00 && low < 0xE000
-                     ? 0x10000 + ((cp & 0x3FF) << 10) + (low & 0x3FF) : 0xD800;
-        }
-    }
+    } else cp = bitnet_grammar__unicode(b);
     if (!b->code && (cp > 0x10FFFF || (cp >= 0xD800 && cp < 0xE000)))
         bitnet_grammar__fail(b, BITNET_ERR_UNSUPPORTED, b->at,
                              "half a surrogate pair in a pattern, or no character");
@@ -4514,22 +4481,9 @@ static uint32_t bitnet_grammar__common(const bitnet_grammar__word *a,
 
 /* Whole characters only: a token that `any but this one` may stand for. */
 static int bitnet_grammar__is_utf8(const char *text, size_t n) {
-    const uint8_t *s = (const uint8_t *)text;
-    size_t i, k, size;
-    for (i = 0; i < n; i += size) {
-        uint32_t cp;
-        uint8_t back[4];
-        size = s[i] < 0x80 ? 1 : s[i] < 0xE0 ? 2 : s[i] < 0xF0 ? 3 : 4;
-        if (size == 1) continue;
-        if (s[i] < 0xC2 || s[i] > 0xF4 || i + size > n) return 0;
-        for (cp = s[i] & (0x7Fu >> size), k = 1; k < size; k++) {
-            if ((s[i + k] & 0xC0) != 0x80) return 0;
-            cp = cp << 6 | (s[i + k] & 0x3Fu);
-        }
-        if ((cp >= 0xD800 && cp < 0xE000) || cp > 0x10FFFF ||
-            bitnet_grammar__encode(cp, back) != size) return 0;
-    }
-    return 1;
+    size_t i = 0, size = 1;
+    for (; i < n && size; i += size) size = bitnet_utf8_decode(text + i, n - i, 0);
+    return size > 0;
 }
 
 /* Fills the tree from sorted words; tree 0: only counts its nodes. Nodes where no token ends have

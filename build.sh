@@ -88,8 +88,8 @@ sources() {
     esac
 }
 # What serve and batch share.
-SERVER='buffer engine fields grammar messages options reply request rules tokens'
-PROGRAMS='bench convert crosscheck embed perplexity'     # of several files
+SERVER='buffer engine fields grammar messages reply request rules tokens'
+PROGRAMS='bench convert crosscheck embed generate perplexity'     # of several files
 
 # server: build/batch and build/serve.
 server() { example batch && need_microhttpd && example serve; }
@@ -168,15 +168,15 @@ unit_tests() {
 
 # What tests link of the examples.
 TESTED_EXAMPLES='examples/json/text.c examples/json/json.c examples/convert/gguf_write.c
-    examples/convert/pack.c'
+    examples/convert/pack.c examples/embed/bits.c'
 
 # test_headers FILE: the file and what it includes, or more.
 test_headers() {
     case $1 in
         */library.c) echo $1 bitnet*.h tests/unit/hooks.h ;;
         */hooks.c) echo $1 tests/unit/hooks.h ;;
-        examples/*) echo $1 bitnet.h examples/json/*.h examples/convert/*.h ;;
-        *) echo $1 bitnet*.h tests/unit/*.h examples/json/*.h examples/convert/*.h ;;
+        examples/*) echo $1 bitnet.h examples/*/*.h ;;
+        *) echo $1 bitnet*.h tests/unit/*.h examples/*/*.h ;;
     esac
 }
 

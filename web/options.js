@@ -104,7 +104,7 @@ function rules(o) {
 }
 
 /** The options of a generation, as the worker gets them. The defaults are those of
- * examples/generate.c, except for the temperature: 0, greedy. */
+ * examples/generate, except for the temperature: 0, greedy. */
 export function generateOptions(o) {
     checkNames(o, GENERATE_OPTIONS);
     checkHooks(o);

@@ -66,6 +66,7 @@
 #include "../../bitnet.h"
 #include "../streams.h"
 #include "../utf8.h"
+#include "../values.h"
 #include "ask.h"
 #include "command.h"
 #include "compare.h"
@@ -284,10 +285,9 @@ static void report(void) {
 
 /* The number that follows the option a[0]. */
 static int number(char **a, long high) {
-    char text[128], *end = text;
-    long n = a[1] ? strtol(a[1], &end, 10) : 0;
-    snprintf(text, sizeof text, " needs a number from 1 to %ld", high);
-    if (!a[1] || end == a[1] || *end || n < 1 || n > high) fail(2, "%s%s", a[0], text);
+    long long n = 0;
+    if (!a[1] || !value_number(a[1], 1, high, &n))
+        fail(2, "%s needs a number from 1 to %ld", a[0], high);
     return (int)n;
 }
 
@@ -313,7 +313,7 @@ static const option options[] = {
     {"-t", "N", "threads (all processors)", IN_NUMBER(threads, MAX_THREADS)},
     {"-r", "ROUNDS", "of measuring; shown are medians (3)", IN_NUMBER(rounds, MAX_ROUNDS)},
     {"--kernel", "NAME", "this kernel table alone", IN_TEXT(kernel)},
-    {"--kv-type", "TYPE", "of keys and values: f16 (default), f32 or i8", IN_TEXT(kv)},
+    {"--kv-type", "TYPE", "of keys and values: " KV_TYPES " (f16)", IN_TEXT(kv)},
     {"--quick", 0, "without the context of 4096, and 2 rounds", IN_FLAG(quick)},
     {"--profile", 0, "shows instead where the time goes", IN_FLAG(profile)},
     {"--json", 0, "prints JSON", IN_FLAG(as_json)},
@@ -389,7 +389,8 @@ static void parse(char **a) {
         if (help) print_help();
     }
     if (family) set_family(family);
-    if (kv) set_kv_type(kv);
+    if (kv && !value_kv_type(kv, &kv_type))
+        fail(2, "--kv-type can be " KV_TYPES ", not %s", kv);
     if (path && family) fail(2, "--family makes a model, so it takes no file: %s", path);
     if (profile && together) fail(2, "--profile takes neither --sequences nor --chunks");
     if (command && (profile || together || ask || save))

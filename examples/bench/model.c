@@ -1,5 +1,6 @@
 #include "model.h"
 #include "../utf8.h"
+#include "../values.h"
 #include "limits.h"
 #include "report.h"
 #include <errno.h>
@@ -12,17 +13,6 @@ bitnet_kv_type kv_type;
 uint8_t *file;
 size_t file_size;
 static const char *model_name = "the random model";   /* or the file's path */
-
-void set_kv_type(const char *name) {
-    static const char *const names[] = {"f16", "f32", "i8"};       /* as bitnet_kv_type */
-    int i;
-    for (i = 0; i < 3; i++)
-        if (!strcmp(name, names[i])) {
-            kv_type = (bitnet_kv_type)i;
-            return;
-        }
-    fail(2, "--kv-type can be f16, f32 or i8, not %s", name);
-}
 
 /* Without an error of the system's, `otherwise` is why: the file has ended too early. */
 static void cannot_read(FILE *f, const char *otherwise) {
@@ -253,9 +243,8 @@ double layer_bytes(const bitnet_kernels *k) {
 }
 
 double token_bytes(const bitnet_kernels *k, double head_bytes, double positions) {
-    const double cell = kv_type == BITNET_KV_I8    ? info.head_dim + 4
-                        : kv_type == BITNET_KV_F32 ? 4.0 * info.head_dim : 2.0 * info.head_dim;
-    const double kv = 2 * cell * info.n_layers * info.n_kv_heads;
+    const double head = (double)kv_head_bytes(kv_type, info.head_dim);
+    const double kv = 2 * head * info.n_layers * info.n_kv_heads;
     return layer_bytes(k) + head_bytes + kv * positions;
 }
 

@@ -15,9 +15,7 @@ void read_file(const char *path);
 /* A random model instead, of a family: bitnet (BitNet b1.58-2B-4T, the default), qwen3-embedding
    (0.6B), gemma3-embedding (270M) or qwen3-q2 (Ternary Bonsai 1.7B). */
 void set_family(const char *name);
-/* What contexts keep keys and values as: f16 (the default), f32 or i8. */
-void set_kv_type(const char *name);
-extern bitnet_kv_type kv_type;
+extern bitnet_kv_type kv_type;         /* what contexts keep keys and values as */
 void make_model(void);
 
 /* Loads the file for these kernels and fills info. */

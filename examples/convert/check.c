@@ -137,24 +137,30 @@ void check_zeros(const bitnet_gguf *g, const packing *p, void (*tell)(const char
 
 /* ---- the whole file ---- */
 
-void check_output(const char *path, const char *out, const packing *p, int loads,
-                  const char *hint) {
-    bitnet_error err = {BITNET_OK, ""};
+bitnet_result check_load(const char *path, const packing *p, bitnet_error *err) {
     bitnet_model_params params;
     bitnet_model *m = 0;
-    bitnet_gguf *g = open_input(path);
     bitnet_result r;
-    check_zeros(g, p, say);
-    bitnet_gguf_close(g);
-    if (!loads) return;
     memset(&params, 0, sizeof params);
     params.i2s_packing = p->i2s_packing;
     params.tile = p->tiles.all;
     params.tiles = p->tiles.shapes;
     params.n_tiles = p->tiles.n_shapes;
     params.max_bytes = UINT64_MAX;
-    r = bitnet_model_load_file(path, &params, &m, &err);
+    r = bitnet_model_load_file(path, &params, &m, err);
     bitnet_model_free(m);
+    return r;
+}
+
+void check_output(const char *path, const char *out, const packing *p, int loads,
+                  const char *hint) {
+    bitnet_error err = {BITNET_OK, ""};
+    bitnet_gguf *g = open_input(path);
+    bitnet_result r;
+    check_zeros(g, p, say);
+    bitnet_gguf_close(g);
+    if (!loads) return;
+    r = check_load(path, p, &err);
     if (r == BITNET_ERR_MEMORY) say("%s: no memory to try whether it loads", out);
     else if (r) fail(1, "%s: it is not written, because bitnet.h would refuse it: %s%s", out,
                      err.text, hint);

@@ -8,6 +8,8 @@
    was cut off or not filled before it was converted looks like that. The packing is that of its
    ternary weights; those whose tile is unknown are passed over. */
 void check_zeros(const bitnet_gguf *g, const packing *p, void (*tell)(const char *format, ...));
+/* BITNET_OK if the library loads the file; else err has why not. */
+bitnet_result check_load(const char *path, const packing *p, bitnet_error *err);
 /* Fails unless the library loads the file, which out is to become; hint follows the library's
    words. loads 0: only zeros are named. */
 void check_output(const char *path, const char *out, const packing *p, int loads,

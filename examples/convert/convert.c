@@ -13,6 +13,7 @@
 #include "../../bitnet.h"
 #include "../streams.h"
 #include "../utf8.h"
+#include "../values.h"
 #include "check.h"
 #include "commands.h"
 #include "files.h"
@@ -116,8 +117,9 @@ static uint32_t head_type(const char *text) {
 }
 
 static bitnet_i2s_packing layout(const char *option, const char *text) {
-    static const char *const names[] = {"128", "64", "4row"};    /* in the order of the enum */
-    return (bitnet_i2s_packing)which(option, text, names, 3);
+    bitnet_i2s_packing p = BITNET_I2S_128;
+    if (text && !value_packing(text, &p)) fail(2, "%s: '%s' is not " I2S_PACKINGS, option, text);
+    return p;
 }
 
 /* 0: as the folder says. */

@@ -82,11 +82,10 @@ static void gguf_append_text(gguf_writer *w, gguf_bytes *b, const void *text, si
 }
 
 static int gguf_is_name(const char *name, size_t n, size_t most) {
-    const uint8_t *p = (const uint8_t *)name;
     size_t step;
     if (n == 0 || n > most) return 0;
-    for (; n > 0; n -= step, p += step) {
-        step = utf8_size(p, n);
+    for (; n > 0; n -= step, name += step) {
+        step = bitnet_utf8_decode(name, n, 0);
         if (step == 0) return 0;
     }
     return 1;

@@ -136,40 +136,6 @@ static void inspect_tensor(const bitnet_gguf *g, const bitnet_gguf_tensor *t) {
     if (err.code) warn("tensor '%s': %s", t->name, err.text);
 }
 
-/* Keys that the library reads, or that any GGUF file may have. A star matches anything; the
-   architecture goes in front of a leading point. */
-static int is_known_key(const bitnet_gguf *g, const char *name) {
-    static const char *const known[] = {
-        "general.*", "quantize.*", "tokenizer.chat_template", "tokenizer.ggml.model",
-        "tokenizer.ggml.pre", "tokenizer.ggml.tokens", "tokenizer.ggml.scores",
-        "tokenizer.ggml.token_type", "tokenizer.ggml.merges", "tokenizer.ggml.bos_token_id",
-        "tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
-        "tokenizer.ggml.unknown_token_id", "tokenizer.ggml.padding_token_id",
-        "tokenizer.ggml.add_bos_token", "tokenizer.ggml.add_eos_token",
-        "tokenizer.ggml.add_space_prefix", ".vocab_size", ".context_length", ".embedding_length",
-        ".block_count", ".feed_forward_length", ".rope.dimension_count", ".rope.freq_base",
-        ".rope.scale_linear", ".rope.scaling.type", ".rope.scaling.factor",
-        ".rope.scaling.original_context_length", ".rope.scaling.attn_factor",
-        ".rope.scaling.yarn_beta_fast", ".rope.scaling.yarn_beta_slow", ".attention.head_count",
-        ".attention.head_count_kv", ".attention.key_length", ".attention.value_length",
-        ".attention.layer_norm_rms_epsilon", ".attention.sliding_window", ".pooling_type",
-        ".hidden_activation", "split.no", "split.count", "split.tensors.count"
-    };
-    const char *suffix = 0;            /* the name after the architecture, from the point on */
-    bitnet_gguf_key arch;
-    size_t i, n;
-    if (!bitnet_gguf_find_key(g, "general.architecture", &arch) &&
-        arch.value.type == BITNET_GGUF_STRING && arch.value.size < strlen(name) &&
-        !memcmp(name, arch.value.data, (size_t)arch.value.size)) suffix = name + arch.value.size;
-    for (i = 0; i < sizeof known / sizeof known[0]; i++) {
-        const char *whole = known[i][0] == '.' ? suffix : name;
-        n = strlen(known[i]);
-        if (whole && (known[i][n - 1] == '*' ? !strncmp(whole, known[i], n - 1)
-                                             : !strcmp(whole, known[i]))) return 1;
-    }
-    return 0;
-}
-
 static int has_text(const bitnet_gguf_value *v, const char *text) {
     uint64_t i, n = strlen(text);
     for (i = 0; v->size >= n && i <= v->size - n; i++)
@@ -221,17 +187,17 @@ void inspect(const char *path) {
     bitnet_gguf_key k;
     bitnet_gguf_tensor t;
     packing p;                         /* what a file does not say */
+    bitnet_error err;
     char text[160];
     uint64_t i;
     for (i = 0; !bitnet_gguf_get_key(g, i, &k); i++) print_key(&k);
     for (i = 0; !bitnet_gguf_get_tensor(g, i, &t); i++) inspect_tensor(g, &t);
-    for (i = 0; !bitnet_gguf_get_key(g, i, &k); i++)
-        if (!is_known_key(g, k.name)) warn("key '%s' is unknown", k.name);
     inspect_layers(g);
     inspect_model(g);
     memset(&p, 0, sizeof p);
-    if (is_part(g, text)) warn("%s", text);
     check_zeros(g, &p, warn);
+    if (is_part(g, text)) warn("%s", text);
+    else if (check_load(path, &p, &err)) warn("bitnet.h does not load it: %s", err.text);
     printf("%d warning%s\n", n_warnings, n_warnings == 1 ? "" : "s");
     bitnet_gguf_close(g);
 }

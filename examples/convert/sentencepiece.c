@@ -83,7 +83,7 @@ static pb_reader pb_inside(const pb_reader *in, const pb_field *f) {
 static int spm_is_text(const uint8_t *p, size_t n) {
     size_t size;
     for (; n > 0 && *p; p += size, n -= size)
-        if (!(size = utf8_size(p, n))) return 0;
+        if (!(size = bitnet_utf8_decode((const char *)p, n, 0))) return 0;
     return n == 0;
 }
 

@@ -1,5 +1,6 @@
 #include "commands.h"
 #include "output.h"
+#include "../values.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -141,11 +142,10 @@ static void count_i2s(const bitnet_gguf_tensor *a, const bitnet_gguf_tensor *b, 
 /* The likeliest reason why no I2_S is the same. */
 static void explain_packing(const char *path_a, const packing *pack_a, const char *path_b,
                             const packing *pack_b) {
-    static const char *const names[] = {"128", "64", "4row"};    /* in the order of the enum */
     if (!n_i2s || n_i2s_same) return;
     print_note("a file does not say how its I2_S is packed; %s was read as %s (see --from-layout), "
-               "%s as %s (see --i2s)", path_a, names[pack_a->i2s_packing], path_b,
-               names[pack_b->i2s_packing]);
+               "%s as %s (see --i2s)", path_a, packing_name(pack_a->i2s_packing), path_b,
+               packing_name(pack_b->i2s_packing));
 }
 
 static void verify_tensor(const bitnet_gguf *ga, const bitnet_gguf_tensor *a,

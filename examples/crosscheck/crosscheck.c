@@ -14,6 +14,7 @@
 #include "../../bitnet.h"
 #include "../streams.h"
 #include "../utf8.h"
+#include "../values.h"
 #include "kernels.h"
 #include "model.h"
 #include "report.h"
@@ -45,7 +46,7 @@ static const struct option {
     {"-t", "N", "threads; 0: one per CPU (0)", 'W', &model.ctx.n_threads, 0, 256},
     {"-b", "N", "prompt tokens evaluated together; 0: 512 (0)", 'W', &model.ctx.n_batch, 0, 65536},
     {"--kernel", "NAME", "only this table; the model uses it too", 'T', &kernel_name, 0, 0},
-    {"--kv", "TYPE", "keys and values as f16, f32 or i8 (f16)", 'T', &model.kv_name, 0, 0},
+    {"--kv", "TYPE", "keys and values as " KV_TYPES " (f16)", 'T', &model.kv_name, 0, 0},
     {"--i2s-packing", "L", "how the file packs its weights: 128, 64 or 4row (128)", 'T',
      &layout_name, 0, 0},
     {"--tile", "B,B,b", "BM,BK,bm of its weights, if they are TL1 or TL2 (by their shape)", 'T',
@@ -109,13 +110,11 @@ static int check_arithmetic(void) {
 /* ---- options ---- */
 
 static void set_option(const struct option *o, char **given) {
-    char *end;
-    long n;
+    long long n;
     if (o->kind == 'F') *(int32_t *)o->to = 1;
     else if (!**given) fail(2, "%s: the value (%s) is empty", o->name, o->arg);
     else if (o->kind == 'W') {
-        n = strtol(*given, &end, 10);
-        if (end == *given || *end || **given <= ' ' || n < o->lo || n > o->hi)
+        if (!value_number(*given, o->lo, o->hi, &n))
             fail(2, "%s: '%s' is not a whole number from %d to %d", o->name, *given, (int)o->lo,
                  (int)o->hi);
         *(int32_t *)o->to = (int32_t)n;
@@ -145,21 +144,15 @@ static void print_help(void) {
 
 /* The meaning of the options' texts, and options that exclude each other. */
 static void resolve(void) {
-    bitnet_tile *t = &model.model.tile;
-    char more[2];                      /* text after the tile */
-    int i;
-    if (!strcmp(model.kv_name, "f32")) model.ctx.kv_type = BITNET_KV_F32;
-    else if (!strcmp(model.kv_name, "i8")) model.ctx.kv_type = BITNET_KV_I8;
-    else if (strcmp(model.kv_name, "f16"))
-        fail(2, "--kv: '%s' is not f16, f32 or i8", model.kv_name);
+    if (!value_kv_type(model.kv_name, &model.ctx.kv_type))
+        fail(2, "--kv: '%s' is not " KV_TYPES, model.kv_name);
     if (model.bug && strcmp(model.bug, "arm64-layout"))
         fail(2, "--emulate-bug: '%s' is not arm64-layout", model.bug);
     if (model.bug && layout_name) fail(2, "--emulate-bug and --i2s-packing exclude each other");
     if (model.bug) layout_name = "64";
-    for (i = 0; layout_name && i < 3 && strcmp(layout_name, layout_names[i]); i++) {}
-    if (i == 3) fail(2, "--i2s-packing: '%s' is not 128, 64 or 4row", layout_name);
-    model.model.i2s_packing = (bitnet_i2s_packing)i;
-    if (tile_text && sscanf(tile_text, "%6d,%6d,%6d%1s", &t->rows, &t->cols, &t->group, more) != 3)
+    if (layout_name && !value_packing(layout_name, &model.model.i2s_packing))
+        fail(2, "--i2s-packing: '%s' is not " I2S_PACKINGS, layout_name);
+    if (tile_text && !value_tile(tile_text, &model.model.tile))
         fail(2, "--tile: '%s' is not BM,BK,bm", tile_text);
     if (!model.path && (layout_name || which_layout || tile_text))
         fail(2, "no model: give -m FILE; see --help");

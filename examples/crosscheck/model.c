@@ -1,11 +1,10 @@
 #include "model.h"
 #include "../utf8.h"
+#include "../values.h"
 #include "report.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-
-const char *const layout_names[3] = {"128", "64", "4row"};
 
 static bitnet_ctx_params cp;           /* of the context that is open */
 static bitnet_model *model;
@@ -226,7 +225,7 @@ void report_model(const model_options *o) {
     const bitnet_i2s_packing layout = o->model.i2s_packing;
     note_model(o->path);
     if (o->bug) printf("note emulated bug: %s (128-groups of weights read as 64-groups)\n", o->bug);
-    else if (layout) printf("note weights read as %s\n", layout_names[layout]);
+    else if (layout) printf("note weights read as %s\n", packing_name(layout));
     if (layout) n_lines++;
     fprintf(stderr, "crosscheck: model with kernels %s, %d threads\n", info.kernels,
             (int)bitnet_ctx_threads(ctx));
@@ -284,13 +283,13 @@ void compare_layouts(const model_options *o) {
     for (i = 0; i < 3; i++) {
         mp.i2s_packing = (bitnet_i2s_packing)i;
         if (bitnet_model_load_file(o->path, &mp, &model, &err)) {
-            printf("%-5s %s\n", layout_names[i], err.text);
+            printf("%-5s %s\n", packing_name(mp.i2s_packing), err.text);
             continue;
         }
         bitnet_model_get_info(model, &info);
         if (!info.has_head) fail(1, "%s: it writes no text, so nothing is likely in it", o->path);
         nats = likelihood(o->path, text);
-        printf("%-5s %.3f nats per token\n", layout_names[i], nats);
+        printf("%-5s %.3f nats per token\n", packing_name(mp.i2s_packing), nats);
         if (nats > best) {
             second = best;
             best = nats;
@@ -301,7 +300,7 @@ void compare_layouts(const model_options *o) {
     if (best < -1e8) fail(1, "%s: cannot be loaded in any layout", o->path);
     if (best - second >= 0.5 && best > log_of(1.0 / info.n_vocab))     /* better than guessing */
         printf("English is likeliest, by %.1f nats, if the weights are packed by %s.\n",
-               best - second, layout_names[first]);
+               best - second, packing_name((bitnet_i2s_packing)first));
     else puts("No layout is clearly better: the result is unknown.");
     puts("The file does not record its packing: codes, size and type number are the same in all\n"
          "three. A model trained on English is clearly better in one; random weights are not.");

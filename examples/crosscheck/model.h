@@ -14,9 +14,6 @@ typedef struct model_options {
     bitnet_ctx_params ctx;
 } model_options;
 
-/* The names of the layouts of I2_S, by bitnet_i2s_packing. */
-extern const char *const layout_names[3];
-
 /* Loads the model, so that a failure comes before the report. */
 void open_model(const model_options *o);
 void report_model(const model_options *o);

@@ -115,7 +115,7 @@ int main(int argc, char **argv) {
     int code;
     if (!streams_fill()) return FAILED;
     argv = utf8_arguments(&argc, argv);
-    if ((code = options_read(argc, argv, &s)) != 0) return code - 1;
+    if ((code = settings_read(argc, argv, &s)) != 0) return code - 1;
 #ifdef SIGXFSZ
     signal(SIGXFSZ, SIG_IGN);          /* too large a file is an error like a full disk */
 #endif

@@ -1,7 +1,6 @@
 #define _DEFAULT_SOURCE 1              /* scandir and lstat, also with -std=c99 */
 #define _FILE_OFFSET_BITS 64
 #include "index.h"
-#include "../json/text.h"
 #include "../server/buffer.h"
 #include "../utf8.h"
 #include "bounds.h"
@@ -151,7 +150,7 @@ static int is_leftover(const maker *m, const char *path) {
 static const char *not_text(const mapped *f) {
     size_t i, size;
     for (i = 0; i < f->size; i += size) {
-        size = utf8_size(f->p + i, f->size - i);
+        size = bitnet_utf8_decode((const char *)f->p + i, f->size - i, 0);
         if (!size || !f->p[i]) return "it is not UTF-8 text";
     }
     return 0;

@@ -1,6 +1,5 @@
 #define _DEFAULT_SOURCE 1              /* isatty, also with -std=c99 */
 #include "input.h"
-#include "../json/text.h"
 #include "../utf8.h"
 #include "say.h"
 #include <errno.h>
@@ -86,7 +85,7 @@ static int is_blank(const buffer *b) {
 static void check_utf8(text *t) {
     size_t i, size;
     for (i = 0; i < t->n; i += size) {
-        size = utf8_size((const uint8_t *)t->p + i, t->n - i);
+        size = bitnet_utf8_decode(t->p + i, t->n - i, 0);
         if (size) continue;
         snprintf(t->error, sizeof t->error, "byte %zu is not valid UTF-8", i + 1);
         return;

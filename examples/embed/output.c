@@ -1,5 +1,6 @@
 #define _DEFAULT_SOURCE 1              /* isatty, also with -std=c99 */
 #include "output.h"
+#include "bits.h"
 #include "npy.h"
 #include "say.h"
 #include <stdlib.h>
@@ -7,7 +8,7 @@
 #include <unistd.h>
 
 static size_t row_bytes(const output *o) {
-    return o->s->bits ? bitnet_vector_bytes(o->dim, (int)o->s->bits) : 4 * (size_t)o->dim;
+    return o->s->bits ? bits_bytes(o->dim, (int)o->s->bits) : 4 * (size_t)o->dim;
 }
 
 static const char *npy_type(const output *o) {
@@ -96,7 +97,7 @@ static void add_array(const output *o, buffer *b, const text *t, const float *x)
 static void add_bytes(output *o, const float *x) {
     int32_t i;
     memset(o->bytes, 0, row_bytes(o));
-    if (o->s->bits) bitnet_vector_pack(x, o->dim, (int)o->s->bits, o->bytes);
+    if (o->s->bits) bits_pack(x, o->dim, (int)o->s->bits, o->bytes);
     else for (i = 0; i < o->dim; i++) npy_put_float(o->bytes + 4 * (size_t)i, x[i]);
     buffer_add(&o->row, (const char *)o->bytes, row_bytes(o));
 }

@@ -81,7 +81,7 @@ static bitnet_result json_read_string(json *j, json_node *node, bitnet_error *er
             out += json_put_utf8(out, cp);
             continue;
         }
-        n = utf8_size(p, j->size - j->at);
+        n = bitnet_utf8_decode((const char *)p, j->size - j->at, 0);
         if (!n) return json_fail(j, j->at, "this is not UTF-8", err);
         memmove(out, p, n);
         out += n;

@@ -19,6 +19,6 @@ typedef struct settings {
 } settings;
 
 /* Fills s. Returns 0 to go on, or an exit code + 1: after --help or an error. */
-int options_read(int argc, char **argv, settings *s);
+int settings_read(int argc, char **argv, settings *s);
 
 #endif

@@ -284,7 +284,7 @@ int main(int argc, char **argv) {
     if (!streams_fill()) return FAILED;
     say_name = "perplexity";
     argv = utf8_arguments(&argc, argv);
-    if ((code = options_read(argc, argv, &s)) != 0) return code - 1;
+    if ((code = settings_read(argc, argv, &s)) != 0) return code - 1;
     catch_signals();
     memset(&r, 0, sizeof r);
     r.s = &s;

@@ -7,8 +7,8 @@
    the body alone ("prompt", "messages" or "input"). What a line gives depends on the line, the
    model and the program's version alone, not on the machine or the other lines: its id and its seed
    are a hash of the line. So lines can be computed anywhere, and twice. */
-#include "options.h"
 #include "reply.h"
+#include "../options.h"
 #include "../streams.h"
 #include "../utf8.h"
 #include <errno.h>
@@ -28,7 +28,7 @@ enum { LINE_BYTES = 256 << 20, SYNC_SECONDS = 5, SLOTS = 32 };
 
 /* ---- options ---- */
 
-static const char *model_path, *resume_path, *audit_path, *shard, *kv_name;
+static const char *model_path, *resume_path, *audit_path, *shard;
 static double sample = 0.01;
 static long n_slots, n_ctx, n_kv, n_threads;
 static int ordered, quiet;
@@ -36,25 +36,25 @@ static bitnet_kv_type kv_type;
 static uint64_t shard_index, shard_count = 1;
 
 static const option options[] = {
-    {"--model", "-m", "FILE", "the model, a GGUF file", &model_path, 0, 0, 0, 0, 0},
-    {"--resume", 0, "FILE", "adds to these results, and skips the lines that have one",
-     &resume_path, 0, 0, 0, 0, 0},
-    {"--ordered", 0, 0, "results in the order of the lines", 0, 0, 0, 0, 0, &ordered},
-    {"--shard", 0, "I/N", "each N-th line, from line I (0 ...) on; auto: from the variables of "
-     "Slurm or Kubernetes", &shard, 0, 0, 0, 0, 0},
-    {"--audit", 0, "FILE", "computes some lines again and compares them with these results",
-     &audit_path, 0, 0, 0, 0, 0},
-    {"--sample", 0, "P", "which part of them (0.01)", 0, 0, 0, 0, &sample, 0},
-    {"--parallel", "-np", "N", "lines at the same time (32, or what the memory allows)", 0,
-     &n_slots, 1, 1024, 0, 0},
-    {"--ctx-size", "-c", "N", "tokens of a text with its prompt (4096, or what the model was "
-     "trained for)", 0, &n_ctx, 16, 1 << 20, 0, 0},
-    {"--kv-tokens", 0, "N", "tokens of all lines at the same time (half of the free memory)", 0,
-     &n_kv, 64, 1L << 40, 0, 0},
-    {"--kv-type", 0, "TYPE", "keys and values as f16, f32 or i8, which takes half the memory (f16)",
-     &kv_name, 0, 0, 0, 0, 0},
-    {"--threads", "-t", "N", "threads that compute (all processors)", 0, &n_threads, 1, 256, 0, 0},
-    {"--quiet", "-q", 0, "no progress", 0, 0, 0, 0, 0, &quiet},
+    {"-m --model", "FILE", "the model, a GGUF file", .text = &model_path},
+    {"--resume", "FILE", "adds to these results, and skips the lines that have one",
+     .text = &resume_path},
+    {"--ordered", 0, "results in the order of the lines", .flag = &ordered},
+    {"--shard", "I/N", "each N-th line, from line I (0 ...) on; auto: from the variables of "
+     "Slurm or Kubernetes", .text = &shard},
+    {"--audit", "FILE", "computes some lines again and compares them with these results",
+     .text = &audit_path},
+    {"--sample", "P", "which part of them (0.01)", .share = &sample},
+    {"-np --parallel", "N", "lines at the same time (32, or what the memory allows)",
+     .number = {&n_slots, 1, 1024}},
+    {"-c --ctx-size", "N", "tokens of a text with its prompt (4096, or what the model was "
+     "trained for)", .number = {&n_ctx, 16, 1 << 20}},
+    {"--kv-tokens", "N", "tokens of all lines at the same time (half of the free memory)",
+     .number = {&n_kv, 64, 1L << 40}},
+    {"--kv-type", "TYPE", "keys and values as " KV_TYPES ", which takes half the memory (f16)",
+     .kv_type = &kv_type},
+    {"-t --threads", "N", "threads that compute (all processors)", .number = {&n_threads, 1, 256}},
+    {"-q --quiet", 0, "no progress", .flag = &quiet},
 };
 enum { N_OPTIONS = sizeof options / sizeof options[0] };
 
@@ -103,8 +103,7 @@ static int read_shard(void) {
 /* Returns 0, or an exit code + 1. */
 static int read_options(int argc, char **argv) {
     int wrong = options_read(argc, argv, "batch", options, N_OPTIONS,
-                             "batch -m MODEL [options] < requests.jsonl > results.jsonl", notes);
-    if (!wrong) wrong = options_kv_type("batch", kv_name, &kv_type);
+                             "batch -m MODEL [options] < requests.jsonl > results.jsonl\n", notes);
     if (wrong) return wrong;
     if (!model_path) return usage("-m MODEL is needed", "");
     if (resume_path && audit_path) return usage("--resume and --audit exclude each other", "");
@@ -798,9 +797,8 @@ static int open_results(void) {
 /* Tokens that fit into half of the free memory, but at least one text. */
 static int64_t tokens_in_memory(const bitnet_model_info *info, int32_t context) {
     const long pages = sysconf(_SC_AVPHYS_PAGES), size = sysconf(_SC_PAGESIZE);
-    const int64_t head = kv_type == BITNET_KV_I8    ? info->head_dim + 4
-                         : kv_type == BITNET_KV_F32 ? 4 * info->head_dim : 2 * info->head_dim;
-    const int64_t each = 2 * head * info->n_layers * info->n_kv_heads;
+    const int64_t each = 2 * kv_head_bytes(kv_type, info->head_dim) * info->n_layers *
+                         info->n_kv_heads;
     const int64_t n = pages > 0 ? (int64_t)pages * size / 2 / each : 0;
     return n > context ? n : context;
 }

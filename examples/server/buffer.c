@@ -1,5 +1,4 @@
 #include "buffer.h"
-#include "../json/text.h"
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,17 +47,16 @@ void buffer_format(buffer *b, const char *format, ...) {
 
 int buffer_is_utf8(const char *p, size_t n) {
     size_t i = 0, size = 1;
-    for (; i < n && size; i += size) size = utf8_size((const uint8_t *)p + i, n - i);
+    for (; i < n && size; i += size) size = bitnet_utf8_decode(p + i, n - i, 0);
     return size > 0;
 }
 
 void buffer_json(buffer *b, const char *p, size_t n) {
-    const uint8_t *s = (const uint8_t *)p;
     size_t i = 0, size;
     buffer_text(b, "\"");
     for (; i < n; i += size) {
-        const uint8_t c = s[i];
-        size = utf8_size(s + i, n - i);
+        const uint8_t c = (uint8_t)p[i];
+        size = bitnet_utf8_decode(p + i, n - i, 0);
         if (!size) {
             buffer_text(b, "\357\277\275");
             size = 1;

@@ -6,9 +6,9 @@
    (request.h) and suspends the connection. The main thread runs the engine (engine.h): a pass
    writes a token of each text, and what a connection waits for resumes it. serve_lock guards all
    that both threads see. serve.h names the parts; here are the options, and the server's life. */
-#include "options.h"
 #include "serve.h"
 #include "serve_http.h"
+#include "../options.h"
 #include "../streams.h"
 #include <signal.h>
 #include <stdio.h>
@@ -27,37 +27,37 @@ struct settings settings = {
 };
 
 static const option options[] = {
-    {"--model", "-m", "FILE", "the model, a GGUF file", &settings.model_path, 0, 0, 0, 0, 0},
-    {"--host", 0, "ADDRESS", "where to listen (127.0.0.1)", &settings.host, 0, 0, 0, 0, 0},
-    {"--port", 0, "N", "the port (8080); 0: any that is free", 0, &settings.port, 0, 65535, 0, 0},
-    {"--parallel", "-np", "N", "texts that are written at the same time (4)", 0,
-     &settings.n_slots, 1, 1024, 0, 0},
-    {"--ctx-size", "-c", "N", "tokens of a text with its prompt (4096, or what the model was "
-     "trained for)", 0, &settings.n_ctx, 16, 1 << 20, 0, 0},
-    {"--kv-tokens", 0, "N", "tokens that all texts hold together at most; bounds the memory", 0,
-     &settings.n_kv, 64, 1L << 40, 0, 0},
-    {"--kv-type", 0, "TYPE", "keys and values as f16, f32 or i8, which takes half the memory (f16)",
-     &settings.kv_name, 0, 0, 0, 0, 0},
-    {"--threads", "-t", "N", "threads that compute (all processors)", 0, &settings.n_threads, 1,
-     256, 0, 0},
-    {"--queue", 0, "N", "texts that wait; then clients get 429 (64)", 0,
-     &settings.queue_length, 0, 1 << 20, 0, 0},
-    {"--api-key", 0, "KEY", "what clients must send; also from BITNET_API_KEY",
-     &settings.api_key, 0, 0, 0, 0, 0},
-    {"--no-key", 0, 0, "listens on other addresses than this machine's without a key", 0, 0, 0, 0,
-     0, &settings.open_to_all},
-    {"--allow-origin", 0, "ORIGIN", "lets pages of this origin in, or of all (*)",
-     &settings.allowed_origin, 0, 0, 0, 0, 0},
-    {"--page", 0, "FOLDER", "files to serve at / (the folder web beside this program)",
-     &settings.page, 0, 0, 0, 0, 0},
-    {"--alias", 0, "NAME", "the model's name for clients", &settings.alias, 0, 0, 0, 0, 0},
-    {"--connections", 0, "N", "connections at the same time (512)", 0, &settings.n_connections, 1,
-     1 << 16, 0, 0},
-    {"--max-body", 0, "MB", "the largest request (16)", 0, &settings.body_megabytes, 1, 256, 0, 0},
-    {"--idle-timeout", 0, "S", "seconds after which a silent connection ends (60); a request has "
-     "twice as long to arrive", 0, &settings.idle_seconds, 1, 86400, 0, 0},
-    {"--grace", 0, "S", "seconds that texts may go on after SIGTERM (10)", 0,
-     &settings.grace_seconds, 0, 86400, 0, 0},
+    {"-m --model", "FILE", "the model, a GGUF file", .text = &settings.model_path},
+    {"--host", "ADDRESS", "where to listen (127.0.0.1)", .text = &settings.host},
+    {"--port", "N", "the port (8080); 0: any that is free", .number = {&settings.port, 0, 65535}},
+    {"-np --parallel", "N", "texts that are written at the same time (4)",
+     .number = {&settings.n_slots, 1, 1024}},
+    {"-c --ctx-size", "N", "tokens of a text with its prompt (4096, or what the model was "
+     "trained for)", .number = {&settings.n_ctx, 16, 1 << 20}},
+    {"--kv-tokens", "N", "tokens that all texts hold together at most; bounds the memory",
+     .number = {&settings.n_kv, 64, 1L << 40}},
+    {"--kv-type", "TYPE", "keys and values as " KV_TYPES ", which takes half the memory (f16)",
+     .kv_type = &settings.kv_type},
+    {"-t --threads", "N", "threads that compute (all processors)",
+     .number = {&settings.n_threads, 1, 256}},
+    {"--queue", "N", "texts that wait; then clients get 429 (64)",
+     .number = {&settings.queue_length, 0, 1 << 20}},
+    {"--api-key", "KEY", "what clients must send; also from BITNET_API_KEY",
+     .text = &settings.api_key},
+    {"--no-key", 0, "listens on other addresses than this machine's without a key",
+     .flag = &settings.open_to_all},
+    {"--allow-origin", "ORIGIN", "lets pages of this origin in, or of all (*)",
+     .text = &settings.allowed_origin},
+    {"--page", "FOLDER", "files to serve at / (the folder web beside this program)",
+     .text = &settings.page},
+    {"--alias", "NAME", "the model's name for clients", .text = &settings.alias},
+    {"--connections", "N", "connections at the same time (512)",
+     .number = {&settings.n_connections, 1, 1 << 16}},
+    {"--max-body", "MB", "the largest request (16)", .number = {&settings.body_megabytes, 1, 256}},
+    {"--idle-timeout", "S", "seconds after which a silent connection ends (60); a request has "
+     "twice as long to arrive", .number = {&settings.idle_seconds, 1, 86400}},
+    {"--grace", "S", "seconds that texts may go on after SIGTERM (10)",
+     .number = {&settings.grace_seconds, 0, 86400}},
 };
 enum { N_OPTIONS = sizeof options / sizeof options[0] };
 
@@ -100,8 +100,7 @@ static int check_options(void) {
 /* The same. */
 static int read_options(int argc, char **argv) {
     int code = options_read(argc, argv, "serve", options, N_OPTIONS,
-                            "serve -m MODEL [options]: a server with OpenAI's API", "");
-    if (!code) code = options_kv_type("serve", settings.kv_name, &settings.kv_type);
+                            "serve -m MODEL [options]: a server with OpenAI's API\n", "");
     find_page(argv[0]);
     return code ? code : check_options();
 }

@@ -11,7 +11,7 @@
 
 /* What the options say; see --help. */
 extern struct settings {
-    const char *model_path, *host, *api_key, *allowed_origin, *page, *alias, *kv_name;
+    const char *model_path, *host, *api_key, *allowed_origin, *page, *alias;
     long port, n_slots, n_ctx, n_kv, n_threads, queue_length, idle_seconds, grace_seconds,
          body_megabytes, n_connections;
     int open_to_all;

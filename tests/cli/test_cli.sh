@@ -1,5 +1,5 @@
 #!/bin/sh
-# Tests of the commands examples/generate.c and examples/bench, from the outside.
+# Tests of the commands examples/generate and examples/bench, from the outside.
 #     test_cli.sh PATH_TO_GENERATE PATH_TO_MODEL [PATH_TO_BENCH]
 # Prints a line for each case (ok, FAIL, skip) and at the end `cli: N passed, N failed, N skipped`; exit code 1 if a
 # case failed. RUN in the environment is put in front of the program (an emulator).

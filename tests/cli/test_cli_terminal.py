@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests of examples/generate.c on a terminal, of its signals, and of contexts that are full.
+"""Tests of examples/generate on a terminal, of its signals, and of contexts that are full.
 
     test_cli_terminal.py PATH_TO_GENERATE PATH_TO_MODEL
 

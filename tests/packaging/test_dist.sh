@@ -151,7 +151,7 @@ check checksums-of-all "files are missing in it" test \
 check release-one-file "not what the script writes" cmp "$release/bitnet_all.h" "$alone/bitnet.h"
 check release-headers "they are not those here" sh -c "for h in bitnet*.h LICENSE README.md CHANGELOG.md; do
     cmp \$h '$release/'\$h || exit 1; done"
-check release-examples "one does not compile" in_folder "$release" $CC -fsyntax-only examples/generate.c
+check release-examples "one does not compile" in_folder "$release" $CC -fsyntax-only examples/generate/*.c
 check page "a file is missing" sh -c "for f in web/page/* bitnet.js engine-simd.js tiny.gguf crosscheck.txt; do
     [ -s '$release/page/'\${f##*/} ] || exit 1; done"
 check page-only "the package is in it" test ! -e "$release/page/package.json"

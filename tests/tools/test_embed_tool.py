@@ -347,7 +347,7 @@ def test_usage():
     fails("bad-llama-format", 2, "json, array, raw", *USE, "--embd-output-format", "json+")
     fails("two-formats", 2, "exclude", *USE, "--embd-output-format", "raw", "--format", "npy")
     fails("pooling-none", 2, "mean, cls", *USE, "--pooling", "none")
-    fails("bad-kv", 2, "f16, f32, i8", *USE, "--kv-type", "q8_0")
+    fails("bad-kv", 2, "f16, f32 or i8", *USE, "--kv-type", "q8_0")
     fails("bad-tokens", 2, "commas", *USE, "--tokens", "1,,2")
     for name in "-m", "-p", "-f", "--query", "--tokens", "-o", "--format", "--bits", "--pooling", "--kv-type":
         fails("empty " + name, 2, "embed: %s: the value (" % name, *USE, "-p", "x", name, "")

@@ -500,7 +500,7 @@ def test_wrong():
     fails("bad-number", 2, "-c 2:", *TINY, "-c", 2)
     fails("bad-number-tail", 2, "2x", *TINY, "-t", "2x")
     fails("no-chunks", 2, "--chunks 0", *TINY, "--chunks", 0)
-    fails("bad-kv", 2, "f16, f32, i8", *TINY, "--kv-type", "q8_0")
+    fails("bad-kv", 2, "f16, f32 or i8", *TINY, "--kv-type", "q8_0")
     fails("bad-kernel", 2, "nothing", *TINY, "--kernel", "nothing")
     check("gpu", "-ngl is ignored" in Run(*TINY, "-c", 64, "-ngl", 99).err)
     fails("model-missing", 3, "nowhere.gguf", "-m", path("nowhere.gguf"), "-p", "x")

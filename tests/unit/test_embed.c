@@ -3,6 +3,7 @@
    refused. The models q, g and gw are in the shared test data; gw has a window of 8 positions. */
 #include "test.h"
 
+#include "../../examples/embed/bits.h"
 #include "gguf_helpers.h"
 #include "model_helpers.h"
 
@@ -589,7 +590,7 @@ static void test_embed_vectors(void) {
                 if (fabs((double)x[v][i]) > most) most = fabs((double)x[v][i]);
             }
             rms = sqrt(rms);
-            CHECK(bitnet_vector_pack(x[v], N, bits, packed[v]) == BITNET_OK);
+            CHECK(bits_pack(x[v], N, bits, packed[v]));
             for (i = 0; i < N; i++) {
                 const int code = packed[v][i * bits / 8] >> (i * bits % 8) & top;
                 const double step = rms * (bits == 4 ? 0.3352 : 0.9957);
@@ -607,21 +608,23 @@ static void test_embed_vectors(void) {
             aa += levels[0][i] * levels[0][i];
             bb += levels[1][i] * levels[1][i];
         }
-        got = bitnet_vector_cosine(packed[0], packed[1], N, bits);
+        got = bits_cosine(packed[0], packed[1], N, bits);
         CHECK_MSG(fabs(got - dot / sqrt(aa * bb)) < 1e-14, "%d bits: %g", bits, got);
-        CHECK(fabs(bitnet_vector_cosine(packed[0], packed[0], N, bits) - 1) < 1e-14);
-        CHECK(bitnet_vector_bytes(N, bits) == (size_t)(N * bits + 7) / 8);
+        CHECK(fabs(bits_cosine(packed[0], packed[0], N, bits) - 1) < 1e-14);
+        CHECK(bits_bytes(N, bits) == (size_t)(N * bits + 7) / 8);
     }
     memset(x[0], 0, sizeof x[0]);
-    CHECK(bitnet_vector_pack(x[0], N, 8, packed[0]) == BITNET_OK);
-    CHECK(bitnet_vector_cosine(packed[0], packed[1], N, 8) == 0);
+    CHECK(bits_pack(x[0], N, 8, packed[0]));
+    CHECK(bits_cosine(packed[0], packed[1], N, 8) == 0);
     x[0][3] = INFINITY;
-    CHECK(bitnet_vector_pack(x[0], N, 4, packed[0]) == BITNET_ERR_ARG);
-    CHECK(bitnet_vector_pack(x[1], N, 3, packed[0]) == BITNET_ERR_ARG);
-    CHECK(bitnet_vector_pack(x[1], 0, 8, packed[0]) == BITNET_ERR_ARG);
-    CHECK(bitnet_vector_pack(0, N, 8, packed[0]) == BITNET_ERR_ARG);
-    CHECK(bitnet_vector_bytes(N, 5) == 0 && bitnet_vector_bytes(-1, 8) == 0);
-    CHECK(bitnet_vector_cosine(0, packed[0], N, 8) == 0);
+    CHECK(!bits_pack(x[0], N, 4, packed[0]));
+    CHECK(!bits_pack(x[1], N, 3, packed[0]));
+    CHECK(!bits_pack(x[1], 0, 8, packed[0]));
+    CHECK(bits_bytes(1 << 20, 1) == 1 << 17 && bits_bytes((1 << 20) + 1, 1) == 0);
+    for (b = 0; b < 5; b++) {
+        static const int none[] = {0, -1, 3, 5, 16};
+        CHECK(bits_bytes(N, none[b]) == 0 && bits_bytes(-b, 8) == 0);
+    }
 }
 
 const test_case embed_tests[] = {

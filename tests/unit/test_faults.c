@@ -1563,6 +1563,8 @@ static void null_text(const bitnet_model *m) {
     WRONG(bitnet_clean_text(0, 1, buf, sizeof buf));
     SAYS(0, bitnet_clean_text(0, 0, buf, sizeof buf));
     SAYS(2, bitnet_clean_text("ab", 2, 0, sizeof buf));
+    SAYS((size_t)0, bitnet_utf8_decode(0, 1, 0));
+    SAYS((size_t)1, bitnet_utf8_decode("ab", 2, 0));
     SAYS(-1, bitnet_token_find(0, "a"));
     SAYS(-1, bitnet_token_find(m, 0));
     SAYS(0, bitnet_token_is_end(0, 1));
@@ -1674,10 +1676,6 @@ static void null_embeddings(bitnet_ctx *c) {
     WRONG(bitnet_embed(c, 0, 1, 0, &x, &err));
     WRONG(bitnet_embed(c, &text, 1, 0, 0, &err));
     WRONG(bitnet_embed(c, &text, -1, 0, 0, &err));
-    WRONG(bitnet_vector_pack(0, 1, 8, &x));
-    WRONG(bitnet_vector_pack(&x, 1, 8, 0));
-    SAYS(0, bitnet_vector_cosine(0, &x, 1, 8) != 0);
-    SAYS(0, bitnet_vector_cosine(&x, 0, 1, 8) != 0);
 }
 
 static bitnet_result refuse_piece(void *ud, const void *data, size_t n) {
@@ -2445,6 +2443,7 @@ static void extreme_text(const bitnet_model *m) {
         SAYS(n_text, bitnet_tokenize(m, "hello", 5, 0, t, e));
         SAYS(n_chat, bitnet_chat_tokenize(m, 0, &msg, 1, 0, t, e));
         SAYS(5, bitnet_clean_text("hello", 5, buf, e));
+        SAYS((size_t)(e > 0), bitnet_utf8_decode("hello", e, 0));
         SAYS(n_meta, bitnet_model_get_meta(m, "general.architecture", buf, e));
         memset(&d, 0, sizeof d);
         SAYS(room < 6 ? (int)BITNET_ERR_ARG : 1, bitnet_detok_push(m, &d, 'h', buf, room));
@@ -2547,23 +2546,13 @@ static void extreme_rows(const bitnet_model *m, bitnet_ctx *c) {
 }
 
 static void extreme_vectors(bitnet_ctx *c, float *out) {
-    static const int bits[] = {8, 4, 2, 1, 0, -1, -8, 3, 16, INT32_MIN, INT32_MAX};
-    static const float x[3] = {1, -2, 3};
     bitnet_embed_params how;
     bitnet_embed_input in;
-    uint8_t packed[3];
-    int i, j;
+    int i;
     memset(&how, 0, sizeof how);
     how.pooling = BITNET_POOLING_LAST;
     for (i = 0; i < N_EXTREMES; i++) {
         const int32_t n = extremes[i];
-        for (j = 0; j < 11; j++) {
-            const uint64_t size = n > 0 && j < 4 ? ((uint64_t)n * (uint64_t)bits[j] + 7) / 8 : 0;
-            SAYS((size_t)size, bitnet_vector_bytes(n, bits[j]));
-            SAYS(size && n <= 3 ? BITNET_OK : BITNET_ERR_ARG,
-                 bitnet_vector_pack(x, n, bits[j], packed));
-            SAYS(size && n <= 3, bitnet_vector_cosine(packed, packed, n, bits[j]) > 0);
-        }
         memset(&in, 0, sizeof in);
         in.tokens = three_tokens;
         in.n_tokens = n;

@@ -67,6 +67,35 @@ static void test_clean_text(void) {
 #endif
 }
 
+/* Every code point, whole and cut; every pair of first bytes; what no text begins with. */
+static void test_utf8_decode(void) {
+    uint32_t cp, got;
+    int a, b;
+    for (cp = 0; cp < 0x110000; cp++) {
+        const int n = cp < 0x80 ? 1 : cp < 0x800 ? 2 : cp < 0x10000 ? 3 : 4;
+        const size_t want = cp >= 0xD800 && cp < 0xE000 ? 0 : (size_t)n;
+        char text[5] = "    ";
+        int i;
+        for (i = n - 1; i > 0; i--) text[i] = (char)(0x80 | (cp >> 6 * (n - 1 - i) & 63));
+        text[0] = (char)(n == 1 ? cp : (0xF00u >> n & 0xFF) | cp >> 6 * (n - 1));
+        if (bitnet_utf8_decode(text, 5, &got) != want || (want && got != cp) ||
+            bitnet_utf8_decode(text, (size_t)n, 0) != want ||
+            bitnet_utf8_decode(text, (size_t)n - 1, &got)) break;
+    }
+    CHECK_MSG(cp == 0x110000, "U+%04X", (unsigned)cp);
+    for (a = 0x80; a < 256; a++)
+        for (b = 0; b < 256; b++) {
+            const char text[] = {(char)a, (char)b, '\x80', '\xBF'};
+            const int low = a == 0xE0 ? 0xA0 : a == 0xF0 ? 0x90 : 0x80;
+            const int high = a == 0xED ? 0x9F : a == 0xF4 ? 0x8F : 0xBF;
+            const size_t n = a < 0xC2 || a > 0xF4 || b < low || b > high ? 0
+                             : a < 0xE0 ? 2 : a < 0xF0 ? 3 : 4;
+            CHECK_MSG(bitnet_utf8_decode(text, 4, &got) == n, "%02X %02X", (unsigned)a,
+                      (unsigned)b);
+        }
+    CHECK(!bitnet_utf8_decode("\xE2\x82-", 3, 0) && !bitnet_utf8_decode("\xF0\x9F\x98 ", 4, 0));
+}
+
 /* Names from a file, in the text of an error. */
 static void test_clean_errors(void) {
     static const char name[] = "weight\xE2\x80\xAE" "1\xE2\x81\xA6" "2\xE2\x80\x8B" "3\xE2\x80\xA8"
@@ -555,6 +584,7 @@ static void test_log_names_kernels(void) {
 
 const test_case sources_tests[] = {
     {"sources/clean_text", test_clean_text},
+    {"sources/utf8_decode", test_utf8_decode},
     {"sources/clean_errors", test_clean_errors},
     {"sources/log_names_kernels", test_log_names_kernels},
 #ifndef BITNET_NO_STDIO

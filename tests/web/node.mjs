@@ -101,7 +101,7 @@ function remembered(f) {
     };
 }
 
-/** What examples/generate.c writes, less the prompt and the last newline. */
+/** What examples/generate writes, less the prompt and the last newline. */
 const native = remembered((model, prompt, ...options) => {
     const out = execFileSync(generateExe, ['-m', model, '-p', prompt, ...options], {
         stdio: ['ignore', 'pipe', 'ignore'],
