@@ -1324,6 +1324,7 @@ BITNET_API bitnet_result bitnet_floats_unpack(uint32_t type, const uint8_t *data
 #ifdef BITNET_IMPLEMENTATION
 #ifndef BITNET__IMPLEMENTED
 #define BITNET__IMPLEMENTED
+#define BITNET__GOES_ON                /* until the row kernels in @kernels */
 
 /* =============================================================================================
    @setup  includes, and what differs between compilers, CPUs and systems
@@ -2978,6 +2979,292 @@ static void bitnet__sumrows_i8_scalar(const uint8_t *w, const uint8_t *p, const 
 static const bitnet_kernels bitnet__kernels_scalar = {
     "scalar", 0, 0, 0, 0, 0, BITNET__SCALAR_ENTRIES(bitnet__dotrows_i2s_scalar)
 };
+
+/* ---- for the kernel headers: row kernels over vectors ----
+   A kernel header includes this file again for each of its vector types. Only the lines below count
+   then, and become functions for that type. Before, the header defines
+
+       V(x)            the name of function x           TARGET  its attribute
+       FLOATS          a vector of PER_VECTOR floats    COUNTS  a vector that adds up bytes
+       HOT             static, for long loops           LEAVE() stands before a call of plain C
+       UNROLL64        UNROLL, if 64 floats fit in registers
+
+       splat(x)            x in all lanes               load_f32(p), store(p, v)
+       load_i32(p)         integers, as floats          add, sub, mul, div(a, b)
+       min, max(a, b)      b if a is a quiet NaN
+       limit(v, most)      -most to most; a NaN stays
+       positive(v)         0 for what is not above 0, also for a signalling NaN
+       top(a, v)           the larger of a and |v| by their bits, as in quantize
+       zero_tiny(x, y)     y, but 0 where |x| < 2^-100
+       add_shifted(p, t)   the end of bitnet__expf: the bits of p plus those of t << 23
+       largest(v)          its largest lane; none is a NaN
+       root(x)             bitnet__sqrt
+
+   and, for 16 floats in VECTORS vectors,
+
+       tree(v)             bitnet__sum_lanes
+       put_i8(q, v, &sum)  as bytes -128 to 127, ties to even, a NaN -128; adds them to COUNTS sum
+       put_u8(q, v)        as bytes 0 to 127, ties to even, a NaN 0
+       put_f16(p, x)       from memory
+       no_counts()         COUNTS of nothing
+       counted(sum, n)     the sum of n bytes
+
+   Element i of a float sum stays in lane i % 16. Lengths that do not fill vectors go to the scalar
+   functions, or their last elements do, so no load passes the end of an array. */
+#endif /* BITNET__IMPLEMENTED, which goes on below */
+#ifdef BITNET__ROW_KERNELS
+#define BITNET__VECTORS (BITNET__LANES / BITNET__PER_VECTOR)
+
+BITNET__HOT BITNET__TARGET float BITNET__V(quantize)(const float *x, int n, int8_t *q,
+                                                     int32_t *sum) {
+    BITNET__FLOATS v[BITNET__VECTORS], tops = BITNET__V(splat)(0.0f);
+    BITNET__COUNTS total = BITNET__V(no_counts)();
+    float lanes[BITNET__PER_VECTOR], a, s;
+    uint32_t top = 0;
+    int i, j;
+    if (n % BITNET__LANES) return bitnet__quantize_scalar(x, n, q, sum);
+    for (i = 0; i < n; i += BITNET__PER_VECTOR)
+        tops = BITNET__V(top)(tops, BITNET__V(load_f32)(x + i));
+    BITNET__V(store)(lanes, tops);
+    for (i = 0; i < BITNET__PER_VECTOR; i++) {
+        const uint32_t bits = bitnet__float_bits(lanes[i]);
+        top = bits > top ? bits : top;
+    }
+    a = bitnet__float_from_bits(top);
+    a = a > 1e-5f ? a : 1e-5f;
+    s = 127.0f / a;
+    for (i = 0; i < n; i += BITNET__LANES) {
+        BITNET__UNROLL for (j = 0; j < BITNET__VECTORS; j++)
+            v[j] = BITNET__V(mul)(BITNET__V(load_f32)(x + i + j * BITNET__PER_VECTOR),
+                                  BITNET__V(splat)(s));
+        BITNET__V(put_i8)(q + i, v, &total);
+    }
+    *sum = BITNET__V(counted)(total, n);
+    return s;
+}
+
+BITNET__INLINE BITNET__TARGET BITNET__FLOATS BITNET__V(horner)(BITNET__FLOATS p, BITNET__FLOATS x,
+                                                               float next) {
+    return BITNET__V(add)(BITNET__V(mul)(p, x), BITNET__V(splat)(next));
+}
+
+BITNET__INLINE BITNET__TARGET BITNET__FLOATS BITNET__V(expf)(BITNET__FLOATS x) {
+    BITNET__FLOATS t, n, r, p;
+    x = BITNET__V(max)(x, BITNET__V(splat)(-64.0f));
+    x = BITNET__V(min)(x, BITNET__V(splat)(88.0f));
+    t = BITNET__V(horner)(x, BITNET__V(splat)(1.44269504f), 12582912.0f);
+    n = BITNET__V(sub)(t, BITNET__V(splat)(12582912.0f));
+    r = BITNET__V(sub)(x, BITNET__V(mul)(n, BITNET__V(splat)(0.693359375f)));
+    r = BITNET__V(sub)(r, BITNET__V(mul)(n, BITNET__V(splat)(-2.12194440e-4f)));
+    p = BITNET__V(horner)(r, BITNET__V(splat)(1.0f / 720.0f), 1.0f / 120.0f);
+    p = BITNET__V(horner)(p, r, 1.0f / 24.0f);
+    p = BITNET__V(horner)(p, r, 1.0f / 6.0f);
+    p = BITNET__V(horner)(p, r, 0.5f);
+    p = BITNET__V(horner)(p, r, 1.0f);
+    p = BITNET__V(horner)(p, r, 1.0f);
+    return BITNET__V(add_shifted)(p, t);
+}
+
+BITNET__INLINE BITNET__TARGET BITNET__FLOATS BITNET__V(round13)(BITNET__FLOATS x) {
+    const BITNET__FLOATS t = BITNET__V(mul)(x, BITNET__V(splat)(2049.0f));
+    return BITNET__V(sub)(t, BITNET__V(sub)(t, x));
+}
+
+BITNET__INLINE BITNET__TARGET BITNET__FLOATS BITNET__V(to_f13)(BITNET__FLOATS x) {
+    return BITNET__V(zero_tiny)(x, BITNET__V(round13)(BITNET__V(limit)(x, 1.2676506e30f)));
+}
+
+BITNET__APART BITNET__TARGET void BITNET__V(exp_rest)(float *x, float top) {
+    int i;
+    BITNET__UNROLL for (i = 0; i < BITNET__LANES; i += BITNET__PER_VECTOR)
+        BITNET__V(store)(x + i, BITNET__V(expf)(BITNET__V(sub)(BITNET__V(load_f32)(x + i),
+                                                               BITNET__V(splat)(top))));
+}
+
+/* n is the context's length, any number. The elements after the last 16 are padded with the
+   largest one, and the padding is left out of the sum. */
+BITNET__HOT BITNET__TARGET void BITNET__V(softmax)(float *x, int n, float scale, int to_f13) {
+    BITNET__FLOATS v, sum[BITNET__VECTORS], tops = BITNET__V(splat)(-3.4e38f), inv;
+    float lanes[BITNET__LANES], rest[BITNET__LANES], top;
+    int i, j, whole = n - n % BITNET__LANES;
+    for (i = 0; i < whole; i += BITNET__PER_VECTOR) {
+        v = BITNET__V(mul)(BITNET__V(load_f32)(x + i), BITNET__V(splat)(scale));
+        tops = BITNET__V(max)(v, tops);
+        BITNET__V(store)(x + i, v);
+    }
+    top = BITNET__V(largest)(tops);
+    for (i = whole; i < n; i++) {
+        x[i] *= scale;
+        top = x[i] > top ? x[i] : top;
+    }
+    BITNET__UNROLL for (j = 0; j < BITNET__VECTORS; j++) sum[j] = BITNET__V(splat)(0.0f);
+    for (i = 0; i < whole; i += BITNET__LANES) {
+        BITNET__UNROLL for (j = 0; j < BITNET__VECTORS; j++) {
+            float *at = x + i + j * BITNET__PER_VECTOR;
+            v = BITNET__V(sub)(BITNET__V(load_f32)(at), BITNET__V(splat)(top));
+            v = BITNET__V(expf)(v);
+            sum[j] = BITNET__V(add)(sum[j], v);
+            BITNET__V(store)(at, v);
+        }
+    }
+    for (j = 0; j < BITNET__VECTORS; j++)
+        BITNET__V(store)(lanes + j * BITNET__PER_VECTOR, sum[j]);
+    for (i = 0; i < BITNET__LANES; i++) rest[i] = whole + i < n ? x[whole + i] : top;
+    BITNET__V(exp_rest)(rest, top);
+    for (i = 0; i < n - whole; i++) lanes[i] += rest[i];
+    inv = BITNET__V(splat)(1.0f / bitnet__sum_lanes(lanes));
+    for (i = 0; i < whole; i += BITNET__PER_VECTOR) {
+        v = BITNET__V(mul)(BITNET__V(load_f32)(x + i), inv);
+        BITNET__V(store)(x + i, to_f13 ? BITNET__V(round13)(v) : v);
+    }
+    for (i = 0; i < BITNET__LANES; i += BITNET__PER_VECTOR) {
+        v = BITNET__V(mul)(BITNET__V(load_f32)(rest + i), inv);
+        BITNET__V(store)(rest + i, to_f13 ? BITNET__V(round13)(v) : v);
+    }
+    memcpy(x + whole, rest, (size_t)(n - whole) * sizeof *x);
+}
+
+/* Rounded in a second pass: in one, AVX2 runs out of registers. */
+BITNET__HOT BITNET__TARGET void BITNET__V(rope)(const float *x, const float *cos_sin, int n_rot,
+                                                int n, int to_f13, float *y) {
+    const int half = n_rot / 2;
+    BITNET__FLOATS a, b, cs, sn;
+    int i;
+    if (half % BITNET__PER_VECTOR || n % BITNET__PER_VECTOR) {
+        bitnet__rope_scalar(x, cos_sin, n_rot, n, to_f13, y);
+        return;
+    }
+    for (i = 0; i < half; i += BITNET__PER_VECTOR) {
+        a = BITNET__V(load_f32)(x + i);
+        b = BITNET__V(load_f32)(x + half + i);
+        cs = BITNET__V(load_f32)(cos_sin + i);
+        sn = BITNET__V(load_f32)(cos_sin + half + i);
+        BITNET__V(store)(y + i, BITNET__V(sub)(BITNET__V(mul)(a, cs), BITNET__V(mul)(b, sn)));
+        BITNET__V(store)(y + half + i, BITNET__V(add)(BITNET__V(mul)(b, cs),
+                                                      BITNET__V(mul)(a, sn)));
+    }
+    for (i = n_rot; i < n; i += BITNET__PER_VECTOR)
+        BITNET__V(store)(y + i, BITNET__V(load_f32)(x + i));
+    for (i = 0; i < n && to_f13; i += BITNET__PER_VECTOR)
+        BITNET__V(store)(y + i, BITNET__V(to_f13)(BITNET__V(load_f32)(y + i)));
+}
+
+BITNET__HOT BITNET__TARGET void BITNET__V(store_f16)(const float *x, int n, uint8_t *out) {
+    int i, whole = n - n % BITNET__LANES;
+    for (i = 0; i < whole; i += BITNET__LANES) BITNET__V(put_f16)(out + 2 * (size_t)i, x + i);
+    BITNET__LEAVE();
+    bitnet__store_f16_scalar(x + whole, n - whole, out + 2 * (size_t)whole);
+}
+
+BITNET__HOT BITNET__TARGET void BITNET__V(dequantize)(const int32_t *dots, float f, int n, int add,
+                                                      float *y) {
+    int i, whole = n - n % BITNET__PER_VECTOR;
+    BITNET__FLOATS v;
+    for (i = 0; i < whole; i += BITNET__PER_VECTOR) {
+        v = BITNET__V(mul)(BITNET__V(load_i32)(dots + i), BITNET__V(splat)(f));
+        if (add) v = BITNET__V(add)(BITNET__V(load_f32)(y + i), v);
+        BITNET__V(store)(y + i, v);
+    }
+    BITNET__LEAVE();
+    bitnet__dequantize_scalar(dots + whole, f, n - whole, add, y + whole);
+}
+
+BITNET__HOT BITNET__TARGET void BITNET__V(relu2_gate)(const float *gate, const float *up, int n,
+                                                      float *y) {
+    int i, whole = n - n % BITNET__PER_VECTOR;
+    BITNET__FLOATS g;
+    for (i = 0; i < whole; i += BITNET__PER_VECTOR) {
+        g = BITNET__V(positive)(BITNET__V(load_f32)(gate + i));
+        BITNET__V(store)(y + i, BITNET__V(mul)(BITNET__V(mul)(g, g), BITNET__V(load_f32)(up + i)));
+    }
+    BITNET__LEAVE();
+    bitnet__relu2_gate_scalar(gate + whole, up + whole, n - whole, y + whole);
+}
+
+BITNET__HOT BITNET__TARGET void BITNET__V(sigmoid_gate)(const float *gate, const float *up, float a,
+                                                        float b, int n, float *y) {
+    int i, whole = n - n % BITNET__PER_VECTOR;
+    BITNET__FLOATS g, t;
+    for (i = 0; i < whole; i += BITNET__PER_VECTOR) {
+        g = BITNET__V(load_f32)(gate + i);
+        t = BITNET__V(mul)(BITNET__V(mul)(BITNET__V(splat)(b), g), g);
+        t = BITNET__V(mul)(BITNET__V(add)(t, BITNET__V(splat)(a)), g);
+        t = BITNET__V(div)(g, BITNET__V(add)(BITNET__V(splat)(1.0f), BITNET__V(expf)(t)));
+        BITNET__V(store)(y + i, BITNET__V(mul)(t, BITNET__V(load_f32)(up + i)));
+    }
+    BITNET__LEAVE();
+    bitnet__sigmoid_gate_scalar(gate + whole, up + whole, a, b, n - whole, y + whole);
+}
+
+BITNET__HOT BITNET__TARGET void BITNET__V(rmsnorm)(const float *x, const float *gain, int n,
+                                                   float eps, float *y) {
+    BITNET__FLOATS v, sum[BITNET__VECTORS];
+    float mean, inv;
+    int i, j;
+    if (n % BITNET__LANES) {
+        bitnet__rmsnorm_scalar(x, gain, n, eps, y);
+        return;
+    }
+    BITNET__UNROLL for (j = 0; j < BITNET__VECTORS; j++) sum[j] = BITNET__V(splat)(0.0f);
+    for (i = 0; i < n; i += BITNET__LANES) {
+        BITNET__UNROLL for (j = 0; j < BITNET__VECTORS; j++) {
+            v = BITNET__V(load_f32)(x + i + j * BITNET__PER_VECTOR);
+            sum[j] = BITNET__V(add)(sum[j], BITNET__V(mul)(v, v));
+        }
+    }
+    mean = BITNET__V(tree)(sum) / (float)n;
+    inv = (float)(1.0 / BITNET__V(root)((double)mean + (double)eps));
+    for (i = 0; i < n; i += BITNET__PER_VECTOR) {
+        v = BITNET__V(mul)(BITNET__V(load_f32)(x + i), BITNET__V(splat)(inv));
+        BITNET__V(store)(y + i, BITNET__V(mul)(v, BITNET__V(load_f32)(gain + i)));
+    }
+}
+
+/* 64 positions, in four times 16 floats. */
+BITNET__INLINE BITNET__TARGET float BITNET__V(weigh_block)(const float *p, const uint8_t *w,
+                                                           uint8_t *q) {
+    BITNET__FLOATS t[4][BITNET__VECTORS], tops = BITNET__V(splat)(1e-30f);
+    float top, scale;
+    int i, j;
+    BITNET__UNROLL64 for (i = 0; i < 4; i++) {
+        BITNET__UNROLL for (j = 0; j < BITNET__VECTORS; j++) {
+            const int at = i * BITNET__LANES + j * BITNET__PER_VECTOR;
+            t[i][j] = BITNET__V(mul)(BITNET__V(load_f32)(p + at), BITNET__V(load_f32)(w + 4 * at));
+            tops = BITNET__V(max)(t[i][j], tops);
+        }
+    }
+    top = BITNET__V(largest)(tops);
+    scale = 127.0f / top;
+    BITNET__UNROLL64 for (i = 0; i < 4; i++) {
+        BITNET__UNROLL for (j = 0; j < BITNET__VECTORS; j++)
+            t[i][j] = BITNET__V(mul)(t[i][j], BITNET__V(splat)(scale));
+        BITNET__V(put_u8)(q + i * BITNET__LANES, t[i]);
+    }
+    return top / 127.0f;
+}
+
+BITNET__HOT BITNET__TARGET void BITNET__V(weigh_i8)(const float *p, const uint8_t *w, int n,
+                                                    int rows, int from, int to, uint8_t *q,
+                                                    float *steps) {
+    float part[BITNET__KV_BLOCK];
+    int r;
+    for (r = 0; r < rows; r += 64, w += bitnet__kv_block_bytes(n), steps++) {
+        const int begin = from > r ? from - r : 0, end = to < r + 64 ? to - r : 64;
+        const float *x = p + r;
+        if (begin > 0 || end < 64) {
+            memset(part, 0, sizeof part);
+            if (begin < end) memcpy(part + begin, x + begin, (size_t)(end - begin) * sizeof *x);
+            x = part;
+        }
+        *steps = BITNET__V(weigh_block)(x, w, q + r);
+    }
+}
+
+#undef BITNET__VECTORS
+#undef BITNET__ROW_KERNELS
+#endif /* BITNET__ROW_KERNELS */
+#ifdef BITNET__GOES_ON
+#undef BITNET__GOES_ON
 
 /* ---- for the kernel headers: the loops around their tiles and panels ----
    A tile is a few rows and columns whose dot products stay in registers. With few columns tiles
@@ -15965,7 +16252,7 @@ BITNET_API bitnet_result bitnet_selftest(const bitnet_kernels *k, bitnet_error *
 #elif defined(_MSC_VER) && (_MSC_VER < 1930 || defined(_M_FP_CONTRACT))   /* the default */
   #pragma fp_contract(on)
 #endif
-#endif /* BITNET__IMPLEMENTED */
+#endif /* BITNET__GOES_ON */
 #endif /* BITNET_IMPLEMENTATION */
 
 /* MIT License

@@ -1726,264 +1726,111 @@ static void bitnet__sumrows_f16_neon(const uint8_t *w, size_t w_stride, const fl
     }
 }
 
-/* ---- one row ----
-   These functions and those of bitnet_kernels_wasm.h are alike, step for step: change both.
+/* ---- row kernels: what those of bitnet.h are made of ----
+   Of a number and a quiet NaN, FMAXNM and FMINNM return the number, where FMAX and FMIN return the
+   NaN. A product or a difference is never a signalling NaN. The sign of a zero does not matter. */
 
-   Of a number and a quiet NaN, FMAXNM and FMINNM return the number, where FMAX returns the NaN. A
-   product or a difference is never a signalling NaN, so they do the same as the scalar comparisons,
-   which let a NaN fall through to the constant. The sign of a zero does not matter below. */
+#define BITNET__V(x) bitnet__##x##_neon
+#define BITNET__TARGET
+#define BITNET__FLOATS float32x4_t
+#define BITNET__PER_VECTOR 4
+#define BITNET__COUNTS int32x4_t
+#define BITNET__HOT static
+#define BITNET__UNROLL64 BITNET__UNROLL
+#define BITNET__LEAVE() ((void)0)
 
-/* FCVTNS rounds to nearest, ties to even, like the scalar addition of 1.5 * 2^23. It saturates, and
-   so does the narrowing. Both bounds are integers, so saturating after rounding gives the same as
-   clamping before. Only a NaN needs the comparison with -128, because FCVTNS makes it 0. */
-static float bitnet__quantize_neon(const float *x, int n, int8_t *q, int32_t *sum) {
-    uint32x4_t tops = vdupq_n_u32(0);
-    int32x4_t total = vdupq_n_s32(0);      /* bound: 4 * 128 for 16 elements; n is at most 2^20 */
-    int16x4_t words[4];
-    int8x16_t bytes;
-    float32x4_t v;
-    float a, s;
-    int i, j;
-    if (n % BITNET__LANES) return bitnet__quantize_scalar(x, n, q, sum);
-    for (i = 0; i < n; i += 4)
-        tops = vmaxq_u32(tops, vreinterpretq_u32_f32(vabsq_f32(vld1q_f32(x + i))));
-    a = bitnet__float_from_bits(vmaxvq_u32(tops));
-    a = a > 1e-5f ? a : 1e-5f;
-    s = 127.0f / a;
-    for (i = 0; i < n; i += BITNET__LANES) {
-        BITNET__UNROLL for (j = 0; j < 4; j++) {
-            v = vmulq_f32(vld1q_f32(x + i + 4 * j), vdupq_n_f32(s));
-            v = vmaxnmq_f32(v, vdupq_n_f32(-128.0f));
-            words[j] = vqmovn_s32(vcvtnq_s32_f32(v));
-        }
-        bytes = vcombine_s8(vqmovn_s16(vcombine_s16(words[0], words[1])),
-                            vqmovn_s16(vcombine_s16(words[2], words[3])));
-        vst1q_s8(q + i, bytes);
-        total = vpadalq_s16(total, vpaddlq_s8(bytes));
+#define BITNET__OPERATION(op, intrinsic) \
+    BITNET__INLINE float32x4_t bitnet__##op##_neon(float32x4_t a, float32x4_t b) { \
+        return intrinsic(a, b); \
     }
-    *sum = vaddvq_s32(total);
-    return s;
+BITNET__OPERATION(add, vaddq_f32) BITNET__OPERATION(sub, vsubq_f32)
+BITNET__OPERATION(mul, vmulq_f32) BITNET__OPERATION(div, vdivq_f32)
+BITNET__OPERATION(min, vminnmq_f32) BITNET__OPERATION(max, vmaxnmq_f32)
+#undef BITNET__OPERATION
+
+BITNET__INLINE float32x4_t bitnet__splat_neon(float x) { return vdupq_n_f32(x); }
+BITNET__INLINE float32x4_t bitnet__load_i32_neon(const int32_t *p) {
+    return vcvtq_f32_s32(vld1q_s32(p));
+}
+BITNET__INLINE float32x4_t bitnet__load_f32_neon(const void *p) {
+    return vreinterpretq_f32_u8(vld1q_u8((const uint8_t *)p));
+}
+BITNET__INLINE void bitnet__store_neon(float *p, float32x4_t v) { vst1q_f32(p, v); }
+
+BITNET__INLINE float32x4_t bitnet__limit_neon(float32x4_t v, float most) {
+    return vminq_f32(vmaxq_f32(v, vdupq_n_f32(-most)), vdupq_n_f32(most));
 }
 
-BITNET__INLINE float32x4_t bitnet__horner_neon(float32x4_t p, float32x4_t x, float next) {
-    return vaddq_f32(vmulq_f32(p, x), vdupq_n_f32(next));
+BITNET__INLINE float32x4_t bitnet__positive_neon(float32x4_t v) {
+    const uint32x4_t above = vcgtq_f32(v, vdupq_n_f32(0.0f));
+    return vreinterpretq_f32_u32(vandq_u32(vreinterpretq_u32_f32(v), above));
 }
 
-BITNET__INLINE float32x4_t bitnet__expf_neon(float32x4_t x) {
-    float32x4_t t, n, r, p;
-    x = vmaxnmq_f32(x, vdupq_n_f32(-64.0f));
-    x = vminnmq_f32(x, vdupq_n_f32(88.0f));
-    t = bitnet__horner_neon(x, vdupq_n_f32(1.44269504f), 12582912.0f);
-    n = vsubq_f32(t, vdupq_n_f32(12582912.0f));
-    r = vsubq_f32(x, vmulq_f32(n, vdupq_n_f32(0.693359375f)));
-    r = vsubq_f32(r, vmulq_f32(n, vdupq_n_f32(-2.12194440e-4f)));
-    p = bitnet__horner_neon(r, vdupq_n_f32(1.0f / 720.0f), 1.0f / 120.0f);
-    p = bitnet__horner_neon(p, r, 1.0f / 24.0f);
-    p = bitnet__horner_neon(p, r, 1.0f / 6.0f);
-    p = bitnet__horner_neon(p, r, 0.5f);
-    p = bitnet__horner_neon(p, r, 1.0f);
-    p = bitnet__horner_neon(p, r, 1.0f);
+BITNET__INLINE float32x4_t bitnet__top_neon(float32x4_t a, float32x4_t v) {
+    return vreinterpretq_f32_u32(vmaxq_u32(vreinterpretq_u32_f32(a),
+                                           vreinterpretq_u32_f32(vabsq_f32(v))));
+}
+
+BITNET__INLINE float32x4_t bitnet__zero_tiny_neon(float32x4_t x, float32x4_t y) {
+    const uint32x4_t tiny = vcaltq_f32(x, vdupq_n_f32(7.8886091e-31f));
+    return vreinterpretq_f32_u32(vbicq_u32(vreinterpretq_u32_f32(y), tiny));
+}
+
+BITNET__INLINE float32x4_t bitnet__add_shifted_neon(float32x4_t p, float32x4_t t) {
     return vreinterpretq_f32_u32(vaddq_u32(vreinterpretq_u32_f32(p),
                                            vshlq_n_u32(vreinterpretq_u32_f32(t), 23)));
 }
 
-BITNET__INLINE float32x4_t bitnet__round13_neon(float32x4_t x) {
-    float32x4_t t = vmulq_f32(x, vdupq_n_f32(2049.0f));
-    return vsubq_f32(t, vsubq_f32(t, x));
-}
-
-/* FMAX and FMIN, because here a NaN must stay. */
-BITNET__INLINE float32x4_t bitnet__to_f13_neon(float32x4_t x) {
-    const uint32x4_t tiny = vcaltq_f32(x, vdupq_n_f32(7.8886091e-31f));
-    x = vmaxq_f32(x, vdupq_n_f32(-1.2676506e30f));
-    x = bitnet__round13_neon(vminq_f32(x, vdupq_n_f32(1.2676506e30f)));
-    return vreinterpretq_f32_u32(vbicq_u32(vreinterpretq_u32_f32(x), tiny));
-}
-
-/* n is the length of the context, any number. The elements after the last 16 are padded with the
-   largest one, and the padding is left out of the sum. */
-static void bitnet__softmax_neon(float *x, int n, float scale, int to_f13) {
-    float32x4_t v, sum[4], tops = vdupq_n_f32(-3.4e38f);
-    float lanes[BITNET__LANES], rest[BITNET__LANES], top, inv;
-    int i, j, whole = n - n % BITNET__LANES;
-    for (i = 0; i < whole; i += 4) {
-        v = vmulq_f32(vld1q_f32(x + i), vdupq_n_f32(scale));
-        tops = vmaxnmq_f32(v, tops);
-        vst1q_f32(x + i, v);
-    }
-    top = vmaxnmvq_f32(tops);
-    for (i = whole; i < n; i++) {
-        x[i] *= scale;
-        top = x[i] > top ? x[i] : top;
-    }
-    BITNET__UNROLL for (j = 0; j < 4; j++) sum[j] = vdupq_n_f32(0.0f);
-    for (i = 0; i < whole; i += BITNET__LANES) {
-        BITNET__UNROLL for (j = 0; j < 4; j++) {
-            v = vsubq_f32(vld1q_f32(x + i + 4 * j), vdupq_n_f32(top));
-            v = bitnet__expf_neon(v);
-            sum[j] = vaddq_f32(sum[j], v);
-            vst1q_f32(x + i + 4 * j, v);
-        }
-    }
-    for (i = 0; i < BITNET__LANES; i++) rest[i] = whole + i < n ? x[whole + i] : top;
-    for (j = 0; j < 4; j++) {
-        v = vsubq_f32(vld1q_f32(rest + 4 * j), vdupq_n_f32(top));
-        vst1q_f32(rest + 4 * j, bitnet__expf_neon(v));
-        vst1q_f32(lanes + 4 * j, sum[j]);
-    }
-    memcpy(x + whole, rest, (size_t)(n - whole) * sizeof *x);
-    for (i = 0; whole + i < n; i++) lanes[i] += rest[i];
-    inv = 1.0f / bitnet__sum_lanes(lanes);
-    for (i = 0; i < whole; i += 4) {
-        v = vmulq_f32(vld1q_f32(x + i), vdupq_n_f32(inv));
-        vst1q_f32(x + i, to_f13 ? bitnet__round13_neon(v) : v);
-    }
-    for (i = whole; i < n; i++) x[i] = to_f13 ? bitnet__round13(x[i] * inv) : x[i] * inv;
-}
-
-static void bitnet__rope_neon(const float *x, const float *cos_sin, int n_rot, int n, int to_f13,
-                              float *y) {
-    const int half = n_rot / 2;
-    float32x4_t a, b, cs, sn, v;
-    int i;
-    if (n_rot % 8 || n % 4) {
-        bitnet__rope_scalar(x, cos_sin, n_rot, n, to_f13, y);
-        return;
-    }
-    for (i = 0; i < half; i += 4) {
-        a = vld1q_f32(x + i);
-        b = vld1q_f32(x + half + i);
-        cs = vld1q_f32(cos_sin + i);
-        sn = vld1q_f32(cos_sin + half + i);
-        v = vsubq_f32(vmulq_f32(a, cs), vmulq_f32(b, sn));
-        vst1q_f32(y + i, to_f13 ? bitnet__to_f13_neon(v) : v);
-        v = vaddq_f32(vmulq_f32(b, cs), vmulq_f32(a, sn));
-        vst1q_f32(y + half + i, to_f13 ? bitnet__to_f13_neon(v) : v);
-    }
-    for (i = n_rot; i < n; i += 4) {
-        v = vld1q_f32(x + i);
-        vst1q_f32(y + i, to_f13 ? bitnet__to_f13_neon(v) : v);
-    }
-}
-
-static void bitnet__store_f16_neon(const float *x, int n, uint8_t *out) {
-    int i, whole = n - n % 8;
-    for (i = 0; i < whole; i += 8) {
-        const float16x4_t low = vcvt_f16_f32(vld1q_f32(x + i));
-        const float16x8_t halves = vcvt_high_f16_f32(low, vld1q_f32(x + i + 4));
-        vst1q_u8(out + 2 * (size_t)i, vreinterpretq_u8_f16(halves));
-    }
-    bitnet__store_f16_scalar(x + whole, n - whole, out + 2 * (size_t)whole);
-}
-
-/* Four integer dot products as floats, times f. */
-BITNET__INLINE float32x4_t bitnet__scaled_neon(const int32_t *dots, float f) {
-    return vmulq_f32(vcvtq_f32_s32(vld1q_s32(dots)), vdupq_n_f32(f));
-}
-
-static void bitnet__dequantize_neon(const int32_t *dots, float f, int n, int add, float *y) {
-    int i, whole = n - n % 4;
-    for (i = 0; i < whole; i += 4) {
-        float32x4_t v = bitnet__scaled_neon(dots + i, f);
-        vst1q_f32(y + i, add ? vaddq_f32(vld1q_f32(y + i), v) : v);
-    }
-    bitnet__dequantize_scalar(dots + whole, f, n - whole, add, y + whole);
-}
-
-/* A gate may be a signalling NaN, which FMAXNM would keep, so it is compared. */
-static void bitnet__relu2_gate_neon(const float *gate, const float *up, int n, float *y) {
-    int i, whole = n - n % 4;
-    for (i = 0; i < whole; i += 4) {
-        float32x4_t g = vld1q_f32(gate + i);
-        const uint32x4_t above = vcgtq_f32(g, vdupq_n_f32(0.0f));
-        g = vreinterpretq_f32_u32(vandq_u32(vreinterpretq_u32_f32(g), above));
-        vst1q_f32(y + i, vmulq_f32(vmulq_f32(g, g), vld1q_f32(up + i)));
-    }
-    bitnet__relu2_gate_scalar(gate + whole, up + whole, n - whole, y + whole);
-}
-
-static void bitnet__sigmoid_gate_neon(const float *gate, const float *up, float a, float b, int n,
-                                      float *y) {
-    int i, whole = n - n % 4;
-    for (i = 0; i < whole; i += 4) {
-        const float32x4_t g = vld1q_f32(gate + i);
-        float32x4_t t = vmulq_f32(vmulq_f32(vdupq_n_f32(b), g), g);
-        t = vmulq_f32(vaddq_f32(t, vdupq_n_f32(a)), g);
-        t = vdivq_f32(g, vaddq_f32(vdupq_n_f32(1.0f), bitnet__expf_neon(t)));
-        vst1q_f32(y + i, vmulq_f32(t, vld1q_f32(up + i)));
-    }
-    bitnet__sigmoid_gate_scalar(gate + whole, up + whole, a, b, n - whole, y + whole);
-}
+BITNET__INLINE float bitnet__largest_neon(float32x4_t v) { return vmaxnmvq_f32(v); }
+BITNET__INLINE float bitnet__tree_neon(const float32x4_t *v) { return bitnet__fold_neon(v); }
 
 BITNET__INLINE double bitnet__root_neon(double x) {
-#if defined(__arm__)                   /* NEON has no doubles there */
-    return bitnet__sqrt(x);
-#else
     return vget_lane_f64(vsqrt_f64(vdup_n_f64(x)), 0);
-#endif
 }
 
-static void bitnet__rmsnorm_neon(const float *x, const float *gain, int n, float eps, float *y) {
-    float32x4_t v, sum[4];
-    float lanes[BITNET__LANES], mean, inv;
-    int i, j;
-    if (n % BITNET__LANES) {
-        bitnet__rmsnorm_scalar(x, gain, n, eps, y);
-        return;
-    }
-    BITNET__UNROLL for (j = 0; j < 4; j++) sum[j] = vdupq_n_f32(0.0f);
-    for (i = 0; i < n; i += BITNET__LANES) {
-        BITNET__UNROLL for (j = 0; j < 4; j++) {
-            v = vld1q_f32(x + i + 4 * j);
-            sum[j] = vaddq_f32(sum[j], vmulq_f32(v, v));
-        }
-    }
-    for (j = 0; j < 4; j++) vst1q_f32(lanes + 4 * j, sum[j]);
-    mean = bitnet__sum_lanes(lanes) / (float)n;
-    inv = (float)(1.0 / bitnet__root_neon((double)mean + (double)eps));
-    for (i = 0; i < n; i += 4) {
-        v = vmulq_f32(vld1q_f32(x + i), vdupq_n_f32(inv));
-        vst1q_f32(y + i, vmulq_f32(v, vld1q_f32(gain + i)));
-    }
+BITNET__INLINE int32x4_t bitnet__no_counts_neon(void) { return vdupq_n_s32(0); }
+
+BITNET__INLINE int32_t bitnet__counted_neon(int32x4_t total, int n) {
+    (void)n;
+    return vaddvq_s32(total);
 }
 
-/* 64 positions. FCVTNU makes what is negative, or a NaN, 0. The largest becomes 127. */
-BITNET__INLINE float bitnet__weigh_block_neon(const float *p, const uint8_t *w, uint8_t *q) {
-    float32x4_t t[16], tops = vdupq_n_f32(1e-30f);
+/* FCVTNS and FCVTNU round to nearest, ties to even, and saturate; so does the narrowing. Both
+   bounds are integers, so saturating after rounding gives the same as clamping before. Only a NaN,
+   which becomes 0, needs the comparison with -128. Bound: 16 bytes add at most 4 * 128 to a lane of
+   *total; n is at most 2^20. */
+BITNET__INLINE void bitnet__put_i8_neon(int8_t *q, const float32x4_t *v, int32x4_t *total) {
+    int16x4_t words[4];
+    int8x16_t bytes;
+    int j;
+    BITNET__UNROLL for (j = 0; j < 4; j++)
+        words[j] = vqmovn_s32(vcvtnq_s32_f32(vmaxnmq_f32(v[j], vdupq_n_f32(-128.0f))));
+    bytes = vcombine_s8(vqmovn_s16(vcombine_s16(words[0], words[1])),
+                        vqmovn_s16(vcombine_s16(words[2], words[3])));
+    vst1q_s8(q, bytes);
+    *total = vpadalq_s16(*total, vpaddlq_s8(bytes));
+}
+
+/* What is negative, or a NaN, becomes 0. The largest is 127. */
+BITNET__INLINE void bitnet__put_u8_neon(uint8_t *q, const float32x4_t *v) {
     uint16x4_t words[4];
-    float top, scale;
-    int i, j;
-    for (i = 0; i < 16; i++) {
-        t[i] = vmulq_f32(vld1q_f32(p + 4 * i), vreinterpretq_f32_u8(vld1q_u8(w + 16 * i)));
-        tops = vmaxnmq_f32(t[i], tops);
-    }
-    top = vmaxnmvq_f32(tops);
-    scale = 127.0f / top;
-    for (i = 0; i < 16; i += 4) {
-        BITNET__UNROLL for (j = 0; j < 4; j++)
-            words[j] = vmovn_u32(vcvtnq_u32_f32(vmulq_f32(t[i + j], vdupq_n_f32(scale))));
-        vst1q_u8(q + 4 * i, vcombine_u8(vmovn_u16(vcombine_u16(words[0], words[1])),
-                                        vmovn_u16(vcombine_u16(words[2], words[3]))));
-    }
-    return top / 127.0f;
+    int j;
+    BITNET__UNROLL for (j = 0; j < 4; j++) words[j] = vmovn_u32(vcvtnq_u32_f32(v[j]));
+    vst1q_u8(q, vcombine_u8(vmovn_u16(vcombine_u16(words[0], words[1])),
+                            vmovn_u16(vcombine_u16(words[2], words[3]))));
 }
 
-static void bitnet__weigh_i8_neon(const float *p, const uint8_t *w, int n, int rows, int from,
-                                  int to, uint8_t *q, float *steps) {
-    float part[BITNET__KV_BLOCK];
-    int r;
-    for (r = 0; r < rows; r += 64, w += bitnet__kv_block_bytes(n), steps++) {
-        const int begin = from > r ? from - r : 0, end = to < r + 64 ? to - r : 64;
-        const float *x = p + r;
-        if (begin > 0 || end < 64) {
-            memset(part, 0, sizeof part);
-            if (begin < end) memcpy(part + begin, x + begin, (size_t)(end - begin) * sizeof *x);
-            x = part;
-        }
-        *steps = bitnet__weigh_block_neon(x, w, q + r);
+BITNET__INLINE void bitnet__put_f16_neon(uint8_t *p, const float *x) {
+    int j;
+    BITNET__UNROLL for (j = 0; j < 16; j += 8) {
+        const float16x4_t low = vcvt_f16_f32(vld1q_f32(x + j));
+        const float16x8_t halves = vcvt_high_f16_f32(low, vld1q_f32(x + j + 4));
+        vst1q_u8(p + 2 * j, vreinterpretq_u8_f16(halves));
     }
 }
 
+#define BITNET__ROW_KERNELS
+#include "bitnet.h"
 #endif
 
 /* ---- the tables ---- */

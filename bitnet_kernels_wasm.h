@@ -1145,48 +1145,6 @@ static void bitnet__sumrows_i8_relaxed(const uint8_t *w, const uint8_t *p, const
 }
 #endif
 
-/* 64 positions. See "one row" for pmax and pmin. */
-BITNET__INLINE float bitnet__weigh_block_wasm(const float *p, const uint8_t *w, uint8_t *q) {
-    const v128_t magic = wasm_f32x4_const_splat(12582912.0f);
-    v128_t t[16], v[4], tops = wasm_f32x4_const_splat(1e-30f), scale;
-    float lanes[4], top = 0.0f;
-    int i, j;
-    for (i = 0; i < 16; i++) {
-        t[i] = wasm_f32x4_mul(wasm_v128_load(p + 4 * i), wasm_v128_load(w + 16 * i));
-        tops = wasm_f32x4_pmax(tops, t[i]);
-    }
-    wasm_v128_store(lanes, tops);
-    for (i = 0; i < 4; i++) top = lanes[i] > top ? lanes[i] : top;
-    scale = wasm_f32x4_splat(127.0f / top);
-    for (i = 0; i < 16; i += 4) {
-        BITNET__UNROLL for (j = 0; j < 4; j++) {
-            v[j] = wasm_f32x4_mul(t[i + j], scale);
-            v[j] = wasm_f32x4_pmax(wasm_f32x4_const_splat(0.0f), v[j]);
-            v[j] = wasm_f32x4_pmin(wasm_f32x4_const_splat(127.0f), v[j]);
-            v[j] = wasm_i32x4_sub(wasm_f32x4_add(v[j], magic), magic);
-        }
-        wasm_v128_store(q + 4 * i, wasm_i8x16_narrow_i16x8(wasm_i16x8_narrow_i32x4(v[0], v[1]),
-                                                           wasm_i16x8_narrow_i32x4(v[2], v[3])));
-    }
-    return top / 127.0f;
-}
-
-static void bitnet__weigh_i8_wasm(const float *p, const uint8_t *w, int n, int rows, int from,
-                                  int to, uint8_t *q, float *steps) {
-    float part[BITNET__KV_BLOCK];
-    int r;
-    for (r = 0; r < rows; r += 64, w += bitnet__kv_block_bytes(n), steps++) {
-        const int begin = from > r ? from - r : 0, end = to < r + 64 ? to - r : 64;
-        const float *x = p + r;
-        if (begin > 0 || end < 64) {
-            memset(part, 0, sizeof part);
-            if (begin < end) memcpy(part + begin, x + begin, (size_t)(end - begin) * sizeof *x);
-            x = part;
-        }
-        *steps = bitnet__weigh_block_wasm(x, w, q + r);
-    }
-}
-
 /* ---- floats ----
    Four registers hold 16 floats, so that element i of a sum stays in lane i % 16 by itself: lane
    4 j + l is lane l of register j. The scalar twin takes lengths that are not a multiple of 16,
@@ -1872,144 +1830,104 @@ static void bitnet__dotrows_groups_relaxed(const uint8_t *w, const int8_t *q, co
 }
 #endif
 
-/* ---- one row ----
-   These functions and those of bitnet_kernels_arm.h are alike, step for step: change both.
+/* ---- row kernels: what those of bitnet.h are made of ----
+   pmax(a, b) is a < b ? b : a, and pmin(a, b) is b < a ? b : a: if one is a NaN, they return a. */
 
-   pmax(a, b) is a < b ? b : a, and pmin(a, b) is b < a ? b : a. With the constant first they do the
-   same as the scalar comparisons, in which a NaN falls through to the constant. Where a NaN must
-   stay, the constant is the second operand. */
+#define BITNET__V(x) bitnet__##x##_wasm
+#define BITNET__TARGET
+#define BITNET__FLOATS v128_t
+#define BITNET__PER_VECTOR 4
+#define BITNET__COUNTS v128_t
+#define BITNET__HOT static
+#define BITNET__UNROLL64 BITNET__ROLLED
+#define BITNET__LEAVE() ((void)0)
 
-static float bitnet__quantize_wasm(const float *x, int n, int8_t *q, int32_t *sum) {
-    const v128_t magic = wasm_f32x4_const_splat(12582912.0f);
-    v128_t tops = wasm_i32x4_const_splat(0), total = tops, v[4], scale;
-    uint32_t top = 0, bits[4];
-    int32_t lanes[4];
-    float a, s;
-    int i, j;
-    if (n % BITNET__LANES) return bitnet__quantize_scalar(x, n, q, sum);
-    for (i = 0; i < n; i += 4)
-        tops = wasm_u32x4_max(tops, wasm_v128_and(wasm_v128_load(x + i),
-                                                  wasm_i32x4_const_splat(0x7fffffff)));
-    wasm_v128_store(bits, tops);
-    for (i = 0; i < 4; i++) top = bits[i] > top ? bits[i] : top;
-    a = bitnet__float_from_bits(top);
-    a = a > 1e-5f ? a : 1e-5f;
-    s = 127.0f / a;
-    scale = wasm_f32x4_splat(s);
-    for (i = 0; i < n; i += BITNET__LANES) {
-        BITNET__UNROLL for (j = 0; j < 4; j++) {
-            v[j] = wasm_f32x4_mul(wasm_v128_load(x + i + 4 * j), scale);
-            v[j] = wasm_f32x4_pmax(wasm_f32x4_const_splat(-128.0f), v[j]);
-            v[j] = wasm_f32x4_pmin(wasm_f32x4_const_splat(127.0f), v[j]);
-            v[j] = wasm_i32x4_sub(wasm_f32x4_add(v[j], magic), magic);
-            total = wasm_i32x4_add(total, v[j]);
-        }
-        wasm_v128_store(q + i, wasm_i8x16_narrow_i16x8(wasm_i16x8_narrow_i32x4(v[0], v[1]),
-                                                       wasm_i16x8_narrow_i32x4(v[2], v[3])));
+#define BITNET__OPERATION(op) \
+    BITNET__INLINE v128_t bitnet__##op##_wasm(v128_t a, v128_t b) { \
+        return wasm_f32x4_##op(a, b); \
     }
-    wasm_v128_store(lanes, total);
-    *sum = lanes[0] + lanes[1] + lanes[2] + lanes[3];
-    return s;
+BITNET__OPERATION(add) BITNET__OPERATION(sub) BITNET__OPERATION(mul) BITNET__OPERATION(div)
+#undef BITNET__OPERATION
+
+BITNET__INLINE v128_t bitnet__min_wasm(v128_t a, v128_t b) { return wasm_f32x4_pmin(b, a); }
+BITNET__INLINE v128_t bitnet__max_wasm(v128_t a, v128_t b) { return wasm_f32x4_pmax(b, a); }
+BITNET__INLINE v128_t bitnet__splat_wasm(float x) { return wasm_f32x4_splat(x); }
+BITNET__INLINE v128_t bitnet__load_f32_wasm(const void *p) { return wasm_v128_load(p); }
+BITNET__INLINE void bitnet__store_wasm(float *p, v128_t v) { wasm_v128_store(p, v); }
+BITNET__INLINE v128_t bitnet__load_i32_wasm(const int32_t *p) {
+    return wasm_f32x4_convert_i32x4(wasm_v128_load(p));
 }
 
-BITNET__INLINE v128_t bitnet__horner_wasm(v128_t p, v128_t x, float next) {
-    return wasm_f32x4_add(wasm_f32x4_mul(p, x), wasm_f32x4_splat(next));
+BITNET__INLINE v128_t bitnet__limit_wasm(v128_t v, float most) {
+    v = wasm_f32x4_pmax(v, wasm_f32x4_splat(-most));
+    return wasm_f32x4_pmin(v, wasm_f32x4_splat(most));
 }
 
-BITNET__INLINE v128_t bitnet__expf_wasm(v128_t x) {
-    v128_t t, n, r, p;
-    x = wasm_f32x4_pmax(wasm_f32x4_const_splat(-64.0f), x);
-    x = wasm_f32x4_pmin(wasm_f32x4_const_splat(88.0f), x);
-    t = bitnet__horner_wasm(x, wasm_f32x4_const_splat(1.44269504f), 12582912.0f);
-    n = wasm_f32x4_sub(t, wasm_f32x4_const_splat(12582912.0f));
-    r = wasm_f32x4_sub(x, wasm_f32x4_mul(n, wasm_f32x4_const_splat(0.693359375f)));
-    r = wasm_f32x4_sub(r, wasm_f32x4_mul(n, wasm_f32x4_const_splat(-2.12194440e-4f)));
-    p = bitnet__horner_wasm(r, wasm_f32x4_const_splat(1.0f / 720.0f), 1.0f / 120.0f);
-    p = bitnet__horner_wasm(p, r, 1.0f / 24.0f);
-    p = bitnet__horner_wasm(p, r, 1.0f / 6.0f);
-    p = bitnet__horner_wasm(p, r, 0.5f);
-    p = bitnet__horner_wasm(p, r, 1.0f);
-    p = bitnet__horner_wasm(p, r, 1.0f);
+BITNET__INLINE v128_t bitnet__positive_wasm(v128_t v) {
+    return bitnet__max_wasm(v, wasm_f32x4_const_splat(0.0f));
+}
+
+BITNET__INLINE v128_t bitnet__top_wasm(v128_t a, v128_t v) {
+    return wasm_u32x4_max(a, wasm_v128_and(v, wasm_i32x4_const_splat(0x7fffffff)));
+}
+
+BITNET__INLINE v128_t bitnet__zero_tiny_wasm(v128_t x, v128_t y) {
+    return wasm_v128_andnot(y, wasm_f32x4_lt(wasm_f32x4_abs(x),
+                                             wasm_f32x4_const_splat(7.8886091e-31f)));
+}
+
+BITNET__INLINE v128_t bitnet__add_shifted_wasm(v128_t p, v128_t t) {
     return wasm_i32x4_add(p, wasm_i32x4_shl(t, 23));
 }
 
-BITNET__INLINE v128_t bitnet__round13_wasm(v128_t x) {
-    const v128_t t = wasm_f32x4_mul(x, wasm_f32x4_const_splat(2049.0f));
-    return wasm_f32x4_sub(t, wasm_f32x4_sub(t, x));
-}
-
-BITNET__INLINE v128_t bitnet__to_f13_wasm(v128_t x) {
-    const v128_t tiny = wasm_f32x4_lt(wasm_f32x4_abs(x), wasm_f32x4_const_splat(7.8886091e-31f));
-    x = wasm_f32x4_pmax(x, wasm_f32x4_const_splat(-1.2676506e30f));
-    x = wasm_f32x4_pmin(x, wasm_f32x4_const_splat(1.2676506e30f));
-    return wasm_v128_andnot(bitnet__round13_wasm(x), tiny);
-}
-
-/* n is the length of the context, any number. The elements after the last 16 are padded with the
-   largest one, and the padding is left out of the sum. */
-static void bitnet__softmax_wasm(float *x, int n, float scale, int to_f13) {
-    v128_t v, sum[4], tops = wasm_f32x4_const_splat(-3.4e38f);
-    float lanes[BITNET__LANES], rest[BITNET__LANES], top = -3.4e38f, inv;
-    int i, j, whole = n - n % BITNET__LANES;
-    for (i = 0; i < whole; i += 4) {
-        v = wasm_f32x4_mul(wasm_v128_load(x + i), wasm_f32x4_splat(scale));
-        tops = wasm_f32x4_pmax(tops, v);
-        wasm_v128_store(x + i, v);
-    }
-    wasm_v128_store(lanes, tops);
-    for (i = 0; i < 4; i++) top = lanes[i] > top ? lanes[i] : top;
-    for (i = whole; i < n; i++) {
-        x[i] *= scale;
-        top = x[i] > top ? x[i] : top;
-    }
-    BITNET__UNROLL for (j = 0; j < 4; j++) sum[j] = wasm_f32x4_const_splat(0.0f);
-    for (i = 0; i < whole; i += BITNET__LANES) {
-        BITNET__UNROLL for (j = 0; j < 4; j++) {
-            v = wasm_f32x4_sub(wasm_v128_load(x + i + 4 * j), wasm_f32x4_splat(top));
-            v = bitnet__expf_wasm(v);
-            sum[j] = wasm_f32x4_add(sum[j], v);
-            wasm_v128_store(x + i + 4 * j, v);
-        }
-    }
-    for (i = 0; i < BITNET__LANES; i++) rest[i] = whole + i < n ? x[whole + i] : top;
-    for (j = 0; j < 4; j++) {
-        v = wasm_f32x4_sub(wasm_v128_load(rest + 4 * j), wasm_f32x4_splat(top));
-        wasm_v128_store(rest + 4 * j, bitnet__expf_wasm(v));
-        wasm_v128_store(lanes + 4 * j, sum[j]);
-    }
-    memcpy(x + whole, rest, (size_t)(n - whole) * sizeof *x);
-    for (i = 0; whole + i < n; i++) lanes[i] += rest[i];
-    inv = 1.0f / bitnet__sum_lanes(lanes);
-    for (i = 0; i < whole; i += 4) {
-        v = wasm_f32x4_mul(wasm_v128_load(x + i), wasm_f32x4_splat(inv));
-        wasm_v128_store(x + i, to_f13 ? bitnet__round13_wasm(v) : v);
-    }
-    for (i = whole; i < n; i++) x[i] = to_f13 ? bitnet__round13(x[i] * inv) : x[i] * inv;
-}
-
-static void bitnet__rope_wasm(const float *x, const float *cos_sin, int n_rot, int n, int to_f13,
-                              float *y) {
-    const int half = n_rot / 2;
-    v128_t a, b, cs, sn, v;
+BITNET__INLINE float bitnet__largest_wasm(v128_t v) {
+    float lanes[4], top;
     int i;
-    if (n_rot % 8 || n % 4) {
-        bitnet__rope_scalar(x, cos_sin, n_rot, n, to_f13, y);
-        return;
+    wasm_v128_store(lanes, v);
+    for (i = 1, top = lanes[0]; i < 4; i++) top = lanes[i] > top ? lanes[i] : top;
+    return top;
+}
+
+BITNET__INLINE float bitnet__tree_wasm(const v128_t *v) { return bitnet__fold_wasm(v); }
+BITNET__INLINE double bitnet__root_wasm(double x) { return __builtin_sqrt(x); }     /* f64.sqrt */
+
+/* 16 floats of -128 to 127, rounded to bytes at q. Adds them to *total. */
+BITNET__INLINE void bitnet__round_wasm(void *q, const v128_t *v, v128_t *total) {
+    const v128_t magic = wasm_f32x4_const_splat(12582912.0f);
+    v128_t r[4];
+    int j;
+    BITNET__UNROLL for (j = 0; j < 4; j++) {
+        r[j] = wasm_i32x4_sub(wasm_f32x4_add(v[j], magic), magic);
+        *total = wasm_i32x4_add(*total, r[j]);
     }
-    for (i = 0; i < half; i += 4) {
-        a = wasm_v128_load(x + i);
-        b = wasm_v128_load(x + half + i);
-        cs = wasm_v128_load(cos_sin + i);
-        sn = wasm_v128_load(cos_sin + half + i);
-        v = wasm_f32x4_sub(wasm_f32x4_mul(a, cs), wasm_f32x4_mul(b, sn));
-        wasm_v128_store(y + i, to_f13 ? bitnet__to_f13_wasm(v) : v);
-        v = wasm_f32x4_add(wasm_f32x4_mul(b, cs), wasm_f32x4_mul(a, sn));
-        wasm_v128_store(y + half + i, to_f13 ? bitnet__to_f13_wasm(v) : v);
-    }
-    for (i = n_rot; i < n; i += 4) {
-        v = wasm_v128_load(x + i);
-        wasm_v128_store(y + i, to_f13 ? bitnet__to_f13_wasm(v) : v);
-    }
+    wasm_v128_store(q, wasm_i8x16_narrow_i16x8(wasm_i16x8_narrow_i32x4(r[0], r[1]),
+                                               wasm_i16x8_narrow_i32x4(r[2], r[3])));
+}
+
+BITNET__INLINE v128_t bitnet__between_wasm(v128_t v, float least) {
+    v = bitnet__max_wasm(v, wasm_f32x4_splat(least));
+    return bitnet__min_wasm(v, wasm_f32x4_const_splat(127.0f));
+}
+
+BITNET__INLINE v128_t bitnet__no_counts_wasm(void) { return wasm_i32x4_const_splat(0); }
+
+BITNET__INLINE int32_t bitnet__counted_wasm(v128_t total, int n) {
+    (void)n;
+    return bitnet__sum4_wasm(total);
+}
+
+BITNET__INLINE void bitnet__put_i8_wasm(int8_t *q, const v128_t *v, v128_t *total) {
+    v128_t r[4];
+    int j;
+    BITNET__UNROLL for (j = 0; j < 4; j++) r[j] = bitnet__between_wasm(v[j], -128.0f);
+    bitnet__round_wasm(q, r, total);
+}
+
+BITNET__INLINE void bitnet__put_u8_wasm(uint8_t *q, const v128_t *v) {
+    v128_t r[4], unused = wasm_i32x4_const_splat(0);
+    int j;
+    BITNET__UNROLL for (j = 0; j < 4; j++) r[j] = bitnet__between_wasm(v[j], 0.0f);
+    bitnet__round_wasm(q, r, &unused);
 }
 
 /* All four cases of the scalar code; masks select one. */
@@ -2031,74 +1949,17 @@ BITNET__INLINE v128_t bitnet__to_f16_wasm(v128_t x) {
     return wasm_v128_or(h, sign);
 }
 
-static void bitnet__store_f16_wasm(const float *x, int n, uint8_t *out) {
-    int i, whole = n - n % 8;
-    for (i = 0; i < whole; i += 8)
-        wasm_v128_store(out + 2 * (size_t)i,
-                        wasm_u16x8_narrow_i32x4(bitnet__to_f16_wasm(wasm_v128_load(x + i)),
-                                                bitnet__to_f16_wasm(wasm_v128_load(x + i + 4))));
-    bitnet__store_f16_scalar(x + whole, n - whole, out + 2 * (size_t)whole);
+/* Eight at a time: V8 has registers for no more. */
+BITNET__INLINE void bitnet__put_f16_wasm(uint8_t *p, const float *x) {
+    int j;
+    BITNET__ROLLED for (j = 0; j < 16; j += 8)
+        wasm_v128_store(p + 2 * j,
+                        wasm_u16x8_narrow_i32x4(bitnet__to_f16_wasm(wasm_v128_load(x + j)),
+                                                bitnet__to_f16_wasm(wasm_v128_load(x + j + 4))));
 }
 
-/* Four integer dot products as floats, times f. */
-BITNET__INLINE v128_t bitnet__scaled_wasm(const int32_t *dots, float f) {
-    return wasm_f32x4_mul(wasm_f32x4_convert_i32x4(wasm_v128_load(dots)), wasm_f32x4_splat(f));
-}
-
-static void bitnet__dequantize_wasm(const int32_t *dots, float f, int n, int add, float *y) {
-    int i, whole = n - n % 4;
-    for (i = 0; i < whole; i += 4) {
-        const v128_t v = bitnet__scaled_wasm(dots + i, f);
-        wasm_v128_store(y + i, add ? wasm_f32x4_add(wasm_v128_load(y + i), v) : v);
-    }
-    bitnet__dequantize_scalar(dots + whole, f, n - whole, add, y + whole);
-}
-
-static void bitnet__relu2_gate_wasm(const float *gate, const float *up, int n, float *y) {
-    int i, whole = n - n % 4;
-    for (i = 0; i < whole; i += 4) {
-        const v128_t g = wasm_f32x4_pmax(wasm_f32x4_const_splat(0.0f), wasm_v128_load(gate + i));
-        wasm_v128_store(y + i, wasm_f32x4_mul(wasm_f32x4_mul(g, g), wasm_v128_load(up + i)));
-    }
-    bitnet__relu2_gate_scalar(gate + whole, up + whole, n - whole, y + whole);
-}
-
-static void bitnet__sigmoid_gate_wasm(const float *gate, const float *up, float a, float b, int n,
-                                      float *y) {
-    int i, whole = n - n % 4;
-    for (i = 0; i < whole; i += 4) {
-        const v128_t g = wasm_v128_load(gate + i);
-        v128_t t = wasm_f32x4_mul(wasm_f32x4_mul(wasm_f32x4_splat(b), g), g);
-        t = wasm_f32x4_mul(wasm_f32x4_add(t, wasm_f32x4_splat(a)), g);
-        t = wasm_f32x4_add(wasm_f32x4_const_splat(1.0f), bitnet__expf_wasm(t));
-        wasm_v128_store(y + i, wasm_f32x4_mul(wasm_f32x4_div(g, t), wasm_v128_load(up + i)));
-    }
-    bitnet__sigmoid_gate_scalar(gate + whole, up + whole, a, b, n - whole, y + whole);
-}
-
-static void bitnet__rmsnorm_wasm(const float *x, const float *gain, int n, float eps, float *y) {
-    v128_t v, sum[4];
-    float lanes[BITNET__LANES], mean, inv;
-    int i, j;
-    if (n % BITNET__LANES) {
-        bitnet__rmsnorm_scalar(x, gain, n, eps, y);
-        return;
-    }
-    BITNET__UNROLL for (j = 0; j < 4; j++) sum[j] = wasm_f32x4_const_splat(0.0f);
-    for (i = 0; i < n; i += BITNET__LANES) {
-        BITNET__UNROLL for (j = 0; j < 4; j++) {
-            v = wasm_v128_load(x + i + 4 * j);
-            sum[j] = wasm_f32x4_add(sum[j], wasm_f32x4_mul(v, v));
-        }
-    }
-    for (j = 0; j < 4; j++) wasm_v128_store(lanes + 4 * j, sum[j]);
-    mean = bitnet__sum_lanes(lanes) / (float)n;
-    inv = (float)(1.0 / __builtin_sqrt((double)mean + (double)eps));        /* f64.sqrt */
-    for (i = 0; i < n; i += 4) {
-        v = wasm_f32x4_mul(wasm_v128_load(x + i), wasm_f32x4_splat(inv));
-        wasm_v128_store(y + i, wasm_f32x4_mul(v, wasm_v128_load(gain + i)));
-    }
-}
+#define BITNET__ROW_KERNELS
+#include "bitnet.h"
 
 /* ---- what the module and the engine support ---- */
 

@@ -296,6 +296,12 @@ BITNET__INLINE void bitnet__fetch_line(bitnet__ahead *a) {
 #define BITNET__I(x) BITNET__NAME(bitnet__##x##_, BITNET__ISA)
 #define BITNET__TARGET BITNET__NAME(BITNET__TARGET_, BITNET__ISA)
 
+/* For the row kernels of bitnet.h. */
+#define BITNET__FLOATS BITNET__V(v16)
+#define BITNET__PER_VECTOR 16
+#define BITNET__COUNTS __m128i
+#define BITNET__UNROLL64 BITNET__UNROLL
+
 /* What rows of floats are made of. CACHE is F16, WIDE a block of it as floats; both are multiplied
    by floats rounded to 13 bits, and the products are exact. */
 enum { BITNET__ROWS_F32, BITNET__ROWS_F16, BITNET__ROWS_BF16, BITNET__ROWS_CACHE,
@@ -2451,254 +2457,57 @@ static BITNET__TARGET void BITNET__V(sumrows_f32)(const uint8_t *w, size_t w_str
     }
 }
 
-static BITNET__TARGET float BITNET__V(quantize)(const float *x, int n, int8_t *q,
-                                                         int32_t *sum) {
-    BITNET__V(v16) v, tops = BITNET__V(splat)(0.0f);
-    __m128i bytes, total = _mm_setzero_si128();
-    float lanes[BITNET__LANES], a, s;
-    uint32_t top = 0, bits;
-    int i;
-    if (n % BITNET__LANES) return bitnet__quantize_scalar(x, n, q, sum);
-    for (i = 0; i < n; i += BITNET__LANES)
-        tops = BITNET__V(top)(tops, BITNET__V(load_f32)(x + i));
-    BITNET__V(store)(lanes, tops);
-    for (i = 0; i < BITNET__LANES; i++) {
-        bits = bitnet__float_bits(lanes[i]);
-        top = bits > top ? bits : top;
-    }
-    a = bitnet__float_from_bits(top);
-    a = a > 1e-5f ? a : 1e-5f;
-    s = 127.0f / a;
-    for (i = 0; i < n; i += BITNET__LANES) {
-        v = BITNET__V(mul)(BITNET__V(load_f32)(x + i), BITNET__V(splat)(s));
-        v = BITNET__V(max)(v, BITNET__V(splat)(-128.0f));
-        v = BITNET__V(min)(v, BITNET__V(splat)(127.0f));
-        bytes = BITNET__V(to_int8)(v);
-        _mm_storeu_si128((__m128i *)(void *)(q + i), bytes);
-        /* Flipping the sign bit gives q + 128, unsigned; vpsadbw adds eight of these. */
-        bytes = _mm_xor_si128(bytes, _mm_set1_epi8((char)-128));
-        total = _mm_add_epi64(total, _mm_sad_epu8(bytes, _mm_setzero_si128()));
-    }
+/* ---- row kernels: the rest of what those of bitnet.h are made of ---- */
+
+BITNET__INLINE BITNET__TARGET BITNET__V(v16) BITNET__V(limit)(BITNET__V(v16) v, float most) {
+    v = BITNET__V(max)(BITNET__V(splat)(-most), v);
+    return BITNET__V(min)(BITNET__V(splat)(most), v);
+}
+
+BITNET__INLINE BITNET__TARGET BITNET__V(v16) BITNET__V(positive)(BITNET__V(v16) v) {
+    return BITNET__V(max)(v, BITNET__V(splat)(0.0f));
+}
+
+BITNET__INLINE BITNET__TARGET float BITNET__V(tree)(const BITNET__V(v16) *v) {
+    return bitnet__fold_to_1(BITNET__V(fold)(*v));
+}
+
+BITNET__INLINE BITNET__TARGET double BITNET__V(root)(double x) {
+    const __m128d v = _mm_set_sd(x);
+    return _mm_cvtsd_f64(_mm_sqrt_sd(v, v));
+}
+
+BITNET__INLINE BITNET__TARGET __m128i BITNET__V(bytes_from)(BITNET__V(v16) v, float least) {
+    v = BITNET__V(max)(v, BITNET__V(splat)(least));
+    return BITNET__V(to_int8)(BITNET__V(min)(v, BITNET__V(splat)(127.0f)));
+}
+
+/* Flipping the sign bit gives q + 128, unsigned; vpsadbw adds eight of these. */
+BITNET__INLINE BITNET__TARGET void BITNET__V(put_i8)(int8_t *q, const BITNET__V(v16) *v,
+                                                     __m128i *total) {
+    __m128i bytes = BITNET__V(bytes_from)(*v, -128.0f);
+    _mm_storeu_si128((__m128i *)(void *)q, bytes);
+    bytes = _mm_xor_si128(bytes, _mm_set1_epi8((char)-128));
+    *total = _mm_add_epi64(*total, _mm_sad_epu8(bytes, _mm_setzero_si128()));
+}
+
+BITNET__INLINE BITNET__TARGET __m128i BITNET__V(no_counts)(void) { return _mm_setzero_si128(); }
+
+BITNET__INLINE BITNET__TARGET int32_t BITNET__V(counted)(__m128i total, int n) {
     total = _mm_add_epi64(total, _mm_unpackhi_epi64(total, total));
-    *sum = _mm_cvtsi128_si32(total) - 128 * n;
-    return s;
+    return _mm_cvtsi128_si32(total) - 128 * n;
 }
 
-BITNET__INLINE BITNET__TARGET BITNET__V(v16) BITNET__V(horner)(
-    BITNET__V(v16) p, BITNET__V(v16) x, float next) {
-    return BITNET__V(add)(BITNET__V(mul)(p, x), BITNET__V(splat)(next));
-}
-BITNET__INLINE BITNET__TARGET BITNET__V(v16) BITNET__V(expf)(
-    BITNET__V(v16) x) {
-    BITNET__V(v16) t, n, r, p;
-    x = BITNET__V(max)(x, BITNET__V(splat)(-64.0f));
-    x = BITNET__V(min)(x, BITNET__V(splat)(88.0f));
-    t = BITNET__V(horner)(x, BITNET__V(splat)(1.44269504f), 12582912.0f);
-    n = BITNET__V(sub)(t, BITNET__V(splat)(12582912.0f));
-    r = BITNET__V(sub)(x, BITNET__V(mul)(n, BITNET__V(splat)(0.693359375f)));
-    r = BITNET__V(sub)(r, BITNET__V(mul)(n, BITNET__V(splat)(-2.12194440e-4f)));
-    p = BITNET__V(horner)(r, BITNET__V(splat)(1.0f / 720.0f), 1.0f / 120.0f);
-    p = BITNET__V(horner)(p, r, 1.0f / 24.0f);
-    p = BITNET__V(horner)(p, r, 1.0f / 6.0f);
-    p = BITNET__V(horner)(p, r, 0.5f);
-    p = BITNET__V(horner)(p, r, 1.0f);
-    p = BITNET__V(horner)(p, r, 1.0f);
-    return BITNET__V(add_shifted)(p, t);
-}
-BITNET__INLINE BITNET__TARGET BITNET__V(v16) BITNET__V(round13)(
-    BITNET__V(v16) x) {
-    BITNET__V(v16) t = BITNET__V(mul)(x, BITNET__V(splat)(2049.0f));
-    return BITNET__V(sub)(t, BITNET__V(sub)(t, x));
-}
-BITNET__INLINE BITNET__TARGET BITNET__V(v16) BITNET__V(to_f13)(
-    BITNET__V(v16) x) {
-    BITNET__V(v16) v = BITNET__V(max)(BITNET__V(splat)(-1.2676506e30f), x);
-    v = BITNET__V(min)(BITNET__V(splat)(1.2676506e30f), v);
-    return BITNET__V(zero_tiny)(x, BITNET__V(round13)(v));
-}
-BITNET__APART BITNET__TARGET void BITNET__V(exp_rest)(float *x, float top) {
-    const BITNET__V(v16) v = BITNET__V(sub)(BITNET__V(load_f32)(x), BITNET__V(splat)(top));
-    BITNET__V(store)(x, BITNET__V(expf)(v));
+BITNET__INLINE BITNET__TARGET void BITNET__V(put_u8)(uint8_t *q, const BITNET__V(v16) *v) {
+    _mm_storeu_si128((__m128i *)(void *)q, BITNET__V(bytes_from)(*v, 0.0f));
 }
 
-/* n is the context's length. The elements after the last whole vector fill a vector of their own,
-   padded with the maximum; the padding is left out of the sum. */
-static BITNET__TARGET void BITNET__V(softmax)(float *x, int n, float scale,
-                                                       int to_f13) {
-    BITNET__V(v16) v, tops = BITNET__V(splat)(-3.4e38f);
-    BITNET__V(v16) sum = BITNET__V(splat)(0.0f), inv;
-    float lanes[BITNET__LANES], rest[BITNET__LANES], top = -3.4e38f;
-    int i, whole = n - n % BITNET__LANES;
-    for (i = 0; i < whole; i += BITNET__LANES) {
-        v = BITNET__V(mul)(BITNET__V(load_f32)(x + i), BITNET__V(splat)(scale));
-        tops = BITNET__V(max)(v, tops);
-        BITNET__V(store)(x + i, v);
-    }
-    BITNET__V(store)(lanes, tops);
-    for (i = 0; i < BITNET__LANES; i++) top = lanes[i] > top ? lanes[i] : top;
-    for (i = whole; i < n; i++) {
-        x[i] *= scale;
-        top = x[i] > top ? x[i] : top;
-    }
-    for (i = 0; i < whole; i += BITNET__LANES) {
-        v = BITNET__V(sub)(BITNET__V(load_f32)(x + i), BITNET__V(splat)(top));
-        v = BITNET__V(expf)(v);
-        sum = BITNET__V(add)(sum, v);
-        BITNET__V(store)(x + i, v);
-    }
-    BITNET__V(store)(lanes, sum);
-    for (i = 0; i < BITNET__LANES; i++) rest[i] = whole + i < n ? x[whole + i] : top;
-    BITNET__V(exp_rest)(rest, top);
-    for (i = 0; i < n - whole; i++) lanes[i] += rest[i];
-    inv = BITNET__V(splat)(1.0f / bitnet__sum_lanes(lanes));
-    for (i = 0; i < whole; i += BITNET__LANES) {
-        v = BITNET__V(mul)(BITNET__V(load_f32)(x + i), inv);
-        BITNET__V(store)(x + i, to_f13 ? BITNET__V(round13)(v) : v);
-    }
-    v = BITNET__V(mul)(BITNET__V(load_f32)(rest), inv);
-    BITNET__V(store)(rest, to_f13 ? BITNET__V(round13)(v) : v);
-    memcpy(x + whole, rest, (size_t)(n - whole) * sizeof *x);
+BITNET__INLINE BITNET__TARGET void BITNET__V(put_f16)(uint8_t *p, const float *x) {
+    _mm256_storeu_si256((__m256i *)(void *)p, BITNET__V(to_f16)(BITNET__V(load_f32)(x)));
 }
 
-static BITNET__TARGET void BITNET__V(rope)(const float *x, const float *cos_sin,
-                                                    int n_rot, int n, int to_f13, float *y) {
-    const int half = n_rot / 2;
-    BITNET__V(v16) a, b, cs, sn;
-    int i;
-    if (half % BITNET__LANES || n % BITNET__LANES) {
-        bitnet__rope_scalar(x, cos_sin, n_rot, n, to_f13, y);
-        return;
-    }
-    for (i = 0; i < half; i += BITNET__LANES) {
-        a = BITNET__V(load_f32)(x + i);
-        b = BITNET__V(load_f32)(x + half + i);
-        cs = BITNET__V(load_f32)(cos_sin + i);
-        sn = BITNET__V(load_f32)(cos_sin + half + i);
-        BITNET__V(store)(y + i, BITNET__V(sub)(BITNET__V(mul)(a, cs),
-                                                     BITNET__V(mul)(b, sn)));
-        BITNET__V(store)(y + half + i, BITNET__V(add)(BITNET__V(mul)(b, cs),
-                                                            BITNET__V(mul)(a, sn)));
-    }
-    for (i = n_rot; i < n; i += BITNET__LANES)
-        BITNET__V(store)(y + i, BITNET__V(load_f32)(x + i));
-    for (i = 0; i < n && to_f13; i += BITNET__LANES)
-        BITNET__V(store)(y + i, BITNET__V(to_f13)(BITNET__V(load_f32)(y + i)));
-}
-
-static BITNET__TARGET void BITNET__V(store_f16)(const float *x, int n,
-                                                         uint8_t *out) {
-    int i, whole = n - n % BITNET__LANES;
-    for (i = 0; i < whole; i += BITNET__LANES)
-        _mm256_storeu_si256((__m256i *)(void *)(out + 2 * (size_t)i),
-                            BITNET__V(to_f16)(BITNET__V(load_f32)(x + i)));
-    BITNET__LEAVE();
-    bitnet__store_f16_scalar(x + whole, n - whole, out + 2 * (size_t)whole);
-}
-
-static BITNET__TARGET void BITNET__V(dequantize)(const int32_t *dots, float f, int n,
-                                                          int add, float *y) {
-    int i, whole = n - n % BITNET__LANES;
-    BITNET__V(v16) v;
-    for (i = 0; i < whole; i += BITNET__LANES) {
-        v = BITNET__V(mul)(BITNET__V(load_i32)(dots + i), BITNET__V(splat)(f));
-        if (add) v = BITNET__V(add)(BITNET__V(load_f32)(y + i), v);
-        BITNET__V(store)(y + i, v);
-    }
-    BITNET__LEAVE();
-    bitnet__dequantize_scalar(dots + whole, f, n - whole, add, y + whole);
-}
-
-static BITNET__TARGET void BITNET__V(relu2_gate)(
-    const float *gate, const float *up, int n, float *y) {
-    int i, whole = n - n % BITNET__LANES;
-    BITNET__V(v16) g, u;
-    for (i = 0; i < whole; i += BITNET__LANES) {
-        g = BITNET__V(max)(BITNET__V(load_f32)(gate + i), BITNET__V(splat)(0.0f));
-        u = BITNET__V(load_f32)(up + i);
-        BITNET__V(store)(y + i, BITNET__V(mul)(BITNET__V(mul)(g, g), u));
-    }
-    BITNET__LEAVE();
-    bitnet__relu2_gate_scalar(gate + whole, up + whole, n - whole, y + whole);
-}
-
-static BITNET__TARGET void BITNET__V(sigmoid_gate)(
-    const float *gate, const float *up, float a, float b, int n, float *y) {
-    int i, whole = n - n % BITNET__LANES;
-    BITNET__V(v16) g, u, t;
-    for (i = 0; i < whole; i += BITNET__LANES) {
-        g = BITNET__V(load_f32)(gate + i);
-        u = BITNET__V(load_f32)(up + i);
-        t = BITNET__V(mul)(BITNET__V(mul)(BITNET__V(splat)(b), g), g);
-        t = BITNET__V(mul)(BITNET__V(add)(t, BITNET__V(splat)(a)), g);
-        t = BITNET__V(add)(BITNET__V(splat)(1.0f), BITNET__V(expf)(t));
-        BITNET__V(store)(y + i, BITNET__V(mul)(BITNET__V(div)(g, t), u));
-    }
-    BITNET__LEAVE();
-    bitnet__sigmoid_gate_scalar(gate + whole, up + whole, a, b, n - whole, y + whole);
-}
-
-static BITNET__TARGET void BITNET__V(rmsnorm)(const float *x, const float *gain,
-                                                       int n, float eps, float *y) {
-    BITNET__V(v16) v, sum = BITNET__V(splat)(0.0f);
-    __m128d root;
-    float mean, inv;
-    int i;
-    if (n % BITNET__LANES) {
-        bitnet__rmsnorm_scalar(x, gain, n, eps, y);
-        return;
-    }
-    for (i = 0; i < n; i += BITNET__LANES) {
-        v = BITNET__V(load_f32)(x + i);
-        sum = BITNET__V(add)(sum, BITNET__V(mul)(v, v));
-    }
-    mean = bitnet__fold_to_1(BITNET__V(fold)(sum)) / (float)n;
-    root = _mm_set_sd((double)mean + (double)eps);
-    inv = (float)(1.0 / _mm_cvtsd_f64(_mm_sqrt_sd(root, root)));
-    for (i = 0; i < n; i += BITNET__LANES) {
-        v = BITNET__V(mul)(BITNET__V(load_f32)(x + i), BITNET__V(splat)(inv));
-        v = BITNET__V(mul)(v, BITNET__V(load_f32)(gain + i));
-        BITNET__V(store)(y + i, v);
-    }
-}
-
-/* 64 positions. */
-BITNET__INLINE BITNET__TARGET float BITNET__V(weigh_block)(const float *p, const uint8_t *w,
-                                                           uint8_t *q) {
-    BITNET__V(v16) t[4], tops = BITNET__V(splat)(1e-30f), scale;
-    float top;
-    int i;
-    BITNET__UNROLL for (i = 0; i < 4; i++) {
-        t[i] = BITNET__V(mul)(BITNET__V(load_f32)(p + 16 * i), BITNET__V(load_f32)(w + 64 * i));
-        tops = BITNET__V(max)(t[i], tops);
-    }
-    top = BITNET__V(largest)(tops);
-    scale = BITNET__V(splat)(127.0f / top);
-    BITNET__UNROLL for (i = 0; i < 4; i++) {
-        t[i] = BITNET__V(max)(BITNET__V(mul)(t[i], scale), BITNET__V(splat)(0.0f));
-        t[i] = BITNET__V(min)(t[i], BITNET__V(splat)(127.0f));
-        _mm_storeu_si128((__m128i *)(void *)(q + 16 * i), BITNET__V(to_int8)(t[i]));
-    }
-    return top / 127.0f;
-}
-
-/* 64 positions of which those outside [begin, end) weigh 0. */
-BITNET__APART BITNET__TARGET float BITNET__V(weigh_part)(const float *p, const uint8_t *w,
-                                                         int begin, int end, uint8_t *q) {
-    float part[64];
-    memset(part, 0, sizeof part);
-    if (begin < end) memcpy(part + begin, p + begin, (size_t)(end - begin) * sizeof *p);
-    return BITNET__V(weigh_block)(part, w, q);
-}
-
-static BITNET__TARGET void BITNET__V(weigh_i8)(const float *p, const uint8_t *w, int n, int rows,
-                                               int from, int to, uint8_t *q, float *steps) {
-    int r;
-    for (r = 0; r < rows; r += 64, w += bitnet__kv_block_bytes(n), p += 64, q += 64, steps++) {
-        const int begin = from > r ? from - r : 0, end = to < r + 64 ? to - r : 64;
-        *steps = begin > 0 || end < 64 ? BITNET__V(weigh_part)(p, w, begin, end, q)
-                                       : BITNET__V(weigh_block)(p, w, q);
-    }
-}
+#define BITNET__ROW_KERNELS
+#include "bitnet.h"
 
 typedef struct BITNET__V(panel) {
     BITNET__V(i32) codes[BITNET__PANEL][2];

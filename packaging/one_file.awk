@@ -9,6 +9,8 @@
 #   - bitnet_kernels_x86.h includes itself for each instruction set: its lines between
 #     "#else /* BITNET__ISA */" and "#endif /* BITNET__ISA */", which go where it does so. The name of
 #     the one file does not matter then, and people may rename it.
+#   - kernel headers include bitnet.h again for its row kernels: its lines from
+#     "#ifdef BITNET__ROW_KERNELS" to the next line that begins with "#endif /* BITNET__ROW_KERNELS".
 # If the headers are written differently one day, this fails.
 
 # Prints a kernel header.
@@ -16,13 +18,14 @@ function paste(file, line, lines, second, in_second) {
     while ((getline line < file) > 0) {
         if (line == "#else /* BITNET__ISA */") in_second = 1
         else if (line == "#endif /* BITNET__ISA */") in_second = 0
-        else if (in_second) second = second line "\n"
+        else if (in_second) second = second (line == again ? rows : line "\n")
     }
     close(file)
     while ((getline line < file) > 0) {
         if (line == "#else /* BITNET__ISA */") in_second = 1
         else if (line == "#endif /* BITNET__ISA */") in_second = 0
         if (line == "#include \"" file "\"") write(second, "the second part of " file)
+        else if (line == again && !in_second) write(rows, "the row kernels of bitnet.h")
         else if (!in_second) write(line "\n", file)
         lines++
     }
@@ -43,6 +46,8 @@ function fail(what) {
     exit failed = 1
 }
 
+BEGIN { again = "#include \"bitnet.h\"" }
+
 NR == 1 {
     version = $4
     print "/* bitnet_all.h - bitnet.h " version " and its kernel headers in one file; MIT licence, at the end"
@@ -53,6 +58,14 @@ NR == 1 {
     print "   To use bitnet_grammar.h, include it after this file. */"
     print "#define BITNET_ALL_H"
     print ""
+}
+
+# They go where kernel headers ask for them.
+$0 == "#ifdef BITNET__ROW_KERNELS" { in_rows = 1 }
+in_rows {
+    rows = rows $0 "\n"
+    if ($0 ~ /^#endif \/\* BITNET__ROW_KERNELS/) in_rows = 0
+    next
 }
 
 # Which header belongs to which CPU, in the order of these lines.
