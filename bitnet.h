@@ -10815,10 +10815,54 @@ enum {
     BITNET__PROMPT_CHUNK = 32          /* tokens of a prompt that go along with other sequences */
 };
 
+/* ---- types of the cache ---- */
+
+struct bitnet__attention;
+typedef void bitnet__bytes_fn(void *ud, uint8_t *bytes, size_t n);
+
+/* A cell is one head's key, or value, at a position. Those of positions [from, from + n), which
+   follow each other in a page. */
+typedef struct bitnet__cells { uint8_t *at; int32_t from, n; } bitnet__cells;
+
+/* How the cache stores keys and values, and what attention does with them: a row for each
+   bitnet_kv_type; `what` is 0 for keys and 1 for values. A new type touches these places:
+   bitnet_kv_type and MEMORY in @api; its kernels in @kernels and in the kernel headers, if it needs
+   new ones; its functions and its row in @forward, under "the cache, by type". No other place asks
+   which type it is. */
+typedef struct bitnet__kv_ops {
+    const char *name;
+    int32_t head_unit, max_head;       /* head_dim is a multiple of this, and at most that */
+    int32_t element, extra;            /* bytes of a cell: element * head_dim + extra */
+    int32_t unit;                      /* positions that are stored together: 1, or a block */
+    int rounds;                        /* 1: queries and probabilities are rounded to F16 */
+    int int8;                          /* 1: queries and the weights of values are int8, too */
+    /* Stores v [head_dim] of a position in the unit at `to`; room [head_dim] may be written.
+       Returns 1 if a NaN would be lost, else 0. */
+    int (*store)(const bitnet_ctx *c, uint8_t *to, int32_t position, int what, const float *v,
+                 int8_t *room);
+    /* Products of all columns with these keys. */
+    void (*scores)(const struct bitnet__attention *a, const bitnet__cells *keys);
+    /* If int8: the probabilities of column i at these values become weights. Only positions
+       [first, end) count; the others get the weight 0. */
+    void (*weigh)(const struct bitnet__attention *a, const bitnet__cells *values, int32_t i,
+                  int32_t first, int32_t end);
+    /* out [n_cols][count] += elements [first, first + count) of these values, times the weights of
+       the columns from number `col` on. */
+    void (*add)(const struct bitnet__attention *a, const bitnet__cells *values, int32_t col,
+                int32_t n_cols, int32_t first, int32_t count, float *out);
+    /* Calls fn for the bytes of these cells, in the order of saved states; fn may change them. */
+    void (*visit)(const bitnet_ctx *c, const bitnet__cells *cells, int what, void *ud,
+                  bitnet__bytes_fn *fn);
+} bitnet__kv_ops;
+
+static const bitnet__kv_ops *bitnet__kv_ops_of(bitnet_kv_type type);
+
+/* ---- a context ---- */
+
 /* Keys and values of page_len consecutive positions, for all layers; the data follows:
-   [n_layers][n_kv_heads][keys, values][page_len][head_dim], F16 or F32, or for I8 in blocks of 64
-   positions as drawn in @kernels. Sequences that begin with the same tokens may share pages. A page
-   is written only by a sequence that has it alone. */
+   [n_layers][n_kv_heads][keys, values][page_len] cells. Types whose unit is a block have blocks in
+   place of cells, as drawn in @kernels; a block is as large as its cells. Sequences that begin with
+   the same tokens may share pages. A page is written only by a sequence that has it alone. */
 typedef struct bitnet__page {
     struct bitnet__page *next;         /* in the list of free pages */
     int32_t n_users;                   /* sequences that have it */
@@ -10858,6 +10902,7 @@ struct bitnet_ctx {
     const bitnet_model *m;
     bitnet_kernels k;
     bitnet_ctx_params p;               /* every default filled in */
+    const bitnet__kv_ops *cache;       /* those of p.kv_type */
     bitnet__team *team;                /* 0: parallel_fn, or one thread */
     int64_t min_task;                  /* work below which sharing does not pay; see run_step */
     bitnet__atomic cancelled;          /* 1: cancel_fn has ended this evaluation */
@@ -10893,8 +10938,8 @@ struct bitnet_ctx {
                                           [BITNET__DOT_STRIDE] */
     float *outputs;                    /* the same, if the model has groups */
     float *scores;                     /* [n_threads or n_kv_heads][cols][n_scores] */
-    bitnet__act query;                 /* of I8: queries as int8, for each head a sum and a scale */
-    bitnet__act weight;                /* of I8: weights of values [...][cols][n_scores]; scale
+    bitnet__act query;                 /* if int8: queries, for each head a sum and a scale */
+    bitnet__act weight;                /* if int8: weights of values [...][cols][n_scores]; scale
                                           [...][cols][n_scores / 64] */
     float *mixed;                      /* [n_threads][cols][head_dim]  of o */
     float *rope[2];                    /* [n_batch][2][n_rot / 2]  cosines, sines; [1]: of layers
@@ -10931,12 +10976,12 @@ static bitnet_result bitnet__check_range(const char *name, int32_t value, int32_
 
 static bitnet_result bitnet__check_kv_type(const bitnet_model *m, bitnet_kv_type type,
                                            bitnet_error *err) {
-    if (type != BITNET_KV_F16 && type != BITNET_KV_F32 && type != BITNET_KV_I8)
-        return bitnet__fail(err, BITNET_ERR_ARG, "kv_type %lld is unknown", (long long)type);
-    if (type != BITNET_KV_I8 || (m->head_dim % 4 == 0 && m->head_dim <= 65536)) return BITNET_OK;
-    return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "kv_type BITNET_KV_I8 needs heads whose size "
-                        "is a multiple of 4 and at most 65536; this model's is %d",
-                        (int)m->head_dim);
+    const bitnet__kv_ops *kv = bitnet__kv_ops_of(type);
+    if (!kv) return bitnet__fail(err, BITNET_ERR_ARG, "kv_type %lld is unknown", (long long)type);
+    if (m->head_dim % kv->head_unit == 0 && m->head_dim <= kv->max_head) return BITNET_OK;
+    return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "kv_type %s needs heads whose size is a "
+                        "multiple of %d and at most %d; this model's is %d", kv->name,
+                        (int)kv->head_unit, (int)kv->max_head, (int)m->head_dim);
 }
 
 /* Defaults and ranges of all context parameters. */
@@ -10968,10 +11013,9 @@ static bitnet_result bitnet__ctx_defaults(const bitnet_model *m, const bitnet_ct
     return BITNET_OK;
 }
 
-/* Bytes of one head's key, or value, at a position. */
 static size_t bitnet__cell_bytes(const bitnet_model *m, const bitnet_ctx_params *p) {
-    const size_t n = (size_t)m->head_dim;
-    return p->kv_type == BITNET_KV_I8 ? n + 4 : p->kv_type == BITNET_KV_F32 ? 4 * n : 2 * n;
+    const bitnet__kv_ops *kv = bitnet__kv_ops_of(p->kv_type);
+    return (size_t)kv->element * (size_t)m->head_dim + (size_t)kv->extra;
 }
 
 /* Bytes of a page and its header, a multiple of 64; under 2^38 for each position. */
@@ -10996,7 +11040,7 @@ static void bitnet__ctx_layout(const bitnet_model *m, const bitnet_ctx_params *p
     const uint64_t q_dim = (uint64_t)m->q_dim, threads = (uint64_t)p->n_threads;
     const int32_t widest = bitnet__max(bitnet__max(m->dim, m->ffn_dim), m->q_dim);
     const uint64_t seqs = (uint64_t)p->n_seqs;
-    const uint64_t i8 = p->kv_type == BITNET_KV_I8;
+    const uint64_t i8 = (uint64_t)bitnet__kv_ops_of(p->kv_type)->int8;
     uint64_t cols, dots, scores;
     int i;
     c->page_len = bitnet__page_len(p);
@@ -11194,6 +11238,7 @@ BITNET_API bitnet_result bitnet_ctx_create(const bitnet_model *m, const bitnet_c
     c->m = m;
     c->k = m->kernels;
     c->p = p;
+    c->cache = bitnet__kv_ops_of(p.kv_type);
     c->row = -1;
     c->min_task = BITNET__MIN_TASK;
     bitnet__ctx_layout(m, &p, &arena, c);
@@ -11762,8 +11807,8 @@ static void bitnet__add_linear_to_x(bitnet__step *s, int linear, const float *ga
 /* ---- attention ---- */
 
 /* One head's row [head_dim] of the cache at a position of a sequence; what 0: the key, 1: the
-   value. The rows of the later positions in the same page follow it. For I8 the position must be a
-   multiple of 64, and blocks follow. */
+   value. The rows of the later positions in the same page follow it. The position must be a
+   multiple of the type's unit. */
 static uint8_t *bitnet__cache_row(const bitnet_ctx *c, bitnet__place at, int32_t layer,
                                   int32_t kv_head, int what) {
     const bitnet_model *m = c->m;
@@ -11773,45 +11818,14 @@ static uint8_t *bitnet__cache_row(const bitnet_ctx *c, bitnet__place at, int32_t
            row * bitnet__cell_bytes(m, &c->p);
 }
 
-/* Element i of the key, or value, at a position of a block of I8. */
-static uint8_t *bitnet__cache_code(uint8_t *block, int32_t n, int32_t position, int32_t i,
-                                   int what) {
-    const size_t r = (size_t)(position % BITNET__PAGE), e = (size_t)i;
-    return block + BITNET__KV_STEPS + (what ? (r / 4 * (size_t)n + e) * 4 + r % 4
-                                            : (e / 4 * BITNET__PAGE + r) * 4 + e % 4);
-}
-
-/* I8: q [head_dim] has the codes of what is stored. */
-static void bitnet__cache_store_i8(const bitnet_ctx *c, uint8_t *block, int32_t position, int what,
-                                   const int8_t *q, float step) {
-    const int32_t n = c->m->head_dim;
-    int32_t i;
-    bitnet__put_u32(block + 4 * (position % BITNET__PAGE), bitnet__float_bits(step));
-    for (i = 0; i < n; i++)
-        *bitnet__cache_code(block, n, position, i, what) = (uint8_t)(q[i] + (what ? 0 : 128));
-}
-
-/* Stores v [head_dim], a key or a value of token t. Returns 0, or 1 if a NaN would be lost, which
-   only int8 does. room [head_dim] may be written. */
+/* Stores v [head_dim], a key or a value of token t. */
 static int bitnet__cache_store(const bitnet__step *s, int32_t t, int32_t kv_head, int what,
                                const float *v, int8_t *room) {
     const bitnet_ctx *c = s->c;
-    const int32_t n = c->m->head_dim, position = c->places[t].pos;
     bitnet__place at = c->places[t];
-    int32_t i, sum;
-    uint8_t *row;
-    float step;
-    if (c->p.kv_type == BITNET_KV_I8) at.pos -= at.pos % BITNET__PAGE;
-    row = bitnet__cache_row(c, at, s->layer_index, kv_head, what);
-    if (c->p.kv_type == BITNET_KV_F16) c->k.store_f16(v, n, row);
-    else if (c->p.kv_type == BITNET_KV_F32)
-        for (i = 0; i < n; i++) bitnet__put_u32(row + 4 * i, bitnet__float_bits(v[i]));
-    else {
-        step = 1.0f / c->k.quantize(v, n, room, &sum);
-        bitnet__cache_store_i8(c, row, position, what, room, step);
-        return memchr(room, 0x80, (size_t)n) != 0;                     /* -128 */
-    }
-    return 0;
+    at.pos -= at.pos % c->cache->unit;
+    return c->cache->store(c, bitnet__cache_row(c, at, s->layer_index, kv_head, what),
+                           c->places[t].pos, what, v, room);
 }
 
 /* The queries of a KV head at a token of the batch: [group], from this head on in c->query and, in
@@ -11833,7 +11847,7 @@ static void bitnet__pairs_to_halves(const float *x, int n_rot, int n, float *y) 
     for (i = n_rot; i < n; i++) y[i] = x[i];
 }
 
-/* A query, rotated, from q to its place; for I8 also as int8. */
+/* A query, rotated, from q to its place; also as int8, if the cache wants that. */
 static void bitnet__store_query(const bitnet__step *s, const float *q, const float *cos_sin,
                                 size_t at, int32_t t, int thread) {
     bitnet_ctx *c = s->c;
@@ -11841,8 +11855,8 @@ static void bitnet__store_query(const bitnet__step *s, const float *q, const flo
     const int32_t hd = m->head_dim;
     float *y = c->queries + at * (size_t)hd;
     if (m->family->adjacent) bitnet__pairs_to_halves(q, m->n_rot, hd, y);
-    c->k.rope(m->family->adjacent ? y : q, cos_sin, m->n_rot, hd, c->p.kv_type == BITNET_KV_F16, y);
-    if (c->p.kv_type != BITNET_KV_I8) return;
+    c->k.rope(m->family->adjacent ? y : q, cos_sin, m->n_rot, hd, c->cache->rounds, y);
+    if (!c->cache->int8) return;
     c->query.scale[at] = 1.0f / c->k.quantize(y, hd, c->query.q + at * (size_t)hd,
                                               &c->query.sum[at]);
     if (memchr(c->query.q + at * (size_t)hd, 0x80, (size_t)hd))
@@ -11888,7 +11902,7 @@ typedef struct bitnet__attention {
     int32_t kv_head, t, n_tokens;      /* tokens [t, t + n_tokens) of the batch */
     int32_t seq, n_all, n_cols;
     float *scores;                     /* [n_cols][n_scores] */
-    uint8_t *weights;                  /* of I8: [n_cols][n_scores], and ... */
+    uint8_t *weights;                  /* if int8: [n_cols][n_scores], and ... */
     float *steps;                      /* ... [n_cols][n_scores / 64] */
 } bitnet__attention;
 
@@ -11921,91 +11935,81 @@ static int32_t bitnet__first_seen(const bitnet__step *s, int32_t position) {
     return s->window > 0 ? bitnet__max(position - s->window + 1, 0) : 0;
 }
 
-/* The rows of keys or values from a position on, and how many of the positions up to `to` they
-   are: the rest of a page. */
-static const uint8_t *bitnet__cache_rows(const bitnet__attention *a, int32_t from, int32_t to,
-                                         int what, int32_t *n) {
+/* The cells of keys or values from a position on, at most to `to`: those in one page. */
+static bitnet__cells bitnet__cache_cells(const bitnet__attention *a, int32_t from, int32_t to,
+                                         int what) {
     const bitnet_ctx *c = a->s->c;
-    bitnet__place at = {0, 0, -1};
-    at.seq = a->seq;
-    at.pos = from;
-    *n = bitnet__min(to - from, c->page_len - from % c->page_len);
-    return bitnet__cache_row(c, at, a->s->layer_index, a->kv_head, what);
+    bitnet__place place = {0, 0, -1};
+    bitnet__cells cells;
+    place.seq = a->seq;
+    place.pos = cells.from = from;
+    cells.n = bitnet__min(to - from, c->page_len - from % c->page_len);
+    cells.at = bitnet__cache_row(c, place, a->s->layer_index, a->kv_head, what);
+    return cells;
 }
 
-/* Products of the queries with the keys of positions [from, to); for I8 of whole blocks of 64. */
+/* Products of the queries with the keys of positions [from, to), and of whole units around them. */
 static void bitnet__attend_keys(const bitnet__attention *a, int32_t from, int32_t to) {
-    const bitnet_ctx *c = a->s->c;
-    const int32_t hd = c->m->head_dim, i8 = c->p.kv_type == BITNET_KV_I8;
-    const size_t at = bitnet__query_at(a->s, a->kv_head, a->t), stride = (size_t)c->n_scores;
-    int32_t n;
-    if (i8) from -= from % BITNET__PAGE;
-    for (to = i8 ? bitnet__round_page(to) : to; from < to; from += n) {
-        const uint8_t *keys = bitnet__cache_rows(a, from, to, 0, &n);
-        float *scores = a->scores + from;
-        if (i8)
-            c->k.scores_i8(keys, c->query.q + at * (size_t)hd, c->query.sum + at, hd, n, a->n_cols,
-                           scores, stride);
-        else
-            (c->p.kv_type == BITNET_KV_F32 ? c->k.dotrows_f32 : c->k.scores_f16)(
-                keys, c->queries + at * (size_t)hd, hd, n, a->n_cols, scores, stride);
+    const bitnet__kv_ops *kv = a->s->c->cache;
+    bitnet__cells keys;
+    to = (to + kv->unit - 1) / kv->unit * kv->unit;
+    for (from -= from % kv->unit; from < to; from += keys.n) {
+        keys = bitnet__cache_cells(a, from, to, 0);
+        kv->scores(a, &keys);
     }
 }
 
-/* I8: the probabilities of column i, of positions [first, end), become weights of the values that
-   any column of the span sees. */
-static void bitnet__attend_weights(const bitnet__attention *a, int32_t i, int32_t first,
-                                   int32_t end) {
-    const bitnet_ctx *c = a->s->c;
-    const int32_t to = bitnet__round_page(a->n_all);
-    const size_t at = (size_t)i * (size_t)c->n_scores;
-    int32_t from = bitnet__first_seen(a->s, bitnet__position(a, 0)), n;
-    for (from -= from % BITNET__PAGE; from < to; from += n) {
-        const uint8_t *values = bitnet__cache_rows(a, from, to, 1, &n);
-        c->k.weigh_i8(a->scores + at + from, values, c->m->head_dim, n, first - from, end - from,
-                      a->weights + at + from, a->steps + (at + (size_t)from) / BITNET__PAGE);
-    }
+/* The blocks of positions that any column of the span sees: [*from, return value). */
+static int32_t bitnet__blocks_seen(const bitnet__attention *a, int32_t *from) {
+    *from = bitnet__first_seen(a->s, bitnet__position(a, 0)) / BITNET__PAGE * BITNET__PAGE;
+    return bitnet__round_page(a->n_all);
 }
 
 /* The scores of column i become probabilities. */
 static void bitnet__attend_softmax(const bitnet__attention *a, int32_t i, int thread) {
     const bitnet_ctx *c = a->s->c;
     const int32_t at = bitnet__position(a, i / (a->n_cols / a->n_tokens));
-    const int32_t first = bitnet__first_seen(a->s, at), i8 = c->p.kv_type == BITNET_KV_I8;
+    const int32_t first = bitnet__first_seen(a->s, at);
     const size_t query = bitnet__query_at(a->s, a->kv_head, a->t) + (size_t)i;
+    bitnet__cells values;
+    int32_t from, to;
     (void)thread;
     c->k.softmax(a->scores + (size_t)i * (size_t)c->n_scores + first, at + 1 - first,
-                 i8 ? c->m->score_scale * c->query.scale[query] : c->m->score_scale,
-                 c->p.kv_type == BITNET_KV_F16);
-    if (i8) bitnet__attend_weights(a, i, first, at + 1);
+                 c->cache->int8 ? c->m->score_scale * c->query.scale[query] : c->m->score_scale,
+                 c->cache->rounds);
+    if (!c->cache->int8) return;
+    for (to = bitnet__blocks_seen(a, &from); from < to; from += values.n) {
+        values = bitnet__cache_cells(a, from, to, 1);
+        c->cache->weigh(a, &values, i, first, at + 1);
+    }
 }
 
 /* Adds to out [n_cols][count] the values of positions [from, to), elements [first, first + count),
    weighted by the columns from number `col` on. */
 static void bitnet__add_values(const bitnet__attention *a, int32_t from, int32_t to, int32_t col,
                                int32_t n_cols, int32_t first, int32_t count, float *out) {
-    const bitnet_ctx *c = a->s->c;
-    const int f32 = c->p.kv_type == BITNET_KV_F32;
-    void (*sumrows)(const uint8_t *, size_t, const float *, size_t, int, int, int, float *) =
-        f32 ? c->k.sumrows_f32 : c->k.sumrows_f16;
-    const float *weights = a->scores + (size_t)col * (size_t)c->n_scores;
-    int32_t n;
-    for (; from < to; from += n) {
-        const uint8_t *values = bitnet__cache_rows(a, from, to, 1, &n);
-        sumrows(values + (size_t)first * (f32 ? 4 : 2), (size_t)c->m->head_dim, weights + from,
-                (size_t)c->n_scores, count, n, n_cols, out);
+    bitnet__cells values;
+    for (; from < to; from += values.n) {
+        values = bitnet__cache_cells(a, from, to, 1);
+        a->s->c->cache->add(a, &values, col, n_cols, first, count, out);
     }
 }
 
-/* Floats, elements [first, first + count): for each token first the positions before those that all
+/* Elements [first, first + count). Floats: for each token first the positions before those that all
    tokens see (in a layer that slides), then these, then those behind. So each sum has the order of
-   positions, whatever the span is. */
+   positions, whatever the span is. int8: all blocks that a column sees, in order, for all columns;
+   what a column does not see weighs 0 there. */
 static void bitnet__sum_values(const bitnet__attention *a, int32_t first, int32_t count,
                                float *out) {
     const int32_t group = a->n_cols / a->n_tokens, end = bitnet__position(a, 0) + 1;
     const int32_t last = bitnet__first_seen(a->s, a->n_all - 1);
     const int32_t begin = bitnet__min(last, end);      /* all see [begin, end) */
     int32_t i;
+    if (a->s->c->cache->int8) {
+        const int32_t to = bitnet__blocks_seen(a, &i);
+        bitnet__add_values(a, i, to, 0, a->n_cols, first, count, out);
+        return;
+    }
     for (i = 0; i < a->n_tokens; i++)
         bitnet__add_values(a, bitnet__first_seen(a->s, bitnet__position(a, i)), begin, i * group,
                            group, first, count, out + (size_t)(i * group) * (size_t)count);
@@ -12014,19 +12018,6 @@ static void bitnet__sum_values(const bitnet__attention *a, int32_t first, int32_
         bitnet__add_values(a, bitnet__max(end, bitnet__first_seen(a->s, bitnet__position(a, i))),
                            bitnet__position(a, i) + 1, i * group, group, first, count,
                            out + (size_t)(i * group) * (size_t)count);
-}
-
-/* I8: all blocks that a column sees, in order. What a column does not see weighs 0 there. */
-static void bitnet__sum_values_i8(const bitnet__attention *a, int32_t first, int32_t count,
-                                  float *out) {
-    const bitnet_ctx *c = a->s->c;
-    const int32_t to = bitnet__round_page(a->n_all);
-    int32_t from = bitnet__first_seen(a->s, bitnet__position(a, 0)), n;
-    for (from -= from % BITNET__PAGE; from < to; from += n) {
-        const uint8_t *values = bitnet__cache_rows(a, from, to, 1, &n);
-        c->k.sumrows_i8(values, a->weights + from, a->steps + from / BITNET__PAGE,
-                        (size_t)c->n_scores, c->m->head_dim, first, count, n, a->n_cols, out);
-    }
 }
 
 /* Elements [from, from + count) of the heads' outputs. */
@@ -12039,8 +12030,7 @@ static void bitnet__attend_values(const bitnet__attention *a, int32_t from, int3
     float *mixed = c->mixed + (size_t)thread * (size_t)(c->block * group) * hd;
     int32_t i;
     memset(mixed, 0, (size_t)a->n_cols * (size_t)count * sizeof *mixed);
-    if (c->p.kv_type == BITNET_KV_I8) bitnet__sum_values_i8(a, from, count, mixed);
-    else bitnet__sum_values(a, from, count, mixed);
+    bitnet__sum_values(a, from, count, mixed);
     for (i = 0; i < a->n_cols; i++) {
         size_t head = (size_t)(a->kv_head * group + i % group);
         memcpy(c->o + (size_t)(a->t + i / group) * (size_t)m->q_dim + head * hd + from,
@@ -12139,6 +12129,121 @@ static void bitnet__run_attention(bitnet__step *s) {
         work += 2 * bitnet__attention_work(m, span) * (at + 1 - bitnet__first_seen(s, at));
     }
     bitnet__run_step(s, "attention", n_items, work / c->n_spans, bitnet__step_attention);
+}
+
+/* ---- the cache, by type ----
+   The rows that bitnet__kv_ops explains, and their functions. */
+
+static int bitnet__store_f16(const bitnet_ctx *c, uint8_t *to, int32_t position, int what,
+                             const float *v, int8_t *room) {
+    (void)position, (void)what, (void)room;
+    c->k.store_f16(v, c->m->head_dim, to);
+    return 0;
+}
+
+static int bitnet__store_f32(const bitnet_ctx *c, uint8_t *to, int32_t position, int what,
+                             const float *v, int8_t *room) {
+    int32_t i;
+    (void)position, (void)what, (void)room;
+    for (i = 0; i < c->m->head_dim; i++) bitnet__put_u32(to + 4 * i, bitnet__float_bits(v[i]));
+    return 0;
+}
+
+/* Element i of the key, or value, at a position of a block of I8. */
+static uint8_t *bitnet__i8_code(uint8_t *block, int32_t n, int32_t position, int32_t i, int what) {
+    const size_t r = (size_t)(position % BITNET__PAGE), e = (size_t)i;
+    return block + BITNET__KV_STEPS + (what ? (r / 4 * (size_t)n + e) * 4 + r % 4
+                                            : (e / 4 * BITNET__PAGE + r) * 4 + e % 4);
+}
+
+static int bitnet__store_i8(const bitnet_ctx *c, uint8_t *to, int32_t position, int what,
+                            const float *v, int8_t *room) {
+    const int32_t n = c->m->head_dim;
+    int32_t i, sum;
+    const float step = 1.0f / c->k.quantize(v, n, room, &sum);
+    bitnet__put_u32(to + 4 * (position % BITNET__PAGE), bitnet__float_bits(step));
+    for (i = 0; i < n; i++)
+        *bitnet__i8_code(to, n, position, i, what) = (uint8_t)(room[i] + (what ? 0 : 128));
+    return memchr(room, 0x80, (size_t)n) != 0;                         /* -128 */
+}
+
+static void bitnet__scores_floats(const bitnet__attention *a, const bitnet__cells *keys) {
+    const bitnet_ctx *c = a->s->c;
+    const int32_t hd = c->m->head_dim;
+    const size_t at = bitnet__query_at(a->s, a->kv_head, a->t) * (size_t)hd;
+    (c->cache->element == 4 ? c->k.dotrows_f32 : c->k.scores_f16)(
+        keys->at, c->queries + at, hd, keys->n, a->n_cols, a->scores + keys->from,
+        (size_t)c->n_scores);
+}
+
+static void bitnet__scores_i8(const bitnet__attention *a, const bitnet__cells *keys) {
+    const bitnet_ctx *c = a->s->c;
+    const int32_t hd = c->m->head_dim;
+    const size_t at = bitnet__query_at(a->s, a->kv_head, a->t);
+    c->k.scores_i8(keys->at, c->query.q + at * (size_t)hd, c->query.sum + at, hd, keys->n,
+                   a->n_cols, a->scores + keys->from, (size_t)c->n_scores);
+}
+
+static void bitnet__weigh_i8(const bitnet__attention *a, const bitnet__cells *values, int32_t i,
+                             int32_t first, int32_t end) {
+    const bitnet_ctx *c = a->s->c;
+    const int32_t from = values->from;
+    const size_t at = (size_t)i * (size_t)c->n_scores + (size_t)from;
+    c->k.weigh_i8(a->scores + at, values->at, c->m->head_dim, values->n, first - from, end - from,
+                  a->weights + at, a->steps + at / BITNET__PAGE);
+}
+
+static void bitnet__add_floats(const bitnet__attention *a, const bitnet__cells *values, int32_t col,
+                               int32_t n_cols, int32_t first, int32_t count, float *out) {
+    const bitnet_ctx *c = a->s->c;
+    const size_t stride = (size_t)c->n_scores, element = (size_t)c->cache->element;
+    (element == 4 ? c->k.sumrows_f32 : c->k.sumrows_f16)(
+        values->at + (size_t)first * element, (size_t)c->m->head_dim,
+        a->scores + (size_t)col * stride + values->from, stride, count, values->n, n_cols, out);
+}
+
+static void bitnet__add_i8(const bitnet__attention *a, const bitnet__cells *values, int32_t col,
+                           int32_t n_cols, int32_t first, int32_t count, float *out) {
+    const bitnet_ctx *c = a->s->c;
+    const size_t stride = (size_t)c->n_scores, at = (size_t)col * stride + (size_t)values->from;
+    c->k.sumrows_i8(values->at, a->weights + at, a->steps + at / BITNET__PAGE, stride,
+                    c->m->head_dim, first, count, values->n, n_cols, out);
+}
+
+static void bitnet__visit_floats(const bitnet_ctx *c, const bitnet__cells *cells, int what,
+                                 void *ud, bitnet__bytes_fn *fn) {
+    (void)what;
+    fn(ud, cells->at, bitnet__cell_bytes(c->m, &c->p) * (size_t)cells->n);
+}
+
+/* For each position its step, then its codes in order. */
+static void bitnet__visit_i8(const bitnet_ctx *c, const bitnet__cells *cells, int what, void *ud,
+                             bitnet__bytes_fn *fn) {
+    const int32_t hd = c->m->head_dim;
+    uint8_t codes[256], *block = cells->at;
+    int32_t p, i, j, n;
+    for (p = 0; p < cells->n; p++) {
+        if (p > 0 && p % BITNET__PAGE == 0) block += bitnet__kv_block_bytes(hd);
+        fn(ud, block + 4 * (p % BITNET__PAGE), 4);
+        for (i = 0; i < hd; i += n) {
+            n = bitnet__min(hd - i, (int32_t)sizeof codes);
+            for (j = 0; j < n; j++) codes[j] = *bitnet__i8_code(block, hd, p, i + j, what);
+            fn(ud, codes, (size_t)n);
+            for (j = 0; j < n; j++) *bitnet__i8_code(block, hd, p, i + j, what) = codes[j];
+        }
+    }
+}
+
+static const bitnet__kv_ops *bitnet__kv_ops_of(bitnet_kv_type type) {
+    static const bitnet__kv_ops rows[] = {             /* [bitnet_kv_type] */
+        {"BITNET_KV_F16", 1, BITNET__MAX_ROW, 2, 0, 1, 1, 0, bitnet__store_f16,
+         bitnet__scores_floats, 0, bitnet__add_floats, bitnet__visit_floats},
+        {"BITNET_KV_F32", 1, BITNET__MAX_ROW, 4, 0, 1, 0, 0, bitnet__store_f32,
+         bitnet__scores_floats, 0, bitnet__add_floats, bitnet__visit_floats},
+        {"BITNET_KV_I8", 4, 65536, 1, 4, BITNET__PAGE, 0, 1, bitnet__store_i8,
+         bitnet__scores_i8, bitnet__weigh_i8, bitnet__add_i8, bitnet__visit_i8},
+    };
+    return (size_t)type < sizeof rows / sizeof rows[0] ? &rows[type] : 0;
 }
 
 /* ---- a batch through all layers ---- */
@@ -12523,42 +12628,21 @@ static uint64_t bitnet__state_size(const bitnet_ctx *c, uint32_t n) {
     return BITNET__STATE_HEADER + n * (4 + position) + 8;
 }
 
-/* What state_rows calls: writes the bytes to a file, or replaces them by those of a file. */
-typedef void bitnet__state_fn(void *ud, uint8_t *rows, size_t size);
-
-/* Calls fn for a key, or value, of I8: its step, then its codes in order. */
-static void bitnet__state_row_i8(const bitnet_ctx *c, uint8_t *block, int32_t position, int what,
-                                 void *ud, bitnet__state_fn *fn) {
-    const int32_t n = c->m->head_dim;
-    uint8_t codes[256];
-    int32_t i, j, count;
-    fn(ud, block + 4 * (position % BITNET__PAGE), 4);
-    for (i = 0; i < n; i += count) {
-        count = bitnet__min(n - i, (int32_t)sizeof codes);
-        for (j = 0; j < count; j++)
-            codes[j] = *bitnet__cache_code(block, n, position, i + j, what);
-        fn(ud, codes, (size_t)count);
-        for (j = 0; j < count; j++)
-            *bitnet__cache_code(block, n, position, i + j, what) = codes[j];
-    }
-}
-
-/* Calls fn for all keys and values of the first n positions, in the order above. */
+/* Calls fn for all keys and values of the first n positions, in the order above. It writes the
+   bytes to a file, or replaces them by those of a file. */
 static void bitnet__state_rows(const bitnet_ctx *c, int32_t seq, int32_t n, void *ud,
-                               bitnet__state_fn *fn) {
-    const bitnet_model *m = c->m;
-    const int32_t i8 = c->p.kv_type == BITNET_KV_I8, step = i8 ? BITNET__PAGE : c->page_len;
+                               bitnet__bytes_fn *fn) {
+    const int32_t heads = c->m->n_kv_heads;
     bitnet__place at = {0, 0, -1};
-    int32_t i, j, count;
+    bitnet__cells cells;
+    int32_t i;
     at.seq = seq;
-    for (i = 0; i < m->n_layers * m->n_kv_heads * 2; i++)
-        for (at.pos = 0; at.pos < n; at.pos += count) {
-            uint8_t *rows = bitnet__cache_row(c, at, i / 2 / m->n_kv_heads, i / 2 % m->n_kv_heads,
-                                              i % 2);
-            count = bitnet__min(n - at.pos, step);
-            for (j = 0; j < count && i8; j++)
-                bitnet__state_row_i8(c, rows, at.pos + j, i % 2, ud, fn);
-            if (!i8) fn(ud, rows, bitnet__cell_bytes(m, &c->p) * (size_t)count);
+    for (i = 0; i < c->m->n_layers * heads * 2; i++)
+        for (at.pos = 0; at.pos < n; at.pos += c->page_len) {
+            cells.at = bitnet__cache_row(c, at, i / 2 / heads, i / 2 % heads, i % 2);
+            cells.from = at.pos;
+            cells.n = bitnet__min(n - at.pos, c->page_len);
+            c->cache->visit(c, &cells, i % 2, ud, fn);
         }
 }
 
