@@ -9023,7 +9023,22 @@ enum {
     BITNET__POST_ATTN_NORM, BITNET__POST_FFN_NORM, BITNET__NORMS
 };
 
+struct bitnet__step;
+
+/* A kind of layer: what bitnet__layer_kinds has a row for. A sequence keeps keys and values in
+   pages, which can be cut back to any earlier position, and floats of a fixed number, which cannot:
+   see bitnet__can_cut. */
+typedef struct bitnet__layer_kind {
+    int sets;                          /* its tensors: the parts of these sets */
+    int caches;                        /* 1: it keeps a key and a value for each position */
+    uint64_t (*n_state)(const bitnet_model *m);        /* floats for a sequence; 0: none */
+    void (*forward)(struct bitnet__step *s, int32_t i);    /* layer number i of a batch */
+} bitnet__layer_kind;
+
 typedef struct bitnet__layer {
+    const bitnet__layer_kind *kind;
+    int32_t cache;                     /* its number among those that cache */
+    uint64_t state;                    /* where its floats begin in the state of a sequence */
     const float *norm[BITNET__NORMS];  /* gains; 0: the family has none there */
     bitnet__linear linear[BITNET__LINEARS];
     uint32_t zeros;                    /* bit k: all weights of linear[k] are 0 */
@@ -9041,6 +9056,8 @@ struct bitnet_model {
     bitnet_kernels kernels;            /* the chosen table, gaps filled with scalar entries */
     bitnet__vocab vocab;
     bitnet__layer *layers;             /* [n_layers] */
+    int32_t n_caches;                  /* layers that cache */
+    uint64_t n_state;                  /* floats of fixed number that a sequence keeps */
     const float *output_norm;          /* [dim] */
     bitnet__matrix embed, head;        /* [n_vocab][dim]; the same data if they are tied; head.data
                                           0: a model of embeddings, which has none */
@@ -9423,47 +9440,83 @@ static bitnet_result bitnet__pack_linear(bitnet_model *m, bitnet__packing *p, co
 /* The tensors of a layer: linear layers, and norms. */
 typedef struct bitnet__part {
     const char *name;
+    int set;                           /* kinds of layers that have it: one of the sets below */
     int norms;                         /* families that have it: one of these; 0: all */
     int linear, norm;                  /* its number; -1: it is of the other kind */
     size_t n_in, n_out;                /* where in bitnet_model its size is */
 } bitnet__part;
 
+enum { BITNET__ATTN_PARTS = 1, BITNET__FFN_PARTS = 2 };
+
 #define BITNET__DIM(name) offsetof(bitnet_model, name)
-#define BITNET__A_LINEAR(name, i, n_in, n_out) \
-    {name, 0, i, -1, BITNET__DIM(n_in), BITNET__DIM(n_out)}
-#define BITNET__A_NORM(name, norms, i, n_in) \
-    {name, norms, -1, i, BITNET__DIM(n_in), BITNET__DIM(norm_dim)}
+#define BITNET__A_LINEAR(set, name, i, n_in, n_out) \
+    {name, BITNET__##set##_PARTS, 0, i, -1, BITNET__DIM(n_in), BITNET__DIM(n_out)}
+#define BITNET__A_NORM(set, name, norms, i, n_in) \
+    {name, BITNET__##set##_PARTS, norms, -1, i, BITNET__DIM(n_in), BITNET__DIM(norm_dim)}
 static const bitnet__part bitnet__parts[] = {
-    BITNET__A_NORM("attn_norm", 0, BITNET__ATTN_NORM, dim),
-    BITNET__A_NORM("attn_q_norm_in", BITNET__IN_NORMS, BITNET__ATTN_Q, dim),
-    BITNET__A_NORM("attn_k_norm_in", BITNET__IN_NORMS, BITNET__ATTN_K, dim),
-    BITNET__A_NORM("attn_v_norm_in", BITNET__IN_NORMS, BITNET__ATTN_V, dim),
-    BITNET__A_NORM("attn_q_norm", BITNET__HEAD_NORMS, BITNET__Q_HEAD_NORM, head_dim),
-    BITNET__A_NORM("attn_k_norm", BITNET__HEAD_NORMS, BITNET__K_HEAD_NORM, head_dim),
-    BITNET__A_NORM("attn_sub_norm", BITNET__SUB_NORMS, BITNET__ATTN_OUTPUT, q_dim),
-    BITNET__A_NORM("attn_output_norm_in", BITNET__IN_NORMS, BITNET__ATTN_OUTPUT, q_dim),
-    BITNET__A_NORM("post_attention_norm", BITNET__POST_NORMS, BITNET__POST_ATTN_NORM, dim),
-    BITNET__A_NORM("ffn_norm", 0, BITNET__FFN_NORM, dim),
-    BITNET__A_NORM("ffn_gate_norm_in", BITNET__IN_NORMS, BITNET__FFN_GATE, dim),
-    BITNET__A_NORM("ffn_up_norm_in", BITNET__IN_NORMS, BITNET__FFN_UP, dim),
-    BITNET__A_NORM("ffn_sub_norm", BITNET__SUB_NORMS, BITNET__FFN_DOWN, ffn_dim),
-    BITNET__A_NORM("ffn_down_norm_in", BITNET__IN_NORMS, BITNET__FFN_DOWN, ffn_dim),
-    BITNET__A_NORM("post_ffw_norm", BITNET__POST_NORMS, BITNET__POST_FFN_NORM, dim),
-    BITNET__A_LINEAR("attn_q", BITNET__ATTN_Q, dim, q_dim),
-    BITNET__A_LINEAR("attn_k", BITNET__ATTN_K, dim, kv_dim),
-    BITNET__A_LINEAR("attn_v", BITNET__ATTN_V, dim, kv_dim),
-    BITNET__A_LINEAR("attn_output", BITNET__ATTN_OUTPUT, q_dim, dim),
-    BITNET__A_LINEAR("ffn_gate", BITNET__FFN_GATE, dim, ffn_dim),
-    BITNET__A_LINEAR("ffn_up", BITNET__FFN_UP, dim, ffn_dim),
-    BITNET__A_LINEAR("ffn_down", BITNET__FFN_DOWN, ffn_dim, dim),
+    BITNET__A_NORM(ATTN, "attn_norm", 0, BITNET__ATTN_NORM, dim),
+    BITNET__A_NORM(ATTN, "attn_q_norm_in", BITNET__IN_NORMS, BITNET__ATTN_Q, dim),
+    BITNET__A_NORM(ATTN, "attn_k_norm_in", BITNET__IN_NORMS, BITNET__ATTN_K, dim),
+    BITNET__A_NORM(ATTN, "attn_v_norm_in", BITNET__IN_NORMS, BITNET__ATTN_V, dim),
+    BITNET__A_NORM(ATTN, "attn_q_norm", BITNET__HEAD_NORMS, BITNET__Q_HEAD_NORM, head_dim),
+    BITNET__A_NORM(ATTN, "attn_k_norm", BITNET__HEAD_NORMS, BITNET__K_HEAD_NORM, head_dim),
+    BITNET__A_NORM(ATTN, "attn_sub_norm", BITNET__SUB_NORMS, BITNET__ATTN_OUTPUT, q_dim),
+    BITNET__A_NORM(ATTN, "attn_output_norm_in", BITNET__IN_NORMS, BITNET__ATTN_OUTPUT, q_dim),
+    BITNET__A_NORM(ATTN, "post_attention_norm", BITNET__POST_NORMS, BITNET__POST_ATTN_NORM, dim),
+    BITNET__A_NORM(FFN, "ffn_norm", 0, BITNET__FFN_NORM, dim),
+    BITNET__A_NORM(FFN, "ffn_gate_norm_in", BITNET__IN_NORMS, BITNET__FFN_GATE, dim),
+    BITNET__A_NORM(FFN, "ffn_up_norm_in", BITNET__IN_NORMS, BITNET__FFN_UP, dim),
+    BITNET__A_NORM(FFN, "ffn_sub_norm", BITNET__SUB_NORMS, BITNET__FFN_DOWN, ffn_dim),
+    BITNET__A_NORM(FFN, "ffn_down_norm_in", BITNET__IN_NORMS, BITNET__FFN_DOWN, ffn_dim),
+    BITNET__A_NORM(FFN, "post_ffw_norm", BITNET__POST_NORMS, BITNET__POST_FFN_NORM, dim),
+    BITNET__A_LINEAR(ATTN, "attn_q", BITNET__ATTN_Q, dim, q_dim),
+    BITNET__A_LINEAR(ATTN, "attn_k", BITNET__ATTN_K, dim, kv_dim),
+    BITNET__A_LINEAR(ATTN, "attn_v", BITNET__ATTN_V, dim, kv_dim),
+    BITNET__A_LINEAR(ATTN, "attn_output", BITNET__ATTN_OUTPUT, q_dim, dim),
+    BITNET__A_LINEAR(FFN, "ffn_gate", BITNET__FFN_GATE, dim, ffn_dim),
+    BITNET__A_LINEAR(FFN, "ffn_up", BITNET__FFN_UP, dim, ffn_dim),
+    BITNET__A_LINEAR(FFN, "ffn_down", BITNET__FFN_DOWN, ffn_dim, dim),
 };
 #undef BITNET__DIM
 #undef BITNET__A_LINEAR
 #undef BITNET__A_NORM
 enum { BITNET__PARTS = sizeof bitnet__parts / sizeof bitnet__parts[0] };
 
-static int bitnet__has_part(const bitnet_model *m, const bitnet__part *part) {
-    return !part->norms || (m->family->norms & part->norms);
+/* The kinds of layers. A new one touches these places:
+     @model    numbers for its matrices and norms, behind the others in their enum; fields for the
+               sizes that it needs, which bitnet__load_shape reads
+     here      its tensors in bitnet__parts, those that other kinds lack in a set of their own; its
+               row; bitnet__kind_of; in bitnet__choose_groups, which of its matrices read the same;
+               in bitnet__pack_layer, passing over the matrices that it lacks
+     @context  room for what its steps compute: bitnet_ctx, bitnet__ctx_layout
+     @forward  its function. Experts are another FFN behind the same attention; a recurrent layer
+               has other steps in place of attention, and reads and writes bitnet__seq_state
+   Pages, copies, cutting, drafts, failures and saved sequences need no change: they use n_caches,
+   n_state and bitnet__can_cut. */
+static void bitnet__forward_layer(struct bitnet__step *s, int32_t i);
+
+static const bitnet__layer_kind bitnet__layer_kinds[] = {
+    {BITNET__ATTN_PARTS | BITNET__FFN_PARTS, 1, 0, bitnet__forward_layer},
+};
+
+/* The kind of layer number i. */
+static const bitnet__layer_kind *bitnet__kind_of(const bitnet_model *m, int32_t i) {
+    (void)m, (void)i;                  /* all families have one kind */
+    return &bitnet__layer_kinds[0];
+}
+
+/* The layers get their kinds in order. */
+static void bitnet__set_kind(bitnet_model *m, bitnet__layer *l, const bitnet__layer_kind *kind) {
+    l->kind = kind;
+    l->cache = m->n_caches;
+    l->state = m->n_state;
+    m->n_caches += kind->caches;
+    m->n_state += kind->n_state ? kind->n_state(m) : 0;
+}
+
+static int bitnet__has_part(const bitnet_model *m, const bitnet__layer_kind *kind,
+                            const bitnet__part *part) {
+    return (kind->sets & part->set) && (!part->norms || (m->family->norms & part->norms));
 }
 
 /* A size of the model's that a part names. */
@@ -9608,10 +9661,11 @@ static bitnet_result bitnet__load_layer(bitnet_model *m, int32_t i, bitnet__laye
     bitnet_result r;
     int k;
     memset(l, 0, sizeof *l);
+    bitnet__set_kind(m, l, bitnet__kind_of(m, i));
     for (k = 0; k < BITNET__PARTS; k++) {
         const bitnet__part *part = &bitnet__parts[k];
         const int32_t n_in = bitnet__part_size(m, part->n_in);
-        if (!bitnet__has_part(m, part)) continue;
+        if (!bitnet__has_part(m, l->kind, part)) continue;
         bitnet__format(name, "blk.%d.%s.weight", (int)i, part->name);
         r = part->norm >= 0 ? bitnet__load_norm(m, name, n_in, &l->norm[part->norm], err)
                             : bitnet__load_linear(m, name, n_in, bitnet__part_size(m, part->n_out),
@@ -10143,7 +10197,8 @@ static bitnet_result bitnet__load_shape(bitnet_model *m, bitnet_error *err) {
     if (r != BITNET_OK) return r;
     m->norm_dim = 1;
     /* The tensors of a layer bound n_layers by what the file holds. */
-    for (i = 0; i < BITNET__PARTS; i++) n_parts += bitnet__has_part(m, &bitnet__parts[i]);
+    for (i = 0; i < BITNET__PARTS; i++)
+        n_parts += bitnet__has_part(m, bitnet__kind_of(m, 0), &bitnet__parts[i]);
     if ((r = bitnet__get_size(m, "embedding_length", 0, BITNET__MAX_ROW, &m->dim, err)) ||
         (r = bitnet__get_size(m, "feed_forward_length", 0, BITNET__MAX_ROW, &m->ffn_dim, err)) ||
         (r = bitnet__get_size(m, "block_count", 0,
@@ -10859,8 +10914,8 @@ static const bitnet__kv_ops *bitnet__kv_ops_of(bitnet_kv_type type);
 
 /* ---- a context ---- */
 
-/* Keys and values of page_len consecutive positions, for all layers; the data follows:
-   [n_layers][n_kv_heads][keys, values][page_len] cells. Types whose unit is a block have blocks in
+/* Keys and values of page_len consecutive positions, for all layers that cache; the data follows:
+   [n_caches][n_kv_heads][keys, values][page_len] cells. Types whose unit is a block have blocks in
    place of cells, as drawn in @kernels; a block is as large as its cells. Sequences that begin with
    the same tokens may share pages. A page is written only by a sequence that has it alone. */
 typedef struct bitnet__page {
@@ -10872,6 +10927,7 @@ typedef struct bitnet__seq {
     bitnet_token *history;             /* [n_ctx]  its tokens */
     bitnet__page **pages;              /* [n_ctx / page_len, rounded up] */
     int32_t n_past, n_pages;           /* positions in the cache, pages for them */
+    int32_t n_in_state;                /* tokens that its state of fixed size has seen */
     bitnet_token pending;              /* sampled, not yet evaluated; -1: none */
     /* While a call appends to it: */
     int32_t n_staged;                  /* tokens in history behind n_past, to be evaluated */
@@ -10922,6 +10978,7 @@ struct bitnet_ctx {
     bitnet_token *history;             /* [n_seqs][n_ctx] */
     bitnet__page **page_table;         /* [n_seqs][pages of a sequence] */
     bitnet__page *own_page;            /* [n_seqs is 1 ? 1 : 0] */
+    float *states;                     /* [n_seqs][n_state]      zeros before the first token */
     bitnet__place *places;             /* [n_batch]              the batch's tokens */
     bitnet__place *row_places;         /* [n_logits]             the tokens of the rows */
     bitnet__span *spans;               /* [n_batch] */
@@ -11020,7 +11077,7 @@ static size_t bitnet__cell_bytes(const bitnet_model *m, const bitnet_ctx_params 
 
 /* Bytes of a page and its header, a multiple of 64; under 2^38 for each position. */
 static uint64_t bitnet__page_bytes(const bitnet_model *m, const bitnet_ctx_params *p) {
-    return 64 + (uint64_t)m->n_layers * (uint64_t)m->n_kv_heads * 2 *
+    return 64 + (uint64_t)m->n_caches * (uint64_t)m->n_kv_heads * 2 *
                 bitnet__cell_bytes(m, p) * (uint64_t)bitnet__page_len(p);
 }
 
@@ -11052,6 +11109,7 @@ static void bitnet__ctx_layout(const bitnet_model *m, const bitnet_ctx_params *p
     c->page_table = (bitnet__page **)bitnet__arena_take(
         a, seqs * (uint64_t)bitnet__pages_for(c, p->n_ctx), sizeof(void *));
     c->own_page = (bitnet__page *)bitnet__arena_take(a, seqs == 1, bitnet__page_bytes(m, p));
+    c->states = (float *)bitnet__arena_take(a, seqs * m->n_state, 4);
     c->places = (bitnet__place *)bitnet__arena_take(a, batch, sizeof *c->places);
     c->row_places = (bitnet__place *)bitnet__arena_take(a, (uint64_t)p->n_logits,
                                                         sizeof *c->row_places);
@@ -11209,6 +11267,7 @@ static void bitnet__seqs_init(bitnet_ctx *c) {
         q->pages = c->page_table + i * n_pages;
         q->pending = -1;
     }
+    memset(c->states, 0, (size_t)c->p.n_seqs * (size_t)c->m->n_state * sizeof *c->states);
     if (c->p.n_seqs > 1) return;
     c->own_page->n_users = 0;
     c->n_pages = 1;
@@ -11342,16 +11401,35 @@ BITNET_API const bitnet_token *bitnet_ctx_tokens(const bitnet_ctx *c) {
 }
 BITNET_API bitnet_token bitnet_ctx_pending(const bitnet_ctx *c) { return bitnet_seq_pending(c, 0); }
 
-/* Shortens a sequence. The rows of its tokens that are dropped have no logits any more. */
-static void bitnet__seq_shorten(bitnet_ctx *c, int32_t seq, int32_t length) {
+/* The floats of fixed number that a sequence keeps, [n_state]; see bitnet__layer_kind. */
+static float *bitnet__seq_state(const bitnet_ctx *c, int32_t seq) {
+    return c->states + (size_t)seq * (size_t)c->m->n_state;
+}
+
+/* Can what a sequence keeps be cut back to a length? Keys and values can. A state of fixed size is
+   that of all tokens that went through the layers, those of a failed evaluation, too. Where it
+   cannot be cut, rewinding and copying are BITNET_ERR_UNSUPPORTED; bitnet_seq_sync and _remove
+   evaluate the tokens again from the first; an evaluation that fails and a prompt that is taken
+   back leave the sequence empty; and there are no drafts of prompt lookup. */
+static int bitnet__can_cut(const bitnet_ctx *c, const bitnet__seq *q, int32_t length) {
+    return c->m->n_state == 0 || length == 0 || length == q->n_in_state;
+}
+
+/* Shortens a sequence, to nothing if it cannot be cut there. Returns its length then. The rows of
+   its tokens that are dropped have no logits any more. */
+static int32_t bitnet__seq_shorten(bitnet_ctx *c, int32_t seq, int32_t length) {
     bitnet__seq *q = &c->seqs[seq];
     int32_t i;
+    if (!bitnet__can_cut(c, q, length)) length = 0;
     for (i = 0; i < c->n_rows; i++)
         if (c->row_places[i].seq == seq && c->row_places[i].pos >= length)
             c->row_places[i].seq = -1;
-    q->n_past = length;
+    if (length == 0 && q->n_in_state > 0)
+        memset(bitnet__seq_state(c, seq), 0, (size_t)c->m->n_state * sizeof(float));
+    q->n_past = q->n_in_state = length;
     q->pending = -1;
     bitnet__seq_cut(c, q, bitnet__pages_for(c, length));
+    return length;
 }
 
 BITNET_API bitnet_result bitnet_seq_rewind(bitnet_ctx *c, int32_t seq, int32_t length) {
@@ -11360,6 +11438,7 @@ BITNET_API bitnet_result bitnet_seq_rewind(bitnet_ctx *c, int32_t seq, int32_t l
     if (r != BITNET_OK) return r;
     if (!q || length < 0 || length > q->n_past) r = BITNET_ERR_ARG;
     else if (q->in_generation) r = BITNET_ERR_BUSY;
+    else if (!bitnet__can_cut(c, q, length)) r = BITNET_ERR_UNSUPPORTED;
     else bitnet__seq_shorten(c, seq, length);
     bitnet__release(c);
     return r;
@@ -11377,10 +11456,14 @@ BITNET_API bitnet_result bitnet_seq_copy(bitnet_ctx *c, int32_t from, int32_t to
     if (r != BITNET_OK) return r;
     if (!a || !b || a == b || length < 0 || length > a->n_past) r = BITNET_ERR_ARG;
     else if (b->in_generation) r = BITNET_ERR_BUSY;
+    else if (!bitnet__can_cut(c, a, length)) r = BITNET_ERR_UNSUPPORTED;
     else {
         bitnet__seq_shorten(c, to, 0);
         memcpy(b->history, a->history, (size_t)length * sizeof *b->history);
-        b->n_past = length;
+        if (length > 0)
+            memcpy(bitnet__seq_state(c, to), bitnet__seq_state(c, from),
+                   (size_t)c->m->n_state * sizeof(float));
+        b->n_past = b->n_in_state = length;
         b->n_pages = bitnet__pages_for(c, length);
         for (i = 0; i < b->n_pages; i++) (b->pages[i] = a->pages[i])->n_users++;
     }
@@ -11397,7 +11480,7 @@ struct bitnet__attention;
 typedef struct bitnet__step {
     bitnet_ctx *c;
     const bitnet__layer *layer;
-    int32_t layer_index, n_tokens, n_items, n_tasks;
+    int32_t n_tokens, n_items, n_tasks;
     int32_t window;                    /* positions that this layer sees; 0: all */
     bitnet__atomic tasks;              /* that parallel_fn's jobs have not taken */
     const char *op;                    /* its name for step_fn */
@@ -11542,7 +11625,6 @@ static void bitnet__forward_layer(bitnet__step *s, int32_t i) {
     const bitnet__layer *l = &m->layers[i];
     const int several = bitnet__in_norms(m);
     s->layer = l;
-    s->layer_index = i;
     s->window = m->window > 0 && (i + 1) % m->family->slide_except ? m->window : 0;
     bitnet__quantize_input(s, c->x, m->dim, l->norm[BITNET__ATTN_NORM], BITNET__ATTN_Q,
                            several ? 3 : 1);
@@ -11806,9 +11888,9 @@ static void bitnet__add_linear_to_x(bitnet__step *s, int linear, const float *ga
 
 /* ---- attention ---- */
 
-/* One head's row [head_dim] of the cache at a position of a sequence; what 0: the key, 1: the
-   value. The rows of the later positions in the same page follow it. The position must be a
-   multiple of the type's unit. */
+/* The cell of a layer, by its number among those that cache, at a position of a sequence: the key,
+   or with `what` 1 the value. The position must be a multiple of the type's unit; the cells of the
+   later ones in its page follow. */
 static uint8_t *bitnet__cache_row(const bitnet_ctx *c, bitnet__place at, int32_t layer,
                                   int32_t kv_head, int what) {
     const bitnet_model *m = c->m;
@@ -11824,7 +11906,7 @@ static int bitnet__cache_store(const bitnet__step *s, int32_t t, int32_t kv_head
     const bitnet_ctx *c = s->c;
     bitnet__place at = c->places[t];
     at.pos -= at.pos % c->cache->unit;
-    return c->cache->store(c, bitnet__cache_row(c, at, s->layer_index, kv_head, what),
+    return c->cache->store(c, bitnet__cache_row(c, at, s->layer->cache, kv_head, what),
                            c->places[t].pos, what, v, room);
 }
 
@@ -11944,7 +12026,7 @@ static bitnet__cells bitnet__cache_cells(const bitnet__attention *a, int32_t fro
     place.seq = a->seq;
     place.pos = cells.from = from;
     cells.n = bitnet__min(to - from, c->page_len - from % c->page_len);
-    cells.at = bitnet__cache_row(c, place, a->s->layer_index, a->kv_head, what);
+    cells.at = bitnet__cache_row(c, place, a->s->layer->cache, a->kv_head, what);
     return cells;
 }
 
@@ -12319,11 +12401,12 @@ static bitnet_result bitnet__forward(bitnet_ctx *c, int32_t n, bitnet_error *err
     c->cancelled = 0;
     c->nonfinite_token = n;
     for (i = 0; i < c->p.n_threads; i++) c->nonfinite[i] = n;
+    for (i = 0; i < n; i++) c->seqs[c->places[i].seq].n_in_state = c->places[i].pos + 1;
     bitnet__run_step(&s, "embed", n, 16 * (int64_t)m->dim + 512 * (int64_t)m->n_rot,
                      bitnet__step_embed);
     bitnet__end_layer(&s, -1);
     for (i = 0; i < m->n_layers && !bitnet__is_cancelled(c, 0); i++) {
-        bitnet__forward_layer(&s, i);
+        m->layers[i].kind->forward(&s, i);
         if (!bitnet__is_cancelled(c, 0)) bitnet__end_layer(&s, i);
     }
     if (bitnet__load_acquire(&c->cancelled))
@@ -12432,7 +12515,7 @@ static bitnet_result bitnet__prepare_inputs(bitnet_ctx *c, bitnet_input *inputs,
 }
 
 /* Evaluates the staged tokens of the inputs, in this order, in batches. On failure the sequences
-   are as before, but the context has no logits. */
+   are as before, or empty if they cannot be cut, and the context has no logits. */
 static bitnet_result bitnet__eval_staged(bitnet_ctx *c, bitnet_input *inputs, int32_t n_inputs,
                                          bitnet_error *err) {
     int32_t total = 0, done = 0, of_input = 0, i = 0, n;
@@ -12453,8 +12536,8 @@ static bitnet_result bitnet__eval_staged(bitnet_ctx *c, bitnet_input *inputs, in
     bitnet__forget_rows(c);
     for (i = 0; i < n_inputs; i++) {
         bitnet__seq *q = &c->seqs[inputs[i].seq];
-        bitnet__seq_shorten(c, inputs[i].seq, q->n_before);
-        q->pending = q->pending_before;
+        if (bitnet__seq_shorten(c, inputs[i].seq, q->n_before) == q->n_before)
+            q->pending = q->pending_before;
     }
     return r;
 }
@@ -12543,8 +12626,7 @@ static bitnet_result bitnet__seq_sync(bitnet_ctx *c, int32_t seq, const bitnet_t
     empty.pending = -1;
     if ((r = bitnet__check_tokens(c, &empty, tokens, n, err))) return r;
     while (kept < q->n_past && kept < n - 1 && tokens[kept] == q->history[kept]) kept++;
-    *n_kept = kept;
-    bitnet__seq_shorten(c, seq, kept);
+    *n_kept = kept = bitnet__seq_shorten(c, seq, kept);
     return bitnet__append(c, seq, tokens + kept, n - kept, err);
 }
 
@@ -12564,12 +12646,15 @@ static bitnet_result bitnet__seq_remove(bitnet_ctx *c, int32_t seq, int32_t from
     const bitnet_token pending = q->pending;
     const int32_t length = q->n_past;
     bitnet_result r = BITNET_OK;
+    int32_t kept, left;
     if (from < 0 || from > to || to > length)
         return bitnet__fail(err, BITNET_ERR_ARG, "tokens %lld..%lld are not in 0..%d",
                             (long long)from, (long long)to, (int)length);
     if (from == to) return BITNET_OK;
-    bitnet__seq_shorten(c, seq, from);
-    if (to < length) r = bitnet__append(c, seq, q->history + to, length - to, err);
+    kept = bitnet__seq_shorten(c, seq, from);
+    left = from + length - to;
+    memmove(q->history + from, q->history + to, (size_t)(length - to) * sizeof *q->history);
+    if (left > kept) r = bitnet__append(c, seq, q->history + kept, left - kept, err);
     if (r == BITNET_OK) q->pending = pending;
     return r;
 }
@@ -12598,9 +12683,10 @@ BITNET_API bitnet_result bitnet_seq_remove(bitnet_ctx *c, int32_t seq, int32_t f
        36  u32 n                          tokens
        40  i32 pending                    -1: none
        44  u32 tokens [n]
-           keys and values                [n_layers][n_kv_heads][keys, values][n]; each is
-                                          [head_dim] F16 or F32, or a float and [head_dim] bytes
+           keys and values                [layers that cache][n_kv_heads][keys, values][n]; each
+                                          is [head_dim] F16 or F32, or a float and [head_dim] bytes
                                           of I8: codes of values, codes of keys plus 128
+           F32 state [n_state]            of layers that keep one
            u64 checksum                   bitnet__hash of all bytes before it
 
    So neither pages nor anything else of the context shows, except kv_type. */
@@ -12623,27 +12709,35 @@ static void bitnet__state_header(const bitnet_ctx *c, uint32_t n, bitnet_token p
 
 /* Under 2^60, since n is at most 2^20 and a position under 2^38 bytes. */
 static uint64_t bitnet__state_size(const bitnet_ctx *c, uint32_t n) {
-    const uint64_t position = (uint64_t)c->m->n_layers * (uint64_t)c->m->n_kv_heads * 2 *
+    const uint64_t position = (uint64_t)c->m->n_caches * (uint64_t)c->m->n_kv_heads * 2 *
                               bitnet__cell_bytes(c->m, &c->p);
-    return BITNET__STATE_HEADER + n * (4 + position) + 8;
+    return BITNET__STATE_HEADER + n * (4 + position) + 4 * c->m->n_state + 8;
 }
 
-/* Calls fn for all keys and values of the first n positions, in the order above. It writes the
-   bytes to a file, or replaces them by those of a file. */
+/* Calls fn for all keys and values of the first n positions, in the order above, and for the state
+   of fixed size. It writes the bytes to a file, or replaces them by those of a file. */
 static void bitnet__state_rows(const bitnet_ctx *c, int32_t seq, int32_t n, void *ud,
                                bitnet__bytes_fn *fn) {
     const int32_t heads = c->m->n_kv_heads;
     bitnet__place at = {0, 0, -1};
     bitnet__cells cells;
+    float *state = bitnet__seq_state(c, seq);
+    uint8_t bytes[4];
+    uint64_t k;
     int32_t i;
     at.seq = seq;
-    for (i = 0; i < c->m->n_layers * heads * 2; i++)
+    for (i = 0; i < c->m->n_caches * heads * 2; i++)
         for (at.pos = 0; at.pos < n; at.pos += c->page_len) {
             cells.at = bitnet__cache_row(c, at, i / 2 / heads, i / 2 % heads, i % 2);
             cells.from = at.pos;
             cells.n = bitnet__min(n - at.pos, c->page_len);
             c->cache->visit(c, &cells, i % 2, ud, fn);
         }
+    for (k = 0; k < c->m->n_state; k++) {
+        bitnet__put_u32(bytes, bitnet__float_bits(state[k]));
+        fn(ud, bytes, 4);
+        state[k] = bitnet__load_f32(bytes);
+    }
 }
 
 /* After a failure it takes no more bytes. */
@@ -12807,7 +12901,7 @@ static bitnet_result bitnet__state_restore(bitnet_ctx *c, int32_t seq, const uin
     for (p += BITNET__STATE_HEADER, i = 0; i < n; i++, p += 4)
         q->history[i] = (bitnet_token)bitnet__get_u32(p);
     bitnet__state_rows(c, seq, n, &p, bitnet__state_get);
-    q->n_past = n;
+    q->n_past = q->n_in_state = n;
     return BITNET_OK;
 }
 
@@ -14247,6 +14341,7 @@ static int32_t bitnet__gen_stage(bitnet_gen *g, int32_t chunk, int drafts, bitne
         in->n_logits = g->q->n_staged == left;
         return 0;
     }
+    drafts = drafts && g->c->m->n_state == 0;          /* else a wrong one could not be dropped */
     g->n_draft = bitnet__stage_draft(g->q, drafts ? bitnet__draft_limit(g) : 0);
     g->q->n_staged = in->n_logits = 1 + g->n_draft;
     return g->n_draft;
@@ -14501,8 +14596,8 @@ static bitnet_result bitnet__gen_start(bitnet_gen *g, bitnet_ctx *c,
 static void bitnet__gen_finish(bitnet_gen *g) {
     g->q->in_generation = 0;
     if (g->n_read < g->n_prompt || g->cancelled) {
-        bitnet__seq_shorten(g->c, g->p.seq, g->start);
-        g->q->pending = g->pending_at_start;
+        if (bitnet__seq_shorten(g->c, g->p.seq, g->start) == g->start)
+            g->q->pending = g->pending_at_start;
     }
     bitnet__gen_free(g);
 }
