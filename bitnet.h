@@ -10946,12 +10946,13 @@ typedef struct bitnet__place {
 /* Consecutive tokens [t, t + n) of a batch that attend together: neighbours in one sequence. */
 typedef struct bitnet__span { int32_t t, n; } bitnet__span;
 
-/* The int8 input of linear layers. Of layers with groups, q is [n_batch][n], each group of it has
-   its own sum, and scale is 1 / s, what one step of q is worth. */
+/* The int8 input of linear layers. What reads it uses s of quantize or its inverse, what one step
+   of q is worth: to divide by one is not, to the bit, to multiply by the other. */
 typedef struct bitnet__act {
-    int8_t *q;                         /* [n_batch][n, rounded up to 128] */
-    float *scale;                      /* [n_batch][1 or groups]  s of quantize, or 1 / s */
-    int32_t *sum;                      /* [n_batch][1 or groups] */
+    int8_t *q;                         /* [n_batch][n, rounded up to 128 if there are no groups] */
+    float *scale;                      /* [n_batch]               s, of layers without groups */
+    float *step;                       /* [n_batch][groups]       1 / s, of layers with groups */
+    int32_t *sum;                      /* [n_batch][1 or groups]  of q */
 } bitnet__act;
 
 struct bitnet_ctx {
@@ -10995,8 +10996,8 @@ struct bitnet_ctx {
                                           [BITNET__DOT_STRIDE] */
     float *outputs;                    /* the same, if the model has groups */
     float *scores;                     /* [n_threads or n_kv_heads][cols][n_scores] */
-    bitnet__act query;                 /* if int8: queries, for each head a sum and a scale */
-    bitnet__act weight;                /* if int8: weights of values [...][cols][n_scores]; scale
+    bitnet__act query;                 /* if int8: queries, for each head a sum and a step */
+    bitnet__act weight;                /* if int8: weights of values [...][cols][n_scores]; step
                                           [...][cols][n_scores / 64] */
     float *mixed;                      /* [n_threads][cols][head_dim]  of o */
     float *rope[2];                    /* [n_batch][2][n_rot / 2]  cosines, sines; [1]: of layers
@@ -11125,10 +11126,11 @@ static void bitnet__ctx_layout(const bitnet_model *m, const bitnet_ctx_params *p
     for (i = 0; i < 3; i++) {
         const uint64_t tokens = i == 0 || bitnet__in_norms(m) ? batch : 0;
         const int32_t n = bitnet__padded_row(i == 0 ? widest : m->dim);
-        const uint64_t scales = m->group > 0 ? (uint64_t)bitnet__max(1, n / m->group) : 1;
+        const uint64_t groups = m->group > 0 ? (uint64_t)bitnet__max(1, n / m->group) : 0;
         c->act[i].q = (int8_t *)bitnet__arena_take(a, tokens * (uint64_t)n, 1);
-        c->act[i].scale = (float *)bitnet__arena_take(a, tokens * scales, 4);
-        c->act[i].sum = (int32_t *)bitnet__arena_take(a, tokens * scales, 4);
+        c->act[i].scale = (float *)bitnet__arena_take(a, tokens, 4);
+        c->act[i].step = (float *)bitnet__arena_take(a, tokens * groups, 4);
+        c->act[i].sum = (int32_t *)bitnet__arena_take(a, tokens * (groups ? groups : 1), 4);
     }
     dots = threads * 2 * (uint64_t)bitnet__dot_tokens(p) * BITNET__DOT_STRIDE;
     c->dots = (int32_t *)bitnet__arena_take(a, dots, 4);
@@ -11136,10 +11138,10 @@ static void bitnet__ctx_layout(const bitnet_model *m, const bitnet_ctx_params *p
     scores = (uint64_t)bitnet__max(p->n_threads, m->n_kv_heads) * cols * (uint64_t)c->n_scores;
     c->scores = (float *)bitnet__arena_take(a, scores, 4);
     c->query.q = (int8_t *)bitnet__arena_take(a, i8 * batch * q_dim, 1);
-    c->query.scale = (float *)bitnet__arena_take(a, i8 * batch * (uint64_t)m->n_heads, 4);
+    c->query.step = (float *)bitnet__arena_take(a, i8 * batch * (uint64_t)m->n_heads, 4);
     c->query.sum = (int32_t *)bitnet__arena_take(a, i8 * batch * (uint64_t)m->n_heads, 4);
     c->weight.q = (int8_t *)bitnet__arena_take(a, i8 * scores, 1);
-    c->weight.scale = (float *)bitnet__arena_take(a, i8 * scores / BITNET__PAGE, 4);
+    c->weight.step = (float *)bitnet__arena_take(a, i8 * scores / BITNET__PAGE, 4);
     c->weight.sum = 0;
     c->mixed = (float *)bitnet__arena_take(a, threads * cols * (uint64_t)m->head_dim, 4);
     for (i = 0; i < 2; i++)
@@ -11656,7 +11658,7 @@ static void bitnet__quantize_token(const bitnet__step *s, const float *x, int32_
     if (s->group > 0) {
         size_t i = 0, at = (size_t)t * (n / (size_t)s->group);
         for (; i < n; i += (size_t)s->group, at++)
-            act->scale[at] = 1.0f / c->k.quantize(x + i, s->group, q + i, &act->sum[at]);
+            act->step[at] = 1.0f / c->k.quantize(x + i, s->group, q + i, &act->sum[at]);
     } else {
         act->scale[t] = c->k.quantize(x, s->in_dim, q, &act->sum[t]);
     }
@@ -11749,7 +11751,7 @@ static void bitnet__group_products(const bitnet__step *s, const bitnet__linear *
     const size_t groups = (size_t)(l->n_in / l->group), t = (size_t)x->t;
     s->c->k.dotrows_groups(l->w + bitnet__groups_bytes(l->n_in, l->group, x->row),
                            act->q + t * (size_t)l->n_in, act->sum + t * groups,
-                           act->scale + t * groups, l->n_in, l->group, x->n_rows, x->n_tokens,
+                           act->step + t * groups, l->n_in, l->group, x->n_rows, x->n_tokens,
                            add, out, out_stride);
 }
 
@@ -11939,8 +11941,8 @@ static void bitnet__store_query(const bitnet__step *s, const float *q, const flo
     if (m->family->adjacent) bitnet__pairs_to_halves(q, m->n_rot, hd, y);
     c->k.rope(m->family->adjacent ? y : q, cos_sin, m->n_rot, hd, c->cache->rounds, y);
     if (!c->cache->int8) return;
-    c->query.scale[at] = 1.0f / c->k.quantize(y, hd, c->query.q + at * (size_t)hd,
-                                              &c->query.sum[at]);
+    c->query.step[at] = 1.0f / c->k.quantize(y, hd, c->query.q + at * (size_t)hd,
+                                             &c->query.sum[at]);
     if (memchr(c->query.q + at * (size_t)hd, 0x80, (size_t)hd))
         bitnet__note_nonfinite(c, t, thread);                          /* -128 */
 }
@@ -12005,7 +12007,7 @@ static bitnet__attention bitnet__make_attention(const bitnet__step *s, int32_t k
     a.n_cols = a.n_tokens * group;
     a.scores = c->scores + at;
     a.weights = (uint8_t *)c->weight.q + at;
-    a.steps = c->weight.scale + at / BITNET__PAGE;
+    a.steps = c->weight.step + at / BITNET__PAGE;
     return a;
 }
 
@@ -12057,7 +12059,7 @@ static void bitnet__attend_softmax(const bitnet__attention *a, int32_t i, int th
     int32_t from, to;
     (void)thread;
     c->k.softmax(a->scores + (size_t)i * (size_t)c->n_scores + first, at + 1 - first,
-                 c->cache->int8 ? c->m->score_scale * c->query.scale[query] : c->m->score_scale,
+                 c->cache->int8 ? c->m->score_scale * c->query.step[query] : c->m->score_scale,
                  c->cache->rounds);
     if (!c->cache->int8) return;
     for (to = bitnet__blocks_seen(a, &from); from < to; from += values.n) {
@@ -14157,6 +14159,7 @@ struct bitnet_gen {
     int32_t n_new;                     /* tokens generated so far */
     bitnet_token end;                  /* ends a reply in the caller's chat template, or -1 */
     int32_t ended, cancelled;          /* cancelled: by progress_fn */
+    int32_t is_listed;                 /* 1: bitnet_gen_next has met it in its list */
     bitnet_stop why;
     bitnet_detok detok;
     bitnet_lookup_stats *lookup, own_lookup;   /* the caller's, or else own_lookup */
@@ -14360,10 +14363,6 @@ static int32_t bitnet__stage_pass(bitnet_ctx *c, bitnet_gen *const *gens, int32_
     return active;
 }
 
-static void bitnet__unstage(bitnet_gen *const *gens, int32_t n) {
-    while (n-- > 0) gens[n]->q->n_staged = 0;
-}
-
 static void bitnet__gen_sample(bitnet_gen *g) {
     bitnet_ctx *c = g->c;
     do {
@@ -14438,7 +14437,7 @@ static bitnet_result bitnet__gen_pass(bitnet_ctx *c, bitnet_gen *const *gens, in
         bitnet__stage_pass(c, gens, n, 0, &drafts);
         r = bitnet__eval_staged(c, c->inputs, active, err);
     }
-    bitnet__unstage(gens, n);
+    for (i = 0; i < n; i++) gens[i]->q->n_staged = 0;
     if (r != BITNET_OK) return r;
     for (i = k = 0; i < n; i++) {
         bitnet_gen *g = gens[i];
@@ -14621,16 +14620,16 @@ BITNET_API bitnet_result bitnet_gen_begin(bitnet_ctx *c, const bitnet_generate_p
 BITNET_API bitnet_result bitnet_gen_next(bitnet_gen *const *gens, int32_t n, bitnet_error *err) {
     bitnet_ctx *c = gens && n > 0 && gens[0] ? gens[0]->c : 0;
     bitnet_result r;
-    int32_t i;
+    int32_t i, k;
     if (!c) return bitnet__fail(err, BITNET_ERR_ARG, "there are no generations");
     if ((r = bitnet__acquire(c, err))) return r;
     for (i = 0; i < n && r == BITNET_OK; i++) {
-        if (!gens[i] || gens[i]->c != c || gens[i]->q->n_staged)
+        if (!gens[i] || gens[i]->c != c || gens[i]->is_listed)
             r = bitnet__fail(err, BITNET_ERR_ARG, "generation %d is 0, of another context, or "
                              "there twice", (int)i);
-        else gens[i]->q->n_staged = 1;         /* marks it; the pass counts anew */
+        else gens[i]->is_listed = 1;
     }
-    bitnet__unstage(gens, r == BITNET_OK ? i : i - 1);
+    for (k = r == BITNET_OK ? n : i - 1; k > 0; k--) gens[k - 1]->is_listed = 0;
     if (r == BITNET_OK) r = bitnet__gen_pass(c, gens, n, err);
     bitnet__release(c);
     return r;
@@ -14685,6 +14684,9 @@ BITNET_API bitnet_result bitnet_generate(bitnet_ctx *c, const bitnet_generate_pa
    as it has room for, so a text may begin in one pass and end in another.
    ============================================================================================= */
 
+/* The text that a sequence has. */
+typedef struct bitnet__embedding { int32_t input, n_tokens; } bitnet__embedding;
+
 typedef struct bitnet__embedder {
     bitnet_ctx *c;
     const bitnet_embed_input *inputs;
@@ -14692,7 +14694,7 @@ typedef struct bitnet__embedder {
     float *out;                        /* [n_inputs][dim] */
     int32_t n_inputs, next, done;      /* next: the first that has no sequence yet */
     int32_t pooling;
-    int32_t *of_seq;                   /* [n_seqs]  the input of each sequence; -1: none */
+    bitnet__embedding *of_seq;         /* [n_seqs]  input -1: none */
     double *sums;                      /* [n_seqs][dim]  for the mean */
 } bitnet__embedder;
 
@@ -14732,35 +14734,42 @@ BITNET__APART bitnet_result bitnet__embed_stage(const bitnet__embedder *e, int32
 static bitnet_result bitnet__embed_begin(bitnet__embedder *e, int32_t n_open, int32_t *begun,
                                          bitnet_error *err) {
     bitnet_ctx *c = e->c;
+    bitnet__seq *q;
     bitnet_input in;
     bitnet_result r;
-    int32_t seq = 0;
+    int32_t seq = 0, n;
     *begun = -1;
-    while (seq < c->p.n_seqs && e->of_seq[seq] >= 0) seq++;
+    while (seq < c->p.n_seqs && e->of_seq[seq].input >= 0) seq++;
     if (seq == c->p.n_seqs || e->next == e->n_inputs) return BITNET_OK;
-    if ((r = bitnet__embed_stage(e, e->next, &c->seqs[seq], err))) return r;
+    q = &c->seqs[seq];
+    if ((r = bitnet__embed_stage(e, e->next, q, err))) {
+        q->n_staged = 0;
+        return r;
+    }
     memset(&in, 0, sizeof in);
     in.seq = seq;
+    n = q->n_staged;
     r = bitnet__reserve_pages(c, bitnet__pages_needed(c, &in, 1), n_open > 0 ? 0 : err);
+    q->n_staged = 0;
     if (r != BITNET_OK) {
-        c->seqs[seq].n_staged = 0;
         if (n_open == 0) return r;
         return r == BITNET_ERR_FULL ? BITNET_OK :
                bitnet__fail(err, r, "no memory for the KV cache of input %d", (int)e->next);
     }
-    bitnet__seq_extend(c, &c->seqs[seq], c->seqs[seq].n_staged);
-    e->of_seq[seq] = e->next++;
+    bitnet__seq_extend(c, q, n);
+    e->of_seq[seq].input = e->next++;
+    e->of_seq[seq].n_tokens = n;
     if (e->sums) memset(e->sums + (size_t)seq * (size_t)c->m->dim, 0,
                         (size_t)c->m->dim * sizeof *e->sums);
     *begun = seq;
     return BITNET_OK;
 }
 
-/* Adds the tokens of a sequence that are not evaluated to the batch, as many as fit. */
-static int32_t bitnet__embed_add(bitnet_ctx *c, int32_t seq, int32_t n) {
-    const bitnet__seq *q = &c->seqs[seq];
+/* Adds the tokens of a sequence's text that are not evaluated to the batch, as many as fit. */
+static int32_t bitnet__embed_add(const bitnet__embedder *e, int32_t seq, int32_t n) {
+    bitnet_ctx *c = e->c;
     int32_t pos;
-    for (pos = q->n_past; pos < q->n_staged && n < c->p.n_batch; pos++, n++) {
+    for (pos = c->seqs[seq].n_past; pos < e->of_seq[seq].n_tokens && n < c->p.n_batch; pos++, n++) {
         c->places[n].seq = seq;
         c->places[n].pos = pos;
         c->places[n].row = -1;
@@ -14775,13 +14784,13 @@ static bitnet_result bitnet__embed_fill(bitnet__embedder *e, int32_t *n_tokens,
     int32_t seq, n = 0, n_open = 0, begun = 0;
     bitnet_result r = BITNET_OK;
     for (seq = 0; seq < c->p.n_seqs; seq++) {
-        if (e->of_seq[seq] < 0) continue;
-        n = bitnet__embed_add(c, seq, n);
+        if (e->of_seq[seq].input < 0) continue;
+        n = bitnet__embed_add(e, seq, n);
         n_open++;
     }
     for (; r == BITNET_OK && begun >= 0 && n < c->p.n_batch; n_open++) {
         r = bitnet__embed_begin(e, n_open, &begun, err);
-        if (begun >= 0) n = bitnet__embed_add(c, begun, n);
+        if (begun >= 0) n = bitnet__embed_add(e, begun, n);
     }
     *n_tokens = n;
     return r;
@@ -14790,20 +14799,20 @@ static bitnet_result bitnet__embed_fill(bitnet__embedder *e, int32_t *n_tokens,
 /* The end of a text: its vector, and the sequence is empty again. */
 static void bitnet__embed_end(bitnet__embedder *e, int32_t seq) {
     bitnet_ctx *c = e->c;
-    const int32_t dim = c->m->dim, n_tokens = c->seqs[seq].n_staged;
-    float *out = e->out + (size_t)e->of_seq[seq] * (size_t)dim;
+    const int32_t dim = c->m->dim;
+    const bitnet__embedding *text = &e->of_seq[seq];
+    float *out = e->out + (size_t)text->input * (size_t)dim;
     double sum = 0.0;
     int32_t i;
     for (i = 0; e->sums && i < dim; i++)
-        out[i] = (float)(e->sums[(size_t)seq * (size_t)dim + (size_t)i] / (double)n_tokens);
+        out[i] = (float)(e->sums[(size_t)seq * (size_t)dim + (size_t)i] / (double)text->n_tokens);
     for (i = 0; i < dim; i++) sum += (double)out[i] * (double)out[i];
     if (!e->p->raw && sum > 0.0) {
         const double length = bitnet__sqrt(sum);
         for (i = 0; i < dim; i++) out[i] = (float)((double)out[i] / length);
     }
-    c->seqs[seq].n_staged = 0;
     bitnet__seq_shorten(c, seq, 0);
-    e->of_seq[seq] = -1;
+    e->of_seq[seq].input = -1;
     e->done++;
 }
 
@@ -14815,7 +14824,7 @@ static void bitnet__embed_pool(bitnet__embedder *e, int32_t n) {
     int32_t t, i;
     for (t = 0; t < n; t++) {
         const bitnet__place at = c->places[t];
-        const int32_t last = at.pos + 1 == c->seqs[at.seq].n_staged;
+        const int32_t last = at.pos + 1 == e->of_seq[at.seq].n_tokens;
         const float *x = c->x + (size_t)t * dim;
         if (e->sums) {
             double *sums = e->sums + (size_t)at.seq * dim;
@@ -14823,7 +14832,7 @@ static void bitnet__embed_pool(bitnet__embedder *e, int32_t n) {
             for (i = 0; i < m->dim; i++) sums[i] += (double)c->h[i];
         } else if (e->pooling == BITNET_POOLING_FIRST ? at.pos == 0 : last) {
             c->k.rmsnorm(x, m->output_norm, m->dim, m->eps,
-                         e->out + (size_t)e->of_seq[at.seq] * dim);
+                         e->out + (size_t)e->of_seq[at.seq].input * dim);
         }
         if (last) bitnet__embed_end(e, at.seq);
     }
@@ -14871,18 +14880,15 @@ static bitnet_result bitnet__embed(bitnet__embedder *e, bitnet_error *err) {
     bitnet_result r = bitnet__embed_check(e, err);
     int32_t i;
     if (r != BITNET_OK) return r;
-    e->of_seq = (int32_t *)bitnet__alloc(a, seqs * sizeof *e->of_seq);
+    e->of_seq = (bitnet__embedding *)bitnet__alloc(a, seqs * sizeof *e->of_seq);
     if (e->of_seq && e->pooling == BITNET_POOLING_MEAN && dim <= SIZE_MAX / sizeof *e->sums / seqs)
         e->sums = (double *)bitnet__alloc(a, seqs * dim * sizeof *e->sums);
     if (!e->of_seq || (e->pooling == BITNET_POOLING_MEAN && !e->sums))
         r = bitnet__fail(err, BITNET_ERR_MEMORY, "no memory to embed texts");
-    for (i = 0; e->of_seq && i < c->p.n_seqs; i++) e->of_seq[i] = -1;
+    for (i = 0; e->of_seq && i < c->p.n_seqs; i++) e->of_seq[i].input = -1;
     bitnet__forget_rows(c);
     if (r == BITNET_OK) r = bitnet__embed_all(e, err);
-    for (i = 0; e->of_seq && i < c->p.n_seqs; i++) {
-        c->seqs[i].n_staged = 0;
-        bitnet__seq_shorten(c, i, 0);
-    }
+    for (i = 0; e->of_seq && i < c->p.n_seqs; i++) bitnet__seq_shorten(c, i, 0);
     bitnet__free(a, e->sums);
     bitnet__free(a, e->of_seq);
     return r;
