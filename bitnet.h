@@ -11341,6 +11341,13 @@ static bitnet_result bitnet__acquire(bitnet_ctx *c, bitnet_error *err) {
 
 static void bitnet__release(bitnet_ctx *c) { bitnet__store_release(&c->owner, BITNET__FREE); }
 
+/* The end of a call that has acquired a context: `return r ? r : bitnet__done(c, WORK)`, where r is
+   what acquiring it returned, does WORK in between. */
+static bitnet_result bitnet__done(bitnet_ctx *c, bitnet_result r) {
+    bitnet__release(c);
+    return r;
+}
+
 /* Returns the owner to pass to bitnet__end_callback. */
 static uintptr_t bitnet__begin_callback(bitnet_ctx *c) {
     const uintptr_t owner = bitnet__load_acquire(&c->owner);
@@ -11434,43 +11441,45 @@ static int32_t bitnet__seq_shorten(bitnet_ctx *c, int32_t seq, int32_t length) {
     return length;
 }
 
-BITNET_API bitnet_result bitnet_seq_rewind(bitnet_ctx *c, int32_t seq, int32_t length) {
+static bitnet_result bitnet__seq_rewind(bitnet_ctx *c, int32_t seq, int32_t length) {
     const bitnet__seq *q = bitnet__seq_of(c, seq);
-    bitnet_result r = bitnet__acquire(c, 0);
-    if (r != BITNET_OK) return r;
-    if (!q || length < 0 || length > q->n_past) r = BITNET_ERR_ARG;
-    else if (q->in_generation) r = BITNET_ERR_BUSY;
-    else if (!bitnet__can_cut(c, q, length)) r = BITNET_ERR_UNSUPPORTED;
-    else bitnet__seq_shorten(c, seq, length);
-    bitnet__release(c);
-    return r;
+    if (!q || length < 0 || length > q->n_past) return BITNET_ERR_ARG;
+    if (q->in_generation) return BITNET_ERR_BUSY;
+    if (!bitnet__can_cut(c, q, length)) return BITNET_ERR_UNSUPPORTED;
+    bitnet__seq_shorten(c, seq, length);
+    return BITNET_OK;
+}
+
+BITNET_API bitnet_result bitnet_seq_rewind(bitnet_ctx *c, int32_t seq, int32_t length) {
+    const bitnet_result r = bitnet__acquire(c, 0);
+    return r ? r : bitnet__done(c, bitnet__seq_rewind(c, seq, length));
 }
 
 BITNET_API bitnet_result bitnet_ctx_rewind(bitnet_ctx *c, int32_t length) {
     return bitnet_seq_rewind(c, 0, length);
 }
 
-BITNET_API bitnet_result bitnet_seq_copy(bitnet_ctx *c, int32_t from, int32_t to, int32_t length) {
+static bitnet_result bitnet__seq_copy(bitnet_ctx *c, int32_t from, int32_t to, int32_t length) {
     const bitnet__seq *a = bitnet__seq_of(c, from);
     bitnet__seq *b = bitnet__seq_of(c, to);
-    bitnet_result r = bitnet__acquire(c, 0);
     int32_t i;
-    if (r != BITNET_OK) return r;
-    if (!a || !b || a == b || length < 0 || length > a->n_past) r = BITNET_ERR_ARG;
-    else if (b->in_generation) r = BITNET_ERR_BUSY;
-    else if (!bitnet__can_cut(c, a, length)) r = BITNET_ERR_UNSUPPORTED;
-    else {
-        bitnet__seq_shorten(c, to, 0);
-        memcpy(b->history, a->history, (size_t)length * sizeof *b->history);
-        if (length > 0)
-            memcpy(bitnet__seq_state(c, to), bitnet__seq_state(c, from),
-                   (size_t)c->m->n_state * sizeof(float));
-        b->n_past = b->n_in_state = length;
-        b->n_pages = bitnet__pages_for(c, length);
-        for (i = 0; i < b->n_pages; i++) (b->pages[i] = a->pages[i])->n_users++;
-    }
-    bitnet__release(c);
-    return r;
+    if (!a || !b || a == b || length < 0 || length > a->n_past) return BITNET_ERR_ARG;
+    if (b->in_generation) return BITNET_ERR_BUSY;
+    if (!bitnet__can_cut(c, a, length)) return BITNET_ERR_UNSUPPORTED;
+    bitnet__seq_shorten(c, to, 0);
+    memcpy(b->history, a->history, (size_t)length * sizeof *b->history);
+    if (length > 0)
+        memcpy(bitnet__seq_state(c, to), bitnet__seq_state(c, from),
+               (size_t)c->m->n_state * sizeof(float));
+    b->n_past = b->n_in_state = length;
+    b->n_pages = bitnet__pages_for(c, length);
+    for (i = 0; i < b->n_pages; i++) (b->pages[i] = a->pages[i])->n_users++;
+    return BITNET_OK;
+}
+
+BITNET_API bitnet_result bitnet_seq_copy(bitnet_ctx *c, int32_t from, int32_t to, int32_t length) {
+    const bitnet_result r = bitnet__acquire(c, 0);
+    return r ? r : bitnet__done(c, bitnet__seq_copy(c, from, to, length));
 }
 
 /* ---- splitting work ---- */
@@ -12568,17 +12577,22 @@ static bitnet_result bitnet__stage_inputs(bitnet_ctx *c, const bitnet_input *inp
     return r;
 }
 
-BITNET_API bitnet_result bitnet_eval_many(bitnet_ctx *c, bitnet_input *inputs, int32_t n_inputs,
-                                          bitnet_error *err) {
-    int32_t i, n = 0;
-    bitnet_result r = bitnet__acquire(c, err);
-    if (r != BITNET_OK) return r;
-    if (n_inputs < 1 || !inputs) r = bitnet__fail(err, BITNET_ERR_ARG, "there are no inputs");
-    else r = bitnet__stage_inputs(c, inputs, n_inputs, &n, err);
+static bitnet_result bitnet__eval_many(bitnet_ctx *c, bitnet_input *inputs, int32_t n_inputs,
+                                       bitnet_error *err) {
+    int32_t i, n;
+    bitnet_result r;
+    if (n_inputs < 1 || !inputs)
+        return bitnet__fail(err, BITNET_ERR_ARG, "there are no inputs");
+    r = bitnet__stage_inputs(c, inputs, n_inputs, &n, err);
     if (r == BITNET_OK) r = bitnet__eval_staged(c, inputs, n_inputs, err);
     for (i = 0; i < n; i++) c->seqs[inputs[i].seq].n_staged = 0;
-    bitnet__release(c);
     return r;
+}
+
+BITNET_API bitnet_result bitnet_eval_many(bitnet_ctx *c, bitnet_input *inputs, int32_t n_inputs,
+                                          bitnet_error *err) {
+    const bitnet_result r = bitnet__acquire(c, err);
+    return r ? r : bitnet__done(c, bitnet__eval_many(c, inputs, n_inputs, err));
 }
 
 BITNET_API bitnet_result bitnet_eval(bitnet_ctx *c, const bitnet_token *tokens, int32_t n,
@@ -12601,8 +12615,8 @@ static bitnet_result bitnet__acquire_seq(bitnet_ctx *c, int32_t seq, bitnet_erro
                             (int)c->p.n_seqs - 1);
     r = bitnet__acquire(c, err);
     if (r != BITNET_OK || !q || !q->in_generation) return r;
-    bitnet__release(c);
-    return bitnet__fail(err, BITNET_ERR_BUSY, "a generation has sequence %d", (int)seq);
+    return bitnet__done(c, bitnet__fail(err, BITNET_ERR_BUSY, "a generation has sequence %d",
+                                        (int)seq));
 }
 
 /* Evaluates n tokens more of a sequence without a pending token; they may be its history's own. */
@@ -12634,12 +12648,10 @@ static bitnet_result bitnet__seq_sync(bitnet_ctx *c, int32_t seq, const bitnet_t
 
 BITNET_API bitnet_result bitnet_seq_sync(bitnet_ctx *c, int32_t seq, const bitnet_token *tokens,
                                          int32_t n, int32_t *n_kept, bitnet_error *err) {
+    const bitnet_result r = bitnet__acquire_seq(c, seq, err);
     int32_t unused;
-    bitnet_result r = bitnet__acquire_seq(c, seq, err);
-    if (r != BITNET_OK) return r;
-    r = bitnet__seq_sync(c, seq, tokens, n, n_kept ? n_kept : &unused, err);
-    bitnet__release(c);
-    return r;
+    return r ? r : bitnet__done(c, bitnet__seq_sync(c, seq, tokens, n, n_kept ? n_kept : &unused,
+                                                    err));
 }
 
 static bitnet_result bitnet__seq_remove(bitnet_ctx *c, int32_t seq, int32_t from, int32_t to,
@@ -12663,11 +12675,8 @@ static bitnet_result bitnet__seq_remove(bitnet_ctx *c, int32_t seq, int32_t from
 
 BITNET_API bitnet_result bitnet_seq_remove(bitnet_ctx *c, int32_t seq, int32_t from, int32_t to,
                                            bitnet_error *err) {
-    bitnet_result r = bitnet__acquire_seq(c, seq, err);
-    if (r != BITNET_OK) return r;
-    r = bitnet__seq_remove(c, seq, from, to, err);
-    bitnet__release(c);
-    return r;
+    const bitnet_result r = bitnet__acquire_seq(c, seq, err);
+    return r ? r : bitnet__done(c, bitnet__seq_remove(c, seq, from, to, err));
 }
 
 /* =============================================================================================
@@ -12771,11 +12780,17 @@ static void bitnet__state_put(void *writer, uint8_t *p, size_t n) {
     }
 }
 
-static bitnet_result bitnet__seq_save(const bitnet_ctx *c, int32_t seq, bitnet__state_writer *w,
-                                      bitnet_error *err) {
+static bitnet_result bitnet__seq_save(const bitnet_ctx *c, int32_t seq, bitnet_write_fn write_fn,
+                                      void *ud, bitnet_error *err) {
     const bitnet__seq *q = &c->seqs[seq];
+    bitnet__state_writer writer, *w = &writer;
     uint8_t bytes[BITNET__STATE_HEADER];
     int32_t i;
+    if (!write_fn) return bitnet__fail(err, BITNET_ERR_ARG, "write_fn is NULL");
+    memset(w, 0, sizeof *w);
+    w->write_fn = write_fn;
+    w->ud = ud;
+    w->hash = BITNET__HASH_START;
     bitnet__state_header(c, (uint32_t)q->n_past, q->pending, bytes);
     bitnet__state_put(w, bytes, sizeof bytes);
     for (i = 0; i < q->n_past; i++) {
@@ -12800,17 +12815,8 @@ BITNET_API uint64_t bitnet_seq_state_bytes(const bitnet_ctx *c, int32_t seq) {
 
 BITNET_API bitnet_result bitnet_seq_save(bitnet_ctx *c, int32_t seq,
                                          bitnet_write_fn write_fn, void *ud, bitnet_error *err) {
-    bitnet__state_writer w;
-    bitnet_result r = bitnet__acquire_seq(c, seq, err);
-    if (r != BITNET_OK) return r;
-    memset(&w, 0, sizeof w);
-    w.write_fn = write_fn;
-    w.ud = ud;
-    w.hash = BITNET__HASH_START;
-    if (write_fn) r = bitnet__seq_save(c, seq, &w, err);
-    else r = bitnet__fail(err, BITNET_ERR_ARG, "write_fn is NULL");
-    bitnet__release(c);
-    return r;
+    const bitnet_result r = bitnet__acquire_seq(c, seq, err);
+    return r ? r : bitnet__done(c, bitnet__seq_save(c, seq, write_fn, ud, err));
 }
 
 typedef struct bitnet__room { uint8_t *p; size_t n; } bitnet__room;
@@ -12944,11 +12950,8 @@ static bitnet_result bitnet__seq_load(bitnet_ctx *c, int32_t seq, const bitnet__
 
 static bitnet_result bitnet__load_from(bitnet_ctx *c, int32_t seq, bitnet__source src,
                                        bitnet_error *err) {
-    bitnet_result r = bitnet__acquire_seq(c, seq, err);
-    if (r != BITNET_OK) return r;
-    r = bitnet__seq_load(c, seq, &src, err);
-    bitnet__release(c);
-    return r;
+    const bitnet_result r = bitnet__acquire_seq(c, seq, err);
+    return r ? r : bitnet__done(c, bitnet__seq_load(c, seq, &src, err));
 }
 
 BITNET_API bitnet_result bitnet_seq_load(bitnet_ctx *c, int32_t seq, const bitnet_io *io,
@@ -14076,32 +14079,30 @@ static void bitnet__best_candidates(bitnet__candidate *all, int32_t n_all, int32
     for (i = n; i > 1; i--) bitnet__heap_pop(&heap, (size_t)i, &x);
 }
 
-BITNET_API bitnet_result bitnet_logprobs(bitnet_ctx *c, int32_t i, bitnet_logprob *out, int32_t n) {
-    bitnet__candidate *all;
-    const float *logits;
+static bitnet_result bitnet__logprobs(bitnet_ctx *c, int32_t i, bitnet_logprob *out, int32_t n) {
+    bitnet__candidate *all = c->head->candidates;
+    const float *logits = bitnet__logits(c, i);
     double sum = 0.0, top;
-    bitnet_result r = bitnet__acquire(c, 0);
     int32_t k;
-    if (r != BITNET_OK) return r;
-    all = c->head->candidates;
-    logits = bitnet__logits(c, i);
-    if (!logits || !out || n < 1 || n > c->m->n_vocab) r = BITNET_ERR_ARG;
-    else {
-        for (k = 0; k < c->m->n_vocab; k++) {
-            const int is_nan = logits[k] != logits[k];
-            all[k].token = k;
-            all[k].logit = is_nan ? bitnet__float_from_bits(0xff800000u) : logits[k];
-        }
-        bitnet__best_candidates(all, c->m->n_vocab, n);
-        top = (double)all[0].logit;
-        for (k = 0; k < c->m->n_vocab; k++) sum += bitnet__weight((double)logits[k] - top);
-        for (k = 0; k < n; k++) {
-            out[k].token = all[k].token;
-            out[k].logprob = (float)((double)all[k].logit - top - bitnet__log(sum));
-        }
+    if (!logits || !out || n < 1 || n > c->m->n_vocab) return BITNET_ERR_ARG;
+    for (k = 0; k < c->m->n_vocab; k++) {
+        const int is_nan = logits[k] != logits[k];
+        all[k].token = k;
+        all[k].logit = is_nan ? bitnet__float_from_bits(0xff800000u) : logits[k];
     }
-    bitnet__release(c);
-    return r;
+    bitnet__best_candidates(all, c->m->n_vocab, n);
+    top = (double)all[0].logit;
+    for (k = 0; k < c->m->n_vocab; k++) sum += bitnet__weight((double)logits[k] - top);
+    for (k = 0; k < n; k++) {
+        out[k].token = all[k].token;
+        out[k].logprob = (float)((double)all[k].logit - top - bitnet__log(sum));
+    }
+    return BITNET_OK;
+}
+
+BITNET_API bitnet_result bitnet_logprobs(bitnet_ctx *c, int32_t i, bitnet_logprob *out, int32_t n) {
+    const bitnet_result r = bitnet__acquire(c, 0);
+    return r ? r : bitnet__done(c, bitnet__logprobs(c, i, out, n));
 }
 
 BITNET_API bitnet_token bitnet_sample_logits(bitnet_ctx *c, const float *logits,
@@ -14601,28 +14602,30 @@ static void bitnet__gen_finish(bitnet_gen *g) {
     bitnet__gen_free(g);
 }
 
-BITNET_API bitnet_result bitnet_gen_begin(bitnet_ctx *c, const bitnet_generate_params *params,
-                                          bitnet_gen **out, bitnet_error *err) {
-    bitnet_gen *g = 0;
-    bitnet_result r;
-    if (!out) return bitnet__fail(err, BITNET_ERR_ARG, "out is 0");
-    *out = 0;
-    if ((r = bitnet__acquire(c, err))) return r;
-    g = (bitnet_gen *)bitnet__alloc(&c->m->params.allocator, sizeof *g);
-    r = g ? bitnet__gen_start(g, c, params, err)
-          : bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for a generation");
+static bitnet_result bitnet__gen_begin(bitnet_ctx *c, const bitnet_generate_params *params,
+                                       bitnet_gen **out, bitnet_error *err) {
+    const bitnet_allocator *a = &c->m->params.allocator;
+    bitnet_gen *g = (bitnet_gen *)bitnet__alloc(a, sizeof *g);
+    const bitnet_result r = g ? bitnet__gen_start(g, c, params, err)
+                              : bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for a generation");
     if (r == BITNET_OK) *out = g;
-    else bitnet__free(&c->m->params.allocator, g);
-    bitnet__release(c);
+    else bitnet__free(a, g);
     return r;
 }
 
-BITNET_API bitnet_result bitnet_gen_next(bitnet_gen *const *gens, int32_t n, bitnet_error *err) {
-    bitnet_ctx *c = gens && n > 0 && gens[0] ? gens[0]->c : 0;
+BITNET_API bitnet_result bitnet_gen_begin(bitnet_ctx *c, const bitnet_generate_params *params,
+                                          bitnet_gen **out, bitnet_error *err) {
     bitnet_result r;
+    if (!out) return bitnet__fail(err, BITNET_ERR_ARG, "out is 0");
+    *out = 0;
+    r = bitnet__acquire(c, err);
+    return r ? r : bitnet__done(c, bitnet__gen_begin(c, params, out, err));
+}
+
+static bitnet_result bitnet__gen_next(bitnet_ctx *c, bitnet_gen *const *gens, int32_t n,
+                                      bitnet_error *err) {
+    bitnet_result r = BITNET_OK;
     int32_t i, k;
-    if (!c) return bitnet__fail(err, BITNET_ERR_ARG, "there are no generations");
-    if ((r = bitnet__acquire(c, err))) return r;
     for (i = 0; i < n && r == BITNET_OK; i++) {
         if (!gens[i] || gens[i]->c != c || gens[i]->is_listed)
             r = bitnet__fail(err, BITNET_ERR_ARG, "generation %d is 0, of another context, or "
@@ -14630,9 +14633,14 @@ BITNET_API bitnet_result bitnet_gen_next(bitnet_gen *const *gens, int32_t n, bit
         else gens[i]->is_listed = 1;
     }
     for (k = r == BITNET_OK ? n : i - 1; k > 0; k--) gens[k - 1]->is_listed = 0;
-    if (r == BITNET_OK) r = bitnet__gen_pass(c, gens, n, err);
-    bitnet__release(c);
-    return r;
+    return r ? r : bitnet__gen_pass(c, gens, n, err);
+}
+
+BITNET_API bitnet_result bitnet_gen_next(bitnet_gen *const *gens, int32_t n, bitnet_error *err) {
+    bitnet_ctx *c = gens && n > 0 && gens[0] ? gens[0]->c : 0;
+    const bitnet_result r = c ? bitnet__acquire(c, err) :
+                            bitnet__fail(err, BITNET_ERR_ARG, "there are no generations");
+    return r ? r : bitnet__done(c, bitnet__gen_next(c, gens, n, err));
 }
 
 BITNET_API void bitnet_gen_piece(const bitnet_gen *g, bitnet_piece *out) {
@@ -14672,11 +14680,8 @@ static bitnet_result bitnet__generate(bitnet_ctx *c, const bitnet_generate_param
 
 BITNET_API bitnet_result bitnet_generate(bitnet_ctx *c, const bitnet_generate_params *params,
                                          bitnet_stop *why, bitnet_error *err) {
-    bitnet_result r = bitnet__acquire(c, err);
-    if (r != BITNET_OK) return r;
-    r = bitnet__generate(c, params, why, err);
-    bitnet__release(c);
-    return r;
+    const bitnet_result r = bitnet__acquire(c, err);
+    return r ? r : bitnet__done(c, bitnet__generate(c, params, why, err));
 }
 /* =============================================================================================
    @embed  texts to vectors, and vectors in few bits
@@ -14897,9 +14902,9 @@ static bitnet_result bitnet__embed(bitnet__embedder *e, bitnet_error *err) {
 BITNET_API bitnet_result bitnet_embed(bitnet_ctx *c, const bitnet_embed_input *inputs, int32_t n,
                                       const bitnet_embed_params *params, float *out,
                                       bitnet_error *err) {
+    const bitnet_result r = bitnet__acquire(c, err);
     bitnet_embed_params defaults;
     bitnet__embedder e;
-    bitnet_result r = bitnet__acquire(c, err);
     if (r != BITNET_OK) return r;
     memset(&e, 0, sizeof e);
     e.c = c;
@@ -14909,9 +14914,7 @@ BITNET_API bitnet_result bitnet_embed(bitnet_ctx *c, const bitnet_embed_input *i
     e.p = params ? params : &defaults;
     e.out = out;
     e.pooling = e.p->pooling ? (int32_t)e.p->pooling : c->m->pooling;
-    r = bitnet__embed(&e, err);
-    bitnet__release(c);
-    return r;
+    return bitnet__done(c, bitnet__embed(&e, err));
 }
 
 /* ---- packed vectors ---- */
