@@ -9031,14 +9031,14 @@ struct bitnet__step;
 typedef struct bitnet__layer_kind {
     int sets;                          /* its tensors: the parts of these sets */
     int caches;                        /* 1: it keeps a key and a value for each position */
-    uint64_t (*n_state)(const bitnet_model *m);        /* floats for a sequence; 0: none */
+    size_t (*n_state)(const bitnet_model *m);          /* floats for a sequence; 0: none */
     void (*forward)(struct bitnet__step *s, int32_t i);    /* layer number i of a batch */
 } bitnet__layer_kind;
 
 typedef struct bitnet__layer {
     const bitnet__layer_kind *kind;
     int32_t cache;                     /* its number among those that cache */
-    uint64_t state;                    /* where its floats begin in the state of a sequence */
+    size_t state;                      /* where its floats begin in the state of a sequence */
     const float *norm[BITNET__NORMS];  /* gains; 0: the family has none there */
     bitnet__linear linear[BITNET__LINEARS];
     uint32_t zeros;                    /* bit k: all weights of linear[k] are 0 */
@@ -9057,7 +9057,7 @@ struct bitnet_model {
     bitnet__vocab vocab;
     bitnet__layer *layers;             /* [n_layers] */
     int32_t n_caches;                  /* layers that cache */
-    uint64_t n_state;                  /* floats of fixed number that a sequence keeps */
+    size_t n_state;                    /* floats of fixed number that a sequence keeps */
     const float *output_norm;          /* [dim] */
     bitnet__matrix embed, head;        /* [n_vocab][dim]; the same data if they are tied; head.data
                                           0: a model of embeddings, which has none */
@@ -11010,6 +11010,10 @@ struct bitnet_ctx {
 static int32_t bitnet__max(int32_t a, int32_t b) { return a > b ? a : b; }
 static int32_t bitnet__min(int32_t a, int32_t b) { return a < b ? a : b; }
 
+/* Where row t of an array [...][n] begins. All sizes and numbers are int32_t; products of them that
+   are offsets in memory are computed here. */
+static size_t bitnet__row(int32_t t, int32_t n) { return (size_t)t * (size_t)n; }
+
 /* Rounded up to whole pages of 64. */
 static int32_t bitnet__round_page(int32_t positions) {
     return (positions + BITNET__PAGE - 1) / BITNET__PAGE * BITNET__PAGE;
@@ -11073,7 +11077,7 @@ static bitnet_result bitnet__ctx_defaults(const bitnet_model *m, const bitnet_ct
 
 static size_t bitnet__cell_bytes(const bitnet_model *m, const bitnet_ctx_params *p) {
     const bitnet__kv_ops *kv = bitnet__kv_ops_of(p->kv_type);
-    return (size_t)kv->element * (size_t)m->head_dim + (size_t)kv->extra;
+    return bitnet__row(kv->element, m->head_dim) + (size_t)kv->extra;
 }
 
 /* Bytes of a page and its header, a multiple of 64; under 2^38 for each position. */
@@ -11091,65 +11095,71 @@ static int bitnet__in_norms(const bitnet_model *m) {
     return (m->family->norms & BITNET__IN_NORMS) != 0;
 }
 
+/* Arrays of the arena, [rows][n]. */
+static float *bitnet__floats(bitnet__arena *a, int64_t rows, int64_t n) {
+    return (float *)bitnet__arena_take(a, (uint64_t)(rows * n), sizeof(float));
+}
+static int32_t *bitnet__ints(bitnet__arena *a, int64_t rows, int64_t n) {
+    return (int32_t *)bitnet__arena_take(a, (uint64_t)(rows * n), sizeof(int32_t));
+}
+static int8_t *bitnet__codes(bitnet__arena *a, int64_t rows, int64_t n) {
+    return (int8_t *)bitnet__arena_take(a, (uint64_t)(rows * n), 1);
+}
+
 static void bitnet__ctx_layout(const bitnet_model *m, const bitnet_ctx_params *p,
                                bitnet__arena *a, bitnet_ctx *c) {
-    const int32_t group = m->n_heads / m->n_kv_heads;
-    const uint64_t batch = (uint64_t)p->n_batch, ctx = (uint64_t)p->n_ctx, dim = (uint64_t)m->dim;
-    const uint64_t q_dim = (uint64_t)m->q_dim, threads = (uint64_t)p->n_threads;
+    const int32_t group = m->n_heads / m->n_kv_heads, threads = p->n_threads;
     const int32_t widest = bitnet__max(bitnet__max(m->dim, m->ffn_dim), m->q_dim);
-    const uint64_t seqs = (uint64_t)p->n_seqs;
-    const uint64_t i8 = (uint64_t)bitnet__kv_ops_of(p->kv_type)->int8;
-    uint64_t cols, dots, scores;
+    const int64_t batch = p->n_batch, i8 = bitnet__kv_ops_of(p->kv_type)->int8 ? batch : 0;
+    const uint64_t seqs = (uint64_t)p->n_seqs, ctx = (uint64_t)p->n_ctx;
+    int64_t cols, dots, scores;
     int i;
     c->page_len = bitnet__page_len(p);
     c->block = bitnet__max(BITNET__COLUMNS / group, 1);
     c->n_scores = bitnet__round_page(p->n_ctx);
-    cols = (uint64_t)c->block * (uint64_t)group;
+    cols = (int64_t)c->block * group;
     c->seqs = (bitnet__seq *)bitnet__arena_take(a, seqs, sizeof *c->seqs);
     c->history = (bitnet_token *)bitnet__arena_take(a, seqs * ctx, sizeof *c->history);
     c->page_table = (bitnet__page **)bitnet__arena_take(
         a, seqs * (uint64_t)bitnet__pages_for(c, p->n_ctx), sizeof(void *));
     c->own_page = (bitnet__page *)bitnet__arena_take(a, seqs == 1, bitnet__page_bytes(m, p));
-    c->states = (float *)bitnet__arena_take(a, seqs * m->n_state, 4);
-    c->places = (bitnet__place *)bitnet__arena_take(a, batch, sizeof *c->places);
+    c->states = (float *)bitnet__arena_take(a, seqs * m->n_state, sizeof(float));
+    c->places = (bitnet__place *)bitnet__arena_take(a, (uint64_t)batch, sizeof *c->places);
     c->row_places = (bitnet__place *)bitnet__arena_take(a, (uint64_t)p->n_logits,
                                                         sizeof *c->row_places);
-    c->spans = (bitnet__span *)bitnet__arena_take(a, batch, sizeof *c->spans);
+    c->spans = (bitnet__span *)bitnet__arena_take(a, (uint64_t)batch, sizeof *c->spans);
     c->inputs = (bitnet_input *)bitnet__arena_take(a, seqs, sizeof *c->inputs);
-    c->x = (float *)bitnet__arena_take(a, batch * dim, 4);
-    c->h = (float *)bitnet__arena_take(a, batch * (uint64_t)widest, 4);
-    c->q = (float *)bitnet__arena_take(a, batch * q_dim, 4);
-    c->kv = (float *)bitnet__arena_take(a, batch * 2 * (uint64_t)m->kv_dim, 4);
-    c->queries = (float *)bitnet__arena_take(a, batch * q_dim, 4);
-    c->o = (float *)bitnet__arena_take(a, batch * q_dim, 4);
-    c->g = (float *)bitnet__arena_take(a, batch * (uint64_t)m->ffn_dim, 4);
+    c->x = bitnet__floats(a, batch, m->dim);
+    c->h = bitnet__floats(a, batch, widest);
+    c->q = bitnet__floats(a, batch, m->q_dim);
+    c->kv = bitnet__floats(a, batch, 2 * (int64_t)m->kv_dim);
+    c->queries = bitnet__floats(a, batch, m->q_dim);
+    c->o = bitnet__floats(a, batch, m->q_dim);
+    c->g = bitnet__floats(a, batch, m->ffn_dim);
     for (i = 0; i < 3; i++) {
-        const uint64_t tokens = i == 0 || bitnet__in_norms(m) ? batch : 0;
+        const int64_t tokens = i == 0 || bitnet__in_norms(m) ? batch : 0;
         const int32_t n = bitnet__padded_row(i == 0 ? widest : m->dim);
-        const uint64_t groups = m->group > 0 ? (uint64_t)bitnet__max(1, n / m->group) : 0;
-        c->act[i].q = (int8_t *)bitnet__arena_take(a, tokens * (uint64_t)n, 1);
-        c->act[i].scale = (float *)bitnet__arena_take(a, tokens, 4);
-        c->act[i].step = (float *)bitnet__arena_take(a, tokens * groups, 4);
-        c->act[i].sum = (int32_t *)bitnet__arena_take(a, tokens * (groups ? groups : 1), 4);
+        const int32_t groups = m->group > 0 ? bitnet__max(1, n / m->group) : 0;
+        c->act[i].q = bitnet__codes(a, tokens, n);
+        c->act[i].scale = bitnet__floats(a, tokens, 1);
+        c->act[i].step = bitnet__floats(a, tokens, groups);
+        c->act[i].sum = bitnet__ints(a, tokens, bitnet__max(1, groups));
     }
-    dots = threads * 2 * (uint64_t)bitnet__dot_tokens(p) * BITNET__DOT_STRIDE;
-    c->dots = (int32_t *)bitnet__arena_take(a, dots, 4);
-    c->outputs = (float *)bitnet__arena_take(a, m->group > 0 ? dots : 0, 4);
-    scores = (uint64_t)bitnet__max(p->n_threads, m->n_kv_heads) * cols * (uint64_t)c->n_scores;
-    c->scores = (float *)bitnet__arena_take(a, scores, 4);
-    c->query.q = (int8_t *)bitnet__arena_take(a, i8 * batch * q_dim, 1);
-    c->query.step = (float *)bitnet__arena_take(a, i8 * batch * (uint64_t)m->n_heads, 4);
-    c->query.sum = (int32_t *)bitnet__arena_take(a, i8 * batch * (uint64_t)m->n_heads, 4);
-    c->weight.q = (int8_t *)bitnet__arena_take(a, i8 * scores, 1);
-    c->weight.step = (float *)bitnet__arena_take(a, i8 * scores / BITNET__PAGE, 4);
-    c->weight.sum = 0;
-    c->mixed = (float *)bitnet__arena_take(a, threads * cols * (uint64_t)m->head_dim, 4);
-    for (i = 0; i < 2; i++)
-        c->rope[i] = (float *)bitnet__arena_take(
-            a, m->rope_freq[i] ? batch * (uint64_t)m->n_rot : 0, 4);
-    c->hidden = (float *)bitnet__arena_take(a, (uint64_t)p->n_logits * dim, 4);
-    c->scratch = (float *)bitnet__arena_take(a, threads * 4 * dim, 4);
-    c->nonfinite = (int32_t *)bitnet__arena_take(a, threads, sizeof *c->nonfinite);
+    dots = 2 * (int64_t)bitnet__dot_tokens(p) * BITNET__DOT_STRIDE;
+    c->dots = bitnet__ints(a, threads, dots);
+    c->outputs = bitnet__floats(a, m->group > 0 ? threads : 0, dots);
+    scores = bitnet__max(threads, m->n_kv_heads) * cols * c->n_scores;
+    c->scores = bitnet__floats(a, scores, 1);
+    c->query.q = bitnet__codes(a, i8, m->q_dim);
+    c->query.step = bitnet__floats(a, i8, m->n_heads);
+    c->query.sum = bitnet__ints(a, i8, m->n_heads);
+    c->weight.q = bitnet__codes(a, i8 > 0, scores);
+    c->weight.step = bitnet__floats(a, i8 > 0, scores / BITNET__PAGE);
+    c->mixed = bitnet__floats(a, threads, cols * m->head_dim);
+    for (i = 0; i < 2; i++) c->rope[i] = bitnet__floats(a, m->rope_freq[i] ? batch : 0, m->n_rot);
+    c->hidden = bitnet__floats(a, p->n_logits, m->dim);
+    c->scratch = bitnet__floats(a, threads, 4 * (int64_t)m->dim);
+    c->nonfinite = bitnet__ints(a, threads, 1);
 }
 
 BITNET_API uint64_t bitnet_ctx_bytes(const bitnet_model *m, const bitnet_ctx_params *params) {
@@ -11260,16 +11270,16 @@ static void bitnet__free_spare_pages(bitnet_ctx *c) {
 
 /* Empty sequences. A single one has its page in the arena. */
 static void bitnet__seqs_init(bitnet_ctx *c) {
-    const size_t n_pages = (size_t)bitnet__pages_for(c, c->p.n_ctx);
-    size_t i;
-    for (i = 0; i < (size_t)c->p.n_seqs; i++) {
+    const int32_t n_pages = bitnet__pages_for(c, c->p.n_ctx);
+    int32_t i;
+    for (i = 0; i < c->p.n_seqs; i++) {
         bitnet__seq *q = &c->seqs[i];
         memset(q, 0, sizeof *q);
-        q->history = c->history + i * (size_t)c->p.n_ctx;
-        q->pages = c->page_table + i * n_pages;
+        q->history = c->history + bitnet__row(i, c->p.n_ctx);
+        q->pages = c->page_table + bitnet__row(i, n_pages);
         q->pending = -1;
     }
-    memset(c->states, 0, (size_t)c->p.n_seqs * (size_t)c->m->n_state * sizeof *c->states);
+    memset(c->states, 0, (size_t)c->p.n_seqs * c->m->n_state * sizeof *c->states);
     if (c->p.n_seqs > 1) return;
     c->own_page->n_users = 0;
     c->n_pages = 1;
@@ -11412,7 +11422,7 @@ BITNET_API bitnet_token bitnet_ctx_pending(const bitnet_ctx *c) { return bitnet_
 
 /* The floats of fixed number that a sequence keeps, [n_state]; see bitnet__layer_kind. */
 static float *bitnet__seq_state(const bitnet_ctx *c, int32_t seq) {
-    return c->states + (size_t)seq * (size_t)c->m->n_state;
+    return c->states + (size_t)seq * c->m->n_state;
 }
 
 /* Can what a sequence keeps be cut back to a length? Keys and values can. A state of fixed size is
@@ -11434,7 +11444,7 @@ static int32_t bitnet__seq_shorten(bitnet_ctx *c, int32_t seq, int32_t length) {
         if (c->row_places[i].seq == seq && c->row_places[i].pos >= length)
             c->row_places[i].seq = -1;
     if (length == 0 && q->n_in_state > 0)
-        memset(bitnet__seq_state(c, seq), 0, (size_t)c->m->n_state * sizeof(float));
+        memset(bitnet__seq_state(c, seq), 0, c->m->n_state * sizeof(float));
     q->n_past = q->n_in_state = length;
     q->pending = -1;
     bitnet__seq_cut(c, q, bitnet__pages_for(c, length));
@@ -11470,7 +11480,7 @@ static bitnet_result bitnet__seq_copy(bitnet_ctx *c, int32_t from, int32_t to, i
     memcpy(b->history, a->history, (size_t)length * sizeof *b->history);
     if (length > 0)
         memcpy(bitnet__seq_state(c, to), bitnet__seq_state(c, from),
-               (size_t)c->m->n_state * sizeof(float));
+               c->m->n_state * sizeof(float));
     b->n_past = b->n_in_state = length;
     b->n_pages = bitnet__pages_for(c, length);
     for (i = 0; i < b->n_pages; i++) (b->pages[i] = a->pages[i])->n_users++;
@@ -11661,18 +11671,18 @@ static void bitnet__forward_layer(bitnet__step *s, int32_t i) {
 static void bitnet__quantize_token(const bitnet__step *s, const float *x, int32_t t,
                                    const bitnet__act *act, int thread) {
     const bitnet_ctx *c = s->c;
-    const size_t n = (size_t)s->in_dim;
-    const size_t padded = s->group > 0 ? n : (size_t)bitnet__padded_row(s->in_dim);
-    int8_t *q = act->q + (size_t)t * padded;
-    if (s->group > 0) {
-        size_t i = 0, at = (size_t)t * (n / (size_t)s->group);
-        for (; i < n; i += (size_t)s->group, at++)
-            act->step[at] = 1.0f / c->k.quantize(x + i, s->group, q + i, &act->sum[at]);
-    } else {
-        act->scale[t] = c->k.quantize(x, s->in_dim, q, &act->sum[t]);
+    const int32_t n = s->in_dim, groups = s->group > 0 ? n / s->group : 0;
+    const int32_t padded = groups ? n : bitnet__padded_row(n);
+    int8_t *q = act->q + bitnet__row(t, padded);
+    int32_t i;
+    for (i = 0; i < groups; i++) {
+        const size_t at = bitnet__row(t, groups) + (size_t)i;
+        act->step[at] = 1.0f / c->k.quantize(x + i * s->group, s->group, q + i * s->group,
+                                             &act->sum[at]);
     }
-    if (memchr(q, 0x80, n)) bitnet__note_nonfinite(c, t, thread);      /* -128 */
-    memset(q + n, 0, padded - n);
+    if (!groups) act->scale[t] = c->k.quantize(x, n, q, &act->sum[t]);
+    if (memchr(q, 0x80, (size_t)n)) bitnet__note_nonfinite(c, t, thread);      /* -128 */
+    memset(q + n, 0, (size_t)(padded - n));
 }
 
 /* Tokens [from, to): h = rmsnorm(in), if there is a gain; then act[i] = int8(h) or int8(in), for
@@ -11680,19 +11690,19 @@ static void bitnet__quantize_token(const bitnet__step *s, const float *x, int32_
 static void bitnet__step_norm_quantize(const bitnet__step *s, int32_t from, int32_t to,
                                        int thread) {
     bitnet_ctx *c = s->c;
-    const size_t n = (size_t)s->in_dim;
+    const int32_t n = s->in_dim;
     int32_t t, i;
     for (t = from; t < to; t++) {
-        const float *x = s->in + (size_t)t * n;
-        float *h = c->h + (size_t)t * n;
+        const float *x = s->in + bitnet__row(t, n);
+        float *h = c->h + bitnet__row(t, n);
         if ((t == from || t % 64 == 0) && bitnet__is_cancelled(c, thread)) return;
         if (s->gain) {
-            c->k.rmsnorm(x, s->gain, s->in_dim, c->m->eps, h);
+            c->k.rmsnorm(x, s->gain, n, c->m->eps, h);
             x = h;
-            h = c->scratch + (size_t)thread * 4 * (size_t)c->m->dim;
+            h = c->scratch + bitnet__row(4 * thread, c->m->dim);
         }
         for (i = 0; i < s->n_acts; i++) {
-            if (s->gains[i]) c->k.rmsnorm(x, s->gains[i], s->in_dim, c->m->eps, h);
+            if (s->gains[i]) c->k.rmsnorm(x, s->gains[i], n, c->m->eps, h);
             bitnet__quantize_token(s, s->gains[i] ? h : x, t, &c->act[i], thread);
         }
     }
@@ -11757,11 +11767,10 @@ static int bitnet__next_product(const bitnet__step *s, int32_t from, int32_t to,
 static void bitnet__group_products(const bitnet__step *s, const bitnet__linear *l,
                                    const bitnet__act *act, const bitnet__product *x, int add,
                                    float *out, size_t out_stride) {
-    const size_t groups = (size_t)(l->n_in / l->group), t = (size_t)x->t;
+    const size_t at = bitnet__row(x->t, l->n_in / l->group);
     s->c->k.dotrows_groups(l->w + bitnet__groups_bytes(l->n_in, l->group, x->row),
-                           act->q + t * (size_t)l->n_in, act->sum + t * groups,
-                           act->step + t * groups, l->n_in, l->group, x->n_rows, x->n_tokens,
-                           add, out, out_stride);
+                           act->q + bitnet__row(x->t, l->n_in), act->sum + at, act->step + at,
+                           l->n_in, l->group, x->n_rows, x->n_tokens, add, out, out_stride);
 }
 
 /* The products of this part of a layer [n_tokens][BITNET__DOT_STRIDE], from element at of dots on:
@@ -11774,7 +11783,7 @@ static void bitnet__products(const bitnet__step *s, const bitnet__linear *l,
         return;
     }
     c->k.dotrows_ternary(l->w + c->k.packed_bytes(l->n_in, x->row),
-                         act->q + (size_t)x->t * (size_t)l->n_in, act->sum + x->t, l->n_in,
+                         act->q + bitnet__row(x->t, l->n_in), act->sum + x->t, l->n_in,
                          x->n_rows, x->n_tokens, c->dots + at, BITNET__DOT_STRIDE);
 }
 
@@ -11783,7 +11792,7 @@ static const float *bitnet__outputs(const bitnet__step *s, const bitnet__linear 
                                     const bitnet__act *act, const bitnet__product *x, int32_t i,
                                     size_t at, float *room) {
     const bitnet_ctx *c = s->c;
-    at += (size_t)i * BITNET__DOT_STRIDE;
+    at += bitnet__row(i, BITNET__DOT_STRIDE);
     if (l->group > 0) return c->outputs + at;
     c->k.dequantize(c->dots + at, l->scale / act->scale[x->t + i], x->n_rows, 0, room);
     return room;
@@ -11791,8 +11800,7 @@ static const float *bitnet__outputs(const bitnet__step *s, const bitnet__linear 
 
 /* Where a thread has room for two such products: `which` is 0 or 1. */
 static size_t bitnet__thread_dots(const bitnet_ctx *c, int thread, int which) {
-    return ((size_t)thread * 2 + (size_t)which) * (size_t)bitnet__dot_tokens(&c->p) *
-           BITNET__DOT_STRIDE;
+    return bitnet__row(2 * thread + which, bitnet__dot_tokens(&c->p) * BITNET__DOT_STRIDE);
 }
 
 /* Rows [from, to): out = y, or out += y with add; out is [n_tokens][out_stride]. */
@@ -11806,14 +11814,14 @@ static void bitnet__linear_rows(const bitnet__step *s, const bitnet__linear *l,
     from = bitnet__round_rows(c, from, l->n_out);
     to = bitnet__round_rows(c, to, l->n_out);
     while (bitnet__next_product(s, from, to, thread, &x)) {
-        float *part = out + (size_t)x.t * (size_t)out_stride + x.row;
+        float *part = out + bitnet__row(x.t, out_stride) + x.row;
         if (l->group > 0) bitnet__group_products(s, l, act, &x, add, part, (size_t)out_stride);
         else bitnet__products(s, l, act, &x, at);
         for (i = 0; i < x.n_tokens; i++) {
             const int32_t t = x.t + i;
-            float *y = part + (size_t)i * (size_t)out_stride;
+            float *y = part + bitnet__row(i, out_stride);
             if (!l->group)
-                c->k.dequantize(c->dots + at + (size_t)i * BITNET__DOT_STRIDE,
+                c->k.dequantize(c->dots + at + bitnet__row(i, BITNET__DOT_STRIDE),
                                 l->scale / act->scale[t], x.n_rows, add, y);
             if (add && !bitnet__all_finite(y, x.n_rows)) bitnet__note_nonfinite(c, t, thread);
         }
@@ -11863,7 +11871,7 @@ static void bitnet__step_gate_up(const bitnet__step *s, int32_t from, int32_t to
         for (i = 0; i < x.n_tokens; i++) {
             const float *g = bitnet__outputs(s, gate, gate_act, &x, i, gates, gate_room);
             const float *u = bitnet__outputs(s, up, up_act, &x, i, ups, up_room);
-            float *y = c->g + (size_t)(x.t + i) * (size_t)c->m->ffn_dim + x.row;
+            float *y = c->g + bitnet__row(x.t + i, c->m->ffn_dim) + x.row;
             if (c->m->gate_a < 0.0f)
                 c->k.sigmoid_gate(g, u, c->m->gate_a, c->m->gate_b, x.n_rows, y);
             else c->k.relu2_gate(g, u, x.n_rows, y);
@@ -11877,7 +11885,7 @@ static void bitnet__step_post_norm(const bitnet__step *s, int32_t from, int32_t 
     const int32_t dim = c->m->dim;
     int32_t t, i;
     for (t = from; t < to; t++) {
-        float *x = c->x + (size_t)t * (size_t)dim, *h = c->h + (size_t)t * (size_t)dim;
+        float *x = c->x + bitnet__row(t, dim), *h = c->h + bitnet__row(t, dim);
         c->k.rmsnorm(h, s->gain, dim, c->m->eps, h);
         for (i = 0; i < dim; i++) x[i] += h[i];
         if (!bitnet__all_finite(x, dim)) bitnet__note_nonfinite(c, t, thread);
@@ -11905,7 +11913,7 @@ static void bitnet__add_linear_to_x(bitnet__step *s, int linear, const float *ga
 static uint8_t *bitnet__cache_row(const bitnet_ctx *c, bitnet__place at, int32_t layer,
                                   int32_t kv_head, int what) {
     const bitnet_model *m = c->m;
-    const size_t head = ((size_t)layer * (size_t)m->n_kv_heads + (size_t)kv_head) * 2;
+    const size_t head = (bitnet__row(layer, m->n_kv_heads) + (size_t)kv_head) * 2;
     const size_t row = (head + (size_t)what) * (size_t)c->page_len + (size_t)(at.pos % c->page_len);
     return (uint8_t *)c->seqs[at.seq].pages[at.pos / c->page_len] + 64 +
            row * bitnet__cell_bytes(m, &c->p);
@@ -11921,12 +11929,11 @@ static int bitnet__cache_store(const bitnet__step *s, int32_t t, int32_t kv_head
                            c->places[t].pos, what, v, room);
 }
 
-/* The queries of a KV head at a token of the batch: [group], from this head on in c->query and, in
-   steps of head_dim, in c->queries. */
-static size_t bitnet__query_at(const bitnet__step *s, int32_t kv_head, int32_t t) {
+/* The number of the first of the queries of a KV head at a token of the batch, in c->query and, in
+   steps of head_dim, in c->queries; under 2^28, as n_batch times n_heads is. */
+static int32_t bitnet__query_at(const bitnet__step *s, int32_t kv_head, int32_t t) {
     const bitnet_model *m = s->c->m;
-    return ((size_t)kv_head * (size_t)s->n_tokens + (size_t)t) *
-           (size_t)(m->n_heads / m->n_kv_heads);
+    return (kv_head * s->n_tokens + t) * (m->n_heads / m->n_kv_heads);
 }
 
 /* Reorders a head from pairs (2i, 2i + 1) to pairs (i, i + n_rot / 2), which the kernels rotate.
@@ -11942,18 +11949,17 @@ static void bitnet__pairs_to_halves(const float *x, int n_rot, int n, float *y) 
 
 /* A query, rotated, from q to its place; also as int8, if the cache wants that. */
 static void bitnet__store_query(const bitnet__step *s, const float *q, const float *cos_sin,
-                                size_t at, int32_t t, int thread) {
+                                int32_t at, int32_t t, int thread) {
     bitnet_ctx *c = s->c;
     const bitnet_model *m = c->m;
     const int32_t hd = m->head_dim;
-    float *y = c->queries + at * (size_t)hd;
+    float *y = c->queries + bitnet__row(at, hd);
+    int8_t *codes = c->query.q + bitnet__row(at, hd);
     if (m->family->adjacent) bitnet__pairs_to_halves(q, m->n_rot, hd, y);
     c->k.rope(m->family->adjacent ? y : q, cos_sin, m->n_rot, hd, c->cache->rounds, y);
     if (!c->cache->int8) return;
-    c->query.step[at] = 1.0f / c->k.quantize(y, hd, c->query.q + at * (size_t)hd,
-                                             &c->query.sum[at]);
-    if (memchr(c->query.q + at * (size_t)hd, 0x80, (size_t)hd))
-        bitnet__note_nonfinite(c, t, thread);                          /* -128 */
+    c->query.step[at] = 1.0f / c->k.quantize(y, hd, codes, &c->query.sum[at]);
+    if (memchr(codes, 0x80, (size_t)hd)) bitnet__note_nonfinite(c, t, thread);     /* -128 */
 }
 
 /* Tokens [from, to): normalises the heads, if the family does; rotates q and k; stores k and v in
@@ -11967,15 +11973,14 @@ static void bitnet__step_rope(const bitnet__step *s, int32_t from, int32_t to, i
     const float *q_gain = s->layer->norm[BITNET__Q_HEAD_NORM];
     const float *k_gain = s->layer->norm[BITNET__K_HEAD_NORM];
     for (t = from; t < to; t++) {
-        const float *cos_sin = c->rope[s->window > 0] + (size_t)t * (size_t)m->n_rot;
-        float *q = c->q + (size_t)t * (size_t)m->q_dim;
-        float *k = c->kv + (size_t)t * 2 * (size_t)m->kv_dim, *v = k + m->kv_dim;
-        float *o = c->o + (size_t)t * (size_t)m->q_dim;
+        const float *cos_sin = c->rope[s->window > 0] + bitnet__row(t, m->n_rot);
+        float *q = c->q + bitnet__row(t, m->q_dim);
+        float *k = c->kv + bitnet__row(t, 2 * m->kv_dim), *v = k + m->kv_dim;
+        float *o = c->o + bitnet__row(t, m->q_dim);
         for (i = 0; i < m->n_kv_heads; i++, k += hd, v += hd) {
             for (j = 0; j < group; j++, q += hd) {
                 if (q_gain) c->k.rmsnorm(q, q_gain, hd, m->eps, q);
-                bitnet__store_query(s, q, cos_sin, bitnet__query_at(s, i, t) + (size_t)j, t,
-                                    thread);
+                bitnet__store_query(s, q, cos_sin, bitnet__query_at(s, i, t) + j, t, thread);
             }
             if (k_gain) c->k.rmsnorm(k, k_gain, hd, m->eps, k);
             if (adjacent) bitnet__pairs_to_halves(k, m->n_rot, hd, o);
@@ -11994,6 +11999,7 @@ typedef struct bitnet__attention {
     const bitnet__step *s;
     int32_t kv_head, t, n_tokens;      /* tokens [t, t + n_tokens) of the batch */
     int32_t seq, n_all, n_cols;
+    size_t stride;                     /* n_scores */
     float *scores;                     /* [n_cols][n_scores] */
     uint8_t *weights;                  /* if int8: [n_cols][n_scores], and ... */
     float *steps;                      /* ... [n_cols][n_scores / 64] */
@@ -12004,7 +12010,7 @@ static bitnet__attention bitnet__make_attention(const bitnet__step *s, int32_t k
                                                 const bitnet__span *span, int32_t place) {
     const bitnet_ctx *c = s->c;
     const int32_t group = c->m->n_heads / c->m->n_kv_heads;
-    const size_t at = (size_t)(place * c->block * group) * (size_t)c->n_scores;
+    const size_t at = bitnet__row(place * c->block * group, c->n_scores);
     const bitnet__place last = c->places[span->t + span->n - 1];
     bitnet__attention a;
     a.s = s;
@@ -12014,6 +12020,7 @@ static bitnet__attention bitnet__make_attention(const bitnet__step *s, int32_t k
     a.seq = last.seq;
     a.n_all = last.pos + 1;
     a.n_cols = a.n_tokens * group;
+    a.stride = (size_t)c->n_scores;
     a.scores = c->scores + at;
     a.weights = (uint8_t *)c->weight.q + at;
     a.steps = c->weight.step + at / BITNET__PAGE;
@@ -12063,11 +12070,11 @@ static void bitnet__attend_softmax(const bitnet__attention *a, int32_t i, int th
     const bitnet_ctx *c = a->s->c;
     const int32_t at = bitnet__position(a, i / (a->n_cols / a->n_tokens));
     const int32_t first = bitnet__first_seen(a->s, at);
-    const size_t query = bitnet__query_at(a->s, a->kv_head, a->t) + (size_t)i;
+    const int32_t query = bitnet__query_at(a->s, a->kv_head, a->t) + i;
     bitnet__cells values;
     int32_t from, to;
     (void)thread;
-    c->k.softmax(a->scores + (size_t)i * (size_t)c->n_scores + first, at + 1 - first,
+    c->k.softmax(a->scores + bitnet__row(i, c->n_scores) + first, at + 1 - first,
                  c->cache->int8 ? c->m->score_scale * c->query.step[query] : c->m->score_scale,
                  c->cache->rounds);
     if (!c->cache->int8) return;
@@ -12105,12 +12112,12 @@ static void bitnet__sum_values(const bitnet__attention *a, int32_t first, int32_
     }
     for (i = 0; i < a->n_tokens; i++)
         bitnet__add_values(a, bitnet__first_seen(a->s, bitnet__position(a, i)), begin, i * group,
-                           group, first, count, out + (size_t)(i * group) * (size_t)count);
+                           group, first, count, out + bitnet__row(i * group, count));
     bitnet__add_values(a, begin, end, 0, a->n_cols, first, count, out);
     for (i = 1; i < a->n_tokens; i++)
         bitnet__add_values(a, bitnet__max(end, bitnet__first_seen(a->s, bitnet__position(a, i))),
                            bitnet__position(a, i) + 1, i * group, group, first, count,
-                           out + (size_t)(i * group) * (size_t)count);
+                           out + bitnet__row(i * group, count));
 }
 
 /* Elements [from, from + count) of the heads' outputs. */
@@ -12118,16 +12125,15 @@ static void bitnet__attend_values(const bitnet__attention *a, int32_t from, int3
                                   int thread) {
     const bitnet_ctx *c = a->s->c;
     const bitnet_model *m = c->m;
-    const int32_t group = a->n_cols / a->n_tokens;
-    const size_t hd = (size_t)m->head_dim;
-    float *mixed = c->mixed + (size_t)thread * (size_t)(c->block * group) * hd;
+    const int32_t group = a->n_cols / a->n_tokens, hd = m->head_dim;
+    float *mixed = c->mixed + bitnet__row(thread, c->block * group * hd);
     int32_t i;
-    memset(mixed, 0, (size_t)a->n_cols * (size_t)count * sizeof *mixed);
+    memset(mixed, 0, bitnet__row(a->n_cols, count) * sizeof *mixed);
     bitnet__sum_values(a, from, count, mixed);
     for (i = 0; i < a->n_cols; i++) {
-        size_t head = (size_t)(a->kv_head * group + i % group);
-        memcpy(c->o + (size_t)(a->t + i / group) * (size_t)m->q_dim + head * hd + from,
-               mixed + (size_t)i * (size_t)count, (size_t)count * sizeof *mixed);
+        const int32_t head = a->kv_head * group + i % group;
+        memcpy(c->o + bitnet__row(a->t + i / group, m->q_dim) + head * hd + from,
+               mixed + bitnet__row(i, count), (size_t)count * sizeof *mixed);
     }
 }
 
@@ -12263,25 +12269,24 @@ static int bitnet__store_i8(const bitnet_ctx *c, uint8_t *to, int32_t position, 
 static void bitnet__scores_floats(const bitnet__attention *a, const bitnet__cells *keys) {
     const bitnet_ctx *c = a->s->c;
     const int32_t hd = c->m->head_dim;
-    const size_t at = bitnet__query_at(a->s, a->kv_head, a->t) * (size_t)hd;
+    const float *q = c->queries + bitnet__row(bitnet__query_at(a->s, a->kv_head, a->t), hd);
     (c->cache->element == 4 ? c->k.dotrows_f32 : c->k.scores_f16)(
-        keys->at, c->queries + at, hd, keys->n, a->n_cols, a->scores + keys->from,
-        (size_t)c->n_scores);
+        keys->at, q, hd, keys->n, a->n_cols, a->scores + keys->from, a->stride);
 }
 
 static void bitnet__scores_i8(const bitnet__attention *a, const bitnet__cells *keys) {
     const bitnet_ctx *c = a->s->c;
     const int32_t hd = c->m->head_dim;
-    const size_t at = bitnet__query_at(a->s, a->kv_head, a->t);
-    c->k.scores_i8(keys->at, c->query.q + at * (size_t)hd, c->query.sum + at, hd, keys->n,
-                   a->n_cols, a->scores + keys->from, (size_t)c->n_scores);
+    const int32_t at = bitnet__query_at(a->s, a->kv_head, a->t);
+    c->k.scores_i8(keys->at, c->query.q + bitnet__row(at, hd), c->query.sum + at, hd, keys->n,
+                   a->n_cols, a->scores + keys->from, a->stride);
 }
 
 static void bitnet__weigh_i8(const bitnet__attention *a, const bitnet__cells *values, int32_t i,
                              int32_t first, int32_t end) {
     const bitnet_ctx *c = a->s->c;
     const int32_t from = values->from;
-    const size_t at = (size_t)i * (size_t)c->n_scores + (size_t)from;
+    const size_t at = (size_t)i * a->stride + (size_t)from;
     c->k.weigh_i8(a->scores + at, values->at, c->m->head_dim, values->n, first - from, end - from,
                   a->weights + at, a->steps + at / BITNET__PAGE);
 }
@@ -12289,17 +12294,18 @@ static void bitnet__weigh_i8(const bitnet__attention *a, const bitnet__cells *va
 static void bitnet__add_floats(const bitnet__attention *a, const bitnet__cells *values, int32_t col,
                                int32_t n_cols, int32_t first, int32_t count, float *out) {
     const bitnet_ctx *c = a->s->c;
-    const size_t stride = (size_t)c->n_scores, element = (size_t)c->cache->element;
+    const int32_t element = c->cache->element;
     (element == 4 ? c->k.sumrows_f32 : c->k.sumrows_f16)(
-        values->at + (size_t)first * element, (size_t)c->m->head_dim,
-        a->scores + (size_t)col * stride + values->from, stride, count, values->n, n_cols, out);
+        values->at + first * element, (size_t)c->m->head_dim,
+        a->scores + (size_t)col * a->stride + values->from, a->stride, count, values->n, n_cols,
+        out);
 }
 
 static void bitnet__add_i8(const bitnet__attention *a, const bitnet__cells *values, int32_t col,
                            int32_t n_cols, int32_t first, int32_t count, float *out) {
     const bitnet_ctx *c = a->s->c;
-    const size_t stride = (size_t)c->n_scores, at = (size_t)col * stride + (size_t)values->from;
-    c->k.sumrows_i8(values->at, a->weights + at, a->steps + at / BITNET__PAGE, stride,
+    const size_t at = (size_t)col * a->stride + (size_t)values->from;
+    c->k.sumrows_i8(values->at, a->weights + at, a->steps + at / BITNET__PAGE, a->stride,
                     c->m->head_dim, first, count, values->n, n_cols, out);
 }
 
@@ -12361,7 +12367,7 @@ static void bitnet__step_embed(const bitnet__step *s, int32_t from, int32_t to, 
     int32_t t, i;
     for (t = from; t < to; t++) {
         const bitnet__place at = c->places[t];
-        float *x = c->x + (size_t)t * (size_t)m->dim;
+        float *x = c->x + bitnet__row(t, m->dim);
         const bitnet_token token = c->seqs[at.seq].history[at.pos];
         if (m->tied && m->ternary_head.group) bitnet__groups_row(&m->ternary_head, token, x);
         else bitnet__matrix_row(&m->embed, token, x);
@@ -12370,7 +12376,7 @@ static void bitnet__step_embed(const bitnet__step *s, int32_t from, int32_t to, 
         for (i = 0; i < 2; i++)
             if (m->rope_freq[i])
                 bitnet__rotations(m, m->rope_freq[i], i == 0 ? m->rope_length : 1.0, at.pos,
-                                  c->rope[i] + (size_t)t * (size_t)m->n_rot);
+                                  c->rope[i] + bitnet__row(t, m->n_rot));
     }
 }
 
@@ -12427,8 +12433,8 @@ static bitnet_result bitnet__forward(bitnet_ctx *c, int32_t n, bitnet_error *err
         const bitnet__place at = c->places[i];
         c->seqs[at.seq].n_past++;
         if (at.row < 0) continue;
-        c->k.rmsnorm(c->x + (size_t)i * (size_t)m->dim, m->output_norm, m->dim, m->eps,
-                     c->hidden + (size_t)at.row * (size_t)m->dim);
+        c->k.rmsnorm(c->x + bitnet__row(i, m->dim), m->output_norm, m->dim, m->eps,
+                     c->hidden + bitnet__row(at.row, m->dim));
         c->row_places[at.row] = at;
     }
     return BITNET_OK;
@@ -12734,7 +12740,7 @@ static void bitnet__state_rows(const bitnet_ctx *c, int32_t seq, int32_t n, void
     bitnet__cells cells;
     float *state = bitnet__seq_state(c, seq);
     uint8_t bytes[4];
-    uint64_t k;
+    size_t k;
     int32_t i;
     at.seq = seq;
     for (i = 0; i < c->m->n_caches * heads * 2; i++)

@@ -599,7 +599,7 @@ static void test_cancel_pass(void) {
 /* ---- layers whose state has a fixed size ---- */
 
 /* A kind that no model has: half of what it saw before is added to each token. */
-static uint64_t fading_state(const bitnet_model *m) { return (uint64_t)m->dim; }
+static size_t fading_state(const bitnet_model *m) { return (size_t)m->dim; }
 
 static void fading_forward(bitnet__step *s, int32_t layer) {
     const bitnet_model *m = s->c->m;
