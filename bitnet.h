@@ -1251,9 +1251,8 @@ BITNET_API int32_t bitnet_ctx_capacity(const bitnet_ctx *c);
 BITNET_API int32_t bitnet_ctx_threads(const bitnet_ctx *c);
 /* How many of the n_vocab logits the last bitnet_sample computed exactly; see OUTPUT HEAD. */
 BITNET_API int32_t bitnet_ctx_exact_logits(const bitnet_ctx *c);
-/* How many bytes of the head and of its copy the last bitnet_sample has read, and bitnet_logits and
-   bitnet_logprobs since then. Rows of logits that wait are bounded together, by the first sample of
-   one of them. */
+/* Bytes of the head and its copy read since the last bitnet_sample began. Rows of logits that wait
+   are bounded together, by the first sample of one of them. */
 BITNET_API uint64_t bitnet_ctx_head_bytes(const bitnet_ctx *c);
 
 /* The same of a sequence, 0 .. n_seqs - 1; those above are of sequence 0. For other numbers they
@@ -10862,10 +10861,10 @@ enum {
                                           sets of the L1 cache */
     BITNET__TOKENS = 512,              /* for at most so many tokens: the products fit the L2 cache,
                                           and take a few ms, between which cancel_fn is asked */
-    BITNET__COLUMNS = 64,              /* tokens times heads of a group that attend together */
+    BITNET__COLUMNS = 64,              /* tokens of a span, times heads that share a KV head */
     BITNET__PAGE = 64,                 /* positions in a page of the KV cache, if sequences share
                                           them out, and in a task of attention */
-    BITNET__MIX_DIMS = 64,             /* elements of a head: the least share of a thread */
+    BITNET__MIX_DIMS = 64,             /* elements in a slice of a head; see attention_values */
     BITNET__MAX_SEQS = 4096,
     BITNET__PROMPT_CHUNK = 32          /* tokens of a prompt that go along with other sequences */
 };
@@ -10965,8 +10964,9 @@ struct bitnet_ctx {
     bitnet__atomic cancelled;          /* 1: cancel_fn has ended this evaluation */
     bitnet__atomic owner;              /* BITNET__FREE, BITNET__BUSY or a thread */
     int32_t n_rows;                    /* rows of hidden */
-    int32_t row;                       /* the one that -1 means; -1: there is none */
-    int32_t block, n_scores;           /* tokens that attend together; n_ctx, rounded up to 64 */
+    int32_t row;                       /* what -1 as a row means: the last one; -1: there is none */
+    int32_t max_span;                  /* tokens of a span, at most */
+    int32_t n_scores;                  /* n_ctx, rounded up to 64 */
     int32_t nonfinite_token, nonfinite_layer;    /* the batch's first such token, and where */
     int32_t n_spans;                   /* of the batch */
     int32_t page_len;                  /* positions in a page */
@@ -11115,9 +11115,9 @@ static void bitnet__ctx_layout(const bitnet_model *m, const bitnet_ctx_params *p
     int64_t cols, dots, scores;
     int i;
     c->page_len = bitnet__page_len(p);
-    c->block = bitnet__max(BITNET__COLUMNS / group, 1);
+    c->max_span = bitnet__max(BITNET__COLUMNS / group, 1);
     c->n_scores = bitnet__round_page(p->n_ctx);
-    cols = (int64_t)c->block * group;
+    cols = (int64_t)c->max_span * group;
     c->seqs = (bitnet__seq *)bitnet__arena_take(a, seqs, sizeof *c->seqs);
     c->history = (bitnet_token *)bitnet__arena_take(a, seqs * ctx, sizeof *c->history);
     c->page_table = (bitnet__page **)bitnet__arena_take(
@@ -11210,7 +11210,7 @@ static int32_t bitnet__pages_needed(bitnet_ctx *c, const bitnet_input *inputs, i
         q->leaves->n_users--;
         needed++;
     }
-    for (i = 0; i < n; i++)            /* so far this was only counted */
+    for (i = 0; i < n; i++)            /* takes back what counting changed */
         if (c->seqs[inputs[i].seq].leaves) c->seqs[inputs[i].seq].leaves->n_users++;
     return needed;
 }
@@ -11507,7 +11507,7 @@ typedef struct bitnet__step {
     const char *op;                    /* its name for step_fn */
     void (*fn)(const struct bitnet__step *s, int32_t from, int32_t to, int thread);
     void (*attend)(const struct bitnet__attention *a, int32_t i, int thread);
-    const bitnet__span *span;          /* whose stage of attention this is */
+    const bitnet__span *span;          /* whose attention this is */
     const bitnet__linear *linear;      /* of the steps that write to out */
     float *out;                        /* [n_tokens][dim] */
     int32_t add;                       /* 1: they add */
@@ -11685,8 +11685,8 @@ static void bitnet__quantize_token(const bitnet__step *s, const float *x, int32_
     memset(q + n, 0, (size_t)(padded - n));
 }
 
-/* Tokens [from, to): h = rmsnorm(in), if there is a gain; then act[i] = int8(h) or int8(in), for
-   each i below n_acts, with a norm in front if there is gains[i]. */
+/* Tokens [from, to): h = rmsnorm(in), if there is a gain, else h is in. Then, for each i below
+   n_acts, act[i] = int8(h), or of rmsnorm(h) if there is gains[i]. */
 static void bitnet__step_norm_quantize(const bitnet__step *s, int32_t from, int32_t to,
                                        int thread) {
     bitnet_ctx *c = s->c;
@@ -11708,8 +11708,8 @@ static void bitnet__step_norm_quantize(const bitnet__step *s, int32_t from, int3
     }
 }
 
-/* The int8 inputs of linear layers, the given one and those after it: in [n_tokens][n], normalised
-   if there is a gain (then n is dim), and then as the gains of these layers say. */
+/* The int8 inputs of n_acts linear layers that all read in [n_tokens][n]: number `linear` and those
+   after it. A gain (then n is dim) is of a norm before all of them; each may have its own, too. */
 static void bitnet__quantize_input(bitnet__step *s, const float *in, int32_t n, const float *gain,
                                    int linear, int32_t n_acts) {
     static const float *const none = 0;
@@ -11737,20 +11737,20 @@ static void bitnet__quantize_input(bitnet__step *s, const float *in, int32_t n, 
                      bitnet__step_norm_quantize);
 }
 
-/* A thread's rows begin and end at whole groups of packed rows, and at whole panels of the kernels,
-   which have 32 rows. */
+/* Rounds up to where a thread's rows may begin or end: at the rows that the kernels pack together,
+   and at multiples of 32, which they compute together. */
 static int32_t bitnet__round_rows(const bitnet_ctx *c, int32_t row, int32_t n_out) {
     int32_t unit = bitnet__max(32, c->k.row_group);
     return row <= 0 ? 0 : bitnet__min((row + unit - 1) / unit * unit, n_out);
 }
 
-/* A part of a linear layer's products: some rows, for some tokens of the batch. */
+/* A tile of a linear layer's products: some rows, for some tokens of the batch. */
 typedef struct bitnet__product {
     int32_t row, n_rows, t, n_tokens;
 } bitnet__product;
 
-/* Goes through the products of rows [from, to), all tokens; *x all zero begins. Returns 0 at the
-   end, or if the evaluation is cancelled. */
+/* Iterates over the tiles of rows [from, to) times all tokens; zero *x first. Returns 0 at the end,
+   or if the evaluation is cancelled. */
 static int bitnet__next_product(const bitnet__step *s, int32_t from, int32_t to, int thread,
                                 bitnet__product *x) {
     bitnet_ctx *c = s->c;
@@ -11763,7 +11763,7 @@ static int bitnet__next_product(const bitnet__step *s, int32_t from, int32_t to,
     return x->row < to && !bitnet__is_cancelled(c, thread);
 }
 
-/* Products of this part of a layer that has groups: y, or with add out += y. */
+/* A tile of a layer that has groups: out = y, or out += y with add. */
 static void bitnet__group_products(const bitnet__step *s, const bitnet__linear *l,
                                    const bitnet__act *act, const bitnet__product *x, int add,
                                    float *out, size_t out_stride) {
@@ -11773,8 +11773,8 @@ static void bitnet__group_products(const bitnet__step *s, const bitnet__linear *
                            l->n_in, l->group, x->n_rows, x->n_tokens, add, out, out_stride);
 }
 
-/* The products of this part of a layer [n_tokens][BITNET__DOT_STRIDE], from element at of dots on:
-   integers, from which y = dot * (w_scale / s). If the layer has groups, y itself, in outputs. */
+/* A tile, written from element `at` on, [n_tokens][BITNET__DOT_STRIDE]: integers in dots, of which
+   y = dot * (w_scale / s); or y itself in outputs, if the layer has groups. */
 static void bitnet__products(const bitnet__step *s, const bitnet__linear *l,
                              const bitnet__act *act, const bitnet__product *x, size_t at) {
     const bitnet_ctx *c = s->c;
@@ -11787,7 +11787,8 @@ static void bitnet__products(const bitnet__step *s, const bitnet__linear *l,
                          x->n_rows, x->n_tokens, c->dots + at, BITNET__DOT_STRIDE);
 }
 
-/* y of the part's token i, which may be written to room [BITNET__ROWS]. */
+/* y of the tile's token i, from what bitnet__products left. Integers are turned to floats in room
+   [BITNET__ROWS]. */
 static const float *bitnet__outputs(const bitnet__step *s, const bitnet__linear *l,
                                     const bitnet__act *act, const bitnet__product *x, int32_t i,
                                     size_t at, float *room) {
@@ -11798,7 +11799,7 @@ static const float *bitnet__outputs(const bitnet__step *s, const bitnet__linear 
     return room;
 }
 
-/* Where a thread has room for two such products: `which` is 0 or 1. */
+/* Where a thread's tiles begin in dots and outputs. It has room for two: `which` is 0 or 1. */
 static size_t bitnet__thread_dots(const bitnet_ctx *c, int thread, int which) {
     return bitnet__row(2 * thread + which, bitnet__dot_tokens(&c->p) * BITNET__DOT_STRIDE);
 }
@@ -11814,12 +11815,12 @@ static void bitnet__linear_rows(const bitnet__step *s, const bitnet__linear *l,
     from = bitnet__round_rows(c, from, l->n_out);
     to = bitnet__round_rows(c, to, l->n_out);
     while (bitnet__next_product(s, from, to, thread, &x)) {
-        float *part = out + bitnet__row(x.t, out_stride) + x.row;
-        if (l->group > 0) bitnet__group_products(s, l, act, &x, add, part, (size_t)out_stride);
+        float *tile = out + bitnet__row(x.t, out_stride) + x.row;
+        if (l->group > 0) bitnet__group_products(s, l, act, &x, add, tile, (size_t)out_stride);
         else bitnet__products(s, l, act, &x, at);
         for (i = 0; i < x.n_tokens; i++) {
             const int32_t t = x.t + i;
-            float *y = part + bitnet__row(i, out_stride);
+            float *y = tile + bitnet__row(i, out_stride);
             if (!l->group)
                 c->k.dequantize(c->dots + at + bitnet__row(i, BITNET__DOT_STRIDE),
                                 l->scale / act->scale[t], x.n_rows, add, y);
@@ -11833,7 +11834,8 @@ static const bitnet__act *bitnet__act_of(const bitnet_ctx *c, int i) {
     return &c->act[bitnet__in_norms(c->m) ? i : 0];
 }
 
-/* Rows of q, k and v, counted through as one matrix: one step, and equal shares for the threads. */
+/* Rows of q, k and v, numbered as if they were one matrix: one step, and equal shares for the
+   threads. */
 static void bitnet__step_qkv(const bitnet__step *s, int32_t from, int32_t to, int thread) {
     bitnet_ctx *c = s->c;
     const bitnet__linear *l = s->layer->linear;
@@ -11907,30 +11909,32 @@ static void bitnet__add_linear_to_x(bitnet__step *s, int linear, const float *ga
 
 /* ---- attention ---- */
 
-/* The cell of a layer, by its number among those that cache, at a position of a sequence: the key,
-   or with `what` 1 the value. The position must be a multiple of the type's unit; the cells of the
-   later ones in its page follow. */
-static uint8_t *bitnet__cache_row(const bitnet_ctx *c, bitnet__place at, int32_t layer,
-                                  int32_t kv_head, int what) {
-    const bitnet_model *m = c->m;
-    const size_t head = (bitnet__row(layer, m->n_kv_heads) + (size_t)kv_head) * 2;
-    const size_t row = (head + (size_t)what) * (size_t)c->page_len + (size_t)(at.pos % c->page_len);
-    return (uint8_t *)c->seqs[at.seq].pages[at.pos / c->page_len] + 64 +
-           row * bitnet__cell_bytes(m, &c->p);
+/* The cells of a head's keys, or with `what` 1 its values, from a position on: those of them before
+   `to` that are in the same page. The position must be a multiple of the type's unit. */
+static bitnet__cells bitnet__cache_cells(const bitnet_ctx *c, int32_t seq, const bitnet__layer *l,
+                                         int32_t kv_head, int what, int32_t from, int32_t to) {
+    const size_t head = (bitnet__row(l->cache, c->m->n_kv_heads) + (size_t)kv_head) * 2;
+    const size_t cell = (head + (size_t)what) * (size_t)c->page_len + (size_t)(from % c->page_len);
+    bitnet__cells cells;
+    cells.at = (uint8_t *)c->seqs[seq].pages[from / c->page_len] + 64 +
+               cell * bitnet__cell_bytes(c->m, &c->p);
+    cells.from = from;
+    cells.n = bitnet__min(to - from, c->page_len - from % c->page_len);
+    return cells;
 }
 
 /* Stores v [head_dim], a key or a value of token t. */
 static int bitnet__cache_store(const bitnet__step *s, int32_t t, int32_t kv_head, int what,
                                const float *v, int8_t *room) {
     const bitnet_ctx *c = s->c;
-    bitnet__place at = c->places[t];
-    at.pos -= at.pos % c->cache->unit;
-    return c->cache->store(c, bitnet__cache_row(c, at, s->layer->cache, kv_head, what),
-                           c->places[t].pos, what, v, room);
+    const bitnet__place at = c->places[t];
+    const int32_t unit = at.pos - at.pos % c->cache->unit;
+    return c->cache->store(c, bitnet__cache_cells(c, at.seq, s->layer, kv_head, what, unit,
+                                                  at.pos + 1).at, at.pos, what, v, room);
 }
 
-/* The number of the first of the queries of a KV head at a token of the batch, in c->query and, in
-   steps of head_dim, in c->queries; under 2^28, as n_batch times n_heads is. */
+/* Index of the first of the queries of (kv_head, t); its floats are at index * head_dim of queries.
+   At most n_batch * n_heads, 2^28. */
 static int32_t bitnet__query_at(const bitnet__step *s, int32_t kv_head, int32_t t) {
     const bitnet_model *m = s->c->m;
     return (kv_head * s->n_tokens + t) * (m->n_heads / m->n_kv_heads);
@@ -12005,12 +12009,12 @@ typedef struct bitnet__attention {
     float *steps;                      /* ... [n_cols][n_scores / 64] */
 } bitnet__attention;
 
-/* place: which share of the scores is this one's; each is for a whole block of tokens. */
+/* share: which part of c->scores it uses; each has room for the longest span. */
 static bitnet__attention bitnet__make_attention(const bitnet__step *s, int32_t kv_head,
-                                                const bitnet__span *span, int32_t place) {
+                                                const bitnet__span *span, int32_t share) {
     const bitnet_ctx *c = s->c;
     const int32_t group = c->m->n_heads / c->m->n_kv_heads;
-    const size_t at = bitnet__row(place * c->block * group, c->n_scores);
+    const size_t at = bitnet__row(share * c->max_span * group, c->n_scores);
     const bitnet__place last = c->places[span->t + span->n - 1];
     bitnet__attention a;
     a.s = s;
@@ -12035,17 +12039,11 @@ static int32_t bitnet__first_seen(const bitnet__step *s, int32_t position) {
     return s->window > 0 ? bitnet__max(position - s->window + 1, 0) : 0;
 }
 
-/* The cells of keys or values from a position on, at most to `to`: those in one page. */
-static bitnet__cells bitnet__cache_cells(const bitnet__attention *a, int32_t from, int32_t to,
-                                         int what) {
-    const bitnet_ctx *c = a->s->c;
-    bitnet__place place = {0, 0, -1};
-    bitnet__cells cells;
-    place.seq = a->seq;
-    place.pos = cells.from = from;
-    cells.n = bitnet__min(to - from, c->page_len - from % c->page_len);
-    cells.at = bitnet__cache_row(c, place, a->s->layer->cache, a->kv_head, what);
-    return cells;
+static bitnet__cells bitnet__keys(const bitnet__attention *a, int32_t from, int32_t to) {
+    return bitnet__cache_cells(a->s->c, a->seq, a->s->layer, a->kv_head, 0, from, to);
+}
+static bitnet__cells bitnet__values(const bitnet__attention *a, int32_t from, int32_t to) {
+    return bitnet__cache_cells(a->s->c, a->seq, a->s->layer, a->kv_head, 1, from, to);
 }
 
 /* Products of the queries with the keys of positions [from, to), and of whole units around them. */
@@ -12054,7 +12052,7 @@ static void bitnet__attend_keys(const bitnet__attention *a, int32_t from, int32_
     bitnet__cells keys;
     to = (to + kv->unit - 1) / kv->unit * kv->unit;
     for (from -= from % kv->unit; from < to; from += keys.n) {
-        keys = bitnet__cache_cells(a, from, to, 0);
+        keys = bitnet__keys(a, from, to);
         kv->scores(a, &keys);
     }
 }
@@ -12079,7 +12077,7 @@ static void bitnet__attend_softmax(const bitnet__attention *a, int32_t i, int th
                  c->cache->rounds);
     if (!c->cache->int8) return;
     for (to = bitnet__blocks_seen(a, &from); from < to; from += values.n) {
-        values = bitnet__cache_cells(a, from, to, 1);
+        values = bitnet__values(a, from, to);
         c->cache->weigh(a, &values, i, first, at + 1);
     }
 }
@@ -12090,7 +12088,7 @@ static void bitnet__add_values(const bitnet__attention *a, int32_t from, int32_t
                                int32_t n_cols, int32_t first, int32_t count, float *out) {
     bitnet__cells values;
     for (; from < to; from += values.n) {
-        values = bitnet__cache_cells(a, from, to, 1);
+        values = bitnet__values(a, from, to);
         a->s->c->cache->add(a, &values, col, n_cols, first, count, out);
     }
 }
@@ -12126,7 +12124,7 @@ static void bitnet__attend_values(const bitnet__attention *a, int32_t from, int3
     const bitnet_ctx *c = a->s->c;
     const bitnet_model *m = c->m;
     const int32_t group = a->n_cols / a->n_tokens, hd = m->head_dim;
-    float *mixed = c->mixed + bitnet__row(thread, c->block * group * hd);
+    float *mixed = c->mixed + bitnet__row(thread, c->max_span * group * hd);
     int32_t i;
     memset(mixed, 0, bitnet__row(a->n_cols, count) * sizeof *mixed);
     bitnet__sum_values(a, from, count, mixed);
@@ -12154,8 +12152,8 @@ static void bitnet__step_attention(const bitnet__step *s, int32_t from, int32_t 
 }
 
 /* With few spans there are too few such pairs to share out evenly. So for each span each of the
-   three stages is a step of its own, with several items per KV head. */
-static void bitnet__step_attention_stage(const bitnet__step *s, int32_t from, int32_t to,
+   three phases is a step of its own, with several items per KV head. */
+static void bitnet__step_attention_phase(const bitnet__step *s, int32_t from, int32_t to,
                                          int thread) {
     const bitnet_ctx *c = s->c;
     const int32_t n = s->n_items / c->m->n_kv_heads;
@@ -12173,18 +12171,18 @@ static void bitnet__attend_key_rows(const bitnet__attention *a, int32_t i, int t
     bitnet__attend_keys(a, bitnet__max(row, first), bitnet__min(row + BITNET__PAGE, a->n_all));
 }
 
-/* Pieces [from, to) of the heads; those of one head are summed together, since whole rows of values
-   are read up to half again as fast as their halves. */
+/* Each head's elements are cut into slices. Slices [from, to) of all heads; those of one head are
+   summed together, since whole rows of values are read up to half again as fast as halves. */
 static void bitnet__step_attention_values(const bitnet__step *s, int32_t from, int32_t to,
                                           int thread) {
     const bitnet_model *m = s->c->m;
-    const int32_t pieces = s->n_items / m->n_kv_heads, dims = m->head_dim / pieces;
+    const int32_t slices = s->n_items / m->n_kv_heads, dims = m->head_dim / slices;
     int32_t end;
     for (; from < to; from = end) {
-        const int32_t head = from / pieces;
+        const int32_t head = from / slices;
         const bitnet__attention a = bitnet__make_attention(s, head, s->span, head);
-        end = bitnet__min(to, (head + 1) * pieces);
-        bitnet__attend_values(&a, from % pieces * dims, (end - from) * dims, thread);
+        end = bitnet__min(to, (head + 1) * slices);
+        bitnet__attend_values(&a, from % slices * dims, (end - from) * dims, thread);
     }
 }
 
@@ -12193,25 +12191,25 @@ static int64_t bitnet__attention_work(const bitnet_model *m, const bitnet__span 
     return 4 * (int64_t)span->n * (m->n_heads / m->n_kv_heads) * m->head_dim;
 }
 
-static void bitnet__run_attention_stages(bitnet__step *s, const bitnet__span *span) {
+static void bitnet__run_attention_phases(bitnet__step *s, const bitnet__span *span) {
     const bitnet_model *m = s->c->m;
     const int32_t end = s->c->places[span->t + span->n - 1].pos + 1;
     const int32_t first = bitnet__first_seen(s, end - span->n) / BITNET__PAGE;
     const int32_t n = end - first * BITNET__PAGE;
-    const int32_t pieces = m->head_dim % BITNET__MIX_DIMS ? 1 : m->head_dim / BITNET__MIX_DIMS;
+    const int32_t slices = m->head_dim % BITNET__MIX_DIMS ? 1 : m->head_dim / BITNET__MIX_DIMS;
     const int64_t work = bitnet__attention_work(m, span);
     s->span = span;
     s->attend = bitnet__attend_key_rows;
     bitnet__run_step(s, "attention", m->n_kv_heads * (bitnet__round_page(n) / BITNET__PAGE),
-                     work * BITNET__PAGE, bitnet__step_attention_stage);
+                     work * BITNET__PAGE, bitnet__step_attention_phase);
     s->attend = bitnet__attend_softmax;
     bitnet__run_step(s, "attention", span->n * m->n_heads, 64 * (int64_t)n,
-                     bitnet__step_attention_stage);
-    bitnet__run_tasks(s, "attention", pieces * m->n_kv_heads, work * n / pieces, 1,
+                     bitnet__step_attention_phase);
+    bitnet__run_tasks(s, "attention", slices * m->n_kv_heads, work * n / slices, 1,
                       bitnet__step_attention_values);
 }
 
-/* Which of the two ways depends on the threads; the results do not. */
+/* Chooses one of the two ways, by the number of threads. The results are the same. */
 static void bitnet__run_attention(bitnet__step *s) {
     const bitnet_ctx *c = s->c;
     const bitnet_model *m = c->m;
@@ -12219,7 +12217,7 @@ static void bitnet__run_attention(bitnet__step *s) {
     int64_t work = 0;
     int32_t i;
     if (c->n_spans == 1 || n_items < 2 * c->p.n_threads) {
-        for (i = 0; i < c->n_spans; i++) bitnet__run_attention_stages(s, &c->spans[i]);
+        for (i = 0; i < c->n_spans; i++) bitnet__run_attention_phases(s, &c->spans[i]);
         return;
     }
     for (i = 0; i < c->n_spans; i++) {
@@ -12400,7 +12398,7 @@ static void bitnet__find_spans(bitnet_ctx *c, int32_t n) {
     int32_t t;
     c->n_spans = 0;
     for (t = 0; t < n; t++) {
-        if (t == 0 || span->n == c->block || c->places[t].seq != c->places[t - 1].seq) {
+        if (t == 0 || span->n == c->max_span || c->places[t].seq != c->places[t - 1].seq) {
             span = &c->spans[c->n_spans++];
             span->t = t;
             span->n = 0;
@@ -12488,7 +12486,7 @@ static bitnet_result bitnet__stage(const bitnet_ctx *c, bitnet__seq *q, const bi
     return BITNET_OK;
 }
 
-/* Adds the next staged token of an input to the batch. */
+/* Puts the staged token number `done` of an input into the batch. */
 static void bitnet__add_to_batch(bitnet_ctx *c, const bitnet_input *in, int32_t done,
                                  bitnet__place *place) {
     const bitnet__seq *q = &c->seqs[in->seq];
@@ -12559,7 +12557,7 @@ static bitnet_result bitnet__eval_staged(bitnet_ctx *c, bitnet_input *inputs, in
     return r;
 }
 
-/* Stages all inputs; *n counts those that succeeded, and those that failed half-way. */
+/* Stages all inputs. *n: how many of them may have tokens staged now, also if it fails. */
 static bitnet_result bitnet__stage_inputs(bitnet_ctx *c, const bitnet_input *inputs,
                                           int32_t n_inputs, int32_t *n, bitnet_error *err) {
     bitnet_result r = BITNET_OK;
@@ -12735,21 +12733,19 @@ static uint64_t bitnet__state_size(const bitnet_ctx *c, uint32_t n) {
    of fixed size. It writes the bytes to a file, or replaces them by those of a file. */
 static void bitnet__state_rows(const bitnet_ctx *c, int32_t seq, int32_t n, void *ud,
                                bitnet__bytes_fn *fn) {
-    const int32_t heads = c->m->n_kv_heads;
-    bitnet__place at = {0, 0, -1};
-    bitnet__cells cells;
+    const bitnet_model *m = c->m;
     float *state = bitnet__seq_state(c, seq);
     uint8_t bytes[4];
+    bitnet__cells cells;
+    int32_t i, head, what, from;
     size_t k;
-    int32_t i;
-    at.seq = seq;
-    for (i = 0; i < c->m->n_caches * heads * 2; i++)
-        for (at.pos = 0; at.pos < n; at.pos += c->page_len) {
-            cells.at = bitnet__cache_row(c, at, i / 2 / heads, i / 2 % heads, i % 2);
-            cells.from = at.pos;
-            cells.n = bitnet__min(n - at.pos, c->page_len);
-            c->cache->visit(c, &cells, i % 2, ud, fn);
-        }
+    for (i = 0; i < m->n_layers; i++)
+        for (head = 0; m->layers[i].kind->caches && head < m->n_kv_heads; head++)
+            for (what = 0; what < 2; what++)
+                for (from = 0; from < n; from += cells.n) {
+                    cells = bitnet__cache_cells(c, seq, &m->layers[i], head, what, from, n);
+                    c->cache->visit(c, &cells, what, ud, fn);
+                }
     for (k = 0; k < c->m->n_state; k++) {
         bitnet__put_u32(bytes, bitnet__float_bits(state[k]));
         fn(ud, bytes, 4);
@@ -12757,7 +12753,7 @@ static void bitnet__state_rows(const bitnet_ctx *c, int32_t seq, int32_t n, void
     }
 }
 
-/* After a failure it takes no more bytes. */
+/* Writes bytes in pieces. After a failure it drops them. */
 typedef struct bitnet__state_writer {
     bitnet_write_fn write_fn;
     void *ud;
