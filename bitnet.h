@@ -9024,9 +9024,9 @@ enum {
 
 struct bitnet__step;
 
-/* A kind of layer: what bitnet__layer_kinds has a row for. A sequence keeps keys and values in
-   pages, which can be cut back to any earlier position, and floats of a fixed number, which cannot:
-   see bitnet__can_cut. */
+/* A kind of layer: a row of bitnet__layer_kinds. What a sequence keeps of its tokens is keys and
+   values for each position, which can be cut back to any earlier one, or a fixed number of floats,
+   which cannot: see bitnet__can_cut. */
 typedef struct bitnet__layer_kind {
     int sets;                          /* its tensors: the parts of these sets */
     int caches;                        /* 1: it keeps a key and a value for each position */
@@ -9056,7 +9056,7 @@ struct bitnet_model {
     bitnet__vocab vocab;
     bitnet__layer *layers;             /* [n_layers] */
     int32_t n_caches;                  /* layers that cache */
-    size_t n_state;                    /* floats of fixed number that a sequence keeps */
+    size_t n_state;                    /* floats that all layers keep for a sequence */
     const float *output_norm;          /* [dim] */
     bitnet__matrix embed, head;        /* [n_vocab][dim]; the same data if they are tied; head.data
                                           0: a model of embeddings, which has none */
@@ -9481,6 +9481,8 @@ static const bitnet__part bitnet__parts[] = {
 #undef BITNET__A_NORM
 enum { BITNET__PARTS = sizeof bitnet__parts / sizeof bitnet__parts[0] };
 
+static void bitnet__forward_layer(struct bitnet__step *s, int32_t i);
+
 /* The kinds of layers. A new one touches these places:
      @model    numbers for its matrices and norms, behind the others in their enum; fields for the
                sizes that it needs, which bitnet__load_shape reads
@@ -9492,8 +9494,6 @@ enum { BITNET__PARTS = sizeof bitnet__parts / sizeof bitnet__parts[0] };
                has other steps in place of attention, and reads and writes bitnet__seq_state
    Pages, copies, cutting, drafts, failures and saved sequences need no change: they use n_caches,
    n_state and bitnet__can_cut. */
-static void bitnet__forward_layer(struct bitnet__step *s, int32_t i);
-
 static const bitnet__layer_kind bitnet__layer_kinds[] = {
     {BITNET__ATTN_PARTS | BITNET__FFN_PARTS, 1, 0, bitnet__forward_layer},
 };
@@ -10879,9 +10879,9 @@ typedef void bitnet__bytes_fn(void *ud, uint8_t *bytes, size_t n);
 typedef struct bitnet__cells { uint8_t *at; int32_t from, n; } bitnet__cells;
 
 /* How the cache stores keys and values, and what attention does with them: a row for each
-   bitnet_kv_type; `what` is 0 for keys and 1 for values. A new type touches these places:
-   bitnet_kv_type and MEMORY in @api; its kernels in @kernels and in the kernel headers, if it needs
-   new ones; its functions and its row in @forward, under "the cache, by type". No other place asks
+   bitnet_kv_type; `what` is 0 for keys and 1 for values. A new type touches these places: MEMORY in
+   the manual; bitnet_kv_type; if it needs kernels, @kernels, @selftest and the kernel headers; its
+   functions and its row in @forward, under "the cache, by type". No other place in the library asks
    which type it is. */
 typedef struct bitnet__kv_ops {
     const char *name;
@@ -10964,7 +10964,7 @@ struct bitnet_ctx {
     bitnet__atomic cancelled;          /* 1: cancel_fn has ended this evaluation */
     bitnet__atomic owner;              /* BITNET__FREE, BITNET__BUSY or a thread */
     int32_t n_rows;                    /* rows of hidden */
-    int32_t row;                       /* what -1 as a row means: the last one; -1: there is none */
+    int32_t row;                       /* the row that -1 means in calls; -1: there is none */
     int32_t max_span;                  /* tokens of a span, at most */
     int32_t n_scores;                  /* n_ctx, rounded up to 64 */
     int32_t nonfinite_token, nonfinite_layer;    /* the batch's first such token, and where */
@@ -11420,7 +11420,7 @@ BITNET_API const bitnet_token *bitnet_ctx_tokens(const bitnet_ctx *c) {
 }
 BITNET_API bitnet_token bitnet_ctx_pending(const bitnet_ctx *c) { return bitnet_seq_pending(c, 0); }
 
-/* The floats of fixed number that a sequence keeps, [n_state]; see bitnet__layer_kind. */
+/* The floats that the layers keep for a sequence, [n_state]; see bitnet__layer_kind. */
 static float *bitnet__seq_state(const bitnet_ctx *c, int32_t seq) {
     return c->states + (size_t)seq * c->m->n_state;
 }
@@ -11958,10 +11958,11 @@ static void bitnet__store_query(const bitnet__step *s, const float *q, const flo
     const bitnet_model *m = c->m;
     const int32_t hd = m->head_dim;
     float *y = c->queries + bitnet__row(at, hd);
-    int8_t *codes = c->query.q + bitnet__row(at, hd);
+    int8_t *codes;
     if (m->family->adjacent) bitnet__pairs_to_halves(q, m->n_rot, hd, y);
     c->k.rope(m->family->adjacent ? y : q, cos_sin, m->n_rot, hd, c->cache->rounds, y);
     if (!c->cache->int8) return;
+    codes = c->query.q + bitnet__row(at, hd);
     c->query.step[at] = 1.0f / c->k.quantize(y, hd, codes, &c->query.sum[at]);
     if (memchr(codes, 0x80, (size_t)hd)) bitnet__note_nonfinite(c, t, thread);     /* -128 */
 }
