@@ -11685,8 +11685,8 @@ static void bitnet__quantize_token(const bitnet__step *s, const float *x, int32_
     memset(q + n, 0, (size_t)(padded - n));
 }
 
-/* Tokens [from, to): h = rmsnorm(in), if there is a gain, else h is in. Then, for each i below
-   n_acts, act[i] = int8(h), or of rmsnorm(h) if there is gains[i]. */
+/* Tokens [from, to): x = rmsnorm(in) if there is a gain, else x = in. Then, for each i below
+   n_acts, act[i] = int8(x), or int8(rmsnorm(x)) if there is gains[i]. */
 static void bitnet__step_norm_quantize(const bitnet__step *s, int32_t from, int32_t to,
                                        int thread) {
     bitnet_ctx *c = s->c;
