@@ -568,9 +568,9 @@
     @formats   each weight type: sizes, unpacking   kernels
     @gguf      a file -> metadata, tensors          formats
     @model     families; what a model consists of   kernels tokenizer chat formats gguf
-    @weights   tensors -> matrices for kernels      threads kernels formats gguf model
+    @weights   layer kinds; tensors -> matrices     threads kernels formats gguf model
     @load      metadata, tokenizer, a whole model   math kernels tokenizer chat gguf model weights
-    @context   sequences, pages of keys and values  threads kernels model
+    @context   cache types, sequences, their pages  threads kernels model
     @forward   tokens -> hidden states: the layers  math kernels formats model context
     @eval      tokens appended to sequences         context forward
     @state     sequences saved and loaded           gguf context
@@ -11746,11 +11746,13 @@ static int32_t bitnet__round_rows(const bitnet_ctx *c, int32_t row, int32_t n_ou
 
 /* A tile of a linear layer's products: some rows, for some tokens of the batch. */
 typedef struct bitnet__product {
+    const bitnet__linear *l;
+    const bitnet__act *act;            /* its input */
     int32_t row, n_rows, t, n_tokens;
 } bitnet__product;
 
-/* Iterates over the tiles of rows [from, to) times all tokens; zero *x first. Returns 0 at the end,
-   or if the evaluation is cancelled. */
+/* Iterates over the tiles of rows [from, to) times all tokens; zero the numbers in *x first.
+   Returns 0 at the end, or if the evaluation is cancelled. */
 static int bitnet__next_product(const bitnet__step *s, int32_t from, int32_t to, int thread,
                                 bitnet__product *x) {
     bitnet_ctx *c = s->c;
@@ -11764,38 +11766,33 @@ static int bitnet__next_product(const bitnet__step *s, int32_t from, int32_t to,
 }
 
 /* A tile of a layer that has groups: out = y, or out += y with add. */
-static void bitnet__group_products(const bitnet__step *s, const bitnet__linear *l,
-                                   const bitnet__act *act, const bitnet__product *x, int add,
+static void bitnet__group_products(const bitnet_ctx *c, const bitnet__product *x, int add,
                                    float *out, size_t out_stride) {
+    const bitnet__linear *l = x->l;
     const size_t at = bitnet__row(x->t, l->n_in / l->group);
-    s->c->k.dotrows_groups(l->w + bitnet__groups_bytes(l->n_in, l->group, x->row),
-                           act->q + bitnet__row(x->t, l->n_in), act->sum + at, act->step + at,
-                           l->n_in, l->group, x->n_rows, x->n_tokens, add, out, out_stride);
+    c->k.dotrows_groups(l->w + bitnet__groups_bytes(l->n_in, l->group, x->row),
+                        x->act->q + bitnet__row(x->t, l->n_in), x->act->sum + at,
+                        x->act->step + at, l->n_in, l->group, x->n_rows, x->n_tokens, add, out,
+                        out_stride);
 }
 
 /* A tile, written from element `at` on, [n_tokens][BITNET__DOT_STRIDE]: integers in dots, of which
    y = dot * (w_scale / s); or y itself in outputs, if the layer has groups. */
-static void bitnet__products(const bitnet__step *s, const bitnet__linear *l,
-                             const bitnet__act *act, const bitnet__product *x, size_t at) {
-    const bitnet_ctx *c = s->c;
-    if (l->group > 0) {
-        bitnet__group_products(s, l, act, x, 0, c->outputs + at, BITNET__DOT_STRIDE);
-        return;
-    }
-    c->k.dotrows_ternary(l->w + c->k.packed_bytes(l->n_in, x->row),
-                         act->q + bitnet__row(x->t, l->n_in), act->sum + x->t, l->n_in,
-                         x->n_rows, x->n_tokens, c->dots + at, BITNET__DOT_STRIDE);
+static void bitnet__products(const bitnet_ctx *c, const bitnet__product *x, size_t at) {
+    const bitnet__linear *l = x->l;
+    if (l->group > 0) bitnet__group_products(c, x, 0, c->outputs + at, BITNET__DOT_STRIDE);
+    else c->k.dotrows_ternary(l->w + c->k.packed_bytes(l->n_in, x->row),
+                              x->act->q + bitnet__row(x->t, l->n_in), x->act->sum + x->t, l->n_in,
+                              x->n_rows, x->n_tokens, c->dots + at, BITNET__DOT_STRIDE);
 }
 
 /* y of the tile's token i, from what bitnet__products left. Integers are turned to floats in room
    [BITNET__ROWS]. */
-static const float *bitnet__outputs(const bitnet__step *s, const bitnet__linear *l,
-                                    const bitnet__act *act, const bitnet__product *x, int32_t i,
+static const float *bitnet__outputs(const bitnet_ctx *c, const bitnet__product *x, int32_t i,
                                     size_t at, float *room) {
-    const bitnet_ctx *c = s->c;
     at += bitnet__row(i, BITNET__DOT_STRIDE);
-    if (l->group > 0) return c->outputs + at;
-    c->k.dequantize(c->dots + at, l->scale / act->scale[x->t + i], x->n_rows, 0, room);
+    if (x->l->group > 0) return c->outputs + at;
+    c->k.dequantize(c->dots + at, x->l->scale / x->act->scale[x->t + i], x->n_rows, 0, room);
     return room;
 }
 
@@ -11810,14 +11807,14 @@ static void bitnet__linear_rows(const bitnet__step *s, const bitnet__linear *l,
                                 float *out, int32_t out_stride, int add) {
     bitnet_ctx *c = s->c;
     const size_t at = bitnet__thread_dots(c, thread, 0);
-    bitnet__product x = {0, 0, 0, 0};
+    bitnet__product x = {l, act, 0, 0, 0, 0};
     int32_t i;
     from = bitnet__round_rows(c, from, l->n_out);
     to = bitnet__round_rows(c, to, l->n_out);
     while (bitnet__next_product(s, from, to, thread, &x)) {
         float *tile = out + bitnet__row(x.t, out_stride) + x.row;
-        if (l->group > 0) bitnet__group_products(s, l, act, &x, add, tile, (size_t)out_stride);
-        else bitnet__products(s, l, act, &x, at);
+        if (l->group > 0) bitnet__group_products(c, &x, add, tile, (size_t)out_stride);
+        else bitnet__products(c, &x, at);
         for (i = 0; i < x.n_tokens; i++) {
             const int32_t t = x.t + i;
             float *y = tile + bitnet__row(i, out_stride);
@@ -11857,22 +11854,23 @@ static void bitnet__step_out(const bitnet__step *s, int32_t from, int32_t to, in
 /* Rows of gate and up, and the activation that joins them. */
 static void bitnet__step_gate_up(const bitnet__step *s, int32_t from, int32_t to, int thread) {
     bitnet_ctx *c = s->c;
-    const bitnet__linear *gate = &s->layer->linear[BITNET__FFN_GATE];
-    const bitnet__linear *up = &s->layer->linear[BITNET__FFN_UP];
-    const bitnet__act *gate_act = bitnet__act_of(c, 0), *up_act = bitnet__act_of(c, 1);
+    const bitnet__linear *l = s->layer->linear;
     const size_t gates = bitnet__thread_dots(c, thread, 0);
     const size_t ups = bitnet__thread_dots(c, thread, 1);
     float gate_room[BITNET__ROWS], up_room[BITNET__ROWS];
-    bitnet__product x = {0, 0, 0, 0};
+    bitnet__product x = {&l[BITNET__FFN_GATE], bitnet__act_of(c, 0), 0, 0, 0, 0}, up;
     int32_t i;
     from = bitnet__round_rows(c, from, c->m->ffn_dim);
     to = bitnet__round_rows(c, to, c->m->ffn_dim);
     while (bitnet__next_product(s, from, to, thread, &x)) {
-        bitnet__products(s, gate, gate_act, &x, gates);
-        bitnet__products(s, up, up_act, &x, ups);
+        up = x;
+        up.l = &l[BITNET__FFN_UP];
+        up.act = bitnet__act_of(c, 1);
+        bitnet__products(c, &x, gates);
+        bitnet__products(c, &up, ups);
         for (i = 0; i < x.n_tokens; i++) {
-            const float *g = bitnet__outputs(s, gate, gate_act, &x, i, gates, gate_room);
-            const float *u = bitnet__outputs(s, up, up_act, &x, i, ups, up_room);
+            const float *g = bitnet__outputs(c, &x, i, gates, gate_room);
+            const float *u = bitnet__outputs(c, &up, i, ups, up_room);
             float *y = c->g + bitnet__row(x.t + i, c->m->ffn_dim) + x.row;
             if (c->m->gate_a < 0.0f)
                 c->k.sigmoid_gate(g, u, c->m->gate_a, c->m->gate_b, x.n_rows, y);
@@ -13213,13 +13211,13 @@ static void bitnet__step_quantize_hidden(const bitnet__step *s, int32_t from, in
 
 static void bitnet__step_ternary_head(const bitnet__step *s, int32_t from, int32_t to, int thread) {
     const bitnet__linear *head = &s->c->m->ternary_head;
-    bitnet__product x = {0, 0, 0, 0};
+    bitnet__product x = {head, &s->c->act[0], 0, 0, 0, 0};
     x.row = bitnet__round_rows(s->c, from, head->n_out);
     x.n_rows = bitnet__round_rows(s->c, to, head->n_out) - x.row;
     x.n_tokens = s->n_tokens;
     (void)thread;
     if (x.n_rows > 0)
-        bitnet__group_products(s, head, &s->c->act[0], &x, 0, s->out + x.row, (size_t)head->n_out);
+        bitnet__group_products(s->c, &x, 0, s->out + x.row, (size_t)head->n_out);
 }
 
 /* The logits of n rows of hidden states, at most n_batch. */
