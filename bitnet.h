@@ -11429,7 +11429,7 @@ static float *bitnet__seq_state(const bitnet_ctx *c, int32_t seq) {
    that of all tokens that went through the layers, those of a failed evaluation, too. Where it
    cannot be cut, rewinding and copying are BITNET_ERR_UNSUPPORTED; bitnet_seq_sync and _remove
    evaluate the tokens again from the first; an evaluation that fails and a prompt that is taken
-   back leave the sequence empty; and there are no drafts of prompt lookup. */
+   back leave the sequence empty, and its generation has ended; and prompt lookup has no drafts. */
 static int bitnet__can_cut(const bitnet_ctx *c, const bitnet__seq *q, int32_t length) {
     return c->m->n_state == 0 || length == 0 || length == q->n_in_state;
 }
@@ -12331,7 +12331,8 @@ static void bitnet__visit_i8(const bitnet_ctx *c, const bitnet__cells *cells, in
 }
 
 static const bitnet__kv_ops *bitnet__kv_ops_of(bitnet_kv_type type) {
-    static const bitnet__kv_ops rows[] = {             /* [bitnet_kv_type] */
+    /* [bitnet_kv_type]: name, head_unit, max_head, element, extra, unit, rounds, int8, ... */
+    static const bitnet__kv_ops rows[] = {
         {"BITNET_KV_F16", 1, BITNET__MAX_ROW, 2, 0, 1, 1, 0, bitnet__store_f16,
          bitnet__scores_floats, 0, bitnet__add_floats, bitnet__visit_floats},
         {"BITNET_KV_F32", 1, BITNET__MAX_ROW, 4, 0, 1, 0, 0, bitnet__store_f32,
@@ -12745,7 +12746,7 @@ static void bitnet__state_rows(const bitnet_ctx *c, int32_t seq, int32_t n, void
                     cells = bitnet__cache_cells(c, seq, &m->layers[i], head, what, from, n);
                     c->cache->visit(c, &cells, what, ud, fn);
                 }
-    for (k = 0; k < c->m->n_state; k++) {
+    for (k = 0; k < m->n_state; k++) {
         bitnet__put_u32(bytes, bitnet__float_bits(state[k]));
         fn(ud, bytes, 4);
         state[k] = bitnet__load_f32(bytes);
@@ -14439,7 +14440,12 @@ static bitnet_result bitnet__gen_pass(bitnet_ctx *c, bitnet_gen *const *gens, in
         bitnet__stage_pass(c, gens, n, 0, &drafts);
         r = bitnet__eval_staged(c, c->inputs, active, err);
     }
-    for (i = 0; i < n; i++) gens[i]->q->n_staged = 0;
+    for (i = 0; i < n; i++) {
+        bitnet_gen *g = gens[i];
+        g->q->n_staged = 0;
+        if (r != BITNET_OK && g->q->n_past == 0 && g->start + g->n_read > 0)
+            g->ended = 1;              /* its sequence could not be cut back and is lost */
+    }
     if (r != BITNET_OK) return r;
     for (i = k = 0; i < n; i++) {
         bitnet_gen *g = gens[i];

@@ -685,6 +685,9 @@ static void check_fading_changes(const mix *x, bitnet_ctx *c, const float *want)
 static void check_fading_failures(const mix *x, bitnet_ctx *c, int *left, const float *want) {
     const size_t bytes = 52 + 30 * (4 + 2 * 2 * 2 * 64) + 256 * 4;     /* of 30 tokens */
     uint8_t *saved = (uint8_t *)malloc(bytes);
+    bitnet_generate_params gen;
+    bitnet_gen *g = 0;
+    bitnet_piece piece;
     bitnet_input in;
     memset(&in, 0, sizeof in);
     in.seq = 1;
@@ -697,6 +700,20 @@ static void check_fading_failures(const mix *x, bitnet_ctx *c, int *left, const 
     *left = INT_MAX;
     CHECK(goes_on(x, c, 1, 0, 20, 20, want));
     CHECK(!bitnet_seq_load_memory(c, 2, saved, bytes, 0) && goes_on(x, c, 2, 30, 40, 5, want));
+    memset(&gen, 0, sizeof gen);       /* the pass that fails ends a generation */
+    gen.seq = 2;
+    gen.prompt = x->tokens[0] + 40;
+    gen.n_prompt = 3;
+    gen.max_tokens = 9;
+    gen.ignore_end = 1;
+    CHECK(!bitnet_gen_begin(c, &gen, &g, 0) && !bitnet_gen_next(&g, 1, 0));
+    *left = 4;
+    CHECK(bitnet_gen_next(&g, 1, 0) == BITNET_ERR_CANCELLED && bitnet_seq_length(c, 2) == 0);
+    *left = INT_MAX;
+    bitnet_gen_piece(g, &piece);
+    CHECK(piece.ended && !bitnet_gen_next(&g, 1, 0));
+    bitnet_gen_end(g);
+    CHECK(bitnet_seq_pending(c, 2) == -1 && goes_on(x, c, 2, 0, 7, 7, want));
     free(saved);
 }
 
