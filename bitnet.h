@@ -12230,18 +12230,14 @@ static void bitnet__run_attention(bitnet__step *s) {
 /* ---- the cache, by type ----
    The rows that bitnet__kv_ops explains, and their functions. */
 
-static int bitnet__store_f16(const bitnet_ctx *c, uint8_t *to, int32_t position, int what,
-                             const float *v, int8_t *room) {
-    (void)position, (void)what, (void)room;
-    c->k.store_f16(v, c->m->head_dim, to);
-    return 0;
-}
-
-static int bitnet__store_f32(const bitnet_ctx *c, uint8_t *to, int32_t position, int what,
-                             const float *v, int8_t *room) {
+static int bitnet__store_floats(const bitnet_ctx *c, uint8_t *to, int32_t position, int what,
+                                const float *v, int8_t *room) {
+    const int32_t n = c->m->head_dim;
     int32_t i;
     (void)position, (void)what, (void)room;
-    for (i = 0; i < c->m->head_dim; i++) bitnet__put_u32(to + 4 * i, bitnet__float_bits(v[i]));
+    if (c->cache->element == 2) c->k.store_f16(v, n, to);
+    else
+        for (i = 0; i < n; i++) bitnet__put_u32(to + 4 * i, bitnet__float_bits(v[i]));
     return 0;
 }
 
@@ -12333,9 +12329,9 @@ static void bitnet__visit_i8(const bitnet_ctx *c, const bitnet__cells *cells, in
 static const bitnet__kv_ops *bitnet__kv_ops_of(bitnet_kv_type type) {
     /* [bitnet_kv_type]: name, head_unit, max_head, element, extra, unit, rounds, int8, ... */
     static const bitnet__kv_ops rows[] = {
-        {"BITNET_KV_F16", 1, BITNET__MAX_ROW, 2, 0, 1, 1, 0, bitnet__store_f16,
+        {"BITNET_KV_F16", 1, BITNET__MAX_ROW, 2, 0, 1, 1, 0, bitnet__store_floats,
          bitnet__scores_floats, 0, bitnet__add_floats, bitnet__visit_floats},
-        {"BITNET_KV_F32", 1, BITNET__MAX_ROW, 4, 0, 1, 0, 0, bitnet__store_f32,
+        {"BITNET_KV_F32", 1, BITNET__MAX_ROW, 4, 0, 1, 0, 0, bitnet__store_floats,
          bitnet__scores_floats, 0, bitnet__add_floats, bitnet__visit_floats},
         {"BITNET_KV_I8", 4, 65536, 1, 4, BITNET__PAGE, 0, 1, bitnet__store_i8,
          bitnet__scores_i8, bitnet__weigh_i8, bitnet__add_i8, bitnet__visit_i8},
