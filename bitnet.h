@@ -314,9 +314,9 @@
     @formats   each weight type: sizes, unpacking   kernels
     @gguf      a file -> metadata, tensors          formats
     @model     families; what a model consists of   kernels tokenizer chat formats gguf
-    @weights   tensors -> matrices for kernels      threads kernels formats gguf model
+    @weights   layer kinds; tensors -> matrices     threads kernels formats gguf model
     @load      metadata, tokenizer, a whole model   math kernels tokenizer chat gguf model weights
-    @context   sequences, pages of keys and values  threads kernels model
+    @context   cache types, sequences, their pages  threads kernels model
     @forward   tokens -> hidden states: the layers  math kernels formats model context
     @eval      tokens appended to sequences         context forward
     @state     sequences saved and loaded           gguf context
@@ -9151,7 +9151,22 @@ enum {
     BITNET__POST_ATTN_NORM, BITNET__POST_FFN_NORM, BITNET__NORMS
 };
 
+struct bitnet__step;
+
+/* A kind of layer: a row of bitnet__layer_kinds. What a sequence keeps of its tokens is keys and
+   values for each position, which can be cut back to any earlier one, or a fixed number of floats,
+   which cannot: see bitnet__can_cut. */
+typedef struct bitnet__layer_kind {
+    int sets;                          /* its tensors: the parts of these sets */
+    int caches;                        /* 1: it keeps a key and a value for each position */
+    size_t (*n_state)(const bitnet_model *m);          /* floats for a sequence; 0: none */
+    void (*forward)(struct bitnet__step *s, int32_t i);    /* layer number i of a batch */
+} bitnet__layer_kind;
+
 typedef struct bitnet__layer {
+    const bitnet__layer_kind *kind;
+    int32_t cache;                     /* its number among those that cache */
+    size_t state;                      /* where its floats begin in the state of a sequence */
     const float *norm[BITNET__NORMS];  /* gains; 0: the family has none there */
     bitnet__linear linear[BITNET__LINEARS];
     uint32_t zeros;                    /* bit k: all weights of linear[k] are 0 */
@@ -9169,6 +9184,8 @@ struct bitnet_model {
     bitnet_kernels kernels;            /* the chosen table, gaps filled with scalar entries */
     bitnet__vocab vocab;
     bitnet__layer *layers;             /* [n_layers] */
+    int32_t n_caches;                  /* layers that cache */
+    size_t n_state;                    /* floats that all layers keep for a sequence */
     const float *output_norm;          /* [dim] */
     bitnet__matrix embed, head;        /* [n_vocab][dim]; the same data if they are tied; head.data
                                           0: a model of embeddings, which has none */
@@ -9551,47 +9568,83 @@ static bitnet_result bitnet__pack_linear(bitnet_model *m, bitnet__packing *p, co
 /* The tensors of a layer: linear layers, and norms. */
 typedef struct bitnet__part {
     const char *name;
+    int set;                           /* kinds of layers that have it: one of the sets below */
     int norms;                         /* families that have it: one of these; 0: all */
     int linear, norm;                  /* its number; -1: it is of the other kind */
     size_t n_in, n_out;                /* where in bitnet_model its size is */
 } bitnet__part;
 
+enum { BITNET__ATTN_PARTS = 1, BITNET__FFN_PARTS = 2 };
+
 #define BITNET__DIM(name) offsetof(bitnet_model, name)
-#define BITNET__A_LINEAR(name, i, n_in, n_out) \
-    {name, 0, i, -1, BITNET__DIM(n_in), BITNET__DIM(n_out)}
-#define BITNET__A_NORM(name, norms, i, n_in) \
-    {name, norms, -1, i, BITNET__DIM(n_in), BITNET__DIM(norm_dim)}
+#define BITNET__A_LINEAR(set, name, i, n_in, n_out) \
+    {name, BITNET__##set##_PARTS, 0, i, -1, BITNET__DIM(n_in), BITNET__DIM(n_out)}
+#define BITNET__A_NORM(set, name, norms, i, n_in) \
+    {name, BITNET__##set##_PARTS, norms, -1, i, BITNET__DIM(n_in), BITNET__DIM(norm_dim)}
 static const bitnet__part bitnet__parts[] = {
-    BITNET__A_NORM("attn_norm", 0, BITNET__ATTN_NORM, dim),
-    BITNET__A_NORM("attn_q_norm_in", BITNET__IN_NORMS, BITNET__ATTN_Q, dim),
-    BITNET__A_NORM("attn_k_norm_in", BITNET__IN_NORMS, BITNET__ATTN_K, dim),
-    BITNET__A_NORM("attn_v_norm_in", BITNET__IN_NORMS, BITNET__ATTN_V, dim),
-    BITNET__A_NORM("attn_q_norm", BITNET__HEAD_NORMS, BITNET__Q_HEAD_NORM, head_dim),
-    BITNET__A_NORM("attn_k_norm", BITNET__HEAD_NORMS, BITNET__K_HEAD_NORM, head_dim),
-    BITNET__A_NORM("attn_sub_norm", BITNET__SUB_NORMS, BITNET__ATTN_OUTPUT, q_dim),
-    BITNET__A_NORM("attn_output_norm_in", BITNET__IN_NORMS, BITNET__ATTN_OUTPUT, q_dim),
-    BITNET__A_NORM("post_attention_norm", BITNET__POST_NORMS, BITNET__POST_ATTN_NORM, dim),
-    BITNET__A_NORM("ffn_norm", 0, BITNET__FFN_NORM, dim),
-    BITNET__A_NORM("ffn_gate_norm_in", BITNET__IN_NORMS, BITNET__FFN_GATE, dim),
-    BITNET__A_NORM("ffn_up_norm_in", BITNET__IN_NORMS, BITNET__FFN_UP, dim),
-    BITNET__A_NORM("ffn_sub_norm", BITNET__SUB_NORMS, BITNET__FFN_DOWN, ffn_dim),
-    BITNET__A_NORM("ffn_down_norm_in", BITNET__IN_NORMS, BITNET__FFN_DOWN, ffn_dim),
-    BITNET__A_NORM("post_ffw_norm", BITNET__POST_NORMS, BITNET__POST_FFN_NORM, dim),
-    BITNET__A_LINEAR("attn_q", BITNET__ATTN_Q, dim, q_dim),
-    BITNET__A_LINEAR("attn_k", BITNET__ATTN_K, dim, kv_dim),
-    BITNET__A_LINEAR("attn_v", BITNET__ATTN_V, dim, kv_dim),
-    BITNET__A_LINEAR("attn_output", BITNET__ATTN_OUTPUT, q_dim, dim),
-    BITNET__A_LINEAR("ffn_gate", BITNET__FFN_GATE, dim, ffn_dim),
-    BITNET__A_LINEAR("ffn_up", BITNET__FFN_UP, dim, ffn_dim),
-    BITNET__A_LINEAR("ffn_down", BITNET__FFN_DOWN, ffn_dim, dim),
+    BITNET__A_NORM(ATTN, "attn_norm", 0, BITNET__ATTN_NORM, dim),
+    BITNET__A_NORM(ATTN, "attn_q_norm_in", BITNET__IN_NORMS, BITNET__ATTN_Q, dim),
+    BITNET__A_NORM(ATTN, "attn_k_norm_in", BITNET__IN_NORMS, BITNET__ATTN_K, dim),
+    BITNET__A_NORM(ATTN, "attn_v_norm_in", BITNET__IN_NORMS, BITNET__ATTN_V, dim),
+    BITNET__A_NORM(ATTN, "attn_q_norm", BITNET__HEAD_NORMS, BITNET__Q_HEAD_NORM, head_dim),
+    BITNET__A_NORM(ATTN, "attn_k_norm", BITNET__HEAD_NORMS, BITNET__K_HEAD_NORM, head_dim),
+    BITNET__A_NORM(ATTN, "attn_sub_norm", BITNET__SUB_NORMS, BITNET__ATTN_OUTPUT, q_dim),
+    BITNET__A_NORM(ATTN, "attn_output_norm_in", BITNET__IN_NORMS, BITNET__ATTN_OUTPUT, q_dim),
+    BITNET__A_NORM(ATTN, "post_attention_norm", BITNET__POST_NORMS, BITNET__POST_ATTN_NORM, dim),
+    BITNET__A_NORM(FFN, "ffn_norm", 0, BITNET__FFN_NORM, dim),
+    BITNET__A_NORM(FFN, "ffn_gate_norm_in", BITNET__IN_NORMS, BITNET__FFN_GATE, dim),
+    BITNET__A_NORM(FFN, "ffn_up_norm_in", BITNET__IN_NORMS, BITNET__FFN_UP, dim),
+    BITNET__A_NORM(FFN, "ffn_sub_norm", BITNET__SUB_NORMS, BITNET__FFN_DOWN, ffn_dim),
+    BITNET__A_NORM(FFN, "ffn_down_norm_in", BITNET__IN_NORMS, BITNET__FFN_DOWN, ffn_dim),
+    BITNET__A_NORM(FFN, "post_ffw_norm", BITNET__POST_NORMS, BITNET__POST_FFN_NORM, dim),
+    BITNET__A_LINEAR(ATTN, "attn_q", BITNET__ATTN_Q, dim, q_dim),
+    BITNET__A_LINEAR(ATTN, "attn_k", BITNET__ATTN_K, dim, kv_dim),
+    BITNET__A_LINEAR(ATTN, "attn_v", BITNET__ATTN_V, dim, kv_dim),
+    BITNET__A_LINEAR(ATTN, "attn_output", BITNET__ATTN_OUTPUT, q_dim, dim),
+    BITNET__A_LINEAR(FFN, "ffn_gate", BITNET__FFN_GATE, dim, ffn_dim),
+    BITNET__A_LINEAR(FFN, "ffn_up", BITNET__FFN_UP, dim, ffn_dim),
+    BITNET__A_LINEAR(FFN, "ffn_down", BITNET__FFN_DOWN, ffn_dim, dim),
 };
 #undef BITNET__DIM
 #undef BITNET__A_LINEAR
 #undef BITNET__A_NORM
 enum { BITNET__PARTS = sizeof bitnet__parts / sizeof bitnet__parts[0] };
 
-static int bitnet__has_part(const bitnet_model *m, const bitnet__part *part) {
-    return !part->norms || (m->family->norms & part->norms);
+static void bitnet__forward_layer(struct bitnet__step *s, int32_t i);
+
+/* The kinds of layers. A new one touches these places:
+     @model    numbers for its matrices and norms, behind the others in their enum; fields for the
+               sizes that it needs, which bitnet__load_shape reads
+     here      its tensors in bitnet__parts, those that other kinds lack in a set of their own; its
+               row; bitnet__kind_of; in bitnet__choose_groups, which of its matrices read the same;
+               in bitnet__pack_layer, passing over the matrices that it lacks
+     @context  room for what its steps compute: bitnet_ctx, bitnet__ctx_layout
+     @forward  its function. Experts are another FFN behind the same attention; a recurrent layer
+               has other steps in place of attention, and reads and writes bitnet__seq_state
+   Pages, copies, cutting, drafts, failures and saved sequences need no change: they use n_caches,
+   n_state and bitnet__can_cut. */
+static const bitnet__layer_kind bitnet__layer_kinds[] = {
+    {BITNET__ATTN_PARTS | BITNET__FFN_PARTS, 1, 0, bitnet__forward_layer},
+};
+
+/* The kind of layer number i. */
+static const bitnet__layer_kind *bitnet__kind_of(const bitnet_model *m, int32_t i) {
+    (void)m, (void)i;                  /* all families have one kind */
+    return &bitnet__layer_kinds[0];
+}
+
+/* The layers get their kinds in order. */
+static void bitnet__set_kind(bitnet_model *m, bitnet__layer *l, const bitnet__layer_kind *kind) {
+    l->kind = kind;
+    l->cache = m->n_caches;
+    l->state = m->n_state;
+    m->n_caches += kind->caches;
+    m->n_state += kind->n_state ? kind->n_state(m) : 0;
+}
+
+static int bitnet__has_part(const bitnet_model *m, const bitnet__layer_kind *kind,
+                            const bitnet__part *part) {
+    return (kind->sets & part->set) && (!part->norms || (m->family->norms & part->norms));
 }
 
 /* A size of the model's that a part names. */
@@ -9736,10 +9789,11 @@ static bitnet_result bitnet__load_layer(bitnet_model *m, int32_t i, bitnet__laye
     bitnet_result r;
     int k;
     memset(l, 0, sizeof *l);
+    bitnet__set_kind(m, l, bitnet__kind_of(m, i));
     for (k = 0; k < BITNET__PARTS; k++) {
         const bitnet__part *part = &bitnet__parts[k];
         const int32_t n_in = bitnet__part_size(m, part->n_in);
-        if (!bitnet__has_part(m, part)) continue;
+        if (!bitnet__has_part(m, l->kind, part)) continue;
         bitnet__format(name, "blk.%d.%s.weight", (int)i, part->name);
         r = part->norm >= 0 ? bitnet__load_norm(m, name, n_in, &l->norm[part->norm], err)
                             : bitnet__load_linear(m, name, n_in, bitnet__part_size(m, part->n_out),
@@ -10271,7 +10325,8 @@ static bitnet_result bitnet__load_shape(bitnet_model *m, bitnet_error *err) {
     if (r != BITNET_OK) return r;
     m->norm_dim = 1;
     /* The tensors of a layer bound n_layers by what the file holds. */
-    for (i = 0; i < BITNET__PARTS; i++) n_parts += bitnet__has_part(m, &bitnet__parts[i]);
+    for (i = 0; i < BITNET__PARTS; i++)
+        n_parts += bitnet__has_part(m, bitnet__kind_of(m, 0), &bitnet__parts[i]);
     if ((r = bitnet__get_size(m, "embedding_length", 0, BITNET__MAX_ROW, &m->dim, err)) ||
         (r = bitnet__get_size(m, "feed_forward_length", 0, BITNET__MAX_ROW, &m->ffn_dim, err)) ||
         (r = bitnet__get_size(m, "block_count", 0,
@@ -10954,18 +11009,62 @@ enum {
                                           sets of the L1 cache */
     BITNET__TOKENS = 512,              /* for at most so many tokens: the products fit the L2 cache,
                                           and take a few ms, between which cancel_fn is asked */
-    BITNET__COLUMNS = 64,              /* tokens times heads of a group that attend together */
+    BITNET__COLUMNS = 64,              /* tokens of a span, times heads that share a KV head */
     BITNET__PAGE = 64,                 /* positions in a page of the KV cache, if sequences share
                                           them out, and in a task of attention */
-    BITNET__MIX_DIMS = 64,             /* elements of a head: the least share of a thread */
+    BITNET__MIX_DIMS = 64,             /* elements in a slice of a head; see attention_values */
     BITNET__MAX_SEQS = 4096,
     BITNET__PROMPT_CHUNK = 32          /* tokens of a prompt that go along with other sequences */
 };
 
-/* Keys and values of page_len consecutive positions, for all layers; the data follows:
-   [n_layers][n_kv_heads][keys, values][page_len][head_dim], F16 or F32, or for I8 in blocks of 64
-   positions as drawn in @kernels. Sequences that begin with the same tokens may share pages. A page
-   is written only by a sequence that has it alone. */
+/* ---- types of the cache ---- */
+
+struct bitnet__attention;
+typedef void bitnet__bytes_fn(void *ud, uint8_t *bytes, size_t n);
+
+/* A cell is one head's key, or value, at a position. Those of positions [from, from + n), which
+   follow each other in a page. */
+typedef struct bitnet__cells { uint8_t *at; int32_t from, n; } bitnet__cells;
+
+/* How the cache stores keys and values, and what attention does with them: a row for each
+   bitnet_kv_type; `what` is 0 for keys and 1 for values. A new type touches these places: MEMORY in
+   the manual; bitnet_kv_type; if it needs kernels, @kernels, @selftest and the kernel headers; its
+   functions and its row in @forward, under "the cache, by type". No other place in the library asks
+   which type it is. */
+typedef struct bitnet__kv_ops {
+    const char *name;
+    int32_t head_unit, max_head;       /* head_dim is a multiple of this, and at most that */
+    int32_t element, extra;            /* bytes of a cell: element * head_dim + extra */
+    int32_t unit;                      /* positions that are stored together: 1, or a block */
+    int rounds;                        /* 1: queries and probabilities are rounded to F16 */
+    int int8;                          /* 1: queries and the weights of values are int8, too */
+    /* Stores v [head_dim] of a position in the unit at `to`; room [head_dim] may be written.
+       Returns 1 if a NaN would be lost, else 0. */
+    int (*store)(const bitnet_ctx *c, uint8_t *to, int32_t position, int what, const float *v,
+                 int8_t *room);
+    /* Products of all columns with these keys. */
+    void (*scores)(const struct bitnet__attention *a, const bitnet__cells *keys);
+    /* If int8: the probabilities of column i at these values become weights. Only positions
+       [first, end) count; the others get the weight 0. */
+    void (*weigh)(const struct bitnet__attention *a, const bitnet__cells *values, int32_t i,
+                  int32_t first, int32_t end);
+    /* out [n_cols][count] += elements [first, first + count) of these values, times the weights of
+       the columns from number `col` on. */
+    void (*add)(const struct bitnet__attention *a, const bitnet__cells *values, int32_t col,
+                int32_t n_cols, int32_t first, int32_t count, float *out);
+    /* Calls fn for the bytes of these cells, in the order of saved states; fn may change them. */
+    void (*visit)(const bitnet_ctx *c, const bitnet__cells *cells, int what, void *ud,
+                  bitnet__bytes_fn *fn);
+} bitnet__kv_ops;
+
+static const bitnet__kv_ops *bitnet__kv_ops_of(bitnet_kv_type type);
+
+/* ---- a context ---- */
+
+/* Keys and values of page_len consecutive positions, for all layers that cache; the data follows:
+   [n_caches][n_kv_heads][keys, values][page_len] cells. Types whose unit is a block have blocks in
+   place of cells, as drawn in @kernels; a block is as large as its cells. Sequences that begin with
+   the same tokens may share pages. A page is written only by a sequence that has it alone. */
 typedef struct bitnet__page {
     struct bitnet__page *next;         /* in the list of free pages */
     int32_t n_users;                   /* sequences that have it */
@@ -10975,6 +11074,7 @@ typedef struct bitnet__seq {
     bitnet_token *history;             /* [n_ctx]  its tokens */
     bitnet__page **pages;              /* [n_ctx / page_len, rounded up] */
     int32_t n_past, n_pages;           /* positions in the cache, pages for them */
+    int32_t n_in_state;                /* tokens that its state of fixed size has seen */
     bitnet_token pending;              /* sampled, not yet evaluated; -1: none */
     /* While a call appends to it: */
     int32_t n_staged;                  /* tokens in history behind n_past, to be evaluated */
@@ -10993,25 +11093,28 @@ typedef struct bitnet__place {
 /* Consecutive tokens [t, t + n) of a batch that attend together: neighbours in one sequence. */
 typedef struct bitnet__span { int32_t t, n; } bitnet__span;
 
-/* The int8 input of linear layers. Of layers with groups, q is [n_batch][n], each group of it has
-   its own sum, and scale is 1 / s, what one step of q is worth. */
+/* The int8 input of linear layers. What reads it uses s of quantize or its inverse, what one step
+   of q is worth: to divide by one is not, to the bit, to multiply by the other. */
 typedef struct bitnet__act {
-    int8_t *q;                         /* [n_batch][n, rounded up to 128] */
-    float *scale;                      /* [n_batch][1 or groups]  s of quantize, or 1 / s */
-    int32_t *sum;                      /* [n_batch][1 or groups] */
+    int8_t *q;                         /* [n_batch][n, rounded up to 128 if there are no groups] */
+    float *scale;                      /* [n_batch]               s, of layers without groups */
+    float *step;                       /* [n_batch][groups]       1 / s, of layers with groups */
+    int32_t *sum;                      /* [n_batch][1 or groups]  of q */
 } bitnet__act;
 
 struct bitnet_ctx {
     const bitnet_model *m;
     bitnet_kernels k;
     bitnet_ctx_params p;               /* every default filled in */
+    const bitnet__kv_ops *cache;       /* those of p.kv_type */
     bitnet__team *team;                /* 0: parallel_fn, or one thread */
     int64_t min_task;                  /* work below which sharing does not pay; see run_step */
     bitnet__atomic cancelled;          /* 1: cancel_fn has ended this evaluation */
     bitnet__atomic owner;              /* BITNET__FREE, BITNET__BUSY or a thread */
     int32_t n_rows;                    /* rows of hidden */
-    int32_t row;                       /* the one that -1 means; -1: there is none */
-    int32_t block, n_scores;           /* tokens that attend together; n_ctx, rounded up to 64 */
+    int32_t row;                       /* the row that -1 means in calls; -1: there is none */
+    int32_t max_span;                  /* tokens of a span, at most */
+    int32_t n_scores;                  /* n_ctx, rounded up to 64 */
     int32_t nonfinite_token, nonfinite_layer;    /* the batch's first such token, and where */
     int32_t n_spans;                   /* of the batch */
     int32_t page_len;                  /* positions in a page */
@@ -11024,6 +11127,7 @@ struct bitnet_ctx {
     bitnet_token *history;             /* [n_seqs][n_ctx] */
     bitnet__page **page_table;         /* [n_seqs][pages of a sequence] */
     bitnet__page *own_page;            /* [n_seqs is 1 ? 1 : 0] */
+    float *states;                     /* [n_seqs][n_state]      zeros before the first token */
     bitnet__place *places;             /* [n_batch]              the batch's tokens */
     bitnet__place *row_places;         /* [n_logits]             the tokens of the rows */
     bitnet__span *spans;               /* [n_batch] */
@@ -11040,8 +11144,8 @@ struct bitnet_ctx {
                                           [BITNET__DOT_STRIDE] */
     float *outputs;                    /* the same, if the model has groups */
     float *scores;                     /* [n_threads or n_kv_heads][cols][n_scores] */
-    bitnet__act query;                 /* of I8: queries as int8, for each head a sum and a scale */
-    bitnet__act weight;                /* of I8: weights of values [...][cols][n_scores]; scale
+    bitnet__act query;                 /* if int8: queries, for each head a sum and a step */
+    bitnet__act weight;                /* if int8: weights of values [...][cols][n_scores]; step
                                           [...][cols][n_scores / 64] */
     float *mixed;                      /* [n_threads][cols][head_dim]  of o */
     float *rope[2];                    /* [n_batch][2][n_rot / 2]  cosines, sines; [1]: of layers
@@ -11053,6 +11157,10 @@ struct bitnet_ctx {
 
 static int32_t bitnet__max(int32_t a, int32_t b) { return a > b ? a : b; }
 static int32_t bitnet__min(int32_t a, int32_t b) { return a < b ? a : b; }
+
+/* Where row t of an array [...][n] begins. All sizes and numbers are int32_t; products of them that
+   are offsets in memory are computed here. */
+static size_t bitnet__row(int32_t t, int32_t n) { return (size_t)t * (size_t)n; }
 
 /* Rounded up to whole pages of 64. */
 static int32_t bitnet__round_page(int32_t positions) {
@@ -11078,12 +11186,12 @@ static bitnet_result bitnet__check_range(const char *name, int32_t value, int32_
 
 static bitnet_result bitnet__check_kv_type(const bitnet_model *m, bitnet_kv_type type,
                                            bitnet_error *err) {
-    if (type != BITNET_KV_F16 && type != BITNET_KV_F32 && type != BITNET_KV_I8)
-        return bitnet__fail(err, BITNET_ERR_ARG, "kv_type %lld is unknown", (long long)type);
-    if (type != BITNET_KV_I8 || (m->head_dim % 4 == 0 && m->head_dim <= 65536)) return BITNET_OK;
-    return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "kv_type BITNET_KV_I8 needs heads whose size "
-                        "is a multiple of 4 and at most 65536; this model's is %d",
-                        (int)m->head_dim);
+    const bitnet__kv_ops *kv = bitnet__kv_ops_of(type);
+    if (!kv) return bitnet__fail(err, BITNET_ERR_ARG, "kv_type %lld is unknown", (long long)type);
+    if (m->head_dim % kv->head_unit == 0 && m->head_dim <= kv->max_head) return BITNET_OK;
+    return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "kv_type %s needs heads whose size is a "
+                        "multiple of %d and at most %d; this model's is %d", kv->name,
+                        (int)kv->head_unit, (int)kv->max_head, (int)m->head_dim);
 }
 
 /* Defaults and ranges of all context parameters. */
@@ -11115,15 +11223,14 @@ static bitnet_result bitnet__ctx_defaults(const bitnet_model *m, const bitnet_ct
     return BITNET_OK;
 }
 
-/* Bytes of one head's key, or value, at a position. */
 static size_t bitnet__cell_bytes(const bitnet_model *m, const bitnet_ctx_params *p) {
-    const size_t n = (size_t)m->head_dim;
-    return p->kv_type == BITNET_KV_I8 ? n + 4 : p->kv_type == BITNET_KV_F32 ? 4 * n : 2 * n;
+    const bitnet__kv_ops *kv = bitnet__kv_ops_of(p->kv_type);
+    return bitnet__row(kv->element, m->head_dim) + (size_t)kv->extra;
 }
 
 /* Bytes of a page and its header, a multiple of 64; under 2^38 for each position. */
 static uint64_t bitnet__page_bytes(const bitnet_model *m, const bitnet_ctx_params *p) {
-    return 64 + (uint64_t)m->n_layers * (uint64_t)m->n_kv_heads * 2 *
+    return 64 + (uint64_t)m->n_caches * (uint64_t)m->n_kv_heads * 2 *
                 bitnet__cell_bytes(m, p) * (uint64_t)bitnet__page_len(p);
 }
 
@@ -11136,63 +11243,71 @@ static int bitnet__in_norms(const bitnet_model *m) {
     return (m->family->norms & BITNET__IN_NORMS) != 0;
 }
 
+/* Arrays of the arena, [rows][n]. */
+static float *bitnet__floats(bitnet__arena *a, int64_t rows, int64_t n) {
+    return (float *)bitnet__arena_take(a, (uint64_t)(rows * n), sizeof(float));
+}
+static int32_t *bitnet__ints(bitnet__arena *a, int64_t rows, int64_t n) {
+    return (int32_t *)bitnet__arena_take(a, (uint64_t)(rows * n), sizeof(int32_t));
+}
+static int8_t *bitnet__codes(bitnet__arena *a, int64_t rows, int64_t n) {
+    return (int8_t *)bitnet__arena_take(a, (uint64_t)(rows * n), 1);
+}
+
 static void bitnet__ctx_layout(const bitnet_model *m, const bitnet_ctx_params *p,
                                bitnet__arena *a, bitnet_ctx *c) {
-    const int32_t group = m->n_heads / m->n_kv_heads;
-    const uint64_t batch = (uint64_t)p->n_batch, ctx = (uint64_t)p->n_ctx, dim = (uint64_t)m->dim;
-    const uint64_t q_dim = (uint64_t)m->q_dim, threads = (uint64_t)p->n_threads;
+    const int32_t group = m->n_heads / m->n_kv_heads, threads = p->n_threads;
     const int32_t widest = bitnet__max(bitnet__max(m->dim, m->ffn_dim), m->q_dim);
-    const uint64_t seqs = (uint64_t)p->n_seqs;
-    const uint64_t i8 = p->kv_type == BITNET_KV_I8;
-    uint64_t cols, dots, scores;
+    const int64_t batch = p->n_batch, i8 = bitnet__kv_ops_of(p->kv_type)->int8 ? batch : 0;
+    const uint64_t seqs = (uint64_t)p->n_seqs, ctx = (uint64_t)p->n_ctx;
+    int64_t cols, dots, scores;
     int i;
     c->page_len = bitnet__page_len(p);
-    c->block = bitnet__max(BITNET__COLUMNS / group, 1);
+    c->max_span = bitnet__max(BITNET__COLUMNS / group, 1);
     c->n_scores = bitnet__round_page(p->n_ctx);
-    cols = (uint64_t)c->block * (uint64_t)group;
+    cols = (int64_t)c->max_span * group;
     c->seqs = (bitnet__seq *)bitnet__arena_take(a, seqs, sizeof *c->seqs);
     c->history = (bitnet_token *)bitnet__arena_take(a, seqs * ctx, sizeof *c->history);
     c->page_table = (bitnet__page **)bitnet__arena_take(
         a, seqs * (uint64_t)bitnet__pages_for(c, p->n_ctx), sizeof(void *));
     c->own_page = (bitnet__page *)bitnet__arena_take(a, seqs == 1, bitnet__page_bytes(m, p));
-    c->places = (bitnet__place *)bitnet__arena_take(a, batch, sizeof *c->places);
+    c->states = (float *)bitnet__arena_take(a, seqs * m->n_state, sizeof(float));
+    c->places = (bitnet__place *)bitnet__arena_take(a, (uint64_t)batch, sizeof *c->places);
     c->row_places = (bitnet__place *)bitnet__arena_take(a, (uint64_t)p->n_logits,
                                                         sizeof *c->row_places);
-    c->spans = (bitnet__span *)bitnet__arena_take(a, batch, sizeof *c->spans);
+    c->spans = (bitnet__span *)bitnet__arena_take(a, (uint64_t)batch, sizeof *c->spans);
     c->inputs = (bitnet_input *)bitnet__arena_take(a, seqs, sizeof *c->inputs);
-    c->x = (float *)bitnet__arena_take(a, batch * dim, 4);
-    c->h = (float *)bitnet__arena_take(a, batch * (uint64_t)widest, 4);
-    c->q = (float *)bitnet__arena_take(a, batch * q_dim, 4);
-    c->kv = (float *)bitnet__arena_take(a, batch * 2 * (uint64_t)m->kv_dim, 4);
-    c->queries = (float *)bitnet__arena_take(a, batch * q_dim, 4);
-    c->o = (float *)bitnet__arena_take(a, batch * q_dim, 4);
-    c->g = (float *)bitnet__arena_take(a, batch * (uint64_t)m->ffn_dim, 4);
+    c->x = bitnet__floats(a, batch, m->dim);
+    c->h = bitnet__floats(a, batch, widest);
+    c->q = bitnet__floats(a, batch, m->q_dim);
+    c->kv = bitnet__floats(a, batch, 2 * (int64_t)m->kv_dim);
+    c->queries = bitnet__floats(a, batch, m->q_dim);
+    c->o = bitnet__floats(a, batch, m->q_dim);
+    c->g = bitnet__floats(a, batch, m->ffn_dim);
     for (i = 0; i < 3; i++) {
-        const uint64_t tokens = i == 0 || bitnet__in_norms(m) ? batch : 0;
+        const int64_t tokens = i == 0 || bitnet__in_norms(m) ? batch : 0;
         const int32_t n = bitnet__padded_row(i == 0 ? widest : m->dim);
-        const uint64_t scales = m->group > 0 ? (uint64_t)bitnet__max(1, n / m->group) : 1;
-        c->act[i].q = (int8_t *)bitnet__arena_take(a, tokens * (uint64_t)n, 1);
-        c->act[i].scale = (float *)bitnet__arena_take(a, tokens * scales, 4);
-        c->act[i].sum = (int32_t *)bitnet__arena_take(a, tokens * scales, 4);
+        const int32_t groups = m->group > 0 ? bitnet__max(1, n / m->group) : 0;
+        c->act[i].q = bitnet__codes(a, tokens, n);
+        c->act[i].scale = bitnet__floats(a, tokens, 1);
+        c->act[i].step = bitnet__floats(a, tokens, groups);
+        c->act[i].sum = bitnet__ints(a, tokens, bitnet__max(1, groups));
     }
-    dots = threads * 2 * (uint64_t)bitnet__dot_tokens(p) * BITNET__DOT_STRIDE;
-    c->dots = (int32_t *)bitnet__arena_take(a, dots, 4);
-    c->outputs = (float *)bitnet__arena_take(a, m->group > 0 ? dots : 0, 4);
-    scores = (uint64_t)bitnet__max(p->n_threads, m->n_kv_heads) * cols * (uint64_t)c->n_scores;
-    c->scores = (float *)bitnet__arena_take(a, scores, 4);
-    c->query.q = (int8_t *)bitnet__arena_take(a, i8 * batch * q_dim, 1);
-    c->query.scale = (float *)bitnet__arena_take(a, i8 * batch * (uint64_t)m->n_heads, 4);
-    c->query.sum = (int32_t *)bitnet__arena_take(a, i8 * batch * (uint64_t)m->n_heads, 4);
-    c->weight.q = (int8_t *)bitnet__arena_take(a, i8 * scores, 1);
-    c->weight.scale = (float *)bitnet__arena_take(a, i8 * scores / BITNET__PAGE, 4);
-    c->weight.sum = 0;
-    c->mixed = (float *)bitnet__arena_take(a, threads * cols * (uint64_t)m->head_dim, 4);
-    for (i = 0; i < 2; i++)
-        c->rope[i] = (float *)bitnet__arena_take(
-            a, m->rope_freq[i] ? batch * (uint64_t)m->n_rot : 0, 4);
-    c->hidden = (float *)bitnet__arena_take(a, (uint64_t)p->n_logits * dim, 4);
-    c->scratch = (float *)bitnet__arena_take(a, threads * 4 * dim, 4);
-    c->nonfinite = (int32_t *)bitnet__arena_take(a, threads, sizeof *c->nonfinite);
+    dots = 2 * (int64_t)bitnet__dot_tokens(p) * BITNET__DOT_STRIDE;
+    c->dots = bitnet__ints(a, threads, dots);
+    c->outputs = bitnet__floats(a, m->group > 0 ? threads : 0, dots);
+    scores = bitnet__max(threads, m->n_kv_heads) * cols * c->n_scores;
+    c->scores = bitnet__floats(a, scores, 1);
+    c->query.q = bitnet__codes(a, i8, m->q_dim);
+    c->query.step = bitnet__floats(a, i8, m->n_heads);
+    c->query.sum = bitnet__ints(a, i8, m->n_heads);
+    c->weight.q = bitnet__codes(a, i8 > 0, scores);
+    c->weight.step = bitnet__floats(a, i8 > 0, scores / BITNET__PAGE);
+    c->mixed = bitnet__floats(a, threads, cols * m->head_dim);
+    for (i = 0; i < 2; i++) c->rope[i] = bitnet__floats(a, m->rope_freq[i] ? batch : 0, m->n_rot);
+    c->hidden = bitnet__floats(a, p->n_logits, m->dim);
+    c->scratch = bitnet__floats(a, threads, 4 * (int64_t)m->dim);
+    c->nonfinite = bitnet__ints(a, threads, 1);
 }
 
 BITNET_API uint64_t bitnet_ctx_bytes(const bitnet_model *m, const bitnet_ctx_params *params) {
@@ -11243,7 +11358,7 @@ static int32_t bitnet__pages_needed(bitnet_ctx *c, const bitnet_input *inputs, i
         q->leaves->n_users--;
         needed++;
     }
-    for (i = 0; i < n; i++)            /* so far this was only counted */
+    for (i = 0; i < n; i++)            /* takes back what counting changed */
         if (c->seqs[inputs[i].seq].leaves) c->seqs[inputs[i].seq].leaves->n_users++;
     return needed;
 }
@@ -11303,15 +11418,16 @@ static void bitnet__free_spare_pages(bitnet_ctx *c) {
 
 /* Empty sequences. A single one has its page in the arena. */
 static void bitnet__seqs_init(bitnet_ctx *c) {
-    const size_t n_pages = (size_t)bitnet__pages_for(c, c->p.n_ctx);
-    size_t i;
-    for (i = 0; i < (size_t)c->p.n_seqs; i++) {
+    const int32_t n_pages = bitnet__pages_for(c, c->p.n_ctx);
+    int32_t i;
+    for (i = 0; i < c->p.n_seqs; i++) {
         bitnet__seq *q = &c->seqs[i];
         memset(q, 0, sizeof *q);
-        q->history = c->history + i * (size_t)c->p.n_ctx;
-        q->pages = c->page_table + i * n_pages;
+        q->history = c->history + bitnet__row(i, c->p.n_ctx);
+        q->pages = c->page_table + bitnet__row(i, n_pages);
         q->pending = -1;
     }
+    memset(c->states, 0, (size_t)c->p.n_seqs * c->m->n_state * sizeof *c->states);
     if (c->p.n_seqs > 1) return;
     c->own_page->n_users = 0;
     c->n_pages = 1;
@@ -11341,6 +11457,7 @@ BITNET_API bitnet_result bitnet_ctx_create(const bitnet_model *m, const bitnet_c
     c->m = m;
     c->k = m->kernels;
     c->p = p;
+    c->cache = bitnet__kv_ops_of(p.kv_type);
     c->row = -1;
     c->min_task = BITNET__MIN_TASK;
     bitnet__ctx_layout(m, &p, &arena, c);
@@ -11381,6 +11498,13 @@ static bitnet_result bitnet__acquire(bitnet_ctx *c, bitnet_error *err) {
 }
 
 static void bitnet__release(bitnet_ctx *c) { bitnet__store_release(&c->owner, BITNET__FREE); }
+
+/* The end of a call that has acquired a context: `return r ? r : bitnet__done(c, WORK)`, where r is
+   what acquiring it returned, does WORK in between. */
+static bitnet_result bitnet__done(bitnet_ctx *c, bitnet_result r) {
+    bitnet__release(c);
+    return r;
+}
 
 /* Returns the owner to pass to bitnet__end_callback. */
 static uintptr_t bitnet__begin_callback(bitnet_ctx *c) {
@@ -11444,50 +11568,76 @@ BITNET_API const bitnet_token *bitnet_ctx_tokens(const bitnet_ctx *c) {
 }
 BITNET_API bitnet_token bitnet_ctx_pending(const bitnet_ctx *c) { return bitnet_seq_pending(c, 0); }
 
-/* Shortens a sequence. The rows of its tokens that are dropped have no logits any more. */
-static void bitnet__seq_shorten(bitnet_ctx *c, int32_t seq, int32_t length) {
+/* The floats that the layers keep for a sequence, [n_state]; see bitnet__layer_kind. */
+static float *bitnet__seq_state(const bitnet_ctx *c, int32_t seq) {
+    return c->states + (size_t)seq * c->m->n_state;
+}
+
+/* Can what a sequence keeps be cut back to a length? Keys and values can. A state of fixed size is
+   that of all tokens that went through the layers, those of a failed evaluation, too. Where it
+   cannot be cut, rewinding and copying are BITNET_ERR_UNSUPPORTED; bitnet_seq_sync and _remove
+   evaluate the tokens again from the first; an evaluation that fails and a prompt that is taken
+   back leave the sequence empty, and its generation has ended; and prompt lookup has no drafts. */
+static int bitnet__can_cut(const bitnet_ctx *c, const bitnet__seq *q, int32_t length) {
+    return c->m->n_state == 0 || length == 0 || length == q->n_in_state;
+}
+
+/* Shortens a sequence, to nothing if it cannot be cut there. Returns its length then. The rows of
+   its tokens that are dropped have no logits any more. */
+static int32_t bitnet__seq_shorten(bitnet_ctx *c, int32_t seq, int32_t length) {
     bitnet__seq *q = &c->seqs[seq];
     int32_t i;
+    if (!bitnet__can_cut(c, q, length)) length = 0;
     for (i = 0; i < c->n_rows; i++)
         if (c->row_places[i].seq == seq && c->row_places[i].pos >= length)
             c->row_places[i].seq = -1;
-    q->n_past = length;
+    if (length == 0 && q->n_in_state > 0)
+        memset(bitnet__seq_state(c, seq), 0, c->m->n_state * sizeof(float));
+    q->n_past = q->n_in_state = length;
     q->pending = -1;
     bitnet__seq_cut(c, q, bitnet__pages_for(c, length));
+    return length;
+}
+
+static bitnet_result bitnet__seq_rewind(bitnet_ctx *c, int32_t seq, int32_t length) {
+    const bitnet__seq *q = bitnet__seq_of(c, seq);
+    if (!q || length < 0 || length > q->n_past) return BITNET_ERR_ARG;
+    if (q->in_generation) return BITNET_ERR_BUSY;
+    if (!bitnet__can_cut(c, q, length)) return BITNET_ERR_UNSUPPORTED;
+    bitnet__seq_shorten(c, seq, length);
+    return BITNET_OK;
 }
 
 BITNET_API bitnet_result bitnet_seq_rewind(bitnet_ctx *c, int32_t seq, int32_t length) {
-    const bitnet__seq *q = bitnet__seq_of(c, seq);
-    bitnet_result r = bitnet__acquire(c, 0);
-    if (r != BITNET_OK) return r;
-    if (!q || length < 0 || length > q->n_past) r = BITNET_ERR_ARG;
-    else if (q->in_generation) r = BITNET_ERR_BUSY;
-    else bitnet__seq_shorten(c, seq, length);
-    bitnet__release(c);
-    return r;
+    const bitnet_result r = bitnet__acquire(c, 0);
+    return r ? r : bitnet__done(c, bitnet__seq_rewind(c, seq, length));
 }
 
 BITNET_API bitnet_result bitnet_ctx_rewind(bitnet_ctx *c, int32_t length) {
     return bitnet_seq_rewind(c, 0, length);
 }
 
-BITNET_API bitnet_result bitnet_seq_copy(bitnet_ctx *c, int32_t from, int32_t to, int32_t length) {
+static bitnet_result bitnet__seq_copy(bitnet_ctx *c, int32_t from, int32_t to, int32_t length) {
     const bitnet__seq *a = bitnet__seq_of(c, from);
     bitnet__seq *b = bitnet__seq_of(c, to);
-    bitnet_result r = bitnet__acquire(c, 0);
     int32_t i;
-    if (r != BITNET_OK) return r;
-    if (!a || !b || a == b || length < 0 || length > a->n_past) r = BITNET_ERR_ARG;
-    else if (b->in_generation) r = BITNET_ERR_BUSY;
-    else {
-        bitnet__seq_shorten(c, to, 0);
-        memcpy(b->history, a->history, (size_t)length * sizeof *b->history);
-        b->n_past = length;
-        b->n_pages = bitnet__pages_for(c, length);
-        for (i = 0; i < b->n_pages; i++) (b->pages[i] = a->pages[i])->n_users++;
-    }
-    bitnet__release(c);
-    return r;
+    if (!a || !b || a == b || length < 0 || length > a->n_past) return BITNET_ERR_ARG;
+    if (b->in_generation) return BITNET_ERR_BUSY;
+    if (!bitnet__can_cut(c, a, length)) return BITNET_ERR_UNSUPPORTED;
+    bitnet__seq_shorten(c, to, 0);
+    memcpy(b->history, a->history, (size_t)length * sizeof *b->history);
+    if (length > 0)
+        memcpy(bitnet__seq_state(c, to), bitnet__seq_state(c, from),
+               c->m->n_state * sizeof(float));
+    b->n_past = b->n_in_state = length;
+    b->n_pages = bitnet__pages_for(c, length);
+    for (i = 0; i < b->n_pages; i++) (b->pages[i] = a->pages[i])->n_users++;
+    return BITNET_OK;
+}
+
+BITNET_API bitnet_result bitnet_seq_copy(bitnet_ctx *c, int32_t from, int32_t to, int32_t length) {
+    const bitnet_result r = bitnet__acquire(c, 0);
+    return r ? r : bitnet__done(c, bitnet__seq_copy(c, from, to, length));
 }
 
 /* ---- splitting work ---- */
@@ -11499,13 +11649,13 @@ struct bitnet__attention;
 typedef struct bitnet__step {
     bitnet_ctx *c;
     const bitnet__layer *layer;
-    int32_t layer_index, n_tokens, n_items, n_tasks;
+    int32_t n_tokens, n_items, n_tasks;
     int32_t window;                    /* positions that this layer sees; 0: all */
     bitnet__atomic tasks;              /* that parallel_fn's jobs have not taken */
     const char *op;                    /* its name for step_fn */
     void (*fn)(const struct bitnet__step *s, int32_t from, int32_t to, int thread);
     void (*attend)(const struct bitnet__attention *a, int32_t i, int thread);
-    const bitnet__span *span;          /* whose stage of attention this is */
+    const bitnet__span *span;          /* whose attention this is */
     const bitnet__linear *linear;      /* of the steps that write to out */
     float *out;                        /* [n_tokens][dim] */
     int32_t add;                       /* 1: they add */
@@ -11644,7 +11794,6 @@ static void bitnet__forward_layer(bitnet__step *s, int32_t i) {
     const bitnet__layer *l = &m->layers[i];
     const int several = bitnet__in_norms(m);
     s->layer = l;
-    s->layer_index = i;
     s->window = m->window > 0 && (i + 1) % m->family->slide_except ? m->window : 0;
     bitnet__quantize_input(s, c->x, m->dim, l->norm[BITNET__ATTN_NORM], BITNET__ATTN_Q,
                            several ? 3 : 1);
@@ -11670,45 +11819,45 @@ static void bitnet__forward_layer(bitnet__step *s, int32_t i) {
 static void bitnet__quantize_token(const bitnet__step *s, const float *x, int32_t t,
                                    const bitnet__act *act, int thread) {
     const bitnet_ctx *c = s->c;
-    const size_t n = (size_t)s->in_dim;
-    const size_t padded = s->group > 0 ? n : (size_t)bitnet__padded_row(s->in_dim);
-    int8_t *q = act->q + (size_t)t * padded;
-    if (s->group > 0) {
-        size_t i = 0, at = (size_t)t * (n / (size_t)s->group);
-        for (; i < n; i += (size_t)s->group, at++)
-            act->scale[at] = 1.0f / c->k.quantize(x + i, s->group, q + i, &act->sum[at]);
-    } else {
-        act->scale[t] = c->k.quantize(x, s->in_dim, q, &act->sum[t]);
+    const int32_t n = s->in_dim, groups = s->group > 0 ? n / s->group : 0;
+    const int32_t padded = groups ? n : bitnet__padded_row(n);
+    int8_t *q = act->q + bitnet__row(t, padded);
+    int32_t i;
+    for (i = 0; i < groups; i++) {
+        const size_t at = bitnet__row(t, groups) + (size_t)i;
+        act->step[at] = 1.0f / c->k.quantize(x + i * s->group, s->group, q + i * s->group,
+                                             &act->sum[at]);
     }
-    if (memchr(q, 0x80, n)) bitnet__note_nonfinite(c, t, thread);      /* -128 */
-    memset(q + n, 0, padded - n);
+    if (!groups) act->scale[t] = c->k.quantize(x, n, q, &act->sum[t]);
+    if (memchr(q, 0x80, (size_t)n)) bitnet__note_nonfinite(c, t, thread);      /* -128 */
+    memset(q + n, 0, (size_t)(padded - n));
 }
 
-/* Tokens [from, to): h = rmsnorm(in), if there is a gain; then act[i] = int8(h) or int8(in), for
-   each i below n_acts, with a norm in front if there is gains[i]. */
+/* Tokens [from, to): x = rmsnorm(in) if there is a gain, else x = in. Then, for each i below
+   n_acts, act[i] = int8(x), or int8(rmsnorm(x)) if there is gains[i]. */
 static void bitnet__step_norm_quantize(const bitnet__step *s, int32_t from, int32_t to,
                                        int thread) {
     bitnet_ctx *c = s->c;
-    const size_t n = (size_t)s->in_dim;
+    const int32_t n = s->in_dim;
     int32_t t, i;
     for (t = from; t < to; t++) {
-        const float *x = s->in + (size_t)t * n;
-        float *h = c->h + (size_t)t * n;
+        const float *x = s->in + bitnet__row(t, n);
+        float *h = c->h + bitnet__row(t, n);
         if ((t == from || t % 64 == 0) && bitnet__is_cancelled(c, thread)) return;
         if (s->gain) {
-            c->k.rmsnorm(x, s->gain, s->in_dim, c->m->eps, h);
+            c->k.rmsnorm(x, s->gain, n, c->m->eps, h);
             x = h;
-            h = c->scratch + (size_t)thread * 4 * (size_t)c->m->dim;
+            h = c->scratch + bitnet__row(4 * thread, c->m->dim);
         }
         for (i = 0; i < s->n_acts; i++) {
-            if (s->gains[i]) c->k.rmsnorm(x, s->gains[i], s->in_dim, c->m->eps, h);
+            if (s->gains[i]) c->k.rmsnorm(x, s->gains[i], n, c->m->eps, h);
             bitnet__quantize_token(s, s->gains[i] ? h : x, t, &c->act[i], thread);
         }
     }
 }
 
-/* The int8 inputs of linear layers, the given one and those after it: in [n_tokens][n], normalised
-   if there is a gain (then n is dim), and then as the gains of these layers say. */
+/* The int8 inputs of n_acts linear layers that all read in [n_tokens][n]: number `linear` and those
+   after it. A gain (then n is dim) is of a norm before all of them; each may have its own, too. */
 static void bitnet__quantize_input(bitnet__step *s, const float *in, int32_t n, const float *gain,
                                    int linear, int32_t n_acts) {
     static const float *const none = 0;
@@ -11736,20 +11885,22 @@ static void bitnet__quantize_input(bitnet__step *s, const float *in, int32_t n, 
                      bitnet__step_norm_quantize);
 }
 
-/* A thread's rows begin and end at whole groups of packed rows, and at whole panels of the kernels,
-   which have 32 rows. */
+/* Rounds up to where a thread's rows may begin or end: at the rows that the kernels pack together,
+   and at multiples of 32, which they compute together. */
 static int32_t bitnet__round_rows(const bitnet_ctx *c, int32_t row, int32_t n_out) {
     int32_t unit = bitnet__max(32, c->k.row_group);
     return row <= 0 ? 0 : bitnet__min((row + unit - 1) / unit * unit, n_out);
 }
 
-/* A part of a linear layer's products: some rows, for some tokens of the batch. */
+/* A tile of a linear layer's products: some rows, for some tokens of the batch. */
 typedef struct bitnet__product {
+    const bitnet__linear *l;
+    const bitnet__act *act;            /* its input */
     int32_t row, n_rows, t, n_tokens;
 } bitnet__product;
 
-/* Goes through the products of rows [from, to), all tokens; *x all zero begins. Returns 0 at the
-   end, or if the evaluation is cancelled. */
+/* Iterates over the tiles of rows [from, to) times all tokens; zero the numbers in *x first.
+   Returns 0 at the end, or if the evaluation is cancelled. */
 static int bitnet__next_product(const bitnet__step *s, int32_t from, int32_t to, int thread,
                                 bitnet__product *x) {
     bitnet_ctx *c = s->c;
@@ -11762,46 +11913,40 @@ static int bitnet__next_product(const bitnet__step *s, int32_t from, int32_t to,
     return x->row < to && !bitnet__is_cancelled(c, thread);
 }
 
-/* Products of this part of a layer that has groups: y, or with add out += y. */
-static void bitnet__group_products(const bitnet__step *s, const bitnet__linear *l,
-                                   const bitnet__act *act, const bitnet__product *x, int add,
+/* A tile of a layer that has groups: out = y, or out += y with add. */
+static void bitnet__group_products(const bitnet_ctx *c, const bitnet__product *x, int add,
                                    float *out, size_t out_stride) {
-    const size_t groups = (size_t)(l->n_in / l->group), t = (size_t)x->t;
-    s->c->k.dotrows_groups(l->w + bitnet__groups_bytes(l->n_in, l->group, x->row),
-                           act->q + t * (size_t)l->n_in, act->sum + t * groups,
-                           act->scale + t * groups, l->n_in, l->group, x->n_rows, x->n_tokens,
-                           add, out, out_stride);
+    const bitnet__linear *l = x->l;
+    const size_t at = bitnet__row(x->t, l->n_in / l->group);
+    c->k.dotrows_groups(l->w + bitnet__groups_bytes(l->n_in, l->group, x->row),
+                        x->act->q + bitnet__row(x->t, l->n_in), x->act->sum + at,
+                        x->act->step + at, l->n_in, l->group, x->n_rows, x->n_tokens, add, out,
+                        out_stride);
 }
 
-/* The products of this part of a layer [n_tokens][BITNET__DOT_STRIDE], from element at of dots on:
-   integers, from which y = dot * (w_scale / s). If the layer has groups, y itself, in outputs. */
-static void bitnet__products(const bitnet__step *s, const bitnet__linear *l,
-                             const bitnet__act *act, const bitnet__product *x, size_t at) {
-    const bitnet_ctx *c = s->c;
-    if (l->group > 0) {
-        bitnet__group_products(s, l, act, x, 0, c->outputs + at, BITNET__DOT_STRIDE);
-        return;
-    }
-    c->k.dotrows_ternary(l->w + c->k.packed_bytes(l->n_in, x->row),
-                         act->q + (size_t)x->t * (size_t)l->n_in, act->sum + x->t, l->n_in,
-                         x->n_rows, x->n_tokens, c->dots + at, BITNET__DOT_STRIDE);
+/* A tile, written from element `at` on, [n_tokens][BITNET__DOT_STRIDE]: integers in dots, of which
+   y = dot * (w_scale / s); or y itself in outputs, if the layer has groups. */
+static void bitnet__products(const bitnet_ctx *c, const bitnet__product *x, size_t at) {
+    const bitnet__linear *l = x->l;
+    if (l->group > 0) bitnet__group_products(c, x, 0, c->outputs + at, BITNET__DOT_STRIDE);
+    else c->k.dotrows_ternary(l->w + c->k.packed_bytes(l->n_in, x->row),
+                              x->act->q + bitnet__row(x->t, l->n_in), x->act->sum + x->t, l->n_in,
+                              x->n_rows, x->n_tokens, c->dots + at, BITNET__DOT_STRIDE);
 }
 
-/* y of the part's token i, which may be written to room [BITNET__ROWS]. */
-static const float *bitnet__outputs(const bitnet__step *s, const bitnet__linear *l,
-                                    const bitnet__act *act, const bitnet__product *x, int32_t i,
+/* y of the tile's token i, from what bitnet__products left. Integers are turned to floats in room
+   [BITNET__ROWS]. */
+static const float *bitnet__outputs(const bitnet_ctx *c, const bitnet__product *x, int32_t i,
                                     size_t at, float *room) {
-    const bitnet_ctx *c = s->c;
-    at += (size_t)i * BITNET__DOT_STRIDE;
-    if (l->group > 0) return c->outputs + at;
-    c->k.dequantize(c->dots + at, l->scale / act->scale[x->t + i], x->n_rows, 0, room);
+    at += bitnet__row(i, BITNET__DOT_STRIDE);
+    if (x->l->group > 0) return c->outputs + at;
+    c->k.dequantize(c->dots + at, x->l->scale / x->act->scale[x->t + i], x->n_rows, 0, room);
     return room;
 }
 
-/* Where a thread has room for two such products: `which` is 0 or 1. */
+/* Where a thread's tiles begin in dots and outputs. It has room for two: `which` is 0 or 1. */
 static size_t bitnet__thread_dots(const bitnet_ctx *c, int thread, int which) {
-    return ((size_t)thread * 2 + (size_t)which) * (size_t)bitnet__dot_tokens(&c->p) *
-           BITNET__DOT_STRIDE;
+    return bitnet__row(2 * thread + which, bitnet__dot_tokens(&c->p) * BITNET__DOT_STRIDE);
 }
 
 /* Rows [from, to): out = y, or out += y with add; out is [n_tokens][out_stride]. */
@@ -11810,19 +11955,19 @@ static void bitnet__linear_rows(const bitnet__step *s, const bitnet__linear *l,
                                 float *out, int32_t out_stride, int add) {
     bitnet_ctx *c = s->c;
     const size_t at = bitnet__thread_dots(c, thread, 0);
-    bitnet__product x = {0, 0, 0, 0};
+    bitnet__product x = {l, act, 0, 0, 0, 0};
     int32_t i;
     from = bitnet__round_rows(c, from, l->n_out);
     to = bitnet__round_rows(c, to, l->n_out);
     while (bitnet__next_product(s, from, to, thread, &x)) {
-        float *part = out + (size_t)x.t * (size_t)out_stride + x.row;
-        if (l->group > 0) bitnet__group_products(s, l, act, &x, add, part, (size_t)out_stride);
-        else bitnet__products(s, l, act, &x, at);
+        float *tile = out + bitnet__row(x.t, out_stride) + x.row;
+        if (l->group > 0) bitnet__group_products(c, &x, add, tile, (size_t)out_stride);
+        else bitnet__products(c, &x, at);
         for (i = 0; i < x.n_tokens; i++) {
             const int32_t t = x.t + i;
-            float *y = part + (size_t)i * (size_t)out_stride;
+            float *y = tile + bitnet__row(i, out_stride);
             if (!l->group)
-                c->k.dequantize(c->dots + at + (size_t)i * BITNET__DOT_STRIDE,
+                c->k.dequantize(c->dots + at + bitnet__row(i, BITNET__DOT_STRIDE),
                                 l->scale / act->scale[t], x.n_rows, add, y);
             if (add && !bitnet__all_finite(y, x.n_rows)) bitnet__note_nonfinite(c, t, thread);
         }
@@ -11834,7 +11979,8 @@ static const bitnet__act *bitnet__act_of(const bitnet_ctx *c, int i) {
     return &c->act[bitnet__in_norms(c->m) ? i : 0];
 }
 
-/* Rows of q, k and v, counted through as one matrix: one step, and equal shares for the threads. */
+/* Rows of q, k and v, numbered as if they were one matrix: one step, and equal shares for the
+   threads. */
 static void bitnet__step_qkv(const bitnet__step *s, int32_t from, int32_t to, int thread) {
     bitnet_ctx *c = s->c;
     const bitnet__linear *l = s->layer->linear;
@@ -11856,23 +12002,24 @@ static void bitnet__step_out(const bitnet__step *s, int32_t from, int32_t to, in
 /* Rows of gate and up, and the activation that joins them. */
 static void bitnet__step_gate_up(const bitnet__step *s, int32_t from, int32_t to, int thread) {
     bitnet_ctx *c = s->c;
-    const bitnet__linear *gate = &s->layer->linear[BITNET__FFN_GATE];
-    const bitnet__linear *up = &s->layer->linear[BITNET__FFN_UP];
-    const bitnet__act *gate_act = bitnet__act_of(c, 0), *up_act = bitnet__act_of(c, 1);
+    const bitnet__linear *l = s->layer->linear;
     const size_t gates = bitnet__thread_dots(c, thread, 0);
     const size_t ups = bitnet__thread_dots(c, thread, 1);
     float gate_room[BITNET__ROWS], up_room[BITNET__ROWS];
-    bitnet__product x = {0, 0, 0, 0};
+    bitnet__product x = {&l[BITNET__FFN_GATE], bitnet__act_of(c, 0), 0, 0, 0, 0}, up;
     int32_t i;
     from = bitnet__round_rows(c, from, c->m->ffn_dim);
     to = bitnet__round_rows(c, to, c->m->ffn_dim);
     while (bitnet__next_product(s, from, to, thread, &x)) {
-        bitnet__products(s, gate, gate_act, &x, gates);
-        bitnet__products(s, up, up_act, &x, ups);
+        up = x;
+        up.l = &l[BITNET__FFN_UP];
+        up.act = bitnet__act_of(c, 1);
+        bitnet__products(c, &x, gates);
+        bitnet__products(c, &up, ups);
         for (i = 0; i < x.n_tokens; i++) {
-            const float *g = bitnet__outputs(s, gate, gate_act, &x, i, gates, gate_room);
-            const float *u = bitnet__outputs(s, up, up_act, &x, i, ups, up_room);
-            float *y = c->g + (size_t)(x.t + i) * (size_t)c->m->ffn_dim + x.row;
+            const float *g = bitnet__outputs(c, &x, i, gates, gate_room);
+            const float *u = bitnet__outputs(c, &up, i, ups, up_room);
+            float *y = c->g + bitnet__row(x.t + i, c->m->ffn_dim) + x.row;
             if (c->m->gate_a < 0.0f)
                 c->k.sigmoid_gate(g, u, c->m->gate_a, c->m->gate_b, x.n_rows, y);
             else c->k.relu2_gate(g, u, x.n_rows, y);
@@ -11886,7 +12033,7 @@ static void bitnet__step_post_norm(const bitnet__step *s, int32_t from, int32_t 
     const int32_t dim = c->m->dim;
     int32_t t, i;
     for (t = from; t < to; t++) {
-        float *x = c->x + (size_t)t * (size_t)dim, *h = c->h + (size_t)t * (size_t)dim;
+        float *x = c->x + bitnet__row(t, dim), *h = c->h + bitnet__row(t, dim);
         c->k.rmsnorm(h, s->gain, dim, c->m->eps, h);
         for (i = 0; i < dim; i++) x[i] += h[i];
         if (!bitnet__all_finite(x, dim)) bitnet__note_nonfinite(c, t, thread);
@@ -11908,65 +12055,35 @@ static void bitnet__add_linear_to_x(bitnet__step *s, int linear, const float *ga
 
 /* ---- attention ---- */
 
-/* One head's row [head_dim] of the cache at a position of a sequence; what 0: the key, 1: the
-   value. The rows of the later positions in the same page follow it. For I8 the position must be a
-   multiple of 64, and blocks follow. */
-static uint8_t *bitnet__cache_row(const bitnet_ctx *c, bitnet__place at, int32_t layer,
-                                  int32_t kv_head, int what) {
-    const bitnet_model *m = c->m;
-    const size_t head = ((size_t)layer * (size_t)m->n_kv_heads + (size_t)kv_head) * 2;
-    const size_t row = (head + (size_t)what) * (size_t)c->page_len + (size_t)(at.pos % c->page_len);
-    return (uint8_t *)c->seqs[at.seq].pages[at.pos / c->page_len] + 64 +
-           row * bitnet__cell_bytes(m, &c->p);
+/* The cells of a head's keys, or with `what` 1 its values, from a position on: those of them before
+   `to` that are in the same page. The position must be a multiple of the type's unit. */
+static bitnet__cells bitnet__cache_cells(const bitnet_ctx *c, int32_t seq, const bitnet__layer *l,
+                                         int32_t kv_head, int what, int32_t from, int32_t to) {
+    const size_t head = (bitnet__row(l->cache, c->m->n_kv_heads) + (size_t)kv_head) * 2;
+    const size_t cell = (head + (size_t)what) * (size_t)c->page_len + (size_t)(from % c->page_len);
+    bitnet__cells cells;
+    cells.at = (uint8_t *)c->seqs[seq].pages[from / c->page_len] + 64 +
+               cell * bitnet__cell_bytes(c->m, &c->p);
+    cells.from = from;
+    cells.n = bitnet__min(to - from, c->page_len - from % c->page_len);
+    return cells;
 }
 
-/* Element i of the key, or value, at a position of a block of I8. */
-static uint8_t *bitnet__cache_code(uint8_t *block, int32_t n, int32_t position, int32_t i,
-                                   int what) {
-    const size_t r = (size_t)(position % BITNET__PAGE), e = (size_t)i;
-    return block + BITNET__KV_STEPS + (what ? (r / 4 * (size_t)n + e) * 4 + r % 4
-                                            : (e / 4 * BITNET__PAGE + r) * 4 + e % 4);
-}
-
-/* I8: q [head_dim] has the codes of what is stored. */
-static void bitnet__cache_store_i8(const bitnet_ctx *c, uint8_t *block, int32_t position, int what,
-                                   const int8_t *q, float step) {
-    const int32_t n = c->m->head_dim;
-    int32_t i;
-    bitnet__put_u32(block + 4 * (position % BITNET__PAGE), bitnet__float_bits(step));
-    for (i = 0; i < n; i++)
-        *bitnet__cache_code(block, n, position, i, what) = (uint8_t)(q[i] + (what ? 0 : 128));
-}
-
-/* Stores v [head_dim], a key or a value of token t. Returns 0, or 1 if a NaN would be lost, which
-   only int8 does. room [head_dim] may be written. */
+/* Stores v [head_dim], a key or a value of token t. */
 static int bitnet__cache_store(const bitnet__step *s, int32_t t, int32_t kv_head, int what,
                                const float *v, int8_t *room) {
     const bitnet_ctx *c = s->c;
-    const int32_t n = c->m->head_dim, position = c->places[t].pos;
-    bitnet__place at = c->places[t];
-    int32_t i, sum;
-    uint8_t *row;
-    float step;
-    if (c->p.kv_type == BITNET_KV_I8) at.pos -= at.pos % BITNET__PAGE;
-    row = bitnet__cache_row(c, at, s->layer_index, kv_head, what);
-    if (c->p.kv_type == BITNET_KV_F16) c->k.store_f16(v, n, row);
-    else if (c->p.kv_type == BITNET_KV_F32)
-        for (i = 0; i < n; i++) bitnet__put_u32(row + 4 * i, bitnet__float_bits(v[i]));
-    else {
-        step = 1.0f / c->k.quantize(v, n, room, &sum);
-        bitnet__cache_store_i8(c, row, position, what, room, step);
-        return memchr(room, 0x80, (size_t)n) != 0;                     /* -128 */
-    }
-    return 0;
+    const bitnet__place at = c->places[t];
+    const int32_t unit = at.pos - at.pos % c->cache->unit;
+    return c->cache->store(c, bitnet__cache_cells(c, at.seq, s->layer, kv_head, what, unit,
+                                                  at.pos + 1).at, at.pos, what, v, room);
 }
 
-/* The queries of a KV head at a token of the batch: [group], from this head on in c->query and, in
-   steps of head_dim, in c->queries. */
-static size_t bitnet__query_at(const bitnet__step *s, int32_t kv_head, int32_t t) {
+/* Index of the first of the queries of (kv_head, t); its floats are at index * head_dim of queries.
+   At most n_batch * n_heads, 2^28. */
+static int32_t bitnet__query_at(const bitnet__step *s, int32_t kv_head, int32_t t) {
     const bitnet_model *m = s->c->m;
-    return ((size_t)kv_head * (size_t)s->n_tokens + (size_t)t) *
-           (size_t)(m->n_heads / m->n_kv_heads);
+    return (kv_head * s->n_tokens + t) * (m->n_heads / m->n_kv_heads);
 }
 
 /* Reorders a head from pairs (2i, 2i + 1) to pairs (i, i + n_rot / 2), which the kernels rotate.
@@ -11980,20 +12097,20 @@ static void bitnet__pairs_to_halves(const float *x, int n_rot, int n, float *y) 
     for (i = n_rot; i < n; i++) y[i] = x[i];
 }
 
-/* A query, rotated, from q to its place; for I8 also as int8. */
+/* A query, rotated, from q to its place; also as int8, if the cache wants that. */
 static void bitnet__store_query(const bitnet__step *s, const float *q, const float *cos_sin,
-                                size_t at, int32_t t, int thread) {
+                                int32_t at, int32_t t, int thread) {
     bitnet_ctx *c = s->c;
     const bitnet_model *m = c->m;
     const int32_t hd = m->head_dim;
-    float *y = c->queries + at * (size_t)hd;
+    float *y = c->queries + bitnet__row(at, hd);
+    int8_t *codes;
     if (m->family->adjacent) bitnet__pairs_to_halves(q, m->n_rot, hd, y);
-    c->k.rope(m->family->adjacent ? y : q, cos_sin, m->n_rot, hd, c->p.kv_type == BITNET_KV_F16, y);
-    if (c->p.kv_type != BITNET_KV_I8) return;
-    c->query.scale[at] = 1.0f / c->k.quantize(y, hd, c->query.q + at * (size_t)hd,
-                                              &c->query.sum[at]);
-    if (memchr(c->query.q + at * (size_t)hd, 0x80, (size_t)hd))
-        bitnet__note_nonfinite(c, t, thread);                          /* -128 */
+    c->k.rope(m->family->adjacent ? y : q, cos_sin, m->n_rot, hd, c->cache->rounds, y);
+    if (!c->cache->int8) return;
+    codes = c->query.q + bitnet__row(at, hd);
+    c->query.step[at] = 1.0f / c->k.quantize(y, hd, codes, &c->query.sum[at]);
+    if (memchr(codes, 0x80, (size_t)hd)) bitnet__note_nonfinite(c, t, thread);     /* -128 */
 }
 
 /* Tokens [from, to): normalises the heads, if the family does; rotates q and k; stores k and v in
@@ -12007,15 +12124,14 @@ static void bitnet__step_rope(const bitnet__step *s, int32_t from, int32_t to, i
     const float *q_gain = s->layer->norm[BITNET__Q_HEAD_NORM];
     const float *k_gain = s->layer->norm[BITNET__K_HEAD_NORM];
     for (t = from; t < to; t++) {
-        const float *cos_sin = c->rope[s->window > 0] + (size_t)t * (size_t)m->n_rot;
-        float *q = c->q + (size_t)t * (size_t)m->q_dim;
-        float *k = c->kv + (size_t)t * 2 * (size_t)m->kv_dim, *v = k + m->kv_dim;
-        float *o = c->o + (size_t)t * (size_t)m->q_dim;
+        const float *cos_sin = c->rope[s->window > 0] + bitnet__row(t, m->n_rot);
+        float *q = c->q + bitnet__row(t, m->q_dim);
+        float *k = c->kv + bitnet__row(t, 2 * m->kv_dim), *v = k + m->kv_dim;
+        float *o = c->o + bitnet__row(t, m->q_dim);
         for (i = 0; i < m->n_kv_heads; i++, k += hd, v += hd) {
             for (j = 0; j < group; j++, q += hd) {
                 if (q_gain) c->k.rmsnorm(q, q_gain, hd, m->eps, q);
-                bitnet__store_query(s, q, cos_sin, bitnet__query_at(s, i, t) + (size_t)j, t,
-                                    thread);
+                bitnet__store_query(s, q, cos_sin, bitnet__query_at(s, i, t) + j, t, thread);
             }
             if (k_gain) c->k.rmsnorm(k, k_gain, hd, m->eps, k);
             if (adjacent) bitnet__pairs_to_halves(k, m->n_rot, hd, o);
@@ -12034,17 +12150,18 @@ typedef struct bitnet__attention {
     const bitnet__step *s;
     int32_t kv_head, t, n_tokens;      /* tokens [t, t + n_tokens) of the batch */
     int32_t seq, n_all, n_cols;
+    size_t stride;                     /* n_scores */
     float *scores;                     /* [n_cols][n_scores] */
-    uint8_t *weights;                  /* of I8: [n_cols][n_scores], and ... */
+    uint8_t *weights;                  /* if int8: [n_cols][n_scores], and ... */
     float *steps;                      /* ... [n_cols][n_scores / 64] */
 } bitnet__attention;
 
-/* place: which share of the scores is this one's; each is for a whole block of tokens. */
+/* share: which part of c->scores it uses; each has room for the longest span. */
 static bitnet__attention bitnet__make_attention(const bitnet__step *s, int32_t kv_head,
-                                                const bitnet__span *span, int32_t place) {
+                                                const bitnet__span *span, int32_t share) {
     const bitnet_ctx *c = s->c;
     const int32_t group = c->m->n_heads / c->m->n_kv_heads;
-    const size_t at = (size_t)(place * c->block * group) * (size_t)c->n_scores;
+    const size_t at = bitnet__row(share * c->max_span * group, c->n_scores);
     const bitnet__place last = c->places[span->t + span->n - 1];
     bitnet__attention a;
     a.s = s;
@@ -12054,9 +12171,10 @@ static bitnet__attention bitnet__make_attention(const bitnet__step *s, int32_t k
     a.seq = last.seq;
     a.n_all = last.pos + 1;
     a.n_cols = a.n_tokens * group;
+    a.stride = (size_t)c->n_scores;
     a.scores = c->scores + at;
     a.weights = (uint8_t *)c->weight.q + at;
-    a.steps = c->weight.scale + at / BITNET__PAGE;
+    a.steps = c->weight.step + at / BITNET__PAGE;
     return a;
 }
 
@@ -12068,112 +12186,83 @@ static int32_t bitnet__first_seen(const bitnet__step *s, int32_t position) {
     return s->window > 0 ? bitnet__max(position - s->window + 1, 0) : 0;
 }
 
-/* The rows of keys or values from a position on, and how many of the positions up to `to` they
-   are: the rest of a page. */
-static const uint8_t *bitnet__cache_rows(const bitnet__attention *a, int32_t from, int32_t to,
-                                         int what, int32_t *n) {
-    const bitnet_ctx *c = a->s->c;
-    bitnet__place at = {0, 0, -1};
-    at.seq = a->seq;
-    at.pos = from;
-    *n = bitnet__min(to - from, c->page_len - from % c->page_len);
-    return bitnet__cache_row(c, at, a->s->layer_index, a->kv_head, what);
+static bitnet__cells bitnet__keys(const bitnet__attention *a, int32_t from, int32_t to) {
+    return bitnet__cache_cells(a->s->c, a->seq, a->s->layer, a->kv_head, 0, from, to);
+}
+static bitnet__cells bitnet__values(const bitnet__attention *a, int32_t from, int32_t to) {
+    return bitnet__cache_cells(a->s->c, a->seq, a->s->layer, a->kv_head, 1, from, to);
 }
 
-/* Products of the queries with the keys of positions [from, to); for I8 of whole blocks of 64. */
+/* Products of the queries with the keys of positions [from, to), and of whole units around them. */
 static void bitnet__attend_keys(const bitnet__attention *a, int32_t from, int32_t to) {
-    const bitnet_ctx *c = a->s->c;
-    const int32_t hd = c->m->head_dim, i8 = c->p.kv_type == BITNET_KV_I8;
-    const size_t at = bitnet__query_at(a->s, a->kv_head, a->t), stride = (size_t)c->n_scores;
-    int32_t n;
-    if (i8) from -= from % BITNET__PAGE;
-    for (to = i8 ? bitnet__round_page(to) : to; from < to; from += n) {
-        const uint8_t *keys = bitnet__cache_rows(a, from, to, 0, &n);
-        float *scores = a->scores + from;
-        if (i8)
-            c->k.scores_i8(keys, c->query.q + at * (size_t)hd, c->query.sum + at, hd, n, a->n_cols,
-                           scores, stride);
-        else
-            (c->p.kv_type == BITNET_KV_F32 ? c->k.dotrows_f32 : c->k.scores_f16)(
-                keys, c->queries + at * (size_t)hd, hd, n, a->n_cols, scores, stride);
+    const bitnet__kv_ops *kv = a->s->c->cache;
+    bitnet__cells keys;
+    to = (to + kv->unit - 1) / kv->unit * kv->unit;
+    for (from -= from % kv->unit; from < to; from += keys.n) {
+        keys = bitnet__keys(a, from, to);
+        kv->scores(a, &keys);
     }
 }
 
-/* I8: the probabilities of column i, of positions [first, end), become weights of the values that
-   any column of the span sees. */
-static void bitnet__attend_weights(const bitnet__attention *a, int32_t i, int32_t first,
-                                   int32_t end) {
-    const bitnet_ctx *c = a->s->c;
-    const int32_t to = bitnet__round_page(a->n_all);
-    const size_t at = (size_t)i * (size_t)c->n_scores;
-    int32_t from = bitnet__first_seen(a->s, bitnet__position(a, 0)), n;
-    for (from -= from % BITNET__PAGE; from < to; from += n) {
-        const uint8_t *values = bitnet__cache_rows(a, from, to, 1, &n);
-        c->k.weigh_i8(a->scores + at + from, values, c->m->head_dim, n, first - from, end - from,
-                      a->weights + at + from, a->steps + (at + (size_t)from) / BITNET__PAGE);
-    }
+/* The blocks of positions that any column of the span sees: [*from, return value). */
+static int32_t bitnet__blocks_seen(const bitnet__attention *a, int32_t *from) {
+    *from = bitnet__first_seen(a->s, bitnet__position(a, 0)) / BITNET__PAGE * BITNET__PAGE;
+    return bitnet__round_page(a->n_all);
 }
 
 /* The scores of column i become probabilities. */
 static void bitnet__attend_softmax(const bitnet__attention *a, int32_t i, int thread) {
     const bitnet_ctx *c = a->s->c;
     const int32_t at = bitnet__position(a, i / (a->n_cols / a->n_tokens));
-    const int32_t first = bitnet__first_seen(a->s, at), i8 = c->p.kv_type == BITNET_KV_I8;
-    const size_t query = bitnet__query_at(a->s, a->kv_head, a->t) + (size_t)i;
+    const int32_t first = bitnet__first_seen(a->s, at);
+    const int32_t query = bitnet__query_at(a->s, a->kv_head, a->t) + i;
+    bitnet__cells values;
+    int32_t from, to;
     (void)thread;
-    c->k.softmax(a->scores + (size_t)i * (size_t)c->n_scores + first, at + 1 - first,
-                 i8 ? c->m->score_scale * c->query.scale[query] : c->m->score_scale,
-                 c->p.kv_type == BITNET_KV_F16);
-    if (i8) bitnet__attend_weights(a, i, first, at + 1);
+    c->k.softmax(a->scores + bitnet__row(i, c->n_scores) + first, at + 1 - first,
+                 c->cache->int8 ? c->m->score_scale * c->query.step[query] : c->m->score_scale,
+                 c->cache->rounds);
+    if (!c->cache->int8) return;
+    for (to = bitnet__blocks_seen(a, &from); from < to; from += values.n) {
+        values = bitnet__values(a, from, to);
+        c->cache->weigh(a, &values, i, first, at + 1);
+    }
 }
 
 /* Adds to out [n_cols][count] the values of positions [from, to), elements [first, first + count),
    weighted by the columns from number `col` on. */
 static void bitnet__add_values(const bitnet__attention *a, int32_t from, int32_t to, int32_t col,
                                int32_t n_cols, int32_t first, int32_t count, float *out) {
-    const bitnet_ctx *c = a->s->c;
-    const int f32 = c->p.kv_type == BITNET_KV_F32;
-    void (*sumrows)(const uint8_t *, size_t, const float *, size_t, int, int, int, float *) =
-        f32 ? c->k.sumrows_f32 : c->k.sumrows_f16;
-    const float *weights = a->scores + (size_t)col * (size_t)c->n_scores;
-    int32_t n;
-    for (; from < to; from += n) {
-        const uint8_t *values = bitnet__cache_rows(a, from, to, 1, &n);
-        sumrows(values + (size_t)first * (f32 ? 4 : 2), (size_t)c->m->head_dim, weights + from,
-                (size_t)c->n_scores, count, n, n_cols, out);
+    bitnet__cells values;
+    for (; from < to; from += values.n) {
+        values = bitnet__values(a, from, to);
+        a->s->c->cache->add(a, &values, col, n_cols, first, count, out);
     }
 }
 
-/* Floats, elements [first, first + count): for each token first the positions before those that all
+/* Elements [first, first + count). Floats: for each token first the positions before those that all
    tokens see (in a layer that slides), then these, then those behind. So each sum has the order of
-   positions, whatever the span is. */
+   positions, whatever the span is. int8: all blocks that a column sees, in order, for all columns;
+   what a column does not see weighs 0 there. */
 static void bitnet__sum_values(const bitnet__attention *a, int32_t first, int32_t count,
                                float *out) {
     const int32_t group = a->n_cols / a->n_tokens, end = bitnet__position(a, 0) + 1;
     const int32_t last = bitnet__first_seen(a->s, a->n_all - 1);
     const int32_t begin = bitnet__min(last, end);      /* all see [begin, end) */
     int32_t i;
+    if (a->s->c->cache->int8) {
+        const int32_t to = bitnet__blocks_seen(a, &i);
+        bitnet__add_values(a, i, to, 0, a->n_cols, first, count, out);
+        return;
+    }
     for (i = 0; i < a->n_tokens; i++)
         bitnet__add_values(a, bitnet__first_seen(a->s, bitnet__position(a, i)), begin, i * group,
-                           group, first, count, out + (size_t)(i * group) * (size_t)count);
+                           group, first, count, out + bitnet__row(i * group, count));
     bitnet__add_values(a, begin, end, 0, a->n_cols, first, count, out);
     for (i = 1; i < a->n_tokens; i++)
         bitnet__add_values(a, bitnet__max(end, bitnet__first_seen(a->s, bitnet__position(a, i))),
                            bitnet__position(a, i) + 1, i * group, group, first, count,
-                           out + (size_t)(i * group) * (size_t)count);
-}
-
-/* I8: all blocks that a column sees, in order. What a column does not see weighs 0 there. */
-static void bitnet__sum_values_i8(const bitnet__attention *a, int32_t first, int32_t count,
-                                  float *out) {
-    const bitnet_ctx *c = a->s->c;
-    const int32_t to = bitnet__round_page(a->n_all);
-    int32_t from = bitnet__first_seen(a->s, bitnet__position(a, 0)), n;
-    for (from -= from % BITNET__PAGE; from < to; from += n) {
-        const uint8_t *values = bitnet__cache_rows(a, from, to, 1, &n);
-        c->k.sumrows_i8(values, a->weights + from, a->steps + from / BITNET__PAGE,
-                        (size_t)c->n_scores, c->m->head_dim, first, count, n, a->n_cols, out);
-    }
+                           out + bitnet__row(i * group, count));
 }
 
 /* Elements [from, from + count) of the heads' outputs. */
@@ -12181,17 +12270,15 @@ static void bitnet__attend_values(const bitnet__attention *a, int32_t from, int3
                                   int thread) {
     const bitnet_ctx *c = a->s->c;
     const bitnet_model *m = c->m;
-    const int32_t group = a->n_cols / a->n_tokens;
-    const size_t hd = (size_t)m->head_dim;
-    float *mixed = c->mixed + (size_t)thread * (size_t)(c->block * group) * hd;
+    const int32_t group = a->n_cols / a->n_tokens, hd = m->head_dim;
+    float *mixed = c->mixed + bitnet__row(thread, c->max_span * group * hd);
     int32_t i;
-    memset(mixed, 0, (size_t)a->n_cols * (size_t)count * sizeof *mixed);
-    if (c->p.kv_type == BITNET_KV_I8) bitnet__sum_values_i8(a, from, count, mixed);
-    else bitnet__sum_values(a, from, count, mixed);
+    memset(mixed, 0, bitnet__row(a->n_cols, count) * sizeof *mixed);
+    bitnet__sum_values(a, from, count, mixed);
     for (i = 0; i < a->n_cols; i++) {
-        size_t head = (size_t)(a->kv_head * group + i % group);
-        memcpy(c->o + (size_t)(a->t + i / group) * (size_t)m->q_dim + head * hd + from,
-               mixed + (size_t)i * (size_t)count, (size_t)count * sizeof *mixed);
+        const int32_t head = a->kv_head * group + i % group;
+        memcpy(c->o + bitnet__row(a->t + i / group, m->q_dim) + head * hd + from,
+               mixed + bitnet__row(i, count), (size_t)count * sizeof *mixed);
     }
 }
 
@@ -12212,8 +12299,8 @@ static void bitnet__step_attention(const bitnet__step *s, int32_t from, int32_t 
 }
 
 /* With few spans there are too few such pairs to share out evenly. So for each span each of the
-   three stages is a step of its own, with several items per KV head. */
-static void bitnet__step_attention_stage(const bitnet__step *s, int32_t from, int32_t to,
+   three phases is a step of its own, with several items per KV head. */
+static void bitnet__step_attention_phase(const bitnet__step *s, int32_t from, int32_t to,
                                          int thread) {
     const bitnet_ctx *c = s->c;
     const int32_t n = s->n_items / c->m->n_kv_heads;
@@ -12231,18 +12318,18 @@ static void bitnet__attend_key_rows(const bitnet__attention *a, int32_t i, int t
     bitnet__attend_keys(a, bitnet__max(row, first), bitnet__min(row + BITNET__PAGE, a->n_all));
 }
 
-/* Pieces [from, to) of the heads; those of one head are summed together, since whole rows of values
-   are read up to half again as fast as their halves. */
+/* Each head's elements are cut into slices. Slices [from, to) of all heads; those of one head are
+   summed together, since whole rows of values are read up to half again as fast as halves. */
 static void bitnet__step_attention_values(const bitnet__step *s, int32_t from, int32_t to,
                                           int thread) {
     const bitnet_model *m = s->c->m;
-    const int32_t pieces = s->n_items / m->n_kv_heads, dims = m->head_dim / pieces;
+    const int32_t slices = s->n_items / m->n_kv_heads, dims = m->head_dim / slices;
     int32_t end;
     for (; from < to; from = end) {
-        const int32_t head = from / pieces;
+        const int32_t head = from / slices;
         const bitnet__attention a = bitnet__make_attention(s, head, s->span, head);
-        end = bitnet__min(to, (head + 1) * pieces);
-        bitnet__attend_values(&a, from % pieces * dims, (end - from) * dims, thread);
+        end = bitnet__min(to, (head + 1) * slices);
+        bitnet__attend_values(&a, from % slices * dims, (end - from) * dims, thread);
     }
 }
 
@@ -12251,25 +12338,25 @@ static int64_t bitnet__attention_work(const bitnet_model *m, const bitnet__span 
     return 4 * (int64_t)span->n * (m->n_heads / m->n_kv_heads) * m->head_dim;
 }
 
-static void bitnet__run_attention_stages(bitnet__step *s, const bitnet__span *span) {
+static void bitnet__run_attention_phases(bitnet__step *s, const bitnet__span *span) {
     const bitnet_model *m = s->c->m;
     const int32_t end = s->c->places[span->t + span->n - 1].pos + 1;
     const int32_t first = bitnet__first_seen(s, end - span->n) / BITNET__PAGE;
     const int32_t n = end - first * BITNET__PAGE;
-    const int32_t pieces = m->head_dim % BITNET__MIX_DIMS ? 1 : m->head_dim / BITNET__MIX_DIMS;
+    const int32_t slices = m->head_dim % BITNET__MIX_DIMS ? 1 : m->head_dim / BITNET__MIX_DIMS;
     const int64_t work = bitnet__attention_work(m, span);
     s->span = span;
     s->attend = bitnet__attend_key_rows;
     bitnet__run_step(s, "attention", m->n_kv_heads * (bitnet__round_page(n) / BITNET__PAGE),
-                     work * BITNET__PAGE, bitnet__step_attention_stage);
+                     work * BITNET__PAGE, bitnet__step_attention_phase);
     s->attend = bitnet__attend_softmax;
     bitnet__run_step(s, "attention", span->n * m->n_heads, 64 * (int64_t)n,
-                     bitnet__step_attention_stage);
-    bitnet__run_tasks(s, "attention", pieces * m->n_kv_heads, work * n / pieces, 1,
+                     bitnet__step_attention_phase);
+    bitnet__run_tasks(s, "attention", slices * m->n_kv_heads, work * n / slices, 1,
                       bitnet__step_attention_values);
 }
 
-/* Which of the two ways depends on the threads; the results do not. */
+/* Chooses one of the two ways, by the number of threads. The results are the same. */
 static void bitnet__run_attention(bitnet__step *s) {
     const bitnet_ctx *c = s->c;
     const bitnet_model *m = c->m;
@@ -12277,7 +12364,7 @@ static void bitnet__run_attention(bitnet__step *s) {
     int64_t work = 0;
     int32_t i;
     if (c->n_spans == 1 || n_items < 2 * c->p.n_threads) {
-        for (i = 0; i < c->n_spans; i++) bitnet__run_attention_stages(s, &c->spans[i]);
+        for (i = 0; i < c->n_spans; i++) bitnet__run_attention_phases(s, &c->spans[i]);
         return;
     }
     for (i = 0; i < c->n_spans; i++) {
@@ -12286,6 +12373,118 @@ static void bitnet__run_attention(bitnet__step *s) {
         work += 2 * bitnet__attention_work(m, span) * (at + 1 - bitnet__first_seen(s, at));
     }
     bitnet__run_step(s, "attention", n_items, work / c->n_spans, bitnet__step_attention);
+}
+
+/* ---- the cache, by type ----
+   The rows that bitnet__kv_ops explains, and their functions. */
+
+static int bitnet__store_floats(const bitnet_ctx *c, uint8_t *to, int32_t position, int what,
+                                const float *v, int8_t *room) {
+    const int32_t n = c->m->head_dim;
+    int32_t i;
+    (void)position, (void)what, (void)room;
+    if (c->cache->element == 2) c->k.store_f16(v, n, to);
+    else
+        for (i = 0; i < n; i++) bitnet__put_u32(to + 4 * i, bitnet__float_bits(v[i]));
+    return 0;
+}
+
+/* Element i of the key, or value, at a position of a block of I8. */
+static uint8_t *bitnet__i8_code(uint8_t *block, int32_t n, int32_t position, int32_t i, int what) {
+    const size_t r = (size_t)(position % BITNET__PAGE), e = (size_t)i;
+    return block + BITNET__KV_STEPS + (what ? (r / 4 * (size_t)n + e) * 4 + r % 4
+                                            : (e / 4 * BITNET__PAGE + r) * 4 + e % 4);
+}
+
+static int bitnet__store_i8(const bitnet_ctx *c, uint8_t *to, int32_t position, int what,
+                            const float *v, int8_t *room) {
+    const int32_t n = c->m->head_dim;
+    int32_t i, sum;
+    const float step = 1.0f / c->k.quantize(v, n, room, &sum);
+    bitnet__put_u32(to + 4 * (position % BITNET__PAGE), bitnet__float_bits(step));
+    for (i = 0; i < n; i++)
+        *bitnet__i8_code(to, n, position, i, what) = (uint8_t)(room[i] + (what ? 0 : 128));
+    return memchr(room, 0x80, (size_t)n) != 0;                         /* -128 */
+}
+
+static void bitnet__scores_floats(const bitnet__attention *a, const bitnet__cells *keys) {
+    const bitnet_ctx *c = a->s->c;
+    const int32_t hd = c->m->head_dim;
+    const float *q = c->queries + bitnet__row(bitnet__query_at(a->s, a->kv_head, a->t), hd);
+    (c->cache->element == 4 ? c->k.dotrows_f32 : c->k.scores_f16)(
+        keys->at, q, hd, keys->n, a->n_cols, a->scores + keys->from, a->stride);
+}
+
+static void bitnet__scores_i8(const bitnet__attention *a, const bitnet__cells *keys) {
+    const bitnet_ctx *c = a->s->c;
+    const int32_t hd = c->m->head_dim;
+    const int32_t at = bitnet__query_at(a->s, a->kv_head, a->t);
+    c->k.scores_i8(keys->at, c->query.q + bitnet__row(at, hd), c->query.sum + at, hd, keys->n,
+                   a->n_cols, a->scores + keys->from, a->stride);
+}
+
+static void bitnet__weigh_i8(const bitnet__attention *a, const bitnet__cells *values, int32_t i,
+                             int32_t first, int32_t end) {
+    const bitnet_ctx *c = a->s->c;
+    const int32_t from = values->from;
+    const size_t at = (size_t)i * a->stride + (size_t)from;
+    c->k.weigh_i8(a->scores + at, values->at, c->m->head_dim, values->n, first - from, end - from,
+                  a->weights + at, a->steps + at / BITNET__PAGE);
+}
+
+static void bitnet__add_floats(const bitnet__attention *a, const bitnet__cells *values, int32_t col,
+                               int32_t n_cols, int32_t first, int32_t count, float *out) {
+    const bitnet_ctx *c = a->s->c;
+    const int32_t element = c->cache->element;
+    (element == 4 ? c->k.sumrows_f32 : c->k.sumrows_f16)(
+        values->at + first * element, (size_t)c->m->head_dim,
+        a->scores + (size_t)col * a->stride + values->from, a->stride, count, values->n, n_cols,
+        out);
+}
+
+static void bitnet__add_i8(const bitnet__attention *a, const bitnet__cells *values, int32_t col,
+                           int32_t n_cols, int32_t first, int32_t count, float *out) {
+    const bitnet_ctx *c = a->s->c;
+    const size_t at = (size_t)col * a->stride + (size_t)values->from;
+    c->k.sumrows_i8(values->at, a->weights + at, a->steps + at / BITNET__PAGE, a->stride,
+                    c->m->head_dim, first, count, values->n, n_cols, out);
+}
+
+static void bitnet__visit_floats(const bitnet_ctx *c, const bitnet__cells *cells, int what,
+                                 void *ud, bitnet__bytes_fn *fn) {
+    (void)what;
+    fn(ud, cells->at, bitnet__cell_bytes(c->m, &c->p) * (size_t)cells->n);
+}
+
+/* For each position its step, then its codes in order. */
+static void bitnet__visit_i8(const bitnet_ctx *c, const bitnet__cells *cells, int what, void *ud,
+                             bitnet__bytes_fn *fn) {
+    const int32_t hd = c->m->head_dim;
+    uint8_t codes[256], *block = cells->at;
+    int32_t p, i, j, n;
+    for (p = 0; p < cells->n; p++) {
+        if (p > 0 && p % BITNET__PAGE == 0) block += bitnet__kv_block_bytes(hd);
+        fn(ud, block + 4 * (p % BITNET__PAGE), 4);
+        for (i = 0; i < hd; i += n) {
+            n = bitnet__min(hd - i, (int32_t)sizeof codes);
+            for (j = 0; j < n; j++) codes[j] = *bitnet__i8_code(block, hd, p, i + j, what);
+            fn(ud, codes, (size_t)n);
+            for (j = 0; j < n; j++) *bitnet__i8_code(block, hd, p, i + j, what) = codes[j];
+        }
+    }
+}
+
+static const bitnet__kv_ops *bitnet__kv_ops_of(bitnet_kv_type type) {
+    /* [bitnet_kv_type]: name, head_unit, max_head, element, extra, unit, rounds, int8, ... */
+    static const bitnet__kv_ops rows[] = {
+        {"BITNET_KV_F16", 1, BITNET__MAX_ROW, 2, 0, 1, 1, 0, bitnet__store_floats,
+         bitnet__scores_floats, 0, bitnet__add_floats, bitnet__visit_floats},
+        {"BITNET_KV_F32", 1, BITNET__MAX_ROW, 4, 0, 1, 0, 0, bitnet__store_floats,
+         bitnet__scores_floats, 0, bitnet__add_floats, bitnet__visit_floats},
+        {"BITNET_KV_I8", 4, 65536, 1, 4, BITNET__PAGE, 0, 1, bitnet__store_i8,
+         bitnet__scores_i8, bitnet__weigh_i8, bitnet__add_i8, bitnet__visit_i8},
+    };
+    return (size_t)type < sizeof rows / sizeof rows[0] ? &rows[type] : 0;
 }
 
 /* ---- a batch through all layers ---- */
@@ -12310,7 +12509,7 @@ static void bitnet__step_embed(const bitnet__step *s, int32_t from, int32_t to, 
     int32_t t, i;
     for (t = from; t < to; t++) {
         const bitnet__place at = c->places[t];
-        float *x = c->x + (size_t)t * (size_t)m->dim;
+        float *x = c->x + bitnet__row(t, m->dim);
         const bitnet_token token = c->seqs[at.seq].history[at.pos];
         if (m->tied && m->ternary_head.group) bitnet__groups_row(&m->ternary_head, token, x);
         else bitnet__matrix_row(&m->embed, token, x);
@@ -12319,7 +12518,7 @@ static void bitnet__step_embed(const bitnet__step *s, int32_t from, int32_t to, 
         for (i = 0; i < 2; i++)
             if (m->rope_freq[i])
                 bitnet__rotations(m, m->rope_freq[i], i == 0 ? m->rope_length : 1.0, at.pos,
-                                  c->rope[i] + (size_t)t * (size_t)m->n_rot);
+                                  c->rope[i] + bitnet__row(t, m->n_rot));
     }
 }
 
@@ -12343,7 +12542,7 @@ static void bitnet__find_spans(bitnet_ctx *c, int32_t n) {
     int32_t t;
     c->n_spans = 0;
     for (t = 0; t < n; t++) {
-        if (t == 0 || span->n == c->block || c->places[t].seq != c->places[t - 1].seq) {
+        if (t == 0 || span->n == c->max_span || c->places[t].seq != c->places[t - 1].seq) {
             span = &c->spans[c->n_spans++];
             span->t = t;
             span->n = 0;
@@ -12361,11 +12560,12 @@ static bitnet_result bitnet__forward(bitnet_ctx *c, int32_t n, bitnet_error *err
     c->cancelled = 0;
     c->nonfinite_token = n;
     for (i = 0; i < c->p.n_threads; i++) c->nonfinite[i] = n;
+    for (i = 0; i < n; i++) c->seqs[c->places[i].seq].n_in_state = c->places[i].pos + 1;
     bitnet__run_step(&s, "embed", n, 16 * (int64_t)m->dim + 512 * (int64_t)m->n_rot,
                      bitnet__step_embed);
     bitnet__end_layer(&s, -1);
     for (i = 0; i < m->n_layers && !bitnet__is_cancelled(c, 0); i++) {
-        bitnet__forward_layer(&s, i);
+        m->layers[i].kind->forward(&s, i);
         if (!bitnet__is_cancelled(c, 0)) bitnet__end_layer(&s, i);
     }
     if (bitnet__load_acquire(&c->cancelled))
@@ -12375,8 +12575,8 @@ static bitnet_result bitnet__forward(bitnet_ctx *c, int32_t n, bitnet_error *err
         const bitnet__place at = c->places[i];
         c->seqs[at.seq].n_past++;
         if (at.row < 0) continue;
-        c->k.rmsnorm(c->x + (size_t)i * (size_t)m->dim, m->output_norm, m->dim, m->eps,
-                     c->hidden + (size_t)at.row * (size_t)m->dim);
+        c->k.rmsnorm(c->x + bitnet__row(i, m->dim), m->output_norm, m->dim, m->eps,
+                     c->hidden + bitnet__row(at.row, m->dim));
         c->row_places[at.row] = at;
     }
     return BITNET_OK;
@@ -12430,7 +12630,7 @@ static bitnet_result bitnet__stage(const bitnet_ctx *c, bitnet__seq *q, const bi
     return BITNET_OK;
 }
 
-/* Adds the next staged token of an input to the batch. */
+/* Puts the staged token number `done` of an input into the batch. */
 static void bitnet__add_to_batch(bitnet_ctx *c, const bitnet_input *in, int32_t done,
                                  bitnet__place *place) {
     const bitnet__seq *q = &c->seqs[in->seq];
@@ -12474,7 +12674,7 @@ static bitnet_result bitnet__prepare_inputs(bitnet_ctx *c, bitnet_input *inputs,
 }
 
 /* Evaluates the staged tokens of the inputs, in this order, in batches. On failure the sequences
-   are as before, but the context has no logits. */
+   are as before, or empty if they cannot be cut, and the context has no logits. */
 static bitnet_result bitnet__eval_staged(bitnet_ctx *c, bitnet_input *inputs, int32_t n_inputs,
                                          bitnet_error *err) {
     int32_t total = 0, done = 0, of_input = 0, i = 0, n;
@@ -12495,13 +12695,13 @@ static bitnet_result bitnet__eval_staged(bitnet_ctx *c, bitnet_input *inputs, in
     bitnet__forget_rows(c);
     for (i = 0; i < n_inputs; i++) {
         bitnet__seq *q = &c->seqs[inputs[i].seq];
-        bitnet__seq_shorten(c, inputs[i].seq, q->n_before);
-        q->pending = q->pending_before;
+        if (bitnet__seq_shorten(c, inputs[i].seq, q->n_before) == q->n_before)
+            q->pending = q->pending_before;
     }
     return r;
 }
 
-/* Stages all inputs; *n counts those that succeeded, and those that failed half-way. */
+/* Stages all inputs. *n: how many of them may have tokens staged now, also if it fails. */
 static bitnet_result bitnet__stage_inputs(bitnet_ctx *c, const bitnet_input *inputs,
                                           int32_t n_inputs, int32_t *n, bitnet_error *err) {
     bitnet_result r = BITNET_OK;
@@ -12525,17 +12725,22 @@ static bitnet_result bitnet__stage_inputs(bitnet_ctx *c, const bitnet_input *inp
     return r;
 }
 
-BITNET_API bitnet_result bitnet_eval_many(bitnet_ctx *c, bitnet_input *inputs, int32_t n_inputs,
-                                          bitnet_error *err) {
-    int32_t i, n = 0;
-    bitnet_result r = bitnet__acquire(c, err);
-    if (r != BITNET_OK) return r;
-    if (n_inputs < 1 || !inputs) r = bitnet__fail(err, BITNET_ERR_ARG, "there are no inputs");
-    else r = bitnet__stage_inputs(c, inputs, n_inputs, &n, err);
+static bitnet_result bitnet__eval_many(bitnet_ctx *c, bitnet_input *inputs, int32_t n_inputs,
+                                       bitnet_error *err) {
+    int32_t i, n;
+    bitnet_result r;
+    if (n_inputs < 1 || !inputs)
+        return bitnet__fail(err, BITNET_ERR_ARG, "there are no inputs");
+    r = bitnet__stage_inputs(c, inputs, n_inputs, &n, err);
     if (r == BITNET_OK) r = bitnet__eval_staged(c, inputs, n_inputs, err);
     for (i = 0; i < n; i++) c->seqs[inputs[i].seq].n_staged = 0;
-    bitnet__release(c);
     return r;
+}
+
+BITNET_API bitnet_result bitnet_eval_many(bitnet_ctx *c, bitnet_input *inputs, int32_t n_inputs,
+                                          bitnet_error *err) {
+    const bitnet_result r = bitnet__acquire(c, err);
+    return r ? r : bitnet__done(c, bitnet__eval_many(c, inputs, n_inputs, err));
 }
 
 BITNET_API bitnet_result bitnet_eval(bitnet_ctx *c, const bitnet_token *tokens, int32_t n,
@@ -12558,8 +12763,8 @@ static bitnet_result bitnet__acquire_seq(bitnet_ctx *c, int32_t seq, bitnet_erro
                             (int)c->p.n_seqs - 1);
     r = bitnet__acquire(c, err);
     if (r != BITNET_OK || !q || !q->in_generation) return r;
-    bitnet__release(c);
-    return bitnet__fail(err, BITNET_ERR_BUSY, "a generation has sequence %d", (int)seq);
+    return bitnet__done(c, bitnet__fail(err, BITNET_ERR_BUSY, "a generation has sequence %d",
+                                        (int)seq));
 }
 
 /* Evaluates n tokens more of a sequence without a pending token; they may be its history's own. */
@@ -12585,19 +12790,16 @@ static bitnet_result bitnet__seq_sync(bitnet_ctx *c, int32_t seq, const bitnet_t
     empty.pending = -1;
     if ((r = bitnet__check_tokens(c, &empty, tokens, n, err))) return r;
     while (kept < q->n_past && kept < n - 1 && tokens[kept] == q->history[kept]) kept++;
-    *n_kept = kept;
-    bitnet__seq_shorten(c, seq, kept);
+    *n_kept = kept = bitnet__seq_shorten(c, seq, kept);
     return bitnet__append(c, seq, tokens + kept, n - kept, err);
 }
 
 BITNET_API bitnet_result bitnet_seq_sync(bitnet_ctx *c, int32_t seq, const bitnet_token *tokens,
                                          int32_t n, int32_t *n_kept, bitnet_error *err) {
+    const bitnet_result r = bitnet__acquire_seq(c, seq, err);
     int32_t unused;
-    bitnet_result r = bitnet__acquire_seq(c, seq, err);
-    if (r != BITNET_OK) return r;
-    r = bitnet__seq_sync(c, seq, tokens, n, n_kept ? n_kept : &unused, err);
-    bitnet__release(c);
-    return r;
+    return r ? r : bitnet__done(c, bitnet__seq_sync(c, seq, tokens, n, n_kept ? n_kept : &unused,
+                                                    err));
 }
 
 static bitnet_result bitnet__seq_remove(bitnet_ctx *c, int32_t seq, int32_t from, int32_t to,
@@ -12606,23 +12808,23 @@ static bitnet_result bitnet__seq_remove(bitnet_ctx *c, int32_t seq, int32_t from
     const bitnet_token pending = q->pending;
     const int32_t length = q->n_past;
     bitnet_result r = BITNET_OK;
+    int32_t kept, left;
     if (from < 0 || from > to || to > length)
         return bitnet__fail(err, BITNET_ERR_ARG, "tokens %lld..%lld are not in 0..%d",
                             (long long)from, (long long)to, (int)length);
     if (from == to) return BITNET_OK;
-    bitnet__seq_shorten(c, seq, from);
-    if (to < length) r = bitnet__append(c, seq, q->history + to, length - to, err);
+    kept = bitnet__seq_shorten(c, seq, from);
+    left = from + length - to;
+    memmove(q->history + from, q->history + to, (size_t)(length - to) * sizeof *q->history);
+    if (left > kept) r = bitnet__append(c, seq, q->history + kept, left - kept, err);
     if (r == BITNET_OK) q->pending = pending;
     return r;
 }
 
 BITNET_API bitnet_result bitnet_seq_remove(bitnet_ctx *c, int32_t seq, int32_t from, int32_t to,
                                            bitnet_error *err) {
-    bitnet_result r = bitnet__acquire_seq(c, seq, err);
-    if (r != BITNET_OK) return r;
-    r = bitnet__seq_remove(c, seq, from, to, err);
-    bitnet__release(c);
-    return r;
+    const bitnet_result r = bitnet__acquire_seq(c, seq, err);
+    return r ? r : bitnet__done(c, bitnet__seq_remove(c, seq, from, to, err));
 }
 
 /* =============================================================================================
@@ -12640,9 +12842,10 @@ BITNET_API bitnet_result bitnet_seq_remove(bitnet_ctx *c, int32_t seq, int32_t f
        36  u32 n                          tokens
        40  i32 pending                    -1: none
        44  u32 tokens [n]
-           keys and values                [n_layers][n_kv_heads][keys, values][n]; each is
-                                          [head_dim] F16 or F32, or a float and [head_dim] bytes
+           keys and values                [layers that cache][n_kv_heads][keys, values][n]; each
+                                          is [head_dim] F16 or F32, or a float and [head_dim] bytes
                                           of I8: codes of values, codes of keys plus 128
+           F32 state [n_state]            of layers that keep one
            u64 checksum                   bitnet__hash of all bytes before it
 
    So neither pages nor anything else of the context shows, except kv_type. */
@@ -12665,51 +12868,36 @@ static void bitnet__state_header(const bitnet_ctx *c, uint32_t n, bitnet_token p
 
 /* Under 2^60, since n is at most 2^20 and a position under 2^38 bytes. */
 static uint64_t bitnet__state_size(const bitnet_ctx *c, uint32_t n) {
-    const uint64_t position = (uint64_t)c->m->n_layers * (uint64_t)c->m->n_kv_heads * 2 *
+    const uint64_t position = (uint64_t)c->m->n_caches * (uint64_t)c->m->n_kv_heads * 2 *
                               bitnet__cell_bytes(c->m, &c->p);
-    return BITNET__STATE_HEADER + n * (4 + position) + 8;
+    return BITNET__STATE_HEADER + n * (4 + position) + 4 * c->m->n_state + 8;
 }
 
-/* What state_rows calls: writes the bytes to a file, or replaces them by those of a file. */
-typedef void bitnet__state_fn(void *ud, uint8_t *rows, size_t size);
-
-/* Calls fn for a key, or value, of I8: its step, then its codes in order. */
-static void bitnet__state_row_i8(const bitnet_ctx *c, uint8_t *block, int32_t position, int what,
-                                 void *ud, bitnet__state_fn *fn) {
-    const int32_t n = c->m->head_dim;
-    uint8_t codes[256];
-    int32_t i, j, count;
-    fn(ud, block + 4 * (position % BITNET__PAGE), 4);
-    for (i = 0; i < n; i += count) {
-        count = bitnet__min(n - i, (int32_t)sizeof codes);
-        for (j = 0; j < count; j++)
-            codes[j] = *bitnet__cache_code(block, n, position, i + j, what);
-        fn(ud, codes, (size_t)count);
-        for (j = 0; j < count; j++)
-            *bitnet__cache_code(block, n, position, i + j, what) = codes[j];
+/* Calls fn for all keys and values of the first n positions, in the order above, and for the state
+   of fixed size. It writes the bytes to a file, or replaces them by those of a file. */
+static void bitnet__state_rows(const bitnet_ctx *c, int32_t seq, int32_t n, void *ud,
+                               bitnet__bytes_fn *fn) {
+    const bitnet_model *m = c->m;
+    float *state = bitnet__seq_state(c, seq);
+    uint8_t bytes[4];
+    bitnet__cells cells;
+    int32_t i, head, what, from;
+    size_t k;
+    for (i = 0; i < m->n_layers; i++)
+        for (head = 0; m->layers[i].kind->caches && head < m->n_kv_heads; head++)
+            for (what = 0; what < 2; what++)
+                for (from = 0; from < n; from += cells.n) {
+                    cells = bitnet__cache_cells(c, seq, &m->layers[i], head, what, from, n);
+                    c->cache->visit(c, &cells, what, ud, fn);
+                }
+    for (k = 0; k < m->n_state; k++) {
+        bitnet__put_u32(bytes, bitnet__float_bits(state[k]));
+        fn(ud, bytes, 4);
+        state[k] = bitnet__load_f32(bytes);
     }
 }
 
-/* Calls fn for all keys and values of the first n positions, in the order above. */
-static void bitnet__state_rows(const bitnet_ctx *c, int32_t seq, int32_t n, void *ud,
-                               bitnet__state_fn *fn) {
-    const bitnet_model *m = c->m;
-    const int32_t i8 = c->p.kv_type == BITNET_KV_I8, step = i8 ? BITNET__PAGE : c->page_len;
-    bitnet__place at = {0, 0, -1};
-    int32_t i, j, count;
-    at.seq = seq;
-    for (i = 0; i < m->n_layers * m->n_kv_heads * 2; i++)
-        for (at.pos = 0; at.pos < n; at.pos += count) {
-            uint8_t *rows = bitnet__cache_row(c, at, i / 2 / m->n_kv_heads, i / 2 % m->n_kv_heads,
-                                              i % 2);
-            count = bitnet__min(n - at.pos, step);
-            for (j = 0; j < count && i8; j++)
-                bitnet__state_row_i8(c, rows, at.pos + j, i % 2, ud, fn);
-            if (!i8) fn(ud, rows, bitnet__cell_bytes(m, &c->p) * (size_t)count);
-        }
-}
-
-/* After a failure it takes no more bytes. */
+/* Writes bytes in pieces. After a failure it drops them. */
 typedef struct bitnet__state_writer {
     bitnet_write_fn write_fn;
     void *ud;
@@ -12738,11 +12926,17 @@ static void bitnet__state_put(void *writer, uint8_t *p, size_t n) {
     }
 }
 
-static bitnet_result bitnet__seq_save(const bitnet_ctx *c, int32_t seq, bitnet__state_writer *w,
-                                      bitnet_error *err) {
+static bitnet_result bitnet__seq_save(const bitnet_ctx *c, int32_t seq, bitnet_write_fn write_fn,
+                                      void *ud, bitnet_error *err) {
     const bitnet__seq *q = &c->seqs[seq];
+    bitnet__state_writer writer, *w = &writer;
     uint8_t bytes[BITNET__STATE_HEADER];
     int32_t i;
+    if (!write_fn) return bitnet__fail(err, BITNET_ERR_ARG, "write_fn is NULL");
+    memset(w, 0, sizeof *w);
+    w->write_fn = write_fn;
+    w->ud = ud;
+    w->hash = BITNET__HASH_START;
     bitnet__state_header(c, (uint32_t)q->n_past, q->pending, bytes);
     bitnet__state_put(w, bytes, sizeof bytes);
     for (i = 0; i < q->n_past; i++) {
@@ -12767,17 +12961,8 @@ BITNET_API uint64_t bitnet_seq_state_bytes(const bitnet_ctx *c, int32_t seq) {
 
 BITNET_API bitnet_result bitnet_seq_save(bitnet_ctx *c, int32_t seq,
                                          bitnet_write_fn write_fn, void *ud, bitnet_error *err) {
-    bitnet__state_writer w;
-    bitnet_result r = bitnet__acquire_seq(c, seq, err);
-    if (r != BITNET_OK) return r;
-    memset(&w, 0, sizeof w);
-    w.write_fn = write_fn;
-    w.ud = ud;
-    w.hash = BITNET__HASH_START;
-    if (write_fn) r = bitnet__seq_save(c, seq, &w, err);
-    else r = bitnet__fail(err, BITNET_ERR_ARG, "write_fn is NULL");
-    bitnet__release(c);
-    return r;
+    const bitnet_result r = bitnet__acquire_seq(c, seq, err);
+    return r ? r : bitnet__done(c, bitnet__seq_save(c, seq, write_fn, ud, err));
 }
 
 typedef struct bitnet__room { uint8_t *p; size_t n; } bitnet__room;
@@ -12870,7 +13055,7 @@ static bitnet_result bitnet__state_restore(bitnet_ctx *c, int32_t seq, const uin
     for (p += BITNET__STATE_HEADER, i = 0; i < n; i++, p += 4)
         q->history[i] = (bitnet_token)bitnet__get_u32(p);
     bitnet__state_rows(c, seq, n, &p, bitnet__state_get);
-    q->n_past = n;
+    q->n_past = q->n_in_state = n;
     return BITNET_OK;
 }
 
@@ -12911,11 +13096,8 @@ static bitnet_result bitnet__seq_load(bitnet_ctx *c, int32_t seq, const bitnet__
 
 static bitnet_result bitnet__load_from(bitnet_ctx *c, int32_t seq, bitnet__source src,
                                        bitnet_error *err) {
-    bitnet_result r = bitnet__acquire_seq(c, seq, err);
-    if (r != BITNET_OK) return r;
-    r = bitnet__seq_load(c, seq, &src, err);
-    bitnet__release(c);
-    return r;
+    const bitnet_result r = bitnet__acquire_seq(c, seq, err);
+    return r ? r : bitnet__done(c, bitnet__seq_load(c, seq, &src, err));
 }
 
 BITNET_API bitnet_result bitnet_seq_load(bitnet_ctx *c, int32_t seq, const bitnet_io *io,
@@ -13185,13 +13367,13 @@ static void bitnet__step_quantize_hidden(const bitnet__step *s, int32_t from, in
 
 static void bitnet__step_ternary_head(const bitnet__step *s, int32_t from, int32_t to, int thread) {
     const bitnet__linear *head = &s->c->m->ternary_head;
-    bitnet__product x = {0, 0, 0, 0};
+    bitnet__product x = {head, &s->c->act[0], 0, 0, 0, 0};
     x.row = bitnet__round_rows(s->c, from, head->n_out);
     x.n_rows = bitnet__round_rows(s->c, to, head->n_out) - x.row;
     x.n_tokens = s->n_tokens;
     (void)thread;
     if (x.n_rows > 0)
-        bitnet__group_products(s, head, &s->c->act[0], &x, 0, s->out + x.row, (size_t)head->n_out);
+        bitnet__group_products(s->c, &x, 0, s->out + x.row, (size_t)head->n_out);
 }
 
 /* The logits of n rows of hidden states, at most n_batch. */
@@ -14054,32 +14236,30 @@ static void bitnet__best_candidates(bitnet__candidate *all, int32_t n_all, int32
     for (i = n; i > 1; i--) bitnet__heap_pop(&heap, (size_t)i, &x);
 }
 
-BITNET_API bitnet_result bitnet_logprobs(bitnet_ctx *c, int32_t i, bitnet_logprob *out, int32_t n) {
-    bitnet__candidate *all;
-    const float *logits;
+static bitnet_result bitnet__logprobs(bitnet_ctx *c, int32_t i, bitnet_logprob *out, int32_t n) {
+    bitnet__candidate *all = c->head->candidates;
+    const float *logits = bitnet__logits(c, i);
     double sum = 0.0, top;
-    bitnet_result r = bitnet__acquire(c, 0);
     int32_t k;
-    if (r != BITNET_OK) return r;
-    all = c->head->candidates;
-    logits = bitnet__logits(c, i);
-    if (!logits || !out || n < 1 || n > c->m->n_vocab) r = BITNET_ERR_ARG;
-    else {
-        for (k = 0; k < c->m->n_vocab; k++) {
-            const int is_nan = logits[k] != logits[k];
-            all[k].token = k;
-            all[k].logit = is_nan ? bitnet__float_from_bits(0xff800000u) : logits[k];
-        }
-        bitnet__best_candidates(all, c->m->n_vocab, n);
-        top = (double)all[0].logit;
-        for (k = 0; k < c->m->n_vocab; k++) sum += bitnet__weight((double)logits[k] - top);
-        for (k = 0; k < n; k++) {
-            out[k].token = all[k].token;
-            out[k].logprob = (float)((double)all[k].logit - top - bitnet__log(sum));
-        }
+    if (!logits || !out || n < 1 || n > c->m->n_vocab) return BITNET_ERR_ARG;
+    for (k = 0; k < c->m->n_vocab; k++) {
+        const int is_nan = logits[k] != logits[k];
+        all[k].token = k;
+        all[k].logit = is_nan ? bitnet__float_from_bits(0xff800000u) : logits[k];
     }
-    bitnet__release(c);
-    return r;
+    bitnet__best_candidates(all, c->m->n_vocab, n);
+    top = (double)all[0].logit;
+    for (k = 0; k < c->m->n_vocab; k++) sum += bitnet__weight((double)logits[k] - top);
+    for (k = 0; k < n; k++) {
+        out[k].token = all[k].token;
+        out[k].logprob = (float)((double)all[k].logit - top - bitnet__log(sum));
+    }
+    return BITNET_OK;
+}
+
+BITNET_API bitnet_result bitnet_logprobs(bitnet_ctx *c, int32_t i, bitnet_logprob *out, int32_t n) {
+    const bitnet_result r = bitnet__acquire(c, 0);
+    return r ? r : bitnet__done(c, bitnet__logprobs(c, i, out, n));
 }
 
 BITNET_API bitnet_token bitnet_sample_logits(bitnet_ctx *c, const float *logits,
@@ -14164,6 +14344,7 @@ struct bitnet_gen {
     int32_t n_new;                     /* tokens generated so far */
     bitnet_token end;                  /* ends a reply in the caller's chat template, or -1 */
     int32_t ended, cancelled;          /* cancelled: by progress_fn */
+    int32_t is_listed;                 /* 1: bitnet_gen_next has met it in its list */
     bitnet_stop why;
     bitnet_detok detok;
     bitnet_lookup_stats *lookup, own_lookup;   /* the caller's, or else own_lookup */
@@ -14349,6 +14530,7 @@ static int32_t bitnet__gen_stage(bitnet_gen *g, int32_t chunk, int drafts, bitne
         in->n_logits = g->q->n_staged == left;
         return 0;
     }
+    drafts = drafts && g->c->m->n_state == 0;          /* else a wrong one could not be dropped */
     g->n_draft = bitnet__stage_draft(g->q, drafts ? bitnet__draft_limit(g) : 0);
     g->q->n_staged = in->n_logits = 1 + g->n_draft;
     return g->n_draft;
@@ -14365,10 +14547,6 @@ static int32_t bitnet__stage_pass(bitnet_ctx *c, bitnet_gen *const *gens, int32_
         *drafts += bitnet__gen_stage(gens[i], chunk, with_drafts, &c->inputs[active++]);
     }
     return active;
-}
-
-static void bitnet__unstage(bitnet_gen *const *gens, int32_t n) {
-    while (n-- > 0) gens[n]->q->n_staged = 0;
 }
 
 static void bitnet__gen_sample(bitnet_gen *g) {
@@ -14445,7 +14623,12 @@ static bitnet_result bitnet__gen_pass(bitnet_ctx *c, bitnet_gen *const *gens, in
         bitnet__stage_pass(c, gens, n, 0, &drafts);
         r = bitnet__eval_staged(c, c->inputs, active, err);
     }
-    bitnet__unstage(gens, n);
+    for (i = 0; i < n; i++) {
+        bitnet_gen *g = gens[i];
+        g->q->n_staged = 0;
+        if (r != BITNET_OK && g->q->n_past == 0 && g->start + g->n_read > 0)
+            g->ended = 1;              /* its sequence could not be cut back and is lost */
+    }
     if (r != BITNET_OK) return r;
     for (i = k = 0; i < n; i++) {
         bitnet_gen *g = gens[i];
@@ -14603,44 +14786,51 @@ static bitnet_result bitnet__gen_start(bitnet_gen *g, bitnet_ctx *c,
 static void bitnet__gen_finish(bitnet_gen *g) {
     g->q->in_generation = 0;
     if (g->n_read < g->n_prompt || g->cancelled) {
-        bitnet__seq_shorten(g->c, g->p.seq, g->start);
-        g->q->pending = g->pending_at_start;
+        if (bitnet__seq_shorten(g->c, g->p.seq, g->start) == g->start)
+            g->q->pending = g->pending_at_start;
     }
     bitnet__gen_free(g);
 }
 
+static bitnet_result bitnet__gen_begin(bitnet_ctx *c, const bitnet_generate_params *params,
+                                       bitnet_gen **out, bitnet_error *err) {
+    const bitnet_allocator *a = &c->m->params.allocator;
+    bitnet_gen *g = (bitnet_gen *)bitnet__alloc(a, sizeof *g);
+    const bitnet_result r = g ? bitnet__gen_start(g, c, params, err)
+                              : bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for a generation");
+    if (r == BITNET_OK) *out = g;
+    else bitnet__free(a, g);
+    return r;
+}
+
 BITNET_API bitnet_result bitnet_gen_begin(bitnet_ctx *c, const bitnet_generate_params *params,
                                           bitnet_gen **out, bitnet_error *err) {
-    bitnet_gen *g = 0;
     bitnet_result r;
     if (!out) return bitnet__fail(err, BITNET_ERR_ARG, "out is 0");
     *out = 0;
-    if ((r = bitnet__acquire(c, err))) return r;
-    g = (bitnet_gen *)bitnet__alloc(&c->m->params.allocator, sizeof *g);
-    r = g ? bitnet__gen_start(g, c, params, err)
-          : bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for a generation");
-    if (r == BITNET_OK) *out = g;
-    else bitnet__free(&c->m->params.allocator, g);
-    bitnet__release(c);
-    return r;
+    r = bitnet__acquire(c, err);
+    return r ? r : bitnet__done(c, bitnet__gen_begin(c, params, out, err));
+}
+
+static bitnet_result bitnet__gen_next(bitnet_ctx *c, bitnet_gen *const *gens, int32_t n,
+                                      bitnet_error *err) {
+    bitnet_result r = BITNET_OK;
+    int32_t i, k;
+    for (i = 0; i < n && r == BITNET_OK; i++) {
+        if (!gens[i] || gens[i]->c != c || gens[i]->is_listed)
+            r = bitnet__fail(err, BITNET_ERR_ARG, "generation %d is 0, of another context, or "
+                             "there twice", (int)i);
+        else gens[i]->is_listed = 1;
+    }
+    for (k = r == BITNET_OK ? n : i - 1; k > 0; k--) gens[k - 1]->is_listed = 0;
+    return r ? r : bitnet__gen_pass(c, gens, n, err);
 }
 
 BITNET_API bitnet_result bitnet_gen_next(bitnet_gen *const *gens, int32_t n, bitnet_error *err) {
     bitnet_ctx *c = gens && n > 0 && gens[0] ? gens[0]->c : 0;
-    bitnet_result r;
-    int32_t i;
-    if (!c) return bitnet__fail(err, BITNET_ERR_ARG, "there are no generations");
-    if ((r = bitnet__acquire(c, err))) return r;
-    for (i = 0; i < n && r == BITNET_OK; i++) {
-        if (!gens[i] || gens[i]->c != c || gens[i]->q->n_staged)
-            r = bitnet__fail(err, BITNET_ERR_ARG, "generation %d is 0, of another context, or "
-                             "there twice", (int)i);
-        else gens[i]->q->n_staged = 1;         /* marks it; the pass counts anew */
-    }
-    bitnet__unstage(gens, r == BITNET_OK ? i : i - 1);
-    if (r == BITNET_OK) r = bitnet__gen_pass(c, gens, n, err);
-    bitnet__release(c);
-    return r;
+    const bitnet_result r = c ? bitnet__acquire(c, err) :
+                            bitnet__fail(err, BITNET_ERR_ARG, "there are no generations");
+    return r ? r : bitnet__done(c, bitnet__gen_next(c, gens, n, err));
 }
 
 BITNET_API void bitnet_gen_piece(const bitnet_gen *g, bitnet_piece *out) {
@@ -14680,11 +14870,8 @@ static bitnet_result bitnet__generate(bitnet_ctx *c, const bitnet_generate_param
 
 BITNET_API bitnet_result bitnet_generate(bitnet_ctx *c, const bitnet_generate_params *params,
                                          bitnet_stop *why, bitnet_error *err) {
-    bitnet_result r = bitnet__acquire(c, err);
-    if (r != BITNET_OK) return r;
-    r = bitnet__generate(c, params, why, err);
-    bitnet__release(c);
-    return r;
+    const bitnet_result r = bitnet__acquire(c, err);
+    return r ? r : bitnet__done(c, bitnet__generate(c, params, why, err));
 }
 /* =============================================================================================
    @embed  texts to vectors
@@ -14708,6 +14895,9 @@ BITNET_API bitnet_result bitnet_generate(bitnet_ctx *c, const bitnet_generate_pa
        }
    ============================================================================================= */
 
+/* The text that a sequence has. */
+typedef struct bitnet__embedding { int32_t input, n_tokens; } bitnet__embedding;
+
 typedef struct bitnet__embedder {
     bitnet_ctx *c;
     const bitnet_embed_input *inputs;
@@ -14715,7 +14905,7 @@ typedef struct bitnet__embedder {
     float *out;                        /* [n_inputs][dim] */
     int32_t n_inputs, next, done;      /* next: the first that has no sequence yet */
     int32_t pooling;
-    int32_t *of_seq;                   /* [n_seqs]  the input of each sequence; -1: none */
+    bitnet__embedding *of_seq;         /* [n_seqs]  input -1: none */
     double *sums;                      /* [n_seqs][dim]  for the mean */
 } bitnet__embedder;
 
@@ -14755,35 +14945,42 @@ BITNET__APART bitnet_result bitnet__embed_stage(const bitnet__embedder *e, int32
 static bitnet_result bitnet__embed_begin(bitnet__embedder *e, int32_t n_open, int32_t *begun,
                                          bitnet_error *err) {
     bitnet_ctx *c = e->c;
+    bitnet__seq *q;
     bitnet_input in;
     bitnet_result r;
-    int32_t seq = 0;
+    int32_t seq = 0, n;
     *begun = -1;
-    while (seq < c->p.n_seqs && e->of_seq[seq] >= 0) seq++;
+    while (seq < c->p.n_seqs && e->of_seq[seq].input >= 0) seq++;
     if (seq == c->p.n_seqs || e->next == e->n_inputs) return BITNET_OK;
-    if ((r = bitnet__embed_stage(e, e->next, &c->seqs[seq], err))) return r;
+    q = &c->seqs[seq];
+    if ((r = bitnet__embed_stage(e, e->next, q, err))) {
+        q->n_staged = 0;
+        return r;
+    }
     memset(&in, 0, sizeof in);
     in.seq = seq;
+    n = q->n_staged;
     r = bitnet__reserve_pages(c, bitnet__pages_needed(c, &in, 1), n_open > 0 ? 0 : err);
+    q->n_staged = 0;
     if (r != BITNET_OK) {
-        c->seqs[seq].n_staged = 0;
         if (n_open == 0) return r;
         return r == BITNET_ERR_FULL ? BITNET_OK :
                bitnet__fail(err, r, "no memory for the KV cache of input %d", (int)e->next);
     }
-    bitnet__seq_extend(c, &c->seqs[seq], c->seqs[seq].n_staged);
-    e->of_seq[seq] = e->next++;
+    bitnet__seq_extend(c, q, n);
+    e->of_seq[seq].input = e->next++;
+    e->of_seq[seq].n_tokens = n;
     if (e->sums) memset(e->sums + (size_t)seq * (size_t)c->m->dim, 0,
                         (size_t)c->m->dim * sizeof *e->sums);
     *begun = seq;
     return BITNET_OK;
 }
 
-/* Adds the tokens of a sequence that are not evaluated to the batch, as many as fit. */
-static int32_t bitnet__embed_add(bitnet_ctx *c, int32_t seq, int32_t n) {
-    const bitnet__seq *q = &c->seqs[seq];
+/* Adds the tokens of a sequence's text that are not evaluated to the batch, as many as fit. */
+static int32_t bitnet__embed_add(const bitnet__embedder *e, int32_t seq, int32_t n) {
+    bitnet_ctx *c = e->c;
     int32_t pos;
-    for (pos = q->n_past; pos < q->n_staged && n < c->p.n_batch; pos++, n++) {
+    for (pos = c->seqs[seq].n_past; pos < e->of_seq[seq].n_tokens && n < c->p.n_batch; pos++, n++) {
         c->places[n].seq = seq;
         c->places[n].pos = pos;
         c->places[n].row = -1;
@@ -14798,13 +14995,13 @@ static bitnet_result bitnet__embed_fill(bitnet__embedder *e, int32_t *n_tokens,
     int32_t seq, n = 0, n_open = 0, begun = 0;
     bitnet_result r = BITNET_OK;
     for (seq = 0; seq < c->p.n_seqs; seq++) {
-        if (e->of_seq[seq] < 0) continue;
-        n = bitnet__embed_add(c, seq, n);
+        if (e->of_seq[seq].input < 0) continue;
+        n = bitnet__embed_add(e, seq, n);
         n_open++;
     }
     for (; r == BITNET_OK && begun >= 0 && n < c->p.n_batch; n_open++) {
         r = bitnet__embed_begin(e, n_open, &begun, err);
-        if (begun >= 0) n = bitnet__embed_add(c, begun, n);
+        if (begun >= 0) n = bitnet__embed_add(e, begun, n);
     }
     *n_tokens = n;
     return r;
@@ -14813,20 +15010,20 @@ static bitnet_result bitnet__embed_fill(bitnet__embedder *e, int32_t *n_tokens,
 /* The end of a text: its vector, and the sequence is empty again. */
 static void bitnet__embed_end(bitnet__embedder *e, int32_t seq) {
     bitnet_ctx *c = e->c;
-    const int32_t dim = c->m->dim, n_tokens = c->seqs[seq].n_staged;
-    float *out = e->out + (size_t)e->of_seq[seq] * (size_t)dim;
+    const int32_t dim = c->m->dim;
+    const bitnet__embedding *text = &e->of_seq[seq];
+    float *out = e->out + (size_t)text->input * (size_t)dim;
     double sum = 0.0;
     int32_t i;
     for (i = 0; e->sums && i < dim; i++)
-        out[i] = (float)(e->sums[(size_t)seq * (size_t)dim + (size_t)i] / (double)n_tokens);
+        out[i] = (float)(e->sums[(size_t)seq * (size_t)dim + (size_t)i] / (double)text->n_tokens);
     for (i = 0; i < dim; i++) sum += (double)out[i] * (double)out[i];
     if (!e->p->raw && sum > 0.0) {
         const double length = bitnet__sqrt(sum);
         for (i = 0; i < dim; i++) out[i] = (float)((double)out[i] / length);
     }
-    c->seqs[seq].n_staged = 0;
     bitnet__seq_shorten(c, seq, 0);
-    e->of_seq[seq] = -1;
+    e->of_seq[seq].input = -1;
     e->done++;
 }
 
@@ -14838,7 +15035,7 @@ static void bitnet__embed_pool(bitnet__embedder *e, int32_t n) {
     int32_t t, i;
     for (t = 0; t < n; t++) {
         const bitnet__place at = c->places[t];
-        const int32_t last = at.pos + 1 == c->seqs[at.seq].n_staged;
+        const int32_t last = at.pos + 1 == e->of_seq[at.seq].n_tokens;
         const float *x = c->x + (size_t)t * dim;
         if (e->sums) {
             double *sums = e->sums + (size_t)at.seq * dim;
@@ -14846,7 +15043,7 @@ static void bitnet__embed_pool(bitnet__embedder *e, int32_t n) {
             for (i = 0; i < m->dim; i++) sums[i] += (double)c->h[i];
         } else if (e->pooling == BITNET_POOLING_FIRST ? at.pos == 0 : last) {
             c->k.rmsnorm(x, m->output_norm, m->dim, m->eps,
-                         e->out + (size_t)e->of_seq[at.seq] * dim);
+                         e->out + (size_t)e->of_seq[at.seq].input * dim);
         }
         if (last) bitnet__embed_end(e, at.seq);
     }
@@ -14894,18 +15091,15 @@ static bitnet_result bitnet__embed(bitnet__embedder *e, bitnet_error *err) {
     bitnet_result r = bitnet__embed_check(e, err);
     int32_t i;
     if (r != BITNET_OK) return r;
-    e->of_seq = (int32_t *)bitnet__alloc(a, seqs * sizeof *e->of_seq);
+    e->of_seq = (bitnet__embedding *)bitnet__alloc(a, seqs * sizeof *e->of_seq);
     if (e->of_seq && e->pooling == BITNET_POOLING_MEAN && dim <= SIZE_MAX / sizeof *e->sums / seqs)
         e->sums = (double *)bitnet__alloc(a, seqs * dim * sizeof *e->sums);
     if (!e->of_seq || (e->pooling == BITNET_POOLING_MEAN && !e->sums))
         r = bitnet__fail(err, BITNET_ERR_MEMORY, "no memory to embed texts");
-    for (i = 0; e->of_seq && i < c->p.n_seqs; i++) e->of_seq[i] = -1;
+    for (i = 0; e->of_seq && i < c->p.n_seqs; i++) e->of_seq[i].input = -1;
     bitnet__forget_rows(c);
     if (r == BITNET_OK) r = bitnet__embed_all(e, err);
-    for (i = 0; e->of_seq && i < c->p.n_seqs; i++) {
-        c->seqs[i].n_staged = 0;
-        bitnet__seq_shorten(c, i, 0);
-    }
+    for (i = 0; e->of_seq && i < c->p.n_seqs; i++) bitnet__seq_shorten(c, i, 0);
     bitnet__free(a, e->sums);
     bitnet__free(a, e->of_seq);
     return r;
@@ -14914,9 +15108,9 @@ static bitnet_result bitnet__embed(bitnet__embedder *e, bitnet_error *err) {
 BITNET_API bitnet_result bitnet_embed(bitnet_ctx *c, const bitnet_embed_input *inputs, int32_t n,
                                       const bitnet_embed_params *params, float *out,
                                       bitnet_error *err) {
+    const bitnet_result r = bitnet__acquire(c, err);
     bitnet_embed_params defaults;
     bitnet__embedder e;
-    bitnet_result r = bitnet__acquire(c, err);
     if (r != BITNET_OK) return r;
     memset(&e, 0, sizeof e);
     e.c = c;
@@ -14926,9 +15120,7 @@ BITNET_API bitnet_result bitnet_embed(bitnet_ctx *c, const bitnet_embed_input *i
     e.p = params ? params : &defaults;
     e.out = out;
     e.pooling = e.p->pooling ? (int32_t)e.p->pooling : c->m->pooling;
-    r = bitnet__embed(&e, err);
-    bitnet__release(c);
-    return r;
+    return bitnet__done(c, bitnet__embed(&e, err));
 }
 
 /* =============================================================================================

@@ -596,6 +596,170 @@ static void test_cancel_pass(void) {
     tear_down(&x);
 }
 
+/* ---- layers whose state has a fixed size ---- */
+
+/* A kind that no model has: half of what it saw before is added to each token. */
+static size_t fading_state(const bitnet_model *m) { return (size_t)m->dim; }
+
+static void fading_forward(bitnet__step *s, int32_t layer) {
+    const bitnet_model *m = s->c->m;
+    int t, i;
+    for (t = 0; t < s->n_tokens; t++) {
+        float *state = bitnet__seq_state(s->c, s->c->places[t].seq) + m->layers[layer].state;
+        float *x = s->c->x + (size_t)t * (size_t)m->dim;
+        for (i = 0; i < m->dim; i++) {
+            x[i] += 0.5f * state[i];
+            state[i] = x[i];
+        }
+    }
+}
+
+static const bitnet__layer_kind fading = {0, 0, fading_state, fading_forward};
+
+/* Two layers of this kind, each with one of attention behind it. */
+static int set_up_fading(mix *x) {
+    int i;
+    memset(x, 0, sizeof *x);
+    x->seed = 12;
+    x->g.dim = 128, x->g.ffn = 256, x->g.layers = 4, x->g.heads = 4, x->g.kv_heads = 2;
+    x->g.embed_type = GB_TENSOR_F16, x->g.n_ctx = N_TOKENS, x->g.seed = 79;
+    gb_make_model(&x->g);
+    x->m = load(x->g.data, x->g.size, 0);
+    if (!x->m) return 0;
+    make_tokens(x);
+    x->m->n_caches = 0;
+    for (i = 0; i < 4; i++)
+        bitnet__set_kind(x->m, &x->m->layers[i], i % 2 ? x->m->layers[i].kind : &fading);
+    return x->m->n_caches == 2 && x->m->n_state == 256 && x->m->layers[3].cache == 1;
+}
+
+/* Appends tokens [from, to) of sequence 0 to a sequence, `step` at a time. Do the logits of the
+   last one have the bits of row to - 1 of want? */
+static int goes_on(const mix *x, bitnet_ctx *c, int seq, int from, int to, int step,
+                   const float *want) {
+    const size_t vocab = (size_t)x->m->n_vocab;
+    bitnet_input in;
+    memset(&in, 0, sizeof in);
+    in.seq = seq;
+    in.n_logits = 1;
+    for (; from < to; from += in.n_tokens) {
+        in.tokens = x->tokens[0] + from;
+        in.n_tokens = to - from < step ? to - from : step;
+        if (bitnet_eval_many(c, &in, 1, 0)) return 0;
+    }
+    return bitnet_seq_length(c, seq) == to &&
+           !memcmp(bitnet_logits(c, -1), want + (size_t)(to - 1) * vocab, vocab * sizeof *want);
+}
+
+/* Rewinding and copying are refused where the state cannot follow. */
+static void check_fading_cuts(const mix *x, bitnet_ctx *c, const float *want) {
+    CHECK(goes_on(x, c, 0, 0, 70, 70, want) && goes_on(x, c, 1, 0, 50, 1, want));
+    CHECK(bitnet_seq_rewind(c, 1, 20) == BITNET_ERR_UNSUPPORTED);
+    CHECK(bitnet_seq_copy(c, 1, 2, 20) == BITNET_ERR_UNSUPPORTED);
+    CHECK(!bitnet_seq_rewind(c, 1, 50) && !bitnet_seq_copy(c, 1, 2, 50));
+    CHECK(goes_on(x, c, 2, 50, 60, 7, want) && goes_on(x, c, 1, 50, 60, 3, want));
+    CHECK(!bitnet_seq_copy(c, 1, 2, 0) && goes_on(x, c, 2, 0, 9, 4, want));
+    CHECK(!bitnet_seq_rewind(c, 1, 0) && goes_on(x, c, 1, 0, 30, 30, want));
+    CHECK(goes_on(x, c, 0, 70, 80, 5, want));
+}
+
+/* What sync and remove leave has the bits of a sequence that never held the rest. */
+static void check_fading_changes(const mix *x, bitnet_ctx *c, const float *want) {
+    const bitnet_token *tokens = x->tokens[0];
+    bitnet_token other[40];
+    int32_t kept = -1;
+    CHECK(!bitnet_seq_rewind(c, 1, 0) && goes_on(x, c, 1, 0, 30, 30, want));
+    CHECK(!bitnet_seq_sync(c, 1, tokens, 40, &kept, 0) && kept == 30 &&
+          goes_on(x, c, 1, 40, 41, 1, want));
+    CHECK(!bitnet_seq_sync(c, 1, tokens, 35, &kept, 0) && kept == 0 &&
+          goes_on(x, c, 1, 35, 36, 1, want));
+    memcpy(other, tokens, sizeof other);
+    memmove(other + 13, other + 10, 20 * sizeof *other);
+    CHECK(!bitnet_seq_sync(c, 1, other, 33, 0, 0) && !bitnet_seq_remove(c, 1, 10, 13, 0) &&
+          goes_on(x, c, 1, 30, 31, 1, want));
+    CHECK(!bitnet_seq_remove(c, 1, 25, 31, 0) && goes_on(x, c, 1, 25, 26, 1, want));
+    CHECK(!bitnet_seq_remove(c, 1, 0, 26, 0) && goes_on(x, c, 1, 0, 5, 2, want));
+}
+
+/* A failed evaluation leaves nothing; a saved sequence has its state. */
+static void check_fading_failures(const mix *x, bitnet_ctx *c, int *left, const float *want) {
+    const size_t bytes = 52 + 30 * (4 + 2 * 2 * 2 * 64) + 256 * 4;     /* of 30 tokens */
+    uint8_t *saved = (uint8_t *)malloc(bytes);
+    bitnet_generate_params gen;
+    bitnet_gen *g = 0;
+    bitnet_piece piece;
+    bitnet_input in;
+    memset(&in, 0, sizeof in);
+    in.seq = 1;
+    in.tokens = x->tokens[0];
+    in.n_tokens = 40;
+    CHECK(!bitnet_seq_rewind(c, 1, 0) && goes_on(x, c, 1, 0, 30, 30, want));
+    CHECK(bitnet_seq_state_bytes(c, 1) == bytes && !bitnet_seq_save_memory(c, 1, saved, bytes, 0));
+    *left = 4;
+    CHECK(bitnet_eval_many(c, &in, 1, 0) == BITNET_ERR_CANCELLED && bitnet_seq_length(c, 1) == 0);
+    *left = INT_MAX;
+    CHECK(goes_on(x, c, 1, 0, 20, 20, want));
+    CHECK(!bitnet_seq_load_memory(c, 2, saved, bytes, 0) && goes_on(x, c, 2, 30, 40, 5, want));
+    memset(&gen, 0, sizeof gen);       /* the pass that fails ends a generation */
+    gen.seq = 2;
+    gen.prompt = x->tokens[0] + 40;
+    gen.n_prompt = 3;
+    gen.max_tokens = 9;
+    gen.ignore_end = 1;
+    CHECK(!bitnet_gen_begin(c, &gen, &g, 0) && !bitnet_gen_next(&g, 1, 0));
+    *left = 4;
+    CHECK(bitnet_gen_next(&g, 1, 0) == BITNET_ERR_CANCELLED && bitnet_seq_length(c, 2) == 0);
+    *left = INT_MAX;
+    bitnet_gen_piece(g, &piece);
+    CHECK(piece.ended && !bitnet_gen_next(&g, 1, 0));
+    bitnet_gen_end(g);
+    CHECK(bitnet_seq_pending(c, 2) == -1 && goes_on(x, c, 2, 0, 7, 7, want));
+    free(saved);
+}
+
+static void test_fixed_state(void) {
+    static mix x;
+    bitnet_ctx_params p = ctx_params(N_TOKENS, 16, 2, BITNET_KV_F16);
+    bitnet_generate_params gen;
+    bitnet_lookup_stats stats = {0, 0, 0};
+    bitnet_token plain[N_TOKENS];
+    bitnet_ctx *c;
+    float *want;
+    int left = INT_MAX, i;
+    CHECK(set_up_fading(&x));
+    p.n_seqs = 3;
+    p.n_logits = N_TOKENS;
+    p.cancel_fn = countdown;
+    p.cancel_ud = &left;
+    c = create(x.m, &p);
+    want = (float *)malloc((size_t)N_TOKENS * (size_t)x.m->n_vocab * sizeof *want);
+    for (i = 0; i < N_TOKENS; i++) {
+        CHECK(!bitnet_eval(c, x.tokens[0] + i, 1, 0, 0));
+        memcpy(want + (size_t)i * (size_t)x.m->n_vocab, bitnet_logits(c, -1),
+               (size_t)x.m->n_vocab * sizeof *want);
+    }
+    CHECK(!bitnet_ctx_rewind(c, 0));
+    check_fading_cuts(&x, c, want);
+    check_fading_changes(&x, c, want);
+    check_fading_failures(&x, c, &left, want);
+    memset(&gen, 0, sizeof gen);       /* a text that repeats itself, with and without lookup */
+    for (i = 0; i < 60; i++) x.tokens[1][i] = x.tokens[0][i % 6];
+    gen.prompt = x.tokens[1];
+    gen.n_prompt = 60;
+    gen.max_tokens = 60;
+    gen.ignore_end = 1;
+    gen.lookup_stats = &stats;
+    for (gen.lookup = 0; gen.lookup <= 4; gen.lookup += 4) {
+        CHECK(!bitnet_ctx_rewind(c, 0) && !bitnet_generate(c, &gen, 0, 0));
+        if (gen.lookup == 0) memcpy(plain, bitnet_ctx_tokens(c), 119 * sizeof *plain);
+    }
+    CHECK(bitnet_ctx_length(c) == 119 && !memcmp(plain, bitnet_ctx_tokens(c), 119 * sizeof *plain));
+    CHECK(stats.drafts == 0);
+    free(want);
+    bitnet_ctx_free(c);
+    tear_down(&x);
+}
+
 extern const test_case sequences_tests[];
 const test_case sequences_tests[] = {
     {"sequences/mixes", test_mixes},
@@ -604,6 +768,7 @@ const test_case sequences_tests[] = {
     {"sequences/parts", test_parts},
     {"sequences/mask", test_mask},
     {"sequences/remove", test_remove},
+    {"sequences/fixed_state", test_fixed_state},
     {"sequences/pages", test_pages},
     {"sequences/last_sharer", test_last_sharer},
     {"sequences/cancel", test_cancel},
