@@ -8735,73 +8735,6 @@ BITNET_API int bitnet_gguf_text(const bitnet_gguf_value *value, char *buf, size_
     return (int)size;
 }
 
-/* "GGUF key 'name' at offset 123 is not ..."; k 0: the key is absent. */
-BITNET__APART bitnet_result bitnet__fail_key(const char *name, const bitnet__key *k,
-                                             const char *what, bitnet_error *err) {
-    if (!k) return bitnet__fail(err, BITNET_ERR_FORMAT, "GGUF key '%s' %s", name, what);
-    return bitnet__fail(err, BITNET_ERR_FORMAT, "GGUF key '%s' at offset %llu %s", name,
-                        (unsigned long long)bitnet__value_offset(k), what);
-}
-
-/* An unsigned number of any integer type, from low to high. If the key is absent: fallback, or an
-   error if that is below low. */
-static bitnet_result bitnet__get_uint(const bitnet__gguf *g, const char *name, uint64_t fallback,
-                                      uint64_t low, uint64_t high, uint64_t *out,
-                                      bitnet_error *err) {
-    const bitnet__key *k = bitnet__find_key(g, name);
-    char what[BITNET__TEXT] = "is missing";
-    *out = fallback;
-    if ((!k || bitnet__value_integer(k->type, bitnet__value_of(g, k), out)) && *out >= low &&
-        *out <= high) return BITNET_OK;
-    if (k || fallback >= low)
-        bitnet__format(what, "is not an integer from %llu to %llu", (unsigned long long)low,
-                       (unsigned long long)high);
-    return bitnet__fail_key(name, k, what, err);
-}
-
-/* The same for a positive F32. */
-static bitnet_result bitnet__get_float(const bitnet__gguf *g, const char *name, float fallback,
-                                       float low, float high, float *out, bitnet_error *err) {
-    const bitnet__key *k = bitnet__find_key(g, name);
-    char what[BITNET__TEXT] = "is missing";
-    *out = fallback;
-    if (k) *out = k->type == BITNET_GGUF_F32 ? bitnet__load_f32(bitnet__value_of(g, k)) : 0.0f;
-    if (*out > 0.0f && *out >= low && *out <= high) return BITNET_OK;
-    if (k) bitnet__format(what, "is not an F32 from %g to %g", (double)low, (double)high);
-    return bitnet__fail_key(name, k, what, err);
-}
-
-/* A string value, NUL-terminated in buf; "" if the key is absent. */
-static bitnet_result bitnet__get_text(const bitnet__gguf *g, const char *name, char *buf,
-                                      size_t cap, bitnet_error *err) {
-    const bitnet__key *k = bitnet__find_key(g, name);
-    char what[BITNET__TEXT];
-    buf[0] = 0;
-    if (!k) return BITNET_OK;
-    if (k->type == BITNET_GGUF_STRING && k->size < cap &&
-        !memchr(bitnet__value_of(g, k), 0, (size_t)k->size)) {
-        memcpy(buf, bitnet__value_of(g, k), (size_t)k->size);
-        buf[k->size] = 0;
-        return BITNET_OK;
-    }
-    bitnet__format(what, "is not a string of under %u bytes", (unsigned)cap);
-    return bitnet__fail_key(name, k, what, err);
-}
-
-/* A string array, which must be there. */
-static bitnet_result bitnet__get_strings(const bitnet__gguf *g, const char *name,
-                                         bitnet__strings *out, bitnet_error *err) {
-    const bitnet__key *k = bitnet__find_key(g, name);
-    memset(out, 0, sizeof *out);
-    if (!k) return bitnet__fail_key(name, k, "is missing", err);
-    if (k->type != BITNET_GGUF_ARRAY || k->element != BITNET_GGUF_STRING)
-        return bitnet__fail_key(name, k, "is not an array of strings", err);
-    out->data = bitnet__value_of(g, k);
-    out->size = (size_t)k->size;
-    out->count = k->count;
-    return BITNET_OK;
-}
-
 /* ---- public: files of any kind, to look into; names are copied out, values are views ---- */
 
 struct bitnet_gguf {
@@ -9800,27 +9733,121 @@ static bitnet_result bitnet__choose_fastest(bitnet_model *m, bitnet_error *err) 
     return BITNET_OK;
 }
 
-/* ---- metadata ---- */
+/* ---- metadata ----
+   Keys are read one after the other. After the first error every function gives a value that does
+   no harm, of numbers the lowest, and err keeps that error. A name with a point in front is one of
+   the architecture's. */
+typedef struct bitnet__meta {
+    bitnet_model *m;
+    bitnet_error *err;
+    bitnet_result result;
+} bitnet__meta;
 
-/* "<arch>.suffix" as an integer; fallback 0: the key is required. */
-BITNET__APART bitnet_result bitnet__get_size(bitnet_model *m, const char *suffix,
-                                             int32_t fallback, int64_t high, int32_t *out,
-                                             bitnet_error *err) {
-    char name[BITNET__TEXT];
-    uint64_t v = 0;
-    bitnet_result r;
-    bitnet__format(name, "%s.%s", m->arch, suffix);
-    r = bitnet__get_uint(&m->gguf, name, (uint64_t)fallback, 1, (uint64_t)high, &v, err);
-    *out = (int32_t)v;
-    return r;
+/* A key; 0: it is absent. */
+static const bitnet__key *bitnet__meta_key(const bitnet__meta *x, const char *name) {
+    char full[BITNET__TEXT];
+    bitnet__format(full, "%s%s", name[0] == '.' ? x->m->arch : "", name);
+    return bitnet__find_key(&x->m->gguf, full);
 }
 
-/* "<arch>.suffix" as a float; fallback 0: the key is required. */
-static bitnet_result bitnet__get_factor(bitnet_model *m, const char *suffix, float fallback,
-                                        float low, float high, float *out, bitnet_error *err) {
-    char name[BITNET__TEXT];
-    bitnet__format(name, "%s.%s", m->arch, suffix);
-    return bitnet__get_float(&m->gguf, name, fallback, low, high, out, err);
+static const uint8_t *bitnet__meta_value(const bitnet__meta *x, const bitnet__key *k) {
+    return bitnet__value_of(&x->m->gguf, k);
+}
+
+/* "GGUF key 'name' at offset 123 is not ..." */
+BITNET__APART void bitnet__meta_fail(bitnet__meta *x, const char *name, const char *what) {
+    const bitnet__key *k = bitnet__meta_key(x, name);
+    char at[BITNET__TEXT] = "";
+    if (x->result != BITNET_OK) return;
+    if (k) bitnet__format(at, " at offset %llu", (unsigned long long)bitnet__value_offset(k));
+    x->result = bitnet__fail(x->err, BITNET_ERR_FORMAT, "GGUF key '%s%s'%s %s",
+                             name[0] == '.' ? x->m->arch : "", name, at, what);
+}
+
+/* An unsigned number of any integer type, from low to high. If the key is absent: fallback, or an
+   error if that is below low. */
+BITNET__APART uint64_t bitnet__meta_uint(bitnet__meta *x, const char *name, uint64_t fallback,
+                                         uint64_t low, uint64_t high) {
+    const bitnet__key *k = bitnet__meta_key(x, name);
+    char what[BITNET__TEXT] = "is missing";
+    uint64_t v = fallback;
+    if ((!k || bitnet__value_integer(k->type, bitnet__meta_value(x, k), &v)) && v >= low &&
+        v <= high) return v;
+    if (k || fallback >= low)
+        bitnet__format(what, "is not an integer from %llu to %llu", (unsigned long long)low,
+                       (unsigned long long)high);
+    bitnet__meta_fail(x, name, what);
+    return low;
+}
+
+/* The same for a size, at least 1; fallback 0: the key is required. */
+static int32_t bitnet__meta_size(bitnet__meta *x, const char *name, int32_t fallback,
+                                 int64_t high) {
+    return (int32_t)bitnet__meta_uint(x, name, (uint64_t)fallback, 1, (uint64_t)high);
+}
+
+/* The same for a positive F32. */
+BITNET__APART float bitnet__meta_float(bitnet__meta *x, const char *name, float fallback, float low,
+                                       float high) {
+    const bitnet__key *k = bitnet__meta_key(x, name);
+    char what[BITNET__TEXT] = "is missing";
+    float v = fallback;
+    if (k) v = k->type == BITNET_GGUF_F32 ? bitnet__load_f32(bitnet__meta_value(x, k)) : 0.0f;
+    if (v > 0.0f && v >= low && v <= high) return v;
+    if (k) bitnet__format(what, "is not an F32 from %g to %g", (double)low, (double)high);
+    bitnet__meta_fail(x, name, what);
+    return low;
+}
+
+/* A string value, NUL-terminated in buf; "" if the key is absent. */
+static void bitnet__meta_text(bitnet__meta *x, const char *name, char *buf, size_t cap) {
+    const bitnet__key *k = bitnet__meta_key(x, name);
+    char what[BITNET__TEXT];
+    buf[0] = 0;
+    if (!k) return;
+    if (k->type == BITNET_GGUF_STRING && k->size < cap &&
+        !memchr(bitnet__meta_value(x, k), 0, (size_t)k->size)) {
+        memcpy(buf, bitnet__meta_value(x, k), (size_t)k->size);
+        buf[k->size] = 0;
+        return;
+    }
+    bitnet__format(what, "is not a string of under %u bytes", (unsigned)cap);
+    bitnet__meta_fail(x, name, what);
+}
+
+/* A string array, which must be there. */
+static bitnet__strings bitnet__meta_strings(bitnet__meta *x, const char *name) {
+    const bitnet__key *k = bitnet__meta_key(x, name);
+    bitnet__strings list;
+    memset(&list, 0, sizeof list);
+    if (!k || k->type != BITNET_GGUF_ARRAY || k->element != BITNET_GGUF_STRING) {
+        bitnet__meta_fail(x, name, k ? "is not an array of strings" : "is missing");
+        return list;
+    }
+    list.data = bitnet__meta_value(x, k);
+    list.size = (size_t)k->size;
+    list.count = k->count;
+    return list;
+}
+
+/* An array of one 32-bit number for each of n tokens, an F32 or, by default, an integer; 0: the key
+   is absent. */
+static const uint8_t *bitnet__meta_per_token(bitnet__meta *x, const char *name, uint64_t n,
+                                             int is_float) {
+    const bitnet__key *k = bitnet__meta_key(x, name);
+    if (!k) return 0;
+    if (k->type != BITNET_GGUF_ARRAY || k->count != n ||
+        (is_float ? k->element != BITNET_GGUF_F32
+                  : k->element != BITNET_GGUF_I32 && k->element != BITNET_GGUF_U32))
+        bitnet__meta_fail(x, name, is_float ? "is not one F32 for each token"
+                                            : "is not one 32-bit integer for each token");
+    return bitnet__meta_value(x, k);
+}
+
+/* A token's number; without the key, the token with this text; else -1. */
+static bitnet_token bitnet__meta_token(bitnet__meta *x, const char *name, const char *text) {
+    if (!bitnet__meta_key(x, name)) return bitnet_token_find(x->m, text);
+    return (bitnet_token)bitnet__meta_uint(x, name, 0, 0, (uint64_t)x->m->n_vocab - 1);
 }
 
 /* Networks that a name seems to promise, but that compute something else. */
@@ -9868,116 +9895,96 @@ static bitnet_result bitnet__refuse_hadamard(const bitnet_model *m, bitnet_error
 }
 
 /* Part 1 of a file that was split has all keys, but few of the tensors; the others have no keys. */
-static bitnet_result bitnet__refuse_split(const bitnet_model *m, bitnet_error *err) {
-    uint64_t count = 1, part = 0;
-    bitnet_result r = bitnet__get_uint(&m->gguf, "split.count", 1, 0, 65535, &count, err);
-    if (r == BITNET_OK) r = bitnet__get_uint(&m->gguf, "split.no", 0, 0, 65535, &part, err);
-    if (r != BITNET_OK || count <= 1) return r;
-    return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "this is part %u of a model that was split "
-                        "into %u files; join them first (llama.cpp: llama-gguf-split --merge)",
-                        (unsigned)part + 1, (unsigned)count);
+static void bitnet__refuse_split(bitnet__meta *x) {
+    const uint64_t count = bitnet__meta_uint(x, "split.count", 1, 0, 65535);
+    const uint64_t part = bitnet__meta_uint(x, "split.no", 0, 0, 65535);
+    if (x->result != BITNET_OK || count <= 1) return;
+    x->result = bitnet__fail(x->err, BITNET_ERR_UNSUPPORTED, "this is part %u of a model that was "
+                             "split into %u files; join them first (llama.cpp: llama-gguf-split "
+                             "--merge)", (unsigned)part + 1, (unsigned)count);
 }
 
-static bitnet_result bitnet__load_family(bitnet_model *m, bitnet_error *err) {
+static void bitnet__load_family(bitnet__meta *x) {
+    static const char key[] = "general.architecture";
+    bitnet_model *m = x->m;
     const int in_norms = bitnet__find_tensor(&m->gguf, "blk.0.attn_q_norm_in.weight") != 0;
     const bitnet__family *f = bitnet__families;
-    bitnet_result r = bitnet__refuse_split(m, err);
-    if (r != BITNET_OK || (r = bitnet__get_text(&m->gguf, "general.architecture", m->arch,
-                                                sizeof m->arch, err))) return r;
-    if (!m->arch[0]) return bitnet__fail_key("general.architecture", 0, "is missing", err);
+    bitnet__refuse_split(x);
+    bitnet__meta_text(x, key, m->arch, sizeof m->arch);
+    if (!m->arch[0]) bitnet__meta_fail(x, key, "is missing");
+    if (x->result != BITNET_OK) return;
     for (; f < bitnet__families + sizeof bitnet__families / sizeof *f; f++)
         if (!strcmp(m->arch, f->arch) &&
             (!m->family || !(f->norms & BITNET__IN_NORMS) == !in_norms)) m->family = f;
-    return m->family ? bitnet__refuse_hadamard(m, err) : bitnet__refuse_arch(m, err);
+    x->result = m->family ? bitnet__refuse_hadamard(m, x->err) : bitnet__refuse_arch(m, x->err);
 }
 
 /* The gate is the family's. But architecture bitnet is 1bitLLM's models, with SiLU, and by
    llama.cpp's converters BitNet b1.58-2B-4T, with squared ReLU. Patched converters write which one
    it is; without that key the sizes tell, which no other published model of this name has. */
-static bitnet_result bitnet__load_gate(bitnet_model *m, bitnet_error *err) {
+static void bitnet__load_gate(bitnet__meta *x) {
+    bitnet_model *m = x->m;
     const bitnet__family *f = m->family;
     const bitnet__gate *gate = bitnet__gates, *end = gate + sizeof bitnet__gates / sizeof *gate;
-    char name[BITNET__TEXT], text[32];
-    bitnet_result r;
+    char text[32];
+    bitnet__meta_text(x, ".hidden_activation", text, sizeof text);
+    if (x->result != BITNET_OK) return;
     m->gate_a = f->gate_a;
     m->gate_b = f->gate_b;
-    bitnet__format(name, "%s.hidden_activation", m->arch);
-    if (!bitnet__find_key(&m->gguf, name)) {
-        if (!f->any_gate || m->n_layers != 30 || m->dim != 2560 || m->ffn_dim != 6912)
-            return BITNET_OK;
-        m->gate_a = bitnet__gates[0].a;
-        m->gate_b = bitnet__gates[0].b;
+    if (bitnet__meta_key(x, ".hidden_activation")) {
+        while (gate < end && strcmp(gate->name, text)) gate++;
+        if (gate == end || (!f->any_gate && (gate->a < f->gate_a || gate->a > f->gate_a))) {
+            x->result = bitnet__fail(x->err, BITNET_ERR_UNSUPPORTED, "GGUF key "
+                                     "'%s.hidden_activation' is '%s', which is not %s", m->arch,
+                                     text, gate == end ? "a known gate"
+                                                       : "the gate of this architecture");
+            return;
+        }
+    } else if (f->any_gate && m->n_layers == 30 && m->dim == 2560 && m->ffn_dim == 6912)
         bitnet__log_text(m, BITNET_LOG_INFO, "the file names no hidden_activation; its sizes are "
                          "those of BitNet b1.58-2B-4T, so the gate is relu2");
-        return BITNET_OK;
-    }
-    if ((r = bitnet__get_text(&m->gguf, name, text, sizeof text, err))) return r;
-    while (gate < end && strcmp(gate->name, text)) gate++;
-    if (gate == end)
-        return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "GGUF key '%s' is '%s', which is not a "
-                            "known gate", name, text);
-    if (!f->any_gate && (gate->a < f->gate_a || gate->a > f->gate_a))
-        return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "GGUF key '%s' is '%s', which is not the "
-                            "gate of this architecture", name, text);
+    else return;
     m->gate_a = gate->a;
     m->gate_b = gate->b;
-    return BITNET_OK;
 }
 
 /* Linear scaling divides positions. YaRN (Peng et al., 2023) divides those of slow pairs only, see
    bitnet__yarn_share, and makes cosines and sines longer. */
-static bitnet_result bitnet__load_rope_scaling(bitnet_model *m, bitnet_error *err) {
-    char name[BITNET__TEXT], type[32];
-    float attention = 1.0f, other = 1.0f;
-    bitnet_result r;
-    bitnet__format(name, "%s.rope.scaling.type", m->arch);
-    if ((r = bitnet__get_text(&m->gguf, name, type, sizeof type, err))) return r;
-    m->yarn.original = !strcmp(type, "yarn");
-    if (type[0] && strcmp(type, "none") && strcmp(type, "linear") && !m->yarn.original)
-        return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "%s is '%s'; only none, linear and yarn "
-                            "are supported", name, type);
+static void bitnet__load_rope_scaling(bitnet__meta *x) {
+    bitnet_model *m = x->m;
+    char type[32];
+    int yarn;
+    bitnet__meta_text(x, ".rope.scaling.type", type, sizeof type);
+    yarn = !strcmp(type, "yarn");
+    if (x->result == BITNET_OK && type[0] && strcmp(type, "none") && strcmp(type, "linear") &&
+        !yarn)
+        x->result = bitnet__fail(x->err, BITNET_ERR_UNSUPPORTED, "%s.rope.scaling.type is '%s'; "
+                                 "only none, linear and yarn are supported", m->arch, type);
+    m->rope_length = (double)bitnet__meta_float(x, ".rope.scaling.attn_factor", 1.0f, 1e-3f, 1e3f);
+    bitnet__meta_float(x, ".rope.scaling.yarn_attn_factor", 1.0f, 1.0f, 1.0f);
     m->rope_factor = 1.0f;
-    if ((r = bitnet__get_factor(m, "rope.scaling.attn_factor", 1.0f, 1e-3f, 1e3f, &attention,
-                                err)) ||
-        (r = bitnet__get_factor(m, "rope.scaling.yarn_attn_factor", 1.0f, 1.0f, 1.0f, &other,
-                                err))) return r;
-    m->rope_length = (double)attention;
-    if (!strcmp(type, "none")) return BITNET_OK;
-    if ((r = bitnet__get_factor(m, "rope.scale_linear", 1.0f, 1e-3f, 1e6f, &m->rope_factor, err)) ||
-        (r = bitnet__get_factor(m, "rope.scaling.factor", m->rope_factor, 1e-3f, 1e6f,
-                                &m->rope_factor, err)) || !m->yarn.original)
-        return r;                      /* scale_linear was the older name */
-    if ((r = bitnet__get_size(m, "rope.scaling.original_context_length", 0, BITNET__MAX_CONTEXT,
-                              &m->yarn.original, err)) ||
-        (r = bitnet__get_factor(m, "rope.scaling.yarn_beta_fast", 32.0f, 1e-3f, 1e6f,
-                                &m->yarn.beta_fast, err)) ||
-        (r = bitnet__get_factor(m, "rope.scaling.yarn_beta_slow", 1.0f, 1e-3f, 1e6f,
-                                &m->yarn.beta_slow, err)) ||
-        (r = bitnet__get_factor(m, "rope.scaling.yarn_ext_factor", 1.0f, 1.0f, 1.0f, &other,
-                                err))) return r;
-    if (m->rope_factor > 1.0f)
-        m->rope_length = (double)attention * (1.0 + 0.1 * bitnet__log((double)m->rope_factor));
-    return BITNET_OK;
+    if (!strcmp(type, "none")) return;
+    m->rope_factor = bitnet__meta_float(x, ".rope.scale_linear", 1.0f, 1e-3f, 1e6f);
+    m->rope_factor = bitnet__meta_float(x, ".rope.scaling.factor", m->rope_factor, 1e-3f, 1e6f);
+    if (!yarn) return;                 /* scale_linear was the older name */
+    m->yarn.original = bitnet__meta_size(x, ".rope.scaling.original_context_length", 0,
+                                         BITNET__MAX_CONTEXT);
+    m->yarn.beta_fast = bitnet__meta_float(x, ".rope.scaling.yarn_beta_fast", 32.0f, 1e-3f, 1e6f);
+    m->yarn.beta_slow = bitnet__meta_float(x, ".rope.scaling.yarn_beta_slow", 1.0f, 1e-3f, 1e6f);
+    bitnet__meta_float(x, ".rope.scaling.yarn_ext_factor", 1.0f, 1.0f, 1.0f);
+    if (m->rope_factor > 1.0f) m->rope_length *= 1.0 + 0.1 * bitnet__log((double)m->rope_factor);
 }
 
 /* What embeddings need beside the shape: the window, and how tokens become one vector. */
-static bitnet_result bitnet__load_pooling(bitnet_model *m, bitnet_error *err) {
-    char name[BITNET__TEXT];
-    uint64_t v = 0;
-    bitnet_result r = BITNET_OK;
-    bitnet__format(name, "%s.attention.sliding_window", m->arch);
-    if (m->family->slide_except && bitnet__find_key(&m->gguf, name))
-        r = bitnet__get_size(m, "attention.sliding_window", 0, BITNET__MAX_CONTEXT, &m->window,
-                             err);
-    if (r == BITNET_OK && m->window > 0)
-        r = bitnet__get_factor(m, "rope.freq_base_swa", m->family->slide_base, 1.0f, 1e15f,
-                               &m->slide_base, err);
-    if (r != BITNET_OK) return r;
-    bitnet__format(name, "%s.pooling_type", m->arch);
-    r = bitnet__get_uint(&m->gguf, name, 0, 0, BITNET_POOLING_LAST, &v, err);
-    m->pooling = (int32_t)v;
-    m->embeds = bitnet__find_key(&m->gguf, name) != 0;
-    return r;
+static void bitnet__load_pooling(bitnet__meta *x) {
+    bitnet_model *m = x->m;
+    if (m->family->slide_except && bitnet__meta_key(x, ".attention.sliding_window")) {
+        m->window = bitnet__meta_size(x, ".attention.sliding_window", 0, BITNET__MAX_CONTEXT);
+        m->slide_base = bitnet__meta_float(x, ".rope.freq_base_swa", m->family->slide_base, 1.0f,
+                                           1e15f);
+    }
+    m->pooling = (int32_t)bitnet__meta_uint(x, ".pooling_type", 0, 0, BITNET_POOLING_LAST);
+    m->embeds = bitnet__meta_key(x, ".pooling_type") != 0;
 }
 
 /* ---- keys that change the numbers ---- */
@@ -10126,29 +10133,25 @@ static bitnet_result bitnet__check_keys(const bitnet_model *m, bitnet_error *err
 }
 
 static bitnet_result bitnet__load_shape(bitnet_model *m, bitnet_error *err) {
-    int32_t value_length = 0, n_parts = 0, i;
-    bitnet_result r = bitnet__load_family(m, err);
-    if (r != BITNET_OK) return r;
+    bitnet__meta x = {m, err, BITNET_OK};
+    int32_t value_length, n_parts = 0, i;
+    bitnet__load_family(&x);
+    if (x.result != BITNET_OK) return x.result;
     m->norm_dim = 1;
     /* The tensors of a layer bound n_layers by what the file holds. */
     for (i = 0; i < BITNET__PARTS; i++) n_parts += bitnet__has_part(m, &bitnet__parts[i]);
-    if ((r = bitnet__get_size(m, "embedding_length", 0, BITNET__MAX_ROW, &m->dim, err)) ||
-        (r = bitnet__get_size(m, "feed_forward_length", 0, BITNET__MAX_ROW, &m->ffn_dim, err)) ||
-        (r = bitnet__get_size(m, "block_count", 0,
-                              (int64_t)(m->gguf.n_tensors / (uint64_t)n_parts), &m->n_layers,
-                              err)) ||
-        (r = bitnet__get_size(m, "context_length", 0, BITNET__MAX_CONTEXT, &m->n_ctx, err)) ||
-        (r = bitnet__get_size(m, "attention.head_count", 0, BITNET__MAX_HEADS, &m->n_heads,
-                              err)) ||
-        (r = bitnet__get_size(m, "attention.head_count_kv", m->n_heads, m->n_heads,
-                              &m->n_kv_heads, err)) ||
-        (r = bitnet__get_size(m, "attention.key_length", m->dim / m->n_heads,
-                              BITNET__MAX_ROW / m->n_heads, &m->head_dim, err)) ||
-        (r = bitnet__get_size(m, "attention.value_length", m->head_dim, BITNET__MAX_ROW,
-                              &value_length, err)) ||
-        (r = bitnet__get_size(m, "rope.dimension_count", m->head_dim, m->head_dim, &m->n_rot,
-                              err)))
-        return r;
+    m->dim = bitnet__meta_size(&x, ".embedding_length", 0, BITNET__MAX_ROW);
+    m->ffn_dim = bitnet__meta_size(&x, ".feed_forward_length", 0, BITNET__MAX_ROW);
+    m->n_layers = bitnet__meta_size(&x, ".block_count", 0,
+                                    (int64_t)(m->gguf.n_tensors / (uint64_t)n_parts));
+    m->n_ctx = bitnet__meta_size(&x, ".context_length", 0, BITNET__MAX_CONTEXT);
+    m->n_heads = bitnet__meta_size(&x, ".attention.head_count", 0, BITNET__MAX_HEADS);
+    m->n_kv_heads = bitnet__meta_size(&x, ".attention.head_count_kv", m->n_heads, m->n_heads);
+    m->head_dim = bitnet__meta_size(&x, ".attention.key_length", m->dim / m->n_heads,
+                                    BITNET__MAX_ROW / m->n_heads);
+    value_length = bitnet__meta_size(&x, ".attention.value_length", m->head_dim, BITNET__MAX_ROW);
+    m->n_rot = bitnet__meta_size(&x, ".rope.dimension_count", m->head_dim, m->head_dim);
+    if (x.result != BITNET_OK) return x.result;
     if (value_length != m->head_dim)
         return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "keys of %d and values of %d elements: "
                             "they must be equal", (int)m->head_dim, (int)value_length);
@@ -10162,77 +10165,46 @@ static bitnet_result bitnet__load_shape(bitnet_model *m, bitnet_error *err) {
     m->score_scale = (float)(1.0 / bitnet__sqrt((double)m->head_dim));
     m->q_dim = m->n_heads * m->head_dim;
     m->kv_dim = m->n_kv_heads * m->head_dim;
-    if ((r = bitnet__get_factor(m, "attention.layer_norm_rms_epsilon", m->family->eps, 1e-30f, 1.0f,
-                                &m->eps, err)) ||
-        (r = bitnet__get_factor(m, "rope.freq_base", m->family->freq_base, 1.0f, 1e15f,
-                                &m->freq_base, err)) ||
-        (r = bitnet__load_pooling(m, err)) || (r = bitnet__load_gate(m, err)) ||
-        (r = bitnet__load_rope_scaling(m, err))) return r;
-    return bitnet__check_keys(m, err);
+    m->eps = bitnet__meta_float(&x, ".attention.layer_norm_rms_epsilon", m->family->eps, 1e-30f,
+                                1.0f);
+    m->freq_base = bitnet__meta_float(&x, ".rope.freq_base", m->family->freq_base, 1.0f, 1e15f);
+    bitnet__load_pooling(&x);
+    bitnet__load_gate(&x);
+    bitnet__load_rope_scaling(&x);
+    return x.result != BITNET_OK ? x.result : bitnet__check_keys(m, err);
 }
 
 /* ---- tokenizer ---- */
 
-/* A token id named by a key; without the key, the token with this text; else -1. */
-static bitnet_result bitnet__get_token(bitnet_model *m, const char *key, const char *text,
-                                       bitnet_token *out, bitnet_error *err) {
-    uint64_t v = 0;
-    bitnet_result r;
-    if (!bitnet__find_key(&m->gguf, key)) {
-        *out = bitnet_token_find(m, text);
-        return BITNET_OK;
-    }
-    r = bitnet__get_uint(&m->gguf, key, 0, 0, (uint64_t)m->n_vocab - 1, &v, err);
-    *out = (bitnet_token)v;
-    return r;
-}
-
-/* An array of one 32-bit number for each of n tokens, an F32 or, by default, an integer; *out 0:
-   the key is absent. */
-static bitnet_result bitnet__get_per_token(const bitnet__gguf *g, const char *name, uint64_t n,
-                                           int is_float, const uint8_t **out, bitnet_error *err) {
-    const bitnet__key *k = bitnet__find_key(g, name);
-    *out = k ? bitnet__value_of(g, k) : 0;
-    if (!k || (k->type == BITNET_GGUF_ARRAY && k->count == n &&
-               (is_float ? k->element == BITNET_GGUF_F32
-                         : k->element == BITNET_GGUF_I32 || k->element == BITNET_GGUF_U32)))
-        return BITNET_OK;
-    return bitnet__fail_key(name, k, is_float ? "is not one F32 for each token"
-                                              : "is not one 32-bit integer for each token", err);
-}
-
 /* The pre-tokenizer of byte-level BPE; without a key, the first one. */
-static bitnet_result bitnet__load_pre(bitnet_model *m, const bitnet__pre **pre, bitnet_error *err) {
+static const bitnet__pre *bitnet__load_pre(bitnet__meta *x) {
     char text[32], names[BITNET__TEXT] = "", longer[BITNET__TEXT];
     size_t i;
-    bitnet_result r = bitnet__get_text(&m->gguf, "tokenizer.ggml.pre", text, sizeof text, err);
-    *pre = &bitnet__pres[0];
-    if (r != BITNET_OK || (!text[0] && m->family->default_pre)) return r;
-    if (!text[0])
-        bitnet__log_text(m, BITNET_LOG_WARNING, "the file has no tokenizer.ggml.pre; llama-bpe is "
-                         "assumed, and if that is wrong, texts become wrong tokens");
-    for (i = 0; i < sizeof bitnet__pres / sizeof bitnet__pres[0]; i++) {
-        if (!text[0] || !strcmp(text, bitnet__pres[i].name)) {
-            *pre = &bitnet__pres[i];
-            return BITNET_OK;
-        }
+    bitnet__meta_text(x, "tokenizer.ggml.pre", text, sizeof text);
+    if (!text[0] && x->result == BITNET_OK && !x->m->family->default_pre)
+        bitnet__log_text(x->m, BITNET_LOG_WARNING, "the file has no tokenizer.ggml.pre; llama-bpe "
+                         "is assumed, and if that is wrong, texts become wrong tokens");
+    for (i = 0; text[0] && i < sizeof bitnet__pres / sizeof bitnet__pres[0]; i++) {
+        if (!strcmp(text, bitnet__pres[i].name)) return &bitnet__pres[i];
         bitnet__format(longer, "%s%s%s", names, i ? ", " : "", bitnet__pres[i].name);
         memcpy(names, longer, sizeof names);
     }
-    return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "tokenizer.ggml.pre is '%s'; only these are "
-                        "supported: %s", text, names);
+    if (text[0])
+        x->result = bitnet__fail(x->err, BITNET_ERR_UNSUPPORTED, "tokenizer.ggml.pre is '%s'; only "
+                                 "these are supported: %s", text, names);
+    return &bitnet__pres[0];
 }
 
-/* The kind of tokenizer: SentencePiece (*pre is 0), or byte-level BPE with a known scanner. */
-static bitnet_result bitnet__load_tokenizer_kind(bitnet_model *m, const bitnet__pre **pre,
-                                                 bitnet_error *err) {
+/* The scanner of byte-level BPE; 0: the tokenizer is SentencePiece. */
+static const bitnet__pre *bitnet__load_tokenizer_kind(bitnet__meta *x) {
     char text[32];
-    bitnet_result r = bitnet__get_text(&m->gguf, "tokenizer.ggml.model", text, sizeof text, err);
-    *pre = 0;
-    if (r != BITNET_OK || !strcmp(text, "llama")) return r;
-    if (!strcmp(text, "gpt2")) return bitnet__load_pre(m, pre, err);
-    return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "tokenizer.ggml.model is '%s'; only gpt2 "
-                        "(byte-level BPE) and llama (SentencePiece) are supported", text);
+    bitnet__meta_text(x, "tokenizer.ggml.model", text, sizeof text);
+    if (!strcmp(text, "gpt2")) return bitnet__load_pre(x);
+    if (x->result == BITNET_OK && strcmp(text, "llama"))
+        x->result = bitnet__fail(x->err, BITNET_ERR_UNSUPPORTED, "tokenizer.ggml.model is '%s'; "
+                                 "only gpt2 (byte-level BPE) and llama (SentencePiece) are "
+                                 "supported", text);
+    return 0;
 }
 
 /* Compares the file's template with those that are known, into m->chat and *row; *row 0: it is none
@@ -10287,15 +10259,15 @@ static void bitnet__log_chat(const bitnet_model *m) {
 
 /* The chat template, and the tokens that end a text. The official BitNet model's own file has a
    template that is not the one which it was trained with, so its architecture decides. */
-static bitnet_result bitnet__load_chat_template(bitnet_model *m, bitnet_error *err) {
+static void bitnet__load_chat_template(bitnet__meta *x) {
     static const char name[] = "tokenizer.chat_template";
+    bitnet_model *m = x->m;
     bitnet__vocab *v = &m->vocab;
-    const bitnet__key *k = bitnet__find_key(&m->gguf, name);
+    const bitnet__key *k = bitnet__meta_key(x, name);
     const bitnet__chat_row *row = 0;
     const char *lacks;
-    bitnet_result r = BITNET_OK;
-    if (k && k->type != BITNET_GGUF_STRING)
-        return bitnet__fail_key(name, k, "is not a string", err);
+    if (k && k->type != BITNET_GGUF_STRING) bitnet__meta_fail(x, name, "is not a string");
+    if (x->result != BITNET_OK) return;
     bitnet__fail(&m->no_chat, BITNET_ERR_UNSUPPORTED, "no chat: the file has no %s; give one of "
                  "your own, see bitnet_chat_template", name);
     if (m->family->chat) {
@@ -10303,9 +10275,9 @@ static bitnet_result bitnet__load_chat_template(bitnet_model *m, bitnet_error *e
         m->chat = row->t;
         v->chat_bos = 1;
     } else if (k)
-        r = bitnet__find_chat_row(m, (const char *)bitnet__value_of(&m->gguf, k), (size_t)k->size,
-                                  &row, err);
-    if (r != BITNET_OK) return r;
+        x->result = bitnet__find_chat_row(m, (const char *)bitnet__meta_value(x, k),
+                                          (size_t)k->size, &row, x->err);
+    if (x->result != BITNET_OK) return;
     bitnet__add_end(v, v->eos);
     bitnet__add_end(v, v->eot);
     bitnet__add_end(v, bitnet__vocab_find(v, "<|end_of_text|>", 15));
@@ -10314,79 +10286,66 @@ static bitnet_result bitnet__load_chat_template(bitnet_model *m, bitnet_error *e
         bitnet__fail(&m->no_chat, BITNET_ERR_UNSUPPORTED, "no chat: its template is %s, but the "
                      "vocabulary lacks the token '%s'", row->t.name, lacks);
     if (k && (!row || lacks)) bitnet__log_text(m, BITNET_LOG_WARNING, m->no_chat.text);
-    if (!row || lacks) return BITNET_OK;
+    if (!row || lacks) return;
     bitnet__add_ends(v, row);
     v->chat = &m->chat;
     if (!m->family->chat) bitnet__log_chat(m);
-    return BITNET_OK;
 }
 
 /* Tokens that end a text beside eos and eot: the end of a message, and what some converters write
    as a list. */
-static bitnet_result bitnet__load_more_ends(bitnet_model *m, bitnet_error *err) {
+static void bitnet__load_more_ends(bitnet__meta *x) {
     static const char name[] = "tokenizer.ggml.eos_token_ids";
-    const bitnet__key *k = bitnet__find_key(&m->gguf, name);
-    bitnet_token eom;
+    const bitnet__key *k = bitnet__meta_key(x, name);
     uint64_t i;
-    bitnet_result r = bitnet__get_token(m, "tokenizer.ggml.eom_token_id", "", &eom, err);
-    if (r != BITNET_OK) return r;
-    bitnet__add_end(&m->vocab, eom);
+    bitnet__add_end(&x->m->vocab, bitnet__meta_token(x, "tokenizer.ggml.eom_token_id", ""));
     if (k && (k->type != BITNET_GGUF_ARRAY || k->count > 4 ||
               (k->element != BITNET_GGUF_I32 && k->element != BITNET_GGUF_U32)))
-        return bitnet__fail_key(name, k, "is not a list of at most 4 32-bit integers", err);
-    for (i = 0; k && i < k->count; i++) {
-        const uint32_t id = bitnet__get_u32(bitnet__value_of(&m->gguf, k) + 4 * i);
-        if (id >= (uint32_t)m->n_vocab)
-            return bitnet__fail_key(name, k, "names a token that the vocabulary lacks", err);
-        bitnet__add_end(&m->vocab, (bitnet_token)id);
+        bitnet__meta_fail(x, name, "is not a list of at most 4 32-bit integers");
+    for (i = 0; k && x->result == BITNET_OK && i < k->count; i++) {
+        const uint32_t id = bitnet__get_u32(bitnet__meta_value(x, k) + 4 * i);
+        if (id < (uint32_t)x->m->n_vocab) bitnet__add_end(&x->m->vocab, (bitnet_token)id);
+        else bitnet__meta_fail(x, name, "names a token that the vocabulary lacks");
     }
-    return BITNET_OK;
 }
 
 static bitnet_result bitnet__load_tokenizer(bitnet_model *m, bitnet_error *err) {
-    const bitnet__gguf *g = &m->gguf;
+    bitnet__meta x = {m, err, BITNET_OK};
     bitnet__vocab *vocab = &m->vocab;
-    bitnet__strings tokens, merges;
-    const uint8_t *types, *scores;
-    char name[BITNET__TEXT];
-    uint64_t v;
-    const bitnet__pre *pre;
-    bitnet_result r = bitnet__load_tokenizer_kind(m, &pre, err);
+    const bitnet__pre *pre = bitnet__load_tokenizer_kind(&x);
     const int spm = !pre;
-    if (r != BITNET_OK || (r = bitnet__get_strings(g, "tokenizer.ggml.tokens", &tokens, err)) ||
-        (!spm && (r = bitnet__get_strings(g, "tokenizer.ggml.merges", &merges, err))) ||
-        (r = bitnet__get_per_token(g, "tokenizer.ggml.token_type", tokens.count, 0, &types, err)) ||
-        (r = bitnet__get_per_token(g, "tokenizer.ggml.scores", tokens.count, 1, &scores, err)))
-        return r;
+    const bitnet__strings tokens = bitnet__meta_strings(&x, "tokenizer.ggml.tokens");
+    const bitnet__strings merges = spm ? tokens : bitnet__meta_strings(&x, "tokenizer.ggml.merges");
+    const uint8_t *types = bitnet__meta_per_token(&x, "tokenizer.ggml.token_type", tokens.count, 0);
+    const uint8_t *scores = bitnet__meta_per_token(&x, "tokenizer.ggml.scores", tokens.count, 1);
+    int prefix;
     if (spm && (!types || !scores))
-        return bitnet__fail_key(types ? "tokenizer.ggml.scores" : "tokenizer.ggml.token_type", 0,
-                                "is missing, which a SentencePiece tokenizer needs", err);
-    if ((r = bitnet__get_uint(g, "tokenizer.ggml.add_space_prefix", 1, 0, 1, &v, err)) ||
-        (r = bitnet__vocab_build(vocab, &m->params.allocator, &tokens, types, spm ? 0 : &merges,
-                                 spm ? scores : 0, err))) return r;
-    vocab->space_prefix = spm && v == 1;
+        bitnet__meta_fail(&x, types ? "tokenizer.ggml.scores" : "tokenizer.ggml.token_type",
+                          "is missing, which a SentencePiece tokenizer needs");
+    prefix = bitnet__meta_uint(&x, "tokenizer.ggml.add_space_prefix", 1, 0, 1) && spm;
+    if (x.result == BITNET_OK)
+        x.result = bitnet__vocab_build(vocab, &m->params.allocator, &tokens, types,
+                                       spm ? 0 : &merges, spm ? scores : 0, err);
+    if (x.result != BITNET_OK) return x.result;
+    vocab->space_prefix = prefix;
     if (pre) vocab->pre = pre;
-    bitnet__format(name, "%s.vocab_size", m->arch);
-    if ((r = bitnet__get_uint(g, name, tokens.count, tokens.count, 1 << 24, &v, err))) return r;
-    m->n_vocab = (int32_t)v;
+    m->n_vocab = (int32_t)bitnet__meta_uint(&x, ".vocab_size", tokens.count, tokens.count, 1 << 24);
     vocab->n_ids = m->n_vocab;
     /* The end of a turn. The template bitnet-2b-4t needs this very token, whatever a key says. */
-    if ((r = bitnet__get_token(m, "tokenizer.ggml.eot_token_id", "<|eot_id|>", &vocab->eot, err)))
-        return r;
+    vocab->eot = bitnet__meta_token(&x, "tokenizer.ggml.eot_token_id", "<|eot_id|>");
     if (m->family->chat) vocab->eot = bitnet__vocab_find(vocab, "<|eot_id|>", 10);
     else if (vocab->eot < 0) vocab->eot = bitnet__vocab_find(vocab, "<|im_end|>", 10);
-    if ((r = bitnet__get_token(m, "tokenizer.ggml.bos_token_id",
-                               spm ? "<s>" : "<|begin_of_text|>", &vocab->bos, err)) ||
-        (r = bitnet__get_token(m, "tokenizer.ggml.eos_token_id",
-                               spm ? "</s>" : "<|end_of_text|>", &vocab->eos, err)) ||
-        (r = bitnet__get_uint(g, "tokenizer.ggml.add_bos_token", !pre || pre->digits == 3, 0, 1, &v,
-                              err))) return r;
-    vocab->add_bos = v && vocab->bos >= 0;
-    r = bitnet__get_uint(g, "tokenizer.ggml.add_eos_token", 0, 0, 1, &v, err);
-    if (r != BITNET_OK) return r;
-    vocab->add_eos = v && vocab->eos >= 0;
-    if ((r = bitnet__load_more_ends(m, err))) return r;
-    return bitnet__load_chat_template(m, err);
+    vocab->bos = bitnet__meta_token(&x, "tokenizer.ggml.bos_token_id",
+                                    spm ? "<s>" : "<|begin_of_text|>");
+    vocab->eos = bitnet__meta_token(&x, "tokenizer.ggml.eos_token_id",
+                                    spm ? "</s>" : "<|end_of_text|>");
+    vocab->add_bos = bitnet__meta_uint(&x, "tokenizer.ggml.add_bos_token",
+                                       !pre || pre->digits == 3, 0, 1) && vocab->bos >= 0;
+    vocab->add_eos = bitnet__meta_uint(&x, "tokenizer.ggml.add_eos_token", 0, 0, 1) &&
+                     vocab->eos >= 0;
+    bitnet__load_more_ends(&x);
+    bitnet__load_chat_template(&x);
+    return x.result;
 }
 
 /* ---- loading ---- */
