@@ -6950,8 +6950,8 @@ static int bitnet__unpack_tl1(const bitnet_ternary *t, const uint8_t *data, int3
     size_t k;
     for (k = from; k < to; k += 4, codes += 4) {
         const size_t tile = (r / BM * ((size_t)t->n / BK) + k / BK) * (BM / bm) + r % BM / bm;
-        const size_t group = (tile * (BK / by) + k % BK / by) * (bm / 16) + r % bm / 16;
-        const uint32_t byte = data[(group * (by / 4) + k % by / 4) * 16 + r % 16];
+        const size_t sixteen = (tile * (BK / by) + k % BK / by) * (bm / 16) + r % bm / 16;
+        const uint32_t byte = data[(sixteen * (by / 4) + k % by / 4) * 16 + r % 16];
         if (!bitnet__unpack_pairs(byte, codes))
             return bitnet__unpacked_invalid(u, "pairs", byte, row, k);
     }
@@ -7023,12 +7023,12 @@ static int bitnet__unpack_tl2(const bitnet_ternary *t, const uint8_t *data, int3
 }
 
 /* At the end of a row of TL2_R16, whether unused fifths are 0, and at the end of the last row
-   whether it repeats itself to the end of the group. */
-static int bitnet__check_tl2_end(const bitnet_ternary *t, const uint8_t *group, int32_t row,
+   whether it repeats itself to the end of the row pack. */
+static int bitnet__check_tl2_end(const bitnet_ternary *t, const uint8_t *pack, int32_t row,
                                  bitnet__unpacked *u) {
     const int count = (t->n + 23) / 24;
     const size_t bytes = bitnet__tl2_bytes(count), r = (size_t)(row % BITNET__TL2_ROWS) * 4;
-    const uint8_t *fifths = group + (size_t)(count / 4) * BITNET__TL2_BLOCK + r;
+    const uint8_t *fifths = pack + (size_t)(count / 4) * BITNET__TL2_BLOCK + r;
     size_t at, j;
     for (j = 0; j < 4 && count % 4; j++)
         if (fifths[j] >> count % 4 * 2)
@@ -7036,8 +7036,8 @@ static int bitnet__check_tl2_end(const bitnet_ternary *t, const uint8_t *group, 
     if (row + 1 < t->rows) return 1;
     for (at = 0; at < bytes; at += 64)
         for (j = r + 4; j < 64; j++)
-            if (group[at + j] != group[at + r + j % 4])
-                return bitnet__unpacked_invalid(u, "repetition of the last row", group[at + j],
+            if (pack[at + j] != pack[at + r + j % 4])
+                return bitnet__unpacked_invalid(u, "repetition of the last row", pack[at + j],
                                                 row + (int32_t)(j - r) / 4, at / 320 * 96);
     return 1;
 }
@@ -7060,11 +7060,11 @@ static uint64_t bitnet__tl2_triples(uint64_t nibbles, uint64_t fifths, uint64_t 
    time, as eight triples: byte 4 h + t of a word is triple (h, t). */
 static int bitnet__unpack_tl2_r16(const bitnet_ternary *t, const uint8_t *data, int32_t row,
                                   size_t from, size_t to, uint8_t *codes, bitnet__unpacked *u) {
-    const uint8_t *group = data + (size_t)(row / BITNET__TL2_ROWS) *
+    const uint8_t *pack = data + (size_t)(row / BITNET__TL2_ROWS) *
                                   bitnet__tl2_bytes((t->n + 23) / 24);
     size_t k, i, j;
     for (k = from; k < to; k += 24, codes += 24) {
-        const uint8_t *block = group + k / 96 * BITNET__TL2_BLOCK + row % BITNET__TL2_ROWS * 4;
+        const uint8_t *block = pack + k / 96 * BITNET__TL2_BLOCK + row % BITNET__TL2_ROWS * 4;
         const uint32_t nibbles = bitnet__get_u32(block + 64 + k % 96 / 24 * 64);
         const uint32_t fifths = bitnet__get_u32(block) >> k % 96 / 24 * 2;
         const size_t left = (size_t)t->n - k;
@@ -7087,7 +7087,7 @@ static int bitnet__unpack_tl2_r16(const bitnet_ternary *t, const uint8_t *data, 
         for (j = left; j < 24; j++)
             if (set[j]) return bitnet__unpacked_invalid(u, "padding", set[j], row, k + j);
     }
-    return to < (size_t)t->n || bitnet__check_tl2_end(t, group, row, u);
+    return to < (size_t)t->n || bitnet__check_tl2_end(t, pack, row, u);
 }
 
 /* The blocks, each with an F16 scale, of TQ1_0, TQ2_0 (llama.cpp) and Q2_0 (ggml).
@@ -7521,7 +7521,8 @@ static uint64_t bitnet__bad_triples(uint64_t nibbles, uint64_t fifths) {
     return ((a & b & c & d) | (s & four)) & 0x1111111111111111u;
 }
 
-/* Whether something is invalid in rows [row, row + n_rows) of TL2_R16; row is the first of a group.
+/* Whether something is invalid in rows [row, row + n_rows) of TL2_R16; row is the first of a row
+   pack.
    The blocks 8 bytes at a time, which a compiler vectorises; what is padded by the unpacker. */
 static int bitnet__any_bad_triple(const bitnet_ternary *t, const uint8_t *data, int32_t row,
                                   int32_t n_rows) {
@@ -8884,7 +8885,7 @@ BITNET_API bitnet_result bitnet_gguf_read(const bitnet_gguf *g, const bitnet_ggu
    @model  from a GGUF file to a network: hyperparameters, weights, tokenizer
    A model is immutable once loaded. Large tensors stay where the file's bytes are; norms (a few MB)
    are converted to aligned F32, and ternary weights are repacked only for kernels that need it. All
-   memory that the model allocates is in one list of blocks.
+   memory that the model allocates is in one list of allocations.
    ============================================================================================= */
 
 enum {
@@ -8902,7 +8903,8 @@ enum {
     BITNET__POST_NORMS = 8             /* of attention and FFN, before they are added to x */
 };
 
-/* How the supported networks differ, by general.architecture. */
+/* How the supported networks differ, by general.architecture: a row of bitnet__families, which says
+   what a new family touches. */
 typedef struct bitnet__family {
     const char *arch;
     int norms;                         /* BITNET__SUB_NORMS and so on */
@@ -8927,7 +8929,16 @@ typedef struct bitnet__family {
    llama.cpp's converters; Llama3-8B-1.58, Falcon3-1.58 and similar ones; Ternary Bonsai;
    Microsoft's text embeddings of 0.6B and 270M. Of two families with one name the file's tensors
    decide: see load_family. Many other networks call themselves llama, qwen3 or gemma3, with biases,
-   experts or norms that are not supported: see check_keys and check_unused. */
+   experts or norms that are not supported: see check_keys and check_unused.
+
+   A new dense family is a row here. It touches no other place, unless it has what no family had:
+
+     a norm                    a bit above, a number below, bitnet__parts, and its step in @forward
+     a gate a * x * sigmoid    nothing: gate_a and gate_b; a name for it in files: bitnet__gates
+     a key of its own          bitnet__read_keys, and where it is read; bitnet__neutral_keys if only
+                               one value is supported
+     a pre-tokenizer           bitnet__pres in @tokenizer
+     a chat template           bitnet__chat_rows in @chat */
 static const bitnet__family bitnet__families[] = {
     {"bitnet-b1.58", BITNET__SUB_NORMS, BITNET__RELU2, 0, 0, 0, 0, 0.0f, 1, 1, 1e-5f, 500000.0f},
     {"bitnet-25", BITNET__SUB_NORMS, BITNET__RELU2, 0, 0, 0, 0, 0.0f, 1, 1, 1e-5f, 500000.0f},
@@ -8962,15 +8973,15 @@ typedef struct bitnet__layer {
     uint32_t zeros;                    /* bit k: all weights of linear[k] are 0 */
 } bitnet__layer;
 
-typedef struct bitnet__block {         /* header of everything the model allocates */
-    struct bitnet__block *next;
+typedef struct bitnet__allocation {    /* header of everything the model allocates */
+    struct bitnet__allocation *next;
     uint64_t size;
-} bitnet__block;
+} bitnet__allocation;
 
 struct bitnet_model {
     bitnet_model_params params;
     bitnet__gguf gguf;
-    bitnet__block *blocks;
+    bitnet__allocation *allocations;
     bitnet_kernels kernels;            /* the chosen table, gaps filled with scalar entries */
     bitnet__vocab vocab;
     bitnet__layer *layers;             /* [n_layers] */
@@ -9022,21 +9033,21 @@ static void bitnet__head_forget(bitnet__head *t);
 
 /* Memory that lives as long as the model, 64-byte aligned. */
 static void *bitnet__model_alloc(bitnet_model *m, uint64_t size) {
-    bitnet__block *b = 0;
-    if (size < SIZE_MAX - 64) b = (bitnet__block *)bitnet__alloc(&m->params.allocator,
-                                                                 (size_t)size + 64);
+    bitnet__allocation *b = 0;
+    if (size < SIZE_MAX - 64)
+        b = (bitnet__allocation *)bitnet__alloc(&m->params.allocator, (size_t)size + 64);
     if (!b) return 0;
-    b->next = m->blocks;
+    b->next = m->allocations;
     b->size = size;
-    m->blocks = b;
+    m->allocations = b;
     m->own_bytes += size + 64;
     return (char *)b + 64;
 }
 
-/* Gives memory back early: a block of the model's, or pages of the mapped file, which the system
-   can read again. Memory of the caller's is left alone. */
+/* Gives memory back early: an allocation of the model's, or pages of the mapped file, which the
+   system can read again. Memory of the caller's is left alone. */
 static void bitnet__model_release(bitnet_model *m, const uint8_t *p, size_t size) {
-    bitnet__block **link = &m->blocks, *b;
+    bitnet__allocation **link = &m->allocations, *b;
     for (; *link; link = &(*link)->next) {
         b = *link;
         if ((const uint8_t *)b + 64 != p) continue;
@@ -10019,35 +10030,29 @@ typedef struct bitnet__neutral_key {
     size_t field;                      /* in bitnet_model */
 } bitnet__neutral_key;
 
-#define BITNET__FIELD(name) 0.0, offsetof(bitnet_model, name)
+#define BITNET__ONLY(name, value) {name, BITNET__KEY_VALUE, value, 0}
+#define BITNET__OWN(name, rule, field) {name, rule, 0.0, offsetof(bitnet_model, field)}
 static const bitnet__neutral_key bitnet__neutral_keys[] = {
-    {".rope.scaling.yarn_log_multiplier", BITNET__KEY_VALUE, 0.0, 0},
-    {".attention.causal", BITNET__KEY_VALUE, 1.0, 0},
-    {".attention.max_alibi_bias", BITNET__KEY_VALUE, 0.0, 0},
-    {".attention.clamp_kqv", BITNET__KEY_VALUE, 0.0, 0},
-    {".attention.shared_kv_layers", BITNET__KEY_VALUE, 0.0, 0},
-    {".attention.scale", BITNET__KEY_FLOAT, BITNET__FIELD(score_scale)},
-    {".attention.sliding_window", BITNET__KEY_WINDOW, BITNET__FIELD(n_ctx)},
-    {".attention.sliding_window_pattern", BITNET__KEY_VALUE, 6.0, 0},
-    {".attention.key_length_swa", BITNET__KEY_INT, BITNET__FIELD(head_dim)},
-    {".attention.value_length_swa", BITNET__KEY_INT, BITNET__FIELD(head_dim)},
-    {".rope.dimension_count_swa", BITNET__KEY_INT, BITNET__FIELD(n_rot)},
-    {".embedding_length_out", BITNET__KEY_INT, BITNET__FIELD(dim)},
-    {".embedding_scale", BITNET__KEY_VALUE, 1.0, 0},
-    {".residual_scale", BITNET__KEY_VALUE, 1.0, 0},
-    {".logit_scale", BITNET__KEY_VALUE, 1.0, 0},
-    {".attn_logit_softcapping", BITNET__KEY_VALUE, 0.0, 0},
-    {".final_logit_softcapping", BITNET__KEY_VALUE, 0.0, 0},
-    {".use_parallel_residual", BITNET__KEY_VALUE, 0.0, 0},
-    {".leading_dense_block_count", BITNET__KEY_VALUE, 0.0, 0},
-    {".nextn_predict_layers", BITNET__KEY_VALUE, 0.0, 0},
-    {".expert_count", BITNET__KEY_VALUE, 0.0, 0},
-    {".expert_used_count", BITNET__KEY_VALUE, 0.0, 0},
-    {".expert_shared_count", BITNET__KEY_VALUE, 0.0, 0},
-    {"tokenizer.ggml.add_sep_token", BITNET__KEY_VALUE, 0.0, 0},
-    {"tokenizer.ggml.remove_extra_whitespaces", BITNET__KEY_VALUE, 0.0, 0}
+    BITNET__ONLY(".rope.scaling.yarn_log_multiplier", 0.0), BITNET__ONLY(".attention.causal", 1.0),
+    BITNET__ONLY(".attention.max_alibi_bias", 0.0), BITNET__ONLY(".attention.clamp_kqv", 0.0),
+    BITNET__ONLY(".attention.shared_kv_layers", 0.0),
+    BITNET__OWN(".attention.scale", BITNET__KEY_FLOAT, score_scale),
+    BITNET__OWN(".attention.sliding_window", BITNET__KEY_WINDOW, n_ctx),
+    BITNET__ONLY(".attention.sliding_window_pattern", 6.0),
+    BITNET__OWN(".attention.key_length_swa", BITNET__KEY_INT, head_dim),
+    BITNET__OWN(".attention.value_length_swa", BITNET__KEY_INT, head_dim),
+    BITNET__OWN(".rope.dimension_count_swa", BITNET__KEY_INT, n_rot),
+    BITNET__OWN(".embedding_length_out", BITNET__KEY_INT, dim),
+    BITNET__ONLY(".embedding_scale", 1.0), BITNET__ONLY(".residual_scale", 1.0),
+    BITNET__ONLY(".logit_scale", 1.0), BITNET__ONLY(".attn_logit_softcapping", 0.0),
+    BITNET__ONLY(".final_logit_softcapping", 0.0), BITNET__ONLY(".use_parallel_residual", 0.0),
+    BITNET__ONLY(".leading_dense_block_count", 0.0), BITNET__ONLY(".nextn_predict_layers", 0.0),
+    BITNET__ONLY(".expert_count", 0.0), BITNET__ONLY(".expert_used_count", 0.0),
+    BITNET__ONLY(".expert_shared_count", 0.0), BITNET__ONLY("tokenizer.ggml.add_sep_token", 0.0),
+    BITNET__ONLY("tokenizer.ggml.remove_extra_whitespaces", 0.0)
 };
-#undef BITNET__FIELD
+#undef BITNET__ONLY
+#undef BITNET__OWN
 
 /* Is the n bytes' text the pattern, in which one * stands for anything? */
 static int bitnet__is_like(const char *text, size_t n, const char *pattern) {
@@ -10539,37 +10544,35 @@ static uint64_t bitnet__hash_groups(uint64_t h, const bitnet__linear *l) {
     return h;
 }
 
+static uint64_t bitnet__hash_ints(uint64_t h, const int32_t *x, int n) {
+    uint8_t bytes[20];
+    int i;
+    for (i = 0; i < n; i++) bitnet__put_u32(bytes + 4 * i, (uint32_t)x[i]);
+    return bitnet__hash(h, bytes, 4 * (size_t)n);
+}
+
 /* What saved sequences know their model by: the header, how the weights are read, the last norm
    and the scales of all linear layers (of those with groups, and of such a head, of 16 rows).
    Another training of the same shape has other scales. Not all weights, because loading does not
    read the embedding. */
 static uint64_t bitnet__model_identity(const bitnet_model *m) {
-    const bitnet_tile tile = m->params.tile;
+    const bitnet_tile all = m->params.tile;
+    const int32_t how[4] = {(int32_t)m->params.i2s_packing, all.rows, all.cols, all.group};
     uint64_t h = bitnet__hash(BITNET__HASH_START, m->gguf.src.data, (size_t)m->gguf.data_start);
-    uint8_t numbers[20];
+    float scales[BITNET__LINEARS];
     int32_t i;
-    bitnet__put_u32(numbers, (uint32_t)m->params.i2s_packing);
-    bitnet__put_u32(numbers + 4, (uint32_t)tile.rows);
-    bitnet__put_u32(numbers + 8, (uint32_t)tile.cols);
-    bitnet__put_u32(numbers + 12, (uint32_t)tile.group);
-    h = bitnet__hash(h, numbers, 16);
+    int k;
+    h = bitnet__hash_ints(h, how, 4);
     for (i = 0; i < m->params.n_tiles; i++) {
         const bitnet_shape_tile *t = &m->params.tiles[i];
-        bitnet__put_u32(numbers, (uint32_t)t->rows);
-        bitnet__put_u32(numbers + 4, (uint32_t)t->n);
-        bitnet__put_u32(numbers + 8, (uint32_t)t->tile.rows);
-        bitnet__put_u32(numbers + 12, (uint32_t)t->tile.cols);
-        bitnet__put_u32(numbers + 16, (uint32_t)t->tile.group);
-        h = bitnet__hash(h, numbers, sizeof numbers);
+        const int32_t one[5] = {t->rows, t->n, t->tile.rows, t->tile.cols, t->tile.group};
+        h = bitnet__hash_ints(h, one, 5);
     }
     h = bitnet__hash_floats(h, m->output_norm, m->dim);
     for (i = 0; i < m->n_layers; i++) {
-        float scales[BITNET__LINEARS];
-        int k;
         for (k = 0; k < BITNET__LINEARS; k++) {
-            const bitnet__linear *l = &m->layers[i].linear[k];
-            scales[k] = l->scale;
-            h = bitnet__hash_groups(h, l);
+            scales[k] = m->layers[i].linear[k].scale;
+            h = bitnet__hash_groups(h, &m->layers[i].linear[k]);
         }
         h = bitnet__hash_floats(h, scales, BITNET__LINEARS);
     }
@@ -10663,12 +10666,12 @@ static bitnet_result bitnet__load(bitnet__source src, const bitnet_model_params 
 
 BITNET_API void bitnet_model_free(bitnet_model *m) {
     bitnet_allocator a;
-    bitnet__block *b, *next;
+    bitnet__allocation *b, *next;
     if (!m) return;
     a = m->params.allocator;
     bitnet__head_copy_free(m);
     bitnet__vocab_free(&m->vocab, &a);
-    for (b = m->blocks; b; b = next) {
+    for (b = m->allocations; b; b = next) {
         next = b->next;
         bitnet__free(&a, b);
     }
