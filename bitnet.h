@@ -6827,8 +6827,8 @@ BITNET_API int bitnet_reply_next(bitnet_reply *r, const char **text, size_t *n,
 /* =============================================================================================
    @formats  weights as files store them: types, sizes, layouts, and how to read each
    Floats and blocks of floats are unpacked to F32, ternary weights to codes (weight + 1: 0, 1, 2),
-   and these are packed to rows of I2_S, which kernels read. To read another type, add its unpacking
-   function to bitnet__unpackers. The weights of a tensor need not be aligned.
+   and these are packed to rows of I2_S, which kernels read. bitnet__types has a row for each type
+   and says what a new one touches. The weights of a tensor need not be aligned.
 
    PACKINGS. Builds of one converter have written I2_S in three ways, and a file does not say which.
    Each puts the codes of four weights into a byte; they differ in which four:
@@ -6872,72 +6872,32 @@ BITNET_API int bitnet_reply_next(bitnet_reply *r, const char **text, size_t *n,
    TQ1_0 and TQ2_0 count as weights with one scale if all their blocks have the same.
    ============================================================================================= */
 
+/* What unpacking found: the first invalid value. */
+typedef struct bitnet__unpacked {
+    const char *invalid;               /* the kind of value; 0: all are valid */
+    uint32_t value;
+    int32_t row, column;
+} bitnet__unpacked;
+
 /* A type of tensors, which this library may or may not read. Rows are whole blocks; block 0: the
-   tensor is stored as a whole, see bitnet__tensor_size. */
+   tensor is stored as a whole. Of the functions a type has those that fit it:
+
+   size          bytes of a tensor that is stored as a whole; 0: it cannot have this shape
+   floats        unpacks n weights, a multiple of the block
+   block_codes   unpacks a block of n ternary weights to codes, which may be 3; such a block has an
+                 F16 scale, at the byte scale_at
+   codes         unpacks columns of a ternary tensor that is stored as a whole; see below */
 typedef struct bitnet__type {
     const char *name;                  /* ggml's */
     uint16_t block, bytes;             /* weights and bytes of a block */
+    uint16_t scale_at;
+    uint16_t keeps_scales;             /* 1: blocks have different scales; 0: they may have one */
+    uint64_t (*size)(uint64_t n_cols, uint64_t n_rows);
+    void (*floats)(const uint8_t *p, size_t n, float *out);
+    void (*block_codes)(const uint8_t *p, int n, uint8_t *codes);
+    int (*codes)(const bitnet_ternary *t, const uint8_t *data, int32_t row, size_t from, size_t to,
+                 uint8_t *codes, bitnet__unpacked *u);
 } bitnet__type;
-
-/* By ggml's number; 0 if that is unknown. Types 36 to 39 follow BitNet's fork of ggml; upstream
-   uses 39 for MXFP4 (see bitnet__gguf_resolve_39). 142 is the number of Bonsai's publisher, whose
-   earlier files have such blocks under 42 (see bitnet__gguf_resolve_42). 20016 is this library's
-   own: llama.cpp counts to 42, its fork ik_llama.cpp to 399, and both refuse higher numbers. */
-BITNET__APART const bitnet__type *bitnet__type_info(uint32_t type) {
-    static const bitnet__type types[] = {
-        {"F32", 1, 4}, {"F16", 1, 2}, {"Q4_0", 32, 18}, {"Q4_1", 32, 20}, {"Q4_2", 16, 10},
-        {"Q4_3", 16, 12}, {"Q5_0", 32, 22}, {"Q5_1", 32, 24}, {"Q8_0", 32, 34}, {"Q8_1", 32, 36},
-        {"Q2_K", 256, 84}, {"Q3_K", 256, 110}, {"Q4_K", 256, 144}, {"Q5_K", 256, 176},
-        {"Q6_K", 256, 210}, {"Q8_K", 256, 292}, {"IQ2_XXS", 256, 66}, {"IQ2_XS", 256, 74},
-        {"IQ3_XXS", 256, 98}, {"IQ1_S", 256, 50}, {"IQ4_NL", 32, 18}, {"IQ3_S", 256, 110},
-        {"IQ2_S", 256, 82}, {"IQ4_XS", 256, 136}, {"I8", 1, 1}, {"I16", 1, 2}, {"I32", 1, 4},
-        {"I64", 1, 8}, {"F64", 1, 8}, {"IQ1_M", 256, 56}, {"BF16", 1, 2}, {"Q4_0_4_4", 32, 18},
-        {"Q4_0_4_8", 32, 18}, {"Q4_0_8_8", 32, 18}, {"TQ1_0", 256, 54}, {"TQ2_0", 256, 66},
-        {"I2_S", 0, 0}, {"I8_S", 0, 0}, {"TL1", 0, 0}, {"TL2", 0, 0}, {"NVFP4", 64, 36},
-        {"Q1_0", 128, 18}, {"Q2_0", 64, 18}
-    };
-    static const bitnet__type pq2_0 = {"PQ2_0", 128, 34}, tl2_r16 = {"TL2_R16", 0, 0};
-    if (type == BITNET_TENSOR_PQ2_0) return &pq2_0;
-    if (type == BITNET_TENSOR_TL2_R16) return &tl2_r16;
-    return type < sizeof types / sizeof types[0] ? &types[type] : 0;
-}
-static const bitnet__type bitnet__type_mxfp4 = {"MXFP4", 32, 17};
-
-/* Bytes of a tensor; 0 if the type cannot have this shape, or is unknown. n_cols * n_rows is at
-   most 2^40, so nothing overflows: TL2_R16 has most, 128 bytes for 16 rows of one weight or 1 row
-   of 24. */
-static uint64_t bitnet__tensor_size(uint32_t type, const bitnet__type *info, uint64_t n_cols,
-                                    uint64_t n_rows) {
-    const uint64_t n = n_cols * n_rows, triples = (n_cols + 23) / 24;
-    if (!info) return 0;
-    if (info->block) return n_cols % info->block ? 0 : n / info->block * info->bytes;
-    switch (type) {                    /* codes, then 32 bytes that begin with the F32 scale */
-        case BITNET_TENSOR_I2_S:
-        case BITNET_TENSOR_TL1: return n / 4 + 32;
-        case BITNET_TENSOR_TL2:        /* always with room for 256 columns in pairs */
-            if (n_cols < 256) return 0;
-            return ((n_cols - 256) * n_rows / 3 * 5 / 8 + 128 * n_rows * 4 / 8 + 31) / 32 * 32 + 32;
-        case BITNET_TENSOR_TL2_R16:    /* see bitnet__tl2_bytes */
-            return (n_rows + 15) / 16 * (triples + (triples + 3) / 4) * 64 + 32;
-        default: return 0;
-    }
-}
-
-BITNET_API const char *bitnet_tensor_type_name(uint32_t type) {
-    const bitnet__type *t = bitnet__type_info(type);
-    return t ? t->name : 0;
-}
-
-BITNET_API uint64_t bitnet_tensor_size(uint32_t type, int32_t n_dims, const uint64_t *dims) {
-    uint64_t n = 1;
-    int32_t i;
-    if (!dims || n_dims < 1 || n_dims > 4) return 0;
-    for (i = 0; i < n_dims; i++) {
-        if (dims[i] == 0 || dims[i] > ((uint64_t)1 << 40) / n) return 0;
-        n *= dims[i];
-    }
-    return bitnet__tensor_size(type, bitnet__type_info(type), dims[0], n / dims[0]);
-}
 
 /* ---- floats, and blocks of integers with a common scale ----
    A weight of a block is d * q, in Q6_K (d * scale) * q; d is an F16, q an integer.
@@ -7018,9 +6978,9 @@ static void bitnet__unpack_q6_k(const uint8_t *p, size_t n, float *out) {
 /* ---- I2_S: two bits a weight, four codes a byte ----
    One function knows the three layouts, drawn above under PACKINGS. */
 
-/* Weights that lie together: whole groups of columns, or for BITNET_I2S_4ROW of rows; 0: there is
-   no such layout. */
-static int bitnet__i2s_group(bitnet_i2s_packing layout) {
+/* Weights of a block: whole blocks of columns, or for BITNET_I2S_4ROW of rows; 0: there is no such
+   layout. */
+static int bitnet__i2s_block(bitnet_i2s_packing layout) {
     return layout == BITNET_I2S_128 ? 128 : layout == BITNET_I2S_64 ? 64 :
            layout == BITNET_I2S_4ROW ? 4 : 0;
 }
@@ -7030,7 +6990,7 @@ static int bitnet__i2s_group(bitnet_i2s_packing layout) {
 static size_t bitnet__i2s_place(const bitnet_ternary *t, size_t row, size_t column, int *shift,
                                 size_t *run) {
     const size_t n = (size_t)t->n, at = row * n + column, rest = n - column;
-    const size_t lanes = (size_t)bitnet__i2s_group(t->i2s_packing) / 4;
+    const size_t lanes = (size_t)bitnet__i2s_block(t->i2s_packing) / 4;
     *run = rest;
     if (t->i2s_packing == BITNET_I2S_4ROW) {
         *shift = 6 - (int)(row % 4) * 2;
@@ -7043,22 +7003,9 @@ static size_t bitnet__i2s_place(const bitnet_ternary *t, size_t row, size_t colu
 
 /* ---- ternary weights, unpacked to codes ---- */
 
-/* What unpacking found: the first invalid code, and the scale of the blocks that have one. */
-typedef struct bitnet__unpacked {
-    const char *invalid;               /* the kind of value; 0: all are valid */
-    uint32_t value;
-    int32_t row, column;
-    int any_scale;                     /* 1: blocks may have different scales */
-    int32_t scale_row, scale_column;   /* the block that set the scale; row -1: none has */
-    uint16_t scale;                    /* F16 */
-} bitnet__unpacked;
-
-static const char bitnet__second_scale[] = "second scale";     /* value: that scale, an F16 */
-
-static void bitnet__unpacked_reset(bitnet__unpacked *u) {
-    memset(u, 0, sizeof *u);
-    u->scale_row = -1;
-}
+/* These functions unpack columns [from, to) of a row, which begin and end at multiples of 768
+   columns or at the end of the row: so that no triplet, byte or block is cut. They return 0 if
+   something is invalid. data is the whole tensor, t has passed bitnet_ternary_check. */
 
 static int bitnet__unpacked_invalid(bitnet__unpacked *u, const char *what, uint32_t value,
                                     int32_t row, size_t column) {
@@ -7068,28 +7015,6 @@ static int bitnet__unpacked_invalid(bitnet__unpacked *u, const char *what, uint3
     u->column = (int32_t)column;
     return 0;
 }
-
-/* The error for an invalid value; name 0: the caller's text names the tensor. */
-static bitnet_result bitnet__fail_unpacked(const bitnet_ternary *t, const char *name,
-                                           const bitnet__unpacked *u, bitnet_error *err) {
-    char title[BITNET__TEXT] = "", tile[BITNET__TEXT] = "";
-    if (name) bitnet__format(title, "tensor '%s' (%s): ", name, bitnet_tensor_type_name(t->type));
-    if (t->tile.rows)
-        bitnet__format(tile, "; is tile %d,%d,%d right? (see tile)", (int)t->tile.rows,
-                       (int)t->tile.cols, (int)t->tile.group);
-    if (u->invalid == bitnet__second_scale)
-        return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "%sblocks of different scales: %g (row "
-                            "%d, column %d), %g (row %d, column %d); one is needed here", title,
-                            (double)bitnet__f16_to_f32(u->scale), (int)u->scale_row,
-                            (int)u->scale_column, (double)bitnet__f16_to_f32((uint16_t)u->value),
-                            (int)u->row, (int)u->column);
-    return bitnet__fail(err, BITNET_ERR_FORMAT, "%sinvalid %s %u at row %d, column %d%s", title,
-                        u->invalid, (unsigned)u->value, (int)u->row, (int)u->column, tile);
-}
-
-/* These functions unpack columns [from, to) of a row, which begin and end at multiples of 768
-   columns or at the end of the row: so that no triplet, byte or block is cut. They return 0 if
-   something is invalid. data is the whole tensor, t has passed bitnet_ternary_check. */
 
 static int bitnet__unpack_i2s(const bitnet_ternary *t, const uint8_t *data, int32_t row,
                               size_t from, size_t to, uint8_t *codes, bitnet__unpacked *u) {
@@ -7135,8 +7060,8 @@ static int bitnet__unpack_tl1(const bitnet_ternary *t, const uint8_t *data, int3
     size_t k;
     for (k = from; k < to; k += 4, codes += 4) {
         const size_t tile = (r / BM * ((size_t)t->n / BK) + k / BK) * (BM / bm) + r % BM / bm;
-        const size_t group = (tile * (BK / by) + k % BK / by) * (bm / 16) + r % bm / 16;
-        const uint32_t byte = data[(group * (by / 4) + k % by / 4) * 16 + r % 16];
+        const size_t sixteen = (tile * (BK / by) + k % BK / by) * (bm / 16) + r % bm / 16;
+        const uint32_t byte = data[(sixteen * (by / 4) + k % by / 4) * 16 + r % 16];
         if (!bitnet__unpack_pairs(byte, codes))
             return bitnet__unpacked_invalid(u, "pairs", byte, row, k);
     }
@@ -7208,12 +7133,12 @@ static int bitnet__unpack_tl2(const bitnet_ternary *t, const uint8_t *data, int3
 }
 
 /* At the end of a row of TL2_R16, whether unused fifths are 0, and at the end of the last row
-   whether it repeats itself to the end of the group. */
-static int bitnet__check_tl2_end(const bitnet_ternary *t, const uint8_t *group, int32_t row,
+   whether it repeats itself to the end of the row pack. */
+static int bitnet__check_tl2_end(const bitnet_ternary *t, const uint8_t *pack, int32_t row,
                                  bitnet__unpacked *u) {
     const int count = (t->n + 23) / 24;
     const size_t bytes = bitnet__tl2_bytes(count), r = (size_t)(row % BITNET__TL2_ROWS) * 4;
-    const uint8_t *fifths = group + (size_t)(count / 4) * BITNET__TL2_BLOCK + r;
+    const uint8_t *fifths = pack + (size_t)(count / 4) * BITNET__TL2_BLOCK + r;
     size_t at, j;
     for (j = 0; j < 4 && count % 4; j++)
         if (fifths[j] >> count % 4 * 2)
@@ -7221,8 +7146,8 @@ static int bitnet__check_tl2_end(const bitnet_ternary *t, const uint8_t *group, 
     if (row + 1 < t->rows) return 1;
     for (at = 0; at < bytes; at += 64)
         for (j = r + 4; j < 64; j++)
-            if (group[at + j] != group[at + r + j % 4])
-                return bitnet__unpacked_invalid(u, "repetition of the last row", group[at + j],
+            if (pack[at + j] != pack[at + r + j % 4])
+                return bitnet__unpacked_invalid(u, "repetition of the last row", pack[at + j],
                                                 row + (int32_t)(j - r) / 4, at / 320 * 96);
     return 1;
 }
@@ -7245,11 +7170,11 @@ static uint64_t bitnet__tl2_triples(uint64_t nibbles, uint64_t fifths, uint64_t 
    time, as eight triples: byte 4 h + t of a word is triple (h, t). */
 static int bitnet__unpack_tl2_r16(const bitnet_ternary *t, const uint8_t *data, int32_t row,
                                   size_t from, size_t to, uint8_t *codes, bitnet__unpacked *u) {
-    const uint8_t *group = data + (size_t)(row / BITNET__TL2_ROWS) *
+    const uint8_t *pack = data + (size_t)(row / BITNET__TL2_ROWS) *
                                   bitnet__tl2_bytes((t->n + 23) / 24);
     size_t k, i, j;
     for (k = from; k < to; k += 24, codes += 24) {
-        const uint8_t *block = group + k / 96 * BITNET__TL2_BLOCK + row % BITNET__TL2_ROWS * 4;
+        const uint8_t *block = pack + k / 96 * BITNET__TL2_BLOCK + row % BITNET__TL2_ROWS * 4;
         const uint32_t nibbles = bitnet__get_u32(block + 64 + k % 96 / 24 * 64);
         const uint32_t fifths = bitnet__get_u32(block) >> k % 96 / 24 * 2;
         const size_t left = (size_t)t->n - k;
@@ -7272,10 +7197,10 @@ static int bitnet__unpack_tl2_r16(const bitnet_ternary *t, const uint8_t *data, 
         for (j = left; j < 24; j++)
             if (set[j]) return bitnet__unpacked_invalid(u, "padding", set[j], row, k + j);
     }
-    return to < (size_t)t->n || bitnet__check_tl2_end(t, group, row, u);
+    return to < (size_t)t->n || bitnet__check_tl2_end(t, pack, row, u);
 }
 
-/* The codes of a block, whose scale is an F16: TQ1_0, TQ2_0 (llama.cpp) and Q2_0 (ggml).
+/* The blocks, each with an F16 scale, of TQ1_0, TQ2_0 (llama.cpp) and Q2_0 (ggml).
 
        TQ2_0   64 bytes  byte 32 a + j has weights 128 a + j, + 32, + 64, + 96 from the lowest bits
        TQ1_0   32 bytes  byte j has weights j, 32 + j, 64 + j, 96 + j, 128 + j
@@ -7287,8 +7212,9 @@ static int bitnet__unpack_tl2_r16(const bitnet_ternary *t, const uint8_t *data, 
 
    A byte of TQ1_0 is a fraction of 256 in base 3: multiplied by 3 it carries out the first digit,
    and so on. */
-static void bitnet__block_tq1_0(const uint8_t *p, uint8_t *codes) {
+static void bitnet__block_tq1_0(const uint8_t *p, int n, uint8_t *codes) {
     int i, j;
+    (void)n;
     for (i = 0; i < 52; i++) {
         const int stride = i < 32 ? 32 : i < 48 ? 16 : 4;
         const int at = i < 32 ? i : i < 48 ? 160 + (i - 32) : 240 + (i - 48);
@@ -7301,134 +7227,158 @@ static void bitnet__block_tq1_0(const uint8_t *p, uint8_t *codes) {
     }
 }
 
-static void bitnet__block_tq2_0(const uint8_t *p, uint8_t *codes) {
+static void bitnet__block_tq2_0(const uint8_t *p, int n, uint8_t *codes) {
     int i;
-    for (i = 0; i < 256; i++) codes[i] = p[i / 128 * 32 + i % 32] >> (i % 128 / 32 * 2) & 3;
+    for (i = 0; i < n; i++) codes[i] = p[i / 128 * 32 + i % 32] >> (i % 128 / 32 * 2) & 3;
 }
 
 /* 4 bytes of codes at a time: byte j of a word gets code j of a byte, bits 2 j + 1 and 2 j. */
-static void bitnet__block_q2_0(const uint8_t *p, uint8_t *codes, int n) {
+static void bitnet__block_q2_0(const uint8_t *p, int n, uint8_t *codes) {
     int i;
-    for (i = 0; i < n; i += 4, p++) {
+    for (i = 0, p += 2; i < n; i += 4, p++) {
         const uint32_t x = *p;
-        const uint32_t four = (x | x << 6 | x << 12 | x << 18) & 0x03030303u;
-        bitnet__put_u32(codes + i, four);
+        bitnet__put_u32(codes + i, (x | x << 6 | x << 12 | x << 18) & 0x03030303u);
     }
 }
 
-static void bitnet__block_codes(uint32_t type, const uint8_t *p, uint8_t *codes) {
-    switch (type) {
-        case BITNET_TENSOR_TQ1_0: bitnet__block_tq1_0(p, codes); break;
-        case BITNET_TENSOR_TQ2_0: bitnet__block_tq2_0(p, codes); break;
-        case BITNET_TENSOR_Q2_0: bitnet__block_q2_0(p + 2, codes, 64); break;
-        default: bitnet__block_q2_0(p + 2, codes, 128); break;
-    }
+/* ---- the types ---- */
+
+/* Sizes of tensors that are stored as a whole: codes, then 32 bytes that begin with the F32 scale.
+   n_cols * n_rows is at most 2^40, so nothing overflows: TL2_R16 has most, 128 bytes for 16 rows of
+   one weight or 1 row of 24. */
+static uint64_t bitnet__size_i2s(uint64_t n_cols, uint64_t n_rows) {
+    return n_cols * n_rows / 4 + 32;
 }
 
-static uint16_t bitnet__block_scale(uint32_t type, const uint8_t *p) {
-    const int at_end = type == BITNET_TENSOR_TQ1_0 || type == BITNET_TENSOR_TQ2_0;
-    return bitnet__get_u16(at_end ? p + bitnet__type_info(type)->bytes - 2 : p);
+/* Always with room for 256 columns in pairs. */
+static uint64_t bitnet__size_tl2(uint64_t n_cols, uint64_t n_rows) {
+    if (n_cols < 256) return 0;
+    return ((n_cols - 256) * n_rows / 3 * 5 / 8 + 128 * n_rows * 4 / 8 + 31) / 32 * 32 + 32;
 }
 
-/* Block `block` of a row. */
-static const uint8_t *bitnet__block_at(const bitnet_ternary *t, const uint8_t *data, int32_t row,
-                                       size_t block) {
-    const bitnet__type *info = bitnet__type_info(t->type);
-    return data + ((size_t)row * (size_t)t->n / info->block + block) * info->bytes;
+/* See bitnet__tl2_bytes. */
+static uint64_t bitnet__size_tl2_r16(uint64_t n_cols, uint64_t n_rows) {
+    const uint64_t triples = (n_cols + 23) / 24;
+    return (n_rows + 15) / 16 * (triples + (triples + 3) / 4) * 64 + 32;
 }
 
-/* A block of zeros may have any scale. */
-static int bitnet__unpack_blocks(const bitnet_ternary *t, const uint8_t *data, int32_t row,
-                                 size_t from, size_t to, uint8_t *codes, bitnet__unpacked *u) {
-    const bitnet__type *info = bitnet__type_info(t->type);
-    const size_t block = info->block;
-    const uint8_t *p = bitnet__block_at(t, data, row, from / block);
-    size_t k, i;
-    for (k = from; k < to; k += block, codes += block, p += info->bytes) {
-        uint8_t bad = 0, other = 0;
-        bitnet__block_codes(t->type, p, codes);
-        for (i = 0; i < block; i++) {
-            bad |= (uint8_t)(codes[i] & codes[i] >> 1);
-            other |= codes[i] ^ 1;
-        }
-        for (i = 0; bad; i++)
-            if (codes[i] == 3) return bitnet__unpacked_invalid(u, "code", 3, row, k + i);
-        if (!other || u->any_scale) continue;
-        if (u->scale_row < 0) {
-            u->scale_row = row;
-            u->scale_column = (int32_t)k;
-            u->scale = bitnet__block_scale(t->type, p);
-        } else if (u->scale != bitnet__block_scale(t->type, p)) {
-            return bitnet__unpacked_invalid(u, bitnet__second_scale,
-                                            bitnet__block_scale(t->type, p), row, k);
-        }
-    }
-    return 1;
+#define BITNET__UNREAD(name, block, bytes) {name, block, bytes, 0, 0, 0, 0, 0, 0}
+#define BITNET__FLOATS(name, block, bytes, floats) {name, block, bytes, 0, 0, 0, floats, 0, 0}
+#define BITNET__BLOCKS(name, block, bytes, scale_at, keeps, fn) \
+    {name, block, bytes, scale_at, keeps, 0, 0, fn, 0}
+#define BITNET__TENSOR(name, size, codes) {name, 0, 0, 0, 0, size, 0, 0, codes}
+
+/* The types by ggml's number. Types 36 to 39 follow BitNet's fork of ggml; upstream uses 39 for
+   MXFP4 (see bitnet__gguf_resolve_39).
+
+   A new type touches these places and no other: its number among BITNET_TENSOR_* in @api; the
+   function that unpacks it; its row here; and, if it is read, its name in one of the two lists
+   below, for error texts. A number of 43 or more also needs a line in bitnet__type_info. */
+static const bitnet__type bitnet__types[] = {
+    BITNET__FLOATS("F32", 1, 4, bitnet__unpack_f32),
+    BITNET__FLOATS("F16", 1, 2, bitnet__unpack_f16),
+    BITNET__FLOATS("Q4_0", 32, 18, bitnet__unpack_q4_0),
+    BITNET__UNREAD("Q4_1", 32, 20), BITNET__UNREAD("Q4_2", 16, 10), BITNET__UNREAD("Q4_3", 16, 12),
+    BITNET__UNREAD("Q5_0", 32, 22), BITNET__UNREAD("Q5_1", 32, 24),
+    BITNET__FLOATS("Q8_0", 32, 34, bitnet__unpack_q8_0),
+    BITNET__UNREAD("Q8_1", 32, 36), BITNET__UNREAD("Q2_K", 256, 84),
+    BITNET__UNREAD("Q3_K", 256, 110), BITNET__UNREAD("Q4_K", 256, 144),
+    BITNET__UNREAD("Q5_K", 256, 176),
+    BITNET__FLOATS("Q6_K", 256, 210, bitnet__unpack_q6_k),
+    BITNET__UNREAD("Q8_K", 256, 292), BITNET__UNREAD("IQ2_XXS", 256, 66),
+    BITNET__UNREAD("IQ2_XS", 256, 74), BITNET__UNREAD("IQ3_XXS", 256, 98),
+    BITNET__UNREAD("IQ1_S", 256, 50), BITNET__UNREAD("IQ4_NL", 32, 18),
+    BITNET__UNREAD("IQ3_S", 256, 110), BITNET__UNREAD("IQ2_S", 256, 82),
+    BITNET__UNREAD("IQ4_XS", 256, 136), BITNET__UNREAD("I8", 1, 1), BITNET__UNREAD("I16", 1, 2),
+    BITNET__UNREAD("I32", 1, 4), BITNET__UNREAD("I64", 1, 8), BITNET__UNREAD("F64", 1, 8),
+    BITNET__UNREAD("IQ1_M", 256, 56),
+    BITNET__FLOATS("BF16", 1, 2, bitnet__unpack_bf16),
+    BITNET__UNREAD("Q4_0_4_4", 32, 18), BITNET__UNREAD("Q4_0_4_8", 32, 18),
+    BITNET__UNREAD("Q4_0_8_8", 32, 18),
+    BITNET__BLOCKS("TQ1_0", 256, 54, 52, 0, bitnet__block_tq1_0),
+    BITNET__BLOCKS("TQ2_0", 256, 66, 64, 0, bitnet__block_tq2_0),
+    BITNET__TENSOR("I2_S", bitnet__size_i2s, bitnet__unpack_i2s),
+    BITNET__TENSOR("I8_S", 0, 0),
+    BITNET__TENSOR("TL1", bitnet__size_i2s, bitnet__unpack_tl1),
+    BITNET__TENSOR("TL2", bitnet__size_tl2, bitnet__unpack_tl2),
+    BITNET__UNREAD("NVFP4", 64, 36), BITNET__UNREAD("Q1_0", 128, 18),
+    BITNET__BLOCKS("Q2_0", 64, 18, 0, 1, bitnet__block_q2_0)
+};
+
+/* 142 is the number of Bonsai's publisher, whose earlier files have such blocks under 42 (see
+   bitnet__gguf_resolve_42). 20016 is this library's own: llama.cpp counts to 42, its fork
+   ik_llama.cpp to 399, and both refuse higher numbers. */
+static const bitnet__type bitnet__type_pq2_0 = BITNET__BLOCKS("PQ2_0", 128, 34, 0, 1,
+                                                              bitnet__block_q2_0);
+static const bitnet__type bitnet__type_tl2_r16 = BITNET__TENSOR("TL2_R16", bitnet__size_tl2_r16,
+                                                               bitnet__unpack_tl2_r16);
+static const bitnet__type bitnet__type_mxfp4 = BITNET__UNREAD("MXFP4", 32, 17);
+#undef BITNET__UNREAD
+#undef BITNET__FLOATS
+#undef BITNET__BLOCKS
+#undef BITNET__TENSOR
+
+static const char bitnet__needs_ternary[] =
+    "a linear layer needs I2_S, TL1, TL2, TL2_R16, TQ1_0, TQ2_0 or Q2_0";
+static const char bitnet__needs_floats[] =
+    "F32, F16, BF16, Q8_0, Q6_K, Q4_0, Q2_0, TQ1_0 or TQ2_0 is needed there";
+
+/* The row of a type; 0: its number is unknown. */
+BITNET__APART const bitnet__type *bitnet__type_info(uint32_t type) {
+    if (type == BITNET_TENSOR_PQ2_0) return &bitnet__type_pq2_0;
+    if (type == BITNET_TENSOR_TL2_R16) return &bitnet__type_tl2_r16;
+    return type < sizeof bitnet__types / sizeof bitnet__types[0] ? &bitnet__types[type] : 0;
 }
 
-/* Blocks as floats, for embeddings. */
-static void bitnet__unpack_scaled(uint32_t type, const uint8_t *p, size_t n, float *out) {
-    const bitnet__type *info = bitnet__type_info(type);
-    uint8_t codes[256];
-    size_t i;
-    for (; n > 0; n -= info->block, p += info->bytes, out += info->block) {
-        const float d = bitnet__f16_to_f32(bitnet__block_scale(type, p));
-        bitnet__block_codes(type, p, codes);
-        for (i = 0; i < info->block; i++) out[i] = d * (float)(codes[i] - 1);
-    }
-}
+/* Can it be a linear layer? */
+static int bitnet__is_ternary(const bitnet__type *t) { return t && (t->codes || t->block_codes); }
 
-static void bitnet__unpack_tq1_0(const uint8_t *p, size_t n, float *out) {
-    bitnet__unpack_scaled(BITNET_TENSOR_TQ1_0, p, n, out);
-}
-
-static void bitnet__unpack_tq2_0(const uint8_t *p, size_t n, float *out) {
-    bitnet__unpack_scaled(BITNET_TENSOR_TQ2_0, p, n, out);
-}
-
-static void bitnet__unpack_q2_0(const uint8_t *p, size_t n, float *out) {
-    bitnet__unpack_scaled(BITNET_TENSOR_Q2_0, p, n, out);
-}
-
-static void bitnet__unpack_pq2_0(const uint8_t *p, size_t n, float *out) {
-    bitnet__unpack_scaled(BITNET_TENSOR_PQ2_0, p, n, out);
-}
-
-/* ---- the types that can be read ---- */
-
-typedef struct bitnet__unpacker {
-    uint32_t type;
-    void (*floats)(const uint8_t *p, size_t n, float *out);    /* n: whole blocks; or, or both */
-    int (*codes)(const bitnet_ternary *t, const uint8_t *data, int32_t row, size_t from, size_t to,
-                 uint8_t *codes, bitnet__unpacked *u);
-} bitnet__unpacker;
-
-/* 0: this type cannot be read. */
-BITNET__APART const bitnet__unpacker *bitnet__find_unpacker(uint32_t type) {
-    static const bitnet__unpacker unpackers[] = {
-        {BITNET_TENSOR_F32, bitnet__unpack_f32, 0},
-        {BITNET_TENSOR_F16, bitnet__unpack_f16, 0},
-        {BITNET_TENSOR_BF16, bitnet__unpack_bf16, 0},
-        {BITNET_TENSOR_Q8_0, bitnet__unpack_q8_0, 0},
-        {BITNET_TENSOR_Q4_0, bitnet__unpack_q4_0, 0},
-        {BITNET_TENSOR_Q6_K, bitnet__unpack_q6_k, 0},
-        {BITNET_TENSOR_I2_S, 0, bitnet__unpack_i2s},
-        {BITNET_TENSOR_TL1, 0, bitnet__unpack_tl1},
-        {BITNET_TENSOR_TL2, 0, bitnet__unpack_tl2},
-        {BITNET_TENSOR_TL2_R16, 0, bitnet__unpack_tl2_r16},
-        {BITNET_TENSOR_TQ1_0, bitnet__unpack_tq1_0, bitnet__unpack_blocks},
-        {BITNET_TENSOR_TQ2_0, bitnet__unpack_tq2_0, bitnet__unpack_blocks},
-        {BITNET_TENSOR_Q2_0, bitnet__unpack_q2_0, bitnet__unpack_blocks},
-        {BITNET_TENSOR_PQ2_0, bitnet__unpack_pq2_0, bitnet__unpack_blocks}
-    };
-    size_t i;
-    for (i = 0; i < sizeof unpackers / sizeof unpackers[0]; i++)
-        if (unpackers[i].type == type) return &unpackers[i];
-    return 0;
-}
+/* Can it be unpacked to floats? */
+static int bitnet__has_floats(const bitnet__type *t) { return t && (t->floats || t->block_codes); }
 
 static int bitnet__is_float(uint32_t type) {
     return type == BITNET_TENSOR_F32 || type == BITNET_TENSOR_F16 || type == BITNET_TENSOR_BF16;
+}
+
+/* Bytes of a tensor; 0 if the type cannot have this shape, or is unknown. */
+static uint64_t bitnet__tensor_size(const bitnet__type *type, uint64_t n_cols, uint64_t n_rows) {
+    if (!type) return 0;
+    if (!type->block) return type->size ? type->size(n_cols, n_rows) : 0;
+    return n_cols % type->block ? 0 : n_cols * n_rows / type->block * type->bytes;
+}
+
+BITNET_API const char *bitnet_tensor_type_name(uint32_t type) {
+    const bitnet__type *t = bitnet__type_info(type);
+    return t ? t->name : 0;
+}
+
+BITNET_API uint64_t bitnet_tensor_size(uint32_t type, int32_t n_dims, const uint64_t *dims) {
+    uint64_t n = 1;
+    int32_t i;
+    if (!dims || n_dims < 1 || n_dims > 4) return 0;
+    for (i = 0; i < n_dims; i++) {
+        if (dims[i] == 0 || dims[i] > ((uint64_t)1 << 40) / n) return 0;
+        n *= dims[i];
+    }
+    return bitnet__tensor_size(bitnet__type_info(type), dims[0], n / dims[0]);
+}
+
+/* ---- any type: rows of floats, codes of ternary weights ---- */
+
+/* n weights as floats, n a multiple of the block. */
+static void bitnet__unpack_floats(const bitnet__type *type, const uint8_t *p, size_t n,
+                                  float *out) {
+    uint8_t codes[256];
+    int i;
+    if (type->floats) {
+        type->floats(p, n, out);
+        return;
+    }
+    for (; n > 0; n -= type->block, p += type->bytes, out += type->block) {
+        const float d = bitnet__load_f16(p + type->scale_at);
+        type->block_codes(p, type->block, codes);
+        for (i = 0; i < type->block; i++) out[i] = d * (float)(codes[i] - 1);
+    }
 }
 
 typedef struct bitnet__matrix {        /* floats, or blocks of them; rows contiguous */
@@ -7440,24 +7390,72 @@ typedef struct bitnet__matrix {        /* floats, or blocks of them; rows contig
 
 /* Row r of a matrix as F32. */
 static void bitnet__matrix_row(const bitnet__matrix *a, int32_t r, float *out) {
-    bitnet__find_unpacker(a->type)->floats(a->data + (size_t)r * a->row_bytes, (size_t)a->n_cols,
-                                           out);
+    bitnet__unpack_floats(bitnet__type_info(a->type), a->data + (size_t)r * a->row_bytes,
+                          (size_t)a->n_cols, out);
 }
 
 BITNET_API bitnet_result bitnet_floats_unpack(uint32_t type, const uint8_t *data, int32_t n,
                                               float *out, bitnet_error *err) {
     const bitnet__type *info = bitnet__type_info(type);
-    const bitnet__unpacker *unpacker = bitnet__find_unpacker(type);
     if (!data || !out || n < 0)
         return bitnet__fail(err, BITNET_ERR_ARG, "data or out is 0, or n is negative");
-    if (!unpacker || !unpacker->floats)
+    if (!bitnet__has_floats(info))
         return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "unsupported tensor type %u (%s)",
                             (unsigned)type, info ? info->name : "unknown");
     if (n % info->block)
         return bitnet__fail(err, BITNET_ERR_ARG, "%d weights are not whole blocks of %s", (int)n,
                             info->name);
-    unpacker->floats(data, (size_t)n, out);
+    bitnet__unpack_floats(info, data, (size_t)n, out);
     return BITNET_OK;
+}
+
+/* The block that begins at a column of a row. */
+static const uint8_t *bitnet__block_at(const bitnet_ternary *t, const uint8_t *data, int32_t row,
+                                       int32_t column) {
+    const bitnet__type *type = bitnet__type_info(t->type);
+    return data + ((size_t)row * (size_t)t->n + (size_t)column) / type->block * type->bytes;
+}
+
+/* Columns [from, to) of a row as codes; see above. */
+static int bitnet__unpack_codes(const bitnet_ternary *t, const uint8_t *data, int32_t row,
+                                int32_t from, int32_t to, uint8_t *codes, bitnet__unpacked *u) {
+    const bitnet__type *type = bitnet__type_info(t->type);
+    const uint8_t *p;
+    int i;
+    if (type->codes)
+        return type->codes(t, data, row, (size_t)from, (size_t)to, codes, u);
+    for (p = bitnet__block_at(t, data, row, from); from < to; p += type->bytes) {
+        uint8_t bad = 0;
+        type->block_codes(p, type->block, codes);
+        for (i = 0; i < type->block; i++) bad |= (uint8_t)(codes[i] & codes[i] >> 1);
+        for (i = 0; bad; i++)
+            if (codes[i] == 3)
+                return bitnet__unpacked_invalid(u, "code", 3, row, (size_t)(from + i));
+        from += type->block;
+        codes += type->block;
+    }
+    return 1;
+}
+
+/* The first two different scales of a tensor in blocks, and which blocks have them first. Returns
+   how many there are: 0 to 2. A block of zeros may have any scale, and does not count. */
+static int bitnet__find_scales(const bitnet_ternary *t, const uint8_t *data, uint16_t scale[2],
+                               int64_t block[2]) {
+    const bitnet__type *type = bitnet__type_info(t->type);
+    const int64_t blocks = (int64_t)t->n / type->block * t->rows;
+    uint8_t codes[256];
+    int64_t b;
+    int i, found = 0;
+    for (b = 0; b < blocks && found < 2; b++, data += type->bytes) {
+        const uint16_t s = bitnet__get_u16(data + type->scale_at);
+        if (found && s == scale[0]) continue;
+        type->block_codes(data, type->block, codes);
+        for (i = 0; i < type->block && codes[i] == 1; i++) {}
+        if (i == type->block) continue;
+        scale[found] = s;
+        block[found++] = b;
+    }
+    return found;
 }
 
 /* ---- checks of ternary tensors ---- */
@@ -7490,7 +7488,7 @@ static bitnet_tile bitnet__tile_for(const bitnet_model_params *p, int32_t rows, 
 }
 
 static bitnet_result bitnet__check_layout(bitnet_i2s_packing layout, bitnet_error *err) {
-    if (bitnet__i2s_group(layout)) return BITNET_OK;
+    if (bitnet__i2s_block(layout)) return BITNET_OK;
     return bitnet__fail(err, BITNET_ERR_ARG, "i2s_packing %lld is unknown", (long long)layout);
 }
 
@@ -7538,9 +7536,9 @@ static bitnet_result bitnet__fit_tile(bitnet_ternary *m, const char *name, bitne
 }
 
 /* Has a type a size for this shape? */
-static bitnet_result bitnet__check_shape(const char *name, uint32_t type, const bitnet__type *info,
+static bitnet_result bitnet__check_shape(const char *name, const bitnet__type *info,
                                          uint64_t n_cols, uint64_t n_rows, bitnet_error *err) {
-    if (bitnet__tensor_size(type, info, n_cols, n_rows)) return BITNET_OK;
+    if (bitnet__tensor_size(info, n_cols, n_rows)) return BITNET_OK;
     if (!info->block)
         return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "tensor '%s': %s cannot have rows of %llu "
                             "weights", name, info->name, (unsigned long long)n_cols);
@@ -7551,27 +7549,26 @@ static bitnet_result bitnet__check_shape(const char *name, uint32_t type, const 
 
 BITNET_API bitnet_result bitnet_ternary_check(bitnet_ternary *t, const char *name,
                                               bitnet_error *err) {
-    const bitnet__unpacker *unpacker = t ? bitnet__find_unpacker(t->type) : 0;
     const bitnet__type *info = t ? bitnet__type_info(t->type) : 0;
-    int64_t group;
+    int64_t block;
     bitnet_result r;
     if (!t || !name) return bitnet__fail(err, BITNET_ERR_ARG, "t or name is 0");
     if (t->n < 1 || t->n > BITNET__MAX_ROW || t->rows < 1)
         return bitnet__fail(err, BITNET_ERR_ARG, "tensor '%s' is %lld x %lld", name,
                             (long long)t->n, (long long)t->rows);
-    if (!unpacker || !unpacker->codes)
+    if (!bitnet__is_ternary(info))
         return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "tensor '%s': unsupported tensor type %u "
                             "(%s)", name, (unsigned)t->type, info ? info->name : "unknown");
-    r = bitnet__check_shape(name, t->type, info, (uint64_t)t->n, (uint64_t)t->rows, err);
+    r = bitnet__check_shape(name, info, (uint64_t)t->n, (uint64_t)t->rows, err);
     if (r != BITNET_OK || info->block) return r;
     if (t->type == BITNET_TENSOR_TL2_R16) return BITNET_OK;
     if (t->type != BITNET_TENSOR_I2_S) return bitnet__fit_tile(t, name, err);
     if ((r = bitnet__check_layout(t->i2s_packing, err))) return r;
-    group = bitnet__i2s_group(t->i2s_packing);
-    if ((group == 4 ? t->rows : (int64_t)t->n * t->rows) % group == 0) return BITNET_OK;
+    block = bitnet__i2s_block(t->i2s_packing);
+    if ((block == 4 ? t->rows : (int64_t)t->n * t->rows) % block == 0) return BITNET_OK;
     return bitnet__fail(err, BITNET_ERR_FORMAT, "tensor '%s' is %d x %d, which is not whole %s of "
                         "%d (see i2s_packing)", name, (int)t->n, (int)t->rows,
-                        group == 4 ? "groups of rows" : "blocks", (int)group);
+                        block == 4 ? "groups of rows" : "blocks", (int)block);
 }
 
 /* The bytes of TL2 between pairs and scale are zeros. */
@@ -7587,17 +7584,27 @@ static bitnet_result bitnet__check_padding(const bitnet_ternary *t, const char *
     return BITNET_OK;
 }
 
-/* Checks every code of rows [row, row + n_rows), and the scales of blocks. 0: one is invalid. */
+/* The error for an invalid value; name 0: the caller's text names the tensor. */
+static bitnet_result bitnet__fail_unpacked(const bitnet_ternary *t, const char *name,
+                                           const bitnet__unpacked *u, bitnet_error *err) {
+    char title[BITNET__TEXT] = "", tile[BITNET__TEXT] = "";
+    if (name) bitnet__format(title, "tensor '%s' (%s): ", name, bitnet_tensor_type_name(t->type));
+    if (t->tile.rows)
+        bitnet__format(tile, "; is tile %d,%d,%d right? (see tile)", (int)t->tile.rows,
+                       (int)t->tile.cols, (int)t->tile.group);
+    return bitnet__fail(err, BITNET_ERR_FORMAT, "%sinvalid %s %u at row %d, column %d%s", title,
+                        u->invalid, (unsigned)u->value, (int)u->row, (int)u->column, tile);
+}
+
+/* Checks every code of rows [row, row + n_rows). 0: one is invalid. */
 static int bitnet__check_rows(const bitnet_ternary *t, const uint8_t *data, int32_t row,
                               int32_t n_rows, bitnet__unpacked *u) {
-    const bitnet__unpacker *unpacker = bitnet__find_unpacker(t->type);
     const int32_t end = row + n_rows;
     uint8_t codes[768];
     int32_t k;
     for (; row < end; row++)
         for (k = 0; k < t->n; k += 768)
-            if (!unpacker->codes(t, data, row, (size_t)k,
-                                 (size_t)(t->n - k < 768 ? t->n : k + 768), codes, u))
+            if (!bitnet__unpack_codes(t, data, row, k, t->n - k < 768 ? t->n : k + 768, codes, u))
                 return 0;
     return 1;
 }
@@ -7624,7 +7631,8 @@ static uint64_t bitnet__bad_triples(uint64_t nibbles, uint64_t fifths) {
     return ((a & b & c & d) | (s & four)) & 0x1111111111111111u;
 }
 
-/* Whether something is invalid in rows [row, row + n_rows) of TL2_R16; row is the first of a group.
+/* Whether something is invalid in rows [row, row + n_rows) of TL2_R16; row is the first of a row
+   pack.
    The blocks 8 bytes at a time, which a compiler vectorises; what is padded by the unpacker. */
 static int bitnet__any_bad_triple(const bitnet_ternary *t, const uint8_t *data, int32_t row,
                                   int32_t n_rows) {
@@ -7672,10 +7680,8 @@ BITNET_API bitnet_result bitnet_ternary_unpack(const bitnet_ternary *t, const ui
     bitnet__unpacked u;
     int32_t r, i;
     if (result != BITNET_OK) return result;
-    bitnet__unpacked_reset(&u);
-    u.any_scale = 1;
     for (r = row; r < row + n_rows; r++, out += c.n) {
-        if (!bitnet__find_unpacker(c.type)->codes(&c, data, r, 0, (size_t)c.n, (uint8_t *)out, &u))
+        if (!bitnet__unpack_codes(&c, data, r, 0, c.n, (uint8_t *)out, &u))
             return bitnet__fail_unpacked(&c, 0, &u, err);
         for (i = 0; i < c.n; i++) out[i] = (int8_t)(out[i] - 1);
     }
@@ -7688,27 +7694,48 @@ BITNET_API bitnet_result bitnet_ternary_scale(const bitnet_ternary *t, const uin
     const bitnet_result result = bitnet__ternary_args(t, data, 0, 0, out, &c, err);
     const bitnet__type *info;
     bitnet__unpacked u;
+    uint16_t scale[2];
+    int64_t block[2];
+    int found, per_row;
     if (result != BITNET_OK) return result;
     info = bitnet__type_info(c.type);
     if (!info->block) {
-        *out = bitnet__load_f32(data + bitnet__tensor_size(c.type, info, (uint64_t)c.n,
-                                                           (uint64_t)c.rows) - 32);
+        *out = bitnet__load_f32(data + bitnet__tensor_size(info, (uint64_t)c.n, (uint64_t)c.rows) -
+                                32);
         return BITNET_OK;
     }
-    bitnet__unpacked_reset(&u);
     if (!bitnet__check_rows(&c, data, 0, c.rows, &u)) return bitnet__fail_unpacked(&c, 0, &u, err);
-    *out = u.scale_row < 0 ? 1.0f : bitnet__f16_to_f32(u.scale);
+    found = bitnet__find_scales(&c, data, scale, block);
+    per_row = c.n / info->block;
+    if (found == 2)
+        return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "blocks of different scales: %g (row %d, "
+                            "column %d), %g (row %d, column %d); one is needed here",
+                            (double)bitnet__f16_to_f32(scale[0]), (int)(block[0] / per_row),
+                            (int)(block[0] % per_row) * info->block,
+                            (double)bitnet__f16_to_f32(scale[1]), (int)(block[1] / per_row),
+                            (int)(block[1] % per_row) * info->block);
+    *out = found ? bitnet__f16_to_f32(scale[0]) : 1.0f;
     return BITNET_OK;
 }
 
-/* A ternary matrix as kernels read it: rows of I2_S, or what a table with pack made of them. Until
-   that is done w is the file's tensor, which file describes. */
+/* How a matrix gets from the file to the kernels: see bitnet__choose_plan. */
+typedef enum bitnet__plan {
+    BITNET__ONLY_CHECKED,              /* rows are read as floats; no kernel multiplies them */
+    BITNET__AS_IT_IS,                  /* kernels read the file's bytes, which are checked */
+    BITNET__SCALE_GROUPS,              /* 16 rows interleaved, a scale per group: see @kernels */
+    BITNET__PACKED,                    /* the table's pack reads the file's rows */
+    BITNET__UNPACKED                   /* to rows of I2_S; a table with pack packs these */
+} bitnet__plan;
+
+/* A ternary matrix as kernels read it. Until it is packed w is the file's tensor, which file
+   describes. */
 typedef struct bitnet__linear {
     const uint8_t *w;
-    int32_t n_in;                      /* a multiple of 128; beyond file.n: zeros */
+    int32_t n_in;                      /* a multiple of 128; beyond file.n: zeros. With scale groups
+                                          file.n */
     int32_t n_out;
-    int32_t group;                     /* weights that share a scale; 0: all, and it is scale. With
-                                          groups n_in is file.n, and w as drawn in @kernels */
+    int32_t group;                     /* weights that share a scale; 0: all, and it is scale */
+    bitnet__plan plan;
     float scale;
     bitnet_ternary file;
 } bitnet__linear;
@@ -7725,11 +7752,12 @@ static uint64_t bitnet__transpose_codes(uint64_t x) {
 }
 
 /* A block's codes as n / 16 words of the layout. 0: one is invalid. */
-static int bitnet__block_words(uint32_t type, const uint8_t *p, int n, uint32_t *words) {
+static int bitnet__block_words(const bitnet__type *type, const uint8_t *p, uint32_t *words) {
+    const int n = type->block;
     uint8_t codes[256];
     uint64_t x, bad = 0;
     int i, j;
-    if (type == BITNET_TENSOR_Q2_0 || type == BITNET_TENSOR_PQ2_0) {
+    if (type->block_codes == bitnet__block_q2_0) {     /* neighbours are in a byte */
         for (i = 0; i < n / 32; i++) {
             x = bitnet__get_u64(p + 2 + 8 * i);
             bad |= x & x >> 1;
@@ -7739,7 +7767,7 @@ static int bitnet__block_words(uint32_t type, const uint8_t *p, int n, uint32_t 
         }
         return !(bad & 0x5555555555555555u);
     }
-    bitnet__block_codes(type, p, codes);
+    type->block_codes(p, n, codes);
     for (i = 0; i < n / 16; i++) {
         words[i] = 0;
         for (j = 0; j < 16; j++) {
@@ -7767,13 +7795,12 @@ static int bitnet__repack_groups(const bitnet_ternary *t, const uint8_t *data, i
         lane = i % BITNET__GROUP_ROWS;
         to = out + bitnet__groups_bytes(t->n, group, i - lane);
         for (k = 0; k < t->n; k += group, p += info->bytes, to += bitnet__group_bytes(group)) {
-            const uint16_t scale = bitnet__block_scale(t->type, p);
+            const uint16_t scale = bitnet__get_u16(p + info->scale_at);
             if ((scale & 0x7c00) == 0x7c00)
                 return bitnet__unpacked_invalid(u, "scale (not finite), F16 bits", scale, row + i,
                                                 (size_t)k);
-            if (!bitnet__block_words(t->type, p, group, words))
-                return bitnet__unpack_blocks(t, data, row + i, (size_t)k, (size_t)(k + group),
-                                             codes, u);
+            if (!bitnet__block_words(info, p, words))
+                return bitnet__unpack_codes(t, data, row + i, k, k + group, codes, u);
             bitnet__put_u16(to + 2 * lane, scale);
             for (j = 0; j < group / 16; j++)
                 bitnet__put_u32(to + BITNET__GROUP_SCALES + 64 * j + 4 * lane, words[j]);
@@ -7797,30 +7824,7 @@ static void bitnet__groups_row(const bitnet__linear *l, int32_t row, float *out)
     }
 }
 
-/* Do the blocks of a tensor have different scales, those of zeros apart? */
-static int bitnet__scales_differ(const bitnet_ternary *t, const uint8_t *data) {
-    const bitnet__type *info = bitnet__type_info(t->type);
-    const size_t blocks = (size_t)(t->n / info->block);
-    uint32_t first = 0x10000;
-    uint8_t codes[256];
-    int32_t r;
-    size_t b;
-    int i;
-    for (r = 0; r < t->rows; r++)
-        for (b = 0; b < blocks; b++) {
-            const uint8_t *p = bitnet__block_at(t, data, r, b);
-            const uint16_t scale = bitnet__block_scale(t->type, p);
-            if (scale == first) continue;
-            bitnet__block_codes(t->type, p, codes);
-            for (i = 0; i < info->block && codes[i] == 1; i++) {}
-            if (i == info->block) continue;
-            if (first < 0x10000) return 1;
-            first = scale;
-        }
-    return 0;
-}
-
-/* ---- repacking to I2_S in rows of whole 128-groups ---- */
+/* ---- repacking to I2_S in rows of whole blocks of 128 ---- */
 
 /* Weights of such a row. */
 static int32_t bitnet__padded_row(int32_t n) { return (n + 127) / 128 * 128; }
@@ -7828,7 +7832,6 @@ static int32_t bitnet__padded_row(int32_t n) { return (n + 127) / 128 * 128; }
 /* Rows [row, row + n_rows) of any type, padded with weight 0 (code 1). 0: something is invalid. */
 static int bitnet__repack_rows(const bitnet_ternary *t, const uint8_t *data, int32_t row,
                                int32_t n_rows, uint8_t *out, bitnet__unpacked *u) {
-    const bitnet__unpacker *unpacker = bitnet__find_unpacker(t->type);
     const int32_t end = row + n_rows, n = bitnet__padded_row(t->n);
     uint8_t codes[768];
     const uint8_t *p;
@@ -7836,7 +7839,7 @@ static int bitnet__repack_rows(const bitnet_ternary *t, const uint8_t *data, int
     for (; row < end; row++)
         for (k = 0; k < n; k += 768) {
             to = t->n - k < 768 ? t->n : k + 768;
-            if (!unpacker->codes(t, data, row, (size_t)k, (size_t)to, codes, u)) return 0;
+            if (!bitnet__unpack_codes(t, data, row, k, to, codes, u)) return 0;
             memset(codes + (to - k), 1, (size_t)(768 - (to - k)));
             for (p = codes; p < codes + 768 && p < codes + (n - k); p += 128, out += 32)
                 for (i = 0; i < 32; i++)
@@ -8457,7 +8460,7 @@ static void bitnet__reader_tensor(bitnet__reader *r, bitnet__tensor *t) {
     t->type = t->stored_type = bitnet__reader_u32(r);
     t->offset = bitnet__reader_u64(r);
     t->info = bitnet__type_info(t->type);
-    t->size = bitnet__tensor_size(t->type, t->info, t->dims[0], t->dims[1]);
+    t->size = bitnet__tensor_size(t->info, t->dims[0], t->dims[1]);
 }
 
 /* ---- keys and tensors by name ---- */
@@ -8572,7 +8575,7 @@ static void bitnet__gguf_resolve_39(bitnet__gguf *g, uint64_t left) {
         int fits_tl2, fits_mxfp4;
         if (t->type != BITNET_TENSOR_TL2 || t->offset > left) continue;
         room = bitnet__tensor_room(g, i, left);
-        mxfp4 = bitnet__tensor_size(t->type, &bitnet__type_mxfp4, t->dims[0], t->dims[1]);
+        mxfp4 = bitnet__tensor_size(&bitnet__type_mxfp4, t->dims[0], t->dims[1]);
         fits_tl2 = bitnet__fits_room(g, t->size, room);
         fits_mxfp4 = bitnet__fits_room(g, mxfp4, room);
         if (fits_tl2 != fits_mxfp4 ? fits_tl2 : fork && t->size > 0) continue;
@@ -8596,10 +8599,8 @@ static void bitnet__gguf_resolve_42(bitnet__gguf *g, uint64_t left, bitnet__read
         found++;
         room = bitnet__tensor_room(g, i, left);
         for (k = 0; k < 2; k++) {
-            const bitnet__type *info = bitnet__type_info(k ? (uint32_t)BITNET_TENSOR_PQ2_0
-                                                              : t->type);
-            fits[k] = bitnet__fits_room(
-                g, bitnet__tensor_size(t->type, info, t->dims[0], t->dims[1]), room);
+            const bitnet__type *info = k ? &bitnet__type_pq2_0 : t->info;
+            fits[k] = bitnet__fits_room(g, bitnet__tensor_size(info, t->dims[0], t->dims[1]), room);
         }
         /* The file may be cut in its last tensor, or go on behind it: that says nothing. */
         if (!fits[0] && !fits[1] && room == left - t->offset) continue;
@@ -8619,7 +8620,7 @@ static void bitnet__gguf_resolve_42(bitnet__gguf *g, uint64_t left, bitnet__read
         if (t->type != BITNET_TENSOR_Q2_0) continue;
         t->type = BITNET_TENSOR_PQ2_0;
         t->info = bitnet__type_info(t->type);
-        t->size = bitnet__tensor_size(t->type, t->info, t->dims[0], t->dims[1]);
+        t->size = bitnet__tensor_size(t->info, t->dims[0], t->dims[1]);
     }
 }
 
@@ -8856,73 +8857,6 @@ BITNET_API int bitnet_gguf_text(const bitnet_gguf_value *value, char *buf, size_
     return (int)size;
 }
 
-/* "GGUF key 'name' at offset 123 is not ..."; k 0: the key is absent. */
-BITNET__APART bitnet_result bitnet__fail_key(const char *name, const bitnet__key *k,
-                                             const char *what, bitnet_error *err) {
-    if (!k) return bitnet__fail(err, BITNET_ERR_FORMAT, "GGUF key '%s' %s", name, what);
-    return bitnet__fail(err, BITNET_ERR_FORMAT, "GGUF key '%s' at offset %llu %s", name,
-                        (unsigned long long)bitnet__value_offset(k), what);
-}
-
-/* An unsigned number of any integer type, from low to high. If the key is absent: fallback, or an
-   error if that is below low. */
-static bitnet_result bitnet__get_uint(const bitnet__gguf *g, const char *name, uint64_t fallback,
-                                      uint64_t low, uint64_t high, uint64_t *out,
-                                      bitnet_error *err) {
-    const bitnet__key *k = bitnet__find_key(g, name);
-    char what[BITNET__TEXT] = "is missing";
-    *out = fallback;
-    if ((!k || bitnet__value_integer(k->type, bitnet__value_of(g, k), out)) && *out >= low &&
-        *out <= high) return BITNET_OK;
-    if (k || fallback >= low)
-        bitnet__format(what, "is not an integer from %llu to %llu", (unsigned long long)low,
-                       (unsigned long long)high);
-    return bitnet__fail_key(name, k, what, err);
-}
-
-/* The same for a positive F32. */
-static bitnet_result bitnet__get_float(const bitnet__gguf *g, const char *name, float fallback,
-                                       float low, float high, float *out, bitnet_error *err) {
-    const bitnet__key *k = bitnet__find_key(g, name);
-    char what[BITNET__TEXT] = "is missing";
-    *out = fallback;
-    if (k) *out = k->type == BITNET_GGUF_F32 ? bitnet__load_f32(bitnet__value_of(g, k)) : 0.0f;
-    if (*out > 0.0f && *out >= low && *out <= high) return BITNET_OK;
-    if (k) bitnet__format(what, "is not an F32 from %g to %g", (double)low, (double)high);
-    return bitnet__fail_key(name, k, what, err);
-}
-
-/* A string value, NUL-terminated in buf; "" if the key is absent. */
-static bitnet_result bitnet__get_text(const bitnet__gguf *g, const char *name, char *buf,
-                                      size_t cap, bitnet_error *err) {
-    const bitnet__key *k = bitnet__find_key(g, name);
-    char what[BITNET__TEXT];
-    buf[0] = 0;
-    if (!k) return BITNET_OK;
-    if (k->type == BITNET_GGUF_STRING && k->size < cap &&
-        !memchr(bitnet__value_of(g, k), 0, (size_t)k->size)) {
-        memcpy(buf, bitnet__value_of(g, k), (size_t)k->size);
-        buf[k->size] = 0;
-        return BITNET_OK;
-    }
-    bitnet__format(what, "is not a string of under %u bytes", (unsigned)cap);
-    return bitnet__fail_key(name, k, what, err);
-}
-
-/* A string array, which must be there. */
-static bitnet_result bitnet__get_strings(const bitnet__gguf *g, const char *name,
-                                         bitnet__strings *out, bitnet_error *err) {
-    const bitnet__key *k = bitnet__find_key(g, name);
-    memset(out, 0, sizeof *out);
-    if (!k) return bitnet__fail_key(name, k, "is missing", err);
-    if (k->type != BITNET_GGUF_ARRAY || k->element != BITNET_GGUF_STRING)
-        return bitnet__fail_key(name, k, "is not an array of strings", err);
-    out->data = bitnet__value_of(g, k);
-    out->size = (size_t)k->size;
-    out->count = k->count;
-    return BITNET_OK;
-}
-
 /* ---- public: files of any kind, to look into; names are copied out, values are views ---- */
 
 struct bitnet_gguf {
@@ -9072,7 +9006,7 @@ BITNET_API bitnet_result bitnet_gguf_read(const bitnet_gguf *g, const bitnet_ggu
    @model  from a GGUF file to a network: hyperparameters, weights, tokenizer
    A model is immutable once loaded. Large tensors stay where the file's bytes are; norms (a few MB)
    are converted to aligned F32, and ternary weights are repacked only for kernels that need it. All
-   memory that the model allocates is in one list of blocks. Codes that are invalid, scales that are
+   memory that the model allocates is in one list of allocations. Codes that are invalid, scales that are
    not positive and norms that are not finite are refused.
 
    Linux is asked for large pages (MADV_HUGEPAGE), with which generation is 5 to 15 % faster: for
@@ -9097,7 +9031,8 @@ enum {
     BITNET__POST_NORMS = 8             /* of attention and FFN, before they are added to x */
 };
 
-/* How the supported networks differ, by general.architecture. */
+/* How the supported networks differ, by general.architecture: a row of bitnet__families, which says
+   what a new family touches. */
 typedef struct bitnet__family {
     const char *arch;
     int norms;                         /* BITNET__SUB_NORMS and so on */
@@ -9122,7 +9057,16 @@ typedef struct bitnet__family {
    llama.cpp's converters; Llama3-8B-1.58, Falcon3-1.58 and similar ones; Ternary Bonsai;
    Microsoft's text embeddings of 0.6B and 270M. Of two families with one name the file's tensors
    decide: see load_family. Many other networks call themselves llama, qwen3 or gemma3, with biases,
-   experts or norms that are not supported: see check_keys and check_unused. */
+   experts or norms that are not supported: see check_keys and check_unused.
+
+   A new dense family is a row here. It touches no other place, unless it has what no family had:
+
+     a norm                    a bit above, a number below, bitnet__parts, and its step in @forward
+     a gate a * x * sigmoid    nothing: gate_a and gate_b; a name for it in files: bitnet__gates
+     a key of its own          bitnet__read_keys, and where it is read; bitnet__neutral_keys if only
+                               one value is supported
+     a pre-tokenizer           bitnet__pres in @tokenizer
+     a chat template           bitnet__chat_rows in @chat */
 static const bitnet__family bitnet__families[] = {
     {"bitnet-b1.58", BITNET__SUB_NORMS, BITNET__RELU2, 0, 0, 0, 0, 0.0f, 1, 1, 1e-5f, 500000.0f},
     {"bitnet-25", BITNET__SUB_NORMS, BITNET__RELU2, 0, 0, 0, 0, 0.0f, 1, 1, 1e-5f, 500000.0f},
@@ -9172,15 +9116,15 @@ typedef struct bitnet__layer {
     uint32_t zeros;                    /* bit k: all weights of linear[k] are 0 */
 } bitnet__layer;
 
-typedef struct bitnet__block {         /* header of everything the model allocates */
-    struct bitnet__block *next;
+typedef struct bitnet__allocation {    /* header of everything the model allocates */
+    struct bitnet__allocation *next;
     uint64_t size;
-} bitnet__block;
+} bitnet__allocation;
 
 struct bitnet_model {
     bitnet_model_params params;
     bitnet__gguf gguf;
-    bitnet__block *blocks;
+    bitnet__allocation *allocations;
     bitnet_kernels kernels;            /* the chosen table, gaps filled with scalar entries */
     bitnet__vocab vocab;
     bitnet__layer *layers;             /* [n_layers] */
@@ -9234,21 +9178,21 @@ static void bitnet__head_forget(bitnet__head *t);
 
 /* Memory that lives as long as the model, 64-byte aligned. */
 static void *bitnet__model_alloc(bitnet_model *m, uint64_t size) {
-    bitnet__block *b = 0;
-    if (size < SIZE_MAX - 64) b = (bitnet__block *)bitnet__alloc(&m->params.allocator,
-                                                                 (size_t)size + 64);
+    bitnet__allocation *b = 0;
+    if (size < SIZE_MAX - 64)
+        b = (bitnet__allocation *)bitnet__alloc(&m->params.allocator, (size_t)size + 64);
     if (!b) return 0;
-    b->next = m->blocks;
+    b->next = m->allocations;
     b->size = size;
-    m->blocks = b;
+    m->allocations = b;
     m->own_bytes += size + 64;
     return (char *)b + 64;
 }
 
-/* Gives memory back early: a block of the model's, or pages of the mapped file, which the system
-   can read again. Memory of the caller's is left alone. */
+/* Gives memory back early: an allocation of the model's, or pages of the mapped file, which the
+   system can read again. Memory of the caller's is left alone. */
 static void bitnet__model_release(bitnet_model *m, const uint8_t *p, size_t size) {
-    bitnet__block **link = &m->blocks, *b;
+    bitnet__allocation **link = &m->allocations, *b;
     for (; *link; link = &(*link)->next) {
         b = *link;
         if ((const uint8_t *)b + 64 != p) continue;
@@ -9304,7 +9248,7 @@ static bitnet_result bitnet__want_tensor(bitnet_model *m, const char *name, int3
     if (!t->info || (t->size == 0 && !t->info->block))
         return bitnet__refuse_type(name, t, t->info ? "it cannot have this shape" :
                                    "no such type is known", err);
-    if ((r = bitnet__check_shape(name, t->type, t->info, t->dims[0], t->dims[1], err))) return r;
+    if ((r = bitnet__check_shape(name, t->info, t->dims[0], t->dims[1], err))) return r;
     if (t->dims[0] != (uint64_t)n_cols || t->dims[1] != (uint64_t)n_rows)
         return bitnet__fail(err, BITNET_ERR_FORMAT,
                             "tensor '%s' is %llu x %llu; the metadata wants %d x %d", name,
@@ -9349,15 +9293,12 @@ static bitnet_result bitnet__load_matrix(bitnet_model *m, const char *name, int3
                                          int32_t n_rows, int only_floats, bitnet__matrix *out,
                                          bitnet_error *err) {
     const bitnet__tensor *t;
-    const bitnet__unpacker *unpacker;
     bitnet_result r = bitnet__want_tensor(m, name, n_cols, n_rows, &t, err);
     if (r != BITNET_OK) return r;
-    unpacker = bitnet__find_unpacker(t->type);
     if (only_floats && !bitnet__is_float(t->type))
         return bitnet__refuse_type(name, t, "a norm needs F32, F16 or BF16", err);
-    if (!unpacker || !unpacker->floats)
-        return bitnet__refuse_type(name, t, "F32, F16, BF16, Q8_0, Q6_K, Q4_0, Q2_0, TQ1_0 or "
-                                   "TQ2_0 is needed there", err);
+    if (!bitnet__has_floats(t->info))
+        return bitnet__refuse_type(name, t, bitnet__needs_floats, err);
     out->type = t->type;
     out->n_cols = n_cols;
     out->n_rows = n_rows;
@@ -9415,22 +9356,13 @@ static bitnet_result bitnet__load_scale(bitnet_model *m, const char *name, const
     return bitnet__check_scale(name, *out, err);
 }
 
-/* Each block of a layer keeps its scale. */
-static void bitnet__set_group(bitnet__linear *l) {
-    l->group = bitnet__type_info(l->file.type)->block;
-    l->n_in = l->file.n;
-}
-
 static bitnet_result bitnet__load_linear(bitnet_model *m, const char *name, int32_t n_in,
                                          int32_t n_out, bitnet__linear *l, bitnet_error *err) {
     const bitnet__tensor *t;
-    const bitnet__unpacker *unpacker;
     bitnet_result r = bitnet__want_tensor(m, name, n_in, n_out, &t, err);
     if (r != BITNET_OK) return r;
-    unpacker = bitnet__find_unpacker(t->type);
-    if (!unpacker || !unpacker->codes || t->info != bitnet__type_info(t->type))
-        return bitnet__refuse_type(name, t, "a linear layer needs I2_S, TL1, TL2, TL2_R16, TQ1_0, "
-                                   "TQ2_0 or Q2_0", err);
+    if (!bitnet__is_ternary(t->info))
+        return bitnet__refuse_type(name, t, bitnet__needs_ternary, err);
     memset(l, 0, sizeof *l);
     l->file.type = t->type;
     l->file.n = n_in;
@@ -9445,43 +9377,46 @@ static bitnet_result bitnet__load_linear(bitnet_model *m, const char *name, int3
     l->n_in = bitnet__padded_row(n_in);
     l->n_out = n_out;
     m->n_params += (uint64_t)n_in * (uint64_t)n_out;
-    if (t->type == BITNET_TENSOR_Q2_0 || t->type == BITNET_TENSOR_PQ2_0) bitnet__set_group(l);
     if ((r = bitnet__tensor_bytes(m, t, &l->w, err)) ||
         (r = bitnet__load_scale(m, name, t, l->w, &l->scale, err))) return r;
     return bitnet__check_padding(&l->file, name, l->w, t->size, err);
 }
 
-/* ---- checking and packing: I2_S in 128-groups from other types and layouts, and what the kernels
-   make of it; each only where it is needed ---- */
+/* ---- checking and packing ---- */
+
+/* Each block of a matrix becomes a scale group, if it has blocks. */
+static void bitnet__set_group(bitnet__linear *l) {
+    l->group = bitnet__type_info(l->file.type)->block;
+    if (l->group > 0) l->n_in = l->file.n;
+}
 
 typedef struct bitnet__packing {
     const bitnet_model *m;
     bitnet__linear *linear;
-    uint8_t *out, *rows;               /* rows: [jobs][unit][n_in / 4], between the two steps */
+    uint8_t *out, *rows;               /* rows: [jobs][unit][n_in / 4], unpacked, not yet packed */
     int jobs, unit;                    /* unit: rows handled together, a multiple of row_group */
-    int only_check;
-    bitnet__unpacked start;            /* with the scale that all blocks must have */
     bitnet__unpacked found[BITNET__MAX_PACKERS];
 } bitnet__packing;
 
 static const char bitnet__cannot_pack[] = "cannot pack";       /* found by a table's pack */
 
-static int bitnet__needs_repacking(const bitnet__linear *l) {
-    return l->group > 0 || l->file.type != BITNET_TENSOR_I2_S ||
-           l->file.i2s_packing != BITNET_I2S_128 || l->file.n != l->n_in;
-}
-
-/* Does a table read the file's tensor as it is? */
-static int bitnet__in_place(const bitnet_kernels *k, const bitnet__linear *l) {
-    if (l->file.type == BITNET_TENSOR_TL2_R16)
-        return bitnet__reads_tl2_r16(k) && l->file.n == l->n_in;
-    return !k->pack && !bitnet__needs_repacking(l);
+/* The plan for a matrix, which is decided here and nowhere else. A table with pack reads what pack
+   makes, a table without it rows of I2_S. But scale groups are alike for all tables. */
+static bitnet__plan bitnet__choose_plan(const bitnet_kernels *k, const bitnet__linear *l) {
+    const bitnet_ternary *t = &l->file;
+    const int padded = t->n != l->n_in;
+    if (l->group > 0) return BITNET__SCALE_GROUPS;
+    if (t->type == BITNET_TENSOR_TL2_R16 && bitnet__reads_tl2_r16(k) && !padded)
+        return BITNET__AS_IT_IS;
+    if (t->type == BITNET_TENSOR_I2_S && t->i2s_packing == BITNET_I2S_128 && !padded)
+        return k->pack ? BITNET__PACKED : BITNET__AS_IT_IS;
+    return BITNET__UNPACKED;
 }
 
 /* The bytes of a layer's tensor. */
 static size_t bitnet__file_bytes(const bitnet__linear *l) {
-    return (size_t)bitnet__tensor_size(l->file.type, bitnet__type_info(l->file.type),
-                                       (uint64_t)l->file.n, (uint64_t)l->file.rows);
+    return (size_t)bitnet__tensor_size(bitnet__type_info(l->file.type), (uint64_t)l->file.n,
+                                       (uint64_t)l->file.rows);
 }
 
 /* The bytes of a layer's first rows, as kernels read them. */
@@ -9490,61 +9425,55 @@ static size_t bitnet__linear_bytes(const bitnet_kernels *k, const bitnet__linear
                         : k->packed_bytes(l->n_in, rows);
 }
 
-/* A share of the rows. Only what is read in place is checked separately: other weights are checked
-   when they are unpacked, and a table that packs detects invalid codes itself. */
+/* Carries out the plan for a share of the rows, and checks them. */
 static void bitnet__pack_job(void *arg, int i, int thread) {
     bitnet__packing *p = (bitnet__packing *)arg;
     const bitnet_kernels *k = &p->m->kernels;
     const bitnet__linear *l = p->linear;
-    const int repack = bitnet__needs_repacking(l), in_place = bitnet__in_place(k, l);
+    const bitnet_ternary *t = &l->file;
     const int64_t units = (l->n_out + p->unit - 1) / p->unit;
     int32_t from = (int32_t)(units * i / p->jobs) * p->unit;
     int32_t to = (int32_t)(units * (i + 1) / p->jobs) * p->unit;
     bitnet__unpacked *u = &p->found[i];
     (void)thread;
     if (to > l->n_out) to = l->n_out;
-    for (*u = p->start; from < to && !u->invalid; from += p->unit) {
+    for (u->invalid = 0; from < to && !u->invalid; from += p->unit) {
         const int32_t count = to - from < p->unit ? to - from : p->unit;
-        const uint8_t *w = repack ? 0 : l->w + bitnet__i2s_bytes(l->n_in, from);
-        uint8_t *out, *rows;
-        if (p->only_check || in_place) {
-            int look = p->only_check;  /* row by row, which is slow and finds the place */
-            if (!look && repack) look = bitnet__any_bad_triple(&l->file, l->w, from, count);
-            else if (!look) look = bitnet__any_code_3(w, bitnet__i2s_bytes(l->n_in, count));
-            if (look) bitnet__check_rows(&l->file, l->w, from, count, u);
-            continue;
+        const size_t at = bitnet__linear_bytes(k, l, from);
+        const size_t i2s_at = bitnet__i2s_bytes(l->n_in, from);
+        uint8_t *rows;
+        int suspect = 0;               /* look again, row by row: it is slow and finds the place */
+        switch (l->plan) {
+            case BITNET__ONLY_CHECKED: suspect = 1; break;
+            case BITNET__AS_IT_IS:
+                if (t->type == BITNET_TENSOR_TL2_R16)
+                    suspect = bitnet__any_bad_triple(t, l->w, from, count);
+                else suspect = bitnet__any_code_3(l->w + i2s_at, bitnet__i2s_bytes(l->n_in, count));
+                break;
+            case BITNET__SCALE_GROUPS:
+                bitnet__repack_groups(t, l->w, from, count, p->out + at, u);
+                break;
+            case BITNET__PACKED:       /* pack fails if it meets an invalid code */
+                suspect = k->pack(l->w + i2s_at, l->n_in, count, p->out + at);
+                break;
+            case BITNET__UNPACKED:
+                rows = k->pack ? p->rows + (size_t)i * bitnet__i2s_bytes(l->n_in, p->unit)
+                               : p->out + at;
+                if (bitnet__repack_rows(t, l->w, from, count, rows, u) && k->pack)
+                    suspect = k->pack(rows, l->n_in, count, p->out + at);
+                break;
         }
-        out = rows = p->out + bitnet__linear_bytes(k, l, from);
-        if (l->group > 0) {
-            if (!bitnet__repack_groups(&l->file, l->w, from, count, out, u)) return;
-            continue;
-        }
-        if (repack) {
-            if (k->pack) rows = p->rows + (size_t)i * bitnet__i2s_bytes(l->n_in, p->unit);
-            if (!bitnet__repack_rows(&l->file, l->w, from, count, rows, u)) return;
-            w = rows;
-        }
-        if (k->pack && k->pack(w, l->n_in, count, out) &&
-            bitnet__check_rows(&l->file, l->w, from, count, u))
+        if (suspect && bitnet__check_rows(t, l->w, from, count, u) && l->plan >= BITNET__PACKED)
             u->invalid = bitnet__cannot_pack;
     }
 }
 
 /* Checks and packs p->linear, and reports the first error in the order of rows, so that it does not
-   depend on the number of jobs. The common scale of blocks is multiplied into the layer's. */
+   depend on the number of jobs. Last its scale, of which a part may have been blocks'. */
 static bitnet_result bitnet__pack_linear(bitnet_model *m, bitnet__packing *p, const char *name,
                                          bitnet_error *err) {
     bitnet__linear *l = p->linear;
-    bitnet__unpacked *start = &p->start;
-    bitnet_result r;
-    int32_t i;
-    bitnet__unpacked_reset(start);
-    start->any_scale = l->group > 0;
-    /* The first block that is not all zeros. */
-    if (bitnet__type_info(l->file.type)->block && !l->group)
-        for (i = 0; i < l->n_out && start->scale_row < 0; i++)
-            if (!bitnet__check_rows(&l->file, l->w, i, 1, start)) break;
-    start->invalid = 0;                /* the jobs find that, too */
+    int i;
     if (p->jobs > 1) bitnet__team_run(m->team, p->jobs, bitnet__pack_job, p);
     else bitnet__pack_job(p, 0, 0);
     for (i = 0; i < p->jobs; i++) {
@@ -9554,11 +9483,8 @@ static bitnet_result bitnet__pack_linear(bitnet_model *m, bitnet__packing *p, co
         if (p->found[i].invalid)
             return bitnet__fail_unpacked(&l->file, name, &p->found[i], err);
     }
-    if (start->scale_row >= 0) {
-        l->scale *= bitnet__f16_to_f32(start->scale);
-        if ((r = bitnet__check_scale(name, l->scale, err))) return r;
-    }
-    if (p->only_check || bitnet__in_place(&m->kernels, l)) return BITNET_OK;
+    if (bitnet__check_scale(name, l->scale, err)) return BITNET_ERR_FORMAT;
+    if (l->plan == BITNET__ONLY_CHECKED || l->plan == BITNET__AS_IT_IS) return BITNET_OK;
     bitnet__model_release(m, l->w, bitnet__file_bytes(l));
     l->w = p->out;
     p->out += (bitnet__linear_bytes(&m->kernels, l, l->n_out) + 63) / 64 * 64;
@@ -9674,14 +9600,14 @@ static bitnet_result bitnet__pack_layer(bitnet_model *m, int32_t i, bitnet_error
     int k;
     p.m = m;
     p.out = p.rows = 0;
-    p.only_check = 0;
     p.unit = kernels->row_group > 64 ? kernels->row_group : 64;
     for (k = 0; k < n; k++) {
-        const bitnet__linear *l = &linear[k];
+        bitnet__linear *l = &linear[k];
+        l->plan = bitnet__choose_plan(kernels, l);
         weights += (uint64_t)l->file.n * (uint64_t)l->file.rows;
-        if (bitnet__in_place(kernels, l)) continue;
+        if (l->plan == BITNET__AS_IT_IS) continue;
         total += bitnet__linear_bytes(kernels, l, l->n_out) + 63;
-        if (kernels->pack && bitnet__needs_repacking(l) && !l->group &&
+        if (kernels->pack && l->plan == BITNET__UNPACKED &&
             bitnet__i2s_bytes(l->n_in, p.unit) > widest)
             widest = bitnet__i2s_bytes(l->n_in, p.unit);
     }
@@ -9709,20 +9635,28 @@ static bitnet_result bitnet__pack_layer(bitnet_model *m, int32_t i, bitnet_error
     return bitnet__progress(m, m->gguf.data_start + m->bytes_read, err);
 }
 
-/* Layers that read the same input round it in the same way. So if the scales of one differ, all
-   that can have such scales keep theirs, and the others must not be there. */
+/* The scales of blocks. If those of a matrix differ, it gets scale groups, else their scale becomes
+   the matrix's. q, k, v (gate, up) share one quantized input, so they must share one group size. */
 static bitnet_result bitnet__choose_groups(bitnet_model *m, int32_t layer, bitnet__linear *l,
                                            bitnet_error *err) {
     static const int8_t input[BITNET__LINEARS] = {0, 0, 0, 1, 2, 2, 3};
     char first[BITNET__TEXT], other[BITNET__TEXT];
-    int differ[4] = {0}, a, b;
-    for (a = 0; a < BITNET__LINEARS; a++)
-        if (l[a].group > 0 || (bitnet__type_info(l[a].file.type)->block &&
-                               bitnet__scales_differ(&l[a].file, l[a].w))) differ[input[a]] = 1;
+    int found[BITNET__LINEARS], differ[4] = {0}, a, b;
+    uint16_t scale[BITNET__LINEARS][2];
+    int64_t at[2];
     for (a = 0; a < BITNET__LINEARS; a++) {
-        if (!differ[input[a]]) continue;
+        const bitnet__type *type = bitnet__type_info(l[a].file.type);
+        found[a] = !type->block ? 0 : type->keeps_scales ? 2 :
+                   bitnet__find_scales(&l[a].file, l[a].w, scale[a], at);
+        if (found[a] == 2) differ[input[a]] = 1;
+    }
+    for (a = 0; a < BITNET__LINEARS; a++) {
         bitnet__linear_name(m, layer, a, other);
-        if (bitnet__type_info(l[a].file.type)->block) bitnet__set_group(&l[a]);
+        if (!differ[input[a]]) {
+            if (found[a]) l[a].scale *= bitnet__f16_to_f32(scale[a][0]);
+            continue;
+        }
+        bitnet__set_group(&l[a]);
         for (b = 0; input[b] != input[a]; b++) {}
         bitnet__linear_name(m, layer, b, first);
         if (l[b].group != l[a].group)
@@ -9741,19 +9675,17 @@ static bitnet_result bitnet__choose_groups(bitnet_model *m, int32_t layer, bitne
    later. */
 static int bitnet__only_zeros(const bitnet__linear *l) {
     const bitnet_ternary *t = &l->file;
-    const int block = bitnet__type_info(t->type)->block;
+    const bitnet__type *type = bitnet__type_info(t->type);
+    const int32_t step = type->block ? type->block : 768;
     uint8_t codes[768];
-    bitnet__unpacked u;
+    bitnet__unpacked unused;
     int32_t row, k, i, n;
-    bitnet__unpacked_reset(&u);
-    u.any_scale = 1;
     for (row = 0; row < t->rows; row++)
-        for (k = 0; k < t->n; k += n) {
-            n = block ? block : t->n - k < 768 ? t->n - k : 768;
-            if (block && !(bitnet__block_scale(t->type, bitnet__block_at(t, l->w, row, (size_t)(
-                               k / block))) & 0x7fff)) continue;
-            if (!bitnet__find_unpacker(t->type)->codes(t, l->w, row, (size_t)k, (size_t)(k + n),
-                                                       codes, &u)) return 0;
+        for (k = 0; k < t->n; k += step) {
+            n = t->n - k < step ? t->n - k : step;
+            if (type->block && !(bitnet__get_u16(bitnet__block_at(t, l->w, row, k) +
+                                                 type->scale_at) & 0x7fff)) continue;
+            if (!bitnet__unpack_codes(t, l->w, row, k, k + n, codes, &unused)) return 0;
             for (i = 0; i < n; i++)
                 if (codes[i] != 1) return 0;
         }
@@ -9928,7 +9860,7 @@ static const bitnet_kernels *bitnet__fastest(const bitnet_model *m, double read,
             for (j = 0; j < m->n_layers * BITNET__LINEARS; j++) {
                 const bitnet__linear *l = bitnet__linear_at(m, j);
                 bytes += (double)bitnet__linear_bytes(&k, l, l->n_out);
-                any |= !bitnet__in_place(&k, l);
+                any |= bitnet__choose_plan(&k, l) != BITNET__AS_IT_IS;
             }
             if (any != packs || !(dots[i] > 0.0)) continue;
             read_time = bytes / read;
@@ -9994,27 +9926,121 @@ static bitnet_result bitnet__choose_fastest(bitnet_model *m, bitnet_error *err) 
     return BITNET_OK;
 }
 
-/* ---- metadata ---- */
+/* ---- metadata ----
+   Keys are read one after the other. After the first error every function gives a value that does
+   no harm, of numbers the lowest, and err keeps that error. A name with a point in front is one of
+   the architecture's. */
+typedef struct bitnet__meta {
+    bitnet_model *m;
+    bitnet_error *err;
+    bitnet_result result;
+} bitnet__meta;
 
-/* "<arch>.suffix" as an integer; fallback 0: the key is required. */
-BITNET__APART bitnet_result bitnet__get_size(bitnet_model *m, const char *suffix,
-                                             int32_t fallback, int64_t high, int32_t *out,
-                                             bitnet_error *err) {
-    char name[BITNET__TEXT];
-    uint64_t v = 0;
-    bitnet_result r;
-    bitnet__format(name, "%s.%s", m->arch, suffix);
-    r = bitnet__get_uint(&m->gguf, name, (uint64_t)fallback, 1, (uint64_t)high, &v, err);
-    *out = (int32_t)v;
-    return r;
+/* A key; 0: it is absent. */
+static const bitnet__key *bitnet__meta_key(const bitnet__meta *x, const char *name) {
+    char full[BITNET__TEXT];
+    bitnet__format(full, "%s%s", name[0] == '.' ? x->m->arch : "", name);
+    return bitnet__find_key(&x->m->gguf, full);
 }
 
-/* "<arch>.suffix" as a float; fallback 0: the key is required. */
-static bitnet_result bitnet__get_factor(bitnet_model *m, const char *suffix, float fallback,
-                                        float low, float high, float *out, bitnet_error *err) {
-    char name[BITNET__TEXT];
-    bitnet__format(name, "%s.%s", m->arch, suffix);
-    return bitnet__get_float(&m->gguf, name, fallback, low, high, out, err);
+static const uint8_t *bitnet__meta_value(const bitnet__meta *x, const bitnet__key *k) {
+    return bitnet__value_of(&x->m->gguf, k);
+}
+
+/* "GGUF key 'name' at offset 123 is not ..." */
+BITNET__APART void bitnet__meta_fail(bitnet__meta *x, const char *name, const char *what) {
+    const bitnet__key *k = bitnet__meta_key(x, name);
+    char at[BITNET__TEXT] = "";
+    if (x->result != BITNET_OK) return;
+    if (k) bitnet__format(at, " at offset %llu", (unsigned long long)bitnet__value_offset(k));
+    x->result = bitnet__fail(x->err, BITNET_ERR_FORMAT, "GGUF key '%s%s'%s %s",
+                             name[0] == '.' ? x->m->arch : "", name, at, what);
+}
+
+/* An unsigned number of any integer type, from low to high. If the key is absent: fallback, or an
+   error if that is below low. */
+BITNET__APART uint64_t bitnet__meta_uint(bitnet__meta *x, const char *name, uint64_t fallback,
+                                         uint64_t low, uint64_t high) {
+    const bitnet__key *k = bitnet__meta_key(x, name);
+    char what[BITNET__TEXT] = "is missing";
+    uint64_t v = fallback;
+    if ((!k || bitnet__value_integer(k->type, bitnet__meta_value(x, k), &v)) && v >= low &&
+        v <= high) return v;
+    if (k || fallback >= low)
+        bitnet__format(what, "is not an integer from %llu to %llu", (unsigned long long)low,
+                       (unsigned long long)high);
+    bitnet__meta_fail(x, name, what);
+    return low;
+}
+
+/* The same for a size, at least 1; fallback 0: the key is required. */
+static int32_t bitnet__meta_size(bitnet__meta *x, const char *name, int32_t fallback,
+                                 int64_t high) {
+    return (int32_t)bitnet__meta_uint(x, name, (uint64_t)fallback, 1, (uint64_t)high);
+}
+
+/* The same for a positive F32. */
+BITNET__APART float bitnet__meta_float(bitnet__meta *x, const char *name, float fallback, float low,
+                                       float high) {
+    const bitnet__key *k = bitnet__meta_key(x, name);
+    char what[BITNET__TEXT] = "is missing";
+    float v = fallback;
+    if (k) v = k->type == BITNET_GGUF_F32 ? bitnet__load_f32(bitnet__meta_value(x, k)) : 0.0f;
+    if (v > 0.0f && v >= low && v <= high) return v;
+    if (k) bitnet__format(what, "is not an F32 from %g to %g", (double)low, (double)high);
+    bitnet__meta_fail(x, name, what);
+    return low;
+}
+
+/* A string value, NUL-terminated in buf; "" if the key is absent. */
+static void bitnet__meta_text(bitnet__meta *x, const char *name, char *buf, size_t cap) {
+    const bitnet__key *k = bitnet__meta_key(x, name);
+    char what[BITNET__TEXT];
+    buf[0] = 0;
+    if (!k) return;
+    if (k->type == BITNET_GGUF_STRING && k->size < cap &&
+        !memchr(bitnet__meta_value(x, k), 0, (size_t)k->size)) {
+        memcpy(buf, bitnet__meta_value(x, k), (size_t)k->size);
+        buf[k->size] = 0;
+        return;
+    }
+    bitnet__format(what, "is not a string of under %u bytes", (unsigned)cap);
+    bitnet__meta_fail(x, name, what);
+}
+
+/* A string array, which must be there. */
+static bitnet__strings bitnet__meta_strings(bitnet__meta *x, const char *name) {
+    const bitnet__key *k = bitnet__meta_key(x, name);
+    bitnet__strings list;
+    memset(&list, 0, sizeof list);
+    if (!k || k->type != BITNET_GGUF_ARRAY || k->element != BITNET_GGUF_STRING) {
+        bitnet__meta_fail(x, name, k ? "is not an array of strings" : "is missing");
+        return list;
+    }
+    list.data = bitnet__meta_value(x, k);
+    list.size = (size_t)k->size;
+    list.count = k->count;
+    return list;
+}
+
+/* An array of one 32-bit number for each of n tokens, an F32 or, by default, an integer; 0: the key
+   is absent. */
+static const uint8_t *bitnet__meta_per_token(bitnet__meta *x, const char *name, uint64_t n,
+                                             int is_float) {
+    const bitnet__key *k = bitnet__meta_key(x, name);
+    if (!k) return 0;
+    if (k->type != BITNET_GGUF_ARRAY || k->count != n ||
+        (is_float ? k->element != BITNET_GGUF_F32
+                  : k->element != BITNET_GGUF_I32 && k->element != BITNET_GGUF_U32))
+        bitnet__meta_fail(x, name, is_float ? "is not one F32 for each token"
+                                            : "is not one 32-bit integer for each token");
+    return bitnet__meta_value(x, k);
+}
+
+/* A token's number; without the key, the token with this text; else -1. */
+static bitnet_token bitnet__meta_token(bitnet__meta *x, const char *name, const char *text) {
+    if (!bitnet__meta_key(x, name)) return bitnet_token_find(x->m, text);
+    return (bitnet_token)bitnet__meta_uint(x, name, 0, 0, (uint64_t)x->m->n_vocab - 1);
 }
 
 /* Networks that a name seems to promise, but that compute something else. */
@@ -10062,116 +10088,96 @@ static bitnet_result bitnet__refuse_hadamard(const bitnet_model *m, bitnet_error
 }
 
 /* Part 1 of a file that was split has all keys, but few of the tensors; the others have no keys. */
-static bitnet_result bitnet__refuse_split(const bitnet_model *m, bitnet_error *err) {
-    uint64_t count = 1, part = 0;
-    bitnet_result r = bitnet__get_uint(&m->gguf, "split.count", 1, 0, 65535, &count, err);
-    if (r == BITNET_OK) r = bitnet__get_uint(&m->gguf, "split.no", 0, 0, 65535, &part, err);
-    if (r != BITNET_OK || count <= 1) return r;
-    return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "this is part %u of a model that was split "
-                        "into %u files; join them first (llama.cpp: llama-gguf-split --merge)",
-                        (unsigned)part + 1, (unsigned)count);
+static void bitnet__refuse_split(bitnet__meta *x) {
+    const uint64_t count = bitnet__meta_uint(x, "split.count", 1, 0, 65535);
+    const uint64_t part = bitnet__meta_uint(x, "split.no", 0, 0, 65535);
+    if (x->result != BITNET_OK || count <= 1) return;
+    x->result = bitnet__fail(x->err, BITNET_ERR_UNSUPPORTED, "this is part %u of a model that was "
+                             "split into %u files; join them first (llama.cpp: llama-gguf-split "
+                             "--merge)", (unsigned)part + 1, (unsigned)count);
 }
 
-static bitnet_result bitnet__load_family(bitnet_model *m, bitnet_error *err) {
+static void bitnet__load_family(bitnet__meta *x) {
+    static const char key[] = "general.architecture";
+    bitnet_model *m = x->m;
     const int in_norms = bitnet__find_tensor(&m->gguf, "blk.0.attn_q_norm_in.weight") != 0;
     const bitnet__family *f = bitnet__families;
-    bitnet_result r = bitnet__refuse_split(m, err);
-    if (r != BITNET_OK || (r = bitnet__get_text(&m->gguf, "general.architecture", m->arch,
-                                                sizeof m->arch, err))) return r;
-    if (!m->arch[0]) return bitnet__fail_key("general.architecture", 0, "is missing", err);
+    bitnet__refuse_split(x);
+    bitnet__meta_text(x, key, m->arch, sizeof m->arch);
+    if (!m->arch[0]) bitnet__meta_fail(x, key, "is missing");
+    if (x->result != BITNET_OK) return;
     for (; f < bitnet__families + sizeof bitnet__families / sizeof *f; f++)
         if (!strcmp(m->arch, f->arch) &&
             (!m->family || !(f->norms & BITNET__IN_NORMS) == !in_norms)) m->family = f;
-    return m->family ? bitnet__refuse_hadamard(m, err) : bitnet__refuse_arch(m, err);
+    x->result = m->family ? bitnet__refuse_hadamard(m, x->err) : bitnet__refuse_arch(m, x->err);
 }
 
 /* The gate is the family's. But architecture bitnet is 1bitLLM's models, with SiLU, and by
    llama.cpp's converters BitNet b1.58-2B-4T, with squared ReLU. Patched converters write which one
    it is; without that key the sizes tell, which no other published model of this name has. */
-static bitnet_result bitnet__load_gate(bitnet_model *m, bitnet_error *err) {
+static void bitnet__load_gate(bitnet__meta *x) {
+    bitnet_model *m = x->m;
     const bitnet__family *f = m->family;
     const bitnet__gate *gate = bitnet__gates, *end = gate + sizeof bitnet__gates / sizeof *gate;
-    char name[BITNET__TEXT], text[32];
-    bitnet_result r;
+    char text[32];
+    bitnet__meta_text(x, ".hidden_activation", text, sizeof text);
+    if (x->result != BITNET_OK) return;
     m->gate_a = f->gate_a;
     m->gate_b = f->gate_b;
-    bitnet__format(name, "%s.hidden_activation", m->arch);
-    if (!bitnet__find_key(&m->gguf, name)) {
-        if (!f->any_gate || m->n_layers != 30 || m->dim != 2560 || m->ffn_dim != 6912)
-            return BITNET_OK;
-        m->gate_a = bitnet__gates[0].a;
-        m->gate_b = bitnet__gates[0].b;
+    if (bitnet__meta_key(x, ".hidden_activation")) {
+        while (gate < end && strcmp(gate->name, text)) gate++;
+        if (gate == end || (!f->any_gate && (gate->a < f->gate_a || gate->a > f->gate_a))) {
+            x->result = bitnet__fail(x->err, BITNET_ERR_UNSUPPORTED, "GGUF key "
+                                     "'%s.hidden_activation' is '%s', which is not %s", m->arch,
+                                     text, gate == end ? "a known gate"
+                                                       : "the gate of this architecture");
+            return;
+        }
+    } else if (f->any_gate && m->n_layers == 30 && m->dim == 2560 && m->ffn_dim == 6912)
         bitnet__log_text(m, BITNET_LOG_INFO, "the file names no hidden_activation; its sizes are "
                          "those of BitNet b1.58-2B-4T, so the gate is relu2");
-        return BITNET_OK;
-    }
-    if ((r = bitnet__get_text(&m->gguf, name, text, sizeof text, err))) return r;
-    while (gate < end && strcmp(gate->name, text)) gate++;
-    if (gate == end)
-        return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "GGUF key '%s' is '%s', which is not a "
-                            "known gate", name, text);
-    if (!f->any_gate && (gate->a < f->gate_a || gate->a > f->gate_a))
-        return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "GGUF key '%s' is '%s', which is not the "
-                            "gate of this architecture", name, text);
+    else return;
     m->gate_a = gate->a;
     m->gate_b = gate->b;
-    return BITNET_OK;
 }
 
 /* Linear scaling divides positions. YaRN (Peng et al., 2023) divides those of slow pairs only, see
    bitnet__yarn_share, and makes cosines and sines longer. */
-static bitnet_result bitnet__load_rope_scaling(bitnet_model *m, bitnet_error *err) {
-    char name[BITNET__TEXT], type[32];
-    float attention = 1.0f, other = 1.0f;
-    bitnet_result r;
-    bitnet__format(name, "%s.rope.scaling.type", m->arch);
-    if ((r = bitnet__get_text(&m->gguf, name, type, sizeof type, err))) return r;
-    m->yarn.original = !strcmp(type, "yarn");
-    if (type[0] && strcmp(type, "none") && strcmp(type, "linear") && !m->yarn.original)
-        return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "%s is '%s'; only none, linear and yarn "
-                            "are supported", name, type);
+static void bitnet__load_rope_scaling(bitnet__meta *x) {
+    bitnet_model *m = x->m;
+    char type[32];
+    int yarn;
+    bitnet__meta_text(x, ".rope.scaling.type", type, sizeof type);
+    yarn = !strcmp(type, "yarn");
+    if (x->result == BITNET_OK && type[0] && strcmp(type, "none") && strcmp(type, "linear") &&
+        !yarn)
+        x->result = bitnet__fail(x->err, BITNET_ERR_UNSUPPORTED, "%s.rope.scaling.type is '%s'; "
+                                 "only none, linear and yarn are supported", m->arch, type);
+    m->rope_length = (double)bitnet__meta_float(x, ".rope.scaling.attn_factor", 1.0f, 1e-3f, 1e3f);
+    bitnet__meta_float(x, ".rope.scaling.yarn_attn_factor", 1.0f, 1.0f, 1.0f);
     m->rope_factor = 1.0f;
-    if ((r = bitnet__get_factor(m, "rope.scaling.attn_factor", 1.0f, 1e-3f, 1e3f, &attention,
-                                err)) ||
-        (r = bitnet__get_factor(m, "rope.scaling.yarn_attn_factor", 1.0f, 1.0f, 1.0f, &other,
-                                err))) return r;
-    m->rope_length = (double)attention;
-    if (!strcmp(type, "none")) return BITNET_OK;
-    if ((r = bitnet__get_factor(m, "rope.scale_linear", 1.0f, 1e-3f, 1e6f, &m->rope_factor, err)) ||
-        (r = bitnet__get_factor(m, "rope.scaling.factor", m->rope_factor, 1e-3f, 1e6f,
-                                &m->rope_factor, err)) || !m->yarn.original)
-        return r;                      /* scale_linear was the older name */
-    if ((r = bitnet__get_size(m, "rope.scaling.original_context_length", 0, BITNET__MAX_CONTEXT,
-                              &m->yarn.original, err)) ||
-        (r = bitnet__get_factor(m, "rope.scaling.yarn_beta_fast", 32.0f, 1e-3f, 1e6f,
-                                &m->yarn.beta_fast, err)) ||
-        (r = bitnet__get_factor(m, "rope.scaling.yarn_beta_slow", 1.0f, 1e-3f, 1e6f,
-                                &m->yarn.beta_slow, err)) ||
-        (r = bitnet__get_factor(m, "rope.scaling.yarn_ext_factor", 1.0f, 1.0f, 1.0f, &other,
-                                err))) return r;
-    if (m->rope_factor > 1.0f)
-        m->rope_length = (double)attention * (1.0 + 0.1 * bitnet__log((double)m->rope_factor));
-    return BITNET_OK;
+    if (!strcmp(type, "none")) return;
+    m->rope_factor = bitnet__meta_float(x, ".rope.scale_linear", 1.0f, 1e-3f, 1e6f);
+    m->rope_factor = bitnet__meta_float(x, ".rope.scaling.factor", m->rope_factor, 1e-3f, 1e6f);
+    if (!yarn) return;                 /* scale_linear was the older name */
+    m->yarn.original = bitnet__meta_size(x, ".rope.scaling.original_context_length", 0,
+                                         BITNET__MAX_CONTEXT);
+    m->yarn.beta_fast = bitnet__meta_float(x, ".rope.scaling.yarn_beta_fast", 32.0f, 1e-3f, 1e6f);
+    m->yarn.beta_slow = bitnet__meta_float(x, ".rope.scaling.yarn_beta_slow", 1.0f, 1e-3f, 1e6f);
+    bitnet__meta_float(x, ".rope.scaling.yarn_ext_factor", 1.0f, 1.0f, 1.0f);
+    if (m->rope_factor > 1.0f) m->rope_length *= 1.0 + 0.1 * bitnet__log((double)m->rope_factor);
 }
 
 /* What embeddings need beside the shape: the window, and how tokens become one vector. */
-static bitnet_result bitnet__load_pooling(bitnet_model *m, bitnet_error *err) {
-    char name[BITNET__TEXT];
-    uint64_t v = 0;
-    bitnet_result r = BITNET_OK;
-    bitnet__format(name, "%s.attention.sliding_window", m->arch);
-    if (m->family->slide_except && bitnet__find_key(&m->gguf, name))
-        r = bitnet__get_size(m, "attention.sliding_window", 0, BITNET__MAX_CONTEXT, &m->window,
-                             err);
-    if (r == BITNET_OK && m->window > 0)
-        r = bitnet__get_factor(m, "rope.freq_base_swa", m->family->slide_base, 1.0f, 1e15f,
-                               &m->slide_base, err);
-    if (r != BITNET_OK) return r;
-    bitnet__format(name, "%s.pooling_type", m->arch);
-    r = bitnet__get_uint(&m->gguf, name, 0, 0, BITNET_POOLING_LAST, &v, err);
-    m->pooling = (int32_t)v;
-    m->embeds = bitnet__find_key(&m->gguf, name) != 0;
-    return r;
+static void bitnet__load_pooling(bitnet__meta *x) {
+    bitnet_model *m = x->m;
+    if (m->family->slide_except && bitnet__meta_key(x, ".attention.sliding_window")) {
+        m->window = bitnet__meta_size(x, ".attention.sliding_window", 0, BITNET__MAX_CONTEXT);
+        m->slide_base = bitnet__meta_float(x, ".rope.freq_base_swa", m->family->slide_base, 1.0f,
+                                           1e15f);
+    }
+    m->pooling = (int32_t)bitnet__meta_uint(x, ".pooling_type", 0, 0, BITNET_POOLING_LAST);
+    m->embeds = bitnet__meta_key(x, ".pooling_type") != 0;
 }
 
 /* ---- keys that change the numbers ---- */
@@ -10206,35 +10212,29 @@ typedef struct bitnet__neutral_key {
     size_t field;                      /* in bitnet_model */
 } bitnet__neutral_key;
 
-#define BITNET__FIELD(name) 0.0, offsetof(bitnet_model, name)
+#define BITNET__ONLY(name, value) {name, BITNET__KEY_VALUE, value, 0}
+#define BITNET__OWN(name, rule, field) {name, rule, 0.0, offsetof(bitnet_model, field)}
 static const bitnet__neutral_key bitnet__neutral_keys[] = {
-    {".rope.scaling.yarn_log_multiplier", BITNET__KEY_VALUE, 0.0, 0},
-    {".attention.causal", BITNET__KEY_VALUE, 1.0, 0},
-    {".attention.max_alibi_bias", BITNET__KEY_VALUE, 0.0, 0},
-    {".attention.clamp_kqv", BITNET__KEY_VALUE, 0.0, 0},
-    {".attention.shared_kv_layers", BITNET__KEY_VALUE, 0.0, 0},
-    {".attention.scale", BITNET__KEY_FLOAT, BITNET__FIELD(score_scale)},
-    {".attention.sliding_window", BITNET__KEY_WINDOW, BITNET__FIELD(n_ctx)},
-    {".attention.sliding_window_pattern", BITNET__KEY_VALUE, 6.0, 0},
-    {".attention.key_length_swa", BITNET__KEY_INT, BITNET__FIELD(head_dim)},
-    {".attention.value_length_swa", BITNET__KEY_INT, BITNET__FIELD(head_dim)},
-    {".rope.dimension_count_swa", BITNET__KEY_INT, BITNET__FIELD(n_rot)},
-    {".embedding_length_out", BITNET__KEY_INT, BITNET__FIELD(dim)},
-    {".embedding_scale", BITNET__KEY_VALUE, 1.0, 0},
-    {".residual_scale", BITNET__KEY_VALUE, 1.0, 0},
-    {".logit_scale", BITNET__KEY_VALUE, 1.0, 0},
-    {".attn_logit_softcapping", BITNET__KEY_VALUE, 0.0, 0},
-    {".final_logit_softcapping", BITNET__KEY_VALUE, 0.0, 0},
-    {".use_parallel_residual", BITNET__KEY_VALUE, 0.0, 0},
-    {".leading_dense_block_count", BITNET__KEY_VALUE, 0.0, 0},
-    {".nextn_predict_layers", BITNET__KEY_VALUE, 0.0, 0},
-    {".expert_count", BITNET__KEY_VALUE, 0.0, 0},
-    {".expert_used_count", BITNET__KEY_VALUE, 0.0, 0},
-    {".expert_shared_count", BITNET__KEY_VALUE, 0.0, 0},
-    {"tokenizer.ggml.add_sep_token", BITNET__KEY_VALUE, 0.0, 0},
-    {"tokenizer.ggml.remove_extra_whitespaces", BITNET__KEY_VALUE, 0.0, 0}
+    BITNET__ONLY(".rope.scaling.yarn_log_multiplier", 0.0), BITNET__ONLY(".attention.causal", 1.0),
+    BITNET__ONLY(".attention.max_alibi_bias", 0.0), BITNET__ONLY(".attention.clamp_kqv", 0.0),
+    BITNET__ONLY(".attention.shared_kv_layers", 0.0),
+    BITNET__OWN(".attention.scale", BITNET__KEY_FLOAT, score_scale),
+    BITNET__OWN(".attention.sliding_window", BITNET__KEY_WINDOW, n_ctx),
+    BITNET__ONLY(".attention.sliding_window_pattern", 6.0),
+    BITNET__OWN(".attention.key_length_swa", BITNET__KEY_INT, head_dim),
+    BITNET__OWN(".attention.value_length_swa", BITNET__KEY_INT, head_dim),
+    BITNET__OWN(".rope.dimension_count_swa", BITNET__KEY_INT, n_rot),
+    BITNET__OWN(".embedding_length_out", BITNET__KEY_INT, dim),
+    BITNET__ONLY(".embedding_scale", 1.0), BITNET__ONLY(".residual_scale", 1.0),
+    BITNET__ONLY(".logit_scale", 1.0), BITNET__ONLY(".attn_logit_softcapping", 0.0),
+    BITNET__ONLY(".final_logit_softcapping", 0.0), BITNET__ONLY(".use_parallel_residual", 0.0),
+    BITNET__ONLY(".leading_dense_block_count", 0.0), BITNET__ONLY(".nextn_predict_layers", 0.0),
+    BITNET__ONLY(".expert_count", 0.0), BITNET__ONLY(".expert_used_count", 0.0),
+    BITNET__ONLY(".expert_shared_count", 0.0), BITNET__ONLY("tokenizer.ggml.add_sep_token", 0.0),
+    BITNET__ONLY("tokenizer.ggml.remove_extra_whitespaces", 0.0)
 };
-#undef BITNET__FIELD
+#undef BITNET__ONLY
+#undef BITNET__OWN
 
 /* Is the n bytes' text the pattern, in which one * stands for anything? */
 static int bitnet__is_like(const char *text, size_t n, const char *pattern) {
@@ -10320,30 +10320,26 @@ static bitnet_result bitnet__check_keys(const bitnet_model *m, bitnet_error *err
 }
 
 static bitnet_result bitnet__load_shape(bitnet_model *m, bitnet_error *err) {
-    int32_t value_length = 0, n_parts = 0, i;
-    bitnet_result r = bitnet__load_family(m, err);
-    if (r != BITNET_OK) return r;
+    bitnet__meta x = {m, err, BITNET_OK};
+    int32_t value_length, n_parts = 0, i;
+    bitnet__load_family(&x);
+    if (x.result != BITNET_OK) return x.result;
     m->norm_dim = 1;
     /* The tensors of a layer bound n_layers by what the file holds. */
     for (i = 0; i < BITNET__PARTS; i++)
         n_parts += bitnet__has_part(m, bitnet__kind_of(m, 0), &bitnet__parts[i]);
-    if ((r = bitnet__get_size(m, "embedding_length", 0, BITNET__MAX_ROW, &m->dim, err)) ||
-        (r = bitnet__get_size(m, "feed_forward_length", 0, BITNET__MAX_ROW, &m->ffn_dim, err)) ||
-        (r = bitnet__get_size(m, "block_count", 0,
-                              (int64_t)(m->gguf.n_tensors / (uint64_t)n_parts), &m->n_layers,
-                              err)) ||
-        (r = bitnet__get_size(m, "context_length", 0, BITNET__MAX_CONTEXT, &m->n_ctx, err)) ||
-        (r = bitnet__get_size(m, "attention.head_count", 0, BITNET__MAX_HEADS, &m->n_heads,
-                              err)) ||
-        (r = bitnet__get_size(m, "attention.head_count_kv", m->n_heads, m->n_heads,
-                              &m->n_kv_heads, err)) ||
-        (r = bitnet__get_size(m, "attention.key_length", m->dim / m->n_heads,
-                              BITNET__MAX_ROW / m->n_heads, &m->head_dim, err)) ||
-        (r = bitnet__get_size(m, "attention.value_length", m->head_dim, BITNET__MAX_ROW,
-                              &value_length, err)) ||
-        (r = bitnet__get_size(m, "rope.dimension_count", m->head_dim, m->head_dim, &m->n_rot,
-                              err)))
-        return r;
+    m->dim = bitnet__meta_size(&x, ".embedding_length", 0, BITNET__MAX_ROW);
+    m->ffn_dim = bitnet__meta_size(&x, ".feed_forward_length", 0, BITNET__MAX_ROW);
+    m->n_layers = bitnet__meta_size(&x, ".block_count", 0,
+                                    (int64_t)(m->gguf.n_tensors / (uint64_t)n_parts));
+    m->n_ctx = bitnet__meta_size(&x, ".context_length", 0, BITNET__MAX_CONTEXT);
+    m->n_heads = bitnet__meta_size(&x, ".attention.head_count", 0, BITNET__MAX_HEADS);
+    m->n_kv_heads = bitnet__meta_size(&x, ".attention.head_count_kv", m->n_heads, m->n_heads);
+    m->head_dim = bitnet__meta_size(&x, ".attention.key_length", m->dim / m->n_heads,
+                                    BITNET__MAX_ROW / m->n_heads);
+    value_length = bitnet__meta_size(&x, ".attention.value_length", m->head_dim, BITNET__MAX_ROW);
+    m->n_rot = bitnet__meta_size(&x, ".rope.dimension_count", m->head_dim, m->head_dim);
+    if (x.result != BITNET_OK) return x.result;
     if (value_length != m->head_dim)
         return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "keys of %d and values of %d elements: "
                             "they must be equal", (int)m->head_dim, (int)value_length);
@@ -10357,77 +10353,46 @@ static bitnet_result bitnet__load_shape(bitnet_model *m, bitnet_error *err) {
     m->score_scale = (float)(1.0 / bitnet__sqrt((double)m->head_dim));
     m->q_dim = m->n_heads * m->head_dim;
     m->kv_dim = m->n_kv_heads * m->head_dim;
-    if ((r = bitnet__get_factor(m, "attention.layer_norm_rms_epsilon", m->family->eps, 1e-30f, 1.0f,
-                                &m->eps, err)) ||
-        (r = bitnet__get_factor(m, "rope.freq_base", m->family->freq_base, 1.0f, 1e15f,
-                                &m->freq_base, err)) ||
-        (r = bitnet__load_pooling(m, err)) || (r = bitnet__load_gate(m, err)) ||
-        (r = bitnet__load_rope_scaling(m, err))) return r;
-    return bitnet__check_keys(m, err);
+    m->eps = bitnet__meta_float(&x, ".attention.layer_norm_rms_epsilon", m->family->eps, 1e-30f,
+                                1.0f);
+    m->freq_base = bitnet__meta_float(&x, ".rope.freq_base", m->family->freq_base, 1.0f, 1e15f);
+    bitnet__load_pooling(&x);
+    bitnet__load_gate(&x);
+    bitnet__load_rope_scaling(&x);
+    return x.result != BITNET_OK ? x.result : bitnet__check_keys(m, err);
 }
 
 /* ---- tokenizer ---- */
 
-/* A token id named by a key; without the key, the token with this text; else -1. */
-static bitnet_result bitnet__get_token(bitnet_model *m, const char *key, const char *text,
-                                       bitnet_token *out, bitnet_error *err) {
-    uint64_t v = 0;
-    bitnet_result r;
-    if (!bitnet__find_key(&m->gguf, key)) {
-        *out = bitnet_token_find(m, text);
-        return BITNET_OK;
-    }
-    r = bitnet__get_uint(&m->gguf, key, 0, 0, (uint64_t)m->n_vocab - 1, &v, err);
-    *out = (bitnet_token)v;
-    return r;
-}
-
-/* An array of one 32-bit number for each of n tokens, an F32 or, by default, an integer; *out 0:
-   the key is absent. */
-static bitnet_result bitnet__get_per_token(const bitnet__gguf *g, const char *name, uint64_t n,
-                                           int is_float, const uint8_t **out, bitnet_error *err) {
-    const bitnet__key *k = bitnet__find_key(g, name);
-    *out = k ? bitnet__value_of(g, k) : 0;
-    if (!k || (k->type == BITNET_GGUF_ARRAY && k->count == n &&
-               (is_float ? k->element == BITNET_GGUF_F32
-                         : k->element == BITNET_GGUF_I32 || k->element == BITNET_GGUF_U32)))
-        return BITNET_OK;
-    return bitnet__fail_key(name, k, is_float ? "is not one F32 for each token"
-                                              : "is not one 32-bit integer for each token", err);
-}
-
 /* The pre-tokenizer of byte-level BPE; without a key, the first one. */
-static bitnet_result bitnet__load_pre(bitnet_model *m, const bitnet__pre **pre, bitnet_error *err) {
+static const bitnet__pre *bitnet__load_pre(bitnet__meta *x) {
     char text[32], names[BITNET__TEXT] = "", longer[BITNET__TEXT];
     size_t i;
-    bitnet_result r = bitnet__get_text(&m->gguf, "tokenizer.ggml.pre", text, sizeof text, err);
-    *pre = &bitnet__pres[0];
-    if (r != BITNET_OK || (!text[0] && m->family->default_pre)) return r;
-    if (!text[0])
-        bitnet__log_text(m, BITNET_LOG_WARNING, "the file has no tokenizer.ggml.pre; llama-bpe is "
-                         "assumed, and if that is wrong, texts become wrong tokens");
-    for (i = 0; i < sizeof bitnet__pres / sizeof bitnet__pres[0]; i++) {
-        if (!text[0] || !strcmp(text, bitnet__pres[i].name)) {
-            *pre = &bitnet__pres[i];
-            return BITNET_OK;
-        }
+    bitnet__meta_text(x, "tokenizer.ggml.pre", text, sizeof text);
+    if (!text[0] && x->result == BITNET_OK && !x->m->family->default_pre)
+        bitnet__log_text(x->m, BITNET_LOG_WARNING, "the file has no tokenizer.ggml.pre; llama-bpe "
+                         "is assumed, and if that is wrong, texts become wrong tokens");
+    for (i = 0; text[0] && i < sizeof bitnet__pres / sizeof bitnet__pres[0]; i++) {
+        if (!strcmp(text, bitnet__pres[i].name)) return &bitnet__pres[i];
         bitnet__format(longer, "%s%s%s", names, i ? ", " : "", bitnet__pres[i].name);
         memcpy(names, longer, sizeof names);
     }
-    return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "tokenizer.ggml.pre is '%s'; only these are "
-                        "supported: %s", text, names);
+    if (text[0])
+        x->result = bitnet__fail(x->err, BITNET_ERR_UNSUPPORTED, "tokenizer.ggml.pre is '%s'; only "
+                                 "these are supported: %s", text, names);
+    return &bitnet__pres[0];
 }
 
-/* The kind of tokenizer: SentencePiece (*pre is 0), or byte-level BPE with a known scanner. */
-static bitnet_result bitnet__load_tokenizer_kind(bitnet_model *m, const bitnet__pre **pre,
-                                                 bitnet_error *err) {
+/* The scanner of byte-level BPE; 0: the tokenizer is SentencePiece. */
+static const bitnet__pre *bitnet__load_tokenizer_kind(bitnet__meta *x) {
     char text[32];
-    bitnet_result r = bitnet__get_text(&m->gguf, "tokenizer.ggml.model", text, sizeof text, err);
-    *pre = 0;
-    if (r != BITNET_OK || !strcmp(text, "llama")) return r;
-    if (!strcmp(text, "gpt2")) return bitnet__load_pre(m, pre, err);
-    return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "tokenizer.ggml.model is '%s'; only gpt2 "
-                        "(byte-level BPE) and llama (SentencePiece) are supported", text);
+    bitnet__meta_text(x, "tokenizer.ggml.model", text, sizeof text);
+    if (!strcmp(text, "gpt2")) return bitnet__load_pre(x);
+    if (x->result == BITNET_OK && strcmp(text, "llama"))
+        x->result = bitnet__fail(x->err, BITNET_ERR_UNSUPPORTED, "tokenizer.ggml.model is '%s'; "
+                                 "only gpt2 (byte-level BPE) and llama (SentencePiece) are "
+                                 "supported", text);
+    return 0;
 }
 
 /* Compares the file's template with those that are known, into m->chat and *row; *row 0: it is none
@@ -10482,15 +10447,15 @@ static void bitnet__log_chat(const bitnet_model *m) {
 
 /* The chat template, and the tokens that end a text. The official BitNet model's own file has a
    template that is not the one which it was trained with, so its architecture decides. */
-static bitnet_result bitnet__load_chat_template(bitnet_model *m, bitnet_error *err) {
+static void bitnet__load_chat_template(bitnet__meta *x) {
     static const char name[] = "tokenizer.chat_template";
+    bitnet_model *m = x->m;
     bitnet__vocab *v = &m->vocab;
-    const bitnet__key *k = bitnet__find_key(&m->gguf, name);
+    const bitnet__key *k = bitnet__meta_key(x, name);
     const bitnet__chat_row *row = 0;
     const char *lacks;
-    bitnet_result r = BITNET_OK;
-    if (k && k->type != BITNET_GGUF_STRING)
-        return bitnet__fail_key(name, k, "is not a string", err);
+    if (k && k->type != BITNET_GGUF_STRING) bitnet__meta_fail(x, name, "is not a string");
+    if (x->result != BITNET_OK) return;
     bitnet__fail(&m->no_chat, BITNET_ERR_UNSUPPORTED, "no chat: the file has no %s; give one of "
                  "your own, see bitnet_chat_template", name);
     if (m->family->chat) {
@@ -10498,9 +10463,9 @@ static bitnet_result bitnet__load_chat_template(bitnet_model *m, bitnet_error *e
         m->chat = row->t;
         v->chat_bos = 1;
     } else if (k)
-        r = bitnet__find_chat_row(m, (const char *)bitnet__value_of(&m->gguf, k), (size_t)k->size,
-                                  &row, err);
-    if (r != BITNET_OK) return r;
+        x->result = bitnet__find_chat_row(m, (const char *)bitnet__meta_value(x, k),
+                                          (size_t)k->size, &row, x->err);
+    if (x->result != BITNET_OK) return;
     bitnet__add_end(v, v->eos);
     bitnet__add_end(v, v->eot);
     bitnet__add_end(v, bitnet__vocab_find(v, "<|end_of_text|>", 15));
@@ -10509,79 +10474,66 @@ static bitnet_result bitnet__load_chat_template(bitnet_model *m, bitnet_error *e
         bitnet__fail(&m->no_chat, BITNET_ERR_UNSUPPORTED, "no chat: its template is %s, but the "
                      "vocabulary lacks the token '%s'", row->t.name, lacks);
     if (k && (!row || lacks)) bitnet__log_text(m, BITNET_LOG_WARNING, m->no_chat.text);
-    if (!row || lacks) return BITNET_OK;
+    if (!row || lacks) return;
     bitnet__add_ends(v, row);
     v->chat = &m->chat;
     if (!m->family->chat) bitnet__log_chat(m);
-    return BITNET_OK;
 }
 
 /* Tokens that end a text beside eos and eot: the end of a message, and what some converters write
    as a list. */
-static bitnet_result bitnet__load_more_ends(bitnet_model *m, bitnet_error *err) {
+static void bitnet__load_more_ends(bitnet__meta *x) {
     static const char name[] = "tokenizer.ggml.eos_token_ids";
-    const bitnet__key *k = bitnet__find_key(&m->gguf, name);
-    bitnet_token eom;
+    const bitnet__key *k = bitnet__meta_key(x, name);
     uint64_t i;
-    bitnet_result r = bitnet__get_token(m, "tokenizer.ggml.eom_token_id", "", &eom, err);
-    if (r != BITNET_OK) return r;
-    bitnet__add_end(&m->vocab, eom);
+    bitnet__add_end(&x->m->vocab, bitnet__meta_token(x, "tokenizer.ggml.eom_token_id", ""));
     if (k && (k->type != BITNET_GGUF_ARRAY || k->count > 4 ||
               (k->element != BITNET_GGUF_I32 && k->element != BITNET_GGUF_U32)))
-        return bitnet__fail_key(name, k, "is not a list of at most 4 32-bit integers", err);
-    for (i = 0; k && i < k->count; i++) {
-        const uint32_t id = bitnet__get_u32(bitnet__value_of(&m->gguf, k) + 4 * i);
-        if (id >= (uint32_t)m->n_vocab)
-            return bitnet__fail_key(name, k, "names a token that the vocabulary lacks", err);
-        bitnet__add_end(&m->vocab, (bitnet_token)id);
+        bitnet__meta_fail(x, name, "is not a list of at most 4 32-bit integers");
+    for (i = 0; k && x->result == BITNET_OK && i < k->count; i++) {
+        const uint32_t id = bitnet__get_u32(bitnet__meta_value(x, k) + 4 * i);
+        if (id < (uint32_t)x->m->n_vocab) bitnet__add_end(&x->m->vocab, (bitnet_token)id);
+        else bitnet__meta_fail(x, name, "names a token that the vocabulary lacks");
     }
-    return BITNET_OK;
 }
 
 static bitnet_result bitnet__load_tokenizer(bitnet_model *m, bitnet_error *err) {
-    const bitnet__gguf *g = &m->gguf;
+    bitnet__meta x = {m, err, BITNET_OK};
     bitnet__vocab *vocab = &m->vocab;
-    bitnet__strings tokens, merges;
-    const uint8_t *types, *scores;
-    char name[BITNET__TEXT];
-    uint64_t v;
-    const bitnet__pre *pre;
-    bitnet_result r = bitnet__load_tokenizer_kind(m, &pre, err);
+    const bitnet__pre *pre = bitnet__load_tokenizer_kind(&x);
     const int spm = !pre;
-    if (r != BITNET_OK || (r = bitnet__get_strings(g, "tokenizer.ggml.tokens", &tokens, err)) ||
-        (!spm && (r = bitnet__get_strings(g, "tokenizer.ggml.merges", &merges, err))) ||
-        (r = bitnet__get_per_token(g, "tokenizer.ggml.token_type", tokens.count, 0, &types, err)) ||
-        (r = bitnet__get_per_token(g, "tokenizer.ggml.scores", tokens.count, 1, &scores, err)))
-        return r;
+    const bitnet__strings tokens = bitnet__meta_strings(&x, "tokenizer.ggml.tokens");
+    const bitnet__strings merges = spm ? tokens : bitnet__meta_strings(&x, "tokenizer.ggml.merges");
+    const uint8_t *types = bitnet__meta_per_token(&x, "tokenizer.ggml.token_type", tokens.count, 0);
+    const uint8_t *scores = bitnet__meta_per_token(&x, "tokenizer.ggml.scores", tokens.count, 1);
+    int prefix;
     if (spm && (!types || !scores))
-        return bitnet__fail_key(types ? "tokenizer.ggml.scores" : "tokenizer.ggml.token_type", 0,
-                                "is missing, which a SentencePiece tokenizer needs", err);
-    if ((r = bitnet__get_uint(g, "tokenizer.ggml.add_space_prefix", 1, 0, 1, &v, err)) ||
-        (r = bitnet__vocab_build(vocab, &m->params.allocator, &tokens, types, spm ? 0 : &merges,
-                                 spm ? scores : 0, err))) return r;
-    vocab->space_prefix = spm && v == 1;
+        bitnet__meta_fail(&x, types ? "tokenizer.ggml.scores" : "tokenizer.ggml.token_type",
+                          "is missing, which a SentencePiece tokenizer needs");
+    prefix = bitnet__meta_uint(&x, "tokenizer.ggml.add_space_prefix", 1, 0, 1) && spm;
+    if (x.result == BITNET_OK)
+        x.result = bitnet__vocab_build(vocab, &m->params.allocator, &tokens, types,
+                                       spm ? 0 : &merges, spm ? scores : 0, err);
+    if (x.result != BITNET_OK) return x.result;
+    vocab->space_prefix = prefix;
     if (pre) vocab->pre = pre;
-    bitnet__format(name, "%s.vocab_size", m->arch);
-    if ((r = bitnet__get_uint(g, name, tokens.count, tokens.count, 1 << 24, &v, err))) return r;
-    m->n_vocab = (int32_t)v;
+    m->n_vocab = (int32_t)bitnet__meta_uint(&x, ".vocab_size", tokens.count, tokens.count, 1 << 24);
     vocab->n_ids = m->n_vocab;
     /* The end of a turn. The template bitnet-2b-4t needs this very token, whatever a key says. */
-    if ((r = bitnet__get_token(m, "tokenizer.ggml.eot_token_id", "<|eot_id|>", &vocab->eot, err)))
-        return r;
+    vocab->eot = bitnet__meta_token(&x, "tokenizer.ggml.eot_token_id", "<|eot_id|>");
     if (m->family->chat) vocab->eot = bitnet__vocab_find(vocab, "<|eot_id|>", 10);
     else if (vocab->eot < 0) vocab->eot = bitnet__vocab_find(vocab, "<|im_end|>", 10);
-    if ((r = bitnet__get_token(m, "tokenizer.ggml.bos_token_id",
-                               spm ? "<s>" : "<|begin_of_text|>", &vocab->bos, err)) ||
-        (r = bitnet__get_token(m, "tokenizer.ggml.eos_token_id",
-                               spm ? "</s>" : "<|end_of_text|>", &vocab->eos, err)) ||
-        (r = bitnet__get_uint(g, "tokenizer.ggml.add_bos_token", !pre || pre->digits == 3, 0, 1, &v,
-                              err))) return r;
-    vocab->add_bos = v && vocab->bos >= 0;
-    r = bitnet__get_uint(g, "tokenizer.ggml.add_eos_token", 0, 0, 1, &v, err);
-    if (r != BITNET_OK) return r;
-    vocab->add_eos = v && vocab->eos >= 0;
-    if ((r = bitnet__load_more_ends(m, err))) return r;
-    return bitnet__load_chat_template(m, err);
+    vocab->bos = bitnet__meta_token(&x, "tokenizer.ggml.bos_token_id",
+                                    spm ? "<s>" : "<|begin_of_text|>");
+    vocab->eos = bitnet__meta_token(&x, "tokenizer.ggml.eos_token_id",
+                                    spm ? "</s>" : "<|end_of_text|>");
+    vocab->add_bos = bitnet__meta_uint(&x, "tokenizer.ggml.add_bos_token",
+                                       !pre || pre->digits == 3, 0, 1) && vocab->bos >= 0;
+    vocab->add_eos = bitnet__meta_uint(&x, "tokenizer.ggml.add_eos_token", 0, 0, 1) &&
+                     vocab->eos >= 0;
+    bitnet__load_more_ends(&x);
+    bitnet__load_chat_template(&x);
+    return x.result;
 }
 
 /* ---- loading ---- */
@@ -10676,19 +10628,19 @@ static bitnet_result bitnet__load_ternary_head(bitnet_model *m, bitnet_error *er
     bitnet__linear *head = &m->ternary_head, embed;
     bitnet__packing p;
     bitnet_result r;
-    if (m->head.data && bitnet__find_unpacker(m->head.type)->codes) {
+    if (m->head.data && bitnet__is_ternary(bitnet__type_info(m->head.type))) {
         if ((r = bitnet__as_linear(&m->head, "output.weight", head, err)) ||
             (r = bitnet__pack_layer(m, -1, err))) return r;
         m->head.data = head->w;
         if (m->tied) m->embed.data = head->w;
         if (!m->group || head->group < m->group) m->group = head->group;
     }
-    if (m->tied || !bitnet__find_unpacker(m->embed.type)->codes) return BITNET_OK;
+    if (m->tied || !bitnet__is_ternary(bitnet__type_info(m->embed.type))) return BITNET_OK;
     if ((r = bitnet__as_linear(&m->embed, embedding, &embed, err))) return r;
     memset(&p, 0, sizeof p);
+    embed.plan = BITNET__ONLY_CHECKED;
     p.m = m;
     p.linear = &embed;
-    p.only_check = 1;
     p.jobs = bitnet__team_size(m->team);
     p.unit = 64;
     return bitnet__pack_linear(m, &p, embedding, err);
@@ -10775,37 +10727,35 @@ static uint64_t bitnet__hash_groups(uint64_t h, const bitnet__linear *l) {
     return h;
 }
 
+static uint64_t bitnet__hash_ints(uint64_t h, const int32_t *x, int n) {
+    uint8_t bytes[20];
+    int i;
+    for (i = 0; i < n; i++) bitnet__put_u32(bytes + 4 * i, (uint32_t)x[i]);
+    return bitnet__hash(h, bytes, 4 * (size_t)n);
+}
+
 /* What saved sequences know their model by: the header, how the weights are read, the last norm
    and the scales of all linear layers (of those with groups, and of such a head, of 16 rows).
    Another training of the same shape has other scales. Not all weights, because loading does not
    read the embedding. */
 static uint64_t bitnet__model_identity(const bitnet_model *m) {
-    const bitnet_tile tile = m->params.tile;
+    const bitnet_tile all = m->params.tile;
+    const int32_t how[4] = {(int32_t)m->params.i2s_packing, all.rows, all.cols, all.group};
     uint64_t h = bitnet__hash(BITNET__HASH_START, m->gguf.src.data, (size_t)m->gguf.data_start);
-    uint8_t numbers[20];
+    float scales[BITNET__LINEARS];
     int32_t i;
-    bitnet__put_u32(numbers, (uint32_t)m->params.i2s_packing);
-    bitnet__put_u32(numbers + 4, (uint32_t)tile.rows);
-    bitnet__put_u32(numbers + 8, (uint32_t)tile.cols);
-    bitnet__put_u32(numbers + 12, (uint32_t)tile.group);
-    h = bitnet__hash(h, numbers, 16);
+    int k;
+    h = bitnet__hash_ints(h, how, 4);
     for (i = 0; i < m->params.n_tiles; i++) {
         const bitnet_shape_tile *t = &m->params.tiles[i];
-        bitnet__put_u32(numbers, (uint32_t)t->rows);
-        bitnet__put_u32(numbers + 4, (uint32_t)t->n);
-        bitnet__put_u32(numbers + 8, (uint32_t)t->tile.rows);
-        bitnet__put_u32(numbers + 12, (uint32_t)t->tile.cols);
-        bitnet__put_u32(numbers + 16, (uint32_t)t->tile.group);
-        h = bitnet__hash(h, numbers, sizeof numbers);
+        const int32_t one[5] = {t->rows, t->n, t->tile.rows, t->tile.cols, t->tile.group};
+        h = bitnet__hash_ints(h, one, 5);
     }
     h = bitnet__hash_floats(h, m->output_norm, m->dim);
     for (i = 0; i < m->n_layers; i++) {
-        float scales[BITNET__LINEARS];
-        int k;
         for (k = 0; k < BITNET__LINEARS; k++) {
-            const bitnet__linear *l = &m->layers[i].linear[k];
-            scales[k] = l->scale;
-            h = bitnet__hash_groups(h, l);
+            scales[k] = m->layers[i].linear[k].scale;
+            h = bitnet__hash_groups(h, &m->layers[i].linear[k]);
         }
         h = bitnet__hash_floats(h, scales, BITNET__LINEARS);
     }
@@ -10899,12 +10849,12 @@ static bitnet_result bitnet__load(bitnet__source src, const bitnet_model_params 
 
 BITNET_API void bitnet_model_free(bitnet_model *m) {
     bitnet_allocator a;
-    bitnet__block *b, *next;
+    bitnet__allocation *b, *next;
     if (!m) return;
     a = m->params.allocator;
     bitnet__head_copy_free(m);
     bitnet__vocab_free(&m->vocab, &a);
-    for (b = m->blocks; b; b = next) {
+    for (b = m->allocations; b; b = next) {
         next = b->next;
         bitnet__free(&a, b);
     }

@@ -514,6 +514,9 @@ static void test_family_gate_sizes(void) {
         bitnet_model m;
         bitnet__key none;
         bitnet_error err = {BITNET_OK, ""};
+        bitnet__meta meta = {0, 0, BITNET_OK};
+        meta.m = &m;
+        meta.err = &err;
         memset(&m, 0, sizeof m);
         m.gguf.keys = &none;                               /* [0] */
         m.family = &bitnet__families[cases[i].arch];
@@ -522,7 +525,8 @@ static void test_family_gate_sizes(void) {
         m.ffn_dim = cases[i].ffn;
         m.params.log_fn = count_gate_lines;
         gate_lines = 0;
-        CHECK(bitnet__load_gate(&m, &err) == BITNET_OK);
+        bitnet__load_gate(&meta);
+        CHECK(meta.result == BITNET_OK);
         CHECK_MSG((m.gate_a < 0.0f) == !cases[i].relu2 && gate_lines == cases[i].lines,
                   "%s of %d layers: gate %g, %d lines", m.family->arch, cases[i].layers,
                   (double)m.gate_a, gate_lines);

@@ -67,10 +67,10 @@ static void test_code_3_places(void) {
                 l.file.rows = l.n_out = shapes[s][1];
                 l.n_in = bitnet__padded_row(l.file.n);
                 m.kernels = bitnet__fill_kernels(&bitnet__kernels_scalar);
+                l.plan = bitnet__choose_plan(&m.kernels, &l);
                 p.m = &m;
                 p.linear = &l;
                 p.unit = 4;
-                bitnet__unpacked_reset(&p.start);
                 p.out = (uint8_t *)gb_malloc((size_t)l.n_in * (size_t)l.n_out / 4);
                 for (p.jobs = 1; p.jobs <= 16; p.jobs += 1 + p.jobs / 4) {
                     const bitnet__unpacked *f = 0;
