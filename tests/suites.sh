@@ -76,12 +76,12 @@ suite_fuzz_live() {
     sh tests/fuzz/run.sh fuzz 5
 }
 
-# Changed instructions of kernels, which the self-test must find. PLANTED='--seed 5 --count 1000' tries
-# others, for hours.
+# Changed instructions of kernels, which the self-test must find. PLANTED='--seed 5 --count 1000 arm'
+# tries others, for longer. By itself few, and only x86: planted.txt does not list all equal ones yet.
 suite_planted() {
     need python3
     find_relaxed || relaxed=
-    EMCC_RELAXED=$relaxed python3 tests/machines/planted.py ${PLANTED:-}
+    EMCC_RELAXED=$relaxed python3 tests/machines/planted.py ${PLANTED:---count 25 x86}
 }
 
 suite_cli() {
