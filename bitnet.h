@@ -15790,7 +15790,7 @@ static size_t bitnet__nfc(const uint8_t *p, const uint8_t *end, uint64_t *cps, u
    @selftest  does this build, on this machine, give the results that the scalar table defines?
    A kernel chooses its path by columns, rows and length, with thresholds that differ from table to
    table. Nothing here knows them: the shapes below cover ranges that go well past every threshold,
-   and tests/machines/planted.sh checks that a fault in any path is found.
+   and tests/machines/planted.py checks that a fault in any path is found.
 
    The scalar entry computes each shape once. A result does not depend on the rows and columns that
    are computed with it, so that also gives the results of all smaller shapes. An entry that is the
@@ -15816,7 +15816,7 @@ enum { BITNET__TEST_TERNARY, BITNET__TEST_U8, BITNET__TEST_U4, BITNET__TEST_GROU
    is 1. */
 typedef struct bitnet__test_shape {
     int kind, n, rows, cols, step;
-    int valid;                         /* 1: I2_S without a code 3 */
+    int valid;                         /* 1: I2_S without a code 3; 2 to 5: with a single one */
 } bitnet__test_shape;
 
 static const bitnet__test_shape bitnet__test_shapes[] = {
@@ -15827,6 +15827,8 @@ static const bitnet__test_shape bitnet__test_shapes[] = {
     {BITNET__TEST_TERNARY, 2176, 35, 26, 9, 0},        /* several panels */
     {BITNET__TEST_TERNARY, 3200, 33, 41, 20, 0},       /* more activations than follow each other */
     {BITNET__TEST_TERNARY, 1152, 70, 59, 3, 1}, {BITNET__TEST_TERNARY, 128, 650, 17, 323, 1},
+    {BITNET__TEST_TERNARY, 128, 70, 59, 65, 2}, {BITNET__TEST_TERNARY, 128, 70, 59, 65, 3},
+    {BITNET__TEST_TERNARY, 128, 70, 59, 65, 4}, {BITNET__TEST_TERNARY, 128, 70, 59, 65, 5},
     {BITNET__TEST_U8, 320, 9, 13, 1, 0}, {BITNET__TEST_U8, 96, 9, 13, 1, 0},
     {BITNET__TEST_U8, 80, 9, 13, 1, 0}, {BITNET__TEST_U8, 48, 9, 13, 1, 0},
     {BITNET__TEST_U8, 37, 3, 3, 1, 0},
@@ -16153,6 +16155,7 @@ static const char *bitnet__test_one_shape(bitnet__selftest *t, const bitnet__tes
     else if (kind == BITNET__TEST_KEYS || values) bitnet__test_fill_cache(t);
     else bitnet__test_fill_floats(t);
     if (s->valid) bitnet__test_make_valid(t);
+    if (s->valid > 1) t->w[s->rows / 2 * (s->n / 4)] |= (uint8_t)(3 << 2 * (s->valid - 2));
     if (t->packs) bad = bitnet__test_pack(t, s == bitnet__test_shapes);
     bitnet__test_multiply(t, &bitnet__kernels_scalar, t->w, 0, t->want);
     return bad ? bad : bitnet__test_parts(t, s) ? 0 : t->entry->name;
@@ -16229,6 +16232,7 @@ static const char *bitnet__test_length(bitnet__selftest *t, int special) {
     t->random = (uint64_t)(4 * n + special);
     bitnet__test_floats(t, t->x, 3 * BITNET__TEST_LENGTH, 0);
     bitnet__test_floats(t, t->x, n, special);
+    for (i = 0; i < n && special == 0 && n % 32 == 0; i++) t->x[i] *= i ? 0.01f : 0.25f;
     for (i = 0; i < n; i++) {
         t->dots[0][i] = bitnet__test_below(t, 2001) - 1000;
         t->dots[1][i] = (bitnet__test_below(t, 1 << 15) - (1 << 14)) * (1 << 14);

@@ -76,9 +76,12 @@ suite_fuzz_live() {
     sh tests/fuzz/run.sh fuzz 5
 }
 
-suite_planted() {                      # faults in the kernels, which the self-test must find
+# Changed instructions of kernels, which the self-test must find. PLANTED='--seed 5 --count 1000 arm'
+# tries others, for longer. By itself few, and only x86: planted.txt does not list all equal ones yet.
+suite_planted() {
+    need python3
     find_relaxed || relaxed=
-    EMCC_RELAXED=$relaxed sh tests/machines/planted.sh
+    EMCC_RELAXED=$relaxed python3 tests/machines/planted.py ${PLANTED:---count 25 x86}
 }
 
 suite_cli() {

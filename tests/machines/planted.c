@@ -1,109 +1,51 @@
-/* Plants the faults of planted.txt in the kernels, one after the other, and sees whether
-   bitnet_selftest finds each: the right table and the right entry. planted.sh, which says more,
-   makes the headers that this file includes. */
+/* The self-test, or examples/crosscheck, with one fault in force. planted.py links this with a
+   library that holds many, and says more.
 
-int planted;                 /* the number of the fault that is in force; 0: none */
-
-#define BITNET_STATIC
-#define BITNET_IMPLEMENTATION
+     planted 0             every usable table is in order; prints its name and the faults it reaches
+     planted N TABLE...    1 if the self-test finds fault N in one of the tables
+     planted N crosscheck  the report of crosscheck, with that fault */
 #include "bitnet.h"
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
-static const struct { int line; const char *table, *entry; } faults[] = {
-#include "faults.h"
-    {0, 0, 0}
-};
+extern int planted;                          /* the number of the fault; 0: none */
+extern const int planted_count;
+extern unsigned char planted_hit[];          /* 1 once a fault's place is reached; */
+extern unsigned char planted_twin[];         /* the same, in code for other instructions */
 
-static int passed, failed, skipped;
+#ifdef CROSSCHECK
+int crosscheck_main(int argc, char **argv);
+#endif
 
-static void verdict(int ok, int line, const char *table, const char *what) {
-    if (ok) passed++;
-    else {
-        failed++;
-        printf("FAIL planted.txt:%d, %s: %s\n", line, table, what);
-        fflush(stdout);
-    }
-}
-
-/* Without a fault all is well. */
-static void without_fault(void) {
+static void show_numbers(const char *kind, const char *name, const unsigned char *hit) {
     int i;
-    for (i = 0; i < bitnet_kernels_count(); i++) {
-        const bitnet_kernels *k = bitnet_kernels_get(i);
-        bitnet_error err = {BITNET_OK, ""};
-        if (bitnet_kernels_usable(k))
-            verdict(bitnet_selftest(k, &err) == BITNET_OK, 0, k->name, err.text);
+    printf("%s %s", kind, name);
+    for (i = 1; i <= planted_count; i++)
+        if (hit[i]) printf(" %d", i);
+    printf("\n");
+}
+
+static void show(const bitnet_kernels *k) {
+    bitnet_error err = {BITNET_OK, ""};
+    memset(planted_hit, 0, (size_t)planted_count + 1);
+    if (bitnet_selftest(k, &err)) {
+        printf("FAIL without a fault: %s\n", err.text);
+        exit(2);
     }
+    show_numbers("table", k->name, planted_hit);
 }
 
-/* A table that cannot run here is named once. */
-static void skip(int i) {
-    const char *table = faults[i].table;
-    int j;
-    skipped++;
-    for (j = 0; j < i; j++)
-        if (!strcmp(faults[j].table, table)) return;
-    printf("skip %s: it is not compiled in, or this CPU cannot run it\n", table);
-}
-
-/* The table with nothing but one entry: the others would only take time. */
-static bitnet_kernels entry_of(const bitnet_kernels *k, const char *entry) {
-    bitnet_kernels one = {0};
-    one.name = k->name;
-    one.needs = k->needs;
-#define KEEP(e) if (!strcmp(entry, #e)) one.e = k->e
-    KEEP(quantize);
-    KEEP(dotrows_groups);
-    KEEP(dotrows_f32);
-    KEEP(dotrows_f16);
-    KEEP(dotrows_bf16);
-    KEEP(scores_f16);
-    KEEP(sumrows_f32);
-    KEEP(sumrows_f16);
-    KEEP(softmax);
-    KEEP(rope);
-    KEEP(store_f16);
-    KEEP(dequantize);
-    KEEP(relu2_gate);
-    KEEP(sigmoid_gate);
-    KEEP(rmsnorm);
-    KEEP(dotrows_u8);
-    KEEP(dotrows_u4);
-    KEEP(dotrows_i2s);
-    KEEP(scores_i8);
-    KEEP(weigh_i8);
-    KEEP(sumrows_i8);
-#undef KEEP
-    if (strcmp(entry, "dotrows_ternary") && strcmp(entry, "pack")) return one;
-    one.layout = k->layout;
-    one.row_group = k->row_group;
-    one.packed_bytes = k->packed_bytes;
-    one.pack = k->pack;
-    one.dotrows_ternary = k->dotrows_ternary;
-    return one;
-}
-
-static void with_fault(int i) {
-    const bitnet_kernels *k = bitnet_kernels_find(faults[i].table);
-    bitnet_kernels one;
-    bitnet_error err = {BITNET_OK, "the self-test does not find it"};
-    char expected[100];
-    if (!bitnet_kernels_usable(k)) {
-        skip(i);
-        return;
-    }
-    one = entry_of(k, faults[i].entry);
-    snprintf(expected, sizeof expected, "kernels '%s': %s differs", k->name, faults[i].entry);
-    planted = faults[i].line;
-    verdict(bitnet_selftest(&one, &err) == BITNET_ERR_SELFTEST && strstr(err.text, expected),
-            faults[i].line, k->name, err.text);
-    planted = 0;
-}
-
-int main(void) {
+int main(int argc, char **argv) {
     int i;
-    without_fault();
-    for (i = 0; faults[i].line; i++) with_fault(i);
-    printf("%d passed, %d failed, %d skipped\n", passed, failed, skipped);
-    return failed != 0;
+    planted = argc > 1 ? atoi(argv[1]) : 0;
+#ifdef CROSSCHECK
+    if (argc > 2 && !strcmp(argv[2], "crosscheck")) return crosscheck_main(1, argv);
+#endif
+    for (i = 0; !planted && i < bitnet_kernels_count(); i++)
+        if (bitnet_kernels_usable(bitnet_kernels_get(i))) show(bitnet_kernels_get(i));
+    if (!planted) show_numbers("twins", "-", planted_twin);
+    for (i = 2; i < argc; i++)
+        if (bitnet_selftest(bitnet_kernels_find(argv[i]), 0)) return 1;
+    return 0;
 }

@@ -1521,7 +1521,7 @@ static void test_selftest_finds(void) {
     }
 }
 
-/* What is wrong only in large shapes is found, too. tests/machines/planted.sh breaks the real
+/* What is wrong only in large shapes is found, too. tests/machines/planted.py breaks the real
    kernels. */
 static struct { int n, rows, cols; } late;
 static void late_i2s(const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows,
