@@ -7263,7 +7263,7 @@ static uint64_t bitnet__size_tl2_r16(uint64_t n_cols, uint64_t n_rows) {
 }
 
 #define BITNET__UNREAD(name, block, bytes) {name, block, bytes, 0, 0, 0, 0, 0, 0}
-#define BITNET__FLOATS(name, block, bytes, floats) {name, block, bytes, 0, 0, 0, floats, 0, 0}
+#define BITNET__FLOAT_TYPE(name, block, bytes, floats) {name, block, bytes, 0, 0, 0, floats, 0, 0}
 #define BITNET__BLOCKS(name, block, bytes, scale_at, keeps, fn) \
     {name, block, bytes, scale_at, keeps, 0, 0, fn, 0}
 #define BITNET__TENSOR(name, size, codes) {name, 0, 0, 0, 0, size, 0, 0, codes}
@@ -7275,16 +7275,16 @@ static uint64_t bitnet__size_tl2_r16(uint64_t n_cols, uint64_t n_rows) {
    function that unpacks it; its row here; and, if it is read, its name in one of the two lists
    below, for error texts. A number of 43 or more also needs a line in bitnet__type_info. */
 static const bitnet__type bitnet__types[] = {
-    BITNET__FLOATS("F32", 1, 4, bitnet__unpack_f32),
-    BITNET__FLOATS("F16", 1, 2, bitnet__unpack_f16),
-    BITNET__FLOATS("Q4_0", 32, 18, bitnet__unpack_q4_0),
+    BITNET__FLOAT_TYPE("F32", 1, 4, bitnet__unpack_f32),
+    BITNET__FLOAT_TYPE("F16", 1, 2, bitnet__unpack_f16),
+    BITNET__FLOAT_TYPE("Q4_0", 32, 18, bitnet__unpack_q4_0),
     BITNET__UNREAD("Q4_1", 32, 20), BITNET__UNREAD("Q4_2", 16, 10), BITNET__UNREAD("Q4_3", 16, 12),
     BITNET__UNREAD("Q5_0", 32, 22), BITNET__UNREAD("Q5_1", 32, 24),
-    BITNET__FLOATS("Q8_0", 32, 34, bitnet__unpack_q8_0),
+    BITNET__FLOAT_TYPE("Q8_0", 32, 34, bitnet__unpack_q8_0),
     BITNET__UNREAD("Q8_1", 32, 36), BITNET__UNREAD("Q2_K", 256, 84),
     BITNET__UNREAD("Q3_K", 256, 110), BITNET__UNREAD("Q4_K", 256, 144),
     BITNET__UNREAD("Q5_K", 256, 176),
-    BITNET__FLOATS("Q6_K", 256, 210, bitnet__unpack_q6_k),
+    BITNET__FLOAT_TYPE("Q6_K", 256, 210, bitnet__unpack_q6_k),
     BITNET__UNREAD("Q8_K", 256, 292), BITNET__UNREAD("IQ2_XXS", 256, 66),
     BITNET__UNREAD("IQ2_XS", 256, 74), BITNET__UNREAD("IQ3_XXS", 256, 98),
     BITNET__UNREAD("IQ1_S", 256, 50), BITNET__UNREAD("IQ4_NL", 32, 18),
@@ -7292,7 +7292,7 @@ static const bitnet__type bitnet__types[] = {
     BITNET__UNREAD("IQ4_XS", 256, 136), BITNET__UNREAD("I8", 1, 1), BITNET__UNREAD("I16", 1, 2),
     BITNET__UNREAD("I32", 1, 4), BITNET__UNREAD("I64", 1, 8), BITNET__UNREAD("F64", 1, 8),
     BITNET__UNREAD("IQ1_M", 256, 56),
-    BITNET__FLOATS("BF16", 1, 2, bitnet__unpack_bf16),
+    BITNET__FLOAT_TYPE("BF16", 1, 2, bitnet__unpack_bf16),
     BITNET__UNREAD("Q4_0_4_4", 32, 18), BITNET__UNREAD("Q4_0_4_8", 32, 18),
     BITNET__UNREAD("Q4_0_8_8", 32, 18),
     BITNET__BLOCKS("TQ1_0", 256, 54, 52, 0, bitnet__block_tq1_0),
@@ -7314,7 +7314,7 @@ static const bitnet__type bitnet__type_tl2_r16 = BITNET__TENSOR("TL2_R16", bitne
                                                                bitnet__unpack_tl2_r16);
 static const bitnet__type bitnet__type_mxfp4 = BITNET__UNREAD("MXFP4", 32, 17);
 #undef BITNET__UNREAD
-#undef BITNET__FLOATS
+#undef BITNET__FLOAT_TYPE
 #undef BITNET__BLOCKS
 #undef BITNET__TENSOR
 
@@ -9004,10 +9004,10 @@ BITNET_API bitnet_result bitnet_gguf_read(const bitnet_gguf *g, const bitnet_ggu
 
 /* =============================================================================================
    @model  from a GGUF file to a network: hyperparameters, weights, tokenizer
-   A model is immutable once loaded. Large tensors stay where the file's bytes are; norms (a few MB)
-   are converted to aligned F32, and ternary weights are repacked only for kernels that need it. All
-   memory that the model allocates is in one list of allocations. Codes that are invalid, scales that are
-   not positive and norms that are not finite are refused.
+   A model is immutable once loaded. Large tensors stay where the file's bytes are; norms (a few
+   MB) are converted to aligned F32, and ternary weights are repacked only for kernels that need
+   it. All memory that the model allocates is in one list of allocations. Codes that are invalid,
+   scales that are not positive and norms that are not finite are refused.
 
    Linux is asked for large pages (MADV_HUGEPAGE), with which generation is 5 to 15 % faster: for
    the mapped file and, of memory from malloc, for packed weights, the head's copy and the cache of
