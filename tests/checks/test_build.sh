@@ -276,8 +276,12 @@ done
 
 # ---- fuzz: a target that finds something fails, and so does one that hardly runs. The fake compiler
 # makes a program that tells how much it has run: each target something else.
-mkdir -p "$tree/tests/fuzz"
+mkdir -p "$tree/tests/fuzz/inputs"
 cp tests/fuzz/run.sh "$tree/tests/fuzz"
+for target in $(sed -n '/^TARGETS=/,/"$/p' tests/fuzz/run.sh | tr -d '"\\' | sed 's/TARGETS=//'); do
+    : > "$tree/tests/fuzz/inputs/$target.txt"
+    check "fuzz-inputs-$target" "no inputs" test -s "tests/fuzz/inputs/$target.txt"
+done
 cat > "$bin/fake-clang" << 'END'
 #!/bin/sh
 while [ "$1" != -o ]; do shift; done
@@ -313,6 +317,25 @@ ends fuzz-no-target 1
 build CLANG=no-such-clang 0 fuzz 5
 ends fuzz-no-clang 1
 says fuzz-no-clang-says "no-such-clang is not installed"
+# inputs are kept as text, and come out of it as they were
+printf 'x\0\377 \n\n' > "$tmp/bytes"
+: > "$tmp/empty"
+keep() { (cd "$tree" && sh tests/fuzz/run.sh keep "$@") > "$tmp/out" 2>&1; rc=$?; cp "$tmp/out" "$tmp/err"; }
+keep gguf odd-bytes "$tmp/bytes"
+ends keep 0
+keep gguf none "$tmp/empty"
+ends keep-none 0
+build CLANG=fake-clang 0 fuzz 5 gguf
+for file in bytes/odd-bytes empty/none; do
+    check "kept-$file" "not what was kept" cmp "$tmp/${file%/*}" "$tree/build/fuzz/inputs/gguf/${file#*/}"
+done
+keep gguf odd-bytes "$tmp/empty"
+says keep-twice "gguf has an input 'odd-bytes'"
+ends keep-twice-fails 1
+keep gguf "two words" "$tmp/empty"
+ends keep-name 1
+keep nothing name "$tmp/empty"
+ends keep-target 1
 
 # ---- the real table: its suites are there, each line has its parts
 sed -e 's/#.*//' -e '/^ *$/d' tests/packages.txt > "$tmp/table"
