@@ -54,6 +54,13 @@ suite_cc() {
     ! whole || on_older_cpus
 }
 
+# sanitized: sets $compiler to gcc with its sanitizers, where that is.
+sanitized() {
+    compiler="$CC $CFLAGS"
+    ! have gcc || compiler="gcc -O1 -g1 -fsanitize=address,undefined -fno-sanitize-recover=all \
+        -DSTB_SPRINTF_NOUNALIGNED"
+}
+
 # gcc's: clang takes minutes for a file. With this CPU's own instructions and a char without a sign,
 # which change nothing.
 suite_sanitizers() {
@@ -109,9 +116,8 @@ village_acts() {
 suite_grammar() {
     need node
     need npm
-    ajv=build/npm-ajv compiler="$CC $CFLAGS"
-    ! have gcc || compiler="gcc -O1 -g1 -fsanitize=address,undefined -fno-sanitize-recover=all \
-        -DSTB_SPRINTF_NOUNALIGNED"
+    ajv=build/npm-ajv
+    sanitized
     [ -d $ajv/node_modules/ajv-formats ] || npm_install $ajv ajv@8.17.1 ajv-formats@3.0.1 ||
         lacks "npm cannot install ajv"
     library $compiler &&
@@ -176,9 +182,7 @@ suite_crosscheck() {
 # embed with gcc's sanitizers, where they are.
 suite_embed() {
     need python3
-    compiler="$CC $CFLAGS"
-    ! have gcc || compiler="gcc -O1 -g1 -fsanitize=address,undefined -fno-sanitize-recover=all \
-        -DSTB_SPRINTF_NOUNALIGNED"
+    sanitized
     library $compiler &&
         run $compiler -std=c99 $WARN -Werror $USE_OBJECT $(sources embed) "$object" \
             -o build/embed-suite -lm -lpthread &&
@@ -188,9 +192,7 @@ suite_embed() {
 # perplexity with gcc's sanitizers, where they are.
 suite_perplexity() {
     need python3
-    compiler="$CC $CFLAGS"
-    ! have gcc || compiler="gcc -O1 -g1 -fsanitize=address,undefined -fno-sanitize-recover=all \
-        -DSTB_SPRINTF_NOUNALIGNED"
+    sanitized
     library $compiler &&
         run $compiler -std=c99 $WARN -Werror $USE_OBJECT $(sources perplexity) "$object" \
             -o build/perplexity-suite -lm -lpthread &&
@@ -204,9 +206,8 @@ suite_perplexity() {
 # search for leaks takes half of the time of hundreds of starts, and what leaks here ends with the
 # program; fuzz-replay and the unit tests search for leaks in what reads and writes files.
 suite_convert() {
-    compiler="$CC $CFLAGS" bad=0
-    ! whole || ! have gcc || compiler="gcc -O1 -g1 -fsanitize=address,undefined -fno-sanitize-recover=all \
-        -DSTB_SPRINTF_NOUNALIGNED"
+    bad=0
+    if whole; then sanitized; else compiler="$CC $CFLAGS"; fi
     export ASAN_OPTIONS=detect_leaks=0
     build_example "$compiler" convert && shared_example crosscheck || return 1
     sh tests/tools/test_convert.sh "build/convert-$suite" || bad=1
@@ -313,7 +314,8 @@ suite_windows() {
 
 suite_wasm_simd() {                    # what kernels, its floats, memory and files can change
     wasm_machine
-    filters='kernels/ model/ head/ sequences/ state/ gguf/ hostile sources/ faults/ text/ tiny/'
+    filters=$by_kernels
+    ! whole || filters='kernels/ model/ head/ sequences/ state/ gguf/ hostile sources/ faults/ text/ tiny/'
     compiler=${EMCC:-emcc} flags="$flags -sALLOW_MEMORY_GROWTH=1 -sMAXIMUM_MEMORY=4GB"
     has=simd128 break='s/shl(b, 4)/shl(b, 2)/'
     break_names='dotrows_ternary .*, kernel simd128, only in'
@@ -407,6 +409,7 @@ quick_tests() { build_tests "$@" && BITNET_TEST_QUICK=1 run $RUN "build/tests-$s
 on_machine() { build_machine && on_cpu; }
 
 build_machine() {
+    whole || break=
     require_machine
     build_tests $compiler $flags && machine_example generate && machine_example crosscheck &&
         build_broken
