@@ -155,8 +155,8 @@ coverage() {
     done
     command -v "llvm-profdata$tool" >/dev/null 2>&1 || fail "llvm-cov is not installed (llvm)"
     mkdir -p $OUT "$TMPDIR"
-    run "$CLANG" $FLAGS -O1 -DFUZZ_REPLAY -fprofile-instr-generate -fcoverage-mapping \
-        tests/fuzz/all.c -o $OUT/covered -lm
+    run "$CLANG" $FLAGS -w -O1 -DFUZZ_REPLAY -DFUZZ_COVERAGE -fprofile-instr-generate \
+        -fcoverage-mapping tests/fuzz/all.c -o $OUT/covered -lm
     unpack $OUT/inputs "$@"
     for target; do
         found=$OUT/corpus/$target      # what was found before
