@@ -29,7 +29,8 @@ sections() {
 # changed BASE: sections and files. A part of bitnet.h that is gone was in the section that holds the
 # line above it.
 changed() {
-    git rev-parse -q --verify "$1^{commit}" >/dev/null || { echo "there is no commit '$1'" >&2; exit 2; }
+    git rev-parse -q --verify "$1^{commit}" >/dev/null ||
+        { echo "there is no commit '$1'" >&2; exit 2; }
     mkdir -p build
     sections >build/sections
     git diff -U0 --no-color --no-ext-diff "$1" -- bitnet.h | awk '
@@ -71,13 +72,12 @@ case ${1:-} in
         for thing in $unnamed; do echo "$thing"; done
         [ -z "$unnamed" ] ;;
     *)
+        [ $# -le 1 ] || { echo "changed.sh: '$2' is too much" >&2; exit 2; }
         things=$(changed "${1:-HEAD}")
         [ -n "$things" ] || { echo "nothing differs from ${1:-HEAD}" >&2; exit 2; }
         needed $things
         echo changed $things
-        for thing in $unnamed; do
-            echo "no row of tests/README.md names $thing" >&2
-        done
+        for thing in $unnamed; do echo "no row of tests/README.md names $thing" >&2; done
         [ -z "$unnamed" ] || exit 2
         echo "t $(once $filters)"
         echo "suite $(once $suites)" ;;

@@ -14,8 +14,9 @@
 #   break_file, break, break_names   a kernel header, a sed command that breaks a kernel in it, and
 #                what crosscheck must say of that
 
-# Those of every change. Long ones first. Those that wait for a browser, a disk or a time are apart, so
-# that they do not all wait at the same time, and not last, when no others are left to run meanwhile.
+# The suites of every change, long ones first. Those that wait for a browser, a disk or a time are
+# apart, so that they do not all wait at the same time, and not last, when no others are left to run
+# meanwhile.
 SUITES="sanitizers web-chromium web-node cc web-cache check aarch64-max server s390x batch wasm-simd
     convert perplexity web-firefox cli races fuzz-replay embed crosscheck grammar build"
 
@@ -202,9 +203,9 @@ suite_perplexity() {
             examples/tiny.gguf
 }
 
-# convert, in full with gcc's sanitizers, where they are. Models in Hugging Face's form need Python. The
-# search for leaks takes half of the time of hundreds of starts, and what leaks here ends with the
-# program; fuzz-replay and the unit tests search for leaks in what reads and writes files.
+# convert, in full with gcc's sanitizers. Models in Hugging Face's form need Python. The search for
+# leaks takes half of the time of hundreds of starts, and what leaks here ends with the program;
+# fuzz-replay and the unit tests search for leaks in what reads and writes files.
 suite_convert() {
     bad=0
     if whole; then sanitized; else compiler="$CC $CFLAGS"; fi

@@ -392,6 +392,8 @@ if command -v git > /dev/null 2>&1; then
     ends changed-base-is-head 2
     list HEAD~1
     says changed-base "^changed @generate @head bitnet.h examples/generate.c"
+    list HEAD HEAD
+    ends changed-two-bases 2
     list nowhere
     ends changed-no-base 2
     says changed-no-base-says "there is no commit 'nowhere'"
