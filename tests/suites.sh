@@ -55,10 +55,10 @@ suite_cc() {
     ! whole || on_older_cpus
 }
 
-# sanitized: sets $compiler to gcc with its sanitizers, where that is.
+# sanitized: sets $compiler, for a suite in full to gcc with its sanitizers, where that is.
 sanitized() {
     compiler="$CC $CFLAGS"
-    ! have gcc || compiler="gcc -O1 -g1 -fsanitize=address,undefined -fno-sanitize-recover=all \
+    ! whole || ! have gcc || compiler="gcc -O1 -g1 -fsanitize=address,undefined -fno-sanitize-recover=all \
         -DSTB_SPRINTF_NOUNALIGNED"
 }
 
@@ -113,7 +113,7 @@ village_acts() {
             build/village.out)" -eq 3 ]
 }
 
-# Random texts of random schemas, with gcc's sanitizers where they are; ajv is the judge.
+# Random texts of random schemas, in full with gcc's sanitizers; ajv is the judge.
 suite_grammar() {
     need node
     need npm
@@ -180,7 +180,7 @@ suite_crosscheck() {
     shared_example crosscheck && sh tests/tools/test_crosscheck.sh build/crosscheck examples/tiny.gguf
 }
 
-# embed with gcc's sanitizers, where they are.
+# embed, in full with gcc's sanitizers.
 suite_embed() {
     need python3
     sanitized
@@ -190,7 +190,7 @@ suite_embed() {
         run python3 tests/tools/test_embed_tool.py build/embed-suite examples/tiny.gguf
 }
 
-# perplexity with gcc's sanitizers, where they are.
+# perplexity, in full with gcc's sanitizers.
 suite_perplexity() {
     need python3
     sanitized
@@ -207,8 +207,8 @@ suite_perplexity() {
 # leaks takes half of the time of hundreds of starts, and what leaks here ends with the program;
 # fuzz-replay and the unit tests search for leaks in what reads and writes files.
 suite_convert() {
+    sanitized
     bad=0
-    if whole; then sanitized; else compiler="$CC $CFLAGS"; fi
     export ASAN_OPTIONS=detect_leaks=0
     build_example "$compiler" convert && shared_example crosscheck || return 1
     sh tests/tools/test_convert.sh "build/convert-$suite" || bad=1
