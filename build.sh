@@ -5,8 +5,10 @@
 #   ./build.sh [run]       the default: builds generate and lets the tiny model tell a story; needs only
 #                          a C compiler
 #   ./build.sh test [--all]    installs the Debian packages that suites lack, then runs the suites of
-#                          every change; with --all every suite, as before a release
-#   ./build.sh suite NAME...   runs these suites and installs nothing; without a name it lists them
+#                          every change; with --all every suite in full, as before a release
+#   ./build.sh test --changed [--list] [BASE]   only what the table of tests/README.md names for what
+#                          differs from the commit BASE (HEAD); with --list says it and runs nothing
+#   ./build.sh suite NAME...   these suites in full, installs nothing; without a name it lists them
 #   ./build.sh examples    builds every example
 #   ./build.sh server      build/serve, a server with OpenAI's API, which needs Debian's
 #                          libmicrohttpd-dev, and build/batch
@@ -515,12 +517,26 @@ one_suite() {
     cat "build/$suite.report"
 }
 
-# tier [--all]: $names are the suites of test, or of test --all; with RUN those that it applies to.
+# tier [--all | --changed [--list] [BASE]]: $names are the suites of test, of all, or those that a
+# change needs, $filters the unit tests that it needs; with RUN the suites that it applies to.
 tier() {
-    case $* in
-        '') names=$SUITES ;;
-        --all) names=$ALL_SUITES ;;
-        *) echo "$command: '$*' is not --all" >&2; exit 2 ;;
+    filters='' names=$SUITES BITNET__WHOLE=0
+    export BITNET__WHOLE
+    case ${1:-},$# in
+        ,0) ;;
+        --all,1) names=$ALL_SUITES BITNET__WHOLE=1 ;;
+        --changed,[123])
+            shift
+            list=${1:-}
+            [ "$list" != --list ] || shift
+            needs=$(sh tests/changed.sh "$@") || exit 2
+            echo "$needs"
+            [ "$list" != --list ] || exit 0
+            filters=$(echo "$needs" | sed -n 's/^t //p') names=
+            for name in $ALL_SUITES; do
+                ! used_by "$(echo "$needs" | sed -n 's/^suite //p')" $name || names="$names $name"
+            done ;;
+        *) echo "$command: '$*' is neither --all nor --changed [--list] [BASE]" >&2; exit 2 ;;
     esac
     [ -z "$RUN" ] || names="cc cli"
 }
@@ -604,11 +620,13 @@ case $command in
         tier "$@"
         set_up $names
         ! installer >/dev/null || export BITNET__SET_UP=1
-        suites $names ;;
+        [ -z "$filters" ] || t $filters
+        [ -z "$names" ] || suites $names ;;
     suite)
         known_suites "$@" || exit 2
         mkdir -p build
         : >build/set-up.txt
+        export BITNET__WHOLE=1
         suites "$@" ;;
     one_suite) one_suite "$1" ;;
     web) one_web ;;
@@ -634,5 +652,5 @@ case $command in
         tier "$@"
         set_up $names && [ ! -s build/set-up.txt ] ;;
     clean) run rm -rf build ;;
-    *) sed -n '2,33s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+    *) sed -n '2,35s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 esac

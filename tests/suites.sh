@@ -14,15 +14,20 @@
 #   break_file, break, break_names   a kernel header, a sed command that breaks a kernel in it, and
 #                what crosscheck must say of that
 
-# Long ones first. Those that wait for a browser, a disk or a time are apart, so that they do not all
-# wait at the same time, and not last, when no others are left to run meanwhile.
-SUITES="cc web-node sanitizers web-chromium check bundlers analysis aarch64-max web-cache s390x
-    server aarch64-older i686 windows convert apple-windows batch armhf web-firefox perplexity cli
-    riscv64 races wasm-simd dist packages planted wasm-relaxed clang fuzz-replay embed crosscheck
-    grammar build"
+# The suites of every change, long ones first. Those that wait for a browser, a disk or a time are
+# apart, so that they do not all wait at the same time, and not last, when no others are left to run
+# meanwhile.
+SUITES="sanitizers web-chromium web-node cc web-cache check aarch64-max server s390x batch wasm-simd
+    convert perplexity web-firefox cli races fuzz-replay embed crosscheck grammar build"
 
-# Those of test --all: what takes too long for every change, too.
-ALL_SUITES="fuzz-live $SUITES"
+# Those of test --all: also what takes too long for every change, other machines and compilers, what
+# is released, and tools that judge the sources.
+ALL_SUITES="bundlers analysis fuzz-live aarch64-older i686 windows apple-windows armhf riscv64 dist
+    packages planted wasm-relaxed clang $SUITES"
+
+# whole: is this suite run in full, as by test --all and by its name? test leaves out what takes long
+# and what another suite of test is likely to find as well.
+whole() { [ "${BITNET__WHOLE:-1}" = 1 ]; }
 
 # Models whose reports must be the same on every machine, if they are there.
 MODELS="examples/tiny.gguf tests/data/a.gguf tests/data/b.gguf $BITNET_TEST_DATA/models/c.gguf
@@ -37,12 +42,25 @@ suite_commands() {
 
 # ---- this machine ----
 
-# What runs where: everything runs once here, with this compiler (cc) and with gcc's sanitizers. On
+# What runs where: everything runs here, with gcc's sanitizers and with this compiler (cc). On
 # other machines and with other compilers runs what can differ there: kernels and floats everywhere,
 # sizes and offsets where a word has 32 bits, bytes where they are in another order, files and threads
 # where the system is another. Whole models run on every machine, for crosscheck's report.
 
-suite_cc() { tests $CC $CFLAGS && on_older_cpus; }
+# In test, the suite sanitizers alone runs every unit test; what depends on the CPU and on how well a
+# text is continued is run at the usual optimisation, too.
+suite_cc() {
+    whole || filters='kernels/ model/variants text/ tiny/'
+    tests $CC $CFLAGS || return 1
+    ! whole || on_older_cpus
+}
+
+# sanitized: sets $compiler, for a suite in full to gcc with its sanitizers, where that is.
+sanitized() {
+    compiler="$CC $CFLAGS"
+    ! whole || ! have gcc || compiler="gcc -O1 -g1 -fsanitize=address,undefined -fno-sanitize-recover=all \
+        -DSTB_SPRINTF_NOUNALIGNED"
+}
 
 # gcc's: clang takes minutes for a file. With this CPU's own instructions and a char without a sign,
 # which change nothing.
@@ -98,13 +116,12 @@ village_acts() {
             build/village.out)" -eq 3 ]
 }
 
-# Random texts of random schemas, with gcc's sanitizers where they are; ajv is the judge.
+# Random texts of random schemas, in full with gcc's sanitizers; ajv is the judge.
 suite_grammar() {
     need node
     need npm
-    ajv=build/npm-ajv compiler="$CC $CFLAGS"
-    ! have gcc || compiler="gcc -O1 -g1 -fsanitize=address,undefined -fno-sanitize-recover=all \
-        -DSTB_SPRINTF_NOUNALIGNED"
+    ajv=build/npm-ajv
+    sanitized
     [ -d $ajv/node_modules/ajv-formats ] || npm_install $ajv ajv@8.17.1 ajv-formats@3.0.1 ||
         lacks "npm cannot install ajv"
     library $compiler &&
@@ -166,24 +183,20 @@ suite_crosscheck() {
     shared_example crosscheck && sh tests/tools/test_crosscheck.sh build/crosscheck examples/tiny.gguf
 }
 
-# embed with gcc's sanitizers, where they are.
+# embed, in full with gcc's sanitizers.
 suite_embed() {
     need python3
-    compiler="$CC $CFLAGS"
-    ! have gcc || compiler="gcc -O1 -g1 -fsanitize=address,undefined -fno-sanitize-recover=all \
-        -DSTB_SPRINTF_NOUNALIGNED"
+    sanitized
     library $compiler &&
         run $compiler -std=c99 $WARN -Werror $USE_OBJECT $(sources embed) "$object" \
             -o build/embed-suite -lm -lpthread &&
         run python3 tests/tools/test_embed_tool.py build/embed-suite examples/tiny.gguf
 }
 
-# perplexity with gcc's sanitizers, where they are.
+# perplexity, in full with gcc's sanitizers.
 suite_perplexity() {
     need python3
-    compiler="$CC $CFLAGS"
-    ! have gcc || compiler="gcc -O1 -g1 -fsanitize=address,undefined -fno-sanitize-recover=all \
-        -DSTB_SPRINTF_NOUNALIGNED"
+    sanitized
     library $compiler &&
         run $compiler -std=c99 $WARN -Werror $USE_OBJECT $(sources perplexity) "$object" \
             -o build/perplexity-suite -lm -lpthread &&
@@ -193,13 +206,12 @@ suite_perplexity() {
             examples/tiny.gguf
 }
 
-# convert with gcc's sanitizers, where they are. Models in Hugging Face's form need Python. The search
-# for leaks takes half of the time of hundreds of starts, and what leaks here ends with the program;
+# convert, in full with gcc's sanitizers. Models in Hugging Face's form need Python. The search for
+# leaks takes half of the time of hundreds of starts, and what leaks here ends with the program;
 # fuzz-replay and the unit tests search for leaks in what reads and writes files.
 suite_convert() {
-    compiler="$CC $CFLAGS" bad=0
-    ! have gcc || compiler="gcc -O1 -g1 -fsanitize=address,undefined -fno-sanitize-recover=all \
-        -DSTB_SPRINTF_NOUNALIGNED"
+    sanitized
+    bad=0
     export ASAN_OPTIONS=detect_leaks=0
     build_example "$compiler" convert && shared_example crosscheck || return 1
     sh tests/tools/test_convert.sh "build/convert-$suite" || bad=1
@@ -306,7 +318,8 @@ suite_windows() {
 
 suite_wasm_simd() {                    # what kernels, its floats, memory and files can change
     wasm_machine
-    filters='kernels/ model/ head/ sequences/ state/ gguf/ hostile sources/ faults/ text/ tiny/'
+    filters=$by_kernels
+    ! whole || filters='kernels/ model/ head/ sequences/ state/ gguf/ hostile sources/ faults/ text/ tiny/'
     compiler=${EMCC:-emcc} flags="$flags -sALLOW_MEMORY_GROWTH=1 -sMAXIMUM_MEMORY=4GB"
     has=simd128 break='s/shl(b, 4)/shl(b, 2)/'
     break_names='dotrows_ternary .*, kernel simd128, only in'
@@ -391,7 +404,7 @@ build_example() {
 
 build_tests() { unit_tests "build/tests-$suite" "$filters" "$@"; }
 
-tests() { build_tests "$@" && run $RUN "build/tests-$suite/tests"; }
+tests() { build_tests "$@" && run $RUN "build/tests-$suite/tests" $filters; }
 quick_tests() { build_tests "$@" && BITNET_TEST_QUICK=1 run $RUN "build/tests-$suite/tests" $filters; }
 
 # ---- on other machines ----
@@ -400,6 +413,7 @@ quick_tests() { build_tests "$@" && BITNET_TEST_QUICK=1 run $RUN "build/tests-$s
 on_machine() { build_machine && on_cpu; }
 
 build_machine() {
+    whole || break=
     require_machine
     build_tests $compiler $flags && machine_example generate && machine_example crosscheck &&
         build_broken
@@ -656,6 +670,7 @@ suite_web_node() {
     node tests/web/node.mjs build/generate || bad=1
     chat_model && run node tests/web/chat.mjs build/web build/server-chat-model \
         tests/data/chat.json build/chat || bad=1
+    whole || return $bad
     if [ -e build/web/engine-relaxed.js ]; then
         for option in --experimental-wasm-relaxed-simd --no-liftoff; do
             ! node $option -e 0 2>/dev/null || options="$options $option"
@@ -739,14 +754,18 @@ suite_web_chromium() { web_page chromium; }
 suite_web_firefox() { web_page firefox; }
 
 # web_page chromium|firefox: the page in it, also as the server's. Without libmicrohttpd the tests of
-# the latter are skipped.
+# the latter are skipped. In test Firefox only shows that the page works in it.
 web_page() {
+    titles=
+    whole || [ $1 = chromium ] || titles='same_text_as_native chat_keeps_its_context stop_ends_a_text
+        reload_uses_the_cache drag_and_drop keyboard search_finds_marks_and_removes chats_are_kept
+        storage_is_blocked markdown'
     find_browsers
     [ -n "$([ $1 = firefox ] && echo "$FIREFOX" || echo "$CHROMIUM")" ] || lacks "$1 is not installed"
     need_npm_packages
     make_web && shared_example generate || return 1
     ! need_microhttpd || shared_example serve || return 1
-    run node tests/web/browser.mjs $1 build/web build/generate build/npm
+    run node tests/web/browser.mjs $1 build/web build/generate build/npm $titles
 }
 
 # The cache in both.

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Tests of build.sh itself: what it installs and how it asks, what a run of suites says at the end.
+# Tests of build.sh itself: what it installs and how it asks, what a run of suites says at the end, what
+# it runs for a change.
 # Nothing is installed: apt-get, apt-cache, sudo and id are fakes, and so are the tools, the packages
 # and the suites of a copy of the tree.
 # Ends with "build: N passed, N failed, N skipped". Run from the repository's root.
@@ -25,9 +26,10 @@ SUITES="plain red
     blue cyan"
 ALL_SUITES="late $SUITES"
 make_reports() { :; }
+make_state() { :; }
 suite_commands() {
     case $1 in
-        plain) echo "one ... skip models/x is not in BITNET_TEST_DATA"
+        plain) echo "whole: $BITNET__WHOLE"; echo "one ... skip models/x is not in BITNET_TEST_DATA"
             echo "two ... skip y is not in BITNET_TEST_DATA"
             echo "skip three: no such CPU"; echo "5 passed, 0 failed, 3 skipped" ;;
         red) need tool-a; echo "1 passed, 0 failed, 0 skipped" ;;
@@ -188,10 +190,19 @@ build 0 deps --all
 calls all-deps-calls "$update" "$install tool-a lib-a tool-b gcc-13-tool tool-d"
 build 0 suite late
 ends all-suite 0
+in_full() { # NAME 0|1 ARGS...: test alone runs suites in part
+    full=$1-in-full wanted=$2
+    shift 2
+    build BITNET_NO_INSTALL=1 0 "$@"
+    check "$full" "$(head -n 1 "$tree/build/plain.log")" grep -qx "whole: $wanted" "$tree/build/plain.log"
+}
+in_full test 0 test
+in_full all 1 test --all
+in_full suite 1 suite plain
 for typed in "test all" "test --al" "test --all x" "deps late"; do
     build 0 $typed
     ends "$typed" 2
-    says "$typed-says" "^${typed%% *}: '${typed#* }' is not --all$"
+    says "$typed-says" "^${typed%% *}: '${typed#* }' is neither --all nor --changed "
     silent_on "$typed-runs-nothing" "passed"
 done
 
@@ -276,8 +287,12 @@ done
 
 # ---- fuzz: a target that finds something fails, and so does one that hardly runs. The fake compiler
 # makes a program that tells how much it has run: each target something else.
-mkdir -p "$tree/tests/fuzz"
+mkdir -p "$tree/tests/fuzz/inputs"
 cp tests/fuzz/run.sh "$tree/tests/fuzz"
+for target in $(sed -n '/^TARGETS=/,/"$/p' tests/fuzz/run.sh | tr -d '"\\' | sed 's/TARGETS=//'); do
+    : > "$tree/tests/fuzz/inputs/$target.txt"
+    check "fuzz-inputs-$target" "no inputs" test -s "tests/fuzz/inputs/$target.txt"
+done
 cat > "$bin/fake-clang" << 'END'
 #!/bin/sh
 while [ "$1" != -o ]; do shift; done
@@ -313,6 +328,114 @@ ends fuzz-no-target 1
 build CLANG=no-such-clang 0 fuzz 5
 ends fuzz-no-clang 1
 says fuzz-no-clang-says "no-such-clang is not installed"
+# inputs are kept as text, and come out of it as they were
+printf 'x\0\377 \n\n' > "$tmp/bytes"
+: > "$tmp/empty"
+keep() { (cd "$tree" && sh tests/fuzz/run.sh keep "$@") > "$tmp/out" 2>&1; rc=$?; cp "$tmp/out" "$tmp/err"; }
+keep gguf odd-bytes "$tmp/bytes"
+ends keep 0
+keep gguf none "$tmp/empty"
+ends keep-none 0
+build CLANG=fake-clang 0 fuzz 5 gguf
+for file in bytes/odd-bytes empty/none; do
+    check "kept-$file" "not what was kept" cmp "$tmp/${file%/*}" "$tree/build/fuzz/inputs/gguf/${file#*/}"
+done
+keep gguf odd-bytes "$tmp/empty"
+says keep-twice "gguf has an input 'odd-bytes'"
+ends keep-twice-fails 1
+keep gguf "two words" "$tmp/empty"
+ends keep-name 1
+keep nothing name "$tmp/empty"
+ends keep-target 1
+
+# ---- what a change needs: this tree's table, sections and files, in a repository of their own
+if command -v git > /dev/null 2>&1; then
+    repo=$tmp/repo
+    mkdir -p "$repo/tests/unit" "$repo/examples"
+    cp bitnet.h build.sh "$repo"
+    cp tests/README.md tests/changed.sh tests/suites.sh "$repo/tests"
+    echo build > "$repo/.gitignore"
+    echo 1 | tee "$repo/tests/unit/test_text.c" > "$repo/examples/generate.c"
+    in_repo() { git -C "$repo" -c user.name=x -c user.email=x@x "$@"; }
+    kept() { in_repo add -A && in_repo commit -qm x; }
+    in_repo init -q && kept
+    list() { # ARGS...: build.sh test --changed --list; its code in rc
+        rc=0
+        (cd "$repo" && ./build.sh test --changed --list "$@") > "$tmp/out" 2>&1 || rc=$?
+        cp "$tmp/out" "$tmp/err"
+    }
+    edit() { in_repo checkout -qf . && sed -i.old "$2" "$repo/$1" && rm "$repo/$1.old"; }
+
+    list
+    ends changed-nothing 2
+    says changed-nothing-says "^nothing differs from HEAD$"
+    edit bitnet.h '/^   @sampler /s/$/ x/'
+    list
+    ends changed-section 0
+    says changed-section-named "^changed @sampler bitnet.h$"
+    says changed-section-tests "^t .*head/ .*text/"
+    says changed-section-suites "^suite .*check"
+    silent_on changed-section-alone "server"
+    edit bitnet.h '/^   @sampler /,/^   @generate /{/bitnet__/d;}'
+    list
+    says changed-lines-gone "^changed @sampler bitnet.h$"
+    edit bitnet.h '3s/$/ x/'
+    list
+    says changed-manual "^changed @manual bitnet.h$"
+    edit bitnet.h '/^   @head /s/$/ x/; /^   @generate /s/$/ x/'
+    echo 2 | tee "$repo/tests/unit/test_text.c" > "$repo/examples/generate.c"
+    list
+    says changed-many "^changed @generate @head bitnet.h examples/generate.c tests/unit/test_text.c$"
+    says changed-many-suites "^suite .*cli"
+    kept
+    list HEAD
+    ends changed-base-is-head 2
+    list HEAD~1
+    says changed-base "^changed @generate @head bitnet.h examples/generate.c"
+    list HEAD HEAD
+    ends changed-two-bases 2
+    list nowhere
+    ends changed-no-base 2
+    says changed-no-base-says "there is no commit 'nowhere'"
+    echo 2 > "$repo/tests/unit/test_text.c"
+    echo 3 >> "$repo/tests/unit/test_text.c"
+    list
+    says changed-test-file "^t text/$"
+    echo 1 > "$repo/examples/other.c"
+    list
+    ends changed-unnamed 2
+    says changed-unnamed-says "^no row of tests/README.md names examples/other.c$"
+    rm "$repo/examples/other.c"
+    rm "$repo/examples/generate.c"
+    list
+    says changed-file-gone "^changed examples/generate.c "
+    edit bitnet.h 's/^   @sampler /   @another /'
+    (cd "$repo" && sh tests/changed.sh --unnamed) > "$tmp/out"
+    rc=$?
+    ends changed-section-without-row 1
+    says changed-section-without-row-says "^@another$"
+    echo '#!/bin/sh
+echo "changed build.sh"; echo t; echo suite plain' > "$tree/tests/changed.sh"
+    bare
+    build BITNET_NO_INSTALL=1 0 test --changed
+    ends changed-runs 0
+    says changed-runs-suite "^5 passed, 0 failed, 3 skipped$"
+    silent_on changed-runs-no-other "red"
+
+    if git rev-parse -q --verify HEAD > /dev/null 2>&1; then
+        sh tests/changed.sh --unnamed > "$tmp/out"
+        check changed-all-named "no row names $(tr '\n' ' ' < "$tmp/out")" test ! -s "$tmp/out"
+    else skip changed-all-named "this is no repository"; fi
+else skip changed "git is not installed"; fi
+
+# the table's words: tests and suites that are there
+eval "$(sed -n '/^test_files() {/,/^}/p' build.sh)"
+for filter in $(sh tests/changed.sh --rows | cut -d'|' -f2 | sort -u); do
+    [ "$filter" = NAME/ ] || check "row-test-$filter" "no such test" test -n "$(test_files "$filter")"
+done
+for suite in $(sh tests/changed.sh --rows | cut -d'|' -f3 | sort -u); do
+    check "row-suite-$suite" "no such suite" sh -c "echo $ALL_SUITES | tr ' ' '\n' | grep -qx -e '$suite'"
+done
 
 # ---- the real table: its suites are there, each line has its parts
 sed -e 's/#.*//' -e '/^ *$/d' tests/packages.txt > "$tmp/table"

@@ -10,13 +10,13 @@ function close_section() {
     n_lines = lines = n_branches = branches = 0
 }
 BEGIN { section = "interface" }
-/^ +[0-9]+\|[^|]*\|   >>[a-z]+ / {
+/^ *[0-9]+\|[^|]*\|   @[a-z]+  / {
     close_section()
     section = $0
-    sub(/.*>>/, "", section)
+    sub(/^[^@]*@/, "", section)
     sub(/ .*/, "", section)
 }
-/^ +[0-9]+\| +[0-9.]+[kMGT]?\|/ {
+/^ *[0-9]+\| +[0-9.]+[kMGT]?\|/ {
     split($0, part, "|")
     n_lines++
     count = part[2]

@@ -7,6 +7,7 @@
 #   run.sh probe                      fails if there is no libFuzzer here
 #   run.sh coverage [TARGET...]       lines and branches of bitnet.h that all inputs reach
 #   run.sh replay CC FLAGS...         the program that runs inputs once, to build/fuzz-replay
+#   run.sh keep TARGET NAME FILE      adds FILE to the target's inputs, tests/fuzz/inputs/TARGET.txt
 #
 # CLANG   a clang with libFuzzer (clang)
 set -eu
@@ -31,8 +32,27 @@ check_targets() {
     done
 }
 
-# Everything that is known: seeds, regressions, and what was found before.
-corpora() { ls -d "tests/fuzz/corpus/$1" "tests/fuzz/regressions/$1" "$OUT/corpus/$1" 2>/dev/null; }
+# unpack FOLDER TARGET...: their inputs, as files of FOLDER/TARGET. inputs/TARGET.txt has a line for
+# each: its name, a blank, its bytes in base64.
+unpack() {
+    folder=$1
+    shift
+    rm -rf "$folder"
+    for target; do
+        mkdir -p "$folder/$target"
+        while read -r name bytes; do
+            echo "$bytes" | base64 -d >"$folder/$target/$name" || fail "$target: $name is not base64"
+        done <"tests/fuzz/inputs/$target.txt"
+    done
+}
+
+keep() {
+    check_targets "$1"
+    case $2 in *[!a-z0-9-]* | '') fail "the name '$2' has other characters than a-z, 0-9 and -" ;; esac
+    ! grep -q "^$2 " "tests/fuzz/inputs/$1.txt" || fail "$1 has an input '$2'"
+    [ -r "$3" ] || fail "$3 cannot be read"
+    echo "$2 $(base64 <"$3" | tr -d '\n')" >>"tests/fuzz/inputs/$1.txt"
+}
 
 # Fails if there is no clang with libFuzzer.
 probe() {
@@ -65,7 +85,7 @@ fuzz_one() {
     # its own corpus first: what is new goes there
     "$OUT/fuzz-$2" -max_total_time="$1" -max_len=16384 -timeout=20 -rss_limit_mb=2048 $dict \
         -print_final_stats=1 -artifact_prefix="$OUT/crashes/$2-" "$OUT/corpus/$2" \
-        $(corpora "$2" | grep -v "^$OUT") >"$OUT/$2.log" 2>&1 || true
+        "$OUT/inputs/$2" >"$OUT/$2.log" 2>&1 || true
 }
 
 # A row of the table: target, executions, a second, edges, features, inputs, findings.
@@ -113,6 +133,7 @@ fuzz() {
     build_fuzz
     rm -rf $OUT/crashes
     for target; do rm -f "$OUT/$target.log"; done
+    unpack $OUT/inputs "$@"
     printf '%s\n' "$@" | xargs -n 1 -P "$(processors)" sh "$0" one "$seconds"
     echo
     echo "target        executions   a sec.   edges  features  inputs  findings"
@@ -134,10 +155,13 @@ coverage() {
     done
     command -v "llvm-profdata$tool" >/dev/null 2>&1 || fail "llvm-cov is not installed (llvm)"
     mkdir -p $OUT "$TMPDIR"
-    run "$CLANG" $FLAGS -O1 -DFUZZ_REPLAY -fprofile-instr-generate -fcoverage-mapping \
-        tests/fuzz/all.c -o $OUT/covered -lm
+    run "$CLANG" $FLAGS -w -O1 -DFUZZ_REPLAY -DFUZZ_COVERAGE -fprofile-instr-generate \
+        -fcoverage-mapping tests/fuzz/all.c -o $OUT/covered -lm
+    unpack $OUT/inputs "$@"
     for target; do
-        LLVM_PROFILE_FILE=$OUT/$target.profraw $OUT/covered $(corpora "$target") 2>/dev/null ||
+        found=$OUT/corpus/$target      # what was found before
+        [ -d "$found" ] || found=
+        LLVM_PROFILE_FILE=$OUT/$target.profraw $OUT/covered $OUT/inputs/$target $found 2>/dev/null ||
             fail "$target: an input fails; see ./build.sh fuzz 1 $target"
     done
     run "llvm-profdata$tool" merge -o $OUT/profdata $(for t; do echo "$OUT/$t.profraw"; done)
@@ -165,6 +189,8 @@ case $command in
     probe) probe ;;
     coverage) coverage "$@" ;;
     replay)
+        unpack build/fuzz-inputs $TARGETS
         run "$@" $FLAGS -O1 $SANITIZERS -DFUZZ_REPLAY tests/fuzz/all.c -o build/fuzz-replay -lm &&
-            run build/fuzz-replay tests/fuzz/corpus/* tests/fuzz/regressions/* ;;
+            run build/fuzz-replay build/fuzz-inputs/* ;;
+    keep) [ $# -eq 3 ] || fail "keep TARGET NAME FILE"; keep "$@" ;;
 esac
