@@ -11606,13 +11606,14 @@ typedef struct bitnet__step {
     void (*fn)(const struct bitnet__step *s, int32_t from, int32_t to, int thread);
     void (*attend)(const struct bitnet__attention *a, int32_t i, int thread);
     const bitnet__span *span;          /* whose attention this is */
-    const bitnet__linear *linear;      /* of the steps that write to out */
+    const bitnet__linear *linear;      /* of step_out, which writes y to out or adds it */
     float *out;                        /* [n_tokens][dim] */
-    int32_t add;                       /* 1: they add */
-    const float *in, *gain;            /* see step_norm_quantize */
+    int32_t add;                       /* 1: out += y */
+    const float *in, *gain;            /* of step_norm_quantize */
     const float *const *gains;
     int32_t in_dim, n_acts, group;     /* group: of the layers that read in */
-    int32_t row, n_rows;               /* of hidden; candidates that get their exact logits */
+    int32_t row, n_rows;               /* of @head: the row of hidden; candidates whose exact logits
+                                          it computes */
 } bitnet__step;
 
 BITNET__APART bitnet__step bitnet__make_step(bitnet_ctx *c, int32_t n_tokens) {
