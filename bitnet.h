@@ -2988,6 +2988,7 @@ static const bitnet_kernels bitnet__kernels_scalar = {
        FLOATS          a vector of PER_VECTOR floats    COUNTS  a vector that adds up bytes
        HOT             static, for long loops           LEAVE() stands before a call of plain C
        UNROLL64        UNROLL, if 64 floats fit in registers
+       ROUND_AT_ONCE   1: rope rotates and rounds in one loop, which takes over 16 registers
 
        splat(x)            x in all lanes               load_f32(p), store(p, v)
        load_i32(p)         integers, as floats          add, sub, mul, div(a, b)
@@ -3124,11 +3125,10 @@ BITNET__HOT BITNET__TARGET void BITNET__V(softmax)(float *x, int n, float scale,
     memcpy(x + whole, rest, (size_t)(n - whole) * sizeof *x);
 }
 
-/* Rounded in a second pass: in one, AVX2 runs out of registers. */
 BITNET__HOT BITNET__TARGET void BITNET__V(rope)(const float *x, const float *cos_sin, int n_rot,
                                                 int n, int to_f13, float *y) {
-    const int half = n_rot / 2;
-    BITNET__FLOATS a, b, cs, sn;
+    const int half = n_rot / 2, now = BITNET__ROUND_AT_ONCE && to_f13;
+    BITNET__FLOATS a, b, cs, sn, v;
     int i;
     if (half % BITNET__PER_VECTOR || n % BITNET__PER_VECTOR) {
         bitnet__rope_scalar(x, cos_sin, n_rot, n, to_f13, y);
@@ -3139,13 +3139,16 @@ BITNET__HOT BITNET__TARGET void BITNET__V(rope)(const float *x, const float *cos
         b = BITNET__V(load_f32)(x + half + i);
         cs = BITNET__V(load_f32)(cos_sin + i);
         sn = BITNET__V(load_f32)(cos_sin + half + i);
-        BITNET__V(store)(y + i, BITNET__V(sub)(BITNET__V(mul)(a, cs), BITNET__V(mul)(b, sn)));
-        BITNET__V(store)(y + half + i, BITNET__V(add)(BITNET__V(mul)(b, cs),
-                                                      BITNET__V(mul)(a, sn)));
+        v = BITNET__V(sub)(BITNET__V(mul)(a, cs), BITNET__V(mul)(b, sn));
+        BITNET__V(store)(y + i, now ? BITNET__V(to_f13)(v) : v);
+        v = BITNET__V(add)(BITNET__V(mul)(b, cs), BITNET__V(mul)(a, sn));
+        BITNET__V(store)(y + half + i, now ? BITNET__V(to_f13)(v) : v);
     }
-    for (i = n_rot; i < n; i += BITNET__PER_VECTOR)
-        BITNET__V(store)(y + i, BITNET__V(load_f32)(x + i));
-    for (i = 0; i < n && to_f13; i += BITNET__PER_VECTOR)
+    for (i = n_rot; i < n; i += BITNET__PER_VECTOR) {
+        v = BITNET__V(load_f32)(x + i);
+        BITNET__V(store)(y + i, now ? BITNET__V(to_f13)(v) : v);
+    }
+    for (i = 0; i < n && to_f13 && !now; i += BITNET__PER_VECTOR)
         BITNET__V(store)(y + i, BITNET__V(to_f13)(BITNET__V(load_f32)(y + i)));
 }
 

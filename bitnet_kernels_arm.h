@@ -34,89 +34,17 @@
 
    WEIGHTS with a scale per group and an int8 cache are drawn below, where their kernels are.
 
-   INSTRUCTIONS PER WEIGHT in the inner loops, by gcc 12 at -O2
-                                     weights, columns   vector arithmetic    loads    all
-           tile, SMLAL                     512, 1       100, 0.20 a weight     16     123
-           tile, SDOT                      512, 1        64, 0.13 a weight     16      87
-           tile, SDOT                      256, 3        64, 0.08 a product    28      98
-           panel, SMLAL                     64, 4        32, 0.13 a product     8      44
-           panel, SDOT                     128, 8        64, 0.06 a product    16      80
-           panel, SMMLA                    256, 4        36, 0.04 a product    20      52
-           bytes, SMLAL                     64, 1        16, 0.25 a weight      5      29
-           bytes, SDOT                      64, 1         8, 0.13 a weight      5      18
-           groups, SMLAL                   256, 1        59, 0.23 a weight      6      69
-           groups, SMLAL                   128, 4       101, 0.20 a product    17     125
-           groups, SDOT                    256, 1        32, 0.13 a weight      3      38
-           groups, SDOT                    128, 8        76, 0.07 a product     9      90
-           groups, SMMLA                   128, 8        58, 0.06 a product    10      73
-           int8 keys, SMLAL                128, 1        33, 0.26 a product     6      44
-           int8 keys, SMLAL                 64, 4        58, 0.23 a product    10      74
-           int8 keys, SDOT                 256, 1        32, 0.13 a product     9      45
-           int8 keys, SDOT                 128, 8        72, 0.07 a product    12      88
-           int8 keys, USMMLA               128, 8        48, 0.05 a product    16      69
-           int8 values, SMLAL              128, 1        25, 0.20 a product     6      37
-           int8 values, SMLAL               64, 4        55, 0.21 a product    11      72
-           int8 values, SDOT               256, 1        16, 0.06 a product    17      38
-           int8 values, SDOT               128, 8        64, 0.06 a product    15      84
-           int8 values, SMMLA              128, 8        48, 0.05 a product    16      70
+   SPEED
        With two vector pipes that both run SDOT, a core takes at most 16 weights (4 bytes) a cycle
        in a tile of one column. That is more than its share of the memory bandwidth. With SMLAL,
-       which runs in one pipe, it takes 8. At the end of a group each 4 rows of a column take 5 more
-       instructions for floats, and 3 (SMLAL), 2 (SDOT, 1 or 2 columns) or 1 (SMMLA) to add up
-       integers: in a group of 64 that is 0.02 to 0.03 a product, in one of 128 half as much.
-
-   CYCLES PER ITERATION of the prompt loops, by gcc 12 at -O2 and llvm-mca 19:
+       which runs in one pipe, it takes 8. Instructions and cycles of each loop for prompts:
        python3 tests/checks/inner_loops.py table aarch64-linux-gnu-gcc
-                                           instructions   cycles   bound of ports and width
-           panel, SMLAL    Cortex-A53                44     48.0    32.0
-                           Cortex-A76                44     32.0    32.0
-                           Neoverse N1               44     32.0    32.0
-                           Apple M1                  44     16.0    16.0
-           panel, SDOT     Cortex-A55                80    124.0    64.0
-                           Cortex-A76                80     36.1    32.0
-                           Neoverse N1               80     32.0    32.0
-                           Apple M1                  80     21.4    21.3
-           panel, SMMLA    Neoverse N2               52     18.0    18.0
-                           Neoverse V1               52      9.0     9.0
-           groups, SMLAL   Cortex-A53               125    139.0   101.0
-                           Cortex-A76               125     64.1    64.0
-                           Neoverse N1              125     64.0    64.0
-                           Apple M1                 125     36.0    35.0
-           groups, SDOT    Cortex-A55                90    114.0    73.0
-                           Cortex-A76                90     38.0    38.0
-                           Neoverse N1               90     38.0    35.0
-                           Apple M1                  90     26.0    25.3
-           groups, SMMLA   Neoverse N2               73     29.0    26.0
-                           Neoverse V1               73     14.6    13.0
-           keys, SMLAL     Cortex-A53                74    118.0    59.0
-                           Cortex-A76                74     32.1    32.0
-                           Neoverse N1               74     32.1    32.0
-                           Apple M1                  74     24.1    24.0
-           keys, SDOT      Cortex-A55                88    107.0    72.0
-                           Cortex-A76                88     37.1    36.0
-                           Neoverse N1               88     36.0    36.0
-                           Apple M1                  88     24.0    24.0
-           keys, USMMLA    Neoverse N2               69     24.0    24.0
-                           Neoverse V1               69     12.0    12.0
-           values, SMLAL   Cortex-A53                72    122.0    57.0
-                           Cortex-A76                72     32.1    32.0
-                           Neoverse N1               72     32.1    32.0
-                           Apple M1                  72     24.6    24.0
-           values, SDOT    Cortex-A55                84    107.0    64.0
-                           Cortex-A76                84     33.0    32.3
-                           Neoverse N1               84     32.0    32.0
-                           Apple M1                  84     21.4    21.3
-           values, SMMLA   Neoverse N2               70     24.0    24.0
-                           Neoverse V1               70     12.0    12.0
-       Cortex-A53 and A55 execute in order: the loads of a step come before its products, and
-       nothing hides their latency. llvm-mca models the Cortex-A76 as a Cortex-A57 and the M1 as a
-       Cyclone.
 
    WHY THERE IS NO TL2
        TL2 (see bitnet_kernels_x86.h) stores 3 weights in 5 bits, 5/6 of the bytes of I2_S. 16
        bytes of nibbles are 32 triples in 4 rows. 16 of these triples, 48 weights, take 12
        instructions: 3 to join nibble and fifth, 3 TBL of two registers for the codes (2 uops each
-       on a Cortex-A76), and 3 SDOT. That is 0.25 a weight, twice as many as above. TBL of one
+       on a Cortex-A76), and 3 SDOT. That is 0.25 a weight, twice as many as of I2_S. TBL of one
        register, with masks for the fifth, takes as many. TL2 could win only where all cores
        together wait for the memory at half the speed, and then by 6 %.
        Published TL1 and TL2 kernels look up sums of activations instead of codes. For exact results
@@ -1737,6 +1665,7 @@ static void bitnet__sumrows_f16_neon(const uint8_t *w, size_t w_stride, const fl
 #define BITNET__COUNTS int32x4_t
 #define BITNET__HOT static
 #define BITNET__UNROLL64 BITNET__UNROLL
+#define BITNET__ROUND_AT_ONCE 1
 #define BITNET__LEAVE() ((void)0)
 
 #define BITNET__OPERATION(op, intrinsic) \

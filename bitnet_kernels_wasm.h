@@ -1840,6 +1840,7 @@ static void bitnet__dotrows_groups_relaxed(const uint8_t *w, const int8_t *q, co
 #define BITNET__COUNTS v128_t
 #define BITNET__HOT static
 #define BITNET__UNROLL64 BITNET__ROLLED
+#define BITNET__ROUND_AT_ONCE 0
 #define BITNET__LEAVE() ((void)0)
 
 #define BITNET__OPERATION(op) \

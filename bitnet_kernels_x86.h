@@ -59,29 +59,10 @@
            entry    27 c0 + 9 c1 + 3 c2 + c3 of a byte with the codes c0 (bits 7-6) to c3 (1-0)
 
        The table costs about as much as looking up 80 rows; 256 share it. That takes 62 KB of the
-       stack. The loop for 512 products takes, by llvm-mca 19, 9.1 cycles on Haswell, 6.7 on
-       Skylake, 6.9 on Zen 2, 5.1 on Zen 3 (panels: 16.1, 10.7, 16.1, and 8.2 to 9.2). Tables and
-       the end of the sums take 4 more. Measured against panels, Zen 1 reads a prompt of 128 at 1.5
-       times the speed. An Intel Xeon with 2 MB of L2 reads it at 1.04 to 1.07 times the speed, and
-       one of 32 at 0.88 times: LOOK_FROM is between them. Panels still multiply few rows, rows with
-       a code 3, and TL2.
-
-   CYCLES of an iteration of the loops for prompts, as gcc 12 compiles them at -O2, by llvm-mca 19:
+       stack. Zen 1 reads a prompt of 128 at 1.5 times the speed of panels, an Intel Xeon with 2 MB
+       of L2 only slightly faster, and one of 32 slower: LOOK_FROM is between them. Panels still
+       multiply few rows, rows with a code 3, and TL2. Cycles of each loop for prompts:
        python3 tests/checks/inner_loops.py table gcc
-                                              instructions   cycles   ports   bound   of peak
-           panel, AVX2            Haswell               48     16.1    16.0    16.1     100 %
-             2 steps              Skylake, Ice Lake     48     10.7     8.0    10.7      75 %
-                                  Zen 2                 48     16.1    16.0    16.1     100 %
-                                  Zen 3, Zen 4          48     12.1     8.0    12.1      66 %
-           panel, AVX-VNNI        Alder Lake            24      6.0     6.0     6.0      99 %
-           panel, AVX-512 VNNI    Ice Lake             108     36.0    32.0    32.0      89 %
-             4 steps              Zen 4                108    160.0   128.0   128.0      80 %
-       ports: the bound of ports and width alone. For AVX2, bound is the same loop without its chain
-       of sums, which shows whether the chain limits it. Of peak: the share of what vpmaddubsw or
-       vpdpbusd alone would take. On Skylake and Ice Lake a vpmaddubsw and its addition have three
-       ports, which makes 75 % the most. In the models of Zen additions seem to take ports that the
-       multiplications need. A Zen 3 reaches 87 to 97 % of its vpmaddubsw peak in this loop, which
-       is 8.2 to 9.2 cycles. In Zen 4's model broadcasts take vpdpbusd's ports.
 
    BOUNDS, for codes up to 3 and q from -128 to 127, n <= 2^20: 8192 blocks
        avx2, int16        Tile: lo, of 4 * code, 2 * 12 * 128 = 3072 from a vpmaddubsw, far from its
@@ -301,6 +282,7 @@ BITNET__INLINE void bitnet__fetch_line(bitnet__ahead *a) {
 #define BITNET__PER_VECTOR 16
 #define BITNET__COUNTS __m128i
 #define BITNET__UNROLL64 BITNET__UNROLL
+#define BITNET__ROUND_AT_ONCE 0
 
 /* What rows of floats are made of. CACHE is F16, WIDE a block of it as floats; both are multiplied
    by floats rounded to 13 bits, and the products are exact. */

@@ -133,7 +133,7 @@ ANY = [                                        # of tokens that are read or writ
     ('others', 'quantize_neon', {'fcvtns': 4}, 16, 'inputs'),
     ('others', 'dequantize_neon', {'scvtf': 1}, 4, 'outputs'),
     ('others', 'rope_neon', {'fmul': 6}, 8, 'rotated'),
-    ('others', 'store_f16_neon', {'fcvtn': 1}, 8, 'stored'),
+    ('others', 'store_f16_neon', {'fcvtn': 2}, 16, 'stored'),
 ]
 GATES = {
     'sigmoid_gate': ('gate', 'sigmoid_gate_neon', {'fdiv': 1}, 4, 'gate'),
