@@ -1289,8 +1289,8 @@ static void bitnet_grammar__json_space(bitnet_grammar__builder *b) {
     }
 }
 
-/* XXXX, or XXXX\uXXXX for one character beyond U+FFFF; behind the u. Half of such a pair is a
-   surrogate, which is returned as it is. */
+/* XXXX, or XXXX\uXXXX for one character beyond U+FFFF; behind the u. Half of such a pair is
+   returned as it is, a surrogate. */
 static uint32_t bitnet_grammar__unicode(bitnet_grammar__builder *b) {
     const uint32_t cp = bitnet_grammar__hex(b, 4);
     uint32_t low;

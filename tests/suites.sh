@@ -605,7 +605,7 @@ build_broken() {
     rm -rf "$dir"
     mkdir -p "$dir/examples"
     cp bitnet*.h "$dir"
-    cp -r examples/crosscheck examples/streams.h examples/utf8.h examples/values.h "$dir/examples"
+    cp -r examples/crosscheck examples/*.h "$dir/examples"
     sed "$break" "$break_file" >"$dir/$break_file"
     ! cmp -s "$break_file" "$dir/$break_file" || { echo "nothing to break"; return 1; }
     run $compiler $flags -O1 "$dir"/examples/crosscheck/*.c -o "$dir/crosscheck$exe" -lpthread

@@ -71,14 +71,14 @@ static const char *command_name(command c) {
 /* Takes the option at argv[*i], and its value. */
 static int take(char **argv, int *i) {
     const option *o = option_find(options, N_OPTIONS, argv[*i]);
-    const char *name = argv[*i];
+    const char *name = argv[*i], *value = argv[*i + 1];
     char error[OPTION_ERROR];
     if (o && !(o->commands & (int)values.command))
         return fail(WRONG, "%s does not use %s", command_name(values.command), name);
-    if (!option_take(o, argv, i, error)) return fail(WRONG, "%s", error);
-    if (o->text && !argv[*i][0] && o->text != &values.separator)     /* there, one text is meant */
+    if (o && (o->text || o->kv_type) && value && !value[0] &&
+        o->text != &values.separator)  /* there, one text is meant */
         return fail(WRONG, "%s: the value (%s) is empty", name, o->arg);
-    return GO_ON;
+    return option_take(o, argv, i, error) ? GO_ON : fail(WRONG, "%s", error);
 }
 
 /* What a command is given besides options. */

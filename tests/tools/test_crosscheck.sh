@@ -215,7 +215,7 @@ else skip full-device "there is no /dev/full here"; fi
 wrong_build() {
     mkdir -p "$tmp/wrong/examples"
     cp "$root"/bitnet*.h "$tmp/wrong"
-    cp -r "$root/examples/crosscheck" "$root/examples/streams.h" "$root/examples/utf8.h" "$tmp/wrong/examples"
+    cp -r "$root/examples/crosscheck" "$root"/examples/*.h "$tmp/wrong/examples"
     sed 's/_mm256_slli_epi32(lo, 16)/_mm256_slli_epi32(lo, 15)/' "$root/bitnet_kernels_x86.h" > "$tmp/wrong/bitnet_kernels_x86.h"
     ${CC:-cc} -O1 -DBITNET_NO_AVX512 "$tmp"/wrong/examples/crosscheck/*.c -o "$tmp/wrong/crosscheck" -lpthread > "$tmp/err" 2>&1
 }
