@@ -11176,15 +11176,15 @@ static bitnet_result bitnet__ctx_defaults(const bitnet_model *m, const bitnet_ct
     return BITNET_OK;
 }
 
-static size_t bitnet__cell_bytes(const bitnet_model *m, const bitnet_ctx_params *p) {
-    const bitnet__kv_ops *kv = bitnet__kv_ops_of(p->kv_type);
+static size_t bitnet__cell_bytes(const bitnet_model *m, const bitnet__kv_ops *kv) {
     return bitnet__row(kv->element, m->head_dim) + (size_t)kv->extra;
 }
 
 /* Bytes of a page and its header, a multiple of 64; under 2^38 for each position. */
 static uint64_t bitnet__page_bytes(const bitnet_model *m, const bitnet_ctx_params *p) {
     return 64 + (uint64_t)m->n_caches * (uint64_t)m->n_kv_heads * 2 *
-                bitnet__cell_bytes(m, p) * (uint64_t)bitnet__page_len(p);
+                bitnet__cell_bytes(m, bitnet__kv_ops_of(p->kv_type)) *
+                (uint64_t)bitnet__page_len(p);
 }
 
 /* Tokens whose products a thread computes at a time. */
@@ -12017,7 +12017,7 @@ static bitnet__cells bitnet__cache_cells(const bitnet_ctx *c, int32_t seq, const
     const size_t cell = (head + (size_t)what) * (size_t)c->page_len + (size_t)(from % c->page_len);
     bitnet__cells cells;
     cells.at = (uint8_t *)c->seqs[seq].pages[from / c->page_len] + 64 +
-               cell * bitnet__cell_bytes(c->m, &c->p);
+               cell * bitnet__cell_bytes(c->m, c->cache);
     cells.from = from;
     cells.n = bitnet__min(to - from, c->page_len - from % c->page_len);
     return cells;
@@ -12407,7 +12407,7 @@ static void bitnet__add_i8(const bitnet__attention *a, const bitnet__cells *valu
 static void bitnet__visit_floats(const bitnet_ctx *c, const bitnet__cells *cells, int what,
                                  void *ud, bitnet__bytes_fn *fn) {
     (void)what;
-    fn(ud, cells->at, bitnet__cell_bytes(c->m, &c->p) * (size_t)cells->n);
+    fn(ud, cells->at, bitnet__cell_bytes(c->m, c->cache) * (size_t)cells->n);
 }
 
 /* For each position its step, then its codes in order. */
@@ -12823,7 +12823,7 @@ static void bitnet__state_header(const bitnet_ctx *c, uint32_t n, bitnet_token p
 /* Under 2^60, since n is at most 2^20 and a position under 2^38 bytes. */
 static uint64_t bitnet__state_size(const bitnet_ctx *c, uint32_t n) {
     const uint64_t position = (uint64_t)c->m->n_caches * (uint64_t)c->m->n_kv_heads * 2 *
-                              bitnet__cell_bytes(c->m, &c->p);
+                              bitnet__cell_bytes(c->m, c->cache);
     return BITNET__STATE_HEADER + n * (4 + position) + 4 * c->m->n_state + 8;
 }
 
