@@ -7119,7 +7119,8 @@ static void bitnet__block_tq1_0(const uint8_t *p, int n, uint8_t *codes) {
 
 static void bitnet__block_tq2_0(const uint8_t *p, int n, uint8_t *codes) {
     int i;
-    for (i = 0; i < n; i++) codes[i] = p[i / 128 * 32 + i % 32] >> (i % 128 / 32 * 2) & 3;
+    (void)n;                           /* a constant lets compilers vectorise the loop */
+    for (i = 0; i < 256; i++) codes[i] = p[i / 128 * 32 + i % 32] >> (i % 128 / 32 * 2) & 3;
 }
 
 /* 4 bytes of codes at a time: byte j of a word gets code j of a byte, bits 2 j + 1 and 2 j. */
@@ -8885,7 +8886,7 @@ BITNET_API bitnet_result bitnet_gguf_read(const bitnet_gguf *g, const bitnet_ggu
    @model  from a GGUF file to a network: hyperparameters, weights, tokenizer
    A model is immutable once loaded. Large tensors stay where the file's bytes are; norms (a few MB)
    are converted to aligned F32, and ternary weights are repacked only for kernels that need it. All
-   memory that the model allocates is in one list of allocations.
+   memory that the model allocates is in one list of blocks.
    ============================================================================================= */
 
 enum {
