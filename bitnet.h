@@ -6776,7 +6776,8 @@ typedef struct bitnet__unpacked {
    floats        unpacks n weights, a multiple of the block
    block_codes   unpacks a block of n ternary weights to codes, which may be 3; such a block has an
                  F16 scale, at the byte scale_at
-   codes         unpacks columns of a ternary tensor that is stored as a whole; see below */
+   codes         unpacks columns of a ternary tensor that is stored as a whole: see
+                 bitnet__unpack_i2s */
 typedef struct bitnet__type {
     const char *name;                  /* ggml's */
     uint16_t block, bytes;             /* weights and bytes of a block */
@@ -6893,10 +6894,6 @@ static size_t bitnet__i2s_place(const bitnet_ternary *t, size_t row, size_t colu
 
 /* ---- ternary weights, unpacked to codes ---- */
 
-/* These functions unpack columns [from, to) of a row, which begin and end at multiples of 768
-   columns or at the end of the row: so that no triplet, byte or block is cut. They return 0 if
-   something is invalid. data is the whole tensor, t has passed bitnet_ternary_check. */
-
 static int bitnet__unpacked_invalid(bitnet__unpacked *u, const char *what, uint32_t value,
                                     int32_t row, size_t column) {
     u->invalid = what;
@@ -6905,6 +6902,10 @@ static int bitnet__unpacked_invalid(bitnet__unpacked *u, const char *what, uint3
     u->column = (int32_t)column;
     return 0;
 }
+
+/* These functions unpack columns [from, to) of a row, which begin and end at multiples of 768
+   columns or at the end of the row: so that no triplet, byte or block is cut. They return 0 if
+   something is invalid. data is the whole tensor, t has passed bitnet_ternary_check. */
 
 static int bitnet__unpack_i2s(const bitnet_ternary *t, const uint8_t *data, int32_t row,
                               size_t from, size_t to, uint8_t *codes, bitnet__unpacked *u) {
@@ -7162,9 +7163,9 @@ static uint64_t bitnet__size_tl2_r16(uint64_t n_cols, uint64_t n_rows) {
 /* The types by ggml's number. Types 36 to 39 follow BitNet's fork of ggml; upstream uses 39 for
    MXFP4 (see bitnet__gguf_resolve_39).
 
-   A new type touches these places and no other: its number among BITNET_TENSOR_* in @api; the
-   function that unpacks it; its row here; and, if it is read, its name in one of the two lists
-   below, for error texts. A number of 43 or more also needs a line in bitnet__type_info. */
+   A new type that is read touches four places and no other: its number among BITNET_TENSOR_* in
+   @api; the function that unpacks it; its row here; and its name in the lists below, for error
+   texts. A number of 43 or more needs a line in bitnet__type_info, too. */
 static const bitnet__type bitnet__types[] = {
     BITNET__FLOATS("F32", 1, 4, bitnet__unpack_f32),
     BITNET__FLOATS("F16", 1, 2, bitnet__unpack_f16),
@@ -7174,16 +7175,14 @@ static const bitnet__type bitnet__types[] = {
     BITNET__FLOATS("Q8_0", 32, 34, bitnet__unpack_q8_0),
     BITNET__UNREAD("Q8_1", 32, 36), BITNET__UNREAD("Q2_K", 256, 84),
     BITNET__UNREAD("Q3_K", 256, 110), BITNET__UNREAD("Q4_K", 256, 144),
-    BITNET__UNREAD("Q5_K", 256, 176),
-    BITNET__FLOATS("Q6_K", 256, 210, bitnet__unpack_q6_k),
+    BITNET__UNREAD("Q5_K", 256, 176), BITNET__FLOATS("Q6_K", 256, 210, bitnet__unpack_q6_k),
     BITNET__UNREAD("Q8_K", 256, 292), BITNET__UNREAD("IQ2_XXS", 256, 66),
     BITNET__UNREAD("IQ2_XS", 256, 74), BITNET__UNREAD("IQ3_XXS", 256, 98),
     BITNET__UNREAD("IQ1_S", 256, 50), BITNET__UNREAD("IQ4_NL", 32, 18),
     BITNET__UNREAD("IQ3_S", 256, 110), BITNET__UNREAD("IQ2_S", 256, 82),
     BITNET__UNREAD("IQ4_XS", 256, 136), BITNET__UNREAD("I8", 1, 1), BITNET__UNREAD("I16", 1, 2),
     BITNET__UNREAD("I32", 1, 4), BITNET__UNREAD("I64", 1, 8), BITNET__UNREAD("F64", 1, 8),
-    BITNET__UNREAD("IQ1_M", 256, 56),
-    BITNET__FLOATS("BF16", 1, 2, bitnet__unpack_bf16),
+    BITNET__UNREAD("IQ1_M", 256, 56), BITNET__FLOATS("BF16", 1, 2, bitnet__unpack_bf16),
     BITNET__UNREAD("Q4_0_4_4", 32, 18), BITNET__UNREAD("Q4_0_4_8", 32, 18),
     BITNET__UNREAD("Q4_0_8_8", 32, 18),
     BITNET__BLOCKS("TQ1_0", 256, 54, 52, 0, bitnet__block_tq1_0),
@@ -7307,7 +7306,7 @@ static const uint8_t *bitnet__block_at(const bitnet_ternary *t, const uint8_t *d
     return data + ((size_t)row * (size_t)t->n + (size_t)column) / type->block * type->bytes;
 }
 
-/* Columns [from, to) of a row as codes; see above. */
+/* Columns [from, to) of a row as codes, as bitnet__type.codes does. */
 static int bitnet__unpack_codes(const bitnet_ternary *t, const uint8_t *data, int32_t row,
                                 int32_t from, int32_t to, uint8_t *codes, bitnet__unpacked *u) {
     const bitnet__type *type = bitnet__type_info(t->type);
