@@ -6889,7 +6889,8 @@ typedef struct bitnet__unpacked {
    floats        unpacks n weights, a multiple of the block
    block_codes   unpacks a block of n ternary weights to codes, which may be 3; such a block has an
                  F16 scale, at the byte scale_at
-   codes         unpacks columns of a ternary tensor that is stored as a whole; see below */
+   codes         unpacks columns of a ternary tensor that is stored as a whole: see
+                 bitnet__unpack_i2s */
 typedef struct bitnet__type {
     const char *name;                  /* ggml's */
     uint16_t block, bytes;             /* weights and bytes of a block */
@@ -7006,10 +7007,6 @@ static size_t bitnet__i2s_place(const bitnet_ternary *t, size_t row, size_t colu
 
 /* ---- ternary weights, unpacked to codes ---- */
 
-/* These functions unpack columns [from, to) of a row, which begin and end at multiples of 768
-   columns or at the end of the row: so that no triplet, byte or block is cut. They return 0 if
-   something is invalid. data is the whole tensor, t has passed bitnet_ternary_check. */
-
 static int bitnet__unpacked_invalid(bitnet__unpacked *u, const char *what, uint32_t value,
                                     int32_t row, size_t column) {
     u->invalid = what;
@@ -7018,6 +7015,10 @@ static int bitnet__unpacked_invalid(bitnet__unpacked *u, const char *what, uint3
     u->column = (int32_t)column;
     return 0;
 }
+
+/* These functions unpack columns [from, to) of a row, which begin and end at multiples of 768
+   columns or at the end of the row: so that no triplet, byte or block is cut. They return 0 if
+   something is invalid. data is the whole tensor, t has passed bitnet_ternary_check. */
 
 static int bitnet__unpack_i2s(const bitnet_ternary *t, const uint8_t *data, int32_t row,
                               size_t from, size_t to, uint8_t *codes, bitnet__unpacked *u) {
@@ -7232,7 +7233,8 @@ static void bitnet__block_tq1_0(const uint8_t *p, int n, uint8_t *codes) {
 
 static void bitnet__block_tq2_0(const uint8_t *p, int n, uint8_t *codes) {
     int i;
-    for (i = 0; i < n; i++) codes[i] = p[i / 128 * 32 + i % 32] >> (i % 128 / 32 * 2) & 3;
+    (void)n;                           /* a constant lets compilers vectorise the loop */
+    for (i = 0; i < 256; i++) codes[i] = p[i / 128 * 32 + i % 32] >> (i % 128 / 32 * 2) & 3;
 }
 
 /* 4 bytes of codes at a time: byte j of a word gets code j of a byte, bits 2 j + 1 and 2 j. */
@@ -7274,9 +7276,9 @@ static uint64_t bitnet__size_tl2_r16(uint64_t n_cols, uint64_t n_rows) {
 /* The types by ggml's number. Types 36 to 39 follow BitNet's fork of ggml; upstream uses 39 for
    MXFP4 (see bitnet__gguf_resolve_39).
 
-   A new type touches these places and no other: its number among BITNET_TENSOR_* in @api; the
-   function that unpacks it; its row here; and, if it is read, its name in one of the two lists
-   below, for error texts. A number of 43 or more also needs a line in bitnet__type_info. */
+   A new type that is read touches four places and no other: its number among BITNET_TENSOR_* in
+   @api; the function that unpacks it; its row here; and its name in the lists below, for error
+   texts. A number of 43 or more needs a line in bitnet__type_info, too. */
 static const bitnet__type bitnet__types[] = {
     BITNET__FLOAT_TYPE("F32", 1, 4, bitnet__unpack_f32),
     BITNET__FLOAT_TYPE("F16", 1, 2, bitnet__unpack_f16),
@@ -7419,7 +7421,7 @@ static const uint8_t *bitnet__block_at(const bitnet_ternary *t, const uint8_t *d
     return data + ((size_t)row * (size_t)t->n + (size_t)column) / type->block * type->bytes;
 }
 
-/* Columns [from, to) of a row as codes; see above. */
+/* Columns [from, to) of a row as codes, as bitnet__type.codes does. */
 static int bitnet__unpack_codes(const bitnet_ternary *t, const uint8_t *data, int32_t row,
                                 int32_t from, int32_t to, uint8_t *codes, bitnet__unpacked *u) {
     const bitnet__type *type = bitnet__type_info(t->type);
