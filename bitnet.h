@@ -1071,10 +1071,6 @@ struct bitnet_kernels {
     void (*sigmoid_gate)(const float *gate, const float *up, float a, float b, int n, float *y);
     /* y[i] = x[i] / sqrt(mean(x^2) + eps) * gain[i]. y may be x. */
     void (*rmsnorm)(const float *x, const float *gain, int n, float eps, float *y);
-    /* out = sum over i of (w[i] - 128) * q[i], exact, for q[i] in -64 .. 64, so that the sum of two
-       products fits 16 bits. n is at most 2^16. Otherwise like dotrows_ternary. */
-    void (*dotrows_u8)(const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows,
-                       int cols, int32_t *out, size_t out_stride);
     /* out = sum over i of (code - 8) * q[i], exact, for codes of 4 bits: of 128 weights, byte j of
        64 has weight j in its upper half and weight 64 + j in its lower. Otherwise like
        dotrows_ternary. */
@@ -1086,7 +1082,7 @@ struct bitnet_kernels {
     /* Attention over an int8 cache, drawn under "an int8 cache" in @kernels: w has keys or values
        of heads of n elements, n a multiple of 4 up to 2^16, at `rows` positions, a multiple of 64.
        Scores: out[c * out_stride + r] = dot * (what a code of position r is worth), where dot is
-       the sum over i of key code * q[c][i], exact. q is in -127 .. 127; sums as in dotrows_u8. */
+       the sum over i of key code * q[c][i], exact. q is in -127 .. 127; sums [cols] are of q. */
     void (*scores_i8)(const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows,
                       int cols, float *out, size_t out_stride);
     /* The weights of values: p [rows] times what a code of the position is worth, as multiples in
@@ -3095,22 +3091,6 @@ static void bitnet__rmsnorm_scalar(const float *x, const float *gain, int n, flo
     for (i = 0; i < n; i++) y[i] = x[i] * inv * gain[i];
 }
 
-/* Weights are bytes minus 128. Bound: the sum of products is at most 255 * 64 n, and 128 times the
-   sum of q at most 8192 n: together under 2^31 for n <= 2^16. */
-static void bitnet__dotrows_u8_scalar(const uint8_t *w, const int8_t *q, const int32_t *sums,
-                                      int n, int rows, int cols, int32_t *out,
-                                      size_t out_stride) {
-    int r, c, i;
-    for (r = 0; r < rows; r++, w += n) {
-        for (c = 0; c < cols; c++) {
-            const int8_t *a = q + (size_t)c * (size_t)n;
-            int32_t dot = 0;
-            for (i = 0; i < n; i++) dot += w[i] * a[i];
-            out[(size_t)c * out_stride + (size_t)r] = dot - 128 * sums[c];
-        }
-    }
-}
-
 /* Weights are halves of bytes minus 8. Bound: the sum of products is at most 15 * 128 n, and 8
    times the sum of q at most 1024 n: each under 2^31 for n <= 2^20, and so is their difference. */
 static void bitnet__dotrows_u4_scalar(const uint8_t *w, const int8_t *q, const int32_t *sums,
@@ -3211,8 +3191,8 @@ static void bitnet__sumrows_i8_scalar(const uint8_t *w, const uint8_t *p, const 
     bitnet__sumrows_f32_scalar, bitnet__sumrows_f16_scalar, bitnet__softmax_scalar, \
     bitnet__rope_scalar, bitnet__store_f16_scalar, bitnet__dequantize_scalar, \
     bitnet__relu2_gate_scalar, bitnet__sigmoid_gate_scalar, bitnet__rmsnorm_scalar, \
-    bitnet__dotrows_u8_scalar, bitnet__dotrows_u4_scalar, bitnet__dotrows_i2s_scalar, \
-    bitnet__scores_i8_scalar, bitnet__weigh_i8_scalar, bitnet__sumrows_i8_scalar
+    bitnet__dotrows_u4_scalar, bitnet__dotrows_i2s_scalar, bitnet__scores_i8_scalar, \
+    bitnet__weigh_i8_scalar, bitnet__sumrows_i8_scalar
 
 static const bitnet_kernels bitnet__kernels_scalar = {
     "scalar", 0, 0, 0, 0, 0, BITNET__SCALAR_ENTRIES(bitnet__dotrows_i2s_scalar)
@@ -15407,8 +15387,8 @@ enum {
 
 /* The entries that multiply rows with columns. KEYS and VALUES are those of an int8 cache. The
    columns of VALUES and MIX are weights of rows. */
-enum { BITNET__TEST_TERNARY, BITNET__TEST_U8, BITNET__TEST_U4, BITNET__TEST_GROUPS,
-       BITNET__TEST_KEYS, BITNET__TEST_VALUES, BITNET__TEST_DOT, BITNET__TEST_MIX };
+enum { BITNET__TEST_TERNARY, BITNET__TEST_U4, BITNET__TEST_GROUPS, BITNET__TEST_KEYS,
+       BITNET__TEST_VALUES, BITNET__TEST_DOT, BITNET__TEST_MIX };
 
 /* All parts of a matrix with this many rows and columns: all columns, then `step` fewer each time;
    and the same with rows, or with blocks of 64 rows. The shapes of DOT also serve MIX, where step
@@ -15426,9 +15406,6 @@ static const bitnet__test_shape bitnet__test_shapes[] = {
     {BITNET__TEST_TERNARY, 2176, 35, 26, 9, 0},        /* several panels */
     {BITNET__TEST_TERNARY, 3200, 33, 41, 20, 0},       /* more activations than follow each other */
     {BITNET__TEST_TERNARY, 1152, 70, 59, 3, 1}, {BITNET__TEST_TERNARY, 128, 650, 17, 323, 1},
-    {BITNET__TEST_U8, 320, 9, 13, 1, 0}, {BITNET__TEST_U8, 96, 9, 13, 1, 0},
-    {BITNET__TEST_U8, 80, 9, 13, 1, 0}, {BITNET__TEST_U8, 48, 9, 13, 1, 0},
-    {BITNET__TEST_U8, 37, 3, 3, 1, 0},
     {BITNET__TEST_U4, 128, 9, 13, 1, 0}, {BITNET__TEST_U4, 384, 37, 13, 3, 0},
     {BITNET__TEST_U4, 8320, 9, 2, 1, 0},               /* blocks of tiles */
     {BITNET__TEST_GROUPS, 256, 37, 40, 1, 0}, {BITNET__TEST_GROUPS, 768, 70, 13, 3, 0},
@@ -15454,7 +15431,6 @@ typedef struct bitnet__test_entry {
 static const bitnet__test_entry bitnet__test_entries[] = {
     {BITNET__ENTRY(dotrows_ternary), BITNET__TEST_TERNARY, 0, 0},
     {BITNET__ENTRY(dotrows_i2s), BITNET__TEST_TERNARY, 0, 0},
-    {BITNET__ENTRY(dotrows_u8), BITNET__TEST_U8, 0, 0},
     {BITNET__ENTRY(dotrows_u4), BITNET__TEST_U4, 0, 0},
     {BITNET__ENTRY(dotrows_groups), BITNET__TEST_GROUPS, 64, 0},
     {BITNET__ENTRY(dotrows_groups), BITNET__TEST_GROUPS, 128, 0},
@@ -15539,10 +15515,9 @@ static void bitnet__test_bytes(bitnet__selftest *t, uint8_t *p, int rows, int n,
 /* Columns and matrix of an entry that takes int8, and the columns' sums. */
 static void bitnet__test_fill_ints(bitnet__selftest *t) {
     const int8_t *q = (const int8_t *)t->x;
-    const int kind = t->entry->kind, half = kind == BITNET__TEST_U8;
-    const int bits = half ? 8 : kind == BITNET__TEST_U4 ? 4 : 2;
+    const int bits = t->entry->kind == BITNET__TEST_U4 ? 4 : 2;
     int c, i;
-    bitnet__test_bytes(t, (uint8_t *)t->x, t->cols, t->n, half ? -64 : -128, half ? 64 : 127);
+    bitnet__test_bytes(t, (uint8_t *)t->x, t->cols, t->n, -128, 127);
     bitnet__test_bytes(t, t->w, t->rows, t->n * bits / 8, 0, 255);
     for (c = 0; c < t->cols; c++)
         for (i = t->sums[c] = 0; i < t->n; i++) t->sums[c] += *q++;

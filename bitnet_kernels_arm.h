@@ -137,8 +137,6 @@
        SDOT, SMMLA        Panel: all products of a row and a column in one lane, 384 n.
        all, int32         All lanes together 384 n, at most 402653184; before or after the sum of q,
                           at most 128 n = 2^27, is subtracted. int32 goes to 2^31.
-       dotrows_u8         |w - 128| <= 128, |q| <= 64: a product is at most 8192. An int16 gets two
-                          before it is emptied, 16384. All lanes together 8192 n, at most 2^29.
        dotrows_u4         |w - 8| <= 8: a product is at most 1024, all lanes together 2^30.
        groups             At most 256 weights before the sums are emptied. SMLAL: an int16 gets
                           every fourth product of a row, 64 of them, 64 * 384 = 24576. SDOT, SMMLA:
@@ -335,8 +333,8 @@ BITNET__INLINE BITNET__TARGET_neon int32x4_t bitnet__dot_neon(int32x4_t sum, int
     return vreinterpretq_s32_s16(bitnet__dot16_neon(vreinterpretq_s16_s32(sum), w, a, clear));
 }
 
-/* int16 has room for only two products here. */
-BITNET__INLINE BITNET__TARGET_neon int32x4_t bitnet__dot_u8_neon(int32x4_t sum, int8x16_t w,
+/* Halves of bytes: the products of each 16 bytes go into int32 at once. */
+BITNET__INLINE BITNET__TARGET_neon int32x4_t bitnet__dot_u4_neon(int32x4_t sum, int8x16_t w,
                                                                  int8x16_t a, int clear) {
     (void)clear;
     return vpadalq_s16(sum, bitnet__dot16_neon(vdupq_n_s16(0), w, a, 1));
@@ -358,7 +356,7 @@ BITNET__INLINE BITNET__TARGET_neon int32x4_t bitnet__dot(bitnet__dot_fn *dot, in
                                                          const int clear) {
 #if defined(_MSC_VER) && !defined(__clang__)
     if (dot == bitnet__dot_neon) return bitnet__dot_neon(sum, w, a, clear);
-    if (dot == bitnet__dot_u8_neon) return bitnet__dot_u8_neon(sum, w, a, clear);
+    if (dot == bitnet__dot_u4_neon) return bitnet__dot_u4_neon(sum, w, a, clear);
   #if BITNET__DOTPROD
     if (dot == bitnet__dot_dotprod) return bitnet__dot_dotprod(sum, w, a, clear);
   #endif
@@ -529,27 +527,24 @@ BITNET__INLINE BITNET__TARGET_neon int bitnet__tile_i2s_any(
     return taken;
 }
 
-/* ---- bytes and halves of bytes: tiles of 4 rows and 1, 2 or 4 columns ---- */
+/* ---- 4 bits: tiles of 4 rows and 1, 2 or 4 columns ---- */
 
-/* 16 weights: bytes minus 128, which are the bytes with their sign bits flipped, or the upper or
-   lower halves minus 8. */
-BITNET__INLINE BITNET__TARGET_neon int8x16_t bitnet__byte_weights(uint8x16_t v, const int lower,
-                                                                  const int bits) {
-    if (bits == 8) return vreinterpretq_s8_u8(veorq_u8(v, vdupq_n_u8(128)));
+/* 16 weights: the upper or lower halves of bytes, minus 8. */
+BITNET__INLINE BITNET__TARGET_neon int8x16_t bitnet__u4_weights(uint8x16_t v, const int lower) {
     v = lower ? vandq_u8(v, vdupq_n_u8(15)) : vshrq_n_u8(v, 4);
     return vsubq_s8(vreinterpretq_s8_u8(v), vdupq_n_s8(8));
 }
 
-BITNET__INLINE BITNET__TARGET_neon void bitnet__tile_bytes_shaped(
+BITNET__INLINE BITNET__TARGET_neon void bitnet__tile_u4_shaped(
     const uint8_t *w, const int8_t *q, int n, int rows, int cols, int32_t *out, size_t out_stride,
-    const int tile_cols, const int bits, bitnet__dot_fn *dot) {
+    const int tile_cols, bitnet__dot_fn *dot) {
     int32x4_t sum[BITNET__TILE][BITNET__TILE];
     uint8x16_t both[BITNET__TILE];
     int8x16_t v[BITNET__TILE], a;
     const uint8_t *row[BITNET__TILE];
     const int8_t *col[BITNET__TILE];
     const int32_t none = 0;
-    const int row_bytes = n / 8 * bits;
+    const int row_bytes = n / 2;
     int r, c, i, lower;
     BITNET__UNROLL for (r = 0; r < BITNET__TILE; r++)
         row[r] = w + bitnet__clamp(r, rows) * (size_t)row_bytes;
@@ -557,13 +552,13 @@ BITNET__INLINE BITNET__TARGET_neon void bitnet__tile_bytes_shaped(
         col[c] = q + bitnet__clamp(c, cols) * (size_t)n;
         BITNET__UNROLL for (r = 0; r < BITNET__TILE; r++) sum[c][r] = vdupq_n_s32(0);
     }
-    for (i = 0; i < row_bytes; i += 16) {      /* of 4 bits, 64 bytes are 128 weights */
-        const int first = bits == 8 ? i : 2 * i - i % 64;
+    for (i = 0; i < row_bytes; i += 16) {      /* 64 bytes are 128 weights */
+        const int first = 2 * i - i % 64;
         BITNET__PREFETCH(w, 4 * (size_t)row_bytes + 4 * (size_t)i);
         BITNET__UNROLL for (r = 0; r < BITNET__TILE; r++) both[r] = vld1q_u8(row[r] + i);
-        BITNET__UNROLL for (lower = 0; lower < 8 / bits; lower++) {
+        BITNET__UNROLL for (lower = 0; lower < 2; lower++) {
             BITNET__UNROLL for (r = 0; r < BITNET__TILE; r++)
-                v[r] = bitnet__byte_weights(both[r], lower, bits);
+                v[r] = bitnet__u4_weights(both[r], lower);
             BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
                 a = vld1q_s8(col[c] + first + 64 * lower);
                 BITNET__UNROLL for (r = 0; r < BITNET__TILE; r++) {
@@ -581,17 +576,17 @@ BITNET__INLINE BITNET__TARGET_neon void bitnet__tile_bytes_shaped(
 }
 
 /* Takes up to 4 columns and returns how many. */
-BITNET__INLINE BITNET__TARGET_neon int bitnet__tile_bytes_any(
+BITNET__INLINE BITNET__TARGET_neon int bitnet__tile_u4_any(
     const uint8_t *w, const int8_t *q, int n, int rows, int cols, int32_t *out, size_t out_stride,
-    const int bits, bitnet__dot_fn *dot) {
-    if (cols == 1) bitnet__tile_bytes_shaped(w, q, n, rows, 1, out, out_stride, 1, bits, dot);
-    else if (cols == 2) bitnet__tile_bytes_shaped(w, q, n, rows, 2, out, out_stride, 2, bits, dot);
-    else bitnet__tile_bytes_shaped(w, q, n, rows, cols, out, out_stride, 4, bits, dot);
+    bitnet__dot_fn *dot) {
+    if (cols == 1) bitnet__tile_u4_shaped(w, q, n, rows, 1, out, out_stride, 1, dot);
+    else if (cols == 2) bitnet__tile_u4_shaped(w, q, n, rows, 2, out, out_stride, 2, dot);
+    else bitnet__tile_u4_shaped(w, q, n, rows, cols, out, out_stride, 4, dot);
     return cols < 4 ? cols : 4;
 }
 
 /* The table entries for tiles; bitnet.h has the loops around them. */
-#define BITNET__DEFINE_TILES(isa, halves, dot_u8) \
+#define BITNET__DEFINE_TILES(isa, halves, dot_u4) \
     BITNET__INLINE BITNET__TARGET_##isa int bitnet__tile_i2s_##isa( \
         const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows, int cols, \
         int32_t *out, size_t out_stride) { \
@@ -604,25 +599,11 @@ BITNET__INLINE BITNET__TARGET_neon int bitnet__tile_bytes_any(
         bitnet__tiles(w, q, sums, n, rows, cols, out, out_stride, bitnet__tile_i2s_##isa, \
                       BITNET__TILE, (size_t)n); \
     } \
-    BITNET__INLINE BITNET__TARGET_##isa int bitnet__tile_u8_##isa( \
-        const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows, int cols, \
-        int32_t *out, size_t out_stride) { \
-        (void)sums; \
-        return bitnet__tile_bytes_any(w, q, n, rows, cols, out, out_stride, 8, dot_u8); \
-    } \
     BITNET__INLINE BITNET__TARGET_##isa int bitnet__tile_u4_##isa( \
         const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows, int cols, \
         int32_t *out, size_t out_stride) { \
         (void)sums; \
-        return bitnet__tile_bytes_any(w, q, n, rows, cols, out, out_stride, 4, dot_u8); \
-    } \
-    static BITNET__TARGET_##isa void bitnet__dotrows_u8_##isa( \
-        const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows, int cols, \
-        int32_t *out, size_t out_stride) { \
-        if (n % 16) bitnet__dotrows_u8_scalar(w, q, sums, n, rows, cols, out, out_stride); \
-        else \
-            bitnet__tiles(w, q, sums, n, rows, cols, out, out_stride, bitnet__tile_u8_##isa, \
-                          BITNET__TILE, 4 * (size_t)n); \
+        return bitnet__tile_u4_any(w, q, n, rows, cols, out, out_stride, dot_u4); \
     } \
     static BITNET__TARGET_##isa void bitnet__dotrows_u4_##isa( \
         const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows, int cols, \
@@ -707,7 +688,7 @@ BITNET__INLINE BITNET__TARGET_neon void bitnet__multiply_neon(
 }
 
 #if BITNET__NEON
-BITNET__DEFINE_TILES(neon, 1, bitnet__dot_u8_neon)
+BITNET__DEFINE_TILES(neon, 1, bitnet__dot_u4_neon)
 BITNET__DEFINE_PANELS(neon, bitnet__tiles_neon, 4, 4, BITNET__FOLD * 256, 8)
 #endif
 
@@ -1988,47 +1969,47 @@ static void bitnet__weigh_i8_neon(const float *p, const uint8_t *w, int n, int r
 
 /* ---- the tables ---- */
 
-#define BITNET__KERNEL_ENTRIES(ternary, groups, u8, u4, scores, sumrows) \
+#define BITNET__KERNEL_ENTRIES(ternary, groups, u4, scores, sumrows) \
     bitnet__quantize_neon, ternary, groups, bitnet__dotrows_f32_neon, bitnet__dotrows_f16_neon, \
     bitnet__dotrows_bf16_neon, bitnet__scores_f16_neon, bitnet__sumrows_f32_neon, \
     bitnet__sumrows_f16_neon, bitnet__softmax_neon, bitnet__rope_neon, bitnet__store_f16_neon, \
     bitnet__dequantize_neon, bitnet__relu2_gate_neon, bitnet__sigmoid_gate_neon, \
-    bitnet__rmsnorm_neon, u8, u4, ternary, scores, bitnet__weigh_i8_neon, sumrows
+    bitnet__rmsnorm_neon, u4, ternary, scores, bitnet__weigh_i8_neon, sumrows
 
 /* On AArch32 vectors always flush subnormals to zero, so all floats are scalar there. */
 #ifdef __arm__
   #undef BITNET__KERNEL_ENTRIES
-  #define BITNET__KERNEL_ENTRIES(ternary, groups, u8, u4, scores, sumrows) \
+  #define BITNET__KERNEL_ENTRIES(ternary, groups, u4, scores, sumrows) \
       bitnet__quantize_scalar, ternary, groups, bitnet__dotrows_f32_scalar, \
       bitnet__dotrows_f16_scalar, bitnet__dotrows_bf16_scalar, bitnet__dotrows_f16_scalar, \
       bitnet__sumrows_f32_scalar, bitnet__sumrows_f16_scalar, bitnet__softmax_scalar, \
       bitnet__rope_scalar, bitnet__store_f16_scalar, bitnet__dequantize_scalar, \
-      bitnet__relu2_gate_scalar, bitnet__sigmoid_gate_scalar, bitnet__rmsnorm_scalar, u8, \
-      u4, ternary, scores, bitnet__weigh_i8_scalar, sumrows
+      bitnet__relu2_gate_scalar, bitnet__sigmoid_gate_scalar, bitnet__rmsnorm_scalar, u4, \
+      ternary, scores, bitnet__weigh_i8_scalar, sumrows
 #endif
 
 #if BITNET__NEON
 static const bitnet_kernels bitnet__kernels_neon = {
     "neon", BITNET_CPU_NEON, 0, 0, 0, 0,
     BITNET__KERNEL_ENTRIES(bitnet__dotrows_i2s_neon, bitnet__dotrows_groups_neon,
-                           bitnet__dotrows_u8_neon, bitnet__dotrows_u4_neon,
-                           bitnet__scores_i8_neon, bitnet__sumrows_i8_neon)
+                           bitnet__dotrows_u4_neon, bitnet__scores_i8_neon,
+                           bitnet__sumrows_i8_neon)
 };
 #endif
 #if BITNET__DOTPROD
 static const bitnet_kernels bitnet__kernels_dotprod = {
     "neon-dotprod", BITNET_CPU_NEON | BITNET_CPU_DOTPROD, 0, 0, 0, 0,
     BITNET__KERNEL_ENTRIES(bitnet__dotrows_i2s_dotprod, bitnet__dotrows_groups_dotprod,
-                           bitnet__dotrows_u8_dotprod, bitnet__dotrows_u4_dotprod,
-                           bitnet__scores_i8_dotprod, bitnet__sumrows_i8_dotprod)
+                           bitnet__dotrows_u4_dotprod, bitnet__scores_i8_dotprod,
+                           bitnet__sumrows_i8_dotprod)
 };
 #endif
 #if BITNET__I8MM
 static const bitnet_kernels bitnet__kernels_i8mm = {
     "neon-i8mm", BITNET_CPU_NEON | BITNET_CPU_DOTPROD | BITNET_CPU_I8MM, 0, 0, 0, 0,
     BITNET__KERNEL_ENTRIES(bitnet__dotrows_i2s_i8mm, bitnet__dotrows_groups_i8mm,
-                           bitnet__dotrows_u8_dotprod, bitnet__dotrows_u4_dotprod,
-                           bitnet__scores_i8_i8mm, bitnet__sumrows_i8_i8mm)
+                           bitnet__dotrows_u4_dotprod, bitnet__scores_i8_i8mm,
+                           bitnet__sumrows_i8_i8mm)
 };
 #endif
 

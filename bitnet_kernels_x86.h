@@ -99,9 +99,6 @@
        all, int32         All lanes together 384 n, at most 402653184; before or after that minus
                           the sum of q, at most 128 n = 2^27. int32 goes to 2^31.
        quantize           The sum of q + 128: at most 255 n < 2^28.
-       dotrows_u8         |q| <= 64, so a vpmaddubsw gives at most 2 * 255 * 64 = 32640 and does not
-                          saturate. All lanes together 16320 n, for n <= 2^16 under 2^31; then
-                          minus 128 times the sum of q, at most 8192 n.
        dotrows_u4         A vpmaddubsw gives at most 2 * 15 * 128 = 3840. All lanes together 1920 n,
                           for n <= 2^20 under 2^31; then minus 8 times the sum of q, 1024 n. */
 
@@ -498,7 +495,7 @@ BITNET__INLINE BITNET__TARGET_avx2 float bitnet__fold_to_1(__m128 s) {
     bitnet__sumrows_f32_##base, bitnet__sumrows_f16_##base, bitnet__softmax_##base, \
     bitnet__rope_##base, bitnet__store_f16_##base, bitnet__dequantize_##base, \
     bitnet__relu2_gate_##base, bitnet__sigmoid_gate_##base, bitnet__rmsnorm_##base, \
-    bitnet__dotrows_u8_##isa, bitnet__dotrows_u4_##isa, bitnet__dotrows_i2s_##tile, \
+    bitnet__dotrows_u4_##isa, bitnet__dotrows_i2s_##tile, \
     bitnet__scores_i8_##tile, bitnet__weigh_i8_##base, bitnet__sumrows_i8_##tile
 
 #if BITNET__AVX2
@@ -642,13 +639,13 @@ BITNET__FN void bitnet__end_tile_avx2(bitnet__v16_avx2 (*sum)[4], int rows, int 
 }
 
 /* Vectors of int32, and pairs of sums. With 4 columns, a tile has 8 sums, 2 vectors of weights, 2
-   masks and 2 products. Bytes: the pairs of columns of a tile. */
+   masks and 2 products. 4 bits: 2 columns. */
 typedef __m256i bitnet__i32_avx2;
 typedef struct bitnet__pair_avx2 { __m256i lo, hi; } bitnet__pair_avx2;
 enum { bitnet__lanes_avx2 = 8, bitnet__key_cols_avx2 = 1, bitnet__mix_vectors_avx2 = 1,
        bitnet__together_avx2 = 1, bitnet__tile_cols_avx2 = 4, bitnet__depth_avx2 = 4,
        bitnet__group_cols_avx2 = 4,
-       bitnet__panel_cols_avx2 = 4, bitnet__panels_from_avx2 = 12, bitnet__byte_cols_avx2 = 2,
+       bitnet__panel_cols_avx2 = 4, bitnet__panels_from_avx2 = 12, bitnet__u4_cols_avx2 = 2,
        bitnet__tl2_cols_avx2 = 4, bitnet__key_offset_avx2 = 0,
        bitnet__score_cols_avx2 = 3 };
 
@@ -1248,7 +1245,7 @@ enum { bitnet__together_avxvnni = 2, bitnet__tile_cols_avxvnni = 3,
        bitnet__depth_avxvnni = BITNET__MAX_ROW / 128, bitnet__panel_cols_avxvnni = 6,
        bitnet__steps_at_once_avxvnni = 1, bitnet__panels_from_avxvnni = 10,
        bitnet__group_cols_avxvnni = 4,
-       bitnet__group_panels_from_avxvnni = 12, bitnet__byte_cols_avxvnni = 2,
+       bitnet__group_panels_from_avxvnni = 12, bitnet__u4_cols_avxvnni = 2,
        bitnet__key_offset_avxvnni = 128, bitnet__score_cols_avxvnni = 4 };
 
 BITNET__FN __m256i bitnet__products_avxvnni(__m256i sum, __m256i w, __m256i a) {
@@ -1399,7 +1396,7 @@ BITNET__FN void bitnet__end_tile_avx512vnni(__m512 (*sum)[4], int rows, int cols
         bitnet__put(out + (size_t)c * out_stride, dots + 4 * c, rows);
 }
 
-/* A tile of 6 columns, of I2_S or bytes, has 24 sums, 4 vectors of weights, 1 of activations and a
+/* A tile of 6 columns, of I2_S or 4 bits, has 24 sums, 4 vectors of weights, 1 of activations and a
    mask: 10 loads for 24 vpdpbusd. A step of a panel has 16 sums, 2 vectors of weights and 1 of
    activations: 10 loads for 16. An iteration has 4 steps, since the loop's own instructions would
    take ports from vpdpbusd. Only its weights are unpacked once for all columns. That pays from 24
@@ -1411,7 +1408,7 @@ enum { bitnet__lanes_avx512vnni = 16, bitnet__key_cols_avx512vnni = 4,
        bitnet__tile_cols_avx512vnni = 6, bitnet__depth_avx512vnni = BITNET__MAX_ROW / 128,
        bitnet__panel_cols_avx512vnni = 8, bitnet__steps_at_once_avx512vnni = 4,
        bitnet__panels_from_avx512vnni = 24,
-       bitnet__byte_cols_avx512vnni = 6, bitnet__group_cols_avx512vnni = 8,
+       bitnet__u4_cols_avx512vnni = 6, bitnet__group_cols_avx512vnni = 8,
        bitnet__group_panels_from_avx512vnni = 16, bitnet__tl2_cols_avx512vnni = 8,
        bitnet__key_offset_avx512vnni = 128, bitnet__score_cols_avx512vnni = 4 };
 
@@ -3374,42 +3371,32 @@ BITNET__HOT BITNET__TARGET void BITNET__I(sumrows_i8)(const uint8_t *w, const ui
     }
 }
 
-/* ---- bytes and halves of bytes ----
-   Weights are bytes minus 128, or 4 bits minus 8. A tile has 4 rows and some columns. The scalar
-   function takes rows of bytes whose length is not a multiple of 64. */
+/* ---- 4 bits ----
+   Weights are halves of bytes minus 8. A tile has 4 rows and some columns. */
 
-/* As many weights as a register has bytes: from bytes at p, or at number i of a block of 128. */
-BITNET__INLINE BITNET__TARGET BITNET__V(i32) BITNET__I(load_weights)(const uint8_t *p, const int i,
-                                                                     const int bits) {
-    if (bits == 8) return BITNET__V(load_i)(p);
-    return BITNET__V(masked)(BITNET__V(load_i)(p + i % 64), i < 64 ? 4 : 0,
-                             BITNET__V(splat_i32)(0x0f0f0f0f));
-}
-
-BITNET__INLINE BITNET__TARGET void BITNET__I(tile_bytes)(const uint8_t *w, const int8_t *q,
+BITNET__INLINE BITNET__TARGET void BITNET__I(tile_u4)(const uint8_t *w, const int8_t *q,
                                                          const int32_t *sums, int n, int rows,
                                                          int cols, int32_t *out,
-                                                         size_t out_stride, const int tile_cols,
-                                                         const int bits) {
-    enum { most = BITNET__I(byte_cols), wide = 4 * BITNET__V(lanes) };
-    const int block = bits == 8 ? wide : 128;
+                                                         size_t out_stride, const int tile_cols) {
+    enum { most = BITNET__I(u4_cols), wide = 4 * BITNET__V(lanes) };
+    const BITNET__V(i32) mask = BITNET__V(splat_i32)(0x0f0f0f0f);
     BITNET__V(i32) sum[most][4], h[4];
     int32_t dots[most][4];
     const uint8_t *row[4];
     const int8_t *col[most];
     int r, c, i, j;
     BITNET__UNROLL for (r = 0; r < 4; r++)
-        row[r] = w + bitnet__clamp(r, rows) * (size_t)(n / 8 * bits);
+        row[r] = w + bitnet__clamp(r, rows) * (size_t)(n / 2);
     BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
         col[c] = q + bitnet__clamp(c, cols) * (size_t)n;
         BITNET__UNROLL for (r = 0; r < 4; r++) sum[c][r] = BITNET__V(splat_i32)(0);
     }
-    for (i = 0; i < n; i += block) {
-        BITNET__UNROLL for (j = 0; j < block; j += wide) {
+    for (i = 0; i < n; i += 128) {             /* 64 bytes: upper halves, then lower ones */
+        BITNET__UNROLL for (j = 0; j < 128; j += wide) {
             BITNET__UNROLL for (r = 0; r < 4; r++) {
-                const uint8_t *p = row[r] + i / 8 * bits;
-                h[r] = BITNET__I(load_weights)(p, j, bits);
-                if (j == 0 && i / 8 * bits % 64 == 0) BITNET__STREAM(p);
+                const uint8_t *p = row[r] + i / 2;
+                h[r] = BITNET__V(masked)(BITNET__V(load_i)(p + j % 64), j < 64 ? 4 : 0, mask);
+                if (j == 0) BITNET__STREAM(p);
             }
             BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
                 const BITNET__V(i32) a = BITNET__V(load_i)(col[c] + i + j);
@@ -3419,40 +3406,15 @@ BITNET__INLINE BITNET__TARGET void BITNET__I(tile_bytes)(const uint8_t *w, const
                     else BITNET__ADDED(sum[c][r], h[r]);   /* gcc 12 then copies no sums */
                 }
             }
-            if (bits == 4) BITNET__NO_AHEAD();
+            BITNET__NO_AHEAD();
         }
     }
     BITNET__UNROLL for (c = 0; c < tile_cols; c++)
         _mm_storeu_si128((__m128i *)(void *)dots[c],
                          _mm_sub_epi32(BITNET__V(fold4)(sum[c]),
-                                       _mm_set1_epi32((1 << (bits - 1)) *
-                                                      sums[bitnet__clamp(c, cols)])));
+                                       _mm_set1_epi32(8 * sums[bitnet__clamp(c, cols)])));
     for (c = 0; c < tile_cols && c < cols; c++, out += out_stride)
         bitnet__put(out, dots[c], rows);
-}
-
-/* Even counts of columns: one more costs little, and each count would be a function. */
-BITNET__INLINE BITNET__TARGET int BITNET__I(tile_u8_cols)(const uint8_t *w, const int8_t *q,
-                                                          const int32_t *sums, int n, int rows,
-                                                          int cols, int32_t *out,
-                                                          size_t out_stride) {
-    const int most = BITNET__I(byte_cols);
-    const int count = cols > 4 ? most : cols > 2 && most > 2 ? 4 : 2;
-    if (count == 2) BITNET__I(tile_bytes)(w, q, sums, n, rows, cols, out, out_stride, 2, 8);
-    else if (count == 4 && most > 4)
-        BITNET__I(tile_bytes)(w, q, sums, n, rows, cols, out, out_stride, 4, 8);
-    else BITNET__I(tile_bytes)(w, q, sums, n, rows, cols, out, out_stride, most, 8);
-    return count;
-}
-
-BITNET__HOT BITNET__TARGET void BITNET__I(dotrows_u8)(const uint8_t *w, const int8_t *q,
-                                                      const int32_t *sums, int n, int rows,
-                                                      int cols, int32_t *out,
-                                                      size_t out_stride) {
-    if (n % 64) bitnet__dotrows_u8_scalar(w, q, sums, n, rows, cols, out, out_stride);
-    else
-        bitnet__tiles(w, q, sums, n, rows, cols, out, out_stride, BITNET__I(tile_u8_cols), 4,
-                      4 * (size_t)n);
 }
 
 /* Also one column: a text that is written alone. */
@@ -3460,13 +3422,13 @@ BITNET__INLINE BITNET__TARGET int BITNET__I(tile_u4_cols)(const uint8_t *w, cons
                                                           const int32_t *sums, int n, int rows,
                                                           int cols, int32_t *out,
                                                           size_t out_stride) {
-    const int most = BITNET__I(byte_cols);
+    const int most = BITNET__I(u4_cols);
     const int count = cols > 4 ? most : cols > 2 && most > 2 ? 4 : cols > 1 ? 2 : 1;
-    if (count == 1) BITNET__I(tile_bytes)(w, q, sums, n, rows, cols, out, out_stride, 1, 4);
-    else if (count == 2) BITNET__I(tile_bytes)(w, q, sums, n, rows, cols, out, out_stride, 2, 4);
+    if (count == 1) BITNET__I(tile_u4)(w, q, sums, n, rows, cols, out, out_stride, 1);
+    else if (count == 2) BITNET__I(tile_u4)(w, q, sums, n, rows, cols, out, out_stride, 2);
     else if (count == 4 && most > 4)
-        BITNET__I(tile_bytes)(w, q, sums, n, rows, cols, out, out_stride, 4, 4);
-    else BITNET__I(tile_bytes)(w, q, sums, n, rows, cols, out, out_stride, most, 4);
+        BITNET__I(tile_u4)(w, q, sums, n, rows, cols, out, out_stride, 4);
+    else BITNET__I(tile_u4)(w, q, sums, n, rows, cols, out, out_stride, most);
     return count;
 }
 

@@ -12,8 +12,8 @@ typedef struct shape {
 } shape;
 typedef struct op {
     const char *name;
-    char weights;                      /* t ternary, g ternary in groups of variant, u bytes,
-                                          n halves of bytes, f F32, h F16, b BF16, k keys and v
+    char weights;                      /* t ternary, g ternary in groups of variant, n halves
+                                          of bytes, f F32, h F16, b BF16, k keys and v
                                           values of an int8 cache, 0 none */
     int seeds, variant;
     const shape *shapes;               /* the last one has n = 0 */
@@ -156,21 +156,20 @@ static void make_codes(int of_values, size_t n, size_t cols) {
         }
 }
 
-/* Activations from -128 to 127, or from -64 to 64 for weights of a byte. */
-static void make_activations(int bytes, size_t n, size_t cols) {
+/* Activations from -128 to 127. */
+static void make_activations(size_t n, size_t cols) {
     size_t c, i;
     for (c = 0; c < cols; c++)
         for (i = 0, sums[c] = 0; i < n; i++) {
-            int32_t v = kind ? (either_end(c, 0, 1) ? 127 : -128)
+            const int32_t v = kind ? (either_end(c, 0, 1) ? 127 : -128)
                 : (int32_t)(random_bits() & 255) - 128;
-            if (bytes) v = v == 127 ? 64 : v / 2;
             q[c * n + i] = (int8_t)v;
             sums[c] += v;
         }
 }
 
 static int is_int(const op *o) {
-    return o->weights && strchr("tungkv", o->weights);
+    return o->weights && strchr("tngkv", o->weights);
 }
 
 static void make_inputs(const op *o, const shape *s) {
@@ -178,7 +177,7 @@ static void make_inputs(const op *o, const shape *s) {
     if (o->weights == 'g') {           /* each group is a column of its own, with a step */
         const size_t group = (size_t)o->variant;
         make_groups(n, rows, group);
-        make_activations(0, group, cols * n / group);
+        make_activations(group, cols * n / group);
         for (i = 0; i < cols * (n / group); i++) x[i] = number(kind);
         return;
     }
@@ -189,7 +188,7 @@ static void make_inputs(const op *o, const shape *s) {
         return;
     }
     make_weights(o->weights, n, rows);
-    if (is_int(o)) make_activations(o->weights == 'u', n, cols);
+    if (is_int(o)) make_activations(n, cols);
     else for (i = 0; i < (n + rows) * cols + 2 * n; i++) {
         x[i] = number(kind);
         ints[i] = (int32_t)(random_bits() % 0x10000000) - 0x8000000;
@@ -218,9 +217,7 @@ static void run_int_dots(const bitnet_kernels *k, const op *o, const shape *s, v
     if (!packs || !k->pack(weights + 1, s->n, s->rows, packed)) {  /* if refused: zeros */
         if (o->weights == 't')
             ENTRY(k, dotrows_ternary)(w, q, sums, s->n, s->rows, s->cols, ints, stride);
-        else if (o->weights == 'n')
-            ENTRY(k, dotrows_u4)(w, q, sums, s->n, s->rows, s->cols, ints, stride);
-        else ENTRY(k, dotrows_u8)(w, q, sums, s->n, s->rows, s->cols, ints, stride);
+        else ENTRY(k, dotrows_u4)(w, q, sums, s->n, s->rows, s->cols, ints, stride);
     }
     for (c = 0; c < (size_t)s->cols; c++) put_ints(out, ints + c * stride, (size_t)s->rows);
     free(packed);
@@ -357,7 +354,6 @@ static const shape blocks[] = {{64, 1, 1, 0}, {128, 1, 1, 0}, {0, 0, 0, 0}};
 static const op ops[] = {
     {"quantize", 0, 1, 0, quantized, run_quantize},
     {"dotrows_ternary", 't', 1, 0, integer, run_int_dots},
-    {"dotrows_u8", 'u', 1, 0, integer, run_int_dots},
     {"dotrows_u4", 'n', 1, 0, halves, run_int_dots},
     {"dotrows_groups 64", 'g', 1, 64, grouped, run_group_dots},
     {"dotrows_groups 128", 'g', 1, 128, grouped, run_group_dots},

@@ -219,17 +219,17 @@ static void dotrows_i2s(const char *table) {
     if (!compare_ternary(&k, 4096, 35, 32, ANY_BYTES, RANDOM, 3)) return;
 }
 
-/* Weight i of a row of bytes less 128, or of 4 bits less 8. */
-static int byte_weight(const uint8_t *row, size_t i, int bits) {
-    const int both = bits == 8 ? row[i] : row[i / 128 * 64 + i % 64];
-    return bits == 8 ? both - 128 : (i % 128 < 64 ? both >> 4 : both & 15) - 8;
+/* Weight i of a row. */
+static int u4_weight(const uint8_t *row, size_t i) {
+    const int both = row[i / 128 * 64 + i % 64];
+    return (i % 128 < 64 ? both >> 4 : both & 15) - 8;
 }
 
-/* Weights of 8 or 4 bits against the definition at every shape, the largest sums at the longest row
+/* Weights of 4 bits against the definition at every shape, the largest sums at the longest row
    included. */
-static int compare_bytes(const bitnet_kernels *k, int bits, int n, int rows, int cols,
-                         int activations, int extreme, size_t offset) {
-    size_t row_size = (size_t)n * (size_t)bits / 8, w_size = (size_t)rows * row_size;
+static int compare_u4(const bitnet_kernels *k, int n, int rows, int cols, int activations,
+                      int extreme, size_t offset) {
+    size_t row_size = (size_t)n / 2, w_size = (size_t)rows * row_size;
     size_t q_size = (size_t)cols * (size_t)n, i;
     size_t stride = (size_t)rows + (offset & 3), size = ((size_t)cols - 1) * stride + (size_t)rows;
     uint8_t *w = (uint8_t *)block(w_size, offset);
@@ -240,45 +240,25 @@ static int compare_bytes(const bitnet_kernels *k, int bits, int n, int rows, int
     for (i = 0; i < w_size; i++)
         w[i] = (uint8_t)(extreme ? (extreme == 1 ? 0 : 255) : random_bits());
     fill_activations(q, q_size, activations);
-    for (i = 0; bits == 8 && i < q_size; i++) q[i] = (int8_t)(q[i] == 127 ? 64 : q[i] / 2);
     sum_columns(q, n, cols, sums);
-    (bits == 8 ? k->dotrows_u8 : k->dotrows_u4)(w, q, sums, n, rows, cols, got, stride);
+    k->dotrows_u4(w, q, sums, n, rows, cols, got, stride);
     for (c = 0; c < cols; c++)
         for (row = 0; row < rows; row++) {
             int64_t want = 0;
             for (i = 0; i < (size_t)n; i++)
-                want += byte_weight(w + (size_t)row * row_size, i, bits) *
-                        q[(size_t)c * (size_t)n + i];
+                want += u4_weight(w + (size_t)row * row_size, i) * q[(size_t)c * (size_t)n + i];
             same &= got[(size_t)c * stride + (size_t)row] == want;
         }
     if (!same)
         test_fail(__FILE__, __LINE__,
-                  "%s: %d bits, n %d, %d rows, %d columns, activations %s, bytes %s", k->name, bits,
-                  n, rows, cols, activation_names[activations],
+                  "%s: 4 bits, n %d, %d rows, %d columns, activations %s, bytes %s", k->name, n,
+                  rows, cols, activation_names[activations],
                   extreme == 1 ? "0" : extreme ? "255" : "random");
     release(w, offset);
     release(q, offset ^ 2);
     release(sums, 4);
     free(got);
     return same;
-}
-
-static void dotrows_u8(const char *table) {
-    static const int u8_lengths[] = {1, 15, 16, 63, 64, 65, 80, 128, 192, 2560};
-    size_t n, r, c;
-    int turn = 0;
-    USE_TABLE(k, table);
-    if (!k.dotrows_u8) return;
-    for (n = 0; n < COUNT(u8_lengths); n++)
-        for (r = 0; r < COUNT(row_counts); r++)
-            for (c = 0; c < COUNT(col_counts); c++, turn++)
-                if (!compare_bytes(&k, 8, u8_lengths[n], row_counts[r], col_counts[c],
-                                   turn % N_ACTIVATIONS, turn % 7 < 3 ? turn % 7 : 0,
-                                   (size_t)(turn % 9)))
-                    return;
-    for (turn = 0; turn < 6; turn++)
-        if (!compare_bytes(&k, 8, 65536, 2, 2, turn % 2 ? ALL_MINUS_128 : ALL_127, turn % 3, 1))
-            return;
 }
 
 static void dotrows_u4(const char *table) {
@@ -290,12 +270,12 @@ static void dotrows_u4(const char *table) {
     for (n = 0; n < COUNT(u4_lengths); n++)
         for (r = 0; r < COUNT(row_counts); r++)
             for (c = 0; c < COUNT(col_counts); c++, turn++)
-                if (!compare_bytes(&k, 4, u4_lengths[n], row_counts[r], col_counts[c],
-                                   turn % N_ACTIVATIONS, turn % 7 < 3 ? turn % 7 : 0,
-                                   (size_t)(turn % 9)))
+                if (!compare_u4(&k, u4_lengths[n], row_counts[r], col_counts[c],
+                                turn % N_ACTIVATIONS, turn % 7 < 3 ? turn % 7 : 0,
+                                (size_t)(turn % 9)))
                     return;
     for (turn = 0; turn < 6; turn++)
-        if (!compare_bytes(&k, 4, 1 << 20, 2, 2, turn % 2 ? ALL_MINUS_128 : ALL_127, turn % 3, 1))
+        if (!compare_u4(&k, 1 << 20, 2, 2, turn % 2 ? ALL_MINUS_128 : ALL_127, turn % 3, 1))
             return;
 }
 
@@ -1676,7 +1656,6 @@ static void amx_permission(void) {
     X(quantize, table) \
     X(dotrows_i2s, table) \
     X(dotrows_i2s_longest, table) \
-    X(dotrows_u8, table) \
     X(dotrows_u4, table) \
     X(dotrows_groups, table) \
     X(dotrows_f32, table) \
@@ -1727,7 +1706,6 @@ RELAXED_SUMS_TEST(32)
     X(dotrows_tl2_longest, isa)
 
 TABLE_TEST(dotrows_i2s_longest, scalar)
-TABLE_TEST(dotrows_u8, scalar)
 TABLE_TEST(dotrows_u4, scalar)
 TABLE_TEST(scores_i8, scalar)
 TABLE_TEST(weigh_i8, scalar)
@@ -1763,7 +1741,6 @@ const test_case kernels_tests[] = {
     {"kernels/scalar/quantize", quantize_definition},
     {"kernels/scalar/dotrows_i2s", i2s_definition},
     TABLE_ROW(dotrows_i2s_longest, scalar)
-    TABLE_ROW(dotrows_u8, scalar)
     TABLE_ROW(dotrows_u4, scalar)
     TABLE_ROW(scores_i8, scalar)
     TABLE_ROW(weigh_i8, scalar)
