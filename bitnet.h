@@ -432,16 +432,6 @@
    sigaltstack() refuses stacks that are too small for tiles (below 11 KB or so). A process that has
    such a stack already gets no permission, and uses avx512vnni. BITNET_NO_AMX never asks.
 
-   With bitnet_model_params.measure_kernels loading measures which table generates fastest, and
-   bitnet_model_info.kernels tells which one that was. Each generated token reads all weights. The
-   time for that is measured, of the model's own weights with all threads, and the time in which a
-   table multiplies as many that are in the cache. The two overlap in part: the root of the sum of
-   their squares comes near to what a token takes. A table that repacks must promise 3 % more than
-   one that does not. All this takes 45 ms for the 2B model. Nothing is remembered: on a busy
-   machine the choice may differ from time to time. The logits are the same bits with every table.
-   Weights with a scale per block have one layout, so the default table is used; it is also used
-   with BITNET_NO_THREADS, which has no clock.
-
    EMBEDDINGS
    ----------
    Microsoft's ternary embedding models (architectures qwen3 and gemma3) turn a text into a vector
@@ -719,8 +709,6 @@ typedef struct bitnet_model_params {
     int32_t q2_0_block;          /* weights in a block of Q2_0: 64 or 128; 0: told from the file */
     uint64_t max_bytes;          /* refuse larger files; 0: 16 GiB */
     int32_t copy;                /* 1: bitnet_model_load_file reads the file and never maps it */
-    int32_t measure_kernels;     /* 1: the table that writes fastest, measured while loading, see
-                                    KERNELS; kernels must be 0 */
 } bitnet_model_params;
 
 /* How the rows of a text's tokens become one vector; the numbers are those of GGUF. */
@@ -2797,7 +2785,6 @@ static bitnet_result bitnet__team_create(const bitnet_allocator *a, int n, bitne
     *out = 0;
     return BITNET_OK;
 }
-static int64_t bitnet__clock(void) { return 0; }
 static int bitnet__team_size(const bitnet__team *t) { (void)t; return 1; }
 static int bitnet__team_lost(const bitnet__team *t) { (void)t; return 0; }
 static void bitnet__team_free(const bitnet_allocator *a, bitnet__team *t) { (void)a; (void)t; }
@@ -10188,174 +10175,6 @@ static bitnet_kernels bitnet__fill_kernels(const bitnet_kernels *table) {
     return k;
 }
 
-/* ---- the fastest kernels ----
-   See KERNELS. A cache may be larger than anything that can be read in a few milliseconds, so all
-   weights are read, once the pages of a mapped file are there, as loading needs them anyway. What a
-   table multiplies meanwhile is a sample that fits the L2 cache of each core. */
-
-typedef struct bitnet__measuring {
-    const bitnet_model *m;
-    const bitnet_kernels *k;
-    const uint8_t *w;                  /* [rows][n] of the sample, as k reads them */
-    const int8_t *q;                   /* [n] */
-    int32_t *out;                      /* [jobs][rows] */
-    int n, rows, jobs, step;
-    int64_t until;                     /* the time at which a job ends */
-    int64_t count[BITNET__MAX_PACKERS];        /* products of the sample by a job; or a checksum */
-} bitnet__measuring;
-
-/* Linear layer j of all, layer by layer. */
-static const bitnet__linear *bitnet__linear_at(const bitnet_model *m, int32_t j) {
-    return &m->layers[j / BITNET__LINEARS].linear[j % BITNET__LINEARS];
-}
-
-/* Asks for the byte that is `ahead` behind p: the processor's own prefetching ends with a page. */
-#if defined(__GNUC__) || defined(__clang__)
-  #define BITNET__FETCH(p, ahead) __builtin_prefetch((const void *)((uintptr_t)(p) + (ahead)))
-#else
-  #define BITNET__FETCH(p, ahead) ((void)0)
-#endif
-
-/* A share of each tensor, a byte of each page or of each cache line. */
-static void bitnet__read_job(void *arg, int i, int thread) {
-    bitnet__measuring *x = (bitnet__measuring *)arg;
-    const bitnet_model *m = x->m;
-    int64_t sum = 0;
-    int32_t j;
-    (void)thread;
-    for (j = 0; j < m->n_layers * BITNET__LINEARS; j++) {
-        const bitnet__linear *l = bitnet__linear_at(m, j);
-        const size_t share = bitnet__file_bytes(l) / (size_t)x->jobs;
-        const uint8_t *p = l->w + share * (size_t)i;
-        size_t at;
-        for (at = 0; at < share; at += (size_t)x->step) {
-            BITNET__FETCH(p + at, 8192);
-            sum += p[at];
-        }
-    }
-    x->count[i] = sum;
-}
-
-static void bitnet__dots_job(void *arg, int i, int thread) {
-    static const int32_t sum = 0;
-    bitnet__measuring *x = (bitnet__measuring *)arg;
-    (void)thread;
-    do {
-        x->k->dotrows_ternary(x->w, x->q, &sum, x->n, x->rows, 1, x->out + i * x->rows,
-                              (size_t)x->rows);
-        x->count[i]++;
-    } while (bitnet__clock() < x->until);
-}
-
-/* Runs a job on all threads. Returns nanoseconds, at least 1. */
-static double bitnet__measure(bitnet__measuring *x, bitnet__job job) {
-    const int64_t start = bitnet__clock();
-    int64_t time;
-    memset(x->count, 0, sizeof x->count);
-    x->until = start + 300000;
-    if (x->jobs > 1) bitnet__team_run(x->m->team, x->jobs, job, x);
-    else job(x, 0, 0);
-    time = bitnet__clock() - start;
-    return time > 0 ? (double)time : 1.0;
-}
-
-/* The bytes of the weights that a table multiplies a second, of three tries the best; the sample
-   has `bytes`. */
-static double bitnet__dots_speed(bitnet__measuring *x, size_t bytes) {
-    double most = 0.0, speed;
-    int i, j;
-    for (i = 0; i < 3; i++) {
-        const double time = bitnet__measure(x, bitnet__dots_job);
-        for (speed = 0.0, j = 0; j < x->jobs; j++) speed += (double)x->count[j];
-        speed *= (double)bytes / time;
-        if (speed > most) most = speed;
-    }
-    return most;
-}
-
-/* The table whose layers take the least time: over 3 % less than a table that comes before, and
-   those that pack nothing come first. read, dots [tables]: bytes by time; dots 0: a table that is
-   not usable. */
-static const bitnet_kernels *bitnet__fastest(const bitnet_model *m, double read,
-                                             const double *dots) {
-    const bitnet_kernels *best = 0;
-    double best_time = 0.0;
-    int packs, i;
-    for (packs = 0; packs < 2; packs++)
-        for (i = 0; i < bitnet_kernels_count(); i++) {
-            const bitnet_kernels k = bitnet__fill_kernels(bitnet_kernels_get(i));
-            double bytes = 0.0, read_time, dots_time, time;
-            int any = 0;
-            int32_t j;
-            for (j = 0; j < m->n_layers * BITNET__LINEARS; j++) {
-                const bitnet__linear *l = bitnet__linear_at(m, j);
-                bytes += (double)bitnet__linear_bytes(&k, l, l->n_out);
-                any |= !bitnet__in_place(&k, l);
-            }
-            if (any != packs || !(dots[i] > 0.0)) continue;
-            read_time = bytes / read;
-            dots_time = bytes / dots[i];
-            time = bitnet__sqrt(read_time * read_time + dots_time * dots_time);
-            if (best && !(time < 0.97 * best_time)) continue;
-            best = bitnet_kernels_get(i);
-            best_time = time;
-        }
-    return best;
-}
-
-/* Sets the fastest table. The layers are loaded, and not yet packed. */
-static bitnet_result bitnet__choose_fastest(bitnet_model *m, bitnet_error *err) {
-    double dots[sizeof bitnet__kernel_tables / sizeof bitnet__kernel_tables[0]] = {0}, read = 0.0;
-    const int cpus = bitnet__usable_cpus(), jobs = cpus < BITNET__MAX_PACKERS ? cpus
-                                                                           : BITNET__MAX_PACKERS;
-    const int n = bitnet__padded_row(m->dim) < 4096 ? bitnet__padded_row(m->dim) : 4096;
-    const int rows = 524288 / n / 64 * 64;             /* at most 128 KB of I2_S */
-    size_t i2s = bitnet__i2s_bytes(n, rows), most = 0, bytes;
-    bitnet__measuring x;
-    uint8_t *memory;
-    bitnet_result r;
-    int i;
-    if (BITNET__OWN_THREADS == 1 || m->group > 0) return BITNET_OK;
-    if (!m->team && (r = bitnet__team_create(&m->params.allocator, jobs, &m->team, err))) return r;
-    memset(&x, 0, sizeof x);
-    x.m = m;
-    x.n = n;
-    x.rows = rows;
-    x.jobs = bitnet__team_size(m->team);
-    for (i = 0; i < bitnet_kernels_count(); i++) {
-        const bitnet_kernels *k = bitnet_kernels_get(i);
-        bytes = k->pack ? k->packed_bytes(n, rows) : 0;
-        if (bytes > most) most = bytes;
-    }
-    bytes = (size_t)x.jobs * (size_t)rows * sizeof *x.out;
-    memory = (uint8_t *)bitnet__alloc(&m->params.allocator, bytes + i2s + most + (size_t)n);
-    if (!memory) return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory to measure the kernels");
-    x.out = (int32_t *)(void *)memory;
-    memory += bytes;
-    memset(memory, 0x55, i2s + most + (size_t)n);      /* weights 0 */
-    x.q = (const int8_t *)memory + i2s + most;
-    x.step = 4096;
-    bitnet__measure(&x, bitnet__read_job);
-    x.step = 64;
-    for (i = 0; i < m->n_layers * BITNET__LINEARS; i++)
-        read += (double)bitnet__file_bytes(bitnet__linear_at(m, i));
-    read /= bitnet__measure(&x, bitnet__read_job);
-    for (i = 0; i < bitnet_kernels_count(); i++) {
-        const bitnet_kernels k = bitnet__fill_kernels(bitnet_kernels_get(i));
-        if (!bitnet_kernels_usable(&k)) continue;
-        x.k = &k;
-        x.w = memory;
-        if (k.pack) {
-            k.pack(memory, n, rows, memory + i2s);
-            x.w = memory + i2s;
-        }
-        dots[i] = bitnet__dots_speed(&x, k.packed_bytes(n, rows));
-    }
-    bitnet__free(&m->params.allocator, x.out);
-    m->kernels = bitnet__fill_kernels(bitnet__fastest(m, read, dots));
-    return BITNET_OK;
-}
-
 /* ---- metadata ---- */
 
 /* "<arch>.suffix" as an integer; fallback 0: the key is required. */
@@ -11056,7 +10875,6 @@ static bitnet_result bitnet__load_ternary_head(bitnet_model *m, bitnet_error *er
 }
 
 static bitnet_result bitnet__load_weights(bitnet_model *m, bitnet_error *err) {
-    const int measures = m->params.measure_kernels != 0;
     bitnet_result r;
     int32_t i;
     m->copy = (bitnet__head_copy *)bitnet__model_alloc(m, sizeof *m->copy);
@@ -11073,10 +10891,7 @@ static bitnet_result bitnet__load_weights(bitnet_model *m, bitnet_error *err) {
     m->tied = m->head.data && m->head.data == m->embed.data;
     for (i = 0; i < m->n_layers; i++)
         if ((r = bitnet__load_layer(m, i, &m->layers[i], err)) ||
-            (!measures && (r = bitnet__pack_layer(m, i, err)))) return r;
-    if (measures && (r = bitnet__choose_fastest(m, err))) return r;
-    for (i = 0; i < m->n_layers && measures; i++)
-        if ((r = bitnet__pack_layer(m, i, err))) return r;
+            (r = bitnet__pack_layer(m, i, err))) return r;
     return bitnet__load_ternary_head(m, err);
 }
 
@@ -11231,8 +11046,6 @@ static bitnet_result bitnet__load(bitnet__source src, const bitnet_model_params 
     r = bitnet__check_open(&src, out != 0, &p.allocator, err);
     if (r == BITNET_OK) r = bitnet__check_layout(p.i2s_packing, err);
     if (r == BITNET_OK) r = bitnet__check_tiles(&p, err);
-    if (r == BITNET_OK && p.kernels && p.measure_kernels)
-        r = bitnet__fail(err, BITNET_ERR_ARG, "kernels and measure_kernels exclude each other");
     if (r == BITNET_OK && p.q2_0_block && p.q2_0_block != 64 && p.q2_0_block != 128)
         r = bitnet__fail(err, BITNET_ERR_ARG, "q2_0_block %lld is not 64 or 128",
                          (long long)p.q2_0_block);

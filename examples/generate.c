@@ -479,8 +479,7 @@ static const struct option options[] = {
     {"--log-disable", 0, "no statistics, notes or progress bars, only errors", take_yes, &quiet, 0,
      0},
 
-    {"--kernel", "NAME", "kernel table (inner loops and weight layout), or measured: the fastest",
-     take_text, &kernel_name,
+    {"--kernel", "NAME", "kernel table (inner loops and weight layout)", take_text, &kernel_name,
      0, 0},
     {"--list-kernels", 0, "list the kernel tables", take_yes, &want_kernels, 0, 0},
     {"--i2s-packing", "NAME", "the file's packing: 128, 64, 4row (128)", take_layout,
@@ -783,8 +782,7 @@ static int choose_kernels(void) {
     char known[400];
     int i;
     const bitnet_kernels *k = kernel_name ? bitnet_kernels_find(kernel_name) : 0;
-    model_params.measure_kernels = kernel_name && !strcmp(kernel_name, "measured");
-    if (!kernel_name || model_params.measure_kernels) return GO_ON;
+    if (!kernel_name) return GO_ON;
     model_params.kernels = k;
     if (k && bitnet_kernels_usable(k)) return GO_ON;
     if (k) return fail(1, "--kernel: this machine cannot run '%s'", kernel_name);

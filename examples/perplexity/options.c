@@ -41,7 +41,7 @@ static const option options[] = {
     {"--kl-divergence", 0, "compares the model with the one that saved the base", 0, 0, 0, 0,
      &values.compare},
     {"--kv-type", "TYPE", "of keys and values: f16 (default), f32 or i8", &kv_name, 0, 0, 0, 0},
-    {"--kernel", "NAME", "kernel table, or measured: the fastest", TEXT(kernel)},
+    {"--kernel", "NAME", "kernel table", TEXT(kernel)},
     {"-t --threads", "N", "threads (all processors)", NUMBER(n_threads, -1, 256)},
     {"-q --quiet --log-disable", 0, "no notes", 0, 0, 0, 0, &say_quiet},
     {"-ngl --gpu-layers --n-gpu-layers", "N", 0, &ignored, 0, 0, 0, 0},
