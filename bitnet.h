@@ -513,7 +513,7 @@
 
    The library never prints, exits, aborts, reads the environment or uses the network. It opens only
    the files that it is given and, on Linux without BITNET_NO_STDIO, those that say how many CPUs it
-   may use. The calling program is trusted: pointers, hooks, allocators, kernel tables. Not
+   may use. The calling program is trusted: pointers, hooks, allocators. Not
    promised: that a model tells the truth, keeps its prompt secret or obeys a system message; that
    timing does not leak a prompt; anything if a mapped file or borrowed memory changes while it is
    in use. README.md says how to report a fault.
@@ -640,7 +640,7 @@ typedef struct bitnet_error {
 typedef int32_t bitnet_token;                 /* 0 .. n_vocab - 1; -1: none */
 typedef struct bitnet_model bitnet_model;     /* weights and tokenizer; immutable; any thread */
 typedef struct bitnet_ctx bitnet_ctx;         /* KV cache, scratch, logits; one thread at a time */
-typedef struct bitnet_kernels bitnet_kernels; /* inner loops for one CPU feature set; see below */
+typedef struct bitnet_kernels bitnet_kernels; /* inner loops for one CPU feature set; static */
 
 /* Callbacks. Each gets as ud the pointer that stands beside it; what it must do is said there. */
 typedef void *(*bitnet_alloc_fn)(void *ud, size_t size, size_t align);
@@ -700,8 +700,8 @@ typedef struct bitnet_model_params {
     bitnet_progress_fn progress_fn;
     bitnet_log_fn log_fn;        /* 0: silent */
     void *ud;                    /* of both hooks, which are called only while loading */
-    const bitnet_kernels *kernels;       /* its strings are borrowed; 0: bitnet_kernels_default(),
-                                            or for TL2_R16 the best one that reads that in place */
+    const bitnet_kernels *kernels;       /* 0: bitnet_kernels_default(), or for TL2_R16 the best one
+                                            that reads that in place */
     bitnet_i2s_packing i2s_packing;        /* of the whole file; 0: 128-group */
     bitnet_tile tile;            /* of all TL1 and TL2 weights of the file; 0: by their shape */
     const bitnet_shape_tile *tiles;      /* [n_tiles], of these shapes instead; used in loading */
@@ -721,8 +721,8 @@ typedef enum bitnet_pooling {
 typedef struct bitnet_model_info {
     const char *arch;            /* general.architecture */
     const char *kernels;         /* name of the kernel table in use */
-    const char *layout;          /* of the ternary weights in memory: I2_S, or the kernel table's;
-                                    GROUPS: as drawn in @kernels, each group with its scale */
+    const char *layout;          /* of the ternary weights in memory: I2_S, TL2_R16, or GROUPS, as
+                                    drawn in @kernels, each group with its scale */
     int32_t n_vocab, n_layers, dim, ffn_dim, n_heads, n_kv_heads, head_dim, ctx_train;
     const char *embed_type, *head_type;  /* F32, F16, BF16, Q8_0, Q6_K, Q4_0, Q2_0, PQ2_0, TQ1_0 or
                                             TQ2_0; or "none" */
@@ -972,118 +972,6 @@ typedef enum bitnet_tokenize_flags {
     BITNET_CUT_REPLY = 16,       /* a reply that was cut off is in front: end it first */
     BITNET_ENDED_REPLY = 32      /* a reply with its end token is in front: what is behind that */
 } bitnet_tokenize_flags;
-
-/* CPU features, as bits of bitnet_kernels.needs. The operating system must support them too. */
-typedef enum bitnet_cpu_features {
-    BITNET_CPU_AVX2 = 1,         /* and FMA */
-    BITNET_CPU_F16C = 2,
-    BITNET_CPU_AVX512 = 4,       /* F, BW, DQ and VL */
-    BITNET_CPU_AVX512VNNI = 8,
-    BITNET_CPU_AVXVNNI = 16,     /* VNNI on ymm registers, for CPUs without AVX-512 */
-    BITNET_CPU_AVX512VBMI = 32,
-    BITNET_CPU_NEON = 64,
-    BITNET_CPU_DOTPROD = 128,    /* SDOT and UDOT */
-    BITNET_CPU_I8MM = 256,       /* SMMLA */
-    BITNET_CPU_SIMD128 = 512,    /* WebAssembly: what the module was compiled for */
-    BITNET_CPU_RELAXED = 1024,   /* and relaxed SIMD, if the engine computes it correctly */
-    BITNET_CPU_AMX = 2048        /* AMX's tiles of int8, which Linux has permitted */
-} bitnet_cpu_features;
-
-/* A kernel table, so that programs can call kernels without a model or pass their own. An entry
-   that is 0 means "use the scalar one". Every entry must give the same bits as the scalar table's
-   for any input (where that is a NaN, any NaN).
-
-   Weights have no alignment; their rows are contiguous. x, q and out are [cols][...]: row r and
-   column (token) c of a product are at out[c * out_stride + r]. "Rounded to 13 bits" means at most
-   13 significant bits, in 2^-113 .. 2^100 or 0: the product with an F16 is exact in a float, so a
-   fused multiply-add gives the same bits. */
-struct bitnet_kernels {
-    const char *name;            /* scalar, avx2, neon, simd128 ... */
-    uint32_t needs;              /* BITNET_CPU_* bits, all required */
-    /* A layout of the table's own for ternary weights, made from I2_S when a model is loaded. All
-       four 0: I2_S is read in place. Otherwise all four are needed, and dotrows_ternary, which
-       reads the layout. Rows are packed in groups of row_group, a power of two from 1 to 256; the
-       last group is padded. Row r, a multiple of row_group, begins packed_bytes(n, r) bytes into
-       the matrix. pack returns 0, or 1 if i2s has an invalid code 3. Loading and bitnet_selftest
-       return BITNET_ERR_ARG for a table that breaks these rules. */
-    const char *layout;          /* its name, for bitnet_model_info.layout. "TL2_R16" is the layout
-                                    of that tensor type, which the table then reads in place */
-    int row_group;
-    size_t (*packed_bytes)(int n, int rows);
-    int (*pack)(const uint8_t *i2s, int n, int rows, uint8_t *out);
-    /* q[i] = clamp(round_half_even(x[i] * s), -128, 127) with s = 127 / max(max|x|, 1e-5). If any x
-       is NaN, max|x| counts as 0; a NaN itself gives -128. *sum = sum of q. Returns s. n is at most
-       2^20. */
-    float (*quantize)(const float *x, int n, int8_t *q, int32_t *sum);
-    /* out = sum over i of (code - 1) * q[i], exact. w is I2_S (128-group) or what pack made of it.
-       n is a multiple of 128, at most 2^20. q is [cols][n]; sums [cols] come from quantize. */
-    void (*dotrows_ternary)(const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows,
-                            int cols, int32_t *out, size_t out_stride);
-    /* Weights with a scale d per group of `group` weights, 64, 128 or 256: out, or with add
-       out += sum over the groups g, in order, of dot * (d * step), where dot is the sum over the
-       group of (code - 1) * q, exact. w is as drawn under "a scale per group" in @kernels, without
-       a code 3; n is a multiple of group, at most 2^20. q is [cols][n]; sums and steps are
-       [cols][n / group]: the sum of a group's q, and what one step of q is worth. */
-    void (*dotrows_groups)(const uint8_t *w, const int8_t *q, const int32_t *sums,
-                           const float *steps, int n, int group, int rows, int cols, int add,
-                           float *out, size_t out_stride);
-    /* out = sum over i of w[i] * x[i] in the order under DETERMINISM; w is little-endian. */
-    void (*dotrows_f32)(const uint8_t *w, const float *x, int n, int rows, int cols,
-                        float *out, size_t out_stride);
-    void (*dotrows_f16)(const uint8_t *w, const float *x, int n, int rows, int cols,
-                        float *out, size_t out_stride);
-    void (*dotrows_bf16)(const uint8_t *w, const float *x, int n, int rows, int cols,
-                         float *out, size_t out_stride);
-    /* dotrows_f16 for x rounded to 13 bits: queries times the keys of an F16 cache. */
-    void (*scores_f16)(const uint8_t *w, const float *x, int n, int rows, int cols, float *out,
-                     size_t out_stride);
-    /* out[c][i] += p[c][r] * w[r][i], with r in order. Rows of w are w_stride elements apart; p is
-       [cols][p_stride], out is [cols][n]. For F16, p is rounded to 13 bits. */
-    void (*sumrows_f32)(const uint8_t *w, size_t w_stride, const float *p, size_t p_stride, int n,
-                        int rows, int cols, float *out);
-    void (*sumrows_f16)(const uint8_t *w, size_t w_stride, const float *p, size_t p_stride, int n,
-                        int rows, int cols, float *out);
-    /* x = softmax(x * scale) in place; to_f13 1: rounded to 13 bits. n is at most 2^20. */
-    void (*softmax)(float *x, int n, float scale, int to_f13);
-    /* Rotates the pairs (i, i + n_rot / 2) of x [n] by angles given as n_rot / 2 cosines and then
-       n_rot / 2 sines, and copies the rest. to_f13 1: rounded to 13 bits. y may be x. */
-    void (*rope)(const float *x, const float *cos_sin, int n_rot, int n, int to_f13, float *y);
-    /* out = x as little-endian F16, rounded to nearest, ties to even. */
-    void (*store_f16)(const float *x, int n, uint8_t *out);
-    /* y[i] = dots[i] * f, or with add y[i] += dots[i] * f. */
-    void (*dequantize)(const int32_t *dots, float f, int n, int add, float *y);
-    /* y[i] = max(gate[i], 0)^2 * up[i]. */
-    void (*relu2_gate)(const float *gate, const float *up, int n, float *y);
-    /* y[i] = g / (1 + e^((a + b g g) g)) * up[i], with g = gate[i]. For a = -1, b = 0 that is
-       SiLU(g), for a = -2 sqrt(2/pi), b = 0.044715 a the tanh form of GELU(g), times up. */
-    void (*sigmoid_gate)(const float *gate, const float *up, float a, float b, int n, float *y);
-    /* y[i] = x[i] / sqrt(mean(x^2) + eps) * gain[i]. y may be x. */
-    void (*rmsnorm)(const float *x, const float *gain, int n, float eps, float *y);
-    /* out = sum over i of (code - 8) * q[i], exact, for codes of 4 bits: of 128 weights, byte j of
-       64 has weight j in its upper half and weight 64 + j in its lower. Otherwise like
-       dotrows_ternary. */
-    void (*dotrows_u4)(const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows,
-                       int cols, int32_t *out, size_t out_stride);
-    /* dotrows_ternary for I2_S with codes 0 to 3, whatever the table's own layout. */
-    void (*dotrows_i2s)(const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows,
-                        int cols, int32_t *out, size_t out_stride);
-    /* Attention over an int8 cache, drawn under "an int8 cache" in @kernels: w has keys or values
-       of heads of n elements, n a multiple of 4 up to 2^16, at `rows` positions, a multiple of 64.
-       Scores: out[c * out_stride + r] = dot * (what a code of position r is worth), where dot is
-       the sum over i of key code * q[c][i], exact. q is in -127 .. 127; sums [cols] are of q. */
-    void (*scores_i8)(const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows,
-                      int cols, float *out, size_t out_stride);
-    /* The weights of values: p [rows] times what a code of the position is worth, as multiples in
-       0 .. 127 of one step for each 64 positions: q [rows], steps [rows / 64]. Positions outside
-       [from, to) weigh 0. */
-    void (*weigh_i8)(const float *p, const uint8_t *w, int n, int rows, int from, int to,
-                     uint8_t *q, float *steps);
-    /* Elements [first, first + count) of the sums of values: out[c][i] += dot * steps[c][b] for
-       each 64 positions b in order, where dot is the exact sum over these of p * value code. p is
-       [cols][p_stride], steps [cols][p_stride / 64], out [cols][count]. */
-    void (*sumrows_i8)(const uint8_t *w, const uint8_t *p, const float *steps, size_t p_stride,
-                       int n, int first, int count, int rows, int cols, float *out);
-};
 
 /* BITNET_VERSION, "major.minor.patch", and BITNET_VERSION_NUMBER of the library that is linked. */
 BITNET_API const char *bitnet_version(void);
@@ -1435,10 +1323,12 @@ BITNET_API double bitnet_vector_cosine(const void *a, const void *b, int32_t n, 
 
 /* The number of kernel tables compiled in. */
 BITNET_API int bitnet_kernels_count(void);
-/* Table i, the best first and scalar last; 0 if i is out of range. The tables are static. */
+/* Table i, the best first and scalar last; 0 if i is out of range. */
 BITNET_API const bitnet_kernels *bitnet_kernels_get(int i);
 /* The table of this name; 0 if it is not compiled in. */
 BITNET_API const bitnet_kernels *bitnet_kernels_find(const char *name);
+/* Its name, as the manual has them; 0 if k is 0. */
+BITNET_API const char *bitnet_kernels_name(const bitnet_kernels *k);
 /* 1 if this CPU and operating system can run the table, else 0. */
 BITNET_API int bitnet_kernels_usable(const bitnet_kernels *k);
 /* The table that models use by default, except those in TL2_R16: the best usable one that reads
@@ -1446,10 +1336,10 @@ BITNET_API int bitnet_kernels_usable(const bitnet_kernels *k);
 BITNET_API const bitnet_kernels *bitnet_kernels_default(void);
 
 /* Compares every entry of a table with the scalar one, bit for bit, on fixed inputs that reach
-   every path of the library's own tables, and checks that the build follows the rules under
-   DETERMINISM. err may be 0. Takes about 20 ms and half a megabyte from malloc.
-   BITNET_ERR_SELFTEST: err names the entry and the shape, or what the build breaks. BITNET_ERR_ARG,
-   _UNSUPPORTED: the table breaks a rule, or cannot run here. BITNET_ERR_MEMORY. */
+   every path, and checks that the build follows the rules under DETERMINISM. err may be 0. Takes
+   about 20 ms and half a megabyte from malloc.
+   BITNET_ERR_SELFTEST: err names the entry and the shape, or what the build breaks. BITNET_ERR_ARG:
+   k is 0. BITNET_ERR_UNSUPPORTED: the table cannot run here. BITNET_ERR_MEMORY. */
 BITNET_API bitnet_result bitnet_selftest(const bitnet_kernels *k, bitnet_error *err);
 
 /* ---- GGUF files of any kind, to inspect ---- */
@@ -1591,6 +1481,122 @@ BITNET_API bitnet_result bitnet_floats_unpack(uint32_t type, const uint8_t *data
 /* End of the interface. If you only use the library, stop reading here. */
 
 #ifdef BITNET_IMPLEMENTATION
+
+/* A kernel table. Everything else about kernels is in @kernels. This part stands outside of the
+   guard below, for programs that call kernels to test them: with BITNET__IMPLEMENTED they see it
+   and link the rest. */
+#ifndef BITNET__KERNEL_ABI
+#define BITNET__KERNEL_ABI 9
+
+/* CPU features, as bits of bitnet_kernels.needs. The operating system must support them too. */
+typedef enum bitnet_cpu_features {
+    BITNET_CPU_AVX2 = 1,         /* and FMA */
+    BITNET_CPU_F16C = 2,
+    BITNET_CPU_AVX512 = 4,       /* F, BW, DQ and VL */
+    BITNET_CPU_AVX512VNNI = 8,
+    BITNET_CPU_AVXVNNI = 16,     /* VNNI on ymm registers, for CPUs without AVX-512 */
+    BITNET_CPU_AVX512VBMI = 32,
+    BITNET_CPU_NEON = 64,
+    BITNET_CPU_DOTPROD = 128,    /* SDOT and UDOT */
+    BITNET_CPU_I8MM = 256,       /* SMMLA */
+    BITNET_CPU_SIMD128 = 512,    /* WebAssembly: what the module was compiled for */
+    BITNET_CPU_RELAXED = 1024,   /* and relaxed SIMD, if the engine computes it correctly */
+    BITNET_CPU_AMX = 2048        /* AMX's tiles of int8, which Linux has permitted */
+} bitnet_cpu_features;
+
+/* Every entry gives the same bits as the scalar table's for any input (where that is a NaN, any
+   NaN).
+
+   Weights have no alignment; their rows are contiguous. x, q and out are [cols][...]: row r and
+   column (token) c of a product are at out[c * out_stride + r]. "Rounded to 13 bits" means at most
+   13 significant bits, in 2^-113 .. 2^100 or 0: the product with an F16 is exact in a float, so a
+   fused multiply-add gives the same bits. */
+struct bitnet_kernels {
+    const char *name;            /* scalar, avx2, neon, simd128 ... */
+    uint32_t needs;              /* BITNET_CPU_* bits, all required */
+    /* The layout of ternary weights, which dotrows_ternary reads: I2_S, as in a file, or what pack
+       makes of it when a model is loaded. Rows are packed in groups of row_group, a power of two up
+       to MAX_GROUP; the last group is padded. Row r, a multiple of row_group, begins
+       packed_bytes(n, r) bytes into the matrix. pack returns 0, or 1 if i2s has a code 3. */
+    const char *layout;          /* I2_S, or TL2_R16: then it reads that tensor type in place */
+    int row_group;
+    size_t (*packed_bytes)(int n, int rows);
+    int (*pack)(const uint8_t *i2s, int n, int rows, uint8_t *out);        /* of I2_S 0 */
+    /* q[i] = clamp(round_half_even(x[i] * s), -128, 127) with s = 127 / max(max|x|, 1e-5). If any x
+       is NaN, max|x| counts as 0; a NaN itself gives -128. *sum = sum of q. Returns s. n is at most
+       2^20. */
+    float (*quantize)(const float *x, int n, int8_t *q, int32_t *sum);
+    /* out = sum over i of (code - 1) * q[i], exact. w is I2_S (128-group) or what pack made of it.
+       n is a multiple of 128, at most 2^20. q is [cols][n]; sums [cols] come from quantize. */
+    void (*dotrows_ternary)(const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows,
+                            int cols, int32_t *out, size_t out_stride);
+    /* Weights with a scale d per group of `group` weights, 64, 128 or 256: out, or with add
+       out += sum over the groups g, in order, of dot * (d * step), where dot is the sum over the
+       group of (code - 1) * q, exact. w is as drawn under "a scale per group" in @kernels, without
+       a code 3; n is a multiple of group, at most 2^20. q is [cols][n]; sums and steps are
+       [cols][n / group]: the sum of a group's q, and what one step of q is worth. */
+    void (*dotrows_groups)(const uint8_t *w, const int8_t *q, const int32_t *sums,
+                           const float *steps, int n, int group, int rows, int cols, int add,
+                           float *out, size_t out_stride);
+    /* out = sum over i of w[i] * x[i] in the order under DETERMINISM; w is little-endian. */
+    void (*dotrows_f32)(const uint8_t *w, const float *x, int n, int rows, int cols,
+                        float *out, size_t out_stride);
+    void (*dotrows_f16)(const uint8_t *w, const float *x, int n, int rows, int cols,
+                        float *out, size_t out_stride);
+    void (*dotrows_bf16)(const uint8_t *w, const float *x, int n, int rows, int cols,
+                         float *out, size_t out_stride);
+    /* dotrows_f16 for x rounded to 13 bits: queries times the keys of an F16 cache. */
+    void (*scores_f16)(const uint8_t *w, const float *x, int n, int rows, int cols, float *out,
+                     size_t out_stride);
+    /* out[c][i] += p[c][r] * w[r][i], with r in order. Rows of w are w_stride elements apart; p is
+       [cols][p_stride], out is [cols][n]. For F16, p is rounded to 13 bits. */
+    void (*sumrows_f32)(const uint8_t *w, size_t w_stride, const float *p, size_t p_stride, int n,
+                        int rows, int cols, float *out);
+    void (*sumrows_f16)(const uint8_t *w, size_t w_stride, const float *p, size_t p_stride, int n,
+                        int rows, int cols, float *out);
+    /* x = softmax(x * scale) in place; to_f13 1: rounded to 13 bits. n is at most 2^20. */
+    void (*softmax)(float *x, int n, float scale, int to_f13);
+    /* Rotates the pairs (i, i + n_rot / 2) of x [n] by angles given as n_rot / 2 cosines and then
+       n_rot / 2 sines, and copies the rest. to_f13 1: rounded to 13 bits. y may be x. */
+    void (*rope)(const float *x, const float *cos_sin, int n_rot, int n, int to_f13, float *y);
+    /* out = x as little-endian F16, rounded to nearest, ties to even. */
+    void (*store_f16)(const float *x, int n, uint8_t *out);
+    /* y[i] = dots[i] * f, or with add y[i] += dots[i] * f. */
+    void (*dequantize)(const int32_t *dots, float f, int n, int add, float *y);
+    /* y[i] = max(gate[i], 0)^2 * up[i]. */
+    void (*relu2_gate)(const float *gate, const float *up, int n, float *y);
+    /* y[i] = g / (1 + e^((a + b g g) g)) * up[i], with g = gate[i]. For a = -1, b = 0 that is
+       SiLU(g), for a = -2 sqrt(2/pi), b = 0.044715 a the tanh form of GELU(g), times up. */
+    void (*sigmoid_gate)(const float *gate, const float *up, float a, float b, int n, float *y);
+    /* y[i] = x[i] / sqrt(mean(x^2) + eps) * gain[i]. y may be x. */
+    void (*rmsnorm)(const float *x, const float *gain, int n, float eps, float *y);
+    /* out = sum over i of (code - 8) * q[i], exact, for codes of 4 bits: of 128 weights, byte j of
+       64 has weight j in its upper half and weight 64 + j in its lower. Otherwise like
+       dotrows_ternary. */
+    void (*dotrows_u4)(const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows,
+                       int cols, int32_t *out, size_t out_stride);
+    /* dotrows_ternary for I2_S with codes 0 to 3, whatever the table's own layout. */
+    void (*dotrows_i2s)(const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows,
+                        int cols, int32_t *out, size_t out_stride);
+    /* Attention over an int8 cache, drawn under "an int8 cache" in @kernels: w has keys or values
+       of heads of n elements, n a multiple of 4 up to 2^16, at `rows` positions, a multiple of 64.
+       Scores: out[c * out_stride + r] = dot * (what a code of position r is worth), where dot is
+       the sum over i of key code * q[c][i], exact. q is in -127 .. 127; sums [cols] are of q. */
+    void (*scores_i8)(const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows,
+                      int cols, float *out, size_t out_stride);
+    /* The weights of values: p [rows] times what a code of the position is worth, as multiples in
+       0 .. 127 of one step for each 64 positions: q [rows], steps [rows / 64]. Positions outside
+       [from, to) weigh 0. */
+    void (*weigh_i8)(const float *p, const uint8_t *w, int n, int rows, int from, int to,
+                     uint8_t *q, float *steps);
+    /* Elements [first, first + count) of the sums of values: out[c][i] += dot * steps[c][b] for
+       each 64 positions b in order, where dot is the exact sum over these of p * value code. p is
+       [cols][p_stride], steps [cols][p_stride / 64], out [cols][count]. */
+    void (*sumrows_i8)(const uint8_t *w, const uint8_t *p, const float *steps, size_t p_stride,
+                       int n, int first, int count, int rows, int cols, float *out);
+};
+#endif
+
 #ifndef BITNET__IMPLEMENTED
 #define BITNET__IMPLEMENTED
 
@@ -3172,6 +3178,9 @@ static void bitnet__sumrows_i8_scalar(const uint8_t *w, const uint8_t *p, const 
     }
 }
 
+/* How a table reads I2_S in place. */
+#define BITNET__LAYOUT_I2S "I2_S", 1, bitnet__i2s_bytes, 0
+
 #define BITNET__SCALAR_ENTRIES(ternary) \
     bitnet__quantize_scalar, ternary, bitnet__dotrows_groups_scalar, bitnet__dotrows_f32_scalar, \
     bitnet__dotrows_f16_scalar, bitnet__dotrows_bf16_scalar, bitnet__dotrows_f16_scalar, \
@@ -3182,7 +3191,7 @@ static void bitnet__sumrows_i8_scalar(const uint8_t *w, const uint8_t *p, const 
     bitnet__weigh_i8_scalar, bitnet__sumrows_i8_scalar
 
 static const bitnet_kernels bitnet__kernels_scalar = {
-    "scalar", 0, 0, 0, 0, 0, BITNET__SCALAR_ENTRIES(bitnet__dotrows_i2s_scalar)
+    "scalar", 0, BITNET__LAYOUT_I2S, BITNET__SCALAR_ENTRIES(bitnet__dotrows_i2s_scalar)
 };
 
 /* ---- for the kernel headers: the loops around their tiles and panels ----
@@ -3329,7 +3338,6 @@ BITNET__INLINE void bitnet__tiles_and_panels(const uint8_t *w, const int8_t *q,
 #endif
 
 /* A kernel header defines BITNET__HAVE_SIMD, its tables, and a list of them, best first. */
-#define BITNET__KERNEL_ABI 8
 #if defined(BITNET__KERNEL_HEADER) && defined(__has_include)
   #if __has_include(BITNET__KERNEL_HEADER)
     #include BITNET__KERNEL_HEADER
@@ -3367,6 +3375,8 @@ BITNET_API const bitnet_kernels *bitnet_kernels_find(const char *name) {
     return 0;
 }
 
+BITNET_API const char *bitnet_kernels_name(const bitnet_kernels *k) { return k ? k->name : 0; }
+
 BITNET_API int bitnet_kernels_usable(const bitnet_kernels *k) {
     return k && (k->needs & ~bitnet__cpu_features()) == 0;
 }
@@ -3379,7 +3389,7 @@ BITNET_API const bitnet_kernels *bitnet_kernels_default(void) {
 
 /* Is a table's layout that of the tensor type TL2_R16? */
 static int bitnet__reads_tl2_r16(const bitnet_kernels *k) {
-    return k->pack && !strcmp(k->layout, "TL2_R16");
+    return !strcmp(k->layout, "TL2_R16");
 }
 
 /* =============================================================================================
@@ -9592,7 +9602,7 @@ struct bitnet_model {
     bitnet_model_params params;
     bitnet__gguf gguf;
     bitnet__block *blocks;
-    bitnet_kernels kernels;            /* the chosen table, gaps filled with scalar entries */
+    bitnet_kernels kernels;            /* a copy of the chosen table */
     bitnet__vocab vocab;
     bitnet__layer *layers;             /* [n_layers] */
     const float *output_norm;          /* [dim] */
@@ -9854,8 +9864,6 @@ typedef struct bitnet__packing {
     bitnet__unpacked found[BITNET__MAX_PACKERS];
 } bitnet__packing;
 
-static const char bitnet__cannot_pack[] = "cannot pack";       /* found by a table's pack */
-
 static int bitnet__needs_repacking(const bitnet__linear *l) {
     return l->group > 0 || l->file.type != BITNET_TENSOR_I2_S ||
            l->file.i2s_packing != BITNET_I2S_128 || l->file.n != l->n_in;
@@ -9914,9 +9922,8 @@ static void bitnet__pack_job(void *arg, int i, int thread) {
             if (!bitnet__repack_rows(&l->file, l->w, from, count, rows, u)) return;
             w = rows;
         }
-        if (k->pack && k->pack(w, l->n_in, count, out) &&
-            bitnet__check_rows(&l->file, l->w, from, count, u))
-            u->invalid = bitnet__cannot_pack;
+        if (k->pack && k->pack(w, l->n_in, count, out))
+            bitnet__check_rows(&l->file, l->w, from, count, u);
     }
 }
 
@@ -9938,9 +9945,6 @@ static bitnet_result bitnet__pack_linear(bitnet_model *m, bitnet__packing *p, co
     if (p->jobs > 1) bitnet__team_run(m->team, p->jobs, bitnet__pack_job, p);
     else bitnet__pack_job(p, 0, 0);
     for (i = 0; i < p->jobs; i++) {
-        if (p->found[i].invalid == bitnet__cannot_pack)
-            return bitnet__fail(err, BITNET_ERR_FORMAT, "tensor '%s': the kernels '%s' cannot pack "
-                                "it", name, m->kernels.name);
         if (p->found[i].invalid)
             return bitnet__fail_unpacked(&l->file, name, &p->found[i], err);
     }
@@ -10156,23 +10160,6 @@ static bitnet_result bitnet__load_layer(bitnet_model *m, int32_t i, bitnet__laye
             l->zeros |= 1u << part->linear;
     }
     return bitnet__choose_groups(m, i, l->linear, err);
-}
-
-/* A copy of the table with every gap filled by its scalar entry. From quantize on, a table has
-   nothing but pointers to functions, which are of one size. */
-static bitnet_kernels bitnet__fill_kernels(const bitnet_kernels *table) {
-    void (*none)(void) = 0;
-    bitnet_kernels k = *table;
-    size_t at;
-    if (!k.pack) {                     /* I2_S in place: each row is a group */
-        k.layout = "I2_S";
-        k.row_group = 1;
-        k.packed_bytes = bitnet__i2s_bytes;
-    }
-    for (at = offsetof(bitnet_kernels, quantize); at < sizeof k; at += sizeof none)
-        if (!memcmp((char *)&k + at, &none, sizeof none))
-            memcpy((char *)&k + at, (const char *)&bitnet__kernels_scalar + at, sizeof none);
-    return k;
 }
 
 /* ---- metadata ---- */
@@ -10895,42 +10882,11 @@ static bitnet_result bitnet__load_weights(bitnet_model *m, bitnet_error *err) {
     return bitnet__load_ternary_head(m, err);
 }
 
-/* Has a table the sizes of TL2_R16, so that it reads no byte behind a tensor of a file? */
-static int bitnet__fits_tl2_r16(const bitnet_kernels *k) {
-    int n, rows;
-    for (n = 128; n <= 1024; n += 128)
-        for (rows = 1; rows <= 33; rows++)
-            if (k->packed_bytes(n, rows) != (size_t)((rows + BITNET__TL2_ROWS - 1) /
-                                                     BITNET__TL2_ROWS) *
-                                                bitnet__tl2_bytes((n + 23) / 24)) return 0;
-    return k->row_group == BITNET__TL2_ROWS;
-}
-
-/* Checks a table, which may be the caller's own. */
 static bitnet_result bitnet__check_kernels(const bitnet_kernels *k, bitnet_error *err) {
-    const char *missing;
-    if (!k->name) return bitnet__fail(err, BITNET_ERR_ARG, "the kernel table has no name");
-    if (!bitnet_kernels_usable(k))
-        return bitnet__fail(err, BITNET_ERR_UNSUPPORTED,
-                            "this CPU or its operating system lacks what the kernels '%s' need",
-                            k->name);
-    if (!k->layout && !k->row_group && !k->packed_bytes && !k->pack) return BITNET_OK;
-    missing = !k->layout          ? "layout"
-              : !k->packed_bytes    ? "packed_bytes"
-              : !k->pack            ? "pack"
-              : !k->dotrows_ternary ? "dotrows_ternary" : 0;
-    if (missing)
-        return bitnet__fail(err, BITNET_ERR_ARG, "the kernels '%s' have no %s; a table that packs "
-                            "weights needs layout, row_group, packed_bytes, pack and "
-                            "dotrows_ternary", k->name, missing);
-    if (k->row_group < 1 || k->row_group > BITNET__MAX_GROUP || (k->row_group & (k->row_group - 1)))
-        return bitnet__fail(err, BITNET_ERR_ARG, "the kernels '%s' have a row_group of %lld, which "
-                            "is not a power of two from 1 to %d", k->name, (long long)k->row_group,
-                            (int)BITNET__MAX_GROUP);
-    if (bitnet__reads_tl2_r16(k) && !bitnet__fits_tl2_r16(k))
-        return bitnet__fail(err, BITNET_ERR_ARG, "the kernels '%s' have the layout TL2_R16, but "
-                            "not its groups of 16 rows and their bytes", k->name);
-    return BITNET_OK;
+    if (bitnet_kernels_usable(k)) return BITNET_OK;
+    return bitnet__fail(err, BITNET_ERR_UNSUPPORTED,
+                        "this CPU or its operating system lacks what the kernels '%s' need",
+                        k->name);
 }
 
 static uint64_t bitnet__hash_floats(uint64_t h, const float *x, int32_t n) {
@@ -11017,7 +10973,7 @@ static bitnet_result bitnet__load_parts(bitnet_model *m, bitnet_error *err) {
     if (k && (r = bitnet__check_kernels(k, err))) return r;
     m->gguf.q2_0_block = m->params.q2_0_block;
     if ((r = bitnet__gguf_parse(&m->gguf, &m->params.allocator, err))) return r;
-    m->kernels = bitnet__fill_kernels(k ? k : bitnet__kernels_for(&m->gguf));
+    m->kernels = k ? *k : *bitnet__kernels_for(&m->gguf);
     if ((r = bitnet__load_shape(m, err)) || (r = bitnet__load_tokenizer(m, err)) ||
         (r = bitnet__load_weights(m, err)) || (r = bitnet__load_rope(m, err)) ||
         (r = bitnet__check_unused(m, err)) || (r = bitnet__gguf_check_end(&m->gguf, err)) ||
@@ -15270,7 +15226,7 @@ enum { BITNET__TEST_QUANTIZE, BITNET__TEST_SOFTMAX, BITNET__TEST_ROPE, BITNET__T
 #undef BITNET__ENTRY
 
 typedef struct bitnet__selftest {
-    bitnet_kernels k;                  /* the tested table, gaps filled */
+    bitnet_kernels k;                  /* the tested table */
     const bitnet__test_entry *entry;
     uint64_t random;
     int n, rows, cols;                 /* of the part that is being tested */
@@ -15724,39 +15680,30 @@ static const char *bitnet__check_arithmetic(void) {
     return 0;
 }
 
-/* The size of t->packed, which a table may not make too large. */
-static bitnet_result bitnet__test_packed_size(const bitnet_kernels *k, size_t *size,
-                                              bitnet_error *err) {
+/* The size of t->packed. */
+static size_t bitnet__test_packed_size(const bitnet_kernels *k) {
     const bitnet__test_shape *s = bitnet__test_shapes;
-    for (*size = 0; k->pack && s->kind == BITNET__TEST_TERNARY; s++) {
-        const size_t bytes = k->packed_bytes(s->n, s->rows);
-        if (bytes > (size_t)(s->rows + k->row_group) * (size_t)s->n)
-            return bitnet__fail(err, BITNET_ERR_ARG, "kernels '%s': packed_bytes says %llu for %d "
-                                "rows of %d weights, more than a byte per weight", k->name,
-                                (unsigned long long)bytes, s->rows, s->n);
-        if (bytes > *size) *size = bytes;
-    }
-    return BITNET_OK;
+    size_t size = 0;
+    for (; k->pack && s->kind == BITNET__TEST_TERNARY; s++)
+        if (k->packed_bytes(s->n, s->rows) > size) size = k->packed_bytes(s->n, s->rows);
+    return size + BITNET__TEST_MARGIN;
 }
 
 BITNET_API bitnet_result bitnet_selftest(const bitnet_kernels *k, bitnet_error *err) {
     const bitnet_allocator a = {0, 0, 0};
     bitnet__selftest *t;
-    bitnet_kernels full;
     bitnet_result r;
-    size_t packed;
+    size_t size;
     const char *bad = bitnet__check_arithmetic();
     if (bad) return bitnet__fail(err, BITNET_ERR_SELFTEST, "%s", bad);
     if (!k) return bitnet__fail(err, BITNET_ERR_ARG, "the kernel table is NULL");
     if ((r = bitnet__check_kernels(k, err))) return r;
-    full = bitnet__fill_kernels(k);
-    if ((r = bitnet__test_packed_size(&full, &packed, err))) return r;
-    packed += BITNET__TEST_MARGIN;
-    t = (bitnet__selftest *)bitnet__alloc(&a, sizeof *t + packed);
+    size = sizeof *t + bitnet__test_packed_size(k);
+    t = (bitnet__selftest *)bitnet__alloc(&a, size);
     if (!t)
         return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for the self-test (%llu bytes)",
-                            (unsigned long long)(sizeof *t + packed));
-    t->k = full;
+                            (unsigned long long)size);
+    t->k = *k;
     t->packed = (uint8_t *)(t + 1);
     bad = bitnet__test_table(t);
     if (bad)

@@ -148,7 +148,7 @@
                           SDOT, SMMLA: the same. USMMLA: keys as they are, 255 * 127 n = 32385 n, at
                           most 2122383360, minus 128 times the sum of q, at most 1065353216. */
 
-#if BITNET__KERNEL_ABI != 8
+#if BITNET__KERNEL_ABI != 9
   #error "bitnet_kernels_arm.h and bitnet.h are of different releases"
 #endif
 #define BITNET__HAVE_SIMD
@@ -1990,7 +1990,7 @@ static void bitnet__weigh_i8_neon(const float *p, const uint8_t *w, int n, int r
 
 #if BITNET__NEON
 static const bitnet_kernels bitnet__kernels_neon = {
-    "neon", BITNET_CPU_NEON, 0, 0, 0, 0,
+    "neon", BITNET_CPU_NEON, BITNET__LAYOUT_I2S,
     BITNET__KERNEL_ENTRIES(bitnet__dotrows_i2s_neon, bitnet__dotrows_groups_neon,
                            bitnet__dotrows_u4_neon, bitnet__scores_i8_neon,
                            bitnet__sumrows_i8_neon)
@@ -1998,7 +1998,7 @@ static const bitnet_kernels bitnet__kernels_neon = {
 #endif
 #if BITNET__DOTPROD
 static const bitnet_kernels bitnet__kernels_dotprod = {
-    "neon-dotprod", BITNET_CPU_NEON | BITNET_CPU_DOTPROD, 0, 0, 0, 0,
+    "neon-dotprod", BITNET_CPU_NEON | BITNET_CPU_DOTPROD, BITNET__LAYOUT_I2S,
     BITNET__KERNEL_ENTRIES(bitnet__dotrows_i2s_dotprod, bitnet__dotrows_groups_dotprod,
                            bitnet__dotrows_u4_dotprod, bitnet__scores_i8_dotprod,
                            bitnet__sumrows_i8_dotprod)
@@ -2006,7 +2006,7 @@ static const bitnet_kernels bitnet__kernels_dotprod = {
 #endif
 #if BITNET__I8MM
 static const bitnet_kernels bitnet__kernels_i8mm = {
-    "neon-i8mm", BITNET_CPU_NEON | BITNET_CPU_DOTPROD | BITNET_CPU_I8MM, 0, 0, 0, 0,
+    "neon-i8mm", BITNET_CPU_NEON | BITNET_CPU_DOTPROD | BITNET_CPU_I8MM, BITNET__LAYOUT_I2S,
     BITNET__KERNEL_ENTRIES(bitnet__dotrows_i2s_i8mm, bitnet__dotrows_groups_i8mm,
                            bitnet__dotrows_u4_dotprod, bitnet__scores_i8_i8mm,
                            bitnet__sumrows_i8_i8mm)

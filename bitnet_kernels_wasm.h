@@ -121,7 +121,7 @@
        looked-up sums     int16: 128 weights are at most 128 * 128 = 16384; a group of 256 is two
                           such sums. */
 
-#if BITNET__KERNEL_ABI != 8
+#if BITNET__KERNEL_ABI != 9
   #error "bitnet_kernels_wasm.h and bitnet.h are of different releases"
 #endif
 #define BITNET__HAVE_SIMD
@@ -2062,14 +2062,14 @@ static uint32_t bitnet__cpu_features(void) {
     ternary, bitnet__scores_i8_wasm, bitnet__weigh_i8_wasm, sumrows
 
 static const bitnet_kernels bitnet__kernels_simd128 = {
-    "simd128", BITNET_CPU_SIMD128, 0, 0, 0, 0,
+    "simd128", BITNET_CPU_SIMD128, BITNET__LAYOUT_I2S,
     BITNET__KERNEL_ENTRIES(bitnet__dotrows_i2s_simd128, bitnet__dotrows_groups_simd128,
                            bitnet__dotrows_f16_wasm, bitnet__sumrows_f16_wasm,
                            bitnet__dotrows_u4_simd128, bitnet__sumrows_i8_simd128)
 };
 #if BITNET__RELAXED
 static const bitnet_kernels bitnet__kernels_relaxed = {
-    "relaxed-simd", BITNET_CPU_SIMD128 | BITNET_CPU_RELAXED, 0, 0, 0, 0,
+    "relaxed-simd", BITNET_CPU_SIMD128 | BITNET_CPU_RELAXED, BITNET__LAYOUT_I2S,
     BITNET__KERNEL_ENTRIES(bitnet__dotrows_i2s_relaxed, bitnet__dotrows_groups_relaxed,
                            bitnet__scores_f16_relaxed, bitnet__sumrows_f16_relaxed,
                            bitnet__dotrows_u4_relaxed, bitnet__sumrows_i8_relaxed)

@@ -104,7 +104,7 @@
 
 #ifndef BITNET__ISA
 
-#if BITNET__KERNEL_ABI != 8
+#if BITNET__KERNEL_ABI != 9
   #error "bitnet_kernels_x86.h and bitnet.h are of different releases"
 #endif
 #define BITNET__HAVE_SIMD
@@ -1162,7 +1162,7 @@ BITNET__FN void bitnet__tile_tl2_avx2(const uint8_t *w, const int8_t *q, const i
 #include "bitnet_kernels_x86.h"
 
 static const bitnet_kernels bitnet__kernels_avx2 = {
-    "avx2", BITNET_CPU_AVX2 | BITNET_CPU_F16C, 0, 0, 0, 0,
+    "avx2", BITNET_CPU_AVX2 | BITNET_CPU_F16C, BITNET__LAYOUT_I2S,
     BITNET__KERNEL_ENTRIES(avx2, avx2, bitnet__dotrows_i2s_avx2)
 };
 
@@ -1277,7 +1277,7 @@ BITNET__FN __m256i bitnet__settle_avxvnni(bitnet__pair_avx2 sum) {
 #include "bitnet_kernels_x86.h"
 
 static const bitnet_kernels bitnet__kernels_avxvnni = {
-    "avxvnni", BITNET_CPU_AVX2 | BITNET_CPU_F16C | BITNET_CPU_AVXVNNI, 0, 0, 0, 0,
+    "avxvnni", BITNET_CPU_AVX2 | BITNET_CPU_F16C | BITNET_CPU_AVXVNNI, BITNET__LAYOUT_I2S,
     BITNET__KERNEL_ENTRIES(avxvnni, avx2, bitnet__dotrows_i2s_avxvnni)
 };
 #undef BITNET__FN
@@ -1591,8 +1591,8 @@ BITNET__INLINE BITNET__TARGET_avx512vbmi void bitnet__triples_tl2_avx512vbmi(
 #include "bitnet_kernels_x86.h"
 
 static const bitnet_kernels bitnet__kernels_avx512vnni = {
-    "avx512vnni",
-    BITNET_CPU_AVX2 | BITNET_CPU_F16C | BITNET_CPU_AVX512 | BITNET_CPU_AVX512VNNI, 0, 0, 0, 0,
+    "avx512vnni", BITNET_CPU_AVX2 | BITNET_CPU_F16C | BITNET_CPU_AVX512 | BITNET_CPU_AVX512VNNI,
+    BITNET__LAYOUT_I2S,
     BITNET__KERNEL_ENTRIES(avx512vnni, avx512vnni, bitnet__dotrows_i2s_avx512vnni)
 };
 
@@ -2087,7 +2087,7 @@ BITNET__HOT BITNET__TARGET_amx void bitnet__sumrows_i8_amx(const uint8_t *w, con
      BITNET_CPU_AMX)
 
 static const bitnet_kernels bitnet__kernels_amx = {
-    "amx", BITNET__NEEDS_AMX, 0, 0, 0, 0, BITNET__ENTRIES_AMX(bitnet__dotrows_i2s_amx)
+    "amx", BITNET__NEEDS_AMX, BITNET__LAYOUT_I2S, BITNET__ENTRIES_AMX(bitnet__dotrows_i2s_amx)
 };
 
 #ifndef BITNET_NO_TL2

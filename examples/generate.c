@@ -609,13 +609,14 @@ static void print_kernels(void) {
     int i;
     for (i = 0; i < bitnet_kernels_count(); i++) {
         const bitnet_kernels *k = bitnet_kernels_get(i);
-        printf("%-15s %s\n", k->name, bitnet_kernels_usable(k) ? "usable" : "not usable here");
+        printf("%-15s %s\n", bitnet_kernels_name(k),
+               bitnet_kernels_usable(k) ? "usable" : "not usable here");
     }
 }
 
 static void print_version(void) {
     printf("generate of bitnet.h %s, kernels %s, input lines %s\n", bitnet_version(),
-           bitnet_kernels_default()->name,
+           bitnet_kernels_name(bitnet_kernels_default()),
 #ifdef GENERATE_EDITLINE
            "edited by libedit");
 #else
@@ -789,7 +790,7 @@ static int choose_kernels(void) {
     known[0] = 0;
     for (i = bitnet_kernels_count(); i-- > 0;) {
         size_t n = strlen(known);
-        snprintf(known + n, sizeof known - n, " %s", bitnet_kernels_get(i)->name);
+        snprintf(known + n, sizeof known - n, " %s", bitnet_kernels_name(bitnet_kernels_get(i)));
     }
     return fail(2, "--kernel: '%s' is unknown; known are:%s", kernel_name, known);
 }

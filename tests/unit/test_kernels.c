@@ -70,7 +70,7 @@ static const bitnet_kernels *scalar(void) {
    those here. */
 static bitnet_kernels other;
 
-/* The table of that name with every 0 entry filled in from the scalar one; or a skip. */
+/* A copy of the table of that name; or a skip. */
 #define USE_TABLE(k, table) \
     bitnet_kernels k; \
     if (!bitnet_kernels_find(table)) SKIP("%s is not compiled in", table); \
@@ -266,7 +266,6 @@ static void dotrows_u4(const char *table) {
     size_t n, r, c;
     int turn = 0;
     USE_TABLE(k, table);
-    if (!k.dotrows_u4) return;
     for (n = 0; n < COUNT(u4_lengths); n++)
         for (r = 0; r < COUNT(row_counts); r++)
             for (c = 0; c < COUNT(col_counts); c++, turn++)
@@ -1311,7 +1310,6 @@ static void from_products(const bitnet_kernels *k, int which, const int32_t *dot
 static void products(const char *table) {
     int i, kind, which;
     USE_TABLE(k, table);
-    k = bitnet__fill_kernels(&k);
     for (i = 1; i <= 73; i++)
         for (kind = 0; kind < N_FLOATS; kind++)
             for (which = 0; which < 5; which++) {
@@ -1545,13 +1543,15 @@ static void dispatch(void) {
     CHECK(scalar()->scores_f16 && scalar()->rope && scalar()->store_f16);
     CHECK(scalar()->dequantize && scalar()->relu2_gate && scalar()->sigmoid_gate);
     CHECK(scalar()->scores_i8 && scalar()->weigh_i8 && scalar()->sumrows_i8);
-    CHECK(!bitnet_kernels_usable(0));
+    CHECK(!bitnet_kernels_usable(0) && !bitnet_kernels_name(0));
     for (i = 0; i < n; i++) {
         const bitnet_kernels *k = bitnet_kernels_get(i);
         CHECK(bitnet_kernels_usable(k) == ((k->needs & features) == k->needs));
         CHECK(i >= n - 2 || k->needs != 0);
-        CHECK(!k->pack == !k->packed_bytes && !k->pack == (k->row_group == 0));
-        CHECK(!k->pack == !k->layout);
+        CHECK(!strcmp(k->layout, k->pack ? "TL2_R16" : "I2_S"));
+        CHECK(k->row_group >= 1 && k->row_group <= BITNET__MAX_GROUP);
+        CHECK(!(k->row_group & (k->row_group - 1)));
+        CHECK(!strcmp(bitnet_kernels_name(k), k->name));
     }
     /* One bit that is missing is enough, whatever else is there. */
     for (i = 0; i < 32; i++) {
