@@ -125,7 +125,7 @@ static void run_pass(pass *p, int n, int (*work)(pass *, uint64_t, uint64_t, top
 
 /* ---- the two passes ---- */
 
-/* h.u and h.v of a row. Bound: 64 products of at most 128 * 64 are under 2^20, and those of a row of
+/* h.u and h.v of a row. Bound: 64 products of at most 128 * 64 are under 2^20, those of a row of
    BOUNDS_MAX_DIM at most 2^29. */
 static void dot_row(const uint8_t *codes, const query *q, int32_t width, int32_t *hu, int32_t *hv) {
     const int16_t *u = q->uv, *v = q->uv + width;
