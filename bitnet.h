@@ -1504,10 +1504,32 @@ typedef enum bitnet_cpu_features {
     BITNET_CPU_AMX = 2048        /* AMX's tiles of int8, which Linux has permitted */
 } bitnet_cpu_features;
 
+/* Products of rows of weights with columns: out[c * stride + r] is that of row r and column c. */
+typedef struct bitnet__dots {
+    const uint8_t *w;
+    const int8_t *q;                   /* [cols][n] */
+    const int32_t *sums;               /* [cols], each of a column of q */
+    int n, rows, cols;
+    int32_t *out;
+    size_t stride;
+} bitnet__dots;
+
+/* The same for weights with a scale d per group: out = sum over the groups g, in order, of
+   dot * (d * step), or with add out += that. */
+typedef struct bitnet__grouped {
+    const uint8_t *w;
+    const int8_t *q;                   /* [cols][n] */
+    const int32_t *sums;               /* [cols][n / group], of a group's q */
+    const float *steps;                /* [cols][n / group]: what one step of q is worth */
+    int n, group, rows, cols, add;
+    float *out;
+    size_t stride;
+} bitnet__grouped;
+
 /* Every entry gives the same bits as the scalar table's for any input (where that is a NaN, any
    NaN).
 
-   Weights have no alignment; their rows are contiguous. x, q and out are [cols][...]: row r and
+   Weights have no alignment; their rows are contiguous. x and out are [cols][...]: row r and
    column (token) c of a product are at out[c * out_stride + r]. "Rounded to 13 bits" means at most
    13 significant bits, in 2^-113 .. 2^100 or 0: the product with an F16 is exact in a float, so a
    fused multiply-add gives the same bits. */
@@ -1526,18 +1548,13 @@ struct bitnet_kernels {
        is NaN, max|x| counts as 0; a NaN itself gives -128. *sum = sum of q. Returns s. n is at most
        2^20. */
     float (*quantize)(const float *x, int n, int8_t *q, int32_t *sum);
-    /* out = sum over i of (code - 1) * q[i], exact. w is I2_S (128-group) or what pack made of it.
-       n is a multiple of 128, at most 2^20. q is [cols][n]; sums [cols] come from quantize. */
-    void (*dotrows_ternary)(const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows,
-                            int cols, int32_t *out, size_t out_stride);
-    /* Weights with a scale d per group of `group` weights, 64, 128 or 256: out, or with add
-       out += sum over the groups g, in order, of dot * (d * step), where dot is the sum over the
+    /* Sums over i of (code - 1) * q[i], exact. w is I2_S (128-group) or what pack made of it. n is
+       a multiple of 128, at most 2^20. */
+    void (*dotrows_ternary)(const bitnet__dots *d);
+    /* Weights with a scale per group of `group` weights, 64, 128 or 256: dot is the sum over a
        group of (code - 1) * q, exact. w is as drawn under "a scale per group" in @kernels, without
-       a code 3; n is a multiple of group, at most 2^20. q is [cols][n]; sums and steps are
-       [cols][n / group]: the sum of a group's q, and what one step of q is worth. */
-    void (*dotrows_groups)(const uint8_t *w, const int8_t *q, const int32_t *sums,
-                           const float *steps, int n, int group, int rows, int cols, int add,
-                           float *out, size_t out_stride);
+       a code 3; n is a multiple of group, at most 2^20. */
+    void (*dotrows_groups)(const bitnet__grouped *d);
     /* out = sum over i of w[i] * x[i] in the order under DETERMINISM; w is little-endian. */
     void (*dotrows_f32)(const uint8_t *w, const float *x, int n, int rows, int cols,
                         float *out, size_t out_stride);
@@ -1570,14 +1587,11 @@ struct bitnet_kernels {
     void (*sigmoid_gate)(const float *gate, const float *up, float a, float b, int n, float *y);
     /* y[i] = x[i] / sqrt(mean(x^2) + eps) * gain[i]. y may be x. */
     void (*rmsnorm)(const float *x, const float *gain, int n, float eps, float *y);
-    /* out = sum over i of (code - 8) * q[i], exact, for codes of 4 bits: of 128 weights, byte j of
-       64 has weight j in its upper half and weight 64 + j in its lower. Otherwise like
-       dotrows_ternary. */
-    void (*dotrows_u4)(const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows,
-                       int cols, int32_t *out, size_t out_stride);
+    /* Sums over i of (code - 8) * q[i], exact, for codes of 4 bits: of 128 weights, byte j of 64
+       has weight j in its upper half and weight 64 + j in its lower. n as in dotrows_ternary. */
+    void (*dotrows_u4)(const bitnet__dots *d);
     /* dotrows_ternary for I2_S with codes 0 to 3, whatever the table's own layout. */
-    void (*dotrows_i2s)(const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows,
-                        int cols, int32_t *out, size_t out_stride);
+    void (*dotrows_i2s)(const bitnet__dots *d);
     /* Attention over an int8 cache, drawn under "an int8 cache" in @kernels: w has keys or values
        of heads of n elements, n a multiple of 4 up to 2^16, at `rows` positions, a multiple of 64.
        Scores: out[c * out_stride + r] = dot * (what a code of position r is worth), where dot is
@@ -2865,20 +2879,18 @@ static float bitnet__quantize_scalar(const float *x, int n, int8_t *q, int32_t *
    Bound: a code is at most 3 (2 in a valid file) and |q| <= 128, so |sum of code * q| <= 384 n,
    under 2^31 for n <= 2^20 (BITNET__MAX_ROW) with room to spare; the correction subtracts the sum
    of q. */
-static void bitnet__dotrows_i2s_scalar(const uint8_t *w, const int8_t *q, const int32_t *sums,
-                                       int n, int rows, int cols, int32_t *out,
-                                       size_t out_stride) {
+static void bitnet__dotrows_i2s_scalar(const bitnet__dots *d) {
     int r, c, b, j;
-    for (r = 0; r < rows; r++, w += n / 4) {
-        for (c = 0; c < cols; c++) {
-            const int8_t *a = q + (size_t)c * (size_t)n;
-            const uint8_t *p = w;
+    for (r = 0; r < d->rows; r++) {
+        for (c = 0; c < d->cols; c++) {
+            const uint8_t *p = d->w + (size_t)r * (size_t)(d->n / 4);
+            const int8_t *a = d->q + (size_t)c * (size_t)d->n;
             int32_t dot = 0;
-            for (b = 0; b < n / 128; b++, p += 32, a += 128)
+            for (b = 0; b < d->n / 128; b++, p += 32, a += 128)
                 for (j = 0; j < 32; j++)
                     dot += (p[j] >> 6) * a[j] + (p[j] >> 4 & 3) * a[32 + j] +
                            (p[j] >> 2 & 3) * a[64 + j] + (p[j] & 3) * a[96 + j];
-            out[(size_t)c * out_stride + (size_t)r] = dot - sums[c];
+            d->out[(size_t)c * d->stride + (size_t)r] = dot - d->sums[c];
         }
     }
 }
@@ -2960,25 +2972,23 @@ static int32_t bitnet__dot_group(const uint8_t *w, const int8_t *q, int group) {
     return dot;
 }
 
-static void bitnet__dotrows_groups_scalar(const uint8_t *w, const int8_t *q, const int32_t *sums,
-                                          const float *steps, int n, int group, int rows, int cols,
-                                          int add, float *out, size_t out_stride) {
-    const size_t groups = (size_t)(n / group);
+static void bitnet__dotrows_groups_scalar(const bitnet__grouped *d) {
+    const size_t groups = (size_t)(d->n / d->group);
     int r, c;
     size_t g;
-    for (r = 0; r < rows; r++) {
+    for (r = 0; r < d->rows; r++) {
         const int lane = r % BITNET__GROUP_ROWS;
-        const uint8_t *row = w + bitnet__groups_bytes(n, group, r - lane), *p;
-        for (c = 0; c < cols; c++) {
-            float sum = 0.0f, *y = out + (size_t)c * out_stride + (size_t)r;
-            for (g = 0, p = row; g < groups; g++, p += bitnet__group_bytes(group)) {
+        const uint8_t *row = d->w + bitnet__groups_bytes(d->n, d->group, r - lane), *p;
+        for (c = 0; c < d->cols; c++) {
+            float sum = 0.0f, *y = d->out + (size_t)c * d->stride + (size_t)r;
+            for (g = 0, p = row; g < groups; g++, p += bitnet__group_bytes(d->group)) {
                 const size_t at = (size_t)c * groups + g;
                 const int32_t dot = bitnet__dot_group(p + BITNET__GROUP_SCALES + 4 * lane,
-                                                      q + at * (size_t)group, group) - sums[at];
-                const float d = bitnet__load_f16(p + 2 * lane);
-                sum += (float)dot * (d * steps[at]);
+                                                      d->q + at * (size_t)d->group, d->group) -
+                                    d->sums[at];
+                sum += (float)dot * (bitnet__load_f16(p + 2 * lane) * d->steps[at]);
             }
-            *y = add ? *y + sum : sum;
+            *y = d->add ? *y + sum : sum;
         }
     }
 }
@@ -3086,18 +3096,16 @@ static void bitnet__rmsnorm_scalar(const float *x, const float *gain, int n, flo
 
 /* Weights are halves of bytes minus 8. Bound: the sum of products is at most 15 * 128 n, and 8
    times the sum of q at most 1024 n: each under 2^31 for n <= 2^20, and so is their difference. */
-static void bitnet__dotrows_u4_scalar(const uint8_t *w, const int8_t *q, const int32_t *sums,
-                                      int n, int rows, int cols, int32_t *out,
-                                      size_t out_stride) {
+static void bitnet__dotrows_u4_scalar(const bitnet__dots *d) {
     int r, c, b, j;
-    for (r = 0; r < rows; r++, w += n / 2) {
-        for (c = 0; c < cols; c++) {
-            const int8_t *a = q + (size_t)c * (size_t)n;
-            const uint8_t *p = w;
+    for (r = 0; r < d->rows; r++) {
+        for (c = 0; c < d->cols; c++) {
+            const uint8_t *p = d->w + (size_t)r * (size_t)(d->n / 2);
+            const int8_t *a = d->q + (size_t)c * (size_t)d->n;
             int32_t dot = 0;
-            for (b = 0; b < n / 128; b++, p += 64, a += 128)
+            for (b = 0; b < d->n / 128; b++, p += 64, a += 128)
                 for (j = 0; j < 64; j++) dot += (p[j] >> 4) * a[j] + (p[j] & 15) * a[64 + j];
-            out[(size_t)c * out_stride + (size_t)r] = dot - 8 * sums[c];
+            d->out[(size_t)c * d->stride + (size_t)r] = dot - 8 * d->sums[c];
         }
     }
 }
@@ -3220,36 +3228,18 @@ static const bitnet_kernels bitnet__kernels_scalar = {
   #define BITNET__UNROLL
 #endif
 
-/* Like dotrows_ternary in bitnet_kernels. Row r and column c of such a call have their result in
-   out[c * out_stride + r]. */
-typedef void bitnet__dots_fn(const uint8_t *w, const int8_t *q, const int32_t *sums, int n,
-                             int rows, int cols, int32_t *out, size_t out_stride);
+typedef void bitnet__dots_fn(const bitnet__dots *d);
 
-/* The first tile of rows and columns: as many as it has, at most `rows` and `cols`. Returns how
-   many columns it took. */
-typedef int bitnet__tile_fn(const uint8_t *w, const int8_t *q, const int32_t *sums, int n,
-                            int rows, int cols, int32_t *out, size_t out_stride);
+/* The first tile of rows and columns: as many as it has, at most all. Returns how many columns it
+   took. */
+typedef int bitnet__tile_fn(const bitnet__dots *d);
 
-/* Unpacks weights k to k + len - 1 of the panel of rows that begins with row r of w. */
-typedef void bitnet__unpack_fn(const uint8_t *w, int n, int rows, int r, int k, int len,
-                               void *panel);
+/* Unpacks weights k to k + len - 1 of the panel of rows that begins with row r. */
+typedef void bitnet__unpack_fn(const bitnet__dots *d, int r, int k, int len, void *panel);
 
-/* Multiplies a panel by as many columns as it takes, at most `cols`. Subtracts sums; if that is
-   null, adds to out. */
-typedef void bitnet__multiply_fn(void *panel, int len, const int8_t *q, int n,
-                                 const int32_t *sums, int rows, int cols, int32_t *out,
-                                 size_t out_stride);
-
-/* The arguments of dotrows_groups. */
-typedef struct bitnet__grouped {
-    const uint8_t *w;
-    const int8_t *q;
-    const int32_t *sums;
-    const float *steps;
-    int n, group, rows, cols, add;
-    float *out;
-    size_t out_stride;
-} bitnet__grouped;
+/* Multiplies such a panel by as many columns as it takes. Subtracts the sums if k is 0, or else
+   adds to out. */
+typedef void bitnet__multiply_fn(void *panel, int k, int len, const bitnet__dots *d);
 
 /* Index i, or the last one: past the end a tile repeats the last row or column. */
 BITNET__INLINE size_t bitnet__clamp(int i, int count) {
@@ -3268,43 +3258,80 @@ BITNET__INLINE void bitnet__put(void *to, const void *four, int count) {
     else memcpy(to, four, (size_t)count * 4);
 }
 
+/* The part from row r, which begins w_bytes into the matrix, and column c on. Field by field: gcc
+   would copy the whole in wide registers, and then wait for what was just written. */
+BITNET__INLINE bitnet__dots bitnet__dots_from(const bitnet__dots *d, size_t w_bytes, int r, int c) {
+    bitnet__dots part;
+    part.w = d->w + w_bytes;
+    part.q = d->q + (size_t)c * (size_t)d->n;
+    part.sums = d->sums + c;
+    part.n = d->n;
+    part.rows = d->rows - r;
+    part.cols = d->cols - c;
+    part.out = d->out + (size_t)c * d->stride + (size_t)r;
+    part.stride = d->stride;
+    return part;
+}
+
+/* The same; r is a multiple of 16. */
+BITNET__INLINE bitnet__grouped bitnet__grouped_from(const bitnet__grouped *x, int r, int c) {
+    const size_t at = (size_t)c * (size_t)(x->n / x->group);
+    bitnet__grouped part;
+    part.w = x->w + bitnet__groups_bytes(x->n, x->group, r);
+    part.q = x->q + (size_t)c * (size_t)x->n;
+    part.sums = x->sums + at;
+    part.steps = x->steps + at;
+    part.n = x->n;
+    part.group = x->group;
+    part.rows = x->rows - r;
+    part.cols = x->cols - c;
+    part.add = x->add;
+    part.out = x->out + (size_t)c * x->stride + (size_t)r;
+    part.stride = x->stride;
+    return part;
+}
+
 /* The rows of a tile have tile_bytes bytes. All columns before the next block of rows: weights are
    the longer array. A block is 20 KB, rounded up. So the columns of a tile stay in the L1 cache
    for a block, and the block in the L2 cache, or L1, for the next columns. */
-BITNET__INLINE void bitnet__tiles(const uint8_t *w, const int8_t *q, const int32_t *sums, int n,
-                                  int rows, int cols, int32_t *out, size_t out_stride,
-                                  bitnet__tile_fn *tile, const int tile_rows, size_t tile_bytes) {
+BITNET__INLINE void bitnet__tiles(const bitnet__dots *d, bitnet__tile_fn *tile,
+                                  const int tile_rows, size_t tile_bytes) {
     enum { block = 20480 };
-    const uint8_t *p = w;
-    int r, i = rows, c, count = 0;
-    for (r = 0; r < rows; r = i, w = p)
-        for (c = 0; c < cols; c += count)
-            for (i = r, p = w; i < rows && p - w < block; i += tile_rows, p += tile_bytes)
-                count = tile(p, q + (size_t)c * (size_t)n, sums + c, n, rows - i, cols - c,
-                             out + (size_t)c * out_stride + (size_t)i, out_stride);
+    size_t from, at = 0;
+    int r, i = d->rows, c, count = 0;
+    for (r = 0, from = 0; r < d->rows; r = i, from = at) {
+        for (c = 0; c < d->cols; c += count) {
+            bitnet__dots part = bitnet__dots_from(d, from, r, c);
+            for (i = r, at = from; i < d->rows && at - from < block; i += tile_rows) {
+                count = tile(&part);
+                at += tile_bytes;
+                part.w += tile_bytes;
+                part.rows -= tile_rows;
+                part.out += tile_rows;
+            }
+        }
+    }
 }
 
 /* A panel has panel_rows rows of at most `depth` weights, so that it stays in the L1 cache. out
    carries the sums from one depth to the next. Several depths of the same rows follow each other if
    their activations are at most 128 KB, which stay in the L2 cache: so the weights are read almost
    as they lie, and a page of memory is not left before it has been read. */
-BITNET__INLINE void bitnet__panels(const uint8_t *w, const int8_t *q, const int32_t *sums, int n,
-                                   int rows, int cols, int32_t *out, size_t out_stride,
-                                   void *panel, bitnet__unpack_fn *unpack,
+BITNET__INLINE void bitnet__panels(const bitnet__dots *d, void *panel, bitnet__unpack_fn *unpack,
                                    bitnet__multiply_fn *multiply, const int panel_rows,
                                    const int depth, const int panel_cols) {
-    const int most = 131072 / cols / depth * depth, deep = most > depth ? most : depth;
+    const int most = 131072 / d->cols / depth * depth, deep = most > depth ? most : depth;
     int r, k, c, len, end, from;
-    for (from = 0; from < n; from = end) {
-        end = n - from < deep ? n : from + deep;
-        for (r = 0; r < rows; r += panel_rows) {
+    for (from = 0; from < d->n; from = end) {
+        end = d->n - from < deep ? d->n : from + deep;
+        for (r = 0; r < d->rows; r += panel_rows) {
             for (k = from; k < end; k += len) {
                 len = end - k < depth ? end - k : depth;
-                unpack(w, n, rows, r, k, len, panel);
-                for (c = 0; c < cols; c += panel_cols)
-                    multiply(panel, len, q + (size_t)c * (size_t)n + (size_t)k, n,
-                             k ? 0 : sums + c, rows - r, cols - c,
-                             out + (size_t)c * out_stride + (size_t)r, out_stride);
+                unpack(d, r, k, len, panel);
+                for (c = 0; c < d->cols; c += panel_cols) {
+                    const bitnet__dots part = bitnet__dots_from(d, 0, r, c);
+                    multiply(panel, k, len, &part);
+                }
             }
         }
     }
@@ -3313,26 +3340,24 @@ BITNET__INLINE void bitnet__panels(const uint8_t *w, const int8_t *q, const int3
 /* Panels from `from` columns on, for multiples of `wide` columns; a rest of at most wide / 2 goes
    to the tiles. 256 rows at a time: meanwhile the activations of a panel's depth stay in the L2
    cache (512 to 640 KB for 512 columns). bytes(n, rows): the size of so many rows. */
-BITNET__INLINE void bitnet__tiles_and_panels(const uint8_t *w, const int8_t *q,
-                                             const int32_t *sums, int n, int rows, int cols,
-                                             int32_t *out, size_t out_stride,
-                                             bitnet__dots_fn *tiles, bitnet__dots_fn *panels,
-                                             const int wide, const int from,
-                                             size_t (*bytes)(int n, int rows)) {
-    const int rest = cols % wide > wide / 2 ? 0 : cols % wide;
-    const int some = cols - rest;
-    int count;
-    if (cols < from) {
-        tiles(w, q, sums, n, rows, cols, out, out_stride);
+BITNET__INLINE void bitnet__tiles_and_panels(const bitnet__dots *d, bitnet__dots_fn *tiles,
+                                             bitnet__dots_fn *panels, const int wide,
+                                             const int from, size_t (*bytes)(int n, int rows)) {
+    const int rest = d->cols % wide > wide / 2 ? 0 : d->cols % wide;
+    int r;
+    if (d->cols < from) {
+        tiles(d);
         return;
     }
-    for (; rows > 0; rows -= count, out += count) {
-        count = rows < 256 ? rows : 256;
-        panels(w, q, sums, n, count, some, out, out_stride);
-        if (rest)
-            tiles(w, q + (size_t)some * (size_t)n, sums + some, n, count, rest,
-                  out + (size_t)some * out_stride, out_stride);
-        w += bytes(n, count);
+    for (r = 0; r < d->rows; r += 256) {
+        bitnet__dots part = bitnet__dots_from(d, bytes(d->n, r), r, 0);
+        if (part.rows > 256) part.rows = 256;
+        part.cols -= rest;
+        panels(&part);
+        if (!rest) continue;
+        part = bitnet__dots_from(&part, 0, 0, part.cols);
+        part.cols = rest;
+        tiles(&part);
     }
 }
 #endif
@@ -12126,10 +12151,19 @@ static void bitnet__group_products(const bitnet__step *s, const bitnet__linear *
                                    const bitnet__act *act, const bitnet__product *x, int add,
                                    float *out, size_t out_stride) {
     const size_t groups = (size_t)(l->n_in / l->group), t = (size_t)x->t;
-    s->c->k.dotrows_groups(l->w + bitnet__groups_bytes(l->n_in, l->group, x->row),
-                           act->q + t * (size_t)l->n_in, act->sum + t * groups,
-                           act->scale + t * groups, l->n_in, l->group, x->n_rows, x->n_tokens,
-                           add, out, out_stride);
+    bitnet__grouped d;
+    d.w = l->w + bitnet__groups_bytes(l->n_in, l->group, x->row);
+    d.q = act->q + t * (size_t)l->n_in;
+    d.sums = act->sum + t * groups;
+    d.steps = act->scale + t * groups;
+    d.n = l->n_in;
+    d.group = l->group;
+    d.rows = x->n_rows;
+    d.cols = x->n_tokens;
+    d.add = add;
+    d.out = out;
+    d.stride = out_stride;
+    s->c->k.dotrows_groups(&d);
 }
 
 /* The products of this part of a layer [n_tokens][BITNET__DOT_STRIDE], from element at of dots on:
@@ -12137,13 +12171,20 @@ static void bitnet__group_products(const bitnet__step *s, const bitnet__linear *
 static void bitnet__products(const bitnet__step *s, const bitnet__linear *l,
                              const bitnet__act *act, const bitnet__product *x, size_t at) {
     const bitnet_ctx *c = s->c;
+    bitnet__dots d;
     if (l->group > 0) {
         bitnet__group_products(s, l, act, x, 0, c->outputs + at, BITNET__DOT_STRIDE);
         return;
     }
-    c->k.dotrows_ternary(l->w + c->k.packed_bytes(l->n_in, x->row),
-                         act->q + (size_t)x->t * (size_t)l->n_in, act->sum + x->t, l->n_in,
-                         x->n_rows, x->n_tokens, c->dots + at, BITNET__DOT_STRIDE);
+    d.w = l->w + c->k.packed_bytes(l->n_in, x->row);
+    d.q = act->q + (size_t)x->t * (size_t)l->n_in;
+    d.sums = act->sum + x->t;
+    d.n = l->n_in;
+    d.rows = x->n_rows;
+    d.cols = x->n_tokens;
+    d.out = c->dots + at;
+    d.stride = BITNET__DOT_STRIDE;
+    c->k.dotrows_ternary(&d);
 }
 
 /* y of the part's token i, which may be written to room [BITNET__ROWS]. */
@@ -13655,15 +13696,23 @@ static void bitnet__step_bound_chunks(const bitnet__step *step, int32_t from, in
     const int32_t some = 2 * BITNET__BOUND_STATES / cols;      /* chunks of a call */
     const size_t stride = (size_t)some * BITNET__CHUNK;
     int32_t *high = t->dots + (size_t)thread * 2 * BITNET__BOUND_DOTS;
-    int32_t *low = t->fine ? high + BITNET__BOUND_DOTS : 0, chunk, count, rows, i;
+    int32_t *low = t->fine ? high + BITNET__BOUND_DOTS : 0, chunk, count, i;
+    bitnet__dots d;
+    d.q = t->q;
+    d.sums = t->sums;
+    d.n = n;
+    d.cols = cols;
+    d.stride = stride;
     for (chunk = from; chunk < to; chunk += count) {
         const size_t first = (size_t)chunk * BITNET__CHUNK, row = (size_t)n;
         count = bitnet__min(some, to - chunk);
-        rows = bitnet__min(count * BITNET__CHUNK, c->m->n_vocab - (int32_t)first);
-        c->k.dotrows_u4(copy->high + first * row / 2, t->q, t->sums, n, rows, cols, high, stride);
-        if (low)
-            c->k.dotrows_i2s(copy->low + first * row / 4, t->q, t->sums, n, rows, cols, low,
-                             stride);
+        d.rows = bitnet__min(count * BITNET__CHUNK, c->m->n_vocab - (int32_t)first);
+        d.w = copy->high + first * row / 2;
+        d.out = high;
+        c->k.dotrows_u4(&d);
+        d.w = copy->low + first * row / 4;
+        d.out = low;
+        if (low) c->k.dotrows_i2s(&d);
         for (i = 0; i < count; i++)
             bitnet__bound_products(t, copy, chunk + i, high + i * BITNET__CHUNK,
                                    low ? low + i * BITNET__CHUNK : 0, stride);
@@ -15368,10 +15417,8 @@ static void bitnet__test_multiply(const bitnet__selftest *t, const bitnet_kernel
     const float *x = t->x + (size_t)from * t->x_stride;
     const int8_t *q = (const int8_t *)t->x + (size_t)from * t->x_stride;
     union {
-        void (*ints)(const uint8_t *, const int8_t *, const int32_t *, int, int, int, int32_t *,
-                     size_t);
-        void (*groups)(const uint8_t *, const int8_t *, const int32_t *, const float *, int, int,
-                       int, int, int, float *, size_t);
+        void (*ints)(const bitnet__dots *);
+        void (*groups)(const bitnet__grouped *);
         void (*keys)(const uint8_t *, const int8_t *, const int32_t *, int, int, int, float *,
                      size_t);
         void (*values)(const uint8_t *, const uint8_t *, const float *, size_t, int, int, int, int,
@@ -15383,12 +15430,15 @@ static void bitnet__test_multiply(const bitnet__selftest *t, const bitnet_kernel
     for (c = 0; c <= t->cols; c++)
         memcpy((float *)out + (size_t)c * t->stride, t->blank, t->stride * sizeof(float));
     memcpy(&f, (const char *)k + t->entry->offset, sizeof f);
-    if (t->entry->kind <= BITNET__TEST_U4)
-        f.ints(w, q, t->sums + from, t->n, t->rows, t->cols, (int32_t *)out, t->stride);
-    else if (t->entry->kind == BITNET__TEST_GROUPS) {
+    if (t->entry->kind <= BITNET__TEST_U4) {
+        const bitnet__dots d = {w, q, t->sums + from, t->n, t->rows, t->cols, (int32_t *)out,
+                                t->stride};
+        f.ints(&d);
+    } else if (t->entry->kind == BITNET__TEST_GROUPS) {
         const int group = t->entry->type, at = from * (t->n / group);
-        f.groups(w, q, t->sums + at, t->steps + at, t->n, group, t->rows, t->cols, t->n > 256,
-                 (float *)out, t->stride);
+        const bitnet__grouped d = {w, q, t->sums + at, t->steps + at, t->n, group, t->rows,
+                                   t->cols, t->n > 256, (float *)out, t->stride};
+        f.groups(&d);
     } else if (t->entry->kind == BITNET__TEST_KEYS)
         f.keys(w, q, t->sums + from, t->n, t->rows, t->cols, (float *)out, t->stride);
     else if (t->entry->kind == BITNET__TEST_VALUES)            /* the last t->stride elements */

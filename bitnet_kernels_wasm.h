@@ -421,36 +421,36 @@ static void bitnet__find_i2s_wasm(const uint8_t *w, size_t row_bytes, int rows,
 }
 
 /* Up to LOOK_ROWS rows without a code 3. 224 weights at a time, the most whose sums fit int16. */
-BITNET__APART void bitnet__look_up_i2s_wasm(const uint8_t *w, const int8_t *q, int n, int rows,
-                                            int cols, int32_t *out, size_t out_stride) {
+BITNET__APART void bitnet__look_up_i2s_wasm(const bitnet__dots *d) {
+    const int n = d->n, rows = d->rows, cols = d->cols;
     v128_t table[BITNET__LOOK_TABLE], sum[BITNET__LOOK_ROWS * 2 + 16];
     bitnet__look at[BITNET__LOOK_STEPS];
     int k, c, i, steps;
     for (k = 0; k < n; k += 32 * steps) {
         steps = n - k < 224 ? (n - k) / 32 : 7;
         for (i = 0; i < steps; i++)
-            bitnet__find_i2s_wasm(w + k / 4 + 8 * i, (size_t)(n / 4), rows, table, at[i]);
+            bitnet__find_i2s_wasm(d->w + k / 4 + 8 * i, (size_t)(n / 4), rows, table, at[i]);
         for (c = 0; c < cols; c += BITNET__LOOK_COLS) {
-            bitnet__look_up_steps_wasm(q, n, c, cols, k, steps, 0, at, rows, table, sum);
+            bitnet__look_up_steps_wasm(d->q, n, c, cols, k, steps, 0, at, rows, table, sum);
             for (i = 0; i < 2 && c + 8 * i < cols; i++)
                 bitnet__put_all_sums_wasm(sum + i, rows, cols - c - 8 * i, k > 0,
-                                          out + (size_t)(c + 8 * i) * out_stride, out_stride);
+                                          d->out + (size_t)(c + 8 * i) * d->stride, d->stride);
         }
     }
 }
 
 /* The table entry: from min_cols columns on, looked-up sums, if there are enough rows. */
 #define BITNET__DEFINE_I2S(isa, min_cols) \
-    static void bitnet__dotrows_i2s_##isa(const uint8_t *w, const int8_t *q, const int32_t *sums, \
-                                          int n, int rows, int cols, int32_t *out, \
-                                          size_t out_stride) { \
-        int count; \
-        for (; rows > 0; rows -= count, w += bitnet__i2s_bytes(n, count), out += count) { \
-            count = bitnet__share(rows, BITNET__LOOK_ROWS); \
-            if (cols < min_cols || count < BITNET__LOOK_LEAST || \
-                bitnet__has_code3_wasm(w, bitnet__i2s_bytes(n, count))) \
-                bitnet__tiles_##isa(w, q, sums, n, count, cols, out, out_stride); \
-            else bitnet__look_up_i2s_wasm(w, q, n, count, cols, out, out_stride); \
+    static void bitnet__dotrows_i2s_##isa(const bitnet__dots *d) { \
+        bitnet__dots part; \
+        int r; \
+        for (r = 0; r < d->rows; r += part.rows) { \
+            part = bitnet__dots_from(d, bitnet__i2s_bytes(d->n, r), r, 0); \
+            part.rows = bitnet__share(part.rows, BITNET__LOOK_ROWS); \
+            if (d->cols < min_cols || part.rows < BITNET__LOOK_LEAST || \
+                bitnet__has_code3_wasm(part.w, bitnet__i2s_bytes(d->n, part.rows))) \
+                bitnet__tiles_##isa(&part); \
+            else bitnet__look_up_i2s_wasm(&part); \
         } \
     }
 
@@ -595,23 +595,23 @@ BITNET__INLINE void bitnet__tile_simd128(const uint8_t *w, size_t row_bytes,
         -p->less, p->more, -p->less, p->more)), rows, apart, sum);
 }
 
-BITNET__APART void bitnet__tiles_simd128(const uint8_t *w, const int8_t *q, const int32_t *sums,
-                                         int n, int rows, int cols, int32_t *out,
-                                         size_t out_stride) {
+BITNET__APART void bitnet__tiles_simd128(const bitnet__dots *d) {
     bitnet__pairs act;
-    const size_t row_bytes = (size_t)(n / 4);
-    const uint8_t *const end = w + (size_t)rows * row_bytes;
-    const int quarter = bitnet__quarter(rows);
+    const size_t row_bytes = (size_t)(d->n / 4);
+    const uint8_t *const end = d->w + (size_t)d->rows * row_bytes;
+    const int quarter = bitnet__quarter(d->rows);
     int r, c, k, len;
-    for (c = 0; c < cols; c++, q += n, out += out_stride) {
-        for (k = 0; k < n; k += len) {
-            const uint8_t *row = w + k / 4;
-            len = n - k < BITNET__DEPTH ? n - k : BITNET__DEPTH;
+    for (c = 0; c < d->cols; c++) {
+        const int8_t *q = d->q + (size_t)c * (size_t)d->n;
+        int32_t *out = d->out + (size_t)c * d->stride;
+        for (k = 0; k < d->n; k += len) {
+            const uint8_t *row = d->w + k / 4;
+            len = d->n - k < BITNET__DEPTH ? d->n - k : BITNET__DEPTH;
             bitnet__prepare_simd128(q + k, len, &act);
             for (r = 0; r < quarter; r++, row += row_bytes) {
                 bitnet__touch_wasm(row, row_bytes, row_bytes * (size_t)quarter, end);
-                bitnet__tile_simd128(row, row_bytes, &act, len, rows - r, quarter,
-                                     k ? 0 : sums + c, out + r);
+                bitnet__tile_simd128(row, row_bytes, &act, len, d->rows - r, quarter,
+                                     k ? 0 : d->sums + c, out + r);
             }
         }
     }
@@ -628,18 +628,16 @@ BITNET__INLINE v128_t bitnet__load_u4_wasm(const uint8_t *w, const int lower) {
 }
 
 /* 64 bytes are 128 weights, multiplied as words. */
-BITNET__INLINE void bitnet__tile_u4_wasm(const uint8_t *w, const int8_t *q, const int32_t *sums,
-                                         int n, int rows, int apart, int32_t *out,
-                                         size_t out_stride, const int tile_cols) {
+BITNET__INLINE void bitnet__tile_u4_wasm(const bitnet__dots *d, int apart, const int tile_cols) {
     v128_t dot[2][4], v[4], a;
     const uint8_t *row[4];
     const int8_t *col[2];
-    int left = n / 2, r, c, h, lower;
+    int left = d->n / 2, r, c, h, lower;
     BITNET__UNROLL for (r = 0; r < 4; r++) {
-        row[r] = w + bitnet__clamp(r * apart, rows) * (size_t)left;
+        row[r] = d->w + bitnet__clamp(r * apart, d->rows) * (size_t)left;
         BITNET__UNROLL for (c = 0; c < tile_cols; c++) dot[c][r] = wasm_i32x4_const_splat(0);
     }
-    BITNET__UNROLL for (c = 0; c < tile_cols; c++) col[c] = q + (size_t)c * (size_t)n;
+    BITNET__UNROLL for (c = 0; c < tile_cols; c++) col[c] = d->q + (size_t)c * (size_t)d->n;
     for (; left > 0; left -= 32) {
         BITNET__UNROLL for (h = 0; h < 64; h += 8) {
             const int at = h % 32;
@@ -656,29 +654,24 @@ BITNET__INLINE void bitnet__tile_u4_wasm(const uint8_t *w, const int8_t *q, cons
         BITNET__UNROLL for (c = 0; c < tile_cols; c++) col[c] += left % 64 ? 96 : 32;
     }
     BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
-        const int32_t less = 8 * sums[c];
-        bitnet__put_apart_wasm(out + (size_t)c * out_stride, bitnet__fold4_wasm(dot[c]), rows,
-                               apart, &less);
+        const int32_t less = 8 * d->sums[c];
+        bitnet__put_apart_wasm(d->out + (size_t)c * d->stride, bitnet__fold4_wasm(dot[c]),
+                               d->rows, apart, &less);
     }
 }
 
-BITNET__APART void bitnet__tiles_u4_wasm(const uint8_t *w, const int8_t *q, const int32_t *sums,
-                                         int n, int rows, int cols, int32_t *out,
-                                         size_t out_stride) {
-    const size_t row_bytes = (size_t)(n / 2);
-    const uint8_t *row = w;
-    const int quarter = bitnet__quarter(rows);
+BITNET__APART void bitnet__tiles_u4_wasm(const bitnet__dots *d) {
+    const size_t row_bytes = (size_t)(d->n / 2);
+    const int quarter = bitnet__quarter(d->rows);
     int r, c, step;
-    for (r = 0; r < quarter; r++, row += row_bytes) {
-        bitnet__touch_wasm(row, row_bytes, row_bytes * (size_t)quarter,
-                           w + row_bytes * (size_t)rows);
-        for (c = 0; c < cols; c += step) {
-            const int8_t *col = q + (size_t)c * (size_t)n;
-            int32_t *to = out + (size_t)c * out_stride + (size_t)r;
-            step = cols - c >= 2 ? 2 : 1;
-            if (step == 2)
-                bitnet__tile_u4_wasm(row, col, sums + c, n, rows - r, quarter, to, out_stride, 2);
-            else bitnet__tile_u4_wasm(row, col, sums + c, n, rows - r, quarter, to, out_stride, 1);
+    for (r = 0; r < quarter; r++) {
+        bitnet__touch_wasm(d->w + row_bytes * (size_t)r, row_bytes, row_bytes * (size_t)quarter,
+                           d->w + row_bytes * (size_t)d->rows);
+        for (c = 0; c < d->cols; c += step) {
+            const bitnet__dots part = bitnet__dots_from(d, row_bytes * (size_t)r, r, c);
+            step = part.cols >= 2 ? 2 : 1;
+            if (step == 2) bitnet__tile_u4_wasm(&part, quarter, 2);
+            else bitnet__tile_u4_wasm(&part, quarter, 1);
         }
     }
 }
@@ -726,31 +719,28 @@ BITNET__INLINE void bitnet__tile_u4_simd128(const uint8_t *w, size_t row_bytes, 
     bitnet__put_apart_wasm(out, wasm_i32x4_shr(bitnet__fold4_wasm(dot), 4), rows, apart, sum);
 }
 
-BITNET__APART void bitnet__tiles_u4_simd128(const uint8_t *w, const int8_t *q, const int32_t *sums,
-                                            int n, int rows, int32_t *out) {
+BITNET__APART void bitnet__tiles_u4_simd128(const bitnet__dots *d) {
     v128_t act[BITNET__DEPTH / 8];
-    const size_t row_bytes = (size_t)(n / 2);
-    const uint8_t *const end = w + (size_t)rows * row_bytes;
-    const int32_t less = 8 * *sums;
-    const int quarter = bitnet__quarter(rows);
+    const size_t row_bytes = (size_t)(d->n / 2);
+    const uint8_t *const end = d->w + (size_t)d->rows * row_bytes;
+    const int32_t less = 8 * *d->sums;
+    const int quarter = bitnet__quarter(d->rows);
     int r, k, len;
-    for (k = 0; k < n; k += len) {
-        const uint8_t *row = w + k / 2;
-        len = n - k < BITNET__DEPTH ? n - k : BITNET__DEPTH;
-        bitnet__prepare_u4_simd128(q + k, len, act);
+    for (k = 0; k < d->n; k += len) {
+        const uint8_t *row = d->w + k / 2;
+        len = d->n - k < BITNET__DEPTH ? d->n - k : BITNET__DEPTH;
+        bitnet__prepare_u4_simd128(d->q + k, len, act);
         for (r = 0; r < quarter; r++, row += row_bytes) {
             bitnet__touch_wasm(row, row_bytes, row_bytes * (size_t)quarter, end);
-            bitnet__tile_u4_simd128(row, row_bytes, act, len, rows - r, quarter,
-                                    k ? 0 : &less, out + r);
+            bitnet__tile_u4_simd128(row, row_bytes, act, len, d->rows - r, quarter,
+                                    k ? 0 : &less, d->out + r);
         }
     }
 }
 
-static void bitnet__dotrows_u4_simd128(const uint8_t *w, const int8_t *q, const int32_t *sums,
-                                       int n, int rows, int cols, int32_t *out,
-                                       size_t out_stride) {
-    if (cols == 1) bitnet__tiles_u4_simd128(w, q, sums, n, rows, out);
-    else bitnet__tiles_u4_wasm(w, q, sums, n, rows, cols, out, out_stride);
+static void bitnet__dotrows_u4_simd128(const bitnet__dots *d) {
+    if (d->cols == 1) bitnet__tiles_u4_simd128(d);
+    else bitnet__tiles_u4_wasm(d);
 }
 
 #if BITNET__RELAXED
@@ -863,72 +853,56 @@ BITNET__INLINE void bitnet__dot_fours(const uint8_t *const *row, const int8_t *q
 }
 
 /* All rows and columns. n is a multiple of 128. */
-BITNET__INLINE void bitnet__rows_relaxed(const uint8_t *w, const int8_t *q, const int32_t *sums,
-                                         int n, int rows, int cols, int32_t *out,
-                                         size_t out_stride, const int bits, const int halves) {
-    const size_t row_bytes = (size_t)(n / 8 * bits);
-    const uint8_t *const end = w + row_bytes * (size_t)rows, *row[4];
-    const int quarter = bitnet__quarter(rows);
+BITNET__INLINE void bitnet__rows_relaxed(const bitnet__dots *d, const int bits, const int halves) {
+    const size_t row_bytes = (size_t)(d->n / 8 * bits);
+    const uint8_t *const end = d->w + row_bytes * (size_t)d->rows, *w = d->w, *row[4];
+    const int quarter = bitnet__quarter(d->rows);
     v128_t dot[4];
     int r, c, i;
     for (r = 0; r < quarter; r++, w += row_bytes) {
         BITNET__UNROLL for (i = 0; i < 4; i++)
-            row[i] = w + bitnet__clamp(i * quarter, rows - r) * row_bytes;
+            row[i] = w + bitnet__clamp(i * quarter, d->rows - r) * row_bytes;
         if (!halves) bitnet__touch_wasm(w, row_bytes, row_bytes * (size_t)quarter, end);
-        for (c = 0; c < cols; c++) {
-            const int8_t *col = q + (size_t)c * (size_t)n;
-            const int32_t less = sums[c] * (bits == 2 ? 1 : 8);
-            if (halves) bitnet__dot_halves(row, col, n, bits, dot);
-            else bitnet__dot_fours(row, col, n, bits, dot);
-            bitnet__put_apart_wasm(out + (size_t)c * out_stride + (size_t)r,
-                                   bitnet__fold4_wasm(dot), rows - r, quarter, &less);
+        for (c = 0; c < d->cols; c++) {
+            const int8_t *col = d->q + (size_t)c * (size_t)d->n;
+            const int32_t less = d->sums[c] * (bits == 2 ? 1 : 8);
+            if (halves) bitnet__dot_halves(row, col, d->n, bits, dot);
+            else bitnet__dot_fours(row, col, d->n, bits, dot);
+            bitnet__put_apart_wasm(d->out + (size_t)c * d->stride + (size_t)r,
+                                   bitnet__fold4_wasm(dot), d->rows - r, quarter, &less);
         }
     }
 }
 
-BITNET__APART void bitnet__tiles_relaxed16(const uint8_t *w, const int8_t *q, const int32_t *sums,
-                                           int n, int rows, int cols, int32_t *out,
-                                           size_t out_stride) {
-    bitnet__rows_relaxed(w, q, sums, n, rows, cols, out, out_stride, 2, 1);
+BITNET__APART void bitnet__tiles_relaxed16(const bitnet__dots *d) {
+    bitnet__rows_relaxed(d, 2, 1);
 }
 
 BITNET__DEFINE_I2S(relaxed16, BITNET__FEW_RELAXED16)
 
-BITNET__APART void bitnet__tiles_relaxed32(const uint8_t *w, const int8_t *q, const int32_t *sums,
-                                           int n, int rows, int cols, int32_t *out,
-                                           size_t out_stride) {
-    bitnet__rows_relaxed(w, q, sums, n, rows, cols, out, out_stride, 2, 0);
+BITNET__APART void bitnet__tiles_relaxed32(const bitnet__dots *d) {
+    bitnet__rows_relaxed(d, 2, 0);
 }
 
 BITNET__DEFINE_I2S(relaxed32, BITNET__FEW_RELAXED32)
 
-static void bitnet__dotrows_i2s_relaxed(const uint8_t *w, const int8_t *q, const int32_t *sums,
-                                        int n, int rows, int cols, int32_t *out,
-                                        size_t out_stride) {
-    if (bitnet__relaxed_halves())
-        bitnet__dotrows_i2s_relaxed16(w, q, sums, n, rows, cols, out, out_stride);
-    else bitnet__dotrows_i2s_relaxed32(w, q, sums, n, rows, cols, out, out_stride);
+static void bitnet__dotrows_i2s_relaxed(const bitnet__dots *d) {
+    if (bitnet__relaxed_halves()) bitnet__dotrows_i2s_relaxed16(d);
+    else bitnet__dotrows_i2s_relaxed32(d);
 }
 
-static void bitnet__dotrows_u4_relaxed16(const uint8_t *w, const int8_t *q, const int32_t *sums,
-                                         int n, int rows, int cols, int32_t *out,
-                                         size_t out_stride) {
-    bitnet__rows_relaxed(w, q, sums, n, rows, cols, out, out_stride, 4, 1);
+static void bitnet__dotrows_u4_relaxed16(const bitnet__dots *d) {
+    bitnet__rows_relaxed(d, 4, 1);
 }
 
 /* 4 bits are the same, signed or unsigned. */
-static void bitnet__dotrows_u4_relaxed32(const uint8_t *w, const int8_t *q, const int32_t *sums,
-                                         int n, int rows, int cols, int32_t *out,
-                                         size_t out_stride) {
-    bitnet__rows_relaxed(w, q, sums, n, rows, cols, out, out_stride, 4, 0);
+static void bitnet__dotrows_u4_relaxed32(const bitnet__dots *d) {
+    bitnet__rows_relaxed(d, 4, 0);
 }
 
-static void bitnet__dotrows_u4_relaxed(const uint8_t *w, const int8_t *q, const int32_t *sums,
-                                       int n, int rows, int cols, int32_t *out,
-                                       size_t out_stride) {
-    if (bitnet__relaxed_halves())
-        bitnet__dotrows_u4_relaxed16(w, q, sums, n, rows, cols, out, out_stride);
-    else bitnet__dotrows_u4_relaxed32(w, q, sums, n, rows, cols, out, out_stride);
+static void bitnet__dotrows_u4_relaxed(const bitnet__dots *d) {
+    if (bitnet__relaxed_halves()) bitnet__dotrows_u4_relaxed16(d);
+    else bitnet__dotrows_u4_relaxed32(d);
 }
 #endif
 
@@ -1145,7 +1119,7 @@ BITNET__INLINE v128_t bitnet__from_f16_wasm(v128_t high) {
     const v128_t rest = wasm_u32x4_shr(wasm_v128_xor(high, sign), 3);
     const v128_t x = wasm_f32x4_mul(rest, wasm_f32x4_const_splat(5.192296858534828e33f));
     const v128_t inf = wasm_v128_and(wasm_i32x4_gt(x, wasm_i32x4_const_splat(0x477fffff)),
-                                     wasm_i32x4_const_splat(0x7f800000));
+                                                   wasm_i32x4_const_splat(0x7f800000));
     return wasm_v128_or(wasm_v128_or(x, sign), inf);
 }
 
@@ -1494,7 +1468,7 @@ BITNET__INLINE v128_t bitnet__add_group_wasm(v128_t sum, v128_t dot, v128_t d, v
 BITNET__INLINE void bitnet__put_groups_wasm(const bitnet__grouped *x, int r, int c,
                                             v128_t sum) {
     float four[4] = {0.0f, 0.0f, 0.0f, 0.0f};
-    float *to = x->out + (size_t)c * x->out_stride + (size_t)r;
+    float *to = x->out + (size_t)c * x->stride + (size_t)r;
     if (r >= x->rows) return;
     if (x->add) {
         bitnet__put(four, to, x->rows - r);
@@ -1707,17 +1681,13 @@ BITNET__APART void bitnet__look_up_groups_wasm(const bitnet__grouped *x, int fir
 
 /* The table entry. */
 #define BITNET__DEFINE_GROUPS(isa, min_cols) \
-    static void bitnet__dotrows_groups_##isa(const uint8_t *w, const int8_t *q, \
-                                             const int32_t *sums, const float *steps, int n, \
-                                             int group, int rows, int cols, int add, float *out, \
-                                             size_t out_stride) { \
-        const bitnet__grouped x = {w, q, sums, steps, n, group, rows, cols, add, out, out_stride}; \
-        const int few = cols < min_cols || rows < BITNET__LOOK_LEAST; \
+    static void bitnet__dotrows_groups_##isa(const bitnet__grouped *x) { \
+        const int few = x->cols < min_cols || x->rows < BITNET__LOOK_LEAST; \
         int i, count; \
-        for (i = 0; few && i < cols; i++) bitnet__tiles_groups_##isa(&x, i); \
-        for (i = 0; !few && i < rows; i += count) { \
-            count = rows - i < BITNET__LOOK_ROWS ? rows - i : BITNET__LOOK_ROWS; \
-            bitnet__look_up_groups_wasm(&x, i, (count + 15) / 16 * 16); \
+        for (i = 0; few && i < x->cols; i++) bitnet__tiles_groups_##isa(x, i); \
+        for (i = 0; !few && i < x->rows; i += count) { \
+            count = x->rows - i < BITNET__LOOK_ROWS ? x->rows - i : BITNET__LOOK_ROWS; \
+            bitnet__look_up_groups_wasm(x, i, (count + 15) / 16 * 16); \
         } \
     }
 
@@ -1802,15 +1772,9 @@ BITNET__INLINE void bitnet__tile_groups_relaxed(const bitnet__grouped *x, int r,
 BITNET__DEFINE_GROUPS_RELAXED(relaxed16, 1, BITNET__FEW_RELAXED16)
 BITNET__DEFINE_GROUPS_RELAXED(relaxed32, 0, BITNET__FEW_GROUPS32)
 
-static void bitnet__dotrows_groups_relaxed(const uint8_t *w, const int8_t *q, const int32_t *sums,
-                                           const float *steps, int n, int group, int rows,
-                                           int cols, int add, float *out, size_t out_stride) {
-    if (bitnet__relaxed_halves())
-        bitnet__dotrows_groups_relaxed16(w, q, sums, steps, n, group, rows, cols, add, out,
-                                         out_stride);
-    else
-        bitnet__dotrows_groups_relaxed32(w, q, sums, steps, n, group, rows, cols, add, out,
-                                         out_stride);
+static void bitnet__dotrows_groups_relaxed(const bitnet__grouped *x) {
+    if (bitnet__relaxed_halves()) bitnet__dotrows_groups_relaxed16(x);
+    else bitnet__dotrows_groups_relaxed32(x);
 }
 #endif
 

@@ -215,8 +215,8 @@ static void run_int_dots(const bitnet_kernels *k, const op *o, const shape *s, v
     memset(ints, 0, stride * (size_t)s->cols * sizeof *ints);
     if (!packs || !k->pack(weights + 1, s->n, s->rows, packed)) {  /* if refused: zeros */
         if (o->weights == 't')
-            k->dotrows_ternary(w, q, sums, s->n, s->rows, s->cols, ints, stride);
-        else k->dotrows_u4(w, q, sums, s->n, s->rows, s->cols, ints, stride);
+            k->dotrows_ternary(&(bitnet__dots){w, q, sums, s->n, s->rows, s->cols, ints, stride});
+        else k->dotrows_u4(&(bitnet__dots){w, q, sums, s->n, s->rows, s->cols, ints, stride});
     }
     for (c = 0; c < (size_t)s->cols; c++) put_ints(out, ints + c * stride, (size_t)s->rows);
     free(packed);
@@ -226,8 +226,8 @@ static void run_int_dots(const bitnet_kernels *k, const op *o, const shape *s, v
 static void run_group_dots(const bitnet_kernels *k, const op *o, const shape *s, values *out) {
     size_t stride = (size_t)s->rows + 1, c, i;
     for (i = 0; i < stride * (size_t)s->cols; i++) y[i] = (float)i - 7;
-    k->dotrows_groups(weights + 1, q, sums, x, s->n, o->variant, s->rows, s->cols,
-                             s->rows % 2, y, stride);
+    k->dotrows_groups(&(bitnet__grouped){weights + 1, q, sums, x, s->n, o->variant, s->rows,
+                                         s->cols, s->rows % 2, y, stride});
     for (c = 0; c < (size_t)s->cols; c++) put_floats(out, y + c * stride, (size_t)s->rows);
 }
 

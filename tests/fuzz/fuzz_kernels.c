@@ -47,12 +47,12 @@ static void kernels_run(const bitnet_kernels *k, const kernels_call *a, kernels_
         case KERNELS_QUANTIZE: r->scale = k->quantize(a->x, a->n, r->q, r->dots); break;
         case KERNELS_TERNARY:
             if (k->pack && !(packed = kernels_pack(k, a))) {   /* a code 3: scalar's instead */
-                bitnet__dotrows_i2s_scalar(a->w, a->q, a->sums, a->n, a->rows, a->cols, r->dots,
-                                           stride);
+                bitnet__dotrows_i2s_scalar(&(bitnet__dots){a->w, a->q, a->sums, a->n, a->rows,
+                                                           a->cols, r->dots, stride});
                 break;
             }
-            k->dotrows_ternary(packed ? packed : a->w, a->q, a->sums, a->n, a->rows, a->cols,
-                               r->dots, stride);
+            k->dotrows_ternary(&(bitnet__dots){packed ? packed : a->w, a->q, a->sums, a->n, a->rows,
+                                               a->cols, r->dots, stride});
             free(packed);
             break;
         case KERNELS_F32: k->dotrows_f32(a->w, a->x, a->n, a->rows, a->cols, r->y, stride); break;
@@ -85,8 +85,8 @@ static void kernels_run(const bitnet_kernels *k, const kernels_call *a, kernels_
             break;
         case KERNELS_RMSNORM: k->rmsnorm(a->x, a->x + a->n, a->n, 1e-5f, r->y); break;
         case KERNELS_GROUPS:
-            k->dotrows_groups(a->w, a->q, a->sums, a->x, a->n, a->group, a->rows, a->cols, a->flag,
-                              r->y, stride);
+            k->dotrows_groups(&(bitnet__grouped){a->w, a->q, a->sums, a->x, a->n, a->group, a->rows,
+                                                 a->cols, a->flag, r->y, stride});
             break;
         case KERNELS_CACHED_KEYS:
             k->scores_i8(a->w, a->q, a->sums, a->n, a->rows, a->cols, r->y, stride);
@@ -100,7 +100,10 @@ static void kernels_run(const bitnet_kernels *k, const kernels_call *a, kernels_
             k->sumrows_i8(a->w, (const uint8_t *)a->q, a->x, (size_t)a->rows, a->n, a->first,
                           a->n - a->first, a->rows, a->cols, r->y);
             break;
-        default: k->dotrows_u4(a->w, a->q, a->sums, a->n, a->rows, a->cols, r->dots, stride); break;
+        default:
+            k->dotrows_u4(&(bitnet__dots){a->w, a->q, a->sums, a->n, a->rows, a->cols, r->dots,
+                                          stride});
+            break;
     }
     for (c = 0; a->entry == KERNELS_STORE && c < a->n; c++) {
         const float h = bitnet__load_f16((const uint8_t *)r->y + 2 * c);

@@ -342,8 +342,8 @@ static int check_product(const product *p, uint64_t seed) {
         const bitnet_kernels *table = bitnet_kernels_get(k);
         if (!bitnet_kernels_usable(table)) continue;
         for (i = 0; i < n_out; i++) y[i] = 0.5f + (float)i;
-        table->dotrows_groups(packed, q, sums, steps, p->n, group, p->rows, p->cols, p->add, y,
-                              (size_t)stride);
+        table->dotrows_groups(&(bitnet__grouped){packed, q, sums, steps, p->n, group, p->rows,
+                                                 p->cols, p->add, y, (size_t)stride});
         for (i = 0; i < n_out && ok; i++) {
             const double before = 0.5 + (double)i;
             double magnitude, want;

@@ -150,12 +150,12 @@ static int compare_ternary(const bitnet_kernels *k, int n, int rows, int cols, i
     fill_weights(w, w_size, weights);
     fill_activations(q, q_size, activations);
     sum_columns(q, n, cols, sums);
-    scalar()->dotrows_ternary(w, q, sums, n, rows, cols, want, stride);
+    scalar()->dotrows_ternary(&(bitnet__dots){w, q, sums, n, rows, cols, want, stride});
 #if BITNET__TL2
     if (k->pack) same = !bitnet__pack_tl2_scalar(w, n, rows, packed);
 #endif
     if (!k->pack) memcpy(packed, w, w_size);
-    k->dotrows_ternary(packed, q, sums, n, rows, cols, got, stride);
+    k->dotrows_ternary(&(bitnet__dots){packed, q, sums, n, rows, cols, got, stride});
     same &= memcmp(want, got, size * 4) == 0;
     if (!same)
         test_fail(__FILE__, __LINE__,
@@ -241,7 +241,7 @@ static int compare_u4(const bitnet_kernels *k, int n, int rows, int cols, int ac
         w[i] = (uint8_t)(extreme ? (extreme == 1 ? 0 : 255) : random_bits());
     fill_activations(q, q_size, activations);
     sum_columns(q, n, cols, sums);
-    k->dotrows_u4(w, q, sums, n, rows, cols, got, stride);
+    k->dotrows_u4(&(bitnet__dots){w, q, sums, n, rows, cols, got, stride});
     for (c = 0; c < cols; c++)
         for (row = 0; row < rows; row++) {
             int64_t want = 0;
@@ -327,9 +327,10 @@ static int compare_groups(const bitnet_kernels *k, const groups_shape *g, size_t
     for (i = 0; i < n_sums; i++)
         steps[i] = fabsf(random_unit()) * (random_bits() % 8 ? 0.1f : 1e-34f);
     for (i = 0; i < size && g->add; i++) want[i] = got[i] = random_unit() * 9.0f;
-    scalar()->dotrows_groups(w, q, sums, steps, g->n, g->group, g->rows, g->cols, g->add, want,
-                             stride);
-    k->dotrows_groups(w, q, sums, steps, g->n, g->group, g->rows, g->cols, g->add, got, stride);
+    scalar()->dotrows_groups(&(bitnet__grouped){w, q, sums, steps, g->n, g->group, g->rows, g->cols,
+                                                g->add, want, stride});
+    k->dotrows_groups(&(bitnet__grouped){w, q, sums, steps, g->n, g->group, g->rows, g->cols,
+                                         g->add, got, stride});
     same = memcmp(want, got, size * 4) == 0;
     if (!same)
         test_fail(__FILE__, __LINE__,
@@ -410,7 +411,8 @@ static void groups_definition(void) {
                 bitnet__put_u16(w + r / 16 * panel + i * size + r % 16 * 2,
                                 bitnet__f32_to_f16((float)((r + i) % 5 - 2)));
         for (i = 0; i < COLS * (ROWS + 1); i++) out[i] = 7.0f;
-        scalar()->dotrows_groups(w, q, sums, steps, n, group, ROWS, COLS, 1, out, ROWS + 1);
+        scalar()->dotrows_groups(&(bitnet__grouped){w, q, sums, steps, n, group, ROWS, COLS, 1, out,
+                                                    ROWS + 1});
         for (c = 0; c < COLS; c++)
             for (r = 0; r <= ROWS; r++) {
                 const uint8_t *row = w + r / 16 * panel + 32 + r % 16 * 4;
@@ -454,7 +456,7 @@ static void dotrows_i2s_longest(const char *table) {
                 cols = counts[count];
                 if (cols > 5 && weights != ALL_THREE) continue;
                 memset(out, UNTOUCHED, sizeof out);
-                k.dotrows_ternary(w, q, sums, n, rows, cols, out, (size_t)rows);
+                k.dotrows_ternary(&(bitnet__dots){w, q, sums, n, rows, cols, out, (size_t)rows});
                 for (i = 0; i < rows * cols; i++)
                     ok &= out[i] == known[weights][activations] * (1 << 20);
             }
@@ -481,7 +483,7 @@ static void i2s_definition(void) {
         fill_weights(w, w_size, (int)which % N_WEIGHTS);
         fill_activations(q, q_size, which % 2 ? RANDOM : PERIOD_251);
         sum_columns(q, n, cols, sums);
-        scalar()->dotrows_ternary(w, q, sums, n, rows, cols, out, 4);
+        scalar()->dotrows_ternary(&(bitnet__dots){w, q, sums, n, rows, cols, out, 4});
         for (c = 0; c < cols; c++)
             for (r = 0; r < rows; r++) {
                 int64_t sum = 0;
@@ -599,7 +601,7 @@ static void dotrows_tl2_longest(const char *table) {
                 fill_activations(q, (size_t)cols * (size_t)n, activations);
                 for (i = 0; i < cols; i++) sums[i] = n * (activations == ALL_127 ? 127 : -128);
                 ok = !k.pack(w, n, 1, packed);
-                k.dotrows_ternary(packed, q, sums, n, 1, cols, out, 1);
+                k.dotrows_ternary(&(bitnet__dots){packed, q, sums, n, 1, cols, out, 1});
                 for (i = 0; i < cols; i++) ok &= out[i] == known;
                 release(w, 1);
                 release(packed, 1);

@@ -1280,10 +1280,9 @@ static float broken_quantize(const float *x, int n, int8_t *q, int32_t *sum) {
     return s;
 }
 static void flip(float *x) { *x = bitnet__float_from_bits(bitnet__float_bits(*x) ^ 1); }
-static void broken_i2s(const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows,
-                       int cols, int32_t *out, size_t stride) {
-    bitnet__dotrows_i2s_scalar(w, q, sums, n, rows, cols, out, stride);
-    out[(size_t)(cols - 1) * stride + (size_t)(rows - 1)] ^= 1;
+static void broken_i2s(const bitnet__dots *d) {
+    bitnet__dotrows_i2s_scalar(d);
+    d->out[(size_t)(d->cols - 1) * d->stride + (size_t)(d->rows - 1)] ^= 1;
 }
 #define BROKEN_DOTROWS(name, twin)                                                               \
     static void broken_##name(const uint8_t *w, const float *x, int n, int rows, int cols,       \
@@ -1303,10 +1302,9 @@ BROKEN_DOTROWS(bf16, bf16)
 BROKEN_DOTROWS(keys, f16)
 BROKEN_SUMROWS(f32)
 BROKEN_SUMROWS(f16)
-static void broken_u4(const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows,
-                      int cols, int32_t *out, size_t stride) {
-    bitnet__dotrows_u4_scalar(w, q, sums, n, rows, cols, out, stride);
-    out[0] ^= 1;
+static void broken_u4(const bitnet__dots *d) {
+    bitnet__dotrows_u4_scalar(d);
+    d->out[0] ^= 1;
 }
 static void broken_softmax(float *x, int n, float scale, int to_f13) {
     bitnet__softmax_scalar(x, n, scale, to_f13);
@@ -1321,12 +1319,10 @@ static void broken_store(const float *x, int n, uint8_t *out) {
     bitnet__store_f16_scalar(x, n, out);
     out[2 * n - 1] ^= 1;
 }
-static void broken_groups(const uint8_t *w, const int8_t *q, const int32_t *sums,
-                          const float *steps, int n, int group, int rows, int cols, int add,
-                          float *out, size_t stride) {
-    bitnet__dotrows_groups_scalar(w, q, sums, steps, n, group, rows, cols, add, out, stride);
-    if (group == 64 << (broken_part - 20))
-        flip(&out[(size_t)(cols - 1) * stride + (size_t)rows - 1]);
+static void broken_groups(const bitnet__grouped *x) {
+    bitnet__dotrows_groups_scalar(x);
+    if (x->group == 64 << (broken_part - 20))
+        flip(&x->out[(size_t)(x->cols - 1) * x->stride + (size_t)x->rows - 1]);
 }
 static void broken_scores_i8(const uint8_t *w, const int8_t *q, const int32_t *sums, int n,
                              int rows, int cols, float *out, size_t stride) {
@@ -1415,10 +1411,9 @@ static void test_selftest_finds(void) {
 /* What is wrong only in large shapes is found, too. tests/machines/planted.sh breaks the real
    kernels. */
 static struct { int n, rows, cols; } late;
-static void late_i2s(const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows,
-                     int cols, int32_t *out, size_t stride) {
-    bitnet__dotrows_i2s_scalar(w, q, sums, n, rows, cols, out, stride);
-    if (n >= late.n && rows >= late.rows && cols >= late.cols) out[0] ^= 1;
+static void late_i2s(const bitnet__dots *d) {
+    bitnet__dotrows_i2s_scalar(d);
+    if (d->n >= late.n && d->rows >= late.rows && d->cols >= late.cols) d->out[0] ^= 1;
 }
 static void late_keys(const uint8_t *w, const float *x, int n, int rows, int cols, float *out,
                       size_t stride) {
@@ -1435,10 +1430,9 @@ static void late_sums_i8(const uint8_t *w, const uint8_t *p, const float *steps,
     bitnet__sumrows_i8_scalar(w, p, steps, p_stride, n, first, count, rows, cols, out);
     if (n >= late.n && rows >= late.rows && cols >= late.cols) flip(&out[0]);
 }
-static void late_groups(const uint8_t *w, const int8_t *q, const int32_t *sums, const float *steps,
-                        int n, int group, int rows, int cols, int add, float *out, size_t stride) {
-    bitnet__dotrows_groups_scalar(w, q, sums, steps, n, group, rows, cols, add, out, stride);
-    if (n >= late.n && rows >= late.rows && cols >= late.cols) flip(&out[0]);
+static void late_groups(const bitnet__grouped *x) {
+    bitnet__dotrows_groups_scalar(x);
+    if (x->n >= late.n && x->rows >= late.rows && x->cols >= late.cols) flip(&x->out[0]);
 }
 
 /* Any number of columns may have a path of its own, also for the elements after the last 16. */
