@@ -402,7 +402,7 @@ typedef struct bitnet_error {
 typedef int32_t bitnet_token;                 /* 0 .. n_vocab - 1; -1: none */
 typedef struct bitnet_model bitnet_model;     /* weights and tokenizer; immutable; any thread */
 typedef struct bitnet_ctx bitnet_ctx;         /* KV cache, scratch, logits; one thread at a time */
-typedef struct bitnet_kernels bitnet_kernels; /* inner loops for one CPU feature set; see below */
+typedef struct bitnet_kernels bitnet_kernels; /* inner loops for one CPU feature set; static */
 
 /* Callbacks. Each gets as ud the pointer that stands beside it; what it must do is said there. */
 typedef void *(*bitnet_alloc_fn)(void *ud, size_t size, size_t align);
@@ -462,8 +462,8 @@ typedef struct bitnet_model_params {
     bitnet_progress_fn progress_fn;
     bitnet_log_fn log_fn;        /* 0: silent */
     void *ud;                    /* of both hooks, which are called only while loading */
-    const bitnet_kernels *kernels;       /* its strings are borrowed; 0: bitnet_kernels_default(),
-                                            or for TL2_R16 the best one that reads that in place */
+    const bitnet_kernels *kernels;       /* 0: bitnet_kernels_default(), or for TL2_R16 the best one
+                                            that reads that in place */
     bitnet_i2s_packing i2s_packing;        /* of the whole file; 0: 128-group */
     bitnet_tile tile;            /* of all TL1 and TL2 weights of the file; 0: by their shape */
     const bitnet_shape_tile *tiles;      /* [n_tiles], of these shapes instead; used in loading */
@@ -471,8 +471,6 @@ typedef struct bitnet_model_params {
     int32_t q2_0_block;          /* weights in a block of Q2_0: 64 or 128; 0: told from the file */
     uint64_t max_bytes;          /* refuse larger files; 0: 16 GiB */
     int32_t copy;                /* 1: bitnet_model_load_file reads the file and never maps it */
-    int32_t measure_kernels;     /* 1: the table that writes fastest, measured while loading, see
-                                    KERNELS; kernels must be 0 */
 } bitnet_model_params;
 
 /* How the rows of a text's tokens become one vector; the numbers are those of GGUF. */
@@ -485,8 +483,8 @@ typedef enum bitnet_pooling {
 typedef struct bitnet_model_info {
     const char *arch;            /* general.architecture */
     const char *kernels;         /* name of the kernel table in use */
-    const char *layout;          /* of the ternary weights in memory: I2_S, or the kernel table's;
-                                    GROUPS: as drawn in @kernels, each group with its scale */
+    const char *layout;          /* of the ternary weights in memory: I2_S, TL2_R16, or GROUPS, as
+                                    drawn in @kernels, each group with its scale */
     int32_t n_vocab, n_layers, dim, ffn_dim, n_heads, n_kv_heads, head_dim, ctx_train;
     const char *embed_type, *head_type;  /* F32, F16, BF16, Q8_0, Q6_K, Q4_0, Q2_0, PQ2_0, TQ1_0 or
                                             TQ2_0; or "none" */
@@ -731,122 +729,6 @@ typedef enum bitnet_tokenize_flags {
     BITNET_CUT_REPLY = 16,       /* a reply that was cut off is in front: end it first */
     BITNET_ENDED_REPLY = 32      /* a reply with its end token is in front: what is behind that */
 } bitnet_tokenize_flags;
-
-/* CPU features, as bits of bitnet_kernels.needs. The operating system must support them too. */
-typedef enum bitnet_cpu_features {
-    BITNET_CPU_AVX2 = 1,         /* and FMA */
-    BITNET_CPU_F16C = 2,
-    BITNET_CPU_AVX512 = 4,       /* F, BW, DQ and VL */
-    BITNET_CPU_AVX512VNNI = 8,
-    BITNET_CPU_AVXVNNI = 16,     /* VNNI on ymm registers, for CPUs without AVX-512 */
-    BITNET_CPU_AVX512VBMI = 32,
-    BITNET_CPU_NEON = 64,
-    BITNET_CPU_DOTPROD = 128,    /* SDOT and UDOT */
-    BITNET_CPU_I8MM = 256,       /* SMMLA */
-    BITNET_CPU_SIMD128 = 512,    /* WebAssembly: what the module was compiled for */
-    BITNET_CPU_RELAXED = 1024,   /* and relaxed SIMD, if the engine computes it correctly */
-    BITNET_CPU_AMX = 2048        /* AMX's tiles of int8, which Linux has permitted */
-} bitnet_cpu_features;
-
-/* A kernel table, so that programs can call kernels without a model or pass their own. An entry
-   that is 0 means "use the scalar one". Every entry must give the same bits as the scalar table's
-   for any input (where that is a NaN, any NaN).
-
-   Weights have no alignment; their rows are contiguous. x, q and out are [cols][...]: row r and
-   column (token) c of a product are at out[c * out_stride + r]. "Rounded to 13 bits" means at most
-   13 significant bits, in 2^-113 .. 2^100 or 0: the product with an F16 is exact in a float, so a
-   fused multiply-add gives the same bits. */
-struct bitnet_kernels {
-    const char *name;            /* scalar, avx2, neon, simd128 ... */
-    uint32_t needs;              /* BITNET_CPU_* bits, all required */
-    /* A layout of the table's own for ternary weights, made from I2_S when a model is loaded. All
-       four 0: I2_S is read in place. Otherwise all four are needed, and dotrows_ternary, which
-       reads the layout. Rows are packed in groups of row_group, a power of two from 1 to 256; the
-       last group is padded. Row r, a multiple of row_group, begins packed_bytes(n, r) bytes into
-       the matrix. pack returns 0, or 1 if i2s has an invalid code 3. Loading and bitnet_selftest
-       return BITNET_ERR_ARG for a table that breaks these rules. */
-    const char *layout;          /* its name, for bitnet_model_info.layout. "TL2_R16" is the layout
-                                    of that tensor type, which the table then reads in place */
-    int row_group;
-    size_t (*packed_bytes)(int n, int rows);
-    int (*pack)(const uint8_t *i2s, int n, int rows, uint8_t *out);
-    /* q[i] = clamp(round_half_even(x[i] * s), -128, 127) with s = 127 / max(max|x|, 1e-5). If any x
-       is NaN, max|x| counts as 0; a NaN itself gives -128. *sum = sum of q. Returns s. n is at most
-       2^20. */
-    float (*quantize)(const float *x, int n, int8_t *q, int32_t *sum);
-    /* out = sum over i of (code - 1) * q[i], exact. w is I2_S (128-group) or what pack made of it.
-       n is a multiple of 128, at most 2^20. q is [cols][n]; sums [cols] come from quantize. */
-    void (*dotrows_ternary)(const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows,
-                            int cols, int32_t *out, size_t out_stride);
-    /* Weights with a scale d per group of `group` weights, 64, 128 or 256: out, or with add
-       out += sum over the groups g, in order, of dot * (d * step), where dot is the sum over the
-       group of (code - 1) * q, exact. w is as drawn under "a scale per group" in @kernels, without
-       a code 3; n is a multiple of group, at most 2^20. q is [cols][n]; sums and steps are
-       [cols][n / group]: the sum of a group's q, and what one step of q is worth. */
-    void (*dotrows_groups)(const uint8_t *w, const int8_t *q, const int32_t *sums,
-                           const float *steps, int n, int group, int rows, int cols, int add,
-                           float *out, size_t out_stride);
-    /* out = sum over i of w[i] * x[i] in the order under DETERMINISM; w is little-endian. */
-    void (*dotrows_f32)(const uint8_t *w, const float *x, int n, int rows, int cols,
-                        float *out, size_t out_stride);
-    void (*dotrows_f16)(const uint8_t *w, const float *x, int n, int rows, int cols,
-                        float *out, size_t out_stride);
-    void (*dotrows_bf16)(const uint8_t *w, const float *x, int n, int rows, int cols,
-                         float *out, size_t out_stride);
-    /* dotrows_f16 for x rounded to 13 bits: queries times the keys of an F16 cache. */
-    void (*scores_f16)(const uint8_t *w, const float *x, int n, int rows, int cols, float *out,
-                     size_t out_stride);
-    /* out[c][i] += p[c][r] * w[r][i], with r in order. Rows of w are w_stride elements apart; p is
-       [cols][p_stride], out is [cols][n]. For F16, p is rounded to 13 bits. */
-    void (*sumrows_f32)(const uint8_t *w, size_t w_stride, const float *p, size_t p_stride, int n,
-                        int rows, int cols, float *out);
-    void (*sumrows_f16)(const uint8_t *w, size_t w_stride, const float *p, size_t p_stride, int n,
-                        int rows, int cols, float *out);
-    /* x = softmax(x * scale) in place; to_f13 1: rounded to 13 bits. n is at most 2^20. */
-    void (*softmax)(float *x, int n, float scale, int to_f13);
-    /* Rotates the pairs (i, i + n_rot / 2) of x [n] by angles given as n_rot / 2 cosines and then
-       n_rot / 2 sines, and copies the rest. to_f13 1: rounded to 13 bits. y may be x. */
-    void (*rope)(const float *x, const float *cos_sin, int n_rot, int n, int to_f13, float *y);
-    /* out = x as little-endian F16, rounded to nearest, ties to even. */
-    void (*store_f16)(const float *x, int n, uint8_t *out);
-    /* y[i] = dots[i] * f, or with add y[i] += dots[i] * f. */
-    void (*dequantize)(const int32_t *dots, float f, int n, int add, float *y);
-    /* y[i] = max(gate[i], 0)^2 * up[i]. */
-    void (*relu2_gate)(const float *gate, const float *up, int n, float *y);
-    /* y[i] = g / (1 + e^((a + b g g) g)) * up[i], with g = gate[i]. For a = -1, b = 0 that is
-       SiLU(g), for a = -2 sqrt(2/pi), b = 0.044715 a the tanh form of GELU(g), times up. */
-    void (*sigmoid_gate)(const float *gate, const float *up, float a, float b, int n, float *y);
-    /* y[i] = x[i] / sqrt(mean(x^2) + eps) * gain[i]. y may be x. */
-    void (*rmsnorm)(const float *x, const float *gain, int n, float eps, float *y);
-    /* out = sum over i of (w[i] - 128) * q[i], exact, for q[i] in -64 .. 64, so that the sum of two
-       products fits 16 bits. n is at most 2^16. Otherwise like dotrows_ternary. */
-    void (*dotrows_u8)(const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows,
-                       int cols, int32_t *out, size_t out_stride);
-    /* out = sum over i of (code - 8) * q[i], exact, for codes of 4 bits: of 128 weights, byte j of
-       64 has weight j in its upper half and weight 64 + j in its lower. Otherwise like
-       dotrows_ternary. */
-    void (*dotrows_u4)(const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows,
-                       int cols, int32_t *out, size_t out_stride);
-    /* dotrows_ternary for I2_S with codes 0 to 3, whatever the table's own layout. */
-    void (*dotrows_i2s)(const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows,
-                        int cols, int32_t *out, size_t out_stride);
-    /* Attention over an int8 cache, drawn under "an int8 cache" in @kernels: w has keys or values
-       of heads of n elements, n a multiple of 4 up to 2^16, at `rows` positions, a multiple of 64.
-       Scores: out[c * out_stride + r] = dot * (what a code of position r is worth), where dot is
-       the sum over i of key code * q[c][i], exact. q is in -127 .. 127; sums as in dotrows_u8. */
-    void (*scores_i8)(const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows,
-                      int cols, float *out, size_t out_stride);
-    /* The weights of values: p [rows] times what a code of the position is worth, as multiples in
-       0 .. 127 of one step for each 64 positions: q [rows], steps [rows / 64]. Positions outside
-       [from, to) weigh 0. */
-    void (*weigh_i8)(const float *p, const uint8_t *w, int n, int rows, int from, int to,
-                     uint8_t *q, float *steps);
-    /* Elements [first, first + count) of the sums of values: out[c][i] += dot * steps[c][b] for
-       each 64 positions b in order, where dot is the exact sum over these of p * value code. p is
-       [cols][p_stride], steps [cols][p_stride / 64], out [cols][count]. */
-    void (*sumrows_i8)(const uint8_t *w, const uint8_t *p, const float *steps, size_t p_stride,
-                       int n, int first, int count, int rows, int cols, float *out);
-};
 
 /* BITNET_VERSION, "major.minor.patch", and BITNET_VERSION_NUMBER of the library that is linked. */
 BITNET_API const char *bitnet_version(void);
@@ -1167,10 +1049,12 @@ BITNET_API bitnet_result bitnet_embed(bitnet_ctx *c, const bitnet_embed_input *i
 
 /* The number of kernel tables compiled in. */
 BITNET_API int bitnet_kernels_count(void);
-/* Table i, the best first and scalar last; 0 if i is out of range. The tables are static. */
+/* Table i, the best first and scalar last; 0 if i is out of range. */
 BITNET_API const bitnet_kernels *bitnet_kernels_get(int i);
 /* The table of this name; 0 if it is not compiled in. */
 BITNET_API const bitnet_kernels *bitnet_kernels_find(const char *name);
+/* Its name, as the manual has them; 0 if k is 0. */
+BITNET_API const char *bitnet_kernels_name(const bitnet_kernels *k);
 /* 1 if this CPU and operating system can run the table, else 0. */
 BITNET_API int bitnet_kernels_usable(const bitnet_kernels *k);
 /* The table that models use by default, except those in TL2_R16: the best usable one that reads
@@ -1179,9 +1063,9 @@ BITNET_API const bitnet_kernels *bitnet_kernels_default(void);
 
 /* Compares every entry of a table with the scalar one, bit for bit, on fixed inputs that reach
    every path, and checks that the build follows the rules under DETERMINISM. err may be 0. Takes
-   about 20 ms and half a megabyte from malloc. BITNET_ERR_SELFTEST: err names the entry and the
-   shape, or what the build breaks. BITNET_ERR_ARG, _UNSUPPORTED: the table breaks a rule, or cannot
-   run here. BITNET_ERR_MEMORY. */
+   about 20 ms and half a megabyte from malloc.
+   BITNET_ERR_SELFTEST: err names the entry and the shape, or what the build breaks. BITNET_ERR_ARG:
+   k is 0. BITNET_ERR_UNSUPPORTED: the table cannot run here. BITNET_ERR_MEMORY. */
 BITNET_API bitnet_result bitnet_selftest(const bitnet_kernels *k, bitnet_error *err);
 
 /* ---- GGUF files of any kind, to inspect ---- */
@@ -1322,6 +1206,136 @@ BITNET_API bitnet_result bitnet_floats_unpack(uint32_t type, const uint8_t *data
 /* End of the interface. If you only use the library, stop reading here. */
 
 #ifdef BITNET_IMPLEMENTATION
+
+/* A kernel table. Everything else about kernels is in @kernels. This part stands outside of the
+   guard below, for programs that call kernels to test them: with BITNET__IMPLEMENTED they see it
+   and link the rest. */
+#ifndef BITNET__KERNEL_ABI
+#define BITNET__KERNEL_ABI 9
+
+/* CPU features, as bits of bitnet_kernels.needs. The operating system must support them too. */
+typedef enum bitnet_cpu_features {
+    BITNET_CPU_AVX2 = 1,         /* and FMA */
+    BITNET_CPU_F16C = 2,
+    BITNET_CPU_AVX512 = 4,       /* F, BW, DQ and VL */
+    BITNET_CPU_AVX512VNNI = 8,
+    BITNET_CPU_AVXVNNI = 16,     /* VNNI on ymm registers, for CPUs without AVX-512 */
+    BITNET_CPU_AVX512VBMI = 32,
+    BITNET_CPU_NEON = 64,
+    BITNET_CPU_DOTPROD = 128,    /* SDOT and UDOT */
+    BITNET_CPU_I8MM = 256,       /* SMMLA */
+    BITNET_CPU_SIMD128 = 512,    /* WebAssembly: what the module was compiled for */
+    BITNET_CPU_RELAXED = 1024,   /* and relaxed SIMD, if the engine computes it correctly */
+    BITNET_CPU_AMX = 2048        /* AMX's tiles of int8, which Linux has permitted */
+} bitnet_cpu_features;
+
+/* Products of rows of weights with columns: out[c * stride + r] is that of row r and column c. */
+typedef struct bitnet__dots {
+    const uint8_t *w;
+    const int8_t *q;                   /* [cols][n] */
+    const int32_t *sums;               /* [cols], each of a column of q */
+    int n, rows, cols;
+    int32_t *out;
+    size_t stride;
+} bitnet__dots;
+
+/* The same for weights with a scale d per group: out = sum over the groups g, in order, of
+   dot * (d * step), or with add out += that. */
+typedef struct bitnet__grouped {
+    const uint8_t *w;
+    const int8_t *q;                   /* [cols][n] */
+    const int32_t *sums;               /* [cols][n / group], of a group's q */
+    const float *steps;                /* [cols][n / group]: what one step of q is worth */
+    int n, group, rows, cols, add;
+    float *out;
+    size_t stride;
+} bitnet__grouped;
+
+/* Every entry gives the same bits as the scalar table's for any input (where that is a NaN, any
+   NaN).
+
+   Weights have no alignment; their rows are contiguous. x and out are [cols][...]: row r and
+   column (token) c of a product are at out[c * out_stride + r]. "Rounded to 13 bits" means at most
+   13 significant bits, in 2^-113 .. 2^100 or 0: the product with an F16 is exact in a float, so a
+   fused multiply-add gives the same bits. */
+struct bitnet_kernels {
+    const char *name;            /* scalar, avx2, neon, simd128 ... */
+    uint32_t needs;              /* BITNET_CPU_* bits, all required */
+    /* The layout of ternary weights, which dotrows_ternary reads: I2_S, as in a file, or what pack
+       makes of it when a model is loaded. Rows are packed in groups of row_group, a power of two up
+       to MAX_GROUP; the last group is padded. Row r, a multiple of row_group, begins
+       packed_bytes(n, r) bytes into the matrix. pack returns 0, or 1 if i2s has a code 3. */
+    const char *layout;          /* I2_S, or TL2_R16: then it reads that tensor type in place */
+    int row_group;
+    size_t (*packed_bytes)(int n, int rows);
+    int (*pack)(const uint8_t *i2s, int n, int rows, uint8_t *out);        /* of I2_S 0 */
+    /* q[i] = clamp(round_half_even(x[i] * s), -128, 127) with s = 127 / max(max|x|, 1e-5). If any x
+       is NaN, max|x| counts as 0; a NaN itself gives -128. *sum = sum of q. Returns s. n is at most
+       2^20. */
+    float (*quantize)(const float *x, int n, int8_t *q, int32_t *sum);
+    /* Sums over i of (code - 1) * q[i], exact. w is I2_S (128-group) or what pack made of it. n is
+       a multiple of 128, at most 2^20. */
+    void (*dotrows_ternary)(const bitnet__dots *d);
+    /* Weights with a scale per group of `group` weights, 64, 128 or 256: dot is the sum over a
+       group of (code - 1) * q, exact. w is as drawn under "a scale per group" in @kernels, without
+       a code 3; n is a multiple of group, at most 2^20. */
+    void (*dotrows_groups)(const bitnet__grouped *d);
+    /* out = sum over i of w[i] * x[i] in the order under DETERMINISM; w is little-endian. */
+    void (*dotrows_f32)(const uint8_t *w, const float *x, int n, int rows, int cols,
+                        float *out, size_t out_stride);
+    void (*dotrows_f16)(const uint8_t *w, const float *x, int n, int rows, int cols,
+                        float *out, size_t out_stride);
+    void (*dotrows_bf16)(const uint8_t *w, const float *x, int n, int rows, int cols,
+                         float *out, size_t out_stride);
+    /* dotrows_f16 for x rounded to 13 bits: queries times the keys of an F16 cache. */
+    void (*scores_f16)(const uint8_t *w, const float *x, int n, int rows, int cols, float *out,
+                     size_t out_stride);
+    /* out[c][i] += p[c][r] * w[r][i], with r in order. Rows of w are w_stride elements apart; p is
+       [cols][p_stride], out is [cols][n]. For F16, p is rounded to 13 bits. */
+    void (*sumrows_f32)(const uint8_t *w, size_t w_stride, const float *p, size_t p_stride, int n,
+                        int rows, int cols, float *out);
+    void (*sumrows_f16)(const uint8_t *w, size_t w_stride, const float *p, size_t p_stride, int n,
+                        int rows, int cols, float *out);
+    /* x = softmax(x * scale) in place; to_f13 1: rounded to 13 bits. n is at most 2^20. */
+    void (*softmax)(float *x, int n, float scale, int to_f13);
+    /* Rotates the pairs (i, i + n_rot / 2) of x [n] by angles given as n_rot / 2 cosines and then
+       n_rot / 2 sines, and copies the rest. to_f13 1: rounded to 13 bits. y may be x. */
+    void (*rope)(const float *x, const float *cos_sin, int n_rot, int n, int to_f13, float *y);
+    /* out = x as little-endian F16, rounded to nearest, ties to even. */
+    void (*store_f16)(const float *x, int n, uint8_t *out);
+    /* y[i] = dots[i] * f, or with add y[i] += dots[i] * f. */
+    void (*dequantize)(const int32_t *dots, float f, int n, int add, float *y);
+    /* y[i] = max(gate[i], 0)^2 * up[i]. */
+    void (*relu2_gate)(const float *gate, const float *up, int n, float *y);
+    /* y[i] = g / (1 + e^((a + b g g) g)) * up[i], with g = gate[i]. For a = -1, b = 0 that is
+       SiLU(g), for a = -2 sqrt(2/pi), b = 0.044715 a the tanh form of GELU(g), times up. */
+    void (*sigmoid_gate)(const float *gate, const float *up, float a, float b, int n, float *y);
+    /* y[i] = x[i] / sqrt(mean(x^2) + eps) * gain[i]. y may be x. */
+    void (*rmsnorm)(const float *x, const float *gain, int n, float eps, float *y);
+    /* Sums over i of (code - 8) * q[i], exact, for codes of 4 bits: of 128 weights, byte j of 64
+       has weight j in its upper half and weight 64 + j in its lower. n as in dotrows_ternary. */
+    void (*dotrows_u4)(const bitnet__dots *d);
+    /* dotrows_ternary for I2_S with codes 0 to 3, whatever the table's own layout. */
+    void (*dotrows_i2s)(const bitnet__dots *d);
+    /* Attention over an int8 cache, drawn under "an int8 cache" in @kernels: w has keys or values
+       of heads of n elements, n a multiple of 4 up to 2^16, at `rows` positions, a multiple of 64.
+       Scores: out[c * out_stride + r] = dot * (what a code of position r is worth), where dot is
+       the sum over i of key code * q[c][i], exact. q is in -127 .. 127; sums [cols] are of q. */
+    void (*scores_i8)(const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows,
+                      int cols, float *out, size_t out_stride);
+    /* The weights of values: p [rows] times what a code of the position is worth, as multiples in
+       0 .. 127 of one step for each 64 positions: q [rows], steps [rows / 64]. Positions outside
+       [from, to) weigh 0. */
+    void (*weigh_i8)(const float *p, const uint8_t *w, int n, int rows, int from, int to,
+                     uint8_t *q, float *steps);
+    /* Elements [first, first + count) of the sums of values: out[c][i] += dot * steps[c][b] for
+       each 64 positions b in order, where dot is the exact sum over these of p * value code. p is
+       [cols][p_stride], steps [cols][p_stride / 64], out [cols][count]. */
+    void (*sumrows_i8)(const uint8_t *w, const uint8_t *p, const float *steps, size_t p_stride,
+                       int n, int first, int count, int rows, int cols, float *out);
+};
+#endif
+
 #ifndef BITNET__IMPLEMENTED
 #define BITNET__IMPLEMENTED
 #define BITNET__GOES_ON                /* until the row kernels in @kernels */
@@ -2536,7 +2550,6 @@ static bitnet_result bitnet__team_create(const bitnet_allocator *a, int n, bitne
     *out = 0;
     return BITNET_OK;
 }
-static int64_t bitnet__clock(void) { return 0; }
 static int bitnet__team_size(const bitnet__team *t) { (void)t; return 1; }
 static int bitnet__team_lost(const bitnet__team *t) { (void)t; return 0; }
 static void bitnet__team_free(const bitnet_allocator *a, bitnet__team *t) { (void)a; (void)t; }
@@ -2638,20 +2651,18 @@ static float bitnet__quantize_scalar(const float *x, int n, int8_t *q, int32_t *
    Bound: a code is at most 3 (2 in a valid file) and |q| <= 128, so |sum of code * q| <= 384 n,
    under 2^31 for n <= 2^20 (BITNET__MAX_ROW) with room to spare; the correction subtracts the sum
    of q. */
-static void bitnet__dotrows_i2s_scalar(const uint8_t *w, const int8_t *q, const int32_t *sums,
-                                       int n, int rows, int cols, int32_t *out,
-                                       size_t out_stride) {
+static void bitnet__dotrows_i2s_scalar(const bitnet__dots *d) {
     int r, c, b, j;
-    for (r = 0; r < rows; r++, w += n / 4) {
-        for (c = 0; c < cols; c++) {
-            const int8_t *a = q + (size_t)c * (size_t)n;
-            const uint8_t *p = w;
+    for (r = 0; r < d->rows; r++) {
+        for (c = 0; c < d->cols; c++) {
+            const uint8_t *p = d->w + (size_t)r * (size_t)(d->n / 4);
+            const int8_t *a = d->q + (size_t)c * (size_t)d->n;
             int32_t dot = 0;
-            for (b = 0; b < n / 128; b++, p += 32, a += 128)
+            for (b = 0; b < d->n / 128; b++, p += 32, a += 128)
                 for (j = 0; j < 32; j++)
                     dot += (p[j] >> 6) * a[j] + (p[j] >> 4 & 3) * a[32 + j] +
                            (p[j] >> 2 & 3) * a[64 + j] + (p[j] & 3) * a[96 + j];
-            out[(size_t)c * out_stride + (size_t)r] = dot - sums[c];
+            d->out[(size_t)c * d->stride + (size_t)r] = dot - d->sums[c];
         }
     }
 }
@@ -2733,25 +2744,23 @@ static int32_t bitnet__dot_group(const uint8_t *w, const int8_t *q, int group) {
     return dot;
 }
 
-static void bitnet__dotrows_groups_scalar(const uint8_t *w, const int8_t *q, const int32_t *sums,
-                                          const float *steps, int n, int group, int rows, int cols,
-                                          int add, float *out, size_t out_stride) {
-    const size_t groups = (size_t)(n / group);
+static void bitnet__dotrows_groups_scalar(const bitnet__grouped *d) {
+    const size_t groups = (size_t)(d->n / d->group);
     int r, c;
     size_t g;
-    for (r = 0; r < rows; r++) {
+    for (r = 0; r < d->rows; r++) {
         const int lane = r % BITNET__GROUP_ROWS;
-        const uint8_t *row = w + bitnet__groups_bytes(n, group, r - lane), *p;
-        for (c = 0; c < cols; c++) {
-            float sum = 0.0f, *y = out + (size_t)c * out_stride + (size_t)r;
-            for (g = 0, p = row; g < groups; g++, p += bitnet__group_bytes(group)) {
+        const uint8_t *row = d->w + bitnet__groups_bytes(d->n, d->group, r - lane), *p;
+        for (c = 0; c < d->cols; c++) {
+            float sum = 0.0f, *y = d->out + (size_t)c * d->stride + (size_t)r;
+            for (g = 0, p = row; g < groups; g++, p += bitnet__group_bytes(d->group)) {
                 const size_t at = (size_t)c * groups + g;
                 const int32_t dot = bitnet__dot_group(p + BITNET__GROUP_SCALES + 4 * lane,
-                                                      q + at * (size_t)group, group) - sums[at];
-                const float d = bitnet__load_f16(p + 2 * lane);
-                sum += (float)dot * (d * steps[at]);
+                                                      d->q + at * (size_t)d->group, d->group) -
+                                    d->sums[at];
+                sum += (float)dot * (bitnet__load_f16(p + 2 * lane) * d->steps[at]);
             }
-            *y = add ? *y + sum : sum;
+            *y = d->add ? *y + sum : sum;
         }
     }
 }
@@ -2857,36 +2866,18 @@ static void bitnet__rmsnorm_scalar(const float *x, const float *gain, int n, flo
     for (i = 0; i < n; i++) y[i] = x[i] * inv * gain[i];
 }
 
-/* Weights are bytes minus 128. Bound: the sum of products is at most 255 * 64 n, and 128 times the
-   sum of q at most 8192 n: together under 2^31 for n <= 2^16. */
-static void bitnet__dotrows_u8_scalar(const uint8_t *w, const int8_t *q, const int32_t *sums,
-                                      int n, int rows, int cols, int32_t *out,
-                                      size_t out_stride) {
-    int r, c, i;
-    for (r = 0; r < rows; r++, w += n) {
-        for (c = 0; c < cols; c++) {
-            const int8_t *a = q + (size_t)c * (size_t)n;
-            int32_t dot = 0;
-            for (i = 0; i < n; i++) dot += w[i] * a[i];
-            out[(size_t)c * out_stride + (size_t)r] = dot - 128 * sums[c];
-        }
-    }
-}
-
 /* Weights are halves of bytes minus 8. Bound: the sum of products is at most 15 * 128 n, and 8
    times the sum of q at most 1024 n: each under 2^31 for n <= 2^20, and so is their difference. */
-static void bitnet__dotrows_u4_scalar(const uint8_t *w, const int8_t *q, const int32_t *sums,
-                                      int n, int rows, int cols, int32_t *out,
-                                      size_t out_stride) {
+static void bitnet__dotrows_u4_scalar(const bitnet__dots *d) {
     int r, c, b, j;
-    for (r = 0; r < rows; r++, w += n / 2) {
-        for (c = 0; c < cols; c++) {
-            const int8_t *a = q + (size_t)c * (size_t)n;
-            const uint8_t *p = w;
+    for (r = 0; r < d->rows; r++) {
+        for (c = 0; c < d->cols; c++) {
+            const uint8_t *p = d->w + (size_t)r * (size_t)(d->n / 2);
+            const int8_t *a = d->q + (size_t)c * (size_t)d->n;
             int32_t dot = 0;
-            for (b = 0; b < n / 128; b++, p += 64, a += 128)
+            for (b = 0; b < d->n / 128; b++, p += 64, a += 128)
                 for (j = 0; j < 64; j++) dot += (p[j] >> 4) * a[j] + (p[j] & 15) * a[64 + j];
-            out[(size_t)c * out_stride + (size_t)r] = dot - 8 * sums[c];
+            d->out[(size_t)c * d->stride + (size_t)r] = dot - 8 * d->sums[c];
         }
     }
 }
@@ -2967,17 +2958,20 @@ static void bitnet__sumrows_i8_scalar(const uint8_t *w, const uint8_t *p, const 
     }
 }
 
+/* How a table reads I2_S in place. */
+#define BITNET__LAYOUT_I2S "I2_S", 1, bitnet__i2s_bytes, 0
+
 #define BITNET__SCALAR_ENTRIES(ternary) \
     bitnet__quantize_scalar, ternary, bitnet__dotrows_groups_scalar, bitnet__dotrows_f32_scalar, \
     bitnet__dotrows_f16_scalar, bitnet__dotrows_bf16_scalar, bitnet__dotrows_f16_scalar, \
     bitnet__sumrows_f32_scalar, bitnet__sumrows_f16_scalar, bitnet__softmax_scalar, \
     bitnet__rope_scalar, bitnet__store_f16_scalar, bitnet__dequantize_scalar, \
     bitnet__relu2_gate_scalar, bitnet__sigmoid_gate_scalar, bitnet__rmsnorm_scalar, \
-    bitnet__dotrows_u8_scalar, bitnet__dotrows_u4_scalar, bitnet__dotrows_i2s_scalar, \
-    bitnet__scores_i8_scalar, bitnet__weigh_i8_scalar, bitnet__sumrows_i8_scalar
+    bitnet__dotrows_u4_scalar, bitnet__dotrows_i2s_scalar, bitnet__scores_i8_scalar, \
+    bitnet__weigh_i8_scalar, bitnet__sumrows_i8_scalar
 
 static const bitnet_kernels bitnet__kernels_scalar = {
-    "scalar", 0, 0, 0, 0, 0, BITNET__SCALAR_ENTRIES(bitnet__dotrows_i2s_scalar)
+    "scalar", 0, BITNET__LAYOUT_I2S, BITNET__SCALAR_ENTRIES(bitnet__dotrows_i2s_scalar)
 };
 
 /* ---- for the kernel headers: row kernels over vectors ----
@@ -3295,36 +3289,18 @@ BITNET__HOT BITNET__TARGET void BITNET__V(weigh_i8)(const float *p, const uint8_
   #define BITNET__UNROLL
 #endif
 
-/* Like dotrows_ternary in bitnet_kernels. Row r and column c of such a call have their result in
-   out[c * out_stride + r]. */
-typedef void bitnet__dots_fn(const uint8_t *w, const int8_t *q, const int32_t *sums, int n,
-                             int rows, int cols, int32_t *out, size_t out_stride);
+typedef void bitnet__dots_fn(const bitnet__dots *d);
 
-/* The first tile of rows and columns: as many as it has, at most `rows` and `cols`. Returns how
-   many columns it took. */
-typedef int bitnet__tile_fn(const uint8_t *w, const int8_t *q, const int32_t *sums, int n,
-                            int rows, int cols, int32_t *out, size_t out_stride);
+/* The first tile of rows and columns: as many as it has, at most all. Returns how many columns it
+   took. */
+typedef int bitnet__tile_fn(const bitnet__dots *d);
 
-/* Unpacks weights k to k + len - 1 of the panel of rows that begins with row r of w. */
-typedef void bitnet__unpack_fn(const uint8_t *w, int n, int rows, int r, int k, int len,
-                               void *panel);
+/* Unpacks weights k to k + len - 1 of the panel of rows that begins with row r. */
+typedef void bitnet__unpack_fn(const bitnet__dots *d, int r, int k, int len, void *panel);
 
-/* Multiplies a panel by as many columns as it takes, at most `cols`. Subtracts sums; if that is
-   null, adds to out. */
-typedef void bitnet__multiply_fn(void *panel, int len, const int8_t *q, int n,
-                                 const int32_t *sums, int rows, int cols, int32_t *out,
-                                 size_t out_stride);
-
-/* The arguments of dotrows_groups. */
-typedef struct bitnet__grouped {
-    const uint8_t *w;
-    const int8_t *q;
-    const int32_t *sums;
-    const float *steps;
-    int n, group, rows, cols, add;
-    float *out;
-    size_t out_stride;
-} bitnet__grouped;
+/* Multiplies such a panel by as many columns as it takes. Subtracts the sums if k is 0, or else
+   adds to out. */
+typedef void bitnet__multiply_fn(void *panel, int k, int len, const bitnet__dots *d);
 
 /* Index i, or the last one: past the end a tile repeats the last row or column. */
 BITNET__INLINE size_t bitnet__clamp(int i, int count) {
@@ -3343,43 +3319,80 @@ BITNET__INLINE void bitnet__put(void *to, const void *four, int count) {
     else memcpy(to, four, (size_t)count * 4);
 }
 
+/* The part from row r, which begins w_bytes into the matrix, and column c on. Field by field: gcc
+   would copy the whole in wide registers, and then wait for what was just written. */
+BITNET__INLINE bitnet__dots bitnet__dots_from(const bitnet__dots *d, size_t w_bytes, int r, int c) {
+    bitnet__dots part;
+    part.w = d->w + w_bytes;
+    part.q = d->q + (size_t)c * (size_t)d->n;
+    part.sums = d->sums + c;
+    part.n = d->n;
+    part.rows = d->rows - r;
+    part.cols = d->cols - c;
+    part.out = d->out + (size_t)c * d->stride + (size_t)r;
+    part.stride = d->stride;
+    return part;
+}
+
+/* The same; r is a multiple of 16. */
+BITNET__INLINE bitnet__grouped bitnet__grouped_from(const bitnet__grouped *x, int r, int c) {
+    const size_t at = (size_t)c * (size_t)(x->n / x->group);
+    bitnet__grouped part;
+    part.w = x->w + bitnet__groups_bytes(x->n, x->group, r);
+    part.q = x->q + (size_t)c * (size_t)x->n;
+    part.sums = x->sums + at;
+    part.steps = x->steps + at;
+    part.n = x->n;
+    part.group = x->group;
+    part.rows = x->rows - r;
+    part.cols = x->cols - c;
+    part.add = x->add;
+    part.out = x->out + (size_t)c * x->stride + (size_t)r;
+    part.stride = x->stride;
+    return part;
+}
+
 /* The rows of a tile have tile_bytes bytes. All columns before the next block of rows: weights are
    the longer array. A block is 20 KB, rounded up. So the columns of a tile stay in the L1 cache
    for a block, and the block in the L2 cache, or L1, for the next columns. */
-BITNET__INLINE void bitnet__tiles(const uint8_t *w, const int8_t *q, const int32_t *sums, int n,
-                                  int rows, int cols, int32_t *out, size_t out_stride,
-                                  bitnet__tile_fn *tile, const int tile_rows, size_t tile_bytes) {
+BITNET__INLINE void bitnet__tiles(const bitnet__dots *d, bitnet__tile_fn *tile,
+                                  const int tile_rows, size_t tile_bytes) {
     enum { block = 20480 };
-    const uint8_t *p = w;
-    int r, i = rows, c, count = 0;
-    for (r = 0; r < rows; r = i, w = p)
-        for (c = 0; c < cols; c += count)
-            for (i = r, p = w; i < rows && p - w < block; i += tile_rows, p += tile_bytes)
-                count = tile(p, q + (size_t)c * (size_t)n, sums + c, n, rows - i, cols - c,
-                             out + (size_t)c * out_stride + (size_t)i, out_stride);
+    size_t from, at = 0;
+    int r, i = d->rows, c, count = 0;
+    for (r = 0, from = 0; r < d->rows; r = i, from = at) {
+        for (c = 0; c < d->cols; c += count) {
+            bitnet__dots part = bitnet__dots_from(d, from, r, c);
+            for (i = r, at = from; i < d->rows && at - from < block; i += tile_rows) {
+                count = tile(&part);
+                at += tile_bytes;
+                part.w += tile_bytes;
+                part.rows -= tile_rows;
+                part.out += tile_rows;
+            }
+        }
+    }
 }
 
 /* A panel has panel_rows rows of at most `depth` weights, so that it stays in the L1 cache. out
    carries the sums from one depth to the next. Several depths of the same rows follow each other if
    their activations are at most 128 KB, which stay in the L2 cache: so the weights are read almost
    as they lie, and a page of memory is not left before it has been read. */
-BITNET__INLINE void bitnet__panels(const uint8_t *w, const int8_t *q, const int32_t *sums, int n,
-                                   int rows, int cols, int32_t *out, size_t out_stride,
-                                   void *panel, bitnet__unpack_fn *unpack,
+BITNET__INLINE void bitnet__panels(const bitnet__dots *d, void *panel, bitnet__unpack_fn *unpack,
                                    bitnet__multiply_fn *multiply, const int panel_rows,
                                    const int depth, const int panel_cols) {
-    const int most = 131072 / cols / depth * depth, deep = most > depth ? most : depth;
+    const int most = 131072 / d->cols / depth * depth, deep = most > depth ? most : depth;
     int r, k, c, len, end, from;
-    for (from = 0; from < n; from = end) {
-        end = n - from < deep ? n : from + deep;
-        for (r = 0; r < rows; r += panel_rows) {
+    for (from = 0; from < d->n; from = end) {
+        end = d->n - from < deep ? d->n : from + deep;
+        for (r = 0; r < d->rows; r += panel_rows) {
             for (k = from; k < end; k += len) {
                 len = end - k < depth ? end - k : depth;
-                unpack(w, n, rows, r, k, len, panel);
-                for (c = 0; c < cols; c += panel_cols)
-                    multiply(panel, len, q + (size_t)c * (size_t)n + (size_t)k, n,
-                             k ? 0 : sums + c, rows - r, cols - c,
-                             out + (size_t)c * out_stride + (size_t)r, out_stride);
+                unpack(d, r, k, len, panel);
+                for (c = 0; c < d->cols; c += panel_cols) {
+                    const bitnet__dots part = bitnet__dots_from(d, 0, r, c);
+                    multiply(panel, k, len, &part);
+                }
             }
         }
     }
@@ -3388,32 +3401,29 @@ BITNET__INLINE void bitnet__panels(const uint8_t *w, const int8_t *q, const int3
 /* Panels from `from` columns on, for multiples of `wide` columns; a rest of at most wide / 2 goes
    to the tiles. 256 rows at a time: meanwhile the activations of a panel's depth stay in the L2
    cache (512 to 640 KB for 512 columns). bytes(n, rows): the size of so many rows. */
-BITNET__INLINE void bitnet__tiles_and_panels(const uint8_t *w, const int8_t *q,
-                                             const int32_t *sums, int n, int rows, int cols,
-                                             int32_t *out, size_t out_stride,
-                                             bitnet__dots_fn *tiles, bitnet__dots_fn *panels,
-                                             const int wide, const int from,
-                                             size_t (*bytes)(int n, int rows)) {
-    const int rest = cols % wide > wide / 2 ? 0 : cols % wide;
-    const int some = cols - rest;
-    int count;
-    if (cols < from) {
-        tiles(w, q, sums, n, rows, cols, out, out_stride);
+BITNET__INLINE void bitnet__tiles_and_panels(const bitnet__dots *d, bitnet__dots_fn *tiles,
+                                             bitnet__dots_fn *panels, const int wide,
+                                             const int from, size_t (*bytes)(int n, int rows)) {
+    const int rest = d->cols % wide > wide / 2 ? 0 : d->cols % wide;
+    int r;
+    if (d->cols < from) {
+        tiles(d);
         return;
     }
-    for (; rows > 0; rows -= count, out += count) {
-        count = rows < 256 ? rows : 256;
-        panels(w, q, sums, n, count, some, out, out_stride);
-        if (rest)
-            tiles(w, q + (size_t)some * (size_t)n, sums + some, n, count, rest,
-                  out + (size_t)some * out_stride, out_stride);
-        w += bytes(n, count);
+    for (r = 0; r < d->rows; r += 256) {
+        bitnet__dots part = bitnet__dots_from(d, bytes(d->n, r), r, 0);
+        if (part.rows > 256) part.rows = 256;
+        part.cols -= rest;
+        panels(&part);
+        if (!rest) continue;
+        part = bitnet__dots_from(&part, 0, 0, part.cols);
+        part.cols = rest;
+        tiles(&part);
     }
 }
 #endif
 
 /* A kernel header defines BITNET__HAVE_SIMD, its tables, and a list of them, best first. */
-#define BITNET__KERNEL_ABI 8
 #if defined(BITNET__KERNEL_HEADER) && defined(__has_include)
   #if __has_include(BITNET__KERNEL_HEADER)
     #include BITNET__KERNEL_HEADER
@@ -3451,6 +3461,8 @@ BITNET_API const bitnet_kernels *bitnet_kernels_find(const char *name) {
     return 0;
 }
 
+BITNET_API const char *bitnet_kernels_name(const bitnet_kernels *k) { return k ? k->name : 0; }
+
 BITNET_API int bitnet_kernels_usable(const bitnet_kernels *k) {
     return k && (k->needs & ~bitnet__cpu_features()) == 0;
 }
@@ -3463,7 +3475,7 @@ BITNET_API const bitnet_kernels *bitnet_kernels_default(void) {
 
 /* Is a table's layout that of the tensor type TL2_R16? */
 static int bitnet__reads_tl2_r16(const bitnet_kernels *k) {
-    return k->pack && !strcmp(k->layout, "TL2_R16");
+    return !strcmp(k->layout, "TL2_R16");
 }
 
 /* =============================================================================================
@@ -9130,7 +9142,7 @@ struct bitnet_model {
     bitnet_model_params params;
     bitnet__gguf gguf;
     bitnet__allocation *allocations;
-    bitnet_kernels kernels;            /* the chosen table, gaps filled with scalar entries */
+    bitnet_kernels kernels;            /* a copy of the chosen table */
     bitnet__vocab vocab;
     bitnet__layer *layers;             /* [n_layers] */
     int32_t n_caches;                  /* layers that cache */
@@ -9403,8 +9415,6 @@ typedef struct bitnet__packing {
     bitnet__unpacked found[BITNET__MAX_PACKERS];
 } bitnet__packing;
 
-static const char bitnet__cannot_pack[] = "cannot pack";       /* found by a table's pack */
-
 /* The plan for a matrix, which is decided here and nowhere else. A table with pack reads what pack
    makes, a table without it rows of I2_S. But scale groups are alike for all tables. */
 static bitnet__plan bitnet__choose_plan(const bitnet_kernels *k, const bitnet__linear *l) {
@@ -9468,8 +9478,7 @@ static void bitnet__pack_job(void *arg, int i, int thread) {
                     suspect = k->pack(rows, l->n_in, count, p->out + at);
                 break;
         }
-        if (suspect && bitnet__check_rows(t, l->w, from, count, u) && l->plan >= BITNET__PACKED)
-            u->invalid = bitnet__cannot_pack;
+        if (suspect) bitnet__check_rows(t, l->w, from, count, u);
     }
 }
 
@@ -9482,9 +9491,6 @@ static bitnet_result bitnet__pack_linear(bitnet_model *m, bitnet__packing *p, co
     if (p->jobs > 1) bitnet__team_run(m->team, p->jobs, bitnet__pack_job, p);
     else bitnet__pack_job(p, 0, 0);
     for (i = 0; i < p->jobs; i++) {
-        if (p->found[i].invalid == bitnet__cannot_pack)
-            return bitnet__fail(err, BITNET_ERR_FORMAT, "tensor '%s': the kernels '%s' cannot pack "
-                                "it", name, m->kernels.name);
         if (p->found[i].invalid)
             return bitnet__fail_unpacked(&l->file, name, &p->found[i], err);
     }
@@ -9742,194 +9748,9 @@ static bitnet_result bitnet__load_layer(bitnet_model *m, int32_t i, bitnet__laye
     return bitnet__choose_groups(m, i, l->linear, err);
 }
 
-/* A copy of the table with every gap filled by its scalar entry. From quantize on, a table has
-   nothing but pointers to functions, which are of one size. */
 /* =============================================================================================
    @load  metadata to a network: kernels, hyperparameters, tokenizer, weights; loading as a whole
    ============================================================================================= */
-
-static bitnet_kernels bitnet__fill_kernels(const bitnet_kernels *table) {
-    void (*none)(void) = 0;
-    bitnet_kernels k = *table;
-    size_t at;
-    if (!k.pack) {                     /* I2_S in place: each row is a group */
-        k.layout = "I2_S";
-        k.row_group = 1;
-        k.packed_bytes = bitnet__i2s_bytes;
-    }
-    for (at = offsetof(bitnet_kernels, quantize); at < sizeof k; at += sizeof none)
-        if (!memcmp((char *)&k + at, &none, sizeof none))
-            memcpy((char *)&k + at, (const char *)&bitnet__kernels_scalar + at, sizeof none);
-    return k;
-}
-
-/* ---- the fastest kernels ----
-   See KERNELS. A cache may be larger than anything that can be read in a few milliseconds, so all
-   weights are read, once the pages of a mapped file are there, as loading needs them anyway. What a
-   table multiplies meanwhile is a sample that fits the L2 cache of each core. */
-
-typedef struct bitnet__measuring {
-    const bitnet_model *m;
-    const bitnet_kernels *k;
-    const uint8_t *w;                  /* [rows][n] of the sample, as k reads them */
-    const int8_t *q;                   /* [n] */
-    int32_t *out;                      /* [jobs][rows] */
-    int n, rows, jobs, step;
-    int64_t until;                     /* the time at which a job ends */
-    int64_t count[BITNET__MAX_PACKERS];        /* products of the sample by a job; or a checksum */
-} bitnet__measuring;
-
-/* Linear layer j of all, layer by layer. */
-static const bitnet__linear *bitnet__linear_at(const bitnet_model *m, int32_t j) {
-    return &m->layers[j / BITNET__LINEARS].linear[j % BITNET__LINEARS];
-}
-
-/* Asks for the byte that is `ahead` behind p: the processor's own prefetching ends with a page. */
-#if defined(__GNUC__) || defined(__clang__)
-  #define BITNET__FETCH(p, ahead) __builtin_prefetch((const void *)((uintptr_t)(p) + (ahead)))
-#else
-  #define BITNET__FETCH(p, ahead) ((void)0)
-#endif
-
-/* A share of each tensor, a byte of each page or of each cache line. */
-static void bitnet__read_job(void *arg, int i, int thread) {
-    bitnet__measuring *x = (bitnet__measuring *)arg;
-    const bitnet_model *m = x->m;
-    int64_t sum = 0;
-    int32_t j;
-    (void)thread;
-    for (j = 0; j < m->n_layers * BITNET__LINEARS; j++) {
-        const bitnet__linear *l = bitnet__linear_at(m, j);
-        const size_t share = bitnet__file_bytes(l) / (size_t)x->jobs;
-        const uint8_t *p = l->w + share * (size_t)i;
-        size_t at;
-        for (at = 0; at < share; at += (size_t)x->step) {
-            BITNET__FETCH(p + at, 8192);
-            sum += p[at];
-        }
-    }
-    x->count[i] = sum;
-}
-
-static void bitnet__dots_job(void *arg, int i, int thread) {
-    static const int32_t sum = 0;
-    bitnet__measuring *x = (bitnet__measuring *)arg;
-    (void)thread;
-    do {
-        x->k->dotrows_ternary(x->w, x->q, &sum, x->n, x->rows, 1, x->out + i * x->rows,
-                              (size_t)x->rows);
-        x->count[i]++;
-    } while (bitnet__clock() < x->until);
-}
-
-/* Runs a job on all threads. Returns nanoseconds, at least 1. */
-static double bitnet__measure(bitnet__measuring *x, bitnet__job job) {
-    const int64_t start = bitnet__clock();
-    int64_t time;
-    memset(x->count, 0, sizeof x->count);
-    x->until = start + 300000;
-    if (x->jobs > 1) bitnet__team_run(x->m->team, x->jobs, job, x);
-    else job(x, 0, 0);
-    time = bitnet__clock() - start;
-    return time > 0 ? (double)time : 1.0;
-}
-
-/* The bytes of the weights that a table multiplies a second, of three tries the best; the sample
-   has `bytes`. */
-static double bitnet__dots_speed(bitnet__measuring *x, size_t bytes) {
-    double most = 0.0, speed;
-    int i, j;
-    for (i = 0; i < 3; i++) {
-        const double time = bitnet__measure(x, bitnet__dots_job);
-        for (speed = 0.0, j = 0; j < x->jobs; j++) speed += (double)x->count[j];
-        speed *= (double)bytes / time;
-        if (speed > most) most = speed;
-    }
-    return most;
-}
-
-/* The table whose layers take the least time: over 3 % less than a table that comes before, and
-   those that pack nothing come first. read, dots [tables]: bytes by time; dots 0: a table that is
-   not usable. */
-static const bitnet_kernels *bitnet__fastest(const bitnet_model *m, double read,
-                                             const double *dots) {
-    const bitnet_kernels *best = 0;
-    double best_time = 0.0;
-    int packs, i;
-    for (packs = 0; packs < 2; packs++)
-        for (i = 0; i < bitnet_kernels_count(); i++) {
-            const bitnet_kernels k = bitnet__fill_kernels(bitnet_kernels_get(i));
-            double bytes = 0.0, read_time, dots_time, time;
-            int any = 0;
-            int32_t j;
-            for (j = 0; j < m->n_layers * BITNET__LINEARS; j++) {
-                const bitnet__linear *l = bitnet__linear_at(m, j);
-                bytes += (double)bitnet__linear_bytes(&k, l, l->n_out);
-                any |= bitnet__choose_plan(&k, l) != BITNET__AS_IT_IS;
-            }
-            if (any != packs || !(dots[i] > 0.0)) continue;
-            read_time = bytes / read;
-            dots_time = bytes / dots[i];
-            time = bitnet__sqrt(read_time * read_time + dots_time * dots_time);
-            if (best && !(time < 0.97 * best_time)) continue;
-            best = bitnet_kernels_get(i);
-            best_time = time;
-        }
-    return best;
-}
-
-/* Sets the fastest table. The layers are loaded, and not yet packed. */
-static bitnet_result bitnet__choose_fastest(bitnet_model *m, bitnet_error *err) {
-    double dots[sizeof bitnet__kernel_tables / sizeof bitnet__kernel_tables[0]] = {0}, read = 0.0;
-    const int cpus = bitnet__usable_cpus(), jobs = cpus < BITNET__MAX_PACKERS ? cpus
-                                                                           : BITNET__MAX_PACKERS;
-    const int n = bitnet__padded_row(m->dim) < 4096 ? bitnet__padded_row(m->dim) : 4096;
-    const int rows = 524288 / n / 64 * 64;             /* at most 128 KB of I2_S */
-    size_t i2s = bitnet__i2s_bytes(n, rows), most = 0, bytes;
-    bitnet__measuring x;
-    uint8_t *memory;
-    bitnet_result r;
-    int i;
-    if (BITNET__OWN_THREADS == 1 || m->group > 0) return BITNET_OK;
-    if (!m->team && (r = bitnet__team_create(&m->params.allocator, jobs, &m->team, err))) return r;
-    memset(&x, 0, sizeof x);
-    x.m = m;
-    x.n = n;
-    x.rows = rows;
-    x.jobs = bitnet__team_size(m->team);
-    for (i = 0; i < bitnet_kernels_count(); i++) {
-        const bitnet_kernels *k = bitnet_kernels_get(i);
-        bytes = k->pack ? k->packed_bytes(n, rows) : 0;
-        if (bytes > most) most = bytes;
-    }
-    bytes = (size_t)x.jobs * (size_t)rows * sizeof *x.out;
-    memory = (uint8_t *)bitnet__alloc(&m->params.allocator, bytes + i2s + most + (size_t)n);
-    if (!memory) return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory to measure the kernels");
-    x.out = (int32_t *)(void *)memory;
-    memory += bytes;
-    memset(memory, 0x55, i2s + most + (size_t)n);      /* weights 0 */
-    x.q = (const int8_t *)memory + i2s + most;
-    x.step = 4096;
-    bitnet__measure(&x, bitnet__read_job);
-    x.step = 64;
-    for (i = 0; i < m->n_layers * BITNET__LINEARS; i++)
-        read += (double)bitnet__file_bytes(bitnet__linear_at(m, i));
-    read /= bitnet__measure(&x, bitnet__read_job);
-    for (i = 0; i < bitnet_kernels_count(); i++) {
-        const bitnet_kernels k = bitnet__fill_kernels(bitnet_kernels_get(i));
-        if (!bitnet_kernels_usable(&k)) continue;
-        x.k = &k;
-        x.w = memory;
-        if (k.pack) {
-            k.pack(memory, n, rows, memory + i2s);
-            x.w = memory + i2s;
-        }
-        dots[i] = bitnet__dots_speed(&x, k.packed_bytes(n, rows));
-    }
-    bitnet__free(&m->params.allocator, x.out);
-    m->kernels = bitnet__fill_kernels(bitnet__fastest(m, read, dots));
-    return BITNET_OK;
-}
 
 /* ---- metadata ----
    Keys are read one after the other. After the first error every function gives a value that does
@@ -10652,7 +10473,6 @@ static bitnet_result bitnet__load_ternary_head(bitnet_model *m, bitnet_error *er
 }
 
 static bitnet_result bitnet__load_weights(bitnet_model *m, bitnet_error *err) {
-    const int measures = m->params.measure_kernels != 0;
     bitnet_result r;
     int32_t i;
     m->copy = bitnet__head_copy_create(m);
@@ -10668,49 +10488,15 @@ static bitnet_result bitnet__load_weights(bitnet_model *m, bitnet_error *err) {
     m->tied = m->head.data && m->head.data == m->embed.data;
     for (i = 0; i < m->n_layers; i++)
         if ((r = bitnet__load_layer(m, i, &m->layers[i], err)) ||
-            (!measures && (r = bitnet__pack_layer(m, i, err)))) return r;
-    if (measures && (r = bitnet__choose_fastest(m, err))) return r;
-    for (i = 0; i < m->n_layers && measures; i++)
-        if ((r = bitnet__pack_layer(m, i, err))) return r;
+            (r = bitnet__pack_layer(m, i, err))) return r;
     return bitnet__load_ternary_head(m, err);
 }
 
-/* Has a table the sizes of TL2_R16, so that it reads no byte behind a tensor of a file? */
-static int bitnet__fits_tl2_r16(const bitnet_kernels *k) {
-    int n, rows;
-    for (n = 128; n <= 1024; n += 128)
-        for (rows = 1; rows <= 33; rows++)
-            if (k->packed_bytes(n, rows) != (size_t)((rows + BITNET__TL2_ROWS - 1) /
-                                                     BITNET__TL2_ROWS) *
-                                                bitnet__tl2_bytes((n + 23) / 24)) return 0;
-    return k->row_group == BITNET__TL2_ROWS;
-}
-
-/* Checks a table, which may be the caller's own. */
 static bitnet_result bitnet__check_kernels(const bitnet_kernels *k, bitnet_error *err) {
-    const char *missing;
-    if (!k->name) return bitnet__fail(err, BITNET_ERR_ARG, "the kernel table has no name");
-    if (!bitnet_kernels_usable(k))
-        return bitnet__fail(err, BITNET_ERR_UNSUPPORTED,
-                            "this CPU or its operating system lacks what the kernels '%s' need",
-                            k->name);
-    if (!k->layout && !k->row_group && !k->packed_bytes && !k->pack) return BITNET_OK;
-    missing = !k->layout          ? "layout"
-              : !k->packed_bytes    ? "packed_bytes"
-              : !k->pack            ? "pack"
-              : !k->dotrows_ternary ? "dotrows_ternary" : 0;
-    if (missing)
-        return bitnet__fail(err, BITNET_ERR_ARG, "the kernels '%s' have no %s; a table that packs "
-                            "weights needs layout, row_group, packed_bytes, pack and "
-                            "dotrows_ternary", k->name, missing);
-    if (k->row_group < 1 || k->row_group > BITNET__MAX_GROUP || (k->row_group & (k->row_group - 1)))
-        return bitnet__fail(err, BITNET_ERR_ARG, "the kernels '%s' have a row_group of %lld, which "
-                            "is not a power of two from 1 to %d", k->name, (long long)k->row_group,
-                            (int)BITNET__MAX_GROUP);
-    if (bitnet__reads_tl2_r16(k) && !bitnet__fits_tl2_r16(k))
-        return bitnet__fail(err, BITNET_ERR_ARG, "the kernels '%s' have the layout TL2_R16, but "
-                            "not its groups of 16 rows and their bytes", k->name);
-    return BITNET_OK;
+    if (bitnet_kernels_usable(k)) return BITNET_OK;
+    return bitnet__fail(err, BITNET_ERR_UNSUPPORTED,
+                        "this CPU or its operating system lacks what the kernels '%s' need",
+                        k->name);
 }
 
 static uint64_t bitnet__hash_floats(uint64_t h, const float *x, int32_t n) {
@@ -10795,7 +10581,7 @@ static bitnet_result bitnet__load_parts(bitnet_model *m, bitnet_error *err) {
     if (k && (r = bitnet__check_kernels(k, err))) return r;
     m->gguf.q2_0_block = m->params.q2_0_block;
     if ((r = bitnet__gguf_parse(&m->gguf, &m->params.allocator, err))) return r;
-    m->kernels = bitnet__fill_kernels(k ? k : bitnet__kernels_for(&m->gguf));
+    m->kernels = k ? *k : *bitnet__kernels_for(&m->gguf);
     if ((r = bitnet__load_shape(m, err)) || (r = bitnet__load_tokenizer(m, err)) ||
         (r = bitnet__load_weights(m, err)) || (r = bitnet__load_rope(m, err)) ||
         (r = bitnet__check_unused(m, err)) || (r = bitnet__gguf_check_end(&m->gguf, err)) ||
@@ -10824,8 +10610,6 @@ static bitnet_result bitnet__load(bitnet__source src, const bitnet_model_params 
     r = bitnet__check_open(&src, out != 0, &p.allocator, err);
     if (r == BITNET_OK) r = bitnet__check_layout(p.i2s_packing, err);
     if (r == BITNET_OK) r = bitnet__check_tiles(&p, err);
-    if (r == BITNET_OK && p.kernels && p.measure_kernels)
-        r = bitnet__fail(err, BITNET_ERR_ARG, "kernels and measure_kernels exclude each other");
     if (r == BITNET_OK && p.q2_0_block && p.q2_0_block != 64 && p.q2_0_block != 128)
         r = bitnet__fail(err, BITNET_ERR_ARG, "q2_0_block %lld is not 64 or 128",
                          (long long)p.q2_0_block);
@@ -11874,20 +11658,39 @@ static void bitnet__group_products(const bitnet_ctx *c, const bitnet__product *x
                                    float *out, size_t out_stride) {
     const bitnet__linear *l = x->l;
     const size_t at = bitnet__row(x->t, l->n_in / l->group);
-    c->k.dotrows_groups(l->w + bitnet__groups_bytes(l->n_in, l->group, x->row),
-                        x->act->q + bitnet__row(x->t, l->n_in), x->act->sum + at,
-                        x->act->step + at, l->n_in, l->group, x->n_rows, x->n_tokens, add, out,
-                        out_stride);
+    bitnet__grouped d;
+    d.w = l->w + bitnet__groups_bytes(l->n_in, l->group, x->row);
+    d.q = x->act->q + bitnet__row(x->t, l->n_in);
+    d.sums = x->act->sum + at;
+    d.steps = x->act->step + at;
+    d.n = l->n_in;
+    d.group = l->group;
+    d.rows = x->n_rows;
+    d.cols = x->n_tokens;
+    d.add = add;
+    d.out = out;
+    d.stride = out_stride;
+    c->k.dotrows_groups(&d);
 }
 
 /* A tile, written from element `at` on, [n_tokens][BITNET__DOT_STRIDE]: integers in dots, of which
    y = dot * (w_scale / s); or y itself in outputs, if the layer has groups. */
 static void bitnet__products(const bitnet_ctx *c, const bitnet__product *x, size_t at) {
     const bitnet__linear *l = x->l;
-    if (l->group > 0) bitnet__group_products(c, x, 0, c->outputs + at, BITNET__DOT_STRIDE);
-    else c->k.dotrows_ternary(l->w + c->k.packed_bytes(l->n_in, x->row),
-                              x->act->q + bitnet__row(x->t, l->n_in), x->act->sum + x->t, l->n_in,
-                              x->n_rows, x->n_tokens, c->dots + at, BITNET__DOT_STRIDE);
+    bitnet__dots d;
+    if (l->group > 0) {
+        bitnet__group_products(c, x, 0, c->outputs + at, BITNET__DOT_STRIDE);
+        return;
+    }
+    d.w = l->w + c->k.packed_bytes(l->n_in, x->row);
+    d.q = x->act->q + bitnet__row(x->t, l->n_in);
+    d.sums = x->act->sum + x->t;
+    d.n = l->n_in;
+    d.rows = x->n_rows;
+    d.cols = x->n_tokens;
+    d.out = c->dots + at;
+    d.stride = BITNET__DOT_STRIDE;
+    c->k.dotrows_ternary(&d);
 }
 
 /* y of the tile's token i, from what bitnet__products left. Integers are turned to floats in room
@@ -13604,15 +13407,23 @@ static void bitnet__step_bound_strips(const bitnet__step *step, int32_t from, in
     const int32_t some = 2 * BITNET__BOUND_STATES / cols;      /* strips of a call */
     const size_t stride = (size_t)some * BITNET__STRIP;
     int32_t *high = t->dots + (size_t)thread * 2 * BITNET__BOUND_DOTS;
-    int32_t *low = t->fine ? high + BITNET__BOUND_DOTS : 0, strip, count, rows, i;
+    int32_t *low = t->fine ? high + BITNET__BOUND_DOTS : 0, strip, count, i;
+    bitnet__dots d;
+    d.q = t->q;
+    d.sums = t->sums;
+    d.n = n;
+    d.cols = cols;
+    d.stride = stride;
     for (strip = from; strip < to; strip += count) {
         const size_t first = (size_t)strip * BITNET__STRIP, row = (size_t)n;
         count = bitnet__min(some, to - strip);
-        rows = bitnet__min(count * BITNET__STRIP, c->m->n_vocab - (int32_t)first);
-        c->k.dotrows_u4(copy->high + first * row / 2, t->q, t->sums, n, rows, cols, high, stride);
-        if (low)
-            c->k.dotrows_i2s(copy->low + first * row / 4, t->q, t->sums, n, rows, cols, low,
-                             stride);
+        d.rows = bitnet__min(count * BITNET__STRIP, c->m->n_vocab - (int32_t)first);
+        d.w = copy->high + first * row / 2;
+        d.out = high;
+        c->k.dotrows_u4(&d);
+        d.w = copy->low + first * row / 4;
+        d.out = low;
+        if (low) c->k.dotrows_i2s(&d);
         for (i = 0; i < count; i++)
             bitnet__bound_products(t, copy, strip + i, high + i * BITNET__STRIP,
                                    low ? low + i * BITNET__STRIP : 0, stride);
@@ -15814,8 +15625,8 @@ enum {
 
 /* The entries that multiply rows with columns. KEYS and VALUES are those of an int8 cache. The
    columns of VALUES and MIX are weights of rows. */
-enum { BITNET__TEST_TERNARY, BITNET__TEST_U8, BITNET__TEST_U4, BITNET__TEST_GROUPS,
-       BITNET__TEST_KEYS, BITNET__TEST_VALUES, BITNET__TEST_DOT, BITNET__TEST_MIX };
+enum { BITNET__TEST_TERNARY, BITNET__TEST_U4, BITNET__TEST_GROUPS, BITNET__TEST_KEYS,
+       BITNET__TEST_VALUES, BITNET__TEST_DOT, BITNET__TEST_MIX };
 
 /* All parts of a matrix with this many rows and columns: all columns, then `step` fewer each time;
    and the same with rows, or with blocks of 64 rows. The shapes of DOT also serve MIX, where step
@@ -15835,9 +15646,6 @@ static const bitnet__test_shape bitnet__test_shapes[] = {
     {BITNET__TEST_TERNARY, 1152, 70, 59, 3, 1}, {BITNET__TEST_TERNARY, 128, 650, 17, 323, 1},
     {BITNET__TEST_TERNARY, 128, 70, 59, 65, 2}, {BITNET__TEST_TERNARY, 128, 70, 59, 65, 3},
     {BITNET__TEST_TERNARY, 128, 70, 59, 65, 4}, {BITNET__TEST_TERNARY, 128, 70, 59, 65, 5},
-    {BITNET__TEST_U8, 320, 9, 13, 1, 0}, {BITNET__TEST_U8, 96, 9, 13, 1, 0},
-    {BITNET__TEST_U8, 80, 9, 13, 1, 0}, {BITNET__TEST_U8, 48, 9, 13, 1, 0},
-    {BITNET__TEST_U8, 37, 3, 3, 1, 0},
     {BITNET__TEST_U4, 128, 9, 13, 1, 0}, {BITNET__TEST_U4, 384, 37, 13, 3, 0},
     {BITNET__TEST_U4, 8320, 9, 2, 1, 0},               /* blocks of tiles */
     {BITNET__TEST_GROUPS, 256, 37, 40, 1, 0}, {BITNET__TEST_GROUPS, 768, 70, 13, 3, 0},
@@ -15863,7 +15671,6 @@ typedef struct bitnet__test_entry {
 static const bitnet__test_entry bitnet__test_entries[] = {
     {BITNET__ENTRY(dotrows_ternary), BITNET__TEST_TERNARY, 0, 0},
     {BITNET__ENTRY(dotrows_i2s), BITNET__TEST_TERNARY, 0, 0},
-    {BITNET__ENTRY(dotrows_u8), BITNET__TEST_U8, 0, 0},
     {BITNET__ENTRY(dotrows_u4), BITNET__TEST_U4, 0, 0},
     {BITNET__ENTRY(dotrows_groups), BITNET__TEST_GROUPS, 64, 0},
     {BITNET__ENTRY(dotrows_groups), BITNET__TEST_GROUPS, 128, 0},
@@ -15890,7 +15697,7 @@ enum { BITNET__TEST_QUANTIZE, BITNET__TEST_SOFTMAX, BITNET__TEST_ROPE, BITNET__T
 #undef BITNET__ENTRY
 
 typedef struct bitnet__selftest {
-    bitnet_kernels k;                  /* the tested table, gaps filled */
+    bitnet_kernels k;                  /* the tested table */
     const bitnet__test_entry *entry;
     uint64_t random;
     int n, rows, cols;                 /* of the part that is being tested */
@@ -15948,10 +15755,9 @@ static void bitnet__test_bytes(bitnet__selftest *t, uint8_t *p, int rows, int n,
 /* Columns and matrix of an entry that takes int8, and the columns' sums. */
 static void bitnet__test_fill_ints(bitnet__selftest *t) {
     const int8_t *q = (const int8_t *)t->x;
-    const int kind = t->entry->kind, half = kind == BITNET__TEST_U8;
-    const int bits = half ? 8 : kind == BITNET__TEST_U4 ? 4 : 2;
+    const int bits = t->entry->kind == BITNET__TEST_U4 ? 4 : 2;
     int c, i;
-    bitnet__test_bytes(t, (uint8_t *)t->x, t->cols, t->n, half ? -64 : -128, half ? 64 : 127);
+    bitnet__test_bytes(t, (uint8_t *)t->x, t->cols, t->n, -128, 127);
     bitnet__test_bytes(t, t->w, t->rows, t->n * bits / 8, 0, 255);
     for (c = 0; c < t->cols; c++)
         for (i = t->sums[c] = 0; i < t->n; i++) t->sums[c] += *q++;
@@ -16033,10 +15839,8 @@ static void bitnet__test_multiply(const bitnet__selftest *t, const bitnet_kernel
     const float *x = t->x + (size_t)from * t->x_stride;
     const int8_t *q = (const int8_t *)t->x + (size_t)from * t->x_stride;
     union {
-        void (*ints)(const uint8_t *, const int8_t *, const int32_t *, int, int, int, int32_t *,
-                     size_t);
-        void (*groups)(const uint8_t *, const int8_t *, const int32_t *, const float *, int, int,
-                       int, int, int, float *, size_t);
+        void (*ints)(const bitnet__dots *);
+        void (*groups)(const bitnet__grouped *);
         void (*keys)(const uint8_t *, const int8_t *, const int32_t *, int, int, int, float *,
                      size_t);
         void (*values)(const uint8_t *, const uint8_t *, const float *, size_t, int, int, int, int,
@@ -16048,12 +15852,15 @@ static void bitnet__test_multiply(const bitnet__selftest *t, const bitnet_kernel
     for (c = 0; c <= t->cols; c++)
         memcpy((float *)out + (size_t)c * t->stride, t->blank, t->stride * sizeof(float));
     memcpy(&f, (const char *)k + t->entry->offset, sizeof f);
-    if (t->entry->kind <= BITNET__TEST_U4)
-        f.ints(w, q, t->sums + from, t->n, t->rows, t->cols, (int32_t *)out, t->stride);
-    else if (t->entry->kind == BITNET__TEST_GROUPS) {
+    if (t->entry->kind <= BITNET__TEST_U4) {
+        const bitnet__dots d = {w, q, t->sums + from, t->n, t->rows, t->cols, (int32_t *)out,
+                                t->stride};
+        f.ints(&d);
+    } else if (t->entry->kind == BITNET__TEST_GROUPS) {
         const int group = t->entry->type, at = from * (t->n / group);
-        f.groups(w, q, t->sums + at, t->steps + at, t->n, group, t->rows, t->cols, t->n > 256,
-                 (float *)out, t->stride);
+        const bitnet__grouped d = {w, q, t->sums + at, t->steps + at, t->n, group, t->rows,
+                                   t->cols, t->n > 256, (float *)out, t->stride};
+        f.groups(&d);
     } else if (t->entry->kind == BITNET__TEST_KEYS)
         f.keys(w, q, t->sums + from, t->n, t->rows, t->cols, (float *)out, t->stride);
     else if (t->entry->kind == BITNET__TEST_VALUES)            /* the last t->stride elements */
@@ -16347,39 +16154,30 @@ static const char *bitnet__check_arithmetic(void) {
     return 0;
 }
 
-/* The size of t->packed, which a table may not make too large. */
-static bitnet_result bitnet__test_packed_size(const bitnet_kernels *k, size_t *size,
-                                              bitnet_error *err) {
+/* The size of t->packed. */
+static size_t bitnet__test_packed_size(const bitnet_kernels *k) {
     const bitnet__test_shape *s = bitnet__test_shapes;
-    for (*size = 0; k->pack && s->kind == BITNET__TEST_TERNARY; s++) {
-        const size_t bytes = k->packed_bytes(s->n, s->rows);
-        if (bytes > (size_t)(s->rows + k->row_group) * (size_t)s->n)
-            return bitnet__fail(err, BITNET_ERR_ARG, "kernels '%s': packed_bytes says %llu for %d "
-                                "rows of %d weights, more than a byte per weight", k->name,
-                                (unsigned long long)bytes, s->rows, s->n);
-        if (bytes > *size) *size = bytes;
-    }
-    return BITNET_OK;
+    size_t size = 0;
+    for (; k->pack && s->kind == BITNET__TEST_TERNARY; s++)
+        if (k->packed_bytes(s->n, s->rows) > size) size = k->packed_bytes(s->n, s->rows);
+    return size + BITNET__TEST_MARGIN;
 }
 
 BITNET_API bitnet_result bitnet_selftest(const bitnet_kernels *k, bitnet_error *err) {
     const bitnet_allocator a = {0, 0, 0};
     bitnet__selftest *t;
-    bitnet_kernels full;
     bitnet_result r;
-    size_t packed;
+    size_t size;
     const char *bad = bitnet__check_arithmetic();
     if (bad) return bitnet__fail(err, BITNET_ERR_SELFTEST, "%s", bad);
     if (!k) return bitnet__fail(err, BITNET_ERR_ARG, "the kernel table is NULL");
     if ((r = bitnet__check_kernels(k, err))) return r;
-    full = bitnet__fill_kernels(k);
-    if ((r = bitnet__test_packed_size(&full, &packed, err))) return r;
-    packed += BITNET__TEST_MARGIN;
-    t = (bitnet__selftest *)bitnet__alloc(&a, sizeof *t + packed);
+    size = sizeof *t + bitnet__test_packed_size(k);
+    t = (bitnet__selftest *)bitnet__alloc(&a, size);
     if (!t)
         return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for the self-test (%llu bytes)",
-                            (unsigned long long)(sizeof *t + packed));
-    t->k = full;
+                            (unsigned long long)size);
+    t->k = *k;
     t->packed = (uint8_t *)(t + 1);
     bad = bitnet__test_table(t);
     if (bad)

@@ -65,8 +65,6 @@
        SDOT, SMMLA        Panel: all products of a row and a column in one lane, 384 n.
        all, int32         All lanes together 384 n, at most 402653184; before or after the sum of q,
                           at most 128 n = 2^27, is subtracted. int32 goes to 2^31.
-       dotrows_u8         |w - 128| <= 128, |q| <= 64: a product is at most 8192. An int16 gets two
-                          before it is emptied, 16384. All lanes together 8192 n, at most 2^29.
        dotrows_u4         |w - 8| <= 8: a product is at most 1024, all lanes together 2^30.
        groups             At most 256 weights before the sums are emptied. SMLAL: an int16 gets
                           every fourth product of a row, 64 of them, 64 * 384 = 24576. SDOT, SMMLA:
@@ -78,7 +76,7 @@
                           SDOT, SMMLA: the same. USMMLA: keys as they are, 255 * 127 n = 32385 n, at
                           most 2122383360, minus 128 times the sum of q, at most 1065353216. */
 
-#if BITNET__KERNEL_ABI != 8
+#if BITNET__KERNEL_ABI != 9
   #error "bitnet_kernels_arm.h and bitnet.h are of different releases"
 #endif
 #define BITNET__HAVE_SIMD
@@ -263,8 +261,8 @@ BITNET__INLINE BITNET__TARGET_neon int32x4_t bitnet__dot_neon(int32x4_t sum, int
     return vreinterpretq_s32_s16(bitnet__dot16_neon(vreinterpretq_s16_s32(sum), w, a, clear));
 }
 
-/* int16 has room for only two products here. */
-BITNET__INLINE BITNET__TARGET_neon int32x4_t bitnet__dot_u8_neon(int32x4_t sum, int8x16_t w,
+/* Halves of bytes: the products of each 16 bytes go into int32 at once. */
+BITNET__INLINE BITNET__TARGET_neon int32x4_t bitnet__dot_u4_neon(int32x4_t sum, int8x16_t w,
                                                                  int8x16_t a, int clear) {
     (void)clear;
     return vpadalq_s16(sum, bitnet__dot16_neon(vdupq_n_s16(0), w, a, 1));
@@ -286,7 +284,7 @@ BITNET__INLINE BITNET__TARGET_neon int32x4_t bitnet__dot(bitnet__dot_fn *dot, in
                                                          const int clear) {
 #if defined(_MSC_VER) && !defined(__clang__)
     if (dot == bitnet__dot_neon) return bitnet__dot_neon(sum, w, a, clear);
-    if (dot == bitnet__dot_u8_neon) return bitnet__dot_u8_neon(sum, w, a, clear);
+    if (dot == bitnet__dot_u4_neon) return bitnet__dot_u4_neon(sum, w, a, clear);
   #if BITNET__DOTPROD
     if (dot == bitnet__dot_dotprod) return bitnet__dot_dotprod(sum, w, a, clear);
   #endif
@@ -402,8 +400,7 @@ BITNET__INLINE BITNET__TARGET_neon void bitnet__block_i2s(
 }
 
 BITNET__INLINE BITNET__TARGET_neon void bitnet__tile_i2s_shaped(
-    const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows, int32_t *out,
-    size_t out_stride, const int tile_rows, const int tile_cols, const int halves,
+    const bitnet__dots *d, const int tile_rows, const int tile_cols, const int halves,
     bitnet__dot_fn *dot) {
     const int depth = halves ? BITNET__FOLD : BITNET__MAX_ROW / 128;
     int32x4_t part[6][3], sum[3][BITNET__TILE];
@@ -416,20 +413,20 @@ BITNET__INLINE BITNET__TARGET_neon void bitnet__tile_i2s_shaped(
     }
     for (first = 0; first < BITNET__TILE; first += tile_rows) {
         BITNET__UNROLL for (r = 0; r < tile_rows; r++) {
-            row[r] = w + bitnet__clamp(first + r, rows) * (size_t)(n / 4);
+            row[r] = d->w + bitnet__clamp(first + r, d->rows) * (size_t)(d->n / 4);
             BITNET__UNROLL for (c = 0; c < tile_cols; c++) sum[c][first + r] = vdupq_n_s32(0);
         }
-        for (b = 0; b < n / 128; b = end) {
-            end = n / 128 - b < depth ? n / 128 : b + depth;
+        for (b = 0; b < d->n / 128; b = end) {
+            end = d->n / 128 - b < depth ? d->n / 128 : b + depth;
             BITNET__UNROLL for (r = 0; r < tile_rows * tile_cols; r++)
                 part[r][0] = part[r][1] = part[r][2] = vdupq_n_s32(0);
             for (; b < end; b++) {
                 if (tile_cols == 1) {                  /* the next tile's rows */
-                    BITNET__PREFETCH(w, n + b * 128);
-                    BITNET__PREFETCH(w, n + b * 128 + 64);
+                    BITNET__PREFETCH(d->w, d->n + b * 128);
+                    BITNET__PREFETCH(d->w, d->n + b * 128 + 64);
                 }
-                bitnet__block_i2s(part, mask, row, q, n, (size_t)b, tile_rows, tile_cols, halves,
-                                  dot);
+                bitnet__block_i2s(part, mask, row, d->q, d->n, (size_t)b, tile_rows, tile_cols,
+                                  halves, dot);
             }
             BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
                 BITNET__UNROLL for (r = 0; r < tile_rows; r++)
@@ -439,59 +436,52 @@ BITNET__INLINE BITNET__TARGET_neon void bitnet__tile_i2s_shaped(
         }
     }
     BITNET__UNROLL for (c = 0; c < tile_cols; c++)
-        bitnet__put_dots_neon(out + (size_t)c * out_stride, bitnet__fold4_neon(sum[c]), rows,
-                              sums + c);
+        bitnet__put_dots_neon(d->out + (size_t)c * d->stride, bitnet__fold4_neon(sum[c]), d->rows,
+                              d->sums + c);
 }
 
 /* Takes up to 3 columns and returns how many. */
-BITNET__INLINE BITNET__TARGET_neon int bitnet__tile_i2s_any(
-    const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows, int cols, int32_t *out,
-    size_t out_stride, const int halves, bitnet__dot_fn *dot) {
-    const int taken = bitnet__share(cols, 3);
-    if (taken == 1)
-        bitnet__tile_i2s_shaped(w, q, sums, n, rows, out, out_stride, BITNET__AT_ONCE, 1, halves,
-                                dot);
-    else if (taken == 2)
-        bitnet__tile_i2s_shaped(w, q, sums, n, rows, out, out_stride, 2, 2, halves, dot);
-    else bitnet__tile_i2s_shaped(w, q, sums, n, rows, out, out_stride, 2, 3, halves, dot);
+BITNET__INLINE BITNET__TARGET_neon int bitnet__tile_i2s_any(const bitnet__dots *d, const int halves,
+                                                            bitnet__dot_fn *dot) {
+    const int taken = bitnet__share(d->cols, 3);
+    if (taken == 1) bitnet__tile_i2s_shaped(d, BITNET__AT_ONCE, 1, halves, dot);
+    else if (taken == 2) bitnet__tile_i2s_shaped(d, 2, 2, halves, dot);
+    else bitnet__tile_i2s_shaped(d, 2, 3, halves, dot);
     return taken;
 }
 
-/* ---- bytes and halves of bytes: tiles of 4 rows and 1, 2 or 4 columns ---- */
+/* ---- 4 bits: tiles of 4 rows and 1, 2 or 4 columns ---- */
 
-/* 16 weights: bytes minus 128, which are the bytes with their sign bits flipped, or the upper or
-   lower halves minus 8. */
-BITNET__INLINE BITNET__TARGET_neon int8x16_t bitnet__byte_weights(uint8x16_t v, const int lower,
-                                                                  const int bits) {
-    if (bits == 8) return vreinterpretq_s8_u8(veorq_u8(v, vdupq_n_u8(128)));
+/* 16 weights: the upper or lower halves of bytes, minus 8. */
+BITNET__INLINE BITNET__TARGET_neon int8x16_t bitnet__u4_weights(uint8x16_t v, const int lower) {
     v = lower ? vandq_u8(v, vdupq_n_u8(15)) : vshrq_n_u8(v, 4);
     return vsubq_s8(vreinterpretq_s8_u8(v), vdupq_n_s8(8));
 }
 
-BITNET__INLINE BITNET__TARGET_neon void bitnet__tile_bytes_shaped(
-    const uint8_t *w, const int8_t *q, int n, int rows, int cols, int32_t *out, size_t out_stride,
-    const int tile_cols, const int bits, bitnet__dot_fn *dot) {
+BITNET__INLINE BITNET__TARGET_neon void bitnet__tile_u4_shaped(const bitnet__dots *d,
+                                                               const int tile_cols,
+                                                               bitnet__dot_fn *dot) {
     int32x4_t sum[BITNET__TILE][BITNET__TILE];
     uint8x16_t both[BITNET__TILE];
     int8x16_t v[BITNET__TILE], a;
     const uint8_t *row[BITNET__TILE];
     const int8_t *col[BITNET__TILE];
     const int32_t none = 0;
-    const int row_bytes = n / 8 * bits;
+    const int row_bytes = d->n / 2;
     int r, c, i, lower;
     BITNET__UNROLL for (r = 0; r < BITNET__TILE; r++)
-        row[r] = w + bitnet__clamp(r, rows) * (size_t)row_bytes;
+        row[r] = d->w + bitnet__clamp(r, d->rows) * (size_t)row_bytes;
     BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
-        col[c] = q + bitnet__clamp(c, cols) * (size_t)n;
+        col[c] = d->q + bitnet__clamp(c, d->cols) * (size_t)d->n;
         BITNET__UNROLL for (r = 0; r < BITNET__TILE; r++) sum[c][r] = vdupq_n_s32(0);
     }
-    for (i = 0; i < row_bytes; i += 16) {      /* of 4 bits, 64 bytes are 128 weights */
-        const int first = bits == 8 ? i : 2 * i - i % 64;
-        BITNET__PREFETCH(w, 4 * (size_t)row_bytes + 4 * (size_t)i);
+    for (i = 0; i < row_bytes; i += 16) {      /* 64 bytes are 128 weights */
+        const int first = 2 * i - i % 64;
+        BITNET__PREFETCH(d->w, 4 * (size_t)row_bytes + 4 * (size_t)i);
         BITNET__UNROLL for (r = 0; r < BITNET__TILE; r++) both[r] = vld1q_u8(row[r] + i);
-        BITNET__UNROLL for (lower = 0; lower < 8 / bits; lower++) {
+        BITNET__UNROLL for (lower = 0; lower < 2; lower++) {
             BITNET__UNROLL for (r = 0; r < BITNET__TILE; r++)
-                v[r] = bitnet__byte_weights(both[r], lower, bits);
+                v[r] = bitnet__u4_weights(both[r], lower);
             BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
                 a = vld1q_s8(col[c] + first + 64 * lower);
                 BITNET__UNROLL for (r = 0; r < BITNET__TILE; r++) {
@@ -503,89 +493,56 @@ BITNET__INLINE BITNET__TARGET_neon void bitnet__tile_bytes_shaped(
         }
     }
     BITNET__UNROLL for (c = 0; c < tile_cols; c++)
-        if (c < cols)
-            bitnet__put_dots_neon(out + (size_t)c * out_stride, bitnet__fold4_neon(sum[c]), rows,
-                                  &none);
+        if (c < d->cols)
+            bitnet__put_dots_neon(d->out + (size_t)c * d->stride, bitnet__fold4_neon(sum[c]),
+                                  d->rows, &none);
 }
 
 /* Takes up to 4 columns and returns how many. */
-BITNET__INLINE BITNET__TARGET_neon int bitnet__tile_bytes_any(
-    const uint8_t *w, const int8_t *q, int n, int rows, int cols, int32_t *out, size_t out_stride,
-    const int bits, bitnet__dot_fn *dot) {
-    if (cols == 1) bitnet__tile_bytes_shaped(w, q, n, rows, 1, out, out_stride, 1, bits, dot);
-    else if (cols == 2) bitnet__tile_bytes_shaped(w, q, n, rows, 2, out, out_stride, 2, bits, dot);
-    else bitnet__tile_bytes_shaped(w, q, n, rows, cols, out, out_stride, 4, bits, dot);
-    return cols < 4 ? cols : 4;
+BITNET__INLINE BITNET__TARGET_neon int bitnet__tile_u4_any(const bitnet__dots *d,
+                                                           bitnet__dot_fn *dot) {
+    if (d->cols == 1) bitnet__tile_u4_shaped(d, 1, dot);
+    else if (d->cols == 2) bitnet__tile_u4_shaped(d, 2, dot);
+    else bitnet__tile_u4_shaped(d, 4, dot);
+    return d->cols < 4 ? d->cols : 4;
 }
 
 /* The table entries for tiles; bitnet.h has the loops around them. */
-#define BITNET__DEFINE_TILES(isa, halves, dot_u8) \
-    BITNET__INLINE BITNET__TARGET_##isa int bitnet__tile_i2s_##isa( \
-        const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows, int cols, \
-        int32_t *out, size_t out_stride) { \
-        return bitnet__tile_i2s_any(w, q, sums, n, rows, cols, out, out_stride, halves, \
-                                    bitnet__dot_##isa); \
+#define BITNET__DEFINE_TILES(isa, halves, dot_u4) \
+    BITNET__INLINE BITNET__TARGET_##isa int bitnet__tile_i2s_##isa(const bitnet__dots *d) { \
+        return bitnet__tile_i2s_any(d, halves, bitnet__dot_##isa); \
     } \
-    BITNET__APART BITNET__TARGET_##isa void bitnet__tiles_##isa( \
-        const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows, int cols, \
-        int32_t *out, size_t out_stride) { \
-        bitnet__tiles(w, q, sums, n, rows, cols, out, out_stride, bitnet__tile_i2s_##isa, \
-                      BITNET__TILE, (size_t)n); \
+    BITNET__APART BITNET__TARGET_##isa void bitnet__tiles_##isa(const bitnet__dots *d) { \
+        bitnet__tiles(d, bitnet__tile_i2s_##isa, BITNET__TILE, (size_t)d->n); \
     } \
-    BITNET__INLINE BITNET__TARGET_##isa int bitnet__tile_u8_##isa( \
-        const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows, int cols, \
-        int32_t *out, size_t out_stride) { \
-        (void)sums; \
-        return bitnet__tile_bytes_any(w, q, n, rows, cols, out, out_stride, 8, dot_u8); \
+    BITNET__INLINE BITNET__TARGET_##isa int bitnet__tile_u4_##isa(const bitnet__dots *d) { \
+        return bitnet__tile_u4_any(d, dot_u4); \
     } \
-    BITNET__INLINE BITNET__TARGET_##isa int bitnet__tile_u4_##isa( \
-        const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows, int cols, \
-        int32_t *out, size_t out_stride) { \
-        (void)sums; \
-        return bitnet__tile_bytes_any(w, q, n, rows, cols, out, out_stride, 4, dot_u8); \
-    } \
-    static BITNET__TARGET_##isa void bitnet__dotrows_u8_##isa( \
-        const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows, int cols, \
-        int32_t *out, size_t out_stride) { \
-        if (n % 16) bitnet__dotrows_u8_scalar(w, q, sums, n, rows, cols, out, out_stride); \
-        else \
-            bitnet__tiles(w, q, sums, n, rows, cols, out, out_stride, bitnet__tile_u8_##isa, \
-                          BITNET__TILE, 4 * (size_t)n); \
-    } \
-    static BITNET__TARGET_##isa void bitnet__dotrows_u4_##isa( \
-        const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows, int cols, \
-        int32_t *out, size_t out_stride) { \
-        bitnet__tiles(w, q, sums, n, rows, cols, out, out_stride, bitnet__tile_u4_##isa, \
-                      BITNET__TILE, 2 * (size_t)n); \
+    static BITNET__TARGET_##isa void bitnet__dotrows_u4_##isa(const bitnet__dots *d) { \
+        bitnet__tiles(d, bitnet__tile_u4_##isa, BITNET__TILE, 2 * (size_t)d->n); \
     }
 
 /* The table entry for ternary weights: panels of panel_rows rows and panel_cols columns, from
    min_cols columns on; else tiles. */
 #define BITNET__DEFINE_PANELS(isa, tiles, panel_rows, panel_cols, depth, min_cols) \
-    BITNET__APART BITNET__TARGET_##isa void bitnet__panels_##isa( \
-        const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows, int cols, \
-        int32_t *out, size_t out_stride) { \
+    BITNET__APART BITNET__TARGET_##isa void bitnet__panels_##isa(const bitnet__dots *d) { \
         uint8x16_t panel[(panel_rows) * (depth) / 16]; \
-        bitnet__panels(w, q, sums, n, rows, cols, out, out_stride, panel, bitnet__unpack_##isa, \
-                       bitnet__multiply_##isa, panel_rows, depth, panel_cols); \
+        bitnet__panels(d, panel, bitnet__unpack_##isa, bitnet__multiply_##isa, panel_rows, depth, \
+                       panel_cols); \
     } \
-    static BITNET__TARGET_##isa void bitnet__dotrows_i2s_##isa( \
-        const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows, int cols, \
-        int32_t *out, size_t out_stride) { \
-        bitnet__tiles_and_panels(w, q, sums, n, rows, cols, out, out_stride, tiles, \
-                                 bitnet__panels_##isa, panel_cols, min_cols, bitnet__i2s_bytes); \
+    static BITNET__TARGET_##isa void bitnet__dotrows_i2s_##isa(const bitnet__dots *d) { \
+        bitnet__tiles_and_panels(d, tiles, bitnet__panels_##isa, panel_cols, min_cols, \
+                                 bitnet__i2s_bytes); \
     }
 
 /* ---- I2_S, panels, any ARMv8 ---- */
 
 /* A panel is 4 rows, one after the other, in the order of the activations. */
-BITNET__INLINE BITNET__TARGET_neon void bitnet__unpack_neon(const uint8_t *w, int n, int rows,
-                                                            int first, int k, int len,
-                                                            void *panel) {
+BITNET__INLINE BITNET__TARGET_neon void bitnet__unpack_neon(const bitnet__dots *d, int first, int k,
+                                                            int len, void *panel) {
     int r, piece, i;
-    w += k / 4;
     for (r = 0; r < 4; r++) {
-        const uint8_t *row = w + bitnet__clamp(first + r, rows) * (size_t)(n / 4);
+        const uint8_t *row = d->w + k / 4 + bitnet__clamp(first + r, d->rows) * (size_t)(d->n / 4);
         for (piece = 0; piece < len / 64; piece++) {
             const uint8x16_t v = vld1q_u8(row + (size_t)piece * 16);
             uint8x16_t *to = (uint8x16_t *)panel + r * (len / 16) + piece / 2 * 8 + piece % 2;
@@ -595,9 +552,8 @@ BITNET__INLINE BITNET__TARGET_neon void bitnet__unpack_neon(const uint8_t *w, in
 }
 
 /* 16 partial sums, 4 vectors of weights, 1 of activations: 8 loads for 32 SMLAL. */
-BITNET__INLINE BITNET__TARGET_neon void bitnet__multiply_neon(
-    void *panel, int len, const int8_t *q, int n, const int32_t *sums, int rows, int cols,
-    int32_t *out, size_t out_stride) {
+BITNET__INLINE BITNET__TARGET_neon void bitnet__multiply_neon(void *panel, int from, int len,
+                                                              const bitnet__dots *d) {
     int32x4_t sum[4][4];
     int16x8_t part[4][4];
     int8x16_t v[4], a;
@@ -606,7 +562,7 @@ BITNET__INLINE BITNET__TARGET_neon void bitnet__multiply_neon(
     int r, c, k, end;
     BITNET__UNROLL for (c = 0; c < 4; c++) {
         row[c] = (const uint8x16_t *)panel + c * (len / 16);
-        col[c] = q + bitnet__clamp(c, cols) * (size_t)n;
+        col[c] = d->q + bitnet__clamp(c, d->cols) * (size_t)d->n + from;
         BITNET__UNROLL for (r = 0; r < 4; r++) sum[c][r] = vdupq_n_s32(0);
     }
     for (k = 0; k < len / 16; k = end) {
@@ -629,13 +585,13 @@ BITNET__INLINE BITNET__TARGET_neon void bitnet__multiply_neon(
         }
     }
     BITNET__UNROLL for (c = 0; c < 4; c++)
-        if (c < cols)
-            bitnet__put_dots_neon(out + (size_t)c * out_stride, bitnet__fold4_neon(sum[c]), rows,
-                                  sums ? sums + c : 0);
+        if (c < d->cols)
+            bitnet__put_dots_neon(d->out + (size_t)c * d->stride, bitnet__fold4_neon(sum[c]),
+                                  d->rows, from ? 0 : d->sums + c);
 }
 
 #if BITNET__NEON
-BITNET__DEFINE_TILES(neon, 1, bitnet__dot_u8_neon)
+BITNET__DEFINE_TILES(neon, 1, bitnet__dot_u4_neon)
 BITNET__DEFINE_PANELS(neon, bitnet__tiles_neon, 4, 4, BITNET__FOLD * 256, 8)
 #endif
 
@@ -651,12 +607,11 @@ BITNET__DEFINE_PANELS(neon, bitnet__tiles_neon, 4, 4, BITNET__FOLD * 256, 8)
    A block's 32 bytes are two pieces of 4 words. Transposing the 4 x 4 words of 4 rows puts word d
    of all of them into one vector. Its bits 7-6 belong to k = 4 * piece + d of the block, bits 5-4
    to that k plus 8, bits 3-2 to k plus 16, bits 1-0 to k plus 24. */
-BITNET__INLINE BITNET__TARGET_dotprod void bitnet__unpack_dotprod(const uint8_t *w, int n, int rows,
-                                                                  int first, int k, int len,
-                                                                  void *panel) {
-    const size_t row_bytes = (size_t)(n / 4);
-    int half, piece, r, d, i;
-    w += k / 4;
+BITNET__INLINE BITNET__TARGET_dotprod void bitnet__unpack_dotprod(const bitnet__dots *d, int first,
+                                                                  int k, int len, void *panel) {
+    const size_t row_bytes = (size_t)(d->n / 4);
+    const uint8_t *w = d->w + k / 4;
+    int half, piece, r, x, i;
     for (half = 0; half < 2; half++) {
         for (piece = 0; piece < len / 64; piece++) {
             uint8x16_t *to = (uint8x16_t *)panel + (piece / 2 * 32 + piece % 2 * 4) * 2 + half;
@@ -664,20 +619,20 @@ BITNET__INLINE BITNET__TARGET_dotprod void bitnet__unpack_dotprod(const uint8_t 
             uint64x2_t u[4];
             BITNET__UNROLL for (r = 0; r < 4; r++)
                 v[r] = vreinterpretq_u32_u8(
-                    vld1q_u8(w + bitnet__clamp(first + half * 4 + r, rows) * row_bytes +
+                    vld1q_u8(w + bitnet__clamp(first + half * 4 + r, d->rows) * row_bytes +
                              (size_t)piece * 16));
             t[0] = vtrn1q_u32(v[0], v[1]);                 /* words 0 and 2 of rows 0 and 1 */
             t[1] = vtrn2q_u32(v[0], v[1]);                 /* words 1 and 3 */
             t[2] = vtrn1q_u32(v[2], v[3]);
             t[3] = vtrn2q_u32(v[2], v[3]);
-            BITNET__UNROLL for (d = 0; d < 2; d++) {
-                u[d] = vtrn1q_u64(vreinterpretq_u64_u32(t[d]), vreinterpretq_u64_u32(t[d + 2]));
-                u[d + 2] = vtrn2q_u64(vreinterpretq_u64_u32(t[d]),
-                                      vreinterpretq_u64_u32(t[d + 2]));
+            BITNET__UNROLL for (x = 0; x < 2; x++) {
+                u[x] = vtrn1q_u64(vreinterpretq_u64_u32(t[x]), vreinterpretq_u64_u32(t[x + 2]));
+                u[x + 2] = vtrn2q_u64(vreinterpretq_u64_u32(t[x]),
+                                      vreinterpretq_u64_u32(t[x + 2]));
             }
-            BITNET__UNROLL for (d = 0; d < 4; d++) {
+            BITNET__UNROLL for (x = 0; x < 4; x++) {       /* word x of 4 rows */
                 BITNET__UNROLL for (i = 0; i < 4; i++)
-                    to[(d + 8 * i) * 2] = bitnet__codes_neon(vreinterpretq_u8_u64(u[d]), i);
+                    to[(x + 8 * i) * 2] = bitnet__codes_neon(vreinterpretq_u8_u64(u[x]), i);
             }
         }
     }
@@ -685,23 +640,22 @@ BITNET__INLINE BITNET__TARGET_dotprod void bitnet__unpack_dotprod(const uint8_t 
 
 /* 16 sums, 8 vectors of activations, 2 of weights: 16 loads for 64 SDOT, because one vector of
    activations serves four steps, a lane each. The lane must be a literal, hence the macro. */
-#define BITNET__STEP(d) \
-    w0 = vreinterpretq_s8_u8(v[(k + (d)) * 2]); \
-    w1 = vreinterpretq_s8_u8(v[(k + (d)) * 2 + 1]); \
+#define BITNET__STEP(s) \
+    w0 = vreinterpretq_s8_u8(v[(k + (s)) * 2]); \
+    w1 = vreinterpretq_s8_u8(v[(k + (s)) * 2 + 1]); \
     BITNET__UNROLL for (c = 0; c < 8; c++) { \
-        BITNET__SDOT_LANE(sum[c][0], w0, a[c], d); \
-        BITNET__SDOT_LANE(sum[c][1], w1, a[c], d); \
+        BITNET__SDOT_LANE(sum[c][0], w0, a[c], s); \
+        BITNET__SDOT_LANE(sum[c][1], w1, a[c], s); \
     }
-BITNET__INLINE BITNET__TARGET_dotprod void bitnet__multiply_dotprod(
-    void *panel, int len, const int8_t *q, int n, const int32_t *sums, int rows, int cols,
-    int32_t *out, size_t out_stride) {
+BITNET__INLINE BITNET__TARGET_dotprod void bitnet__multiply_dotprod(void *panel, int from, int len,
+                                                                    const bitnet__dots *d) {
     const uint8x16_t *v = (const uint8x16_t *)panel;
     int32x4_t sum[8][2];
     int8x16_t a[8], w0, w1;
     const int8_t *col[8];
     int c, k;
     BITNET__UNROLL for (c = 0; c < 8; c++) {
-        col[c] = q + bitnet__clamp(c, cols) * (size_t)n;
+        col[c] = d->q + bitnet__clamp(c, d->cols) * (size_t)d->n + from;
         sum[c][0] = sum[c][1] = vdupq_n_s32(0);
     }
     for (k = 0; k < len / 4; k += 4) {
@@ -712,10 +666,10 @@ BITNET__INLINE BITNET__TARGET_dotprod void bitnet__multiply_dotprod(
         BITNET__STEP(3)
     }
     BITNET__UNROLL for (c = 0; c < 8; c++) {
-        int32_t *to = out + (size_t)c * out_stride;
-        if (c >= cols) continue;
-        bitnet__put_dots_neon(to, sum[c][0], rows, sums ? sums + c : 0);
-        bitnet__put_dots_neon(to + 4, sum[c][1], rows - 4, sums ? sums + c : 0);
+        int32_t *to = d->out + (size_t)c * d->stride;
+        if (c >= d->cols) continue;
+        bitnet__put_dots_neon(to, sum[c][0], d->rows, from ? 0 : d->sums + c);
+        bitnet__put_dots_neon(to + 4, sum[c][1], d->rows - 4, from ? 0 : d->sums + c);
     }
 }
 #undef BITNET__STEP
@@ -733,15 +687,14 @@ BITNET__DEFINE_PANELS(dotprod, bitnet__tiles_dotprod, 8, 8, 1024, 16)
                             weights  8k .. 8k+7        8k .. 8k+7
 
    SMMLA multiplies this by 8 activations of two columns: 2 x 2 dot products. */
-BITNET__INLINE BITNET__TARGET_i8mm void bitnet__unpack_i8mm(const uint8_t *w, int n, int rows,
-                                                            int first, int k, int len,
-                                                            void *panel) {
-    const size_t row_bytes = (size_t)(n / 4);
+BITNET__INLINE BITNET__TARGET_i8mm void bitnet__unpack_i8mm(const bitnet__dots *d, int first, int k,
+                                                            int len, void *panel) {
+    const size_t row_bytes = (size_t)(d->n / 4);
+    const uint8_t *w = d->w + k / 4;
     int pair, piece, i;
-    w += k / 4;
     for (pair = 0; pair < 8; pair++) {
-        const uint8_t *row0 = w + bitnet__clamp(first + 2 * pair, rows) * row_bytes;
-        const uint8_t *row1 = w + bitnet__clamp(first + 2 * pair + 1, rows) * row_bytes;
+        const uint8_t *row0 = w + bitnet__clamp(first + 2 * pair, d->rows) * row_bytes;
+        const uint8_t *row1 = w + bitnet__clamp(first + 2 * pair + 1, d->rows) * row_bytes;
         for (piece = 0; piece < len / 64; piece++) {
             uint8x16_t *to = (uint8x16_t *)panel + (piece / 2 * 16 + piece % 2 * 2) * 8 + pair;
             const uint64x2_t v0 = vreinterpretq_u64_u8(vld1q_u8(row0 + (size_t)piece * 16));
@@ -758,15 +711,15 @@ BITNET__INLINE BITNET__TARGET_i8mm void bitnet__unpack_i8mm(const uint8_t *w, in
 
 /* 16 sums, 4 vectors of activations, 1 of weights: 20 loads and 4 transpositions for 32 SMMLA.
    A sum's lanes: rows 2 pair and 2 pair + 1 with the first column, then with the second. */
-BITNET__INLINE BITNET__TARGET_i8mm void bitnet__multiply_i8mm(
-    void *panel, int len, const int8_t *q, int n, const int32_t *sums, int rows, int cols,
-    int32_t *out, size_t out_stride) {
+BITNET__INLINE BITNET__TARGET_i8mm void bitnet__multiply_i8mm(void *panel, int from, int len,
+                                                              const bitnet__dots *d) {
     const uint8x16_t *v = (const uint8x16_t *)panel;
     int32x4_t sum[2][8], dots;
     int8x16_t a[2][2], w;
     const int8_t *col[4];
     int c, k, p, h;
-    BITNET__UNROLL for (c = 0; c < 4; c++) col[c] = q + bitnet__clamp(c, cols) * (size_t)n;
+    BITNET__UNROLL for (c = 0; c < 4; c++)
+        col[c] = d->q + bitnet__clamp(c, d->cols) * (size_t)d->n + from;
     BITNET__UNROLL for (c = 0; c < 2; c++) {
         BITNET__UNROLL for (p = 0; p < 8; p++) sum[c][p] = vdupq_n_s32(0);
     }
@@ -786,12 +739,12 @@ BITNET__INLINE BITNET__TARGET_i8mm void bitnet__multiply_i8mm(
     }
     BITNET__UNROLL for (c = 0; c < 4; c++) {
         const int32x4_t *s = sum[c / 2];
-        if (c >= cols) continue;
+        if (c >= d->cols) continue;
         BITNET__UNROLL for (p = 0; p < 8; p += 2) {
             dots = c % 2 ? vcombine_s32(vget_high_s32(s[p]), vget_high_s32(s[p + 1]))
                          : vcombine_s32(vget_low_s32(s[p]), vget_low_s32(s[p + 1]));
-            bitnet__put_dots_neon(out + (size_t)c * out_stride + 2 * p, dots, rows - 2 * p,
-                                  sums ? sums + c : 0);
+            bitnet__put_dots_neon(d->out + (size_t)c * d->stride + 2 * p, dots, d->rows - 2 * p,
+                                  from ? 0 : d->sums + c);
         }
     }
 }
@@ -1062,7 +1015,7 @@ BITNET__INLINE BITNET__TARGET_neon int bitnet__tile_groups_shaped(const bitnet__
         }
     }
     for (c = 0; c < cols; c++) {
-        float *y = p->out + (size_t)(from + c) * p->out_stride;
+        float *y = p->out + (size_t)(from + c) * p->stride;
         for (r = 0; r < rows; r++) y[r] = p->add ? y[r] + total[c][r] : total[c][r];
     }
     return cols;
@@ -1081,14 +1034,11 @@ BITNET__INLINE BITNET__TARGET_neon int bitnet__tile_groups(const bitnet__grouped
 
 /* All columns before the next 16 rows: weights are the longer array. */
 #define BITNET__DEFINE_GROUPS(isa, most, few, many) \
-    static BITNET__TARGET_##isa void bitnet__dotrows_groups_##isa( \
-        const uint8_t *w, const int8_t *q, const int32_t *sums, const float *steps, int n, \
-        int group, int rows, int cols, int add, float *out, size_t out_stride) { \
-        bitnet__grouped p = {w, q, sums, steps, n, group, rows, cols, add, out, out_stride}; \
-        int c; \
-        for (; p.rows > 0; p.rows -= BITNET__GROUP_ROWS, p.out += BITNET__GROUP_ROWS) { \
-            for (c = 0; c < cols;) c += bitnet__tile_groups(&p, c, most, few, many); \
-            p.w += bitnet__groups_bytes(n, group, BITNET__GROUP_ROWS); \
+    static BITNET__TARGET_##isa void bitnet__dotrows_groups_##isa(const bitnet__grouped *x) { \
+        int r, c; \
+        for (r = 0; r < x->rows; r += BITNET__GROUP_ROWS) { \
+            const bitnet__grouped p = bitnet__grouped_from(x, r, 0); \
+            for (c = 0; c < p.cols;) c += bitnet__tile_groups(&p, c, most, few, many); \
         } \
     }
 /* Columns of a tile with SMLAL. */
@@ -1764,47 +1714,47 @@ BITNET__INLINE void bitnet__put_f16_neon(uint8_t *p, const float *x) {
 
 /* ---- the tables ---- */
 
-#define BITNET__KERNEL_ENTRIES(ternary, groups, u8, u4, scores, sumrows) \
+#define BITNET__KERNEL_ENTRIES(ternary, groups, u4, scores, sumrows) \
     bitnet__quantize_neon, ternary, groups, bitnet__dotrows_f32_neon, bitnet__dotrows_f16_neon, \
     bitnet__dotrows_bf16_neon, bitnet__scores_f16_neon, bitnet__sumrows_f32_neon, \
     bitnet__sumrows_f16_neon, bitnet__softmax_neon, bitnet__rope_neon, bitnet__store_f16_neon, \
     bitnet__dequantize_neon, bitnet__relu2_gate_neon, bitnet__sigmoid_gate_neon, \
-    bitnet__rmsnorm_neon, u8, u4, ternary, scores, bitnet__weigh_i8_neon, sumrows
+    bitnet__rmsnorm_neon, u4, ternary, scores, bitnet__weigh_i8_neon, sumrows
 
 /* On AArch32 vectors always flush subnormals to zero, so all floats are scalar there. */
 #ifdef __arm__
   #undef BITNET__KERNEL_ENTRIES
-  #define BITNET__KERNEL_ENTRIES(ternary, groups, u8, u4, scores, sumrows) \
+  #define BITNET__KERNEL_ENTRIES(ternary, groups, u4, scores, sumrows) \
       bitnet__quantize_scalar, ternary, groups, bitnet__dotrows_f32_scalar, \
       bitnet__dotrows_f16_scalar, bitnet__dotrows_bf16_scalar, bitnet__dotrows_f16_scalar, \
       bitnet__sumrows_f32_scalar, bitnet__sumrows_f16_scalar, bitnet__softmax_scalar, \
       bitnet__rope_scalar, bitnet__store_f16_scalar, bitnet__dequantize_scalar, \
-      bitnet__relu2_gate_scalar, bitnet__sigmoid_gate_scalar, bitnet__rmsnorm_scalar, u8, \
-      u4, ternary, scores, bitnet__weigh_i8_scalar, sumrows
+      bitnet__relu2_gate_scalar, bitnet__sigmoid_gate_scalar, bitnet__rmsnorm_scalar, u4, \
+      ternary, scores, bitnet__weigh_i8_scalar, sumrows
 #endif
 
 #if BITNET__NEON
 static const bitnet_kernels bitnet__kernels_neon = {
-    "neon", BITNET_CPU_NEON, 0, 0, 0, 0,
+    "neon", BITNET_CPU_NEON, BITNET__LAYOUT_I2S,
     BITNET__KERNEL_ENTRIES(bitnet__dotrows_i2s_neon, bitnet__dotrows_groups_neon,
-                           bitnet__dotrows_u8_neon, bitnet__dotrows_u4_neon,
-                           bitnet__scores_i8_neon, bitnet__sumrows_i8_neon)
+                           bitnet__dotrows_u4_neon, bitnet__scores_i8_neon,
+                           bitnet__sumrows_i8_neon)
 };
 #endif
 #if BITNET__DOTPROD
 static const bitnet_kernels bitnet__kernels_dotprod = {
-    "neon-dotprod", BITNET_CPU_NEON | BITNET_CPU_DOTPROD, 0, 0, 0, 0,
+    "neon-dotprod", BITNET_CPU_NEON | BITNET_CPU_DOTPROD, BITNET__LAYOUT_I2S,
     BITNET__KERNEL_ENTRIES(bitnet__dotrows_i2s_dotprod, bitnet__dotrows_groups_dotprod,
-                           bitnet__dotrows_u8_dotprod, bitnet__dotrows_u4_dotprod,
-                           bitnet__scores_i8_dotprod, bitnet__sumrows_i8_dotprod)
+                           bitnet__dotrows_u4_dotprod, bitnet__scores_i8_dotprod,
+                           bitnet__sumrows_i8_dotprod)
 };
 #endif
 #if BITNET__I8MM
 static const bitnet_kernels bitnet__kernels_i8mm = {
-    "neon-i8mm", BITNET_CPU_NEON | BITNET_CPU_DOTPROD | BITNET_CPU_I8MM, 0, 0, 0, 0,
+    "neon-i8mm", BITNET_CPU_NEON | BITNET_CPU_DOTPROD | BITNET_CPU_I8MM, BITNET__LAYOUT_I2S,
     BITNET__KERNEL_ENTRIES(bitnet__dotrows_i2s_i8mm, bitnet__dotrows_groups_i8mm,
-                           bitnet__dotrows_u8_dotprod, bitnet__dotrows_u4_dotprod,
-                           bitnet__scores_i8_i8mm, bitnet__sumrows_i8_i8mm)
+                           bitnet__dotrows_u4_dotprod, bitnet__scores_i8_i8mm,
+                           bitnet__sumrows_i8_i8mm)
 };
 #endif
 

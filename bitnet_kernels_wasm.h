@@ -83,11 +83,10 @@
        Codes and 4 times codes are at most 12, the same either way. A pair of products is at most
        2 * 12 * 128 = 3072, far from 32767. i32x4.relaxed_dot_i8x16_i7x16_add_s adds two such pairs
        to an int32. Engines that use SDOT or AVX-VNNI take one instruction for that; others take
-       three, while an int16 sum needs only the first of these and an addition. bitnet__relaxed_kind
-       finds out which, by products that do not fit 7 bits. In Node 20 (PMADDUBSW) int16 sums are
-       1.7 times as fast, in Chromium 156 with AVX-VNNI int32 sums are 1.4 times as fast.
-       Bytes of dotrows_u8 have 8 bits, not 7. They are passed as signed or unsigned, as the engine
-       takes them. The standard leaves that choice to the engine, but only once for a program.
+       three, while an int16 sum needs only the first of these and an addition.
+       bitnet__relaxed_halves finds out which, by products that do not fit 7 bits. In Node 20
+       (PMADDUBSW) int16 sums are 1.7 times as fast, in Chromium 156 with AVX-VNNI int32 sums are
+       1.4 times as fast.
 
    BOUNDS, for q from -128 to 127; of I2_S for codes up to 3, n <= 2^20: 8192 blocks
        simd128, tile      Of 8 products of a lane, 4 times the first row's are from 0 to
@@ -102,9 +101,6 @@
        looked-up sums     int16: no code 3, so 224 weights are at most 224 * 128 = 28672.
        all, int32         All lanes together 384 n, at most 402653184; before or after the sum of q,
                           at most 128 n = 2^27, is subtracted. int32 goes to 2^31.
-       dotrows_u8         255 * 64 n, at most 1069547520 for n = 2^16, and 128 times the sum of q,
-                          at most 2^29. Relaxed: pairs of products are at most 2 * 255 * 64 = 32640
-                          (unsigned) or 2 * 128 * 64 = 16384 (signed).
        scores_i8          Keys as they are, |q| <= 127: all lanes together 255 * 127 n, at most
                           2122383360 for n = 2^16, minus 128 times the sum of q, at most
                           1065353216.
@@ -125,7 +121,7 @@
        looked-up sums     int16: 128 weights are at most 128 * 128 = 16384; a group of 256 is two
                           such sums. */
 
-#if BITNET__KERNEL_ABI != 8
+#if BITNET__KERNEL_ABI != 9
   #error "bitnet_kernels_wasm.h and bitnet.h are of different releases"
 #endif
 #define BITNET__HAVE_SIMD
@@ -425,36 +421,36 @@ static void bitnet__find_i2s_wasm(const uint8_t *w, size_t row_bytes, int rows,
 }
 
 /* Up to LOOK_ROWS rows without a code 3. 224 weights at a time, the most whose sums fit int16. */
-BITNET__APART void bitnet__look_up_i2s_wasm(const uint8_t *w, const int8_t *q, int n, int rows,
-                                            int cols, int32_t *out, size_t out_stride) {
+BITNET__APART void bitnet__look_up_i2s_wasm(const bitnet__dots *d) {
+    const int n = d->n, rows = d->rows, cols = d->cols;
     v128_t table[BITNET__LOOK_TABLE], sum[BITNET__LOOK_ROWS * 2 + 16];
     bitnet__look at[BITNET__LOOK_STEPS];
     int k, c, i, steps;
     for (k = 0; k < n; k += 32 * steps) {
         steps = n - k < 224 ? (n - k) / 32 : 7;
         for (i = 0; i < steps; i++)
-            bitnet__find_i2s_wasm(w + k / 4 + 8 * i, (size_t)(n / 4), rows, table, at[i]);
+            bitnet__find_i2s_wasm(d->w + k / 4 + 8 * i, (size_t)(n / 4), rows, table, at[i]);
         for (c = 0; c < cols; c += BITNET__LOOK_COLS) {
-            bitnet__look_up_steps_wasm(q, n, c, cols, k, steps, 0, at, rows, table, sum);
+            bitnet__look_up_steps_wasm(d->q, n, c, cols, k, steps, 0, at, rows, table, sum);
             for (i = 0; i < 2 && c + 8 * i < cols; i++)
                 bitnet__put_all_sums_wasm(sum + i, rows, cols - c - 8 * i, k > 0,
-                                          out + (size_t)(c + 8 * i) * out_stride, out_stride);
+                                          d->out + (size_t)(c + 8 * i) * d->stride, d->stride);
         }
     }
 }
 
 /* The table entry: from min_cols columns on, looked-up sums, if there are enough rows. */
 #define BITNET__DEFINE_I2S(isa, min_cols) \
-    static void bitnet__dotrows_i2s_##isa(const uint8_t *w, const int8_t *q, const int32_t *sums, \
-                                          int n, int rows, int cols, int32_t *out, \
-                                          size_t out_stride) { \
-        int count; \
-        for (; rows > 0; rows -= count, w += bitnet__i2s_bytes(n, count), out += count) { \
-            count = bitnet__share(rows, BITNET__LOOK_ROWS); \
-            if (cols < min_cols || count < BITNET__LOOK_LEAST || \
-                bitnet__has_code3_wasm(w, bitnet__i2s_bytes(n, count))) \
-                bitnet__tiles_##isa(w, q, sums, n, count, cols, out, out_stride); \
-            else bitnet__look_up_i2s_wasm(w, q, n, count, cols, out, out_stride); \
+    static void bitnet__dotrows_i2s_##isa(const bitnet__dots *d) { \
+        bitnet__dots part; \
+        int r; \
+        for (r = 0; r < d->rows; r += part.rows) { \
+            part = bitnet__dots_from(d, bitnet__i2s_bytes(d->n, r), r, 0); \
+            part.rows = bitnet__share(part.rows, BITNET__LOOK_ROWS); \
+            if (d->cols < min_cols || part.rows < BITNET__LOOK_LEAST || \
+                bitnet__has_code3_wasm(part.w, bitnet__i2s_bytes(d->n, part.rows))) \
+                bitnet__tiles_##isa(&part); \
+            else bitnet__look_up_i2s_wasm(&part); \
         } \
     }
 
@@ -599,23 +595,23 @@ BITNET__INLINE void bitnet__tile_simd128(const uint8_t *w, size_t row_bytes,
         -p->less, p->more, -p->less, p->more)), rows, apart, sum);
 }
 
-BITNET__APART void bitnet__tiles_simd128(const uint8_t *w, const int8_t *q, const int32_t *sums,
-                                         int n, int rows, int cols, int32_t *out,
-                                         size_t out_stride) {
+BITNET__APART void bitnet__tiles_simd128(const bitnet__dots *d) {
     bitnet__pairs act;
-    const size_t row_bytes = (size_t)(n / 4);
-    const uint8_t *const end = w + (size_t)rows * row_bytes;
-    const int quarter = bitnet__quarter(rows);
+    const size_t row_bytes = (size_t)(d->n / 4);
+    const uint8_t *const end = d->w + (size_t)d->rows * row_bytes;
+    const int quarter = bitnet__quarter(d->rows);
     int r, c, k, len;
-    for (c = 0; c < cols; c++, q += n, out += out_stride) {
-        for (k = 0; k < n; k += len) {
-            const uint8_t *row = w + k / 4;
-            len = n - k < BITNET__DEPTH ? n - k : BITNET__DEPTH;
+    for (c = 0; c < d->cols; c++) {
+        const int8_t *q = d->q + (size_t)c * (size_t)d->n;
+        int32_t *out = d->out + (size_t)c * d->stride;
+        for (k = 0; k < d->n; k += len) {
+            const uint8_t *row = d->w + k / 4;
+            len = d->n - k < BITNET__DEPTH ? d->n - k : BITNET__DEPTH;
             bitnet__prepare_simd128(q + k, len, &act);
             for (r = 0; r < quarter; r++, row += row_bytes) {
                 bitnet__touch_wasm(row, row_bytes, row_bytes * (size_t)quarter, end);
-                bitnet__tile_simd128(row, row_bytes, &act, len, rows - r, quarter,
-                                     k ? 0 : sums + c, out + r);
+                bitnet__tile_simd128(row, row_bytes, &act, len, d->rows - r, quarter,
+                                     k ? 0 : d->sums + c, out + r);
             }
         }
     }
@@ -623,18 +619,7 @@ BITNET__APART void bitnet__tiles_simd128(const uint8_t *w, const int8_t *q, cons
 
 BITNET__DEFINE_I2S(simd128, BITNET__FEW_SIMD128)
 
-/* ---- bytes and halves of bytes: tiles of 4 rows and 1 or 2 columns ---- */
-
-/* How bytes are multiplied: as words, or by the relaxed dot, whose second operand the engine takes
-   as signed or unsigned. SATURATED is unsigned too, with sums of two products in int16. */
-enum { BITNET__WORDS, BITNET__SIGNED, BITNET__UNSIGNED, BITNET__SATURATED };
-
-/* 8 weights as words, or 16 bytes: weight - 128, by its sign bit, if they are signed. */
-BITNET__INLINE v128_t bitnet__load_u8_wasm(const uint8_t *w, const int way) {
-    return way == BITNET__WORDS    ? wasm_u16x8_load8x8(w)
-           : way == BITNET__SIGNED ? wasm_v128_xor(wasm_v128_load(w), wasm_i8x16_const_splat(-128))
-                                   : wasm_v128_load(w);
-}
+/* ---- 4 bits: tiles of 4 rows and 1 or 2 columns ---- */
 
 /* 8 weights of 4 bits as words: the upper or lower halves of bytes. */
 BITNET__INLINE v128_t bitnet__load_u4_wasm(const uint8_t *w, const int lower) {
@@ -642,92 +627,53 @@ BITNET__INLINE v128_t bitnet__load_u4_wasm(const uint8_t *w, const int lower) {
     return lower ? wasm_v128_and(v, wasm_i8x16_const_splat(15)) : wasm_u16x8_shr(v, 4);
 }
 
-BITNET__INLINE v128_t bitnet__load_q_wasm(const int8_t *q, const int way) {
-    return way == BITNET__WORDS ? wasm_i16x8_load8x8(q) : wasm_v128_load(q);
-}
-
-/* Pairs of products reach 2 * 255 * 64 = 32640, which is why |q| is at most 64. */
-BITNET__INLINE v128_t bitnet__dot_u8_wasm(v128_t sum, v128_t w, v128_t a, const int way) {
-#if BITNET__RELAXED
-    if (way != BITNET__WORDS) return wasm_i32x4_relaxed_dot_i8x16_i7x16_add(a, w, sum);
-#endif
-    (void)way;
-    return wasm_i32x4_add(sum, wasm_i32x4_dot_i16x8(w, a));
-}
-
-/* Of 4 bits, which are multiplied as words, 64 bytes are 128 weights. */
-BITNET__INLINE void bitnet__tile_bytes_wasm(const uint8_t *w, const int8_t *q, const int32_t *sums,
-                                            int n, int rows, int apart, int32_t *out,
-                                            size_t out_stride, const int tile_cols,
-                                            const int bits, const int way) {
-    const int wide = way == BITNET__WORDS ? 8 : 16;
-    const int less = bits == 4 ? 8 : way == BITNET__SIGNED ? 0 : 128;
+/* 64 bytes are 128 weights, multiplied as words. */
+BITNET__INLINE void bitnet__tile_u4_wasm(const bitnet__dots *d, int apart, const int tile_cols) {
     v128_t dot[2][4], v[4], a;
     const uint8_t *row[4];
     const int8_t *col[2];
-    int left = n / 8 * bits, r, c, h, lower;
+    int left = d->n / 2, r, c, h, lower;
     BITNET__UNROLL for (r = 0; r < 4; r++) {
-        row[r] = w + bitnet__clamp(r * apart, rows) * (size_t)left;
+        row[r] = d->w + bitnet__clamp(r * apart, d->rows) * (size_t)left;
         BITNET__UNROLL for (c = 0; c < tile_cols; c++) dot[c][r] = wasm_i32x4_const_splat(0);
     }
-    BITNET__UNROLL for (c = 0; c < tile_cols; c++) col[c] = q + (size_t)c * (size_t)n;
+    BITNET__UNROLL for (c = 0; c < tile_cols; c++) col[c] = d->q + (size_t)c * (size_t)d->n;
     for (; left > 0; left -= 32) {
-        BITNET__UNROLL for (h = 0; h < 32 * 8 / bits; h += wide) {
+        BITNET__UNROLL for (h = 0; h < 64; h += 8) {
             const int at = h % 32;
             lower = h / 32;
             BITNET__UNROLL for (r = 0; r < 4; r++)
-                v[r] = bits == 8 ? bitnet__load_u8_wasm(row[r] + at, way)
-                                 : bitnet__load_u4_wasm(row[r] + at, lower);
+                v[r] = bitnet__load_u4_wasm(row[r] + at, lower);
             BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
-                a = bitnet__load_q_wasm(col[c] + at + 64 * lower, way);
+                a = wasm_i16x8_load8x8(col[c] + at + 64 * lower);
                 BITNET__UNROLL for (r = 0; r < 4; r++)
-                    dot[c][r] = bitnet__dot_u8_wasm(dot[c][r], v[r], a, way);
+                    dot[c][r] = wasm_i32x4_add(dot[c][r], wasm_i32x4_dot_i16x8(v[r], a));
             }
         }
         BITNET__UNROLL for (r = 0; r < 4; r++) row[r] += 32;
-        BITNET__UNROLL for (c = 0; c < tile_cols; c++)
-            col[c] += bits == 4 && left % 64 ? 96 : 32;
+        BITNET__UNROLL for (c = 0; c < tile_cols; c++) col[c] += left % 64 ? 96 : 32;
     }
     BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
-        const int32_t sum = less * sums[c];
-        bitnet__put_apart_wasm(out + (size_t)c * out_stride, bitnet__fold4_wasm(dot[c]), rows,
-                               apart, &sum);
+        const int32_t less = 8 * d->sums[c];
+        bitnet__put_apart_wasm(d->out + (size_t)c * d->stride, bitnet__fold4_wasm(dot[c]),
+                               d->rows, apart, &less);
     }
 }
 
-BITNET__INLINE void bitnet__dotrows_bytes_wasm(const uint8_t *w, const int8_t *q,
-                                               const int32_t *sums, int n, int rows, int cols,
-                                               int32_t *out, size_t out_stride, const int bits,
-                                               const int way) {
-    const size_t row_bytes = (size_t)(n / 8 * bits);
-    const uint8_t *row = w;
-    const int quarter = bitnet__quarter(rows);
+BITNET__APART void bitnet__tiles_u4_wasm(const bitnet__dots *d) {
+    const size_t row_bytes = (size_t)(d->n / 2);
+    const int quarter = bitnet__quarter(d->rows);
     int r, c, step;
-    if (n % 32) {
-        bitnet__dotrows_u8_scalar(w, q, sums, n, rows, cols, out, out_stride);
-        return;
-    }
-    for (r = 0; r < quarter; r++, row += row_bytes) {
-        bitnet__touch_wasm(row, row_bytes, row_bytes * (size_t)quarter,
-                           w + row_bytes * (size_t)rows);
-        for (c = 0; c < cols; c += step) {
-            const int8_t *col = q + (size_t)c * (size_t)n;
-            int32_t *to = out + (size_t)c * out_stride + (size_t)r;
-            step = cols - c >= 2 ? 2 : 1;
-            if (step == 2)
-                bitnet__tile_bytes_wasm(row, col, sums + c, n, rows - r, quarter, to, out_stride,
-                                        2, bits, way);
-            else
-                bitnet__tile_bytes_wasm(row, col, sums + c, n, rows - r, quarter, to, out_stride,
-                                        1, bits, way);
+    for (r = 0; r < quarter; r++) {
+        bitnet__touch_wasm(d->w + row_bytes * (size_t)r, row_bytes, row_bytes * (size_t)quarter,
+                           d->w + row_bytes * (size_t)d->rows);
+        for (c = 0; c < d->cols; c += step) {
+            const bitnet__dots part = bitnet__dots_from(d, row_bytes * (size_t)r, r, c);
+            step = part.cols >= 2 ? 2 : 1;
+            if (step == 2) bitnet__tile_u4_wasm(&part, quarter, 2);
+            else bitnet__tile_u4_wasm(&part, quarter, 1);
         }
     }
-}
-
-static void bitnet__dotrows_u8_simd128(const uint8_t *w, const int8_t *q, const int32_t *sums,
-                                       int n, int rows, int cols, int32_t *out,
-                                       size_t out_stride) {
-    bitnet__dotrows_bytes_wasm(w, q, sums, n, rows, cols, out, out_stride, 8, BITNET__WORDS);
 }
 
 /* 4 vectors for 16 bytes of 4 bits, all for sums that are 16 times too large: of the bytes with
@@ -773,46 +719,42 @@ BITNET__INLINE void bitnet__tile_u4_simd128(const uint8_t *w, size_t row_bytes, 
     bitnet__put_apart_wasm(out, wasm_i32x4_shr(bitnet__fold4_wasm(dot), 4), rows, apart, sum);
 }
 
-BITNET__APART void bitnet__tiles_u4_simd128(const uint8_t *w, const int8_t *q, const int32_t *sums,
-                                            int n, int rows, int32_t *out) {
+BITNET__APART void bitnet__tiles_u4_simd128(const bitnet__dots *d) {
     v128_t act[BITNET__DEPTH / 8];
-    const size_t row_bytes = (size_t)(n / 2);
-    const uint8_t *const end = w + (size_t)rows * row_bytes;
-    const int32_t less = 8 * *sums;
-    const int quarter = bitnet__quarter(rows);
+    const size_t row_bytes = (size_t)(d->n / 2);
+    const uint8_t *const end = d->w + (size_t)d->rows * row_bytes;
+    const int32_t less = 8 * *d->sums;
+    const int quarter = bitnet__quarter(d->rows);
     int r, k, len;
-    for (k = 0; k < n; k += len) {
-        const uint8_t *row = w + k / 2;
-        len = n - k < BITNET__DEPTH ? n - k : BITNET__DEPTH;
-        bitnet__prepare_u4_simd128(q + k, len, act);
+    for (k = 0; k < d->n; k += len) {
+        const uint8_t *row = d->w + k / 2;
+        len = d->n - k < BITNET__DEPTH ? d->n - k : BITNET__DEPTH;
+        bitnet__prepare_u4_simd128(d->q + k, len, act);
         for (r = 0; r < quarter; r++, row += row_bytes) {
             bitnet__touch_wasm(row, row_bytes, row_bytes * (size_t)quarter, end);
-            bitnet__tile_u4_simd128(row, row_bytes, act, len, rows - r, quarter,
-                                    k ? 0 : &less, out + r);
+            bitnet__tile_u4_simd128(row, row_bytes, act, len, d->rows - r, quarter,
+                                    k ? 0 : &less, d->out + r);
         }
     }
 }
 
-static void bitnet__dotrows_u4_simd128(const uint8_t *w, const int8_t *q, const int32_t *sums,
-                                       int n, int rows, int cols, int32_t *out,
-                                       size_t out_stride) {
-    if (cols == 1) bitnet__tiles_u4_simd128(w, q, sums, n, rows, out);
-    else bitnet__dotrows_bytes_wasm(w, q, sums, n, rows, cols, out, out_stride, 4, BITNET__WORDS);
+static void bitnet__dotrows_u4_simd128(const bitnet__dots *d) {
+    if (d->cols == 1) bitnet__tiles_u4_simd128(d);
+    else bitnet__tiles_u4_wasm(d);
 }
 
 #if BITNET__RELAXED
 /* ---- relaxed SIMD: how the engine computes it ---- */
 
-/* Finds that out by four products whose operands have 8 bits. These are volatile because Binaryen
-   120 aborts on a relaxed operation with constants. */
-static int bitnet__relaxed_kind(void) {
+/* Does it take sums of two products, which saturate in int16? Four products tell, whose operands
+   have 8 bits. These are volatile because Binaryen 120 aborts on a relaxed operation with
+   constants. */
+static int bitnet__relaxed_halves(void) {
     static volatile int8_t ones = -1, most = 127;
     const int32_t sum = wasm_i32x4_extract_lane(
         wasm_i32x4_relaxed_dot_i8x16_i7x16_add(wasm_i8x16_splat(most), wasm_i8x16_splat(ones),
                                                wasm_i32x4_const_splat(0)), 0);
-    return sum == 4 * 127 * -1    ? BITNET__SIGNED
-           : sum == 4 * 127 * 255 ? BITNET__UNSIGNED
-                                  : BITNET__SATURATED;
+    return sum != 4 * 127 * -1 && sum != 4 * 127 * 255;    /* exact: signed, unsigned */
 }
 
 /* Whether the engine is right. The baseline compiler of Node 20 is not: it takes the other operand
@@ -850,7 +792,7 @@ enum {
     BITNET__HALVES_BLOCKS4 = 1         /* of 4 bits */
 };
 
-/* By relaxed dots of two products, for engines whose relaxed dot is PMADDUBSW: SATURATED. Fields of
+/* By relaxed dots of two products, for engines whose relaxed dot is PMADDUBSW. Fields of
    2 or 4 bits are moved to the lowest bits. Writes the dots of 4 rows. */
 BITNET__INLINE void bitnet__dot_halves(const uint8_t *const *row, const int8_t *q, int n,
                                        const int bits, v128_t *dot) {
@@ -911,82 +853,56 @@ BITNET__INLINE void bitnet__dot_fours(const uint8_t *const *row, const int8_t *q
 }
 
 /* All rows and columns. n is a multiple of 128. */
-BITNET__INLINE void bitnet__rows_relaxed(const uint8_t *w, const int8_t *q, const int32_t *sums,
-                                         int n, int rows, int cols, int32_t *out,
-                                         size_t out_stride, const int bits, const int halves) {
-    const size_t row_bytes = (size_t)(n / 8 * bits);
-    const uint8_t *const end = w + row_bytes * (size_t)rows, *row[4];
-    const int quarter = bitnet__quarter(rows);
+BITNET__INLINE void bitnet__rows_relaxed(const bitnet__dots *d, const int bits, const int halves) {
+    const size_t row_bytes = (size_t)(d->n / 8 * bits);
+    const uint8_t *const end = d->w + row_bytes * (size_t)d->rows, *w = d->w, *row[4];
+    const int quarter = bitnet__quarter(d->rows);
     v128_t dot[4];
     int r, c, i;
     for (r = 0; r < quarter; r++, w += row_bytes) {
         BITNET__UNROLL for (i = 0; i < 4; i++)
-            row[i] = w + bitnet__clamp(i * quarter, rows - r) * row_bytes;
+            row[i] = w + bitnet__clamp(i * quarter, d->rows - r) * row_bytes;
         if (!halves) bitnet__touch_wasm(w, row_bytes, row_bytes * (size_t)quarter, end);
-        for (c = 0; c < cols; c++) {
-            const int8_t *col = q + (size_t)c * (size_t)n;
-            const int32_t less = sums[c] * (bits == 2 ? 1 : 8);
-            if (halves) bitnet__dot_halves(row, col, n, bits, dot);
-            else bitnet__dot_fours(row, col, n, bits, dot);
-            bitnet__put_apart_wasm(out + (size_t)c * out_stride + (size_t)r,
-                                   bitnet__fold4_wasm(dot), rows - r, quarter, &less);
+        for (c = 0; c < d->cols; c++) {
+            const int8_t *col = d->q + (size_t)c * (size_t)d->n;
+            const int32_t less = d->sums[c] * (bits == 2 ? 1 : 8);
+            if (halves) bitnet__dot_halves(row, col, d->n, bits, dot);
+            else bitnet__dot_fours(row, col, d->n, bits, dot);
+            bitnet__put_apart_wasm(d->out + (size_t)c * d->stride + (size_t)r,
+                                   bitnet__fold4_wasm(dot), d->rows - r, quarter, &less);
         }
     }
 }
 
-BITNET__APART void bitnet__tiles_relaxed16(const uint8_t *w, const int8_t *q, const int32_t *sums,
-                                           int n, int rows, int cols, int32_t *out,
-                                           size_t out_stride) {
-    bitnet__rows_relaxed(w, q, sums, n, rows, cols, out, out_stride, 2, 1);
+BITNET__APART void bitnet__tiles_relaxed16(const bitnet__dots *d) {
+    bitnet__rows_relaxed(d, 2, 1);
 }
 
 BITNET__DEFINE_I2S(relaxed16, BITNET__FEW_RELAXED16)
 
-BITNET__APART void bitnet__tiles_relaxed32(const uint8_t *w, const int8_t *q, const int32_t *sums,
-                                           int n, int rows, int cols, int32_t *out,
-                                           size_t out_stride) {
-    bitnet__rows_relaxed(w, q, sums, n, rows, cols, out, out_stride, 2, 0);
+BITNET__APART void bitnet__tiles_relaxed32(const bitnet__dots *d) {
+    bitnet__rows_relaxed(d, 2, 0);
 }
 
 BITNET__DEFINE_I2S(relaxed32, BITNET__FEW_RELAXED32)
 
-static void bitnet__dotrows_i2s_relaxed(const uint8_t *w, const int8_t *q, const int32_t *sums,
-                                        int n, int rows, int cols, int32_t *out,
-                                        size_t out_stride) {
-    if (bitnet__relaxed_kind() == BITNET__SATURATED)
-        bitnet__dotrows_i2s_relaxed16(w, q, sums, n, rows, cols, out, out_stride);
-    else bitnet__dotrows_i2s_relaxed32(w, q, sums, n, rows, cols, out, out_stride);
+static void bitnet__dotrows_i2s_relaxed(const bitnet__dots *d) {
+    if (bitnet__relaxed_halves()) bitnet__dotrows_i2s_relaxed16(d);
+    else bitnet__dotrows_i2s_relaxed32(d);
 }
 
-static void bitnet__dotrows_u8_relaxed(const uint8_t *w, const int8_t *q, const int32_t *sums,
-                                       int n, int rows, int cols, int32_t *out,
-                                       size_t out_stride) {
-    if (bitnet__relaxed_kind() == BITNET__SIGNED)
-        bitnet__dotrows_bytes_wasm(w, q, sums, n, rows, cols, out, out_stride, 8, BITNET__SIGNED);
-    else
-        bitnet__dotrows_bytes_wasm(w, q, sums, n, rows, cols, out, out_stride, 8,
-                                   BITNET__UNSIGNED);
-}
-
-static void bitnet__dotrows_u4_relaxed16(const uint8_t *w, const int8_t *q, const int32_t *sums,
-                                         int n, int rows, int cols, int32_t *out,
-                                         size_t out_stride) {
-    bitnet__rows_relaxed(w, q, sums, n, rows, cols, out, out_stride, 4, 1);
+static void bitnet__dotrows_u4_relaxed16(const bitnet__dots *d) {
+    bitnet__rows_relaxed(d, 4, 1);
 }
 
 /* 4 bits are the same, signed or unsigned. */
-static void bitnet__dotrows_u4_relaxed32(const uint8_t *w, const int8_t *q, const int32_t *sums,
-                                         int n, int rows, int cols, int32_t *out,
-                                         size_t out_stride) {
-    bitnet__rows_relaxed(w, q, sums, n, rows, cols, out, out_stride, 4, 0);
+static void bitnet__dotrows_u4_relaxed32(const bitnet__dots *d) {
+    bitnet__rows_relaxed(d, 4, 0);
 }
 
-static void bitnet__dotrows_u4_relaxed(const uint8_t *w, const int8_t *q, const int32_t *sums,
-                                       int n, int rows, int cols, int32_t *out,
-                                       size_t out_stride) {
-    if (bitnet__relaxed_kind() == BITNET__SATURATED)
-        bitnet__dotrows_u4_relaxed16(w, q, sums, n, rows, cols, out, out_stride);
-    else bitnet__dotrows_u4_relaxed32(w, q, sums, n, rows, cols, out, out_stride);
+static void bitnet__dotrows_u4_relaxed(const bitnet__dots *d) {
+    if (bitnet__relaxed_halves()) bitnet__dotrows_u4_relaxed16(d);
+    else bitnet__dotrows_u4_relaxed32(d);
 }
 #endif
 
@@ -1161,7 +1077,7 @@ BITNET__INLINE v128_t bitnet__from_f16_wasm(v128_t high) {
     const v128_t rest = wasm_u32x4_shr(wasm_v128_xor(high, sign), 3);
     const v128_t x = wasm_f32x4_mul(rest, wasm_f32x4_const_splat(5.192296858534828e33f));
     const v128_t inf = wasm_v128_and(wasm_i32x4_gt(x, wasm_i32x4_const_splat(0x477fffff)),
-                                     wasm_i32x4_const_splat(0x7f800000));
+                                                   wasm_i32x4_const_splat(0x7f800000));
     return wasm_v128_or(wasm_v128_or(x, sign), inf);
 }
 
@@ -1510,7 +1426,7 @@ BITNET__INLINE v128_t bitnet__add_group_wasm(v128_t sum, v128_t dot, v128_t d, v
 BITNET__INLINE void bitnet__put_groups_wasm(const bitnet__grouped *x, int r, int c,
                                             v128_t sum) {
     float four[4] = {0.0f, 0.0f, 0.0f, 0.0f};
-    float *to = x->out + (size_t)c * x->out_stride + (size_t)r;
+    float *to = x->out + (size_t)c * x->stride + (size_t)r;
     if (r >= x->rows) return;
     if (x->add) {
         bitnet__put(four, to, x->rows - r);
@@ -1723,17 +1639,13 @@ BITNET__APART void bitnet__look_up_groups_wasm(const bitnet__grouped *x, int fir
 
 /* The table entry. */
 #define BITNET__DEFINE_GROUPS(isa, min_cols) \
-    static void bitnet__dotrows_groups_##isa(const uint8_t *w, const int8_t *q, \
-                                             const int32_t *sums, const float *steps, int n, \
-                                             int group, int rows, int cols, int add, float *out, \
-                                             size_t out_stride) { \
-        const bitnet__grouped x = {w, q, sums, steps, n, group, rows, cols, add, out, out_stride}; \
-        const int few = cols < min_cols || rows < BITNET__LOOK_LEAST; \
+    static void bitnet__dotrows_groups_##isa(const bitnet__grouped *x) { \
+        const int few = x->cols < min_cols || x->rows < BITNET__LOOK_LEAST; \
         int i, count; \
-        for (i = 0; few && i < cols; i++) bitnet__tiles_groups_##isa(&x, i); \
-        for (i = 0; !few && i < rows; i += count) { \
-            count = rows - i < BITNET__LOOK_ROWS ? rows - i : BITNET__LOOK_ROWS; \
-            bitnet__look_up_groups_wasm(&x, i, (count + 15) / 16 * 16); \
+        for (i = 0; few && i < x->cols; i++) bitnet__tiles_groups_##isa(x, i); \
+        for (i = 0; !few && i < x->rows; i += count) { \
+            count = x->rows - i < BITNET__LOOK_ROWS ? x->rows - i : BITNET__LOOK_ROWS; \
+            bitnet__look_up_groups_wasm(x, i, (count + 15) / 16 * 16); \
         } \
     }
 
@@ -1818,15 +1730,9 @@ BITNET__INLINE void bitnet__tile_groups_relaxed(const bitnet__grouped *x, int r,
 BITNET__DEFINE_GROUPS_RELAXED(relaxed16, 1, BITNET__FEW_RELAXED16)
 BITNET__DEFINE_GROUPS_RELAXED(relaxed32, 0, BITNET__FEW_GROUPS32)
 
-static void bitnet__dotrows_groups_relaxed(const uint8_t *w, const int8_t *q, const int32_t *sums,
-                                           const float *steps, int n, int group, int rows,
-                                           int cols, int add, float *out, size_t out_stride) {
-    if (bitnet__relaxed_kind() == BITNET__SATURATED)
-        bitnet__dotrows_groups_relaxed16(w, q, sums, steps, n, group, rows, cols, add, out,
-                                         out_stride);
-    else
-        bitnet__dotrows_groups_relaxed32(w, q, sums, steps, n, group, rows, cols, add, out,
-                                         out_stride);
+static void bitnet__dotrows_groups_relaxed(const bitnet__grouped *x) {
+    if (bitnet__relaxed_halves()) bitnet__dotrows_groups_relaxed16(x);
+    else bitnet__dotrows_groups_relaxed32(x);
 }
 #endif
 
@@ -1974,27 +1880,25 @@ static uint32_t bitnet__cpu_features(void) {
 
 /* ---- the tables ---- */
 
-#define BITNET__KERNEL_ENTRIES(ternary, groups, scores, mix, u8, u4, sumrows) \
+#define BITNET__KERNEL_ENTRIES(ternary, groups, scores, mix, u4, sumrows) \
     bitnet__quantize_wasm, ternary, groups, bitnet__dotrows_f32_wasm, bitnet__dotrows_f16_wasm, \
     bitnet__dotrows_bf16_wasm, scores, bitnet__sumrows_f32_wasm, mix, bitnet__softmax_wasm, \
     bitnet__rope_wasm, bitnet__store_f16_wasm, bitnet__dequantize_wasm, \
-    bitnet__relu2_gate_wasm, bitnet__sigmoid_gate_wasm, bitnet__rmsnorm_wasm, u8, \
-    u4, ternary, bitnet__scores_i8_wasm, bitnet__weigh_i8_wasm, sumrows
+    bitnet__relu2_gate_wasm, bitnet__sigmoid_gate_wasm, bitnet__rmsnorm_wasm, u4, \
+    ternary, bitnet__scores_i8_wasm, bitnet__weigh_i8_wasm, sumrows
 
 static const bitnet_kernels bitnet__kernels_simd128 = {
-    "simd128", BITNET_CPU_SIMD128, 0, 0, 0, 0,
+    "simd128", BITNET_CPU_SIMD128, BITNET__LAYOUT_I2S,
     BITNET__KERNEL_ENTRIES(bitnet__dotrows_i2s_simd128, bitnet__dotrows_groups_simd128,
                            bitnet__dotrows_f16_wasm, bitnet__sumrows_f16_wasm,
-                           bitnet__dotrows_u8_simd128, bitnet__dotrows_u4_simd128,
-                           bitnet__sumrows_i8_simd128)
+                           bitnet__dotrows_u4_simd128, bitnet__sumrows_i8_simd128)
 };
 #if BITNET__RELAXED
 static const bitnet_kernels bitnet__kernels_relaxed = {
-    "relaxed-simd", BITNET_CPU_SIMD128 | BITNET_CPU_RELAXED, 0, 0, 0, 0,
+    "relaxed-simd", BITNET_CPU_SIMD128 | BITNET_CPU_RELAXED, BITNET__LAYOUT_I2S,
     BITNET__KERNEL_ENTRIES(bitnet__dotrows_i2s_relaxed, bitnet__dotrows_groups_relaxed,
                            bitnet__scores_f16_relaxed, bitnet__sumrows_f16_relaxed,
-                           bitnet__dotrows_u8_relaxed, bitnet__dotrows_u4_relaxed,
-                           bitnet__sumrows_i8_relaxed)
+                           bitnet__dotrows_u4_relaxed, bitnet__sumrows_i8_relaxed)
 };
   #define BITNET__KERNEL_TABLES &bitnet__kernels_relaxed, &bitnet__kernels_simd128,
 #else

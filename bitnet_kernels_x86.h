@@ -80,15 +80,12 @@
        all, int32         All lanes together 384 n, at most 402653184; before or after that minus
                           the sum of q, at most 128 n = 2^27. int32 goes to 2^31.
        quantize           The sum of q + 128: at most 255 n < 2^28.
-       dotrows_u8         |q| <= 64, so a vpmaddubsw gives at most 2 * 255 * 64 = 32640 and does not
-                          saturate. All lanes together 16320 n, for n <= 2^16 under 2^31; then
-                          minus 128 times the sum of q, at most 8192 n.
        dotrows_u4         A vpmaddubsw gives at most 2 * 15 * 128 = 3840. All lanes together 1920 n,
                           for n <= 2^20 under 2^31; then minus 8 times the sum of q, 1024 n. */
 
 #ifndef BITNET__ISA
 
-#if BITNET__KERNEL_ABI != 8
+#if BITNET__KERNEL_ABI != 9
   #error "bitnet_kernels_x86.h and bitnet.h are of different releases"
 #endif
 #define BITNET__HAVE_SIMD
@@ -361,26 +358,24 @@ static int bitnet__pack_tl2_scalar(const uint8_t *i2s, int n, int rows, uint8_t 
 }
 
 /* Bound: as for I2_S, with codes up to 2. */
-static void bitnet__dotrows_tl2_scalar(const uint8_t *w, const int8_t *q, const int32_t *sums,
-                                       int n, int rows, int cols, int32_t *out,
-                                       size_t out_stride) {
-    const int count = (n + 23) / 24;
+static void bitnet__dotrows_tl2_scalar(const bitnet__dots *d) {
+    const int count = (d->n + 23) / 24;
     int r, c, i, x, k, at;
-    for (r = 0; r < rows; r++) {
-        const uint8_t *group = w + (size_t)(r / 16) * bitnet__tl2_bytes(count) + r % 16 * 4;
-        for (c = 0; c < cols; c++) {
-            const int8_t *a = q + (size_t)c * (size_t)n;
+    for (r = 0; r < d->rows; r++) {
+        const uint8_t *group = d->w + (size_t)(r / 16) * bitnet__tl2_bytes(count) + r % 16 * 4;
+        for (c = 0; c < d->cols; c++) {
+            const int8_t *a = d->q + (size_t)c * (size_t)d->n;
             int32_t dot = 0;
             for (i = 0; i < count; i++) {
                 const uint8_t *block = group + (size_t)(i / 4) * BITNET__TL2_BLOCK;
                 for (x = 0; x < 8; x++) {
                     const int nibble = block[64 + i % 4 * 64 + x % 4] >> x / 4 * 4 & 15;
                     const int fifth = block[x % 4] >> (i % 4 * 2 + x / 4) & 1;
-                    for (k = 0, at = 24 * i + x / 4 * 12 + x % 4; k < 3 && at < n; k++, at += 4)
+                    for (k = 0, at = 24 * i + x / 4 * 12 + x % 4; k < 3 && at < d->n; k++, at += 4)
                         dot += bitnet__tl2_codes[k][nibble + 16 * fifth] * a[at];
                 }
             }
-            out[(size_t)c * out_stride + (size_t)r] = dot - sums[c];
+            d->out[(size_t)c * d->stride + (size_t)r] = dot - d->sums[c];
         }
     }
 }
@@ -486,7 +481,7 @@ BITNET__INLINE BITNET__TARGET_avx2 float bitnet__fold_to_1(__m128 s) {
     bitnet__sumrows_f32_##base, bitnet__sumrows_f16_##base, bitnet__softmax_##base, \
     bitnet__rope_##base, bitnet__store_f16_##base, bitnet__dequantize_##base, \
     bitnet__relu2_gate_##base, bitnet__sigmoid_gate_##base, bitnet__rmsnorm_##base, \
-    bitnet__dotrows_u8_##isa, bitnet__dotrows_u4_##isa, bitnet__dotrows_i2s_##tile, \
+    bitnet__dotrows_u4_##isa, bitnet__dotrows_i2s_##tile, \
     bitnet__scores_i8_##tile, bitnet__weigh_i8_##base, bitnet__sumrows_i8_##tile
 
 #if BITNET__AVX2
@@ -630,13 +625,13 @@ BITNET__FN void bitnet__end_tile_avx2(bitnet__v16_avx2 (*sum)[4], int rows, int 
 }
 
 /* Vectors of int32, and pairs of sums. With 4 columns, a tile has 8 sums, 2 vectors of weights, 2
-   masks and 2 products. Bytes: the pairs of columns of a tile. */
+   masks and 2 products. 4 bits: 2 columns. */
 typedef __m256i bitnet__i32_avx2;
 typedef struct bitnet__pair_avx2 { __m256i lo, hi; } bitnet__pair_avx2;
 enum { bitnet__lanes_avx2 = 8, bitnet__key_cols_avx2 = 1, bitnet__mix_vectors_avx2 = 1,
        bitnet__together_avx2 = 1, bitnet__tile_cols_avx2 = 4, bitnet__depth_avx2 = 4,
        bitnet__group_cols_avx2 = 4,
-       bitnet__panel_cols_avx2 = 4, bitnet__panels_from_avx2 = 12, bitnet__byte_cols_avx2 = 2,
+       bitnet__panel_cols_avx2 = 4, bitnet__panels_from_avx2 = 12, bitnet__u4_cols_avx2 = 2,
        bitnet__tl2_cols_avx2 = 4, bitnet__key_offset_avx2 = 0,
        bitnet__score_cols_avx2 = 3 };
 
@@ -973,19 +968,18 @@ BITNET__APART BITNET__TARGET_avx2 void bitnet__put_all_sums_avx2(const __m256i *
 }
 
 /* Up to LOOK_ROWS rows without a code 3, a block of each at a time. */
-BITNET__APART BITNET__TARGET_avx2 void bitnet__look_up_i2s_avx2(const uint8_t *w, const int8_t *q,
-                                                                int n, int rows, int cols,
-                                                                int32_t *out, size_t out_stride) {
+BITNET__APART BITNET__TARGET_avx2 void bitnet__look_up_i2s_avx2(const bitnet__dots *d) {
+    const int n = d->n, rows = d->rows, cols = d->cols;
     __m256i table[8 * BITNET__SUMS], sum[BITNET__LOOK_ROWS + 7];
     bitnet__look at[BITNET__LOOK_STEPS];
     const int8_t *col[BITNET__LOOK_COLS];
     int k, c, i, half;
     for (k = 0; k < n; k += 32 * BITNET__LOOK_STEPS) {
         for (i = 0; i < BITNET__LOOK_STEPS; i++)
-            bitnet__find_avx2(w + k / 4 + 8 * i, (size_t)(n / 4), rows, at[i]);
+            bitnet__find_avx2(d->w + k / 4 + 8 * i, (size_t)(n / 4), rows, at[i]);
         for (c = 0; c < cols; c += BITNET__LOOK_COLS) {
             for (i = 0; i < BITNET__LOOK_COLS; i++)
-                col[i] = q + bitnet__clamp(c + i, cols) * (size_t)n;
+                col[i] = d->q + bitnet__clamp(c + i, cols) * (size_t)n;
             for (i = 0; i < BITNET__LOOK_STEPS; i++) {
                 bitnet__step_table_avx2(col, k + 32 * i, table);
                 if (i) bitnet__look_up_avx2(at[i], rows, table, 1, sum);
@@ -993,7 +987,7 @@ BITNET__APART BITNET__TARGET_avx2 void bitnet__look_up_i2s_avx2(const uint8_t *w
             }
             for (half = 0; half < 2 && c + 8 * half < cols; half++)
                 bitnet__put_all_sums_avx2(sum, half, rows, cols - c - 8 * half, k > 0,
-                                          out + (size_t)(c + 8 * half) * out_stride, out_stride);
+                                          d->out + (size_t)(c + 8 * half) * d->stride, d->stride);
         }
     }
 }
@@ -1122,26 +1116,25 @@ BITNET__APART BITNET__TARGET_avx2 void bitnet__rest_tl2_avx2(const uint8_t *w, c
 }
 
 /* Each half of a group on its own: the registers hold no more. */
-BITNET__FN void bitnet__tile_tl2_avx2(const uint8_t *w, const int8_t *q, const int32_t *sums,
-                                      int n, int rows, int32_t *out, size_t out_stride,
-                                      const int tile_cols) {
+BITNET__FN void bitnet__tile_tl2_avx2(const bitnet__dots *d, const int tile_cols) {
     const bitnet__tl2_avx2 t = bitnet__start_tl2_avx2();
     const int8_t *col[4];
     __m256i sum[4], dots[2][4];
     int c, b, half;
-    for (c = 0; c < tile_cols; c++) dots[0][c] = dots[1][c] = _mm256_set1_epi32(-sums[c]);
-    if (n % 96)
-        bitnet__rest_tl2_avx2(w + (size_t)(n / 96) * BITNET__TL2_BLOCK, q, n, tile_cols, dots);
-    BITNET__UNROLL for (c = 0; c < tile_cols; c++) col[c] = q + (size_t)c * (size_t)n;
-    for (half = 0; half < 2 && half * 8 < rows; half++) {
-        const uint8_t *p = w + half * 32;
+    for (c = 0; c < tile_cols; c++) dots[0][c] = dots[1][c] = _mm256_set1_epi32(-d->sums[c]);
+    if (d->n % 96)
+        bitnet__rest_tl2_avx2(d->w + (size_t)(d->n / 96) * BITNET__TL2_BLOCK, d->q, d->n,
+                              tile_cols, dots);
+    BITNET__UNROLL for (c = 0; c < tile_cols; c++) col[c] = d->q + (size_t)c * (size_t)d->n;
+    for (half = 0; half < 2 && half * 8 < d->rows; half++) {
+        const uint8_t *p = d->w + half * 32;
         BITNET__UNROLL for (c = 0; c < tile_cols; c++) sum[c] = dots[half][c];
-        for (b = 0; b < n / 96; b++, p += BITNET__TL2_BLOCK) {
+        for (b = 0; b < d->n / 96; b++, p += BITNET__TL2_BLOCK) {
             bitnet__block_tl2_avx2(&t, p, col, (size_t)b * 96, sum, tile_cols);
             BITNET__STREAM_BLOCK(p);
         }
         BITNET__UNROLL for (c = 0; c < tile_cols; c++)
-            bitnet__store_first_avx2(out + (size_t)c * out_stride + half * 8, rows - half * 8,
+            bitnet__store_first_avx2(d->out + (size_t)c * d->stride + half * 8, d->rows - half * 8,
                                      sum[c]);
     }
 }
@@ -1153,7 +1146,7 @@ BITNET__FN void bitnet__tile_tl2_avx2(const uint8_t *w, const int8_t *q, const i
 #include "bitnet_kernels_x86.h"
 
 static const bitnet_kernels bitnet__kernels_avx2 = {
-    "avx2", BITNET_CPU_AVX2 | BITNET_CPU_F16C, 0, 0, 0, 0,
+    "avx2", BITNET_CPU_AVX2 | BITNET_CPU_F16C, BITNET__LAYOUT_I2S,
     BITNET__KERNEL_ENTRIES(avx2, avx2, bitnet__dotrows_i2s_avx2)
 };
 
@@ -1167,12 +1160,17 @@ static BITNET__TARGET_avx2 int bitnet__pack_tl2_avx2(const uint8_t *i2s, int n, 
     const __m256i ss = bitnet__repeat16_avx2(bitnet__tl2_pack[1]);
     const __m256i zero = _mm256_setzero_si256();
     bitnet__panel_avx2 panel;
+    bitnet__dots d;
     __m256i bad = zero;
     int r, k, steps, half, i, h;
+    memset(&d, 0, sizeof d);
+    d.w = i2s;
+    d.n = n;
+    d.rows = rows;
     for (r = 0; r < rows; r += 16) {
         for (k = 0; k < n / 4; k += steps) {
             steps = n / 4 - k < BITNET__PANEL_TL2 ? n / 4 - k : BITNET__PANEL_TL2;
-            bitnet__unpack_i2s_avx2(i2s, n, rows, r, 4 * k, 4 * steps, &panel);
+            bitnet__unpack_i2s_avx2(&d, r, 4 * k, 4 * steps, &panel);
             for (i = steps; i % 6; i++) panel.codes[i][0] = panel.codes[i][1] = zero;
             for (half = 0; half < 2; half++) {
                 uint8_t *block = out + (size_t)(r / 16) * group_bytes + half * 32 +
@@ -1236,7 +1234,7 @@ enum { bitnet__together_avxvnni = 2, bitnet__tile_cols_avxvnni = 3,
        bitnet__depth_avxvnni = BITNET__MAX_ROW / 128, bitnet__panel_cols_avxvnni = 6,
        bitnet__steps_at_once_avxvnni = 1, bitnet__panels_from_avxvnni = 10,
        bitnet__group_cols_avxvnni = 4,
-       bitnet__group_panels_from_avxvnni = 12, bitnet__byte_cols_avxvnni = 2,
+       bitnet__group_panels_from_avxvnni = 12, bitnet__u4_cols_avxvnni = 2,
        bitnet__key_offset_avxvnni = 128, bitnet__score_cols_avxvnni = 4 };
 
 BITNET__FN __m256i bitnet__products_avxvnni(__m256i sum, __m256i w, __m256i a) {
@@ -1268,7 +1266,7 @@ BITNET__FN __m256i bitnet__settle_avxvnni(bitnet__pair_avx2 sum) {
 #include "bitnet_kernels_x86.h"
 
 static const bitnet_kernels bitnet__kernels_avxvnni = {
-    "avxvnni", BITNET_CPU_AVX2 | BITNET_CPU_F16C | BITNET_CPU_AVXVNNI, 0, 0, 0, 0,
+    "avxvnni", BITNET_CPU_AVX2 | BITNET_CPU_F16C | BITNET_CPU_AVXVNNI, BITNET__LAYOUT_I2S,
     BITNET__KERNEL_ENTRIES(avxvnni, avx2, bitnet__dotrows_i2s_avxvnni)
 };
 #undef BITNET__FN
@@ -1387,7 +1385,7 @@ BITNET__FN void bitnet__end_tile_avx512vnni(__m512 (*sum)[4], int rows, int cols
         bitnet__put(out + (size_t)c * out_stride, dots + 4 * c, rows);
 }
 
-/* A tile of 6 columns, of I2_S or bytes, has 24 sums, 4 vectors of weights, 1 of activations and a
+/* A tile of 6 columns, of I2_S or 4 bits, has 24 sums, 4 vectors of weights, 1 of activations and a
    mask: 10 loads for 24 vpdpbusd. A step of a panel has 16 sums, 2 vectors of weights and 1 of
    activations: 10 loads for 16. An iteration has 4 steps, since the loop's own instructions would
    take ports from vpdpbusd. Only its weights are unpacked once for all columns. That pays from 24
@@ -1399,7 +1397,7 @@ enum { bitnet__lanes_avx512vnni = 16, bitnet__key_cols_avx512vnni = 4,
        bitnet__tile_cols_avx512vnni = 6, bitnet__depth_avx512vnni = BITNET__MAX_ROW / 128,
        bitnet__panel_cols_avx512vnni = 8, bitnet__steps_at_once_avx512vnni = 4,
        bitnet__panels_from_avx512vnni = 24,
-       bitnet__byte_cols_avx512vnni = 6, bitnet__group_cols_avx512vnni = 8,
+       bitnet__u4_cols_avx512vnni = 6, bitnet__group_cols_avx512vnni = 8,
        bitnet__group_panels_from_avx512vnni = 16, bitnet__tl2_cols_avx512vnni = 8,
        bitnet__key_offset_avx512vnni = 128, bitnet__score_cols_avx512vnni = 4 };
 
@@ -1582,8 +1580,8 @@ BITNET__INLINE BITNET__TARGET_avx512vbmi void bitnet__triples_tl2_avx512vbmi(
 #include "bitnet_kernels_x86.h"
 
 static const bitnet_kernels bitnet__kernels_avx512vnni = {
-    "avx512vnni",
-    BITNET_CPU_AVX2 | BITNET_CPU_F16C | BITNET_CPU_AVX512 | BITNET_CPU_AVX512VNNI, 0, 0, 0, 0,
+    "avx512vnni", BITNET_CPU_AVX2 | BITNET_CPU_F16C | BITNET_CPU_AVX512 | BITNET_CPU_AVX512VNNI,
+    BITNET__LAYOUT_I2S,
     BITNET__KERNEL_ENTRIES(avx512vnni, avx512vnni, bitnet__dotrows_i2s_avx512vnni)
 };
 
@@ -1595,20 +1593,16 @@ static const bitnet_kernels bitnet__kernels_avx512vnni = {
 
 /* VBMI for one column, where the codes are most of the work; more columns as in VNNI. */
 BITNET__INLINE BITNET__TARGET_avx512vbmi int bitnet__tile_tl2_cols_avx512vbmi(
-    const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows, int cols,
-    int32_t *out, size_t out_stride) {
-    (void)cols;
-    bitnet__tile_tl2_avx512vbmi(w, q, sums, n, rows, out, out_stride, 1);
+    const bitnet__dots *d) {
+    bitnet__tile_tl2_avx512vbmi(d, 1);
     return 1;
 }
 
-static BITNET__TARGET_avx512vbmi void bitnet__dotrows_tl2_avx512vbmi(
-    const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows, int cols,
-    int32_t *out, size_t out_stride) {
-    if (cols > 1) bitnet__dotrows_tl2_avx512vnni(w, q, sums, n, rows, cols, out, out_stride);
+static BITNET__TARGET_avx512vbmi void bitnet__dotrows_tl2_avx512vbmi(const bitnet__dots *d) {
+    if (d->cols > 1) bitnet__dotrows_tl2_avx512vnni(d);
     else
-        bitnet__tiles(w, q, sums, n, rows, cols, out, out_stride, bitnet__tile_tl2_cols_avx512vbmi,
-                      BITNET__TL2_ROWS, bitnet__tl2_bytes((n + 23) / 24));
+        bitnet__tiles(d, bitnet__tile_tl2_cols_avx512vbmi, BITNET__TL2_ROWS,
+                      bitnet__tl2_bytes((d->n + 23) / 24));
 }
 
 static const bitnet_kernels bitnet__kernels_avx512vnni_tl2 = {
@@ -1734,25 +1728,25 @@ BITNET__INLINE BITNET__TARGET_amx void bitnet__multiply_amx(
 }
 
 /* All columns with whole panels of rows. The dots begin with minus the sums of the columns. */
-BITNET__INLINE BITNET__TARGET_amx void bitnet__panels_amx(
-    const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows, int cols,
-    int32_t *out, size_t out_stride, bitnet__unit_fn_amx *unit, const int wide) {
-    const int depth = cols > bitnet__tile_cols_amx ? bitnet__units_amx * wide : n;
+BITNET__INLINE BITNET__TARGET_amx void bitnet__panels_amx(const bitnet__dots *d,
+                                                          bitnet__unit_fn_amx *unit,
+                                                          const int wide) {
+    const int depth = d->cols > bitnet__tile_cols_amx ? bitnet__units_amx * wide : d->n;
     __m512i panel[bitnet__units_amx * 48][2];
     int r, k, c, len, count, shape = 0;
-    for (c = 0; c < cols; c++)
-        for (r = 0; r < rows; r += 16)
-            _mm512_storeu_si512(out + (size_t)c * out_stride + r, _mm512_set1_epi32(-sums[c]));
-    for (k = 0; k < n; k += len) {
-        len = n - k < depth ? n - k : depth;
-        for (r = 0; r < rows; r += 32) {
-            for (c = 0; c < cols; c += count) {
-                const int8_t *col = q + (size_t)c * (size_t)n;
-                int32_t *to = out + (size_t)c * out_stride + (size_t)r;
-                count = bitnet__share(cols - c, bitnet__tile_cols_amx);
+    for (c = 0; c < d->cols; c++)
+        for (r = 0; r < d->rows; r += 16)
+            _mm512_storeu_si512(d->out + (size_t)c * d->stride + r, _mm512_set1_epi32(-d->sums[c]));
+    for (k = 0; k < d->n; k += len) {
+        len = d->n - k < depth ? d->n - k : depth;
+        for (r = 0; r < d->rows; r += 32) {
+            for (c = 0; c < d->cols; c += count) {
+                const int8_t *col = d->q + (size_t)c * (size_t)d->n;
+                int32_t *to = d->out + (size_t)c * d->stride + (size_t)r;
+                count = bitnet__share(d->cols - c, bitnet__tile_cols_amx);
                 if (shape != count) bitnet__shape_columns(shape = count);
 #define BITNET__MULTIPLY(unit, two) \
-    bitnet__multiply_amx(unit, w, r, k, len, panel, col, n, to, out_stride, wide, two)
+    bitnet__multiply_amx(unit, d->w, r, k, len, panel, col, d->n, to, d->stride, wide, two)
                 if (c == 0 && count > 16) BITNET__MULTIPLY(unit, 1);
                 else if (c == 0) BITNET__MULTIPLY(unit, 0);
                 else if (count > 16) BITNET__MULTIPLY(0, 1);
@@ -1785,29 +1779,25 @@ BITNET__FN void bitnet__unit_i2s_amx(const uint8_t *w, int n, int r, int k, int 
     }
 }
 
-BITNET__HOT BITNET__TARGET_amx void bitnet__panels_i2s_amx(
-    const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows, int cols,
-    int32_t *out, size_t out_stride) {
-    bitnet__panels_amx(w, q, sums, n, rows, cols, out, out_stride, bitnet__unit_i2s_amx, 128);
+BITNET__HOT BITNET__TARGET_amx void bitnet__panels_i2s_amx(const bitnet__dots *d) {
+    bitnet__panels_amx(d, bitnet__unit_i2s_amx, 128);
 }
 
 /* `rest`, of AVX-512, takes the rows that are no whole panel, and few columns. bytes: those of so
    many rows. */
 BITNET__INLINE BITNET__TARGET_amx void bitnet__panels_and_rest_amx(
-    const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows, int cols,
-    int32_t *out, size_t out_stride, bitnet__dots_fn *panels, bitnet__dots_fn *rest,
+    const bitnet__dots *d, bitnet__dots_fn *panels, bitnet__dots_fn *rest,
     size_t (*bytes)(int n, int rows)) {
-    const int whole = cols < bitnet__panels_from_amx ? 0 : rows - rows % 32;
-    if (whole) panels(w, q, sums, n, whole, cols, out, out_stride);
-    if (whole < rows)
-        rest(w + bytes(n, whole), q, sums, n, rows - whole, cols, out + whole, out_stride);
+    const int whole = d->cols < bitnet__panels_from_amx ? 0 : d->rows - d->rows % 32;
+    bitnet__dots part = *d;
+    part.rows = whole;
+    if (whole) panels(&part);
+    part = bitnet__dots_from(d, bytes(d->n, whole), whole, 0);
+    if (part.rows) rest(&part);
 }
 
-static BITNET__TARGET_amx void bitnet__dotrows_i2s_amx(
-    const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows, int cols,
-    int32_t *out, size_t out_stride) {
-    bitnet__panels_and_rest_amx(w, q, sums, n, rows, cols, out, out_stride,
-                                bitnet__panels_i2s_amx, bitnet__dotrows_i2s_avx512vnni,
+static BITNET__TARGET_amx void bitnet__dotrows_i2s_amx(const bitnet__dots *d) {
+    bitnet__panels_and_rest_amx(d, bitnet__panels_i2s_amx, bitnet__dotrows_i2s_avx512vnni,
                                 bitnet__i2s_bytes);
 }
 
@@ -1837,18 +1827,13 @@ BITNET__FN void bitnet__unit_tl2_amx(const uint8_t *w, int n, int r, int k, int 
     }
 }
 
-BITNET__HOT BITNET__TARGET_amx void bitnet__panels_tl2_amx(
-    const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows, int cols,
-    int32_t *out, size_t out_stride) {
-    bitnet__panels_amx(w, q, sums, n, rows, cols, out, out_stride, bitnet__unit_tl2_amx, 192);
+BITNET__HOT BITNET__TARGET_amx void bitnet__panels_tl2_amx(const bitnet__dots *d) {
+    bitnet__panels_amx(d, bitnet__unit_tl2_amx, 192);
 }
 
 /* Few columns go to avx512vbmi's function: the table needs VBMI, too. */
-static BITNET__TARGET_amx void bitnet__dotrows_tl2_amx(
-    const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows, int cols,
-    int32_t *out, size_t out_stride) {
-    bitnet__panels_and_rest_amx(w, q, sums, n, rows, cols, out, out_stride,
-                                bitnet__panels_tl2_amx, bitnet__dotrows_tl2_avx512vbmi,
+static BITNET__TARGET_amx void bitnet__dotrows_tl2_amx(const bitnet__dots *d) {
+    bitnet__panels_and_rest_amx(d, bitnet__panels_tl2_amx, bitnet__dotrows_tl2_avx512vbmi,
                                 bitnet__packed_bytes_tl2);
 }
 #endif
@@ -1893,10 +1878,11 @@ BITNET__FN void bitnet__multiply_group_amx(const __m512i (*panel)[2], const __m5
 enum { bitnet__group_wide_amx = 128, bitnet__group_panels_from_amx = 8 };
 
 /* 32 rows with at most `group_wide` columns. */
-BITNET__HOT BITNET__TARGET_amx void bitnet__panel_groups_amx(
-    const uint8_t *w, const int8_t *q, const int32_t *sums, const float *steps, int n, int group,
-    int cols, int add, float *out, size_t out_stride) {
+BITNET__HOT BITNET__TARGET_amx void bitnet__panel_groups_amx(const bitnet__grouped *x) {
+    const int n = x->n, group = x->group, cols = x->cols;
     const size_t groups = (size_t)(n / group), second = bitnet__groups_bytes(n, group, 16);
+    const uint8_t *w = x->w;
+    float *out = x->out;
     __m512i panel[64][2];              /* a group has at most 256 weights */
     __m512 y[bitnet__group_wide_amx][2], d[2];
     const uint8_t *half[2];
@@ -1913,13 +1899,13 @@ BITNET__HOT BITNET__TARGET_amx void bitnet__panel_groups_amx(
             const size_t at = (size_t)c * groups + g;
             count = bitnet__share(cols - c, bitnet__tile_cols_amx);
             if (shape != count) bitnet__shape_columns(shape = count);
-            bitnet__multiply_group_amx((const __m512i (*)[2])panel, d, q + at * (size_t)group,
-                                       sums + at, steps + at, n, group, count, y + c);
+            bitnet__multiply_group_amx((const __m512i (*)[2])panel, d, x->q + at * (size_t)group,
+                                       x->sums + at, x->steps + at, n, group, count, y + c);
         }
     }
     _tile_release();
-    for (c = 0; c < cols; c++, out += out_stride) {
-        if (add) {
+    for (c = 0; c < cols; c++, out += x->stride) {
+        if (x->add) {
             y[c][0] = _mm512_add_ps(_mm512_loadu_ps(out), y[c][0]);
             y[c][1] = _mm512_add_ps(_mm512_loadu_ps(out + 16), y[c][1]);
         }
@@ -1928,24 +1914,20 @@ BITNET__HOT BITNET__TARGET_amx void bitnet__panel_groups_amx(
     }
 }
 
-static BITNET__TARGET_amx void bitnet__dotrows_groups_amx(
-    const uint8_t *w, const int8_t *q, const int32_t *sums, const float *steps, int n, int group,
-    int rows, int cols, int add, float *out, size_t out_stride) {
+static BITNET__TARGET_amx void bitnet__dotrows_groups_amx(const bitnet__grouped *x) {
     enum { wide = bitnet__group_wide_amx };
-    const int whole = cols < bitnet__group_panels_from_amx ? 0 : rows - rows % 32;
+    const int whole = x->cols < bitnet__group_panels_from_amx ? 0 : x->rows - x->rows % 32;
+    bitnet__grouped part;
     int r, c;
-    for (c = 0; c < cols; c += wide) {
-        const size_t col = (size_t)c, at = col * (size_t)(n / group);
-        for (r = 0; r < whole; r += 32)
-            bitnet__panel_groups_amx(w + bitnet__groups_bytes(n, group, r), q + col * (size_t)n,
-                                     sums + at, steps + at, n, group,
-                                     cols - c < wide ? cols - c : wide, add,
-                                     out + col * out_stride + r, out_stride);
+    for (c = 0; c < x->cols; c += wide) {
+        for (r = 0; r < whole; r += 32) {
+            part = bitnet__grouped_from(x, r, c);
+            if (part.cols > wide) part.cols = wide;
+            bitnet__panel_groups_amx(&part);
+        }
     }
-    if (whole < rows)
-        bitnet__dotrows_groups_avx512vnni(w + bitnet__groups_bytes(n, group, whole), q, sums,
-                                          steps, n, group, rows - whole, cols, add, out + whole,
-                                          out_stride);
+    part = bitnet__grouped_from(x, whole, 0);
+    if (part.rows) bitnet__dotrows_groups_avx512vnni(&part);
 }
 
 /* ---- an int8 cache ----
@@ -2078,7 +2060,7 @@ BITNET__HOT BITNET__TARGET_amx void bitnet__sumrows_i8_amx(const uint8_t *w, con
      BITNET_CPU_AMX)
 
 static const bitnet_kernels bitnet__kernels_amx = {
-    "amx", BITNET__NEEDS_AMX, 0, 0, 0, 0, BITNET__ENTRIES_AMX(bitnet__dotrows_i2s_amx)
+    "amx", BITNET__NEEDS_AMX, BITNET__LAYOUT_I2S, BITNET__ENTRIES_AMX(bitnet__dotrows_i2s_amx)
 };
 
 #ifndef BITNET_NO_TL2
@@ -2521,19 +2503,20 @@ BITNET__INLINE BITNET__TARGET void BITNET__V(put_piece)(const BITNET__V(i32) *v,
     }
 }
 
-BITNET__APART BITNET__TARGET void BITNET__V(unpack_i2s)(const uint8_t *w, int n, int rows, int at,
-                                                        int k, int len, void *to_panel) {
+BITNET__APART BITNET__TARGET void BITNET__V(unpack_i2s)(const bitnet__dots *d, int at, int k,
+                                                        int len, void *to_panel) {
     enum { lanes = BITNET__V(lanes), part = BITNET__PANEL };     /* of a row: so many bytes */
     BITNET__V(panel) *panel = (BITNET__V(panel) *)to_panel;
-    size_t row_bytes = (size_t)(n / 4);
-    const uint8_t *p = w + (size_t)at * row_bytes + (size_t)(k / 4);
+    size_t row_bytes = (size_t)(d->n / 4);
+    const uint8_t *p = d->w + (size_t)at * row_bytes + (size_t)(k / 4);
     uint8_t some[2 * lanes * part];
     BITNET__V(i32) v[4];
     int r, half, piece;
     panel->ahead = bitnet__make_ahead(p, 2 * lanes * row_bytes, len / 4, 2 * lanes, row_bytes);
-    if (rows - at < 2 * lanes) {               /* the last row again for those that are not there */
+    if (d->rows - at < 2 * lanes) {            /* the last row again for those that are not there */
         for (r = 0; r < 2 * lanes; r++)
-            memcpy(some + r * part, p + bitnet__clamp(r, rows - at) * row_bytes, (size_t)len / 4);
+            memcpy(some + r * part, p + bitnet__clamp(r, d->rows - at) * row_bytes,
+                   (size_t)len / 4);
         p = some;
         row_bytes = part;
     }
@@ -2548,22 +2531,22 @@ BITNET__APART BITNET__TARGET void BITNET__V(unpack_i2s)(const uint8_t *w, int n,
     }
 }
 
-/* The dots of a tile's 4 rows with a column, each minus the column's sum times `times`. */
+/* The dots of a tile's 4 rows with a column, each minus the column's sum. */
 BITNET__INLINE BITNET__TARGET void BITNET__V(end_column_i32)(const BITNET__V(i32) *sum,
-                                                             const int32_t *sums, int times,
-                                                             int rows, int32_t *out) {
+                                                             const int32_t *sums, int rows,
+                                                             int32_t *out) {
     int32_t four[4];
     _mm_storeu_si128((__m128i *)(void *)four,
-                     _mm_sub_epi32(BITNET__V(fold4)(sum), _mm_set1_epi32(times * *sums)));
+                     _mm_sub_epi32(BITNET__V(fold4)(sum), _mm_set1_epi32(*sums)));
     bitnet__put(out, four, rows);
 }
 
 BITNET__APART BITNET__TARGET void BITNET__V(end_dots)(BITNET__V(i32) (*sum)[4],
-                                                      const int32_t *sums, int times, int rows,
-                                                      int cols, int32_t *out, size_t out_stride) {
+                                                      const int32_t *sums, int rows, int cols,
+                                                      int32_t *out, size_t stride) {
     int c;
-    for (c = 0; c < cols; c++, out += out_stride)
-        BITNET__V(end_column_i32)(sum[c], sums + c, times, rows, out);
+    for (c = 0; c < cols; c++, out += stride)
+        BITNET__V(end_column_i32)(sum[c], sums + c, rows, out);
 }
 
 #endif /* BITNET__WIDTH */
@@ -2602,10 +2585,7 @@ BITNET__INLINE BITNET__TARGET void BITNET__I(block_i2s)(
     }
 }
 
-BITNET__INLINE BITNET__TARGET void BITNET__I(tile_i2s)(const uint8_t *w, const int8_t *q,
-                                                       const int32_t *sums, int n, int rows,
-                                                       int32_t *out, size_t out_stride,
-                                                       const int tile_cols) {
+BITNET__INLINE BITNET__TARGET void BITNET__I(tile_i2s)(const bitnet__dots *d, const int tile_cols) {
     enum { together = BITNET__I(together), most = BITNET__I(tile_cols), depth = BITNET__I(depth) };
     const int whole = together > 2;            /* all rows at once, all blocks in int32 */
     const int block_cols = whole ? 0 : tile_cols;  /* whose sums end with each run of blocks */
@@ -2617,14 +2597,14 @@ BITNET__INLINE BITNET__TARGET void BITNET__I(tile_i2s)(const uint8_t *w, const i
     int r, c, b, end, first;
     for (first = 0; first < BITNET__TILE; first += together) {
         BITNET__UNROLL for (r = 0; r < together; r++) {
-            row[r] = w + bitnet__clamp(first + r, rows) * (size_t)(n / 4);
+            row[r] = d->w + bitnet__clamp(first + r, d->rows) * (size_t)(d->n / 4);
             BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
                 sum[c][first + r] = BITNET__V(splat_i32)(0);
                 if (whole) part[c][r] = BITNET__V(no_pair)();
             }
         }
-        for (b = 0; b < n / 128; b = end) {
-            end = n / 128 - b < depth ? n / 128 : b + depth;
+        for (b = 0; b < d->n / 128; b = end) {
+            end = d->n / 128 - b < depth ? d->n / 128 : b + depth;
             BITNET__UNROLL for (c = 0; c < block_cols; c++) {
                 BITNET__UNROLL for (r = 0; r < together; r++) part[c][r] = BITNET__V(no_pair)();
             }
@@ -2632,11 +2612,11 @@ BITNET__INLINE BITNET__TARGET void BITNET__I(tile_i2s)(const uint8_t *w, const i
                 BITNET__UNROLL for (r = 0; r < together; r++)
                     if (step == 2 || b % 2 == 0)       /* a cache line of each row */
                         BITNET__STREAM(row[r] + (size_t)b * 32);
-                BITNET__I(block_i2s)(part, row, q, n, (size_t)b, tile_cols);
+                BITNET__I(block_i2s)(part, row, d->q, d->n, (size_t)b, tile_cols);
                 if (split || (step == 2 && b + 1 < end))
-                    BITNET__I(block_i2s)(part, row, q, n, (size_t)b + 1, tile_cols);
+                    BITNET__I(block_i2s)(part, row, d->q, d->n, (size_t)b + 1, tile_cols);
             }
-            if (split && b < end) BITNET__I(block_i2s)(part, row, q, n, (size_t)b, tile_cols);
+            if (split && b < end) BITNET__I(block_i2s)(part, row, d->q, d->n, (size_t)b, tile_cols);
             BITNET__UNROLL for (c = 0; c < block_cols; c++) {
                 BITNET__UNROLL for (r = 0; r < together; r++)
                     sum[c][first + r] = BITNET__V(add_epi32)(sum[c][first + r],
@@ -2651,8 +2631,8 @@ BITNET__INLINE BITNET__TARGET void BITNET__I(tile_i2s)(const uint8_t *w, const i
         BITNET__UNROLL for (r = 0; r < BITNET__TILE; r++)
             sum[c][r] = BITNET__I(settle)(parts[c][r]);
     }
-    if (tile_cols == 1) BITNET__V(end_column_i32)(sum[0], sums, 1, rows, out);
-    else BITNET__V(end_dots)(sum, sums, 1, rows, tile_cols, out, out_stride);
+    if (tile_cols == 1) BITNET__V(end_column_i32)(sum[0], d->sums, d->rows, d->out);
+    else BITNET__V(end_dots)(sum, d->sums, d->rows, tile_cols, d->out, d->stride);
 }
 
 /* The dots of a row with a column, `depth` blocks at a time. Each block is loaded only when the one
@@ -2683,38 +2663,29 @@ BITNET__INLINE BITNET__TARGET BITNET__V(i32) BITNET__I(row_i2s)(const uint8_t *w
 }
 
 /* The dots of 4 rows with a column. */
-BITNET__INLINE BITNET__TARGET void BITNET__I(column_i2s)(const uint8_t *w, const int8_t *q,
-                                                         const int32_t *sums, int n, int rows,
-                                                         int32_t *out) {
+BITNET__INLINE BITNET__TARGET void BITNET__I(column_i2s)(const bitnet__dots *d) {
     BITNET__V(i32) sum[BITNET__TILE];
     int r;
     for (r = 0; r < BITNET__TILE; r++)
-        sum[r] = BITNET__I(row_i2s)(w + bitnet__clamp(r, rows) * (size_t)(n / 4), q, n);
-    BITNET__V(end_column_i32)(sum, sums, 1, rows, out);
+        sum[r] = BITNET__I(row_i2s)(d->w + bitnet__clamp(r, d->rows) * (size_t)(d->n / 4), d->q,
+                                    d->n);
+    BITNET__V(end_column_i32)(sum, d->sums, d->rows, d->out);
 }
 
-BITNET__INLINE BITNET__TARGET int BITNET__I(tile_i2s_cols)(const uint8_t *w, const int8_t *q,
-                                                           const int32_t *sums, int n, int rows,
-                                                           int cols, int32_t *out,
-                                                           size_t out_stride) {
-    const int most = BITNET__I(tile_cols), count = bitnet__share(cols, most);
-    if (count == 1 && BITNET__I(together) == 1)
-        BITNET__I(column_i2s)(w, q, sums, n, rows, out);
-    else if (count == 1) BITNET__I(tile_i2s)(w, q, sums, n, rows, out, out_stride, 1);
-    else if (count == 2) BITNET__I(tile_i2s)(w, q, sums, n, rows, out, out_stride, 2);
-    else if (count == 3) BITNET__I(tile_i2s)(w, q, sums, n, rows, out, out_stride, 3);
-    else if (most > 3 && count == 4) BITNET__I(tile_i2s)(w, q, sums, n, rows, out, out_stride, 4);
-    else if (most > 4 && count == 5) BITNET__I(tile_i2s)(w, q, sums, n, rows, out, out_stride, 5);
-    else if (most > 5) BITNET__I(tile_i2s)(w, q, sums, n, rows, out, out_stride, 6);
+BITNET__INLINE BITNET__TARGET int BITNET__I(tile_i2s_cols)(const bitnet__dots *d) {
+    const int most = BITNET__I(tile_cols), count = bitnet__share(d->cols, most);
+    if (count == 1 && BITNET__I(together) == 1) BITNET__I(column_i2s)(d);
+    else if (count == 1) BITNET__I(tile_i2s)(d, 1);
+    else if (count == 2) BITNET__I(tile_i2s)(d, 2);
+    else if (count == 3) BITNET__I(tile_i2s)(d, 3);
+    else if (most > 3 && count == 4) BITNET__I(tile_i2s)(d, 4);
+    else if (most > 4 && count == 5) BITNET__I(tile_i2s)(d, 5);
+    else if (most > 5) BITNET__I(tile_i2s)(d, 6);
     return count;
 }
 
-BITNET__HOT BITNET__TARGET void BITNET__I(tiles_i2s)(const uint8_t *w, const int8_t *q,
-                                                     const int32_t *sums, int n, int rows,
-                                                     int cols, int32_t *out,
-                                                     size_t out_stride) {
-    bitnet__tiles(w, q, sums, n, rows, cols, out, out_stride, BITNET__I(tile_i2s_cols),
-                  BITNET__TILE, (size_t)n);
+BITNET__HOT BITNET__TARGET void BITNET__I(tiles_i2s)(const bitnet__dots *d) {
+    bitnet__tiles(d, BITNET__I(tile_i2s_cols), BITNET__TILE, (size_t)d->n);
 }
 
 /* ---- I2_S, panels ---- */
@@ -2752,70 +2723,60 @@ BITNET__INLINE BITNET__TARGET void BITNET__I(steps)(const BITNET__V(i32) (*panel
 #endif
 
 /* The sums begin with minus the columns' sums, or with what is in out. */
-BITNET__HOT BITNET__TARGET void BITNET__I(multiply)(void *panel, int len, const int8_t *q, int n,
-                                                    const int32_t *sums, int rows, int cols,
-                                                    int32_t *out, size_t out_stride) {
+BITNET__HOT BITNET__TARGET void BITNET__I(multiply)(void *panel, int k, int len,
+                                                    const bitnet__dots *d) {
     enum { most = BITNET__I(panel_cols), lanes = BITNET__V(lanes) };
+    const int rows = d->rows, cols = d->cols;
     BITNET__V(i32) sum[most][2];
     const int8_t *col[most];
+    int32_t *out[most];
     int c;
-    BITNET__UNROLL for (c = 0; c < most; c++) col[c] = q + bitnet__clamp(c, cols) * (size_t)n;
-    if (sums) {
-        BITNET__UNROLL for (c = 0; c < most; c++)
-            sum[c][0] = sum[c][1] = BITNET__V(splat_i32)(-sums[bitnet__clamp(c, cols)]);
-    } else {
-        BITNET__UNROLL for (c = 0; c < most; c++) {
-            const int32_t *from = out + bitnet__clamp(c, cols) * out_stride;
-            sum[c][0] = BITNET__V(load_first)(from, rows);
-            sum[c][1] = BITNET__V(load_first)(from + lanes, rows - lanes);
+    BITNET__UNROLL for (c = 0; c < most; c++) {
+        col[c] = d->q + bitnet__clamp(c, cols) * (size_t)d->n + k;
+        out[c] = d->out + bitnet__clamp(c, cols) * d->stride;
+        if (k == 0)
+            sum[c][0] = sum[c][1] = BITNET__V(splat_i32)(-d->sums[bitnet__clamp(c, cols)]);
+        else {
+            sum[c][0] = BITNET__V(load_first)(out[c], rows);
+            sum[c][1] = BITNET__V(load_first)(out[c] + lanes, rows - lanes);
         }
     }
     BITNET__I(steps)((const BITNET__V(i32) (*)[2])panel, len / 4, col, sum,
                      &((BITNET__V(panel) *)panel)->ahead);
     BITNET__UNROLL for (c = 0; c < most; c++) {
         if (c < cols) {
-            int32_t *to = out + (size_t)c * out_stride;
-            BITNET__V(store_first)(to, rows, sum[c][0]);
-            BITNET__V(store_first)(to + lanes, rows - lanes, sum[c][1]);
+            BITNET__V(store_first)(out[c], rows, sum[c][0]);
+            BITNET__V(store_first)(out[c] + lanes, rows - lanes, sum[c][1]);
         }
     }
 }
 
-BITNET__APART BITNET__TARGET void BITNET__I(panels_i2s)(const uint8_t *w, const int8_t *q,
-                                                        const int32_t *sums, int n, int rows,
-                                                        int cols, int32_t *out,
-                                                        size_t out_stride) {
+BITNET__APART BITNET__TARGET void BITNET__I(panels_i2s)(const bitnet__dots *d) {
     BITNET__V(panel) panel;
-    bitnet__panels(w, q, sums, n, rows, cols, out, out_stride, &panel, BITNET__V(unpack_i2s),
-                   BITNET__I(multiply), 2 * BITNET__V(lanes), 4 * BITNET__PANEL,
-                   BITNET__I(panel_cols));
+    bitnet__panels(d, &panel, BITNET__V(unpack_i2s), BITNET__I(multiply), 2 * BITNET__V(lanes),
+                   4 * BITNET__PANEL, BITNET__I(panel_cols));
 }
 
 #if BITNET__PARTS & BITNET__LOOK
 /* Sums are looked up, but for few rows, or a code 3. */
-static BITNET__TARGET void BITNET__I(sums_i2s)(const uint8_t *w, const int8_t *q,
-                                               const int32_t *sums, int n, int rows, int cols,
-                                               int32_t *out, size_t out_stride) {
-    if (rows < BITNET__LOOK_LEAST || BITNET__V(has_code3)(w, bitnet__i2s_bytes(n, rows)))
-        BITNET__I(panels_i2s)(w, q, sums, n, rows, cols, out, out_stride);
-    else BITNET__V(look_up_i2s)(w, q, n, rows, cols, out, out_stride);
+static BITNET__TARGET void BITNET__I(sums_i2s)(const bitnet__dots *d) {
+    if (d->rows < BITNET__LOOK_LEAST ||
+        BITNET__V(has_code3)(d->w, bitnet__i2s_bytes(d->n, d->rows)))
+        BITNET__I(panels_i2s)(d);
+    else BITNET__V(look_up_i2s)(d);
 }
 #endif
 
-static BITNET__TARGET void BITNET__I(dotrows_i2s)(const uint8_t *w, const int8_t *q,
-                                                  const int32_t *sums, int n, int rows, int cols,
-                                                  int32_t *out, size_t out_stride) {
+static BITNET__TARGET void BITNET__I(dotrows_i2s)(const bitnet__dots *d) {
 #if BITNET__PARTS & BITNET__LOOK
-    if (cols >= BITNET__LOOK_FROM) {
-        bitnet__tiles_and_panels(w, q, sums, n, rows, cols, out, out_stride, BITNET__I(tiles_i2s),
-                                 BITNET__I(sums_i2s), BITNET__LOOK_COLS, BITNET__LOOK_FROM,
-                                 bitnet__i2s_bytes);
+    if (d->cols >= BITNET__LOOK_FROM) {
+        bitnet__tiles_and_panels(d, BITNET__I(tiles_i2s), BITNET__I(sums_i2s), BITNET__LOOK_COLS,
+                                 BITNET__LOOK_FROM, bitnet__i2s_bytes);
         return;
     }
 #endif
-    bitnet__tiles_and_panels(w, q, sums, n, rows, cols, out, out_stride, BITNET__I(tiles_i2s),
-                             BITNET__I(panels_i2s), BITNET__I(panel_cols), BITNET__I(panels_from),
-                             bitnet__i2s_bytes);
+    bitnet__tiles_and_panels(d, BITNET__I(tiles_i2s), BITNET__I(panels_i2s), BITNET__I(panel_cols),
+                             BITNET__I(panels_from), bitnet__i2s_bytes);
 }
 
 /* ---- a scale per group ---- */
@@ -2864,11 +2825,14 @@ BITNET__INLINE BITNET__TARGET void BITNET__I(group)(
 #endif
 
 /* 16 rows, or those that are left, with some columns. */
-BITNET__INLINE BITNET__TARGET void BITNET__I(tile_groups)(
-    const uint8_t *w, const int8_t *q, const int32_t *sums, const float *steps, int n, int group,
-    int rows, int add, float *out, size_t out_stride, const int tile_cols) {
+BITNET__INLINE BITNET__TARGET void BITNET__I(tile_groups)(const bitnet__grouped *x,
+                                                          const int tile_cols) {
     enum { most = BITNET__I(group_cols), halves = 16 / BITNET__V(lanes) };
+    const int n = x->n, group = x->group, rows = x->rows, add = x->add;
     const size_t groups = (size_t)(n / group);
+    const uint8_t *w = x->w;
+    const int8_t *q = x->q;
+    float *out = x->out;
     BITNET__V(v16) y[most];
     float last[16];
     size_t g;
@@ -2880,11 +2844,12 @@ BITNET__INLINE BITNET__TARGET void BITNET__I(tile_groups)(
         BITNET__I(group)(w + BITNET__GROUP_SCALES, q, n, group, dots, tile_cols);
         BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
             const size_t at = (size_t)c * groups + g;
-            const BITNET__V(v16) f = BITNET__V(mul)(d, BITNET__V(splat)(steps[at]));
-            y[c] = BITNET__V(add)(y[c], BITNET__V(mul)(BITNET__V(minus)(dots[c], sums[at]), f));
+            const BITNET__V(v16) f = BITNET__V(mul)(d, BITNET__V(splat)(x->steps[at]));
+            y[c] = BITNET__V(add)(y[c],
+                                  BITNET__V(mul)(BITNET__V(minus)(dots[c], x->sums[at]), f));
         }
     }
-    BITNET__UNROLL for (c = 0; c < tile_cols; c++, out += out_stride) {
+    BITNET__UNROLL for (c = 0; c < tile_cols; c++, out += x->stride) {
         if (rows >= 16) {
             if (add) y[c] = BITNET__V(add)(BITNET__V(load_f32)(out), y[c]);
             BITNET__V(store)(out, y[c]);
@@ -2943,12 +2908,13 @@ BITNET__INLINE BITNET__TARGET void BITNET__I(multiply_group)(
 }
 
 /* A panel, or the rows that are left, with some whole tiles of columns, at most `group_wide`. */
-BITNET__HOT BITNET__TARGET void BITNET__I(panel_groups)(
-    const uint8_t *w, const int8_t *q, const int32_t *sums, const float *steps, int n, int group,
-    int rows, int cols, int add, float *out, size_t out_stride) {
+BITNET__HOT BITNET__TARGET void BITNET__I(panel_groups)(const bitnet__grouped *x) {
     enum { pieces = BITNET__V(lanes) / 8 };            /* groups of 16 rows */
+    const int n = x->n, group = x->group, rows = x->rows, cols = x->cols, add = x->add;
     const size_t groups = (size_t)(n / group);
     const size_t second = rows > 16 ? bitnet__groups_bytes(n, group, 16) : 0;
+    const uint8_t *w = x->w;
+    float *out = x->out;
     BITNET__V(i32) panel[64][2];                       /* a group has at most 256 weights */
     BITNET__V(v16) y[BITNET__I(group_wide)][pieces], d[pieces];
     const uint8_t *half[2];
@@ -2967,11 +2933,11 @@ BITNET__HOT BITNET__TARGET void BITNET__I(panel_groups)(
         for (c = 0; c < cols; c += BITNET__I(panel_cols)) {
             const size_t at = (size_t)c * groups + g;
             BITNET__I(multiply_group)((const BITNET__V(i32) (*)[2])panel, d,
-                                      q + at * (size_t)group, sums + at, steps + at, n, group,
-                                      y + c);
+                                      x->q + at * (size_t)group, x->sums + at, x->steps + at, n,
+                                      group, y + c);
         }
     }
-    for (c = 0; c < cols; c++, out += out_stride) {
+    for (c = 0; c < cols; c++, out += x->stride) {
         for (p = 0; p < pieces && 16 * p < rows; p++) {
             float *to = out + 16 * p;
             if (rows - 16 * p >= 16) {
@@ -2986,20 +2952,17 @@ BITNET__HOT BITNET__TARGET void BITNET__I(panel_groups)(
 }
 
 /* Whole tiles of columns; returns how many they are. */
-static BITNET__TARGET int BITNET__I(panels_groups)(
-    const uint8_t *w, const int8_t *q, const int32_t *sums, const float *steps, int n, int group,
-    int rows, int cols, int add, float *out, size_t out_stride) {
+static BITNET__TARGET int BITNET__I(panels_groups)(const bitnet__grouped *x) {
     enum { tall = 2 * BITNET__V(lanes), wide = BITNET__I(group_wide) };
-    const int whole = cols - cols % BITNET__I(panel_cols);
+    const int whole = x->cols - x->cols % BITNET__I(panel_cols);
     int r, c;
     for (c = 0; c < whole; c += wide) {
-        const size_t col = (size_t)c, at = col * (size_t)(n / group);
-        for (r = 0; r < rows; r += tall)
-            BITNET__I(panel_groups)(w + bitnet__groups_bytes(n, group, r), q + col * (size_t)n,
-                                    sums + at, steps + at, n, group,
-                                    rows - r < tall ? rows - r : tall,
-                                    whole - c < wide ? whole - c : wide, add,
-                                    out + col * out_stride + r, out_stride);
+        for (r = 0; r < x->rows; r += tall) {
+            bitnet__grouped part = bitnet__grouped_from(x, r, c);
+            if (part.rows > tall) part.rows = tall;
+            part.cols = whole - c < wide ? whole - c : wide;
+            BITNET__I(panel_groups)(&part);
+        }
     }
     return whole;
 }
@@ -3007,36 +2970,28 @@ static BITNET__TARGET int BITNET__I(panels_groups)(
 
 /* Blocks of rows that stay in the L2 cache, or in L1 if a row is short: for each tile of columns,
    which stay in L1, all rows of the block. */
-BITNET__HOT BITNET__TARGET void BITNET__I(dotrows_groups)(
-    const uint8_t *w, const int8_t *q, const int32_t *sums, const float *steps, int n, int group,
-    int rows, int cols, int add, float *out, size_t out_stride) {
+BITNET__HOT BITNET__TARGET void BITNET__I(dotrows_groups)(const bitnet__grouped *x) {
     const int most = BITNET__I(group_cols);
-    const size_t bytes = bitnet__groups_bytes(n, group, 16), groups = (size_t)(n / group);
+    const size_t bytes = bitnet__groups_bytes(x->n, x->group, 16);
     const int block = bytes < 65536 ? 131072 / (int)bytes * 16 : 16;
     int r, c, i, end, count, first = 0;
 #if BITNET__PARTS & BITNET__VNNI_STEPS
-    if (cols >= BITNET__I(group_panels_from))
-        first = BITNET__I(panels_groups)(w, q, sums, steps, n, group, rows, cols, add, out,
-                                         out_stride);
+    if (x->cols >= BITNET__I(group_panels_from))
+        first = BITNET__I(panels_groups)(x);
 #endif
-    for (r = 0; r < rows && first < cols; r = end) {
-        end = rows - r < block ? rows : r + block;
-        for (c = first; c < cols; c += count) {
-            const size_t col = (size_t)c;
-            count = bitnet__share(cols - c, most);
+    for (r = 0; r < x->rows && first < x->cols; r = end) {
+        end = x->rows - r < block ? x->rows : r + block;
+        for (c = first; c < x->cols; c += count) {
+            count = bitnet__share(x->cols - c, most);
             count = count == 5 ? 3 : count == 7 ? 4 : count;       /* and as many again, but one */
             for (i = r; i < end; i += 16) {
-#define BITNET__TILE_OF(tile_cols) \
-    BITNET__I(tile_groups)(w + (size_t)(i / 16) * bytes, q + col * (size_t)n, sums + col * groups, \
-                           steps + col * groups, n, group, rows - i, add, \
-                           out + col * out_stride + (size_t)i, out_stride, tile_cols)
-                if (count == 1) BITNET__TILE_OF(1);
-                else if (count == 2) BITNET__TILE_OF(2);
-                else if (count == 3) BITNET__TILE_OF(3);
-                else if (count == 4 || most == 4) BITNET__TILE_OF(4);
-                else if (count == 6) BITNET__TILE_OF(6);
-                else BITNET__TILE_OF(most);
-#undef BITNET__TILE_OF
+                const bitnet__grouped part = bitnet__grouped_from(x, i, c);
+                if (count == 1) BITNET__I(tile_groups)(&part, 1);
+                else if (count == 2) BITNET__I(tile_groups)(&part, 2);
+                else if (count == 3) BITNET__I(tile_groups)(&part, 3);
+                else if (count == 4 || most == 4) BITNET__I(tile_groups)(&part, 4);
+                else if (count == 6) BITNET__I(tile_groups)(&part, 6);
+                else BITNET__I(tile_groups)(&part, most);
             }
         }
     }
@@ -3165,42 +3120,29 @@ BITNET__HOT BITNET__TARGET void BITNET__I(sumrows_i8)(const uint8_t *w, const ui
     }
 }
 
-/* ---- bytes and halves of bytes ----
-   Weights are bytes minus 128, or 4 bits minus 8. A tile has 4 rows and some columns. The scalar
-   function takes rows of bytes whose length is not a multiple of 64. */
+/* ---- 4 bits ----
+   Weights are halves of bytes minus 8. A tile has 4 rows and some columns. */
 
-/* As many weights as a register has bytes: from bytes at p, or at number i of a block of 128. */
-BITNET__INLINE BITNET__TARGET BITNET__V(i32) BITNET__I(load_weights)(const uint8_t *p, const int i,
-                                                                     const int bits) {
-    if (bits == 8) return BITNET__V(load_i)(p);
-    return BITNET__V(masked)(BITNET__V(load_i)(p + i % 64), i < 64 ? 4 : 0,
-                             BITNET__V(splat_i32)(0x0f0f0f0f));
-}
-
-BITNET__INLINE BITNET__TARGET void BITNET__I(tile_bytes)(const uint8_t *w, const int8_t *q,
-                                                         const int32_t *sums, int n, int rows,
-                                                         int cols, int32_t *out,
-                                                         size_t out_stride, const int tile_cols,
-                                                         const int bits) {
-    enum { most = BITNET__I(byte_cols), wide = 4 * BITNET__V(lanes) };
-    const int block = bits == 8 ? wide : 128;
+BITNET__INLINE BITNET__TARGET void BITNET__I(tile_u4)(const bitnet__dots *d, const int tile_cols) {
+    enum { most = BITNET__I(u4_cols), wide = 4 * BITNET__V(lanes) };
+    const BITNET__V(i32) mask = BITNET__V(splat_i32)(0x0f0f0f0f);
     BITNET__V(i32) sum[most][4], h[4];
     int32_t dots[most][4];
     const uint8_t *row[4];
     const int8_t *col[most];
     int r, c, i, j;
     BITNET__UNROLL for (r = 0; r < 4; r++)
-        row[r] = w + bitnet__clamp(r, rows) * (size_t)(n / 8 * bits);
+        row[r] = d->w + bitnet__clamp(r, d->rows) * (size_t)(d->n / 2);
     BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
-        col[c] = q + bitnet__clamp(c, cols) * (size_t)n;
+        col[c] = d->q + bitnet__clamp(c, d->cols) * (size_t)d->n;
         BITNET__UNROLL for (r = 0; r < 4; r++) sum[c][r] = BITNET__V(splat_i32)(0);
     }
-    for (i = 0; i < n; i += block) {
-        BITNET__UNROLL for (j = 0; j < block; j += wide) {
+    for (i = 0; i < d->n; i += 128) {          /* 64 bytes: upper halves, then lower ones */
+        BITNET__UNROLL for (j = 0; j < 128; j += wide) {
             BITNET__UNROLL for (r = 0; r < 4; r++) {
-                const uint8_t *p = row[r] + i / 8 * bits;
-                h[r] = BITNET__I(load_weights)(p, j, bits);
-                if (j == 0 && i / 8 * bits % 64 == 0) BITNET__STREAM(p);
+                const uint8_t *p = row[r] + i / 2;
+                h[r] = BITNET__V(masked)(BITNET__V(load_i)(p + j % 64), j < 64 ? 4 : 0, mask);
+                if (j == 0) BITNET__STREAM(p);
             }
             BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
                 const BITNET__V(i32) a = BITNET__V(load_i)(col[c] + i + j);
@@ -3210,84 +3152,52 @@ BITNET__INLINE BITNET__TARGET void BITNET__I(tile_bytes)(const uint8_t *w, const
                     else BITNET__ADDED(sum[c][r], h[r]);   /* gcc 12 then copies no sums */
                 }
             }
-            if (bits == 4) BITNET__NO_AHEAD();
+            BITNET__NO_AHEAD();
         }
     }
     BITNET__UNROLL for (c = 0; c < tile_cols; c++)
         _mm_storeu_si128((__m128i *)(void *)dots[c],
                          _mm_sub_epi32(BITNET__V(fold4)(sum[c]),
-                                       _mm_set1_epi32((1 << (bits - 1)) *
-                                                      sums[bitnet__clamp(c, cols)])));
-    for (c = 0; c < tile_cols && c < cols; c++, out += out_stride)
-        bitnet__put(out, dots[c], rows);
-}
-
-/* Even counts of columns: one more costs little, and each count would be a function. */
-BITNET__INLINE BITNET__TARGET int BITNET__I(tile_u8_cols)(const uint8_t *w, const int8_t *q,
-                                                          const int32_t *sums, int n, int rows,
-                                                          int cols, int32_t *out,
-                                                          size_t out_stride) {
-    const int most = BITNET__I(byte_cols);
-    const int count = cols > 4 ? most : cols > 2 && most > 2 ? 4 : 2;
-    if (count == 2) BITNET__I(tile_bytes)(w, q, sums, n, rows, cols, out, out_stride, 2, 8);
-    else if (count == 4 && most > 4)
-        BITNET__I(tile_bytes)(w, q, sums, n, rows, cols, out, out_stride, 4, 8);
-    else BITNET__I(tile_bytes)(w, q, sums, n, rows, cols, out, out_stride, most, 8);
-    return count;
-}
-
-BITNET__HOT BITNET__TARGET void BITNET__I(dotrows_u8)(const uint8_t *w, const int8_t *q,
-                                                      const int32_t *sums, int n, int rows,
-                                                      int cols, int32_t *out,
-                                                      size_t out_stride) {
-    if (n % 64) bitnet__dotrows_u8_scalar(w, q, sums, n, rows, cols, out, out_stride);
-    else
-        bitnet__tiles(w, q, sums, n, rows, cols, out, out_stride, BITNET__I(tile_u8_cols), 4,
-                      4 * (size_t)n);
+                                       _mm_set1_epi32(8 * d->sums[bitnet__clamp(c, d->cols)])));
+    for (c = 0; c < tile_cols && c < d->cols; c++)
+        bitnet__put(d->out + (size_t)c * d->stride, dots[c], d->rows);
 }
 
 /* Also one column: a text that is written alone. */
-BITNET__INLINE BITNET__TARGET int BITNET__I(tile_u4_cols)(const uint8_t *w, const int8_t *q,
-                                                          const int32_t *sums, int n, int rows,
-                                                          int cols, int32_t *out,
-                                                          size_t out_stride) {
-    const int most = BITNET__I(byte_cols);
-    const int count = cols > 4 ? most : cols > 2 && most > 2 ? 4 : cols > 1 ? 2 : 1;
-    if (count == 1) BITNET__I(tile_bytes)(w, q, sums, n, rows, cols, out, out_stride, 1, 4);
-    else if (count == 2) BITNET__I(tile_bytes)(w, q, sums, n, rows, cols, out, out_stride, 2, 4);
+BITNET__INLINE BITNET__TARGET int BITNET__I(tile_u4_cols)(const bitnet__dots *d) {
+    const int most = BITNET__I(u4_cols);
+    const int count = d->cols > 4 ? most : d->cols > 2 && most > 2 ? 4 : d->cols > 1 ? 2 : 1;
+    if (count == 1) BITNET__I(tile_u4)(d, 1);
+    else if (count == 2) BITNET__I(tile_u4)(d, 2);
     else if (count == 4 && most > 4)
-        BITNET__I(tile_bytes)(w, q, sums, n, rows, cols, out, out_stride, 4, 4);
-    else BITNET__I(tile_bytes)(w, q, sums, n, rows, cols, out, out_stride, most, 4);
+        BITNET__I(tile_u4)(d, 4);
+    else BITNET__I(tile_u4)(d, most);
     return count;
 }
 
-BITNET__HOT BITNET__TARGET void BITNET__I(dotrows_u4)(const uint8_t *w, const int8_t *q,
-                                                      const int32_t *sums, int n, int rows,
-                                                      int cols, int32_t *out,
-                                                      size_t out_stride) {
-    bitnet__tiles(w, q, sums, n, rows, cols, out, out_stride, BITNET__I(tile_u4_cols), 4,
-                  2 * (size_t)n);
+BITNET__HOT BITNET__TARGET void BITNET__I(dotrows_u4)(const bitnet__dots *d) {
+    bitnet__tiles(d, BITNET__I(tile_u4_cols), 4, 2 * (size_t)d->n);
 }
 #endif /* BITNET__DOTS */
 
 #if BITNET__PARTS & BITNET__TL2
 /* ---- TL2, panels: those of I2_S ---- */
 
-BITNET__APART BITNET__TARGET void BITNET__V(unpack_tl2)(const uint8_t *w, int n, int rows, int at,
-                                                        int k, int len, void *to_panel) {
-    const size_t group_bytes = bitnet__tl2_bytes((n + 23) / 24);
+BITNET__APART BITNET__TARGET void BITNET__V(unpack_tl2)(const bitnet__dots *d, int at, int k,
+                                                        int len, void *to_panel) {
+    const size_t group_bytes = bitnet__tl2_bytes((d->n + 23) / 24);
     const BITNET__V(tl2) t = BITNET__V(start_tl2)();
     const int count = (len + 23) / 24;
     BITNET__V(panel) *panel = (BITNET__V(panel) *)to_panel;
     BITNET__V(i32) codes[2][3];
     int half, i, x;
     panel->ahead = bitnet__make_ahead(
-        w, (size_t)((at + 2 * BITNET__V(lanes)) / 16) * group_bytes +
-               (size_t)(k / 96) * BITNET__TL2_BLOCK,
+        d->w, (size_t)((at + 2 * BITNET__V(lanes)) / 16) * group_bytes +
+                  (size_t)(k / 96) * BITNET__TL2_BLOCK,
         (count + 3) / 4 * BITNET__TL2_BLOCK, BITNET__V(lanes) / 8, group_bytes);
     for (half = 0; half < 2; half++) {
-        const int row = at + half * BITNET__V(lanes) < rows ? at + half * BITNET__V(lanes) : at;
-        const uint8_t *p = w + (size_t)(row / 16) * group_bytes + row % 16 * 4 +
+        const int row = at + half * BITNET__V(lanes) < d->rows ? at + half * BITNET__V(lanes) : at;
+        const uint8_t *p = d->w + (size_t)(row / 16) * group_bytes + row % 16 * 4 +
                            (size_t)(k / 96) * BITNET__TL2_BLOCK;
         BITNET__V(i32) (*to)[2] = panel->codes;
         for (i = 0; i < count; i++, to += 6) {
@@ -3301,14 +3211,10 @@ BITNET__APART BITNET__TARGET void BITNET__V(unpack_tl2)(const uint8_t *w, int n,
     }
 }
 
-BITNET__APART BITNET__TARGET void BITNET__V(panels_tl2)(const uint8_t *w, const int8_t *q,
-                                                        const int32_t *sums, int n, int rows,
-                                                        int cols, int32_t *out,
-                                                        size_t out_stride) {
+BITNET__APART BITNET__TARGET void BITNET__V(panels_tl2)(const bitnet__dots *d) {
     BITNET__V(panel) panel;
-    bitnet__panels(w, q, sums, n, rows, cols, out, out_stride, &panel, BITNET__V(unpack_tl2),
-                   BITNET__V(multiply), 2 * BITNET__V(lanes), 4 * BITNET__PANEL_TL2,
-                   BITNET__V(panel_cols));
+    bitnet__panels(d, &panel, BITNET__V(unpack_tl2), BITNET__V(multiply), 2 * BITNET__V(lanes),
+                   4 * BITNET__PANEL_TL2, BITNET__V(panel_cols));
 }
 #endif
 
@@ -3361,20 +3267,18 @@ BITNET__APART BITNET__TARGET void BITNET__I(rest_tl2)(const uint8_t *w, const in
 }
 #endif
 
-BITNET__INLINE BITNET__TARGET void BITNET__I(tile_tl2)(const uint8_t *w, const int8_t *q,
-                                                       const int32_t *sums, int n, int rows,
-                                                       int32_t *out, size_t out_stride,
-                                                       const int tile_cols) {
+BITNET__INLINE BITNET__TARGET void BITNET__I(tile_tl2)(const bitnet__dots *d, const int tile_cols) {
     const BITNET__I(tl2) t = BITNET__I(start_tl2)();
+    const uint8_t *w = d->w;
     const int8_t *col[8];
     __m512i sum[8][6], dots[8];
     int c, b, i, x;
     BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
-        col[c] = q + (size_t)c * (size_t)n;
-        sum[c][0] = _mm512_set1_epi32(-sums[c]);
+        col[c] = d->q + (size_t)c * (size_t)d->n;
+        sum[c][0] = _mm512_set1_epi32(-d->sums[c]);
         BITNET__UNROLL for (x = 1; x < 6; x++) sum[c][x] = _mm512_setzero_si512();
     }
-    for (b = 0; b < n / 96; b++, w += BITNET__TL2_BLOCK) {
+    for (b = 0; b < d->n / 96; b++, w += BITNET__TL2_BLOCK) {
         __m512i fifths = _mm512_loadu_si512(w);
         BITNET__STREAM(w);
         if (tile_cols == 1) {
@@ -3396,9 +3300,9 @@ BITNET__INLINE BITNET__TARGET void BITNET__I(tile_tl2)(const uint8_t *w, const i
         dots[c] = sum[c][0];
         BITNET__UNROLL for (x = 1; x < 6; x++) dots[c] = _mm512_add_epi32(dots[c], sum[c][x]);
     }
-    if (n % 96) BITNET__V(rest_tl2)(w, q, n, tile_cols, dots);
+    if (d->n % 96) BITNET__V(rest_tl2)(w, d->q, d->n, tile_cols, dots);
     for (c = 0; c < tile_cols; c++)
-        bitnet__store_first_avx512vnni(out + (size_t)c * out_stride, rows, dots[c]);
+        bitnet__store_first_avx512vnni(d->out + (size_t)c * d->stride, d->rows, dots[c]);
 }
 #endif
 
@@ -3408,34 +3312,25 @@ BITNET__INLINE BITNET__TARGET void BITNET__I(tile_tl2)(const uint8_t *w, const i
    weights of each row are three vpdpbusd (or vpmaddubsw) with 4 activations in all lanes. How three
    codes come out of a nibble and a fifth depends on the instruction set: triples_tl2 does it for 24
    weights. A tile is a group (some 9 to 23 KB) and 1 to 4 columns, or 8. */
-BITNET__INLINE BITNET__TARGET int BITNET__I(tile_tl2_cols)(const uint8_t *w, const int8_t *q,
-                                                           const int32_t *sums, int n, int rows,
-                                                           int cols, int32_t *out,
-                                                           size_t out_stride) {
+BITNET__INLINE BITNET__TARGET int BITNET__I(tile_tl2_cols)(const bitnet__dots *d) {
     const int most = BITNET__V(tl2_cols);
-    const int count = cols >= most ? most : cols < 4 ? cols : 4;
-    if (count == 1) BITNET__I(tile_tl2)(w, q, sums, n, rows, out, out_stride, 1);
-    else if (count == 2) BITNET__I(tile_tl2)(w, q, sums, n, rows, out, out_stride, 2);
-    else if (count == 3) BITNET__I(tile_tl2)(w, q, sums, n, rows, out, out_stride, 3);
-    else if (most > 4 && count == 4) BITNET__I(tile_tl2)(w, q, sums, n, rows, out, out_stride, 4);
-    else BITNET__I(tile_tl2)(w, q, sums, n, rows, out, out_stride, most);
+    const int count = d->cols >= most ? most : d->cols < 4 ? d->cols : 4;
+    if (count == 1) BITNET__I(tile_tl2)(d, 1);
+    else if (count == 2) BITNET__I(tile_tl2)(d, 2);
+    else if (count == 3) BITNET__I(tile_tl2)(d, 3);
+    else if (most > 4 && count == 4) BITNET__I(tile_tl2)(d, 4);
+    else BITNET__I(tile_tl2)(d, most);
     return count;
 }
 
-BITNET__HOT BITNET__TARGET void BITNET__I(tiles_tl2)(const uint8_t *w, const int8_t *q,
-                                                     const int32_t *sums, int n, int rows,
-                                                     int cols, int32_t *out,
-                                                     size_t out_stride) {
-    bitnet__tiles(w, q, sums, n, rows, cols, out, out_stride, BITNET__I(tile_tl2_cols),
-                  BITNET__TL2_ROWS, bitnet__tl2_bytes((n + 23) / 24));
+BITNET__HOT BITNET__TARGET void BITNET__I(tiles_tl2)(const bitnet__dots *d) {
+    bitnet__tiles(d, BITNET__I(tile_tl2_cols), BITNET__TL2_ROWS,
+                  bitnet__tl2_bytes((d->n + 23) / 24));
 }
 
-static BITNET__TARGET void BITNET__I(dotrows_tl2)(const uint8_t *w, const int8_t *q,
-                                                  const int32_t *sums, int n, int rows, int cols,
-                                                  int32_t *out, size_t out_stride) {
-    bitnet__tiles_and_panels(w, q, sums, n, rows, cols, out, out_stride, BITNET__I(tiles_tl2),
-                             BITNET__V(panels_tl2), BITNET__V(panel_cols), 16,
-                             bitnet__packed_bytes_tl2);
+static BITNET__TARGET void BITNET__I(dotrows_tl2)(const bitnet__dots *d) {
+    bitnet__tiles_and_panels(d, BITNET__I(tiles_tl2), BITNET__V(panels_tl2), BITNET__V(panel_cols),
+                             16, bitnet__packed_bytes_tl2);
 }
 #endif
 

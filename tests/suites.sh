@@ -240,14 +240,14 @@ suite_analysis() { sh tests/checks/analysis.sh; }
 # ---- other machines: how their programs are compiled and run here ----
 
 # the tests that depend on kernels, and those that depend on sizes and offsets
-by_kernels='kernels/ model/variants model/own sequences/mixes state/portable head/ahead'
+by_kernels='kernels/ model/variants sequences/mixes state/portable head/ahead'
 by_sizes='gguf/ hostile/ sources/'
 
 # Two older CPUs, neither with i8mm, one without dotprod, run the same programs. One kernel of each
 # is broken in the same build, which must be named where it is the last one that the CPU has.
 suite_aarch64_older() {
     compiler=aarch64-linux-gnu-gcc flags='-O2 -static -fsigned-char'
-    filters='kernels/ model/own head/ahead'
+    filters='kernels/ head/ahead'
     break_file=bitnet_kernels_arm.h
     break='s/BITNET__FOLD = 5/BITNET__FOLD = 9/; s/part\[2\], 4);/part[2], 3);/'
     build_machine || return 1
@@ -272,21 +272,21 @@ suite_aarch64_max() {
 
 suite_armhf() {                        # 32 bits: sizes, offsets; i686 has the sequences
     compiler=arm-linux-gnueabihf-gcc flags='-O2 -static' emulator='qemu-arm -cpu max' has=neon
-    filters="kernels/ model/variants model/own state/portable head/ahead $by_sizes"
+    filters="kernels/ model/variants state/portable head/ahead $by_sizes"
     on_machine
 }
 
 suite_s390x() {                        # big-endian; in ISO C its gcc computes with doubles
     compiler=s390x-linux-gnu-gcc flags='-O2 -static -fexcess-precision=fast'
     emulator=qemu-s390x wrong=-fexcess-precision=standard
-    filters='kernels/ model/own tokenizer/roundtrip gguf/ gguf_writer/ float_formats/every
+    filters='kernels/ tokenizer/roundtrip gguf/ gguf_writer/ float_formats/every
         ternary_formats/files state/portable state/round_trip'
     on_machine
 }
 
 suite_riscv64() {                      # no kernels; its gcc fuses multiplications and additions
     compiler=riscv64-linux-gnu-gcc flags='-O2 -static' emulator=qemu-riscv64
-    filters='kernels/ model/own'
+    filters='kernels/'
     on_machine
 }
 
@@ -309,7 +309,7 @@ runs_32_bits() {                       # a kernel may be built without
 suite_windows() {
     compiler=x86_64-w64-mingw32-gcc flags='-O2 -static' emulator=wine64 exe=.exe
     have wine64 || emulator=/usr/lib/wine/wine64
-    filters='kernels/ model/own model/ctx model/callers_pool gguf/ gguf_writer/ hostile/ sources/ faults/
+    filters='kernels/ model/ctx model/callers_pool gguf/ gguf_writer/ hostile/ sources/ faults/
         convert_json/'
     unset DISPLAY
     export WINEPREFIX="$PWD/build/wine" WINEDEBUG=-all

@@ -56,7 +56,7 @@ void answer_questions(void) {
     bitnet_model_free(load_model(0));  /* fails here if the model is bad */
     for (i = 0; i < bitnet_kernels_count(); i++) {
         const bitnet_kernels *k = bitnet_kernels_get(i);
-        if (bitnet_kernels_usable(k)) printf("%s ", k->name);
+        if (bitnet_kernels_usable(k)) printf("%s ", bitnet_kernels_name(k));
     }
     puts("");
     while (!fflush(stdout) && fgets(line, sizeof line, stdin)) {

@@ -185,7 +185,7 @@ static void report_run(table *t, int run) {
     double limit = is_decode ? median(bandwidth[stage], rounds * n_tables)
         : median(t->peak, rounds);
     begin_row();
-    show_text("kernel", t->k->name, -15);
+    show_text("kernel", bitnet_kernels_name(t->k), -15);
     show_text("run", is_decode ? "decode" : "prefill", -7);
     show("tokens", runs[run].tokens, 7, 0);
     show_text("head", heads[runs[run].kind], 10);
@@ -207,7 +207,7 @@ static void report_tables(void) {
     for (i = 0; i < n_tables; i++) {
         table *t = &tables[i];
         begin_row();
-        show_text("kernel", t->k->name, -15);
+        show_text("kernel", bitnet_kernels_name(t->k), -15);
         show_text("layout", t->layout, 6);
         show("load_s", t->load_s, 9, 3);
         show("first_s", t->first_s, 9, 3);
@@ -242,7 +242,7 @@ static void report_scales(void) {
             one_decode = d;
         }
         begin_row();
-        show_text("kernel", tables[0].k->name, -15);
+        show_text("kernel", bitnet_kernels_name(tables[0].k), -15);
         show("threads", s->threads, 7, 0);
         show("prefill_tok_s", p, 12, 1);
         show("prefill_ratio", p / one_prefill, 8, 2);
@@ -424,8 +424,9 @@ static void open_tables(void) {
     int i;
     for (i = 0; i < bitnet_kernels_count() && n_tables < most; i++) {
         const bitnet_kernels *k = bitnet_kernels_get(i);
-        int slow = n_tables > 0 && info.n_params > 100000000 && !strncmp(k->name, "scalar", 6);
-        if (bitnet_kernels_usable(k) && !(kernel ? strcmp(k->name, kernel) : slow)) open_table(k);
+        const char *name = bitnet_kernels_name(k);
+        int slow = n_tables > 0 && info.n_params > 100000000 && !strncmp(name, "scalar", 6);
+        if (bitnet_kernels_usable(k) && !(kernel ? strcmp(name, kernel) : slow)) open_table(k);
     }
 }
 

@@ -137,9 +137,9 @@ static void report_test(test *t, int full) {
 void report_comparison(void) {
     int i, full;
     if (as_json) {
-        show_text("kernel", kernels->name, 0);
+        show_text("kernel", bitnet_kernels_name(kernels), 0);
         show_text("command", command, 0);
-    } else printf("\nours: kernels %s; theirs: %s", kernels->name, command);
+    } else printf("\nours: kernels %s; theirs: %s", bitnet_kernels_name(kernels), command);
     begin_list("comparison", "test                 head     ours  +- %     theirs  +- %  ratio"
                "   limit % of it threads");
     for (i = 0; i < n_tests; i++)

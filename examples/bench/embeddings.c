@@ -117,8 +117,8 @@ static void open_tables(const char *kernel, int n_threads) {
     int i;
     for (i = 0; i < bitnet_kernels_count() && n_tables < MAX_TABLES; i++) {
         const bitnet_kernels *k = bitnet_kernels_get(i);
-        const int slow = n_tables > 0 && !strncmp(k->name, "scalar", 6);
-        if (bitnet_kernels_usable(k) && !(kernel ? strcmp(k->name, kernel) : slow))
+        const int slow = n_tables > 0 && !strncmp(bitnet_kernels_name(k), "scalar", 6);
+        if (bitnet_kernels_usable(k) && !(kernel ? strcmp(bitnet_kernels_name(k), kernel) : slow))
             open_table(k, n_threads);
     }
 }
@@ -158,7 +158,7 @@ static void report_run(table *t, int run, int rounds) {
     double *v = t->speed[run], speed = median(v, rounds);
     const double gmac = speed * layer_weights() * 1e-9, peak = median(t->peak, rounds);
     begin_row();
-    show_text("kernel", t->k->name, -15);
+    show_text("kernel", bitnet_kernels_name(t->k), -15);
     show_text("kv", run == INT8_RUN ? "i8" : "f16", -4);
     show("texts", run_tokens[run] ? 1 : MANY, 5, 0);
     show("tokens", tokens_of(run_tokens[run]), 7, 0);
@@ -189,7 +189,7 @@ static void report(int rounds, int quick) {
     for (i = 0; i < n_tables; i++) {
         bitnet_model_get_info(tables[i].model, &info);
         begin_row();
-        show_text("kernel", tables[i].k->name, -15);
+        show_text("kernel", bitnet_kernels_name(tables[i].k), -15);
         show_text("layout", info.layout, 6);
         show("load_s", tables[i].load_s, 9, 3);
         show("own_mb", (double)info.own_bytes * 1e-6, 8, 1);

@@ -121,7 +121,8 @@ static const probe *find_probe(const bitnet_kernels *k) {
     const probe *p;
     for (p = probes; p->name[0]; p++) {
         const bitnet_kernels *own = bitnet_kernels_find(p->name);
-        if (k ? !strncmp(k->name, p->name, strlen(p->name)) : own && bitnet_kernels_usable(own))
+        if (k ? !strncmp(bitnet_kernels_name(k), p->name, strlen(p->name))
+              : own && bitnet_kernels_usable(own))
             break;
     }
     return p;

@@ -239,7 +239,7 @@ double layer_weights(void) {
 /* 2 bits for each weight, or 5/3; or 2, and 16 for each group. */
 double layer_bytes(const bitnet_kernels *k) {
     if (info.group > 0) return layer_weights() * (0.25 + 2.0 / info.group);
-    return layer_weights() / (k->pack ? 4.8 : 4);
+    return layer_weights() / (strstr(bitnet_kernels_name(k), "-tl2") ? 4.8 : 4);
 }
 
 double token_bytes(const bitnet_kernels *k, double head_bytes, double positions) {

@@ -200,7 +200,7 @@ static void report_counts(int rounds, int lines) {
         const double passes = median(counts[i].speed, rounds);
         const double share = gb_s > 0 ? passes * least_seconds(&counts[i], gb_s, gmac_s) : -1;
         begin_row();
-        show_text("kernels", kernels->name, -15);
+        show_text("kernels", bitnet_kernels_name(kernels), -15);
         show("threads", threads, 7, 0);
         show("sequences", counts[i].n, 9, 0);
         show("tok_s", passes * counts[i].n, 9, 1);
@@ -222,7 +222,7 @@ static void report_chunks(int rounds, int lines) {
     for (i = 0; i < n_chunks; i++) {
         const double passes = median(chunks[i].speed, rounds);
         begin_row();
-        show_text("kernels", kernels->name, -15);
+        show_text("kernels", bitnet_kernels_name(kernels), -15);
         show("threads", threads, 7, 0);
         show("chunk", chunks[i].n, 8, 0);
         show("writers_tok_s", passes * N_WRITERS, 15, 1);

@@ -19,10 +19,18 @@ static uint32_t pack_float_bits(float x) {
     return bits;
 }
 
-/* Stores an F16, rounded to nearest, ties to even, and returns its value. */
+/* Stores an F16, rounded to nearest, ties to even, and returns its value. Below 2^-14 its last bit
+   is 2^-24, as is that of a float in [0.5, 1): adding 0.5 rounds to it. */
 static float pack_f16(float x, uint8_t *out) {
+    const uint32_t bits = pack_float_bits(x), rest = bits & 0x7fffffff;
+    uint32_t half;
     float y = 0;
-    bitnet_kernels_find("scalar")->store_f16(&x, 1, out);
+    if (rest < 0x38800000) half = pack_float_bits((x < 0 ? -x : x) + 0.5f) - 0x3f000000;
+    else if (rest < 0x477ff000) half = (rest + 0xfff + (rest >> 13 & 1) - 0x38000000) >> 13;
+    else half = 0x7c00;                /* from 65520 on: infinity */
+    half |= bits >> 16 & 0x8000;
+    out[0] = (uint8_t)half;
+    out[1] = (uint8_t)(half >> 8);
     bitnet_floats_unpack(BITNET_TENSOR_F16, out, 1, &y, 0);
     return y;
 }
@@ -474,7 +482,7 @@ bitnet_result pack_floats(uint32_t type, const float *x, int32_t n, uint8_t *out
     for (i = 0; i < n && ok; i++) ok = x[i] - x[i] == 0.0f;      /* neither NaN nor infinite */
     if (type == BITNET_TENSOR_F16) {                             /* 65520 rounds to infinity */
         for (i = 0; i < n && ok; i++) ok = pack_abs(x[i]) < 65520.0f;
-        if (ok) bitnet_kernels_find("scalar")->store_f16(x, n, out);
+        for (i = 0; i < n && ok; i++) pack_f16(x[i], out + 2 * (size_t)i);
     } else for (i = 0; i < n && ok; i += types[k].block, x += types[k].block, out += types[k].bytes)
         ok = pack_block(type, x, out);
     if (!ok)

@@ -10,7 +10,6 @@
    nothing about the machine, the kernels in use or the threads: that goes to stderr. A kernel table
    that differs from the scalar one adds lines of its own. Exit codes: 0 all agree, 1 something
    differs or failed, 2 wrong usage or not a report. */
-#define BITNET_IMPLEMENTATION
 #include "../../bitnet.h"
 #include "../streams.h"
 #include "../utf8.h"
@@ -93,8 +92,9 @@ static void describe_machine(void) {
             *(const uint8_t *)&one ? "little" : "big", COMPILER);
     for (i = 0; i < bitnet_kernels_count(); i++) {
         const bitnet_kernels *k = bitnet_kernels_get(i);
-        fprintf(stderr, " %s%s", k->name, !bitnet_kernels_usable(k) ? " (not usable here)" :
-                k == bitnet_kernels_default() ? " (default)" : "");
+        fprintf(stderr, " %s%s", bitnet_kernels_name(k),
+                !bitnet_kernels_usable(k)         ? " (not usable here)"
+                : k == bitnet_kernels_default() ? " (default)" : "");
     }
     fputc('\n', stderr);
 }

@@ -1,5 +1,6 @@
 /* No result is a NaN, whose bits differ between CPUs: a difference in a NaN's payload would hide
    one that matters. So no input is infinite, and no sum can overflow. */
+#define BITNET_IMPLEMENTATION           /* with what is private of bitnet_kernels */
 #include "kernels.h"
 #include "report.h"
 #include <stdio.h>
@@ -12,8 +13,8 @@ typedef struct shape {
 } shape;
 typedef struct op {
     const char *name;
-    char weights;                      /* t ternary, g ternary in groups of variant, u bytes,
-                                          n halves of bytes, f F32, h F16, b BF16, k keys and v
+    char weights;                      /* t ternary, g ternary in groups of variant, n halves
+                                          of bytes, f F32, h F16, b BF16, k keys and v
                                           values of an int8 cache, 0 none */
     int seeds, variant;
     const shape *shapes;               /* the last one has n = 0 */
@@ -37,8 +38,6 @@ static int32_t ints[MOST_X], sums[MOST_SUMS];
 static int kind;                       /* of the floats; for integers 1 means saturated */
 static values expected, got;
 static const bitnet_kernels *scalar;   /* the table */
-
-#define ENTRY(k, name) ((k)->name ? (k)->name : scalar->name)
 
 /* ---- inputs ---- */
 
@@ -156,21 +155,20 @@ static void make_codes(int of_values, size_t n, size_t cols) {
         }
 }
 
-/* Activations from -128 to 127, or from -64 to 64 for weights of a byte. */
-static void make_activations(int bytes, size_t n, size_t cols) {
+/* Activations from -128 to 127. */
+static void make_activations(size_t n, size_t cols) {
     size_t c, i;
     for (c = 0; c < cols; c++)
         for (i = 0, sums[c] = 0; i < n; i++) {
-            int32_t v = kind ? (either_end(c, 0, 1) ? 127 : -128)
+            const int32_t v = kind ? (either_end(c, 0, 1) ? 127 : -128)
                 : (int32_t)(random_bits() & 255) - 128;
-            if (bytes) v = v == 127 ? 64 : v / 2;
             q[c * n + i] = (int8_t)v;
             sums[c] += v;
         }
 }
 
 static int is_int(const op *o) {
-    return o->weights && strchr("tungkv", o->weights);
+    return o->weights && strchr("tngkv", o->weights);
 }
 
 static void make_inputs(const op *o, const shape *s) {
@@ -178,7 +176,7 @@ static void make_inputs(const op *o, const shape *s) {
     if (o->weights == 'g') {           /* each group is a column of its own, with a step */
         const size_t group = (size_t)o->variant;
         make_groups(n, rows, group);
-        make_activations(0, group, cols * n / group);
+        make_activations(group, cols * n / group);
         for (i = 0; i < cols * (n / group); i++) x[i] = number(kind);
         return;
     }
@@ -189,7 +187,7 @@ static void make_inputs(const op *o, const shape *s) {
         return;
     }
     make_weights(o->weights, n, rows);
-    if (is_int(o)) make_activations(o->weights == 'u', n, cols);
+    if (is_int(o)) make_activations(n, cols);
     else for (i = 0; i < (n + rows) * cols + 2 * n; i++) {
         x[i] = number(kind);
         ints[i] = (int32_t)(random_bits() % 0x10000000) - 0x8000000;
@@ -201,7 +199,7 @@ static void make_inputs(const op *o, const shape *s) {
 
 static void run_quantize(const bitnet_kernels *k, const op *o, const shape *s, values *out) {
     int32_t sum, i;
-    float scale = ENTRY(k, quantize)(x, s->n, q, &sum);
+    float scale = k->quantize(x, s->n, q, &sum);
     (void)o;
     for (i = 0; i < s->n; i++) put(out, 'b', (uint8_t)q[i]);
     put_ints(out, &sum, 1);
@@ -211,16 +209,14 @@ static void run_quantize(const bitnet_kernels *k, const op *o, const shape *s, v
 /* A table that packs weights packs them first. Each column is followed by one unused element. */
 static void run_int_dots(const bitnet_kernels *k, const op *o, const shape *s, values *out) {
     size_t stride = (size_t)s->rows + 1, c;
-    const int packs = o->weights == 't' && k->pack && k->dotrows_ternary;
+    const int packs = o->weights == 't' && k->pack;
     uint8_t *packed = packs ? (uint8_t *)grow(0, k->packed_bytes(s->n, s->rows)) : 0;
     const uint8_t *w = packs ? packed : weights + 1;
     memset(ints, 0, stride * (size_t)s->cols * sizeof *ints);
     if (!packs || !k->pack(weights + 1, s->n, s->rows, packed)) {  /* if refused: zeros */
         if (o->weights == 't')
-            ENTRY(k, dotrows_ternary)(w, q, sums, s->n, s->rows, s->cols, ints, stride);
-        else if (o->weights == 'n')
-            ENTRY(k, dotrows_u4)(w, q, sums, s->n, s->rows, s->cols, ints, stride);
-        else ENTRY(k, dotrows_u8)(w, q, sums, s->n, s->rows, s->cols, ints, stride);
+            k->dotrows_ternary(&(bitnet__dots){w, q, sums, s->n, s->rows, s->cols, ints, stride});
+        else k->dotrows_u4(&(bitnet__dots){w, q, sums, s->n, s->rows, s->cols, ints, stride});
     }
     for (c = 0; c < (size_t)s->cols; c++) put_ints(out, ints + c * stride, (size_t)s->rows);
     free(packed);
@@ -230,17 +226,17 @@ static void run_int_dots(const bitnet_kernels *k, const op *o, const shape *s, v
 static void run_group_dots(const bitnet_kernels *k, const op *o, const shape *s, values *out) {
     size_t stride = (size_t)s->rows + 1, c, i;
     for (i = 0; i < stride * (size_t)s->cols; i++) y[i] = (float)i - 7;
-    ENTRY(k, dotrows_groups)(weights + 1, q, sums, x, s->n, o->variant, s->rows, s->cols,
-                             s->rows % 2, y, stride);
+    k->dotrows_groups(&(bitnet__grouped){weights + 1, q, sums, x, s->n, o->variant, s->rows,
+                                         s->cols, s->rows % 2, y, stride});
     for (c = 0; c < (size_t)s->cols; c++) put_floats(out, y + c * stride, (size_t)s->rows);
 }
 
 static void run_float_dots(const bitnet_kernels *k, const op *o, const shape *s, values *out) {
     size_t stride = (size_t)s->rows + 1, c;
     void (*dots)(const uint8_t *, const float *, int, int, int, float *, size_t) =
-        o->variant ? ENTRY(k, scores_f16) :
-        o->weights == 'f' ? ENTRY(k, dotrows_f32) :
-        o->weights == 'h' ? ENTRY(k, dotrows_f16) : ENTRY(k, dotrows_bf16);
+        o->variant ? k->scores_f16 :
+        o->weights == 'f' ? k->dotrows_f32 :
+        o->weights == 'h' ? k->dotrows_f16 : k->dotrows_bf16;
     if (o->variant) to_f13(x, (size_t)s->n * (size_t)s->cols);
     dots(weights + 1, x, s->n, s->rows, s->cols, y, stride);
     for (c = 0; c < (size_t)s->cols; c++) put_floats(out, y + c * stride, (size_t)s->rows);
@@ -251,7 +247,7 @@ static void run_sumrows(const bitnet_kernels *k, const op *o, const shape *s, va
     size_t n = (size_t)s->n, n_p = (size_t)(s->rows + 1) * (size_t)s->cols;
     if (o->weights == 'h') to_f13(x, n_p);
     memcpy(y, x + n_p, n * (size_t)s->cols * sizeof *y);
-    (o->weights == 'f' ? ENTRY(k, sumrows_f32) : ENTRY(k, sumrows_f16))(
+    (o->weights == 'f' ? k->sumrows_f32 : k->sumrows_f16)(
         weights + 1, n, x, (size_t)s->rows + 1, s->n, s->rows, s->cols, y);
     put_floats(out, y, n * (size_t)s->cols);
 }
@@ -259,7 +255,7 @@ static void run_sumrows(const bitnet_kernels *k, const op *o, const shape *s, va
 static void run_scores_i8(const bitnet_kernels *k, const op *o, const shape *s, values *out) {
     size_t stride = (size_t)s->rows + 1, c;
     (void)o;
-    ENTRY(k, scores_i8)(weights + 1, q, sums, s->n, s->rows, s->cols, y, stride);
+    k->scores_i8(weights + 1, q, sums, s->n, s->rows, s->cols, y, stride);
     for (c = 0; c < (size_t)s->cols; c++) put_floats(out, y + c * stride, (size_t)s->rows);
 }
 
@@ -270,7 +266,7 @@ static void run_sumrows_i8(const bitnet_kernels *k, const op *o, const shape *s,
     size_t i;
     (void)o;
     for (i = 0; i < size; i++) y[i] = (float)i - 7;
-    ENTRY(k, sumrows_i8)(weights + 1, (const uint8_t *)q, x, (size_t)s->rows, s->n, first, count,
+    k->sumrows_i8(weights + 1, (const uint8_t *)q, x, (size_t)s->rows, s->n, first, count,
                          s->rows, s->cols, y);
     put_floats(out, y, size);
 }
@@ -280,20 +276,20 @@ static void run_weigh_i8(const bitnet_kernels *k, const op *o, const shape *s, v
     static uint8_t w[128 * 8], to[128];
     int i;
     for (i = 0; i < s->n; i++) put_float(w + i / 64 * 512 + i % 64 * 4, x[s->n + i]);
-    ENTRY(k, weigh_i8)(x, w, 4, s->n, o->variant, s->n - o->variant, to, y);
+    k->weigh_i8(x, w, 4, s->n, o->variant, s->n - o->variant, to, y);
     for (i = 0; i < s->n; i++) put(out, 'b', to[i]);
     put_floats(out, y, (size_t)s->n / 64);
 }
 
 static void run_softmax(const bitnet_kernels *k, const op *o, const shape *s, values *out) {
     memcpy(y, x, (size_t)s->n * sizeof *y);
-    ENTRY(k, softmax)(y, s->n, 0.125f, o->variant);
+    k->softmax(y, s->n, 0.125f, o->variant);
     put_floats(out, y, (size_t)s->n);
 }
 
 static void run_rope(const bitnet_kernels *k, const op *o, const shape *s, values *out) {
     int n_rot = o->variant ? s->n / 2 * 2 : s->n / 4 * 2;
-    ENTRY(k, rope)(x, x + s->n, n_rot, s->n, o->variant, y);
+    k->rope(x, x + s->n, n_rot, s->n, o->variant, y);
     put_floats(out, y, (size_t)s->n);
 }
 
@@ -301,7 +297,7 @@ static void run_store_f16(const bitnet_kernels *k, const op *o, const shape *s, 
     uint8_t h[512];
     int i;
     (void)o;
-    ENTRY(k, store_f16)(x, s->n, h);
+    k->store_f16(x, s->n, h);
     for (i = 0; i < s->n; i++) put(out, 'h', h[2 * i] | (uint32_t)h[2 * i + 1] << 8);
 }
 
@@ -309,26 +305,26 @@ static float factor(int i) { return kind == HUGE_KIND ? 0.75f : x[i]; }    /* av
 
 static void run_dequantize(const bitnet_kernels *k, const op *o, const shape *s, values *out) {
     memcpy(y, x + 1, (size_t)s->n * sizeof *y);
-    ENTRY(k, dequantize)(ints, factor(0), s->n, o->variant, y);
+    k->dequantize(ints, factor(0), s->n, o->variant, y);
     put_floats(out, y, (size_t)s->n);
 }
 
 static void run_relu2_gate(const bitnet_kernels *k, const op *o, const shape *s, values *out) {
     (void)o;
-    ENTRY(k, relu2_gate)(x, x + s->n, s->n, y);
+    k->relu2_gate(x, x + s->n, s->n, y);
     put_floats(out, y, (size_t)s->n);
 }
 
 /* Variant 0: SiLU; 1: GELU. */
 static void run_sigmoid_gate(const bitnet_kernels *k, const op *o, const shape *s, values *out) {
-    ENTRY(k, sigmoid_gate)(x, x + s->n, o->variant ? -1.59576912f : -1,
+    k->sigmoid_gate(x, x + s->n, o->variant ? -1.59576912f : -1,
                            o->variant ? -0.0713548163f : 0, s->n, y);
     put_floats(out, y, (size_t)s->n);
 }
 
 static void run_rmsnorm(const bitnet_kernels *k, const op *o, const shape *s, values *out) {
     (void)o;
-    ENTRY(k, rmsnorm)(x, x + s->n, s->n, 1e-5f, y);
+    k->rmsnorm(x, x + s->n, s->n, 1e-5f, y);
     put_floats(out, y, (size_t)s->n);
 }
 
@@ -357,7 +353,6 @@ static const shape blocks[] = {{64, 1, 1, 0}, {128, 1, 1, 0}, {0, 0, 0, 0}};
 static const op ops[] = {
     {"quantize", 0, 1, 0, quantized, run_quantize},
     {"dotrows_ternary", 't', 1, 0, integer, run_int_dots},
-    {"dotrows_u8", 'u', 1, 0, integer, run_int_dots},
     {"dotrows_u4", 'n', 1, 0, halves, run_int_dots},
     {"dotrows_groups 64", 'g', 1, 64, grouped, run_group_dots},
     {"dotrows_groups 128", 'g', 1, 128, grouped, run_group_dots},
@@ -437,3 +432,5 @@ int check_kernels(const bitnet_kernels *only) {
     }
     return n_wrong;
 }
+
+void softmax(float *p, int n) { bitnet_kernels_find("scalar")->softmax(p, n, 1, 0); }

@@ -8,4 +8,7 @@
    results differ. only: the one other table to run; 0: all. */
 int check_kernels(const bitnet_kernels *only);
 
+/* In place, by the scalar table. */
+void softmax(float *p, int n);
+
 #endif

@@ -1,5 +1,6 @@
 #include "model.h"
 #include "../utf8.h"
+#include "kernels.h"
 #include "../values.h"
 #include "report.h"
 #include <errno.h>
@@ -261,7 +262,7 @@ static double likelihood(const char *path, const char *text) {
     for (i = 0; i + 1 < n_tokens; i++) {
         eval(tokens + i, 1, 0);
         memcpy(p, bitnet_logits(ctx, -1), (size_t)info.n_vocab * sizeof *p);
-        bitnet_kernels_find("scalar")->softmax(p, info.n_vocab, 1, 0);
+        softmax(p, info.n_vocab);
         sum += log_of(p[tokens[i + 1]]);
     }
     free(p);

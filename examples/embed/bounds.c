@@ -116,7 +116,7 @@ const char *query_split(query *q, const float *x, int32_t dim) {
     memset(q, 0, sizeof *q);
     q->x = x;
     q->dim = dim;
-    q->uv = (int8_t *)calloc(2, (size_t)width);
+    q->uv = (int16_t *)calloc(2, (size_t)width * sizeof *q->uv);
     if (!q->uv) return "there is no memory";
     for (i = 0; i < dim; i++) {
         const double magnitude = fabs((double)x[i]);
@@ -131,10 +131,8 @@ const char *query_split(query *q, const float *x, int32_t dim) {
         const int n = (int)floor((double)x[i] / b + 0.5);      /* -8192 .. 8192 */
         const int u = (n + 64 + 128 * 128) / 128 - 128;        /* floor((n + 64) / 128) */
         const double f = (double)x[i] - b * (double)n;
-        q->uv[i] = (int8_t)u;
-        q->uv[width + i] = (int8_t)(n - 128 * u);
-        q->sums[0] += u;
-        q->sums[1] += n - 128 * u;
+        q->uv[i] = (int16_t)u;
+        q->uv[width + i] = (int16_t)(n - 128 * u);
         rest += f * f;
     }
     q->scale = b / q->norm;

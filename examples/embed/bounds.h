@@ -18,7 +18,7 @@
 #include "../../bitnet.h"
 #include "file.h"
 
-enum { BOUNDS_MAX_DIM = 65536 };       /* of the kernel */
+enum { BOUNDS_MAX_DIM = 65536 };       /* see dot_row in search.c */
 
 int32_t bounds_width(int32_t dim);
 
@@ -33,8 +33,7 @@ int bounds_write(written *to, const char *path);
 typedef struct query {
     const float *x;                    /* [dim] */
     int32_t dim;
-    int8_t *uv;                        /* [2][width] */
-    int32_t sums[2];
+    int16_t *uv;                       /* [2][width] */
     double norm;                       /* |x| */
     double scale, rest;                /* b / |x| and |f| / |x| */
 } query;

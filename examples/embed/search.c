@@ -6,8 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SHARE = 8192, BLOCK = 256 };    /* rows that a thread takes; that a kernel call has */
-enum { MAX_THREADS = 256 };
+enum { SHARE = 8192, MAX_THREADS = 256 };      /* rows that a thread takes */
 
 /* ---- the k best hits: a heap whose first element is the worst of them ---- */
 
@@ -67,7 +66,6 @@ typedef struct pass pass;
 struct pass {
     const vectors *v;
     const query *q;
-    const bitnet_kernels *kernels;
     /* Rows [from, to); returns 0 to end the pass. */
     int (*work)(pass *p, uint64_t from, uint64_t to, top *mine);
     float *high;                       /* [n] upper bounds, a little widened; 0: there are none */
@@ -127,25 +125,40 @@ static void run_pass(pass *p, int n, int (*work)(pass *, uint64_t, uint64_t, top
 
 /* ---- the two passes ---- */
 
+/* h.u and h.v of a row. Bound: 64 products of at most 128 * 64 are under 2^20, those of a row of
+   BOUNDS_MAX_DIM at most 2^29. */
+static void dot_row(const uint8_t *codes, const query *q, int32_t width, int32_t *hu, int32_t *hv) {
+    const int16_t *u = q->uv, *v = q->uv + width;
+    int32_t i, j;
+    *hu = *hv = 0;
+    for (i = 0; i < width; i += 64) {
+        int32_t su = 0, sv = 0;
+        for (j = 0; j < 64; j++) {     /* compilers make this SIMD */
+            const int16_t h = (int16_t)(codes[i + j] - 128);
+            su += h * u[i + j];
+            sv += h * v[i + j];
+        }
+        *hu += su;
+        *hv += sv;
+    }
+}
+
 static int bound_rows(pass *p, uint64_t from, uint64_t to, top *mine) {
     const vectors *v = p->v;
     const int32_t width = bounds_width(v->dim);
-    int32_t dots[2 * BLOCK];
-    uint64_t at;
-    int i;
-    for (at = from; at < to; at += BLOCK) {
-        const int n = (int)(to - at < BLOCK ? to - at : BLOCK);
-        p->kernels->dotrows_u8(v->codes + at * (uint64_t)width, p->q->uv, p->q->sums, width, n, 2,
-                               dots, BLOCK);
-        for (i = 0; i < n; i++) {
-            const double a = (double)npy_float(v->floats + 4 * (at + (uint64_t)i));
-            const double r = (double)npy_float(v->floats + 4 * (v->n + at + (uint64_t)i));
-            const double middle = bounds_middle(p->q, a, dots[i], dots[BLOCK + i]);
-            const double distance = bounds_distance(p->q, r);
-            const hit low = {middle - distance, at + (uint64_t)i};
-            p->high[low.row] = (float)(middle + distance + 1e-6);      /* a float is rounded */
-            if (low.score >= top_least(mine)) top_add(mine, low);      /* not if it is a NaN */
-        }
+    uint64_t i;
+    for (i = from; i < to; i++) {
+        const double a = (double)npy_float(v->floats + 4 * i);
+        const double r = (double)npy_float(v->floats + 4 * (v->n + i));
+        const double distance = bounds_distance(p->q, r);
+        double middle;
+        hit low = {0, i};
+        int32_t hu, hv;
+        dot_row(v->codes + i * (uint64_t)width, p->q, width, &hu, &hv);
+        middle = bounds_middle(p->q, a, hu, hv);
+        low.score = middle - distance;
+        p->high[i] = (float)(middle + distance + 1e-6);        /* a float is rounded */
+        if (low.score >= top_least(mine)) top_add(mine, low);  /* not if it is a NaN */
     }
     return 1;
 }
@@ -210,7 +223,6 @@ const char *search_top(const vectors *v, const query *q, int32_t k, int n_thread
     p.v = v;
     p.q = q;
     p.k = v->n < (uint64_t)k ? (int32_t)v->n : k;
-    p.kernels = bitnet_kernels_default();
     p.best.hits = out;
     p.best.k = p.k;
     p.bad_row = UINT64_MAX;

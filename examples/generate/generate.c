@@ -59,15 +59,14 @@ static int choose_kernels(void) {
     char known[400];
     int i;
     const bitnet_kernels *k = kernel_name ? bitnet_kernels_find(kernel_name) : 0;
-    model_params.measure_kernels = kernel_name && !strcmp(kernel_name, "measured");
-    if (!kernel_name || model_params.measure_kernels) return GO_ON;
+    if (!kernel_name) return GO_ON;
     model_params.kernels = k;
     if (k && bitnet_kernels_usable(k)) return GO_ON;
     if (k) return fail(1, "--kernel: this machine cannot run '%s'", kernel_name);
     known[0] = 0;
     for (i = bitnet_kernels_count(); i-- > 0;) {
         size_t n = strlen(known);
-        snprintf(known + n, sizeof known - n, " %s", bitnet_kernels_get(i)->name);
+        snprintf(known + n, sizeof known - n, " %s", bitnet_kernels_name(bitnet_kernels_get(i)));
     }
     return fail(2, "--kernel: '%s' is unknown; known are:%s", kernel_name, known);
 }

@@ -207,7 +207,7 @@ static const struct option options[] = {
     {"--log-disable", 0, "no statistics, notes or progress bars, only errors", take_yes, &quiet, 0,
      0},
 
-    {"--kernel", "NAME", "kernel table (inner loops and weight layout), or measured: the fastest",
+    {"--kernel", "NAME", "kernel table (inner loops and weight layout)",
      take_text, &kernel_name,
      0, 0},
     {"--list-kernels", 0, "list the kernel tables", take_yes, &want_kernels, 0, 0},
@@ -338,13 +338,14 @@ static void print_kernels(void) {
     int i;
     for (i = 0; i < bitnet_kernels_count(); i++) {
         const bitnet_kernels *k = bitnet_kernels_get(i);
-        printf("%-15s %s\n", k->name, bitnet_kernels_usable(k) ? "usable" : "not usable here");
+        printf("%-15s %s\n", bitnet_kernels_name(k),
+               bitnet_kernels_usable(k) ? "usable" : "not usable here");
     }
 }
 
 static void print_version(void) {
     printf("generate of bitnet.h %s, kernels %s, input lines %s\n", bitnet_version(),
-           bitnet_kernels_default()->name,
+           bitnet_kernels_name(bitnet_kernels_default()),
 #ifdef GENERATE_EDITLINE
            "edited by libedit");
 #else

@@ -26,7 +26,7 @@ static const option options[] = {
     {"--kl-divergence", 0, "compares the model with the one that saved the base",
      .flag = &values.compare},
     {"--kv-type", "TYPE", "of keys and values: " KV_TYPES " (f16)", .kv_type = &values.kv_type},
-    {"--kernel", "NAME", "kernel table, or measured: the fastest", .text = &values.kernel},
+    {"--kernel", "NAME", "kernel table", .text = &values.kernel},
     {"-t --threads", "N", "threads (all processors)", .number = {&values.n_threads, -1, 256}},
     {"-q --quiet --log-disable", 0, "no notes", .flag = &say_quiet},
     {"-ngl --gpu-layers --n-gpu-layers", "N", 0, .text = &ignored},

@@ -44,8 +44,7 @@ static int load(run *r) {
     bitnet_error err;
     memset(&params, 0, sizeof params);
     params.log_fn = note_warning;
-    params.measure_kernels = r->s->kernel && !strcmp(r->s->kernel, "measured");
-    if (r->s->kernel && !params.measure_kernels) {
+    if (r->s->kernel) {
         params.kernels = bitnet_kernels_find(r->s->kernel);
         if (!params.kernels)
             return fail(USAGE, "--kernel: there is no '%s' here", r->s->kernel);

@@ -151,10 +151,10 @@ WRITTEN = ANY + SOFTMAX + [                    # one column: attention over the 
 TILES = {                                      # of one column, for the panels of the same table
     'bitnet__panels_neon': [
         ('ternary', 'tiles_neon', {'smull': 4, 'and': 24}, 512, 'ternary'),
-        ('head', 'dotrows_u8_neon', {'smull': 8}, 128, 'copy')],
+        ('head', 'dotrows_u4_neon', {'smull': 8}, 128, 'copy')],
     'bitnet__panels_dotprod': [
         ('ternary', 'tiles_dotprod', {'sdot': 32, 'and': 24}, 512, 'ternary'),
-        ('head', 'dotrows_u8_dotprod', {'sdot': 8}, 128, 'copy')],
+        ('head', 'dotrows_u4_dotprod', {'sdot': 8}, 128, 'copy')],
 }
 TILES['bitnet__panels_i8mm'] = TILES['bitnet__panels_dotprod']
 

@@ -146,7 +146,7 @@ same seed-twice -t 1
 same threads-2 -t 2
 same threads-3 -t 3
 same threads-default
-for k in $kernels measured; do same "kernel-$k" --kernel "$k"; done
+for k in $kernels; do same "kernel-$k" --kernel "$k"; done
 same context-size -c 64
 same kv-f16 --kv-type f16
 say --kv-type i8 -t 1

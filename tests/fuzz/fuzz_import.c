@@ -143,7 +143,8 @@ static void import_load(import_matrix *m, fuzz_input *in, bitnet_result unpacked
         else
             FUZZ_CHECK(p.found[0].invalid && p.found[0].invalid != bitnet__cannot_pack);
         if (!unpacked && !p.found[0].invalid) {
-            stub.kernels.dotrows_ternary(w, q, &sum, l.n_in, m->t.rows, 1, dots, 1);
+            stub.kernels.dotrows_ternary(&(bitnet__dots){w, q, &sum, l.n_in, m->t.rows, 1, dots,
+                                                         1});
             for (r = 0; r < m->t.rows; r++) {
                 const int8_t *row = m->w + (size_t)r * (size_t)m->t.n;
                 for (k = 0, want = 0; k < m->t.n; k++) want += row[k] * q[k];

@@ -5,7 +5,7 @@
 enum {
     KERNELS_QUANTIZE, KERNELS_TERNARY, KERNELS_F32, KERNELS_F16, KERNELS_BF16, KERNELS_KEYS,
     KERNELS_MIX_F32, KERNELS_MIX_F16, KERNELS_SOFTMAX, KERNELS_ROPE, KERNELS_STORE,
-    KERNELS_DEQUANTIZE, KERNELS_RELU2, KERNELS_SIGMOID, KERNELS_RMSNORM, KERNELS_U8,
+    KERNELS_DEQUANTIZE, KERNELS_RELU2, KERNELS_SIGMOID, KERNELS_RMSNORM, KERNELS_U4,
     KERNELS_GROUPS, KERNELS_CACHED_KEYS, KERNELS_WEIGH, KERNELS_CACHED_VALUES, KERNELS_ENTRIES,
     KERNELS_WORK = 12000               /* products at most, or nearly; more of an int8 cache */
 };
@@ -47,12 +47,12 @@ static void kernels_run(const bitnet_kernels *k, const kernels_call *a, kernels_
         case KERNELS_QUANTIZE: r->scale = k->quantize(a->x, a->n, r->q, r->dots); break;
         case KERNELS_TERNARY:
             if (k->pack && !(packed = kernels_pack(k, a))) {   /* a code 3: scalar's instead */
-                bitnet__dotrows_i2s_scalar(a->w, a->q, a->sums, a->n, a->rows, a->cols, r->dots,
-                                           stride);
+                bitnet__dotrows_i2s_scalar(&(bitnet__dots){a->w, a->q, a->sums, a->n, a->rows,
+                                                           a->cols, r->dots, stride});
                 break;
             }
-            k->dotrows_ternary(packed ? packed : a->w, a->q, a->sums, a->n, a->rows, a->cols,
-                               r->dots, stride);
+            k->dotrows_ternary(&(bitnet__dots){packed ? packed : a->w, a->q, a->sums, a->n, a->rows,
+                                               a->cols, r->dots, stride});
             free(packed);
             break;
         case KERNELS_F32: k->dotrows_f32(a->w, a->x, a->n, a->rows, a->cols, r->y, stride); break;
@@ -85,8 +85,8 @@ static void kernels_run(const bitnet_kernels *k, const kernels_call *a, kernels_
             break;
         case KERNELS_RMSNORM: k->rmsnorm(a->x, a->x + a->n, a->n, 1e-5f, r->y); break;
         case KERNELS_GROUPS:
-            k->dotrows_groups(a->w, a->q, a->sums, a->x, a->n, a->group, a->rows, a->cols, a->flag,
-                              r->y, stride);
+            k->dotrows_groups(&(bitnet__grouped){a->w, a->q, a->sums, a->x, a->n, a->group, a->rows,
+                                                 a->cols, a->flag, r->y, stride});
             break;
         case KERNELS_CACHED_KEYS:
             k->scores_i8(a->w, a->q, a->sums, a->n, a->rows, a->cols, r->y, stride);
@@ -100,7 +100,10 @@ static void kernels_run(const bitnet_kernels *k, const kernels_call *a, kernels_
             k->sumrows_i8(a->w, (const uint8_t *)a->q, a->x, (size_t)a->rows, a->n, a->first,
                           a->n - a->first, a->rows, a->cols, r->y);
             break;
-        default: k->dotrows_u8(a->w, a->q, a->sums, a->n, a->rows, a->cols, r->dots, stride); break;
+        default:
+            k->dotrows_u4(&(bitnet__dots){a->w, a->q, a->sums, a->n, a->rows, a->cols, r->dots,
+                                          stride});
+            break;
     }
     for (c = 0; a->entry == KERNELS_STORE && c < a->n; c++) {
         const float h = bitnet__load_f16((const uint8_t *)r->y + 2 * c);
@@ -156,7 +159,6 @@ static void kernels_prepare(kernels_call *a, size_t x_size) {
         a->x[i] = bitnet__to_f13(a->x[i]);
         if (a->x[i] != a->x[i]) a->x[i] = 0;
     }
-    for (i = 0; i < n && a->entry == KERNELS_U8; i++) a->q[i] = (int8_t)(a->q[i] / 2);
     if (a->entry == KERNELS_GROUPS) kernels_prepare_groups(a);
     for (i = 0; i < n && a->entry == KERNELS_CACHED_KEYS; i++) a->q[i] |= a->q[i] == -128;
     for (i = 0; i < a->rows * a->cols && a->entry == KERNELS_CACHED_VALUES; i++) a->q[i] &= 127;
@@ -171,7 +173,8 @@ FUZZ_TARGET(kernels) {
     size_t offset, w_size, x_size, q_size;
     int i, tame, cached;
     a.entry = fuzz_range(&in, 0, KERNELS_ENTRIES - 1);
-    a.n = a.entry == KERNELS_TERNARY ? 128 * fuzz_range(&in, 1, 10) : fuzz_range(&in, 1, 300);
+    a.n = a.entry == KERNELS_TERNARY || a.entry == KERNELS_U4 ? 128 * fuzz_range(&in, 1, 10)
+                                                              : fuzz_range(&in, 1, 300);
     a.group = a.n;
     if (a.entry == KERNELS_GROUPS) {
         a.group = 64 << a.n % 3;
@@ -197,7 +200,7 @@ FUZZ_TARGET(kernels) {
     q_size = (size_t)a.cols * (size_t)(a.n > a.rows ? a.n : a.rows);
     w_size = cached ? (size_t)a.rows * (size_t)(4 + a.n)
              : a.entry == KERNELS_GROUPS ? bitnet__groups_bytes(a.n, a.group, a.rows)
-             : a.entry == KERNELS_TERNARY ? w_size / 4 : a.entry == KERNELS_U8 ? w_size
+             : a.entry == KERNELS_TERNARY ? w_size / 4 : a.entry == KERNELS_U4 ? w_size / 2
              : a.entry == KERNELS_F32 || a.entry == KERNELS_MIX_F32 ? 4 * w_size : 2 * w_size;
     a.w_block = (uint8_t *)gb_malloc(w_size + offset);
     a.w = a.w_block + offset;

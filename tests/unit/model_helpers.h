@@ -4,7 +4,7 @@
 #define MODEL_HELPERS_H
 
 #include "gguf_builder.h"
-#include "own_table.h"
+#include "library.h"
 
 /* Root mean square of the difference, relative to that of want. NaN if anything is. */
 static inline double nrmse(const float *got, const float *want, size_t n) {
@@ -152,10 +152,10 @@ static inline void check_variants(const void *data, size_t size, const bitnet_to
         if (!takes_kv(data, size, p.kv_type)) continue;
         want = logits_of(data, size, &bitnet__kernels_scalar, &p, tokens, n, n);
         ok = want != 0;
-        for (k = 0; k < all_tables_count() && ok; k++) {
+        for (k = 0; k < bitnet_kernels_count() && ok; k++) {
             variant v;
             memset(&v, 0, sizeof v);
-            v.kernels = all_tables(k);
+            v.kernels = bitnet_kernels_get(k);
             if (!bitnet_kernels_usable(v.kernels)) continue;
             for (t = 1; t <= 3 && ok; t++)
                 for (b = 0; b < 3 && ok; b++) {

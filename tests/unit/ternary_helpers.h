@@ -2,7 +2,7 @@
 #ifndef TERNARY_HELPERS_H
 #define TERNARY_HELPERS_H
 
-#include "own_table.h"
+#include "library.h"
 #include "ternary_builder.h"
 
 static const bitnet_tile imp_none = {0, 0, 0};
@@ -48,9 +48,9 @@ static inline void imp_check(const void *data, size_t size, bitnet_tile tile, co
                              size_t n_vocab, const char *what) {
     bitnet_error err;
     int i, io;
-    for (i = 0; i < all_tables_count(); i++)
+    for (i = 0; i < bitnet_kernels_count(); i++)
         for (io = 0; io < 2; io++) {
-            const bitnet_kernels *k = all_tables(i);
+            const bitnet_kernels *k = bitnet_kernels_get(i);
             float *got;
             int same;
             if (!bitnet_kernels_usable(k)) continue;

@@ -162,8 +162,8 @@ static void check_packing(const embed_model *e, bitnet_kv_type kv, bitnet_poolin
     int ok = embed_plainly(data, size, kv, pooling, want), k;
     memset(&how, 0, sizeof how);
     how.pooling = pooling;
-    for (k = 0; ok && k < all_tables_count() && !bad[0]; k++) {
-        const bitnet_kernels *table = all_tables(k);
+    for (k = 0; ok && k < bitnet_kernels_count() && !bad[0]; k++) {
+        const bitnet_kernels *table = bitnet_kernels_get(k);
         bitnet_model *m = bitnet_kernels_usable(table) ? load(data, size, table) : 0;
         size_t w;
         for (w = 0; m && w < N_WAYS && !bad[0]; w++) {

@@ -3,7 +3,7 @@
    over; every pointer 0 and every number out of range. */
 
 #include "gguf_helpers.h"
-#include "own_table.h"
+#include "library.h"
 #include "ternary_builder.h"
 #include "vocab_helpers.h"
 #include "../../examples/convert/gguf_write.h"
@@ -63,7 +63,7 @@ static void mach_start(machine *x, gb_model g, const char *kernels) {
     x->p.allocator = gb_counting(&x->count);
     x->p.allocator.alloc_fn = mach_alloc;
     x->p.progress_fn = mach_load_progress;
-    x->p.kernels = table_called(kernels);
+    x->p.kernels = bitnet_kernels_find(kernels);
     x->io = gb_io(&x->reader, g.data, g.size);
     x->io.read_fn = mach_read;
     snprintf(x->path, sizeof x->path, "%s-%lx", test_path("machine.gguf"),
@@ -409,7 +409,7 @@ static void test_load_refused(void) {
     mach_load_refused(g, from, 3, "I2_S", "scalar");
     g = word_model();
     gb_make_model(&g);
-    mach_load_refused(g, from, 2, "I2_S for an own table", "own");
+    mach_load_refused(g, from, 2, "I2_S for scalar-tl2", "scalar-tl2");
     g = spm_model(-1, SPM_TOKENS);
     gb_make_model(&g);
     mach_load_refused(g, from, 2, "SentencePiece", 0);
@@ -428,7 +428,7 @@ static void test_import_refused(void) {
     mach_load_refused(imp_model(2), 0, 1, "Q2_0", 0);
     if (test_quick()) return;
     imp = (struct imp_setting){IMP_TQ1, tile, 0, 0, 0, 0};
-    mach_load_refused(imp_model(2), 0, 1, "TQ1_0", "own");
+    mach_load_refused(imp_model(2), 0, 1, "TQ1_0", "scalar-tl2");
 }
 
 static void test_tasks_refused(void) {
@@ -1261,7 +1261,7 @@ static void test_fork(void) {
     int i, status;
     uint64_t want;
     gb_make_model(&g);
-    mach_start(&x, g, "own");   /* threads pack it */
+    mach_start(&x, g, "scalar-tl2");   /* threads pack it */
     CHECK(mach_ready(&x, 3));
     CHECK(!mach_try(&x, mach_generate));
     if (in_child(child_starts_thread, 0)) {
@@ -1664,6 +1664,7 @@ static void null_contexts(const bitnet_model *m, bitnet_ctx *c) {
     p.n_stop_strings = 1;
     SAYS(BITNET_OK, bitnet_generate(c, &p, 0, 0));
     SAYS((const bitnet_kernels *)0, bitnet_kernels_find(0));
+    SAYS((const char *)0, bitnet_kernels_name(0));
     SAYS(0, bitnet_kernels_usable(0));
     WRONG(bitnet_selftest(0, 0));
 }

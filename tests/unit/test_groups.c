@@ -239,8 +239,8 @@ static void test_s_sequences(void) {
     for (i = 0; i < SEQS; i++)
         want[i] = logits_of(data, size, &bitnet__kernels_scalar, &p, tokens + i, lengths[i],
                             lengths[i]);
-    for (k = 0; k < all_tables_count() && !bad[0]; k++) {
-        const bitnet_kernels *table = all_tables(k);
+    for (k = 0; k < bitnet_kernels_count() && !bad[0]; k++) {
+        const bitnet_kernels *table = bitnet_kernels_get(k);
         bitnet_model *m = bitnet_kernels_usable(table) ? load(data, size, table) : 0;
         bitnet_input in[SEQS];
         bitnet_ctx *c;
@@ -338,12 +338,12 @@ static int check_product(const product *p, uint64_t seed) {
     data = imp_blocks(p->type, w, n_weights, d, &size);
     memset(&u, 0, sizeof u);
     ok = bitnet__repack_groups(&t, data, 0, p->rows, packed, &u);
-    for (k = 0; k < all_tables_count() && ok; k++) {
-        const bitnet_kernels full = bitnet__fill_kernels(all_tables(k));
-        if (!bitnet_kernels_usable(&full)) continue;
+    for (k = 0; k < bitnet_kernels_count() && ok; k++) {
+        const bitnet_kernels *table = bitnet_kernels_get(k);
+        if (!bitnet_kernels_usable(table)) continue;
         for (i = 0; i < n_out; i++) y[i] = 0.5f + (float)i;
-        full.dotrows_groups(packed, q, sums, steps, p->n, group, p->rows, p->cols, p->add, y,
-                            (size_t)stride);
+        table->dotrows_groups(&(bitnet__grouped){packed, q, sums, steps, p->n, group, p->rows,
+                                                 p->cols, p->add, y, (size_t)stride});
         for (i = 0; i < n_out && ok; i++) {
             const double before = 0.5 + (double)i;
             double magnitude, want;
@@ -356,7 +356,7 @@ static int check_product(const product *p, uint64_t seed) {
             ok = fabs((double)y[i] - want) <= magnitude * (groups + 3) * 6e-8;
             if (!ok)
                 test_fail(__FILE__, __LINE__, "kernels %s, type %d, n %d, %d rows, %d columns, "
-                          "contents %d %d %d, add %d: row %d, column %d: %g, not %g", full.name,
+                          "contents %d %d %d, add %d: row %d, column %d: %g, not %g", table->name,
                           (int)p->type, p->n, p->rows, p->cols, p->w, p->d, p->q, p->add, r, c,
                           (double)y[i], want);
         }

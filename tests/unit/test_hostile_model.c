@@ -66,7 +66,7 @@ static void test_code_3_places(void) {
                 l.file.n = shapes[s][0];
                 l.file.rows = l.n_out = shapes[s][1];
                 l.n_in = bitnet__padded_row(l.file.n);
-                m.kernels = bitnet__fill_kernels(&bitnet__kernels_scalar);
+                m.kernels = bitnet__kernels_scalar;
                 l.plan = bitnet__choose_plan(&m.kernels, &l);
                 p.m = &m;
                 p.linear = &l;
@@ -128,10 +128,10 @@ static void hm_code_3(int dim, int packing, const bitnet_kernels *k) {
 
 static void test_code_3_files(void) {
     int i, packing;
-    for (i = 0; i < all_tables_count(); i++)
-        for (packing = 0; packing < 3 && bitnet_kernels_usable(all_tables(i)); packing++) {
-            hm_code_3(128, packing, all_tables(i));
-            hm_code_3(192, packing, all_tables(i));
+    for (i = 0; i < bitnet_kernels_count(); i++)
+        for (packing = 0; packing < 3 && bitnet_kernels_usable(bitnet_kernels_get(i)); packing++) {
+            hm_code_3(128, packing, bitnet_kernels_get(i));
+            hm_code_3(192, packing, bitnet_kernels_get(i));
         }
 }
 

@@ -70,7 +70,7 @@ static const bitnet_kernels *scalar(void) {
    those here. */
 static bitnet_kernels other;
 
-/* The table of that name with every 0 entry filled in from the scalar one; or a skip. */
+/* A copy of the table of that name; or a skip. */
 #define USE_TABLE(k, table) \
     bitnet_kernels k; \
     if (!bitnet_kernels_find(table)) SKIP("%s is not compiled in", table); \
@@ -150,12 +150,12 @@ static int compare_ternary(const bitnet_kernels *k, int n, int rows, int cols, i
     fill_weights(w, w_size, weights);
     fill_activations(q, q_size, activations);
     sum_columns(q, n, cols, sums);
-    scalar()->dotrows_ternary(w, q, sums, n, rows, cols, want, stride);
+    scalar()->dotrows_ternary(&(bitnet__dots){w, q, sums, n, rows, cols, want, stride});
 #if BITNET__TL2
     if (k->pack) same = !bitnet__pack_tl2_scalar(w, n, rows, packed);
 #endif
     if (!k->pack) memcpy(packed, w, w_size);
-    k->dotrows_ternary(packed, q, sums, n, rows, cols, got, stride);
+    k->dotrows_ternary(&(bitnet__dots){packed, q, sums, n, rows, cols, got, stride});
     same &= memcmp(want, got, size * 4) == 0;
     if (!same)
         test_fail(__FILE__, __LINE__,
@@ -219,17 +219,17 @@ static void dotrows_i2s(const char *table) {
     if (!compare_ternary(&k, 4096, 35, 32, ANY_BYTES, RANDOM, 3)) return;
 }
 
-/* Weight i of a row of bytes less 128, or of 4 bits less 8. */
-static int byte_weight(const uint8_t *row, size_t i, int bits) {
-    const int both = bits == 8 ? row[i] : row[i / 128 * 64 + i % 64];
-    return bits == 8 ? both - 128 : (i % 128 < 64 ? both >> 4 : both & 15) - 8;
+/* Weight i of a row. */
+static int u4_weight(const uint8_t *row, size_t i) {
+    const int both = row[i / 128 * 64 + i % 64];
+    return (i % 128 < 64 ? both >> 4 : both & 15) - 8;
 }
 
-/* Weights of 8 or 4 bits against the definition at every shape, the largest sums at the longest row
+/* Weights of 4 bits against the definition at every shape, the largest sums at the longest row
    included. */
-static int compare_bytes(const bitnet_kernels *k, int bits, int n, int rows, int cols,
-                         int activations, int extreme, size_t offset) {
-    size_t row_size = (size_t)n * (size_t)bits / 8, w_size = (size_t)rows * row_size;
+static int compare_u4(const bitnet_kernels *k, int n, int rows, int cols, int activations,
+                      int extreme, size_t offset) {
+    size_t row_size = (size_t)n / 2, w_size = (size_t)rows * row_size;
     size_t q_size = (size_t)cols * (size_t)n, i;
     size_t stride = (size_t)rows + (offset & 3), size = ((size_t)cols - 1) * stride + (size_t)rows;
     uint8_t *w = (uint8_t *)block(w_size, offset);
@@ -240,21 +240,19 @@ static int compare_bytes(const bitnet_kernels *k, int bits, int n, int rows, int
     for (i = 0; i < w_size; i++)
         w[i] = (uint8_t)(extreme ? (extreme == 1 ? 0 : 255) : random_bits());
     fill_activations(q, q_size, activations);
-    for (i = 0; bits == 8 && i < q_size; i++) q[i] = (int8_t)(q[i] == 127 ? 64 : q[i] / 2);
     sum_columns(q, n, cols, sums);
-    (bits == 8 ? k->dotrows_u8 : k->dotrows_u4)(w, q, sums, n, rows, cols, got, stride);
+    k->dotrows_u4(&(bitnet__dots){w, q, sums, n, rows, cols, got, stride});
     for (c = 0; c < cols; c++)
         for (row = 0; row < rows; row++) {
             int64_t want = 0;
             for (i = 0; i < (size_t)n; i++)
-                want += byte_weight(w + (size_t)row * row_size, i, bits) *
-                        q[(size_t)c * (size_t)n + i];
+                want += u4_weight(w + (size_t)row * row_size, i) * q[(size_t)c * (size_t)n + i];
             same &= got[(size_t)c * stride + (size_t)row] == want;
         }
     if (!same)
         test_fail(__FILE__, __LINE__,
-                  "%s: %d bits, n %d, %d rows, %d columns, activations %s, bytes %s", k->name, bits,
-                  n, rows, cols, activation_names[activations],
+                  "%s: 4 bits, n %d, %d rows, %d columns, activations %s, bytes %s", k->name, n,
+                  rows, cols, activation_names[activations],
                   extreme == 1 ? "0" : extreme ? "255" : "random");
     release(w, offset);
     release(q, offset ^ 2);
@@ -263,39 +261,20 @@ static int compare_bytes(const bitnet_kernels *k, int bits, int n, int rows, int
     return same;
 }
 
-static void dotrows_u8(const char *table) {
-    static const int u8_lengths[] = {1, 15, 16, 63, 64, 65, 80, 128, 192, 2560};
-    size_t n, r, c;
-    int turn = 0;
-    USE_TABLE(k, table);
-    if (!k.dotrows_u8) return;
-    for (n = 0; n < COUNT(u8_lengths); n++)
-        for (r = 0; r < COUNT(row_counts); r++)
-            for (c = 0; c < COUNT(col_counts); c++, turn++)
-                if (!compare_bytes(&k, 8, u8_lengths[n], row_counts[r], col_counts[c],
-                                   turn % N_ACTIVATIONS, turn % 7 < 3 ? turn % 7 : 0,
-                                   (size_t)(turn % 9)))
-                    return;
-    for (turn = 0; turn < 6; turn++)
-        if (!compare_bytes(&k, 8, 65536, 2, 2, turn % 2 ? ALL_MINUS_128 : ALL_127, turn % 3, 1))
-            return;
-}
-
 static void dotrows_u4(const char *table) {
     static const int u4_lengths[] = {128, 256, 384, 2560};
     size_t n, r, c;
     int turn = 0;
     USE_TABLE(k, table);
-    if (!k.dotrows_u4) return;
     for (n = 0; n < COUNT(u4_lengths); n++)
         for (r = 0; r < COUNT(row_counts); r++)
             for (c = 0; c < COUNT(col_counts); c++, turn++)
-                if (!compare_bytes(&k, 4, u4_lengths[n], row_counts[r], col_counts[c],
-                                   turn % N_ACTIVATIONS, turn % 7 < 3 ? turn % 7 : 0,
-                                   (size_t)(turn % 9)))
+                if (!compare_u4(&k, u4_lengths[n], row_counts[r], col_counts[c],
+                                turn % N_ACTIVATIONS, turn % 7 < 3 ? turn % 7 : 0,
+                                (size_t)(turn % 9)))
                     return;
     for (turn = 0; turn < 6; turn++)
-        if (!compare_bytes(&k, 4, 1 << 20, 2, 2, turn % 2 ? ALL_MINUS_128 : ALL_127, turn % 3, 1))
+        if (!compare_u4(&k, 1 << 20, 2, 2, turn % 2 ? ALL_MINUS_128 : ALL_127, turn % 3, 1))
             return;
 }
 
@@ -348,9 +327,10 @@ static int compare_groups(const bitnet_kernels *k, const groups_shape *g, size_t
     for (i = 0; i < n_sums; i++)
         steps[i] = fabsf(random_unit()) * (random_bits() % 8 ? 0.1f : 1e-34f);
     for (i = 0; i < size && g->add; i++) want[i] = got[i] = random_unit() * 9.0f;
-    scalar()->dotrows_groups(w, q, sums, steps, g->n, g->group, g->rows, g->cols, g->add, want,
-                             stride);
-    k->dotrows_groups(w, q, sums, steps, g->n, g->group, g->rows, g->cols, g->add, got, stride);
+    scalar()->dotrows_groups(&(bitnet__grouped){w, q, sums, steps, g->n, g->group, g->rows, g->cols,
+                                                g->add, want, stride});
+    k->dotrows_groups(&(bitnet__grouped){w, q, sums, steps, g->n, g->group, g->rows, g->cols,
+                                         g->add, got, stride});
     same = memcmp(want, got, size * 4) == 0;
     if (!same)
         test_fail(__FILE__, __LINE__,
@@ -431,7 +411,8 @@ static void groups_definition(void) {
                 bitnet__put_u16(w + r / 16 * panel + i * size + r % 16 * 2,
                                 bitnet__f32_to_f16((float)((r + i) % 5 - 2)));
         for (i = 0; i < COLS * (ROWS + 1); i++) out[i] = 7.0f;
-        scalar()->dotrows_groups(w, q, sums, steps, n, group, ROWS, COLS, 1, out, ROWS + 1);
+        scalar()->dotrows_groups(&(bitnet__grouped){w, q, sums, steps, n, group, ROWS, COLS, 1, out,
+                                                    ROWS + 1});
         for (c = 0; c < COLS; c++)
             for (r = 0; r <= ROWS; r++) {
                 const uint8_t *row = w + r / 16 * panel + 32 + r % 16 * 4;
@@ -475,7 +456,7 @@ static void dotrows_i2s_longest(const char *table) {
                 cols = counts[count];
                 if (cols > 5 && weights != ALL_THREE) continue;
                 memset(out, UNTOUCHED, sizeof out);
-                k.dotrows_ternary(w, q, sums, n, rows, cols, out, (size_t)rows);
+                k.dotrows_ternary(&(bitnet__dots){w, q, sums, n, rows, cols, out, (size_t)rows});
                 for (i = 0; i < rows * cols; i++)
                     ok &= out[i] == known[weights][activations] * (1 << 20);
             }
@@ -502,7 +483,7 @@ static void i2s_definition(void) {
         fill_weights(w, w_size, (int)which % N_WEIGHTS);
         fill_activations(q, q_size, which % 2 ? RANDOM : PERIOD_251);
         sum_columns(q, n, cols, sums);
-        scalar()->dotrows_ternary(w, q, sums, n, rows, cols, out, 4);
+        scalar()->dotrows_ternary(&(bitnet__dots){w, q, sums, n, rows, cols, out, 4});
         for (c = 0; c < cols; c++)
             for (r = 0; r < rows; r++) {
                 int64_t sum = 0;
@@ -620,7 +601,7 @@ static void dotrows_tl2_longest(const char *table) {
                 fill_activations(q, (size_t)cols * (size_t)n, activations);
                 for (i = 0; i < cols; i++) sums[i] = n * (activations == ALL_127 ? 127 : -128);
                 ok = !k.pack(w, n, 1, packed);
-                k.dotrows_ternary(packed, q, sums, n, 1, cols, out, 1);
+                k.dotrows_ternary(&(bitnet__dots){packed, q, sums, n, 1, cols, out, 1});
                 for (i = 0; i < cols; i++) ok &= out[i] == known;
                 release(w, 1);
                 release(packed, 1);
@@ -1331,7 +1312,6 @@ static void from_products(const bitnet_kernels *k, int which, const int32_t *dot
 static void products(const char *table) {
     int i, kind, which;
     USE_TABLE(k, table);
-    k = bitnet__fill_kernels(&k);
     for (i = 1; i <= 73; i++)
         for (kind = 0; kind < N_FLOATS; kind++)
             for (which = 0; which < 5; which++) {
@@ -1565,13 +1545,15 @@ static void dispatch(void) {
     CHECK(scalar()->scores_f16 && scalar()->rope && scalar()->store_f16);
     CHECK(scalar()->dequantize && scalar()->relu2_gate && scalar()->sigmoid_gate);
     CHECK(scalar()->scores_i8 && scalar()->weigh_i8 && scalar()->sumrows_i8);
-    CHECK(!bitnet_kernels_usable(0));
+    CHECK(!bitnet_kernels_usable(0) && !bitnet_kernels_name(0));
     for (i = 0; i < n; i++) {
         const bitnet_kernels *k = bitnet_kernels_get(i);
         CHECK(bitnet_kernels_usable(k) == ((k->needs & features) == k->needs));
         CHECK(i >= n - 2 || k->needs != 0);
-        CHECK(!k->pack == !k->packed_bytes && !k->pack == (k->row_group == 0));
-        CHECK(!k->pack == !k->layout);
+        CHECK(!strcmp(k->layout, k->pack ? "TL2_R16" : "I2_S"));
+        CHECK(k->row_group >= 1 && k->row_group <= BITNET__MAX_GROUP);
+        CHECK(!(k->row_group & (k->row_group - 1)));
+        CHECK(!strcmp(bitnet_kernels_name(k), k->name));
     }
     /* One bit that is missing is enough, whatever else is there. */
     for (i = 0; i < 32; i++) {
@@ -1676,7 +1658,6 @@ static void amx_permission(void) {
     X(quantize, table) \
     X(dotrows_i2s, table) \
     X(dotrows_i2s_longest, table) \
-    X(dotrows_u8, table) \
     X(dotrows_u4, table) \
     X(dotrows_groups, table) \
     X(dotrows_f32, table) \
@@ -1727,7 +1708,6 @@ RELAXED_SUMS_TEST(32)
     X(dotrows_tl2_longest, isa)
 
 TABLE_TEST(dotrows_i2s_longest, scalar)
-TABLE_TEST(dotrows_u8, scalar)
 TABLE_TEST(dotrows_u4, scalar)
 TABLE_TEST(scores_i8, scalar)
 TABLE_TEST(weigh_i8, scalar)
@@ -1763,7 +1743,6 @@ const test_case kernels_tests[] = {
     {"kernels/scalar/quantize", quantize_definition},
     {"kernels/scalar/dotrows_i2s", i2s_definition},
     TABLE_ROW(dotrows_i2s_longest, scalar)
-    TABLE_ROW(dotrows_u8, scalar)
     TABLE_ROW(dotrows_u4, scalar)
     TABLE_ROW(scores_i8, scalar)
     TABLE_ROW(weigh_i8, scalar)

@@ -167,10 +167,10 @@ static void test_same_bits(void) {
         random_tokens(tokens, N, g.n_vocab, 45 + i);
         want = logits_of(g.data, g.size, &bitnet__kernels_scalar, &p, tokens, N, N);
         ok = want != 0;
-        for (k = 0; k < all_tables_count() && ok; k++)
-            for (t = 1; t <= 3 && ok && bitnet_kernels_usable(all_tables(k)); t++)
+        for (k = 0; k < bitnet_kernels_count() && ok; k++)
+            for (t = 1; t <= 3 && ok && bitnet_kernels_usable(bitnet_kernels_get(k)); t++)
                 for (b = 0; b < 5 && ok; b++, turn++) {
-                    const variant v = {all_tables(k), t, batches[b][0], batches[b][1], 0};
+                    const variant v = {bitnet_kernels_get(k), t, batches[b][0], batches[b][1], 0};
                     every = !v.kernels->needs ? 15 : test_quick() ? 8 : 2;
                     if ((turn + 4 * (k + (int)i)) % every) continue;
                     ok = same_logits(g.data, g.size, &v, BITNET_KV_I8, tokens, N, g.n_vocab, want);

@@ -576,7 +576,7 @@ static void test_log_names_kernels(void) {
         CHECK(!bitnet_model_load_memory(data, size, &p, &m, 0));
         bitnet_model_free(m);
         snprintf(want, sizeof want, " kernels %s, weights in %s", k->name,
-                 k->pack ? k->layout : "I2_S");
+                 k->layout);
         CHECK_MSG(strstr(info, want), "table %d, %s: %s", i, k->name, info);
     }
     free(data);

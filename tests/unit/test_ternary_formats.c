@@ -250,113 +250,6 @@ static void test_import_tl2_r16_rows(void) {
     gb_free_model(&g);
 }
 
-/* A model whose kernels are measured has a usable table and the bits of every other one, whether it
-   is packed or not, and from callbacks; no allocation may fail unseen. */
-static void test_import_measured(void) {
-    static const uint32_t types[] = {IMP_I2S, IMP_TL2R, IMP_TL1, IMP_TQ2, IMP_Q2};
-    static const int shapes[] = {0, 4, 0, 2, 0};
-    static const bitnet_token tokens[3] = {7, 42, 99};
-    int i, io;
-    for (i = 0; i < 5; i++)
-        for (io = 0; io < 2; io++) {
-            const bitnet_tile tile = {32, 64, 32};
-            bitnet_model_params p;
-            bitnet_model_info info;
-            bitnet_model *m = 0;
-            bitnet_ctx *c = 0;
-            bitnet_error err = {BITNET_OK, ""};
-            gb_counter count;
-            gb_reader reader;
-            bitnet_io from;
-            bitnet_result r = BITNET_ERR_MEMORY;
-            float *want;
-            gb_model g;
-            long calls;
-            imp = (struct imp_setting){types[i], tile, 0, 0, 0, 0};
-            g = imp_model(shapes[i]);
-            from = gb_io(&reader, g.data, g.size);
-            want = imp_logits(g.data, g.size, &bitnet__kernels_scalar, tile, 0, &err);
-            CHECK_MSG(want, "%s", err.text);
-            memset(&p, 0, sizeof p);
-            p.measure_kernels = 1;
-            p.tile = tile;
-            for (calls = 0; r == BITNET_ERR_MEMORY && calls < 10000; calls++) {
-                p.allocator = gb_counting(&count);
-                count.fail_at = calls;
-                r = io ? bitnet_model_load_io(&from, &p, &m, &err)
-                       : bitnet_model_load_memory(g.data, g.size, &p, &m, &err);
-                if (!m) CHECK(count.live == 0);
-            }
-            CHECK_MSG(m, "%s", err.text);
-            count.fail_at = -1;
-            bitnet_model_get_info(m, &info);
-            CHECK(m && bitnet_kernels_usable(bitnet_kernels_find(info.kernels)));
-            if (info.group > 0) CHECK(!strcmp(info.kernels, bitnet_kernels_default()->name));
-            CHECK(!bitnet_ctx_create(m, 0, &c, &err) && !bitnet_eval(c, tokens, 3, 0, &err));
-            CHECK_MSG(!memcmp(bitnet_logits(c, -1), want + 2 * g.n_vocab,
-                              (size_t)g.n_vocab * sizeof *want), "type %u, kernels %s: other bits",
-                      (unsigned)types[i], info.kernels);
-            bitnet_ctx_free(c);
-            bitnet_model_free(m);
-            p.kernels = &bitnet__kernels_scalar;
-            CHECK(bitnet_model_load_memory(g.data, g.size, &p, &m, &err) == BITNET_ERR_ARG);
-            free(want);
-            gb_free_model(&g);
-        }
-}
-
-/* Is this table, by its number, the fastest? */
-static void chosen(const bitnet_model *m, double read, const double *dots, int want) {
-    const char *name = bitnet__fastest(m, read, dots)->name;
-    CHECK_MSG(!strcmp(name, bitnet_kernels_get(want)->name), "%s, not %s", name,
-              bitnet_kernels_get(want)->name);
-}
-
-/* The choice by given speeds. Where memory is the limit a table that packs must save over 3 %;
-   where it is not, the speeds of the tables decide, and the first of equals is taken. */
-static void test_import_fastest(void) {
-    enum { N = sizeof bitnet__kernel_tables / sizeof bitnet__kernel_tables[0] };
-    int i, type, first[2] = {-1, -1};
-    for (i = N - 1; i >= 0; i--) first[bitnet_kernels_get(i)->pack != 0] = i;
-    for (type = 0; type < 2; type++) {
-        double dots[N];
-        bitnet_model_params p;
-        bitnet_model *m = 0;
-        bitnet_error err = {BITNET_OK, ""};
-        gb_model g;
-        imp = (struct imp_setting){type ? IMP_TL2R : IMP_I2S, {0, 0, 0}, 0, 0, 0, 0};
-        g = imp_model(0);
-        memset(&p, 0, sizeof p);
-        CHECK_MSG(!bitnet_model_load_memory(g.data, g.size, &p, &m, &err), "%s", err.text);
-        for (i = 0; i < N; i++) dots[i] = 9.0;
-        chosen(m, 1.0, dots, first[first[1] >= 0]);
-        dots[N - 1] = 12.0;            /* where memory is no limit, the fastest, though the last */
-        chosen(m, 1e6, dots, N - 1);
-        for (i = 0; i < N; i++) dots[i] = bitnet_kernels_get(i)->pack ? 0.0 : 1.0;
-        chosen(m, 1e6, dots, first[0]);
-        if (first[1] >= 0) {
-            const bitnet_kernels k = bitnet__fill_kernels(bitnet_kernels_get(first[1]));
-            double bytes[2] = {0, 0};
-            for (i = 0; i < BITNET__LINEARS; i++) {
-                const bitnet__linear *l = &m->layers[0].linear[i];
-                bytes[0] += (double)bitnet__i2s_bytes(l->n_in, l->n_out);
-                bytes[1] += (double)k.packed_bytes(l->n_in, l->n_out);
-            }
-            dots[first[1]] = bytes[1] / bytes[0] * 1.02;       /* takes 2 % less time */
-            chosen(m, 1e6, dots, first[type]);
-            dots[first[1]] = bytes[1] / bytes[0] * 1.05;
-            chosen(m, 1e6, dots, first[1]);
-            dots[first[1]] = bytes[1] / bytes[0] / 1.05;
-            chosen(m, 1e6, dots, first[0]);
-            dots[first[0]] = 2.0;      /* what memory takes is not hidden by as much arithmetic */
-            dots[first[1]] = 1.0;
-            chosen(m, 1.0, dots, first[0]);
-        }
-        bitnet_model_free(m);
-        gb_free_model(&g);
-    }
-}
-
 /* Each shape has its own tile, and .tile is of none of them. A file loads with a wrong one that
    fits, but has other logits; one that does not fit is named. */
 static void test_import_shapes(void) {
@@ -910,8 +803,6 @@ const test_case ternary_formats_tests[] = {
     {"ternary_formats/tl2_r16_in_place", test_import_tl2_r16_in_place},
     {"ternary_formats/tl2_r16_flaws", test_import_tl2_r16_flaws},
     {"ternary_formats/tl2_r16_rows", test_import_tl2_r16_rows},
-    {"ternary_formats/measured", test_import_measured},
-    {"ternary_formats/fastest", test_import_fastest},
     {"ternary_formats/shapes", test_import_shapes},
     {"ternary_formats/wrong_tiles", test_import_wrong_tiles},
     {"ternary_formats/wrong_tiles_files", test_import_wrong_tiles_files},
