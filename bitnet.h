@@ -299,7 +299,7 @@
    run on real hardware. Of the models, only small trained ones and random ones of the published
    shapes have been run. README.md has the versions, CHANGELOG.md the changes.
 
-   CONTENTS (search for the tag; a section uses what is above it, and what it declares at its head)
+   CONTENTS (search for the tag; in brackets: sections below, of which it declares what it uses)
    --------
     tag        what it owns                         leans on
     @api       types and functions for programs     -
@@ -308,24 +308,24 @@
     @math      exp, log, sqrt, sin, cos             -
     @threads   a team of worker threads             -
     @kernels   the scalar kernels; CPU features     math
-    @tokenizer text -> tokens -> text               unicode
+    @tokenizer text -> tokens -> text               (model) (unicode)
     @jinja     a bounded reader of chat templates   -
-    @chat      messages -> tokens; reply -> parts   tokenizer jinja
+    @chat      messages -> tokens; reply -> parts   tokenizer jinja (model)
     @formats   each weight type: sizes, unpacking   kernels
     @gguf      a file -> metadata, tensors          formats
-    @model     families; what a model consists of   kernels tokenizer chat formats gguf
-    @weights   layer kinds; tensors -> matrices     threads kernels formats gguf model
-    @load      metadata, tokenizer, a whole model   math kernels tokenizer chat gguf model weights
-    @context   cache types, sequences, their pages  threads kernels model
-    @forward   tokens -> hidden states: the layers  math kernels formats model context
+    @model     families; what a model consists of   threads tokenizer formats gguf (head)
+    @weights   layer kinds; tensors -> matrices     threads kernels formats gguf model (forward)
+    @load      metadata, tokenizer, a whole model   all above (head)
+    @context   cache types, sequences, their pages  threads formats model (forward) (head)
+    @forward   tokens -> hidden states: the layers  math threads kernels formats model context
     @eval      tokens appended to sequences         context forward
-    @state     sequences saved and loaded           gguf context
-    @head      hidden state -> logits, exact top k  math kernels formats model context forward
-    @sampler   logits -> next token                 math head
-    @generate  prompt -> text: the loop over all    tokenizer chat model eval sampler
-    @embed     texts -> vectors                     math tokenizer eval
-    @unicode   character classes, NFC               -
-    @selftest  a kernel table against the scalar    math kernels model forward sampler
+    @state     sequences saved and loaded           gguf model context forward eval
+    @head      hidden state -> logits, exact top k  all above
+    @sampler   logits -> next token                 math context head
+    @generate  prompt -> text: the loop over all    tokenizer chat context eval sampler
+    @embed     texts -> vectors                     math tokenizer context forward eval
+    @unicode   character classes, NFC               tokenizer
+    @selftest  a kernel table against the scalar    math kernels load context sampler
 */
 #ifndef BITNET_H
 #define BITNET_H

@@ -1,8 +1,10 @@
 # Compares the table of contents of bitnet.h with the sections of the file:
 #     awk -f tests/checks/contents.awk bitnet.h
-# The names and their order must agree. Each section may use only names of the sections above it, and
-# the last column of the table must say of which; api, setup and util are open to all. Prints what is
-# wrong, and fails if anything is. With -v show=1 it prints only what each section leans on.
+# The names and their order must agree. Each section may use names of the sections above it, and
+# such functions of sections below as it, or a section above, declares. The last column of the table
+# must say of which sections ("all above"), those below in brackets; api, setup and util are open to
+# all. Prints what is wrong, and fails if anything is. With -v show=1 it prints only what each
+# section leans on.
 #
 # A banner is a line of "=" and then "   @name  what it owns". Lines of the table are indented deeper.
 # A function belongs to the section that defines it, any other name to the one where it comes first.
@@ -68,12 +70,16 @@ END {
         user = part[1]
         owner = part[2] in defined ? defined[part[2]] : first[part[2]]
         if (user == "api" || owner == user || owner ~ /^(api|setup|util|)$/) continue
+        if (place[owner] > place[user] && part[2] in promised &&
+            place[promised[part[2]]] <= place[user]) owner = "(" owner ")"
         leans[user, owner] = leans[user, owner] " " part[2]
     }
     for (i = 1; show && i <= n_found; i++) {
         printf "@%-10s", found[i]
         for (j = 1; j <= n_found; j++)
             if ((found[i], found[j]) in leans) printf " %s", found[j]
+        for (j = 1; j <= n_found; j++)
+            if ((found[i], "(" found[j] ")") in leans) printf " (%s)", found[j]
         print ""
     }
     if (show) exit
@@ -81,19 +87,20 @@ END {
         if (listed[i] != found[i])
             wrong("section " i " is @" found[i] ", but @" listed[i] " in the table of contents")
     for (name in promised)
-        if (name in defined && defined[name] != promised[name])
+        if (name in defined && place[defined[name]] < place[promised[name]])
             wrong(name " of @" defined[name] " is declared in @" promised[name])
     for (pair in leans) {
         split(pair, part, SUBSEP)
         if (place[part[2]] > place[part[1]])
             wrong("@" part[1] " uses what is below it, in @" part[2] ":" leans[pair])
-        else if (!index(column[part[1]], " " part[2] " "))
+        else if (!index(column[part[1]], " " part[2] " ") &&
+                 !(part[2] !~ /\(/ && index(column[part[1]], " all above ")))
             wrong("@" part[1] " leans on @" part[2] ", which the table leaves out:" leans[pair])
     }
     for (i = 1; i <= n_listed; i++) {
         n = split(column[listed[i]], part, " ")
         for (j = 1; j <= n; j++)
-            if (part[j] !~ /^(api|setup|util|-)$/ && !((listed[i], part[j]) in leans))
+            if (part[j] !~ /^(api|setup|util|all|above|-)$/ && !((listed[i], part[j]) in leans))
                 wrong("@" listed[i] " does not lean on @" part[j] ", which the table names")
     }
     exit failed
