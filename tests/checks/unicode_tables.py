@@ -264,10 +264,10 @@ def make_nfc(folder):
     out += ["/* Combining classes, `first << 11 | length << 8 | class`. */"]
     out += table("uint32_t", "marks", "BITNET__MARK_RUNS", marks, "0x%X")
     out += ["/* Canonical decompositions: of a run's code points, from entry start[run] on. */"]
-    out += table("uint32_t", "part_first", "BITNET__FULL_RUNS", [r[0] for r in runs], "0x%X")
-    out += table("uint16_t", "part_start", "BITNET__FULL_RUNS + 1", starts + [at], "%d")
+    out += table("uint32_t", "full_first", "BITNET__FULL_RUNS", [r[0] for r in runs], "0x%X")
+    out += table("uint16_t", "full_start", "BITNET__FULL_RUNS + 1", starts + [at], "%d")
     out += ["/* `second << 21 | first code point`; second: a place in bitnet__seconds. */"]
-    out += table("uint32_t", "part_entries", "BITNET__FULL_ENTRIES", entries, "0x%X")
+    out += table("uint32_t", "full_entries", "BITNET__FULL_ENTRIES", entries, "0x%X")
     out += table("uint32_t", "seconds", "BITNET__SECONDS", seconds, "0x%X")
     out += ["/* The entries that NFC composes, sorted by first code point, then second. */"]
     out += table("uint16_t", "composed", "BITNET__COMPOSED", order, "%d")

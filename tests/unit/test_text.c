@@ -585,7 +585,8 @@ static void test_repeat_penalty(void) {
         for (window = 0; window < V; window++) x[window] = 1.0f;
         all_candidates(c, x);
         bitnet__adjust(c, &s, bitnet__row_tokens(c, 0), c->m->n_vocab);
-        CHECK(c->head->candidates[5].logit == (i == 2 ? 2.0f : 1.0f) && c->head->candidates[9].logit == 1.0f);
+        CHECK(c->head->candidates[5].logit == (i == 2 ? 2.0f : 1.0f) &&
+              c->head->candidates[9].logit == 1.0f);
     }
     bitnet_ctx_free(c);
     bitnet_model_free(m);
