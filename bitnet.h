@@ -112,8 +112,8 @@
    BITNET_ERR_FULL. To go on, rewind the context to 0, or to the end of the system message, and pass
    again the messages worth keeping.
 
-   The file's template is a program in Jinja, which the library compares with the templates it knows
-   (@chat): those of BitNet 2B-4T, Llama 3, Qwen 2.5 and 3, ChatML and Falcon. For a file
+   The file's template is a program in Jinja, which the library compares with the templates that it
+   knows (@chat): those of BitNet 2B-4T, Llama 3, Qwen 2.5 and 3, ChatML and Falcon. For a file
    without one, or with another, chat is BITNET_ERR_UNSUPPORTED, and the error says where the two
    differ. Then give one of your own: bitnet_chat_template. The text of a message never becomes a
    special token; only in the assistant's messages, which the model has written, <think> and
@@ -320,7 +320,7 @@
     @forward   tokens -> hidden states: the layers  math threads kernels formats model context
     @eval      tokens appended to sequences         context forward
     @state     sequences saved and loaded           gguf model context forward eval
-    @head      hidden state -> logits, exact top k  all above
+    @head      hidden state -> logits; masks; top k all above
     @sampler   logits -> next token                 math context head
     @generate  prompt -> text: the loop over all    tokenizer chat context eval sampler
     @embed     texts -> vectors                     math tokenizer context forward eval
