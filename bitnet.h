@@ -320,7 +320,7 @@
     @forward   tokens -> hidden states: the layers  math threads kernels formats model context
     @eval      tokens appended to sequences         context forward
     @state     sequences saved and loaded           gguf model context forward eval
-    @head      hidden state -> logits; masks; top k all above
+    @head      hidden -> logits; masks; top k       all above
     @sampler   logits -> next token                 math context head
     @generate  prompt -> text: the loop over all    tokenizer chat context eval sampler
     @embed     texts -> vectors                     math tokenizer context forward eval
