@@ -114,7 +114,12 @@ packed() {
     run "$from" "$out" "$@"
     check "$label" "exit code $rc: $(cat "$tmp/err")" test $rc -eq 0 -a ! -s "$tmp/err"
     run --inspect "$out"
-    check "$label-inspect" "$(grep ^warning "$tmp/out")" grep -q -x "0 warnings" "$tmp/out"
+    case $label in                             # no tile was published for these shapes
+        *-tl[12]) wanted="^warning bitnet.h does not load it: .* give the converter's BM, BK, bm" n=1 ;;
+        *) wanted='^0 warnings$' n=0 ;;
+    esac
+    check "$label-inspect" "$(grep ^warning "$tmp/out")" \
+        test "$(grep -c "$wanted" "$tmp/out") $(sed -n 's/ warnings*$//p' "$tmp/out")" = "1 $n"
     run "$out" "$tmp/back.gguf" $back
     check "$label-back" "exit code $rc, or another file" cmp "$tmp/back.gguf" "$from"
     [ "$1" != --to ] || shift 2                # the file says so
