@@ -150,13 +150,18 @@ static const char *fuzz_put_file(const char *name, const void *p, size_t n) {
 
 static bitnet_result fuzz_load_vocab(bitnet_model *m, const uint8_t *data, size_t size,
                                      const bitnet_allocator *a, bitnet_error *err) {
+    bitnet__meta x;
     bitnet_result r;
     memset(m, 0, sizeof *m);
     if (a) m->params.allocator = *a;
     m->gguf.src = bitnet__source_memory(data, size, err);
     if ((r = m->gguf.src.result) ||
-        (r = bitnet__gguf_parse(&m->gguf, &m->params.allocator, err)) ||
-        (r = bitnet__load_family(m, err))) return r;
+        (r = bitnet__gguf_parse(&m->gguf, &m->params.allocator, err))) return r;
+    x.m = m;
+    x.err = err;
+    x.result = BITNET_OK;
+    bitnet__load_family(&x);
+    if (x.result != BITNET_OK) return x.result;
     return bitnet__load_tokenizer(m, err);
 }
 

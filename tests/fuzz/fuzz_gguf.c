@@ -37,15 +37,32 @@ static void gguf_ask(const bitnet_gguf *g, const char *name) {
     static bitnet_model m;
     bitnet__strings strings;
     bitnet_error err = {BITNET_OK, ""};
-    uint64_t v = 0;
-    float f = 0;
+    bitnet__meta x;
+    uint64_t v;
+    float f;
     char text[48];
+    int i;
     m.gguf = g->file;
     bitnet_model_get_meta(&m, name, text, sizeof text);
-    fuzz_check_error(bitnet__get_uint(&g->file, name, 7, 1, 1000, &v, &err), &err);
-    fuzz_check_error(bitnet__get_float(&g->file, name, 0.5f, 0.1f, 10.0f, &f, &err), &err);
-    fuzz_check_error(bitnet__get_strings(&g->file, name, &strings, &err), &err);
-    fuzz_check_error(bitnet__get_text(&g->file, name, text, sizeof text, &err), &err);
+    for (i = 0; i < 4; i++) {
+        x.m = &m;
+        x.err = &err;
+        x.result = BITNET_OK;
+        if (i == 0) {
+            v = bitnet__meta_uint(&x, name, 7, 1, 1000);
+            FUZZ_CHECK(v >= 1 && v <= 1000);
+        } else if (i == 1) {
+            f = bitnet__meta_float(&x, name, 0.5f, 0.1f, 10.0f);
+            FUZZ_CHECK(f >= 0.1f && f <= 10.0f);
+        } else if (i == 2) {
+            strings = bitnet__meta_strings(&x, name);
+            FUZZ_CHECK(x.result == BITNET_OK || !strings.count);
+        } else {
+            bitnet__meta_text(&x, name, text, sizeof text);
+            FUZZ_CHECK(strlen(text) < sizeof text);
+        }
+        fuzz_check_error(x.result, &err);
+    }
 }
 
 /* Keys by number and name, tensors likewise. Returns 0 if the writer would refuse the file: it
