@@ -464,7 +464,7 @@ typedef struct bitnet_model_params {
     void *ud;                    /* of both hooks, which are called only while loading */
     const bitnet_kernels *kernels;       /* 0: bitnet_kernels_default(), or for TL2_R16 the best one
                                             that reads that in place */
-    bitnet_i2s_packing i2s_packing;        /* of the whole file; 0: 128-group */
+    bitnet_i2s_packing i2s_packing;        /* of the whole file; 0: the 128 packing */
     bitnet_tile tile;            /* of all TL1 and TL2 weights of the file; 0: by their shape */
     const bitnet_shape_tile *tiles;      /* [n_tiles], of these shapes instead; used in loading */
     int32_t n_tiles;
@@ -1491,10 +1491,10 @@ extern "C" {
 
 enum {
     BITNET__MAX_ROW = 1 << 20,         /* elements in a row of weights: integer sums fit int32 */
-    BITNET__MAX_GROUP = 256,           /* rows that a kernel table may pack together */
-    BITNET__ROWS = BITNET__ARCH_WASM ? 640 : BITNET__MAX_GROUP,    /* rows of a layer whose products
-                                          are computed at a time; the WASM kernels look up that many
-                                          in a table */
+    BITNET__MAX_PACK_ROWS = 256,       /* rows that a kernel table may pack together */
+    BITNET__ROWS = BITNET__ARCH_WASM ? 640 : BITNET__MAX_PACK_ROWS,    /* rows of a layer whose
+                                          products are computed at a time; the WASM kernels look up
+                                          that many in a table */
     BITNET__LANES = 16,                /* partial sums of every float sum */
     BITNET__TEXT = 128                 /* bytes of a short text */
 };
@@ -1505,7 +1505,7 @@ static void *bitnet__alloc(const bitnet_allocator *a, size_t size) {
     if (size > SIZE_MAX - 128) return 0;
     raw = (char *)malloc(size + 128);
     if (!raw) return 0;
-    /* The pointer for free() is stored just below the aligned block. */
+    /* The pointer for free() is stored just below the aligned memory. */
     p = raw + 64;
     p += (64 - ((uintptr_t)p & 63)) & 63;
     memcpy(p - sizeof raw, &raw, sizeof raw);
@@ -1524,10 +1524,10 @@ BITNET__APART void bitnet__free(const bitnet_allocator *a, void *p) {
 }
 
 /* Asks for large pages for what is streamed through for each token: with small pages, 5 to 20 % of
-   the time went into address translation. A mapped file has them if the system reads it in pieces
+   the time went into address translation. A mapped file has them if the system reads it in runs
    that large, which it does when asked beforehand. A single sequence's cache stays with small ones:
-   the first token touches all of its parts, and large pages would fill hundreds of MB with zeros
-   then. A strict -std=c99 hides MADV_HUGEPAGE. */
+   the first token writes a little everywhere in it, and large pages would fill hundreds of MB with
+   zeros then. A strict -std=c99 hides MADV_HUGEPAGE. */
 static void bitnet__huge_pages(const void *p, size_t size) {
 #if defined(BITNET__MMAP_POSIX) && defined(MADV_HUGEPAGE)
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
@@ -1543,8 +1543,8 @@ static void bitnet__huge_memory(const bitnet_allocator *a, const void *p, size_t
     if (!a->alloc_fn) bitnet__huge_pages(p, size);
 }
 
-/* Divides a block of memory into arrays. With base 0 it only measures. used is UINT64_MAX if that
-   is too large. */
+/* Divides an allocation into arrays. With base 0 it only measures. used is UINT64_MAX if that is
+   too large. */
 typedef struct bitnet__arena { char *base; uint64_t used; } bitnet__arena;
 
 BITNET__APART void *bitnet__arena_take(bitnet__arena *a, uint64_t count, uint64_t size) {
@@ -1812,10 +1812,10 @@ static void bitnet__put_u64(uint8_t *p, uint64_t x) {
 
 #define BITNET__HASH_START 0xcbf29ce484222325u
 
-/* Continues a hash with n bytes: the step of FNV-1a, but with 8 bytes at a time (the last ones
+/* Continues a hash with n bytes: the round of FNV-1a, but with 8 bytes at a time (the last ones
    padded with zeros), and a shift as in MurmurHash, since products move bits only upwards. With the
-   rest fixed each step is a bijection of h and of the word, so bytes that differ in one word never
-   have the same hash. This finds damage, not forgery. 8 bytes take about 6 cycles. */
+   rest fixed each round is a bijection of h and of the 8 bytes, so data that differs in one round's
+   bytes never has the same hash. This finds damage, not forgery. 8 bytes take about 6 cycles. */
 static uint64_t bitnet__hash(uint64_t h, const uint8_t *p, size_t n) {
     uint8_t last[8] = {0};
     for (; n >= 8; p += 8, n -= 8) {
@@ -6848,20 +6848,20 @@ BITNET_API int bitnet_reply_next(bitnet_reply *r, const char **text, size_t *n,
    PACKINGS. Builds of one converter have written I2_S in three ways, and a file does not say which.
    Each puts the codes of four weights into a byte; they differ in which four:
 
-       bits          7-6    5-4    3-2    1-0
-       128-group     j      32+j   64+j   96+j     byte j of 32, for 128 consecutive weights: x86
-                                                   and Python converters, the official file
-       64-group      j      16+j   32+j   48+j     byte j of 16, for 64 weights: ARM converters
-       4-row         r      r+1    r+2    r+3      byte c of rows r to r+3, for column c: x86
-                                                   converters built without ACT_PARALLEL
+       bits             7-6    5-4    3-2    1-0
+       128 packing      j      32+j   64+j   96+j     byte j of 32, for 128 consecutive weights:
+                                                      x86 and Python converters, the official file
+       64 packing       j      16+j   32+j   48+j     byte j of 16, for 64 weights: ARM converters
+       4-row packing    r      r+1    r+2    r+3      byte c of rows r to r+3, for column c:
+                                                      x86 converters built without ACT_PARALLEL
 
-   The default is 128-group. For the others set bitnet_model_params.i2s_packing; the model then
-   repacks the weights into memory of its own (521 MB for the 2B model), as it does TL1 and TL2. A
-   file does not record the tiles of those either. The library knows the ones of bitnet_b1_58-large,
-   bitnet_b1_58-3B and Llama3-8B-1.58 by the shapes. For other shapes set bitnet_model_params.tile,
-   which applies to all such tensors of the file, or .tiles, for each shape its own. The results are
-   the same. With the wrong packing or tile most files load without an error, and the model writes
-   noise: examples/convert/README.md says how to find the right one.
+   The default is the 128 packing. For the others set bitnet_model_params.i2s_packing; the model
+   then repacks the weights into memory of its own (521 MB for the 2B model), as it does TL1 and
+   TL2. A file does not record the tiles of those either. The library knows those of
+   bitnet_b1_58-large, bitnet_b1_58-3B and Llama3-8B-1.58 by the shapes. For other shapes set
+   bitnet_model_params.tile, which applies to all such tensors of the file, or .tiles, for each
+   shape its own. The results are the same. With the wrong packing or tile most files load without
+   an error, and the model writes noise: examples/convert/README.md says how to find the right one.
 
    For TL1 of Llama3-8B-1.58 bitnet.cpp has two sets of tiles (BM,BK,bm). The library takes the
    first; a file that was packed with the second (setup_env.py --use-pretuned) writes noise unless
@@ -6992,21 +6992,20 @@ static void bitnet__unpack_q6_k(const uint8_t *p, size_t n, float *out) {
 }
 
 /* ---- I2_S: two bits a weight, four codes a byte ----
-   One function knows the three layouts, drawn above under PACKINGS. */
+   bitnet__i2s_place knows the three packings, drawn above under PACKINGS. */
 
-/* Weights of a block: whole blocks of columns, or for BITNET_I2S_4ROW of rows; 0: there is no such
-   layout. */
-static int bitnet__i2s_block(bitnet_i2s_packing layout) {
-    return layout == BITNET_I2S_128 ? 128 : layout == BITNET_I2S_64 ? 64 :
-           layout == BITNET_I2S_4ROW ? 4 : 0;
+/* Columns (for BITNET_I2S_4ROW: rows) that are stored together; 0: there is no such packing. */
+static int bitnet__i2s_together(bitnet_i2s_packing packing) {
+    return packing == BITNET_I2S_128 ? 128 : packing == BITNET_I2S_64 ? 64 :
+           packing == BITNET_I2S_4ROW ? 4 : 0;
 }
 
 /* The byte that holds a weight's code, and the code's shift in it. The codes of the next columns,
-   run of them with this one, have the same shift in the following bytes. */
+   *run of them with this one, have the same shift in the following bytes. */
 static size_t bitnet__i2s_place(const bitnet_ternary *t, size_t row, size_t column, int *shift,
                                 size_t *run) {
     const size_t n = (size_t)t->n, at = row * n + column, rest = n - column;
-    const size_t lanes = (size_t)bitnet__i2s_block(t->i2s_packing) / 4;
+    const size_t lanes = (size_t)bitnet__i2s_together(t->i2s_packing) / 4;
     *run = rest;
     if (t->i2s_packing == BITNET_I2S_4ROW) {
         *shift = 6 - (int)(row % 4) * 2;
@@ -7119,11 +7118,11 @@ static int bitnet__unpack_tl2(const bitnet_ternary *t, const uint8_t *data, int3
     static const uint8_t order[4] = {0, 2, 1, 3};
     const bitnet__tl2_sections s = bitnet__tl2_split(t);
     const size_t BM = (size_t)t->tile.rows, per_tile = (size_t)t->tile.cols / 24, r = (size_t)row;
-    const size_t blocks = BM / 32, tm = r / BM, mb = r % BM / 32, c = r % 16, h = r % 32 / 16;
+    const size_t units = BM / 32, tm = r / BM, mb = r % BM / 32, c = r % 16, h = r % 32 / 16;
     const size_t x = order[r % 32 / 8] * (size_t)8 + r % 8;
     size_t k, j;
     for (k = from; k < to && k < s.k3; k += 24) {
-        const size_t tile = (tm * (s.k3 / (size_t)t->tile.cols) + k / 24 / per_tile) * blocks + mb;
+        const size_t tile = (tm * (s.k3 / (size_t)t->tile.cols) + k / 24 / per_tile) * units + mb;
         const size_t unit = tile * per_tile + k / 24 % per_tile;
         const uint8_t *p = data + unit * 128 + x;
         const uint32_t signs = bitnet__get_u16(data + s.signs + unit * 32 + 2 * c);
@@ -7140,16 +7139,16 @@ static int bitnet__unpack_tl2(const bitnet_ternary *t, const uint8_t *data, int3
         }
     }
     for (; k < to; k += 4, codes += 4) {
-        const size_t block = (tm * (s.k2 / 32) + (k - s.k3) / 32) * blocks + mb;
-        const uint32_t byte = data[s.pairs + (block * 8 + (k - s.k3) % 32 / 4) * 32 + x];
+        const size_t unit = (tm * (s.k2 / 32) + (k - s.k3) / 32) * units + mb;
+        const uint32_t byte = data[s.pairs + (unit * 8 + (k - s.k3) % 32 / 4) * 32 + x];
         if (!bitnet__unpack_pairs(byte, codes))
             return bitnet__unpacked_invalid(u, "pairs", byte, row, k);
     }
     return 1;
 }
 
-/* At the end of a row of TL2_R16, whether unused fifths are 0, and at the end of the last row
-   whether it repeats itself to the end of the row pack. */
+/* Checks the padding of TL2_R16: unused fifths at a row's end are 0, and the missing rows of the
+   last row pack repeat the last row. */
 static int bitnet__check_tl2_end(const bitnet_ternary *t, const uint8_t *pack, int32_t row,
                                  bitnet__unpacked *u) {
     const int count = (t->n + 23) / 24;
@@ -7261,8 +7260,8 @@ static void bitnet__block_q2_0(const uint8_t *p, int n, uint8_t *codes) {
 /* ---- the types ---- */
 
 /* Sizes of tensors that are stored as a whole: codes, then 32 bytes that begin with the F32 scale.
-   n_cols * n_rows is at most 2^40, so nothing overflows: TL2_R16 has most, 128 bytes for 16 rows of
-   one weight or 1 row of 24. */
+   n_cols * n_rows is at most 2^40, so nothing overflows: TL2_R16 takes most, 128 bytes for 16 rows
+   of one weight or 1 row of 24. */
 static uint64_t bitnet__size_i2s(uint64_t n_cols, uint64_t n_rows) {
     return n_cols * n_rows / 4 + 32;
 }
@@ -7347,10 +7346,10 @@ BITNET__APART const bitnet__type *bitnet__type_info(uint32_t type) {
     return type < sizeof bitnet__types / sizeof bitnet__types[0] ? &bitnet__types[type] : 0;
 }
 
-/* Can it be a linear layer? */
+/* 1 if a linear layer can have the type. */
 static int bitnet__is_ternary(const bitnet__type *t) { return t && (t->codes || t->block_codes); }
 
-/* Can it be unpacked to floats? */
+/* 1 if the type can be unpacked to floats. */
 static int bitnet__has_floats(const bitnet__type *t) { return t && (t->floats || t->block_codes); }
 
 static int bitnet__is_float(uint32_t type) {
@@ -7382,7 +7381,7 @@ BITNET_API uint64_t bitnet_tensor_size(uint32_t type, int32_t n_dims, const uint
 
 /* ---- any type: rows of floats, codes of ternary weights ---- */
 
-/* n weights as floats, n a multiple of the block. */
+/* Unpacks n weights, a multiple of the block, to floats. */
 static void bitnet__unpack_floats(const bitnet__type *type, const uint8_t *p, size_t n,
                                   float *out) {
     uint8_t codes[256];
@@ -7405,7 +7404,7 @@ typedef struct bitnet__matrix {        /* floats, or blocks of them; rows contig
     int32_t n_cols, n_rows;
 } bitnet__matrix;
 
-/* Row r of a matrix as F32. */
+/* Unpacks row r of a matrix. */
 static void bitnet__matrix_row(const bitnet__matrix *a, int32_t r, float *out) {
     bitnet__unpack_floats(bitnet__type_info(a->type), a->data + (size_t)r * a->row_bytes,
                           (size_t)a->n_cols, out);
@@ -7433,7 +7432,7 @@ static const uint8_t *bitnet__block_at(const bitnet_ternary *t, const uint8_t *d
     return data + ((size_t)row * (size_t)t->n + (size_t)column) / type->block * type->bytes;
 }
 
-/* Columns [from, to) of a row as codes, as bitnet__type.codes does. */
+/* Unpacks columns [from, to) of a row to codes, as bitnet__type.codes does, for any type. */
 static int bitnet__unpack_codes(const bitnet_ternary *t, const uint8_t *data, int32_t row,
                                 int32_t from, int32_t to, uint8_t *codes, bitnet__unpacked *u) {
     const bitnet__type *type = bitnet__type_info(t->type);
@@ -7454,8 +7453,8 @@ static int bitnet__unpack_codes(const bitnet_ternary *t, const uint8_t *data, in
     return 1;
 }
 
-/* The first two different scales of a tensor in blocks, and which blocks have them first. Returns
-   how many there are: 0 to 2. A block of zeros may have any scale, and does not count. */
+/* Finds the first two different scales of a tensor in blocks, and the first block with each.
+   Returns how many it found, 0 to 2. A block of zeros may have any scale and does not count. */
 static int bitnet__find_scales(const bitnet_ternary *t, const uint8_t *data, uint16_t scale[2],
                                int64_t block[2]) {
     const bitnet__type *type = bitnet__type_info(t->type);
@@ -7504,9 +7503,9 @@ static bitnet_tile bitnet__tile_for(const bitnet_model_params *p, int32_t rows, 
     return p->tile;
 }
 
-static bitnet_result bitnet__check_layout(bitnet_i2s_packing layout, bitnet_error *err) {
-    if (bitnet__i2s_block(layout)) return BITNET_OK;
-    return bitnet__fail(err, BITNET_ERR_ARG, "i2s_packing %lld is unknown", (long long)layout);
+static bitnet_result bitnet__check_packing(bitnet_i2s_packing packing, bitnet_error *err) {
+    if (bitnet__i2s_together(packing)) return BITNET_OK;
+    return bitnet__fail(err, BITNET_ERR_ARG, "i2s_packing %lld is unknown", (long long)packing);
 }
 
 /* Fills in the tile of a TL1 or TL2 tensor, if it has none, with the one published for its shape,
@@ -7552,7 +7551,7 @@ static bitnet_result bitnet__fit_tile(bitnet_ternary *m, const char *name, bitne
     return BITNET_OK;
 }
 
-/* Has a type a size for this shape? */
+/* Checks that a tensor of the type can have this shape. */
 static bitnet_result bitnet__check_shape(const char *name, const bitnet__type *info,
                                          uint64_t n_cols, uint64_t n_rows, bitnet_error *err) {
     if (bitnet__tensor_size(info, n_cols, n_rows)) return BITNET_OK;
@@ -7567,7 +7566,7 @@ static bitnet_result bitnet__check_shape(const char *name, const bitnet__type *i
 BITNET_API bitnet_result bitnet_ternary_check(bitnet_ternary *t, const char *name,
                                               bitnet_error *err) {
     const bitnet__type *info = t ? bitnet__type_info(t->type) : 0;
-    int64_t block;
+    int64_t together;
     bitnet_result r;
     if (!t || !name) return bitnet__fail(err, BITNET_ERR_ARG, "t or name is 0");
     if (t->n < 1 || t->n > BITNET__MAX_ROW || t->rows < 1)
@@ -7580,15 +7579,15 @@ BITNET_API bitnet_result bitnet_ternary_check(bitnet_ternary *t, const char *nam
     if (r != BITNET_OK || info->block) return r;
     if (t->type == BITNET_TENSOR_TL2_R16) return BITNET_OK;
     if (t->type != BITNET_TENSOR_I2_S) return bitnet__fit_tile(t, name, err);
-    if ((r = bitnet__check_layout(t->i2s_packing, err))) return r;
-    block = bitnet__i2s_block(t->i2s_packing);
-    if ((block == 4 ? t->rows : (int64_t)t->n * t->rows) % block == 0) return BITNET_OK;
+    if ((r = bitnet__check_packing(t->i2s_packing, err))) return r;
+    together = bitnet__i2s_together(t->i2s_packing);
+    if ((together == 4 ? t->rows : (int64_t)t->n * t->rows) % together == 0) return BITNET_OK;
     return bitnet__fail(err, BITNET_ERR_FORMAT, "tensor '%s' is %d x %d, which is not whole %s of "
                         "%d (see i2s_packing)", name, (int)t->n, (int)t->rows,
-                        block == 4 ? "groups of rows" : "blocks", (int)block);
+                        together == 4 ? "groups of rows" : "blocks", (int)together);
 }
 
-/* The bytes of TL2 between pairs and scale are zeros. */
+/* Checks that the bytes of TL2 between pairs and scale are zeros. */
 static bitnet_result bitnet__check_padding(const bitnet_ternary *t, const char *name,
                                            const uint8_t *data, uint64_t size, bitnet_error *err) {
     size_t at = t->type == BITNET_TENSOR_TL2 ? bitnet__tl2_split(t).end : (size_t)size;
@@ -7626,8 +7625,8 @@ static int bitnet__check_rows(const bitnet_ternary *t, const uint8_t *data, int3
     return 1;
 }
 
-/* Whether one of n bytes of four codes each has a 3. 32 bytes at a time, which a compiler
-   vectorises, so that memory is the limit. */
+/* 1 if one of n bytes of four codes each has a 3. Reads 32 bytes at a time, which compilers
+   vectorise, so that memory is the limit. */
 static int bitnet__any_code_3(const uint8_t *p, size_t n) {
     uint64_t a[4], bad[4] = {0};
     int j;
@@ -7639,8 +7638,9 @@ static int bitnet__any_code_3(const uint8_t *p, size_t n) {
     return ((bad[0] | bad[1] | bad[2] | bad[3]) & 0x5555555555555555u) != 0;
 }
 
-/* Whether one of 8 bytes of nibbles has no meaning with its fifths, bit 0 of a byte for the low
-   nibble and bit 1 for the high one: bits 0 and 4 of the bytes of the result. */
+/* Which nibbles of 8 bytes are invalid with their fifths: bit 0 of a byte of the result for the low
+   nibble, bit 4 for the high one. Of fifths, bit 0 of a byte belongs to the low nibble, bit 1 to
+   the high one. */
 static uint64_t bitnet__bad_triples(uint64_t nibbles, uint64_t fifths) {
     const uint64_t a = nibbles, b = nibbles >> 1, c = nibbles >> 2, d = nibbles >> 3;
     const uint64_t s = (fifths & 0x0101010101010101u) | (fifths << 3 & 0x1010101010101010u);
@@ -7648,9 +7648,8 @@ static uint64_t bitnet__bad_triples(uint64_t nibbles, uint64_t fifths) {
     return ((a & b & c & d) | (s & four)) & 0x1111111111111111u;
 }
 
-/* Whether something is invalid in rows [row, row + n_rows) of TL2_R16; row is the first of a row
-   pack.
-   The blocks 8 bytes at a time, which a compiler vectorises; what is padded by the unpacker. */
+/* 1 if something is invalid in rows [row, row + n_rows) of TL2_R16; row is the first of a row pack.
+   Reads blocks 8 bytes at a time, which compilers vectorise. The unpacker checks the padding. */
 static int bitnet__any_bad_triple(const bitnet_ternary *t, const uint8_t *data, int32_t row,
                                   int32_t n_rows) {
     const int count = (t->n + 23) / 24;
@@ -7679,7 +7678,7 @@ static int bitnet__any_bad_triple(const bitnet_ternary *t, const uint8_t *data, 
 
 /* ---- public: rows of a tensor, and its scale ---- */
 
-/* A copy of *t that has passed bitnet_ternary_check, and has those rows. */
+/* Checks *t into *checked, and that it has rows [row, row + n_rows). */
 static bitnet_result bitnet__ternary_args(const bitnet_ternary *t, const void *data, int32_t row,
                                           int32_t n_rows, const void *out, bitnet_ternary *checked,
                                           bitnet_error *err) {
@@ -7744,12 +7743,12 @@ typedef enum bitnet__plan {
     BITNET__UNPACKED                   /* to rows of I2_S; a table with pack packs these */
 } bitnet__plan;
 
-/* A ternary matrix as kernels read it. Until it is packed w is the file's tensor, which file
-   describes. */
+/* A ternary matrix as kernels read it. Until it is packed, w is the tensor as in the file, which
+   `file` describes. */
 typedef struct bitnet__linear {
     const uint8_t *w;
-    int32_t n_in;                      /* a multiple of 128; beyond file.n: zeros. With scale groups
-                                          file.n */
+    int32_t n_in;                      /* file.n; without scale groups padded with zeros to a
+                                          multiple of 128 */
     int32_t n_out;
     int32_t group;                     /* weights that share a scale; 0: all, and it is scale */
     bitnet__plan plan;
@@ -7759,8 +7758,8 @@ typedef struct bitnet__linear {
 
 /* ---- repacking blocks with a scale each; the layout is drawn in @kernels ---- */
 
-/* 16 codes of 2 bits: byte s, code b becomes byte b, code s. A swap of codes with the lowest bits
-   of s and b exchanged, and one with the highest. In 64 bits, two such words at once. */
+/* 16 codes of 2 bits: code b of byte s becomes code s of byte b. The first swap exchanges the low
+   bits of s and b, the second the high bits. 64 bits hold two such words. */
 static uint64_t bitnet__transpose_codes(uint64_t x) {
     uint64_t t = (x ^ x >> 6) & 0x00cc00cc00cc00ccu;
     x ^= t ^ t << 6;
@@ -7768,7 +7767,7 @@ static uint64_t bitnet__transpose_codes(uint64_t x) {
     return x ^ t ^ t << 12;
 }
 
-/* A block's codes as n / 16 words of the layout. 0: one is invalid. */
+/* Turns a block's codes into n / 16 words as they are packed. 0: one is invalid. */
 static int bitnet__block_words(const bitnet__type *type, const uint8_t *p, uint32_t *words) {
     const int n = type->block;
     uint8_t codes[256];
@@ -7795,8 +7794,8 @@ static int bitnet__block_words(const bitnet__type *type, const uint8_t *p, uint3
     return !bad;
 }
 
-/* Rows [row, row + n_rows), a multiple of 16 except at the end of the matrix. 0: something is
-   invalid. */
+/* Repacks rows [row, row + n_rows), a multiple of 16 except at the end of the matrix. 0: something
+   is invalid. */
 static int bitnet__repack_groups(const bitnet_ternary *t, const uint8_t *data, int32_t row,
                                  int32_t n_rows, uint8_t *out, bitnet__unpacked *u) {
     const bitnet__type *info = bitnet__type_info(t->type);
@@ -7826,7 +7825,7 @@ static int bitnet__repack_groups(const bitnet_ternary *t, const uint8_t *data, i
     return 1;
 }
 
-/* A row of such a matrix as floats. */
+/* Unpacks a row of such a matrix to floats. */
 static void bitnet__groups_row(const bitnet__linear *l, int32_t row, float *out) {
     const int32_t lane = row % BITNET__GROUP_ROWS;
     const uint8_t *p = l->w + bitnet__groups_bytes(l->n_in, l->group, row - lane);
@@ -7846,7 +7845,8 @@ static void bitnet__groups_row(const bitnet__linear *l, int32_t row, float *out)
 /* Weights of such a row. */
 static int32_t bitnet__padded_row(int32_t n) { return (n + 127) / 128 * 128; }
 
-/* Rows [row, row + n_rows) of any type, padded with weight 0 (code 1). 0: something is invalid. */
+/* Repacks rows [row, row + n_rows) of any type, padded with weight 0 (code 1). 0: something is
+   invalid. */
 static int bitnet__repack_rows(const bitnet_ternary *t, const uint8_t *data, int32_t row,
                                int32_t n_rows, uint8_t *out, bitnet__unpacked *u) {
     const int32_t end = row + n_rows, n = bitnet__padded_row(t->n);
@@ -8164,7 +8164,7 @@ static bitnet__source bitnet__source_file(const char *path, int copy, bitnet_err
 
 #endif /* BITNET_NO_STDIO */
 
-/* Nothing more will be read. */
+/* Closes the file, of which nothing more will be read. */
 static void bitnet__source_close_file(bitnet__source *src) {
 #ifndef BITNET_NO_STDIO
     bitnet__file_close(src->file);
@@ -8278,7 +8278,7 @@ typedef struct bitnet__reader {
     bitnet_error *err;
     bitnet_result result;
     uint64_t pos;
-    const char *part;                  /* for error texts: "key", "tensor", or 0; and which */
+    const char *kind;                  /* for error texts: "key", "tensor", or 0; and which */
     uint64_t index, name, name_len;    /* name_len 0: not known yet */
 } bitnet__reader;
 
@@ -8293,18 +8293,18 @@ static void bitnet__reader_fail(bitnet__reader *r, bitnet_result code, const cha
     unsigned long long pos = r->pos;
     if (r->result != BITNET_OK) return;
     r->result = code;
-    if (r->part == 0)
+    if (r->kind == 0)
         bitnet__fail(r->err, code, "GGUF header at offset %llu: %s", pos, what);
     else if (r->name_len)
-        bitnet__fail(r->err, code, "GGUF %s '%.*s' at offset %llu: %s", r->part,
+        bitnet__fail(r->err, code, "GGUF %s '%.*s' at offset %llu: %s", r->kind,
                      (int)(r->name_len < 64 ? r->name_len : 64),
                      (const char *)r->src->data + r->name, pos, what);
     else
-        bitnet__fail(r->err, code, "GGUF %s %llu at offset %llu: %s", r->part,
+        bitnet__fail(r->err, code, "GGUF %s %llu at offset %llu: %s", r->kind,
                      (unsigned long long)r->index, pos, what);
 }
 
-/* The same about a name that has been read. */
+/* The same about a key or tensor whose name has been read. */
 static void bitnet__reader_fail_name(bitnet__reader *r, const bitnet__name *name,
                                      bitnet_result code, const char *what) {
     r->name = r->pos = name->at;
@@ -8339,7 +8339,7 @@ static uint64_t bitnet__reader_u64(bitnet__reader *r) {
     return p ? bitnet__get_u64(p) : 0;
 }
 
-/* Steps over a string; its offset and length come back. */
+/* Steps over a string. Returns its length, and its offset in *offset. */
 static uint64_t bitnet__reader_string(bitnet__reader *r, uint64_t *offset) {
     uint64_t n = bitnet__reader_u64(r);
     *offset = r->pos;
@@ -8350,17 +8350,17 @@ static uint64_t bitnet__reader_string(bitnet__reader *r, uint64_t *offset) {
    no NUL. */
 static const char *bitnet__bad_name(const uint8_t *p, uint64_t n) {
     const uint8_t *end = p + n;
-    uint32_t cp, step;
+    uint32_t cp, length;
     if (n == 0) return "it has no name";
-    for (; p < end; p += step) {
-        step = bitnet__utf8_decode(p, end, &cp);
-        if (step == 0) return "its name is not UTF-8";
+    for (; p < end; p += length) {
+        length = bitnet__utf8_decode(p, end, &cp);
+        if (length == 0) return "its name is not UTF-8";
         if (cp == 0) return "its name holds a NUL";
     }
     return 0;
 }
 
-/* A key's or tensor's name, by which errors call it from here on. */
+/* Reads a key's or tensor's name, by which errors call it from here on. */
 static void bitnet__reader_name(bitnet__reader *r, uint64_t max, bitnet__name *name) {
     const uint8_t *p;
     const char *bad;
@@ -8400,7 +8400,7 @@ static void bitnet__reader_skip_strings(bitnet__reader *r, uint64_t n) {
 
 /* Steps over the count elements of an array. Nested arrays are walked without recursion: left holds
    how many elements each enclosing array still has. Each takes at least 12 bytes, so the file's
-   size bounds the steps. */
+   size bounds the loop. */
 static void bitnet__reader_skip_array(bitnet__reader *r, uint32_t element, uint64_t count) {
     uint64_t left[BITNET__MAX_NESTING];
     int depth = 0;
@@ -8570,7 +8570,7 @@ static uint64_t bitnet__tensor_room(const bitnet__gguf *g, uint64_t i, uint64_t 
     return (next && next->offset < left ? next->offset : left) - t->offset;
 }
 
-/* Does a tensor of this size leave no more room than alignment takes? 0 is no size. */
+/* 1 if a tensor of `size` bytes, which are not 0, fills its room up to alignment. */
 static int bitnet__fits_room(const bitnet__gguf *g, uint64_t size, uint64_t room) {
     return size > 0 && size <= room && room - size < g->alignment;
 }
@@ -8651,7 +8651,7 @@ static void bitnet__reader_padding(bitnet__reader *r, uint64_t alignment) {
     p = bitnet__reader_take(r, pad);
     for (i = 0; p && i < pad && r->result == BITNET_OK; i++)
         if (p[i]) {
-            r->part = 0;
+            r->kind = 0;
             r->pos = start + i;
             bitnet__reader_fail(r, BITNET_ERR_FORMAT, "the padding before the tensors' data is not "
                                 "0; does the directory lack a tensor?");
@@ -8780,12 +8780,12 @@ static bitnet_result bitnet__gguf_parse(bitnet__gguf *g, const bitnet_allocator 
     g->tensors = (bitnet__tensor *)bitnet__alloc(a, (size_t)g->n_tensors * sizeof *g->tensors + 1);
     if (!g->keys || !g->tensors)
         return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for the header's directory");
-    r.part = "key";
+    r.kind = "key";
     for (r.index = 0; r.index < g->n_keys && r.result == BITNET_OK; r.index++)
         bitnet__reader_key(&r, &g->keys[r.index]);
     if (r.result == BITNET_OK) bitnet__sort_names(bitnet__keys_of(g), &r);
     if (r.result == BITNET_OK) bitnet__gguf_get_alignment(g, &r);
-    r.part = "tensor";
+    r.kind = "tensor";
     for (r.index = 0; r.index < g->n_tensors && r.result == BITNET_OK; r.index++)
         bitnet__reader_tensor(&r, &g->tensors[r.index]);
     if (r.result == BITNET_OK) bitnet__gguf_place_tensors(g, &r);
@@ -8800,7 +8800,7 @@ static void bitnet__gguf_free(bitnet__gguf *g, const bitnet_allocator *a) {
 
 /* ---- values ---- */
 
-/* An integer of any type, negative ones as 2^64 less; 0: the value is not an integer. */
+/* Reads an integer of any type; a negative one wraps to 2^64. 0: the value is not an integer. */
 static int bitnet__value_integer(uint32_t type, const uint8_t *p, uint64_t *v) {
     const uint32_t size = bitnet__value_size(type);
     const int is_signed = type == BITNET_GGUF_I8 || type == BITNET_GGUF_I16 ||
@@ -8823,8 +8823,8 @@ static bitnet_gguf_value bitnet__key_value(const bitnet__gguf *g, const bitnet__
     return v;
 }
 
-/* x with so many digits. The C library's own formatting takes the point from the locale, where it
-   may have several bytes. */
+/* Formats x with `digits` significant digits. The C library takes the decimal point from the
+   locale, where it may have several bytes. */
 static void bitnet__format_number(char text[BITNET__TEXT], int digits, double x) {
     const char *from = text;
     char *to = text;
@@ -10608,7 +10608,7 @@ static bitnet_result bitnet__load(bitnet__source src, const bitnet_model_params 
     memset(&p, 0, sizeof p);
     if (params) p = *params;
     r = bitnet__check_open(&src, out != 0, &p.allocator, err);
-    if (r == BITNET_OK) r = bitnet__check_layout(p.i2s_packing, err);
+    if (r == BITNET_OK) r = bitnet__check_packing(p.i2s_packing, err);
     if (r == BITNET_OK) r = bitnet__check_tiles(&p, err);
     if (r == BITNET_OK && p.q2_0_block && p.q2_0_block != 64 && p.q2_0_block != 128)
         r = bitnet__fail(err, BITNET_ERR_ARG, "q2_0_block %lld is not 64 or 128",

@@ -1091,7 +1091,7 @@ static void test_packing_memory(void) {
             CHECK(m);
             bitnet_model_get_info(m, &info);
             bitnet_model_free(m);
-            CHECK_MSG(own[0] == info.own_bytes, "%lu bytes, %lu from the 128-group packing",
+            CHECK_MSG(own[0] == info.own_bytes, "%lu bytes, %lu from the 128 packing",
                       (unsigned long)own[0], (unsigned long)info.own_bytes);
         }
     }
