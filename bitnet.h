@@ -9058,8 +9058,8 @@ typedef struct bitnet__family {
     int adjacent;                      /* RoPE rotates 1: (2i, 2i + 1); 0: (i, i + n_rot / 2) */
     int embed_scaled;                  /* 1: the embedding is multiplied by sqrt(dim) */
     int slide_except;                  /* with attention.sliding_window, each layer of this number
-                                          sees all positions, the others only so many as the window
-                                          has; 0: there is no window */
+                                          sees all positions, the others only those in the window;
+                                          0: there is no window */
     float slide_base;                  /* freq_base of the layers that slide, without a key */
     int default_pre;                   /* 1: without tokenizer.ggml.pre, llama-bpe is right */
     int chat;                          /* 1: the template of bitnet-2b-4t, whatever the file has */
@@ -9070,28 +9070,34 @@ typedef struct bitnet__family {
 #define BITNET__SILU -1.0f, 0.0f
 #define BITNET__GELU -1.59576912f, -0.0713548163f      /* -2 sqrt(2/pi), and 0.044715 of it */
 
-/* The official model under its two names; 1bitLLM's large and 3B, and the official one by
-   llama.cpp's converters; Llama3-8B-1.58, Falcon3-1.58 and similar ones; Ternary Bonsai;
-   Microsoft's text embeddings of 0.6B and 270M. Of two families with one name the file's tensors
-   decide: see load_family. Many other networks call themselves llama, qwen3 or gemma3, with biases,
-   experts or norms that are not supported: see check_keys and check_unused.
+/* Each row says which published models it is for. Of two with one name the file's tensors decide:
+   see load_family. Many other networks call themselves llama, qwen3 or gemma3, with biases, experts
+   or norms that are not supported: see check_keys and check_unused.
 
    A new dense family is a row here. It touches no other place, unless it has what no family had:
 
-     a norm                    a bit above, a number below, bitnet__parts, and its step in @forward
+     a norm                    a bit above, a number below, a row of bitnet__layer_tensors, and its
+                               step in @forward
      a gate a * x * sigmoid    nothing: gate_a and gate_b; a name for it in files: bitnet__gates
      a key of its own          bitnet__read_keys, and where it is read; bitnet__neutral_keys if only
                                one value is supported
      a pre-tokenizer           bitnet__pres in @tokenizer
      a chat template           bitnet__chat_rows in @chat */
 static const bitnet__family bitnet__families[] = {
+    /* the official BitNet b1.58-2B-4T */
     {"bitnet-b1.58", BITNET__SUB_NORMS, BITNET__RELU2, 0, 0, 0, 0, 0.0f, 1, 1, 1e-5f, 500000.0f},
+    /* the same under its other name */
     {"bitnet-25", BITNET__SUB_NORMS, BITNET__RELU2, 0, 0, 0, 0, 0.0f, 1, 1, 1e-5f, 500000.0f},
+    /* 1bitLLM's bitnet_b1_58-large and -3B; BitNet b1.58-2B-4T by llama.cpp's converters */
     {"bitnet", BITNET__SUB_NORMS, BITNET__SILU, 1, 0, 0, 0, 0.0f, 1, 0, 0.0f, 10000.0f},
+    /* Llama3-8B-1.58, Falcon3-1.58 and similar ones */
     {"llama", 0, BITNET__SILU, 0, 1, 0, 0, 0.0f, 0, 0, 0.0f, 10000.0f},
+    /* Ternary Bonsai */
     {"qwen3", BITNET__HEAD_NORMS, BITNET__SILU, 0, 0, 0, 0, 0.0f, 0, 0, 1e-6f, 1e6f},
+    /* Microsoft's text embeddings of 0.6B */
     {"qwen3", BITNET__IN_NORMS | BITNET__HEAD_NORMS, BITNET__SILU, 0, 0, 0, 0, 0.0f, 0, 0, 1e-6f,
      1e6f},
+    /* Microsoft's text embeddings of 270M */
     {"gemma3", BITNET__IN_NORMS | BITNET__HEAD_NORMS | BITNET__POST_NORMS, BITNET__GELU, 0, 0, 1, 6,
      10000.0f, 0, 0, 1e-6f, 10000.0f},
 };
@@ -9118,7 +9124,7 @@ struct bitnet__step;
    values for each position, which can be cut back to any earlier one, or a fixed number of floats,
    which cannot: see bitnet__can_cut. */
 typedef struct bitnet__layer_kind {
-    int sets;                          /* its tensors: the parts of these sets */
+    int sets;                          /* its tensors: those of these BITNET__..._SETs */
     int caches;                        /* 1: it keeps a key and a value for each position */
     size_t (*n_state)(const bitnet_model *m);          /* floats for a sequence; 0: none */
     void (*forward)(struct bitnet__step *s, int32_t i);    /* layer number i of a batch */
@@ -9157,6 +9163,7 @@ struct bitnet_model {
     bitnet_error no_chat;              /* why vocab.chat is 0 */
     char arch[32];
     int32_t n_vocab, n_layers, dim, ffn_dim, n_heads, n_kv_heads, head_dim, n_rot, n_ctx;
+    int32_t heads_per_kv;              /* n_heads / n_kv_heads: query heads that share a KV head */
     int32_t q_dim, kv_dim;             /* n_heads * head_dim, n_kv_heads * head_dim */
     int32_t norm_dim;                  /* 1: rows of a norm */
     int32_t window;                    /* positions that a sliding layer sees; 0: no layer slides */
@@ -9168,7 +9175,7 @@ struct bitnet_model {
     float gate_a, gate_b;              /* the family's, or those of the gate that the file names */
     float slide_base;                  /* freq_base of the layers that slide */
     struct { int32_t original; float beta_fast, beta_slow; } yarn;     /* original 0: no YaRN */
-    int32_t group;                     /* see bitnet_model_info */
+    int32_t group;                     /* the smallest scale group; 0: there are none */
     int32_t tied;                      /* 1: the head is the embedding */
     bitnet__linear ternary_head;       /* group 0: the head is of another type */
     struct bitnet__head_copy *copy;    /* of the head, in 6 bits; see @head */
@@ -9183,8 +9190,8 @@ static const bitnet_allocator *bitnet__allocator_of(const bitnet_model *m) {
     return &m->params.allocator;
 }
 
-/* What @head gives to the sections before it. Of bytes_of_copy: those that it will have; returns
-   those that it has now. */
+/* What @head gives to the sections before it. bitnet__head_copy_bytes returns the bytes that the
+   copy has now; *bytes_of_copy are those that it will have. */
 typedef struct bitnet__head bitnet__head;
 static struct bitnet__head_copy *bitnet__head_copy_create(bitnet_model *m);
 static uint64_t bitnet__head_copy_bytes(const bitnet_model *m, uint64_t *bytes_of_copy);
@@ -9254,7 +9261,7 @@ static bitnet_result bitnet__refuse_type(const char *name, const bitnet__tensor 
                         t->info ? t->info->name : "unknown", what);
 }
 
-/* The tensor called name of size [n_rows][n_cols]. */
+/* Finds the tensor called name, which must be [n_rows][n_cols]. */
 static bitnet_result bitnet__want_tensor(bitnet_model *m, const char *name, int32_t n_cols,
                                          int32_t n_rows, const bitnet__tensor **out,
                                          bitnet_error *err) {
@@ -9305,7 +9312,7 @@ static bitnet_result bitnet__tensor_bytes(bitnet_model *m, const bitnet__tensor 
     return BITNET_OK;
 }
 
-/* A matrix that is unpacked to floats; only_floats 1: its type must be one of the floats. */
+/* Loads a matrix that is unpacked to floats; only_floats 1: it must be F32, F16 or BF16. */
 static bitnet_result bitnet__load_matrix(bitnet_model *m, const char *name, int32_t n_cols,
                                          int32_t n_rows, int only_floats, bitnet__matrix *out,
                                          bitnet_error *err) {
@@ -9324,8 +9331,8 @@ static bitnet_result bitnet__load_matrix(bitnet_model *m, const char *name, int3
     return bitnet__tensor_bytes(m, t, &out->data, err);
 }
 
-/* A vector of n gains, converted to F32. An element that is not finite would make every later
-   result so. */
+/* Loads a vector of n gains as F32. An element that is not finite would make every later result
+   so. */
 static bitnet_result bitnet__load_norm(bitnet_model *m, const char *name, int32_t n,
                                        const float **out, bitnet_error *err) {
     bitnet__matrix row;
@@ -9349,8 +9356,8 @@ static bitnet_result bitnet__check_scale(const char *name, float scale, bitnet_e
                         "positive and at most 1e30", name, (double)scale);
 }
 
-/* The scale: the first F32 after the codes, or, as older converters wrote it, a tensor of its own.
-   The scales of types in blocks are multiplied by that tensor's, or by 1. */
+/* Loads a tensor's scale: the first F32 after the codes, or, as older converters wrote it, a tensor
+   of its own. The scales of types in blocks are multiplied by that tensor's, or by 1. */
 static bitnet_result bitnet__load_scale(bitnet_model *m, const char *name, const bitnet__tensor *t,
                                         const uint8_t *codes, float *out, bitnet_error *err) {
     static const char *const suffixes[] = {"_scale", ".scale"};
@@ -9483,7 +9490,7 @@ static void bitnet__pack_job(void *arg, int i, int thread) {
 }
 
 /* Checks and packs p->linear, and reports the first error in the order of rows, so that it does not
-   depend on the number of jobs. Last its scale, of which a part may have been blocks'. */
+   depend on the number of jobs. Then it checks the scale, which may include that of the blocks. */
 static bitnet_result bitnet__pack_linear(bitnet_model *m, bitnet__packing *p, const char *name,
                                          bitnet_error *err) {
     bitnet__linear *l = p->linear;
@@ -9503,22 +9510,22 @@ static bitnet_result bitnet__pack_linear(bitnet_model *m, bitnet__packing *p, co
 }
 
 /* The tensors of a layer: linear layers, and norms. */
-typedef struct bitnet__part {
+typedef struct bitnet__layer_tensor {
     const char *name;
     int set;                           /* kinds of layers that have it: one of the sets below */
-    int norms;                         /* families that have it: one of these; 0: all */
+    int norms;                         /* families that have it: BITNET__SUB_NORMS ...; 0: all */
     int linear, norm;                  /* its number; -1: it is of the other kind */
     size_t n_in, n_out;                /* where in bitnet_model its size is */
-} bitnet__part;
+} bitnet__layer_tensor;
 
-enum { BITNET__ATTN_PARTS = 1, BITNET__FFN_PARTS = 2 };
+enum { BITNET__ATTN_SET = 1, BITNET__FFN_SET = 2 };
 
 #define BITNET__DIM(name) offsetof(bitnet_model, name)
 #define BITNET__A_LINEAR(set, name, i, n_in, n_out) \
-    {name, BITNET__##set##_PARTS, 0, i, -1, BITNET__DIM(n_in), BITNET__DIM(n_out)}
+    {name, BITNET__##set##_SET, 0, i, -1, BITNET__DIM(n_in), BITNET__DIM(n_out)}
 #define BITNET__A_NORM(set, name, norms, i, n_in) \
-    {name, BITNET__##set##_PARTS, norms, -1, i, BITNET__DIM(n_in), BITNET__DIM(norm_dim)}
-static const bitnet__part bitnet__parts[] = {
+    {name, BITNET__##set##_SET, norms, -1, i, BITNET__DIM(n_in), BITNET__DIM(norm_dim)}
+static const bitnet__layer_tensor bitnet__layer_tensors[] = {
     BITNET__A_NORM(ATTN, "attn_norm", 0, BITNET__ATTN_NORM, dim),
     BITNET__A_NORM(ATTN, "attn_q_norm_in", BITNET__IN_NORMS, BITNET__ATTN_Q, dim),
     BITNET__A_NORM(ATTN, "attn_k_norm_in", BITNET__IN_NORMS, BITNET__ATTN_K, dim),
@@ -9545,23 +9552,23 @@ static const bitnet__part bitnet__parts[] = {
 #undef BITNET__DIM
 #undef BITNET__A_LINEAR
 #undef BITNET__A_NORM
-enum { BITNET__PARTS = sizeof bitnet__parts / sizeof bitnet__parts[0] };
+enum { BITNET__LAYER_TENSORS = sizeof bitnet__layer_tensors / sizeof bitnet__layer_tensors[0] };
 
 static void bitnet__forward_layer(struct bitnet__step *s, int32_t i);
 
 /* The kinds of layers. A new one touches these places:
      @model    numbers for its matrices and norms, behind the others in their enum; fields for the
                sizes that it needs, which bitnet__load_shape reads
-     here      its tensors in bitnet__parts, those that other kinds lack in a set of their own; its
-               row; bitnet__kind_of; in bitnet__choose_groups, which of its matrices read the same;
-               in bitnet__pack_layer, passing over the matrices that it lacks
+     here      its tensors in bitnet__layer_tensors, those that other kinds lack in a set of their
+               own; its row; bitnet__kind_of; in bitnet__choose_groups, which of its matrices read
+               the same; in bitnet__pack_layer, passing over the matrices that it lacks
      @context  room for what its steps compute: bitnet_ctx, bitnet__ctx_layout
      @forward  its function. Experts are another FFN behind the same attention; a recurrent layer
                has other steps in place of attention, and reads and writes bitnet__seq_state
    Pages, copies, cutting, drafts, failures and saved sequences need no change: they use n_caches,
    n_state and bitnet__can_cut. */
 static const bitnet__layer_kind bitnet__layer_kinds[] = {
-    {BITNET__ATTN_PARTS | BITNET__FFN_PARTS, 1, 0, bitnet__forward_layer},
+    {BITNET__ATTN_SET | BITNET__FFN_SET, 1, 0, bitnet__forward_layer},
 };
 
 /* The kind of layer number i. */
@@ -9579,26 +9586,26 @@ static void bitnet__set_kind(bitnet_model *m, bitnet__layer *l, const bitnet__la
     m->n_state += kind->n_state ? kind->n_state(m) : 0;
 }
 
-static int bitnet__has_part(const bitnet_model *m, const bitnet__layer_kind *kind,
-                            const bitnet__part *part) {
-    return (kind->sets & part->set) && (!part->norms || (m->family->norms & part->norms));
+static int bitnet__has_tensor(const bitnet_model *m, const bitnet__layer_kind *kind,
+                              const bitnet__layer_tensor *t) {
+    return (kind->sets & t->set) && (!t->norms || (m->family->norms & t->norms));
 }
 
-/* A size of the model's that a part names. */
-static int32_t bitnet__part_size(const bitnet_model *m, size_t at) {
+/* A size of the model's, by where it is in bitnet_model. */
+static int32_t bitnet__tensor_dim(const bitnet_model *m, size_t at) {
     return *(const int32_t *)(const void *)((const char *)m + at);
 }
 
 /* The name of a linear layer; layer -1: the head. */
 static void bitnet__linear_name(const bitnet_model *m, int32_t layer, int linear, char *name) {
-    const bitnet__part *part = bitnet__parts;
-    while (part->linear != linear) part++;
-    if (layer >= 0) bitnet__format(name, "blk.%d.%s.weight", (int)layer, part->name);
+    const bitnet__layer_tensor *t = bitnet__layer_tensors;
+    while (t->linear != linear) t++;
+    if (layer >= 0) bitnet__format(name, "blk.%d.%s.weight", (int)layer, t->name);
     else bitnet__format(name, m->tied ? "token_embd.weight" : "output.weight");
 }
 
 /* Checks the codes of a layer's matrices, or with i -1 of the head, on all CPUs, and packs what
-   needs it into one piece of memory. */
+   needs it into one allocation. */
 static bitnet_result bitnet__pack_layer(bitnet_model *m, int32_t i, bitnet_error *err) {
     bitnet__linear *linear = i < 0 ? &m->ternary_head : m->layers[i].linear;
     const int n = i < 0 ? 1 : BITNET__LINEARS;
@@ -9646,8 +9653,10 @@ static bitnet_result bitnet__pack_layer(bitnet_model *m, int32_t i, bitnet_error
     return bitnet__progress(m, m->gguf.data_start + m->bytes_read, err);
 }
 
-/* The scales of blocks. If those of a matrix differ, it gets scale groups, else their scale becomes
-   the matrix's. q, k, v (gate, up) share one quantized input, so they must share one group size. */
+/* Decides how a layer's scales of blocks are kept. If those of a matrix differ, its blocks become
+   scale groups, else their one scale becomes the matrix's. q, k and v (gate and up) share one
+   quantized input, so they must share one size of scale groups. If the scales of one of them
+   differ, all keep theirs, and one without blocks beside it is an error. */
 static bitnet_result bitnet__choose_groups(bitnet_model *m, int32_t layer, bitnet__linear *l,
                                            bitnet_error *err) {
     static const int8_t input[BITNET__LINEARS] = {0, 0, 0, 1, 2, 2, 3};
@@ -9682,18 +9691,18 @@ static bitnet_result bitnet__choose_groups(bitnet_model *m, int32_t layer, bitne
     return BITNET_OK;
 }
 
-/* Are all weights 0? Of most matrices this reads a few bytes. A file that is invalid is refused
-   later. */
+/* 1 if all weights are 0. Of most matrices this reads a few bytes. 0 if a code is invalid: such a
+   file is refused later. */
 static int bitnet__only_zeros(const bitnet__linear *l) {
     const bitnet_ternary *t = &l->file;
     const bitnet__type *type = bitnet__type_info(t->type);
-    const int32_t step = type->block ? type->block : 768;
+    const int32_t run = type->block ? type->block : 768;
     uint8_t codes[768];
     bitnet__unpacked unused;
     int32_t row, k, i, n;
     for (row = 0; row < t->rows; row++)
-        for (k = 0; k < t->n; k += step) {
-            n = t->n - k < step ? t->n - k : step;
+        for (k = 0; k < t->n; k += run) {
+            n = t->n - k < run ? t->n - k : run;
             if (type->block && !(bitnet__get_u16(bitnet__block_at(t, l->w, row, k) +
                                                  type->scale_at) & 0x7fff)) continue;
             if (!bitnet__unpack_codes(t, l->w, row, k, k + n, codes, &unused)) return 0;
@@ -9708,19 +9717,19 @@ static void bitnet__log_zeros(const bitnet_model *m) {
     char text[BITNET__TEXT], longer[BITNET__TEXT];
     int32_t i, from;
     int k;
-    for (k = 0; k < BITNET__PARTS; k++) {
-        const bitnet__part *part = &bitnet__parts[k];
-        if (part->linear < 0) continue;
+    for (k = 0; k < BITNET__LAYER_TENSORS; k++) {
+        const bitnet__layer_tensor *t = &bitnet__layer_tensors[k];
+        if (t->linear < 0) continue;
         text[0] = 0;
         for (i = 0; i < m->n_layers && strlen(text) < 60; i++) {
-            if (!(m->layers[i].zeros >> part->linear & 1)) continue;
-            for (from = i; i + 1 < m->n_layers && m->layers[i + 1].zeros >> part->linear & 1;) i++;
+            if (!(m->layers[i].zeros >> t->linear & 1)) continue;
+            for (from = i; i + 1 < m->n_layers && m->layers[i + 1].zeros >> t->linear & 1;) i++;
             bitnet__format(longer, "%s%s%d", text, text[0] ? ", " : "", (int)from);
             if (i > from) bitnet__format(text, "%s-%d", longer, (int)i);
             else memcpy(text, longer, sizeof text);
         }
         if (!text[0]) continue;
-        bitnet__format(longer, "all weights of %s are zero in layers %s%s", part->name, text,
+        bitnet__format(longer, "all weights of %s are zero in layers %s%s", t->name, text,
                        i < m->n_layers ? ", ..." : "");
         bitnet__log_text(m, BITNET_LOG_WARNING, longer);
     }
@@ -9733,17 +9742,17 @@ static bitnet_result bitnet__load_layer(bitnet_model *m, int32_t i, bitnet__laye
     int k;
     memset(l, 0, sizeof *l);
     bitnet__set_kind(m, l, bitnet__kind_of(m, i));
-    for (k = 0; k < BITNET__PARTS; k++) {
-        const bitnet__part *part = &bitnet__parts[k];
-        const int32_t n_in = bitnet__part_size(m, part->n_in);
-        if (!bitnet__has_part(m, l->kind, part)) continue;
-        bitnet__format(name, "blk.%d.%s.weight", (int)i, part->name);
-        r = part->norm >= 0 ? bitnet__load_norm(m, name, n_in, &l->norm[part->norm], err)
-                            : bitnet__load_linear(m, name, n_in, bitnet__part_size(m, part->n_out),
-                                                  &l->linear[part->linear], err);
+    for (k = 0; k < BITNET__LAYER_TENSORS; k++) {
+        const bitnet__layer_tensor *t = &bitnet__layer_tensors[k];
+        const int32_t n_in = bitnet__tensor_dim(m, t->n_in);
+        if (!bitnet__has_tensor(m, l->kind, t)) continue;
+        bitnet__format(name, "blk.%d.%s.weight", (int)i, t->name);
+        r = t->norm >= 0 ? bitnet__load_norm(m, name, n_in, &l->norm[t->norm], err)
+                         : bitnet__load_linear(m, name, n_in, bitnet__tensor_dim(m, t->n_out),
+                                               &l->linear[t->linear], err);
         if (r != BITNET_OK) return r;
-        if (part->linear >= 0 && bitnet__only_zeros(&l->linear[part->linear]))
-            l->zeros |= 1u << part->linear;
+        if (t->linear >= 0 && bitnet__only_zeros(&l->linear[t->linear]))
+            l->zeros |= 1u << t->linear;
     }
     return bitnet__choose_groups(m, i, l->linear, err);
 }
@@ -9762,7 +9771,7 @@ typedef struct bitnet__meta {
     bitnet_result result;
 } bitnet__meta;
 
-/* A key; 0: it is absent. */
+/* Finds a key; 0: it is absent. */
 static const bitnet__key *bitnet__meta_key(const bitnet__meta *x, const char *name) {
     char full[BITNET__TEXT];
     bitnet__format(full, "%s%s", name[0] == '.' ? x->m->arch : "", name);
@@ -9869,7 +9878,7 @@ static bitnet_token bitnet__meta_token(bitnet__meta *x, const char *name, const 
     return (bitnet_token)bitnet__meta_uint(x, name, 0, 0, (uint64_t)x->m->n_vocab - 1);
 }
 
-/* Networks that a name seems to promise, but that compute something else. */
+/* Networks whose name looks supported, but that compute something else. */
 static const struct { const char *arch, *why; } bitnet__refused[] = {
     {"qwen35", "a hybrid network, most of whose layers have linear attention"},
     {"qwen35moe", "a hybrid network, most of whose layers have linear attention"},
@@ -9894,7 +9903,7 @@ static bitnet_result bitnet__refuse_arch(const bitnet_model *m, bitnet_error *er
                         "are: %s", m->arch, names);
 }
 
-/* Does a key's name begin with prefix? */
+/* 1 if a key's name begins with prefix. */
 static int bitnet__key_begins(const bitnet_model *m, const bitnet__key *k, const char *prefix) {
     const size_t n = strlen(prefix);
     return k->name.len >= n && !memcmp(m->gguf.src.data + k->name.at, prefix, n);
@@ -9913,14 +9922,14 @@ static bitnet_result bitnet__refuse_hadamard(const bitnet_model *m, bitnet_error
     return BITNET_OK;
 }
 
-/* Part 1 of a file that was split has all keys, but few of the tensors; the others have no keys. */
+/* Refuses a split file: its first part has all keys and few tensors, the others have no keys. */
 static void bitnet__refuse_split(bitnet__meta *x) {
     const uint64_t count = bitnet__meta_uint(x, "split.count", 1, 0, 65535);
-    const uint64_t part = bitnet__meta_uint(x, "split.no", 0, 0, 65535);
+    const uint64_t split = bitnet__meta_uint(x, "split.no", 0, 0, 65535);
     if (x->result != BITNET_OK || count <= 1) return;
     x->result = bitnet__fail(x->err, BITNET_ERR_UNSUPPORTED, "this is part %u of a model that was "
                              "split into %u files; join them first (llama.cpp: llama-gguf-split "
-                             "--merge)", (unsigned)part + 1, (unsigned)count);
+                             "--merge)", (unsigned)split + 1, (unsigned)count);
 }
 
 static void bitnet__load_family(bitnet__meta *x) {
@@ -10025,15 +10034,18 @@ static const char *const bitnet__read_keys[] = {
     "tokenizer.ggml.add_space_prefix", "tokenizer.chat_template*", "tokenizer.huggingface.json"
 };
 
-/* Keys of what is not supported, which a file may have where they say that it is not used: as the
-   number `value`, or the model's own. */
-enum { BITNET__KEY_VALUE, BITNET__KEY_INT, BITNET__KEY_FLOAT, BITNET__KEY_WINDOW };
+/* Keys of what is not supported, which a file may have if they change nothing: if their value is */
+enum {
+    BITNET__KEY_VALUE,                 /* `value` */
+    BITNET__KEY_INT,                   /* the int32_t at `field` */
+    BITNET__KEY_FLOAT,                 /* the float there, up to its rounding */
+    BITNET__KEY_WINDOW                 /* 0, or at least the int32_t there, which is the trained
+                                          context; anything if the model has layers that slide */
+};
 
 typedef struct bitnet__neutral_key {
     const char *name;
-    int rule;                          /* VALUE: `value`; INT: the int32_t at field; FLOAT: the
-                                          float there, up to its rounding; WINDOW: 0, or at least
-                                          the trained context, unless layers slide */
+    int rule;                          /* one of these */
     double value;
     size_t field;                      /* in bitnet_model */
 } bitnet__neutral_key;
@@ -10062,7 +10074,7 @@ static const bitnet__neutral_key bitnet__neutral_keys[] = {
 #undef BITNET__ONLY
 #undef BITNET__OWN
 
-/* Is the n bytes' text the pattern, in which one * stands for anything? */
+/* 1 if a text of n bytes fits a pattern, in which one * stands for anything. */
 static int bitnet__is_like(const char *text, size_t n, const char *pattern) {
     const char *star = strchr(pattern, '*');
     const size_t all = strlen(pattern), head = star ? (size_t)(star - pattern) : all;
@@ -10072,7 +10084,7 @@ static int bitnet__is_like(const char *text, size_t n, const char *pattern) {
            !memcmp(text + n - tail, pattern + all - tail, tail);
 }
 
-/* A number of any type, or a bool; 0: it is none. */
+/* Reads a number of any type, or a bool; 0: it is none. */
 static int bitnet__value_number(const bitnet__gguf *g, const bitnet__key *k, double *out) {
     const uint8_t *p = bitnet__value_of(g, k);
     uint64_t n;
@@ -10089,7 +10101,7 @@ static int bitnet__value_number(const bitnet__gguf *g, const bitnet__key *k, dou
     return 1;
 }
 
-/* Does the key say what is computed anyway? *want: what it should say. */
+/* 1 if the key says what is computed anyway. *want: what it should say. */
 static int bitnet__is_neutral(const bitnet_model *m, const bitnet__neutral_key *neutral,
                               const bitnet__key *k, double *want) {
     const char *field = (const char *)m + neutral->field;
@@ -10107,7 +10119,7 @@ static int bitnet__is_neutral(const bitnet_model *m, const bitnet__neutral_key *
     return v >= *want - room && v <= *want + room;
 }
 
-/* One key, of the architecture or the tokenizer; its name without the architecture. */
+/* Checks a key of the architecture or the tokenizer; name [length] is without the architecture. */
 static bitnet_result bitnet__check_key(const bitnet_model *m, const bitnet__key *k,
                                        const char *name, size_t length, bitnet_error *err) {
     const char *whole = (const char *)m->gguf.src.data + k->name.at;
@@ -10147,17 +10159,17 @@ static bitnet_result bitnet__check_keys(const bitnet_model *m, bitnet_error *err
 
 static bitnet_result bitnet__load_shape(bitnet_model *m, bitnet_error *err) {
     bitnet__meta x = {m, err, BITNET_OK};
-    int32_t value_length, n_parts = 0, i;
+    int32_t value_length, n_tensors = 0, i;
     bitnet__load_family(&x);
     if (x.result != BITNET_OK) return x.result;
     m->norm_dim = 1;
     /* The tensors of a layer bound n_layers by what the file holds. */
-    for (i = 0; i < BITNET__PARTS; i++)
-        n_parts += bitnet__has_part(m, bitnet__kind_of(m, 0), &bitnet__parts[i]);
+    for (i = 0; i < BITNET__LAYER_TENSORS; i++)
+        n_tensors += bitnet__has_tensor(m, bitnet__kind_of(m, 0), &bitnet__layer_tensors[i]);
     m->dim = bitnet__meta_size(&x, ".embedding_length", 0, BITNET__MAX_ROW);
     m->ffn_dim = bitnet__meta_size(&x, ".feed_forward_length", 0, BITNET__MAX_ROW);
     m->n_layers = bitnet__meta_size(&x, ".block_count", 0,
-                                    (int64_t)(m->gguf.n_tensors / (uint64_t)n_parts));
+                                    (int64_t)(m->gguf.n_tensors / (uint64_t)n_tensors));
     m->n_ctx = bitnet__meta_size(&x, ".context_length", 0, BITNET__MAX_CONTEXT);
     m->n_heads = bitnet__meta_size(&x, ".attention.head_count", 0, BITNET__MAX_HEADS);
     m->n_kv_heads = bitnet__meta_size(&x, ".attention.head_count_kv", m->n_heads, m->n_heads);
@@ -10177,6 +10189,7 @@ static bitnet_result bitnet__load_shape(bitnet_model *m, bitnet_error *err) {
         return bitnet__fail(err, BITNET_ERR_FORMAT, "GGUF key '%s.rope.dimension_count': %d is "
                             "odd, and RoPE rotates pairs", m->arch, (int)m->n_rot);
     m->score_scale = (float)(1.0 / bitnet__sqrt((double)m->head_dim));
+    m->heads_per_kv = m->n_heads / m->n_kv_heads;
     m->q_dim = m->n_heads * m->head_dim;
     m->kv_dim = m->n_kv_heads * m->head_dim;
     m->eps = bitnet__meta_float(&x, ".attention.layer_norm_rms_epsilon", m->family->eps, 1e-30f,
@@ -10222,7 +10235,8 @@ static const bitnet__pre *bitnet__load_tokenizer_kind(bitnet__meta *x) {
 }
 
 /* Compares the file's template with those that are known, into m->chat and *row; *row 0: it is none
-   of them. It takes no more memory than four times the file's size leaves. */
+   of them. With what loading has allocated before, this takes at most four times the file's
+   size. */
 static bitnet_result bitnet__find_chat_row(bitnet_model *m, const char *jinja, size_t n,
                                            const bitnet__chat_row **row, bitnet_error *err) {
     const bitnet__gguf *g = &m->gguf;
@@ -10258,7 +10272,7 @@ static bitnet_result bitnet__find_chat_row(bitnet_model *m, const char *jinja, s
     return result;
 }
 
-/* Says which template the file has, and what of it was learned. */
+/* Logs which template the file has, and what was learned of it. */
 static void bitnet__log_chat(const bitnet_model *m) {
     const bitnet_chat_template *t = &m->chat;
     bitnet_error text;
@@ -10271,8 +10285,8 @@ static void bitnet__log_chat(const bitnet_model *m) {
     bitnet__log_text(m, BITNET_LOG_INFO, text.text);
 }
 
-/* The chat template, and the tokens that end a text. The official BitNet model's own file has a
-   template that is not the one which it was trained with, so its architecture decides. */
+/* Loads the chat template, and the tokens that end a text. The official BitNet model's own file has
+   a template that it was not trained with, so its architecture decides. */
 static void bitnet__load_chat_template(bitnet__meta *x) {
     static const char name[] = "tokenizer.chat_template";
     bitnet_model *m = x->m;
@@ -10306,8 +10320,8 @@ static void bitnet__load_chat_template(bitnet__meta *x) {
     if (!m->family->chat) bitnet__log_chat(m);
 }
 
-/* Tokens that end a text beside eos and eot: the end of a message, and what some converters write
-   as a list. */
+/* Adds the tokens that end a text beside eos and eot: the end of a message, and those that some
+   converters write as a list. */
 static void bitnet__load_more_ends(bitnet__meta *x) {
     static const char name[] = "tokenizer.ggml.eos_token_ids";
     const bitnet__key *k = bitnet__meta_key(x, name);
@@ -10364,21 +10378,21 @@ static bitnet_result bitnet__load_tokenizer(bitnet_model *m, bitnet_error *err) 
 
 /* ---- loading ---- */
 
-/* The pair that turns `turns` times within YaRN's original length: not a whole number. */
+/* Index (a fraction) of the pair that rotates `turns` times within YaRN's original length. */
 static double bitnet__yarn_pair(const bitnet_model *m, float turns) {
     const double length = (double)m->yarn.original / ((double)turns * 6.283185307179586);
     return (double)m->n_rot * bitnet__log(length) / (2.0 * bitnet__log((double)m->freq_base));
 }
 
-/* How much of its own frequency YaRN leaves to pair i: 1 to those that turn beta_fast times or
-   more, 0 to those that turn beta_slow times or less, and the share falls evenly between them. */
+/* How much of its own frequency YaRN leaves to pair i: 1 to those that rotate beta_fast times or
+   more, 0 to those that rotate beta_slow times or less, and the share falls evenly between them. */
 static double bitnet__yarn_share(const bitnet_model *m, int32_t i) {
     const double last = (double)(m->n_rot - 1);
     const double fast = bitnet__yarn_pair(m, m->yarn.beta_fast);
     const double slow = bitnet__yarn_pair(m, m->yarn.beta_slow);
     const double low = fast > 0.0 ? fast < last ? (double)(int32_t)fast : last : 0.0;
     double high = slow > 0.0 ? slow < last ? (double)(int32_t)slow : last : 0.0, x;
-    if (high < slow && high < last) high += 1.0;       /* rounded up, and low down */
+    if (high < slow && high < last) high += 1.0;       /* rounded up; low is rounded down */
     x = ((double)i - low) / (high - low > 0.001 ? high - low : 0.001);
     return 1.0 - (x < 0.0 ? 0.0 : x > 1.0 ? 1.0 : x);
 }
@@ -10434,7 +10448,7 @@ static bitnet_result bitnet__check_unused(const bitnet_model *m, bitnet_error *e
     return BITNET_OK;
 }
 
-/* Ternary rows of a matrix as a linear layer with a scale per block. */
+/* Makes a ternary matrix a linear layer with a scale per block. */
 static bitnet_result bitnet__as_linear(const bitnet__matrix *a, const char *name,
                                        bitnet__linear *l, bitnet_error *err) {
     memset(l, 0, sizeof *l);
@@ -10509,7 +10523,7 @@ static uint64_t bitnet__hash_floats(uint64_t h, const float *x, int32_t n) {
     return h;
 }
 
-/* The scales of the first 16 rows, if they have one per group. */
+/* The scales of the first row pack, if the layer has scale groups. */
 static uint64_t bitnet__hash_groups(uint64_t h, const bitnet__linear *l) {
     const uint8_t *p = l->w;
     int32_t k;
@@ -10526,7 +10540,7 @@ static uint64_t bitnet__hash_ints(uint64_t h, const int32_t *x, int n) {
 }
 
 /* What saved sequences know their model by: the header, how the weights are read, the last norm
-   and the scales of all linear layers (of those with groups, and of such a head, of 16 rows).
+   and the scales of all linear layers (with scale groups, in such a head, too, those of 16 rows).
    Another training of the same shape has other scales. Not all weights, because loading does not
    read the embedding. */
 static uint64_t bitnet__model_identity(const bitnet_model *m) {
@@ -10569,7 +10583,7 @@ static const bitnet_kernels *bitnet__kernels_for(const bitnet__gguf *g) {
     return bitnet_kernels_default();
 }
 
-static bitnet_result bitnet__load_parts(bitnet_model *m, bitnet_error *err) {
+static bitnet_result bitnet__load_model(bitnet_model *m, bitnet_error *err) {
     const uint64_t max_bytes = m->params.max_bytes ? m->params.max_bytes : (uint64_t)16 << 30;
     const bitnet_kernels *k = m->params.kernels;
     char text[BITNET__TEXT];
@@ -10622,7 +10636,7 @@ static bitnet_result bitnet__load(bitnet__source src, const bitnet_model_params 
     memset(m, 0, sizeof *m);
     m->params = p;
     m->gguf.src = src;
-    r = bitnet__load_parts(m, err);
+    r = bitnet__load_model(m, err);
     bitnet__team_free(&m->params.allocator, m->team);
     m->team = 0;
     m->params.tiles = 0;               /* the caller's, who may free it now */
