@@ -10764,7 +10764,7 @@ enum {
                                           and take a few ms, between which cancel_fn is asked */
     BITNET__COLUMNS = 64,              /* tokens of a span, times heads that share a KV head */
     BITNET__PAGE = 64,                 /* positions in a page of the KV cache, if sequences share
-                                          them out, and in a task of attention */
+                                          them out, and in a task of attention: whole KV blocks */
     BITNET__MIX_DIMS = 64,             /* elements in a slice of a head; see attention_values */
     BITNET__MAX_SEQS = 4096,
     BITNET__PROMPT_CHUNK = 32          /* tokens of a prompt that go along with other sequences */
@@ -10775,8 +10775,8 @@ enum {
 struct bitnet__attention;
 typedef void bitnet__bytes_fn(void *ud, uint8_t *bytes, size_t n);
 
-/* A cell is one head's key, or value, at a position. Those of positions [from, from + n), which
-   follow each other in a page. */
+/* A cell is one head's key, or value, at a position. These are the cells of positions
+   [from, from + n), which follow each other in a page. */
 typedef struct bitnet__cells { uint8_t *at; int32_t from, n; } bitnet__cells;
 
 /* How the cache stores keys and values, and what attention does with them: a row for each
@@ -10788,7 +10788,7 @@ typedef struct bitnet__kv_ops {
     const char *name;
     int32_t head_unit, max_head;       /* head_dim is a multiple of this, and at most that */
     int32_t element, extra;            /* bytes of a cell: element * head_dim + extra */
-    int32_t unit;                      /* positions that are stored together: 1, or a block */
+    int32_t unit;                      /* positions that are stored together: 1 or a KV block */
     int rounds;                        /* 1: queries and probabilities are rounded to F16 */
     int int8;                          /* 1: queries and the weights of values are int8, too */
     /* Stores v [head_dim] of a position in the unit at `to`; room [head_dim] may be written.
@@ -10797,8 +10797,8 @@ typedef struct bitnet__kv_ops {
                  int8_t *room);
     /* Products of all columns with these keys. */
     void (*scores)(const struct bitnet__attention *a, const bitnet__cells *keys);
-    /* If int8: the probabilities of column i at these values become weights. Only positions
-       [first, end) count; the others get the weight 0. */
+    /* If int8: turns the probabilities of column i at these values into weights. Positions outside
+       [first, end) get the weight 0. */
     void (*weigh)(const struct bitnet__attention *a, const bitnet__cells *values, int32_t i,
                   int32_t first, int32_t end);
     /* out [n_cols][count] += elements [first, first + count) of these values, times the weights of
@@ -10815,9 +10815,10 @@ static const bitnet__kv_ops *bitnet__kv_ops_of(bitnet_kv_type type);
 /* ---- a context ---- */
 
 /* Keys and values of page_len consecutive positions, for all layers that cache; the data follows:
-   [n_caches][n_kv_heads][keys, values][page_len] cells. Types whose unit is a block have blocks in
-   place of cells, as drawn in @kernels; a block is as large as its cells. Sequences that begin with
-   the same tokens may share pages. A page is written only by a sequence that has it alone. */
+   [n_caches][n_kv_heads][keys, values][page_len] cells. Types whose unit is a KV block have those
+   in place of cells, as drawn in @kernels; a KV block is as large as its cells. Sequences that
+   begin with the same tokens may share pages. A page is written only by a sequence that has it
+   alone. */
 typedef struct bitnet__page {
     struct bitnet__page *next;         /* in the list of free pages */
     int32_t n_users;                   /* sequences that have it */
@@ -10830,9 +10831,9 @@ typedef struct bitnet__seq {
     int32_t n_in_state;                /* tokens that its state of fixed size has seen */
     bitnet_token pending;              /* sampled, not yet evaluated; -1: none */
     /* While a call appends to it: */
-    int32_t n_staged;                  /* tokens in history behind n_past, to be evaluated */
-    int32_t n_before;                  /* n_past and pending before the call */
-    bitnet_token pending_before;
+    int32_t n_queued;                  /* tokens in history behind n_past, to be evaluated */
+    int32_t n_before;                  /* n_past before the call */
+    bitnet_token pending_before;       /* pending before the call */
     bitnet__page *leaves;              /* the shared page of which it needs a copy; 0: none */
     int32_t in_generation;             /* 1: a bitnet_gen has it */
 } bitnet__seq;
@@ -10846,12 +10847,12 @@ typedef struct bitnet__place {
 /* Consecutive tokens [t, t + n) of a batch that attend together: neighbours in one sequence. */
 typedef struct bitnet__span { int32_t t, n; } bitnet__span;
 
-/* The int8 input of linear layers. What reads it uses s of quantize or its inverse, what one step
-   of q is worth: to divide by one is not, to the bit, to multiply by the other. */
+/* The int8 input of linear layers. Without scale groups they divide by s, with them they multiply
+   by scales, which are 1 / s: to the bit, that is not the same. */
 typedef struct bitnet__act {
-    int8_t *q;                         /* [n_batch][n, rounded up to 128 if there are no groups] */
-    float *scale;                      /* [n_batch]               s, of layers without groups */
-    float *step;                       /* [n_batch][groups]       1 / s, of layers with groups */
+    int8_t *q;                         /* [n_batch][n, rounded up to 128 without scale groups] */
+    float *s;                          /* [n_batch]               without: q = round(x * s) */
+    float *scale;                      /* [n_batch][groups]       with: x is about q * scale */
     int32_t *sum;                      /* [n_batch][1 or groups]  of q */
 } bitnet__act;
 
@@ -10868,7 +10869,9 @@ struct bitnet_ctx {
     int32_t row;                       /* the row that -1 means in calls; -1: there is none */
     int32_t max_span;                  /* tokens of a span, at most */
     int32_t n_scores;                  /* n_ctx, rounded up to 64 */
-    int32_t nonfinite_token, nonfinite_layer;    /* the batch's first such token, and where */
+    int32_t nonfinite_token;           /* the batch's first that is not finite; its number of tokens
+                                          if there is none */
+    int32_t nonfinite_layer;           /* the first layer where it is not */
     int32_t n_spans;                   /* of the batch */
     int32_t page_len;                  /* positions in a page */
     int32_t n_pages;                   /* that exist, free or not */
@@ -10889,16 +10892,17 @@ struct bitnet_ctx {
     float *h;                          /* [n_batch][widest]      normalised, before int8 */
     float *q;                          /* [n_batch][q_dim] */
     float *kv;                         /* [n_batch][2][kv_dim]   new keys, then new values */
-    float *queries;                    /* [n_kv_heads][n_tokens][group][head_dim]  q, rotated */
+    float *queries;                    /* [n_kv_heads][n_tokens][heads_per_kv][head_dim]
+                                          q, rotated */
     float *o;                          /* [n_batch][q_dim]       attention's output */
     float *g;                          /* [n_batch][ffn_dim]     gate and up, joined */
     bitnet__act act[3];                /* q, k, v or gate, up if their norms differ; else [0] */
     int32_t *dots;                     /* [n_threads][2][n_batch or BITNET__TOKENS]
                                           [BITNET__DOT_STRIDE] */
-    float *outputs;                    /* the same, if the model has groups */
+    float *outputs;                    /* the same, if the model has scale groups */
     float *scores;                     /* [n_threads or n_kv_heads][cols][n_scores] */
-    bitnet__act query;                 /* if int8: queries, for each head a sum and a step */
-    bitnet__act weight;                /* if int8: weights of values [...][cols][n_scores]; step
+    bitnet__act query;                 /* if int8: queries, for each head a sum and a scale */
+    bitnet__act weight;                /* if int8: weights of values [...][cols][n_scores]; scale
                                           [...][cols][n_scores / 64] */
     float *mixed;                      /* [n_threads][cols][head_dim]  of o */
     float *rope[2];                    /* [n_batch][2][n_rot / 2]  cosines, sines; [1]: of layers
@@ -11009,16 +11013,16 @@ static int8_t *bitnet__codes(bitnet__arena *a, int64_t rows, int64_t n) {
 
 static void bitnet__ctx_layout(const bitnet_model *m, const bitnet_ctx_params *p,
                                bitnet__arena *a, bitnet_ctx *c) {
-    const int32_t group = m->n_heads / m->n_kv_heads, threads = p->n_threads;
+    const int32_t threads = p->n_threads;
     const int32_t widest = bitnet__max(bitnet__max(m->dim, m->ffn_dim), m->q_dim);
     const int64_t batch = p->n_batch, i8 = bitnet__kv_ops_of(p->kv_type)->int8 ? batch : 0;
     const uint64_t seqs = (uint64_t)p->n_seqs, ctx = (uint64_t)p->n_ctx;
     int64_t cols, dots, scores;
     int i;
     c->page_len = bitnet__page_len(p);
-    c->max_span = bitnet__max(BITNET__COLUMNS / group, 1);
+    c->max_span = bitnet__max(BITNET__COLUMNS / m->heads_per_kv, 1);
     c->n_scores = bitnet__round_page(p->n_ctx);
-    cols = (int64_t)c->max_span * group;
+    cols = (int64_t)c->max_span * m->heads_per_kv;
     c->seqs = (bitnet__seq *)bitnet__arena_take(a, seqs, sizeof *c->seqs);
     c->history = (bitnet_token *)bitnet__arena_take(a, seqs * ctx, sizeof *c->history);
     c->page_table = (bitnet__page **)bitnet__arena_take(
@@ -11042,8 +11046,8 @@ static void bitnet__ctx_layout(const bitnet_model *m, const bitnet_ctx_params *p
         const int32_t n = bitnet__padded_row(i == 0 ? widest : m->dim);
         const int32_t groups = m->group > 0 ? bitnet__max(1, n / m->group) : 0;
         c->act[i].q = bitnet__codes(a, tokens, n);
-        c->act[i].scale = bitnet__floats(a, tokens, 1);
-        c->act[i].step = bitnet__floats(a, tokens, groups);
+        c->act[i].s = bitnet__floats(a, tokens, 1);
+        c->act[i].scale = bitnet__floats(a, tokens, groups);
         c->act[i].sum = bitnet__ints(a, tokens, bitnet__max(1, groups));
     }
     dots = 2 * (int64_t)bitnet__dot_tokens(p) * BITNET__DOT_STRIDE;
@@ -11052,10 +11056,10 @@ static void bitnet__ctx_layout(const bitnet_model *m, const bitnet_ctx_params *p
     scores = bitnet__max(threads, m->n_kv_heads) * cols * c->n_scores;
     c->scores = bitnet__floats(a, scores, 1);
     c->query.q = bitnet__codes(a, i8, m->q_dim);
-    c->query.step = bitnet__floats(a, i8, m->n_heads);
+    c->query.scale = bitnet__floats(a, i8, m->n_heads);
     c->query.sum = bitnet__ints(a, i8, m->n_heads);
     c->weight.q = bitnet__codes(a, i8 > 0, scores);
-    c->weight.step = bitnet__floats(a, i8 > 0, scores / BITNET__PAGE);
+    c->weight.scale = bitnet__floats(a, i8 > 0, scores / BITNET__KV_BLOCK);
     c->mixed = bitnet__floats(a, threads, cols * m->head_dim);
     for (i = 0; i < 2; i++) c->rope[i] = bitnet__floats(a, m->rope_freq[i] ? batch : 0, m->n_rot);
     c->hidden = bitnet__floats(a, p->n_logits, m->dim);
@@ -11098,13 +11102,13 @@ static bitnet__page *bitnet__shared_page(const bitnet_ctx *c, const bitnet__seq 
     return at < q->n_pages && q->pages[at]->n_users > 1 ? q->pages[at] : 0;
 }
 
-/* How many pages the inputs need for their staged tokens, beside those that their sequences have.
+/* How many pages the inputs need for their queued tokens, beside those that their sequences have.
    The last of several that share a page needs no copy of it. */
 static int32_t bitnet__pages_needed(bitnet_ctx *c, const bitnet_input *inputs, int32_t n) {
     int32_t i, needed = 0;
     for (i = 0; i < n; i++) {
         bitnet__seq *q = &c->seqs[inputs[i].seq];
-        const int32_t end = bitnet__pages_for(c, q->n_past + q->n_staged);
+        const int32_t end = bitnet__pages_for(c, q->n_past + q->n_queued);
         if (end > q->n_pages) needed += end - q->n_pages;
         q->leaves = bitnet__shared_page(c, q);
         if (!q->leaves) continue;
@@ -11116,7 +11120,7 @@ static int32_t bitnet__pages_needed(bitnet_ctx *c, const bitnet_input *inputs, i
     return needed;
 }
 
-/* Makes sure that n pages are free. */
+/* Makes sure that n pages are free, within n_kv. */
 static bitnet_result bitnet__reserve_pages(bitnet_ctx *c, int32_t n, bitnet_error *err) {
     const bitnet_allocator *a = &c->m->params.allocator;
     const uint64_t bytes = bitnet__page_bytes(c->m, &c->p);
@@ -11169,7 +11173,7 @@ static void bitnet__free_spare_pages(bitnet_ctx *c) {
     }
 }
 
-/* Empty sequences. A single one has its page in the arena. */
+/* Makes all sequences empty. A single one has its page in the arena. */
 static void bitnet__seqs_init(bitnet_ctx *c) {
     const int32_t n_pages = bitnet__pages_for(c, c->p.n_ctx);
     int32_t i;
@@ -11326,9 +11330,9 @@ static float *bitnet__seq_state(const bitnet_ctx *c, int32_t seq) {
     return c->states + (size_t)seq * c->m->n_state;
 }
 
-/* Can what a sequence keeps be cut back to a length? Keys and values can. A state of fixed size is
-   that of all tokens that went through the layers, those of a failed evaluation, too. Where it
-   cannot be cut, rewinding and copying are BITNET_ERR_UNSUPPORTED; bitnet_seq_sync and _remove
+/* 1 if what a sequence keeps can be cut back to a length. Keys and values can. A state of fixed
+   size is that of all tokens that went through the layers, those of a failed evaluation, too. Where
+   it cannot be cut, rewinding and copying are BITNET_ERR_UNSUPPORTED; bitnet_seq_sync and _remove
    evaluate the tokens again from the first; an evaluation that fails and a prompt that is taken
    back leave the sequence empty, and its generation has ended; and prompt lookup has no drafts. */
 static int bitnet__can_cut(const bitnet_ctx *c, const bitnet__seq *q, int32_t length) {
@@ -11408,13 +11412,13 @@ typedef struct bitnet__step {
     const char *op;                    /* its name for step_fn */
     void (*fn)(const struct bitnet__step *s, int32_t from, int32_t to, int thread);
     void (*attend)(const struct bitnet__attention *a, int32_t i, int thread);
-    const bitnet__span *span;          /* whose attention this is */
+    const bitnet__span *span;          /* whose phase of attention this is */
     const bitnet__linear *linear;      /* of step_out, which writes y to out or adds it */
     float *out;                        /* [n_tokens][dim] */
     int32_t add;                       /* 1: out += y */
     const float *in, *gain;            /* of step_norm_quantize */
     const float *const *gains;
-    int32_t in_dim, n_acts, group;     /* group: of the layers that read in */
+    int32_t in_dim, n_acts, group;     /* group: the scale group of the layers that read `in` */
     int32_t row, n_rows;               /* of @head: the row of hidden; candidates whose exact logits
                                           it computes */
 } bitnet__step;
@@ -11434,7 +11438,7 @@ static void bitnet__step_task(void *arg, int task, int thread) {
     const int32_t from = (int32_t)(n * task / s->n_tasks);
     const int32_t to = (int32_t)(n * (task + 1) / s->n_tasks);
     if (p->step_fn) p->step_fn(p->step_ud, s->op, thread, 1);
-    s->fn(s, from, to, thread);        /* after rounding to whole groups a range may be empty */
+    s->fn(s, from, to, thread);        /* after rounding to row packs a range may be empty */
     if (p->step_fn) p->step_fn(p->step_ud, s->op, thread, 0);
 }
 
@@ -11445,7 +11449,7 @@ static void bitnet__step_job(void *arg, int thread) {
     while ((task = bitnet__claim(&s->tasks, thread, task)) >= 0) bitnet__step_task(s, task, thread);
 }
 
-/* Whether the evaluation has been cancelled. Thread 0 asks. */
+/* 1 if the evaluation has been cancelled. Thread 0 asks cancel_fn. */
 static int bitnet__is_cancelled(bitnet_ctx *c, int thread) {
     if (thread == 0 && c->p.cancel_fn && !bitnet__load_acquire(&c->cancelled) &&
         c->p.cancel_fn(c->p.cancel_ud))
@@ -11453,9 +11457,9 @@ static int bitnet__is_cancelled(bitnet_ctx *c, int thread) {
     return (int)bitnet__load_acquire(&c->cancelled);
 }
 
-/* work: the cost of one item, in products of a ternary weight, the cheapest operation. A task costs
-   at least min_task, so that synchronising the threads costs little beside it. There are at most
-   per_thread tasks for each thread. */
+/* Runs a step. work: the cost of one item, in products of a ternary weight, the cheapest operation.
+   A task costs at least min_task, so that synchronising the threads costs little beside it. There
+   are at most per_thread tasks for each thread. */
 static void bitnet__run_tasks(bitnet__step *s, const char *op, int32_t n_items, int64_t work,
                               int per_thread,
                               void (*fn)(const bitnet__step *, int32_t, int32_t, int)) {
@@ -11498,8 +11502,8 @@ static void bitnet__run_products(bitnet__step *s, int32_t n_rows, int64_t work,
    checked: the residual stream where it is written, and the int8 input of each linear layer, where
    only a NaN becomes -128. (Its norm, or a scale of 0, has made a NaN of an infinity.) */
 
-/* In integers, since compilers may assume that floats are finite; eight lanes for SIMD. Adding 1 to
-   an exponent of all ones sets the sign bit. */
+/* Tests the bits, since compilers may assume that floats are finite; eight lanes for SIMD. Adding 1
+   to an exponent of all ones sets the sign bit. */
 static int bitnet__all_finite(const float *x, int32_t n) {
     uint32_t u[8], bad[8] = {0};
     int32_t i, j;
@@ -11568,8 +11572,8 @@ static void bitnet__forward_layer(bitnet__step *s, int32_t i) {
 
 /* ---- linear layers ---- */
 
-/* act = int8(x) of a token: each group by itself, or all at once and padded with zeros to whole
-   blocks of 128. */
+/* act = int8(x) of a token: each scale group by itself, or all at once and padded with zeros to a
+   multiple of 128. */
 static void bitnet__quantize_token(const bitnet__step *s, const float *x, int32_t t,
                                    const bitnet__act *act, int thread) {
     const bitnet_ctx *c = s->c;
@@ -11579,10 +11583,10 @@ static void bitnet__quantize_token(const bitnet__step *s, const float *x, int32_
     int32_t i;
     for (i = 0; i < groups; i++) {
         const size_t at = bitnet__row(t, groups) + (size_t)i;
-        act->step[at] = 1.0f / c->k.quantize(x + i * s->group, s->group, q + i * s->group,
-                                             &act->sum[at]);
+        act->scale[at] = 1.0f / c->k.quantize(x + i * s->group, s->group, q + i * s->group,
+                                              &act->sum[at]);
     }
-    if (!groups) act->scale[t] = c->k.quantize(x, n, q, &act->sum[t]);
+    if (!groups) act->s[t] = c->k.quantize(x, n, q, &act->sum[t]);
     if (memchr(q, 0x80, (size_t)n)) bitnet__note_nonfinite(c, t, thread);      /* -128 */
     memset(q + n, 0, (size_t)(padded - n));
 }
@@ -11646,14 +11650,14 @@ static int32_t bitnet__round_rows(const bitnet_ctx *c, int32_t row, int32_t n_ou
     return row <= 0 ? 0 : bitnet__min((row + unit - 1) / unit * unit, n_out);
 }
 
-/* A tile of a linear layer's products: some rows, for some tokens of the batch. */
+/* A patch of a linear layer's products: some rows, for some tokens of the batch. */
 typedef struct bitnet__product {
     const bitnet__linear *l;
     const bitnet__act *act;            /* its input */
     int32_t row, n_rows, t, n_tokens;
 } bitnet__product;
 
-/* Iterates over the tiles of rows [from, to) times all tokens; zero the numbers in *x first.
+/* Iterates over the patches of rows [from, to) times all tokens; set the numbers in *x to 0 first.
    Returns 0 at the end, or if the evaluation is cancelled. */
 static int bitnet__next_product(const bitnet__step *s, int32_t from, int32_t to, int thread,
                                 bitnet__product *x) {
@@ -11667,7 +11671,7 @@ static int bitnet__next_product(const bitnet__step *s, int32_t from, int32_t to,
     return x->row < to && !bitnet__is_cancelled(c, thread);
 }
 
-/* A tile of a layer that has groups: out = y, or out += y with add. */
+/* A patch of a layer with scale groups: out = y, or out += y with add. */
 static void bitnet__group_products(const bitnet_ctx *c, const bitnet__product *x, int add,
                                    float *out, size_t out_stride) {
     const bitnet__linear *l = x->l;
@@ -11676,7 +11680,7 @@ static void bitnet__group_products(const bitnet_ctx *c, const bitnet__product *x
     d.w = l->w + bitnet__groups_bytes(l->n_in, l->group, x->row);
     d.q = x->act->q + bitnet__row(x->t, l->n_in);
     d.sums = x->act->sum + at;
-    d.steps = x->act->step + at;
+    d.steps = x->act->scale + at;
     d.n = l->n_in;
     d.group = l->group;
     d.rows = x->n_rows;
@@ -11687,8 +11691,8 @@ static void bitnet__group_products(const bitnet_ctx *c, const bitnet__product *x
     c->k.dotrows_groups(&d);
 }
 
-/* A tile, written from element `at` on, [n_tokens][BITNET__DOT_STRIDE]: integers in dots, of which
-   y = dot * (w_scale / s); or y itself in outputs, if the layer has groups. */
+/* A patch, written from element `at` on, [n_tokens][BITNET__DOT_STRIDE]: integers in dots, of which
+   y = dot * (w_scale / s); or y itself in outputs, if the layer has scale groups. */
 static void bitnet__products(const bitnet_ctx *c, const bitnet__product *x, size_t at) {
     const bitnet__linear *l = x->l;
     bitnet__dots d;
@@ -11707,17 +11711,17 @@ static void bitnet__products(const bitnet_ctx *c, const bitnet__product *x, size
     c->k.dotrows_ternary(&d);
 }
 
-/* y of the tile's token i, from what bitnet__products left. Integers are turned to floats in room
+/* y of the patch's token i, from what bitnet__products left. Integers are turned to floats in room
    [BITNET__ROWS]. */
 static const float *bitnet__outputs(const bitnet_ctx *c, const bitnet__product *x, int32_t i,
                                     size_t at, float *room) {
     at += bitnet__row(i, BITNET__DOT_STRIDE);
     if (x->l->group > 0) return c->outputs + at;
-    c->k.dequantize(c->dots + at, x->l->scale / x->act->scale[x->t + i], x->n_rows, 0, room);
+    c->k.dequantize(c->dots + at, x->l->scale / x->act->s[x->t + i], x->n_rows, 0, room);
     return room;
 }
 
-/* Where a thread's tiles begin in dots and outputs. It has room for two: `which` is 0 or 1. */
+/* Where a thread's patches begin in dots and outputs. It has room for two: `which` is 0 or 1. */
 static size_t bitnet__thread_dots(const bitnet_ctx *c, int thread, int which) {
     return bitnet__row(2 * thread + which, bitnet__dot_tokens(&c->p) * BITNET__DOT_STRIDE);
 }
@@ -11733,15 +11737,15 @@ static void bitnet__linear_rows(const bitnet__step *s, const bitnet__linear *l,
     from = bitnet__round_rows(c, from, l->n_out);
     to = bitnet__round_rows(c, to, l->n_out);
     while (bitnet__next_product(s, from, to, thread, &x)) {
-        float *tile = out + bitnet__row(x.t, out_stride) + x.row;
-        if (l->group > 0) bitnet__group_products(c, &x, add, tile, (size_t)out_stride);
+        float *patch = out + bitnet__row(x.t, out_stride) + x.row;
+        if (l->group > 0) bitnet__group_products(c, &x, add, patch, (size_t)out_stride);
         else bitnet__products(c, &x, at);
         for (i = 0; i < x.n_tokens; i++) {
             const int32_t t = x.t + i;
-            float *y = tile + bitnet__row(i, out_stride);
+            float *y = patch + bitnet__row(i, out_stride);
             if (!l->group)
                 c->k.dequantize(c->dots + at + bitnet__row(i, BITNET__DOT_STRIDE),
-                                l->scale / act->scale[t], x.n_rows, add, y);
+                                l->scale / act->s[t], x.n_rows, add, y);
             if (add && !bitnet__all_finite(y, x.n_rows)) bitnet__note_nonfinite(c, t, thread);
         }
     }
@@ -11752,8 +11756,8 @@ static const bitnet__act *bitnet__act_of(const bitnet_ctx *c, int i) {
     return &c->act[bitnet__in_norms(c->m) ? i : 0];
 }
 
-/* Rows of q, k and v, numbered as if they were one matrix: one step, and equal shares for the
-   threads. */
+/* Rows of q, k and v, numbered as if they were one matrix, so that one step shares them out
+   evenly. */
 static void bitnet__step_qkv(const bitnet__step *s, int32_t from, int32_t to, int thread) {
     bitnet_ctx *c = s->c;
     const bitnet__linear *l = s->layer->linear;
@@ -11766,7 +11770,7 @@ static void bitnet__step_qkv(const bitnet__step *s, int32_t from, int32_t to, in
                         c->kv + kv_dim, 2 * kv_dim, 0);
 }
 
-/* Rows of a layer that writes to out. */
+/* Rows of a layer that writes to s->out. */
 static void bitnet__step_out(const bitnet__step *s, int32_t from, int32_t to, int thread) {
     bitnet__linear_rows(s, s->linear, &s->c->act[0], from, to, thread, s->out, s->c->m->dim,
                         s->add);
@@ -11855,8 +11859,7 @@ static int bitnet__cache_store(const bitnet__step *s, int32_t t, int32_t kv_head
 /* Index of the first of the queries of (kv_head, t); its floats are at index * head_dim of queries.
    At most n_batch * n_heads, 2^28. */
 static int32_t bitnet__query_at(const bitnet__step *s, int32_t kv_head, int32_t t) {
-    const bitnet_model *m = s->c->m;
-    return (kv_head * s->n_tokens + t) * (m->n_heads / m->n_kv_heads);
+    return (kv_head * s->n_tokens + t) * s->c->m->heads_per_kv;
 }
 
 /* Reorders a head from pairs (2i, 2i + 1) to pairs (i, i + n_rot / 2), which the kernels rotate.
@@ -11882,7 +11885,7 @@ static void bitnet__store_query(const bitnet__step *s, const float *q, const flo
     c->k.rope(m->family->adjacent ? y : q, cos_sin, m->n_rot, hd, c->cache->rounds, y);
     if (!c->cache->int8) return;
     codes = c->query.q + bitnet__row(at, hd);
-    c->query.step[at] = 1.0f / c->k.quantize(y, hd, codes, &c->query.sum[at]);
+    c->query.scale[at] = 1.0f / c->k.quantize(y, hd, codes, &c->query.sum[at]);
     if (memchr(codes, 0x80, (size_t)hd)) bitnet__note_nonfinite(c, t, thread);     /* -128 */
 }
 
@@ -11892,7 +11895,7 @@ static void bitnet__store_query(const bitnet__step *s, const float *q, const flo
 static void bitnet__step_rope(const bitnet__step *s, int32_t from, int32_t to, int thread) {
     bitnet_ctx *c = s->c;
     const bitnet_model *m = c->m;
-    int32_t t, i, j, hd = m->head_dim, group = m->n_heads / m->n_kv_heads;
+    int32_t t, i, j, hd = m->head_dim;
     const int adjacent = m->family->adjacent;
     const float *q_gain = s->layer->norm[BITNET__Q_HEAD_NORM];
     const float *k_gain = s->layer->norm[BITNET__K_HEAD_NORM];
@@ -11902,7 +11905,7 @@ static void bitnet__step_rope(const bitnet__step *s, int32_t from, int32_t to, i
         float *k = c->kv + bitnet__row(t, 2 * m->kv_dim), *v = k + m->kv_dim;
         float *o = c->o + bitnet__row(t, m->q_dim);
         for (i = 0; i < m->n_kv_heads; i++, k += hd, v += hd) {
-            for (j = 0; j < group; j++, q += hd) {
+            for (j = 0; j < m->heads_per_kv; j++, q += hd) {
                 if (q_gain) c->k.rmsnorm(q, q_gain, hd, m->eps, q);
                 bitnet__store_query(s, q, cos_sin, bitnet__query_at(s, i, t) + j, t, thread);
             }
@@ -11926,15 +11929,15 @@ typedef struct bitnet__attention {
     size_t stride;                     /* n_scores */
     float *scores;                     /* [n_cols][n_scores] */
     uint8_t *weights;                  /* if int8: [n_cols][n_scores], and ... */
-    float *steps;                      /* ... [n_cols][n_scores / 64] */
+    float *scales;                     /* ... [n_cols][n_scores / 64] */
 } bitnet__attention;
 
-/* share: which part of c->scores it uses; each has room for the longest span. */
+/* share: which share of c->scores it uses; each has room for the longest span. */
 static bitnet__attention bitnet__make_attention(const bitnet__step *s, int32_t kv_head,
                                                 const bitnet__span *span, int32_t share) {
     const bitnet_ctx *c = s->c;
-    const int32_t group = c->m->n_heads / c->m->n_kv_heads;
-    const size_t at = bitnet__row(share * c->max_span * group, c->n_scores);
+    const int32_t heads_per_kv = c->m->heads_per_kv;
+    const size_t at = bitnet__row(share * c->max_span * heads_per_kv, c->n_scores);
     const bitnet__place last = c->places[span->t + span->n - 1];
     bitnet__attention a;
     a.s = s;
@@ -11943,11 +11946,11 @@ static bitnet__attention bitnet__make_attention(const bitnet__step *s, int32_t k
     a.n_tokens = span->n;
     a.seq = last.seq;
     a.n_all = last.pos + 1;
-    a.n_cols = a.n_tokens * group;
+    a.n_cols = a.n_tokens * heads_per_kv;
     a.stride = (size_t)c->n_scores;
     a.scores = c->scores + at;
     a.weights = (uint8_t *)c->weight.q + at;
-    a.steps = c->weight.step + at / BITNET__PAGE;
+    a.scales = c->weight.scale + at / BITNET__KV_BLOCK;
     return a;
 }
 
@@ -11977,26 +11980,27 @@ static void bitnet__attend_keys(const bitnet__attention *a, int32_t from, int32_
     }
 }
 
-/* The blocks of positions that any column of the span sees: [*from, return value). */
-static int32_t bitnet__blocks_seen(const bitnet__attention *a, int32_t *from) {
-    *from = bitnet__first_seen(a->s, bitnet__position(a, 0)) / BITNET__PAGE * BITNET__PAGE;
-    return bitnet__round_page(a->n_all);
+/* The positions of all KV blocks that any column of the span sees: [*from, return value). */
+static int32_t bitnet__kv_blocks_seen(const bitnet__attention *a, int32_t *from) {
+    *from = bitnet__first_seen(a->s, bitnet__position(a, 0));
+    *from -= *from % BITNET__KV_BLOCK;
+    return (a->n_all + BITNET__KV_BLOCK - 1) / BITNET__KV_BLOCK * BITNET__KV_BLOCK;
 }
 
-/* The scores of column i become probabilities. */
+/* Turns the scores of column i into probabilities, and these into weights if the cache is int8. */
 static void bitnet__attend_softmax(const bitnet__attention *a, int32_t i, int thread) {
     const bitnet_ctx *c = a->s->c;
-    const int32_t at = bitnet__position(a, i / (a->n_cols / a->n_tokens));
+    const int32_t at = bitnet__position(a, i / c->m->heads_per_kv);
     const int32_t first = bitnet__first_seen(a->s, at);
     const int32_t query = bitnet__query_at(a->s, a->kv_head, a->t) + i;
     bitnet__cells values;
     int32_t from, to;
     (void)thread;
     c->k.softmax(a->scores + bitnet__row(i, c->n_scores) + first, at + 1 - first,
-                 c->cache->int8 ? c->m->score_scale * c->query.step[query] : c->m->score_scale,
+                 c->cache->int8 ? c->m->score_scale * c->query.scale[query] : c->m->score_scale,
                  c->cache->rounds);
     if (!c->cache->int8) return;
-    for (to = bitnet__blocks_seen(a, &from); from < to; from += values.n) {
+    for (to = bitnet__kv_blocks_seen(a, &from); from < to; from += values.n) {
         values = bitnet__values(a, from, to);
         c->cache->weigh(a, &values, i, first, at + 1);
     }
@@ -12013,50 +12017,51 @@ static void bitnet__add_values(const bitnet__attention *a, int32_t from, int32_t
     }
 }
 
-/* Elements [first, first + count). Floats: for each token first the positions before those that all
-   tokens see (in a layer that slides), then these, then those behind. So each sum has the order of
-   positions, whatever the span is. int8: all blocks that a column sees, in order, for all columns;
-   what a column does not see weighs 0 there. */
+/* Sums elements [first, first + count) of the values, for all columns. Floats: for each token first
+   the positions before those that all tokens see (in a layer that slides), then these, then those
+   behind. So each sum has the order of positions, whatever the span is. int8: all KV blocks that
+   any column sees, in order; positions that a column does not see have weight 0. */
 static void bitnet__sum_values(const bitnet__attention *a, int32_t first, int32_t count,
                                float *out) {
-    const int32_t group = a->n_cols / a->n_tokens, end = bitnet__position(a, 0) + 1;
+    const int32_t heads_per_kv = a->s->c->m->heads_per_kv, end = bitnet__position(a, 0) + 1;
     const int32_t last = bitnet__first_seen(a->s, a->n_all - 1);
     const int32_t begin = bitnet__min(last, end);      /* all see [begin, end) */
     int32_t i;
     if (a->s->c->cache->int8) {
-        const int32_t to = bitnet__blocks_seen(a, &i);
+        const int32_t to = bitnet__kv_blocks_seen(a, &i);
         bitnet__add_values(a, i, to, 0, a->n_cols, first, count, out);
         return;
     }
     for (i = 0; i < a->n_tokens; i++)
-        bitnet__add_values(a, bitnet__first_seen(a->s, bitnet__position(a, i)), begin, i * group,
-                           group, first, count, out + bitnet__row(i * group, count));
+        bitnet__add_values(a, bitnet__first_seen(a->s, bitnet__position(a, i)), begin,
+                           i * heads_per_kv, heads_per_kv, first, count,
+                           out + bitnet__row(i * heads_per_kv, count));
     bitnet__add_values(a, begin, end, 0, a->n_cols, first, count, out);
     for (i = 1; i < a->n_tokens; i++)
         bitnet__add_values(a, bitnet__max(end, bitnet__first_seen(a->s, bitnet__position(a, i))),
-                           bitnet__position(a, i) + 1, i * group, group, first, count,
-                           out + bitnet__row(i * group, count));
+                           bitnet__position(a, i) + 1, i * heads_per_kv, heads_per_kv, first,
+                           count, out + bitnet__row(i * heads_per_kv, count));
 }
 
-/* Elements [from, from + count) of the heads' outputs. */
+/* Computes elements [from, from + count) of the heads' outputs. */
 static void bitnet__attend_values(const bitnet__attention *a, int32_t from, int32_t count,
                                   int thread) {
     const bitnet_ctx *c = a->s->c;
     const bitnet_model *m = c->m;
-    const int32_t group = a->n_cols / a->n_tokens, hd = m->head_dim;
-    float *mixed = c->mixed + bitnet__row(thread, c->max_span * group * hd);
+    const int32_t heads_per_kv = m->heads_per_kv, hd = m->head_dim;
+    float *mixed = c->mixed + bitnet__row(thread, c->max_span * heads_per_kv * hd);
     int32_t i;
     memset(mixed, 0, bitnet__row(a->n_cols, count) * sizeof *mixed);
     bitnet__sum_values(a, from, count, mixed);
     for (i = 0; i < a->n_cols; i++) {
-        const int32_t head = a->kv_head * group + i % group;
-        memcpy(c->o + bitnet__row(a->t + i / group, m->q_dim) + head * hd + from,
+        const int32_t head = a->kv_head * heads_per_kv + i % heads_per_kv;
+        memcpy(c->o + bitnet__row(a->t + i / heads_per_kv, m->q_dim) + head * hd + from,
                mixed + bitnet__row(i, count), (size_t)count * sizeof *mixed);
     }
 }
 
-/* Many spans: items are (span, KV head) pairs. The later spans of a prompt see more positions: they
-   come first, so that the tasks taken last are short. */
+/* Attention of many spans: items are (span, KV head) pairs. The later spans of a prompt see more
+   positions: they come first, so that the tasks taken last are short. */
 static void bitnet__step_attention(const bitnet__step *s, int32_t from, int32_t to, int thread) {
     const bitnet_ctx *c = s->c;
     const bitnet_model *m = c->m;
@@ -12108,7 +12113,7 @@ static void bitnet__step_attention_values(const bitnet__step *s, int32_t from, i
 
 /* The work of attention per position that a span sees: its keys, or its values. */
 static int64_t bitnet__attention_work(const bitnet_model *m, const bitnet__span *span) {
-    return 4 * (int64_t)span->n * (m->n_heads / m->n_kv_heads) * m->head_dim;
+    return 4 * (int64_t)span->n * m->heads_per_kv * m->head_dim;
 }
 
 static void bitnet__run_attention_phases(bitnet__step *s, const bitnet__span *span) {
@@ -12162,19 +12167,20 @@ static int bitnet__store_floats(const bitnet_ctx *c, uint8_t *to, int32_t positi
     return 0;
 }
 
-/* Element i of the key, or value, at a position of a block of I8. */
-static uint8_t *bitnet__i8_code(uint8_t *block, int32_t n, int32_t position, int32_t i, int what) {
-    const size_t r = (size_t)(position % BITNET__PAGE), e = (size_t)i;
-    return block + BITNET__KV_STEPS + (what ? (r / 4 * (size_t)n + e) * 4 + r % 4
-                                            : (e / 4 * BITNET__PAGE + r) * 4 + e % 4);
+/* Element i of the key, or value, at a position of a KV block. */
+static uint8_t *bitnet__i8_code(uint8_t *kv_block, int32_t n, int32_t position, int32_t i,
+                                int what) {
+    const size_t r = (size_t)(position % BITNET__KV_BLOCK), e = (size_t)i;
+    return kv_block + BITNET__KV_STEPS + (what ? (r / 4 * (size_t)n + e) * 4 + r % 4
+                                               : (e / 4 * BITNET__KV_BLOCK + r) * 4 + e % 4);
 }
 
 static int bitnet__store_i8(const bitnet_ctx *c, uint8_t *to, int32_t position, int what,
                             const float *v, int8_t *room) {
     const int32_t n = c->m->head_dim;
     int32_t i, sum;
-    const float step = 1.0f / c->k.quantize(v, n, room, &sum);
-    bitnet__put_u32(to + 4 * (position % BITNET__PAGE), bitnet__float_bits(step));
+    const float scale = 1.0f / c->k.quantize(v, n, room, &sum);
+    bitnet__put_u32(to + 4 * (position % BITNET__KV_BLOCK), bitnet__float_bits(scale));
     for (i = 0; i < n; i++)
         *bitnet__i8_code(to, n, position, i, what) = (uint8_t)(room[i] + (what ? 0 : 128));
     return memchr(room, 0x80, (size_t)n) != 0;                         /* -128 */
@@ -12202,7 +12208,7 @@ static void bitnet__weigh_i8(const bitnet__attention *a, const bitnet__cells *va
     const int32_t from = values->from;
     const size_t at = (size_t)i * a->stride + (size_t)from;
     c->k.weigh_i8(a->scores + at, values->at, c->m->head_dim, values->n, first - from, end - from,
-                  a->weights + at, a->steps + at / BITNET__PAGE);
+                  a->weights + at, a->scales + at / BITNET__KV_BLOCK);
 }
 
 static void bitnet__add_floats(const bitnet__attention *a, const bitnet__cells *values, int32_t col,
@@ -12219,7 +12225,7 @@ static void bitnet__add_i8(const bitnet__attention *a, const bitnet__cells *valu
                            int32_t n_cols, int32_t first, int32_t count, float *out) {
     const bitnet_ctx *c = a->s->c;
     const size_t at = (size_t)col * a->stride + (size_t)values->from;
-    c->k.sumrows_i8(values->at, a->weights + at, a->steps + at / BITNET__PAGE, a->stride,
+    c->k.sumrows_i8(values->at, a->weights + at, a->scales + at / BITNET__KV_BLOCK, a->stride,
                     c->m->head_dim, first, count, values->n, n_cols, out);
 }
 
@@ -12229,20 +12235,20 @@ static void bitnet__visit_floats(const bitnet_ctx *c, const bitnet__cells *cells
     fn(ud, cells->at, bitnet__cell_bytes(c->m, c->cache) * (size_t)cells->n);
 }
 
-/* For each position its step, then its codes in order. */
+/* For each position its scale, then its codes in order. */
 static void bitnet__visit_i8(const bitnet_ctx *c, const bitnet__cells *cells, int what, void *ud,
                              bitnet__bytes_fn *fn) {
     const int32_t hd = c->m->head_dim;
-    uint8_t codes[256], *block = cells->at;
+    uint8_t codes[256], *kv_block = cells->at;
     int32_t p, i, j, n;
     for (p = 0; p < cells->n; p++) {
-        if (p > 0 && p % BITNET__PAGE == 0) block += bitnet__kv_block_bytes(hd);
-        fn(ud, block + 4 * (p % BITNET__PAGE), 4);
+        if (p > 0 && p % BITNET__KV_BLOCK == 0) kv_block += bitnet__kv_block_bytes(hd);
+        fn(ud, kv_block + 4 * (p % BITNET__KV_BLOCK), 4);
         for (i = 0; i < hd; i += n) {
             n = bitnet__min(hd - i, (int32_t)sizeof codes);
-            for (j = 0; j < n; j++) codes[j] = *bitnet__i8_code(block, hd, p, i + j, what);
+            for (j = 0; j < n; j++) codes[j] = *bitnet__i8_code(kv_block, hd, p, i + j, what);
             fn(ud, codes, (size_t)n);
-            for (j = 0; j < n; j++) *bitnet__i8_code(block, hd, p, i + j, what) = codes[j];
+            for (j = 0; j < n; j++) *bitnet__i8_code(kv_block, hd, p, i + j, what) = codes[j];
         }
     }
 }
@@ -12254,7 +12260,7 @@ static const bitnet__kv_ops *bitnet__kv_ops_of(bitnet_kv_type type) {
          bitnet__scores_floats, 0, bitnet__add_floats, bitnet__visit_floats},
         {"BITNET_KV_F32", 1, BITNET__MAX_ROW, 4, 0, 1, 0, 0, bitnet__store_floats,
          bitnet__scores_floats, 0, bitnet__add_floats, bitnet__visit_floats},
-        {"BITNET_KV_I8", 4, 65536, 1, 4, BITNET__PAGE, 0, 1, bitnet__store_i8,
+        {"BITNET_KV_I8", 4, 65536, 1, 4, BITNET__KV_BLOCK, 0, 1, bitnet__store_i8,
          bitnet__scores_i8, bitnet__weigh_i8, bitnet__add_i8, bitnet__visit_i8},
     };
     return (size_t)type < sizeof rows / sizeof rows[0] ? &rows[type] : 0;
@@ -12262,7 +12268,7 @@ static const bitnet__kv_ops *bitnet__kv_ops_of(bitnet_kv_type type) {
 
 /* ---- a batch through all layers ---- */
 
-/* The cosines, then the sines of a position's angles, times length. */
+/* Writes the cosines, then the sines of a position's angles, times length. */
 static void bitnet__rotations(const bitnet_model *m, const double *freq, double length, int32_t pos,
                               float *cos_sin) {
     int32_t i;
@@ -12295,7 +12301,8 @@ static void bitnet__step_embed(const bitnet__step *s, int32_t from, int32_t to, 
     }
 }
 
-/* After a layer; -1: the embedding. run_step has waited for all tasks. */
+/* Notes what is not finite, and calls layer_fn, after a layer (-1: the embedding), when all its
+   tasks have ended. */
 static void bitnet__end_layer(const bitnet__step *s, int32_t layer) {
     bitnet_ctx *c = s->c;
     int32_t i;
@@ -12356,11 +12363,11 @@ static bitnet_result bitnet__forward(bitnet_ctx *c, int32_t n, bitnet_error *err
 }
 
 /* =============================================================================================
-   @eval  appending tokens: staged, checked, evaluated in batches
+   @eval  appending tokens: queued, checked, evaluated in batches
    ============================================================================================= */
 
 /* ---- appending tokens ----
-   New tokens are first staged: written to the history behind the sequence's own, the pending token
+   New tokens are first queued: written to the history behind the sequence's own, the pending token
    first. Then they are evaluated. If that fails, the sequences still hold what they held before. */
 
 /* Checks that n tokens fit, the pending one included. */
@@ -12373,7 +12380,7 @@ static bitnet_result bitnet__check_room(const bitnet_ctx *c, const bitnet__seq *
                         (int)c->p.n_ctx, (int)q->n_past);
 }
 
-/* Can a sequence take n tokens more? */
+/* Checks that a sequence can take n tokens more. */
 static bitnet_result bitnet__check_tokens(const bitnet_ctx *c, const bitnet__seq *q,
                                           const bitnet_token *tokens, int32_t n,
                                           bitnet_error *err) {
@@ -12390,8 +12397,8 @@ static bitnet_result bitnet__check_tokens(const bitnet_ctx *c, const bitnet__seq
     return BITNET_OK;
 }
 
-/* Stages n tokens; q->n_staged counts the pending one, too. */
-static bitnet_result bitnet__stage(const bitnet_ctx *c, bitnet__seq *q, const bitnet_token *tokens,
+/* Queues n tokens; q->n_queued counts the pending one, too. */
+static bitnet_result bitnet__queue(const bitnet_ctx *c, bitnet__seq *q, const bitnet_token *tokens,
                                    int32_t n, bitnet_error *err) {
     bitnet_token *to = q->history + q->n_past;
     const int32_t first = q->pending >= 0;
@@ -12399,15 +12406,15 @@ static bitnet_result bitnet__stage(const bitnet_ctx *c, bitnet__seq *q, const bi
     if (r != BITNET_OK) return r;
     memmove(to + first, tokens, (size_t)n * sizeof *tokens);    /* they may be the history's own */
     if (first) to[0] = q->pending;
-    q->n_staged = first + n;
+    q->n_queued = first + n;
     return BITNET_OK;
 }
 
-/* Puts the staged token number `done` of an input into the batch. */
+/* Puts the queued token number `done` of an input into the batch. */
 static void bitnet__add_to_batch(bitnet_ctx *c, const bitnet_input *in, int32_t done,
                                  bitnet__place *place) {
     const bitnet__seq *q = &c->seqs[in->seq];
-    const int32_t kept = done - (q->n_staged - in->n_logits);
+    const int32_t kept = done - (q->n_queued - in->n_logits);
     place->seq = in->seq;
     place->pos = q->n_before + done;
     place->row = kept >= 0 ? in->row + kept : -1;
@@ -12422,7 +12429,7 @@ static bitnet_result bitnet__prepare_inputs(bitnet_ctx *c, bitnet_input *inputs,
     for (i = 0; i < n_inputs; i++) {
         const bitnet__seq *q = &c->seqs[inputs[i].seq];
         rows += inputs[i].n_logits;
-        total += q->n_staged;
+        total += q->n_queued;
     }
     if (rows > c->p.n_logits)
         return bitnet__fail(err, BITNET_ERR_LIMIT, "the logits of %lld tokens are to be kept: the "
@@ -12434,7 +12441,7 @@ static bitnet_result bitnet__prepare_inputs(bitnet_ctx *c, bitnet_input *inputs,
     bitnet__forget_rows(c);
     for (i = 0; i < n_inputs; i++) {
         bitnet__seq *q = &c->seqs[inputs[i].seq];
-        bitnet__seq_extend(c, q, q->n_staged);
+        bitnet__seq_extend(c, q, q->n_queued);
         q->n_before = q->n_past;
         q->pending_before = q->pending;
         q->pending = -1;
@@ -12446,9 +12453,9 @@ static bitnet_result bitnet__prepare_inputs(bitnet_ctx *c, bitnet_input *inputs,
     return BITNET_OK;
 }
 
-/* Evaluates the staged tokens of the inputs, in this order, in batches. On failure the sequences
+/* Evaluates the queued tokens of the inputs, in this order, in batches. On failure the sequences
    are as before, or empty if they cannot be cut, and the context has no logits. */
-static bitnet_result bitnet__eval_staged(bitnet_ctx *c, bitnet_input *inputs, int32_t n_inputs,
+static bitnet_result bitnet__eval_queued(bitnet_ctx *c, bitnet_input *inputs, int32_t n_inputs,
                                          bitnet_error *err) {
     int32_t total = 0, done = 0, of_input = 0, i = 0, n;
     bitnet_result r = bitnet__prepare_inputs(c, inputs, n_inputs, &total, err);
@@ -12456,7 +12463,7 @@ static bitnet_result bitnet__eval_staged(bitnet_ctx *c, bitnet_input *inputs, in
     while (done < total && r == BITNET_OK) {
         for (n = 0; n < c->p.n_batch && i < n_inputs; n++) {
             bitnet__add_to_batch(c, &inputs[i], of_input++, &c->places[n]);
-            if (of_input < c->seqs[inputs[i].seq].n_staged) continue;
+            if (of_input < c->seqs[inputs[i].seq].n_queued) continue;
             of_input = 0;
             i++;
         }
@@ -12474,8 +12481,9 @@ static bitnet_result bitnet__eval_staged(bitnet_ctx *c, bitnet_input *inputs, in
     return r;
 }
 
-/* Stages all inputs. *n: how many of them may have tokens staged now, also if it fails. */
-static bitnet_result bitnet__stage_inputs(bitnet_ctx *c, const bitnet_input *inputs,
+/* Queues the tokens of all inputs. *n: how many inputs may have tokens queued now, also if it
+   fails. */
+static bitnet_result bitnet__queue_inputs(bitnet_ctx *c, const bitnet_input *inputs,
                                           int32_t n_inputs, int32_t *n, bitnet_error *err) {
     bitnet_result r = BITNET_OK;
     for (*n = 0; *n < n_inputs && r == BITNET_OK; ++*n) {
@@ -12487,13 +12495,13 @@ static bitnet_result bitnet__stage_inputs(bitnet_ctx *c, const bitnet_input *inp
         if (q->in_generation)
             return bitnet__fail(err, BITNET_ERR_BUSY, "input %d: a generation has sequence %d",
                                 (int)*n, (int)in->seq);
-        if (q->n_staged)
+        if (q->n_queued)
             return bitnet__fail(err, BITNET_ERR_ARG, "input %d: sequence %d is there twice",
                                 (int)*n, (int)in->seq);
         if (in->n_tokens >= 1 && (in->n_logits < 0 || in->n_logits > in->n_tokens))
             return bitnet__fail(err, BITNET_ERR_ARG, "input %d: n_logits %lld is not in 0..%lld",
                                 (int)*n, (long long)in->n_logits, (long long)in->n_tokens);
-        r = bitnet__stage(c, q, in->tokens, in->n_tokens, err);
+        r = bitnet__queue(c, q, in->tokens, in->n_tokens, err);
     }
     return r;
 }
@@ -12504,9 +12512,9 @@ static bitnet_result bitnet__eval_many(bitnet_ctx *c, bitnet_input *inputs, int3
     bitnet_result r;
     if (n_inputs < 1 || !inputs)
         return bitnet__fail(err, BITNET_ERR_ARG, "there are no inputs");
-    r = bitnet__stage_inputs(c, inputs, n_inputs, &n, err);
-    if (r == BITNET_OK) r = bitnet__eval_staged(c, inputs, n_inputs, err);
-    for (i = 0; i < n; i++) c->seqs[inputs[i].seq].n_staged = 0;
+    r = bitnet__queue_inputs(c, inputs, n_inputs, &n, err);
+    if (r == BITNET_OK) r = bitnet__eval_queued(c, inputs, n_inputs, err);
+    for (i = 0; i < n; i++) c->seqs[inputs[i].seq].n_queued = 0;
     return r;
 }
 
@@ -12548,9 +12556,9 @@ static bitnet_result bitnet__append(bitnet_ctx *c, int32_t seq, const bitnet_tok
     memset(&in, 0, sizeof in);
     in.seq = seq;
     in.n_logits = 1;
-    r = bitnet__stage(c, &c->seqs[seq], tokens, n, err);
-    if (r == BITNET_OK) r = bitnet__eval_staged(c, &in, 1, err);
-    c->seqs[seq].n_staged = 0;
+    r = bitnet__queue(c, &c->seqs[seq], tokens, n, err);
+    if (r == BITNET_OK) r = bitnet__eval_queued(c, &in, 1, err);
+    c->seqs[seq].n_queued = 0;
     return r;
 }
 
@@ -12616,14 +12624,14 @@ BITNET_API bitnet_result bitnet_seq_remove(bitnet_ctx *c, int32_t seq, int32_t f
        40  i32 pending                    -1: none
        44  u32 tokens [n]
            keys and values                [layers that cache][n_kv_heads][keys, values][n]; each
-                                          is [head_dim] F16 or F32, or a float and [head_dim] bytes
-                                          of I8: codes of values, codes of keys plus 128
+                                          is [head_dim] F16 or F32, or for I8 an F32 scale and
+                                          [head_dim] codes: of values, of keys plus 128
            F32 state [n_state]            of layers that keep one
            u64 checksum                   bitnet__hash of all bytes before it
 
    So neither pages nor anything else of the context shows, except kv_type. */
 
-enum { BITNET__STATE_HEADER = 44, BITNET__STATE_PIECE = 4096 };
+enum { BITNET__STATE_HEADER = 44, BITNET__STATE_BUFFER = 4096 };
 static const uint8_t bitnet__state_magic[8] = {'B', 'I', 'T', 'N', 'E', 'T', 'S', 'Q'};
 
 static void bitnet__state_header(const bitnet_ctx *c, uint32_t n, bitnet_token pending,
@@ -12670,19 +12678,19 @@ static void bitnet__state_rows(const bitnet_ctx *c, int32_t seq, int32_t n, void
     }
 }
 
-/* Writes bytes in pieces. After a failure it drops them. */
+/* Collects bytes in a buffer, and writes that when it is full. After a failure it drops them. */
 typedef struct bitnet__state_writer {
     bitnet_write_fn write_fn;
     void *ud;
     bitnet_result result;
-    uint64_t hash, done;               /* of all pieces before this one; their bytes */
-    size_t n;
-    uint8_t piece[BITNET__STATE_PIECE];
+    uint64_t hash, done;               /* of what is written; its bytes */
+    size_t n;                          /* bytes in the buffer */
+    uint8_t buffer[BITNET__STATE_BUFFER];
 } bitnet__state_writer;
 
 static void bitnet__state_flush(bitnet__state_writer *w) {
-    w->hash = bitnet__hash(w->hash, w->piece, w->n);
-    w->result = w->write_fn(w->ud, w->piece, w->n);
+    w->hash = bitnet__hash(w->hash, w->buffer, w->n);
+    w->result = w->write_fn(w->ud, w->buffer, w->n);
     if (w->result == BITNET_OK) w->done += w->n;
     w->n = 0;
 }
@@ -12690,12 +12698,12 @@ static void bitnet__state_flush(bitnet__state_writer *w) {
 static void bitnet__state_put(void *writer, uint8_t *p, size_t n) {
     bitnet__state_writer *w = (bitnet__state_writer *)writer;
     while (n > 0 && w->result == BITNET_OK) {
-        const size_t room = sizeof w->piece - w->n, count = n < room ? n : room;
-        memcpy(w->piece + w->n, p, count);
+        const size_t room = sizeof w->buffer - w->n, count = n < room ? n : room;
+        memcpy(w->buffer + w->n, p, count);
         w->n += count;
         p += count;
         n -= count;
-        if (w->n == sizeof w->piece) bitnet__state_flush(w);
+        if (w->n == sizeof w->buffer) bitnet__state_flush(w);
     }
 }
 
@@ -12717,7 +12725,7 @@ static bitnet_result bitnet__seq_save(const bitnet_ctx *c, int32_t seq, bitnet_w
         bitnet__state_put(w, bytes, 4);
     }
     bitnet__state_rows(c, seq, q->n_past, w, bitnet__state_put);
-    bitnet__put_u64(bytes, bitnet__hash(w->hash, w->piece, w->n));
+    bitnet__put_u64(bytes, bitnet__hash(w->hash, w->buffer, w->n));
     bitnet__state_put(w, bytes, 8);
     if (w->n > 0 && w->result == BITNET_OK) bitnet__state_flush(w);
     if (w->result == BITNET_OK) return BITNET_OK;
@@ -12761,7 +12769,7 @@ BITNET_API bitnet_result bitnet_seq_save_memory(bitnet_ctx *c, int32_t seq, void
 /* Checks the header p of a file of this size against the one that the context would write. */
 static bitnet_result bitnet__check_state(const bitnet_ctx *c, const uint8_t *p, uint64_t size,
                                          bitnet_error *err) {
-    static const struct { int32_t at, size; bitnet_result code; const char *text; } parts[] = {
+    static const struct { int32_t at, size; bitnet_result code; const char *text; } fields[] = {
         {0, 8, BITNET_ERR_FORMAT, "this is no saved sequence"},
         {8, 4, BITNET_ERR_UNSUPPORTED, "the version is not 1"},
         {12, 4, BITNET_ERR_UNSUPPORTED, "the kv_type is not the context's"},
@@ -12771,10 +12779,10 @@ static bitnet_result bitnet__check_state(const bitnet_ctx *c, const uint8_t *p, 
     uint8_t want[BITNET__STATE_HEADER];
     size_t i;
     bitnet__state_header(c, n, 0, want);
-    for (i = 0; i < sizeof parts / sizeof parts[0]; i++)
-        if (memcmp(p + parts[i].at, want + parts[i].at, (size_t)parts[i].size))
-            return bitnet__fail(err, parts[i].code, "saved sequence, offset %d: %s",
-                                (int)parts[i].at, parts[i].text);
+    for (i = 0; i < sizeof fields / sizeof fields[0]; i++)
+        if (memcmp(p + fields[i].at, want + fields[i].at, (size_t)fields[i].size))
+            return bitnet__fail(err, fields[i].code, "saved sequence, offset %d: %s",
+                                (int)fields[i].at, fields[i].text);
     if (n > BITNET__MAX_CONTEXT)
         return bitnet__fail(err, BITNET_ERR_FORMAT, "saved sequence, offset 36: %u tokens are more "
                             "than a context can hold", (unsigned)n);
@@ -12813,7 +12821,7 @@ static void bitnet__state_get(void *ud, uint8_t *rows, size_t size) {
     *p += size;
 }
 
-/* Puts a file that has passed all checks in place of a sequence. */
+/* Replaces a sequence by a file that has passed all checks. */
 static bitnet_result bitnet__state_restore(bitnet_ctx *c, int32_t seq, const uint8_t *p,
                                            bitnet_error *err) {
     bitnet__seq *q = &c->seqs[seq];
@@ -12832,7 +12840,8 @@ static bitnet_result bitnet__state_restore(bitnet_ctx *c, int32_t seq, const uin
     return BITNET_OK;
 }
 
-/* The whole of a file whose header is given: the caller's memory, or a copy in *own. */
+/* Reads a whole file, whose header is given, into *own; does nothing if it is in the caller's
+   memory. */
 static bitnet_result bitnet__state_bytes(const bitnet_ctx *c, const bitnet__source *src,
                                          const uint8_t *header, uint8_t **own,
                                          bitnet_error *err) {
@@ -13733,7 +13742,7 @@ typedef struct bitnet__tokens {
 
 static int bitnet__not_0(float x) { return x > 0.0f || x < 0.0f; }     /* NaN counts as 0 */
 
-/* Those of the tokens before the sampled one to which penalties apply. */
+/* The last of the tokens before the sampled one, to which penalties apply. */
 static bitnet__tokens bitnet__penalized(const bitnet_sampler *s, bitnet__tokens before) {
     const int repeat = s->repeat_penalty > 0.0f && s->repeat_penalty != 1.0f;
     int32_t window = s->repeat_window == 0 ? 64 : s->repeat_window;
@@ -13892,8 +13901,8 @@ static int32_t bitnet__add_candidate(bitnet_ctx *c, int32_t n, bitnet_token t) {
     return n + 1;
 }
 
-/* Makes the tokens on which a sample can depend candidates, with their logits; returns how many.
-   Bias and penalty may lift some tokens above the k best and take others from among them. */
+/* Fills the candidates with all tokens on which a sample can depend, and their logits. Returns how
+   many. Bias and penalty may lift some tokens above the k best and take others from among them. */
 static int32_t bitnet__fill_candidates(bitnet_ctx *c, const bitnet_sampler *s,
                                        bitnet__tokens before, const float *logits) {
     const bitnet__tokens recent = bitnet__penalized(s, before);
@@ -13948,9 +13957,9 @@ static void bitnet__require_changed(bitnet_ctx *c, int32_t row, const bitnet_sam
     for (i = 0; i < recent.n; i++) bitnet__require_token(c, row, recent.p[i]);
 }
 
-/* All candidates on which this sample can depend, with exact logits; 0: use all logits, because
-   they are computed already, the candidates are too many, or the head is ternary with groups: its
-   rows are not read one by one. */
+/* Fills the candidates with all on which this sample can depend, with exact logits. Returns how
+   many; 0: use all logits, because they are computed already, rewrite_fn wants them, the candidates
+   are too many, or the head has scale groups: its rows are not read one by one. */
 static int32_t bitnet__top_candidates(bitnet_ctx *c, int32_t row, const bitnet_sampler *s) {
     const int32_t k = bitnet__top_k(s);
     int32_t n;
@@ -14005,7 +14014,7 @@ static int bitnet__candidate_after(const void *of, const void *a, const void *b)
     return bitnet__candidate_before(of, b, a);
 }
 
-/* Puts the n best of all candidates first, in order. A heap holds them, whose root is the worst. */
+/* Puts the n best of all candidates first, in order. A heap holds them; its root is the worst. */
 static void bitnet__best_candidates(bitnet__candidate *all, int32_t n_all, int32_t n) {
     const bitnet__heap heap = {all, sizeof *all, sizeof *all, bitnet__candidate_after, 0};
     bitnet__candidate x;
@@ -14096,7 +14105,7 @@ BITNET_API bitnet_token bitnet_sample_logits(bitnet_ctx *c, const float *logits,
 /* ---- stop strings ----
    Each is searched for as Knuth, Morris and Pratt do: its state is how many of its bytes the text
    ends with, at most, and its links say which states are left when the next byte is another. So no
-   text is read again, and a byte of it costs a few steps per string, however long that is. */
+   text is read again, and a byte of it costs a few comparisons per string, however long that is. */
 
 typedef struct bitnet__stop_search {
     const char *text;
@@ -14117,8 +14126,8 @@ struct bitnet_gen {
     bitnet__seq *q;
     bitnet_generate_params p;
     int32_t n_prompt, n_read;          /* tokens of the prompt, and how many are evaluated */
-    int32_t start;                     /* n_past and pending before the prompt */
-    bitnet_token pending_at_start;
+    int32_t start;                     /* n_past before the prompt */
+    bitnet_token pending_at_start;     /* pending before the prompt */
     int32_t row;                       /* of the logits for the next token */
     int32_t n_hidden;                  /* evaluated draft tokens behind q->n_past */
     int32_t max_draft, n_draft;        /* length limit of the next draft, length of the last */
@@ -14133,8 +14142,8 @@ struct bitnet_gen {
     bitnet_token *tokens;              /* [1 + lookup]  of the last pass */
     int32_t n_tokens;
     char *text;                        /* of the last pass, then text that is held back */
-    size_t n_out, n_text, cap, begun;  /* n_out: bytes of the first part; begun: bytes at the end
-                                          that may become a stop string */
+    size_t n_out, n_text, cap, begun;  /* n_out: bytes that are passed on; begun: bytes at the
+                                          end that may become a stop string */
 };
 
 /* Divides the memory of a generation. */
@@ -14212,7 +14221,7 @@ static int64_t bitnet__find_stop(bitnet_gen *g, size_t from) {
     return first == SIZE_MAX ? -1 : (int64_t)first;
 }
 
-/* Gives text_fn the held text up to byte n. Nonzero: it asks to stop. */
+/* Gives text_fn the held text up to byte number `to`. Nonzero: it asks to stop. */
 static int bitnet__pass_on(bitnet_gen *g, size_t to, bitnet_token t) {
     const size_t from = g->n_out;
     int stop = 0;
@@ -14255,10 +14264,10 @@ static void bitnet__flush_text(bitnet_gen *g) {
 
 enum { BITNET__MAX_LOOKUP = 64 };
 
-/* Stages the pending token and a draft of up to `most` tokens: those that followed the latest place
+/* Queues the pending token and a draft of up to `most` tokens: those that followed the latest place
    that ends with the same three tokens, or else two. Returns the draft's length. The copy may run
    into itself, as in a loop. */
-static int32_t bitnet__stage_draft(const bitnet__seq *q, int32_t most) {
+static int32_t bitnet__queue_draft(const bitnet__seq *q, int32_t most) {
     bitnet_token *h = q->history;
     int32_t n = q->n_past, found = 0, at, i;
     h[n] = q->pending;
@@ -14300,32 +14309,33 @@ static int32_t bitnet__draft_limit(bitnet_gen *g) {
 }
 
 /* ---- a pass of several generations ----
-   Each reads a part of its prompt, or evaluates its pending token and a draft. */
+   Each reads a chunk of its prompt, or evaluates its pending token and a draft. */
 
-/* Stages what a generation evaluates next. Returns the length of its draft. */
-static int32_t bitnet__gen_stage(bitnet_gen *g, int32_t chunk, int drafts, bitnet_input *in) {
+/* Queues what a generation evaluates next. Returns the length of its draft. */
+static int32_t bitnet__gen_queue(bitnet_gen *g, int32_t chunk, int drafts, bitnet_input *in) {
     const int32_t left = g->n_prompt - g->n_read;
     in->seq = g->p.seq;
     if (left > 0) {
-        g->q->n_staged = bitnet__min(left, chunk);
-        in->n_logits = g->q->n_staged == left;
+        g->q->n_queued = bitnet__min(left, chunk);
+        in->n_logits = g->q->n_queued == left;
         return 0;
     }
     drafts = drafts && g->c->m->n_state == 0;          /* else a wrong one could not be dropped */
-    g->n_draft = bitnet__stage_draft(g->q, drafts ? bitnet__draft_limit(g) : 0);
-    g->q->n_staged = in->n_logits = 1 + g->n_draft;
+    g->n_draft = bitnet__queue_draft(g->q, drafts ? bitnet__draft_limit(g) : 0);
+    g->q->n_queued = in->n_logits = 1 + g->n_draft;
     return g->n_draft;
 }
 
-/* Stages the next pass. Returns how many generations take part, and the length of all drafts. */
-static int32_t bitnet__stage_pass(bitnet_ctx *c, bitnet_gen *const *gens, int32_t n,
+/* Queues the tokens of the next pass. Returns how many generations take part, and the length of all
+   drafts. */
+static int32_t bitnet__queue_pass(bitnet_ctx *c, bitnet_gen *const *gens, int32_t n,
                                   int with_drafts, int32_t *drafts) {
     int32_t chunk = c->p.n_batch, open = 0, active = 0, i;
     for (i = 0; i < n; i++) open += !gens[i]->ended;
     if (open > 1) chunk = bitnet__min(chunk, BITNET__PROMPT_CHUNK);
     for (*drafts = i = 0; i < n; i++) {
         if (gens[i]->ended) continue;
-        *drafts += bitnet__gen_stage(gens[i], chunk, with_drafts, &c->inputs[active++]);
+        *drafts += bitnet__gen_queue(gens[i], chunk, with_drafts, &c->inputs[active++]);
     }
     return active;
 }
@@ -14355,7 +14365,7 @@ static void bitnet__gen_sample(bitnet_gen *g) {
     } while (bitnet__accept_draft(g));
 }
 
-/* Nonzero: progress_fn asks to stop. */
+/* Calls progress_fn. Nonzero: it asks to stop. */
 static int bitnet__report_progress(bitnet_ctx *c, const bitnet_generate_params *p, int32_t done,
                                    int32_t total) {
     uintptr_t owner;
@@ -14367,7 +14377,7 @@ static int bitnet__report_progress(bitnet_ctx *c, const bitnet_generate_params *
     return stop;
 }
 
-/* After a pass: counts the prompt's part, or hides the draft; then samples if there are logits. */
+/* After a pass: counts the chunk, or hides the draft; then samples if there are logits. */
 static void bitnet__gen_advance(bitnet_gen *g, const bitnet_input *in) {
     bitnet_ctx *c = g->c;
     g->row = in->row;
@@ -14390,7 +14400,7 @@ static void bitnet__gen_advance(bitnet_gen *g, const bitnet_input *in) {
 
 static bitnet_result bitnet__gen_pass(bitnet_ctx *c, bitnet_gen *const *gens, int32_t n,
                                       bitnet_error *err) {
-    int32_t drafts, active = bitnet__stage_pass(c, gens, n, 1, &drafts), i, k;
+    int32_t drafts, active = bitnet__queue_pass(c, gens, n, 1, &drafts), i, k;
     bitnet_result r = BITNET_OK;
     for (i = 0; i < n; i++) {          /* a pass that fails gives nothing */
         bitnet_gen *g = gens[i];
@@ -14398,15 +14408,15 @@ static bitnet_result bitnet__gen_pass(bitnet_ctx *c, bitnet_gen *const *gens, in
         g->n_out = 0;
         g->n_tokens = 0;
     }
-    if (active > 0) r = bitnet__eval_staged(c, c->inputs, active, drafts > 0 ? 0 : err);
+    if (active > 0) r = bitnet__eval_queued(c, c->inputs, active, drafts > 0 ? 0 : err);
     if (r == BITNET_ERR_CANCELLED) bitnet__fail(err, r, "the evaluation was cancelled");
     else if (r != BITNET_OK && drafts > 0) {   /* perhaps only a draft failed */
-        bitnet__stage_pass(c, gens, n, 0, &drafts);
-        r = bitnet__eval_staged(c, c->inputs, active, err);
+        bitnet__queue_pass(c, gens, n, 0, &drafts);
+        r = bitnet__eval_queued(c, c->inputs, active, err);
     }
     for (i = 0; i < n; i++) {
         bitnet_gen *g = gens[i];
-        g->q->n_staged = 0;
+        g->q->n_queued = 0;
         if (r != BITNET_OK && g->q->n_past == 0 && g->start + g->n_read > 0)
             g->ended = 1;              /* its sequence could not be cut back and is lost */
     }
@@ -14425,14 +14435,14 @@ static bitnet_result bitnet__gen_pass(bitnet_ctx *c, bitnet_gen *const *gens, in
 
 /* ---- beginning and ending ---- */
 
-/* Does the token end a reply, for the model or the caller's template? */
+/* 1 if the token ends a reply, for the model or the caller's template. */
 static int bitnet__ends_reply(const bitnet_model *m, const bitnet_generate_params *p,
                               bitnet_token t) {
     const char *end = p->chat && p->chat->chat_template ? p->chat->chat_template->end : 0;
     return bitnet_token_is_end(m, t) || (end && t == bitnet_token_find(m, end));
 }
 
-/* What a chat lacks that is BITNET_ERR_UNSUPPORTED. */
+/* Why a chat is BITNET_ERR_UNSUPPORTED. */
 static const char *bitnet__why_no_chat(const bitnet_model *m, const bitnet_chat_params *chat) {
     const bitnet_chat_template *t = chat && chat->chat_template ? chat->chat_template
                                                                 : m->vocab.chat;
@@ -14442,8 +14452,8 @@ static const char *bitnet__why_no_chat(const bitnet_model *m, const bitnet_chat_
                : "the chat template cannot turn thinking on or off";
 }
 
-/* Stages the pending token, then the text or the messages. APART: an encoder has 10 KB. */
-BITNET__APART bitnet_result bitnet__stage_text(bitnet_ctx *c, bitnet__seq *q,
+/* Queues the pending token, then the text or the messages. APART: an encoder has 10 KB. */
+BITNET__APART bitnet_result bitnet__queue_text(bitnet_ctx *c, bitnet__seq *q,
                                                const bitnet_generate_params *p,
                                                bitnet_error *err) {
     const bitnet_model *m = c->m;
@@ -14469,7 +14479,7 @@ BITNET__APART bitnet_result bitnet__stage_text(bitnet_ctx *c, bitnet__seq *q,
                             bitnet_result_text((bitnet_result)n));
     if (n == 0)
         return bitnet__fail(err, BITNET_ERR_ARG, "there is no prompt and no pending token");
-    q->n_staged = n;
+    q->n_queued = n;
     return bitnet__check_room(c, q, n, err);
 }
 
@@ -14543,7 +14553,8 @@ static bitnet_result bitnet__check_generate(const bitnet_ctx *c, const bitnet_ge
     return BITNET_OK;
 }
 
-/* Checks the parameters and stages the prompt. g is the caller's memory. */
+/* Checks the parameters and writes the prompt's tokens behind the sequence's history. g is the
+   caller's memory. */
 static bitnet_result bitnet__gen_start(bitnet_gen *g, bitnet_ctx *c,
                                        const bitnet_generate_params *p, bitnet_error *err) {
     bitnet__seq *q;
@@ -14552,10 +14563,10 @@ static bitnet_result bitnet__gen_start(bitnet_gen *g, bitnet_ctx *c,
     q = g->q;
     g->end = p->chat && p->chat->chat_template && p->chat->chat_template->end
              ? bitnet_token_find(c->m, p->chat->chat_template->end) : -1;
-    r = p->prompt ? bitnet__stage(c, q, p->prompt, p->n_prompt, err)
-                  : bitnet__stage_text(c, q, p, err);
-    g->n_prompt = q->n_staged;
-    q->n_staged = 0;
+    r = p->prompt ? bitnet__queue(c, q, p->prompt, p->n_prompt, err)
+                  : bitnet__queue_text(c, q, p, err);
+    g->n_prompt = q->n_queued;
+    q->n_queued = 0;
     g->start = q->n_past;
     g->pending_at_start = q->pending;
     if (r == BITNET_OK) q->in_generation = 1;
@@ -14690,8 +14701,8 @@ typedef struct bitnet__embedder {
     double *sums;                      /* [n_seqs][dim]  for the mean */
 } bitnet__embedder;
 
-/* Stages the tokens of input i in an empty sequence. */
-BITNET__APART bitnet_result bitnet__embed_stage(const bitnet__embedder *e, int32_t i,
+/* Queues the tokens of input i in an empty sequence. */
+BITNET__APART bitnet_result bitnet__embed_queue(const bitnet__embedder *e, int32_t i,
                                                 bitnet__seq *q, bitnet_error *err) {
     const bitnet_embed_input *in = &e->inputs[i];
     const bitnet__vocab *v = &e->c->m->vocab;
@@ -14702,7 +14713,7 @@ BITNET__APART bitnet_result bitnet__embed_stage(const bitnet__embedder *e, int32
     if (!in->text) {
         n = in->n_tokens;
         if (e->p->cut && n > cap) n = cap;
-        r = bitnet__stage(e->c, q, in->tokens, n, err);
+        r = bitnet__queue(e->c, q, in->tokens, n, err);
     } else {
         n = bitnet__encode(v, &e->c->m->params.allocator, in->text, in->size, flags, q->history,
                            (size_t)cap);
@@ -14711,7 +14722,7 @@ BITNET__APART bitnet_result bitnet__embed_stage(const bitnet__embedder *e, int32
         else if (n == 0) r = bitnet__fail(err, BITNET_ERR_ARG, "the text has no tokens");
         else r = e->p->cut ? BITNET_OK : bitnet__check_room(e->c, q, n, err);
         if (r == BITNET_OK && n > cap && v->add_eos) q->history[cap - 1] = v->eos;
-        q->n_staged = bitnet__min(n, cap);
+        q->n_queued = bitnet__min(n, cap);
     }
     if (r != BITNET_OK && err) {       /* which one */
         char text[sizeof err->text];
@@ -14721,8 +14732,8 @@ BITNET__APART bitnet_result bitnet__embed_stage(const bitnet__embedder *e, int32
     return r;
 }
 
-/* Gives the next input a sequence, *begun, and pages. *begun -1: there is no sequence or, as long
-   as others have some, no page. */
+/* Gives the next input a sequence, *begun, and its pages. *begun -1: no input or no sequence is
+   left, or the pages are not free as long as other texts have some. */
 static bitnet_result bitnet__embed_begin(bitnet__embedder *e, int32_t n_open, int32_t *begun,
                                          bitnet_error *err) {
     bitnet_ctx *c = e->c;
@@ -14734,15 +14745,15 @@ static bitnet_result bitnet__embed_begin(bitnet__embedder *e, int32_t n_open, in
     while (seq < c->p.n_seqs && e->of_seq[seq].input >= 0) seq++;
     if (seq == c->p.n_seqs || e->next == e->n_inputs) return BITNET_OK;
     q = &c->seqs[seq];
-    if ((r = bitnet__embed_stage(e, e->next, q, err))) {
-        q->n_staged = 0;
+    if ((r = bitnet__embed_queue(e, e->next, q, err))) {
+        q->n_queued = 0;
         return r;
     }
     memset(&in, 0, sizeof in);
     in.seq = seq;
-    n = q->n_staged;
+    n = q->n_queued;
     r = bitnet__reserve_pages(c, bitnet__pages_needed(c, &in, 1), n_open > 0 ? 0 : err);
-    q->n_staged = 0;
+    q->n_queued = 0;
     if (r != BITNET_OK) {
         if (n_open == 0) return r;
         return r == BITNET_ERR_FULL ? BITNET_OK :
@@ -14769,7 +14780,7 @@ static int32_t bitnet__embed_add(const bitnet__embedder *e, int32_t seq, int32_t
     return n;
 }
 
-/* Fills the batch: first the texts that have begun, then new ones. Returns its tokens. */
+/* Fills the batch: first the texts that have begun, then new ones. *n_tokens: its tokens. */
 static bitnet_result bitnet__embed_fill(bitnet__embedder *e, int32_t *n_tokens,
                                         bitnet_error *err) {
     bitnet_ctx *c = e->c;
@@ -14788,7 +14799,7 @@ static bitnet_result bitnet__embed_fill(bitnet__embedder *e, int32_t *n_tokens,
     return r;
 }
 
-/* The end of a text: its vector, and the sequence is empty again. */
+/* Ends a text: finishes its vector, and empties the sequence. */
 static void bitnet__embed_end(bitnet__embedder *e, int32_t seq) {
     bitnet_ctx *c = e->c;
     const int32_t dim = c->m->dim;
@@ -15632,7 +15643,7 @@ enum {
     BITNET__TEST_STRIDE = 4112,        /* the longest column of results */
     BITNET__TEST_FLOATS = 8 * BITNET__TEST_STRIDE,     /* seven of them, and a guard */
     BITNET__TEST_WEIGHTS = 5 * 4 * 4120,   /* bytes of the largest matrix: 5 rows of F32 */
-    BITNET__TEST_SUMS = 150 * 512 / 64,    /* the most groups of all columns of a shape */
+    BITNET__TEST_SUMS = 150 * 512 / 64,    /* the most scale groups of all columns */
     BITNET__TEST_LENGTH = 96,          /* entries without rows: every length up to this */
     BITNET__TEST_MARGIN = 8192         /* guard bytes behind packed weights */
 };
@@ -15642,11 +15653,10 @@ enum {
 enum { BITNET__TEST_TERNARY, BITNET__TEST_U4, BITNET__TEST_GROUPS, BITNET__TEST_KEYS,
        BITNET__TEST_VALUES, BITNET__TEST_DOT, BITNET__TEST_MIX };
 
-/* All parts of a matrix with this many rows and columns: all columns, then `step` fewer each time;
-   and the same with rows, or with blocks of 64 rows. The shapes of DOT also serve MIX, where step
-   is 1. */
+/* Corners of a matrix with this many rows and columns: all columns, then `fewer` less each time;
+   and the same with rows, or with KV blocks. The shapes of DOT also serve MIX, where fewer is 1. */
 typedef struct bitnet__test_shape {
-    int kind, n, rows, cols, step;
+    int kind, n, rows, cols, fewer;
     int valid;                         /* 1: I2_S without a code 3; 2 to 5: with a single one */
 } bitnet__test_shape;
 
@@ -15654,18 +15664,18 @@ static const bitnet__test_shape bitnet__test_shapes[] = {
     {BITNET__TEST_TERNARY, 128, 37, 40, 1, 0},         /* the ends of tiles and panels */
     {BITNET__TEST_TERNARY, 128, 70, 49, 7, 0}, {BITNET__TEST_TERNARY, 128, 304, 26, 25, 0},
     {BITNET__TEST_TERNARY, 384, 19, 34, 5, 0},         /* rows that end with a whole block of TL2 */
-    {BITNET__TEST_TERNARY, 8448, 37, 8, 3, 0},         /* sums that are widened; blocks of tiles */
+    {BITNET__TEST_TERNARY, 8448, 37, 8, 3, 0},         /* sums that are widened; runs of tiles */
     {BITNET__TEST_TERNARY, 2176, 35, 26, 9, 0},        /* several panels */
     {BITNET__TEST_TERNARY, 3200, 33, 41, 20, 0},       /* more activations than follow each other */
     {BITNET__TEST_TERNARY, 1152, 70, 59, 3, 1}, {BITNET__TEST_TERNARY, 128, 650, 17, 323, 1},
     {BITNET__TEST_TERNARY, 128, 70, 59, 65, 2}, {BITNET__TEST_TERNARY, 128, 70, 59, 65, 3},
     {BITNET__TEST_TERNARY, 128, 70, 59, 65, 4}, {BITNET__TEST_TERNARY, 128, 70, 59, 65, 5},
     {BITNET__TEST_U4, 128, 9, 13, 1, 0}, {BITNET__TEST_U4, 384, 37, 13, 3, 0},
-    {BITNET__TEST_U4, 8320, 9, 2, 1, 0},               /* blocks of tiles */
+    {BITNET__TEST_U4, 8320, 9, 2, 1, 0},               /* runs of tiles */
     {BITNET__TEST_GROUPS, 256, 37, 40, 1, 0}, {BITNET__TEST_GROUPS, 768, 70, 13, 3, 0},
     {BITNET__TEST_GROUPS, 512, 33, 150, 149, 0},       /* more columns than panels take at once */
     {BITNET__TEST_GROUPS, 256, 658, 17, 327, 0}, {BITNET__TEST_GROUPS, 256, 530, 2, 263, 0},
-    {BITNET__TEST_GROUPS, 8448, 17, 2, 1, 0},          /* blocks of tiles */
+    {BITNET__TEST_GROUPS, 8448, 17, 2, 1, 0},          /* runs of tiles */
     {BITNET__TEST_KEYS, 4, 64, 5, 1, 0}, {BITNET__TEST_KEYS, 100, 192, 13, 1, 0},
     {BITNET__TEST_KEYS, 256, 192, 13, 1, 0}, {BITNET__TEST_KEYS, 128, 128, 20, 7, 0},
     {BITNET__TEST_VALUES, 36, 128, 5, 1, 0}, {BITNET__TEST_VALUES, 112, 192, 13, 1, 0},
@@ -15677,7 +15687,7 @@ static const bitnet__test_shape bitnet__test_shapes[] = {
 typedef struct bitnet__test_entry {
     const char *name;
     size_t offset;                     /* in bitnet_kernels */
-    int kind, type;                    /* type of the matrix, if that is of floats; or the group */
+    int kind, type;                    /* type of a matrix of floats; or the scale group */
     int round13;                       /* columns have 13 significant bits */
 } bitnet__test_entry;
 
@@ -15714,14 +15724,14 @@ typedef struct bitnet__selftest {
     bitnet_kernels k;                  /* the tested table */
     const bitnet__test_entry *entry;
     uint64_t random;
-    int n, rows, cols;                 /* of the part that is being tested */
+    int n, rows, cols;                 /* of the corner that is being tested */
     int packs;                         /* the entry reads what pack made of w */
     size_t w_stride, x_stride, stride; /* elements from row to row of w, column to column of ... */
     float x[BITNET__TEST_FLOATS];      /* ... the columns, floats or int8, and ... */
     float want[BITNET__TEST_FLOATS], got[BITNET__TEST_FLOATS];     /* ... results, maybe int32 */
     float blank[BITNET__TEST_STRIDE];  /* what a column contains before a call, and a guard after */
-    int32_t sums[BITNET__TEST_SUMS];   /* of columns, or of their groups */
-    float steps[BITNET__TEST_SUMS];
+    int32_t sums[BITNET__TEST_SUMS];   /* of columns, or of their scale groups */
+    float scales[BITNET__TEST_SUMS];
     int32_t dots[2][BITNET__TEST_LENGTH];
     uint8_t w[BITNET__TEST_WEIGHTS];
     uint8_t *packed;                   /* behind this structure */
@@ -15777,7 +15787,7 @@ static void bitnet__test_fill_ints(bitnet__selftest *t) {
         for (i = t->sums[c] = 0; i < t->n; i++) t->sums[c] += *q++;
 }
 
-/* The same for a matrix with a scale per group, whose scales may be negative, subnormal or 0. */
+/* The same for a matrix with scale groups, whose scales may be negative, subnormal or 0. */
 static void bitnet__test_fill_groups(bitnet__selftest *t) {
     const int group = t->entry->type, groups = t->n / group;
     const int size = (int)bitnet__group_bytes(group);
@@ -15785,7 +15795,7 @@ static void bitnet__test_fill_groups(bitnet__selftest *t) {
     int r, i, j;
     bitnet__test_bytes(t, (uint8_t *)t->x, t->cols, t->n, -128, 127);
     for (i = 0; i < t->cols * groups; i++) {
-        t->steps[i] = (float)bitnet__random(&t->random);
+        t->scales[i] = (float)bitnet__random(&t->random);
         for (j = t->sums[i] = 0; j < group; j++) t->sums[i] += *q++;
     }
     for (r = 0; r < (t->rows + 15) / 16 * groups; r++) {
@@ -15814,7 +15824,7 @@ static void bitnet__test_fill_cache(bitnet__selftest *t) {
     for (c = 0; c < t->cols; c++)
         for (i = t->sums[c] = 0; i < stride; i++) t->sums[c] += *q++;
     for (i = 0; values && i < t->cols * stride / 64; i++)
-        t->steps[i] = (float)bitnet__random(&t->random);
+        t->scales[i] = (float)bitnet__random(&t->random);
 }
 
 /* The same for floats. Some rows have F16 subnormals, an infinity or a NaN. */
@@ -15872,20 +15882,20 @@ static void bitnet__test_multiply(const bitnet__selftest *t, const bitnet_kernel
         f.ints(&d);
     } else if (t->entry->kind == BITNET__TEST_GROUPS) {
         const int group = t->entry->type, at = from * (t->n / group);
-        const bitnet__grouped d = {w, q, t->sums + at, t->steps + at, t->n, group, t->rows,
+        const bitnet__grouped d = {w, q, t->sums + at, t->scales + at, t->n, group, t->rows,
                                    t->cols, t->n > 256, (float *)out, t->stride};
         f.groups(&d);
     } else if (t->entry->kind == BITNET__TEST_KEYS)
         f.keys(w, q, t->sums + from, t->n, t->rows, t->cols, (float *)out, t->stride);
     else if (t->entry->kind == BITNET__TEST_VALUES)            /* the last t->stride elements */
-        f.values(w, (const uint8_t *)q, t->steps + (size_t)from * (t->x_stride / 64), t->x_stride,
+        f.values(w, (const uint8_t *)q, t->scales + (size_t)from * (t->x_stride / 64), t->x_stride,
                  t->n, t->n - (int)t->stride, (int)t->stride, t->rows, t->cols, (float *)out);
     else if (t->entry->kind == BITNET__TEST_DOT)
         f.dot(w, x, t->n, t->rows, t->cols, (float *)out, t->stride);
     else f.mix(w, t->w_stride, x, t->x_stride, t->n, t->rows, t->cols, (float *)out);
 }
 
-/* Does pack refuse an invalid code 3 wherever it is? */
+/* 1 if pack refuses an invalid code 3 wherever it is. */
 static int bitnet__test_refusals(bitnet__selftest *t) {
     int i, refused = 1;
     for (i = 0; i < t->n && refused; i++) {
@@ -15905,7 +15915,7 @@ static void bitnet__test_make_valid(bitnet__selftest *t) {
     for (i = 0; i < bytes; i++) t->w[i] ^= (uint8_t)(t->w[i] & t->w[i] >> 1 & 0x55);
 }
 
-/* Packs the I2_S rows at t->w, without codes 3: one group, another, and the rest. */
+/* Packs the I2_S rows at t->w, without codes 3: one row pack, another, and the rest. */
 static const char *bitnet__test_pack(bitnet__selftest *t, int refusals) {
     const bitnet_kernels *k = &t->k;
     const size_t row_bytes = (size_t)(t->n / 4);
@@ -15925,14 +15935,14 @@ static const char *bitnet__test_pack(bitnet__selftest *t, int refusals) {
     return memcmp(t->packed + packed, t->blank, BITNET__TEST_MARGIN) ? "pack" : 0;
 }
 
-/* Do the sums contain all rows? Else each row has its own. */
+/* 1 if the sums are over rows; otherwise each row has its own. */
 static int bitnet__test_mixes(const bitnet__selftest *t) {
     return t->entry->kind == BITNET__TEST_MIX || t->entry->kind == BITNET__TEST_VALUES;
 }
 
-/* Does a part, `rows` rows from `first` on and `cols` columns from `from` on, give the same as in
-   the whole, and is nothing else written? first is 0 unless rows are packed. */
-static int bitnet__test_part(bitnet__selftest *t, int first, int rows, int from, int cols) {
+/* 1 if computing only `rows` rows from `first` on and `cols` columns from `from` on gives the same
+   as in the whole, and writes nothing else. first is 0 unless rows are packed. */
+static int bitnet__test_corner(bitnet__selftest *t, int first, int rows, int from, int cols) {
     const int kind = t->entry->kind;
     int c;
     t->rows = rows;
@@ -15949,21 +15959,21 @@ static int bitnet__test_part(bitnet__selftest *t, int first, int rows, int from,
     return 1;
 }
 
-/* All parts of a shape. Up to four columns are tested in four places, to meet columns of each kind.
-   Packed rows are also read from the second group on. */
-static int bitnet__test_parts(bitnet__selftest *t, const bitnet__test_shape *s) {
-    const int group = t->k.row_group, mix = bitnet__test_mixes(t);
+/* Tests the corners of a shape. Up to four columns are tested in four places, to meet columns of
+   each kind. Packed rows are also read from the second row pack on. */
+static int bitnet__test_corners(bitnet__selftest *t, const bitnet__test_shape *s) {
+    const int pack = t->k.row_group, mix = bitnet__test_mixes(t);
     const int unit = t->entry->kind == BITNET__TEST_KEYS ? BITNET__KV_BLOCK : 1;
     int i, from, cols;
-    for (i = s->cols; i > 0; i -= mix ? 1 : s->step)
+    for (i = s->cols; i > 0; i -= mix ? 1 : s->fewer)
         for (from = 0; from == 0 || (from < 4 && i <= 4 && from + i <= s->cols); from++)
-            if (!bitnet__test_part(t, 0, s->rows, from, i)) return 0;
-    for (i = s->rows; i > 0 && !mix; i -= s->step * unit) {
+            if (!bitnet__test_corner(t, 0, s->rows, from, i)) return 0;
+    for (i = s->rows; i > 0 && !mix; i -= s->fewer * unit) {
         cols = 1 + i * 7 % s->cols;
-        if (!bitnet__test_part(t, 0, i, s->cols - cols, cols)) return 0;
+        if (!bitnet__test_corner(t, 0, i, s->cols - cols, cols)) return 0;
     }
-    return !t->packs || group >= s->rows ||
-           bitnet__test_part(t, group, s->rows - group, 0, s->cols);
+    return !t->packs || pack >= s->rows ||
+           bitnet__test_corner(t, pack, s->rows - pack, 0, s->cols);
 }
 
 /* Tests the entry with a shape. Returns the name of the entry that fails; 0: none. */
@@ -15985,16 +15995,16 @@ static const char *bitnet__test_one_shape(bitnet__selftest *t, const bitnet__tes
     if (s->valid > 1) t->w[s->rows / 2 * (s->n / 4)] |= (uint8_t)(3 << 2 * (s->valid - 2));
     if (t->packs) bad = bitnet__test_pack(t, s == bitnet__test_shapes);
     bitnet__test_multiply(t, &bitnet__kernels_scalar, t->w, 0, t->want);
-    return bad ? bad : bitnet__test_parts(t, s) ? 0 : t->entry->name;
+    return bad ? bad : bitnet__test_corners(t, s) ? 0 : t->entry->name;
 }
 
-/* Is the entry at this offset the scalar one? */
+/* 1 if the entry at this offset is the scalar one. */
 static int bitnet__test_is_scalar(const bitnet__selftest *t, size_t offset) {
     return !memcmp((const char *)&t->k + offset, (const char *)&bitnet__kernels_scalar + offset,
                    sizeof(void (*)(void)));
 }
 
-/* Does the entry need no test, because it is the scalar one, or one that was tested before it? */
+/* 1 if the entry needs no test, because it is the scalar one, or one that was tested before it. */
 static int bitnet__test_is_known(const bitnet__selftest *t) {
     return !t->packs && (bitnet__test_is_scalar(t, t->entry->offset) ||
                          (t->entry->offset == offsetof(bitnet_kernels, dotrows_i2s) &&
@@ -16052,7 +16062,7 @@ static void bitnet__test_row(const bitnet__selftest *t, const bitnet_kernels *k,
     }
 }
 
-/* Both tables. Returns the name of an entry that differs. */
+/* Runs the entries that take one row on both tables. Returns the name of one that differs. */
 static const char *bitnet__test_length(bitnet__selftest *t, int special) {
     const int n = t->n;
     int i, rot, way;
@@ -16064,7 +16074,7 @@ static const char *bitnet__test_length(bitnet__selftest *t, int special) {
         t->dots[0][i] = bitnet__test_below(t, 2001) - 1000;
         t->dots[1][i] = (bitnet__test_below(t, 1 << 15) - (1 << 14)) * (1 << 14);
     }
-    bitnet__test_floats(t, t->want, 2 * BITNET__KV_BLOCK, special);    /* steps of a cache */
+    bitnet__test_floats(t, t->want, 2 * BITNET__KV_BLOCK, special);    /* scales of a cache */
     for (i = 0; i < 2 * BITNET__KV_BLOCK; i++)
         bitnet__put_u32(t->w + (size_t)(i / 64) * bitnet__kv_block_bytes(4) + i % 64 * 4,
                         bitnet__float_bits(t->want[i]));
@@ -16081,7 +16091,7 @@ static const char *bitnet__test_length(bitnet__selftest *t, int special) {
     return 0;
 }
 
-/* All entries; *t then says where the first that differs is. */
+/* Tests all entries; *t then says where the first that differs is. */
 BITNET__COLD const char *bitnet__test_table(bitnet__selftest *t) {
     const size_t count = sizeof bitnet__test_entries / sizeof bitnet__test_entries[0];
     const char *bad = 0;
