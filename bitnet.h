@@ -316,7 +316,7 @@
     @model     families; what a model consists of   threads tokenizer formats gguf (head)
     @weights   layer kinds; tensors -> matrices     threads kernels formats gguf model (forward)
     @load      metadata, tokenizer, a whole model   all above (head)
-    @context   cache types, sequences, their pages  threads formats model (forward) (head)
+    @context   cache types, sequences, their pages  threads kernels formats model (forward) (head)
     @forward   tokens -> hidden states: the layers  math threads kernels formats model context
     @eval      tokens appended to sequences         context forward
     @state     sequences saved and loaded           gguf model context forward eval
@@ -8339,13 +8339,6 @@ static uint64_t bitnet__reader_u64(bitnet__reader *r) {
     return p ? bitnet__get_u64(p) : 0;
 }
 
-/* Steps over a string. Returns its length, and its offset in *offset. */
-static uint64_t bitnet__reader_string(bitnet__reader *r, uint64_t *offset) {
-    uint64_t n = bitnet__reader_u64(r);
-    *offset = r->pos;
-    return bitnet__reader_take(r, n) ? n : 0;
-}
-
 /* Why n bytes cannot name a key or tensor; 0 if they can. Names are handed out as C strings, hence
    no NUL. */
 static const char *bitnet__bad_name(const uint8_t *p, uint64_t n) {
@@ -8391,8 +8384,7 @@ static void bitnet__reader_skip_strings(bitnet__reader *r, uint64_t n) {
         }
         r->pos = pos;
         if (n > 0) {                   /* beyond have: read more, or fail */
-            uint64_t offset;
-            bitnet__reader_string(r, &offset);
+            bitnet__reader_take(r, bitnet__reader_u64(r));
             n--;
         }
     }
@@ -9435,12 +9427,6 @@ static bitnet__plan bitnet__choose_plan(const bitnet_kernels *k, const bitnet__l
     return BITNET__UNPACKED;
 }
 
-/* The bytes of a layer's tensor. */
-static size_t bitnet__file_bytes(const bitnet__linear *l) {
-    return (size_t)bitnet__tensor_size(bitnet__type_info(l->file.type), (uint64_t)l->file.n,
-                                       (uint64_t)l->file.rows);
-}
-
 /* The bytes of a layer's first rows, as kernels read them. */
 static size_t bitnet__linear_bytes(const bitnet_kernels *k, const bitnet__linear *l, int32_t rows) {
     return l->group > 0 ? bitnet__groups_bytes(l->n_in, l->group, rows)
@@ -9497,13 +9483,14 @@ static bitnet_result bitnet__pack_linear(bitnet_model *m, bitnet__packing *p, co
     int i;
     if (p->jobs > 1) bitnet__team_run(m->team, p->jobs, bitnet__pack_job, p);
     else bitnet__pack_job(p, 0, 0);
-    for (i = 0; i < p->jobs; i++) {
+    for (i = 0; i < p->jobs; i++)
         if (p->found[i].invalid)
             return bitnet__fail_unpacked(&l->file, name, &p->found[i], err);
-    }
     if (bitnet__check_scale(name, l->scale, err)) return BITNET_ERR_FORMAT;
     if (l->plan == BITNET__ONLY_CHECKED || l->plan == BITNET__AS_IT_IS) return BITNET_OK;
-    bitnet__model_release(m, l->w, bitnet__file_bytes(l));
+    bitnet__model_release(m, l->w,
+                          (size_t)bitnet__tensor_size(bitnet__type_info(l->file.type),
+                                                      (uint64_t)l->file.n, (uint64_t)l->file.rows));
     l->w = p->out;
     p->out += (bitnet__linear_bytes(&m->kernels, l, l->n_out) + 63) / 64 * 64;
     return BITNET_OK;
@@ -11962,9 +11949,6 @@ static int32_t bitnet__first_seen(const bitnet__step *s, int32_t position) {
     return s->window > 0 ? bitnet__max(position - s->window + 1, 0) : 0;
 }
 
-static bitnet__cells bitnet__keys(const bitnet__attention *a, int32_t from, int32_t to) {
-    return bitnet__cache_cells(a->s->c, a->seq, a->s->layer, a->kv_head, 0, from, to);
-}
 static bitnet__cells bitnet__values(const bitnet__attention *a, int32_t from, int32_t to) {
     return bitnet__cache_cells(a->s->c, a->seq, a->s->layer, a->kv_head, 1, from, to);
 }
@@ -11975,7 +11959,7 @@ static void bitnet__attend_keys(const bitnet__attention *a, int32_t from, int32_
     bitnet__cells keys;
     to = (to + kv->unit - 1) / kv->unit * kv->unit;
     for (from -= from % kv->unit; from < to; from += keys.n) {
-        keys = bitnet__keys(a, from, to);
+        keys = bitnet__cache_cells(a->s->c, a->seq, a->s->layer, a->kv_head, 0, from, to);
         kv->scores(a, &keys);
     }
 }
@@ -12364,11 +12348,9 @@ static bitnet_result bitnet__forward(bitnet_ctx *c, int32_t n, bitnet_error *err
 
 /* =============================================================================================
    @eval  appending tokens: queued, checked, evaluated in batches
-   ============================================================================================= */
-
-/* ---- appending tokens ----
    New tokens are first queued: written to the history behind the sequence's own, the pending token
-   first. Then they are evaluated. If that fails, the sequences still hold what they held before. */
+   first. Then they are evaluated. If that fails, the sequences still hold what they held before.
+   ============================================================================================= */
 
 /* Checks that n tokens fit, the pending one included. */
 static bitnet_result bitnet__check_room(const bitnet_ctx *c, const bitnet__seq *q, int64_t n,
@@ -12610,9 +12592,6 @@ BITNET_API bitnet_result bitnet_seq_remove(bitnet_ctx *c, int32_t seq, int32_t f
 
 /* =============================================================================================
    @state  saved sequences
-   ============================================================================================= */
-
-/* ---- saved sequences ----
    Little-endian on every machine, without padding:
 
         0  "BITNETSQ"
@@ -12625,11 +12604,12 @@ BITNET_API bitnet_result bitnet_seq_remove(bitnet_ctx *c, int32_t seq, int32_t f
        44  u32 tokens [n]
            keys and values                [layers that cache][n_kv_heads][keys, values][n]; each
                                           is [head_dim] F16 or F32, or for I8 an F32 scale and
-                                          [head_dim] codes: of values, of keys plus 128
+                                          [head_dim] codes: of a value, or of a key plus 128
            F32 state [n_state]            of layers that keep one
            u64 checksum                   bitnet__hash of all bytes before it
 
-   So neither pages nor anything else of the context shows, except kv_type. */
+   So neither pages nor anything else of the context shows, except kv_type.
+   ============================================================================================= */
 
 enum { BITNET__STATE_HEADER = 44, BITNET__STATE_BUFFER = 4096 };
 static const uint8_t bitnet__state_magic[8] = {'B', 'I', 'T', 'N', 'E', 'T', 'S', 'Q'};
