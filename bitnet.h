@@ -10752,7 +10752,7 @@ enum {
     BITNET__COLUMNS = 64,              /* tokens of a span, times heads that share a KV head */
     BITNET__PAGE = 64,                 /* positions in a page of the KV cache, if sequences share
                                           them out, and in a task of attention: whole KV blocks */
-    BITNET__MIX_DIMS = 64,             /* elements in a slice of a head; see attention_values */
+    BITNET__MIX_DIMS = 64,             /* elements in a slice of a head */
     BITNET__MAX_SEQS = 4096,
     BITNET__PROMPT_CHUNK = 32          /* tokens of a prompt that go along with other sequences */
 };
