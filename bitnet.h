@@ -316,7 +316,7 @@
     @model     families; what a model consists of   threads tokenizer formats gguf (head)
     @weights   layer kinds; tensors -> matrices     threads kernels formats gguf model (forward)
     @load      metadata, tokenizer, a whole model   all above (head)
-    @context   cache types, sequences, their pages  threads formats model (forward) (head)
+    @context   cache types, sequences, their pages  threads kernels formats model (forward) (head)
     @forward   tokens -> hidden states: the layers  math threads kernels formats model context
     @eval      tokens appended to sequences         context forward
     @state     sequences saved and loaded           gguf model context forward eval
@@ -464,7 +464,7 @@ typedef struct bitnet_model_params {
     void *ud;                    /* of both hooks, which are called only while loading */
     const bitnet_kernels *kernels;       /* 0: bitnet_kernels_default(), or for TL2_R16 the best one
                                             that reads that in place */
-    bitnet_i2s_packing i2s_packing;        /* of the whole file; 0: 128-group */
+    bitnet_i2s_packing i2s_packing;        /* of the whole file; 0: the 128 packing */
     bitnet_tile tile;            /* of all TL1 and TL2 weights of the file; 0: by their shape */
     const bitnet_shape_tile *tiles;      /* [n_tiles], of these shapes instead; used in loading */
     int32_t n_tiles;
@@ -1491,10 +1491,10 @@ extern "C" {
 
 enum {
     BITNET__MAX_ROW = 1 << 20,         /* elements in a row of weights: integer sums fit int32 */
-    BITNET__MAX_GROUP = 256,           /* rows that a kernel table may pack together */
-    BITNET__ROWS = BITNET__ARCH_WASM ? 640 : BITNET__MAX_GROUP,    /* rows of a layer whose products
-                                          are computed at a time; the WASM kernels look up that many
-                                          in a table */
+    BITNET__MAX_PACK_ROWS = 256,       /* rows that a kernel table may pack together */
+    BITNET__ROWS = BITNET__ARCH_WASM ? 640 : BITNET__MAX_PACK_ROWS,    /* rows of a layer whose
+                                          products are computed at a time; the WASM kernels look up
+                                          that many in a table */
     BITNET__LANES = 16,                /* partial sums of every float sum */
     BITNET__TEXT = 128                 /* bytes of a short text */
 };
@@ -1505,7 +1505,7 @@ static void *bitnet__alloc(const bitnet_allocator *a, size_t size) {
     if (size > SIZE_MAX - 128) return 0;
     raw = (char *)malloc(size + 128);
     if (!raw) return 0;
-    /* The pointer for free() is stored just below the aligned block. */
+    /* The pointer for free() is stored just below the aligned memory. */
     p = raw + 64;
     p += (64 - ((uintptr_t)p & 63)) & 63;
     memcpy(p - sizeof raw, &raw, sizeof raw);
@@ -1524,10 +1524,10 @@ BITNET__APART void bitnet__free(const bitnet_allocator *a, void *p) {
 }
 
 /* Asks for large pages for what is streamed through for each token: with small pages, 5 to 20 % of
-   the time went into address translation. A mapped file has them if the system reads it in pieces
+   the time went into address translation. A mapped file has them if the system reads it in runs
    that large, which it does when asked beforehand. A single sequence's cache stays with small ones:
-   the first token touches all of its parts, and large pages would fill hundreds of MB with zeros
-   then. A strict -std=c99 hides MADV_HUGEPAGE. */
+   the first token writes a little everywhere in it, and large pages would fill hundreds of MB with
+   zeros then. A strict -std=c99 hides MADV_HUGEPAGE. */
 static void bitnet__huge_pages(const void *p, size_t size) {
 #if defined(BITNET__MMAP_POSIX) && defined(MADV_HUGEPAGE)
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
@@ -1543,8 +1543,8 @@ static void bitnet__huge_memory(const bitnet_allocator *a, const void *p, size_t
     if (!a->alloc_fn) bitnet__huge_pages(p, size);
 }
 
-/* Divides a block of memory into arrays. With base 0 it only measures. used is UINT64_MAX if that
-   is too large. */
+/* Divides an allocation into arrays. With base 0 it only measures. used is UINT64_MAX if that is
+   too large. */
 typedef struct bitnet__arena { char *base; uint64_t used; } bitnet__arena;
 
 BITNET__APART void *bitnet__arena_take(bitnet__arena *a, uint64_t count, uint64_t size) {
@@ -1812,10 +1812,10 @@ static void bitnet__put_u64(uint8_t *p, uint64_t x) {
 
 #define BITNET__HASH_START 0xcbf29ce484222325u
 
-/* Continues a hash with n bytes: the step of FNV-1a, but with 8 bytes at a time (the last ones
+/* Continues a hash with n bytes: the round of FNV-1a, but with 8 bytes at a time (the last ones
    padded with zeros), and a shift as in MurmurHash, since products move bits only upwards. With the
-   rest fixed each step is a bijection of h and of the word, so bytes that differ in one word never
-   have the same hash. This finds damage, not forgery. 8 bytes take about 6 cycles. */
+   rest fixed each round is a bijection of h and of the 8 bytes, so data that differs in one round's
+   bytes never has the same hash. This finds damage, not forgery. 8 bytes take about 6 cycles. */
 static uint64_t bitnet__hash(uint64_t h, const uint8_t *p, size_t n) {
     uint8_t last[8] = {0};
     for (; n >= 8; p += 8, n -= 8) {
@@ -6848,20 +6848,20 @@ BITNET_API int bitnet_reply_next(bitnet_reply *r, const char **text, size_t *n,
    PACKINGS. Builds of one converter have written I2_S in three ways, and a file does not say which.
    Each puts the codes of four weights into a byte; they differ in which four:
 
-       bits          7-6    5-4    3-2    1-0
-       128-group     j      32+j   64+j   96+j     byte j of 32, for 128 consecutive weights: x86
-                                                   and Python converters, the official file
-       64-group      j      16+j   32+j   48+j     byte j of 16, for 64 weights: ARM converters
-       4-row         r      r+1    r+2    r+3      byte c of rows r to r+3, for column c: x86
-                                                   converters built without ACT_PARALLEL
+       bits             7-6    5-4    3-2    1-0
+       128 packing      j      32+j   64+j   96+j     byte j of 32, for 128 consecutive weights:
+                                                      x86 and Python converters, the official file
+       64 packing       j      16+j   32+j   48+j     byte j of 16, for 64 weights: ARM converters
+       4-row packing    r      r+1    r+2    r+3      byte c of rows r to r+3, for column c:
+                                                      x86 converters built without ACT_PARALLEL
 
-   The default is 128-group. For the others set bitnet_model_params.i2s_packing; the model then
-   repacks the weights into memory of its own (521 MB for the 2B model), as it does TL1 and TL2. A
-   file does not record the tiles of those either. The library knows the ones of bitnet_b1_58-large,
-   bitnet_b1_58-3B and Llama3-8B-1.58 by the shapes. For other shapes set bitnet_model_params.tile,
-   which applies to all such tensors of the file, or .tiles, for each shape its own. The results are
-   the same. With the wrong packing or tile most files load without an error, and the model writes
-   noise: examples/convert/README.md says how to find the right one.
+   The default is the 128 packing. For the others set bitnet_model_params.i2s_packing; the model
+   then repacks the weights into memory of its own (521 MB for the 2B model), as it does TL1 and
+   TL2. A file does not record the tiles of those either. The library knows those of
+   bitnet_b1_58-large, bitnet_b1_58-3B and Llama3-8B-1.58 by the shapes. For other shapes set
+   bitnet_model_params.tile, which applies to all such tensors of the file, or .tiles, for each
+   shape its own. The results are the same. With the wrong packing or tile most files load without
+   an error, and the model writes noise: examples/convert/README.md says how to find the right one.
 
    For TL1 of Llama3-8B-1.58 bitnet.cpp has two sets of tiles (BM,BK,bm). The library takes the
    first; a file that was packed with the second (setup_env.py --use-pretuned) writes noise unless
@@ -6992,21 +6992,20 @@ static void bitnet__unpack_q6_k(const uint8_t *p, size_t n, float *out) {
 }
 
 /* ---- I2_S: two bits a weight, four codes a byte ----
-   One function knows the three layouts, drawn above under PACKINGS. */
+   bitnet__i2s_place knows the three packings, drawn above under PACKINGS. */
 
-/* Weights of a block: whole blocks of columns, or for BITNET_I2S_4ROW of rows; 0: there is no such
-   layout. */
-static int bitnet__i2s_block(bitnet_i2s_packing layout) {
-    return layout == BITNET_I2S_128 ? 128 : layout == BITNET_I2S_64 ? 64 :
-           layout == BITNET_I2S_4ROW ? 4 : 0;
+/* Columns (for BITNET_I2S_4ROW: rows) that are stored together; 0: there is no such packing. */
+static int bitnet__i2s_together(bitnet_i2s_packing packing) {
+    return packing == BITNET_I2S_128 ? 128 : packing == BITNET_I2S_64 ? 64 :
+           packing == BITNET_I2S_4ROW ? 4 : 0;
 }
 
 /* The byte that holds a weight's code, and the code's shift in it. The codes of the next columns,
-   run of them with this one, have the same shift in the following bytes. */
+   *run of them with this one, have the same shift in the following bytes. */
 static size_t bitnet__i2s_place(const bitnet_ternary *t, size_t row, size_t column, int *shift,
                                 size_t *run) {
     const size_t n = (size_t)t->n, at = row * n + column, rest = n - column;
-    const size_t lanes = (size_t)bitnet__i2s_block(t->i2s_packing) / 4;
+    const size_t lanes = (size_t)bitnet__i2s_together(t->i2s_packing) / 4;
     *run = rest;
     if (t->i2s_packing == BITNET_I2S_4ROW) {
         *shift = 6 - (int)(row % 4) * 2;
@@ -7119,11 +7118,11 @@ static int bitnet__unpack_tl2(const bitnet_ternary *t, const uint8_t *data, int3
     static const uint8_t order[4] = {0, 2, 1, 3};
     const bitnet__tl2_sections s = bitnet__tl2_split(t);
     const size_t BM = (size_t)t->tile.rows, per_tile = (size_t)t->tile.cols / 24, r = (size_t)row;
-    const size_t blocks = BM / 32, tm = r / BM, mb = r % BM / 32, c = r % 16, h = r % 32 / 16;
+    const size_t units = BM / 32, tm = r / BM, mb = r % BM / 32, c = r % 16, h = r % 32 / 16;
     const size_t x = order[r % 32 / 8] * (size_t)8 + r % 8;
     size_t k, j;
     for (k = from; k < to && k < s.k3; k += 24) {
-        const size_t tile = (tm * (s.k3 / (size_t)t->tile.cols) + k / 24 / per_tile) * blocks + mb;
+        const size_t tile = (tm * (s.k3 / (size_t)t->tile.cols) + k / 24 / per_tile) * units + mb;
         const size_t unit = tile * per_tile + k / 24 % per_tile;
         const uint8_t *p = data + unit * 128 + x;
         const uint32_t signs = bitnet__get_u16(data + s.signs + unit * 32 + 2 * c);
@@ -7140,16 +7139,16 @@ static int bitnet__unpack_tl2(const bitnet_ternary *t, const uint8_t *data, int3
         }
     }
     for (; k < to; k += 4, codes += 4) {
-        const size_t block = (tm * (s.k2 / 32) + (k - s.k3) / 32) * blocks + mb;
-        const uint32_t byte = data[s.pairs + (block * 8 + (k - s.k3) % 32 / 4) * 32 + x];
+        const size_t unit = (tm * (s.k2 / 32) + (k - s.k3) / 32) * units + mb;
+        const uint32_t byte = data[s.pairs + (unit * 8 + (k - s.k3) % 32 / 4) * 32 + x];
         if (!bitnet__unpack_pairs(byte, codes))
             return bitnet__unpacked_invalid(u, "pairs", byte, row, k);
     }
     return 1;
 }
 
-/* At the end of a row of TL2_R16, whether unused fifths are 0, and at the end of the last row
-   whether it repeats itself to the end of the row pack. */
+/* Checks the padding of TL2_R16: unused fifths at a row's end are 0, and the missing rows of the
+   last row pack repeat the last row. */
 static int bitnet__check_tl2_end(const bitnet_ternary *t, const uint8_t *pack, int32_t row,
                                  bitnet__unpacked *u) {
     const int count = (t->n + 23) / 24;
@@ -7261,8 +7260,8 @@ static void bitnet__block_q2_0(const uint8_t *p, int n, uint8_t *codes) {
 /* ---- the types ---- */
 
 /* Sizes of tensors that are stored as a whole: codes, then 32 bytes that begin with the F32 scale.
-   n_cols * n_rows is at most 2^40, so nothing overflows: TL2_R16 has most, 128 bytes for 16 rows of
-   one weight or 1 row of 24. */
+   n_cols * n_rows is at most 2^40, so nothing overflows: TL2_R16 takes most, 128 bytes for 16 rows
+   of one weight or 1 row of 24. */
 static uint64_t bitnet__size_i2s(uint64_t n_cols, uint64_t n_rows) {
     return n_cols * n_rows / 4 + 32;
 }
@@ -7347,10 +7346,10 @@ BITNET__APART const bitnet__type *bitnet__type_info(uint32_t type) {
     return type < sizeof bitnet__types / sizeof bitnet__types[0] ? &bitnet__types[type] : 0;
 }
 
-/* Can it be a linear layer? */
+/* 1 if a linear layer can have the type. */
 static int bitnet__is_ternary(const bitnet__type *t) { return t && (t->codes || t->block_codes); }
 
-/* Can it be unpacked to floats? */
+/* 1 if the type can be unpacked to floats. */
 static int bitnet__has_floats(const bitnet__type *t) { return t && (t->floats || t->block_codes); }
 
 static int bitnet__is_float(uint32_t type) {
@@ -7382,7 +7381,7 @@ BITNET_API uint64_t bitnet_tensor_size(uint32_t type, int32_t n_dims, const uint
 
 /* ---- any type: rows of floats, codes of ternary weights ---- */
 
-/* n weights as floats, n a multiple of the block. */
+/* Unpacks n weights, a multiple of the block, to floats. */
 static void bitnet__unpack_floats(const bitnet__type *type, const uint8_t *p, size_t n,
                                   float *out) {
     uint8_t codes[256];
@@ -7405,7 +7404,7 @@ typedef struct bitnet__matrix {        /* floats, or blocks of them; rows contig
     int32_t n_cols, n_rows;
 } bitnet__matrix;
 
-/* Row r of a matrix as F32. */
+/* Unpacks row r of a matrix. */
 static void bitnet__matrix_row(const bitnet__matrix *a, int32_t r, float *out) {
     bitnet__unpack_floats(bitnet__type_info(a->type), a->data + (size_t)r * a->row_bytes,
                           (size_t)a->n_cols, out);
@@ -7433,7 +7432,7 @@ static const uint8_t *bitnet__block_at(const bitnet_ternary *t, const uint8_t *d
     return data + ((size_t)row * (size_t)t->n + (size_t)column) / type->block * type->bytes;
 }
 
-/* Columns [from, to) of a row as codes, as bitnet__type.codes does. */
+/* Unpacks columns [from, to) of a row to codes, as bitnet__type.codes does, for any type. */
 static int bitnet__unpack_codes(const bitnet_ternary *t, const uint8_t *data, int32_t row,
                                 int32_t from, int32_t to, uint8_t *codes, bitnet__unpacked *u) {
     const bitnet__type *type = bitnet__type_info(t->type);
@@ -7454,8 +7453,8 @@ static int bitnet__unpack_codes(const bitnet_ternary *t, const uint8_t *data, in
     return 1;
 }
 
-/* The first two different scales of a tensor in blocks, and which blocks have them first. Returns
-   how many there are: 0 to 2. A block of zeros may have any scale, and does not count. */
+/* Finds the first two different scales of a tensor in blocks, and the first block with each.
+   Returns how many it found, 0 to 2. A block of zeros may have any scale and does not count. */
 static int bitnet__find_scales(const bitnet_ternary *t, const uint8_t *data, uint16_t scale[2],
                                int64_t block[2]) {
     const bitnet__type *type = bitnet__type_info(t->type);
@@ -7504,9 +7503,9 @@ static bitnet_tile bitnet__tile_for(const bitnet_model_params *p, int32_t rows, 
     return p->tile;
 }
 
-static bitnet_result bitnet__check_layout(bitnet_i2s_packing layout, bitnet_error *err) {
-    if (bitnet__i2s_block(layout)) return BITNET_OK;
-    return bitnet__fail(err, BITNET_ERR_ARG, "i2s_packing %lld is unknown", (long long)layout);
+static bitnet_result bitnet__check_packing(bitnet_i2s_packing packing, bitnet_error *err) {
+    if (bitnet__i2s_together(packing)) return BITNET_OK;
+    return bitnet__fail(err, BITNET_ERR_ARG, "i2s_packing %lld is unknown", (long long)packing);
 }
 
 /* Fills in the tile of a TL1 or TL2 tensor, if it has none, with the one published for its shape,
@@ -7552,7 +7551,7 @@ static bitnet_result bitnet__fit_tile(bitnet_ternary *m, const char *name, bitne
     return BITNET_OK;
 }
 
-/* Has a type a size for this shape? */
+/* Checks that a tensor of the type can have this shape. */
 static bitnet_result bitnet__check_shape(const char *name, const bitnet__type *info,
                                          uint64_t n_cols, uint64_t n_rows, bitnet_error *err) {
     if (bitnet__tensor_size(info, n_cols, n_rows)) return BITNET_OK;
@@ -7567,7 +7566,7 @@ static bitnet_result bitnet__check_shape(const char *name, const bitnet__type *i
 BITNET_API bitnet_result bitnet_ternary_check(bitnet_ternary *t, const char *name,
                                               bitnet_error *err) {
     const bitnet__type *info = t ? bitnet__type_info(t->type) : 0;
-    int64_t block;
+    int64_t together;
     bitnet_result r;
     if (!t || !name) return bitnet__fail(err, BITNET_ERR_ARG, "t or name is 0");
     if (t->n < 1 || t->n > BITNET__MAX_ROW || t->rows < 1)
@@ -7580,15 +7579,15 @@ BITNET_API bitnet_result bitnet_ternary_check(bitnet_ternary *t, const char *nam
     if (r != BITNET_OK || info->block) return r;
     if (t->type == BITNET_TENSOR_TL2_R16) return BITNET_OK;
     if (t->type != BITNET_TENSOR_I2_S) return bitnet__fit_tile(t, name, err);
-    if ((r = bitnet__check_layout(t->i2s_packing, err))) return r;
-    block = bitnet__i2s_block(t->i2s_packing);
-    if ((block == 4 ? t->rows : (int64_t)t->n * t->rows) % block == 0) return BITNET_OK;
+    if ((r = bitnet__check_packing(t->i2s_packing, err))) return r;
+    together = bitnet__i2s_together(t->i2s_packing);
+    if ((together == 4 ? t->rows : (int64_t)t->n * t->rows) % together == 0) return BITNET_OK;
     return bitnet__fail(err, BITNET_ERR_FORMAT, "tensor '%s' is %d x %d, which is not whole %s of "
                         "%d (see i2s_packing)", name, (int)t->n, (int)t->rows,
-                        block == 4 ? "groups of rows" : "blocks", (int)block);
+                        together == 4 ? "groups of rows" : "blocks", (int)together);
 }
 
-/* The bytes of TL2 between pairs and scale are zeros. */
+/* Checks that the bytes of TL2 between pairs and scale are zeros. */
 static bitnet_result bitnet__check_padding(const bitnet_ternary *t, const char *name,
                                            const uint8_t *data, uint64_t size, bitnet_error *err) {
     size_t at = t->type == BITNET_TENSOR_TL2 ? bitnet__tl2_split(t).end : (size_t)size;
@@ -7626,8 +7625,8 @@ static int bitnet__check_rows(const bitnet_ternary *t, const uint8_t *data, int3
     return 1;
 }
 
-/* Whether one of n bytes of four codes each has a 3. 32 bytes at a time, which a compiler
-   vectorises, so that memory is the limit. */
+/* 1 if one of n bytes of four codes each has a 3. Reads 32 bytes at a time, which compilers
+   vectorise, so that memory is the limit. */
 static int bitnet__any_code_3(const uint8_t *p, size_t n) {
     uint64_t a[4], bad[4] = {0};
     int j;
@@ -7639,8 +7638,9 @@ static int bitnet__any_code_3(const uint8_t *p, size_t n) {
     return ((bad[0] | bad[1] | bad[2] | bad[3]) & 0x5555555555555555u) != 0;
 }
 
-/* Whether one of 8 bytes of nibbles has no meaning with its fifths, bit 0 of a byte for the low
-   nibble and bit 1 for the high one: bits 0 and 4 of the bytes of the result. */
+/* Which nibbles of 8 bytes are invalid with their fifths: bit 0 of a byte of the result for the low
+   nibble, bit 4 for the high one. Of fifths, bit 0 of a byte belongs to the low nibble, bit 1 to
+   the high one. */
 static uint64_t bitnet__bad_triples(uint64_t nibbles, uint64_t fifths) {
     const uint64_t a = nibbles, b = nibbles >> 1, c = nibbles >> 2, d = nibbles >> 3;
     const uint64_t s = (fifths & 0x0101010101010101u) | (fifths << 3 & 0x1010101010101010u);
@@ -7648,9 +7648,8 @@ static uint64_t bitnet__bad_triples(uint64_t nibbles, uint64_t fifths) {
     return ((a & b & c & d) | (s & four)) & 0x1111111111111111u;
 }
 
-/* Whether something is invalid in rows [row, row + n_rows) of TL2_R16; row is the first of a row
-   pack.
-   The blocks 8 bytes at a time, which a compiler vectorises; what is padded by the unpacker. */
+/* 1 if something is invalid in rows [row, row + n_rows) of TL2_R16; row is the first of a row pack.
+   Reads blocks 8 bytes at a time, which compilers vectorise. The unpacker checks the padding. */
 static int bitnet__any_bad_triple(const bitnet_ternary *t, const uint8_t *data, int32_t row,
                                   int32_t n_rows) {
     const int count = (t->n + 23) / 24;
@@ -7679,7 +7678,7 @@ static int bitnet__any_bad_triple(const bitnet_ternary *t, const uint8_t *data, 
 
 /* ---- public: rows of a tensor, and its scale ---- */
 
-/* A copy of *t that has passed bitnet_ternary_check, and has those rows. */
+/* Checks *t into *checked, and that it has rows [row, row + n_rows). */
 static bitnet_result bitnet__ternary_args(const bitnet_ternary *t, const void *data, int32_t row,
                                           int32_t n_rows, const void *out, bitnet_ternary *checked,
                                           bitnet_error *err) {
@@ -7744,12 +7743,12 @@ typedef enum bitnet__plan {
     BITNET__UNPACKED                   /* to rows of I2_S; a table with pack packs these */
 } bitnet__plan;
 
-/* A ternary matrix as kernels read it. Until it is packed w is the file's tensor, which file
-   describes. */
+/* A ternary matrix as kernels read it. Until it is packed, w is the tensor as in the file, which
+   `file` describes. */
 typedef struct bitnet__linear {
     const uint8_t *w;
-    int32_t n_in;                      /* a multiple of 128; beyond file.n: zeros. With scale groups
-                                          file.n */
+    int32_t n_in;                      /* file.n; without scale groups padded with zeros to a
+                                          multiple of 128 */
     int32_t n_out;
     int32_t group;                     /* weights that share a scale; 0: all, and it is scale */
     bitnet__plan plan;
@@ -7759,8 +7758,8 @@ typedef struct bitnet__linear {
 
 /* ---- repacking blocks with a scale each; the layout is drawn in @kernels ---- */
 
-/* 16 codes of 2 bits: byte s, code b becomes byte b, code s. A swap of codes with the lowest bits
-   of s and b exchanged, and one with the highest. In 64 bits, two such words at once. */
+/* 16 codes of 2 bits: code b of byte s becomes code s of byte b. The first swap exchanges the low
+   bits of s and b, the second the high bits. 64 bits hold two such words. */
 static uint64_t bitnet__transpose_codes(uint64_t x) {
     uint64_t t = (x ^ x >> 6) & 0x00cc00cc00cc00ccu;
     x ^= t ^ t << 6;
@@ -7768,7 +7767,7 @@ static uint64_t bitnet__transpose_codes(uint64_t x) {
     return x ^ t ^ t << 12;
 }
 
-/* A block's codes as n / 16 words of the layout. 0: one is invalid. */
+/* Turns a block's codes into n / 16 words as they are packed. 0: one is invalid. */
 static int bitnet__block_words(const bitnet__type *type, const uint8_t *p, uint32_t *words) {
     const int n = type->block;
     uint8_t codes[256];
@@ -7795,8 +7794,8 @@ static int bitnet__block_words(const bitnet__type *type, const uint8_t *p, uint3
     return !bad;
 }
 
-/* Rows [row, row + n_rows), a multiple of 16 except at the end of the matrix. 0: something is
-   invalid. */
+/* Repacks rows [row, row + n_rows), a multiple of 16 except at the end of the matrix. 0: something
+   is invalid. */
 static int bitnet__repack_groups(const bitnet_ternary *t, const uint8_t *data, int32_t row,
                                  int32_t n_rows, uint8_t *out, bitnet__unpacked *u) {
     const bitnet__type *info = bitnet__type_info(t->type);
@@ -7826,7 +7825,7 @@ static int bitnet__repack_groups(const bitnet_ternary *t, const uint8_t *data, i
     return 1;
 }
 
-/* A row of such a matrix as floats. */
+/* Unpacks a row of such a matrix to floats. */
 static void bitnet__groups_row(const bitnet__linear *l, int32_t row, float *out) {
     const int32_t lane = row % BITNET__GROUP_ROWS;
     const uint8_t *p = l->w + bitnet__groups_bytes(l->n_in, l->group, row - lane);
@@ -7846,7 +7845,8 @@ static void bitnet__groups_row(const bitnet__linear *l, int32_t row, float *out)
 /* Weights of such a row. */
 static int32_t bitnet__padded_row(int32_t n) { return (n + 127) / 128 * 128; }
 
-/* Rows [row, row + n_rows) of any type, padded with weight 0 (code 1). 0: something is invalid. */
+/* Repacks rows [row, row + n_rows) of any type, padded with weight 0 (code 1). 0: something is
+   invalid. */
 static int bitnet__repack_rows(const bitnet_ternary *t, const uint8_t *data, int32_t row,
                                int32_t n_rows, uint8_t *out, bitnet__unpacked *u) {
     const int32_t end = row + n_rows, n = bitnet__padded_row(t->n);
@@ -8164,7 +8164,7 @@ static bitnet__source bitnet__source_file(const char *path, int copy, bitnet_err
 
 #endif /* BITNET_NO_STDIO */
 
-/* Nothing more will be read. */
+/* Closes the file, of which nothing more will be read. */
 static void bitnet__source_close_file(bitnet__source *src) {
 #ifndef BITNET_NO_STDIO
     bitnet__file_close(src->file);
@@ -8278,7 +8278,7 @@ typedef struct bitnet__reader {
     bitnet_error *err;
     bitnet_result result;
     uint64_t pos;
-    const char *part;                  /* for error texts: "key", "tensor", or 0; and which */
+    const char *kind;                  /* for error texts: "key", "tensor", or 0; and which */
     uint64_t index, name, name_len;    /* name_len 0: not known yet */
 } bitnet__reader;
 
@@ -8293,18 +8293,18 @@ static void bitnet__reader_fail(bitnet__reader *r, bitnet_result code, const cha
     unsigned long long pos = r->pos;
     if (r->result != BITNET_OK) return;
     r->result = code;
-    if (r->part == 0)
+    if (r->kind == 0)
         bitnet__fail(r->err, code, "GGUF header at offset %llu: %s", pos, what);
     else if (r->name_len)
-        bitnet__fail(r->err, code, "GGUF %s '%.*s' at offset %llu: %s", r->part,
+        bitnet__fail(r->err, code, "GGUF %s '%.*s' at offset %llu: %s", r->kind,
                      (int)(r->name_len < 64 ? r->name_len : 64),
                      (const char *)r->src->data + r->name, pos, what);
     else
-        bitnet__fail(r->err, code, "GGUF %s %llu at offset %llu: %s", r->part,
+        bitnet__fail(r->err, code, "GGUF %s %llu at offset %llu: %s", r->kind,
                      (unsigned long long)r->index, pos, what);
 }
 
-/* The same about a name that has been read. */
+/* The same about a key or tensor whose name has been read. */
 static void bitnet__reader_fail_name(bitnet__reader *r, const bitnet__name *name,
                                      bitnet_result code, const char *what) {
     r->name = r->pos = name->at;
@@ -8339,28 +8339,21 @@ static uint64_t bitnet__reader_u64(bitnet__reader *r) {
     return p ? bitnet__get_u64(p) : 0;
 }
 
-/* Steps over a string; its offset and length come back. */
-static uint64_t bitnet__reader_string(bitnet__reader *r, uint64_t *offset) {
-    uint64_t n = bitnet__reader_u64(r);
-    *offset = r->pos;
-    return bitnet__reader_take(r, n) ? n : 0;
-}
-
 /* Why n bytes cannot name a key or tensor; 0 if they can. Names are handed out as C strings, hence
    no NUL. */
 static const char *bitnet__bad_name(const uint8_t *p, uint64_t n) {
     const uint8_t *end = p + n;
-    uint32_t cp, step;
+    uint32_t cp, length;
     if (n == 0) return "it has no name";
-    for (; p < end; p += step) {
-        step = bitnet__utf8_decode(p, end, &cp);
-        if (step == 0) return "its name is not UTF-8";
+    for (; p < end; p += length) {
+        length = bitnet__utf8_decode(p, end, &cp);
+        if (length == 0) return "its name is not UTF-8";
         if (cp == 0) return "its name holds a NUL";
     }
     return 0;
 }
 
-/* A key's or tensor's name, by which errors call it from here on. */
+/* Reads a key's or tensor's name, by which errors call it from here on. */
 static void bitnet__reader_name(bitnet__reader *r, uint64_t max, bitnet__name *name) {
     const uint8_t *p;
     const char *bad;
@@ -8391,8 +8384,7 @@ static void bitnet__reader_skip_strings(bitnet__reader *r, uint64_t n) {
         }
         r->pos = pos;
         if (n > 0) {                   /* beyond have: read more, or fail */
-            uint64_t offset;
-            bitnet__reader_string(r, &offset);
+            bitnet__reader_take(r, bitnet__reader_u64(r));
             n--;
         }
     }
@@ -8400,7 +8392,7 @@ static void bitnet__reader_skip_strings(bitnet__reader *r, uint64_t n) {
 
 /* Steps over the count elements of an array. Nested arrays are walked without recursion: left holds
    how many elements each enclosing array still has. Each takes at least 12 bytes, so the file's
-   size bounds the steps. */
+   size bounds the loop. */
 static void bitnet__reader_skip_array(bitnet__reader *r, uint32_t element, uint64_t count) {
     uint64_t left[BITNET__MAX_NESTING];
     int depth = 0;
@@ -8570,7 +8562,7 @@ static uint64_t bitnet__tensor_room(const bitnet__gguf *g, uint64_t i, uint64_t 
     return (next && next->offset < left ? next->offset : left) - t->offset;
 }
 
-/* Does a tensor of this size leave no more room than alignment takes? 0 is no size. */
+/* 1 if a tensor of `size` bytes, which are not 0, fills its room up to alignment. */
 static int bitnet__fits_room(const bitnet__gguf *g, uint64_t size, uint64_t room) {
     return size > 0 && size <= room && room - size < g->alignment;
 }
@@ -8651,7 +8643,7 @@ static void bitnet__reader_padding(bitnet__reader *r, uint64_t alignment) {
     p = bitnet__reader_take(r, pad);
     for (i = 0; p && i < pad && r->result == BITNET_OK; i++)
         if (p[i]) {
-            r->part = 0;
+            r->kind = 0;
             r->pos = start + i;
             bitnet__reader_fail(r, BITNET_ERR_FORMAT, "the padding before the tensors' data is not "
                                 "0; does the directory lack a tensor?");
@@ -8780,12 +8772,12 @@ static bitnet_result bitnet__gguf_parse(bitnet__gguf *g, const bitnet_allocator 
     g->tensors = (bitnet__tensor *)bitnet__alloc(a, (size_t)g->n_tensors * sizeof *g->tensors + 1);
     if (!g->keys || !g->tensors)
         return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for the header's directory");
-    r.part = "key";
+    r.kind = "key";
     for (r.index = 0; r.index < g->n_keys && r.result == BITNET_OK; r.index++)
         bitnet__reader_key(&r, &g->keys[r.index]);
     if (r.result == BITNET_OK) bitnet__sort_names(bitnet__keys_of(g), &r);
     if (r.result == BITNET_OK) bitnet__gguf_get_alignment(g, &r);
-    r.part = "tensor";
+    r.kind = "tensor";
     for (r.index = 0; r.index < g->n_tensors && r.result == BITNET_OK; r.index++)
         bitnet__reader_tensor(&r, &g->tensors[r.index]);
     if (r.result == BITNET_OK) bitnet__gguf_place_tensors(g, &r);
@@ -8800,7 +8792,7 @@ static void bitnet__gguf_free(bitnet__gguf *g, const bitnet_allocator *a) {
 
 /* ---- values ---- */
 
-/* An integer of any type, negative ones as 2^64 less; 0: the value is not an integer. */
+/* Reads an integer of any type; a negative one wraps to 2^64. 0: the value is not an integer. */
 static int bitnet__value_integer(uint32_t type, const uint8_t *p, uint64_t *v) {
     const uint32_t size = bitnet__value_size(type);
     const int is_signed = type == BITNET_GGUF_I8 || type == BITNET_GGUF_I16 ||
@@ -8823,8 +8815,8 @@ static bitnet_gguf_value bitnet__key_value(const bitnet__gguf *g, const bitnet__
     return v;
 }
 
-/* x with so many digits. The C library's own formatting takes the point from the locale, where it
-   may have several bytes. */
+/* Formats x with `digits` significant digits. The C library takes the decimal point from the
+   locale, where it may have several bytes. */
 static void bitnet__format_number(char text[BITNET__TEXT], int digits, double x) {
     const char *from = text;
     char *to = text;
@@ -9058,8 +9050,8 @@ typedef struct bitnet__family {
     int adjacent;                      /* RoPE rotates 1: (2i, 2i + 1); 0: (i, i + n_rot / 2) */
     int embed_scaled;                  /* 1: the embedding is multiplied by sqrt(dim) */
     int slide_except;                  /* with attention.sliding_window, each layer of this number
-                                          sees all positions, the others only so many as the window
-                                          has; 0: there is no window */
+                                          sees all positions, the others only those in the window;
+                                          0: there is no window */
     float slide_base;                  /* freq_base of the layers that slide, without a key */
     int default_pre;                   /* 1: without tokenizer.ggml.pre, llama-bpe is right */
     int chat;                          /* 1: the template of bitnet-2b-4t, whatever the file has */
@@ -9070,28 +9062,34 @@ typedef struct bitnet__family {
 #define BITNET__SILU -1.0f, 0.0f
 #define BITNET__GELU -1.59576912f, -0.0713548163f      /* -2 sqrt(2/pi), and 0.044715 of it */
 
-/* The official model under its two names; 1bitLLM's large and 3B, and the official one by
-   llama.cpp's converters; Llama3-8B-1.58, Falcon3-1.58 and similar ones; Ternary Bonsai;
-   Microsoft's text embeddings of 0.6B and 270M. Of two families with one name the file's tensors
-   decide: see load_family. Many other networks call themselves llama, qwen3 or gemma3, with biases,
-   experts or norms that are not supported: see check_keys and check_unused.
+/* Each row says which published models it is for. Of two with one name the file's tensors decide:
+   see load_family. Many other networks call themselves llama, qwen3 or gemma3, with biases, experts
+   or norms that are not supported: see check_keys and check_unused.
 
    A new dense family is a row here. It touches no other place, unless it has what no family had:
 
-     a norm                    a bit above, a number below, bitnet__parts, and its step in @forward
+     a norm                    a bit above, a number below, a row of bitnet__layer_tensors, and its
+                               step in @forward
      a gate a * x * sigmoid    nothing: gate_a and gate_b; a name for it in files: bitnet__gates
      a key of its own          bitnet__read_keys, and where it is read; bitnet__neutral_keys if only
                                one value is supported
      a pre-tokenizer           bitnet__pres in @tokenizer
      a chat template           bitnet__chat_rows in @chat */
 static const bitnet__family bitnet__families[] = {
+    /* the official BitNet b1.58-2B-4T */
     {"bitnet-b1.58", BITNET__SUB_NORMS, BITNET__RELU2, 0, 0, 0, 0, 0.0f, 1, 1, 1e-5f, 500000.0f},
+    /* the same under its other name */
     {"bitnet-25", BITNET__SUB_NORMS, BITNET__RELU2, 0, 0, 0, 0, 0.0f, 1, 1, 1e-5f, 500000.0f},
+    /* 1bitLLM's bitnet_b1_58-large and -3B; BitNet b1.58-2B-4T by llama.cpp's converters */
     {"bitnet", BITNET__SUB_NORMS, BITNET__SILU, 1, 0, 0, 0, 0.0f, 1, 0, 0.0f, 10000.0f},
+    /* Llama3-8B-1.58, Falcon3-1.58 and similar ones */
     {"llama", 0, BITNET__SILU, 0, 1, 0, 0, 0.0f, 0, 0, 0.0f, 10000.0f},
+    /* Ternary Bonsai */
     {"qwen3", BITNET__HEAD_NORMS, BITNET__SILU, 0, 0, 0, 0, 0.0f, 0, 0, 1e-6f, 1e6f},
+    /* Microsoft's text embeddings of 0.6B */
     {"qwen3", BITNET__IN_NORMS | BITNET__HEAD_NORMS, BITNET__SILU, 0, 0, 0, 0, 0.0f, 0, 0, 1e-6f,
      1e6f},
+    /* Microsoft's text embeddings of 270M */
     {"gemma3", BITNET__IN_NORMS | BITNET__HEAD_NORMS | BITNET__POST_NORMS, BITNET__GELU, 0, 0, 1, 6,
      10000.0f, 0, 0, 1e-6f, 10000.0f},
 };
@@ -9118,7 +9116,7 @@ struct bitnet__step;
    values for each position, which can be cut back to any earlier one, or a fixed number of floats,
    which cannot: see bitnet__can_cut. */
 typedef struct bitnet__layer_kind {
-    int sets;                          /* its tensors: the parts of these sets */
+    int sets;                          /* its tensors: those of these BITNET__..._SETs */
     int caches;                        /* 1: it keeps a key and a value for each position */
     size_t (*n_state)(const bitnet_model *m);          /* floats for a sequence; 0: none */
     void (*forward)(struct bitnet__step *s, int32_t i);    /* layer number i of a batch */
@@ -9157,6 +9155,7 @@ struct bitnet_model {
     bitnet_error no_chat;              /* why vocab.chat is 0 */
     char arch[32];
     int32_t n_vocab, n_layers, dim, ffn_dim, n_heads, n_kv_heads, head_dim, n_rot, n_ctx;
+    int32_t heads_per_kv;              /* n_heads / n_kv_heads: query heads that share a KV head */
     int32_t q_dim, kv_dim;             /* n_heads * head_dim, n_kv_heads * head_dim */
     int32_t norm_dim;                  /* 1: rows of a norm */
     int32_t window;                    /* positions that a sliding layer sees; 0: no layer slides */
@@ -9168,7 +9167,7 @@ struct bitnet_model {
     float gate_a, gate_b;              /* the family's, or those of the gate that the file names */
     float slide_base;                  /* freq_base of the layers that slide */
     struct { int32_t original; float beta_fast, beta_slow; } yarn;     /* original 0: no YaRN */
-    int32_t group;                     /* see bitnet_model_info */
+    int32_t group;                     /* the smallest scale group; 0: there are none */
     int32_t tied;                      /* 1: the head is the embedding */
     bitnet__linear ternary_head;       /* group 0: the head is of another type */
     struct bitnet__head_copy *copy;    /* of the head, in 6 bits; see @head */
@@ -9183,8 +9182,8 @@ static const bitnet_allocator *bitnet__allocator_of(const bitnet_model *m) {
     return &m->params.allocator;
 }
 
-/* What @head gives to the sections before it. Of bytes_of_copy: those that it will have; returns
-   those that it has now. */
+/* What @head gives to the sections before it. bitnet__head_copy_bytes returns the bytes that the
+   copy has now; *bytes_of_copy are those that it will have. */
 typedef struct bitnet__head bitnet__head;
 static struct bitnet__head_copy *bitnet__head_copy_create(bitnet_model *m);
 static uint64_t bitnet__head_copy_bytes(const bitnet_model *m, uint64_t *bytes_of_copy);
@@ -9254,7 +9253,7 @@ static bitnet_result bitnet__refuse_type(const char *name, const bitnet__tensor 
                         t->info ? t->info->name : "unknown", what);
 }
 
-/* The tensor called name of size [n_rows][n_cols]. */
+/* Finds the tensor called name, which must be [n_rows][n_cols]. */
 static bitnet_result bitnet__want_tensor(bitnet_model *m, const char *name, int32_t n_cols,
                                          int32_t n_rows, const bitnet__tensor **out,
                                          bitnet_error *err) {
@@ -9305,7 +9304,7 @@ static bitnet_result bitnet__tensor_bytes(bitnet_model *m, const bitnet__tensor 
     return BITNET_OK;
 }
 
-/* A matrix that is unpacked to floats; only_floats 1: its type must be one of the floats. */
+/* Loads a matrix that is unpacked to floats; only_floats 1: it must be F32, F16 or BF16. */
 static bitnet_result bitnet__load_matrix(bitnet_model *m, const char *name, int32_t n_cols,
                                          int32_t n_rows, int only_floats, bitnet__matrix *out,
                                          bitnet_error *err) {
@@ -9324,8 +9323,8 @@ static bitnet_result bitnet__load_matrix(bitnet_model *m, const char *name, int3
     return bitnet__tensor_bytes(m, t, &out->data, err);
 }
 
-/* A vector of n gains, converted to F32. An element that is not finite would make every later
-   result so. */
+/* Loads a vector of n gains as F32. An element that is not finite would make every later result
+   so. */
 static bitnet_result bitnet__load_norm(bitnet_model *m, const char *name, int32_t n,
                                        const float **out, bitnet_error *err) {
     bitnet__matrix row;
@@ -9349,8 +9348,8 @@ static bitnet_result bitnet__check_scale(const char *name, float scale, bitnet_e
                         "positive and at most 1e30", name, (double)scale);
 }
 
-/* The scale: the first F32 after the codes, or, as older converters wrote it, a tensor of its own.
-   The scales of types in blocks are multiplied by that tensor's, or by 1. */
+/* Loads a tensor's scale: the first F32 after the codes, or, as older converters wrote it, a tensor
+   of its own. The scales of types in blocks are multiplied by that tensor's, or by 1. */
 static bitnet_result bitnet__load_scale(bitnet_model *m, const char *name, const bitnet__tensor *t,
                                         const uint8_t *codes, float *out, bitnet_error *err) {
     static const char *const suffixes[] = {"_scale", ".scale"};
@@ -9428,12 +9427,6 @@ static bitnet__plan bitnet__choose_plan(const bitnet_kernels *k, const bitnet__l
     return BITNET__UNPACKED;
 }
 
-/* The bytes of a layer's tensor. */
-static size_t bitnet__file_bytes(const bitnet__linear *l) {
-    return (size_t)bitnet__tensor_size(bitnet__type_info(l->file.type), (uint64_t)l->file.n,
-                                       (uint64_t)l->file.rows);
-}
-
 /* The bytes of a layer's first rows, as kernels read them. */
 static size_t bitnet__linear_bytes(const bitnet_kernels *k, const bitnet__linear *l, int32_t rows) {
     return l->group > 0 ? bitnet__groups_bytes(l->n_in, l->group, rows)
@@ -9483,42 +9476,43 @@ static void bitnet__pack_job(void *arg, int i, int thread) {
 }
 
 /* Checks and packs p->linear, and reports the first error in the order of rows, so that it does not
-   depend on the number of jobs. Last its scale, of which a part may have been blocks'. */
+   depend on the number of jobs. Then it checks the scale, which may include that of the blocks. */
 static bitnet_result bitnet__pack_linear(bitnet_model *m, bitnet__packing *p, const char *name,
                                          bitnet_error *err) {
     bitnet__linear *l = p->linear;
     int i;
     if (p->jobs > 1) bitnet__team_run(m->team, p->jobs, bitnet__pack_job, p);
     else bitnet__pack_job(p, 0, 0);
-    for (i = 0; i < p->jobs; i++) {
+    for (i = 0; i < p->jobs; i++)
         if (p->found[i].invalid)
             return bitnet__fail_unpacked(&l->file, name, &p->found[i], err);
-    }
     if (bitnet__check_scale(name, l->scale, err)) return BITNET_ERR_FORMAT;
     if (l->plan == BITNET__ONLY_CHECKED || l->plan == BITNET__AS_IT_IS) return BITNET_OK;
-    bitnet__model_release(m, l->w, bitnet__file_bytes(l));
+    bitnet__model_release(m, l->w,
+                          (size_t)bitnet__tensor_size(bitnet__type_info(l->file.type),
+                                                      (uint64_t)l->file.n, (uint64_t)l->file.rows));
     l->w = p->out;
     p->out += (bitnet__linear_bytes(&m->kernels, l, l->n_out) + 63) / 64 * 64;
     return BITNET_OK;
 }
 
 /* The tensors of a layer: linear layers, and norms. */
-typedef struct bitnet__part {
+typedef struct bitnet__layer_tensor {
     const char *name;
     int set;                           /* kinds of layers that have it: one of the sets below */
-    int norms;                         /* families that have it: one of these; 0: all */
+    int norms;                         /* families that have it: BITNET__SUB_NORMS ...; 0: all */
     int linear, norm;                  /* its number; -1: it is of the other kind */
     size_t n_in, n_out;                /* where in bitnet_model its size is */
-} bitnet__part;
+} bitnet__layer_tensor;
 
-enum { BITNET__ATTN_PARTS = 1, BITNET__FFN_PARTS = 2 };
+enum { BITNET__ATTN_SET = 1, BITNET__FFN_SET = 2 };
 
 #define BITNET__DIM(name) offsetof(bitnet_model, name)
 #define BITNET__A_LINEAR(set, name, i, n_in, n_out) \
-    {name, BITNET__##set##_PARTS, 0, i, -1, BITNET__DIM(n_in), BITNET__DIM(n_out)}
+    {name, BITNET__##set##_SET, 0, i, -1, BITNET__DIM(n_in), BITNET__DIM(n_out)}
 #define BITNET__A_NORM(set, name, norms, i, n_in) \
-    {name, BITNET__##set##_PARTS, norms, -1, i, BITNET__DIM(n_in), BITNET__DIM(norm_dim)}
-static const bitnet__part bitnet__parts[] = {
+    {name, BITNET__##set##_SET, norms, -1, i, BITNET__DIM(n_in), BITNET__DIM(norm_dim)}
+static const bitnet__layer_tensor bitnet__layer_tensors[] = {
     BITNET__A_NORM(ATTN, "attn_norm", 0, BITNET__ATTN_NORM, dim),
     BITNET__A_NORM(ATTN, "attn_q_norm_in", BITNET__IN_NORMS, BITNET__ATTN_Q, dim),
     BITNET__A_NORM(ATTN, "attn_k_norm_in", BITNET__IN_NORMS, BITNET__ATTN_K, dim),
@@ -9545,23 +9539,23 @@ static const bitnet__part bitnet__parts[] = {
 #undef BITNET__DIM
 #undef BITNET__A_LINEAR
 #undef BITNET__A_NORM
-enum { BITNET__PARTS = sizeof bitnet__parts / sizeof bitnet__parts[0] };
+enum { BITNET__LAYER_TENSORS = sizeof bitnet__layer_tensors / sizeof bitnet__layer_tensors[0] };
 
 static void bitnet__forward_layer(struct bitnet__step *s, int32_t i);
 
 /* The kinds of layers. A new one touches these places:
      @model    numbers for its matrices and norms, behind the others in their enum; fields for the
                sizes that it needs, which bitnet__load_shape reads
-     here      its tensors in bitnet__parts, those that other kinds lack in a set of their own; its
-               row; bitnet__kind_of; in bitnet__choose_groups, which of its matrices read the same;
-               in bitnet__pack_layer, passing over the matrices that it lacks
+     here      its tensors in bitnet__layer_tensors, those that other kinds lack in a set of their
+               own; its row; bitnet__kind_of; in bitnet__choose_groups, which of its matrices read
+               the same; in bitnet__pack_layer, passing over the matrices that it lacks
      @context  room for what its steps compute: bitnet_ctx, bitnet__ctx_layout
      @forward  its function. Experts are another FFN behind the same attention; a recurrent layer
                has other steps in place of attention, and reads and writes bitnet__seq_state
    Pages, copies, cutting, drafts, failures and saved sequences need no change: they use n_caches,
    n_state and bitnet__can_cut. */
 static const bitnet__layer_kind bitnet__layer_kinds[] = {
-    {BITNET__ATTN_PARTS | BITNET__FFN_PARTS, 1, 0, bitnet__forward_layer},
+    {BITNET__ATTN_SET | BITNET__FFN_SET, 1, 0, bitnet__forward_layer},
 };
 
 /* The kind of layer number i. */
@@ -9579,26 +9573,26 @@ static void bitnet__set_kind(bitnet_model *m, bitnet__layer *l, const bitnet__la
     m->n_state += kind->n_state ? kind->n_state(m) : 0;
 }
 
-static int bitnet__has_part(const bitnet_model *m, const bitnet__layer_kind *kind,
-                            const bitnet__part *part) {
-    return (kind->sets & part->set) && (!part->norms || (m->family->norms & part->norms));
+static int bitnet__has_tensor(const bitnet_model *m, const bitnet__layer_kind *kind,
+                              const bitnet__layer_tensor *t) {
+    return (kind->sets & t->set) && (!t->norms || (m->family->norms & t->norms));
 }
 
-/* A size of the model's that a part names. */
-static int32_t bitnet__part_size(const bitnet_model *m, size_t at) {
+/* A size of the model's, by where it is in bitnet_model. */
+static int32_t bitnet__tensor_dim(const bitnet_model *m, size_t at) {
     return *(const int32_t *)(const void *)((const char *)m + at);
 }
 
 /* The name of a linear layer; layer -1: the head. */
 static void bitnet__linear_name(const bitnet_model *m, int32_t layer, int linear, char *name) {
-    const bitnet__part *part = bitnet__parts;
-    while (part->linear != linear) part++;
-    if (layer >= 0) bitnet__format(name, "blk.%d.%s.weight", (int)layer, part->name);
+    const bitnet__layer_tensor *t = bitnet__layer_tensors;
+    while (t->linear != linear) t++;
+    if (layer >= 0) bitnet__format(name, "blk.%d.%s.weight", (int)layer, t->name);
     else bitnet__format(name, m->tied ? "token_embd.weight" : "output.weight");
 }
 
 /* Checks the codes of a layer's matrices, or with i -1 of the head, on all CPUs, and packs what
-   needs it into one piece of memory. */
+   needs it into one allocation. */
 static bitnet_result bitnet__pack_layer(bitnet_model *m, int32_t i, bitnet_error *err) {
     bitnet__linear *linear = i < 0 ? &m->ternary_head : m->layers[i].linear;
     const int n = i < 0 ? 1 : BITNET__LINEARS;
@@ -9646,8 +9640,10 @@ static bitnet_result bitnet__pack_layer(bitnet_model *m, int32_t i, bitnet_error
     return bitnet__progress(m, m->gguf.data_start + m->bytes_read, err);
 }
 
-/* The scales of blocks. If those of a matrix differ, it gets scale groups, else their scale becomes
-   the matrix's. q, k, v (gate, up) share one quantized input, so they must share one group size. */
+/* Decides how a layer's scales of blocks are kept. If those of a matrix differ, its blocks become
+   scale groups, else their one scale becomes the matrix's. q, k and v (gate and up) share one
+   quantized input, so they must share one size of scale groups. If the scales of one of them
+   differ, all keep theirs, and one without blocks beside it is an error. */
 static bitnet_result bitnet__choose_groups(bitnet_model *m, int32_t layer, bitnet__linear *l,
                                            bitnet_error *err) {
     static const int8_t input[BITNET__LINEARS] = {0, 0, 0, 1, 2, 2, 3};
@@ -9682,18 +9678,18 @@ static bitnet_result bitnet__choose_groups(bitnet_model *m, int32_t layer, bitne
     return BITNET_OK;
 }
 
-/* Are all weights 0? Of most matrices this reads a few bytes. A file that is invalid is refused
-   later. */
+/* 1 if all weights are 0. Of most matrices this reads a few bytes. 0 if a code is invalid: such a
+   file is refused later. */
 static int bitnet__only_zeros(const bitnet__linear *l) {
     const bitnet_ternary *t = &l->file;
     const bitnet__type *type = bitnet__type_info(t->type);
-    const int32_t step = type->block ? type->block : 768;
+    const int32_t run = type->block ? type->block : 768;
     uint8_t codes[768];
     bitnet__unpacked unused;
     int32_t row, k, i, n;
     for (row = 0; row < t->rows; row++)
-        for (k = 0; k < t->n; k += step) {
-            n = t->n - k < step ? t->n - k : step;
+        for (k = 0; k < t->n; k += run) {
+            n = t->n - k < run ? t->n - k : run;
             if (type->block && !(bitnet__get_u16(bitnet__block_at(t, l->w, row, k) +
                                                  type->scale_at) & 0x7fff)) continue;
             if (!bitnet__unpack_codes(t, l->w, row, k, k + n, codes, &unused)) return 0;
@@ -9708,19 +9704,19 @@ static void bitnet__log_zeros(const bitnet_model *m) {
     char text[BITNET__TEXT], longer[BITNET__TEXT];
     int32_t i, from;
     int k;
-    for (k = 0; k < BITNET__PARTS; k++) {
-        const bitnet__part *part = &bitnet__parts[k];
-        if (part->linear < 0) continue;
+    for (k = 0; k < BITNET__LAYER_TENSORS; k++) {
+        const bitnet__layer_tensor *t = &bitnet__layer_tensors[k];
+        if (t->linear < 0) continue;
         text[0] = 0;
         for (i = 0; i < m->n_layers && strlen(text) < 60; i++) {
-            if (!(m->layers[i].zeros >> part->linear & 1)) continue;
-            for (from = i; i + 1 < m->n_layers && m->layers[i + 1].zeros >> part->linear & 1;) i++;
+            if (!(m->layers[i].zeros >> t->linear & 1)) continue;
+            for (from = i; i + 1 < m->n_layers && m->layers[i + 1].zeros >> t->linear & 1;) i++;
             bitnet__format(longer, "%s%s%d", text, text[0] ? ", " : "", (int)from);
             if (i > from) bitnet__format(text, "%s-%d", longer, (int)i);
             else memcpy(text, longer, sizeof text);
         }
         if (!text[0]) continue;
-        bitnet__format(longer, "all weights of %s are zero in layers %s%s", part->name, text,
+        bitnet__format(longer, "all weights of %s are zero in layers %s%s", t->name, text,
                        i < m->n_layers ? ", ..." : "");
         bitnet__log_text(m, BITNET_LOG_WARNING, longer);
     }
@@ -9733,17 +9729,17 @@ static bitnet_result bitnet__load_layer(bitnet_model *m, int32_t i, bitnet__laye
     int k;
     memset(l, 0, sizeof *l);
     bitnet__set_kind(m, l, bitnet__kind_of(m, i));
-    for (k = 0; k < BITNET__PARTS; k++) {
-        const bitnet__part *part = &bitnet__parts[k];
-        const int32_t n_in = bitnet__part_size(m, part->n_in);
-        if (!bitnet__has_part(m, l->kind, part)) continue;
-        bitnet__format(name, "blk.%d.%s.weight", (int)i, part->name);
-        r = part->norm >= 0 ? bitnet__load_norm(m, name, n_in, &l->norm[part->norm], err)
-                            : bitnet__load_linear(m, name, n_in, bitnet__part_size(m, part->n_out),
-                                                  &l->linear[part->linear], err);
+    for (k = 0; k < BITNET__LAYER_TENSORS; k++) {
+        const bitnet__layer_tensor *t = &bitnet__layer_tensors[k];
+        const int32_t n_in = bitnet__tensor_dim(m, t->n_in);
+        if (!bitnet__has_tensor(m, l->kind, t)) continue;
+        bitnet__format(name, "blk.%d.%s.weight", (int)i, t->name);
+        r = t->norm >= 0 ? bitnet__load_norm(m, name, n_in, &l->norm[t->norm], err)
+                         : bitnet__load_linear(m, name, n_in, bitnet__tensor_dim(m, t->n_out),
+                                               &l->linear[t->linear], err);
         if (r != BITNET_OK) return r;
-        if (part->linear >= 0 && bitnet__only_zeros(&l->linear[part->linear]))
-            l->zeros |= 1u << part->linear;
+        if (t->linear >= 0 && bitnet__only_zeros(&l->linear[t->linear]))
+            l->zeros |= 1u << t->linear;
     }
     return bitnet__choose_groups(m, i, l->linear, err);
 }
@@ -9762,7 +9758,7 @@ typedef struct bitnet__meta {
     bitnet_result result;
 } bitnet__meta;
 
-/* A key; 0: it is absent. */
+/* Finds a key; 0: it is absent. */
 static const bitnet__key *bitnet__meta_key(const bitnet__meta *x, const char *name) {
     char full[BITNET__TEXT];
     bitnet__format(full, "%s%s", name[0] == '.' ? x->m->arch : "", name);
@@ -9869,7 +9865,7 @@ static bitnet_token bitnet__meta_token(bitnet__meta *x, const char *name, const 
     return (bitnet_token)bitnet__meta_uint(x, name, 0, 0, (uint64_t)x->m->n_vocab - 1);
 }
 
-/* Networks that a name seems to promise, but that compute something else. */
+/* Networks whose name looks supported, but that compute something else. */
 static const struct { const char *arch, *why; } bitnet__refused[] = {
     {"qwen35", "a hybrid network, most of whose layers have linear attention"},
     {"qwen35moe", "a hybrid network, most of whose layers have linear attention"},
@@ -9894,7 +9890,7 @@ static bitnet_result bitnet__refuse_arch(const bitnet_model *m, bitnet_error *er
                         "are: %s", m->arch, names);
 }
 
-/* Does a key's name begin with prefix? */
+/* 1 if a key's name begins with prefix. */
 static int bitnet__key_begins(const bitnet_model *m, const bitnet__key *k, const char *prefix) {
     const size_t n = strlen(prefix);
     return k->name.len >= n && !memcmp(m->gguf.src.data + k->name.at, prefix, n);
@@ -9913,14 +9909,14 @@ static bitnet_result bitnet__refuse_hadamard(const bitnet_model *m, bitnet_error
     return BITNET_OK;
 }
 
-/* Part 1 of a file that was split has all keys, but few of the tensors; the others have no keys. */
+/* Refuses a split file: its first part has all keys and few tensors, the others have no keys. */
 static void bitnet__refuse_split(bitnet__meta *x) {
     const uint64_t count = bitnet__meta_uint(x, "split.count", 1, 0, 65535);
-    const uint64_t part = bitnet__meta_uint(x, "split.no", 0, 0, 65535);
+    const uint64_t split = bitnet__meta_uint(x, "split.no", 0, 0, 65535);
     if (x->result != BITNET_OK || count <= 1) return;
     x->result = bitnet__fail(x->err, BITNET_ERR_UNSUPPORTED, "this is part %u of a model that was "
                              "split into %u files; join them first (llama.cpp: llama-gguf-split "
-                             "--merge)", (unsigned)part + 1, (unsigned)count);
+                             "--merge)", (unsigned)split + 1, (unsigned)count);
 }
 
 static void bitnet__load_family(bitnet__meta *x) {
@@ -10025,15 +10021,18 @@ static const char *const bitnet__read_keys[] = {
     "tokenizer.ggml.add_space_prefix", "tokenizer.chat_template*", "tokenizer.huggingface.json"
 };
 
-/* Keys of what is not supported, which a file may have where they say that it is not used: as the
-   number `value`, or the model's own. */
-enum { BITNET__KEY_VALUE, BITNET__KEY_INT, BITNET__KEY_FLOAT, BITNET__KEY_WINDOW };
+/* Keys of what is not supported, which a file may have if they change nothing: if their value is */
+enum {
+    BITNET__KEY_VALUE,                 /* `value` */
+    BITNET__KEY_INT,                   /* the int32_t at `field` */
+    BITNET__KEY_FLOAT,                 /* the float there, up to its rounding */
+    BITNET__KEY_WINDOW                 /* 0, or at least the int32_t there, which is the trained
+                                          context; anything if the model has layers that slide */
+};
 
 typedef struct bitnet__neutral_key {
     const char *name;
-    int rule;                          /* VALUE: `value`; INT: the int32_t at field; FLOAT: the
-                                          float there, up to its rounding; WINDOW: 0, or at least
-                                          the trained context, unless layers slide */
+    int rule;                          /* one of these */
     double value;
     size_t field;                      /* in bitnet_model */
 } bitnet__neutral_key;
@@ -10062,7 +10061,7 @@ static const bitnet__neutral_key bitnet__neutral_keys[] = {
 #undef BITNET__ONLY
 #undef BITNET__OWN
 
-/* Is the n bytes' text the pattern, in which one * stands for anything? */
+/* 1 if a text of n bytes fits a pattern, in which one * stands for anything. */
 static int bitnet__is_like(const char *text, size_t n, const char *pattern) {
     const char *star = strchr(pattern, '*');
     const size_t all = strlen(pattern), head = star ? (size_t)(star - pattern) : all;
@@ -10072,7 +10071,7 @@ static int bitnet__is_like(const char *text, size_t n, const char *pattern) {
            !memcmp(text + n - tail, pattern + all - tail, tail);
 }
 
-/* A number of any type, or a bool; 0: it is none. */
+/* Reads a number of any type, or a bool; 0: it is none. */
 static int bitnet__value_number(const bitnet__gguf *g, const bitnet__key *k, double *out) {
     const uint8_t *p = bitnet__value_of(g, k);
     uint64_t n;
@@ -10089,7 +10088,7 @@ static int bitnet__value_number(const bitnet__gguf *g, const bitnet__key *k, dou
     return 1;
 }
 
-/* Does the key say what is computed anyway? *want: what it should say. */
+/* 1 if the key says what is computed anyway. *want: what it should say. */
 static int bitnet__is_neutral(const bitnet_model *m, const bitnet__neutral_key *neutral,
                               const bitnet__key *k, double *want) {
     const char *field = (const char *)m + neutral->field;
@@ -10107,7 +10106,7 @@ static int bitnet__is_neutral(const bitnet_model *m, const bitnet__neutral_key *
     return v >= *want - room && v <= *want + room;
 }
 
-/* One key, of the architecture or the tokenizer; its name without the architecture. */
+/* Checks a key of the architecture or the tokenizer; name [length] is without the architecture. */
 static bitnet_result bitnet__check_key(const bitnet_model *m, const bitnet__key *k,
                                        const char *name, size_t length, bitnet_error *err) {
     const char *whole = (const char *)m->gguf.src.data + k->name.at;
@@ -10147,17 +10146,17 @@ static bitnet_result bitnet__check_keys(const bitnet_model *m, bitnet_error *err
 
 static bitnet_result bitnet__load_shape(bitnet_model *m, bitnet_error *err) {
     bitnet__meta x = {m, err, BITNET_OK};
-    int32_t value_length, n_parts = 0, i;
+    int32_t value_length, n_tensors = 0, i;
     bitnet__load_family(&x);
     if (x.result != BITNET_OK) return x.result;
     m->norm_dim = 1;
     /* The tensors of a layer bound n_layers by what the file holds. */
-    for (i = 0; i < BITNET__PARTS; i++)
-        n_parts += bitnet__has_part(m, bitnet__kind_of(m, 0), &bitnet__parts[i]);
+    for (i = 0; i < BITNET__LAYER_TENSORS; i++)
+        n_tensors += bitnet__has_tensor(m, bitnet__kind_of(m, 0), &bitnet__layer_tensors[i]);
     m->dim = bitnet__meta_size(&x, ".embedding_length", 0, BITNET__MAX_ROW);
     m->ffn_dim = bitnet__meta_size(&x, ".feed_forward_length", 0, BITNET__MAX_ROW);
     m->n_layers = bitnet__meta_size(&x, ".block_count", 0,
-                                    (int64_t)(m->gguf.n_tensors / (uint64_t)n_parts));
+                                    (int64_t)(m->gguf.n_tensors / (uint64_t)n_tensors));
     m->n_ctx = bitnet__meta_size(&x, ".context_length", 0, BITNET__MAX_CONTEXT);
     m->n_heads = bitnet__meta_size(&x, ".attention.head_count", 0, BITNET__MAX_HEADS);
     m->n_kv_heads = bitnet__meta_size(&x, ".attention.head_count_kv", m->n_heads, m->n_heads);
@@ -10177,6 +10176,7 @@ static bitnet_result bitnet__load_shape(bitnet_model *m, bitnet_error *err) {
         return bitnet__fail(err, BITNET_ERR_FORMAT, "GGUF key '%s.rope.dimension_count': %d is "
                             "odd, and RoPE rotates pairs", m->arch, (int)m->n_rot);
     m->score_scale = (float)(1.0 / bitnet__sqrt((double)m->head_dim));
+    m->heads_per_kv = m->n_heads / m->n_kv_heads;
     m->q_dim = m->n_heads * m->head_dim;
     m->kv_dim = m->n_kv_heads * m->head_dim;
     m->eps = bitnet__meta_float(&x, ".attention.layer_norm_rms_epsilon", m->family->eps, 1e-30f,
@@ -10222,7 +10222,8 @@ static const bitnet__pre *bitnet__load_tokenizer_kind(bitnet__meta *x) {
 }
 
 /* Compares the file's template with those that are known, into m->chat and *row; *row 0: it is none
-   of them. It takes no more memory than four times the file's size leaves. */
+   of them. With what loading has allocated before, this takes at most four times the file's
+   size. */
 static bitnet_result bitnet__find_chat_row(bitnet_model *m, const char *jinja, size_t n,
                                            const bitnet__chat_row **row, bitnet_error *err) {
     const bitnet__gguf *g = &m->gguf;
@@ -10258,7 +10259,7 @@ static bitnet_result bitnet__find_chat_row(bitnet_model *m, const char *jinja, s
     return result;
 }
 
-/* Says which template the file has, and what of it was learned. */
+/* Logs which template the file has, and what was learned of it. */
 static void bitnet__log_chat(const bitnet_model *m) {
     const bitnet_chat_template *t = &m->chat;
     bitnet_error text;
@@ -10271,8 +10272,8 @@ static void bitnet__log_chat(const bitnet_model *m) {
     bitnet__log_text(m, BITNET_LOG_INFO, text.text);
 }
 
-/* The chat template, and the tokens that end a text. The official BitNet model's own file has a
-   template that is not the one which it was trained with, so its architecture decides. */
+/* Loads the chat template, and the tokens that end a text. The official BitNet model's own file has
+   a template that it was not trained with, so its architecture decides. */
 static void bitnet__load_chat_template(bitnet__meta *x) {
     static const char name[] = "tokenizer.chat_template";
     bitnet_model *m = x->m;
@@ -10306,8 +10307,8 @@ static void bitnet__load_chat_template(bitnet__meta *x) {
     if (!m->family->chat) bitnet__log_chat(m);
 }
 
-/* Tokens that end a text beside eos and eot: the end of a message, and what some converters write
-   as a list. */
+/* Adds the tokens that end a text beside eos and eot: the end of a message, and those that some
+   converters write as a list. */
 static void bitnet__load_more_ends(bitnet__meta *x) {
     static const char name[] = "tokenizer.ggml.eos_token_ids";
     const bitnet__key *k = bitnet__meta_key(x, name);
@@ -10364,21 +10365,21 @@ static bitnet_result bitnet__load_tokenizer(bitnet_model *m, bitnet_error *err) 
 
 /* ---- loading ---- */
 
-/* The pair that turns `turns` times within YaRN's original length: not a whole number. */
+/* Index (a fraction) of the pair that rotates `turns` times within YaRN's original length. */
 static double bitnet__yarn_pair(const bitnet_model *m, float turns) {
     const double length = (double)m->yarn.original / ((double)turns * 6.283185307179586);
     return (double)m->n_rot * bitnet__log(length) / (2.0 * bitnet__log((double)m->freq_base));
 }
 
-/* How much of its own frequency YaRN leaves to pair i: 1 to those that turn beta_fast times or
-   more, 0 to those that turn beta_slow times or less, and the share falls evenly between them. */
+/* How much of its own frequency YaRN leaves to pair i: 1 to those that rotate beta_fast times or
+   more, 0 to those that rotate beta_slow times or less, and the share falls evenly between them. */
 static double bitnet__yarn_share(const bitnet_model *m, int32_t i) {
     const double last = (double)(m->n_rot - 1);
     const double fast = bitnet__yarn_pair(m, m->yarn.beta_fast);
     const double slow = bitnet__yarn_pair(m, m->yarn.beta_slow);
     const double low = fast > 0.0 ? fast < last ? (double)(int32_t)fast : last : 0.0;
     double high = slow > 0.0 ? slow < last ? (double)(int32_t)slow : last : 0.0, x;
-    if (high < slow && high < last) high += 1.0;       /* rounded up, and low down */
+    if (high < slow && high < last) high += 1.0;       /* rounded up; low is rounded down */
     x = ((double)i - low) / (high - low > 0.001 ? high - low : 0.001);
     return 1.0 - (x < 0.0 ? 0.0 : x > 1.0 ? 1.0 : x);
 }
@@ -10434,7 +10435,7 @@ static bitnet_result bitnet__check_unused(const bitnet_model *m, bitnet_error *e
     return BITNET_OK;
 }
 
-/* Ternary rows of a matrix as a linear layer with a scale per block. */
+/* Makes a ternary matrix a linear layer with a scale per block. */
 static bitnet_result bitnet__as_linear(const bitnet__matrix *a, const char *name,
                                        bitnet__linear *l, bitnet_error *err) {
     memset(l, 0, sizeof *l);
@@ -10509,7 +10510,7 @@ static uint64_t bitnet__hash_floats(uint64_t h, const float *x, int32_t n) {
     return h;
 }
 
-/* The scales of the first 16 rows, if they have one per group. */
+/* The scales of the first row pack, if the layer has scale groups. */
 static uint64_t bitnet__hash_groups(uint64_t h, const bitnet__linear *l) {
     const uint8_t *p = l->w;
     int32_t k;
@@ -10526,7 +10527,7 @@ static uint64_t bitnet__hash_ints(uint64_t h, const int32_t *x, int n) {
 }
 
 /* What saved sequences know their model by: the header, how the weights are read, the last norm
-   and the scales of all linear layers (of those with groups, and of such a head, of 16 rows).
+   and the scales of all linear layers (with scale groups, in such a head, too, those of 16 rows).
    Another training of the same shape has other scales. Not all weights, because loading does not
    read the embedding. */
 static uint64_t bitnet__model_identity(const bitnet_model *m) {
@@ -10569,7 +10570,7 @@ static const bitnet_kernels *bitnet__kernels_for(const bitnet__gguf *g) {
     return bitnet_kernels_default();
 }
 
-static bitnet_result bitnet__load_parts(bitnet_model *m, bitnet_error *err) {
+static bitnet_result bitnet__load_model(bitnet_model *m, bitnet_error *err) {
     const uint64_t max_bytes = m->params.max_bytes ? m->params.max_bytes : (uint64_t)16 << 30;
     const bitnet_kernels *k = m->params.kernels;
     char text[BITNET__TEXT];
@@ -10608,7 +10609,7 @@ static bitnet_result bitnet__load(bitnet__source src, const bitnet_model_params 
     memset(&p, 0, sizeof p);
     if (params) p = *params;
     r = bitnet__check_open(&src, out != 0, &p.allocator, err);
-    if (r == BITNET_OK) r = bitnet__check_layout(p.i2s_packing, err);
+    if (r == BITNET_OK) r = bitnet__check_packing(p.i2s_packing, err);
     if (r == BITNET_OK) r = bitnet__check_tiles(&p, err);
     if (r == BITNET_OK && p.q2_0_block && p.q2_0_block != 64 && p.q2_0_block != 128)
         r = bitnet__fail(err, BITNET_ERR_ARG, "q2_0_block %lld is not 64 or 128",
@@ -10622,7 +10623,7 @@ static bitnet_result bitnet__load(bitnet__source src, const bitnet_model_params 
     memset(m, 0, sizeof *m);
     m->params = p;
     m->gguf.src = src;
-    r = bitnet__load_parts(m, err);
+    r = bitnet__load_model(m, err);
     bitnet__team_free(&m->params.allocator, m->team);
     m->team = 0;
     m->params.tiles = 0;               /* the caller's, who may free it now */
@@ -10750,8 +10751,8 @@ enum {
                                           and take a few ms, between which cancel_fn is asked */
     BITNET__COLUMNS = 64,              /* tokens of a span, times heads that share a KV head */
     BITNET__PAGE = 64,                 /* positions in a page of the KV cache, if sequences share
-                                          them out, and in a task of attention */
-    BITNET__MIX_DIMS = 64,             /* elements in a slice of a head; see attention_values */
+                                          them out, and in a task of attention: whole KV blocks */
+    BITNET__MIX_DIMS = 64,             /* elements in a slice of a head */
     BITNET__MAX_SEQS = 4096,
     BITNET__PROMPT_CHUNK = 32          /* tokens of a prompt that go along with other sequences */
 };
@@ -10761,8 +10762,8 @@ enum {
 struct bitnet__attention;
 typedef void bitnet__bytes_fn(void *ud, uint8_t *bytes, size_t n);
 
-/* A cell is one head's key, or value, at a position. Those of positions [from, from + n), which
-   follow each other in a page. */
+/* A cell is one head's key, or value, at a position. These are the cells of positions
+   [from, from + n), which follow each other in a page. */
 typedef struct bitnet__cells { uint8_t *at; int32_t from, n; } bitnet__cells;
 
 /* How the cache stores keys and values, and what attention does with them: a row for each
@@ -10774,7 +10775,7 @@ typedef struct bitnet__kv_ops {
     const char *name;
     int32_t head_unit, max_head;       /* head_dim is a multiple of this, and at most that */
     int32_t element, extra;            /* bytes of a cell: element * head_dim + extra */
-    int32_t unit;                      /* positions that are stored together: 1, or a block */
+    int32_t unit;                      /* positions that are stored together: 1 or a KV block */
     int rounds;                        /* 1: queries and probabilities are rounded to F16 */
     int int8;                          /* 1: queries and the weights of values are int8, too */
     /* Stores v [head_dim] of a position in the unit at `to`; room [head_dim] may be written.
@@ -10783,8 +10784,8 @@ typedef struct bitnet__kv_ops {
                  int8_t *room);
     /* Products of all columns with these keys. */
     void (*scores)(const struct bitnet__attention *a, const bitnet__cells *keys);
-    /* If int8: the probabilities of column i at these values become weights. Only positions
-       [first, end) count; the others get the weight 0. */
+    /* If int8: turns the probabilities of column i at these values into weights. Positions outside
+       [first, end) get the weight 0. */
     void (*weigh)(const struct bitnet__attention *a, const bitnet__cells *values, int32_t i,
                   int32_t first, int32_t end);
     /* out [n_cols][count] += elements [first, first + count) of these values, times the weights of
@@ -10801,9 +10802,10 @@ static const bitnet__kv_ops *bitnet__kv_ops_of(bitnet_kv_type type);
 /* ---- a context ---- */
 
 /* Keys and values of page_len consecutive positions, for all layers that cache; the data follows:
-   [n_caches][n_kv_heads][keys, values][page_len] cells. Types whose unit is a block have blocks in
-   place of cells, as drawn in @kernels; a block is as large as its cells. Sequences that begin with
-   the same tokens may share pages. A page is written only by a sequence that has it alone. */
+   [n_caches][n_kv_heads][keys, values][page_len] cells. Types whose unit is a KV block have those
+   in place of cells, as drawn in @kernels; a KV block is as large as its cells. Sequences that
+   begin with the same tokens may share pages. A page is written only by a sequence that has it
+   alone. */
 typedef struct bitnet__page {
     struct bitnet__page *next;         /* in the list of free pages */
     int32_t n_users;                   /* sequences that have it */
@@ -10816,9 +10818,9 @@ typedef struct bitnet__seq {
     int32_t n_in_state;                /* tokens that its state of fixed size has seen */
     bitnet_token pending;              /* sampled, not yet evaluated; -1: none */
     /* While a call appends to it: */
-    int32_t n_staged;                  /* tokens in history behind n_past, to be evaluated */
-    int32_t n_before;                  /* n_past and pending before the call */
-    bitnet_token pending_before;
+    int32_t n_queued;                  /* tokens in history behind n_past, to be evaluated */
+    int32_t n_before;                  /* n_past before the call */
+    bitnet_token pending_before;       /* pending before the call */
     bitnet__page *leaves;              /* the shared page of which it needs a copy; 0: none */
     int32_t in_generation;             /* 1: a bitnet_gen has it */
 } bitnet__seq;
@@ -10832,12 +10834,12 @@ typedef struct bitnet__place {
 /* Consecutive tokens [t, t + n) of a batch that attend together: neighbours in one sequence. */
 typedef struct bitnet__span { int32_t t, n; } bitnet__span;
 
-/* The int8 input of linear layers. What reads it uses s of quantize or its inverse, what one step
-   of q is worth: to divide by one is not, to the bit, to multiply by the other. */
+/* The int8 input of linear layers. Without scale groups they divide by s, with them they multiply
+   by scales, which are 1 / s: to the bit, that is not the same. */
 typedef struct bitnet__act {
-    int8_t *q;                         /* [n_batch][n, rounded up to 128 if there are no groups] */
-    float *scale;                      /* [n_batch]               s, of layers without groups */
-    float *step;                       /* [n_batch][groups]       1 / s, of layers with groups */
+    int8_t *q;                         /* [n_batch][n, rounded up to 128 without scale groups] */
+    float *s;                          /* [n_batch]               without: q = round(x * s) */
+    float *scale;                      /* [n_batch][groups]       with: x is about q * scale */
     int32_t *sum;                      /* [n_batch][1 or groups]  of q */
 } bitnet__act;
 
@@ -10854,7 +10856,9 @@ struct bitnet_ctx {
     int32_t row;                       /* the row that -1 means in calls; -1: there is none */
     int32_t max_span;                  /* tokens of a span, at most */
     int32_t n_scores;                  /* n_ctx, rounded up to 64 */
-    int32_t nonfinite_token, nonfinite_layer;    /* the batch's first such token, and where */
+    int32_t nonfinite_token;           /* the batch's first that is not finite; its number of tokens
+                                          if there is none */
+    int32_t nonfinite_layer;           /* the first layer where it is not */
     int32_t n_spans;                   /* of the batch */
     int32_t page_len;                  /* positions in a page */
     int32_t n_pages;                   /* that exist, free or not */
@@ -10875,16 +10879,17 @@ struct bitnet_ctx {
     float *h;                          /* [n_batch][widest]      normalised, before int8 */
     float *q;                          /* [n_batch][q_dim] */
     float *kv;                         /* [n_batch][2][kv_dim]   new keys, then new values */
-    float *queries;                    /* [n_kv_heads][n_tokens][group][head_dim]  q, rotated */
+    float *queries;                    /* [n_kv_heads][n_tokens][heads_per_kv][head_dim]
+                                          q, rotated */
     float *o;                          /* [n_batch][q_dim]       attention's output */
     float *g;                          /* [n_batch][ffn_dim]     gate and up, joined */
     bitnet__act act[3];                /* q, k, v or gate, up if their norms differ; else [0] */
     int32_t *dots;                     /* [n_threads][2][n_batch or BITNET__TOKENS]
                                           [BITNET__DOT_STRIDE] */
-    float *outputs;                    /* the same, if the model has groups */
+    float *outputs;                    /* the same, if the model has scale groups */
     float *scores;                     /* [n_threads or n_kv_heads][cols][n_scores] */
-    bitnet__act query;                 /* if int8: queries, for each head a sum and a step */
-    bitnet__act weight;                /* if int8: weights of values [...][cols][n_scores]; step
+    bitnet__act query;                 /* if int8: queries, for each head a sum and a scale */
+    bitnet__act weight;                /* if int8: weights of values [...][cols][n_scores]; scale
                                           [...][cols][n_scores / 64] */
     float *mixed;                      /* [n_threads][cols][head_dim]  of o */
     float *rope[2];                    /* [n_batch][2][n_rot / 2]  cosines, sines; [1]: of layers
@@ -10995,16 +11000,16 @@ static int8_t *bitnet__codes(bitnet__arena *a, int64_t rows, int64_t n) {
 
 static void bitnet__ctx_layout(const bitnet_model *m, const bitnet_ctx_params *p,
                                bitnet__arena *a, bitnet_ctx *c) {
-    const int32_t group = m->n_heads / m->n_kv_heads, threads = p->n_threads;
+    const int32_t threads = p->n_threads;
     const int32_t widest = bitnet__max(bitnet__max(m->dim, m->ffn_dim), m->q_dim);
     const int64_t batch = p->n_batch, i8 = bitnet__kv_ops_of(p->kv_type)->int8 ? batch : 0;
     const uint64_t seqs = (uint64_t)p->n_seqs, ctx = (uint64_t)p->n_ctx;
     int64_t cols, dots, scores;
     int i;
     c->page_len = bitnet__page_len(p);
-    c->max_span = bitnet__max(BITNET__COLUMNS / group, 1);
+    c->max_span = bitnet__max(BITNET__COLUMNS / m->heads_per_kv, 1);
     c->n_scores = bitnet__round_page(p->n_ctx);
-    cols = (int64_t)c->max_span * group;
+    cols = (int64_t)c->max_span * m->heads_per_kv;
     c->seqs = (bitnet__seq *)bitnet__arena_take(a, seqs, sizeof *c->seqs);
     c->history = (bitnet_token *)bitnet__arena_take(a, seqs * ctx, sizeof *c->history);
     c->page_table = (bitnet__page **)bitnet__arena_take(
@@ -11028,8 +11033,8 @@ static void bitnet__ctx_layout(const bitnet_model *m, const bitnet_ctx_params *p
         const int32_t n = bitnet__padded_row(i == 0 ? widest : m->dim);
         const int32_t groups = m->group > 0 ? bitnet__max(1, n / m->group) : 0;
         c->act[i].q = bitnet__codes(a, tokens, n);
-        c->act[i].scale = bitnet__floats(a, tokens, 1);
-        c->act[i].step = bitnet__floats(a, tokens, groups);
+        c->act[i].s = bitnet__floats(a, tokens, 1);
+        c->act[i].scale = bitnet__floats(a, tokens, groups);
         c->act[i].sum = bitnet__ints(a, tokens, bitnet__max(1, groups));
     }
     dots = 2 * (int64_t)bitnet__dot_tokens(p) * BITNET__DOT_STRIDE;
@@ -11038,10 +11043,10 @@ static void bitnet__ctx_layout(const bitnet_model *m, const bitnet_ctx_params *p
     scores = bitnet__max(threads, m->n_kv_heads) * cols * c->n_scores;
     c->scores = bitnet__floats(a, scores, 1);
     c->query.q = bitnet__codes(a, i8, m->q_dim);
-    c->query.step = bitnet__floats(a, i8, m->n_heads);
+    c->query.scale = bitnet__floats(a, i8, m->n_heads);
     c->query.sum = bitnet__ints(a, i8, m->n_heads);
     c->weight.q = bitnet__codes(a, i8 > 0, scores);
-    c->weight.step = bitnet__floats(a, i8 > 0, scores / BITNET__PAGE);
+    c->weight.scale = bitnet__floats(a, i8 > 0, scores / BITNET__KV_BLOCK);
     c->mixed = bitnet__floats(a, threads, cols * m->head_dim);
     for (i = 0; i < 2; i++) c->rope[i] = bitnet__floats(a, m->rope_freq[i] ? batch : 0, m->n_rot);
     c->hidden = bitnet__floats(a, p->n_logits, m->dim);
@@ -11084,13 +11089,13 @@ static bitnet__page *bitnet__shared_page(const bitnet_ctx *c, const bitnet__seq 
     return at < q->n_pages && q->pages[at]->n_users > 1 ? q->pages[at] : 0;
 }
 
-/* How many pages the inputs need for their staged tokens, beside those that their sequences have.
+/* How many pages the inputs need for their queued tokens, beside those that their sequences have.
    The last of several that share a page needs no copy of it. */
 static int32_t bitnet__pages_needed(bitnet_ctx *c, const bitnet_input *inputs, int32_t n) {
     int32_t i, needed = 0;
     for (i = 0; i < n; i++) {
         bitnet__seq *q = &c->seqs[inputs[i].seq];
-        const int32_t end = bitnet__pages_for(c, q->n_past + q->n_staged);
+        const int32_t end = bitnet__pages_for(c, q->n_past + q->n_queued);
         if (end > q->n_pages) needed += end - q->n_pages;
         q->leaves = bitnet__shared_page(c, q);
         if (!q->leaves) continue;
@@ -11102,7 +11107,7 @@ static int32_t bitnet__pages_needed(bitnet_ctx *c, const bitnet_input *inputs, i
     return needed;
 }
 
-/* Makes sure that n pages are free. */
+/* Makes sure that n pages are free, within n_kv. */
 static bitnet_result bitnet__reserve_pages(bitnet_ctx *c, int32_t n, bitnet_error *err) {
     const bitnet_allocator *a = &c->m->params.allocator;
     const uint64_t bytes = bitnet__page_bytes(c->m, &c->p);
@@ -11155,7 +11160,7 @@ static void bitnet__free_spare_pages(bitnet_ctx *c) {
     }
 }
 
-/* Empty sequences. A single one has its page in the arena. */
+/* Makes all sequences empty. A single one has its page in the arena. */
 static void bitnet__seqs_init(bitnet_ctx *c) {
     const int32_t n_pages = bitnet__pages_for(c, c->p.n_ctx);
     int32_t i;
@@ -11312,9 +11317,9 @@ static float *bitnet__seq_state(const bitnet_ctx *c, int32_t seq) {
     return c->states + (size_t)seq * c->m->n_state;
 }
 
-/* Can what a sequence keeps be cut back to a length? Keys and values can. A state of fixed size is
-   that of all tokens that went through the layers, those of a failed evaluation, too. Where it
-   cannot be cut, rewinding and copying are BITNET_ERR_UNSUPPORTED; bitnet_seq_sync and _remove
+/* 1 if what a sequence keeps can be cut back to a length. Keys and values can. A state of fixed
+   size is that of all tokens that went through the layers, those of a failed evaluation, too. Where
+   it cannot be cut, rewinding and copying are BITNET_ERR_UNSUPPORTED; bitnet_seq_sync and _remove
    evaluate the tokens again from the first; an evaluation that fails and a prompt that is taken
    back leave the sequence empty, and its generation has ended; and prompt lookup has no drafts. */
 static int bitnet__can_cut(const bitnet_ctx *c, const bitnet__seq *q, int32_t length) {
@@ -11394,13 +11399,13 @@ typedef struct bitnet__step {
     const char *op;                    /* its name for step_fn */
     void (*fn)(const struct bitnet__step *s, int32_t from, int32_t to, int thread);
     void (*attend)(const struct bitnet__attention *a, int32_t i, int thread);
-    const bitnet__span *span;          /* whose attention this is */
+    const bitnet__span *span;          /* whose phase of attention this is */
     const bitnet__linear *linear;      /* of step_out, which writes y to out or adds it */
     float *out;                        /* [n_tokens][dim] */
     int32_t add;                       /* 1: out += y */
     const float *in, *gain;            /* of step_norm_quantize */
     const float *const *gains;
-    int32_t in_dim, n_acts, group;     /* group: of the layers that read in */
+    int32_t in_dim, n_acts, group;     /* group: the scale group of the layers that read `in` */
     int32_t row, n_rows;               /* of @head: the row of hidden; candidates whose exact logits
                                           it computes */
 } bitnet__step;
@@ -11420,7 +11425,7 @@ static void bitnet__step_task(void *arg, int task, int thread) {
     const int32_t from = (int32_t)(n * task / s->n_tasks);
     const int32_t to = (int32_t)(n * (task + 1) / s->n_tasks);
     if (p->step_fn) p->step_fn(p->step_ud, s->op, thread, 1);
-    s->fn(s, from, to, thread);        /* after rounding to whole groups a range may be empty */
+    s->fn(s, from, to, thread);        /* after rounding to row packs a range may be empty */
     if (p->step_fn) p->step_fn(p->step_ud, s->op, thread, 0);
 }
 
@@ -11431,7 +11436,7 @@ static void bitnet__step_job(void *arg, int thread) {
     while ((task = bitnet__claim(&s->tasks, thread, task)) >= 0) bitnet__step_task(s, task, thread);
 }
 
-/* Whether the evaluation has been cancelled. Thread 0 asks. */
+/* 1 if the evaluation has been cancelled. Thread 0 asks cancel_fn. */
 static int bitnet__is_cancelled(bitnet_ctx *c, int thread) {
     if (thread == 0 && c->p.cancel_fn && !bitnet__load_acquire(&c->cancelled) &&
         c->p.cancel_fn(c->p.cancel_ud))
@@ -11439,9 +11444,9 @@ static int bitnet__is_cancelled(bitnet_ctx *c, int thread) {
     return (int)bitnet__load_acquire(&c->cancelled);
 }
 
-/* work: the cost of one item, in products of a ternary weight, the cheapest operation. A task costs
-   at least min_task, so that synchronising the threads costs little beside it. There are at most
-   per_thread tasks for each thread. */
+/* Runs a step. work: the cost of one item, in products of a ternary weight, the cheapest operation.
+   A task costs at least min_task, so that synchronising the threads costs little beside it. There
+   are at most per_thread tasks for each thread. */
 static void bitnet__run_tasks(bitnet__step *s, const char *op, int32_t n_items, int64_t work,
                               int per_thread,
                               void (*fn)(const bitnet__step *, int32_t, int32_t, int)) {
@@ -11484,8 +11489,8 @@ static void bitnet__run_products(bitnet__step *s, int32_t n_rows, int64_t work,
    checked: the residual stream where it is written, and the int8 input of each linear layer, where
    only a NaN becomes -128. (Its norm, or a scale of 0, has made a NaN of an infinity.) */
 
-/* In integers, since compilers may assume that floats are finite; eight lanes for SIMD. Adding 1 to
-   an exponent of all ones sets the sign bit. */
+/* Tests the bits, since compilers may assume that floats are finite; eight lanes for SIMD. Adding 1
+   to an exponent of all ones sets the sign bit. */
 static int bitnet__all_finite(const float *x, int32_t n) {
     uint32_t u[8], bad[8] = {0};
     int32_t i, j;
@@ -11554,8 +11559,8 @@ static void bitnet__forward_layer(bitnet__step *s, int32_t i) {
 
 /* ---- linear layers ---- */
 
-/* act = int8(x) of a token: each group by itself, or all at once and padded with zeros to whole
-   blocks of 128. */
+/* act = int8(x) of a token: each scale group by itself, or all at once and padded with zeros to a
+   multiple of 128. */
 static void bitnet__quantize_token(const bitnet__step *s, const float *x, int32_t t,
                                    const bitnet__act *act, int thread) {
     const bitnet_ctx *c = s->c;
@@ -11565,10 +11570,10 @@ static void bitnet__quantize_token(const bitnet__step *s, const float *x, int32_
     int32_t i;
     for (i = 0; i < groups; i++) {
         const size_t at = bitnet__row(t, groups) + (size_t)i;
-        act->step[at] = 1.0f / c->k.quantize(x + i * s->group, s->group, q + i * s->group,
-                                             &act->sum[at]);
+        act->scale[at] = 1.0f / c->k.quantize(x + i * s->group, s->group, q + i * s->group,
+                                              &act->sum[at]);
     }
-    if (!groups) act->scale[t] = c->k.quantize(x, n, q, &act->sum[t]);
+    if (!groups) act->s[t] = c->k.quantize(x, n, q, &act->sum[t]);
     if (memchr(q, 0x80, (size_t)n)) bitnet__note_nonfinite(c, t, thread);      /* -128 */
     memset(q + n, 0, (size_t)(padded - n));
 }
@@ -11632,14 +11637,14 @@ static int32_t bitnet__round_rows(const bitnet_ctx *c, int32_t row, int32_t n_ou
     return row <= 0 ? 0 : bitnet__min((row + unit - 1) / unit * unit, n_out);
 }
 
-/* A tile of a linear layer's products: some rows, for some tokens of the batch. */
+/* A patch of a linear layer's products: some rows, for some tokens of the batch. */
 typedef struct bitnet__product {
     const bitnet__linear *l;
     const bitnet__act *act;            /* its input */
     int32_t row, n_rows, t, n_tokens;
 } bitnet__product;
 
-/* Iterates over the tiles of rows [from, to) times all tokens; zero the numbers in *x first.
+/* Iterates over the patches of rows [from, to) times all tokens; set the numbers in *x to 0 first.
    Returns 0 at the end, or if the evaluation is cancelled. */
 static int bitnet__next_product(const bitnet__step *s, int32_t from, int32_t to, int thread,
                                 bitnet__product *x) {
@@ -11653,7 +11658,7 @@ static int bitnet__next_product(const bitnet__step *s, int32_t from, int32_t to,
     return x->row < to && !bitnet__is_cancelled(c, thread);
 }
 
-/* A tile of a layer that has groups: out = y, or out += y with add. */
+/* A patch of a layer with scale groups: out = y, or out += y with add. */
 static void bitnet__group_products(const bitnet_ctx *c, const bitnet__product *x, int add,
                                    float *out, size_t out_stride) {
     const bitnet__linear *l = x->l;
@@ -11662,7 +11667,7 @@ static void bitnet__group_products(const bitnet_ctx *c, const bitnet__product *x
     d.w = l->w + bitnet__groups_bytes(l->n_in, l->group, x->row);
     d.q = x->act->q + bitnet__row(x->t, l->n_in);
     d.sums = x->act->sum + at;
-    d.steps = x->act->step + at;
+    d.steps = x->act->scale + at;
     d.n = l->n_in;
     d.group = l->group;
     d.rows = x->n_rows;
@@ -11673,8 +11678,8 @@ static void bitnet__group_products(const bitnet_ctx *c, const bitnet__product *x
     c->k.dotrows_groups(&d);
 }
 
-/* A tile, written from element `at` on, [n_tokens][BITNET__DOT_STRIDE]: integers in dots, of which
-   y = dot * (w_scale / s); or y itself in outputs, if the layer has groups. */
+/* A patch, written from element `at` on, [n_tokens][BITNET__DOT_STRIDE]: integers in dots, of which
+   y = dot * (w_scale / s); or y itself in outputs, if the layer has scale groups. */
 static void bitnet__products(const bitnet_ctx *c, const bitnet__product *x, size_t at) {
     const bitnet__linear *l = x->l;
     bitnet__dots d;
@@ -11693,17 +11698,17 @@ static void bitnet__products(const bitnet_ctx *c, const bitnet__product *x, size
     c->k.dotrows_ternary(&d);
 }
 
-/* y of the tile's token i, from what bitnet__products left. Integers are turned to floats in room
+/* y of the patch's token i, from what bitnet__products left. Integers are turned to floats in room
    [BITNET__ROWS]. */
 static const float *bitnet__outputs(const bitnet_ctx *c, const bitnet__product *x, int32_t i,
                                     size_t at, float *room) {
     at += bitnet__row(i, BITNET__DOT_STRIDE);
     if (x->l->group > 0) return c->outputs + at;
-    c->k.dequantize(c->dots + at, x->l->scale / x->act->scale[x->t + i], x->n_rows, 0, room);
+    c->k.dequantize(c->dots + at, x->l->scale / x->act->s[x->t + i], x->n_rows, 0, room);
     return room;
 }
 
-/* Where a thread's tiles begin in dots and outputs. It has room for two: `which` is 0 or 1. */
+/* Where a thread's patches begin in dots and outputs. It has room for two: `which` is 0 or 1. */
 static size_t bitnet__thread_dots(const bitnet_ctx *c, int thread, int which) {
     return bitnet__row(2 * thread + which, bitnet__dot_tokens(&c->p) * BITNET__DOT_STRIDE);
 }
@@ -11719,15 +11724,15 @@ static void bitnet__linear_rows(const bitnet__step *s, const bitnet__linear *l,
     from = bitnet__round_rows(c, from, l->n_out);
     to = bitnet__round_rows(c, to, l->n_out);
     while (bitnet__next_product(s, from, to, thread, &x)) {
-        float *tile = out + bitnet__row(x.t, out_stride) + x.row;
-        if (l->group > 0) bitnet__group_products(c, &x, add, tile, (size_t)out_stride);
+        float *patch = out + bitnet__row(x.t, out_stride) + x.row;
+        if (l->group > 0) bitnet__group_products(c, &x, add, patch, (size_t)out_stride);
         else bitnet__products(c, &x, at);
         for (i = 0; i < x.n_tokens; i++) {
             const int32_t t = x.t + i;
-            float *y = tile + bitnet__row(i, out_stride);
+            float *y = patch + bitnet__row(i, out_stride);
             if (!l->group)
                 c->k.dequantize(c->dots + at + bitnet__row(i, BITNET__DOT_STRIDE),
-                                l->scale / act->scale[t], x.n_rows, add, y);
+                                l->scale / act->s[t], x.n_rows, add, y);
             if (add && !bitnet__all_finite(y, x.n_rows)) bitnet__note_nonfinite(c, t, thread);
         }
     }
@@ -11738,8 +11743,8 @@ static const bitnet__act *bitnet__act_of(const bitnet_ctx *c, int i) {
     return &c->act[bitnet__in_norms(c->m) ? i : 0];
 }
 
-/* Rows of q, k and v, numbered as if they were one matrix: one step, and equal shares for the
-   threads. */
+/* Rows of q, k and v, numbered as if they were one matrix, so that one step shares them out
+   evenly. */
 static void bitnet__step_qkv(const bitnet__step *s, int32_t from, int32_t to, int thread) {
     bitnet_ctx *c = s->c;
     const bitnet__linear *l = s->layer->linear;
@@ -11752,7 +11757,7 @@ static void bitnet__step_qkv(const bitnet__step *s, int32_t from, int32_t to, in
                         c->kv + kv_dim, 2 * kv_dim, 0);
 }
 
-/* Rows of a layer that writes to out. */
+/* Rows of a layer that writes to s->out. */
 static void bitnet__step_out(const bitnet__step *s, int32_t from, int32_t to, int thread) {
     bitnet__linear_rows(s, s->linear, &s->c->act[0], from, to, thread, s->out, s->c->m->dim,
                         s->add);
@@ -11841,8 +11846,7 @@ static int bitnet__cache_store(const bitnet__step *s, int32_t t, int32_t kv_head
 /* Index of the first of the queries of (kv_head, t); its floats are at index * head_dim of queries.
    At most n_batch * n_heads, 2^28. */
 static int32_t bitnet__query_at(const bitnet__step *s, int32_t kv_head, int32_t t) {
-    const bitnet_model *m = s->c->m;
-    return (kv_head * s->n_tokens + t) * (m->n_heads / m->n_kv_heads);
+    return (kv_head * s->n_tokens + t) * s->c->m->heads_per_kv;
 }
 
 /* Reorders a head from pairs (2i, 2i + 1) to pairs (i, i + n_rot / 2), which the kernels rotate.
@@ -11868,7 +11872,7 @@ static void bitnet__store_query(const bitnet__step *s, const float *q, const flo
     c->k.rope(m->family->adjacent ? y : q, cos_sin, m->n_rot, hd, c->cache->rounds, y);
     if (!c->cache->int8) return;
     codes = c->query.q + bitnet__row(at, hd);
-    c->query.step[at] = 1.0f / c->k.quantize(y, hd, codes, &c->query.sum[at]);
+    c->query.scale[at] = 1.0f / c->k.quantize(y, hd, codes, &c->query.sum[at]);
     if (memchr(codes, 0x80, (size_t)hd)) bitnet__note_nonfinite(c, t, thread);     /* -128 */
 }
 
@@ -11878,7 +11882,7 @@ static void bitnet__store_query(const bitnet__step *s, const float *q, const flo
 static void bitnet__step_rope(const bitnet__step *s, int32_t from, int32_t to, int thread) {
     bitnet_ctx *c = s->c;
     const bitnet_model *m = c->m;
-    int32_t t, i, j, hd = m->head_dim, group = m->n_heads / m->n_kv_heads;
+    int32_t t, i, j, hd = m->head_dim;
     const int adjacent = m->family->adjacent;
     const float *q_gain = s->layer->norm[BITNET__Q_HEAD_NORM];
     const float *k_gain = s->layer->norm[BITNET__K_HEAD_NORM];
@@ -11888,7 +11892,7 @@ static void bitnet__step_rope(const bitnet__step *s, int32_t from, int32_t to, i
         float *k = c->kv + bitnet__row(t, 2 * m->kv_dim), *v = k + m->kv_dim;
         float *o = c->o + bitnet__row(t, m->q_dim);
         for (i = 0; i < m->n_kv_heads; i++, k += hd, v += hd) {
-            for (j = 0; j < group; j++, q += hd) {
+            for (j = 0; j < m->heads_per_kv; j++, q += hd) {
                 if (q_gain) c->k.rmsnorm(q, q_gain, hd, m->eps, q);
                 bitnet__store_query(s, q, cos_sin, bitnet__query_at(s, i, t) + j, t, thread);
             }
@@ -11912,15 +11916,15 @@ typedef struct bitnet__attention {
     size_t stride;                     /* n_scores */
     float *scores;                     /* [n_cols][n_scores] */
     uint8_t *weights;                  /* if int8: [n_cols][n_scores], and ... */
-    float *steps;                      /* ... [n_cols][n_scores / 64] */
+    float *scales;                     /* ... [n_cols][n_scores / 64] */
 } bitnet__attention;
 
-/* share: which part of c->scores it uses; each has room for the longest span. */
+/* share: which share of c->scores it uses; each has room for the longest span. */
 static bitnet__attention bitnet__make_attention(const bitnet__step *s, int32_t kv_head,
                                                 const bitnet__span *span, int32_t share) {
     const bitnet_ctx *c = s->c;
-    const int32_t group = c->m->n_heads / c->m->n_kv_heads;
-    const size_t at = bitnet__row(share * c->max_span * group, c->n_scores);
+    const int32_t heads_per_kv = c->m->heads_per_kv;
+    const size_t at = bitnet__row(share * c->max_span * heads_per_kv, c->n_scores);
     const bitnet__place last = c->places[span->t + span->n - 1];
     bitnet__attention a;
     a.s = s;
@@ -11929,11 +11933,11 @@ static bitnet__attention bitnet__make_attention(const bitnet__step *s, int32_t k
     a.n_tokens = span->n;
     a.seq = last.seq;
     a.n_all = last.pos + 1;
-    a.n_cols = a.n_tokens * group;
+    a.n_cols = a.n_tokens * heads_per_kv;
     a.stride = (size_t)c->n_scores;
     a.scores = c->scores + at;
     a.weights = (uint8_t *)c->weight.q + at;
-    a.steps = c->weight.step + at / BITNET__PAGE;
+    a.scales = c->weight.scale + at / BITNET__KV_BLOCK;
     return a;
 }
 
@@ -11945,9 +11949,6 @@ static int32_t bitnet__first_seen(const bitnet__step *s, int32_t position) {
     return s->window > 0 ? bitnet__max(position - s->window + 1, 0) : 0;
 }
 
-static bitnet__cells bitnet__keys(const bitnet__attention *a, int32_t from, int32_t to) {
-    return bitnet__cache_cells(a->s->c, a->seq, a->s->layer, a->kv_head, 0, from, to);
-}
 static bitnet__cells bitnet__values(const bitnet__attention *a, int32_t from, int32_t to) {
     return bitnet__cache_cells(a->s->c, a->seq, a->s->layer, a->kv_head, 1, from, to);
 }
@@ -11958,31 +11959,32 @@ static void bitnet__attend_keys(const bitnet__attention *a, int32_t from, int32_
     bitnet__cells keys;
     to = (to + kv->unit - 1) / kv->unit * kv->unit;
     for (from -= from % kv->unit; from < to; from += keys.n) {
-        keys = bitnet__keys(a, from, to);
+        keys = bitnet__cache_cells(a->s->c, a->seq, a->s->layer, a->kv_head, 0, from, to);
         kv->scores(a, &keys);
     }
 }
 
-/* The blocks of positions that any column of the span sees: [*from, return value). */
-static int32_t bitnet__blocks_seen(const bitnet__attention *a, int32_t *from) {
-    *from = bitnet__first_seen(a->s, bitnet__position(a, 0)) / BITNET__PAGE * BITNET__PAGE;
-    return bitnet__round_page(a->n_all);
+/* The positions of all KV blocks that any column of the span sees: [*from, return value). */
+static int32_t bitnet__kv_blocks_seen(const bitnet__attention *a, int32_t *from) {
+    *from = bitnet__first_seen(a->s, bitnet__position(a, 0));
+    *from -= *from % BITNET__KV_BLOCK;
+    return (a->n_all + BITNET__KV_BLOCK - 1) / BITNET__KV_BLOCK * BITNET__KV_BLOCK;
 }
 
-/* The scores of column i become probabilities. */
+/* Turns the scores of column i into probabilities, and these into weights if the cache is int8. */
 static void bitnet__attend_softmax(const bitnet__attention *a, int32_t i, int thread) {
     const bitnet_ctx *c = a->s->c;
-    const int32_t at = bitnet__position(a, i / (a->n_cols / a->n_tokens));
+    const int32_t at = bitnet__position(a, i / c->m->heads_per_kv);
     const int32_t first = bitnet__first_seen(a->s, at);
     const int32_t query = bitnet__query_at(a->s, a->kv_head, a->t) + i;
     bitnet__cells values;
     int32_t from, to;
     (void)thread;
     c->k.softmax(a->scores + bitnet__row(i, c->n_scores) + first, at + 1 - first,
-                 c->cache->int8 ? c->m->score_scale * c->query.step[query] : c->m->score_scale,
+                 c->cache->int8 ? c->m->score_scale * c->query.scale[query] : c->m->score_scale,
                  c->cache->rounds);
     if (!c->cache->int8) return;
-    for (to = bitnet__blocks_seen(a, &from); from < to; from += values.n) {
+    for (to = bitnet__kv_blocks_seen(a, &from); from < to; from += values.n) {
         values = bitnet__values(a, from, to);
         c->cache->weigh(a, &values, i, first, at + 1);
     }
@@ -11999,50 +12001,51 @@ static void bitnet__add_values(const bitnet__attention *a, int32_t from, int32_t
     }
 }
 
-/* Elements [first, first + count). Floats: for each token first the positions before those that all
-   tokens see (in a layer that slides), then these, then those behind. So each sum has the order of
-   positions, whatever the span is. int8: all blocks that a column sees, in order, for all columns;
-   what a column does not see weighs 0 there. */
+/* Sums elements [first, first + count) of the values, for all columns. Floats: for each token first
+   the positions before those that all tokens see (in a layer that slides), then these, then those
+   behind. So each sum has the order of positions, whatever the span is. int8: all KV blocks that
+   any column sees, in order; positions that a column does not see have weight 0. */
 static void bitnet__sum_values(const bitnet__attention *a, int32_t first, int32_t count,
                                float *out) {
-    const int32_t group = a->n_cols / a->n_tokens, end = bitnet__position(a, 0) + 1;
+    const int32_t heads_per_kv = a->s->c->m->heads_per_kv, end = bitnet__position(a, 0) + 1;
     const int32_t last = bitnet__first_seen(a->s, a->n_all - 1);
     const int32_t begin = bitnet__min(last, end);      /* all see [begin, end) */
     int32_t i;
     if (a->s->c->cache->int8) {
-        const int32_t to = bitnet__blocks_seen(a, &i);
+        const int32_t to = bitnet__kv_blocks_seen(a, &i);
         bitnet__add_values(a, i, to, 0, a->n_cols, first, count, out);
         return;
     }
     for (i = 0; i < a->n_tokens; i++)
-        bitnet__add_values(a, bitnet__first_seen(a->s, bitnet__position(a, i)), begin, i * group,
-                           group, first, count, out + bitnet__row(i * group, count));
+        bitnet__add_values(a, bitnet__first_seen(a->s, bitnet__position(a, i)), begin,
+                           i * heads_per_kv, heads_per_kv, first, count,
+                           out + bitnet__row(i * heads_per_kv, count));
     bitnet__add_values(a, begin, end, 0, a->n_cols, first, count, out);
     for (i = 1; i < a->n_tokens; i++)
         bitnet__add_values(a, bitnet__max(end, bitnet__first_seen(a->s, bitnet__position(a, i))),
-                           bitnet__position(a, i) + 1, i * group, group, first, count,
-                           out + bitnet__row(i * group, count));
+                           bitnet__position(a, i) + 1, i * heads_per_kv, heads_per_kv, first,
+                           count, out + bitnet__row(i * heads_per_kv, count));
 }
 
-/* Elements [from, from + count) of the heads' outputs. */
+/* Computes elements [from, from + count) of the heads' outputs. */
 static void bitnet__attend_values(const bitnet__attention *a, int32_t from, int32_t count,
                                   int thread) {
     const bitnet_ctx *c = a->s->c;
     const bitnet_model *m = c->m;
-    const int32_t group = a->n_cols / a->n_tokens, hd = m->head_dim;
-    float *mixed = c->mixed + bitnet__row(thread, c->max_span * group * hd);
+    const int32_t heads_per_kv = m->heads_per_kv, hd = m->head_dim;
+    float *mixed = c->mixed + bitnet__row(thread, c->max_span * heads_per_kv * hd);
     int32_t i;
     memset(mixed, 0, bitnet__row(a->n_cols, count) * sizeof *mixed);
     bitnet__sum_values(a, from, count, mixed);
     for (i = 0; i < a->n_cols; i++) {
-        const int32_t head = a->kv_head * group + i % group;
-        memcpy(c->o + bitnet__row(a->t + i / group, m->q_dim) + head * hd + from,
+        const int32_t head = a->kv_head * heads_per_kv + i % heads_per_kv;
+        memcpy(c->o + bitnet__row(a->t + i / heads_per_kv, m->q_dim) + head * hd + from,
                mixed + bitnet__row(i, count), (size_t)count * sizeof *mixed);
     }
 }
 
-/* Many spans: items are (span, KV head) pairs. The later spans of a prompt see more positions: they
-   come first, so that the tasks taken last are short. */
+/* Attention of many spans: items are (span, KV head) pairs. The later spans of a prompt see more
+   positions: they come first, so that the tasks taken last are short. */
 static void bitnet__step_attention(const bitnet__step *s, int32_t from, int32_t to, int thread) {
     const bitnet_ctx *c = s->c;
     const bitnet_model *m = c->m;
@@ -12094,7 +12097,7 @@ static void bitnet__step_attention_values(const bitnet__step *s, int32_t from, i
 
 /* The work of attention per position that a span sees: its keys, or its values. */
 static int64_t bitnet__attention_work(const bitnet_model *m, const bitnet__span *span) {
-    return 4 * (int64_t)span->n * (m->n_heads / m->n_kv_heads) * m->head_dim;
+    return 4 * (int64_t)span->n * m->heads_per_kv * m->head_dim;
 }
 
 static void bitnet__run_attention_phases(bitnet__step *s, const bitnet__span *span) {
@@ -12148,19 +12151,20 @@ static int bitnet__store_floats(const bitnet_ctx *c, uint8_t *to, int32_t positi
     return 0;
 }
 
-/* Element i of the key, or value, at a position of a block of I8. */
-static uint8_t *bitnet__i8_code(uint8_t *block, int32_t n, int32_t position, int32_t i, int what) {
-    const size_t r = (size_t)(position % BITNET__PAGE), e = (size_t)i;
-    return block + BITNET__KV_STEPS + (what ? (r / 4 * (size_t)n + e) * 4 + r % 4
-                                            : (e / 4 * BITNET__PAGE + r) * 4 + e % 4);
+/* Element i of the key, or value, at a position of a KV block. */
+static uint8_t *bitnet__i8_code(uint8_t *kv_block, int32_t n, int32_t position, int32_t i,
+                                int what) {
+    const size_t r = (size_t)(position % BITNET__KV_BLOCK), e = (size_t)i;
+    return kv_block + BITNET__KV_STEPS + (what ? (r / 4 * (size_t)n + e) * 4 + r % 4
+                                               : (e / 4 * BITNET__KV_BLOCK + r) * 4 + e % 4);
 }
 
 static int bitnet__store_i8(const bitnet_ctx *c, uint8_t *to, int32_t position, int what,
                             const float *v, int8_t *room) {
     const int32_t n = c->m->head_dim;
     int32_t i, sum;
-    const float step = 1.0f / c->k.quantize(v, n, room, &sum);
-    bitnet__put_u32(to + 4 * (position % BITNET__PAGE), bitnet__float_bits(step));
+    const float scale = 1.0f / c->k.quantize(v, n, room, &sum);
+    bitnet__put_u32(to + 4 * (position % BITNET__KV_BLOCK), bitnet__float_bits(scale));
     for (i = 0; i < n; i++)
         *bitnet__i8_code(to, n, position, i, what) = (uint8_t)(room[i] + (what ? 0 : 128));
     return memchr(room, 0x80, (size_t)n) != 0;                         /* -128 */
@@ -12188,7 +12192,7 @@ static void bitnet__weigh_i8(const bitnet__attention *a, const bitnet__cells *va
     const int32_t from = values->from;
     const size_t at = (size_t)i * a->stride + (size_t)from;
     c->k.weigh_i8(a->scores + at, values->at, c->m->head_dim, values->n, first - from, end - from,
-                  a->weights + at, a->steps + at / BITNET__PAGE);
+                  a->weights + at, a->scales + at / BITNET__KV_BLOCK);
 }
 
 static void bitnet__add_floats(const bitnet__attention *a, const bitnet__cells *values, int32_t col,
@@ -12205,7 +12209,7 @@ static void bitnet__add_i8(const bitnet__attention *a, const bitnet__cells *valu
                            int32_t n_cols, int32_t first, int32_t count, float *out) {
     const bitnet_ctx *c = a->s->c;
     const size_t at = (size_t)col * a->stride + (size_t)values->from;
-    c->k.sumrows_i8(values->at, a->weights + at, a->steps + at / BITNET__PAGE, a->stride,
+    c->k.sumrows_i8(values->at, a->weights + at, a->scales + at / BITNET__KV_BLOCK, a->stride,
                     c->m->head_dim, first, count, values->n, n_cols, out);
 }
 
@@ -12215,20 +12219,20 @@ static void bitnet__visit_floats(const bitnet_ctx *c, const bitnet__cells *cells
     fn(ud, cells->at, bitnet__cell_bytes(c->m, c->cache) * (size_t)cells->n);
 }
 
-/* For each position its step, then its codes in order. */
+/* For each position its scale, then its codes in order. */
 static void bitnet__visit_i8(const bitnet_ctx *c, const bitnet__cells *cells, int what, void *ud,
                              bitnet__bytes_fn *fn) {
     const int32_t hd = c->m->head_dim;
-    uint8_t codes[256], *block = cells->at;
+    uint8_t codes[256], *kv_block = cells->at;
     int32_t p, i, j, n;
     for (p = 0; p < cells->n; p++) {
-        if (p > 0 && p % BITNET__PAGE == 0) block += bitnet__kv_block_bytes(hd);
-        fn(ud, block + 4 * (p % BITNET__PAGE), 4);
+        if (p > 0 && p % BITNET__KV_BLOCK == 0) kv_block += bitnet__kv_block_bytes(hd);
+        fn(ud, kv_block + 4 * (p % BITNET__KV_BLOCK), 4);
         for (i = 0; i < hd; i += n) {
             n = bitnet__min(hd - i, (int32_t)sizeof codes);
-            for (j = 0; j < n; j++) codes[j] = *bitnet__i8_code(block, hd, p, i + j, what);
+            for (j = 0; j < n; j++) codes[j] = *bitnet__i8_code(kv_block, hd, p, i + j, what);
             fn(ud, codes, (size_t)n);
-            for (j = 0; j < n; j++) *bitnet__i8_code(block, hd, p, i + j, what) = codes[j];
+            for (j = 0; j < n; j++) *bitnet__i8_code(kv_block, hd, p, i + j, what) = codes[j];
         }
     }
 }
@@ -12240,7 +12244,7 @@ static const bitnet__kv_ops *bitnet__kv_ops_of(bitnet_kv_type type) {
          bitnet__scores_floats, 0, bitnet__add_floats, bitnet__visit_floats},
         {"BITNET_KV_F32", 1, BITNET__MAX_ROW, 4, 0, 1, 0, 0, bitnet__store_floats,
          bitnet__scores_floats, 0, bitnet__add_floats, bitnet__visit_floats},
-        {"BITNET_KV_I8", 4, 65536, 1, 4, BITNET__PAGE, 0, 1, bitnet__store_i8,
+        {"BITNET_KV_I8", 4, 65536, 1, 4, BITNET__KV_BLOCK, 0, 1, bitnet__store_i8,
          bitnet__scores_i8, bitnet__weigh_i8, bitnet__add_i8, bitnet__visit_i8},
     };
     return (size_t)type < sizeof rows / sizeof rows[0] ? &rows[type] : 0;
@@ -12248,7 +12252,7 @@ static const bitnet__kv_ops *bitnet__kv_ops_of(bitnet_kv_type type) {
 
 /* ---- a batch through all layers ---- */
 
-/* The cosines, then the sines of a position's angles, times length. */
+/* Writes the cosines, then the sines of a position's angles, times length. */
 static void bitnet__rotations(const bitnet_model *m, const double *freq, double length, int32_t pos,
                               float *cos_sin) {
     int32_t i;
@@ -12281,7 +12285,8 @@ static void bitnet__step_embed(const bitnet__step *s, int32_t from, int32_t to, 
     }
 }
 
-/* After a layer; -1: the embedding. run_step has waited for all tasks. */
+/* Notes what is not finite, and calls layer_fn, after a layer (-1: the embedding), when all its
+   tasks have ended. */
 static void bitnet__end_layer(const bitnet__step *s, int32_t layer) {
     bitnet_ctx *c = s->c;
     int32_t i;
@@ -12342,12 +12347,10 @@ static bitnet_result bitnet__forward(bitnet_ctx *c, int32_t n, bitnet_error *err
 }
 
 /* =============================================================================================
-   @eval  appending tokens: staged, checked, evaluated in batches
+   @eval  appending tokens: queued, checked, evaluated in batches
+   New tokens are first queued: written to the history behind the sequence's own, the pending token
+   first. Then they are evaluated. If that fails, the sequences still hold what they held before.
    ============================================================================================= */
-
-/* ---- appending tokens ----
-   New tokens are first staged: written to the history behind the sequence's own, the pending token
-   first. Then they are evaluated. If that fails, the sequences still hold what they held before. */
 
 /* Checks that n tokens fit, the pending one included. */
 static bitnet_result bitnet__check_room(const bitnet_ctx *c, const bitnet__seq *q, int64_t n,
@@ -12359,7 +12362,7 @@ static bitnet_result bitnet__check_room(const bitnet_ctx *c, const bitnet__seq *
                         (int)c->p.n_ctx, (int)q->n_past);
 }
 
-/* Can a sequence take n tokens more? */
+/* Checks that a sequence can take n tokens more. */
 static bitnet_result bitnet__check_tokens(const bitnet_ctx *c, const bitnet__seq *q,
                                           const bitnet_token *tokens, int32_t n,
                                           bitnet_error *err) {
@@ -12376,8 +12379,8 @@ static bitnet_result bitnet__check_tokens(const bitnet_ctx *c, const bitnet__seq
     return BITNET_OK;
 }
 
-/* Stages n tokens; q->n_staged counts the pending one, too. */
-static bitnet_result bitnet__stage(const bitnet_ctx *c, bitnet__seq *q, const bitnet_token *tokens,
+/* Queues n tokens; q->n_queued counts the pending one, too. */
+static bitnet_result bitnet__queue(const bitnet_ctx *c, bitnet__seq *q, const bitnet_token *tokens,
                                    int32_t n, bitnet_error *err) {
     bitnet_token *to = q->history + q->n_past;
     const int32_t first = q->pending >= 0;
@@ -12385,15 +12388,15 @@ static bitnet_result bitnet__stage(const bitnet_ctx *c, bitnet__seq *q, const bi
     if (r != BITNET_OK) return r;
     memmove(to + first, tokens, (size_t)n * sizeof *tokens);    /* they may be the history's own */
     if (first) to[0] = q->pending;
-    q->n_staged = first + n;
+    q->n_queued = first + n;
     return BITNET_OK;
 }
 
-/* Puts the staged token number `done` of an input into the batch. */
+/* Puts the queued token number `done` of an input into the batch. */
 static void bitnet__add_to_batch(bitnet_ctx *c, const bitnet_input *in, int32_t done,
                                  bitnet__place *place) {
     const bitnet__seq *q = &c->seqs[in->seq];
-    const int32_t kept = done - (q->n_staged - in->n_logits);
+    const int32_t kept = done - (q->n_queued - in->n_logits);
     place->seq = in->seq;
     place->pos = q->n_before + done;
     place->row = kept >= 0 ? in->row + kept : -1;
@@ -12408,7 +12411,7 @@ static bitnet_result bitnet__prepare_inputs(bitnet_ctx *c, bitnet_input *inputs,
     for (i = 0; i < n_inputs; i++) {
         const bitnet__seq *q = &c->seqs[inputs[i].seq];
         rows += inputs[i].n_logits;
-        total += q->n_staged;
+        total += q->n_queued;
     }
     if (rows > c->p.n_logits)
         return bitnet__fail(err, BITNET_ERR_LIMIT, "the logits of %lld tokens are to be kept: the "
@@ -12420,7 +12423,7 @@ static bitnet_result bitnet__prepare_inputs(bitnet_ctx *c, bitnet_input *inputs,
     bitnet__forget_rows(c);
     for (i = 0; i < n_inputs; i++) {
         bitnet__seq *q = &c->seqs[inputs[i].seq];
-        bitnet__seq_extend(c, q, q->n_staged);
+        bitnet__seq_extend(c, q, q->n_queued);
         q->n_before = q->n_past;
         q->pending_before = q->pending;
         q->pending = -1;
@@ -12432,9 +12435,9 @@ static bitnet_result bitnet__prepare_inputs(bitnet_ctx *c, bitnet_input *inputs,
     return BITNET_OK;
 }
 
-/* Evaluates the staged tokens of the inputs, in this order, in batches. On failure the sequences
+/* Evaluates the queued tokens of the inputs, in this order, in batches. On failure the sequences
    are as before, or empty if they cannot be cut, and the context has no logits. */
-static bitnet_result bitnet__eval_staged(bitnet_ctx *c, bitnet_input *inputs, int32_t n_inputs,
+static bitnet_result bitnet__eval_queued(bitnet_ctx *c, bitnet_input *inputs, int32_t n_inputs,
                                          bitnet_error *err) {
     int32_t total = 0, done = 0, of_input = 0, i = 0, n;
     bitnet_result r = bitnet__prepare_inputs(c, inputs, n_inputs, &total, err);
@@ -12442,7 +12445,7 @@ static bitnet_result bitnet__eval_staged(bitnet_ctx *c, bitnet_input *inputs, in
     while (done < total && r == BITNET_OK) {
         for (n = 0; n < c->p.n_batch && i < n_inputs; n++) {
             bitnet__add_to_batch(c, &inputs[i], of_input++, &c->places[n]);
-            if (of_input < c->seqs[inputs[i].seq].n_staged) continue;
+            if (of_input < c->seqs[inputs[i].seq].n_queued) continue;
             of_input = 0;
             i++;
         }
@@ -12460,8 +12463,9 @@ static bitnet_result bitnet__eval_staged(bitnet_ctx *c, bitnet_input *inputs, in
     return r;
 }
 
-/* Stages all inputs. *n: how many of them may have tokens staged now, also if it fails. */
-static bitnet_result bitnet__stage_inputs(bitnet_ctx *c, const bitnet_input *inputs,
+/* Queues the tokens of all inputs. *n: how many inputs may have tokens queued now, also if it
+   fails. */
+static bitnet_result bitnet__queue_inputs(bitnet_ctx *c, const bitnet_input *inputs,
                                           int32_t n_inputs, int32_t *n, bitnet_error *err) {
     bitnet_result r = BITNET_OK;
     for (*n = 0; *n < n_inputs && r == BITNET_OK; ++*n) {
@@ -12473,13 +12477,13 @@ static bitnet_result bitnet__stage_inputs(bitnet_ctx *c, const bitnet_input *inp
         if (q->in_generation)
             return bitnet__fail(err, BITNET_ERR_BUSY, "input %d: a generation has sequence %d",
                                 (int)*n, (int)in->seq);
-        if (q->n_staged)
+        if (q->n_queued)
             return bitnet__fail(err, BITNET_ERR_ARG, "input %d: sequence %d is there twice",
                                 (int)*n, (int)in->seq);
         if (in->n_tokens >= 1 && (in->n_logits < 0 || in->n_logits > in->n_tokens))
             return bitnet__fail(err, BITNET_ERR_ARG, "input %d: n_logits %lld is not in 0..%lld",
                                 (int)*n, (long long)in->n_logits, (long long)in->n_tokens);
-        r = bitnet__stage(c, q, in->tokens, in->n_tokens, err);
+        r = bitnet__queue(c, q, in->tokens, in->n_tokens, err);
     }
     return r;
 }
@@ -12490,9 +12494,9 @@ static bitnet_result bitnet__eval_many(bitnet_ctx *c, bitnet_input *inputs, int3
     bitnet_result r;
     if (n_inputs < 1 || !inputs)
         return bitnet__fail(err, BITNET_ERR_ARG, "there are no inputs");
-    r = bitnet__stage_inputs(c, inputs, n_inputs, &n, err);
-    if (r == BITNET_OK) r = bitnet__eval_staged(c, inputs, n_inputs, err);
-    for (i = 0; i < n; i++) c->seqs[inputs[i].seq].n_staged = 0;
+    r = bitnet__queue_inputs(c, inputs, n_inputs, &n, err);
+    if (r == BITNET_OK) r = bitnet__eval_queued(c, inputs, n_inputs, err);
+    for (i = 0; i < n; i++) c->seqs[inputs[i].seq].n_queued = 0;
     return r;
 }
 
@@ -12534,9 +12538,9 @@ static bitnet_result bitnet__append(bitnet_ctx *c, int32_t seq, const bitnet_tok
     memset(&in, 0, sizeof in);
     in.seq = seq;
     in.n_logits = 1;
-    r = bitnet__stage(c, &c->seqs[seq], tokens, n, err);
-    if (r == BITNET_OK) r = bitnet__eval_staged(c, &in, 1, err);
-    c->seqs[seq].n_staged = 0;
+    r = bitnet__queue(c, &c->seqs[seq], tokens, n, err);
+    if (r == BITNET_OK) r = bitnet__eval_queued(c, &in, 1, err);
+    c->seqs[seq].n_queued = 0;
     return r;
 }
 
@@ -12588,9 +12592,6 @@ BITNET_API bitnet_result bitnet_seq_remove(bitnet_ctx *c, int32_t seq, int32_t f
 
 /* =============================================================================================
    @state  saved sequences
-   ============================================================================================= */
-
-/* ---- saved sequences ----
    Little-endian on every machine, without padding:
 
         0  "BITNETSQ"
@@ -12602,14 +12603,15 @@ BITNET_API bitnet_result bitnet_seq_remove(bitnet_ctx *c, int32_t seq, int32_t f
        40  i32 pending                    -1: none
        44  u32 tokens [n]
            keys and values                [layers that cache][n_kv_heads][keys, values][n]; each
-                                          is [head_dim] F16 or F32, or a float and [head_dim] bytes
-                                          of I8: codes of values, codes of keys plus 128
+                                          is [head_dim] F16 or F32, or for I8 an F32 scale and
+                                          [head_dim] codes: of a value, or of a key plus 128
            F32 state [n_state]            of layers that keep one
            u64 checksum                   bitnet__hash of all bytes before it
 
-   So neither pages nor anything else of the context shows, except kv_type. */
+   So neither pages nor anything else of the context shows, except kv_type.
+   ============================================================================================= */
 
-enum { BITNET__STATE_HEADER = 44, BITNET__STATE_PIECE = 4096 };
+enum { BITNET__STATE_HEADER = 44, BITNET__STATE_BUFFER = 4096 };
 static const uint8_t bitnet__state_magic[8] = {'B', 'I', 'T', 'N', 'E', 'T', 'S', 'Q'};
 
 static void bitnet__state_header(const bitnet_ctx *c, uint32_t n, bitnet_token pending,
@@ -12656,19 +12658,19 @@ static void bitnet__state_rows(const bitnet_ctx *c, int32_t seq, int32_t n, void
     }
 }
 
-/* Writes bytes in pieces. After a failure it drops them. */
+/* Collects bytes in a buffer, and writes that when it is full. After a failure it drops them. */
 typedef struct bitnet__state_writer {
     bitnet_write_fn write_fn;
     void *ud;
     bitnet_result result;
-    uint64_t hash, done;               /* of all pieces before this one; their bytes */
-    size_t n;
-    uint8_t piece[BITNET__STATE_PIECE];
+    uint64_t hash, done;               /* of what is written; its bytes */
+    size_t n;                          /* bytes in the buffer */
+    uint8_t buffer[BITNET__STATE_BUFFER];
 } bitnet__state_writer;
 
 static void bitnet__state_flush(bitnet__state_writer *w) {
-    w->hash = bitnet__hash(w->hash, w->piece, w->n);
-    w->result = w->write_fn(w->ud, w->piece, w->n);
+    w->hash = bitnet__hash(w->hash, w->buffer, w->n);
+    w->result = w->write_fn(w->ud, w->buffer, w->n);
     if (w->result == BITNET_OK) w->done += w->n;
     w->n = 0;
 }
@@ -12676,12 +12678,12 @@ static void bitnet__state_flush(bitnet__state_writer *w) {
 static void bitnet__state_put(void *writer, uint8_t *p, size_t n) {
     bitnet__state_writer *w = (bitnet__state_writer *)writer;
     while (n > 0 && w->result == BITNET_OK) {
-        const size_t room = sizeof w->piece - w->n, count = n < room ? n : room;
-        memcpy(w->piece + w->n, p, count);
+        const size_t room = sizeof w->buffer - w->n, count = n < room ? n : room;
+        memcpy(w->buffer + w->n, p, count);
         w->n += count;
         p += count;
         n -= count;
-        if (w->n == sizeof w->piece) bitnet__state_flush(w);
+        if (w->n == sizeof w->buffer) bitnet__state_flush(w);
     }
 }
 
@@ -12703,7 +12705,7 @@ static bitnet_result bitnet__seq_save(const bitnet_ctx *c, int32_t seq, bitnet_w
         bitnet__state_put(w, bytes, 4);
     }
     bitnet__state_rows(c, seq, q->n_past, w, bitnet__state_put);
-    bitnet__put_u64(bytes, bitnet__hash(w->hash, w->piece, w->n));
+    bitnet__put_u64(bytes, bitnet__hash(w->hash, w->buffer, w->n));
     bitnet__state_put(w, bytes, 8);
     if (w->n > 0 && w->result == BITNET_OK) bitnet__state_flush(w);
     if (w->result == BITNET_OK) return BITNET_OK;
@@ -12747,7 +12749,7 @@ BITNET_API bitnet_result bitnet_seq_save_memory(bitnet_ctx *c, int32_t seq, void
 /* Checks the header p of a file of this size against the one that the context would write. */
 static bitnet_result bitnet__check_state(const bitnet_ctx *c, const uint8_t *p, uint64_t size,
                                          bitnet_error *err) {
-    static const struct { int32_t at, size; bitnet_result code; const char *text; } parts[] = {
+    static const struct { int32_t at, size; bitnet_result code; const char *text; } fields[] = {
         {0, 8, BITNET_ERR_FORMAT, "this is no saved sequence"},
         {8, 4, BITNET_ERR_UNSUPPORTED, "the version is not 1"},
         {12, 4, BITNET_ERR_UNSUPPORTED, "the kv_type is not the context's"},
@@ -12757,10 +12759,10 @@ static bitnet_result bitnet__check_state(const bitnet_ctx *c, const uint8_t *p, 
     uint8_t want[BITNET__STATE_HEADER];
     size_t i;
     bitnet__state_header(c, n, 0, want);
-    for (i = 0; i < sizeof parts / sizeof parts[0]; i++)
-        if (memcmp(p + parts[i].at, want + parts[i].at, (size_t)parts[i].size))
-            return bitnet__fail(err, parts[i].code, "saved sequence, offset %d: %s",
-                                (int)parts[i].at, parts[i].text);
+    for (i = 0; i < sizeof fields / sizeof fields[0]; i++)
+        if (memcmp(p + fields[i].at, want + fields[i].at, (size_t)fields[i].size))
+            return bitnet__fail(err, fields[i].code, "saved sequence, offset %d: %s",
+                                (int)fields[i].at, fields[i].text);
     if (n > BITNET__MAX_CONTEXT)
         return bitnet__fail(err, BITNET_ERR_FORMAT, "saved sequence, offset 36: %u tokens are more "
                             "than a context can hold", (unsigned)n);
@@ -12799,7 +12801,7 @@ static void bitnet__state_get(void *ud, uint8_t *rows, size_t size) {
     *p += size;
 }
 
-/* Puts a file that has passed all checks in place of a sequence. */
+/* Replaces a sequence by a file that has passed all checks. */
 static bitnet_result bitnet__state_restore(bitnet_ctx *c, int32_t seq, const uint8_t *p,
                                            bitnet_error *err) {
     bitnet__seq *q = &c->seqs[seq];
@@ -12818,7 +12820,8 @@ static bitnet_result bitnet__state_restore(bitnet_ctx *c, int32_t seq, const uin
     return BITNET_OK;
 }
 
-/* The whole of a file whose header is given: the caller's memory, or a copy in *own. */
+/* Reads a whole file, whose header is given, into *own; does nothing if it is in the caller's
+   memory. */
 static bitnet_result bitnet__state_bytes(const bitnet_ctx *c, const bitnet__source *src,
                                          const uint8_t *header, uint8_t **own,
                                          bitnet_error *err) {
@@ -13719,7 +13722,7 @@ typedef struct bitnet__tokens {
 
 static int bitnet__not_0(float x) { return x > 0.0f || x < 0.0f; }     /* NaN counts as 0 */
 
-/* Those of the tokens before the sampled one to which penalties apply. */
+/* The last of the tokens before the sampled one, to which penalties apply. */
 static bitnet__tokens bitnet__penalized(const bitnet_sampler *s, bitnet__tokens before) {
     const int repeat = s->repeat_penalty > 0.0f && s->repeat_penalty != 1.0f;
     int32_t window = s->repeat_window == 0 ? 64 : s->repeat_window;
@@ -13878,8 +13881,8 @@ static int32_t bitnet__add_candidate(bitnet_ctx *c, int32_t n, bitnet_token t) {
     return n + 1;
 }
 
-/* Makes the tokens on which a sample can depend candidates, with their logits; returns how many.
-   Bias and penalty may lift some tokens above the k best and take others from among them. */
+/* Fills the candidates with all tokens on which a sample can depend, and their logits. Returns how
+   many. Bias and penalty may lift some tokens above the k best and take others from among them. */
 static int32_t bitnet__fill_candidates(bitnet_ctx *c, const bitnet_sampler *s,
                                        bitnet__tokens before, const float *logits) {
     const bitnet__tokens recent = bitnet__penalized(s, before);
@@ -13934,9 +13937,9 @@ static void bitnet__require_changed(bitnet_ctx *c, int32_t row, const bitnet_sam
     for (i = 0; i < recent.n; i++) bitnet__require_token(c, row, recent.p[i]);
 }
 
-/* All candidates on which this sample can depend, with exact logits; 0: use all logits, because
-   they are computed already, the candidates are too many, or the head is ternary with groups: its
-   rows are not read one by one. */
+/* Fills the candidates with all on which this sample can depend, with exact logits. Returns how
+   many; 0: use all logits, because they are computed already, rewrite_fn wants them, the candidates
+   are too many, or the head has scale groups: its rows are not read one by one. */
 static int32_t bitnet__top_candidates(bitnet_ctx *c, int32_t row, const bitnet_sampler *s) {
     const int32_t k = bitnet__top_k(s);
     int32_t n;
@@ -13991,7 +13994,7 @@ static int bitnet__candidate_after(const void *of, const void *a, const void *b)
     return bitnet__candidate_before(of, b, a);
 }
 
-/* Puts the n best of all candidates first, in order. A heap holds them, whose root is the worst. */
+/* Puts the n best of all candidates first, in order. A heap holds them; its root is the worst. */
 static void bitnet__best_candidates(bitnet__candidate *all, int32_t n_all, int32_t n) {
     const bitnet__heap heap = {all, sizeof *all, sizeof *all, bitnet__candidate_after, 0};
     bitnet__candidate x;
@@ -14082,7 +14085,7 @@ BITNET_API bitnet_token bitnet_sample_logits(bitnet_ctx *c, const float *logits,
 /* ---- stop strings ----
    Each is searched for as Knuth, Morris and Pratt do: its state is how many of its bytes the text
    ends with, at most, and its links say which states are left when the next byte is another. So no
-   text is read again, and a byte of it costs a few steps per string, however long that is. */
+   text is read again, and a byte of it costs a few comparisons per string, however long that is. */
 
 typedef struct bitnet__stop_search {
     const char *text;
@@ -14103,8 +14106,8 @@ struct bitnet_gen {
     bitnet__seq *q;
     bitnet_generate_params p;
     int32_t n_prompt, n_read;          /* tokens of the prompt, and how many are evaluated */
-    int32_t start;                     /* n_past and pending before the prompt */
-    bitnet_token pending_at_start;
+    int32_t start;                     /* n_past before the prompt */
+    bitnet_token pending_at_start;     /* pending before the prompt */
     int32_t row;                       /* of the logits for the next token */
     int32_t n_hidden;                  /* evaluated draft tokens behind q->n_past */
     int32_t max_draft, n_draft;        /* length limit of the next draft, length of the last */
@@ -14119,8 +14122,8 @@ struct bitnet_gen {
     bitnet_token *tokens;              /* [1 + lookup]  of the last pass */
     int32_t n_tokens;
     char *text;                        /* of the last pass, then text that is held back */
-    size_t n_out, n_text, cap, begun;  /* n_out: bytes of the first part; begun: bytes at the end
-                                          that may become a stop string */
+    size_t n_out, n_text, cap, begun;  /* n_out: bytes that are passed on; begun: bytes at the
+                                          end that may become a stop string */
 };
 
 /* Divides the memory of a generation. */
@@ -14198,7 +14201,7 @@ static int64_t bitnet__find_stop(bitnet_gen *g, size_t from) {
     return first == SIZE_MAX ? -1 : (int64_t)first;
 }
 
-/* Gives text_fn the held text up to byte n. Nonzero: it asks to stop. */
+/* Gives text_fn the held text up to byte number `to`. Nonzero: it asks to stop. */
 static int bitnet__pass_on(bitnet_gen *g, size_t to, bitnet_token t) {
     const size_t from = g->n_out;
     int stop = 0;
@@ -14241,10 +14244,10 @@ static void bitnet__flush_text(bitnet_gen *g) {
 
 enum { BITNET__MAX_LOOKUP = 64 };
 
-/* Stages the pending token and a draft of up to `most` tokens: those that followed the latest place
+/* Queues the pending token and a draft of up to `most` tokens: those that followed the latest place
    that ends with the same three tokens, or else two. Returns the draft's length. The copy may run
    into itself, as in a loop. */
-static int32_t bitnet__stage_draft(const bitnet__seq *q, int32_t most) {
+static int32_t bitnet__queue_draft(const bitnet__seq *q, int32_t most) {
     bitnet_token *h = q->history;
     int32_t n = q->n_past, found = 0, at, i;
     h[n] = q->pending;
@@ -14286,32 +14289,33 @@ static int32_t bitnet__draft_limit(bitnet_gen *g) {
 }
 
 /* ---- a pass of several generations ----
-   Each reads a part of its prompt, or evaluates its pending token and a draft. */
+   Each reads a chunk of its prompt, or evaluates its pending token and a draft. */
 
-/* Stages what a generation evaluates next. Returns the length of its draft. */
-static int32_t bitnet__gen_stage(bitnet_gen *g, int32_t chunk, int drafts, bitnet_input *in) {
+/* Queues what a generation evaluates next. Returns the length of its draft. */
+static int32_t bitnet__gen_queue(bitnet_gen *g, int32_t chunk, int drafts, bitnet_input *in) {
     const int32_t left = g->n_prompt - g->n_read;
     in->seq = g->p.seq;
     if (left > 0) {
-        g->q->n_staged = bitnet__min(left, chunk);
-        in->n_logits = g->q->n_staged == left;
+        g->q->n_queued = bitnet__min(left, chunk);
+        in->n_logits = g->q->n_queued == left;
         return 0;
     }
     drafts = drafts && g->c->m->n_state == 0;          /* else a wrong one could not be dropped */
-    g->n_draft = bitnet__stage_draft(g->q, drafts ? bitnet__draft_limit(g) : 0);
-    g->q->n_staged = in->n_logits = 1 + g->n_draft;
+    g->n_draft = bitnet__queue_draft(g->q, drafts ? bitnet__draft_limit(g) : 0);
+    g->q->n_queued = in->n_logits = 1 + g->n_draft;
     return g->n_draft;
 }
 
-/* Stages the next pass. Returns how many generations take part, and the length of all drafts. */
-static int32_t bitnet__stage_pass(bitnet_ctx *c, bitnet_gen *const *gens, int32_t n,
+/* Queues the tokens of the next pass. Returns how many generations take part, and the length of all
+   drafts. */
+static int32_t bitnet__queue_pass(bitnet_ctx *c, bitnet_gen *const *gens, int32_t n,
                                   int with_drafts, int32_t *drafts) {
     int32_t chunk = c->p.n_batch, open = 0, active = 0, i;
     for (i = 0; i < n; i++) open += !gens[i]->ended;
     if (open > 1) chunk = bitnet__min(chunk, BITNET__PROMPT_CHUNK);
     for (*drafts = i = 0; i < n; i++) {
         if (gens[i]->ended) continue;
-        *drafts += bitnet__gen_stage(gens[i], chunk, with_drafts, &c->inputs[active++]);
+        *drafts += bitnet__gen_queue(gens[i], chunk, with_drafts, &c->inputs[active++]);
     }
     return active;
 }
@@ -14341,7 +14345,7 @@ static void bitnet__gen_sample(bitnet_gen *g) {
     } while (bitnet__accept_draft(g));
 }
 
-/* Nonzero: progress_fn asks to stop. */
+/* Calls progress_fn. Nonzero: it asks to stop. */
 static int bitnet__report_progress(bitnet_ctx *c, const bitnet_generate_params *p, int32_t done,
                                    int32_t total) {
     uintptr_t owner;
@@ -14353,7 +14357,7 @@ static int bitnet__report_progress(bitnet_ctx *c, const bitnet_generate_params *
     return stop;
 }
 
-/* After a pass: counts the prompt's part, or hides the draft; then samples if there are logits. */
+/* After a pass: counts the chunk, or hides the draft; then samples if there are logits. */
 static void bitnet__gen_advance(bitnet_gen *g, const bitnet_input *in) {
     bitnet_ctx *c = g->c;
     g->row = in->row;
@@ -14376,7 +14380,7 @@ static void bitnet__gen_advance(bitnet_gen *g, const bitnet_input *in) {
 
 static bitnet_result bitnet__gen_pass(bitnet_ctx *c, bitnet_gen *const *gens, int32_t n,
                                       bitnet_error *err) {
-    int32_t drafts, active = bitnet__stage_pass(c, gens, n, 1, &drafts), i, k;
+    int32_t drafts, active = bitnet__queue_pass(c, gens, n, 1, &drafts), i, k;
     bitnet_result r = BITNET_OK;
     for (i = 0; i < n; i++) {          /* a pass that fails gives nothing */
         bitnet_gen *g = gens[i];
@@ -14384,15 +14388,15 @@ static bitnet_result bitnet__gen_pass(bitnet_ctx *c, bitnet_gen *const *gens, in
         g->n_out = 0;
         g->n_tokens = 0;
     }
-    if (active > 0) r = bitnet__eval_staged(c, c->inputs, active, drafts > 0 ? 0 : err);
+    if (active > 0) r = bitnet__eval_queued(c, c->inputs, active, drafts > 0 ? 0 : err);
     if (r == BITNET_ERR_CANCELLED) bitnet__fail(err, r, "the evaluation was cancelled");
     else if (r != BITNET_OK && drafts > 0) {   /* perhaps only a draft failed */
-        bitnet__stage_pass(c, gens, n, 0, &drafts);
-        r = bitnet__eval_staged(c, c->inputs, active, err);
+        bitnet__queue_pass(c, gens, n, 0, &drafts);
+        r = bitnet__eval_queued(c, c->inputs, active, err);
     }
     for (i = 0; i < n; i++) {
         bitnet_gen *g = gens[i];
-        g->q->n_staged = 0;
+        g->q->n_queued = 0;
         if (r != BITNET_OK && g->q->n_past == 0 && g->start + g->n_read > 0)
             g->ended = 1;              /* its sequence could not be cut back and is lost */
     }
@@ -14411,14 +14415,14 @@ static bitnet_result bitnet__gen_pass(bitnet_ctx *c, bitnet_gen *const *gens, in
 
 /* ---- beginning and ending ---- */
 
-/* Does the token end a reply, for the model or the caller's template? */
+/* 1 if the token ends a reply, for the model or the caller's template. */
 static int bitnet__ends_reply(const bitnet_model *m, const bitnet_generate_params *p,
                               bitnet_token t) {
     const char *end = p->chat && p->chat->chat_template ? p->chat->chat_template->end : 0;
     return bitnet_token_is_end(m, t) || (end && t == bitnet_token_find(m, end));
 }
 
-/* What a chat lacks that is BITNET_ERR_UNSUPPORTED. */
+/* Why a chat is BITNET_ERR_UNSUPPORTED. */
 static const char *bitnet__why_no_chat(const bitnet_model *m, const bitnet_chat_params *chat) {
     const bitnet_chat_template *t = chat && chat->chat_template ? chat->chat_template
                                                                 : m->vocab.chat;
@@ -14428,8 +14432,8 @@ static const char *bitnet__why_no_chat(const bitnet_model *m, const bitnet_chat_
                : "the chat template cannot turn thinking on or off";
 }
 
-/* Stages the pending token, then the text or the messages. APART: an encoder has 10 KB. */
-BITNET__APART bitnet_result bitnet__stage_text(bitnet_ctx *c, bitnet__seq *q,
+/* Queues the pending token, then the text or the messages. APART: an encoder has 10 KB. */
+BITNET__APART bitnet_result bitnet__queue_text(bitnet_ctx *c, bitnet__seq *q,
                                                const bitnet_generate_params *p,
                                                bitnet_error *err) {
     const bitnet_model *m = c->m;
@@ -14455,7 +14459,7 @@ BITNET__APART bitnet_result bitnet__stage_text(bitnet_ctx *c, bitnet__seq *q,
                             bitnet_result_text((bitnet_result)n));
     if (n == 0)
         return bitnet__fail(err, BITNET_ERR_ARG, "there is no prompt and no pending token");
-    q->n_staged = n;
+    q->n_queued = n;
     return bitnet__check_room(c, q, n, err);
 }
 
@@ -14529,7 +14533,8 @@ static bitnet_result bitnet__check_generate(const bitnet_ctx *c, const bitnet_ge
     return BITNET_OK;
 }
 
-/* Checks the parameters and stages the prompt. g is the caller's memory. */
+/* Checks the parameters and writes the prompt's tokens behind the sequence's history. g is the
+   caller's memory. */
 static bitnet_result bitnet__gen_start(bitnet_gen *g, bitnet_ctx *c,
                                        const bitnet_generate_params *p, bitnet_error *err) {
     bitnet__seq *q;
@@ -14538,10 +14543,10 @@ static bitnet_result bitnet__gen_start(bitnet_gen *g, bitnet_ctx *c,
     q = g->q;
     g->end = p->chat && p->chat->chat_template && p->chat->chat_template->end
              ? bitnet_token_find(c->m, p->chat->chat_template->end) : -1;
-    r = p->prompt ? bitnet__stage(c, q, p->prompt, p->n_prompt, err)
-                  : bitnet__stage_text(c, q, p, err);
-    g->n_prompt = q->n_staged;
-    q->n_staged = 0;
+    r = p->prompt ? bitnet__queue(c, q, p->prompt, p->n_prompt, err)
+                  : bitnet__queue_text(c, q, p, err);
+    g->n_prompt = q->n_queued;
+    q->n_queued = 0;
     g->start = q->n_past;
     g->pending_at_start = q->pending;
     if (r == BITNET_OK) q->in_generation = 1;
@@ -14676,8 +14681,8 @@ typedef struct bitnet__embedder {
     double *sums;                      /* [n_seqs][dim]  for the mean */
 } bitnet__embedder;
 
-/* Stages the tokens of input i in an empty sequence. */
-BITNET__APART bitnet_result bitnet__embed_stage(const bitnet__embedder *e, int32_t i,
+/* Queues the tokens of input i in an empty sequence. */
+BITNET__APART bitnet_result bitnet__embed_queue(const bitnet__embedder *e, int32_t i,
                                                 bitnet__seq *q, bitnet_error *err) {
     const bitnet_embed_input *in = &e->inputs[i];
     const bitnet__vocab *v = &e->c->m->vocab;
@@ -14688,7 +14693,7 @@ BITNET__APART bitnet_result bitnet__embed_stage(const bitnet__embedder *e, int32
     if (!in->text) {
         n = in->n_tokens;
         if (e->p->cut && n > cap) n = cap;
-        r = bitnet__stage(e->c, q, in->tokens, n, err);
+        r = bitnet__queue(e->c, q, in->tokens, n, err);
     } else {
         n = bitnet__encode(v, &e->c->m->params.allocator, in->text, in->size, flags, q->history,
                            (size_t)cap);
@@ -14697,7 +14702,7 @@ BITNET__APART bitnet_result bitnet__embed_stage(const bitnet__embedder *e, int32
         else if (n == 0) r = bitnet__fail(err, BITNET_ERR_ARG, "the text has no tokens");
         else r = e->p->cut ? BITNET_OK : bitnet__check_room(e->c, q, n, err);
         if (r == BITNET_OK && n > cap && v->add_eos) q->history[cap - 1] = v->eos;
-        q->n_staged = bitnet__min(n, cap);
+        q->n_queued = bitnet__min(n, cap);
     }
     if (r != BITNET_OK && err) {       /* which one */
         char text[sizeof err->text];
@@ -14707,8 +14712,8 @@ BITNET__APART bitnet_result bitnet__embed_stage(const bitnet__embedder *e, int32
     return r;
 }
 
-/* Gives the next input a sequence, *begun, and pages. *begun -1: there is no sequence or, as long
-   as others have some, no page. */
+/* Gives the next input a sequence, *begun, and its pages. *begun -1: no input or no sequence is
+   left, or the pages are not free as long as other texts have some. */
 static bitnet_result bitnet__embed_begin(bitnet__embedder *e, int32_t n_open, int32_t *begun,
                                          bitnet_error *err) {
     bitnet_ctx *c = e->c;
@@ -14720,15 +14725,15 @@ static bitnet_result bitnet__embed_begin(bitnet__embedder *e, int32_t n_open, in
     while (seq < c->p.n_seqs && e->of_seq[seq].input >= 0) seq++;
     if (seq == c->p.n_seqs || e->next == e->n_inputs) return BITNET_OK;
     q = &c->seqs[seq];
-    if ((r = bitnet__embed_stage(e, e->next, q, err))) {
-        q->n_staged = 0;
+    if ((r = bitnet__embed_queue(e, e->next, q, err))) {
+        q->n_queued = 0;
         return r;
     }
     memset(&in, 0, sizeof in);
     in.seq = seq;
-    n = q->n_staged;
+    n = q->n_queued;
     r = bitnet__reserve_pages(c, bitnet__pages_needed(c, &in, 1), n_open > 0 ? 0 : err);
-    q->n_staged = 0;
+    q->n_queued = 0;
     if (r != BITNET_OK) {
         if (n_open == 0) return r;
         return r == BITNET_ERR_FULL ? BITNET_OK :
@@ -14755,7 +14760,7 @@ static int32_t bitnet__embed_add(const bitnet__embedder *e, int32_t seq, int32_t
     return n;
 }
 
-/* Fills the batch: first the texts that have begun, then new ones. Returns its tokens. */
+/* Fills the batch: first the texts that have begun, then new ones. *n_tokens: its tokens. */
 static bitnet_result bitnet__embed_fill(bitnet__embedder *e, int32_t *n_tokens,
                                         bitnet_error *err) {
     bitnet_ctx *c = e->c;
@@ -14774,7 +14779,7 @@ static bitnet_result bitnet__embed_fill(bitnet__embedder *e, int32_t *n_tokens,
     return r;
 }
 
-/* The end of a text: its vector, and the sequence is empty again. */
+/* Ends a text: finishes its vector, and empties the sequence. */
 static void bitnet__embed_end(bitnet__embedder *e, int32_t seq) {
     bitnet_ctx *c = e->c;
     const int32_t dim = c->m->dim;
@@ -15618,7 +15623,7 @@ enum {
     BITNET__TEST_STRIDE = 4112,        /* the longest column of results */
     BITNET__TEST_FLOATS = 8 * BITNET__TEST_STRIDE,     /* seven of them, and a guard */
     BITNET__TEST_WEIGHTS = 5 * 4 * 4120,   /* bytes of the largest matrix: 5 rows of F32 */
-    BITNET__TEST_SUMS = 150 * 512 / 64,    /* the most groups of all columns of a shape */
+    BITNET__TEST_SUMS = 150 * 512 / 64,    /* the most scale groups of all columns */
     BITNET__TEST_LENGTH = 96,          /* entries without rows: every length up to this */
     BITNET__TEST_MARGIN = 8192         /* guard bytes behind packed weights */
 };
@@ -15628,11 +15633,10 @@ enum {
 enum { BITNET__TEST_TERNARY, BITNET__TEST_U4, BITNET__TEST_GROUPS, BITNET__TEST_KEYS,
        BITNET__TEST_VALUES, BITNET__TEST_DOT, BITNET__TEST_MIX };
 
-/* All parts of a matrix with this many rows and columns: all columns, then `step` fewer each time;
-   and the same with rows, or with blocks of 64 rows. The shapes of DOT also serve MIX, where step
-   is 1. */
+/* Corners of a matrix with this many rows and columns: all columns, then `fewer` less each time;
+   and the same with rows, or with KV blocks. The shapes of DOT also serve MIX, where fewer is 1. */
 typedef struct bitnet__test_shape {
-    int kind, n, rows, cols, step;
+    int kind, n, rows, cols, fewer;
     int valid;                         /* 1: I2_S without a code 3; 2 to 5: with a single one */
 } bitnet__test_shape;
 
@@ -15640,18 +15644,18 @@ static const bitnet__test_shape bitnet__test_shapes[] = {
     {BITNET__TEST_TERNARY, 128, 37, 40, 1, 0},         /* the ends of tiles and panels */
     {BITNET__TEST_TERNARY, 128, 70, 49, 7, 0}, {BITNET__TEST_TERNARY, 128, 304, 26, 25, 0},
     {BITNET__TEST_TERNARY, 384, 19, 34, 5, 0},         /* rows that end with a whole block of TL2 */
-    {BITNET__TEST_TERNARY, 8448, 37, 8, 3, 0},         /* sums that are widened; blocks of tiles */
+    {BITNET__TEST_TERNARY, 8448, 37, 8, 3, 0},         /* sums that are widened; runs of tiles */
     {BITNET__TEST_TERNARY, 2176, 35, 26, 9, 0},        /* several panels */
     {BITNET__TEST_TERNARY, 3200, 33, 41, 20, 0},       /* more activations than follow each other */
     {BITNET__TEST_TERNARY, 1152, 70, 59, 3, 1}, {BITNET__TEST_TERNARY, 128, 650, 17, 323, 1},
     {BITNET__TEST_TERNARY, 128, 70, 59, 65, 2}, {BITNET__TEST_TERNARY, 128, 70, 59, 65, 3},
     {BITNET__TEST_TERNARY, 128, 70, 59, 65, 4}, {BITNET__TEST_TERNARY, 128, 70, 59, 65, 5},
     {BITNET__TEST_U4, 128, 9, 13, 1, 0}, {BITNET__TEST_U4, 384, 37, 13, 3, 0},
-    {BITNET__TEST_U4, 8320, 9, 2, 1, 0},               /* blocks of tiles */
+    {BITNET__TEST_U4, 8320, 9, 2, 1, 0},               /* runs of tiles */
     {BITNET__TEST_GROUPS, 256, 37, 40, 1, 0}, {BITNET__TEST_GROUPS, 768, 70, 13, 3, 0},
     {BITNET__TEST_GROUPS, 512, 33, 150, 149, 0},       /* more columns than panels take at once */
     {BITNET__TEST_GROUPS, 256, 658, 17, 327, 0}, {BITNET__TEST_GROUPS, 256, 530, 2, 263, 0},
-    {BITNET__TEST_GROUPS, 8448, 17, 2, 1, 0},          /* blocks of tiles */
+    {BITNET__TEST_GROUPS, 8448, 17, 2, 1, 0},          /* runs of tiles */
     {BITNET__TEST_KEYS, 4, 64, 5, 1, 0}, {BITNET__TEST_KEYS, 100, 192, 13, 1, 0},
     {BITNET__TEST_KEYS, 256, 192, 13, 1, 0}, {BITNET__TEST_KEYS, 128, 128, 20, 7, 0},
     {BITNET__TEST_VALUES, 36, 128, 5, 1, 0}, {BITNET__TEST_VALUES, 112, 192, 13, 1, 0},
@@ -15663,7 +15667,7 @@ static const bitnet__test_shape bitnet__test_shapes[] = {
 typedef struct bitnet__test_entry {
     const char *name;
     size_t offset;                     /* in bitnet_kernels */
-    int kind, type;                    /* type of the matrix, if that is of floats; or the group */
+    int kind, type;                    /* type of a matrix of floats; or the scale group */
     int round13;                       /* columns have 13 significant bits */
 } bitnet__test_entry;
 
@@ -15700,14 +15704,14 @@ typedef struct bitnet__selftest {
     bitnet_kernels k;                  /* the tested table */
     const bitnet__test_entry *entry;
     uint64_t random;
-    int n, rows, cols;                 /* of the part that is being tested */
+    int n, rows, cols;                 /* of the corner that is being tested */
     int packs;                         /* the entry reads what pack made of w */
     size_t w_stride, x_stride, stride; /* elements from row to row of w, column to column of ... */
     float x[BITNET__TEST_FLOATS];      /* ... the columns, floats or int8, and ... */
     float want[BITNET__TEST_FLOATS], got[BITNET__TEST_FLOATS];     /* ... results, maybe int32 */
     float blank[BITNET__TEST_STRIDE];  /* what a column contains before a call, and a guard after */
-    int32_t sums[BITNET__TEST_SUMS];   /* of columns, or of their groups */
-    float steps[BITNET__TEST_SUMS];
+    int32_t sums[BITNET__TEST_SUMS];   /* of columns, or of their scale groups */
+    float scales[BITNET__TEST_SUMS];
     int32_t dots[2][BITNET__TEST_LENGTH];
     uint8_t w[BITNET__TEST_WEIGHTS];
     uint8_t *packed;                   /* behind this structure */
@@ -15763,7 +15767,7 @@ static void bitnet__test_fill_ints(bitnet__selftest *t) {
         for (i = t->sums[c] = 0; i < t->n; i++) t->sums[c] += *q++;
 }
 
-/* The same for a matrix with a scale per group, whose scales may be negative, subnormal or 0. */
+/* The same for a matrix with scale groups, whose scales may be negative, subnormal or 0. */
 static void bitnet__test_fill_groups(bitnet__selftest *t) {
     const int group = t->entry->type, groups = t->n / group;
     const int size = (int)bitnet__group_bytes(group);
@@ -15771,7 +15775,7 @@ static void bitnet__test_fill_groups(bitnet__selftest *t) {
     int r, i, j;
     bitnet__test_bytes(t, (uint8_t *)t->x, t->cols, t->n, -128, 127);
     for (i = 0; i < t->cols * groups; i++) {
-        t->steps[i] = (float)bitnet__random(&t->random);
+        t->scales[i] = (float)bitnet__random(&t->random);
         for (j = t->sums[i] = 0; j < group; j++) t->sums[i] += *q++;
     }
     for (r = 0; r < (t->rows + 15) / 16 * groups; r++) {
@@ -15800,7 +15804,7 @@ static void bitnet__test_fill_cache(bitnet__selftest *t) {
     for (c = 0; c < t->cols; c++)
         for (i = t->sums[c] = 0; i < stride; i++) t->sums[c] += *q++;
     for (i = 0; values && i < t->cols * stride / 64; i++)
-        t->steps[i] = (float)bitnet__random(&t->random);
+        t->scales[i] = (float)bitnet__random(&t->random);
 }
 
 /* The same for floats. Some rows have F16 subnormals, an infinity or a NaN. */
@@ -15858,20 +15862,20 @@ static void bitnet__test_multiply(const bitnet__selftest *t, const bitnet_kernel
         f.ints(&d);
     } else if (t->entry->kind == BITNET__TEST_GROUPS) {
         const int group = t->entry->type, at = from * (t->n / group);
-        const bitnet__grouped d = {w, q, t->sums + at, t->steps + at, t->n, group, t->rows,
+        const bitnet__grouped d = {w, q, t->sums + at, t->scales + at, t->n, group, t->rows,
                                    t->cols, t->n > 256, (float *)out, t->stride};
         f.groups(&d);
     } else if (t->entry->kind == BITNET__TEST_KEYS)
         f.keys(w, q, t->sums + from, t->n, t->rows, t->cols, (float *)out, t->stride);
     else if (t->entry->kind == BITNET__TEST_VALUES)            /* the last t->stride elements */
-        f.values(w, (const uint8_t *)q, t->steps + (size_t)from * (t->x_stride / 64), t->x_stride,
+        f.values(w, (const uint8_t *)q, t->scales + (size_t)from * (t->x_stride / 64), t->x_stride,
                  t->n, t->n - (int)t->stride, (int)t->stride, t->rows, t->cols, (float *)out);
     else if (t->entry->kind == BITNET__TEST_DOT)
         f.dot(w, x, t->n, t->rows, t->cols, (float *)out, t->stride);
     else f.mix(w, t->w_stride, x, t->x_stride, t->n, t->rows, t->cols, (float *)out);
 }
 
-/* Does pack refuse an invalid code 3 wherever it is? */
+/* 1 if pack refuses an invalid code 3 wherever it is. */
 static int bitnet__test_refusals(bitnet__selftest *t) {
     int i, refused = 1;
     for (i = 0; i < t->n && refused; i++) {
@@ -15891,7 +15895,7 @@ static void bitnet__test_make_valid(bitnet__selftest *t) {
     for (i = 0; i < bytes; i++) t->w[i] ^= (uint8_t)(t->w[i] & t->w[i] >> 1 & 0x55);
 }
 
-/* Packs the I2_S rows at t->w, without codes 3: one group, another, and the rest. */
+/* Packs the I2_S rows at t->w, without codes 3: one row pack, another, and the rest. */
 static const char *bitnet__test_pack(bitnet__selftest *t, int refusals) {
     const bitnet_kernels *k = &t->k;
     const size_t row_bytes = (size_t)(t->n / 4);
@@ -15911,14 +15915,14 @@ static const char *bitnet__test_pack(bitnet__selftest *t, int refusals) {
     return memcmp(t->packed + packed, t->blank, BITNET__TEST_MARGIN) ? "pack" : 0;
 }
 
-/* Do the sums contain all rows? Else each row has its own. */
+/* 1 if the sums are over rows; otherwise each row has its own. */
 static int bitnet__test_mixes(const bitnet__selftest *t) {
     return t->entry->kind == BITNET__TEST_MIX || t->entry->kind == BITNET__TEST_VALUES;
 }
 
-/* Does a part, `rows` rows from `first` on and `cols` columns from `from` on, give the same as in
-   the whole, and is nothing else written? first is 0 unless rows are packed. */
-static int bitnet__test_part(bitnet__selftest *t, int first, int rows, int from, int cols) {
+/* 1 if computing only `rows` rows from `first` on and `cols` columns from `from` on gives the same
+   as in the whole, and writes nothing else. first is 0 unless rows are packed. */
+static int bitnet__test_corner(bitnet__selftest *t, int first, int rows, int from, int cols) {
     const int kind = t->entry->kind;
     int c;
     t->rows = rows;
@@ -15935,21 +15939,21 @@ static int bitnet__test_part(bitnet__selftest *t, int first, int rows, int from,
     return 1;
 }
 
-/* All parts of a shape. Up to four columns are tested in four places, to meet columns of each kind.
-   Packed rows are also read from the second group on. */
-static int bitnet__test_parts(bitnet__selftest *t, const bitnet__test_shape *s) {
-    const int group = t->k.row_group, mix = bitnet__test_mixes(t);
+/* Tests the corners of a shape. Up to four columns are tested in four places, to meet columns of
+   each kind. Packed rows are also read from the second row pack on. */
+static int bitnet__test_corners(bitnet__selftest *t, const bitnet__test_shape *s) {
+    const int pack = t->k.row_group, mix = bitnet__test_mixes(t);
     const int unit = t->entry->kind == BITNET__TEST_KEYS ? BITNET__KV_BLOCK : 1;
     int i, from, cols;
-    for (i = s->cols; i > 0; i -= mix ? 1 : s->step)
+    for (i = s->cols; i > 0; i -= mix ? 1 : s->fewer)
         for (from = 0; from == 0 || (from < 4 && i <= 4 && from + i <= s->cols); from++)
-            if (!bitnet__test_part(t, 0, s->rows, from, i)) return 0;
-    for (i = s->rows; i > 0 && !mix; i -= s->step * unit) {
+            if (!bitnet__test_corner(t, 0, s->rows, from, i)) return 0;
+    for (i = s->rows; i > 0 && !mix; i -= s->fewer * unit) {
         cols = 1 + i * 7 % s->cols;
-        if (!bitnet__test_part(t, 0, i, s->cols - cols, cols)) return 0;
+        if (!bitnet__test_corner(t, 0, i, s->cols - cols, cols)) return 0;
     }
-    return !t->packs || group >= s->rows ||
-           bitnet__test_part(t, group, s->rows - group, 0, s->cols);
+    return !t->packs || pack >= s->rows ||
+           bitnet__test_corner(t, pack, s->rows - pack, 0, s->cols);
 }
 
 /* Tests the entry with a shape. Returns the name of the entry that fails; 0: none. */
@@ -15971,16 +15975,16 @@ static const char *bitnet__test_one_shape(bitnet__selftest *t, const bitnet__tes
     if (s->valid > 1) t->w[s->rows / 2 * (s->n / 4)] |= (uint8_t)(3 << 2 * (s->valid - 2));
     if (t->packs) bad = bitnet__test_pack(t, s == bitnet__test_shapes);
     bitnet__test_multiply(t, &bitnet__kernels_scalar, t->w, 0, t->want);
-    return bad ? bad : bitnet__test_parts(t, s) ? 0 : t->entry->name;
+    return bad ? bad : bitnet__test_corners(t, s) ? 0 : t->entry->name;
 }
 
-/* Is the entry at this offset the scalar one? */
+/* 1 if the entry at this offset is the scalar one. */
 static int bitnet__test_is_scalar(const bitnet__selftest *t, size_t offset) {
     return !memcmp((const char *)&t->k + offset, (const char *)&bitnet__kernels_scalar + offset,
                    sizeof(void (*)(void)));
 }
 
-/* Does the entry need no test, because it is the scalar one, or one that was tested before it? */
+/* 1 if the entry needs no test, because it is the scalar one, or one that was tested before it. */
 static int bitnet__test_is_known(const bitnet__selftest *t) {
     return !t->packs && (bitnet__test_is_scalar(t, t->entry->offset) ||
                          (t->entry->offset == offsetof(bitnet_kernels, dotrows_i2s) &&
@@ -16038,7 +16042,7 @@ static void bitnet__test_row(const bitnet__selftest *t, const bitnet_kernels *k,
     }
 }
 
-/* Both tables. Returns the name of an entry that differs. */
+/* Runs the entries that take one row on both tables. Returns the name of one that differs. */
 static const char *bitnet__test_length(bitnet__selftest *t, int special) {
     const int n = t->n;
     int i, rot, way;
@@ -16050,7 +16054,7 @@ static const char *bitnet__test_length(bitnet__selftest *t, int special) {
         t->dots[0][i] = bitnet__test_below(t, 2001) - 1000;
         t->dots[1][i] = (bitnet__test_below(t, 1 << 15) - (1 << 14)) * (1 << 14);
     }
-    bitnet__test_floats(t, t->want, 2 * BITNET__KV_BLOCK, special);    /* steps of a cache */
+    bitnet__test_floats(t, t->want, 2 * BITNET__KV_BLOCK, special);    /* scales of a cache */
     for (i = 0; i < 2 * BITNET__KV_BLOCK; i++)
         bitnet__put_u32(t->w + (size_t)(i / 64) * bitnet__kv_block_bytes(4) + i % 64 * 4,
                         bitnet__float_bits(t->want[i]));
@@ -16067,7 +16071,7 @@ static const char *bitnet__test_length(bitnet__selftest *t, int special) {
     return 0;
 }
 
-/* All entries; *t then says where the first that differs is. */
+/* Tests all entries; *t then says where the first that differs is. */
 BITNET__COLD const char *bitnet__test_table(bitnet__selftest *t) {
     const size_t count = sizeof bitnet__test_entries / sizeof bitnet__test_entries[0];
     const char *bad = 0;

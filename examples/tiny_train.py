@@ -470,7 +470,7 @@ def write_gguf(path, meta, tensors, align=32):
 
 
 def pack_i2_s(w):
-    """Ternary codes of a latent weight matrix (2 bits each, 128-group packing), then the scale in 32 bytes."""
+    """Ternary codes of a latent weight matrix (2 bits each, the 128 packing), then the scale in 32 bytes."""
     scale = w.abs().mean().clamp_min(1e-5)
     code = ((w / scale).round().clamp(-1, 1) + 1).to(torch.uint8).numpy().reshape(-1, 4, 32)
     packed = code[:, 0] << 6 | code[:, 1] << 4 | code[:, 2] << 2 | code[:, 3]

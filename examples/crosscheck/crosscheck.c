@@ -50,7 +50,7 @@ static const struct option {
      &layout_name, 0, 0},
     {"--tile", "B,B,b", "BM,BK,bm of its weights, if they are TL1 or TL2 (by their shape)", 'T',
      &tile_text, 0, 0},
-    {"--emulate-bug", "BUG", "arm64-layout: read 128-groups as 64-groups", 'T', &model.bug, 0, 0},
+    {"--emulate-bug", "BUG", "arm64-layout: read as the 64 packing", 'T', &model.bug, 0, 0},
     {"--which-packing", 0, "no report: how likely is English text in each layout?", 'F',
      &which_layout, 0, 0},
     {"--short", 0, "leave the values out, for reading by eye", 'F', &leave_values_out, 0, 0},

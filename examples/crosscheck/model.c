@@ -225,7 +225,7 @@ void open_model(const model_options *o) {
 void report_model(const model_options *o) {
     const bitnet_i2s_packing layout = o->model.i2s_packing;
     note_model(o->path);
-    if (o->bug) printf("note emulated bug: %s (128-groups of weights read as 64-groups)\n", o->bug);
+    if (o->bug) printf("note emulated bug: %s (the 128 packing read as the 64 packing)\n", o->bug);
     else if (layout) printf("note weights read as %s\n", packing_name(layout));
     if (layout) n_lines++;
     fprintf(stderr, "crosscheck: model with kernels %s, %d threads\n", info.kernels,

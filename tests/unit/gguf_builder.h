@@ -208,7 +208,7 @@ typedef struct gb_model {
     uint32_t head_type;
     const uint8_t *embed_raw, *head_raw;   /* the matrix as it is stored (0: made of the floats) */
     size_t embed_raw_size, head_raw_size;
-    bitnet_i2s_packing packing;         /* (128-group) */
+    bitnet_i2s_packing packing;         /* (the 128 packing) */
     /* what linear tensors are written as (0: I2_S): a heap block; may change the scale */
     uint8_t *(*encode)(gb_linear *l, uint32_t *type, size_t *size);
     const char *scale_suffix;          /* "_scale" or ".scale": a tensor of its own (0: in place) */
@@ -296,9 +296,9 @@ static inline float *gb_make_norm(gb_model *m, const char *name, int n) {
     return p;
 }
 
-/* Where the code of weight i is: the byte, and in *shift its lowest bit. Groups are in flat order:
-   byte j of a 128-group holds weights j, 32+j, 64+j, 96+j from the top, of a 64-group j, 16+j,
-   32+j, 48+j; a byte of 4-row holds one column of four rows. */
+/* Where the code of weight i is: the byte, and in *shift its lowest bit. Blocks are in flat order:
+   of the 128 packing byte j holds weights j, 32+j, 64+j, 96+j from the top, of the 64 packing j,
+   16+j, 32+j, 48+j; a byte of the 4-row packing holds one column of four rows. */
 static inline size_t gb_code_at(bitnet_i2s_packing packing, size_t n_in, size_t i, int *shift) {
     const size_t row = i / n_in, quarter = packing == BITNET_I2S_64 ? 16 : 32;
     if (packing == BITNET_I2S_4ROW) {

@@ -240,8 +240,8 @@ static inline uint8_t *imp_encode(gb_linear *l, uint32_t *type, size_t *size) {
     return out;
 }
 
-/* Shape 0 and 1 are for tiles, 0 with rows of whole 128-groups and several tiles each way; 2 is for
-   blocks. 3 and 4 are for groups of 16 rows that are not full, 4 with whole 128-groups. */
+/* Shape 0 and 1 are for tiles, 0 with rows of whole blocks of 128 and several tiles each way; 2 is
+   for blocks. 3 and 4 are for row packs that are not full, 4 with whole blocks of 128. */
 static inline gb_model imp_model(int shape) {
     static const int sizes[5][5] = {
         {384, 640, 4, 2, 96}, {320, 448, 2, 1, 160}, {256, 512, 4, 2, 64},

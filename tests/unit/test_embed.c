@@ -180,7 +180,7 @@ static void check_packing(const embed_model *e, bitnet_kv_type kv, bitnet_poolin
             if (!c || bitnet_embed(c, in, N_TEXTS, &how, got, 0) != BITNET_OK ||
                 memcmp(want, got, n * sizeof *got))
                 snprintf(bad, sizeof bad, "kernels %s, way %d", table->name, (int)w);
-            if (c && (bitnet_seq_length(c, 0) || c->seqs[0].n_staged))
+            if (c && (bitnet_seq_length(c, 0) || c->seqs[0].n_queued))
                 snprintf(bad, sizeof bad, "a sequence is not empty");
             bitnet_ctx_free(c);
         }

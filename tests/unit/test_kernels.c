@@ -1551,7 +1551,7 @@ static void dispatch(void) {
         CHECK(bitnet_kernels_usable(k) == ((k->needs & features) == k->needs));
         CHECK(i >= n - 2 || k->needs != 0);
         CHECK(!strcmp(k->layout, k->pack ? "TL2_R16" : "I2_S"));
-        CHECK(k->row_group >= 1 && k->row_group <= BITNET__MAX_GROUP);
+        CHECK(k->row_group >= 1 && k->row_group <= BITNET__MAX_PACK_ROWS);
         CHECK(!(k->row_group & (k->row_group - 1)));
         CHECK(!strcmp(bitnet_kernels_name(k), k->name));
     }

@@ -225,9 +225,9 @@ static void test_guess(void) {
                     best = i, at = place + 1;
         }
         for (i = 0; i < most; i++) want[i] = at + i <= n ? history[at + i] : want[at + i - n - 1];
-        history[n] = -1;               /* bitnet__stage_draft puts the pending token there */
+        history[n] = -1;               /* bitnet__queue_draft puts the pending token there */
         q.n_past = n;
-        got = bitnet__stage_draft(&q, most);
+        got = bitnet__queue_draft(&q, most);
         CHECK_MSG(got == (best ? most : 0), "round %d: %d tokens", round, got);
         CHECK_MSG(history[n] == q.pending && !memcmp(history + n + 1, want, (size_t)got * 4),
                   "round %d: other tokens", round);

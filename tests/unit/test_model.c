@@ -669,7 +669,7 @@ static void test_ctx_bytes_2b(void) {
     memset(&m, 0, sizeof m);
     m.n_layers = m.n_caches = 30, m.dim = 2560, m.ffn_dim = 6912;
     m.n_heads = 20, m.n_kv_heads = 5, m.head_dim = m.n_rot = 128;
-    m.q_dim = 2560, m.kv_dim = 640;
+    m.q_dim = 2560, m.kv_dim = 640, m.heads_per_kv = 4;
     m.n_vocab = 128256, m.n_ctx = 4096;
     m.family = &bitnet__families[0];
     m.rope_freq[0] = &rope;
@@ -1091,7 +1091,7 @@ static void test_packing_memory(void) {
             CHECK(m);
             bitnet_model_get_info(m, &info);
             bitnet_model_free(m);
-            CHECK_MSG(own[0] == info.own_bytes, "%lu bytes, %lu from the 128-group packing",
+            CHECK_MSG(own[0] == info.own_bytes, "%lu bytes, %lu from the 128 packing",
                       (unsigned long)own[0], (unsigned long)info.own_bytes);
         }
     }

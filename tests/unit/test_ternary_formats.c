@@ -88,7 +88,7 @@ static void test_import_tl2_r16(void) {
 
 /* A table whose layout it is uses the file's bytes, of the default tables too, and then the model
    owns no more than with I2_S in place. Every other one repacks it, and rows that are not whole
-   128-groups (shape 3) are filled up, of I2_S too. */
+   blocks of 128 (shape 3) are filled up, of I2_S too. */
 static void test_import_tl2_r16_in_place(void) {
     static const int shapes[] = {0, 4, 3};
     int i, t, k;
@@ -648,8 +648,8 @@ static void test_import_scales(void) {
 
 /* ---- tests: any type ---- */
 
-/* Rows are filled up to whole 128-groups with weight 0; 1096 columns are more than are unpacked at
-   a time. */
+/* Rows are filled up to whole blocks of 128 with weight 0; 1096 columns are more than are unpacked
+   at a time. */
 static void test_import_fill(void) {
     static uint8_t w[32 * 1096 / 4], out[32 * 1152 / 4 + 1];
     bitnet__unpacked u;
