@@ -2961,14 +2961,18 @@ static void bitnet__sumrows_i8_scalar(const uint8_t *w, const uint8_t *p, const 
 /* How a table reads I2_S in place. */
 #define BITNET__LAYOUT_I2S "I2_S", 1, bitnet__i2s_bytes, 0
 
-#define BITNET__SCALAR_ENTRIES(ternary) \
-    bitnet__quantize_scalar, ternary, bitnet__dotrows_groups_scalar, bitnet__dotrows_f32_scalar, \
-    bitnet__dotrows_f16_scalar, bitnet__dotrows_bf16_scalar, bitnet__dotrows_f16_scalar, \
-    bitnet__sumrows_f32_scalar, bitnet__sumrows_f16_scalar, bitnet__softmax_scalar, \
-    bitnet__rope_scalar, bitnet__store_f16_scalar, bitnet__dequantize_scalar, \
-    bitnet__relu2_gate_scalar, bitnet__sigmoid_gate_scalar, bitnet__rmsnorm_scalar, \
-    bitnet__dotrows_u4_scalar, bitnet__dotrows_i2s_scalar, bitnet__scores_i8_scalar, \
-    bitnet__weigh_i8_scalar, bitnet__sumrows_i8_scalar
+/* The functions of a table, by the ends of their names: those of floats; of exact products with
+   F16; of integers; of integers, with panels or an int8 cache; and dotrows_ternary's whole name. */
+#define BITNET__ENTRIES(floats, exact, integers, panels, ternary) \
+    bitnet__quantize_##floats, ternary, bitnet__dotrows_groups_##panels, \
+    bitnet__dotrows_f32_##floats, bitnet__dotrows_f16_##floats, bitnet__dotrows_bf16_##floats, \
+    bitnet__scores_f16_##exact, bitnet__sumrows_f32_##floats, bitnet__sumrows_f16_##exact, \
+    bitnet__softmax_##floats, bitnet__rope_##floats, bitnet__store_f16_##floats, \
+    bitnet__dequantize_##floats, bitnet__relu2_gate_##floats, bitnet__sigmoid_gate_##floats, \
+    bitnet__rmsnorm_##floats, bitnet__dotrows_u4_##integers, bitnet__dotrows_i2s_##panels, \
+    bitnet__scores_i8_##panels, bitnet__weigh_i8_##floats, bitnet__sumrows_i8_##panels
+#define BITNET__SCALAR_ENTRIES(ternary) BITNET__ENTRIES(scalar, scalar, scalar, scalar, ternary)
+#define bitnet__scores_f16_scalar bitnet__dotrows_f16_scalar   /* nothing is faster in plain C */
 
 static const bitnet_kernels bitnet__kernels_scalar = {
     "scalar", 0, BITNET__LAYOUT_I2S, BITNET__SCALAR_ENTRIES(bitnet__dotrows_i2s_scalar)
@@ -3422,6 +3426,44 @@ BITNET__INLINE void bitnet__tiles_and_panels(const bitnet__dots *d, bitnet__dots
         tiles(&patch);
     }
 }
+
+/* Rows of floats, whose length is a multiple of 16. CACHE is F16, WIDE a run of its rows as floats;
+   both are multiplied by floats rounded to 13 bits, so the products are exact. A header's `dots`
+   and `mix` are dot products and weighted sums of rows of one kind. */
+enum { BITNET__ROWS_F32, BITNET__ROWS_F16, BITNET__ROWS_BF16, BITNET__ROWS_CACHE,
+       BITNET__ROWS_WIDE };
+#define BITNET__ROW_BYTES(kind) \
+    ((kind) == BITNET__ROWS_F32 || (kind) == BITNET__ROWS_WIDE ? (size_t)4 : (size_t)2)
+
+#define BITNET__ROW_DOTS(name, type, kind) \
+    BITNET__HOT BITNET__TARGET void BITNET__V(name)(const uint8_t *w, const float *x, int n, \
+                                                    int rows, int cols, float *out, \
+                                                    size_t out_stride) { \
+        if (n % BITNET__LANES) \
+            bitnet__dotrows_##type##_scalar(w, x, n, rows, cols, out, out_stride); \
+        else BITNET__V(dots)(w, x, n, rows, cols, out, out_stride, kind); \
+    }
+
+/* 32 rows at a time, so that they are still in the L1 cache for the next tile. */
+#define BITNET__ROW_SUMS_F32 \
+    static BITNET__TARGET void BITNET__V(sumrows_f32)(const uint8_t *w, size_t w_stride, \
+                                                      const float *p, size_t p_stride, int n, \
+                                                      int rows, int cols, float *out) { \
+        int r, count; \
+        if (n % BITNET__LANES) \
+            bitnet__sumrows_f32_scalar(w, w_stride, p, p_stride, n, rows, cols, out); \
+        else for (r = 0; r < rows; r += count) { \
+            count = rows - r < 32 ? rows - r : 32; \
+            BITNET__V(mix)(w + (size_t)r * w_stride * 4, w_stride * 4, p + r, p_stride, n, count, \
+                           cols, out, BITNET__ROWS_F32); \
+        } \
+    }
+
+/* For a header's list of tables: one, if it is there (1). */
+#define BITNET__LISTED(there, table) BITNET__LISTED2(there, table)
+#define BITNET__LISTED2(there, table) BITNET__LISTED_##there(table)
+#define BITNET__LISTED_0(table)
+#define BITNET__LISTED_1(table) &bitnet__kernels_##table,
 #endif
 
 /* A kernel header defines BITNET__HAVE_SIMD, its tables, and a list of them, best first. */

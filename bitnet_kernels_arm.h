@@ -1369,12 +1369,9 @@ BITNET__DEFINE_I8(i8mm, 8, bitnet__words_dotprod, bitnet__words_i8mm)
    which models avoid. Where a product must be rounded, vmulq and then vaddq compute it; bitnet.h
    keeps compilers from contracting them. vfmaq is used only where the product is exact. */
 
-/* The format of rows. CACHE is F16 and WIDE is a run of its rows as floats. Both are multiplied
-   only by floats rounded to 13 bits, so these products are exact. */
-enum { BITNET__ROWS_F32, BITNET__ROWS_F16, BITNET__ROWS_BF16, BITNET__ROWS_CACHE,
-       BITNET__ROWS_WIDE };
-#define BITNET__ROW_BYTES(kind) \
-    ((kind) == BITNET__ROWS_F32 || (kind) == BITNET__ROWS_WIDE ? (size_t)4 : (size_t)2)
+#define BITNET__V(x) bitnet__##x##_neon
+#define BITNET__TARGET
+#define BITNET__HOT static
 
 /* Eight elements. */
 BITNET__INLINE void bitnet__load8_neon(float32x4_t *v, const uint8_t *p, const int kind) {
@@ -1461,16 +1458,9 @@ BITNET__INLINE void bitnet__dots_neon(const uint8_t *w, const float *x, int n, i
     }
 }
 
-#define BITNET__DEFINE_DOTROWS_NEON(type, kind) \
-    static void bitnet__dotrows_##type##_neon(const uint8_t *w, const float *x, int n, int rows, \
-                                              int cols, float *out, size_t out_stride) { \
-        if (n % BITNET__LANES) \
-            bitnet__dotrows_##type##_scalar(w, x, n, rows, cols, out, out_stride); \
-        else bitnet__dots_neon(w, x, n, rows, cols, out, out_stride, kind); \
-    }
-BITNET__DEFINE_DOTROWS_NEON(f32, BITNET__ROWS_F32)
-BITNET__DEFINE_DOTROWS_NEON(f16, BITNET__ROWS_F16)
-BITNET__DEFINE_DOTROWS_NEON(bf16, BITNET__ROWS_BF16)
+BITNET__ROW_DOTS(dotrows_f32, f32, BITNET__ROWS_F32)
+BITNET__ROW_DOTS(dotrows_f16, f16, BITNET__ROWS_F16)
+BITNET__ROW_DOTS(dotrows_bf16, bf16, BITNET__ROWS_BF16)
 
 /* Attention converts the F16 rows of the cache to floats in runs of up to 16 KB, which then stay
    in the L1 cache for all columns. For up to BITNET__FEW columns that does not pay, and they read
@@ -1515,7 +1505,7 @@ static void bitnet__scores_f16_neon(const uint8_t *w, const float *x, int n, int
 
 /* A tile of the weighted sums over all rows of a run: 1, 2 or 4 columns of `regs` registers each.
    out carries the sums from one run to the next, so the order of additions stays the same. */
-BITNET__INLINE void bitnet__tile_mix_neon(const uint8_t *w, size_t w_stride, const float *p,
+BITNET__INLINE void bitnet__tile_mix_neon(const uint8_t *w, size_t row_bytes, const float *p,
                                           size_t p_stride, int n, int rows, float *out,
                                           const int regs, const int tile_cols, const int kind) {
     const size_t bytes = BITNET__ROW_BYTES(kind);
@@ -1526,7 +1516,7 @@ BITNET__INLINE void bitnet__tile_mix_neon(const uint8_t *w, size_t w_stride, con
             bitnet__load8_neon(sum[c] + j, (const uint8_t *)(out + (size_t)c * (size_t)n + 4 * j),
                                BITNET__ROWS_WIDE);
     }
-    for (r = 0; r < rows; r++, w += w_stride * bytes) {
+    for (r = 0; r < rows; r++, w += row_bytes) {
         if (kind != BITNET__ROWS_WIDE) BITNET__PREFETCH(w, 4096);
         BITNET__UNROLL for (c = 0; c < tile_cols; c++)
             a[c] = vdupq_n_f32(p[(size_t)c * p_stride + (size_t)r]);
@@ -1548,7 +1538,7 @@ BITNET__INLINE void bitnet__tile_mix_neon(const uint8_t *w, size_t w_stride, con
     }
 }
 
-BITNET__INLINE void bitnet__mix_neon(const uint8_t *w, size_t w_stride, const float *p,
+BITNET__INLINE void bitnet__mix_neon(const uint8_t *w, size_t row_bytes, const float *p,
                                      size_t p_stride, int n, int rows, int cols, float *out,
                                      const int kind) {
     int c, i, taken;
@@ -1558,13 +1548,13 @@ BITNET__INLINE void bitnet__mix_neon(const uint8_t *w, size_t w_stride, const fl
             const uint8_t *from = w + (size_t)i * BITNET__ROW_BYTES(kind);
             float *to = out + i;
             if (taken == 4)
-                bitnet__tile_mix_neon(from, w_stride, p, p_stride, n, rows, to, 4, 4, kind);
+                bitnet__tile_mix_neon(from, row_bytes, p, p_stride, n, rows, to, 4, 4, kind);
             else if (taken == 2)
-                bitnet__tile_mix_neon(from, w_stride, p, p_stride, n, rows, to, 4, 2, kind);
+                bitnet__tile_mix_neon(from, row_bytes, p, p_stride, n, rows, to, 4, 2, kind);
             else if (i + 4 * BITNET__LANES > n)
-                bitnet__tile_mix_neon(from, w_stride, p, p_stride, n, rows, to, 4, 1, kind);
+                bitnet__tile_mix_neon(from, row_bytes, p, p_stride, n, rows, to, 4, 1, kind);
             else {
-                bitnet__tile_mix_neon(from, w_stride, p, p_stride, n, rows, to, 16, 1, kind);
+                bitnet__tile_mix_neon(from, row_bytes, p, p_stride, n, rows, to, 16, 1, kind);
                 i += 3 * BITNET__LANES;
             }
         }
@@ -1573,20 +1563,7 @@ BITNET__INLINE void bitnet__mix_neon(const uint8_t *w, size_t w_stride, const fl
     }
 }
 
-/* Runs of 32 rows, so that they are still in the L1 cache for the next tile. */
-static void bitnet__sumrows_f32_neon(const uint8_t *w, size_t w_stride, const float *p,
-                                     size_t p_stride, int n, int rows, int cols, float *out) {
-    int r, count;
-    if (n % BITNET__LANES) {
-        bitnet__sumrows_f32_scalar(w, w_stride, p, p_stride, n, rows, cols, out);
-        return;
-    }
-    for (r = 0; r < rows; r += count) {
-        count = rows - r < 32 ? rows - r : 32;
-        bitnet__mix_neon(w + (size_t)r * w_stride * 4, w_stride, p + r, p_stride, n, count, cols,
-                         out, BITNET__ROWS_F32);
-    }
-}
+BITNET__ROW_SUMS_F32
 
 static void bitnet__sumrows_f16_neon(const uint8_t *w, size_t w_stride, const float *p,
                                      size_t p_stride, int n, int rows, int cols, float *out) {
@@ -1599,12 +1576,13 @@ static void bitnet__sumrows_f16_neon(const uint8_t *w, size_t w_stride, const fl
     for (r = 0; r < rows; r += count, w += (size_t)count * w_stride * 2) {
         if (cols <= BITNET__FEW || n > BITNET__WIDE) {
             count = rows - r < 32 ? rows - r : 32;
-            bitnet__mix_neon(w, w_stride, p + r, p_stride, n, count, cols, out, BITNET__ROWS_CACHE);
+            bitnet__mix_neon(w, w_stride * 2, p + r, p_stride, n, count, cols, out,
+                             BITNET__ROWS_CACHE);
         } else {
             count = rows - r < BITNET__WIDE / n ? rows - r : BITNET__WIDE / n;
             bitnet__widen_neon(w, w_stride, n, count, wide);
-            bitnet__mix_neon((const uint8_t *)wide, (size_t)n, p + r, p_stride, n, count, cols, out,
-                             BITNET__ROWS_WIDE);
+            bitnet__mix_neon((const uint8_t *)wide, (size_t)n * 4, p + r, p_stride, n, count, cols,
+                             out, BITNET__ROWS_WIDE);
         }
     }
 }
@@ -1613,12 +1591,9 @@ static void bitnet__sumrows_f16_neon(const uint8_t *w, size_t w_stride, const fl
    Of a number and a quiet NaN, FMAXNM and FMINNM return the number, where FMAX and FMIN return the
    NaN. A product or a difference is never a signalling NaN. The sign of a zero does not matter. */
 
-#define BITNET__V(x) bitnet__##x##_neon
-#define BITNET__TARGET
 #define BITNET__FLOATS float32x4_t
 #define BITNET__PER_VECTOR 4
 #define BITNET__COUNTS int32x4_t
-#define BITNET__HOT static
 #define BITNET__UNROLL64 BITNET__UNROLL
 #define BITNET__ROUND_AT_ONCE 1
 #define BITNET__LEAVE() ((void)0)
@@ -1719,62 +1694,35 @@ BITNET__INLINE void bitnet__put_f16_neon(uint8_t *p, const float *x) {
 
 /* ---- the tables ---- */
 
-#define BITNET__KERNEL_ENTRIES(ternary, groups, u4, scores, sumrows) \
-    bitnet__quantize_neon, ternary, groups, bitnet__dotrows_f32_neon, bitnet__dotrows_f16_neon, \
-    bitnet__dotrows_bf16_neon, bitnet__scores_f16_neon, bitnet__sumrows_f32_neon, \
-    bitnet__sumrows_f16_neon, bitnet__softmax_neon, bitnet__rope_neon, bitnet__store_f16_neon, \
-    bitnet__dequantize_neon, bitnet__relu2_gate_neon, bitnet__sigmoid_gate_neon, \
-    bitnet__rmsnorm_neon, u4, ternary, scores, bitnet__weigh_i8_neon, sumrows
-
 /* On AArch32 vectors always flush subnormals to zero, so all floats are scalar there. */
 #ifdef __arm__
-  #undef BITNET__KERNEL_ENTRIES
-  #define BITNET__KERNEL_ENTRIES(ternary, groups, u4, scores, sumrows) \
-      bitnet__quantize_scalar, ternary, groups, bitnet__dotrows_f32_scalar, \
-      bitnet__dotrows_f16_scalar, bitnet__dotrows_bf16_scalar, bitnet__dotrows_f16_scalar, \
-      bitnet__sumrows_f32_scalar, bitnet__sumrows_f16_scalar, bitnet__softmax_scalar, \
-      bitnet__rope_scalar, bitnet__store_f16_scalar, bitnet__dequantize_scalar, \
-      bitnet__relu2_gate_scalar, bitnet__sigmoid_gate_scalar, bitnet__rmsnorm_scalar, u4, \
-      ternary, scores, bitnet__weigh_i8_scalar, sumrows
+  #define BITNET__TABLE(integers, panels) \
+      BITNET__LAYOUT_I2S, \
+      BITNET__ENTRIES(scalar, scalar, integers, panels, bitnet__dotrows_i2s_##panels)
+#else
+  #define BITNET__TABLE(integers, panels) \
+      BITNET__LAYOUT_I2S, \
+      BITNET__ENTRIES(neon, neon, integers, panels, bitnet__dotrows_i2s_##panels)
 #endif
 
 #if BITNET__NEON
 static const bitnet_kernels bitnet__kernels_neon = {
-    "neon", BITNET_CPU_NEON, BITNET__LAYOUT_I2S,
-    BITNET__KERNEL_ENTRIES(bitnet__dotrows_i2s_neon, bitnet__dotrows_groups_neon,
-                           bitnet__dotrows_u4_neon, bitnet__scores_i8_neon,
-                           bitnet__sumrows_i8_neon)
+    "neon", BITNET_CPU_NEON, BITNET__TABLE(neon, neon)
 };
 #endif
 #if BITNET__DOTPROD
 static const bitnet_kernels bitnet__kernels_dotprod = {
-    "neon-dotprod", BITNET_CPU_NEON | BITNET_CPU_DOTPROD, BITNET__LAYOUT_I2S,
-    BITNET__KERNEL_ENTRIES(bitnet__dotrows_i2s_dotprod, bitnet__dotrows_groups_dotprod,
-                           bitnet__dotrows_u4_dotprod, bitnet__scores_i8_dotprod,
-                           bitnet__sumrows_i8_dotprod)
+    "neon-dotprod", BITNET_CPU_NEON | BITNET_CPU_DOTPROD, BITNET__TABLE(dotprod, dotprod)
 };
 #endif
 #if BITNET__I8MM
 static const bitnet_kernels bitnet__kernels_i8mm = {
-    "neon-i8mm", BITNET_CPU_NEON | BITNET_CPU_DOTPROD | BITNET_CPU_I8MM, BITNET__LAYOUT_I2S,
-    BITNET__KERNEL_ENTRIES(bitnet__dotrows_i2s_i8mm, bitnet__dotrows_groups_i8mm,
-                           bitnet__dotrows_u4_dotprod, bitnet__scores_i8_i8mm,
-                           bitnet__sumrows_i8_i8mm)
+    "neon-i8mm", BITNET_CPU_NEON | BITNET_CPU_DOTPROD | BITNET_CPU_I8MM,
+    BITNET__TABLE(dotprod, i8mm)
 };
 #endif
 
-/* Best first. bitnet.h undefines this macro; the others are undefined below. */
-#if BITNET__I8MM && BITNET__NEON
-  #define BITNET__KERNEL_TABLES \
-      &bitnet__kernels_i8mm, &bitnet__kernels_dotprod, &bitnet__kernels_neon,
-#elif BITNET__I8MM
-  #define BITNET__KERNEL_TABLES &bitnet__kernels_i8mm, &bitnet__kernels_dotprod,
-#elif BITNET__DOTPROD && BITNET__NEON
-  #define BITNET__KERNEL_TABLES &bitnet__kernels_dotprod, &bitnet__kernels_neon,
-#elif BITNET__DOTPROD
-  #define BITNET__KERNEL_TABLES &bitnet__kernels_dotprod,
-#elif BITNET__NEON
-  #define BITNET__KERNEL_TABLES &bitnet__kernels_neon,
-#else
-  #define BITNET__KERNEL_TABLES
-#endif
+/* Best first. */
+#define BITNET__KERNEL_TABLES \
+    BITNET__LISTED(BITNET__I8MM, i8mm) BITNET__LISTED(BITNET__DOTPROD, dotprod) \
+    BITNET__LISTED(BITNET__NEON, neon)

@@ -1045,20 +1045,15 @@ BITNET__INLINE void bitnet__sumrows_i8_wasm(const uint8_t *w, const uint8_t *p,
         bitnet__all_words_wasm(v, count, cols, kind);
 }
 
-static void bitnet__sumrows_i8_simd128(const uint8_t *w, const uint8_t *p, const float *scales,
-                                       size_t p_stride, int n, int first, int count, int rows,
-                                       int cols, float *out) {
-    bitnet__sumrows_i8_wasm(w, p, scales, p_stride, n, first, count, rows, cols, out,
-                            BITNET__VALUES);
-}
-
+#define BITNET__DEFINE_SUMROWS_I8(isa, kind) \
+    static void bitnet__sumrows_i8_##isa(const uint8_t *w, const uint8_t *p, const float *scales, \
+                                         size_t p_stride, int n, int first, int count, int rows, \
+                                         int cols, float *out) { \
+        bitnet__sumrows_i8_wasm(w, p, scales, p_stride, n, first, count, rows, cols, out, kind); \
+    }
+BITNET__DEFINE_SUMROWS_I8(simd128, BITNET__VALUES)
 #if BITNET__RELAXED
-static void bitnet__sumrows_i8_relaxed(const uint8_t *w, const uint8_t *p, const float *scales,
-                                       size_t p_stride, int n, int first, int count, int rows,
-                                       int cols, float *out) {
-    bitnet__sumrows_i8_wasm(w, p, scales, p_stride, n, first, count, rows, cols, out,
-                            BITNET__VALUES_DOT_BYTES);
-}
+BITNET__DEFINE_SUMROWS_I8(relaxed, BITNET__VALUES_DOT_BYTES)
 #endif
 
 /* ---- floats ----
@@ -1066,8 +1061,9 @@ static void bitnet__sumrows_i8_relaxed(const uint8_t *w, const uint8_t *p, const
    4 j + l is lane l of register j. The scalar twin takes lengths that are not a multiple of 16,
    which models avoid. */
 
-enum { BITNET__ROWS_F32, BITNET__ROWS_F16, BITNET__ROWS_BF16 };
-#define BITNET__ROW_BYTES(kind) ((kind) == BITNET__ROWS_F32 ? (size_t)4 : (size_t)2)
+#define BITNET__V(x) bitnet__##x##_wasm
+#define BITNET__TARGET
+#define BITNET__HOT static
 
 /* Four F16, in the upper halves of the words. Without the sign and shifted to the fields of F32
    they are 2^112 too small, subnormals too. Infinity and NaN become 2^16 or more, and then get the
@@ -1091,20 +1087,20 @@ BITNET__INLINE void bitnet__spread_wasm(v128_t halves, v128_t *v) {
 /* Eight elements. */
 BITNET__INLINE void bitnet__load8_wasm(v128_t *v, const uint8_t *p, const int kind) {
     v[0] = wasm_v128_load(p);
-    if (kind == BITNET__ROWS_F32) v[1] = wasm_v128_load(p + 16);
+    if (BITNET__ROW_BYTES(kind) == 4) v[1] = wasm_v128_load(p + 16);
     else bitnet__spread_wasm(v[0], v);
-    if (kind == BITNET__ROWS_F16) {
+    if (kind == BITNET__ROWS_F16 || kind == BITNET__ROWS_CACHE) {
         v[0] = bitnet__from_f16_wasm(v[0]);
         v[1] = bitnet__from_f16_wasm(v[1]);
     }
 }
 
-/* sum + a * b. exact: the product is exact, so that a fused operation gives the same bits. */
-BITNET__INLINE v128_t bitnet__add_product_wasm(v128_t sum, v128_t a, v128_t b, const int exact) {
+/* sum + a * b; at once where the product is exact. */
+BITNET__INLINE v128_t bitnet__add_product_wasm(v128_t sum, v128_t a, v128_t b, const int kind) {
 #if BITNET__RELAXED
-    if (exact) return wasm_f32x4_relaxed_madd(a, b, sum);
+    if (kind >= BITNET__ROWS_CACHE) return wasm_f32x4_relaxed_madd(a, b, sum);
 #endif
-    (void)exact;
+    (void)kind;
     return wasm_f32x4_add(sum, wasm_f32x4_mul(a, b));
 }
 
@@ -1120,7 +1116,7 @@ BITNET__INLINE float bitnet__fold_wasm(const v128_t *sum) {
    last row it repeats that row and drops the result. */
 BITNET__INLINE void bitnet__tile_dots_wasm(const uint8_t *w, const float *x, int n, int rows,
                                            float *out, size_t out_stride, const int tile_cols,
-                                           const int kind, const int exact) {
+                                           const int kind) {
     const size_t bytes = BITNET__ROW_BYTES(kind);
     const int tile_rows = 2 / tile_cols;
     v128_t sum[2][2][4], v[2][2], a;
@@ -1141,7 +1137,7 @@ BITNET__INLINE void bitnet__tile_dots_wasm(const uint8_t *w, const float *x, int
                     a = wasm_v128_load(x + (size_t)c * (size_t)n + i + 4 * (j + k));
                     BITNET__UNROLL for (r = 0; r < tile_rows; r++)
                         sum[r][c][j + k] =
-                            bitnet__add_product_wasm(sum[r][c][j + k], v[r][k], a, exact);
+                            bitnet__add_product_wasm(sum[r][c][j + k], v[r][k], a, kind);
                 }
             }
         }
@@ -1156,7 +1152,7 @@ BITNET__INLINE void bitnet__tile_dots_wasm(const uint8_t *w, const float *x, int
    sums of all 8 products are in registers: the loads of an iteration, which come first, leave no
    more. */
 BITNET__INLINE void bitnet__tile_dots8_wasm(const float *w, const float *x, int n, int rows,
-                                           float *out, size_t out_stride, const int exact) {
+                                            float *out, size_t out_stride, const int kind) {
     v128_t partial[4][2][4], sum[2][4], a, v[2];
     const float *row = w + bitnet__clamp(1, rows) * (size_t)n;
     int r, c, i, j;
@@ -1170,7 +1166,7 @@ BITNET__INLINE void bitnet__tile_dots8_wasm(const float *w, const float *x, int 
             BITNET__UNROLL for (c = 0; c < 4; c++) {
                 a = wasm_v128_load(x + (size_t)c * (size_t)n + i);
                 BITNET__UNROLL for (r = 0; r < 2; r++)
-                    sum[r][c] = bitnet__add_product_wasm(sum[r][c], v[r], a, exact);
+                    sum[r][c] = bitnet__add_product_wasm(sum[r][c], v[r], a, kind);
             }
         }
         BITNET__UNROLL for (r = 0; r < 2; r++) {
@@ -1186,9 +1182,9 @@ BITNET__INLINE void bitnet__tile_dots8_wasm(const float *w, const float *x, int 
 }
 
 /* Rows are in the outer loop because they are the longer array. */
-BITNET__INLINE void bitnet__dots_wasm(const uint8_t *w, const float *x, int n, int rows, int cols,
-                                      float *out, size_t out_stride, const int kind,
-                                     const int exact) {
+BITNET__INLINE void bitnet__dots_in_place_wasm(const uint8_t *w, const float *x, int n, int rows,
+                                               int cols, float *out, size_t out_stride,
+                                               const int kind) {
     const size_t row_bytes = (size_t)n * BITNET__ROW_BYTES(kind);
     int r, c;
     for (; rows > 0; rows -= 2, w += 2 * row_bytes, out += 2) {
@@ -1197,8 +1193,8 @@ BITNET__INLINE void bitnet__dots_wasm(const uint8_t *w, const float *x, int n, i
         for (c = cols; c >= 2; c -= 2, col += 2 * (size_t)n, to += 2 * out_stride)
             for (r = 0; r < 2 && r < rows; r++)
                 bitnet__tile_dots_wasm(w + (size_t)r * row_bytes, col, n, 1, to + r, out_stride, 2,
-                                       kind, exact);
-        if (c) bitnet__tile_dots_wasm(w, col, n, rows, to, out_stride, 1, kind, exact);
+                                       kind);
+        if (c) bitnet__tile_dots_wasm(w, col, n, rows, to, out_stride, 1, kind);
     }
 }
 
@@ -1238,29 +1234,14 @@ static void bitnet__widen_wasm(const uint8_t *w, size_t w_stride, int n, int row
     }
 }
 
-static void bitnet__dotrows_f32_wasm(const uint8_t *w, const float *x, int n, int rows, int cols,
-                                     float *out, size_t out_stride) {
-    if (n % BITNET__LANES) bitnet__dotrows_f32_scalar(w, x, n, rows, cols, out, out_stride);
-    else bitnet__dots_wasm(w, x, n, rows, cols, out, out_stride, BITNET__ROWS_F32, 0);
-}
-
-static void bitnet__dotrows_bf16_wasm(const uint8_t *w, const float *x, int n, int rows, int cols,
-                                      float *out, size_t out_stride) {
-    if (n % BITNET__LANES) bitnet__dotrows_bf16_scalar(w, x, n, rows, cols, out, out_stride);
-    else bitnet__dots_wasm(w, x, n, rows, cols, out, out_stride, BITNET__ROWS_BF16, 0);
-}
-
-BITNET__INLINE void bitnet__dots_f16_wasm(const uint8_t *w, const float *x, int n, int rows,
-                                          int cols, float *out, size_t out_stride,
-                                          const int exact) {
+BITNET__INLINE void bitnet__dots_wasm(const uint8_t *w, const float *x, int n, int rows, int cols,
+                                      float *out, size_t out_stride, const int kind) {
+    const int wide_kind = kind == BITNET__ROWS_CACHE ? BITNET__ROWS_WIDE : BITNET__ROWS_F32;
     float wide[BITNET__WIDE];
     int r, c, i, count, taken;
-    if (n % BITNET__LANES) {
-        bitnet__dotrows_f16_scalar(w, x, n, rows, cols, out, out_stride);
-        return;
-    }
-    if (n > BITNET__WIDE || (cols == 1 && n > BITNET__WIDE / 2)) {
-        bitnet__dots_wasm(w, x, n, rows, cols, out, out_stride, BITNET__ROWS_F16, exact);
+    if (kind == BITNET__ROWS_F32 || kind == BITNET__ROWS_BF16 || n > BITNET__WIDE ||
+        (cols == 1 && n > BITNET__WIDE / 2)) {
+        bitnet__dots_in_place_wasm(w, x, n, rows, cols, out, out_stride, kind);
         return;
     }
     for (r = 0; r < rows; r += count) {
@@ -1272,24 +1253,26 @@ BITNET__INLINE void bitnet__dots_f16_wasm(const uint8_t *w, const float *x, int 
             taken = cols - c >= 4 && count > 1 ? 4 : cols - c >= 2 ? 2 : 1;
             for (i = 0; taken == 4 && i < count; i += 2)
                 bitnet__tile_dots8_wasm(wide + (size_t)i * (size_t)n, col, n, count - i, to + i,
-                                        out_stride, exact);
+                                        out_stride, wide_kind);
             if (taken < 4)
-                bitnet__dots_wasm((const uint8_t *)wide, col, n, count, taken, to, out_stride,
-                                  BITNET__ROWS_F32, exact);
+                bitnet__dots_in_place_wasm((const uint8_t *)wide, col, n, count, taken, to,
+                                           out_stride, wide_kind);
         }
     }
 }
 
-static void bitnet__dotrows_f16_wasm(const uint8_t *w, const float *x, int n, int rows, int cols,
-                                     float *out, size_t out_stride) {
-    bitnet__dots_f16_wasm(w, x, n, rows, cols, out, out_stride, 0);
-}
+BITNET__ROW_DOTS(dotrows_f32, f32, BITNET__ROWS_F32)
+BITNET__ROW_DOTS(dotrows_f16, f16, BITNET__ROWS_F16)
+BITNET__ROW_DOTS(dotrows_bf16, bf16, BITNET__ROWS_BF16)
+#if BITNET__RELAXED
+BITNET__ROW_DOTS(scores_f16, f16, BITNET__ROWS_CACHE)
+#endif
 
 /* A tile of the weighted sums over all rows of a run: 1 or 2 columns of 4 registers each. out
    carries the sums from one run to the next, so the order of additions stays the same. */
-BITNET__INLINE void bitnet__tile_mix_wasm(const uint8_t *w, size_t w_stride, const float *p,
+BITNET__INLINE void bitnet__tile_mix_wasm(const uint8_t *w, size_t row_bytes, const float *p,
                                           size_t p_stride, int n, int rows, float *out,
-                                          const int tile_cols, const int kind, const int exact) {
+                                          const int tile_cols, const int kind) {
     const size_t bytes = BITNET__ROW_BYTES(kind);
     v128_t sum[2][4], v[2], a[2];
     int r, c, j, k;
@@ -1297,14 +1280,14 @@ BITNET__INLINE void bitnet__tile_mix_wasm(const uint8_t *w, size_t w_stride, con
         BITNET__UNROLL for (j = 0; j < 4; j++)
             sum[c][j] = wasm_v128_load(out + (size_t)c * (size_t)n + 4 * j);
     }
-    for (r = 0; r < rows; r++, w += w_stride * bytes) {
+    for (r = 0; r < rows; r++, w += row_bytes) {
         BITNET__UNROLL for (c = 0; c < tile_cols; c++)
             a[c] = wasm_v128_load32_splat(p + (size_t)c * p_stride + r);
         BITNET__UNROLL for (j = 0; j < 4; j += 2) {
             bitnet__load8_wasm(v, w + (size_t)j * 4 * bytes, kind);
             BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
                 BITNET__UNROLL for (k = 0; k < 2; k++)
-                    sum[c][j + k] = bitnet__add_product_wasm(sum[c][j + k], a[c], v[k], exact);
+                    sum[c][j + k] = bitnet__add_product_wasm(sum[c][j + k], a[c], v[k], kind);
             }
         }
     }
@@ -1314,44 +1297,30 @@ BITNET__INLINE void bitnet__tile_mix_wasm(const uint8_t *w, size_t w_stride, con
     }
 }
 
-BITNET__INLINE void bitnet__mix_wasm(const uint8_t *w, size_t w_stride, const float *p,
+BITNET__INLINE void bitnet__mix_wasm(const uint8_t *w, size_t row_bytes, const float *p,
                                      size_t p_stride, int n, int rows, int cols, float *out,
-                                     const int kind, const int exact) {
+                                     const int kind) {
     int c, i, taken;
     for (c = 0; c < cols; c += taken) {
         taken = cols - c >= 2 ? 2 : 1;
         for (i = 0; i < n; i += BITNET__LANES) {
             const uint8_t *from = w + (size_t)i * BITNET__ROW_BYTES(kind);
             if (taken == 2)
-                bitnet__tile_mix_wasm(from, w_stride, p, p_stride, n, rows, out + i, 2, kind,
-                                      exact);
+                bitnet__tile_mix_wasm(from, row_bytes, p, p_stride, n, rows, out + i, 2, kind);
             else
-                bitnet__tile_mix_wasm(from, w_stride, p, p_stride, n, rows, out + i, 1, kind,
-                                      exact);
+                bitnet__tile_mix_wasm(from, row_bytes, p, p_stride, n, rows, out + i, 1, kind);
         }
         p += (size_t)taken * p_stride;
         out += (size_t)taken * (size_t)n;
     }
 }
 
-/* Runs of 32 rows, so that they are still in the L1 cache for the next tile. */
-static void bitnet__sumrows_f32_wasm(const uint8_t *w, size_t w_stride, const float *p,
-                                     size_t p_stride, int n, int rows, int cols, float *out) {
-    int r, count;
-    if (n % BITNET__LANES) {
-        bitnet__sumrows_f32_scalar(w, w_stride, p, p_stride, n, rows, cols, out);
-        return;
-    }
-    for (r = 0; r < rows; r += count) {
-        count = rows - r < 32 ? rows - r : 32;
-        bitnet__mix_wasm(w + (size_t)r * w_stride * 4, w_stride, p + r, p_stride, n, count, cols,
-                         out, BITNET__ROWS_F32, 0);
-    }
-}
+BITNET__ROW_SUMS_F32
 
 BITNET__INLINE void bitnet__mix_f16_wasm(const uint8_t *w, size_t w_stride, const float *p,
                                          size_t p_stride, int n, int rows, int cols, float *out,
-                                         const int exact) {
+                                         const int kind) {
+    const int wide_kind = kind == BITNET__ROWS_CACHE ? BITNET__ROWS_WIDE : BITNET__ROWS_F32;
     float wide[BITNET__WIDE];
     int r, count;
     if (n % BITNET__LANES) {
@@ -1361,33 +1330,25 @@ BITNET__INLINE void bitnet__mix_f16_wasm(const uint8_t *w, size_t w_stride, cons
     for (r = 0; r < rows; r += count, w += (size_t)count * w_stride * 2) {
         if (n > BITNET__WIDE) {
             count = rows - r < 32 ? rows - r : 32;
-            bitnet__mix_wasm(w, w_stride, p + r, p_stride, n, count, cols, out, BITNET__ROWS_F16,
-                             exact);
+            bitnet__mix_wasm(w, w_stride * 2, p + r, p_stride, n, count, cols, out, kind);
         } else {
             count = rows - r < BITNET__WIDE / n ? rows - r : BITNET__WIDE / n;
             bitnet__widen_wasm(w, w_stride, n, count, wide);
-            bitnet__mix_wasm((const uint8_t *)wide, (size_t)n, p + r, p_stride, n, count, cols, out,
-                             BITNET__ROWS_F32, exact);
+            bitnet__mix_wasm((const uint8_t *)wide, (size_t)n * 4, p + r, p_stride, n, count, cols,
+                             out, wide_kind);
         }
     }
 }
 
-static void bitnet__sumrows_f16_wasm(const uint8_t *w, size_t w_stride, const float *p,
-                                     size_t p_stride, int n, int rows, int cols, float *out) {
-    bitnet__mix_f16_wasm(w, w_stride, p, p_stride, n, rows, cols, out, 0);
-}
-
+#define BITNET__DEFINE_SUMROWS_F16(isa, kind) \
+    static void bitnet__sumrows_f16_##isa(const uint8_t *w, size_t w_stride, const float *p, \
+                                          size_t p_stride, int n, int rows, int cols, \
+                                          float *out) { \
+        bitnet__mix_f16_wasm(w, w_stride, p, p_stride, n, rows, cols, out, kind); \
+    }
+BITNET__DEFINE_SUMROWS_F16(simd128, BITNET__ROWS_F16)
 #if BITNET__RELAXED
-/* Columns, or weights of rows, that have 13 bits: products with F16 are exact. */
-static void bitnet__scores_f16_relaxed(const uint8_t *w, const float *x, int n, int rows, int cols,
-                                       float *out, size_t out_stride) {
-    bitnet__dots_f16_wasm(w, x, n, rows, cols, out, out_stride, 1);
-}
-
-static void bitnet__sumrows_f16_relaxed(const uint8_t *w, size_t w_stride, const float *p,
-                                        size_t p_stride, int n, int rows, int cols, float *out) {
-    bitnet__mix_f16_wasm(w, w_stride, p, p_stride, n, rows, cols, out, 1);
-}
+BITNET__DEFINE_SUMROWS_F16(relaxed, BITNET__ROWS_CACHE)
 #endif
 
 /* ---- a scale per group ----
@@ -1740,12 +1701,9 @@ static void bitnet__dotrows_groups_relaxed(const bitnet__grouped *x) {
 /* ---- row kernels: what those of bitnet.h are made of ----
    pmax(a, b) is a < b ? b : a, and pmin(a, b) is b < a ? b : a: if one is a NaN, they return a. */
 
-#define BITNET__V(x) bitnet__##x##_wasm
-#define BITNET__TARGET
 #define BITNET__FLOATS v128_t
 #define BITNET__PER_VECTOR 4
 #define BITNET__COUNTS v128_t
-#define BITNET__HOT static
 #define BITNET__UNROLL64 BITNET__ROLLED
 #define BITNET__ROUND_AT_ONCE 0
 #define BITNET__LEAVE() ((void)0)
@@ -1881,27 +1839,21 @@ static uint32_t bitnet__cpu_features(void) {
 
 /* ---- the tables ---- */
 
-#define BITNET__KERNEL_ENTRIES(ternary, groups, scores, mix, u4, sumrows) \
-    bitnet__quantize_wasm, ternary, groups, bitnet__dotrows_f32_wasm, bitnet__dotrows_f16_wasm, \
-    bitnet__dotrows_bf16_wasm, scores, bitnet__sumrows_f32_wasm, mix, bitnet__softmax_wasm, \
-    bitnet__rope_wasm, bitnet__store_f16_wasm, bitnet__dequantize_wasm, \
-    bitnet__relu2_gate_wasm, bitnet__sigmoid_gate_wasm, bitnet__rmsnorm_wasm, u4, \
-    ternary, bitnet__scores_i8_wasm, bitnet__weigh_i8_wasm, sumrows
+#define BITNET__TABLE(isa) \
+    BITNET__LAYOUT_I2S, BITNET__ENTRIES(wasm, isa, isa, isa, bitnet__dotrows_i2s_##isa)
+/* What both have, and what simd128 has no instruction for. */
+#define bitnet__scores_f16_simd128 bitnet__dotrows_f16_wasm
+#define bitnet__scores_f16_relaxed bitnet__scores_f16_wasm
+#define bitnet__scores_i8_simd128 bitnet__scores_i8_wasm
+#define bitnet__scores_i8_relaxed bitnet__scores_i8_wasm
 
 static const bitnet_kernels bitnet__kernels_simd128 = {
-    "simd128", BITNET_CPU_SIMD128, BITNET__LAYOUT_I2S,
-    BITNET__KERNEL_ENTRIES(bitnet__dotrows_i2s_simd128, bitnet__dotrows_groups_simd128,
-                           bitnet__dotrows_f16_wasm, bitnet__sumrows_f16_wasm,
-                           bitnet__dotrows_u4_simd128, bitnet__sumrows_i8_simd128)
+    "simd128", BITNET_CPU_SIMD128, BITNET__TABLE(simd128)
 };
 #if BITNET__RELAXED
 static const bitnet_kernels bitnet__kernels_relaxed = {
-    "relaxed-simd", BITNET_CPU_SIMD128 | BITNET_CPU_RELAXED, BITNET__LAYOUT_I2S,
-    BITNET__KERNEL_ENTRIES(bitnet__dotrows_i2s_relaxed, bitnet__dotrows_groups_relaxed,
-                           bitnet__scores_f16_relaxed, bitnet__sumrows_f16_relaxed,
-                           bitnet__dotrows_u4_relaxed, bitnet__sumrows_i8_relaxed)
+    "relaxed-simd", BITNET_CPU_SIMD128 | BITNET_CPU_RELAXED, BITNET__TABLE(relaxed)
 };
-  #define BITNET__KERNEL_TABLES &bitnet__kernels_relaxed, &bitnet__kernels_simd128,
-#else
-  #define BITNET__KERNEL_TABLES &bitnet__kernels_simd128,
 #endif
+#define BITNET__KERNEL_TABLES \
+    BITNET__LISTED(BITNET__RELAXED, relaxed) BITNET__LISTED(1, simd128)

@@ -281,13 +281,6 @@ BITNET__INLINE void bitnet__fetch_line(bitnet__ahead *a) {
 #define BITNET__UNROLL64 BITNET__UNROLL
 #define BITNET__ROUND_AT_ONCE 0
 
-/* What rows of floats are made of. CACHE is F16, WIDE a run of its rows as floats; both are
-   multiplied by floats rounded to 13 bits, and the products are exact. */
-enum { BITNET__ROWS_F32, BITNET__ROWS_F16, BITNET__ROWS_BF16, BITNET__ROWS_CACHE,
-       BITNET__ROWS_WIDE };
-#define BITNET__ROW_BYTES(kind) \
-    ((kind) == BITNET__ROWS_F32 || (kind) == BITNET__ROWS_WIDE ? (size_t)4 : (size_t)2)
-
 /* Tiles are 4 rows and up to 4 columns (tokens) or so: the sums stay in registers, each weight,
    once loaded and unpacked, serves all columns, each activation 4 rows, and no addition waits for
    the one before. Past the last row or column a tile repeats the last one and drops the copies.
@@ -472,18 +465,6 @@ BITNET__INLINE BITNET__TARGET_avx2 float bitnet__fold_to_1(__m128 s) {
     return _mm_cvtss_f32(_mm_add_ss(s, _mm_shuffle_ps(s, s, 1)));
 }
 #endif
-
-/* Float kernels of base, integer ones of isa; of these the panels' and the int8 cache's of tile. */
-#define BITNET__KERNEL_ENTRIES(isa, base, ternary) \
-    BITNET__KERNEL_ENTRIES_OF(isa, base, isa, ternary)
-#define BITNET__KERNEL_ENTRIES_OF(isa, base, tile, ternary) \
-    bitnet__quantize_##base, ternary, bitnet__dotrows_groups_##tile, bitnet__dotrows_f32_##base, \
-    bitnet__dotrows_f16_##base, bitnet__dotrows_bf16_##base, bitnet__scores_f16_##base, \
-    bitnet__sumrows_f32_##base, bitnet__sumrows_f16_##base, bitnet__softmax_##base, \
-    bitnet__rope_##base, bitnet__store_f16_##base, bitnet__dequantize_##base, \
-    bitnet__relu2_gate_##base, bitnet__sigmoid_gate_##base, bitnet__rmsnorm_##base, \
-    bitnet__dotrows_u4_##isa, bitnet__dotrows_i2s_##tile, \
-    bitnet__scores_i8_##tile, bitnet__weigh_i8_##base, bitnet__sumrows_i8_##tile
 
 #if BITNET__AVX2
 /* ---- AVX2: a v16 is two ymm ---- */
@@ -1149,7 +1130,7 @@ BITNET__FN void bitnet__tile_tl2_avx2(const bitnet__dots *d, const int tile_cols
 
 static const bitnet_kernels bitnet__kernels_avx2 = {
     "avx2", BITNET_CPU_AVX2 | BITNET_CPU_F16C, BITNET__LAYOUT_I2S,
-    BITNET__KERNEL_ENTRIES(avx2, avx2, bitnet__dotrows_i2s_avx2)
+    BITNET__ENTRIES(avx2, avx2, avx2, avx2, bitnet__dotrows_i2s_avx2)
 };
 
 #ifndef BITNET_NO_TL2
@@ -1216,7 +1197,7 @@ static BITNET__TARGET_avx2 int bitnet__pack_tl2_avx2(const uint8_t *i2s, int n, 
 static const bitnet_kernels bitnet__kernels_avx2_tl2 = {
     "avx2-tl2", BITNET_CPU_AVX2 | BITNET_CPU_F16C,
     "TL2_R16", BITNET__TL2_ROWS, bitnet__packed_bytes_tl2, bitnet__pack_tl2_avx2,
-    BITNET__KERNEL_ENTRIES(avx2, avx2, bitnet__dotrows_tl2_avx2)
+    BITNET__ENTRIES(avx2, avx2, avx2, avx2, bitnet__dotrows_tl2_avx2)
 };
 #endif
 #define BITNET__PACK_TL2 bitnet__pack_tl2_avx2
@@ -1269,7 +1250,7 @@ BITNET__FN __m256i bitnet__settle_avxvnni(bitnet__pair_avx2 sum) {
 
 static const bitnet_kernels bitnet__kernels_avxvnni = {
     "avxvnni", BITNET_CPU_AVX2 | BITNET_CPU_F16C | BITNET_CPU_AVXVNNI, BITNET__LAYOUT_I2S,
-    BITNET__KERNEL_ENTRIES(avxvnni, avx2, bitnet__dotrows_i2s_avxvnni)
+    BITNET__ENTRIES(avx2, avx2, avxvnni, avxvnni, bitnet__dotrows_i2s_avxvnni)
 };
 #undef BITNET__FN
 #endif
@@ -1584,7 +1565,7 @@ BITNET__INLINE BITNET__TARGET_avx512vbmi void bitnet__triples_tl2_avx512vbmi(
 static const bitnet_kernels bitnet__kernels_avx512vnni = {
     "avx512vnni", BITNET_CPU_AVX2 | BITNET_CPU_F16C | BITNET_CPU_AVX512 | BITNET_CPU_AVX512VNNI,
     BITNET__LAYOUT_I2S,
-    BITNET__KERNEL_ENTRIES(avx512vnni, avx512vnni, bitnet__dotrows_i2s_avx512vnni)
+    BITNET__ENTRIES(avx512vnni, avx512vnni, avx512vnni, avx512vnni, bitnet__dotrows_i2s_avx512vnni)
 };
 
 #ifndef BITNET_NO_TL2
@@ -1611,14 +1592,14 @@ static const bitnet_kernels bitnet__kernels_avx512vnni_tl2 = {
     "avx512vnni-tl2",
     BITNET_CPU_AVX2 | BITNET_CPU_F16C | BITNET_CPU_AVX512 | BITNET_CPU_AVX512VNNI,
     "TL2_R16", BITNET__TL2_ROWS, bitnet__packed_bytes_tl2, BITNET__PACK_TL2,
-    BITNET__KERNEL_ENTRIES(avx512vnni, avx512vnni, bitnet__dotrows_tl2_avx512vnni)
+    BITNET__ENTRIES(avx512vnni, avx512vnni, avx512vnni, avx512vnni, bitnet__dotrows_tl2_avx512vnni)
 };
 static const bitnet_kernels bitnet__kernels_avx512vbmi_tl2 = {
     "avx512vbmi-tl2",
     BITNET_CPU_AVX2 | BITNET_CPU_F16C | BITNET_CPU_AVX512 | BITNET_CPU_AVX512VNNI |
         BITNET_CPU_AVX512VBMI,
     "TL2_R16", BITNET__TL2_ROWS, bitnet__packed_bytes_tl2, BITNET__PACK_TL2,
-    BITNET__KERNEL_ENTRIES(avx512vnni, avx512vnni, bitnet__dotrows_tl2_avx512vbmi)
+    BITNET__ENTRIES(avx512vnni, avx512vnni, avx512vnni, avx512vnni, bitnet__dotrows_tl2_avx512vbmi)
 };
 #endif
 #undef BITNET__FN
@@ -2057,7 +2038,7 @@ BITNET__HOT BITNET__TARGET_amx void bitnet__sumrows_i8_amx(const uint8_t *w, con
 }
 
 #define BITNET__ENTRIES_AMX(ternary) \
-    BITNET__KERNEL_ENTRIES_OF(avx512vnni, avx512vnni, amx, ternary)
+    BITNET__ENTRIES(avx512vnni, avx512vnni, avx512vnni, amx, ternary)
 #define BITNET__NEEDS_AMX \
     (BITNET_CPU_AVX2 | BITNET_CPU_F16C | BITNET_CPU_AVX512 | BITNET_CPU_AVX512VNNI | \
      BITNET_CPU_AMX)
@@ -2077,42 +2058,17 @@ static const bitnet_kernels bitnet__kernels_amx_tl2 = {
 #endif
 
 /* Best first. */
-#if BITNET__AMX
-  #define BITNET__TABLES_AMX &bitnet__kernels_amx,
-  #define BITNET__TABLES_AMX_TL2 &bitnet__kernels_amx_tl2,
-#else
-  #define BITNET__TABLES_AMX
-  #define BITNET__TABLES_AMX_TL2
-#endif
-#if BITNET__AVX512
-  #define BITNET__TABLES_AVX512 &bitnet__kernels_avx512vnni,
-  #define BITNET__TABLES_AVX512_TL2 \
-      &bitnet__kernels_avx512vbmi_tl2, &bitnet__kernels_avx512vnni_tl2,
-#else
-  #define BITNET__TABLES_AVX512
-  #define BITNET__TABLES_AVX512_TL2
-#endif
-#if BITNET__AVXVNNI
-  #define BITNET__TABLES_AVXVNNI &bitnet__kernels_avxvnni,
-#else
-  #define BITNET__TABLES_AVXVNNI
-#endif
-#if BITNET__AVX2
-  #define BITNET__TABLES_AVX2 &bitnet__kernels_avx2,
-  #define BITNET__TABLES_AVX2_TL2 &bitnet__kernels_avx2_tl2,
-#else
-  #define BITNET__TABLES_AVX2
-  #define BITNET__TABLES_AVX2_TL2
-#endif
 #ifndef BITNET_NO_TL2
-  #define BITNET__KERNEL_TABLES \
-      BITNET__TABLES_AMX BITNET__TABLES_AVX512 BITNET__TABLES_AVXVNNI BITNET__TABLES_AVX2 \
-      BITNET__TABLES_AMX_TL2 BITNET__TABLES_AVX512_TL2 BITNET__TABLES_AVX2_TL2 \
-      &bitnet__kernels_scalar_tl2,
+  #define BITNET__TABLES_TL2 \
+      BITNET__LISTED(BITNET__AMX, amx_tl2) BITNET__LISTED(BITNET__AVX512, avx512vbmi_tl2) \
+      BITNET__LISTED(BITNET__AVX512, avx512vnni_tl2) BITNET__LISTED(BITNET__AVX2, avx2_tl2) \
+      BITNET__LISTED(1, scalar_tl2)
 #else
-  #define BITNET__KERNEL_TABLES \
-      BITNET__TABLES_AMX BITNET__TABLES_AVX512 BITNET__TABLES_AVXVNNI BITNET__TABLES_AVX2
+  #define BITNET__TABLES_TL2
 #endif
+#define BITNET__KERNEL_TABLES \
+    BITNET__LISTED(BITNET__AMX, amx) BITNET__LISTED(BITNET__AVX512, avx512vnni) \
+    BITNET__LISTED(BITNET__AVXVNNI, avxvnni) BITNET__LISTED(BITNET__AVX2, avx2) BITNET__TABLES_TL2
 
 #if defined(__GNUC__) && !defined(__clang__)
   #pragma GCC diagnostic pop
@@ -2210,26 +2166,9 @@ BITNET__INLINE BITNET__TARGET void BITNET__V(dots)(const uint8_t *w, const float
     }
 }
 
-BITNET__HOT BITNET__TARGET void BITNET__V(dotrows_f32)(const uint8_t *w, const float *x, int n,
-                                                       int rows, int cols, float *out,
-                                                       size_t out_stride) {
-    if (n % BITNET__LANES) bitnet__dotrows_f32_scalar(w, x, n, rows, cols, out, out_stride);
-    else BITNET__V(dots)(w, x, n, rows, cols, out, out_stride, BITNET__ROWS_F32);
-}
-
-BITNET__HOT BITNET__TARGET void BITNET__V(dotrows_f16)(const uint8_t *w, const float *x, int n,
-                                                       int rows, int cols, float *out,
-                                                       size_t out_stride) {
-    if (n % BITNET__LANES) bitnet__dotrows_f16_scalar(w, x, n, rows, cols, out, out_stride);
-    else BITNET__V(dots)(w, x, n, rows, cols, out, out_stride, BITNET__ROWS_F16);
-}
-
-BITNET__HOT BITNET__TARGET void BITNET__V(dotrows_bf16)(const uint8_t *w, const float *x, int n,
-                                                        int rows, int cols, float *out,
-                                                        size_t out_stride) {
-    if (n % BITNET__LANES) bitnet__dotrows_bf16_scalar(w, x, n, rows, cols, out, out_stride);
-    else BITNET__V(dots)(w, x, n, rows, cols, out, out_stride, BITNET__ROWS_BF16);
-}
+BITNET__ROW_DOTS(dotrows_f32, f32, BITNET__ROWS_F32)
+BITNET__ROW_DOTS(dotrows_f16, f16, BITNET__ROWS_F16)
+BITNET__ROW_DOTS(dotrows_bf16, bf16, BITNET__ROWS_BF16)
 
 /* Attention converts the F16 rows of the cache to floats, in runs of up to 16 KB that then serve
    all columns from the L1 cache. For the columns of one tile that does not pay, and memory would be
@@ -2409,20 +2348,7 @@ static BITNET__TARGET void BITNET__V(sumrows_f16)(const uint8_t *w, size_t w_str
     }
 }
 
-static BITNET__TARGET void BITNET__V(sumrows_f32)(const uint8_t *w, size_t w_stride,
-                                                  const float *p, size_t p_stride, int n, int rows,
-                                                  int cols, float *out) {
-    int r, count;
-    if (n % BITNET__LANES) {
-        bitnet__sumrows_f32_scalar(w, w_stride, p, p_stride, n, rows, cols, out);
-        return;
-    }
-    for (r = 0; r < rows; r += count) {
-        count = rows - r < 32 ? rows - r : 32;
-        BITNET__V(mix)(w + (size_t)r * w_stride * 4, w_stride * 4, p + r, p_stride, n, count, cols,
-                       out, BITNET__ROWS_F32);
-    }
-}
+BITNET__ROW_SUMS_F32
 
 /* ---- row kernels: the rest of what those of bitnet.h are made of ---- */
 
