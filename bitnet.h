@@ -1240,12 +1240,12 @@ typedef struct bitnet__dots {
 } bitnet__dots;
 
 /* The same for weights with a scale d per group: out = sum over the groups g, in order, of
-   dot * (d * step), or with add out += that. */
+   dot * (d * scale), or with add out += that. */
 typedef struct bitnet__grouped {
     const uint8_t *w;
     const int8_t *q;                   /* [cols][n] */
     const int32_t *sums;               /* [cols][n / group], of a group's q */
-    const float *steps;                /* [cols][n / group]: what one step of q is worth */
+    const float *scales;               /* [cols][n / group]: what a code of q is worth */
     int n, group, rows, cols, add;
     float *out;
     size_t stride;
@@ -1262,19 +1262,19 @@ struct bitnet_kernels {
     const char *name;            /* scalar, avx2, neon, simd128 ... */
     uint32_t needs;              /* BITNET_CPU_* bits, all required */
     /* The layout of ternary weights, which dotrows_ternary reads: I2_S, as in a file, or what pack
-       makes of it when a model is loaded. Rows are packed in groups of row_group, a power of two up
-       to MAX_GROUP; the last group is padded. Row r, a multiple of row_group, begins
+       makes of it when a model is loaded. A row pack has pack_rows rows, a power of two up to
+       MAX_PACK_ROWS; the last one is padded. Row r, a multiple of pack_rows, begins
        packed_bytes(n, r) bytes into the matrix. pack returns 0, or 1 if i2s has a code 3. */
     const char *layout;          /* I2_S, or TL2_R16: then it reads that tensor type in place */
-    int row_group;
+    int pack_rows;
     size_t (*packed_bytes)(int n, int rows);
     int (*pack)(const uint8_t *i2s, int n, int rows, uint8_t *out);        /* of I2_S 0 */
     /* q[i] = clamp(round_half_even(x[i] * s), -128, 127) with s = 127 / max(max|x|, 1e-5). If any x
        is NaN, max|x| counts as 0; a NaN itself gives -128. *sum = sum of q. Returns s. n is at most
        2^20. */
     float (*quantize)(const float *x, int n, int8_t *q, int32_t *sum);
-    /* Sums over i of (code - 1) * q[i], exact. w is I2_S (128-group) or what pack made of it. n is
-       a multiple of 128, at most 2^20. */
+    /* Sums over i of (code - 1) * q[i], exact. w is I2_S (128 packing) or what pack made of it. n
+       is a multiple of 128, at most 2^20. */
     void (*dotrows_ternary)(const bitnet__dots *d);
     /* Weights with a scale per group of `group` weights, 64, 128 or 256: dot is the sum over a
        group of (code - 1) * q, exact. w is as drawn under "a scale per group" in @kernels, without
@@ -1324,14 +1324,14 @@ struct bitnet_kernels {
     void (*scores_i8)(const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows,
                       int cols, float *out, size_t out_stride);
     /* The weights of values: p [rows] times what a code of the position is worth, as multiples in
-       0 .. 127 of one step for each 64 positions: q [rows], steps [rows / 64]. Positions outside
+       0 .. 127 of a scale for each 64 positions: q [rows], scales [rows / 64]. Positions outside
        [from, to) weigh 0. */
     void (*weigh_i8)(const float *p, const uint8_t *w, int n, int rows, int from, int to,
-                     uint8_t *q, float *steps);
-    /* Elements [first, first + count) of the sums of values: out[c][i] += dot * steps[c][b] for
+                     uint8_t *q, float *scales);
+    /* Elements [first, first + count) of the sums of values: out[c][i] += dot * scales[c][b] for
        each 64 positions b in order, where dot is the exact sum over these of p * value code. p is
-       [cols][p_stride], steps [cols][p_stride / 64], out [cols][count]. */
-    void (*sumrows_i8)(const uint8_t *w, const uint8_t *p, const float *steps, size_t p_stride,
+       [cols][p_stride], scales [cols][p_stride / 64], out [cols][count]. */
+    void (*sumrows_i8)(const uint8_t *w, const uint8_t *p, const float *scales, size_t p_stride,
                        int n, int first, int count, int rows, int cols, float *out);
 };
 #endif
@@ -2608,9 +2608,9 @@ static int bitnet__claim(const bitnet__atomic *tasks, int thread, int last) {
 
 /* The tree: lanes 8 apart, 4, 2, 1. */
 static float bitnet__sum_lanes(float *lanes) {
-    int step, i;
-    for (step = BITNET__LANES / 2; step > 0; step /= 2)
-        for (i = 0; i < step; i++) lanes[i] += lanes[i + step];
+    int half, i;
+    for (half = BITNET__LANES / 2; half > 0; half /= 2)
+        for (i = 0; i < half; i++) lanes[i] += lanes[i + half];
     return lanes[0];
 }
 
@@ -2643,7 +2643,7 @@ static float bitnet__quantize_scalar(const float *x, int n, int8_t *q, int32_t *
     return s;
 }
 
-/* I2_S, 128-group: a block is 32 bytes; byte j holds the codes (weight + 1) of
+/* I2_S: a block of 128 weights is 32 bytes; byte j holds the codes (weight + 1) of
 
        bits  7-6   5-4    3-2    1-0
              j     32+j   64+j   96+j          j = 0 .. 31
@@ -2670,7 +2670,7 @@ static void bitnet__dotrows_i2s_scalar(const bitnet__dots *d) {
 static size_t bitnet__i2s_bytes(int n, int rows) { return (size_t)rows * (size_t)(n / 4); }
 
 /* TL2_R16: three ternary weights (a triple) in 5 bits: a nibble, and a fifth bit that is stored
-   apart. A group is 16 rows; a row's weights are taken 24 at a time (the last 24 filled up with
+   apart. A row pack is 16 rows; a row's weights are taken 24 at a time (the last 24 filled up with
    code 0, which adds nothing), eight triples: triple (h, t), h < 2, t < 4, has weights 12 h + t, 12
    h + 4 + t and 12 h + 8 + t, so that place k of four triples meets four neighbouring activations.
    Four times 24 weights, i = 0 to 3, are a block:
@@ -2680,7 +2680,7 @@ static size_t bitnet__i2s_bytes(int n, int rows) { return (size_t)rows * (size_t
              128 .. 319             the same for i = 1, 2, 3
 
    A last block of fewer than four ends after the nibbles it needs, and its other fifths are 0.
-   Groups follow one another; a group's missing rows repeat the matrix's last one. Nibble 5 b + m
+   Packs follow one another; a pack's missing rows repeat the matrix's last one. Nibble 5 b + m
    and fifth s stand for the codes (weight + 1) a, b, c of a triple:
 
        m   0 1 2    3      4
@@ -2691,13 +2691,13 @@ static size_t bitnet__i2s_bytes(int n, int rows) { return (size_t)rows * (size_t
    of 32 values stand for nothing: nibble 15, and fifth 1 with m = 4. */
 enum { BITNET__TL2_ROWS = 16, BITNET__TL2_BLOCK = 320 };
 
-/* Bytes of a group whose rows are count times 24 weights. */
+/* Bytes of a row pack whose rows are count times 24 weights. */
 static size_t bitnet__tl2_bytes(int count) { return 64 * (size_t)(count + (count + 3) / 4); }
 
 /* A scale per group: the weights of 16 rows lie together, since then no sum goes across the lanes
-   of a vector, and a scale costs 4 instructions for 16 rows. A group of them begins with their
-   scales; then follow, for each 16 weights of a row, 64 bytes. The groups of a row follow each
-   other. The last rows of a matrix may be missing: all zeros.
+   of a vector, and a scale costs 4 instructions for 16 rows. For each scale group a row pack has
+   the scales of its 16 rows, then for each 16 weights of a row 64 bytes. The scale groups of a pack
+   follow each other. The last rows of a matrix may be missing: all zeros.
 
        scales    [16]                  F16
        codes     [group / 16][16][4]   byte b of row r:  bits   7-6     5-4    3-2    1-0
@@ -2708,11 +2708,11 @@ static size_t bitnet__tl2_bytes(int count) { return 64 * (size_t)(count + (count
 
    So 4 bytes of a row, shifted and masked, meet 4 neighbouring activations. Read in place, Q2_0
    would have such a word in a byte, but each row's sums would end in lanes of their own, and adding
-   these up for each group takes half as many instructions as the products. Making this costs one
-   pass over the file when it is loaded.
+   these up for each scale group takes half as many instructions as the products. Making this costs
+   one pass over the file when it is loaded.
 
-   Activations have one step per token and group of the weights. With a step for 32 activations, as
-   in other engines, the logits of three random models differ from those of unrounded activations
+   Activations have one scale per token and scale group. With a scale for 32 activations, as in
+   other engines, the logits of three random models differ from those of unrounded activations
    by 2.0 to 2.3 % (RMS), with these by 2.3 to 3.0 % (tests/checks/activation_groups.py). But 4
    times as many sums become floats: the same loops with groups of 32 compute 240 and 107 GMAC/s
    instead of 370 and 136 (AVX-512 VNNI and AVX2, one thread of an Intel Xeon, 128 columns, rows of
@@ -2720,24 +2720,24 @@ static size_t bitnet__tl2_bytes(int count) { return 64 * (size_t)(count + (count
 
    Bound: a code is at most 2, so |sum of code * q| is at most 256 group, 65536. (float)dot is
    exact. */
-enum { BITNET__GROUP_ROWS = 16 };
+enum { BITNET__PACK_ROWS = 16 };
 
-enum { BITNET__GROUP_SCALES = 2 * BITNET__GROUP_ROWS };       /* bytes */
+enum { BITNET__PACK_SCALES = 2 * BITNET__PACK_ROWS };         /* bytes */
 
-/* The bytes of a group of 16 rows. */
-static size_t bitnet__group_bytes(int group) { return BITNET__GROUP_SCALES + 4 * (size_t)group; }
+/* The bytes of a scale group of a row pack. */
+static size_t bitnet__group_bytes(int group) { return BITNET__PACK_SCALES + 4 * (size_t)group; }
 
 /* The bytes of `rows` rows. */
-static size_t bitnet__groups_bytes(int n, int group, int rows) {
-    return (size_t)((rows + BITNET__GROUP_ROWS - 1) / BITNET__GROUP_ROWS) * (size_t)(n / group) *
+static size_t bitnet__grouped_bytes(int n, int group, int rows) {
+    return (size_t)((rows + BITNET__PACK_ROWS - 1) / BITNET__PACK_ROWS) * (size_t)(n / group) *
            bitnet__group_bytes(group);
 }
 
-/* The sum of code * q over a group of a row; w: the row's first byte. */
+/* The sum of code * q over a scale group of a row; w: the row's first byte. */
 static int32_t bitnet__dot_group(const uint8_t *w, const int8_t *q, int group) {
     int32_t dot = 0;
     int i, b;
-    for (i = 0; i < group; i += 16, w += 4 * BITNET__GROUP_ROWS, q += 16)
+    for (i = 0; i < group; i += 16, w += 4 * BITNET__PACK_ROWS, q += 16)
         for (b = 0; b < 4; b++)
             dot += (w[b] & 3) * q[b] + (w[b] >> 2 & 3) * q[4 + b] + (w[b] >> 4 & 3) * q[8 + b] +
                    (w[b] >> 6) * q[12 + b];
@@ -2749,23 +2749,23 @@ static void bitnet__dotrows_groups_scalar(const bitnet__grouped *d) {
     int r, c;
     size_t g;
     for (r = 0; r < d->rows; r++) {
-        const int lane = r % BITNET__GROUP_ROWS;
-        const uint8_t *row = d->w + bitnet__groups_bytes(d->n, d->group, r - lane), *p;
+        const int lane = r % BITNET__PACK_ROWS;
+        const uint8_t *row = d->w + bitnet__grouped_bytes(d->n, d->group, r - lane), *p;
         for (c = 0; c < d->cols; c++) {
             float sum = 0.0f, *y = d->out + (size_t)c * d->stride + (size_t)r;
             for (g = 0, p = row; g < groups; g++, p += bitnet__group_bytes(d->group)) {
                 const size_t at = (size_t)c * groups + g;
-                const int32_t dot = bitnet__dot_group(p + BITNET__GROUP_SCALES + 4 * lane,
+                const int32_t dot = bitnet__dot_group(p + BITNET__PACK_SCALES + 4 * lane,
                                                       d->q + at * (size_t)d->group, d->group) -
                                     d->sums[at];
-                sum += (float)dot * (bitnet__load_f16(p + 2 * lane) * d->steps[at]);
+                sum += (float)dot * (bitnet__load_f16(p + 2 * lane) * d->scales[at]);
             }
             *y = d->add ? *y + sum : sum;
         }
     }
 }
 
-/* Three float formats, one loop each: dot products of rows, and weighted sums of rows. */
+/* For each float format one loop of dot products and one of weighted sums. */
 #define BITNET__DEFINE_DOTROWS(type, bytes) \
     static void bitnet__dotrows_##type##_scalar(const uint8_t *w, const float *x, int n, int rows, \
                                                 int cols, float *out, size_t out_stride) { \
@@ -2886,7 +2886,7 @@ static void bitnet__dotrows_u4_scalar(const bitnet__dots *d) {
    Keys, or values, of a KV head with n elements at 64 positions take 64 (4 + n) bytes. Each code is
    in -127 .. 127 as quantize makes it:
 
-       steps    [64]             float, little-endian: what a code of the position is worth
+       scales   [64]             float, little-endian: what a code of the position is worth
        keys     [n / 4][64][4]   byte b of position r in row d: element 4 d + b, plus 128
        values   [16][n][4]       byte b of element i in row g: position 4 g + b
 
@@ -2896,7 +2896,7 @@ static void bitnet__dotrows_u4_scalar(const bitnet__dots *d) {
    Bounds: a key's byte is at most 255 and |q| at most 127, so |sum of byte * q| <= 32385 n, under
    2^31 for n <= 2^16; so is 128 times the sum of q. 64 weights of at most 127 and values of at most
    128 give sums up to 1,040,384, and two products fit 16 bits: 2 * 127 * 128 = 32512. */
-enum { BITNET__KV_BLOCK = 64, BITNET__KV_STEPS = 4 * BITNET__KV_BLOCK };       /* bytes */
+enum { BITNET__KV_BLOCK = 64, BITNET__KV_SCALES = 4 * BITNET__KV_BLOCK };      /* bytes */
 
 static size_t bitnet__kv_block_bytes(int n) { return (size_t)BITNET__KV_BLOCK * (size_t)(4 + n); }
 
@@ -2905,12 +2905,12 @@ static void bitnet__scores_i8_scalar(const uint8_t *w, const int8_t *q, const in
     int r, c, i;
     for (c = 0; c < cols; c++, q += n) {
         for (r = 0; r < rows; r++) {
-            const uint8_t *block = w + (size_t)(r / 64) * bitnet__kv_block_bytes(n);
-            const uint8_t *key = block + BITNET__KV_STEPS + r % 64 * 4;
+            const uint8_t *kv_block = w + (size_t)(r / 64) * bitnet__kv_block_bytes(n);
+            const uint8_t *key = kv_block + BITNET__KV_SCALES + r % 64 * 4;
             int32_t dot = 0;
             for (i = 0; i < n; i++) dot += key[(size_t)(i / 4) * 256 + (size_t)(i % 4)] * q[i];
             out[(size_t)c * out_stride + (size_t)r] =
-                (float)(dot - 128 * sums[c]) * bitnet__load_f32(block + r % 64 * 4);
+                (float)(dot - 128 * sums[c]) * bitnet__load_f32(kv_block + r % 64 * 4);
         }
     }
 }
@@ -2918,7 +2918,7 @@ static void bitnet__scores_i8_scalar(const uint8_t *w, const int8_t *q, const in
 /* The largest of 64 counts as 1e-30 at least, so that the scale is finite. A NaN falls through the
    comparisons and counts as 0. */
 static void bitnet__weigh_i8_scalar(const float *p, const uint8_t *w, int n, int rows, int from,
-                                    int to, uint8_t *q, float *steps) {
+                                    int to, uint8_t *q, float *scales) {
     float t[BITNET__KV_BLOCK], top, scale;
     int b, r;
     for (b = 0; b < rows / 64; b++, p += 64, w += bitnet__kv_block_bytes(n), q += 64) {
@@ -2935,24 +2935,24 @@ static void bitnet__weigh_i8_scalar(const float *p, const uint8_t *w, int n, int
             x = x < 127.0f ? x : 127.0f;
             q[r] = (uint8_t)(bitnet__float_bits(x + 12582912.0f) & 0xff);   /* as in quantize */
         }
-        steps[b] = top / 127.0f;
+        scales[b] = top / 127.0f;
     }
 }
 
-static void bitnet__sumrows_i8_scalar(const uint8_t *w, const uint8_t *p, const float *steps,
+static void bitnet__sumrows_i8_scalar(const uint8_t *w, const uint8_t *p, const float *scales,
                                       size_t p_stride, int n, int first, int count, int rows,
                                       int cols, float *out) {
     int b, c, i, r;
-    for (c = 0; c < cols; c++, p += p_stride, steps += p_stride / 64, out += count) {
+    for (c = 0; c < cols; c++, p += p_stride, scales += p_stride / 64, out += count) {
         for (b = 0; b < rows / 64; b++) {
-            const uint8_t *v = w + (size_t)b * bitnet__kv_block_bytes(n) + BITNET__KV_STEPS;
+            const uint8_t *v = w + (size_t)b * bitnet__kv_block_bytes(n) + BITNET__KV_SCALES;
             for (i = 0; i < count; i++) {
                 int32_t dot = 0;
                 for (r = 0; r < 64; r++)
                     dot += p[64 * b + r] *
                            (int8_t)v[((size_t)(r / 4) * (size_t)n + (size_t)(first + i)) * 4 +
                                      (size_t)(r % 4)];
-                out[i] += (float)dot * steps[b];
+                out[i] += (float)dot * scales[b];
             }
         }
     }
@@ -2961,14 +2961,18 @@ static void bitnet__sumrows_i8_scalar(const uint8_t *w, const uint8_t *p, const 
 /* How a table reads I2_S in place. */
 #define BITNET__LAYOUT_I2S "I2_S", 1, bitnet__i2s_bytes, 0
 
-#define BITNET__SCALAR_ENTRIES(ternary) \
-    bitnet__quantize_scalar, ternary, bitnet__dotrows_groups_scalar, bitnet__dotrows_f32_scalar, \
-    bitnet__dotrows_f16_scalar, bitnet__dotrows_bf16_scalar, bitnet__dotrows_f16_scalar, \
-    bitnet__sumrows_f32_scalar, bitnet__sumrows_f16_scalar, bitnet__softmax_scalar, \
-    bitnet__rope_scalar, bitnet__store_f16_scalar, bitnet__dequantize_scalar, \
-    bitnet__relu2_gate_scalar, bitnet__sigmoid_gate_scalar, bitnet__rmsnorm_scalar, \
-    bitnet__dotrows_u4_scalar, bitnet__dotrows_i2s_scalar, bitnet__scores_i8_scalar, \
-    bitnet__weigh_i8_scalar, bitnet__sumrows_i8_scalar
+/* The functions of a table, by the ends of their names: those of floats; of exact products with
+   F16; of integers; of integers, with panels or an int8 cache; and dotrows_ternary's whole name. */
+#define BITNET__ENTRIES(floats, exact, integers, panels, ternary) \
+    bitnet__quantize_##floats, ternary, bitnet__dotrows_groups_##panels, \
+    bitnet__dotrows_f32_##floats, bitnet__dotrows_f16_##floats, bitnet__dotrows_bf16_##floats, \
+    bitnet__scores_f16_##exact, bitnet__sumrows_f32_##floats, bitnet__sumrows_f16_##exact, \
+    bitnet__softmax_##floats, bitnet__rope_##floats, bitnet__store_f16_##floats, \
+    bitnet__dequantize_##floats, bitnet__relu2_gate_##floats, bitnet__sigmoid_gate_##floats, \
+    bitnet__rmsnorm_##floats, bitnet__dotrows_u4_##integers, bitnet__dotrows_i2s_##panels, \
+    bitnet__scores_i8_##panels, bitnet__weigh_i8_##floats, bitnet__sumrows_i8_##panels
+#define BITNET__SCALAR_ENTRIES(ternary) BITNET__ENTRIES(scalar, scalar, scalar, scalar, ternary)
+#define bitnet__scores_f16_scalar bitnet__dotrows_f16_scalar   /* nothing is faster in plain C */
 
 static const bitnet_kernels bitnet__kernels_scalar = {
     "scalar", 0, BITNET__LAYOUT_I2S, BITNET__SCALAR_ENTRIES(bitnet__dotrows_i2s_scalar)
@@ -3242,18 +3246,18 @@ BITNET__INLINE BITNET__TARGET float BITNET__V(weigh_block)(const float *p, const
 
 BITNET__HOT BITNET__TARGET void BITNET__V(weigh_i8)(const float *p, const uint8_t *w, int n,
                                                     int rows, int from, int to, uint8_t *q,
-                                                    float *steps) {
-    float part[BITNET__KV_BLOCK];
+                                                    float *scales) {
+    float inside[BITNET__KV_BLOCK];
     int r;
-    for (r = 0; r < rows; r += 64, w += bitnet__kv_block_bytes(n), steps++) {
+    for (r = 0; r < rows; r += 64, w += bitnet__kv_block_bytes(n), scales++) {
         const int begin = from > r ? from - r : 0, end = to < r + 64 ? to - r : 64;
         const float *x = p + r;
         if (begin > 0 || end < 64) {
-            memset(part, 0, sizeof part);
-            if (begin < end) memcpy(part + begin, x + begin, (size_t)(end - begin) * sizeof *x);
-            x = part;
+            memset(inside, 0, sizeof inside);
+            if (begin < end) memcpy(inside + begin, x + begin, (size_t)(end - begin) * sizeof *x);
+            x = inside;
         }
-        *steps = BITNET__V(weigh_block)(x, w, q + r);
+        *scales = BITNET__V(weigh_block)(x, w, q + r);
     }
 }
 
@@ -3319,65 +3323,65 @@ BITNET__INLINE void bitnet__put(void *to, const void *four, int count) {
     else memcpy(to, four, (size_t)count * 4);
 }
 
-/* The part from row r, which begins w_bytes into the matrix, and column c on. Field by field: gcc
+/* The patch from row r, which begins w_bytes into the matrix, and column c on. Field by field: gcc
    would copy the whole in wide registers, and then wait for what was just written. */
 BITNET__INLINE bitnet__dots bitnet__dots_from(const bitnet__dots *d, size_t w_bytes, int r, int c) {
-    bitnet__dots part;
-    part.w = d->w + w_bytes;
-    part.q = d->q + (size_t)c * (size_t)d->n;
-    part.sums = d->sums + c;
-    part.n = d->n;
-    part.rows = d->rows - r;
-    part.cols = d->cols - c;
-    part.out = d->out + (size_t)c * d->stride + (size_t)r;
-    part.stride = d->stride;
-    return part;
+    bitnet__dots patch;
+    patch.w = d->w + w_bytes;
+    patch.q = d->q + (size_t)c * (size_t)d->n;
+    patch.sums = d->sums + c;
+    patch.n = d->n;
+    patch.rows = d->rows - r;
+    patch.cols = d->cols - c;
+    patch.out = d->out + (size_t)c * d->stride + (size_t)r;
+    patch.stride = d->stride;
+    return patch;
 }
 
 /* The same; r is a multiple of 16. */
 BITNET__INLINE bitnet__grouped bitnet__grouped_from(const bitnet__grouped *x, int r, int c) {
     const size_t at = (size_t)c * (size_t)(x->n / x->group);
-    bitnet__grouped part;
-    part.w = x->w + bitnet__groups_bytes(x->n, x->group, r);
-    part.q = x->q + (size_t)c * (size_t)x->n;
-    part.sums = x->sums + at;
-    part.steps = x->steps + at;
-    part.n = x->n;
-    part.group = x->group;
-    part.rows = x->rows - r;
-    part.cols = x->cols - c;
-    part.add = x->add;
-    part.out = x->out + (size_t)c * x->stride + (size_t)r;
-    part.stride = x->stride;
-    return part;
+    bitnet__grouped patch;
+    patch.w = x->w + bitnet__grouped_bytes(x->n, x->group, r);
+    patch.q = x->q + (size_t)c * (size_t)x->n;
+    patch.sums = x->sums + at;
+    patch.scales = x->scales + at;
+    patch.n = x->n;
+    patch.group = x->group;
+    patch.rows = x->rows - r;
+    patch.cols = x->cols - c;
+    patch.add = x->add;
+    patch.out = x->out + (size_t)c * x->stride + (size_t)r;
+    patch.stride = x->stride;
+    return patch;
 }
 
-/* The rows of a tile have tile_bytes bytes. All columns before the next block of rows: weights are
-   the longer array. A block is 20 KB, rounded up. So the columns of a tile stay in the L1 cache
-   for a block, and the block in the L2 cache, or L1, for the next columns. */
+/* Runs of rows of 20 KB (rounded up to whole tiles of tile_bytes) are multiplied by all columns
+   before the next run. So a tile's columns stay in the L1 cache for a run, and the run in L1 or L2
+   for the next columns. */
 BITNET__INLINE void bitnet__tiles(const bitnet__dots *d, bitnet__tile_fn *tile,
                                   const int tile_rows, size_t tile_bytes) {
-    enum { block = 20480 };
+    enum { run_bytes = 20480 };
     size_t from, at = 0;
     int r, i = d->rows, c, count = 0;
     for (r = 0, from = 0; r < d->rows; r = i, from = at) {
         for (c = 0; c < d->cols; c += count) {
-            bitnet__dots part = bitnet__dots_from(d, from, r, c);
-            for (i = r, at = from; i < d->rows && at - from < block; i += tile_rows) {
-                count = tile(&part);
+            bitnet__dots patch = bitnet__dots_from(d, from, r, c);
+            for (i = r, at = from; i < d->rows && at - from < run_bytes; i += tile_rows) {
+                count = tile(&patch);
                 at += tile_bytes;
-                part.w += tile_bytes;
-                part.rows -= tile_rows;
-                part.out += tile_rows;
+                patch.w += tile_bytes;
+                patch.rows -= tile_rows;
+                patch.out += tile_rows;
             }
         }
     }
 }
 
 /* A panel has panel_rows rows of at most `depth` weights, so that it stays in the L1 cache. out
-   carries the sums from one depth to the next. Several depths of the same rows follow each other if
-   their activations are at most 128 KB, which stay in the L2 cache: so the weights are read almost
-   as they lie, and a page of memory is not left before it has been read. */
+   carries the sums from one depth to the next. Keeps to the same rows for several depths while
+   their activations fit in 128 KB of L2: so the weights are read almost as they lie, and a page of
+   memory is not left before it has been read. */
 BITNET__INLINE void bitnet__panels(const bitnet__dots *d, void *panel, bitnet__unpack_fn *unpack,
                                    bitnet__multiply_fn *multiply, const int panel_rows,
                                    const int depth, const int panel_cols) {
@@ -3390,17 +3394,18 @@ BITNET__INLINE void bitnet__panels(const bitnet__dots *d, void *panel, bitnet__u
                 len = end - k < depth ? end - k : depth;
                 unpack(d, r, k, len, panel);
                 for (c = 0; c < d->cols; c += panel_cols) {
-                    const bitnet__dots part = bitnet__dots_from(d, 0, r, c);
-                    multiply(panel, k, len, &part);
+                    const bitnet__dots patch = bitnet__dots_from(d, 0, r, c);
+                    multiply(panel, k, len, &patch);
                 }
             }
         }
     }
 }
 
-/* Panels from `from` columns on, for multiples of `wide` columns; a rest of at most wide / 2 goes
-   to the tiles. 256 rows at a time: meanwhile the activations of a panel's depth stay in the L2
-   cache (512 to 640 KB for 512 columns). bytes(n, rows): the size of so many rows. */
+/* Uses panels if there are at least `from` columns, for a multiple of `wide` of them. A rest of at
+   most wide / 2 columns uses tiles. 256 rows at a time: meanwhile the activations of a panel's
+   depth stay in the L2 cache (512 to 640 KB for 512 columns). bytes(n, rows): the size of so many
+   rows. */
 BITNET__INLINE void bitnet__tiles_and_panels(const bitnet__dots *d, bitnet__dots_fn *tiles,
                                              bitnet__dots_fn *panels, const int wide,
                                              const int from, size_t (*bytes)(int n, int rows)) {
@@ -3411,16 +3416,54 @@ BITNET__INLINE void bitnet__tiles_and_panels(const bitnet__dots *d, bitnet__dots
         return;
     }
     for (r = 0; r < d->rows; r += 256) {
-        bitnet__dots part = bitnet__dots_from(d, bytes(d->n, r), r, 0);
-        if (part.rows > 256) part.rows = 256;
-        part.cols -= rest;
-        panels(&part);
+        bitnet__dots patch = bitnet__dots_from(d, bytes(d->n, r), r, 0);
+        if (patch.rows > 256) patch.rows = 256;
+        patch.cols -= rest;
+        panels(&patch);
         if (!rest) continue;
-        part = bitnet__dots_from(&part, 0, 0, part.cols);
-        part.cols = rest;
-        tiles(&part);
+        patch = bitnet__dots_from(&patch, 0, 0, patch.cols);
+        patch.cols = rest;
+        tiles(&patch);
     }
 }
+
+/* Rows of floats, whose length is a multiple of 16. CACHE is F16, WIDE a run of its rows as floats;
+   both are multiplied by floats rounded to 13 bits, so the products are exact. A header's `dots`
+   and `mix` are dot products and weighted sums of rows of one kind. */
+enum { BITNET__ROWS_F32, BITNET__ROWS_F16, BITNET__ROWS_BF16, BITNET__ROWS_CACHE,
+       BITNET__ROWS_WIDE };
+#define BITNET__ROW_BYTES(kind) \
+    ((kind) == BITNET__ROWS_F32 || (kind) == BITNET__ROWS_WIDE ? (size_t)4 : (size_t)2)
+
+#define BITNET__ROW_DOTS(name, type, kind) \
+    BITNET__HOT BITNET__TARGET void BITNET__V(name)(const uint8_t *w, const float *x, int n, \
+                                                    int rows, int cols, float *out, \
+                                                    size_t out_stride) { \
+        if (n % BITNET__LANES) \
+            bitnet__dotrows_##type##_scalar(w, x, n, rows, cols, out, out_stride); \
+        else BITNET__V(dots)(w, x, n, rows, cols, out, out_stride, kind); \
+    }
+
+/* 32 rows at a time, so that they are still in the L1 cache for the next tile. */
+#define BITNET__ROW_SUMS_F32 \
+    static BITNET__TARGET void BITNET__V(sumrows_f32)(const uint8_t *w, size_t w_stride, \
+                                                      const float *p, size_t p_stride, int n, \
+                                                      int rows, int cols, float *out) { \
+        int r, count; \
+        if (n % BITNET__LANES) \
+            bitnet__sumrows_f32_scalar(w, w_stride, p, p_stride, n, rows, cols, out); \
+        else for (r = 0; r < rows; r += count) { \
+            count = rows - r < 32 ? rows - r : 32; \
+            BITNET__V(mix)(w + (size_t)r * w_stride * 4, w_stride * 4, p + r, p_stride, n, count, \
+                           cols, out, BITNET__ROWS_F32); \
+        } \
+    }
+
+/* For a header's list of tables: one, if it is there (1). */
+#define BITNET__LISTED(there, table) BITNET__LISTED2(there, table)
+#define BITNET__LISTED2(there, table) BITNET__LISTED_##there(table)
+#define BITNET__LISTED_0(table)
+#define BITNET__LISTED_1(table) &bitnet__kernels_##table,
 #endif
 
 /* A kernel header defines BITNET__HAVE_SIMD, its tables, and a list of them, best first. */
@@ -7804,12 +7847,12 @@ static int bitnet__repack_groups(const bitnet_ternary *t, const uint8_t *data, i
     uint32_t words[16];
     int32_t i, k, lane;
     int j;
-    memset(out, 0, bitnet__groups_bytes(t->n, group, n_rows));
+    memset(out, 0, bitnet__grouped_bytes(t->n, group, n_rows));
     for (i = 0; i < n_rows; i++) {
         const uint8_t *p = bitnet__block_at(t, data, row + i, 0);
         uint8_t *to;
-        lane = i % BITNET__GROUP_ROWS;
-        to = out + bitnet__groups_bytes(t->n, group, i - lane);
+        lane = i % BITNET__PACK_ROWS;
+        to = out + bitnet__grouped_bytes(t->n, group, i - lane);
         for (k = 0; k < t->n; k += group, p += info->bytes, to += bitnet__group_bytes(group)) {
             const uint16_t scale = bitnet__get_u16(p + info->scale_at);
             if ((scale & 0x7c00) == 0x7c00)
@@ -7819,7 +7862,7 @@ static int bitnet__repack_groups(const bitnet_ternary *t, const uint8_t *data, i
                 return bitnet__unpack_codes(t, data, row + i, k, k + group, codes, u);
             bitnet__put_u16(to + 2 * lane, scale);
             for (j = 0; j < group / 16; j++)
-                bitnet__put_u32(to + BITNET__GROUP_SCALES + 64 * j + 4 * lane, words[j]);
+                bitnet__put_u32(to + BITNET__PACK_SCALES + 64 * j + 4 * lane, words[j]);
         }
     }
     return 1;
@@ -7827,14 +7870,14 @@ static int bitnet__repack_groups(const bitnet_ternary *t, const uint8_t *data, i
 
 /* Unpacks a row of such a matrix to floats. */
 static void bitnet__groups_row(const bitnet__linear *l, int32_t row, float *out) {
-    const int32_t lane = row % BITNET__GROUP_ROWS;
-    const uint8_t *p = l->w + bitnet__groups_bytes(l->n_in, l->group, row - lane);
+    const int32_t lane = row % BITNET__PACK_ROWS;
+    const uint8_t *p = l->w + bitnet__grouped_bytes(l->n_in, l->group, row - lane);
     int32_t k;
     int i;
     for (k = 0; k < l->n_in; k += l->group, p += bitnet__group_bytes(l->group)) {
         const float d = bitnet__load_f16(p + 2 * lane);
         for (i = 0; i < l->group; i++) {
-            const uint8_t *codes = p + BITNET__GROUP_SCALES + i / 16 * 64 + 4 * lane;
+            const uint8_t *codes = p + BITNET__PACK_SCALES + i / 16 * 64 + 4 * lane;
             out[k + i] = d * (float)((codes[i % 4] >> (i % 16 / 4 * 2) & 3) - 1);
         }
     }
@@ -9410,7 +9453,7 @@ typedef struct bitnet__packing {
     const bitnet_model *m;
     bitnet__linear *linear;
     uint8_t *out, *rows;               /* rows: [jobs][unit][n_in / 4], unpacked, not yet packed */
-    int jobs, unit;                    /* unit: rows handled together, a multiple of row_group */
+    int jobs, unit;                    /* unit: rows handled together, a multiple of pack_rows */
     bitnet__unpacked found[BITNET__MAX_PACKERS];
 } bitnet__packing;
 
@@ -9429,7 +9472,7 @@ static bitnet__plan bitnet__choose_plan(const bitnet_kernels *k, const bitnet__l
 
 /* The bytes of a layer's first rows, as kernels read them. */
 static size_t bitnet__linear_bytes(const bitnet_kernels *k, const bitnet__linear *l, int32_t rows) {
-    return l->group > 0 ? bitnet__groups_bytes(l->n_in, l->group, rows)
+    return l->group > 0 ? bitnet__grouped_bytes(l->n_in, l->group, rows)
                         : k->packed_bytes(l->n_in, rows);
 }
 
@@ -9605,7 +9648,7 @@ static bitnet_result bitnet__pack_layer(bitnet_model *m, int32_t i, bitnet_error
     int k;
     p.m = m;
     p.out = p.rows = 0;
-    p.unit = kernels->row_group > 64 ? kernels->row_group : 64;
+    p.unit = kernels->pack_rows > 64 ? kernels->pack_rows : 64;
     for (k = 0; k < n; k++) {
         bitnet__linear *l = &linear[k];
         l->plan = bitnet__choose_plan(kernels, l);
@@ -10515,7 +10558,7 @@ static uint64_t bitnet__hash_groups(uint64_t h, const bitnet__linear *l) {
     const uint8_t *p = l->w;
     int32_t k;
     for (k = 0; l->group > 0 && k < l->n_in; k += l->group, p += bitnet__group_bytes(l->group))
-        h = bitnet__hash(h, p, BITNET__GROUP_SCALES);
+        h = bitnet__hash(h, p, BITNET__PACK_SCALES);
     return h;
 }
 
@@ -11633,7 +11676,7 @@ static void bitnet__quantize_input(bitnet__step *s, const float *in, int32_t n, 
 /* Rounds up to where a thread's rows may begin or end: at the rows that the kernels pack together,
    and at multiples of 32, which they compute together. */
 static int32_t bitnet__round_rows(const bitnet_ctx *c, int32_t row, int32_t n_out) {
-    int32_t unit = bitnet__max(32, c->k.row_group);
+    int32_t unit = bitnet__max(32, c->k.pack_rows);
     return row <= 0 ? 0 : bitnet__min((row + unit - 1) / unit * unit, n_out);
 }
 
@@ -11664,10 +11707,10 @@ static void bitnet__group_products(const bitnet_ctx *c, const bitnet__product *x
     const bitnet__linear *l = x->l;
     const size_t at = bitnet__row(x->t, l->n_in / l->group);
     bitnet__grouped d;
-    d.w = l->w + bitnet__groups_bytes(l->n_in, l->group, x->row);
+    d.w = l->w + bitnet__grouped_bytes(l->n_in, l->group, x->row);
     d.q = x->act->q + bitnet__row(x->t, l->n_in);
     d.sums = x->act->sum + at;
-    d.steps = x->act->scale + at;
+    d.scales = x->act->scale + at;
     d.n = l->n_in;
     d.group = l->group;
     d.rows = x->n_rows;
@@ -12155,7 +12198,7 @@ static int bitnet__store_floats(const bitnet_ctx *c, uint8_t *to, int32_t positi
 static uint8_t *bitnet__i8_code(uint8_t *kv_block, int32_t n, int32_t position, int32_t i,
                                 int what) {
     const size_t r = (size_t)(position % BITNET__KV_BLOCK), e = (size_t)i;
-    return kv_block + BITNET__KV_STEPS + (what ? (r / 4 * (size_t)n + e) * 4 + r % 4
+    return kv_block + BITNET__KV_SCALES + (what ? (r / 4 * (size_t)n + e) * 4 + r % 4
                                                : (e / 4 * BITNET__KV_BLOCK + r) * 4 + e % 4);
 }
 
@@ -15780,7 +15823,7 @@ static void bitnet__test_fill_groups(bitnet__selftest *t) {
     }
     for (r = 0; r < (t->rows + 15) / 16 * groups; r++) {
         uint8_t *p = t->w + r * size;
-        for (i = 0; i < BITNET__GROUP_SCALES; i += 2)
+        for (i = 0; i < BITNET__PACK_SCALES; i += 2)
             bitnet__put_u16(p + i, (uint32_t)bitnet__test_below(t, 0x4000) |
                                    (uint32_t)(i % 6 ? 0 : 0x8000));
         for (; i < size; i++) {        /* no code 3 */
@@ -15907,7 +15950,7 @@ static const char *bitnet__test_pack(bitnet__selftest *t, int refusals) {
     memcpy(t->packed + packed, t->blank, BITNET__TEST_MARGIN);
     if (refusals && !bitnet__test_refusals(t)) return "pack";
     for (r = 0; r < t->rows; r += count) {
-        count = r < 2 * k->row_group ? bitnet__min(k->row_group, t->rows - r) : t->rows - r;
+        count = r < 2 * k->pack_rows ? bitnet__min(k->pack_rows, t->rows - r) : t->rows - r;
         at = k->packed_bytes(t->n, r);
         if (at > packed || k->packed_bytes(t->n, count) > packed - at) return "packed_bytes";
         if (k->pack(t->w + (size_t)r * row_bytes, t->n, count, t->packed + at)) return "pack";
@@ -15942,7 +15985,7 @@ static int bitnet__test_corner(bitnet__selftest *t, int first, int rows, int fro
 /* Tests the corners of a shape. Up to four columns are tested in four places, to meet columns of
    each kind. Packed rows are also read from the second row pack on. */
 static int bitnet__test_corners(bitnet__selftest *t, const bitnet__test_shape *s) {
-    const int pack = t->k.row_group, mix = bitnet__test_mixes(t);
+    const int pack = t->k.pack_rows, mix = bitnet__test_mixes(t);
     const int unit = t->entry->kind == BITNET__TEST_KEYS ? BITNET__KV_BLOCK : 1;
     int i, from, cols;
     for (i = s->cols; i > 0; i -= mix ? 1 : s->fewer)

@@ -17,7 +17,7 @@
    bitnet__cpu_features asks the system which instructions there are. Each function names its target
    in an attribute, so no -m flag is needed.
 
-   WEIGHTS: I2_S, 128-group, read in place
+   WEIGHTS: I2_S, the 128 packing, read in place
        A row of n weights is n / 4 bytes. A block of 128 weights is 32 of them, two registers.
        Code = weight + 1. Code 3 is invalid, but counts as 3 here as in the scalar code.
 
@@ -175,10 +175,10 @@ extern "C" {
   #define BITNET__TARGET_i8mm
 #endif
 
-/* IN_PLACE: gcc carries sums from one step to the next through a second set of registers, unless a
-   statement may have changed them. NO_AHEAD: both compilers move loads far ahead and spill sums for
-   that, but not past a statement that may have changed memory. DONE: and neither is this sum
-   computed later, so that the registers of its products are free again. */
+/* IN_PLACE: gcc carries sums from one iteration to the next through a second set of registers,
+   unless a statement may have changed them. NO_AHEAD: both compilers move loads far ahead and spill
+   sums for that, but not past a statement that may have changed memory. DONE: and neither is this
+   sum computed later, so that the registers of its products are free again. */
 #if defined(__GNUC__) || defined(__clang__)
   #define BITNET__IN_PLACE(sum) __asm__("" : "+w"(sum))
   #define BITNET__NO_AHEAD() __asm__ volatile("" : : : "memory")
@@ -296,8 +296,9 @@ BITNET__INLINE BITNET__TARGET_neon int32x4_t bitnet__dot(bitnet__dot_fn *dot, in
    A tile is 4 rows and 1 to 3 columns. With 1 column it takes all 4 rows at once, with more 2 at a
    time: 12 to 18 sums, all in registers, so that no addition waits for the one before. Each row and
    column has three partial sums, of code, 4 code and 16 code, by the place where a field is used.
-   They are exact until bitnet__add_parts scales and adds them. As int16 they are added into int32
-   after BITNET__FOLD blocks: 6 would reach 36864 for 4 code, and 36864 in a panel; see BOUNDS. */
+   They are exact until bitnet__add_partials scales and adds them. As int16 they are added into
+   int32 after BITNET__FOLD blocks: 6 would reach 36864 for 4 code, and 36864 in a panel; see
+   BOUNDS. */
 enum { BITNET__FOLD = 5, BITNET__TILE = 4 };
 
 /* Rows that a tile of one column takes at once. 32-bit ARM has half as many registers. */
@@ -353,27 +354,28 @@ BITNET__INLINE BITNET__TARGET_neon void bitnet__put_dots_neon(int32_t *to, int32
 }
 
 /* After every block: int16 sums of 16 code would soon wrap. The next block clears them. */
-BITNET__INLINE BITNET__TARGET_neon void bitnet__end_block(int32x4_t *part, const int halves) {
+BITNET__INLINE BITNET__TARGET_neon void bitnet__end_block(int32x4_t *partial, const int halves) {
     if (halves) {
-        part[0] = vreinterpretq_s32_s16(vsraq_n_s16(vreinterpretq_s16_s32(part[0]),
-                                                    vreinterpretq_s16_s32(part[2]), 4));
-        BITNET__IN_PLACE(part[0]);
+        partial[0] = vreinterpretq_s32_s16(vsraq_n_s16(vreinterpretq_s16_s32(partial[0]),
+                                                       vreinterpretq_s16_s32(partial[2]), 4));
+        BITNET__IN_PLACE(partial[0]);
         BITNET__NO_AHEAD();
     }
 }
 
-BITNET__INLINE BITNET__TARGET_neon int32x4_t bitnet__add_parts(int32x4_t sum,
-                                                               const int32x4_t *part,
-                                                               const int halves) {
+BITNET__INLINE BITNET__TARGET_neon int32x4_t bitnet__add_partials(int32x4_t sum,
+                                                                  const int32x4_t *partial,
+                                                                  const int halves) {
     if (halves)
-        return vpadalq_s16(sum, vsraq_n_s16(vreinterpretq_s16_s32(part[0]),
-                                            vreinterpretq_s16_s32(part[1]), 2));
-    return vsraq_n_s32(vsraq_n_s32(vaddq_s32(sum, part[0]), part[1], 2), part[2], 4);
+        return vpadalq_s16(sum, vsraq_n_s16(vreinterpretq_s16_s32(partial[0]),
+                                            vreinterpretq_s16_s32(partial[1]), 2));
+    return vsraq_n_s32(vsraq_n_s32(vaddq_s32(sum, partial[0]), partial[1], 2), partial[2], 4);
 }
 
 BITNET__INLINE BITNET__TARGET_neon void bitnet__block_i2s(
-    int32x4_t (*part)[3], const uint8x16_t *mask, const uint8_t *const *row, const int8_t *q, int n,
-    size_t b, const int tile_rows, const int tile_cols, const int halves, bitnet__dot_fn *dot) {
+    int32x4_t (*partial)[3], const uint8x16_t *mask, const uint8_t *const *row, const int8_t *q,
+    int n, size_t b, const int tile_rows, const int tile_cols, const int halves,
+    bitnet__dot_fn *dot) {
     uint8x16_t v[BITNET__TILE];
     int8x16_t field, a[3];
     int r, c, i, h;
@@ -387,7 +389,7 @@ BITNET__INLINE BITNET__TARGET_neon void bitnet__block_i2s(
             BITNET__UNROLL for (r = 0; r < tile_rows; r++) {
                 field = bitnet__field_neon(v[r], mask, i);
                 BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
-                    int32x4_t *p = &part[c * tile_rows + r][at];
+                    int32x4_t *p = &partial[c * tile_rows + r][at];
                     *p = bitnet__dot(dot, *p, field, a[c], halves && i == 1 && h == 0);
                     BITNET__IN_PLACE(*p);
                 }
@@ -396,14 +398,14 @@ BITNET__INLINE BITNET__TARGET_neon void bitnet__block_i2s(
         }
     }
     BITNET__UNROLL for (r = 0; r < tile_rows * tile_cols; r++)
-        bitnet__end_block(part[r], halves);
+        bitnet__end_block(partial[r], halves);
 }
 
 BITNET__INLINE BITNET__TARGET_neon void bitnet__tile_i2s_shaped(
     const bitnet__dots *d, const int tile_rows, const int tile_cols, const int halves,
     bitnet__dot_fn *dot) {
     const int depth = halves ? BITNET__FOLD : BITNET__MAX_ROW / 128;
-    int32x4_t part[6][3], sum[3][BITNET__TILE];
+    int32x4_t partial[6][3], sum[3][BITNET__TILE];
     const uint8_t *row[BITNET__TILE];
     uint8x16_t mask[3];
     int r, c, b, end, first;
@@ -419,19 +421,19 @@ BITNET__INLINE BITNET__TARGET_neon void bitnet__tile_i2s_shaped(
         for (b = 0; b < d->n / 128; b = end) {
             end = d->n / 128 - b < depth ? d->n / 128 : b + depth;
             BITNET__UNROLL for (r = 0; r < tile_rows * tile_cols; r++)
-                part[r][0] = part[r][1] = part[r][2] = vdupq_n_s32(0);
+                partial[r][0] = partial[r][1] = partial[r][2] = vdupq_n_s32(0);
             for (; b < end; b++) {
                 if (tile_cols == 1) {                  /* the next tile's rows */
                     BITNET__PREFETCH(d->w, d->n + b * 128);
                     BITNET__PREFETCH(d->w, d->n + b * 128 + 64);
                 }
-                bitnet__block_i2s(part, mask, row, d->q, d->n, (size_t)b, tile_rows, tile_cols,
+                bitnet__block_i2s(partial, mask, row, d->q, d->n, (size_t)b, tile_rows, tile_cols,
                                   halves, dot);
             }
             BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
                 BITNET__UNROLL for (r = 0; r < tile_rows; r++)
                     sum[c][first + r] =
-                        bitnet__add_parts(sum[c][first + r], part[c * tile_rows + r], halves);
+                        bitnet__add_partials(sum[c][first + r], partial[c * tile_rows + r], halves);
             }
         }
     }
@@ -540,12 +542,12 @@ BITNET__INLINE BITNET__TARGET_neon int bitnet__tile_u4_any(const bitnet__dots *d
 /* A panel is 4 rows, one after the other, in the order of the activations. */
 BITNET__INLINE BITNET__TARGET_neon void bitnet__unpack_neon(const bitnet__dots *d, int first, int k,
                                                             int len, void *panel) {
-    int r, piece, i;
+    int r, quad, i;
     for (r = 0; r < 4; r++) {
         const uint8_t *row = d->w + k / 4 + bitnet__clamp(first + r, d->rows) * (size_t)(d->n / 4);
-        for (piece = 0; piece < len / 64; piece++) {
-            const uint8x16_t v = vld1q_u8(row + (size_t)piece * 16);
-            uint8x16_t *to = (uint8x16_t *)panel + r * (len / 16) + piece / 2 * 8 + piece % 2;
+        for (quad = 0; quad < len / 64; quad++) {
+            const uint8x16_t v = vld1q_u8(row + (size_t)quad * 16);
+            uint8x16_t *to = (uint8x16_t *)panel + r * (len / 16) + quad / 2 * 8 + quad % 2;
             BITNET__UNROLL for (i = 0; i < 4; i++) to[i * 2] = bitnet__codes_neon(v, i);
         }
     }
@@ -555,7 +557,7 @@ BITNET__INLINE BITNET__TARGET_neon void bitnet__unpack_neon(const bitnet__dots *
 BITNET__INLINE BITNET__TARGET_neon void bitnet__multiply_neon(void *panel, int from, int len,
                                                               const bitnet__dots *d) {
     int32x4_t sum[4][4];
-    int16x8_t part[4][4];
+    int16x8_t partial[4][4];
     int8x16_t v[4], a;
     const uint8x16_t *row[4];
     const int8_t *col[4];
@@ -568,20 +570,21 @@ BITNET__INLINE BITNET__TARGET_neon void bitnet__multiply_neon(void *panel, int f
     for (k = 0; k < len / 16; k = end) {
         end = len / 16 - k < BITNET__FOLD * 8 ? len / 16 : k + BITNET__FOLD * 8;
         BITNET__UNROLL for (c = 0; c < 4; c++) {
-            BITNET__UNROLL for (r = 0; r < 4; r++) part[c][r] = vdupq_n_s16(0);
+            BITNET__UNROLL for (r = 0; r < 4; r++) partial[c][r] = vdupq_n_s16(0);
         }
         for (; k < end; k++) {
             BITNET__UNROLL for (r = 0; r < 4; r++) v[r] = vreinterpretq_s8_u8(row[r][k]);
             BITNET__UNROLL for (c = 0; c < 4; c++) {
                 a = vld1q_s8(col[c] + (size_t)k * 16);
                 BITNET__UNROLL for (r = 0; r < 4; r++) {
-                    part[c][r] = bitnet__dot16_neon(part[c][r], v[r], a, 0);
-                    BITNET__IN_PLACE(part[c][r]);
+                    partial[c][r] = bitnet__dot16_neon(partial[c][r], v[r], a, 0);
+                    BITNET__IN_PLACE(partial[c][r]);
                 }
             }
         }
         BITNET__UNROLL for (c = 0; c < 4; c++) {
-            BITNET__UNROLL for (r = 0; r < 4; r++) sum[c][r] = vpadalq_s16(sum[c][r], part[c][r]);
+            BITNET__UNROLL for (r = 0; r < 4; r++)
+                sum[c][r] = vpadalq_s16(sum[c][r], partial[c][r]);
         }
     }
     BITNET__UNROLL for (c = 0; c < 4; c++)
@@ -604,23 +607,23 @@ BITNET__DEFINE_PANELS(neon, bitnet__tiles_neon, 4, 4, BITNET__FOLD * 256, 8)
                             row      4 half     4 half + 1   4 half + 2   4 half + 3
                             weights  4k .. 4k+3   4k .. 4k+3   4k .. 4k+3   4k .. 4k+3
 
-   A block's 32 bytes are two pieces of 4 words. Transposing the 4 x 4 words of 4 rows puts word d
-   of all of them into one vector. Its bits 7-6 belong to k = 4 * piece + d of the block, bits 5-4
+   A block's 32 bytes are two quads of 4 words. Transposing the 4 x 4 words of 4 rows puts word d
+   of all of them into one vector. Its bits 7-6 belong to k = 4 * quad + d of the block, bits 5-4
    to that k plus 8, bits 3-2 to k plus 16, bits 1-0 to k plus 24. */
 BITNET__INLINE BITNET__TARGET_dotprod void bitnet__unpack_dotprod(const bitnet__dots *d, int first,
                                                                   int k, int len, void *panel) {
     const size_t row_bytes = (size_t)(d->n / 4);
     const uint8_t *w = d->w + k / 4;
-    int half, piece, r, x, i;
+    int half, quad, r, x, i;
     for (half = 0; half < 2; half++) {
-        for (piece = 0; piece < len / 64; piece++) {
-            uint8x16_t *to = (uint8x16_t *)panel + (piece / 2 * 32 + piece % 2 * 4) * 2 + half;
+        for (quad = 0; quad < len / 64; quad++) {
+            uint8x16_t *to = (uint8x16_t *)panel + (quad / 2 * 32 + quad % 2 * 4) * 2 + half;
             uint32x4_t v[4], t[4];
             uint64x2_t u[4];
             BITNET__UNROLL for (r = 0; r < 4; r++)
                 v[r] = vreinterpretq_u32_u8(
                     vld1q_u8(w + bitnet__clamp(first + half * 4 + r, d->rows) * row_bytes +
-                             (size_t)piece * 16));
+                             (size_t)quad * 16));
             t[0] = vtrn1q_u32(v[0], v[1]);                 /* words 0 and 2 of rows 0 and 1 */
             t[1] = vtrn2q_u32(v[0], v[1]);                 /* words 1 and 3 */
             t[2] = vtrn1q_u32(v[2], v[3]);
@@ -639,8 +642,8 @@ BITNET__INLINE BITNET__TARGET_dotprod void bitnet__unpack_dotprod(const bitnet__
 }
 
 /* 16 sums, 8 vectors of activations, 2 of weights: 16 loads for 64 SDOT, because one vector of
-   activations serves four steps, a lane each. The lane must be a literal, hence the macro. */
-#define BITNET__STEP(s) \
+   activations serves four k-steps, a lane each. The lane must be a literal, hence the macro. */
+#define BITNET__K_STEP(s) \
     w0 = vreinterpretq_s8_u8(v[(k + (s)) * 2]); \
     w1 = vreinterpretq_s8_u8(v[(k + (s)) * 2 + 1]); \
     BITNET__UNROLL for (c = 0; c < 8; c++) { \
@@ -660,10 +663,10 @@ BITNET__INLINE BITNET__TARGET_dotprod void bitnet__multiply_dotprod(void *panel,
     }
     for (k = 0; k < len / 4; k += 4) {
         BITNET__UNROLL for (c = 0; c < 8; c++) a[c] = vld1q_s8(col[c] + (size_t)k * 4);
-        BITNET__STEP(0)
-        BITNET__STEP(1)
-        BITNET__STEP(2)
-        BITNET__STEP(3)
+        BITNET__K_STEP(0)
+        BITNET__K_STEP(1)
+        BITNET__K_STEP(2)
+        BITNET__K_STEP(3)
     }
     BITNET__UNROLL for (c = 0; c < 8; c++) {
         int32_t *to = d->out + (size_t)c * d->stride;
@@ -672,7 +675,7 @@ BITNET__INLINE BITNET__TARGET_dotprod void bitnet__multiply_dotprod(void *panel,
         bitnet__put_dots_neon(to + 4, sum[c][1], d->rows - 4, from ? 0 : d->sums + c);
     }
 }
-#undef BITNET__STEP
+#undef BITNET__K_STEP
 
 BITNET__DEFINE_TILES(dotprod, 0, bitnet__dot_dotprod)
 BITNET__DEFINE_PANELS(dotprod, bitnet__tiles_dotprod, 8, 8, 1024, 16)
@@ -691,14 +694,14 @@ BITNET__INLINE BITNET__TARGET_i8mm void bitnet__unpack_i8mm(const bitnet__dots *
                                                             int len, void *panel) {
     const size_t row_bytes = (size_t)(d->n / 4);
     const uint8_t *w = d->w + k / 4;
-    int pair, piece, i;
+    int pair, quad, i;
     for (pair = 0; pair < 8; pair++) {
         const uint8_t *row0 = w + bitnet__clamp(first + 2 * pair, d->rows) * row_bytes;
         const uint8_t *row1 = w + bitnet__clamp(first + 2 * pair + 1, d->rows) * row_bytes;
-        for (piece = 0; piece < len / 64; piece++) {
-            uint8x16_t *to = (uint8x16_t *)panel + (piece / 2 * 16 + piece % 2 * 2) * 8 + pair;
-            const uint64x2_t v0 = vreinterpretq_u64_u8(vld1q_u8(row0 + (size_t)piece * 16));
-            const uint64x2_t v1 = vreinterpretq_u64_u8(vld1q_u8(row1 + (size_t)piece * 16));
+        for (quad = 0; quad < len / 64; quad++) {
+            uint8x16_t *to = (uint8x16_t *)panel + (quad / 2 * 16 + quad % 2 * 2) * 8 + pair;
+            const uint64x2_t v0 = vreinterpretq_u64_u8(vld1q_u8(row0 + (size_t)quad * 16));
+            const uint64x2_t v1 = vreinterpretq_u64_u8(vld1q_u8(row1 + (size_t)quad * 16));
             const uint8x16_t lo = vreinterpretq_u8_u64(vtrn1q_u64(v0, v1));
             const uint8x16_t hi = vreinterpretq_u8_u64(vtrn2q_u64(v0, v1));
             BITNET__UNROLL for (i = 0; i < 4; i++) {
@@ -760,13 +763,13 @@ BITNET__DEFINE_PANELS(i8mm, bitnet__tiles_dotprod, 16, 4, 1024, 8)
        bits 2s+1 and 2s    weights 4s .. 4s+3 of each row's 16, one in each byte
 
    A tile is 4 or 2 such registers, 16 or 8 rows, and 1 to 8 columns, exactly as many as there are:
-   its sums of integers stay in registers for a group. Then they become floats, and the sums of
-   floats, which are needed once a group, wait in memory. Rows past the end are computed and
-   dropped; their weights are there. */
+   its sums of integers stay in registers for a scale group. Then they become floats, and the sums
+   of floats, which are needed once a scale group, wait in memory. Rows past the end are computed
+   and dropped; their weights are there. */
 enum { BITNET__GROUP_COLS = 8 };
 
-/* dots[c][j]: those of the rows of register j with column c over a group, whose first bytes are at
-   w and whose activations are at q. */
+/* dots[c][j]: those of the rows of register j with column c over a scale group, whose first bytes
+   are at w and whose activations are at q. */
 typedef void bitnet__group_fn(const uint8_t *w, const int8_t *q, int n, int group,
                               int32x4_t (*dots)[4], const int regs, const int cols);
 
@@ -794,7 +797,7 @@ BITNET__INLINE BITNET__TARGET_neon int32x4_t bitnet__add_pairs(const int32x4_t *
 }
 
 /* SMLAL multiplies 8 bytes of a field, which are two rows, by the same 4 activations, twice. An
-   int16 gets a product for every 4 weights, at most 64 in a group; see BOUNDS. */
+   int16 gets a product for every 4 weights, at most 64 in a scale group; see BOUNDS. */
 BITNET__INLINE BITNET__TARGET_neon void bitnet__group_neon(const uint8_t *w, const int8_t *q, int n,
                                                            int group, int32x4_t (*dots)[4],
                                                            const int regs, const int cols) {
@@ -841,20 +844,20 @@ BITNET__INLINE BITNET__TARGET_neon void bitnet__group_neon(const uint8_t *w, con
 /* A field of 4 rows by a lane of a column's activations: 4 products of each row. For up to 2
    columns, which use a field so seldom, fields are not shifted and have sums of their own, as in
    tiles of I2_S. A lane must be a literal, hence the macro. */
-#define BITNET__STEP(s) \
+#define BITNET__K_STEP(s) \
     BITNET__UNROLL for (j = 0; j < regs; j++) \
-        field[j] = parts ? bitnet__field_neon(v[j], mask, 3 - (s)) \
+        field[j] = has_partials ? bitnet__field_neon(v[j], mask, 3 - (s)) \
                          : vreinterpretq_s8_u8(bitnet__codes_neon(v[j], 3 - (s))); \
     BITNET__UNROLL for (c = 0; c < cols; c++) { \
         BITNET__UNROLL for (j = 0; j < regs; j++) \
-            BITNET__SDOT_LANE(part[c][j][parts ? (s) % 3 : 0], field[j], a[c], s); \
+            BITNET__SDOT_LANE(partial[c][j][has_partials ? (s) % 3 : 0], field[j], a[c], s); \
     }
 BITNET__INLINE BITNET__TARGET_dotprod void bitnet__group_dotprod(const uint8_t *w, const int8_t *q,
                                                                  int n, int group,
                                                                  int32x4_t (*dots)[4],
                                                                  const int regs, const int cols) {
-    const int parts = cols <= 2;
-    int32x4_t part[BITNET__GROUP_COLS][4][3];
+    const int has_partials = cols <= 2;
+    int32x4_t partial[BITNET__GROUP_COLS][4][3];
     uint8x16_t v[4], mask[3];
     int8x16_t field[4], a[BITNET__GROUP_COLS];
     int c, j, k;
@@ -864,22 +867,23 @@ BITNET__INLINE BITNET__TARGET_dotprod void bitnet__group_dotprod(const uint8_t *
     }
     BITNET__UNROLL for (c = 0; c < cols; c++) {
         BITNET__UNROLL for (j = 0; j < regs; j++)
-            part[c][j][0] = part[c][j][1] = part[c][j][2] = vdupq_n_s32(0);
+            partial[c][j][0] = partial[c][j][1] = partial[c][j][2] = vdupq_n_s32(0);
     }
     for (k = 0; k < group; k += 16) {
         BITNET__UNROLL for (j = 0; j < regs; j++) v[j] = vld1q_u8(w + 4 * k + 16 * j);
         BITNET__UNROLL for (c = 0; c < cols; c++) a[c] = vld1q_s8(q + (size_t)c * (size_t)n + k);
-        BITNET__STEP(0)
-        BITNET__STEP(1)
-        BITNET__STEP(2)
-        BITNET__STEP(3)
+        BITNET__K_STEP(0)
+        BITNET__K_STEP(1)
+        BITNET__K_STEP(2)
+        BITNET__K_STEP(3)
     }
     BITNET__UNROLL for (c = 0; c < cols; c++) {
         BITNET__UNROLL for (j = 0; j < regs; j++)
-            dots[c][j] = parts ? bitnet__add_parts(vdupq_n_s32(0), part[c][j], 0) : part[c][j][0];
+            dots[c][j] = has_partials ? bitnet__add_partials(vdupq_n_s32(0), partial[c][j], 0)
+                                      : partial[c][j][0];
     }
 }
-#undef BITNET__STEP
+#undef BITNET__K_STEP
 #endif
 
 #if BITNET__I8MM
@@ -956,35 +960,36 @@ BITNET__INLINE BITNET__TARGET_neon void bitnet__group(bitnet__group_fn *dot, con
     dot(w, q, n, group, dots, regs, cols);
 }
 
-/* total[c] += (dots - sum) * (d * step). On AArch32 floats are scalar; see INSTRUCTIONS. */
+/* total[c] += (dots - sum) * (d * scale); the rows' d are at w, as F16. On AArch32 floats are
+   scalar; see INSTRUCTIONS. */
 BITNET__INLINE BITNET__TARGET_neon void bitnet__add_group(
-    float (*total)[BITNET__GROUP_ROWS], int32x4_t (*dots)[4], const uint8_t *scales,
-    const int32_t *sums, const float *steps, size_t groups, int first, const int regs,
+    float (*total)[BITNET__PACK_ROWS], int32x4_t (*dots)[4], const uint8_t *w,
+    const int32_t *sums, const float *scales, size_t groups, int first, const int regs,
     const int cols) {
     int c, j;
 #ifdef __arm__
-    float d[BITNET__GROUP_ROWS];
+    float d[BITNET__PACK_ROWS];
     int32_t four[4];
     int r;
-    for (r = 0; r < 4 * regs; r++) d[r] = bitnet__load_f16(scales + 2 * (first + r));
+    for (r = 0; r < 4 * regs; r++) d[r] = bitnet__load_f16(w + 2 * (first + r));
     BITNET__UNROLL for (c = 0; c < cols; c++) {
         BITNET__UNROLL for (j = 0; j < regs; j++) {
             vst1q_s32(four, dots[c][j]);
             for (r = 0; r < 4; r++)
                 total[c][first + 4 * j + r] += (float)(four[r] - sums[(size_t)c * groups]) *
-                                               (d[4 * j + r] * steps[(size_t)c * groups]);
+                                               (d[4 * j + r] * scales[(size_t)c * groups]);
         }
     }
 #else
     float32x4_t d[4], v;
     BITNET__UNROLL for (j = 0; j < regs; j++)
-        d[j] = vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8(scales + 2 * first + 8 * j)));
+        d[j] = vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8(w + 2 * first + 8 * j)));
     BITNET__UNROLL for (c = 0; c < cols; c++) {
         const int32x4_t sum = vdupq_n_s32(sums[(size_t)c * groups]);
-        const float32x4_t step = vdupq_n_f32(steps[(size_t)c * groups]);
+        const float32x4_t scale = vdupq_n_f32(scales[(size_t)c * groups]);
         BITNET__UNROLL for (j = 0; j < regs; j++) {
             float *to = total[c] + first + 4 * j;
-            v = vmulq_f32(vcvtq_f32_s32(vsubq_s32(dots[c][j], sum)), vmulq_f32(d[j], step));
+            v = vmulq_f32(vcvtq_f32_s32(vsubq_s32(dots[c][j], sum)), vmulq_f32(d[j], scale));
             vst1q_f32(to, vaddq_f32(vld1q_f32(to), v));
         }
     }
@@ -997,20 +1002,20 @@ BITNET__INLINE BITNET__TARGET_neon int bitnet__tile_groups_shaped(const bitnet__
                                                                   const int cols,
                                                                   bitnet__group_fn *dot) {
     const int n = p->n, group = p->group;
-    const int rows = p->rows < BITNET__GROUP_ROWS ? p->rows : BITNET__GROUP_ROWS;
+    const int rows = p->rows < BITNET__PACK_ROWS ? p->rows : BITNET__PACK_ROWS;
     const size_t groups = (size_t)(n / group), at = (size_t)from * groups;
     const uint8_t *w;
     const int8_t *q = p->q + (size_t)from * (size_t)n;
-    float total[BITNET__GROUP_COLS][BITNET__GROUP_ROWS];
+    float total[BITNET__GROUP_COLS][BITNET__PACK_ROWS];
     int32x4_t dots[BITNET__GROUP_COLS][4];
     int first, c, r;
     size_t g;
     memset(total, 0, (size_t)cols * sizeof total[0]);
     for (first = 0; first < rows; first += 4 * regs) {
         for (g = 0, w = p->w; g < groups; g++, w += bitnet__group_bytes(group)) {
-            bitnet__group(dot, w + BITNET__GROUP_SCALES + 4 * first, q + g * (size_t)group, n,
+            bitnet__group(dot, w + BITNET__PACK_SCALES + 4 * first, q + g * (size_t)group, n,
                           group, dots, regs, cols);
-            bitnet__add_group(total, dots, w, p->sums + at + g, p->steps + at + g, groups, first,
+            bitnet__add_group(total, dots, w, p->sums + at + g, p->scales + at + g, groups, first,
                               regs, cols);
         }
     }
@@ -1036,7 +1041,7 @@ BITNET__INLINE BITNET__TARGET_neon int bitnet__tile_groups(const bitnet__grouped
 #define BITNET__DEFINE_GROUPS(isa, most, few, many) \
     static BITNET__TARGET_##isa void bitnet__dotrows_groups_##isa(const bitnet__grouped *x) { \
         int r, c; \
-        for (r = 0; r < x->rows; r += BITNET__GROUP_ROWS) { \
+        for (r = 0; r < x->rows; r += BITNET__PACK_ROWS) { \
             const bitnet__grouped p = bitnet__grouped_from(x, r, 0); \
             for (c = 0; c < p.cols;) c += bitnet__tile_groups(&p, c, most, few, many); \
         } \
@@ -1070,8 +1075,8 @@ BITNET__DEFINE_GROUPS(i8mm, 8, bitnet__group_dotprod, bitnet__group_i8mm)
    A tile is 2 or 4 such registers and 1, 2, 4 or 8 columns, exactly as many as there are. Its sums
    stay in registers for the whole length. Keys are bytes minus 128, which is the byte with its sign
    bit flipped. Or they are used as they are, and 128 times the sum of the query is subtracted at
-   the end. The scalar functions take heads, and parts of heads, whose sizes are not multiples of
-   16. */
+   the end. The scalar functions take heads, and stretches of heads, whose sizes are not multiples
+   of 16. */
 typedef struct bitnet__words {
     const uint8_t *w;                  /* the first row of words */
     size_t w_stride;                   /* bytes from a row to the next */
@@ -1079,8 +1084,8 @@ typedef struct bitnet__words {
     size_t q_stride;
     const int32_t *sums;               /* of each column; with values 0 */
     int n;                             /* a multiple of 16 */
-    const uint8_t *steps;              /* floats: of each position (keys) or column (values) */
-    size_t step_stride;                /* bytes from a column's to the next one's; with keys 0 */
+    const uint8_t *scales;             /* floats: of each position (keys) or column (values) */
+    size_t scale_stride;               /* bytes from a column's to the next one's; with keys 0 */
     float *out;
     size_t out_stride;
 } bitnet__words;
@@ -1158,7 +1163,7 @@ BITNET__INLINE BITNET__TARGET_neon void bitnet__words_neon(const bitnet__words *
 
 #if BITNET__DOTPROD
 /* A lane of a column's 16 bytes for each of 4 rows. It must be a literal, hence the macro. */
-#define BITNET__STEP(s) \
+#define BITNET__K_STEP(s) \
     BITNET__UNROLL for (j = 0; j < regs; j++) v[j] = bitnet__load_words(w + 16 * j, keys); \
     BITNET__UNROLL for (c = 0; c < cols; c++) { \
         BITNET__UNROLL for (j = 0; j < regs; j++) BITNET__SDOT_LANE(dots[c][j], v[j], a[c], s); \
@@ -1178,13 +1183,13 @@ BITNET__INLINE BITNET__TARGET_dotprod void bitnet__words_dotprod(const bitnet__w
     for (k = 0; k < p->n; k += 16) {
         BITNET__UNROLL for (c = 0; c < cols; c++)
             a[c] = vld1q_s8(p->q + (size_t)c * p->q_stride + k);
-        BITNET__STEP(0)
-        BITNET__STEP(1)
-        BITNET__STEP(2)
-        BITNET__STEP(3)
+        BITNET__K_STEP(0)
+        BITNET__K_STEP(1)
+        BITNET__K_STEP(2)
+        BITNET__K_STEP(3)
     }
 }
-#undef BITNET__STEP
+#undef BITNET__K_STEP
 #endif
 
 #if BITNET__I8MM
@@ -1257,24 +1262,24 @@ BITNET__INLINE BITNET__TARGET_neon void bitnet__dot_words(bitnet__words_fn *dot,
     dot(p, dots, regs, cols, keys);
 }
 
-/* Keys: to = dots * (the step of each). Values: to += dots * *step. On AArch32 floats are scalar;
+/* Keys: to = dots * (the scale of each). Values: to += dots * *scale. On AArch32 floats are scalar;
    see INSTRUCTIONS. */
 BITNET__INLINE BITNET__TARGET_neon void bitnet__put_words(float *to, int32x4_t dots,
-                                                          const uint8_t *steps, const int keys) {
+                                                          const uint8_t *scales, const int keys) {
 #ifdef __arm__
     int32_t four[4];
     int r;
     vst1q_s32(four, dots);
     for (r = 0; r < 4; r++) {
-        const float x = (float)four[r] * bitnet__load_f32(steps + (keys ? 4 * r : 0));
+        const float x = (float)four[r] * bitnet__load_f32(scales + (keys ? 4 * r : 0));
         to[r] = keys ? x : to[r] + x;
     }
 #else
     const float32x4_t v = vcvtq_f32_s32(dots);
-    if (keys) vst1q_f32(to, vmulq_f32(v, vreinterpretq_f32_u8(vld1q_u8(steps))));
+    if (keys) vst1q_f32(to, vmulq_f32(v, vreinterpretq_f32_u8(vld1q_u8(scales))));
     else {
-        const float32x4_t step = vdupq_n_f32(bitnet__load_f32(steps));
-        vst1q_f32(to, vaddq_f32(vld1q_f32(to), vmulq_f32(v, step)));
+        const float32x4_t scale = vdupq_n_f32(bitnet__load_f32(scales));
+        vst1q_f32(to, vaddq_f32(vld1q_f32(to), vmulq_f32(v, scale)));
     }
 #endif
 }
@@ -1290,11 +1295,11 @@ BITNET__INLINE BITNET__TARGET_neon int bitnet__tile_words(bitnet__words p, int c
         BITNET__UNROLL for (c = 0; c < cols; c++) {
             BITNET__UNROLL for (j = 0; j < regs; j++)
                 bitnet__put_words(p.out + (size_t)c * p.out_stride + 4 * j, dots[c][j],
-                                  p.steps + (keys ? (size_t)(16 * j) : (size_t)c * p.step_stride),
+                                  p.scales + (keys ? (size_t)(16 * j) : (size_t)c * p.scale_stride),
                                   keys);
         }
         p.w += 16 * regs;
-        p.steps += keys ? 16 * regs : 0;
+        p.scales += keys ? 16 * regs : 0;
         p.out += 4 * regs;
     }
     return cols;
@@ -1315,34 +1320,34 @@ BITNET__INLINE BITNET__TARGET_neon void bitnet__all_words(bitnet__words p, int c
         else taken = bitnet__tile_words(p, count, most < 4 ? 2 : 4, 1, keys, one);
         p.q += (size_t)taken * p.q_stride;
         if (keys) p.sums += taken;
-        p.steps += (size_t)taken * p.step_stride;
+        p.scales += (size_t)taken * p.scale_stride;
         p.out += (size_t)taken * p.out_stride;
     }
 }
 
-/* Blocks of 64 positions. */
+/* KV blocks. */
 #define BITNET__DEFINE_I8(isa, most, one, many) \
     static BITNET__TARGET_##isa void bitnet__scores_i8_##isa( \
         const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows, int cols, \
         float *out, size_t out_stride) { \
-        const size_t bytes = bitnet__kv_block_bytes(n), at = BITNET__KV_STEPS; \
+        const size_t bytes = bitnet__kv_block_bytes(n), at = BITNET__KV_SCALES; \
         bitnet__words p = {w + at, at, q, (size_t)n, sums, n, w, 0, out, out_stride}; \
         int r; \
         if (n % 16) bitnet__scores_i8_scalar(w, q, sums, n, rows, cols, out, out_stride); \
-        else for (r = 0; r < rows; r += 64, p.w += bytes, p.steps += bytes, p.out += 64) \
+        else for (r = 0; r < rows; r += 64, p.w += bytes, p.scales += bytes, p.out += 64) \
             bitnet__all_words(p, 64, cols, 1, most, one, many); \
     } \
     static BITNET__TARGET_##isa void bitnet__sumrows_i8_##isa( \
-        const uint8_t *w, const uint8_t *p, const float *steps, size_t p_stride, int n, int first, \
-        int count, int rows, int cols, float *out) { \
-        bitnet__words v = {w + BITNET__KV_STEPS + 4 * (size_t)first, 4 * (size_t)n, \
-                           (const int8_t *)p, p_stride, 0, 64, (const uint8_t *)steps, \
+        const uint8_t *w, const uint8_t *p, const float *scales, size_t p_stride, int n, \
+        int first, int count, int rows, int cols, float *out) { \
+        bitnet__words v = {w + BITNET__KV_SCALES + 4 * (size_t)first, 4 * (size_t)n, \
+                           (const int8_t *)p, p_stride, 0, 64, (const uint8_t *)scales, \
                            p_stride / 16, out, (size_t)count}; \
         int r; \
         if (count % 16) \
-            bitnet__sumrows_i8_scalar(w, p, steps, p_stride, n, first, count, rows, cols, out); \
+            bitnet__sumrows_i8_scalar(w, p, scales, p_stride, n, first, count, rows, cols, out); \
         else for (r = 0; r < rows; r += 64, v.w += bitnet__kv_block_bytes(n), v.q += 64, \
-                                   v.steps += 4) \
+                                   v.scales += 4) \
             bitnet__all_words(v, count, cols, 0, most, one, many); \
     }
 #if BITNET__NEON
@@ -1364,12 +1369,9 @@ BITNET__DEFINE_I8(i8mm, 8, bitnet__words_dotprod, bitnet__words_i8mm)
    which models avoid. Where a product must be rounded, vmulq and then vaddq compute it; bitnet.h
    keeps compilers from contracting them. vfmaq is used only where the product is exact. */
 
-/* The format of rows. CACHE is F16 and WIDE is a block of it as floats. Both are multiplied only by
-   floats rounded to 13 bits, so these products are exact. */
-enum { BITNET__ROWS_F32, BITNET__ROWS_F16, BITNET__ROWS_BF16, BITNET__ROWS_CACHE,
-       BITNET__ROWS_WIDE };
-#define BITNET__ROW_BYTES(kind) \
-    ((kind) == BITNET__ROWS_F32 || (kind) == BITNET__ROWS_WIDE ? (size_t)4 : (size_t)2)
+#define BITNET__V(x) bitnet__##x##_neon
+#define BITNET__TARGET
+#define BITNET__HOT static
 
 /* Eight elements. */
 BITNET__INLINE void bitnet__load8_neon(float32x4_t *v, const uint8_t *p, const int kind) {
@@ -1456,18 +1458,11 @@ BITNET__INLINE void bitnet__dots_neon(const uint8_t *w, const float *x, int n, i
     }
 }
 
-#define BITNET__DEFINE_DOTROWS_NEON(type, kind) \
-    static void bitnet__dotrows_##type##_neon(const uint8_t *w, const float *x, int n, int rows, \
-                                              int cols, float *out, size_t out_stride) { \
-        if (n % BITNET__LANES) \
-            bitnet__dotrows_##type##_scalar(w, x, n, rows, cols, out, out_stride); \
-        else bitnet__dots_neon(w, x, n, rows, cols, out, out_stride, kind); \
-    }
-BITNET__DEFINE_DOTROWS_NEON(f32, BITNET__ROWS_F32)
-BITNET__DEFINE_DOTROWS_NEON(f16, BITNET__ROWS_F16)
-BITNET__DEFINE_DOTROWS_NEON(bf16, BITNET__ROWS_BF16)
+BITNET__ROW_DOTS(dotrows_f32, f32, BITNET__ROWS_F32)
+BITNET__ROW_DOTS(dotrows_f16, f16, BITNET__ROWS_F16)
+BITNET__ROW_DOTS(dotrows_bf16, bf16, BITNET__ROWS_BF16)
 
-/* Attention converts the F16 rows of the cache to floats in blocks of up to 16 KB, which then stay
+/* Attention converts the F16 rows of the cache to floats in runs of up to 16 KB, which then stay
    in the L1 cache for all columns. For up to BITNET__FEW columns that does not pay, and they read
    F16. */
 enum { BITNET__WIDE = 4096, BITNET__FEW = 6 };
@@ -1487,7 +1482,7 @@ static void bitnet__widen_neon(const uint8_t *w, size_t w_stride, int n, int row
 static void bitnet__scores_f16_neon(const uint8_t *w, const float *x, int n, int rows, int cols,
                                   float *out, size_t out_stride) {
     float wide[BITNET__WIDE];
-    int r, c, count, step;
+    int r, c, count, taken;
     if (n % BITNET__LANES) {
         bitnet__dotrows_f16_scalar(w, x, n, rows, cols, out, out_stride);
         return;
@@ -1499,18 +1494,18 @@ static void bitnet__scores_f16_neon(const uint8_t *w, const float *x, int n, int
     for (r = 0; r < rows; r += count) {
         count = rows - r < BITNET__WIDE / n ? rows - r : BITNET__WIDE / n;
         bitnet__widen_neon(w + (size_t)r * (size_t)n * 2, (size_t)n, n, count, wide);
-        for (c = 0; c < cols; c += step) {     /* columns outside: they are the longer array */
-            step = cols - c >= 2 ? 2 : 1;
-            bitnet__dots_neon((const uint8_t *)wide, x + (size_t)c * (size_t)n, n, count, step,
+        for (c = 0; c < cols; c += taken) {    /* columns outside: they are the longer array */
+            taken = cols - c >= 2 ? 2 : 1;
+            bitnet__dots_neon((const uint8_t *)wide, x + (size_t)c * (size_t)n, n, count, taken,
                               out + (size_t)c * out_stride + (size_t)r, out_stride,
                               BITNET__ROWS_WIDE);
         }
     }
 }
 
-/* A tile of the weighted sums over all rows of a block: 1, 2 or 4 columns of `regs` registers each.
-   out carries the sums from one block to the next, so the order of additions stays the same. */
-BITNET__INLINE void bitnet__tile_mix_neon(const uint8_t *w, size_t w_stride, const float *p,
+/* A tile of the weighted sums over all rows of a run: 1, 2 or 4 columns of `regs` registers each.
+   out carries the sums from one run to the next, so the order of additions stays the same. */
+BITNET__INLINE void bitnet__tile_mix_neon(const uint8_t *w, size_t row_bytes, const float *p,
                                           size_t p_stride, int n, int rows, float *out,
                                           const int regs, const int tile_cols, const int kind) {
     const size_t bytes = BITNET__ROW_BYTES(kind);
@@ -1521,7 +1516,7 @@ BITNET__INLINE void bitnet__tile_mix_neon(const uint8_t *w, size_t w_stride, con
             bitnet__load8_neon(sum[c] + j, (const uint8_t *)(out + (size_t)c * (size_t)n + 4 * j),
                                BITNET__ROWS_WIDE);
     }
-    for (r = 0; r < rows; r++, w += w_stride * bytes) {
+    for (r = 0; r < rows; r++, w += row_bytes) {
         if (kind != BITNET__ROWS_WIDE) BITNET__PREFETCH(w, 4096);
         BITNET__UNROLL for (c = 0; c < tile_cols; c++)
             a[c] = vdupq_n_f32(p[(size_t)c * p_stride + (size_t)r]);
@@ -1543,45 +1538,32 @@ BITNET__INLINE void bitnet__tile_mix_neon(const uint8_t *w, size_t w_stride, con
     }
 }
 
-BITNET__INLINE void bitnet__mix_neon(const uint8_t *w, size_t w_stride, const float *p,
+BITNET__INLINE void bitnet__mix_neon(const uint8_t *w, size_t row_bytes, const float *p,
                                      size_t p_stride, int n, int rows, int cols, float *out,
                                      const int kind) {
-    int c, i, step;
-    for (c = 0; c < cols; c += step) {
-        step = cols - c >= 4 ? 4 : cols - c >= 2 ? 2 : 1;
+    int c, i, taken;
+    for (c = 0; c < cols; c += taken) {
+        taken = cols - c >= 4 ? 4 : cols - c >= 2 ? 2 : 1;
         for (i = 0; i < n; i += BITNET__LANES) {
             const uint8_t *from = w + (size_t)i * BITNET__ROW_BYTES(kind);
             float *to = out + i;
-            if (step == 4)
-                bitnet__tile_mix_neon(from, w_stride, p, p_stride, n, rows, to, 4, 4, kind);
-            else if (step == 2)
-                bitnet__tile_mix_neon(from, w_stride, p, p_stride, n, rows, to, 4, 2, kind);
+            if (taken == 4)
+                bitnet__tile_mix_neon(from, row_bytes, p, p_stride, n, rows, to, 4, 4, kind);
+            else if (taken == 2)
+                bitnet__tile_mix_neon(from, row_bytes, p, p_stride, n, rows, to, 4, 2, kind);
             else if (i + 4 * BITNET__LANES > n)
-                bitnet__tile_mix_neon(from, w_stride, p, p_stride, n, rows, to, 4, 1, kind);
+                bitnet__tile_mix_neon(from, row_bytes, p, p_stride, n, rows, to, 4, 1, kind);
             else {
-                bitnet__tile_mix_neon(from, w_stride, p, p_stride, n, rows, to, 16, 1, kind);
+                bitnet__tile_mix_neon(from, row_bytes, p, p_stride, n, rows, to, 16, 1, kind);
                 i += 3 * BITNET__LANES;
             }
         }
-        p += (size_t)step * p_stride;
-        out += (size_t)step * (size_t)n;
+        p += (size_t)taken * p_stride;
+        out += (size_t)taken * (size_t)n;
     }
 }
 
-/* Blocks of 32 rows, so that they are still in the L1 cache for the next tile. */
-static void bitnet__sumrows_f32_neon(const uint8_t *w, size_t w_stride, const float *p,
-                                     size_t p_stride, int n, int rows, int cols, float *out) {
-    int r, count;
-    if (n % BITNET__LANES) {
-        bitnet__sumrows_f32_scalar(w, w_stride, p, p_stride, n, rows, cols, out);
-        return;
-    }
-    for (r = 0; r < rows; r += count) {
-        count = rows - r < 32 ? rows - r : 32;
-        bitnet__mix_neon(w + (size_t)r * w_stride * 4, w_stride, p + r, p_stride, n, count, cols,
-                         out, BITNET__ROWS_F32);
-    }
-}
+BITNET__ROW_SUMS_F32
 
 static void bitnet__sumrows_f16_neon(const uint8_t *w, size_t w_stride, const float *p,
                                      size_t p_stride, int n, int rows, int cols, float *out) {
@@ -1594,12 +1576,13 @@ static void bitnet__sumrows_f16_neon(const uint8_t *w, size_t w_stride, const fl
     for (r = 0; r < rows; r += count, w += (size_t)count * w_stride * 2) {
         if (cols <= BITNET__FEW || n > BITNET__WIDE) {
             count = rows - r < 32 ? rows - r : 32;
-            bitnet__mix_neon(w, w_stride, p + r, p_stride, n, count, cols, out, BITNET__ROWS_CACHE);
+            bitnet__mix_neon(w, w_stride * 2, p + r, p_stride, n, count, cols, out,
+                             BITNET__ROWS_CACHE);
         } else {
             count = rows - r < BITNET__WIDE / n ? rows - r : BITNET__WIDE / n;
             bitnet__widen_neon(w, w_stride, n, count, wide);
-            bitnet__mix_neon((const uint8_t *)wide, (size_t)n, p + r, p_stride, n, count, cols, out,
-                             BITNET__ROWS_WIDE);
+            bitnet__mix_neon((const uint8_t *)wide, (size_t)n * 4, p + r, p_stride, n, count, cols,
+                             out, BITNET__ROWS_WIDE);
         }
     }
 }
@@ -1608,12 +1591,9 @@ static void bitnet__sumrows_f16_neon(const uint8_t *w, size_t w_stride, const fl
    Of a number and a quiet NaN, FMAXNM and FMINNM return the number, where FMAX and FMIN return the
    NaN. A product or a difference is never a signalling NaN. The sign of a zero does not matter. */
 
-#define BITNET__V(x) bitnet__##x##_neon
-#define BITNET__TARGET
 #define BITNET__FLOATS float32x4_t
 #define BITNET__PER_VECTOR 4
 #define BITNET__COUNTS int32x4_t
-#define BITNET__HOT static
 #define BITNET__UNROLL64 BITNET__UNROLL
 #define BITNET__ROUND_AT_ONCE 1
 #define BITNET__LEAVE() ((void)0)
@@ -1714,62 +1694,35 @@ BITNET__INLINE void bitnet__put_f16_neon(uint8_t *p, const float *x) {
 
 /* ---- the tables ---- */
 
-#define BITNET__KERNEL_ENTRIES(ternary, groups, u4, scores, sumrows) \
-    bitnet__quantize_neon, ternary, groups, bitnet__dotrows_f32_neon, bitnet__dotrows_f16_neon, \
-    bitnet__dotrows_bf16_neon, bitnet__scores_f16_neon, bitnet__sumrows_f32_neon, \
-    bitnet__sumrows_f16_neon, bitnet__softmax_neon, bitnet__rope_neon, bitnet__store_f16_neon, \
-    bitnet__dequantize_neon, bitnet__relu2_gate_neon, bitnet__sigmoid_gate_neon, \
-    bitnet__rmsnorm_neon, u4, ternary, scores, bitnet__weigh_i8_neon, sumrows
-
 /* On AArch32 vectors always flush subnormals to zero, so all floats are scalar there. */
 #ifdef __arm__
-  #undef BITNET__KERNEL_ENTRIES
-  #define BITNET__KERNEL_ENTRIES(ternary, groups, u4, scores, sumrows) \
-      bitnet__quantize_scalar, ternary, groups, bitnet__dotrows_f32_scalar, \
-      bitnet__dotrows_f16_scalar, bitnet__dotrows_bf16_scalar, bitnet__dotrows_f16_scalar, \
-      bitnet__sumrows_f32_scalar, bitnet__sumrows_f16_scalar, bitnet__softmax_scalar, \
-      bitnet__rope_scalar, bitnet__store_f16_scalar, bitnet__dequantize_scalar, \
-      bitnet__relu2_gate_scalar, bitnet__sigmoid_gate_scalar, bitnet__rmsnorm_scalar, u4, \
-      ternary, scores, bitnet__weigh_i8_scalar, sumrows
+  #define BITNET__TABLE(integers, panels) \
+      BITNET__LAYOUT_I2S, \
+      BITNET__ENTRIES(scalar, scalar, integers, panels, bitnet__dotrows_i2s_##panels)
+#else
+  #define BITNET__TABLE(integers, panels) \
+      BITNET__LAYOUT_I2S, \
+      BITNET__ENTRIES(neon, neon, integers, panels, bitnet__dotrows_i2s_##panels)
 #endif
 
 #if BITNET__NEON
 static const bitnet_kernels bitnet__kernels_neon = {
-    "neon", BITNET_CPU_NEON, BITNET__LAYOUT_I2S,
-    BITNET__KERNEL_ENTRIES(bitnet__dotrows_i2s_neon, bitnet__dotrows_groups_neon,
-                           bitnet__dotrows_u4_neon, bitnet__scores_i8_neon,
-                           bitnet__sumrows_i8_neon)
+    "neon", BITNET_CPU_NEON, BITNET__TABLE(neon, neon)
 };
 #endif
 #if BITNET__DOTPROD
 static const bitnet_kernels bitnet__kernels_dotprod = {
-    "neon-dotprod", BITNET_CPU_NEON | BITNET_CPU_DOTPROD, BITNET__LAYOUT_I2S,
-    BITNET__KERNEL_ENTRIES(bitnet__dotrows_i2s_dotprod, bitnet__dotrows_groups_dotprod,
-                           bitnet__dotrows_u4_dotprod, bitnet__scores_i8_dotprod,
-                           bitnet__sumrows_i8_dotprod)
+    "neon-dotprod", BITNET_CPU_NEON | BITNET_CPU_DOTPROD, BITNET__TABLE(dotprod, dotprod)
 };
 #endif
 #if BITNET__I8MM
 static const bitnet_kernels bitnet__kernels_i8mm = {
-    "neon-i8mm", BITNET_CPU_NEON | BITNET_CPU_DOTPROD | BITNET_CPU_I8MM, BITNET__LAYOUT_I2S,
-    BITNET__KERNEL_ENTRIES(bitnet__dotrows_i2s_i8mm, bitnet__dotrows_groups_i8mm,
-                           bitnet__dotrows_u4_dotprod, bitnet__scores_i8_i8mm,
-                           bitnet__sumrows_i8_i8mm)
+    "neon-i8mm", BITNET_CPU_NEON | BITNET_CPU_DOTPROD | BITNET_CPU_I8MM,
+    BITNET__TABLE(dotprod, i8mm)
 };
 #endif
 
-/* Best first. bitnet.h undefines this macro; the others are undefined below. */
-#if BITNET__I8MM && BITNET__NEON
-  #define BITNET__KERNEL_TABLES \
-      &bitnet__kernels_i8mm, &bitnet__kernels_dotprod, &bitnet__kernels_neon,
-#elif BITNET__I8MM
-  #define BITNET__KERNEL_TABLES &bitnet__kernels_i8mm, &bitnet__kernels_dotprod,
-#elif BITNET__DOTPROD && BITNET__NEON
-  #define BITNET__KERNEL_TABLES &bitnet__kernels_dotprod, &bitnet__kernels_neon,
-#elif BITNET__DOTPROD
-  #define BITNET__KERNEL_TABLES &bitnet__kernels_dotprod,
-#elif BITNET__NEON
-  #define BITNET__KERNEL_TABLES &bitnet__kernels_neon,
-#else
-  #define BITNET__KERNEL_TABLES
-#endif
+/* Best first. */
+#define BITNET__KERNEL_TABLES \
+    BITNET__LISTED(BITNET__I8MM, i8mm) BITNET__LISTED(BITNET__DOTPROD, dotprod) \
+    BITNET__LISTED(BITNET__NEON, neon)

@@ -19,7 +19,7 @@
    dotrows_groups takes 320 KB of the stack, dotrows_ternary 210 KB: give each thread 512 KB
    (-sSTACK_SIZE).
 
-   WEIGHTS: I2_S, 128-group, read in place
+   WEIGHTS: I2_S, the 128 packing, read in place
        A row of n weights is n / 4 bytes. A block of 128 weights is 32 of them, two registers.
        Code = weight + 1. Code 3 is invalid, but counts as 3 here as in the scalar code.
 
@@ -56,7 +56,7 @@
        then adds, for each of its bytes, one of them: two vectors, 64 products for two loads and two
        additions. A byte of weights is turned once into the address of its sum, for all columns.
 
-           step     8 bytes of each row, 32 weights: a table [8][81][16] of int16, 20 KB, in L1
+           k-step   8 bytes of each row, 32 weights: a table [8][81][16] of int16, 20 KB, in L1
            entry    27 c0 + 9 c1 + 3 c2 + c3 of a byte with the codes c0 (bits 7-6) to c3 (1-0)
 
        That takes no product, so it is the same with and without relaxed SIMD. A table costs about
@@ -112,14 +112,13 @@
                           (HALVES_BLOCKS4) is 8 pairs, 30720. simd128, one column: 16 times as
                           much, but only for 8192 weights: 251658240.
 
-   BOUNDS of a group of 256, for codes up to 2. int32 holds the exact dot product.
+   BOUNDS of a scale group of 256, for codes up to 2. int32 holds the exact dot product.
        simd128, tile      Of 8 products of a lane, 4 times the first row's are from 0 to
                           8 * 8 * 128 = 8192, under 2^14, once 8 * |q| is added for each q < 0. A
                           lane gets 128 products of the second row, codes of -2 to 2: at most
                           32768, times 2^14 2^29.
        relaxed, tile      int16: a lane gets 64 pairs of code, -512 to 508 each: -32768 to 32512.
-       looked-up sums     int16: 128 weights are at most 128 * 128 = 16384; a group of 256 is two
-                          such sums. */
+       looked-up sums     int16: 128 weights are at most 128 * 128 = 16384; 256: two such sums. */
 
 #if BITNET__KERNEL_ABI != 9
   #error "bitnet_kernels_wasm.h and bitnet.h are of different releases"
@@ -199,12 +198,12 @@ BITNET__INLINE void bitnet__put_apart_wasm(int32_t *to, v128_t dots, int rows, i
 }
 
 /* ---- many columns: sums of four activations, looked up ----
-   See LOOKED-UP SUMS. A step is 8 bytes of every row, 32 weights. */
+   See LOOKED-UP SUMS. A k-step is 8 bytes of every row, 32 weights. */
 enum {
     BITNET__SUMS = 81,                 /* that a byte of weights can select, without a code 3 */
-    BITNET__LOOK_ROWS = BITNET__ROWS,  /* that share the sums of a step, at most */
+    BITNET__LOOK_ROWS = BITNET__ROWS,  /* that share the sums of a k-step, at most */
     BITNET__LOOK_LEAST = 32,           /* and at least: for fewer, the sums would take most time */
-    BITNET__LOOK_STEPS = 8,            /* whose entries are known at a time */
+    BITNET__LOOK_K_STEPS = 8,          /* whose entries are known at a time */
     BITNET__LOOK_COLS = 16,            /* of a table, in two vectors */
     BITNET__LOOK_TABLE = 8 * BITNET__SUMS * 2 + 128,   /* vectors; also what a code 3 selects */
 
@@ -213,7 +212,7 @@ enum {
     BITNET__FEW_GROUPS32 = 8
 };
 
-/* Where a step's rows find their sums: the addresses of 8 entries for each row. */
+/* Where a k-step's rows find their sums: the addresses of 8 entries for each row. */
 typedef uint32_t bitnet__look[BITNET__LOOK_ROWS * 8 + 8];
 
 BITNET__INLINE v128_t bitnet__zip_low_wasm(v128_t a, v128_t b) {
@@ -227,11 +226,11 @@ BITNET__INLINE v128_t bitnet__zip_high_wasm(v128_t a, v128_t b) {
 /* 8 bytes of 16 columns become 8 vectors of 16 columns. */
 BITNET__INLINE void bitnet__turn_wasm(const int8_t *const *col, int k, v128_t *to) {
     v128_t a[8], b[8];
-    int i, stage;
+    int i, round;
     BITNET__UNROLL for (i = 0; i < 8; i++)
         a[i] = bitnet__zip_low_wasm(wasm_v128_load64_zero(col[i] + k),
                                     wasm_v128_load64_zero(col[i + 8] + k));
-    BITNET__UNROLL for (stage = 0; stage < 3; stage++) {
+    BITNET__UNROLL for (round = 0; round < 3; round++) {
         BITNET__UNROLL for (i = 0; i < 4; i++) {
             b[2 * i] = bitnet__zip_low_wasm(a[i], a[i + 4]);
             b[2 * i + 1] = bitnet__zip_high_wasm(a[i], a[i + 4]);
@@ -257,9 +256,9 @@ BITNET__APART void bitnet__sums_wasm(v128_t q0, v128_t q1, v128_t q2, v128_t q3,
     }
 }
 
-/* The table of a step that begins with weight k, for up to 16 columns. */
-static void bitnet__step_table_wasm(const int8_t *const *col, int k, int vectors, int groups,
-                                    v128_t *table) {
+/* The table of a k-step that begins with weight k, for up to 16 columns. */
+static void bitnet__table_wasm(const int8_t *const *col, int k, int vectors, int groups,
+                               v128_t *table) {
     v128_t q[32], a[4];
     int i, j, at;
     if (!groups) k = k / 128 * 128 + k % 128 / 4;
@@ -335,16 +334,16 @@ BITNET__APART void bitnet__look_up2_wasm(const uint32_t *at, int rows, int first
     else bitnet__look_up_wasm(at, rows, 0, sum, 2);
 }
 
-/* The sums of up to 16 columns, from column c on, over `steps` steps from weight k on. */
-static void bitnet__look_up_steps_wasm(const int8_t *q, int n, int c, int cols, int k, int steps,
-                                       int groups, const bitnet__look *at, int rows, v128_t *table,
-                                       v128_t *sum) {
+/* The sums of up to 16 columns, from column c on, over `k_steps` k-steps from weight k on. */
+static void bitnet__look_up_columns_wasm(const int8_t *q, int n, int c, int cols, int k,
+                                         int k_steps, int groups, const bitnet__look *at, int rows,
+                                         v128_t *table, v128_t *sum) {
     const int vectors = cols - c > 8 ? 2 : 1;
     const int8_t *col[BITNET__LOOK_COLS];
     int i;
     for (i = 0; i < BITNET__LOOK_COLS; i++) col[i] = q + bitnet__clamp(c + i, cols) * (size_t)n;
-    for (i = 0; i < steps; i++) {
-        bitnet__step_table_wasm(col, k + 32 * i, vectors, groups, table);
+    for (i = 0; i < k_steps; i++) {
+        bitnet__table_wasm(col, k + 32 * i, vectors, groups, table);
         if (vectors == 2) bitnet__look_up2_wasm(at[i], rows, i == 0, sum);
         else bitnet__look_up1_wasm(at[i], rows, i == 0, sum);
     }
@@ -356,9 +355,9 @@ static void bitnet__look_up_steps_wasm(const int8_t *q, int n, int c, int cols, 
 BITNET__INLINE void bitnet__put_sums_wasm(const v128_t *sum, int cols, int add, int32_t *out,
                                           size_t out_stride) {
     v128_t a[8], b[8];
-    int i, stage;
+    int i, round;
     BITNET__UNROLL for (i = 0; i < 8; i++) a[i] = sum[2 * i];
-    BITNET__UNROLL for (stage = 0; stage < 3; stage++) {
+    BITNET__UNROLL for (round = 0; round < 3; round++) {
         BITNET__UNROLL for (i = 0; i < 4; i++) {
             b[2 * i] = wasm_i16x8_shuffle(a[i], a[i + 4], 0, 8, 1, 9, 2, 10, 3, 11);
             b[2 * i + 1] = wasm_i16x8_shuffle(a[i], a[i + 4], 4, 12, 5, 13, 6, 14, 7, 15);
@@ -382,11 +381,11 @@ BITNET__INLINE void bitnet__put_sums_wasm(const v128_t *sum, int cols, int add, 
 static void bitnet__put_few_sums_wasm(const v128_t *sum, int rows, int cols, int add, int32_t *out,
                                       size_t out_stride) {
     const size_t bytes = (size_t)rows * sizeof *out;
-    int32_t part[64] = {0};
+    int32_t tail[64] = {0};
     int c;
-    for (c = 0; c < 8 && c < cols; c++) memcpy(part + 8 * c, out + (size_t)c * out_stride, bytes);
-    bitnet__put_sums_wasm(sum, cols, add, part, 8);
-    for (c = 0; c < 8 && c < cols; c++) memcpy(out + (size_t)c * out_stride, part + 8 * c, bytes);
+    for (c = 0; c < 8 && c < cols; c++) memcpy(tail + 8 * c, out + (size_t)c * out_stride, bytes);
+    bitnet__put_sums_wasm(sum, cols, add, tail, 8);
+    for (c = 0; c < 8 && c < cols; c++) memcpy(out + (size_t)c * out_stride, tail + 8 * c, bytes);
 }
 
 /* The sums of up to 8 columns. */
@@ -400,7 +399,7 @@ BITNET__APART void bitnet__put_all_sums_wasm(const v128_t *sum, int rows, int co
 }
 
 /* Is there a code 3? n is a multiple of 32. This also brings the weights into the cache, in order;
-   a step reads 8 bytes of each row, which no prefetcher foresees. */
+   a k-step reads 8 bytes of each row, which no prefetcher foresees. */
 BITNET__APART int bitnet__has_code3_wasm(const uint8_t *w, size_t n) {
     v128_t threes = wasm_i32x4_const_splat(0), v;
     size_t i;
@@ -411,7 +410,7 @@ BITNET__APART int bitnet__has_code3_wasm(const uint8_t *w, size_t n) {
     return wasm_v128_any_true(wasm_v128_and(threes, wasm_i8x16_const_splat(0x55)));
 }
 
-/* The entries of a step's rows. */
+/* The entries of a k-step's rows. */
 static void bitnet__find_i2s_wasm(const uint8_t *w, size_t row_bytes, int rows,
                                   const v128_t *table, uint32_t *at) {
     int r;
@@ -424,14 +423,14 @@ static void bitnet__find_i2s_wasm(const uint8_t *w, size_t row_bytes, int rows,
 BITNET__APART void bitnet__look_up_i2s_wasm(const bitnet__dots *d) {
     const int n = d->n, rows = d->rows, cols = d->cols;
     v128_t table[BITNET__LOOK_TABLE], sum[BITNET__LOOK_ROWS * 2 + 16];
-    bitnet__look at[BITNET__LOOK_STEPS];
-    int k, c, i, steps;
-    for (k = 0; k < n; k += 32 * steps) {
-        steps = n - k < 224 ? (n - k) / 32 : 7;
-        for (i = 0; i < steps; i++)
+    bitnet__look at[BITNET__LOOK_K_STEPS];
+    int k, c, i, k_steps;
+    for (k = 0; k < n; k += 32 * k_steps) {
+        k_steps = n - k < 224 ? (n - k) / 32 : 7;
+        for (i = 0; i < k_steps; i++)
             bitnet__find_i2s_wasm(d->w + k / 4 + 8 * i, (size_t)(n / 4), rows, table, at[i]);
         for (c = 0; c < cols; c += BITNET__LOOK_COLS) {
-            bitnet__look_up_steps_wasm(d->q, n, c, cols, k, steps, 0, at, rows, table, sum);
+            bitnet__look_up_columns_wasm(d->q, n, c, cols, k, k_steps, 0, at, rows, table, sum);
             for (i = 0; i < 2 && c + 8 * i < cols; i++)
                 bitnet__put_all_sums_wasm(sum + i, rows, cols - c - 8 * i, k > 0,
                                           d->out + (size_t)(c + 8 * i) * d->stride, d->stride);
@@ -442,15 +441,15 @@ BITNET__APART void bitnet__look_up_i2s_wasm(const bitnet__dots *d) {
 /* The table entry: from min_cols columns on, looked-up sums, if there are enough rows. */
 #define BITNET__DEFINE_I2S(isa, min_cols) \
     static void bitnet__dotrows_i2s_##isa(const bitnet__dots *d) { \
-        bitnet__dots part; \
+        bitnet__dots patch; \
         int r; \
-        for (r = 0; r < d->rows; r += part.rows) { \
-            part = bitnet__dots_from(d, bitnet__i2s_bytes(d->n, r), r, 0); \
-            part.rows = bitnet__share(part.rows, BITNET__LOOK_ROWS); \
-            if (d->cols < min_cols || part.rows < BITNET__LOOK_LEAST || \
-                bitnet__has_code3_wasm(part.w, bitnet__i2s_bytes(d->n, part.rows))) \
-                bitnet__tiles_##isa(&part); \
-            else bitnet__look_up_i2s_wasm(&part); \
+        for (r = 0; r < d->rows; r += patch.rows) { \
+            patch = bitnet__dots_from(d, bitnet__i2s_bytes(d->n, r), r, 0); \
+            patch.rows = bitnet__share(patch.rows, BITNET__LOOK_ROWS); \
+            if (d->cols < min_cols || patch.rows < BITNET__LOOK_LEAST || \
+                bitnet__has_code3_wasm(patch.w, bitnet__i2s_bytes(d->n, patch.rows))) \
+                bitnet__tiles_##isa(&patch); \
+            else bitnet__look_up_i2s_wasm(&patch); \
         } \
     }
 
@@ -570,15 +569,15 @@ BITNET__INLINE void bitnet__tile_simd128(const uint8_t *w, size_t row_bytes,
     v128_t dot[4], low[2], all[2];
     const v128_t *act = p->act;
     const uint8_t *row[4];
-    int r, i, step;
+    int r, i, count;
     BITNET__UNROLL for (r = 0; r < 4; r++) {
         row[r] = w + bitnet__clamp(r * apart, rows) * row_bytes;
         dot[r] = wasm_i32x4_const_splat(0);
     }
-    for (; len > 0; len -= step) {
-        step = len < 128 * BITNET__PAIR_BLOCKS ? len : 128 * BITNET__PAIR_BLOCKS;
+    for (; len > 0; len -= count) {
+        count = len < 128 * BITNET__PAIR_BLOCKS ? len : 128 * BITNET__PAIR_BLOCKS;
         low[0] = low[1] = all[0] = all[1] = wasm_i32x4_const_splat(0);
-        for (i = 0; i < step; i += 64, act += 10) {
+        for (i = 0; i < count; i += 64, act += 10) {
             BITNET__UNROLL for (r = 0; r < 2; r++)
                 bitnet__dot_pair_simd128(wasm_v128_load(row[2 * r]),
                                          wasm_v128_load(row[2 * r + 1]), act, &masks, low + r,
@@ -663,15 +662,15 @@ BITNET__INLINE void bitnet__tile_u4_wasm(const bitnet__dots *d, int apart, const
 BITNET__APART void bitnet__tiles_u4_wasm(const bitnet__dots *d) {
     const size_t row_bytes = (size_t)(d->n / 2);
     const int quarter = bitnet__quarter(d->rows);
-    int r, c, step;
+    int r, c, taken;
     for (r = 0; r < quarter; r++) {
         bitnet__touch_wasm(d->w + row_bytes * (size_t)r, row_bytes, row_bytes * (size_t)quarter,
                            d->w + row_bytes * (size_t)d->rows);
-        for (c = 0; c < d->cols; c += step) {
-            const bitnet__dots part = bitnet__dots_from(d, row_bytes * (size_t)r, r, c);
-            step = part.cols >= 2 ? 2 : 1;
-            if (step == 2) bitnet__tile_u4_wasm(&part, quarter, 2);
-            else bitnet__tile_u4_wasm(&part, quarter, 1);
+        for (c = 0; c < d->cols; c += taken) {
+            const bitnet__dots patch = bitnet__dots_from(d, row_bytes * (size_t)r, r, c);
+            taken = patch.cols >= 2 ? 2 : 1;
+            if (taken == 2) bitnet__tile_u4_wasm(&patch, quarter, 2);
+            else bitnet__tile_u4_wasm(&patch, quarter, 1);
         }
     }
 }
@@ -799,27 +798,27 @@ BITNET__INLINE void bitnet__dot_halves(const uint8_t *const *row, const int8_t *
     const int fields = 8 / bits, most = 128 * (bits == 2 ? BITNET__HALVES_BLOCKS2
                                                          : BITNET__HALVES_BLOCKS4);
     const v128_t mask = bitnet__kept_wasm(bits == 2 ? BITNET__BITS2 : BITNET__BITS4);
-    v128_t part[4], v;
+    v128_t partial[4], v;
     size_t at = 0;
     int i, r, h, k, len;
     BITNET__UNROLL for (r = 0; r < 4; r++) dot[r] = wasm_i32x4_const_splat(0);
     for (; n > 0; n -= len) {
         len = n < most ? n : most;
-        BITNET__UNROLL for (r = 0; r < 4; r++) part[r] = wasm_i32x4_const_splat(0);
+        BITNET__UNROLL for (r = 0; r < 4; r++) partial[r] = wasm_i32x4_const_splat(0);
         BITNET__ROLLED for (k = 0; k < len; k += 128, q += 128, at += 16 * (size_t)bits) {
             BITNET__UNROLL for (h = 0; h < bits; h++) {
                 BITNET__UNROLL for (r = 0; r < 4; r++) {
                     v = wasm_v128_load(row[r] + at + 16 * h);
                     BITNET__UNROLL for (i = 0; i < fields; i++)
-                        part[r] = bitnet__add_halves(
-                            part[r], v, bits * i, mask,
+                        partial[r] = bitnet__add_halves(
+                            partial[r], v, bits * i, mask,
                             wasm_v128_load(q + 16 * (h + bits * (fields - 1 - i))));
                 }
             }
         }
         BITNET__UNROLL for (r = 0; r < 4; r++)
             dot[r] = wasm_i32x4_add(dot[r],
-                                    wasm_i32x4_dot_i16x8(part[r], wasm_i16x8_const_splat(1)));
+                                    wasm_i32x4_dot_i16x8(partial[r], wasm_i16x8_const_splat(1)));
     }
 }
 
@@ -828,28 +827,29 @@ BITNET__INLINE void bitnet__dot_halves(const uint8_t *const *row, const int8_t *
 BITNET__INLINE void bitnet__dot_fours(const uint8_t *const *row, const int8_t *q, int n,
                                       const int bits, v128_t *dot) {
     const int fields = 8 / bits;
-    v128_t part[4][2], mask[2], v;
+    v128_t partial[4][2], mask[2], v;
     size_t at;
     int i, r, h;
     mask[0] = bitnet__kept_wasm(bits == 2 ? BITNET__BITS2 : BITNET__BITS4);
     mask[1] = wasm_i32x4_shl(mask[0], 2);
-    BITNET__UNROLL for (r = 0; r < 4; r++) part[r][0] = part[r][1] = wasm_i32x4_const_splat(0);
+    BITNET__UNROLL for (r = 0; r < 4; r++)
+        partial[r][0] = partial[r][1] = wasm_i32x4_const_splat(0);
     BITNET__ROLLED for (at = 0; n > 0; n -= 128, q += 128, at += 16 * (size_t)bits) {
         BITNET__UNROLL for (h = 0; h < bits; h++) {
             BITNET__UNROLL for (r = 0; r < 4; r++) {
                 v = wasm_v128_load(row[r] + at + 16 * h);
                 BITNET__UNROLL for (i = 0; i < fields; i++) {
                     if (i == fields / 2) v = wasm_u16x8_shr(v, 4);
-                    part[r][i % 2] = wasm_i32x4_relaxed_dot_i8x16_i7x16_add(
+                    partial[r][i % 2] = wasm_i32x4_relaxed_dot_i8x16_i7x16_add(
                         wasm_v128_load(q + 16 * (h + bits * (fields - 1 - i))),
-                        wasm_v128_and(v, mask[bits == 2 ? i % 2 : 0]), part[r][i % 2]);
+                        wasm_v128_and(v, mask[bits == 2 ? i % 2 : 0]), partial[r][i % 2]);
                 }
             }
         }
     }
     BITNET__UNROLL for (r = 0; r < 4; r++)
-        dot[r] = wasm_i32x4_add(part[r][0],
-                                bits == 2 ? wasm_i32x4_shr(part[r][1], 2) : part[r][1]);
+        dot[r] = wasm_i32x4_add(partial[r][0],
+                                bits == 2 ? wasm_i32x4_shr(partial[r][1], 2) : partial[r][1]);
 }
 
 /* All rows and columns. n is a multiple of 128. */
@@ -929,8 +929,8 @@ typedef struct bitnet__words {
     size_t q_stride;
     const int32_t *sums;               /* keys: of each column */
     int n;                             /* a multiple of 4 */
-    const float *steps;                /* of each position (keys) or column (values) */
-    size_t step_stride;                /* from a column's to the next one's; with keys 0 */
+    const float *scales;               /* of each position (keys) or column (values) */
+    size_t scale_stride;               /* from a column's to the next one's; with keys 0 */
     float *out;
     size_t out_stride;
 } bitnet__words;
@@ -964,10 +964,10 @@ BITNET__INLINE void bitnet__put_words_wasm(const bitnet__words *p, int c, int wo
     if (kind != BITNET__VALUES_DOT_BYTES) v = bitnet__fold2_wasm(sum[0], sum[1]);
     if (kind == BITNET__KEYS) {
         v = wasm_i32x4_sub(v, wasm_i32x4_splat(128 * p->sums[c]));
-        v = wasm_f32x4_mul(wasm_f32x4_convert_i32x4(v), wasm_v128_load(p->steps + word));
+        v = wasm_f32x4_mul(wasm_f32x4_convert_i32x4(v), wasm_v128_load(p->scales + word));
     } else {
         v = wasm_f32x4_mul(wasm_f32x4_convert_i32x4(v),
-                           wasm_v128_load32_splat(p->steps + (size_t)c * p->step_stride));
+                           wasm_v128_load32_splat(p->scales + (size_t)c * p->scale_stride));
         v = wasm_f32x4_add(wasm_v128_load(to), v);
     }
     wasm_v128_store(to, v);
@@ -1006,59 +1006,54 @@ BITNET__INLINE void bitnet__tile_words_wasm(const bitnet__words *p, int word, co
 /* `count` words of each row, a multiple of 16, with all columns. */
 BITNET__INLINE void bitnet__all_words_wasm(bitnet__words p, int count, int cols, const int kind) {
     const int regs = kind == BITNET__VALUES_DOT_BYTES ? 4 : 2;
-    int c, i, step;
-    for (c = 0; c < cols; c += step) {
-        step = cols - c >= 2 ? 2 : 1;
-        if (step == 2)
+    int c, i, taken;
+    for (c = 0; c < cols; c += taken) {
+        taken = cols - c >= 2 ? 2 : 1;
+        if (taken == 2)
             for (i = 0; i < count; i += 4 * regs) bitnet__tile_words_wasm(&p, i, regs, 2, kind);
         else for (i = 0; i < count; i += 16) bitnet__tile_words_wasm(&p, i, 4, 1, kind);
-        p.q += (size_t)step * p.q_stride;
-        if (kind == BITNET__KEYS) p.sums += step;
-        p.steps += (size_t)step * p.step_stride;
-        p.out += (size_t)step * p.out_stride;
+        p.q += (size_t)taken * p.q_stride;
+        if (kind == BITNET__KEYS) p.sums += taken;
+        p.scales += (size_t)taken * p.scale_stride;
+        p.out += (size_t)taken * p.out_stride;
     }
 }
 
 static void bitnet__scores_i8_wasm(const uint8_t *w, const int8_t *q, const int32_t *sums, int n,
                                    int rows, int cols, float *out, size_t out_stride) {
-    bitnet__words p = {0, BITNET__KV_STEPS, q, (size_t)n, sums, n, 0, 0, out, out_stride};
+    bitnet__words p = {0, BITNET__KV_SCALES, q, (size_t)n, sums, n, 0, 0, out, out_stride};
     int r;
     for (r = 0; r < rows; r += 64, w += bitnet__kv_block_bytes(n), p.out += 64) {
-        p.w = w + BITNET__KV_STEPS;
-        p.steps = (const float *)(const void *)w;
+        p.w = w + BITNET__KV_SCALES;
+        p.scales = (const float *)(const void *)w;
         bitnet__all_words_wasm(p, 64, cols, BITNET__KEYS);
     }
 }
 
 BITNET__INLINE void bitnet__sumrows_i8_wasm(const uint8_t *w, const uint8_t *p,
-                                            const float *steps, size_t p_stride, int n, int first,
+                                            const float *scales, size_t p_stride, int n, int first,
                                             int count, int rows, int cols, float *out,
                                             const int kind) {
-    bitnet__words v = {w + BITNET__KV_STEPS + 4 * (size_t)first, 4 * (size_t)n, (const int8_t *)p,
-                       p_stride, 0, 64, steps, p_stride / 64, out, (size_t)count};
+    bitnet__words v = {w + BITNET__KV_SCALES + 4 * (size_t)first, 4 * (size_t)n, (const int8_t *)p,
+                       p_stride, 0, 64, scales, p_stride / 64, out, (size_t)count};
     int r;
     if (count % 16) {
-        bitnet__sumrows_i8_scalar(w, p, steps, p_stride, n, first, count, rows, cols, out);
+        bitnet__sumrows_i8_scalar(w, p, scales, p_stride, n, first, count, rows, cols, out);
         return;
     }
-    for (r = 0; r < rows; r += 64, v.w += bitnet__kv_block_bytes(n), v.q += 64, v.steps++)
+    for (r = 0; r < rows; r += 64, v.w += bitnet__kv_block_bytes(n), v.q += 64, v.scales++)
         bitnet__all_words_wasm(v, count, cols, kind);
 }
 
-static void bitnet__sumrows_i8_simd128(const uint8_t *w, const uint8_t *p, const float *steps,
-                                       size_t p_stride, int n, int first, int count, int rows,
-                                       int cols, float *out) {
-    bitnet__sumrows_i8_wasm(w, p, steps, p_stride, n, first, count, rows, cols, out,
-                            BITNET__VALUES);
-}
-
+#define BITNET__DEFINE_SUMROWS_I8(isa, kind) \
+    static void bitnet__sumrows_i8_##isa(const uint8_t *w, const uint8_t *p, const float *scales, \
+                                         size_t p_stride, int n, int first, int count, int rows, \
+                                         int cols, float *out) { \
+        bitnet__sumrows_i8_wasm(w, p, scales, p_stride, n, first, count, rows, cols, out, kind); \
+    }
+BITNET__DEFINE_SUMROWS_I8(simd128, BITNET__VALUES)
 #if BITNET__RELAXED
-static void bitnet__sumrows_i8_relaxed(const uint8_t *w, const uint8_t *p, const float *steps,
-                                       size_t p_stride, int n, int first, int count, int rows,
-                                       int cols, float *out) {
-    bitnet__sumrows_i8_wasm(w, p, steps, p_stride, n, first, count, rows, cols, out,
-                            BITNET__VALUES_DOT_BYTES);
-}
+BITNET__DEFINE_SUMROWS_I8(relaxed, BITNET__VALUES_DOT_BYTES)
 #endif
 
 /* ---- floats ----
@@ -1066,8 +1061,9 @@ static void bitnet__sumrows_i8_relaxed(const uint8_t *w, const uint8_t *p, const
    4 j + l is lane l of register j. The scalar twin takes lengths that are not a multiple of 16,
    which models avoid. */
 
-enum { BITNET__ROWS_F32, BITNET__ROWS_F16, BITNET__ROWS_BF16 };
-#define BITNET__ROW_BYTES(kind) ((kind) == BITNET__ROWS_F32 ? (size_t)4 : (size_t)2)
+#define BITNET__V(x) bitnet__##x##_wasm
+#define BITNET__TARGET
+#define BITNET__HOT static
 
 /* Four F16, in the upper halves of the words. Without the sign and shifted to the fields of F32
    they are 2^112 too small, subnormals too. Infinity and NaN become 2^16 or more, and then get the
@@ -1091,20 +1087,20 @@ BITNET__INLINE void bitnet__spread_wasm(v128_t halves, v128_t *v) {
 /* Eight elements. */
 BITNET__INLINE void bitnet__load8_wasm(v128_t *v, const uint8_t *p, const int kind) {
     v[0] = wasm_v128_load(p);
-    if (kind == BITNET__ROWS_F32) v[1] = wasm_v128_load(p + 16);
+    if (BITNET__ROW_BYTES(kind) == 4) v[1] = wasm_v128_load(p + 16);
     else bitnet__spread_wasm(v[0], v);
-    if (kind == BITNET__ROWS_F16) {
+    if (kind == BITNET__ROWS_F16 || kind == BITNET__ROWS_CACHE) {
         v[0] = bitnet__from_f16_wasm(v[0]);
         v[1] = bitnet__from_f16_wasm(v[1]);
     }
 }
 
-/* sum + a * b. exact: the product is exact, so that a fused operation gives the same bits. */
-BITNET__INLINE v128_t bitnet__add_product_wasm(v128_t sum, v128_t a, v128_t b, const int exact) {
+/* sum + a * b; at once where the product is exact. */
+BITNET__INLINE v128_t bitnet__add_product_wasm(v128_t sum, v128_t a, v128_t b, const int kind) {
 #if BITNET__RELAXED
-    if (exact) return wasm_f32x4_relaxed_madd(a, b, sum);
+    if (kind >= BITNET__ROWS_CACHE) return wasm_f32x4_relaxed_madd(a, b, sum);
 #endif
-    (void)exact;
+    (void)kind;
     return wasm_f32x4_add(sum, wasm_f32x4_mul(a, b));
 }
 
@@ -1120,7 +1116,7 @@ BITNET__INLINE float bitnet__fold_wasm(const v128_t *sum) {
    last row it repeats that row and drops the result. */
 BITNET__INLINE void bitnet__tile_dots_wasm(const uint8_t *w, const float *x, int n, int rows,
                                            float *out, size_t out_stride, const int tile_cols,
-                                           const int kind, const int exact) {
+                                           const int kind) {
     const size_t bytes = BITNET__ROW_BYTES(kind);
     const int tile_rows = 2 / tile_cols;
     v128_t sum[2][2][4], v[2][2], a;
@@ -1141,7 +1137,7 @@ BITNET__INLINE void bitnet__tile_dots_wasm(const uint8_t *w, const float *x, int
                     a = wasm_v128_load(x + (size_t)c * (size_t)n + i + 4 * (j + k));
                     BITNET__UNROLL for (r = 0; r < tile_rows; r++)
                         sum[r][c][j + k] =
-                            bitnet__add_product_wasm(sum[r][c][j + k], v[r][k], a, exact);
+                            bitnet__add_product_wasm(sum[r][c][j + k], v[r][k], a, kind);
                 }
             }
         }
@@ -1153,10 +1149,11 @@ BITNET__INLINE void bitnet__tile_dots_wasm(const uint8_t *w, const float *x, int
 }
 
 /* Two rows of floats and 4 columns. Each of the four registers of 16 floats by itself, so that the
-   sums of all 8 products are in registers: the loads of a step, which come first, leave no more. */
+   sums of all 8 products are in registers: the loads of an iteration, which come first, leave no
+   more. */
 BITNET__INLINE void bitnet__tile_dots8_wasm(const float *w, const float *x, int n, int rows,
-                                           float *out, size_t out_stride, const int exact) {
-    v128_t part[4][2][4], sum[2][4], a, v[2];
+                                            float *out, size_t out_stride, const int kind) {
+    v128_t partial[4][2][4], sum[2][4], a, v[2];
     const float *row = w + bitnet__clamp(1, rows) * (size_t)n;
     int r, c, i, j;
     for (j = 0; j < 4; j++) {
@@ -1169,25 +1166,25 @@ BITNET__INLINE void bitnet__tile_dots8_wasm(const float *w, const float *x, int 
             BITNET__UNROLL for (c = 0; c < 4; c++) {
                 a = wasm_v128_load(x + (size_t)c * (size_t)n + i);
                 BITNET__UNROLL for (r = 0; r < 2; r++)
-                    sum[r][c] = bitnet__add_product_wasm(sum[r][c], v[r], a, exact);
+                    sum[r][c] = bitnet__add_product_wasm(sum[r][c], v[r], a, kind);
             }
         }
         BITNET__UNROLL for (r = 0; r < 2; r++) {
-            BITNET__UNROLL for (c = 0; c < 4; c++) part[j][r][c] = sum[r][c];
+            BITNET__UNROLL for (c = 0; c < 4; c++) partial[j][r][c] = sum[r][c];
         }
     }
     for (c = 0; c < 4; c++, out += out_stride) {
         for (r = 0; r < 2 && r < rows; r++) {
-            for (j = 0; j < 4; j++) sum[0][j] = part[j][r][c];
+            for (j = 0; j < 4; j++) sum[0][j] = partial[j][r][c];
             out[r] = bitnet__fold_wasm(sum[0]);
         }
     }
 }
 
 /* Rows are in the outer loop because they are the longer array. */
-BITNET__INLINE void bitnet__dots_wasm(const uint8_t *w, const float *x, int n, int rows, int cols,
-                                      float *out, size_t out_stride, const int kind,
-                                     const int exact) {
+BITNET__INLINE void bitnet__dots_in_place_wasm(const uint8_t *w, const float *x, int n, int rows,
+                                               int cols, float *out, size_t out_stride,
+                                               const int kind) {
     const size_t row_bytes = (size_t)n * BITNET__ROW_BYTES(kind);
     int r, c;
     for (; rows > 0; rows -= 2, w += 2 * row_bytes, out += 2) {
@@ -1196,12 +1193,12 @@ BITNET__INLINE void bitnet__dots_wasm(const uint8_t *w, const float *x, int n, i
         for (c = cols; c >= 2; c -= 2, col += 2 * (size_t)n, to += 2 * out_stride)
             for (r = 0; r < 2 && r < rows; r++)
                 bitnet__tile_dots_wasm(w + (size_t)r * row_bytes, col, n, 1, to + r, out_stride, 2,
-                                       kind, exact);
-        if (c) bitnet__tile_dots_wasm(w, col, n, rows, to, out_stride, 1, kind, exact);
+                                       kind);
+        if (c) bitnet__tile_dots_wasm(w, col, n, rows, to, out_stride, 1, kind);
     }
 }
 
-/* Rows of F16 are converted to floats once, in blocks of up to 16 KB, which then stay in the L1
+/* Rows of F16 are converted to floats once, in runs of up to 16 KB, which then stay in the L1
    cache for all columns. For one column, long rows are not worth that. */
 enum { BITNET__WIDE = 4096 };
 
@@ -1237,58 +1234,45 @@ static void bitnet__widen_wasm(const uint8_t *w, size_t w_stride, int n, int row
     }
 }
 
-static void bitnet__dotrows_f32_wasm(const uint8_t *w, const float *x, int n, int rows, int cols,
-                                     float *out, size_t out_stride) {
-    if (n % BITNET__LANES) bitnet__dotrows_f32_scalar(w, x, n, rows, cols, out, out_stride);
-    else bitnet__dots_wasm(w, x, n, rows, cols, out, out_stride, BITNET__ROWS_F32, 0);
-}
-
-static void bitnet__dotrows_bf16_wasm(const uint8_t *w, const float *x, int n, int rows, int cols,
-                                      float *out, size_t out_stride) {
-    if (n % BITNET__LANES) bitnet__dotrows_bf16_scalar(w, x, n, rows, cols, out, out_stride);
-    else bitnet__dots_wasm(w, x, n, rows, cols, out, out_stride, BITNET__ROWS_BF16, 0);
-}
-
-BITNET__INLINE void bitnet__dots_f16_wasm(const uint8_t *w, const float *x, int n, int rows,
-                                          int cols, float *out, size_t out_stride,
-                                          const int exact) {
+BITNET__INLINE void bitnet__dots_wasm(const uint8_t *w, const float *x, int n, int rows, int cols,
+                                      float *out, size_t out_stride, const int kind) {
+    const int wide_kind = kind == BITNET__ROWS_CACHE ? BITNET__ROWS_WIDE : BITNET__ROWS_F32;
     float wide[BITNET__WIDE];
-    int r, c, i, count, step;
-    if (n % BITNET__LANES) {
-        bitnet__dotrows_f16_scalar(w, x, n, rows, cols, out, out_stride);
-        return;
-    }
-    if (n > BITNET__WIDE || (cols == 1 && n > BITNET__WIDE / 2)) {
-        bitnet__dots_wasm(w, x, n, rows, cols, out, out_stride, BITNET__ROWS_F16, exact);
+    int r, c, i, count, taken;
+    if (kind == BITNET__ROWS_F32 || kind == BITNET__ROWS_BF16 || n > BITNET__WIDE ||
+        (cols == 1 && n > BITNET__WIDE / 2)) {
+        bitnet__dots_in_place_wasm(w, x, n, rows, cols, out, out_stride, kind);
         return;
     }
     for (r = 0; r < rows; r += count) {
         count = rows - r < BITNET__WIDE / n ? rows - r : BITNET__WIDE / n;
         bitnet__widen_wasm(w + (size_t)r * (size_t)n * 2, (size_t)n, n, count, wide);
-        for (c = 0; c < cols; c += step) {     /* columns outside: they are the longer array */
+        for (c = 0; c < cols; c += taken) {    /* columns outside: they are the longer array */
             const float *col = x + (size_t)c * (size_t)n;
             float *to = out + (size_t)c * out_stride + (size_t)r;
-            step = cols - c >= 4 && count > 1 ? 4 : cols - c >= 2 ? 2 : 1;
-            for (i = 0; step == 4 && i < count; i += 2)
+            taken = cols - c >= 4 && count > 1 ? 4 : cols - c >= 2 ? 2 : 1;
+            for (i = 0; taken == 4 && i < count; i += 2)
                 bitnet__tile_dots8_wasm(wide + (size_t)i * (size_t)n, col, n, count - i, to + i,
-                                        out_stride, exact);
-            if (step < 4)
-                bitnet__dots_wasm((const uint8_t *)wide, col, n, count, step, to, out_stride,
-                                  BITNET__ROWS_F32, exact);
+                                        out_stride, wide_kind);
+            if (taken < 4)
+                bitnet__dots_in_place_wasm((const uint8_t *)wide, col, n, count, taken, to,
+                                           out_stride, wide_kind);
         }
     }
 }
 
-static void bitnet__dotrows_f16_wasm(const uint8_t *w, const float *x, int n, int rows, int cols,
-                                     float *out, size_t out_stride) {
-    bitnet__dots_f16_wasm(w, x, n, rows, cols, out, out_stride, 0);
-}
+BITNET__ROW_DOTS(dotrows_f32, f32, BITNET__ROWS_F32)
+BITNET__ROW_DOTS(dotrows_f16, f16, BITNET__ROWS_F16)
+BITNET__ROW_DOTS(dotrows_bf16, bf16, BITNET__ROWS_BF16)
+#if BITNET__RELAXED
+BITNET__ROW_DOTS(scores_f16, f16, BITNET__ROWS_CACHE)
+#endif
 
-/* A tile of the weighted sums over all rows of a block: 1 or 2 columns of 4 registers each. out
-   carries the sums from one block to the next, so the order of additions stays the same. */
-BITNET__INLINE void bitnet__tile_mix_wasm(const uint8_t *w, size_t w_stride, const float *p,
+/* A tile of the weighted sums over all rows of a run: 1 or 2 columns of 4 registers each. out
+   carries the sums from one run to the next, so the order of additions stays the same. */
+BITNET__INLINE void bitnet__tile_mix_wasm(const uint8_t *w, size_t row_bytes, const float *p,
                                           size_t p_stride, int n, int rows, float *out,
-                                          const int tile_cols, const int kind, const int exact) {
+                                          const int tile_cols, const int kind) {
     const size_t bytes = BITNET__ROW_BYTES(kind);
     v128_t sum[2][4], v[2], a[2];
     int r, c, j, k;
@@ -1296,14 +1280,14 @@ BITNET__INLINE void bitnet__tile_mix_wasm(const uint8_t *w, size_t w_stride, con
         BITNET__UNROLL for (j = 0; j < 4; j++)
             sum[c][j] = wasm_v128_load(out + (size_t)c * (size_t)n + 4 * j);
     }
-    for (r = 0; r < rows; r++, w += w_stride * bytes) {
+    for (r = 0; r < rows; r++, w += row_bytes) {
         BITNET__UNROLL for (c = 0; c < tile_cols; c++)
             a[c] = wasm_v128_load32_splat(p + (size_t)c * p_stride + r);
         BITNET__UNROLL for (j = 0; j < 4; j += 2) {
             bitnet__load8_wasm(v, w + (size_t)j * 4 * bytes, kind);
             BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
                 BITNET__UNROLL for (k = 0; k < 2; k++)
-                    sum[c][j + k] = bitnet__add_product_wasm(sum[c][j + k], a[c], v[k], exact);
+                    sum[c][j + k] = bitnet__add_product_wasm(sum[c][j + k], a[c], v[k], kind);
             }
         }
     }
@@ -1313,44 +1297,30 @@ BITNET__INLINE void bitnet__tile_mix_wasm(const uint8_t *w, size_t w_stride, con
     }
 }
 
-BITNET__INLINE void bitnet__mix_wasm(const uint8_t *w, size_t w_stride, const float *p,
+BITNET__INLINE void bitnet__mix_wasm(const uint8_t *w, size_t row_bytes, const float *p,
                                      size_t p_stride, int n, int rows, int cols, float *out,
-                                     const int kind, const int exact) {
-    int c, i, step;
-    for (c = 0; c < cols; c += step) {
-        step = cols - c >= 2 ? 2 : 1;
+                                     const int kind) {
+    int c, i, taken;
+    for (c = 0; c < cols; c += taken) {
+        taken = cols - c >= 2 ? 2 : 1;
         for (i = 0; i < n; i += BITNET__LANES) {
             const uint8_t *from = w + (size_t)i * BITNET__ROW_BYTES(kind);
-            if (step == 2)
-                bitnet__tile_mix_wasm(from, w_stride, p, p_stride, n, rows, out + i, 2, kind,
-                                      exact);
+            if (taken == 2)
+                bitnet__tile_mix_wasm(from, row_bytes, p, p_stride, n, rows, out + i, 2, kind);
             else
-                bitnet__tile_mix_wasm(from, w_stride, p, p_stride, n, rows, out + i, 1, kind,
-                                      exact);
+                bitnet__tile_mix_wasm(from, row_bytes, p, p_stride, n, rows, out + i, 1, kind);
         }
-        p += (size_t)step * p_stride;
-        out += (size_t)step * (size_t)n;
+        p += (size_t)taken * p_stride;
+        out += (size_t)taken * (size_t)n;
     }
 }
 
-/* Blocks of 32 rows, so that they are still in the L1 cache for the next tile. */
-static void bitnet__sumrows_f32_wasm(const uint8_t *w, size_t w_stride, const float *p,
-                                     size_t p_stride, int n, int rows, int cols, float *out) {
-    int r, count;
-    if (n % BITNET__LANES) {
-        bitnet__sumrows_f32_scalar(w, w_stride, p, p_stride, n, rows, cols, out);
-        return;
-    }
-    for (r = 0; r < rows; r += count) {
-        count = rows - r < 32 ? rows - r : 32;
-        bitnet__mix_wasm(w + (size_t)r * w_stride * 4, w_stride, p + r, p_stride, n, count, cols,
-                         out, BITNET__ROWS_F32, 0);
-    }
-}
+BITNET__ROW_SUMS_F32
 
 BITNET__INLINE void bitnet__mix_f16_wasm(const uint8_t *w, size_t w_stride, const float *p,
                                          size_t p_stride, int n, int rows, int cols, float *out,
-                                         const int exact) {
+                                         const int kind) {
+    const int wide_kind = kind == BITNET__ROWS_CACHE ? BITNET__ROWS_WIDE : BITNET__ROWS_F32;
     float wide[BITNET__WIDE];
     int r, count;
     if (n % BITNET__LANES) {
@@ -1360,50 +1330,42 @@ BITNET__INLINE void bitnet__mix_f16_wasm(const uint8_t *w, size_t w_stride, cons
     for (r = 0; r < rows; r += count, w += (size_t)count * w_stride * 2) {
         if (n > BITNET__WIDE) {
             count = rows - r < 32 ? rows - r : 32;
-            bitnet__mix_wasm(w, w_stride, p + r, p_stride, n, count, cols, out, BITNET__ROWS_F16,
-                             exact);
+            bitnet__mix_wasm(w, w_stride * 2, p + r, p_stride, n, count, cols, out, kind);
         } else {
             count = rows - r < BITNET__WIDE / n ? rows - r : BITNET__WIDE / n;
             bitnet__widen_wasm(w, w_stride, n, count, wide);
-            bitnet__mix_wasm((const uint8_t *)wide, (size_t)n, p + r, p_stride, n, count, cols, out,
-                             BITNET__ROWS_F32, exact);
+            bitnet__mix_wasm((const uint8_t *)wide, (size_t)n * 4, p + r, p_stride, n, count, cols,
+                             out, wide_kind);
         }
     }
 }
 
-static void bitnet__sumrows_f16_wasm(const uint8_t *w, size_t w_stride, const float *p,
-                                     size_t p_stride, int n, int rows, int cols, float *out) {
-    bitnet__mix_f16_wasm(w, w_stride, p, p_stride, n, rows, cols, out, 0);
-}
-
+#define BITNET__DEFINE_SUMROWS_F16(isa, kind) \
+    static void bitnet__sumrows_f16_##isa(const uint8_t *w, size_t w_stride, const float *p, \
+                                          size_t p_stride, int n, int rows, int cols, \
+                                          float *out) { \
+        bitnet__mix_f16_wasm(w, w_stride, p, p_stride, n, rows, cols, out, kind); \
+    }
+BITNET__DEFINE_SUMROWS_F16(simd128, BITNET__ROWS_F16)
 #if BITNET__RELAXED
-/* Columns, or weights of rows, that have 13 bits: products with F16 are exact. */
-static void bitnet__scores_f16_relaxed(const uint8_t *w, const float *x, int n, int rows, int cols,
-                                       float *out, size_t out_stride) {
-    bitnet__dots_f16_wasm(w, x, n, rows, cols, out, out_stride, 1);
-}
-
-static void bitnet__sumrows_f16_relaxed(const uint8_t *w, size_t w_stride, const float *p,
-                                        size_t p_stride, int n, int rows, int cols, float *out) {
-    bitnet__mix_f16_wasm(w, w_stride, p, p_stride, n, rows, cols, out, 1);
-}
+BITNET__DEFINE_SUMROWS_F16(relaxed, BITNET__ROWS_CACHE)
 #endif
 
 /* ---- a scale per group ----
    Few columns: tiles of 16 rows, straight from the packed rows. */
 
-/* Vectors of 4 rows in a block of 16; the weights of a row for which activations are prepared; the
+/* Vectors of 4 rows in a row pack; the weights of a row for which activations are prepared; the
    rows of one column, or the columns of LOOK_ROWS rows, whose float sums are kept at a time. */
 enum {
-    BITNET__BLOCK = 4, BITNET__PART = BITNET__DEPTH, BITNET__BAND_ROWS = 512,
+    BITNET__PACK = 4, BITNET__STRETCH = BITNET__DEPTH, BITNET__BAND_ROWS = 512,
     BITNET__BAND_COLS = 32
 };
 
-/* Rows r to r + 15 from weight k on, the first of a group; if these rows are not there, the last
-   block's. */
+/* The row pack of row r from weight k on, the first of a scale group; the last pack if there is no
+   row r. */
 BITNET__INLINE const uint8_t *bitnet__groups_wasm(const bitnet__grouped *x, int r, int k) {
-    if (r >= x->rows) r -= BITNET__GROUP_ROWS;
-    return x->w + bitnet__groups_bytes(x->n, x->group, r) +
+    if (r >= x->rows) r -= BITNET__PACK_ROWS;
+    return x->w + bitnet__grouped_bytes(x->n, x->group, r) +
            (size_t)(k / x->group) * bitnet__group_bytes(x->group);
 }
 
@@ -1412,14 +1374,14 @@ BITNET__INLINE void bitnet__load_scales_wasm(const uint8_t *scales, v128_t *d) {
     bitnet__load8_wasm(d + 2, scales + 16, BITNET__ROWS_F16);
 }
 
-/* Where a column's groups begin, in sums and steps. */
+/* Where a column's groups begin, in sums and scales. */
 BITNET__INLINE size_t bitnet__group_at(const bitnet__grouped *x, int c) {
     return (size_t)c * (size_t)(x->n / x->group);
 }
 
-BITNET__INLINE v128_t bitnet__add_group_wasm(v128_t sum, v128_t dot, v128_t d, v128_t step) {
-    const v128_t scale = wasm_f32x4_mul(d, step);
-    return wasm_f32x4_add(sum, wasm_f32x4_mul(wasm_f32x4_convert_i32x4(dot), scale));
+BITNET__INLINE v128_t bitnet__add_group_wasm(v128_t sum, v128_t dot, v128_t d, v128_t scale) {
+    const v128_t f = wasm_f32x4_mul(d, scale);
+    return wasm_f32x4_add(sum, wasm_f32x4_mul(wasm_f32x4_convert_i32x4(dot), f));
 }
 
 /* Writes the sums of rows r to r + 3 of column c, as far as they are there. */
@@ -1438,12 +1400,12 @@ BITNET__INLINE void bitnet__put_groups_wasm(const bitnet__grouped *x, int r, int
 
 /* The activations of a column for pairs of rows: words, of fields 0 and 2 four times as large. */
 typedef struct bitnet__group_pairs {
-    int16_t act[BITNET__PART];
-    int32_t start[BITNET__PART / 8];   /* for 16 weights 2 sums, which keep the first row's
-                                          positive */
-    int32_t less[BITNET__PART / 32], more[BITNET__PART / 32];  /* of each group: what the sums of
-                                          the first row have too much, and those of the second
-                                          too little */
+    int16_t act[BITNET__STRETCH];
+    int32_t start[BITNET__STRETCH / 8];    /* 2 for 16 weights, so that the first row's sums stay
+                                              positive */
+    int32_t less[BITNET__STRETCH / 32];    /* of each scale group: what the sums of the first row
+                                              have too much */
+    int32_t more[BITNET__STRETCH / 32];    /* and those of the second too little */
 } bitnet__group_pairs;
 
 static void bitnet__prepare_groups_simd128(const int8_t *q, int len, int group,
@@ -1510,23 +1472,23 @@ BITNET__INLINE void bitnet__tile_groups_simd128(const bitnet__grouped *x, int r,
                                                 v128_t *sum) {
     const uint8_t *w = bitnet__groups_wasm(x, r, k);
     const size_t at = bitnet__group_at(x, c) + (size_t)(k / x->group);
-    v128_t low[2], all[2], d[BITNET__BLOCK], step;
+    v128_t low[2], all[2], d[BITNET__PACK], scale;
     int g, b;
     for (g = 0; g < len / x->group; g++, w += bitnet__group_bytes(x->group)) {
         const int32_t s = x->sums[at + (size_t)g];
         bitnet__load_scales_wasm(w, d);
-        step = wasm_v128_load32_splat(x->steps + at + (size_t)g);
-        BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b += 2) {
-            bitnet__dot_group_simd128(w + BITNET__GROUP_SCALES + 16 * b, p->act + g * x->group,
+        scale = wasm_v128_load32_splat(x->scales + at + (size_t)g);
+        BITNET__UNROLL for (b = 0; b < BITNET__PACK; b += 2) {
+            bitnet__dot_group_simd128(w + BITNET__PACK_SCALES + 16 * b, p->act + g * x->group,
                                       p->start + g * x->group / 8, x->group, low, all);
             all[0] = wasm_i32x4_shr(wasm_i32x4_sub(all[0], low[0]), 14);
             all[1] = wasm_i32x4_shr(wasm_i32x4_sub(all[1], low[1]), 14);
             low[0] = wasm_i32x4_shr(bitnet__fold2_wasm(low[0], low[1]), 2);
             sum[b] = bitnet__add_group_wasm(
-                sum[b], wasm_i32x4_sub(low[0], wasm_i32x4_splat(p->less[g] + s)), d[b], step);
+                sum[b], wasm_i32x4_sub(low[0], wasm_i32x4_splat(p->less[g] + s)), d[b], scale);
             sum[b + 1] = bitnet__add_group_wasm(
                 sum[b + 1], wasm_i32x4_add(bitnet__fold2_wasm(all[0], all[1]),
-                                           wasm_i32x4_splat(p->more[g] - s)), d[b + 1], step);
+                                           wasm_i32x4_splat(p->more[g] - s)), d[b + 1], scale);
         }
     }
 }
@@ -1540,22 +1502,22 @@ BITNET__APART void bitnet__tiles_groups_simd128(const bitnet__grouped *x, int c)
         rows = x->rows - first < BITNET__BAND_ROWS ? x->rows - first : BITNET__BAND_ROWS;
         for (b = 0; b < BITNET__BAND_ROWS / 4; b++) sum[b] = wasm_f32x4_const_splat(0.0f);
         for (k = 0; k < x->n; k += len) {
-            len = x->n - k < BITNET__PART ? x->n - k : BITNET__PART;
+            len = x->n - k < BITNET__STRETCH ? x->n - k : BITNET__STRETCH;
             bitnet__prepare_groups_simd128(q + k, len, x->group, &act);
-            for (r = 0; r < rows; r += BITNET__GROUP_ROWS)
+            for (r = 0; r < rows; r += BITNET__PACK_ROWS)
                 bitnet__tile_groups_simd128(x, first + r, c, k, len, &act, sum + r / 4);
         }
         for (r = 0; r < rows; r += 4) bitnet__put_groups_wasm(x, first + r, c, sum[r / 4]);
     }
 }
 
-/* The entries of a step's rows. Two rows have 8 bytes for 16 weights, and 8 for the next 16. */
-static void bitnet__find_groups_wasm(const uint8_t *w, size_t block_bytes, int rows,
+/* The entries of a k-step's rows. Two rows have 8 bytes for 16 weights, and 8 for the next 16. */
+static void bitnet__find_groups_wasm(const uint8_t *w, size_t pack_bytes, int rows,
                                      const v128_t *table, uint32_t *at) {
     v128_t v;
     int r, i;
-    for (r = 0; r < rows; r += BITNET__GROUP_ROWS, w += block_bytes) {
-        for (i = 0; i < BITNET__GROUP_ROWS; i += 2, at += 16) {
+    for (r = 0; r < rows; r += BITNET__PACK_ROWS, w += pack_bytes) {
+        for (i = 0; i < BITNET__PACK_ROWS; i += 2, at += 16) {
             v = wasm_v128_load64_lane(w + 64 + 4 * i, wasm_v128_load64_zero(w + 4 * i), 1);
             bitnet__find_wasm(wasm_i32x4_shuffle(v, v, 0, 2, 1, 3), table, at);
         }
@@ -1564,19 +1526,19 @@ static void bitnet__find_groups_wasm(const uint8_t *w, size_t block_bytes, int r
 
 /* Adds the sums of a group, and `more` of them if that is not null, to the totals of 8 columns. */
 BITNET__INLINE void bitnet__add_groups_wasm(const v128_t *sum, const v128_t *more, const float *d,
-                                            const float *steps, int rows, v128_t *total) {
-    const v128_t step0 = wasm_v128_load(steps), step1 = wasm_v128_load(steps + 4);
+                                            const float *scales, int rows, v128_t *total) {
+    const v128_t scale0 = wasm_v128_load(scales), scale1 = wasm_v128_load(scales + 4);
     int r;
     for (r = 0; r < rows; r++, total += BITNET__BAND_COLS / 4) {
-        const v128_t scale = wasm_v128_load32_splat(d + r);
+        const v128_t own = wasm_v128_load32_splat(d + r);
         v128_t low = wasm_i32x4_extend_low_i16x8(sum[2 * r]);
         v128_t high = wasm_i32x4_extend_high_i16x8(sum[2 * r]);
         if (more) {
             low = wasm_i32x4_add(low, wasm_i32x4_extend_low_i16x8(more[2 * r]));
             high = wasm_i32x4_add(high, wasm_i32x4_extend_high_i16x8(more[2 * r]));
         }
-        total[0] = bitnet__add_group_wasm(total[0], low, scale, step0);
-        total[1] = bitnet__add_group_wasm(total[1], high, scale, step1);
+        total[0] = bitnet__add_group_wasm(total[0], low, own, scale0);
+        total[1] = bitnet__add_group_wasm(total[1], high, own, scale1);
     }
 }
 
@@ -1600,13 +1562,13 @@ static void bitnet__put_totals_wasm(const bitnet__grouped *x, int first, int row
 BITNET__APART void bitnet__look_up_groups_wasm(const bitnet__grouped *x, int first, int rows) {
     v128_t table[BITNET__LOOK_TABLE], sum[2][BITNET__LOOK_ROWS * 2];
     v128_t total[BITNET__LOOK_ROWS * BITNET__BAND_COLS / 4];
-    bitnet__look at[BITNET__LOOK_STEPS];
-    float d[BITNET__LOOK_ROWS], steps[BITNET__LOOK_COLS];
-    const size_t block_bytes = bitnet__groups_bytes(x->n, x->group, BITNET__GROUP_ROWS);
-    const uint8_t *w = x->w + bitnet__groups_bytes(x->n, x->group, first);
+    bitnet__look at[BITNET__LOOK_K_STEPS];
+    float d[BITNET__LOOK_ROWS], scales[BITNET__LOOK_COLS];
+    const size_t pack_bytes = bitnet__grouped_bytes(x->n, x->group, BITNET__PACK_ROWS);
+    const uint8_t *w = x->w + bitnet__grouped_bytes(x->n, x->group, first);
     const size_t groups = (size_t)(x->n / x->group);
     const int halves = x->group > 128 ? 2 : 1;
-    const int half = x->group / 32 / halves;           /* steps */
+    const int half = x->group / 32 / halves;           /* k-steps */
     size_t g;
     int band, c, i, cols;
     for (band = 0; band < x->cols; band += BITNET__BAND_COLS) {
@@ -1614,23 +1576,23 @@ BITNET__APART void bitnet__look_up_groups_wasm(const bitnet__grouped *x, int fir
         memset(total, 0, (size_t)rows * BITNET__BAND_COLS * sizeof(float));
         for (g = 0; g < groups; g++) {
             const uint8_t *p = w + g * bitnet__group_bytes(x->group);
-            for (i = 0; i < rows; i += BITNET__GROUP_ROWS)
-                bitnet__load_scales_wasm(p + (size_t)(i / BITNET__GROUP_ROWS) * block_bytes,
+            for (i = 0; i < rows; i += BITNET__PACK_ROWS)
+                bitnet__load_scales_wasm(p + (size_t)(i / BITNET__PACK_ROWS) * pack_bytes,
                                          (v128_t *)(void *)(d + i));
             for (i = 0; i < half * halves; i++)
-                bitnet__find_groups_wasm(p + BITNET__GROUP_SCALES + 128 * i, block_bytes, rows,
+                bitnet__find_groups_wasm(p + BITNET__PACK_SCALES + 128 * i, pack_bytes, rows,
                                          table, at[i]);
             for (c = 0; c < cols; c += BITNET__LOOK_COLS) {
                 for (i = 0; i < halves; i++)
-                    bitnet__look_up_steps_wasm(x->q + (size_t)band * (size_t)x->n, x->n, c, cols,
-                                               (int)g * x->group + 128 * i, half, 1, at + half * i,
-                                               rows, table, sum[i]);
+                    bitnet__look_up_columns_wasm(x->q + (size_t)band * (size_t)x->n, x->n, c, cols,
+                                                 (int)g * x->group + 128 * i, half, 1,
+                                                 at + half * i, rows, table, sum[i]);
                 for (i = 0; i < BITNET__LOOK_COLS; i++)
-                    steps[i] = x->steps[g + bitnet__group_at(
+                    scales[i] = x->scales[g + bitnet__group_at(
                         x, band + (int)bitnet__clamp(c + i, cols))];
                 for (i = 0; i < 2 && c + 8 * i < cols; i++)
                     bitnet__add_groups_wasm(sum[0] + i, halves == 2 ? sum[1] + i : 0, d,
-                                            steps + 8 * i, rows, total + c / 4 + 2 * i);
+                                            scales + 8 * i, rows, total + c / 4 + 2 * i);
             }
         }
         bitnet__put_totals_wasm(x, first, rows, band, cols, total);
@@ -1652,7 +1614,7 @@ BITNET__APART void bitnet__look_up_groups_wasm(const bitnet__grouped *x, int fir
 BITNET__DEFINE_GROUPS(simd128, BITNET__FEW_SIMD128)
 
 #if BITNET__RELAXED
-/* The same with relaxed dots. A step is 64 bytes: 16 weights of all rows. */
+/* The same with relaxed dots. 16 weights of all rows are 64 bytes. */
 
 /* A group, by sums of two products. The sums of 256 weights fit int16. */
 BITNET__INLINE void bitnet__dot_group_halves(const uint8_t *w, const int8_t *q, int group,
@@ -1660,16 +1622,16 @@ BITNET__INLINE void bitnet__dot_group_halves(const uint8_t *w, const int8_t *q, 
     const v128_t mask = bitnet__kept_wasm(BITNET__BITS2);
     v128_t v, a[4];
     int i, j, b;
-    BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++) dot[b] = wasm_i32x4_const_splat(0);
+    BITNET__UNROLL for (b = 0; b < BITNET__PACK; b++) dot[b] = wasm_i32x4_const_splat(0);
     BITNET__ROLLED for (j = 0; j < group; j += 16, w += 64, q += 16) {
         BITNET__UNROLL for (i = 0; i < 4; i++) a[i] = wasm_v128_load32_splat(q + 4 * i);
-        BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++) {
+        BITNET__UNROLL for (b = 0; b < BITNET__PACK; b++) {
             v = wasm_v128_load(w + 16 * b);
             BITNET__UNROLL for (i = 0; i < 4; i++)
                 dot[b] = bitnet__add_halves(dot[b], v, 2 * i, mask, a[i]);
         }
     }
-    BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++)
+    BITNET__UNROLL for (b = 0; b < BITNET__PACK; b++)
         dot[b] = wasm_i32x4_dot_i16x8(dot[b], wasm_i16x8_const_splat(1));
 }
 
@@ -1681,7 +1643,7 @@ BITNET__INLINE void bitnet__dot_group_words(const uint8_t *w, const int8_t *q, i
     int i, j, b, first;
     mask[0] = bitnet__kept_wasm(BITNET__BITS2);
     mask[1] = wasm_i32x4_shl(mask[0], 2);
-    BITNET__UNROLL for (first = 0; first < BITNET__BLOCK; first += 2) {
+    BITNET__UNROLL for (first = 0; first < BITNET__PACK; first += 2) {
         BITNET__UNROLL for (b = 0; b < 2; b++) sum[b][0] = sum[b][1] = wasm_i32x4_const_splat(0);
         BITNET__ROLLED for (j = 0; j < group; j += 16) {
             BITNET__UNROLL for (i = 0; i < 4; i++) a[i] = wasm_v128_load32_splat(q + j + 4 * i);
@@ -1704,26 +1666,26 @@ BITNET__INLINE void bitnet__tile_groups_relaxed(const bitnet__grouped *x, int r,
     const uint8_t *w = bitnet__groups_wasm(x, r, 0);
     const int8_t *q = x->q + (size_t)c * (size_t)x->n;
     const size_t at = bitnet__group_at(x, c);
-    v128_t sum[BITNET__BLOCK], dot[BITNET__BLOCK], d[BITNET__BLOCK], a, s;
+    v128_t sum[BITNET__PACK], dot[BITNET__PACK], d[BITNET__PACK], a, s;
     int g, b;
-    BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++) sum[b] = wasm_f32x4_const_splat(0.0f);
+    BITNET__UNROLL for (b = 0; b < BITNET__PACK; b++) sum[b] = wasm_f32x4_const_splat(0.0f);
     for (g = 0; g < x->n / x->group; g++, w += bitnet__group_bytes(x->group), q += x->group) {
-        if (halves) bitnet__dot_group_halves(w + BITNET__GROUP_SCALES, q, x->group, dot);
-        else bitnet__dot_group_words(w + BITNET__GROUP_SCALES, q, x->group, dot);
+        if (halves) bitnet__dot_group_halves(w + BITNET__PACK_SCALES, q, x->group, dot);
+        else bitnet__dot_group_words(w + BITNET__PACK_SCALES, q, x->group, dot);
         bitnet__load_scales_wasm(w, d);
-        a = wasm_v128_load32_splat(x->steps + at + (size_t)g);
+        a = wasm_v128_load32_splat(x->scales + at + (size_t)g);
         s = wasm_v128_load32_splat(x->sums + at + (size_t)g);
-        BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++)
+        BITNET__UNROLL for (b = 0; b < BITNET__PACK; b++)
             sum[b] = bitnet__add_group_wasm(sum[b], wasm_i32x4_sub(dot[b], s), d[b], a);
     }
-    BITNET__UNROLL for (b = 0; b < BITNET__BLOCK; b++)
+    BITNET__UNROLL for (b = 0; b < BITNET__PACK; b++)
         bitnet__put_groups_wasm(x, r + 4 * b, c, sum[b]);
 }
 
 #define BITNET__DEFINE_GROUPS_RELAXED(isa, halves, min_cols) \
     BITNET__APART void bitnet__tiles_groups_##isa(const bitnet__grouped *x, int c) { \
         int r; \
-        for (r = 0; r < x->rows; r += BITNET__GROUP_ROWS) \
+        for (r = 0; r < x->rows; r += BITNET__PACK_ROWS) \
             bitnet__tile_groups_relaxed(x, r, c, halves); \
     } \
     BITNET__DEFINE_GROUPS(isa, min_cols)
@@ -1739,12 +1701,9 @@ static void bitnet__dotrows_groups_relaxed(const bitnet__grouped *x) {
 /* ---- row kernels: what those of bitnet.h are made of ----
    pmax(a, b) is a < b ? b : a, and pmin(a, b) is b < a ? b : a: if one is a NaN, they return a. */
 
-#define BITNET__V(x) bitnet__##x##_wasm
-#define BITNET__TARGET
 #define BITNET__FLOATS v128_t
 #define BITNET__PER_VECTOR 4
 #define BITNET__COUNTS v128_t
-#define BITNET__HOT static
 #define BITNET__UNROLL64 BITNET__ROLLED
 #define BITNET__ROUND_AT_ONCE 0
 #define BITNET__LEAVE() ((void)0)
@@ -1880,27 +1839,21 @@ static uint32_t bitnet__cpu_features(void) {
 
 /* ---- the tables ---- */
 
-#define BITNET__KERNEL_ENTRIES(ternary, groups, scores, mix, u4, sumrows) \
-    bitnet__quantize_wasm, ternary, groups, bitnet__dotrows_f32_wasm, bitnet__dotrows_f16_wasm, \
-    bitnet__dotrows_bf16_wasm, scores, bitnet__sumrows_f32_wasm, mix, bitnet__softmax_wasm, \
-    bitnet__rope_wasm, bitnet__store_f16_wasm, bitnet__dequantize_wasm, \
-    bitnet__relu2_gate_wasm, bitnet__sigmoid_gate_wasm, bitnet__rmsnorm_wasm, u4, \
-    ternary, bitnet__scores_i8_wasm, bitnet__weigh_i8_wasm, sumrows
+#define BITNET__TABLE(isa) \
+    BITNET__LAYOUT_I2S, BITNET__ENTRIES(wasm, isa, isa, isa, bitnet__dotrows_i2s_##isa)
+/* What both have, and what simd128 has no instruction for. */
+#define bitnet__scores_f16_simd128 bitnet__dotrows_f16_wasm
+#define bitnet__scores_f16_relaxed bitnet__scores_f16_wasm
+#define bitnet__scores_i8_simd128 bitnet__scores_i8_wasm
+#define bitnet__scores_i8_relaxed bitnet__scores_i8_wasm
 
 static const bitnet_kernels bitnet__kernels_simd128 = {
-    "simd128", BITNET_CPU_SIMD128, BITNET__LAYOUT_I2S,
-    BITNET__KERNEL_ENTRIES(bitnet__dotrows_i2s_simd128, bitnet__dotrows_groups_simd128,
-                           bitnet__dotrows_f16_wasm, bitnet__sumrows_f16_wasm,
-                           bitnet__dotrows_u4_simd128, bitnet__sumrows_i8_simd128)
+    "simd128", BITNET_CPU_SIMD128, BITNET__TABLE(simd128)
 };
 #if BITNET__RELAXED
 static const bitnet_kernels bitnet__kernels_relaxed = {
-    "relaxed-simd", BITNET_CPU_SIMD128 | BITNET_CPU_RELAXED, BITNET__LAYOUT_I2S,
-    BITNET__KERNEL_ENTRIES(bitnet__dotrows_i2s_relaxed, bitnet__dotrows_groups_relaxed,
-                           bitnet__scores_f16_relaxed, bitnet__sumrows_f16_relaxed,
-                           bitnet__dotrows_u4_relaxed, bitnet__sumrows_i8_relaxed)
+    "relaxed-simd", BITNET_CPU_SIMD128 | BITNET_CPU_RELAXED, BITNET__TABLE(relaxed)
 };
-  #define BITNET__KERNEL_TABLES &bitnet__kernels_relaxed, &bitnet__kernels_simd128,
-#else
-  #define BITNET__KERNEL_TABLES &bitnet__kernels_simd128,
 #endif
+#define BITNET__KERNEL_TABLES \
+    BITNET__LISTED(BITNET__RELAXED, relaxed) BITNET__LISTED(1, simd128)

@@ -21,14 +21,14 @@
    registers; for AMX it also asks Linux for permission. Each function names its target in an
    attribute, so no -m flag is needed.
 
-   TWO PARTS
-       The first part has what depends on the instruction set. The second part, at the end, has
-       the loops that need a vector only by the name of its type. The first part includes this
-       file again for each register width and instruction set, which compiles the second part
-       for it. That gives plain functions to step through, where C has no other way to write one
-       function for vectors of two types.
+   TWO HALVES OF THE FILE
+       The front has what depends on the instruction set. The body, at the end, has the loops that
+       need a vector only by the name of its type. The front includes this file again for each
+       register width and instruction set, which compiles the body for it. That gives plain
+       functions to step through, where C has no other way to write one function for vectors of two
+       types.
 
-   WEIGHTS: I2_S, 128-group, read in place
+   WEIGHTS: I2_S, the 128 packing, read in place
        A row of n weights is n / 4 bytes; a block of 128 weights is 32 of them, one ymm register.
        Code = weight + 1. Code 3 is invalid, but counts the same here as in the scalar code.
 
@@ -55,7 +55,7 @@
        and 16 columns, the 81 possible sums of (code - 1) * q are computed once, as int16. A row
        then adds, for each of its bytes, one of them: 64 products for a load and an addition.
 
-           step     8 bytes of each row, 32 weights: a table [8][81][16] of int16, 20 KB, in L1
+           k-step   8 bytes of each row, 32 weights: a table [8][81][16] of int16, 20 KB, in L1
            entry    27 c0 + 9 c1 + 3 c2 + c3 of a byte with the codes c0 (bits 7-6) to c3 (1-0)
 
        The table costs about as much as looking up 80 rows; 256 share it. That takes 62 KB of the
@@ -67,10 +67,10 @@
    BOUNDS, for codes up to 3 and q from -128 to 127, n <= 2^20: 8192 blocks
        avx2, int16        Tile: lo, of 4 * code, 2 * 12 * 128 = 3072 from a vpmaddubsw, far from its
                           saturation, two a block, 24576 in 4 blocks; hi a quarter of that. Then
-                          lo / 4 + hi <= 12288. Panel: 32 single steps of 768 are 24576.
+                          lo / 4 + hi <= 12288. Panel: 32 k-steps of 768 are 24576.
        avx2, int32        2 * 24576 = 49152 to a lane each time that the int16 are emptied.
        VNNI, int32        Tile: 4 * 12 * 128 = 6144 to a lane from a vpdpbusd, two a block, together
-                          100663296. Panel: 4 * 3 * 128 = 1536 to a lane a step.
+                          100663296. Panel: 4 * 3 * 128 = 1536 to a lane a k-step.
        looked-up sums     int16: no code 3, so 128 weights are at most 128 * 128 = 16384.
        TL2                Codes up to 2. avx2, int16: 2 * 2 * 128 = 512 from a vpmaddubsw, 24 of
                           them, a block, 12288. avx512: 4 * 2 * 128 = 1024 to a lane from a
@@ -165,7 +165,7 @@ extern "C" {
   #define BITNET__TARGET_avx512vbmi
 #endif
 
-/* gcc 12 carries the sums of vpdpbusd from one step to the next through a second set of
+/* gcc 12 carries the sums of vpdpbusd from one iteration to the next through a second set of
    registers, and the copies take a third of the time; a statement that may have changed a sum
    prevents that. A sum that grows by an addition needs ADDED: gcc would put it where the term was,
    or make all terms first and keep a sum in memory for them, as clang does. The statement reads the
@@ -254,9 +254,9 @@ BITNET__INLINE void bitnet__fetch_line(bitnet__ahead *a) {
     a->at += 64;
 }
 
-/* What the second part compiles: functions of a register width, integer dots of an instruction set,
-   its steps through a panel by vpdpbusd, its TL2, its tiles of TL2 as AVX-512 has them, sums that
-   are looked up. */
+/* What the body compiles: functions of a register width, integer dots of an instruction set, its
+   k-steps through a panel by vpdpbusd, its TL2, its tiles of TL2 as AVX-512 has them, sums that are
+   looked up. */
 #define BITNET__WIDTH 1
 #define BITNET__DOTS 2
 #define BITNET__VNNI_STEPS 4
@@ -281,13 +281,6 @@ BITNET__INLINE void bitnet__fetch_line(bitnet__ahead *a) {
 #define BITNET__UNROLL64 BITNET__UNROLL
 #define BITNET__ROUND_AT_ONCE 0
 
-/* What rows of floats are made of. CACHE is F16, WIDE a block of it as floats; both are multiplied
-   by floats rounded to 13 bits, and the products are exact. */
-enum { BITNET__ROWS_F32, BITNET__ROWS_F16, BITNET__ROWS_BF16, BITNET__ROWS_CACHE,
-       BITNET__ROWS_WIDE };
-#define BITNET__ROW_BYTES(kind) \
-    ((kind) == BITNET__ROWS_F32 || (kind) == BITNET__ROWS_WIDE ? (size_t)4 : (size_t)2)
-
 /* Tiles are 4 rows and up to 4 columns (tokens) or so: the sums stay in registers, each weight,
    once loaded and unpacked, serves all columns, each activation 4 rows, and no addition waits for
    the one before. Past the last row or column a tile repeats the last one and drops the copies.
@@ -300,9 +293,10 @@ enum { BITNET__ROWS_F32, BITNET__ROWS_F16, BITNET__ROWS_BF16, BITNET__ROWS_CACHE
                          row         half L    half L + 1   ...   half L + L - 1
                          weights   4k .. 4k+3   4k .. 4k+3  ...    4k .. 4k+3      a code a byte
 
-   Step k multiplies this by activations 4k .. 4k+3 of a column, repeated in all lanes. PANEL steps
-   of zmm are 32 KB. TL2 has panels of whole blocks of TL2 (24 steps) and of I2_S (32). WIDE floats
-   are what attention converts at a time; with few columns it takes MIX_ROWS rows of F16. */
+   K-step k multiplies this by activations 4k .. 4k+3 of a column, repeated in all lanes. PANEL
+   k-steps of zmm are 32 KB. TL2 has panels of whole blocks of TL2 (24 k-steps) and of I2_S (32).
+   WIDE floats are what attention converts at a time; with few columns it takes MIX_ROWS rows of
+   F16. */
 enum { BITNET__TILE = 4, BITNET__PANEL = 256, BITNET__PANEL_TL2 = 192, BITNET__WIDE = 4096,
        BITNET__MIX_ROWS = 16 };
 
@@ -338,9 +332,9 @@ static int bitnet__pack_tl2_scalar(const uint8_t *i2s, int n, int rows, uint8_t 
     memset(out, 0, bitnet__packed_bytes_tl2(n, rows));
     for (r = 0; r < (rows + 15) / 16 * 16; r++) {
         const uint8_t *row = i2s + (size_t)(r < rows ? r : rows - 1) * (size_t)(n / 4);
-        uint8_t *group = out + (size_t)(r / 16) * bitnet__tl2_bytes(count) + r % 16 * 4;
+        uint8_t *pack = out + (size_t)(r / 16) * bitnet__tl2_bytes(count) + r % 16 * 4;
         for (i = 0; i < count; i++) {
-            uint8_t *block = group + (size_t)(i / 4) * BITNET__TL2_BLOCK;
+            uint8_t *block = pack + (size_t)(i / 4) * BITNET__TL2_BLOCK;
             for (x = 0; x < 8; x++) {  /* h = x / 4, t = x % 4 */
                 const int at = 24 * i + x / 4 * 12 + x % 4;
                 const uint32_t a = bitnet__i2s_code(row, n, at);
@@ -362,12 +356,12 @@ static void bitnet__dotrows_tl2_scalar(const bitnet__dots *d) {
     const int count = (d->n + 23) / 24;
     int r, c, i, x, k, at;
     for (r = 0; r < d->rows; r++) {
-        const uint8_t *group = d->w + (size_t)(r / 16) * bitnet__tl2_bytes(count) + r % 16 * 4;
+        const uint8_t *pack = d->w + (size_t)(r / 16) * bitnet__tl2_bytes(count) + r % 16 * 4;
         for (c = 0; c < d->cols; c++) {
             const int8_t *a = d->q + (size_t)c * (size_t)d->n;
             int32_t dot = 0;
             for (i = 0; i < count; i++) {
-                const uint8_t *block = group + (size_t)(i / 4) * BITNET__TL2_BLOCK;
+                const uint8_t *block = pack + (size_t)(i / 4) * BITNET__TL2_BLOCK;
                 for (x = 0; x < 8; x++) {
                     const int nibble = block[64 + i % 4 * 64 + x % 4] >> x / 4 * 4 & 15;
                     const int fifth = block[x % 4] >> (i % 4 * 2 + x / 4) & 1;
@@ -450,7 +444,7 @@ static uint32_t bitnet__cpu_features(void) {
 }
 
 #if BITNET__AVX2 || BITNET__AVX512
-/* The last two steps of the trees of 4 rows; lanes 8 and 4 apart are already added. Transposing
+/* The last two levels of the trees of 4 rows; lanes 8 and 4 apart are already added. Transposing
    puts lane j of row r into lane r of register j. */
 BITNET__INLINE BITNET__TARGET_avx2 void bitnet__end_column(__m128 s0, __m128 s1, __m128 s2,
                                                            __m128 s3, int rows, float *out) {
@@ -471,18 +465,6 @@ BITNET__INLINE BITNET__TARGET_avx2 float bitnet__fold_to_1(__m128 s) {
     return _mm_cvtss_f32(_mm_add_ss(s, _mm_shuffle_ps(s, s, 1)));
 }
 #endif
-
-/* Float kernels of base, integer ones of isa; of these the panels' and the int8 cache's of tile. */
-#define BITNET__KERNEL_ENTRIES(isa, base, ternary) \
-    BITNET__KERNEL_ENTRIES_OF(isa, base, isa, ternary)
-#define BITNET__KERNEL_ENTRIES_OF(isa, base, tile, ternary) \
-    bitnet__quantize_##base, ternary, bitnet__dotrows_groups_##tile, bitnet__dotrows_f32_##base, \
-    bitnet__dotrows_f16_##base, bitnet__dotrows_bf16_##base, bitnet__scores_f16_##base, \
-    bitnet__sumrows_f32_##base, bitnet__sumrows_f16_##base, bitnet__softmax_##base, \
-    bitnet__rope_##base, bitnet__store_f16_##base, bitnet__dequantize_##base, \
-    bitnet__relu2_gate_##base, bitnet__sigmoid_gate_##base, bitnet__rmsnorm_##base, \
-    bitnet__dotrows_u4_##isa, bitnet__dotrows_i2s_##tile, \
-    bitnet__scores_i8_##tile, bitnet__weigh_i8_##base, bitnet__sumrows_i8_##tile
 
 #if BITNET__AVX2
 /* ---- AVX2: a v16 is two ymm ---- */
@@ -724,54 +706,56 @@ BITNET__FN __m256i bitnet__codes_avx2(__m256i v, int shift) {
     return _mm256_and_si256(_mm256_srli_epi16(v, shift), _mm256_set1_epi8(3));
 }
 
-/* A step of a panel: 4 weights of 16 rows times 4 activations of 4 columns, at most 768 to a lane.
-   8 sums, 2 vectors of weights, 1 of activations and 2 of products: 13 registers. */
-BITNET__FN void bitnet__step_avx2(__m256i (*part)[2], const __m256i *weights,
-                                  const int8_t *const *col, size_t at) {
+/* A k-step of a panel: 4 weights of 16 rows times 4 activations of 4 columns, at most 768 to a
+   lane. 8 sums, 2 vectors of weights, 1 of activations and 2 of products: 13 registers. */
+BITNET__FN void bitnet__k_step_avx2(__m256i (*partial)[2], const __m256i *weights,
+                                    const int8_t *const *col, size_t at) {
     const __m256i w0 = weights[0], w1 = weights[1];
     int c;
     BITNET__UNROLL for (c = 0; c < 4; c++) {
         const __m256i a = bitnet__repeat4_avx2(col[c] + at);
         const __m256i p0 = _mm256_maddubs_epi16(w0, a), p1 = _mm256_maddubs_epi16(w1, a);
-        part[c][0] = _mm256_add_epi16(part[c][0], p0);
-        part[c][1] = _mm256_add_epi16(part[c][1], p1);
-        BITNET__ADDED(part[c][0], p0);
-        BITNET__ADDED(part[c][1], p1);
+        partial[c][0] = _mm256_add_epi16(partial[c][0], p0);
+        partial[c][1] = _mm256_add_epi16(partial[c][1], p1);
+        BITNET__ADDED(partial[c][0], p0);
+        BITNET__ADDED(partial[c][1], p1);
     }
 }
 
-/* The 32 steps of a block are added in int16, at most 24576, and then go into int32: 8 sums of 16
-   bits are what the registers hold. Two steps an iteration: the loop's own instructions are a tenth
-   of one step's. */
-BITNET__FN void bitnet__steps_avx2(const __m256i (*panel)[2], int steps, const int8_t *const *col,
-                                   __m256i (*sum)[2], bitnet__ahead *ahead) {
+/* The 32 k-steps of a block are added in int16, at most 24576, and then go into int32: 8 sums of 16
+   bits are what the registers hold. Two k-steps an iteration: the loop's own instructions are a
+   tenth of one k-step's. */
+BITNET__FN void bitnet__k_steps_avx2(const __m256i (*panel)[2], int k_steps,
+                                     const int8_t *const *col, __m256i (*sum)[2],
+                                     bitnet__ahead *ahead) {
     const __m256i ones = _mm256_set1_epi16(1);
-    __m256i part[4][2];
+    __m256i partial[4][2];
     int c, k, i;
-    for (k = 0; k < steps; k += 32) {
+    for (k = 0; k < k_steps; k += 32) {
         BITNET__UNROLL for (c = 0; c < 4; c++) {
-            part[c][0] = part[c][1] = _mm256_setzero_si256();
+            partial[c][0] = partial[c][1] = _mm256_setzero_si256();
             bitnet__fetch_line(ahead);
         }
         for (i = k; i < k + 32; i += 2) {
-            bitnet__step_avx2(part, panel[i], col, (size_t)i * 4);
-            bitnet__step_avx2(part, panel[i + 1], col, (size_t)i * 4 + 4);
+            bitnet__k_step_avx2(partial, panel[i], col, (size_t)i * 4);
+            bitnet__k_step_avx2(partial, panel[i + 1], col, (size_t)i * 4 + 4);
         }
         BITNET__UNROLL for (c = 0; c < 4; c++) {
-            sum[c][0] = _mm256_add_epi32(sum[c][0], _mm256_madd_epi16(part[c][0], ones));
-            sum[c][1] = _mm256_add_epi32(sum[c][1], _mm256_madd_epi16(part[c][1], ones));
+            sum[c][0] = _mm256_add_epi32(sum[c][0], _mm256_madd_epi16(partial[c][0], ones));
+            sum[c][1] = _mm256_add_epi32(sum[c][1], _mm256_madd_epi16(partial[c][1], ones));
         }
     }
 }
 
-/* A group of 16 rows with some columns, all of it in int16. A step has 8 sums, 2 vectors of codes
-   as they lie, 2 of codes, 1 of activations, 2 of products and a mask. */
+/* A scale group of a row pack with some columns, all of it in int16. A k-step has 8 sums, 2 vectors
+   of codes as they lie, 2 of codes, 1 of activations, 2 of products and a mask. */
 BITNET__FN void bitnet__group_avx2(const uint8_t *w, const int8_t *q, int n, int group,
                                    __m256i (*dots)[2], const int tile_cols) {
     const __m256i mask = _mm256_set1_epi8(3), ones = _mm256_set1_epi16(1);
-    __m256i part[4][2], w0, w1;
+    __m256i partial[4][2], w0, w1;
     int c, i, s;
-    BITNET__UNROLL for (c = 0; c < tile_cols; c++) part[c][0] = part[c][1] = _mm256_setzero_si256();
+    BITNET__UNROLL for (c = 0; c < tile_cols; c++)
+        partial[c][0] = partial[c][1] = _mm256_setzero_si256();
     for (i = 0; i < group; i += 16, w += 64, q += 16) {
         const __m256i v0 = bitnet__load256_avx2(w), v1 = bitnet__load256_avx2(w + 32);
         BITNET__STREAM(w);
@@ -781,16 +765,16 @@ BITNET__FN void bitnet__group_avx2(const uint8_t *w, const int8_t *q, int n, int
             BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
                 const __m256i a = bitnet__repeat4_avx2(q + (size_t)c * (size_t)n + 4 * s);
                 const __m256i p0 = _mm256_maddubs_epi16(w0, a), p1 = _mm256_maddubs_epi16(w1, a);
-                part[c][0] = _mm256_add_epi16(part[c][0], p0);
-                part[c][1] = _mm256_add_epi16(part[c][1], p1);
-                BITNET__ADDED(part[c][0], p0);
-                BITNET__ADDED(part[c][1], p1);
+                partial[c][0] = _mm256_add_epi16(partial[c][0], p0);
+                partial[c][1] = _mm256_add_epi16(partial[c][1], p1);
+                BITNET__ADDED(partial[c][0], p0);
+                BITNET__ADDED(partial[c][1], p1);
             }
         }
     }
     BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
-        dots[c][0] = _mm256_madd_epi16(part[c][0], ones);
-        dots[c][1] = _mm256_madd_epi16(part[c][1], ones);
+        dots[c][0] = _mm256_madd_epi16(partial[c][0], ones);
+        dots[c][1] = _mm256_madd_epi16(partial[c][1], ones);
     }
 }
 
@@ -817,27 +801,27 @@ BITNET__FN __m256i bitnet__key_products_avx2(__m256i sum, __m256i w, __m256i a) 
 }
 
 /* ---- I2_S, AVX2: looked-up sums, for many columns ----
-   See LOOKED-UP SUMS above. A step is 8 bytes of every row, 32 weights, and 16 columns. */
+   See LOOKED-UP SUMS above. A k-step is 8 bytes of every row, 32 weights, and 16 columns. */
 enum {
     BITNET__SUMS = 81,                 /* that a byte of weights can select, without a code 3 */
-    BITNET__LOOK_ROWS = 256,           /* that share the sums of a step, at most */
+    BITNET__LOOK_ROWS = 256,           /* that share the sums of a k-step, at most */
     BITNET__LOOK_LEAST = 64,           /* and at least: for fewer, the sums would take most time */
-    BITNET__LOOK_STEPS = 4,            /* at a time: a block, so that their entries have 32 KB */
+    BITNET__LOOK_K_STEPS = 4,          /* at a time: a block, so that their entries have 32 KB */
     BITNET__LOOK_COLS = 16,
     BITNET__LOOK_FROM = 48             /* columns; Zen 1 gains from 14 on, an Intel Xeon from 48 */
 };
 
-/* The entries of a step's rows, as bytes from the table on. */
+/* The entries of a k-step's rows, as bytes from the table on. */
 typedef uint32_t bitnet__look[BITNET__LOOK_ROWS * 8];
 
 /* 8 bytes of 16 columns become 8 vectors of 16 columns. */
 BITNET__FN void bitnet__turn_avx2(const int8_t *const *col, int k, __m128i *to) {
     __m128i a[8], b[8];
-    int i, stage;
+    int i, round;
     BITNET__UNROLL for (i = 0; i < 8; i++)
         a[i] = _mm_unpacklo_epi8(_mm_loadl_epi64((const __m128i *)(const void *)(col[i] + k)),
                                  _mm_loadl_epi64((const __m128i *)(const void *)(col[i + 8] + k)));
-    BITNET__UNROLL for (stage = 0; stage < 3; stage++) {
+    BITNET__UNROLL for (round = 0; round < 3; round++) {
         BITNET__UNROLL for (i = 0; i < 4; i++) {
             b[2 * i] = _mm_unpacklo_epi8(a[i], a[i + 4]);
             b[2 * i + 1] = _mm_unpackhi_epi8(a[i], a[i + 4]);
@@ -863,9 +847,9 @@ BITNET__FN void bitnet__sums_avx2(__m256i q0, __m256i q1, __m256i q2, __m256i q3
     }
 }
 
-/* The table of the step that begins with weight k. */
-static BITNET__TARGET_avx2 void bitnet__step_table_avx2(const int8_t *const *col, int k,
-                                                        __m256i *table) {
+/* The table of the k-step that begins with weight k. */
+static BITNET__TARGET_avx2 void bitnet__table_avx2(const int8_t *const *col, int k,
+                                                   __m256i *table) {
     __m128i q[4][8];
     int i, j;
     k = k / 128 * 128 + k % 128 / 4;
@@ -921,14 +905,14 @@ BITNET__FN __m128i bitnet__half_avx2(const __m256i *v, int half) {
 BITNET__FN void bitnet__put_sums_avx2(const __m256i *sum, int half, const int add, int32_t *out,
                                       size_t out_stride) {
     __m128i a[8], b[8];
-    int i, stage;
+    int i, round;
     BITNET__UNROLL for (i = 0; i < 4; i++) {
         const __m128i low = bitnet__half_avx2(sum + i, half);
         const __m128i high = bitnet__half_avx2(sum + i + 4, half);
         a[2 * i] = _mm_unpacklo_epi16(low, high);
         a[2 * i + 1] = _mm_unpackhi_epi16(low, high);
     }
-    BITNET__UNROLL for (stage = 1; stage < 3; stage++) {
+    BITNET__UNROLL for (round = 1; round < 3; round++) {
         BITNET__UNROLL for (i = 0; i < 4; i++) {
             b[2 * i] = _mm_unpacklo_epi16(a[i], a[i + 4]);
             b[2 * i + 1] = _mm_unpackhi_epi16(a[i], a[i + 4]);
@@ -947,12 +931,12 @@ BITNET__APART BITNET__TARGET_avx2 void bitnet__put_few_sums_avx2(const __m256i *
                                                                  int rows, int cols, int add,
                                                                  int32_t *out, size_t out_stride) {
     const size_t bytes = (size_t)(rows < 8 ? rows : 8) * sizeof *out;
-    int32_t part[64] = {0};
+    int32_t tail[64] = {0};
     int c;
     for (c = 0; add && c < 8 && c < cols; c++)
-        memcpy(part + 8 * c, out + (size_t)c * out_stride, bytes);
-    bitnet__put_sums_avx2(sum, half, 1, part, 8);
-    for (c = 0; c < 8 && c < cols; c++) memcpy(out + (size_t)c * out_stride, part + 8 * c, bytes);
+        memcpy(tail + 8 * c, out + (size_t)c * out_stride, bytes);
+    bitnet__put_sums_avx2(sum, half, 1, tail, 8);
+    for (c = 0; c < 8 && c < cols; c++) memcpy(out + (size_t)c * out_stride, tail + 8 * c, bytes);
 }
 
 /* The sums of all rows and up to 8 columns. */
@@ -971,17 +955,17 @@ BITNET__APART BITNET__TARGET_avx2 void bitnet__put_all_sums_avx2(const __m256i *
 BITNET__APART BITNET__TARGET_avx2 void bitnet__look_up_i2s_avx2(const bitnet__dots *d) {
     const int n = d->n, rows = d->rows, cols = d->cols;
     __m256i table[8 * BITNET__SUMS], sum[BITNET__LOOK_ROWS + 7];
-    bitnet__look at[BITNET__LOOK_STEPS];
+    bitnet__look at[BITNET__LOOK_K_STEPS];
     const int8_t *col[BITNET__LOOK_COLS];
     int k, c, i, half;
-    for (k = 0; k < n; k += 32 * BITNET__LOOK_STEPS) {
-        for (i = 0; i < BITNET__LOOK_STEPS; i++)
+    for (k = 0; k < n; k += 32 * BITNET__LOOK_K_STEPS) {
+        for (i = 0; i < BITNET__LOOK_K_STEPS; i++)
             bitnet__find_avx2(d->w + k / 4 + 8 * i, (size_t)(n / 4), rows, at[i]);
         for (c = 0; c < cols; c += BITNET__LOOK_COLS) {
             for (i = 0; i < BITNET__LOOK_COLS; i++)
                 col[i] = d->q + bitnet__clamp(c + i, cols) * (size_t)n;
-            for (i = 0; i < BITNET__LOOK_STEPS; i++) {
-                bitnet__step_table_avx2(col, k + 32 * i, table);
+            for (i = 0; i < BITNET__LOOK_K_STEPS; i++) {
+                bitnet__table_avx2(col, k + 32 * i, table);
                 if (i) bitnet__look_up_avx2(at[i], rows, table, 1, sum);
                 else bitnet__look_up_avx2(at[i], rows, table, 0, sum);
             }
@@ -1045,10 +1029,10 @@ BITNET__FN void bitnet__triples_tl2_avx2(const bitnet__tl2_avx2 *t, __m256i fift
 }
 
 /* 12 weights of 8 rows, three times: half h of nibbles i. */
-BITNET__FN void bitnet__piece_tl2_avx2(const bitnet__tl2_avx2 *t, __m256i fifths,
-                                       const uint8_t *nibbles, const int i, const int h,
-                                       const int8_t *const *col, size_t at, __m256i *part,
-                                       const int tile_cols) {
+BITNET__FN void bitnet__dots12_tl2_avx2(const bitnet__tl2_avx2 *t, __m256i fifths,
+                                        const uint8_t *nibbles, const int i, const int h,
+                                        const int8_t *const *col, size_t at, __m256i *partial,
+                                        const int tile_cols) {
     __m256i codes[3];
     int c, x;
     bitnet__half_tl2_avx2(t, fifths, nibbles, i, h, codes);
@@ -1056,8 +1040,8 @@ BITNET__FN void bitnet__piece_tl2_avx2(const bitnet__tl2_avx2 *t, __m256i fifths
         BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
             const __m256i p =
                 _mm256_maddubs_epi16(codes[x], bitnet__repeat4_avx2(col[c] + at + x * 4));
-            part[c] = _mm256_add_epi16(part[c], p);
-            BITNET__ADDED(part[c], p);
+            partial[c] = _mm256_add_epi16(partial[c], p);
+            BITNET__ADDED(partial[c], p);
         }
     }
 }
@@ -1066,27 +1050,27 @@ BITNET__FN void bitnet__piece_tl2_avx2(const bitnet__tl2_avx2 *t, __m256i fifths
 BITNET__FN void bitnet__block_tl2_avx2(const bitnet__tl2_avx2 *t, const uint8_t *block,
                                        const int8_t *const *col, size_t at, __m256i *sum,
                                        const int tile_cols) {
-    __m256i part[4];
+    __m256i partial[4];
     int c, i;
-    BITNET__UNROLL for (c = 0; c < tile_cols; c++) part[c] = _mm256_setzero_si256();
+    BITNET__UNROLL for (c = 0; c < tile_cols; c++) partial[c] = _mm256_setzero_si256();
     if (tile_cols == 1 || tile_cols == 4) {        /* unrolled: 4 to 7 % faster */
         BITNET__UNROLL for (i = 0; i < 8; i++)
-            bitnet__piece_tl2_avx2(t, bitnet__load256_avx2(block), block + 64 + i / 2 * 64, i / 2,
-                                   i % 2, col, at + (size_t)i * 12, part, tile_cols);
+            bitnet__dots12_tl2_avx2(t, bitnet__load256_avx2(block), block + 64 + i / 2 * 64, i / 2,
+                                    i % 2, col, at + (size_t)i * 12, partial, tile_cols);
     } else {
         __m256i fifths = bitnet__load256_avx2(block);
         for (i = 0; i < 4; i++, fifths = _mm256_srli_epi32(fifths, 2)) {
             const uint8_t *nibbles = block + 64 + i * 64;
             const size_t first = at + (size_t)i * 24;
-            bitnet__piece_tl2_avx2(t, fifths, nibbles, 0, 0, col, first, part, tile_cols);
-            bitnet__piece_tl2_avx2(t, fifths, nibbles, 0, 1, col, first + 12, part, tile_cols);
+            bitnet__dots12_tl2_avx2(t, fifths, nibbles, 0, 0, col, first, partial, tile_cols);
+            bitnet__dots12_tl2_avx2(t, fifths, nibbles, 0, 1, col, first + 12, partial, tile_cols);
         }
     }
     BITNET__UNROLL for (c = 0; c < tile_cols; c++)
-        sum[c] = _mm256_add_epi32(sum[c], _mm256_madd_epi16(part[c], _mm256_set1_epi16(1)));
+        sum[c] = _mm256_add_epi32(sum[c], _mm256_madd_epi16(partial[c], _mm256_set1_epi16(1)));
 }
 
-/* The weights of a group after its last whole block, for up to 4 columns. */
+/* The weights of a row pack after its last whole block, for up to 4 columns. */
 BITNET__APART BITNET__TARGET_avx2 void bitnet__rest_tl2_avx2(const uint8_t *w, const int8_t *q,
                                                              int n, int cols, __m256i (*sum)[4]) {
     const bitnet__tl2_avx2 t = bitnet__start_tl2_avx2();
@@ -1104,18 +1088,17 @@ BITNET__APART BITNET__TARGET_avx2 void bitnet__rest_tl2_avx2(const uint8_t *w, c
             bitnet__triples_tl2_avx2(&t, bitnet__shift_right_avx2(fifths, 2 * i), w + 64 + i * 64,
                                      0, codes);
             for (c = 0; c < cols; c++) {
-                __m256i part = _mm256_setzero_si256();
+                __m256i partial = _mm256_setzero_si256();
                 BITNET__UNROLL for (x = 0; x < 6; x++)
-                    part = _mm256_add_epi16(
-                        part, _mm256_maddubs_epi16(codes[x / 3][x % 3],
-                                                   bitnet__repeat4_avx2(end[c] + i * 24 + x * 4)));
-                sum[half][c] = _mm256_add_epi32(sum[half][c], _mm256_madd_epi16(part, ones));
+                    partial = _mm256_add_epi16(partial, _mm256_maddubs_epi16(
+                        codes[x / 3][x % 3], bitnet__repeat4_avx2(end[c] + i * 24 + x * 4)));
+                sum[half][c] = _mm256_add_epi32(sum[half][c], _mm256_madd_epi16(partial, ones));
             }
         }
     }
 }
 
-/* Each half of a group on its own: the registers hold no more. */
+/* Each half of a row pack on its own: the registers hold no more. */
 BITNET__FN void bitnet__tile_tl2_avx2(const bitnet__dots *d, const int tile_cols) {
     const bitnet__tl2_avx2 t = bitnet__start_tl2_avx2();
     const int8_t *col[4];
@@ -1147,36 +1130,36 @@ BITNET__FN void bitnet__tile_tl2_avx2(const bitnet__dots *d, const int tile_cols
 
 static const bitnet_kernels bitnet__kernels_avx2 = {
     "avx2", BITNET_CPU_AVX2 | BITNET_CPU_F16C, BITNET__LAYOUT_I2S,
-    BITNET__KERNEL_ENTRIES(avx2, avx2, bitnet__dotrows_i2s_avx2)
+    BITNET__ENTRIES(avx2, avx2, avx2, avx2, bitnet__dotrows_i2s_avx2)
 };
 
 #ifndef BITNET_NO_TL2
-/* Packs TL2 from panels of I2_S: steps 3 j, 3 j + 1 and 3 j + 2 hold the codes a, b and
-   c of 4 triples of each row. The panel is padded with zeros to whole 24 weights. */
+/* Packs TL2 from panels of I2_S: k-steps 3 j, 3 j + 1 and 3 j + 2 hold the codes a, b and c of 4
+   triples of each row. The panel is padded with zeros to whole 24 weights. */
 static BITNET__TARGET_avx2 int bitnet__pack_tl2_avx2(const uint8_t *i2s, int n, int rows,
                                                      uint8_t *out) {
-    const size_t group_bytes = bitnet__tl2_bytes((n + 23) / 24);
+    const size_t pack_bytes = bitnet__tl2_bytes((n + 23) / 24);
     const __m256i ms = bitnet__repeat16_avx2(bitnet__tl2_pack[0]);
     const __m256i ss = bitnet__repeat16_avx2(bitnet__tl2_pack[1]);
     const __m256i zero = _mm256_setzero_si256();
     bitnet__panel_avx2 panel;
     bitnet__dots d;
     __m256i bad = zero;
-    int r, k, steps, half, i, h;
+    int r, k, k_steps, half, i, h;
     memset(&d, 0, sizeof d);
     d.w = i2s;
     d.n = n;
     d.rows = rows;
     for (r = 0; r < rows; r += 16) {
-        for (k = 0; k < n / 4; k += steps) {
-            steps = n / 4 - k < BITNET__PANEL_TL2 ? n / 4 - k : BITNET__PANEL_TL2;
-            bitnet__unpack_i2s_avx2(&d, r, 4 * k, 4 * steps, &panel);
-            for (i = steps; i % 6; i++) panel.codes[i][0] = panel.codes[i][1] = zero;
+        for (k = 0; k < n / 4; k += k_steps) {
+            k_steps = n / 4 - k < BITNET__PANEL_TL2 ? n / 4 - k : BITNET__PANEL_TL2;
+            bitnet__unpack_i2s_avx2(&d, r, 4 * k, 4 * k_steps, &panel);
+            for (i = k_steps; i % 6; i++) panel.codes[i][0] = panel.codes[i][1] = zero;
             for (half = 0; half < 2; half++) {
-                uint8_t *block = out + (size_t)(r / 16) * group_bytes + half * 32 +
+                uint8_t *block = out + (size_t)(r / 16) * pack_bytes + half * 32 +
                                  (size_t)(k / 24) * BITNET__TL2_BLOCK;
                 __m256i fifths = zero, bit = zero;
-                for (i = 0; i * 6 < steps; i++) {
+                for (i = 0; i * 6 < k_steps; i++) {
                     __m256i nibbles[2];
                     if (i % 4 == 0) {
                         fifths = zero;
@@ -1200,7 +1183,7 @@ static BITNET__TARGET_avx2 int bitnet__pack_tl2_avx2(const uint8_t *i2s, int n, 
                     nibbles[1] = _mm256_slli_epi32(nibbles[1], 4);
                     bitnet__store256_avx2(block + 64 + i % 4 * 64,
                                           _mm256_or_si256(nibbles[0], nibbles[1]));
-                    if (i % 4 == 3 || i * 6 + 6 >= steps) {
+                    if (i % 4 == 3 || i * 6 + 6 >= k_steps) {
                         bitnet__store256_avx2(block, fifths);
                         block += BITNET__TL2_BLOCK;
                     }
@@ -1214,7 +1197,7 @@ static BITNET__TARGET_avx2 int bitnet__pack_tl2_avx2(const uint8_t *i2s, int n, 
 static const bitnet_kernels bitnet__kernels_avx2_tl2 = {
     "avx2-tl2", BITNET_CPU_AVX2 | BITNET_CPU_F16C,
     "TL2_R16", BITNET__TL2_ROWS, bitnet__packed_bytes_tl2, bitnet__pack_tl2_avx2,
-    BITNET__KERNEL_ENTRIES(avx2, avx2, bitnet__dotrows_tl2_avx2)
+    BITNET__ENTRIES(avx2, avx2, avx2, avx2, bitnet__dotrows_tl2_avx2)
 };
 #endif
 #define BITNET__PACK_TL2 bitnet__pack_tl2_avx2
@@ -1228,11 +1211,11 @@ static const bitnet_kernels bitnet__kernels_avx2_tl2 = {
 
 #define BITNET__FN BITNET__INLINE BITNET__TARGET_avxvnni
 
-/* A tile has 12 sums, 2 vectors of weights and 1 of activations: 15 registers; so has a step of a
+/* A tile has 12 sums, 2 vectors of weights and 1 of activations: 15 registers; so has a k-step of a
    panel. 12 sums hide a latency of 5 or 6. */
 enum { bitnet__together_avxvnni = 2, bitnet__tile_cols_avxvnni = 3,
        bitnet__depth_avxvnni = BITNET__MAX_ROW / 128, bitnet__panel_cols_avxvnni = 6,
-       bitnet__steps_at_once_avxvnni = 1, bitnet__panels_from_avxvnni = 10,
+       bitnet__k_steps_at_once_avxvnni = 1, bitnet__panels_from_avxvnni = 10,
        bitnet__group_cols_avxvnni = 4,
        bitnet__group_panels_from_avxvnni = 12, bitnet__u4_cols_avxvnni = 2,
        bitnet__key_offset_avxvnni = 128, bitnet__score_cols_avxvnni = 4 };
@@ -1267,7 +1250,7 @@ BITNET__FN __m256i bitnet__settle_avxvnni(bitnet__pair_avx2 sum) {
 
 static const bitnet_kernels bitnet__kernels_avxvnni = {
     "avxvnni", BITNET_CPU_AVX2 | BITNET_CPU_F16C | BITNET_CPU_AVXVNNI, BITNET__LAYOUT_I2S,
-    BITNET__KERNEL_ENTRIES(avxvnni, avx2, bitnet__dotrows_i2s_avxvnni)
+    BITNET__ENTRIES(avx2, avx2, avxvnni, avxvnni, bitnet__dotrows_i2s_avxvnni)
 };
 #undef BITNET__FN
 #endif
@@ -1355,7 +1338,7 @@ BITNET__FN __m128i bitnet__to_int8_avx512vnni(__m512 v) {
     return _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(v));
 }
 
-/* 16 trees at once, one level in each step. A step makes one register of two: shuffles bring the
+/* 16 trees at once, one level in each round. A round makes one register of two: shuffles bring the
    halves that are to be added into the same lanes. The last register has all 16 sums. */
 BITNET__FN void bitnet__end_tile_avx512vnni(__m512 (*sum)[4], int rows, int cols, float *out,
                                             size_t out_stride, const int tile_cols) {
@@ -1386,8 +1369,8 @@ BITNET__FN void bitnet__end_tile_avx512vnni(__m512 (*sum)[4], int rows, int cols
 }
 
 /* A tile of 6 columns, of I2_S or 4 bits, has 24 sums, 4 vectors of weights, 1 of activations and a
-   mask: 10 loads for 24 vpdpbusd. A step of a panel has 16 sums, 2 vectors of weights and 1 of
-   activations: 10 loads for 16. An iteration has 4 steps, since the loop's own instructions would
+   mask: 10 loads for 24 vpdpbusd. A k-step of a panel has 16 sums, 2 vectors of weights and 1 of
+   activations: 10 loads for 16. An iteration has 4 k-steps, since the loop's own instructions would
    take ports from vpdpbusd. Only its weights are unpacked once for all columns. That pays from 24
    columns on where vpdpbusd can start in two of four ports (Zen 5), as in tiles the codes then
    take ports that are idle. */
@@ -1395,7 +1378,7 @@ typedef __m512i bitnet__i32_avx512vnni, bitnet__pair_avx512vnni;
 enum { bitnet__lanes_avx512vnni = 16, bitnet__key_cols_avx512vnni = 4,
        bitnet__mix_vectors_avx512vnni = 4, bitnet__together_avx512vnni = 4,
        bitnet__tile_cols_avx512vnni = 6, bitnet__depth_avx512vnni = BITNET__MAX_ROW / 128,
-       bitnet__panel_cols_avx512vnni = 8, bitnet__steps_at_once_avx512vnni = 4,
+       bitnet__panel_cols_avx512vnni = 8, bitnet__k_steps_at_once_avx512vnni = 4,
        bitnet__panels_from_avx512vnni = 24,
        bitnet__u4_cols_avx512vnni = 6, bitnet__group_cols_avx512vnni = 8,
        bitnet__group_panels_from_avx512vnni = 16, bitnet__tl2_cols_avx512vnni = 8,
@@ -1582,7 +1565,7 @@ BITNET__INLINE BITNET__TARGET_avx512vbmi void bitnet__triples_tl2_avx512vbmi(
 static const bitnet_kernels bitnet__kernels_avx512vnni = {
     "avx512vnni", BITNET_CPU_AVX2 | BITNET_CPU_F16C | BITNET_CPU_AVX512 | BITNET_CPU_AVX512VNNI,
     BITNET__LAYOUT_I2S,
-    BITNET__KERNEL_ENTRIES(avx512vnni, avx512vnni, bitnet__dotrows_i2s_avx512vnni)
+    BITNET__ENTRIES(avx512vnni, avx512vnni, avx512vnni, avx512vnni, bitnet__dotrows_i2s_avx512vnni)
 };
 
 #ifndef BITNET_NO_TL2
@@ -1609,14 +1592,14 @@ static const bitnet_kernels bitnet__kernels_avx512vnni_tl2 = {
     "avx512vnni-tl2",
     BITNET_CPU_AVX2 | BITNET_CPU_F16C | BITNET_CPU_AVX512 | BITNET_CPU_AVX512VNNI,
     "TL2_R16", BITNET__TL2_ROWS, bitnet__packed_bytes_tl2, BITNET__PACK_TL2,
-    BITNET__KERNEL_ENTRIES(avx512vnni, avx512vnni, bitnet__dotrows_tl2_avx512vnni)
+    BITNET__ENTRIES(avx512vnni, avx512vnni, avx512vnni, avx512vnni, bitnet__dotrows_tl2_avx512vnni)
 };
 static const bitnet_kernels bitnet__kernels_avx512vbmi_tl2 = {
     "avx512vbmi-tl2",
     BITNET_CPU_AVX2 | BITNET_CPU_F16C | BITNET_CPU_AVX512 | BITNET_CPU_AVX512VNNI |
         BITNET_CPU_AVX512VBMI,
     "TL2_R16", BITNET__TL2_ROWS, bitnet__packed_bytes_tl2, BITNET__PACK_TL2,
-    BITNET__KERNEL_ENTRIES(avx512vnni, avx512vnni, bitnet__dotrows_tl2_avx512vbmi)
+    BITNET__ENTRIES(avx512vnni, avx512vnni, avx512vnni, avx512vnni, bitnet__dotrows_tl2_avx512vbmi)
 };
 #endif
 #undef BITNET__FN
@@ -1625,7 +1608,8 @@ static const bitnet_kernels bitnet__kernels_avx512vbmi_tl2 = {
 #if BITNET__AMX
 /* ---- AMX: panels by tiles; what is not a panel is AVX-512's ----
    A tile register has up to 16 rows of 64 bytes. TDPBSUD multiplies a tile A, 16 columns (tokens)
-   by 64 activations, by a tile B, 16 steps of a panel's half, and adds the dots to a tile C, int32:
+   by 64 activations, by a tile B, 16 k-steps of a panel's half, and adds the dots to a tile C,
+   int32:
 
        C[column][row] += sum over i of A[column][i] * B[i / 4][4 * row + i % 4]
 
@@ -1677,7 +1661,7 @@ BITNET__FN void bitnet__shape_columns(int cols) {
 }
 
 /* 64 weights of a panel times up to 16 columns, or with `two` up to 32. */
-BITNET__FN void bitnet__step_amx(const void *codes, const int8_t *q, size_t n, const int two) {
+BITNET__FN void bitnet__k_steps_amx(const void *codes, const int8_t *q, size_t n, const int two) {
     _tile_loadd(6, codes, 128);
     _tile_loadd(4, q, n);
     _tile_dpbsud(0, 4, 6);
@@ -1713,7 +1697,7 @@ BITNET__INLINE BITNET__TARGET_amx void bitnet__multiply_amx(
         last = len - i < wide ? len : i + wide;
         BITNET__NO_AHEAD();
         for (j = i; j < last; j += 64)
-            bitnet__step_amx(now + (j - i) / 4, q + j, (size_t)n, two);
+            bitnet__k_steps_amx(now + (j - i) / 4, q + j, (size_t)n, two);
         if (unit && last < len)
             unit(w, n, r, k + last, len - last,
                  panel + last / wide % bitnet__units_amx * (wide / 4));
@@ -1766,15 +1750,15 @@ BITNET__FN void bitnet__unit_i2s_amx(const uint8_t *w, int n, int r, int k, int 
     const uint8_t *p = w + (size_t)r * row + (size_t)(k / 4);
     const uint8_t *next = p + 32 * row + (k / 128 % 2 ? 16 * row : 0);
     __m512i v[4];
-    int half, piece, i;
+    int half, quad, i;
     (void)left;
     for (i = 0; i < 16; i++) _mm_prefetch((const char *)(next + (size_t)i * row), _MM_HINT_T1);
     for (half = 0; half < 2; half++, p += 16 * row) {
-        for (piece = 0; piece < 2; piece++) {
-            const uint8_t *at = p + 16 * piece;
+        for (quad = 0; quad < 2; quad++) {
+            const uint8_t *at = p + 16 * quad;
             BITNET__UNROLL for (i = 0; i < 4; i++, at += row)
                 v[i] = bitnet__every4_avx512vnni(at, row);
-            bitnet__put_piece_avx512vnni(v, to + 4 * piece, half);
+            bitnet__put_quad_avx512vnni(v, to + 4 * quad, half);
         }
     }
 }
@@ -1789,11 +1773,11 @@ BITNET__INLINE BITNET__TARGET_amx void bitnet__panels_and_rest_amx(
     const bitnet__dots *d, bitnet__dots_fn *panels, bitnet__dots_fn *rest,
     size_t (*bytes)(int n, int rows)) {
     const int whole = d->cols < bitnet__panels_from_amx ? 0 : d->rows - d->rows % 32;
-    bitnet__dots part = *d;
-    part.rows = whole;
-    if (whole) panels(&part);
-    part = bitnet__dots_from(d, bytes(d->n, whole), whole, 0);
-    if (part.rows) rest(&part);
+    bitnet__dots patch = *d;
+    patch.rows = whole;
+    if (whole) panels(&patch);
+    patch = bitnet__dots_from(d, bytes(d->n, whole), whole, 0);
+    if (patch.rows) rest(&patch);
 }
 
 static BITNET__TARGET_amx void bitnet__dotrows_i2s_amx(const bitnet__dots *d) {
@@ -1805,22 +1789,22 @@ static BITNET__TARGET_amx void bitnet__dotrows_i2s_amx(const bitnet__dots *d) {
 /* A unit of TL2: two blocks. */
 BITNET__FN void bitnet__unit_tl2_amx(const uint8_t *w, int n, int r, int k, int left,
                                      __m512i (*to)[2]) {
-    const size_t group = bitnet__tl2_bytes((n + 23) / 24);
-    const uint8_t *p = w + (size_t)(r / 16) * group + (size_t)(k / 96) * BITNET__TL2_BLOCK;
+    const size_t pack_bytes = bitnet__tl2_bytes((n + 23) / 24);
+    const uint8_t *p = w + (size_t)(r / 16) * pack_bytes + (size_t)(k / 96) * BITNET__TL2_BLOCK;
     const int count = left < 192 ? (left + 23) / 24 : 8;
     const bitnet__tl2_avx512vnni t = bitnet__start_tl2_avx512vnni();
     __m512i codes[2][3];
     int half, i, x;
-    for (half = 0; half < 2; half++, p += group) {
+    for (half = 0; half < 2; half++, p += pack_bytes) {
         __m512i fifths = _mm512_setzero_si512();
         for (i = 0; i < count; i++, fifths = _mm512_srli_epi32(fifths, 2)) {
             const uint8_t *block = p + i / 4 * BITNET__TL2_BLOCK;
             if (i % 4 == 0) {
                 fifths = _mm512_loadu_si512(block);
-                _mm_prefetch((const char *)((uintptr_t)block + 2 * group), _MM_HINT_T1);
+                _mm_prefetch((const char *)((uintptr_t)block + 2 * pack_bytes), _MM_HINT_T1);
             }
-            _mm_prefetch((const char *)((uintptr_t)block + 2 * group + 64 + (size_t)(i % 4) * 64),
-                         _MM_HINT_T1);
+            _mm_prefetch((const char *)((uintptr_t)block + 2 * pack_bytes + 64 +
+                                        (size_t)(i % 4) * 64), _MM_HINT_T1);
             bitnet__triples_tl2_avx512vnni(&t, fifths, block + 64 + i % 4 * 64, 0, codes);
             BITNET__UNROLL for (x = 0; x < 6; x++) to[6 * i + x][half] = codes[x / 3][x % 3];
         }
@@ -1840,10 +1824,10 @@ static BITNET__TARGET_amx void bitnet__dotrows_tl2_amx(const bitnet__dots *d) {
 
 /* ---- a scale per group ---- */
 
-/* y += the products of a group of a panel's weights with up to 32 columns. */
+/* y += the products of a scale group of a panel's weights with up to 32 columns. */
 BITNET__FN void bitnet__multiply_group_amx(const __m512i (*panel)[2], const __m512 *d,
                                            const int8_t *q, const int32_t *sums,
-                                           const float *steps, int n, int group, int cols,
+                                           const float *scales, int n, int group, int cols,
                                            __m512 (*y)[2]) {
     const size_t groups = (size_t)(n / group);
     int32_t dots[32][32];
@@ -1854,8 +1838,8 @@ BITNET__FN void bitnet__multiply_group_amx(const __m512i (*panel)[2], const __m5
     _tile_zero(3);
     BITNET__NO_AHEAD();                /* the intrinsics do not say that they read memory */
     for (k = 0; k < group; k += 64) {
-        if (cols > 16) bitnet__step_amx(panel + k / 4, q + k, (size_t)n, 1);
-        else bitnet__step_amx(panel + k / 4, q + k, (size_t)n, 0);
+        if (cols > 16) bitnet__k_steps_amx(panel + k / 4, q + k, (size_t)n, 1);
+        else bitnet__k_steps_amx(panel + k / 4, q + k, (size_t)n, 0);
     }
     _tile_stored(0, dots, 128);
     _tile_stored(1, dots[0] + 16, 128);
@@ -1869,7 +1853,7 @@ BITNET__FN void bitnet__multiply_group_amx(const __m512i (*panel)[2], const __m5
         BITNET__UNROLL for (p = 0; p < 2; p++) {
             const __m512i dot = _mm512_sub_epi32(_mm512_loadu_si512(dots[c] + 16 * p),
                                                  _mm512_set1_epi32(sums[at]));
-            const __m512 f = _mm512_mul_ps(d[p], _mm512_set1_ps(steps[at]));
+            const __m512 f = _mm512_mul_ps(d[p], _mm512_set1_ps(scales[at]));
             y[c][p] = _mm512_add_ps(y[c][p], _mm512_mul_ps(_mm512_cvtepi32_ps(dot), f));
         }
     }
@@ -1880,17 +1864,17 @@ enum { bitnet__group_wide_amx = 128, bitnet__group_panels_from_amx = 8 };
 /* 32 rows with at most `group_wide` columns. */
 BITNET__HOT BITNET__TARGET_amx void bitnet__panel_groups_amx(const bitnet__grouped *x) {
     const int n = x->n, group = x->group, cols = x->cols;
-    const size_t groups = (size_t)(n / group), second = bitnet__groups_bytes(n, group, 16);
+    const size_t groups = (size_t)(n / group), second = bitnet__grouped_bytes(n, group, 16);
     const uint8_t *w = x->w;
     float *out = x->out;
-    __m512i panel[64][2];              /* a group has at most 256 weights */
+    __m512i panel[64][2];              /* a scale group has at most 256 weights */
     __m512 y[bitnet__group_wide_amx][2], d[2];
     const uint8_t *half[2];
     size_t g;
     int c, count, shape = 0;
     for (c = 0; c < cols; c++) y[c][0] = y[c][1] = _mm512_setzero_ps();
     for (g = 0; g < groups; g++, w += bitnet__group_bytes(group)) {
-        half[0] = w + BITNET__GROUP_SCALES;
+        half[0] = w + BITNET__PACK_SCALES;
         half[1] = half[0] + second;
         d[0] = bitnet__load_f16_avx512vnni(w);
         d[1] = bitnet__load_f16_avx512vnni(w + second);
@@ -1900,7 +1884,7 @@ BITNET__HOT BITNET__TARGET_amx void bitnet__panel_groups_amx(const bitnet__group
             count = bitnet__share(cols - c, bitnet__tile_cols_amx);
             if (shape != count) bitnet__shape_columns(shape = count);
             bitnet__multiply_group_amx((const __m512i (*)[2])panel, d, x->q + at * (size_t)group,
-                                       x->sums + at, x->steps + at, n, group, count, y + c);
+                                       x->sums + at, x->scales + at, n, group, count, y + c);
         }
     }
     _tile_release();
@@ -1917,22 +1901,22 @@ BITNET__HOT BITNET__TARGET_amx void bitnet__panel_groups_amx(const bitnet__group
 static BITNET__TARGET_amx void bitnet__dotrows_groups_amx(const bitnet__grouped *x) {
     enum { wide = bitnet__group_wide_amx };
     const int whole = x->cols < bitnet__group_panels_from_amx ? 0 : x->rows - x->rows % 32;
-    bitnet__grouped part;
+    bitnet__grouped patch;
     int r, c;
     for (c = 0; c < x->cols; c += wide) {
         for (r = 0; r < whole; r += 32) {
-            part = bitnet__grouped_from(x, r, c);
-            if (part.cols > wide) part.cols = wide;
-            bitnet__panel_groups_amx(&part);
+            patch = bitnet__grouped_from(x, r, c);
+            if (patch.cols > wide) patch.cols = wide;
+            bitnet__panel_groups_amx(&patch);
         }
     }
-    part = bitnet__grouped_from(x, whole, 0);
-    if (part.rows) bitnet__dotrows_groups_avx512vnni(&part);
+    patch = bitnet__grouped_from(x, whole, 0);
+    if (patch.rows) bitnet__dotrows_groups_avx512vnni(&patch);
 }
 
 /* ---- an int8 cache ----
-   A block of 64 positions of 64 elements is four tiles B as it lies: of keys one for 16 positions
-   each, of values one for 16 elements each. The four C are for up to 16 columns. */
+   64 elements of a KV block are four tiles B as they lie: of keys one for 16 positions each, of
+   values one for 16 elements each. The four C are for up to 16 columns. */
 
 enum { bitnet__cache_cols_amx = 16, bitnet__cache_from_amx = 4 };
 
@@ -1952,10 +1936,10 @@ BITNET__FN void bitnet__zero_tiles_amx(void) {
     BITNET__NO_AHEAD();                /* the intrinsics do not say that they read memory */
 }
 
-/* The scores of a block of keys. */
+/* The scores of a KV block. */
 BITNET__FN void bitnet__block_scores_amx(const uint8_t *w, const int8_t *q, const int32_t *sums,
                                          int n, int cols, float *out, size_t out_stride) {
-    const uint8_t *keys = w + BITNET__KV_STEPS;
+    const uint8_t *keys = w + BITNET__KV_SCALES;
     int32_t dots[bitnet__cache_cols_amx][64];
     int c, i;
     bitnet__zero_tiles_amx();
@@ -2001,8 +1985,8 @@ BITNET__HOT BITNET__TARGET_amx void bitnet__scores_i8_amx(const uint8_t *w, cons
     _tile_release();
 }
 
-/* 64 elements of a block of values. */
-BITNET__FN void bitnet__block_values_amx(const uint8_t *v, const uint8_t *p, const float *steps,
+/* 64 elements of the values of a KV block. */
+BITNET__FN void bitnet__block_values_amx(const uint8_t *v, const uint8_t *p, const float *scales,
                                          size_t p_stride, int n, int cols, float *out,
                                          int count) {
     const size_t row = 4 * (size_t)n;
@@ -2019,23 +2003,23 @@ BITNET__FN void bitnet__block_values_amx(const uint8_t *v, const uint8_t *p, con
     _tile_loadd(7, v + 192, row);
     _tile_dpbusd(3, 4, 7);
     bitnet__store_tiles_amx(dots);
-    for (c = 0; c < cols; c++, out += count, steps += p_stride / 64) {
+    for (c = 0; c < cols; c++, out += count, scales += p_stride / 64) {
         BITNET__UNROLL for (i = 0; i < 64; i += 16) {
             const __m512 x = _mm512_cvtepi32_ps(_mm512_loadu_si512(dots[c] + i));
             _mm512_storeu_ps(out + i,
                              _mm512_add_ps(_mm512_loadu_ps(out + i),
-                                           _mm512_mul_ps(x, _mm512_set1_ps(*steps))));
+                                           _mm512_mul_ps(x, _mm512_set1_ps(*scales))));
         }
     }
 }
 
 BITNET__HOT BITNET__TARGET_amx void bitnet__sumrows_i8_amx(const uint8_t *w, const uint8_t *p,
-                                                           const float *steps, size_t p_stride,
+                                                           const float *scales, size_t p_stride,
                                                            int n, int first, int count, int rows,
                                                            int cols, float *out) {
     int c, i, r, some;
     if (count % 64 || cols < bitnet__cache_from_amx) {
-        bitnet__sumrows_i8_avx512vnni(w, p, steps, p_stride, n, first, count, rows, cols, out);
+        bitnet__sumrows_i8_avx512vnni(w, p, scales, p_stride, n, first, count, rows, cols, out);
         return;
     }
     for (c = 0; c < cols; c += some) {
@@ -2043,10 +2027,10 @@ BITNET__HOT BITNET__TARGET_amx void bitnet__sumrows_i8_amx(const uint8_t *w, con
         some = bitnet__share(cols - c, bitnet__cache_cols_amx);
         bitnet__shape_tiles(some, some);
         for (i = 0; i < count; i += 64) {
-            const uint8_t *v = w + BITNET__KV_STEPS + 4 * (size_t)(first + i);
+            const uint8_t *v = w + BITNET__KV_SCALES + 4 * (size_t)(first + i);
             for (r = 0; r < rows; r += 64, v += bitnet__kv_block_bytes(n))
                 bitnet__block_values_amx(v, p + col * p_stride + r,
-                                         steps + col * (p_stride / 64) + r / 64, p_stride, n,
+                                         scales + col * (p_stride / 64) + r / 64, p_stride, n,
                                          some, out + col * (size_t)count + i, count);
         }
     }
@@ -2054,7 +2038,7 @@ BITNET__HOT BITNET__TARGET_amx void bitnet__sumrows_i8_amx(const uint8_t *w, con
 }
 
 #define BITNET__ENTRIES_AMX(ternary) \
-    BITNET__KERNEL_ENTRIES_OF(avx512vnni, avx512vnni, amx, ternary)
+    BITNET__ENTRIES(avx512vnni, avx512vnni, avx512vnni, amx, ternary)
 #define BITNET__NEEDS_AMX \
     (BITNET_CPU_AVX2 | BITNET_CPU_F16C | BITNET_CPU_AVX512 | BITNET_CPU_AVX512VNNI | \
      BITNET_CPU_AMX)
@@ -2074,42 +2058,17 @@ static const bitnet_kernels bitnet__kernels_amx_tl2 = {
 #endif
 
 /* Best first. */
-#if BITNET__AMX
-  #define BITNET__TABLES_AMX &bitnet__kernels_amx,
-  #define BITNET__TABLES_AMX_TL2 &bitnet__kernels_amx_tl2,
-#else
-  #define BITNET__TABLES_AMX
-  #define BITNET__TABLES_AMX_TL2
-#endif
-#if BITNET__AVX512
-  #define BITNET__TABLES_AVX512 &bitnet__kernels_avx512vnni,
-  #define BITNET__TABLES_AVX512_TL2 \
-      &bitnet__kernels_avx512vbmi_tl2, &bitnet__kernels_avx512vnni_tl2,
-#else
-  #define BITNET__TABLES_AVX512
-  #define BITNET__TABLES_AVX512_TL2
-#endif
-#if BITNET__AVXVNNI
-  #define BITNET__TABLES_AVXVNNI &bitnet__kernels_avxvnni,
-#else
-  #define BITNET__TABLES_AVXVNNI
-#endif
-#if BITNET__AVX2
-  #define BITNET__TABLES_AVX2 &bitnet__kernels_avx2,
-  #define BITNET__TABLES_AVX2_TL2 &bitnet__kernels_avx2_tl2,
-#else
-  #define BITNET__TABLES_AVX2
-  #define BITNET__TABLES_AVX2_TL2
-#endif
 #ifndef BITNET_NO_TL2
-  #define BITNET__KERNEL_TABLES \
-      BITNET__TABLES_AMX BITNET__TABLES_AVX512 BITNET__TABLES_AVXVNNI BITNET__TABLES_AVX2 \
-      BITNET__TABLES_AMX_TL2 BITNET__TABLES_AVX512_TL2 BITNET__TABLES_AVX2_TL2 \
-      &bitnet__kernels_scalar_tl2,
+  #define BITNET__TABLES_TL2 \
+      BITNET__LISTED(BITNET__AMX, amx_tl2) BITNET__LISTED(BITNET__AVX512, avx512vbmi_tl2) \
+      BITNET__LISTED(BITNET__AVX512, avx512vnni_tl2) BITNET__LISTED(BITNET__AVX2, avx2_tl2) \
+      BITNET__LISTED(1, scalar_tl2)
 #else
-  #define BITNET__KERNEL_TABLES \
-      BITNET__TABLES_AMX BITNET__TABLES_AVX512 BITNET__TABLES_AVXVNNI BITNET__TABLES_AVX2
+  #define BITNET__TABLES_TL2
 #endif
+#define BITNET__KERNEL_TABLES \
+    BITNET__LISTED(BITNET__AMX, amx) BITNET__LISTED(BITNET__AVX512, avx512vnni) \
+    BITNET__LISTED(BITNET__AVXVNNI, avxvnni) BITNET__LISTED(BITNET__AVX2, avx2) BITNET__TABLES_TL2
 
 #if defined(__GNUC__) && !defined(__clang__)
   #pragma GCC diagnostic pop
@@ -2117,7 +2076,7 @@ static const bitnet_kernels bitnet__kernels_amx_tl2 = {
 
 #else /* BITNET__ISA */
 /* =============================================================================================
-   The second part: included by the first, once for each register width or instruction set.
+   The body: included by the front, once for each register width or instruction set.
    V(x) is the function or type x of the width, I(x) that of the instruction set.
    ============================================================================================= */
 
@@ -2192,13 +2151,13 @@ BITNET__HOT BITNET__TARGET void BITNET__V(tile_dots4)(const uint8_t *w, const fl
 BITNET__INLINE BITNET__TARGET void BITNET__V(dots)(const uint8_t *w, const float *x, int n,
                                                    int rows, int cols, float *out,
                                                    size_t out_stride, const int kind) {
-    int r, c, step;
+    int r, c, taken;
     for (r = 0; r < rows; r += 4, w += 4 * (size_t)n * BITNET__ROW_BYTES(kind)) {
-        for (c = 0; c < cols; c += step) {
+        for (c = 0; c < cols; c += taken) {
             const float *col = x + (size_t)c * (size_t)n;
             float *to = out + (size_t)c * out_stride + (size_t)r;
-            step = cols - c > 2 ? BITNET__TILE : 1;
-            if (step == 1)
+            taken = cols - c > 2 ? BITNET__TILE : 1;
+            if (taken == 1)
                 BITNET__V(tile_dots)(w, col, n, rows - r, 1, to, out_stride, 1, kind, 1);
             else if (kind == BITNET__ROWS_F32)
                 BITNET__V(tile_dots)(w, col, n, rows - r, cols - c, to, out_stride, 4, kind, 1);
@@ -2207,28 +2166,11 @@ BITNET__INLINE BITNET__TARGET void BITNET__V(dots)(const uint8_t *w, const float
     }
 }
 
-BITNET__HOT BITNET__TARGET void BITNET__V(dotrows_f32)(const uint8_t *w, const float *x, int n,
-                                                       int rows, int cols, float *out,
-                                                       size_t out_stride) {
-    if (n % BITNET__LANES) bitnet__dotrows_f32_scalar(w, x, n, rows, cols, out, out_stride);
-    else BITNET__V(dots)(w, x, n, rows, cols, out, out_stride, BITNET__ROWS_F32);
-}
+BITNET__ROW_DOTS(dotrows_f32, f32, BITNET__ROWS_F32)
+BITNET__ROW_DOTS(dotrows_f16, f16, BITNET__ROWS_F16)
+BITNET__ROW_DOTS(dotrows_bf16, bf16, BITNET__ROWS_BF16)
 
-BITNET__HOT BITNET__TARGET void BITNET__V(dotrows_f16)(const uint8_t *w, const float *x, int n,
-                                                       int rows, int cols, float *out,
-                                                       size_t out_stride) {
-    if (n % BITNET__LANES) bitnet__dotrows_f16_scalar(w, x, n, rows, cols, out, out_stride);
-    else BITNET__V(dots)(w, x, n, rows, cols, out, out_stride, BITNET__ROWS_F16);
-}
-
-BITNET__HOT BITNET__TARGET void BITNET__V(dotrows_bf16)(const uint8_t *w, const float *x, int n,
-                                                        int rows, int cols, float *out,
-                                                        size_t out_stride) {
-    if (n % BITNET__LANES) bitnet__dotrows_bf16_scalar(w, x, n, rows, cols, out, out_stride);
-    else BITNET__V(dots)(w, x, n, rows, cols, out, out_stride, BITNET__ROWS_BF16);
-}
-
-/* Attention converts the F16 rows of the cache to floats, in blocks of up to 16 KB that then serve
+/* Attention converts the F16 rows of the cache to floats, in runs of up to 16 KB that then serve
    all columns from the L1 cache. For the columns of one tile that does not pay, and memory would be
    idle meanwhile: they use the F16 rows directly. */
 static BITNET__TARGET void BITNET__V(widen)(const uint8_t *w, size_t w_stride, int n, int rows,
@@ -2307,8 +2249,8 @@ BITNET__HOT BITNET__TARGET void BITNET__V(scores_f16)(const uint8_t *w, const fl
     }
 }
 
-/* A tile of the weighted sums: 4 columns, or 1, of some vectors across all rows of a block. out
-   carries the sums from one block to the next, so each element's sum keeps its order. */
+/* A tile of the weighted sums: 4 columns, or 1, of some vectors across all rows of a run. out
+   carries the sums from one run to the next, so each element's sum keeps its order. */
 BITNET__INLINE BITNET__TARGET void BITNET__V(tile_mix)(
     const uint8_t *w, size_t row_bytes, const float *p, size_t p_stride, int n, int rows, int cols,
     float *out, const int vectors, const int tile_cols, const int kind) {
@@ -2352,11 +2294,11 @@ BITNET__INLINE BITNET__TARGET void BITNET__V(mix)(
     const uint8_t *w, size_t row_bytes, const float *p, size_t p_stride, int n, int rows, int cols,
     float *out, const int kind) {
     const int vectors = BITNET__V(mix_vectors), wide = vectors * BITNET__LANES;
-    int c, i, step;
-    for (c = 0; c < cols; c += step, p += (size_t)step * p_stride) {
+    int c, i, taken;
+    for (c = 0; c < cols; c += taken, p += (size_t)taken * p_stride) {
         const int few = kind != BITNET__ROWS_WIDE && cols - c <= 2;
         float *to = out + (size_t)c * (size_t)n;
-        step = few ? 1 : BITNET__TILE;
+        taken = few ? 1 : BITNET__TILE;
         for (i = 0; i + wide <= n; i += wide) {
             const uint8_t *from = w + (size_t)i * BITNET__ROW_BYTES(kind);
             if (few)
@@ -2379,15 +2321,15 @@ BITNET__HOT BITNET__TARGET void BITNET__V(mix_cache)(const uint8_t *w, size_t ro
     BITNET__V(mix)(w, row_bytes, p, p_stride, n, rows, cols, out, BITNET__ROWS_CACHE);
 }
 
-/* A tile of one column, or 4, reads a part of each row. So blocks are short: the next part of a row
-   is then still in the L1 cache, and memory, which only the first part of a line reads, is not idle
-   for long. */
+/* A tile of one column, or 4, reads a stretch of each row. So runs are short: the next stretch
+   is then still in the L1 cache, and memory, which only the first stretch of a line reads, is not
+   idle for long. */
 static BITNET__TARGET void BITNET__V(sumrows_f16)(const uint8_t *w, size_t w_stride,
                                                   const float *p, size_t p_stride, int n, int rows,
                                                   int cols, float *out) {
     float wide[BITNET__WIDE];
     const int most = n > 0 ? BITNET__WIDE / n : 0;
-    const int few = cols <= BITNET__TILE, block = few ? BITNET__MIX_ROWS : most;
+    const int few = cols <= BITNET__TILE, run = few ? BITNET__MIX_ROWS : most;
     int r, count;
     if (n % BITNET__LANES || most == 0) {
         bitnet__sumrows_f16_scalar(w, w_stride, p, p_stride, n, rows, cols, out);
@@ -2395,7 +2337,7 @@ static BITNET__TARGET void BITNET__V(sumrows_f16)(const uint8_t *w, size_t w_str
     }
     for (r = 0; r < rows; r += count) {
         const uint8_t *from = w + (size_t)r * w_stride * 2;
-        count = rows - r < block ? rows - r : block;
+        count = rows - r < run ? rows - r : run;
         if (few) {
             BITNET__V(mix_cache)(from, w_stride * 2, p + r, p_stride, n, count, cols, out);
             continue;
@@ -2406,20 +2348,7 @@ static BITNET__TARGET void BITNET__V(sumrows_f16)(const uint8_t *w, size_t w_str
     }
 }
 
-static BITNET__TARGET void BITNET__V(sumrows_f32)(const uint8_t *w, size_t w_stride,
-                                                  const float *p, size_t p_stride, int n, int rows,
-                                                  int cols, float *out) {
-    int r, count;
-    if (n % BITNET__LANES) {
-        bitnet__sumrows_f32_scalar(w, w_stride, p, p_stride, n, rows, cols, out);
-        return;
-    }
-    for (r = 0; r < rows; r += count) {
-        count = rows - r < 32 ? rows - r : 32;
-        BITNET__V(mix)(w + (size_t)r * w_stride * 4, w_stride * 4, p + r, p_stride, n, count, cols,
-                       out, BITNET__ROWS_F32);
-    }
-}
+BITNET__ROW_SUMS_F32
 
 /* ---- row kernels: the rest of what those of bitnet.h are made of ---- */
 
@@ -2479,12 +2408,12 @@ typedef struct BITNET__V(panel) {
 } BITNET__V(panel);
 
 /* ---- I2_S, panels ----
-   A block's 32 bytes are two pieces of 4 words. A vector takes the piece of every 4th row: i,
+   A block's 32 bytes are two quads of 4 words. A vector takes the quad of every 4th row: i,
    i + 4 and so on; four vectors have all rows of the half. Transposing 4 x 4 words in each 16
-   bytes leaves word d of all rows in one vector, in order. Its bits 7-6 belong to step
-   4 * piece + d of the block, bits 5-4 to the step 8 further on, then 16, then 24. */
-BITNET__INLINE BITNET__TARGET void BITNET__V(put_piece)(const BITNET__V(i32) *v,
-                                                        BITNET__V(i32) (*to)[2], int half) {
+   bytes leaves word d of all rows in one vector, in order. Its bits 7-6 belong to k-step
+   4 * quad + d of the block, bits 5-4 to the k-step 8 further on, then 16, then 24. */
+BITNET__INLINE BITNET__TARGET void BITNET__V(put_quad)(const BITNET__V(i32) *v,
+                                                       BITNET__V(i32) (*to)[2], int half) {
     const BITNET__V(i32) t0 = BITNET__V(unpacklo_epi32)(v[0], v[1]);
     const BITNET__V(i32) t1 = BITNET__V(unpackhi_epi32)(v[0], v[1]);
     const BITNET__V(i32) t2 = BITNET__V(unpacklo_epi32)(v[2], v[3]);
@@ -2505,28 +2434,28 @@ BITNET__INLINE BITNET__TARGET void BITNET__V(put_piece)(const BITNET__V(i32) *v,
 
 BITNET__APART BITNET__TARGET void BITNET__V(unpack_i2s)(const bitnet__dots *d, int at, int k,
                                                         int len, void *to_panel) {
-    enum { lanes = BITNET__V(lanes), part = BITNET__PANEL };     /* of a row: so many bytes */
+    enum { lanes = BITNET__V(lanes), depth = BITNET__PANEL };     /* of a row, in bytes */
     BITNET__V(panel) *panel = (BITNET__V(panel) *)to_panel;
     size_t row_bytes = (size_t)(d->n / 4);
     const uint8_t *p = d->w + (size_t)at * row_bytes + (size_t)(k / 4);
-    uint8_t some[2 * lanes * part];
+    uint8_t some[2 * lanes * depth];
     BITNET__V(i32) v[4];
-    int r, half, piece;
+    int r, half, quad;
     panel->ahead = bitnet__make_ahead(p, 2 * lanes * row_bytes, len / 4, 2 * lanes, row_bytes);
     if (d->rows - at < 2 * lanes) {            /* the last row again for those that are not there */
         for (r = 0; r < 2 * lanes; r++)
-            memcpy(some + r * part, p + bitnet__clamp(r, d->rows - at) * row_bytes,
+            memcpy(some + r * depth, p + bitnet__clamp(r, d->rows - at) * row_bytes,
                    (size_t)len / 4);
         p = some;
-        row_bytes = part;
+        row_bytes = depth;
     }
     for (half = 0; half < 2; half++) {
-        for (piece = 0; piece < len / 64; piece++) {
-            BITNET__V(i32) (*to)[2] = panel->codes + piece / 2 * 32 + piece % 2 * 4;
-            const uint8_t *from = p + (size_t)half * lanes * row_bytes + piece * 16;
+        for (quad = 0; quad < len / 64; quad++) {
+            BITNET__V(i32) (*to)[2] = panel->codes + quad / 2 * 32 + quad % 2 * 4;
+            const uint8_t *from = p + (size_t)half * lanes * row_bytes + quad * 16;
             BITNET__UNROLL for (r = 0; r < 4; r++)
                 v[r] = BITNET__V(every4)(from + (size_t)r * row_bytes, row_bytes);
-            BITNET__V(put_piece)(v, to, half);
+            BITNET__V(put_quad)(v, to, half);
         }
     }
 }
@@ -2565,19 +2494,19 @@ BITNET__APART BITNET__TARGET void BITNET__V(end_dots)(BITNET__V(i32) (*sum)[4],
    before its products, which take the columns from memory. One column, where `together` is 1, is
    column_i2s instead. */
 BITNET__INLINE BITNET__TARGET void BITNET__I(block_i2s)(
-    BITNET__V(pair) (*part)[BITNET__I(together)], const uint8_t *const *row, const int8_t *q,
+    BITNET__V(pair) (*partial)[BITNET__I(together)], const uint8_t *const *row, const int8_t *q,
     int n, size_t b, const int tile_cols) {
-    enum { group = BITNET__I(together) > 2 ? BITNET__I(together) : 1 };
-    BITNET__V(pair) w[group];
+    enum { at_once = BITNET__I(together) > 2 ? BITNET__I(together) : 1 };
+    BITNET__V(pair) w[at_once];
     int r, c, i, first;
     BITNET__UNROLL for (i = 0; i < 2; i++) {
-        BITNET__UNROLL for (first = 0; first < BITNET__I(together); first += group) {
-            BITNET__UNROLL for (r = 0; r < group; r++)
+        BITNET__UNROLL for (first = 0; first < BITNET__I(together); first += at_once) {
+            BITNET__UNROLL for (r = 0; r < at_once; r++)
                 w[r] = BITNET__V(spread)(row[first + r] + b * 32, i);
             BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
-                BITNET__UNROLL for (r = 0; r < group; r++)
-                    part[c][first + r] = BITNET__I(dot)(
-                        part[c][first + r], w[r],
+                BITNET__UNROLL for (r = 0; r < at_once; r++)
+                    partial[c][first + r] = BITNET__I(dot)(
+                        partial[c][first + r], w[r],
                         q + (size_t)c * (size_t)n + b * 128 + (size_t)i * 64);
             }
             BITNET__NO_AHEAD();
@@ -2590,8 +2519,8 @@ BITNET__INLINE BITNET__TARGET void BITNET__I(tile_i2s)(const bitnet__dots *d, co
     const int whole = together > 2;            /* all rows at once, all blocks in int32 */
     const int block_cols = whole ? 0 : tile_cols;  /* whose sums end with each run of blocks */
     const int split = tile_cols == 3 && together == 2;   /* a last odd block after the loop */
-    const int step = tile_cols < 5 ? 2 : 1;    /* blocks at a time: more would be much code */
-    BITNET__V(pair) part[most][together], parts[most][BITNET__TILE];
+    const int at_once = tile_cols < 5 ? 2 : 1;    /* blocks at a time: more would be much code */
+    BITNET__V(pair) partial[most][together], kept[most][BITNET__TILE];
     BITNET__V(i32) sum[most][BITNET__TILE];
     const uint8_t *row[together];
     int r, c, b, end, first;
@@ -2600,36 +2529,37 @@ BITNET__INLINE BITNET__TARGET void BITNET__I(tile_i2s)(const bitnet__dots *d, co
             row[r] = d->w + bitnet__clamp(first + r, d->rows) * (size_t)(d->n / 4);
             BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
                 sum[c][first + r] = BITNET__V(splat_i32)(0);
-                if (whole) part[c][r] = BITNET__V(no_pair)();
+                if (whole) partial[c][r] = BITNET__V(no_pair)();
             }
         }
         for (b = 0; b < d->n / 128; b = end) {
             end = d->n / 128 - b < depth ? d->n / 128 : b + depth;
             BITNET__UNROLL for (c = 0; c < block_cols; c++) {
-                BITNET__UNROLL for (r = 0; r < together; r++) part[c][r] = BITNET__V(no_pair)();
+                BITNET__UNROLL for (r = 0; r < together; r++) partial[c][r] = BITNET__V(no_pair)();
             }
-            for (; b + split < end; b += step) {
+            for (; b + split < end; b += at_once) {
                 BITNET__UNROLL for (r = 0; r < together; r++)
-                    if (step == 2 || b % 2 == 0)       /* a cache line of each row */
+                    if (at_once == 2 || b % 2 == 0)    /* a cache line of each row */
                         BITNET__STREAM(row[r] + (size_t)b * 32);
-                BITNET__I(block_i2s)(part, row, d->q, d->n, (size_t)b, tile_cols);
-                if (split || (step == 2 && b + 1 < end))
-                    BITNET__I(block_i2s)(part, row, d->q, d->n, (size_t)b + 1, tile_cols);
+                BITNET__I(block_i2s)(partial, row, d->q, d->n, (size_t)b, tile_cols);
+                if (split || (at_once == 2 && b + 1 < end))
+                    BITNET__I(block_i2s)(partial, row, d->q, d->n, (size_t)b + 1, tile_cols);
             }
-            if (split && b < end) BITNET__I(block_i2s)(part, row, d->q, d->n, (size_t)b, tile_cols);
+            if (split && b < end)
+                BITNET__I(block_i2s)(partial, row, d->q, d->n, (size_t)b, tile_cols);
             BITNET__UNROLL for (c = 0; c < block_cols; c++) {
                 BITNET__UNROLL for (r = 0; r < together; r++)
                     sum[c][first + r] = BITNET__V(add_epi32)(sum[c][first + r],
-                                                             BITNET__I(settle)(part[c][r]));
+                                                             BITNET__I(settle)(partial[c][r]));
             }
         }
         BITNET__UNROLL for (c = 0; c < tile_cols - block_cols; c++) {
-            BITNET__UNROLL for (r = 0; r < together; r++) parts[c][first + r] = part[c][r];
+            BITNET__UNROLL for (r = 0; r < together; r++) kept[c][first + r] = partial[c][r];
         }
     }
     for (c = 0; c < tile_cols - block_cols; c++) {
         BITNET__UNROLL for (r = 0; r < BITNET__TILE; r++)
-            sum[c][r] = BITNET__I(settle)(parts[c][r]);
+            sum[c][r] = BITNET__I(settle)(kept[c][r]);
     }
     if (tile_cols == 1) BITNET__V(end_column_i32)(sum[0], d->sums, d->rows, d->out);
     else BITNET__V(end_dots)(sum, d->sums, d->rows, tile_cols, d->out, d->stride);
@@ -2642,24 +2572,24 @@ BITNET__INLINE BITNET__TARGET BITNET__V(i32) BITNET__I(row_i2s)(const uint8_t *w
     enum { depth = BITNET__I(depth) };
     const uint8_t *const end = w + n / 4;
     BITNET__V(i32) sum = BITNET__V(splat_i32)(0);
-    BITNET__V(pair) part;
+    BITNET__V(pair) partial;
     int i;
     for (; end - w >= 32 * depth; w += 32 * depth, q += 128 * depth) {
-        part = BITNET__V(no_pair)();
+        partial = BITNET__V(no_pair)();
         BITNET__UNROLL for (i = 0; i < 2 * depth; i++) {
             if (i % 4 == 0) BITNET__STREAM(w + 16 * i);
-            part = BITNET__I(dot)(part, BITNET__V(spread)(w + i / 2 * 32, i % 2), q + 64 * i);
+            partial = BITNET__I(dot)(partial, BITNET__V(spread)(w + i / 2 * 32, i % 2), q + 64 * i);
             if (i % 2) BITNET__NO_AHEAD();
         }
-        sum = BITNET__V(add_epi32)(sum, BITNET__I(settle)(part));
+        sum = BITNET__V(add_epi32)(sum, BITNET__I(settle)(partial));
     }
-    part = BITNET__V(no_pair)();
+    partial = BITNET__V(no_pair)();
     for (; w < end; w += 32, q += 128) {           /* fewer than depth */
         BITNET__STREAM(w);
-        part = BITNET__I(dot)(part, BITNET__V(spread)(w, 0), q);
-        part = BITNET__I(dot)(part, BITNET__V(spread)(w, 1), q + 64);
+        partial = BITNET__I(dot)(partial, BITNET__V(spread)(w, 0), q);
+        partial = BITNET__I(dot)(partial, BITNET__V(spread)(w, 1), q + 64);
     }
-    return BITNET__V(add_epi32)(sum, BITNET__I(settle)(part));
+    return BITNET__V(add_epi32)(sum, BITNET__I(settle)(partial));
 }
 
 /* The dots of 4 rows with a column. */
@@ -2692,9 +2622,9 @@ BITNET__HOT BITNET__TARGET void BITNET__I(tiles_i2s)(const bitnet__dots *d) {
 
 #if BITNET__PARTS & BITNET__VNNI_STEPS
 /* 4 weights of a panel's rows times 4 activations of its columns. */
-BITNET__INLINE BITNET__TARGET void BITNET__I(step)(BITNET__V(i32) (*sum)[2],
-                                                   const BITNET__V(i32) *weights,
-                                                   const int8_t *const *col, size_t at) {
+BITNET__INLINE BITNET__TARGET void BITNET__I(k_step)(BITNET__V(i32) (*sum)[2],
+                                                     const BITNET__V(i32) *weights,
+                                                     const int8_t *const *col, size_t at) {
     const BITNET__V(i32) w0 = weights[0], w1 = weights[1];
     int c;
     BITNET__UNROLL for (c = 0; c < BITNET__I(panel_cols); c++) {
@@ -2706,17 +2636,17 @@ BITNET__INLINE BITNET__TARGET void BITNET__I(step)(BITNET__V(i32) (*sum)[2],
     }
 }
 
-/* A multiple of 8 steps, and a line of the next panel's weights for every 8. */
-BITNET__INLINE BITNET__TARGET void BITNET__I(steps)(const BITNET__V(i32) (*panel)[2], int steps,
-                                                    const int8_t *const *col,
-                                                    BITNET__V(i32) (*sum)[2],
-                                                    bitnet__ahead *ahead) {
+/* A multiple of 8 k-steps, and a line of the next panel's weights for every 8. */
+BITNET__INLINE BITNET__TARGET void BITNET__I(k_steps)(const BITNET__V(i32) (*panel)[2], int k_steps,
+                                                      const int8_t *const *col,
+                                                      BITNET__V(i32) (*sum)[2],
+                                                      bitnet__ahead *ahead) {
     int k, i, j;
-    for (k = 0; k < steps; k += 8) {
+    for (k = 0; k < k_steps; k += 8) {
         if (ahead) bitnet__fetch_line(ahead);
-        for (i = k; i < k + 8; i += BITNET__I(steps_at_once)) {
-            BITNET__UNROLL for (j = i; j < i + BITNET__I(steps_at_once); j++)
-                BITNET__I(step)(sum, panel[j], col, (size_t)j * 4);
+        for (i = k; i < k + 8; i += BITNET__I(k_steps_at_once)) {
+            BITNET__UNROLL for (j = i; j < i + BITNET__I(k_steps_at_once); j++)
+                BITNET__I(k_step)(sum, panel[j], col, (size_t)j * 4);
         }
     }
 }
@@ -2741,8 +2671,8 @@ BITNET__HOT BITNET__TARGET void BITNET__I(multiply)(void *panel, int k, int len,
             sum[c][1] = BITNET__V(load_first)(out[c] + lanes, rows - lanes);
         }
     }
-    BITNET__I(steps)((const BITNET__V(i32) (*)[2])panel, len / 4, col, sum,
-                     &((BITNET__V(panel) *)panel)->ahead);
+    BITNET__I(k_steps)((const BITNET__V(i32) (*)[2])panel, len / 4, col, sum,
+                       &((BITNET__V(panel) *)panel)->ahead);
     BITNET__UNROLL for (c = 0; c < most; c++) {
         if (c < cols) {
             BITNET__V(store_first)(out[c], rows, sum[c][0]);
@@ -2782,8 +2712,8 @@ static BITNET__TARGET void BITNET__I(dotrows_i2s)(const bitnet__dots *d) {
 /* ---- a scale per group ---- */
 
 #if BITNET__PARTS & BITNET__VNNI_STEPS
-/* A group of 16 rows with some columns. With few columns a sum is shared out among several, since
-   vpdpbusd takes 4 or 5 cycles, and two can start in a cycle. */
+/* A scale group of a row pack with some columns. With few columns a sum is shared out among
+   several, since vpdpbusd takes 4 or 5 cycles, and two can start in a cycle. */
 BITNET__INLINE BITNET__TARGET void BITNET__I(group)(
     const uint8_t *w, const int8_t *q, int n, int group,
     BITNET__V(i32) (*dots)[16 / BITNET__V(lanes)], const int tile_cols) {
@@ -2841,10 +2771,10 @@ BITNET__INLINE BITNET__TARGET void BITNET__I(tile_groups)(const bitnet__grouped 
     for (g = 0; g < groups; g++, w += bitnet__group_bytes(group), q += group) {
         const BITNET__V(v16) d = BITNET__V(load_f16)(w);
         BITNET__V(i32) dots[most][halves];
-        BITNET__I(group)(w + BITNET__GROUP_SCALES, q, n, group, dots, tile_cols);
+        BITNET__I(group)(w + BITNET__PACK_SCALES, q, n, group, dots, tile_cols);
         BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
             const size_t at = (size_t)c * groups + g;
-            const BITNET__V(v16) f = BITNET__V(mul)(d, BITNET__V(splat)(x->steps[at]));
+            const BITNET__V(v16) f = BITNET__V(mul)(d, BITNET__V(splat)(x->scales[at]));
             y[c] = BITNET__V(add)(y[c],
                                   BITNET__V(mul)(BITNET__V(minus)(dots[c], x->sums[at]), f));
         }
@@ -2862,10 +2792,10 @@ BITNET__INLINE BITNET__TARGET void BITNET__I(tile_groups)(const bitnet__grouped 
 
 #if BITNET__PARTS & BITNET__VNNI_STEPS
 /* With many columns, panels: their codes are unpacked once for all columns, and each activation,
-   once loaded, serves twice as many rows. A panel of 2 L rows is one group of 16 rows, or two. */
+   once loaded, serves twice as many rows. A panel of 2 L rows is one row pack, or two. */
 enum { BITNET__I(group_wide) = 16 * BITNET__I(panel_cols) };       /* columns at a time */
 
-/* The codes of a group of weights: w[half] begins with those of the half's rows. */
+/* The codes of a scale group: w[half] begins with those of the half's rows. */
 BITNET__INLINE BITNET__TARGET void BITNET__I(unpack_group)(const uint8_t *const *w, int group,
                                                            BITNET__V(i32) (*panel)[2]) {
     const BITNET__V(i32) mask = BITNET__V(splat_i32)(0x03030303);
@@ -2879,13 +2809,13 @@ BITNET__INLINE BITNET__TARGET void BITNET__I(unpack_group)(const uint8_t *const 
     }
 }
 
-/* y += the products of a group of a panel's weights with a tile of columns, whose groups lie
-   `groups` apart in sums and steps. */
+/* y += the products of a scale group of a panel's weights with a tile of columns, whose groups lie
+   `groups` apart in sums and scales. */
 BITNET__INLINE BITNET__TARGET void BITNET__I(multiply_group)(
     const BITNET__V(i32) (*panel)[2], const BITNET__V(v16) *d, const int8_t *q,
-    const int32_t *sums, const float *steps, int n, int group,
+    const int32_t *sums, const float *scales, int n, int group,
     BITNET__V(v16) (*y)[BITNET__V(lanes) / 8]) {
-    enum { most = BITNET__I(panel_cols), pieces = BITNET__V(lanes) / 8 };
+    enum { most = BITNET__I(panel_cols), packs = BITNET__V(lanes) / 8 };
     const size_t groups = (size_t)(n / group);
     BITNET__V(i32) sum[most][2], dots[2];
     const int8_t *col[most];
@@ -2894,14 +2824,14 @@ BITNET__INLINE BITNET__TARGET void BITNET__I(multiply_group)(
         col[c] = q + (size_t)c * (size_t)n;
         sum[c][0] = sum[c][1] = BITNET__V(splat_i32)(0);
     }
-    BITNET__I(steps)(panel, group / 4, col, sum, 0);
+    BITNET__I(k_steps)(panel, group / 4, col, sum, 0);
     BITNET__UNROLL for (c = 0; c < most; c++) {
         const size_t at = (size_t)c * groups;
         dots[0] = sum[c][0];
         dots[1] = sum[c][1];
-        BITNET__UNROLL for (p = 0; p < pieces; p++) {
-            const BITNET__V(v16) f = BITNET__V(mul)(d[p], BITNET__V(splat)(steps[at]));
-            const BITNET__V(v16) dot = BITNET__V(minus)(dots + (pieces == 2 ? p : 0), sums[at]);
+        BITNET__UNROLL for (p = 0; p < packs; p++) {
+            const BITNET__V(v16) f = BITNET__V(mul)(d[p], BITNET__V(splat)(scales[at]));
+            const BITNET__V(v16) dot = BITNET__V(minus)(dots + (packs == 2 ? p : 0), sums[at]);
             y[c][p] = BITNET__V(add)(y[c][p], BITNET__V(mul)(dot, f));
         }
     }
@@ -2909,36 +2839,36 @@ BITNET__INLINE BITNET__TARGET void BITNET__I(multiply_group)(
 
 /* A panel, or the rows that are left, with some whole tiles of columns, at most `group_wide`. */
 BITNET__HOT BITNET__TARGET void BITNET__I(panel_groups)(const bitnet__grouped *x) {
-    enum { pieces = BITNET__V(lanes) / 8 };            /* groups of 16 rows */
+    enum { packs = BITNET__V(lanes) / 8 };            /* row packs */
     const int n = x->n, group = x->group, rows = x->rows, cols = x->cols, add = x->add;
     const size_t groups = (size_t)(n / group);
-    const size_t second = rows > 16 ? bitnet__groups_bytes(n, group, 16) : 0;
+    const size_t second = rows > 16 ? bitnet__grouped_bytes(n, group, 16) : 0;
     const uint8_t *w = x->w;
     float *out = x->out;
-    BITNET__V(i32) panel[64][2];                       /* a group has at most 256 weights */
-    BITNET__V(v16) y[BITNET__I(group_wide)][pieces], d[pieces];
+    BITNET__V(i32) panel[64][2];                       /* a scale group has at most 256 weights */
+    BITNET__V(v16) y[BITNET__I(group_wide)][packs], d[packs];
     const uint8_t *half[2];
     float last[16];
     size_t g;
     int c, p, r;
     for (c = 0; c < cols; c++) {
-        BITNET__UNROLL for (p = 0; p < pieces; p++) y[c][p] = BITNET__V(splat)(0.0f);
+        BITNET__UNROLL for (p = 0; p < packs; p++) y[c][p] = BITNET__V(splat)(0.0f);
     }
     for (g = 0; g < groups; g++, w += bitnet__group_bytes(group)) {
-        BITNET__UNROLL for (p = 0; p < pieces; p++)
+        BITNET__UNROLL for (p = 0; p < packs; p++)
             d[p] = BITNET__V(load_f16)(w + (p ? second : 0));
-        half[0] = w + BITNET__GROUP_SCALES;
-        half[1] = half[0] + (pieces == 2 ? second : 32);           /* or its rows 8 to 15 */
+        half[0] = w + BITNET__PACK_SCALES;
+        half[1] = half[0] + (packs == 2 ? second : 32);           /* or its rows 8 to 15 */
         BITNET__I(unpack_group)(half, group, panel);
         for (c = 0; c < cols; c += BITNET__I(panel_cols)) {
             const size_t at = (size_t)c * groups + g;
             BITNET__I(multiply_group)((const BITNET__V(i32) (*)[2])panel, d,
-                                      x->q + at * (size_t)group, x->sums + at, x->steps + at, n,
+                                      x->q + at * (size_t)group, x->sums + at, x->scales + at, n,
                                       group, y + c);
         }
     }
     for (c = 0; c < cols; c++, out += x->stride) {
-        for (p = 0; p < pieces && 16 * p < rows; p++) {
+        for (p = 0; p < packs && 16 * p < rows; p++) {
             float *to = out + 16 * p;
             if (rows - 16 * p >= 16) {
                 if (add) y[c][p] = BITNET__V(add)(BITNET__V(load_f32)(to), y[c][p]);
@@ -2958,40 +2888,40 @@ static BITNET__TARGET int BITNET__I(panels_groups)(const bitnet__grouped *x) {
     int r, c;
     for (c = 0; c < whole; c += wide) {
         for (r = 0; r < x->rows; r += tall) {
-            bitnet__grouped part = bitnet__grouped_from(x, r, c);
-            if (part.rows > tall) part.rows = tall;
-            part.cols = whole - c < wide ? whole - c : wide;
-            BITNET__I(panel_groups)(&part);
+            bitnet__grouped patch = bitnet__grouped_from(x, r, c);
+            if (patch.rows > tall) patch.rows = tall;
+            patch.cols = whole - c < wide ? whole - c : wide;
+            BITNET__I(panel_groups)(&patch);
         }
     }
     return whole;
 }
 #endif
 
-/* Blocks of rows that stay in the L2 cache, or in L1 if a row is short: for each tile of columns,
-   which stay in L1, all rows of the block. */
+/* Runs of rows that stay in the L2 cache, or in L1 if a row is short: for each tile of columns,
+   which stay in L1, all rows of the run. */
 BITNET__HOT BITNET__TARGET void BITNET__I(dotrows_groups)(const bitnet__grouped *x) {
     const int most = BITNET__I(group_cols);
-    const size_t bytes = bitnet__groups_bytes(x->n, x->group, 16);
-    const int block = bytes < 65536 ? 131072 / (int)bytes * 16 : 16;
+    const size_t bytes = bitnet__grouped_bytes(x->n, x->group, 16);
+    const int run = bytes < 65536 ? 131072 / (int)bytes * 16 : 16;
     int r, c, i, end, count, first = 0;
 #if BITNET__PARTS & BITNET__VNNI_STEPS
     if (x->cols >= BITNET__I(group_panels_from))
         first = BITNET__I(panels_groups)(x);
 #endif
     for (r = 0; r < x->rows && first < x->cols; r = end) {
-        end = x->rows - r < block ? x->rows : r + block;
+        end = x->rows - r < run ? x->rows : r + run;
         for (c = first; c < x->cols; c += count) {
             count = bitnet__share(x->cols - c, most);
             count = count == 5 ? 3 : count == 7 ? 4 : count;       /* and as many again, but one */
             for (i = r; i < end; i += 16) {
-                const bitnet__grouped part = bitnet__grouped_from(x, i, c);
-                if (count == 1) BITNET__I(tile_groups)(&part, 1);
-                else if (count == 2) BITNET__I(tile_groups)(&part, 2);
-                else if (count == 3) BITNET__I(tile_groups)(&part, 3);
-                else if (count == 4 || most == 4) BITNET__I(tile_groups)(&part, 4);
-                else if (count == 6) BITNET__I(tile_groups)(&part, 6);
-                else BITNET__I(tile_groups)(&part, most);
+                const bitnet__grouped patch = bitnet__grouped_from(x, i, c);
+                if (count == 1) BITNET__I(tile_groups)(&patch, 1);
+                else if (count == 2) BITNET__I(tile_groups)(&patch, 2);
+                else if (count == 3) BITNET__I(tile_groups)(&patch, 3);
+                else if (count == 4 || most == 4) BITNET__I(tile_groups)(&patch, 4);
+                else if (count == 6) BITNET__I(tile_groups)(&patch, 6);
+                else BITNET__I(tile_groups)(&patch, most);
             }
         }
     }
@@ -3005,7 +2935,7 @@ BITNET__INLINE BITNET__TARGET void BITNET__I(tile_scores)(
     const uint8_t *w, int at, const int8_t *q, const int32_t *sums, int n, int cols, float *out,
     size_t out_stride, const int tile_cols) {
     enum { halves = 16 / BITNET__V(lanes), units = halves == 1 ? 4 : 1, all = units * halves };
-    const uint8_t *keys = w + BITNET__KV_STEPS + 4 * (size_t)at;
+    const uint8_t *keys = w + BITNET__KV_SCALES + 4 * (size_t)at;
     const int8_t *col[4];
     BITNET__V(i32) sum[4][all], k[all];
     int c, i, j;
@@ -3035,13 +2965,13 @@ BITNET__INLINE BITNET__TARGET void BITNET__I(tile_scores)(
 BITNET__HOT BITNET__TARGET void BITNET__I(scores_i8)(const uint8_t *w, const int8_t *q,
                                                      const int32_t *sums, int n, int rows,
                                                      int cols, float *out, size_t out_stride) {
-    enum { step = BITNET__V(lanes) == 16 ? 64 : 16, most = BITNET__I(score_cols) };
+    enum { positions = BITNET__V(lanes) == 16 ? 64 : 16, most = BITNET__I(score_cols) };
     int r, c, at;
     for (r = 0; r < rows; r += 64, w += bitnet__kv_block_bytes(n), out += 64) {
         for (c = 0; c < cols; c += most) {
             const int8_t *col = q + (size_t)c * (size_t)n;
             float *to = out + (size_t)c * out_stride;
-            for (at = 0; at < 64; at += step) {
+            for (at = 0; at < 64; at += positions) {
                 if (cols - c == 1)
                     BITNET__I(tile_scores)(w, at, col, sums + c, n, 1, to, out_stride, 1);
                 else if (cols - c == 2)
@@ -3053,9 +2983,9 @@ BITNET__HOT BITNET__TARGET void BITNET__I(scores_i8)(const uint8_t *w, const int
     }
 }
 
-/* The sums of 64 positions, added to out. v: the first elements of the block's values. */
+/* The sums of 64 positions, added to out. v: the first elements of the KV block's values. */
 BITNET__INLINE BITNET__TARGET void BITNET__I(tile_values)(
-    const uint8_t *v, const uint8_t *p, const float *steps, size_t p_stride, int n, int cols,
+    const uint8_t *v, const uint8_t *p, const float *scales, size_t p_stride, int n, int cols,
     float *out, int count, const int units, const int tile_cols) {
     enum { halves = 16 / BITNET__V(lanes) };
     const uint8_t *col[4];
@@ -3079,36 +3009,36 @@ BITNET__INLINE BITNET__TARGET void BITNET__I(tile_values)(
     }
     BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
         const size_t column = bitnet__clamp(c, cols);
-        const BITNET__V(v16) step = BITNET__V(splat)(steps[column * (p_stride / 64)]);
+        const BITNET__V(v16) scale = BITNET__V(splat)(scales[column * (p_stride / 64)]);
         float *to = out + column * (size_t)count;
         if (c < cols) {
             BITNET__UNROLL for (j = 0; j < units; j++) {
                 const BITNET__V(v16) x = BITNET__V(minus)(sum[c] + j * halves, 0);
                 BITNET__V(store)(to + 16 * j, BITNET__V(add)(BITNET__V(load_f32)(to + 16 * j),
-                                                             BITNET__V(mul)(x, step)));
+                                                             BITNET__V(mul)(x, scale)));
             }
         }
     }
 }
 
 BITNET__HOT BITNET__TARGET void BITNET__I(sumrows_i8)(const uint8_t *w, const uint8_t *p,
-                                                      const float *steps, size_t p_stride, int n,
+                                                      const float *scales, size_t p_stride, int n,
                                                       int first, int count, int rows, int cols,
                                                       float *out) {
     const int most = BITNET__V(lanes) == 16 ? 4 : 1;
     int r, c, i, units;
     if (count % 16) {
-        bitnet__sumrows_i8_scalar(w, p, steps, p_stride, n, first, count, rows, cols, out);
+        bitnet__sumrows_i8_scalar(w, p, scales, p_stride, n, first, count, rows, cols, out);
         return;
     }
-    for (r = 0; r < rows; r += 64, w += bitnet__kv_block_bytes(n), p += 64, steps++) {
+    for (r = 0; r < rows; r += 64, w += bitnet__kv_block_bytes(n), p += 64, scales++) {
         for (c = 0; c < cols; c += 4) {
             const size_t column = (size_t)c;
             for (i = 0; i < count; i += 16 * units) {
-                const uint8_t *v = w + BITNET__KV_STEPS + 4 * (size_t)(first + i);
+                const uint8_t *v = w + BITNET__KV_SCALES + 4 * (size_t)(first + i);
                 units = count - i < 16 * most ? 1 : most;
 #define BITNET__TILE_OF(units, tile_cols) \
-    BITNET__I(tile_values)(v, p + column * p_stride, steps + column * (p_stride / 64), p_stride, \
+    BITNET__I(tile_values)(v, p + column * p_stride, scales + column * (p_stride / 64), p_stride, \
                            n, cols - c, out + column * (size_t)count + i, count, units, tile_cols)
                 if (most > 1 && units == 1) BITNET__TILE_OF(1, 4);
                 else if (cols - c == 1) BITNET__TILE_OF(most, 1);
@@ -3185,19 +3115,19 @@ BITNET__HOT BITNET__TARGET void BITNET__I(dotrows_u4)(const bitnet__dots *d) {
 
 BITNET__APART BITNET__TARGET void BITNET__V(unpack_tl2)(const bitnet__dots *d, int at, int k,
                                                         int len, void *to_panel) {
-    const size_t group_bytes = bitnet__tl2_bytes((d->n + 23) / 24);
+    const size_t pack_bytes = bitnet__tl2_bytes((d->n + 23) / 24);
     const BITNET__V(tl2) t = BITNET__V(start_tl2)();
     const int count = (len + 23) / 24;
     BITNET__V(panel) *panel = (BITNET__V(panel) *)to_panel;
     BITNET__V(i32) codes[2][3];
     int half, i, x;
     panel->ahead = bitnet__make_ahead(
-        d->w, (size_t)((at + 2 * BITNET__V(lanes)) / 16) * group_bytes +
+        d->w, (size_t)((at + 2 * BITNET__V(lanes)) / 16) * pack_bytes +
                   (size_t)(k / 96) * BITNET__TL2_BLOCK,
-        (count + 3) / 4 * BITNET__TL2_BLOCK, BITNET__V(lanes) / 8, group_bytes);
+        (count + 3) / 4 * BITNET__TL2_BLOCK, BITNET__V(lanes) / 8, pack_bytes);
     for (half = 0; half < 2; half++) {
         const int row = at + half * BITNET__V(lanes) < d->rows ? at + half * BITNET__V(lanes) : at;
-        const uint8_t *p = d->w + (size_t)(row / 16) * group_bytes + row % 16 * 4 +
+        const uint8_t *p = d->w + (size_t)(row / 16) * pack_bytes + row % 16 * 4 +
                            (size_t)(k / 96) * BITNET__TL2_BLOCK;
         BITNET__V(i32) (*to)[2] = panel->codes;
         for (i = 0; i < count; i++, to += 6) {
@@ -3223,10 +3153,10 @@ BITNET__APART BITNET__TARGET void BITNET__V(panels_tl2)(const bitnet__dots *d) {
 
 /* 24 weights of a block. Two vpdpbusd can start in a cycle, and each takes five cycles: so a column
    has several sums where there are few columns. */
-BITNET__INLINE BITNET__TARGET void BITNET__I(piece_tl2)(const BITNET__I(tl2) *t, __m512i fifths,
-                                                        const uint8_t *nibbles, const int i,
-                                                        const int8_t *const *col, size_t at,
-                                                        __m512i (*sum)[6], const int tile_cols) {
+BITNET__INLINE BITNET__TARGET void BITNET__I(dots24_tl2)(const BITNET__I(tl2) *t, __m512i fifths,
+                                                         const uint8_t *nibbles, const int i,
+                                                         const int8_t *const *col, size_t at,
+                                                         __m512i (*sum)[6], const int tile_cols) {
     const int chains = tile_cols < 3 ? 6 : tile_cols < 5 ? 3 : 2;
     __m512i codes[2][3];
     int c, x;
@@ -3284,15 +3214,15 @@ BITNET__INLINE BITNET__TARGET void BITNET__I(tile_tl2)(const bitnet__dots *d, co
         if (tile_cols == 1) {
             BITNET__UNROLL for (i = 0; i < 4; i++) {
                 BITNET__STREAM(w + 64 + i * 64);
-                BITNET__I(piece_tl2)(&t, fifths, w + 64 + i * 64, i, col,
-                                     (size_t)b * 96 + (size_t)i * 24, sum, 1);
+                BITNET__I(dots24_tl2)(&t, fifths, w + 64 + i * 64, i, col,
+                                      (size_t)b * 96 + (size_t)i * 24, sum, 1);
                 BITNET__NO_AHEAD();    /* else all prefetches would come at once */
             }
         } else {
             for (i = 0; i < 4; i++, fifths = _mm512_srli_epi32(fifths, 2)) {
                 BITNET__STREAM(w + 64 + i * 64);
-                BITNET__I(piece_tl2)(&t, fifths, w + 64 + i * 64, 0, col,
-                                     (size_t)b * 96 + (size_t)i * 24, sum, tile_cols);
+                BITNET__I(dots24_tl2)(&t, fifths, w + 64 + i * 64, 0, col,
+                                      (size_t)b * 96 + (size_t)i * 24, sum, tile_cols);
             }
         }
     }
@@ -3311,7 +3241,7 @@ BITNET__INLINE BITNET__TARGET void BITNET__I(tile_tl2)(const bitnet__dots *d, co
    4 bytes of a vector belong to one row: a lane of int32, so no sum goes across lanes, and 12
    weights of each row are three vpdpbusd (or vpmaddubsw) with 4 activations in all lanes. How three
    codes come out of a nibble and a fifth depends on the instruction set: triples_tl2 does it for 24
-   weights. A tile is a group (some 9 to 23 KB) and 1 to 4 columns, or 8. */
+   weights. A tile is a row pack (some 9 to 23 KB) and 1 to 4 columns, or 8. */
 BITNET__INLINE BITNET__TARGET int BITNET__I(tile_tl2_cols)(const bitnet__dots *d) {
     const int most = BITNET__V(tl2_cols);
     const int count = d->cols >= most ? most : d->cols < 4 ? d->cols : 4;

@@ -129,7 +129,7 @@ static void import_load(import_matrix *m, fuzz_input *in, bitnet_result unpacked
         p.linear = &l;
         p.jobs = 1;
         l.plan = bitnet__choose_plan(kernels, &l);
-        p.unit = stub.kernels.row_group > 64 ? stub.kernels.row_group : 64;
+        p.unit = stub.kernels.pack_rows > 64 ? stub.kernels.pack_rows : 64;
         n_out = stub.kernels.packed_bytes(l.n_in, m->t.rows);
         out = (uint8_t *)gb_malloc(n_out);
         rows = (uint8_t *)gb_malloc(bitnet__i2s_bytes(l.n_in, p.unit));

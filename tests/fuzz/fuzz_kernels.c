@@ -199,7 +199,7 @@ FUZZ_TARGET(kernels) {
     w_size = (size_t)a.n * (size_t)a.rows;
     q_size = (size_t)a.cols * (size_t)(a.n > a.rows ? a.n : a.rows);
     w_size = cached ? (size_t)a.rows * (size_t)(4 + a.n)
-             : a.entry == KERNELS_GROUPS ? bitnet__groups_bytes(a.n, a.group, a.rows)
+             : a.entry == KERNELS_GROUPS ? bitnet__grouped_bytes(a.n, a.group, a.rows)
              : a.entry == KERNELS_TERNARY ? w_size / 4 : a.entry == KERNELS_U4 ? w_size / 2
              : a.entry == KERNELS_F32 || a.entry == KERNELS_MIX_F32 ? 4 * w_size : 2 * w_size;
     a.w_block = (uint8_t *)gb_malloc(w_size + offset);

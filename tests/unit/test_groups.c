@@ -320,7 +320,7 @@ static int check_product(const product *p, uint64_t seed) {
     float *steps = (float *)gb_malloc((size_t)(p->cols * groups) * sizeof *steps);
     float *y = (float *)gb_malloc(n_out * sizeof *y);
     int32_t *sums = (int32_t *)gb_malloc((size_t)(p->cols * groups) * sizeof *sums);
-    uint8_t *packed = (uint8_t *)gb_malloc(bitnet__groups_bytes(p->n, group, p->rows)), *data;
+    uint8_t *packed = (uint8_t *)gb_malloc(bitnet__grouped_bytes(p->n, group, p->rows)), *data;
     bitnet__unpacked u;
     size_t size, i;
     int r, c, k, ok;
@@ -391,7 +391,7 @@ static void test_floats(void) {
     for (i = 0; i < 4; i++) {
         const int group = imp_shape_of(types[i]).weights;
         bitnet_ternary t = {types[i], N, ROWS, BITNET_I2S_128, {0, 0, 0}};
-        uint8_t *packed = (uint8_t *)gb_malloc(bitnet__groups_bytes(N, group, ROWS)), *data;
+        uint8_t *packed = (uint8_t *)gb_malloc(bitnet__grouped_bytes(N, group, ROWS)), *data;
         bitnet_error err = {BITNET_OK, ""};
         bitnet__linear l;
         bitnet__unpacked u;

@@ -294,7 +294,7 @@ static uint32_t group_scale(int kind) {
 /* As drawn in @kernels. Rows beyond the last one are zeros. */
 static void fill_groups(uint8_t *w, int n, int group, int rows, int weights, int scales) {
     int g, i, lane;
-    memset(w, 0, bitnet__groups_bytes(n, group, rows));
+    memset(w, 0, bitnet__grouped_bytes(n, group, rows));
     for (; rows > 0; rows -= 16)
         for (g = 0; g < n / group; g++, w += 32 + 4 * group) {
             for (lane = 0; lane < 16 && lane < rows; lane++)
@@ -310,14 +310,14 @@ groups_shape;
 
 /* 0 and a recorded failure if the results are not scalar's, or something beside them changes. */
 static int compare_groups(const bitnet_kernels *k, const groups_shape *g, size_t offset) {
-    const size_t w_size = bitnet__groups_bytes(g->n, g->group, g->rows);
+    const size_t w_size = bitnet__grouped_bytes(g->n, g->group, g->rows);
     const size_t q_size = (size_t)g->cols * (size_t)g->n, n_sums = q_size / (size_t)g->group;
     const size_t stride = (size_t)g->rows + (offset & 3);
     const size_t size = ((size_t)g->cols - 1) * stride + (size_t)g->rows;
     uint8_t *w = (uint8_t *)block(w_size, offset);
     int8_t *q = (int8_t *)block(q_size, offset ^ 2);
     int32_t *sums = (int32_t *)block(n_sums * 4, 4);
-    float *steps = (float *)block(n_sums * 4, 4);
+    float *scales = (float *)block(n_sums * 4, 4);
     float *want = (float *)results(size * 4), *got = (float *)results(size * 4);
     size_t i;
     int same;
@@ -325,11 +325,11 @@ static int compare_groups(const bitnet_kernels *k, const groups_shape *g, size_t
     fill_activations(q, q_size, g->activations);
     sum_columns(q, g->group, (int)n_sums, sums);
     for (i = 0; i < n_sums; i++)
-        steps[i] = fabsf(random_unit()) * (random_bits() % 8 ? 0.1f : 1e-34f);
+        scales[i] = fabsf(random_unit()) * (random_bits() % 8 ? 0.1f : 1e-34f);
     for (i = 0; i < size && g->add; i++) want[i] = got[i] = random_unit() * 9.0f;
-    scalar()->dotrows_groups(&(bitnet__grouped){w, q, sums, steps, g->n, g->group, g->rows, g->cols,
-                                                g->add, want, stride});
-    k->dotrows_groups(&(bitnet__grouped){w, q, sums, steps, g->n, g->group, g->rows, g->cols,
+    scalar()->dotrows_groups(&(bitnet__grouped){w, q, sums, scales, g->n, g->group, g->rows,
+                                                g->cols, g->add, want, stride});
+    k->dotrows_groups(&(bitnet__grouped){w, q, sums, scales, g->n, g->group, g->rows, g->cols,
                                          g->add, got, stride});
     same = memcmp(want, got, size * 4) == 0;
     if (!same)
@@ -342,7 +342,7 @@ static int compare_groups(const bitnet_kernels *k, const groups_shape *g, size_t
     release(w, offset);
     release(q, offset ^ 2);
     release(sums, 4);
-    release(steps, 4);
+    release(scales, 4);
     free(want);
     free(got);
     return same;
@@ -400,19 +400,19 @@ static void groups_definition(void) {
         uint8_t *w = (uint8_t *)block((size_t)(3 * panel), 1);
         int8_t *q = (int8_t *)block((size_t)(COLS * n), 1);
         int32_t sums[COLS * GROUPS];
-        float steps[COLS * GROUPS], out[COLS * (ROWS + 1)];
-        CHECK(bitnet__groups_bytes(n, group, ROWS) == (size_t)(3 * panel));
+        float scales[COLS * GROUPS], out[COLS * (ROWS + 1)];
+        CHECK(bitnet__grouped_bytes(n, group, ROWS) == (size_t)(3 * panel));
         fill_groups(w, n, group, ROWS, VALID, SCALE_NORMAL);
         fill_activations(q, (size_t)(COLS * n), RANDOM);
         sum_columns(q, group, COLS * GROUPS, sums);
-        for (i = 0; i < COLS * GROUPS; i++) steps[i] = (float)(1 + i % 4);
+        for (i = 0; i < COLS * GROUPS; i++) scales[i] = (float)(1 + i % 4);
         for (r = 0; r < 48; r++)       /* scales of -2, -1, 0, 1, 2 */
             for (i = 0; i < GROUPS; i++)
                 bitnet__put_u16(w + r / 16 * panel + i * size + r % 16 * 2,
                                 bitnet__f32_to_f16((float)((r + i) % 5 - 2)));
         for (i = 0; i < COLS * (ROWS + 1); i++) out[i] = 7.0f;
-        scalar()->dotrows_groups(&(bitnet__grouped){w, q, sums, steps, n, group, ROWS, COLS, 1, out,
-                                                    ROWS + 1});
+        scalar()->dotrows_groups(&(bitnet__grouped){w, q, sums, scales, n, group, ROWS, COLS, 1,
+                                                    out, ROWS + 1});
         for (c = 0; c < COLS; c++)
             for (r = 0; r <= ROWS; r++) {
                 const uint8_t *row = w + r / 16 * panel + 32 + r % 16 * 4;
@@ -952,11 +952,11 @@ static uint8_t *make_cache(int n, int rows, int codes, int special) {
     return w;
 }
 
-/* Goes through the bytes in their order, as drawn in @kernels: steps [rows], codes [rows][n]. */
-static void read_cache(const uint8_t *w, int n, int rows, int what, float *steps, int *codes) {
+/* Goes through the bytes in their order, as drawn in @kernels: scales [rows], codes [rows][n]. */
+static void read_cache(const uint8_t *w, int n, int rows, int what, float *scales, int *codes) {
     int r, i, b;
-    for (; rows > 0; rows -= 64, steps += 64, codes += 64 * n) {
-        for (r = 0; r < 64; r++, w += 4) steps[r] = bitnet__load_f32(w);
+    for (; rows > 0; rows -= 64, scales += 64, codes += 64 * n) {
+        for (r = 0; r < 64; r++, w += 4) scales[r] = bitnet__load_f32(w);
         if (what == KEY_CODES) {
             for (i = 0; i < n; i += 4)
                 for (r = 0; r < 64; r++)
@@ -974,18 +974,18 @@ static int check_scores_i8(const bitnet_kernels *k, int n, int rows, int cols, i
     uint8_t *w = make_cache(n, rows, codes, special);
     int8_t *q = (int8_t *)block(q_size, 3);
     int32_t *sums = (int32_t *)block((size_t)cols * 4, 4);
-    float *steps = (float *)block((size_t)rows * 4, 0);
+    float *scales = (float *)block((size_t)rows * 4, 0);
     int *keys = (int *)block((size_t)rows * (size_t)n * sizeof *keys, 0), c, r, i, at;
     float *want = (float *)results(size * 4), *got = (float *)results(size * 4);
     fill_activations(q, q_size, queries);
     for (i = 0; i < (int)q_size; i++) q[i] = (int8_t)(q[i] == -128 ? -127 : q[i]);
     sum_columns(q, n, cols, sums);
-    read_cache(w, n, rows, KEY_CODES, steps, keys);
+    read_cache(w, n, rows, KEY_CODES, scales, keys);
     for (c = 0; c < cols; c++)
         for (r = 0; r < rows; r++) {
             int64_t dot = 0;
             for (i = 0; i < n; i++) dot += (int64_t)keys[r * n + i] * q[c * n + i];
-            want[(size_t)c * stride + (size_t)r] = (float)dot * steps[r];
+            want[(size_t)c * stride + (size_t)r] = (float)dot * scales[r];
         }
     k->scores_i8(w, q, sums, n, rows, cols, got, stride);
     at = first_difference(want, got, size);
@@ -997,7 +997,7 @@ static int check_scores_i8(const bitnet_kernels *k, int n, int rows, int cols, i
     release(w, 1);
     release(q, 3);
     release(sums, 4);
-    free(steps);
+    free(scales);
     free(keys);
     free(want);
     free(got);
@@ -1024,7 +1024,7 @@ static void scores_i8(const char *table) {
                              turn % 2 ? ALL_127 : ALL_MINUS_128, 0)) return;
 }
 
-/* One block of 64 positions, as bitnet_kernels says; t: p times steps, or 0 outside the range. */
+/* One block of 64 positions, as bitnet_kernels says; t: p times scales, or 0 outside the range. */
 static float weigh_block(const float *t, uint8_t *q) {
     float top = 1e-30f;
     int r;
@@ -1093,12 +1093,12 @@ static int check_sumrows_i8(const bitnet_kernels *k, int n, int first, int count
     const size_t p_size = ((size_t)cols - 1) * stride + (size_t)rows;
     const size_t size = (size_t)cols * (size_t)count, s_size = p_size / 64;
     uint8_t *w = make_cache(n, rows, codes, 0), *p = (uint8_t *)block(p_size, 1);
-    float *steps = (float *)block(s_size * 4, 4), *unused = (float *)block((size_t)rows * 4, 0);
+    float *scales = (float *)block(s_size * 4, 4), *unused = (float *)block((size_t)rows * 4, 0);
     float *want = (float *)results(size * 4 + GUARD * 4), *got;
     int *v = (int *)block((size_t)rows * (size_t)n * sizeof *v, 0), c, i, r, at;
     size_t j;
     for (j = 0; j < p_size; j++) p[j] = (uint8_t)(codes ? 127 : random_bits() & 127);
-    for (j = 0; j < s_size; j++) steps[j] = cache_float(special);
+    for (j = 0; j < s_size; j++) scales[j] = cache_float(special);
     for (j = 0; j < size; j++) want[j] = random_unit();
     got = (float *)memcpy(results(size * 4 + GUARD * 4), want, size * 4);
     read_cache(w, n, rows, VALUE_CODES, unused, v);
@@ -1110,10 +1110,10 @@ static int check_sumrows_i8(const bitnet_kernels *k, int n, int first, int count
                 float y;
                 for (at = r; at < r + 64; at++)
                     dot += (int64_t)p[(size_t)c * stride + (size_t)at] * v[at * n + first + i];
-                y = (float)dot * steps[b];
+                y = (float)dot * scales[b];
                 want[c * count + i] += y;
             }
-    k->sumrows_i8(w, p, steps, stride, n, first, count, rows, cols, got);
+    k->sumrows_i8(w, p, scales, stride, n, first, count, rows, cols, got);
     at = first_difference(want, got, size + GUARD);
     if (at >= 0)
         test_fail(__FILE__, __LINE__, "%s: n %d, elements %d + %d, %d rows, %d columns, codes %s: "
@@ -1122,7 +1122,7 @@ static int check_sumrows_i8(const bitnet_kernels *k, int n, int first, int count
                   (unsigned long long)seed);
     release(w, 1);
     release(p, 1);
-    release(steps, 4);
+    release(scales, 4);
     free(unused);
     free(v);
     free(want);
@@ -1551,8 +1551,8 @@ static void dispatch(void) {
         CHECK(bitnet_kernels_usable(k) == ((k->needs & features) == k->needs));
         CHECK(i >= n - 2 || k->needs != 0);
         CHECK(!strcmp(k->layout, k->pack ? "TL2_R16" : "I2_S"));
-        CHECK(k->row_group >= 1 && k->row_group <= BITNET__MAX_PACK_ROWS);
-        CHECK(!(k->row_group & (k->row_group - 1)));
+        CHECK(k->pack_rows >= 1 && k->pack_rows <= BITNET__MAX_PACK_ROWS);
+        CHECK(!(k->pack_rows & (k->pack_rows - 1)));
         CHECK(!strcmp(bitnet_kernels_name(k), k->name));
     }
     /* One bit that is missing is enough, whatever else is there. */
