@@ -249,7 +249,7 @@ suite_aarch64_older() {
     compiler=aarch64-linux-gnu-gcc flags='-O2 -static -fsigned-char'
     filters='kernels/ head/ahead'
     break_file=bitnet_kernels_arm.h
-    break='s/BITNET__FOLD = 5/BITNET__FOLD = 9/; s/part\[2\], 4);/part[2], 3);/'
+    break='s/BITNET__FOLD = 5/BITNET__FOLD = 9/; s/partial\[2\], 4);/partial[2], 3);/'
     build_machine || return 1
     bad=0
     emulator='qemu-aarch64 -cpu cortex-a53' has=neon lacks='neon-dotprod neon-i8mm'
