@@ -2766,9 +2766,9 @@ static void bitnet__dotrows_groups_scalar(const bitnet__grouped *d) {
 }
 
 /* For each float format one loop of dot products and one of weighted sums. */
-#define BITNET__DEFINE_DOTROWS(type, bytes) \
-    static void bitnet__dotrows_##type##_scalar(const uint8_t *w, const float *x, int n, int rows, \
-                                                int cols, float *out, size_t out_stride) { \
+#define BITNET__DEFINE_DOTROWS(name, type, bytes) \
+    static void bitnet__##name##_scalar(const uint8_t *w, const float *x, int n, int rows, \
+                                        int cols, float *out, size_t out_stride) { \
         int r, c, i, j; \
         for (r = 0; r < rows; r++, w += (size_t)n * (bytes)) { \
             for (c = 0; c < cols; c++) { \
@@ -2795,9 +2795,10 @@ static void bitnet__dotrows_groups_scalar(const bitnet__grouped *d) {
                     out[i] += p[r] * bitnet__load_##type(v + (size_t)i * (bytes)); \
         } \
     }
-BITNET__DEFINE_DOTROWS(f32, 4)
-BITNET__DEFINE_DOTROWS(f16, 2)
-BITNET__DEFINE_DOTROWS(bf16, 2)
+BITNET__DEFINE_DOTROWS(dotrows_f32, f32, 4)
+BITNET__DEFINE_DOTROWS(dotrows_f16, f16, 2)
+BITNET__DEFINE_DOTROWS(dotrows_bf16, bf16, 2)
+BITNET__DEFINE_DOTROWS(scores_f16, f16, 2)
 BITNET__DEFINE_SUMROWS(f32, 4)
 BITNET__DEFINE_SUMROWS(f16, 2)
 
@@ -2961,18 +2962,17 @@ static void bitnet__sumrows_i8_scalar(const uint8_t *w, const uint8_t *p, const 
 /* How a table reads I2_S in place. */
 #define BITNET__LAYOUT_I2S "I2_S", 1, bitnet__i2s_bytes, 0
 
-/* The functions of a table, by the ends of their names: those of floats; of exact products with
-   F16; of integers; of integers, with panels or an int8 cache; and dotrows_ternary's whole name. */
-#define BITNET__ENTRIES(floats, exact, integers, panels, ternary) \
+/* The functions of a table, by the ends of their names: those of floats; of integers; of integers,
+   with panels or an int8 cache; and dotrows_ternary's whole name. */
+#define BITNET__ENTRIES(floats, integers, panels, ternary) \
     bitnet__quantize_##floats, ternary, bitnet__dotrows_groups_##panels, \
     bitnet__dotrows_f32_##floats, bitnet__dotrows_f16_##floats, bitnet__dotrows_bf16_##floats, \
-    bitnet__scores_f16_##exact, bitnet__sumrows_f32_##floats, bitnet__sumrows_f16_##exact, \
+    bitnet__scores_f16_##floats, bitnet__sumrows_f32_##floats, bitnet__sumrows_f16_##floats, \
     bitnet__softmax_##floats, bitnet__rope_##floats, bitnet__store_f16_##floats, \
     bitnet__dequantize_##floats, bitnet__relu2_gate_##floats, bitnet__sigmoid_gate_##floats, \
     bitnet__rmsnorm_##floats, bitnet__dotrows_u4_##integers, bitnet__dotrows_i2s_##panels, \
     bitnet__scores_i8_##panels, bitnet__weigh_i8_##floats, bitnet__sumrows_i8_##panels
-#define BITNET__SCALAR_ENTRIES(ternary) BITNET__ENTRIES(scalar, scalar, scalar, scalar, ternary)
-#define bitnet__scores_f16_scalar bitnet__dotrows_f16_scalar   /* nothing is faster in plain C */
+#define BITNET__SCALAR_ENTRIES(ternary) BITNET__ENTRIES(scalar, scalar, scalar, ternary)
 
 static const bitnet_kernels bitnet__kernels_scalar = {
     "scalar", 0, BITNET__LAYOUT_I2S, BITNET__SCALAR_ENTRIES(bitnet__dotrows_i2s_scalar)

@@ -1698,11 +1698,11 @@ BITNET__INLINE void bitnet__put_f16_neon(uint8_t *p, const float *x) {
 #ifdef __arm__
   #define BITNET__TABLE(integers, panels) \
       BITNET__LAYOUT_I2S, \
-      BITNET__ENTRIES(scalar, scalar, integers, panels, bitnet__dotrows_i2s_##panels)
+      BITNET__ENTRIES(scalar, integers, panels, bitnet__dotrows_i2s_##panels)
 #else
   #define BITNET__TABLE(integers, panels) \
       BITNET__LAYOUT_I2S, \
-      BITNET__ENTRIES(neon, neon, integers, panels, bitnet__dotrows_i2s_##panels)
+      BITNET__ENTRIES(neon, integers, panels, bitnet__dotrows_i2s_##panels)
 #endif
 
 #if BITNET__NEON

@@ -1839,20 +1839,23 @@ static uint32_t bitnet__cpu_features(void) {
 
 /* ---- the tables ---- */
 
-#define BITNET__TABLE(isa) \
-    BITNET__LAYOUT_I2S, BITNET__ENTRIES(wasm, isa, isa, isa, bitnet__dotrows_i2s_##isa)
-/* What both have, and what simd128 has no instruction for. */
-#define bitnet__scores_f16_simd128 bitnet__dotrows_f16_wasm
-#define bitnet__scores_f16_relaxed bitnet__scores_f16_wasm
-#define bitnet__scores_i8_simd128 bitnet__scores_i8_wasm
-#define bitnet__scores_i8_relaxed bitnet__scores_i8_wasm
+/* scores: of an F16 cache. */
+#define BITNET__TABLE(isa, scores) \
+    BITNET__LAYOUT_I2S, bitnet__quantize_wasm, bitnet__dotrows_i2s_##isa, \
+    bitnet__dotrows_groups_##isa, bitnet__dotrows_f32_wasm, bitnet__dotrows_f16_wasm, \
+    bitnet__dotrows_bf16_wasm, scores, bitnet__sumrows_f32_wasm, bitnet__sumrows_f16_##isa, \
+    bitnet__softmax_wasm, bitnet__rope_wasm, bitnet__store_f16_wasm, bitnet__dequantize_wasm, \
+    bitnet__relu2_gate_wasm, bitnet__sigmoid_gate_wasm, bitnet__rmsnorm_wasm, \
+    bitnet__dotrows_u4_##isa, bitnet__dotrows_i2s_##isa, bitnet__scores_i8_wasm, \
+    bitnet__weigh_i8_wasm, bitnet__sumrows_i8_##isa
 
 static const bitnet_kernels bitnet__kernels_simd128 = {
-    "simd128", BITNET_CPU_SIMD128, BITNET__TABLE(simd128)
+    "simd128", BITNET_CPU_SIMD128, BITNET__TABLE(simd128, bitnet__dotrows_f16_wasm)
 };
 #if BITNET__RELAXED
 static const bitnet_kernels bitnet__kernels_relaxed = {
-    "relaxed-simd", BITNET_CPU_SIMD128 | BITNET_CPU_RELAXED, BITNET__TABLE(relaxed)
+    "relaxed-simd", BITNET_CPU_SIMD128 | BITNET_CPU_RELAXED,
+    BITNET__TABLE(relaxed, bitnet__scores_f16_wasm)
 };
 #endif
 #define BITNET__KERNEL_TABLES \

@@ -1130,7 +1130,7 @@ BITNET__FN void bitnet__tile_tl2_avx2(const bitnet__dots *d, const int tile_cols
 
 static const bitnet_kernels bitnet__kernels_avx2 = {
     "avx2", BITNET_CPU_AVX2 | BITNET_CPU_F16C, BITNET__LAYOUT_I2S,
-    BITNET__ENTRIES(avx2, avx2, avx2, avx2, bitnet__dotrows_i2s_avx2)
+    BITNET__ENTRIES(avx2, avx2, avx2, bitnet__dotrows_i2s_avx2)
 };
 
 #ifndef BITNET_NO_TL2
@@ -1197,7 +1197,7 @@ static BITNET__TARGET_avx2 int bitnet__pack_tl2_avx2(const uint8_t *i2s, int n, 
 static const bitnet_kernels bitnet__kernels_avx2_tl2 = {
     "avx2-tl2", BITNET_CPU_AVX2 | BITNET_CPU_F16C,
     "TL2_R16", BITNET__TL2_ROWS, bitnet__packed_bytes_tl2, bitnet__pack_tl2_avx2,
-    BITNET__ENTRIES(avx2, avx2, avx2, avx2, bitnet__dotrows_tl2_avx2)
+    BITNET__ENTRIES(avx2, avx2, avx2, bitnet__dotrows_tl2_avx2)
 };
 #endif
 #define BITNET__PACK_TL2 bitnet__pack_tl2_avx2
@@ -1250,7 +1250,7 @@ BITNET__FN __m256i bitnet__settle_avxvnni(bitnet__pair_avx2 sum) {
 
 static const bitnet_kernels bitnet__kernels_avxvnni = {
     "avxvnni", BITNET_CPU_AVX2 | BITNET_CPU_F16C | BITNET_CPU_AVXVNNI, BITNET__LAYOUT_I2S,
-    BITNET__ENTRIES(avx2, avx2, avxvnni, avxvnni, bitnet__dotrows_i2s_avxvnni)
+    BITNET__ENTRIES(avx2, avxvnni, avxvnni, bitnet__dotrows_i2s_avxvnni)
 };
 #undef BITNET__FN
 #endif
@@ -1565,7 +1565,7 @@ BITNET__INLINE BITNET__TARGET_avx512vbmi void bitnet__triples_tl2_avx512vbmi(
 static const bitnet_kernels bitnet__kernels_avx512vnni = {
     "avx512vnni", BITNET_CPU_AVX2 | BITNET_CPU_F16C | BITNET_CPU_AVX512 | BITNET_CPU_AVX512VNNI,
     BITNET__LAYOUT_I2S,
-    BITNET__ENTRIES(avx512vnni, avx512vnni, avx512vnni, avx512vnni, bitnet__dotrows_i2s_avx512vnni)
+    BITNET__ENTRIES(avx512vnni, avx512vnni, avx512vnni, bitnet__dotrows_i2s_avx512vnni)
 };
 
 #ifndef BITNET_NO_TL2
@@ -1592,14 +1592,14 @@ static const bitnet_kernels bitnet__kernels_avx512vnni_tl2 = {
     "avx512vnni-tl2",
     BITNET_CPU_AVX2 | BITNET_CPU_F16C | BITNET_CPU_AVX512 | BITNET_CPU_AVX512VNNI,
     "TL2_R16", BITNET__TL2_ROWS, bitnet__packed_bytes_tl2, BITNET__PACK_TL2,
-    BITNET__ENTRIES(avx512vnni, avx512vnni, avx512vnni, avx512vnni, bitnet__dotrows_tl2_avx512vnni)
+    BITNET__ENTRIES(avx512vnni, avx512vnni, avx512vnni, bitnet__dotrows_tl2_avx512vnni)
 };
 static const bitnet_kernels bitnet__kernels_avx512vbmi_tl2 = {
     "avx512vbmi-tl2",
     BITNET_CPU_AVX2 | BITNET_CPU_F16C | BITNET_CPU_AVX512 | BITNET_CPU_AVX512VNNI |
         BITNET_CPU_AVX512VBMI,
     "TL2_R16", BITNET__TL2_ROWS, bitnet__packed_bytes_tl2, BITNET__PACK_TL2,
-    BITNET__ENTRIES(avx512vnni, avx512vnni, avx512vnni, avx512vnni, bitnet__dotrows_tl2_avx512vbmi)
+    BITNET__ENTRIES(avx512vnni, avx512vnni, avx512vnni, bitnet__dotrows_tl2_avx512vbmi)
 };
 #endif
 #undef BITNET__FN
@@ -2037,21 +2037,20 @@ BITNET__HOT BITNET__TARGET_amx void bitnet__sumrows_i8_amx(const uint8_t *w, con
     _tile_release();
 }
 
-#define BITNET__ENTRIES_AMX(ternary) \
-    BITNET__ENTRIES(avx512vnni, avx512vnni, avx512vnni, amx, ternary)
 #define BITNET__NEEDS_AMX \
     (BITNET_CPU_AVX2 | BITNET_CPU_F16C | BITNET_CPU_AVX512 | BITNET_CPU_AVX512VNNI | \
      BITNET_CPU_AMX)
 
 static const bitnet_kernels bitnet__kernels_amx = {
-    "amx", BITNET__NEEDS_AMX, BITNET__LAYOUT_I2S, BITNET__ENTRIES_AMX(bitnet__dotrows_i2s_amx)
+    "amx", BITNET__NEEDS_AMX, BITNET__LAYOUT_I2S,
+    BITNET__ENTRIES(avx512vnni, avx512vnni, amx, bitnet__dotrows_i2s_amx)
 };
 
 #ifndef BITNET_NO_TL2
 static const bitnet_kernels bitnet__kernels_amx_tl2 = {
     "amx-tl2", BITNET__NEEDS_AMX | BITNET_CPU_AVX512VBMI, "TL2_R16",
     BITNET__TL2_ROWS, bitnet__packed_bytes_tl2, BITNET__PACK_TL2,
-    BITNET__ENTRIES_AMX(bitnet__dotrows_tl2_amx)
+    BITNET__ENTRIES(avx512vnni, avx512vnni, amx, bitnet__dotrows_tl2_amx)
 };
 #endif
 #undef BITNET__FN
