@@ -287,6 +287,8 @@ class Trial:
             if not shutil.which(tool):
                 print(f'skip {self.m.name}: {tool} is not installed')
                 return
+        self.flags = [f for f in CFLAGS if not subprocess.run(         # those that it knows
+            self.m.compiler + [f, '-E', '-'], input=b'', capture_output=True).returncode]
         shutil.rmtree(self.dir, ignore_errors=True)
         os.makedirs(self.dir)
         with open(f'{self.dir}/library.c', 'w') as f:
@@ -329,7 +331,7 @@ class Trial:
         return bool(fits)
 
     def compiler(self, *arguments, may_fail=False):
-        command = self.m.compiler + CFLAGS + list(arguments)
+        command = self.m.compiler + self.flags + list(arguments)
         done = subprocess.run(command, stderr=subprocess.PIPE, text=True)
         if done.returncode and not may_fail:
             sys.exit(f'FAIL {shlex.join(command)}\n{done.stderr[-3000:]}')
