@@ -33,7 +33,7 @@ static void show(const bitnet_kernels *k) {
         printf("FAIL without a fault: %s\n", err.text);
         exit(2);
     }
-    show_numbers("table", k->name, planted_hit);
+    show_numbers("table", bitnet_kernels_name(k), planted_hit);
 }
 
 int main(int argc, char **argv) {

@@ -40,11 +40,15 @@ WORDS = dict(pair.split(':') for pair in '''
     cvtepi8:cvtepu8'''.split())
 KEYWORDS = {'if', 'for', 'while', 'switch', 'return', 'sizeof', 'else', 'do', 'case', 'goto'}
 APART = {'__attribute__', '__asm__', 'sizeof', '_Static_assert', '_mm_prefetch',
-         '__builtin_prefetch'}                       # what they take is not changed
+         '__builtin_prefetch', 'bitnet__make_ahead'}         # what they take is not changed
+# What a change leaves without a value, or reads or writes outside an array, must be seen.
+CFLAGS = '''-O1 -fno-tree-sra -ftrivial-auto-var-init=pattern -fsanitize=bounds
+            -fsanitize-undefined-trap-on-error -w -I.'''.split()
 BATCH = 100
 
 Function = namedtuple('Function', 'name target first last')      # the tokens between its braces
 Site = namedtuple('Site', 'function at new first last')          # tokens first to last stand twice
+Equal = namedtuple('Equal', 'function change after')             # patterns of planted.txt
 Machine = namedtuple('Machine', 'name compiler emulator exe link crosscheck')
 
 
@@ -200,6 +204,9 @@ class Text:
         name = re.match('[A-Za-z_]', self.tok[s.at])
         return f'{self.tok[s.at] if name else " ".join(self.tok[s.at - 2:s.at + 3])} -> {s.new}'
 
+    def after(self, s):
+        return ' '.join(self.tok[s.at + 1:s.at + 49])
+
     def plant(self, sites):
         """The text with all of these, which do not overlap; and the first line of each."""
         pieces, out, at, lines = [], [], 0, {}
@@ -210,12 +217,12 @@ class Text:
                            f'? ({" ".join(old)})\n: ({" ".join(new)})\n)'))
             for t in self.twins[self.source(s)]:
                 old = ' '.join(self.tok[t.first:t.last + 1])
-                if t.at != s.at:
+                if all(t.last < other.first or other.last < t.first for other in sites):
                     pieces.append((t.first, 1, t.last, n, f'(planted_twin[{n}] = 1, ({old}))'))
         line = 2
         for first, twin, last, n, piece in sorted(pieces):
             begin = self.pos[first]
-            if begin < at: continue                  # a twin within another piece
+            if begin < at: continue                  # a twin within another one
             line += self.text.count('\n', at, begin)
             if not twin: lines[line] = n - 1
             out += [self.text[at:begin], piece]
@@ -271,6 +278,7 @@ class Trial:
     """The changes of one machine."""
     def __init__(self, machine, options, equal):
         self.m, self.options, self.equal, self.how = machine, options, equal, Counter()
+        self.fitted = set()
         self.dir = f'build/planted/{machine.name}'
         self.program = machine.emulator + [f'{self.dir}/planted{machine.exe}']
 
@@ -279,6 +287,9 @@ class Trial:
             if not shutil.which(tool):
                 print(f'skip {self.m.name}: {tool} is not installed')
                 return
+        self.flags = [f for f in CFLAGS if not (self.m.name == 'wasm' and 'sanitize' in f) and
+                      not subprocess.run(              # those that it knows; clang's traps in wasm
+            self.m.compiler + [f, '-E', '-'], input=b'', capture_output=True).returncode]
         shutil.rmtree(self.dir, ignore_errors=True)
         os.makedirs(self.dir)
         with open(f'{self.dir}/library.c', 'w') as f:
@@ -297,12 +308,13 @@ class Trial:
         for how, n in sorted(self.how.items()): print(f'{self.m.name}: {n} {how}')
 
     def draw(self):
-        sites = [s for s in self.text.sites if fnmatch.fnmatch(s.function.name, self.options.only)]
+        sites = self.text.sites[:]
         random.Random(self.options.seed).shuffle(sites)
         sites = [s for s in sites if not self.is_equal(s)]
+        print(f'{self.m.name}: {len(sites)} changes, and {len(self.text.sites) - len(sites)} equal '
+              f'ones; seed {self.options.seed}', flush=True)
+        sites = [s for s in sites if fnmatch.fnmatch(s.function.name, self.options.only)]
         drawn = sites[:None if self.options.all else self.options.count]
-        print(f'{self.m.name}: {len(drawn)} of {len(sites)} changes, seed {self.options.seed}',
-              flush=True)
         flags = cpu_flags() if self.m.name == 'x86' and not self.m.emulator else None
         can = [s for s in drawn if flags is None or not s.function.target or
                all(re.sub('[-_]', '', t) in flags for t in s.function.target.split(','))]
@@ -312,12 +324,15 @@ class Trial:
         return can
 
     def is_equal(self, s):
-        return any(fnmatch.fnmatchcase(s.function.name, function) and
-                   fnmatch.fnmatchcase(self.text.describe(s), change)
-                   for function, change in self.equal)
+        """Is it listed? Counts the entries that fit it."""
+        fits = [e for e in self.equal if fnmatch.fnmatchcase(s.function.name, e.function) and
+                fnmatch.fnmatchcase(self.text.describe(s), e.change) and
+                fnmatch.fnmatchcase(self.text.after(s), e.after)]
+        self.fitted.update(fits)
+        return bool(fits)
 
     def compiler(self, *arguments, may_fail=False):
-        command = self.m.compiler + ['-O1', '-w', '-I.', *arguments]
+        command = self.m.compiler + self.flags + list(arguments)
         done = subprocess.run(command, stderr=subprocess.PIPE, text=True)
         if done.returncode and not may_fail:
             sys.exit(f'FAIL {shlex.join(command)}\n{done.stderr[-3000:]}')
@@ -352,7 +367,9 @@ class Trial:
             if not how and n not in tables:
                 how = 'skipped' if n in twins else ''      # the compiler leaves it out here
             self.how[how or 'not found'] += 1
-            if not how: self.note('FAIL ', s, 'not found' if n in tables else 'never reached')
+            if not how:
+                self.note('FAIL ', s, ('not found' if n in tables else 'never reached') +
+                          f' @ {self.text.after(s)[:60]}')
             elif self.options.verbose: self.note('', s, how)
 
     def note(self, verdict, s, how):
@@ -408,6 +425,12 @@ class Trial:
         return done.returncode, done.stdout
 
 
+def entry(line):
+    function, change = (part.strip() for part in line.split(' | ')[:2])
+    change, _, after = change.partition(' @ ')
+    return Equal(function, change, after or '*')
+
+
 def cpu_flags():
     found = re.search(r'(?m)^flags\s*:(.*)$', open('/proc/cpuinfo').read())
     return {re.sub('[-_]', '', f) for f in found[1].split()}
@@ -423,12 +446,15 @@ def main():
     p.add_argument('machine', nargs='*')
     options, how = p.parse_args(), Counter()
     listed = open(f'{HERE}/planted.txt', encoding='utf-8').read().splitlines()
-    equal = [[part.strip() for part in l.split('|')[:2]] for l in listed if l and l[0] != '#']
+    equal = [entry(l) for l in listed if l and l[0] != '#']
+    unused = set(equal)
     for m in machines():
         if not options.machine or m.name in options.machine:
             trial = Trial(m, options, equal)
             trial.run()
             how += trial.how
+            unused -= trial.fitted
+    for e in sorted(unused) if options.verbose else []: print('fits nothing here:', *e)
     passed = sum(n for kind, n in how.items() if kind.startswith('found'))
     print(f'{passed} passed, {how["not found"]} failed, {how["skipped"]} skipped')
     sys.exit(how['not found'] != 0)
