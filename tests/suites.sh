@@ -17,13 +17,13 @@
 # The suites of every change, long ones first. Those that wait for a browser, a disk or a time are
 # apart, so that they do not all wait at the same time, and not last, when no others are left to run
 # meanwhile.
-SUITES="sanitizers web-chromium web-node cc web-cache check aarch64-max server s390x batch wasm-simd
-    convert perplexity web-firefox cli races fuzz-replay embed crosscheck grammar build"
+SUITES="sanitizers web-chromium web-node cc web-cache check aarch64-max server batch wasm-simd
+    convert perplexity cli fuzz-replay embed crosscheck grammar build"
 
 # Those of test --all: also what takes too long for every change, other machines and compilers, what
 # is released, and tools that judge the sources.
 ALL_SUITES="bundlers analysis fuzz-live aarch64-older i686 windows apple-windows armhf riscv64 dist
-    packages planted wasm-relaxed clang $SUITES"
+    packages planted wasm-relaxed clang s390x web-firefox races $SUITES"
 
 # whole: is this suite run in full, as by test --all and by its name? test leaves out what takes long
 # and what another suite of test is likely to find as well.
