@@ -1,4 +1,4 @@
-/* bitnet.h - v0.2.0 - runs BitNet b1.58 (1.58-bit, ternary) language models on any CPU; MIT licence
+/* bitnet.h - v0.3.0 - runs BitNet b1.58 (1.58-bit, ternary) language models on any CPU; MIT licence
 
    In *one* C or C++ file write
        #define BITNET_IMPLEMENTATION
@@ -51,7 +51,8 @@
                return 2;
            }
            memset(&gen, 0, sizeof gen);
-           gen.text = argc > 2 ? argv[2] : "Once upon a time";
+           gen.text.data = argc > 2 ? argv[2] : "Once upon a time";
+           gen.text.size = strlen(gen.text.data);
            gen.max_tokens = 100;
            gen.text_fn = print;
 
@@ -84,7 +85,7 @@
    position of the context. So two calls of 20 tokens write what one call of 40 writes, except that
    an incomplete character at the end of the first call becomes U+FFFD.
 
-   4. Free the contexts, then the model.
+   4. Free contexts and model, in any order: what is still in use lives on until it is not.
 
    CHAT
    Pass messages instead of text. bitnet_generate writes them in the model's chat template, opens
@@ -93,12 +94,12 @@
 
        static void chat(bitnet_ctx *ctx, bitnet_generate_params *gen) {
            char line[4096];
-           bitnet_message message = {"user", line};
+           bitnet_message message = {BITNET_TEXT("user"), {line, 0}, {0, 0}};
            bitnet_error err;
            gen->messages = &message;
            gen->n_messages = 1;
            while (fgets(line, sizeof line, stdin)) {
-               line[strcspn(line, "\r\n")] = 0;
+               message.content.size = strcspn(line, "\r\n");
                if (bitnet_generate(ctx, gen, NULL, &err) != BITNET_OK) printf("(%s)", err.text);
                printf("\n");
            }
@@ -140,9 +141,9 @@
            if (n < 0) return (bitnet_result)n;
            memset(&sampler, 0, sizeof sampler);  // greedy; or set temperature, top_k, rng ...
            memset(&detok, 0, sizeof detok);
-           for (r = bitnet_eval(ctx, tokens, n, 0, NULL); r == BITNET_OK;
-                r = bitnet_eval(ctx, tokens, 1, 0, NULL)) {
-               tokens[0] = bitnet_sample(ctx, &sampler);
+           for (r = bitnet_eval(ctx, 0, tokens, n, 1, NULL); r == BITNET_OK;
+                r = bitnet_eval(ctx, 0, tokens, 1, 1, NULL)) {
+               tokens[0] = bitnet_sample(ctx, -1, &sampler, NULL);
                if (bitnet_token_is_end(model, tokens[0])) break;
                n = bitnet_detok_push(model, &detok, tokens[0], piece, sizeof piece);
                if (n > 0) fwrite(piece, 1, (size_t)n, stdout);
@@ -155,25 +156,23 @@
    BITNET_ADD_BOS is only for the beginning of a context. A token is not always a whole character:
    bitnet_detok_push holds incomplete bytes back. A buffer of 1000 bytes suffices for every known
    vocabulary. To use a sampler of your own, read bitnet_logits in place of bitnet_sample; or let a
-   mask_fn in bitnet_sampler say which tokens may follow. bitnet_ctx_rewind drops tokens from the
+   mask_fn in bitnet_sampler say which tokens may follow. bitnet_seq_rewind drops tokens from the
    end of the context. What remains, such as a system message, needs no second evaluation.
 
    SEQUENCES (@context, @generate)
    A context can hold many conversations: with n_seqs = S they are the sequences 0 .. S - 1, each
-   with its own tokens and pending token. The functions bitnet_ctx_..., bitnet_eval and
-   bitnet_generate mean sequence 0, so a program with one conversation need not know about them. One
-   pass over the weights serves all: eight cost little more than one, and the logits of a sequence
+   with its own tokens and pending token. A program with one conversation writes 0. One pass over the weights serves all: eight cost little more than one, and the logits of a sequence
    are the same bits whatever is evaluated beside it.
 
    To write several texts at once, begin a generation for each (bitnet_gen_begin), call
    bitnet_gen_next again and again, and end each. New ones may join, and others end, between two
    calls; @generate shows a loop. For a loop of your own, bitnet_eval_many evaluates any mix of
-   prompts and single tokens, and bitnet_sample_row samples from a row of its logits.
+   prompts and single tokens, and bitnet_sample samples from a row of its logits.
 
    bitnet_seq_copy lets a sequence begin as another one does, and shares its memory. bitnet_seq_sync
    gives a sequence new tokens and evaluates only what differs; bitnet_seq_remove takes some out of
-   its middle, as when old turns of a chat must go. bitnet_seq_save and bitnet_seq_load keep it in a
-   file or in memory: saved on one machine, it goes on with the same bits on any other (@state).
+   its middle, as when old turns of a chat must go. bitnet_seq_save_ and bitnet_seq_load_ keep it
+   in a file or in memory: saved on one machine, it goes on with the same bits on any other (@state).
 
    EMBEDDINGS (@embed)
    Microsoft's ternary embedding models (architectures qwen3 and gemma3) turn a text into a vector
@@ -200,8 +199,7 @@
 
    THREADS (@threads)
    A context may be used by only one thread at a time. While another thread, or the call whose
-   callback is running, uses it, further calls fail at once with BITNET_ERR_BUSY (bitnet_logits
-   returns 0, bitnet_sample -1, and bitnet_ctx_free frees nothing); with BITNET_NO_THREADS, calls
+   callback is running, uses it, further calls fail at once with BITNET_ERR_BUSY; with BITNET_NO_THREADS, calls
    from other threads are not detected. Functions that take a const bitnet_ctx are not refused: do
    not call them from another thread meanwhile, that is a data race. Callbacks may call them; those
    of bitnet_generate may call bitnet_logits, too. Callbacks must return: after a longjmp or an
@@ -242,8 +240,8 @@
 
    No function crashes on a null pointer, or on a number out of the range in its comment. Unless the
    comment allows it, a function that returns a bitnet_result or a length returns BITNET_ERR_ARG,
-   one that returns a pointer or a count 0, one that returns a token -1, and one that returns
-   nothing does nothing. The size of what a pointer points to, its NUL and lifetime are trusted.
+   one that returns a pointer or a count 0, one that returns a token a negative number, and one that
+   returns nothing does nothing. Sizes and lifetimes of what pointers point to are trusted.
 
    SPEED (@kernels, @head, @generate)
    The best kernel table that the CPU and the system support is chosen at run time, without any -m
@@ -340,23 +338,96 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define BITNET_VERSION "0.2.0"
-#define BITNET_VERSION_NUMBER 200              /* major * 10000 + minor * 100 + patch */
+#define BITNET_VERSION "0.3.0"
+#define BITNET_VERSION_NUMBER 300              /* major * 10000 + minor * 100 + patch */
 
-/* Structs may change between minor versions. So that a program compiled with another version's
-   header does not link, instead of misreading structs, the functions that everything begins with
-   have the version in their symbols; foreign-function interfaces must use those names. */
-#define BITNET__VERSIONED(name) name##_v0_2
-#define bitnet_model_load_file BITNET__VERSIONED(bitnet_model_load_file)
-#define bitnet_model_load_memory BITNET__VERSIONED(bitnet_model_load_memory)
-#define bitnet_model_load_io BITNET__VERSIONED(bitnet_model_load_io)
-#define bitnet_gguf_open_file BITNET__VERSIONED(bitnet_gguf_open_file)
-#define bitnet_gguf_open_memory BITNET__VERSIONED(bitnet_gguf_open_memory)
-#define bitnet_gguf_open_io BITNET__VERSIONED(bitnet_gguf_open_io)
-#define bitnet_kernels_get BITNET__VERSIONED(bitnet_kernels_get)
-#define bitnet_kernels_find BITNET__VERSIONED(bitnet_kernels_find)
-#define bitnet_kernels_default BITNET__VERSIONED(bitnet_kernels_default)
-#define bitnet_ternary_check BITNET__VERSIONED(bitnet_ternary_check)
+/* The version is in the symbol of every function. So two copies of the library, of different
+   versions, can be in one process, and a program that was compiled with another version's header
+   does not link, instead of misreading structs. A foreign-function interface uses these names. A
+   plugin should keep its copy to itself: BITNET_STATIC, or a BITNET_API that hides it. */
+#define bitnet_version bitnet_version_v0_3
+#define bitnet_version_number bitnet_version_number_v0_3
+#define bitnet_result_text bitnet_result_text_v0_3
+#define bitnet_clean_text bitnet_clean_text_v0_3
+#define bitnet_utf8_decode bitnet_utf8_decode_v0_3
+#define bitnet_model_load_file bitnet_model_load_file_v0_3
+#define bitnet_model_load_memory bitnet_model_load_memory_v0_3
+#define bitnet_model_load_io bitnet_model_load_io_v0_3
+#define bitnet_model_free bitnet_model_free_v0_3
+#define bitnet_model_get_info bitnet_model_get_info_v0_3
+#define bitnet_model_get_meta bitnet_model_get_meta_v0_3
+#define bitnet_model_meta_key bitnet_model_meta_key_v0_3
+#define bitnet_tokenize bitnet_tokenize_v0_3
+#define bitnet_detokenize bitnet_detokenize_v0_3
+#define bitnet_detok_push bitnet_detok_push_v0_3
+#define bitnet_token_find bitnet_token_find_v0_3
+#define bitnet_token_text bitnet_token_text_v0_3
+#define bitnet_token_is_special bitnet_token_is_special_v0_3
+#define bitnet_token_is_end bitnet_token_is_end_v0_3
+#define bitnet_model_chat_template bitnet_model_chat_template_v0_3
+#define bitnet_chat_tokenize bitnet_chat_tokenize_v0_3
+#define bitnet_reply_begin bitnet_reply_begin_v0_3
+#define bitnet_reply_next bitnet_reply_next_v0_3
+#define bitnet_ctx_bytes bitnet_ctx_bytes_v0_3
+#define bitnet_ctx_create bitnet_ctx_create_v0_3
+#define bitnet_ctx_free bitnet_ctx_free_v0_3
+#define bitnet_ctx_model bitnet_ctx_model_v0_3
+#define bitnet_ctx_capacity bitnet_ctx_capacity_v0_3
+#define bitnet_ctx_threads bitnet_ctx_threads_v0_3
+#define bitnet_ctx_set_threads bitnet_ctx_set_threads_v0_3
+#define bitnet_ctx_set_hooks bitnet_ctx_set_hooks_v0_3
+#define bitnet_seq_length bitnet_seq_length_v0_3
+#define bitnet_seq_tokens bitnet_seq_tokens_v0_3
+#define bitnet_seq_pending bitnet_seq_pending_v0_3
+#define bitnet_seq_figures bitnet_seq_figures_v0_3
+#define bitnet_seq_rewind bitnet_seq_rewind_v0_3
+#define bitnet_seq_copy bitnet_seq_copy_v0_3
+#define bitnet_seq_sync bitnet_seq_sync_v0_3
+#define bitnet_seq_remove bitnet_seq_remove_v0_3
+#define bitnet_seq_state_bytes bitnet_seq_state_bytes_v0_3
+#define bitnet_seq_save_io bitnet_seq_save_io_v0_3
+#define bitnet_seq_save_memory bitnet_seq_save_memory_v0_3
+#define bitnet_seq_load_io bitnet_seq_load_io_v0_3
+#define bitnet_seq_load_memory bitnet_seq_load_memory_v0_3
+#define bitnet_eval bitnet_eval_v0_3
+#define bitnet_eval_many bitnet_eval_many_v0_3
+#define bitnet_logits bitnet_logits_v0_3
+#define bitnet_hidden bitnet_hidden_v0_3
+#define bitnet_sample bitnet_sample_v0_3
+#define bitnet_sample_logits bitnet_sample_logits_v0_3
+#define bitnet_logprobs bitnet_logprobs_v0_3
+#define bitnet_generate bitnet_generate_v0_3
+#define bitnet_gen_begin bitnet_gen_begin_v0_3
+#define bitnet_gen_next bitnet_gen_next_v0_3
+#define bitnet_gen_piece bitnet_gen_piece_v0_3
+#define bitnet_gen_end bitnet_gen_end_v0_3
+#define bitnet_embed bitnet_embed_v0_3
+#define bitnet_kernels_count bitnet_kernels_count_v0_3
+#define bitnet_kernels_get bitnet_kernels_get_v0_3
+#define bitnet_kernels_find bitnet_kernels_find_v0_3
+#define bitnet_kernels_name bitnet_kernels_name_v0_3
+#define bitnet_kernels_usable bitnet_kernels_usable_v0_3
+#define bitnet_kernels_default bitnet_kernels_default_v0_3
+#define bitnet_selftest bitnet_selftest_v0_3
+#define bitnet_ctx_exact_logits bitnet_ctx_exact_logits_v0_3
+#define bitnet_ctx_head_bytes bitnet_ctx_head_bytes_v0_3
+#define bitnet_gguf_open_file bitnet_gguf_open_file_v0_3
+#define bitnet_gguf_open_memory bitnet_gguf_open_memory_v0_3
+#define bitnet_gguf_open_io bitnet_gguf_open_io_v0_3
+#define bitnet_gguf_close bitnet_gguf_close_v0_3
+#define bitnet_gguf_get_key bitnet_gguf_get_key_v0_3
+#define bitnet_gguf_find_key bitnet_gguf_find_key_v0_3
+#define bitnet_gguf_get_tensor bitnet_gguf_get_tensor_v0_3
+#define bitnet_gguf_find_tensor bitnet_gguf_find_tensor_v0_3
+#define bitnet_gguf_next bitnet_gguf_next_v0_3
+#define bitnet_gguf_text bitnet_gguf_text_v0_3
+#define bitnet_gguf_read bitnet_gguf_read_v0_3
+#define bitnet_tensor_type_name bitnet_tensor_type_name_v0_3
+#define bitnet_tensor_size bitnet_tensor_size_v0_3
+#define bitnet_ternary_check bitnet_ternary_check_v0_3
+#define bitnet_ternary_unpack bitnet_ternary_unpack_v0_3
+#define bitnet_ternary_scale bitnet_ternary_scale_v0_3
+#define bitnet_floats_unpack bitnet_floats_unpack_v0_3
 
 #ifndef BITNET_API
   #ifdef BITNET_STATIC
@@ -393,11 +464,23 @@ typedef enum bitnet_result {
     BITNET_RESULT_FORCE_INT = 0x7fffffff
 } bitnet_result;
 
+/* Structs of parameters and results end with reserved words. In parameters they must be 0, or the
+   call is BITNET_ERR_ARG: clear a struct before you fill it in. A later version may use them, so a
+   program that does is told by an older library that it does not know what is asked. */
+
 /* Filled in only on failure. text is one line of clean UTF-8, NUL-terminated. */
 typedef struct bitnet_error {
     bitnet_result code;
     char text[200];
+    int32_t reserved[13];
 } bitnet_error;
+
+/* A text of size bytes, without a NUL at the end; a NUL in it is a character like any other. data
+   0: there is none, which is not the same as an empty one. Texts are UTF-8. */
+typedef struct bitnet_text { const char *data; size_t size; } bitnet_text;
+
+/* Initialises a bitnet_text with a string literal. */
+#define BITNET_TEXT(literal) {literal, sizeof(literal) - 1}
 
 typedef int32_t bitnet_token;                 /* 0 .. n_vocab - 1; -1: none */
 typedef struct bitnet_model bitnet_model;     /* weights and tokenizer; immutable; any thread */
@@ -406,11 +489,12 @@ typedef struct bitnet_kernels bitnet_kernels; /* inner loops for one CPU feature
 
 /* Callbacks. Each gets as ud the pointer that stands beside it; what it must do is said there. */
 typedef void *(*bitnet_alloc_fn)(void *ud, size_t size, size_t align);
-typedef void (*bitnet_free_fn)(void *ud, void *p);
+typedef void (*bitnet_free_fn)(void *ud, void *p, size_t size);
 typedef bitnet_result (*bitnet_read_fn)(void *ud, uint64_t offset, void *dst, size_t n);
 typedef bitnet_result (*bitnet_write_fn)(void *ud, const void *data, size_t n);
 typedef int (*bitnet_progress_fn)(void *ud, uint64_t done, uint64_t total);
 typedef int (*bitnet_cancel_fn)(void *ud);
+typedef int (*bitnet_pause_fn)(void *ud);
 typedef void (*bitnet_step_fn)(void *ud, const char *op, int thread, int begin);
 typedef void (*bitnet_layer_fn)(void *ud, int layer, const float *x, int n_tokens);
 typedef void (*bitnet_job)(void *arg, int i);
@@ -421,19 +505,24 @@ typedef void (*bitnet_chosen_fn)(void *ud, bitnet_token t);
 typedef int (*bitnet_text_fn)(void *ud, const char *text, size_t n, bitnet_token t);
 
 /* All zero: malloc and free. Otherwise both functions are needed, and must be as thread-safe as
-   malloc if several threads share a model. align is a power of two, at most 64. */
+   malloc if several threads share a model. align is a power of two, at most 64; free_fn gets the
+   size that alloc_fn got. */
 typedef struct bitnet_allocator {
     bitnet_alloc_fn alloc_fn;
     bitnet_free_fn free_fn;
-    void *ud;
+    void *ud;                    /* of both */
+    uint64_t reserved[2];
 } bitnet_allocator;
 
-/* Random access to a file of size bytes. read_fn copies n bytes at offset to dst, never past size.
-   If it returns anything but BITNET_OK, the call that needed the bytes fails with that code. */
+/* Where loading reads from, and saving writes to. Loading: random access to size bytes; read_fn
+   copies n bytes at offset to dst, never past size. Saving: write_fn gets the bytes in order. If
+   one returns anything but BITNET_OK, the call that needed it fails with that code. */
 typedef struct bitnet_io {
-    uint64_t size;
-    bitnet_read_fn read_fn;
-    void *ud;
+    uint64_t size;               /* to load: of the file */
+    bitnet_read_fn read_fn;      /* to load */
+    bitnet_write_fn write_fn;    /* to save */
+    void *ud;                    /* of both */
+    uint64_t reserved[2];
 } bitnet_io;
 
 typedef enum bitnet_log_level { BITNET_LOG_INFO = 0, BITNET_LOG_WARNING = 1 } bitnet_log_level;
@@ -460,8 +549,9 @@ typedef struct bitnet_model_params {
     /* Called after each layer, or each 4 MB read, and at the end, with bytes of the file. Nonzero
        cancels the load: BITNET_ERR_CANCELLED. 0: not called. */
     bitnet_progress_fn progress_fn;
-    bitnet_log_fn log_fn;        /* 0: silent */
-    void *ud;                    /* of both hooks, which are called only while loading */
+    void *progress_ud;
+    bitnet_log_fn log_fn;        /* called only while loading; 0: silent */
+    void *log_ud;
     const bitnet_kernels *kernels;       /* 0: bitnet_kernels_default(), or for TL2_R16 the best one
                                             that reads that in place */
     bitnet_i2s_packing i2s_packing;        /* of the whole file; 0: the 128 packing */
@@ -471,6 +561,11 @@ typedef struct bitnet_model_params {
     int32_t q2_0_block;          /* weights in a block of Q2_0: 64 or 128; 0: told from the file */
     uint64_t max_bytes;          /* refuse larger files; 0: 16 GiB */
     int32_t copy;                /* 1: bitnet_model_load_file reads the file and never maps it */
+    int32_t vocab_only;          /* 1: the tokenizer and the metadata alone, from any file that has
+                                    them, with weights or without. The model has no contexts */
+    int32_t prefault;            /* 1: what is mapped is read while loading, the embedding and the
+                                    head too, so that the first text does not wait for the disk */
+    uint64_t reserved[6];
 } bitnet_model_params;
 
 /* How the rows of a text's tokens become one vector; the numbers are those of GGUF. */
@@ -482,7 +577,7 @@ typedef enum bitnet_pooling {
 /* The strings belong to the model. */
 typedef struct bitnet_model_info {
     const char *arch;            /* general.architecture */
-    const char *kernels;         /* name of the kernel table in use */
+    const char *kernels_name;    /* of the kernel table in use */
     const char *layout;          /* of the ternary weights in memory: I2_S, TL2_R16, or GROUPS, as
                                     drawn in @kernels, each group with its scale */
     int32_t n_vocab, n_layers, dim, ffn_dim, n_heads, n_kv_heads, head_dim, ctx_train;
@@ -502,7 +597,8 @@ typedef struct bitnet_model_info {
     int32_t longest_token;       /* bytes of the longest token's text */
     int32_t group;               /* weights that share a scale: 64, 128 or 256, the fewest if
                                     matrices differ; 0: each matrix has one scale */
-    const char *chat_template;   /* name of the chat template, such as "chatml"; 0: none is known */
+    const char *chat_template_name;      /* such as "chatml"; 0: no chat template is known */
+    uint64_t reserved[6];
 } bitnet_model_info;
 
 /* How keys and values are kept. I8: 8 bits a number, and a scale for each position and head: half
@@ -511,6 +607,33 @@ typedef struct bitnet_model_info {
 typedef enum bitnet_kv_type {
     BITNET_KV_F16 = 0, BITNET_KV_F32 = 1, BITNET_KV_I8 = 2
 } bitnet_kv_type;
+
+/* What a context calls while it evaluates. Each hook that is 0 is not called. */
+typedef struct bitnet_hooks {
+    /* Nonzero cancels the evaluation: BITNET_ERR_CANCELLED, and the sequences are as before. Asked
+       again and again, for BitNet b1.58-2B-4T at least every 20 ms, on the thread that called (with
+       parallel_fn: the one that runs job 0). */
+    bitnet_cancel_fn cancel_fn;
+    void *cancel_ud;
+    /* Nonzero pauses a pass of bitnet_gen_next, which then returns: HOST LOOPS. Asked after each
+       layer on the caller's thread. */
+    bitnet_pause_fn pause_fn;
+    void *pause_ud;
+    /* For profiles. The network is evaluated in steps; op is "embed", "norm", "quantize", "matmul",
+       "attention" or "head". Threads take runs of a step's rows. Each calls this before (begin 1)
+       and after (begin 0) its runs, perhaps several at once. thread is 0 for the caller, which
+       takes part in every step, 1 .. n_threads - 1 for workers, which may not; or with parallel_fn
+       the job's i. All calls of a step return before the next one begins. */
+    bitnet_step_fn step_fn;
+    void *step_ud;
+    /* To look inside. Called on the caller's thread for each batch of at most n_batch tokens, after
+       the embedding (layer -1) and each layer (0 .. n_layers - 1). x [n_tokens][dim] is the
+       residual stream of the tokens, in the order in which they were given, from position
+       bitnet_seq_length() on. */
+    bitnet_layer_fn layer_fn;
+    void *layer_ud;
+    uint64_t reserved[4];
+} bitnet_hooks;
 
 typedef struct bitnet_ctx_params {
     int32_t n_ctx;               /* positions, 1 .. 2^20; 0: 4096, or ctx_train if that is less */
@@ -528,24 +651,8 @@ typedef struct bitnet_ctx_params {
        is n_threads. It does not get steps too small to share. */
     bitnet_parallel_fn parallel_fn;
     void *parallel_ud;
-    /* For profiles; 0: not called. The network is evaluated in steps; op is "embed", "norm",
-       "quantize", "matmul", "attention" or "head". Threads take runs of a step's rows. Each calls
-       this before (begin 1) and after (begin 0) its runs, perhaps several at once. thread is 0 for
-       the caller, which takes part in every step, 1 .. n_threads - 1 for workers, which may not; or
-       with parallel_fn the job's i. All calls of a step return before the next one begins. */
-    bitnet_step_fn step_fn;
-    void *step_ud;
-    /* Nonzero cancels the evaluation: BITNET_ERR_CANCELLED, and the sequences are as before. Asked
-       again and again, for BitNet b1.58-2B-4T at least every 20 ms, on the thread that called (with
-       parallel_fn: the one that runs job 0). 0: not called. */
-    bitnet_cancel_fn cancel_fn;
-    void *cancel_ud;
-    /* To look inside; 0: not called. Called on the caller's thread for each batch of at most
-       n_batch tokens, after the embedding (layer -1) and each layer (0 .. n_layers - 1). x
-       [n_tokens][dim] is the residual stream of the tokens, in the order in which they were given,
-       from position bitnet_ctx_length() on. */
-    bitnet_layer_fn layer_fn;
-    void *layer_ud;
+    bitnet_hooks hooks;          /* bitnet_ctx_set_hooks sets others later */
+    uint64_t reserved[6];
 } bitnet_ctx_params;
 
 /* What bitnet_eval_many evaluates for one sequence. */
@@ -555,6 +662,7 @@ typedef struct bitnet_input {
     const bitnet_token *tokens;  /* [n_tokens] */
     int32_t n_logits;            /* keep the logits of its last so many tokens, 0 .. n_tokens */
     int32_t row;                 /* set by the call: the number of the first of these rows */
+    uint64_t reserved[2];
 } bitnet_input;
 
 typedef struct bitnet_logit_bias { bitnet_token token; float bias; } bitnet_logit_bias;
@@ -577,24 +685,30 @@ typedef struct bitnet_sampler {
     uint64_t rng;                /* the whole random state; any seed; each draw advances it */
     bitnet_rewrite_fn rewrite_fn;        /* changes a copy of the logits [n_vocab], all of which
                                             are computed for it; 0: not called */
+    void *rewrite_ud;
     /* Says which tokens may follow, as the rules of a game or a grammar do: allowed
        [(n_vocab + 31) / 32] is all zero, and bit t % 32 of allowed[t / 32] allows token t. Only
        their logits are computed (@head). If nothing is allowed, no token is chosen (-1), and a
        generation ends with BITNET_STOP_MASK. 0: not called. */
     bitnet_mask_fn mask_fn;
+    void *mask_ud;
     bitnet_chosen_fn chosen_fn;  /* gets each token of the text once and in order, with lookup too;
                                     0: not called */
-    void *ud;                    /* of all three, which may call what takes a const bitnet_ctx */
+    void *chosen_ud;
+    uint64_t reserved[4];
 } bitnet_sampler;
 
-/* Both strings NUL-terminated and not 0. role is "system", "user", "assistant", "tool" (what a
-   function has answered) or another one that the template knows; never "". See CHAT. */
-typedef struct bitnet_message { const char *role, *content; } bitnet_message;
+/* role is "system", "user", "assistant", "tool" (what a function has answered) or another one that
+   the template knows; never "". No data is 0. See CHAT. */
+typedef struct bitnet_message {
+    bitnet_text role, content;
+    uint64_t reserved[2];
+} bitnet_message;
 
 /* What is written before and behind a message. Special tokens in it become tokens; {role} stands
    for the message's role, {Role} for the same with its first letter in upper case and the rest in
-   lower case. 0: see below. */
-typedef struct bitnet_chat_turn { const char *prefix, *suffix; } bitnet_chat_turn;
+   lower case. Data 0: see below. */
+typedef struct bitnet_chat_turn { bitnet_text prefix, suffix; } bitnet_chat_turn;
 
 /* How a model thinks before it replies. */
 typedef enum bitnet_thinking {
@@ -603,20 +717,20 @@ typedef enum bitnet_thinking {
     BITNET_THINK_ON              /* the reply begins with thinking */
 } bitnet_thinking;
 
-/* A chat template as strings: one of the library's (bitnet_model_chat_template) or the caller's.
-   All strings are NUL-terminated; 0: there is none. A caller needs user, assistant, reply and end,
-   and perhaps system. */
+/* A chat template as strings: one of the library's (bitnet_model_chat_template) or the caller's. A
+   text whose data is 0 is not there. A caller needs user, assistant, reply and end, and perhaps
+   system. */
 typedef struct bitnet_chat_template {
-    const char *name;            /* for people */
-    bitnet_chat_turn system, user, assistant, tool;    /* a prefix that is 0: as other */
-    bitnet_chat_turn other;      /* all other roles; a prefix that is 0: they are an error */
+    const char *name;            /* for people, NUL-terminated; may be 0 */
+    bitnet_chat_turn system, user, assistant, tool;    /* without a prefix: as other */
+    bitnet_chat_turn other;      /* all other roles; without a prefix they are an error */
     bitnet_chat_turn tools_turn; /* around messages of the role tool that follow each other */
-    const char *reply;           /* opens the reply */
-    const char *end;             /* the token that ends a reply, with which assistant.suffix begins;
-                                    0: only the end tokens of the model */
-    const char *system_text;     /* of chats that begin without a system message */
-    const char *think, *no_think;        /* behind reply, for BITNET_THINK_ON and _OFF */
-    const char *tools_before, *tools_behind;     /* around bitnet_chat_params.tools in the system
+    bitnet_text reply;           /* opens the reply */
+    bitnet_text end;             /* the token that ends a reply, with which assistant.suffix begins;
+                                    none: only the end tokens of the model */
+    bitnet_text system_text;     /* of chats that begin without a system message */
+    bitnet_text think, no_think; /* behind reply, for BITNET_THINK_ON and _OFF */
+    bitnet_text tools_before, tools_behind;      /* around bitnet_chat_params.tools in the system
                                                     message, so system or other must be there */
     bitnet_thinking thinking;    /* what BITNET_THINK_AUTO does; AUTO: neither think nor no_think */
     int32_t trim;                /* 1: white space around a message is left out */
@@ -624,15 +738,25 @@ typedef struct bitnet_chat_template {
                                     a user's message follows, as Qwen3 wants it (a context that
                                     goes on still holds it) */
     int32_t system_first;        /* 1: only the first message of a chat may be a system message */
+    uint64_t reserved[4];
 } bitnet_chat_template;
 
 typedef struct bitnet_chat_params {
     const bitnet_chat_template *chat_template;   /* 0: the model's */
     bitnet_thinking thinking;
     /* Functions that the model may call, at the beginning of a chat: for each a line with a JSON
-       object as in OpenAI's API, {"type": "function", "function": ...}. 0: none. */
-    const char *tools;
+       object as in OpenAI's API, {"type": "function", "function": ...}. Data 0: none. */
+    bitnet_text tools;
+    uint64_t reserved[4];
 } bitnet_chat_params;
+
+/* Flags of bitnet_chat_tokenize: what is in front of the messages, and behind them. */
+typedef enum bitnet_chat_flags {
+    BITNET_CHAT_BEGIN = 1,       /* nothing is in front: BOS and the template's system text come */
+    BITNET_CHAT_CUT_REPLY = 2,   /* a reply that was cut off is in front: end it first */
+    BITNET_CHAT_ENDED_REPLY = 4, /* a reply with its end token is in front: what is behind that */
+    BITNET_CHAT_OPEN_REPLY = 8   /* end with the beginning of a reply */
+} bitnet_chat_flags;
 
 /* The parts of a reply; see bitnet_reply_next. */
 typedef enum bitnet_reply_part {
@@ -651,10 +775,15 @@ typedef struct bitnet_reply {
     int32_t n_held;              /* ... bytes that may become a tag */
     int32_t skips;               /* 1: newlines are left out until something else comes */
     char held[16];
+    uint64_t reserved[2];
 } bitnet_reply;
 
 /* The state of bitnet_detok_push: the bytes of an incomplete character. All zero to begin. */
-typedef struct bitnet_detok { uint8_t pending[4]; int32_t n_pending; } bitnet_detok;
+typedef struct bitnet_detok {
+    uint8_t pending[4];
+    int32_t n_pending;
+    uint64_t reserved[1];
+} bitnet_detok;
 
 /* Why bitnet_generate ended. */
 typedef enum bitnet_stop {
@@ -667,47 +796,61 @@ typedef enum bitnet_stop {
                                     that does before it */
 } bitnet_stop;
 
-/* Counters of prompt lookup, to which bitnet_generate adds. */
-typedef struct bitnet_lookup_stats {
-    int32_t drafts;              /* passes that evaluated a draft */
-    int32_t drafted, accepted;   /* tokens in drafts, and how many of them were sampled */
-} bitnet_lookup_stats;
-
 typedef struct bitnet_generate_params {
     int32_t seq;                 /* the sequence, 0 .. n_seqs - 1 */
-    /* What is appended to it: at most one of prompt, text and messages; the others 0. */
-    const bitnet_token *prompt;
-    int32_t n_prompt;            /* 1 or more */
-    const char *text;            /* NUL-terminated; its special tokens are plain text. BOS is put in
-                                    front if the context is empty and the file asks for it. */
+    /* What is appended to it: at most one of tokens, text and messages; the others 0. */
+    const bitnet_token *tokens;
+    int32_t n_tokens;            /* 1 or more */
+    bitnet_text text;            /* its special tokens are plain text. BOS is put in front if the
+                                    sequence is empty and the file asks for it. */
     const bitnet_message *messages;      /* written in the chat template; see CHAT */
     int32_t n_messages;          /* 1 or more */
     const bitnet_chat_params *chat;      /* how they are written; 0: defaults */
     int32_t max_tokens;          /* 0 or less: until the context is full */
+    int32_t n_batch;             /* tokens of the prompt that a pass reads, at most; 0: n_batch of
+                                    the context, or 32 beside other generations */
     int32_t ignore_end;          /* 1: go on past end tokens */
     int32_t lookup;              /* tokens to draft, at most, 0 .. 64; 0: off; see @generate */
-    bitnet_lookup_stats *lookup_stats;   /* may be 0 */
-    bitnet_sampler *sampler;     /* 0: greedy; its rng advances */
-    const char *const *stop_strings;     /* UTF-8, none of them empty */
+    bitnet_sampler *sampler;     /* 0: greedy. Copied, with its bias; bitnet_generate sets its rng
+                                    to what that has become */
+    const bitnet_text *stop_strings;     /* copied; UTF-8, none of them empty */
     int32_t n_stop_strings;      /* 0 or more */
     /* Called once for each new token t, sampled from bitnet_logits(c, -1), with the text that is
        now certain: n bytes (perhaps 0) of whole characters that cannot belong to a stop string,
        without a NUL at the end. A last call may follow with t = -1 and the text held back until
        then. Nonzero stops, and drops text still held back. 0: not called. */
     bitnet_text_fn text_fn;
-    /* Called after each n_batch tokens of the prompt (32 beside other generations); total counts
-       the pending token, BOS and the template's. There are logits only when done == total. Nonzero
-       cancels the call: BITNET_ERR_CANCELLED. 0: not called. */
+    void *text_ud;
+    /* Called after each n_batch tokens of the prompt; total counts the pending token, BOS and the
+       template's. There are logits only when done == total. Nonzero cancels this generation:
+       BITNET_ERR_CANCELLED. 0: not called. */
     bitnet_progress_fn progress_fn;
-    void *ud;                    /* of both */
+    void *progress_ud;
+    /* As in bitnet_hooks, for this generation: nonzero ends it with BITNET_ERR_CANCELLED, and the
+       others of the pass are as before it. 0: not called. */
+    bitnet_cancel_fn cancel_fn;
+    void *cancel_ud;
+    uint64_t reserved[6];
 } bitnet_generate_params;
+
+/* What a generation has done so far. Times are of the passes in which it read or wrote, whoever
+   else was in them, and 0 with BITNET_NO_THREADS. */
+typedef struct bitnet_figures {
+    int32_t n_prompt;            /* tokens of the prompt; pending token, BOS and template counted */
+    int32_t n_read, n_written;   /* tokens of it evaluated; tokens sampled */
+    int32_t n_passes;            /* over the weights */
+    int32_t drafts;              /* passes that evaluated a draft of prompt lookup */
+    int32_t drafted, accepted;   /* tokens in drafts, and how many of them were sampled */
+    uint64_t read_ns, write_ns;  /* nanoseconds */
+    uint64_t reserved[4];
+} bitnet_figures;
 
 /* What bitnet_embed makes a vector of: a text, or tokens. */
 typedef struct bitnet_embed_input {
-    const char *text;            /* UTF-8; BOS and EOS are added as the file says. 0: see tokens */
-    size_t size;                 /* its bytes */
-    const bitnet_token *tokens;  /* if text is 0: these, as they are */
+    bitnet_text text;            /* BOS and EOS are added as the file says. Data 0: see tokens */
+    const bitnet_token *tokens;  /* if there is no text: these, as they are */
     int32_t n_tokens;            /* 1 or more */
+    uint64_t reserved[2];
 } bitnet_embed_input;
 
 typedef struct bitnet_embed_params {
@@ -717,17 +860,15 @@ typedef struct bitnet_embed_params {
                                     asks for stays the last token); 0: BITNET_ERR_FULL */
     /* Called after each pass with the inputs done and n. Nonzero cancels: BITNET_ERR_CANCELLED. */
     bitnet_progress_fn progress_fn;      /* may be 0 */
-    void *ud;                    /* of progress_fn */
+    void *progress_ud;
+    uint64_t reserved[4];
 } bitnet_embed_params;
 
-/* Flags for tokenizing. A function ignores those that its comment does not name. */
+/* Flags of bitnet_tokenize. */
 typedef enum bitnet_tokenize_flags {
     BITNET_ADD_BOS = 1,          /* BOS first, if the vocabulary has one */
-    BITNET_PARSE_SPECIAL = 2,    /* "<|eot_id|>" in the text becomes the control token */
-    BITNET_OPEN_REPLY = 4,       /* end with the beginning of a reply */
-    BITNET_ADD_EOS = 8,          /* EOS last, if the vocabulary has one */
-    BITNET_CUT_REPLY = 16,       /* a reply that was cut off is in front: end it first */
-    BITNET_ENDED_REPLY = 32      /* a reply with its end token is in front: what is behind that */
+    BITNET_ADD_EOS = 2,          /* EOS last, if the vocabulary has one */
+    BITNET_PARSE_SPECIAL = 4     /* "<|eot_id|>" in the text becomes the control token */
 } bitnet_tokenize_flags;
 
 /* BITNET_VERSION, "major.minor.patch", and BITNET_VERSION_NUMBER of the library that is linked. */
@@ -768,7 +909,8 @@ BITNET_API bitnet_result bitnet_model_load_io(const bitnet_io *io,
                                               const bitnet_model_params *params,
                                               bitnet_model **out, bitnet_error *err);
 
-/* Frees a model, after all its contexts. m may be 0. */
+/* Frees a model. m may be 0. If it still has contexts, the last of them frees it: only then may
+   memory that it borrows go. */
 BITNET_API void bitnet_model_free(bitnet_model *m);
 /* Describes a model. If m is 0, *info is all zero. */
 BITNET_API void bitnet_model_get_info(const bitnet_model *m, bitnet_model_info *info);
@@ -783,9 +925,13 @@ BITNET_API void bitnet_model_get_info(const bitnet_model *m, bitnet_model_info *
    no such key. BITNET_ERR_UNSUPPORTED: an array; see bitnet_gguf_find_key. */
 BITNET_API int bitnet_model_get_meta(const bitnet_model *m, const char *key, char *buf, size_t cap);
 
-/* The tokens of a text of n bytes, any bytes; text may be 0 if n is 0. flags: BITNET_ADD_BOS,
-   BITNET_ADD_EOS, BITNET_PARSE_SPECIAL. BITNET_ERR_LIMIT: a single word, or with a SentencePiece
-   tokenizer the whole text, is over 64 MiB. BITNET_ERR_MEMORY. */
+/* The name of metadata key i, in the file's order, as bitnet_model_get_meta gives a value.
+   BITNET_ERR_NOT_FOUND: there are not that many. */
+BITNET_API int bitnet_model_meta_key(const bitnet_model *m, int32_t i, char *buf, size_t cap);
+
+/* The tokens of a text of n bytes, any bytes; text may be 0 if n is 0. flags: of
+   bitnet_tokenize_flags. BITNET_ERR_LIMIT: a single word, or with a SentencePiece tokenizer the
+   whole text, is over 64 MiB. BITNET_ERR_MEMORY. BITNET_ERR_ARG: there is no such flag. */
 BITNET_API int bitnet_tokenize(const bitnet_model *m, const char *text, size_t n, int flags,
                                bitnet_token *out, size_t cap);
 
@@ -803,8 +949,8 @@ BITNET_API int bitnet_detokenize(const bitnet_model *m, const bitnet_token *toke
 BITNET_API int bitnet_detok_push(const bitnet_model *m, bitnet_detok *d, bitnet_token t,
                                  char *buf, size_t cap);
 
-/* The token with exactly this text, special tokens included ("<|eot_id|>"), or -1. */
-BITNET_API bitnet_token bitnet_token_find(const bitnet_model *m, const char *text);
+/* The token with exactly this text of n bytes, special tokens included ("<|eot_id|>"), or -1. */
+BITNET_API bitnet_token bitnet_token_find(const bitnet_model *m, const char *text, size_t n);
 /* The bytes of a token, *n of them, without a NUL; they belong to the model. 0, and *n 0: t is
    outside the vocabulary. n may be 0. A special token has its name. */
 BITNET_API const char *bitnet_token_text(const bitnet_model *m, bitnet_token t, size_t *n);
@@ -821,15 +967,15 @@ BITNET_API int bitnet_token_is_end(const bitnet_model *m, bitnet_token t);
    model; a copy may be changed. */
 BITNET_API const bitnet_chat_template *bitnet_model_chat_template(const bitnet_model *m);
 
-/* The tokens of n messages in a chat template. chat may be 0, and messages if n is 0. flags:
-   BITNET_ADD_BOS (the chat begins: what the template writes into the system message, and BOS, if
-   the model's template has it; with another one, a copy too, if the file asks for it),
-   BITNET_OPEN_REPLY, BITNET_CUT_REPLY, BITNET_ENDED_REPLY. BITNET_ERR_ARG: a role or content is 0,
-   the template does not know a role, thinking is out of range, or system_first is not followed.
-   BITNET_ERR_UNSUPPORTED: the model's template is not known, or has no tools or thinking. */
+/* The tokens of n messages in a chat template. chat and err may be 0, and messages if n is 0. flags:
+   of bitnet_chat_flags. With BITNET_CHAT_BEGIN, BOS comes if the model's template has it; with
+   another one, a copy too, if the file asks for it. BITNET_ERR_ARG: a message has no role or no
+   content, the template does not know a role, thinking or a flag is out of range, or system_first
+   is not followed. BITNET_ERR_UNSUPPORTED: the model's template is not known, or has no tools or
+   thinking. */
 BITNET_API int bitnet_chat_tokenize(const bitnet_model *m, const bitnet_chat_params *chat,
                                     const bitnet_message *messages, int n, int flags,
-                                    bitnet_token *out, size_t cap);
+                                    bitnet_token *out, size_t cap, bitnet_error *err);
 
 /* Divides the text of a reply into its parts, while it comes. bitnet_reply_begin prepares *r for
    what bitnet_generate writes with the same chat, which may be 0; without tools, a tool call is
@@ -847,73 +993,83 @@ BITNET_API int bitnet_reply_next(bitnet_reply *r, const char **text, size_t *n,
 /* The bytes that bitnet_ctx_create allocates; params may be 0. 0 if they are out of range. */
 BITNET_API uint64_t bitnet_ctx_bytes(const bitnet_model *m, const bitnet_ctx_params *params);
 
-/* Creates an empty context, which bitnet_ctx_free frees. params and err may be 0. The model, hooks
-   and their uds must outlive it. BITNET_ERR_ARG (err names the parameter), _MEMORY, _UNSUPPORTED
-   (BITNET_KV_I8, with heads of another size). */
+/* Creates an empty context, which bitnet_ctx_free frees. params and err may be 0. Hooks and their
+   uds must outlive it. BITNET_ERR_ARG (err names the parameter), _MEMORY, _UNSUPPORTED
+   (BITNET_KV_I8, with heads of another size; a model loaded with vocab_only). */
 BITNET_API bitnet_result bitnet_ctx_create(const bitnet_model *m, const bitnet_ctx_params *params,
                                            bitnet_ctx **out, bitnet_error *err);
 
-/* Ends the context's threads and frees it. c may be 0. Does nothing if the context is in use. */
-BITNET_API void bitnet_ctx_free(bitnet_ctx *c);
+/* Ends the context's threads and frees it. c may be 0. If generations still have its sequences, the
+   end of the last one frees it; until then they can only be asked and ended. BITNET_ERR_BUSY: it is
+   in use, and nothing has happened. */
+BITNET_API bitnet_result bitnet_ctx_free(bitnet_ctx *c);
 
-/* The number of tokens evaluated: the positions taken, without the pending token. */
-BITNET_API int32_t bitnet_ctx_length(const bitnet_ctx *c);
-/* These tokens, [bitnet_ctx_length()]. The pointer stays valid as long as the context; its contents
-   change with every call that appends or drops tokens. 0 if c is 0. */
-BITNET_API const bitnet_token *bitnet_ctx_tokens(const bitnet_ctx *c);
-/* The pending token (see YOUR OWN LOOP), or -1. */
-BITNET_API bitnet_token bitnet_ctx_pending(const bitnet_ctx *c);
+/* The model that the context was created with; 0 if c is 0. */
+BITNET_API const bitnet_model *bitnet_ctx_model(const bitnet_ctx *c);
 /* The number of positions: n_ctx. */
 BITNET_API int32_t bitnet_ctx_capacity(const bitnet_ctx *c);
 /* The number of threads that the context works with, the caller's included. */
 BITNET_API int32_t bitnet_ctx_threads(const bitnet_ctx *c);
-/* How many of the n_vocab logits the last bitnet_sample computed exactly; see @head. */
-BITNET_API int32_t bitnet_ctx_exact_logits(const bitnet_ctx *c);
-/* Bytes of the head and its copy read since the last bitnet_sample began, that one's included. Rows
-   of logits that wait are bounded together, by the first sample of one of them. */
-BITNET_API uint64_t bitnet_ctx_head_bytes(const bitnet_ctx *c);
+/* Sets it, 1 .. the number that the context was created with. err may be 0. BITNET_ERR_ARG: it is
+   out of range. BITNET_ERR_BUSY. */
+BITNET_API bitnet_result bitnet_ctx_set_threads(bitnet_ctx *c, int32_t n, bitnet_error *err);
+/* Replaces all hooks; hooks 0: none. err may be 0. BITNET_ERR_ARG, _BUSY. */
+BITNET_API bitnet_result bitnet_ctx_set_hooks(bitnet_ctx *c, const bitnet_hooks *hooks,
+                                              bitnet_error *err);
 
-/* The same of a sequence, 0 .. n_seqs - 1; those above are of sequence 0. For other numbers they
-   return 0, 0, -1 and BITNET_ERR_ARG. BITNET_ERR_BUSY: the context is in use, or a generation has
-   the sequence. */
+/* ---- sequences ----
+   seq is 0 .. n_seqs - 1. Where it is another number, or c is 0, functions without a result return
+   0, and bitnet_seq_pending -1; those with one return BITNET_ERR_ARG. BITNET_ERR_BUSY: the context
+   is in use, or a generation has the sequence. err may be 0. */
+
+/* The number of tokens evaluated: the positions taken, without the pending token. */
 BITNET_API int32_t bitnet_seq_length(const bitnet_ctx *c, int32_t seq);
+/* These tokens, [bitnet_seq_length()]. The pointer stays valid as long as the context; its contents
+   change with every call that appends or drops tokens. */
 BITNET_API const bitnet_token *bitnet_seq_tokens(const bitnet_ctx *c, int32_t seq);
+/* The pending token (see STEP BY STEP), or -1. */
 BITNET_API bitnet_token bitnet_seq_pending(const bitnet_ctx *c, int32_t seq);
-BITNET_API bitnet_result bitnet_seq_rewind(bitnet_ctx *c, int32_t seq, int32_t length);
+/* What the generation that has the sequence, or had it last, has done. */
+BITNET_API void bitnet_seq_figures(const bitnet_ctx *c, int32_t seq, bitnet_figures *out);
+
+/* Keeps the first length tokens (0 .. bitnet_seq_length) and drops the rest with their logits, and
+   always the pending token. BITNET_ERR_ARG: length is out of range. */
+BITNET_API bitnet_result bitnet_seq_rewind(bitnet_ctx *c, int32_t seq, int32_t length,
+                                           bitnet_error *err);
 
 /* Replaces what sequence `to` holds by the first length tokens (0 .. bitnet_seq_length) of another
    sequence, `from`. Nothing is evaluated or allocated: the two share pages, until one of them
-   writes to a page and needs a copy. `to` has no pending token and no logits. BITNET_ERR_ARG,
-   BITNET_ERR_BUSY: as above, for `to`. */
-BITNET_API bitnet_result bitnet_seq_copy(bitnet_ctx *c, int32_t from, int32_t to, int32_t length);
+   writes to a page and needs a copy. `to` has no pending token and no logits. BITNET_ERR_ARG, and
+   for `to` BITNET_ERR_BUSY. */
+BITNET_API bitnet_result bitnet_seq_copy(bitnet_ctx *c, int32_t from, int32_t to, int32_t length,
+                                         bitnet_error *err);
 
 /* Makes a sequence hold exactly these n tokens, one or more, with the logits of the last. The
    beginning that agrees with what it holds is kept, *n_kept tokens (0 .. n - 1; n_kept may be 0);
    the rest is dropped, the pending token too, and what is missing is evaluated, always the last
-   token. tokens may be the sequence's own: that computes its logits again. err may be 0.
-   BITNET_ERR_ARG, _BUSY, and _FULL if n is over n_ctx: nothing has changed, nor *n_kept. Any other
+   token. tokens may be the sequence's own: that computes its logits again. BITNET_ERR_ARG, _BUSY,
+   and _FULL if n is over n_ctx: nothing has changed, nor *n_kept. Any other
    failure (see bitnet_eval_many) leaves the tokens that were kept, and no pending token. */
 BITNET_API bitnet_result bitnet_seq_sync(bitnet_ctx *c, int32_t seq, const bitnet_token *tokens,
                                          int32_t n, int32_t *n_kept, bitnet_error *err);
 
 /* Removes tokens from .. to - 1 (0 <= from <= to <= bitnet_seq_length). Those behind them move up
    and are evaluated again, as if what is removed had never been there: there are logits of the last
-   one, if there are any behind. The pending token stays. from == to changes nothing. err may be 0.
-   BITNET_ERR_ARG, _BUSY: nothing has changed. Any other failure (see bitnet_eval) leaves the tokens
+   one, if there are any behind. The pending token stays. from == to changes nothing. BITNET_ERR_ARG, _BUSY: nothing has changed. Any other failure (see bitnet_eval) leaves the tokens
    before `from`, and no pending token. */
 BITNET_API bitnet_result bitnet_seq_remove(bitnet_ctx *c, int32_t seq, int32_t from, int32_t to,
                                            bitnet_error *err);
 
-/* The bytes that bitnet_seq_save writes: 52, and for each token 4 and its keys and values (@context
-   has their size). 0: there is no such sequence. */
+/* The bytes that saving writes: 52, and for each token 4 and its keys and values (@context has their
+   size). */
 BITNET_API uint64_t bitnet_seq_state_bytes(const bitnet_ctx *c, int32_t seq);
 
-/* Saves a sequence: its tokens, their keys and values, and the pending token. write_fn gets the
-   bytes in order, at most 4096 a call; anything but BITNET_OK ends this call with that code. err
-   may be 0. Nothing is allocated. The bytes are the same on every machine, with any threads and
-   kernel table. Whoever reads them reads the conversation. BITNET_ERR_ARG, _BUSY. */
-BITNET_API bitnet_result bitnet_seq_save(bitnet_ctx *c, int32_t seq,
-                                         bitnet_write_fn write_fn, void *ud, bitnet_error *err);
+/* Saves a sequence through io->write_fn, at most 4096 bytes a call: its tokens, their keys and
+   values, and the pending token. Nothing is allocated. The bytes are the same on every machine,
+   with any threads and kernel table. Whoever reads them reads the conversation. BITNET_ERR_ARG,
+   _BUSY, and what write_fn returns. */
+BITNET_API bitnet_result bitnet_seq_save_io(bitnet_ctx *c, int32_t seq, const bitnet_io *io,
+                                            bitnet_error *err);
 
 /* The same into memory of the caller's, cap bytes at out; see bitnet_seq_state_bytes.
    BITNET_ERR_LIMIT: it takes more; the first cap bytes may have been written. */
@@ -925,29 +1081,26 @@ BITNET_API bitnet_result bitnet_seq_save_memory(bitnet_ctx *c, int32_t seq, void
    same i2s_packing and tile). Logits are not saved: without a pending token, bitnet_seq_sync with
    its own tokens computes them. io is read from beginning to end, and may be hostile: sizes are
    checked before io->size bytes are allocated for the call, and a checksum finds damage, but
-   whoever can write the file decides what the model goes on with. err may be 0.
-   BITNET_ERR_TRUNCATED, _FORMAT: cut, damaged or no saved sequence. _UNSUPPORTED: another version,
-   model or kv_type. _FULL: more than n_ctx tokens, or n_kv is used up. _MEMORY, _ARG, _BUSY, and
-   what read_fn returns. */
-BITNET_API bitnet_result bitnet_seq_load(bitnet_ctx *c, int32_t seq, const bitnet_io *io,
-                                         bitnet_error *err);
+   whoever can write the file decides what the model goes on with. BITNET_ERR_TRUNCATED, _FORMAT:
+   cut, damaged or no saved sequence. _UNSUPPORTED: another version, model or kv_type. _FULL: more
+   than n_ctx tokens, or n_kv is used up. _MEMORY, _ARG, _BUSY, and what read_fn returns. */
+BITNET_API bitnet_result bitnet_seq_load_io(bitnet_ctx *c, int32_t seq, const bitnet_io *io,
+                                            bitnet_error *err);
 
 /* The same from size bytes at data, without a copy of them. */
 BITNET_API bitnet_result bitnet_seq_load_memory(bitnet_ctx *c, int32_t seq, const void *data,
                                                 size_t size, bitnet_error *err);
 
-/* Keeps the first length tokens (0 .. bitnet_ctx_length) and drops the rest with their logits (and
-   row -1), and always the pending token. BITNET_ERR_ARG: length is out of range. */
-BITNET_API bitnet_result bitnet_ctx_rewind(bitnet_ctx *c, int32_t length);
+/* ---- evaluating and sampling ---- */
 
-/* Appends n tokens, one or more, after the pending token if there is one. all_logits 1 keeps the
-   logits of each of the n tokens, 0 those of the last. err may be 0. On failure the context holds
-   the tokens that it held before; its logits may be gone. BITNET_ERR_FULL: they do not all fit.
-   _ARG: a token is outside the vocabulary. _LIMIT: all_logits with n over n_logits. _CANCELLED:
+/* Appends n tokens, one or more, to a sequence, after the pending token if there is one, and keeps
+   the logits of its last n_logits tokens (0 .. n). err may be 0. On failure the sequence holds the
+   tokens that it held before; its logits may be gone. BITNET_ERR_FULL: they do not all fit. _ARG: a
+   token is outside the vocabulary. _LIMIT: n_logits is over that of the context. _CANCELLED:
    cancel_fn said so. _FORMAT: weights gave a NaN or an infinity, as only damaged or hostile ones
    do; err names the first token and the layer. _MEMORY: for a page of several sequences. _BUSY. */
-BITNET_API bitnet_result bitnet_eval(bitnet_ctx *c, const bitnet_token *tokens, int32_t n,
-                                     int all_logits, bitnet_error *err);
+BITNET_API bitnet_result bitnet_eval(bitnet_ctx *c, int32_t seq, const bitnet_token *tokens,
+                                     int32_t n, int32_t n_logits, bitnet_error *err);
 
 /* Appends tokens to several sequences, to each after its pending token, and evaluates them
    together: in the order of the inputs, with one pass over the weights for n_batch tokens. Sets
@@ -960,75 +1113,85 @@ BITNET_API bitnet_result bitnet_eval_many(bitnet_ctx *c, bitnet_input *inputs, i
 
 /* The logits [n_vocab] of row i of the last evaluation; -1: of the last row. They are computed when
    first asked for, belong to the context and are valid until the next call that evaluates or drops
-   its tokens. 0: there is no such row, the model has no head, or the context is in use. A NaN or an
-   infinity in the head stays in the logits. */
-BITNET_API const float *bitnet_logits(bitnet_ctx *c, int32_t i);
+   its tokens. err may be 0. 0: there is no such row (BITNET_ERR_ARG), the model has no head
+   (_UNSUPPORTED), or the context is in use (_BUSY). A NaN or an infinity in the head stays. */
+BITNET_API const float *bitnet_logits(bitnet_ctx *c, int32_t i, bitnet_error *err);
 
-/* Samples a token from the logits of the last row, and does not evaluate it. s may be 0: greedy.
-   s->rng advances. The token is in the vocabulary, even if logits are not finite. -1: there is no
-   such row (nothing has been evaluated, or its token was dropped), the model has no head, the
-   context is in use, s has an n_bias without a list, or its mask_fn allows nothing. */
-BITNET_API bitnet_token bitnet_sample(bitnet_ctx *c, bitnet_sampler *s);
-/* The same from the logits of row i, -1: the last one; see bitnet_logits. */
-BITNET_API bitnet_token bitnet_sample_row(bitnet_ctx *c, int32_t i, bitnet_sampler *s);
+/* The hidden state [dim] of row i, which the head multiplies: the last layer's, after the last norm.
+   Otherwise as bitnet_logits. */
+BITNET_API const float *bitnet_hidden(bitnet_ctx *c, int32_t i, bitnet_error *err);
+
+/* Samples a token from the logits of row i, -1: the last one, and does not evaluate it. s may be 0:
+   greedy. s->rng advances. The token is in the vocabulary, even if logits are not finite. err may
+   be 0. If there is none, a negative bitnet_result: BITNET_ERR_ARG: there is no such row (nothing
+   has been evaluated, or its token was dropped), or s has an n_bias without a list. _NOT_FOUND:
+   mask_fn allows nothing. _UNSUPPORTED: the model has no head. _BUSY. */
+BITNET_API bitnet_token bitnet_sample(bitnet_ctx *c, int32_t i, bitnet_sampler *s,
+                                      bitnet_error *err);
+
 /* The same from the caller's own logits [n_vocab], which follow the given tokens; tokens may be 0
    if n_tokens is 0, and matter only for penalties. */
 BITNET_API bitnet_token bitnet_sample_logits(bitnet_ctx *c, const float *logits,
                                              const bitnet_token *tokens, int32_t n_tokens,
-                                             bitnet_sampler *s);
+                                             bitnet_sampler *s, bitnet_error *err);
 
 /* The n most likely tokens of row i (-1: the last one), the best first, with natural logarithms of
    their probabilities (softmax of all logits, before any sampler; they mean nothing if a logit is
-   infinite), in out [n]. BITNET_ERR_ARG: there is no such row, the model has no head, or n is not
-   in 1 .. n_vocab. BITNET_ERR_BUSY. */
+   infinite), in out [n]. err may be 0. BITNET_ERR_ARG: there is no such row, or n is not in
+   1 .. n_vocab. BITNET_ERR_UNSUPPORTED: the model has no head. BITNET_ERR_BUSY. */
 typedef struct bitnet_logprob { bitnet_token token; float logprob; } bitnet_logprob;
-BITNET_API bitnet_result bitnet_logprobs(bitnet_ctx *c, int32_t i, bitnet_logprob *out, int32_t n);
+BITNET_API bitnet_result bitnet_logprobs(bitnet_ctx *c, int32_t i, bitnet_logprob *out, int32_t n,
+                                         bitnet_error *err);
+
+/* ---- writing ---- */
 
 /* Evaluates the prompt, then samples and evaluates tokens until something ends the text: *why says
    what, unless the call fails. why and err may be 0. The token sampled last is pending. With no
-   prompt (none given, or text "") the text goes on from the pending token. A full context ends the
+   prompt (none given, or an empty text) the text goes on from the pending token. A full context ends the
    text, one token after the last that fits. If the prompt fails or is cancelled, the context is as
    after a failed bitnet_eval. If a later token fails, text_fn still gets the text held back, the
    context keeps what was generated, and that token is pending. BITNET_ERR_ARG: a parameter is out
-   of range, or there is neither a prompt nor a pending token. _FULL: these do not fit. _LIMIT:
-   n_logits is too small for lookup. _CANCELLED: progress_fn said so. _UNSUPPORTED: the model has no
-   head. _MEMORY, and what bitnet_eval and bitnet_chat_tokenize return. */
+   of range, or the prompt has no token, BOS counted, and none is pending. _FULL: these do not fit.
+   _LIMIT: n_logits is too small for lookup. _CANCELLED: a hook said so. _UNSUPPORTED: the model has
+   no head. _MEMORY, and what bitnet_eval and bitnet_chat_tokenize return. */
 BITNET_API bitnet_result bitnet_generate(bitnet_ctx *c, const bitnet_generate_params *params,
                                          bitnet_stop *why, bitnet_error *err);
 
 /* The same pass by pass, for any number of sequences of a context at once. A bitnet_gen writes on
-   one sequence, and no other call may change that sequence meanwhile (BITNET_ERR_BUSY). params is
-   copied; prompt, text, messages and chat are only read now, and what else it points to must live
-   until bitnet_gen_end. Errors are those of bitnet_generate that need no evaluation. */
+   one sequence, and no other call may change that sequence meanwhile (BITNET_ERR_BUSY). What params
+   points to is copied or only read now, but for hooks and their uds, which must live until
+   bitnet_gen_end. Errors are those of bitnet_generate that need no evaluation. */
 typedef struct bitnet_gen bitnet_gen;
 BITNET_API bitnet_result bitnet_gen_begin(bitnet_ctx *c, const bitnet_generate_params *params,
                                           bitnet_gen **out, bitnet_error *err);
 
 /* One pass over the weights for n generations of one context. Each that has not ended reads the
-   next n_batch tokens of its prompt (32, while several go on, so that the others do not wait long)
-   or writes on, by one token or as many as its draft got right. On failure the sequences are as
-   before the call, which can be repeated, and there are no pieces. But if a progress_fn cancels its
-   generation (BITNET_ERR_CANCELLED, as from cancel_fn), that one has ended, and the others have
-   gone on and have pieces. */
+   next n_batch tokens of its prompt, or writes on, by one token or as many as its draft got right.
+   On failure the sequences are as before the call, which can be repeated, and there are no pieces.
+   But if a progress_fn or cancel_fn of a generation cancels that (BITNET_ERR_CANCELLED, as from the
+   context's cancel_fn), it has ended; after progress_fn the others have gone on and have pieces.
+   A pass that pause_fn pauses gives nothing yet, and the next call with the same generations goes
+   on with it. Any other call that may change the context drops what was computed of it. */
 BITNET_API bitnet_result bitnet_gen_next(bitnet_gen *const *gens, int32_t n, bitnet_error *err);
 
 /* What the last pass gave. Pointers are valid until the next pass or bitnet_gen_end. */
 typedef struct bitnet_piece {
-    const char *text;            /* [n_text] that is now certain, as text_fn gets it */
-    size_t n_text;
+    bitnet_text text;            /* that is now certain, as text_fn gets it */
     const bitnet_token *tokens;  /* [n_tokens] new tokens, more than 1 only with lookup */
     int32_t n_tokens;
     int32_t row;                 /* of bitnet_logits, from which the last of them was drawn */
     int32_t n_read, n_prompt;    /* tokens of the prompt evaluated, and in all */
     int32_t ended;               /* 1: nothing more comes; why says why, unless it was cancelled */
     bitnet_stop why;
+    uint64_t rng;                /* the sampler's, after the last of them */
+    uint64_t reserved[4];
 } bitnet_piece;
 BITNET_API void bitnet_gen_piece(const bitnet_gen *g, bitnet_piece *out);
 
-/* Ends a generation, at any time, and frees it; frees nothing if the context is in use. g may be 0.
-   The token sampled last is pending. A prompt that was not read to its end is taken back. End
-   generations before you free their context. */
-BITNET_API void bitnet_gen_end(bitnet_gen *g);
+/* Ends a generation, at any time, and frees it. g may be 0. The token sampled last is pending. A
+   prompt that was not read to its end is taken back. BITNET_ERR_BUSY: the context is in use, and
+   nothing has happened. */
+BITNET_API bitnet_result bitnet_gen_end(bitnet_gen *g);
 
 /* ---- embeddings ---- */
 
@@ -1068,7 +1231,17 @@ BITNET_API const bitnet_kernels *bitnet_kernels_default(void);
    k is 0. BITNET_ERR_UNSUPPORTED: the table cannot run here. BITNET_ERR_MEMORY. */
 BITNET_API bitnet_result bitnet_selftest(const bitnet_kernels *k, bitnet_error *err);
 
-/* ---- GGUF files of any kind, to inspect ---- */
+/* ---- for tools ----
+   What follows serves converters, benchmarks and whoever looks into files. It may change with any
+   version, also after 1.0. */
+
+/* How many of the n_vocab logits the last bitnet_sample computed exactly; see @head. */
+BITNET_API int32_t bitnet_ctx_exact_logits(const bitnet_ctx *c);
+/* Bytes of the head and its copy read since the last bitnet_sample began, that one's included. Rows
+   of logits that wait are bounded together, by the first sample of one of them. */
+BITNET_API uint64_t bitnet_ctx_head_bytes(const bitnet_ctx *c);
+
+/* GGUF files of any kind, to inspect. */
 
 /* Types of metadata values, and the tensor types that this library reads. */
 typedef enum bitnet_gguf_type {
@@ -1501,8 +1674,13 @@ enum {
 
 static void *bitnet__alloc(const bitnet_allocator *a, size_t size) {
     char *raw, *p;
-    if (a->alloc_fn) return a->alloc_fn(a->ud, size, 64);
     if (size > SIZE_MAX - 128) return 0;
+    if (a->alloc_fn) {                 /* 64 bytes in front keep the size for free_fn */
+        size += 64;
+        p = (char *)a->alloc_fn(a->ud, size, 64);
+        if (p) memcpy(p, &size, sizeof size);
+        return p ? p + 64 : 0;
+    }
     raw = (char *)malloc(size + 128);
     if (!raw) return 0;
     /* The pointer for free() is stored just below the aligned memory. */
@@ -1513,10 +1691,13 @@ static void *bitnet__alloc(const bitnet_allocator *a, size_t size) {
 }
 
 BITNET__APART void bitnet__free(const bitnet_allocator *a, void *p) {
+    size_t size;
     void *raw;
     if (!p) return;
     if (a->alloc_fn) {
-        a->free_fn(a->ud, p);
+        raw = (char *)p - 64;
+        memcpy(&size, raw, sizeof size);
+        a->free_fn(a->ud, raw, size);
         return;
     }
     memcpy(&raw, (char *)p - sizeof raw, sizeof raw);
@@ -1562,6 +1743,19 @@ static int bitnet__arena_alloc(bitnet__arena *a, const bitnet_allocator *allocat
     if (a->used < SIZE_MAX) a->base = (char *)bitnet__alloc(allocator, (size_t)a->used);
     if (a->base) a->used = 0;
     return a->base != 0;
+}
+
+/* ---- texts ---- */
+
+static bitnet_text bitnet__text(const char *s) {
+    bitnet_text t;
+    t.data = s;
+    t.size = strlen(s);
+    return t;
+}
+
+static int bitnet__is_text(bitnet_text t, const char *s) {
+    return t.data && t.size == strlen(s) && !memcmp(t.data, s, t.size);
 }
 
 /* ---- UTF-8 and error texts ---- */
@@ -1655,6 +1849,17 @@ static bitnet_result bitnet__fail(bitnet_error *err, bitnet_result code, const c
     err->text[sizeof err->text - 1] = 0;
     bitnet_clean_text(err->text, strlen(err->text), err->text, sizeof err->text);
     return code;
+}
+
+/* Reserved words of a struct of parameters must be 0. */
+static bitnet_result bitnet__check_reserved(const uint64_t *words, int n, const char *of,
+                                            bitnet_error *err) {
+    int i;
+    for (i = 0; i < n; i++)
+        if (words[i])
+            return bitnet__fail(err, BITNET_ERR_ARG, "%s: a reserved word is not 0: the struct was "
+                                "not cleared, or a newer version's", of);
+    return BITNET_OK;
 }
 
 /* Formats a short text: a key, a tensor name, a number. The rest is cut off. */
@@ -2176,16 +2381,17 @@ static void bitnet__store_release(bitnet__atomic *p, uintptr_t v) {
 }
 #endif
 
+/* Adds to a counter; returns what it is then. */
+static uintptr_t bitnet__count(bitnet__atomic *p, uintptr_t change) {
+    for (;;) {
+        const uintptr_t now = bitnet__load_acquire(p);
+        if (bitnet__swap_if(p, now, now + change)) return now + change;
+    }
+}
+
 #if defined(BITNET__THREADS_POSIX) || defined(BITNET__THREADS_WIN32)
 
 enum { BITNET__OWN_THREADS = BITNET__MAX_THREADS };    /* the most that a team can have */
-
-static uintptr_t bitnet__decrement(bitnet__atomic *p) {
-    for (;;) {
-        const uintptr_t now = bitnet__load_acquire(p);
-        if (bitnet__swap_if(p, now, now - 1)) return now - 1;
-    }
-}
 
 /* ---- how many CPUs this process may use ---- */
 
@@ -2428,7 +2634,7 @@ static BITNET__THREAD_RETURN bitnet__worker_main(void *p) {
         if (bitnet__load_acquire(&t->quit)) return 0;
         while ((task = bitnet__claim(&t->tasks, 0, 0)) >= 0) {
             t->job(t->arg, task, w->index);
-            if (bitnet__decrement(&t->n_left) > 0) continue;
+            if (bitnet__count(&t->n_left, UINTPTR_MAX) > 0) continue;
             /* The last task. A sleeping caller set n_asleep before it checked n_left. */
             bitnet__lock(&t->mutex);
             asleep = t->n_asleep[BITNET__CALLER];
@@ -2454,7 +2660,7 @@ static int64_t bitnet__team_run(bitnet__team *t, int n, bitnet__job job, void *a
     for (; task >= 0; task = bitnet__claim(&t->tasks, 0, 0)) {
         since = now;
         job(arg, task, 0);
-        bitnet__decrement(&t->n_left);
+        bitnet__count(&t->n_left, UINTPTR_MAX);
         now = bitnet__clock();
         own += now - since;
         if (now - since > longest) longest = now - since;
@@ -2551,6 +2757,7 @@ static bitnet_result bitnet__team_create(const bitnet_allocator *a, int n, bitne
     return BITNET_OK;
 }
 static int bitnet__team_size(const bitnet__team *t) { (void)t; return 1; }
+static int64_t bitnet__clock(void) { return 0; }
 static int bitnet__team_lost(const bitnet__team *t) { (void)t; return 0; }
 static void bitnet__team_free(const bitnet_allocator *a, bitnet__team *t) { (void)a; (void)t; }
 static int bitnet__team_share(bitnet__team *t, int n, bitnet__job job, void *arg) {
@@ -3645,6 +3852,7 @@ typedef struct bitnet__vocab {
 /* The raw bytes of token t < n_tokens. They live as long as the vocabulary. */
 static const bitnet__vocab *bitnet__vocab_of(const bitnet_model *m);
 static const bitnet_allocator *bitnet__allocator_of(const bitnet_model *m);
+static const char *bitnet__no_chat_of(const bitnet_model *m);
 
 static const uint8_t *bitnet__vocab_bytes(const bitnet__vocab *v, bitnet_token t, size_t *n) {
     *n = v->offsets[t + 1] - v->offsets[t];
@@ -4649,9 +4857,14 @@ static size_t bitnet__detok_push(bitnet_detok *d, const uint8_t *bytes, size_t n
 
 /* ---- public functions ---- */
 
+static bitnet_result bitnet__fail_tokenize(bitnet_result r, bitnet_error *err) {
+    return bitnet__fail(err, r, "the text cannot be tokenized: %s", bitnet_result_text(r));
+}
+
 BITNET_API int bitnet_tokenize(const bitnet_model *m, const char *text, size_t n, int flags,
                                bitnet_token *out, size_t cap) {
-    if (!m || (!text && n > 0)) return BITNET_ERR_ARG;
+    if (!m || (!text && n > 0) ||
+        flags & ~(BITNET_ADD_BOS | BITNET_ADD_EOS | BITNET_PARSE_SPECIAL)) return BITNET_ERR_ARG;
     return bitnet__encode(bitnet__vocab_of(m), bitnet__allocator_of(m), text, n, flags, out, cap);
 }
 
@@ -4697,8 +4910,8 @@ BITNET_API int bitnet_detok_push(const bitnet_model *m, bitnet_detok *d, bitnet_
     return (int)bitnet__detok_push(d, p, n, buf);
 }
 
-BITNET_API bitnet_token bitnet_token_find(const bitnet_model *m, const char *text) {
-    return m && text ? bitnet__vocab_find(bitnet__vocab_of(m), text, strlen(text)) : -1;
+BITNET_API bitnet_token bitnet_token_find(const bitnet_model *m, const char *text, size_t n) {
+    return m && text ? bitnet__vocab_find(bitnet__vocab_of(m), text, n) : -1;
 }
 
 BITNET_API const char *bitnet_token_text(const bitnet_model *m, bitnet_token t, size_t *n) {
@@ -5984,11 +6197,14 @@ static void bitnet__jinja_render(bitnet__jinja *j) {
        static void own_template(bitnet_generate_params *gen) {
            static bitnet_chat_template mine;  // all else is 0
            static bitnet_chat_params chat;
-           mine.user.prefix = "[USER] ";
-           mine.user.suffix = "\n";
-           mine.assistant.prefix = mine.reply = "[BOT] ";
-           mine.assistant.suffix = "</s>\n";
-           mine.end = "</s>";
+           static const bitnet_text user = BITNET_TEXT("[USER] "), newline = BITNET_TEXT("\n");
+           static const bitnet_text bot = BITNET_TEXT("[BOT] "), end = BITNET_TEXT("</s>");
+           static const bitnet_text end_line = BITNET_TEXT("</s>\n");
+           mine.user.prefix = user;
+           mine.user.suffix = newline;
+           mine.assistant.prefix = mine.reply = bot;
+           mine.assistant.suffix = end_line;
+           mine.end = end;
            chat.chat_template = &mine;
            gen->chat = &chat;
        }
@@ -6000,58 +6216,81 @@ typedef struct bitnet__chat_row {
     const char *ends[3];            /* tokens that end a text, beside t.end */
 } bitnet__chat_row;
 
+#define BITNET__NO_TEXT {0, 0}
+#define BITNET__NO_TURN {{0, 0}, {0, 0}}
+#define BITNET__TURN(prefix, suffix) {BITNET_TEXT(prefix), BITNET_TEXT(suffix)}
+#define BITNET__MODES(thinking, trim, drop_thinking, system_first) \
+    thinking, trim, drop_thinking, system_first, {0, 0, 0, 0}
+
 #define BITNET__CHATML_TURNS                                                                \
-    {0, 0}, {0, 0}, {0, 0}, {"\n<tool_response>\n", "\n</tool_response>"},                  \
-    {"<|im_start|>{role}\n", "<|im_end|>\n"}, {"<|im_start|>user", "<|im_end|>\n"},         \
-    "<|im_start|>assistant\n", "<|im_end|>", 0
+    BITNET__NO_TURN, BITNET__NO_TURN, BITNET__NO_TURN,                                      \
+    BITNET__TURN("\n<tool_response>\n", "\n</tool_response>"),                             \
+    BITNET__TURN("<|im_start|>{role}\n", "<|im_end|>\n"),                                   \
+    BITNET__TURN("<|im_start|>user", "<|im_end|>\n"),                                       \
+    BITNET_TEXT("<|im_start|>assistant\n"), BITNET_TEXT("<|im_end|>"), BITNET__NO_TEXT
 
 /* Qwen2.5's and Qwen3's. */
 #define BITNET__TOOLS                                                                       \
-    "# Tools\n\nYou may call one or more functions to assist with the user query.\n\nYou "  \
-    "are provided with function signatures within <tools></tools> XML tags:\n<tools>\n",    \
-    "\n</tools>\n\nFor each function call, return a json object with function name and "    \
-    "arguments within <tool_call></tool_call> XML tags:\n<tool_call>\n{\"name\": "          \
-    "<function-name>, \"arguments\": <args-json-object>}\n</tool_call>"
+    BITNET_TEXT("# Tools\n\nYou may call one or more functions to assist with the user "    \
+        "query.\n\nYou are provided with function signatures within <tools></tools> XML "   \
+        "tags:\n<tools>\n"),                                                                \
+    BITNET_TEXT("\n</tools>\n\nFor each function call, return a json object with function " \
+        "name and arguments within <tool_call></tool_call> XML tags:\n<tool_call>\n"        \
+        "{\"name\": <function-name>, \"arguments\": <args-json-object>}\n</tool_call>")
+#define BITNET__NO_TOOLS BITNET__NO_TEXT, BITNET__NO_TEXT
 
 #define BITNET__EMPTY_THINKING "<think>\n\n</think>\n\n"
+#define BITNET__THINKS BITNET_TEXT("<think>\n"), BITNET_TEXT(BITNET__EMPTY_THINKING)
+#define BITNET__ALWAYS_THINKS BITNET_TEXT("<think>\n"), BITNET__NO_TEXT
+#define BITNET__THINKS_NOT BITNET__NO_TEXT, BITNET__NO_TEXT
 #define BITNET__CHATML_ENDS 0, {"<|endoftext|>", 0, 0}
 #define BITNET__LLAMA_3                                                                     \
-    {"<|start_header_id|>{role}<|end_header_id|>\n\n", "<|eot_id|>"}, {0, 0},               \
-    "<|start_header_id|>assistant<|end_header_id|>\n\n", "<|eot_id|>"
+    BITNET__TURN("<|start_header_id|>{role}<|end_header_id|>\n\n", "<|eot_id|>"),           \
+    BITNET__NO_TURN, BITNET_TEXT("<|start_header_id|>assistant<|end_header_id|>\n\n"),      \
+    BITNET_TEXT("<|eot_id|>")
 #define BITNET__LLAMA_3_ENDS "<|start_header_id|>", {"<|end_of_text|>", "<|eom_id|>", 0}
 
 /* The first that writes the same as the file's template is taken. */
 static const bitnet__chat_row bitnet__chat_rows[] = {
-    {{"bitnet-2b-4t", {0, 0}, {0, 0}, {0, 0}, {0, 0}, {"{Role}: ", "<|eot_id|>"}, {0, 0},
-      "Assistant: ", "<|eot_id|>", 0, 0, 0, 0, 0, BITNET_THINK_AUTO, 1, 0, 0},
+    {{"bitnet-2b-4t", BITNET__NO_TURN, BITNET__NO_TURN, BITNET__NO_TURN, BITNET__NO_TURN,
+      BITNET__TURN("{Role}: ", "<|eot_id|>"), BITNET__NO_TURN, BITNET_TEXT("Assistant: "),
+      BITNET_TEXT("<|eot_id|>"), BITNET__NO_TEXT, BITNET__THINKS_NOT, BITNET__NO_TOOLS,
+      BITNET__MODES(BITNET_THINK_AUTO, 1, 0, 0)},
      0, {"<|end_of_text|>", 0, 0}},
-    {{"llama-3", {0, 0}, {0, 0}, {0, 0}, {0, 0}, BITNET__LLAMA_3, 0, 0, 0, 0, 0,
-      BITNET_THINK_AUTO, 1, 0, 0}, BITNET__LLAMA_3_ENDS},
-    {{"llama-3.1", {"<|start_header_id|>system<|end_header_id|>\n\nCutting Knowledge Date: "
-                    "December 2023\nToday Date: 26 Jul 2024\n\n", "<|eot_id|>"},
-      {0, 0}, {0, 0}, {0, 0}, BITNET__LLAMA_3, "", 0, 0, 0, 0, BITNET_THINK_AUTO, 1, 0, 1},
+    {{"llama-3", BITNET__NO_TURN, BITNET__NO_TURN, BITNET__NO_TURN, BITNET__NO_TURN,
+      BITNET__LLAMA_3, BITNET__NO_TEXT, BITNET__THINKS_NOT, BITNET__NO_TOOLS,
+      BITNET__MODES(BITNET_THINK_AUTO, 1, 0, 0)}, BITNET__LLAMA_3_ENDS},
+    {{"llama-3.1",
+      BITNET__TURN("<|start_header_id|>system<|end_header_id|>\n\nCutting Knowledge Date: "
+                   "December 2023\nToday Date: 26 Jul 2024\n\n", "<|eot_id|>"),
+      BITNET__NO_TURN, BITNET__NO_TURN, BITNET__NO_TURN, BITNET__LLAMA_3, BITNET_TEXT(""),
+      BITNET__THINKS_NOT, BITNET__NO_TOOLS, BITNET__MODES(BITNET_THINK_AUTO, 1, 0, 1)},
      BITNET__LLAMA_3_ENDS},
     /* Thinking that the model decides; that is always opened; that is closed, whatever one asks
        for; that only is left out of earlier replies; that is not known; that is always opened, and
        stays. */
-    {{"qwen-3", BITNET__CHATML_TURNS, "<think>\n", BITNET__EMPTY_THINKING, BITNET__TOOLS,
-      BITNET_THINK_AUTO, 0, 1, 0}, BITNET__CHATML_ENDS},
-    {{"qwen-3-thinking", BITNET__CHATML_TURNS, "<think>\n", 0, BITNET__TOOLS, BITNET_THINK_ON, 0,
-      1, 0}, BITNET__CHATML_ENDS},
-    {{"qwen-3", BITNET__CHATML_TURNS, "<think>\n", BITNET__EMPTY_THINKING, BITNET__TOOLS,
-      BITNET_THINK_OFF, 0, 1, 0}, BITNET__CHATML_ENDS},
-    {{"qwen-3", BITNET__CHATML_TURNS, 0, 0, BITNET__TOOLS, BITNET_THINK_AUTO, 0, 1, 0},
-     BITNET__CHATML_ENDS},
-    {{"chatml", BITNET__CHATML_TURNS, 0, 0, BITNET__TOOLS, BITNET_THINK_AUTO, 0, 0, 0},
-     BITNET__CHATML_ENDS},
-    {{"chatml-thinking", BITNET__CHATML_TURNS, "<think>\n", 0, BITNET__TOOLS, BITNET_THINK_ON, 0,
-      0, 0}, BITNET__CHATML_ENDS},
-    {{"falcon-3", {"<|system|>\n", "\n"}, {"<|user|>\n", "\n"},
-      {"<|assistant|>\n", "<|endoftext|>\n"}, {0, 0}, {0, 0}, {0, 0}, "<|assistant|>\n",
-      "<|endoftext|>", 0, 0, 0, 0, 0, BITNET_THINK_AUTO, 0, 0, 0},
+    {{"qwen-3", BITNET__CHATML_TURNS, BITNET__THINKS, BITNET__TOOLS,
+      BITNET__MODES(BITNET_THINK_AUTO, 0, 1, 0)}, BITNET__CHATML_ENDS},
+    {{"qwen-3-thinking", BITNET__CHATML_TURNS, BITNET__ALWAYS_THINKS, BITNET__TOOLS,
+      BITNET__MODES(BITNET_THINK_ON, 0, 1, 0)}, BITNET__CHATML_ENDS},
+    {{"qwen-3", BITNET__CHATML_TURNS, BITNET__THINKS, BITNET__TOOLS,
+      BITNET__MODES(BITNET_THINK_OFF, 0, 1, 0)}, BITNET__CHATML_ENDS},
+    {{"qwen-3", BITNET__CHATML_TURNS, BITNET__THINKS_NOT, BITNET__TOOLS,
+      BITNET__MODES(BITNET_THINK_AUTO, 0, 1, 0)}, BITNET__CHATML_ENDS},
+    {{"chatml", BITNET__CHATML_TURNS, BITNET__THINKS_NOT, BITNET__TOOLS,
+      BITNET__MODES(BITNET_THINK_AUTO, 0, 0, 0)}, BITNET__CHATML_ENDS},
+    {{"chatml-thinking", BITNET__CHATML_TURNS, BITNET__ALWAYS_THINKS, BITNET__TOOLS,
+      BITNET__MODES(BITNET_THINK_ON, 0, 0, 0)}, BITNET__CHATML_ENDS},
+    {{"falcon-3", BITNET__TURN("<|system|>\n", "\n"), BITNET__TURN("<|user|>\n", "\n"),
+      BITNET__TURN("<|assistant|>\n", "<|endoftext|>\n"), BITNET__NO_TURN, BITNET__NO_TURN,
+      BITNET__NO_TURN, BITNET_TEXT("<|assistant|>\n"), BITNET_TEXT("<|endoftext|>"),
+      BITNET__NO_TEXT, BITNET__THINKS_NOT, BITNET__NO_TOOLS,
+      BITNET__MODES(BITNET_THINK_AUTO, 0, 0, 0)},
      0, {0, 0, 0}},
-    {{"falcon-e", {0, 0}, {0, 0}, {"assistant\n", "\n"}, {0, 0}, {"{role}", "\n"}, {0, 0},
-      "assistant\n", 0, 0, 0, 0, 0, 0, BITNET_THINK_AUTO, 0, 0, 0},
+    {{"falcon-e", BITNET__NO_TURN, BITNET__NO_TURN, BITNET__TURN("assistant\n", "\n"),
+      BITNET__NO_TURN, BITNET__TURN("{role}", "\n"), BITNET__NO_TURN, BITNET_TEXT("assistant\n"),
+      BITNET__NO_TEXT, BITNET__NO_TEXT, BITNET__THINKS_NOT, BITNET__NO_TOOLS,
+      BITNET__MODES(BITNET_THINK_AUTO, 0, 0, 0)},
      0, {0, 0, 0}},
 };
 
@@ -6059,7 +6298,8 @@ enum { BITNET__MARKS = 32 };
 
 /* Returns the first token that this row needs and the vocabulary lacks; 0: it lacks none. */
 static const char *bitnet__lacks_token(const bitnet__vocab *v, const bitnet__chat_row *row) {
-    if (row->t.end && bitnet__vocab_find(v, row->t.end, strlen(row->t.end)) < 0) return row->t.end;
+    const bitnet_text end = row->t.end;
+    if (end.data && bitnet__vocab_find(v, end.data, end.size) < 0) return end.data;
     if (row->needs && bitnet__vocab_find(v, row->needs, strlen(row->needs)) < 0) return row->needs;
     return 0;
 }
@@ -6072,7 +6312,8 @@ static void bitnet__add_end(bitnet__vocab *v, bitnet_token t) {
 
 static void bitnet__add_ends(bitnet__vocab *v, const bitnet__chat_row *row) {
     size_t i;
-    if (row->t.end) bitnet__add_end(v, bitnet__vocab_find(v, row->t.end, strlen(row->t.end)));
+    if (row->t.end.data)
+        bitnet__add_end(v, bitnet__vocab_find(v, row->t.end.data, row->t.end.size));
     for (i = 0; i < 3 && row->ends[i]; i++)
         bitnet__add_end(v, bitnet__vocab_find(v, row->ends[i], strlen(row->ends[i])));
 }
@@ -6152,10 +6393,9 @@ static void bitnet__chat_parse(bitnet__chat *c, const char *text, size_t n, int 
 }
 
 /* Collects the tokens of a string of the template. */
-static void bitnet__chat_collect(bitnet__chat *c, const char *text) {
+static void bitnet__chat_collect(bitnet__chat *c, bitnet_text text) {
     const bitnet__vocab *v = c->e->vocab;
-    const char *known = text ? text : "";
-    const uint8_t *at = (const uint8_t *)known, *end = at + strlen(known);
+    const uint8_t *at = (const uint8_t *)(text.data ? text.data : ""), *end = at + text.size;
     size_t length;
     while (at < end) {
         const int32_t t = bitnet__find_special(v, 1, at, end, &at, &length);
@@ -6167,139 +6407,141 @@ static void bitnet__chat_collect(bitnet__chat *c, const char *text) {
 }
 
 static void bitnet__chat_open(bitnet__chat *c, bitnet__encoder *e, const bitnet_chat_template *t) {
+    static const bitnet_text response = BITNET_TEXT("<tool_response></tool_response>");
     const bitnet_chat_turn *const turns[] = {&t->system, &t->user, &t->assistant, &t->tool,
                                              &t->other, &t->tools_turn};
     size_t i;
     memset(c, 0, sizeof *c);
     c->e = e;
     c->t = t;
-    for (i = 0; i < BITNET__N_TAGS; i++) bitnet__chat_collect(c, bitnet__tags[i]);
+    for (i = 0; i < BITNET__N_TAGS; i++) bitnet__chat_collect(c, bitnet__text(bitnet__tags[i]));
     for (i = 0; i < sizeof turns / sizeof turns[0]; i++) {
         bitnet__chat_collect(c, turns[i]->prefix);
         bitnet__chat_collect(c, turns[i]->suffix);
     }
     bitnet__chat_collect(c, t->reply);
-    bitnet__chat_collect(c, "<tool_response></tool_response>");
+    bitnet__chat_collect(c, response);
 }
 
 /* The strings around a message of this role; 0: the template has no such role. */
-static const bitnet_chat_turn *bitnet__turn_of(const bitnet_chat_template *t, const char *role) {
-    const bitnet_chat_turn *turn = !strcmp(role, "system") ? &t->system :
-                                   !strcmp(role, "user") ? &t->user :
-                                   !strcmp(role, "assistant") ? &t->assistant :
-                                   !strcmp(role, "tool") ? &t->tool : &t->other;
-    if (!turn->prefix) turn = &t->other;
-    return turn->prefix ? turn : 0;
+static const bitnet_chat_turn *bitnet__turn_of(const bitnet_chat_template *t, bitnet_text role) {
+    const bitnet_chat_turn *turn = bitnet__is_text(role, "system") ? &t->system :
+                                   bitnet__is_text(role, "user") ? &t->user :
+                                   bitnet__is_text(role, "assistant") ? &t->assistant :
+                                   bitnet__is_text(role, "tool") ? &t->tool : &t->other;
+    if (!turn->prefix.data) turn = &t->other;
+    return turn->prefix.data ? turn : 0;
 }
 
 /* The role as {Role} wants it: its first letter in upper case, the rest in lower case. */
-static void bitnet__chat_put_role(bitnet__chat *c, const char *role) {
+static void bitnet__chat_put_role(bitnet__chat *c, bitnet_text role) {
     size_t i;
-    for (i = 0; role[i]; i++) {
-        const char b = role[i];
+    for (i = 0; i < role.size; i++) {
+        const char b = role.data[i];
         const char other = i == 0 && b >= 'a' && b <= 'z' ? (char)(b - 'a' + 'A') :
                            i > 0 && b >= 'A' && b <= 'Z' ? (char)(b - 'A' + 'a') : b;
         bitnet__chat_put(c, &other, 1);
     }
 }
 
-/* Adds a string of the template, which may be 0. */
-static void bitnet__chat_write(bitnet__chat *c, const char *text, const char *role) {
-    const char *p = text ? text : "";
-    while (*p) {
-        const int as_is = role && !strncmp(p, "{role}", 6);
-        const int title = role && !strncmp(p, "{Role}", 6);
-        const char *next = p + 1;
-        if (as_is) bitnet__chat_put(c, role, strlen(role));
-        else if (title) bitnet__chat_put_role(c, role);
-        if (as_is || title) {
-            p += 6;
-            continue;
-        }
-        while (*next && (!role || (strncmp(next, "{role}", 6) && strncmp(next, "{Role}", 6))))
-            next++;
+/* Is {role} (1) or {Role} (2) at p? */
+static int bitnet__role_at(const char *p, const char *end) {
+    if (end - p < 6) return 0;
+    return !memcmp(p, "{role}", 6) ? 1 : !memcmp(p, "{Role}", 6) ? 2 : 0;
+}
+
+/* Adds a string of the template around a message of a role. Without data {role} is text. */
+static void bitnet__chat_write(bitnet__chat *c, bitnet_text text, bitnet_text role) {
+    const char *p = text.data ? text.data : "", *end = p + text.size, *next;
+    for (; p < end; p = next) {
+        const int is_role = role.data ? bitnet__role_at(p, end) : 0;
+        next = p + (is_role ? 6 : 1);
+        if (is_role == 1) bitnet__chat_put(c, role.data, role.size);
+        if (is_role == 2) bitnet__chat_put_role(c, role);
+        if (is_role) continue;
+        while (next < end && !(role.data && bitnet__role_at(next, end))) next++;
         bitnet__chat_parse(c, p, (size_t)(next - p), 0);
-        p = next;
     }
 }
 
-/* A range of a message's bytes. */
-typedef struct bitnet__stretch { const char *p; size_t n; } bitnet__stretch;
+/* Adds a string of the template that stands by itself. */
+static void bitnet__chat_string(bitnet__chat *c, bitnet_text text) {
+    static const bitnet_text none = BITNET__NO_TEXT;
+    bitnet__chat_write(c, text, none);
+}
 
-static bitnet__stretch bitnet__content(const bitnet_chat_template *t, const char *content) {
-    bitnet__stretch s = {content, strlen(content)};
-    while (t->trim && s.n > 0 && bitnet__is_space(s.p[s.n - 1])) s.n--;
-    while (t->trim && s.n > 0 && bitnet__is_space(*s.p)) s.p++, s.n--;
+/* What is written of a message. */
+static bitnet_text bitnet__content(const bitnet_chat_template *t, bitnet_text s) {
+    while (t->trim && s.size > 0 && bitnet__is_space(s.data[s.size - 1])) s.size--;
+    while (t->trim && s.size > 0 && bitnet__is_space(*s.data)) s.data++, s.size--;
     return s;
 }
 
-static bitnet__stretch bitnet__strip_newlines(bitnet__stretch s) {
-    while (s.n > 0 && s.p[s.n - 1] == '\n') s.n--;
-    while (s.n > 0 && *s.p == '\n') s.p++, s.n--;
+static bitnet_text bitnet__strip_newlines(bitnet_text s) {
+    while (s.size > 0 && s.data[s.size - 1] == '\n') s.size--;
+    while (s.size > 0 && *s.data == '\n') s.data++, s.size--;
     return s;
 }
 
 /* What Qwen3's template takes for thinking: from the last <think> in front of the first </think>.
    The text begins behind the last </think>. */
-static void bitnet__split_thinking(bitnet__stretch all, bitnet__stretch *thinking,
-                                   bitnet__stretch *text) {
+static void bitnet__split_thinking(bitnet_text all, bitnet_text *thinking, bitnet_text *text) {
     const char *open = bitnet__tags[BITNET__OPEN_THINK], *close = bitnet__tags[BITNET__CLOSE_THINK];
     const size_t n_open = strlen(open), n_close = strlen(close);
     size_t i, first = SIZE_MAX, last = 0;
     *text = all;
-    thinking->p = all.p;
-    thinking->n = 0;
-    for (i = 0; i + n_close <= all.n; i++) {
-        if (memcmp(all.p + i, close, n_close)) continue;
+    thinking->data = all.data;
+    thinking->size = 0;
+    for (i = 0; i + n_close <= all.size; i++) {
+        if (memcmp(all.data + i, close, n_close)) continue;
         if (first == SIZE_MAX) first = i;
         last = i + n_close;
     }
     if (first == SIZE_MAX) return;
-    text->p = all.p + last;
-    text->n = all.n - last;
-    while (text->n > 0 && *text->p == '\n') text->p++, text->n--;
-    thinking->n = first;
+    text->data = all.data + last;
+    text->size = all.size - last;
+    while (text->size > 0 && *text->data == '\n') text->data++, text->size--;
+    thinking->size = first;
     for (i = first; i >= n_open; i--)
-        if (!memcmp(all.p + i - n_open, open, n_open)) {
-            thinking->p = all.p + i;
-            thinking->n = first - i;
+        if (!memcmp(all.data + i - n_open, open, n_open)) {
+            thinking->data = all.data + i;
+            thinking->size = first - i;
             break;
         }
     *thinking = bitnet__strip_newlines(*thinking);
 }
 
 /* Adds the assistant's text. Its tags are tokens, as they were when the model wrote it. */
-static void bitnet__chat_assistant(bitnet__chat *c, const char *content, int keep_thinking,
+static void bitnet__chat_assistant(bitnet__chat *c, bitnet_text all, int keep_thinking,
                                    int is_last) {
-    bitnet__stretch all = bitnet__content(c->t, content), thinking, text;
+    bitnet_text thinking, text;
     if (c->t->drop_thinking) {
         bitnet__split_thinking(all, &thinking, &text);
         all = text;
-        if (keep_thinking && (thinking.n > 0 || is_last)) {
-            while (all.n > 0 && *all.p == '\n') all.p++, all.n--;
+        if (keep_thinking && (thinking.size > 0 || is_last)) {
+            while (all.size > 0 && *all.data == '\n') all.data++, all.size--;
             bitnet__chat_parse(c, "<think>\n", 8, 0);
-            bitnet__chat_put(c, thinking.p, thinking.n);
+            bitnet__chat_put(c, thinking.data, thinking.size);
             bitnet__chat_parse(c, "\n</think>\n\n", 11, 0);
         }
     }
-    bitnet__chat_parse(c, all.p, all.n, 1);
+    bitnet__chat_parse(c, all.data, all.size, 1);
 }
 
 static int bitnet__has_role(const bitnet_message *messages, int n, int i, const char *role) {
-    return i >= 0 && i < n && messages[i].role && !strcmp(messages[i].role, role);
+    return i >= 0 && i < n && bitnet__is_text(messages[i].role, role);
 }
 
 /* Index of the last message of role user; -1: none. */
 static int bitnet__last_query(const bitnet_message *messages, int n) {
     static const char open[] = "<tool_response>", close[] = "</tool_response>";
+    const size_t n_open = sizeof open - 1, n_close = sizeof close - 1;
     int i;
     for (i = n - 1; i >= 0; i--) {
-        const char *text = messages[i].content;
-        size_t size;
-        if (!bitnet__has_role(messages, n, i, "user") || !text) continue;
-        size = strlen(text);
-        if (strncmp(text, open, sizeof open - 1) || size < sizeof close - 1 ||
-            strcmp(text + size - (sizeof close - 1), close)) return i;
+        const bitnet_text text = messages[i].content;
+        if (!bitnet__has_role(messages, n, i, "user") || !text.data) continue;
+        if (text.size < n_close || memcmp(text.data, open, n_open) ||
+            memcmp(text.data + text.size - n_close, close, n_close)) return i;
     }
     return n - 1;
 }
@@ -6307,74 +6549,67 @@ static int bitnet__last_query(const bitnet_message *messages, int n) {
 static void bitnet__chat_message(bitnet__chat *c, const bitnet_message *messages, int n, int i,
                                  int last_query) {
     const bitnet_message *msg = &messages[i];
-    const bitnet_chat_turn *turn;
-    const int is_tool = msg->role && !strcmp(msg->role, "tool") && c->t->tool.prefix;
-    bitnet__stretch text;
-    if (!msg->role || !msg->role[0] || !msg->content ||
-        !(turn = bitnet__turn_of(c->t, msg->role))) {
-        c->result = BITNET_ERR_ARG;
-        return;
-    }
+    const bitnet_chat_turn *turn = bitnet__turn_of(c->t, msg->role);
+    const int is_tool = bitnet__is_text(msg->role, "tool") && c->t->tool.prefix.data;
+    const bitnet_text text = bitnet__content(c->t, msg->content);
     if (is_tool && !bitnet__has_role(messages, n, i - 1, "tool"))
-        bitnet__chat_write(c, c->t->tools_turn.prefix, 0);
+        bitnet__chat_string(c, c->t->tools_turn.prefix);
     bitnet__chat_write(c, turn->prefix, msg->role);
-    text = bitnet__content(c->t, msg->content);
-    if (!strcmp(msg->role, "assistant"))
-        bitnet__chat_assistant(c, msg->content, i > last_query, i == n - 1);
-    else bitnet__chat_put(c, text.p, text.n);
+    if (bitnet__is_text(msg->role, "assistant"))
+        bitnet__chat_assistant(c, text, i > last_query, i == n - 1);
+    else bitnet__chat_put(c, text.data, text.size);
     bitnet__chat_write(c, turn->suffix, msg->role);
     if (is_tool && !bitnet__has_role(messages, n, i + 1, "tool"))
-        bitnet__chat_write(c, c->t->tools_turn.suffix, 0);
+        bitnet__chat_string(c, c->t->tools_turn.suffix);
 }
 
 /* The system message with the tools, or the template's own; 1: it stands for the first message. */
-static int bitnet__chat_begin(bitnet__chat *c, const char *tools, const bitnet_message *messages,
+static int bitnet__chat_begin(bitnet__chat *c, bitnet_text tools, const bitnet_message *messages,
                               int n) {
-    const int given = bitnet__has_role(messages, n, 0, "system") && messages[0].content;
-    const bitnet_chat_turn *turn = bitnet__turn_of(c->t, "system");
-    const char *content = given ? messages[0].content : c->t->system_text;
-    bitnet__stretch text = {0, 0};
-    if (!turn || (!tools && (given || !content))) return 0;
-    if (content) text = bitnet__content(c->t, content);
-    bitnet__chat_write(c, turn->prefix, "system");
-    bitnet__chat_put(c, text.p, text.n);
-    if (tools) {
-        if (content) bitnet__chat_put(c, "\n\n", 2);
-        bitnet__chat_write(c, c->t->tools_before, 0);
-        bitnet__chat_put(c, tools, strlen(tools));
-        bitnet__chat_write(c, c->t->tools_behind, 0);
+    const int given = bitnet__has_role(messages, n, 0, "system") && messages[0].content.data;
+    const bitnet_text role = bitnet__text("system");
+    const bitnet_chat_turn *turn = bitnet__turn_of(c->t, role);
+    const bitnet_text content = given ? messages[0].content : c->t->system_text;
+    const bitnet_text text = bitnet__content(c->t, content);
+    if (!turn || (!tools.data && (given || !content.data))) return 0;
+    bitnet__chat_write(c, turn->prefix, role);
+    bitnet__chat_put(c, text.data, text.size);
+    if (tools.data) {
+        if (content.data) bitnet__chat_put(c, "\n\n", 2);
+        bitnet__chat_string(c, c->t->tools_before);
+        bitnet__chat_put(c, tools.data, tools.size);
+        bitnet__chat_string(c, c->t->tools_behind);
     }
-    bitnet__chat_write(c, turn->suffix, "system");
+    bitnet__chat_write(c, turn->suffix, role);
     return given;
 }
 
 /* Ends the reply in front: with the whole suffix if it was cut, else with what follows the end
    token in it. */
 static void bitnet__chat_end_reply(bitnet__chat *c, int ended) {
-    const bitnet_chat_turn *turn = bitnet__turn_of(c->t, "assistant");
-    const char *suffix = turn && turn->suffix ? turn->suffix : "";
-    const size_t n = c->t->end ? strlen(c->t->end) : 0;
-    if (ended && n && !strncmp(suffix, c->t->end, n)) suffix += n;
-    bitnet__chat_write(c, suffix, "assistant");
+    const bitnet_text role = bitnet__text("assistant"), end = c->t->end;
+    const bitnet_chat_turn *turn = bitnet__turn_of(c->t, role);
+    bitnet_text suffix = BITNET__NO_TEXT;
+    if (turn && turn->suffix.data) suffix = turn->suffix;
+    if (ended && end.size && suffix.size >= end.size && !memcmp(suffix.data, end.data, end.size)) {
+        suffix.data += end.size;
+        suffix.size -= end.size;
+    }
+    bitnet__chat_write(c, suffix, role);
 }
 
-/* Opens the reply as `thinking` asks. BITNET_ERR_UNSUPPORTED: the template has no such mode. */
+/* Opens the reply as `thinking` asks. */
 static void bitnet__chat_reply(bitnet__chat *c, bitnet_thinking thinking) {
     const bitnet_chat_template *t = c->t;
-    if ((thinking == BITNET_THINK_ON && !t->think) ||
-        (thinking == BITNET_THINK_OFF && t->think && !t->no_think)) {
-        if (c->result == BITNET_OK) c->result = BITNET_ERR_UNSUPPORTED;
-        return;
-    }
     if (thinking == BITNET_THINK_AUTO) thinking = t->thinking;
-    bitnet__chat_write(c, t->reply, 0);
-    if (thinking == BITNET_THINK_ON) bitnet__chat_write(c, t->think, 0);
-    if (thinking == BITNET_THINK_OFF) bitnet__chat_write(c, t->no_think, 0);
+    bitnet__chat_string(c, t->reply);
+    if (thinking == BITNET_THINK_ON) bitnet__chat_string(c, t->think);
+    if (thinking == BITNET_THINK_OFF) bitnet__chat_string(c, t->no_think);
 }
 
 /* Tools are written into the system message. */
 static int bitnet__has_tools(const bitnet_chat_template *t) {
-    return t->tools_before && bitnet__turn_of(t, "system");
+    return t->tools_before.data && bitnet__turn_of(t, bitnet__text("system"));
 }
 
 static int bitnet__is_thinking(bitnet_thinking t) {
@@ -6390,39 +6625,79 @@ static int bitnet__late_system(const bitnet_chat_template *t, const bitnet_messa
     return i < n ? i : -1;
 }
 
+/* Checks what a chat asks of its template. */
+static bitnet_result bitnet__check_chat(const bitnet_chat_template *t, const bitnet_chat_params *p,
+                                        const bitnet_message *messages, int n, int flags,
+                                        bitnet_error *err) {
+    int i;
+    bitnet_result r = bitnet__check_reserved(p->reserved, 4, "bitnet_chat_params", err);
+    if (r == BITNET_OK) r = bitnet__check_reserved(t->reserved, 4, "bitnet_chat_template", err);
+    if (r != BITNET_OK) return r;
+    if (flags & ~(BITNET_CHAT_BEGIN | BITNET_CHAT_CUT_REPLY | BITNET_CHAT_ENDED_REPLY |
+                  BITNET_CHAT_OPEN_REPLY))
+        return bitnet__fail(err, BITNET_ERR_ARG, "there is no such flag in 0x%x", (unsigned)flags);
+    if (!bitnet__is_thinking(p->thinking))
+        return bitnet__fail(err, BITNET_ERR_ARG, "the chat's thinking is %lld, not in 0..%d",
+                            (long long)p->thinking, BITNET_THINK_ON);
+    for (i = 0; i < n; i++) {
+        const bitnet_message *msg = &messages[i];
+        r = bitnet__check_reserved(msg->reserved, 2, "bitnet_message", err);
+        if (r != BITNET_OK) return r;
+        if (!msg->role.data || msg->role.size == 0 || !msg->content.data)
+            return bitnet__fail(err, BITNET_ERR_ARG, "message %d has no %s", i,
+                                msg->role.data && msg->role.size ? "text" : "role");
+        if (!bitnet__turn_of(t, msg->role))
+            return bitnet__fail(err, BITNET_ERR_ARG, "message %d: the chat template has no role "
+                                "'%.*s'", i, (int)(msg->role.size < 20 ? msg->role.size : 20),
+                                msg->role.data);
+    }
+    i = bitnet__late_system(t, messages, n, flags);
+    if (i >= 0)
+        return bitnet__fail(err, BITNET_ERR_ARG, "message %d: the chat template has a system "
+                            "message only at the beginning of a chat", i);
+    if (p->tools.data && !bitnet__has_tools(t))
+        return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "the chat template has no tools");
+    if (flags & BITNET_CHAT_OPEN_REPLY &&
+        ((p->thinking == BITNET_THINK_ON && !t->think.data) ||
+         (p->thinking == BITNET_THINK_OFF && t->think.data && !t->no_think.data)))
+        return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "the chat template cannot turn thinking "
+                            "on or off");
+    return BITNET_OK;
+}
+
 /* Writes messages, as tokens or as text. */
 static void bitnet__chat_all(bitnet__chat *c, const bitnet_chat_params *p,
                              const bitnet_message *messages, int n, int flags) {
     const int last_query = bitnet__last_query(messages, n);
     int i = 0;
-    if (p->tools && !bitnet__has_tools(c->t)) c->result = BITNET_ERR_UNSUPPORTED;
-    else if (bitnet__late_system(c->t, messages, n, flags) >= 0) c->result = BITNET_ERR_ARG;
-    if (flags & (BITNET_CUT_REPLY | BITNET_ENDED_REPLY))
-        bitnet__chat_end_reply(c, (flags & BITNET_ENDED_REPLY) != 0);
-    if (flags & BITNET_ADD_BOS) i = bitnet__chat_begin(c, p->tools, messages, n);
+    if (flags & (BITNET_CHAT_CUT_REPLY | BITNET_CHAT_ENDED_REPLY))
+        bitnet__chat_end_reply(c, (flags & BITNET_CHAT_ENDED_REPLY) != 0);
+    if (flags & BITNET_CHAT_BEGIN) i = bitnet__chat_begin(c, p->tools, messages, n);
     for (; i < n && c->result == BITNET_OK; i++)
         bitnet__chat_message(c, messages, n, i, last_query);
-    if (flags & BITNET_OPEN_REPLY) bitnet__chat_reply(c, p->thinking);
+    if (flags & BITNET_CHAT_OPEN_REPLY) bitnet__chat_reply(c, p->thinking);
     bitnet__chat_flush(c, -1);
 }
 
-/* Adds a chat: bitnet_chat_tokenize on an encoder. */
-static void bitnet__encode_chat(bitnet__encoder *e, const bitnet_chat_params *params,
-                                const bitnet_message *messages, int n, int flags) {
-    static const bitnet_chat_params defaults = {0, BITNET_THINK_AUTO, 0};
+/* Adds a chat: bitnet_chat_tokenize on an encoder. BITNET_OK: see e->result. */
+static bitnet_result bitnet__encode_chat(bitnet__encoder *e, const bitnet_model *m,
+                                         const bitnet_chat_params *params,
+                                         const bitnet_message *messages, int n, int flags,
+                                         bitnet_error *err) {
+    static const bitnet_chat_params defaults = {0, BITNET_THINK_AUTO, {0, 0}, {0, 0, 0, 0}};
     const bitnet_chat_params *p = params ? params : &defaults;
     const bitnet_chat_template *t = p->chat_template ? p->chat_template : e->vocab->chat;
     const int bos = t == e->vocab->chat ? e->vocab->chat_bos : e->vocab->add_bos;
+    bitnet_result r;
     bitnet__chat c;
-    if (!bitnet__is_thinking(p->thinking) || !t) {
-        e->result = t ? BITNET_ERR_ARG : BITNET_ERR_UNSUPPORTED;
-        return;
-    }
+    if (!t) return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "%s", bitnet__no_chat_of(m));
+    if ((r = bitnet__check_chat(t, p, messages, n, flags, err)) != BITNET_OK) return r;
     bitnet__chat_open(&c, e, t);
-    if (bos) bitnet__encode_bos(e, flags);
+    if (bos) bitnet__encode_bos(e, flags & BITNET_CHAT_BEGIN ? BITNET_ADD_BOS : 0);
     bitnet__chat_all(&c, p, messages, n, flags);
     bitnet__free(e->allocator, c.text);
     if (e->result == BITNET_OK) e->result = c.result;
+    return BITNET_OK;
 }
 
 /* ---- which template a file has ----
@@ -6458,34 +6733,36 @@ typedef struct bitnet__probe {
     BITNET__PROBE_CALL_2 "\n</tool_call>"
 #define BITNET__THOUGHT "<think>\nHm,\nso.\n</think>\n\nYes."
 
+#define BITNET__SAYS(role, text) {BITNET_TEXT(role), BITNET_TEXT(text), {0, 0}}
+
 static const bitnet__probe bitnet__probes[] = {
-    {"a user", BITNET__LEARN_START, 1, {{"user", "\n Hi \n"}}},
-    {"a system message", BITNET__LEARN_SYSTEM, 2, {{"system", "\n Be.\n "}, {"user", "Hi"}}},
+    {"a user", BITNET__LEARN_START, 1, {BITNET__SAYS("user", "\n Hi \n")}},
+    {"a system message", BITNET__LEARN_SYSTEM, 2, {BITNET__SAYS("system", "\n Be.\n "), BITNET__SAYS("user", "Hi")}},
     {"two turns", BITNET__LEARN_NOTHING, 3,
-     {{"user", "\tHi\n"}, {"assistant", " \nYes. \n"}, {"user", " So?"}}},
+     {BITNET__SAYS("user", "\tHi\n"), BITNET__SAYS("assistant", " \nYes. \n"), BITNET__SAYS("user", " So?")}},
     {"three turns", BITNET__LEARN_NOTHING, 6,
-     {{"system", "Be."}, {"user", "Hi"}, {"assistant", "Yes."}, {"user", "So?"},
-      {"assistant", "No.\n\nNo."}, {"user", "Oh\nno"}}},
-    {"an empty system message", BITNET__MAY_RAISE, 2, {{"system", ""}, {"user", "Hi"}}},
-    {"empty texts", BITNET__MAY_RAISE, 3, {{"user", ""}, {"assistant", ""}, {"user", ""}}},
-    {"two users", BITNET__MAY_RAISE, 2, {{"user", "Hi"}, {"user", "So?"}}},
+     {BITNET__SAYS("system", "Be."), BITNET__SAYS("user", "Hi"), BITNET__SAYS("assistant", "Yes."), BITNET__SAYS("user", "So?"),
+      BITNET__SAYS("assistant", "No.\n\nNo."), BITNET__SAYS("user", "Oh\nno")}},
+    {"an empty system message", BITNET__MAY_RAISE, 2, {BITNET__SAYS("system", ""), BITNET__SAYS("user", "Hi")}},
+    {"empty texts", BITNET__MAY_RAISE, 3, {BITNET__SAYS("user", ""), BITNET__SAYS("assistant", ""), BITNET__SAYS("user", "")}},
+    {"two users", BITNET__MAY_RAISE, 2, {BITNET__SAYS("user", "Hi"), BITNET__SAYS("user", "So?")}},
     {"earlier thinking", BITNET__LEARN_NOTHING, 3,
-     {{"user", "Hi"}, {"assistant", BITNET__THOUGHT}, {"user", "So?"}}},
-    {"the last thinking", BITNET__MAY_END, 2, {{"user", "Hi"}, {"assistant", BITNET__THOUGHT}}},
-    {"a last reply", BITNET__MAY_END, 2, {{"user", "Hi"}, {"assistant", "Yes."}}},
-    {"a user without a reply", BITNET__MAY_END, 1, {{"user", "Hi"}}},
-    {"thinking turned off", BITNET__LEARN_OFF, 1, {{"user", "Hi"}}},
+     {BITNET__SAYS("user", "Hi"), BITNET__SAYS("assistant", BITNET__THOUGHT), BITNET__SAYS("user", "So?")}},
+    {"the last thinking", BITNET__MAY_END, 2, {BITNET__SAYS("user", "Hi"), BITNET__SAYS("assistant", BITNET__THOUGHT)}},
+    {"a last reply", BITNET__MAY_END, 2, {BITNET__SAYS("user", "Hi"), BITNET__SAYS("assistant", "Yes.")}},
+    {"a user without a reply", BITNET__MAY_END, 1, {BITNET__SAYS("user", "Hi")}},
+    {"thinking turned off", BITNET__LEARN_OFF, 1, {BITNET__SAYS("user", "Hi")}},
     {"a later system message", BITNET__LEARN_LATER, 4,
-     {{"user", "Hi"}, {"assistant", "Yes."}, {"system", "Be."}, {"user", "So?"}}},
+     {BITNET__SAYS("user", "Hi"), BITNET__SAYS("assistant", "Yes."), BITNET__SAYS("system", "Be."), BITNET__SAYS("user", "So?")}},
     {"another role", BITNET__LEARN_ROLES, 4,
-     {{"user", "Hi"}, {"assistant", "Yes."}, {"critic", "Be."}, {"user", "So?"}}},
-    {"tools", BITNET__LEARN_TOOLS, 1, {{"user", "Hi"}}},
-    {"tools and a system message", BITNET__LEARN_TOOLS, 2, {{"system", "Be."}, {"user", "Hi"}}},
+     {BITNET__SAYS("user", "Hi"), BITNET__SAYS("assistant", "Yes."), BITNET__SAYS("critic", "Be."), BITNET__SAYS("user", "So?")}},
+    {"tools", BITNET__LEARN_TOOLS, 1, {BITNET__SAYS("user", "Hi")}},
+    {"tools and a system message", BITNET__LEARN_TOOLS, 2, {BITNET__SAYS("system", "Be."), BITNET__SAYS("user", "Hi")}},
     {"a tool call", BITNET__LEARN_TOOLS, 5,
-     {{"system", "Be."}, {"user", "Hi"}, {"assistant", "Well." BITNET__PROBE_CALLS},
-      {"tool", "2"}, {"tool", "{\"y\": 3}\n"}}},
+     {BITNET__SAYS("system", "Be."), BITNET__SAYS("user", "Hi"), BITNET__SAYS("assistant", "Well." BITNET__PROBE_CALLS),
+      BITNET__SAYS("tool", "2"), BITNET__SAYS("tool", "{\"y\": 3}\n")}},
     {"what a tool says", BITNET__LEARN_TOOL, 5,
-     {{"user", "Hi"}, {"assistant", "Well."}, {"tool", "2"}, {"tool", " 3"}, {"user", "So?"}}},
+     {BITNET__SAYS("user", "Hi"), BITNET__SAYS("assistant", "Well."), BITNET__SAYS("tool", "2"), BITNET__SAYS("tool", " 3"), BITNET__SAYS("user", "So?")}},
 };
 
 /* A row with what was learned of the file. */
@@ -6534,12 +6811,13 @@ static bitnet__jvalue bitnet__jinja_eval(bitnet__jinja *j, const char *text) {
 
 static bitnet__jvalue bitnet__probe_message(bitnet__jinja *j, const bitnet_message *m) {
     static const char tail[] = BITNET__PROBE_CALLS;
-    const size_t all = strlen(m->content), size = sizeof tail - 1;
-    const int calls = all >= size && !memcmp(m->content + all - size, tail, size);
+    const size_t all = m->content.size, size = sizeof tail - 1;
+    const int calls = all >= size && !memcmp(m->content.data + all - size, tail, size);
     const size_t n = calls ? all - size : all;
     bitnet__jvalue v = bitnet__jinja_list(j, BITNET__DICT, 6);
-    bitnet__jinja_put(j, &v, bitnet__jstring("role"), bitnet__jstring(m->role));
-    bitnet__jinja_put(j, &v, bitnet__jstring("content"), bitnet__jstring_of(m->content, n));
+    bitnet__jinja_put(j, &v, bitnet__jstring("role"),
+                      bitnet__jstring_of(m->role.data, m->role.size));
+    bitnet__jinja_put(j, &v, bitnet__jstring("content"), bitnet__jstring_of(m->content.data, n));
     if (calls)
         bitnet__jinja_put(j, &v, bitnet__jstring("tool_calls"), bitnet__jinja_eval(j,
                           "[{\"type\": \"function\", \"function\": " BITNET__PROBE_CALL_1 "},"
@@ -6579,18 +6857,20 @@ static void bitnet__chat_put_value(bitnet__chat *c, bitnet__jvalue v) {
    library refuses this; -2: there is no room. */
 static int32_t bitnet__write_probe(bitnet__recognition *r, const bitnet__chat_fit *c,
                                    const bitnet__probe *p, int32_t from, int open) {
-    bitnet_chat_params params = {0, BITNET_THINK_AUTO, 0};
+    static const bitnet_text tools = BITNET_TEXT(BITNET__PROBE_TOOL_1 "\n" BITNET__PROBE_TOOL_2);
+    const int flags = BITNET_CHAT_BEGIN | (open ? BITNET_CHAT_OPEN_REPLY : 0);
+    bitnet_chat_params params;
     bitnet__chat chat;
+    memset(&params, 0, sizeof params);
     memset(&chat, 0, sizeof chat);
     chat.t = &c->t;
     chat.text = (uint8_t *)r->j.memory;
     chat.cap = r->j.cap;
     if (p->learns == BITNET__LEARN_OFF) params.thinking = BITNET_THINK_OFF;
-    if (p->learns == BITNET__LEARN_TOOLS)
-        params.tools = BITNET__PROBE_TOOL_1 "\n" BITNET__PROBE_TOOL_2;
+    if (p->learns == BITNET__LEARN_TOOLS) params.tools = tools;
+    if (bitnet__check_chat(&c->t, &params, p->messages + from, p->n - from, flags, 0)) return -1;
     if (c->bos) bitnet__chat_put_value(&chat, bitnet__token_value(r->vocab, r->vocab->bos));
-    bitnet__chat_all(&chat, &params, p->messages + from, p->n - from,
-                     BITNET_ADD_BOS | (open ? BITNET_OPEN_REPLY : 0));
+    bitnet__chat_all(&chat, &params, p->messages + from, p->n - from, flags);
     return chat.result == BITNET_OK ? (int32_t)chat.n : chat.result == BITNET_ERR_LIMIT ? -2 : -1;
 }
 
@@ -6610,7 +6890,8 @@ static int bitnet__agrees(bitnet__recognition *r, const bitnet__chat_fit *c,
 /* The default system text: what is between the strings around a system message. */
 static int bitnet__learn_system_text(bitnet__recognition *r, bitnet__chat_fit *c,
                                      const bitnet__probe *p) {
-    const bitnet_chat_turn *turn = bitnet__turn_of(&c->t, "system");
+    const bitnet_text role = bitnet__text("system");
+    const bitnet_chat_turn *turn = bitnet__turn_of(&c->t, role);
     bitnet__jinja *j = &r->j;
     const uint8_t *at, *end;
     const char *text;
@@ -6623,25 +6904,24 @@ static int bitnet__learn_system_text(bitnet__recognition *r, bitnet__chat_fit *c
     front.text = (uint8_t *)j->memory;
     front.cap = j->cap;
     if (c->bos) bitnet__chat_put_value(&front, bitnet__token_value(r->vocab, r->vocab->bos));
-    bitnet__chat_write(&front, turn->prefix, "system");
+    bitnet__chat_write(&front, turn->prefix, role);
     if (front.n > (size_t)j->n_out || memcmp(j->out, j->memory, front.n)) return 0;
     text = j->out + front.n;
-    c->t.system_text = "";
+    c->t.system_text = bitnet__text("");
     size = j->n_out - bitnet__write_probe(r, c, p, 0, 1);
-    if (size < 0 || (size_t)size >= j->cap || front.n + (size_t)size > (size_t)j->n_out ||
-        memchr(text, 0, (size_t)size)) return 0;
+    if (size < 0 || (size_t)size > j->cap || front.n + (size_t)size > (size_t)j->n_out) return 0;
     for (at = (const uint8_t *)text, end = at + size; at < end; at += length) {
         const int32_t t = bitnet__find_special(r->vocab, 1, at, end, &at, &length);
         if (t < 0) break;
         if (bitnet__is_mark(r->vocab, t)) return 0;    /* it would be text */
     }
-    j->cap -= (size_t)size + 1;
+    j->cap -= (size_t)size;
     own = j->memory + j->cap;
     memcpy(own, text, (size_t)size);
-    own[size] = 0;
-    c->t.system_text = own;
+    c->t.system_text.data = own;
+    c->t.system_text.size = (size_t)size;
     if (bitnet__agrees(r, c, p, 0)) return 1;
-    j->cap += (size_t)size + 1;
+    j->cap += (size_t)size;
     return 0;
 }
 
@@ -6663,22 +6943,23 @@ static int bitnet__learn_start(bitnet__recognition *r, bitnet__chat_fit *c,
 
 /* From now on only roles that have strings of their own are written. */
 static void bitnet__leave_out_roles(bitnet_chat_template *t) {
-    static const bitnet_chat_turn none = {0, 0};
+    static const bitnet_chat_turn none = BITNET__NO_TURN;
     bitnet_chat_turn *const turns[] = {&t->system, &t->user, &t->assistant, &t->tool};
     int i;
-    for (i = 0; i < 4; i++) if (!turns[i]->prefix) *turns[i] = t->other;
+    for (i = 0; i < 4; i++) if (!turns[i]->prefix.data) *turns[i] = t->other;
     t->other = none;
 }
 
 /* Does the row still fit, perhaps with something left out? failed: the file's template did. */
 static int bitnet__fits(bitnet__recognition *r, bitnet__chat_fit *c, const bitnet__probe *p,
                         int failed) {
-    static const bitnet_chat_turn none = {0, 0};
+    static const bitnet_chat_turn none = BITNET__NO_TURN;
+    static const bitnet_text nothing = BITNET__NO_TEXT;
     bitnet_chat_template *t = &c->t;
     if (p->learns == BITNET__LEARN_START) return !failed && bitnet__learn_start(r, c, p);
-    if (p->learns == BITNET__LEARN_OFF && t->think && !t->no_think && !failed) {
-        t->no_think = BITNET__EMPTY_THINKING;
-        if (!bitnet__agrees(r, c, p, 0)) t->no_think = 0;
+    if (p->learns == BITNET__LEARN_OFF && t->think.data && !t->no_think.data && !failed) {
+        t->no_think = bitnet__text(BITNET__EMPTY_THINKING);
+        if (!bitnet__agrees(r, c, p, 0)) t->no_think = nothing;
     }
     if (bitnet__write_probe(r, c, p, 0, p->learns != BITNET__MAY_END) == -1) return 1;
     if (failed ? failed == BITNET__RAISED && p->learns >= BITNET__MAY_RAISE
@@ -6691,7 +6972,7 @@ static int bitnet__fits(bitnet__recognition *r, bitnet__chat_fit *c, const bitne
     }
     if (p->learns == BITNET__LEARN_LATER) t->system_first = 1;
     else if (p->learns == BITNET__LEARN_ROLES) bitnet__leave_out_roles(t);
-    else if (p->learns == BITNET__LEARN_TOOLS) t->tools_before = t->tools_behind = 0;
+    else if (p->learns == BITNET__LEARN_TOOLS) t->tools_before = t->tools_behind = nothing;
     else if (p->learns == BITNET__LEARN_TOOL) {
         t->tool = t->tools_turn = none;
         if (failed || !bitnet__agrees(r, c, p, 0)) {
@@ -6827,12 +7108,17 @@ BITNET_API const bitnet_chat_template *bitnet_model_chat_template(const bitnet_m
 
 BITNET_API int bitnet_chat_tokenize(const bitnet_model *m, const bitnet_chat_params *chat,
                                     const bitnet_message *messages, int n, int flags,
-                                    bitnet_token *out, size_t cap) {
+                                    bitnet_token *out, size_t cap, bitnet_error *err) {
     bitnet__encoder e;
-    if (!m || n < 0 || (!messages && n > 0)) return BITNET_ERR_ARG;
+    bitnet_result r;
+    int length;
+    if (!m || n < 0 || (!messages && n > 0))
+        return bitnet__fail(err, BITNET_ERR_ARG, m ? "there are no messages" : "the model is 0");
     bitnet__encoder_open(&e, bitnet__vocab_of(m), bitnet__allocator_of(m), out, cap);
-    bitnet__encode_chat(&e, chat, messages, n, flags);
-    return bitnet__encoder_close(&e);
+    r = bitnet__encode_chat(&e, m, chat, messages, n, flags, err);
+    length = bitnet__encoder_close(&e);
+    if (r != BITNET_OK) return r;
+    return length >= 0 ? length : bitnet__fail_tokenize((bitnet_result)length, err);
 }
 
 BITNET_API void bitnet_reply_begin(bitnet_reply *r, const bitnet_model *m,
@@ -6844,9 +7130,9 @@ BITNET_API void bitnet_reply_begin(bitnet_reply *r, const bitnet_model *m,
     memset(r, 0, sizeof *r);
     if (!t) return;
     if (thinking == BITNET_THINK_AUTO) thinking = t->thinking;
-    r->thinks = t->think || t->no_think || t->drop_thinking;
-    r->calls = chat && chat->tools;
-    if (!t->think || thinking != BITNET_THINK_ON) return;
+    r->thinks = t->think.data || t->no_think.data || t->drop_thinking;
+    r->calls = chat && chat->tools.data;
+    if (!t->think.data || thinking != BITNET_THINK_ON) return;
     r->part = BITNET_REPLY_THINKING;
     r->skips = 1;
 }
@@ -7969,6 +8255,7 @@ static bitnet__source bitnet__source_io(const bitnet_io *io, bitnet_error *err) 
     if (io) src.io = *io;
     src.size = src.io.size;
     if (!src.io.read_fn) src.result = bitnet__fail(err, BITNET_ERR_ARG, "io has no read_fn");
+    else src.result = bitnet__check_reserved(src.io.reserved, 2, "bitnet_io", err);
     return src;
 }
 
@@ -8871,6 +9158,16 @@ static void bitnet__format_number(char text[BITNET__TEXT], int digits, double x)
     *to = 0;
 }
 
+/* Copies size bytes as snprintf does. */
+static int bitnet__copy_text(const uint8_t *p, size_t size, char *buf, size_t cap) {
+    if (buf && cap > 0) {
+        const size_t kept = size < cap ? size : cap - 1;
+        memcpy(buf, p, kept);
+        buf[kept] = 0;
+    }
+    return (int)size;
+}
+
 BITNET_API int bitnet_gguf_text(const bitnet_gguf_value *value, char *buf, size_t cap) {
     char text[BITNET__TEXT];
     const uint8_t *p = value ? value->data : 0;
@@ -8901,12 +9198,7 @@ BITNET_API int bitnet_gguf_text(const bitnet_gguf_value *value, char *buf, size_
         p = (const uint8_t *)text;
         size = strlen(text);
     }
-    if (buf && cap > 0) {
-        const size_t kept = size < cap ? (size_t)size : cap - 1;
-        memcpy(buf, p, kept);
-        buf[kept] = 0;
-    }
-    return (int)size;
+    return bitnet__copy_text(p, (size_t)size, buf, cap);
 }
 
 /* ---- public: files of any kind, to look into; names are copied out, values are views ---- */
@@ -8922,13 +9214,14 @@ static bitnet_result bitnet__check_open(const bitnet__source *src, int has_out,
     if (!has_out) return bitnet__fail(err, BITNET_ERR_ARG, "out is 0");
     if (src->result == BITNET_OK && !a->alloc_fn != !a->free_fn)
         return bitnet__fail(err, BITNET_ERR_ARG, "the allocator needs both of its functions");
-    return src->result;
+    return src->result ? src->result : bitnet__check_reserved(a->reserved, 2, "bitnet_allocator",
+                                                              err);
 }
 
 /* Takes over the source, on failure too. */
 static bitnet_result bitnet__gguf_open(bitnet__source src, const bitnet_allocator *allocator,
                                        bitnet_gguf **out, bitnet_error *err) {
-    bitnet_allocator a = {0, 0, 0};
+    bitnet_allocator a = {0, 0, 0, {0, 0}};
     bitnet_gguf *g = 0;
     bitnet_result r;
     if (out) *out = 0;
@@ -9217,6 +9510,7 @@ struct bitnet_model {
     uint64_t n_params, own_bytes;
     uint64_t bytes_read;               /* of tensors, for progress */
     uint64_t identity;                 /* a hash; see bitnet__model_identity */
+    bitnet__atomic n_users;            /* its contexts, and 1 until bitnet_model_free */
     struct bitnet__team *team;         /* while the model is loaded; 0: one thread */
 };
 
@@ -9272,11 +9566,12 @@ static void bitnet__model_release(bitnet_model *m, const uint8_t *p, size_t size
 }
 
 static void bitnet__log_text(const bitnet_model *m, bitnet_log_level level, const char *text) {
-    if (m->params.log_fn) m->params.log_fn(m->params.ud, level, text);
+    if (m->params.log_fn) m->params.log_fn(m->params.log_ud, level, text);
 }
 
 static bitnet_result bitnet__progress(bitnet_model *m, uint64_t done, bitnet_error *err) {
-    if (!m->params.progress_fn || !m->params.progress_fn(m->params.ud, done, m->gguf.src.size))
+    if (!m->params.progress_fn ||
+        !m->params.progress_fn(m->params.progress_ud, done, m->gguf.src.size))
         return BITNET_OK;
     return bitnet__fail(err, BITNET_ERR_CANCELLED, "loading was cancelled");
 }
@@ -9904,7 +10199,7 @@ static const uint8_t *bitnet__meta_per_token(bitnet__meta *x, const char *name, 
 
 /* A token's number; without the key, the token with this text; else -1. */
 static bitnet_token bitnet__meta_token(bitnet__meta *x, const char *name, const char *text) {
-    if (!bitnet__meta_key(x, name)) return bitnet_token_find(x->m, text);
+    if (!bitnet__meta_key(x, name)) return bitnet_token_find(x->m, text, strlen(text));
     return (bitnet_token)bitnet__meta_uint(x, name, 0, 0, (uint64_t)x->m->n_vocab - 1);
 }
 
@@ -10291,12 +10586,12 @@ static bitnet_result bitnet__find_chat_row(bitnet_model *m, const char *jinja, s
         m->chat = fit->t;
         m->vocab.chat_bos = fit->bos;
     }
-    if (fit && fit->t.system_text) {
-        const size_t size = strlen(fit->t.system_text) + 1;
-        char *text = (char *)bitnet__model_alloc(m, size);
-        if (text) memcpy(text, fit->t.system_text, size);
+    if (fit && fit->t.system_text.data) {
+        const bitnet_text own = fit->t.system_text;
+        char *text = (char *)bitnet__model_alloc(m, own.size + 1);
+        if (text) memcpy(text, own.data, own.size);
         else result = bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for the chat template");
-        m->chat.system_text = text;
+        m->chat.system_text.data = text;
     }
     bitnet__free(&m->params.allocator, r);
     return result;
@@ -10307,11 +10602,11 @@ static void bitnet__log_chat(const bitnet_model *m) {
     const bitnet_chat_template *t = &m->chat;
     bitnet_error text;
     bitnet__fail(&text, BITNET_OK, "chat template %s: %s%s%s%s", t->name,
-                 !bitnet__turn_of(t, "system") ? "no system messages" :
+                 !bitnet__turn_of(t, bitnet__text("system")) ? "no system messages" :
                  t->system_first ? "system messages only at the beginning" : "system messages",
-                 t->system_text && t->system_text[0] ? ", a system text by default" : "",
+                 t->system_text.size > 0 ? ", a system text by default" : "",
                  bitnet__has_tools(t) ? ", tools" : ", no tools",
-                 t->other.prefix ? ", any other roles" : "");
+                 t->other.prefix.data ? ", any other roles" : "");
     bitnet__log_text(m, BITNET_LOG_INFO, text.text);
 }
 
@@ -10652,6 +10947,7 @@ static bitnet_result bitnet__load(bitnet__source src, const bitnet_model_params 
     memset(&p, 0, sizeof p);
     if (params) p = *params;
     r = bitnet__check_open(&src, out != 0, &p.allocator, err);
+    if (r == BITNET_OK) r = bitnet__check_reserved(p.reserved, 6, "bitnet_model_params", err);
     if (r == BITNET_OK) r = bitnet__check_packing(p.i2s_packing, err);
     if (r == BITNET_OK) r = bitnet__check_tiles(&p, err);
     if (r == BITNET_OK && p.q2_0_block && p.q2_0_block != 64 && p.q2_0_block != 128)
@@ -10665,6 +10961,7 @@ static bitnet_result bitnet__load(bitnet__source src, const bitnet_model_params 
     }
     memset(m, 0, sizeof *m);
     m->params = p;
+    m->n_users = 1;
     m->gguf.src = src;
     r = bitnet__load_model(m, err);
     bitnet__team_free(&m->params.allocator, m->team);
@@ -10680,10 +10977,13 @@ static bitnet_result bitnet__load(bitnet__source src, const bitnet_model_params 
     return BITNET_OK;
 }
 
-BITNET_API void bitnet_model_free(bitnet_model *m) {
+static const char *bitnet__no_chat_of(const bitnet_model *m) { return m->no_chat.text; }
+
+/* Gives up a use of the model; the last one frees it. */
+static void bitnet__model_leave(bitnet_model *m) {
     bitnet_allocator a;
     bitnet__allocation *b, *next;
-    if (!m) return;
+    if (bitnet__count(&m->n_users, UINTPTR_MAX) > 0) return;
     a = m->params.allocator;
     bitnet__head_copy_free(m);
     bitnet__vocab_free(&m->vocab, &a);
@@ -10693,6 +10993,10 @@ BITNET_API void bitnet_model_free(bitnet_model *m) {
     }
     bitnet__gguf_free(&m->gguf, &a);
     bitnet__free(&a, m);
+}
+
+BITNET_API void bitnet_model_free(bitnet_model *m) {
+    if (m) bitnet__model_leave(m);
 }
 
 BITNET_API bitnet_result bitnet_model_load_memory(const void *data, size_t size,
@@ -10719,7 +11023,7 @@ BITNET_API void bitnet_model_get_info(const bitnet_model *m, bitnet_model_info *
     memset(info, 0, sizeof *info);
     if (!m) return;
     info->arch = m->arch;
-    info->kernels = m->kernels.name;
+    info->kernels_name = m->kernels.name;
     info->layout = bitnet__layout(m);
     info->n_vocab = m->n_vocab;
     info->n_layers = m->n_layers;
@@ -10742,13 +11046,21 @@ BITNET_API void bitnet_model_get_info(const bitnet_model *m, bitnet_model_info *
     info->bos = m->vocab.bos;
     info->eos = m->vocab.eos;
     info->eot = m->vocab.eot;
-    info->chat_template = m->vocab.chat ? m->vocab.chat->name : 0;
+    info->chat_template_name = m->vocab.chat ? m->vocab.chat->name : 0;
     info->add_bos = m->vocab.add_bos;
     info->add_eos = m->vocab.add_eos;
     info->has_head = m->head.data != 0;
     info->pooling = (bitnet_pooling)m->pooling;
     info->longest_token = (int32_t)m->vocab.longest_token;
     info->group = m->group;
+}
+
+BITNET_API int bitnet_model_meta_key(const bitnet_model *m, int32_t i, char *buf, size_t cap) {
+    const bitnet__key *k;
+    if (!m) return BITNET_ERR_ARG;
+    if (i < 0 || (uint64_t)i >= m->gguf.n_keys) return BITNET_ERR_NOT_FOUND;
+    k = &m->gguf.keys[i];
+    return bitnet__copy_text(m->gguf.src.data + k->name.at, k->name.len, buf, cap);
 }
 
 BITNET_API int bitnet_model_get_meta(const bitnet_model *m, const char *key, char *buf,
@@ -10866,7 +11178,20 @@ typedef struct bitnet__seq {
     bitnet_token pending_before;       /* pending before the call */
     bitnet__page *leaves;              /* the shared page of which it needs a copy; 0: none */
     int32_t in_generation;             /* 1: a bitnet_gen has it */
+    int32_t n_paused;                  /* while a pass is paused: n_past in it */
+    bitnet_figures figures;            /* of its last generation */
 } bitnet__seq;
+
+/* A pass over the weights for c->inputs, which may be paused between two layers. Nothing of it shows
+   then: the sequences are as before, but keep the pages that it has written. */
+typedef struct bitnet__pass {
+    int32_t n_inputs;                  /* of a paused pass; 0: none is paused */
+    int32_t total, done;               /* queued tokens; how many of them are evaluated */
+    int32_t input, of_input;           /* the token that comes next into a batch */
+    int32_t batch;                     /* tokens of the batch that is being evaluated; 0: none */
+    int32_t layer;                     /* its next layer; -1: the embedding */
+    uint64_t ns;                       /* that it has taken so far */
+} bitnet__pass;
 
 /* A token: of a batch, or of a row of hidden states. */
 typedef struct bitnet__place {
@@ -10895,6 +11220,14 @@ struct bitnet_ctx {
     int64_t min_task;                  /* work below which sharing does not pay; see run_step */
     bitnet__atomic cancelled;          /* 1: cancel_fn has ended this evaluation */
     bitnet__atomic owner;              /* BITNET__FREE, BITNET__BUSY or a thread */
+    bitnet__pass pass;
+    int32_t may_pause;                 /* 1: bitnet_gen_next is running */
+    int (*asks)(const bitnet_ctx *c);  /* asks the cancel_fn of these generations; 0: there are none */
+    bitnet_gen *const *gens;           /* [n_gens]  of the pass */
+    int32_t n_gens;
+    int32_t n_users;                   /* generations, and 1 until bitnet_ctx_free */
+    int32_t is_freed;                  /* 1: bitnet_ctx_free was called */
+    int32_t max_threads;               /* for which there is room */
     int32_t n_rows;                    /* rows of hidden */
     int32_t row;                       /* the row that -1 means in calls; -1: there is none */
     int32_t max_span;                  /* tokens of a span, at most */
@@ -10988,6 +11321,8 @@ static bitnet_result bitnet__ctx_defaults(const bitnet_model *m, const bitnet_ct
     int64_t all;
     memset(p, 0, sizeof *p);
     if (given) *p = *given;
+    if ((r = bitnet__check_reserved(p->reserved, 6, "bitnet_ctx_params", err)) ||
+        (r = bitnet__check_reserved(p->hooks.reserved, 4, "bitnet_hooks", err))) return r;
     if (!p->n_ctx) p->n_ctx = bitnet__min(m->n_ctx, BITNET__DEFAULT_CONTEXT);
     if (!p->n_seqs) p->n_seqs = 1;
     all = (int64_t)p->n_seqs * p->n_ctx;
@@ -11231,6 +11566,9 @@ BITNET_API bitnet_result bitnet_ctx_create(const bitnet_model *m, const bitnet_c
     if (!out) return bitnet__fail(err, BITNET_ERR_ARG, "out is NULL");
     *out = 0;
     if (!m) return bitnet__fail(err, BITNET_ERR_ARG, "the model is NULL");
+    if (m->params.vocab_only)
+        return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "the model was loaded with vocab_only: it "
+                            "has no weights");
     if ((r = bitnet__ctx_defaults(m, params, &p, err))) return r;
     a = &m->params.allocator;
     bitnet__ctx_layout(m, &p, &arena, &measure);
@@ -11242,6 +11580,8 @@ BITNET_API bitnet_result bitnet_ctx_create(const bitnet_model *m, const bitnet_c
     }
     memset(c, 0, sizeof *c);
     c->m = m;
+    c->n_users = 1;
+    bitnet__count(&((bitnet_model *)(uintptr_t)m)->n_users, 1);
     c->k = m->kernels;
     c->p = p;
     c->cache = bitnet__kv_ops_of(p.kv_type);
@@ -11253,6 +11593,7 @@ BITNET_API bitnet_result bitnet_ctx_create(const bitnet_model *m, const bitnet_c
         r = bitnet__team_create(a, p.n_threads, &c->team, err);
         c->p.n_threads = bitnet__team_size(c->team);   /* the arena has room for all */
     }
+    c->max_threads = c->p.n_threads;
     if (r == BITNET_OK) r = bitnet__head_create(c, err);
     if (r == BITNET_OK) *out = c;
     else bitnet_ctx_free(c);
@@ -11273,15 +11614,24 @@ static void bitnet__leave_lost_team(bitnet_ctx *c) {
    bitnet_generate runs a callback, the callback's thread owns the context and may call
    bitnet_logits. */
 
+static void bitnet__drop_pass(bitnet_ctx *c);
+
 enum { BITNET__FREE, BITNET__BUSY };   /* or the thread of a callback, which is never 0 or 1 */
 
-static bitnet_result bitnet__acquire(bitnet_ctx *c, bitnet_error *err) {
+/* As bitnet__acquire, but a pass that is paused stays. */
+static bitnet_result bitnet__acquire_paused(bitnet_ctx *c, bitnet_error *err) {
     if (!c) return bitnet__fail(err, BITNET_ERR_ARG, "the context is NULL");
     if (!bitnet__swap_if(&c->owner, BITNET__FREE, BITNET__BUSY))
         return bitnet__fail(err, BITNET_ERR_BUSY, "the context is in use by another thread, or by "
                             "the call that runs this callback");
     bitnet__leave_lost_team(c);
     return BITNET_OK;
+}
+
+static bitnet_result bitnet__acquire(bitnet_ctx *c, bitnet_error *err) {
+    const bitnet_result r = bitnet__acquire_paused(c, err);
+    if (r == BITNET_OK) bitnet__drop_pass(c);
+    return r;
 }
 
 static void bitnet__release(bitnet_ctx *c) { bitnet__store_release(&c->owner, BITNET__FREE); }
@@ -11305,21 +11655,70 @@ static void bitnet__end_callback(bitnet_ctx *c, uintptr_t owner) {
     bitnet__leave_lost_team(c);
 }
 
-BITNET_API void bitnet_ctx_free(bitnet_ctx *c) {
-    const bitnet_allocator *a;
+/* Gives up a use of a context, which the caller has acquired; the last one frees it. */
+static void bitnet__ctx_leave(bitnet_ctx *c) {
+    const bitnet_allocator *a = &c->m->params.allocator;
+    bitnet_model *m = (bitnet_model *)(uintptr_t)c->m;
     int32_t i;
-    if (bitnet__acquire(c, 0) != BITNET_OK) return;
-    a = &c->m->params.allocator;
+    if (--c->n_users > 0) {
+        bitnet__release(c);
+        return;
+    }
     bitnet__team_free(a, c->team);
     for (i = 0; i < c->p.n_seqs; i++) bitnet__seq_cut(c, &c->seqs[i], 0);
     bitnet__free_spare_pages(c);
     bitnet__free(a, c->head);
     bitnet__free(a, c->seqs);          /* the arena's first array */
     bitnet__free(a, c);
+    bitnet__model_leave(m);
 }
 
+BITNET_API bitnet_result bitnet_ctx_free(bitnet_ctx *c) {
+    const bitnet_result r = c ? bitnet__acquire(c, 0) : BITNET_OK;
+    if (!c || r != BITNET_OK) return r;
+    c->is_freed = 1;
+    bitnet__ctx_leave(c);
+    return BITNET_OK;
+}
+
+BITNET_API const bitnet_model *bitnet_ctx_model(const bitnet_ctx *c) { return c ? c->m : 0; }
 BITNET_API int32_t bitnet_ctx_capacity(const bitnet_ctx *c) { return c ? c->p.n_ctx : 0; }
 BITNET_API int32_t bitnet_ctx_threads(const bitnet_ctx *c) { return c ? c->p.n_threads : 0; }
+
+static bitnet_result bitnet__set_threads(bitnet_ctx *c, int32_t n, bitnet_error *err) {
+    const bitnet_allocator *a = &c->m->params.allocator;
+    bitnet_result r = bitnet__check_range("n_threads", n, c->max_threads, err);
+    if (r != BITNET_OK || n == c->p.n_threads) return r;
+    if (!c->p.parallel_fn) {
+        bitnet__team_free(a, c->team);
+        r = bitnet__team_create(a, n, &c->team, err);
+        n = bitnet__team_size(c->team);
+    }
+    c->p.n_threads = n;
+    return r;
+}
+
+BITNET_API bitnet_result bitnet_ctx_set_threads(bitnet_ctx *c, int32_t n, bitnet_error *err) {
+    const bitnet_result r = bitnet__acquire(c, err);
+    return r ? r : bitnet__done(c, bitnet__set_threads(c, n, err));
+}
+
+static bitnet_result bitnet__set_hooks(bitnet_ctx *c, const bitnet_hooks *hooks,
+                                       bitnet_error *err) {
+    bitnet_hooks h;
+    bitnet_result r;
+    memset(&h, 0, sizeof h);
+    if (hooks) h = *hooks;
+    r = bitnet__check_reserved(h.reserved, 4, "bitnet_hooks", err);
+    if (r == BITNET_OK) c->p.hooks = h;
+    return r;
+}
+
+BITNET_API bitnet_result bitnet_ctx_set_hooks(bitnet_ctx *c, const bitnet_hooks *hooks,
+                                              bitnet_error *err) {
+    const bitnet_result r = bitnet__acquire(c, err);
+    return r ? r : bitnet__done(c, bitnet__set_hooks(c, hooks, err));
+}
 
 /* Drops logits and hidden states. */
 static void bitnet__forget_rows(bitnet_ctx *c) {
@@ -11349,11 +11748,12 @@ BITNET_API bitnet_token bitnet_seq_pending(const bitnet_ctx *c, int32_t seq) {
     return q ? q->pending : -1;
 }
 
-BITNET_API int32_t bitnet_ctx_length(const bitnet_ctx *c) { return bitnet_seq_length(c, 0); }
-BITNET_API const bitnet_token *bitnet_ctx_tokens(const bitnet_ctx *c) {
-    return bitnet_seq_tokens(c, 0);
+BITNET_API void bitnet_seq_figures(const bitnet_ctx *c, int32_t seq, bitnet_figures *out) {
+    const bitnet__seq *q = bitnet__seq_of(c, seq);
+    if (!out) return;
+    memset(out, 0, sizeof *out);
+    if (q) *out = q->figures;
 }
-BITNET_API bitnet_token bitnet_ctx_pending(const bitnet_ctx *c) { return bitnet_seq_pending(c, 0); }
 
 /* The floats that the layers keep for a sequence, [n_state]; see bitnet__layer_kind. */
 static float *bitnet__seq_state(const bitnet_ctx *c, int32_t seq) {
@@ -11386,31 +11786,72 @@ static int32_t bitnet__seq_shorten(bitnet_ctx *c, int32_t seq, int32_t length) {
     return length;
 }
 
-static bitnet_result bitnet__seq_rewind(bitnet_ctx *c, int32_t seq, int32_t length) {
-    const bitnet__seq *q = bitnet__seq_of(c, seq);
-    if (!q || length < 0 || length > q->n_past) return BITNET_ERR_ARG;
-    if (q->in_generation) return BITNET_ERR_BUSY;
-    if (!bitnet__can_cut(c, q, length)) return BITNET_ERR_UNSUPPORTED;
-    bitnet__seq_shorten(c, seq, length);
-    return BITNET_OK;
-}
-
-BITNET_API bitnet_result bitnet_seq_rewind(bitnet_ctx *c, int32_t seq, int32_t length) {
-    const bitnet_result r = bitnet__acquire(c, 0);
-    return r ? r : bitnet__done(c, bitnet__seq_rewind(c, seq, length));
-}
-
-BITNET_API bitnet_result bitnet_ctx_rewind(bitnet_ctx *c, int32_t length) {
-    return bitnet_seq_rewind(c, 0, length);
-}
-
-static bitnet_result bitnet__seq_copy(bitnet_ctx *c, int32_t from, int32_t to, int32_t length) {
-    const bitnet__seq *a = bitnet__seq_of(c, from);
-    bitnet__seq *b = bitnet__seq_of(c, to);
+/* Gives up what was computed of a paused pass. */
+static void bitnet__drop_pass(bitnet_ctx *c) {
     int32_t i;
-    if (!a || !b || a == b || length < 0 || length > a->n_past) return BITNET_ERR_ARG;
-    if (b->in_generation) return BITNET_ERR_BUSY;
-    if (!bitnet__can_cut(c, a, length)) return BITNET_ERR_UNSUPPORTED;
+    for (i = 0; i < c->pass.n_inputs; i++) {
+        const int32_t seq = c->inputs[i].seq;
+        bitnet__seq *q = &c->seqs[seq];
+        const bitnet_token pending = q->pending;
+        bitnet__seq_shorten(c, seq, q->n_past);
+        q->pending = pending;
+        q->n_queued = 0;
+    }
+    if (c->pass.n_inputs > 0) bitnet__forget_rows(c);
+    c->pass.n_inputs = 0;
+}
+
+static bitnet_result bitnet__fail_seq(const bitnet_ctx *c, int32_t seq, bitnet_error *err) {
+    return bitnet__fail(err, BITNET_ERR_ARG, "sequence %lld is not in 0..%d", (long long)seq,
+                        (int)c->p.n_seqs - 1);
+}
+
+/* Can a sequence keep its first length tokens, in itself or in a copy? */
+static bitnet_result bitnet__check_cut(const bitnet_ctx *c, int32_t seq, int32_t length,
+                                       bitnet_error *err) {
+    const bitnet__seq *q = bitnet__seq_of(c, seq);
+    if (!q) return bitnet__fail_seq(c, seq, err);
+    if (length < 0 || length > q->n_past)
+        return bitnet__fail(err, BITNET_ERR_ARG, "length %lld is not in 0..%d", (long long)length,
+                            (int)q->n_past);
+    if (bitnet__can_cut(c, q, length)) return BITNET_OK;
+    return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "the state of this model's layers cannot be cut "
+                        "back from %d tokens to %d", (int)q->n_past, (int)length);
+}
+
+/* Acquires a context to change a sequence, which must exist and not be in a generation. */
+static bitnet_result bitnet__acquire_seq(bitnet_ctx *c, int32_t seq, bitnet_error *err) {
+    const bitnet__seq *q = bitnet__seq_of(c, seq);
+    bitnet_result r;
+    if (c && !q) return bitnet__fail_seq(c, seq, err);
+    r = bitnet__acquire(c, err);
+    if (r != BITNET_OK || !q || !q->in_generation) return r;
+    return bitnet__done(c, bitnet__fail(err, BITNET_ERR_BUSY, "a generation has sequence %d",
+                                        (int)seq));
+}
+
+static bitnet_result bitnet__seq_rewind(bitnet_ctx *c, int32_t seq, int32_t length,
+                                        bitnet_error *err) {
+    const bitnet_result r = bitnet__check_cut(c, seq, length, err);
+    if (r == BITNET_OK) bitnet__seq_shorten(c, seq, length);
+    return r;
+}
+
+BITNET_API bitnet_result bitnet_seq_rewind(bitnet_ctx *c, int32_t seq, int32_t length,
+                                           bitnet_error *err) {
+    const bitnet_result r = bitnet__acquire_seq(c, seq, err);
+    return r ? r : bitnet__done(c, bitnet__seq_rewind(c, seq, length, err));
+}
+
+static bitnet_result bitnet__seq_copy(bitnet_ctx *c, int32_t from, int32_t to, int32_t length,
+                                      bitnet_error *err) {
+    const bitnet__seq *a = bitnet__seq_of(c, from);
+    bitnet__seq *b = &c->seqs[to];
+    bitnet_result r = bitnet__check_cut(c, from, length, err);
+    int32_t i;
+    if (r == BITNET_OK && a == b)
+        r = bitnet__fail(err, BITNET_ERR_ARG, "sequence %d cannot be copied to itself", (int)to);
+    if (r != BITNET_OK) return r;
     bitnet__seq_shorten(c, to, 0);
     memcpy(b->history, a->history, (size_t)length * sizeof *b->history);
     if (length > 0)
@@ -11422,9 +11863,10 @@ static bitnet_result bitnet__seq_copy(bitnet_ctx *c, int32_t from, int32_t to, i
     return BITNET_OK;
 }
 
-BITNET_API bitnet_result bitnet_seq_copy(bitnet_ctx *c, int32_t from, int32_t to, int32_t length) {
-    const bitnet_result r = bitnet__acquire(c, 0);
-    return r ? r : bitnet__done(c, bitnet__seq_copy(c, from, to, length));
+BITNET_API bitnet_result bitnet_seq_copy(bitnet_ctx *c, int32_t from, int32_t to, int32_t length,
+                                         bitnet_error *err) {
+    const bitnet_result r = bitnet__acquire_seq(c, to, err);
+    return r ? r : bitnet__done(c, bitnet__seq_copy(c, from, to, length, err));
 }
 
 /* ---- splitting work ---- */
@@ -11463,13 +11905,13 @@ BITNET__APART bitnet__step bitnet__make_step(bitnet_ctx *c, int32_t n_tokens) {
 
 static void bitnet__step_task(void *arg, int task, int thread) {
     const bitnet__step *s = (const bitnet__step *)arg;
-    const bitnet_ctx_params *p = &s->c->p;
+    const bitnet_hooks *h = &s->c->p.hooks;
     const int64_t n = s->n_items;
     const int32_t from = (int32_t)(n * task / s->n_tasks);
     const int32_t to = (int32_t)(n * (task + 1) / s->n_tasks);
-    if (p->step_fn) p->step_fn(p->step_ud, s->op, thread, 1);
+    if (h->step_fn) h->step_fn(h->step_ud, s->op, thread, 1);
     s->fn(s, from, to, thread);        /* after rounding to row packs a range may be empty */
-    if (p->step_fn) p->step_fn(p->step_ud, s->op, thread, 0);
+    if (h->step_fn) h->step_fn(h->step_ud, s->op, thread, 0);
 }
 
 /* One of parallel_fn's jobs. */
@@ -11479,10 +11921,11 @@ static void bitnet__step_job(void *arg, int thread) {
     while ((task = bitnet__claim(&s->tasks, thread, task)) >= 0) bitnet__step_task(s, task, thread);
 }
 
-/* 1 if the evaluation has been cancelled. Thread 0 asks cancel_fn. */
+/* 1 if the evaluation has been cancelled. Thread 0 asks the hooks. */
 static int bitnet__is_cancelled(bitnet_ctx *c, int thread) {
-    if (thread == 0 && c->p.cancel_fn && !bitnet__load_acquire(&c->cancelled) &&
-        c->p.cancel_fn(c->p.cancel_ud))
+    const bitnet_hooks *h = &c->p.hooks;
+    if (thread == 0 && !bitnet__load_acquire(&c->cancelled) &&
+        ((h->cancel_fn && h->cancel_fn(h->cancel_ud)) || (c->asks && c->asks(c))))
         bitnet__store_release(&c->cancelled, 1);
     return (int)bitnet__load_acquire(&c->cancelled);
 }
@@ -11658,7 +12101,7 @@ static void bitnet__quantize_input(bitnet__step *s, const float *in, int32_t n, 
     s->gain = gain;
     s->gains = gains;
     s->n_acts = n_acts;
-    if (norms == 1 && s->c->p.step_fn) {       /* a profile shows them separately */
+    if (norms == 1 && s->c->p.hooks.step_fn) {       /* a profile shows them separately */
         s->gain = gain ? gain : gains[0];
         s->n_acts = 0;
         bitnet__run_step(s, "norm", s->n_tokens, work, bitnet__step_norm_quantize);
@@ -12338,8 +12781,8 @@ static void bitnet__end_layer(const bitnet__step *s, int32_t layer) {
             c->nonfinite_token = c->nonfinite[i];
             c->nonfinite_layer = layer;
         }
-    if (!c->p.layer_fn) return;
-    c->p.layer_fn(c->p.layer_ud, layer, c->x, s->n_tokens);
+    if (!c->p.hooks.layer_fn) return;
+    c->p.hooks.layer_fn(c->p.hooks.layer_ud, layer, c->x, s->n_tokens);
     bitnet__leave_lost_team(c);
 }
 
@@ -12358,22 +12801,36 @@ static void bitnet__find_spans(bitnet_ctx *c, int32_t n) {
     }
 }
 
-/* Evaluates one batch, the n tokens at c->places. */
-static bitnet_result bitnet__forward(bitnet_ctx *c, int32_t n, bitnet_error *err) {
-    const bitnet_model *m = c->m;
-    bitnet__step s = bitnet__make_step(c, n);
+/* The embeddings of the batch, the n tokens at c->places. */
+static void bitnet__begin_batch(bitnet__step *s) {
+    bitnet_ctx *c = s->c;
+    const int32_t n = s->n_tokens;
     int32_t i;
     bitnet__find_spans(c, n);
-    c->cancelled = 0;
     c->nonfinite_token = n;
     for (i = 0; i < c->p.n_threads; i++) c->nonfinite[i] = n;
     for (i = 0; i < n; i++) c->seqs[c->places[i].seq].n_in_state = c->places[i].pos + 1;
-    bitnet__run_step(&s, "embed", n, 16 * (int64_t)m->dim + 512 * (int64_t)m->n_rot,
+    bitnet__run_step(s, "embed", n, 16 * (int64_t)c->m->dim + 512 * (int64_t)c->m->n_rot,
                      bitnet__step_embed);
-    bitnet__end_layer(&s, -1);
-    for (i = 0; i < m->n_layers && !bitnet__is_cancelled(c, 0); i++) {
-        m->layers[i].kind->forward(&s, i);
-        if (!bitnet__is_cancelled(c, 0)) bitnet__end_layer(&s, i);
+    bitnet__end_layer(s, -1);
+}
+
+/* Evaluates one batch, the n tokens at c->places, from a layer on (-1: the embedding). Where it may
+   pause, it does so behind a layer of this call; then *layer is the next one, else n_layers. */
+static bitnet_result bitnet__forward(bitnet_ctx *c, int32_t n, int32_t *layer, bitnet_error *err) {
+    const bitnet_model *m = c->m;
+    const bitnet_pause_fn pause_fn = c->may_pause ? c->p.hooks.pause_fn : 0;
+    bitnet__step s = bitnet__make_step(c, n);
+    int32_t i;
+    c->cancelled = 0;
+    if (*layer < 0) {
+        bitnet__begin_batch(&s);
+        *layer = 0;
+    }
+    for (i = *layer; *layer < m->n_layers && !bitnet__is_cancelled(c, 0); ++*layer) {
+        if (*layer > i && pause_fn && pause_fn(c->p.hooks.pause_ud)) return BITNET_OK;
+        m->layers[*layer].kind->forward(&s, *layer);
+        if (!bitnet__is_cancelled(c, 0)) bitnet__end_layer(&s, *layer);
     }
     if (bitnet__load_acquire(&c->cancelled))
         return bitnet__fail(err, BITNET_ERR_CANCELLED, "the evaluation was cancelled");
@@ -12478,22 +12935,68 @@ static bitnet_result bitnet__prepare_inputs(bitnet_ctx *c, bitnet_input *inputs,
     return BITNET_OK;
 }
 
-/* Evaluates the queued tokens of the inputs, in this order, in batches. On failure the sequences
-   are as before, or empty if they cannot be cut, and the context has no logits. */
+/* Fills the next batch; returns its tokens. */
+static int32_t bitnet__fill_batch(bitnet_ctx *c, bitnet__pass *pass, const bitnet_input *inputs,
+                                  int32_t n_inputs) {
+    int32_t n;
+    for (n = 0; n < c->p.n_batch && pass->input < n_inputs; n++) {
+        const bitnet_input *in = &inputs[pass->input];
+        bitnet__add_to_batch(c, in, pass->of_input++, &c->places[n]);
+        if (pass->of_input < c->seqs[in->seq].n_queued) continue;
+        pass->of_input = 0;
+        pass->input++;
+    }
+    return n;
+}
+
+/* Pauses the pass: its sequences look as before it. */
+static void bitnet__pause_pass(bitnet_ctx *c, const bitnet_input *inputs, int32_t n_inputs) {
+    int32_t i;
+    for (i = 0; i < n_inputs; i++) {
+        bitnet__seq *q = &c->seqs[inputs[i].seq];
+        q->n_paused = q->n_past;
+        q->n_past = q->n_before;
+        q->pending = q->pending_before;
+    }
+    c->pass.n_inputs = n_inputs;
+}
+
+static void bitnet__resume_pass(bitnet_ctx *c, const bitnet_input *inputs, int32_t n_inputs) {
+    int32_t i;
+    for (i = 0; i < n_inputs; i++) {
+        bitnet__seq *q = &c->seqs[inputs[i].seq];
+        q->n_past = q->n_paused;
+        q->pending = -1;
+    }
+    c->pass.n_inputs = 0;
+}
+
+/* Evaluates the queued tokens of the inputs, in this order, in batches, or goes on with that pass
+   if it is paused. On failure the sequences are as before, or empty if they cannot be cut, and the
+   context has no logits. */
 static bitnet_result bitnet__eval_queued(bitnet_ctx *c, bitnet_input *inputs, int32_t n_inputs,
                                          bitnet_error *err) {
-    int32_t total = 0, done = 0, of_input = 0, i = 0, n;
-    bitnet_result r = bitnet__prepare_inputs(c, inputs, n_inputs, &total, err);
-    if (r != BITNET_OK) return r;
-    while (done < total && r == BITNET_OK) {
-        for (n = 0; n < c->p.n_batch && i < n_inputs; n++) {
-            bitnet__add_to_batch(c, &inputs[i], of_input++, &c->places[n]);
-            if (of_input < c->seqs[inputs[i].seq].n_queued) continue;
-            of_input = 0;
-            i++;
+    bitnet__pass *pass = &c->pass;
+    bitnet_result r = BITNET_OK;
+    int32_t i;
+    if (pass->n_inputs > 0) bitnet__resume_pass(c, inputs, n_inputs);
+    else {
+        memset(pass, 0, sizeof *pass);
+        r = bitnet__prepare_inputs(c, inputs, n_inputs, &pass->total, err);
+        if (r != BITNET_OK) return r;
+    }
+    while (pass->done < pass->total && r == BITNET_OK) {
+        if (pass->batch == 0) {
+            pass->batch = bitnet__fill_batch(c, pass, inputs, n_inputs);
+            pass->layer = -1;
         }
-        r = bitnet__forward(c, n, err);
-        done += n;
+        r = bitnet__forward(c, pass->batch, &pass->layer, err);
+        if (r == BITNET_OK && pass->layer < c->m->n_layers) {
+            bitnet__pause_pass(c, inputs, n_inputs);
+            return r;
+        }
+        pass->done += pass->batch;
+        pass->batch = 0;
     }
     c->row = c->n_rows - 1;
     if (r == BITNET_OK) return r;
@@ -12517,6 +13020,8 @@ static bitnet_result bitnet__queue_inputs(bitnet_ctx *c, const bitnet_input *inp
         if (!q)
             return bitnet__fail(err, BITNET_ERR_ARG, "input %d: sequence %lld is not in 0..%d",
                                 (int)*n, (long long)in->seq, (int)c->p.n_seqs - 1);
+        r = bitnet__check_reserved(in->reserved, 2, "bitnet_input", err);
+        if (r != BITNET_OK) return r;
         if (q->in_generation)
             return bitnet__fail(err, BITNET_ERR_BUSY, "input %d: a generation has sequence %d",
                                 (int)*n, (int)in->seq);
@@ -12549,28 +13054,15 @@ BITNET_API bitnet_result bitnet_eval_many(bitnet_ctx *c, bitnet_input *inputs, i
     return r ? r : bitnet__done(c, bitnet__eval_many(c, inputs, n_inputs, err));
 }
 
-BITNET_API bitnet_result bitnet_eval(bitnet_ctx *c, const bitnet_token *tokens, int32_t n,
-                                     int all_logits, bitnet_error *err) {
+BITNET_API bitnet_result bitnet_eval(bitnet_ctx *c, int32_t seq, const bitnet_token *tokens,
+                                     int32_t n, int32_t n_logits, bitnet_error *err) {
     bitnet_input in;
-    in.seq = 0;
+    memset(&in, 0, sizeof in);
+    in.seq = seq;
     in.tokens = tokens;
     in.n_tokens = n;
-    in.n_logits = all_logits ? n : 1;
-    in.row = 0;
+    in.n_logits = n_logits;
     return bitnet_eval_many(c, &in, 1, err);
-}
-
-/* Acquires a context to change a sequence, which must exist and not be in a generation. */
-static bitnet_result bitnet__acquire_seq(bitnet_ctx *c, int32_t seq, bitnet_error *err) {
-    const bitnet__seq *q = bitnet__seq_of(c, seq);
-    bitnet_result r;
-    if (c && !q)
-        return bitnet__fail(err, BITNET_ERR_ARG, "sequence %lld is not in 0..%d", (long long)seq,
-                            (int)c->p.n_seqs - 1);
-    r = bitnet__acquire(c, err);
-    if (r != BITNET_OK || !q || !q->in_generation) return r;
-    return bitnet__done(c, bitnet__fail(err, BITNET_ERR_BUSY, "a generation has sequence %d",
-                                        (int)seq));
 }
 
 /* Evaluates n tokens more of a sequence without a pending token; they may be its history's own. */
@@ -12703,8 +13195,7 @@ static void bitnet__state_rows(const bitnet_ctx *c, int32_t seq, int32_t n, void
 
 /* Collects bytes in a buffer, and writes that when it is full. After a failure it drops them. */
 typedef struct bitnet__state_writer {
-    bitnet_write_fn write_fn;
-    void *ud;
+    const bitnet_io *io;
     bitnet_result result;
     uint64_t hash, done;               /* of what is written; its bytes */
     size_t n;                          /* bytes in the buffer */
@@ -12713,7 +13204,7 @@ typedef struct bitnet__state_writer {
 
 static void bitnet__state_flush(bitnet__state_writer *w) {
     w->hash = bitnet__hash(w->hash, w->buffer, w->n);
-    w->result = w->write_fn(w->ud, w->buffer, w->n);
+    w->result = w->io->write_fn(w->io->ud, w->buffer, w->n);
     if (w->result == BITNET_OK) w->done += w->n;
     w->n = 0;
 }
@@ -12730,16 +13221,17 @@ static void bitnet__state_put(void *writer, uint8_t *p, size_t n) {
     }
 }
 
-static bitnet_result bitnet__seq_save(const bitnet_ctx *c, int32_t seq, bitnet_write_fn write_fn,
-                                      void *ud, bitnet_error *err) {
+static bitnet_result bitnet__seq_save(const bitnet_ctx *c, int32_t seq, const bitnet_io *io,
+                                      bitnet_error *err) {
     const bitnet__seq *q = &c->seqs[seq];
     bitnet__state_writer writer, *w = &writer;
     uint8_t bytes[BITNET__STATE_HEADER];
+    bitnet_result r;
     int32_t i;
-    if (!write_fn) return bitnet__fail(err, BITNET_ERR_ARG, "write_fn is NULL");
+    if (!io || !io->write_fn) return bitnet__fail(err, BITNET_ERR_ARG, "io has no write_fn");
+    if ((r = bitnet__check_reserved(io->reserved, 2, "bitnet_io", err))) return r;
     memset(w, 0, sizeof *w);
-    w->write_fn = write_fn;
-    w->ud = ud;
+    w->io = io;
     w->hash = BITNET__HASH_START;
     bitnet__state_header(c, (uint32_t)q->n_past, q->pending, bytes);
     bitnet__state_put(w, bytes, sizeof bytes);
@@ -12763,10 +13255,10 @@ BITNET_API uint64_t bitnet_seq_state_bytes(const bitnet_ctx *c, int32_t seq) {
     return q ? bitnet__state_size(c, (uint32_t)q->n_past) : 0;
 }
 
-BITNET_API bitnet_result bitnet_seq_save(bitnet_ctx *c, int32_t seq,
-                                         bitnet_write_fn write_fn, void *ud, bitnet_error *err) {
+BITNET_API bitnet_result bitnet_seq_save_io(bitnet_ctx *c, int32_t seq, const bitnet_io *io,
+                                            bitnet_error *err) {
     const bitnet_result r = bitnet__acquire_seq(c, seq, err);
-    return r ? r : bitnet__done(c, bitnet__seq_save(c, seq, write_fn, ud, err));
+    return r ? r : bitnet__done(c, bitnet__seq_save(c, seq, io, err));
 }
 
 typedef struct bitnet__room { uint8_t *p; size_t n; } bitnet__room;
@@ -12783,10 +13275,14 @@ static bitnet_result bitnet__write_memory(void *ud, const void *data, size_t n) 
 BITNET_API bitnet_result bitnet_seq_save_memory(bitnet_ctx *c, int32_t seq, void *out, size_t cap,
                                                 bitnet_error *err) {
     bitnet__room to;
+    bitnet_io io;
     to.p = (uint8_t *)out;
     to.n = cap;
+    memset(&io, 0, sizeof io);
+    io.write_fn = bitnet__write_memory;
+    io.ud = &to;
     if (!out) return bitnet__fail(err, BITNET_ERR_ARG, "out is NULL");
-    return bitnet_seq_save(c, seq, bitnet__write_memory, &to, err);
+    return bitnet_seq_save_io(c, seq, &io, err);
 }
 
 /* Checks the header p of a file of this size against the one that the context would write. */
@@ -12905,8 +13401,8 @@ static bitnet_result bitnet__load_from(bitnet_ctx *c, int32_t seq, bitnet__sourc
     return r ? r : bitnet__done(c, bitnet__seq_load(c, seq, &src, err));
 }
 
-BITNET_API bitnet_result bitnet_seq_load(bitnet_ctx *c, int32_t seq, const bitnet_io *io,
-                                         bitnet_error *err) {
+BITNET_API bitnet_result bitnet_seq_load_io(bitnet_ctx *c, int32_t seq, const bitnet_io *io,
+                                            bitnet_error *err) {
     return bitnet__load_from(c, seq, bitnet__source_io(io, err), err);
 }
 
@@ -13200,14 +13696,28 @@ static void bitnet__step_head(const bitnet__step *s, int32_t from, int32_t to, i
                       c->head->logits + first * vocab + from, vocab, thread);
 }
 
-/* The number of a row, of which -1 is c->row; -1: there is no such row, or no head. */
+/* The number of a row, of which -1 is c->row; -1: there is no such row. */
 static int32_t bitnet__find_row(const bitnet_ctx *c, int32_t i) {
     if (i == -1) i = c->row;
-    return c->m->head.data && i >= 0 && i < c->n_rows && c->row_places[i].seq >= 0 ? i : -1;
+    return i >= 0 && i < c->n_rows && c->row_places[i].seq >= 0 ? i : -1;
 }
 
+/* Finds a row that is to be multiplied with the head. */
+static bitnet_result bitnet__check_row(const bitnet_ctx *c, int32_t *i, bitnet_error *err) {
+    const int32_t row = bitnet__find_row(c, *i);
+    if (!c->m->head.data)
+        return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "this model turns texts into vectors "
+                            "(bitnet_embed): it has no output head, so it writes no text");
+    if (row < 0)
+        return bitnet__fail(err, BITNET_ERR_ARG, "there are no logits of row %lld: nothing was "
+                            "evaluated, its token was dropped, or n_logits did not keep it",
+                            (long long)*i);
+    *i = row;
+    return BITNET_OK;
+}
+
+/* The logits of a row that is there. */
 static const float *bitnet__logits(bitnet_ctx *c, int32_t i) {
-    if ((i = bitnet__find_row(c, i)) < 0) return 0;
     if (c->head->n_ready < c->n_rows)
         c->head->bytes += c->m->head.row_bytes * (uint64_t)c->m->n_vocab;
     while (c->m->ternary_head.group && c->head->n_ready < c->n_rows) {
@@ -13224,15 +13734,26 @@ static const float *bitnet__logits(bitnet_ctx *c, int32_t i) {
     return c->head->logits + (size_t)i * (size_t)c->m->n_vocab;
 }
 
-BITNET_API const float *bitnet_logits(bitnet_ctx *c, int32_t i) {
-    const float *row;
+/* A callback of bitnet_generate may ask for rows. */
+static const float *bitnet__ask_row(bitnet_ctx *c, int32_t i, int hidden, bitnet_error *err) {
+    const float *row = 0;
     const uintptr_t me = bitnet__this_thread();
     const int in_callback = c && bitnet__load_acquire(&c->owner) == me;
     if (in_callback) bitnet__end_callback(c, BITNET__BUSY);    /* step_fn may not call anything */
-    else if (bitnet__acquire(c, 0) != BITNET_OK) return 0;
-    row = bitnet__logits(c, i);
+    else if (bitnet__acquire(c, err) != BITNET_OK) return 0;
+    if (hidden && (i = bitnet__find_row(c, i)) >= 0) row = c->hidden + bitnet__row(i, c->m->dim);
+    else if (hidden) bitnet__fail(err, BITNET_ERR_ARG, "there is no such row");
+    else if (bitnet__check_row(c, &i, err) == BITNET_OK) row = bitnet__logits(c, i);
     bitnet__store_release(&c->owner, in_callback ? me : (uintptr_t)BITNET__FREE);
     return row;
+}
+
+BITNET_API const float *bitnet_logits(bitnet_ctx *c, int32_t i, bitnet_error *err) {
+    return bitnet__ask_row(c, i, 0, err);
+}
+
+BITNET_API const float *bitnet_hidden(bitnet_ctx *c, int32_t i, bitnet_error *err) {
+    return bitnet__ask_row(c, i, 1, err);
 }
 
 /* ---- the copy in two planes ----
@@ -13946,7 +14467,7 @@ static bitnet_token bitnet__sample_logits(bitnet_ctx *c, bitnet_sampler *s, bitn
                                           const float *logits) {
     if (s->rewrite_fn) {
         memcpy(c->head->rewritten, logits, (size_t)c->m->n_vocab * sizeof *logits);
-        s->rewrite_fn(s->ud, c->head->rewritten, c->m->n_vocab);
+        s->rewrite_fn(s->rewrite_ud, c->head->rewritten, c->m->n_vocab);
         logits = c->head->rewritten;
     }
     return bitnet__sample_candidates(c, s, before,
@@ -13963,7 +14484,7 @@ static int32_t bitnet__ask_mask(bitnet_ctx *c, const bitnet_sampler *s) {
     c->head->n_allowed = -1;
     if (!s->mask_fn) return -1;
     memset(c->head->mask, 0, (size_t)n_words * sizeof *c->head->mask);
-    s->mask_fn(s->ud, c->head->mask);
+    s->mask_fn(s->mask_ud, c->head->mask);
     if (rest) c->head->mask[n_words - 1] &= (1u << rest) - 1u;
     for (i = c->head->n_allowed = 0; i < n_words; i++)
         for (word = c->head->mask[i]; word; word &= word - 1) c->head->n_allowed++;
@@ -13997,40 +14518,47 @@ static int32_t bitnet__top_candidates(bitnet_ctx *c, int32_t row, const bitnet_s
     return bitnet__exact_logits(c, row, n);
 }
 
-static int bitnet__sampler_valid(const bitnet_sampler *s) {
-    return !s || (s->n_bias >= 0 && (s->bias || s->n_bias == 0));
+static bitnet_result bitnet__check_sampler(const bitnet_sampler *s, bitnet_error *err) {
+    if (s->n_bias < 0 || (s->n_bias > 0 && !s->bias))
+        return bitnet__fail(err, BITNET_ERR_ARG, "the sampler's n_bias is %lld%s",
+                            (long long)s->n_bias, s->bias ? "" : ", and bias is NULL");
+    return bitnet__check_reserved(s->reserved, 4, "bitnet_sampler", err);
 }
 
-static bitnet_token bitnet__sample(bitnet_ctx *c, int32_t row, bitnet_sampler *s) {
-    bitnet_sampler greedy;
+/* The end of sampling: t, or why there is none. */
+static bitnet_token bitnet__chosen(const bitnet_sampler *s, bitnet_token t) {
+    if (s->chosen_fn) s->chosen_fn(s->chosen_ud, t);
+    return t;
+}
+
+static bitnet_token bitnet__fail_mask(bitnet_error *err) {
+    return bitnet__fail(err, BITNET_ERR_NOT_FOUND, "the sampler's mask_fn allows no token");
+}
+
+static bitnet_token bitnet__sample(bitnet_ctx *c, int32_t row, bitnet_sampler *s,
+                                   bitnet_error *err) {
     bitnet__tokens before;
-    bitnet_token t;
+    bitnet_result r;
     int32_t n;
-    memset(&greedy, 0, sizeof greedy);
-    row = bitnet__find_row(c, row);
-    if (!bitnet__sampler_valid(s) || row < 0) return -1;
-    if (!s) s = &greedy;
-    if (bitnet__ask_mask(c, s) == 0) return -1;
+    if ((r = bitnet__check_sampler(s, err)) || (r = bitnet__check_row(c, &row, err))) return r;
+    if (bitnet__ask_mask(c, s) == 0) return bitnet__fail_mask(err);
     c->head->bytes = 0;
     n = bitnet__top_candidates(c, row, s);
     c->head->exact_logits = n > 0 ? n : c->m->n_vocab;
     before = bitnet__row_tokens(c, row);
-    t = n > 0 ? bitnet__sample_candidates(c, s, before, n) :
-                bitnet__sample_logits(c, s, before, bitnet__logits(c, row));
-    if (s->chosen_fn) s->chosen_fn(s->ud, t);
-    return t;
+    return bitnet__chosen(s, n > 0 ? bitnet__sample_candidates(c, s, before, n) :
+                             bitnet__sample_logits(c, s, before, bitnet__logits(c, row)));
 }
 
-BITNET_API bitnet_token bitnet_sample_row(bitnet_ctx *c, int32_t row, bitnet_sampler *s) {
-    bitnet_token t;
-    if (bitnet__acquire(c, 0) != BITNET_OK) return -1;
-    t = bitnet__sample(c, row, s);
+BITNET_API bitnet_token bitnet_sample(bitnet_ctx *c, int32_t i, bitnet_sampler *s,
+                                      bitnet_error *err) {
+    bitnet_sampler greedy;
+    bitnet_token t = bitnet__acquire(c, err);
+    if (t != BITNET_OK) return t;
+    memset(&greedy, 0, sizeof greedy);
+    t = bitnet__sample(c, i, s ? s : &greedy, err);
     bitnet__release(c);
     return t;
-}
-
-BITNET_API bitnet_token bitnet_sample(bitnet_ctx *c, bitnet_sampler *s) {
-    return bitnet_sample_row(c, -1, s);
 }
 
 static int bitnet__candidate_after(const void *of, const void *a, const void *b) {
@@ -14049,12 +14577,17 @@ static void bitnet__best_candidates(bitnet__candidate *all, int32_t n_all, int32
     for (i = n; i > 1; i--) bitnet__heap_pop(&heap, (size_t)i, &x);
 }
 
-static bitnet_result bitnet__logprobs(bitnet_ctx *c, int32_t i, bitnet_logprob *out, int32_t n) {
+static bitnet_result bitnet__logprobs(bitnet_ctx *c, int32_t i, bitnet_logprob *out, int32_t n,
+                                      bitnet_error *err) {
     bitnet__candidate *all = c->head->candidates;
-    const float *logits = bitnet__logits(c, i);
+    bitnet_result r = bitnet__check_row(c, &i, err);
+    const float *logits;
     double sum = 0.0, top;
     int32_t k;
-    if (!logits || !out || n < 1 || n > c->m->n_vocab) return BITNET_ERR_ARG;
+    if (r == BITNET_OK) r = bitnet__check_range("n", n, c->m->n_vocab, err);
+    if (r == BITNET_OK && !out) r = bitnet__fail(err, BITNET_ERR_ARG, "out is 0");
+    if (r != BITNET_OK) return r;
+    logits = bitnet__logits(c, i);
     for (k = 0; k < c->m->n_vocab; k++) {
         const int is_nan = logits[k] != logits[k];
         all[k].token = k;
@@ -14070,28 +14603,31 @@ static bitnet_result bitnet__logprobs(bitnet_ctx *c, int32_t i, bitnet_logprob *
     return BITNET_OK;
 }
 
-BITNET_API bitnet_result bitnet_logprobs(bitnet_ctx *c, int32_t i, bitnet_logprob *out, int32_t n) {
-    const bitnet_result r = bitnet__acquire(c, 0);
-    return r ? r : bitnet__done(c, bitnet__logprobs(c, i, out, n));
+BITNET_API bitnet_result bitnet_logprobs(bitnet_ctx *c, int32_t i, bitnet_logprob *out, int32_t n,
+                                         bitnet_error *err) {
+    const bitnet_result r = bitnet__acquire(c, err);
+    return r ? r : bitnet__done(c, bitnet__logprobs(c, i, out, n, err));
 }
 
 BITNET_API bitnet_token bitnet_sample_logits(bitnet_ctx *c, const float *logits,
                                              const bitnet_token *tokens, int32_t n_tokens,
-                                             bitnet_sampler *s) {
+                                             bitnet_sampler *s, bitnet_error *err) {
     bitnet_sampler greedy;
     bitnet__tokens before;
-    bitnet_token t = -1;
+    bitnet_token t;
     memset(&greedy, 0, sizeof greedy);
+    if (!s) s = &greedy;
     before.p = tokens;
     before.n = n_tokens;
-    if (!logits || n_tokens < 0 || (!tokens && n_tokens > 0) || !bitnet__sampler_valid(s) ||
-        bitnet__acquire(c, 0) != BITNET_OK) return -1;
-    if (!s) s = &greedy;
-    if (bitnet__ask_mask(c, s) != 0) t = bitnet__sample_logits(c, s, before, logits);
-    if (t >= 0 && s->chosen_fn) s->chosen_fn(s->ud, t);
+    if (!logits || n_tokens < 0 || (!tokens && n_tokens > 0))
+        return bitnet__fail(err, BITNET_ERR_ARG, "there are no %s", logits ? "tokens" : "logits");
+    if ((t = bitnet__check_sampler(s, err)) || (t = bitnet__acquire(c, err))) return t;
+    t = bitnet__ask_mask(c, s) == 0 ? bitnet__fail_mask(err) :
+        bitnet__chosen(s, bitnet__sample_logits(c, s, before, logits));
     bitnet__release(c);
     return t;
 }
+
 /* =============================================================================================
    @generate  the loop around evaluating and sampling
    Text is passed on as soon as it is certain: whole code points, and nothing that could still
@@ -14117,7 +14653,7 @@ BITNET_API bitnet_token bitnet_sample_logits(bitnet_ctx *c, const float *logits,
                if (r != BITNET_OK) return r;
                for (i = open = 0; i < n; i++) {
                    bitnet_gen_piece(gens[i], &piece);
-                   printf("%d: %.*s\n", i, (int)piece.n_text, piece.text);
+                   printf("%d: %.*s\n", i, (int)piece.text.size, piece.text.data);
                    if (!piece.ended) open++;
                }
            }
@@ -14131,15 +14667,15 @@ BITNET_API bitnet_token bitnet_sample_logits(bitnet_ctx *c, const float *logits,
    text is read again, and a byte of it costs a few comparisons per string, however long that is. */
 
 typedef struct bitnet__stop_search {
-    const char *text;
-    size_t length, state;
-    size_t *link;                      /* [length]  from state i + 1 to the next lower one */
+    bitnet_text text;
+    size_t state;
+    size_t *link;                      /* [text.size]  from state i + 1 to the next lower one */
 } bitnet__stop_search;
 
-/* The state that follows a state below length. */
+/* The state that follows a state below text.size. */
 static size_t bitnet__stop_advance(const bitnet__stop_search *s, size_t state, char byte) {
-    while (state > 0 && s->text[state] != byte) state = s->link[state - 1];
-    return state + (s->text[state] == byte);
+    while (state > 0 && s->text.data[state] != byte) state = s->link[state - 1];
+    return state + (s->text.data[state] == byte);
 }
 
 /* ---- generated text ---- */
@@ -14147,7 +14683,9 @@ static size_t bitnet__stop_advance(const bitnet__stop_search *s, size_t state, c
 struct bitnet_gen {
     bitnet_ctx *c;
     bitnet__seq *q;
-    bitnet_generate_params p;
+    bitnet_generate_params p;          /* its sampler and bias are those below */
+    bitnet_sampler sampler;
+    bitnet_logit_bias *bias;           /* [sampler.n_bias] */
     int32_t n_prompt, n_read;          /* tokens of the prompt, and how many are evaluated */
     int32_t start;                     /* n_past before the prompt */
     bitnet_token pending_at_start;     /* pending before the prompt */
@@ -14156,12 +14694,12 @@ struct bitnet_gen {
     int32_t max_draft, n_draft;        /* length limit of the next draft, length of the last */
     int32_t n_new;                     /* tokens generated so far */
     bitnet_token end;                  /* ends a reply in the caller's chat template, or -1 */
-    int32_t ended, cancelled;          /* cancelled: by progress_fn */
+    int32_t ended, cancelled;          /* cancelled: by its progress_fn or cancel_fn */
     int32_t is_listed;                 /* 1: bitnet_gen_next has met it in its list */
     bitnet_stop why;
     bitnet_detok detok;
-    bitnet_lookup_stats *lookup, own_lookup;   /* the caller's, or else own_lookup */
-    bitnet__stop_search *stops;        /* [n_stop_strings] */
+    bitnet__stop_search *stops;        /* [n_stop_strings]  their texts are in stop_bytes */
+    char *stop_bytes;
     bitnet_token *tokens;              /* [1 + lookup]  of the last pass */
     int32_t n_tokens;
     char *text;                        /* of the last pass, then text that is held back */
@@ -14174,26 +14712,32 @@ static void bitnet__gen_layout(bitnet_gen *g, bitnet__arena *a, uint64_t stop_by
                                size_t **links) {
     g->text = (char *)bitnet__arena_take(a, g->cap, 1);
     g->tokens = (bitnet_token *)bitnet__arena_take(a, 1 + (uint64_t)g->p.lookup, sizeof *g->tokens);
+    g->bias = (bitnet_logit_bias *)bitnet__arena_take(a, (uint64_t)g->sampler.n_bias,
+                                                      sizeof *g->bias);
     g->stops = (bitnet__stop_search *)bitnet__arena_take(a, (uint64_t)g->p.n_stop_strings,
                                                          sizeof *g->stops);
+    g->stop_bytes = (char *)bitnet__arena_take(a, stop_bytes, 1);
     *links = (size_t *)bitnet__arena_take(a, stop_bytes, sizeof **links);
 }
 
 static void bitnet__prepare_stops(bitnet_gen *g, size_t *link) {
+    char *bytes = g->stop_bytes;
     size_t i, k;
     for (i = 0; i < (size_t)g->p.n_stop_strings; i++) {
         bitnet__stop_search *s = &g->stops[i];
-        s->text = g->p.stop_strings[i];
-        s->length = strlen(s->text);
+        s->text.size = g->p.stop_strings[i].size;
+        s->text.data = bytes;
+        memcpy(bytes, g->p.stop_strings[i].data, s->text.size);
+        bytes += s->text.size;
         s->state = link[0] = 0;
         s->link = link;
-        link += s->length;
-        for (k = 1; k < s->length; k++)
-            s->link[k] = bitnet__stop_advance(s, s->link[k - 1], s->text[k]);
+        link += s->text.size;
+        for (k = 1; k < s->text.size; k++)
+            s->link[k] = bitnet__stop_advance(s, s->link[k - 1], s->text.data[k]);
     }
 }
 
-/* Allocates what the text and the stop strings need; bitnet__gen_free frees it. */
+/* Allocates what the text, the bias and the stop strings need; bitnet__gen_free frees it. */
 static bitnet_result bitnet__gen_alloc(bitnet_gen *g, bitnet_ctx *c,
                                        const bitnet_generate_params *p, bitnet_error *err) {
     bitnet__arena a = {0, 0};
@@ -14204,12 +14748,11 @@ static bitnet_result bitnet__gen_alloc(bitnet_gen *g, bitnet_ctx *c,
     g->c = c;
     g->q = &c->seqs[p->seq];
     g->p = *p;
+    if (p->sampler) g->sampler = *p->sampler;
     g->max_draft = p->lookup;
-    g->lookup = p->lookup_stats ? p->lookup_stats : &g->own_lookup;
     for (i = 0; i < p->n_stop_strings; i++) {
-        const size_t length = strlen(p->stop_strings[i]);
-        total += length;
-        if (length > longest) longest = length;
+        total += p->stop_strings[i].size;
+        if (p->stop_strings[i].size > longest) longest = p->stop_strings[i].size;
     }
     cap = (2 + (uint64_t)p->lookup) * (3 + 3 * (uint64_t)c->m->vocab.longest_token) + longest;
     if (cap > SIZE_MAX / 4)            /* a hostile file's token, in 32 bits */
@@ -14218,10 +14761,13 @@ static bitnet_result bitnet__gen_alloc(bitnet_gen *g, bitnet_ctx *c,
     g->cap = (size_t)cap;
     bitnet__gen_layout(g, &a, total, &links);
     if (!bitnet__arena_alloc(&a, &c->m->params.allocator))
-        return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for %llu bytes of generated text "
-                            "and stop strings", (unsigned long long)a.used);
+        return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for %llu bytes of generated text, "
+                            "bias and stop strings", (unsigned long long)a.used);
     bitnet__gen_layout(g, &a, total, &links);
     bitnet__prepare_stops(g, links);
+    if (g->sampler.n_bias > 0)
+        memcpy(g->bias, g->sampler.bias, (size_t)g->sampler.n_bias * sizeof *g->bias);
+    g->sampler.bias = g->bias;
     return BITNET_OK;
 }
 
@@ -14236,9 +14782,9 @@ static int64_t bitnet__find_stop(bitnet_gen *g, size_t from) {
     g->begun = 0;
     for (i = 0; i < (size_t)g->p.n_stop_strings; i++) {
         bitnet__stop_search *s = &g->stops[i];
-        for (at = from; at < g->n_text && s->state < s->length; at++)
+        for (at = from; at < g->n_text && s->state < s->text.size; at++)
             s->state = bitnet__stop_advance(s, s->state, g->text[at]);
-        if (s->state == s->length && at - s->length < first) first = at - s->length;
+        if (s->state == s->text.size && at - s->text.size < first) first = at - s->text.size;
         if (s->state > g->begun) g->begun = s->state;
     }
     return first == SIZE_MAX ? -1 : (int64_t)first;
@@ -14251,7 +14797,7 @@ static int bitnet__pass_on(bitnet_gen *g, size_t to, bitnet_token t) {
     g->n_out = to;
     if (g->p.text_fn) {
         const uintptr_t owner = bitnet__begin_callback(g->c);
-        stop = g->p.text_fn(g->p.ud, g->text + from, to - from, t);
+        stop = g->p.text_fn(g->p.text_ud, g->text + from, to - from, t);
         bitnet__end_callback(g->c, owner);
     }
     if (stop) g->why = BITNET_STOP_CALLBACK;
@@ -14315,7 +14861,7 @@ static int bitnet__accept_draft(bitnet_gen *g) {
     g->row++;
     q->n_past++;
     q->pending = -1;
-    g->lookup->accepted++;
+    q->figures.accepted++;
     return 1;
 }
 
@@ -14339,8 +14885,9 @@ static int32_t bitnet__gen_queue(bitnet_gen *g, int32_t chunk, int drafts, bitne
     const int32_t left = g->n_prompt - g->n_read;
     in->seq = g->p.seq;
     if (left > 0) {
-        g->q->n_queued = bitnet__min(left, chunk);
+        g->q->n_queued = bitnet__min(left, g->p.n_batch > 0 ? g->p.n_batch : chunk);
         in->n_logits = g->q->n_queued == left;
+        g->n_draft = 0;
         return 0;
     }
     drafts = drafts && g->c->m->n_state == 0;          /* else a wrong one could not be dropped */
@@ -14363,20 +14910,25 @@ static int32_t bitnet__queue_pass(bitnet_ctx *c, bitnet_gen *const *gens, int32_
     return active;
 }
 
+/* Did nobody allow a token? The prompt's logits remain. */
+static void bitnet__gen_masked(bitnet_gen *g) {
+    g->ended = 1;
+    g->why = BITNET_STOP_MASK;
+    bitnet__flush_text(g);
+}
+
 static void bitnet__gen_sample(bitnet_gen *g) {
     bitnet_ctx *c = g->c;
     do {
-        const bitnet_token t = bitnet__sample(c, c->row = g->row, g->p.sampler);
+        const bitnet_token t = bitnet__sample(c, c->row = g->row, &g->sampler, 0);
         const int ended = !g->p.ignore_end &&
                           (bitnet_token_is_end(c->m, t) || (t >= 0 && t == g->end));
-        if (t < 0) {                   /* the prompt's logits remain */
-            g->ended = 1;
-            g->why = BITNET_STOP_MASK;
-            bitnet__flush_text(g);
+        if (t < 0) {
+            bitnet__gen_masked(g);
             return;
         }
         g->q->pending = g->tokens[g->n_tokens++] = t;
-        g->n_new++;
+        g->q->figures.n_written = ++g->n_new;
         g->ended = bitnet__push_token(g, t);
         if (g->ended) return;
         if (ended || g->n_new == g->p.max_tokens || g->q->n_past == c->p.n_ctx) {
@@ -14395,84 +14947,139 @@ static int bitnet__report_progress(bitnet_ctx *c, const bitnet_generate_params *
     int stop;
     if (!p->progress_fn) return 0;
     owner = bitnet__begin_callback(c);
-    stop = p->progress_fn(p->ud, (uint64_t)done, (uint64_t)total);
+    stop = p->progress_fn(p->progress_ud, (uint64_t)done, (uint64_t)total);
     bitnet__end_callback(c, owner);
     return stop;
 }
 
-/* After a pass: counts the chunk, or hides the draft; then samples if there are logits. */
-static void bitnet__gen_advance(bitnet_gen *g, const bitnet_input *in) {
+/* After a pass, which took ns: counts the chunk, or hides the draft; then samples if there are
+   logits. */
+static void bitnet__gen_advance(bitnet_gen *g, const bitnet_input *in, uint64_t ns) {
     bitnet_ctx *c = g->c;
+    bitnet_figures *f = &g->q->figures;
     g->row = in->row;
+    f->n_passes++;
     if (g->n_read < g->n_prompt) {
-        g->n_read = g->q->n_past - g->start;
+        f->read_ns += ns;
+        f->n_read = g->n_read = g->q->n_past - g->start;
         c->row = in->n_logits ? g->row : -1;
         if (bitnet__report_progress(c, &g->p, g->n_read, g->n_prompt)) {
             g->ended = g->cancelled = 1;
             return;
         }
         if (g->n_read < g->n_prompt) return;
+    } else {
+        f->write_ns += ns;
     }
     g->n_hidden = g->n_draft;
     g->q->n_past -= g->n_draft;
-    g->lookup->drafts += g->n_draft > 0;
-    g->lookup->drafted += g->n_draft;
+    f->drafts += g->n_draft > 0;
+    f->drafted += g->n_draft;
     bitnet__gen_sample(g);
     bitnet__seq_cut(c, g->q, bitnet__pages_for(g->c, g->q->n_past));  /* a wrong draft has none */
 }
 
+/* Asks the cancel_fn of the generations of a pass. */
+static int bitnet__ask_gens(const bitnet_ctx *c) {
+    int32_t i;
+    for (i = 0; i < c->n_gens; i++) {
+        bitnet_gen *g = c->gens[i];
+        if (g->ended || !g->p.cancel_fn || !g->p.cancel_fn(g->p.cancel_ud)) continue;
+        g->ended = g->cancelled = 1;
+        return 1;
+    }
+    return 0;
+}
+
+/* Evaluates what is queued for the generations, and asks them meanwhile. */
+static bitnet_result bitnet__gen_eval(bitnet_ctx *c, bitnet_gen *const *gens, int32_t n,
+                                      int32_t active, bitnet_error *err) {
+    bitnet_result r;
+    c->asks = bitnet__ask_gens;
+    c->gens = gens;
+    c->n_gens = n;
+    r = bitnet__eval_queued(c, c->inputs, active, err);
+    c->asks = 0;
+    c->gens = 0;
+    return r;
+}
+
+/* The paused pass, if these are its generations: how many of them it has; else 0. */
+static int32_t bitnet__paused_pass(const bitnet_ctx *c, bitnet_gen *const *gens, int32_t n,
+                                   int32_t *drafts) {
+    int32_t i, k = 0;
+    for (*drafts = i = 0; i < n; i++) {
+        if (gens[i]->ended) continue;
+        if (k == c->pass.n_inputs || c->inputs[k].seq != gens[i]->p.seq) return 0;
+        *drafts += gens[i]->n_draft;
+        k++;
+    }
+    return k == c->pass.n_inputs ? k : 0;
+}
+
+/* After a pass that failed. */
+static void bitnet__gen_failed(bitnet_gen *g) {
+    if (g->q->n_past == 0 && g->start + g->n_read > 0)
+        g->ended = 1;                  /* its sequence could not be cut back and is lost */
+}
+
+static bitnet_result bitnet__fail_cancelled(const bitnet_gen *g, bitnet_error *err) {
+    if (g->n_read < g->n_prompt)
+        return bitnet__fail(err, BITNET_ERR_CANCELLED, "the prompt was cancelled after %d of %d "
+                            "tokens", (int)g->n_read, (int)g->n_prompt);
+    return bitnet__fail(err, BITNET_ERR_CANCELLED, "the text was cancelled after %d tokens",
+                        (int)g->n_new);
+}
+
 static bitnet_result bitnet__gen_pass(bitnet_ctx *c, bitnet_gen *const *gens, int32_t n,
                                       bitnet_error *err) {
-    int32_t drafts, active = bitnet__queue_pass(c, gens, n, 1, &drafts), i, k;
+    const int64_t start = bitnet__clock();
+    int32_t drafts, active = bitnet__paused_pass(c, gens, n, &drafts), i, k;
     bitnet_result r = BITNET_OK;
+    uint64_t ns;
+    if (active == 0) {
+        bitnet__drop_pass(c);
+        active = bitnet__queue_pass(c, gens, n, 1, &drafts);
+    }
     for (i = 0; i < n; i++) {          /* a pass that fails gives nothing */
         bitnet_gen *g = gens[i];
         memmove(g->text, g->text + g->n_out, g->n_text -= g->n_out);
         g->n_out = 0;
         g->n_tokens = 0;
     }
-    if (active > 0) r = bitnet__eval_queued(c, c->inputs, active, drafts > 0 ? 0 : err);
+    if (active > 0) r = bitnet__gen_eval(c, gens, n, active, drafts > 0 ? 0 : err);
     if (r == BITNET_ERR_CANCELLED) bitnet__fail(err, r, "the evaluation was cancelled");
     else if (r != BITNET_OK && drafts > 0) {   /* perhaps only a draft failed */
         bitnet__queue_pass(c, gens, n, 0, &drafts);
-        r = bitnet__eval_queued(c, c->inputs, active, err);
+        r = bitnet__gen_eval(c, gens, n, active, err);
     }
+    ns = (uint64_t)(bitnet__clock() - start);
+    if (c->pass.n_inputs > 0) {        /* paused */
+        c->pass.ns += ns;
+        return r;
+    }
+    ns += c->pass.ns;
     for (i = 0; i < n; i++) {
-        bitnet_gen *g = gens[i];
-        g->q->n_queued = 0;
-        if (r != BITNET_OK && g->q->n_past == 0 && g->start + g->n_read > 0)
-            g->ended = 1;              /* its sequence could not be cut back and is lost */
+        gens[i]->q->n_queued = 0;
+        if (r != BITNET_OK) bitnet__gen_failed(gens[i]);
+        if (r != BITNET_OK && gens[i]->cancelled) bitnet__fail_cancelled(gens[i], err);
     }
     if (r != BITNET_OK) return r;
     for (i = k = 0; i < n; i++) {
         bitnet_gen *g = gens[i];
         if (g->ended) continue;
-        bitnet__gen_advance(g, &c->inputs[k++]);
-        if (g->cancelled)
-            r = bitnet__fail(err, BITNET_ERR_CANCELLED,
-                             "the prompt was cancelled after %d of %d tokens", (int)g->n_read,
-                             (int)g->n_prompt);
+        bitnet__gen_advance(g, &c->inputs[k++], ns);
+        if (g->cancelled) r = bitnet__fail_cancelled(g, err);
     }
     return r;
 }
 
 /* ---- beginning and ending ---- */
 
-/* 1 if the token ends a reply, for the model or the caller's template. */
-static int bitnet__ends_reply(const bitnet_model *m, const bitnet_generate_params *p,
-                              bitnet_token t) {
-    const char *end = p->chat && p->chat->chat_template ? p->chat->chat_template->end : 0;
-    return bitnet_token_is_end(m, t) || (end && t == bitnet_token_find(m, end));
-}
-
-/* Why a chat is BITNET_ERR_UNSUPPORTED. */
-static const char *bitnet__why_no_chat(const bitnet_model *m, const bitnet_chat_params *chat) {
-    const bitnet_chat_template *t = chat && chat->chat_template ? chat->chat_template
-                                                                : m->vocab.chat;
-    if (!t) return m->no_chat.text;
-    return chat->tools && !bitnet__has_tools(t)
-               ? "the chat template has no tools"
-               : "the chat template cannot turn thinking on or off";
+/* The token that ends a reply in the caller's template; -1: there is none. */
+static bitnet_token bitnet__own_end(const bitnet_model *m, const bitnet_chat_params *chat) {
+    const bitnet_chat_template *t = chat ? chat->chat_template : 0;
+    return t && t->end.data ? bitnet_token_find(m, t->end.data, t->end.size) : -1;
 }
 
 /* Queues the pending token, then the text or the messages. APART: an encoder has 10 KB. */
@@ -14480,76 +15087,74 @@ BITNET__APART bitnet_result bitnet__queue_text(bitnet_ctx *c, bitnet__seq *q,
                                                const bitnet_generate_params *p,
                                                bitnet_error *err) {
     const bitnet_model *m = c->m;
+    bitnet_result r = BITNET_OK;
     bitnet__encoder e;
     int n;
     bitnet__encoder_open(&e, &m->vocab, &m->params.allocator, q->history + q->n_past,
                          (size_t)(c->p.n_ctx - q->n_past));
     if (q->pending >= 0) bitnet__emit(&e, q->pending);
     if (p->messages) {
-        const int in_front = q->pending < 0 ? q->n_past == 0 ? BITNET_ADD_BOS : 0
-                             : bitnet__ends_reply(m, p, q->pending) ? BITNET_ENDED_REPLY
-                             : BITNET_CUT_REPLY;
-        bitnet__encode_chat(&e, p->chat, p->messages, p->n_messages, BITNET_OPEN_REPLY | in_front);
-    } else if (p->text) {
+        const int in_front =
+            q->pending < 0 ? q->n_past == 0 ? BITNET_CHAT_BEGIN : 0 :
+            bitnet_token_is_end(m, q->pending) || q->pending == bitnet__own_end(m, p->chat)
+                ? BITNET_CHAT_ENDED_REPLY : BITNET_CHAT_CUT_REPLY;
+        r = bitnet__encode_chat(&e, m, p->chat, p->messages, p->n_messages,
+                                BITNET_CHAT_OPEN_REPLY | in_front, err);
+    } else if (p->text.data) {
         if (q->n_past == 0 && m->vocab.add_bos) bitnet__encode_bos(&e, BITNET_ADD_BOS);
-        bitnet__encode_text(&e, p->text, strlen(p->text), 0);
+        bitnet__encode_text(&e, p->text.data, p->text.size, 0);
     }
     n = bitnet__encoder_close(&e);
-    if (n == BITNET_ERR_UNSUPPORTED)
-        return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "%s", bitnet__why_no_chat(m, p->chat));
-    if (n < 0)
-        return bitnet__fail(err, (bitnet_result)n, "the prompt cannot be tokenized: %s",
-                            bitnet_result_text((bitnet_result)n));
+    if (r != BITNET_OK) return r;
+    if (n < 0) return bitnet__fail_tokenize((bitnet_result)n, err);
     if (n == 0)
-        return bitnet__fail(err, BITNET_ERR_ARG, "there is no prompt and no pending token");
+        return bitnet__fail(err, BITNET_ERR_ARG, "there is no token in the prompt, and none is "
+                            "pending");
     q->n_queued = n;
     return bitnet__check_room(c, q, n, err);
 }
 
-static int bitnet__is_utf8(const char *text) {
-    const uint8_t *p = (const uint8_t *)text, *end = p + strlen(text);
+static int bitnet__is_utf8(bitnet_text text) {
+    const uint8_t *p = (const uint8_t *)text.data, *end = p + text.size;
     uint32_t n = 1, cp;
     for (; p < end && n > 0; p += n) n = bitnet__utf8_decode(p, end, &cp);
     return n > 0;
 }
 
-/* Checks all parameters before anything is done. */
+static bitnet_result bitnet__check_stops(const bitnet_generate_params *p, bitnet_error *err) {
+    int32_t i;
+    if (p->n_stop_strings < 0 || (p->n_stop_strings > 0 && !p->stop_strings))
+        return bitnet__fail(err, BITNET_ERR_ARG, "n_stop_strings is %lld%s",
+                            (long long)p->n_stop_strings, p->stop_strings ? "" :
+                            ", and stop_strings is NULL");
+    for (i = 0; i < p->n_stop_strings; i++) {
+        const bitnet_text stop = p->stop_strings[i];
+        if (!stop.data || stop.size == 0)
+            return bitnet__fail(err, BITNET_ERR_ARG, "stop string %d is empty", (int)i);
+        if (!bitnet__is_utf8(stop))    /* it could match within a code point and cut it */
+            return bitnet__fail(err, BITNET_ERR_ARG, "stop string %d is not UTF-8", (int)i);
+    }
+    return BITNET_OK;
+}
+
+/* Checks all parameters before anything is done, but for those of a chat. */
 static bitnet_result bitnet__check_generate(const bitnet_ctx *c, const bitnet_generate_params *p,
                                             bitnet_error *err) {
-    const bitnet_chat_template *t = c->m->vocab.chat;
-    int32_t i, rows;
-    int begins = 0;
+    bitnet_result r;
+    int32_t rows;
     if (!p) return bitnet__fail(err, BITNET_ERR_ARG, "params is NULL");
-    if (p->chat && p->chat->chat_template) t = p->chat->chat_template;
     if (!c->m->head.data)
         return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "this model turns texts into vectors "
                             "(bitnet_embed): it has no output head, so it writes no text");
-    if (!bitnet__seq_of(c, p->seq))
-        return bitnet__fail(err, BITNET_ERR_ARG, "sequence %lld is not in 0..%d",
-                            (long long)p->seq, (int)c->p.n_seqs - 1);
+    if (!bitnet__seq_of(c, p->seq)) return bitnet__fail_seq(c, p->seq, err);
     if (c->seqs[p->seq].in_generation)
         return bitnet__fail(err, BITNET_ERR_BUSY, "a generation has sequence %d", (int)p->seq);
-    if (c->seqs[p->seq].pending < 0 && c->seqs[p->seq].n_past == 0) begins = BITNET_ADD_BOS;
-    if (!!p->prompt + !!p->text + !!p->messages > 1)
-        return bitnet__fail(err, BITNET_ERR_ARG, "prompt, text and messages: set only one of them");
+    if (!!p->tokens + !!p->text.data + !!p->messages > 1)
+        return bitnet__fail(err, BITNET_ERR_ARG, "tokens, text and messages: set only one of them");
     if (p->messages && p->n_messages < 1)
         return bitnet__fail(err, BITNET_ERR_ARG, "n_messages is %lld", (long long)p->n_messages);
-    for (i = 0; p->messages && i < p->n_messages; i++) {
-        const bitnet_message *msg = &p->messages[i];
-        if (!msg->role || !msg->role[0] || !msg->content)
-            return bitnet__fail(err, BITNET_ERR_ARG, "message %d has no %s", (int)i,
-                                msg->role && msg->role[0] ? "text" : "role");
-        if (t && !bitnet__turn_of(t, msg->role))
-            return bitnet__fail(err, BITNET_ERR_ARG, "message %d: the chat template has no role "
-                                "'%.20s'", (int)i, msg->role);
-    }
-    i = !t || !p->messages ? -1 : bitnet__late_system(t, p->messages, p->n_messages, begins);
-    if (i >= 0)
-        return bitnet__fail(err, BITNET_ERR_ARG, "message %d: the chat template has a system "
-                            "message only at the beginning of a chat", (int)i);
-    if (p->messages && p->chat && !bitnet__is_thinking(p->chat->thinking))
-        return bitnet__fail(err, BITNET_ERR_ARG, "the chat's thinking is %lld, not in 0..%d",
-                            (long long)p->chat->thinking, BITNET_THINK_ON);
+    if (p->n_batch < 0)
+        return bitnet__fail(err, BITNET_ERR_ARG, "n_batch is %lld", (long long)p->n_batch);
     if (p->lookup < 0 || p->lookup > BITNET__MAX_LOOKUP)
         return bitnet__fail(err, BITNET_ERR_ARG, "lookup %lld is not in 0..%d",
                             (long long)p->lookup, BITNET__MAX_LOOKUP);
@@ -14558,22 +15163,9 @@ static bitnet_result bitnet__check_generate(const bitnet_ctx *c, const bitnet_ge
         return bitnet__fail(err, BITNET_ERR_LIMIT,
                             "lookup of %d tokens needs a context with n_logits %d; it has %d",
                             (int)p->lookup, (int)rows, (int)c->p.n_logits);
-    if (!bitnet__sampler_valid(p->sampler))
-        return bitnet__fail(err, BITNET_ERR_ARG, "the sampler's n_bias is %lld%s",
-                            (long long)p->sampler->n_bias, p->sampler->bias ? "" :
-                            ", and bias is NULL");
-    if (p->n_stop_strings < 0 || (p->n_stop_strings > 0 && !p->stop_strings))
-        return bitnet__fail(err, BITNET_ERR_ARG, "n_stop_strings is %lld%s",
-                            (long long)p->n_stop_strings, p->stop_strings ? "" :
-                            ", and stop_strings is NULL");
-    for (i = 0; i < p->n_stop_strings; i++) {
-        const char *stop = p->stop_strings[i];
-        if (!stop || !stop[0])
-            return bitnet__fail(err, BITNET_ERR_ARG, "stop string %d is empty", (int)i);
-        if (!bitnet__is_utf8(stop))    /* it could match within a code point and cut it */
-            return bitnet__fail(err, BITNET_ERR_ARG, "stop string %d is not UTF-8", (int)i);
-    }
-    return BITNET_OK;
+    if ((r = bitnet__check_reserved(p->reserved, 6, "bitnet_generate_params", err)) ||
+        (p->sampler && (r = bitnet__check_sampler(p->sampler, err)))) return r;
+    return bitnet__check_stops(p, err);
 }
 
 /* Checks the parameters and writes the prompt's tokens behind the sequence's history. g is the
@@ -14584,23 +15176,27 @@ static bitnet_result bitnet__gen_start(bitnet_gen *g, bitnet_ctx *c,
     bitnet_result r = bitnet__check_generate(c, p, err);
     if (r != BITNET_OK || (r = bitnet__gen_alloc(g, c, p, err))) return r;
     q = g->q;
-    g->end = p->chat && p->chat->chat_template && p->chat->chat_template->end
-             ? bitnet_token_find(c->m, p->chat->chat_template->end) : -1;
-    r = p->prompt ? bitnet__queue(c, q, p->prompt, p->n_prompt, err)
+    g->end = bitnet__own_end(c->m, p->chat);
+    r = p->tokens ? bitnet__queue(c, q, p->tokens, p->n_tokens, err)
                   : bitnet__queue_text(c, q, p, err);
     g->n_prompt = q->n_queued;
     q->n_queued = 0;
     g->start = q->n_past;
     g->pending_at_start = q->pending;
-    if (r == BITNET_OK) q->in_generation = 1;
-    else bitnet__gen_free(g);
-    return r;
+    if (r != BITNET_OK) {
+        bitnet__gen_free(g);
+        return r;
+    }
+    q->in_generation = 1;
+    memset(&q->figures, 0, sizeof q->figures);
+    q->figures.n_prompt = g->n_prompt;
+    return BITNET_OK;
 }
 
 /* Takes back a prompt that was not read to its end. */
 static void bitnet__gen_finish(bitnet_gen *g) {
     g->q->in_generation = 0;
-    if (g->n_read < g->n_prompt || g->cancelled) {
+    if (g->n_read < g->n_prompt || (g->cancelled && g->n_new == 0)) {
         if (bitnet__seq_shorten(g->c, g->p.seq, g->start) == g->start)
             g->q->pending = g->pending_at_start;
     }
@@ -14613,6 +15209,7 @@ static bitnet_result bitnet__gen_begin(bitnet_ctx *c, const bitnet_generate_para
     bitnet_gen *g = (bitnet_gen *)bitnet__alloc(a, sizeof *g);
     const bitnet_result r = g ? bitnet__gen_start(g, c, params, err)
                               : bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for a generation");
+    c->n_users += r == BITNET_OK;
     if (r == BITNET_OK) *out = g;
     else bitnet__free(a, g);
     return r;
@@ -14631,6 +15228,7 @@ static bitnet_result bitnet__gen_next(bitnet_ctx *c, bitnet_gen *const *gens, in
                                       bitnet_error *err) {
     bitnet_result r = BITNET_OK;
     int32_t i, k;
+    if (c->is_freed) return bitnet__fail(err, BITNET_ERR_ARG, "the context has been freed");
     for (i = 0; i < n && r == BITNET_OK; i++) {
         if (!gens[i] || gens[i]->c != c || gens[i]->is_listed)
             r = bitnet__fail(err, BITNET_ERR_ARG, "generation %d is 0, of another context, or "
@@ -14638,12 +15236,16 @@ static bitnet_result bitnet__gen_next(bitnet_ctx *c, bitnet_gen *const *gens, in
         else gens[i]->is_listed = 1;
     }
     for (k = r == BITNET_OK ? n : i - 1; k > 0; k--) gens[k - 1]->is_listed = 0;
-    return r ? r : bitnet__gen_pass(c, gens, n, err);
+    if (r != BITNET_OK) return r;
+    c->may_pause = c->m->n_state == 0;         /* else a paused pass could not be dropped */
+    r = bitnet__gen_pass(c, gens, n, err);
+    c->may_pause = 0;
+    return r;
 }
 
 BITNET_API bitnet_result bitnet_gen_next(bitnet_gen *const *gens, int32_t n, bitnet_error *err) {
     bitnet_ctx *c = gens && n > 0 && gens[0] ? gens[0]->c : 0;
-    const bitnet_result r = c ? bitnet__acquire(c, err) :
+    const bitnet_result r = c ? bitnet__acquire_paused(c, err) :
                             bitnet__fail(err, BITNET_ERR_ARG, "there are no generations");
     return r ? r : bitnet__done(c, bitnet__gen_next(c, gens, n, err));
 }
@@ -14652,8 +15254,8 @@ BITNET_API void bitnet_gen_piece(const bitnet_gen *g, bitnet_piece *out) {
     if (!out) return;
     memset(out, 0, sizeof *out);
     if (!g) return;
-    out->text = g->text;
-    out->n_text = g->n_out;
+    out->text.data = g->text;
+    out->text.size = g->n_out;
     out->tokens = g->tokens;
     out->n_tokens = g->n_tokens;
     out->row = g->row;
@@ -14661,14 +15263,21 @@ BITNET_API void bitnet_gen_piece(const bitnet_gen *g, bitnet_piece *out) {
     out->n_prompt = g->n_prompt;
     out->ended = g->ended;
     out->why = g->why;
+    out->rng = g->sampler.rng;
 }
 
-BITNET_API void bitnet_gen_end(bitnet_gen *g) {
-    bitnet_ctx *c;
-    if (!g || bitnet__acquire(c = g->c, 0) != BITNET_OK) return;
+BITNET_API bitnet_result bitnet_gen_end(bitnet_gen *g) {
+    bitnet_ctx *c = g ? g->c : 0;
+    const bitnet_result r = g ? bitnet__acquire(c, 0) : BITNET_OK;
+    if (!g || r != BITNET_OK) return r;
     bitnet__gen_finish(g);
     bitnet__free(&c->m->params.allocator, g);
-    bitnet__release(c);
+    if (c->n_users == 1) {             /* the context was freed: this was its last generation */
+        bitnet__ctx_leave(c);
+        return BITNET_OK;
+    }
+    c->n_users--;
+    return bitnet__done(c, BITNET_OK);
 }
 
 static bitnet_result bitnet__generate(bitnet_ctx *c, const bitnet_generate_params *params,
@@ -14679,6 +15288,7 @@ static bitnet_result bitnet__generate(bitnet_ctx *c, const bitnet_generate_param
     while (r == BITNET_OK && !g->ended) r = bitnet__gen_pass(c, &g, 1, err);
     if (r != BITNET_OK && g->n_read == g->n_prompt && !g->cancelled) bitnet__flush_text(g);
     if (why) *why = g->why;
+    if (params->sampler) params->sampler->rng = g->sampler.rng;
     bitnet__gen_finish(g);
     return r;
 }
@@ -14699,10 +15309,15 @@ BITNET_API bitnet_result bitnet_generate(bitnet_ctx *c, const bitnet_generate_pa
        #include <stdlib.h>
 
        static double likeness(bitnet_ctx *ctx, int dim, const char *a, const char *b) {
-           bitnet_embed_input in[2] = {{a, strlen(a), 0, 0}, {b, strlen(b), 0, 0}};
+           bitnet_embed_input in[2];
            float *v = (float *)malloc(2 * (size_t)dim * sizeof *v);
            double dot = -2;
            int i;
+           memset(in, 0, sizeof in);
+           in[0].text.data = a;
+           in[0].text.size = strlen(a);
+           in[1].text.data = b;
+           in[1].text.size = strlen(b);
            if (v && bitnet_embed(ctx, in, 2, NULL, v, NULL) == BITNET_OK)
                for (i = 0, dot = 0; i < dim; i++) dot += (double)v[i] * (double)v[dim + i];
            free(v);
@@ -14731,17 +15346,17 @@ BITNET__APART bitnet_result bitnet__embed_queue(const bitnet__embedder *e, int32
     const bitnet__vocab *v = &e->c->m->vocab;
     const int32_t cap = e->c->p.n_ctx;
     const int flags = (v->add_bos ? BITNET_ADD_BOS : 0) | (v->add_eos ? BITNET_ADD_EOS : 0);
-    bitnet_result r;
+    bitnet_result r = bitnet__check_reserved(in->reserved, 2, "bitnet_embed_input", err);
     int n;
-    if (!in->text) {
+    if (r != BITNET_OK) return r;
+    if (!in->text.data) {
         n = in->n_tokens;
         if (e->p->cut && n > cap) n = cap;
         r = bitnet__queue(e->c, q, in->tokens, n, err);
     } else {
-        n = bitnet__encode(v, &e->c->m->params.allocator, in->text, in->size, flags, q->history,
-                           (size_t)cap);
-        if (n < 0) r = bitnet__fail(err, (bitnet_result)n, "the text cannot be tokenized: %s",
-                                    bitnet_result_text((bitnet_result)n));
+        n = bitnet__encode(v, &e->c->m->params.allocator, in->text.data, in->text.size, flags,
+                           q->history, (size_t)cap);
+        if (n < 0) r = bitnet__fail_tokenize((bitnet_result)n, err);
         else if (n == 0) r = bitnet__fail(err, BITNET_ERR_ARG, "the text has no tokens");
         else r = e->p->cut ? BITNET_OK : bitnet__check_room(e->c, q, n, err);
         if (r == BITNET_OK && n > cap && v->add_eos) q->history[cap - 1] = v->eos;
@@ -14866,13 +15481,14 @@ static void bitnet__embed_pool(bitnet__embedder *e, int32_t n) {
 
 static bitnet_result bitnet__embed_all(bitnet__embedder *e, bitnet_error *err) {
     while (e->done < e->n_inputs) {
-        int32_t n;
+        int32_t n, layer = -1;
         bitnet_result r = bitnet__embed_fill(e, &n, err);
-        if (r != BITNET_OK || (r = bitnet__forward(e->c, n, err))) return r;
+        if (r != BITNET_OK || (r = bitnet__forward(e->c, n, &layer, err))) return r;
         bitnet__embed_pool(e, n);
         if (e->p->progress_fn) {
             const uintptr_t owner = bitnet__begin_callback(e->c);
-            const int stop = e->p->progress_fn(e->p->ud, (uint64_t)e->done, (uint64_t)e->n_inputs);
+            const int stop = e->p->progress_fn(e->p->progress_ud, (uint64_t)e->done,
+                                                 (uint64_t)e->n_inputs);
             bitnet__end_callback(e->c, owner);
             if (stop)
                 return bitnet__fail(err, BITNET_ERR_CANCELLED, "cancelled after %d of %d inputs",
@@ -14884,7 +15500,9 @@ static bitnet_result bitnet__embed_all(bitnet__embedder *e, bitnet_error *err) {
 
 static bitnet_result bitnet__embed_check(const bitnet__embedder *e, bitnet_error *err) {
     const bitnet_ctx *c = e->c;
+    const bitnet_result r = bitnet__check_reserved(e->p->reserved, 4, "bitnet_embed_params", err);
     int32_t i;
+    if (r != BITNET_OK) return r;
     if (e->n_inputs < 0 || (e->n_inputs > 0 && (!e->inputs || !e->out)))
         return bitnet__fail(err, BITNET_ERR_ARG, "inputs or out is 0, or n is negative");
     if (e->pooling < BITNET_POOLING_MEAN || e->pooling > BITNET_POOLING_LAST)
@@ -16225,7 +16843,7 @@ static size_t bitnet__test_packed_size(const bitnet_kernels *k) {
 }
 
 BITNET_API bitnet_result bitnet_selftest(const bitnet_kernels *k, bitnet_error *err) {
-    const bitnet_allocator a = {0, 0, 0};
+    const bitnet_allocator a = {0, 0, 0, {0, 0}};
     bitnet__selftest *t;
     bitnet_result r;
     size_t size;

@@ -1106,7 +1106,7 @@ static bitnet_grammar__frag bitnet_grammar__parse_token(bitnet_grammar__builder 
             else name[n++] = b->text[b->at++];
         }
         name[n] = 0;
-        t = b->code ? 0 : strlen(name) == n ? bitnet_token_find(b->g->model, name) : -1;
+        t = b->code ? 0 : strlen(name) == n ? bitnet_token_find(b->g->model, name, strlen(name)) : -1;
         if (t < 0)
             bitnet_grammar__fail(b, BITNET_ERR_FORMAT, at, "the vocabulary has no token %s", name);
     }

@@ -98,7 +98,7 @@ static bitnet_result play(const bitnet_model *model, bitnet_ctx *ctx, bitnet_err
         samplers[i].top_k = 40;
         samplers[i].rng = (uint64_t)i;
         snprintf(texts[i], sizeof texts[i], " The %s wanted to", names[i]);
-        r = bitnet_seq_copy(ctx, STORY, i, bitnet_seq_length(ctx, STORY));
+        r = bitnet_seq_copy(ctx, STORY, i, bitnet_seq_length(ctx, STORY), NULL);
         if (r != BITNET_OK) return r;
     }
     r = speak(ctx, texts, samplers, 25, err);

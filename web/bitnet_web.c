@@ -286,8 +286,7 @@ EXPORT int bw_ends(int q, int i) { return bitnet_token_is_end(model, held_token(
 /* The tokens that the chat template writes behind a reply: all of them, or with `ended` those
    behind its end token. */
 EXPORT int bw_reply_rest(int ended) {
-    const int n = bitnet_chat_tokenize(model, 0, 0, 0,
-                                       ended ? BITNET_ENDED_REPLY : BITNET_CUT_REPLY, 0, 0);
+    const int n = bitnet_chat_tokenize(model, 0, 0, 0, ended ? BITNET_CHAT_ENDED_REPLY : BITNET_CHAT_CUT_REPLY, 0, 0, NULL);
     return n < 0 ? 0 : n;
 }
 
@@ -297,8 +296,8 @@ EXPORT int bw_reply_rest(int ended) {
 EXPORT int bw_chat_tokenize(int q, const char *s, int n, int keep, int close, int open) {
     bitnet_message *m = (bitnet_message *)malloc(((size_t)n + 1) * sizeof *m);
     const int in_front = !keep ? BITNET_ADD_BOS : !close ? 0
-                         : bw_ends(q, keep - 1) ? BITNET_ENDED_REPLY : BITNET_CUT_REPLY;
-    const int flags = (open ? BITNET_OPEN_REPLY : 0) | in_front;
+                         : bw_ends(q, keep - 1) ? BITNET_CHAT_ENDED_REPLY : BITNET_CHAT_CUT_REPLY;
+    const int flags = (open ? BITNET_CHAT_OPEN_REPLY : 0) | in_front;
     const bitnet_chat_params chat = {0, open == 2 ? BITNET_THINK_OFF : BITNET_THINK_AUTO, 0};
     int count, i;
     if (!m) return fail_result(BITNET_ERR_MEMORY);
@@ -307,11 +306,11 @@ EXPORT int bw_chat_tokenize(int q, const char *s, int n, int keep, int close, in
         m[i].content = s += strlen(s) + 1;
         s += strlen(s) + 1;
     }
-    count = bitnet_chat_tokenize(model, &chat, m, n, flags, 0, 0);
+    count = bitnet_chat_tokenize(model, &chat, m, n, flags, 0, 0, NULL);
     if (count >= 0 && reserve((void **)&tokens, &tokens_cap, keep + count, sizeof *tokens))
         count = BITNET_ERR_MEMORY;
     if (count >= 0)
-        count = bitnet_chat_tokenize(model, &chat, m, n, flags, tokens + keep, (size_t)count);
+        count = bitnet_chat_tokenize(model, &chat, m, n, flags, tokens + keep, (size_t)count, NULL);
     free(m);
     if (count == BITNET_ERR_UNSUPPORTED && bitnet_model_chat_template(model))
         return fail(count, "thinking: the model of this file always thinks");
@@ -575,7 +574,7 @@ EXPORT int bw_begin(int q, int32_t n, int32_t max_tokens, char *strings, int32_t
     while (s->n_done < n - 1 && s->n_done < bitnet_seq_length(ctx, q) &&
            s->prompt[s->n_done] == known[s->n_done])
         s->n_done++;                   /* the last one is always evaluated, for its logits */
-    if (bitnet_seq_rewind(ctx, q, s->n_done)) return fail_result(BITNET_ERR_BUSY);
+    if (bitnet_seq_rewind(ctx, q, s->n_done, NULL)) return fail_result(BITNET_ERR_BUSY);
     return s->n_done;
 }
 
@@ -629,7 +628,7 @@ EXPORT int bw_piece(int q) {
 }
 
 /* What that token was drawn from, a float for each of the vocabulary, until the next pass. */
-EXPORT const float *bw_logits(int q) { return bitnet_logits(ctx, sessions[q].piece.row); }
+EXPORT const float *bw_logits(int q) { return bitnet_logits(ctx, sessions[q].piece.row, NULL); }
 
 /* The logarithms of probabilities before any option of the sampler: of the token that was drawn,
    then of the n most likely ones. Each is a token and a float. Until the next pass. */
@@ -639,10 +638,10 @@ EXPORT const bitnet_logprob *bw_logprobs(int q, int32_t n) {
     const float *logits = bw_logits(q);
     bitnet_logprob best;
     if (n > 20) n = 20;
-    if (!logits || p->n_tokens == 0 || bitnet_logprobs(ctx, p->row, &best, 1)) return 0;
+    if (!logits || p->n_tokens == 0 || bitnet_logprobs(ctx, p->row, &best, 1, NULL)) return 0;
     list[0].token = p->tokens[0];
     list[0].logprob = best.logprob + (logits[list[0].token] - logits[best.token]);
-    if (n > 0 && bitnet_logprobs(ctx, p->row, list + 1, n)) return 0;
+    if (n > 0 && bitnet_logprobs(ctx, p->row, list + 1, n, NULL)) return 0;
     return list;
 }
 
@@ -667,5 +666,5 @@ EXPORT void bw_clear(int q) {
     session *s = &sessions[q];
     bw_end(q);
     free_grammar(s);
-    bitnet_seq_rewind(ctx, q, 0);
+    bitnet_seq_rewind(ctx, q, 0, NULL);
 }

@@ -257,7 +257,7 @@ void eval_random(bitnet_ctx *c, int32_t n) {
         tokens[i] = (bitnet_token)((r = r * 1664525u + 1013904223u) >> 8) % info.n_vocab;
     for (; n > 0; n -= some) {
         some = n < LONGEST ? n : LONGEST;
-        if (bitnet_eval(c, tokens, some, 0, &err)) fail(1, "%s", err.text);
+        if (bitnet_eval(c, 0, tokens, some, 1, &err)) fail(1, "%s", err.text);
     }
 }
 
@@ -277,7 +277,7 @@ bitnet_ctx *open_ctx(const bitnet_model *m, int32_t n_ctx, int n_threads,
     for (i = 0; i < 8 && (i == 0 || bitnet_ctx_exact_logits(c) == info.n_vocab); i++) {
         eval_random(c, 1);
         start = seconds();
-        bitnet_sample(c, 0);
+        bitnet_sample(c, -1, 0, NULL);
         all += seconds() - start;
         if (i == 0 && first_s) *first_s = seconds();
     }
@@ -287,19 +287,19 @@ bitnet_ctx *open_ctx(const bitnet_model *m, int32_t n_ctx, int n_threads,
 }
 
 void prefill(bitnet_ctx *c, int32_t n) {
-    bitnet_ctx_rewind(c, 0);
+    bitnet_seq_rewind(c, 0, 0, NULL);
     eval_random(c, n);
 }
 
 void fill(bitnet_ctx *c, int32_t length) {
-    eval_random(c, length - bitnet_ctx_length(c));
-    bitnet_ctx_rewind(c, length);
+    eval_random(c, length - bitnet_seq_length(c, 0));
+    bitnet_seq_rewind(c, 0, length, NULL);
 }
 
 void go_back(bitnet_ctx *c, int32_t context) { fill(c, context ? context - N_DECODE : 0); }
 
 static bitnet_token largest_logit(bitnet_ctx *c) {
-    const float *logits = bitnet_logits(c, -1);
+    const float *logits = bitnet_logits(c, -1, NULL);
     bitnet_token i, best = 0;
     for (i = 1; i < info.n_vocab; i++)
         if (logits[i] > logits[best]) best = i;
@@ -313,8 +313,8 @@ void decode(bitnet_ctx *c, int n, int full, head_use *use) {
     int i;
     if (!rows) fail(1, "no memory for decoding");
     for (i = 0; i < n; i++) {
-        if (bitnet_eval(c, &token, 1, 0, &err)) fail(1, "%s", err.text);
-        token = full ? largest_logit(c) : bitnet_sample(c, 0);
+        if (bitnet_eval(c, 0, &token, 1, 1, &err)) fail(1, "%s", err.text);
+        token = full ? largest_logit(c) : bitnet_sample(c, -1, 0, NULL);
         rows[i] = full ? info.n_vocab : bitnet_ctx_exact_logits(c);
         bytes += full ? (double)info.head_bytes : (double)bitnet_ctx_head_bytes(c);
     }

@@ -17,7 +17,7 @@ static void eval_inputs(writers *w, int n) {
 }
 
 static void go_to(writers *w, int seq, int32_t length) {
-    if (bitnet_seq_rewind(w->ctx, seq, length)) fail(1, "cannot rewind a sequence");
+    if (bitnet_seq_rewind(w->ctx, seq, length, NULL)) fail(1, "cannot rewind a sequence");
 }
 
 /* The beginning is evaluated once and copied. */
@@ -36,7 +36,7 @@ static void begin_alike(writers *w) {
     w->inputs[0].tokens = w->tokens;
     w->inputs[0].n_tokens = 1;
     for (i = 1; i < w->n; i++)
-        if (bitnet_seq_copy(w->ctx, 0, i, BEGINNING)) fail(1, "cannot copy a sequence");
+        if (bitnet_seq_copy(w->ctx, 0, i, BEGINNING, NULL)) fail(1, "cannot copy a sequence");
 }
 
 void open_writers(writers *w, const bitnet_model *m, int n, int chunk, int n_threads,
@@ -82,7 +82,7 @@ void write_together(writers *w, int passes, int chunk) {
         w->inputs[w->n].n_tokens = chunk;
         eval_inputs(w, w->n + (chunk > 0));
         for (i = 0; i < w->n; i++) {
-            w->tokens[i] = bitnet_sample_row(w->ctx, w->inputs[i].row, 0);
+            w->tokens[i] = bitnet_sample(w->ctx, w->inputs[i].row, 0, NULL);
             head_bytes += (double)bitnet_ctx_head_bytes(w->ctx);
         }
     }

@@ -50,12 +50,12 @@ static void open_ctx(int32_t n_ctx, int32_t n_logits) {
 
 static void eval(const bitnet_token *t, int32_t n, int all_logits) {
     bitnet_error err;
-    if (bitnet_eval(ctx, t, n, all_logits, &err)) fail(1, "%s", err.text);
+    if (bitnet_eval(ctx, 0, t, n, all_logits ? n : 1, &err)) fail(1, "%s", err.text);
 }
 
 /* A layer_fn. The hashes go over the positions in order, so they do not depend on the batches. */
 static void on_layer(void *ud, int layer, const float *x, int n) {
-    int32_t at = bitnet_ctx_length(ctx), i, dim = info.dim;
+    int32_t at = bitnet_seq_length(ctx, 0), i, dim = info.dim;
     uint64_t *h = &other_hashes[layer + 1];
     (void)ud;
     for (; n > 0 && at < n_tokens; n--, at++, x += dim) {
@@ -99,8 +99,8 @@ static void report_tokens(int32_t n_new) {
     int32_t i, n, ended = 0;
     fprintf(stderr, "crosscheck: the model goes on: ");
     for (i = 0; i < n_new; i++) {
-        bitnet_token t = bitnet_sample(ctx, &greedy);
-        const float *logits = bitnet_logits(ctx, -1);
+        bitnet_token t = bitnet_sample(ctx, -1, &greedy, NULL);
+        const float *logits = bitnet_logits(ctx, -1, NULL);
         row.n = 0;
         put_floats(&row, logits, (size_t)info.n_vocab);
         if (i == 0) write_line("logits after the prompt", "model", &row);
@@ -160,9 +160,9 @@ static void report_rows(int pass, const bitnet_input *in, int n, bitnet_token *n
     int32_t k;
     snprintf(types, sizeof types, "f%d", (int)info.n_vocab);
     for (i = 0; i < n; i++) {
-        const float *logits = bitnet_logits(ctx, in[i].row);
+        const float *logits = bitnet_logits(ctx, in[i].row, NULL);
         uint64_t h = HASH_START;
-        next[in[i].seq] = bitnet_sample_row(ctx, in[i].row, 0);
+        next[in[i].seq] = bitnet_sample(ctx, in[i].row, 0, NULL);
         for (k = 0; k < info.n_vocab; k++) h = hash_bits(h, float_bits(logits[k]), 4);
         snprintf(what, sizeof what, "pass %d, logits of sequence %d after %d tokens", pass,
                  (int)in[i].seq, (int)bitnet_seq_length(ctx, in[i].seq));
@@ -195,7 +195,7 @@ static void report_sequences(void) {
         in[i].n_logits = 1;
     }
     eval_pass(0, in, 3, next);
-    if (bitnet_seq_copy(ctx, 0, 3, half)) fail(1, "sequence 3 cannot be a copy");
+    if (bitnet_seq_copy(ctx, 0, 3, half, NULL)) fail(1, "sequence 3 cannot be a copy");
     for (pass = 1; pass < N_PASSES; pass++) {
         for (i = 0; i < N_SEQS; i++) {
             in[i].seq = N_SEQS - 1 - i;
@@ -261,7 +261,7 @@ static double likelihood(const char *path, const char *text) {
     p = (float *)grow(0, (size_t)info.n_vocab * sizeof *p);
     for (i = 0; i + 1 < n_tokens; i++) {
         eval(tokens + i, 1, 0);
-        memcpy(p, bitnet_logits(ctx, -1), (size_t)info.n_vocab * sizeof *p);
+        memcpy(p, bitnet_logits(ctx, -1, NULL), (size_t)info.n_vocab * sizeof *p);
         softmax(p, info.n_vocab);
         sum += log_of(p[tokens[i + 1]]);
     }

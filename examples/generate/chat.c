@@ -37,7 +37,7 @@ int respond(void) {
     if (matcher && bitnet_matcher_state(matcher) == BITNET_MATCHER_STUCK)
         note("the text ends here: too many of the grammar's rules begin with each other");
     if (chatting && why == BITNET_STOP_LENGTH && !shifting &&
-        bitnet_ctx_length(ctx) == bitnet_ctx_capacity(ctx))
+        bitnet_seq_length(ctx, 0) == bitnet_ctx_capacity(ctx))
         note("the reply ends here: the context of %d tokens is full; /clear empties it",
              bitnet_ctx_capacity(ctx));
     return GO_ON;
@@ -55,11 +55,11 @@ static int command_help(void);
 static int command_exit(void) { return 0; }
 
 static int command_save(void) {
-    const int32_t known = bitnet_ctx_length(ctx) + (bitnet_ctx_pending(ctx) >= 0);
+    const int32_t known = bitnet_seq_length(ctx, 0) + (bitnet_seq_pending(ctx, 0) >= 0);
     int code = GO_ON;
     interrupted = 0;
     if (known < n_tokens) {            /* Ctrl-C came while the context was shifted */
-        bitnet_ctx_rewind(ctx, bitnet_ctx_length(ctx));
+        bitnet_seq_rewind(ctx, 0, bitnet_seq_length(ctx, 0), NULL);
         code = evaluate_to(n_tokens);
     }
     if (code == GO_ON) code = save_state(command_file);
@@ -76,12 +76,12 @@ static int command_load(void) {
         refused = 1;
         return GO_ON;
     }
-    for (i = 0; i < n_system && i < bitnet_ctx_length(ctx); i++)
-        if (tokens[i] != bitnet_ctx_tokens(ctx)[i]) break;
+    for (i = 0; i < n_system && i < bitnet_seq_length(ctx, 0); i++)
+        if (tokens[i] != bitnet_seq_tokens(ctx, 0)[i]) break;
     n_system = n_keep = i;
-    n_tokens = bitnet_ctx_length(ctx);
-    memcpy(tokens, bitnet_ctx_tokens(ctx), (size_t)n_tokens * sizeof *tokens);
-    if (bitnet_ctx_pending(ctx) >= 0) tokens[n_tokens++] = bitnet_ctx_pending(ctx);
+    n_tokens = bitnet_seq_length(ctx, 0);
+    memcpy(tokens, bitnet_seq_tokens(ctx, 0), (size_t)n_tokens * sizeof *tokens);
+    if (bitnet_seq_pending(ctx, 0) >= 0) tokens[n_tokens++] = bitnet_seq_pending(ctx, 0);
     for (n_turns = 0; i < n_tokens; i++) {
         if (i == n_system || (ends % 2 == 0 && bitnet_token_is_end(model, tokens[i - 1])))
             turns[n_turns++] = i;

@@ -70,11 +70,11 @@ int allocate_conversation(void) {
 }
 
 void keep_common(int32_t n) {
-    const bitnet_token *held = bitnet_ctx_tokens(ctx);
+    const bitnet_token *held = bitnet_seq_tokens(ctx, 0);
     int32_t same = 0;
-    if (n > bitnet_ctx_length(ctx)) n = bitnet_ctx_length(ctx);
+    if (n > bitnet_seq_length(ctx, 0)) n = bitnet_seq_length(ctx, 0);
     while (same < n && held[same] == tokens[same]) same++;
-    bitnet_ctx_rewind(ctx, same);
+    bitnet_seq_rewind(ctx, 0, same, NULL);
 }
 
 int begin_conversation(void) {
@@ -82,8 +82,7 @@ int begin_conversation(void) {
     const bitnet_message message = {"system", system_text};
     int bos = chatting || info.add_bos ? BITNET_ADD_BOS : 0, n;
     if (chatting)
-        n = bitnet_chat_tokenize(model, &chat, &message, system_text ? 1 : 0, bos, tokens,
-                                 capacity);
+        n = bitnet_chat_tokenize(model, &chat, &message, system_text ? 1 : 0, bos, tokens, capacity, NULL);
     else n = bitnet_tokenize(model, "", 0, bos, tokens, capacity);
     if (n < 0) return fail(1, "%s", bitnet_result_text((bitnet_result)n));
     if (system_text && (size_t)n > capacity / 2)
@@ -111,27 +110,27 @@ static void drop_oldest(int32_t n_more) {
     n_tokens -= dropped;
     n_turns -= first;
     for (i = 0; i < n_turns; i++) turns[i] = turns[first + i] - dropped;
-    bitnet_ctx_rewind(ctx, n_keep);
+    bitnet_seq_rewind(ctx, 0, n_keep, NULL);
 }
 
 /* Whether the text so far ends a reply, as a flag for tokenizing. */
 static int reply_flag(void) {
     if (n_tokens <= n_system) return 0;
-    return bitnet_token_is_end(model, tokens[n_tokens - 1]) ? BITNET_ENDED_REPLY : BITNET_CUT_REPLY;
+    return bitnet_token_is_end(model, tokens[n_tokens - 1]) ? BITNET_CHAT_ENDED_REPLY : BITNET_CHAT_CUT_REPLY;
 }
 
 /* The tokens that end the last reply, in out [cap] as far as they fit. */
 static int tokenize_end(bitnet_token *out, size_t cap) {
-    return chatting ? bitnet_chat_tokenize(model, &chat, 0, 0, reply_flag(), out, cap) : 0;
+    return chatting ? bitnet_chat_tokenize(model, &chat, 0, 0, reply_flag(), out, cap, NULL) : 0;
 }
 
 /* Prepares the next turn: a chat's reply gets its end; a text that goes on loses its end token. */
 static void close_reply(void) {
-    int ended = reply_flag() == BITNET_ENDED_REPLY;
+    int ended = reply_flag() == BITNET_CHAT_ENDED_REPLY;
     n_tokens += tokenize_end(tokens + n_tokens, MOST_END);
     if (!chatting && ended) {
         n_tokens--;
-        bitnet_ctx_rewind(ctx, bitnet_ctx_length(ctx));   /* it was pending */
+        bitnet_seq_rewind(ctx, 0, bitnet_seq_length(ctx, 0), NULL);   /* it was pending */
     }
 }
 
@@ -140,7 +139,7 @@ static int tokenize_turn(const char *text, bitnet_token *out, size_t cap) {
     if (!chatting)
         return bitnet_tokenize(model, text, strlen(text), parse_special ? BITNET_PARSE_SPECIAL : 0,
                                out, cap);
-    return bitnet_chat_tokenize(model, &chat, &message, 1, BITNET_OPEN_REPLY, out, cap);
+    return bitnet_chat_tokenize(model, &chat, &message, 1, BITNET_CHAT_OPEN_REPLY, out, cap, NULL);
 }
 
 /* With --keep: the tokens of the first turn that are never dropped. */
@@ -175,7 +174,7 @@ int add_turn(const char *text) {
         if (!shifting)
             return fail(1, "the %s is not read: its %d tokens do not fit; the context has %d, and "
                         "%d of them are taken; /clear empties it", what, n, capacity,
-                        bitnet_ctx_length(ctx));
+                        bitnet_seq_length(ctx, 0));
         drop_oldest(n);
     }
     close_reply();
@@ -188,13 +187,13 @@ int add_turn(const char *text) {
 
 void remove_turn(void) {
     n_tokens = turns[--n_turns];
-    if (bitnet_ctx_length(ctx) > n_tokens) bitnet_ctx_rewind(ctx, n_tokens);
+    if (bitnet_seq_length(ctx, 0) > n_tokens) bitnet_seq_rewind(ctx, 0, n_tokens, NULL);
     if (n_turns == 0) n_keep = n_system;
 }
 
 /* Does the reply go on although the context has just become full? */
 static int goes_on(int32_t limit, int32_t written) {
-    return why == BITNET_STOP_LENGTH && bitnet_ctx_length(ctx) == bitnet_ctx_capacity(ctx) &&
+    return why == BITNET_STOP_LENGTH && bitnet_seq_length(ctx, 0) == bitnet_ctx_capacity(ctx) &&
            shifting && max_tokens != -2 && (limit == 0 || written < limit);
 }
 
@@ -205,7 +204,7 @@ bitnet_result stream(void) {
     bitnet_result r;
     bar_begin("prompt");
     for (;;) {
-        int32_t known = bitnet_ctx_length(ctx) + (bitnet_ctx_pending(ctx) >= 0);
+        int32_t known = bitnet_seq_length(ctx, 0) + (bitnet_seq_pending(ctx, 0) >= 0);
         gen.prompt = tokens + known;
         gen.n_prompt = n_tokens - known;
         gen.max_tokens = limit ? limit - (n_new - before) : 0;

@@ -95,7 +95,7 @@ static int choose_mode(void) {
     if (reasoning_budget == 0) reasoning = NO;
     chat.thinking = reasoning == AUTO ? BITNET_THINK_AUTO
                     : reasoning == NO ? BITNET_THINK_OFF : BITNET_THINK_ON;
-    if (chatting && bitnet_chat_tokenize(model, &chat, 0, 0, BITNET_OPEN_REPLY, 0, 0) < 0)
+    if (chatting && bitnet_chat_tokenize(model, &chat, 0, 0, BITNET_CHAT_OPEN_REPLY, 0, 0, NULL) < 0)
         return fail(2, "--reasoning: the model's chat template '%s' %s", t->name,
                     reasoning == NO ? "always thinks" : "does not think");
     if (!chatting && !interactive && !prompt) return fail(2, "no prompt: give -p, --file or -cnv");
@@ -146,7 +146,7 @@ static int create_matcher(void) {
 static void check_stops(void) {
     int32_t i;
     for (i = 0; i < gen.n_stop_strings; i++) {
-        const bitnet_token t = bitnet_token_find(model, stops[i]);
+        const bitnet_token t = bitnet_token_find(model, stops[i], strlen(stops[i]));
         if (bitnet_token_is_special(model, t) && !bitnet_token_is_end(model, t))
             note("warning: -r %s: this control token is no text and stops nothing", stops[i]);
     }

@@ -56,7 +56,7 @@ int load_state(const char *path, int may_lack) {
     size = seek_file(f, 0, SEEK_END);
     io.size = size < 0 ? 0 : (uint64_t)size;
     errno = 0;
-    if (size != 0 || !may_lack) r = bitnet_seq_load(ctx, 0, &io, &err);
+    if (size != 0 || !may_lack) r = bitnet_seq_load_io(ctx, 0, &io, &err);
     if (r == BITNET_ERR_IO) fail(1, "cannot read '%s': %s", path, strerror(errno));
     else if (r != BITNET_OK) fail(1, "'%s': %s", path, err.text);
     fclose(f);
@@ -67,9 +67,9 @@ int evaluate_to(int32_t n) {
     int32_t at;
     started = now();
     bar_begin("prompt");
-    while ((at = bitnet_ctx_length(ctx)) < n && !interrupted) {
+    while ((at = bitnet_seq_length(ctx, 0)) < n && !interrupted) {
         int32_t count = n - at < ctx_params.n_batch ? n - at : ctx_params.n_batch;
-        if (bitnet_eval(ctx, tokens + at, count, 0, &err)) return fail(1, "%s", err.text);
+        if (bitnet_eval(ctx, 0, tokens + at, count, 1, &err)) return fail(1, "%s", err.text);
         n_prompt += count;
         bar_update((double)(at + count) / n);
     }
@@ -84,7 +84,7 @@ int use_cache(void) {
     int code = load_state(cache_path, 1);
     if (code != GO_ON) return code;
     keep_common(n);
-    kept = bitnet_ctx_length(ctx);
+    kept = bitnet_seq_length(ctx, 0);
     if (verbose) say("%d of %d tokens are in the prompt cache", kept, n_tokens);
     code = evaluate_to(n);
     if (code == GO_ON && kept < n && !cache_read_only && !interrupted)

@@ -118,7 +118,7 @@ static int evaluate_rows(evaluator *e, int32_t from, int32_t to, piece *out) {
         at += n;
     }
     if ((code = evaluate(e, n_inputs)) != DONE) return code;
-    out->logits = bitnet_logits(e->ctx, 0);            /* the rows follow each other */
+    out->logits = bitnet_logits(e->ctx, 0, NULL);            /* the rows follow each other */
     out->next = e->next;
     out->n = to - from;
     return out->logits ? DONE : fail(FAILED, "there are no logits");
@@ -148,7 +148,7 @@ static int run_chunks(evaluator *e, int32_t at, int32_t n, piece_fn fn, void *ud
         if (code == DONE) code = fn(ud, &p);
         if (code == DONE && stopped) code = STOPPED;
     }
-    for (i = 0; i < n; i++) bitnet_seq_rewind(e->ctx, i, 0);
+    for (i = 0; i < n; i++) bitnet_seq_rewind(e->ctx, i, 0, NULL);
     return code;
 }
 

@@ -363,8 +363,8 @@ static int32_t choose_slot(engine *e, const engine_text *t) {
         if (!e->slots[i] && (oldest < 0 || e->used[i] < e->used[oldest])) oldest = i;
     }
     if (!e->slots[from] && most > 0 && 2 * most >= bitnet_seq_length(e->ctx, from)) oldest = from;
-    if (oldest == from) bitnet_seq_rewind(e->ctx, oldest, most);
-    else if (bitnet_seq_copy(e->ctx, from, oldest, most)) bitnet_seq_rewind(e->ctx, oldest, 0);
+    if (oldest == from) bitnet_seq_rewind(e->ctx, oldest, most, NULL);
+    else if (bitnet_seq_copy(e->ctx, from, oldest, most, NULL)) bitnet_seq_rewind(e->ctx, oldest, 0, NULL);
     return oldest;
 }
 
@@ -391,7 +391,7 @@ static int begin_writing(engine *e, engine_text *t) {
 static void start(engine *e, engine_text *t) {
     t->slot = choose_slot(e, t);
     e->slots[t->slot] = t;
-    if (t->echo) bitnet_seq_rewind(e->ctx, t->slot, 0);          /* its logits are needed, too */
+    if (t->echo) bitnet_seq_rewind(e->ctx, t->slot, 0, NULL);          /* its logits are needed, too */
     t->n_reused = t->n_read = bitnet_seq_length(e->ctx, t->slot);
     if (!t->echo && !begin_writing(e, t)) end_text(e, t, t->err.code, t->err.text);
 }
@@ -404,7 +404,7 @@ static int forget_kept(engine *e) {
     for (i = 0; i < e->params.n_slots; i++)
         if (!e->slots[i]) {
             n += bitnet_seq_length(e->ctx, i);
-            bitnet_seq_rewind(e->ctx, i, 0);
+            bitnet_seq_rewind(e->ctx, i, 0, NULL);
         }
     return n > 0;
 }
@@ -432,7 +432,7 @@ static void requeue(engine *e, engine_text *t) {
     const int32_t slot = t->slot;
     if (!is_untold(t)) t->again_fn(t);
     leave_slot(e, t);
-    bitnet_seq_rewind(e->ctx, slot, 0);
+    bitnet_seq_rewind(e->ctx, slot, 0, NULL);
     t->sampler.rng = t->rng;
     t->n_reused = t->n_read = t->n_new = t->n_echoed = 0;
     t->slot = -1;
@@ -464,8 +464,8 @@ static void describe(engine *e, const engine_text *t, int32_t row, bitnet_token 
     memset(out, 0, sizeof *out);
     out->token = token;
     if (t->logprobs < 0) return;       /* nobody asks: all logits are not computed */
-    logits = bitnet_logits(e->ctx, row);
-    if (!logits || bitnet_logprobs(e->ctx, row, best, n)) return;
+    logits = bitnet_logits(e->ctx, row, NULL);
+    if (!logits || bitnet_logprobs(e->ctx, row, best, n, NULL)) return;
     out->has_logprobs = 1;
     out->logprob = best[0].logprob + (logits[token] - logits[best[0].token]);
     out->best = best;

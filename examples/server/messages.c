@@ -164,8 +164,7 @@ static int chat_tokens(request *r, const bitnet_message *messages, int n, bitnet
                        int cap) {
     const bitnet_model *m = r->service->model;
     const char *begun = r->begun ? r->begun : "";
-    const int head = bitnet_chat_tokenize(m, &r->chat, messages, n - (r->begun != 0),
-                                          BITNET_ADD_BOS | BITNET_OPEN_REPLY, out, (size_t)cap);
+    const int head = bitnet_chat_tokenize(m, &r->chat, messages, n - (r->begun != 0), BITNET_CHAT_BEGIN | BITNET_CHAT_OPEN_REPLY, out, (size_t)cap, NULL);
     int rest = 0;
     if (head >= 0 && out && head < cap)
         rest = bitnet_tokenize(m, begun, strlen(begun), 0, &out[head], (size_t)(cap - head));

@@ -296,7 +296,7 @@ static int begins_in_thought(const request *r) {
 
 /* A tag of a call: the token, where it is one. */
 static const char *tag_of(const request *r, const char *tag, char room[24]) {
-    const int is_token = bitnet_token_find(r->service->model, tag) >= 0;
+    const int is_token = bitnet_token_find(r->service->model, tag, strlen(tag)) >= 0;
     snprintf(room, 24, is_token ? "%s" : "\"%s\"", tag);
     return room;
 }

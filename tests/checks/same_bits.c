@@ -64,13 +64,13 @@ int main(int argc, char **argv) {
         return fail(&err);
     bitnet_model_get_info(model, &info);
     n = bitnet_tokenize(model, prompt, strlen(prompt), BITNET_ADD_BOS, tokens, 64);
-    if (n < 1 || n > 64 || bitnet_eval(ctx, tokens, n, 0, &err)) return fail(&err);
+    if (n < 1 || n > 64 || bitnet_eval(ctx, 0, tokens, n, 1, &err)) return fail(&err);
     for (i = 0; i < 60; i++) {
         char text[64];
-        take_in(&digest, bitnet_logits(ctx, -1), info.n_vocab);
-        t = bitnet_sample(ctx, &sampler);
+        take_in(&digest, bitnet_logits(ctx, -1, NULL), info.n_vocab);
+        t = bitnet_sample(ctx, -1, &sampler, NULL);
         n = bitnet_detokenize(model, &t, 1, text, sizeof text);
-        if (n < 0 || bitnet_eval(ctx, &t, 1, 0, &err)) return fail(&err);
+        if (n < 0 || bitnet_eval(ctx, 0, &t, 1, 1, &err)) return fail(&err);
         fwrite(text, 1, n > 64 ? 64 : (size_t)n, stdout);
     }
     printf("\nlogits: %08lx%08lx\n", (unsigned long)(digest >> 32),

@@ -79,12 +79,11 @@ static void chat_templates(const bitnet_model *m, const bitnet_message *messages
     for (k = 0; k < sizeof bitnet__chat_rows / sizeof bitnet__chat_rows[0]; k++) {
         const bitnet_chat_params p = {&bitnet__chat_rows[k].t, (bitnet_thinking)(flags >> 6 & 3),
                                       flags & 8 && n > 0 ? messages[0].content : 0};
-        const int count = bitnet_chat_tokenize(m, &p, messages, n, flags, 0, 0);
+        const int count = bitnet_chat_tokenize(m, &p, messages, n, flags, 0, 0, NULL);
         bitnet_token *got = (bitnet_token *)gb_malloc((size_t)(count > 0 ? count : 0) *
                                                       sizeof *got);
         int i, control = 0;
-        FUZZ_CHECK(bitnet_chat_tokenize(m, &p, messages, n, flags, got,
-                                        (size_t)(count > 0 ? count : 0)) == count);
+        FUZZ_CHECK(bitnet_chat_tokenize(m, &p, messages, n, flags, got, (size_t)(count > 0 ? count : 0), NULL) == count);
         for (i = 0; i < count; i++) control += m->vocab.types[got[i]] == BITNET__TOKEN_CONTROL;
         FUZZ_CHECK(control <= 2 * n + 3);
         free(got);
@@ -108,7 +107,7 @@ FUZZ_TARGET(chat) {
     in.p = data;
     in.n = size;
     flags = (int)fuzz_uint(&in, 1);
-    asked = flags & (BITNET_ADD_BOS | BITNET_OPEN_REPLY);
+    asked = flags & (BITNET_ADD_BOS | BITNET_CHAT_OPEN_REPLY);
     n = fuzz_range(&in, 0, CHAT_MESSAGES);
     expected = (bitnet_token *)gb_malloc(cap * sizeof *expected);
     if (flags & BITNET_ADD_BOS) expected[want++] = m.vocab.bos;
@@ -121,15 +120,15 @@ FUZZ_TARGET(chat) {
         want += chat_line(&m, &messages[i], expected + want, cap - (size_t)want);
         expected[want++] = m.vocab.eot;
     }
-    if (flags & BITNET_OPEN_REPLY)
+    if (flags & BITNET_CHAT_OPEN_REPLY)
         want += bitnet_tokenize(&m, "Assistant: ", 11, 0, expected + want, cap - (size_t)want);
-    count = bitnet_chat_tokenize(&m, 0, messages, n, asked, 0, 0);
+    count = bitnet_chat_tokenize(&m, 0, messages, n, asked, 0, 0, NULL);
     FUZZ_CHECK_MSG(count == (bad ? (int)BITNET_ERR_ARG : want), "%d, not %d", count, want);
     if (!bad) {
         const size_t room = (size_t)(count - (flags >> 4)) < (size_t)count
                             ? (size_t)(count - (flags >> 4)) : (size_t)count;
         got = (bitnet_token *)gb_malloc(room * sizeof *got);
-        FUZZ_CHECK(bitnet_chat_tokenize(&m, 0, messages, n, asked, got, room) == count);
+        FUZZ_CHECK(bitnet_chat_tokenize(&m, 0, messages, n, asked, got, room, NULL) == count);
         FUZZ_CHECK(!memcmp(got, expected, room * sizeof *got));
         free(got);
         for (i = 0, count = 0; i < want; i++)

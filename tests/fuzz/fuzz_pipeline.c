@@ -211,7 +211,7 @@ static void pipeline_embed(bitnet_ctx *const *c, const bitnet_model_info *info) 
     how.cut = 1;
     in[1].tokens = three;
     for (i = 0; i < 2; i++) {
-        bitnet_ctx_rewind(c[i], 0);
+        bitnet_seq_rewind(c[i], 0, 0, NULL);
         r[i] = bitnet_embed(c[i], in, 2, &how, x + (size_t)i * n, &err);
         fuzz_check_error(r[i], &err);
     }
@@ -246,12 +246,12 @@ static void pipeline_use(bitnet_model *const *m) {
     for (i = 0; i < 2; i++) {
         r[i] = bitnet_ctx_create(m[i], &p, &c[i], &err);
         fuzz_check_error(r[i], &err);
-        if (r[i] == BITNET_OK) r[i] = bitnet_eval(c[i], pair, 2, 1, &err);
+        if (r[i] == BITNET_OK) r[i] = bitnet_eval(c[i], 0, pair, 2, 2, &err);
         fuzz_check_error(r[i], &err);
     }
     FUZZ_CHECK(r[0] == r[1]);
     for (k = 0; k < 2 && r[0] == BITNET_OK && info.has_head; k++) {
-        const float *a = bitnet_logits(c[0], k), *b = bitnet_logits(c[1], k);
+        const float *a = bitnet_logits(c[0], k, NULL), *b = bitnet_logits(c[1], k, NULL);
         FUZZ_CHECK(a && b && fuzz_same_floats(a, b, (size_t)info.n_vocab));
     }
     memset(&s, 0, sizeof s);
@@ -262,7 +262,7 @@ static void pipeline_use(bitnet_model *const *m) {
     gen.n_prompt = n < 2 ? n : 2;
     gen.sampler = &s;
     if (r[0] == BITNET_OK) {
-        bitnet_token t = bitnet_sample(c[0], &s);
+        bitnet_token t = bitnet_sample(c[0], -1, &s, NULL);
         FUZZ_CHECK(info.has_head ? t >= 0 && t < info.n_vocab : t == -1);
         fuzz_check_error(bitnet_generate(c[0], &gen, 0, &err), &err);
     }

@@ -72,8 +72,8 @@ static void sampler_draws(const bitnet_sampler *s) {
     for (step = 0; step < 2; step++) {
         for (i = 0; i < 2; i++) {
             bitnet_sampler again = own[i];
-            t[i] = bitnet_sample(sampler_contexts[i], &own[i]);
-            t[2] = bitnet_sample(sampler_contexts[i], &again);
+            t[i] = bitnet_sample(sampler_contexts[i], -1, &own[i], NULL);
+            t[2] = bitnet_sample(sampler_contexts[i], -1, &again, NULL);
             FUZZ_CHECK_MSG(t[i] >= 0 && t[i] < n_vocab, "%d", (int)t[i]);
             FUZZ_CHECK(t[2] == t[i] && again.rng == own[i].rng);
             k = bitnet_ctx_exact_logits(sampler_contexts[i]);
@@ -82,7 +82,7 @@ static void sampler_draws(const bitnet_sampler *s) {
         FUZZ_CHECK_MSG(t[0] == t[1], "screened %d, full %d", (int)t[0], (int)t[1]);
         FUZZ_CHECK(own[0].rng == own[1].rng);
         for (i = 0; i < 2; i++)
-            if (bitnet_eval(sampler_contexts[i], t, 1, 0, 0)) return;
+            if (bitnet_eval(sampler_contexts[i], 0, t, 1, 1, 0)) return;
     }
 }
 
@@ -97,7 +97,7 @@ static void sampler_generate(bitnet_generate_params *p, const bitnet_sampler *s,
     for (i = 0; i < (lookup ? 3 : 1); i++) {
         bitnet_ctx *c = sampler_contexts[i == 2];
         bitnet_sampler own = *s;
-        FUZZ_CHECK(!bitnet_ctx_rewind(c, past));
+        FUZZ_CHECK(!bitnet_seq_rewind(c, 0, past, NULL));
         memset(&text[i], 0, sizeof text[i]);
         p->sampler = &own;
         p->ud = &text[i];
@@ -107,7 +107,7 @@ static void sampler_generate(bitnet_generate_params *p, const bitnet_sampler *s,
         fuzz_check_error(r[i], &err);
         for (k = 0; k < p->n_stop_strings && r[i] == BITNET_OK; k++)
             FUZZ_CHECK(!sampler_holds(&text[i], p->stop_strings[k]));
-        FUZZ_CHECK(bitnet_ctx_length(c) <= SAMPLER_CTX);
+        FUZZ_CHECK(bitnet_seq_length(c, 0) <= SAMPLER_CTX);
         if (!r[i] && p->max_tokens > 0) FUZZ_CHECK(text[i].count <= p->max_tokens + 1);
         if (i == 0 && r[0] != BITNET_OK && (lookup < 0 || lookup > SAMPLER_LOOKUP)) continue;
         if (i == 0) continue;
@@ -155,9 +155,9 @@ FUZZ_TARGET(sampler) {
         prompt[i] = fuzz_uint(&in, 1) < 250 ? fuzz_range(&in, 0, n_vocab - 1)
                                             : (int32_t)fuzz_uint(&in, 4);
     for (i = 0; i < 2; i++) {
-        FUZZ_CHECK(!bitnet_ctx_rewind(sampler_contexts[i], 0));
-        FUZZ_CHECK(bitnet_sample(sampler_contexts[i], &s) == -1 || n == 0);
-        r[i] = n ? bitnet_eval(sampler_contexts[i], prompt, n < 8 ? n : 8, 0, &err) : BITNET_OK;
+        FUZZ_CHECK(!bitnet_seq_rewind(sampler_contexts[i], 0, 0, NULL));
+        FUZZ_CHECK(bitnet_sample(sampler_contexts[i], -1, &s, NULL) == -1 || n == 0);
+        r[i] = n ? bitnet_eval(sampler_contexts[i], 0, prompt, n < 8 ? n : 8, 1, &err) : BITNET_OK;
         fuzz_check_error(r[i], &err);
     }
     FUZZ_CHECK(r[0] == r[1]);

@@ -53,7 +53,7 @@ static void seqs_same(const seqs_state *x, int i) {
 static void seqs_row(seqs_state *x, const float *row, const seqs_shadow *s, int n) {
     const size_t bytes = (size_t)x->m->n_vocab * sizeof *row;
     FUZZ_CHECK(row && !bitnet_seq_sync(x->alone, 0, s->tokens, n, 0, 0));
-    FUZZ_CHECK(!memcmp(row, bitnet_logits(x->alone, -1), bytes));
+    FUZZ_CHECK(!memcmp(row, bitnet_logits(x->alone, -1, NULL), bytes));
 }
 
 static bitnet_token seqs_token(seqs_state *x) {
@@ -89,7 +89,7 @@ static void seqs_eval(seqs_state *x, bitnet_error *err) {
         seqs_shadow *s = &x->s[in[i].seq];
         seqs_append(s, in[i].tokens, in[i].n_tokens);
         for (k = 0; k < in[i].n_logits; k++)
-            seqs_row(x, bitnet_logits(x->c, in[i].row + k), s, s->n - in[i].n_logits + k + 1);
+            seqs_row(x, bitnet_logits(x->c, in[i].row + k, NULL), s, s->n - in[i].n_logits + k + 1);
     }
 }
 
@@ -216,14 +216,14 @@ static void seqs_operation(seqs_state *x) {
         a = fuzz_range(&x->in, 0, SEQS);
         b = fuzz_range(&x->in, 0, SEQS_CTX + 1);
         if (what == 4) {
-            r = bitnet_seq_copy(x->c, a, i, b);
+            r = bitnet_seq_copy(x->c, a, i, b, NULL);
             if (r == BITNET_OK) {
                 x->s[i].n = b;
                 x->s[i].pending = -1;
                 memcpy(x->s[i].tokens, x->s[a].tokens, (size_t)b * sizeof *x->s[i].tokens);
             }
         } else if (what == 5) {
-            if (!bitnet_seq_rewind(x->c, i, b)) x->s[i].n = b, x->s[i].pending = -1;
+            if (!bitnet_seq_rewind(x->c, i, b, NULL)) x->s[i].n = b, x->s[i].pending = -1;
         } else if (what == 6) seqs_remove(x, i, a, b, &err);
         else seqs_carry(x, i, a % SEQS, &err);
     } else switch (what) {
@@ -279,11 +279,11 @@ FUZZ_TARGET(sequences) {
         const seqs_shadow s = x.s[i];
         if (s.n == 0) continue;
         if (bitnet_seq_sync(x.c, i, s.tokens, s.n, 0, 0)) {        /* a page that is shared */
-            FUZZ_CHECK(!bitnet_seq_rewind(x.c, (i + 1) % SEQS, 0));
+            FUZZ_CHECK(!bitnet_seq_rewind(x.c, (i + 1) % SEQS, 0, NULL));
             x.s[(i + 1) % SEQS].n = 0;
             continue;
         }
-        seqs_row(&x, bitnet_logits(x.c, -1), &s, s.n);
+        seqs_row(&x, bitnet_logits(x.c, -1, NULL), &s, s.n);
     }
     bitnet_ctx_free(x.c);
     bitnet_ctx_free(x.alone);

@@ -119,13 +119,13 @@ FUZZ_TARGET(state) {
     first = state_of(m, kv2, 65);
     c = state_ctx(m, kv2);
     FUZZ_CHECK(!bitnet_seq_load_memory(c, 0, first->p, first->n, 0) && !state_eval(c, 0, 1) &&
-               !bitnet_seq_copy(c, 0, 1, 65));
+               !bitnet_seq_copy(c, 0, 1, 65, NULL));
     before[0] = state_save(c, 0);
     before[1] = state_save(c, 1);
     io = gb_io(&reader, exact, length);
     count.peak = count.live_bytes;
     peak = count.peak + length + 2 * (size_t)bitnet__page_bytes(m, &c->p);
-    r[0] = bitnet_seq_load(c, 0, &io, &err[0]);
+    r[0] = bitnet_seq_load_io(c, 0, &io, &err[0]);
     fuzz_check_error(r[0], &err[0]);
     FUZZ_CHECK(!reader.past_end && count.peak <= peak);
     if (r[0]) state_is(c, 0, before[0].p, before[0].n);
@@ -134,7 +134,7 @@ FUZZ_TARGET(state) {
     r[1] = bitnet_seq_load_memory(c, 0, exact, length, &err[1]);
     FUZZ_CHECK_MSG(r[0] == r[1] && !strcmp(err[0].text, err[1].text), "'%s' '%s'", err[0].text,
                    err[1].text);
-    if (!r[0] && state_eval(c, 0, 1) == BITNET_OK) FUZZ_CHECK(bitnet_sample(c, 0) >= 0);
+    if (!r[0] && state_eval(c, 0, 1) == BITNET_OK) FUZZ_CHECK(bitnet_sample(c, -1, 0, NULL) >= 0);
     state_is(c, 1, before[1].p, before[1].n);
     free(exact);
     free(file);

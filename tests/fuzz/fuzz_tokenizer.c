@@ -178,7 +178,7 @@ static void tokenizer_names(const bitnet_model *m) {
         text[len] = 0;
         bitnet_token_is_end(m, t);
         if (memchr(text, 0, (size_t)len) || !len) continue;
-        found = bitnet_token_find(m, text);
+        found = bitnet_token_find(m, text, strlen(text));
         if (found < 0) FUZZ_CHECK(m->vocab.ranks && m->vocab.types[t] == BITNET__TOKEN_BYTE);
         else FUZZ_CHECK(bitnet_detokenize(m, &found, 1, back, sizeof back) == len &&
                         !memcmp(text, back, (size_t)len));

@@ -40,10 +40,10 @@ int main(int argc, char **argv) {
     n = bitnet_tokenize(model, argv[2], strlen(argv[2]), BITNET_ADD_BOS, tokens, 512);
     params.n_logits = n;
     if (n < 1 || bitnet_ctx_create(model, &params, &ctx, 0)) return 1;
-    if (bitnet_eval(ctx, tokens, n, 1, 0)) return 1;
+    if (bitnet_eval(ctx, 0, tokens, n, n, 0)) return 1;
     printf("%d null\n", (int)tokens[0]);
     for (i = 1; i < n; i++) {
-        const float *logits = bitnet_logits(ctx, i - 1);
+        const float *logits = bitnet_logits(ctx, i - 1, NULL);
         double sum = 0;
         for (k = 0; k < info.n_vocab; k++) sum += exp((double)logits[k]);
         printf("%d %.9g\n", (int)tokens[i], (double)logits[tokens[i]] - log(sum));

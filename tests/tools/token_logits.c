@@ -34,8 +34,8 @@ static int write_logits(const bitnet_model *model, size_t n, bitnet_kv_type kv_t
     for (at = 0; !failed && at < n / 4; at++) {
         bitnet_token t;
         memcpy(&t, input + 4 * at, 4);
-        failed = bitnet_eval(ctx, &t, 1, 0, 0) ||
-                 !fwrite(bitnet_logits(ctx, -1), (size_t)info.n_vocab * sizeof(float), 1, stdout);
+        failed = bitnet_eval(ctx, 0, &t, 1, 1, 0) ||
+                 !fwrite(bitnet_logits(ctx, -1, NULL), (size_t)info.n_vocab * sizeof(float), 1, stdout);
     }
     bitnet_ctx_free(ctx);
     return failed;

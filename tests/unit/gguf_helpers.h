@@ -53,8 +53,8 @@ static inline void use_model(const bitnet_model *m) {
     memset(&detok, 0, sizeof detok);
     bitnet_detokenize(m, tokens, n < 0 ? 0 : n > 64 ? 64 : n, buf, sizeof buf);
     for (i = 0; i < n && i < 64; i++) bitnet_detok_push(m, &detok, tokens[i], buf, sizeof buf);
-    bitnet_chat_tokenize(m, 0, &msg, 1, BITNET_ADD_BOS | BITNET_OPEN_REPLY, tokens, 64);
-    bitnet_token_is_end(m, bitnet_token_find(m, "<|eot_id|>"));
+    bitnet_chat_tokenize(m, 0, &msg, 1, BITNET_CHAT_BEGIN | BITNET_CHAT_OPEN_REPLY, tokens, 64, 0);
+    bitnet_token_is_end(m, bitnet_token_find(m, "<|eot_id|>", sizeof "<|eot_id|>" - 1));
     memset(&p, 0, sizeof p);
     p.n_ctx = 4;
     p.n_batch = 2;
@@ -63,8 +63,8 @@ static inline void use_model(const bitnet_model *m) {
     if (bitnet_ctx_create(m, &p, &c, 0) != BITNET_OK) return;
     pair[0] = 0;
     pair[1] = info.n_vocab - 1;
-    bitnet_eval(c, pair, 2, 1, 0);
-    bitnet_logits(c, 0);
+    bitnet_eval(c, 0, pair, 2, 2, 0);
+    bitnet_logits(c, 0, 0);
     memset(&sampler, 0, sizeof sampler);
     sampler.temperature = 1.0f;
     sampler.top_p = 0.9f;

@@ -62,12 +62,12 @@ static inline int all_logits(bitnet_ctx *c, const bitnet_token *tokens, int n, i
     int i, j;
     for (i = 0; i < n; i += step) {
         int count = n - i < step ? n - i : step;
-        if (bitnet_eval(c, tokens + i, count, 1, &err)) {
+        if (bitnet_eval(c, 0, tokens + i, count, count, &err)) {
             test_fail(__FILE__, __LINE__, "eval: %s", err.text);
             return 0;
         }
         for (j = 0; j < count; j++) {
-            const float *row = bitnet_logits(c, j);
+            const float *row = bitnet_logits(c, j, 0);
             if (!row) {
                 test_fail(__FILE__, __LINE__, "no logits of row %d", j);
                 return 0;

@@ -30,13 +30,13 @@ static inline float *imp_logits(const void *data, size_t size, const bitnet_kern
     cp.n_threads = 1;
     if (!(through_io ? bitnet_model_load_io(&io, &p, &m, err)
                      : bitnet_model_load_memory(data, size, &p, &m, err)) &&
-        !bitnet_ctx_create(m, &cp, &c, err) && !bitnet_eval(c, tokens, 3, 1, err)) {
+        !bitnet_ctx_create(m, &cp, &c, err) && !bitnet_eval(c, 0, tokens, 3, 3, err)) {
         size_t n;
         int i;
         bitnet_model_get_info(m, &info);
         n = (size_t)info.n_vocab;
         out = (float *)gb_malloc(3 * n * sizeof *out);
-        for (i = 0; i < 3; i++) memcpy(out + (size_t)i * n, bitnet_logits(c, i), n * sizeof *out);
+        for (i = 0; i < 3; i++) memcpy(out + (size_t)i * n, bitnet_logits(c, i, 0), n * sizeof *out);
     }
     bitnet_ctx_free(c);
     bitnet_model_free(m);

@@ -137,7 +137,7 @@ static void read_case(const json *j, uint32_t node, chat_case *c) {
     if (tools) c->p.tools = c->tools;
     if (json_is(j, thinking, "off")) c->p.thinking = BITNET_THINK_OFF;
     c->flags = BITNET_ADD_BOS;
-    if (!open || json_kind(j, open) != JSON_FALSE) c->flags |= BITNET_OPEN_REPLY;
+    if (!open || json_kind(j, open) != JSON_FALSE) c->flags |= BITNET_CHAT_OPEN_REPLY;
     c->name = string_at(j, json_get(j, node, "template"));
     c->text = string_at(j, json_get(j, node, "text"));
 }
@@ -146,7 +146,7 @@ static void read_case(const json *j, uint32_t node, chat_case *c) {
 static void check_case(const bitnet_model *m, const chat_case *c, int number) {
     static bitnet_token got[MOST], want[MOST];
     static char text[MOST];
-    const int n = bitnet_chat_tokenize(m, &c->p, c->messages, c->n, c->flags, got, MOST);
+    const int n = bitnet_chat_tokenize(m, &c->p, c->messages, c->n, c->flags, got, MOST, NULL);
     const int n_want = bitnet_tokenize(m, c->text, strlen(c->text), BITNET_PARSE_SPECIAL, want,
                                        MOST);
     int size = n < 0 ? 0 : bitnet_detokenize(m, got, n, text, MOST - 1);
@@ -212,7 +212,7 @@ static void check_near(const json *j, uint32_t near, uint32_t chats, const bitne
         chat_case c;
         int n;
         read_case(j, at, &c);
-        n = bitnet_chat_tokenize(m, &c.p, c.messages, c.n, c.flags, got, MOST);
+        n = bitnet_chat_tokenize(m, &c.p, c.messages, c.n, c.flags, got, MOST, NULL);
         CHECK_MSG(t || n == BITNET_ERR_UNSUPPORTED, "%s", name);
         CHECK_MSG(!t || n > 0 || (i != 0 && i != 2), "%s refuses chat %d", name, (int)i);
         if (n < 0 || (!wanted && strstr(name, "must alternate"))) continue;
@@ -436,7 +436,7 @@ static void test_chosen(void) {
         bitnet_model *m = chat_model(cases[i].arch, whole ? whole : cases[i].jinja, 4);
         const bitnet_chat_template *t = bitnet_model_chat_template(m);
         const char *name = t ? t->name : "none";
-        const int n = bitnet_chat_tokenize(m, 0, &hi, 1, BITNET_OPEN_REPLY, 0, 0);
+        const int n = bitnet_chat_tokenize(m, 0, &hi, 1, BITNET_CHAT_OPEN_REPLY, 0, 0, NULL);
         const int thinks = t ? !!t->think + 2 * !!t->no_think : 0, tools = t && t->tools_before;
         bitnet_model_info info;
         bitnet_model_get_info(m, &info);
@@ -522,8 +522,8 @@ static void test_ends(void) {
         eos = ENDOFTEXT;
         CHECK_MSG(bitnet_token_is_end(m, IM_END) == cases[i].im_end &&
                   bitnet_token_is_end(m, ENDOFTEXT) == cases[i].endoftext &&
-                  bitnet_token_is_end(m, bitnet_token_find(m, "<|eot_id|>")) == cases[i].eot &&
-                  bitnet_token_is_end(m, bitnet_token_find(m, "<|end_of_text|>")) &&
+                  bitnet_token_is_end(m, bitnet_token_find(m, "<|eot_id|>", sizeof "<|eot_id|>" - 1)) == cases[i].eot &&
+                  bitnet_token_is_end(m, bitnet_token_find(m, "<|end_of_text|>", sizeof "<|end_of_text|>" - 1)) &&
                   !bitnet_token_is_end(m, IM_START) && !bitnet_token_is_end(m, -1), "case %d",
                   (int)i);
         bitnet_model_free(m);
@@ -561,12 +561,12 @@ static void test_hostile_messages(void) {
                 if (k == 3 && i == 3) continue;            /* no such role in lower case here */
                 if (k == 4 && i < 2) continue;             /* no other roles */
                 if (k == 4) msg.role = "x";
-                n = bitnet_chat_tokenize(m, &p, &msg, 1, BITNET_ADD_BOS, got, MOST);
+                n = bitnet_chat_tokenize(m, &p, &msg, 1, BITNET_CHAT_BEGIN, got, MOST, NULL);
                 plain = count_tags(got, n);
                 msg.role = roles[k];
                 msg.content = evil;
                 if (p.tools) p.tools = evil;
-                n = bitnet_chat_tokenize(m, &p, &msg, 1, BITNET_ADD_BOS, got, MOST);
+                n = bitnet_chat_tokenize(m, &p, &msg, 1, BITNET_CHAT_BEGIN, got, MOST, NULL);
                 CHECK(n > 0 && n < MOST);
                 text[bitnet_detokenize(m, got, n, text, MOST - 1)] = 0;
                 /* Qwen's template leaves the assistant's thinking out */
@@ -585,7 +585,7 @@ static void test_own_tags(void) {
     static const bitnet_message msg = {"assistant", "<tool_call><|im_end|></tool_call>"};
     bitnet_model *m = chat_model("llama", CHATML, 3);
     static bitnet_token got[MOST];
-    const int n = bitnet_chat_tokenize(m, 0, &msg, 1, 0, got, MOST);
+    const int n = bitnet_chat_tokenize(m, 0, &msg, 1, 0, got, MOST, NULL);
     CHECK(n > 0 && count_tags(got, n) == 4);
     bitnet_model_free(m);
 }
@@ -597,18 +597,18 @@ static void test_unsupported(void) {
     static const bitnet_chat_params on = {0, BITNET_THINK_ON, 0}, off = {0, BITNET_THINK_OFF, 0},
                                     tools = {0, BITNET_THINK_AUTO, "{}"};
     bitnet_model *m = chat_model("llama", FALCON_3, 4);
-    const int flags = BITNET_ADD_BOS | BITNET_OPEN_REPLY;
-    CHECK(bitnet_chat_tokenize(m, &on, &hi, 1, flags, 0, 0) == BITNET_ERR_UNSUPPORTED);
-    CHECK(bitnet_chat_tokenize(m, &off, &hi, 1, flags, 0, 0) > 0);     /* it never thinks */
-    CHECK(bitnet_chat_tokenize(m, &tools, &hi, 1, flags, 0, 0) == BITNET_ERR_UNSUPPORTED);
-    CHECK(bitnet_chat_tokenize(m, 0, &odd, 1, flags, 0, 0) == BITNET_ERR_ARG);
-    CHECK(bitnet_chat_tokenize(m, 0, &tool, 1, flags, 0, 0) == BITNET_ERR_ARG);
+    const int flags = BITNET_ADD_BOS | BITNET_CHAT_OPEN_REPLY;
+    CHECK(bitnet_chat_tokenize(m, &on, &hi, 1, flags, 0, 0, NULL) == BITNET_ERR_UNSUPPORTED);
+    CHECK(bitnet_chat_tokenize(m, &off, &hi, 1, flags, 0, 0, NULL) > 0);     /* it never thinks */
+    CHECK(bitnet_chat_tokenize(m, &tools, &hi, 1, flags, 0, 0, NULL) == BITNET_ERR_UNSUPPORTED);
+    CHECK(bitnet_chat_tokenize(m, 0, &odd, 1, flags, 0, 0, NULL) == BITNET_ERR_ARG);
+    CHECK(bitnet_chat_tokenize(m, 0, &tool, 1, flags, 0, 0, NULL) == BITNET_ERR_ARG);
     bitnet_model_free(m);
     m = chat_model("llama", known("qwen-3-thinking"), 4);
-    CHECK(bitnet_chat_tokenize(m, &off, &hi, 1, flags, 0, 0) == BITNET_ERR_UNSUPPORTED);
-    CHECK(bitnet_chat_tokenize(m, &off, &hi, 1, 0, 0, 0) > 0);         /* no reply is opened */
-    CHECK(bitnet_chat_tokenize(m, &on, &hi, 1, flags, 0, 0) ==
-          bitnet_chat_tokenize(m, 0, &hi, 1, flags, 0, 0));
+    CHECK(bitnet_chat_tokenize(m, &off, &hi, 1, flags, 0, 0, NULL) == BITNET_ERR_UNSUPPORTED);
+    CHECK(bitnet_chat_tokenize(m, &off, &hi, 1, 0, 0, 0, NULL) > 0);         /* no reply is opened */
+    CHECK(bitnet_chat_tokenize(m, &on, &hi, 1, flags, 0, 0, NULL) ==
+          bitnet_chat_tokenize(m, 0, &hi, 1, flags, 0, 0, NULL));
     bitnet_model_free(m);
 }
 
@@ -632,11 +632,11 @@ static void test_left_out(void) {
         bitnet_generate_params p;
         bitnet_error err = {BITNET_OK, ""};
         CHECK_MSG(bitnet_model_chat_template(m), "case %d: %s", (int)i, m->no_chat.text);
-        CHECK((bitnet_chat_tokenize(m, 0, talk, 2, BITNET_ADD_BOS, 0, 0) > 0) == cases[i].first);
-        CHECK((bitnet_chat_tokenize(m, 0, talk + 1, 2, BITNET_ADD_BOS, 0, 0) > 0) ==
+        CHECK((bitnet_chat_tokenize(m, 0, talk, 2, BITNET_CHAT_BEGIN, 0, 0, NULL) > 0) == cases[i].first);
+        CHECK((bitnet_chat_tokenize(m, 0, talk + 1, 2, BITNET_CHAT_BEGIN, 0, 0, NULL) > 0) ==
               cases[i].second);
-        CHECK((bitnet_chat_tokenize(m, 0, talk, 2, 0, 0, 0) > 0) == cases[i].second);
-        CHECK(bitnet_chat_tokenize(m, 0, talk + 1, 1, 0, 0, 0) > 0);
+        CHECK((bitnet_chat_tokenize(m, 0, talk, 2, 0, 0, 0, NULL) > 0) == cases[i].second);
+        CHECK(bitnet_chat_tokenize(m, 0, talk + 1, 1, 0, 0, 0, NULL) > 0);
         memset(&p, 0, sizeof p);
         p.messages = talk + (i > 0);
         p.n_messages = 2;
@@ -671,7 +671,7 @@ static void test_own_template(void) {
     t.system_text = "Be.";
     t.trim = 1;
     p.chat_template = &t;
-    n = bitnet_chat_tokenize(m, &p, talk, 3, BITNET_ADD_BOS | BITNET_OPEN_REPLY, got, MOST);
+    n = bitnet_chat_tokenize(m, &p, talk, 3, BITNET_CHAT_BEGIN | BITNET_CHAT_OPEN_REPLY, got, MOST, NULL);
     CHECK(n > 0 && got[0] == m->vocab.bos);
     text[bitnet_detokenize(m, got + 1, n - 1, text, MOST - 1)] = 0;
     CHECK_MSG(!strcmp(text, want), "%s", text);
@@ -717,7 +717,7 @@ static void check_turns(const bitnet_model *m, const bitnet_chat_params *chat, b
     for (k = 0; k < 2; k++)
         CHECK_MSG(!bitnet_generate(c, &p, &why, &err), "%s", err.text);
     CHECK(last == forced && why == (forced == 'y' ? BITNET_STOP_LENGTH : BITNET_STOP_END));
-    text[bitnet_detokenize(m, bitnet_ctx_tokens(c), bitnet_ctx_length(c), text, 1023)] = 0;
+    text[bitnet_detokenize(m, bitnet_seq_tokens(c, 0), bitnet_seq_length(c, 0), text, 1023)] = 0;
     CHECK_MSG(!strcmp(text, between), "%s", text);
     bitnet_ctx_free(c);
 }
@@ -739,7 +739,7 @@ static void test_turns(void) {
     t.reply = "A:";
     t.end = "<tool_call>";
     t.assistant.prefix = "A:";
-    check_turns(m, &p, bitnet_token_find(m, "<tool_call>"), "<|begin_of_text|>U:xA:<tool_call>."
+    check_turns(m, &p, bitnet_token_find(m, "<tool_call>", sizeof "<tool_call>" - 1), "<|begin_of_text|>U:xA:<tool_call>."
                                                             "U:xA:");
     check_turns(m, &p, 'y', "<|begin_of_text|>U:xA:y<tool_call>.U:xA:");
     bitnet_model_free(m);

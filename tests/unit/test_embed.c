@@ -460,11 +460,11 @@ static void test_embed_errors(void) {
     how.progress_fn = 0;
     ok = bitnet_embed(c, in, N_TEXTS, &how, out, 0) == BITNET_OK && ok;
     ok = bitnet_embed(c, in, 0, &how, 0, 0) == BITNET_OK && ok;
-    ok = bitnet_eval(c, text_tokens[1], 3, 0, 0) == BITNET_OK && ok;       /* no logits, but keys */
+    ok = bitnet_eval(c, 0, text_tokens[1], 3, 1, 0) == BITNET_OK && ok;       /* no logits, but keys */
     r = bitnet_embed(c, in, 1, &how, out, &err);
     bitnet_model_get_info(m, &info);
     CHECK(r == BITNET_ERR_ARG && strstr(err.text, "sequence 0"));
-    CHECK(!bitnet_logits(c, -1) && bitnet_sample(c, 0) == -1);
+    CHECK(!bitnet_logits(c, -1, NULL) && bitnet_sample(c, -1, 0, NULL) == -1);
     memset(&gen, 0, sizeof gen);
     gen.text = "Once";
     r = bitnet_generate(c, &gen, 0, &err);

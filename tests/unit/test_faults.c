@@ -154,17 +154,17 @@ static void mach_refuse(machine *x, const char *name, mach_task task, int kind, 
 
 static bitnet_result mach_eval(machine *x, bitnet_ctx *c) {
     static const bitnet_token tokens[3] = {7, 42, 99};
-    bitnet_result r = bitnet_eval(c, tokens, 3, 1, &x->err);
+    bitnet_result r = bitnet_eval(c, 0, tokens, 3, 3, &x->err);
     bitnet_sampler s;
     int i;
     memset(&s, 0, sizeof s);
     s.temperature = 0.9f;
     s.top_k = 4;
     if (r != BITNET_OK) return r;
-    mach_note_int(x, bitnet_sample(c, 0));                 /* the screened head */
-    mach_note_int(x, bitnet_sample(c, &s));
+    mach_note_int(x, bitnet_sample(c, -1, 0, NULL));                 /* the screened head */
+    mach_note_int(x, bitnet_sample(c, -1, &s, NULL));
     for (i = 0; i < 3; i++)
-        mach_note(x, bitnet_logits(c, i), (size_t)x->g.n_vocab * sizeof(float));
+        mach_note(x, bitnet_logits(c, i, NULL), (size_t)x->g.n_vocab * sizeof(float));
     return BITNET_OK;
 }
 
@@ -231,8 +231,7 @@ static bitnet_result mach_chat(machine *x) {
     bitnet_message talk[2] = {{"user", "hello"}, {"assistant", 0}};
     int n;
     talk[1].content = mach_long_text();
-    n = bitnet_chat_tokenize(x->m, 0, talk, 2, BITNET_ADD_BOS | BITNET_OPEN_REPLY, x->out,
-                             MACH_TOKENS);
+    n = bitnet_chat_tokenize(x->m, 0, talk, 2, BITNET_CHAT_BEGIN | BITNET_CHAT_OPEN_REPLY, x->out, MACH_TOKENS, NULL);
     if (n > 0) mach_note(x, x->out, (size_t)n * sizeof *x->out);
     return mach_length(x, n);
 }
@@ -272,10 +271,10 @@ static bitnet_generate_params mach_params(machine *x, bitnet_sampler *s) {
 static bitnet_result mach_generate(machine *x) {
     bitnet_sampler s;
     bitnet_generate_params p = mach_params(x, &s);
-    bitnet_result r = bitnet_ctx_rewind(x->c, 0);
+    bitnet_result r = bitnet_seq_rewind(x->c, 0, 0, NULL);
     if (r == BITNET_OK) r = bitnet_generate(x->c, &p, 0, &x->err);
     mach_note(x, &s.rng, sizeof s.rng);
-    mach_note_int(x, bitnet_ctx_length(x->c));
+    mach_note_int(x, bitnet_seq_length(x->c, 0));
     return r;
 }
 
@@ -285,21 +284,21 @@ static bitnet_result mach_reply(machine *x) {
     bitnet_sampler s;
     bitnet_generate_params p = mach_params(x, &s);
     bitnet_token pending = -1;
-    bitnet_result r = bitnet_ctx_rewind(x->c, 0);
+    bitnet_result r = bitnet_seq_rewind(x->c, 0, 0, NULL);
     p.max_tokens = 2;
     if (r == BITNET_OK) r = bitnet_generate(x->c, &p, 0, &x->err);
-    if (r == BITNET_OK) pending = bitnet_ctx_pending(x->c);
+    if (r == BITNET_OK) pending = bitnet_seq_pending(x->c, 0);
     p.text = 0;
     p.messages = talk;
     p.n_messages = 2;
     if (r == BITNET_OK) {
-        const int32_t before = bitnet_ctx_length(x->c);
+        const int32_t before = bitnet_seq_length(x->c, 0);
         r = bitnet_generate(x->c, &p, 0, &x->err);
-        if (r && bitnet_ctx_length(x->c) != before) return BITNET_ERR_SELFTEST;
+        if (r && bitnet_seq_length(x->c, 0) != before) return BITNET_ERR_SELFTEST;
     }
-    if (r && bitnet_ctx_pending(x->c) != pending) return BITNET_ERR_SELFTEST;
-    mach_note_int(x, bitnet_ctx_length(x->c));
-    mach_note_int(x, bitnet_ctx_pending(x->c));
+    if (r && bitnet_seq_pending(x->c, 0) != pending) return BITNET_ERR_SELFTEST;
+    mach_note_int(x, bitnet_seq_length(x->c, 0));
+    mach_note_int(x, bitnet_seq_pending(x->c, 0));
     return r;
 }
 
@@ -307,7 +306,7 @@ static bitnet_result mach_reply(machine *x) {
 static bitnet_result mach_generate_long(machine *x) {
     bitnet_sampler s;
     bitnet_generate_params p = mach_params(x, &s);
-    bitnet_result r = bitnet_ctx_rewind(x->c, 0);
+    bitnet_result r = bitnet_seq_rewind(x->c, 0, 0, NULL);
     p.text = mach_long_text();
     if (r == BITNET_OK) r = bitnet_generate(x->c, &p, 0, &x->err);
     return r == BITNET_ERR_FULL ? BITNET_OK : r;
@@ -539,30 +538,30 @@ static void test_cancel(void) {
                 p.n_prompt = PROMPT;
                 p.max_tokens = NEW;
                 p.lookup = lookup;
-                CHECK(!bitnet_ctx_rewind(c, 0));
+                CHECK(!bitnet_seq_rewind(c, 0, 0, NULL));
                 r = bitnet_generate(c, &p, &why, 0);
                 if (way == 1) {
                     CHECK(r == BITNET_ERR_CANCELLED && l.n == 0 && s.rng == 11);
-                    CHECK(bitnet_ctx_length(c) == 0 && bitnet_ctx_pending(c) == -1);
-                    CHECK(!bitnet_logits(c, -1) && bitnet_sample(c, 0) == -1);
+                    CHECK(bitnet_seq_length(c, 0) == 0 && bitnet_seq_pending(c, 0) == -1);
+                    CHECK(!bitnet_logits(c, -1, NULL) && bitnet_sample(c, -1, 0, NULL) == -1);
                     CHECK(!bitnet_generate(c, &p, &why, 0));
                 } else if (way == 2) {
                     CHECK(!r && why == BITNET_STOP_CALLBACK && l.n == at + 1);
-                    CHECK(bitnet_ctx_length(c) == PROMPT + at);
-                    CHECK(bitnet_ctx_pending(c) == l.tokens[at]);
+                    CHECK(bitnet_seq_length(c, 0) == PROMPT + at);
+                    CHECK(bitnet_seq_pending(c, 0) == l.tokens[at]);
                     p.prompt = 0;
                     p.max_tokens = NEW - l.n;
                     CHECK(p.max_tokens == 0 || !bitnet_generate(c, &p, &why, 0));
                 }
-                CHECK(l.n == NEW && bitnet_ctx_length(c) == PROMPT + NEW - 1);
+                CHECK(l.n == NEW && bitnet_seq_length(c, 0) == PROMPT + NEW - 1);
                 if (way == 0 && lookup == 0) {
                     want = l;
                     rng = s.rng;
-                    memcpy(logits, bitnet_logits(c, -1), (size_t)g.n_vocab * sizeof *logits);
+                    memcpy(logits, bitnet_logits(c, -1, NULL), (size_t)g.n_vocab * sizeof *logits);
                 }
                 CHECK_MSG(!memcmp(l.tokens, want.tokens, sizeof l.tokens) && s.rng == rng,
                           "way %d at %d: other tokens", way, at);
-                CHECK_MSG(!memcmp(bitnet_logits(c, -1), logits, (size_t)g.n_vocab * sizeof *logits),
+                CHECK_MSG(!memcmp(bitnet_logits(c, -1, NULL), logits, (size_t)g.n_vocab * sizeof *logits),
                           "way %d at %d: other logits", way, at);
             }
     free(logits);
@@ -639,13 +638,13 @@ static void intrude(intruder *n) {
     bitnet_error err = {BITNET_OK, ""};
     const bitnet_token t = 1;
     n->calls++;
-    if (bitnet_eval(n->c, &t, 1, 0, &err) != BITNET_ERR_BUSY || err.code != BITNET_ERR_BUSY ||
+    if (bitnet_eval(n->c, 0, &t, 1, 1, &err) != BITNET_ERR_BUSY || err.code != BITNET_ERR_BUSY ||
         !strstr(err.text, "in use")) n->bad |= 1;
     if (bitnet_generate(n->c, &n->gen, 0, 0) != BITNET_ERR_BUSY) n->bad |= 2;
-    if (bitnet_sample(n->c, 0) != -1) n->bad |= 4;
-    if (bitnet_ctx_rewind(n->c, 0) != BITNET_ERR_BUSY) n->bad |= 8;
-    if ((bitnet_logits(n->c, -1) != 0) != n->allowed) n->bad |= 16;
-    if (bitnet_ctx_pending(n->c) != n->pending) n->bad |= 32;
+    if (bitnet_sample(n->c, -1, 0, NULL) != -1) n->bad |= 4;
+    if (bitnet_seq_rewind(n->c, 0, 0, NULL) != BITNET_ERR_BUSY) n->bad |= 8;
+    if ((bitnet_logits(n->c, -1, NULL) != 0) != n->allowed) n->bad |= 16;
+    if (bitnet_seq_pending(n->c, 0) != n->pending) n->bad |= 32;
     bitnet_ctx_free(n->c);
 }
 
@@ -753,9 +752,9 @@ static void test_busy(void) {
             CHECK_MSG(!bitnet_generate(n.c, &gen, 0, &err), "%s", err.text);
             CHECK_MSG(!n.bad && (n.calls > 1) == (i > 0), "callback %d%s: %d calls, wrong: %x", i,
                       at_once ? ", another thread" : "", n.calls, (unsigned)n.bad);
-            CHECK(bitnet_ctx_length(n.c) == 9 && bitnet_logits(n.c, -1));
-            if (i == 0) memcpy(want, bitnet_logits(n.c, -1), bytes);
-            CHECK(i == 7 || !memcmp(want, bitnet_logits(n.c, -1), bytes));
+            CHECK(bitnet_seq_length(n.c, 0) == 9 && bitnet_logits(n.c, -1, NULL));
+            if (i == 0) memcpy(want, bitnet_logits(n.c, -1, NULL), bytes);
+            CHECK(i == 7 || !memcmp(want, bitnet_logits(n.c, -1, NULL), bytes));
             bitnet_ctx_free(n.c);
         }
     free(want);
@@ -781,12 +780,12 @@ static MACH_THREAD push_main(void *arg) {
     while (bitnet__load_acquire(p->waiting) > 0) bitnet__pause();
     while (p->done < PUSHES && !p->bad && p->busy < 200000000) {
         const bitnet_token t = p->done;
-        bitnet_result r = bitnet_eval(p->c, &t, 1, 0, 0);
+        bitnet_result r = bitnet_eval(p->c, 0, &t, 1, 1, 0);
         if (r == BITNET_OK) p->done++;
         else if (r == BITNET_ERR_BUSY) p->busy++;
         else p->bad++;
-        bitnet_logits(p->c, -1);
-        bitnet_sample(p->c, 0);
+        bitnet_logits(p->c, -1, NULL);
+        bitnet_sample(p->c, -1, 0, NULL);
     }
     return 0;
 }
@@ -812,8 +811,8 @@ static void test_busy_threads(void) {
         CHECK(bitnet__thread_start(&t[i], push_main, &p[i]));
     }
     for (i = 0; i < 2; i++) bitnet__thread_join(t[i]);
-    CHECK_MSG(p[0].done == PUSHES && p[1].done == PUSHES && bitnet_ctx_length(c) == 2 * PUSHES,
-              "%d and %d done, %d in the context", p[0].done, p[1].done, bitnet_ctx_length(c));
+    CHECK_MSG(p[0].done == PUSHES && p[1].done == PUSHES && bitnet_seq_length(c, 0) == 2 * PUSHES,
+              "%d and %d done, %d in the context", p[0].done, p[1].done, bitnet_seq_length(c, 0));
     printf("%d calls found it in use ... ", p[0].busy + p[1].busy);
     bitnet_ctx_free(c);
     bitnet_model_free(m);
@@ -832,7 +831,7 @@ typedef struct asker {
 static MACH_THREAD ask_main(void *arg) {
     asker *a = (asker *)arg;
     while (!__atomic_load_n(&a->stop, __ATOMIC_RELAXED)) {
-        if (bitnet_logits(a->c, -1)) __atomic_store_n(&a->given, 1, __ATOMIC_RELAXED);
+        if (bitnet_logits(a->c, -1, NULL)) __atomic_store_n(&a->given, 1, __ATOMIC_RELAXED);
         __atomic_store_n(&a->calls, a->calls + 1, __ATOMIC_RELAXED);
     }
     return 0;
@@ -843,7 +842,7 @@ static int ask_text(void *ud, const char *text, size_t n, bitnet_token t) {
     const uint32_t calls = __atomic_load_n(&a->calls, __ATOMIC_RELAXED);
     (void)text, (void)n, (void)t;
     while (__atomic_load_n(&a->calls, __ATOMIC_RELAXED) - calls < 2) bitnet__pause();
-    return !bitnet_logits(a->c, -1);
+    return !bitnet_logits(a->c, -1, NULL);
 }
 
 /* While a callback has the context, its own thread gets logits and the other one does not. */
@@ -1132,7 +1131,7 @@ static void test_small_steps(void) {
             p.step_ud = &count;
             CHECK(!bitnet_ctx_create(m, &p, &c, 0));
             if (cut) test_share(c);
-            CHECK(!bitnet_eval(c, prompt, 9, 0, 0));
+            CHECK(!bitnet_eval(c, 0, prompt, 9, 1, 0));
             for (i = 0; i < 8; i++) all += count.runs[i];
             if (n == 1 && !cut) steps = all;
             if (bitnet_ctx_threads(c) > 1 && cut)
@@ -1142,7 +1141,7 @@ static void test_small_steps(void) {
                 CHECK_MSG(all == steps && count.runs[0] == steps, "%d runs, %d of thread 0, in %d "
                           "steps", all, count.runs[0], steps);
             CHECK(!count.odd);
-            logits = bitnet_logits(c, -1);
+            logits = bitnet_logits(c, -1, NULL);
             CHECK(logits);
             if (n == 1 && !cut) memcpy(want, logits, bytes);
             CHECK_MSG(!memcmp(want, logits, bytes), "%d threads, cut %d: other bits", n, cut);
@@ -1331,9 +1330,9 @@ static void test_fork_callbacks(void) {
         test_share(c);
         ok = !bitnet_generate(c, &gen, 0, 0);
         ok = ok && bitnet_ctx_threads(c) == (f.child ? 3 : 1);
-        ok = ok && bitnet_logits(c, -1);
-        if (i == 0) memcpy(want, bitnet_logits(c, -1), bytes);
-        ok = ok && !memcmp(want, bitnet_logits(c, -1), bytes);
+        ok = ok && bitnet_logits(c, -1, NULL);
+        if (i == 0) memcpy(want, bitnet_logits(c, -1, NULL), bytes);
+        ok = ok && !memcmp(want, bitnet_logits(c, -1, NULL), bytes);
         bitnet_ctx_free(c);
         if (f.child == 0) _exit(ok ? 0 : 1);
         CHECK_MSG(ok, "callback %d: other results", i);
@@ -1565,19 +1564,19 @@ static void null_text(const bitnet_model *m) {
     SAYS(2, bitnet_clean_text("ab", 2, 0, sizeof buf));
     SAYS((size_t)0, bitnet_utf8_decode(0, 1, 0));
     SAYS((size_t)1, bitnet_utf8_decode("ab", 2, 0));
-    SAYS(-1, bitnet_token_find(0, "a"));
-    SAYS(-1, bitnet_token_find(m, 0));
+    SAYS(-1, bitnet_token_find(0, "a", sizeof "a" - 1));
+    SAYS(-1, bitnet_token_find(m, 0, strlen(0)));
     SAYS(0, bitnet_token_is_end(0, 1));
     SAYS(0, bitnet_token_is_special(0, 1));
     SAYS(0, bitnet_token_text(0, 1, 0) != 0);
-    WRONG(bitnet_chat_tokenize(0, 0, &msg, 1, 0, t, 4));
-    WRONG(bitnet_chat_tokenize(m, 0, 0, 1, 0, t, 4));
-    SAYS(0, bitnet_chat_tokenize(m, 0, 0, 0, 0, t, 4));
-    SAYS(1, bitnet_chat_tokenize(m, 0, &msg, 1, 0, 0, 4) > 4);
+    WRONG(bitnet_chat_tokenize(0, 0, &msg, 1, 0, t, 4, NULL));
+    WRONG(bitnet_chat_tokenize(m, 0, 0, 1, 0, t, 4, NULL));
+    SAYS(0, bitnet_chat_tokenize(m, 0, 0, 0, 0, t, 4, NULL));
+    SAYS(1, bitnet_chat_tokenize(m, 0, &msg, 1, 0, 0, 4, NULL) > 4);
     msg.content = 0;
-    WRONG(bitnet_chat_tokenize(m, 0, &msg, 1, 0, t, 4));
+    WRONG(bitnet_chat_tokenize(m, 0, &msg, 1, 0, t, 4, NULL));
     msg.content = "x", msg.role = 0;
-    WRONG(bitnet_chat_tokenize(m, 0, &msg, 1, 0, t, 4));
+    WRONG(bitnet_chat_tokenize(m, 0, &msg, 1, 0, t, 4, NULL));
     SAYS(0, bitnet_model_chat_template(0) != 0);
     DOES(bitnet_reply_begin(0, m, 0));
     DOES(bitnet_reply_begin(&reply, 0, 0));
@@ -1607,26 +1606,26 @@ static void null_contexts(const bitnet_model *m, bitnet_ctx *c) {
     CHECK(!out);
     WRONG(bitnet_ctx_create(m, 0, 0, 0));
     DOES(bitnet_ctx_free(0));
-    SAYS(0, bitnet_ctx_length(0));
-    SAYS(0, bitnet_ctx_tokens(0) != 0);
-    SAYS(-1, bitnet_ctx_pending(0));
+    SAYS(0, bitnet_seq_length(0, 0));
+    SAYS(0, bitnet_seq_tokens(0, 0) != 0);
+    SAYS(-1, bitnet_seq_pending(0, 0));
     SAYS(0, bitnet_ctx_capacity(0));
     SAYS(0, bitnet_ctx_threads(0));
     SAYS(0, bitnet_ctx_exact_logits(0));
     SAYS(0, bitnet_ctx_head_bytes(0));
-    WRONG(bitnet_ctx_rewind(0, 0));
-    WRONG(bitnet_eval(0, prompt, 2, 0, &err));
+    WRONG(bitnet_seq_rewind(0, 0, 0, NULL));
+    WRONG(bitnet_eval(0, 0, prompt, 2, 1, &err));
     CHECK(strstr(err.text, "context is NULL"));
-    WRONG(bitnet_eval(c, 0, 2, 0, &err));
-    SAYS(BITNET_OK, bitnet_eval(c, prompt, 2, 0, 0));
-    SAYS((const float *)0, bitnet_logits(0, 0));
-    SAYS(-1, bitnet_sample(0, 0));
-    WRONG(bitnet_logprobs(0, -1, &best, 1));
-    WRONG(bitnet_logprobs(c, -1, 0, 1));
-    SAYS(1, bitnet_sample(c, 0) >= 0);
+    WRONG(bitnet_eval(c, 0, 0, 2, 1, &err));
+    SAYS(BITNET_OK, bitnet_eval(c, 0, prompt, 2, 1, 0));
+    SAYS((const float *)0, bitnet_logits(0, 0, NULL));
+    SAYS(-1, bitnet_sample(0, -1, 0, NULL));
+    WRONG(bitnet_logprobs(0, -1, &best, 1, NULL));
+    WRONG(bitnet_logprobs(c, -1, 0, 1, NULL));
+    SAYS(1, bitnet_sample(c, -1, 0, NULL) >= 0);
     memset(&s, 0, sizeof s);
     s.n_bias = 1;
-    SAYS(-1, bitnet_sample(c, &s));
+    SAYS(-1, bitnet_sample(c, -1, &s, NULL));
     memset(&p, 0, sizeof p);
     WRONG(bitnet_gen_begin(0, &p, &gen, &err));
     WRONG(bitnet_gen_begin(c, 0, &gen, &err));
@@ -1646,7 +1645,7 @@ static void null_contexts(const bitnet_model *m, bitnet_ctx *c) {
     WRONG(bitnet_generate(c, &p, 0, &err));
     p.n_messages = 1;
     WRONG(bitnet_generate(c, &p, 0, &err));
-    CHECK(strstr(err.text, "message 0") && bitnet_ctx_length(c) == 2);
+    CHECK(strstr(err.text, "message 0") && bitnet_seq_length(c, 0) == 2);
     p.messages = 0;
     p.prompt = prompt;
     p.n_prompt = 2;
@@ -1660,7 +1659,7 @@ static void null_contexts(const bitnet_model *m, bitnet_ctx *c) {
     p.stop_strings = stops;
     p.n_stop_strings = 2;
     WRONG(bitnet_generate(c, &p, 0, &err));
-    CHECK(strstr(err.text, "stop string 1") && bitnet_ctx_length(c) == 2);
+    CHECK(strstr(err.text, "stop string 1") && bitnet_seq_length(c, 0) == 2);
     p.n_stop_strings = 1;
     SAYS(BITNET_OK, bitnet_generate(c, &p, 0, 0));
     SAYS((const bitnet_kernels *)0, bitnet_kernels_find(0));
@@ -1687,7 +1686,7 @@ static bitnet_result refuse_piece(void *ud, const void *data, size_t n) {
 static void null_sequences(const bitnet_model *m, bitnet_ctx *c) {
     static const bitnet_token tokens[2] = {1, 2}, none[1] = {-1};
     bitnet_input in = {0, 2, tokens, 1, 0};
-    const int32_t length = bitnet_ctx_length(c);
+    const int32_t length = bitnet_seq_length(c, 0);
     float *logits = (float *)gb_malloc((size_t)m->n_vocab * sizeof *logits);
     uint8_t *state;
     size_t size;
@@ -1696,36 +1695,36 @@ static void null_sequences(const bitnet_model *m, bitnet_ctx *c) {
     bitnet_sampler s;
     bitnet_error err;
     int32_t kept;
-    CHECK(!bitnet_ctx_rewind(c, length));                /* drops the pending token */
+    CHECK(!bitnet_seq_rewind(c, 0, length, NULL));                /* drops the pending token */
     SAYS(0, bitnet_seq_length(0, 0));
     SAYS(0, bitnet_seq_tokens(0, 0) != 0);
     SAYS(-1, bitnet_seq_pending(0, 0));
-    WRONG(bitnet_seq_rewind(0, 0, 0));
-    WRONG(bitnet_seq_copy(0, 0, 0, 0));
+    WRONG(bitnet_seq_rewind(0, 0, 0, NULL));
+    WRONG(bitnet_seq_copy(0, 0, 0, 0, NULL));
     WRONG(bitnet_eval_many(0, &in, 1, &err));
     WRONG(bitnet_eval_many(c, 0, 1, &err));
     in.tokens = 0;
     WRONG(bitnet_eval_many(c, &in, 1, &err));
-    CHECK(bitnet_ctx_length(c) == length);
+    CHECK(bitnet_seq_length(c, 0) == length);
     in.tokens = tokens;
     SAYS(BITNET_OK, bitnet_eval_many(c, &in, 1, 0));
     memset(&s, 0, sizeof s);
     memset(logits, 0, (size_t)m->n_vocab * sizeof *logits);
     logits[7] = 1;
-    SAYS(-1, bitnet_sample_row(0, 0, &s));
-    SAYS(1, bitnet_sample_row(c, 0, 0) >= 0);
-    SAYS(-1, bitnet_sample_logits(0, logits, tokens, 2, &s));
-    SAYS(-1, bitnet_sample_logits(c, 0, tokens, 2, &s));
-    SAYS(-1, bitnet_sample_logits(c, logits, 0, 2, &s));
-    SAYS(7, bitnet_sample_logits(c, logits, 0, 0, 0));
+    SAYS(-1, bitnet_sample(0, 0, &s, NULL));
+    SAYS(1, bitnet_sample(c, 0, 0, NULL) >= 0);
+    SAYS(-1, bitnet_sample_logits(0, logits, tokens, 2, &s, NULL));
+    SAYS(-1, bitnet_sample_logits(c, 0, tokens, 2, &s, NULL));
+    SAYS(-1, bitnet_sample_logits(c, logits, 0, 2, &s, NULL));
+    SAYS(7, bitnet_sample_logits(c, logits, 0, 0, 0, NULL));
     s.presence_penalty = 2;            /* -1 is no token, so none is penalized */
     logits[0] = 1.5f;
-    SAYS(0, bitnet_sample_logits(c, logits, none, 1, &s));
+    SAYS(0, bitnet_sample_logits(c, logits, none, 1, &s, NULL));
     logits[0] = 0;
     s.presence_penalty = 0;
     s.n_bias = 1;
-    SAYS(-1, bitnet_sample_row(c, 0, &s));
-    SAYS(-1, bitnet_sample_logits(c, logits, tokens, 2, &s));
+    SAYS(-1, bitnet_sample(c, 0, &s, NULL));
+    SAYS(-1, bitnet_sample_logits(c, logits, tokens, 2, &s, NULL));
     SAYS(0, bitnet_seq_state_bytes(0, 0));
     SAYS(1, bitnet_seq_state_bytes(c, 0) > 0);
     size = (size_t)bitnet_seq_state_bytes(c, 0);
@@ -1737,19 +1736,19 @@ static void null_sequences(const bitnet_model *m, bitnet_ctx *c) {
     WRONG(bitnet_seq_save_memory(c, 0, 0, size, &err));
     SAYS(BITNET_OK, bitnet_seq_save_memory(c, 0, state, size, 0));
     io = gb_io(&reader, state, size);
-    WRONG(bitnet_seq_load(0, 0, &io, &err));
+    WRONG(bitnet_seq_load_io(0, 0, &io, &err));
     CHECK(strstr(err.text, "context is NULL"));
-    WRONG(bitnet_seq_load(c, 0, 0, &err));
-    SAYS(BITNET_OK, bitnet_seq_load(c, 0, &io, 0));
+    WRONG(bitnet_seq_load_io(c, 0, 0, &err));
+    SAYS(BITNET_OK, bitnet_seq_load_io(c, 0, &io, 0));
     io.read_fn = 0;
-    WRONG(bitnet_seq_load(c, 0, &io, &err));
+    WRONG(bitnet_seq_load_io(c, 0, &io, &err));
     CHECK(strstr(err.text, "read_fn"));
     WRONG(bitnet_seq_load_memory(0, 0, state, size, &err));
     WRONG(bitnet_seq_load_memory(c, 0, 0, size, &err));
     SAYS(BITNET_OK, bitnet_seq_load_memory(c, 0, state, size, 0));
     WRONG(bitnet_seq_sync(0, 0, tokens, 2, &kept, &err));
     WRONG(bitnet_seq_sync(c, 0, 0, 2, &kept, &err));
-    CHECK(bitnet_ctx_length(c) == length + 2);
+    CHECK(bitnet_seq_length(c, 0) == length + 2);
     SAYS(BITNET_OK, bitnet_seq_sync(c, 0, tokens, 2, 0, 0));
     WRONG(bitnet_seq_remove(0, 0, 0, 1, &err));
     CHECK(strstr(err.text, "context is NULL"));
@@ -2003,16 +2002,16 @@ static void test_call_numbers(void) {
         n = bitnet_detok_push(m, &d, bad, buf, sizeof buf);
         CHECK(n == (bad == -1 ? 0 : BITNET_ERR_ARG));      /* -1 is the end of a text */
         CHECK(!bitnet_token_is_end(m, bad));
-        CHECK(bitnet_eval(c, t, 2, 0, &err) == BITNET_ERR_ARG && strstr(err.text, "index 1"));
-        CHECK(!bitnet_logits(c, wild[i]) && bitnet_ctx_length(c) == 0);
+        CHECK(bitnet_eval(c, 0, t, 2, 1, &err) == BITNET_ERR_ARG && strstr(err.text, "index 1"));
+        CHECK(!bitnet_logits(c, wild[i], NULL) && bitnet_seq_length(c, 0) == 0);
     }
     t[1] = 2;
     for (i = 0; i < 4; i++) {          /* counts */
         CHECK(wild[i] > 0 || bitnet_detokenize(m, t, wild[i], buf, sizeof buf) == BITNET_ERR_ARG);
-        CHECK(wild[i] > 0 || bitnet_chat_tokenize(m, 0, &msg, wild[i], 0, t, 9) == BITNET_ERR_ARG);
-        CHECK(bitnet_eval(c, t, wild[i], 0, &err) ==
+        CHECK(wild[i] > 0 || bitnet_chat_tokenize(m, 0, &msg, wild[i], 0, t, 9, NULL) == BITNET_ERR_ARG);
+        CHECK(bitnet_eval(c, 0, t, wild[i], 1, &err) ==
               (wild[i] > 0 ? BITNET_ERR_FULL : BITNET_ERR_ARG));
-        CHECK(bitnet_ctx_rewind(c, wild[i]) == BITNET_ERR_ARG);
+        CHECK(bitnet_seq_rewind(c, 0, wild[i], NULL) == BITNET_ERR_ARG);
         CHECK(!bitnet_kernels_get(wild[i]) && bitnet_result_text((bitnet_result)wild[i])[0]);
     }
     CHECK(!bitnet_kernels_get(bitnet_kernels_count()));
@@ -2032,10 +2031,8 @@ static void test_call_numbers(void) {
     CHECK(n == 2 && bitnet_tokenize(m, "he<|eot_id|>", 12, ~(BITNET_ADD_BOS | BITNET_ADD_EOS), t,
                                     64) == n);
     CHECK(!memcmp(t, want, 2 * sizeof *t));
-    n = bitnet_chat_tokenize(m, 0, &msg, 1, 0, want, 64);
-    CHECK(bitnet_chat_tokenize(m, 0, &msg, 1,
-                               ~(BITNET_ADD_BOS | BITNET_OPEN_REPLY | BITNET_CUT_REPLY |
-                                 BITNET_ENDED_REPLY), t, 64) == n);
+    n = bitnet_chat_tokenize(m, 0, &msg, 1, 0, want, 64, NULL);
+    CHECK(bitnet_chat_tokenize(m, 0, &msg, 1, ~(BITNET_CHAT_BEGIN | BITNET_CHAT_OPEN_REPLY | BITNET_CHAT_CUT_REPLY | BITNET_CHAT_ENDED_REPLY), t, 64, NULL) == n);
     CHECK(n > 0 && !memcmp(t, want, (size_t)n * sizeof *t));
     bitnet_ctx_free(c);
     bitnet_model_free(m);
@@ -2094,7 +2091,7 @@ static bitnet_ctx *three_sequences(const bitnet_model *m) {
     cp.n_seqs = 3;
     cp.n_threads = 1;
     if (bitnet_ctx_create(m, &cp, &c, 0)) return 0;
-    return bitnet_eval(c, three_tokens, 3, 0, 0) ? 0 : c;
+    return bitnet_eval(c, 0, three_tokens, 3, 1, 0) ? 0 : c;
 }
 
 /* No sequence has this number. */
@@ -2107,9 +2104,9 @@ static void refuse_sequence(bitnet_ctx *c, int32_t seq) {
     CHECK(!bitnet_seq_save_memory(c, 0, state, sizeof state, &err));
     CHECK(bitnet_seq_length(c, seq) == 0 && !bitnet_seq_tokens(c, seq));
     CHECK(bitnet_seq_pending(c, seq) == -1 && bitnet_seq_state_bytes(c, seq) == 0);
-    CHECK(bitnet_seq_rewind(c, seq, 0) == BITNET_ERR_ARG);
-    CHECK(bitnet_seq_copy(c, 0, seq, 1) == BITNET_ERR_ARG);
-    CHECK(bitnet_seq_copy(c, seq, 1, 0) == BITNET_ERR_ARG);
+    CHECK(bitnet_seq_rewind(c, seq, 0, NULL) == BITNET_ERR_ARG);
+    CHECK(bitnet_seq_copy(c, 0, seq, 1, NULL) == BITNET_ERR_ARG);
+    CHECK(bitnet_seq_copy(c, seq, 1, 0, NULL) == BITNET_ERR_ARG);
     memset(&in, 0, sizeof in);
     in.seq = seq;
     in.tokens = three_tokens;
@@ -2143,9 +2140,9 @@ static void test_sequence_numbers(void) {
     c = three_sequences(m);
     CHECK(c);
     for (i = 0; i < 5; i++) refuse_sequence(c, wild[i]);   /* 3: one more than the last one */
-    CHECK(bitnet_seq_rewind(c, 0, 4) == BITNET_ERR_ARG);
-    CHECK(bitnet_seq_copy(c, 0, 0, 1) == BITNET_ERR_ARG);
-    CHECK(bitnet_seq_copy(c, 0, 1, 4) == BITNET_ERR_ARG);
+    CHECK(bitnet_seq_rewind(c, 0, 4, NULL) == BITNET_ERR_ARG);
+    CHECK(bitnet_seq_copy(c, 0, 0, 1, NULL) == BITNET_ERR_ARG);
+    CHECK(bitnet_seq_copy(c, 0, 1, 4, NULL) == BITNET_ERR_ARG);
     CHECK(bitnet_seq_length(c, 0) == 3 && !bitnet_seq_length(c, 1) && !bitnet_seq_length(c, 2));
     bitnet_ctx_free(c);
     bitnet_model_free(m);
@@ -2182,12 +2179,12 @@ static void test_input_numbers(void) {
         in.n_tokens = 2;
         in.n_logits = n;
         CHECK(bitnet_eval_many(c, &in, 1, &err) == BITNET_ERR_ARG && strstr(err.text, "n_logits"));
-        CHECK(bitnet_seq_rewind(c, 0, n) == BITNET_ERR_ARG);
-        CHECK(bitnet_seq_copy(c, 0, 1, n) == BITNET_ERR_ARG);
-        CHECK(n == -1 || bitnet_sample_row(c, n, &s) == -1);
+        CHECK(bitnet_seq_rewind(c, 0, n, NULL) == BITNET_ERR_ARG);
+        CHECK(bitnet_seq_copy(c, 0, 1, n, NULL) == BITNET_ERR_ARG);
+        CHECK(n == -1 || bitnet_sample(c, n, &s, NULL) == -1);
         in.n_logits = 0;
         CHECK(n > 0 || bitnet_eval_many(c, &in, n, &err) == BITNET_ERR_ARG);
-        CHECK(n > 0 || bitnet_sample_logits(c, logits, three_tokens, n, &s) == -1);
+        CHECK(n > 0 || bitnet_sample_logits(c, logits, three_tokens, n, &s, NULL) == -1);
     }
     CHECK(bitnet_seq_length(c, 0) == 3);
     free(logits);
@@ -2225,7 +2222,7 @@ static void test_generate_numbers(void) {
         CHECK_MSG(bitnet_generate(c, &p, &why, &err) == (i == 2 || i == 12 ? BITNET_ERR_FULL
                                                                            : BITNET_ERR_ARG),
                   "case %d: %s", i, err.text);
-        CHECK(err.text[0] && bitnet_ctx_length(c) == 0);
+        CHECK(err.text[0] && bitnet_seq_length(c, 0) == 0);
     }
     /* An empty text is BOS, if the file wants one at the beginning, or nothing. Then until the
        context is full; then nothing fits. */
@@ -2234,11 +2231,11 @@ static void test_generate_numbers(void) {
     p.max_tokens = INT32_MIN;
     p.ignore_end = 1;
     CHECK(!bitnet_generate(c, &p, &why, &err) && why == BITNET_STOP_LENGTH);
-    CHECK(bitnet_ctx_length(c) == 8 && bitnet_ctx_tokens(c)[0] == g.bos);
+    CHECK(bitnet_seq_length(c, 0) == 8 && bitnet_seq_tokens(c, 0)[0] == g.bos);
     CHECK(bitnet_generate(c, &p, &why, &err) == BITNET_ERR_FULL && strstr(err.text, "1 tokens"));
     p.text = "h";
-    CHECK(bitnet_generate(c, &p, &why, &err) == BITNET_ERR_FULL && bitnet_ctx_length(c) == 8);
-    CHECK(!bitnet_ctx_rewind(c, 8));
+    CHECK(bitnet_generate(c, &p, &why, &err) == BITNET_ERR_FULL && bitnet_seq_length(c, 0) == 8);
+    CHECK(!bitnet_seq_rewind(c, 0, 8, NULL));
     p.text = "";
     CHECK(bitnet_generate(c, &p, &why, &err) == BITNET_ERR_ARG && strstr(err.text, "no prompt"));
     bitnet_ctx_free(c);
@@ -2320,7 +2317,7 @@ static void test_sampler_numbers(void) {
         p.no_head_copy = i;
         p.n_threads = 1;
         CHECK(m && !bitnet_ctx_create(m, &p, &c[i], 0));
-        CHECK(!bitnet_eval(c[i], prompt, 3, 0, 0));
+        CHECK(!bitnet_eval(c[i], 0, prompt, 3, 1, 0));
     }
     for (field = 0; field < 4; field++)
         for (i = 0; i < N; i++)
@@ -2336,7 +2333,7 @@ static void test_sampler_numbers(void) {
                     if (field == 1) s[j].top_p = x;
                     if (field == 2) s[j].min_p = x;
                     if (field == 3) s[j].repeat_penalty = x;
-                    t[j] = bitnet_sample(c[j % 2], &s[j]);
+                    t[j] = bitnet_sample(c[j % 2], -1, &s[j], NULL);
                 }
                 CHECK_MSG(t[0] >= 0 && t[0] < g.n_vocab && t[0] == t[1] && s[0].rng == s[1].rng,
                           "field %d, %08x: token %d, of the full head %d", field, (unsigned)bits[i],
@@ -2354,28 +2351,28 @@ static void test_sampler_numbers(void) {
         s[0].repeat_window = -1;
         s[1] = s[0];
         s[1].repeat_window = wild[i];
-        CHECK(bitnet_sample(c[0], &s[0]) == bitnet_sample(c[1], &s[1]));
+        CHECK(bitnet_sample(c[0], -1, &s[0], NULL) == bitnet_sample(c[1], -1, &s[1], NULL));
     }
     /* Biases: no tokens; then one for the likeliest, which a NaN or minus infinity
        forbids. */
-    t[0] = bitnet_sample(c[0], 0);
+    t[0] = bitnet_sample(c[0], -1, 0, NULL);
     bias[0].token = INT32_MIN, bias[1].token = INT32_MAX, bias[2].token = g.n_vocab;
     bias[3].token = -1;
     for (i = 0; i < 4; i++) bias[i].bias = 1e30f;
     memset(&s[0], 0, sizeof s[0]);
     s[0].bias = bias;
     s[0].n_bias = 4;
-    CHECK(bitnet_sample(c[0], &s[0]) == t[0] && bitnet_sample(c[1], &s[0]) == t[0]);
+    CHECK(bitnet_sample(c[0], -1, &s[0], NULL) == t[0] && bitnet_sample(c[1], -1, &s[0], NULL) == t[0]);
     for (i = 0; i < N; i++) {
         bias[3].token = t[0];
         bias[3].bias = bitnet__float_from_bits(bits[i]);
-        t[1] = bitnet_sample(c[0], &s[0]);
-        CHECK_MSG(t[1] == bitnet_sample(c[1], &s[0]) && (i > 2 ? i == 3 || t[1] == t[0]
+        t[1] = bitnet_sample(c[0], -1, &s[0], NULL);
+        CHECK_MSG(t[1] == bitnet_sample(c[1], -1, &s[0], NULL) && (i > 2 ? i == 3 || t[1] == t[0]
                                                                : t[1] != t[0]),
                   "bias %08x: token %d, without %d", (unsigned)bits[i], (int)t[1], (int)t[0]);
     }
     s[0].n_bias = -1;
-    CHECK(bitnet_sample(c[0], &s[0]) == -1);
+    CHECK(bitnet_sample(c[0], -1, &s[0], NULL) == -1);
     for (i = 0; i < 2; i++) bitnet_ctx_free(c[i]);
     bitnet_model_free(m);
     gb_free_model(&g);
@@ -2419,7 +2416,7 @@ static void extreme_text(const bitnet_model *m) {
     char buf[128];
     size_t size;
     const int n_text = bitnet_tokenize(m, "hello", 5, 0, 0, 0);
-    const int n_chat = bitnet_chat_tokenize(m, 0, &msg, 1, 0, 0, 0);
+    const int n_chat = bitnet_chat_tokenize(m, 0, &msg, 1, 0, 0, 0, NULL);
     const int n_meta = bitnet_model_get_meta(m, "general.architecture", 0, 0);
     int i;
     for (i = 0; i < N_EXTREMES; i++) {
@@ -2430,11 +2427,11 @@ static void extreme_text(const bitnet_model *m) {
         SAYS(0, bitnet_token_is_end(m, e));
         SAYS(there, bitnet_detokenize(m, &e, 1, buf, sizeof buf) >= 0);
         if (e < 0) WRONG(bitnet_detokenize(m, t, e, buf, sizeof buf));
-        if (e < 0) WRONG(bitnet_chat_tokenize(m, 0, &msg, e, 0, t, 64));
+        if (e < 0) WRONG(bitnet_chat_tokenize(m, 0, &msg, e, 0, t, 64, NULL));
         memset(&d, 0, sizeof d);
         SAYS(there || e == -1, bitnet_detok_push(m, &d, e, buf, sizeof buf) >= 0);
         DOES(bitnet_tokenize(m, "x", 1, e, t, 64));
-        DOES(bitnet_chat_tokenize(m, 0, &msg, 1, e, t, 64));
+        DOES(bitnet_chat_tokenize(m, 0, &msg, 1, e, t, 64, NULL));
         SAYS(0, bitnet_kernels_get(e) != 0 && (e < 0 || e >= bitnet_kernels_count()));
     }
     for (i = 0; i < N_EXTREME_SIZES; i++) {        /* of a text, then the room for what is short */
@@ -2442,7 +2439,7 @@ static void extreme_text(const bitnet_model *m) {
         if (e > INT32_MAX) SAYS(BITNET_ERR_LIMIT, bitnet_tokenize(m, "hello", e, 0, t, 64));
         if (e > INT32_MAX) SAYS(BITNET_ERR_LIMIT, bitnet_clean_text("hello", e, buf, sizeof buf));
         SAYS(n_text, bitnet_tokenize(m, "hello", 5, 0, t, e));
-        SAYS(n_chat, bitnet_chat_tokenize(m, 0, &msg, 1, 0, t, e));
+        SAYS(n_chat, bitnet_chat_tokenize(m, 0, &msg, 1, 0, t, e, NULL));
         SAYS(5, bitnet_clean_text("hello", 5, buf, e));
         SAYS((size_t)(e > 0), bitnet_utf8_decode("hello", e, 0));
         SAYS(n_meta, bitnet_model_get_meta(m, "general.architecture", buf, e));
@@ -2453,7 +2450,7 @@ static void extreme_text(const bitnet_model *m) {
 
 /* Sequence 0 holds three_tokens, the others nothing. */
 static int back_to_three(bitnet_ctx *c) {
-    return !bitnet_seq_rewind(c, 1, 0) && !bitnet_seq_rewind(c, 2, 0) &&
+    return !bitnet_seq_rewind(c, 1, 0, NULL) && !bitnet_seq_rewind(c, 2, 0, NULL) &&
            !bitnet_seq_sync(c, 0, three_tokens, 3, 0, 0);
 }
 
@@ -2469,10 +2466,10 @@ static void extreme_edits(bitnet_ctx *c) {
              bitnet_seq_remove(c, a, b, n, 0));
         SAYS(1, back_to_three(c));
         SAYS(is_a && is_b && a != b && n >= 0 && n <= length ? BITNET_OK : BITNET_ERR_ARG,
-             bitnet_seq_copy(c, a, b, n));
+             bitnet_seq_copy(c, a, b, n, NULL));
         SAYS(1, back_to_three(c));
         SAYS(is_a && b >= 0 && b <= length ? BITNET_OK : BITNET_ERR_ARG,
-             bitnet_seq_rewind(c, a, b));
+             bitnet_seq_rewind(c, a, b, NULL));
     }
 }
 
@@ -2496,12 +2493,12 @@ static void extreme_sequences(bitnet_ctx *c) {
         SAYS(there ? BITNET_OK : BITNET_ERR_ARG, bitnet_seq_save_memory(c, a, state, SIZE_MAX, 0));
         SAYS(there ? BITNET_ERR_TRUNCATED : BITNET_ERR_ARG,
              bitnet_seq_load_memory(c, a, state, 1, 0));
-        WRONG(bitnet_seq_load(c, a, 0, 0));
-        SAYS(a == 0 || a == 1 || a == 3 ? BITNET_OK : BITNET_ERR_ARG, bitnet_ctx_rewind(c, a));
+        WRONG(bitnet_seq_load_io(c, a, 0, 0));
+        SAYS(a == 0 || a == 1 || a == 3 ? BITNET_OK : BITNET_ERR_ARG, bitnet_seq_rewind(c, 0, a, NULL));
         SAYS(1, back_to_three(c));
         if (a < 1) WRONG(bitnet_eval_many(c, &in, a, 0));
         SAYS(a < 1 ? BITNET_ERR_ARG : a > 5 ? BITNET_ERR_FULL : BITNET_OK,
-             bitnet_eval(c, three_tokens, a, 0, 0));
+             bitnet_eval(c, 0, three_tokens, a, 1, 0));
         for (j = 0; j < N_EXTREMES; j++) {
             const int32_t n = extremes[j];
             SAYS(1, back_to_three(c));
@@ -2523,7 +2520,7 @@ static void extreme_rows(const bitnet_model *m, bitnet_ctx *c) {
     bitnet_gen *gen = 0;
     int i, j;
     SAYS(1, back_to_three(c));
-    memcpy(logits, bitnet_logits(c, 0), (size_t)m->n_vocab * sizeof *logits);
+    memcpy(logits, bitnet_logits(c, 0, NULL), (size_t)m->n_vocab * sizeof *logits);
     for (i = 0; i < N_EXTREMES; i++) {
         const int32_t a = extremes[i];
         const int there = a == 0 || a == -1;       /* -1: the last one */
@@ -2531,16 +2528,16 @@ static void extreme_rows(const bitnet_model *m, bitnet_ctx *c) {
         memset(&s, 0, sizeof s);
         s.repeat_penalty = s.temperature = 2;
         s.top_k = a;
-        SAYS(there, bitnet_logits(c, a) != 0);
+        SAYS(there, bitnet_logits(c, a, NULL) != 0);
         for (j = 0; j < N_EXTREMES; j++) {
             const int32_t n = extremes[j];
             s.repeat_window = n;
-            SAYS(there, bitnet_sample_row(c, a, &s) >= 0);
+            SAYS(there, bitnet_sample(c, a, &s, NULL) >= 0);
             SAYS(there && (n == 1 || n == 3) ? BITNET_OK : BITNET_ERR_ARG,
-                 bitnet_logprobs(c, a, best, n));
-            SAYS(1, bitnet_sample_logits(c, logits, three_tokens, 3, &s) >= 0);
+                 bitnet_logprobs(c, a, best, n, NULL));
+            SAYS(1, bitnet_sample_logits(c, logits, three_tokens, 3, &s, NULL) >= 0);
         }
-        if (a < 0) SAYS(-1, bitnet_sample_logits(c, logits, three_tokens, a, &s));
+        if (a < 0) SAYS(-1, bitnet_sample_logits(c, logits, three_tokens, a, &s, NULL));
         if (a < 2) WRONG(bitnet_gen_next(&gen, a, 0));
     }
     free(logits);
@@ -2559,7 +2556,7 @@ static void extreme_vectors(bitnet_ctx *c, float *out) {
         in.n_tokens = n;
         SAYS(1, back_to_three(c));
         WRONG(bitnet_embed(c, &in, 1, &how, out, 0));      /* sequence 0 is not empty */
-        CHECK(!bitnet_ctx_rewind(c, 0));
+        CHECK(!bitnet_seq_rewind(c, 0, 0, NULL));
         how.cut = 0;
         SAYS(n < 1 ? BITNET_ERR_ARG : n > 8 ? BITNET_ERR_FULL : BITNET_OK,
              bitnet_embed(c, &in, 1, &how, out, 0));

@@ -349,9 +349,9 @@ static void make_head_draws(head_draws *d, const head_pair *h, int top_k) {
     bitnet_token t = 5;
     int i;
     for (i = 0; i < HEAD_DRAWS; i++) {
-        bitnet_eval(c, &t, 1, 0, 0);
-        d->logits[i] = (float *)memcpy(gb_malloc(bytes), bitnet_logits(c, -1), bytes);
-        d->tokens[i] = t = bitnet_sample(c, &s);
+        bitnet_eval(c, 0, &t, 1, 1, 0);
+        d->logits[i] = (float *)memcpy(gb_malloc(bytes), bitnet_logits(c, -1, NULL), bytes);
+        d->tokens[i] = t = bitnet_sample(c, -1, &s, NULL);
         d->rng[i] = s.rng;
     }
     bitnet_ctx_free(c);
@@ -368,8 +368,8 @@ static int compare_head_draws(const head_pair *h, const head_draws *whole, const
     bitnet_token t = 5;
     int i, j, n_screened = 0;
     for (i = 0; i < HEAD_DRAWS && n_screened >= 0; i++) {
-        bitnet_eval(c, &t, 1, 0, 0);
-        t = bitnet_sample(c, &s);
+        bitnet_eval(c, 0, &t, 1, 1, 0);
+        t = bitnet_sample(c, -1, &s, NULL);
         if (bitnet_ctx_exact_logits(c) < m->n_vocab) {
             n_screened++;
             for (j = 0; j < bitnet_ctx_exact_logits(c); j++) {
@@ -442,10 +442,10 @@ static void test_heads_loading(void) {
               (uint64_t)(259 * (256 / head_types[i].block) * head_types[i].bytes));
         CHECK(!bitnet_ctx_create(m, &p, &c, 0));
         calls = count.calls;
-        CHECK(!bitnet_eval(c, tokens, N - 1, 1, 0) && bitnet_sample(c, 0) >= 0);
-        bitnet_ctx_rewind(c, 0);
-        CHECK(!bitnet_eval(c, tokens, N, 1, 0) && bitnet_logits(c, 0));
-        same = !memcmp(want, bitnet_logits(c, 0), N * 259 * sizeof *want);
+        CHECK(!bitnet_eval(c, 0, tokens, N - 1, N - 1, 0) && bitnet_sample(c, -1, 0, NULL) >= 0);
+        bitnet_seq_rewind(c, 0, 0, NULL);
+        CHECK(!bitnet_eval(c, 0, tokens, N, N, 0) && bitnet_logits(c, 0, NULL));
+        same = !memcmp(want, bitnet_logits(c, 0, NULL), N * 259 * sizeof *want);
         CHECK_MSG(count.calls == calls, "%s: %ld allocations", head_types[i].name,
                   count.calls - calls);
         bitnet_ctx_free(c);

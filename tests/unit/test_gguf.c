@@ -167,8 +167,8 @@ static void test_wild_weights(void) {
             s.temperature = (float)(round % 3);
             s.top_k = round % 5 * 7;
             s.min_p = round % 2 ? 0.05f : 0.0f;
-            if (!bitnet_ctx_create(model, &p, &c, 0) && !bitnet_eval(c, &t, 1, 0, 0)) {
-                t = bitnet_sample(c, &s);
+            if (!bitnet_ctx_create(model, &p, &c, 0) && !bitnet_eval(c, 0, &t, 1, 1, 0)) {
+                t = bitnet_sample(c, -1, &s, NULL);
                 ok = t >= 0 && t < m.n_vocab;
                 sampled++;
             }
@@ -870,7 +870,7 @@ static void test_long_header(void) {
     gb_make_model(&m);
     io = gb_io(&reader, m.data, m.size);
     if (!bitnet_model_load_io(&io, 0, &model, &err) &&
-        bitnet_token_find(model, "word number 8999") == 256 + 8999 &&
+        bitnet_token_find(model, "word number 8999", sizeof "word number 8999" - 1) == 256 + 8999 &&
         bitnet_model_get_meta(model, "tokenizer.ggml.bos_token_id", buf, sizeof buf) == 4 &&
         !strcmp(buf, "9256"))
         found = 1;

@@ -1099,17 +1099,17 @@ static void test_sampler(void) {
         s.chosen_fn = bitnet_matcher_chosen;
         s.ud = m;
         bitnet_matcher_reset(m);
-        CHECK(!bitnet_ctx_rewind(c, 0));
+        CHECK(!bitnet_seq_rewind(c, 0, 0, NULL));
         text[0] = 0;
         for (i = 0; i < 60; i++) {
             bitnet_token t = 'a';
-            if (i == 0) CHECK(!bitnet_eval(c, &t, 1, 0, 0));
-            t = bitnet_sample(c, &s);
+            if (i == 0) CHECK(!bitnet_eval(c, 0, &t, 1, 1, 0));
+            t = bitnet_sample(c, -1, &s, NULL);
             CHECK(t >= 0);
             if (bitnet_token_is_end(model, t)) break;
             if (t < FIRST_LONGER) text[strlen(text) + 1] = 0, text[strlen(text)] = (char)t;
             else strcat(text, longer[t - FIRST_LONGER]);
-            CHECK(!bitnet_eval(c, &t, 1, 0, 0));
+            CHECK(!bitnet_eval(c, 0, &t, 1, 1, 0));
         }
         CHECK_MSG(strchr(i < 60 ? "c" : "o", verdict(again, 0, text, 0)), "%s", text);
     }
@@ -1180,13 +1180,13 @@ static void test_thought(void) {
     ok = m && !bitnet_grammar_gbnf(m, "root ::= \"x\"", 12, &p, &grammar, &err) &&
          !bitnet_matcher_create(grammar, 0, &matcher, &err);
     for (; ok && *spelt; spelt++) ok = !bitnet_matcher_accept(matcher, (uint8_t)*spelt);
-    ok = ok && !bitnet_matcher_accept(matcher, bitnet_token_find(m, "</think>"));
+    ok = ok && !bitnet_matcher_accept(matcher, bitnet_token_find(m, "</think>", sizeof "</think>" - 1));
     for (; ok && *rest; rest++) ok = !bitnet_matcher_accept(matcher, (uint8_t)*rest);
     ok = ok && bitnet_matcher_state(matcher) == BITNET_MATCHER_COMPLETE;
     if (ok) {                          /* spelt by others, it ends the thought, too */
         bitnet_matcher_reset(matcher);
-        ok = !bitnet_matcher_accept(matcher, bitnet_token_find(m, "a</")) &&
-             !bitnet_matcher_accept(matcher, bitnet_token_find(m, "think>")) &&
+        ok = !bitnet_matcher_accept(matcher, bitnet_token_find(m, "a</", sizeof "a</" - 1)) &&
+             !bitnet_matcher_accept(matcher, bitnet_token_find(m, "think>", sizeof "think>" - 1)) &&
              bitnet_matcher_accept(matcher, 'x') && !bitnet_matcher_accept(matcher, '\n');
     }
     bitnet_matcher_free(matcher);

@@ -110,7 +110,7 @@ static int s_evaluate(const bitnet_model *m, s_run *r) {
         const float *logits;
         rounding.token = i;
         r->seen = 0;
-        ok = !bitnet_eval(c, tokens + i, 1, 1, 0) && (logits = bitnet_logits(c, 0)) != 0;
+        ok = !bitnet_eval(c, 0, tokens + i, 1, 1, 0) && (logits = bitnet_logits(c, 0, NULL)) != 0;
         if (ok) s_note(r, logits, r->logits + (size_t)i * S_VOCAB, S_VOCAB);
         ok = ok && r->seen == S_LAYERS + 1;
     }
@@ -258,7 +258,7 @@ static void test_s_sequences(void) {
         for (i = 0; i < SEQS && !bad[0]; i++) {
             int t;
             for (t = 0; t < lengths[i] && want[i]; t++) {
-                const float *row = bitnet_logits(c, in[i].row + t);
+                const float *row = bitnet_logits(c, in[i].row + t, NULL);
                 if (!row || memcmp(row, want[i] + (size_t)t * S_VOCAB, S_VOCAB * sizeof *row))
                     snprintf(bad, sizeof bad, "kernels %s: text %d, token %d", table->name, i, t);
             }
@@ -751,9 +751,9 @@ static void test_contents(void) {
                 bitnet_ctx_params p = ctx_params(8, 0, 1, BITNET_KV_F16);
                 bitnet_ctx *c = create(m, &p);
                 bitnet_token other = 1, bad = cases[i].row;
-                CHECK(c && !bitnet_eval(c, &other, 1, 1, 0));
-                CHECK(bitnet_eval(c, &bad, 1, 1, 0) == BITNET_ERR_FORMAT);
-                CHECK(!bitnet_eval(c, &other, 1, 1, 0));
+                CHECK(c && !bitnet_eval(c, 0, &other, 1, 1, 0));
+                CHECK(bitnet_eval(c, 0, &bad, 1, 1, 0) == BITNET_ERR_FORMAT);
+                CHECK(!bitnet_eval(c, 0, &other, 1, 1, 0));
                 bitnet_ctx_free(c);
                 bitnet_model_free(m);
             }
@@ -1116,14 +1116,14 @@ static void test_masked_head(void) {
         bitnet_ctx_params p = ctx_params(8, 0, 1, BITNET_KV_F16);
         bitnet_ctx *c = create(m, &p);
         for (t = 0; t < 20; t++) {
-            const bitnet_token got = bitnet_eval(c, &t, 1, 0, 0) ? -1 : bitnet_sample(c, &s);
-            const float *logits = bitnet_logits(c, -1);
+            const bitnet_token got = bitnet_eval(c, 0, &t, 1, 1, 0) ? -1 : bitnet_sample(c, -1, &s, NULL);
+            const float *logits = bitnet_logits(c, -1, NULL);
             bitnet_token best = 32;
             for (i = 33; logits && i < 38; i++)
                 if (logits[i] > logits[best]) best = i;
             CHECK_MSG(got == best, "head %d, token %d: %d, not %d", (int)way, (int)t, (int)got,
                       (int)best);
-            bitnet_ctx_rewind(c, 0);
+            bitnet_seq_rewind(c, 0, 0, NULL);
         }
         bitnet_ctx_free(c);
         bitnet_model_free(m);
@@ -1144,24 +1144,24 @@ static void test_cancelled(void) {
     for (at = 0; at < 40 && c && want && !bad; at++) {
         bitnet_result r;
         cancel_from = 1 << 30;
-        if (bitnet_ctx_rewind(c, 0) || bitnet_eval(c, tokens, 3, 1, 0)) bad = 1;
+        if (bitnet_seq_rewind(c, 0, 0, NULL) || bitnet_eval(c, 0, tokens, 3, 3, 0)) bad = 1;
         cancel_from = asked = 0;                   /* from now on, always */
         for (i = 0; i < 3 && !bad && at % 2; i++)
-            if (memcmp(bitnet_logits(c, i), want + i * 259, 259 * sizeof *want)) bad = 2;
+            if (memcmp(bitnet_logits(c, i, NULL), want + i * 259, 259 * sizeof *want)) bad = 2;
         cancel_from = at;
         asked = 0;
-        r = bitnet_eval(c, tokens + 3, 3, 1, 0);
+        r = bitnet_eval(c, 0, tokens + 3, 3, 3, 0);
         if (r != BITNET_OK && r != BITNET_ERR_CANCELLED) bad = 3;
         cancelled += r == BITNET_ERR_CANCELLED;
         if (r == BITNET_ERR_CANCELLED) {
-            const float *row = bitnet_logits(c, 0);
+            const float *row = bitnet_logits(c, 0, NULL);
             if (row && memcmp(row, want, 259 * sizeof *want)) bad = 4;
-            if (bitnet_ctx_length(c) != 3) bad = 5;
+            if (bitnet_seq_length(c, 0) != 3) bad = 5;
             cancel_from = 1 << 30;
-            if (bitnet_eval(c, tokens + 3, 3, 1, 0)) bad = 6;
+            if (bitnet_eval(c, 0, tokens + 3, 3, 3, 0)) bad = 6;
         }
         for (i = 0; i < 3 && !bad; i++)
-            if (memcmp(bitnet_logits(c, i), want + (3 + i) * 259, 259 * sizeof *want)) bad = 7;
+            if (memcmp(bitnet_logits(c, i, NULL), want + (3 + i) * 259, 259 * sizeof *want)) bad = 7;
     }
     bitnet_ctx_free(c);
     bitnet_model_free(m);
@@ -1254,7 +1254,7 @@ static void test_state(void) {
         c = create(m, &p);
         CHECK(c);
         if (way == 0) {
-            CHECK(!bitnet_eval(c, tokens, 6, 1, 0));
+            CHECK(!bitnet_eval(c, 0, tokens, 6, 6, 0));
             size = (size_t)bitnet_seq_state_bytes(c, 0);
             saved = (uint8_t *)gb_malloc(size);
             CHECK(!bitnet_seq_save_memory(c, 0, saved, size, &err));

@@ -115,7 +115,7 @@ static void set_sampler(bench *b, int kind, bitnet_sampler *s, bitnet_logit_bias
 /* Draws through the screen and from all logits; 0 if they differ in the token or in any bit. */
 static int same_draw(bench *b, const bitnet_sampler *sampler) {
     bitnet_sampler one = *sampler, all = *sampler;
-    bitnet_token t = bitnet_sample(b->c, &one), expected;
+    bitnet_token t = bitnet_sample(b->c, -1, &one, NULL), expected;
     int i, n = bitnet_ctx_exact_logits(b->c);
     if (n < HEAD_ROWS) {
         b->draws++;
@@ -128,7 +128,7 @@ static int same_draw(bench *b, const bitnet_sampler *sampler) {
         }
     }
     b->c->head->n_ready = 0;
-    expected = bitnet_sample_logits(b->c, b->full, b->c->seqs[0].history, 20, &all);
+    expected = bitnet_sample_logits(b->c, b->full, b->c->seqs[0].history, 20, &all, NULL);
     return t == expected && one.rng == all.rng;
 }
 
@@ -210,7 +210,7 @@ static void test_bounds(void) {
         }
     set_hidden(&b, 0);
     memset(&greedy, 0, sizeof greedy);
-    CHECK(bitnet_sample(b.c, &greedy) >= 0 && bitnet_ctx_exact_logits(b.c) < HEAD_ROWS);
+    CHECK(bitnet_sample(b.c, -1, &greedy, NULL) >= 0 && bitnet_ctx_exact_logits(b.c) < HEAD_ROWS);
     for (round = 0; round < 600; round++) {
         bitnet__head *t = b.c->head;
         float *x = b.c->hidden;
@@ -314,20 +314,20 @@ static void test_mask(void) {
         s.mask_fn = show_mask;
         s.chosen_fn = take;
         s.ud = &x;
-        t = bitnet_sample(b.c, &s);
+        t = bitnet_sample(b.c, -1, &s, NULL);
         n_exact = bitnet_ctx_exact_logits(b.c);
         few += n_exact == x.n_allowed && n_exact <= HEAD_ROWS / 16;
         screened += n_exact < x.n_allowed;
         CHECK(n_exact <= x.n_allowed || n_exact == HEAD_ROWS);
         CHECK(x.calls == 1 && x.chosen == t);
         b.c->head->n_ready = 0;
-        expected = bitnet_sample_logits(b.c, b.full, b.c->seqs[0].history, 20, &all);
+        expected = bitnet_sample_logits(b.c, b.full, b.c->seqs[0].history, 20, &all, NULL);
         CHECK_MSG(t == expected && s.rng == all.rng, "round %d: %d, not %d", round, (int)t,
                   (int)expected);
         all = s;                       /* of one's own logits, too */
         all.rng = s.rng = 5;
-        CHECK(bitnet_sample_logits(b.c, b.full, b.c->seqs[0].history, 20, &all) ==
-              bitnet_sample(b.c, &s) && all.rng == s.rng);
+        CHECK(bitnet_sample_logits(b.c, b.full, b.c->seqs[0].history, 20, &all, NULL) ==
+              bitnet_sample(b.c, -1, &s, NULL) && all.rng == s.rng);
     }
     memset(&x, 0, sizeof x);
     x.chosen = 7;
@@ -338,8 +338,8 @@ static void test_mask(void) {
         s.mask_fn = show_mask;
         s.chosen_fn = take;
         s.ud = &x;
-        CHECK(bitnet_sample(b.c, &s) == -1 && x.chosen == 7);
-        CHECK(bitnet_sample_logits(b.c, b.full, 0, 0, &s) == -1 && x.chosen == 7);
+        CHECK(bitnet_sample(b.c, -1, &s, NULL) == -1 && x.chosen == 7);
+        CHECK(bitnet_sample_logits(b.c, b.full, 0, 0, &s, NULL) == -1 && x.chosen == 7);
     }
     printf("%d with all that is allowed, %d screened ... ", few, screened);
     tear_down(&b);
@@ -370,9 +370,9 @@ static void test_rewrite(void) {
             s.mask_fn = show_mask;
             s.ud = &x;
         }
-        t = bitnet_sample(b.c, &s);
-        CHECK(!memcmp(bitnet_logits(b.c, -1), b.full, sizeof b.full));
-        CHECK(bitnet_sample_logits(b.c, tilted, b.c->seqs[0].history, 20, &all) == t &&
+        t = bitnet_sample(b.c, -1, &s, NULL);
+        CHECK(!memcmp(bitnet_logits(b.c, -1, NULL), b.full, sizeof b.full));
+        CHECK(bitnet_sample_logits(b.c, tilted, b.c->seqs[0].history, 20, &all, NULL) == t &&
               s.rng == all.rng);
     }
     tear_down(&b);
@@ -429,17 +429,17 @@ static void test_switch(void) {
     bitnet_model_get_info(b.m, &info);
     CHECK(info.head_copy_bytes > HEAD_ROWS * DIM && info.own_bytes > info.head_copy_bytes);
     for (i = 0; i < 40; i++) {
-        CHECK(!bitnet_eval(b.c, &t, 1, 0, 0) && !bitnet_eval(full, &u, 1, 0, 0));
-        t = bitnet_sample(b.c, 0);
-        u = bitnet_sample(full, 0);
+        CHECK(!bitnet_eval(b.c, 0, &t, 1, 1, 0) && !bitnet_eval(full, 0, &u, 1, 1, 0));
+        t = bitnet_sample(b.c, -1, 0, NULL);
+        u = bitnet_sample(full, -1, 0, NULL);
         CHECK_MSG(t == u, "token %d at %d, without the screen %d", (int)t, i, (int)u);
         CHECK(bitnet_ctx_exact_logits(b.c) < HEAD_ROWS);
         CHECK(bitnet_ctx_exact_logits(full) == HEAD_ROWS);
         CHECK(bitnet_ctx_head_bytes(b.c) > HEAD_ROWS * DIM / 2);
         CHECK(bitnet_ctx_head_bytes(b.c) < bitnet_ctx_head_bytes(full));
         CHECK(bitnet_ctx_head_bytes(full) == info.head_bytes);
-        CHECK(bitnet_logits(b.c, -1)[t] == bitnet_logits(full, -1)[t]);
-        CHECK(bitnet_sample(b.c, 0) == t && bitnet_ctx_exact_logits(b.c) == HEAD_ROWS);
+        CHECK(bitnet_logits(b.c, -1, NULL)[t] == bitnet_logits(full, -1, NULL)[t]);
+        CHECK(bitnet_sample(b.c, -1, 0, NULL) == t && bitnet_ctx_exact_logits(b.c) == HEAD_ROWS);
     }
     bitnet_ctx_free(full);
     tear_down(&b);
@@ -469,8 +469,8 @@ static void test_parts(void) {
     }
     for (round = 0; round < 8; round++) {
         for (i = 0; i < 3; i++) {
-            CHECK(!bitnet_eval(c[i], &t[i], 1, 0, 0));
-            t[i] = bitnet_sample(c[i], 0);
+            CHECK(!bitnet_eval(c[i], 0, &t[i], 1, 1, 0));
+            t[i] = bitnet_sample(c[i], -1, 0, NULL);
             CHECK((bitnet_ctx_exact_logits(c[i]) == ROWS) == (i == 2 || (round == 0 && i == 0)));
             CHECK(m->copy->n_built == (round > 0 || i > 0 ? ROWS : 1 << 17));
         }

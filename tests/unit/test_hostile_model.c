@@ -389,7 +389,7 @@ static void test_odd_tokens(void) {
     gb_make_model(&m);                                     /* the first of two counts */
     CHECK(!bitnet_model_load_memory(m.data, m.size, 0, &model, 0));
     n = bitnet_tokenize(model, "ab", 2, 0, t, 2);
-    found = bitnet_token_find(model, "ab");
+    found = bitnet_token_find(model, "ab", sizeof "ab" - 1);
     bitnet_model_free(model);
     hm_expect(&m, BITNET_OK, 0, 0);
     CHECK(n == 1 && t[0] == 256 && found == 256);
@@ -508,15 +508,15 @@ static void hm_eval_fails(const gb_model *g, bitnet_kv_type kv, const char *wher
                 bitnet_error err = {BITNET_OK, ""};
                 bitnet_token first = 11;
                 bitnet_result r = BITNET_OK;
-                int ok = c && fresh && !bitnet_eval(c, &first, 1, 0, 0) && bitnet_logits(c, 0);
-                if (ok) r = bitnet_eval(c, hm_tokens, 6, threads % 2, &err);
+                int ok = c && fresh && !bitnet_eval(c, 0, &first, 1, 1, 0) && bitnet_logits(c, 0, NULL);
+                if (ok) r = bitnet_eval(c, 0, hm_tokens, 6, threads % 2 ? 6 : 1, &err);
                 ok = ok && r == BITNET_ERR_FORMAT && strstr(err.text, where) &&
-                     bitnet_ctx_length(c) == 1 && !bitnet_logits(c, -1) &&
-                     bitnet_sample(c, 0) == -1;
-                ok = ok && !bitnet_eval(c, hm_tokens, 2, 0, 0) &&
-                     !bitnet_eval(fresh, &first, 1, 0, 0) &&
-                     !bitnet_eval(fresh, hm_tokens, 2, 0, 0) &&
-                     !memcmp(bitnet_logits(c, -1), bitnet_logits(fresh, -1),
+                     bitnet_seq_length(c, 0) == 1 && !bitnet_logits(c, -1, NULL) &&
+                     bitnet_sample(c, -1, 0, NULL) == -1;
+                ok = ok && !bitnet_eval(c, 0, hm_tokens, 2, 1, 0) &&
+                     !bitnet_eval(fresh, 0, &first, 1, 1, 0) &&
+                     !bitnet_eval(fresh, 0, hm_tokens, 2, 1, 0) &&
+                     !memcmp(bitnet_logits(c, -1, NULL), bitnet_logits(fresh, -1, NULL),
                              (size_t)g->n_vocab * 4);
                 bitnet_ctx_free(c);
                 bitnet_ctx_free(fresh);
@@ -606,8 +606,8 @@ static void hm_overflow(int down) {
             bitnet_model *m = load(g.data, g.size, 0);
             bitnet_ctx *c = create(m, &p);
             bitnet_error err = {BITNET_OK, ""};
-            bitnet_result r = c ? bitnet_eval(c, hm_tokens, 6, 0, &err) : BITNET_OK;
-            const int length = c ? bitnet_ctx_length(c) : -1;
+            bitnet_result r = c ? bitnet_eval(c, 0, hm_tokens, 6, 1, &err) : BITNET_OK;
+            const int length = c ? bitnet_seq_length(c, 0) : -1;
             bitnet_ctx_free(c);
             bitnet_model_free(m);
             CHECK_MSG(r == BITNET_ERR_FORMAT && length == 0 &&
@@ -644,8 +644,8 @@ static void test_wild_attention(void) {
                 for (j = 0; j < 64; j++) hm_put_u32(w + 4 * j, 0x5d5e0b6bu);   /* 1e18 */
                 m = load(g.data, g.size, 0);
                 c = create(m, &p);
-                r = c ? bitnet_eval(c, hm_tokens, 6, 0, &err) : BITNET_OK;
-                length = c ? bitnet_ctx_length(c) : -1;
+                r = c ? bitnet_eval(c, 0, hm_tokens, 6, 1, &err) : BITNET_OK;
+                length = c ? bitnet_seq_length(c, 0) : -1;
                 bitnet_ctx_free(c);
                 bitnet_model_free(m);
                 gb_free_model(&g);
@@ -669,9 +669,9 @@ static void test_zeros(void) {
         if (!bitnet_kernels_usable(bitnet_kernels_get(i))) continue;
         m = load(g.data, g.size, bitnet_kernels_get(i));
         c = create(m, &p);
-        logits = c && !bitnet_eval(c, &t, 1, 0, 0) ? bitnet_logits(c, 0) : 0;
+        logits = c && !bitnet_eval(c, 0, &t, 1, 1, 0) ? bitnet_logits(c, 0, NULL) : 0;
         for (k = 0; logits && k < g.n_vocab; k++) bad += logits[k] != 0.0f;
-        bad += !logits || bitnet_sample(c, 0) != 0;
+        bad += !logits || bitnet_sample(c, -1, 0, NULL) != 0;
         n++;
         bitnet_ctx_free(c);
         bitnet_model_free(m);
@@ -774,9 +774,9 @@ static void test_wild_prompt(void) {
         gen.prompt = more;
         CHECK(bitnet_generate(c, &gen, 0, &err) == BITNET_ERR_FORMAT &&
               strstr(err.text, "token 5 at position 7"));
-        CHECK(bitnet_ctx_length(c) == 4 && bitnet_ctx_pending(c) == 12 && !bitnet_logits(c, -1));
-        CHECK(bitnet_eval(c, more, 3, 0, 0) == BITNET_ERR_FORMAT);
-        CHECK(bitnet_ctx_length(c) == 4 && bitnet_ctx_pending(c) == 12 && !bitnet_logits(c, -1));
+        CHECK(bitnet_seq_length(c, 0) == 4 && bitnet_seq_pending(c, 0) == 12 && !bitnet_logits(c, -1, NULL));
+        CHECK(bitnet_eval(c, 0, more, 3, 1, 0) == BITNET_ERR_FORMAT);
+        CHECK(bitnet_seq_length(c, 0) == 4 && bitnet_seq_pending(c, 0) == 12 && !bitnet_logits(c, -1, NULL));
         gen.prompt = 0;                /* on from 12; then comes 5 */
         gen.max_tokens = 3;
         gen.text_fn = hm_spoil;
@@ -785,12 +785,12 @@ static void test_wild_prompt(void) {
         hm_put_u32(hm_row, keep);
         CHECK(bitnet_generate(c, &gen, 0, &err) == BITNET_ERR_FORMAT &&
               strstr(err.text, "token 5 at position 5"));
-        CHECK(bitnet_ctx_length(c) == 5 && bitnet_ctx_pending(c) == 5 && got[1] == -1);
+        CHECK(bitnet_seq_length(c, 0) == 5 && bitnet_seq_pending(c, 0) == 5 && got[1] == -1);
         CHECK(bitnet_generate(c, &gen, 0, &err) == BITNET_ERR_FORMAT);
-        CHECK(bitnet_ctx_length(c) == 5 && bitnet_ctx_pending(c) == 5);
-        CHECK(!bitnet_ctx_rewind(c, 5) && bitnet_ctx_pending(c) == -1);
-        CHECK(!bitnet_eval(c, good, 1, 0, 0) && !bitnet_eval(other, all, 6, 0, 0));
-        CHECK(!memcmp(bitnet_logits(c, -1), bitnet_logits(other, -1), size));
+        CHECK(bitnet_seq_length(c, 0) == 5 && bitnet_seq_pending(c, 0) == 5);
+        CHECK(!bitnet_seq_rewind(c, 0, 5, NULL) && bitnet_seq_pending(c, 0) == -1);
+        CHECK(!bitnet_eval(c, 0, good, 1, 1, 0) && !bitnet_eval(other, 0, all, 6, 1, 0));
+        CHECK(!memcmp(bitnet_logits(c, -1, NULL), bitnet_logits(other, -1, NULL), size));
         bitnet_ctx_free(c);
         bitnet_ctx_free(other);
     }

@@ -22,7 +22,7 @@ static float *attention_of(bitnet_model *m, bitnet_kv_type kv, double factor) {
     for (i = 0; i < I8_TOKENS; i++)
         tokens[i] = (bitnet_token)(gb_random(&seed) % (uint32_t)m->n_vocab);
     m->score_scale = (float)((double)scale * factor);
-    if (c && !bitnet_eval(c, tokens, I8_TOKENS, I8_TOKENS, 0)) {
+    if (c && !bitnet_eval(c, 0, tokens, I8_TOKENS, I8_TOKENS ? I8_TOKENS : 1, 0)) {
         out = (float *)gb_malloc(n * sizeof *out);
         memcpy(out, c->o, n * sizeof *out);
     }
@@ -103,7 +103,7 @@ static void test_codes(void) {
     for (kv = 0; kv < 2; kv++) {
         bitnet_ctx_params params = ctx_params(N, 0, 1, kv ? BITNET_KV_I8 : BITNET_KV_F32);
         bitnet_ctx *c = create(m, &params);
-        if (c && !bitnet_eval(c, tokens, N, 0, 0)) {
+        if (c && !bitnet_eval(c, 0, tokens, N, 1, 0)) {
             size[kv] = (size_t)bitnet_seq_state_bytes(c, 0);
             file[kv] = (uint8_t *)gb_malloc(size[kv]);
             written += bitnet_seq_save_memory(c, 0, file[kv], size[kv], 0) == BITNET_OK;
@@ -223,13 +223,13 @@ static void test_stale(void) {
         bitnet_ctx *c;
         p.n_seqs = seqs;
         c = create(m, &p);
-        if (!c || bitnet_eval(c, tokens, N, 0, 0)) bad = 1000;
+        if (!c || bitnet_eval(c, 0, tokens, N, 1, 0)) bad = 1000;
         for (i = 0; i < sizeof kept / sizeof kept[0] && bad < 0; i++) {
             const int n = kept[i];
-            if (bitnet_ctx_rewind(c, n) || bitnet_eval(c, others + n, N - n, 0, 0) ||
-                bitnet_ctx_rewind(c, n) || !logits_like(c, tokens, n, N, want)) bad = n;
+            if (bitnet_seq_rewind(c, 0, n, NULL) || bitnet_eval(c, 0, others + n, N - n, 1, 0) ||
+                bitnet_seq_rewind(c, 0, n, NULL) || !logits_like(c, tokens, n, N, want)) bad = n;
         }
-        if (bad < 0 && (bitnet_ctx_rewind(c, 0) || bitnet_eval(c, tokens, N, 0, 0))) bad = 1001;
+        if (bad < 0 && (bitnet_seq_rewind(c, 0, 0, NULL) || bitnet_eval(c, 0, tokens, N, 1, 0))) bad = 1001;
         if (bad < 0) {                 /* the pages are there, and the text is not */
             spoil(c, 0);
             c->seqs[0].n_past = 0;
@@ -265,7 +265,7 @@ static void test_copies(void) {
         for (s = 0; s < 2; s++) want[s] = logits_of(g.data, g.size, 0, &p, texts[s], N, N);
         p.n_seqs = 2;
         c = create(m, &p);
-        if (!c || bitnet_eval(c, texts[0], at[i], 0, 0) || bitnet_seq_copy(c, 0, 1, at[i])) bad = 1;
+        if (!c || bitnet_eval(c, 0, texts[0], at[i], 1, 0) || bitnet_seq_copy(c, 0, 1, at[i], NULL)) bad = 1;
         memset(in, 0, sizeof in);
         for (s = 0; s < 2; s++) {      /* side by side */
             in[s].seq = s;
@@ -275,7 +275,7 @@ static void test_copies(void) {
         }
         if (!bad && bitnet_eval_many(c, in, 2, 0)) bad = 2;
         for (s = 0; s < 2 && !bad && want[s]; s++)
-            if (memcmp(bitnet_logits(c, in[s].row),
+            if (memcmp(bitnet_logits(c, in[s].row, NULL),
                        want[s] + (size_t)(N - 1) * (size_t)g.n_vocab, (size_t)g.n_vocab * 4))
                 bad = 3 + s;
         bitnet_ctx_free(c);

@@ -21,12 +21,12 @@ static void note(trace *t, const void *p, size_t n) {
 
 static int listen(void *ud, const char *text, size_t n, bitnet_token token) {
     trace *t = (trace *)ud;
-    int32_t length = bitnet_ctx_length(t->c);
+    int32_t length = bitnet_seq_length(t->c, 0);
     note(t, &token, sizeof token);
     note(t, &length, sizeof length);
     note(t, text, n);
     if (token >= 0) t->last = token;
-    if (t->calls % 16 == 0) note(t, bitnet_logits(t->c, -1), 64 * sizeof(float));
+    if (t->calls % 16 == 0) note(t, bitnet_logits(t->c, -1, NULL), 64 * sizeof(float));
     return t->calls++ == t->stop_at;
 }
 
@@ -76,7 +76,7 @@ static const char *differs(contexts *p, const bitnet_generate_params *params, in
         p->t[i].calls = 0;
         c[i] = p->t[i].c;
         r[i] = bitnet_generate(p->t[i].c, &g, &stop[i], 0);
-        logits[i] = bitnet_logits(p->t[i].c, -1);
+        logits[i] = bitnet_logits(p->t[i].c, -1, NULL);
     }
     if (why) *why = stop[0];
     if (r[0] || r[0] != r[1]) return "result";
@@ -84,9 +84,9 @@ static const char *differs(contexts *p, const bitnet_generate_params *params, in
     if (p->t[0].calls != p->t[1].calls) return "number of tokens";
     if (p->t[0].n != p->t[1].n || memcmp(p->t[0].bytes, p->t[1].bytes, p->t[0].n))
         return "what text_fn saw";
-    if (bitnet_ctx_length(c[0]) != bitnet_ctx_length(c[1])) return "length";
-    if (memcmp(bitnet_ctx_tokens(c[0]), bitnet_ctx_tokens(c[1]),
-               (size_t)bitnet_ctx_length(c[0]) * sizeof(bitnet_token)))
+    if (bitnet_seq_length(c[0], 0) != bitnet_seq_length(c[1], 0)) return "length";
+    if (memcmp(bitnet_seq_tokens(c[0], 0), bitnet_seq_tokens(c[1], 0),
+               (size_t)bitnet_seq_length(c[0], 0) * sizeof(bitnet_token)))
         return "tokens in the context";
     if (s[0].rng != s[1].rng) return "rng";
     if (memcmp(logits[0], logits[1], (size_t)c[0]->m->n_vocab * sizeof(float))) return "logits";
@@ -149,7 +149,7 @@ static void test_chain(void) {
         bad = differs(&two, &p, lookup, &why);
         CHECK_MSG(!bad, "lookup %d: %s", lookup, bad);
         CHECK(why == BITNET_STOP_END && two.t[1].calls == 7);
-        CHECK(bitnet_ctx_length(two.t[1].c) == 11 + 6);
+        CHECK(bitnet_seq_length(two.t[1].c, 0) == 11 + 6);
         if (lookup >= 6)
             CHECK_MSG(two.stats.drafts == 1 && two.stats.accepted == 5 &&
                       two.stats.drafted == (lookup < 52 ? lookup : 52), "lookup %d: %d, %d, %d",
@@ -158,7 +158,7 @@ static void test_chain(void) {
         p.prompt = 0;                                      /* on from the pending token */
         bad = differs(&two, &p, lookup, &why);
         CHECK_MSG(!bad && why == BITNET_STOP_END, "lookup %d, resumed: %s", lookup, bad);
-        CHECK(bitnet_ctx_length(two.t[1].c) == 11 + 6 + 9);
+        CHECK(bitnet_seq_length(two.t[1].c, 0) == 11 + 6 + 9);
         p.prompt = prompt;
         end_pair(&two);
     }
@@ -178,7 +178,7 @@ static void test_chain(void) {
         CHECK(start_pair(&two, m, cp, 15));
         bad = differs(&two, &p, 15, &why);
         CHECK_MSG(!bad && why == BITNET_STOP_LENGTH, "n_ctx %d: %s", n_ctx, bad);
-        CHECK(bitnet_ctx_length(two.t[1].c) == n_ctx && two.t[1].calls == n_ctx - 10);
+        CHECK(bitnet_seq_length(two.t[1].c, 0) == n_ctx && two.t[1].calls == n_ctx - 10);
         end_pair(&two);
     }
     cp.n_ctx = 64;
@@ -315,7 +315,7 @@ static void test_bad_lookup(void) {
     CHECK(bitnet_generate(two.t[1].c, &p, 0, &err) == BITNET_ERR_ARG);
     p.lookup = 5;                                          /* n_logits is 5 */
     CHECK(bitnet_generate(two.t[1].c, &p, 0, &err) == BITNET_ERR_LIMIT);
-    CHECK(strstr(err.text, "n_logits 6") && bitnet_ctx_length(two.t[1].c) == 0);
+    CHECK(strstr(err.text, "n_logits 6") && bitnet_seq_length(two.t[1].c, 0) == 0);
     p.lookup = 4;
     CHECK(!bitnet_generate(two.t[1].c, &p, 0, &err));
     CHECK(stats.drafts == 1 && stats.drafted == 2 && stats.accepted == 3);

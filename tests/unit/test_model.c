@@ -236,7 +236,7 @@ static void see_layer(void *ud, int layer, const float *x, int n_tokens) {
     seen *s = (seen *)ud;
     const bitnet_ctx *c = s->c;
     size_t dim = (size_t)c->m->dim;
-    int32_t at = bitnet_ctx_length(c);
+    int32_t at = bitnet_seq_length(c, 0);
     s->calls++;
     if (layer != s->next || n_tokens < 1 || n_tokens > c->p.n_batch ||
         at + n_tokens > c->p.n_ctx) {
@@ -369,21 +369,21 @@ static void test_rewind(void) {
     if (!c || !other || !all_logits(c, ref_a.tokens, 16, 16, want) ||
         !all_logits(other, reversed, 16, 16, other_want)) bad = 1;
     for (i = 15; i >= 0 && !bad; i -= 3) {                 /* keep i, spoil what follows, go on */
-        if (bitnet_ctx_rewind(c, i) || bitnet_ctx_length(c) != i) bad = 2;
-        if (!bad && (bitnet_logits(c, -1) || bitnet_sample(c, 0) != -1)) bad = 3;
-        if (!bad && (bitnet_eval(c, reversed, 16 - i, 0, 0) || bitnet_ctx_rewind(c, i))) bad = 4;
+        if (bitnet_seq_rewind(c, 0, i, NULL) || bitnet_seq_length(c, 0) != i) bad = 2;
+        if (!bad && (bitnet_logits(c, -1, NULL) || bitnet_sample(c, -1, 0, NULL) != -1)) bad = 3;
+        if (!bad && (bitnet_eval(c, 0, reversed, 16 - i, 1, 0) || bitnet_seq_rewind(c, 0, i, NULL))) bad = 4;
         if (!bad && !all_logits(c, ref_a.tokens + i, 16 - i, 16, got)) bad = 5;
         if (!bad && memcmp(got, want + (size_t)i * n_vocab, (size_t)(16 - i) * n_vocab * 4))
             bad = 6;
     }
     if (!bad) {                                            /* token by token, taking turns */
-        if (bitnet_ctx_rewind(c, 0) || bitnet_ctx_rewind(other, 0)) bad = 7;
+        if (bitnet_seq_rewind(c, 0, 0, NULL) || bitnet_seq_rewind(other, 0, 0, NULL)) bad = 7;
         for (i = 0; i < 16 && !bad; i++) {
-            if (bitnet_eval(c, ref_a.tokens + i, 1, 0, 0) ||
-                bitnet_eval(other, reversed + i, 1, 0, 0))
+            if (bitnet_eval(c, 0, ref_a.tokens + i, 1, 1, 0) ||
+                bitnet_eval(other, 0, reversed + i, 1, 1, 0))
                 bad = 8;
-            if (!bad && (memcmp(bitnet_logits(c, -1), want + (size_t)i * n_vocab, n_vocab * 4) ||
-                         memcmp(bitnet_logits(other, 0), other_want + (size_t)i * n_vocab,
+            if (!bad && (memcmp(bitnet_logits(c, -1, NULL), want + (size_t)i * n_vocab, n_vocab * 4) ||
+                         memcmp(bitnet_logits(other, 0, NULL), other_want + (size_t)i * n_vocab,
                                 n_vocab * 4))) bad = 9;
         }
     }
@@ -561,38 +561,38 @@ static void test_eval_errors(void) {
     p.n_logits = 2;
     c = create(m, &p);
     CHECK(c);
-    CHECK(bitnet_ctx_capacity(c) == 8 && bitnet_ctx_length(c) == 0);
-    CHECK(!bitnet_logits(c, -1) && !bitnet_logits(c, 0) && bitnet_sample(c, 0) == -1);
-    CHECK(bitnet_eval(c, good, 5, 0, &err) == BITNET_OK);
-    CHECK(bitnet_ctx_length(c) == 5);
-    CHECK(bitnet_logits(c, -1) && bitnet_logits(c, -1) == bitnet_logits(c, 0));
-    CHECK(!bitnet_logits(c, 1) && !bitnet_logits(c, -2));
-    memcpy(before, bitnet_logits(c, -1), (size_t)g.n_vocab * 4);
-#define UNCHANGED() (bitnet_ctx_length(c) == 5 && bitnet_logits(c, -1) && \
-                     !memcmp(before, bitnet_logits(c, -1), (size_t)g.n_vocab * 4))
-    CHECK(bitnet_eval(c, good, 0, 0, &err) == BITNET_ERR_ARG && err.text[0] && UNCHANGED());
-    CHECK(bitnet_eval(c, good, -1, 0, &err) == BITNET_ERR_ARG && UNCHANGED());
-    CHECK(bitnet_eval(c, 0, 1, 0, &err) == BITNET_ERR_ARG && UNCHANGED());
+    CHECK(bitnet_ctx_capacity(c) == 8 && bitnet_seq_length(c, 0) == 0);
+    CHECK(!bitnet_logits(c, -1, NULL) && !bitnet_logits(c, 0, NULL) && bitnet_sample(c, -1, 0, NULL) == -1);
+    CHECK(bitnet_eval(c, 0, good, 5, 1, &err) == BITNET_OK);
+    CHECK(bitnet_seq_length(c, 0) == 5);
+    CHECK(bitnet_logits(c, -1, NULL) && bitnet_logits(c, -1, NULL) == bitnet_logits(c, 0, NULL));
+    CHECK(!bitnet_logits(c, 1, NULL) && !bitnet_logits(c, -2, NULL));
+    memcpy(before, bitnet_logits(c, -1, NULL), (size_t)g.n_vocab * 4);
+#define UNCHANGED() (bitnet_seq_length(c, 0) == 5 && bitnet_logits(c, -1, NULL) && \
+                     !memcmp(before, bitnet_logits(c, -1, NULL), (size_t)g.n_vocab * 4))
+    CHECK(bitnet_eval(c, 0, good, 0, 1, &err) == BITNET_ERR_ARG && err.text[0] && UNCHANGED());
+    CHECK(bitnet_eval(c, 0, good, -1, 1, &err) == BITNET_ERR_ARG && UNCHANGED());
+    CHECK(bitnet_eval(c, 0, 0, 1, 1, &err) == BITNET_ERR_ARG && UNCHANGED());
     bad[2] = g.n_vocab;
     err.text[0] = 0;
-    CHECK(bitnet_eval(c, bad, 3, 0, &err) == BITNET_ERR_ARG && err.code == BITNET_ERR_ARG);
+    CHECK(bitnet_eval(c, 0, bad, 3, 1, &err) == BITNET_ERR_ARG && err.code == BITNET_ERR_ARG);
     CHECK(strstr(err.text, "259") && UNCHANGED());
     bad[2] = -1;
-    CHECK(bitnet_eval(c, bad, 3, 0, 0) == BITNET_ERR_ARG && UNCHANGED());
+    CHECK(bitnet_eval(c, 0, bad, 3, 1, 0) == BITNET_ERR_ARG && UNCHANGED());
     bad[2] = INT32_MIN;
-    CHECK(bitnet_eval(c, bad, 3, 0, 0) == BITNET_ERR_ARG && UNCHANGED());
-    CHECK(bitnet_eval(c, good, 4, 0, &err) == BITNET_ERR_FULL && err.code == BITNET_ERR_FULL);
+    CHECK(bitnet_eval(c, 0, bad, 3, 1, 0) == BITNET_ERR_ARG && UNCHANGED());
+    CHECK(bitnet_eval(c, 0, good, 4, 1, &err) == BITNET_ERR_FULL && err.code == BITNET_ERR_FULL);
     CHECK(UNCHANGED());
-    CHECK(bitnet_eval(c, good, INT32_MAX, 0, 0) == BITNET_ERR_FULL && UNCHANGED());
-    CHECK(bitnet_eval(c, good, 3, 1, &err) == BITNET_ERR_LIMIT && UNCHANGED());
-    CHECK(bitnet_ctx_rewind(c, 6) == BITNET_ERR_ARG && UNCHANGED());
-    CHECK(bitnet_ctx_rewind(c, -1) == BITNET_ERR_ARG && UNCHANGED());
-    CHECK(bitnet_ctx_rewind(c, INT32_MIN) == BITNET_ERR_ARG && UNCHANGED());
-    CHECK(bitnet_ctx_rewind(c, 5) == BITNET_OK && UNCHANGED());
+    CHECK(bitnet_eval(c, 0, good, INT32_MAX, 1, 0) == BITNET_ERR_FULL && UNCHANGED());
+    CHECK(bitnet_eval(c, 0, good, 3, 3, &err) == BITNET_ERR_LIMIT && UNCHANGED());
+    CHECK(bitnet_seq_rewind(c, 0, 6, NULL) == BITNET_ERR_ARG && UNCHANGED());
+    CHECK(bitnet_seq_rewind(c, 0, -1, NULL) == BITNET_ERR_ARG && UNCHANGED());
+    CHECK(bitnet_seq_rewind(c, 0, INT32_MIN, NULL) == BITNET_ERR_ARG && UNCHANGED());
+    CHECK(bitnet_seq_rewind(c, 0, 5, NULL) == BITNET_OK && UNCHANGED());
     /* What failed left nothing in the cache: going on equals going on in a fresh context. */
-    CHECK(bitnet_eval(c, good + 5, 3, 0, 0) == BITNET_OK && bitnet_ctx_length(c) == 8);
-    CHECK(bitnet_eval(c, good, 1, 0, 0) == BITNET_ERR_FULL && bitnet_ctx_length(c) == 8);
-    memcpy(before, bitnet_logits(c, -1), (size_t)g.n_vocab * 4);
+    CHECK(bitnet_eval(c, 0, good + 5, 3, 1, 0) == BITNET_OK && bitnet_seq_length(c, 0) == 8);
+    CHECK(bitnet_eval(c, 0, good, 1, 1, 0) == BITNET_ERR_FULL && bitnet_seq_length(c, 0) == 8);
+    memcpy(before, bitnet_logits(c, -1, NULL), (size_t)g.n_vocab * 4);
     bitnet_ctx_free(c);
     p = ctx_params(8, 0, 1, BITNET_KV_F16);
     after = logits_of(g.data, g.size, 0, &p, good, 8, 8);
@@ -716,8 +716,8 @@ static void test_ctx_bytes(void) {
                       (unsigned long)bitnet_ctx_bytes(m, &p),
                       p.parallel_fn ? " (parallel_fn)" : "");
             calls = (size_t)count.calls;
-            CHECK(!bitnet_eval(c, t, i ? 3 : 1, i % 2, 0) && bitnet_logits(c, -1));
-            bitnet_sample(c, 0);
+            CHECK(!bitnet_eval(c, 0, t, i ? 3 : 1, i % 2 ? i ? 3 : 1 : 1, 0) && bitnet_logits(c, -1, NULL));
+            bitnet_sample(c, -1, 0, NULL);
             CHECK((size_t)count.calls == calls);       /* the manual: these allocate nothing */
             bitnet_ctx_free(c);
             CHECK(count.live_bytes == before);

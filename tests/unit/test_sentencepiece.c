@@ -323,7 +323,7 @@ static void test_spm_model(void) {
     n_text = bitnet_detokenize(m, got + 1, n - 1, text, sizeof text);
     end = bitnet_token_is_end(m, 2) && !bitnet_token_is_end(m, 1) && m->vocab.bos == 1 &&
           m->vocab.add_bos;
-    quiet = !warnings && bitnet_chat_tokenize(m, 0, 0, 0, 0, 0, 0) == BITNET_ERR_UNSUPPORTED;
+    quiet = !warnings && bitnet_chat_tokenize(m, 0, 0, 0, 0, 0, 0, NULL) == BITNET_ERR_UNSUPPORTED;
     bitnet_model_free(m);
     gb_free_model(&g);
     CHECK(n == 4 && got[0] == 1 && got[1] == 264 && got[2] == 270 && got[3] == 267);

@@ -60,7 +60,7 @@ static int rows_equal(const mix *x, bitnet_ctx *c, const bitnet_input *in, int n
     for (i = 0; i < n; i++)
         for (k = 0; k < in[i].n_logits; k++) {
             const int at = bitnet_seq_length(c, in[i].seq) - in[i].n_logits + k;
-            const float *row = bitnet_logits(c, in[i].row + k);
+            const float *row = bitnet_logits(c, in[i].row + k, NULL);
             if (!row || memcmp(row, x->want[in[i].seq] + (size_t)at * vocab, vocab * sizeof *row)) {
                 test_fail(__FILE__, __LINE__, "sequence %d, position %d: other bits",
                           (int)in[i].seq, at);
@@ -99,8 +99,8 @@ static int random_call(mix *x, bitnet_ctx *c) {
 static int random_change(mix *x, bitnet_ctx *c) {
     const int s = 1 + below(x, N_SEQS - 1), have = bitnet_seq_length(c, 0);
     const int most = have < 20 * s ? have : 20 * s;
-    if (below(x, 3)) return !bitnet_seq_rewind(c, s, below(x, bitnet_seq_length(c, s) + 1));
-    return !bitnet_seq_copy(c, 0, s, below(x, most + 1)) &&
+    if (below(x, 3)) return !bitnet_seq_rewind(c, s, below(x, bitnet_seq_length(c, s) + 1), NULL);
+    return !bitnet_seq_copy(c, 0, s, below(x, most + 1), NULL) &&
            !memcmp(bitnet_seq_tokens(c, s), x->tokens[s],
                    (size_t)bitnet_seq_length(c, s) * sizeof(bitnet_token));
 }
@@ -200,7 +200,7 @@ static int drawn_from_row(bitnet_ctx *c, const bitnet_gen *g) {
     bitnet_piece piece;
     bitnet_logprob best;
     bitnet_gen_piece(g, &piece);
-    return piece.n_tokens == 0 || (!bitnet_logprobs(c, piece.row, &best, 1) &&
+    return piece.n_tokens == 0 || (!bitnet_logprobs(c, piece.row, &best, 1, NULL) &&
                                    best.token == piece.tokens[piece.n_tokens - 1]);
 }
 
@@ -223,7 +223,7 @@ static void check_gens(int threads, int n_batch) {
         make_params(&x, i, &p[i], &s[i]);
         p[i].text_fn = add_text;
         p[i].ud = &alone[i];
-        CHECK(!bitnet_ctx_rewind(c, 0) && !bitnet_generate(c, &p[i], &alone[i].why, &err));
+        CHECK(!bitnet_seq_rewind(c, 0, 0, NULL) && !bitnet_generate(c, &p[i], &alone[i].why, &err));
     }
     bitnet_ctx_free(c);
     cp.n_seqs = N_GENS;
@@ -236,7 +236,7 @@ static void check_gens(int threads, int n_batch) {
                 p[i].seq = N_GENS - 1 - i;
                 CHECK_MSG(!bitnet_gen_begin(c, &p[i], &gens[i], &err), "%s", err.text);
                 CHECK(bitnet_gen_begin(c, &p[i], &other, &err) == BITNET_ERR_BUSY);
-                CHECK(bitnet_seq_rewind(c, p[i].seq, 0) == BITNET_ERR_BUSY);
+                CHECK(bitnet_seq_rewind(c, p[i].seq, 0, NULL) == BITNET_ERR_BUSY);
             }
             if (gens[i]) list[n++] = gens[i];
         }
@@ -279,15 +279,15 @@ static void test_take_back(void) {
     make_params(&x, 2, &p, &s);
     p.max_tokens = 2;
     p.n_prompt = 5;
-    CHECK(!bitnet_generate(c, &p, 0, 0) && bitnet_ctx_length(c) == 6);
-    pending = bitnet_ctx_pending(c);
+    CHECK(!bitnet_generate(c, &p, 0, 0) && bitnet_seq_length(c, 0) == 6);
+    pending = bitnet_seq_pending(c, 0);
     CHECK(pending >= 0 && pending != 5);
     p.n_prompt = 50;
     CHECK(!bitnet_gen_begin(c, &p, &g, 0) && !bitnet_gen_next(&g, 1, 0));
     bitnet_gen_piece(g, &piece);
     CHECK(piece.n_read == 8 && piece.n_prompt == 51 && piece.n_tokens == 0 && !piece.ended);
     bitnet_gen_end(g);
-    CHECK(bitnet_ctx_length(c) == 6 && bitnet_ctx_pending(c) == pending);
+    CHECK(bitnet_seq_length(c, 0) == 6 && bitnet_seq_pending(c, 0) == pending);
     bitnet_ctx_free(c);
     tear_down(&x);
 }
@@ -369,12 +369,12 @@ static void test_mask(void) {
         p.sampler = &s;
         p.text_fn = add_text;
         p.ud = &got;
-        CHECK(!bitnet_ctx_rewind(c, 0) && !bitnet_generate(c, &p, &got.why, 0));
+        CHECK(!bitnet_seq_rewind(c, 0, 0, NULL) && !bitnet_generate(c, &p, &got.why, 0));
         CHECK_MSG(got.why == BITNET_STOP_MASK && got.n_tokens == 20 && rule.n == 20,
                   "stop %d after %d tokens", (int)got.why, got.n_tokens);
         for (i = 0; i < 20; i++) CHECK(got.tokens[i] % 2 == 1 && rule.tokens[i] == got.tokens[i]);
-        length = bitnet_ctx_length(c);
-        CHECK(length == 48 + 20 && bitnet_ctx_pending(c) == -1 && bitnet_sample(c, 0) >= 0);
+        length = bitnet_seq_length(c, 0);
+        CHECK(length == 48 + 20 && bitnet_seq_pending(c, 0) == -1 && bitnet_sample(c, -1, 0, NULL) >= 0);
     }
     CHECK(stats.accepted > 0);
     bitnet_ctx_free(c);
@@ -413,29 +413,29 @@ static void check_remove(bitnet_kv_type kv) {
         memcpy(kept + from, x.tokens[0] + to, (size_t)(N_TOKENS - to) * sizeof *kept);
         in.tokens = x.tokens[0];
         CHECK(!bitnet_seq_sync(c, 1, kept, N_TOKENS - to + from, 0, &err));
-        memcpy(logits, bitnet_logits(c, -1), bytes);
-        CHECK(!bitnet_seq_rewind(c, 0, 0) && !bitnet_eval_many(c, &in, 1, &err));
+        memcpy(logits, bitnet_logits(c, -1, NULL), bytes);
+        CHECK(!bitnet_seq_rewind(c, 0, 0, NULL) && !bitnet_eval_many(c, &in, 1, &err));
         CHECK_MSG(!bitnet_seq_remove(c, 0, from, to, &err), "%s", err.text);
         CHECK(bitnet_seq_length(c, 0) == N_TOKENS - to + from &&
               !memcmp(bitnet_seq_tokens(c, 0), kept, (size_t)(N_TOKENS - to + from) * 4));
-        if (to == N_TOKENS) CHECK(!bitnet_logits(c, -1));
-        else CHECK(!memcmp(bitnet_logits(c, -1), logits, bytes));
+        if (to == N_TOKENS) CHECK(!bitnet_logits(c, -1, NULL));
+        else CHECK(!memcmp(bitnet_logits(c, -1, NULL), logits, bytes));
         free(logits);
     }
-    CHECK(!bitnet_seq_rewind(c, 0, 0) && !bitnet_eval_many(c, &in, 1, &err));
+    CHECK(!bitnet_seq_rewind(c, 0, 0, NULL) && !bitnet_eval_many(c, &in, 1, &err));
     CHECK(bitnet_seq_remove(c, 0, 5, N_TOKENS + 1, &err) == BITNET_ERR_ARG && err.text[0]);
     CHECK(bitnet_seq_remove(c, 0, 6, 5, 0) == BITNET_ERR_ARG);
     CHECK(bitnet_seq_remove(c, 0, -1, 5, 0) == BITNET_ERR_ARG);
     CHECK(bitnet_seq_remove(c, 2, 0, 0, 0) == BITNET_ERR_ARG);
-    CHECK(bitnet_seq_length(c, 0) == N_TOKENS && bitnet_logits(c, -1));
-    CHECK(!bitnet_seq_rewind(c, 0, 20) && !bitnet_generate(c, &gen, 0, 0));
-    to = bitnet_ctx_pending(c);        /* it stays */
-    CHECK(to >= 0 && !bitnet_seq_remove(c, 0, 3, 9, 0) && bitnet_ctx_pending(c) == to &&
-          bitnet_ctx_length(c) == 17);
-    CHECK(!bitnet_seq_remove(c, 0, 15, 17, 0) && bitnet_ctx_pending(c) == to);
+    CHECK(bitnet_seq_length(c, 0) == N_TOKENS && bitnet_logits(c, -1, NULL));
+    CHECK(!bitnet_seq_rewind(c, 0, 20, NULL) && !bitnet_generate(c, &gen, 0, 0));
+    to = bitnet_seq_pending(c, 0);        /* it stays */
+    CHECK(to >= 0 && !bitnet_seq_remove(c, 0, 3, 9, 0) && bitnet_seq_pending(c, 0) == to &&
+          bitnet_seq_length(c, 0) == 17);
+    CHECK(!bitnet_seq_remove(c, 0, 15, 17, 0) && bitnet_seq_pending(c, 0) == to);
     left = 3;
     CHECK(bitnet_seq_remove(c, 0, 5, 9, &err) == BITNET_ERR_CANCELLED);
-    CHECK(bitnet_seq_length(c, 0) == 5 && bitnet_ctx_pending(c) == -1);
+    CHECK(bitnet_seq_length(c, 0) == 5 && bitnet_seq_pending(c, 0) == -1);
     bitnet_ctx_free(c);
     tear_down(&x);
 }
@@ -472,7 +472,7 @@ static void test_pages(void) {
     in.tokens = x.tokens[0];
     CHECK(!bitnet_eval_many(c, &in, 1, &err) && count.calls == calls + 2);
     for (i = 1; i < 50; i++)
-        CHECK(!bitnet_seq_copy(c, 0, i, 99) && bitnet_seq_length(c, i) == 99);
+        CHECK(!bitnet_seq_copy(c, 0, i, 99, NULL) && bitnet_seq_length(c, i) == 99);
     CHECK(count.calls == calls + 2);
     in.n_tokens = 1;                   /* two more copies of the second page */
     for (i = 1; i < 50; i++) {
@@ -482,11 +482,11 @@ static void test_pages(void) {
         else CHECK(bitnet_eval_many(c, &in, 1, &err) == BITNET_ERR_FULL &&
                    strstr(err.text, "n_kv") && bitnet_seq_length(c, i) == 99);
     }
-    CHECK(count.calls == calls + 4 && !bitnet_seq_rewind(c, 1, 64) && !bitnet_seq_rewind(c, 3, 0));
+    CHECK(count.calls == calls + 4 && !bitnet_seq_rewind(c, 1, 64, NULL) && !bitnet_seq_rewind(c, 3, 0, NULL));
     in.seq = 4;
     in.tokens = &x.tokens[0][99];
     CHECK(!bitnet_eval_many(c, &in, 1, &err) && count.calls == calls + 4);
-    CHECK(!memcmp(bitnet_logits(c, -1), x.want[0] + (size_t)99 * (size_t)m->n_vocab,
+    CHECK(!memcmp(bitnet_logits(c, -1, NULL), x.want[0] + (size_t)99 * (size_t)m->n_vocab,
                   (size_t)m->n_vocab * sizeof(float)));
     bitnet_ctx_free(c);
     bitnet_model_free(m);
@@ -506,11 +506,11 @@ static void test_last_sharer(void) {
     p.n_kv = 2 * 64;
     c = create(x.m, &p);
     in[0].tokens = x.tokens[0];
-    CHECK(c && !bitnet_eval_many(c, in, 1, &err) && !bitnet_seq_copy(c, 0, 1, 20));
+    CHECK(c && !bitnet_eval_many(c, in, 1, &err) && !bitnet_seq_copy(c, 0, 1, 20, NULL));
     in[0].n_tokens = 1;
     in[0].tokens = in[1].tokens = &x.tokens[0][20];
     CHECK_MSG(!bitnet_eval_many(c, in, 2, &err), "%s", err.text);
-    CHECK(!memcmp(bitnet_logits(c, 0), bitnet_logits(c, 1),
+    CHECK(!memcmp(bitnet_logits(c, 0, NULL), bitnet_logits(c, 1, NULL),
                   (size_t)x.m->n_vocab * sizeof(float)));
     bitnet_ctx_free(c);
     tear_down(&x);
@@ -539,7 +539,7 @@ static void test_cancel(void) {
         r = bitnet_eval_many(c, in, 2, 0);
         cancelled += r == BITNET_ERR_CANCELLED;
         CHECK(r == BITNET_OK || (r == BITNET_ERR_CANCELLED && bitnet_seq_length(c, 0) == 0 &&
-                                 bitnet_seq_length(c, 1) == 0 && !bitnet_logits(c, -1)));
+                                 bitnet_seq_length(c, 1) == 0 && !bitnet_logits(c, -1, NULL)));
     } while (r != BITNET_OK);
     CHECK_MSG(cancelled > 10 && rows_equal(&x, c, in, 2), "cancelled %d times", cancelled);
     bitnet_ctx_free(c);
@@ -575,7 +575,7 @@ static void test_cancel_pass(void) {
     p.lookup_stats = &stats;
     p.text_fn = add_text;
     p.ud = &plain;
-    CHECK(!bitnet_generate(c, &p, &plain.why, 0) && stats.drafts > 0 && !bitnet_ctx_rewind(c, 0));
+    CHECK(!bitnet_generate(c, &p, &plain.why, 0) && stats.drafts > 0 && !bitnet_seq_rewind(c, 0, 0, NULL));
     p.text_fn = 0;
     CHECK(!bitnet_gen_begin(c, &p, &g, 0));
     for (pass = 0; !ended && pass < 200; pass++) {
@@ -585,7 +585,7 @@ static void test_cancel_pass(void) {
         r = bitnet_gen_next(&g, 1, &err);
         CHECK_MSG(r == (pass % 2 ? BITNET_ERR_CANCELLED : BITNET_OK) && err.code == r, "pass %d: "
                   "%d %s", pass, (int)r, err.text);
-        CHECK(c->seqs[0].n_pages == bitnet__pages_for(c, bitnet_ctx_length(c)));
+        CHECK(c->seqs[0].n_pages == bitnet__pages_for(c, bitnet_seq_length(c, 0)));
         cancelled += r != BITNET_OK;
         ended = add_piece(&got, g);
     }
@@ -648,18 +648,18 @@ static int goes_on(const mix *x, bitnet_ctx *c, int seq, int from, int to, int s
         if (bitnet_eval_many(c, &in, 1, 0)) return 0;
     }
     return bitnet_seq_length(c, seq) == to &&
-           !memcmp(bitnet_logits(c, -1), want + (size_t)(to - 1) * vocab, vocab * sizeof *want);
+           !memcmp(bitnet_logits(c, -1, NULL), want + (size_t)(to - 1) * vocab, vocab * sizeof *want);
 }
 
 /* Rewinding and copying are refused where the state cannot follow. */
 static void check_fading_cuts(const mix *x, bitnet_ctx *c, const float *want) {
     CHECK(goes_on(x, c, 0, 0, 70, 70, want) && goes_on(x, c, 1, 0, 50, 1, want));
-    CHECK(bitnet_seq_rewind(c, 1, 20) == BITNET_ERR_UNSUPPORTED);
-    CHECK(bitnet_seq_copy(c, 1, 2, 20) == BITNET_ERR_UNSUPPORTED);
-    CHECK(!bitnet_seq_rewind(c, 1, 50) && !bitnet_seq_copy(c, 1, 2, 50));
+    CHECK(bitnet_seq_rewind(c, 1, 20, NULL) == BITNET_ERR_UNSUPPORTED);
+    CHECK(bitnet_seq_copy(c, 1, 2, 20, NULL) == BITNET_ERR_UNSUPPORTED);
+    CHECK(!bitnet_seq_rewind(c, 1, 50, NULL) && !bitnet_seq_copy(c, 1, 2, 50, NULL));
     CHECK(goes_on(x, c, 2, 50, 60, 7, want) && goes_on(x, c, 1, 50, 60, 3, want));
-    CHECK(!bitnet_seq_copy(c, 1, 2, 0) && goes_on(x, c, 2, 0, 9, 4, want));
-    CHECK(!bitnet_seq_rewind(c, 1, 0) && goes_on(x, c, 1, 0, 30, 30, want));
+    CHECK(!bitnet_seq_copy(c, 1, 2, 0, NULL) && goes_on(x, c, 2, 0, 9, 4, want));
+    CHECK(!bitnet_seq_rewind(c, 1, 0, NULL) && goes_on(x, c, 1, 0, 30, 30, want));
     CHECK(goes_on(x, c, 0, 70, 80, 5, want));
 }
 
@@ -668,7 +668,7 @@ static void check_fading_changes(const mix *x, bitnet_ctx *c, const float *want)
     const bitnet_token *tokens = x->tokens[0];
     bitnet_token other[40];
     int32_t kept = -1;
-    CHECK(!bitnet_seq_rewind(c, 1, 0) && goes_on(x, c, 1, 0, 30, 30, want));
+    CHECK(!bitnet_seq_rewind(c, 1, 0, NULL) && goes_on(x, c, 1, 0, 30, 30, want));
     CHECK(!bitnet_seq_sync(c, 1, tokens, 40, &kept, 0) && kept == 30 &&
           goes_on(x, c, 1, 40, 41, 1, want));
     CHECK(!bitnet_seq_sync(c, 1, tokens, 35, &kept, 0) && kept == 0 &&
@@ -693,7 +693,7 @@ static void check_fading_failures(const mix *x, bitnet_ctx *c, int *left, const 
     in.seq = 1;
     in.tokens = x->tokens[0];
     in.n_tokens = 40;
-    CHECK(!bitnet_seq_rewind(c, 1, 0) && goes_on(x, c, 1, 0, 30, 30, want));
+    CHECK(!bitnet_seq_rewind(c, 1, 0, NULL) && goes_on(x, c, 1, 0, 30, 30, want));
     CHECK(bitnet_seq_state_bytes(c, 1) == bytes && !bitnet_seq_save_memory(c, 1, saved, bytes, 0));
     *left = 4;
     CHECK(bitnet_eval_many(c, &in, 1, 0) == BITNET_ERR_CANCELLED && bitnet_seq_length(c, 1) == 0);
@@ -734,11 +734,11 @@ static void test_fixed_state(void) {
     c = create(x.m, &p);
     want = (float *)malloc((size_t)N_TOKENS * (size_t)x.m->n_vocab * sizeof *want);
     for (i = 0; i < N_TOKENS; i++) {
-        CHECK(!bitnet_eval(c, x.tokens[0] + i, 1, 0, 0));
-        memcpy(want + (size_t)i * (size_t)x.m->n_vocab, bitnet_logits(c, -1),
+        CHECK(!bitnet_eval(c, 0, x.tokens[0] + i, 1, 1, 0));
+        memcpy(want + (size_t)i * (size_t)x.m->n_vocab, bitnet_logits(c, -1, NULL),
                (size_t)x.m->n_vocab * sizeof *want);
     }
-    CHECK(!bitnet_ctx_rewind(c, 0));
+    CHECK(!bitnet_seq_rewind(c, 0, 0, NULL));
     check_fading_cuts(&x, c, want);
     check_fading_changes(&x, c, want);
     check_fading_failures(&x, c, &left, want);
@@ -750,10 +750,10 @@ static void test_fixed_state(void) {
     gen.ignore_end = 1;
     gen.lookup_stats = &stats;
     for (gen.lookup = 0; gen.lookup <= 4; gen.lookup += 4) {
-        CHECK(!bitnet_ctx_rewind(c, 0) && !bitnet_generate(c, &gen, 0, 0));
-        if (gen.lookup == 0) memcpy(plain, bitnet_ctx_tokens(c), 119 * sizeof *plain);
+        CHECK(!bitnet_seq_rewind(c, 0, 0, NULL) && !bitnet_generate(c, &gen, 0, 0));
+        if (gen.lookup == 0) memcpy(plain, bitnet_seq_tokens(c, 0), 119 * sizeof *plain);
     }
-    CHECK(bitnet_ctx_length(c) == 119 && !memcmp(plain, bitnet_ctx_tokens(c), 119 * sizeof *plain));
+    CHECK(bitnet_seq_length(c, 0) == 119 && !memcmp(plain, bitnet_seq_tokens(c, 0), 119 * sizeof *plain));
     CHECK(stats.drafts == 0);
     free(want);
     bitnet_ctx_free(c);

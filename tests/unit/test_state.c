@@ -65,7 +65,7 @@ static bitnet_result load_io(bitnet_ctx *c, int seq, const void *data, size_t n,
                              bitnet_error *err) {
     gb_reader reader;
     bitnet_io io = gb_io(&reader, data, n);
-    const bitnet_result r = bitnet_seq_load(c, seq, &io, err);
+    const bitnet_result r = bitnet_seq_load_io(c, seq, &io, err);
     if (reader.past_end) test_fail(__FILE__, __LINE__, "it reads past the end");
     return r;
 }
@@ -75,7 +75,7 @@ typedef struct before { saved of[SEQS]; float logit; } before;
 
 static before look(bitnet_ctx *c) {
     before b;
-    const float *row = bitnet_logits(c, -1);
+    const float *row = bitnet_logits(c, -1, NULL);
     int i;
     for (i = 0; i < SEQS; i++) b.of[i] = save(c, i);
     b.logit = row ? row[0] : -1;
@@ -98,7 +98,7 @@ static int unchanged(bitnet_ctx *c, const before *b) {
 /* Three sequences: 0 and 1 share a page, 2 is empty. */
 static bitnet_ctx *three(const bitnet_model *m, bitnet_kv_type kv) {
     bitnet_ctx *c = ctx_of(m, N, SEQS, 1, kv);
-    if (c && (!eval_text(c, 0, 0, 70) || bitnet_seq_copy(c, 0, 1, 66) ||
+    if (c && (!eval_text(c, 0, 0, 70) || bitnet_seq_copy(c, 0, 1, 66, NULL) ||
               !eval_text(c, 1, 80, 3))) {
         bitnet_ctx_free(c);
         c = 0;
@@ -109,7 +109,7 @@ static bitnet_ctx *three(const bitnet_model *m, bitnet_kv_type kv) {
 /* ---- the same bits ---- */
 
 static int logits_are(bitnet_ctx *c, const float *want) {
-    const float *row = bitnet_logits(c, -1);
+    const float *row = bitnet_logits(c, -1, NULL);
     return row && !memcmp(row, want, (size_t)c->m->n_vocab * sizeof *row);
 }
 
@@ -126,12 +126,12 @@ static int goes_on(const gb_model *g, const bitnet_kernels *k, int threads, bitn
     ok = ok && !(threads % 2 ? load_io(b, 2, s.bytes.p, s.bytes.n, 0)
                              : bitnet_seq_load_memory(b, 2, s.bytes.p, s.bytes.n, 0));
     ok = ok && bitnet_seq_length(b, 2) == N && bitnet_seq_pending(b, 2) == -1;
-    ok = ok && !bitnet_logits(b, -1);                    /* they are not saved */
+    ok = ok && !bitnet_logits(b, -1, NULL);                    /* they are not saved */
     again = save(b, 2);
     ok = ok && same_bytes(&again.bytes, bytes);
     ok = ok && eval_text(b, 2, N, MORE) && logits_are(b, want[1]);
     /* and in a context with a single sequence, which is full already */
-    ok = ok && !bitnet_seq_rewind(a, 0, 3) && eval_text(a, 0, 5, N - 3);
+    ok = ok && !bitnet_seq_rewind(a, 0, 3, NULL) && eval_text(a, 0, 5, N - 3);
     ok = ok && !bitnet_seq_load_memory(a, 0, bytes->p, bytes->n, 0);
     ok = ok && !bitnet_seq_sync(a, 0, bitnet_seq_tokens(a, 0), N, 0, 0) && logits_are(a, want[0]);
     free(s.bytes.p);
@@ -156,7 +156,7 @@ static void test_round_trip(void) {
         ok = ok && c && eval_text(c, 0, 0, N);
         for (i = 0; i < 2 && ok; i++) {
             want[i] = (float *)gb_malloc((size_t)m->n_vocab * sizeof **want);
-            memcpy(want[i], bitnet_logits(c, -1), (size_t)m->n_vocab * sizeof **want);
+            memcpy(want[i], bitnet_logits(c, -1, NULL), (size_t)m->n_vocab * sizeof **want);
             if (i == 0) s = save(c, 0);
             if (i == 0) ok = eval_text(c, 0, N, MORE);
         }
@@ -197,19 +197,19 @@ static void test_pending(void) {
     p.n_prompt = 3;
     p.max_tokens = 7;
     p.ignore_end = 1;
-    CHECK(!bitnet_generate(a, &p, 0, 0) && bitnet_ctx_pending(a) >= 0);
+    CHECK(!bitnet_generate(a, &p, 0, 0) && bitnet_seq_pending(a, 0) >= 0);
     s = save(a, 0);
     CHECK(!bitnet_seq_load_memory(b, 1, s.bytes.p, s.bytes.n, 0));
-    CHECK(bitnet_seq_pending(b, 1) == bitnet_ctx_pending(a));
+    CHECK(bitnet_seq_pending(b, 1) == bitnet_seq_pending(a, 0));
     p.prompt = 0;
     p.n_prompt = 0;
     p.max_tokens = 9;
     CHECK(!bitnet_generate(a, &p, 0, 0));
     p.seq = 1;
     CHECK(!bitnet_generate(b, &p, 0, 0));
-    CHECK(bitnet_seq_length(b, 1) == 18 && bitnet_ctx_length(a) == 18);
-    CHECK(!memcmp(bitnet_seq_tokens(b, 1), bitnet_ctx_tokens(a), 18 * sizeof *text));
-    CHECK(bitnet_seq_pending(b, 1) == bitnet_ctx_pending(a));
+    CHECK(bitnet_seq_length(b, 1) == 18 && bitnet_seq_length(a, 0) == 18);
+    CHECK(!memcmp(bitnet_seq_tokens(b, 1), bitnet_seq_tokens(a, 0), 18 * sizeof *text));
+    CHECK(bitnet_seq_pending(b, 1) == bitnet_seq_pending(a, 0));
     free(s.bytes.p);
     bitnet_ctx_free(a);
     bitnet_ctx_free(b);
@@ -294,7 +294,7 @@ static void check_damage(bitnet_kv_type kv, size_t cell) {
     b.of[0] = s;
     b.of[0].bytes.n--;
     b.logit = -1;                      /* the last call evaluated 1, whose logits stay */
-    if (bitnet_logits(c, -1)) b.logit = bitnet_logits(c, -1)[0];
+    if (bitnet_logits(c, -1, NULL)) b.logit = bitnet_logits(c, -1, NULL)[0];
     CHECK(unchanged(c, &b));
     forget(&b);
     bitnet_ctx_free(c);
@@ -460,14 +460,14 @@ static void test_reads_that_fail(void) {
         io = gb_io(&reader, x.s.bytes.p, x.s.bytes.n);
         reader.fail_at = i;
         reader.code = BITNET_ERR_CANCELLED;
-        CHECK(bitnet_seq_load(x.c, 0, &io, &x.err) == BITNET_ERR_CANCELLED);
+        CHECK(bitnet_seq_load_io(x.c, 0, &io, &x.err) == BITNET_ERR_CANCELLED);
         CHECK(strstr(x.err.text, "reading the saved sequence") && unchanged(x.c, &x.b));
     }
     /* A header that promises what is not there allocates nothing. */
     io = gb_io(&reader, x.s.bytes.p, x.s.bytes.n);
     io.size--;
     i = x.count.calls;
-    CHECK(bitnet_seq_load(x.c, 0, &io, &x.err) == BITNET_ERR_TRUNCATED && x.count.calls == i);
+    CHECK(bitnet_seq_load_io(x.c, 0, &io, &x.err) == BITNET_ERR_TRUNCATED && x.count.calls == i);
     fail_end(&x);
 }
 
@@ -507,7 +507,7 @@ static void test_no_pages(void) {
     CHECK(load_io(c, 2, x.s.bytes.p, x.s.bytes.n, &x.err) == BITNET_ERR_FULL);
     CHECK(strstr(x.err.text, "n_kv"));
     CHECK(load_io(c, 0, x.s.bytes.p, x.s.bytes.n, &x.err) == BITNET_ERR_FULL);
-    CHECK(bitnet_seq_length(c, 0) == 70 && !bitnet_seq_rewind(c, 1, 64));
+    CHECK(bitnet_seq_length(c, 0) == 70 && !bitnet_seq_rewind(c, 1, 64, NULL));
     CHECK(!load_io(c, 0, x.s.bytes.p, x.s.bytes.n, &x.err) && bitnet_seq_length(c, 0) == N);
     bitnet_ctx_free(c);
     fail_end(&x);
@@ -567,15 +567,15 @@ static void test_sync(void) {
         CHECK_MSG(kept == agree, "step %d: %d kept, not %d", i, (int)kept, agree);
         CHECK(bitnet_seq_length(c, 1) == n && bitnet_seq_pending(c, 1) == -1);
         CHECK(!memcmp(bitnet_seq_tokens(c, 1), want, (size_t)n * sizeof *want));
-        CHECK(!bitnet_ctx_rewind(alone, 0) && !bitnet_eval(alone, want, n, 0, 0));
-        CHECK_MSG(logits_are(c, bitnet_logits(alone, -1)), "step %d: other logits", i);
+        CHECK(!bitnet_seq_rewind(alone, 0, 0, NULL) && !bitnet_eval(alone, 0, want, n, 1, 0));
+        CHECK_MSG(logits_are(c, bitnet_logits(alone, -1, NULL)), "step %d: other logits", i);
         have = n;
     }
     /* What is refused at once changes nothing, the pending token included. */
     memset(&gen, 0, sizeof gen);
     gen.seq = 1;
     gen.max_tokens = 1;
-    CHECK(!bitnet_seq_rewind(c, 1, 100));
+    CHECK(!bitnet_seq_rewind(c, 1, 100, NULL));
     gen.prompt = want;
     gen.n_prompt = 2;
     CHECK(!bitnet_generate(c, &gen, 0, 0));
@@ -598,8 +598,8 @@ static void test_sync(void) {
     CHECK(strstr(err.text, "n_kv") && bitnet_seq_length(c, 1) == 100);
     CHECK(bitnet_seq_pending(c, 1) == -1);
     CHECK(!bitnet_seq_sync(c, 1, want, 128, &kept, &err) && kept == 100);
-    CHECK(!bitnet_ctx_rewind(alone, 0) && !bitnet_eval(alone, want, 128, 0, 0));
-    CHECK(logits_are(c, bitnet_logits(alone, -1)));
+    CHECK(!bitnet_seq_rewind(alone, 0, 0, NULL) && !bitnet_eval(alone, 0, want, 128, 1, 0));
+    CHECK(logits_are(c, bitnet_logits(alone, -1, NULL)));
     bitnet_ctx_free(c);
     bitnet_ctx_free(alone);
     bitnet_model_free(m);

@@ -141,11 +141,11 @@ static void test_find_and_end(void) {
     gb_make_model(&g);
     m = load_built(&g);
     CHECK(m);
-    CHECK(bitnet_token_find(m, "<|eot_id|>") == g.eot && bitnet_token_find(m, "hello") == 259);
-    CHECK(bitnet_token_find(m, "<|begin_of_text|>") == g.bos && bitnet_token_find(m, " w") == 260);
-    CHECK(bitnet_token_find(m, "hel") == -1 && bitnet_token_find(m, "") == -1);
-    CHECK(bitnet_token_find(m, "<|eot_id|") == -1 && bitnet_token_find(m, "<|eot_id|>x") == -1);
-    CHECK(bitnet_token_find(m, 0) == -1);
+    CHECK(bitnet_token_find(m, "<|eot_id|>", sizeof "<|eot_id|>" - 1) == g.eot && bitnet_token_find(m, "hello", sizeof "hello" - 1) == 259);
+    CHECK(bitnet_token_find(m, "<|begin_of_text|>", sizeof "<|begin_of_text|>" - 1) == g.bos && bitnet_token_find(m, " w", sizeof " w" - 1) == 260);
+    CHECK(bitnet_token_find(m, "hel", sizeof "hel" - 1) == -1 && bitnet_token_find(m, "", sizeof "" - 1) == -1);
+    CHECK(bitnet_token_find(m, "<|eot_id|", sizeof "<|eot_id|" - 1) == -1 && bitnet_token_find(m, "<|eot_id|>x", sizeof "<|eot_id|>x" - 1) == -1);
+    CHECK(bitnet_token_find(m, 0, strlen(0)) == -1);
     for (t = -2; t < g.n_vocab + 2; t++)
         CHECK(bitnet_token_is_end(m, t) == (t == g.eos || t == g.eot));
     bitnet_model_free(m);
@@ -202,26 +202,26 @@ static void test_chat(void) {
             n = add_text(m, want, n, lines[i]);
             want[n++] = g.eot;
         }
-        if (flags & BITNET_OPEN_REPLY) n = add_text(m, want, n, "Assistant: ");
-        CHECK(bitnet_chat_tokenize(m, 0, talk, 5, flags, 0, 0) == n);
+        if (flags & BITNET_CHAT_OPEN_REPLY) n = add_text(m, want, n, "Assistant: ");
+        CHECK(bitnet_chat_tokenize(m, 0, talk, 5, flags, 0, 0, NULL) == n);
         memset(got, 0x55, sizeof got);
-        CHECK(bitnet_chat_tokenize(m, 0, talk, 5, flags, got, 400) == n);
+        CHECK(bitnet_chat_tokenize(m, 0, talk, 5, flags, got, 400, NULL) == n);
         CHECK_MSG(!memcmp(got, want, (size_t)n * sizeof *got) && got[n] == 0x55555555, "flags %d",
                   flags);
         for (cap = 0; cap < n; cap += 3) {
             memset(got, 0x55, sizeof got);
-            CHECK(bitnet_chat_tokenize(m, 0, talk, 5, flags, got, (size_t)cap) == n);
+            CHECK(bitnet_chat_tokenize(m, 0, talk, 5, flags, got, (size_t)cap, NULL) == n);
             CHECK(!memcmp(got, want, (size_t)cap * sizeof *got) && got[cap] == 0x55555555);
         }
     }
-    CHECK(bitnet_chat_tokenize(m, 0, 0, 0, 0, got, 400) == 0);
-    CHECK(bitnet_chat_tokenize(m, 0, 0, 0, BITNET_ADD_BOS, got, 400) == 1 && got[0] == g.bos);
+    CHECK(bitnet_chat_tokenize(m, 0, 0, 0, 0, got, 400, NULL) == 0);
+    CHECK(bitnet_chat_tokenize(m, 0, 0, 0, BITNET_CHAT_BEGIN, got, 400, NULL) == 1 && got[0] == g.bos);
     bad.role = 0, bad.content = "x";
-    CHECK(bitnet_chat_tokenize(m, 0, &bad, 1, 0, got, 400) == BITNET_ERR_ARG);
+    CHECK(bitnet_chat_tokenize(m, 0, &bad, 1, 0, got, 400, NULL) == BITNET_ERR_ARG);
     bad.role = "", bad.content = "x";
-    CHECK(bitnet_chat_tokenize(m, 0, &bad, 1, 0, got, 400) == BITNET_ERR_ARG);
+    CHECK(bitnet_chat_tokenize(m, 0, &bad, 1, 0, got, 400, NULL) == BITNET_ERR_ARG);
     bad.role = "user", bad.content = 0;
-    CHECK(bitnet_chat_tokenize(m, 0, &bad, 1, 0, got, 400) == BITNET_ERR_ARG);
+    CHECK(bitnet_chat_tokenize(m, 0, &bad, 1, 0, got, 400, NULL) == BITNET_ERR_ARG);
     bitnet_model_free(m);
     gb_free_model(&g);
     memset(&g, 0, sizeof g);
@@ -229,7 +229,7 @@ static void test_chat(void) {
     g.no_specials = 1;
     gb_make_model(&g);
     m = load_built(&g);
-    CHECK(m && bitnet_chat_tokenize(m, 0, talk, 2, 0, got, 400) == BITNET_ERR_UNSUPPORTED);
+    CHECK(m && bitnet_chat_tokenize(m, 0, talk, 2, 0, got, 400, NULL) == BITNET_ERR_UNSUPPORTED);
     bitnet_model_free(m);
     gb_free_model(&g);
 }
@@ -312,22 +312,22 @@ static void test_greedy(void) {
         s.temperature = round % 3 == 0   ? 0.0f
                         : round % 3 == 1 ? -1.0f
                                          : (float)(infinite - infinite);
-        CHECK_MSG(bitnet_sample_logits(c, x, 0, 0, &s) == best, "round %d", round);
+        CHECK_MSG(bitnet_sample_logits(c, x, 0, 0, &s, NULL) == best, "round %d", round);
         CHECK(s.rng == 42);                                /* greedy draws nothing */
         s.temperature = 1.0f;
         s.top_k = 1;
         s.rng = (uint64_t)round;
-        CHECK_MSG(bitnet_sample_logits(c, x, 0, 0, &s) == best, "top-k 1, round %d", round);
+        CHECK_MSG(bitnet_sample_logits(c, x, 0, 0, &s, NULL) == best, "top-k 1, round %d", round);
         s.top_k = 0;
         s.top_p = 1e-9f;
-        CHECK_MSG(bitnet_sample_logits(c, x, 0, 0, &s) == best, "top-p 0, round %d", round);
+        CHECK_MSG(bitnet_sample_logits(c, x, 0, 0, &s, NULL) == best, "top-p 0, round %d", round);
         s.top_p = 0;
         s.min_p = 1.0f;
         if (round % 4 != 1)
-            CHECK_MSG(bitnet_sample_logits(c, x, 0, 0, &s) == best, "min-p 1, round %d", round);
+            CHECK_MSG(bitnet_sample_logits(c, x, 0, 0, &s, NULL) == best, "min-p 1, round %d", round);
     }
     for (i = 0; i < V; i++) x[i] = (float)-infinite;       /* nothing is left: the lowest id */
-    CHECK(bitnet_sample_logits(c, x, 0, 0, &s) == 0);
+    CHECK(bitnet_sample_logits(c, x, 0, 0, &s, NULL) == 0);
     bitnet_ctx_free(c);
     bitnet_model_free(m);
     gb_free_model(&g);
@@ -364,7 +364,7 @@ static void test_distribution(void) {
         slow_sampler(x, &s, p);
         memset(counts, 0, sizeof counts);
         for (i = 0; i < draws && !bad; i++) {
-            int t = bitnet_sample_logits(c, x, 0, 0, &s);
+            int t = bitnet_sample_logits(c, x, 0, 0, &s, NULL);
             rng += 0x9e3779b97f4a7c15u;
             if (t < 0 || t >= V || s.rng != rng) bad = 1;
             else if (p[t] == 0) bad = 2;
@@ -411,7 +411,7 @@ static void test_few_candidates(void) {
     gb_make_model(&g);
     m = load_built(&g);
     c = new_ctx(m, 8, 0);
-    CHECK(c && !bitnet_eval(c, history, 6, 0, 0));
+    CHECK(c && !bitnet_eval(c, 0, history, 6, 1, 0));
     for (round = 0; round < 6000; round++) {
         const bitnet__tokens before = bitnet__row_tokens(c, 0);
         bitnet_logit_bias bias[3];
@@ -539,7 +539,7 @@ static void test_extreme_draws(void) {
         if (round % 3 == 1) s.top_k = V - 2;
         if (round % 3 == 2) s.min_p = 1e-30f, s.top_k = V - 1;
         s.rng = round % 2 ? low : high;
-        t = bitnet_sample_logits(c, x, 0, 0, &s);
+        t = bitnet_sample_logits(c, x, 0, 0, &s, NULL);
         if (t < 3 || t >= V - 3) bad = round;
     }
     bitnet_ctx_free(c);
@@ -560,7 +560,7 @@ static void test_repeat_penalty(void) {
     gb_make_model(&g);
     m = load_built(&g);
     c = new_ctx(m, 8, 0);
-    CHECK(c && !bitnet_eval(c, history, 6, 0, 0));
+    CHECK(c && !bitnet_eval(c, 0, history, 6, 1, 0));
     for (window = -1; window <= 9; window++) {
         int from = window == 0 || window == -1 || window > 6 ? 0 : 6 - window;
         memset(&s, 0, sizeof s);
@@ -605,19 +605,19 @@ static void test_logit_bias(void) {
     gb_make_model(&g);
     m = load_built(&g);
     c = new_ctx(m, 8, 0);
-    CHECK(c && !bitnet_eval(c, &one, 1, 0, 0));
+    CHECK(c && !bitnet_eval(c, 0, &one, 1, 1, 0));
     bias[0].bias = (float)-infinite;
     memset(&s, 0, sizeof s);
     s.bias = bias;
     s.n_bias = 4; /* ids outside the vocabulary do nothing */
     for (i = 0; i < V; i++) x[i] = 0.0f;
     x[7] = 50.0f;
-    CHECK(bitnet_sample_logits(c, x, 0, 0, &s) == 9);
+    CHECK(bitnet_sample_logits(c, x, 0, 0, &s, NULL) == 9);
     s.temperature = 1.0f;
     for (i = 0; i < 3000; i++) {
         s.top_k = i % 3 == 1 ? V : 0;
         s.top_p = i % 3 == 2 ? 0.9999f : 0.0f;
-        t = bitnet_sample_logits(c, x, 0, 0, &s);
+        t = bitnet_sample_logits(c, x, 0, 0, &s, NULL);
         CHECK(t != 7 && t >= 0 && t < V);
     }
     s.repeat_penalty = 2.0f;                               /* a bias comes before the penalty */
@@ -648,7 +648,7 @@ static void test_subtracted_penalties(void) {
     gb_make_model(&g);
     m = load_built(&g);
     c = new_ctx(m, 8, 0);
-    CHECK(c && !bitnet_eval(c, history, 6, 0, 0));
+    CHECK(c && !bitnet_eval(c, 0, history, 6, 1, 0));
     for (round = 0; round < 64; round++) {
         const int window = round % 8 ? round % 8 : -1;
         const int from = window < 0 || window > 6 ? 0 : 6 - window;
@@ -691,11 +691,11 @@ static void test_logprobs(void) {
     memset(&p, 0, sizeof p);
     p.n_ctx = 8;
     p.n_logits = 4;
-    CHECK(m && !bitnet_ctx_create(m, &p, &c, 0) && !bitnet_eval(c, tokens, 4, 1, 0));
+    CHECK(m && !bitnet_ctx_create(m, &p, &c, 0) && !bitnet_eval(c, 0, tokens, 4, 4, 0));
     for (row = 0; row < 4; row++) {
-        const float *logits = bitnet_logits(c, row);
+        const float *logits = bitnet_logits(c, row, NULL);
         double sum = 0;
-        CHECK(logits && !bitnet_logprobs(c, row, all, V));
+        CHECK(logits && !bitnet_logprobs(c, row, all, V, NULL));
         for (i = 0; i < V; i++) sum += exp((double)logits[i]);
         for (i = 0; i < V; i++) {
             const double want = (double)logits[all[i].token] - log(sum);
@@ -705,12 +705,12 @@ static void test_logprobs(void) {
                    all[i].token > all[i - 1].token));
         }
         for (n = 1; n < 40; n += 5)
-            CHECK(!bitnet_logprobs(c, row, best, n) &&
+            CHECK(!bitnet_logprobs(c, row, best, n, NULL) &&
                   !memcmp(best, all, (size_t)n * sizeof *best));
     }
-    CHECK(bitnet_logprobs(c, 4, best, 1) == BITNET_ERR_ARG);
-    CHECK(bitnet_logprobs(c, 0, best, 0) == BITNET_ERR_ARG);
-    CHECK(bitnet_logprobs(c, 0, best, V + 1) == BITNET_ERR_ARG);
+    CHECK(bitnet_logprobs(c, 4, best, 1, NULL) == BITNET_ERR_ARG);
+    CHECK(bitnet_logprobs(c, 0, best, 0, NULL) == BITNET_ERR_ARG);
+    CHECK(bitnet_logprobs(c, 0, best, V + 1, NULL) == BITNET_ERR_ARG);
     bitnet_ctx_free(c);
     bitnet_model_free(m);
     gb_free_model(&g);
@@ -771,7 +771,7 @@ static void test_forcing_bias(void) {
         s.top_p = i == 3 ? 0.9f : 0.0f;
         s.min_p = i == 4 ? 0.1f : 0.0f;
         random_logits(x, 0, &seed);
-        if (bitnet_sample_logits(c, x, 0, 0, &s) != 9) wrong = i;
+        if (bitnet_sample_logits(c, x, 0, 0, &s, NULL) != 9) wrong = i;
     }
     bitnet_ctx_free(c);
     bitnet_model_free(m);
@@ -799,7 +799,7 @@ static void test_replay(void) {
     for (round = 0; round < 2; round++) {
         if (round) s.rng = saved;
         for (i = 0; i < 50; i++) {
-            int t = bitnet_sample_logits(c, x, 0, 0, &s);
+            int t = bitnet_sample_logits(c, x, 0, 0, &s, NULL);
             if (i == 10 && !round) saved = s.rng;          /* after 11 draws */
             if (!round) first[i] = t;
             else if (i < 39) CHECK(t == first[i + 11]);
@@ -824,15 +824,15 @@ static void test_sample(void) {
     gb_make_model(&g);
     m = load_built(&g);
     c = new_ctx(m, 8, 0);
-    CHECK(c && bitnet_sample(c, 0) == -1);
-    CHECK(!bitnet_eval(c, tokens, 3, 0, 0));
-    x = bitnet_logits(c, -1);
+    CHECK(c && bitnet_sample(c, -1, 0, NULL) == -1);
+    CHECK(!bitnet_eval(c, 0, tokens, 3, 1, 0));
+    x = bitnet_logits(c, -1, NULL);
     for (i = 1; i < V; i++) if (x[i] > x[best]) best = i;
-    CHECK(bitnet_sample(c, 0) == best);
+    CHECK(bitnet_sample(c, -1, 0, NULL) == best);
     memset(&s, 0, sizeof s);
-    CHECK(bitnet_sample(c, &s) == best);
+    CHECK(bitnet_sample(c, -1, &s, NULL) == best);
     s.temperature = 1e-6f;
-    CHECK(bitnet_sample(c, &s) == best);
+    CHECK(bitnet_sample(c, -1, &s, NULL) == best);
     bitnet_ctx_free(c);
     bitnet_model_free(m);
     gb_free_model(&g);
@@ -942,7 +942,7 @@ static void restart_script(script *s) {
     s->text[0] = 0;
     s->calls = s->flush_calls = s->broken = s->progress_calls = 0;
     s->stop_at = s->cancel_at = -1;
-    bitnet_ctx_rewind(s->c, 0);
+    bitnet_seq_rewind(s->c, 0, 0, NULL);
 }
 
 static void test_generate_ends(void) {
@@ -960,7 +960,7 @@ static void test_generate_ends(void) {
                   "%d: %s", (int)why, s.text);
         CHECK(s.calls == 5 && s.seen[0] == 256 && s.seen[3] == 259 && !s.flush_calls);
         CHECK(s.seen[4] == (end ? s.g.eos : s.g.eot));
-        CHECK(bitnet_ctx_length(s.c) == 3 + 4);            /* the end token is not evaluated */
+        CHECK(bitnet_seq_length(s.c, 0) == 3 + 4);            /* the end token is not evaluated */
         restart_script(&s);                                /* on past the end: 'any byte' follows */
         p.ignore_end = 1;
         p.max_tokens = 7;
@@ -972,7 +972,7 @@ static void test_generate_ends(void) {
             CHECK(!bitnet_generate(s.c, &p, &why, &err));
             CHECK(s.calls == (n < 5 ? n : 5));
             CHECK(why == (n < 5 ? BITNET_STOP_LENGTH : BITNET_STOP_END));
-            CHECK(bitnet_ctx_length(s.c) == 3 + s.calls - 1);
+            CHECK(bitnet_seq_length(s.c, 0) == 3 + s.calls - 1);
         }
         end_script(&s);
     }
@@ -989,7 +989,7 @@ static void test_generate_full(void) {
         CHECK(start_script(&s, steps, 2, 2, n_ctx, 2));
         p = start_params(&s);
         CHECK(!bitnet_generate(s.c, &p, &why, 0) && why == BITNET_STOP_LENGTH);
-        CHECK_MSG(s.calls == n_ctx - 3 + 1 && bitnet_ctx_length(s.c) == n_ctx, "%d calls", s.calls);
+        CHECK_MSG(s.calls == n_ctx - 3 + 1 && bitnet_seq_length(s.c, 0) == n_ctx, "%d calls", s.calls);
         CHECK(s.n_text == (size_t)s.calls && s.text[0] == 'x' && (s.calls < 2 || s.text[1] == 'y'));
         end_script(&s);
     }
@@ -1020,22 +1020,22 @@ static void test_generate_prompt(void) {
     CHECK(bitnet_generate(s.c, &p, &why, &err) == BITNET_ERR_FULL);
     p.text = "hiS";
     p.max_tokens = 1;
-    CHECK(!bitnet_generate(s.c, &p, &why, &err) && bitnet_ctx_length(s.c) == 4);
-    t = bitnet_ctx_tokens(s.c);
+    CHECK(!bitnet_generate(s.c, &p, &why, &err) && bitnet_seq_length(s.c, 0) == 4);
+    t = bitnet_seq_tokens(s.c, 0);
     CHECK(t[0] == s.g.bos && t[3] == START && !strcmp(s.text, "x"));
-    CHECK(!bitnet_generate(s.c, &p, &why, &err) && bitnet_ctx_length(s.c) == 8);
+    CHECK(!bitnet_generate(s.c, &p, &why, &err) && bitnet_seq_length(s.c, 0) == 8);
     CHECK(t[4] == 256 && t[5] == 'h' && !strcmp(s.text, "xx"));
     /* One too many, with the pending token: an error, and the context is as it was. */
-    CHECK(!bitnet_ctx_rewind(s.c, 3));
+    CHECK(!bitnet_seq_rewind(s.c, 0, 3, NULL));
     p.text = "S";
-    CHECK(!bitnet_generate(s.c, &p, &why, &err) && bitnet_ctx_length(s.c) == 4);
+    CHECK(!bitnet_generate(s.c, &p, &why, &err) && bitnet_seq_length(s.c, 0) == 4);
     p.text = "abcd";
     CHECK(bitnet_generate(s.c, &p, &why, &err) == BITNET_ERR_FULL && strstr(err.text, "5 tokens"));
     CHECK(strstr(err.text, "with the pending one"));
-    CHECK(bitnet_ctx_length(s.c) == 4 && bitnet_ctx_pending(s.c) == 256);
-    CHECK(bitnet_sample(s.c, 0) == 256 && s.calls == 3);
+    CHECK(bitnet_seq_length(s.c, 0) == 4 && bitnet_seq_pending(s.c, 0) == 256);
+    CHECK(bitnet_sample(s.c, -1, 0, NULL) == 256 && s.calls == 3);
     p.text = "abc";
-    CHECK(!bitnet_generate(s.c, &p, &why, &err) && bitnet_ctx_length(s.c) == 8);
+    CHECK(!bitnet_generate(s.c, &p, &why, &err) && bitnet_seq_length(s.c, 0) == 8);
     /* The prompt's progress, and cancelling it: nothing of it stays. */
     for (i = -1; i < 2; i++) {
         restart_script(&s);
@@ -1045,8 +1045,8 @@ static void test_generate_prompt(void) {
             CHECK(!bitnet_generate(s.c, &p, &why, &err) && s.progress_calls == 2 && !s.broken);
         } else {
             CHECK(bitnet_generate(s.c, &p, &why, &err) == BITNET_ERR_CANCELLED && s.calls == 0);
-            CHECK(bitnet_ctx_length(s.c) == 0 && err.code == BITNET_ERR_CANCELLED);
-            CHECK(strstr(err.text, i ? "3 of 3" : "2 of 3") && bitnet_ctx_pending(s.c) == -1);
+            CHECK(bitnet_seq_length(s.c, 0) == 0 && err.code == BITNET_ERR_CANCELLED);
+            CHECK(strstr(err.text, i ? "3 of 3" : "2 of 3") && bitnet_seq_pending(s.c, 0) == -1);
         }
     }
     end_script(&s);
@@ -1064,12 +1064,12 @@ static void test_generate_callback(void) {
         restart_script(&s);
         s.stop_at = i;
         CHECK(!bitnet_generate(s.c, &p, &why, 0) && why == BITNET_STOP_CALLBACK);
-        CHECK(s.calls == i + 1 && !s.flush_calls && bitnet_ctx_length(s.c) == 3 + i);
+        CHECK(s.calls == i + 1 && !s.flush_calls && bitnet_seq_length(s.c, 0) == 3 + i);
     }
     restart_script(&s); /* without text_fn it works just as well */
     p.text_fn = 0;
     p.max_tokens = 4;
-    CHECK(!bitnet_generate(s.c, &p, 0, 0) && bitnet_ctx_length(s.c) == 6);
+    CHECK(!bitnet_generate(s.c, &p, 0, 0) && bitnet_seq_length(s.c, 0) == 6);
     end_script(&s);
 }
 
@@ -1226,7 +1226,7 @@ static void test_bad_stop_strings(void) {
         p.stop_strings = &cuts[i];
         CHECK(bitnet_generate(s.c, &p, 0, &err) == BITNET_ERR_ARG && strstr(err.text, "UTF-8"));
     }
-    CHECK(bitnet_ctx_length(s.c) == 0);
+    CHECK(bitnet_seq_length(s.c, 0) == 0);
     end_script(&s);
 }
 
@@ -1259,7 +1259,7 @@ static void test_generate_fails(void) {
         CHECK_MSG(strstr(err.text, i ? "token 258 at" : "token 257 at"), "%s", err.text);
         CHECK_MSG(!strcmp(s.text, i ? "ab\xEF\xBF\xBD" : "ab"), "'%s'", s.text);
         CHECK(s.calls == 2 + i && s.flush_calls == 1 && !s.broken);
-        CHECK(bitnet_ctx_pending(s.c) == 257 + i && bitnet_ctx_length(s.c) == 4 + i);
+        CHECK(bitnet_seq_pending(s.c, 0) == 257 + i && bitnet_seq_length(s.c, 0) == 4 + i);
         end_script(&s);
     }
 }
@@ -1290,7 +1290,7 @@ static void test_generate_resumes(void) {
                 cp.n_ctx = 32;
                 cp.n_batch = batch;
                 cp.n_logits = 5;
-                CHECK(m && !bitnet_ctx_create(m, &cp, &c, 0) && bitnet_ctx_pending(c) == -1);
+                CHECK(m && !bitnet_ctx_create(m, &cp, &c, 0) && bitnet_seq_pending(c, 0) == -1);
                 memset(&parts, 0, sizeof parts);
                 parts.stop_at = parts.cancel_at = -1;
                 memset(&s, 0, sizeof s);
@@ -1308,25 +1308,25 @@ static void test_generate_resumes(void) {
                 p.ud = &parts;
                 CHECK(!bitnet_generate(c, &p, 0, 0) && parts.calls == p.max_tokens);
                 if (first) {
-                    CHECK(bitnet_ctx_length(c) == 3 + first - 1);
-                    CHECK(bitnet_ctx_pending(c) == parts.seen[first - 1]);
+                    CHECK(bitnet_seq_length(c, 0) == 3 + first - 1);
+                    CHECK(bitnet_seq_pending(c, 0) == parts.seen[first - 1]);
                     p.prompt = 0;
                     p.text = first % 2 ? "" : 0;
                     p.max_tokens = NEW - first;
                     parts.flush_calls = 0;
                     CHECK(!bitnet_generate(c, &p, 0, 0));
                 }
-                CHECK(parts.calls == NEW && bitnet_ctx_length(c) == 3 + NEW - 1);
-                CHECK(bitnet_ctx_pending(c) == parts.seen[NEW - 1]);
+                CHECK(parts.calls == NEW && bitnet_seq_length(c, 0) == 3 + NEW - 1);
+                CHECK(bitnet_seq_pending(c, 0) == parts.seen[NEW - 1]);
                 if (!first && batch == 1 && !lookup) {
                     memcpy(whole, parts.seen, sizeof whole);
-                    memcpy(logits, bitnet_logits(c, -1), (size_t)g.n_vocab * sizeof *logits);
+                    memcpy(logits, bitnet_logits(c, -1, NULL), (size_t)g.n_vocab * sizeof *logits);
                     rng = s.rng;
                     CHECK(rng == 7 + NEW * 0x9e3779b97f4a7c15u);
                 }
                 CHECK_MSG(!memcmp(whole, parts.seen, sizeof whole) && s.rng == rng,
                           "other tokens after %d, batch %d, lookup %d", first, batch, lookup);
-                CHECK(!memcmp(logits, bitnet_logits(c, -1), (size_t)g.n_vocab * sizeof *logits));
+                CHECK(!memcmp(logits, bitnet_logits(c, -1, NULL), (size_t)g.n_vocab * sizeof *logits));
                 bitnet_ctx_free(c);
             }
     free(logits);
@@ -1338,10 +1338,10 @@ static void test_generate_resumes(void) {
    another: the same tokens and the same logits. */
 static int holds(bitnet_ctx *c, bitnet_ctx *other, const bitnet_token *want, int n) {
     const size_t size = (size_t)c->m->n_vocab * sizeof(float);
-    if (bitnet_ctx_rewind(other, 0) || bitnet_eval(other, want, n, 0, 0)) return 0;
-    return bitnet_ctx_length(c) == n &&
-           !memcmp(bitnet_ctx_tokens(c), want, (size_t)n * sizeof *want) &&
-           bitnet_logits(c, -1) && !memcmp(bitnet_logits(c, -1), bitnet_logits(other, -1), size);
+    if (bitnet_seq_rewind(other, 0, 0, NULL) || bitnet_eval(other, 0, want, n, 1, 0)) return 0;
+    return bitnet_seq_length(c, 0) == n &&
+           !memcmp(bitnet_seq_tokens(c, 0), want, (size_t)n * sizeof *want) &&
+           bitnet_logits(c, -1, NULL) && !memcmp(bitnet_logits(c, -1, NULL), bitnet_logits(other, -1, NULL), size);
 }
 
 /* Whatever is appended comes after the pending token, which ends, however the text did: at an end
@@ -1367,9 +1367,9 @@ static void test_pending(void) {
             if (way == BITNET_STOP_CALLBACK) s.stop_at = 0;
             CHECK(!bitnet_generate(s.c, &p, &why, 0) && (int)why == way);
             n = known[way];
-            CHECK(s.calls == n && bitnet_ctx_length(s.c) == 3 + n - 1);
+            CHECK(s.calls == n && bitnet_seq_length(s.c, 0) == 3 + n - 1);
             memcpy(want + 3, s.seen, (size_t)n * sizeof *want);
-            CHECK(bitnet_ctx_pending(s.c) == want[3 + n - 1]);
+            CHECK(bitnet_seq_pending(s.c, 0) == want[3 + n - 1]);
             CHECK(holds(s.c, other, want, 3 + n - 1));
             memcpy(want + 3 + n, more, sizeof more);
             p.prompt = 0;
@@ -1380,9 +1380,9 @@ static void test_pending(void) {
             if (next == 0) p.prompt = more, p.n_prompt = 2;
             if (next == 1) p.text = "ab";                  /* and no BOS */
             if (next < 2) CHECK(!bitnet_generate(s.c, &p, &why, 0));
-            if (next == 2) CHECK(!bitnet_eval(s.c, more, 2, 0, 0));
-            if (next == 3) CHECK(!bitnet_ctx_rewind(s.c, 3 + n - 1));
-            CHECK(bitnet_ctx_pending(s.c) == (next < 2 ? s.seen[n] : -1));
+            if (next == 2) CHECK(!bitnet_eval(s.c, 0, more, 2, 1, 0));
+            if (next == 3) CHECK(!bitnet_seq_rewind(s.c, 0, 3 + n - 1, NULL));
+            CHECK(bitnet_seq_pending(s.c, 0) == (next < 2 ? s.seen[n] : -1));
             CHECK(holds(s.c, other, want, next < 3 ? 3 + n + 2 : 3 + n - 1));
         }
     bitnet_ctx_free(other);
@@ -1413,30 +1413,30 @@ static void test_pending_eval(void) {
         p.n_prompt = 2;
         p.max_tokens = 1;
         restart_script(&s);
-        CHECK(!bitnet_generate(c, &p, 0, 0) && bitnet_ctx_pending(c) == 256);
-        CHECK(bitnet_eval(c, bad, 2, 0, &err) == BITNET_ERR_ARG);
-        CHECK(bitnet_eval(c, more, 0, 0, &err) == BITNET_ERR_ARG);
-        CHECK(bitnet_ctx_length(c) == 2 && bitnet_ctx_pending(c) == 256);
-        CHECK(!bitnet_eval(c, more, 5, 1, &err) && bitnet_ctx_pending(c) == -1);
-        CHECK(bitnet_ctx_length(c) == 8 && !bitnet_logits(c, 5));
+        CHECK(!bitnet_generate(c, &p, 0, 0) && bitnet_seq_pending(c, 0) == 256);
+        CHECK(bitnet_eval(c, 0, bad, 2, 1, &err) == BITNET_ERR_ARG);
+        CHECK(bitnet_eval(c, 0, more, 0, 1, &err) == BITNET_ERR_ARG);
+        CHECK(bitnet_seq_length(c, 0) == 2 && bitnet_seq_pending(c, 0) == 256);
+        CHECK(!bitnet_eval(c, 0, more, 5, 5, &err) && bitnet_seq_pending(c, 0) == -1);
+        CHECK(bitnet_seq_length(c, 0) == 8 && !bitnet_logits(c, 5, NULL));
         all[0] = 256;
-        CHECK(!bitnet_eval(other, p.prompt, 2, 0, 0) && !bitnet_eval(other, all, 6, 1, 0));
+        CHECK(!bitnet_eval(other, 0, p.prompt, 2, 1, 0) && !bitnet_eval(other, 0, all, 6, 6, 0));
         for (i = 0; i < 5; i++)
-            CHECK(!memcmp(bitnet_logits(c, i), bitnet_logits(other, i + 1), size));
-        CHECK(!memcmp(bitnet_logits(c, -1), bitnet_logits(other, 5), size));
+            CHECK(!memcmp(bitnet_logits(c, i, NULL), bitnet_logits(other, i + 1, NULL), size));
+        CHECK(!memcmp(bitnet_logits(c, -1, NULL), bitnet_logits(other, 5, NULL), size));
         /* 8 positions: 3, the pending token and 5 are one too many; then the context is full. */
-        CHECK(!bitnet_ctx_rewind(c, 0));
+        CHECK(!bitnet_seq_rewind(c, 0, 0, NULL));
         p.n_prompt = 3;
-        CHECK(!bitnet_generate(c, &p, 0, 0) && bitnet_ctx_length(c) == 3);
-        CHECK(bitnet_eval(c, more, 5, 1, &err) == BITNET_ERR_FULL && strstr(err.text, "6 tokens"));
-        CHECK(bitnet_ctx_length(c) == 3 && bitnet_ctx_pending(c) == 256);
-        CHECK(!bitnet_eval(c, more, 4, 1, &err) && !bitnet_ctx_rewind(c, 7));
+        CHECK(!bitnet_generate(c, &p, 0, 0) && bitnet_seq_length(c, 0) == 3);
+        CHECK(bitnet_eval(c, 0, more, 5, 5, &err) == BITNET_ERR_FULL && strstr(err.text, "6 tokens"));
+        CHECK(bitnet_seq_length(c, 0) == 3 && bitnet_seq_pending(c, 0) == 256);
+        CHECK(!bitnet_eval(c, 0, more, 4, 4, &err) && !bitnet_seq_rewind(c, 0, 7, NULL));
         p.max_tokens = 0;
         p.n_prompt = 1;
-        CHECK(!bitnet_generate(c, &p, 0, 0) && bitnet_ctx_length(c) == 8);
+        CHECK(!bitnet_generate(c, &p, 0, 0) && bitnet_seq_length(c, 0) == 8);
         p.prompt = 0;
-        CHECK(bitnet_ctx_pending(c) >= 0 && bitnet_generate(c, &p, 0, &err) == BITNET_ERR_FULL);
-        CHECK(strstr(err.text, "1 token") && bitnet_ctx_pending(c) >= 0);
+        CHECK(bitnet_seq_pending(c, 0) >= 0 && bitnet_generate(c, &p, 0, &err) == BITNET_ERR_FULL);
+        CHECK(strstr(err.text, "1 token") && bitnet_seq_pending(c, 0) >= 0);
         bitnet_ctx_free(c);
         bitnet_ctx_free(other);
     }
@@ -1468,22 +1468,20 @@ static void test_generate_messages(void) {
             n = 0;
             if (begun) {               /* a position is there already: no BOS */
                 want[n++] = 'b';
-                CHECK(!bitnet_eval(s.c, want, 1, 0, 0));
+                CHECK(!bitnet_eval(s.c, 0, want, 1, 1, 0));
             } else want[n++] = s.g.bos;
             p.messages = talk;
             p.n_messages = 2;
             p.max_tokens = cut ? 1 : 0;
             CHECK_MSG(!bitnet_generate(s.c, &p, &why, &err), "%s", err.text);
             CHECK(why == (cut ? BITNET_STOP_LENGTH : BITNET_STOP_END) && s.calls == (cut ? 1 : 3));
-            n += bitnet_chat_tokenize(s.m, 0, talk, 2, BITNET_OPEN_REPLY, want + n,
-                                      (size_t)(256 - n));
+            n += bitnet_chat_tokenize(s.m, 0, talk, 2, BITNET_CHAT_OPEN_REPLY, want + n, (size_t)(256 - n), NULL);
             memcpy(want + n, s.seen, (size_t)s.calls * sizeof *want);
             n += s.calls;
-            CHECK(holds(s.c, other, want, n - 1) && bitnet_ctx_pending(s.c) == want[n - 1]);
+            CHECK(holds(s.c, other, want, n - 1) && bitnet_seq_pending(s.c, 0) == want[n - 1]);
             if (cut) want[n++] = s.g.eot;
             CHECK(want[n - 1] == s.g.eot);
-            n += bitnet_chat_tokenize(s.m, 0, talk + 2, 1, BITNET_OPEN_REPLY, want + n,
-                                      (size_t)(256 - n));
+            n += bitnet_chat_tokenize(s.m, 0, talk + 2, 1, BITNET_CHAT_OPEN_REPLY, want + n, (size_t)(256 - n), NULL);
             p.messages = talk + 2;
             p.n_messages = 1;
             p.max_tokens = 1;
@@ -1491,8 +1489,8 @@ static void test_generate_messages(void) {
             CHECK(!bitnet_generate(s.c, &p, &why, &err) && holds(s.c, other, want, n));
         }
     /* What is wrong with them says so, and changes nothing. */
-    last = bitnet_ctx_pending(s.c);
-    n = bitnet_ctx_length(s.c);
+    last = bitnet_seq_pending(s.c, 0);
+    n = bitnet_seq_length(s.c, 0);
     p.messages = talk + 2;
     p.n_messages = 2;
     CHECK(bitnet_generate(s.c, &p, 0, &err) == BITNET_ERR_ARG && strstr(err.text, "1 has no role"));
@@ -1513,12 +1511,12 @@ static void test_generate_messages(void) {
     p.text = 0;
     p.messages = talk;
     CHECK(bitnet_generate(s.c, &p, 0, &err) == BITNET_ERR_ARG && strstr(err.text, "only one"));
-    CHECK(bitnet_ctx_length(s.c) == n && bitnet_ctx_pending(s.c) == last);
+    CHECK(bitnet_seq_length(s.c, 0) == n && bitnet_seq_pending(s.c, 0) == last);
     p.prompt = 0;
     for (p.n_messages = 2; !bitnet_generate(s.c, &p, 0, &err); s.flush_calls = 0)
-        n = bitnet_ctx_length(s.c), last = bitnet_ctx_pending(s.c);
+        n = bitnet_seq_length(s.c, 0), last = bitnet_seq_pending(s.c, 0);
     CHECK(err.code == BITNET_ERR_FULL && strstr(err.text, "do not fit"));
-    CHECK(bitnet_ctx_length(s.c) == n && bitnet_ctx_pending(s.c) == last && last >= 0);
+    CHECK(bitnet_seq_length(s.c, 0) == n && bitnet_seq_pending(s.c, 0) == last && last >= 0);
     bitnet_ctx_free(other);
     end_script(&s);
 }
@@ -1528,13 +1526,13 @@ typedef struct drawn { bitnet_ctx *c; bitnet_token last; int calls, wrong; } dra
 
 static int check_drawn(void *ud, const char *text, size_t n, bitnet_token t) {
     drawn *d = (drawn *)ud;
-    const float *logits = bitnet_logits(d->c, -1);
+    const float *logits = bitnet_logits(d->c, -1, NULL);
     int i, best = 0;
     (void)text, (void)n;
     for (i = 1; logits && i < d->c->m->n_vocab; i++)
         if (logits[i] > logits[best]) best = i;
     if (t >= 0) d->last = t, d->calls++;
-    if (!logits || best != d->last || bitnet_ctx_pending(d->c) != d->last) d->wrong++;
+    if (!logits || best != d->last || bitnet_seq_pending(d->c, 0) != d->last) d->wrong++;
     return 0;
 }
 
@@ -1597,7 +1595,7 @@ static void test_generate_memory(void) {
         p.max_tokens = 2;
         p.text_fn = collect;
         p.ud = &s;
-        bitnet_ctx_rewind(c, 0);
+        bitnet_seq_rewind(c, 0, 0, NULL);
         count.calls = 0;
         count.fail_at = k;
         r = bitnet_generate(c, &p, 0, &err);
@@ -1611,7 +1609,7 @@ static void test_generate_memory(void) {
     count.fail_at = 0;                                     /* the chat template allocates as well */
     {
         bitnet_message msg = {"user", "hello"};
-        CHECK(bitnet_chat_tokenize(m, 0, &msg, 1, 0, 0, 0) == BITNET_ERR_MEMORY);
+        CHECK(bitnet_chat_tokenize(m, 0, &msg, 1, 0, 0, 0, NULL) == BITNET_ERR_MEMORY);
         CHECK(count.live == live);
     }
     count.fail_at = -1;

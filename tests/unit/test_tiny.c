@@ -111,8 +111,7 @@ static void test_tiny_chat(void) {
     text out;
     int why;
     if (!m) return;
-    p.n_prompt = bitnet_chat_tokenize(m, 0, turns, 2, BITNET_ADD_BOS | BITNET_OPEN_REPLY, prompt,
-                                      128);
+    p.n_prompt = bitnet_chat_tokenize(m, 0, turns, 2, BITNET_CHAT_BEGIN | BITNET_CHAT_OPEN_REPLY, prompt, 128, NULL);
     p.prompt = prompt;
     p.max_tokens = 200;
     CHECK(p.n_prompt > 0 && p.n_prompt <= 128);
@@ -156,9 +155,9 @@ static void test_perplexity(void) {
         int n = bitnet_tokenize(m, doc, strlen(doc), BITNET_ADD_BOS, t, 511), i;
         CHECK_MSG(n > 0 && n < 512, "a document of %d tokens", n);
         t[n] = info.eos;
-        bitnet_ctx_rewind(c, 0);
-        CHECK(!bitnet_eval(c, t, n, 1, 0));
-        for (i = 0; i < n; i++) nll += surprise(bitnet_logits(c, i), info.n_vocab, t[i + 1]);
+        bitnet_seq_rewind(c, 0, 0, NULL);
+        CHECK(!bitnet_eval(c, 0, t, n, n, 0));
+        for (i = 0; i < n; i++) nll += surprise(bitnet_logits(c, i, NULL), info.n_vocab, t[i + 1]);
         n_predicted += n;
     }
     printf("    perplexity %.4f over %ld tokens; expected %.4f\n", exp(nll / (double)n_predicted),
