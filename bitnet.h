@@ -51,8 +51,7 @@
                return 2;
            }
            memset(&gen, 0, sizeof gen);
-           gen.text.data = argc > 2 ? argv[2] : "Once upon a time";
-           gen.text.size = strlen(gen.text.data);
+           gen.text = bitnet_text_of(argc > 2 ? argv[2] : "Once upon a time");
            gen.max_tokens = 100;
            gen.text_fn = print;
 
@@ -348,6 +347,7 @@
 #define bitnet_version bitnet_version_v0_3
 #define bitnet_version_number bitnet_version_number_v0_3
 #define bitnet_result_text bitnet_result_text_v0_3
+#define bitnet_text_of bitnet_text_of_v0_3
 #define bitnet_clean_text bitnet_clean_text_v0_3
 #define bitnet_utf8_decode bitnet_utf8_decode_v0_3
 #define bitnet_model_load_file bitnet_model_load_file_v0_3
@@ -877,6 +877,8 @@ BITNET_API int bitnet_version_number(void);
 /* A few words for a result, "unknown result" for other numbers. Never 0. */
 BITNET_API const char *bitnet_result_text(bitnet_result r);
 
+/* A text that ends with a NUL, which it does not count. s 0: none. */
+BITNET_API bitnet_text bitnet_text_of(const char *s);
 /* Makes n bytes of untrusted text safe to show in one line. One '?' replaces each byte that is not
    UTF-8, each control character (newline and tab too), and each code point that is invisible or
    changes the direction or order of text. Returns the length of the result, at most n. Writes the
@@ -1747,10 +1749,10 @@ static int bitnet__arena_alloc(bitnet__arena *a, const bitnet_allocator *allocat
 
 /* ---- texts ---- */
 
-static bitnet_text bitnet__text(const char *s) {
+BITNET_API bitnet_text bitnet_text_of(const char *s) {
     bitnet_text t;
     t.data = s;
-    t.size = strlen(s);
+    t.size = s ? strlen(s) : 0;
     return t;
 }
 
@@ -6197,14 +6199,11 @@ static void bitnet__jinja_render(bitnet__jinja *j) {
        static void own_template(bitnet_generate_params *gen) {
            static bitnet_chat_template mine;  // all else is 0
            static bitnet_chat_params chat;
-           static const bitnet_text user = BITNET_TEXT("[USER] "), newline = BITNET_TEXT("\n");
-           static const bitnet_text bot = BITNET_TEXT("[BOT] "), end = BITNET_TEXT("</s>");
-           static const bitnet_text end_line = BITNET_TEXT("</s>\n");
-           mine.user.prefix = user;
-           mine.user.suffix = newline;
-           mine.assistant.prefix = mine.reply = bot;
-           mine.assistant.suffix = end_line;
-           mine.end = end;
+           mine.user.prefix = bitnet_text_of("[USER] ");
+           mine.user.suffix = bitnet_text_of("\n");
+           mine.assistant.prefix = mine.reply = bitnet_text_of("[BOT] ");
+           mine.assistant.suffix = bitnet_text_of("</s>\n");
+           mine.end = bitnet_text_of("</s>");
            chat.chat_template = &mine;
            gen->chat = &chat;
        }
@@ -6414,7 +6413,7 @@ static void bitnet__chat_open(bitnet__chat *c, bitnet__encoder *e, const bitnet_
     memset(c, 0, sizeof *c);
     c->e = e;
     c->t = t;
-    for (i = 0; i < BITNET__N_TAGS; i++) bitnet__chat_collect(c, bitnet__text(bitnet__tags[i]));
+    for (i = 0; i < BITNET__N_TAGS; i++) bitnet__chat_collect(c, bitnet_text_of(bitnet__tags[i]));
     for (i = 0; i < sizeof turns / sizeof turns[0]; i++) {
         bitnet__chat_collect(c, turns[i]->prefix);
         bitnet__chat_collect(c, turns[i]->suffix);
@@ -6567,7 +6566,7 @@ static void bitnet__chat_message(bitnet__chat *c, const bitnet_message *messages
 static int bitnet__chat_begin(bitnet__chat *c, bitnet_text tools, const bitnet_message *messages,
                               int n) {
     const int given = bitnet__has_role(messages, n, 0, "system") && messages[0].content.data;
-    const bitnet_text role = bitnet__text("system");
+    const bitnet_text role = bitnet_text_of("system");
     const bitnet_chat_turn *turn = bitnet__turn_of(c->t, role);
     const bitnet_text content = given ? messages[0].content : c->t->system_text;
     const bitnet_text text = bitnet__content(c->t, content);
@@ -6587,7 +6586,7 @@ static int bitnet__chat_begin(bitnet__chat *c, bitnet_text tools, const bitnet_m
 /* Ends the reply in front: with the whole suffix if it was cut, else with what follows the end
    token in it. */
 static void bitnet__chat_end_reply(bitnet__chat *c, int ended) {
-    const bitnet_text role = bitnet__text("assistant"), end = c->t->end;
+    const bitnet_text role = bitnet_text_of("assistant"), end = c->t->end;
     const bitnet_chat_turn *turn = bitnet__turn_of(c->t, role);
     bitnet_text suffix = BITNET__NO_TEXT;
     if (turn && turn->suffix.data) suffix = turn->suffix;
@@ -6609,7 +6608,7 @@ static void bitnet__chat_reply(bitnet__chat *c, bitnet_thinking thinking) {
 
 /* Tools are written into the system message. */
 static int bitnet__has_tools(const bitnet_chat_template *t) {
-    return t->tools_before.data && bitnet__turn_of(t, bitnet__text("system"));
+    return t->tools_before.data && bitnet__turn_of(t, bitnet_text_of("system"));
 }
 
 static int bitnet__is_thinking(bitnet_thinking t) {
@@ -6890,7 +6889,7 @@ static int bitnet__agrees(bitnet__recognition *r, const bitnet__chat_fit *c,
 /* The default system text: what is between the strings around a system message. */
 static int bitnet__learn_system_text(bitnet__recognition *r, bitnet__chat_fit *c,
                                      const bitnet__probe *p) {
-    const bitnet_text role = bitnet__text("system");
+    const bitnet_text role = bitnet_text_of("system");
     const bitnet_chat_turn *turn = bitnet__turn_of(&c->t, role);
     bitnet__jinja *j = &r->j;
     const uint8_t *at, *end;
@@ -6907,7 +6906,7 @@ static int bitnet__learn_system_text(bitnet__recognition *r, bitnet__chat_fit *c
     bitnet__chat_write(&front, turn->prefix, role);
     if (front.n > (size_t)j->n_out || memcmp(j->out, j->memory, front.n)) return 0;
     text = j->out + front.n;
-    c->t.system_text = bitnet__text("");
+    c->t.system_text = bitnet_text_of("");
     size = j->n_out - bitnet__write_probe(r, c, p, 0, 1);
     if (size < 0 || (size_t)size > j->cap || front.n + (size_t)size > (size_t)j->n_out) return 0;
     for (at = (const uint8_t *)text, end = at + size; at < end; at += length) {
@@ -6958,7 +6957,7 @@ static int bitnet__fits(bitnet__recognition *r, bitnet__chat_fit *c, const bitne
     bitnet_chat_template *t = &c->t;
     if (p->learns == BITNET__LEARN_START) return !failed && bitnet__learn_start(r, c, p);
     if (p->learns == BITNET__LEARN_OFF && t->think.data && !t->no_think.data && !failed) {
-        t->no_think = bitnet__text(BITNET__EMPTY_THINKING);
+        t->no_think = bitnet_text_of(BITNET__EMPTY_THINKING);
         if (!bitnet__agrees(r, c, p, 0)) t->no_think = nothing;
     }
     if (bitnet__write_probe(r, c, p, 0, p->learns != BITNET__MAY_END) == -1) return 1;
@@ -10602,7 +10601,7 @@ static void bitnet__log_chat(const bitnet_model *m) {
     const bitnet_chat_template *t = &m->chat;
     bitnet_error text;
     bitnet__fail(&text, BITNET_OK, "chat template %s: %s%s%s%s", t->name,
-                 !bitnet__turn_of(t, bitnet__text("system")) ? "no system messages" :
+                 !bitnet__turn_of(t, bitnet_text_of("system")) ? "no system messages" :
                  t->system_first ? "system messages only at the beginning" : "system messages",
                  t->system_text.size > 0 ? ", a system text by default" : "",
                  bitnet__has_tools(t) ? ", tools" : ", no tools",
@@ -15314,10 +15313,8 @@ BITNET_API bitnet_result bitnet_generate(bitnet_ctx *c, const bitnet_generate_pa
            double dot = -2;
            int i;
            memset(in, 0, sizeof in);
-           in[0].text.data = a;
-           in[0].text.size = strlen(a);
-           in[1].text.data = b;
-           in[1].text.size = strlen(b);
+           in[0].text = bitnet_text_of(a);
+           in[1].text = bitnet_text_of(b);
            if (v && bitnet_embed(ctx, in, 2, NULL, v, NULL) == BITNET_OK)
                for (i = 0, dot = 0; i < dim; i++) dot += (double)v[i] * (double)v[dim + i];
            free(v);

@@ -55,7 +55,7 @@ static int32_t tokens_of(int32_t n) {
 
 /* One text of n tokens, or for n = 0 the many. */
 static void embed(bitnet_ctx *c, int32_t n) {
-    bitnet_embed_input one = {0, 0, 0, 0};
+    bitnet_embed_input one = {0};
     bitnet_error err;
     one.tokens = tokens;
     one.n_tokens = n;

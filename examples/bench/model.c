@@ -271,7 +271,7 @@ bitnet_ctx *open_ctx(const bitnet_model *m, int32_t n_ctx, int n_threads,
     int i;
     cp.n_ctx = n_ctx < info.ctx_train ? n_ctx : info.ctx_train;
     cp.n_threads = n_threads;
-    cp.step_fn = step_fn;
+    cp.hooks.step_fn = step_fn;
     cp.kv_type = kv_type;
     if (bitnet_ctx_create(m, &cp, &c, &err)) fail(1, "%s", err.text);
     for (i = 0; i < 8 && (i == 0 || bitnet_ctx_exact_logits(c) == info.n_vocab); i++) {

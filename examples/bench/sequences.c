@@ -53,7 +53,7 @@ void open_writers(writers *w, const bitnet_model *m, int n, int chunk, int n_thr
     cp.n_ctx = 2 * PAGE + (chunk > 0 ? PROMPT : 0);
     cp.n_batch = n + chunk > BEGINNING ? n + chunk : BEGINNING;    /* a pass is one batch */
     cp.n_threads = n_threads;
-    cp.step_fn = step_fn;
+    cp.hooks.step_fn = step_fn;
     cp.kv_type = kv_type;
     if (bitnet_ctx_create(m, &cp, &w->ctx, &err)) fail(1, "%s", err.text);
     begin_alike(w);

@@ -8,7 +8,7 @@
 
 /* I2_S, in every packing: a byte is four codes, of which 1 is zero. */
 static int is_zero_i2s(const bitnet_gguf *g, const bitnet_gguf_tensor *t) {
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_error err = {0};
     uint64_t at, n, i;
     bytes_in = (uint8_t *)grow(bytes_in, PIECE);
     for (at = 0; at + 32 < t->size; at += n) {
@@ -154,7 +154,7 @@ bitnet_result check_load(const char *path, const packing *p, bitnet_error *err) 
 
 void check_output(const char *path, const char *out, const packing *p, int loads,
                   const char *hint) {
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_error err = {0};
     bitnet_gguf *g = open_input(path);
     bitnet_result r;
     check_zeros(g, p, say);

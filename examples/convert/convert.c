@@ -129,7 +129,7 @@ static uint32_t pooling(const char *text) {
 }
 
 static tile_set tiles(const char *option, const char *text) {
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_error err = {0};
     tile_set set;
     memset(&set, 0, sizeof set);
     if (text && tiles_read(&set, text, &err)) fail(2, "%s: %s", option, err.text);
@@ -193,7 +193,7 @@ static void convert_folder(const char *in, const char *out) {
     hf_options o;
     hf_model h;
     packing p;                         /* I2_S in groups of 128, or blocks */
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_error err = {0};
     memset(&p, 0, sizeof p);
     memset(&o, 0, sizeof o);
     o.name = model_name;

@@ -794,7 +794,7 @@ static bitnet_result hf_write_groups(hf_model *h, const hf_part *p, gguf_writer 
                                      bitnet_error *err) {
     const uint64_t row_dims[1] = {p->cols};
     const size_t row_bytes = (size_t)bitnet_tensor_size(p->type, 1, row_dims);
-    bitnet_error why = {BITNET_OK, ""};
+    bitnet_error why = {0};
     bitnet_ternary t;
     uint64_t at;
     size_t rows;

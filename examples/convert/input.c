@@ -16,7 +16,7 @@ void free_buffers(void) {
 }
 
 bitnet_gguf *open_input(const char *path) {
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_error err = {0};
     bitnet_gguf *g = 0;
     if (is_not_a_file(path)) fail(1, "%s: this is not a file", path);
     if (bitnet_gguf_open_file(path, 0, &g, &err)) {
@@ -54,7 +54,7 @@ bitnet_gguf *open_whole(const char *path) {
 
 void read_bytes(const bitnet_gguf *g, const bitnet_gguf_tensor *t, uint64_t at, void *to,
                 uint64_t n) {
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_error err = {0};
     stop_if_interrupted();
     if (bitnet_gguf_read(g, t, at, to, (size_t)n, &err)) fail(1, "%s", err.text);
 }
@@ -127,7 +127,7 @@ static void fail_with_hint(const char *text, const packing *p) {
 }
 
 bitnet_ternary ternary_of(const bitnet_gguf_tensor *t, uint32_t type, const packing *p) {
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_error err = {0};
     bitnet_ternary m;
     const uint64_t rows = t->dims[1] * t->dims[2] * t->dims[3];
     memset(&m, 0, sizeof m);
@@ -145,7 +145,7 @@ bitnet_ternary ternary_of(const bitnet_gguf_tensor *t, uint32_t type, const pack
 void unpack(const bitnet_ternary *m, const packing *p, const char *name, const uint8_t *data,
             int32_t row, int32_t n, int8_t **out) {
     char text[sizeof(bitnet_error) + 256];
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_error err = {0};
     *out = (int8_t *)grow(*out, (uint64_t)ROWS * (uint64_t)m->n);
     if (!bitnet_ternary_unpack(m, data, row, n, *out, &err)) return;
     snprintf(text, sizeof text, "tensor '%s': %s", name, err.text);
@@ -179,7 +179,7 @@ float read_scale(const bitnet_gguf *g, const bitnet_gguf_tensor *t, bitnet_error
 }
 
 float scale_of(const bitnet_ternary *m, const char *name, const uint8_t *data) {
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_error err = {0};
     float scale = 0;
     if (bitnet_ternary_scale(m, data, &scale, &err)) fail(1, "tensor '%s': %s", name, err.text);
     return scale;

@@ -117,7 +117,7 @@ static void inspect_scale(const bitnet_gguf *g, const bitnet_gguf_tensor *t, bit
 
 static void inspect_tensor(const bitnet_gguf *g, const bitnet_gguf_tensor *t) {
     uint64_t threes = 0, h = checksum(g, t, &threes);
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_error err = {0};
     int i;
     printf("tensor  ");
     print_clean(t->name, (int)strlen(t->name));

@@ -65,7 +65,7 @@ static int keeps_blocks(const bitnet_ternary *from, const bitnet_ternary *to) {
 static float one_scale(const bitnet_gguf *g, const bitnet_gguf_tensor *t, const bitnet_ternary *to,
                        const repack_options *o) {
     const int own = has_own_scale(g, t->name);
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_error err = {0};
     float scale = 1;
     if (in_blocks(t->type) || !own) scale = read_scale(g, t, &err);
     if (err.code == BITNET_ERR_UNSUPPORTED)            /* it has blocks of different scales */
@@ -87,7 +87,7 @@ static void read_tensor(const bitnet_gguf *g, const bitnet_gguf_tensor *t) {
 /* The scales of all rows, in blocks as large as `to` has. out 0: only a check. */
 static void convert_scales(const bitnet_gguf_tensor *t, const bitnet_ternary *from,
                            const bitnet_ternary *to, const repack_options *o, uint8_t *out) {
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_error err = {0};
     int32_t row, n;
     for (row = 0; row < to->rows; row += n) {
         n = to->rows - row < ROWS ? to->rows - row : ROWS;
@@ -122,7 +122,7 @@ static void read_rows(const bitnet_gguf *g, const bitnet_gguf_tensor *t, int32_t
                       float **x) {
     const uint64_t dims[1] = {t->dims[0]};
     const uint64_t size = bitnet_tensor_size(t->type, 1, dims) * (uint64_t)n;
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_error err = {0};
     bytes_in = (uint8_t *)grow(bytes_in, size);
     *x = (float *)grow(*x, (uint64_t)ROWS * dims[0] * sizeof **x);
     read_bytes(g, t, (uint64_t)row * (size / (uint64_t)n), bytes_in, size);
@@ -150,7 +150,7 @@ static float pack_tensor(const bitnet_gguf *g, const bitnet_gguf_tensor *t,
                          const bitnet_ternary *to, float scale, uint8_t *out) {
     const int blocks = in_blocks(to->type);
     const uint64_t dims[1] = {t->dims[0]}, row_bytes = bitnet_tensor_size(to->type, 1, dims);
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_error err = {0};
     float *x = 0;
     int32_t row, n;
     int64_t i;
@@ -274,7 +274,7 @@ static void write_ternary(const bitnet_gguf *g, const bitnet_gguf_tensor *t,
     const uint64_t size = clear_output(t, &to);
     const int plain = !in_blocks(from.type) && !in_blocks(to.type);
     const float scale = plain || keeps_blocks(&from, &to) ? 1 : one_scale(g, t, &to, o);
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_error err = {0};
     int32_t row, n;
     read_tensor(g, t);
     for (row = 0; row < to.rows; row += n) {
@@ -293,7 +293,7 @@ static void write_packed(const bitnet_gguf *g, const bitnet_gguf_tensor *t, cons
                          const repack_options *o) {
     const bitnet_ternary to = ternary_of(t, p->type, &o->to);
     const uint64_t size = clear_output(t, &to);
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_error err = {0};
     pack_tensor(g, t, &to, p->scale, bytes_out);
     if (!in_blocks(to.type) && pack_scale(&to, p->scale, bytes_out, &err))
         fail(1, "tensor '%s': %s", t->name, err.text);
@@ -304,7 +304,7 @@ static void write_head(const bitnet_gguf *g, const bitnet_gguf_tensor *t, uint32
     const uint64_t dims[1] = {t->dims[0]};
     const uint64_t row_in = bitnet_tensor_size(t->type, 1, dims);
     const uint64_t row_out = bitnet_tensor_size(type, 1, dims);
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_error err = {0};
     const int32_t n = (int32_t)t->dims[0];
     float *x = (float *)grow(0, t->dims[0] * sizeof *x);
     uint64_t row, rows = t->dims[1] * t->dims[2] * t->dims[3];

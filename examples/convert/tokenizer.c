@@ -526,7 +526,7 @@ static bitnet_result tok_write_probe(const tok *t, gguf_writer *w) {
 static bitnet_result tok_check(const tok *t, bitnet_error *err) {
     tok_buffer file = {0, 0, 0};
     bitnet_model *m = 0;
-    bitnet_error why = {BITNET_OK, ""};
+    bitnet_error why = {0};
     gguf_writer w;
     bitnet_result r;
     memset(&w, 0, sizeof w);

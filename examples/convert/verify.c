@@ -50,7 +50,7 @@ static int same_numbers(const bitnet_gguf_tensor *a, const bitnet_gguf_tensor *b
 static void row_numbers(const bitnet_gguf *g, const bitnet_gguf_tensor *t, const packing *p,
                         const uint8_t *data, uint64_t row, int8_t **codes, float *x) {
     const uint64_t dims[1] = {t->dims[0]}, size = bitnet_tensor_size(t->type, 1, dims);
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_error err = {0};
     bitnet_ternary m;
     uint64_t i;
     float scale;

@@ -94,7 +94,7 @@ static void report_prompt(const model_options *o) {
 /* Greedy tokens, by exact top-k with a copy of the output head, then all logits. */
 static void report_tokens(int32_t n_new) {
     bitnet_sampler greedy = {0};
-    bitnet_detok detok = {{0}, 0};
+    bitnet_detok detok = {0};
     char what[128], text[4096];
     int32_t i, n, ended = 0;
     fprintf(stderr, "crosscheck: the model goes on: ");
@@ -124,15 +124,16 @@ static void report_tokens(int32_t n_new) {
 /* A model without an output head: the vectors of the prompt and of its first half, packed into one
    pass, by each pooling. */
 static void report_vectors(void) {
-    bitnet_embed_input in[2] = {{0, 0, 0, 0}, {0, 0, 0, 0}};
+    bitnet_embed_input in[2];
     bitnet_embed_params how;
     float *x = (float *)grow(0, 2 * (size_t)info.dim * sizeof *x);
     bitnet_error err;
     char what[64];
     int pooling;
-    cp.layer_fn = 0;
+    cp.hooks.layer_fn = 0;
     cp.n_seqs = 2;
     open_ctx(n_tokens, 1);
+    memset(in, 0, sizeof in);
     in[0].tokens = in[1].tokens = tokens;
     in[0].n_tokens = n_tokens;
     in[1].n_tokens = n_tokens / 2 + 1;
@@ -184,7 +185,7 @@ static void report_sequences(void) {
     bitnet_token next[N_SEQS];
     bitnet_input in[N_SEQS];
     int i, pass;
-    cp.layer_fn = 0;
+    cp.hooks.layer_fn = 0;
     cp.n_seqs = N_SEQS;
     open_ctx(n_tokens + N_PASSES, N_SEQS);
     memset(in, 0, sizeof in);
@@ -218,7 +219,7 @@ void open_model(const model_options *o) {
     bitnet_model_get_info(model, &info);
     tokenize(o->path, o->prompt);
     cp = o->ctx;
-    cp.layer_fn = on_layer;
+    cp.hooks.layer_fn = on_layer;
     open_ctx(n_tokens + o->n_new, 1);
 }
 
@@ -228,7 +229,7 @@ void report_model(const model_options *o) {
     if (o->bug) printf("note emulated bug: %s (the 128 packing read as the 64 packing)\n", o->bug);
     else if (layout) printf("note weights read as %s\n", packing_name(layout));
     if (layout) n_lines++;
-    fprintf(stderr, "crosscheck: model with kernels %s, %d threads\n", info.kernels,
+    fprintf(stderr, "crosscheck: model with kernels %s, %d threads\n", info.kernels_name,
             (int)bitnet_ctx_threads(ctx));
     report_prompt(o);
     if (info.has_head) report_tokens(o->n_new);

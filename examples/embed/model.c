@@ -136,7 +136,7 @@ int embedder_run(embedder *e, text *texts, int32_t n, float *out) {
         if (texts[i].p && !tokenize(e, &texts[i])) return fail(FAILED, "there is no memory");
         if (!texts[i].error[0]) check_tokens(e, &texts[i]);
         if (texts[i].error[0]) continue;
-        in->text = 0;
+        memset(in, 0, sizeof *in);
         in->tokens = texts[i].tokens;
         in->n_tokens = texts[i].n_tokens;
         n_inputs++;

@@ -10,7 +10,7 @@ const char *echo;
 bitnet_stop why;
 bitnet_chat_params chat;
 bitnet_reply reply;
-int n_prompt, n_new;
+int n_prompt, n_new, drafts, drafted, accepted;
 double prompt_seconds, new_seconds, started;
 
 enum { MOST_END = 16 };                /* tokens that end a reply of a chat */
@@ -79,11 +79,13 @@ void keep_common(int32_t n) {
 
 int begin_conversation(void) {
     const size_t capacity = (size_t)bitnet_ctx_capacity(ctx);
-    const bitnet_message message = {"system", system_text};
-    int bos = chatting || info.add_bos ? BITNET_ADD_BOS : 0, n;
+    const bitnet_message message = {BITNET_TEXT("system"), bitnet_text_of(system_text), {0}};
+    int n;
     if (chatting)
-        n = bitnet_chat_tokenize(model, &chat, &message, system_text ? 1 : 0, bos, tokens, capacity, NULL);
-    else n = bitnet_tokenize(model, "", 0, bos, tokens, capacity);
+        n = bitnet_chat_tokenize(model, &chat, &message, system_text ? 1 : 0, BITNET_CHAT_BEGIN,
+                                 tokens, capacity, &err);
+    else n = bitnet_tokenize(model, "", 0, info.add_bos ? BITNET_ADD_BOS : 0, tokens, capacity);
+    if (n < 0 && chatting) return fail(1, "%s", err.text);
     if (n < 0) return fail(1, "%s", bitnet_result_text((bitnet_result)n));
     if (system_text && (size_t)n > capacity / 2)
         return fail(1, "the system message is too long: it takes %d tokens, the context has %d; "
@@ -116,7 +118,8 @@ static void drop_oldest(int32_t n_more) {
 /* Whether the text so far ends a reply, as a flag for tokenizing. */
 static int reply_flag(void) {
     if (n_tokens <= n_system) return 0;
-    return bitnet_token_is_end(model, tokens[n_tokens - 1]) ? BITNET_CHAT_ENDED_REPLY : BITNET_CHAT_CUT_REPLY;
+    return bitnet_token_is_end(model, tokens[n_tokens - 1]) ? BITNET_CHAT_ENDED_REPLY
+                                                            : BITNET_CHAT_CUT_REPLY;
 }
 
 /* The tokens that end the last reply, in out [cap] as far as they fit. */
@@ -135,7 +138,7 @@ static void close_reply(void) {
 }
 
 static int tokenize_turn(const char *text, bitnet_token *out, size_t cap) {
-    const bitnet_message message = {"user", text};
+    const bitnet_message message = {BITNET_TEXT("user"), bitnet_text_of(text), {0}};
     if (!chatting)
         return bitnet_tokenize(model, text, strlen(text), parse_special ? BITNET_PARSE_SPECIAL : 0,
                                out, cap);
@@ -197,6 +200,14 @@ static int goes_on(int32_t limit, int32_t written) {
            shifting && max_tokens != -2 && (limit == 0 || written < limit);
 }
 
+static void count_drafts(void) {
+    bitnet_figures f;
+    bitnet_seq_figures(ctx, 0, &f);
+    drafts += f.drafts;
+    drafted += f.drafted;
+    accepted += f.accepted;
+}
+
 bitnet_result stream(void) {
     /* A chat's reply that does not end is cut when it is as long as the context. */
     int32_t limit = max_tokens > 0 ? max_tokens : chatting ? bitnet_ctx_capacity(ctx) : 0;
@@ -205,14 +216,15 @@ bitnet_result stream(void) {
     bar_begin("prompt");
     for (;;) {
         int32_t known = bitnet_seq_length(ctx, 0) + (bitnet_seq_pending(ctx, 0) >= 0);
-        gen.prompt = tokens + known;
-        gen.n_prompt = n_tokens - known;
+        gen.tokens = tokens + known;
+        gen.n_tokens = n_tokens - known;
         gen.max_tokens = limit ? limit - (n_new - before) : 0;
         started = now();
         r = bitnet_generate(ctx, &gen, &why, &err);
         bar_end();
         if (r != BITNET_OK) return r;
         new_seconds += now() - started;
+        count_drafts();
         if (!goes_on(limit, n_new - before)) return r;
         if (chatting && screen) fputc('\n', screen);       /* for the note and the bar */
         drop_oldest(0);

@@ -1,6 +1,6 @@
 /* conversation.h - all tokens of a text or chat, in order, and how the context follows them
 
-   The context has evaluated the first bitnet_ctx_length() of them, and the next one may be pending
+   The context has evaluated the first bitnet_seq_length() of them, and the next one may be pending
    in it; the next reply starts by evaluating the rest. A plain text is a conversation of one turn,
    its prompt. A turn is a message and its reply. */
 #ifndef GENERATE_CONVERSATION_H
@@ -19,6 +19,7 @@ extern bitnet_chat_params chat;
 extern bitnet_reply reply;             /* its parts: thinking is shown in another colour */
 
 extern int n_prompt, n_new;            /* tokens, for the statistics */
+extern int drafts, drafted, accepted;  /* of prompt lookup */
 extern double prompt_seconds, new_seconds;
 extern double started;                 /* when the work began that is under way */
 

@@ -95,7 +95,8 @@ static int choose_mode(void) {
     if (reasoning_budget == 0) reasoning = NO;
     chat.thinking = reasoning == AUTO ? BITNET_THINK_AUTO
                     : reasoning == NO ? BITNET_THINK_OFF : BITNET_THINK_ON;
-    if (chatting && bitnet_chat_tokenize(model, &chat, 0, 0, BITNET_CHAT_OPEN_REPLY, 0, 0, NULL) < 0)
+    if (chatting &&
+        bitnet_chat_tokenize(model, &chat, 0, 0, BITNET_CHAT_OPEN_REPLY, 0, 0, NULL) < 0)
         return fail(2, "--reasoning: the model's chat template '%s' %s", t->name,
                     reasoning == NO ? "always thinks" : "does not think");
     if (!chatting && !interactive && !prompt) return fail(2, "no prompt: give -p, --file or -cnv");
@@ -138,7 +139,7 @@ static int create_matcher(void) {
     if (r != BITNET_OK) return fail(2, "%s: %s", name, err.text);
     sampler.mask_fn = bitnet_matcher_mask;
     sampler.chosen_fn = bitnet_matcher_chosen;
-    sampler.ud = matcher;
+    sampler.mask_ud = sampler.chosen_ud = matcher;
     return GO_ON;
 }
 
@@ -173,8 +174,8 @@ static void print_statistics(int code) {
             n_new / (new_seconds + 1e-9), (long long)seed,
             ends[code == 130 ? BITNET_STOP_CALLBACK : why]);
     if (verbose && gen.lookup)
-        fprintf(stderr, "lookup: %d guesses, %d of %d tokens right\n", lookup_stats.drafts,
-                lookup_stats.accepted, lookup_stats.drafted);
+        fprintf(stderr, "lookup: %d guesses, %d of %d tokens right\n", drafts, accepted,
+                drafted);
 }
 
 static int generate(void) {
@@ -186,7 +187,7 @@ static int generate(void) {
     if (code != GO_ON) return code;
     check_stops();
     took = now() - began;
-    if (verbose && bitnet_selftest(bitnet_kernels_find(info.kernels), &err))
+    if (verbose && bitnet_selftest(bitnet_kernels_find(info.kernels_name), &err))
         return fail(1, "%s", err.text);
     if (verbose) print_loaded(took);
     if (seed < 0 || seed == UINT32_MAX) seed = (time(0) ^ (int64_t)(now() * 1e6)) & INT32_MAX;

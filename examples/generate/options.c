@@ -21,8 +21,7 @@ int32_t colours = AUTO, show_prompt = YES, show_statistics = YES, quiet, plain_i
 int32_t max_tokens = -1, keep;
 int64_t seed = -1;
 bitnet_sampler sampler = {.temperature = 0.8f, .top_k = 40, .top_p = 0.95f, .min_p = 0.05f};
-bitnet_lookup_stats lookup_stats;
-bitnet_generate_params gen = {.sampler = &sampler, .lookup_stats = &lookup_stats};
+bitnet_generate_params gen = {.sampler = &sampler};
 bitnet_ctx_params ctx_params = {.n_ctx = -1, .n_batch = 128};   /* so Ctrl-C is quick */
 bitnet_model_params model_params;
 static int32_t want_help, want_version, want_kernels, repeat_window = 64;
@@ -36,6 +35,7 @@ struct option {
     double lo, hi;
 };
 
+static bitnet_text stop_strings[MAX_STOPS];
 static char ignored_names[512];        /* options given that have no effect */
 
 static int take_yes(const struct option *o, const char *name, char *value) {
@@ -409,7 +409,6 @@ static int check_options(void) {
     if (repeat_window == 0)
         sampler.repeat_penalty = sampler.frequency_penalty = sampler.presence_penalty = 0;
     sampler.repeat_window = repeat_window;
-    gen.stop_strings = (const char *const *)stops;
     return GO_ON;
 }
 
@@ -426,5 +425,8 @@ int read_options(int argc, char **argv) {
         return fflush(stdout) || ferror(stdout) ? fail(1, "cannot write: %s", strerror(errno)) : 0;
     if (ignored_names[0]) note("warning: without effect here: %s", ignored_names);
     code = check_options();
-    return code == GO_ON ? unescape_all() : code;
+    if (code == GO_ON) code = unescape_all();
+    for (i = 0; i < gen.n_stop_strings; i++) stop_strings[i] = bitnet_text_of(stops[i]);
+    gen.stop_strings = stop_strings;
+    return code;
 }

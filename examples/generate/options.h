@@ -22,7 +22,6 @@ extern int32_t show_prompt, show_statistics, quiet, plain_input, verbose;
 extern int32_t max_tokens, keep;
 extern int64_t seed;
 extern bitnet_sampler sampler;
-extern bitnet_lookup_stats lookup_stats;
 extern bitnet_generate_params gen;
 extern bitnet_ctx_params ctx_params;
 extern bitnet_model_params model_params;

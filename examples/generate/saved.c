@@ -21,8 +21,9 @@ static bitnet_result read_piece(void *ud, uint64_t offset, void *dst, size_t n) 
 
 /* Writes the state and closes the file. Returns 0 and sets errno if it can't. */
 static int write_state(FILE *f) {
+    bitnet_io io = {.write_fn = write_piece, .ud = f};
     int reason;
-    if (bitnet_seq_save(ctx, 0, write_piece, f, &err) == BITNET_OK) return fclose(f) == 0;
+    if (bitnet_seq_save_io(ctx, 0, &io, &err) == BITNET_OK) return fclose(f) == 0;
     reason = errno;
     fclose(f);
     errno = reason;
@@ -45,7 +46,7 @@ int save_state(const char *path) {
 }
 
 int load_state(const char *path, int may_lack) {
-    bitnet_io io = {0, read_piece, 0};
+    bitnet_io io = {.read_fn = read_piece};
     bitnet_result r = BITNET_OK;
     int64_t size;
     FILE *f;

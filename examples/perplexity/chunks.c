@@ -48,7 +48,7 @@ int evaluator_open(evaluator *e, const plan *p, const bitnet_model *model, const
     params.n_threads = s->n_threads > 0 ? (int32_t)s->n_threads : 0;
     params.kv_type = s->kv_type;
     params.no_head_copy = 1;           /* it is of use only where few logits are needed */
-    params.cancel_fn = is_stopped;
+    params.hooks.cancel_fn = is_stopped;
     if (bitnet_ctx_create(model, &params, &e->ctx, &err))
         return fail(FAILED, "%s: %s", s->model, err.text);
     return DONE;

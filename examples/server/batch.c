@@ -812,7 +812,7 @@ static int open_model(bitnet_model **model) {
     bitnet_result r;
     memset(&mp, 0, sizeof mp);
     mp.log_fn = quiet ? 0 : options_warning;
-    mp.ud = program;
+    mp.log_ud = program;
     r = bitnet_model_load_file(model_path, &mp, model, &err);
     memset(&p, 0, sizeof p);
     if (r == BITNET_OK) {

@@ -54,8 +54,8 @@ static bitnet_ctx_params ctx_params(engine *e) {
     cp.n_ctx = e->params.n_ctx;
     cp.n_threads = e->params.n_threads;
     cp.kv_type = e->params.kv_type;
-    cp.cancel_fn = e->params.cancel_fn ? is_for_nobody : 0;
-    cp.cancel_ud = e;
+    cp.hooks.cancel_fn = e->params.cancel_fn ? is_for_nobody : 0;
+    cp.hooks.cancel_ud = e;
     return cp;
 }
 
@@ -261,7 +261,7 @@ static void take_vector(engine *e, int32_t i, const bitnet_error *why) {
 }
 
 static int embed_pass(engine *e) {
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_error err = {0};
     int32_t i;
     end_embeds(e);
     choose_inputs(e);
@@ -364,7 +364,8 @@ static int32_t choose_slot(engine *e, const engine_text *t) {
     }
     if (!e->slots[from] && most > 0 && 2 * most >= bitnet_seq_length(e->ctx, from)) oldest = from;
     if (oldest == from) bitnet_seq_rewind(e->ctx, oldest, most, NULL);
-    else if (bitnet_seq_copy(e->ctx, from, oldest, most, NULL)) bitnet_seq_rewind(e->ctx, oldest, 0, NULL);
+    else if (bitnet_seq_copy(e->ctx, from, oldest, most, NULL))
+        bitnet_seq_rewind(e->ctx, oldest, 0, NULL);
     return oldest;
 }
 
@@ -373,8 +374,8 @@ static int begin_writing(engine *e, engine_text *t) {
     bitnet_generate_params p;
     memset(&p, 0, sizeof p);
     p.seq = t->slot;
-    p.prompt = t->prompt + held;
-    p.n_prompt = t->n_prompt - held;
+    p.tokens = t->prompt + held;
+    p.n_tokens = t->n_prompt - held;
     p.max_tokens = t->max_tokens > 0 ? t->max_tokens : 0;
     p.sampler = &t->sampler;
     p.stop_strings = t->stops;
@@ -383,7 +384,7 @@ static int begin_writing(engine *e, engine_text *t) {
         if (bitnet_matcher_create(t->grammar, 0, &t->matcher, &t->err)) return 0;
         t->sampler.mask_fn = bitnet_matcher_mask;
         t->sampler.chosen_fn = bitnet_matcher_chosen;
-        t->sampler.ud = t->matcher;
+        t->sampler.mask_ud = t->sampler.chosen_ud = t->matcher;
     }
     return bitnet_gen_begin(e->ctx, &p, &t->gen, &t->err) == BITNET_OK;
 }
@@ -391,7 +392,7 @@ static int begin_writing(engine *e, engine_text *t) {
 static void start(engine *e, engine_text *t) {
     t->slot = choose_slot(e, t);
     e->slots[t->slot] = t;
-    if (t->echo) bitnet_seq_rewind(e->ctx, t->slot, 0, NULL);          /* its logits are needed, too */
+    if (t->echo) bitnet_seq_rewind(e->ctx, t->slot, 0, NULL);    /* its logits are needed, too */
     t->n_reused = t->n_read = bitnet_seq_length(e->ctx, t->slot);
     if (!t->echo && !begin_writing(e, t)) end_text(e, t, t->err.code, t->err.text);
 }
@@ -536,8 +537,8 @@ static void take_piece(engine *e, engine_text *t) {
         t->n_new++;
         describe(e, t, piece.row, piece.tokens[0], best, &info);
     }
-    if (piece.n_tokens || piece.n_text)
-        t->piece_fn(t, piece.text, piece.n_text, piece.n_tokens ? &info : 0);
+    if (piece.n_tokens || piece.text.size)
+        t->piece_fn(t, piece.text.data, piece.text.size, piece.n_tokens ? &info : 0);
     t->why = piece.ended ? piece.why : BITNET_STOP_STRING;
     if (piece.ended || t->is_enough) end_text(e, t, BITNET_OK, "");
 }

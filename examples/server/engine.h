@@ -41,7 +41,7 @@ struct engine_text {
     int32_t n_prompt;                  /* 1 or more, and less than the context */
     int32_t max_tokens;                /* 0: only the prompt is read; < 0: until the slot is full */
     bitnet_sampler sampler;            /* without mask */
-    const char *const *stops;
+    const bitnet_text *stops;
     int32_t n_stops;
     const bitnet_grammar *grammar;     /* 0: any text */
     int32_t logprobs;                  /* so many best tokens with each, 0 .. 20; < 0: none */

@@ -34,11 +34,12 @@ void messages_read_thinking(reader *in) {
     const bitnet_chat_template *t = messages_template(in);
     const int wanted = wants_thinking(in);
     if (failed(in) || !t || wanted < 0) return;
-    if (wanted == 0 && t->think && !t->no_think)
+    if (wanted == 0 && t->think.data && !t->no_think.data)
         refuse_field(in, field_get(in, "reasoning_effort") ? "reasoning_effort" : "enable_thinking",
                      "this model always thinks");
     if (wanted == 0) in->r->chat.thinking = BITNET_THINK_OFF;
-    else if (t->think && t->thinking == BITNET_THINK_OFF) in->r->chat.thinking = BITNET_THINK_ON;
+    else if (t->think.data && t->thinking == BITNET_THINK_OFF)
+        in->r->chat.thinking = BITNET_THINK_ON;
 }
 
 /* ---- a message ---- */
@@ -96,7 +97,7 @@ static void read_calls(reader *in, uint32_t calls, int has_text, buffer *out) {
     uint32_t at = calls + 1, i;
     if (json_kind(&in->j, calls) != JSON_ARRAY)
         refuse_field(in, "messages", "tool_calls must be a list");
-    else if (in->j.nodes[calls].n > 0 && (!t || !t->tools_before))
+    else if (in->j.nodes[calls].n > 0 && (!t || !t->tools_before.data))
         refuse_field(in, "messages", "the chat template of this model has no tool_calls");
     else for (i = 0; i < in->j.nodes[calls].n && !failed(in); i++, at = in->j.nodes[at].next) {
         if (i || has_text) buffer_text(out, "\n");
@@ -130,7 +131,7 @@ static int has_role(const bitnet_chat_template *t, const char *role) {
                                    !strcmp(role, "user") ? &t->user :
                                    !strcmp(role, "assistant") ? &t->assistant :
                                    !strcmp(role, "tool") ? &t->tool : &t->other;
-    return turn->prefix || t->other.prefix;
+    return turn->prefix.data || t->other.prefix.data;
 }
 
 /* Its content, with a NUL. Returns the role; 0: refused. */
@@ -145,7 +146,7 @@ static const char *read_message(reader *in, uint32_t node, buffer *out) {
     if (!strcmp(role, "developer")) role = "system";
     if (t && !has_role(t, role))
         refuse_field(in, "messages", "the chat template of this model has no such role");
-    if (!strcmp(role, "tool") && t && t->tool.prefix &&
+    if (!strcmp(role, "tool") && t && t->tool.prefix.data &&
         !node_string(in, json_get(&in->j, node, "tool_call_id")))
         refuse_field(in, "messages", "a message of the role tool needs a tool_call_id");
     if (!strcmp(role, "assistant")) read_assistant(in, node, out);
@@ -161,10 +162,12 @@ static const char *read_message(reader *in, uint32_t node, buffer *out) {
 /* The tokens of a chat with the beginning of a reply, in out [cap] as far as they fit. If the last
    message is the assistant's, and not the only one, the reply begins with its text. */
 static int chat_tokens(request *r, const bitnet_message *messages, int n, bitnet_token *out,
-                       int cap) {
+                       int cap, bitnet_error *err) {
     const bitnet_model *m = r->service->model;
     const char *begun = r->begun ? r->begun : "";
-    const int head = bitnet_chat_tokenize(m, &r->chat, messages, n - (r->begun != 0), BITNET_CHAT_BEGIN | BITNET_CHAT_OPEN_REPLY, out, (size_t)cap, NULL);
+    const int head = bitnet_chat_tokenize(m, &r->chat, messages, n - (r->begun != 0),
+                                          BITNET_CHAT_BEGIN | BITNET_CHAT_OPEN_REPLY, out,
+                                          (size_t)cap, err);
     int rest = 0;
     if (head >= 0 && out && head < cap)
         rest = bitnet_tokenize(m, begun, strlen(begun), 0, &out[head], (size_t)(cap - head));
@@ -204,7 +207,7 @@ static size_t least_of_reply(const bitnet_chat_template *t, const char *p, int k
 
 /* A role that the template does not know is written into the prompt. */
 static size_t least_of_role(const bitnet_chat_template *t, const char *role) {
-    const char *prefix = t->other.prefix;
+    const char *prefix = t->other.prefix.data;
     const int is_known = !strcmp(role, "system") || !strcmp(role, "user") ||
                          !strcmp(role, "assistant") || !strcmp(role, "tool");
     const int is_written = prefix && (strstr(prefix, "{role}") || strstr(prefix, "{Role}"));
@@ -218,13 +221,14 @@ static int are_too_long(reader *in, const bitnet_message *messages, int n) {
     int i, query = n;                  /* the user's last message; n: there is none */
     if (!t) return failed(in);
     for (i = 0; i < n; i++)
-        if (!strcmp(messages[i].role, "user")) query = i;
+        if (!strcmp(messages[i].role.data, "user")) query = i;
     for (i = 0; i < n; i++) {
-        const char *text = messages[i].content;
-        const size_t size = strlen(text);
-        bytes += size + strlen(messages[i].role);
-        least += least_of_role(t, messages[i].role);
-        if (strcmp(messages[i].role, "assistant")) least += least_trimmed(t, text, text + size);
+        const char *text = messages[i].content.data;
+        const size_t size = messages[i].content.size;
+        bytes += size + messages[i].role.size;
+        least += least_of_role(t, messages[i].role.data);
+        if (strcmp(messages[i].role.data, "assistant"))
+            least += least_trimmed(t, text, text + size);
         else if (i == n - 1 && n > 1)  /* see chat_tokens */
             least += tokens_least_bytes(text, size);
         else least += least_of_reply(t, text, i > query);
@@ -235,15 +239,16 @@ static int are_too_long(reader *in, const bitnet_message *messages, int n) {
 static void tokenize_messages(reader *in, const bitnet_message *messages, int n) {
     request *r = in->r;
     bitnet_token *tokens = 0;
+    bitnet_error err;
     int count = BITNET_ERR_MEMORY;
     if (are_too_long(in, messages, n)) return;
-    if (n > 1 && !strcmp(messages[n - 1].role, "assistant"))
-        r->begun = strdup(messages[n - 1].content);
-    if (n < 2 || strcmp(messages[n - 1].role, "assistant") || r->begun) {
-        count = chat_tokens(r, messages, n, 0, 0);
+    if (n > 1 && !strcmp(messages[n - 1].role.data, "assistant"))
+        r->begun = strdup(messages[n - 1].content.data);
+    if (n < 2 || strcmp(messages[n - 1].role.data, "assistant") || r->begun) {
+        count = chat_tokens(r, messages, n, 0, 0, &err);
         tokens = (bitnet_token *)malloc(((size_t)(count > 0 ? count : 0) + 1) * sizeof *tokens);
     }
-    if (count < 0 || !tokens || chat_tokens(r, messages, n, tokens, count) != count) {
+    if (count < 0 || !tokens || chat_tokens(r, messages, n, tokens, count, &err) != count) {
         free(tokens);
         in->error = count == BITNET_ERR_UNSUPPORTED
                     ? refuse(400, "messages", "the chat template of this model is not known")
@@ -273,14 +278,15 @@ void messages_read(reader *in) {
     if (!messages || !starts) in->error = refuse_memory();
     for (i = 0; i < n && !failed(in); i++, at = in->j.nodes[at].next) {
         starts[i] = texts.n;
-        messages[i].role = read_message(in, at, &texts);
-        if (messages[i].role && i > 0 && t && t->system_first &&
-            !strcmp(messages[i].role, "system"))
+        messages[i].role = bitnet_text_of(read_message(in, at, &texts));
+        if (messages[i].role.data && i > 0 && t && t->system_first &&
+            !strcmp(messages[i].role.data, "system"))
             refuse_field(in, "messages", "the chat template of this model takes a system message "
                          "only as the first one");
     }
     if (texts.failed) in->error = refuse_memory();
-    for (i = 0; i < n && !failed(in); i++) messages[i].content = texts.p + starts[i];
+    for (i = 0; i < n && !failed(in); i++)
+        messages[i].content = bitnet_text_of(texts.p + starts[i]);
     if (!failed(in)) tokenize_messages(in, messages, (int)n);
     buffer_free(&texts);
     free(messages);

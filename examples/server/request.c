@@ -69,7 +69,8 @@ static void read_stops(reader *in) {
         refuse_field(in, "stop", "too many strings");
         return;
     }
-    if (n > 0 && !(r->stops = (char **)calloc(n, sizeof *r->stops))) in->error = refuse_memory();
+    if (n > 0 && !(r->stops = (bitnet_text *)calloc(n, sizeof *r->stops)))
+        in->error = refuse_memory();
     for (i = 0; i < n && !failed(in); i++, at = in->j.nodes[at].next) {
         const char *s = node_string(in, at);
         bytes += s ? in->j.nodes[at].len : 0;
@@ -79,7 +80,7 @@ static void read_stops(reader *in) {
         else if (bytes > MOST_STOP_BYTES)        /* each text searches for them by tables */
             in->error = refuse(400, "stop", "stop: the strings have more than %d bytes together",
                                MOST_STOP_BYTES);
-        else if (!(r->stops[i] = strdup(s))) in->error = refuse_memory();
+        else if (!(r->stops[i] = bitnet_text_of(strdup(s))).data) in->error = refuse_memory();
         else r->n_stops++;
     }
 }
@@ -289,7 +290,7 @@ static void read_request(reader *in, uint64_t seed) {
         engine_text *t = &r->texts[i];
         t->sampler = sampler;
         t->max_tokens = most;
-        t->stops = (const char *const *)r->stops;
+        t->stops = r->stops;
         t->n_stops = r->n_stops;
         t->grammar = r->grammar;
         t->logprobs = r->logprobs;
@@ -426,7 +427,7 @@ http_error request_parse_embeddings(request *r, service *s, const char *name, ch
 void request_free(request *r) {
     int32_t i;
     for (i = 0; r->prompts && i < r->n_prompts; i++) free(r->prompts[i]);
-    for (i = 0; i < r->n_stops; i++) free(r->stops[i]);
+    for (i = 0; i < r->n_stops; i++) free((void *)(uintptr_t)r->stops[i].data);
     free(r->prompts);
     free(r->stops);
     free(r->texts);

@@ -51,7 +51,7 @@ typedef struct request {
     engine_embed embed;                /* of /v1/embeddings; n is 0 in all others */
     int is_base64;
     bitnet_logit_bias *bias;
-    char **stops;
+    bitnet_text *stops;
     int32_t n_stops;
     bitnet_grammar *grammar;
     bitnet_chat_params chat;           /* how the messages were written */

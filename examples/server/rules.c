@@ -266,7 +266,7 @@ void rules_read_tools(reader *in, rules *keeps_to) {
         refuse_field(in, "tool_choice", "there are no tools");
     if (!node || failed(in) || in->j.nodes[node].n == 0) return;
     if (!in->r->is_chat) refuse_field(in, "tools", "only chats have tools");
-    else if (!t || !t->tools_before)
+    else if (!t || !t->tools_before.data)
         refuse_field(in, "tools", "the chat template of this model has no tools");
     for (i = 0; i < in->j.nodes[node].n && !failed(in); i++, at = in->j.nodes[at].next)
         read_tool(in, at, &out);
@@ -278,7 +278,7 @@ void rules_read_tools(reader *in, rules *keeps_to) {
     }
     in->r->one_call = !many || choice.name;
     in->r->tools = out.p;
-    in->r->chat.tools = out.p;
+    in->r->chat.tools = bitnet_text_of(out.p);
 }
 
 /* ---- the grammar ---- */
@@ -318,7 +318,7 @@ void rules_compile(reader *in, const rules *from) {
     request *r = in->r;
     service *s = r->service;
     bitnet_grammar_params params;
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_error err = {0};
     bitnet_result code = BITNET_OK;
     buffer around = {0};
     if (r->must_call && r->begun)

@@ -176,7 +176,7 @@ static bitnet_result load(bitnet_model **model, bitnet_error *err) {
     memset(&mp, 0, sizeof mp);
     mp.progress_fn = asked_to_stop;
     mp.log_fn = options_warning;
-    mp.ud = program;
+    mp.log_ud = program;
     r = bitnet_model_load_file(settings.model_path, &mp, model, err);
     if (r) return r;
     memset(&p, 0, sizeof p);

@@ -91,7 +91,7 @@ static void add_model(buffer *out) {
                   info->pooling ? "\"embedding\"" : "", (int)serving.n_ctx, (int)info->ctx_train,
                   (int)info->n_vocab, (int)info->dim, (int)info->n_layers,
                   (unsigned long long)info->n_params, (unsigned long long)info->file_bytes,
-                  info->kernels);
+                  info->kernels_name);
 }
 
 answer answer_models(job *j) {
