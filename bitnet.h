@@ -160,8 +160,9 @@
 
    SEQUENCES (@context, @generate)
    A context can hold many conversations: with n_seqs = S they are the sequences 0 .. S - 1, each
-   with its own tokens and pending token. A program with one conversation writes 0. One pass over the weights serves all: eight cost little more than one, and the logits of a sequence
-   are the same bits whatever is evaluated beside it.
+   with its own tokens and pending token. A program with one conversation writes 0. One pass over
+   the weights serves all: eight cost little more than one, and the logits of a sequence are the
+   same bits whatever is evaluated beside it.
 
    To write several texts at once, begin a generation for each (bitnet_gen_begin), call
    bitnet_gen_next again and again, and end each. New ones may join, and others end, between two
@@ -170,8 +171,8 @@
 
    bitnet_seq_copy lets a sequence begin as another one does, and shares its memory. bitnet_seq_sync
    gives a sequence new tokens and evaluates only what differs; bitnet_seq_remove takes some out of
-   its middle, as when old turns of a chat must go. bitnet_seq_save_ and bitnet_seq_load_ keep it
-   in a file or in memory: saved on one machine, it goes on with the same bits on any other (@state).
+   its middle, as when old turns of a chat must go. bitnet_seq_save_ and bitnet_seq_load_ keep it in
+   a file or in memory: saved on one machine, it goes on with the same bits on any other (@state).
 
    EMBEDDINGS (@embed)
    Microsoft's ternary embedding models (architectures qwen3 and gemma3) turn a text into a vector
@@ -198,11 +199,11 @@
 
    THREADS (@threads)
    A context may be used by only one thread at a time. While another thread, or the call whose
-   callback is running, uses it, further calls fail at once with BITNET_ERR_BUSY; with BITNET_NO_THREADS, calls
-   from other threads are not detected. Functions that take a const bitnet_ctx are not refused: do
-   not call them from another thread meanwhile, that is a data race. Callbacks may call them; those
-   of bitnet_generate may call bitnet_logits, too. Callbacks must return: after a longjmp or an
-   exception out of one, the context stays in use.
+   callback is running, uses it, further calls fail at once with BITNET_ERR_BUSY; with
+   BITNET_NO_THREADS, calls from other threads are not detected. Functions that take a const
+   bitnet_ctx are not refused: do not call them from another thread meanwhile, that is a data race.
+   Callbacks may call them; those of bitnet_generate may call bitnet_logits, too. Callbacks must
+   return: after a longjmp or an exception out of one, the context stays in use.
 
    Loading uses up to 16 threads, which end before the call returns; it calls hooks and the
    allocator on the caller's thread only. A context works with n_threads threads, and gives the same
@@ -313,13 +314,13 @@
     @model     families; what a model consists of   threads tokenizer formats gguf (head)
     @weights   layer kinds; tensors -> matrices     threads kernels formats gguf model (forward)
     @load      metadata, tokenizer, a whole model   all above (head)
-    @context   cache types, sequences, their pages  threads kernels formats model (forward) (head)
+    @context   cache types, sequences, their pages  threads kernels model load (forward) (head)
     @forward   tokens -> hidden states: the layers  math threads kernels formats model context
     @eval      tokens appended to sequences         context forward
-    @state     sequences saved and loaded           gguf model context forward eval
+    @state     sequences saved and loaded           gguf model context forward
     @head      hidden -> logits; masks; top k       all above
     @sampler   logits -> next token                 math context head
-    @generate  prompt -> text: the loop over all    tokenizer chat context eval sampler
+    @generate  prompt -> text: the loop over all    threads tokenizer chat context eval sampler
     @embed     texts -> vectors                     math tokenizer context forward eval
     @unicode   character classes, NFC               tokenizer
     @selftest  a kernel table against the scalar    math kernels load context sampler
@@ -969,12 +970,12 @@ BITNET_API int bitnet_token_is_end(const bitnet_model *m, bitnet_token t);
    model; a copy may be changed. */
 BITNET_API const bitnet_chat_template *bitnet_model_chat_template(const bitnet_model *m);
 
-/* The tokens of n messages in a chat template. chat and err may be 0, and messages if n is 0. flags:
-   of bitnet_chat_flags. With BITNET_CHAT_BEGIN, BOS comes if the model's template has it; with
-   another one, a copy too, if the file asks for it. BITNET_ERR_ARG: a message has no role or no
-   content, the template does not know a role, thinking or a flag is out of range, or system_first
-   is not followed. BITNET_ERR_UNSUPPORTED: the model's template is not known, or has no tools or
-   thinking. */
+/* The tokens of n messages in a chat template. chat and err may be 0, and messages if n is 0.
+   flags: of bitnet_chat_flags. With BITNET_CHAT_BEGIN, BOS comes if the model's template has it;
+   with another one, a copy too, if the file asks for it. BITNET_ERR_ARG: a message has no role or
+   no content, the template does not know a role, thinking or a flag is out of range, or
+   system_first is not followed. BITNET_ERR_UNSUPPORTED: the model's template is not known, or has
+   no tools or thinking. */
 BITNET_API int bitnet_chat_tokenize(const bitnet_model *m, const bitnet_chat_params *chat,
                                     const bitnet_message *messages, int n, int flags,
                                     bitnet_token *out, size_t cap, bitnet_error *err);
@@ -1057,13 +1058,14 @@ BITNET_API bitnet_result bitnet_seq_sync(bitnet_ctx *c, int32_t seq, const bitne
 
 /* Removes tokens from .. to - 1 (0 <= from <= to <= bitnet_seq_length). Those behind them move up
    and are evaluated again, as if what is removed had never been there: there are logits of the last
-   one, if there are any behind. The pending token stays. from == to changes nothing. BITNET_ERR_ARG, _BUSY: nothing has changed. Any other failure (see bitnet_eval) leaves the tokens
+   one, if there are any behind. The pending token stays. from == to changes nothing.
+   BITNET_ERR_ARG, _BUSY: nothing has changed. Any other failure (see bitnet_eval) leaves the tokens
    before `from`, and no pending token. */
 BITNET_API bitnet_result bitnet_seq_remove(bitnet_ctx *c, int32_t seq, int32_t from, int32_t to,
                                            bitnet_error *err);
 
-/* The bytes that saving writes: 52, and for each token 4 and its keys and values (@context has their
-   size). */
+/* The bytes that saving writes: 52, and for each token 4 and its keys and values (@context has
+   their size). */
 BITNET_API uint64_t bitnet_seq_state_bytes(const bitnet_ctx *c, int32_t seq);
 
 /* Saves a sequence through io->write_fn, at most 4096 bytes a call: its tokens, their keys and
@@ -1119,8 +1121,8 @@ BITNET_API bitnet_result bitnet_eval_many(bitnet_ctx *c, bitnet_input *inputs, i
    (_UNSUPPORTED), or the context is in use (_BUSY). A NaN or an infinity in the head stays. */
 BITNET_API const float *bitnet_logits(bitnet_ctx *c, int32_t i, bitnet_error *err);
 
-/* The hidden state [dim] of row i, which the head multiplies: the last layer's, after the last norm.
-   Otherwise as bitnet_logits. */
+/* The hidden state [dim] of row i, which the head multiplies: the last layer's, after the last
+   norm. Otherwise as bitnet_logits. */
 BITNET_API const float *bitnet_hidden(bitnet_ctx *c, int32_t i, bitnet_error *err);
 
 /* Samples a token from the logits of row i, -1: the last one, and does not evaluate it. s may be 0:
@@ -1149,13 +1151,14 @@ BITNET_API bitnet_result bitnet_logprobs(bitnet_ctx *c, int32_t i, bitnet_logpro
 
 /* Evaluates the prompt, then samples and evaluates tokens until something ends the text: *why says
    what, unless the call fails. why and err may be 0. The token sampled last is pending. With no
-   prompt (none given, or an empty text) the text goes on from the pending token. A full context ends the
-   text, one token after the last that fits. If the prompt fails or is cancelled, the context is as
-   after a failed bitnet_eval. If a later token fails, text_fn still gets the text held back, the
-   context keeps what was generated, and that token is pending. BITNET_ERR_ARG: a parameter is out
-   of range, or the prompt has no token, BOS counted, and none is pending. _FULL: these do not fit.
-   _LIMIT: n_logits is too small for lookup. _CANCELLED: a hook said so. _UNSUPPORTED: the model has
-   no head. _MEMORY, and what bitnet_eval and bitnet_chat_tokenize return. */
+   prompt (none given, or an empty text) the text goes on from the pending token. A full context
+   ends the text, one token after the last that fits. If the prompt fails or is cancelled, the
+   context is as after a failed bitnet_eval. If a later token fails, text_fn still gets the text
+   held back, the context keeps what was generated, and that token is pending. BITNET_ERR_ARG: a
+   parameter is out of range, or the prompt has no token, BOS counted, and none is pending. _FULL:
+   these do not fit. _LIMIT: n_logits is too small for lookup. _CANCELLED: a hook said so.
+   _UNSUPPORTED: the model has no head. _MEMORY, and what bitnet_eval and bitnet_chat_tokenize
+   return. */
 BITNET_API bitnet_result bitnet_generate(bitnet_ctx *c, const bitnet_generate_params *params,
                                          bitnet_stop *why, bitnet_error *err);
 
@@ -3845,6 +3848,7 @@ typedef struct bitnet__vocab {
     bitnet_token ends[16];          /* [n_ends] eos, eot and all others that end a text */
     int32_t add_bos, n_ends;
     const bitnet_chat_template *chat;   /* 0: the file has none that is known */
+    bitnet_error no_chat;           /* why chat is 0 */
     int32_t chat_bos;               /* 1: it puts BOS in front */
     int32_t space_prefix;           /* SentencePiece: 1: a space is put in front of a text */
     const bitnet__pre *pre;         /* byte-level BPE's pre-tokenizer */
@@ -3854,7 +3858,6 @@ typedef struct bitnet__vocab {
 /* The raw bytes of token t < n_tokens. They live as long as the vocabulary. */
 static const bitnet__vocab *bitnet__vocab_of(const bitnet_model *m);
 static const bitnet_allocator *bitnet__allocator_of(const bitnet_model *m);
-static const char *bitnet__no_chat_of(const bitnet_model *m);
 
 static const uint8_t *bitnet__vocab_bytes(const bitnet__vocab *v, bitnet_token t, size_t *n) {
     *n = v->offsets[t + 1] - v->offsets[t];
@@ -6679,8 +6682,7 @@ static void bitnet__chat_all(bitnet__chat *c, const bitnet_chat_params *p,
 }
 
 /* Adds a chat: bitnet_chat_tokenize on an encoder. BITNET_OK: see e->result. */
-static bitnet_result bitnet__encode_chat(bitnet__encoder *e, const bitnet_model *m,
-                                         const bitnet_chat_params *params,
+static bitnet_result bitnet__encode_chat(bitnet__encoder *e, const bitnet_chat_params *params,
                                          const bitnet_message *messages, int n, int flags,
                                          bitnet_error *err) {
     static const bitnet_chat_params defaults = {0, BITNET_THINK_AUTO, {0, 0}, {0, 0, 0, 0}};
@@ -6689,7 +6691,8 @@ static bitnet_result bitnet__encode_chat(bitnet__encoder *e, const bitnet_model 
     const int bos = t == e->vocab->chat ? e->vocab->chat_bos : e->vocab->add_bos;
     bitnet_result r;
     bitnet__chat c;
-    if (!t) return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "%s", bitnet__no_chat_of(m));
+    if (!t) return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "%s",
+                                e->vocab->no_chat.text);
     if ((r = bitnet__check_chat(t, p, messages, n, flags, err)) != BITNET_OK) return r;
     bitnet__chat_open(&c, e, t);
     if (bos) bitnet__encode_bos(e, flags & BITNET_CHAT_BEGIN ? BITNET_ADD_BOS : 0);
@@ -6713,11 +6716,13 @@ typedef enum bitnet__learns {
     BITNET__MAY_END                 /* without a reply: one may be there, or the last newline not */
 } bitnet__learns;
 
+enum { BITNET__PROBE_MESSAGES = 6 };
+
 typedef struct bitnet__probe {
     const char *what;
     bitnet__learns learns;
     int32_t n;
-    bitnet_message messages[6];
+    struct { const char *role, *content; } messages[BITNET__PROBE_MESSAGES];
 } bitnet__probe;
 
 #define BITNET__PROBE_TOOL_1                                                                \
@@ -6732,36 +6737,34 @@ typedef struct bitnet__probe {
     BITNET__PROBE_CALL_2 "\n</tool_call>"
 #define BITNET__THOUGHT "<think>\nHm,\nso.\n</think>\n\nYes."
 
-#define BITNET__SAYS(role, text) {BITNET_TEXT(role), BITNET_TEXT(text), {0, 0}}
-
 static const bitnet__probe bitnet__probes[] = {
-    {"a user", BITNET__LEARN_START, 1, {BITNET__SAYS("user", "\n Hi \n")}},
-    {"a system message", BITNET__LEARN_SYSTEM, 2, {BITNET__SAYS("system", "\n Be.\n "), BITNET__SAYS("user", "Hi")}},
+    {"a user", BITNET__LEARN_START, 1, {{"user", "\n Hi \n"}}},
+    {"a system message", BITNET__LEARN_SYSTEM, 2, {{"system", "\n Be.\n "}, {"user", "Hi"}}},
     {"two turns", BITNET__LEARN_NOTHING, 3,
-     {BITNET__SAYS("user", "\tHi\n"), BITNET__SAYS("assistant", " \nYes. \n"), BITNET__SAYS("user", " So?")}},
+     {{"user", "\tHi\n"}, {"assistant", " \nYes. \n"}, {"user", " So?"}}},
     {"three turns", BITNET__LEARN_NOTHING, 6,
-     {BITNET__SAYS("system", "Be."), BITNET__SAYS("user", "Hi"), BITNET__SAYS("assistant", "Yes."), BITNET__SAYS("user", "So?"),
-      BITNET__SAYS("assistant", "No.\n\nNo."), BITNET__SAYS("user", "Oh\nno")}},
-    {"an empty system message", BITNET__MAY_RAISE, 2, {BITNET__SAYS("system", ""), BITNET__SAYS("user", "Hi")}},
-    {"empty texts", BITNET__MAY_RAISE, 3, {BITNET__SAYS("user", ""), BITNET__SAYS("assistant", ""), BITNET__SAYS("user", "")}},
-    {"two users", BITNET__MAY_RAISE, 2, {BITNET__SAYS("user", "Hi"), BITNET__SAYS("user", "So?")}},
+     {{"system", "Be."}, {"user", "Hi"}, {"assistant", "Yes."}, {"user", "So?"},
+      {"assistant", "No.\n\nNo."}, {"user", "Oh\nno"}}},
+    {"an empty system message", BITNET__MAY_RAISE, 2, {{"system", ""}, {"user", "Hi"}}},
+    {"empty texts", BITNET__MAY_RAISE, 3, {{"user", ""}, {"assistant", ""}, {"user", ""}}},
+    {"two users", BITNET__MAY_RAISE, 2, {{"user", "Hi"}, {"user", "So?"}}},
     {"earlier thinking", BITNET__LEARN_NOTHING, 3,
-     {BITNET__SAYS("user", "Hi"), BITNET__SAYS("assistant", BITNET__THOUGHT), BITNET__SAYS("user", "So?")}},
-    {"the last thinking", BITNET__MAY_END, 2, {BITNET__SAYS("user", "Hi"), BITNET__SAYS("assistant", BITNET__THOUGHT)}},
-    {"a last reply", BITNET__MAY_END, 2, {BITNET__SAYS("user", "Hi"), BITNET__SAYS("assistant", "Yes.")}},
-    {"a user without a reply", BITNET__MAY_END, 1, {BITNET__SAYS("user", "Hi")}},
-    {"thinking turned off", BITNET__LEARN_OFF, 1, {BITNET__SAYS("user", "Hi")}},
+     {{"user", "Hi"}, {"assistant", BITNET__THOUGHT}, {"user", "So?"}}},
+    {"the last thinking", BITNET__MAY_END, 2, {{"user", "Hi"}, {"assistant", BITNET__THOUGHT}}},
+    {"a last reply", BITNET__MAY_END, 2, {{"user", "Hi"}, {"assistant", "Yes."}}},
+    {"a user without a reply", BITNET__MAY_END, 1, {{"user", "Hi"}}},
+    {"thinking turned off", BITNET__LEARN_OFF, 1, {{"user", "Hi"}}},
     {"a later system message", BITNET__LEARN_LATER, 4,
-     {BITNET__SAYS("user", "Hi"), BITNET__SAYS("assistant", "Yes."), BITNET__SAYS("system", "Be."), BITNET__SAYS("user", "So?")}},
+     {{"user", "Hi"}, {"assistant", "Yes."}, {"system", "Be."}, {"user", "So?"}}},
     {"another role", BITNET__LEARN_ROLES, 4,
-     {BITNET__SAYS("user", "Hi"), BITNET__SAYS("assistant", "Yes."), BITNET__SAYS("critic", "Be."), BITNET__SAYS("user", "So?")}},
-    {"tools", BITNET__LEARN_TOOLS, 1, {BITNET__SAYS("user", "Hi")}},
-    {"tools and a system message", BITNET__LEARN_TOOLS, 2, {BITNET__SAYS("system", "Be."), BITNET__SAYS("user", "Hi")}},
+     {{"user", "Hi"}, {"assistant", "Yes."}, {"critic", "Be."}, {"user", "So?"}}},
+    {"tools", BITNET__LEARN_TOOLS, 1, {{"user", "Hi"}}},
+    {"tools and a system message", BITNET__LEARN_TOOLS, 2, {{"system", "Be."}, {"user", "Hi"}}},
     {"a tool call", BITNET__LEARN_TOOLS, 5,
-     {BITNET__SAYS("system", "Be."), BITNET__SAYS("user", "Hi"), BITNET__SAYS("assistant", "Well." BITNET__PROBE_CALLS),
-      BITNET__SAYS("tool", "2"), BITNET__SAYS("tool", "{\"y\": 3}\n")}},
+     {{"system", "Be."}, {"user", "Hi"}, {"assistant", "Well." BITNET__PROBE_CALLS},
+      {"tool", "2"}, {"tool", "{\"y\": 3}\n"}}},
     {"what a tool says", BITNET__LEARN_TOOL, 5,
-     {BITNET__SAYS("user", "Hi"), BITNET__SAYS("assistant", "Well."), BITNET__SAYS("tool", "2"), BITNET__SAYS("tool", " 3"), BITNET__SAYS("user", "So?")}},
+     {{"user", "Hi"}, {"assistant", "Well."}, {"tool", "2"}, {"tool", " 3"}, {"user", "So?"}}},
 };
 
 /* A row with what was learned of the file. */
@@ -6808,6 +6811,15 @@ static bitnet__jvalue bitnet__jinja_eval(bitnet__jinja *j, const char *text) {
     return v;
 }
 
+static void bitnet__probe_messages(const bitnet__probe *p, bitnet_message *out) {
+    int32_t i;
+    memset(out, 0, BITNET__PROBE_MESSAGES * sizeof *out);
+    for (i = 0; i < p->n; i++) {
+        out[i].role = bitnet_text_of(p->messages[i].role);
+        out[i].content = bitnet_text_of(p->messages[i].content);
+    }
+}
+
 static bitnet__jvalue bitnet__probe_message(bitnet__jinja *j, const bitnet_message *m) {
     static const char tail[] = BITNET__PROBE_CALLS;
     const size_t all = m->content.size, size = sizeof tail - 1;
@@ -6828,12 +6840,14 @@ static bitnet__jvalue bitnet__probe_message(bitnet__jinja *j, const bitnet_messa
 static int bitnet__render_probe(bitnet__recognition *r, const bitnet__probe *p) {
     bitnet__jinja *j = &r->j;
     const bitnet__jvalue none = bitnet__jvalue_of(BITNET__NONE, 0, 0);
+    bitnet_message said[BITNET__PROBE_MESSAGES];
     bitnet__jvalue messages;
     int32_t i;
+    bitnet__probe_messages(p, said);
     bitnet__jinja_begin(j);
     messages = bitnet__jinja_list(j, BITNET__LIST, 6);
     for (i = 0; i < p->n; i++)
-        bitnet__jinja_push(j, &messages, bitnet__probe_message(j, &p->messages[i]));
+        bitnet__jinja_push(j, &messages, bitnet__probe_message(j, &said[i]));
     bitnet__jinja_define(j, "messages", messages);
     bitnet__jinja_define(j, "bos_token", bitnet__token_value(r->vocab, r->vocab->bos));
     bitnet__jinja_define(j, "eos_token", bitnet__token_value(r->vocab, r->vocab->eos));
@@ -6858,8 +6872,10 @@ static int32_t bitnet__write_probe(bitnet__recognition *r, const bitnet__chat_fi
                                    const bitnet__probe *p, int32_t from, int open) {
     static const bitnet_text tools = BITNET_TEXT(BITNET__PROBE_TOOL_1 "\n" BITNET__PROBE_TOOL_2);
     const int flags = BITNET_CHAT_BEGIN | (open ? BITNET_CHAT_OPEN_REPLY : 0);
+    bitnet_message said[BITNET__PROBE_MESSAGES];
     bitnet_chat_params params;
     bitnet__chat chat;
+    bitnet__probe_messages(p, said);
     memset(&params, 0, sizeof params);
     memset(&chat, 0, sizeof chat);
     chat.t = &c->t;
@@ -6867,9 +6883,9 @@ static int32_t bitnet__write_probe(bitnet__recognition *r, const bitnet__chat_fi
     chat.cap = r->j.cap;
     if (p->learns == BITNET__LEARN_OFF) params.thinking = BITNET_THINK_OFF;
     if (p->learns == BITNET__LEARN_TOOLS) params.tools = tools;
-    if (bitnet__check_chat(&c->t, &params, p->messages + from, p->n - from, flags, 0)) return -1;
+    if (bitnet__check_chat(&c->t, &params, said + from, p->n - from, flags, 0)) return -1;
     if (c->bos) bitnet__chat_put_value(&chat, bitnet__token_value(r->vocab, r->vocab->bos));
-    bitnet__chat_all(&chat, &params, p->messages + from, p->n - from, flags);
+    bitnet__chat_all(&chat, &params, said + from, p->n - from, flags);
     return chat.result == BITNET_OK ? (int32_t)chat.n : chat.result == BITNET_ERR_LIMIT ? -2 : -1;
 }
 
@@ -7114,7 +7130,7 @@ BITNET_API int bitnet_chat_tokenize(const bitnet_model *m, const bitnet_chat_par
     if (!m || n < 0 || (!messages && n > 0))
         return bitnet__fail(err, BITNET_ERR_ARG, m ? "there are no messages" : "the model is 0");
     bitnet__encoder_open(&e, bitnet__vocab_of(m), bitnet__allocator_of(m), out, cap);
-    r = bitnet__encode_chat(&e, m, chat, messages, n, flags, err);
+    r = bitnet__encode_chat(&e, chat, messages, n, flags, err);
     length = bitnet__encoder_close(&e);
     if (r != BITNET_OK) return r;
     return length >= 0 ? length : bitnet__fail_tokenize((bitnet_result)length, err);
@@ -9487,7 +9503,6 @@ struct bitnet_model {
                                           0: none does */
     const bitnet__family *family;
     bitnet_chat_template chat;         /* vocab.chat, if it is not 0 */
-    bitnet_error no_chat;              /* why vocab.chat is 0 */
     char arch[32];
     int32_t n_vocab, n_layers, dim, ffn_dim, n_heads, n_kv_heads, head_dim, n_rot, n_ctx;
     int32_t heads_per_kv;              /* n_heads / n_kv_heads: query heads that share a KV head */
@@ -10573,13 +10588,13 @@ static bitnet_result bitnet__find_chat_row(bitnet_model *m, const char *jinja, s
     bitnet__recognition *r;
     bitnet_result result = BITNET_OK;
     if (room < sizeof *r) {
-        bitnet__fail(&m->no_chat, BITNET_ERR_UNSUPPORTED, "no chat: the file is too small for its "
+        bitnet__fail(&m->vocab.no_chat, BITNET_ERR_UNSUPPORTED, "no chat: the file is too small for its "
                      "tokenizer.chat_template to be read");
         return BITNET_OK;
     }
     r = (bitnet__recognition *)bitnet__alloc(&m->params.allocator, room);
     if (!r) return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for the chat template");
-    fit = bitnet__recognise(r, room, &m->vocab, jinja, n, &m->no_chat);
+    fit = bitnet__recognise(r, room, &m->vocab, jinja, n, &m->vocab.no_chat);
     if (fit) {
         *row = fit->row;
         m->chat = fit->t;
@@ -10620,7 +10635,7 @@ static void bitnet__load_chat_template(bitnet__meta *x) {
     const char *lacks;
     if (k && k->type != BITNET_GGUF_STRING) bitnet__meta_fail(x, name, "is not a string");
     if (x->result != BITNET_OK) return;
-    bitnet__fail(&m->no_chat, BITNET_ERR_UNSUPPORTED, "no chat: the file has no %s; give one of "
+    bitnet__fail(&m->vocab.no_chat, BITNET_ERR_UNSUPPORTED, "no chat: the file has no %s; give one of "
                  "your own, see bitnet_chat_template", name);
     if (m->family->chat) {
         row = &bitnet__chat_rows[0];
@@ -10635,9 +10650,9 @@ static void bitnet__load_chat_template(bitnet__meta *x) {
     bitnet__add_end(v, bitnet__vocab_find(v, "<|end_of_text|>", 15));
     lacks = row ? bitnet__lacks_token(v, row) : 0;
     if (lacks)
-        bitnet__fail(&m->no_chat, BITNET_ERR_UNSUPPORTED, "no chat: its template is %s, but the "
+        bitnet__fail(&m->vocab.no_chat, BITNET_ERR_UNSUPPORTED, "no chat: its template is %s, but the "
                      "vocabulary lacks the token '%s'", row->t.name, lacks);
-    if (k && (!row || lacks)) bitnet__log_text(m, BITNET_LOG_WARNING, m->no_chat.text);
+    if (k && (!row || lacks)) bitnet__log_text(m, BITNET_LOG_WARNING, m->vocab.no_chat.text);
     if (!row || lacks) return;
     bitnet__add_ends(v, row);
     v->chat = &m->chat;
@@ -10976,8 +10991,6 @@ static bitnet_result bitnet__load(bitnet__source src, const bitnet_model_params 
     return BITNET_OK;
 }
 
-static const char *bitnet__no_chat_of(const bitnet_model *m) { return m->no_chat.text; }
-
 /* Gives up a use of the model; the last one frees it. */
 static void bitnet__model_leave(bitnet_model *m) {
     bitnet_allocator a;
@@ -11181,8 +11194,8 @@ typedef struct bitnet__seq {
     bitnet_figures figures;            /* of its last generation */
 } bitnet__seq;
 
-/* A pass over the weights for c->inputs, which may be paused between two layers. Nothing of it shows
-   then: the sequences are as before, but keep the pages that it has written. */
+/* A pass over the weights for c->inputs, which may be paused between two layers. Nothing of it
+   shows then: the sequences are as before, but keep the pages that it has written. */
 typedef struct bitnet__pass {
     int32_t n_inputs;                  /* of a paused pass; 0: none is paused */
     int32_t total, done;               /* queued tokens; how many of them are evaluated */
@@ -11221,7 +11234,7 @@ struct bitnet_ctx {
     bitnet__atomic owner;              /* BITNET__FREE, BITNET__BUSY or a thread */
     bitnet__pass pass;
     int32_t may_pause;                 /* 1: bitnet_gen_next is running */
-    int (*asks)(const bitnet_ctx *c);  /* asks the cancel_fn of these generations; 0: there are none */
+    int (*asks)(const bitnet_ctx *c);  /* asks each cancel_fn of gens; 0: there are none */
     bitnet_gen *const *gens;           /* [n_gens]  of the pass */
     int32_t n_gens;
     int32_t n_users;                   /* generations, and 1 until bitnet_ctx_free */
@@ -11814,8 +11827,8 @@ static bitnet_result bitnet__check_cut(const bitnet_ctx *c, int32_t seq, int32_t
         return bitnet__fail(err, BITNET_ERR_ARG, "length %lld is not in 0..%d", (long long)length,
                             (int)q->n_past);
     if (bitnet__can_cut(c, q, length)) return BITNET_OK;
-    return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "the state of this model's layers cannot be cut "
-                        "back from %d tokens to %d", (int)q->n_past, (int)length);
+    return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "the state of this model's layers cannot be "
+                        "cut back from %d tokens to %d", (int)q->n_past, (int)length);
 }
 
 /* Acquires a context to change a sequence, which must exist and not be in a generation. */
@@ -15097,7 +15110,7 @@ BITNET__APART bitnet_result bitnet__queue_text(bitnet_ctx *c, bitnet__seq *q,
             q->pending < 0 ? q->n_past == 0 ? BITNET_CHAT_BEGIN : 0 :
             bitnet_token_is_end(m, q->pending) || q->pending == bitnet__own_end(m, p->chat)
                 ? BITNET_CHAT_ENDED_REPLY : BITNET_CHAT_CUT_REPLY;
-        r = bitnet__encode_chat(&e, m, p->chat, p->messages, p->n_messages,
+        r = bitnet__encode_chat(&e, p->chat, p->messages, p->n_messages,
                                 BITNET_CHAT_OPEN_REPLY | in_front, err);
     } else if (p->text.data) {
         if (q->n_past == 0 && m->vocab.add_bos) bitnet__encode_bos(&e, BITNET_ADD_BOS);
