@@ -314,7 +314,7 @@
     @model     families; what a model consists of   threads tokenizer formats gguf (head)
     @weights   layer kinds; tensors -> matrices     threads kernels formats gguf model (forward)
     @load      metadata, tokenizer, a whole model   all above (head)
-    @context   cache types, sequences, their pages  threads kernels model load (forward) (head)
+    @context   cache types, sequences, their pages  all above (forward) (head)
     @forward   tokens -> hidden states: the layers  math threads kernels formats model context
     @eval      tokens appended to sequences         context forward
     @state     sequences saved and loaded           gguf model context forward
@@ -564,8 +564,8 @@ typedef struct bitnet_model_params {
     int32_t copy;                /* 1: bitnet_model_load_file reads the file and never maps it */
     int32_t vocab_only;          /* 1: the tokenizer and the metadata alone, from any file that has
                                     them, with weights or without. The model has no contexts */
-    int32_t prefault;            /* 1: what is mapped is read while loading, the embedding and the
-                                    head too, so that the first text does not wait for the disk */
+    int32_t prefault;            /* 1: loading reads all of a mapped file, so that the first text
+                                    does not wait for the disk; progress_fn is called meanwhile */
     uint64_t reserved[6];
 } bitnet_model_params;
 
@@ -9426,6 +9426,7 @@ typedef struct bitnet__family {
                                one value is supported
      a pre-tokenizer           bitnet__pres in @tokenizer
      a chat template           bitnet__chat_rows in @chat */
+enum { BITNET__LLAMA = 3 };
 static const bitnet__family bitnet__families[] = {
     /* the official BitNet b1.58-2B-4T */
     {"bitnet-b1.58", BITNET__SUB_NORMS, BITNET__RELU2, 0, 0, 0, 0, 0.0f, 1, 1, 1e-5f, 500000.0f},
@@ -9433,7 +9434,7 @@ static const bitnet__family bitnet__families[] = {
     {"bitnet-25", BITNET__SUB_NORMS, BITNET__RELU2, 0, 0, 0, 0, 0.0f, 1, 1, 1e-5f, 500000.0f},
     /* 1bitLLM's bitnet_b1_58-large and -3B; BitNet b1.58-2B-4T by llama.cpp's converters */
     {"bitnet", BITNET__SUB_NORMS, BITNET__SILU, 1, 0, 0, 0, 0.0f, 1, 0, 0.0f, 10000.0f},
-    /* Llama3-8B-1.58, Falcon3-1.58 and similar ones */
+    /* [BITNET__LLAMA]: Llama3-8B-1.58, Falcon3-1.58 and similar ones */
     {"llama", 0, BITNET__SILU, 0, 1, 0, 0, 0.0f, 0, 0, 0.0f, 10000.0f},
     /* Ternary Bonsai */
     {"qwen3", BITNET__HEAD_NORMS, BITNET__SILU, 0, 0, 0, 0, 0.0f, 0, 0, 1e-6f, 1e6f},
@@ -9629,31 +9630,41 @@ static bitnet_result bitnet__want_tensor(bitnet_model *m, const char *name, int3
     return BITNET_OK;
 }
 
-/* The tensor's bytes: in place, or read through the callbacks in slices of 4 MB. */
+/* Reads a byte of each page, so that all are in memory. */
+static void bitnet__touch(const uint8_t *p, size_t n) {
+    const volatile uint8_t *page = p;
+    size_t at;
+    for (at = 0; at < n; at += 4096) (void)page[at];
+}
+
+/* The tensor's bytes: in place, or read through the callbacks; in slices of 4 MB where they are
+   read. */
 static bitnet_result bitnet__tensor_bytes(bitnet_model *m, const bitnet__tensor *t,
                                           const uint8_t **out, bitnet_error *err) {
     const bitnet__source *src = &m->gguf.src;
     char title[BITNET__TEXT];
     uint64_t done, n;
-    uint8_t *p;
+    uint8_t *p = 0;
+    bitnet_result r = BITNET_OK;
     if (!src->io.read_fn) {
         *out = src->data + t->offset;
-        m->bytes_read += t->size;
-        return BITNET_OK;
-    }
+        if (!m->params.prefault) {
+            m->bytes_read += t->size;
+            return BITNET_OK;
+        }
+    } else *out = p = (uint8_t *)bitnet__model_alloc(m, t->size);
     bitnet__format(title, "tensor '%.*s'", (int)t->name.len, (const char *)src->data + t->name.at);
-    *out = p = (uint8_t *)bitnet__model_alloc(m, t->size);
-    if (!p)
+    if (!*out)
         return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for %s (%llu bytes)", title,
                             (unsigned long long)t->size);
-    for (done = 0; done < t->size; done += n) {
-        bitnet_result r;
+    for (done = 0; done < t->size && r == BITNET_OK; done += n) {
         n = t->size - done < 4194304 ? t->size - done : 4194304;
         m->bytes_read += n;
-        if ((r = bitnet__source_read(src, title, t->offset + done, p + done, (size_t)n, err)) ||
-            (r = bitnet__progress(m, m->gguf.data_start + m->bytes_read, err))) return r;
+        if (p) r = bitnet__source_read(src, title, t->offset + done, p + done, (size_t)n, err);
+        else bitnet__touch(*out + done, (size_t)n);
+        if (r == BITNET_OK) r = bitnet__progress(m, m->gguf.data_start + m->bytes_read, err);
     }
-    return BITNET_OK;
+    return r;
 }
 
 /* Loads a matrix that is unpacked to floats; only_floats 1: it must be F32, F16 or BF16. */
@@ -10271,18 +10282,25 @@ static void bitnet__refuse_split(bitnet__meta *x) {
                              "--merge)", (unsigned)split + 1, (unsigned)count);
 }
 
-static void bitnet__load_family(bitnet__meta *x) {
+/* The family of the file's architecture; 0: it is not known. */
+static void bitnet__find_family(bitnet__meta *x) {
     static const char key[] = "general.architecture";
     bitnet_model *m = x->m;
     const int in_norms = bitnet__find_tensor(&m->gguf, "blk.0.attn_q_norm_in.weight") != 0;
     const bitnet__family *f = bitnet__families;
-    bitnet__refuse_split(x);
     bitnet__meta_text(x, key, m->arch, sizeof m->arch);
     if (!m->arch[0]) bitnet__meta_fail(x, key, "is missing");
     if (x->result != BITNET_OK) return;
     for (; f < bitnet__families + sizeof bitnet__families / sizeof *f; f++)
         if (!strcmp(m->arch, f->arch) &&
             (!m->family || !(f->norms & BITNET__IN_NORMS) == !in_norms)) m->family = f;
+}
+
+static void bitnet__load_family(bitnet__meta *x) {
+    bitnet_model *m = x->m;
+    bitnet__refuse_split(x);
+    if (x->result == BITNET_OK) bitnet__find_family(x);
+    if (x->result != BITNET_OK) return;
     x->result = m->family ? bitnet__refuse_hadamard(m, x->err) : bitnet__refuse_arch(m, x->err);
 }
 
@@ -10588,8 +10606,8 @@ static bitnet_result bitnet__find_chat_row(bitnet_model *m, const char *jinja, s
     bitnet__recognition *r;
     bitnet_result result = BITNET_OK;
     if (room < sizeof *r) {
-        bitnet__fail(&m->vocab.no_chat, BITNET_ERR_UNSUPPORTED, "no chat: the file is too small for its "
-                     "tokenizer.chat_template to be read");
+        bitnet__fail(&m->vocab.no_chat, BITNET_ERR_UNSUPPORTED, "no chat: the file is too small "
+                     "for its tokenizer.chat_template to be read");
         return BITNET_OK;
     }
     r = (bitnet__recognition *)bitnet__alloc(&m->params.allocator, room);
@@ -10635,7 +10653,7 @@ static void bitnet__load_chat_template(bitnet__meta *x) {
     const char *lacks;
     if (k && k->type != BITNET_GGUF_STRING) bitnet__meta_fail(x, name, "is not a string");
     if (x->result != BITNET_OK) return;
-    bitnet__fail(&m->vocab.no_chat, BITNET_ERR_UNSUPPORTED, "no chat: the file has no %s; give one of "
+    bitnet__fail(&v->no_chat, BITNET_ERR_UNSUPPORTED, "no chat: the file has no %s; give one of "
                  "your own, see bitnet_chat_template", name);
     if (m->family->chat) {
         row = &bitnet__chat_rows[0];
@@ -10650,7 +10668,7 @@ static void bitnet__load_chat_template(bitnet__meta *x) {
     bitnet__add_end(v, bitnet__vocab_find(v, "<|end_of_text|>", 15));
     lacks = row ? bitnet__lacks_token(v, row) : 0;
     if (lacks)
-        bitnet__fail(&m->vocab.no_chat, BITNET_ERR_UNSUPPORTED, "no chat: its template is %s, but the "
+        bitnet__fail(&v->no_chat, BITNET_ERR_UNSUPPORTED, "no chat: its template is %s, but the "
                      "vocabulary lacks the token '%s'", row->t.name, lacks);
     if (k && (!row || lacks)) bitnet__log_text(m, BITNET_LOG_WARNING, m->vocab.no_chat.text);
     if (!row || lacks) return;
@@ -10922,6 +10940,21 @@ static const bitnet_kernels *bitnet__kernels_for(const bitnet__gguf *g) {
     return bitnet_kernels_default();
 }
 
+/* The tokenizer alone, whatever the architecture is. What a known one means for the tokenizer still
+   holds; another's is read as llama's. */
+static bitnet_result bitnet__load_vocab_only(bitnet_model *m, bitnet_error *err) {
+    bitnet__meta x = {m, err, BITNET_OK};
+    bitnet_result r;
+    bitnet__find_family(&x);
+    if (x.result != BITNET_OK) return x.result;
+    if (!m->family) m->family = &bitnet__families[BITNET__LLAMA];
+    m->n_ctx = (int32_t)bitnet__meta_uint(&x, ".context_length", 0, 0, BITNET__MAX_CONTEXT);
+    m->kernels = *bitnet_kernels_default();
+    if (x.result != BITNET_OK || (r = bitnet__load_tokenizer(m, err)))
+        return x.result ? x.result : r;
+    return bitnet__progress(m, m->gguf.src.size, err);
+}
+
 static bitnet_result bitnet__load_model(bitnet_model *m, bitnet_error *err) {
     const uint64_t max_bytes = m->params.max_bytes ? m->params.max_bytes : (uint64_t)16 << 30;
     const bitnet_kernels *k = m->params.kernels;
@@ -10934,6 +10967,7 @@ static bitnet_result bitnet__load_model(bitnet_model *m, bitnet_error *err) {
     if (k && (r = bitnet__check_kernels(k, err))) return r;
     m->gguf.q2_0_block = m->params.q2_0_block;
     if ((r = bitnet__gguf_parse(&m->gguf, &m->params.allocator, err))) return r;
+    if (m->params.vocab_only) return bitnet__load_vocab_only(m, err);
     m->kernels = k ? *k : *bitnet__kernels_for(&m->gguf);
     if ((r = bitnet__load_shape(m, err)) || (r = bitnet__load_tokenizer(m, err)) ||
         (r = bitnet__load_weights(m, err)) || (r = bitnet__load_rope(m, err)) ||
@@ -11045,7 +11079,7 @@ BITNET_API void bitnet_model_get_info(const bitnet_model *m, bitnet_model_info *
     info->n_kv_heads = m->n_kv_heads;
     info->head_dim = m->head_dim;
     info->ctx_train = m->n_ctx;
-    info->embed_type = bitnet_tensor_type_name(m->embed.type);
+    info->embed_type = m->embed.data ? bitnet_tensor_type_name(m->embed.type) : "none";
     info->head_type = m->head.data ? bitnet_tensor_type_name(m->head.type) : "none";
     info->head_bytes = (uint64_t)m->head.row_bytes * (uint64_t)m->head.n_rows;
     info->n_params = m->n_params;
@@ -11333,6 +11367,9 @@ static bitnet_result bitnet__ctx_defaults(const bitnet_model *m, const bitnet_ct
     int64_t all;
     memset(p, 0, sizeof *p);
     if (given) *p = *given;
+    if (m->params.vocab_only)
+        return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "the model was loaded with vocab_only: it "
+                            "has no weights");
     if ((r = bitnet__check_reserved(p->reserved, 6, "bitnet_ctx_params", err)) ||
         (r = bitnet__check_reserved(p->hooks.reserved, 4, "bitnet_hooks", err))) return r;
     if (!p->n_ctx) p->n_ctx = bitnet__min(m->n_ctx, BITNET__DEFAULT_CONTEXT);
@@ -11578,9 +11615,6 @@ BITNET_API bitnet_result bitnet_ctx_create(const bitnet_model *m, const bitnet_c
     if (!out) return bitnet__fail(err, BITNET_ERR_ARG, "out is NULL");
     *out = 0;
     if (!m) return bitnet__fail(err, BITNET_ERR_ARG, "the model is NULL");
-    if (m->params.vocab_only)
-        return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "the model was loaded with vocab_only: it "
-                            "has no weights");
     if ((r = bitnet__ctx_defaults(m, params, &p, err))) return r;
     a = &m->params.allocator;
     bitnet__ctx_layout(m, &p, &arena, &measure);
@@ -13537,7 +13571,8 @@ static uint64_t bitnet__head_copy_bytes(const bitnet_model *m, uint64_t *bytes_o
     struct bitnet__head_copy unused;
     bitnet__arena a = {0, 0};
     *bytes_of_copy = bitnet__head_copy_layout(m, &a, &unused);
-    return bitnet__load_acquire(&m->copy->state) == BITNET__COPY_NONE ? 0 : *bytes_of_copy;
+    return !m->copy || bitnet__load_acquire(&m->copy->state) == BITNET__COPY_NONE ? 0 :
+           *bytes_of_copy;
 }
 
 static void bitnet__head_copy_free(const bitnet_model *m) {
