@@ -11305,6 +11305,15 @@ static void bitnet__end_callback(bitnet_ctx *c, uintptr_t owner) {
     bitnet__leave_lost_team(c);
 }
 
+/* Calls fn, if there is one. Nonzero: it asks to stop. */
+static int bitnet__report_progress(bitnet_ctx *c, bitnet_progress_fn fn, void *ud, int32_t done,
+                                   int32_t total) {
+    const uintptr_t owner = bitnet__begin_callback(c);
+    const int stop = fn && fn(ud, (uint64_t)done, (uint64_t)total);
+    bitnet__end_callback(c, owner);
+    return stop;
+}
+
 BITNET_API void bitnet_ctx_free(bitnet_ctx *c) {
     const bitnet_allocator *a;
     int32_t i;
@@ -14388,18 +14397,6 @@ static void bitnet__gen_sample(bitnet_gen *g) {
     } while (bitnet__accept_draft(g));
 }
 
-/* Calls progress_fn. Nonzero: it asks to stop. */
-static int bitnet__report_progress(bitnet_ctx *c, const bitnet_generate_params *p, int32_t done,
-                                   int32_t total) {
-    uintptr_t owner;
-    int stop;
-    if (!p->progress_fn) return 0;
-    owner = bitnet__begin_callback(c);
-    stop = p->progress_fn(p->ud, (uint64_t)done, (uint64_t)total);
-    bitnet__end_callback(c, owner);
-    return stop;
-}
-
 /* After a pass: counts the chunk, or hides the draft; then samples if there are logits. */
 static void bitnet__gen_advance(bitnet_gen *g, const bitnet_input *in) {
     bitnet_ctx *c = g->c;
@@ -14407,7 +14404,7 @@ static void bitnet__gen_advance(bitnet_gen *g, const bitnet_input *in) {
     if (g->n_read < g->n_prompt) {
         g->n_read = g->q->n_past - g->start;
         c->row = in->n_logits ? g->row : -1;
-        if (bitnet__report_progress(c, &g->p, g->n_read, g->n_prompt)) {
+        if (bitnet__report_progress(c, g->p.progress_fn, g->p.ud, g->n_read, g->n_prompt)) {
             g->ended = g->cancelled = 1;
             return;
         }
@@ -14870,14 +14867,9 @@ static bitnet_result bitnet__embed_all(bitnet__embedder *e, bitnet_error *err) {
         bitnet_result r = bitnet__embed_fill(e, &n, err);
         if (r != BITNET_OK || (r = bitnet__forward(e->c, n, err))) return r;
         bitnet__embed_pool(e, n);
-        if (e->p->progress_fn) {
-            const uintptr_t owner = bitnet__begin_callback(e->c);
-            const int stop = e->p->progress_fn(e->p->ud, (uint64_t)e->done, (uint64_t)e->n_inputs);
-            bitnet__end_callback(e->c, owner);
-            if (stop)
-                return bitnet__fail(err, BITNET_ERR_CANCELLED, "cancelled after %d of %d inputs",
-                                    (int)e->done, (int)e->n_inputs);
-        }
+        if (bitnet__report_progress(e->c, e->p->progress_fn, e->p->ud, e->done, e->n_inputs))
+            return bitnet__fail(err, BITNET_ERR_CANCELLED, "cancelled after %d of %d inputs",
+                                (int)e->done, (int)e->n_inputs);
     }
     return BITNET_OK;
 }
