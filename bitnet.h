@@ -15875,8 +15875,8 @@ static int bitnet__test_same(const float *a, const float *b, size_t n, int float
    float or int32_t, as the entry has it. */
 static void bitnet__test_multiply(const bitnet__selftest *t, const bitnet_kernels *k,
                                   const uint8_t *w, int from, void *out) {
-    const float *x = t->x + (size_t)from * t->x_stride;
-    const int8_t *q = (const int8_t *)t->x + (size_t)from * t->x_stride;
+    const size_t first = (size_t)from * t->x_stride;
+    const int8_t *q = (const int8_t *)t->x + first;
     union {
         void (*ints)(const bitnet__dots *);
         void (*groups)(const bitnet__grouped *);
@@ -15906,8 +15906,8 @@ static void bitnet__test_multiply(const bitnet__selftest *t, const bitnet_kernel
         f.values(w, (const uint8_t *)q, t->scales + (size_t)from * (t->x_stride / 64), t->x_stride,
                  t->n, t->n - (int)t->stride, (int)t->stride, t->rows, t->cols, (float *)out);
     else if (t->entry->kind == BITNET__TEST_DOT)
-        f.dot(w, x, t->n, t->rows, t->cols, (float *)out, t->stride);
-    else f.mix(w, t->w_stride, x, t->x_stride, t->n, t->rows, t->cols, (float *)out);
+        f.dot(w, t->x + first, t->n, t->rows, t->cols, (float *)out, t->stride);
+    else f.mix(w, t->w_stride, t->x + first, t->x_stride, t->n, t->rows, t->cols, (float *)out);
 }
 
 /* 1 if pack refuses an invalid code 3 wherever it is. */
