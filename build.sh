@@ -345,6 +345,7 @@ bench_server() {
 applies() {
     for condition; do
         case $condition in
+            --all) [ "${BITNET__WHOLE:-1}" = 1 ] || return 1 ;;
             */*) [ -f "$BITNET_TEST_DATA/$condition" ] || return 1 ;;
             !*) [ "$(uname -m)" != "${condition#?}" ] || return 1 ;;
             *) [ "$(uname -m)" = "$condition" ] || return 1 ;;

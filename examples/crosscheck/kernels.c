@@ -29,7 +29,8 @@ static const struct kind { const char *name; uint32_t low, high; } kinds[] = {
 };
 enum { NORMAL, WIDE, SUBNORMAL, HUGE_KIND, HALVES };
 static const char *const int_kinds[] = {"random", "saturated"};
-enum { MOST_X = 1 << 17, MOST_W = 1 << 20, MOST_SUMS = 2048 };
+enum { MOST_X = 1 << 17, MOST_W = 1 << 20, MOST_SUMS = 2048,
+       MOST_POSITIONS = 4096 };
 static uint64_t random_state;
 static uint8_t weights[MOST_W];
 static int8_t q[MOST_X];
@@ -271,14 +272,17 @@ static void run_sumrows_i8(const bitnet_kernels *k, const op *o, const shape *s,
     put_floats(out, y, size);
 }
 
-/* n positions of heads of 4 elements; variant: so many at either end are outside. */
+/* n positions of heads of 4 elements; variant: so many at either end are outside. Of many positions
+   the report has the last two blocks; and what follows the scales, which must stay. */
 static void run_weigh_i8(const bitnet_kernels *k, const op *o, const shape *s, values *out) {
-    static uint8_t w[128 * 8], to[128];
+    static uint8_t w[(MOST_POSITIONS + 64) * 8], to[MOST_POSITIONS + 64];
+    const int first = s->n > 128 ? s->n - 128 : 0;
     int i;
     for (i = 0; i < s->n; i++) put_float(w + i / 64 * 512 + i % 64 * 4, x[s->n + i]);
+    y[s->n / 64] = -1;
     k->weigh_i8(x, w, 4, s->n, o->variant, s->n - o->variant, to, y);
-    for (i = 0; i < s->n; i++) put(out, 'b', to[i]);
-    put_floats(out, y, (size_t)s->n / 64);
+    for (i = first; i < s->n; i++) put(out, 'b', to[i]);
+    put_floats(out, y + first / 64, (size_t)(s->n - first) / 64 + 1);
 }
 
 static void run_softmax(const bitnet_kernels *k, const op *o, const shape *s, values *out) {
@@ -342,13 +346,14 @@ static const shape integer[] = {{128, 37, 1, 0}, {128, 5, 2, 0}, {256, 35, 3, 0}
 static const shape halves[] = {{256, 9, 1, 0}, {128, 2, 33, 0}, {0, 0, 0, 0}};
 static const shape grouped[] = {{256, 37, 1, 0}, {256, 6, 2, 0}, {256, 35, 3, 0}, {512, 9, 5, 0},
     {768, 16, 8, 0}, {2560, 33, 1, 0}, {2560, 2, 33, 0}, {6912, 3, 2, 0}, {0, 0, 0, 0}};
-static const shape floats[] = {{1, 3, 1, 0}, {17, 5, 2, 0}, {33, 6, 3, 0}, {64, 17, 5, 0},
+static const shape floats[] = {{1, 3, 1, 0}, {23, 5, 2, 0}, {45, 6, 3, 0}, {64, 17, 5, 0},
     {80, 3, 8, 0}, {128, 4, 33, 0}, {2560, 5, 1, 0}, {6912, 3, 2, 0}, {0, 0, 0, 0}};
 static const shape mixes[] = {{1, 3, 1, 0}, {17, 5, 2, 0}, {64, 9, 1, 0}, {20, 21, 3, 0},
     {16, 70, 5, 0}, {8, 9, 8, 0}, {3, 40, 33, 0}, {0, 0, 0, 0}};
 static const shape keys[] = {{4, 64, 2, 0}, {36, 64, 1, 0}, {128, 64, 3, 0}, {0, 0, 0, 0}};
 static const shape cached[] = {{20, 64, 2, 0}, {80, 64, 1, 0}, {64, 128, 3, 0}, {0, 0, 0, 0}};
-static const shape blocks[] = {{64, 1, 1, 0}, {128, 1, 1, 0}, {0, 0, 0, 0}};
+static const shape blocks[] = {{64, 1, 1, 0}, {128, 1, 1, 0}, {MOST_POSITIONS, 1, 1, 1},
+    {0, 0, 0, 0}};
 
 static const op ops[] = {
     {"quantize", 0, 1, 0, quantized, run_quantize},

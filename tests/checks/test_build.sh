@@ -18,6 +18,7 @@ tool-a lib-a; $bin/tool-a,tool-a /bin/sh; red     # with a comment
 tool-b; tool-b; blue green
 gcc-N-tool; tool-c; cyan; $(uname -m)
 tool-d; tool-d; late
+tool-e; tool-e; red; --all
 other; no-such-tool; all; !$(uname -m)
 data; no-such-tool; all; data/none
 END
@@ -183,11 +184,11 @@ ends suite-skips-code 0
 bare
 build 0 test --all
 ends all 0
-calls all-calls "$update" "$install tool-a lib-a tool-b gcc-13-tool tool-d"
+calls all-calls "$update" "$install tool-a lib-a tool-b gcc-13-tool tool-d tool-e"
 says all-runs "^15 passed, 0 failed, 3 skipped$"
 bare
 build 0 deps --all
-calls all-deps-calls "$update" "$install tool-a lib-a tool-b gcc-13-tool tool-d"
+calls all-deps-calls "$update" "$install tool-a lib-a tool-b gcc-13-tool tool-d tool-e"
 build 0 suite late
 ends all-suite 0
 in_full() { # NAME 0|1 ARGS...: test alone runs suites in part

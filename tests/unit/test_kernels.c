@@ -1506,7 +1506,8 @@ static void math_round(void) {
 
 /* ---- the choice of a table ---- */
 
-/* Every table that is compiled in must be one that is tested below. */
+/* Every table that is compiled in must be one that is tested below, and stand in this order: of
+   those that read the same layout, the fastest first. */
 static void tables(void) {
     static const char *const tested[] = {
         "amx", "avx512vnni", "avxvnni", "avx2", "amx-tl2", "avx512vbmi-tl2", "avx512vnni-tl2",
@@ -1514,21 +1515,23 @@ static void tables(void) {
         "neon-i8mm", "neon-dotprod", "neon", "relaxed-simd", "simd128", "scalar-tl2", "scalar"
     };
     int i, n = bitnet_kernels_count();
-    size_t t;
+    size_t t, next = 0;
     for (i = 0; i < n; i++)
         printf("%s%s ", bitnet_kernels_get(i)->name,
                bitnet_kernels_usable(bitnet_kernels_get(i)) ? "" : " (not usable here)");
     for (i = 0; i < n; i++) {
         const bitnet_kernels *k = bitnet_kernels_get(i);
-        int found = 0;
-        for (t = 0; t < COUNT(tested); t++) found |= !strcmp(tested[t], k->name);
-        CHECK_MSG(found, "no test for the kernel table %s", k->name);
+        for (t = 0; t < COUNT(tested) && strcmp(tested[t], k->name); t++) {}
+        CHECK_MSG(t < COUNT(tested), "no test for the kernel table %s", k->name);
+        CHECK_MSG(t >= next, "the kernel table %s stands behind %s", k->name, tested[next - 1]);
+        next = t + 1;
         CHECK(bitnet_kernels_find(k->name) == k);        /* names are unique */
     }
 }
 
 static void dispatch(void) {
     bitnet_kernels fake = *scalar();
+    const bitnet_kernels *chosen = bitnet_kernels_default();
     uint32_t features = bitnet__cpu_features();
     int i, n = bitnet_kernels_count();
     CHECK(bitnet_kernels_find("no such table") == 0);
@@ -1555,6 +1558,10 @@ static void dispatch(void) {
         CHECK(!(k->pack_rows & (k->pack_rows - 1)));
         CHECK(!strcmp(bitnet_kernels_name(k), k->name));
     }
+    /* The default reads I2_S in place; of such tables it is the first that is usable. */
+    CHECK(bitnet_kernels_usable(chosen) && !strcmp(chosen->layout, "I2_S"));
+    for (i = 0; bitnet_kernels_get(i) != chosen; i++)
+        CHECK(bitnet_kernels_get(i)->pack || !bitnet_kernels_usable(bitnet_kernels_get(i)));
     /* One bit that is missing is enough, whatever else is there. */
     for (i = 0; i < 32; i++) {
         fake.needs = (uint32_t)1 << i;
@@ -1586,6 +1593,8 @@ static void cpu_features(void) {
     if (__get_cpuid_count(7, 0, &a, &b, &c, &d) && a >= 1) __cpuid_count(7, 1, a, b, c, d);
     else a = 0;
     CHECK((avx2 && (a >> 4 & 1)) == !!(f & BITNET_CPU_AVXVNNI));
+    __cpuid(1, a, b, c, d);
+    CHECK(!avx2 || (c >> 29 & 1) == !!(f & BITNET_CPU_F16C));
 #elif defined(__linux__) && (defined(__aarch64__) || defined(__arm__))
     /* Against what the system left in the process's memory: pairs of a name and a value. */
     uint32_t f = bitnet__cpu_features();
