@@ -99,7 +99,7 @@ FUZZ_TARGET(chat) {
     fuzz_input in = {(const uint8_t *)words, sizeof words - 1};
     bitnet_message messages[CHAT_MESSAGES];
     bitnet_token *expected, *got;
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_error err = {BITNET_OK, "", {0}};
     size_t n_file, cap = 2 * size + 64 * CHAT_MESSAGES;
     int n, i, flags, asked, want = 0, bad = 0, count;
     if (!file)

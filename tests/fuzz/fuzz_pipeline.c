@@ -228,7 +228,7 @@ static void pipeline_use(bitnet_model *const *m) {
     bitnet_ctx *c[2] = {0, 0};
     bitnet_generate_params gen;
     bitnet_sampler s;
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_error err = {BITNET_OK, "", {0}};
     bitnet_token tokens[8], pair[2];
     bitnet_result r[2];
     int i, n, k;
@@ -283,7 +283,7 @@ FUZZ_TARGET(pipeline) {
     gb_counter count[2];
     gb_reader reader;
     bitnet_model *models[2] = {0, 0};
-    bitnet_error err[2] = {{BITNET_OK, ""}, {BITNET_OK, ""}};
+    bitnet_error err[2] = {{BITNET_OK, "", {0}}, {BITNET_OK, "", {0}}};
     bitnet_result r[2] = {BITNET_OK, BITNET_OK};
     int i;
     memcpy(file, m->g.data, n);

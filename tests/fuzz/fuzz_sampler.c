@@ -91,7 +91,7 @@ static void sampler_generate(bitnet_generate_params *p, const bitnet_sampler *s,
     static sampler_text text[3];
     bitnet_result r[3];
     bitnet_stop why[3] = {BITNET_STOP_END, BITNET_STOP_END, BITNET_STOP_END};
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_error err = {BITNET_OK, "", {0}};
     const int32_t lookup = p->lookup;
     int i, k;
     for (i = 0; i < (lookup ? 3 : 1); i++) {
@@ -126,7 +126,7 @@ FUZZ_TARGET(sampler) {
     bitnet_logit_bias bias[8];
     bitnet_sampler s;
     bitnet_generate_params p;
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_error err = {BITNET_OK, "", {0}};
     bitnet_result r[2];
     static char stops[3][8], text[64];
     static const char *const stop_list[3] = {stops[0], stops[1], stops[2]};

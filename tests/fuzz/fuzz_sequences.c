@@ -209,7 +209,7 @@ static void seqs_end(seqs_state *x, int i) {
 
 static void seqs_operation(seqs_state *x) {
     const int what = fuzz_range(&x->in, 0, 15), i = fuzz_range(&x->in, 0, SEQS - 1);
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_error err = {BITNET_OK, "", {0}};
     bitnet_result r;
     int a, b;
     if (what > 3 && what < 8) {

@@ -194,7 +194,7 @@ static void tokenizer_names(const bitnet_model *m) {
 FUZZ_TARGET(tokenizer) {
     fuzz_input in = {data, size};
     static bitnet_model m;
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_error err = {BITNET_OK, "", {0}};
     gb_counter count;
     bitnet_allocator a = gb_counting(&count);
     uint8_t *file = 0;

@@ -542,19 +542,23 @@ static inline void *gb_count_alloc(void *ud, size_t size, size_t align) {
     return p;
 }
 
-static inline void gb_count_free(void *ud, void *p) {
+/* What is freed with another size than it was allocated with stays counted, as a leak. */
+static inline void gb_count_free(void *ud, void *p, size_t given) {
     gb_counter *c = (gb_counter *)ud;
     size_t back, size;
     memcpy(&back, (char *)p - sizeof back, sizeof back);
     memcpy(&size, (char *)p - 2 * sizeof back, sizeof size);
-    c->live--;
-    c->live_bytes -= size;
+    if (given == size) {
+        c->live--;
+        c->live_bytes -= size;
+    }
     free((char *)p - back);
 }
 
 static inline bitnet_allocator gb_counting(gb_counter *c) {
     bitnet_allocator a;
     memset(c, 0, sizeof *c);
+    memset(&a, 0, sizeof a);
     c->fail_at = -1;
     a.alloc_fn = gb_count_alloc;
     a.free_fn = gb_count_free;
@@ -585,6 +589,7 @@ static inline bitnet_result gb_read(void *ud, uint64_t offset, void *dst, size_t
 
 static inline bitnet_io gb_io(gb_reader *r, const void *data, size_t size) {
     bitnet_io io;
+    memset(&io, 0, sizeof io);
     r->data = (const uint8_t *)data;
     r->size = size;
     r->calls = 0;

@@ -299,7 +299,7 @@ static void test_sizes(void) {
         bitnet_ctx_params p = ctx_params(1024, 1, 1, BITNET_KV_I8);
         bitnet_model *m;
         bitnet_ctx *c = 0;
-        bitnet_error err = {BITNET_OK, ""};
+        bitnet_error err = {BITNET_OK, "", {0}};
         bitnet_result r;
         uint64_t more = 0;
         g.head_dim = cases[i].head_dim;

@@ -73,7 +73,7 @@ static int rows_equal(const mix *x, bitnet_ctx *c, const bitnet_input *in, int n
 /* One call with a random choice of sequences, lengths and kept rows. Returns 0 on failure. */
 static int random_call(mix *x, bitnet_ctx *c) {
     bitnet_input in[N_SEQS];
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_error err = {BITNET_OK, "", {0}};
     int s, n = 0, long_one = below(x, N_SEQS);
     for (s = N_SEQS; s-- > 0;) {
         const int have = bitnet_seq_length(c, s), left = N_TOKENS - have;
@@ -153,8 +153,8 @@ typedef struct script {
 static int add_piece(script *x, const bitnet_gen *g) {
     bitnet_piece piece;
     bitnet_gen_piece(g, &piece);
-    memcpy(x->text + x->n_text, piece.text, piece.n_text);
-    x->n_text += piece.n_text;
+    if (piece.text.size) memcpy(x->text + x->n_text, piece.text.data, piece.text.size);
+    x->n_text += piece.text.size;
     memcpy(x->tokens + x->n_tokens, piece.tokens,
            (size_t)piece.n_tokens * sizeof *piece.tokens);
     x->n_tokens += piece.n_tokens;
@@ -178,15 +178,16 @@ static int same_script(const script *a, const script *b) {
 
 /* Different prompts, samplers, stop strings and lookups, by number. */
 static void make_params(mix *x, int i, bitnet_generate_params *p, bitnet_sampler *s) {
-    static const char *const stops[] = {"ab", "zz", "the", "q"};
+    static const bitnet_text stops[] = {BITNET_TEXT("ab"), BITNET_TEXT("zz"), BITNET_TEXT("the"),
+                                        BITNET_TEXT("q")};
     memset(p, 0, sizeof *p);
     memset(s, 0, sizeof *s);
     s->temperature = i % 3 ? 0.9f : 0.0f;
     s->top_k = i % 2 ? 20 : 0;
     s->repeat_penalty = i == 4 ? 1.2f : 0.0f;
     s->rng = (uint64_t)(100 + i);
-    p->prompt = x->tokens[i];
-    p->n_prompt = i == 2 ? 90 : 3 + 7 * i;
+    p->tokens = x->tokens[i];
+    p->n_tokens = i == 2 ? 90 : 3 + 7 * i;
     p->max_tokens = MOST_NEW - i;
     p->ignore_end = i % 2;
     p->lookup = i % 3 == 1 ? 4 : 0;
@@ -212,7 +213,7 @@ static void check_gens(int threads, int n_batch) {
     bitnet_generate_params p[N_GENS];
     bitnet_sampler s[N_GENS];
     bitnet_gen *gens[N_GENS] = {0}, *list[N_GENS], *other;
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_error err = {BITNET_OK, "", {0}};
     bitnet_ctx *c = 0;
     int i, n, pass, ended = 0, done[N_GENS] = {0};
     memset(alone, 0, sizeof alone);
@@ -222,7 +223,7 @@ static void check_gens(int threads, int n_batch) {
     for (i = 0; i < N_GENS; i++) {
         make_params(&x, i, &p[i], &s[i]);
         p[i].text_fn = add_text;
-        p[i].ud = &alone[i];
+        p[i].text_ud = &alone[i];
         CHECK(!bitnet_seq_rewind(c, 0, 0, NULL) && !bitnet_generate(c, &p[i], &alone[i].why, &err));
     }
     bitnet_ctx_free(c);
@@ -247,7 +248,7 @@ static void check_gens(int threads, int n_batch) {
             if (gens[i] && add_piece(&together[i], gens[i]) && !done[i]) done[i] = 1, ended++;
     }
     for (i = 0; i < N_GENS; i++) {
-        bitnet_gen_end(gens[i]);
+        CHECK(!bitnet_gen_end(gens[i]));
         CHECK_MSG(same_script(&alone[i], &together[i]), "generation %d: %d and %d tokens, stops "
                   "%d and %d", i, alone[i].n_tokens, together[i].n_tokens, (int)alone[i].why,
                   (int)together[i].why);
@@ -278,15 +279,15 @@ static void test_take_back(void) {
     c = create(x.m, &cp);
     make_params(&x, 2, &p, &s);
     p.max_tokens = 2;
-    p.n_prompt = 5;
+    p.n_tokens = 5;
     CHECK(!bitnet_generate(c, &p, 0, 0) && bitnet_seq_length(c, 0) == 6);
     pending = bitnet_seq_pending(c, 0);
     CHECK(pending >= 0 && pending != 5);
-    p.n_prompt = 50;
+    p.n_tokens = 50;
     CHECK(!bitnet_gen_begin(c, &p, &g, 0) && !bitnet_gen_next(&g, 1, 0));
     bitnet_gen_piece(g, &piece);
     CHECK(piece.n_read == 8 && piece.n_prompt == 51 && piece.n_tokens == 0 && !piece.ended);
-    bitnet_gen_end(g);
+    CHECK(!bitnet_gen_end(g));
     CHECK(bitnet_seq_length(c, 0) == 6 && bitnet_seq_pending(c, 0) == pending);
     bitnet_ctx_free(c);
     tear_down(&x);
@@ -317,8 +318,7 @@ static void test_parts(void) {
     CHECK(piece.ended && !bitnet_gen_next(g, 2, 0));
     bitnet_gen_piece(g[1], &piece);
     CHECK_MSG(piece.n_read == 82, "%d", (int)piece.n_read);
-    bitnet_gen_end(g[0]);
-    bitnet_gen_end(g[1]);
+    CHECK(!bitnet_gen_end(g[0]) && !bitnet_gen_end(g[1]));
     bitnet_ctx_free(c);
     tear_down(&x);
 }
@@ -344,7 +344,7 @@ static void test_mask(void) {
     static script got;
     bitnet_ctx_params cp = ctx_params(N_TOKENS, 0, 1, BITNET_KV_F16);
     bitnet_generate_params p;
-    bitnet_lookup_stats stats = {0, 0, 0};
+    bitnet_figures stats;
     bitnet_sampler s;
     bitnet_ctx *c;
     odd rule;
@@ -359,24 +359,25 @@ static void test_mask(void) {
         rule.most = 20;
         s.mask_fn = allow_odd;
         s.chosen_fn = note_odd;
-        s.ud = &rule;
-        p.prompt = x.tokens[0];
-        p.n_prompt = 48;
+        s.mask_ud = s.chosen_ud = &rule;
+        p.tokens = x.tokens[0];
+        p.n_tokens = 48;
         p.max_tokens = MOST_NEW;
         p.ignore_end = 1;
         p.lookup = lookup;
-        p.lookup_stats = &stats;
         p.sampler = &s;
         p.text_fn = add_text;
-        p.ud = &got;
+        p.text_ud = &got;
         CHECK(!bitnet_seq_rewind(c, 0, 0, NULL) && !bitnet_generate(c, &p, &got.why, 0));
         CHECK_MSG(got.why == BITNET_STOP_MASK && got.n_tokens == 20 && rule.n == 20,
                   "stop %d after %d tokens", (int)got.why, got.n_tokens);
         for (i = 0; i < 20; i++) CHECK(got.tokens[i] % 2 == 1 && rule.tokens[i] == got.tokens[i]);
         length = bitnet_seq_length(c, 0);
-        CHECK(length == 48 + 20 && bitnet_seq_pending(c, 0) == -1 && bitnet_sample(c, -1, 0, NULL) >= 0);
+        CHECK(length == 48 + 20 && bitnet_seq_pending(c, 0) == -1 &&
+              bitnet_sample(c, -1, 0, NULL) >= 0);
+        bitnet_seq_figures(c, 0, &stats);
+        CHECK((stats.accepted > 0) == (lookup > 0));
     }
-    CHECK(stats.accepted > 0);
     bitnet_ctx_free(c);
     tear_down(&x);
 }
@@ -387,8 +388,8 @@ static void test_mask(void) {
 static void check_remove(bitnet_kv_type kv) {
     static mix x;
     bitnet_ctx_params p = ctx_params(N_TOKENS, 32, 1, kv);
-    bitnet_input in = {0, N_TOKENS, 0, 1, 0};
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_input in = {.n_tokens = N_TOKENS, .n_logits = 1};
+    bitnet_error err = {BITNET_OK, "", {0}};
     bitnet_token kept[N_TOKENS];
     bitnet_generate_params gen;
     bitnet_ctx *c;
@@ -396,11 +397,11 @@ static void check_remove(bitnet_kv_type kv) {
     int round, from, to, left = 0;
     CHECK(set_up(&x, 0, kv));
     p.n_seqs = 2;
-    p.cancel_fn = countdown;
-    p.cancel_ud = &left;
+    p.hooks.cancel_fn = countdown;
+    p.hooks.cancel_ud = &left;
     memset(&gen, 0, sizeof gen);
-    gen.prompt = x.tokens[1];
-    gen.n_prompt = 3;
+    gen.tokens = x.tokens[1];
+    gen.n_tokens = 3;
     gen.max_tokens = gen.ignore_end = 1;
     c = create(x.m, &p);
     bytes = (size_t)x.m->n_vocab * sizeof(float);
@@ -452,8 +453,8 @@ static void test_pages(void) {
     gb_counter count;
     bitnet_model_params mp;
     bitnet_ctx_params p = ctx_params(N_TOKENS, 0, 1, BITNET_KV_F16);
-    bitnet_input in = {0, 100, 0, 1, 0};
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_input in = {.n_tokens = 100, .n_logits = 1};
+    bitnet_error err = {BITNET_OK, "", {0}};
     static mix x;
     bitnet_model *m = 0;
     bitnet_ctx *c;
@@ -482,7 +483,8 @@ static void test_pages(void) {
         else CHECK(bitnet_eval_many(c, &in, 1, &err) == BITNET_ERR_FULL &&
                    strstr(err.text, "n_kv") && bitnet_seq_length(c, i) == 99);
     }
-    CHECK(count.calls == calls + 4 && !bitnet_seq_rewind(c, 1, 64, NULL) && !bitnet_seq_rewind(c, 3, 0, NULL));
+    CHECK(count.calls == calls + 4 && !bitnet_seq_rewind(c, 1, 64, NULL) &&
+          !bitnet_seq_rewind(c, 3, 0, NULL));
     in.seq = 4;
     in.tokens = &x.tokens[0][99];
     CHECK(!bitnet_eval_many(c, &in, 1, &err) && count.calls == calls + 4);
@@ -498,8 +500,8 @@ static void test_pages(void) {
 static void test_last_sharer(void) {
     static mix x;
     bitnet_ctx_params p = ctx_params(N_TOKENS, 0, 1, BITNET_KV_F16);
-    bitnet_input in[2] = {{0, 20, 0, 1, 0}, {1, 1, 0, 1, 0}};
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_input in[2] = {{.n_tokens = 20, .n_logits = 1}, {.seq = 1, .n_logits = 1}};
+    bitnet_error err = {BITNET_OK, "", {0}};
     bitnet_ctx *c;
     CHECK(set_up(&x, 0, BITNET_KV_F16));
     p.n_seqs = 2;
@@ -507,7 +509,7 @@ static void test_last_sharer(void) {
     c = create(x.m, &p);
     in[0].tokens = x.tokens[0];
     CHECK(c && !bitnet_eval_many(c, in, 1, &err) && !bitnet_seq_copy(c, 0, 1, 20, NULL));
-    in[0].n_tokens = 1;
+    in[0].n_tokens = in[1].n_tokens = 1;
     in[0].tokens = in[1].tokens = &x.tokens[0][20];
     CHECK_MSG(!bitnet_eval_many(c, in, 2, &err), "%s", err.text);
     CHECK(!memcmp(bitnet_logits(c, 0, NULL), bitnet_logits(c, 1, NULL),
@@ -522,14 +524,15 @@ static void test_last_sharer(void) {
 static void test_cancel(void) {
     static mix x;
     bitnet_ctx_params p = ctx_params(N_TOKENS, 40, 2, BITNET_KV_F16);
-    bitnet_input in[2] = {{0, 60, 0, 1, 0}, {1, 3, 0, 1, 0}};
+    bitnet_input in[2] = {{.n_tokens = 60, .n_logits = 1},
+                          {.seq = 1, .n_tokens = 3, .n_logits = 1}};
     bitnet_ctx *c;
     int left = 0, at = 0, cancelled = 0;
     bitnet_result r;
     CHECK(set_up(&x, 0, BITNET_KV_F16));
     p.n_seqs = 2;
-    p.cancel_fn = countdown;
-    p.cancel_ud = &left;
+    p.hooks.cancel_fn = countdown;
+    p.hooks.cancel_ud = &left;
     c = create(x.m, &p);
     in[0].tokens = x.tokens[0];
     in[1].tokens = x.tokens[1];
@@ -557,25 +560,26 @@ static void test_cancel_pass(void) {
     bitnet_generate_params p;
     bitnet_error err;
     bitnet_gen *g = 0;
-    bitnet_lookup_stats stats = {0, 0, 0};
+    bitnet_figures stats;
     bitnet_ctx *c;
     int left = 0, cancelled = 0, pass, ended = 0;
     CHECK(set_up(&x, 0, BITNET_KV_F16));
-    cp.cancel_fn = once_at;
-    cp.cancel_ud = &left;
+    cp.hooks.cancel_fn = once_at;
+    cp.hooks.cancel_ud = &left;
     c = create(x.m, &cp);
     memset(&p, 0, sizeof p);
     memset(&plain, 0, sizeof plain);
     memset(&got, 0, sizeof got);
-    p.prompt = x.tokens[0];
-    p.n_prompt = 48;
+    p.tokens = x.tokens[0];
+    p.n_tokens = 48;
     p.max_tokens = MOST_NEW;
     p.ignore_end = 1;
     p.lookup = 4;
-    p.lookup_stats = &stats;
     p.text_fn = add_text;
-    p.ud = &plain;
-    CHECK(!bitnet_generate(c, &p, &plain.why, 0) && stats.drafts > 0 && !bitnet_seq_rewind(c, 0, 0, NULL));
+    p.text_ud = &plain;
+    CHECK(!bitnet_generate(c, &p, &plain.why, 0));
+    bitnet_seq_figures(c, 0, &stats);
+    CHECK(stats.drafts > 0 && !bitnet_seq_rewind(c, 0, 0, NULL));
     p.text_fn = 0;
     CHECK(!bitnet_gen_begin(c, &p, &g, 0));
     for (pass = 0; !ended && pass < 200; pass++) {
@@ -591,7 +595,7 @@ static void test_cancel_pass(void) {
     }
     CHECK_MSG(cancelled > 3 && same_script(&plain, &got), "%d and %d tokens", plain.n_tokens,
               got.n_tokens);
-    bitnet_gen_end(g);
+    CHECK(!bitnet_gen_end(g));
     bitnet_ctx_free(c);
     tear_down(&x);
 }
@@ -648,7 +652,8 @@ static int goes_on(const mix *x, bitnet_ctx *c, int seq, int from, int to, int s
         if (bitnet_eval_many(c, &in, 1, 0)) return 0;
     }
     return bitnet_seq_length(c, seq) == to &&
-           !memcmp(bitnet_logits(c, -1, NULL), want + (size_t)(to - 1) * vocab, vocab * sizeof *want);
+           !memcmp(bitnet_logits(c, -1, NULL), want + (size_t)(to - 1) * vocab,
+                   vocab * sizeof *want);
 }
 
 /* Rewinding and copying are refused where the state cannot follow. */
@@ -702,8 +707,8 @@ static void check_fading_failures(const mix *x, bitnet_ctx *c, int *left, const 
     CHECK(!bitnet_seq_load_memory(c, 2, saved, bytes, 0) && goes_on(x, c, 2, 30, 40, 5, want));
     memset(&gen, 0, sizeof gen);       /* the pass that fails ends a generation */
     gen.seq = 2;
-    gen.prompt = x->tokens[0] + 40;
-    gen.n_prompt = 3;
+    gen.tokens = x->tokens[0] + 40;
+    gen.n_tokens = 3;
     gen.max_tokens = 9;
     gen.ignore_end = 1;
     CHECK(!bitnet_gen_begin(c, &gen, &g, 0) && !bitnet_gen_next(&g, 1, 0));
@@ -712,7 +717,7 @@ static void check_fading_failures(const mix *x, bitnet_ctx *c, int *left, const 
     *left = INT_MAX;
     bitnet_gen_piece(g, &piece);
     CHECK(piece.ended && !bitnet_gen_next(&g, 1, 0));
-    bitnet_gen_end(g);
+    CHECK(!bitnet_gen_end(g));
     CHECK(bitnet_seq_pending(c, 2) == -1 && goes_on(x, c, 2, 0, 7, 7, want));
     free(saved);
 }
@@ -721,7 +726,7 @@ static void test_fixed_state(void) {
     static mix x;
     bitnet_ctx_params p = ctx_params(N_TOKENS, 16, 2, BITNET_KV_F16);
     bitnet_generate_params gen;
-    bitnet_lookup_stats stats = {0, 0, 0};
+    bitnet_figures stats;
     bitnet_token plain[N_TOKENS];
     bitnet_ctx *c;
     float *want;
@@ -729,8 +734,8 @@ static void test_fixed_state(void) {
     CHECK(set_up_fading(&x));
     p.n_seqs = 3;
     p.n_logits = N_TOKENS;
-    p.cancel_fn = countdown;
-    p.cancel_ud = &left;
+    p.hooks.cancel_fn = countdown;
+    p.hooks.cancel_ud = &left;
     c = create(x.m, &p);
     want = (float *)malloc((size_t)N_TOKENS * (size_t)x.m->n_vocab * sizeof *want);
     for (i = 0; i < N_TOKENS; i++) {
@@ -744,16 +749,17 @@ static void test_fixed_state(void) {
     check_fading_failures(&x, c, &left, want);
     memset(&gen, 0, sizeof gen);       /* a text that repeats itself, with and without lookup */
     for (i = 0; i < 60; i++) x.tokens[1][i] = x.tokens[0][i % 6];
-    gen.prompt = x.tokens[1];
-    gen.n_prompt = 60;
+    gen.tokens = x.tokens[1];
+    gen.n_tokens = 60;
     gen.max_tokens = 60;
     gen.ignore_end = 1;
-    gen.lookup_stats = &stats;
     for (gen.lookup = 0; gen.lookup <= 4; gen.lookup += 4) {
         CHECK(!bitnet_seq_rewind(c, 0, 0, NULL) && !bitnet_generate(c, &gen, 0, 0));
         if (gen.lookup == 0) memcpy(plain, bitnet_seq_tokens(c, 0), 119 * sizeof *plain);
     }
-    CHECK(bitnet_seq_length(c, 0) == 119 && !memcmp(plain, bitnet_seq_tokens(c, 0), 119 * sizeof *plain));
+    CHECK(bitnet_seq_length(c, 0) == 119 &&
+          !memcmp(plain, bitnet_seq_tokens(c, 0), 119 * sizeof *plain));
+    bitnet_seq_figures(c, 0, &stats);
     CHECK(stats.drafts == 0);
     free(want);
     bitnet_ctx_free(c);
