@@ -81,8 +81,8 @@ static inline void use_model(const bitnet_model *m) {
 static double worst_ratio;              /* bytes held at most while loading, by the file's size */
 
 /* Loads size bytes in one of two ways. Returns 1 if it is refused, 2 if it loads, or 0, with a
-   failure recorded, if any promise is broken. The handle itself (2 KB whatever the file) is not
-   counted: nothing could report an error without it. */
+   failure recorded, if any promise is broken. The handle itself (3 KB whatever the file) and
+   what is in front of allocations is not counted: nothing could report an error without it. */
 static inline int try_load(const uint8_t *data, size_t size, int through_io, int use,
                            const char *what, unsigned long where) {
     gb_counter count;
@@ -98,7 +98,7 @@ static inline int try_load(const uint8_t *data, size_t size, int through_io, int
     p.allocator = gb_counting(&count);
     r = through_io ? bitnet_model_load_io(&io, &p, &m, &err)
                    : bitnet_model_load_memory(data, size, &p, &m, &err);
-    ratio = size ? ((double)count.peak - (double)sizeof(bitnet_model)) / (double)size : 0.0;
+    ratio = size ? ((double)count.peak_own - (double)sizeof(bitnet_model)) / (double)size : 0.0;
     if (ratio > worst_ratio) worst_ratio = ratio;
     if (ratio > 4.0) broken = "besides the model it holds more than 4 times the file's size";
     if (count.peak > 4 * size + 4096) broken = "it holds more than SECURITY in the manual says";

@@ -36,7 +36,8 @@ static inline float *imp_logits(const void *data, size_t size, const bitnet_kern
         bitnet_model_get_info(m, &info);
         n = (size_t)info.n_vocab;
         out = (float *)gb_malloc(3 * n * sizeof *out);
-        for (i = 0; i < 3; i++) memcpy(out + (size_t)i * n, bitnet_logits(c, i, 0), n * sizeof *out);
+        for (i = 0; i < 3; i++)
+            memcpy(out + (size_t)i * n, bitnet_logits(c, i, 0), n * sizeof *out);
     }
     bitnet_ctx_free(c);
     bitnet_model_free(m);

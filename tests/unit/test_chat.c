@@ -611,7 +611,7 @@ static void test_unsupported(void) {
     bitnet_model_free(m);
     m = chat_model("llama", known("qwen-3-thinking"), 4);
     CHECK(bitnet_chat_tokenize(m, &off, &hi, 1, flags, 0, 0, NULL) == BITNET_ERR_UNSUPPORTED);
-    CHECK(bitnet_chat_tokenize(m, &off, &hi, 1, 0, 0, 0, NULL) > 0);         /* no reply is opened */
+    CHECK(bitnet_chat_tokenize(m, &off, &hi, 1, 0, 0, 0, NULL) > 0);     /* no reply is opened */
     CHECK(bitnet_chat_tokenize(m, &on, &hi, 1, flags, 0, 0, NULL) ==
           bitnet_chat_tokenize(m, 0, &hi, 1, flags, 0, 0, NULL));
     bitnet_model_free(m);

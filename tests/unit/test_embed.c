@@ -459,7 +459,7 @@ static void test_embed_errors(void) {
     how.progress_fn = 0;
     ok = bitnet_embed(c, in, N_TEXTS, &how, out, 0) == BITNET_OK && ok;
     ok = bitnet_embed(c, in, 0, &how, 0, 0) == BITNET_OK && ok;
-    ok = bitnet_eval(c, 0, text_tokens[1], 3, 1, 0) == BITNET_OK && ok;       /* no logits, but keys */
+    ok = bitnet_eval(c, 0, text_tokens[1], 3, 1, 0) == BITNET_OK && ok;
     r = bitnet_embed(c, in, 1, &how, out, &err);
     bitnet_model_get_info(m, &info);
     CHECK(r == BITNET_ERR_ARG && strstr(err.text, "sequence 0"));

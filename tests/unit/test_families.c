@@ -892,7 +892,9 @@ static void test_family_chat(void) {
     for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         gb_model m = {0};
         bitnet_model *model = family_load(&m, cases[i].arch, "llama-bpe");
-        int n = model ? bitnet_chat_tokenize(model, 0, &hello, 1, BITNET_CHAT_OPEN_REPLY, 0, 0, NULL) : 0;
+        int n = model ? bitnet_chat_tokenize(model, 0, &hello, 1, BITNET_CHAT_OPEN_REPLY, 0, 0,
+                                             NULL)
+                      : 0;
         bitnet_model_free(model);
         gb_free_model(&m);
         CHECK_MSG(cases[i].chat ? n > 0 : n == BITNET_ERR_UNSUPPORTED, "%s: %d", cases[i].arch, n);

@@ -1116,7 +1116,8 @@ static void test_masked_head(void) {
         bitnet_ctx_params p = ctx_params(8, 0, 1, BITNET_KV_F16);
         bitnet_ctx *c = create(m, &p);
         for (t = 0; t < 20; t++) {
-            const bitnet_token got = bitnet_eval(c, 0, &t, 1, 1, 0) ? -1 : bitnet_sample(c, -1, &s, NULL);
+            const bitnet_token got = bitnet_eval(c, 0, &t, 1, 1, 0) ? -1
+                                     : bitnet_sample(c, -1, &s, NULL);
             const float *logits = bitnet_logits(c, -1, NULL);
             bitnet_token best = 32;
             for (i = 33; logits && i < 38; i++)
@@ -1161,7 +1162,8 @@ static void test_cancelled(void) {
             if (bitnet_eval(c, 0, tokens + 3, 3, 3, 0)) bad = 6;
         }
         for (i = 0; i < 3 && !bad; i++)
-            if (memcmp(bitnet_logits(c, i, NULL), want + (3 + i) * 259, 259 * sizeof *want)) bad = 7;
+            if (memcmp(bitnet_logits(c, i, NULL), want + (3 + i) * 259, 259 * sizeof *want))
+                bad = 7;
     }
     bitnet_ctx_free(c);
     bitnet_model_free(m);

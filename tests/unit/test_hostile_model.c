@@ -508,11 +508,12 @@ static void hm_eval_fails(const gb_model *g, bitnet_kv_type kv, const char *wher
                 bitnet_error err = {BITNET_OK, "", {0}};
                 bitnet_token first = 11;
                 bitnet_result r = BITNET_OK;
-                int ok = c && fresh && !bitnet_eval(c, 0, &first, 1, 1, 0) && bitnet_logits(c, 0, NULL);
+                int ok = c && fresh && !bitnet_eval(c, 0, &first, 1, 1, 0) &&
+                         bitnet_logits(c, 0, NULL);
                 if (ok) r = bitnet_eval(c, 0, hm_tokens, 6, threads % 2 ? 6 : 1, &err);
                 ok = ok && r == BITNET_ERR_FORMAT && strstr(err.text, where) &&
                      bitnet_seq_length(c, 0) == 1 && !bitnet_logits(c, -1, NULL) &&
-                     bitnet_sample(c, -1, 0, NULL) == -1;
+                     bitnet_sample(c, -1, 0, NULL) == BITNET_ERR_ARG;
                 ok = ok && !bitnet_eval(c, 0, hm_tokens, 2, 1, 0) &&
                      !bitnet_eval(fresh, 0, &first, 1, 1, 0) &&
                      !bitnet_eval(fresh, 0, hm_tokens, 2, 1, 0) &&

@@ -145,7 +145,8 @@ static void test_find_and_end(void) {
     CHECK(token_named(m, "<|begin_of_text|>") == g.bos && token_named(m, " w") == 260);
     CHECK(token_named(m, "hel") == -1 && token_named(m, "") == -1);
     CHECK(token_named(m, "<|eot_id|") == -1 && token_named(m, "<|eot_id|>x") == -1);
-    CHECK(token_named(m, 0) == -1);
+    CHECK(bitnet_token_find(m, 0, 5) == -1 && bitnet_token_find(m, "hello", 3) == -1);
+    CHECK(bitnet_token_find(m, "hello\0", 6) == -1 && bitnet_token_find(m, "\0", 1) == 0);
     for (t = -2; t < g.n_vocab + 2; t++)
         CHECK(bitnet_token_is_end(m, t) == (t == g.eos || t == g.eot));
     bitnet_model_free(m);
@@ -195,9 +196,10 @@ static void test_chat(void) {
     gb_make_model(&g);
     m = load_built(&g);
     CHECK(m);
-    for (flags = 0; flags < 8; flags++) {
+    for (flags = 0; flags < 16; flags++) {
         n = 0;
         if (flags & BITNET_CHAT_BEGIN) want[n++] = g.bos;
+        if (flags & BITNET_CHAT_CUT_REPLY && !(flags & BITNET_CHAT_ENDED_REPLY)) want[n++] = g.eot;
         for (i = 0; i < 5; i++) {
             n = add_text(m, want, n, lines[i]);
             want[n++] = g.eot;
@@ -215,7 +217,8 @@ static void test_chat(void) {
         }
     }
     CHECK(bitnet_chat_tokenize(m, 0, 0, 0, 0, got, 400, NULL) == 0);
-    CHECK(bitnet_chat_tokenize(m, 0, 0, 0, BITNET_CHAT_BEGIN, got, 400, NULL) == 1 && got[0] == g.bos);
+    CHECK(bitnet_chat_tokenize(m, 0, 0, 0, BITNET_CHAT_BEGIN, got, 400, NULL) == 1 &&
+          got[0] == g.bos);
     memset(&bad, 0, sizeof bad);
     bad.content = text_of("x");
     CHECK(bitnet_chat_tokenize(m, 0, &bad, 1, 0, got, 400, NULL) == BITNET_ERR_ARG);
@@ -325,7 +328,8 @@ static void test_greedy(void) {
         s.top_p = 0;
         s.min_p = 1.0f;
         if (round % 4 != 1)
-            CHECK_MSG(bitnet_sample_logits(c, x, 0, 0, &s, NULL) == best, "min-p 1, round %d", round);
+            CHECK_MSG(bitnet_sample_logits(c, x, 0, 0, &s, NULL) == best, "min-p 1, round %d",
+                      round);
     }
     for (i = 0; i < V; i++) x[i] = (float)-infinite;       /* nothing is left: the lowest id */
     CHECK(bitnet_sample_logits(c, x, 0, 0, &s, NULL) == 0);
@@ -825,7 +829,7 @@ static void test_sample(void) {
     gb_make_model(&g);
     m = load_built(&g);
     c = new_ctx(m, 8, 0);
-    CHECK(c && bitnet_sample(c, -1, 0, NULL) == -1);
+    CHECK(c && bitnet_sample(c, -1, 0, NULL) == BITNET_ERR_ARG);
     CHECK(!bitnet_eval(c, 0, tokens, 3, 1, 0));
     x = bitnet_logits(c, -1, NULL);
     for (i = 1; i < V; i++) if (x[i] > x[best]) best = i;
@@ -990,7 +994,8 @@ static void test_generate_full(void) {
         CHECK(start_script(&s, steps, 2, 2, n_ctx, 2));
         p = start_params(&s);
         CHECK(!bitnet_generate(s.c, &p, &why, 0) && why == BITNET_STOP_LENGTH);
-        CHECK_MSG(s.calls == n_ctx - 3 + 1 && bitnet_seq_length(s.c, 0) == n_ctx, "%d calls", s.calls);
+        CHECK_MSG(s.calls == n_ctx - 3 + 1 && bitnet_seq_length(s.c, 0) == n_ctx, "%d calls",
+                  s.calls);
         CHECK(s.n_text == (size_t)s.calls && s.text[0] == 'x' && (s.calls < 2 || s.text[1] == 'y'));
         end_script(&s);
     }
@@ -1160,7 +1165,7 @@ static void test_stop_search(void) {
     m = load_built(&g);
     c = new_ctx(m, 8, 0);
     for (round = 0; round < rounds; round++) {
-        const unsigned letters = 1 + (unsigned)(gb_random(&seed) % 5);
+        const unsigned letters = 1 + (unsigned)(gb_random(&seed) % 4);
         const int n = 1 + (int)(gb_random(&seed) % (round % 8 ? 6 : MOST));
         bitnet_generate_params p;
         bitnet_gen gen;
@@ -1177,7 +1182,7 @@ static void test_stop_search(void) {
             if (k) memmove(strings[i], strings[from] + (gb_random(&seed) % 4 ? 0 :
                                                         stop[from].size - k), k);
             for (; k < length; k++)
-                strings[i][k] = "ab\xC3z"[gb_random(&seed) % letters];
+                strings[i][k] = "ab\0\xC3"[gb_random(&seed) % letters];
             stop[i].data = strings[i];
             stop[i].size = length;
         }
@@ -1189,7 +1194,7 @@ static void test_stop_search(void) {
             const size_t before = gen.n_text, begun = (size_t)(gb_random(&seed) % 7);
             size_t hold;
             for (i = 0; (size_t)i < begun; i++, fed++)
-                gen.text[gen.n_text++] = "ab\xC3z"[gb_random(&seed) % letters];
+                gen.text[gen.n_text++] = "ab\0\xC3"[gb_random(&seed) % letters];
             at = bitnet__find_stop(&gen, before);
             CHECK_MSG(at == first_stop(gen.text, gen.n_text, stop, n), "round %d: stop at %ld",
                       round, (long)at);
@@ -1330,7 +1335,8 @@ static void test_generate_resumes(void) {
                 }
                 CHECK_MSG(!memcmp(whole, parts.seen, sizeof whole) && s.rng == rng,
                           "other tokens after %d, batch %d, lookup %d", first, batch, lookup);
-                CHECK(!memcmp(logits, bitnet_logits(c, -1, NULL), (size_t)g.n_vocab * sizeof *logits));
+                CHECK(!memcmp(logits, bitnet_logits(c, -1, NULL),
+                              (size_t)g.n_vocab * sizeof *logits));
                 bitnet_ctx_free(c);
             }
     free(logits);
@@ -1345,7 +1351,8 @@ static int holds(bitnet_ctx *c, bitnet_ctx *other, const bitnet_token *want, int
     if (bitnet_seq_rewind(other, 0, 0, NULL) || bitnet_eval(other, 0, want, n, 1, 0)) return 0;
     return bitnet_seq_length(c, 0) == n &&
            !memcmp(bitnet_seq_tokens(c, 0), want, (size_t)n * sizeof *want) &&
-           bitnet_logits(c, -1, NULL) && !memcmp(bitnet_logits(c, -1, NULL), bitnet_logits(other, -1, NULL), size);
+           bitnet_logits(c, -1, NULL) &&
+           !memcmp(bitnet_logits(c, -1, NULL), bitnet_logits(other, -1, NULL), size);
 }
 
 /* Whatever is appended comes after the pending token, which ends, however the text did: at an end
@@ -1433,7 +1440,8 @@ static void test_pending_eval(void) {
         CHECK(!bitnet_seq_rewind(c, 0, 0, NULL));
         p.n_tokens = 3;
         CHECK(!bitnet_generate(c, &p, 0, 0) && bitnet_seq_length(c, 0) == 3);
-        CHECK(bitnet_eval(c, 0, more, 5, 5, &err) == BITNET_ERR_FULL && strstr(err.text, "6 tokens"));
+        CHECK(bitnet_eval(c, 0, more, 5, 5, &err) == BITNET_ERR_FULL &&
+              strstr(err.text, "6 tokens"));
         CHECK(bitnet_seq_length(c, 0) == 3 && bitnet_seq_pending(c, 0) == 256);
         CHECK(!bitnet_eval(c, 0, more, 4, 4, &err) && !bitnet_seq_rewind(c, 0, 7, NULL));
         p.max_tokens = 0;
