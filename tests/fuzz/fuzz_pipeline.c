@@ -209,7 +209,11 @@ static void pipeline_embed(bitnet_ctx *const *c, const bitnet_model_info *info) 
     int i;
     memset(&how, 0, sizeof how);
     how.cut = 1;
+    memset(in, 0, sizeof in);
+    in[0].text.data = "the \xFF";
+    in[0].text.size = 5;
     in[1].tokens = three;
+    in[1].n_tokens = 3;
     for (i = 0; i < 2; i++) {
         bitnet_seq_rewind(c[i], 0, 0, NULL);
         r[i] = bitnet_embed(c[i], in, 2, &how, x + (size_t)i * n, &err);

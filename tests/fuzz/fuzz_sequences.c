@@ -79,6 +79,7 @@ static void seqs_eval(seqs_state *x, bitnet_error *err) {
     const int n = fuzz_range(&x->in, 0, 3);
     bitnet_result r;
     int i, k;
+    memset(in, 0, sizeof in);
     for (i = 0; i < n; i++) {
         in[i].seq = fuzz_range(&x->in, 0, SEQS);
         in[i].n_tokens = fuzz_range(&x->in, 0, 7) ? fuzz_range(&x->in, 1, 3)
