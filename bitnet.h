@@ -15069,7 +15069,7 @@ static void bitnet__gen_failed(bitnet_gen *g) {
 }
 
 static bitnet_result bitnet__fail_cancelled(const bitnet_gen *g, bitnet_error *err) {
-    if (g->n_read < g->n_prompt)
+    if (g->n_new == 0)
         return bitnet__fail(err, BITNET_ERR_CANCELLED, "the prompt was cancelled after %d of %d "
                             "tokens", (int)g->n_read, (int)g->n_prompt);
     return bitnet__fail(err, BITNET_ERR_CANCELLED, "the text was cancelled after %d tokens",

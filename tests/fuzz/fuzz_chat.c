@@ -9,42 +9,42 @@ enum { CHAT_MESSAGES = 8 };
 static int chat_line(const bitnet_model *m, const bitnet_message *msg, bitnet_token *out,
                      size_t cap) {
     gb_buf line = {0, 0, 0};
-    const char *p = msg->content, *end = p + strlen(p);
+    const char *p = msg->content.data, *end = p + msg->content.size;
     size_t i;
     int n;
-    for (i = 0; msg->role[i]; i++) {
-        const int c = (uint8_t)msg->role[i];
+    for (i = 0; i < msg->role.size; i++) {
+        const int c = (uint8_t)msg->role.data[i];
         const int letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
         gb_uint(&line, (uint64_t)(!letter ? c : i == 0 ? c & ~32 : c | 32), 1);
     }
     gb_put(&line, ": ", 2);
-    while (p < end && strchr(" \t\n\v\f\r", *p)) p++;
-    while (end > p && strchr(" \t\n\v\f\r", end[-1])) end--;
+    while (p < end && memchr(" \t\n\v\f\r", *p, 6)) p++;
+    while (end > p && memchr(" \t\n\v\f\r", end[-1], 6)) end--;
     gb_put(&line, p, (size_t)(end - p));
     n = bitnet_tokenize(m, (const char *)line.p, line.n, 0, out, cap);
     free(line.p);
     return n;
 }
 
-/* The input's next string, with a NUL at its end, from a heap block of its size. */
-static char *chat_string(fuzz_input *in, size_t n) {
-    const uint8_t *p = fuzz_bytes(in, &n), *nul = n ? (const uint8_t *)memchr(p, 0, n) : 0;
-    char *s;
-    if (nul) n = (size_t)(nul - p);
-    s = (char *)gb_malloc(n + 1);
-    if (n) memcpy(s, p, n);
-    s[n] = 0;
-    return s;
+/* The input's next bytes, in a heap block of their size. */
+static bitnet_text chat_text(fuzz_input *in, size_t n) {
+    const uint8_t *p = fuzz_bytes(in, &n);
+    char *copy = (char *)gb_malloc(n);
+    bitnet_text text;
+    if (n) memcpy(copy, p, n);
+    text.data = copy;
+    text.size = n;
+    return text;
 }
 
 /* The parts of a reply in steps of so many bytes: each with its number in front. */
-static void chat_parts(const char *text, size_t step, bitnet_reply r, gb_buf *out) {
-    const size_t size = strlen(text);
+static void chat_parts(bitnet_text text, size_t step, bitnet_reply r, gb_buf *out) {
+    const size_t size = text.size;
     size_t at = 0;
     int last = -1;
     while (at <= size) {
         size_t n = size - at < step ? size - at : step, n_piece;
-        const char *p = at < size ? text + at : 0, *piece;
+        const char *p = at < size ? text.data + at : 0, *piece;
         bitnet_reply_part part;
         at += p ? n : 1;
         while (bitnet_reply_next(&r, &p, &n, &part, &piece, &n_piece)) {
@@ -59,15 +59,15 @@ static void chat_parts(const char *text, size_t step, bitnet_reply r, gb_buf *ou
 }
 
 /* However a reply is cut into pieces, its parts are the same. */
-static void chat_divide(const char *text, size_t step) {
+static void chat_divide(bitnet_text text, size_t step) {
     gb_buf whole = {0, 0, 0}, pieces = {0, 0, 0};
     bitnet_reply r;
     memset(&r, 0, sizeof r);
     r.thinks = r.calls = 1;
-    chat_parts(text, strlen(text) + 1, r, &whole);
+    chat_parts(text, text.size + 1, r, &whole);
     chat_parts(text, step, r, &pieces);
     FUZZ_CHECK(whole.n == pieces.n && (!whole.n || !memcmp(whole.p, pieces.p, whole.n)));
-    FUZZ_CHECK(whole.n <= 5 * strlen(text));
+    FUZZ_CHECK(whole.n <= 5 * text.size);
     free(whole.p);
     free(pieces.p);
 }
@@ -77,13 +77,18 @@ static void chat_templates(const bitnet_model *m, const bitnet_message *messages
                            int flags) {
     size_t k;
     for (k = 0; k < sizeof bitnet__chat_rows / sizeof bitnet__chat_rows[0]; k++) {
-        const bitnet_chat_params p = {&bitnet__chat_rows[k].t, (bitnet_thinking)(flags >> 6 & 3),
-                                      flags & 8 && n > 0 ? messages[0].content : 0};
-        const int count = bitnet_chat_tokenize(m, &p, messages, n, flags, 0, 0, NULL);
-        bitnet_token *got = (bitnet_token *)gb_malloc((size_t)(count > 0 ? count : 0) *
-                                                      sizeof *got);
-        int i, control = 0;
-        FUZZ_CHECK(bitnet_chat_tokenize(m, &p, messages, n, flags, got, (size_t)(count > 0 ? count : 0), NULL) == count);
+        bitnet_chat_params p;
+        bitnet_token *got;
+        size_t room;
+        int i, count, control = 0;
+        memset(&p, 0, sizeof p);
+        p.chat_template = &bitnet__chat_rows[k].t;
+        p.thinking = (bitnet_thinking)(flags >> 6 & 3);
+        if (flags & 16 && n > 0) p.tools = messages[0].content;
+        count = bitnet_chat_tokenize(m, &p, messages, n, flags & 15, 0, 0, NULL);
+        room = (size_t)(count > 0 ? count : 0);
+        got = (bitnet_token *)gb_malloc(room * sizeof *got);
+        FUZZ_CHECK(bitnet_chat_tokenize(m, &p, messages, n, flags & 15, got, room, NULL) == count);
         for (i = 0; i < count; i++) control += m->vocab.types[got[i]] == BITNET__TOKEN_CONTROL;
         FUZZ_CHECK(control <= 2 * n + 3);
         free(got);
@@ -99,23 +104,24 @@ FUZZ_TARGET(chat) {
     fuzz_input in = {(const uint8_t *)words, sizeof words - 1};
     bitnet_message messages[CHAT_MESSAGES];
     bitnet_token *expected, *got;
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_error err = {BITNET_OK, "", {0}};
     size_t n_file, cap = 2 * size + 64 * CHAT_MESSAGES;
     int n, i, flags, asked, want = 0, bad = 0, count;
     if (!file)
         FUZZ_CHECK_MSG(!vocab_load(&in, &m, &file, &n_file, 0, &err), "%s", err.text);
+    memset(messages, 0, sizeof messages);
     in.p = data;
     in.n = size;
     flags = (int)fuzz_uint(&in, 1);
-    asked = flags & (BITNET_ADD_BOS | BITNET_CHAT_OPEN_REPLY);
+    asked = flags & (BITNET_CHAT_BEGIN | BITNET_CHAT_OPEN_REPLY);
     n = fuzz_range(&in, 0, CHAT_MESSAGES);
     expected = (bitnet_token *)gb_malloc(cap * sizeof *expected);
-    if (flags & BITNET_ADD_BOS) expected[want++] = m.vocab.bos;
+    if (flags & BITNET_CHAT_BEGIN) expected[want++] = m.vocab.bos;
     for (i = 0; i < n; i++) {
         const size_t len = (size_t)fuzz_range(&in, 0, 15);
-        messages[i].role = chat_string(&in, len);
-        messages[i].content = chat_string(&in, (size_t)fuzz_uint(&in, 1));
-        if (!messages[i].role[0]) bad = 1;
+        messages[i].role = chat_text(&in, len);
+        messages[i].content = chat_text(&in, (size_t)fuzz_uint(&in, 1));
+        if (!messages[i].role.size) bad = 1;
         if (bad) continue;
         want += chat_line(&m, &messages[i], expected + want, cap - (size_t)want);
         expected[want++] = m.vocab.eot;
@@ -133,13 +139,13 @@ FUZZ_TARGET(chat) {
         free(got);
         for (i = 0, count = 0; i < want; i++)
             count += m.vocab.types[expected[i]] == BITNET__TOKEN_CONTROL;
-        FUZZ_CHECK(count == n + (flags & BITNET_ADD_BOS));
+        FUZZ_CHECK(count == n + (flags & BITNET_CHAT_BEGIN));
     }
     chat_templates(&m, messages, n, flags);
     for (i = 0; i < n; i++) chat_divide(messages[i].content, 1 + (size_t)(flags >> 2 & 15));
     for (i = 0; i < n; i++) {
-        free((void *)(uintptr_t)messages[i].role);
-        free((void *)(uintptr_t)messages[i].content);
+        free((void *)(uintptr_t)messages[i].role.data);
+        free((void *)(uintptr_t)messages[i].content.data);
     }
     free(expected);
 }

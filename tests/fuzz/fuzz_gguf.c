@@ -36,7 +36,7 @@ static void gguf_check_value(const bitnet_gguf_value *v) {
 static void gguf_ask(const bitnet_gguf *g, const char *name) {
     static bitnet_model m;
     bitnet__strings strings;
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_error err = {BITNET_OK, "", {0}};
     bitnet__meta x;
     uint64_t v;
     float f;
@@ -70,7 +70,7 @@ static void gguf_ask(const bitnet_gguf *g, const char *name) {
 static int gguf_walk(const bitnet_gguf *g, const uint8_t *data, size_t size) {
     bitnet_gguf_key k, same_k;
     bitnet_gguf_tensor t, same_t;
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_error err = {BITNET_OK, "", {0}};
     uint8_t bytes[16];
     uint64_t i;
     int plain = 1;
@@ -102,7 +102,7 @@ static void gguf_write_again(const bitnet_gguf *g) {
     bitnet_gguf *again = 0;
     bitnet_gguf_key k, k2;
     bitnet_gguf_tensor t, t2;
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_error err = {BITNET_OK, "", {0}};
     gb_buf out = {0, 0, 0};
     uint64_t i;
     memset(&w, 0, sizeof w);
@@ -143,7 +143,7 @@ static void gguf_write_again(const bitnet_gguf *g) {
 
 /* Sources that are no files. */
 static void gguf_odd_sources(void) {
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_error err = {BITNET_OK, "", {0}};
     bitnet_gguf *g;
     FUZZ_CHECK(bitnet_gguf_open_memory(0, 1, 0, &g, &err) == BITNET_ERR_ARG && !g);
     FUZZ_CHECK(bitnet_gguf_open_memory("", 0, 0, 0, &err) == BITNET_ERR_ARG);

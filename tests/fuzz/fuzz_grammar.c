@@ -76,7 +76,7 @@ FUZZ_TARGET(grammar) {
     bitnet_matcher_params q;
     bitnet_grammar *g = 0;
     bitnet_matcher *m = 0, *other = 0;
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_error err = {BITNET_OK, "", {0}};
     bitnet_result r;
     const uint8_t *choices;
     const uint32_t limits = fuzz_uint(&in, 1), kind = fuzz_uint(&in, 1);

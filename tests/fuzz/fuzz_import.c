@@ -40,7 +40,7 @@ static void import_shape(fuzz_input *in, bitnet_ternary *t) {
 /* Packs the same weights over zeros and over ones: what differs is no weight's. */
 static void import_find_mask(import_matrix *m) {
     size_t i;
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_error err = {BITNET_OK, "", {0}};
     memset(m->data, 0, m->size);
     memset(m->mask, 0xFF, m->size);
     FUZZ_CHECK_MSG(!pack_ternary(&m->t, m->w, 0, m->t.rows, m->data, &err), "%s", err.text);
@@ -73,7 +73,7 @@ static void import_rows(import_matrix *m, fuzz_input *in) {
     const int32_t n = fuzz_range(in, 0, m->t.rows - row), k = m->t.n;
     int8_t *some = (int8_t *)gb_malloc((size_t)n * (size_t)k);
     uint8_t *p = (uint8_t *)gb_malloc(m->size);
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_error err = {BITNET_OK, "", {0}};
     FUZZ_CHECK(!bitnet_ternary_unpack(&m->t, m->data, row, n, some, &err));
     FUZZ_CHECK(!memcmp(some, m->w + (size_t)row * (size_t)k, (size_t)n * (size_t)k));
     memcpy(p, m->data, m->size);
@@ -86,7 +86,7 @@ static void import_rows(import_matrix *m, fuzz_input *in) {
 }
 
 static void import_scale(import_matrix *m, float wanted) {
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_error err = {BITNET_OK, "", {0}};
     float scale = 0, again = 0;
     bitnet_result r = bitnet_ternary_scale(&m->t, m->data, &scale, &err);
     fuzz_check_error(r, &err);
@@ -159,7 +159,7 @@ static void import_load(import_matrix *m, fuzz_input *in, bitnet_result unpacked
 FUZZ_TARGET(import) {
     fuzz_input in = {data, size};
     import_matrix m;
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_error err = {BITNET_OK, "", {0}};
     bitnet_result r;
     uint64_t dims[2];
     uint32_t damage, i;

@@ -11,7 +11,7 @@ FUZZ_TARGET(jinja) {
     fuzz_input in = {(const uint8_t *)words, sizeof words - 1};
     const bitnet__chat_fit *fit;
     bitnet__recognition *r;
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_error err = {BITNET_OK, "", {0}};
     size_t n_file, room = sizeof *r;
     char *text;
     if (!file)

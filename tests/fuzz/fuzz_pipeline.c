@@ -200,7 +200,7 @@ static size_t pipeline_change(fuzz_input *in, const pipeline_model *m, uint8_t *
 /* Vectors of both tables, of texts that are cut. */
 static void pipeline_embed(bitnet_ctx *const *c, const bitnet_model_info *info) {
     static const bitnet_token three[3] = {1, 2, 3};
-    bitnet_embed_input in[2] = {{"the \xFF", 5, 0, 0}, {0, 0, 0, 3}};
+    bitnet_embed_input in[2];
     const size_t n = 2 * (size_t)info->dim;
     float *x = (float *)gb_malloc(2 * n * sizeof *x);
     bitnet_embed_params how;
@@ -209,7 +209,11 @@ static void pipeline_embed(bitnet_ctx *const *c, const bitnet_model_info *info) 
     int i;
     memset(&how, 0, sizeof how);
     how.cut = 1;
+    memset(in, 0, sizeof in);
+    in[0].text.data = "the \xFF";
+    in[0].text.size = 5;
     in[1].tokens = three;
+    in[1].n_tokens = 3;
     for (i = 0; i < 2; i++) {
         bitnet_seq_rewind(c[i], 0, 0, NULL);
         r[i] = bitnet_embed(c[i], in, 2, &how, x + (size_t)i * n, &err);
@@ -228,7 +232,7 @@ static void pipeline_use(bitnet_model *const *m) {
     bitnet_ctx *c[2] = {0, 0};
     bitnet_generate_params gen;
     bitnet_sampler s;
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_error err = {BITNET_OK, "", {0}};
     bitnet_token tokens[8], pair[2];
     bitnet_result r[2];
     int i, n, k;
@@ -258,12 +262,13 @@ static void pipeline_use(bitnet_model *const *m) {
     s.temperature = 1.0f;
     s.top_k = 5;
     memset(&gen, 0, sizeof gen);
-    gen.prompt = tokens;
-    gen.n_prompt = n < 2 ? n : 2;
+    gen.tokens = tokens;
+    gen.n_tokens = n < 2 ? n : 2;
     gen.sampler = &s;
     if (r[0] == BITNET_OK) {
         bitnet_token t = bitnet_sample(c[0], -1, &s, NULL);
-        FUZZ_CHECK(info.has_head ? t >= 0 && t < info.n_vocab : t == -1);
+        FUZZ_CHECK(info.has_head ? t >= 0 && t < info.n_vocab
+                                 : t == BITNET_ERR_UNSUPPORTED);
         fuzz_check_error(bitnet_generate(c[0], &gen, 0, &err), &err);
     }
     if (r[0] == BITNET_OK) pipeline_embed(c, &info);
@@ -283,7 +288,7 @@ FUZZ_TARGET(pipeline) {
     gb_counter count[2];
     gb_reader reader;
     bitnet_model *models[2] = {0, 0};
-    bitnet_error err[2] = {{BITNET_OK, ""}, {BITNET_OK, ""}};
+    bitnet_error err[2] = {{BITNET_OK, "", {0}}, {BITNET_OK, "", {0}}};
     bitnet_result r[2] = {BITNET_OK, BITNET_OK};
     int i;
     memcpy(file, m->g.data, n);

@@ -16,7 +16,7 @@ static const char *const folder_files[] = {
 enum { FOLDER_FILES = sizeof folder_files / sizeof folder_files[0] };
 
 static void folder_json(const uint8_t *p, size_t n) {
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_error err = {BITNET_OK, "", {0}};
     bitnet_result r;
     uint64_t v;
     json j;
@@ -117,7 +117,7 @@ static int folder_write(void *ud, const void *p, size_t n) {
 static void folder_open(int head, int group) {
     static const uint32_t heads[] = {BITNET_TENSOR_F16, BITNET_TENSOR_F32, BITNET_TENSOR_BF16,
                                      BITNET_TENSOR_Q8_0};
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_error err = {BITNET_OK, "", {0}};
     bitnet_result r;
     gguf_writer w;
     hf_options o;
@@ -144,7 +144,7 @@ static void folder_open(int head, int group) {
 
 /* The tensors alone, and the tokenizer alone: of a folder that lacks the rest. */
 static void folder_parts(void) {
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_error err = {BITNET_OK, "", {0}};
     bitnet_result r;
     uint8_t bytes[64];
     st_model m;

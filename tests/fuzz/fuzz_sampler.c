@@ -54,11 +54,10 @@ static int sampler_take(void *ud, const char *text, size_t n, bitnet_token t) {
     return 0;
 }
 
-static int sampler_holds(const sampler_text *t, const char *s) {
-    const size_t n = strlen(s);
+static int sampler_holds(const sampler_text *t, bitnet_text s) {
     size_t i;
-    for (i = 0; i + n <= t->n; i++)
-        if (!memcmp(t->bytes + i, s, n)) return 1;
+    for (i = 0; i + s.size <= t->n; i++)
+        if (!memcmp(t->bytes + i, s.data, s.size)) return 1;
     return 0;
 }
 
@@ -91,7 +90,7 @@ static void sampler_generate(bitnet_generate_params *p, const bitnet_sampler *s,
     static sampler_text text[3];
     bitnet_result r[3];
     bitnet_stop why[3] = {BITNET_STOP_END, BITNET_STOP_END, BITNET_STOP_END};
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_error err = {BITNET_OK, "", {0}};
     const int32_t lookup = p->lookup;
     int i, k;
     for (i = 0; i < (lookup ? 3 : 1); i++) {
@@ -100,7 +99,7 @@ static void sampler_generate(bitnet_generate_params *p, const bitnet_sampler *s,
         FUZZ_CHECK(!bitnet_seq_rewind(c, 0, past, NULL));
         memset(&text[i], 0, sizeof text[i]);
         p->sampler = &own;
-        p->ud = &text[i];
+        p->text_ud = &text[i];
         p->text_fn = sampler_take;
         p->lookup = i ? 0 : lookup;
         r[i] = bitnet_generate(c, p, &why[i], &err);
@@ -126,10 +125,10 @@ FUZZ_TARGET(sampler) {
     bitnet_logit_bias bias[8];
     bitnet_sampler s;
     bitnet_generate_params p;
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_error err = {BITNET_OK, "", {0}};
     bitnet_result r[2];
-    static char stops[3][8], text[64];
-    static const char *const stop_list[3] = {stops[0], stops[1], stops[2]};
+    static char text[64];
+    bitnet_text stops[3];
     int i, n, n_vocab;
     if (!sampler_contexts[0]) sampler_start();
     n_vocab = sampler_contexts[0]->m->n_vocab;
@@ -156,7 +155,7 @@ FUZZ_TARGET(sampler) {
                                             : (int32_t)fuzz_uint(&in, 4);
     for (i = 0; i < 2; i++) {
         FUZZ_CHECK(!bitnet_seq_rewind(sampler_contexts[i], 0, 0, NULL));
-        FUZZ_CHECK(bitnet_sample(sampler_contexts[i], -1, &s, NULL) == -1 || n == 0);
+        FUZZ_CHECK(bitnet_sample(sampler_contexts[i], -1, &s, NULL) < 0 || n == 0);
         r[i] = n ? bitnet_eval(sampler_contexts[i], 0, prompt, n < 8 ? n : 8, 1, &err) : BITNET_OK;
         fuzz_check_error(r[i], &err);
     }
@@ -168,22 +167,21 @@ FUZZ_TARGET(sampler) {
     p.lookup = fuzz_range(&in, 0, 31) ? fuzz_range(&in, 0, SAMPLER_LOOKUP)
                                       : (int32_t)fuzz_uint(&in, 4);
     p.n_stop_strings = fuzz_range(&in, 0, 3);
-    p.stop_strings = stop_list;
+    p.stop_strings = stops;
     for (i = 0; i < 3; i++) {
         size_t len = (size_t)fuzz_range(&in, 0, 7);
-        const uint8_t *q = fuzz_bytes(&in, &len);
-        memset(stops[i], 0, sizeof stops[i]);
-        if (len) memcpy(stops[i], q, len);
+        stops[i].data = (const char *)fuzz_bytes(&in, &len);
+        stops[i].size = len;
     }
     if (fuzz_range(&in, 0, 1)) {
-        p.prompt = prompt;
-        p.n_prompt = n;
+        p.tokens = prompt;
+        p.n_tokens = n;
     } else {
         size_t len = sizeof text - 1;
         const uint8_t *q = fuzz_bytes(&in, &len);
-        memset(text, 0, sizeof text);
         if (len) memcpy(text, q, len);
-        p.text = text;
+        p.text.data = text;
+        p.text.size = len;
     }
     sampler_generate(&p, &s, n < 8 && r[0] == BITNET_OK ? n : 0);
 }

@@ -1,6 +1,6 @@
 /* Sequences: any order of evaluating, copying, rewinding, removing, saving and generating, with
-   wrong arguments, passes that are cancelled and memory that runs out. The input is the list of
-   operations. What fails changes nothing; in the end each sequence gives the logits that its tokens
+   wrong arguments, passes that are cancelled or paused, and memory that runs out. The input is the
+   list of operations. What fails changes nothing; in the end each sequence gives the logits that its tokens
    give alone. */
 #include "fuzz.h"
 
@@ -18,9 +18,9 @@ typedef struct seqs_state {
     seqs_shadow s[SEQS];               /* what each sequence must hold */
     bitnet_gen *gens[SEQS];
     bitnet_sampler samplers[SEQS];
-    bitnet_lookup_stats stats;
     gb_counter count;
     long cancel_at;                    /* calls of cancel_fn until it says so; -1: never */
+    int pause_every, pauses;           /* each so many calls of pause_fn say so; 0: none; its calls */
     uint32_t mask;
     fuzz_input in;
 } seqs_state;
@@ -28,6 +28,11 @@ typedef struct seqs_state {
 static int seqs_cancel(void *ud) {
     seqs_state *x = (seqs_state *)ud;
     return x->cancel_at >= 0 && x->cancel_at-- == 0;
+}
+
+static int seqs_pause(void *ud) {
+    seqs_state *x = (seqs_state *)ud;
+    return x->pause_every && ++x->pauses % x->pause_every == 0;
 }
 
 static void seqs_mask(void *ud, uint32_t *allowed) {
@@ -74,6 +79,7 @@ static void seqs_eval(seqs_state *x, bitnet_error *err) {
     const int n = fuzz_range(&x->in, 0, 3);
     bitnet_result r;
     int i, k;
+    memset(in, 0, sizeof in);
     for (i = 0; i < n; i++) {
         in[i].seq = fuzz_range(&x->in, 0, SEQS);
         in[i].n_tokens = fuzz_range(&x->in, 0, 7) ? fuzz_range(&x->in, 1, 3)
@@ -140,7 +146,8 @@ static void seqs_remove(seqs_state *x, int i, int from, int to, bitnet_error *er
 /* ---- generations: what is read or written is checked by the logits in the end ---- */
 
 static void seqs_begin(seqs_state *x, int i, bitnet_error *err) {
-    static const char *const stops[] = {"a", "zz"};
+    static const bitnet_text stops[] = {BITNET_TEXT("a"), BITNET_TEXT("zz")};
+    static const bitnet_text hello = BITNET_TEXT("hello hell hello hell"), one = BITNET_TEXT("x");
     bitnet_token prompt[64];
     bitnet_generate_params p;
     bitnet_sampler *s = &x->samplers[i];
@@ -150,7 +157,7 @@ static void seqs_begin(seqs_state *x, int i, bitnet_error *err) {
     if (x->gens[i]) {
         memset(&p, 0, sizeof p);
         p.seq = i;
-        p.text = "x";
+        p.text = one;
         x->count.fail_at = -1;
         FUZZ_CHECK(bitnet_gen_begin(x->c, &p, &g, 0) == BITNET_ERR_BUSY);
         return;
@@ -158,18 +165,17 @@ static void seqs_begin(seqs_state *x, int i, bitnet_error *err) {
     memset(&p, 0, sizeof p);
     memset(s, 0, sizeof *s);
     p.seq = i;
-    p.n_prompt = what & 1 ? fuzz_range(&x->in, 1, 60) : fuzz_range(&x->in, 0, 4);
-    for (k = 0; k < p.n_prompt; k++) prompt[k] = seqs_token(x);
-    if (what & 2) p.text = "hello hell hello hell";
-    else p.prompt = prompt;
+    p.n_tokens = what & 1 ? fuzz_range(&x->in, 1, 60) : fuzz_range(&x->in, 0, 4);
+    for (k = 0; k < p.n_tokens; k++) prompt[k] = seqs_token(x);
+    if (what & 2) p.text = hello;
+    else p.tokens = prompt;
     p.max_tokens = fuzz_range(&x->in, 0, 9);
     p.ignore_end = what >> 2 & 1;
     p.lookup = what & 8 ? 3 : 0;
-    p.lookup_stats = &x->stats;
     s->temperature = what & 16 ? 0.8f : 0.0f;
     s->top_k = what & 32 ? 5 : 0;
     if (what & 64) s->mask_fn = seqs_mask;
-    s->ud = x;
+    s->mask_ud = x;
     p.sampler = s;
     p.stop_strings = stops;
     p.n_stop_strings = what >> 7;
@@ -190,7 +196,7 @@ static void seqs_next(seqs_state *x, bitnet_error *err) {
     for (i = 0; i < n; i++) {
         seqs_shadow before = x->s[of[i]], *s = &x->s[of[i]];
         bitnet_gen_piece(list[i], &piece);
-        FUZZ_CHECK(fuzz_is_utf8(piece.text, piece.n_text) && piece.n_read <= piece.n_prompt);
+        FUZZ_CHECK(fuzz_is_utf8(piece.text.data, piece.text.size) && piece.n_read <= piece.n_prompt);
         for (k = 0; k < piece.n_tokens; k++)
             FUZZ_CHECK(piece.tokens[k] >= 0 && piece.tokens[k] < x->m->n_vocab);
         seqs_look(x, of[i], s);
@@ -202,14 +208,14 @@ static void seqs_next(seqs_state *x, bitnet_error *err) {
 }
 
 static void seqs_end(seqs_state *x, int i) {
-    bitnet_gen_end(x->gens[i]);
+    FUZZ_CHECK(!bitnet_gen_end(x->gens[i]));
     if (x->gens[i]) seqs_look(x, i, &x->s[i]);     /* a prompt may be taken back */
     x->gens[i] = 0;
 }
 
 static void seqs_operation(seqs_state *x) {
     const int what = fuzz_range(&x->in, 0, 15), i = fuzz_range(&x->in, 0, SEQS - 1);
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_error err = {BITNET_OK, "", {0}};
     bitnet_result r;
     int a, b;
     if (what > 3 && what < 8) {
@@ -231,7 +237,10 @@ static void seqs_operation(seqs_state *x) {
         case 9: seqs_begin(x, i, &err); break;
         case 10: case 11: case 12: seqs_next(x, &err); break;
         case 13: seqs_end(x, i); break;
-        case 14: x->cancel_at = fuzz_range(&x->in, 0, 20); break;
+        case 14:
+            x->cancel_at = fuzz_range(&x->in, 0, 20);
+            x->pause_every = fuzz_range(&x->in, 0, 3);
+            break;
         case 15: x->count.fail_at = x->count.calls + fuzz_range(&x->in, 0, 3); break;
         default: seqs_eval(x, &err);
     }
@@ -254,8 +263,9 @@ static void seqs_open(seqs_state *x) {
     p.n_kv = 64 * fuzz_range(&x->in, 2, 2 * SEQS);
     p.n_logits = 16;
     p.no_head_copy = fuzz_range(&x->in, 0, 1);
-    p.cancel_fn = seqs_cancel;
-    p.cancel_ud = x;
+    p.hooks.cancel_fn = seqs_cancel;
+    p.hooks.pause_fn = seqs_pause;
+    p.hooks.cancel_ud = p.hooks.pause_ud = x;
     FUZZ_CHECK(!bitnet_ctx_create(x->m, &p, &x->c, 0));
 }
 

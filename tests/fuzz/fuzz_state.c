@@ -34,12 +34,14 @@ static bitnet_ctx *state_ctx(const bitnet_model *m, int kv) {
 
 static bitnet_result state_eval(bitnet_ctx *c, int seq, int n) {
     bitnet_token tokens[STATE_LONG];
-    bitnet_input in = {0, 0, 0, 1, 0};
+    bitnet_input in;
     int i;
+    memset(&in, 0, sizeof in);
     for (i = 0; i < n; i++) tokens[i] = (bitnet_token)(i * 7 % 250);
     in.seq = seq;
     in.tokens = tokens;
     in.n_tokens = n;
+    in.n_logits = 1;
     return bitnet_eval_many(c, &in, 1, 0);
 }
 
@@ -124,7 +126,7 @@ FUZZ_TARGET(state) {
     before[1] = state_save(c, 1);
     io = gb_io(&reader, exact, length);
     count.peak = count.live_bytes;
-    peak = count.peak + length + 2 * (size_t)bitnet__page_bytes(m, &c->p);
+    peak = count.peak + length + 2 * (size_t)bitnet__page_bytes(m, &c->p) + 3 * GB_FRONT;
     r[0] = bitnet_seq_load_io(c, 0, &io, &err[0]);
     fuzz_check_error(r[0], &err[0]);
     FUZZ_CHECK(!reader.past_end && count.peak <= peak);

@@ -169,16 +169,16 @@ static void tokenizer_text(const bitnet_model *m, const char *text, size_t n, in
    refused. */
 static void tokenizer_names(const bitnet_model *m) {
     char text[2048], back[2048];
-    bitnet_detok d = {{0}, 0};
+    bitnet_detok d;
     int t, n = (int)m->vocab.n_tokens, len;
+    memset(&d, 0, sizeof d);
     for (t = 0; t < n; t += t < 250 ? 23 : 1) {
         bitnet_token found;
-        len = bitnet_detokenize(m, &t, 1, text, sizeof text - 1);
-        FUZZ_CHECK(len >= 0 && len < (int)sizeof text);
-        text[len] = 0;
+        len = bitnet_detokenize(m, &t, 1, text, sizeof text);
+        FUZZ_CHECK(len >= 0 && len <= (int)sizeof text);
         bitnet_token_is_end(m, t);
-        if (memchr(text, 0, (size_t)len) || !len) continue;
-        found = bitnet_token_find(m, text, strlen(text));
+        if (!len) continue;
+        found = bitnet_token_find(m, text, (size_t)len);
         if (found < 0) FUZZ_CHECK(m->vocab.ranks && m->vocab.types[t] == BITNET__TOKEN_BYTE);
         else FUZZ_CHECK(bitnet_detokenize(m, &found, 1, back, sizeof back) == len &&
                         !memcmp(text, back, (size_t)len));
@@ -194,7 +194,7 @@ static void tokenizer_names(const bitnet_model *m) {
 FUZZ_TARGET(tokenizer) {
     fuzz_input in = {data, size};
     static bitnet_model m;
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_error err = {BITNET_OK, "", {0}};
     gb_counter count;
     bitnet_allocator a = gb_counting(&count);
     uint8_t *file = 0;
@@ -202,7 +202,7 @@ FUZZ_TARGET(tokenizer) {
     bitnet_result r = vocab_load(&in, &m, &file, &n_file, &a, &err);
     const uint8_t *text;
     fuzz_check_error(r, &err);
-    FUZZ_CHECK(count.peak <= 4 * n_file);
+    FUZZ_CHECK(count.peak_own <= 4 * n_file);
     if (r == BITNET_OK) {
         const uint32_t flags = fuzz_uint(&in, 1);
         text = fuzz_bytes(&in, &n);

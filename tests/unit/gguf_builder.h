@@ -517,15 +517,18 @@ static inline void gb_free_model(gb_model *m) {
 
 /* ---- an allocator that counts, and fails on request ---- */
 
+enum { GB_FRONT = 64 };    /* bytes in front of each allocation, where the library keeps its size */
+
 typedef struct gb_counter {
     size_t total, live_bytes, peak;    /* bytes ever asked for, held now, held at most */
+    size_t peak_own;                   /* held at most, without what is in front */
     long live, calls, fail_at; /* blocks held; calls; the call that fails (gb_counting: none) */
 } gb_counter;
 
 static inline void *gb_count_alloc(void *ud, size_t size, size_t align) {
     gb_counter *c = (gb_counter *)ud;
     char *raw, *p;
-    size_t back;
+    size_t back, own;
     if (c->calls++ == c->fail_at) return 0;
     /* Exact at the end, so that ASan sees an overrun; the size and the way back stand in front. */
     raw = (char *)malloc(size + align + 2 * sizeof(size_t));
@@ -537,24 +540,30 @@ static inline void *gb_count_alloc(void *ud, size_t size, size_t align) {
     memcpy(p - 2 * sizeof back, &size, sizeof size);
     c->total += size;
     c->live_bytes += size;
-    if (c->live_bytes > c->peak) c->peak = c->live_bytes;
     c->live++;
+    if (c->live_bytes > c->peak) c->peak = c->live_bytes;
+    own = c->live_bytes - (size_t)c->live * GB_FRONT;
+    if (own > c->peak_own) c->peak_own = own;
     return p;
 }
 
-static inline void gb_count_free(void *ud, void *p) {
+/* What is freed with another size than it was allocated with stays counted, as a leak. */
+static inline void gb_count_free(void *ud, void *p, size_t given) {
     gb_counter *c = (gb_counter *)ud;
     size_t back, size;
     memcpy(&back, (char *)p - sizeof back, sizeof back);
     memcpy(&size, (char *)p - 2 * sizeof back, sizeof size);
-    c->live--;
-    c->live_bytes -= size;
+    if (given == size) {
+        c->live--;
+        c->live_bytes -= size;
+    }
     free((char *)p - back);
 }
 
 static inline bitnet_allocator gb_counting(gb_counter *c) {
     bitnet_allocator a;
     memset(c, 0, sizeof *c);
+    memset(&a, 0, sizeof a);
     c->fail_at = -1;
     a.alloc_fn = gb_count_alloc;
     a.free_fn = gb_count_free;
@@ -585,6 +594,7 @@ static inline bitnet_result gb_read(void *ud, uint64_t offset, void *dst, size_t
 
 static inline bitnet_io gb_io(gb_reader *r, const void *data, size_t size) {
     bitnet_io io;
+    memset(&io, 0, sizeof io);
     r->data = (const uint8_t *)data;
     r->size = size;
     r->calls = 0;

@@ -27,7 +27,7 @@ static inline int largest(const float *x, int n) {
 static inline bitnet_model *load(const void *data, size_t size, const bitnet_kernels *k) {
     bitnet_model_params p;
     bitnet_model *m = 0;
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_error err = {BITNET_OK, "", {0}};
     memset(&p, 0, sizeof p);
     p.kernels = k;
     if (bitnet_model_load_memory(data, size, &p, &m, &err))
@@ -48,7 +48,7 @@ static inline bitnet_ctx_params ctx_params(int n_ctx, int n_batch, int n_threads
 
 static inline bitnet_ctx *create(const bitnet_model *m, const bitnet_ctx_params *p) {
     bitnet_ctx *c = 0;
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_error err = {BITNET_OK, "", {0}};
     if (m && bitnet_ctx_create(m, p, &c, &err)) test_fail(__FILE__, __LINE__, "ctx: %s", err.text);
     if (c) test_share(c);
     return c;
@@ -57,7 +57,7 @@ static inline bitnet_ctx *create(const bitnet_model *m, const bitnet_ctx_params 
 /* Evaluates n tokens in calls of `step` and keeps all logits in out [n][n_vocab]. 1: done. */
 static inline int all_logits(bitnet_ctx *c, const bitnet_token *tokens, int n, int step,
                              float *out) {
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_error err = {BITNET_OK, "", {0}};
     size_t n_vocab = (size_t)c->m->n_vocab;
     int i, j;
     for (i = 0; i < n; i += step) {

@@ -36,7 +36,8 @@ static inline float *imp_logits(const void *data, size_t size, const bitnet_kern
         bitnet_model_get_info(m, &info);
         n = (size_t)info.n_vocab;
         out = (float *)gb_malloc(3 * n * sizeof *out);
-        for (i = 0; i < 3; i++) memcpy(out + (size_t)i * n, bitnet_logits(c, i, 0), n * sizeof *out);
+        for (i = 0; i < 3; i++)
+            memcpy(out + (size_t)i * n, bitnet_logits(c, i, 0), n * sizeof *out);
     }
     bitnet_ctx_free(c);
     bitnet_model_free(m);
@@ -67,7 +68,7 @@ static inline void imp_refused(uint8_t *data, size_t size, bitnet_tile tile, bit
                                const char *word, const char *word2) {
     bitnet_model_params p;
     bitnet_model *m = 0;
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_error err = {BITNET_OK, "", {0}};
     bitnet_result r;
     memset(&p, 0, sizeof p);
     p.tile = tile;
@@ -84,7 +85,7 @@ static inline void imp_refused(uint8_t *data, size_t size, bitnet_tile tile, bit
 static inline void imp_grouped(const gb_model *g, int group) {
     bitnet_model_info info;
     bitnet_model *m = 0;
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_error err = {BITNET_OK, "", {0}};
     memset(&info, 0xff, sizeof info);
     if (!bitnet_model_load_memory(g->data, g->size, 0, &m, &err)) bitnet_model_get_info(m, &info);
     bitnet_model_free(m);
@@ -100,10 +101,11 @@ static inline uint8_t *imp_copy(const gb_model *g) {
 
 /* Where a tensor's bytes begin in the file. */
 static inline size_t imp_offset(const gb_model *g, const char *name) {
-    bitnet_allocator a = {0, 0, 0};
+    bitnet_allocator a;
     const bitnet__tensor *t;
     bitnet__gguf f;
     size_t at = 0;
+    memset(&a, 0, sizeof a);
     memset(&f, 0, sizeof f);
     f.src.data = g->data;
     f.src.size = f.src.have = g->size;

@@ -51,7 +51,7 @@ static bitnet_model *logged_chat_model(const char *arch, const char *template_te
     gb_model *const g = &chat_file;
     bitnet_model_params p;
     bitnet_model *m = 0;
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_error err = {BITNET_OK, "", {0}};
     uint8_t types[ALL];
     int i;
     gb_free_model(g);
@@ -126,17 +126,17 @@ static void read_case(const json *j, uint32_t node, chat_case *c) {
     uint32_t at = messages + 1, i;
     memset(c, 0, sizeof *c);
     for (i = 0; i < j->nodes[messages].n; i++, at = j->nodes[at].next) {
-        c->messages[i].role = string_at(j, json_get(j, at, "role"));
-        c->messages[i].content = string_at(j, json_get(j, at, "content"));
+        c->messages[i].role = text_of(string_at(j, json_get(j, at, "role")));
+        c->messages[i].content = text_of(string_at(j, json_get(j, at, "content")));
     }
     c->n = (int)i;
     for (i = 0, at = tools + 1; tools && i < j->nodes[tools].n; i++, at = j->nodes[at].next) {
         if (i) strcat(c->tools, "\n");
         strcat(c->tools, string_at(j, at));
     }
-    if (tools) c->p.tools = c->tools;
+    if (tools) c->p.tools = text_of(c->tools);
     if (json_is(j, thinking, "off")) c->p.thinking = BITNET_THINK_OFF;
-    c->flags = BITNET_ADD_BOS;
+    c->flags = BITNET_CHAT_BEGIN;
     if (!open || json_kind(j, open) != JSON_FALSE) c->flags |= BITNET_CHAT_OPEN_REPLY;
     c->name = string_at(j, json_get(j, node, "template"));
     c->text = string_at(j, json_get(j, node, "text"));
@@ -152,7 +152,8 @@ static void check_case(const bitnet_model *m, const chat_case *c, int number) {
     int size = n < 0 ? 0 : bitnet_detokenize(m, got, n, text, MOST - 1);
     int i, odd = 0;
     for (i = 0; i < c->n; i++)
-        odd |= strcmp(c->messages[i].role, "assistant") && strchr(c->messages[i].content, '<');
+        odd |= !same_text(c->messages[i].role, "assistant") &&
+               strchr(c->messages[i].content.data, '<');
     text[size] = 0;
     CHECK_MSG(n > 0 && !strcmp(text, c->text), "case %d, %s: %d tokens\n%s\nnot\n%s", number,
               c->name, n, text, c->text);
@@ -191,7 +192,7 @@ static void test_known(void) {
         const bitnet_chat_template *t = bitnet_model_chat_template(m);
         CHECK_MSG(t && !strcmp(t->name, cases[i].name), "%s: %s", cases[i].jinja,
                   t ? t->name : m->no_chat.text);
-        CHECK_MSG(!t->tools_before == !strstr(known(cases[i].jinja), "# Tools"), "%s",
+        CHECK_MSG(!t->tools_before.data == !strstr(known(cases[i].jinja), "# Tools"), "%s",
                   cases[i].jinja);
         bitnet_model_free(m);
     }
@@ -347,7 +348,7 @@ static void test_no_memory(void) {
     for (k = 0; k < calls; k++) {
         bitnet_model_params p;
         bitnet_model *m = 0;
-        bitnet_error err = {BITNET_OK, ""};
+        bitnet_error err = {BITNET_OK, "", {0}};
         bitnet_result r;
         memset(&p, 0, sizeof p);
         p.allocator = gb_counting(&held);
@@ -356,7 +357,7 @@ static void test_no_memory(void) {
         CHECK_MSG(r == BITNET_OK || r == BITNET_ERR_MEMORY, "%d: %s", (int)k, err.text);
         refused += r != BITNET_OK && strstr(err.text, "chat template") != 0;
         CHECK_MSG(r || (bitnet_model_chat_template(m) &&
-                        bitnet_model_chat_template(m)->system_text), "%d", (int)k);
+                        bitnet_model_chat_template(m)->system_text.data), "%d", (int)k);
         bitnet_model_free(m);
         CHECK(held.live == 0);
     }
@@ -429,7 +430,7 @@ static void test_chosen(void) {
         {"llama", "qwen-3-thinking", "qwen-3-thinking", 1, 1},
         {"bitnet-25", CHATML, "bitnet-2b-4t", 0, 0},
     };
-    static const bitnet_message hi = {"user", "hi"};
+    static const bitnet_message hi = MESSAGE("user", "hi");
     size_t i;
     for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const char *whole = cases[i].jinja ? known(cases[i].jinja) : 0;
@@ -437,12 +438,13 @@ static void test_chosen(void) {
         const bitnet_chat_template *t = bitnet_model_chat_template(m);
         const char *name = t ? t->name : "none";
         const int n = bitnet_chat_tokenize(m, 0, &hi, 1, BITNET_CHAT_OPEN_REPLY, 0, 0, NULL);
-        const int thinks = t ? !!t->think + 2 * !!t->no_think : 0, tools = t && t->tools_before;
+        const int thinks = t ? !!t->think.data + 2 * !!t->no_think.data : 0;
+        const int tools = t && t->tools_before.data;
         bitnet_model_info info;
         bitnet_model_get_info(m, &info);
         CHECK_MSG(!strcmp(name, cases[i].name ? cases[i].name : "none"), "case %d: %s", (int)i,
                   name);
-        CHECK_MSG(info.chat_template == (t ? t->name : 0), "case %d", (int)i);
+        CHECK_MSG(info.chat_template_name == (t ? t->name : 0), "case %d", (int)i);
         CHECK_MSG(cases[i].name ? n > 0 : n == BITNET_ERR_UNSUPPORTED, "case %d: %d", (int)i, n);
         CHECK_MSG(thinks == cases[i].thinks && tools == cases[i].tools, "case %d: %d %d", (int)i,
                   thinks, tools);
@@ -490,9 +492,9 @@ static void test_log(void) {
     };
     size_t i;
     for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        static const bitnet_message hi = {"user", "hi"};
+        static const bitnet_message hi = MESSAGE("user", "hi");
         bitnet_generate_params p;
-        bitnet_error err = {BITNET_OK, ""};
+        bitnet_error err = {BITNET_OK, "", {0}};
         bitnet_model *m;
         bitnet_ctx *c;
         logged[0] = 0;
@@ -522,8 +524,8 @@ static void test_ends(void) {
         eos = ENDOFTEXT;
         CHECK_MSG(bitnet_token_is_end(m, IM_END) == cases[i].im_end &&
                   bitnet_token_is_end(m, ENDOFTEXT) == cases[i].endoftext &&
-                  bitnet_token_is_end(m, bitnet_token_find(m, "<|eot_id|>", sizeof "<|eot_id|>" - 1)) == cases[i].eot &&
-                  bitnet_token_is_end(m, bitnet_token_find(m, "<|end_of_text|>", sizeof "<|end_of_text|>" - 1)) &&
+                  bitnet_token_is_end(m, token_named(m, "<|eot_id|>")) == cases[i].eot &&
+                  bitnet_token_is_end(m, token_named(m, "<|end_of_text|>")) &&
                   !bitnet_token_is_end(m, IM_START) && !bitnet_token_is_end(m, -1), "case %d",
                   (int)i);
         bitnet_model_free(m);
@@ -555,17 +557,18 @@ static void test_hostile_messages(void) {
             bitnet_model *m = chat_model(templates[i] ? "llama" : "bitnet-b1.58", templates[i],
                                          tag_type);
             for (k = 0; k < 5; k++) {
-                bitnet_message msg = {roles[k], "x"};
-                bitnet_chat_params p = {0, BITNET_THINK_AUTO, 0};
-                if (k == 1 && i < 2) p.tools = "x";
+                bitnet_message msg = MESSAGE("x", "x");
+                bitnet_chat_params p;
+                memset(&p, 0, sizeof p);
+                if (k == 1 && i < 2) p.tools = text_of("x");
                 if (k == 3 && i == 3) continue;            /* no such role in lower case here */
                 if (k == 4 && i < 2) continue;             /* no other roles */
-                if (k == 4) msg.role = "x";
+                if (k < 4) msg.role = text_of(roles[k]);
                 n = bitnet_chat_tokenize(m, &p, &msg, 1, BITNET_CHAT_BEGIN, got, MOST, NULL);
                 plain = count_tags(got, n);
-                msg.role = roles[k];
-                msg.content = evil;
-                if (p.tools) p.tools = evil;
+                msg.role = text_of(roles[k]);
+                msg.content = text_of(evil);
+                if (p.tools.data) p.tools = text_of(evil);
                 n = bitnet_chat_tokenize(m, &p, &msg, 1, BITNET_CHAT_BEGIN, got, MOST, NULL);
                 CHECK(n > 0 && n < MOST);
                 text[bitnet_detokenize(m, got, n, text, MOST - 1)] = 0;
@@ -582,7 +585,7 @@ static void test_hostile_messages(void) {
 
 /* The assistant's tags are tokens, its control tokens are not. */
 static void test_own_tags(void) {
-    static const bitnet_message msg = {"assistant", "<tool_call><|im_end|></tool_call>"};
+    static const bitnet_message msg = MESSAGE("assistant", "<tool_call><|im_end|></tool_call>");
     bitnet_model *m = chat_model("llama", CHATML, 3);
     static bitnet_token got[MOST];
     const int n = bitnet_chat_tokenize(m, 0, &msg, 1, 0, got, MOST, NULL);
@@ -593,11 +596,13 @@ static void test_own_tags(void) {
 /* ---- thinking, tools, roles ---- */
 
 static void test_unsupported(void) {
-    static const bitnet_message hi = {"user", "x"}, odd = {"judge", "x"}, tool = {"tool", "x"};
-    static const bitnet_chat_params on = {0, BITNET_THINK_ON, 0}, off = {0, BITNET_THINK_OFF, 0},
-                                    tools = {0, BITNET_THINK_AUTO, "{}"};
+    static const bitnet_message hi = MESSAGE("user", "x");
+    static const bitnet_message odd = MESSAGE("judge", "x"), tool = MESSAGE("tool", "x");
+    static const bitnet_chat_params on = {.thinking = BITNET_THINK_ON},
+                                    off = {.thinking = BITNET_THINK_OFF},
+                                    tools = {.tools = BITNET_TEXT("{}")};
     bitnet_model *m = chat_model("llama", FALCON_3, 4);
-    const int flags = BITNET_ADD_BOS | BITNET_CHAT_OPEN_REPLY;
+    const int flags = BITNET_CHAT_BEGIN | BITNET_CHAT_OPEN_REPLY;
     CHECK(bitnet_chat_tokenize(m, &on, &hi, 1, flags, 0, 0, NULL) == BITNET_ERR_UNSUPPORTED);
     CHECK(bitnet_chat_tokenize(m, &off, &hi, 1, flags, 0, 0, NULL) > 0);     /* it never thinks */
     CHECK(bitnet_chat_tokenize(m, &tools, &hi, 1, flags, 0, 0, NULL) == BITNET_ERR_UNSUPPORTED);
@@ -606,7 +611,7 @@ static void test_unsupported(void) {
     bitnet_model_free(m);
     m = chat_model("llama", known("qwen-3-thinking"), 4);
     CHECK(bitnet_chat_tokenize(m, &off, &hi, 1, flags, 0, 0, NULL) == BITNET_ERR_UNSUPPORTED);
-    CHECK(bitnet_chat_tokenize(m, &off, &hi, 1, 0, 0, 0, NULL) > 0);         /* no reply is opened */
+    CHECK(bitnet_chat_tokenize(m, &off, &hi, 1, 0, 0, 0, NULL) > 0);     /* no reply is opened */
     CHECK(bitnet_chat_tokenize(m, &on, &hi, 1, flags, 0, 0, NULL) ==
           bitnet_chat_tokenize(m, 0, &hi, 1, flags, 0, 0, NULL));
     bitnet_model_free(m);
@@ -624,15 +629,17 @@ static void test_left_out(void) {
          "message 1: the chat template has a system message only at the beginning of a chat"},
         {CHATML, 1, 1, 0},
     };
-    static const bitnet_message talk[] = {{"system", "x"}, {"user", "y"}, {"system", "z"}};
+    static const bitnet_message talk[] = {MESSAGE("system", "x"), MESSAGE("user", "y"),
+                                          MESSAGE("system", "z")};
     size_t i;
     for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         bitnet_model *m = chat_model("llama", cases[i].jinja, 4);
         bitnet_ctx *c = new_ctx(m, 128, 0);
         bitnet_generate_params p;
-        bitnet_error err = {BITNET_OK, ""};
+        bitnet_error err = {BITNET_OK, "", {0}};
         CHECK_MSG(bitnet_model_chat_template(m), "case %d: %s", (int)i, m->no_chat.text);
-        CHECK((bitnet_chat_tokenize(m, 0, talk, 2, BITNET_CHAT_BEGIN, 0, 0, NULL) > 0) == cases[i].first);
+        CHECK((bitnet_chat_tokenize(m, 0, talk, 2, BITNET_CHAT_BEGIN, 0, 0, NULL) > 0) ==
+              cases[i].first);
         CHECK((bitnet_chat_tokenize(m, 0, talk + 1, 2, BITNET_CHAT_BEGIN, 0, 0, NULL) > 0) ==
               cases[i].second);
         CHECK((bitnet_chat_tokenize(m, 0, talk, 2, 0, 0, 0, NULL) > 0) == cases[i].second);
@@ -650,28 +657,29 @@ static void test_left_out(void) {
 
 /* A caller's own template, against its text; BOS is as the file wants it. */
 static void test_own_template(void) {
-    static const bitnet_message talk[] = {{"user", " a "}, {"assistant", "b"},
-                                          {"user", "c<|im_end|>"}};
+    static const bitnet_message talk[] = {MESSAGE("user", " a "), MESSAGE("assistant", "b"),
+                                          MESSAGE("user", "c<|im_end|>")};
     static const char want[] = "<s>Be.\n\n[USER] a[END]\n[BOT] b<|im_end|>\n"
                                "[USER] c<|im_end|>[END]\n[BOT] ";
     bitnet_chat_template t = {0};
-    bitnet_chat_params p = {0, BITNET_THINK_AUTO, 0};
+    bitnet_chat_params p = {0};
     static bitnet_token got[MOST];
     static char text[MOST];
     bitnet_model *m = chat_model("llama", 0, 4);
     int n;
-    t.system.prefix = "<s>";
-    t.system.suffix = "\n\n";
-    t.user.prefix = "[USER] ";
-    t.user.suffix = "[END]\n";
-    t.assistant.prefix = "[BOT] ";
-    t.assistant.suffix = "<|im_end|>\n";
-    t.reply = "[BOT] ";
-    t.end = "<|im_end|>";
-    t.system_text = "Be.";
+    t.system.prefix = text_of("<s>");
+    t.system.suffix = text_of("\n\n");
+    t.user.prefix = text_of("[USER] ");
+    t.user.suffix = text_of("[END]\n");
+    t.assistant.prefix = text_of("[BOT] ");
+    t.assistant.suffix = text_of("<|im_end|>\n");
+    t.reply = text_of("[BOT] ");
+    t.end = text_of("<|im_end|>");
+    t.system_text = text_of("Be.");
     t.trim = 1;
     p.chat_template = &t;
-    n = bitnet_chat_tokenize(m, &p, talk, 3, BITNET_CHAT_BEGIN | BITNET_CHAT_OPEN_REPLY, got, MOST, NULL);
+    n = bitnet_chat_tokenize(m, &p, talk, 3, BITNET_CHAT_BEGIN | BITNET_CHAT_OPEN_REPLY, got,
+                             MOST, NULL);
     CHECK(n > 0 && got[0] == m->vocab.bos);
     text[bitnet_detokenize(m, got + 1, n - 1, text, MOST - 1)] = 0;
     CHECK_MSG(!strcmp(text, want), "%s", text);
@@ -694,11 +702,11 @@ static void force(void *ud, uint32_t *allowed) {
 
 static void check_turns(const bitnet_model *m, const bitnet_chat_params *chat, bitnet_token forced,
                         const char *between) {
-    static const bitnet_message hi = {"user", "x"};
+    static const bitnet_message hi = MESSAGE("user", "x");
     bitnet_ctx *c = new_ctx(m, 256, 0);
     bitnet_generate_params p;
     bitnet_sampler s;
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_error err = {BITNET_OK, "", {0}};
     bitnet_stop why;
     bitnet_token last = -1;
     int k;
@@ -706,14 +714,14 @@ static void check_turns(const bitnet_model *m, const bitnet_chat_params *chat, b
     memset(&p, 0, sizeof p);
     memset(&s, 0, sizeof s);
     s.mask_fn = force;
-    s.ud = &forced;
+    s.mask_ud = &forced;
     p.sampler = &s;
     p.messages = &hi;
     p.n_messages = 1;
     p.chat = chat;
     p.max_tokens = 1;
     p.text_fn = take_token;
-    p.ud = &last;
+    p.text_ud = &last;
     for (k = 0; k < 2; k++)
         CHECK_MSG(!bitnet_generate(c, &p, &why, &err), "%s", err.text);
     CHECK(last == forced && why == (forced == 'y' ? BITNET_STOP_LENGTH : BITNET_STOP_END));
@@ -725,7 +733,7 @@ static void check_turns(const bitnet_model *m, const bitnet_chat_params *chat, b
 static void test_turns(void) {
     bitnet_model *m = chat_model("llama", CHATML, 4);
     bitnet_chat_template t = {0};
-    bitnet_chat_params p = {&t, BITNET_THINK_AUTO, 0};
+    bitnet_chat_params p = {.chat_template = &t};
 #define USER "<|im_start|>user\nx<|im_end|>\n<|im_start|>assistant\n"
     check_turns(m, 0, 'y', USER "y<|im_end|>\n" USER);
     check_turns(m, 0, IM_END, USER "<|im_end|>\n" USER);
@@ -734,39 +742,40 @@ static void test_turns(void) {
     m = chat_model("llama", FALCON_3, 4);
     check_turns(m, 0, ENDOFTEXT, "<|user|>\nx\n<|assistant|>\n<|endoftext|>\n<|user|>\nx\n"
                                  "<|assistant|>\n");
-    t.user.prefix = "U:";
-    t.assistant.suffix = "<tool_call>.";
-    t.reply = "A:";
-    t.end = "<tool_call>";
-    t.assistant.prefix = "A:";
-    check_turns(m, &p, bitnet_token_find(m, "<tool_call>", sizeof "<tool_call>" - 1), "<|begin_of_text|>U:xA:<tool_call>."
-                                                            "U:xA:");
+    t.user.prefix = text_of("U:");
+    t.assistant.suffix = text_of("<tool_call>.");
+    t.reply = text_of("A:");
+    t.end = text_of("<tool_call>");
+    t.assistant.prefix = text_of("A:");
+    check_turns(m, &p, token_named(m, "<tool_call>"),
+                "<|begin_of_text|>U:xA:<tool_call>.U:xA:");
     check_turns(m, &p, 'y', "<|begin_of_text|>U:xA:y<tool_call>.U:xA:");
     bitnet_model_free(m);
 }
 
 static void test_why_not(void) {
     static const bitnet_chat_template no_system = {
-        "own", {0, 0}, {"U:", 0}, {"A:", 0}, {0, 0}, {0, 0}, {0, 0}, "A:", 0, 0, 0, 0,
-        "[", "]", BITNET_THINK_AUTO, 0, 0, 0};
+        .name = "own", .user = {BITNET_TEXT("U:"), {0, 0}},
+        .assistant = {BITNET_TEXT("A:"), {0, 0}}, .reply = BITNET_TEXT("A:"),
+        .tools_before = BITNET_TEXT("["), .tools_behind = BITNET_TEXT("]")};
     static const struct why { const char *jinja, *says; bitnet_chat_params p; const char *role; }
         cases[] = {
-        {0, "no tokenizer.chat_template", {0, BITNET_THINK_AUTO, 0}, "user"},
-        {"[INST]", "tokenizer.chat_template is unknown", {0, BITNET_THINK_AUTO, 0}, "user"},
-        {LLAMA_3, "no tools", {0, BITNET_THINK_AUTO, "{}"}, "user"},
-        {LLAMA_3, "thinking", {0, BITNET_THINK_ON, 0}, "user"},
-        {LLAMA_3, "no tools", {&no_system, BITNET_THINK_AUTO, "{}"}, "user"},
-        {FALCON_3, "no role 'judge'", {0, BITNET_THINK_AUTO, 0}, "judge"},
-        {FALCON_3, "thinking is 3", {0, (bitnet_thinking)3, 0}, "user"},
+        {0, "no tokenizer.chat_template", {0}, "user"},
+        {"[INST]", "tokenizer.chat_template is unknown", {0}, "user"},
+        {LLAMA_3, "no tools", {.tools = BITNET_TEXT("{}")}, "user"},
+        {LLAMA_3, "thinking", {.thinking = BITNET_THINK_ON}, "user"},
+        {LLAMA_3, "no tools", {&no_system, .tools = BITNET_TEXT("{}")}, "user"},
+        {FALCON_3, "no role 'judge'", {0}, "judge"},
+        {FALCON_3, "thinking is 3", {.thinking = (bitnet_thinking)3}, "user"},
     };
     size_t i;
     for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         bitnet_model *m = chat_model("llama", cases[i].jinja, 4);
         bitnet_ctx *c = new_ctx(m, 64, 0);
-        bitnet_message msg = {"", "x"};
+        bitnet_message msg = MESSAGE("", "x");
         bitnet_generate_params p;
-        bitnet_error err = {BITNET_OK, ""};
-        msg.role = cases[i].role;
+        bitnet_error err = {BITNET_OK, "", {0}};
+        msg.role = text_of(cases[i].role);
         memset(&p, 0, sizeof p);
         p.messages = &msg;
         p.n_messages = 1;
@@ -834,11 +843,11 @@ static void test_parts(void) {
     size_t i, step;
     for (i = 0; i < sizeof cases / sizeof cases[0]; i++)
         for (step = 1; step < 60; step++) {
-            bitnet_chat_params p = {0, BITNET_THINK_AUTO, 0};
+            bitnet_chat_params p = {0};
             bitnet_reply r;
             char got[256];
             p.thinking = cases[i].opened ? BITNET_THINK_ON : BITNET_THINK_AUTO;
-            p.tools = cases[i].calls ? "{}" : 0;
+            p.tools = text_of(cases[i].calls ? "{}" : 0);
             bitnet_reply_begin(&r, m, &p);
             parts_of(&r, cases[i].text, step, got);
             CHECK_MSG(!strcmp(got, cases[i].want), "case %d, steps of %d: %s", (int)i, (int)step,
@@ -859,7 +868,7 @@ static void test_parts(void) {
 /* Tags are text when tokens are decoded, whatever their type; other control tokens are not. */
 static void test_tags_are_text(void) {
     bitnet_model *m = chat_model("llama", 0, 3);
-    bitnet_detok d = {{0}, 0};
+    bitnet_detok d = {0};
     char text[64];
     CHECK(bitnet_detok_push(m, &d, THINK, text, 64) == 7 && !memcmp(text, "<think>", 7));
     CHECK(bitnet_detok_push(m, &d, IM_END, text, 64) == 0);

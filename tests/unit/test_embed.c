@@ -52,7 +52,7 @@ static void check_embed_reference(const embed_model *e) {
     const size_t n = (size_t)(e->n_layers + 1) * EMBED_TOKENS * (size_t)e->dim;
     bitnet_ctx_params p = ctx_params(EMBED_TOKENS, 0, 2, BITNET_KV_F32);
     bitnet_token tokens[EMBED_TOKENS];
-    bitnet_embed_input in = {0, 0, 0, EMBED_TOKENS};
+    bitnet_embed_input in = {.n_tokens = EMBED_TOKENS};
     size_t size;
     void *data = embed_read(e, ".gguf", &size);
     float *want = embed_floats(e, ".hidden.f32", n), got_vector[400];
@@ -61,14 +61,14 @@ static void check_embed_reference(const embed_model *e) {
     double worst = 0, of_vector = 1, length = 0;
     bitnet_model *m;
     bitnet_ctx *c;
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_error err = {BITNET_OK, "", {0}};
     int i;
     for (i = 0; i < EMBED_TOKENS; i++) tokens[i] = embed_token(i);
     in.tokens = tokens;
     s.x = (float *)gb_malloc(n * sizeof *s.x);
     s.dim = e->dim;
-    p.layer_fn = keep_stream;
-    p.layer_ud = &s;
+    p.hooks.layer_fn = keep_stream;
+    p.hooks.layer_ud = &s;
     m = data ? load(data, size, 0) : 0;
     c = create(m, &p);
     if (c && want && want_vector && m->dim == e->dim && m->n_layers == e->n_layers &&
@@ -221,7 +221,7 @@ static void slide_keys(gb_file *f) {
 static int slide_vector(int layers, int window, float freq_base, float *out) {
     gb_model g;
     bitnet_ctx_params p = ctx_params(16, 0, 1, BITNET_KV_F32);
-    bitnet_embed_input in = {0, 0, 0, 12};
+    bitnet_embed_input in = {.n_tokens = 12};
     bitnet_model *m;
     bitnet_ctx *c;
     int ok;
@@ -302,7 +302,7 @@ static void test_embed_pooling(void) {
     enum { N = 5 };
     const embed_model *e = &embed_models[0];
     bitnet_token tokens[N];
-    bitnet_embed_input in = {0, 0, 0, N};
+    bitnet_embed_input in = {.n_tokens = N};
     float rows[N][256], got[256], unit[256];
     double worst = 0, length = 0;
     bitnet_model *m;
@@ -352,7 +352,7 @@ static void test_embed_text(void) {
     bitnet_embed_input in[2];
     bitnet_token tokens[200];
     float *got, *want;
-    bitnet_error err = {BITNET_OK, ""}, full = {BITNET_OK, ""};
+    bitnet_error err = {BITNET_OK, "", {0}}, full = {BITNET_OK, "", {0}};
     bitnet_ctx_params p = ctx_params(6, 0, 1, BITNET_KV_F16);
     bitnet_model *m;
     bitnet_ctx *c;
@@ -368,8 +368,7 @@ static void test_embed_text(void) {
     want = (float *)gb_malloc(2 * n * sizeof *want);
     memset(&how, 0, sizeof how);
     memset(in, 0, sizeof in);
-    in[0].text = text;
-    in[0].size = strlen(text);
+    in[0].text = text_of(text);
     count = bitnet_tokenize(m, text, strlen(text), BITNET_ADD_BOS | BITNET_ADD_EOS, tokens, 200);
     in[1].tokens = tokens;
     in[1].n_tokens = count;
@@ -409,7 +408,7 @@ static int stop_at_once(void *ud, uint64_t done, uint64_t total) {
 static int fails_as(bitnet_ctx *c, const bitnet_embed_input *in, int n,
                     const bitnet_embed_params *how, float *out, bitnet_result r,
                     const char *says) {
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_error err = {BITNET_OK, "", {0}};
     const bitnet_result got = bitnet_embed(c, in, n, how, out, &err);
     if (got == r && strstr(err.text, says) && bitnet_seq_length(c, 0) == 0) return 1;
     test_fail(__FILE__, __LINE__, "%d instead of %d, '%s': '%s'", (int)got, (int)r, says, err.text);
@@ -425,7 +424,7 @@ static void test_embed_errors(void) {
     bitnet_ctx_params p = ctx_params(128, 16, 1, BITNET_KV_F16);
     float *out;
     uint64_t seen = 0;
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_error err = {BITNET_OK, "", {0}};
     bitnet_model_info info;
     bitnet_result r;
     bitnet_model *m;
@@ -455,18 +454,19 @@ static void test_embed_errors(void) {
     ok = fails_as(c, in, 3, &how, out, BITNET_ERR_ARG, "input 2: ") && ok;
     make_texts(in, m->n_vocab);
     how.progress_fn = stop_at_once;
-    how.ud = &seen;
+    how.progress_ud = &seen;
     ok = fails_as(c, in, N_TEXTS, &how, out, BITNET_ERR_CANCELLED, "of 9 inputs") && ok;
     how.progress_fn = 0;
     ok = bitnet_embed(c, in, N_TEXTS, &how, out, 0) == BITNET_OK && ok;
     ok = bitnet_embed(c, in, 0, &how, 0, 0) == BITNET_OK && ok;
-    ok = bitnet_eval(c, 0, text_tokens[1], 3, 1, 0) == BITNET_OK && ok;       /* no logits, but keys */
+    ok = bitnet_eval(c, 0, text_tokens[1], 3, 1, 0) == BITNET_OK && ok;
     r = bitnet_embed(c, in, 1, &how, out, &err);
     bitnet_model_get_info(m, &info);
     CHECK(r == BITNET_ERR_ARG && strstr(err.text, "sequence 0"));
-    CHECK(!bitnet_logits(c, -1, NULL) && bitnet_sample(c, -1, 0, NULL) == -1);
+    CHECK(!bitnet_logits(c, -1, &err) && err.code == BITNET_ERR_UNSUPPORTED &&
+          bitnet_sample(c, -1, 0, NULL) == BITNET_ERR_UNSUPPORTED);
     memset(&gen, 0, sizeof gen);
-    gen.text = "Once";
+    gen.text = text_of("Once");
     r = bitnet_generate(c, &gen, 0, &err);
     bitnet_ctx_free(c);
     bitnet_model_free(m);
@@ -493,7 +493,7 @@ static void test_embed_tensors(void) {
     for (i = 0; i < sizeof names / sizeof names[0] && missing; i++) {
         const size_t n = strlen(names[i]);
         bitnet_model *m = 0;
-        bitnet_error err = {BITNET_OK, ""};
+        bitnet_error err = {BITNET_OK, "", {0}};
         for (k = 0; k + n < size && memcmp(data + k, names[i], n); k++) {}
         data[k + n - 1] = 'T';         /* "...weighT": one is missing, and one is extra */
         missing = bitnet_model_load_memory(data, size, 0, &m, &err) == BITNET_ERR_FORMAT &&
@@ -506,7 +506,7 @@ static void test_embed_tensors(void) {
     data = (uint8_t *)embed_read(&embed_models[0], ".gguf", &size);
     {                                  /* three layers in a file that says two */
         bitnet_model *m = 0;
-        bitnet_error err = {BITNET_OK, ""};
+        bitnet_error err = {BITNET_OK, "", {0}};
         for (k = 0; k + 17 < size && memcmp(data + k, "qwen3.block_count", 17); k++) {}
         data[k + 17 + 4] = 2;
         extra = bitnet_model_load_memory(data, size, 0, &m, &err) == BITNET_ERR_UNSUPPORTED &&
@@ -543,10 +543,9 @@ static void test_embed_memory(void) {
     if (bitnet_model_load_memory(data, size, &mp, &m, 0) == BITNET_OK &&
         bitnet_ctx_create(m, &p, &c, 0) == BITNET_OK) {
         make_texts(in, m->n_vocab);
-        in[3].text = "some text, which is tokenized, with wordsthatareverylong";
-        in[3].size = strlen(in[3].text);
+        in[3].text = text_of("some text, which is tokenized, with wordsthatareverylong");
         for (at = 0; ok; at++) {
-            bitnet_error err = {BITNET_OK, ""};
+            bitnet_error err = {BITNET_OK, "", {0}};
             bitnet_result r;
             counter.fail_at = counter.calls + at;
             r = bitnet_embed(c, in, N_TEXTS, &how, out, &err);

@@ -260,8 +260,8 @@ static void test_family_profile(void) {
     gb_make_model(&m);
     family_tokens(&m, tokens);
     want = logits_of(m.data, m.size, 0, &p, tokens, FAMILY_TOKENS, FAMILY_TOKENS);
-    p.step_fn = family_step;
-    p.step_ud = &norms;
+    p.hooks.step_fn = family_step;
+    p.hooks.step_ud = &norms;
     got = logits_of(m.data, m.size, 0, &p, tokens, FAMILY_TOKENS, FAMILY_TOKENS);
     if (want && got) same = !memcmp(want, got, FAMILY_TOKENS * (size_t)m.n_vocab * sizeof *got);
     free(want);
@@ -402,7 +402,7 @@ static void test_family_shapes(void) {
     gb_make_model(&m);
     {
         bitnet_model *model = 0;
-        bitnet_error err = {BITNET_OK, ""};
+        bitnet_error err = {BITNET_OK, "", {0}};
         bitnet_result r = bitnet_model_load_memory(m.data, m.size, 0, &model, &err);
         gb_free_model(&m);
         CHECK(r == BITNET_ERR_UNSUPPORTED && !model && strstr(err.text, "'qwen2'"));
@@ -513,7 +513,7 @@ static void test_family_gate_sizes(void) {
     for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         bitnet_model m;
         bitnet__key none;
-        bitnet_error err = {BITNET_OK, ""};
+        bitnet_error err = {BITNET_OK, "", {0}};
         bitnet__meta meta = {0, 0, BITNET_OK};
         meta.m = &m;
         meta.err = &err;
@@ -693,7 +693,7 @@ static void zero_tensor(gb_model *m, const char *name, int by_scale) {
 static void check_zeros(gb_model *m, const char *want) {
     bitnet_model_params p;
     bitnet_model *model = 0;
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_error err = {BITNET_OK, "", {0}};
     memset(&p, 0, sizeof p);
     p.log_fn = keep_zero_lines;
     zero_lines[0] = 0;
@@ -738,7 +738,7 @@ static void add_family_pre(gb_file *f) { gb_key_str(f, "tokenizer.ggml.pre", fam
 static bitnet_model *family_load(gb_model *m, const char *arch, const char *pre) {
     bitnet_model_params p;
     bitnet_model *model = 0;
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_error err = {BITNET_OK, "", {0}};
     m->arch = arch;
     m->dim = m->ffn = 64;
     m->layers = m->heads = m->kv_heads = 1;
@@ -884,7 +884,7 @@ static void test_family_falcon_e(void) {
 
 /* The built-in chat template belongs to the official model; the others' are not known. */
 static void test_family_chat(void) {
-    static const bitnet_message hello = {"user", "hello"};
+    static const bitnet_message hello = MESSAGE("user", "hello");
     static const struct { const char *arch; int chat; } cases[] = {
         {"bitnet-b1.58", 1}, {"bitnet-25", 1}, {"bitnet", 0}, {"llama", 0}
     };
@@ -892,7 +892,9 @@ static void test_family_chat(void) {
     for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         gb_model m = {0};
         bitnet_model *model = family_load(&m, cases[i].arch, "llama-bpe");
-        int n = model ? bitnet_chat_tokenize(model, 0, &hello, 1, BITNET_CHAT_OPEN_REPLY, 0, 0, NULL) : 0;
+        int n = model ? bitnet_chat_tokenize(model, 0, &hello, 1, BITNET_CHAT_OPEN_REPLY, 0, 0,
+                                             NULL)
+                      : 0;
         bitnet_model_free(model);
         gb_free_model(&m);
         CHECK_MSG(cases[i].chat ? n > 0 : n == BITNET_ERR_UNSUPPORTED, "%s: %d", cases[i].arch, n);

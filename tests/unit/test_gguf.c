@@ -359,7 +359,7 @@ static void test_defaults(void) {
     gb_model g = tiny();
     bitnet_model *m = 0;
     bitnet_model_info info;
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_error err = {BITNET_OK, "", {0}};
     g.kv_heads = 2;
     g.file.omit = "bitnet-b1.58.attention.head_count_kv";
     gb_make_model(&g);
@@ -372,8 +372,8 @@ static void test_defaults(void) {
     CHECK(info.bos == 256 && info.eos == 257 && info.eot == 258 && info.add_bos == 1);
     /* embedding (tied), 4 * 64 x 64 attention, 3 * 64 x 64 FFN, five norms of 64 */
     CHECK(info.n_params == 259 * 64 + 7 * 4096 + 5 * 64);
-    CHECK(bitnet_kernels_find(info.kernels) &&
-          bitnet_kernels_usable(bitnet_kernels_find(info.kernels)));
+    CHECK(bitnet_kernels_find(info.kernels_name) &&
+          bitnet_kernels_usable(bitnet_kernels_find(info.kernels_name)));
     bitnet_model_free(m);
     gb_free_model(&g);
     without("tokenizer.ggml.token_type", BITNET_OK);
@@ -831,7 +831,7 @@ static void test_read_failures(void) {
             bitnet_io io = gb_io(&reader, g.data, g.size);
             bitnet_model_params p;
             bitnet_model *m = (bitnet_model *)(void *)&p;
-            bitnet_error err = {BITNET_OK, ""};
+            bitnet_error err = {BITNET_OK, "", {0}};
             bitnet_result r;
             memset(&p, 0, sizeof p);
             p.allocator = gb_counting(&count);
@@ -858,7 +858,7 @@ static void test_long_header(void) {
     gb_reader reader;
     bitnet_io io;
     bitnet_model *model = 0;
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_error err = {BITNET_OK, "", {0}};
     char buf[40];
     int i, found = 0;
     for (i = 0; i < 9000; i++) {
@@ -870,7 +870,7 @@ static void test_long_header(void) {
     gb_make_model(&m);
     io = gb_io(&reader, m.data, m.size);
     if (!bitnet_model_load_io(&io, 0, &model, &err) &&
-        bitnet_token_find(model, "word number 8999", sizeof "word number 8999" - 1) == 256 + 8999 &&
+        token_named(model, "word number 8999") == 256 + 8999 &&
         bitnet_model_get_meta(model, "tokenizer.ggml.bos_token_id", buf, sizeof buf) == 4 &&
         !strcmp(buf, "9256"))
         found = 1;
@@ -886,7 +886,7 @@ static void test_long_header(void) {
 static void test_bad_paths(void) {
     char path[512];
     bitnet_model *m = (bitnet_model *)(void *)path;
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_error err = {BITNET_OK, "", {0}};
     bitnet_result r;
     FILE *f;
     CHECK(bitnet_model_load_file("/no/such/\x1b[2J/file.gguf", 0, &m, &err) == BITNET_ERR_IO && !m);

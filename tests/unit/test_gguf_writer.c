@@ -35,7 +35,7 @@ static void test_copy_file(void) {
     static const char *const names[] = {"a.gguf", "b.gguf"};
     int i, how;
     for (i = 0; i < 2; i++) for (how = 0; how < 3; how++) {
-        bitnet_error err = {BITNET_OK, ""};
+        bitnet_error err = {BITNET_OK, "", {0}};
         bitnet_gguf *g = 0;
         gguf_writer w;
         sink s;
@@ -292,7 +292,7 @@ static void test_ternary_files(void) {
     uint32_t seed = 7;
     int i, k;
     for (i = 0; i < (int)(sizeof shapes / sizeof shapes[0]); i++) {
-        bitnet_error err = {BITNET_OK, ""};
+        bitnet_error err = {BITNET_OK, "", {0}};
         bitnet_ternary t = shapes[i];
         const uint64_t dims[2] = {(uint64_t)t.n, (uint64_t)t.rows};
         const uint64_t size = bitnet_tensor_size(t.type, 2, dims);
@@ -461,7 +461,7 @@ static void test_groups(void) {
     static uint8_t want[2][GROUP_MOST], data[GROUP_MOST];
     const bitnet_ternary t[2] = {group_matrix(BITNET_TENSOR_Q2_0),
                                  group_matrix(BITNET_TENSOR_PQ2_0)};
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_error err = {BITNET_OK, "", {0}};
     size_t size[2];
     int i, k;
     for (i = 0; i < GROUP_ROWS * GROUP_N; i++) w[i] = (int8_t)(i * 7 % 11 % 3 - 1);
@@ -514,7 +514,7 @@ static void test_group_number(void) {
     static const uint64_t dims[2] = {GROUP_N, GROUP_ROWS};
     static uint8_t zeros[GROUP_MOST];
     bitnet_gguf_tensor t;
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_error err = {BITNET_OK, "", {0}};
     int k;
     for (k = 0; k < 3; k++) {
         const uint32_t type = k ? BITNET_TENSOR_PQ2_0 : BITNET_TENSOR_Q2_0;

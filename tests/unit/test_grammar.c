@@ -49,7 +49,7 @@ typedef bitnet_result (*compile)(const bitnet_model *m, const char *text, size_t
 
 static bitnet_matcher *matcher_of(compile how, const char *text, bitnet_grammar **g,
                                   const bitnet_matcher_params *p) {
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_error err = {BITNET_OK, "", {0}};
     bitnet_matcher *m = 0;
     *g = 0;
     if (!set_up() || how(model, text, strlen(text), 0, g, &err) ||
@@ -129,7 +129,7 @@ static bitnet_result compile_around(const bitnet_model *m, const char *text, siz
     bitnet_grammar_params p;
     memset(&p, 0, sizeof p);
     (void)params;
-    p.around = around;
+    p.around = text_of(around);
     return (*text == '{' ? bitnet_grammar_json_schema : bitnet_grammar_gbnf)(m, text, n, &p, out,
                                                                              err);
 }
@@ -141,7 +141,7 @@ static void check_errors(compile how, const error_case *cases, int n) {
     CHECK(set_up());
     for (i = 0; i < n; i++) {
         bitnet_grammar *g = 0;
-        bitnet_error err = {BITNET_OK, ""};
+        bitnet_error err = {BITNET_OK, "", {0}};
         const bitnet_result r = how(model, cases[i].text, strlen(cases[i].text), 0, &g, &err);
         CHECK_MSG(r == cases[i].code && r == err.code && strstr(err.text, cases[i].words) && !g,
                   "%s: %d '%s'", cases[i].text, (int)r, err.text);
@@ -557,7 +557,7 @@ static void test_counts(void) {
     };
     static const char *const starts[] = {"", "a", "ab", "abcd", "aaaaaa", "abababab",
         "aaaaaaaaaaaa", "aaaaaaaaaaaaaaaaaaaaaa", "abcabcabcabcabcabcabcabcabcabcabcabc"};
-    static const bitnet_matcher_params small = {{0, 0, 0}, 0, 0, 64, 1};
+    static const bitnet_matcher_params small = {.max_states = 64, .max_masks = 1};
     size_t i, k, n;
     for (i = 0; i < sizeof grammars / sizeof grammars[0]; i++)
         for (k = 0; k < 2; k++) {
@@ -600,8 +600,9 @@ static void test_limits(void) {
         "root ::= ([ab]* \"a\" [ab] [ab] [ab] [ab] [ab] [ab] [ab] | \"x\" root \"y\") \"z\"",
     };
     static const bitnet_matcher_params limits[] = {
-        {{0, 0, 0}, 4, 0, 0, 0}, {{0, 0, 0}, 0, 3, 64, 1}, {{0, 0, 0}, 5, 1, 64, 2},
-        {{0, 0, 0}, 6, 40, 64, 1}, {{0, 0, 0}, 0, 0, 0, 0}};
+        {.max_depth = 4}, {.max_ways = 3, .max_states = 64, .max_masks = 1},
+        {.max_depth = 5, .max_ways = 1, .max_states = 64, .max_masks = 2},
+        {.max_depth = 6, .max_ways = 40, .max_states = 64, .max_masks = 1}, {.max_depth = 0}};
     static char text[20000];
     uint64_t seed = 3;
     size_t i, k, round;
@@ -624,8 +625,8 @@ static void test_limits(void) {
 /* At the greatest depth what goes deeper is not allowed, and the way out is. */
 static void test_depth(void) {
     static const char nested[] = "root ::= a \"x\"\na ::= b \"y\"\nb ::= \"z\"";
-    const bitnet_matcher_params p = {{0, 0, 0}, 3, 0, 0, 0};
-    bitnet_error err = {BITNET_OK, ""};
+    const bitnet_matcher_params p = {.max_depth = 3};
+    bitnet_error err = {BITNET_OK, "", {0}};
     bitnet_grammar *g;
     bitnet_matcher *m = matcher_of(bitnet_grammar_gbnf, "root ::= \"(\" root \")\" | \"x\"", &g,
         &p);
@@ -651,7 +652,7 @@ static void test_depth(void) {
     bitnet_grammar_free(g);
     CHECK(!bitnet_grammar_gbnf(model, nested, strlen(nested), 0, &g, 0));
     {
-        const bitnet_matcher_params one = {{0, 0, 0}, 1, 0, 0, 0};
+        const bitnet_matcher_params one = {.max_depth = 1};
         CHECK(bitnet_matcher_create(g, &one, &m, &err) == BITNET_ERR_LIMIT && !m);
         CHECK(strstr(err.text, "depth of 2"));
     }
@@ -692,7 +693,7 @@ static void test_hostile(void) {
     };
     bitnet_grammar *g;
     bitnet_matcher *m;
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_error err = {BITNET_OK, "", {0}};
     uint64_t seed = 1;
     size_t i, n;
     CHECK(set_up());
@@ -724,7 +725,7 @@ static void test_hostile(void) {
     CHECK(bitnet_grammar_gbnf(model, text, strlen(text), 0, &g, &err) == BITNET_ERR_UNSUPPORTED);
     CHECK(strstr(err.text, "begins with itself"));
     {
-        const bitnet_grammar_params small = {{0, 0, 0}, 0, 500, 0, 0};
+        const bitnet_grammar_params small = {.max_nodes = 500};
         CHECK(bitnet_grammar_gbnf(model, text, strlen(text), &small, &g, &err) == BITNET_ERR_LIMIT);
         CHECK(strstr(err.text, "500 nodes"));
     }
@@ -741,7 +742,7 @@ static void test_more_than_ways(void) {
     static char text[1 << 20];
     bitnet_grammar *g;
     bitnet_matcher *m;
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_error err = {BITNET_OK, "", {0}};
     size_t i, n;
     CHECK(set_up());
     n = (size_t)sprintf(text, "a ::= \"x\" | \"y\"\nroot ::= a \"1\"");
@@ -763,7 +764,7 @@ static void test_more_than_ways(void) {
 static void test_exclusive(void) {
     static char text[1 << 16];
     bitnet_grammar *g;
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_error err = {BITNET_OK, "", {0}};
     size_t i, n;
     int k;
     CHECK(set_up());
@@ -825,7 +826,7 @@ static void test_work(void) {
     static char text[1 << 20];
     bitnet_grammar_params p;
     bitnet_grammar *g = 0;
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_error err = {BITNET_OK, "", {0}};
     size_t n;
     CHECK(set_up());
     memset(&p, 0, sizeof p);
@@ -986,7 +987,7 @@ static void test_memory(void) {
     bitnet_matcher_params q;
     bitnet_grammar *g = 0;
     bitnet_matcher *m = 0;
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_error err = {BITNET_OK, "", {0}};
     char out[4000];
     uint64_t seed = 5;
     long n, calls;
@@ -1012,7 +1013,8 @@ static void test_memory(void) {
 }
 
 static void test_copy(void) {
-    const bitnet_matcher_params small = {{0, 0, 0}, 2, 4, 64, 1};
+    const bitnet_matcher_params small = {.max_depth = 2, .max_ways = 4, .max_states = 64,
+                                         .max_masks = 1};
     bitnet_grammar *g, *like = 0;
     bitnet_grammar_params p;
     bitnet_matcher *m = matcher_of(bitnet_grammar_gbnf, "root ::= \"(\" root \")\" | \"x\"*", &g,
@@ -1046,7 +1048,7 @@ static void test_arguments(void) {
     bitnet_matcher *m = matcher_of(bitnet_grammar_gbnf, "root ::= \"a\"", &g, 0);
     bitnet_matcher_params p;
     bitnet_grammar_params q;
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_error err = {BITNET_OK, "", {0}};
     CHECK(m);
     CHECK(bitnet_matcher_bytes(g, 0) > 0 && bitnet_matcher_bytes(0, 0) == 0);
     CHECK(bitnet_grammar_gbnf(0, "", 0, 0, &g, &err) == BITNET_ERR_ARG && !g);
@@ -1097,7 +1099,7 @@ static void test_sampler(void) {
         s.rng = (uint64_t)round;
         s.mask_fn = bitnet_matcher_mask;
         s.chosen_fn = bitnet_matcher_chosen;
-        s.ud = m;
+        s.mask_ud = s.chosen_ud = m;
         bitnet_matcher_reset(m);
         CHECK(!bitnet_seq_rewind(c, 0, 0, NULL));
         text[0] = 0;
@@ -1136,7 +1138,7 @@ static void test_around(void) {
     CHECK(set_up());
     {
         bitnet_grammar *g = 0;
-        bitnet_error err = {BITNET_OK, ""};
+        bitnet_error err = {BITNET_OK, "", {0}};
         CHECK(compile_around(model, "root ::= \"a\"", 12, 0, &g, &err) == BITNET_ERR_FORMAT && !g);
         CHECK_MSG(strstr(err.text, "there is no rule text"), "%s", err.text);
         around = "text ::= root\nroot ::= \"a\"";
@@ -1162,7 +1164,7 @@ static void test_thought(void) {
     bitnet_grammar *grammar = 0;
     bitnet_matcher *matcher = 0;
     bitnet_grammar_params p;
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_error err = {BITNET_OK, "", {0}};
     const char *spelt = "a<b", *rest = "\n\nx";
     int ok = 1;
     around = BITNET_GRAMMAR_THOUGHT "text ::= thought \"\\n\\n\" root\n";
@@ -1176,17 +1178,17 @@ static void test_thought(void) {
     gb_make_model(&g);
     m = load_built(&g);
     memset(&p, 0, sizeof p);
-    p.around = around;
+    p.around = text_of(around);
     ok = m && !bitnet_grammar_gbnf(m, "root ::= \"x\"", 12, &p, &grammar, &err) &&
          !bitnet_matcher_create(grammar, 0, &matcher, &err);
     for (; ok && *spelt; spelt++) ok = !bitnet_matcher_accept(matcher, (uint8_t)*spelt);
-    ok = ok && !bitnet_matcher_accept(matcher, bitnet_token_find(m, "</think>", sizeof "</think>" - 1));
+    ok = ok && !bitnet_matcher_accept(matcher, token_named(m, "</think>"));
     for (; ok && *rest; rest++) ok = !bitnet_matcher_accept(matcher, (uint8_t)*rest);
     ok = ok && bitnet_matcher_state(matcher) == BITNET_MATCHER_COMPLETE;
     if (ok) {                          /* spelt by others, it ends the thought, too */
         bitnet_matcher_reset(matcher);
-        ok = !bitnet_matcher_accept(matcher, bitnet_token_find(m, "a</", sizeof "a</" - 1)) &&
-             !bitnet_matcher_accept(matcher, bitnet_token_find(m, "think>", sizeof "think>" - 1)) &&
+        ok = !bitnet_matcher_accept(matcher, token_named(m, "a</")) &&
+             !bitnet_matcher_accept(matcher, token_named(m, "think>")) &&
              bitnet_matcher_accept(matcher, 'x') && !bitnet_matcher_accept(matcher, '\n');
     }
     bitnet_matcher_free(matcher);

@@ -103,8 +103,8 @@ static int s_evaluate(const bitnet_model *m, s_run *r) {
     s_tokens(tokens);
     memset(r->errors, 0, sizeof r->errors);
     rounding.call = rounding.n_edges = 0;
-    p.layer_fn = s_layer;
-    p.layer_ud = r;
+    p.hooks.layer_fn = s_layer;
+    p.hooks.layer_ud = r;
     c = create(m, &p);
     for (i = 0, ok = c != 0; i < S_TOKENS && ok; i++) {
         const float *logits;
@@ -392,7 +392,7 @@ static void test_floats(void) {
         const int group = imp_shape_of(types[i]).weights;
         bitnet_ternary t = {types[i], N, ROWS, BITNET_I2S_128, {0, 0, 0}};
         uint8_t *packed = (uint8_t *)gb_malloc(bitnet__grouped_bytes(N, group, ROWS)), *data;
-        bitnet_error err = {BITNET_OK, ""};
+        bitnet_error err = {BITNET_OK, "", {0}};
         bitnet__linear l;
         bitnet__unpacked u;
         size_t size;
@@ -528,7 +528,7 @@ static void check_refused(const uint8_t *data, size_t size, int block, bitnet_re
 static const uint8_t *view_of(const grouped *x, uint32_t type, uint32_t stored) {
     bitnet_gguf *f = 0;
     bitnet_gguf_tensor t;
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_error err = {BITNET_OK, "", {0}};
     const imp_shape s = imp_shape_of(type);
     const uint64_t n = 256 * 512;
     const uint8_t *data = 0;
@@ -784,7 +784,7 @@ static void test_ways(void) {
         bitnet_model_params mp;
         bitnet_model *m = 0;
         bitnet_ctx *c;
-        bitnet_error err = {BITNET_OK, ""};
+        bitnet_error err = {BITNET_OK, "", {0}};
         memset(&mp, 0, sizeof mp);
         mp.copy = i == 1;
         memcpy(shifted + i % 4, x.g.data, x.g.size);
@@ -819,7 +819,7 @@ static void test_load_memory(void) {
             bitnet_io io = gb_io(&reader, x.g.data, x.g.size);
             bitnet_model_params p;
             bitnet_model *m = 0;
-            bitnet_error err = {BITNET_OK, ""};
+            bitnet_error err = {BITNET_OK, "", {0}};
             bitnet_result r;
             memset(&p, 0, sizeof p);
             p.allocator = gb_counting(&count);
@@ -1022,8 +1022,8 @@ static void check_head(uint32_t layers, uint32_t embed, uint32_t head) {
     memset(&shape, 0, sizeof shape);
     shape.eps = (double)x.g.eps;
     bitnet_model_get_info(m, &info);
-    p.layer_fn = head_layer;
-    p.layer_ud = s;
+    p.hooks.layer_fn = head_layer;
+    p.hooks.layer_ud = s;
     s->last = 1;
     c = create(m, &p);
     ok = c && all_logits(c, tokens, HEAD_TOKENS, HEAD_TOKENS, got);
@@ -1116,7 +1116,8 @@ static void test_masked_head(void) {
         bitnet_ctx_params p = ctx_params(8, 0, 1, BITNET_KV_F16);
         bitnet_ctx *c = create(m, &p);
         for (t = 0; t < 20; t++) {
-            const bitnet_token got = bitnet_eval(c, 0, &t, 1, 1, 0) ? -1 : bitnet_sample(c, -1, &s, NULL);
+            const bitnet_token got = bitnet_eval(c, 0, &t, 1, 1, 0) ? -1
+                                     : bitnet_sample(c, -1, &s, NULL);
             const float *logits = bitnet_logits(c, -1, NULL);
             bitnet_token best = 32;
             for (i = 33; logits && i < 38; i++)
@@ -1139,7 +1140,7 @@ static void test_cancelled(void) {
     bitnet_model *m = load(x.g.data, x.g.size, 0);
     bitnet_ctx *c;
     int i, at, cancelled = 0, bad = 0;
-    p.cancel_fn = cancel_later;
+    p.hooks.cancel_fn = cancel_later;
     c = create(m, &p);
     for (at = 0; at < 40 && c && want && !bad; at++) {
         bitnet_result r;
@@ -1161,7 +1162,8 @@ static void test_cancelled(void) {
             if (bitnet_eval(c, 0, tokens + 3, 3, 3, 0)) bad = 6;
         }
         for (i = 0; i < 3 && !bad; i++)
-            if (memcmp(bitnet_logits(c, i, NULL), want + (3 + i) * 259, 259 * sizeof *want)) bad = 7;
+            if (memcmp(bitnet_logits(c, i, NULL), want + (3 + i) * 259, 259 * sizeof *want))
+                bad = 7;
     }
     bitnet_ctx_free(c);
     bitnet_model_free(m);
@@ -1187,7 +1189,7 @@ static void test_embedding(void) {
         grouped x;
         bitnet_model *m;
         bitnet_model_info info;
-        bitnet_error err = {BITNET_OK, ""};
+        bitnet_error err = {BITNET_OK, "", {0}};
         bitnet_ctx *c;
         imp.number = 0;
         start_grouped(&x, IMP_Q2, embeds[k], 0);
@@ -1197,8 +1199,8 @@ static void test_embedding(void) {
         shape.eps = (double)x.g.eps;
         m = load(x.g.data, x.g.size, 0);
         bitnet_model_get_info(m, &info);
-        p.layer_fn = head_layer;
-        p.layer_ud = s;
+        p.hooks.layer_fn = head_layer;
+        p.hooks.layer_ud = s;
         s->last = 1;
         c = create(m, &p);
         memset(in, 0, sizeof in);
@@ -1208,7 +1210,7 @@ static void test_embedding(void) {
         for (i = 0; i < 256; i++) stream[i] = (double)s->x[1][(HEAD_TOKENS - 1) * 256 + i];
         CHECK(s->x[0][300] == x.g.embed[258 * 256 + 300 - 256]);
         bitnet_ctx_free(c);
-        p.layer_fn = 0;
+        p.hooks.layer_fn = 0;
         p.n_seqs = 2;
         c = create(m, &p);                         /* two of them at once */
         CHECK(c && !bitnet_embed(c, in, 2, 0, got[0], &err) && !memcmp(got[0], got[1], 1024));
@@ -1237,7 +1239,7 @@ static void test_state(void) {
     int way;
     for (way = 0; way < 4; way++) {
         const bitnet_kernels *table = way == 1 ? &bitnet__kernels_scalar : 0;
-        bitnet_error err = {BITNET_OK, ""};
+        bitnet_error err = {BITNET_OK, "", {0}};
         bitnet_model *m;
         bitnet_ctx *c;
         bitnet_result r;

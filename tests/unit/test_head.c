@@ -313,7 +313,7 @@ static void test_mask(void) {
         all.bias = forbidden;
         s.mask_fn = show_mask;
         s.chosen_fn = take;
-        s.ud = &x;
+        s.mask_ud = s.chosen_ud = &x;
         t = bitnet_sample(b.c, -1, &s, NULL);
         n_exact = bitnet_ctx_exact_logits(b.c);
         few += n_exact == x.n_allowed && n_exact <= HEAD_ROWS / 16;
@@ -337,9 +337,10 @@ static void test_mask(void) {
         memset(&s, 0, sizeof s);
         s.mask_fn = show_mask;
         s.chosen_fn = take;
-        s.ud = &x;
-        CHECK(bitnet_sample(b.c, -1, &s, NULL) == -1 && x.chosen == 7);
-        CHECK(bitnet_sample_logits(b.c, b.full, 0, 0, &s, NULL) == -1 && x.chosen == 7);
+        s.mask_ud = s.chosen_ud = &x;
+        CHECK(bitnet_sample(b.c, -1, &s, NULL) == BITNET_ERR_NOT_FOUND && x.chosen == 7);
+        CHECK(bitnet_sample_logits(b.c, b.full, 0, 0, &s, NULL) == BITNET_ERR_NOT_FOUND &&
+              x.chosen == 7);
     }
     printf("%d with all that is allowed, %d screened ... ", few, screened);
     tear_down(&b);
@@ -368,7 +369,7 @@ static void test_rewrite(void) {
             all.n_bias = random_rules(&b, &x, 0.3, &s, forbidden);
             all.bias = forbidden;
             s.mask_fn = show_mask;
-            s.ud = &x;
+            s.mask_ud = &x;
         }
         t = bitnet_sample(b.c, -1, &s, NULL);
         CHECK(!memcmp(bitnet_logits(b.c, -1, NULL), b.full, sizeof b.full));

@@ -94,7 +94,7 @@ static void hm_code_3(int dim, int packing, const bitnet_kernels *k) {
     gb_model g = {.ffn = 192, .layers = 2, .heads = 2, .kv_heads = 1, .seed = 6};
     bitnet_model_params p;
     bitnet_model *m = 0;
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_error err = {BITNET_OK, "", {0}};
     uint64_t seed = (uint64_t)(dim + packing);
     uint8_t *w;
     bitnet_result r;
@@ -141,7 +141,7 @@ static void test_code_3_tensors(void) {
     static const char *const parts[] = {"attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate",
                                         "ffn_up", "ffn_down"};
     gb_model g = {.dim = 128, .ffn = 192, .layers = 8, .heads = 2, .kv_heads = 1, .seed = 7};
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_error err = {BITNET_OK, "", {0}};
     bitnet_gguf *file = 0;
     bitnet_model *m = 0;
     size_t i;
@@ -389,7 +389,7 @@ static void test_odd_tokens(void) {
     gb_make_model(&m);                                     /* the first of two counts */
     CHECK(!bitnet_model_load_memory(m.data, m.size, 0, &model, 0));
     n = bitnet_tokenize(model, "ab", 2, 0, t, 2);
-    found = bitnet_token_find(model, "ab", sizeof "ab" - 1);
+    found = token_named(model, "ab");
     bitnet_model_free(model);
     hm_expect(&m, BITNET_OK, 0, 0);
     CHECK(n == 1 && t[0] == 256 && found == 256);
@@ -428,7 +428,7 @@ static void test_long_token(void) {
     gb_model m = tiny();
     bitnet_model *model = 0;
     bitnet_token t[2] = {0, 0};
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_error err = {BITNET_OK, "", {0}};
     char *text = (char *)gb_malloc(1 << 20);
     int n, back;
     memset(text, 'x', 1 << 20);
@@ -505,14 +505,15 @@ static void hm_eval_fails(const gb_model *g, bitnet_kv_type kv, const char *wher
                 bitnet_ctx_params p = ctx_params(8, batch, threads, kv);
                 bitnet_model *m = load(g->data, g->size, bitnet_kernels_get(i));
                 bitnet_ctx *c = create(m, &p), *fresh = create(m, &p);
-                bitnet_error err = {BITNET_OK, ""};
+                bitnet_error err = {BITNET_OK, "", {0}};
                 bitnet_token first = 11;
                 bitnet_result r = BITNET_OK;
-                int ok = c && fresh && !bitnet_eval(c, 0, &first, 1, 1, 0) && bitnet_logits(c, 0, NULL);
+                int ok = c && fresh && !bitnet_eval(c, 0, &first, 1, 1, 0) &&
+                         bitnet_logits(c, 0, NULL);
                 if (ok) r = bitnet_eval(c, 0, hm_tokens, 6, threads % 2 ? 6 : 1, &err);
                 ok = ok && r == BITNET_ERR_FORMAT && strstr(err.text, where) &&
                      bitnet_seq_length(c, 0) == 1 && !bitnet_logits(c, -1, NULL) &&
-                     bitnet_sample(c, -1, 0, NULL) == -1;
+                     bitnet_sample(c, -1, 0, NULL) == BITNET_ERR_ARG;
                 ok = ok && !bitnet_eval(c, 0, hm_tokens, 2, 1, 0) &&
                      !bitnet_eval(fresh, 0, &first, 1, 1, 0) &&
                      !bitnet_eval(fresh, 0, hm_tokens, 2, 1, 0) &&
@@ -605,7 +606,7 @@ static void hm_overflow(int down) {
             bitnet_ctx_params p = ctx_params(8, i, threads, BITNET_KV_F16);
             bitnet_model *m = load(g.data, g.size, 0);
             bitnet_ctx *c = create(m, &p);
-            bitnet_error err = {BITNET_OK, ""};
+            bitnet_error err = {BITNET_OK, "", {0}};
             bitnet_result r = c ? bitnet_eval(c, 0, hm_tokens, 6, 1, &err) : BITNET_OK;
             const int length = c ? bitnet_seq_length(c, 0) : -1;
             bitnet_ctx_free(c);
@@ -632,7 +633,7 @@ static void test_wild_attention(void) {
             for (batch = 1; batch <= 6; batch += 5) {
                 gb_model g = hm_floats();
                 bitnet_ctx_params p = ctx_params(8, batch, 1 + i % 2, (bitnet_kv_type)kv);
-                bitnet_error err = {BITNET_OK, ""};
+                bitnet_error err = {BITNET_OK, "", {0}};
                 bitnet_result r;
                 bitnet_model *m;
                 bitnet_ctx *c;
@@ -708,7 +709,7 @@ static void test_wild_guess(void) {
         bitnet_ctx_params p = ctx_params(16, 0, 1, BITNET_KV_F16);
         bitnet_generate_params gen;
         bitnet_sampler s;
-        bitnet_error err = {BITNET_OK, ""};
+        bitnet_error err = {BITNET_OK, "", {0}};
         bitnet_result r;
         bitnet_ctx *c;
         p.n_logits = 5;
@@ -717,13 +718,13 @@ static void test_wild_guess(void) {
         memset(&s, 0, sizeof s);
         s.bias = &force;
         s.n_bias = 1;
-        gen.prompt = prompt;
-        gen.n_prompt = 6;
+        gen.tokens = prompt;
+        gen.n_tokens = 6;
         gen.max_tokens = 4;
         gen.lookup = 4 * i;
         gen.sampler = &s;
         gen.text_fn = hm_spoil;
-        gen.ud = got;
+        gen.text_ud = got;
         hm_put_u32(hm_row, keep);
         memset(got, 0xff, sizeof got);
         r = c ? bitnet_generate(c, &gen, 0, &err) : BITNET_ERR_MEMORY;
@@ -758,29 +759,31 @@ static void test_wild_prompt(void) {
         bitnet_token got[4] = {-1, -1, -1, -1};
         bitnet_generate_params gen;
         bitnet_sampler s;
-        bitnet_error err = {BITNET_OK, ""};
+        bitnet_error err = {BITNET_OK, "", {0}};
         CHECK(c && other);
         memset(&gen, 0, sizeof gen);
         memset(&s, 0, sizeof s);
         s.bias = &force;
         s.n_bias = 1;
-        gen.prompt = prompt;
-        gen.n_prompt = 3;
+        gen.tokens = prompt;
+        gen.n_tokens = 3;
         gen.max_tokens = 2;
         gen.sampler = &s;
         force.token = 12;
         hm_put_u32(hm_row, 0x7fc00000u);
         CHECK(!bitnet_generate(c, &gen, 0, 0));
-        gen.prompt = more;
+        gen.tokens = more;
         CHECK(bitnet_generate(c, &gen, 0, &err) == BITNET_ERR_FORMAT &&
               strstr(err.text, "token 5 at position 7"));
-        CHECK(bitnet_seq_length(c, 0) == 4 && bitnet_seq_pending(c, 0) == 12 && !bitnet_logits(c, -1, NULL));
+        CHECK(bitnet_seq_length(c, 0) == 4 && bitnet_seq_pending(c, 0) == 12 &&
+              !bitnet_logits(c, -1, NULL));
         CHECK(bitnet_eval(c, 0, more, 3, 1, 0) == BITNET_ERR_FORMAT);
-        CHECK(bitnet_seq_length(c, 0) == 4 && bitnet_seq_pending(c, 0) == 12 && !bitnet_logits(c, -1, NULL));
-        gen.prompt = 0;                /* on from 12; then comes 5 */
+        CHECK(bitnet_seq_length(c, 0) == 4 && bitnet_seq_pending(c, 0) == 12 &&
+              !bitnet_logits(c, -1, NULL));
+        gen.tokens = 0;                /* on from 12; then comes 5 */
         gen.max_tokens = 3;
         gen.text_fn = hm_spoil;
-        gen.ud = got;
+        gen.text_ud = got;
         force.token = 5;
         hm_put_u32(hm_row, keep);
         CHECK(bitnet_generate(c, &gen, 0, &err) == BITNET_ERR_FORMAT &&
@@ -825,7 +828,7 @@ static void test_copy(void) {
     bitnet_model_info info[2];
     bitnet_model_params p;
     bitnet_model *m = 0;
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_error err = {BITNET_OK, "", {0}};
     gb_counter count;
     bitnet_ctx *c;
     int i, same, refused = 0;
@@ -851,7 +854,7 @@ static void test_copy(void) {
     free(got);
     CHECK(info[1].own_bytes > g.size - g.header && info[1].file_bytes == g.size);
     p.progress_fn = hm_shrink;
-    p.ud = g.data;
+    p.progress_ud = g.data;
     p.allocator = gb_counting(&count);
     for (i = 0; i < 100; i++) {
         hm_write(g.data, g.size);

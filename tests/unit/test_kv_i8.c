@@ -229,7 +229,8 @@ static void test_stale(void) {
             if (bitnet_seq_rewind(c, 0, n, NULL) || bitnet_eval(c, 0, others + n, N - n, 1, 0) ||
                 bitnet_seq_rewind(c, 0, n, NULL) || !logits_like(c, tokens, n, N, want)) bad = n;
         }
-        if (bad < 0 && (bitnet_seq_rewind(c, 0, 0, NULL) || bitnet_eval(c, 0, tokens, N, 1, 0))) bad = 1001;
+        if (bad < 0 && (bitnet_seq_rewind(c, 0, 0, NULL) || bitnet_eval(c, 0, tokens, N, 1, 0)))
+            bad = 1001;
         if (bad < 0) {                 /* the pages are there, and the text is not */
             spoil(c, 0);
             c->seqs[0].n_past = 0;
@@ -265,7 +266,8 @@ static void test_copies(void) {
         for (s = 0; s < 2; s++) want[s] = logits_of(g.data, g.size, 0, &p, texts[s], N, N);
         p.n_seqs = 2;
         c = create(m, &p);
-        if (!c || bitnet_eval(c, 0, texts[0], at[i], 1, 0) || bitnet_seq_copy(c, 0, 1, at[i], NULL)) bad = 1;
+        if (!c || bitnet_eval(c, 0, texts[0], at[i], 1, 0) ||
+            bitnet_seq_copy(c, 0, 1, at[i], NULL)) bad = 1;
         memset(in, 0, sizeof in);
         for (s = 0; s < 2; s++) {      /* side by side */
             in[s].seq = s;
@@ -299,7 +301,7 @@ static void test_sizes(void) {
         bitnet_ctx_params p = ctx_params(1024, 1, 1, BITNET_KV_I8);
         bitnet_model *m;
         bitnet_ctx *c = 0;
-        bitnet_error err = {BITNET_OK, ""};
+        bitnet_error err = {BITNET_OK, "", {0}};
         bitnet_result r;
         uint64_t more = 0;
         g.head_dim = cases[i].head_dim;

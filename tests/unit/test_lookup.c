@@ -30,11 +30,17 @@ static int listen(void *ud, const char *text, size_t n, bitnet_token token) {
     return t->calls++ == t->stop_at;
 }
 
-/* The same conversation twice: [0] plain, [1] with lookup. */
+/* The same conversation twice: [0] plain, [1] with lookup; and what came of its drafts. */
 typedef struct contexts {
     trace t[2];
-    bitnet_lookup_stats stats;
+    bitnet_figures stats;
 } contexts;
+
+static void add_figures(bitnet_figures *sum, const bitnet_figures *f) {
+    sum->drafts += f->drafts;
+    sum->drafted += f->drafted;
+    sum->accepted += f->accepted;
+}
 
 static int start_pair(contexts *p, const bitnet_model *m, bitnet_ctx_params cp, int lookup) {
     int i;
@@ -62,6 +68,7 @@ static const char *differs(contexts *p, const bitnet_generate_params *params, in
     bitnet_result r[2];
     const bitnet_ctx *c[2];
     const float *logits[2];
+    bitnet_figures f;
     int i;
     for (i = 0; i < 2; i++) {
         bitnet_generate_params g = *params;
@@ -69,15 +76,18 @@ static const char *differs(contexts *p, const bitnet_generate_params *params, in
         else memset(&s[i], 0, sizeof s[i]);
         g.sampler = &s[i];
         g.lookup = i ? lookup : 0;
-        g.lookup_stats = &p->stats;
         g.text_fn = listen;
-        g.ud = &p->t[i];
+        g.text_ud = &p->t[i];
         p->t[i].n = 0;
         p->t[i].calls = 0;
         c[i] = p->t[i].c;
         r[i] = bitnet_generate(p->t[i].c, &g, &stop[i], 0);
         logits[i] = bitnet_logits(p->t[i].c, -1, NULL);
     }
+    bitnet_seq_figures(c[0], 0, &f);
+    if (f.drafts || f.drafted || f.accepted) return "drafts without lookup";
+    bitnet_seq_figures(c[1], 0, &f);
+    add_figures(&p->stats, &f);
     if (why) *why = stop[0];
     if (r[0] || r[0] != r[1]) return "result";
     if (stop[0] != stop[1]) return "reason to stop";
@@ -119,7 +129,7 @@ static bitnet_model *make_chain(gb_model *g) {
 
 static bitnet_model *load_tiny(void) {
     bitnet_model *m;
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_error err = {BITNET_OK, "", {0}};
     char path[512];
     snprintf(path, sizeof path, "%s/../../examples/tiny.gguf", test_data(""));
     if (bitnet_model_load_file(path, 0, &m, &err)) test_fail(__FILE__, __LINE__, "%s", err.text);
@@ -140,8 +150,8 @@ static void test_chain(void) {
     contexts two;
     int lookup, n, n_ctx;
     CHECK(m);
-    p.prompt = prompt;
-    p.n_prompt = 11;
+    p.tokens = prompt;
+    p.n_tokens = 11;
     cp.n_threads = 1;
     cp.n_ctx = 64;
     for (lookup = 1; lookup <= 64; lookup += lookup < 12 ? 1 : 13) {     /* the end in a guess */
@@ -155,11 +165,11 @@ static void test_chain(void) {
                       two.stats.drafted == (lookup < 52 ? lookup : 52), "lookup %d: %d, %d, %d",
                       lookup, two.stats.drafts, two.stats.drafted,
                       two.stats.accepted);
-        p.prompt = 0;                                      /* on from the pending token */
+        p.tokens = 0;                                      /* on from the pending token */
         bad = differs(&two, &p, lookup, &why);
         CHECK_MSG(!bad && why == BITNET_STOP_END, "lookup %d, resumed: %s", lookup, bad);
         CHECK(bitnet_seq_length(two.t[1].c, 0) == 11 + 6 + 9);
-        p.prompt = prompt;
+        p.tokens = prompt;
         end_pair(&two);
     }
     p.ignore_end = 1;
@@ -192,7 +202,8 @@ static void test_chain(void) {
     }
     for (n = 0; n < 8; n++) {                              /* a stop string ends at step n */
         static const char *const texts[] = {"c", "d", "de", "f", "efg", "h", "ha", "b"};
-        p.stop_strings = &texts[n];
+        const bitnet_text stop = text_of(texts[n]);
+        p.stop_strings = &stop;
         p.n_stop_strings = 1;
         CHECK(start_pair(&two, m, cp, 7));
         bad = differs(&two, &p, 7, &why);
@@ -245,14 +256,15 @@ static void test_samplers(void) {
     static const bitnet_logit_bias bias[] = {{300, 3.0f}, {301, -50.0f}, {20, 1.5f}};
     bitnet_model *m = load_tiny();
     bitnet_ctx_params cp = {0};
-    bitnet_lookup_stats all = {0, 0, 0};
+    bitnet_figures all = {0};
     int kind, i, lookup, least, longest = 0;
     if (!m) return;
     cp.n_ctx = 256;
     cp.n_threads = 2;
     for (kind = 0; kind < 8; kind++) {
         for (i = 0; i < 3; i++) {
-            static const char *const stops[] = {" the end", ". The", "!"};
+            static const bitnet_text stops[] = {BITNET_TEXT(" the end"), BITNET_TEXT(". The"),
+                                                BITNET_TEXT("!")};
             bitnet_generate_params p = {0};
             bitnet_sampler s = {0};
             bitnet_stop why;
@@ -269,23 +281,21 @@ static void test_samplers(void) {
             if (kind == 7) s.bias = bias, s.n_bias = 3;
             cp.no_head_copy = kind == 6;
             p.sampler = &s;
-            p.text = prompts[i];
+            p.text = text_of(prompts[i]);
             p.max_tokens = test_quick() ? 60 : 120;
             p.ignore_end = 1;
             if (kind == 1) p.stop_strings = stops, p.n_stop_strings = 3;
             CHECK(start_pair(&two, m, cp, lookup));
             bad = differs(&two, &p, lookup, &why);
             CHECK_MSG(!bad, "sampler %d, prompt %d: %s", kind, i, bad);
-            p.text = 0;
-            p.prompt = &two.t[1].last;
-            p.n_prompt = 1;
+            p.text = text_of(0);
+            p.tokens = &two.t[1].last;
+            p.n_tokens = 1;
             p.max_tokens = 40;
             bad = differs(&two, &p, lookup, &why);
             CHECK_MSG(!bad, "sampler %d, prompt %d, resumed: %s", kind, i, bad);
             longest += 2 * lookup;                         /* the first of each generation */
-            all.drafts += two.stats.drafts;
-            all.drafted += two.stats.drafted;
-            all.accepted += two.stats.accepted;
+            add_figures(&all, &two.stats);
             end_pair(&two);
         }
     }
@@ -301,14 +311,13 @@ static void test_bad_lookup(void) {
     gb_model g;
     bitnet_model *m = make_chain(&g);
     bitnet_generate_params p = {0};
-    bitnet_lookup_stats stats = {1, 2, 3};
+    bitnet_figures stats;
     bitnet_error err;
     contexts two;
     bitnet_ctx_params cp = {0};
     CHECK(m && start_pair(&two, m, cp, 4));
-    p.text = "a";
+    p.text = text_of("a");
     p.max_tokens = 1;
-    p.lookup_stats = &stats;
     p.lookup = -1;
     CHECK(bitnet_generate(two.t[1].c, &p, 0, &err) == BITNET_ERR_ARG && strstr(err.text, "0..64"));
     p.lookup = 65;
@@ -318,7 +327,8 @@ static void test_bad_lookup(void) {
     CHECK(strstr(err.text, "n_logits 6") && bitnet_seq_length(two.t[1].c, 0) == 0);
     p.lookup = 4;
     CHECK(!bitnet_generate(two.t[1].c, &p, 0, &err));
-    CHECK(stats.drafts == 1 && stats.drafted == 2 && stats.accepted == 3);
+    bitnet_seq_figures(two.t[1].c, 0, &stats);
+    CHECK(stats.drafts == 0 && stats.drafted == 0 && stats.accepted == 0);
     if (sizeof(size_t) < 8) {          /* a token as long as only a hostile file has it */
         m->vocab.longest_token = 300000000;
         CHECK(bitnet_generate(two.t[1].c, &p, 0, &err) == BITNET_ERR_MEMORY);

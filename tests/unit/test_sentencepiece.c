@@ -310,7 +310,7 @@ static void test_spm_model(void) {
     gb_model g = spm_model(-1, SPM_TOKENS);
     bitnet_model_params p;
     bitnet_model *m = 0;
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_error err = {BITNET_OK, "", {0}};
     bitnet_token got[8], bare[8];
     char text[64];
     int n, n_bare = 0, n_text, end, quiet;

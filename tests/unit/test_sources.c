@@ -261,7 +261,7 @@ static void test_large_file(void) {
     gguf_writer w;
     bitnet_gguf_tensor t;
     bitnet_gguf *g = 0;
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_error err = {BITNET_OK, "", {0}};
     int i, unmapped, written;
 #ifdef __EMSCRIPTEN__
     char text[400];
@@ -454,7 +454,7 @@ static void test_read_reasons(void) {
     size_t size;
     uint8_t *data = (uint8_t *)test_read_file(test_data("a.gguf"), &size);
     const char *path = test_path("shorter");
-    bitnet_error cut = {BITNET_OK, ""}, shut = {BITNET_OK, ""};
+    bitnet_error cut = {BITNET_OK, "", {0}}, shut = {BITNET_OK, "", {0}};
     bitnet_gguf *g = 0;
     bitnet_gguf_tensor t;
     uint8_t buf[8];
@@ -570,7 +570,7 @@ static void test_log_names_kernels(void) {
         char info[200] = "", want[64];
         memset(&p, 0, sizeof p);
         p.log_fn = keep_info;
-        p.ud = info;
+        p.log_ud = info;
         if (i >= 0) p.kernels = k;
         if (!bitnet_kernels_usable(k)) continue;
         CHECK(!bitnet_model_load_memory(data, size, &p, &m, 0));

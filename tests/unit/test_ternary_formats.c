@@ -102,7 +102,7 @@ static void test_import_tl2_r16_in_place(void) {
             bitnet_model_params p;
             bitnet_model_info info;
             bitnet_model *m = 0;
-            bitnet_error err = {BITNET_OK, ""};
+            bitnet_error err = {BITNET_OK, "", {0}};
             int reads, within = 1;
             if (t == -1) {
                 gb_free_model(&g);
@@ -116,7 +116,7 @@ static void test_import_tl2_r16_in_place(void) {
             if (!m) continue;
             bitnet_model_get_info(m, &info);
             if (t == -3) {
-                CHECK(!strcmp(info.kernels, bitnet_kernels_default()->name));
+                CHECK(!strcmp(info.kernels_name, bitnet_kernels_default()->name));
                 bitnet_model_free(m);
                 continue;
             }
@@ -125,7 +125,7 @@ static void test_import_tl2_r16_in_place(void) {
                 for (k = 0; k < bitnet_kernels_count(); k++)       /* the best that reads it */
                     if (bitnet_kernels_usable(bitnet_kernels_get(k)) &&
                         bitnet__reads_tl2_r16(bitnet_kernels_get(k))) {
-                        CHECK(!strcmp(info.kernels, bitnet_kernels_get(k)->name));
+                        CHECK(!strcmp(info.kernels_name, bitnet_kernels_get(k)->name));
                         break;
                     }
             for (k = 0; k < BITNET__LINEARS; k++) {
@@ -136,10 +136,10 @@ static void test_import_tl2_r16_in_place(void) {
                     CHECK(!bitnet__any_bad_triple(&l->file, l->w, 0, l->n_out));
             }
             CHECK_MSG(within == (reads && shapes[i] != 3), "shape %d, kernels %s: in place %d",
-                      shapes[i], info.kernels, within);
+                      shapes[i], info.kernels_name, within);
             if (t == -2) own = info.own_bytes;
             CHECK_MSG(shapes[i] == 3 || (info.own_bytes == own) == within,
-                      "shape %d, kernels %s: %lu, of I2_S %lu", shapes[i], info.kernels,
+                      "shape %d, kernels %s: %lu, of I2_S %lu", shapes[i], info.kernels_name,
                       (unsigned long)info.own_bytes, (unsigned long)own);
             bitnet_model_free(m);
         }
@@ -156,7 +156,7 @@ static void refused_by_all(const gb_model *g, size_t at, int mask, int bits, con
         uint8_t *p;
         bitnet_model_params params;
         bitnet_model *m = 0;
-        bitnet_error err = {BITNET_OK, ""};
+        bitnet_error err = {BITNET_OK, "", {0}};
         bitnet_result r;
         if (!bitnet_kernels_usable(bitnet_kernels_get(t))) continue;
         p = imp_copy(g);
@@ -231,7 +231,7 @@ static void test_import_tl2_r16_rows(void) {
             uint8_t *p = imp_copy(&g);
             bitnet_model_params params;
             bitnet_model *model = 0;
-            bitnet_error err = {BITNET_OK, ""};
+            bitnet_error err = {BITNET_OK, "", {0}};
             char where[80];
             byte = data + imp_nibble_at(l, m, 255, &at);
             p[byte] = (uint8_t)(p[byte] ^ 1 << at);
@@ -542,7 +542,7 @@ static void test_import_tq_files(void) {
     for (i = 0; i < 2; i++) {
         const size_t block = i ? 66 : 54;
         bitnet_ternary t = {i ? IMP_TQ2 : IMP_TQ1, N, ROWS, BITNET_I2S_128, {0, 0, 0}};
-        bitnet_error err = {BITNET_OK, ""};
+        bitnet_error err = {BITNET_OK, "", {0}};
         float got = 0;
         uint8_t *p;
         imp.type = t.type;
@@ -735,7 +735,7 @@ static void test_import_memory(void) {
                 bitnet_io io;
                 bitnet_model_params p;
                 bitnet_model *m = 0;
-                bitnet_error err = {BITNET_OK, ""};
+                bitnet_error err = {BITNET_OK, "", {0}};
                 long calls = 0;
                 imp = (struct imp_setting){way ? types[i] : (uint32_t)IMP_I2S,
                                            i == 1 ? tile2 : tile, 0, 0, 0, 0};

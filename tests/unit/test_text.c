@@ -88,7 +88,7 @@ static void test_detokenize(void) {
 static void test_detok_push(void) {
     gb_model g = word_model();
     bitnet_model *m;
-    bitnet_detok d = {{0}, 0};
+    bitnet_detok d = {0};
     char buf[64];
     g.spare_rows = 3;
     gb_make_model(&g);
@@ -141,11 +141,12 @@ static void test_find_and_end(void) {
     gb_make_model(&g);
     m = load_built(&g);
     CHECK(m);
-    CHECK(bitnet_token_find(m, "<|eot_id|>", sizeof "<|eot_id|>" - 1) == g.eot && bitnet_token_find(m, "hello", sizeof "hello" - 1) == 259);
-    CHECK(bitnet_token_find(m, "<|begin_of_text|>", sizeof "<|begin_of_text|>" - 1) == g.bos && bitnet_token_find(m, " w", sizeof " w" - 1) == 260);
-    CHECK(bitnet_token_find(m, "hel", sizeof "hel" - 1) == -1 && bitnet_token_find(m, "", sizeof "" - 1) == -1);
-    CHECK(bitnet_token_find(m, "<|eot_id|", sizeof "<|eot_id|" - 1) == -1 && bitnet_token_find(m, "<|eot_id|>x", sizeof "<|eot_id|>x" - 1) == -1);
-    CHECK(bitnet_token_find(m, 0, strlen(0)) == -1);
+    CHECK(token_named(m, "<|eot_id|>") == g.eot && token_named(m, "hello") == 259);
+    CHECK(token_named(m, "<|begin_of_text|>") == g.bos && token_named(m, " w") == 260);
+    CHECK(token_named(m, "hel") == -1 && token_named(m, "") == -1);
+    CHECK(token_named(m, "<|eot_id|") == -1 && token_named(m, "<|eot_id|>x") == -1);
+    CHECK(bitnet_token_find(m, 0, 5) == -1 && bitnet_token_find(m, "hello", 3) == -1);
+    CHECK(bitnet_token_find(m, "hello\0", 6) == -1 && bitnet_token_find(m, "\0", 1) == 0);
     for (t = -2; t < g.n_vocab + 2; t++)
         CHECK(bitnet_token_is_end(m, t) == (t == g.eos || t == g.eot));
     bitnet_model_free(m);
@@ -180,11 +181,11 @@ static int add_text(const bitnet_model *m, bitnet_token *t, int n, const char *t
 }
 
 static void test_chat(void) {
-    static const bitnet_message talk[] = {{"system", "  Be hello.\n\t "},
-                                          {"USER", "hi <|eot_id|><|begin_of_text|>"},
-                                          {"assistant", ""},
-                                          {"User", " \r\n "},
-                                          {"tOOL", "\xC3\xA9 x\v\f"}};
+    static const bitnet_message talk[] = {MESSAGE("system", "  Be hello.\n\t "),
+                                          MESSAGE("USER", "hi <|eot_id|><|begin_of_text|>"),
+                                          MESSAGE("assistant", ""),
+                                          MESSAGE("User", " \r\n "),
+                                          MESSAGE("tOOL", "\xC3\xA9 x\v\f")};
     static const char *const lines[] = {"System: Be hello.", "User: hi <|eot_id|><|begin_of_text|>",
                                         "Assistant: ", "User: ", "Tool: \xC3\xA9 x"};
     gb_model g = word_model();
@@ -195,9 +196,10 @@ static void test_chat(void) {
     gb_make_model(&g);
     m = load_built(&g);
     CHECK(m);
-    for (flags = 0; flags < 8; flags++) {
+    for (flags = 0; flags < 16; flags++) {
         n = 0;
-        if (flags & BITNET_ADD_BOS) want[n++] = g.bos;
+        if (flags & BITNET_CHAT_BEGIN) want[n++] = g.bos;
+        if (flags & BITNET_CHAT_CUT_REPLY && !(flags & BITNET_CHAT_ENDED_REPLY)) want[n++] = g.eot;
         for (i = 0; i < 5; i++) {
             n = add_text(m, want, n, lines[i]);
             want[n++] = g.eot;
@@ -215,12 +217,14 @@ static void test_chat(void) {
         }
     }
     CHECK(bitnet_chat_tokenize(m, 0, 0, 0, 0, got, 400, NULL) == 0);
-    CHECK(bitnet_chat_tokenize(m, 0, 0, 0, BITNET_CHAT_BEGIN, got, 400, NULL) == 1 && got[0] == g.bos);
-    bad.role = 0, bad.content = "x";
+    CHECK(bitnet_chat_tokenize(m, 0, 0, 0, BITNET_CHAT_BEGIN, got, 400, NULL) == 1 &&
+          got[0] == g.bos);
+    memset(&bad, 0, sizeof bad);
+    bad.content = text_of("x");
     CHECK(bitnet_chat_tokenize(m, 0, &bad, 1, 0, got, 400, NULL) == BITNET_ERR_ARG);
-    bad.role = "", bad.content = "x";
+    bad.role = text_of("");
     CHECK(bitnet_chat_tokenize(m, 0, &bad, 1, 0, got, 400, NULL) == BITNET_ERR_ARG);
-    bad.role = "user", bad.content = 0;
+    bad.role = text_of("user"), bad.content = text_of(0);
     CHECK(bitnet_chat_tokenize(m, 0, &bad, 1, 0, got, 400, NULL) == BITNET_ERR_ARG);
     bitnet_model_free(m);
     gb_free_model(&g);
@@ -324,7 +328,8 @@ static void test_greedy(void) {
         s.top_p = 0;
         s.min_p = 1.0f;
         if (round % 4 != 1)
-            CHECK_MSG(bitnet_sample_logits(c, x, 0, 0, &s, NULL) == best, "min-p 1, round %d", round);
+            CHECK_MSG(bitnet_sample_logits(c, x, 0, 0, &s, NULL) == best, "min-p 1, round %d",
+                      round);
     }
     for (i = 0; i < V; i++) x[i] = (float)-infinite;       /* nothing is left: the lowest id */
     CHECK(bitnet_sample_logits(c, x, 0, 0, &s, NULL) == 0);
@@ -824,7 +829,7 @@ static void test_sample(void) {
     gb_make_model(&g);
     m = load_built(&g);
     c = new_ctx(m, 8, 0);
-    CHECK(c && bitnet_sample(c, -1, 0, NULL) == -1);
+    CHECK(c && bitnet_sample(c, -1, 0, NULL) == BITNET_ERR_ARG);
     CHECK(!bitnet_eval(c, 0, tokens, 3, 1, 0));
     x = bitnet_logits(c, -1, NULL);
     for (i = 1; i < V; i++) if (x[i] > x[best]) best = i;
@@ -929,11 +934,11 @@ static bitnet_generate_params start_params(script *s) {
     static const bitnet_token prompt[] = {'a', 'b', START};
     bitnet_generate_params p;
     memset(&p, 0, sizeof p);
-    p.prompt = prompt;
-    p.n_prompt = 3;
+    p.tokens = prompt;
+    p.n_tokens = 3;
     p.text_fn = collect;
     p.progress_fn = count_prompt;
-    p.ud = s;
+    p.text_ud = p.progress_ud = s;
     return p;
 }
 
@@ -950,7 +955,7 @@ static void test_generate_ends(void) {
     script s;
     bitnet_generate_params p;
     bitnet_stop why = BITNET_STOP_CALLBACK;
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_error err = {BITNET_OK, "", {0}};
     int end, n;
     for (end = 0; end < 2; end++) {
         CHECK(start_script(&s, steps, 4, end, 64, 0));
@@ -989,7 +994,8 @@ static void test_generate_full(void) {
         CHECK(start_script(&s, steps, 2, 2, n_ctx, 2));
         p = start_params(&s);
         CHECK(!bitnet_generate(s.c, &p, &why, 0) && why == BITNET_STOP_LENGTH);
-        CHECK_MSG(s.calls == n_ctx - 3 + 1 && bitnet_seq_length(s.c, 0) == n_ctx, "%d calls", s.calls);
+        CHECK_MSG(s.calls == n_ctx - 3 + 1 && bitnet_seq_length(s.c, 0) == n_ctx, "%d calls",
+                  s.calls);
         CHECK(s.n_text == (size_t)s.calls && s.text[0] == 'x' && (s.calls < 2 || s.text[1] == 'y'));
         end_script(&s);
     }
@@ -1001,24 +1007,24 @@ static void test_generate_prompt(void) {
     script s;
     bitnet_generate_params p;
     bitnet_stop why;
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_error err = {BITNET_OK, "", {0}};
     const bitnet_token *t;
     int i;
     CHECK(start_script(&s, steps, 2, 0, 8, 2));
     p = start_params(&s);
-    p.n_prompt = 0;
+    p.n_tokens = 0;
     CHECK(bitnet_generate(s.c, &p, &why, &err) == BITNET_ERR_ARG && err.text[0] && s.calls == 0);
-    p.prompt = 0;
+    p.tokens = 0;
     CHECK(bitnet_generate(s.c, &p, &why, &err) == BITNET_ERR_ARG);
-    p.prompt = bad;
-    p.n_prompt = 3;
+    p.tokens = bad;
+    p.n_tokens = 3;
     CHECK(bitnet_generate(s.c, &p, 0, 0) == BITNET_ERR_ARG);
     /* As text: BOS first in an empty context, not later. */
     restart_script(&s);
-    p.prompt = 0;
-    p.text = "hi<|eot_id|>";
+    p.tokens = 0;
+    p.text = text_of("hi<|eot_id|>");
     CHECK(bitnet_generate(s.c, &p, &why, &err) == BITNET_ERR_FULL);
-    p.text = "hiS";
+    p.text = text_of("hiS");
     p.max_tokens = 1;
     CHECK(!bitnet_generate(s.c, &p, &why, &err) && bitnet_seq_length(s.c, 0) == 4);
     t = bitnet_seq_tokens(s.c, 0);
@@ -1027,14 +1033,14 @@ static void test_generate_prompt(void) {
     CHECK(t[4] == 256 && t[5] == 'h' && !strcmp(s.text, "xx"));
     /* One too many, with the pending token: an error, and the context is as it was. */
     CHECK(!bitnet_seq_rewind(s.c, 0, 3, NULL));
-    p.text = "S";
+    p.text = text_of("S");
     CHECK(!bitnet_generate(s.c, &p, &why, &err) && bitnet_seq_length(s.c, 0) == 4);
-    p.text = "abcd";
+    p.text = text_of("abcd");
     CHECK(bitnet_generate(s.c, &p, &why, &err) == BITNET_ERR_FULL && strstr(err.text, "5 tokens"));
     CHECK(strstr(err.text, "with the pending one"));
     CHECK(bitnet_seq_length(s.c, 0) == 4 && bitnet_seq_pending(s.c, 0) == 256);
     CHECK(bitnet_sample(s.c, -1, 0, NULL) == 256 && s.calls == 3);
-    p.text = "abc";
+    p.text = text_of("abc");
     CHECK(!bitnet_generate(s.c, &p, &why, &err) && bitnet_seq_length(s.c, 0) == 8);
     /* The prompt's progress, and cancelling it: nothing of it stays. */
     for (i = -1; i < 2; i++) {
@@ -1078,12 +1084,12 @@ static void test_generate_callback(void) {
 static void stops(const char *const *steps, int n, const char *stop, const char *stop2,
                   const char *text, bitnet_stop want, int calls) {
     script s;
-    const char *strings[2];
+    bitnet_text strings[2];
     bitnet_generate_params p;
     bitnet_stop why = BITNET_STOP_CALLBACK;
     bitnet_result r;
-    strings[0] = stop;
-    strings[1] = stop2;
+    strings[0] = text_of(stop);
+    strings[1] = text_of(stop2);
     if (!start_script(&s, steps, n, 0, 64, 0)) return;
     p = start_params(&s);
     p.stop_strings = strings;
@@ -1121,33 +1127,35 @@ static void test_stop_strings(void) {
 }
 
 /* The two questions to the search, answered by trying all strings at all places. */
-static int64_t first_stop(const char *text, size_t n, const char *const *strings, int n_strings) {
+static int64_t first_stop(const char *text, size_t n, const bitnet_text *strings, int n_strings) {
     size_t at;
     int i;
     for (at = 0; at < n; at++)
         for (i = 0; i < n_strings; i++)
-            if (strlen(strings[i]) <= n - at && !memcmp(text + at, strings[i], strlen(strings[i])))
+            if (strings[i].size <= n - at &&
+                !memcmp(text + at, strings[i].data, strings[i].size))
                 return (int64_t)at;
     return -1;
 }
 
-static size_t longest_begun(const char *text, size_t n, const char *const *strings, int n_strings) {
+static size_t longest_begun(const char *text, size_t n, const bitnet_text *strings,
+                            int n_strings) {
     size_t longest = 0;
     int i;
     for (i = 0; i < n_strings; i++) {
-        size_t k = strlen(strings[i]) - 1;
+        size_t k = strings[i].size - 1;
         for (k = k < n ? k : n; k > longest; k--)
-            if (!memcmp(text + n - k, strings[i], k)) longest = k;
+            if (!memcmp(text + n - k, strings[i].data, k)) longest = k;
     }
     return longest;
 }
 
-/* Random strings, many of which begin alike, are equal or end in others, and texts in pieces of a
-   few bytes, against that. */
+/* Random strings, many of which begin alike, are equal or end in others, with NULs in them, and
+   texts in pieces of a few bytes, against that. */
 static void test_stop_search(void) {
     enum { MOST = 40, LONGEST = 24 };
-    static char strings[MOST][LONGEST + 1];
-    const char *stop[MOST];
+    static char strings[MOST][LONGEST];
+    bitnet_text stop[MOST];
     gb_model g = word_model();
     bitnet_model *m;
     bitnet_ctx *c;
@@ -1168,15 +1176,15 @@ static void test_stop_search(void) {
             size_t length = 1 + (size_t)(gb_random(&seed) % LONGEST), k = 0;
             if (round % 3 == 0) length = 1 + length / 6;
             if (i && gb_random(&seed) % 2)     /* begins as an earlier one, or is a part of it */
-                for (k = (size_t)(gb_random(&seed) % (strlen(strings[from]) + 1)), length += k;
+                for (k = (size_t)(gb_random(&seed) % (stop[from].size + 1)), length += k;
                      length > LONGEST; length--) {}
             if (k > length) k = length;
             if (k) memmove(strings[i], strings[from] + (gb_random(&seed) % 4 ? 0 :
-                                                        strlen(strings[from]) - k), k);
+                                                        stop[from].size - k), k);
             for (; k < length; k++)
-                strings[i][k] = "ab\xC3z"[gb_random(&seed) % letters];
-            strings[i][length] = 0;
-            stop[i] = strings[i];
+                strings[i][k] = "ab\0\xC3"[gb_random(&seed) % letters];
+            stop[i].data = strings[i];
+            stop[i].size = length;
         }
         memset(&p, 0, sizeof p);
         p.stop_strings = stop;
@@ -1186,8 +1194,7 @@ static void test_stop_search(void) {
             const size_t before = gen.n_text, begun = (size_t)(gb_random(&seed) % 7);
             size_t hold;
             for (i = 0; (size_t)i < begun; i++, fed++)
-                gen.text[gen.n_text++] = gb_random(&seed) % 97 == 0 ? 0
-                    : "ab\xC3z"[gb_random(&seed) % letters];
+                gen.text[gen.n_text++] = "ab\0\xC3"[gb_random(&seed) % letters];
             at = bitnet__find_stop(&gen, before);
             CHECK_MSG(at == first_stop(gen.text, gen.n_text, stop, n), "round %d: stop at %ld",
                       round, (long)at);
@@ -1211,7 +1218,8 @@ static void test_stop_search(void) {
 
 static void test_bad_stop_strings(void) {
     static const char *const steps[] = {"x"};
-    static const char *const strings[] = {"ok", ""}, *const cuts[] = {"\x98\x80", "x\xE2\x82"};
+    static const bitnet_text strings[] = {BITNET_TEXT("ok"), BITNET_TEXT("")};
+    static const bitnet_text cuts[] = {BITNET_TEXT("\x98\x80"), BITNET_TEXT("x\xE2\x82")};
     script s;
     bitnet_generate_params p;
     bitnet_error err;
@@ -1243,7 +1251,8 @@ static void test_generate_utf8(void) {
 /* A new token that cannot be evaluated ends the text with an error, but what was held back of the
    text comes out: the beginning of a stop string, and of a character. */
 static void test_generate_fails(void) {
-    static const char *const steps[] = {"a", "b", "\xC3", "x"}, *const stop[] = {"bx"};
+    static const char *const steps[] = {"a", "b", "\xC3", "x"};
+    static const bitnet_text stop[] = {BITNET_TEXT("bx")};
     int i;
     for (i = 0; i < 2; i++) {
         script s;
@@ -1298,20 +1307,20 @@ static void test_generate_resumes(void) {
                 s.repeat_penalty = 1.3f;
                 s.rng = 7;
                 memset(&p, 0, sizeof p);
-                p.prompt = prompt;
-                p.n_prompt = 3;
+                p.tokens = prompt;
+                p.n_tokens = 3;
                 p.max_tokens = first ? first : NEW;
                 p.lookup = lookup;
                 p.ignore_end = 1;
                 p.sampler = &s;
                 p.text_fn = collect;
-                p.ud = &parts;
+                p.text_ud = &parts;
                 CHECK(!bitnet_generate(c, &p, 0, 0) && parts.calls == p.max_tokens);
                 if (first) {
                     CHECK(bitnet_seq_length(c, 0) == 3 + first - 1);
                     CHECK(bitnet_seq_pending(c, 0) == parts.seen[first - 1]);
-                    p.prompt = 0;
-                    p.text = first % 2 ? "" : 0;
+                    p.tokens = 0;
+                    p.text = text_of(first % 2 ? "" : 0);
                     p.max_tokens = NEW - first;
                     parts.flush_calls = 0;
                     CHECK(!bitnet_generate(c, &p, 0, 0));
@@ -1326,7 +1335,8 @@ static void test_generate_resumes(void) {
                 }
                 CHECK_MSG(!memcmp(whole, parts.seen, sizeof whole) && s.rng == rng,
                           "other tokens after %d, batch %d, lookup %d", first, batch, lookup);
-                CHECK(!memcmp(logits, bitnet_logits(c, -1, NULL), (size_t)g.n_vocab * sizeof *logits));
+                CHECK(!memcmp(logits, bitnet_logits(c, -1, NULL),
+                              (size_t)g.n_vocab * sizeof *logits));
                 bitnet_ctx_free(c);
             }
     free(logits);
@@ -1341,13 +1351,15 @@ static int holds(bitnet_ctx *c, bitnet_ctx *other, const bitnet_token *want, int
     if (bitnet_seq_rewind(other, 0, 0, NULL) || bitnet_eval(other, 0, want, n, 1, 0)) return 0;
     return bitnet_seq_length(c, 0) == n &&
            !memcmp(bitnet_seq_tokens(c, 0), want, (size_t)n * sizeof *want) &&
-           bitnet_logits(c, -1, NULL) && !memcmp(bitnet_logits(c, -1, NULL), bitnet_logits(other, -1, NULL), size);
+           bitnet_logits(c, -1, NULL) &&
+           !memcmp(bitnet_logits(c, -1, NULL), bitnet_logits(other, -1, NULL), size);
 }
 
 /* Whatever is appended comes after the pending token, which ends, however the text did: at an end
    token, at max_tokens, at a stop string, by text_fn. */
 static void test_pending(void) {
-    static const char *const steps[] = {"Once", " upon", " a", " time"}, *const stop[] = {"n a"};
+    static const char *const steps[] = {"Once", " upon", " a", " time"};
+    static const bitnet_text stop[] = {BITNET_TEXT("n a")};
     static const bitnet_token more[] = {'a', 'b'};
     static const int known[] = {5, 2, 3, 1};               /* tokens, as bitnet_stop counts */
     bitnet_token want[16] = {'a', 'b', START};
@@ -1372,13 +1384,13 @@ static void test_pending(void) {
             CHECK(bitnet_seq_pending(s.c, 0) == want[3 + n - 1]);
             CHECK(holds(s.c, other, want, 3 + n - 1));
             memcpy(want + 3 + n, more, sizeof more);
-            p.prompt = 0;
+            p.tokens = 0;
             p.n_stop_strings = 0;
             p.max_tokens = 1;
             s.flush_calls = 0;
             s.stop_at = -1;
-            if (next == 0) p.prompt = more, p.n_prompt = 2;
-            if (next == 1) p.text = "ab";                  /* and no BOS */
+            if (next == 0) p.tokens = more, p.n_tokens = 2;
+            if (next == 1) p.text = text_of("ab");                /* and no BOS */
             if (next < 2) CHECK(!bitnet_generate(s.c, &p, &why, 0));
             if (next == 2) CHECK(!bitnet_eval(s.c, 0, more, 2, 1, 0));
             if (next == 3) CHECK(!bitnet_seq_rewind(s.c, 0, 3 + n - 1, NULL));
@@ -1410,7 +1422,7 @@ static void test_pending_eval(void) {
         cp.n_logits = 6;
         CHECK(!bitnet_ctx_create(s.m, &cp, &c, 0) && !bitnet_ctx_create(s.m, &cp, &other, 0));
         p = start_params(&s);
-        p.n_prompt = 2;
+        p.n_tokens = 2;
         p.max_tokens = 1;
         restart_script(&s);
         CHECK(!bitnet_generate(c, &p, 0, 0) && bitnet_seq_pending(c, 0) == 256);
@@ -1420,21 +1432,22 @@ static void test_pending_eval(void) {
         CHECK(!bitnet_eval(c, 0, more, 5, 5, &err) && bitnet_seq_pending(c, 0) == -1);
         CHECK(bitnet_seq_length(c, 0) == 8 && !bitnet_logits(c, 5, NULL));
         all[0] = 256;
-        CHECK(!bitnet_eval(other, 0, p.prompt, 2, 1, 0) && !bitnet_eval(other, 0, all, 6, 6, 0));
+        CHECK(!bitnet_eval(other, 0, p.tokens, 2, 1, 0) && !bitnet_eval(other, 0, all, 6, 6, 0));
         for (i = 0; i < 5; i++)
             CHECK(!memcmp(bitnet_logits(c, i, NULL), bitnet_logits(other, i + 1, NULL), size));
         CHECK(!memcmp(bitnet_logits(c, -1, NULL), bitnet_logits(other, 5, NULL), size));
         /* 8 positions: 3, the pending token and 5 are one too many; then the context is full. */
         CHECK(!bitnet_seq_rewind(c, 0, 0, NULL));
-        p.n_prompt = 3;
+        p.n_tokens = 3;
         CHECK(!bitnet_generate(c, &p, 0, 0) && bitnet_seq_length(c, 0) == 3);
-        CHECK(bitnet_eval(c, 0, more, 5, 5, &err) == BITNET_ERR_FULL && strstr(err.text, "6 tokens"));
+        CHECK(bitnet_eval(c, 0, more, 5, 5, &err) == BITNET_ERR_FULL &&
+              strstr(err.text, "6 tokens"));
         CHECK(bitnet_seq_length(c, 0) == 3 && bitnet_seq_pending(c, 0) == 256);
         CHECK(!bitnet_eval(c, 0, more, 4, 4, &err) && !bitnet_seq_rewind(c, 0, 7, NULL));
         p.max_tokens = 0;
-        p.n_prompt = 1;
+        p.n_tokens = 1;
         CHECK(!bitnet_generate(c, &p, 0, 0) && bitnet_seq_length(c, 0) == 8);
-        p.prompt = 0;
+        p.tokens = 0;
         CHECK(bitnet_seq_pending(c, 0) >= 0 && bitnet_generate(c, &p, 0, &err) == BITNET_ERR_FULL);
         CHECK(strstr(err.text, "1 token") && bitnet_seq_pending(c, 0) >= 0);
         bitnet_ctx_free(c);
@@ -1449,8 +1462,8 @@ static void test_pending_eval(void) {
 static void test_generate_messages(void) {
     static const char *const steps[] = {"Once", " upon"};
     static const bitnet_message talk[] = {
-        {"system", " Be brief. "}, {"user", "<|eot_id|>x"}, {"user", "more"}, {"", "x"},
-        {"user", 0}};
+        MESSAGE("system", " Be brief. "), MESSAGE("user", "<|eot_id|>x"), MESSAGE("user", "more"),
+        MESSAGE("", "x"), {BITNET_TEXT("user"), {0, 0}, {0, 0}}};
     script s;
     bitnet_ctx *other;
     bitnet_generate_params p;
@@ -1464,7 +1477,7 @@ static void test_generate_messages(void) {
         for (cut = 0; cut < 2; cut++) {
             restart_script(&s);
             p = start_params(&s);
-            p.prompt = 0;
+            p.tokens = 0;
             n = 0;
             if (begun) {               /* a position is there already: no BOS */
                 want[n++] = 'b';
@@ -1475,13 +1488,15 @@ static void test_generate_messages(void) {
             p.max_tokens = cut ? 1 : 0;
             CHECK_MSG(!bitnet_generate(s.c, &p, &why, &err), "%s", err.text);
             CHECK(why == (cut ? BITNET_STOP_LENGTH : BITNET_STOP_END) && s.calls == (cut ? 1 : 3));
-            n += bitnet_chat_tokenize(s.m, 0, talk, 2, BITNET_CHAT_OPEN_REPLY, want + n, (size_t)(256 - n), NULL);
+            n += bitnet_chat_tokenize(s.m, 0, talk, 2, BITNET_CHAT_OPEN_REPLY, want + n,
+                                      (size_t)(256 - n), NULL);
             memcpy(want + n, s.seen, (size_t)s.calls * sizeof *want);
             n += s.calls;
             CHECK(holds(s.c, other, want, n - 1) && bitnet_seq_pending(s.c, 0) == want[n - 1]);
             if (cut) want[n++] = s.g.eot;
             CHECK(want[n - 1] == s.g.eot);
-            n += bitnet_chat_tokenize(s.m, 0, talk + 2, 1, BITNET_CHAT_OPEN_REPLY, want + n, (size_t)(256 - n), NULL);
+            n += bitnet_chat_tokenize(s.m, 0, talk + 2, 1, BITNET_CHAT_OPEN_REPLY, want + n,
+                                      (size_t)(256 - n), NULL);
             p.messages = talk + 2;
             p.n_messages = 1;
             p.max_tokens = 1;
@@ -1502,17 +1517,17 @@ static void test_generate_messages(void) {
     CHECK(bitnet_generate(s.c, &p, 0, &err) == BITNET_ERR_ARG &&
           strstr(err.text, "n_messages is 0"));
     p.n_messages = 1;
-    p.text = "x";
+    p.text = text_of("x");
     CHECK(bitnet_generate(s.c, &p, 0, &err) == BITNET_ERR_ARG && strstr(err.text, "only one"));
     p.messages = 0;
-    p.prompt = want;
-    p.n_prompt = 1;
+    p.tokens = want;
+    p.n_tokens = 1;
     CHECK(bitnet_generate(s.c, &p, 0, &err) == BITNET_ERR_ARG && strstr(err.text, "only one"));
-    p.text = 0;
+    p.text = text_of(0);
     p.messages = talk;
     CHECK(bitnet_generate(s.c, &p, 0, &err) == BITNET_ERR_ARG && strstr(err.text, "only one"));
     CHECK(bitnet_seq_length(s.c, 0) == n && bitnet_seq_pending(s.c, 0) == last);
-    p.prompt = 0;
+    p.tokens = 0;
     for (p.n_messages = 2; !bitnet_generate(s.c, &p, 0, &err); s.flush_calls = 0)
         n = bitnet_seq_length(s.c, 0), last = bitnet_seq_pending(s.c, 0);
     CHECK(err.code == BITNET_ERR_FULL && strstr(err.text, "do not fit"));
@@ -1552,13 +1567,13 @@ static void test_drawn_from(void) {
         cp.n_logits = 5;
         CHECK(m && !bitnet_ctx_create(m, &cp, &d.c, 0));
         memset(&p, 0, sizeof p);
-        p.prompt = prompt;
-        p.n_prompt = 10;
+        p.tokens = prompt;
+        p.n_tokens = 10;
         p.max_tokens = 40;
         p.ignore_end = 1;
         p.lookup = lookup;
         p.text_fn = check_drawn;
-        p.ud = &d;
+        p.text_ud = &d;
         CHECK(!bitnet_generate(d.c, &p, 0, 0) && d.calls == 40);
         CHECK_MSG(!d.wrong, "lookup %d: %d tokens were not the likeliest", lookup, d.wrong);
         bitnet_ctx_free(d.c);
@@ -1586,15 +1601,15 @@ static void test_generate_memory(void) {
     for (k = 0; k < 10 && !done; k++) {
         script s;
         bitnet_generate_params p;
-        bitnet_error err = {BITNET_OK, ""};
+        bitnet_error err = {BITNET_OK, "", {0}};
         bitnet_result r;
         memset(&s, 0, sizeof s);
         s.stop_at = -1;
         memset(&p, 0, sizeof p);
-        p.text = "hello";
+        p.text = text_of("hello");
         p.max_tokens = 2;
         p.text_fn = collect;
-        p.ud = &s;
+        p.text_ud = &s;
         bitnet_seq_rewind(c, 0, 0, NULL);
         count.calls = 0;
         count.fail_at = k;
@@ -1608,7 +1623,7 @@ static void test_generate_memory(void) {
     count.calls = 0;
     count.fail_at = 0;                                     /* the chat template allocates as well */
     {
-        bitnet_message msg = {"user", "hello"};
+        bitnet_message msg = MESSAGE("user", "hello");
         CHECK(bitnet_chat_tokenize(m, 0, &msg, 1, 0, 0, 0, NULL) == BITNET_ERR_MEMORY);
         CHECK(count.live == live);
     }

@@ -23,7 +23,7 @@ static int keep_text(void *ud, const char *p, size_t n, bitnet_token t) {
 static bitnet_model *load_example(const char *kernels) {
     bitnet_model_params p = {0};
     bitnet_model *m;
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_error err = {BITNET_OK, "", {0}};
     char path[512];
     snprintf(path, sizeof path, "%s/../../examples/tiny.gguf", test_data(""));
     p.kernels = kernels ? bitnet_kernels_find(kernels) : 0;
@@ -39,7 +39,7 @@ static int say(bitnet_model *m, const bitnet_generate_params *params, text *out)
     bitnet_result r = bitnet_ctx_create(m, 0, &c, 0);
     memset(out, 0, sizeof *out);
     p.text_fn = keep_text;
-    p.ud = out;
+    p.text_ud = out;
     if (r == BITNET_OK) r = bitnet_generate(c, &p, &why, 0);
     bitnet_ctx_free(c);
     return r == BITNET_OK ? (int)why : -1;
@@ -90,31 +90,35 @@ static void test_prompts(void) {
     if (!m) return;
     for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         int why;
-        p.text = cases[i].prompt;
+        p.text = text_of(cases[i].prompt);
         p.max_tokens = 300;
         why = say(m, &p, &out);
         printf("    %s%s\n", cases[i].prompt, out.s);
-        CHECK_MSG(why == BITNET_STOP_END, "'%s' does not end by itself", p.text);
-        CHECK_MSG(strstr(out.s, cases[i].must_say) != 0, "'%s' goes on '%s'", p.text, out.s);
-        CHECK_MSG(n_words(out.s) >= cases[i].words, "'%s' goes on '%s'", p.text, out.s);
+        CHECK_MSG(why == BITNET_STOP_END, "'%s' does not end by itself", cases[i].prompt);
+        CHECK_MSG(strstr(out.s, cases[i].must_say) != 0, "'%s' goes on '%s'", cases[i].prompt,
+                  out.s);
+        CHECK_MSG(n_words(out.s) >= cases[i].words, "'%s' goes on '%s'", cases[i].prompt,
+                  out.s);
     }
-    CHECK(!strncmp((p.text = cases[0].prompt, say(m, &p, &out), out.s), " Paris", 6));
+    p.text = text_of(cases[0].prompt);
+    CHECK(say(m, &p, &out) >= 0 && !strncmp(out.s, " Paris", 6));
     bitnet_model_free(m);
 }
 
 static void test_tiny_chat(void) {
-    static const bitnet_message turns[] = {{"system", "You are a helpful assistant."},
-                                           {"user", "What is the capital of Japan?"}};
+    static const bitnet_message turns[] = {MESSAGE("system", "You are a helpful assistant."),
+                                           MESSAGE("user", "What is the capital of Japan?")};
     bitnet_model *m = load_example(0);
     bitnet_token prompt[128];
     bitnet_generate_params p = {0};
     text out;
     int why;
     if (!m) return;
-    p.n_prompt = bitnet_chat_tokenize(m, 0, turns, 2, BITNET_CHAT_BEGIN | BITNET_CHAT_OPEN_REPLY, prompt, 128, NULL);
-    p.prompt = prompt;
+    p.n_tokens = bitnet_chat_tokenize(m, 0, turns, 2, BITNET_CHAT_BEGIN | BITNET_CHAT_OPEN_REPLY,
+                                      prompt, 128, NULL);
+    p.tokens = prompt;
     p.max_tokens = 200;
-    CHECK(p.n_prompt > 0 && p.n_prompt <= 128);
+    CHECK(p.n_tokens > 0 && p.n_tokens <= 128);
     why = say(m, &p, &out);
     printf("    %s\n", out.s);
     CHECK(why == BITNET_STOP_END);
@@ -182,7 +186,7 @@ static void test_same_text(void) {
         s.temperature = 0.9f;
         s.top_p = 0.95f;
         s.rng = 42;
-        p.text = "Once upon a time";
+        p.text = text_of("Once upon a time");
         p.max_tokens = 100;
         p.sampler = &s;
         CHECK(say(m, &p, n++ ? &out : &first) >= 0);

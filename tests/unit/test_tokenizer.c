@@ -27,18 +27,23 @@ static void *counter_alloc(void *ud, size_t size, size_t align) {
     if (!p) return 0;
     c->total += size;
     c->live++;
+    memcpy(p, &size, sizeof size);
     return p + 16;
 }
 
-static void counter_free(void *ud, void *p) {
+/* What is freed with another size than it was allocated with stays counted. */
+static void counter_free(void *ud, void *p, size_t size) {
+    size_t had;
     if (p) {
-        ((counter *)ud)->live--;
+        memcpy(&had, (char *)p - 16, sizeof had);
+        ((counter *)ud)->live -= had == size;
         free((char *)p - 16);
     }
 }
 
 static bitnet_allocator counter_allocator(counter *c) {
     bitnet_allocator a;
+    memset(&a, 0, sizeof a);
     c->total = 0;
     c->live = c->calls = 0;
     c->fail_at = -1;
@@ -915,12 +920,12 @@ static void test_golden_special(void) {
    of the whole text. */
 static int real_chat(const char *vocab, int pre, const char *name, const char *text) {
     static const bitnet_message talk[] = {
-        {"system", "\n\nBe brief.\n"}, {"user", "  don't\n\n"}, {"assistant", "\xC3\xA9: 1234 \n"},
-        {"user", "\nx"}
+        MESSAGE("system", "\n\nBe brief.\n"), MESSAGE("user", "  don't\n\n"),
+        MESSAGE("assistant", "\xC3\xA9: 1234 \n"), MESSAGE("user", "\nx")
     };
     static bitnet_token got[200], want[200];
     static bitnet__encoder e;
-    bitnet_chat_params p = {0, BITNET_THINK_OFF, 0};
+    bitnet_chat_params p = {.thinking = BITNET_THINK_OFF};
     bitnet__vocab v;
     bitnet_error err;
     counter c;
@@ -931,7 +936,7 @@ static int real_chat(const char *vocab, int pre, const char *name, const char *t
     while (strcmp(bitnet__chat_rows[k].t.name, name)) k++;
     p.chat_template = &bitnet__chat_rows[k].t;
     bitnet__encoder_open(&e, &v, &a, got, 200);
-    bitnet__encode_chat(&e, &p, talk, 4, BITNET_CHAT_OPEN_REPLY);
+    if (bitnet__encode_chat(&e, 0, &p, talk, 4, BITNET_CHAT_OPEN_REPLY, 0)) return 0;
     n = bitnet__encoder_close(&e);
     n_want = bitnet__encode(&v, &a, text, strlen(text), BITNET_PARSE_SPECIAL, want, 200);
     bitnet__vocab_free(&v, &a);

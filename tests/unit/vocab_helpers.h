@@ -28,7 +28,7 @@ static inline gb_model word_model(void) {
 
 static inline bitnet_model *load_built(const gb_model *g) {
     bitnet_model *m = 0;
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_error err = {BITNET_OK, "", {0}};
     if (bitnet_model_load_memory(g->data, g->size, 0, &m, &err))
         test_fail(__FILE__, __LINE__, "load: %s", err.text);
     return m;
