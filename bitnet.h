@@ -1385,6 +1385,44 @@ BITNET_API bitnet_result bitnet_floats_unpack(uint32_t type, const uint8_t *data
 
 #ifdef BITNET_IMPLEMENTATION
 
+/* No warnings of what is meant so, up to the end of the implementation. */
+#if defined(__GNUC__) && !defined(BITNET__IMPLEMENTED)
+  #pragma GCC diagnostic push
+  #pragma GCC diagnostic ignored "-Wpragmas"           /* names below that this compiler lacks */
+  #pragma GCC diagnostic ignored "-Wunknown-warning-option"
+  #ifdef BITNET_STATIC                 /* functions that the program does not use */
+    #pragma GCC diagnostic ignored "-Wunused-function"
+  #endif
+  /* what the optimizer assumes, would like to know, or does not see: who calls, and with what */
+  #pragma GCC diagnostic ignored "-Wstrict-overflow"
+  #pragma GCC diagnostic ignored "-Wsuggest-attribute=const"
+  #pragma GCC diagnostic ignored "-Wsuggest-attribute=pure"
+  #pragma GCC diagnostic ignored "-Wsuggest-attribute=malloc"
+  #pragma GCC diagnostic ignored "-Wsuggest-attribute=cold"
+  #pragma GCC diagnostic ignored "-Winline"
+  #pragma GCC diagnostic ignored "-Wnull-dereference"
+  #pragma GCC diagnostic ignored "-Wstack-protector"
+  /* conditions that are constant for some instruction sets */
+  #pragma GCC diagnostic ignored "-Wduplicated-branches"
+  #pragma GCC diagnostic ignored "-Wtautological-value-range-compare"
+  /* texts that are cut on purpose, comparisons to the bit, structs, defaults, commas */
+  #pragma GCC diagnostic ignored "-Wformat-truncation"
+  #pragma GCC diagnostic ignored "-Wfloat-equal"
+  #pragma GCC diagnostic ignored "-Wunsuffixed-float-constants"
+  #pragma GCC diagnostic ignored "-Wpadded"
+  #pragma GCC diagnostic ignored "-Wswitch-enum"
+  #pragma GCC diagnostic ignored "-Wswitch-default"
+  #pragma GCC diagnostic ignored "-Wcomma"
+  /* C that C++ would write otherwise */
+  #pragma GCC diagnostic ignored "-Wold-style-cast"
+  #pragma GCC diagnostic ignored "-Wuseless-cast"
+  #pragma GCC diagnostic ignored "-Wzero-as-null-pointer-constant"
+  #pragma GCC diagnostic ignored "-Wreserved-identifier"
+  #pragma GCC diagnostic ignored "-Wreserved-macro-identifier"
+  #pragma GCC diagnostic ignored "-Wc++98-compat-pedantic"
+  #pragma GCC diagnostic ignored "-Wunsafe-buffer-usage"
+#endif
+
 /* A kernel table. Everything else about kernels is in @kernels. This part stands outside of the
    guard below, for programs that call kernels to test them: with BITNET__IMPLEMENTED they see it
    and link the rest. */
@@ -1557,19 +1595,27 @@ struct bitnet_kernels {
 #endif
 /* INLINE: always inlined, for functions with constant arguments. APART: never inlined, so that a
    loop has all registers for itself, a large frame leaves the stack, or a function that many call
-   is there once. COLD: APART, and for size rather than speed. */
+   is there once. COLD: APART, and for size rather than speed. FORMAT: the parameters, counted
+   from 1, that are printf's format and the first of its values. */
 #if !BITNET__KNOWN_COMPILER
   #define BITNET__INLINE static
   #define BITNET__APART static
   #define BITNET__COLD static
+  #define BITNET__FORMAT(text, values)
 #elif defined(__GNUC__) || defined(__clang__)
   #define BITNET__INLINE static inline __attribute__((always_inline))
   #define BITNET__APART static __attribute__((noinline))
   #define BITNET__COLD static __attribute__((noinline, cold))
+  #ifdef __clang__
+    #define BITNET__FORMAT(text, values) __attribute__((format(printf, text, values)))
+  #else                                /* gcc's "printf" is Microsoft's on Windows */
+    #define BITNET__FORMAT(text, values) __attribute__((format(gnu_printf, text, values)))
+  #endif
 #else
   #define BITNET__INLINE static __forceinline
   #define BITNET__APART static __declspec(noinline)
   #define BITNET__COLD BITNET__APART
+  #define BITNET__FORMAT(text, values)
 #endif
 #if defined(__x86_64__) || defined(__i386__) || defined(_M_X64) || defined(_M_IX86)
   #define BITNET__ARCH_X86 1
@@ -1648,13 +1694,6 @@ struct bitnet_kernels {
 #if defined(BITNET__THREADS_POSIX) && defined(__linux__) && !defined(BITNET_NO_STDIO)
   #define BITNET__CPU_QUOTA 1          /* read from the text files of control groups */
   #include <stdio.h>
-#endif
-
-#ifdef BITNET_STATIC   /* no warnings about functions that the program does not use */
-  #if defined(__GNUC__)
-    #pragma GCC diagnostic push
-    #pragma GCC diagnostic ignored "-Wunused-function"
-  #endif
 #endif
 
 #ifdef __cplusplus
@@ -1844,6 +1883,7 @@ BITNET_API int bitnet_clean_text(const char *text, size_t n, char *buf, size_t c
 
 /* Fills err, which may be null, and returns code. Print a number that may be INT_MIN with %lld:
    stb_sprintf negates within the type. */
+BITNET__FORMAT(3, 4)
 static bitnet_result bitnet__fail(bitnet_error *err, bitnet_result code, const char *format, ...) {
     va_list args;
     if (!err) return code;
@@ -1868,6 +1908,7 @@ static bitnet_result bitnet__check_reserved(const uint64_t *words, int n, const 
 }
 
 /* Formats a short text: a key, a tensor name, a number. The rest is cut off. */
+BITNET__FORMAT(2, 3)
 static void bitnet__format(char buf[BITNET__TEXT], const char *format, ...) {
     va_list args;
     va_start(args, format);
@@ -2268,7 +2309,10 @@ typedef pthread_mutex_t bitnet__mutex;
 typedef pthread_cond_t bitnet__cond;
 typedef pthread_t bitnet__thread;
   #define BITNET__THREAD_RETURN void *
-static uintptr_t bitnet__this_thread(void) { return (uintptr_t)pthread_self(); }
+static uintptr_t bitnet__this_thread(void) {
+    const pthread_t self = pthread_self();     /* a number, or on some systems a pointer */
+    return (uintptr_t)self;
+}
 static uintptr_t bitnet__this_process(void) { return (uintptr_t)getpid(); }
 static int bitnet__mutex_init(bitnet__mutex *m) { return pthread_mutex_init(m, 0) == 0; }
 static void bitnet__mutex_destroy(bitnet__mutex *m) { pthread_mutex_destroy(m); }
@@ -14081,7 +14125,8 @@ static int bitnet__split_hidden(bitnet_ctx *c, const float *x, int32_t state) {
     memset(v + n, 0, (size_t)(padded - n));
     *sum_u = *sum_v = 0;
     for (i = 0; i < n; i++) {
-        const int32_t q = (int32_t)bitnet__round((double)(x[i] * inverse));
+        const double nearest = bitnet__round((double)(x[i] * inverse));
+        const int32_t q = (int32_t)nearest;
         u[i] = (int8_t)((q + 64 + 128 * 128) / 128 - 128);  /* floor((q + 64) / 128) */
         v[i] = (int8_t)(q - 128 * u[i]);
         *sum_u += u[i];
@@ -16910,17 +16955,15 @@ BITNET_API bitnet_result bitnet_selftest(const bitnet_kernels *k, bitnet_error *
 }
 #endif
 
-#ifdef BITNET_STATIC
-  #if defined(__GNUC__)
-    #pragma GCC diagnostic pop
-  #endif
-#endif
 #if defined(__clang__)
   #pragma STDC FP_CONTRACT DEFAULT
 #elif defined(__GNUC__)
   #pragma GCC pop_options
 #elif defined(_MSC_VER) && (_MSC_VER < 1930 || defined(_M_FP_CONTRACT))   /* the default */
   #pragma fp_contract(on)
+#endif
+#if defined(__GNUC__)
+  #pragma GCC diagnostic pop
 #endif
 #endif /* BITNET__GOES_ON */
 #endif /* BITNET_IMPLEMENTATION */

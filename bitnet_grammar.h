@@ -276,6 +276,34 @@ BITNET_GRAMMAR_API void bitnet_matcher_chosen(void *matcher, bitnet_token t);
 
 #ifdef BITNET_GRAMMAR_IMPLEMENTATION
 #ifndef BITNET_GRAMMAR__IMPLEMENTED
+
+/* No warnings of what is meant so, up to the end of the implementation: see there in bitnet.h. */
+#if defined(__GNUC__)
+  #pragma GCC diagnostic push
+  #pragma GCC diagnostic ignored "-Wpragmas"
+  #pragma GCC diagnostic ignored "-Wunknown-warning-option"
+  #pragma GCC diagnostic ignored "-Wstrict-overflow"
+  #pragma GCC diagnostic ignored "-Wsuggest-attribute=const"
+  #pragma GCC diagnostic ignored "-Wsuggest-attribute=pure"
+  #pragma GCC diagnostic ignored "-Wsuggest-attribute=malloc"
+  #pragma GCC diagnostic ignored "-Wsuggest-attribute=cold"
+  #pragma GCC diagnostic ignored "-Winline"
+  #pragma GCC diagnostic ignored "-Wnull-dereference"
+  #pragma GCC diagnostic ignored "-Wstack-protector"
+  #pragma GCC diagnostic ignored "-Wformat-truncation"
+  #pragma GCC diagnostic ignored "-Wfloat-equal"
+  #pragma GCC diagnostic ignored "-Wunsuffixed-float-constants"
+  #pragma GCC diagnostic ignored "-Wpadded"
+  #pragma GCC diagnostic ignored "-Wcomma"
+  #pragma GCC diagnostic ignored "-Wold-style-cast"
+  #pragma GCC diagnostic ignored "-Wuseless-cast"
+  #pragma GCC diagnostic ignored "-Wzero-as-null-pointer-constant"
+  #pragma GCC diagnostic ignored "-Wreserved-identifier"
+  #pragma GCC diagnostic ignored "-Wreserved-macro-identifier"
+  #pragma GCC diagnostic ignored "-Wc++98-compat-pedantic"
+  #pragma GCC diagnostic ignored "-Wunsafe-buffer-usage"
+#endif
+
 #define BITNET_GRAMMAR__IMPLEMENTED
 
 /* =============================================================================================
@@ -313,6 +341,15 @@ enum {
 #define BITNET_GRAMMAR__RULES 0xFFFFFFFFu  /* the space of rules' names; objects': their values */
 #define BITNET_GRAMMAR__AROUND 0xFFFFFFFEu /* the same of the rules around */
 #define BITNET_GRAMMAR__LISTS 0x80000000u
+/* The parameters, counted from 1, that are printf's format and the first of its values (0: they are
+   a va_list). On Windows gcc's own "printf" is Microsoft's. */
+#if defined(__clang__)
+  #define BITNET_GRAMMAR__FORMAT(text, values) __attribute__((format(printf, text, values)))
+#elif defined(__GNUC__)
+  #define BITNET_GRAMMAR__FORMAT(text, values) __attribute__((format(gnu_printf, text, values)))
+#else
+  #define BITNET_GRAMMAR__FORMAT(text, values)
+#endif
 
 /* A grammar becomes a graph. A text is a path through it from the root rule's first node to RETURN;
    CALL and REP go through another part of the graph on the way, and then on to their next node.
@@ -475,6 +512,7 @@ typedef struct bitnet_grammar__builder {
 #define BITNET_GRAMMAR__FORK(b, i) (((bitnet_grammar__fork *)(b)->forks.p)[i])
 #define BITNET_GRAMMAR__POOL(b, i) ((char *)(b)->pool.p + (i))
 
+BITNET_GRAMMAR__FORMAT(3, 0)
 static void bitnet_grammar__set_error(bitnet_error *err, bitnet_result code, const char *format,
                                       va_list args, const char *before) {
     char line[600];
@@ -487,6 +525,7 @@ static void bitnet_grammar__set_error(bitnet_error *err, bitnet_result code, con
 }
 
 /* The first error, at a place of the text (NONE: none). Returns an unusable node. */
+BITNET_GRAMMAR__FORMAT(4, 5)
 static uint32_t bitnet_grammar__fail(bitnet_grammar__builder *b, bitnet_result code, uint32_t at,
                                      const char *format, ...) {
     char before[64] = "";
@@ -2825,8 +2864,9 @@ static void bitnet_grammar__find_states(bitnet_grammar__builder *b, uint32_t n_k
             b->stamp++;
             bitnet_grammar__spend(b, 4 * (uint64_t)t.n);
             for (i = 0; i < t.n && !b->code; i++) {
+                bitnet_grammar__stage s;
                 x = BITNET_GRAMMAR__NUMBER_AT(b->members, t.first + i);
-                const bitnet_grammar__stage s = BITNET_GRAMMAR__STEP(b, x / 2);
+                s = BITNET_GRAMMAR__STEP(b, x / 2);
                 if (s.type == BITNET_GRAMMAR__DONE && !(x & 1)) bitnet_grammar__reach(b, x, 0);
                 if (s.type == BITNET_GRAMMAR__CHARS &&
                     bitnet_grammar__step_has(b, &s, BITNET_GRAMMAR__NUMBER_AT(cps, k)))
@@ -4647,6 +4687,7 @@ BITNET_GRAMMAR_API void bitnet_grammar_free(bitnet_grammar *g) {
 
 BITNET_GRAMMAR_API size_t bitnet_grammar_bytes(const bitnet_grammar *g) { return g ? g->bytes : 0; }
 
+BITNET_GRAMMAR__FORMAT(3, 4)
 static bitnet_result bitnet_grammar__refuse(bitnet_error *err, bitnet_result code,
                                             const char *format, ...) {
     va_list args;
@@ -5631,5 +5672,8 @@ BITNET_GRAMMAR_API void bitnet_matcher_free(bitnet_matcher *m) {
     bitnet_grammar__free(&a, m);
 }
 
+#if defined(__GNUC__)
+  #pragma GCC diagnostic pop
+#endif
 #endif /* BITNET_GRAMMAR__IMPLEMENTED */
 #endif /* BITNET_GRAMMAR_IMPLEMENTATION */

@@ -2603,9 +2603,10 @@ BITNET__INLINE BITNET__TARGET void BITNET__I(column_i2s)(const bitnet__dots *d) 
 
 BITNET__INLINE BITNET__TARGET int BITNET__I(tile_i2s_cols)(const bitnet__dots *d) {
     const int most = BITNET__I(tile_cols), count = bitnet__share(d->cols, most);
-    if (count == 1 && BITNET__I(together) == 1) BITNET__I(column_i2s)(d);
-    else if (count == 1) BITNET__I(tile_i2s)(d, 1);
-    else if (count == 2) BITNET__I(tile_i2s)(d, 2);
+    if (count == 1) {
+        if (BITNET__I(together) == 1) BITNET__I(column_i2s)(d);
+        else BITNET__I(tile_i2s)(d, 1);
+    } else if (count == 2) BITNET__I(tile_i2s)(d, 2);
     else if (count == 3) BITNET__I(tile_i2s)(d, 3);
     else if (most > 3 && count == 4) BITNET__I(tile_i2s)(d, 4);
     else if (most > 4 && count == 5) BITNET__I(tile_i2s)(d, 5);

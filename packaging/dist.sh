@@ -21,6 +21,8 @@ versions() {
     names bitnet.h '^\/\* bitnet.h - v\([^ ]*\) .*'
     names web/package.json '^ *"version": "\([^"]*\)".*'
     names packaging/vcpkg/bitnet-h/vcpkg.json '^ *"version": "\([^"]*\)".*'
+    names packaging/meson/bitnet.wrap '^directory = bitnet-\(.*\)'
+    names packaging/meson/bitnet.wrap '^source_filename = bitnet-\(.*\)[.]tar[.]gz$'
     names CMakeLists.txt '^project(bitnet VERSION \([^ ]*\) .*' |
         sed "s/ \${version}\$/ $version/"      # it reads bitnet.h
     for file in README.md web/README.md packaging/README.md; do

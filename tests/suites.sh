@@ -225,7 +225,7 @@ suite_convert() {
     return $bad
 }
 
-suite_packages() {                     # CMake, pkg-config, vcpkg's port
+suite_packages() {                     # CMake, pkg-config, vcpkg's port, Meson
     need cmake && need pkg-config && need g++
     sh tests/packaging/test_packaging.sh
 }

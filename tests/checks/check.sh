@@ -109,6 +109,10 @@ for c in "gcc c2x" "clang c2x" "g++ c++11 c++17" "clang++ c++20" "clang-19 c99" 
     done
 done
 
+# ---- at the flags of other projects ----
+
+. tests/checks/warnings.sh
+
 # ---- switches, one at a time, and together with another copy ----
 
 case $(uname -m) in

@@ -101,7 +101,8 @@ refused() { # NAME TEXT [VARIABLE=VALUE...]: it says the text, and leaves nothin
     check "refuses $place, says why" "it does not say '$text'" grep -q -e "$text" "$tmp/err"
     check "refuses $place, leaves nothing" "there is build/dist" test ! -e "$tree/build/dist"
 }
-for place in bitnet.h web/package.json web/README.md packaging/vcpkg/bitnet-h/vcpkg.json; do
+for place in bitnet.h web/package.json web/README.md packaging/vcpkg/bitnet-h/vcpkg.json \
+    packaging/meson/bitnet.wrap; do
     fresh
     sed "/^#define/!s/$version/9.8.7/" "$place" >"$tree/$place"
     refused "$place" "^    $place: 9.8.7$"

@@ -6,8 +6,6 @@ function(run)
         message(FATAL_ERROR "failed: ${ARGV}")
     endif()
 endfunction()
-function(vcpkg_check_linkage)
-endfunction()
 function(vcpkg_cmake_configure)
     cmake_parse_arguments(PARSE_ARGV 0 arg "" "SOURCE_PATH" "OPTIONS")
     run(${CMAKE_COMMAND} -S ${arg_SOURCE_PATH} -B ${CURRENT_PACKAGES_DIR}/build

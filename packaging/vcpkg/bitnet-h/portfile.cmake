@@ -1,5 +1,4 @@
 # An overlay port: it builds the checkout that it lies in.
-vcpkg_check_linkage(ONLY_STATIC_LIBRARY)
 get_filename_component(SOURCE_PATH "${CMAKE_CURRENT_LIST_DIR}/../../.." ABSOLUTE)
 vcpkg_cmake_configure(SOURCE_PATH "${SOURCE_PATH}")
 vcpkg_cmake_install()
