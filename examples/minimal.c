@@ -24,7 +24,8 @@ int main(int argc, char **argv) {
         return 2;
     }
     memset(&gen, 0, sizeof gen);
-    gen.text = argc > 2 ? argv[2] : "Once upon a time";
+    gen.text.data = argc > 2 ? argv[2] : "Once upon a time";
+    gen.text.size = strlen(gen.text.data);
     gen.max_tokens = 100;
     gen.text_fn = print;
 
