@@ -6,7 +6,7 @@ import { openKept, openSource } from './cache.js';
 import { BitNetError, abortError, engineCode } from './errors.js';
 
 const ADD_BOS = 1; // flags of bw_tokenize
-const PARSE_SPECIAL = 2;
+const PARSE_SPECIAL = 4;
 const FILES_BOS = 8;
 const BATCH = 128; // tokens evaluated together; more would cost memory
 const BATCH_BESIDE = 32; // while others write, who wait for it
