@@ -19,7 +19,7 @@
            memset(&sampler, 0, sizeof sampler);
            sampler.mask_fn = bitnet_matcher_mask;
            sampler.chosen_fn = bitnet_matcher_chosen;
-           sampler.ud = matcher;
+           sampler.mask_ud = sampler.chosen_ud = matcher;
            gen->sampler = &sampler;
            if (r == BITNET_OK) r = bitnet_generate(ctx, gen, NULL, err);
            bitnet_matcher_free(matcher);
@@ -153,6 +153,21 @@
   #include "bitnet.h"
 #endif
 
+/* The version is in the symbols, as in bitnet.h. */
+#define bitnet_grammar_gbnf bitnet_grammar_gbnf_v0_3
+#define bitnet_grammar_json_schema bitnet_grammar_json_schema_v0_3
+#define bitnet_grammar_free bitnet_grammar_free_v0_3
+#define bitnet_grammar_bytes bitnet_grammar_bytes_v0_3
+#define bitnet_matcher_bytes bitnet_matcher_bytes_v0_3
+#define bitnet_matcher_create bitnet_matcher_create_v0_3
+#define bitnet_matcher_free bitnet_matcher_free_v0_3
+#define bitnet_matcher_reset bitnet_matcher_reset_v0_3
+#define bitnet_matcher_copy bitnet_matcher_copy_v0_3
+#define bitnet_matcher_accept bitnet_matcher_accept_v0_3
+#define bitnet_matcher_state bitnet_matcher_state_v0_3
+#define bitnet_matcher_mask bitnet_matcher_mask_v0_3
+#define bitnet_matcher_chosen bitnet_matcher_chosen_v0_3
+
 /* In front of every public function; see BITNET_API in bitnet.h. */
 #ifndef BITNET_GRAMMAR_API
   #define BITNET_GRAMMAR_API BITNET_API
@@ -171,7 +186,8 @@ typedef struct bitnet_grammar bitnet_grammar;
 /* Where one text is in its grammar: used by one thread at a time. */
 typedef struct bitnet_matcher bitnet_matcher;
 
-/* All zero means defaults. */
+/* All zero means defaults. As in bitnet.h, reserved words must be 0, or the call is
+   BITNET_ERR_ARG. */
 typedef struct bitnet_grammar_params {
     bitnet_allocator allocator;  /* of all that the grammar keeps, and for the call; 0: malloc */
     /* A grammar of the same model, or 0. The new one uses its table of the vocabulary, which saves
@@ -180,14 +196,16 @@ typedef struct bitnet_grammar_params {
     int32_t max_nodes;           /* how large a grammar may become, 16 .. 2^24; 0: 2^20 */
     int32_t max_work;            /* steps that compiling may take, from 1000 on; 0: 2^26 */
     /* GBNF rules around what is compiled, which is their rule root; the whole text is their rule
-       text. Their names are their own. 0: the whole text is root. */
-    const char *around;
+       text. Their names are their own. Data 0: the whole text is root. */
+    bitnet_text around;
+    uint64_t reserved[4];
 } bitnet_grammar_params;
 
 /* For `around`: the rule thought, for a text that begins inside of thinking. It is any text up to
    the first </think>, which must be a token of the model:
 
-       params.around = BITNET_GRAMMAR_THOUGHT "text ::= thought \"\\n\\n\" root\n"; */
+       static const bitnet_text around =
+           BITNET_TEXT(BITNET_GRAMMAR_THOUGHT "text ::= thought \"\\n\\n\" root\n"); */
 #define BITNET_GRAMMAR_THOUGHT                                                              \
     "thought ::= ([^<] | thought-part* thought-on)* thought-part* (\"</think>\" | </think>)\n" \
     "thought-part ::= \"<\" (\"/\" (\"t\" (\"h\" (\"i\" (\"n\" \"k\"?)?)?)?)?)?\n"     \
@@ -201,6 +219,7 @@ typedef struct bitnet_matcher_params {
     int32_t max_ways;            /* ways to read a text, 1 .. 65536; 0: 1024 */
     int32_t max_states;          /* states remembered, 64 .. 2^20; 0: 4096 */
     int32_t max_masks;           /* masks remembered, 1 .. 65536; 0: 64 */
+    uint64_t reserved[4];
 } bitnet_matcher_params;
 
 typedef enum bitnet_matcher_status {
@@ -231,7 +250,7 @@ BITNET_GRAMMAR_API bitnet_result bitnet_grammar_json_schema(const bitnet_model *
 BITNET_GRAMMAR_API void bitnet_grammar_free(bitnet_grammar *g);
 
 /* The bytes that a grammar holds, and what a matcher of it would (params may be 0; 0: they are out
-   of range). */
+   of range, or reserved words are not 0). */
 BITNET_GRAMMAR_API size_t bitnet_grammar_bytes(const bitnet_grammar *g);
 BITNET_GRAMMAR_API size_t bitnet_matcher_bytes(const bitnet_grammar *g,
                                                const bitnet_matcher_params *params);
@@ -412,15 +431,26 @@ struct bitnet_grammar {
    @memory  blocks, arrays that grow, errors
    ============================================================================================= */
 
+enum { BITNET_GRAMMAR__HEAD = 16 };        /* bytes in front that keep the size for free_fn */
+
 static void *bitnet_grammar__alloc(const bitnet_allocator *a, size_t size) {
-    if (size == 0) size = 1;
-    return a->alloc_fn ? a->alloc_fn(a->ud, size, 16) : malloc(size);
+    char *p;
+    if (!a->alloc_fn) return malloc(size ? size : 1);
+    if (size > SIZE_MAX - BITNET_GRAMMAR__HEAD) return 0;
+    size += BITNET_GRAMMAR__HEAD;
+    p = (char *)a->alloc_fn(a->ud, size, 16);
+    if (p) memcpy(p, &size, sizeof size);
+    return p ? p + BITNET_GRAMMAR__HEAD : 0;
 }
 
 static void bitnet_grammar__free(const bitnet_allocator *a, void *p) {
+    size_t size;
     if (!p) return;
-    if (a->alloc_fn) a->free_fn(a->ud, p);
-    else free(p);
+    if (a->alloc_fn) {
+        p = (char *)p - BITNET_GRAMMAR__HEAD;
+        memcpy(&size, p, sizeof size);
+        a->free_fn(a->ud, p, size);
+    } else free(p);
 }
 
 /* A fragment: what is read from start to end, a JOIN whose next is not set. */
@@ -1145,7 +1175,7 @@ static bitnet_grammar__frag bitnet_grammar__parse_token(bitnet_grammar__builder 
             else name[n++] = b->text[b->at++];
         }
         name[n] = 0;
-        t = b->code ? 0 : strlen(name) == n ? bitnet_token_find(b->g->model, name, strlen(name)) : -1;
+        t = b->code ? 0 : bitnet_token_find(b->g->model, name, n);
         if (t < 0)
             bitnet_grammar__fail(b, BITNET_ERR_FORMAT, at, "the vocabulary has no token %s", name);
     }
@@ -4697,6 +4727,25 @@ static bitnet_result bitnet_grammar__refuse(bitnet_error *err, bitnet_result cod
     return code;
 }
 
+/* What a struct of parameters must not hold: one of an allocator's two functions, or a reserved word
+   that is not 0. */
+static bitnet_result bitnet_grammar__check_params(const bitnet_allocator *a,
+                                                  const uint64_t reserved[4], const char *of,
+                                                  bitnet_error *err) {
+    int i, set = 0;
+    for (i = 0; i < 4; i++) set |= reserved[i] != 0;
+    if (a->reserved[0] || a->reserved[1]) {
+        of = "bitnet_allocator";
+        set = 1;
+    }
+    if (set)
+        return bitnet_grammar__refuse(err, BITNET_ERR_ARG, "%s: a reserved word is not 0: the "
+                                      "struct was not cleared, or a newer version's", of);
+    if (!a->alloc_fn != !a->free_fn)
+        return bitnet_grammar__refuse(err, BITNET_ERR_ARG, "allocator: one of two functions");
+    return BITNET_OK;
+}
+
 /* Gives the grammar what the builder has made, and frees the rest. */
 static void bitnet_grammar__finish(bitnet_grammar__builder *b) {
     bitnet_grammar *g = b->g;
@@ -4759,19 +4808,18 @@ static uint32_t bitnet_grammar__need_rule(bitnet_grammar__builder *b, const char
 
 /* Reads the rules around root; returns the rule of the whole text. */
 static uint32_t bitnet_grammar__put_around(bitnet_grammar__builder *b, uint32_t root,
-                                           const char *around) {
-    const size_t n = strlen(around);
+                                           bitnet_text around) {
     const uint32_t key = b->pool.n;
-    if (n > BITNET_GRAMMAR__TEXT)
+    if (around.size > BITNET_GRAMMAR__TEXT)
         bitnet_grammar__fail(b, BITNET_ERR_LIMIT, BITNET_GRAMMAR__NONE, "around: over %d bytes",
                              (int)BITNET_GRAMMAR__TEXT);
     if (b->code) return 0;
     b->space = BITNET_GRAMMAR__AROUND;
     bitnet_grammar__put(b, &b->pool, "root", 4);
     bitnet_grammar__add_name(b, b->space, key, 4, root);
-    b->source = around;
-    b->n_source = (uint32_t)n;
-    bitnet_grammar__parse_gbnf(b, around, (uint32_t)n);
+    b->source = around.data;
+    b->n_source = (uint32_t)around.size;
+    bitnet_grammar__parse_gbnf(b, around.data, (uint32_t)around.size);
     return bitnet_grammar__need_rule(b, "text");
 }
 
@@ -4785,7 +4833,7 @@ static void bitnet_grammar__compile(bitnet_grammar__builder *b, int is_schema,
         bitnet_grammar__parse_gbnf(b, b->source, b->n_source);
         root = bitnet_grammar__need_rule(b, "root");
     }
-    if (p->around && !b->code) root = bitnet_grammar__put_around(b, root, p->around);
+    if (p->around.data && !b->code) root = bitnet_grammar__put_around(b, root, p->around);
     if (!b->code) bitnet_grammar__read_vocabulary(b, p->like);
     if (!b->code) bitnet_grammar__check(b, root);
 }
@@ -4802,8 +4850,8 @@ static bitnet_result bitnet_grammar__create(const bitnet_model *m, const char *t
     if (params) p = *params;
     if (!m || !out || (!text && n))
         return bitnet_grammar__refuse(err, BITNET_ERR_ARG, "a null pointer");
-    if (!p.allocator.alloc_fn != !p.allocator.free_fn)
-        return bitnet_grammar__refuse(err, BITNET_ERR_ARG, "allocator: one of two functions");
+    code = bitnet_grammar__check_params(&p.allocator, p.reserved, "bitnet_grammar_params", err);
+    if (code) return code;
     if (p.like && p.like->model != m)
         return bitnet_grammar__refuse(err, BITNET_ERR_ARG, "like: of another model");
     if (p.max_nodes && (p.max_nodes < 16 || p.max_nodes > 1 << 24))
@@ -5556,7 +5604,8 @@ BITNET_GRAMMAR_API size_t bitnet_matcher_bytes(const bitnet_grammar *g,
     bitnet_matcher m;
     memset(&p, 0, sizeof p);
     if (params) p = *params;
-    return !g || bitnet_grammar__set_limits(&m, g, &p) ? 0 : bitnet_grammar__block(&m);
+    if (!g || bitnet_grammar__check_params(&p.allocator, p.reserved, "", 0)) return 0;
+    return bitnet_grammar__set_limits(&m, g, &p) ? 0 : bitnet_grammar__block(&m);
 }
 
 /* Forgets all states. */
@@ -5633,13 +5682,15 @@ BITNET_GRAMMAR_API bitnet_result bitnet_matcher_create(const bitnet_grammar *g,
     bitnet_matcher_params p;
     bitnet_matcher limits, *m;
     const char *wrong;
+    bitnet_result r;
     size_t size;
     if (out) *out = 0;
     if (!g || !out) return bitnet_grammar__refuse(err, BITNET_ERR_ARG, "a null pointer");
     memset(&p, 0, sizeof p);
     if (params) p = *params;
-    wrong = !p.allocator.alloc_fn != !p.allocator.free_fn
-                ? "allocator" : bitnet_grammar__set_limits(&limits, g, &p);
+    r = bitnet_grammar__check_params(&p.allocator, p.reserved, "bitnet_matcher_params", err);
+    if (r) return r;
+    wrong = bitnet_grammar__set_limits(&limits, g, &p);
     if (wrong) return bitnet_grammar__refuse(err, BITNET_ERR_ARG, "%s is out of range", wrong);
     if (g->need[g->root] > limits.max_depth)
         return bitnet_grammar__refuse(err, BITNET_ERR_LIMIT,

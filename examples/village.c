@@ -53,7 +53,7 @@ static int fail(const char *what, const char *why) {
 /* Lets all characters go on from these texts, together; texts[i] becomes what they write. */
 static bitnet_result speak(bitnet_ctx *ctx, char texts[][400], bitnet_sampler *samplers,
                            int max_tokens, bitnet_error *err) {
-    static const char *const stops[] = {".", "\n"};
+    static const bitnet_text stops[] = {BITNET_TEXT("."), BITNET_TEXT("\n")};
     bitnet_gen *gens[N_CHARACTERS] = {0};
     bitnet_generate_params p;
     bitnet_piece piece;
@@ -65,7 +65,8 @@ static bitnet_result speak(bitnet_ctx *ctx, char texts[][400], bitnet_sampler *s
     p.n_stop_strings = 2;
     for (i = 0; i < N_CHARACTERS && r == BITNET_OK; i++) {
         p.seq = i;
-        p.text = texts[i];
+        p.text.data = texts[i];
+        p.text.size = strlen(texts[i]);
         p.sampler = &samplers[i];
         r = bitnet_gen_begin(ctx, &p, &gens[i], err);
         texts[i][0] = 0;
@@ -75,9 +76,9 @@ static bitnet_result speak(bitnet_ctx *ctx, char texts[][400], bitnet_sampler *s
         for (i = open = 0; i < N_CHARACTERS && r == BITNET_OK; i++) {
             const size_t n = strlen(texts[i]);
             bitnet_gen_piece(gens[i], &piece);
-            if (piece.n_text < 400 - n) {
-                memcpy(texts[i] + n, piece.text, piece.n_text);
-                texts[i][n + piece.n_text] = 0;
+            if (piece.text.size < 400 - n) {
+                memcpy(texts[i] + n, piece.text.data, piece.text.size);
+                texts[i][n + piece.text.size] = 0;
             }
             open += !piece.ended;
         }
@@ -98,7 +99,7 @@ static bitnet_result play(const bitnet_model *model, bitnet_ctx *ctx, bitnet_err
         samplers[i].top_k = 40;
         samplers[i].rng = (uint64_t)i;
         snprintf(texts[i], sizeof texts[i], " The %s wanted to", names[i]);
-        r = bitnet_seq_copy(ctx, STORY, i, bitnet_seq_length(ctx, STORY), NULL);
+        r = bitnet_seq_copy(ctx, STORY, i, bitnet_seq_length(ctx, STORY), err);
         if (r != BITNET_OK) return r;
     }
     r = speak(ctx, texts, samplers, 25, err);
@@ -110,7 +111,7 @@ static bitnet_result play(const bitnet_model *model, bitnet_ctx *ctx, bitnet_err
                                               choices[i].tokens[k], MOST_TOKENS);
         samplers[i].mask_fn = allow_actions;
         samplers[i].chosen_fn = note_word;
-        samplers[i].ud = &choices[i];
+        samplers[i].mask_ud = samplers[i].chosen_ud = &choices[i];
     }
     if (r == BITNET_OK) r = speak(ctx, texts, samplers, MOST_TOKENS, err);
     for (i = 0; i < N_CHARACTERS && r == BITNET_OK; i++)

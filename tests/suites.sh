@@ -669,7 +669,9 @@ make_web() {
 # The JavaScript API in Node. Its relaxed SIMD needs Node 20 to be asked for it.
 suite_web_node() {
     need node
-    make_web && shared_example generate && shared_example embed || return 1
+    make_web && shared_example generate && shared_example embed && library $CC $CFLAGS &&
+        run $CC $CFLAGS $USE_OBJECT tests/web/written.c "$object" -o build/web-written -lpthread ||
+        return 1
     bad=0 options=
     node tests/web/node.mjs build/generate || bad=1
     chat_model && run node tests/web/chat.mjs build/web build/server-chat-model \

@@ -2,7 +2,8 @@
 
    This becomes a WASM module (./build.sh web) whose exports are the EXPORTs below. Texts and tokens
    go through memory: the caller mallocs what it passes in; results are in `tokens` and `text` until
-   the next call that fills them. A session is a sequence of the context, by its number. Functions
+   the next call that fills them. Texts have a size and no NUL at the end; several of them stand one
+   behind the other, with a list of their sizes. A session is a sequence of the context, by its number. Functions
    that can fail return a negative bitnet_result, and bw_error returns the message. */
 #define BITNET_STATIC
 #define BITNET_IMPLEMENTATION
@@ -56,6 +57,15 @@ EXPORT const char *bw_error_name(int code) {
 #undef NAME
     }
     return "ERR_INTERNAL";
+}
+
+/* The next of several texts. */
+static bitnet_text take_text(const char **s, const int32_t **sizes) {
+    bitnet_text t;
+    t.data = *s;
+    t.size = (size_t)*(*sizes)++;
+    *s += t.size;
+    return t;
 }
 
 /* Makes room for n elements; the old ones are lost. */
@@ -183,10 +193,9 @@ typedef struct session {
     bitnet_token *prompt;
     int32_t n_prompt, n_done;          /* tokens of the prompt, and how many are evaluated */
     int reason;                        /* a bitnet_stop; -1: it can go on */
-    char *stop_text;                   /* the stop strings, each with a NUL behind it */
-    const char **stops;
     bitnet_logit_bias *bias;
     char *grammar_text;                /* of `grammar`; the next text often has the same */
+    size_t grammar_size;
     int is_schema, is_behind;
     bitnet_grammar *grammar;
     bitnet_matcher *matcher;
@@ -226,7 +235,7 @@ EXPORT int bw_ctx(int32_t n_ctx, int32_t n_batch, int32_t n_threads, int32_t n_s
 }
 
 EXPORT const char *bw_arch(void) { return info.arch; }
-EXPORT const char *bw_kernels(void) { return info.kernels; }
+EXPORT const char *bw_kernels(void) { return info.kernels_name; }
 EXPORT const char *bw_version(void) { return bitnet_version(); }
 
 /* The numbers of worker.js's NUMBERS, in its order. */
@@ -286,39 +295,36 @@ EXPORT int bw_ends(int q, int i) { return bitnet_token_is_end(model, held_token(
 /* The tokens that the chat template writes behind a reply: all of them, or with `ended` those
    behind its end token. */
 EXPORT int bw_reply_rest(int ended) {
-    const int n = bitnet_chat_tokenize(model, 0, 0, 0, ended ? BITNET_CHAT_ENDED_REPLY : BITNET_CHAT_CUT_REPLY, 0, 0, NULL);
+    const int flags = ended ? BITNET_CHAT_ENDED_REPLY : BITNET_CHAT_CUT_REPLY;
+    const int n = bitnet_chat_tokenize(model, 0, 0, 0, flags, 0, 0, 0);
     return n < 0 ? 0 : n;
 }
 
 /* The first `keep` tokens that a session holds, for messages that it knows; what is missing behind
-   the reply there, if `close`; then n messages, which are pairs of a role and a text, each with a
-   NUL behind it; and the start of a reply, if `open`: 1, or 2 without thinking. */
-EXPORT int bw_chat_tokenize(int q, const char *s, int n, int keep, int close, int open) {
-    bitnet_message *m = (bitnet_message *)malloc(((size_t)n + 1) * sizeof *m);
-    const int in_front = !keep ? BITNET_ADD_BOS : !close ? 0
+   the reply there, if `close`; then n messages, the texts of which are pairs of a role and a
+   content; and the start of a reply, if `open`: 1, or 2 without thinking. */
+EXPORT int bw_chat_tokenize(int q, const char *s, const int32_t *sizes, int n, int keep, int close,
+                            int open) {
+    bitnet_message *m = (bitnet_message *)calloc((size_t)n + 1, sizeof *m);
+    const int in_front = !keep ? BITNET_CHAT_BEGIN : !close ? 0
                          : bw_ends(q, keep - 1) ? BITNET_CHAT_ENDED_REPLY : BITNET_CHAT_CUT_REPLY;
     const int flags = (open ? BITNET_CHAT_OPEN_REPLY : 0) | in_front;
-    const bitnet_chat_params chat = {0, open == 2 ? BITNET_THINK_OFF : BITNET_THINK_AUTO, 0};
+    bitnet_chat_params chat;
     int count, i;
     if (!m) return fail_result(BITNET_ERR_MEMORY);
     for (i = 0; i < n; i++) {
-        m[i].role = s;
-        m[i].content = s += strlen(s) + 1;
-        s += strlen(s) + 1;
+        m[i].role = take_text(&s, &sizes);
+        m[i].content = take_text(&s, &sizes);
     }
-    count = bitnet_chat_tokenize(model, &chat, m, n, flags, 0, 0, NULL);
+    memset(&chat, 0, sizeof chat);
+    chat.thinking = open == 2 ? BITNET_THINK_OFF : BITNET_THINK_AUTO;
+    count = bitnet_chat_tokenize(model, &chat, m, n, flags, 0, 0, &err);
     if (count >= 0 && reserve((void **)&tokens, &tokens_cap, keep + count, sizeof *tokens))
         count = BITNET_ERR_MEMORY;
     if (count >= 0)
-        count = bitnet_chat_tokenize(model, &chat, m, n, flags, tokens + keep, (size_t)count, NULL);
+        count = bitnet_chat_tokenize(model, &chat, m, n, flags, tokens + keep, (size_t)count, &err);
     free(m);
-    if (count == BITNET_ERR_UNSUPPORTED && bitnet_model_chat_template(model))
-        return fail(count, "thinking: the model of this file always thinks");
-    if (count == BITNET_ERR_UNSUPPORTED)
-        return fail(count, "no chat: the file has no chat template, or one that is not known");
-    if (count == BITNET_ERR_ARG)
-        return fail(count, "messages: the chat template has no such role");
-    if (count < 0) return fail_result(count);
+    if (count < 0) return count;
     for (i = 0; i < keep; i++) tokens[i] = held_token(q, i);
     return keep + count;
 }
@@ -409,11 +415,11 @@ static void chosen(void *ud, bitnet_token t) {
 static void use_mask(session *s) {
     s->sampler.mask_fn = mask;
     s->sampler.chosen_fn = chosen;
-    s->sampler.ud = s;
+    s->sampler.mask_ud = s->sampler.chosen_ud = s;
 }
 
 /* The next token is one of these n, by their numbers; those that are none are passed over. -1: any
-   token. Before each token that a caller's mask allows. */
+   token. Before each token that a caller's mask allows, and once before bw_open. */
 EXPORT int bw_allow(int q, const bitnet_token *list, int32_t n) {
     session *s = &sessions[q];
     const size_t bytes = (size_t)((info.n_vocab + 31) / 32) * sizeof *s->allowed;
@@ -429,18 +435,19 @@ EXPORT int bw_allow(int q, const bitnet_token *list, int32_t n) {
 }
 
 /* The first grammar has the table of the vocabulary for all others. */
-static int compile(const char *s, int is_schema, int is_behind, bitnet_grammar **out) {
+static int compile(const session *s, bitnet_grammar **out) {
+    static const bitnet_text around =
+        BITNET_TEXT(BITNET_GRAMMAR_THOUGHT "text ::= thought \"\\n\\n\" root\n");
     static bitnet_grammar *first;
     bitnet_grammar_params params;
     int r = BITNET_OK;
     memset(&params, 0, sizeof params);
     if (!first) r = bitnet_grammar_gbnf(model, "root ::= [a]*", 13, 0, &first, &err);
     params.like = first;
-    if (is_behind)
-        params.around = BITNET_GRAMMAR_THOUGHT "text ::= thought \"\\n\\n\" root\n";
+    if (s->is_behind) params.around = around;
     if (r) return r;
-    if (is_schema) return bitnet_grammar_json_schema(model, s, strlen(s), &params, out, &err);
-    return bitnet_grammar_gbnf(model, s, strlen(s), &params, out, &err);
+    return (s->is_schema ? bitnet_grammar_json_schema : bitnet_grammar_gbnf)(
+        model, s->grammar_text, s->grammar_size, &params, out, &err);
 }
 
 static void free_grammar(session *s) {
@@ -452,22 +459,23 @@ static void free_grammar(session *s) {
     s->grammar_text = 0;
 }
 
-/* The text keeps to a grammar, or a JSON schema: a string with a NUL, which is taken over. is_behind:
-   it begins inside of thinking, and only what stands behind that keeps to it. What was compiled for
-   the text before is used again if it is the same. */
-EXPORT int bw_grammar(int q, char *grammar, int is_schema, int is_behind) {
+/* The text keeps to a grammar, or a JSON schema, of n bytes, which is taken over. is_behind: it begins
+   inside of thinking, and only what stands behind that keeps to it. What was compiled for the text
+   before is used again if it is the same. */
+EXPORT int bw_grammar(int q, char *grammar, size_t n, int is_schema, int is_behind) {
     session *s = &sessions[q];
     int r = BITNET_OK;
     if (s->matcher && s->is_schema == is_schema && s->is_behind == is_behind &&
-        !strcmp(s->grammar_text, grammar)) {
+        s->grammar_size == n && !memcmp(s->grammar_text, grammar, n)) {
         bitnet_matcher_reset(s->matcher);
         free(grammar);
     } else {
         free_grammar(s);
         s->grammar_text = grammar;
+        s->grammar_size = n;
         s->is_schema = is_schema;
         s->is_behind = is_behind;
-        r = compile(grammar, is_schema, is_behind, &s->grammar);
+        r = compile(s, &s->grammar);
         if (r == BITNET_OK) r = bitnet_matcher_create(s->grammar, 0, &s->matcher, &err);
         if (r) free_grammar(s);
     }
@@ -490,26 +498,22 @@ static int32_t tokens_read(const char *s, size_t n) {
     return count < most ? count : most;
 }
 
-/* The vectors of n texts, which stand one behind the other in s and have these sizes. Returns how
-   many tokens were read. */
+/* The vectors of n texts. Returns how many tokens were read. */
 EXPORT int bw_embed(const char *s, const int32_t *sizes, int32_t n, int pooling, int raw, int cut) {
     bitnet_embed_input *in = (bitnet_embed_input *)calloc((size_t)n + 1, sizeof *in);
     bitnet_embed_params params;
     int32_t i, count = 0;
     int r;
     if (!in) return fail_result(BITNET_ERR_MEMORY);
-    for (i = 0; i < n; i++) {
-        in[i].text = s;
-        in[i].size = (size_t)sizes[i];
-        s += sizes[i];
-    }
+    for (i = 0; i < n; i++) in[i].text = take_text(&s, &sizes);
     memset(&params, 0, sizeof params);
     params.pooling = (bitnet_pooling)pooling;
     params.raw = raw;
     params.cut = cut;
     r = reserve((void **)&vectors, &vectors_cap, n * info.dim, sizeof *vectors);
     if (r == BITNET_OK) r = bitnet_embed(ctx, in, n, &params, vectors, &err);
-    for (i = 0; i < n && r == BITNET_OK; i++) count += tokens_read(in[i].text, in[i].size);
+    for (i = 0; i < n && r == BITNET_OK; i++)
+        count += tokens_read(in[i].text.data, in[i].text.size);
     free(in);
     return r == BITNET_OK ? count : r;
 }
@@ -536,24 +540,10 @@ EXPORT void bw_end(int q) {
     sessions[q].uses_matcher = 0;
 }
 
-/* Takes over n strings, none of them empty, each with a NUL behind it. */
-static int set_stops(session *s, char *strings, int32_t n) {
-    int32_t i;
-    free(s->stop_text);
-    free(s->stops);
-    s->stop_text = strings;
-    s->stops = (const char **)malloc(((size_t)n + 1) * sizeof *s->stops);
-    if (!s->stops) return fail_result(BITNET_ERR_MEMORY);
-    for (i = 0; i < n; i++, strings += strlen(strings) + 1) s->stops[i] = strings;
-    s->params.stop_strings = s->stops;
-    s->params.n_stop_strings = n;
-    return BITNET_OK;
-}
-
-/* Takes over the n tokens of the last text as the prompt, and the stop strings. The tokens that the
-   session and the prompt have in common at the start are kept in the session, all others are
-   forgotten. Returns how many are kept. */
-EXPORT int bw_begin(int q, int32_t n, int32_t max_tokens, char *strings, int32_t n_strings) {
+/* Takes over the n tokens of the last text as the prompt. The tokens that the session and the prompt
+   have in common at the start are kept in the session, all others are forgotten. Returns how many
+   are kept. */
+EXPORT int bw_begin(int q, int32_t n, int32_t max_tokens) {
     session *s = &sessions[q];
     const bitnet_token *known = bitnet_seq_tokens(ctx, q);
     free(s->prompt);
@@ -566,7 +556,6 @@ EXPORT int bw_begin(int q, int32_t n, int32_t max_tokens, char *strings, int32_t
     s->params.seq = q;
     s->params.max_tokens = max_tokens;
     s->params.sampler = &s->sampler;
-    if (set_stops(s, strings, n_strings)) return err.code;
     if (n < 1) return fail(BITNET_ERR_ARG, "the prompt is empty");
     if (n > bitnet_ctx_capacity(ctx))
         return fail(BITNET_ERR_FULL, "the prompt has %d tokens, the context %d", (int)n,
@@ -574,8 +563,7 @@ EXPORT int bw_begin(int q, int32_t n, int32_t max_tokens, char *strings, int32_t
     while (s->n_done < n - 1 && s->n_done < bitnet_seq_length(ctx, q) &&
            s->prompt[s->n_done] == known[s->n_done])
         s->n_done++;                   /* the last one is always evaluated, for its logits */
-    if (bitnet_seq_rewind(ctx, q, s->n_done, NULL)) return fail_result(BITNET_ERR_BUSY);
-    return s->n_done;
+    return bitnet_seq_rewind(ctx, q, s->n_done, &err) ? err.code : s->n_done;
 }
 
 /* Evaluates up to n tokens of the prompt, but not its last; returns how many are left. */
@@ -592,12 +580,22 @@ EXPORT int bw_prefill(int q, int32_t n) {
     return s->n_prompt - s->n_done;
 }
 
-/* The prompt has one token left: now bw_step can write. */
-EXPORT int bw_open(int q) {
+/* The prompt has one token left: now bw_step can write, until one of these n stop strings comes. The
+   sampler is copied: what may be set again later is what its mask reads. */
+EXPORT int bw_open(int q, const char *strings, const int32_t *sizes, int32_t n) {
     session *s = &sessions[q];
-    s->params.prompt = s->prompt + s->n_done;
-    s->params.n_prompt = s->n_prompt - s->n_done;
-    return bitnet_gen_begin(ctx, &s->params, &s->gen, &err);
+    bitnet_text *stops = (bitnet_text *)calloc((size_t)n + 1, sizeof *stops);
+    int32_t i;
+    int r;
+    if (!stops) return fail_result(BITNET_ERR_MEMORY);
+    for (i = 0; i < n; i++) stops[i] = take_text(&strings, &sizes);
+    s->params.stop_strings = stops;
+    s->params.n_stop_strings = n;
+    s->params.tokens = s->prompt + s->n_done;
+    s->params.n_tokens = s->n_prompt - s->n_done;
+    r = bitnet_gen_begin(ctx, &s->params, &s->gen, &err);
+    free(stops);
+    return r;
 }
 
 /* One pass over the weights: the next token of each of these n sessions. If it fails, there is
@@ -622,13 +620,13 @@ EXPORT int bw_step(const int32_t *list, int32_t n) {
    is now certain is in `text`. */
 EXPORT int bw_piece(int q) {
     const bitnet_piece *p = &sessions[q].piece;
-    text = p->text;
-    text_length = (int32_t)p->n_text;
+    text = p->text.data;
+    text_length = (int32_t)p->text.size;
     return p->n_tokens ? p->tokens[0] : -1;
 }
 
 /* What that token was drawn from, a float for each of the vocabulary, until the next pass. */
-EXPORT const float *bw_logits(int q) { return bitnet_logits(ctx, sessions[q].piece.row, NULL); }
+EXPORT const float *bw_logits(int q) { return bitnet_logits(ctx, sessions[q].piece.row, 0); }
 
 /* The logarithms of probabilities before any option of the sampler: of the token that was drawn,
    then of the n most likely ones. Each is a token and a float. Until the next pass. */
@@ -638,10 +636,10 @@ EXPORT const bitnet_logprob *bw_logprobs(int q, int32_t n) {
     const float *logits = bw_logits(q);
     bitnet_logprob best;
     if (n > 20) n = 20;
-    if (!logits || p->n_tokens == 0 || bitnet_logprobs(ctx, p->row, &best, 1, NULL)) return 0;
+    if (!logits || p->n_tokens == 0 || bitnet_logprobs(ctx, p->row, &best, 1, 0)) return 0;
     list[0].token = p->tokens[0];
     list[0].logprob = best.logprob + (logits[list[0].token] - logits[best.token]);
-    if (n > 0 && bitnet_logprobs(ctx, p->row, list + 1, n, NULL)) return 0;
+    if (n > 0 && bitnet_logprobs(ctx, p->row, list + 1, n, 0)) return 0;
     return list;
 }
 
@@ -666,5 +664,5 @@ EXPORT void bw_clear(int q) {
     session *s = &sessions[q];
     bw_end(q);
     free_grammar(s);
-    bitnet_seq_rewind(ctx, q, 0, NULL);
+    bitnet_seq_rewind(ctx, q, 0, 0);
 }

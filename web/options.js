@@ -48,8 +48,7 @@ function stopStrings(stop) {
     if (typeof list !== 'object' || !list[Symbol.iterator])
         bad('stop: a string or an array of strings is needed');
     for (const s of list)
-        if (typeof s !== 'string' || !s || s.includes('\0'))
-            bad('stop: a string is empty or contains a NUL');
+        if (typeof s !== 'string' || !s) bad('stop: a string is empty');
     return [...list];
 }
 
@@ -81,7 +80,6 @@ function biases(logitBias) {
 function text(options, name) {
     const value = options[name];
     if (typeof value !== 'string') bad(`${name}: a string is needed`);
-    if (value.includes('\0')) bad(`${name}: it contains a NUL`);
     return value;
 }
 
@@ -160,7 +158,6 @@ export function checkMessages(messages) {
         if (typeof role !== 'string' || typeof content !== 'string')
             bad('messages: role and content must be strings');
         if (!role) bad('messages: a role is empty');
-        if ((role + content).includes('\0')) bad('messages: one contains a NUL');
         return { role, content };
     });
 }

@@ -6,7 +6,7 @@ import { openKept, openSource } from './cache.js';
 import { BitNetError, abortError, engineCode } from './errors.js';
 
 const ADD_BOS = 1; // flags of bw_tokenize
-const PARSE_SPECIAL = 2;
+const PARSE_SPECIAL = 4;
 const FILES_BOS = 8;
 const BATCH = 128; // tokens evaluated together; more would cost memory
 const BATCH_BESIDE = 32; // while others write, who wait for it
@@ -77,7 +77,24 @@ function withBytes(bytes, use) {
     }
 }
 
-const zeroEnded = strings => encoder.encode(strings.map(s => s + '\0').join(''));
+function joined(parts) {
+    const all = new Uint8Array(parts.reduce((size, part) => size + part.length, 0));
+    let at = 0;
+    for (const part of parts) {
+        all.set(part, at);
+        at += part.length;
+    }
+    return all;
+}
+
+/** Several strings, as the module takes them: one behind the other, and a list of their sizes. */
+function withTexts(strings, use) {
+    const parts = strings.map(s => encoder.encode(s)),
+        sizes = Int32Array.from(parts, part => part.length);
+    return withBytes(joined(parts), at =>
+        withBytes(new Uint8Array(sizes.buffer), sizesAt => use(at, sizesAt, sizes.length))
+    );
+}
 
 // ---- turns: let the event loop deliver a cancel ----
 // (Not a channel in Node: up to 1000 of its messages in a row are delivered before any others.)
@@ -343,10 +360,15 @@ function heldMessages(session, messages) {
 
 /** Tokenizes messages behind the `keep` tokens that the session holds; returns how many there are.
  * open: 1, or 2 without thinking. */
-const tokenizeChat = (session, messages, keep, { close = false, open = 0 }) =>
-    withBytes(zeroEnded(messages.flatMap(m => [m.role, m.content])), at =>
-        check(bw._bw_chat_tokenize(session, at, messages.length, keep, close, open))
+function tokenizeChat(session, messages, keep, { close = false, open = 0 }) {
+    const n = withTexts(messages.flatMap(m => [m.role, m.content]), (at, sizesAt) =>
+        bw._bw_chat_tokenize(session, at, sizesAt, messages.length, keep, close, open)
     );
+    if (n >= 0) return n;
+    const e = failure(n);
+    e.message = e.message.replace(/^message \d+:/, 'messages:'); // of those that are new
+    throw e;
+}
 
 /** A chat's messages as tokens, and what the session will hold of them. Only new messages are
  * tokenized: the tokens of a generated reply may differ from those of its text, so tokenizing the
@@ -541,8 +563,12 @@ function setSampler(session, o, thinks) {
     });
     bw._bw_bias(session, put(new Uint8Array(bias)), o.logitBias.length);
     const grammar = o.grammar ?? o.jsonSchema;
-    if (grammar !== undefined)
-        check(bw._bw_grammar(session, put(zeroEnded([grammar])), o.grammar === undefined, thinks));
+    if (grammar !== undefined) {
+        const bytes = encoder.encode(grammar);
+        const isSchema = o.grammar === undefined;
+        check(bw._bw_grammar(session, put(bytes), bytes.length, isSchema, thinks));
+    }
+    if (o.masked) check(bw._bw_allow(session, 0, -1));
 }
 
 async function generate({ session, prompt, messages, options }, signal, id) {
@@ -554,7 +580,7 @@ async function generate({ session, prompt, messages, options }, signal, id) {
     const opened = thinks && !chat.begun ? OPEN : '';
     if (opened) chat.begun = OPEN; // the template has written it
     const { stop, maxTokens, seed } = options;
-    const reused = check(bw._bw_begin(session, n, maxTokens, put(zeroEnded(stop)), stop.length));
+    const reused = check(bw._bw_begin(session, n, maxTokens));
     const got = { tokens: [], reply: '' };
     const hold = () => {
         bw._bw_end(session);
@@ -568,7 +594,7 @@ async function generate({ session, prompt, messages, options }, signal, id) {
         reading++;
         await prefill(id, session, n, reused, signal).finally(() => reading--);
         middle = performance.now();
-        check(bw._bw_open(session));
+        withTexts(stop, (...strings) => check(bw._bw_open(session, ...strings)));
         await decode(id, session, options, signal, got, opened);
     } catch (e) {
         if (signal.aborted) hold();
@@ -596,26 +622,12 @@ async function generate({ session, prompt, messages, options }, signal, id) {
 
 // ---- embeddings ----
 
-function joined(parts) {
-    const all = new Uint8Array(parts.reduce((size, part) => size + part.length, 0));
-    let at = 0;
-    for (const part of parts) {
-        all.set(part, at);
-        at += part.length;
-    }
-    return all;
-}
-
 /** The vectors of texts, of which the first has this number in the caller's list. */
 async function embed({ texts, first, pooling, raw, cut }, signal) {
     await turn(); // a cancel may have come
     checkAbort(signal);
-    const parts = texts.map(text => encoder.encode(text)),
-        sizes = Int32Array.from(parts, part => part.length);
-    const tokens = withBytes(joined(parts), at =>
-        withBytes(new Uint8Array(sizes.buffer), sizesAt =>
-            bw._bw_embed(at, sizesAt, sizes.length, POOLINGS.indexOf(pooling), raw, cut)
-        )
+    const tokens = withTexts(texts, (...all) =>
+        bw._bw_embed(...all, POOLINGS.indexOf(pooling), raw, cut)
     );
     if (tokens < 0) {
         const e = failure(tokens);

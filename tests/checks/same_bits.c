@@ -40,7 +40,7 @@ static void take_in(uint64_t *digest, const float *x, int32_t n) {
 
 int main(int argc, char **argv) {
     const char *const prompt = "The capital of France is";
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_error err = {BITNET_OK, "", {0}};
     bitnet_model *model = 0;
     bitnet_ctx *ctx = 0;
     bitnet_ctx_params params;
@@ -67,8 +67,8 @@ int main(int argc, char **argv) {
     if (n < 1 || n > 64 || bitnet_eval(ctx, 0, tokens, n, 1, &err)) return fail(&err);
     for (i = 0; i < 60; i++) {
         char text[64];
-        take_in(&digest, bitnet_logits(ctx, -1, NULL), info.n_vocab);
-        t = bitnet_sample(ctx, -1, &sampler, NULL);
+        take_in(&digest, bitnet_logits(ctx, -1, 0), info.n_vocab);
+        t = bitnet_sample(ctx, -1, &sampler, &err);
         n = bitnet_detokenize(model, &t, 1, text, sizeof text);
         if (n < 0 || bitnet_eval(ctx, 0, &t, 1, 1, &err)) return fail(&err);
         fwrite(text, 1, n > 64 ? 64 : (size_t)n, stdout);

@@ -27,7 +27,7 @@ static void show_numbers(const char *kind, const char *name, const unsigned char
 }
 
 static void show(const bitnet_kernels *k) {
-    bitnet_error err = {BITNET_OK, ""};
+    bitnet_error err = {BITNET_OK, "", {0}};
     memset(planted_hit, 0, (size_t)planted_count + 1);
     if (bitnet_selftest(k, &err)) {
         printf("FAIL without a fault: %s\n", err.text);

@@ -11,7 +11,7 @@
 #include <string.h>
 
 static int print_vector(const bitnet_model *model, const char *text, int dim) {
-    const bitnet_embed_input in = {text, strlen(text), 0, 0};
+    const bitnet_embed_input in = {{text, strlen(text)}, 0, 0, {0, 0}};
     float *v = (float *)malloc((size_t)dim * sizeof *v);
     bitnet_ctx *ctx = 0;
     int i, failed = !v || bitnet_ctx_create(model, 0, &ctx, 0) ||
@@ -43,7 +43,7 @@ int main(int argc, char **argv) {
     if (bitnet_eval(ctx, 0, tokens, n, n, 0)) return 1;
     printf("%d null\n", (int)tokens[0]);
     for (i = 1; i < n; i++) {
-        const float *logits = bitnet_logits(ctx, i - 1, NULL);
+        const float *logits = bitnet_logits(ctx, i - 1, 0);
         double sum = 0;
         for (k = 0; k < info.n_vocab; k++) sum += exp((double)logits[k]);
         printf("%d %.9g\n", (int)tokens[i], (double)logits[tokens[i]] - log(sum));

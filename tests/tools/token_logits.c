@@ -35,7 +35,8 @@ static int write_logits(const bitnet_model *model, size_t n, bitnet_kv_type kv_t
         bitnet_token t;
         memcpy(&t, input + 4 * at, 4);
         failed = bitnet_eval(ctx, 0, &t, 1, 1, 0) ||
-                 !fwrite(bitnet_logits(ctx, -1, NULL), (size_t)info.n_vocab * sizeof(float), 1, stdout);
+                 !fwrite(bitnet_logits(ctx, -1, 0), (size_t)info.n_vocab * sizeof(float), 1,
+                         stdout);
     }
     bitnet_ctx_free(ctx);
     return failed;

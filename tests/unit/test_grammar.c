@@ -1208,6 +1208,55 @@ static void test_thought(void) {
     around = 0;
 }
 
+/* Words that a later version may use. */
+static void test_reserved(void) {
+    bitnet_grammar_params p;
+    bitnet_matcher_params q;
+    bitnet_grammar *g = 0, *none = 0;
+    bitnet_matcher *m = 0;
+    bitnet_error err;
+    int i;
+    CHECK(set_up() && !bitnet_grammar_gbnf(model, "root ::= \"a\"", 12, 0, &g, &err));
+    for (i = 0; i < 6; i++) {
+        const char *of = i < 2 ? "bitnet_allocator: a reserved" : "_params: a reserved";
+        memset(&p, 0, sizeof p);
+        memset(&q, 0, sizeof q);
+        CHECK(bitnet_matcher_bytes(g, &q) > 0);
+        *(i < 2 ? &p.allocator.reserved[i] : &p.reserved[i - 2]) = (uint64_t)1 << 40;
+        *(i < 2 ? &q.allocator.reserved[i] : &q.reserved[i - 2]) = (uint64_t)1 << 40;
+        CHECK(bitnet_grammar_gbnf(model, "root ::= \"a\"", 12, &p, &none, &err) == BITNET_ERR_ARG);
+        CHECK_MSG(err.code == BITNET_ERR_ARG && !none && strstr(err.text, of), "%s", err.text);
+        CHECK(bitnet_matcher_create(g, &q, &m, &err) == BITNET_ERR_ARG);
+        CHECK_MSG(err.code == BITNET_ERR_ARG && !m && strstr(err.text, of), "%s", err.text);
+        CHECK(bitnet_matcher_bytes(g, &q) == 0);
+    }
+    bitnet_grammar_free(g);
+}
+
+/* A NUL in a text is a character like others. */
+static void test_nul(void) {
+    static const bitnet_text text = BITNET_TEXT("# \0\nroot ::= \"\0b\"");
+    static const bitnet_text ahead = BITNET_TEXT("text ::= \"\0\" root # \0\n");
+    static const char schema[] = "{\"const\":\"\\u0000\"}\0";
+    bitnet_grammar_params p;
+    bitnet_grammar *g = 0;
+    bitnet_matcher *m = 0;
+    bitnet_error err;
+    memset(&p, 0, sizeof p);
+    p.around = ahead;
+    CHECK(set_up() && !bitnet_grammar_gbnf(model, text.data, text.size, &p, &g, &err));
+    CHECK(!bitnet_matcher_create(g, 0, &m, 0) && bitnet_matcher_accept(m, 'b'));
+    CHECK(!bitnet_matcher_accept(m, 0) && !bitnet_matcher_accept(m, 0));
+    CHECK(bitnet_matcher_state(m) == BITNET_MATCHER_OPEN && !bitnet_matcher_accept(m, 'b'));
+    CHECK(bitnet_matcher_state(m) == BITNET_MATCHER_COMPLETE);
+    bitnet_matcher_free(m);
+    bitnet_grammar_free(g);
+    CHECK(bitnet_grammar_json_schema(model, schema, sizeof schema - 1, 0, &g, &err) ==
+          BITNET_ERR_FORMAT);
+    CHECK(!bitnet_grammar_json_schema(model, schema, sizeof schema - 2, 0, &g, &err));
+    bitnet_grammar_free(g);
+}
+
 extern const test_case grammar_tests[];
 const test_case grammar_tests[] = {
     {"grammar/around", test_around},
@@ -1236,5 +1285,7 @@ const test_case grammar_tests[] = {
     {"grammar/copy", test_copy},
     {"grammar/arguments", test_arguments},
     {"grammar/sampler", test_sampler},
+    {"grammar/reserved", test_reserved},
+    {"grammar/nul", test_nul},
     {0, 0}
 };

@@ -65,6 +65,13 @@ for (const [name, turn, behind] of [
     const off = await write([user('q')], 'A', { thinking: false });
     const none = name === 'qwen-3' ? '<think>\n\n</think>\n\n' : '';
     assert.equal(off.promptTokens, tokensIn(turn('q') + none));
+    // a NUL is a character; a role that the template lacks is refused, wherever it stands
+    const zero = await write([user('a\0b')], 'x\0y');
+    assert.deepEqual([zero.reply, zero.promptTokens], ['x\0y', tokensIn(turn('a\0b'))]);
+    await assert.rejects(write([user('x'), { role: 'narrator', content: 'y' }], 'z'), {
+        code: 'ERR_ARG',
+        message: "messages: the chat template has no role 'narrator'"
+    });
 
     assert.deepEqual(divideReply(THOUGHT), { thinking: 'Hm', content: 'Yes' });
     const request = { messages: [user('q')], grammar: `root ::= ${JSON.stringify(THOUGHT)}` };

@@ -10,6 +10,7 @@ static int print(void *ud, const char *text, size_t n, bitnet_token t) {
 }
 
 int main(int argc, char **argv) {
+    const bitnet_text text = BITNET_TEXT("Once upon a time");
     bitnet_model *model = NULL;
     bitnet_ctx *ctx = NULL;
     bitnet_generate_params gen;
@@ -17,7 +18,7 @@ int main(int argc, char **argv) {
     bitnet_result r;
     if (argc != 2) return 2;
     memset(&gen, 0, sizeof gen);
-    gen.text = "Once upon a time";
+    gen.text = text;
     gen.max_tokens = 20;
     gen.text_fn = print;
     r = bitnet_model_load_file(argv[1], NULL, &model, &err);
