@@ -191,7 +191,7 @@ static void test_known(void) {
         bitnet_model *m = chat_model("llama", known(cases[i].jinja), 4);
         const bitnet_chat_template *t = bitnet_model_chat_template(m);
         CHECK_MSG(t && !strcmp(t->name, cases[i].name), "%s: %s", cases[i].jinja,
-                  t ? t->name : m->no_chat.text);
+                  t ? t->name : m->vocab.no_chat.text);
         CHECK_MSG(!t->tools_before.data == !strstr(known(cases[i].jinja), "# Tools"), "%s",
                   cases[i].jinja);
         bitnet_model_free(m);
@@ -207,7 +207,7 @@ static void check_near(const json *j, uint32_t near, uint32_t chats, const bitne
     const char *is = string_at(j, json_get(j, near, "is"));
     const bitnet_chat_template *t = bitnet_model_chat_template(m);
     uint32_t want = json_get(j, near, "texts") + 1, at = chats + 1, i;
-    CHECK_MSG(is ? t && !strcmp(t->name, is) : !t, "%s: %s", name, t ? t->name : m->no_chat.text);
+    CHECK_MSG(is ? t && !strcmp(t->name, is) : !t, "%s: %s", name, t ? t->name : m->vocab.no_chat.text);
     for (i = 0; i < j->nodes[chats].n; i++, at = j->nodes[at].next, want = j->nodes[want].next) {
         const char *wanted = string_at(j, want);
         chat_case c;
@@ -467,8 +467,8 @@ static void test_lacks_tokens(void) {
     gb_make_model(&g);
     m = load_built(&g);
     CHECK(m && !bitnet_model_chat_template(m));
-    CHECK_MSG(strstr(m->no_chat.text, "chatml") && strstr(m->no_chat.text, "lacks the token"), "%s",
-              m->no_chat.text);
+    CHECK_MSG(strstr(m->vocab.no_chat.text, "chatml") && strstr(m->vocab.no_chat.text, "lacks the token"), "%s",
+              m->vocab.no_chat.text);
     bitnet_model_free(m);
     gb_free_model(&g);
 }
@@ -637,7 +637,7 @@ static void test_left_out(void) {
         bitnet_ctx *c = new_ctx(m, 128, 0);
         bitnet_generate_params p;
         bitnet_error err = {BITNET_OK, "", {0}};
-        CHECK_MSG(bitnet_model_chat_template(m), "case %d: %s", (int)i, m->no_chat.text);
+        CHECK_MSG(bitnet_model_chat_template(m), "case %d: %s", (int)i, m->vocab.no_chat.text);
         CHECK((bitnet_chat_tokenize(m, 0, talk, 2, BITNET_CHAT_BEGIN, 0, 0, NULL) > 0) ==
               cases[i].first);
         CHECK((bitnet_chat_tokenize(m, 0, talk + 1, 2, BITNET_CHAT_BEGIN, 0, 0, NULL) > 0) ==
