@@ -132,7 +132,8 @@ static int create_matcher(void) {
     bitnet_result r;
     if (!text) return GO_ON;
     memset(&p, 0, sizeof p);
-    if (thinks_first()) p.around = BITNET_GRAMMAR_THOUGHT "text ::= thought \"\\n\\n\" root\n";
+    if (thinks_first())
+        p.around = bitnet_text_of(BITNET_GRAMMAR_THOUGHT "text ::= thought \"\\n\\n\" root\n");
     r = schema_text ? bitnet_grammar_json_schema(model, text, strlen(text), &p, &grammar, &err)
                     : bitnet_grammar_gbnf(model, text, strlen(text), &p, &grammar, &err);
     if (r == BITNET_OK) r = bitnet_matcher_create(grammar, 0, &matcher, &err);

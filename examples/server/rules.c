@@ -329,7 +329,7 @@ void rules_compile(reader *in, const rules *from) {
     if (!s->vocabulary)
         code = bitnet_grammar_gbnf(s->model, "root ::= [a]*", 13, 0, &s->vocabulary, &err);
     params.like = s->vocabulary;
-    params.around = around.p;
+    params.around = bitnet_text_of(around.p);
     if (from->text.failed || around.failed) in->error = refuse_memory();
     else if (code == BITNET_OK)
         code = (from->is_schema ? bitnet_grammar_json_schema : bitnet_grammar_gbnf)

@@ -44,7 +44,7 @@ static void request_check_text(const request *r, const engine_text *t) {
         FUZZ_CHECK(t->sampler.bias[i].token >= 0 &&
                    t->sampler.bias[i].token < r->service->info.n_vocab);
     for (i = 0; i < t->n_stops; i++)
-        FUZZ_CHECK(t->stops[i][0] && fuzz_is_utf8(t->stops[i], strlen(t->stops[i])));
+        FUZZ_CHECK(t->stops[i].size > 0 && fuzz_is_utf8(t->stops[i].data, t->stops[i].size));
 }
 
 /* A body of exactly its size and a NUL, which is taken over. */

@@ -1571,6 +1571,7 @@ static void null_text(const bitnet_model *m) {
     SAYS(0, bitnet_clean_text(0, 0, buf, sizeof buf));
     SAYS(2, bitnet_clean_text("ab", 2, 0, sizeof buf));
     SAYS((size_t)0, bitnet_utf8_decode(0, 1, 0));
+    SAYS((size_t)0, bitnet_text_of(0).size);
     SAYS((size_t)1, bitnet_utf8_decode("ab", 2, 0));
     SAYS(-1, bitnet_token_find(0, "a", 1));
     SAYS(-1, bitnet_token_find(m, 0, 1));
