@@ -936,7 +936,7 @@ static int real_chat(const char *vocab, int pre, const char *name, const char *t
     while (strcmp(bitnet__chat_rows[k].t.name, name)) k++;
     p.chat_template = &bitnet__chat_rows[k].t;
     bitnet__encoder_open(&e, &v, &a, got, 200);
-    if (bitnet__encode_chat(&e, 0, &p, talk, 4, BITNET_CHAT_OPEN_REPLY, 0)) return 0;
+    if (bitnet__encode_chat(&e, &p, talk, 4, BITNET_CHAT_OPEN_REPLY, 0)) return 0;
     n = bitnet__encoder_close(&e);
     n_want = bitnet__encode(&v, &a, text, strlen(text), BITNET_PARSE_SPECIAL, want, 200);
     bitnet__vocab_free(&v, &a);
