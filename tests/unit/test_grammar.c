@@ -1208,6 +1208,36 @@ static void test_thought(void) {
     around = 0;
 }
 
+/* Reserved words must be 0. */
+static void test_reserved(void) {
+    bitnet_grammar_params p;
+    bitnet_matcher_params q;
+    bitnet_grammar *g = 0;
+    bitnet_matcher *m = 0;
+    bitnet_error err;
+    int i;
+    CHECK(set_up());
+    memset(&p, 0, sizeof p);
+    memset(&q, 0, sizeof q);
+    for (i = 0; i < 4; i++) {
+        p.reserved[i] = 1;
+        CHECK(bitnet_grammar_gbnf(model, "root ::= \"x\"", 12, &p, &g, &err) == BITNET_ERR_ARG);
+        CHECK(!g && strstr(err.text, "bitnet_grammar_params:"));
+        p.reserved[i] = 0;
+    }
+    CHECK(!bitnet_grammar_gbnf(model, "root ::= \"x\"", 12, &p, &g, 0));
+    for (i = 0; i < 4; i++) {
+        q.reserved[i] = 1;
+        CHECK(bitnet_matcher_create(g, &q, &m, &err) == BITNET_ERR_ARG && !m);
+        CHECK(strstr(err.text, "bitnet_matcher_params:") && !bitnet_matcher_bytes(g, &q));
+        q.reserved[i] = 0;
+    }
+    q.allocator.reserved[1] = 1;
+    CHECK(bitnet_matcher_create(g, &q, &m, &err) == BITNET_ERR_ARG);
+    CHECK(strstr(err.text, "bitnet_allocator:"));
+    bitnet_grammar_free(g);
+}
+
 extern const test_case grammar_tests[];
 const test_case grammar_tests[] = {
     {"grammar/around", test_around},
@@ -1236,5 +1266,6 @@ const test_case grammar_tests[] = {
     {"grammar/copy", test_copy},
     {"grammar/arguments", test_arguments},
     {"grammar/sampler", test_sampler},
+    {"grammar/reserved", test_reserved},
     {0, 0}
 };
