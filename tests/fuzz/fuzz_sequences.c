@@ -1,7 +1,7 @@
 /* Sequences: any order of evaluating, copying, rewinding, removing, saving and generating, with
    wrong arguments, passes that are cancelled or paused, and memory that runs out. The input is the
-   list of operations. What fails changes nothing; in the end each sequence gives the logits that its tokens
-   give alone. */
+   list of operations. What fails changes nothing; in the end each sequence gives the logits that
+   its tokens give alone. */
 #include "fuzz.h"
 
 enum { SEQS = 4, SEQS_CTX = STATE_CTX, SEQS_OPS = 48 };     /* the model is fuzz_state.c's */
@@ -271,6 +271,7 @@ static void seqs_open(seqs_state *x) {
 
 FUZZ_TARGET(sequences) {
     static seqs_state x;
+    bitnet_error err = {BITNET_OK, "", {0}};
     int i, ops;
     memset(&x, 0, sizeof x);
     x.in.p = data;
@@ -295,8 +296,10 @@ FUZZ_TARGET(sequences) {
         }
         seqs_row(&x, bitnet_logits(x.c, -1, NULL), &s, s.n);
     }
-    bitnet_ctx_free(x.c);
-    bitnet_ctx_free(x.alone);
+    for (i = 0; i < SEQS; i++) seqs_begin(&x, i, &err);    /* their contexts and model go first */
+    if (x.gens[0]) fuzz_check_error(bitnet_gen_next(x.gens, 1, &err), &err);
     bitnet_model_free(x.m);
+    FUZZ_CHECK(!bitnet_ctx_free(x.alone) && !bitnet_ctx_free(x.c));
+    for (i = 0; i < SEQS; i++) FUZZ_CHECK(!bitnet_gen_end(x.gens[i]));
     FUZZ_CHECK(x.count.live == 0);
 }

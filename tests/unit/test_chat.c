@@ -688,6 +688,37 @@ static void test_own_template(void) {
     bitnet_model_free(m);
 }
 
+/* A NUL in a tool, a message or the template's own texts is a character like others. */
+static void test_nul(void) {
+    static const bitnet_text tools = BITNET_TEXT("{\"a\\0\": \"\0x\"}\n{\0}");
+    static const bitnet_message talk[2] = {MESSAGE("user", "x\0y"), MESSAGE("assistant", "\0")};
+    bitnet_chat_params p = {.tools = tools};
+    static bitnet_token got[MOST], want[MOST];
+    static char text[MOST];
+    bitnet_model *m = chat_model("llama", known("qwen-3"), 4);
+    bitnet_chat_template t = *bitnet_model_chat_template(m);
+    int way;
+    for (way = 0; way < 2; way++) {
+        const int flags = BITNET_CHAT_BEGIN | BITNET_CHAT_OPEN_REPLY;
+        const int n = bitnet_chat_tokenize(m, &p, talk, 2, flags, got, MOST, NULL);
+        const int size = n < 0 ? 0 : bitnet_detokenize(m, got, n, text, MOST);
+        const char *at = text;
+        CHECK(size > 0 && size < MOST);
+        while (at + tools.size <= text + size && memcmp(at, tools.data, tools.size)) at++;
+        CHECK(at + tools.size <= text + size);
+        at = text;
+        while (at + 5 <= text + size && memcmp(at, "\nx\0y<", 5)) at++;
+        CHECK(at + 5 <= text + size);
+        CHECK(bitnet_tokenize(m, text, (size_t)size, BITNET_PARSE_SPECIAL, want, MOST) == n &&
+              !memcmp(got, want, (size_t)n * sizeof *got));
+        CHECK(!way || (size > 3 && !memcmp(text + size - 3, "A\0:", 3)));
+        t.reply.data = "A\0:";
+        t.reply.size = 3;
+        p.chat_template = &t;
+    }
+    bitnet_model_free(m);
+}
+
 /* In a chat with a context: the suffix of a reply that ended or was cut, and the caller's end. */
 static int take_token(void *ud, const char *text, size_t n, bitnet_token t) {
     (void)text, (void)n;
@@ -893,6 +924,7 @@ const test_case chat_tests[] = {
     {"chat/unsupported", test_unsupported},
     {"chat/left_out", test_left_out},
     {"chat/own_template", test_own_template},
+    {"chat/nul", test_nul},
     {"chat/turns", test_turns},
     {"chat/why_not", test_why_not},
     {"chat/parts", test_parts},

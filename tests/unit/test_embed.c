@@ -247,6 +247,43 @@ static int slide_vector(int layers, int window, float freq_base, float *out) {
     return ok;
 }
 
+/* A model without a head has hidden states after bitnet_eval: the vectors of bitnet_embed as they
+   are. */
+static void test_embed_hidden(void) {
+    gb_model g = {.arch = "gemma3", .dim = 64, .ffn = 64, .heads = 2, .kv_heads = 1, .layers = 2,
+                  .eps = 1e-6f, .freq_base = 1e6f, .no_sub_norms = 1, .file.add_keys = slide_keys};
+    bitnet_ctx_params p = ctx_params(16, 5, 1, BITNET_KV_F16);
+    bitnet_embed_params how = {.pooling = BITNET_POOLING_LAST, .raw = 1};
+    bitnet_embed_input in[N_TEXTS];
+    float rows[12][64], got[64];
+    bitnet_error err = {BITNET_OK, "", {0}};
+    bitnet_model *m;
+    bitnet_ctx *c;
+    int i, same = 0, none;
+    make_texts(in, 256);
+    slide_window = 4;
+    gb_make_model(&g);
+    m = load(g.data, g.size, 0);
+    c = create(m, &p);
+    for (i = 0; c && i < 12; i++) {
+        in[1].n_tokens = i + 1;
+        if (bitnet_embed(c, &in[1], 1, &how, rows[i], &err)) break;
+    }
+    none = c && !bitnet_hidden(c, -1, &err) && err.code == BITNET_ERR_ARG;
+    if (i == 12 && !bitnet_eval(c, 0, text_tokens[1], 12, 7, &err))
+        for (i = 0; i < 7; i++) {
+            const float *row = bitnet_hidden(c, i, &err);
+            same += row && !memcmp(row, rows[5 + i], sizeof got);
+        }
+    none = none && !bitnet_hidden(c, 7, &err) && err.code == BITNET_ERR_ARG &&
+           bitnet_hidden(c, -1, 0) == bitnet_hidden(c, 6, 0) && !bitnet_logits(c, 6, &err) &&
+           err.code == BITNET_ERR_UNSUPPORTED;
+    bitnet_ctx_free(c);
+    bitnet_model_free(m);
+    gb_free_model(&g);
+    CHECK_MSG(same == 7 && none, "%d of 7 rows: %s", same, err.text);
+}
+
 /* Layers 0 to 4 slide: they rotate with base 10000, whatever the file says of the others. Layer 5
    does not slide. A window of all positions is no window, but for that base. */
 static void test_embed_slides(void) {
@@ -344,9 +381,9 @@ static void test_embed_pooling(void) {
     CHECK_MSG(worst < 1e-6, "mean is off by %g", worst);
 }
 
-/* Texts get BOS and EOS as the file says, and lose their end if that is asked for. */
+/* Texts get BOS and EOS as the file says, may hold a NUL, and lose their end if that is asked for. */
 static void test_embed_text(void) {
-    const char *text = "A text of some words, and more of them.";
+    static const bitnet_text text = BITNET_TEXT("A text of some words,\0 and more of them.");
     const embed_model *e = &embed_models[1];       /* BOS and EOS */
     bitnet_embed_params how;
     bitnet_embed_input in[2];
@@ -368,8 +405,8 @@ static void test_embed_text(void) {
     want = (float *)gb_malloc(2 * n * sizeof *want);
     memset(&how, 0, sizeof how);
     memset(in, 0, sizeof in);
-    in[0].text = text_of(text);
-    count = bitnet_tokenize(m, text, strlen(text), BITNET_ADD_BOS | BITNET_ADD_EOS, tokens, 200);
+    in[0].text = text;
+    count = bitnet_tokenize(m, text.data, text.size, BITNET_ADD_BOS | BITNET_ADD_EOS, tokens, 200);
     in[1].tokens = tokens;
     in[1].n_tokens = count;
     c = create(m, &p);                             /* too short */
@@ -384,7 +421,7 @@ static void test_embed_text(void) {
     p.n_ctx = p.n_logits = 200;
     c = create(m, &p);
     how.cut = 0;
-    bitnet_tokenize(m, text, strlen(text), BITNET_ADD_BOS | BITNET_ADD_EOS, tokens, 200);
+    bitnet_tokenize(m, text.data, text.size, BITNET_ADD_BOS | BITNET_ADD_EOS, tokens, 200);
     in[1].n_tokens = count;
     r[3] = bitnet_embed(c, in, 2, &how, got, &err);
     same = !memcmp(got, got + n, n * sizeof *got);
@@ -632,6 +669,7 @@ const test_case embed_tests[] = {
     {"embed/gw", test_embed_gw},
     {"embed/packing", test_embed_packing},
     {"embed/slides", test_embed_slides},
+    {"embed/hidden", test_embed_hidden},
     {"embed/slide_keys", test_embed_slide_keys},
     {"embed/pooling", test_embed_pooling},
     {"embed/text", test_embed_text},

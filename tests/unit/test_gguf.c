@@ -921,6 +921,48 @@ static void test_result_texts(void) {
     CHECK(bitnet_version_number() == BITNET_VERSION_NUMBER);
 }
 
+static void check_meta_keys(const bitnet_model *m, const bitnet_gguf *f) {
+    bitnet_gguf_key key;
+    char name[300], value[300], want[300];
+    int i, n, arrays = 0;
+    for (i = 0; !bitnet_gguf_get_key(f, (uint64_t)i, &key); i++) {
+        n = bitnet_model_meta_key(m, i, name, sizeof name);
+        CHECK_MSG(n == (int)strlen(key.name) && !strcmp(name, key.name), "key %d: %d", i, n);
+        CHECK(bitnet_model_meta_key(m, i, 0, 0) == n);
+        CHECK(bitnet_model_meta_key(m, i, value, 4) == n && strlen(value) == 3 &&
+              !memcmp(value, name, 3));
+        n = bitnet_model_get_meta(m, name, value, sizeof value);
+        CHECK(n == bitnet_gguf_text(&key.value, want, sizeof want));
+        CHECK(n >= 0 ? !strcmp(value, want) : n == BITNET_ERR_UNSUPPORTED);
+        arrays += n < 0;
+    }
+    CHECK(i > 10 && arrays > 1);
+    CHECK(bitnet_model_meta_key(m, i, name, sizeof name) == BITNET_ERR_NOT_FOUND);
+    CHECK(bitnet_model_meta_key(m, INT32_MAX, name, sizeof name) == BITNET_ERR_NOT_FOUND);
+    CHECK(bitnet_model_meta_key(m, -1, name, sizeof name) < 0);
+}
+
+/* The keys of a model are those of the file, in its order, and each has a value or is an array. */
+static void test_meta_keys(void) {
+    gb_model g = tiny();
+    bitnet_model *m[2] = {0, 0};
+    bitnet_gguf *f = 0;
+    gb_reader reader;
+    bitnet_io io;
+    int i;
+    gb_make_model(&g);
+    io = gb_io(&reader, g.data, g.size);
+    CHECK(!bitnet_model_load_memory(g.data, g.size, 0, &m[0], 0) &&
+          !bitnet_model_load_io(&io, 0, &m[1], 0) &&
+          !bitnet_gguf_open_memory(g.data, g.size, 0, &f, 0));
+    for (i = 0; i < 2; i++) {
+        check_meta_keys(m[i], f);
+        bitnet_model_free(m[i]);
+    }
+    bitnet_gguf_close(f);
+    gb_free_model(&g);
+}
+
 extern const test_case gguf_tests[];
 const test_case gguf_tests[] = {
     {"gguf/cut_everywhere", test_cut_everywhere},
@@ -954,6 +996,7 @@ const test_case gguf_tests[] = {
     {"gguf/get_meta", test_get_meta},
     {"gguf/read_failures", test_read_failures},
     {"gguf/long_header", test_long_header},
+    {"gguf/meta_keys", test_meta_keys},
 #ifndef BITNET_NO_STDIO
     {"gguf/bad_paths", test_bad_paths},
 #endif

@@ -485,6 +485,54 @@ static void test_parts(void) {
     gb_free_model(&g);
 }
 
+typedef struct last_layer { float x[3 * DIM]; int n; } last_layer;
+
+static void keep_last(void *ud, int layer, const float *x, int n_tokens) {
+    last_layer *l = (last_layer *)ud;
+    if (layer == 0) memcpy(l->x, x, (size_t)n_tokens * DIM * sizeof *x), l->n = n_tokens;
+}
+
+/* The hidden states are the last layer's, after the last norm, and the head times them the logits.
+   */
+static void test_hidden(void) {
+    static bench b;
+    static last_layer l;
+    bitnet_ctx_params p = {0};
+    const bitnet_token tokens[3] = {5, 6, 7};
+    float want[DIM];
+    bitnet_error err;
+    int i, row;
+    CHECK(set_up(&b, BITNET_TENSOR_F32, 0));
+    CHECK(!bitnet_hidden(b.c, -1, &err) && err.code == BITNET_ERR_ARG);
+    bitnet_ctx_free(b.c);
+    p.n_logits = 2;
+    p.hooks.layer_fn = keep_last;
+    p.hooks.layer_ud = &l;
+    CHECK(!bitnet_ctx_create(b.m, &p, &b.c, 0));
+    CHECK(!bitnet_eval(b.c, 0, tokens, 3, 2, 0) && l.n == 3);
+    for (i = 0; i < 2; i++) {
+        const float *logits = bitnet_logits(b.c, i, 0), *hidden = bitnet_hidden(b.c, i, 0);
+        const float *head = (const float *)(const void *)b.m->head.data;
+        CHECK(logits && hidden && (i == 0 || hidden == bitnet_hidden(b.c, -1, 0)));
+        bitnet__kernels_scalar.rmsnorm(l.x + (1 + i) * DIM, b.m->output_norm, DIM, b.m->eps, want);
+        CHECK(!memcmp(hidden, want, sizeof want));
+        for (row = 0; row < HEAD_ROWS; row++) {
+            double sum = 0, size = 1e-3;
+            int k;
+            for (k = 0; k < DIM; k++) {
+                const double part = (double)hidden[k] * (double)head[row * DIM + k];
+                sum += part;
+                size += fabs(part);
+            }
+            CHECK_MSG(fabs(sum - (double)logits[row]) < 1e-5 * size, "row %d: %g, not %g", row,
+                      (double)logits[row], sum);
+        }
+    }
+    CHECK(!bitnet_hidden(b.c, 2, &err) && err.code == BITNET_ERR_ARG);
+    CHECK(!bitnet_seq_rewind(b.c, 0, 2, 0) && bitnet_hidden(b.c, 0, 0) && !bitnet_hidden(b.c, 1, 0));
+    tear_down(&b);
+}
+
 extern const test_case head_tests[];
 const test_case head_tests[] = {
     {"head/f16", test_f16},
@@ -498,5 +546,6 @@ const test_case head_tests[] = {
     {"head/ahead", test_ahead},
     {"head/switch", test_switch},
     {"head/parts", test_parts},
+    {"head/hidden", test_hidden},
     {0, 0}
 };

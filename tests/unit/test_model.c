@@ -1487,6 +1487,99 @@ static void test_selftest_finds_late(void) {
     }
 }
 
+/* ---- changed later ---- */
+
+/* Any number of threads up to the first one gives the same bits; also of the caller's pool. */
+static void test_set_threads(void) {
+    gb_model g = small_model();
+    const bitnet_token t[7] = {1, 2, 3, 40, 5, 60, 7};
+    bitnet_model *m = load(g.data, g.size, 0);
+    float *want = 0;
+    size_t bytes;
+    int pool;
+    CHECK(m);
+    bytes = (size_t)m->n_vocab * sizeof *want;
+    want = (float *)gb_malloc(bytes);
+    for (pool = 0; pool < 2; pool++) {
+        static const int numbers[] = {4, 1, 3, 2, 4};
+        bitnet_ctx_params p = ctx_params(16, 0, 4, BITNET_KV_F16);
+        bitnet_error err = {BITNET_OK, "", {0}};
+        bitnet_ctx *c;
+        int i, most, calls = 0;
+        if (pool) p.parallel_fn = backwards, p.parallel_ud = &calls;
+        c = create(m, &p);
+        CHECK(c);
+        most = bitnet_ctx_threads(c);              /* 1, if there are none */
+        for (i = 0; i < 5; i++) {
+            const int n = numbers[i] < most ? numbers[i] : most;
+            CHECK_MSG(!bitnet_ctx_set_threads(c, n, &err) && bitnet_ctx_threads(c) == n, "%s",
+                      err.text);
+            test_share(c);
+            calls = 0;
+            CHECK(!bitnet_seq_rewind(c, 0, 0, NULL) && !bitnet_eval(c, 0, t, 7, 1, 0));
+            if (!pool && i == 0) memcpy(want, bitnet_logits(c, -1, NULL), bytes);
+            CHECK_MSG(!memcmp(bitnet_logits(c, -1, NULL), want, bytes), "other bits with %d", n);
+            CHECK(!pool || n == 1 || calls > 0);
+        }
+        CHECK(bitnet_ctx_set_threads(c, most + 1, &err) == BITNET_ERR_ARG &&
+              strstr(err.text, "n_threads"));
+        CHECK(bitnet_ctx_set_threads(c, 0, 0) == BITNET_ERR_ARG && bitnet_ctx_threads(c) == most);
+        bitnet_ctx_free(c);
+    }
+    free(want);
+    bitnet_model_free(m);
+    gb_free_model(&g);
+}
+
+typedef struct hook_calls { int layers, steps, asked, cancel; } hook_calls;
+
+static void hook_layer(void *ud, int layer, const float *x, int n_tokens) {
+    ((hook_calls *)ud)->layers += layer >= -1 && x && n_tokens == 3;
+}
+
+static void hook_step(void *ud, const char *op, int thread, int begin) {
+    ((hook_calls *)ud)->steps += thread == 0 && begin && op[0];
+}
+
+static int hook_cancel(void *ud) {
+    ((hook_calls *)ud)->asked++;
+    return ((hook_calls *)ud)->cancel;
+}
+
+/* Hooks can be replaced by others, each with its own ud, and by none. */
+static void test_set_hooks(void) {
+    gb_model g = small_model();
+    const bitnet_token t[3] = {1, 2, 3};
+    bitnet_model *m = load(g.data, g.size, 0);
+    bitnet_ctx_params p = ctx_params(16, 0, 1, BITNET_KV_F16);
+    bitnet_hooks h = {0};
+    hook_calls a = {0}, b = {0}, first = {0};
+    bitnet_ctx *c;
+    p.hooks.layer_fn = hook_layer;
+    p.hooks.layer_ud = &first;
+    c = create(m, &p);
+    CHECK(c && bitnet_ctx_model(c) == m);
+    CHECK(!bitnet_eval(c, 0, t, 3, 0, 0) && first.layers == m->n_layers + 1);
+    h.layer_fn = hook_layer;
+    h.layer_ud = &a;
+    h.step_fn = hook_step;
+    h.step_ud = &b;
+    h.cancel_fn = hook_cancel;
+    h.cancel_ud = &b;
+    CHECK(!bitnet_ctx_set_hooks(c, &h, 0) && !bitnet_eval(c, 0, t, 3, 0, 0));
+    CHECK(first.layers == m->n_layers + 1 && a.layers == m->n_layers + 1 && !b.layers);
+    CHECK(b.steps > 4 * m->n_layers && b.asked > m->n_layers && !a.steps && !a.asked);
+    b.cancel = 1;
+    CHECK(bitnet_eval(c, 0, t, 3, 0, 0) == BITNET_ERR_CANCELLED && bitnet_seq_length(c, 0) == 6);
+    memset(&a, 0, sizeof a);
+    memset(&b, 0, sizeof b);
+    CHECK(!bitnet_ctx_set_hooks(c, 0, 0) && !bitnet_eval(c, 0, t, 3, 0, 0));
+    CHECK(!a.layers && !b.steps && !b.asked && bitnet_seq_length(c, 0) == 9);
+    bitnet_ctx_free(c);
+    bitnet_model_free(m);
+    gb_free_model(&g);
+}
+
 extern const test_case model_tests[];
 const test_case model_tests[] = {
     {"model/a_f32", test_a_f32},
@@ -1518,6 +1611,8 @@ const test_case model_tests[] = {
     {"model/ctx_params", test_ctx_params},
     {"model/ctx_bytes_2b", test_ctx_bytes_2b},
     {"model/ctx_bytes", test_ctx_bytes},
+    {"model/set_threads", test_set_threads},
+    {"model/set_hooks", test_set_hooks},
     {"model/load_memory_failures", test_load_memory_failures},
     {"model/ctx_memory_failures", test_ctx_memory_failures},
     {"model/half_allocator", test_half_allocator},

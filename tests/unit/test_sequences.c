@@ -637,17 +637,17 @@ static void test_copied(void) {
     bitnet_logit_bias *bias = (bitnet_logit_bias *)gb_malloc(sizeof list);
     bitnet_text *stops = (bitnet_text *)gb_malloc(2 * sizeof *stops);
     bitnet_token *tokens = (bitnet_token *)gb_malloc(50 * sizeof *tokens);
-    char *bytes = (char *)gb_malloc(4);
+    char *bytes = (char *)gb_malloc(2);
     uint64_t rng = 0;
     int round, ended;
+    size_t i;
     CHECK(set_up(&x, 0, BITNET_KV_F16));
     c = create(x.m, &cp);
     memcpy(bias, list, sizeof list);
     memcpy(tokens, x.tokens[1], 50 * sizeof *tokens);
-    memcpy(bytes, "qzxy", 4);
-    stops[0].data = bytes, stops[0].size = 2;
-    stops[1].data = bytes + 2, stops[1].size = 2;
-    for (round = 0; round < 2; round++) {
+    stops[0].data = bytes, stops[0].size = 1;
+    stops[1].data = bytes + 1, stops[1].size = 1;
+    for (round = 0; round < 3; round++) {  /* to find a stop string, alone, and changed */
         CHECK(!bitnet_seq_rewind(c, 0, 0, NULL));
         make_params(&x, 1, &p, &s);
         s.bias = bias;
@@ -656,13 +656,16 @@ static void test_copied(void) {
         p.tokens = tokens;
         p.n_tokens = 50;
         p.stop_strings = stops;
-        p.n_stop_strings = 2;
-        if (round == 0) {
+        p.n_stop_strings = round ? 2 : 0;
+        if (round < 2) {
             memset(&alone, 0, sizeof alone);
             p.text_fn = add_text;
             p.text_ud = &alone;
             CHECK(!bitnet_generate(c, &p, &alone.why, 0) && alone.n_tokens > 5 && s.rng != 101);
+            CHECK(round == 0 || alone.why == BITNET_STOP_STRING);
             rng = s.rng;
+            for (i = alone.n_text / 2; (uint8_t)alone.text[i] > 127; i++) CHECK(i < alone.n_text);
+            if (round == 0) memset(bytes, alone.text[i], 2);
             continue;
         }
         memset(&got, 0, sizeof got);
@@ -670,7 +673,7 @@ static void test_copied(void) {
         memset(&p, 0x5a, sizeof p);
         memset(&s, 0x5a, sizeof s);
         memset(bias, 0x5a, sizeof list), memset(stops, 0x5a, 2 * sizeof *stops);
-        memset(tokens, 0x5a, 50 * sizeof *tokens), memset(bytes, 0x5a, 4);
+        memset(tokens, 0x5a, 50 * sizeof *tokens), memset(bytes, 0x5a, 2);
         free(bias), free(stops), free(tokens), free(bytes);
         bitnet_gen_piece(g, &piece);
         CHECK(piece.rng == 101 && !piece.n_tokens);

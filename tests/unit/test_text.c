@@ -1582,6 +1582,67 @@ static void test_drawn_from(void) {
     gb_free_model(&g);
 }
 
+/* ---- a NUL is a character like others ---- */
+
+/* Allows the next byte of a text alone. */
+typedef struct forced { const char *text; int at; } forced;
+
+static void force_next(void *ud, uint32_t *allowed) {
+    forced *f = (forced *)ud;
+    const unsigned t = (uint8_t)f->text[f->at++];
+    allowed[t / 32] |= 1u << t % 32;
+}
+
+static void test_nul(void) {
+    static const bitnet_text text = BITNET_TEXT("he\0llo\0"), stop = BITNET_TEXT("a\0b"),
+                             never = BITNET_TEXT("a\0c"), line = BITNET_TEXT("Us\0er: he\0llo");
+    static const bitnet_message msg = {BITNET_TEXT("us\0er"), BITNET_TEXT(" he\0llo"), {0, 0}};
+    gb_model g = word_model();
+    bitnet_model *m;
+    bitnet_ctx *c;
+    bitnet_generate_params p;
+    bitnet_sampler s;
+    bitnet_token want[64], got[64];
+    script out;
+    bitnet_stop why;
+    int n, stops;
+    gb_make_model(&g);
+    m = load_built(&g);
+    c = new_ctx(m, 32, 0);
+    CHECK(c);
+    memset(&p, 0, sizeof p);
+    p.text = text;
+    p.max_tokens = 1;
+    n = bitnet_tokenize(m, text.data, text.size, BITNET_ADD_BOS, want, 64);
+    CHECK(n > 4 && !bitnet_generate(c, &p, 0, 0) && bitnet_seq_length(c, 0) == n);
+    CHECK(!memcmp(bitnet_seq_tokens(c, 0), want, (size_t)n * sizeof *want));
+    n = bitnet_tokenize(m, line.data, line.size, 0, want, 63);
+    want[n++] = g.eot;
+    CHECK(bitnet_chat_tokenize(m, 0, &msg, 1, 0, got, 64, NULL) == n &&
+          !memcmp(got, want, (size_t)n * sizeof *got));
+    for (stops = 0; stops < 2; stops++) {
+        forced f = {"xa\0by", 0};
+        memset(&out, 0, sizeof out);
+        memset(&s, 0, sizeof s);
+        out.stop_at = -1;
+        s.mask_fn = force_next;
+        s.mask_ud = &f;
+        p.sampler = &s;
+        p.max_tokens = 5;
+        p.stop_strings = stops ? &stop : &never;
+        p.n_stop_strings = 1;
+        p.text_fn = collect;
+        p.text_ud = &out;
+        CHECK(!bitnet_seq_rewind(c, 0, 0, NULL) && !bitnet_generate(c, &p, &why, 0));
+        CHECK(why == (stops ? BITNET_STOP_STRING : BITNET_STOP_LENGTH));
+        CHECK(out.n_text == (stops ? 1u : 5u) && !memcmp(out.text, "xa\0by", out.n_text));
+        CHECK(out.calls == (stops ? 4 : 5) && !out.broken);
+    }
+    bitnet_ctx_free(c);
+    bitnet_model_free(m);
+    gb_free_model(&g);
+}
+
 /* Memory that runs out during a generation: an error, no leak, and text_fn has not been called. */
 static void test_generate_memory(void) {
     gb_model g = word_model();
@@ -1668,6 +1729,7 @@ const test_case text_tests[] = {
     {"text/pending", test_pending},
     {"text/pending_eval", test_pending_eval},
     {"text/generate_messages", test_generate_messages},
+    {"text/nul", test_nul},
     {"text/generate_memory", test_generate_memory},
     {0, 0}
 };
