@@ -204,8 +204,8 @@ typedef struct bitnet_grammar_params {
 /* For `around`: the rule thought, for a text that begins inside of thinking. It is any text up to
    the first </think>, which must be a token of the model:
 
-       static const bitnet_text around =
-           BITNET_TEXT(BITNET_GRAMMAR_THOUGHT "text ::= thought \"\\n\\n\" root\n"); */
+       params.around = bitnet_text_of(BITNET_GRAMMAR_THOUGHT
+                                      "text ::= thought \"\\n\\n\" root\n"); */
 #define BITNET_GRAMMAR_THOUGHT                                                              \
     "thought ::= ([^<] | thought-part* thought-on)* thought-part* (\"</think>\" | </think>)\n" \
     "thought-part ::= \"<\" (\"/\" (\"t\" (\"h\" (\"i\" (\"n\" \"k\"?)?)?)?)?)?\n"     \
@@ -4727,8 +4727,8 @@ static bitnet_result bitnet_grammar__refuse(bitnet_error *err, bitnet_result cod
     return code;
 }
 
-/* What a struct of parameters must not hold: one of an allocator's two functions, or a reserved word
-   that is not 0. */
+/* What a struct of parameters must not hold: one of an allocator's two functions alone, and in a
+   reserved word anything but 0. */
 static bitnet_result bitnet_grammar__check_params(const bitnet_allocator *a,
                                                   const uint64_t reserved[4], const char *of,
                                                   bitnet_error *err) {
