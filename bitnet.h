@@ -1385,15 +1385,15 @@ BITNET_API bitnet_result bitnet_floats_unpack(uint32_t type, const uint8_t *data
 
 #ifdef BITNET_IMPLEMENTATION
 
-/* No warnings of what is meant so, up to the end of the implementation. */
-#if defined(__GNUC__) && !defined(BITNET__IMPLEMENTED)
+/* Warnings of what is meant here are off up to the end of the implementation, and nowhere else. */
+#if (defined(__GNUC__) || defined(__clang__)) && !defined(BITNET__IMPLEMENTED)
   #pragma GCC diagnostic push
   #pragma GCC diagnostic ignored "-Wpragmas"           /* names below that this compiler lacks */
   #pragma GCC diagnostic ignored "-Wunknown-warning-option"
   #ifdef BITNET_STATIC                 /* functions that the program does not use */
     #pragma GCC diagnostic ignored "-Wunused-function"
   #endif
-  /* what the optimizer assumes, would like to know, or does not see: who calls, and with what */
+  /* what the optimizer assumes, what it wishes to be told, and what it does not know of callers */
   #pragma GCC diagnostic ignored "-Wstrict-overflow"
   #pragma GCC diagnostic ignored "-Wsuggest-attribute=const"
   #pragma GCC diagnostic ignored "-Wsuggest-attribute=pure"
@@ -1405,7 +1405,7 @@ BITNET_API bitnet_result bitnet_floats_unpack(uint32_t type, const uint8_t *data
   /* conditions that are constant for some instruction sets */
   #pragma GCC diagnostic ignored "-Wduplicated-branches"
   #pragma GCC diagnostic ignored "-Wtautological-value-range-compare"
-  /* texts that are cut on purpose, comparisons to the bit, structs, defaults, commas */
+  /* texts cut on purpose, floats compared to the bit, layouts, switches, commas for semicolons */
   #pragma GCC diagnostic ignored "-Wformat-truncation"
   #pragma GCC diagnostic ignored "-Wfloat-equal"
   #pragma GCC diagnostic ignored "-Wunsuffixed-float-constants"
@@ -1413,7 +1413,7 @@ BITNET_API bitnet_result bitnet_floats_unpack(uint32_t type, const uint8_t *data
   #pragma GCC diagnostic ignored "-Wswitch-enum"
   #pragma GCC diagnostic ignored "-Wswitch-default"
   #pragma GCC diagnostic ignored "-Wcomma"
-  /* C that C++ would write otherwise */
+  /* what is good C and not the best C++ */
   #pragma GCC diagnostic ignored "-Wold-style-cast"
   #pragma GCC diagnostic ignored "-Wuseless-cast"
   #pragma GCC diagnostic ignored "-Wzero-as-null-pointer-constant"
@@ -16962,7 +16962,7 @@ BITNET_API bitnet_result bitnet_selftest(const bitnet_kernels *k, bitnet_error *
 #elif defined(_MSC_VER) && (_MSC_VER < 1930 || defined(_M_FP_CONTRACT))   /* the default */
   #pragma fp_contract(on)
 #endif
-#if defined(__GNUC__)
+#if defined(__GNUC__) || defined(__clang__)
   #pragma GCC diagnostic pop
 #endif
 #endif /* BITNET__GOES_ON */

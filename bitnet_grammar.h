@@ -296,8 +296,8 @@ BITNET_GRAMMAR_API void bitnet_matcher_chosen(void *matcher, bitnet_token t);
 #ifdef BITNET_GRAMMAR_IMPLEMENTATION
 #ifndef BITNET_GRAMMAR__IMPLEMENTED
 
-/* No warnings of what is meant so, up to the end of the implementation: see there in bitnet.h. */
-#if defined(__GNUC__)
+/* Warnings of what is meant here are off up to the end of the implementation; see bitnet.h. */
+#if defined(__GNUC__) || defined(__clang__)
   #pragma GCC diagnostic push
   #pragma GCC diagnostic ignored "-Wpragmas"
   #pragma GCC diagnostic ignored "-Wunknown-warning-option"
@@ -5723,7 +5723,7 @@ BITNET_GRAMMAR_API void bitnet_matcher_free(bitnet_matcher *m) {
     bitnet_grammar__free(&a, m);
 }
 
-#if defined(__GNUC__)
+#if defined(__GNUC__) || defined(__clang__)
   #pragma GCC diagnostic pop
 #endif
 #endif /* BITNET_GRAMMAR__IMPLEMENTED */

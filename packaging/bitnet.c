@@ -1,5 +1,5 @@
-/* The library as one object file, for build systems that want a source file. BITNET_SHARED: it becomes
-   a shared library, which exports the public functions alone. */
+/* The library as one object file, for build systems that want a source file. With BITNET_SHARED it
+   is for a shared library, which exports the public functions alone. */
 #ifdef BITNET_SHARED
   #ifdef _WIN32
     #define BITNET_API __declspec(dllexport)

@@ -1,6 +1,7 @@
 #!/bin/sh
-# The header as its users meet it: every compiler and standard here, every switch, the include orders,
-# what it exports and defines, and the programs that its manual and the README show.
+# The header as its users meet it: every compiler and standard here, the warnings of other projects,
+# every switch, the include orders, what it exports and defines, and the programs that its manual and
+# the README show.
 # Ends with "N passed, N failed, N skipped". Run from the repository's root; writes to build/check.
 #
 # BITNET__WHOLE=0   without what takes long and seldom finds what the rest does not: most pairs of a
