@@ -467,7 +467,8 @@ typedef enum bitnet_result {
 
 /* Structs of parameters and results end with reserved words. In parameters they must be 0, or the
    call is BITNET_ERR_ARG: clear a struct before you fill it in. A later version may use them, so a
-   program that does is told by an older library that it does not know what is asked. */
+   program that does is told by an older library that it does not know what is asked. In results
+   they are 0. */
 
 /* Filled in only on failure. text is one line of clean UTF-8, NUL-terminated. */
 typedef struct bitnet_error {
@@ -1847,6 +1848,7 @@ BITNET_API int bitnet_clean_text(const char *text, size_t n, char *buf, size_t c
 static bitnet_result bitnet__fail(bitnet_error *err, bitnet_result code, const char *format, ...) {
     va_list args;
     if (!err) return code;
+    memset(err->reserved, 0, sizeof err->reserved);
     err->code = code;
     va_start(args, format);
     BITNET_VSNPRINTF(err->text, (int)sizeof err->text, format, args);
