@@ -225,8 +225,10 @@ else
 fi
 if [ -n "$zig" ]; then
     export ZIG_GLOBAL_CACHE_DIR="$PWD/build/zig/cache" ZIG_LOCAL_CACHE_DIR="$PWD/build/zig/cache"
+    sed -e 's/.*/    "&",/' -e '1s/^/pub const all = .{\n/' -e '$s/$/\n};/' $dir/functions \
+        >$dir/names.zig
     expect "a program in Zig" "$zig" build-exe $tests/text.zig -I. -L$dir/today -lbitnet -lc \
-        -femit-bin=$dir/text-zig
+        --mod names::$dir/names.zig --deps names -femit-bin=$dir/text-zig
     writes "Zig writes the same text" " $text" linked today $dir/text-zig $model
 fi
 

@@ -1,6 +1,11 @@
-// Writes a text in Zig 0.11: text MODEL. @cImport reads bitnet.h itself.
+// Writes a text in Zig 0.11: text MODEL. @cImport reads bitnet.h itself; the module names has the
+// names of all functions.
 const std = @import("std");
 const c = @cImport(@cInclude("bitnet.h"));
+
+comptime {
+    for (@import("names").all) |name| _ = @TypeOf(@field(c, name));
+}
 
 fn take(ud: ?*anyopaque, text: [*c]const u8, n: usize, t: c.bitnet_token) callconv(.C) c_int {
     _ = ud;
