@@ -179,6 +179,18 @@ if command -v python3 >/dev/null 2>&1; then
         $dir/today/layout.txt
     expect "the same sizes and offsets" diff $dir/today/layout.txt $dir/later/layout.txt
 else skip "layout: python3 is not installed"; fi
+# What the manual shows compiles with the later header, too, without a warning.
+{
+    printf '#include "bitnet.h"\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n'
+    sed -n '/^       static .*(.*{$/,/^       }$/s/^       //p' bitnet.h
+} >$dir/manual.c
+cp $dir/manual.c $dir/manual.cc
+expect "the manual's functions" grep -q '^static void chat' $dir/manual.c
+for c in "$CC -std=c99 $dir/manual.c" "g++ -std=c++11 $dir/manual.cc"; do
+    command -v ${c%% *} >/dev/null 2>&1 || { skip "the manual: ${c%% *} is not installed"; continue; }
+    expect "the manual with the later header: $c" \
+        $c $STRICT -Wno-unused-function -fsyntax-only -I$dir/later
+done
 # A later program: what it asks for is refused by today's library.
 compile later $tests/later.c
 expect "new fields have an effect" linked later $dir/later/later $model new

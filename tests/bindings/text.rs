@@ -1,6 +1,7 @@
 //! Writes a text in Rust: text MODEL. BINDINGS is what bindgen makes of bitnet.h, with a line
 //! `pub use self::bitnet_eval_v0_3 as bitnet_eval;` for each function behind it.
-use std::ffi::{c_char, c_int, c_void, CStr, CString};
+use std::ffi::{CStr, CString};
+use std::os::raw::{c_char, c_int, c_void};
 use std::{env, mem, ptr, slice, str};
 
 #[allow(dead_code, non_camel_case_types, non_upper_case_globals, unused_imports)]
