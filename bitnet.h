@@ -93,8 +93,11 @@
 
        static void chat(bitnet_ctx *ctx, bitnet_generate_params *gen) {
            char line[4096];
-           bitnet_message message = {BITNET_TEXT("user"), {line, 0}, {0, 0}};
+           bitnet_message message;
            bitnet_error err;
+           memset(&message, 0, sizeof message);
+           message.role = bitnet_text_of("user");
+           message.content.data = line;
            gen->messages = &message;
            gen->n_messages = 1;
            while (fgets(line, sizeof line, stdin)) {
@@ -466,8 +469,9 @@ typedef enum bitnet_result {
 } bitnet_result;
 
 /* Structs of parameters and results end with reserved words. In parameters they must be 0, or the
-   call is BITNET_ERR_ARG: clear a struct before you fill it in. A later version may use them, so a
-   program that does is told by an older library that it does not know what is asked. */
+   call is BITNET_ERR_ARG: clear a struct before you fill it in, and set fields by their names. A
+   later version may use these words, so a program that does is told by an older library that it
+   does not know what is asked. In results they are 0. */
 
 /* Filled in only on failure. text is one line of clean UTF-8, NUL-terminated. */
 typedef struct bitnet_error {
@@ -1887,6 +1891,7 @@ BITNET__FORMAT(3, 4)
 static bitnet_result bitnet__fail(bitnet_error *err, bitnet_result code, const char *format, ...) {
     va_list args;
     if (!err) return code;
+    memset(err->reserved, 0, sizeof err->reserved);
     err->code = code;
     va_start(args, format);
     BITNET_VSNPRINTF(err->text, (int)sizeof err->text, format, args);

