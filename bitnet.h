@@ -616,8 +616,8 @@ typedef struct bitnet_hooks {
        parallel_fn: the one that runs job 0). */
     bitnet_cancel_fn cancel_fn;
     void *cancel_ud;
-    /* Nonzero pauses a pass of bitnet_gen_next, which then returns: HOST LOOPS. Asked after each
-       layer on the caller's thread. */
+    /* Nonzero pauses a pass of bitnet_gen_next, which then returns: HOST LOOPS. Asked behind each
+       layer, and between parts of the head, on the caller's thread. */
     bitnet_pause_fn pause_fn;
     void *pause_ud;
     /* For profiles. The network is evaluated in steps; op is "embed", "norm", "quantize", "matmul",
@@ -11976,6 +11976,12 @@ static int bitnet__is_cancelled(bitnet_ctx *c, int thread) {
     return (int)bitnet__load_acquire(&c->cancelled);
 }
 
+/* 1 if the pass shall pause; only a pass of bitnet_gen_next can. */
+static int bitnet__pauses(const bitnet_ctx *c) {
+    const bitnet_hooks *h = &c->p.hooks;
+    return c->may_pause && h->pause_fn && h->pause_fn(h->pause_ud);
+}
+
 /* Runs a step. work: the cost of one item, in products of a ternary weight, the cheapest operation.
    A task costs at least min_task, so that synchronising the threads costs little beside it. There
    are at most per_thread tasks for each thread. */
@@ -12865,7 +12871,6 @@ static void bitnet__begin_batch(bitnet__step *s) {
    pause, it does so behind a layer of this call; then *layer is the next one, else n_layers. */
 static bitnet_result bitnet__forward(bitnet_ctx *c, int32_t n, int32_t *layer, bitnet_error *err) {
     const bitnet_model *m = c->m;
-    const bitnet_pause_fn pause_fn = c->may_pause ? c->p.hooks.pause_fn : 0;
     bitnet__step s = bitnet__make_step(c, n);
     int32_t i;
     c->cancelled = 0;
@@ -12874,7 +12879,7 @@ static bitnet_result bitnet__forward(bitnet_ctx *c, int32_t n, int32_t *layer, b
         *layer = 0;
     }
     for (i = *layer; *layer < m->n_layers && !bitnet__is_cancelled(c, 0); ++*layer) {
-        if (*layer > i && pause_fn && pause_fn(c->p.hooks.pause_ud)) return BITNET_OK;
+        if (*layer > i && bitnet__pauses(c)) return BITNET_OK;
         m->layers[*layer].kind->forward(&s, *layer);
         if (!bitnet__is_cancelled(c, 0)) bitnet__end_layer(&s, *layer);
     }
@@ -13535,6 +13540,8 @@ struct bitnet__head {
     int32_t first, n_bound;            /* hidden rows [first, first + n_bound) have bounds ... */
     int32_t fine;                      /* ... from: 0: the high plane, 1: both */
     int32_t with_v;                    /* and from: 0: u alone, 1: u and v */
+    int32_t n_strips_ahead;            /* strips of these bounds that slices have done, ... */
+    int32_t n_rows_ahead;              /* ... and rows of the head, of all logits */
     int32_t n_fine, pause;             /* the next passes that read both at once; see refine */
     int32_t exact_logits;              /* of the last bitnet_sample */
     uint64_t bytes;                    /* that it read of the head and its copy */
@@ -13645,7 +13652,9 @@ static bitnet_result bitnet__head_create(bitnet_ctx *c, bitnet_error *err) {
                         "(no_head_copy does without)");
 }
 
-static void bitnet__head_forget(bitnet__head *t) { t->n_ready = t->n_bound = 0; }
+static void bitnet__head_forget(bitnet__head *t) {
+    t->n_ready = t->n_bound = t->n_strips_ahead = t->n_rows_ahead = 0;
+}
 
 BITNET_API int32_t bitnet_ctx_exact_logits(const bitnet_ctx *c) {
     return c ? c->head->exact_logits : 0;
@@ -13736,11 +13745,20 @@ static void bitnet__ternary_logits(bitnet_ctx *c, int32_t first, int32_t n) {
     bitnet__run_step(&s, "head", c->m->n_vocab, (int64_t)dim * n, bitnet__step_ternary_head);
 }
 
+/* Rows [from, to) of the head, counted from s->row on. */
 static void bitnet__step_head(const bitnet__step *s, int32_t from, int32_t to, int thread) {
     bitnet_ctx *c = s->c;
     const size_t first = (size_t)c->head->n_ready, vocab = (size_t)c->m->n_vocab;
-    bitnet__head_rows(c, from, to - from, c->hidden + first * (size_t)c->m->dim, s->n_tokens,
-                      c->head->logits + first * vocab + from, vocab, thread);
+    const int32_t row = s->row + from;
+    bitnet__head_rows(c, row, to - from, c->hidden + first * (size_t)c->m->dim, s->n_tokens,
+                      c->head->logits + first * vocab + row, vocab, thread);
+}
+
+/* Multiplies n rows of the head, from `row` on, with all hidden states that have no logits yet. */
+static void bitnet__multiply_head(bitnet_ctx *c, int32_t row, int32_t n) {
+    bitnet__step s = bitnet__make_step(c, c->n_rows - c->head->n_ready);
+    s.row = row;
+    bitnet__run_step(&s, "head", n, 8 * (int64_t)c->m->dim * s.n_tokens, bitnet__step_head);
 }
 
 /* The number of a row, of which -1 is c->row; -1: there is no such row. */
@@ -13773,10 +13791,8 @@ static const float *bitnet__logits(bitnet_ctx *c, int32_t i) {
         c->head->n_ready += n;
     }
     if (c->head->n_ready < c->n_rows) {
-        bitnet__step s = bitnet__make_step(c, c->n_rows - c->head->n_ready);
-        bitnet__run_step(&s, "head", c->m->n_vocab, 8 * (int64_t)c->m->dim * s.n_tokens,
-                         bitnet__step_head);
-        c->head->n_ready += s.n_tokens;
+        bitnet__multiply_head(c, 0, c->m->n_vocab);
+        c->head->n_ready = c->n_rows;
     }
     return c->head->logits + (size_t)i * (size_t)c->m->n_vocab;
 }
@@ -13918,14 +13934,11 @@ static void bitnet__step_build_copy(const bitnet__step *step, int32_t from, int3
     }
 }
 
-/* Is the copy filled in? Whoever needs it fills in the next share: a quarter or, of a small head,
-   all of it. So the first token of a large model does not wait for the whole copy; until that is
-   complete, all logits are computed. */
-static int bitnet__build_copy(bitnet_ctx *c) {
+/* Is the copy filled in? Whoever needs it fills in the next share, of so many rows. */
+static int bitnet__build_copy(bitnet_ctx *c, int32_t share) {
     struct bitnet__head_copy *t = c->m->copy;
     bitnet__step step = bitnet__make_step(c, 0);
     const int32_t rows = c->m->n_vocab;
-    const int32_t share = bitnet__max((rows + 3) / 4, (1 << 24) / c->m->dim);
     const size_t rest = ((size_t)c->head->n_strips * BITNET__STRIP - (size_t)rows) * sizeof(float);
     if (!bitnet__swap_if(&t->state, BITNET__COPY_EMPTY, BITNET__COPY_BUSY))
         return bitnet__load_acquire(&t->state) == BITNET__COPY_READY;
@@ -14009,8 +14022,8 @@ static void bitnet__bound_products(const bitnet__head *t, const struct bitnet__h
     }
 }
 
-/* Chunks [from, to), for all hidden states. The rows that the last strip lacks get bounds around 0,
-   which at worst make a search look at the strip. */
+/* Strips [from, to), counted from step->row on, for all hidden states. The rows that the last strip
+   lacks get bounds around 0, which at worst make a search look at the strip. */
 static void bitnet__step_bound_strips(const bitnet__step *step, int32_t from, int32_t to,
                                       int thread) {
     bitnet_ctx *c = step->c;
@@ -14028,9 +14041,9 @@ static void bitnet__step_bound_strips(const bitnet__step *step, int32_t from, in
     d.n = n;
     d.cols = cols;
     d.stride = stride;
-    for (strip = from; strip < to; strip += count) {
+    for (strip = step->row + from; strip < step->row + to; strip += count) {
         const size_t first = (size_t)strip * BITNET__STRIP, row = (size_t)n;
-        count = bitnet__min(some, to - strip);
+        count = bitnet__min(some, step->row + to - strip);
         d.rows = bitnet__min(count * BITNET__STRIP, c->m->n_vocab - (int32_t)first);
         d.w = copy->high + first * row / 2;
         d.out = high;
@@ -14095,37 +14108,57 @@ static int bitnet__split_hidden(bitnet_ctx *c, const float *x, int32_t state) {
     return norm_v > norm_x / 64.0;
 }
 
+/* What the bounds of a strip cost; see run_step. */
+static int64_t bitnet__strip_work(const bitnet_ctx *c) {
+    return BITNET__STRIP * (int64_t)c->m->dim * (4 + 2 * c->head->n_bound);
+}
+
+static void bitnet__bound_some(bitnet_ctx *c, int32_t strip, int32_t n) {
+    bitnet__step step = bitnet__make_step(c, 0);
+    step.row = strip;
+    bitnet__run_step(&step, "head", n, bitnet__strip_work(c), bitnet__step_bound_strips);
+}
+
 /* Bounds the logits of t->n_bound hidden states: from the high plane or, if fine, from both. */
 static void bitnet__bound_pass(bitnet_ctx *c, int fine) {
     bitnet__head *t = c->head;
-    bitnet__step step = bitnet__make_step(c, 0);
     const uint64_t n = (uint64_t)bitnet__padded_row(c->m->dim);
     t->fine = fine;
     t->bytes += (uint64_t)c->m->n_vocab * (n / 2 + (fine ? n / 4 : 0) + 3 * sizeof(float));
-    bitnet__run_step(&step, "head", t->n_strips, BITNET__STRIP * (int64_t)c->m->dim *
-                     (4 + 2 * t->n_bound), bitnet__step_bound_strips);
+    bitnet__bound_some(c, 0, t->n_strips);
 }
 
 static const float *bitnet__hidden_row(const bitnet_ctx *c, int32_t row) {
     return c->hidden + (size_t)row * (size_t)c->m->dim;
 }
 
-/* Bounds the logits of a row and of those behind it, unless that is done. Returns 0 if there is no
-   copy, or if the row is not finite. */
-static int bitnet__bound_logits(bitnet_ctx *c, int32_t row) {
+/* Prepares bounds of a row and of those behind it. Returns 1 if a pass shall read both planes. */
+static int bitnet__begin_bounds(bitnet_ctx *c, int32_t row) {
     bitnet__head *t = c->head;
-    const int32_t n = bitnet__min(c->n_rows - row, t->max_states);
+    const int32_t n = bitnet__min(c->n_rows - row, t->max_states), fine = t->n_fine > 0;
     int32_t i;
-    if (!t->low) return 0;
-    if (t->n_bound > 0 && row >= t->first && row < t->first + t->n_bound) return 1;
-    if (!bitnet__build_copy(c)) return 0;
     t->first = row;
     for (t->n_bound = 0; t->n_bound < n; t->n_bound++)
         if (!bitnet__is_moderate(bitnet__hidden_row(c, row + t->n_bound), c->m->dim)) break;
     for (i = t->with_v = 0; i < t->n_bound; i++)
         t->with_v |= bitnet__split_hidden(c, bitnet__hidden_row(c, row + i), i);
-    if (t->n_bound > 0) bitnet__bound_pass(c, t->n_fine > 0);
-    t->n_fine -= t->n_fine > 0;
+    t->n_fine -= fine;
+    return fine;
+}
+
+/* Bounds the logits of a row and of those behind it, unless that is done. Returns 0 if there is no
+   copy, or if the row is not finite. A quarter of the copy is filled in at a time or, of a small
+   head, all of it. So the first token of a large model does not wait for the whole copy; until that
+   is complete, all logits are computed. */
+static int bitnet__bound_logits(bitnet_ctx *c, int32_t row) {
+    bitnet__head *t = c->head;
+    int fine;
+    if (!t->low) return 0;
+    if (t->n_bound > 0 && row >= t->first && row < t->first + t->n_bound) return 1;
+    if (!bitnet__build_copy(c, bitnet__max((c->m->n_vocab + 3) / 4, (1 << 24) / c->m->dim)))
+        return 0;
+    fine = bitnet__begin_bounds(c, row);
+    if (t->n_bound > 0) bitnet__bound_pass(c, fine);
     return t->n_bound > 0;
 }
 
@@ -14570,6 +14603,62 @@ static bitnet_result bitnet__check_sampler(const bitnet_sampler *s, bitnet_error
         return bitnet__fail(err, BITNET_ERR_ARG, "the sampler's n_bias is %lld%s",
                             (long long)s->n_bias, s->bias ? "" : ", and bias is NULL");
     return bitnet__check_reserved(s->reserved, 4, "bitnet_sampler", err);
+}
+
+/* ---- the head of a pass that may pause ----
+   What samples read of the head is read before them, in slices of about a layer's work, and
+   pause_fn is asked between two. The copy is filled in first. Samples then find what they need, and
+   give the same tokens. What remains for them is short: a search in the bounds, exact logits of the
+   rows that it finds, and rarely a second pass. */
+
+/* How many items a slice has, of n that are left and cost so much each. */
+static int32_t bitnet__slice(const bitnet_ctx *c, int32_t n, int64_t work) {
+    const int64_t most = 256 * c->min_task / work;
+    return most < 1 ? 1 : most < n ? (int32_t)most : n;
+}
+
+/* All logits, ahead. 0: paused. */
+static int bitnet__logits_ahead(bitnet_ctx *c) {
+    bitnet__head *t = c->head;
+    const int32_t n = c->m->n_vocab;
+    while (t->n_ready < c->n_rows) {
+        const int32_t some = bitnet__slice(c, n - t->n_rows_ahead,
+                                           8 * (int64_t)c->m->dim * (c->n_rows - t->n_ready));
+        bitnet__multiply_head(c, t->n_rows_ahead, some);
+        t->n_rows_ahead += some;
+        if (t->n_rows_ahead == n) t->n_ready = c->n_rows;
+        else if (bitnet__pauses(c)) return 0;
+    }
+    return 1;
+}
+
+/* The bounds of all rows, ahead. 0: paused. */
+static int bitnet__bounds_ahead(bitnet_ctx *c) {
+    bitnet__head *t = c->head;
+    while (!bitnet__build_copy(c, bitnet__slice(c, c->m->n_vocab, 64 * (int64_t)c->m->dim))) {
+        if (bitnet__load_acquire(&c->m->copy->state) != BITNET__COPY_EMPTY)
+            return bitnet__logits_ahead(c);    /* another context fills it in */
+        if (bitnet__pauses(c)) return 0;
+    }
+    if (t->n_bound == 0) t->fine = bitnet__begin_bounds(c, 0);
+    while (t->n_bound > 0 && t->n_strips_ahead < t->n_strips) {
+        const int32_t some = bitnet__slice(c, t->n_strips - t->n_strips_ahead,
+                                           bitnet__strip_work(c));
+        bitnet__bound_some(c, t->n_strips_ahead, some);
+        t->n_strips_ahead += some;
+        if (t->n_strips_ahead < t->n_strips && bitnet__pauses(c)) return 0;
+    }
+    return 1;
+}
+
+/* Reads what a sample with s needs. 0: paused. A ternary head is not read ahead, nor for a mask_fn,
+   which may allow few tokens. */
+static int bitnet__read_ahead(bitnet_ctx *c, const bitnet_sampler *s) {
+    const int32_t k = bitnet__top_k(s);
+    if (c->m->ternary_head.group || s->mask_fn || c->head->n_ready >= c->n_rows) return 1;
+    if (!c->head->low || s->rewrite_fn || k < 1 || k > bitnet__few(c))
+        return bitnet__logits_ahead(c);
+    return c->n_rows > c->head->max_states || bitnet__bounds_ahead(c);
 }
 
 /* The end of sampling: t, or why there is none. */
@@ -15038,9 +15127,20 @@ static int bitnet__ask_gens(const bitnet_ctx *c) {
     return 0;
 }
 
+/* Reads the head for the samples of a pass, if it may pause. 0: paused. */
+static int bitnet__gens_read_ahead(bitnet_ctx *c, bitnet_gen *const *gens, int32_t n) {
+    int32_t i, k = 0;
+    for (i = 0; i < n; i++) {
+        if (gens[i]->ended) continue;
+        if (c->inputs[k++].n_logits > 0 && !bitnet__read_ahead(c, &gens[i]->sampler)) return 0;
+    }
+    return 1;
+}
+
 /* Evaluates what is queued for the generations, and asks them meanwhile. */
 static bitnet_result bitnet__gen_eval(bitnet_ctx *c, bitnet_gen *const *gens, int32_t n,
                                       int32_t active, bitnet_error *err) {
+    const int in_head = c->pass.n_inputs > 0 && c->pass.done == c->pass.total;
     bitnet_result r;
     c->asks = bitnet__ask_gens;
     c->gens = gens;
@@ -15048,6 +15148,10 @@ static bitnet_result bitnet__gen_eval(bitnet_ctx *c, bitnet_gen *const *gens, in
     r = bitnet__eval_queued(c, c->inputs, active, err);
     c->asks = 0;
     c->gens = 0;
+    if (r == BITNET_OK && c->pass.n_inputs == 0 && c->n_rows > 0 && c->may_pause &&
+        c->p.hooks.pause_fn &&
+        ((!in_head && bitnet__pauses(c)) || !bitnet__gens_read_ahead(c, gens, n)))
+        bitnet__pause_pass(c, c->inputs, active);
     return r;
 }
 
