@@ -14330,6 +14330,52 @@ static int32_t bitnet__list_allowed(bitnet_ctx *c) {
     }
     return n;
 }
+
+/* ---- the head of a pass that may pause ----
+   What samples read of the head is read before them, in slices of about a layer's work, and
+   pause_fn is asked between two. The copy is filled in first. Samples then find what they need, and
+   give the same tokens. What remains for them is short: a search in the bounds, exact logits of the
+   rows that it finds, and rarely a second pass. */
+
+/* How many items a slice has, of n that are left and cost so much each. */
+static int32_t bitnet__slice(const bitnet_ctx *c, int32_t n, int64_t work) {
+    const int64_t most = 256 * c->min_task / work;
+    return most < 1 ? 1 : most < n ? (int32_t)most : n;
+}
+
+/* All logits, ahead. 0: paused. */
+static int bitnet__logits_ahead(bitnet_ctx *c) {
+    bitnet__head *t = c->head;
+    const int32_t n = c->m->n_vocab;
+    while (t->n_ready < c->n_rows) {
+        const int32_t some = bitnet__slice(c, n - t->n_rows_ahead,
+                                           8 * (int64_t)c->m->dim * (c->n_rows - t->n_ready));
+        bitnet__multiply_head(c, t->n_rows_ahead, some);
+        t->n_rows_ahead += some;
+        if (t->n_rows_ahead == n) t->n_ready = c->n_rows;
+        else if (bitnet__pauses(c)) return 0;
+    }
+    return 1;
+}
+
+/* The bounds of all rows, ahead. 0: paused. */
+static int bitnet__bounds_ahead(bitnet_ctx *c) {
+    bitnet__head *t = c->head;
+    while (!bitnet__build_copy(c, bitnet__slice(c, c->m->n_vocab, 64 * (int64_t)c->m->dim))) {
+        if (bitnet__load_acquire(&c->m->copy->state) != BITNET__COPY_EMPTY)
+            return bitnet__logits_ahead(c);    /* another context fills it in */
+        if (bitnet__pauses(c)) return 0;
+    }
+    if (t->n_bound == 0) t->fine = bitnet__begin_bounds(c, 0);
+    while (t->n_bound > 0 && t->n_strips_ahead < t->n_strips) {
+        const int32_t some = bitnet__slice(c, t->n_strips - t->n_strips_ahead,
+                                           bitnet__strip_work(c));
+        bitnet__bound_some(c, t->n_strips_ahead, some);
+        t->n_strips_ahead += some;
+        if (t->n_strips_ahead < t->n_strips && bitnet__pauses(c)) return 0;
+    }
+    return 1;
+}
 /* =============================================================================================
    @sampler  from logits to a token
    Everything is exact and can be replayed: ties go to the lower id, probabilities are sums of
@@ -14603,52 +14649,6 @@ static bitnet_result bitnet__check_sampler(const bitnet_sampler *s, bitnet_error
         return bitnet__fail(err, BITNET_ERR_ARG, "the sampler's n_bias is %lld%s",
                             (long long)s->n_bias, s->bias ? "" : ", and bias is NULL");
     return bitnet__check_reserved(s->reserved, 4, "bitnet_sampler", err);
-}
-
-/* ---- the head of a pass that may pause ----
-   What samples read of the head is read before them, in slices of about a layer's work, and
-   pause_fn is asked between two. The copy is filled in first. Samples then find what they need, and
-   give the same tokens. What remains for them is short: a search in the bounds, exact logits of the
-   rows that it finds, and rarely a second pass. */
-
-/* How many items a slice has, of n that are left and cost so much each. */
-static int32_t bitnet__slice(const bitnet_ctx *c, int32_t n, int64_t work) {
-    const int64_t most = 256 * c->min_task / work;
-    return most < 1 ? 1 : most < n ? (int32_t)most : n;
-}
-
-/* All logits, ahead. 0: paused. */
-static int bitnet__logits_ahead(bitnet_ctx *c) {
-    bitnet__head *t = c->head;
-    const int32_t n = c->m->n_vocab;
-    while (t->n_ready < c->n_rows) {
-        const int32_t some = bitnet__slice(c, n - t->n_rows_ahead,
-                                           8 * (int64_t)c->m->dim * (c->n_rows - t->n_ready));
-        bitnet__multiply_head(c, t->n_rows_ahead, some);
-        t->n_rows_ahead += some;
-        if (t->n_rows_ahead == n) t->n_ready = c->n_rows;
-        else if (bitnet__pauses(c)) return 0;
-    }
-    return 1;
-}
-
-/* The bounds of all rows, ahead. 0: paused. */
-static int bitnet__bounds_ahead(bitnet_ctx *c) {
-    bitnet__head *t = c->head;
-    while (!bitnet__build_copy(c, bitnet__slice(c, c->m->n_vocab, 64 * (int64_t)c->m->dim))) {
-        if (bitnet__load_acquire(&c->m->copy->state) != BITNET__COPY_EMPTY)
-            return bitnet__logits_ahead(c);    /* another context fills it in */
-        if (bitnet__pauses(c)) return 0;
-    }
-    if (t->n_bound == 0) t->fine = bitnet__begin_bounds(c, 0);
-    while (t->n_bound > 0 && t->n_strips_ahead < t->n_strips) {
-        const int32_t some = bitnet__slice(c, t->n_strips - t->n_strips_ahead,
-                                           bitnet__strip_work(c));
-        bitnet__bound_some(c, t->n_strips_ahead, some);
-        t->n_strips_ahead += some;
-        if (t->n_strips_ahead < t->n_strips && bitnet__pauses(c)) return 0;
-    }
-    return 1;
 }
 
 /* Reads what a sample with s needs. 0: paused. A ternary head is not read ahead, nor for a mask_fn,
