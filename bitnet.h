@@ -45,7 +45,6 @@
            bitnet_generate_params gen;
            bitnet_error err;
            bitnet_result r;
-
            if (argc < 2) {
                fprintf(stderr, "usage: %s MODEL.gguf [TEXT]\n", argv[0]);
                return 2;
@@ -54,13 +53,11 @@
            gen.text = bitnet_text_of(argc > 2 ? argv[2] : "Once upon a time");
            gen.max_tokens = 100;
            gen.text_fn = print;
-
            r = bitnet_model_load_file(argv[1], NULL, &model, &err);
            if (r == BITNET_OK) r = bitnet_ctx_create(model, NULL, &ctx, &err);
            if (r == BITNET_OK) r = bitnet_generate(ctx, &gen, NULL, &err);
            if (r != BITNET_OK) fprintf(stderr, "%s\n", err.text);
            else printf("\n");
-
            bitnet_ctx_free(ctx);
            bitnet_model_free(model);
            return r != BITNET_OK || ferror(stdout);
@@ -75,7 +72,7 @@
    of contexts and threads may share it.
 
    2. Create a context: the KV cache, the scratch memory and the threads. It holds one text or chat,
-   or with n_seqs many (SEQUENCES).
+   or with n_seqs many (SEQUENCES). Model and context may be freed in any order.
 
    3. Write. bitnet_generate appends a text, tokens or messages to the context, then samples until
    something ends the text, and passes it to text_fn. It does not evaluate the last token that it
@@ -83,8 +80,6 @@
    next call evaluates it first, before any text of its own. Do not pass it again. It needs a
    position of the context. So two calls of 20 tokens write what one call of 40 writes, except that
    an incomplete character at the end of the first call becomes U+FFFD.
-
-   4. Free contexts and model, in any order: what is still in use lives on until it is not.
 
    CHAT
    Pass messages instead of text. bitnet_generate writes them in the model's chat template, opens
@@ -155,8 +150,7 @@
    BITNET_ADD_BOS is only for the beginning of a context. A token is not always a whole character:
    bitnet_detok_push holds incomplete bytes back. A buffer of 1000 bytes suffices for every known
    vocabulary. To use a sampler of your own, read bitnet_logits in place of bitnet_sample; or let a
-   mask_fn in bitnet_sampler say which tokens may follow. bitnet_seq_rewind drops tokens from the
-   end of the context. What remains, such as a system message, needs no second evaluation.
+   mask_fn in bitnet_sampler say which tokens may follow. bitnet_seq_rewind drops tokens at the end.
 
    SEQUENCES (@context, @generate)
    A context can hold many conversations: with n_seqs = S they are the sequences 0 .. S - 1, each
@@ -165,19 +159,32 @@
    same bits whatever is evaluated beside it.
 
    To write several texts at once, begin a generation for each (bitnet_gen_begin), call
-   bitnet_gen_next again and again, and end each. New ones may join, and others end, between two
-   calls; @generate shows a loop. For a loop of your own, bitnet_eval_many evaluates any mix of
-   prompts and single tokens, and bitnet_sample samples from a row of its logits.
+   bitnet_gen_next again and again, and end each: @generate has a loop. For one of your own,
+   bitnet_eval_many evaluates any mix of inputs, and bitnet_sample samples from a row of its logits.
 
    bitnet_seq_copy lets a sequence begin as another one does, and shares its memory. bitnet_seq_sync
    gives a sequence new tokens and evaluates only what differs; bitnet_seq_remove takes some out of
    its middle, as when old turns of a chat must go. bitnet_seq_save_ and bitnet_seq_load_ keep it in
    a file or in memory: saved on one machine, it goes on with the same bits on any other (@state).
 
+   HOST LOOPS (each has a program in examples/hosts)
+   A call lasts as long as what it evaluates: with BitNet 2B and two threads, about 10 ms for each
+   token of a prompt and 20 ms for each that is written. What goes on meanwhile can be done so:
+   - thread.c: a thread of its own calls bitnet_generate, and hands text over under a mutex. The
+     text's cancel_fn, asked every 20 ms, ends it. Join the thread, then free the context.
+   - events.c: a loop that is idle calls bitnet_gen_next, and pause_fn (bitnet_hooks) looks for
+     events. Nonzero pauses the pass, behind a layer or a part of the head: the call returns
+     BITNET_OK and empty pieces, and the next one with the same generations goes on.
+   - game.c: pause_fn looks at the clock, so that frames of 16 ms can spare 8. A layer takes 0.7 ms
+     for one token, 3 ms for an n_batch of 8; larger ones do not read a prompt faster.
+   - server.c: users are sequences that share each pass, and come and go between two. Of a prompt, a
+     pass reads n_batch of bitnet_generate_params, 32 beside other texts.
+   - plugin.c: with BITNET_STATIC, plugins that have copies of the library do not meet.
+
    EMBEDDINGS (@embed)
-   Microsoft's ternary embedding models (architectures qwen3 and gemma3) turn a text into a vector
-   of dim floats: texts of similar meaning have vectors of similar direction. They write no text.
-   Call bitnet_embed. @embed has an example, and says what queries want in front.
+   Microsoft's ternary embedding models (qwen3 and gemma3) write no text: bitnet_embed turns a text
+   into a vector of dim floats, and texts of similar meaning have vectors of similar direction.
+   @embed has an example, and says what queries want in front.
 
    FORMATS (@formats, @gguf, @tokenizer)
        Models      GGUF v2 and v3, little-endian, of these architectures (general.architecture):
@@ -212,9 +219,7 @@
    MEMORY (@model, @context)
    BitNet b1.58-2B-4T, in MB, with one thread and default parameters (another thread adds about 1):
 
-       the mapped file                1188    (521 ternary weights, 657 the embedding and head;
-                                              the system can drop these pages and read them again)
-           in TL2_R16                 1101    (434 ternary weights)
+       the mapped file                1188    (weights 521, in TL2_R16 434; embedding and head 657)
        tokenizer and norms              10    once per model
        copy of the head                248    once per model, unless no context uses it (@head)
        a context with n_ctx            512    2048    4096
@@ -269,9 +274,8 @@
 
    The library opens only the files that it is given and, on Linux without BITNET_NO_STDIO, those
    that say how many CPUs it may use. The calling program is trusted: pointers, hooks, allocators.
-   Not promised: that a model tells the truth, keeps its prompt secret or obeys a system message;
-   that timing does not leak a prompt; anything if a mapped file or borrowed memory changes while it
-   is in use. README.md says how to report a fault.
+   Not promised: that a model tells the truth, keeps its prompt secret or obeys a system message, or
+   that timing does not leak a prompt. README.md says how to report a fault.
 
    BUILD SWITCHES (define before the include that has BITNET_IMPLEMENTATION)
        BITNET_STATIC          makes every function static: the library lives in one file of yours
@@ -291,11 +295,10 @@
 
    COMPILERS AND MACHINES
    Any compiler of C99 or C++11 works. gcc, clang and MSVC build threads and kernels; others, such
-   as tcc, build plain C without threads. Tested are gcc, clang and tcc on Linux (x86), browsers and
-   Node, and in emulators ARM, RISC-V, s390x (big-endian) and Windows. Programs for macOS and for
-   Windows on ARM were linked but not run, MSVC has not compiled the library, and no ARM kernel has
-   run on real hardware. Of the models, only small trained ones and random ones of the published
-   shapes have been run. README.md has the versions, CHANGELOG.md the changes.
+   as tcc, plain C without threads. Tested are gcc, clang and tcc on Linux (x86), browsers, Node,
+   and in emulators ARM, RISC-V, s390x (big-endian) and Windows. Programs for macOS and for Windows
+   on ARM were linked but not run, MSVC has not compiled the library, and no ARM kernel has run on
+   real hardware. Of models, only small trained ones and random ones of published shapes have run.
 
    CONTENTS (search for the tag; in brackets: sections below, of which it declares what it uses)
    --------
@@ -617,7 +620,8 @@ typedef struct bitnet_hooks {
     bitnet_cancel_fn cancel_fn;
     void *cancel_ud;
     /* Nonzero pauses a pass of bitnet_gen_next, which then returns: HOST LOOPS. Asked behind each
-       layer, and between parts of the head, on the caller's thread. */
+       layer, and between parts of the head, on the caller's thread. (With a mask_fn, and in a
+       ternary head, the head is one part.) */
     bitnet_pause_fn pause_fn;
     void *pause_ud;
     /* For profiles. The network is evaluated in steps; op is "embed", "norm", "quantize", "matmul",
