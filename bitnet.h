@@ -45,7 +45,6 @@
            bitnet_generate_params gen;
            bitnet_error err;
            bitnet_result r;
-
            if (argc < 2) {
                fprintf(stderr, "usage: %s MODEL.gguf [TEXT]\n", argv[0]);
                return 2;
@@ -54,13 +53,11 @@
            gen.text = bitnet_text_of(argc > 2 ? argv[2] : "Once upon a time");
            gen.max_tokens = 100;
            gen.text_fn = print;
-
            r = bitnet_model_load_file(argv[1], NULL, &model, &err);
            if (r == BITNET_OK) r = bitnet_ctx_create(model, NULL, &ctx, &err);
            if (r == BITNET_OK) r = bitnet_generate(ctx, &gen, NULL, &err);
            if (r != BITNET_OK) fprintf(stderr, "%s\n", err.text);
            else printf("\n");
-
            bitnet_ctx_free(ctx);
            bitnet_model_free(model);
            return r != BITNET_OK || ferror(stdout);
@@ -75,7 +72,7 @@
    of contexts and threads may share it.
 
    2. Create a context: the KV cache, the scratch memory and the threads. It holds one text or chat,
-   or with n_seqs many (SEQUENCES).
+   or with n_seqs many (SEQUENCES). Model and context may be freed in any order.
 
    3. Write. bitnet_generate appends a text, tokens or messages to the context, then samples until
    something ends the text, and passes it to text_fn. It does not evaluate the last token that it
@@ -83,8 +80,6 @@
    next call evaluates it first, before any text of its own. Do not pass it again. It needs a
    position of the context. So two calls of 20 tokens write what one call of 40 writes, except that
    an incomplete character at the end of the first call becomes U+FFFD.
-
-   4. Free contexts and model, in any order: what is still in use lives on until it is not.
 
    CHAT
    Pass messages instead of text. bitnet_generate writes them in the model's chat template, opens
@@ -158,8 +153,7 @@
    BITNET_ADD_BOS is only for the beginning of a context. A token is not always a whole character:
    bitnet_detok_push holds incomplete bytes back. A buffer of 1000 bytes suffices for every known
    vocabulary. To use a sampler of your own, read bitnet_logits in place of bitnet_sample; or let a
-   mask_fn in bitnet_sampler say which tokens may follow. bitnet_seq_rewind drops tokens from the
-   end of the context. What remains, such as a system message, needs no second evaluation.
+   mask_fn in bitnet_sampler say which tokens may follow. bitnet_seq_rewind drops tokens at the end.
 
    SEQUENCES (@context, @generate)
    A context can hold many conversations: with n_seqs = S they are the sequences 0 .. S - 1, each
@@ -168,19 +162,32 @@
    same bits whatever is evaluated beside it.
 
    To write several texts at once, begin a generation for each (bitnet_gen_begin), call
-   bitnet_gen_next again and again, and end each. New ones may join, and others end, between two
-   calls; @generate shows a loop. For a loop of your own, bitnet_eval_many evaluates any mix of
-   prompts and single tokens, and bitnet_sample samples from a row of its logits.
+   bitnet_gen_next again and again, and end each: @generate has a loop. For one of your own,
+   bitnet_eval_many evaluates any mix of inputs, and bitnet_sample samples from a row of its logits.
 
    bitnet_seq_copy lets a sequence begin as another one does, and shares its memory. bitnet_seq_sync
    gives a sequence new tokens and evaluates only what differs; bitnet_seq_remove takes some out of
    its middle, as when old turns of a chat must go. bitnet_seq_save_ and bitnet_seq_load_ keep it in
    a file or in memory: saved on one machine, it goes on with the same bits on any other (@state).
 
+   HOST LOOPS (each has a program in examples/hosts)
+   A call lasts as long as what it evaluates: with BitNet 2B and two threads, about 10 ms for each
+   token of a prompt and 20 ms for each that is written. What goes on meanwhile can be done so:
+   - thread.c: a thread of its own calls bitnet_generate, and hands text over under a mutex. The
+     text's cancel_fn, asked every 20 ms, ends it. Join the thread, then free the context.
+   - events.c: a loop that is idle calls bitnet_gen_next, and pause_fn (bitnet_hooks) looks for
+     events. Nonzero pauses the pass, behind a layer or a part of the head: the call returns
+     BITNET_OK and empty pieces, and the next one with the same generations goes on.
+   - game.c: pause_fn looks at the clock, so that frames of 16 ms can spare 8. A layer takes 0.7 ms
+     for one token, 3 ms for an n_batch of 8; larger ones do not read a prompt faster.
+   - server.c: users are sequences that share each pass, and come and go between two. Of a prompt, a
+     pass reads n_batch of bitnet_generate_params, 32 beside other texts.
+   - plugin.c: with BITNET_STATIC, plugins that have copies of the library do not meet.
+
    EMBEDDINGS (@embed)
-   Microsoft's ternary embedding models (architectures qwen3 and gemma3) turn a text into a vector
-   of dim floats: texts of similar meaning have vectors of similar direction. They write no text.
-   Call bitnet_embed. @embed has an example, and says what queries want in front.
+   Microsoft's ternary embedding models (qwen3 and gemma3) write no text: bitnet_embed turns a text
+   into a vector of dim floats, and texts of similar meaning have vectors of similar direction.
+   @embed has an example, and says what queries want in front.
 
    FORMATS (@formats, @gguf, @tokenizer)
        Models      GGUF v2 and v3, little-endian, of these architectures (general.architecture):
@@ -215,9 +222,7 @@
    MEMORY (@model, @context)
    BitNet b1.58-2B-4T, in MB, with one thread and default parameters (another thread adds about 1):
 
-       the mapped file                1188    (521 ternary weights, 657 the embedding and head;
-                                              the system can drop these pages and read them again)
-           in TL2_R16                 1101    (434 ternary weights)
+       the mapped file                1188    (weights 521, in TL2_R16 434; embedding and head 657)
        tokenizer and norms              10    once per model
        copy of the head                248    once per model, unless no context uses it (@head)
        a context with n_ctx            512    2048    4096
@@ -272,9 +277,8 @@
 
    The library opens only the files that it is given and, on Linux without BITNET_NO_STDIO, those
    that say how many CPUs it may use. The calling program is trusted: pointers, hooks, allocators.
-   Not promised: that a model tells the truth, keeps its prompt secret or obeys a system message;
-   that timing does not leak a prompt; anything if a mapped file or borrowed memory changes while it
-   is in use. README.md says how to report a fault.
+   Not promised: that a model tells the truth, keeps its prompt secret or obeys a system message, or
+   that timing does not leak a prompt. README.md says how to report a fault.
 
    BUILD SWITCHES (define before the include that has BITNET_IMPLEMENTATION)
        BITNET_STATIC          makes every function static: the library lives in one file of yours
@@ -294,11 +298,10 @@
 
    COMPILERS AND MACHINES
    Any compiler of C99 or C++11 works. gcc, clang and MSVC build threads and kernels; others, such
-   as tcc, build plain C without threads. Tested are gcc, clang and tcc on Linux (x86), browsers and
-   Node, and in emulators ARM, RISC-V, s390x (big-endian) and Windows. Programs for macOS and for
-   Windows on ARM were linked but not run, MSVC has not compiled the library, and no ARM kernel has
-   run on real hardware. Of the models, only small trained ones and random ones of the published
-   shapes have been run. README.md has the versions, CHANGELOG.md the changes.
+   as tcc, plain C without threads. Tested are gcc, clang and tcc on Linux (x86), browsers, Node,
+   and in emulators ARM, RISC-V, s390x (big-endian) and Windows. Programs for macOS and for Windows
+   on ARM were linked but not run, MSVC has not compiled the library, and no ARM kernel has run on
+   real hardware. Of models, only small trained ones and random ones of published shapes have run.
 
    CONTENTS (search for the tag; in brackets: sections below, of which it declares what it uses)
    --------
@@ -620,8 +623,9 @@ typedef struct bitnet_hooks {
        parallel_fn: the one that runs job 0). */
     bitnet_cancel_fn cancel_fn;
     void *cancel_ud;
-    /* Nonzero pauses a pass of bitnet_gen_next, which then returns: HOST LOOPS. Asked after each
-       layer on the caller's thread. */
+    /* Nonzero pauses a pass of bitnet_gen_next, which then returns: HOST LOOPS. Asked behind each
+       layer, and between parts of the head, on the caller's thread. (With a mask_fn, and in a
+       ternary head, the head is one part.) */
     bitnet_pause_fn pause_fn;
     void *pause_ud;
     /* For profiles. The network is evaluated in steps; op is "embed", "norm", "quantize", "matmul",
@@ -12034,6 +12038,12 @@ static int bitnet__is_cancelled(bitnet_ctx *c, int thread) {
     return (int)bitnet__load_acquire(&c->cancelled);
 }
 
+/* 1 if the pass shall pause; only a pass of bitnet_gen_next can. */
+static int bitnet__pauses(const bitnet_ctx *c) {
+    const bitnet_hooks *h = &c->p.hooks;
+    return c->may_pause && h->pause_fn && h->pause_fn(h->pause_ud);
+}
+
 /* Runs a step. work: the cost of one item, in products of a ternary weight, the cheapest operation.
    A task costs at least min_task, so that synchronising the threads costs little beside it. There
    are at most per_thread tasks for each thread. */
@@ -12923,7 +12933,6 @@ static void bitnet__begin_batch(bitnet__step *s) {
    pause, it does so behind a layer of this call; then *layer is the next one, else n_layers. */
 static bitnet_result bitnet__forward(bitnet_ctx *c, int32_t n, int32_t *layer, bitnet_error *err) {
     const bitnet_model *m = c->m;
-    const bitnet_pause_fn pause_fn = c->may_pause ? c->p.hooks.pause_fn : 0;
     bitnet__step s = bitnet__make_step(c, n);
     int32_t i;
     c->cancelled = 0;
@@ -12932,7 +12941,7 @@ static bitnet_result bitnet__forward(bitnet_ctx *c, int32_t n, int32_t *layer, b
         *layer = 0;
     }
     for (i = *layer; *layer < m->n_layers && !bitnet__is_cancelled(c, 0); ++*layer) {
-        if (*layer > i && pause_fn && pause_fn(c->p.hooks.pause_ud)) return BITNET_OK;
+        if (*layer > i && bitnet__pauses(c)) return BITNET_OK;
         m->layers[*layer].kind->forward(&s, *layer);
         if (!bitnet__is_cancelled(c, 0)) bitnet__end_layer(&s, *layer);
     }
@@ -13593,6 +13602,8 @@ struct bitnet__head {
     int32_t first, n_bound;            /* hidden rows [first, first + n_bound) have bounds ... */
     int32_t fine;                      /* ... from: 0: the high plane, 1: both */
     int32_t with_v;                    /* and from: 0: u alone, 1: u and v */
+    int32_t n_strips_ahead;            /* strips of these bounds that slices have done, ... */
+    int32_t n_rows_ahead;              /* ... and rows of the head, of all logits */
     int32_t n_fine, pause;             /* the next passes that read both at once; see refine */
     int32_t exact_logits;              /* of the last bitnet_sample */
     uint64_t bytes;                    /* that it read of the head and its copy */
@@ -13703,7 +13714,9 @@ static bitnet_result bitnet__head_create(bitnet_ctx *c, bitnet_error *err) {
                         "(no_head_copy does without)");
 }
 
-static void bitnet__head_forget(bitnet__head *t) { t->n_ready = t->n_bound = 0; }
+static void bitnet__head_forget(bitnet__head *t) {
+    t->n_ready = t->n_bound = t->n_strips_ahead = t->n_rows_ahead = 0;
+}
 
 BITNET_API int32_t bitnet_ctx_exact_logits(const bitnet_ctx *c) {
     return c ? c->head->exact_logits : 0;
@@ -13794,11 +13807,20 @@ static void bitnet__ternary_logits(bitnet_ctx *c, int32_t first, int32_t n) {
     bitnet__run_step(&s, "head", c->m->n_vocab, (int64_t)dim * n, bitnet__step_ternary_head);
 }
 
+/* Rows [from, to) of the head, counted from s->row on. */
 static void bitnet__step_head(const bitnet__step *s, int32_t from, int32_t to, int thread) {
     bitnet_ctx *c = s->c;
     const size_t first = (size_t)c->head->n_ready, vocab = (size_t)c->m->n_vocab;
-    bitnet__head_rows(c, from, to - from, c->hidden + first * (size_t)c->m->dim, s->n_tokens,
-                      c->head->logits + first * vocab + from, vocab, thread);
+    const int32_t row = s->row + from;
+    bitnet__head_rows(c, row, to - from, c->hidden + first * (size_t)c->m->dim, s->n_tokens,
+                      c->head->logits + first * vocab + row, vocab, thread);
+}
+
+/* Multiplies n rows of the head, from `row` on, with all hidden states that have no logits yet. */
+static void bitnet__multiply_head(bitnet_ctx *c, int32_t row, int32_t n) {
+    bitnet__step s = bitnet__make_step(c, c->n_rows - c->head->n_ready);
+    s.row = row;
+    bitnet__run_step(&s, "head", n, 8 * (int64_t)c->m->dim * s.n_tokens, bitnet__step_head);
 }
 
 /* The number of a row, of which -1 is c->row; -1: there is no such row. */
@@ -13831,10 +13853,8 @@ static const float *bitnet__logits(bitnet_ctx *c, int32_t i) {
         c->head->n_ready += n;
     }
     if (c->head->n_ready < c->n_rows) {
-        bitnet__step s = bitnet__make_step(c, c->n_rows - c->head->n_ready);
-        bitnet__run_step(&s, "head", c->m->n_vocab, 8 * (int64_t)c->m->dim * s.n_tokens,
-                         bitnet__step_head);
-        c->head->n_ready += s.n_tokens;
+        bitnet__multiply_head(c, 0, c->m->n_vocab);
+        c->head->n_ready = c->n_rows;
     }
     return c->head->logits + (size_t)i * (size_t)c->m->n_vocab;
 }
@@ -13976,14 +13996,11 @@ static void bitnet__step_build_copy(const bitnet__step *step, int32_t from, int3
     }
 }
 
-/* Is the copy filled in? Whoever needs it fills in the next share: a quarter or, of a small head,
-   all of it. So the first token of a large model does not wait for the whole copy; until that is
-   complete, all logits are computed. */
-static int bitnet__build_copy(bitnet_ctx *c) {
+/* Is the copy filled in? Whoever needs it fills in the next share, of so many rows. */
+static int bitnet__build_copy(bitnet_ctx *c, int32_t share) {
     struct bitnet__head_copy *t = c->m->copy;
     bitnet__step step = bitnet__make_step(c, 0);
     const int32_t rows = c->m->n_vocab;
-    const int32_t share = bitnet__max((rows + 3) / 4, (1 << 24) / c->m->dim);
     const size_t rest = ((size_t)c->head->n_strips * BITNET__STRIP - (size_t)rows) * sizeof(float);
     if (!bitnet__swap_if(&t->state, BITNET__COPY_EMPTY, BITNET__COPY_BUSY))
         return bitnet__load_acquire(&t->state) == BITNET__COPY_READY;
@@ -14067,8 +14084,8 @@ static void bitnet__bound_products(const bitnet__head *t, const struct bitnet__h
     }
 }
 
-/* Chunks [from, to), for all hidden states. The rows that the last strip lacks get bounds around 0,
-   which at worst make a search look at the strip. */
+/* Strips [from, to), counted from step->row on, for all hidden states. The rows that the last strip
+   lacks get bounds around 0, which at worst make a search look at the strip. */
 static void bitnet__step_bound_strips(const bitnet__step *step, int32_t from, int32_t to,
                                       int thread) {
     bitnet_ctx *c = step->c;
@@ -14086,9 +14103,9 @@ static void bitnet__step_bound_strips(const bitnet__step *step, int32_t from, in
     d.n = n;
     d.cols = cols;
     d.stride = stride;
-    for (strip = from; strip < to; strip += count) {
+    for (strip = step->row + from; strip < step->row + to; strip += count) {
         const size_t first = (size_t)strip * BITNET__STRIP, row = (size_t)n;
-        count = bitnet__min(some, to - strip);
+        count = bitnet__min(some, step->row + to - strip);
         d.rows = bitnet__min(count * BITNET__STRIP, c->m->n_vocab - (int32_t)first);
         d.w = copy->high + first * row / 2;
         d.out = high;
@@ -14154,37 +14171,57 @@ static int bitnet__split_hidden(bitnet_ctx *c, const float *x, int32_t state) {
     return norm_v > norm_x / 64.0;
 }
 
+/* What the bounds of a strip cost; see run_step. */
+static int64_t bitnet__strip_work(const bitnet_ctx *c) {
+    return BITNET__STRIP * (int64_t)c->m->dim * (4 + 2 * c->head->n_bound);
+}
+
+static void bitnet__bound_some(bitnet_ctx *c, int32_t strip, int32_t n) {
+    bitnet__step step = bitnet__make_step(c, 0);
+    step.row = strip;
+    bitnet__run_step(&step, "head", n, bitnet__strip_work(c), bitnet__step_bound_strips);
+}
+
 /* Bounds the logits of t->n_bound hidden states: from the high plane or, if fine, from both. */
 static void bitnet__bound_pass(bitnet_ctx *c, int fine) {
     bitnet__head *t = c->head;
-    bitnet__step step = bitnet__make_step(c, 0);
     const uint64_t n = (uint64_t)bitnet__padded_row(c->m->dim);
     t->fine = fine;
     t->bytes += (uint64_t)c->m->n_vocab * (n / 2 + (fine ? n / 4 : 0) + 3 * sizeof(float));
-    bitnet__run_step(&step, "head", t->n_strips, BITNET__STRIP * (int64_t)c->m->dim *
-                     (4 + 2 * t->n_bound), bitnet__step_bound_strips);
+    bitnet__bound_some(c, 0, t->n_strips);
 }
 
 static const float *bitnet__hidden_row(const bitnet_ctx *c, int32_t row) {
     return c->hidden + (size_t)row * (size_t)c->m->dim;
 }
 
-/* Bounds the logits of a row and of those behind it, unless that is done. Returns 0 if there is no
-   copy, or if the row is not finite. */
-static int bitnet__bound_logits(bitnet_ctx *c, int32_t row) {
+/* Prepares bounds of a row and of those behind it. Returns 1 if a pass shall read both planes. */
+static int bitnet__begin_bounds(bitnet_ctx *c, int32_t row) {
     bitnet__head *t = c->head;
-    const int32_t n = bitnet__min(c->n_rows - row, t->max_states);
+    const int32_t n = bitnet__min(c->n_rows - row, t->max_states), fine = t->n_fine > 0;
     int32_t i;
-    if (!t->low) return 0;
-    if (t->n_bound > 0 && row >= t->first && row < t->first + t->n_bound) return 1;
-    if (!bitnet__build_copy(c)) return 0;
     t->first = row;
     for (t->n_bound = 0; t->n_bound < n; t->n_bound++)
         if (!bitnet__is_moderate(bitnet__hidden_row(c, row + t->n_bound), c->m->dim)) break;
     for (i = t->with_v = 0; i < t->n_bound; i++)
         t->with_v |= bitnet__split_hidden(c, bitnet__hidden_row(c, row + i), i);
-    if (t->n_bound > 0) bitnet__bound_pass(c, t->n_fine > 0);
-    t->n_fine -= t->n_fine > 0;
+    t->n_fine -= fine;
+    return fine;
+}
+
+/* Bounds the logits of a row and of those behind it, unless that is done. Returns 0 if there is no
+   copy, or if the row is not finite. A quarter of the copy is filled in at a time or, of a small
+   head, all of it. So the first token of a large model does not wait for the whole copy; until that
+   is complete, all logits are computed. */
+static int bitnet__bound_logits(bitnet_ctx *c, int32_t row) {
+    bitnet__head *t = c->head;
+    int fine;
+    if (!t->low) return 0;
+    if (t->n_bound > 0 && row >= t->first && row < t->first + t->n_bound) return 1;
+    if (!bitnet__build_copy(c, bitnet__max((c->m->n_vocab + 3) / 4, (1 << 24) / c->m->dim)))
+        return 0;
+    fine = bitnet__begin_bounds(c, row);
+    if (t->n_bound > 0) bitnet__bound_pass(c, fine);
     return t->n_bound > 0;
 }
 
@@ -14355,6 +14392,52 @@ static int32_t bitnet__list_allowed(bitnet_ctx *c) {
         n += bitnet__is_allowed(c, t);
     }
     return n;
+}
+
+/* ---- the head of a pass that may pause ----
+   What samples read of the head is read before them, in slices of about a layer's work, and
+   pause_fn is asked between two. The copy is filled in first. Samples then find what they need, and
+   give the same tokens. What remains for them is short: a search in the bounds, exact logits of the
+   rows that it finds, and rarely a second pass. */
+
+/* How many items a slice has, of n that are left and cost so much each. */
+static int32_t bitnet__slice(const bitnet_ctx *c, int32_t n, int64_t work) {
+    const int64_t most = 256 * c->min_task / work;
+    return most < 1 ? 1 : most < n ? (int32_t)most : n;
+}
+
+/* All logits, ahead. 0: paused. */
+static int bitnet__logits_ahead(bitnet_ctx *c) {
+    bitnet__head *t = c->head;
+    const int32_t n = c->m->n_vocab;
+    while (t->n_ready < c->n_rows) {
+        const int32_t some = bitnet__slice(c, n - t->n_rows_ahead,
+                                           8 * (int64_t)c->m->dim * (c->n_rows - t->n_ready));
+        bitnet__multiply_head(c, t->n_rows_ahead, some);
+        t->n_rows_ahead += some;
+        if (t->n_rows_ahead == n) t->n_ready = c->n_rows;
+        else if (bitnet__pauses(c)) return 0;
+    }
+    return 1;
+}
+
+/* The bounds of all rows, ahead. 0: paused. */
+static int bitnet__bounds_ahead(bitnet_ctx *c) {
+    bitnet__head *t = c->head;
+    while (!bitnet__build_copy(c, bitnet__slice(c, c->m->n_vocab, 64 * (int64_t)c->m->dim))) {
+        if (bitnet__load_acquire(&c->m->copy->state) != BITNET__COPY_EMPTY)
+            return bitnet__logits_ahead(c);    /* another context fills it in */
+        if (bitnet__pauses(c)) return 0;
+    }
+    if (t->n_bound == 0) t->fine = bitnet__begin_bounds(c, 0);
+    while (t->n_bound > 0 && t->n_strips_ahead < t->n_strips) {
+        const int32_t some = bitnet__slice(c, t->n_strips - t->n_strips_ahead,
+                                           bitnet__strip_work(c));
+        bitnet__bound_some(c, t->n_strips_ahead, some);
+        t->n_strips_ahead += some;
+        if (t->n_strips_ahead < t->n_strips && bitnet__pauses(c)) return 0;
+    }
+    return 1;
 }
 /* =============================================================================================
    @sampler  from logits to a token
@@ -14629,6 +14712,16 @@ static bitnet_result bitnet__check_sampler(const bitnet_sampler *s, bitnet_error
         return bitnet__fail(err, BITNET_ERR_ARG, "the sampler's n_bias is %lld%s",
                             (long long)s->n_bias, s->bias ? "" : ", and bias is NULL");
     return bitnet__check_reserved(s->reserved, 4, "bitnet_sampler", err);
+}
+
+/* Reads what a sample with s needs. 0: paused. A ternary head is not read ahead, nor for a mask_fn,
+   which may allow few tokens. */
+static int bitnet__read_ahead(bitnet_ctx *c, const bitnet_sampler *s) {
+    const int32_t k = bitnet__top_k(s);
+    if (c->m->ternary_head.group || s->mask_fn || c->head->n_ready >= c->n_rows) return 1;
+    if (!c->head->low || s->rewrite_fn || k < 1 || k > bitnet__few(c))
+        return bitnet__logits_ahead(c);
+    return c->n_rows > c->head->max_states || bitnet__bounds_ahead(c);
 }
 
 /* The end of sampling: t, or why there is none. */
@@ -15086,9 +15179,20 @@ static int bitnet__ask_gens(const bitnet_ctx *c) {
     return 0;
 }
 
+/* Reads the head for the samples of a pass, if it may pause. 0: paused. */
+static int bitnet__gens_read_ahead(bitnet_ctx *c, bitnet_gen *const *gens, int32_t n) {
+    int32_t i, k = 0;
+    for (i = 0; i < n; i++) {
+        if (gens[i]->ended) continue;
+        if (c->inputs[k++].n_logits > 0 && !bitnet__read_ahead(c, &gens[i]->sampler)) return 0;
+    }
+    return 1;
+}
+
 /* Evaluates what is queued for the generations, and asks them meanwhile. */
 static bitnet_result bitnet__gen_eval(bitnet_ctx *c, bitnet_gen *const *gens, int32_t n,
                                       int32_t active, bitnet_error *err) {
+    const int in_head = c->pass.n_inputs > 0 && c->pass.done == c->pass.total;
     bitnet_result r;
     c->asks = bitnet__ask_gens;
     c->gens = gens;
@@ -15096,6 +15200,10 @@ static bitnet_result bitnet__gen_eval(bitnet_ctx *c, bitnet_gen *const *gens, in
     r = bitnet__eval_queued(c, c->inputs, active, err);
     c->asks = 0;
     c->gens = 0;
+    if (r == BITNET_OK && c->pass.n_inputs == 0 && c->n_rows > 0 && c->may_pause &&
+        c->p.hooks.pause_fn &&
+        ((!in_head && bitnet__pauses(c)) || !bitnet__gens_read_ahead(c, gens, n)))
+        bitnet__pause_pass(c, c->inputs, active);
     return r;
 }
 

@@ -18,7 +18,6 @@ int main(int argc, char **argv) {
     bitnet_generate_params gen;
     bitnet_error err;
     bitnet_result r;
-
     if (argc < 2) {
         fprintf(stderr, "usage: %s MODEL.gguf [TEXT]\n", argv[0]);
         return 2;
@@ -27,13 +26,11 @@ int main(int argc, char **argv) {
     gen.text = bitnet_text_of(argc > 2 ? argv[2] : "Once upon a time");
     gen.max_tokens = 100;
     gen.text_fn = print;
-
     r = bitnet_model_load_file(argv[1], NULL, &model, &err);
     if (r == BITNET_OK) r = bitnet_ctx_create(model, NULL, &ctx, &err);
     if (r == BITNET_OK) r = bitnet_generate(ctx, &gen, NULL, &err);
     if (r != BITNET_OK) fprintf(stderr, "%s\n", err.text);
     else printf("\n");
-
     bitnet_ctx_free(ctx);
     bitnet_model_free(model);
     return r != BITNET_OK || ferror(stdout);

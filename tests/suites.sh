@@ -18,7 +18,7 @@
 # apart, so that they do not all wait at the same time, and not last, when no others are left to run
 # meanwhile.
 SUITES="sanitizers web-chromium web-node cc web-cache check aarch64-max server batch wasm-simd
-    convert perplexity cli fuzz-replay embed bindings crosscheck grammar build"
+    convert perplexity cli hosts fuzz-replay embed bindings crosscheck grammar build"
 
 # Those of test --all: also what takes too long for every change, other machines and compilers, what
 # is released, and tools that judge the sources.
@@ -114,6 +114,18 @@ village_acts() {
     run build/village examples/tiny.gguf >build/village.out && cat build/village.out &&
         [ "$(grep -cE 'takes action [012]: (ran away|stayed at home|went to sleep)[.]$' \
             build/village.out)" -eq 3 ]
+}
+
+# The library in loops of other programs. The plugin has a library of its own, compiled for it.
+suite_hosts() {
+    mkdir -p build/hosts
+    shared_example generate || return 1
+    for host in thread events game server; do shared_example hosts/$host || return 1; done
+    source=examples/hosts/plugin.c
+    run $CC $CFLAGS -shared -fPIC $source -o build/hosts/one.so -lpthread &&
+        cp build/hosts/one.so build/hosts/two.so &&
+        run $CC $CFLAGS -DPLUGIN_HOST $source -o build/hosts/host -ldl &&
+        sh tests/hosts/test_hosts.sh build/hosts build/generate examples/tiny.gguf
 }
 
 # Random texts of random schemas, in full with gcc's sanitizers; ajv is the judge.
