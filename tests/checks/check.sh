@@ -73,7 +73,7 @@ same_apart() {
     runs_same "apart, $*"
 }
 
-same gcc -std=c99 -O0 -DBITNET_NO_SIMD              # what all others are compared with
+same gcc -std=c99 -O0 -DBITNET_NO_OPTIMIZE -DBITNET_NO_SIMD     # what all others are compared with
 same clang -std=c99 -O0 -funsigned-char
 same clang++ -std=c++11 -O0 -fsigned-char
 same tcc -std=c99                                   # neither atomics nor intrinsics
@@ -84,6 +84,9 @@ if whole; then
     same_apart gcc -std=c11 -Os -flto
     same clang-19 -std=c23 -O2
     same g++ -std=c++20 -O1
+    same gcc -std=c99                                           # optimised by the header
+    same g++ -std=c++11 -O0 -g
+    same gcc -std=c99 -O0 -g1 -DBITNET_NO_SIMD -fsanitize=address,undefined -fno-sanitize-recover=all
 fi
 # Some warnings of gcc come with optimisation; this one does not need its code.
 expect "aliasing" gcc -O2 -fsyntax-only -Wstrict-aliasing=1 -Werror -I. $dir/impl.c
@@ -132,10 +135,40 @@ done
 same $quick -std=c99 -O0 -DBITNET_STATIC -DBITNET_NO_MMAP -DBITNET_NO_THREADS
 same $quick -std=c99 -O0 -DBITNET_NO_STDIO -DBITNET_REQUIRE_SIMD -DBITNET_NO_TL2
 # Unoptimised, so that no call is lost: the sections below look into this object, and link it.
-expect "all include orders" $CC -std=c99 $STRICT -O0 -I. -c $dir/orders.c -o $dir/symbols.o
+expect "all include orders" $CC -std=c99 $STRICT -O0 -DBITNET_NO_OPTIMIZE -I. -c $dir/orders.c -o $dir/symbols.o
 expect "two translation units" $CC $STRICT -O0 -I. $dir/symbols.o $dir/other.c $dir/main.c \
     -o $dir/two -lpthread
 expect "two translation units run" $dir/two
+
+# gcc without -O optimises the header, and nothing else: not even the macros that stand for its
+# intrinsics there become functions, which take no constants in an unoptimised build.
+if command -v gcc >/dev/null 2>&1; then
+    for switch in NOTHING NO_OPTIMIZE; do           # there is no BITNET_NOTHING
+        expect "gcc -O0, BITNET_$switch" \
+            gcc -O0 -DBITNET_NO_SIMD -DBITNET_$switch -I. -c $dir/impl.c -o $dir/$switch.o
+    done
+    expect "gcc -O0 is optimised, without BITNET_NO_OPTIMIZE" sh -c \
+        "[ \$(size $dir/NOTHING.o | awk 'END { print \$1 }') -lt \
+           \$(size $dir/NO_OPTIMIZE.o | awk 'END { print int(\$1 * 0.85) }') ]"
+    for c in "gcc c" "g++ cc"; do
+        cat $dir/impl.c - >$dir/outside.${c#* } <<'EOF'
+#ifdef __OPTIMIZE__
+  #error "the including file is optimised"
+#endif
+#if defined(__x86_64__) && !defined(_mm_shuffle_epi32)
+  #error "the intrinsics are functions"
+#endif
+EOF
+        ! command -v ${c% *} >/dev/null 2>&1 ||
+            expect "${c% *} -O0: not the rest" ${c% *} -O0 -fsyntax-only -I. $dir/outside.${c#* }
+    done
+    for flag in -Og -O1 -Os; do                     # the same with the switch
+        for switch in NOTHING NO_OPTIMIZE; do
+            gcc $flag -DBITNET_$switch -I. -E -P $dir/impl.c >$dir/$switch.i
+        done
+        expect "gcc $flag is left as it is" cmp $dir/NOTHING.i $dir/NO_OPTIMIZE.i
+    done
+fi
 
 # Two releases in one program, each static in a file of its own: neither sees the other.
 mkdir -p $dir/release
@@ -156,8 +189,8 @@ const char *this(int i), *that(int i);
 int main(void) { return printf("%s %s %s %s\n", this(1), this(0), that(1), that(0)) < 0; }
 EOF
 version=$(sed -n 's/^#define BITNET_VERSION "\(.*\)"/\1/p' bitnet.h)
-expect "two releases: this" $CC $STRICT -O0 -DBITNET_NO_SIMD -I. -c $dir/this.c -o $dir/this.o
-expect "two releases: that" $CC $STRICT -O0 -DBITNET_NO_SIMD -I$dir/release -c $dir/that.c -o $dir/that.o
+expect "two releases: this" $CC $STRICT -O0 -DBITNET_NO_OPTIMIZE -DBITNET_NO_SIMD -I. -c $dir/this.c -o $dir/this.o
+expect "two releases: that" $CC $STRICT -O0 -DBITNET_NO_OPTIMIZE -DBITNET_NO_SIMD -I$dir/release -c $dir/that.c -o $dir/that.o
 expect "two releases link" $CC $dir/both.c $dir/this.o $dir/that.o -o $dir/both -lpthread
 expect "two releases say who they are" sh -c \
     "$dir/both | grep -x '$version no error 99.1.2 nothing wrong'"
@@ -333,7 +366,7 @@ esac
 expect "exports only bitnet_ names" sh -c \
     "! nm -g --defined-only $dir/symbols.o | grep -v ' bitnet_[a-z]'"
 expect "exports no bitnet__ names" sh -c "! nm -g --defined-only $dir/symbols.o | grep ' bitnet__'"
-$CC -O0 -DBITNET_STATIC -I. -c $dir/impl.c -o $dir/static.o
+$CC -O0 -DBITNET_NO_OPTIMIZE -DBITNET_STATIC -I. -c $dir/impl.c -o $dir/static.o
 expect "BITNET_STATIC exports nothing" sh -c "! nm -g --defined-only $dir/static.o | grep ."
 expect "calls no printf, exit, abort, getenv or libm" sh -c \
     "! nm -u $dir/symbols.o | grep -E ' (printf|puts|fprintf|putchar|fputs|fwrite|exit|_exit|abort|getenv|exp|expf|log|logf|sin|sinf|cos|cosf|pow|powf|sqrt|sqrtf|rint|lrintf|floor|fmaf?|__assert_fail)\$'"
