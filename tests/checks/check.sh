@@ -559,6 +559,18 @@ expect "generate has an int8 cache" $dir/generate -m $model --kv-type i8 -p Once
 refuse "without it, it does not" "BITNET_NO_KV_I8 left kv_type BITNET_KV_I8 out" \
     $dir/less -m $model --kv-type i8 -p Once -n 2
 
+# The manual's command for a small program, and the size that it names.
+if [ "$(uname -sm)" = "Linux x86_64" ] && command -v gcc >/dev/null 2>&1; then
+    small=$(sed -n '/^       cc -Os -s/,/^$/p' bitnet.h | tr -s '\n ' ' ' |
+        sed "s#^ cc #gcc $STRICT -I. #; s#main.c -o main#$dir/manual.c -o $dir/small#")
+    size=$(sed -n 's/^   it has \([0-9]*\) KB; .*/\1/p' bitnet.h)
+    expect "the manual's small program: $small" $small
+    expect "it writes the same" sh -c "$dir/manual $model 'Once upon a time' >$dir/ours &&
+        $dir/small $model 'Once upon a time' | cmp - $dir/ours"
+    expect "it has $size KB: $(wc -c <$dir/small) bytes" \
+        [ $(wc -c <$dir/small) -le $((size * 1040)) -a $(wc -c <$dir/small) -ge $((size * 900)) ]
+fi
+
 # ---- bitnet_grammar.h, which needs bitnet.h's public interface alone ----
 
 printf '#define BITNET_GRAMMAR_IMPLEMENTATION\n#include "bitnet_grammar.h"\n' >$dir/grammar.c
