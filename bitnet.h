@@ -5,8 +5,10 @@
        #include "bitnet.h"
    and include it without the macro everywhere else. Keep bitnet_kernels_x86.h, _arm.h and _wasm.h
    beside this file: they hold the fast kernels, and the right one is included automatically.
-   Compile with -O2 even in debug builds (the model is 14 times slower without it), and link with
-   -lpthread. There is nothing else to link. For CMake and pkg-config see packaging/README.md.
+   Compile with -O2 even in debug builds: without -O clang's code reads prompts 80 times slower, and
+   writes 30 times slower. gcc optimises the library without -O, too (COMPILERS), but with -Og it is
+   4 times slower. Link with -lpthread. There is nothing else to link. For CMake and pkg-config see
+   packaging/README.md.
 
    WHAT IT DOES NOT DO
    - It runs only models with ternary weights, of the families under FORMATS. It refuses the rest,
@@ -158,8 +160,9 @@
    SEQUENCES (@context, @generate)
    A context can hold many conversations: with n_seqs = S they are the sequences 0 .. S - 1, each
    with its own tokens and pending token. A program with one conversation writes 0. One pass over
-   the weights serves all: eight cost little more than one, and the logits of a sequence are the
-   same bits whatever is evaluated beside it.
+   the weights serves all: with AVX-512 VNNI a token for each of four costs 1.2 to 1.9 times as much
+   as for one, for each of eight 1.8 to 3.7 times (with AVX2 up to 2.8 and 5.4). The logits of a
+   sequence are the same bits whatever is evaluated beside it.
 
    To write several texts at once, begin a generation for each (bitnet_gen_begin), call
    bitnet_gen_next again and again, and end each: @generate has a loop. For one of your own,
@@ -291,17 +294,35 @@
        BITNET_NO_DOTPROD, BITNET_NO_I8MM, BITNET_NO_RELAXED
                               leaves out a kernel table. NO_AVX2 also leaves out avxvnni, NO_AVX512
                               amx, and NO_DOTPROD neon-i8mm, which build on those tables
-       BITNET_NO_TL2          leaves out the kernel tables named -tl2 (x86; 24 KB). A file in
+       BITNET_NO_TL2          leaves out the kernel tables named -tl2 (x86; 28 KB). A file in
                               TL2_R16 is then repacked as I2_S
+       BITNET_NO_GROUPS       leaves out weights with a scale per block (35 KB): Q2_0, PQ2_0, and
+                              what of TQ1_0 and TQ2_0 has more than one scale in a matrix, are
+                              BITNET_ERR_UNSUPPORTED then. An embedding that is not the head may
+                              have them
+       BITNET_NO_KV_I8        leaves out BITNET_KV_I8 (20 KB)
+       BITNET_NO_OPTIMIZE     gcc without -O does not optimise the library, as it does otherwise: to
+                              debug the library itself, or to compile it in a third of the time
        BITNET_REQUIRE_SIMD    #error if there is no kernel header beside this file
        BITNET_VSNPRINTF       formats error texts; default vsnprintf; stbsp_vsnprintf works
 
+   The KB are of gcc 12 -O2 on x86-64. There the program above has 478 KB, stripped. Made so,
+   it has 212 KB; with -O2 in place of -Os 257 KB, and then it writes faster by a third:
+
+       cc -Os -s -fno-asynchronous-unwind-tables -ffunction-sections -fdata-sections
+          -Wl,--gc-sections -DBITNET_STATIC -DBITNET_NO_AVXVNNI -DBITNET_NO_AVX512 -DBITNET_NO_TL2
+          -DBITNET_NO_GROUPS -DBITNET_NO_KV_I8 main.c -o main -lpthread
+
    COMPILERS AND MACHINES
    Any compiler of C99 or C++11 works. gcc, clang and MSVC build threads and kernels; others, such
-   as tcc, plain C without threads. Tested are gcc, clang and tcc on Linux (x86), browsers, Node,
-   and in emulators ARM, RISC-V, s390x (big-endian) and Windows. Programs for macOS and for Windows
-   on ARM were linked but not run, MSVC has not compiled the library, and no ARM kernel has run on
-   real hardware. Of models, only small trained ones and random ones of published shapes have run.
+   as tcc, plain C without threads. gcc without -O optimises this file alone, as with -O2. With
+   clang and MSVC a file cannot ask for that: in debug builds, too, compile the file of yours that
+   has BITNET_IMPLEMENTATION with -O2, or with /O2 and without /RTC. CMake's bitnet::impl is.
+
+   Tested are gcc, clang and tcc on Linux (x86), browsers, Node, and in emulators ARM, RISC-V, s390x
+   (big-endian) and Windows. Programs for macOS and for Windows on ARM were linked but not run, MSVC
+   has not compiled the library, and no ARM kernel has run on real hardware. Of models, only small
+   trained ones and random ones of published shapes have run.
 
    CONTENTS (search for the tag; in brackets: sections below, of which it declares what it uses)
    --------
@@ -1239,7 +1260,7 @@ BITNET_API const bitnet_kernels *bitnet_kernels_default(void);
 
 /* Compares every entry of a table with the scalar one, bit for bit, on fixed inputs that reach
    every path, and checks that the build follows the rules under DETERMINISM. err may be 0. Takes
-   about 20 ms and half a megabyte from malloc.
+   about 50 ms (scalar-tl2: 250, scalar: 1) and half a megabyte from malloc.
    BITNET_ERR_SELFTEST: err names the entry and the shape, or what the build breaks. BITNET_ERR_ARG:
    k is 0. BITNET_ERR_UNSUPPORTED: the table cannot run here. BITNET_ERR_MEMORY. */
 BITNET_API bitnet_result bitnet_selftest(const bitnet_kernels *k, bitnet_error *err);
@@ -1502,7 +1523,7 @@ struct bitnet_kernels {
     void (*dotrows_ternary)(const bitnet__dots *d);
     /* Weights with a scale per group of `group` weights, 64, 128 or 256: dot is the sum over a
        group of (code - 1) * q, exact. w is as drawn under "a scale per group" in @kernels, without
-       a code 3; n is a multiple of group, at most 2^20. */
+       a code 3; n is a multiple of group, at most 2^20. With BITNET_NO_GROUPS: 0. */
     void (*dotrows_groups)(const bitnet__grouped *d);
     /* out = sum over i of w[i] * x[i] in the order under DETERMINISM; w is little-endian. */
     void (*dotrows_f32)(const uint8_t *w, const float *x, int n, int rows, int cols,
@@ -1544,7 +1565,8 @@ struct bitnet_kernels {
     /* Attention over an int8 cache, drawn under "an int8 cache" in @kernels: w has keys or values
        of heads of n elements, n a multiple of 4 up to 2^16, at `rows` positions, a multiple of 64.
        Scores: out[c * out_stride + r] = dot * (what a code of position r is worth), where dot is
-       the sum over i of key code * q[c][i], exact. q is in -127 .. 127; sums [cols] are of q. */
+       the sum over i of key code * q[c][i], exact. q is in -127 .. 127; sums [cols] are of q. With
+       BITNET_NO_KV_I8 these three are 0. */
     void (*scores_i8)(const uint8_t *w, const int8_t *q, const int32_t *sums, int n, int rows,
                       int cols, float *out, size_t out_stride);
     /* The weights of values: p [rows] times what a code of the position is worth, as multiples in
@@ -1600,6 +1622,18 @@ struct bitnet_kernels {
   #define BITNET__KNOWN_COMPILER 1
 #else
   #define BITNET__KNOWN_COMPILER 0
+#endif
+/* 0: a switch leaves the feature out. Where a condition begins with it, compilers drop the code
+   behind it, and the functions that only that code calls. */
+#ifdef BITNET_NO_GROUPS
+  #define BITNET__GROUPS 0
+#else
+  #define BITNET__GROUPS 1
+#endif
+#ifdef BITNET_NO_KV_I8
+  #define BITNET__KV_I8 0
+#else
+  #define BITNET__KV_I8 1
 #endif
 /* INLINE: always inlined, for functions with constant arguments. APART: never inlined, so that a
    loop has all registers for itself, a large frame leaves the stack, or a function that many call
@@ -1702,6 +1736,17 @@ struct bitnet_kernels {
 #if defined(BITNET__THREADS_POSIX) && defined(__linux__) && !defined(BITNET_NO_STDIO)
   #define BITNET__CPU_QUOTA 1          /* read from the text files of control groups */
   #include <stdio.h>
+#endif
+
+/* Without -O gcc optimises this file nevertheless, from here to its end. The system's headers come
+   before that: without -O gcc's intrinsics are macros, which whoever includes this file may use. */
+#if defined(__GNUC__) && !defined(__clang__) && !defined(__OPTIMIZE__) && \
+    !defined(BITNET_NO_OPTIMIZE)
+  #if BITNET__ARCH_X86 && BITNET__KNOWN_COMPILER && !defined(BITNET_NO_SIMD)
+    #include <immintrin.h>
+  #endif
+  #define BITNET__OPTIMIZED
+  #pragma GCC optimize("O2")
 #endif
 
 #ifdef __cplusplus
@@ -2998,6 +3043,7 @@ static size_t bitnet__grouped_bytes(int n, int group, int rows) {
            bitnet__group_bytes(group);
 }
 
+#ifndef BITNET_NO_GROUPS
 /* The sum of code * q over a scale group of a row; w: the row's first byte. */
 static int32_t bitnet__dot_group(const uint8_t *w, const int8_t *q, int group) {
     int32_t dot = 0;
@@ -3029,6 +3075,7 @@ static void bitnet__dotrows_groups_scalar(const bitnet__grouped *d) {
         }
     }
 }
+#endif
 
 /* For each float format one loop of dot products and one of weighted sums. */
 #define BITNET__DEFINE_DOTROWS(name, type, bytes) \
@@ -3166,6 +3213,7 @@ enum { BITNET__KV_BLOCK = 64, BITNET__KV_SCALES = 4 * BITNET__KV_BLOCK };      /
 
 static size_t bitnet__kv_block_bytes(int n) { return (size_t)BITNET__KV_BLOCK * (size_t)(4 + n); }
 
+#ifndef BITNET_NO_KV_I8
 static void bitnet__scores_i8_scalar(const uint8_t *w, const int8_t *q, const int32_t *sums, int n,
                                      int rows, int cols, float *out, size_t out_stride) {
     int r, c, i;
@@ -3223,20 +3271,34 @@ static void bitnet__sumrows_i8_scalar(const uint8_t *w, const uint8_t *p, const 
         }
     }
 }
+#endif
 
 /* How a table reads I2_S in place. */
 #define BITNET__LAYOUT_I2S "I2_S", 1, bitnet__i2s_bytes, 0
 
+/* What a table has of the features that a switch leaves out: 0 without them. */
+#ifndef BITNET_NO_GROUPS
+  #define BITNET__ENTRY_GROUPS(name) bitnet__dotrows_groups_##name
+#else
+  #define BITNET__ENTRY_GROUPS(name) 0
+#endif
+#ifndef BITNET_NO_KV_I8
+  #define BITNET__ENTRIES_I8(scores, weigh, sumrows) \
+      bitnet__scores_i8_##scores, bitnet__weigh_i8_##weigh, bitnet__sumrows_i8_##sumrows
+#else
+  #define BITNET__ENTRIES_I8(scores, weigh, sumrows) 0, 0, 0
+#endif
+
 /* The functions of a table, by the ends of their names: those of floats; of integers; of integers,
    with panels or an int8 cache; and dotrows_ternary's whole name. */
 #define BITNET__ENTRIES(floats, integers, panels, ternary) \
-    bitnet__quantize_##floats, ternary, bitnet__dotrows_groups_##panels, \
+    bitnet__quantize_##floats, ternary, BITNET__ENTRY_GROUPS(panels), \
     bitnet__dotrows_f32_##floats, bitnet__dotrows_f16_##floats, bitnet__dotrows_bf16_##floats, \
     bitnet__scores_f16_##floats, bitnet__sumrows_f32_##floats, bitnet__sumrows_f16_##floats, \
     bitnet__softmax_##floats, bitnet__rope_##floats, bitnet__store_f16_##floats, \
     bitnet__dequantize_##floats, bitnet__relu2_gate_##floats, bitnet__sigmoid_gate_##floats, \
     bitnet__rmsnorm_##floats, bitnet__dotrows_u4_##integers, bitnet__dotrows_i2s_##panels, \
-    bitnet__scores_i8_##panels, bitnet__weigh_i8_##floats, bitnet__sumrows_i8_##panels
+    BITNET__ENTRIES_I8(panels, floats, panels)
 #define BITNET__SCALAR_ENTRIES(ternary) BITNET__ENTRIES(scalar, scalar, scalar, ternary)
 
 static const bitnet_kernels bitnet__kernels_scalar = {
@@ -3486,6 +3548,7 @@ BITNET__HOT BITNET__TARGET void BITNET__V(rmsnorm)(const float *x, const float *
     }
 }
 
+#ifndef BITNET_NO_KV_I8
 /* 64 positions, in four times 16 floats. */
 BITNET__INLINE BITNET__TARGET float BITNET__V(weigh_block)(const float *p, const uint8_t *w,
                                                            uint8_t *q) {
@@ -3525,6 +3588,7 @@ BITNET__HOT BITNET__TARGET void BITNET__V(weigh_i8)(const float *p, const uint8_
         *scales = BITNET__V(weigh_block)(x, w, q + r);
     }
 }
+#endif
 
 #undef BITNET__VECTORS
 #undef BITNET__ROW_KERNELS
@@ -8153,6 +8217,10 @@ typedef struct bitnet__linear {
     bitnet_ternary file;
 } bitnet__linear;
 
+BITNET__INLINE int bitnet__has_groups(const bitnet__linear *l) {
+    return BITNET__GROUPS && l->group > 0;
+}
+
 /* ---- repacking blocks with a scale each; the layout is drawn in @kernels ---- */
 
 /* 16 codes of 2 bits: code b of byte s becomes code s of byte b. The first swap exchanges the low
@@ -9816,6 +9884,12 @@ static bitnet_result bitnet__load_linear(bitnet_model *m, const char *name, int3
 
 /* ---- checking and packing ---- */
 
+static bitnet_result bitnet__no_groups(const char *name, uint32_t type, bitnet_error *err) {
+    return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "tensor '%s' (%s) has a scale for each block, "
+                        "which BITNET_NO_GROUPS left out of this build", name,
+                        bitnet__type_info(type)->name);
+}
+
 /* Each block of a matrix becomes a scale group, if it has blocks. */
 static void bitnet__set_group(bitnet__linear *l) {
     l->group = bitnet__type_info(l->file.type)->block;
@@ -9835,7 +9909,7 @@ typedef struct bitnet__packing {
 static bitnet__plan bitnet__choose_plan(const bitnet_kernels *k, const bitnet__linear *l) {
     const bitnet_ternary *t = &l->file;
     const int padded = t->n != l->n_in;
-    if (l->group > 0) return BITNET__SCALE_GROUPS;
+    if (bitnet__has_groups(l)) return BITNET__SCALE_GROUPS;
     if (t->type == BITNET_TENSOR_TL2_R16 && bitnet__reads_tl2_r16(k) && !padded)
         return BITNET__AS_IT_IS;
     if (t->type == BITNET_TENSOR_I2_S && t->i2s_packing == BITNET_I2S_128 && !padded)
@@ -9845,8 +9919,8 @@ static bitnet__plan bitnet__choose_plan(const bitnet_kernels *k, const bitnet__l
 
 /* The bytes of a layer's first rows, as kernels read them. */
 static size_t bitnet__linear_bytes(const bitnet_kernels *k, const bitnet__linear *l, int32_t rows) {
-    return l->group > 0 ? bitnet__grouped_bytes(l->n_in, l->group, rows)
-                        : k->packed_bytes(l->n_in, rows);
+    return bitnet__has_groups(l) ? bitnet__grouped_bytes(l->n_in, l->group, rows)
+                                 : k->packed_bytes(l->n_in, rows);
 }
 
 /* Carries out the plan for a share of the rows, and checks them. */
@@ -9875,7 +9949,7 @@ static void bitnet__pack_job(void *arg, int i, int thread) {
                 else suspect = bitnet__any_code_3(l->w + i2s_at, bitnet__i2s_bytes(l->n_in, count));
                 break;
             case BITNET__SCALE_GROUPS:
-                bitnet__repack_groups(t, l->w, from, count, p->out + at, u);
+                if (BITNET__GROUPS) bitnet__repack_groups(t, l->w, from, count, p->out + at, u);
                 break;
             case BITNET__PACKED:       /* pack fails if it meets an invalid code */
                 suspect = k->pack(l->w + i2s_at, l->n_in, count, p->out + at);
@@ -10071,7 +10145,10 @@ static bitnet_result bitnet__choose_groups(bitnet_model *m, int32_t layer, bitne
         const bitnet__type *type = bitnet__type_info(l[a].file.type);
         found[a] = !type->block ? 0 : type->keeps_scales ? 2 :
                    bitnet__find_scales(&l[a].file, l[a].w, scale[a], at);
-        if (found[a] == 2) differ[input[a]] = 1;
+        if (found[a] != 2) continue;
+        differ[input[a]] = 1;
+        bitnet__linear_name(m, layer, a, first);
+        if (!BITNET__GROUPS) return bitnet__no_groups(first, l[a].file.type, err);
     }
     for (a = 0; a < BITNET__LINEARS; a++) {
         bitnet__linear_name(m, layer, a, other);
@@ -10874,12 +10951,14 @@ static bitnet_result bitnet__as_linear(const bitnet__matrix *a, const char *name
 /* A ternary head becomes a linear layer; if it is the embedding, rows of that are read from it. An
    embedding of its own is checked. */
 static bitnet_result bitnet__load_ternary_head(bitnet_model *m, bitnet_error *err) {
-    static const char embedding[] = "token_embd.weight";
+    static const char embedding[] = "token_embd.weight", output[] = "output.weight";
     bitnet__linear *head = &m->ternary_head, embed;
     bitnet__packing p;
     bitnet_result r;
     if (m->head.data && bitnet__is_ternary(bitnet__type_info(m->head.type))) {
-        if ((r = bitnet__as_linear(&m->head, "output.weight", head, err)) ||
+        if (!BITNET__GROUPS)
+            return bitnet__no_groups(m->tied ? embedding : output, m->head.type, err);
+        if ((r = bitnet__as_linear(&m->head, output, head, err)) ||
             (r = bitnet__pack_layer(m, -1, err))) return r;
         m->head.data = head->w;
         if (m->tied) m->embed.data = head->w;
@@ -10937,7 +11016,8 @@ static uint64_t bitnet__hash_floats(uint64_t h, const float *x, int32_t n) {
 static uint64_t bitnet__hash_groups(uint64_t h, const bitnet__linear *l) {
     const uint8_t *p = l->w;
     int32_t k;
-    for (k = 0; l->group > 0 && k < l->n_in; k += l->group, p += bitnet__group_bytes(l->group))
+    for (k = 0; bitnet__has_groups(l) && k < l->n_in; k += l->group,
+                                                      p += bitnet__group_bytes(l->group))
         h = bitnet__hash(h, p, BITNET__PACK_SCALES);
     return h;
 }
@@ -10997,7 +11077,7 @@ static const bitnet_kernels *bitnet__kernels_for(const bitnet__gguf *g) {
    holds; another's is read as llama's. */
 static bitnet_result bitnet__load_vocab_only(bitnet_model *m, bitnet_error *err) {
     bitnet__meta x = {m, err, BITNET_OK};
-    bitnet_result r;
+    bitnet_result r = BITNET_OK;
     bitnet__find_family(&x);
     if (x.result != BITNET_OK) return x.result;
     if (!m->family) m->family = &bitnet__families[BITNET__LLAMA];
@@ -11253,6 +11333,8 @@ typedef struct bitnet__kv_ops {
 
 static const bitnet__kv_ops *bitnet__kv_ops_of(bitnet_kv_type type);
 
+BITNET__INLINE int bitnet__is_int8(const bitnet__kv_ops *kv) { return BITNET__KV_I8 && kv->int8; }
+
 /* ---- a context ---- */
 
 /* Keys and values of page_len consecutive positions, for all layers that cache; the data follows:
@@ -11406,6 +11488,9 @@ static bitnet_result bitnet__check_range(const char *name, int32_t value, int32_
 static bitnet_result bitnet__check_kv_type(const bitnet_model *m, bitnet_kv_type type,
                                            bitnet_error *err) {
     const bitnet__kv_ops *kv = bitnet__kv_ops_of(type);
+    if (!BITNET__KV_I8 && type == BITNET_KV_I8)
+        return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "BITNET_NO_KV_I8 left kv_type "
+                            "BITNET_KV_I8 out of this build");
     if (!kv) return bitnet__fail(err, BITNET_ERR_ARG, "kv_type %lld is unknown", (long long)type);
     if (m->head_dim % kv->head_unit == 0 && m->head_dim <= kv->max_head) return BITNET_OK;
     return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "kv_type %s needs heads whose size is a "
@@ -11482,7 +11567,8 @@ static void bitnet__ctx_layout(const bitnet_model *m, const bitnet_ctx_params *p
                                bitnet__arena *a, bitnet_ctx *c) {
     const int32_t threads = p->n_threads;
     const int32_t widest = bitnet__max(bitnet__max(m->dim, m->ffn_dim), m->q_dim);
-    const int64_t batch = p->n_batch, i8 = bitnet__kv_ops_of(p->kv_type)->int8 ? batch : 0;
+    const int64_t batch = p->n_batch;
+    const int64_t i8 = bitnet__is_int8(bitnet__kv_ops_of(p->kv_type)) ? batch : 0;
     const uint64_t seqs = (uint64_t)p->n_seqs, ctx = (uint64_t)p->n_ctx;
     int64_t cols, dots, scores;
     int i;
@@ -12283,7 +12369,7 @@ static void bitnet__group_products(const bitnet_ctx *c, const bitnet__product *x
 static void bitnet__products(const bitnet_ctx *c, const bitnet__product *x, size_t at) {
     const bitnet__linear *l = x->l;
     bitnet__dots d;
-    if (l->group > 0) {
+    if (bitnet__has_groups(l)) {
         bitnet__group_products(c, x, 0, c->outputs + at, BITNET__DOT_STRIDE);
         return;
     }
@@ -12303,7 +12389,7 @@ static void bitnet__products(const bitnet_ctx *c, const bitnet__product *x, size
 static const float *bitnet__outputs(const bitnet_ctx *c, const bitnet__product *x, int32_t i,
                                     size_t at, float *room) {
     at += bitnet__row(i, BITNET__DOT_STRIDE);
-    if (x->l->group > 0) return c->outputs + at;
+    if (bitnet__has_groups(x->l)) return c->outputs + at;
     c->k.dequantize(c->dots + at, x->l->scale / x->act->s[x->t + i], x->n_rows, 0, room);
     return room;
 }
@@ -12325,12 +12411,12 @@ static void bitnet__linear_rows(const bitnet__step *s, const bitnet__linear *l,
     to = bitnet__round_rows(c, to, l->n_out);
     while (bitnet__next_product(s, from, to, thread, &x)) {
         float *patch = out + bitnet__row(x.t, out_stride) + x.row;
-        if (l->group > 0) bitnet__group_products(c, &x, add, patch, (size_t)out_stride);
+        if (bitnet__has_groups(l)) bitnet__group_products(c, &x, add, patch, (size_t)out_stride);
         else bitnet__products(c, &x, at);
         for (i = 0; i < x.n_tokens; i++) {
             const int32_t t = x.t + i;
             float *y = patch + bitnet__row(i, out_stride);
-            if (!l->group)
+            if (!bitnet__has_groups(l))
                 c->k.dequantize(c->dots + at + bitnet__row(i, BITNET__DOT_STRIDE),
                                 l->scale / act->s[t], x.n_rows, add, y);
             if (add && !bitnet__all_finite(y, x.n_rows)) bitnet__note_nonfinite(c, t, thread);
@@ -12470,7 +12556,7 @@ static void bitnet__store_query(const bitnet__step *s, const float *q, const flo
     int8_t *codes;
     if (m->family->adjacent) bitnet__pairs_to_halves(q, m->n_rot, hd, y);
     c->k.rope(m->family->adjacent ? y : q, cos_sin, m->n_rot, hd, c->cache->rounds, y);
-    if (!c->cache->int8) return;
+    if (!bitnet__is_int8(c->cache)) return;
     codes = c->query.q + bitnet__row(at, hd);
     c->query.scale[at] = 1.0f / c->k.quantize(y, hd, codes, &c->query.sum[at]);
     if (memchr(codes, 0x80, (size_t)hd)) bitnet__note_nonfinite(c, t, thread);     /* -128 */
@@ -12581,9 +12667,10 @@ static void bitnet__attend_softmax(const bitnet__attention *a, int32_t i, int th
     int32_t from, to;
     (void)thread;
     c->k.softmax(a->scores + bitnet__row(i, c->n_scores) + first, at + 1 - first,
-                 c->cache->int8 ? c->m->score_scale * c->query.scale[query] : c->m->score_scale,
+                 bitnet__is_int8(c->cache) ? c->m->score_scale * c->query.scale[query]
+                                           : c->m->score_scale,
                  c->cache->rounds);
-    if (!c->cache->int8) return;
+    if (!bitnet__is_int8(c->cache)) return;
     for (to = bitnet__kv_blocks_seen(a, &from); from < to; from += values.n) {
         values = bitnet__values(a, from, to);
         c->cache->weigh(a, &values, i, first, at + 1);
@@ -12611,7 +12698,7 @@ static void bitnet__sum_values(const bitnet__attention *a, int32_t first, int32_
     const int32_t last = bitnet__first_seen(a->s, a->n_all - 1);
     const int32_t begin = bitnet__min(last, end);      /* all see [begin, end) */
     int32_t i;
-    if (a->s->c->cache->int8) {
+    if (bitnet__is_int8(a->s->c->cache)) {
         const int32_t to = bitnet__kv_blocks_seen(a, &i);
         bitnet__add_values(a, i, to, 0, a->n_cols, first, count, out);
         return;
@@ -12751,6 +12838,31 @@ static int bitnet__store_floats(const bitnet_ctx *c, uint8_t *to, int32_t positi
     return 0;
 }
 
+static void bitnet__scores_floats(const bitnet__attention *a, const bitnet__cells *keys) {
+    const bitnet_ctx *c = a->s->c;
+    const int32_t hd = c->m->head_dim;
+    const float *q = c->queries + bitnet__row(bitnet__query_at(a->s, a->kv_head, a->t), hd);
+    (c->cache->element == 4 ? c->k.dotrows_f32 : c->k.scores_f16)(
+        keys->at, q, hd, keys->n, a->n_cols, a->scores + keys->from, a->stride);
+}
+
+static void bitnet__add_floats(const bitnet__attention *a, const bitnet__cells *values, int32_t col,
+                               int32_t n_cols, int32_t first, int32_t count, float *out) {
+    const bitnet_ctx *c = a->s->c;
+    const int32_t element = c->cache->element;
+    (element == 4 ? c->k.sumrows_f32 : c->k.sumrows_f16)(
+        values->at + first * element, (size_t)c->m->head_dim,
+        a->scores + (size_t)col * a->stride + values->from, a->stride, count, values->n, n_cols,
+        out);
+}
+
+static void bitnet__visit_floats(const bitnet_ctx *c, const bitnet__cells *cells, int what,
+                                 void *ud, bitnet__bytes_fn *fn) {
+    (void)what;
+    fn(ud, cells->at, bitnet__cell_bytes(c->m, c->cache) * (size_t)cells->n);
+}
+
+#ifndef BITNET_NO_KV_I8
 /* Element i of the key, or value, at a position of a KV block. */
 static uint8_t *bitnet__i8_code(uint8_t *kv_block, int32_t n, int32_t position, int32_t i,
                                 int what) {
@@ -12770,14 +12882,6 @@ static int bitnet__store_i8(const bitnet_ctx *c, uint8_t *to, int32_t position, 
     return memchr(room, 0x80, (size_t)n) != 0;                         /* -128 */
 }
 
-static void bitnet__scores_floats(const bitnet__attention *a, const bitnet__cells *keys) {
-    const bitnet_ctx *c = a->s->c;
-    const int32_t hd = c->m->head_dim;
-    const float *q = c->queries + bitnet__row(bitnet__query_at(a->s, a->kv_head, a->t), hd);
-    (c->cache->element == 4 ? c->k.dotrows_f32 : c->k.scores_f16)(
-        keys->at, q, hd, keys->n, a->n_cols, a->scores + keys->from, a->stride);
-}
-
 static void bitnet__scores_i8(const bitnet__attention *a, const bitnet__cells *keys) {
     const bitnet_ctx *c = a->s->c;
     const int32_t hd = c->m->head_dim;
@@ -12795,28 +12899,12 @@ static void bitnet__weigh_i8(const bitnet__attention *a, const bitnet__cells *va
                   a->weights + at, a->scales + at / BITNET__KV_BLOCK);
 }
 
-static void bitnet__add_floats(const bitnet__attention *a, const bitnet__cells *values, int32_t col,
-                               int32_t n_cols, int32_t first, int32_t count, float *out) {
-    const bitnet_ctx *c = a->s->c;
-    const int32_t element = c->cache->element;
-    (element == 4 ? c->k.sumrows_f32 : c->k.sumrows_f16)(
-        values->at + first * element, (size_t)c->m->head_dim,
-        a->scores + (size_t)col * a->stride + values->from, a->stride, count, values->n, n_cols,
-        out);
-}
-
 static void bitnet__add_i8(const bitnet__attention *a, const bitnet__cells *values, int32_t col,
                            int32_t n_cols, int32_t first, int32_t count, float *out) {
     const bitnet_ctx *c = a->s->c;
     const size_t at = (size_t)col * a->stride + (size_t)values->from;
     c->k.sumrows_i8(values->at, a->weights + at, a->scales + at / BITNET__KV_BLOCK, a->stride,
                     c->m->head_dim, first, count, values->n, n_cols, out);
-}
-
-static void bitnet__visit_floats(const bitnet_ctx *c, const bitnet__cells *cells, int what,
-                                 void *ud, bitnet__bytes_fn *fn) {
-    (void)what;
-    fn(ud, cells->at, bitnet__cell_bytes(c->m, c->cache) * (size_t)cells->n);
 }
 
 /* For each position its scale, then its codes in order. */
@@ -12836,6 +12924,7 @@ static void bitnet__visit_i8(const bitnet_ctx *c, const bitnet__cells *cells, in
         }
     }
 }
+#endif
 
 static const bitnet__kv_ops *bitnet__kv_ops_of(bitnet_kv_type type) {
     /* [bitnet_kv_type]: name, head_unit, max_head, element, extra, unit, rounds, int8, ... */
@@ -12844,8 +12933,10 @@ static const bitnet__kv_ops *bitnet__kv_ops_of(bitnet_kv_type type) {
          bitnet__scores_floats, 0, bitnet__add_floats, bitnet__visit_floats},
         {"BITNET_KV_F32", 1, BITNET__MAX_ROW, 4, 0, 1, 0, 0, bitnet__store_floats,
          bitnet__scores_floats, 0, bitnet__add_floats, bitnet__visit_floats},
+#ifndef BITNET_NO_KV_I8
         {"BITNET_KV_I8", 4, 65536, 1, 4, BITNET__KV_BLOCK, 0, 1, bitnet__store_i8,
          bitnet__scores_i8, bitnet__weigh_i8, bitnet__add_i8, bitnet__visit_i8},
+#endif
     };
     return (size_t)type < sizeof rows / sizeof rows[0] ? &rows[type] : 0;
 }
@@ -12874,7 +12965,8 @@ static void bitnet__step_embed(const bitnet__step *s, int32_t from, int32_t to, 
         const bitnet__place at = c->places[t];
         float *x = c->x + bitnet__row(t, m->dim);
         const bitnet_token token = c->seqs[at.seq].history[at.pos];
-        if (m->tied && m->ternary_head.group) bitnet__groups_row(&m->ternary_head, token, x);
+        if (m->tied && bitnet__has_groups(&m->ternary_head))
+            bitnet__groups_row(&m->ternary_head, token, x);
         else bitnet__matrix_row(&m->embed, token, x);
         for (i = 0; i < m->dim && m->family->embed_scaled; i++) x[i] *= scale;
         if (!bitnet__all_finite(x, m->dim)) bitnet__note_nonfinite(c, t, thread);
@@ -13610,8 +13702,8 @@ struct bitnet__head {
 };
 
 static int bitnet__can_copy_head(const bitnet_model *m) {
-    return m->head.data && !m->ternary_head.group && m->dim >= BITNET__MIN_COPY_DIM &&
-           m->dim <= BITNET__MAX_COPY_DIM;
+    return m->head.data && !bitnet__has_groups(&m->ternary_head) &&
+           m->dim >= BITNET__MIN_COPY_DIM && m->dim <= BITNET__MAX_COPY_DIM;
 }
 
 /* Divides the arena of the head's copy; returns its bytes, 0 if the model cannot have one. */
@@ -13847,7 +13939,7 @@ static bitnet_result bitnet__check_row(const bitnet_ctx *c, int32_t *i, bitnet_e
 static const float *bitnet__logits(bitnet_ctx *c, int32_t i) {
     if (c->head->n_ready < c->n_rows)
         c->head->bytes += c->m->head.row_bytes * (uint64_t)c->m->n_vocab;
-    while (c->m->ternary_head.group && c->head->n_ready < c->n_rows) {
+    while (bitnet__has_groups(&c->m->ternary_head) && c->head->n_ready < c->n_rows) {
         const int32_t n = bitnet__min(c->n_rows - c->head->n_ready, c->p.n_batch);
         bitnet__ternary_logits(c, c->head->n_ready, n);
         c->head->n_ready += n;
@@ -16842,8 +16934,8 @@ static const char *bitnet__test_one_shape(bitnet__selftest *t, const bitnet__tes
     t->x_stride = (size_t)(mix ? s->rows + 3 : values ? s->rows + 3904 : s->n);
     t->stride = (size_t)(mix ? s->n : values ? s->n - s->n / 128 * 16 : s->rows + 3);
     if (kind <= BITNET__TEST_U4) bitnet__test_fill_ints(t);
-    else if (kind == BITNET__TEST_GROUPS) bitnet__test_fill_groups(t);
-    else if (kind == BITNET__TEST_KEYS || values) bitnet__test_fill_cache(t);
+    else if (BITNET__GROUPS && kind == BITNET__TEST_GROUPS) bitnet__test_fill_groups(t);
+    else if (BITNET__KV_I8 && (kind == BITNET__TEST_KEYS || values)) bitnet__test_fill_cache(t);
     else bitnet__test_fill_floats(t);
     if (s->valid) bitnet__test_make_valid(t);
     if (s->valid > 1) bitnet__test_put_code3(t, s->valid - 2);
@@ -17072,6 +17164,9 @@ BITNET_API bitnet_result bitnet_selftest(const bitnet_kernels *k, bitnet_error *
   #pragma STDC FP_CONTRACT DEFAULT
 #elif defined(__GNUC__)
   #pragma GCC pop_options
+  #ifdef BITNET__OPTIMIZED             /* gcc forgets that in C */
+    #undef __OPTIMIZE__
+  #endif
 #elif defined(_MSC_VER) && (_MSC_VER < 1930 || defined(_M_FP_CONTRACT))   /* the default */
   #pragma fp_contract(on)
 #endif

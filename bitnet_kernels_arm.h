@@ -755,6 +755,14 @@ BITNET__INLINE BITNET__TARGET_i8mm void bitnet__multiply_i8mm(void *panel, int f
 BITNET__DEFINE_PANELS(i8mm, bitnet__tiles_dotprod, 16, 4, 1024, 8)
 #endif
 
+/* Columns of a tile with SMLAL. */
+#ifdef __arm__
+  #define BITNET__MOST 2
+#else
+  #define BITNET__MOST 4
+#endif
+
+#ifndef BITNET_NO_GROUPS
 /* ---- ternary weights with a scale per group ----
    bitnet.h has the layout. A register is 16 bytes, a word of 4 bytes from each of 4 rows:
 
@@ -1046,12 +1054,6 @@ BITNET__INLINE BITNET__TARGET_neon int bitnet__tile_groups(const bitnet__grouped
             for (c = 0; c < p.cols;) c += bitnet__tile_groups(&p, c, most, few, many); \
         } \
     }
-/* Columns of a tile with SMLAL. */
-#ifdef __arm__
-  #define BITNET__MOST 2
-#else
-  #define BITNET__MOST 4
-#endif
 #if BITNET__NEON
 BITNET__DEFINE_GROUPS(neon, BITNET__MOST, bitnet__group_neon, bitnet__group_neon)
 #endif
@@ -1061,7 +1063,9 @@ BITNET__DEFINE_GROUPS(dotprod, 8, bitnet__group_dotprod, bitnet__group_dotprod)
 #if BITNET__I8MM
 BITNET__DEFINE_GROUPS(i8mm, 8, bitnet__group_dotprod, bitnet__group_i8mm)
 #endif
+#endif
 
+#ifndef BITNET_NO_KV_I8
 /* ---- an int8 cache ----
    bitnet.h has the layout: rows of words of 4 bytes, of 64 positions (keys) or of n elements
    (values). A register has 4 words, and each word meets the same 4 bytes of a column, which is a
@@ -1358,6 +1362,7 @@ BITNET__DEFINE_I8(dotprod, 8, bitnet__words_dotprod, bitnet__words_dotprod)
 #endif
 #if BITNET__I8MM
 BITNET__DEFINE_I8(i8mm, 8, bitnet__words_dotprod, bitnet__words_i8mm)
+#endif
 #endif
 #undef BITNET__MOST
 

@@ -906,6 +906,7 @@ static void bitnet__dotrows_u4_relaxed(const bitnet__dots *d) {
 }
 #endif
 
+#ifndef BITNET_NO_KV_I8
 /* ---- an int8 cache ----
    bitnet.h has the layout: rows of words of 4 bytes, of 64 positions (keys) or of n elements
    (values). Each word meets the same 4 bytes of a column, which is a query or the weights of 64
@@ -1054,6 +1055,7 @@ BITNET__INLINE void bitnet__sumrows_i8_wasm(const uint8_t *w, const uint8_t *p,
 BITNET__DEFINE_SUMROWS_I8(simd128, BITNET__VALUES)
 #if BITNET__RELAXED
 BITNET__DEFINE_SUMROWS_I8(relaxed, BITNET__VALUES_DOT_BYTES)
+#endif
 #endif
 
 /* ---- floats ----
@@ -1351,6 +1353,7 @@ BITNET__DEFINE_SUMROWS_F16(simd128, BITNET__ROWS_F16)
 BITNET__DEFINE_SUMROWS_F16(relaxed, BITNET__ROWS_CACHE)
 #endif
 
+#ifndef BITNET_NO_GROUPS
 /* ---- a scale per group ----
    Few columns: tiles of 16 rows, straight from the packed rows. */
 
@@ -1697,6 +1700,7 @@ static void bitnet__dotrows_groups_relaxed(const bitnet__grouped *x) {
     else bitnet__dotrows_groups_relaxed32(x);
 }
 #endif
+#endif
 
 /* ---- row kernels: what those of bitnet.h are made of ----
    pmax(a, b) is a < b ? b : a, and pmin(a, b) is b < a ? b : a: if one is a NaN, they return a. */
@@ -1842,12 +1846,12 @@ static uint32_t bitnet__cpu_features(void) {
 /* scores: of an F16 cache. */
 #define BITNET__TABLE(isa, scores) \
     BITNET__LAYOUT_I2S, bitnet__quantize_wasm, bitnet__dotrows_i2s_##isa, \
-    bitnet__dotrows_groups_##isa, bitnet__dotrows_f32_wasm, bitnet__dotrows_f16_wasm, \
+    BITNET__ENTRY_GROUPS(isa), bitnet__dotrows_f32_wasm, bitnet__dotrows_f16_wasm, \
     bitnet__dotrows_bf16_wasm, scores, bitnet__sumrows_f32_wasm, bitnet__sumrows_f16_##isa, \
     bitnet__softmax_wasm, bitnet__rope_wasm, bitnet__store_f16_wasm, bitnet__dequantize_wasm, \
     bitnet__relu2_gate_wasm, bitnet__sigmoid_gate_wasm, bitnet__rmsnorm_wasm, \
-    bitnet__dotrows_u4_##isa, bitnet__dotrows_i2s_##isa, bitnet__scores_i8_wasm, \
-    bitnet__weigh_i8_wasm, bitnet__sumrows_i8_##isa
+    bitnet__dotrows_u4_##isa, bitnet__dotrows_i2s_##isa, \
+    BITNET__ENTRIES_I8(wasm, wasm, isa)
 
 static const bitnet_kernels bitnet__kernels_simd128 = {
     "simd128", BITNET_CPU_SIMD128, BITNET__TABLE(simd128, bitnet__dotrows_f16_wasm)

@@ -747,6 +747,7 @@ BITNET__FN void bitnet__k_steps_avx2(const __m256i (*panel)[2], int k_steps,
     }
 }
 
+#ifndef BITNET_NO_GROUPS
 /* A scale group of a row pack with some columns, all of it in int16. A k-step has 8 sums, 2 vectors
    of codes as they lie, 2 of codes, 1 of activations, 2 of products and a mask. */
 BITNET__FN void bitnet__group_avx2(const uint8_t *w, const int8_t *q, int n, int group,
@@ -777,6 +778,7 @@ BITNET__FN void bitnet__group_avx2(const uint8_t *w, const int8_t *q, int n, int
         dots[c][1] = _mm256_madd_epi16(partial[c][1], ones);
     }
 }
+#endif
 
 /* 16 integers as floats, each minus less. */
 BITNET__FN bitnet__v16_avx2 bitnet__minus_avx2(const __m256i *dots, int32_t less) {
@@ -1822,6 +1824,7 @@ static BITNET__TARGET_amx void bitnet__dotrows_tl2_amx(const bitnet__dots *d) {
 }
 #endif
 
+#ifndef BITNET_NO_GROUPS
 /* ---- a scale per group ---- */
 
 /* y += the products of a scale group of a panel's weights with up to 32 columns. */
@@ -1913,7 +1916,9 @@ static BITNET__TARGET_amx void bitnet__dotrows_groups_amx(const bitnet__grouped 
     patch = bitnet__grouped_from(x, whole, 0);
     if (patch.rows) bitnet__dotrows_groups_avx512vnni(&patch);
 }
+#endif
 
+#ifndef BITNET_NO_KV_I8
 /* ---- an int8 cache ----
    64 elements of a KV block are four tiles B as they lie: of keys one for 16 positions each, of
    values one for 16 elements each. The four C are for up to 16 columns. */
@@ -2036,6 +2041,7 @@ BITNET__HOT BITNET__TARGET_amx void bitnet__sumrows_i8_amx(const uint8_t *w, con
     }
     _tile_release();
 }
+#endif
 
 #define BITNET__NEEDS_AMX \
     (BITNET_CPU_AVX2 | BITNET_CPU_F16C | BITNET_CPU_AVX512 | BITNET_CPU_AVX512VNNI | \
@@ -2709,6 +2715,7 @@ static BITNET__TARGET void BITNET__I(dotrows_i2s)(const bitnet__dots *d) {
                              BITNET__I(panels_from), bitnet__i2s_bytes);
 }
 
+#ifndef BITNET_NO_GROUPS
 /* ---- a scale per group ---- */
 
 #if BITNET__PARTS & BITNET__VNNI_STEPS
@@ -2926,7 +2933,9 @@ BITNET__HOT BITNET__TARGET void BITNET__I(dotrows_groups)(const bitnet__grouped 
         }
     }
 }
+#endif
 
+#ifndef BITNET_NO_KV_I8
 /* ---- an int8 cache ----
    A tile is 64 positions, or elements of values, with ymm 16, and up to 4 columns (keys with AVX2:
    3, since the signs of the keys take registers, too). */
@@ -3049,6 +3058,7 @@ BITNET__HOT BITNET__TARGET void BITNET__I(sumrows_i8)(const uint8_t *w, const ui
         }
     }
 }
+#endif
 
 /* ---- 4 bits ----
    Weights are halves of bytes minus 8. A tile has 4 rows and some columns. */

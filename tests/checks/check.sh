@@ -74,7 +74,7 @@ same_apart() {
     runs_same "apart, $*"
 }
 
-same gcc -std=c99 -O0 -DBITNET_NO_SIMD              # what all others are compared with
+same gcc -std=c99 -O0 -DBITNET_NO_OPTIMIZE -DBITNET_NO_SIMD     # what all others are compared with
 same clang -std=c99 -O0 -funsigned-char
 same clang++ -std=c++11 -O0 -fsigned-char
 same tcc -std=c99                                   # neither atomics nor intrinsics
@@ -85,11 +85,15 @@ if whole; then
     same_apart gcc -std=c11 -Os -flto
     same clang-19 -std=c23 -O2
     same g++ -std=c++20 -O1
+    same gcc -std=c99                                           # optimised by the header
+    same g++ -std=c++11 -O0 -g
+    same gcc -std=c99 -O0 -g1 -DBITNET_NO_SIMD -fsanitize=address,undefined -fno-sanitize-recover=all
 fi
 # Some warnings of gcc come with optimisation; this one does not need its code.
 expect "aliasing" gcc -O2 -fsyntax-only -Wstrict-aliasing=1 -Werror -I. $dir/impl.c
 # What was not compiled above, nor is by the suites of other machines: C without the tables named
-# -tl2, and C++. Programs include the declarations in all standards.
+# -tl2, groups' scales and the int8 cache, and C++. Programs include the declarations in all standards.
+less="-DBITNET_NO_TL2 -DBITNET_NO_GROUPS -DBITNET_NO_KV_I8"
 for c in "gcc c2x" "clang c2x" "g++ c++11 c++17" "clang++ c++20" "clang-19 c99" \
     "aarch64-linux-gnu-gcc c2x" "arm-linux-gnueabihf-gcc c2x" "s390x-linux-gnu-gcc c2x" \
     "riscv64-linux-gnu-gcc c2x" "x86_64-w64-mingw32-gcc c2x"; do
@@ -97,7 +101,7 @@ for c in "gcc c2x" "clang c2x" "g++ c++11 c++17" "clang++ c++20" "clang-19 c99" 
     case $compiler in *-*) whole || continue ;; esac
     command -v $compiler >/dev/null 2>&1 || { skip "syntax $c: $compiler is not installed"; continue; }
     for std in ${c#* }; do
-        case $std in c++*) file=$dir/impl.cc ;; *) file="-DBITNET_NO_TL2 $dir/impl.c" ;; esac
+        case $std in c++*) file=$dir/impl.cc ;; *) file="$less $dir/impl.c" ;; esac
         expect "syntax $compiler $std" $compiler -std=$std $STRICT -fsyntax-only -I. $file
     done
     case $compiler in
@@ -125,22 +129,66 @@ quick=gcc                                           # which of them compiles fas
 ! command -v clang >/dev/null 2>&1 || quick=clang
 # What is left without one must not call what is gone, nor keep what only that called, of which clang
 # warns without making code. $CC has other warnings.
-for switch in STATIC NO_STDIO NO_MMAP NO_THREADS NO_SIMD $tables REQUIRE_SIMD; do
+for switch in STATIC NO_STDIO NO_MMAP NO_THREADS NO_SIMD NO_GROUPS NO_KV_I8 $tables REQUIRE_SIMD; do
     for c in $quick "$CC"; do
         [ "$c" = $quick ] || whole || continue
         expect "switch BITNET_$switch, $c" \
             $c -std=c99 $STRICT -fsyntax-only -DBITNET_$switch -I. $dir/impl.c
     done
 done
+for c in g++ clang++ "emcc -msimd128" "emcc -msimd128 -mrelaxed-simd"; do
+    case $c in *++*) file=$dir/impl.cc std=c++11 ;; *) file=$dir/impl.c std=c99 ;; esac
+    if ! command -v ${c%% *} >/dev/null 2>&1; then skip "switches that leave out, $c: not installed"
+    elif whole || [ "$c" = clang++ ]; then
+        expect "switches that leave out, $c" $c -std=$std $STRICT -fsyntax-only $less -I. $file
+    fi
+done
+# They leave code out, and do not only refuse to run it.
+if whole; then
+    expect "an object without groups and int8 cache" $CC -O1 $less -I. -c $dir/impl.c -o $dir/less.o
+    left='dotrows_(groups|tl2)|repack_groups|groups_row|group_products|(scores|weigh|sumrows|store|visit)_i8'
+    expect "has none of their functions" sh -c "! nm $dir/less.o | grep -E '$left'"
+    expect "which others have" sh -c "nm $dir/optimised.o | grep -E -c '$left' | grep .."
+fi
 # What runs otherwise than without the switches: threads, and the ways to a file. NO_SIMD runs above;
 # that all tables give the same bits is tested by others.
 same $quick -std=c99 -O0 -DBITNET_STATIC -DBITNET_NO_MMAP -DBITNET_NO_THREADS
-same $quick -std=c99 -O0 -DBITNET_NO_STDIO -DBITNET_REQUIRE_SIMD -DBITNET_NO_TL2
+same $quick -std=c99 -O0 -DBITNET_NO_STDIO -DBITNET_REQUIRE_SIMD $less
 # Unoptimised, so that no call is lost: the sections below look into this object, and link it.
-expect "all include orders" $CC -std=c99 $STRICT -O0 -I. -c $dir/orders.c -o $dir/symbols.o
+expect "all include orders" $CC -std=c99 $STRICT -O0 -DBITNET_NO_OPTIMIZE -I. -c $dir/orders.c -o $dir/symbols.o
 expect "two translation units" $CC $STRICT -O0 -I. $dir/symbols.o $dir/other.c $dir/main.c \
     -o $dir/two -lpthread
 expect "two translation units run" $dir/two
+
+# gcc without -O optimises the header, and nothing else: not even the macros that stand for its
+# intrinsics there become functions, which take no constants in an unoptimised build.
+if command -v gcc >/dev/null 2>&1; then
+    for switch in NOTHING NO_OPTIMIZE; do           # there is no BITNET_NOTHING
+        expect "gcc -O0, BITNET_$switch" \
+            gcc -O0 -DBITNET_NO_SIMD -DBITNET_$switch -I. -c $dir/impl.c -o $dir/$switch.o
+    done
+    expect "gcc -O0 is optimised, without BITNET_NO_OPTIMIZE" sh -c \
+        "[ \$(size $dir/NOTHING.o | awk 'END { print \$1 }') -lt \
+           \$(size $dir/NO_OPTIMIZE.o | awk 'END { print int(\$1 * 0.85) }') ]"
+    for c in "gcc c" "g++ cc"; do
+        cat $dir/impl.c - >$dir/outside.${c#* } <<'EOF'
+#ifdef __OPTIMIZE__
+  #error "the including file is optimised"
+#endif
+#if defined(__x86_64__) && !defined(_mm_shuffle_epi32)
+  #error "the intrinsics are functions"
+#endif
+EOF
+        ! command -v ${c% *} >/dev/null 2>&1 ||
+            expect "${c% *} -O0: not the rest" ${c% *} -O0 -fsyntax-only -I. $dir/outside.${c#* }
+    done
+    for flag in -Og -O1 -Os; do                     # the same with the switch
+        for switch in NOTHING NO_OPTIMIZE; do
+            gcc $flag -DBITNET_$switch -I. -E -P $dir/impl.c >$dir/$switch.i
+        done
+        expect "gcc $flag is left as it is" cmp $dir/NOTHING.i $dir/NO_OPTIMIZE.i
+    done
+fi
 
 # Two releases in one program, each static in a file of its own: neither sees the other.
 mkdir -p $dir/release
@@ -161,8 +209,8 @@ const char *this(int i), *that(int i);
 int main(void) { return printf("%s %s %s %s\n", this(1), this(0), that(1), that(0)) < 0; }
 EOF
 version=$(sed -n 's/^#define BITNET_VERSION "\(.*\)"/\1/p' bitnet.h)
-expect "two releases: this" $CC $STRICT -O0 -DBITNET_NO_SIMD -I. -c $dir/this.c -o $dir/this.o
-expect "two releases: that" $CC $STRICT -O0 -DBITNET_NO_SIMD -I$dir/release -c $dir/that.c -o $dir/that.o
+expect "two releases: this" $CC $STRICT -O0 -DBITNET_NO_OPTIMIZE -DBITNET_NO_SIMD -I. -c $dir/this.c -o $dir/this.o
+expect "two releases: that" $CC $STRICT -O0 -DBITNET_NO_OPTIMIZE -DBITNET_NO_SIMD -I$dir/release -c $dir/that.c -o $dir/that.o
 expect "two releases link" $CC $dir/both.c $dir/this.o $dir/that.o -o $dir/both -lpthread
 expect "two releases say who they are" sh -c \
     "$dir/both | grep -x '$version no error 99.1.2 nothing wrong'"
@@ -338,7 +386,7 @@ esac
 expect "exports only bitnet_ names" sh -c \
     "! nm -g --defined-only $dir/symbols.o | grep -v ' bitnet_[a-z]'"
 expect "exports no bitnet__ names" sh -c "! nm -g --defined-only $dir/symbols.o | grep ' bitnet__'"
-$CC -O0 -DBITNET_STATIC -I. -c $dir/impl.c -o $dir/static.o
+$CC -O0 -DBITNET_NO_OPTIMIZE -DBITNET_STATIC -I. -c $dir/impl.c -o $dir/static.o
 expect "BITNET_STATIC exports nothing" sh -c "! nm -g --defined-only $dir/static.o | grep ."
 expect "calls no printf, exit, abort, getenv or libm" sh -c \
     "! nm -u $dir/symbols.o | grep -E ' (printf|puts|fprintf|putchar|fputs|fwrite|exit|_exit|abort|getenv|exp|expf|log|logf|sin|sinf|cos|cosf|pow|powf|sqrt|sqrtf|rint|lrintf|floor|fmaf?|__assert_fail)\$'"
@@ -502,6 +550,36 @@ for program in generate "bench json" crosscheck "convert json" "embed json serve
         $(for part in $program; do ls examples/$part.c examples/$part/*.c 2>/dev/null; done) \
         -o $dir/${program%% *} -lpthread $libm
 done
+
+# ---- what switches leave out ----
+
+# Files in which weights have a scale, or their blocks have scales; the first are read as usual.
+for type in tq2_0 q2_0; do
+    expect "convert to $type" $dir/convert --round-scales --to $type $model $dir/$type.gguf
+done
+expect "generate without groups and int8 cache" $quick -std=c99 $STRICT -O0 -DBITNET_NO_SIMD $less \
+    examples/generate/*.c -o $dir/less -lpthread
+expect "it reads what has one scale" sh -c \
+    "$dir/less -m $dir/tq2_0.gguf --temp 0 -p 'Once upon' -n 30 >$dir/less.text && [ -s $dir/less.text ] &&
+     $dir/generate -m $dir/tq2_0.gguf --temp 0 -p 'Once upon' -n 30 | cmp - $dir/less.text"
+expect "generate reads scales of blocks" $dir/generate -m $dir/q2_0.gguf -p Once -n 2
+refuse "without groups it does not" "attn_q.weight' (Q2_0) has .* BITNET_NO_GROUPS left out" \
+    $dir/less -m $dir/q2_0.gguf -p Once -n 2
+expect "generate has an int8 cache" $dir/generate -m $model --kv-type i8 -p Once -n 2
+refuse "without it, it does not" "BITNET_NO_KV_I8 left kv_type BITNET_KV_I8 out" \
+    $dir/less -m $model --kv-type i8 -p Once -n 2
+
+# The manual's command for a small program, and the size that it names.
+if [ "$(uname -sm)" = "Linux x86_64" ] && command -v gcc >/dev/null 2>&1; then
+    small=$(sed -n '/^       cc -Os -s/,/^$/p' bitnet.h | tr -s '\n ' ' ' |
+        sed "s#^ cc #gcc $STRICT -I. #; s#main.c -o main#$dir/manual.c -o $dir/small#")
+    size=$(sed -n 's/^   it has \([0-9]*\) KB; .*/\1/p' bitnet.h)
+    expect "the manual's small program: $small" $small
+    expect "it writes the same" sh -c "$dir/manual $model 'Once upon a time' >$dir/ours &&
+        $dir/small $model 'Once upon a time' | cmp - $dir/ours"
+    expect "it has $size KB: $(wc -c <$dir/small) bytes" \
+        [ $(wc -c <$dir/small) -le $((size * 1040)) -a $(wc -c <$dir/small) -ge $((size * 900)) ]
+fi
 
 # ---- bitnet_grammar.h, which needs bitnet.h's public interface alone ----
 
