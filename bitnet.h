@@ -5,9 +5,8 @@
        #include "bitnet.h"
    and include it without the macro everywhere else. Keep bitnet_kernels_x86.h, _arm.h and _wasm.h
    beside this file: they hold the fast kernels, and the right one is included automatically.
-   Compile with -O2 even in debug builds: without -O clang's code reads prompts 80 times slower, and
-   writes 30 times slower. gcc optimises the library without -O, too (COMPILERS), but with -Og it is
-   4 times slower. Link with -lpthread. There is nothing else to link. For CMake and pkg-config see
+   Compile with -O2 even in debug builds (@setup): without -O clang's code is up to 80 times slower.
+   Link with -lpthread; there is nothing else to link. For CMake, Meson and pkg-config see
    packaging/README.md.
 
    WHAT IT DOES NOT DO
@@ -79,9 +78,8 @@
    3. Write. bitnet_generate appends a text, tokens or messages to the context, then samples until
    something ends the text, and passes it to text_fn. It does not evaluate the last token that it
    samples, because nothing may follow. That is the pending token: text_fn has received it, and the
-   next call evaluates it first, before any text of its own. Do not pass it again. It needs a
-   position of the context. So two calls of 20 tokens write what one call of 40 writes, except that
-   an incomplete character at the end of the first call becomes U+FFFD.
+   next call evaluates it first; do not pass it again. So two calls of 20 tokens write what one of 40
+   writes, except that an incomplete character at the end of the first becomes U+FFFD.
 
    CHAT
    Pass messages instead of text. bitnet_generate writes them in the model's chat template, opens
@@ -107,21 +105,19 @@
    For a system message pass an array of two messages, system and user, in the first call. BOS is
    added only to an empty context. If the last reply was cut by max_tokens, a stop string or
    text_fn, the library inserts its end-of-turn token. A message that does not fit, fails or is
-   cancelled leaves the tokens of the context as they were, so a shorter message can follow. When
-   the context fills up, a reply ends with BITNET_STOP_LENGTH and the next message is
-   BITNET_ERR_FULL. To go on, rewind the context to 0, or to the end of the system message, and pass
-   again the messages worth keeping.
+   cancelled leaves the context as it was. When that is full, a reply ends with BITNET_STOP_LENGTH,
+   and the next message is BITNET_ERR_FULL. To go on, rewind to 0, or to the end of the system
+   message, and pass again the messages worth keeping.
 
    The file's template is a program in Jinja, which the library compares with the templates that it
    knows (@chat): those of BitNet 2B-4T, Llama 3, Qwen 2.5 and 3, ChatML and Falcon. For a file
    without one, or with another, chat is BITNET_ERR_UNSUPPORTED, and the error says where the two
    differ. Then give one of your own: bitnet_chat_template. The text of a message never becomes a
-   special token; only in the assistant's messages, which the model has written, <think> and
-   <tool_call> are tokens again.
+   special token, but for <think> and <tool_call> in the assistant's, which the model has written.
 
    Some models think before they reply: bitnet_chat_params.thinking leaves that to the model, turns
-   it off, or opens it. text_fn gets the tags as text, and bitnet_reply_next divides what it gets.
-   Tools: name the functions in bitnet_chat_params.tools when a chat begins. A call comes as
+   it off, or opens it. bitnet_reply_next divides what text_fn gets. Tools: name the functions in
+   bitnet_chat_params.tools when a chat begins. A call comes as
    BITNET_REPLY_TOOL_CALL, {"name": "...", "arguments": {...}}; answer it with a message of the role
    "tool". In messages of earlier replies a call stands as the model wrote it, with its tags.
 
@@ -152,17 +148,16 @@
            return r;
        }
 
-   BITNET_ADD_BOS is only for the beginning of a context. A token is not always a whole character:
-   bitnet_detok_push holds incomplete bytes back. A buffer of 1000 bytes suffices for every known
-   vocabulary. To use a sampler of your own, read bitnet_logits in place of bitnet_sample; or let a
-   mask_fn in bitnet_sampler say which tokens may follow. bitnet_seq_rewind drops tokens at the end.
+   BITNET_ADD_BOS is only for the beginning. bitnet_detok_push holds back the bytes of an incomplete
+   character; 1000 bytes suffice for every known vocabulary. For a sampler of your own read
+   bitnet_logits, or let a mask_fn say which tokens may follow. bitnet_seq_rewind drops tokens.
 
    SEQUENCES (@context, @generate)
    A context can hold many conversations: with n_seqs = S they are the sequences 0 .. S - 1, each
    with its own tokens and pending token. A program with one conversation writes 0. One pass over
    the weights serves all: with AVX-512 VNNI a token for each of four costs 1.2 to 1.9 times as much
-   as for one, for each of eight 1.8 to 3.7 times (with AVX2 up to 2.8 and 5.4). The logits of a
-   sequence are the same bits whatever is evaluated beside it.
+   as for one, for each of eight 1.8 to 3.7 times. The logits of a sequence are the same bits
+   whatever is evaluated beside it.
 
    To write several texts at once, begin a generation for each (bitnet_gen_begin), call
    bitnet_gen_next again and again, and end each: @generate has a loop. For one of your own,
@@ -174,8 +169,8 @@
    a file or in memory: saved on one machine, it goes on with the same bits on any other (@state).
 
    HOST LOOPS (each has a program in examples/hosts)
-   A call lasts as long as what it evaluates: with BitNet 2B and two threads, about 10 ms for each
-   token of a prompt and 20 ms for each that is written. What goes on meanwhile can be done so:
+   With BitNet 2B and two threads a call takes about 10 ms for each token of a prompt, and 20 ms for
+   each that is written. What goes on meanwhile can be done so:
    - thread.c: a thread of its own calls bitnet_generate, and hands text over under a mutex. The
      text's cancel_fn, asked every 20 ms, ends it. Join the thread, then free the context.
    - events.c: a loop that is idle calls bitnet_gen_next, and pause_fn (bitnet_hooks) looks for
@@ -195,10 +190,8 @@
    FORMATS (@formats, @gguf, @tokenizer)
        Models      GGUF v2 and v3, little-endian, of these architectures (general.architecture):
                      bitnet-b1.58, bitnet-25   BitNet b1.58-2B-4T, the official file as it is
-                     bitnet                    1bitLLM's bitnet_b1_58-large and -3B, with SiLU;
-                                               BitNet b1.58-2B-4T by llama.cpp's converters, with
-                                               squared ReLU: bitnet.hidden_activation says which,
-                                               without it the sizes
+                     bitnet                    1bitLLM's bitnet_b1_58-large and -3B; BitNet
+                                               b1.58-2B-4T by llama.cpp's converters
                      llama                     Llama3-8B-1.58, Falcon3-1.58, Falcon-E
                      qwen3                     Ternary Bonsai 1.7B, 4B, 8B
                      qwen3, gemma3             Microsoft's text embeddings, 0.6B and 270M
@@ -238,9 +231,8 @@
    bitnet_eval, bitnet_logits and bitnet_sample allocate nothing, but for the pages of further
    sequences. Tokenizing, chat and bitnet_generate allocate, and free before they return.
 
-   Do not change a file while it is mapped. Writing to it changes the weights, and truncating it
-   kills the process with SIGBUS (Windows allows neither). For a file that others may touch, set
-   bitnet_model_params.copy: the model then reads all of it into memory of its own.
+   Do not change a file while it is mapped: writing to it changes the weights, and truncating it
+   kills the process with SIGBUS. For a file that others may touch, set bitnet_model_params.copy.
 
    ERRORS
    Functions that can fail return BITNET_OK or a negative bitnet_result, and fill in a bitnet_error,
@@ -258,8 +250,8 @@
    The best kernel table that the CPU and the system support is chosen at run time, without any -m
    flag; in WebAssembly when compiling. Greedy and top-k sampling compute exactly only the logits
    that they need, and find them with a copy of the output head in few bits: the token is the same.
-   With bitnet_generate_params.lookup = N (prompt lookup; 3 to 8 works best) the text is the same,
-   too, and comes sooner where it repeats names, quotations or code.
+   With prompt lookup (bitnet_generate_params.lookup, 3 to 8) the text is the same, too, and comes
+   sooner where it repeats names, quotations or code.
 
    DETERMINISM (@kernels, @math)
    The logits are the same bits for every kernel table, thread count, batch split and machine. The
@@ -278,10 +270,9 @@
    only with BITNET_PARSE_SPECIAL, and never in messages or bitnet_generate_params.text. The model's
    output is valid UTF-8, but may hold control characters or markup: see bitnet_clean_text.
 
-   The library opens only the files that it is given and, on Linux without BITNET_NO_STDIO, those
-   that say how many CPUs it may use. The calling program is trusted: pointers, hooks, allocators.
-   Not promised: that a model tells the truth, keeps its prompt secret or obeys a system message, or
-   that timing does not leak a prompt. README.md says how to report a fault.
+   The library opens only the files that it is given and, on Linux, those that say how many CPUs it
+   may use. The calling program is trusted. Not promised: that a model tells the truth, keeps its
+   prompt secret or obeys, or that timing leaks nothing. README.md says how to report a fault.
 
    BUILD SWITCHES (define before the include that has BITNET_IMPLEMENTATION)
        BITNET_STATIC          makes every function static: the library lives in one file of yours
@@ -294,35 +285,20 @@
        BITNET_NO_DOTPROD, BITNET_NO_I8MM, BITNET_NO_RELAXED
                               leaves out a kernel table. NO_AVX2 also leaves out avxvnni, NO_AVX512
                               amx, and NO_DOTPROD neon-i8mm, which build on those tables
-       BITNET_NO_TL2          leaves out the kernel tables named -tl2 (x86; 28 KB). A file in
-                              TL2_R16 is then repacked as I2_S
-       BITNET_NO_GROUPS       leaves out weights with a scale per block (35 KB): Q2_0, PQ2_0, and
-                              what of TQ1_0 and TQ2_0 has more than one scale in a matrix, are
-                              BITNET_ERR_UNSUPPORTED then. An embedding that is not the head may
-                              have them
+       BITNET_NO_TL2          leaves out the tables named -tl2 (28 KB); TL2_R16 is repacked as I2_S
+       BITNET_NO_GROUPS       leaves out linear layers with a scale per block (35 KB): Q2_0, PQ2_0,
+                              and TQ1_0 and TQ2_0 with more than one scale in a matrix
        BITNET_NO_KV_I8        leaves out BITNET_KV_I8 (20 KB)
-       BITNET_NO_OPTIMIZE     gcc without -O does not optimise the library, as it does otherwise: to
-                              debug the library itself, or to compile it in a third of the time
+       BITNET_NO_OPTIMIZE     without -O gcc does not optimise the library: to debug that itself
        BITNET_REQUIRE_SIMD    #error if there is no kernel header beside this file
        BITNET_VSNPRINTF       formats error texts; default vsnprintf; stbsp_vsnprintf works
 
-   The KB are of gcc 12 -O2 on x86-64. There the program above has 478 KB, stripped. Made so,
-   it has 212 KB; with -O2 in place of -Os 257 KB, and then it writes faster by a third:
-
-       cc -Os -s -fno-asynchronous-unwind-tables -ffunction-sections -fdata-sections
-          -Wl,--gc-sections -DBITNET_STATIC -DBITNET_NO_AVXVNNI -DBITNET_NO_AVX512 -DBITNET_NO_TL2
-          -DBITNET_NO_GROUPS -DBITNET_NO_KV_I8 main.c -o main -lpthread
-
    COMPILERS AND MACHINES
    Any compiler of C99 or C++11 works. gcc, clang and MSVC build threads and kernels; others, such
-   as tcc, plain C without threads. gcc without -O optimises this file alone, as with -O2. With
-   clang and MSVC a file cannot ask for that: in debug builds, too, compile the file of yours that
-   has BITNET_IMPLEMENTATION with -O2, or with /O2 and without /RTC. CMake's bitnet::impl is.
-
-   Tested are gcc, clang and tcc on Linux (x86), browsers, Node, and in emulators ARM, RISC-V, s390x
-   (big-endian) and Windows. Programs for macOS and for Windows on ARM were linked but not run, MSVC
-   has not compiled the library, and no ARM kernel has run on real hardware. Of models, only small
-   trained ones and random ones of published shapes have run.
+   as tcc, plain C without threads. Tested are gcc, clang and tcc on Linux (x86), browsers, Node,
+   and in emulators ARM, RISC-V, s390x (big-endian) and Windows. Programs for macOS and for Windows
+   on ARM were linked but not run, MSVC has not compiled the library, and no ARM kernel has run on
+   real hardware. Of models, only small trained ones and random ones of published shapes have run.
 
    CONTENTS (search for the tag; in brackets: sections below, of which it declares what it uses)
    --------
@@ -1588,6 +1564,17 @@ struct bitnet_kernels {
 
 /* =============================================================================================
    @setup  includes, and what differs between compilers, CPUs and systems
+   gcc without -O optimises this file nevertheless, as with -O2; with -Og it is 4 times slower than
+   that. With clang and MSVC a file cannot ask for it: in debug builds, too, compile the file of
+   yours that has BITNET_IMPLEMENTATION with -O2, or with /O2 and without /RTC. CMake's and Meson's
+   bitnet is compiled so.
+
+   The KB are of gcc 12 -O2 on x86-64. There the smallest program has 478 KB, stripped. Made so,
+   it has 212 KB; with -O2 in place of -Os 257 KB, and then it writes faster by a third:
+
+       cc -Os -s -fno-asynchronous-unwind-tables -ffunction-sections -fdata-sections
+          -Wl,--gc-sections -DBITNET_STATIC -DBITNET_NO_AVXVNNI -DBITNET_NO_AVX512 -DBITNET_NO_TL2
+          -DBITNET_NO_GROUPS -DBITNET_NO_KV_I8 main.c -o main -lpthread
    ============================================================================================= */
 
 #include <limits.h>

@@ -571,7 +571,7 @@ refuse "without it, it does not" "BITNET_NO_KV_I8 left kv_type BITNET_KV_I8 out"
 
 # The manual's command for a small program, and the size that it names.
 if [ "$(uname -sm)" = "Linux x86_64" ] && command -v gcc >/dev/null 2>&1; then
-    small=$(sed -n '/^       cc -Os -s/,/^$/p' bitnet.h | tr -s '\n ' ' ' |
+    small=$(sed -n '/^       cc -Os -s/,/-lpthread$/p' bitnet.h | tr -s '\n ' ' ' |
         sed "s#^ cc #gcc $STRICT -I. #; s#main.c -o main#$dir/manual.c -o $dir/small#")
     size=$(sed -n 's/^   it has \([0-9]*\) KB; .*/\1/p' bitnet.h)
     expect "the manual's small program: $small" $small
