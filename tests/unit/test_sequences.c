@@ -1182,7 +1182,9 @@ static void test_pause_asks(void) {
     /* 4 layers have 3 places between them; 6 chunks of the prompt, then 2 tokens */
     CHECK_MSG(calls - 1 == (6 + 2) * 4 && pauses.asked == (6 + 2) * 3, "%d calls, asked %d times",
               calls - 1, pauses.asked);
-    CHECK(!bitnet_gen_end(g) && !bitnet_seq_rewind(c, 0, 0, 0) && !bitnet_gen_begin(c, &p, &g, 0));
+    CHECK(!bitnet_gen_end(g) && !bitnet_seq_rewind(c, 0, 0, 0));
+    CHECK(!bitnet_eval(c, 0, x.tokens[0], 20, 1, 0) && pauses.asked == (6 + 2) * 3);
+    CHECK(!bitnet_seq_rewind(c, 0, 0, 0) && !bitnet_gen_begin(c, &p, &g, 0));
     for (calls = 0; calls < 6; calls++) CHECK(!bitnet_gen_next(&g, 1, 0));
     CHECK(bitnet_seq_length(c, 0) == 16 && piece_of(g, &piece)->n_read == 16);
     left = 1;
