@@ -3,8 +3,8 @@
    This becomes a WASM module (./build.sh web) whose exports are the EXPORTs below. Texts and tokens
    go through memory: the caller mallocs what it passes in; results are in `tokens` and `text` until
    the next call that fills them. Texts have a size and no NUL at the end; several of them stand one
-   behind the other, with a list of their sizes. A session is a sequence of the context, by its number. Functions
-   that can fail return a negative bitnet_result, and bw_error returns the message. */
+   behind the other, with a list of their sizes. A session is a sequence of the context, by its
+   number. Functions that can fail return a negative bitnet_result, and bw_error returns the message. */
 #define BITNET_STATIC
 #define BITNET_IMPLEMENTATION
 #define BITNET_NO_STDIO
