@@ -6,7 +6,7 @@
    and include it without the macro everywhere else. Keep bitnet_kernels_x86.h, _arm.h and _wasm.h
    beside this file: they hold the fast kernels, and the right one is included automatically.
    Compile with -O2 even in debug builds: without -O clang's code reads prompts 80 times slower, and
-   writes 30 times slower. gcc optimises the library without -O, too (COMPILERS), but with -Og it is
+   writes 60 times slower. gcc optimises the library without -O, too (COMPILERS), but with -Og it is
    4 times slower. Link with -lpthread. There is nothing else to link. For CMake and pkg-config see
    packaging/README.md.
 
