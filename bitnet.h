@@ -78,8 +78,8 @@
    3. Write. bitnet_generate appends a text, tokens or messages to the context, then samples until
    something ends the text, and passes it to text_fn. It does not evaluate the last token that it
    samples, because nothing may follow. That is the pending token: text_fn has received it, and the
-   next call evaluates it first; do not pass it again. So two calls of 20 tokens write what one of 40
-   writes, except that an incomplete character at the end of the first becomes U+FFFD.
+   next call evaluates it first; do not pass it again. So two calls of 20 tokens write what one of
+   40 writes, except that an incomplete character at the end of the first becomes U+FFFD.
 
    CHAT
    Pass messages instead of text. bitnet_generate writes them in the model's chat template, opens
@@ -998,7 +998,8 @@ BITNET_API int bitnet_reply_next(bitnet_reply *r, const char **text, size_t *n,
 
 /* ---- contexts ---- */
 
-/* The bytes that bitnet_ctx_create allocates; params may be 0. 0 if they are out of range. */
+/* The bytes that bitnet_ctx_create allocates; an allocator of the caller's is asked for 64 more in
+   each block. params may be 0. 0 if they are out of range. */
 BITNET_API uint64_t bitnet_ctx_bytes(const bitnet_model *m, const bitnet_ctx_params *params);
 
 /* Creates an empty context, which bitnet_ctx_free frees. params and err may be 0. Hooks and their
@@ -1192,6 +1193,7 @@ typedef struct bitnet_piece {
     int32_t row;                 /* of bitnet_logits, from which the last of them was drawn */
     int32_t n_read, n_prompt;    /* tokens of the prompt evaluated, and in all */
     int32_t ended;               /* 1: nothing more comes; why says why, unless it was cancelled */
+    int32_t paused;              /* 1: pause_fn has paused the pass, which has given nothing yet */
     bitnet_stop why;
     uint64_t rng;                /* the sampler's, after the last of them */
     uint64_t reserved[4];
@@ -14970,6 +14972,7 @@ struct bitnet_gen {
     int32_t row;                       /* of the logits for the next token */
     int32_t n_hidden;                  /* evaluated draft tokens behind q->n_past */
     int32_t max_draft, n_draft;        /* length limit of the next draft, length of the last */
+    int32_t is_queued;                 /* 1: its pass has begun; still 1 in the next: it was lost */
     int32_t n_new;                     /* tokens generated so far */
     bitnet_token end;                  /* ends a reply in the caller's chat template, or -1 */
     int32_t ended, cancelled;          /* cancelled: by its progress_fn or cancel_fn */
@@ -15161,6 +15164,8 @@ static int32_t bitnet__draft_limit(bitnet_gen *g) {
 /* Queues what a generation evaluates next. Returns the length of its draft. */
 static int32_t bitnet__gen_queue(bitnet_gen *g, int32_t chunk, int drafts, bitnet_input *in) {
     const int32_t left = g->n_prompt - g->n_read;
+    if (g->is_queued) g->n_draft = 0;
+    g->is_queued = 1;
     in->seq = g->p.seq;
     if (left > 0) {
         g->q->n_queued = bitnet__min(left, g->p.n_batch > 0 ? g->p.n_batch : chunk);
@@ -15224,6 +15229,7 @@ static void bitnet__gen_advance(bitnet_gen *g, const bitnet_input *in, uint64_t 
     bitnet_ctx *c = g->c;
     bitnet_figures *f = &g->q->figures;
     g->row = in->row;
+    g->is_queued = 0;
     f->n_passes++;
     if (g->n_read < g->n_prompt) {
         f->read_ns += ns;
@@ -15544,6 +15550,7 @@ BITNET_API void bitnet_gen_piece(const bitnet_gen *g, bitnet_piece *out) {
     out->n_read = g->n_read;
     out->n_prompt = g->n_prompt;
     out->ended = g->ended;
+    out->paused = g->c->pass.n_inputs > 0 && !g->ended;
     out->why = g->why;
     out->rng = g->sampler.rng;
 }
