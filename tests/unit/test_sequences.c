@@ -1063,7 +1063,8 @@ static void check_paused(mix *x, const paused *alone, int threads, int n_batch, 
     cp.hooks.pause_ud = &pauses;
     pauses.one_in = one_in;
     c = create(x->m, &cp);
-    for (pass = 0; ended < N_GENS && pass < 5000; pass++) {
+    c->min_task = 200;                 /* so that the head has few parts */
+    for (pass = 0; ended < N_GENS && pass < 20000; pass++) {
         const shown before = look(c);
         shown after;
         for (i = n = 0; i < N_GENS; i++) {
@@ -1091,7 +1092,7 @@ static void check_paused(mix *x, const paused *alone, int threads, int n_batch, 
             }
             after = look(c);
             CHECK(!memcmp(&before, &after, sizeof before));
-            if (between && gb_random(&x->seed) % 4 == 0) {
+            if (between && gb_random(&x->seed) % 16 == 0) {
                 made++;
                 pauses.one_in = 0;
                 CHECK_MSG(call_between(x, c, between, list, n, N_GENS, &victim), "call %d",
@@ -1111,7 +1112,9 @@ static void check_paused(mix *x, const paused *alone, int threads, int n_batch, 
                 got[i].rows[got[i].x.n_tokens - 1] = row_digest(c, piece.row);
         }
     }
-    CHECK(ended == N_GENS && (one_in > 1 || paused_passes > 100));
+    CHECK_MSG(ended == N_GENS && (one_in > 1 || paused_passes > 100),
+              "call %d, one in %d: %d ended after %d passes, %d of them paused", between, one_in,
+              ended, pass, paused_passes);
     CHECK_MSG(!between || made > 3, "only %d calls between", made);
     for (i = 0; i < N_GENS; i++) {
         CHECK(!bitnet_gen_end(gens[i]));
@@ -1166,7 +1169,7 @@ static void test_pause_asks(void) {
     bitnet_gen *g = 0;
     bitnet_piece piece;
     bitnet_ctx *c;
-    int left = INT_MAX, calls;
+    int left = INT_MAX, calls, asked;
     CHECK(set_up_deep(&x));
     cp.hooks.pause_fn = pause_some;
     cp.hooks.cancel_fn = countdown;
@@ -1177,13 +1180,15 @@ static void test_pause_asks(void) {
     p.max_tokens = 3;
     CHECK(!bitnet_eval(c, 0, x.tokens[0], 20, 1, 0) && !bitnet_generate(c, &p, 0, 0));
     CHECK(pauses.asked == 0 && !bitnet_seq_rewind(c, 0, 0, 0) && !bitnet_gen_begin(c, &p, &g, 0));
-    for (calls = 1; !piece_of(g, &piece)->ended && calls < 100; calls++)
+    for (calls = 1; !piece_of(g, &piece)->ended && calls < 1000; calls++)
         CHECK(!bitnet_gen_next(&g, 1, 0));
-    /* 4 layers have 3 places between them; 6 chunks of the prompt, then 2 tokens */
-    CHECK_MSG(calls - 1 == (6 + 2) * 4 && pauses.asked == (6 + 2) * 3, "%d calls, asked %d times",
-              calls - 1, pauses.asked);
+    /* 4 layers have 3 places between them, and the head has others; 6 chunks of the prompt, then 2
+       tokens */
+    asked = pauses.asked;
+    CHECK_MSG(calls - 1 == asked + 6 + 2 && asked >= (6 + 2) * 3, "%d calls, asked %d times",
+              calls - 1, asked);
     CHECK(!bitnet_gen_end(g) && !bitnet_seq_rewind(c, 0, 0, 0));
-    CHECK(!bitnet_eval(c, 0, x.tokens[0], 20, 1, 0) && pauses.asked == (6 + 2) * 3);
+    CHECK(!bitnet_eval(c, 0, x.tokens[0], 20, 1, 0) && pauses.asked == asked);
     CHECK(!bitnet_seq_rewind(c, 0, 0, 0) && !bitnet_gen_begin(c, &p, &g, 0));
     for (calls = 0; calls < 6; calls++) CHECK(!bitnet_gen_next(&g, 1, 0));
     CHECK(bitnet_seq_length(c, 0) == 16 && piece_of(g, &piece)->n_read == 16);
