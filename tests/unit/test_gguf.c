@@ -963,6 +963,106 @@ static void test_meta_keys(void) {
     gb_free_model(&g);
 }
 
+/* ---- a vocabulary alone, and files that are read ahead ---- */
+
+/* The furthest byte that was asked for. */
+typedef struct far_reader { gb_reader reader; uint64_t end; } far_reader;
+
+static bitnet_result read_far(void *ud, uint64_t offset, void *dst, size_t n) {
+    far_reader *r = (far_reader *)ud;
+    if (offset + n > r->end) r->end = offset + n;
+    return gb_read(&r->reader, offset, dst, n);
+}
+
+/* The tokenizer of a file of any architecture, with or without weights, of which none is read. */
+static void test_vocab_only(void) {
+    static const char *const archs[] = {"bitnet-b1.58", "llama4"};
+    const char *path = test_shared("tokenizer/qwen3-vocab.gguf");
+    bitnet_token want[40], got[40];
+    bitnet_model_params p;
+    bitnet_model_info info;
+    bitnet_model *whole = 0, *m;
+    bitnet_error err;
+    bitnet_ctx *c;
+    int i, n;
+    memset(&p, 0, sizeof p);
+    p.vocab_only = 1;
+    for (i = 0; i < 2; i++) {
+        gb_model g = tiny();
+        far_reader far;
+        bitnet_io io;
+        g.arch = archs[i];
+        g.ffn = 8192;                  /* of a small file all is read at once */
+        gb_make_model(&g);
+        io = gb_io(&far.reader, g.data, g.size);
+        io.read_fn = read_far;
+        far.end = 0;
+        CHECK(!bitnet_model_load_memory(g.data, g.size, 0, &whole, 0) == (i == 0));
+        CHECK_MSG(!bitnet_model_load_io(&io, &p, &m, &err), "%s", err.text);
+        CHECK(far.end > 0 && far.end < g.size / 3);
+        bitnet_model_get_info(m, &info);
+        CHECK(!strcmp(info.arch, archs[i]) && info.n_vocab == 259 && info.bos == 256);
+        CHECK(!info.has_head && !info.n_layers && !info.n_params && !info.head_copy_bytes);
+        CHECK(!strcmp(info.embed_type, "none") && !strcmp(info.head_type, "none"));
+        n = bitnet_tokenize(m, "a word <|eot_id|>", 17, BITNET_ADD_BOS | BITNET_PARSE_SPECIAL, got,
+                            40);
+        CHECK(n > 2 && got[0] == 256 && got[n - 1] == 258);
+        CHECK(i > 0 || bitnet_tokenize(whole, "a word <|eot_id|>", 17,
+                                       BITNET_ADD_BOS | BITNET_PARSE_SPECIAL, want, 40) == n);
+        CHECK(i > 0 || !memcmp(want, got, (size_t)n * sizeof *got));
+        CHECK(bitnet_ctx_create(m, 0, &c, &err) == BITNET_ERR_UNSUPPORTED && !c);
+        CHECK(strstr(err.text, "vocab_only") && !bitnet_ctx_bytes(m, 0));
+        bitnet_model_free(m);
+        bitnet_model_free(whole);
+        gb_free_model(&g);
+    }
+    if (!path) return;
+    CHECK(bitnet_model_load_file(path, 0, &m, 0) != BITNET_OK);
+    CHECK_MSG(!bitnet_model_load_file(path, &p, &m, &err), "%s", err.text);
+    n = bitnet_tokenize(m, "<|im_start|>", 12, BITNET_PARSE_SPECIAL, got, 40);
+    CHECK(n == 1 && got[0] == bitnet_token_find(m, "<|im_start|>", 12));
+    bitnet_model_free(m);
+}
+
+typedef struct loaded { uint64_t done, total; int calls, stop_at; } loaded;
+
+static int note_loaded(void *ud, uint64_t done, uint64_t total) {
+    loaded *l = (loaded *)ud;
+    if (done < l->done || done > total) l->total = 0;      /* it goes forward */
+    else if (!l->calls) l->total = total;
+    l->done = done;
+    return ++l->calls == l->stop_at;
+}
+
+/* All that is mapped is read while loading, and progress tells. */
+static void test_prefault(void) {
+    gb_model g = tiny();
+    bitnet_model_params p;
+    bitnet_model *m = 0;
+    bitnet_error err;
+    loaded l[2];
+    int i, calls;
+    gb_make_model(&g);
+    memset(&p, 0, sizeof p);
+    memset(l, 0, sizeof l);
+    p.progress_fn = note_loaded;
+    for (i = 0; i < 2; i++) {
+        p.prefault = i;
+        p.progress_ud = &l[i];
+        CHECK_MSG(!bitnet_model_load_memory(g.data, g.size, &p, &m, &err), "%s", err.text);
+        CHECK(l[i].total == g.size && l[i].done == g.size);
+        bitnet_model_free(m);
+    }
+    CHECK(l[1].calls >= l[0].calls + 9);                   /* a tensor is reported when it is read */
+    calls = l[1].calls;
+    for (i = 1; i <= calls; i++) {
+        memset(&l[1], 0, sizeof l[1]);
+        l[1].stop_at = i;
+        CHECK(bitnet_model_load_memory(g.data, g.size, &p, &m, &err) == BITNET_ERR_CANCELLED);
+    }
+    gb_free_model(&g);
+}
+
 extern const test_case gguf_tests[];
 const test_case gguf_tests[] = {
     {"gguf/cut_everywhere", test_cut_everywhere},
@@ -997,6 +1097,8 @@ const test_case gguf_tests[] = {
     {"gguf/read_failures", test_read_failures},
     {"gguf/long_header", test_long_header},
     {"gguf/meta_keys", test_meta_keys},
+    {"gguf/vocab_only", test_vocab_only},
+    {"gguf/prefault", test_prefault},
 #ifndef BITNET_NO_STDIO
     {"gguf/bad_paths", test_bad_paths},
 #endif
