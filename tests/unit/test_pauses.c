@@ -65,7 +65,8 @@ static int write_texts(const gb_model *g, int kind, const bitnet_ctx_params *par
         if (bitnet_gen_next(gens, 2, 0)) break;
         for (i = open = 0; i < 2; i++) {
             bitnet_gen_piece(gens[i], &piece);
-            for (k = 0; k < piece.n_tokens && n[i] < MOST_NEW; k++) out[i][n[i]++] = piece.tokens[k];
+            for (k = 0; k < piece.n_tokens && n[i] < MOST_NEW; k++)
+                out[i][n[i]++] = piece.tokens[k];
             rng[i] = piece.rng;
             open += !piece.ended;
         }
