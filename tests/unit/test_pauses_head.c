@@ -101,7 +101,7 @@ static void check_kind(const gb_model *g, int kind) {
     }
 }
 
-static void test_head(void) {
+static void test_slices(void) {
     static gb_model g;
     int kind;
     memset(&g, 0, sizeof g);
@@ -112,8 +112,8 @@ static void test_head(void) {
     gb_free_model(&g);
 }
 
-extern const test_case pauses_tests[];
-const test_case pauses_tests[] = {
-    {"pauses/head", test_head},
+extern const test_case pauses_head_tests[];
+const test_case pauses_head_tests[] = {
+    {"pauses_head/slices", test_slices},
     {0, 0}
 };
