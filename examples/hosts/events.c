@@ -3,17 +3,16 @@
        cc -O2 examples/hosts/events.c -o events -lpthread
        ./events MODEL.gguf
 
-   A line of stdin is a prompt. While its text is written, a line "?" asks how far it is, and any
-   other one takes its place; an empty one only ends it. The loop waits for events when there is no
-   text to write; else it gives the model one turn whenever no event waits. pause_fn ends this turn
-   behind a layer, which takes a few milliseconds, as soon as an event is there. In other loops:
+   A line of stdin is a prompt. While its text is written, the line "?" asks how far it is, and
+   another prompt takes its place; an empty line only ends it. Between events the loop gives the
+   model a turn, which pause_fn ends behind the layer in which an event comes. In other loops:
 
-       GLib       a turn in g_idle_add's callback; g_main_context_pending() as pause_fn
-       libuv      in uv_idle_start's; poll() of uv_backend_fd(), or a time
-       libevent   in an event_active'd event of low priority; poll() of the sockets, or a time
+       GLib       a turn is a call of g_idle_add's function; pause_fn asks g_main_context_pending()
+       libuv      uv_idle_start; poll() of uv_backend_fd(), or the clock
+       libevent   event_active of a low priority; poll() of the descriptors, or the clock
 
-   Where a turn of a layer is too long for the loop, thread.c's thread hands over the text, and
-   wakes the loop by a byte in a pipe, g_idle_add or uv_async_send. */
+   Where a layer is too long to wait for, thread.c has the model in a thread, which wakes the loop
+   with a byte in a pipe, g_idle_add or uv_async_send. */
 #define _POSIX_C_SOURCE 200809L
 #define BITNET_IMPLEMENTATION
 #include "../../bitnet.h"
@@ -30,7 +29,7 @@ typedef struct loop {
     char line[4096];
     size_t n;                          /* bytes of the line that is coming */
     int open;                          /* 1: stdin goes on */
-    int pauses;
+    int pauses;                        /* in all */
 } loop;
 
 /* Is there an event? Waits for one for so many milliseconds; -1: as long as it takes. */
@@ -72,7 +71,7 @@ static void handle_line(loop *l, size_t n) {
     p.text.data = l->line;
     p.text.size = n;
     p.max_tokens = MOST_TOKENS;
-    p.n_batch = 16;                    /* small, so that a layer is short */
+    p.n_batch = 8;                     /* a layer is so long that an event can wait for it */
     if (bitnet_gen_begin(l->ctx, &p, &l->gen, &err)) fprintf(stderr, "events: %s\n", err.text);
 }
 
@@ -89,7 +88,7 @@ static void handle_event(loop *l) {
     } while (has_event(l, 0));
 }
 
-/* The model's turn: a pass, or the layers of one until an event comes. */
+/* The model's turn: a pass, or as many layers of it as there are until an event comes. */
 static void take_turn(loop *l) {
     bitnet_piece piece;
     bitnet_error err;

@@ -1,15 +1,16 @@
 /* plugin.c - the library inside of a plugin, and a host that loads two plugins at once
 
-       cc -O2 -shared -fPIC examples/hosts/plugin.c -o one.so -lpthread         (Linux)
-       cc -O2 -bundle examples/hosts/plugin.c -o one.so                         (macOS)
-       cl /O2 /LD examples\hosts\plugin.c /Fe:one.dll                           (Windows)
+       cc -O2 -shared -fPIC examples/hosts/plugin.c -o one.so -lpthread      on Linux
+       cc -O2 -bundle examples/hosts/plugin.c -o one.so                      on macOS
+       cl /O2 /LD examples\hosts\plugin.c /Fe:one.dll                        on Windows
+       cp one.so two.so
        cc -O2 -DPLUGIN_HOST examples/hosts/plugin.c -o host -ldl
        ./host MODEL.gguf "Once upon a time" ./one.so ./two.so
 
-   Each plugin has a copy of the library of its own, perhaps of another version. BITNET_STATIC keeps
-   it inside: the linker sees the plugin's own three functions and nothing else, so no copy takes the
-   place of another, even where a host loads its plugins with RTLD_GLOBAL, as PostgreSQL does. Before
-   a host unloads a plugin, the contexts must be freed: their threads run the plugin's code. */
+   Each plugin has its own copy of the library, perhaps of another version. BITNET_STATIC keeps it
+   inside: the linker sees the plugin's three functions and nothing else. So no copy takes the place
+   of another, even in a host that loads with RTLD_GLOBAL, as PostgreSQL does. A plugin frees its
+   contexts before the host unloads it, since their threads run its code. */
 #include <stddef.h>
 #include <stdio.h>
 
@@ -64,7 +65,7 @@ static int on_text(void *ud, const char *text, size_t n, bitnet_token t) {
 
 /* Goes on from the text. Nonzero: it failed. */
 PLUGIN_API int teller_tell(teller *w, const char *text, int max_tokens, teller_text *text_fn,
-                            void *ud) {
+                           void *ud) {
     bitnet_generate_params p;
     memset(&p, 0, sizeof p);
     p.text = bitnet_text_of(text);
@@ -76,7 +77,7 @@ PLUGIN_API int teller_tell(teller *w, const char *text, int max_tokens, teller_t
     return bitnet_generate(w->ctx, &p, 0, 0) != BITNET_OK;
 }
 
-#else  /* the host, which knows nothing of bitnet.h */
+#else /* the host, which knows nothing of bitnet.h; with LoadLibrary on Windows */
 
 #include <dlfcn.h>
 

@@ -3,10 +3,10 @@
        cc -O2 examples/hosts/server.c -o server -lpthread
        ./server MODEL.gguf PORT
 
-   On 127.0.0.1 only; PORT 0 takes a free one. A client sends a line, its prompt, and gets the text;
-   then the connection ends. The line "stop" ends the server. For a client that hangs up nothing more
-   is written. This is the loop of a server and no more: examples/server is the real one, with
-   OpenAI's interface. */
+   On 127.0.0.1 alone; PORT 0 is a free one. A client sends a line, its prompt, and gets the text;
+   then the connection ends. Nothing more is written for a client that hangs up. The line "stop"
+   ends the server. This is no more than the loop: examples/server is the real server, with OpenAI's
+   interface. */
 #define _POSIX_C_SOURCE 200809L
 #define BITNET_IMPLEMENTATION
 #include "../../bitnet.h"
@@ -61,8 +61,8 @@ static void hear(int i) {
     user *u = &users[i];
     const ssize_t n = recv(u->fd, u->line + u->n, sizeof u->line - u->n, MSG_DONTWAIT);
     const char *end = n > 0 ? (const char *)memchr(u->line + u->n, '\n', (size_t)n) : 0;
-    if (n <= 0 || (!end && !u->gen && u->n + (size_t)n == sizeof u->line)) leave(i);
-    else if (!u->gen) {                /* else it has said all, and this is left out */
+    if (n <= 0) leave(i);              /* 0 also if there is no room for the rest of the line */
+    else if (!u->gen) {                /* else all has been said, and this is left out */
         u->n = end ? (size_t)(end - u->line) : u->n + (size_t)n;
         stopped |= end && u->n == 4 && !memcmp(u->line, "stop", 4);
         if (end && !stopped) begin(i);
@@ -85,8 +85,8 @@ static int write_on(void) {
     for (i = 0; i < USERS; i++) {
         if (!users[i].gen) continue;
         bitnet_gen_piece(users[i].gen, &piece);
-        /* Who takes no more has to go. A real server would keep the text until he does, and leave
-           his generation out of the passes meanwhile. */
+        /* A client that takes no more has to go. A real server keeps its text for a while, and
+           leaves its generation out of the passes meanwhile. */
         sent = send(users[i].fd, piece.text.data, piece.text.size, MSG_DONTWAIT);
         if (r != BITNET_OK || piece.ended || sent != (ssize_t)piece.text.size) leave(i);
     }

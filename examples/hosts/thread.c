@@ -3,8 +3,8 @@
        cc -O2 examples/hosts/thread.c -o thread -lpthread
        ./thread MODEL.gguf PROMPT...
 
-   The host hands over prompts, and takes text when it likes. Both lie in one struct, under a mutex.
-   A prompt that begins with '-' (which is left out) shows how a text is cancelled while it is
+   The host hands over prompts, and takes text when it likes. Both lie in a struct under a mutex.
+   A prompt that begins with '-', which is left out, shows how a text is cancelled while it is
    written: the host has enough of it after ENOUGH bytes. */
 #define _POSIX_C_SOURCE 200809L
 #define BITNET_IMPLEMENTATION
@@ -88,19 +88,21 @@ static void *write_texts(void *ud) {
 /* The host. Here it has nothing else to do and waits; another one looks in each turn of its loop
    whether there is text. */
 static void show(desk *d, const char *prompt, size_t enough) {
-    size_t shown = 0;
-    int ended;
+    char text[ROOM];
+    size_t shown = 0, n;
     pthread_mutex_lock(&d->lock);
     d->prompt = prompt;
     d->ended = d->cancel = 0;
     do {
         pthread_cond_broadcast(&d->changed);
         while (d->n == 0 && !d->ended) pthread_cond_wait(&d->changed, &d->lock);
-        shown += fwrite(d->text, 1, d->n, stdout);     /* one that may block is for a copy of it */
+        memcpy(text, d->text, n = d->n);
         d->n = 0;
+        pthread_mutex_unlock(&d->lock);
+        shown += fwrite(text, 1, n, stdout);   /* may take long, so without the lock */
+        pthread_mutex_lock(&d->lock);
         d->cancel = shown >= enough || ferror(stdout);
-        ended = d->ended;
-    } while (!ended);
+    } while (d->n > 0 || !d->ended);
     pthread_mutex_unlock(&d->lock);
     printf("\n");
 }

@@ -65,7 +65,8 @@ static int write_texts(const gb_model *g, int kind, const bitnet_ctx_params *par
         if (bitnet_gen_next(gens, 2, 0)) break;
         for (i = open = 0; i < 2; i++) {
             bitnet_gen_piece(gens[i], &piece);
-            for (k = 0; k < piece.n_tokens && n[i] < MOST_NEW; k++) out[i][n[i]++] = piece.tokens[k];
+            for (k = 0; k < piece.n_tokens && n[i] < MOST_NEW; k++)
+                out[i][n[i]++] = piece.tokens[k];
             rng[i] = piece.rng;
             open += !piece.ended;
         }
@@ -100,7 +101,7 @@ static void check_kind(const gb_model *g, int kind) {
     }
 }
 
-static void test_head(void) {
+static void test_slices(void) {
     static gb_model g;
     int kind;
     memset(&g, 0, sizeof g);
@@ -111,8 +112,8 @@ static void test_head(void) {
     gb_free_model(&g);
 }
 
-extern const test_case pauses_tests[];
-const test_case pauses_tests[] = {
-    {"pauses/head", test_head},
+extern const test_case pauses_head_tests[];
+const test_case pauses_head_tests[] = {
+    {"pauses_head/slices", test_slices},
     {0, 0}
 };
