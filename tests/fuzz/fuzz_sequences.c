@@ -20,7 +20,7 @@ typedef struct seqs_state {
     bitnet_sampler samplers[SEQS];
     gb_counter count;
     long cancel_at;                    /* calls of cancel_fn until it says so; -1: never */
-    int pause_every, pauses;           /* each so many calls of pause_fn say so; 0: none; its calls */
+    int pause_every, pauses;           /* each so many calls of pause_fn say so (0: none); calls */
     uint32_t mask;
     fuzz_input in;
 } seqs_state;
@@ -196,7 +196,8 @@ static void seqs_next(seqs_state *x, bitnet_error *err) {
     for (i = 0; i < n; i++) {
         seqs_shadow before = x->s[of[i]], *s = &x->s[of[i]];
         bitnet_gen_piece(list[i], &piece);
-        FUZZ_CHECK(fuzz_is_utf8(piece.text.data, piece.text.size) && piece.n_read <= piece.n_prompt);
+        FUZZ_CHECK(fuzz_is_utf8(piece.text.data, piece.text.size) &&
+                   piece.n_read <= piece.n_prompt);
         for (k = 0; k < piece.n_tokens; k++)
             FUZZ_CHECK(piece.tokens[k] >= 0 && piece.tokens[k] < x->m->n_vocab);
         seqs_look(x, of[i], s);

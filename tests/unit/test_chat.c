@@ -207,7 +207,8 @@ static void check_near(const json *j, uint32_t near, uint32_t chats, const bitne
     const char *is = string_at(j, json_get(j, near, "is"));
     const bitnet_chat_template *t = bitnet_model_chat_template(m);
     uint32_t want = json_get(j, near, "texts") + 1, at = chats + 1, i;
-    CHECK_MSG(is ? t && !strcmp(t->name, is) : !t, "%s: %s", name, t ? t->name : m->vocab.no_chat.text);
+    CHECK_MSG(is ? t && !strcmp(t->name, is) : !t, "%s: %s", name,
+              t ? t->name : m->vocab.no_chat.text);
     for (i = 0; i < j->nodes[chats].n; i++, at = j->nodes[at].next, want = j->nodes[want].next) {
         const char *wanted = string_at(j, want);
         chat_case c;
@@ -467,7 +468,8 @@ static void test_lacks_tokens(void) {
     gb_make_model(&g);
     m = load_built(&g);
     CHECK(m && !bitnet_model_chat_template(m));
-    CHECK_MSG(strstr(m->vocab.no_chat.text, "chatml") && strstr(m->vocab.no_chat.text, "lacks the token"), "%s",
+    CHECK_MSG(strstr(m->vocab.no_chat.text, "chatml") &&
+              strstr(m->vocab.no_chat.text, "lacks the token"), "%s",
               m->vocab.no_chat.text);
     bitnet_model_free(m);
     gb_free_model(&g);

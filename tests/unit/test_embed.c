@@ -381,7 +381,7 @@ static void test_embed_pooling(void) {
     CHECK_MSG(worst < 1e-6, "mean is off by %g", worst);
 }
 
-/* Texts get BOS and EOS as the file says, may hold a NUL, and lose their end if that is asked for. */
+/* Texts get BOS and EOS as the file says, may hold a NUL, and lose their end if that is asked. */
 static void test_embed_text(void) {
     static const bitnet_text text = BITNET_TEXT("A text of some words,\0 and more of them.");
     const embed_model *e = &embed_models[1];       /* BOS and EOS */

@@ -1053,7 +1053,7 @@ static void test_prefault(void) {
         CHECK(l[i].total == g.size && l[i].done == g.size);
         bitnet_model_free(m);
     }
-    CHECK(l[1].calls >= l[0].calls + 9);                   /* a tensor is reported when it is read */
+    CHECK(l[1].calls >= l[0].calls + 9);               /* each tensor is reported */
     calls = l[1].calls;
     for (i = 1; i <= calls; i++) {
         memset(&l[1], 0, sizeof l[1]);

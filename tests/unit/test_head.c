@@ -529,7 +529,8 @@ static void test_hidden(void) {
         }
     }
     CHECK(!bitnet_hidden(b.c, 2, &err) && err.code == BITNET_ERR_ARG);
-    CHECK(!bitnet_seq_rewind(b.c, 0, 2, 0) && bitnet_hidden(b.c, 0, 0) && !bitnet_hidden(b.c, 1, 0));
+    CHECK(!bitnet_seq_rewind(b.c, 0, 2, 0) && bitnet_hidden(b.c, 0, 0) &&
+          !bitnet_hidden(b.c, 1, 0));
     tear_down(&b);
 }
 

@@ -45,7 +45,8 @@ static bitnet_result try_way(int way, bitnet_error *err, const char *what) {
     else bitnet_gguf_close(g);
     if (err->code != r || (r && !clean_text(err->text))) broken = "the error is not filled in";
     if (count.live) broken = "it leaks";
-    if ((double)count.peak_own - handle > 4.0 * (double)hx_size) broken = "it holds over 4 x the file";
+    if ((double)count.peak_own - handle > 4.0 * (double)hx_size)
+        broken = "it holds over 4 x the file";
     if (count.peak > 4 * hx_size + 4096) broken = "it holds more than SECURITY in the manual says";
     if (reader.past_end) broken = "it reads past the end";
     if (seconds > (test_quick() ? 20.0 : 1.0)) broken = "it takes too long";
