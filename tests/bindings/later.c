@@ -1,6 +1,5 @@
 /* A program of a later version, whose header has a field `later` where today's has its first
-   reserved
-   word. It sets the field, and then each word behind it, in each struct of parameters.
+   reserved word. It sets the field, and then each word behind it, in each struct of parameters.
 
        later MODEL old     with today's library, which refuses all and says which struct it is
        later MODEL new     with the later one: the field has an effect, the words are refused */
