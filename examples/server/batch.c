@@ -251,8 +251,7 @@ static int read_more(lines *in, int wait) {
     struct pollfd ready = {in->fd, POLLIN, 0};
     ssize_t got;
     if (!wait && poll(&ready, 1, 0) == 0) return NO_LINE_YET;
-    in->n -= in->at;
-    if (in->p && in->at > 0) memmove(in->p, in->p + in->at, in->n);
+    if (in->at > 0) memmove(in->p, in->p + in->at, in->n -= in->at);
     in->at = 0;
     if (in->cap - in->n < 65536) {
         const size_t cap = 2 * in->cap + 131072;
