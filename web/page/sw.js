@@ -40,6 +40,7 @@ const MODULES = ['simd', 'threads', 'relaxed'].flatMap(v => [
 ]);
 const address = file => new URL(file, location.href).href;
 const own = new Set([...PAGE, ...MODULES].map(address)),
+    modules = new Set(MODULES.map(address)),
     index = address('index.html');
 const isolating = new URL(location.href).search === '?isolate';
 
@@ -67,6 +68,9 @@ async function answer(event, key) {
             event.waitUntil(store.put(key, response.clone()).catch(() => {}));
     } catch (e) {
         response = await store?.match(key);
+        // Without a network, what the build lacks is absent as with one.
+        if (!response && modules.has(key) && (await store?.match(address('bitnet.js'))))
+            response = new Response(null, { status: 404 });
         if (!response) throw e;
     }
     return ['document', 'iframe', 'worker'].includes(event.request.destination)
