@@ -471,7 +471,8 @@ typedef enum bitnet_result {
 /* Structs of parameters and results end with reserved words. In parameters they must be 0, or the
    call is BITNET_ERR_ARG: clear a struct before you fill it in, and set fields by their names. A
    later version may use these words, so a program that does is told by an older library that it
-   does not know what is asked. In results they are 0. */
+   does not know what is asked. In results they are 0. Small values (a bitnet_text, a tile, a bias)
+   have none and stay as they are. */
 
 /* Filled in only on failure. text is one line of clean UTF-8, NUL-terminated. */
 typedef struct bitnet_error {
