@@ -989,17 +989,17 @@ static void test_vocab_only(void) {
     p.vocab_only = 1;
     for (i = 0; i < 2; i++) {
         gb_model g = tiny();
-        far_reader far;
+        far_reader ahead;
         bitnet_io io;
         g.arch = archs[i];
         g.ffn = 8192;                  /* of a small file all is read at once */
         gb_make_model(&g);
-        io = gb_io(&far.reader, g.data, g.size);
+        io = gb_io(&ahead.reader, g.data, g.size);
         io.read_fn = read_far;
-        far.end = 0;
+        ahead.end = 0;
         CHECK(!bitnet_model_load_memory(g.data, g.size, 0, &whole, 0) == (i == 0));
         CHECK_MSG(!bitnet_model_load_io(&io, &p, &m, &err), "%s", err.text);
-        CHECK(far.end > 0 && far.end < g.size / 3);
+        CHECK(ahead.end > 0 && ahead.end < g.size / 3);
         bitnet_model_get_info(m, &info);
         CHECK(!strcmp(info.arch, archs[i]) && info.n_vocab == 259 && info.bos == 256);
         CHECK(!info.has_head && !info.n_layers && !info.n_params && !info.head_copy_bytes);

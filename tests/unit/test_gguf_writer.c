@@ -44,6 +44,7 @@ static void test_copy_file(void) {
         uint8_t *data = (uint8_t *)test_read_file(test_data(names[i]), &size);
         bitnet_io io;
         CHECK(data);
+        memset(&io, 0, sizeof io);
         io.size = size;
         io.read_fn = memory_read;
         io.ud = data;
