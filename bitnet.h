@@ -155,9 +155,9 @@
    SEQUENCES (@context, @generate)
    A context can hold many conversations: with n_seqs = S they are the sequences 0 .. S - 1, each
    with its own tokens and pending token. A program with one conversation writes 0. One pass over
-   the weights serves all: with AVX-512 VNNI a token for each of four costs 1.2 to 2 times as much as
-   for one, for each of eight 1.8 to 4 times (bench --sequences 1,4,8). The logits of a sequence are
-   the same bits whatever is evaluated beside it.
+   the weights serves all: with AVX-512 VNNI a token for each of four costs 1.2 to 2 times as much
+   as for one, for each of eight 1.8 to 4 times (bench --sequences 1,4,8). The logits of a sequence
+   are the same bits whatever is evaluated beside it.
 
    To write several texts at once, begin a generation for each (bitnet_gen_begin), call
    bitnet_gen_next again and again, and end each: @generate has a loop. For one of your own,
