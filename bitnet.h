@@ -165,8 +165,8 @@
 
    bitnet_seq_copy lets a sequence begin as another one does, and shares its memory. bitnet_seq_sync
    gives a sequence new tokens and evaluates only what differs; bitnet_seq_remove takes some out of
-   its middle, as when old turns of a chat must go. bitnet_seq_save_ and bitnet_seq_load_ keep it in
-   a file or in memory: saved on one machine, it goes on with the same bits on any other (@state).
+   its middle, as when old turns must go (@state). bitnet_seq_save_io and _load_io keep it in a file,
+   _save_memory and _load_memory in memory; on any machine it goes on with the same bits.
 
    HOST LOOPS (each has a program in examples/hosts)
    With BitNet 2B and two threads a call takes about 10 ms for each token of a prompt, and 20 ms for
@@ -175,7 +175,7 @@
      text's cancel_fn, asked every 20 ms, ends it. Join the thread, then free the context.
    - events.c: a loop that is idle calls bitnet_gen_next, and pause_fn (bitnet_hooks) looks for
      events. Nonzero pauses the pass, behind a layer or a part of the head: the call returns
-     BITNET_OK and empty pieces, and the next one with the same generations goes on.
+     BITNET_OK, its pieces say `paused`, and the next one with the same generations goes on.
    - game.c: pause_fn looks at the clock, so that frames of 16 ms can spare 8. A layer takes 0.7 ms
      for one token, 3 ms for an n_batch of 8; larger ones do not read a prompt faster.
    - server.c: users are sequences that share each pass, and come and go between two. Of a prompt, a
