@@ -165,8 +165,8 @@
 
    bitnet_seq_copy lets a sequence begin as another one does, and shares its memory. bitnet_seq_sync
    gives a sequence new tokens and evaluates only what differs; bitnet_seq_remove takes some out of
-   its middle, as when old turns must go (@state). bitnet_seq_save_io and _load_io keep it in a file,
-   _save_memory and _load_memory in memory; on any machine it goes on with the same bits.
+   its middle, as when old turns must go (@state). bitnet_seq_save_io and _load_io keep it in a
+   file, _save_memory and _load_memory in memory; on any machine it goes on with the same bits.
 
    HOST LOOPS (each has a program in examples/hosts)
    With BitNet 2B and two threads a call takes about 10 ms for each token of a prompt, and 20 ms for
