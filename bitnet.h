@@ -9537,7 +9537,6 @@ typedef struct bitnet__family {
                                one value is supported
      a pre-tokenizer           bitnet__pres in @tokenizer
      a chat template           bitnet__chat_rows in @chat */
-enum { BITNET__LLAMA = 3 };
 static const bitnet__family bitnet__families[] = {
     /* the official BitNet b1.58-2B-4T */
     {"bitnet-b1.58", BITNET__SUB_NORMS, BITNET__RELU2, 0, 0, 0, 0, 0.0f, 1, 1, 1e-5f, 500000.0f},
@@ -9545,7 +9544,7 @@ static const bitnet__family bitnet__families[] = {
     {"bitnet-25", BITNET__SUB_NORMS, BITNET__RELU2, 0, 0, 0, 0, 0.0f, 1, 1, 1e-5f, 500000.0f},
     /* 1bitLLM's bitnet_b1_58-large and -3B; BitNet b1.58-2B-4T by llama.cpp's converters */
     {"bitnet", BITNET__SUB_NORMS, BITNET__SILU, 1, 0, 0, 0, 0.0f, 1, 0, 0.0f, 10000.0f},
-    /* [BITNET__LLAMA]: Llama3-8B-1.58, Falcon3-1.58 and similar ones */
+    /* Llama3-8B-1.58, Falcon3-1.58 and similar ones */
     {"llama", 0, BITNET__SILU, 0, 1, 0, 0, 0.0f, 0, 0, 0.0f, 10000.0f},
     /* Ternary Bonsai */
     {"qwen3", BITNET__HEAD_NORMS, BITNET__SILU, 0, 0, 0, 0, 0.0f, 0, 0, 1e-6f, 1e6f},
@@ -10402,24 +10401,28 @@ static void bitnet__refuse_split(bitnet__meta *x) {
                              "--merge)", (unsigned)split + 1, (unsigned)count);
 }
 
-/* The family of the file's architecture; 0: it is not known. */
-static void bitnet__find_family(bitnet__meta *x) {
+/* The family of an architecture, by the file's tensors if there are several; 0: it is not known. */
+static const bitnet__family *bitnet__family_of(const bitnet_model *m, const char *arch) {
+    const int in_norms = bitnet__find_tensor(&m->gguf, "blk.0.attn_q_norm_in.weight") != 0;
+    const bitnet__family *f = bitnet__families, *found = 0;
+    for (; f < bitnet__families + sizeof bitnet__families / sizeof *f; f++)
+        if (!strcmp(arch, f->arch) && (!found || !(f->norms & BITNET__IN_NORMS) == !in_norms))
+            found = f;
+    return found;
+}
+
+static void bitnet__load_arch(bitnet__meta *x) {
     static const char key[] = "general.architecture";
     bitnet_model *m = x->m;
-    const int in_norms = bitnet__find_tensor(&m->gguf, "blk.0.attn_q_norm_in.weight") != 0;
-    const bitnet__family *f = bitnet__families;
     bitnet__meta_text(x, key, m->arch, sizeof m->arch);
     if (!m->arch[0]) bitnet__meta_fail(x, key, "is missing");
-    if (x->result != BITNET_OK) return;
-    for (; f < bitnet__families + sizeof bitnet__families / sizeof *f; f++)
-        if (!strcmp(m->arch, f->arch) &&
-            (!m->family || !(f->norms & BITNET__IN_NORMS) == !in_norms)) m->family = f;
+    m->family = bitnet__family_of(m, m->arch);
 }
 
 static void bitnet__load_family(bitnet__meta *x) {
     bitnet_model *m = x->m;
     bitnet__refuse_split(x);
-    if (x->result == BITNET_OK) bitnet__find_family(x);
+    bitnet__load_arch(x);
     if (x->result != BITNET_OK) return;
     x->result = m->family ? bitnet__refuse_hadamard(m, x->err) : bitnet__refuse_arch(m, x->err);
 }
@@ -11068,9 +11071,8 @@ static const bitnet_kernels *bitnet__kernels_for(const bitnet__gguf *g) {
 static bitnet_result bitnet__load_vocab_only(bitnet_model *m, bitnet_error *err) {
     bitnet__meta x = {m, err, BITNET_OK};
     bitnet_result r = BITNET_OK;
-    bitnet__find_family(&x);
-    if (x.result != BITNET_OK) return x.result;
-    if (!m->family) m->family = &bitnet__families[BITNET__LLAMA];
+    bitnet__load_arch(&x);
+    if (!m->family) m->family = bitnet__family_of(m, "llama");
     m->n_ctx = (int32_t)bitnet__meta_uint(&x, ".context_length", 0, 0, BITNET__MAX_CONTEXT);
     m->kernels = *bitnet_kernels_default();
     if (x.result != BITNET_OK || (r = bitnet__load_tokenizer(m, err)))
