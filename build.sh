@@ -84,13 +84,12 @@ sources() {
         bench | convert) echo examples/$1/*.c examples/json/*.c ;;
         embed) echo examples/embed/*.c examples/server/buffer.c examples/json/*.c ;;
         perplexity) echo examples/perplexity/*.c examples/embed/file.c examples/embed/say.c ;;
-        serve | batch) echo examples/server/$1*.c $(printf 'examples/server/%s.c ' $SERVER) \
-            examples/json/*.c ;;
+        # names of files that only one of them has begin as it does
+        serve | batch) echo examples/server/$1*.c examples/server/[!bs]*.c \
+            examples/server/buffer.c examples/json/*.c ;;
         *) if [ -d "examples/$1" ]; then echo examples/"$1"/*.c; else echo "examples/$1.c"; fi ;;
     esac
 }
-# What serve and batch share.
-SERVER='buffer engine fields grammar messages reply request rules tokens'
 PROGRAMS='bench convert crosscheck embed generate perplexity'     # of several files
 
 # server: build/batch and build/serve.

@@ -537,17 +537,18 @@ static void on_embedded(engine_embed *t) {
 
 /* ---- what a line asks for ---- */
 
-typedef enum line_kind { COMPLETION, CHAT, EMBEDDINGS, N_KINDS } line_kind;
-static const struct { const char *url, *field; } kinds[N_KINDS] = {
-    {"/v1/completions", "prompt"}, {"/v1/chat/completions", "messages"}, {"/v1/embeddings", "input"}
+/* field: that by which a body alone is known. */
+static const struct { const endpoint *to; const char *field; } kinds[] = {
+    {&endpoint_completions, "prompt"}, {&endpoint_chat, "messages"}, {&endpoint_embeddings, "input"}
 };
+enum { N_KINDS = sizeof kinds / sizeof kinds[0] };
 
-/* The kind that the url of a line names; without one, whose field is there. */
-static int kind_of(const json *j, uint32_t url) {
-    int kind = 0;
-    while (kind < N_KINDS && (url ? !json_is(j, url, kinds[kind].url)
-                                  : !json_get(j, JSON_ROOT, kinds[kind].field))) kind++;
-    return kind == N_KINDS && !url ? COMPLETION : kind;
+/* The endpoint that the url of a line names, or 0; without one, whose field is there. */
+static const endpoint *endpoint_of(const json *j, uint32_t url) {
+    int i = 0;
+    while (i < N_KINDS && (url ? !json_is(j, url, kinds[i].to->path)
+                               : !json_get(j, JSON_ROOT, kinds[i].field))) i++;
+    return i < N_KINDS ? kinds[i].to : url ? 0 : &endpoint_completions;
 }
 
 static http_error no_memory(void) {
@@ -596,7 +597,7 @@ static void meet_line(const work *w) {
 }
 
 /* Takes the body out of a line of the batch API, or of a line that is one. */
-static http_error read_body(work *w, json *j, buffer *body, int *kind) {
+static http_error read_body(work *w, json *j, buffer *body, const endpoint **to) {
     const uint32_t url = json_get(j, JSON_ROOT, "url"), method = json_get(j, JSON_ROOT, "method");
     const uint32_t inner = json_get(j, JSON_ROOT, "body"),
                    own = json_get(j, JSON_ROOT, "custom_id");
@@ -605,11 +606,11 @@ static http_error read_body(work *w, json *j, buffer *body, int *kind) {
     memset(&e, 0, sizeof e);
     if (json_kind(j, own) == JSON_STRING) buffer_value(&name, j, own);
     w->custom_id = name.p;
-    *kind = kind_of(j, url);
+    *to = endpoint_of(j, url);
     if (own && !name.p) {
         e.status = 400;
         strcpy(e.text, "custom_id: a string is needed");
-    } else if (*kind == N_KINDS || (!url && inner)) {
+    } else if (!*to || (!url && inner)) {
         e.status = url ? 404 : 400;
         strcpy(e.text, "url: /v1/chat/completions, /v1/completions or /v1/embeddings is needed");
     } else if (method && !json_is(j, method, "POST")) {
@@ -629,7 +630,7 @@ static void begin(work *w, const char *line, char *copy, size_t n) {
     buffer body = {0};
     json j;
     int32_t i;
-    int kind = COMPLETION;
+    const endpoint *to = &endpoint_completions;
     memset(&e, 0, sizeof e);
     memset(&j, 0, sizeof j);
     snprintf(j.name, sizeof j.name, "the line");
@@ -642,17 +643,15 @@ static void begin(work *w, const char *line, char *copy, size_t n) {
     } else if (json_kind(&j, JSON_ROOT) != JSON_OBJECT) {
         e.status = 400;
         strcpy(e.text, "the line must be a JSON object");
-    } else e = read_body(w, &j, &body, &kind);
+    } else e = read_body(w, &j, &body, &to);
     meet_line(w);
     if (!e.status) {
-        e = kind == EMBEDDINGS
-            ? request_parse_embeddings(&w->request, &serving, "the body", body.p, body.n)
-            : request_parse(&w->request, &serving, kind == CHAT, "the body", body.p, body.n,
-                            request_mix(w->key.a) >> 11 | 1);
+        e = request_parse(&w->request, &serving, to, "the body", body.p, body.n,
+                          request_mix(w->key.a) >> 11 | 1);
         memset(&body, 0, sizeof body);
     }
     w->request.created = 0;            /* no time: the result is the same whenever it is made */
-    snprintf(w->request.id, sizeof w->request.id, "%s-%016llx", kind == CHAT ? "chatcmpl" : "cmpl",
+    snprintf(w->request.id, sizeof w->request.id, "%s-%016llx", to ? to->id : "",
              (unsigned long long)w->key.a);
     json_free(&j);
     buffer_free(&body);

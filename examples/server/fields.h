@@ -17,6 +17,11 @@ typedef struct reader {
 
 static inline int failed(const reader *in) { return in->error.status != 0; }
 
+/* How bodies of OpenAI's endpoints are read: see endpoint.h. */
+void request_read_chat(reader *in, uint64_t seed);
+void request_read_completion(reader *in, uint64_t seed);
+void request_read_embeddings(reader *in, uint64_t seed);
+
 /* ---- failures ---- */
 
 http_error refuse_none(void);

@@ -1,3 +1,4 @@
+#include "endpoint.h"
 #include "messages.h"
 #include "rules.h"
 #include "tokens.h"
@@ -300,6 +301,13 @@ static void read_request(reader *in, uint64_t seed) {
     if (!failed(in)) read_seed(in, seed);
 }
 
+void request_read_chat(reader *in, uint64_t seed) {
+    in->r->is_chat = 1;
+    read_request(in, seed);
+}
+
+void request_read_completion(reader *in, uint64_t seed) { read_request(in, seed); }
+
 /* ---- embeddings ---- */
 
 /* The tokens of input i. */
@@ -356,10 +364,12 @@ static void read_inputs(reader *in, request *r) {
     if (failed(in) && in->error.param[0]) strcpy(in->error.param, "input");
 }
 
-static void read_embeddings(reader *in, request *r) {
+void request_read_embeddings(reader *in, uint64_t seed) {
+    request *r = in->r;
     const service *s = in->r->service;
     const uint32_t format = field_get(in, "encoding_format");
     int32_t dim = s->info.dim;
+    (void)seed;
     refuse_impossible(in, EMBEDDINGS);
     if (!s->info.pooling) {
         in->error = refuse(400, "model", "this model writes text: its file does not say how to "
@@ -403,23 +413,13 @@ static http_error open_request(request *r, service *s, json *j, const char *name
     return e;
 }
 
-http_error request_parse(request *r, service *s, int is_chat, const char *name, char *body,
-                         size_t size, uint64_t seed) {
+http_error request_parse(request *r, service *s, const endpoint *from, const char *name,
+                         char *body, size_t size, uint64_t seed) {
     reader in = {0};
     in.r = r;
     in.error = open_request(r, s, &in.j, name, body, size);
-    r->is_chat = is_chat;
-    if (!failed(&in)) read_request(&in, seed);
-    json_free(&in.j);
-    return in.error;
-}
-
-http_error request_parse_embeddings(request *r, service *s, const char *name, char *body,
-                                    size_t size) {
-    reader in = {0};
-    in.r = r;
-    in.error = open_request(r, s, &in.j, name, body, size);
-    if (!failed(&in)) read_embeddings(&in, r);
+    r->endpoint = from;
+    if (!failed(&in)) from->read(&in, seed);
     json_free(&in.j);
     return in.error;
 }

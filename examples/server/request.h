@@ -5,9 +5,10 @@
    refused.
 
    request.c owns the order in which a body is read, the sampler's options, inputs of embeddings,
-   and /tokenize and /detokenize. Behind it are fields.h, with the values of fields and the table of
-   those that are refused; tokens.h, with prompts; messages.h, with chats; and rules.h, with
-   structured output and tools. */
+   and /tokenize and /detokenize; endpoint.h has a row for each address. Behind it are fields.h, with
+   the values of fields and the table of those that are refused; tokens.h, with prompts; messages.h,
+   with chats; and rules.h, with structured output and tools. What the engine writes is collected by
+   choice.h. */
 #ifndef SERVER_REQUEST_H
 #define SERVER_REQUEST_H
 
@@ -37,8 +38,12 @@ typedef struct http_error {
     const char *code;                  /* OpenAI's name for it; 0: it has none */
 } http_error;
 
+/* How a body is read and its answer written; see endpoint.h. */
+typedef struct endpoint endpoint;
+
 typedef struct request {
     service *service;
+    const endpoint *endpoint;
     char id[48];
     int64_t created;
     int is_chat, stream, include_usage, echo;
@@ -61,15 +66,11 @@ typedef struct request {
     int32_t temperature_is_zero;
 } request;
 
-/* Reads the body of /v1/chat/completions (is_chat) or /v1/completions, which is taken over: size
-   bytes and a NUL from malloc. name is for errors. seed 0: the service's next one. All texts have
-   their prompt and options; the caller adds piece_fn, end_fn, ud and client. request_free must
-   follow, even on failure. */
-http_error request_parse(request *r, service *s, int is_chat, const char *name, char *body,
+/* Reads a body, which is taken over: size bytes and a NUL from malloc. name is for errors. seed 0:
+   the service's next one. All texts, or embed, have their tokens and options; the caller adds
+   piece_fn, end_fn, ud and client. request_free must follow, even on failure. */
+http_error request_parse(request *r, service *s, const endpoint *from, const char *name, char *body,
                          size_t size, uint64_t seed);
-/* The same of /v1/embeddings, for embed. */
-http_error request_parse_embeddings(request *r, service *s, const char *name, char *body,
-                                    size_t size);
 void request_free(request *r);
 
 /* splitmix64: numbers that follow each other become ones that have nothing in common. */

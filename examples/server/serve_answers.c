@@ -18,38 +18,27 @@ static void name_request(request *r) {
     static unsigned long long number;
     pthread_mutex_lock(&serve_lock);
     number++;
-    snprintf(r->id, sizeof r->id, "%s-%llx%05llx", r->is_chat ? "chatcmpl" : "cmpl",
-             (unsigned long long)time(0), number);
+    snprintf(r->id, sizeof r->id, "%s-%llx%05llx", r->endpoint->id, (unsigned long long)time(0),
+             number);
     pthread_mutex_unlock(&serve_lock);
 }
 
-static answer answer_texts(job *j, int is_chat) {
+answer answer_request(job *j) {
+    const endpoint *how = route_endpoint(j->route);
     size_t size;
     char *body = http_take_body(j, &size);
-    http_error e = body ? request_parse(&j->request, &serving, is_chat, "the body", body, size, 0)
+    http_error e = body ? request_parse(&j->request, &serving, how, "the body", body, size, 0)
                         : http_error_of(503, "no memory");
     if (!e.status) {
-        j->choices = (choice *)calloc((size_t)j->request.n_texts, sizeof *j->choices);
+        j->choices = (choice *)calloc((size_t)j->request.n_texts + 1, sizeof *j->choices);
         if (!j->choices) e = http_error_of(503, "no memory");
     }
     if (!e.status) {
         name_request(&j->request);
         e = job_submit(j);
     }
-    if (e.status) return http_send_error(j->connection, e);
+    if (e.status) return http_send_error(j->connection, how, e);
     return j->request.stream ? send_stream(j) : MHD_YES;
-}
-
-answer answer_chat(job *j) { return answer_texts(j, 1); }
-answer answer_completion(job *j) { return answer_texts(j, 0); }
-
-answer answer_embeddings(job *j) {
-    size_t size;
-    char *body = http_take_body(j, &size);
-    http_error e = body ? request_parse_embeddings(&j->request, &serving, "the body", body, size)
-                        : http_error_of(503, "no memory");
-    if (!e.status) e = job_submit(j);
-    return e.status ? http_send_error(j->connection, e) : MHD_YES;
 }
 
 answer answer_ended(job *j) {
@@ -58,7 +47,7 @@ answer answer_ended(job *j) {
     is_done = j->is_done && !j->is_gone;
     pthread_mutex_unlock(&serve_lock);
     if (!is_done) return MHD_NO;
-    if (j->error.status) return http_send_error(j->connection, j->error);
+    if (j->error.status) return http_send_error(j->connection, j->request.endpoint, j->error);
     return http_send_text(j->connection, 200, HTTP_JSON, j->out.p, j->out.n);
 }
 
@@ -71,7 +60,7 @@ static answer answer_tokens(job *j, http_error (*make)(service *, char *, size_t
     const http_error e = body ? make(&serving, body, size, &out) : http_error_of(503, "no memory");
     if (!e.status) return http_send_buffer(j->connection, HTTP_JSON, &out);
     buffer_free(&out);
-    return http_send_error(j->connection, e);
+    return http_send_error(j->connection, 0, e);
 }
 
 answer answer_tokenize(job *j) { return answer_tokens(j, request_tokenize); }
@@ -107,7 +96,7 @@ answer answer_model(job *j) {
     http_error e =
         http_error_of(404, "there is no model of this name: /v1/models has those that are");
     e.code = "model_not_found";
-    if (strcmp(j->name, serving.name)) return http_send_error(j->connection, e);
+    if (strcmp(j->name, serving.name)) return http_send_error(j->connection, 0, e);
     add_model(&out);
     return http_send_buffer(j->connection, HTTP_JSON, &out);
 }

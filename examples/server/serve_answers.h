@@ -7,9 +7,8 @@
 
 #include "serve_http.h"
 
-answer answer_chat(job *j);
-answer answer_completion(job *j);
-answer answer_embeddings(job *j);
+/* A request of the route's endpoint. */
+answer answer_request(job *j);
 answer answer_tokenize(job *j);
 answer answer_detokenize(job *j);
 answer answer_models(job *j);

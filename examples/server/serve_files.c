@@ -50,14 +50,14 @@ answer answer_file(struct MHD_Connection *c, const char *path) {
     if (!settings.page && !strcmp(path, "/"))
         return http_send_text(c, 200, "text/plain; charset=utf-8", about, sizeof about - 1);
     if (!settings.page || path[0] != '/' || strstr(path, "/.") || strlen(path) > 512)
-        return http_send_error(c, no_file(ENOENT));
+        return http_send_error(c, 0, no_file(ENOENT));
     snprintf(name, sizeof name, "%s%s%s", settings.page, path,
              strcmp(path, "/") ? "" : "index.html");
     fd = open(name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);   /* a pipe would block */
     error = fd < 0 || fstat(fd, &st) ? errno : S_ISREG(st.st_mode) ? 0 : ENOENT;
     if (error) {
         if (fd >= 0) close(fd);
-        return http_send_error(c, no_file(error));
+        return http_send_error(c, 0, no_file(error));
     }
     r = MHD_create_response_from_fd64((uint64_t)st.st_size, fd);
     if (!r) close(fd);

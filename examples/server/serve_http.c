@@ -46,10 +46,10 @@ answer http_send_text(struct MHD_Connection *c, int status, const char *type, co
                                                                 MHD_RESPMEM_MUST_COPY), type);
 }
 
-answer http_send_error(struct MHD_Connection *c, http_error error) {
+answer http_send_error(struct MHD_Connection *c, const endpoint *how, http_error error) {
     buffer out = {0};
     answer result;
-    reply_error(&out, &error);
+    (how ? how->error : reply_error)(&out, &error);
     result = out.failed ? MHD_NO
                         : http_send_text(c, error.status, HTTP_JSON, out.p, out.n);
     buffer_free(&out);
@@ -65,7 +65,7 @@ http_error http_error_of(int status, const char *text) {
 }
 
 answer http_send_buffer(struct MHD_Connection *c, const char *type, buffer *b) {
-    const answer result = b->failed ? http_send_error(c, http_error_of(503, "no memory"))
+    const answer result = b->failed ? http_send_error(c, 0, http_error_of(503, "no memory"))
                                     : http_send_text(c, 200, type, b->p ? b->p : "", b->n);
     buffer_free(b);
     return result;
@@ -249,17 +249,20 @@ static const struct route {
     const char *method, *path;
     answer (*run)(job *j);
     int needs_key, needs_model;
+    const endpoint *endpoint;
 } routes[] = {
-    {"POST", "/v1/chat/completions", answer_chat, 1, 1},
-    {"POST", "/v1/completions", answer_completion, 1, 1},
-    {"POST", "/v1/embeddings", answer_embeddings, 1, 1},
-    {"POST", "/tokenize", answer_tokenize, 1, 1},
-    {"POST", "/detokenize", answer_detokenize, 1, 1},
-    {"GET", "/v1/models", answer_models, 1, 1},
-    {"GET", "/v1/models/", answer_model, 1, 1},
-    {"GET", "/metrics", answer_metrics, 1, 0},
-    {"GET", "/health", answer_health, 0, 0},
+    {"POST", "/v1/chat/completions", answer_request, 1, 1, &endpoint_chat},
+    {"POST", "/v1/completions", answer_request, 1, 1, &endpoint_completions},
+    {"POST", "/v1/embeddings", answer_request, 1, 1, &endpoint_embeddings},
+    {"POST", "/tokenize", answer_tokenize, 1, 1, 0},
+    {"POST", "/detokenize", answer_detokenize, 1, 1, 0},
+    {"GET", "/v1/models", answer_models, 1, 1, 0},
+    {"GET", "/v1/models/", answer_model, 1, 1, 0},
+    {"GET", "/metrics", answer_metrics, 1, 0, 0},
+    {"GET", "/health", answer_health, 0, 0, 0},
 };
+
+const endpoint *route_endpoint(const struct route *r) { return r ? r->endpoint : 0; }
 
 /* OpenAI's client sends a dozen headers of its own, so all are allowed. */
 static answer answer_preflight(struct MHD_Connection *c) {
@@ -310,7 +313,7 @@ static answer answer_other(struct MHD_Connection *c, const char *method, const c
     for (i = 0; i < sizeof routes / sizeof routes[0]; i++)
         if (is_path_of(&routes[i], path)) return refuse_method(c, routes[i].method);
     if (is_get(method)) return answer_file(c, path);
-    return http_send_error(c, http_error_of(404, "there is nothing at this address"));
+    return http_send_error(c, 0, http_error_of(404, "there is nothing at this address"));
 }
 
 /* What is wrong with a request, as far as one can see before its body comes. */
@@ -333,8 +336,8 @@ static answer begin_request(struct MHD_Connection *c, const char *method, const 
     const http_error e = check_head(c, route);
     job *j;
     if (e.status && MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Expect"))
-        return http_send_error(c, e);
-    if (!(j = job_create(c))) return http_send_error(c, http_error_of(503, "no memory"));
+        return http_send_error(c, route_endpoint(route), e);
+    if (!(j = job_create(c))) return http_send_error(c, 0, http_error_of(503, "no memory"));
     j->route = route;
     if (route) snprintf(j->name, sizeof j->name, "%s", path + strlen(route->path));
     j->error = e;
@@ -355,8 +358,8 @@ static answer on_request(void *cls, struct MHD_Connection *c, const char *path, 
     }
     if (j->is_submitted) return answer_ended(j);
     set_since(c, 0);
-    if (j->error.status) return http_send_error(c, j->error);
-    if (j->body.failed) return http_send_error(c, http_error_of(503, "no memory"));
+    if (j->error.status) return http_send_error(c, route_endpoint(j->route), j->error);
+    if (j->body.failed) return http_send_error(c, 0, http_error_of(503, "no memory"));
     return j->route ? j->route->run(j) : answer_other(c, method, path);
 }
 

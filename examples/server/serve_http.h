@@ -25,7 +25,10 @@ answer http_send_text(struct MHD_Connection *c, int status, const char *type, co
                       size_t n);
 /* Sends and frees what was written, unless there was no memory for all of it. */
 answer http_send_buffer(struct MHD_Connection *c, const char *type, buffer *b);
-answer http_send_error(struct MHD_Connection *c, http_error error);
+/* In the form of an endpoint; 0: in OpenAI's. */
+answer http_send_error(struct MHD_Connection *c, const endpoint *how, http_error error);
+/* 0: it has none. */
+const endpoint *route_endpoint(const struct route *r);
 /* Status 0: there is none. */
 http_error http_error_of(int status, const char *text);
 

@@ -124,7 +124,7 @@ static void on_piece(engine_text *t, const char *piece, size_t n, const token_in
     if (j->first <= 0) j->first = time;
     j->last = time;
     if (j->request.stream) {
-        reply_event(&j->out, &j->request, i, &j->choices[i]);
+        j->request.endpoint->event(&j->out, &j->request, i, &j->choices[i]);
         if (j->out.n > MOST_UNREAD) mark_gone(j);      /* it does not read */
         wake(j);
     }
@@ -133,16 +133,16 @@ static void on_piece(engine_text *t, const char *piece, size_t n, const token_in
 
 /* With the lock: the last of a job's texts has ended. */
 static void finish(job *j) {
+    const endpoint *how = j->request.endpoint;
     job **at = &running;
     while (*at != j) at = &(*at)->next;
     *at = j->next;
     if (!j->next) running_end = at;
     j->is_done = 1;
     j->has_engine = 0;
-    if (j->request.stream && j->error.status) reply_error_event(&j->out, &j->error);
-    else if (j->request.stream) reply_done(&j->out, &j->request);
-    else if (!j->error.status && !j->request.embed.n)
-        reply_whole(&j->out, &j->request, j->choices);
+    if (j->request.stream && j->error.status) how->error_event(&j->out, &j->error);
+    else if (j->request.stream) how->done(&j->out, &j->request, j->choices);
+    else if (!j->error.status && how->whole) how->whole(&j->out, &j->request, j->choices);
     if (j->out.failed && !j->error.status) {
         j->error.status = 503;
         strcpy(j->error.text, "the server has no memory for this answer");
@@ -161,7 +161,7 @@ static void on_end(engine_text *t) {
     figures.written += (unsigned long long)t->n_new;
     if (t->err.code && !j->error.status) j->error = reply_failure(&t->err);
     if (j->request.stream && !j->error.status)
-        reply_last_event(&j->out, &j->request, i, &j->choices[i]);
+        j->request.endpoint->last_event(&j->out, &j->request, i, &j->choices[i]);
     if (++j->n_ended == j->request.n_texts) finish(j);
     else if (j->request.stream) wake(j);
     pthread_mutex_unlock(&serve_lock);

@@ -7,6 +7,9 @@
 #include "../../examples/server/messages.c"
 #include "../../examples/server/rules.c"
 #include "../../examples/server/request.c"
+#include "../../examples/server/choice.c"
+#include "../../examples/server/reply.c"
+#include "../../examples/server/endpoint.c"
 
 enum { REQUEST_CTX = 64 };
 
@@ -55,32 +58,28 @@ static char *request_body(const uint8_t *data, size_t size) {
     return body;
 }
 
-static void request_parse_one(service *s, int is_chat, const uint8_t *data, size_t size) {
-    request r;
-    int32_t i;
-    const http_error e =
-        request_parse(&r, s, is_chat, "the body", request_body(data, size), size, 0);
-    if (e.status) request_check_error(&e);
-    else {
-        FUZZ_CHECK(r.n >= 1 && r.n_texts >= r.n && r.n_texts % r.n == 0);
-        FUZZ_CHECK(r.n_texts <= s->n_best_of);
-        for (i = 0; i < r.n_texts; i++) request_check_text(&r, &r.texts[i]);
-    }
-    request_free(&r);
-}
-
-static void request_parse_inputs(service *s, const uint8_t *data, size_t size) {
-    request r;
+static void request_check_inputs(const service *s, const request *r) {
     int32_t i, k;
-    const http_error e =
-        request_parse_embeddings(&r, s, "the body", request_body(data, size), size);
-    if (e.status) request_check_error(&e);
-    else FUZZ_CHECK(r.embed.n >= 1 && r.embed.n <= 2048);
-    for (i = 0; !e.status && i < r.embed.n; i++) {
-        const bitnet_embed_input *in = &r.embed.inputs[i];
+    FUZZ_CHECK(r->embed.n <= 2048);
+    for (i = 0; i < r->embed.n; i++) {
+        const bitnet_embed_input *in = &r->embed.inputs[i];
         FUZZ_CHECK(!in->text.data && in->n_tokens >= 1 && in->n_tokens <= REQUEST_CTX);
         for (k = 0; k < in->n_tokens; k++)
             FUZZ_CHECK(in->tokens[k] >= 0 && in->tokens[k] < s->info.n_vocab);
+    }
+}
+
+static void request_parse_one(service *s, const endpoint *to, const uint8_t *data, size_t size) {
+    request r;
+    int32_t i;
+    const http_error e =
+        request_parse(&r, s, to, "the body", request_body(data, size), size, 0);
+    if (e.status) request_check_error(&e);
+    else {
+        FUZZ_CHECK(r.embed.n >= 1 || (r.n >= 1 && r.n_texts >= r.n && r.n_texts % r.n == 0));
+        FUZZ_CHECK(r.n_texts <= s->n_best_of);
+        for (i = 0; i < r.n_texts; i++) request_check_text(&r, &r.texts[i]);
+        request_check_inputs(s, &r);
     }
     request_free(&r);
 }
@@ -102,9 +101,10 @@ static void request_convert(service *s, int back, const uint8_t *data, size_t si
 }
 
 FUZZ_TARGET(request) {
+    static const endpoint *const to[] = {&endpoint_completions, &endpoint_chat,
+                                         &endpoint_embeddings};
     service *s = request_service();
     if (size == 0) return;
-    if (*data & 4) request_parse_inputs(s, data + 1, size - 1);
-    else if (*data & 2) request_convert(s, *data & 1, data + 1, size - 1);
-    else request_parse_one(s, *data & 1, data + 1, size - 1);
+    if ((*data & 6) == 2) request_convert(s, *data & 1, data + 1, size - 1);
+    else request_parse_one(s, to[*data & 4 ? 2 : *data & 1], data + 1, size - 1);
 }

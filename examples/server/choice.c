@@ -1,0 +1,314 @@
+#include "choice.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- what a text has given ---- */
+
+void choice_free(choice *c) {
+    int32_t i;
+    for (i = 0; i < c->n_calls; i++) {
+        buffer_free(&c->calls[i].name);
+        buffer_free(&c->calls[i].arguments);
+    }
+    free(c->calls);
+    buffer_free(&c->text);
+    buffer_free(&c->thinking);
+    buffer_free(&c->raw);
+    buffer_free(&c->tokens);
+    buffer_free(&c->values);
+    buffer_free(&c->best);
+    buffer_free(&c->offsets);
+}
+
+int choice_has_news(const choice *c) {
+    return c->text.n || c->thinking.n || c->tokens.n || c->n_told_calls < c->n_calls;
+}
+
+void choice_told(choice *c) {
+    c->text.n = c->thinking.n = c->tokens.n = c->values.n = c->best.n = c->offsets.n = 0;
+    c->n_told_calls = c->n_calls;
+}
+
+int choice_has_failed(const choice *c) {
+    return c->text.failed || c->thinking.failed || c->tokens.failed || c->values.failed ||
+           c->best.failed || c->offsets.failed;
+}
+
+void choice_call_id(buffer *out, const request *r, int32_t i, int32_t k) {
+    const char *id = strchr(r->id, '-');
+    buffer_format(out, "call%s-%d-%d", id ? id : "", (int)i, (int)k);
+}
+
+/* A token in quotes. Where it is only a part of a character, the bytes as OpenAI spells them:
+   bytes:\xe2\x96. So tokens with other bytes never look the same. */
+static void add_token_text(buffer *out, const request *r, bitnet_token t) {
+    size_t n, i;
+    const char *s = bitnet_token_text(r->service->model, t, &n);
+    if (!s || buffer_is_utf8(s, n)) {
+        buffer_json(out, s ? s : "", n);
+        return;
+    }
+    buffer_text(out, "\"bytes:");
+    for (i = 0; i < n; i++) {
+        const uint8_t c = (uint8_t)s[i];
+        const int is_plain = c >= 0x20 && c < 0x7f && c != '"' && c != '\\';
+        buffer_format(out, is_plain ? "%c" : "\\\\x%02x", c);
+    }
+    buffer_text(out, "\"");
+}
+
+/* JSON has no infinity; OpenAI's clients know -9999 for what is impossible. */
+static void add_logprob(buffer *out, float x) {
+    if (x >= -9999.0f && x <= 0.01f) buffer_format(out, "%.9g", (double)x);
+    else buffer_text(out, "-9999.0");
+}
+
+/* Of chat: "token": "a", "logprob": -1, "bytes": [97]. Special tokens are no bytes of the text. */
+static void add_chat_token(buffer *out, const request *r, bitnet_token t, float logprob) {
+    size_t n, i;
+    const char *s = bitnet_token_text(r->service->model, t, &n);
+    buffer_text(out, "\"token\":");
+    add_token_text(out, r, t);
+    buffer_text(out, ",\"logprob\":");
+    add_logprob(out, logprob);
+    buffer_text(out, ",\"bytes\":");
+    if (bitnet_token_is_special(r->service->model, t)) {
+        buffer_text(out, "null");
+        return;
+    }
+    buffer_text(out, "[");
+    for (i = 0; i < n; i++) buffer_format(out, i ? ",%d" : "%d", (uint8_t)s[i]);
+    buffer_text(out, "]");
+}
+
+static void add_chat_logprobs(choice *c, const request *r, const token_info *token) {
+    int32_t i;
+    if (c->tokens.n) buffer_text(&c->tokens, ",");
+    buffer_text(&c->tokens, "{");
+    add_chat_token(&c->tokens, r, token->token, token->logprob);
+    buffer_text(&c->tokens, ",\"top_logprobs\":[");
+    for (i = 0; i < token->n_best; i++) {
+        buffer_text(&c->tokens, i ? ",{" : "{");
+        add_chat_token(&c->tokens, r, token->best[i].token, token->best[i].logprob);
+        buffer_text(&c->tokens, "}");
+    }
+    buffer_text(&c->tokens, "]}");
+}
+
+/* An object of tokens and values. Tokens may have the same bytes, such as SentencePiece's <0x41>
+   and A: then the second one's key is its number. */
+static void add_best(buffer *out, const request *r, const token_info *token) {
+    const bitnet_model *m = r->service->model;
+    int32_t i, k;
+    buffer_text(out, "{");
+    for (i = 0; i < token->n_best; i++) {
+        size_t n, size;
+        const char *s = bitnet_token_text(m, token->best[i].token, &n), *other;
+        for (k = 0; k < i; k++) {
+            other = bitnet_token_text(m, token->best[k].token, &size);
+            if (size == n && (n == 0 || !memcmp(other, s, n))) break;
+        }
+        if (i) buffer_text(out, ",");
+        if (k < i) buffer_format(out, "\"token_id:%d\"", (int)token->best[i].token);
+        else add_token_text(out, r, token->best[i].token);
+        buffer_text(out, ":");
+        add_logprob(out, token->best[i].logprob);
+    }
+    buffer_text(out, "}");
+}
+
+/* Of completions: four lists of the same length. The first token of a prompt has no value. */
+static void add_lists(choice *c, const request *r, const token_info *token) {
+    const char *comma = c->tokens.n ? "," : "";
+    buffer_text(&c->tokens, comma);
+    add_token_text(&c->tokens, r, token->token);
+    buffer_text(&c->values, comma);
+    buffer_text(&c->best, comma);
+    if (token->has_logprobs) {
+        add_logprob(&c->values, token->logprob);
+        add_best(&c->best, r, token);
+    } else {
+        buffer_text(&c->values, "null");
+        buffer_text(&c->best, "null");
+    }
+    buffer_format(&c->offsets, "%s%llu", comma, (unsigned long long)c->length);
+}
+
+/* Adds a call that the model has written. arguments: node of an object; 0: there are none. */
+static void take_call(choice *c, const json *j, uint32_t name, uint32_t arguments) {
+    call *more = (call *)realloc(c->calls, ((size_t)c->n_calls + 1) * sizeof *more);
+    call *new_one;
+    c->text.failed |= !more;
+    if (!more) return;
+    c->calls = more;
+    new_one = &more[c->n_calls++];
+    memset(new_one, 0, sizeof *new_one);
+    buffer_add(&new_one->name, j->text + j->nodes[name].at, j->nodes[name].len);
+    if (arguments) buffer_value(&new_one->arguments, j, arguments);
+    else buffer_text(&new_one->arguments, "{}");
+    c->text.failed |= new_one->name.failed | new_one->arguments.failed;
+}
+
+/* Is it {"name": "...", "arguments": {...}}, or the same with parameters, as Llama 3 writes it? The
+   arguments may be missing, but then there is nothing else that might be them. */
+static int is_call(const json *j, uint32_t *name, uint32_t *arguments) {
+    const uint32_t parameters = json_get(j, JSON_ROOT, "parameters");
+    uint32_t i, at = JSON_ROOT + 1;
+    *name = json_get(j, JSON_ROOT, "name");
+    *arguments = json_get(j, JSON_ROOT, "arguments");
+    if (!*name || json_kind(j, *name) != JSON_STRING || !j->nodes[*name].len) return 0;
+    if (*arguments && parameters) return 0;
+    if (!*arguments) *arguments = parameters;
+    if (*arguments) return json_kind(j, *arguments) == JSON_OBJECT;
+    for (i = 0; i < j->nodes[JSON_ROOT].n; i++, at = j->nodes[at + 1].next)
+        if (at + 1 != *name && !json_is(j, at, "arguments") && !json_is(j, at, "parameters"))
+            return 0;
+    return 1;
+}
+
+/* The text between the tags of a call. Returns 0 if it is none. */
+static int add_call(choice *c, const char *text, size_t n) {
+    json j;
+    uint32_t name, arguments;
+    int ok;
+    memset(&j, 0, sizeof j);
+    j.size = n;
+    j.text = (char *)malloc(n + 1);
+    if (!j.text) c->text.failed = 1;
+    if (!j.text || n == 0) {
+        free(j.text);
+        return 0;
+    }
+    memcpy(j.text, text, n);
+    j.text[n] = 0;
+    ok = json_parse(&j, 0) == BITNET_OK && json_kind(&j, JSON_ROOT) == JSON_OBJECT &&
+         is_call(&j, &name, &arguments);
+    if (ok) take_call(c, &j, name, arguments);
+    json_free(&j);
+    return ok;
+}
+
+/* What seemed to be a call, or the beginning of one, is text as it was written, to the byte. */
+static void be_text(choice *c) {
+    const size_t told = c->n_told < c->raw.n ? c->n_told : c->raw.n;
+    buffer_add(&c->text, c->raw.n ? c->raw.p + told : "", c->raw.n - told);
+    c->text.failed |= c->raw.failed;
+    c->raw.n = c->n_told = 0;
+    c->parts.part = BITNET_REPLY_TEXT;
+    c->parts.n_held = c->parts.n_newlines = c->parts.skips = 0;
+}
+
+/* A call has ended. Newlines behind it stay where a text follows, and none of it is text. */
+static void end_call(choice *c, const request *r) {
+    const size_t end = c->raw.n - strlen("</tool_call>");
+    if (!add_call(c, c->raw.p + c->inside, end - c->inside)) {
+        be_text(c);
+        return;
+    }
+    c->raw.n = c->n_told = 0;
+    c->parts.skips = 0;
+    c->is_behind_call = 1;
+    c->is_closed = r->one_call;
+}
+
+/* Forgets what is no longer held back. */
+static void trim_raw(choice *c) {
+    const size_t held = (size_t)c->parts.n_newlines + (size_t)c->parts.n_held;
+    if (held >= c->raw.n) return;
+    memmove(c->raw.p, c->raw.p + (c->raw.n - held), held);
+    c->raw.n = held;
+}
+
+static int is_blank(char b) { return b == ' ' || b == '\t' || b == '\n' || b == '\r'; }
+
+/* Gives a byte of a reply to the buffer of its part. Since bytes come one by one, it is known what
+   belongs to a tag and to the newlines around it, which the library leaves out: where there is no
+   call they are text. */
+static void divide_byte(choice *c, const request *r, const char *byte) {
+    const bitnet_reply_part before = c->parts.part;
+    const char *p = byte, *text;
+    bitnet_reply_part part;
+    size_t n = 1, size;
+    if (before == BITNET_REPLY_TOOL_CALL && !c->is_object && !is_blank(*byte)) {
+        c->is_object = *byte == '{';
+        if (!c->is_object) be_text(c);         /* a text that mentions the tag */
+    }
+    buffer_add(&c->raw, byte, 1);
+    while (bitnet_reply_next(&c->parts, &p, &n, &part, &text, &size)) {
+        if (part == BITNET_REPLY_TOOL_CALL) continue;
+        buffer_add(part == BITNET_REPLY_TEXT ? &c->text : &c->thinking, text, size);
+        c->is_behind_call = 0;
+    }
+    if (c->raw.failed) return;
+    if (c->parts.part != BITNET_REPLY_TOOL_CALL) {
+        if (before == BITNET_REPLY_TOOL_CALL && c->is_object) end_call(c, r);
+        else trim_raw(c);
+        c->is_object = 0;
+    } else if (before != BITNET_REPLY_TOOL_CALL) {
+        c->inside = c->raw.n;
+        c->is_object = 0;
+    }
+}
+
+static void divide(choice *c, const request *r, const char *piece, size_t n) {
+    size_t i;
+    for (i = 0; i < n && !c->is_closed; i++) divide_byte(c, r, piece + i);
+    c->text.failed |= c->raw.failed;
+}
+
+/* Those that the client has written itself. */
+static void forget_calls(choice *c) {
+    while (c->n_calls > 0) {
+        buffer_free(&c->calls[--c->n_calls].name);
+        buffer_free(&c->calls[c->n_calls].arguments);
+    }
+}
+
+/* Where it begins with a text of the client's, that comes first. */
+static void begin_parts(choice *c, const request *r) {
+    c->is_divided = 1;
+    bitnet_reply_begin(&c->parts, r->service->model, &r->chat);
+    if (r->begun) divide(c, r, r->begun, strlen(r->begun));
+    forget_calls(c);
+    c->text.n = c->thinking.n = 0;
+    c->parts.n_held = c->parts.n_newlines = 0;
+    c->is_behind_call = c->is_closed = 0;
+    if (c->parts.part == BITNET_REPLY_TOOL_CALL) c->n_told = c->raw.n;
+    else c->raw.n = 0;
+}
+
+void choice_end(choice *c, const request *r) {
+    const char *none = 0, *text;
+    bitnet_reply_part part;
+    size_t size;
+    if (!r->is_chat || !c->is_divided || c->is_closed) return;
+    if (c->parts.part == BITNET_REPLY_TOOL_CALL) be_text(c);     /* it was cut */
+    if (c->is_behind_call && !c->parts.n_held) c->parts.n_newlines = 0;
+    while (bitnet_reply_next(&c->parts, &none, &size, &part, &text, &size))
+        buffer_add(part == BITNET_REPLY_THINKING ? &c->thinking : &c->text, text, size);
+}
+
+/* The characters that begin in a text. OpenAI's clients count these, and not bytes. */
+static size_t count_characters(const char *p, size_t n) {
+    size_t i, count = 0;
+    for (i = 0; i < n; i++) count += ((uint8_t)p[i] & 0xc0) != 0x80;
+    return count;
+}
+
+void choice_add(choice *c, const request *r, engine_text *t, const char *piece, size_t n,
+                const token_info *token) {
+    const int echoed = token && t->n_new == 0;
+    if (token && r->logprobs >= 0 && r->is_chat) add_chat_logprobs(c, r, token);
+    else if (token && r->logprobs >= 0) add_lists(c, r, token);
+    if (echoed && t->n_echoed > t->n_unspelled)
+        piece = bitnet_token_text(r->service->model, token->token, &n);
+    if (!piece) return;
+    c->length += count_characters(piece, n);
+    if (!r->is_chat) buffer_add(&c->text, piece, n);
+    else {
+        if (!c->is_divided) begin_parts(c, r);
+        divide(c, r, piece, n);
+        t->is_enough = c->is_closed;
+    }
+}

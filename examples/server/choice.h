@@ -1,0 +1,47 @@
+/* choice.h - one text of a request while the engine writes it: its thinking, text, calls and
+   log-probabilities, apart from each other and not yet in the form of an answer */
+#ifndef SERVER_CHOICE_H
+#define SERVER_CHOICE_H
+
+#include "request.h"
+
+/* A function that the model calls. */
+typedef struct call {
+    buffer name, arguments;            /* the arguments are JSON, an object */
+} call;
+
+/* What one text of a request has given, and the client has not been told yet; all zero to begin. */
+typedef struct choice {
+    buffer text, thinking;
+    call *calls;                             /* [n_calls], complete ones */
+    int32_t n_calls, n_told_calls;
+    bitnet_reply parts;
+    int is_divided;                          /* parts is ready */
+    buffer raw;                              /* as it was written: what parts holds back, or a call
+                                                that is being written, with its tag */
+    size_t n_told;                           /* of raw: the client has written it itself */
+    size_t inside;                           /* where in raw the call's tag ends */
+    int is_object;                           /* the call's text begins with { */
+    int is_behind_call;                      /* no text has come since a call */
+    int is_closed;                           /* nothing more belongs to it */
+    buffer tokens, values, best, offsets;    /* lists of log-probabilities, without brackets */
+    size_t length;                           /* characters of all text so far, for text_offset */
+    int begun;                               /* the first event was sent */
+} choice;
+
+void choice_free(choice *c);
+/* What the engine said; see text_piece_fn. */
+void choice_add(choice *c, const request *r, engine_text *t, const char *piece, size_t n,
+                const token_info *token);
+/* The text has ended: what was held back belongs to it. */
+void choice_end(choice *c, const request *r);
+/* Is there anything that the client has not been told? */
+int choice_has_news(const choice *c);
+/* The client has been told all of it. */
+void choice_told(choice *c);
+/* There was no memory for a part of it: rather no answer than one with gaps. */
+int choice_has_failed(const choice *c);
+/* Adds the id of call k of choice i, which has no quotes. */
+void choice_call_id(buffer *out, const request *r, int32_t i, int32_t k);
+
+#endif
