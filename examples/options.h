@@ -92,6 +92,10 @@ static inline int options_read(int argc, char **argv, const char *program, const
     int i;
     for (i = 1; i < argc; i++) {
         if (option_has_name("-h --help", argv[i])) return options_help(all, n, usage, notes);
+        if (!strcmp(argv[i], "--version")) {
+            printf("%s %s\n", program, bitnet_version());
+            return fflush(stdout) || ferror(stdout) ? 2 : 1;
+        }
         if (option_take(option_find(all, n, argv[i]), argv, &i, error)) continue;
         bitnet_clean_text(error, strlen(error), error, sizeof error);
         fprintf(stderr, "%s: %s\n", program, error);

@@ -25,6 +25,15 @@ int choice_has_news(const choice *c) {
     return c->text.n || c->thinking.n || c->tokens.n || c->n_told_calls < c->n_calls;
 }
 
+size_t choice_bytes(const choice *c) {
+    size_t n = c->text.n + c->thinking.n + c->raw.n + c->tokens.n + c->values.n + c->best.n +
+               c->offsets.n;
+    int32_t i;
+    for (i = c->n_told_calls; i < c->n_calls; i++)
+        n += c->calls[i].name.n + c->calls[i].arguments.n;
+    return n;
+}
+
 void choice_told(choice *c) {
     c->text.n = c->thinking.n = c->tokens.n = c->values.n = c->best.n = c->offsets.n = 0;
     c->n_told_calls = c->n_calls;

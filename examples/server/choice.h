@@ -27,6 +27,7 @@ typedef struct choice {
     buffer tokens, values, best, offsets;    /* lists of log-probabilities, without brackets */
     size_t length;                           /* characters of all text so far, for text_offset */
     int begun;                               /* the first event was sent */
+    size_t counted;                          /* the owner's: choice_bytes when it last looked */
 } choice;
 
 void choice_free(choice *c);
@@ -37,6 +38,8 @@ void choice_add(choice *c, const request *r, engine_text *t, const char *piece, 
 void choice_end(choice *c, const request *r);
 /* Is there anything that the client has not been told? */
 int choice_has_news(const choice *c);
+/* The memory that all this needs. */
+size_t choice_bytes(const choice *c);
 /* The client has been told all of it. */
 void choice_told(choice *c);
 /* There was no memory for a part of it: rather no answer than one with gaps. */

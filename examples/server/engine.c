@@ -16,6 +16,7 @@ struct engine {
     engine_text *queue, **queue_end;   /* those that have no slot */
     int32_t n_waiting;
     int is_crowded;                    /* one has lost its slot: none begins until another ends */
+    int some_cancelled;                /* text_cancel was called; set by any thread */
     const engine_text *echoing;        /* whose pass it is; 0: of all that write */
     uint64_t now;
 
@@ -152,7 +153,11 @@ static void end_text(engine *e, engine_text *t, bitnet_result code, const char *
     t->end_fn(t);
 }
 
-void text_cancel(engine_text *t) { __atomic_store_n(&t->cancelled, 1, __ATOMIC_RELEASE); }
+void text_cancel(engine_text *t) {
+    engine *e = __atomic_load_n(&t->owner, __ATOMIC_ACQUIRE);
+    __atomic_store_n(&t->cancelled, 1, __ATOMIC_RELEASE);
+    if (e) __atomic_store_n(&e->some_cancelled, 1, __ATOMIC_RELEASE);
+}
 
 static engine_text *unqueue(engine *e, engine_text **at) {
     engine_text *t = *at;
@@ -166,6 +171,7 @@ static engine_text *unqueue(engine *e, engine_text **at) {
 static void end_cancelled(engine *e) {
     engine_text **at = &e->queue;
     int32_t i;
+    if (!__atomic_exchange_n(&e->some_cancelled, 0, __ATOMIC_ACQ_REL)) return;
     for (i = 0; i < e->params.n_slots; i++)
         if (e->slots[i] && is_cancelled(e->slots[i]))
             end_text(e, e->slots[i], BITNET_ERR_CANCELLED, "cancelled");
@@ -299,6 +305,8 @@ void engine_add(engine *e, engine_text *t) {
     t->slot = -1;
     t->rng = t->sampler.rng;
     t->next = 0;
+    __atomic_store_n(&t->owner, e, __ATOMIC_RELEASE);
+    if (is_cancelled(t)) e->some_cancelled = 1;
     *e->queue_end = t;
     e->queue_end = &t->next;
     e->n_waiting++;
@@ -328,14 +336,21 @@ static int has_room(const engine *e, const engine_text *t) {
     return e->params.n_kv == 0 || n <= e->params.n_kv;
 }
 
-/* The first text of the client that has the fewest slots. */
+static int32_t slots_of(const engine *e, uint64_t client) {
+    int32_t i, n = 0;
+    for (i = 0; i < e->params.n_slots; i++) n += e->slots[i] && e->slots[i]->client == client;
+    return n;
+}
+
+/* The first text of the client that has the fewest slots. The queue may be long, but most of it is
+   of clients that have none, or of one who has filled it. */
 static engine_text **next_in_queue(engine *e) {
     engine_text **at, **best = 0;
-    int32_t least = 0, n, i;
-    for (at = &e->queue; *at; at = &(*at)->next) {
+    uint64_t client = 0;
+    int32_t least = 0, n = -1;
+    for (at = &e->queue; *at && (!best || least > 0); at = &(*at)->next) {
         if (!is_ready(*at)) continue;
-        for (n = i = 0; i < e->params.n_slots; i++)
-            n += e->slots[i] && e->slots[i]->client == (*at)->client;
+        if (n < 0 || (*at)->client != client) n = slots_of(e, client = (*at)->client);
         if (best && n >= least) continue;
         best = at;
         least = n;

@@ -72,6 +72,7 @@ struct engine_text {
     bitnet_gen *gen;
     bitnet_matcher *matcher;
     engine_text *next;
+    engine *owner;
     int cancelled;                     /* set by any thread */
 };
 

@@ -3,13 +3,15 @@
 #include "rules.h"
 #include "tokens.h"
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 enum { MOST_STOPS = 64, MOST_STOP_BYTES = 16 << 10, MOST_TEXTS = 128, MOST_INPUTS = 2048,
-       MOST_FIELDS = 1024, MOST_ENDS = 64, MOST_TOKENIZED = 1 << 20 };
+       MOST_FIELDS = 1024, MOST_ENDS = 64, MOST_TOKENIZED = 1 << 20,
+       MOST_ENTRIES = 1 << 20 };
 
 /* ---- the service ---- */
 
@@ -52,6 +54,17 @@ bitnet_result service_open(service *s, const bitnet_model *model, const char *pa
     bitnet_ctx_free(c);
     snprintf(s->fingerprint, sizeof s->fingerprint, "bitnet.h-%s-%016llx", bitnet_version(),
              (unsigned long long)hash_bytes(0xcbf29ce484222325u, state, (size_t)size));
+    return r;
+}
+
+bitnet_result service_vocabulary(service *s, const bitnet_grammar **out, bitnet_error *err) {
+    static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
+    bitnet_result r = BITNET_OK;
+    pthread_mutex_lock(&making);
+    if (!s->vocabulary)
+        r = bitnet_grammar_gbnf(s->model, "root ::= [a]*", 13, 0, &s->vocabulary, err);
+    *out = s->vocabulary;
+    pthread_mutex_unlock(&making);
     return r;
 }
 
@@ -217,7 +230,7 @@ static void read_seed(reader *in, uint64_t seed) {
                      "is needed");
     else if (node) is_any = given == UINT64_MAX && in->j.text[in->j.nodes[node].at] == '-';
     if (!is_any) seed = given;
-    else if (!seed) seed = request_mix(in->r->service->seed++);
+    else if (!seed) seed = request_mix(__atomic_fetch_add(&in->r->service->seed, 1, __ATOMIC_RELAXED));
     for (i = 0; i < in->r->n_texts; i++) {
         const uint64_t number = (uint64_t)(i % in->r->n);        /* the first has the seed itself */
         in->r->texts[i].sampler.rng = number ? request_mix(seed + number) : seed;
@@ -260,6 +273,25 @@ static void read_stream_options(reader *in) {
     else if (node) in->r->include_usage = field_bool(in, node, "include_usage");
 }
 
+/* Log-probabilities make an answer a hundred times as long as its text, all of which is kept until
+   its end. */
+static void bound_logprobs(reader *in) {
+    const request *r = in->r;
+    const int64_t entries = r->logprobs + 1;
+    int64_t tokens = 0;
+    int32_t i;
+    for (i = 0; i < r->n_texts; i++) {
+        const engine_text *t = &r->texts[i];
+        const int32_t room = r->service->n_ctx - t->n_prompt;
+        tokens += t->max_tokens >= 0 && t->max_tokens < room ? t->max_tokens : room;
+        tokens += r->echo ? t->n_prompt : 0;
+    }
+    if (!r->stream && entries > 0 && tokens * entries > MOST_ENTRIES)
+        in->error = refuse(400, "logprobs", "logprobs: the answer may have up to %lld entries, and "
+                           "%d are possible: say max_tokens, ask for less, or use a stream",
+                           (long long)(tokens * entries), MOST_ENTRIES);
+}
+
 /* OpenAI's clients try again after any 5xx, so what the model cannot do is a 400. */
 static void read_request(reader *in, uint64_t seed) {
     request *r = in->r;
@@ -299,6 +331,7 @@ static void read_request(reader *in, uint64_t seed) {
         t->first = i % r->n ? &r->texts[i - i % r->n] : 0;
     }
     if (!failed(in)) read_seed(in, seed);
+    if (!failed(in)) bound_logprobs(in);
 }
 
 void request_read_chat(reader *in, uint64_t seed) {

@@ -22,7 +22,7 @@ typedef struct service {
     int32_t n_ctx;                     /* tokens that a text may have, with its prompt */
     char name[128];                    /* the model's */
     char fingerprint[64];              /* version and model */
-    bitnet_grammar *vocabulary;        /* shares its table with all grammars; made when needed */
+    bitnet_grammar *vocabulary;        /* see service_vocabulary; 0: not made yet */
     uint64_t seed;                     /* of texts that name none; advances */
     int32_t n_best_of;                 /* most texts of a request */
 } service;
@@ -30,6 +30,9 @@ typedef struct service {
 bitnet_result service_open(service *s, const bitnet_model *model, const char *path, int32_t n_ctx,
                            bitnet_error *err);
 void service_close(service *s);
+/* What shares its table of the vocabulary with all grammars; made when it is needed first. Requests
+   may be read on several threads at once. */
+bitnet_result service_vocabulary(service *s, const bitnet_grammar **out, bitnet_error *err);
 
 /* A failure as a client sees it. */
 typedef struct http_error {

@@ -326,9 +326,7 @@ void rules_compile(reader *in, const rules *from) {
     if (!from->field || failed(in)) return;
     add_around(r, &around);
     memset(&params, 0, sizeof params);
-    if (!s->vocabulary)
-        code = bitnet_grammar_gbnf(s->model, "root ::= [a]*", 13, 0, &s->vocabulary, &err);
-    params.like = s->vocabulary;
+    code = service_vocabulary(s, &params.like, &err);
     params.around = bitnet_text_of(around.p);
     if (from->text.failed || around.failed) in->error = refuse_memory();
     else if (code == BITNET_OK)

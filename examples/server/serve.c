@@ -2,18 +2,21 @@
 
        serve -m MODEL [options]; --help lists them. README.md has examples.
 
-   libmicrohttpd speaks HTTP, on a thread of its own. It reads a request, makes texts of it
-   (request.h) and suspends the connection. The main thread runs the engine (engine.h): a pass
-   writes a token of each text, and what a connection waits for resumes it. serve_lock guards all
-   that both threads see. serve.h names the parts; here are the options, and the server's life. */
+   libmicrohttpd speaks HTTP, on a thread of its own. It collects a request and suspends the
+   connection. A reader's thread makes texts of the body (request.h). The main thread runs the
+   engine (engine.h): a pass writes a token of each text, and what a connection waits for resumes
+   it. serve_lock guards all that several threads see. serve.h names the parts; here are the
+   options, and the server's life. */
 #include "serve.h"
-#include "serve_http.h"
+#include "serve_clients.h"
+#include "serve_log.h"
 #include "../options.h"
 #include "../streams.h"
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 
@@ -28,7 +31,8 @@ struct settings settings = {
 
 static const option options[] = {
     {"-m --model", "FILE", "the model, a GGUF file", .text = &settings.model_path},
-    {"--host", "ADDRESS", "where to listen (127.0.0.1)", .text = &settings.host},
+    {"--host", "ADDRESS", "where to listen (127.0.0.1); ::, all addresses; a path with a slash, a "
+     "Unix socket", .text = &settings.host},
     {"--port", "N", "the port (8080); 0: any that is free", .number = {&settings.port, 0, 65535}},
     {"-np --parallel", "N", "texts that are written at the same time (4)",
      .number = {&settings.n_slots, 1, 1024}},
@@ -44,6 +48,10 @@ static const option options[] = {
      .number = {&settings.queue_length, 0, 1 << 20}},
     {"--api-key", "KEY", "what clients must send; also from BITNET_API_KEY",
      .text = &settings.api_key},
+    {"--api-key-file", "FILE", "more keys, one a line; places are shared out by key",
+     .text = &settings.key_file},
+    {"--trusted-proxy", "ADDRESS", "a proxy, or several with commas between, whose X-Forwarded-For "
+     "says who its clients are", .text = &settings.trusted_proxy},
     {"--no-key", 0, "listens on other addresses than this machine's without a key",
      .flag = &settings.open_to_all},
     {"--allow-origin", "ORIGIN", "lets pages of this origin in, or of all (*)",
@@ -53,11 +61,16 @@ static const option options[] = {
     {"--alias", "NAME", "the model's name for clients", .text = &settings.alias},
     {"--connections", "N", "connections at the same time (512)",
      .number = {&settings.n_connections, 1, 1 << 16}},
+    {"--peer-connections", "N", "of them from one address (half of all); not of this machine's or "
+     "of a trusted proxy's", .number = {&settings.n_peer_connections, 1, 1 << 16}},
     {"--max-body", "MB", "the largest request (16)", .number = {&settings.body_megabytes, 1, 256}},
     {"--idle-timeout", "S", "seconds after which a silent connection ends (60); a request has "
      "twice as long to arrive", .number = {&settings.idle_seconds, 1, 86400}},
     {"--grace", "S", "seconds that texts may go on after SIGTERM (10)",
      .number = {&settings.grace_seconds, 0, 86400}},
+    {"--log", "FILE", "adds a line of JSON for each request to a file; -: on stdout",
+     .text = &settings.log_path},
+    {"--log-prompts", 0, "the log also has the bodies of requests", .flag = &settings.log_prompts},
 };
 enum { N_OPTIONS = sizeof options / sizeof options[0] };
 
@@ -83,8 +96,7 @@ static void find_page(const char *program) {
 /* Returns 0, or an exit code + 1. */
 static int check_options(void) {
     struct stat st;
-    if (!settings.api_key) settings.api_key = getenv("BITNET_API_KEY");
-    if (settings.api_key && !*settings.api_key) settings.api_key = 0;
+    if (!settings.n_peer_connections) settings.n_peer_connections = (settings.n_connections + 1) / 2;
     if (!settings.model_path) {
         serve_fail("-m MODEL is needed; --help lists all options%s%s", "", "");
         return 3;
@@ -156,10 +168,40 @@ static void run_engine(void) {
         should_end();
         n = engine_pass(eng);
         if (!serve_is_stopping() || n) continue;
-        n = jobs_of_engine();
-        if (!n) return;
+        if (!jobs_are_busy()) return;
     }
 }
+
+/* ---- readers ---- */
+
+/* Bodies are read beside the engine, whose threads need all processors, so readers come after them.
+   A second one is there for small bodies while the first one has a large one. */
+enum { READERS = 2, READERS_NICE = 5 };
+static pthread_t readers[READERS];
+static int n_readers;
+
+static void *run_reader(void *ud) {
+    (void)ud;
+#ifdef __linux__                       /* where a nice value is a thread's */
+    if (setpriority(PRIO_PROCESS, 0, READERS_NICE)) {}    /* then without */
+#endif
+    while (jobs_read_one(1)) {}
+    return 0;
+}
+
+static int start_readers(void) {
+    while (n_readers < READERS && !pthread_create(&readers[n_readers], 0, run_reader, 0))
+        n_readers++;
+    if (!n_readers) serve_fail("there is no thread to read requests%s%s", "", "");
+    return n_readers > 0;
+}
+
+static void stop_readers(void) {
+    jobs_end_readers();
+    while (n_readers > 0) pthread_join(readers[--n_readers], 0);
+}
+
+/* ---- loading ---- */
 
 static int asked_to_stop(void *ud, uint64_t done, uint64_t total) {
     (void)ud;
@@ -218,13 +260,16 @@ int main(int argc, char **argv) {
     sigaction(SIGINT, &action, 0);
     sigaction(SIGTERM, &action, 0);
     signal(SIGPIPE, SIG_IGN);
-    if ((code = http_start()) != 0) return code;
-    if (load(&model, &err)) {
+    if ((code = clients_read_keys()) != 0 || (code = log_open()) != 0 ||
+        (code = http_start()) != 0) return code;
+    if (!start_readers()) code = 1;
+    else if (load(&model, &err)) {
         code = !signalled;             /* while it was loaded */
         if (code) serve_fail("%s: %s", settings.model_path, err.text);
     } else {
         set(&ready_flag);
-        fprintf(stderr, strchr(settings.host, ':') ? "serve: %s on http://[%s]:%ld" :
+        fprintf(stderr, http_is_socket() ? "serve: %s on the socket %s" :
+                strchr(settings.host, ':') ? "serve: %s on http://[%s]:%ld" :
                 "serve: %s on http://%s:%ld", serving.name, settings.host, settings.port);
         fprintf(stderr, ", %d texts of %d tokens at the same time%s%s\n", (int)engine_most(eng),
                 (int)serving.n_ctx, settings.page ? ", with the page " : "",
@@ -232,6 +277,7 @@ int main(int argc, char **argv) {
         if (serving.info.has_head) say_template(model);
         run_engine();
     }
+    stop_readers();
     http_stop();
     engine_free(eng);
     if (model) service_close(&serving);

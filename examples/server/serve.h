@@ -1,8 +1,9 @@
 /* serve.h - what all parts of the server share: its options, its model, its lock and its life
 
-   serve.c owns all of this. The other parts are serve_http.h, connections; serve_jobs.h, requests
-   that the engine has; serve_answers.h, the addresses of the API; serve_figures.h, /metrics and
-   /health; and serve_files.h, the page. */
+   serve.c owns all of this. The other parts are serve_http.h, what comes in and goes out;
+   serve_clients.h, who may come in; serve_peers.h, connections; serve_jobs.h, requests until their
+   answers end; serve_answers.h, the addresses of the API; serve_figures.h, /metrics and /health;
+   serve_files.h, the page; and serve_log.h, the log. */
 #ifndef SERVER_SERVE_H
 #define SERVER_SERVE_H
 
@@ -11,15 +12,16 @@
 
 /* What the options say; see --help. */
 extern struct settings {
-    const char *model_path, *host, *api_key, *allowed_origin, *page, *alias;
+    const char *model_path, *host, *api_key, *key_file, *trusted_proxy, *allowed_origin, *page,
+        *alias, *log_path;
     long port, n_slots, n_ctx, n_kv, n_threads, queue_length, idle_seconds, grace_seconds,
-         body_megabytes, n_connections;
-    int open_to_all;
+         body_megabytes, n_connections, n_peer_connections;
+    int open_to_all, log_prompts;
     bitnet_kv_type kv_type;
 } settings;
 
 extern service serving;                /* complete once the server is ready */
-extern pthread_mutex_t serve_lock;     /* guards all that both threads see */
+extern pthread_mutex_t serve_lock;     /* guards all that several threads see */
 
 int serve_is_ready(void);
 int serve_is_stopping(void);

@@ -1,18 +1,10 @@
 #include "serve_answers.h"
+#include "reply.h"
 #include "serve.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-
-static answer send_stream(job *j) {
-    struct MHD_Response *r =
-        MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 16 << 10, job_read, j, 0);
-    if (!r) return MHD_NO;
-    MHD_add_response_header(r, "Cache-Control", "no-cache");
-    MHD_add_response_header(r, "X-Accel-Buffering", "no");       /* nginx would hold it back */
-    return http_send(j->connection, 200, r, "text/event-stream; charset=utf-8");
-}
 
 static void name_request(request *r) {
     static unsigned long long number;
@@ -23,48 +15,53 @@ static void name_request(request *r) {
     pthread_mutex_unlock(&serve_lock);
 }
 
-answer answer_request(job *j) {
-    const endpoint *how = route_endpoint(j->route);
+http_error read_request(job *j) {
     size_t size;
-    char *body = http_take_body(j, &size);
-    http_error e = body ? request_parse(&j->request, &serving, how, "the body", body, size, 0)
-                        : http_error_of(503, "no memory");
-    if (!e.status) {
-        j->choices = (choice *)calloc((size_t)j->request.n_texts + 1, sizeof *j->choices);
-        if (!j->choices) e = http_error_of(503, "no memory");
-    }
-    if (!e.status) {
-        name_request(&j->request);
-        e = job_submit(j);
-    }
-    if (e.status) return http_send_error(j->connection, how, e);
-    return j->request.stream ? send_stream(j) : MHD_YES;
+    char *body = job_take_body(j, &size);
+    const http_error e =
+        body ? request_parse(&j->request, &serving, route_endpoint(j->route), "the body", body,
+                             size, 0)
+             : http_error_of(503, "no memory");
+    if (!e.status) name_request(&j->request);
+    return e;
 }
 
-answer answer_ended(job *j) {
-    int is_done;
+/* ---- when a request has been read ---- */
+
+static answer send_stream(job *j) {
+    struct MHD_Response *r =
+        MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 16 << 10, job_read_stream, j, 0);
+    if (!r) return MHD_NO;
+    MHD_add_response_header(r, "Cache-Control", "no-cache");
+    MHD_add_response_header(r, "X-Accel-Buffering", "no");       /* nginx would hold it back */
+    return http_send(j->connection, 200, r, "text/event-stream; charset=utf-8");
+}
+
+answer answer_read(job *j) {
+    int is_done, is_stream;
     pthread_mutex_lock(&serve_lock);
+    is_stream = j->is_read && j->request.stream;
     is_done = j->is_done && !j->is_gone;
     pthread_mutex_unlock(&serve_lock);
+    if (is_stream) return send_stream(j);
     if (!is_done) return MHD_NO;
-    if (j->error.status) return http_send_error(j->connection, j->request.endpoint, j->error);
-    return http_send_text(j->connection, 200, HTTP_JSON, j->out.p, j->out.n);
+    if (j->error.status) return http_send_error(j->connection, route_endpoint(j->route), j->error);
+    return http_send(j->connection, 200,
+                     MHD_create_response_from_buffer(j->out.n, j->out.p, MHD_RESPMEM_PERSISTENT),
+                     HTTP_JSON);       /* the job lives until it is sent */
 }
 
 /* ---- the other addresses ---- */
 
-static answer answer_tokens(job *j, http_error (*make)(service *, char *, size_t, buffer *)) {
-    buffer out = {0};
+static http_error read_tokens(job *j, http_error (*make)(service *, char *, size_t, buffer *)) {
     size_t size;
-    char *body = http_take_body(j, &size);
-    const http_error e = body ? make(&serving, body, size, &out) : http_error_of(503, "no memory");
-    if (!e.status) return http_send_buffer(j->connection, HTTP_JSON, &out);
-    buffer_free(&out);
-    return http_send_error(j->connection, 0, e);
+    char *body = job_take_body(j, &size);
+    const http_error e = body ? make(&serving, body, size, &j->out) : http_error_of(503, "no memory");
+    return !e.status && j->out.failed ? http_error_of(503, "no memory") : e;
 }
 
-answer answer_tokenize(job *j) { return answer_tokens(j, request_tokenize); }
-answer answer_detokenize(job *j) { return answer_tokens(j, request_detokenize); }
+http_error read_tokenize(job *j) { return read_tokens(j, request_tokenize); }
+http_error read_detokenize(job *j) { return read_tokens(j, request_detokenize); }
 
 static void add_model(buffer *out) {
     const bitnet_model_info *info = &serving.info;

@@ -1,28 +1,34 @@
-#define _GNU_SOURCE 1                  /* POLLRDHUP */
 #include "serve_http.h"
+#include "reply.h"
 #include "serve.h"
 #include "serve_answers.h"
+#include "serve_clients.h"
 #include "serve_figures.h"
 #include "serve_files.h"
+#include "serve_peers.h"
 #include <errno.h>
 #include <netdb.h>
-#include <poll.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { HEADER_BYTES = 32 << 10, SMALL_BODY = 64 << 10, MOST_BODIES = 8 };
+enum { HEADER_BYTES = 32 << 10 };
 
 /* ---- answers ---- */
 
 answer http_send(struct MHD_Connection *c, int status, struct MHD_Response *r, const char *type) {
     const char *origin = MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Origin");
+    job *j = peer_job(c);
     answer result;
     if (!r) return MHD_NO;
+    if (j) j->status = status;
     if (type) MHD_add_response_header(r, "Content-Type", type);
     if (settings.allowed_origin && origin) {
         MHD_add_response_header(r, "Access-Control-Allow-Origin",
@@ -71,195 +77,25 @@ answer http_send_buffer(struct MHD_Connection *c, const char *type, buffer *b) {
     return result;
 }
 
-/* ---- who may come in ---- */
-
-/* The same time for any wrong key. */
-static int same_key(const char *given) {
-    const size_t n = strlen(settings.api_key), m = strlen(given);
-    unsigned difference = n != m;
-    size_t i;
-    for (i = 0; i < m; i++) difference |= (unsigned)(given[i] ^ settings.api_key[n ? i % n : 0]);
-    return !difference;
-}
-
-static int is_this_machine(const char *name) {
-    const char *const names[] = {"localhost", "127.0.0.1", "[::1]", settings.host};
-    size_t i;
-    for (i = 0; i < 4; i++) {
-        const size_t n = strlen(names[i]);
-        if (!strncasecmp(name, names[i], n) && (!name[n] || name[n] == ':')) return 1;
-    }
-    return 0;
-}
-
-/* A page of another site can send requests to this machine by name or by address. Without a key,
-   the names in its requests give it away. */
-static http_error check_client(struct MHD_Connection *c, int needs_key) {
-    const char *key = MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Authorization");
-    const char *origin = MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Origin");
-    const char *name = MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Host");
-    const char *site = origin ? strstr(origin, "://") : 0;
-    if (settings.api_key && needs_key &&
-        (!key || strncasecmp(key, "Bearer ", 7) || !same_key(key + 7)))
-        return http_error_of(401,
-                             "the API key is missing or wrong: send Authorization: Bearer KEY");
-    if (settings.api_key || settings.open_to_all) return http_error_of(0, "");
-    if (name && !is_this_machine(name))
-        return http_error_of(403, "this server is for this machine only: its name is localhost");
-    if (origin && settings.allowed_origin &&
-        (!strcmp(settings.allowed_origin, "*") || !strcmp(settings.allowed_origin, origin)))
-        return http_error_of(0, "");
-    if (origin && (!site || !is_this_machine(site + 3)))
-        return http_error_of(403, "pages of this origin are not let in: see --allow-origin");
-    return http_error_of(0, "");
-}
-
-uint64_t http_client_of(struct MHD_Connection *c) {
-    const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(c, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
-    const char *key = MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Authorization");
-    char name[64] = "";
-    uint64_t h = 0xcbf29ce484222325u;
-    const char *p;
-    if (info) getnameinfo(info->client_addr, info->client_addr->sa_family == AF_INET6
-                          ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in), name,
-                          sizeof name, 0, 0, NI_NUMERICHOST);
-    for (p = name; *p; p++) h = (h ^ (uint8_t)*p) * 0x100000001b3u;
-    for (p = key ? key : ""; *p; p++) h = (h ^ (uint8_t)*p) * 0x100000001b3u;
-    return h;
-}
-
-/* ---- connections: none takes for ever to send its request ---- */
-
-typedef struct peer {
-    int fd;
-    double since;                      /* its last answer, or its begin; 0: a request is here */
-    struct peer *next, **at;           /* at: what points to it */
-} peer;
-static peer *peers;
-
-static void on_connection(void *cls, struct MHD_Connection *c, void **context,
-                          enum MHD_ConnectionNotificationCode what) {
-    const union MHD_ConnectionInfo *info;
-    peer *l = (peer *)*context;
-    (void)cls;
-    if (what == MHD_CONNECTION_NOTIFY_STARTED) {
-        info = MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
-        if (!info || !(l = (peer *)calloc(1, sizeof *l))) return;
-        l->fd = info->connect_fd;
-        l->since = serve_now();
-        *context = l;
-        pthread_mutex_lock(&serve_lock);
-        l->next = peers;
-        l->at = &peers;
-        if (peers) peers->at = &l->next;
-        peers = l;
-        pthread_mutex_unlock(&serve_lock);
-    } else if (l) {
-        pthread_mutex_lock(&serve_lock);
-        *l->at = l->next;
-        if (l->next) l->next->at = l->at;
-        pthread_mutex_unlock(&serve_lock);
-        *context = 0;
-        free(l);
-    }
-}
-
-/* since: see peer. */
-static void set_since(struct MHD_Connection *c, double since) {
-    const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(c, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
-    peer *l = info ? (peer *)info->socket_context : 0;
-    if (!l) return;
-    pthread_mutex_lock(&serve_lock);
-    l->since = since;
-    pthread_mutex_unlock(&serve_lock);
-}
-
-/* libmicrohttpd's timeout begins anew with each byte, so that a client could keep a connection with
-   a byte in a minute. */
-void http_end_slow(double time) {
-    static double last;
-    const peer *l;
-    if (time - last < 0.25) return;
-    last = time;
-    for (l = peers; l; l = l->next)
-        if (l->since > 0 && time - l->since > 2 * (double)settings.idle_seconds)
-            shutdown(l->fd, SHUT_RDWR);
-}
-
-/* The client may have sent more before, hence poll where it sees the end behind that. */
-int http_has_left(struct MHD_Connection *c) {
-    const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
-#ifdef POLLRDHUP
-    struct pollfd p;
-    p.fd = info ? info->connect_fd : -1;
-    p.events = POLLRDHUP;
-    p.revents = 0;
-    return poll(&p, 1, 0) == 1;
-#else
-    char next;
-    const ssize_t n = info ? recv(info->connect_fd, &next, 1, MSG_PEEK | MSG_DONTWAIT) : 1;
-    return n == 0 || (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
-#endif
-}
-
-/* ---- bodies ---- */
-
-/* Of all requests that are being received; only libmicrohttpd's thread sees it. */
-static size_t body_bytes;
-
-static void forget_body(job *j) {
-    body_bytes -= j->n_body;
-    j->n_body = 0;
-}
-
-char *http_take_body(job *j, size_t *size) {
-    char *p;
-    forget_body(j);
-    buffer_add(&j->body, "", 0);
-    p = j->body.p;
-    *size = j->body.n;
-    memset(&j->body, 0, sizeof j->body);
-    return p;
-}
-
-/* A part of the body. What nobody will read is thrown away. */
-static void take_part(job *j, const char *data, size_t size) {
-    const size_t most = (size_t)settings.body_megabytes << 20, n = j->body.n + size;
-    if (j->error.status || !j->route) return;
-    if (n > most) j->error = http_error_of(413, "the body is too large: see --max-body");
-    else if (n > SMALL_BODY && body_bytes + size > MOST_BODIES * most)
-        j->error = http_error_of(503, "too many large requests come in");
-    if (j->error.status) {
-        forget_body(j);
-        buffer_free(&j->body);
-        return;
-    }
-    buffer_add(&j->body, data, size);
-    j->n_body += size;
-    body_bytes += size;
-}
-
 /* ---- which address does what ---- */
 
 /* A path that ends with / stands for all that begin so. */
 static const struct route {
     const char *method, *path;
-    answer (*run)(job *j);
+    answer (*run)(job *j);             /* answers at once; 0: after `read` (see job) */
+    http_error (*read)(job *j);
     int needs_key, needs_model;
     const endpoint *endpoint;
 } routes[] = {
-    {"POST", "/v1/chat/completions", answer_request, 1, 1, &endpoint_chat},
-    {"POST", "/v1/completions", answer_request, 1, 1, &endpoint_completions},
-    {"POST", "/v1/embeddings", answer_request, 1, 1, &endpoint_embeddings},
-    {"POST", "/tokenize", answer_tokenize, 1, 1, 0},
-    {"POST", "/detokenize", answer_detokenize, 1, 1, 0},
-    {"GET", "/v1/models", answer_models, 1, 1, 0},
-    {"GET", "/v1/models/", answer_model, 1, 1, 0},
-    {"GET", "/metrics", answer_metrics, 1, 0, 0},
-    {"GET", "/health", answer_health, 0, 0, 0},
+    {"POST", "/v1/chat/completions", 0, read_request, 1, 1, &endpoint_chat},
+    {"POST", "/v1/completions", 0, read_request, 1, 1, &endpoint_completions},
+    {"POST", "/v1/embeddings", 0, read_request, 1, 1, &endpoint_embeddings},
+    {"POST", "/tokenize", 0, read_tokenize, 1, 1, 0},
+    {"POST", "/detokenize", 0, read_detokenize, 1, 1, 0},
+    {"GET", "/v1/models", answer_models, 0, 1, 1, 0},
+    {"GET", "/v1/models/", answer_model, 0, 1, 1, 0},
+    {"GET", "/metrics", answer_metrics, 0, 1, 0, 0},
+    {"GET", "/health", answer_health, 0, 0, 0, 0},
 };
 
 const endpoint *route_endpoint(const struct route *r) { return r ? r->endpoint : 0; }
@@ -316,16 +152,56 @@ static answer answer_other(struct MHD_Connection *c, const char *method, const c
     return http_send_error(c, 0, http_error_of(404, "there is nothing at this address"));
 }
 
+/* ---- a request's head ---- */
+
+/* What says how long a body is. */
+typedef struct framing { int lengths, codings, is_chunked, is_odd; } framing;
+
+static enum MHD_Result look_at_field(void *cls, enum MHD_ValueKind kind, const char *name,
+                                     const char *value) {
+    framing *f = (framing *)cls;
+    (void)kind;
+    if (strpbrk(name, " \t")) f->is_odd = 1;     /* a blank before the colon */
+    if (!strcasecmp(name, "Content-Length")) {
+        f->lengths++;
+        if (!value || !*value || value[strspn(value, "0123456789")]) f->is_odd = 1;
+    }
+    if (strcasecmp(name, "Transfer-Encoding")) return MHD_YES;
+    f->codings++;
+    f->is_chunked = value && !strcasecmp(value, "chunked");
+    return MHD_YES;
+}
+
+/* Where a proxy and this server would disagree on where a request ends, a client could hide one in
+   another: RFC 9112, section 6.3. */
+static int is_badly_framed(struct MHD_Connection *c) {
+    framing f = {0, 0, 0, 0};
+    MHD_get_connection_values(c, MHD_HEADER_KIND, look_at_field, &f);
+    return f.is_odd || f.lengths + f.codings > 1 || (f.codings && !f.is_chunked);
+}
+
 /* What is wrong with a request, as far as one can see before its body comes. */
-static http_error check_head(struct MHD_Connection *c, const struct route *route) {
+static http_error check_head(struct MHD_Connection *c, const struct route *route, const job *j) {
     const char *length = MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Content-Length");
-    const http_error e = check_client(c, route && route->needs_key);
+    const http_error e = client_check(c, route && route->needs_key);
     if (e.status) return e;
     if (route && route->needs_model && !serve_is_ready())
         return http_error_of(503, "the model is being loaded");
     if (length && strtoull(length, 0, 10) > (unsigned long long)settings.body_megabytes << 20)
         return http_error_of(413, "the body is too large: see --max-body");
-    return e;
+    return route && route->read ? job_has_place(j) : e;
+}
+
+static answer refuse_framing(struct MHD_Connection *c, const struct route *route) {
+    const http_error e = http_error_of(400, "Content-Length and Transfer-Encoding: one of them is "
+                                       "needed, once, and the only encoding is chunked");
+    buffer out = {0};
+    struct MHD_Response *r;
+    (route && route->endpoint ? route->endpoint->error : reply_error)(&out, &e);
+    r = out.failed ? 0 : MHD_create_response_from_buffer(out.n, out.p, MHD_RESPMEM_MUST_COPY);
+    buffer_free(&out);
+    if (r) MHD_add_response_header(r, "Connection", "close");
+    return http_send(c, 400, r, HTTP_JSON);
 }
 
 /* Before the body comes. Who has asked whether to send it is refused here. All others get their
@@ -333,16 +209,39 @@ static http_error check_head(struct MHD_Connection *c, const struct route *route
 static answer begin_request(struct MHD_Connection *c, const char *method, const char *path,
                             void **con_cls) {
     const struct route *route = find_route(method, path);
-    const http_error e = check_head(c, route);
-    job *j;
-    if (e.status && MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Expect"))
-        return http_send_error(c, route_endpoint(route), e);
-    if (!(j = job_create(c))) return http_send_error(c, 0, http_error_of(503, "no memory"));
-    j->route = route;
-    if (route) snprintf(j->name, sizeof j->name, "%s", path + strlen(route->path));
-    j->error = e;
+    job *j = job_create(c);
+    if (!j) return http_send_error(c, route_endpoint(route), http_error_of(503, "no memory"));
     *con_cls = j;
+    peer_has_job(c, j);
+    j->route = route;
+    j->read = route ? route->read : 0;
+    if (route) snprintf(j->name, sizeof j->name, "%s", path + strlen(route->path));
+    snprintf(j->method, sizeof j->method, "%s", method);
+    snprintf(j->path, sizeof j->path, "%s", path);
+    client_identify(c, &j->client);
+    if (is_badly_framed(c)) return refuse_framing(c, route);
+    j->error = check_head(c, route, j);
+    if (j->error.status && MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Expect"))
+        return http_send_error(c, route_endpoint(route), j->error);
     return MHD_YES;
+}
+
+/* The whole request is here. */
+static answer take_request(job *j, const char *method, const char *path) {
+    struct MHD_Connection *c = j->connection;
+    const endpoint *how = route_endpoint(j->route);
+    http_error e = j->error;
+    peer_has_request(c);
+    if (!e.status && j->body.failed) e = http_error_of(503, "no memory");
+    if (!e.status && j->read) {
+        e = job_submit(j);
+        if (!e.status) return MHD_YES;       /* from here on the job is a reader's */
+    }
+    if (e.status) {
+        j->error = e;
+        return http_send_error(c, how, e);
+    }
+    return j->route ? j->route->run(j) : answer_other(c, method, path);
 }
 
 static answer on_request(void *cls, struct MHD_Connection *c, const char *path, const char *method,
@@ -352,15 +251,11 @@ static answer on_request(void *cls, struct MHD_Connection *c, const char *path, 
     (void)version;
     if (!j) return begin_request(c, method, path, con_cls);
     if (*size > 0) {
-        take_part(j, data, *size);
+        job_take_part(j, data, *size);
         *size = 0;
         return MHD_YES;
     }
-    if (j->is_submitted) return answer_ended(j);
-    set_since(c, 0);
-    if (j->error.status) return http_send_error(c, route_endpoint(j->route), j->error);
-    if (j->body.failed) return http_send_error(c, 0, http_error_of(503, "no memory"));
-    return j->route ? j->route->run(j) : answer_other(c, method, path);
+    return j->is_submitted ? answer_read(j) : take_request(j, method, path);
 }
 
 static void on_completed(void *cls, struct MHD_Connection *c, void **con_cls,
@@ -368,9 +263,9 @@ static void on_completed(void *cls, struct MHD_Connection *c, void **con_cls,
     job *j = (job *)*con_cls;
     (void)cls;
     (void)why;
-    set_since(c, serve_now());
+    peer_has_answer(c);
     if (!j) return;
-    forget_body(j);
+    peer_has_job(c, 0);
     *con_cls = 0;
     job_leave(j);
 }
@@ -379,6 +274,13 @@ static void on_completed(void *cls, struct MHD_Connection *c, void **con_cls,
 
 static struct MHD_Daemon *http;
 
+int http_is_socket(void) { return strchr(settings.host, '/') != 0; }
+
+static int is_any(const struct sockaddr *a) {
+    return a->sa_family == AF_INET6 &&
+           IN6_IS_ADDR_UNSPECIFIED(&((const struct sockaddr_in6 *)(const void *)a)->sin6_addr);
+}
+
 static int is_loopback(const struct sockaddr *a) {
     if (a->sa_family == AF_INET)
         return (ntohl(((const struct sockaddr_in *)(const void *)a)->sin_addr.s_addr) >> 24) == 127;
@@ -386,7 +288,55 @@ static int is_loopback(const struct sockaddr *a) {
            IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)(const void *)a)->sin6_addr);
 }
 
-int http_start(void) {
+/* A Unix socket at a path. One that is left of a server that has died goes first. */
+static int listen_at(const char *path) {
+    struct sockaddr_un a;
+    struct stat st;
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0), is_ok = fd >= 0;
+    memset(&a, 0, sizeof a);
+    a.sun_family = AF_UNIX;
+    if (strlen(path) >= sizeof a.sun_path) {
+        errno = ENAMETOOLONG;
+        is_ok = 0;
+    } else strcpy(a.sun_path, path);
+    if (is_ok && !stat(path, &st) && S_ISSOCK(st.st_mode) &&
+        connect(fd, (struct sockaddr *)(void *)&a, sizeof a) && errno == ECONNREFUSED) unlink(path);
+    if (is_ok) {
+        close(fd);
+        fd = socket(AF_UNIX, SOCK_STREAM, 0);
+        is_ok = fd >= 0 && !bind(fd, (struct sockaddr *)(void *)&a, sizeof a) &&
+                !listen(fd, 1024);
+    }
+    if (is_ok) return fd;
+    fprintf(stderr, "serve: cannot listen at %s: %s\n", path, strerror(errno));
+    if (fd >= 0) close(fd);
+    return -1;
+}
+
+/* fd < 0: at the address. */
+static void start_daemon(const struct sockaddr *address, int fd) {
+    const int is_v6 = address && address->sa_family == AF_INET6;
+    struct MHD_OptionItem where[] = {
+        {MHD_OPTION_SOCK_ADDR, 0, (void *)(size_t)address}, {MHD_OPTION_END, 0, 0}
+    };
+    if (fd >= 0) {
+        where[0].option = MHD_OPTION_LISTEN_SOCKET;
+        where[0].value = fd;
+    }
+    http = MHD_start_daemon(
+        MHD_USE_AUTO_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME |
+            (is_v6 && is_any(address) ? MHD_USE_DUAL_STACK : is_v6 ? MHD_USE_IPv6 : 0),
+        (uint16_t)settings.port, peers_accept, (void *)0, on_request, (void *)0, MHD_OPTION_ARRAY, where,
+        MHD_OPTION_CONNECTION_LIMIT, (unsigned)settings.n_connections,
+        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)settings.idle_seconds,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEADER_BYTES,
+        MHD_OPTION_STRICT_FOR_CLIENT, 1,
+        MHD_OPTION_NOTIFY_COMPLETED, on_completed, (void *)0, MHD_OPTION_NOTIFY_CONNECTION,
+        peers_notify, (void *)0, MHD_OPTION_END);
+}
+
+/* Returns 0, or an exit code. */
+static int start_at_address(void) {
     struct addrinfo hints, *found = 0;
     const union MHD_DaemonInfo *info;
     char number[16];
@@ -398,22 +348,14 @@ int http_start(void) {
         serve_fail("--host %s: there is no such address%s", settings.host, "");
         return 2;
     }
-    if (!is_loopback(found->ai_addr) && !settings.api_key && !settings.open_to_all) {
+    if (!is_loopback(found->ai_addr) && !clients_have_keys() && !settings.open_to_all) {
         serve_fail("--host %s: other machines can come in. Set --api-key, or --no-key to let all "
                    "in%s", settings.host, "");
         freeaddrinfo(found);
         return 2;
     }
     errno = 0;
-    http = MHD_start_daemon(
-        MHD_USE_AUTO_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME |
-            (found->ai_family == AF_INET6 ? MHD_USE_IPv6 : 0),
-        (uint16_t)settings.port, 0, 0, on_request, (void *)0, MHD_OPTION_SOCK_ADDR, found->ai_addr,
-        MHD_OPTION_CONNECTION_LIMIT, (unsigned)settings.n_connections,
-        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)settings.idle_seconds,
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEADER_BYTES,
-        MHD_OPTION_NOTIFY_COMPLETED, on_completed, (void *)0, MHD_OPTION_NOTIFY_CONNECTION,
-        on_connection, (void *)0, MHD_OPTION_END);
+    start_daemon(found->ai_addr, -1);
     freeaddrinfo(found);
     if (!http) {
         fprintf(stderr, "serve: cannot listen on %s, port %ld: %s\n", settings.host, settings.port,
@@ -423,6 +365,19 @@ int http_start(void) {
     info = MHD_get_daemon_info(http, MHD_DAEMON_INFO_BIND_PORT);
     if (info && info->port) settings.port = info->port;
     return 0;
+}
+
+int http_start(void) {
+    int fd;
+    if (!http_is_socket()) return start_at_address();
+    fd = listen_at(settings.host);
+    if (fd < 0) return 1;
+    start_daemon(0, fd);
+    if (!http) {
+        serve_fail("cannot start on the socket %s%s", settings.host, "");
+        close(fd);
+    }
+    return !http;
 }
 
 void http_stop(void) {
@@ -435,4 +390,5 @@ void http_stop(void) {
         if (left) nanosleep(&pause, 0);
     }
     MHD_stop_daemon(http);
+    if (http_is_socket()) unlink(settings.host);
 }

@@ -1,8 +1,7 @@
 /* serve_http.h - connections, with libmicrohttpd
 
-   serve_http.c owns the daemon and its callbacks, all on a thread of its own: who may come in, how
-   long a client may take, bodies and their limits, which address does what, and how answers are
-   sent. */
+   serve_http.c owns the daemon and its callbacks, all on a thread of its own: what a request's head
+   may say, which address does what, and how answers are sent. */
 #ifndef SERVER_SERVE_HTTP_H
 #define SERVER_SERVE_HTTP_H
 
@@ -14,6 +13,8 @@
 
 typedef enum MHD_Result answer;
 
+/* --host is the path of a Unix socket. */
+int http_is_socket(void);
 /* Returns 0, or an exit code. */
 int http_start(void);
 /* Lets the last answers reach their clients. */
@@ -31,14 +32,5 @@ answer http_send_error(struct MHD_Connection *c, const endpoint *how, http_error
 const endpoint *route_endpoint(const struct route *r);
 /* Status 0: there is none. */
 http_error http_error_of(int status, const char *text);
-
-/* The body belongs to the parser from here on. 0: there is no memory. */
-char *http_take_body(job *j, size_t *size);
-/* Whose request it is, so that slots are shared out fairly. */
-uint64_t http_client_of(struct MHD_Connection *c);
-/* Is the client of a suspended connection gone? libmicrohttpd does not look at it meanwhile. */
-int http_has_left(struct MHD_Connection *c);
-/* With the lock: ends the connections whose request does not arrive. */
-void http_end_slow(double time);
 
 #endif

@@ -1,17 +1,30 @@
 #include "serve_jobs.h"
+#include "reply.h"
 #include "serve.h"
 #include "serve_figures.h"
+#include "serve_log.h"
+#include "serve_peers.h"
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-enum { ALIVE_SECONDS = 15, MOST_UNREAD = 64 << 20, MOST_VECTORS = 8192 };
+enum { ALIVE_SECONDS = 15, MOST_VECTORS = 8192, SMALL_BODY = 64 << 10, MOST_BODIES = 8,
+       MOST_ANSWER = 64 << 20, MOST_ANSWERS = 8 };
 
 static pthread_cond_t arrived = PTHREAD_COND_INITIALIZER;
+static pthread_cond_t to_read = PTHREAD_COND_INITIALIZER;
 static job *inbox, **inbox_end = &inbox;         /* for the engine */
-static job *running, **running_end = &running;   /* what the engine has */
-static long n_texts, n_jobs;                     /* that have not ended; that HTTP knows */
+static job *running, *last_running;              /* what the engine has */
+static long n_texts, n_jobs, n_busy;             /* places taken; jobs that HTTP knows; see is_busy */
+static long n_gone;                              /* running ones whose client has left */
 static long n_vectors;                           /* of the requests for embeddings among them */
+static size_t body_bytes, answer_bytes;          /* of all jobs */
+
+/* How many jobs a client has that have not ended: of all clients with the same last digits, which
+   are seldom two. */
+enum { CLIENTS = 65536 };
+static int32_t served[CLIENTS];
+static int32_t *served_of(const job *j) { return &served[j->client.id % CLIENTS]; }
 
 /* ---- who knows a job ---- */
 
@@ -20,26 +33,53 @@ job *job_create(struct MHD_Connection *c) {
     if (!j) return 0;
     j->connection = c;
     j->has_http = 1;
+    j->arrived = serve_now();
     pthread_mutex_lock(&serve_lock);
     n_jobs++;
     pthread_mutex_unlock(&serve_lock);
     return j;
 }
 
+/* Without the lock: who knows it last does that. */
 static void free_job(job *j) {
     int32_t i;
+    log_job(j);
     for (i = 0; j->choices && i < j->request.n_texts; i++) choice_free(&j->choices[i]);
     free(j->choices);
     buffer_free(&j->body);
+    buffer_free(&j->logged);
     buffer_free(&j->out);
     request_free(&j->request);
     free(j);
 }
 
-/* With the lock. */
-static void mark_gone(job *j) {
-    if (!j->is_gone) figures.gone++;
+/* With the lock, of one that is read. */
+static void cancel(job *j) {
+    int32_t i;
+    for (i = 0; i < j->request.n_texts; i++) text_cancel(&j->request.texts[i]);
+    embed_cancel(&j->request.embed);
+}
+
+void job_has_left(job *j) {
+    if (j->is_gone || !j->is_busy) return;
+    figures.gone++;
+    n_gone++;
     j->is_gone = 1;
+    if (j->is_read) cancel(j);         /* else a reader still writes the request */
+}
+
+/* With the lock. */
+static void count_answer(job *j) {
+    const size_t held = j->is_busy || j->has_http ? j->in_choices + j->out.n : 0;
+    answer_bytes += held - j->held;
+    j->held = held;
+}
+
+static void count_choice(job *j, choice *c) {
+    const size_t n = choice_bytes(c);
+    j->in_choices += n - c->counted;
+    c->counted = n;
+    count_answer(j);
 }
 
 void job_leave(job *j) {
@@ -48,8 +88,11 @@ void job_leave(job *j) {
     n_jobs--;
     j->has_http = 0;
     j->is_suspended = 0;
-    if (j->has_engine) mark_gone(j);
-    is_free = !j->has_engine;
+    job_has_left(j);
+    is_free = !j->is_busy;
+    if (is_free) count_answer(j);
+    body_bytes -= j->n_body;
+    j->n_body = 0;
     pthread_cond_signal(&arrived);
     pthread_mutex_unlock(&serve_lock);
     if (is_free) free_job(j);
@@ -63,15 +106,13 @@ long jobs_of_http(void) {
     return n;
 }
 
-int jobs_of_engine(void) {
+int jobs_are_busy(void) {
     int n;
     pthread_mutex_lock(&serve_lock);
-    n = running || inbox;
+    n = n_busy > 0;
     pthread_mutex_unlock(&serve_lock);
     return n;
 }
-
-/* ---- the engine's side; all of it on the main thread ---- */
 
 /* With the lock. The connection's handler, or its reader, runs again. */
 static void wake(job *j) {
@@ -80,91 +121,309 @@ static void wake(job *j) {
     MHD_resume_connection(j->connection);
 }
 
-static void cancel(job *j) {
-    int32_t i;
-    for (i = 0; i < j->request.n_texts; i++) text_cancel(&j->request.texts[i]);
-    embed_cancel(&j->request.embed);
+/* With the lock: nobody but HTTP knows it any more. Returns it if it is to be freed. */
+static job *end_busy(job *j) {
+    j->is_done = 1;
+    j->is_busy = 0;
+    n_busy--;
+    n_gone -= j->is_gone;
+    n_texts -= j->places;
+    j->places = 0;
+    --*served_of(j);
+    wake(j);
+    count_answer(j);
+    return j->has_http ? 0 : j;
 }
 
-int jobs_look_for_the_gone(void) {
-    int n = 0;
-    job *j;
+/* ---- places ---- */
+
+/* With the lock. Are n more than all may have? Some are only for clients that have none, so that
+   one who fills the queue does not shut out all others. */
+static int is_full(const job *j, long n, long most, long more) {
+    return n > most && (n > most + more || *served_of(j) > j->is_busy);
+}
+
+/* With the lock. Is there room for so many more texts, or for a request with so many vectors? */
+static http_error find_place(const job *j, long texts, long vectors) {
+    const long most = settings.n_slots + settings.queue_length;
+    if (serve_is_stopping()) return http_error_of(503, "the server is shutting down");
+    if (j->places + texts > most)
+        return http_error_of(400, "these are more texts than the server can take at once");
+    if (is_full(j, n_texts + texts, most, settings.n_slots) ||
+        is_full(j, n_vectors + vectors, MOST_VECTORS, MOST_VECTORS))
+        return http_error_of(429, "all places are taken: try again");
+    return http_error_of(0, "");
+}
+
+http_error job_has_place(const job *j) {
+    http_error e;
     pthread_mutex_lock(&serve_lock);
-    for (j = running; j; j = j->next) {
-        if (!j->is_gone && j->is_suspended && http_has_left(j->connection)) mark_gone(j);
-        if (!j->is_gone) continue;
-        n++;
-        cancel(j);
+    e = find_place(j, 1, 0);
+    pthread_mutex_unlock(&serve_lock);
+    return e;
+}
+
+/* ---- bodies ---- */
+
+void job_take_part(job *j, const char *data, size_t size) {
+    const size_t most = (size_t)settings.body_megabytes << 20, n = j->body.n + size;
+    if (j->error.status || !j->route) return;
+    pthread_mutex_lock(&serve_lock);
+    if (n > most) j->error = http_error_of(413, "the body is too large: see --max-body");
+    else if (n > SMALL_BODY && body_bytes + size > MOST_BODIES * most)
+        j->error = http_error_of(503, "too many large requests come in");
+    if (!j->error.status) {
+        j->n_body += size;
+        body_bytes += size;
+    } else {
+        body_bytes -= j->n_body;
+        j->n_body = 0;
     }
     pthread_mutex_unlock(&serve_lock);
+    if (j->error.status) buffer_free(&j->body);
+    else buffer_add(&j->body, data, size);
+}
+
+char *job_take_body(job *j, size_t *size) {
+    char *p;
+    buffer_add(&j->body, "", 0);
+    log_body(j);
+    p = j->body.failed ? 0 : j->body.p;
+    *size = j->body.n;
+    if (!p) buffer_free(&j->body);
+    memset(&j->body, 0, sizeof j->body);
+    return p;
+}
+
+/* ---- readers ---- */
+
+/* Jobs that wait for a reader, by clients. The next one is of the lane that has had the least of
+   the readers' time: so who sends bodies that take long waits for himself. */
+enum { LANES = 256 };
+typedef struct lane {
+    job *first, *last;
+    double spent;                      /* seconds */
+} lane;
+static lane lanes[LANES];
+static double turn;                    /* `spent` of the lane that was last chosen */
+static long n_to_read;
+static int readers_end;
+
+static lane *lane_of(const job *j) { return &lanes[j->client.id % LANES]; }
+
+/* With the lock. */
+static void add_to_read(job *j) {
+    lane *l = lane_of(j);
+    if (!l->first) {
+        l->first = j;
+        if (l->spent < turn) l->spent = turn;    /* who was away has saved nothing up */
+    } else l->last->next = j;
+    l->last = j;
+    n_to_read++;
+    pthread_cond_signal(&to_read);
+}
+
+/* With the lock; 0: there is none. */
+static job *next_to_read(void) {
+    lane *best = 0;
+    job *j;
+    int i;
+    for (i = 0; i < LANES && n_to_read; i++)
+        if (lanes[i].first && (!best || lanes[i].spent < best->spent)) best = &lanes[i];
+    if (!best) return 0;
+    j = best->first;
+    best->first = j->next;
+    j->next = 0;
+    turn = best->spent;
+    n_to_read--;
+    return j;
+}
+
+static void on_piece(engine_text *t, const char *piece, size_t n, const token_info *token);
+static void on_end(engine_text *t);
+static void on_vector(engine_embed *t, const float *vector);
+static void on_embedded(engine_embed *t);
+
+static http_error read_job(job *j) {
+    const http_error e = j->read(j);
+    request *r = &j->request;
+    int32_t i;
+    if (e.status || !r->n_texts) return e;
+    j->choices = (choice *)calloc((size_t)r->n_texts, sizeof *j->choices);
+    for (i = 0; i < r->n_texts; i++) {
+        r->texts[i].client = j->client.id;
+        r->texts[i].piece_fn = on_piece;
+        r->texts[i].end_fn = on_end;
+        r->texts[i].ud = j;
+    }
+    return j->choices ? e : http_error_of(503, "no memory");
+}
+
+/* With the lock. Hands a request to the engine, or says that there is no place for all of it. */
+static http_error add_to_inbox(job *j) {
+    request *r = &j->request;
+    const long texts = r->embed.n ? 0 : r->n_texts - 1;    /* it has one place already */
+    http_error e = find_place(j, texts, r->embed.n);
+    if (!e.status && j->is_gone) e = http_error_of(503, "its client has left");
+    if (e.status) return e;
+    r->embed.client = j->client.id;
+    r->embed.vector_fn = on_vector;
+    r->embed.end_fn = on_embedded;
+    r->embed.ud = j;
+    n_texts += texts;
+    j->places += texts;
+    n_vectors += r->embed.n;
+    j->last = serve_now();
+    j->is_read = 1;
+    *inbox_end = j;
+    inbox_end = &j->next;
+    pthread_cond_signal(&arrived);
+    if (r->stream) wake(j);            /* it begins */
+    return e;
+}
+
+static double seconds_of_thread(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+int jobs_read_one(int wait) {
+    double seconds = seconds_of_thread();
+    http_error e;
+    job *j, *gone = 0;
+    pthread_mutex_lock(&serve_lock);
+    while (!(j = next_to_read()) && wait && !readers_end) pthread_cond_wait(&to_read, &serve_lock);
+    e = j && serve_is_stopping() ? http_error_of(503, "the server is shutting down")
+                                 : http_error_of(0, "");
+    pthread_mutex_unlock(&serve_lock);
+    if (!j) return 0;
+    if (!e.status) e = read_job(j);
+    seconds = seconds_of_thread() - seconds;
+    pthread_mutex_lock(&serve_lock);
+    lane_of(j)->spent += seconds;
+    body_bytes -= j->n_body;
+    j->n_body = 0;
+    if (!e.status && (j->request.n_texts || j->request.embed.n)) e = add_to_inbox(j);
+    j->error = e;
+    if (!j->is_read) gone = end_busy(j);
+    pthread_mutex_unlock(&serve_lock);
+    if (gone) free_job(gone);
+    return 1;
+}
+
+void jobs_end_readers(void) {
+    pthread_mutex_lock(&serve_lock);
+    readers_end = 1;
+    pthread_cond_broadcast(&to_read);
+    pthread_mutex_unlock(&serve_lock);
+}
+
+http_error job_submit(job *j) {
+    http_error e;
+    pthread_mutex_lock(&serve_lock);
+    e = find_place(j, 1, 0);
+    if (!e.status) {
+        j->is_busy = j->is_submitted = j->is_suspended = 1;
+        j->places = 1;
+        j->begun = serve_now();
+        n_busy++;
+        n_texts++;
+        ++*served_of(j);
+        MHD_suspend_connection(j->connection);
+        add_to_read(j);
+    }
+    pthread_mutex_unlock(&serve_lock);
+    return e;
+}
+
+/* ---- the engine's side; all of it on the main thread ---- */
+
+int jobs_look_for_the_gone(void) {
+    int n;
+    pthread_mutex_lock(&serve_lock);
+    peers_look(serve_now());
+    n = n_gone > 0;
+    pthread_mutex_unlock(&serve_lock);
     return n;
+}
+
+/* With the lock: ends a job with an error. */
+static void fail(job *j, int status, const char *text) {
+    if (!j->error.status) j->error = http_error_of(status, text);
+    cancel(j);
 }
 
 void jobs_cancel_all(void) {
     job *j;
     pthread_mutex_lock(&serve_lock);
-    for (j = running; j; j = j->next) {
-        if (!j->error.status) {
-            j->error.status = 503;
-            strcpy(j->error.text, "the server is shutting down");
-        }
-        cancel(j);
-    }
+    for (j = running; j; j = j->next) fail(j, 503, "the server is shutting down");
     pthread_mutex_unlock(&serve_lock);
+}
+
+/* With the lock. Answers have a bound, one by itself and all together. */
+static void bound_answer(job *j) {
+    if (j->held > MOST_ANSWER && j->request.stream) job_has_left(j);     /* it does not read */
+    else if (j->held > MOST_ANSWER)
+        fail(j, 400, "the answer has more than 64 MB: use a stream, or ask for less");
+    else if (answer_bytes > (size_t)MOST_ANSWERS * MOST_ANSWER && j->held > MOST_ANSWER / 64)
+        fail(j, 503, "the answers of all clients have more than 512 MB together: try again");
 }
 
 static void on_piece(engine_text *t, const char *piece, size_t n, const token_info *token) {
     job *j = (job *)t->ud;
     const int32_t i = (int32_t)(t - j->request.texts);
+    choice *c = &j->choices[i];
     const double time = serve_now();
-    choice_add(&j->choices[i], &j->request, t, piece, n, token);
+    choice_add(c, &j->request, t, piece, n, token);
     pthread_mutex_lock(&serve_lock);
     if (j->first <= 0) figures_observe(&figures.first_token, time - j->begun);
     else if (j->request.n_texts == 1) figures_observe(&figures.per_token, time - j->last);
     if (j->first <= 0) j->first = time;
     j->last = time;
-    if (j->request.stream) {
-        j->request.endpoint->event(&j->out, &j->request, i, &j->choices[i]);
-        if (j->out.n > MOST_UNREAD) mark_gone(j);      /* it does not read */
-        wake(j);
-    }
+    if (j->request.stream) j->request.endpoint->event(&j->out, &j->request, i, c);
+    count_choice(j, c);
+    bound_answer(j);
+    if (j->request.stream) wake(j);
     pthread_mutex_unlock(&serve_lock);
 }
 
-/* With the lock: the last of a job's texts has ended. */
-static void finish(job *j) {
+/* With the lock: the last of a job's texts has ended. Returns it if it is to be freed. */
+static job *finish(job *j) {
     const endpoint *how = j->request.endpoint;
-    job **at = &running;
-    while (*at != j) at = &(*at)->next;
-    *at = j->next;
-    if (!j->next) running_end = at;
-    j->is_done = 1;
-    j->has_engine = 0;
+    *(j->before ? &j->before->next : &running) = j->next;
+    *(j->next ? &j->next->before : &last_running) = j->before;
     if (j->request.stream && j->error.status) how->error_event(&j->out, &j->error);
     else if (j->request.stream) how->done(&j->out, &j->request, j->choices);
     else if (!j->error.status && how->whole) how->whole(&j->out, &j->request, j->choices);
-    if (j->out.failed && !j->error.status) {
-        j->error.status = 503;
-        strcpy(j->error.text, "the server has no memory for this answer");
-    }
-    wake(j);
-    if (!j->has_http) free_job(j);
+    if (j->out.failed && !j->error.status)
+        j->error = http_error_of(503, "the server has no memory for this answer");
+    return end_busy(j);
 }
 
 static void on_end(engine_text *t) {
-    job *j = (job *)t->ud;
+    job *j = (job *)t->ud, *gone = 0;
     const int32_t i = (int32_t)(t - j->request.texts);
     pthread_mutex_lock(&serve_lock);
-    n_texts--;
     figures.prompt += (unsigned long long)(t->n_read - t->n_reused);
     figures.reused += (unsigned long long)t->n_reused;
     figures.written += (unsigned long long)t->n_new;
+    if (i % j->request.n == 0) {       /* texts of one prompt read it once */
+        j->tokens.prompt += t->n_prompt;
+        j->tokens.reused += t->n_reused;
+    }
+    j->tokens.written += t->n_new;
     if (t->err.code && !j->error.status) j->error = reply_failure(&t->err);
     if (j->request.stream && !j->error.status)
         j->request.endpoint->last_event(&j->out, &j->request, i, &j->choices[i]);
-    if (++j->n_ended == j->request.n_texts) finish(j);
-    else if (j->request.stream) wake(j);
+    if (++j->n_ended == j->request.n_texts) gone = finish(j);
+    else {
+        n_texts--;
+        j->places--;
+        if (j->request.stream) wake(j);
+    }
     pthread_mutex_unlock(&serve_lock);
+    if (gone) free_job(gone);
 }
 
 /* Until the last vector nobody else looks at the answer. */
@@ -174,32 +433,54 @@ static void on_vector(engine_embed *t, const float *vector) {
     pthread_mutex_lock(&serve_lock);
     figures.embedded++;
     figures.embedded_tokens += (unsigned long long)t->inputs[t->n_done].n_tokens;
+    j->tokens.prompt += t->inputs[t->n_done].n_tokens;
+    count_answer(j);
+    bound_answer(j);
     pthread_mutex_unlock(&serve_lock);
 }
 
 static void on_embedded(engine_embed *t) {
-    job *j = (job *)t->ud;
+    job *j = (job *)t->ud, *gone;
     pthread_mutex_lock(&serve_lock);
-    n_texts--;
     n_vectors -= t->n;
     if (t->err.code && !j->error.status) j->error = reply_failure(&t->err);
-    finish(j);
+    gone = finish(j);
     pthread_mutex_unlock(&serve_lock);
+    if (gone) free_job(gone);
 }
 
-/* A comment, so that proxies and clients know that a stream lives. With the lock. */
-static void show_life(job *j, double time) {
-    if (!j->request.stream || time - j->last < ALIVE_SECONDS) return;
-    j->last = time;
-    buffer_text(&j->out, ": still here\n\n");
-    wake(j);
+/* Comments, so that proxies and clients know that their streams live. With the lock. */
+static void show_life(double time) {
+    static double last;
+    job *j;
+    if (time - last < 1) return;
+    last = time;
+    for (j = running; j; j = j->next) {
+        if (!j->request.stream || time - j->last < ALIVE_SECONDS) continue;
+        j->last = time;
+        buffer_text(&j->out, ": still here\n\n");
+        wake(j);
+    }
+}
+
+/* With the lock. Hands all of the inbox to the engine, in its order. */
+static void empty_inbox(engine *e) {
+    int32_t i;
+    job *j;
+    while ((j = inbox) != 0) {
+        inbox = j->next;
+        j->next = 0;
+        j->before = last_running;
+        *(last_running ? &last_running->next : &running) = j;
+        last_running = j;
+        for (i = 0; i < j->request.n_texts; i++) engine_add(e, &j->request.texts[i]);
+        if (j->request.embed.n) engine_add_embed(e, &j->request.embed);
+    }
+    inbox_end = &inbox;
 }
 
 void jobs_take(engine *e, int is_idle) {
     struct timespec until;
-    const double time = serve_now();
-    job *j, **at;
-    int32_t i;
     pthread_mutex_lock(&serve_lock);
     if (is_idle && !inbox) {
         clock_gettime(CLOCK_REALTIME, &until);
@@ -207,92 +488,17 @@ void jobs_take(engine *e, int is_idle) {
         if (until.tv_nsec >= 1000000000) until.tv_sec++, until.tv_nsec -= 1000000000;
         pthread_cond_timedwait(&arrived, &serve_lock, &until);
     }
-    at = running_end;
-    *at = inbox;                       /* moves to the end of running, in this order */
-    if (inbox) running_end = inbox_end;
-    inbox = 0;
-    inbox_end = &inbox;
-    for (j = *at; j; j = j->next) {
-        for (i = 0; i < j->request.n_texts; i++) engine_add(e, &j->request.texts[i]);
-        if (j->request.embed.n) engine_add_embed(e, &j->request.embed);
-    }
+    empty_inbox(e);
     figures.busy_slots = engine_busy(e);
     figures.waiting_texts = engine_waiting(e);
     figures.held_tokens = engine_held(e);
-    for (j = running; j; j = j->next) show_life(j, time);
-    http_end_slow(time);
+    show_life(serve_now());
     pthread_mutex_unlock(&serve_lock);
 }
 
 /* ---- HTTP's side ---- */
 
-/* With the lock. Has a client any texts that have not ended? */
-static int is_served(uint64_t client) {
-    const job *j;
-    for (j = running; j; j = j->next)
-        if (j->client == client) return 1;
-    for (j = inbox; j; j = j->next)
-        if (j->client == client) return 1;
-    return 0;
-}
-
-/* A request for embeddings is one text here, whatever the number of its inputs. */
-static long places_of(const request *r) { return r->embed.n ? 1 : r->n_texts; }
-
-/* With the lock. Are n more than all may have? Some are only for clients that have none, so that
-   one who fills the queue does not shut out all others. */
-static int is_full(const job *j, long n, long most, long more) {
-    return n > most && (n > most + more || is_served(j->client));
-}
-
-/* With the lock. Is there a place for a request? */
-static http_error find_place(const job *j) {
-    const request *r = &j->request;
-    const long most = settings.n_slots + settings.queue_length;
-    if (serve_is_stopping()) return http_error_of(503, "the server is shutting down");
-    if (r->n_texts > most)
-        return http_error_of(400, "these are more texts than the server can take at once");
-    if (is_full(j, n_texts + places_of(r), most, settings.n_slots) ||
-        is_full(j, n_vectors + r->embed.n, MOST_VECTORS, MOST_VECTORS))
-        return http_error_of(429, "all places are taken: try again");
-    return http_error_of(0, "");
-}
-
-http_error job_submit(job *j) {
-    request *r = &j->request;
-    http_error e;
-    int32_t i;
-    j->client = http_client_of(j->connection);
-    for (i = 0; i < r->n_texts; i++) {
-        r->texts[i].client = j->client;
-        r->texts[i].piece_fn = on_piece;
-        r->texts[i].end_fn = on_end;
-        r->texts[i].ud = j;
-    }
-    r->embed.client = j->client;
-    r->embed.vector_fn = on_vector;
-    r->embed.end_fn = on_embedded;
-    r->embed.ud = j;
-    pthread_mutex_lock(&serve_lock);
-    e = find_place(j);
-    if (!e.status) {
-        n_texts += places_of(r);
-        n_vectors += r->embed.n;
-        j->begun = j->last = serve_now();
-        j->has_engine = j->is_submitted = 1;
-        *inbox_end = j;
-        inbox_end = &j->next;
-        if (!r->stream) {
-            j->is_suspended = 1;
-            MHD_suspend_connection(j->connection);
-        }
-        pthread_cond_signal(&arrived);
-    }
-    pthread_mutex_unlock(&serve_lock);
-    return e;
-}
-
-ssize_t job_read(void *cls, uint64_t pos, char *buf, size_t max) {
+ssize_t job_read_stream(void *cls, uint64_t pos, char *buf, size_t max) {
     job *j = (job *)cls;
     ssize_t n;
     (void)pos;
@@ -304,6 +510,7 @@ ssize_t job_read(void *cls, uint64_t pos, char *buf, size_t max) {
         memmove(j->out.p, j->out.p + j->sent, j->out.n - j->sent);
         j->out.n -= j->sent;
         j->sent = 0;
+        count_answer(j);
     }
     if (j->out.failed) n = MHD_CONTENT_READER_END_WITH_ERROR;
     else if (n == 0 && j->is_done) n = MHD_CONTENT_READER_END_OF_STREAM;

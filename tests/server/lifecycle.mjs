@@ -297,10 +297,12 @@ const cases = {
         same([full.status, full.json.error.type], [429, 'rate_limit_error']);
         check(Number(full.headers.get('retry-after')) > 0, 'Retry-After');
         same((await metrics(server)).bitnet_refused_total, 1);
-        const many = await ask(server, '/v1/completions', { prompt: 'x', n: 9 });
-        same(many.status, 400);
+        const wrong = await ask(server, '/v1/completions', { prompt: 'x', n: 9 });
+        same(wrong.status, 429, 'it was not even read:');
         all.forEach(a => a.leave());
         await idle(server);
+        const many = await ask(server, '/v1/completions', { prompt: 'x', n: 9 });
+        same(many.status, 400);
         same(
             (await ask(server, '/v1/completions', { prompt: 'x', n: 3, max_tokens: 2 })).status,
             200

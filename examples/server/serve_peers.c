@@ -1,0 +1,152 @@
+#define _GNU_SOURCE 1                  /* POLLRDHUP */
+#include "serve_peers.h"
+#include "serve.h"
+#include "serve_clients.h"
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#ifndef POLLRDHUP
+#define POLLRDHUP 0
+#endif
+
+typedef struct peer {
+    int fd;
+    uint64_t address;                  /* see client_of_address */
+    double since;                      /* its last answer, or its begin; 0: a request is here */
+    double left;                       /* when it was seen to have left; 0: it has not */
+    job *job;
+    struct peer *next, **at;           /* at: what points to it */
+} peer;
+
+/* With the lock. */
+static peer *peers;
+static size_t n_peers;
+
+/* How many connections an address has, or several with the same last digits, which are seldom. */
+enum { ADDRESSES = 65536 };
+static int32_t n_of_address[ADDRESSES];
+
+enum MHD_Result peers_accept(void *cls, const struct sockaddr *a, socklen_t n) {
+    const uint64_t address = client_of_address(a);
+    int is_full;
+    (void)cls;
+    (void)n;
+    pthread_mutex_lock(&serve_lock);
+    is_full = address && n_of_address[address % ADDRESSES] >= settings.n_peer_connections;
+    pthread_mutex_unlock(&serve_lock);
+    return is_full ? MHD_NO : MHD_YES;
+}
+
+static peer *peer_of(struct MHD_Connection *c) {
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(c, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    return info ? (peer *)info->socket_context : 0;
+}
+
+static void begin(struct MHD_Connection *c, void **context) {
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
+    peer *l = info ? (peer *)calloc(1, sizeof *l) : 0;
+    if (!l) return;
+    l->fd = info->connect_fd;
+    info = MHD_get_connection_info(c, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    l->address = client_of_address(info ? info->client_addr : 0);
+    l->since = serve_now();
+    *context = l;
+    pthread_mutex_lock(&serve_lock);
+    l->next = peers;
+    l->at = &peers;
+    if (peers) peers->at = &l->next;
+    peers = l;
+    n_peers++;
+    n_of_address[l->address % ADDRESSES]++;
+    pthread_mutex_unlock(&serve_lock);
+}
+
+static void end(peer *l, void **context) {
+    pthread_mutex_lock(&serve_lock);
+    *l->at = l->next;
+    if (l->next) l->next->at = l->at;
+    n_peers--;
+    n_of_address[l->address % ADDRESSES]--;
+    pthread_mutex_unlock(&serve_lock);
+    *context = 0;
+    free(l);
+}
+
+void peers_notify(void *cls, struct MHD_Connection *c, void **context,
+                  enum MHD_ConnectionNotificationCode what) {
+    (void)cls;
+    if (what == MHD_CONNECTION_NOTIFY_STARTED) begin(c, context);
+    else if (*context) end((peer *)*context, context);
+}
+
+void peer_has_job(struct MHD_Connection *c, job *j) {
+    peer *l = peer_of(c);
+    pthread_mutex_lock(&serve_lock);
+    if (l) l->job = j;
+    pthread_mutex_unlock(&serve_lock);
+}
+
+job *peer_job(struct MHD_Connection *c) {
+    const peer *l = peer_of(c);
+    return l ? l->job : 0;
+}
+
+static void set_since(struct MHD_Connection *c, double since) {
+    peer *l = peer_of(c);
+    pthread_mutex_lock(&serve_lock);
+    if (l) l->since = since;
+    pthread_mutex_unlock(&serve_lock);
+}
+
+void peer_has_request(struct MHD_Connection *c) { set_since(c, 0); }
+void peer_has_answer(struct MHD_Connection *c) { set_since(c, serve_now()); }
+
+/* ---- who has left ---- */
+
+/* The client may have sent more before, hence the end is looked for behind that. Where a system
+   cannot say it, a connection has left if nothing but the end is there. */
+static int has_left(const struct pollfd *p) {
+    char next;
+    ssize_t n;
+    if (p->revents & (POLLRDHUP | POLLERR | POLLHUP | POLLNVAL)) return 1;
+    if (POLLRDHUP || !(p->revents & POLLIN)) return 0;
+    n = recv(p->fd, &next, 1, MSG_PEEK | MSG_DONTWAIT);
+    return n == 0 || (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
+}
+
+static void look_at(peer *l, int is_gone, double time) {
+    if (is_gone && l->left <= 0) l->left = time;
+    if (is_gone && l->since <= 0 && l->job) job_has_left(l->job);
+    if (l->since <= 0) return;
+    /* what it sent before it left may be a whole request, which libmicrohttpd reads meanwhile */
+    if ((is_gone && time - l->left > 0.25) ||
+        time - l->since > 2 * (double)settings.idle_seconds) shutdown(l->fd, SHUT_RDWR);
+}
+
+void peers_look(double time) {
+    static struct pollfd *polled;
+    static size_t room;
+    static double last;
+    size_t n = 0, i = 0;
+    peer *l;
+    if (time - last < 0.005 + 1e-5 * (double)n_peers) return;
+    last = time;
+    if (n_peers > room) {
+        struct pollfd *more = (struct pollfd *)realloc(polled, 2 * n_peers * sizeof *more);
+        if (!more) return;             /* another time */
+        polled = more;
+        room = 2 * n_peers;
+    }
+    for (l = peers; l; l = l->next, n++) {
+        polled[n].fd = l->fd;
+        polled[n].events = POLLRDHUP ? POLLRDHUP : POLLIN;
+        polled[n].revents = 0;
+    }
+    if (n && poll(polled, (nfds_t)n, 0) < 0) return;
+    for (l = peers; l; l = l->next, i++) look_at(l, has_left(&polled[i]), time);
+}
