@@ -173,8 +173,12 @@ suite_server() {
         run $CC $CFLAGS $USE_OBJECT tests/server/logprobs.c "$object" -o build/server-logprobs \
             -lm -lpthread &&
         run $CC $CFLAGS -shared -fPIC tests/server/slow_open.c -o build/slow_open.so -ldl &&
+        run $CC $CFLAGS $USE_OBJECT tests/server/scheduler.c examples/server/serve_jobs.c \
+            examples/server/serve_peers.c examples/server/[!bs]*.c examples/server/buffer.c \
+            examples/json/*.c "$object" -o build/server-scheduler -lm -lpthread &&
         chat_model || return 1
     modules=build/npm-server tiny=examples/tiny.gguf bad=0
+    run build/server-scheduler $tiny || bad=1
     { have npm && npm_packages tests/server/package.json $modules; } ||
         echo "npm cannot install the clients: their cases are skipped"
     run node tests/server/clients.mjs build/serve build/generate build/server-logprobs $tiny \
@@ -187,6 +191,8 @@ suite_server() {
     fi
     run node tests/server/lifecycle.mjs build/serve $tiny "$PWD/build/slow_open.so" || bad=1
     run node tests/server/hostile.mjs build/serve $tiny || bad=1
+    run node tests/server/attacks.mjs build/serve $tiny || bad=1
+    run node tests/server/operators.mjs build/serve $tiny || bad=1
     run node tests/server/load.mjs build/serve $tiny $modules || bad=1
     return $bad
 }

@@ -230,7 +230,8 @@ static void read_seed(reader *in, uint64_t seed) {
                      "is needed");
     else if (node) is_any = given == UINT64_MAX && in->j.text[in->j.nodes[node].at] == '-';
     if (!is_any) seed = given;
-    else if (!seed) seed = request_mix(__atomic_fetch_add(&in->r->service->seed, 1, __ATOMIC_RELAXED));
+    else if (!seed)
+        seed = request_mix(__atomic_fetch_add(&in->r->service->seed, 1, __ATOMIC_RELAXED));
     for (i = 0; i < in->r->n_texts; i++) {
         const uint64_t number = (uint64_t)(i % in->r->n);        /* the first has the seed itself */
         in->r->texts[i].sampler.rng = number ? request_mix(seed + number) : seed;

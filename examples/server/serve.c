@@ -96,7 +96,8 @@ static void find_page(const char *program) {
 /* Returns 0, or an exit code + 1. */
 static int check_options(void) {
     struct stat st;
-    if (!settings.n_peer_connections) settings.n_peer_connections = (settings.n_connections + 1) / 2;
+    if (!settings.n_peer_connections)
+        settings.n_peer_connections = (settings.n_connections + 1) / 2;
     if (!settings.model_path) {
         serve_fail("-m MODEL is needed; --help lists all options%s%s", "", "");
         return 3;
@@ -129,11 +130,14 @@ int serve_is_ready(void) { return __atomic_load_n(&ready_flag, __ATOMIC_ACQUIRE)
 int serve_is_stopping(void) { return __atomic_load_n(&stopping_flag, __ATOMIC_ACQUIRE); }
 static void set(int *flag) { __atomic_store_n(flag, 1, __ATOMIC_RELEASE); }
 
-double serve_now(void) {
+static double seconds_of(clockid_t clock) {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(clock, &t);
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
+
+double serve_now(void) { return seconds_of(CLOCK_MONOTONIC); }
+double serve_thread_time(void) { return seconds_of(CLOCK_THREAD_CPUTIME_ID); }
 
 /* After a signal no new text begins; --grace later all end. Returns 1 if they do. */
 static int should_end(void) {

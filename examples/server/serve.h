@@ -26,6 +26,7 @@ extern pthread_mutex_t serve_lock;     /* guards all that several threads see */
 int serve_is_ready(void);
 int serve_is_stopping(void);
 double serve_now(void);                /* seconds since some time */
+double serve_thread_time(void);        /* seconds of a processor that this thread has had */
 /* A line on stderr. */
 void serve_fail(const char *format, const char *a, const char *b);
 

@@ -56,7 +56,8 @@ answer answer_read(job *j) {
 static http_error read_tokens(job *j, http_error (*make)(service *, char *, size_t, buffer *)) {
     size_t size;
     char *body = job_take_body(j, &size);
-    const http_error e = body ? make(&serving, body, size, &j->out) : http_error_of(503, "no memory");
+    const http_error e = body ? make(&serving, body, size, &j->out)
+                              : http_error_of(503, "no memory");
     return !e.status && j->out.failed ? http_error_of(503, "no memory") : e;
 }
 

@@ -215,6 +215,7 @@ static answer begin_request(struct MHD_Connection *c, const char *method, const 
     peer_has_job(c, j);
     j->route = route;
     j->read = route ? route->read : 0;
+    j->needs_place = route_endpoint(route) != 0;
     if (route) snprintf(j->name, sizeof j->name, "%s", path + strlen(route->path));
     snprintf(j->method, sizeof j->method, "%s", method);
     snprintf(j->path, sizeof j->path, "%s", path);
@@ -326,7 +327,8 @@ static void start_daemon(const struct sockaddr *address, int fd) {
     http = MHD_start_daemon(
         MHD_USE_AUTO_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME |
             (is_v6 && is_any(address) ? MHD_USE_DUAL_STACK : is_v6 ? MHD_USE_IPv6 : 0),
-        (uint16_t)settings.port, peers_accept, (void *)0, on_request, (void *)0, MHD_OPTION_ARRAY, where,
+        (uint16_t)settings.port, peers_accept, (void *)0, on_request, (void *)0,
+        MHD_OPTION_ARRAY, where,
         MHD_OPTION_CONNECTION_LIMIT, (unsigned)settings.n_connections,
         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)settings.idle_seconds,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEADER_BYTES,

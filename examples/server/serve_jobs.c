@@ -15,7 +15,8 @@ static pthread_cond_t arrived = PTHREAD_COND_INITIALIZER;
 static pthread_cond_t to_read = PTHREAD_COND_INITIALIZER;
 static job *inbox, **inbox_end = &inbox;         /* for the engine */
 static job *running, *last_running;              /* what the engine has */
-static long n_texts, n_jobs, n_busy;             /* places taken; jobs that HTTP knows; see is_busy */
+static long n_texts;                             /* places that are taken */
+static long n_jobs, n_busy;                      /* that HTTP knows; that others have */
 static long n_gone;                              /* running ones whose client has left */
 static long n_vectors;                           /* of the requests for embeddings among them */
 static size_t body_bytes, answer_bytes;          /* of all jobs */
@@ -149,8 +150,8 @@ static http_error find_place(const job *j, long texts, long vectors) {
     if (serve_is_stopping()) return http_error_of(503, "the server is shutting down");
     if (j->places + texts > most)
         return http_error_of(400, "these are more texts than the server can take at once");
-    if (is_full(j, n_texts + texts, most, settings.n_slots) ||
-        is_full(j, n_vectors + vectors, MOST_VECTORS, MOST_VECTORS))
+    if ((texts && is_full(j, n_texts + texts, most, settings.n_slots)) ||
+        (vectors && is_full(j, n_vectors + vectors, MOST_VECTORS, MOST_VECTORS)))
         return http_error_of(429, "all places are taken: try again");
     return http_error_of(0, "");
 }
@@ -158,7 +159,7 @@ static http_error find_place(const job *j, long texts, long vectors) {
 http_error job_has_place(const job *j) {
     http_error e;
     pthread_mutex_lock(&serve_lock);
-    e = find_place(j, 1, 0);
+    e = find_place(j, j->needs_place, 0);
     pthread_mutex_unlock(&serve_lock);
     return e;
 }
@@ -282,14 +283,8 @@ static http_error add_to_inbox(job *j) {
     return e;
 }
 
-static double seconds_of_thread(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-}
-
 int jobs_read_one(int wait) {
-    double seconds = seconds_of_thread();
+    double seconds = serve_thread_time();
     http_error e;
     job *j, *gone = 0;
     pthread_mutex_lock(&serve_lock);
@@ -299,7 +294,7 @@ int jobs_read_one(int wait) {
     pthread_mutex_unlock(&serve_lock);
     if (!j) return 0;
     if (!e.status) e = read_job(j);
-    seconds = seconds_of_thread() - seconds;
+    seconds = serve_thread_time() - seconds;
     pthread_mutex_lock(&serve_lock);
     lane_of(j)->spent += seconds;
     body_bytes -= j->n_body;
@@ -322,13 +317,13 @@ void jobs_end_readers(void) {
 http_error job_submit(job *j) {
     http_error e;
     pthread_mutex_lock(&serve_lock);
-    e = find_place(j, 1, 0);
+    e = find_place(j, j->needs_place, 0);
     if (!e.status) {
         j->is_busy = j->is_submitted = j->is_suspended = 1;
-        j->places = 1;
+        j->places = j->needs_place;
         j->begun = serve_now();
         n_busy++;
-        n_texts++;
+        n_texts += j->places;
         ++*served_of(j);
         MHD_suspend_connection(j->connection);
         add_to_read(j);

@@ -35,6 +35,7 @@ struct job {
     request request;
     choice *choices;                   /* [request.n_texts] */
     int32_t n_ended;
+    int needs_place;                   /* it is to become texts or vectors */
     long places;                       /* that it has */
     buffer out;                        /* what the client has not got yet */
     size_t sent;                       /* bytes of out that are with the HTTP library */

@@ -5,16 +5,18 @@
 // SLOW_OPEN is a library for LD_PRELOAD, tests/server/slow_open.c.
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import http from 'node:http';
 import net from 'node:net';
 import { networkInterfaces, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import {
     ask,
+    began,
+    busy,
     check,
     endless,
     idle,
     metrics,
+    open,
     post,
     raw,
     runAll,
@@ -29,37 +31,6 @@ const TINY = ['-m', model],
     LONG = ['-m', model, '-c', '16384'];
 const run = (args, env = {}) =>
     spawnSync(serve, args, { encoding: 'utf8', timeout: 20000, env: { ...process.env, ...env } });
-
-/** Sends a request, perhaps from another address of this machine. Its answer fills as it comes. */
-function open(server, body, { localAddress, path = '/v1/completions', headers = {} } = {}) {
-    const answer = { text: '', status: 0, ended: false, failed: false };
-    const request = http.request({
-        host: '127.0.0.1',
-        port: server.port,
-        path,
-        method: 'POST',
-        localAddress,
-        agent: false,
-        headers
-    });
-    answer.done = new Promise(done => {
-        request.on('response', r => {
-            answer.status = r.statusCode;
-            answer.headers = r.headers;
-            r.setEncoding('utf8');
-            r.on('data', d => (answer.text += d));
-            r.on('end', () => ((answer.ended = true), done(answer)));
-            r.on('error', () => ((answer.failed = true), done(answer)));
-        });
-        request.on('error', () => ((answer.failed = true), done(answer)));
-    });
-    answer.leave = () => request.destroy();
-    request.end(JSON.stringify(body));
-    return answer;
-}
-const began = answer => until(() => answer.text.length > 0, 'the first event');
-const busy = (server, n) =>
-    until(async () => (await metrics(server)).bitnet_slots_busy === n, `${n} slots are busy`);
 
 async function freePort() {
     const probe = net.createServer().listen(0, '127.0.0.1');

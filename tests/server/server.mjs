@@ -1,6 +1,7 @@
 // server.mjs - starts build/serve for tests, and talks to it with as little as possible between
 import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
+import http from 'node:http';
 import net from 'node:net';
 
 export class Skip extends Error {}
@@ -84,6 +85,37 @@ export async function endless(server, more = {}) {
     const logit_bias = Object.fromEntries(json.tokens.map(t => [t, -100]));
     return { prompt: 'Once upon a time', max_tokens: -1, logit_bias, ...more };
 }
+
+/** Sends a request, perhaps from another address of this machine. Its answer fills as it comes. */
+export function open(server, body, { localAddress, path = '/v1/completions', headers = {} } = {}) {
+    const answer = { text: '', status: 0, ended: false, failed: false };
+    const request = http.request({
+        host: '127.0.0.1',
+        port: server.port,
+        path,
+        method: 'POST',
+        localAddress,
+        agent: false,
+        headers
+    });
+    answer.done = new Promise(done => {
+        request.on('response', r => {
+            answer.status = r.statusCode;
+            answer.headers = r.headers;
+            r.setEncoding('utf8');
+            r.on('data', d => (answer.text += d));
+            r.on('end', () => ((answer.ended = true), done(answer)));
+            r.on('error', () => ((answer.failed = true), done(answer)));
+        });
+        request.on('error', () => ((answer.failed = true), done(answer)));
+    });
+    answer.leave = () => request.destroy();
+    request.end(JSON.stringify(body));
+    return answer;
+}
+export const began = answer => until(() => answer.text.length > 0, 'the first event');
+export const busy = (server, n) =>
+    until(async () => (await metrics(server)).bitnet_slots_busy === n, `${n} slots are busy`);
 
 /** No text is being written, and none waits. */
 export const idle = server =>
