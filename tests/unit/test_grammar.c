@@ -1132,8 +1132,8 @@ static void test_around(void) {
     };
     static const grammar_case defs[] = {
         {"{\"$defs\": {\"a\": {\"enum\": [1, 2]}, \"b-1\": {\"$ref\": \"#/$defs/c\"}, \"c\": "
-         "{\"type\": \"array\", \"items\": {\"$ref\": \"#/$defs/a\"}}, \"d\": {\"not\": 1}, \"e\": 1}, "
-         "\"enum\": [true, \"space\"]}",
+         "{\"type\": \"array\", \"items\": {\"$ref\": \"#/$defs/a\"}}, \"d\": {\"not\": 1}, "
+         "\"e\": 1}, \"enum\": [true, \"space\"]}",
          {"c 1", "c [2,1]", "c <[]>true", "c <[1]>\"space\"", "x true", "x 3", "o <[", "c own", 0}}
     };
     static const error_case no_defs[] = {
