@@ -324,9 +324,9 @@ static const char *tag_of(const request *r, const char *tag, char room[24]) {
     return room;
 }
 
-/* The rule free: any text without the tag that opens a call. Each < may begin one. So it is
-   followed by as much of the tag as there may be (free-part), and then by the end, the next <, or a
-   character with which it is no tag (free-on):
+/* The rule free: any text without the tag that opens a call. Each < may begin the tag, so as much
+   of it as there may be (free-part) stands before the end, the next <, or a character with which it
+   is no tag (free-on):
 
        free-part ::= "<" ("t" ("o" ...)?)?
        free-on ::= "<" [^<t] | "<t" [^<o] | ... */
@@ -392,17 +392,16 @@ static void add_document(reader *in, const rules *from, buffer *out) {
    #/$defs/0/items: ... becomes tools[0].function.parameters: #/items: ... */
 static http_error refuse_rules(const request *r, const rules *from, bitnet_result code,
                                const char *text) {
-    static const char defs[] = "#/$defs/";
+    static const char defs[] = "#/$defs/", own[] = "#/$defs/text";
     const int status = code == BITNET_ERR_MEMORY ? 503 : 400;
-    const char *at = strstr(text, defs),
+    const char *at = binds_calls(r, from) ? strstr(text, defs) : 0,
                *param = r->must_call ? "tool_choice" : from->is_strict ? "tools" : from->field;
     size_t n;
-    if (!binds_calls(r, from) || !at)
-        return refuse(status, param, "%s: %s", param, text);
+    if (!at) return refuse(status, param, "%s: %s", param, text);
+    if (from->field && !strncmp(at, own, sizeof own - 1))
+        return refuse(status, from->field, "%s: #%s", from->field, at + sizeof own - 1);
     at += sizeof defs - 1;
     n = strspn(at, "0123456789");
-    if (n == 0)
-        return refuse(status, from->field, "%s: #%s", from->field, at + strlen("text"));
     return refuse(status, param, "tools[%.*s].function.parameters: #%s", (int)n, at, at + n);
 }
 
