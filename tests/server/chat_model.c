@@ -2,7 +2,8 @@
 
        chat_model TEMPLATE.jinja OUT.gguf [bare]
 
-   bare: the tags of thinking and tools are no tokens. Its text means nothing: tests say what it writes, with a grammar. */
+   bare: the tags of thinking and tools are no tokens. The model's text means nothing: tests say
+   what it writes, with a grammar. */
 #include "../unit/gguf_builder.h"
 
 static const char *const tags[] = {
