@@ -738,7 +738,7 @@ typedef struct bitnet_chat_template {
     bitnet_text system_text;     /* of chats that begin without a system message */
     bitnet_text think, no_think; /* behind reply, for BITNET_THINK_ON and _OFF */
     bitnet_text tools_before, tools_behind;      /* around bitnet_chat_params.tools in the system
-                                                    message, so system or other must be there */
+                                                    message; see @chat */
     bitnet_thinking thinking;    /* what BITNET_THINK_AUTO does; AUTO: neither think nor no_think */
     int32_t trim;                /* 1: white space around a message is left out */
     int32_t drop_thinking;       /* 1: <think>...</think> in the assistant's messages is left out if
@@ -751,8 +751,10 @@ typedef struct bitnet_chat_template {
 typedef struct bitnet_chat_params {
     const bitnet_chat_template *chat_template;   /* 0: the model's */
     bitnet_thinking thinking;
-    /* Functions that the model may call, at the beginning of a chat: for each a line with a JSON
-       object as in OpenAI's API, {"type": "function", "function": ...}. Data 0: none. */
+    /* Functions that the model may call: for each a line with a JSON object as in OpenAI's API,
+       {"type": "function", "function": ...}. They are written at the beginning of a chat, and a
+       template that has no tools (tools_before, tool) gets Qwen's for it: see @chat. Data 0:
+       none. */
     bitnet_text tools;
     uint64_t reserved[4];
 } bitnet_chat_params;
@@ -980,8 +982,8 @@ BITNET_API const bitnet_chat_template *bitnet_model_chat_template(const bitnet_m
    flags: of bitnet_chat_flags. With BITNET_CHAT_BEGIN, BOS comes if the model's template has it;
    with another one, a copy too, if the file asks for it. BITNET_ERR_ARG: a message has no role or
    no content, the template does not know a role, thinking or a flag is out of range, or
-   system_first is not followed. BITNET_ERR_UNSUPPORTED: the model's template is not known, or has
-   no tools or thinking. */
+   system_first is not followed. BITNET_ERR_UNSUPPORTED: the model's template is not known, has no
+   such thinking, or no message that could take the tools. */
 BITNET_API int bitnet_chat_tokenize(const bitnet_model *m, const bitnet_chat_params *chat,
                                     const bitnet_message *messages, int n, int flags,
                                     bitnet_token *out, size_t cap, bitnet_error *err);
@@ -6278,8 +6280,8 @@ static void bitnet__jinja_render(bitnet__jinja *j) {
    16 levels deep, and for 8 million bytes that it reads) writes a few probes by it, and the row of
    a table that writes the same is taken; it never sees a user's text. All probes must agree to the
    byte, with these exceptions: a default system text, BOS and whether texts are trimmed are taken
-   from the file; if it has no tools of the known form, or refuses or leaves out system messages or
-   other roles, the library refuses them. (It does not check that users and assistant take turns.)
+   from the file; system messages and other roles that it refuses or leaves out are refused; and of
+   tools it may have another form, or none. (It does not check that users and assistant take turns.)
    The rows follow tokenizer_config.json of these models on Hugging Face:
 
        bitnet-2b-4t    microsoft/bitnet-b1.58-2B-4T. The one in its GGUF file ("Human: ...
@@ -6298,6 +6300,13 @@ static void bitnet__jinja_render(bitnet__jinja *j) {
                        a newline, so that is also how one is written in front of a later message.
 
    To add one, add a row, and a template that does the same to tests/data/chat.json.
+
+   A chat with tools in a template without them gets Qwen's form. Its words and the functions stand
+   behind the text of the system message, which is added if there is none; a template without
+   system messages has them in front of the user's first. What tools say one after the other is a
+   turn of the user, each between <tool_response> tags, also where a template has no role tool. A
+   call stands in the assistant's message as the model wrote it. Tags that are no tokens of the
+   vocabulary are plain text, so what a tool says can spell them.
 
    A string of the template becomes tokens with its special tokens. A message never does, but its
    text and what is around it are cut into words together. That takes 3 times the memory of the
@@ -6440,6 +6449,8 @@ typedef struct bitnet__chat {
     bitnet_token marks[BITNET__MARKS];  /* [n_marks] the template's tokens, and the tags: no message
                                            has them */
     int32_t n_marks;
+    bitnet_text lent_role;          /* whose turn takes what tools say, if not the template's own */
+    bitnet_text tools;              /* to be written in front of the next message of the user */
 } bitnet__chat;
 
 static void bitnet__chat_put(bitnet__chat *c, const char *p, size_t n) {
@@ -6520,7 +6531,6 @@ static void bitnet__chat_open(bitnet__chat *c, bitnet__encoder *e, const bitnet_
     const bitnet_chat_turn *const turns[] = {&t->system, &t->user, &t->assistant, &t->tool,
                                              &t->other, &t->tools_turn};
     size_t i;
-    memset(c, 0, sizeof *c);
     c->e = e;
     c->t = t;
     for (i = 0; i < BITNET__N_TAGS; i++) bitnet__chat_collect(c, bitnet_text_of(bitnet__tags[i]));
@@ -6655,6 +6665,13 @@ static int bitnet__last_query(const bitnet_message *messages, int n) {
     return n - 1;
 }
 
+/* Adds the functions that the model may call. */
+static void bitnet__chat_tools(bitnet__chat *c, bitnet_text tools) {
+    bitnet__chat_string(c, c->t->tools_before);
+    bitnet__chat_put(c, tools.data, tools.size);
+    bitnet__chat_string(c, c->t->tools_behind);
+}
+
 static void bitnet__chat_message(bitnet__chat *c, const bitnet_message *messages, int n, int i,
                                  int last_query) {
     const bitnet_message *msg = &messages[i];
@@ -6662,17 +6679,24 @@ static void bitnet__chat_message(bitnet__chat *c, const bitnet_message *messages
     const int is_tool = bitnet__is_text(msg->role, "tool") && c->t->tool.prefix.data;
     const bitnet_text text = bitnet__content(c->t, msg->content);
     if (is_tool && !bitnet__has_role(messages, n, i - 1, "tool"))
-        bitnet__chat_string(c, c->t->tools_turn.prefix);
+        bitnet__chat_write(c, c->t->tools_turn.prefix, c->lent_role);
+    else if (is_tool && c->lent_role.data) bitnet__chat_put(c, "\n", 1);
     bitnet__chat_write(c, turn->prefix, msg->role);
+    if (c->tools.data && bitnet__is_text(msg->role, "user")) {
+        bitnet__chat_tools(c, c->tools);
+        bitnet__chat_put(c, "\n\n", 2);
+        c->tools.data = 0;
+    }
     if (bitnet__is_text(msg->role, "assistant"))
         bitnet__chat_assistant(c, text, i > last_query, i == n - 1);
     else bitnet__chat_put(c, text.data, text.size);
     bitnet__chat_write(c, turn->suffix, msg->role);
     if (is_tool && !bitnet__has_role(messages, n, i + 1, "tool"))
-        bitnet__chat_string(c, c->t->tools_turn.suffix);
+        bitnet__chat_write(c, c->t->tools_turn.suffix, c->lent_role);
 }
 
-/* The system message with the tools, or the template's own; 1: it stands for the first message. */
+/* The system message with the tools, or the template's own; 1: it stands for the first message. If
+   the template has no such message, the user's first one gets the tools. */
 static int bitnet__chat_begin(bitnet__chat *c, bitnet_text tools, const bitnet_message *messages,
                               int n) {
     const int given = bitnet__has_role(messages, n, 0, "system") && messages[0].content.data;
@@ -6680,15 +6704,12 @@ static int bitnet__chat_begin(bitnet__chat *c, bitnet_text tools, const bitnet_m
     const bitnet_chat_turn *turn = bitnet__turn_of(c->t, role);
     const bitnet_text content = given ? messages[0].content : c->t->system_text;
     const bitnet_text text = bitnet__content(c->t, content);
+    if (!turn) c->tools = tools;
     if (!turn || (!tools.data && (given || !content.data))) return 0;
     bitnet__chat_write(c, turn->prefix, role);
     bitnet__chat_put(c, text.data, text.size);
-    if (tools.data) {
-        if (content.data) bitnet__chat_put(c, "\n\n", 2);
-        bitnet__chat_string(c, c->t->tools_before);
-        bitnet__chat_put(c, tools.data, tools.size);
-        bitnet__chat_string(c, c->t->tools_behind);
-    }
+    if (tools.data && content.data) bitnet__chat_put(c, "\n\n", 2);
+    if (tools.data) bitnet__chat_tools(c, tools);
     bitnet__chat_write(c, turn->suffix, role);
     return given;
 }
@@ -6716,9 +6737,26 @@ static void bitnet__chat_reply(bitnet__chat *c, bitnet_thinking thinking) {
     if (thinking == BITNET_THINK_OFF) bitnet__chat_string(c, t->no_think);
 }
 
-/* Tools are written into the system message. */
-static int bitnet__has_tools(const bitnet_chat_template *t) {
-    return t->tools_before.data && bitnet__turn_of(t, bitnet_text_of("system"));
+/* A copy of a template, with the tools that it lacks: see the head of this section. */
+static const bitnet_chat_template *bitnet__lend_tools(const bitnet_chat_template *t,
+                                                      bitnet_text tools, bitnet__chat *c,
+                                                      bitnet_chat_template *own) {
+    static const bitnet_text words[] = {BITNET__TOOLS};
+    static const bitnet_chat_turn answer = BITNET__TURN("<tool_response>\n", "\n</tool_response>");
+    const int lacks_tools = tools.data && !t->tools_before.data;
+    const bitnet_text user = bitnet_text_of("user");
+    const bitnet_chat_turn *turn = bitnet__turn_of(t, user);
+    *own = *t;
+    if (lacks_tools) {
+        own->tools_before = words[0];
+        own->tools_behind = words[1];
+    }
+    if (turn && !t->tool.prefix.data && (lacks_tools || !t->other.prefix.data)) {
+        own->tool = answer;
+        own->tools_turn = *turn;
+        c->lent_role = user;
+    }
+    return own;
 }
 
 static int bitnet__is_thinking(bitnet_thinking t) {
@@ -6734,7 +6772,8 @@ static int bitnet__late_system(const bitnet_chat_template *t, const bitnet_messa
     return i < n ? i : -1;
 }
 
-/* Checks what a chat asks of its template. */
+/* Checks what a chat asks of its template. One without tools, such as a row of the table, refuses
+   them; a chat's own has got them (bitnet__lend_tools). */
 static bitnet_result bitnet__check_chat(const bitnet_chat_template *t, const bitnet_chat_params *p,
                                         const bitnet_message *messages, int n, int flags,
                                         bitnet_error *err) {
@@ -6764,8 +6803,11 @@ static bitnet_result bitnet__check_chat(const bitnet_chat_template *t, const bit
     if (i >= 0)
         return bitnet__fail(err, BITNET_ERR_ARG, "message %d: the chat template has a system "
                             "message only at the beginning of a chat", i);
-    if (p->tools.data && !bitnet__has_tools(t))
-        return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "the chat template has no tools");
+    for (i = 0; i < n && !bitnet__has_role(messages, n, i, "user"); i++) {}
+    if (p->tools.data && (!t->tools_before.data || (flags & BITNET_CHAT_BEGIN && i == n &&
+                                                    !bitnet__turn_of(t, bitnet_text_of("system")))))
+        return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "the chat template has no message that "
+                            "could take the tools");
     if (flags & BITNET_CHAT_OPEN_REPLY &&
         ((p->thinking == BITNET_THINK_ON && !t->think.data) ||
          (p->thinking == BITNET_THINK_OFF && t->think.data && !t->no_think.data)))
@@ -6796,10 +6838,13 @@ static bitnet_result bitnet__encode_chat(bitnet__encoder *e, const bitnet_chat_p
     const bitnet_chat_params *p = params ? params : &defaults;
     const bitnet_chat_template *t = p->chat_template ? p->chat_template : e->vocab->chat;
     const int bos = t == e->vocab->chat ? e->vocab->chat_bos : e->vocab->add_bos;
+    bitnet_chat_template own;
     bitnet_result r;
     bitnet__chat c;
     if (!t) return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "%s",
                                 e->vocab->no_chat.text);
+    memset(&c, 0, sizeof c);           /* as bitnet__lend_tools and bitnet__chat_open want it */
+    t = bitnet__lend_tools(t, p->tools, &c, &own);
     if ((r = bitnet__check_chat(t, p, messages, n, flags, err)) != BITNET_OK) return r;
     bitnet__chat_open(&c, e, t);
     if (bos) bitnet__encode_bos(e, flags & BITNET_CHAT_BEGIN ? BITNET_ADD_BOS : 0);
@@ -10760,7 +10805,7 @@ static void bitnet__log_chat(const bitnet_model *m) {
                  !bitnet__turn_of(t, bitnet_text_of("system")) ? "no system messages" :
                  t->system_first ? "system messages only at the beginning" : "system messages",
                  t->system_text.size > 0 ? ", a system text by default" : "",
-                 bitnet__has_tools(t) ? ", tools" : ", no tools",
+                 t->tools_before.data ? ", tools" : ", tools in the library's form",
                  t->other.prefix.data ? ", any other roles" : "");
     bitnet__log_text(m, BITNET_LOG_INFO, text.text);
 }

@@ -196,7 +196,8 @@ typedef struct bitnet_grammar_params {
     int32_t max_nodes;           /* how large a grammar may become, 16 .. 2^24; 0: 2^20 */
     int32_t max_work;            /* steps that compiling may take, from 1000 on; 0: 2^26 */
     /* GBNF rules around what is compiled, which is their rule root; the whole text is their rule
-       text. Their names are their own. Data 0: the whole text is root. */
+       text. Their names are their own; def-NAME is the schema NAME of a JSON schema's $defs, if
+       they do not define it. Data 0: the whole text is root. */
     bitnet_text around;
     uint64_t reserved[4];
 } bitnet_grammar_params;
@@ -4217,9 +4218,17 @@ static bitnet_grammar__frag bitnet_grammar__compile_schema(bitnet_grammar__build
     return bitnet_grammar__compile_all(b, &all);
 }
 
+static void bitnet_grammar__compile_todo(bitnet_grammar__builder *b) {
+    while (b->todo.n > 0 && !b->code) {
+        const uint32_t v = ((uint32_t *)b->todo.p)[--b->todo.n];
+        bitnet_grammar__define(b, BITNET_GRAMMAR__VALUE(b, v).rule,
+                               bitnet_grammar__compile_schema(b, v));
+    }
+}
+
 /* Compiles the schema, and all that it leads to. Returns its rule. */
 static uint32_t bitnet_grammar__parse_schema(bitnet_grammar__builder *b) {
-    uint32_t root, v;
+    uint32_t root;
     bitnet_grammar__parse_gbnf(b, bitnet_grammar__common_rules,
                                (uint32_t)strlen(bitnet_grammar__common_rules));
     b->text = b->source;
@@ -4230,12 +4239,28 @@ static uint32_t bitnet_grammar__parse_schema(bitnet_grammar__builder *b) {
     if (!b->code && b->at < b->n) bitnet_grammar__expected(b, "the end");
     if (b->code) return 0;
     root = bitnet_grammar__rule_of(b, 0);
-    while (b->todo.n > 0 && !b->code) {
-        v = ((uint32_t *)b->todo.p)[--b->todo.n];
-        bitnet_grammar__define(b, BITNET_GRAMMAR__VALUE(b, v).rule,
-                               bitnet_grammar__compile_schema(b, v));
-    }
+    bitnet_grammar__compile_todo(b);
     return root;
+}
+
+/* Defines the rules def-NAME that other rules have mentioned, in a space of names. */
+static void bitnet_grammar__define_defs(bitnet_grammar__builder *b, uint32_t space) {
+    const uint32_t defs = b->values.n ? bitnet_grammar__get(b, 0, "$defs") : BITNET_GRAMMAR__NONE;
+    uint32_t p = defs == BITNET_GRAMMAR__NONE ? defs : BITNET_GRAMMAR__VALUE(b, defs).first;
+    b->text = b->source;
+    b->n = b->n_source;
+    for (; p != BITNET_GRAMMAR__NONE && !b->code; p = BITNET_GRAMMAR__VALUE(b, p).next) {
+        const bitnet_grammar__value *v = &BITNET_GRAMMAR__VALUE(b, p);
+        uint32_t n = v->n_key + 4, r;
+        b->bytes.n = 0;
+        bitnet_grammar__put(b, &b->bytes, "def-", 4);
+        bitnet_grammar__put(b, &b->bytes, BITNET_GRAMMAR__POOL(b, v->key), v->n_key);
+        r = b->code ? BITNET_GRAMMAR__NONE
+                    : bitnet_grammar__look_up(b, space, (const char *)b->bytes.p, n);
+        if (r != BITNET_GRAMMAR__NONE && BITNET_GRAMMAR__RULE(b, r).start == BITNET_GRAMMAR__NONE)
+            bitnet_grammar__define(b, r, bitnet_grammar__schema(b, p));
+    }
+    bitnet_grammar__compile_todo(b);
 }
 
 /* =============================================================================================
@@ -4809,7 +4834,8 @@ static uint32_t bitnet_grammar__need_rule(bitnet_grammar__builder *b, const char
 /* Reads the rules around root; returns the rule of the whole text. */
 static uint32_t bitnet_grammar__put_around(bitnet_grammar__builder *b, uint32_t root,
                                            bitnet_text around) {
-    const uint32_t key = b->pool.n;
+    const uint32_t key = b->pool.n, n = b->n_source;
+    const char *text = b->source;
     if (around.size > BITNET_GRAMMAR__TEXT)
         bitnet_grammar__fail(b, BITNET_ERR_LIMIT, BITNET_GRAMMAR__NONE, "around: over %d bytes",
                              (int)BITNET_GRAMMAR__TEXT);
@@ -4820,6 +4846,14 @@ static uint32_t bitnet_grammar__put_around(bitnet_grammar__builder *b, uint32_t 
     b->source = around.data;
     b->n_source = (uint32_t)around.size;
     bitnet_grammar__parse_gbnf(b, around.data, (uint32_t)around.size);
+    if (b->code) return 0;
+    b->space = BITNET_GRAMMAR__RULES;
+    b->source = text;
+    b->n_source = n;
+    bitnet_grammar__define_defs(b, BITNET_GRAMMAR__AROUND);
+    b->space = BITNET_GRAMMAR__AROUND;
+    b->source = around.data;
+    b->n_source = (uint32_t)around.size;
     return bitnet_grammar__need_rule(b, "text");
 }
 

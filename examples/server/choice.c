@@ -161,25 +161,39 @@ static void take_call(choice *c, const json *j, uint32_t name, uint32_t argument
 
 /* Is it {"name": "...", "arguments": {...}}, or the same with parameters, as Llama 3 writes it? The
    arguments may be missing, but then there is nothing else that might be them. */
-static int is_call(const json *j, uint32_t *name, uint32_t *arguments) {
-    const uint32_t parameters = json_get(j, JSON_ROOT, "parameters");
-    uint32_t i, at = JSON_ROOT + 1;
-    *name = json_get(j, JSON_ROOT, "name");
-    *arguments = json_get(j, JSON_ROOT, "arguments");
+static int is_call(const json *j, uint32_t node, uint32_t *name, uint32_t *arguments) {
+    const uint32_t parameters = json_get(j, node, "parameters");
+    uint32_t i, at = node + 1;
+    *name = json_get(j, node, "name");
+    *arguments = json_get(j, node, "arguments");
     if (!*name || json_kind(j, *name) != JSON_STRING || !j->nodes[*name].len) return 0;
     if (*arguments && parameters) return 0;
     if (!*arguments) *arguments = parameters;
     if (*arguments) return json_kind(j, *arguments) == JSON_OBJECT;
-    for (i = 0; i < j->nodes[JSON_ROOT].n; i++, at = j->nodes[at + 1].next)
+    for (i = 0; i < j->nodes[node].n; i++, at = j->nodes[at + 1].next)
         if (at + 1 != *name && !json_is(j, at, "arguments") && !json_is(j, at, "parameters"))
             return 0;
     return 1;
 }
 
+/* Takes a call, or a list of some, as Falcon 3 writes them; most: the first so many. Returns 0 if
+   it is none. */
+static int take_calls(choice *c, const json *j, uint32_t most) {
+    const int is_list = json_kind(j, JSON_ROOT) == JSON_ARRAY;
+    const uint32_t n = is_list ? j->nodes[JSON_ROOT].n : 1, first = JSON_ROOT + (uint32_t)is_list;
+    uint32_t at, i, name, arguments;
+    for (i = 0, at = first; i < n; i++, at = j->nodes[at].next)
+        if (!is_call(j, at, &name, &arguments)) return 0;
+    for (i = 0, at = first; i < n && i < most; i++, at = j->nodes[at].next) {
+        is_call(j, at, &name, &arguments);
+        take_call(c, j, name, arguments);
+    }
+    return n > 0;
+}
+
 /* The text between the tags of a call. Returns 0 if it is none. */
-static int add_call(choice *c, const char *text, size_t n) {
+static int add_call(choice *c, const char *text, size_t n, uint32_t most) {
     json j;
-    uint32_t name, arguments;
     int ok;
     memset(&j, 0, sizeof j);
     j.size = n;
@@ -191,9 +205,7 @@ static int add_call(choice *c, const char *text, size_t n) {
     }
     memcpy(j.text, text, n);
     j.text[n] = 0;
-    ok = json_parse(&j, 0) == BITNET_OK && json_kind(&j, JSON_ROOT) == JSON_OBJECT &&
-         is_call(&j, &name, &arguments);
-    if (ok) take_call(c, &j, name, arguments);
+    ok = json_parse(&j, 0) == BITNET_OK && take_calls(c, &j, most);
     json_free(&j);
     return ok;
 }
@@ -211,7 +223,7 @@ static void be_text(choice *c) {
 /* A call has ended. Newlines behind it stay where a text follows, and none of it is text. */
 static void end_call(choice *c, const request *r) {
     const size_t end = c->raw.n - strlen("</tool_call>");
-    if (!add_call(c, c->raw.p + c->inside, end - c->inside)) {
+    if (!add_call(c, c->raw.p + c->inside, end - c->inside, r->one_call ? 1 : UINT32_MAX)) {
         be_text(c);
         return;
     }
@@ -239,9 +251,9 @@ static void divide_byte(choice *c, const request *r, const char *byte) {
     const char *p = byte, *text;
     bitnet_reply_part part;
     size_t n = 1, size;
-    if (before == BITNET_REPLY_TOOL_CALL && !c->is_object && !is_blank(*byte)) {
-        c->is_object = *byte == '{';
-        if (!c->is_object) be_text(c);         /* a text that mentions the tag */
+    if (before == BITNET_REPLY_TOOL_CALL && !c->is_json && !is_blank(*byte)) {
+        c->is_json = *byte == '{' || *byte == '[';
+        if (!c->is_json) be_text(c);           /* a text that mentions the tag */
     }
     buffer_add(&c->raw, byte, 1);
     while (bitnet_reply_next(&c->parts, &p, &n, &part, &text, &size)) {
@@ -251,12 +263,12 @@ static void divide_byte(choice *c, const request *r, const char *byte) {
     }
     if (c->raw.failed) return;
     if (c->parts.part != BITNET_REPLY_TOOL_CALL) {
-        if (before == BITNET_REPLY_TOOL_CALL && c->is_object) end_call(c, r);
+        if (before == BITNET_REPLY_TOOL_CALL && c->is_json) end_call(c, r);
         else trim_raw(c);
-        c->is_object = 0;
+        c->is_json = 0;
     } else if (before != BITNET_REPLY_TOOL_CALL) {
         c->inside = c->raw.n;
-        c->is_object = 0;
+        c->is_json = 0;
     }
 }
 

@@ -1,5 +1,6 @@
 #include "messages.h"
 #include "tokens.h"
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -93,12 +94,9 @@ static void read_call(reader *in, uint32_t node, buffer *out) {
 }
 
 static void read_calls(reader *in, uint32_t calls, int has_text, buffer *out) {
-    const bitnet_chat_template *t = messages_template(in);
     uint32_t at = calls + 1, i;
     if (json_kind(&in->j, calls) != JSON_ARRAY)
         refuse_field(in, "messages", "tool_calls must be a list");
-    else if (in->j.nodes[calls].n > 0 && (!t || !t->tools_before.data))
-        refuse_field(in, "messages", "the chat template of this model has no tool_calls");
     else for (i = 0; i < in->j.nodes[calls].n && !failed(in); i++, at = in->j.nodes[at].next) {
         if (i || has_text) buffer_text(out, "\n");
         read_call(in, at, out);
@@ -126,11 +124,11 @@ static void read_assistant(reader *in, uint32_t node, buffer *out) {
     if (calls) read_calls(in, calls, out->n > before, out);
 }
 
+/* What a tool says is a turn of the user where the template has no role for it. */
 static int has_role(const bitnet_chat_template *t, const char *role) {
     const bitnet_chat_turn *turn = !strcmp(role, "system") ? &t->system :
-                                   !strcmp(role, "user") ? &t->user :
-                                   !strcmp(role, "assistant") ? &t->assistant :
-                                   !strcmp(role, "tool") ? &t->tool : &t->other;
+                                   !strcmp(role, "user") || !strcmp(role, "tool") ? &t->user :
+                                   !strcmp(role, "assistant") ? &t->assistant : &t->other;
     return turn->prefix.data || t->other.prefix.data;
 }
 
@@ -146,8 +144,7 @@ static const char *read_message(reader *in, uint32_t node, buffer *out) {
     if (!strcmp(role, "developer")) role = "system";
     if (t && !has_role(t, role))
         refuse_field(in, "messages", "the chat template of this model has no such role");
-    if (!strcmp(role, "tool") && t && t->tool.prefix.data &&
-        !node_string(in, json_get(&in->j, node, "tool_call_id")))
+    if (!strcmp(role, "tool") && !node_string(in, json_get(&in->j, node, "tool_call_id")))
         refuse_field(in, "messages", "a message of the role tool needs a tool_call_id");
     if (!strcmp(role, "assistant")) read_assistant(in, node, out);
     else if (calls && in->j.nodes[calls].n > 0)
@@ -239,7 +236,7 @@ static int are_too_long(reader *in, const bitnet_message *messages, int n) {
 static void tokenize_messages(reader *in, const bitnet_message *messages, int n) {
     request *r = in->r;
     bitnet_token *tokens = 0;
-    bitnet_error err;
+    bitnet_error err = {0};
     int count = BITNET_ERR_MEMORY;
     if (are_too_long(in, messages, n)) return;
     if (n > 1 && !strcmp(messages[n - 1].role.data, "assistant"))
@@ -250,10 +247,11 @@ static void tokenize_messages(reader *in, const bitnet_message *messages, int n)
     }
     if (count < 0 || !tokens || chat_tokens(r, messages, n, tokens, count, &err) != count) {
         free(tokens);
-        in->error = count == BITNET_ERR_UNSUPPORTED
+        if (count < 0 && !err.text[0])
+            snprintf(err.text, sizeof err.text, "%s", bitnet_result_text((bitnet_result)count));
+        in->error = !messages_template(in)
                     ? refuse(400, "messages", "the chat template of this model is not known")
-                    : count < 0 ? refuse_library((bitnet_result)count, "messages",
-                                                 bitnet_result_text((bitnet_result)count))
+                    : count < 0 ? refuse_library((bitnet_result)count, "messages", err.text)
                                 : refuse_memory();
         return;
     }

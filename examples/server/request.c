@@ -297,8 +297,9 @@ static void bound_logprobs(reader *in) {
 static void read_request(reader *in, uint64_t seed) {
     request *r = in->r;
     bitnet_sampler sampler;
-    rules keeps_to = {0, {0}, 0};
+    rules keeps_to;
     int32_t most = -1, i;
+    memset(&keeps_to, 0, sizeof keeps_to);
     refuse_impossible(in, r->is_chat ? CHATS : COMPLETIONS);
     if (!r->service->info.has_head) {
         in->error = refuse(400, "model", "this model makes embeddings: it has no output head, so "
@@ -319,7 +320,7 @@ static void read_request(reader *in, uint64_t seed) {
     if (!failed(in) && r->is_chat) messages_read(in);
     if (!failed(in) && !r->is_chat) tokens_read_prompt(in);
     if (!failed(in)) rules_compile(in, &keeps_to);
-    buffer_free(&keeps_to.text);
+    rules_free(&keeps_to);
     for (i = 0; i < r->n_texts && !failed(in); i++) {
         engine_text *t = &r->texts[i];
         t->sampler = sampler;

@@ -1,6 +1,7 @@
 #include "rules.h"
 #include "messages.h"
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- structured output ---- */
@@ -152,21 +153,29 @@ static int is_data(const json *j, uint32_t key) {
            json_is(j, key, "examples") || json_is(j, key, "example");
 }
 
-/* A schema as a part of another one, where `root` is its place: its references begin there. names:
-   the keys of an object are not keywords. Values nest at most JSON_DEPTH deep. */
-static void put_schema(buffer *out, const json *j, uint32_t node, const char *root, int names) {
+/* A schema as a part of another one, where `root` is its place: its references begin there. It
+   itself (IS_ROOT) has no $id there. Values nest at most JSON_DEPTH deep. */
+enum { IS_SCHEMA, IS_ROOT, IS_MAP };   /* IS_MAP: the keys of the object are no keywords */
+
+static void put_schema(buffer *out, const json *j, uint32_t node, const char *root, int kind) {
     const json_node *v = &j->nodes[node];
     const int is_object = v->type == JSON_OBJECT;
     uint32_t at = node + 1, i;
+    const char *comma = "";
     if (!is_object && v->type != JSON_ARRAY) {
         buffer_value(out, j, node);
         return;
     }
     buffer_text(out, is_object ? "{" : "[");
     for (i = 0; i < v->n; i++, at = j->nodes[at].next) {
-        const uint32_t key = is_object && !names ? at : 0;
+        const uint32_t key = is_object && kind != IS_MAP ? at : 0;
         const char *text;
-        if (i) buffer_text(out, ",");
+        if (key && kind == IS_ROOT && json_is(j, key, "$id")) {
+            at++;
+            continue;
+        }
+        buffer_text(out, comma);
+        comma = ",";
         if (is_object) {
             buffer_value(out, j, at++);
             buffer_text(out, ":");
@@ -180,39 +189,51 @@ static void put_schema(buffer *out, const json *j, uint32_t node, const char *ro
             out->failed |= ref.failed;
             buffer_free(&ref);
         } else if (key && is_data(j, key)) buffer_value(out, j, at);
-        else put_schema(out, j, at, root, key && is_map(j, key));
+        else put_schema(out, j, at, root, key && is_map(j, key) ? IS_MAP : IS_SCHEMA);
     }
     buffer_text(out, is_object ? "}" : "]");
 }
 
-/* What calls of a function keep to, as alternative n of the rules: the name, and arguments that
-   are an object with the function's parameters. */
-static void add_function(reader *in, uint32_t function, unsigned n, buffer *out) {
-    const uint32_t name = json_get(&in->j, function, "name"),
-                   parameters = json_get(&in->j, function, "parameters"),
+/* The schema of a function's arguments, which are an object; it will be #/$defs/n. */
+static void add_parameters(reader *in, uint32_t function, unsigned n, buffer *out) {
+    const uint32_t parameters = json_get(&in->j, function, "parameters"),
                    type = json_get(&in->j, parameters, "type");
     const int is_open = !type && !json_get(&in->j, parameters, "$ref") &&
                         !json_get(&in->j, parameters, "anyOf") &&
                         !json_get(&in->j, parameters, "oneOf") &&
                         !json_get(&in->j, parameters, "allOf");
     buffer schema = {0};
-    char root[64];
+    char root[32];
     if (parameters && json_kind(&in->j, parameters) != JSON_OBJECT)
         refuse_field(in, "tools", "parameters must be a JSON schema");
     else if (type && !json_is(&in->j, type, "object"))
         refuse_field(in, "tools", "parameters must have the type object");
-    snprintf(root, sizeof root, "#/anyOf/%u/properties/arguments", n);
-    if (parameters) put_schema(&schema, &in->j, parameters, root, 0);
+    snprintf(root, sizeof root, "#/$defs/%u", n);
+    if (parameters) put_schema(&schema, &in->j, parameters, root, IS_ROOT);
     else buffer_text(&schema, "{\"properties\":{}}");     /* there are no parameters, says OpenAI */
-    buffer_text(out, n ? "," : "{\"anyOf\":[");
-    buffer_text(out, "{\"type\":\"object\",\"properties\":{\"name\":{\"const\":");
-    buffer_value(out, &in->j, name);
-    buffer_text(out, "},\"arguments\":{");
+    buffer_text(out, "{");
     if (is_open) buffer_text(out, schema.n > 2 ? "\"type\":\"object\"," : "\"type\":\"object\"");
     buffer_add(out, schema.p ? schema.p + 1 : "", schema.n ? schema.n - 1 : 0);
-    buffer_text(out, "},\"required\":[\"name\",\"arguments\"],\"additionalProperties\":false}");
     out->failed |= schema.failed;
     buffer_free(&schema);
+}
+
+/* Function number n as an alternative of calls. keeps: its arguments keep to its parameters, rather
+   than being any object. */
+static void add_function(reader *in, uint32_t function, unsigned n, int keeps, rules *out) {
+    const uint32_t name = json_get(&in->j, function, "name");
+    buffer front = {0};
+    buffer_format(&out->defs, "%s\"%u\":", out->defs.n ? "," : "", n);
+    if (keeps) add_parameters(in, function, n, &out->defs);
+    else buffer_text(&out->defs, "{\"type\":\"object\"}");
+    buffer_text(&front, "{\"name\": ");
+    buffer_value(&front, &in->j, name);
+    buffer_text(&front, ", \"arguments\": ");
+    if (out->calls.n) buffer_text(&out->calls, " | ");
+    add_literal(&out->calls, front.p ? front.p : "");
+    buffer_format(&out->calls, " def-%u \"}\"", n);
+    out->calls.failed |= front.failed;
+    buffer_free(&front);
 }
 
 typedef struct tool_choice {
@@ -233,27 +254,27 @@ static tool_choice read_choice(reader *in) {
     return c;
 }
 
-/* The rules of a reply that must call. */
-static void force_call(reader *in, uint32_t tools, const char *only, rules *out) {
+/* What calls of the tools keep to. */
+static void add_functions(reader *in, uint32_t tools, const tool_choice *choice, rules *out) {
     const uint32_t n = in->j.nodes[tools].n;
     uint32_t at = tools + 1, i;
-    unsigned count = 0;
-    if (!begin_rules(in, out, "tool_choice", 1)) return;
     for (i = 0; i < n && !failed(in); i++, at = in->j.nodes[at].next) {
         const uint32_t function = json_get(&in->j, at, "function");
-        if (!only || json_is(&in->j, json_get(&in->j, function, "name"), only))
-            add_function(in, function, count++, &out->text);
+        const int is_strict = field_bool(in, function, "strict");
+        if (choice->name && !json_is(&in->j, json_get(&in->j, function, "name"), choice->name))
+            continue;
+        out->is_strict |= is_strict;
+        add_function(in, function, (unsigned)i, is_strict || choice->must, out);
     }
-    buffer_text(&out->text, "]}");
-    if (count == 0) refuse_field(in, "tool_choice", "tools has no function of this name");
-    in->r->must_call = 1;
+    if (out->defs.n == 0)
+        refuse_field(in, "tool_choice", "tools has no function of this name");
+    if ((out->defs.failed || out->calls.failed) && !failed(in)) in->error = refuse_memory();
 }
 
 void rules_read_tools(reader *in, rules *keeps_to) {
     const uint32_t node = field_get(in, "tools"), old = field_get(in, "functions");
     const int many = field_bool_or_true(in, "parallel_tool_calls");
     const tool_choice choice = read_choice(in);
-    const bitnet_chat_template *t = messages_template(in);
     uint32_t at = node + 1, i;
     buffer out = {0};
     if (old && json_kind(&in->j, old) != JSON_ARRAY)
@@ -266,16 +287,15 @@ void rules_read_tools(reader *in, rules *keeps_to) {
         refuse_field(in, "tool_choice", "there are no tools");
     if (!node || failed(in) || in->j.nodes[node].n == 0) return;
     if (!in->r->is_chat) refuse_field(in, "tools", "only chats have tools");
-    else if (!t || !t->tools_before.data)
-        refuse_field(in, "tools", "the chat template of this model has no tools");
     for (i = 0; i < in->j.nodes[node].n && !failed(in); i++, at = in->j.nodes[at].next)
         read_tool(in, at, &out);
     if (out.failed) in->error = refuse_memory();
-    if (choice.must && !failed(in)) force_call(in, node, choice.name, keeps_to);
+    if (!failed(in) && !choice.is_none) add_functions(in, node, &choice, keeps_to);
     if (failed(in) || choice.is_none) {
         buffer_free(&out);
         return;
     }
+    in->r->must_call = choice.must;
     in->r->one_call = !many || choice.name;
     in->r->tools = out.p;
     in->r->chat.tools = bitnet_text_of(out.p);
@@ -283,35 +303,121 @@ void rules_read_tools(reader *in, rules *keeps_to) {
 
 /* ---- the grammar ---- */
 
-/* Does the reply begin inside of thinking? */
-static int begins_in_thought(const request *r) {
+/* How the reply begins: what the client has written of it is divided. */
+static bitnet_reply begin_reply(const request *r) {
     const char *text = r->begun ? r->begun : "", *part_text;
     size_t n = strlen(text), size;
     bitnet_reply parts;
     bitnet_reply_part part;
     bitnet_reply_begin(&parts, r->service->model, &r->chat);
     while (bitnet_reply_next(&parts, &text, &n, &part, &part_text, &size)) {}
-    return parts.part == BITNET_REPLY_THINKING;
+    return parts;
+}
+
+static int is_token(const request *r, const char *tag) {
+    return bitnet_token_find(r->service->model, tag, strlen(tag)) >= 0;
 }
 
 /* A tag of a call: the token, where it is one. */
 static const char *tag_of(const request *r, const char *tag, char room[24]) {
-    const int is_token = bitnet_token_find(r->service->model, tag, strlen(tag)) >= 0;
-    snprintf(room, 24, is_token ? "%s" : "\"%s\"", tag);
+    snprintf(room, 24, is_token(r, tag) ? "%s" : "\"%s\"", tag);
     return room;
 }
 
-/* What stands around the rules in the reply: thinking in front, and the tags of calls. */
-static void add_around(const request *r, buffer *out) {
-    const int thinks = r->is_chat && begins_in_thought(r);
+/* The rule free: any text without the tag that opens a call. Each < may begin the tag, so as much
+   of it as there may be (free-part) stands before the end, the next <, or a character with which it
+   is no tag (free-on):
+
+       free-part ::= "<" ("t" ("o" ...)?)?
+       free-on ::= "<" [^<t] | "<t" [^<o] | ... */
+static void add_free(buffer *out) {
+    static const char tag[] = "<tool_call>";
+    size_t i, n = sizeof tag - 1;
+    buffer_text(out, "free ::= ([^<] | free-part* free-on)* free-part*\nfree-part ::= \"<\"");
+    for (i = 1; i + 1 < n; i++) buffer_format(out, " (\"%c\"", tag[i]);
+    for (i = 1; i + 1 < n; i++) buffer_text(out, ")?");
+    buffer_text(out, "\nfree-on ::= ");
+    for (i = 1; i < n; i++)
+        buffer_format(out, "%s\"%.*s\" [^<%c]", i > 1 ? " | " : "", (int)i, tag, tag[i]);
+    buffer_text(out, "\n");
+}
+
+/* Does the reply keep to what calls have to be? If text has a schema, it is that or calls. */
+static int binds_calls(const request *r, const rules *from) {
+    return from->calls.n && (r->must_call || from->is_strict || (from->field && from->is_schema));
+}
+
+/* The rules around the schemas: what thinking, text and calls may follow each other. */
+static void add_around(const request *r, const rules *from, buffer *out) {
+    const bitnet_reply parts = begin_reply(r);
+    const int binds = binds_calls(r, from), is_free = binds && !r->must_call && !from->field,
+              thinks = r->is_chat && parts.part == BITNET_REPLY_THINKING,
+              may_think = is_free && parts.thinks && !parts.begun && !thinks &&
+                          is_token(r, "<think>") && is_token(r, "</think>");
     char open[24], close[24];
-    if (thinks) buffer_text(out, BITNET_GRAMMAR_THOUGHT);
-    buffer_format(out, "text ::= %s%s", thinks ? "thought \"\\n\\n\" " : "",
-                  !r->must_call ? "root\n" : r->one_call ? "call\n" : "call (\"\\n\" call)*\n");
-    if (r->must_call)
-        buffer_format(out, "call ::= %s \"\\n\" root \"\\n\" %s\n",
-                      tag_of(r, "<tool_call>", open), tag_of(r, "</tool_call>", close));
-    buffer_add(out, "", 1);
+    if (thinks || may_think) buffer_text(out, BITNET_GRAMMAR_THOUGHT);
+    buffer_text(out, "text ::= ");
+    if (thinks) buffer_text(out, is_free ? "thought " : "thought \"\\n\\n\" ");
+    if (may_think) buffer_text(out, "(<think> thought)? ");
+    buffer_text(out, is_free ? "free calls?\n" : !binds ? "root\n" : r->must_call ? "calls\n" :
+                     "(def-text | calls)\n");
+    if (!binds) return;
+    if (is_free) add_free(out);
+    buffer_format(out, "calls ::= %s\ncall ::= %s \"\\n\" (%s) \"\\n\" %s\n",
+                  r->one_call ? "call" : "call (\"\\n\" call)*", tag_of(r, "<tool_call>", open),
+                  from->calls.p, tag_of(r, "</tool_call>", close));
+}
+
+/* The schemas of the text and of calls, as $defs of one. */
+static void add_document(reader *in, const rules *from, buffer *out) {
+    json j;
+    bitnet_error err;
+    memset(&j, 0, sizeof j);
+    buffer_format(out, "{\"$defs\":{%s", from->defs.p);
+    if (from->field && !in->r->must_call) {
+        buffer_text(out, ",\"text\":");
+        j.size = from->text.n;
+        j.text = strdup(from->text.p);
+        if (!j.text) in->error = refuse_memory();
+        else if (j.size == 0 || json_parse(&j, &err))
+            refuse_field(in, from->field, "a JSON schema is needed");
+        else put_schema(out, &j, JSON_ROOT, "#/$defs/text", IS_ROOT);
+        json_free(&j);
+    }
+    buffer_text(out, "}}");
+    if (out->failed && !failed(in)) in->error = refuse_memory();
+}
+
+/* Why the rules are no grammar. Where a schema is to blame, its own pointer tells the place:
+   #/$defs/0/items: ... becomes tools[0].function.parameters: #/items: ... */
+static http_error refuse_rules(const request *r, const rules *from, bitnet_result code,
+                               const char *text) {
+    static const char defs[] = "#/$defs/", own[] = "#/$defs/text";
+    const int status = code == BITNET_ERR_MEMORY ? 503 : 400;
+    const char *at = binds_calls(r, from) ? strstr(text, defs) : 0,
+               *param = r->must_call ? "tool_choice" : from->is_strict ? "tools" : from->field;
+    size_t n;
+    if (!at) return refuse(status, param, "%s: %s", param, text);
+    if (from->field && !strncmp(at, own, sizeof own - 1))
+        return refuse(status, from->field, "%s: #%s", from->field, at + sizeof own - 1);
+    at += sizeof defs - 1;
+    n = strspn(at, "0123456789");
+    return refuse(status, param, "tools[%.*s].function.parameters: #%s", (int)n, at, at + n);
+}
+
+/* What cannot be together. */
+static void check_rules(reader *in, const rules *from) {
+    const request *r = in->r;
+    const char *what = r->must_call ? "tool_choice" : "strict";
+    bitnet_reply parts;
+    if (!r->must_call && !from->is_strict) return;
+    parts = begin_reply(r);
+    if (from->field && !from->is_schema)
+        in->error = refuse(400, from->field, "%s and %s exclude each other", what, from->field);
+    else if (r->must_call && r->begun)
+        refuse_field(in, "tool_choice", "a reply that has begun cannot be made to call");
+    else if (parts.part == BITNET_REPLY_TOOL_CALL || parts.n_held)
+        refuse_field(in, "tools", "a call that has begun cannot be made strict");
 }
 
 void rules_compile(reader *in, const rules *from) {
@@ -320,19 +426,27 @@ void rules_compile(reader *in, const rules *from) {
     bitnet_grammar_params params;
     bitnet_error err = {0};
     bitnet_result code = BITNET_OK;
-    buffer around = {0};
-    if (r->must_call && r->begun)
-        refuse_field(in, "tool_choice", "a reply that has begun cannot be made to call");
-    if (!from->field || failed(in)) return;
-    add_around(r, &around);
+    buffer around = {0}, document = {0};
+    const int binds = binds_calls(r, from);
+    const buffer *text = binds ? &document : &from->text;
+    if (failed(in) || (!from->field && !binds)) return;
+    check_rules(in, from);
+    if (!failed(in)) add_around(r, from, &around);
+    if (!failed(in) && binds) add_document(in, from, &document);
     memset(&params, 0, sizeof params);
-    code = service_vocabulary(s, &params.like, &err);
+    if (!failed(in)) code = service_vocabulary(s, &params.like, &err);
     params.around = bitnet_text_of(around.p);
-    if (from->text.failed || around.failed) in->error = refuse_memory();
-    else if (code == BITNET_OK)
-        code = (from->is_schema ? bitnet_grammar_json_schema : bitnet_grammar_gbnf)
-                   (s->model, from->text.p, from->text.n, &params, &r->grammar, &err);
-    if (code) in->error = refuse(code == BITNET_ERR_MEMORY ? 503 : 400, from->field, "%s: %s",
-                                 from->field, err.text);
+    if (around.failed && !failed(in)) in->error = refuse_memory();
+    else if (code == BITNET_OK && !failed(in))
+        code = (binds || from->is_schema ? bitnet_grammar_json_schema : bitnet_grammar_gbnf)
+                   (s->model, text->p, text->n, &params, &r->grammar, &err);
+    if (code) in->error = refuse_rules(r, from, code, err.text);
     buffer_free(&around);
+    buffer_free(&document);
+}
+
+void rules_free(rules *r) {
+    buffer_free(&r->text);
+    buffer_free(&r->defs);
+    buffer_free(&r->calls);
 }

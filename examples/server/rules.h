@@ -7,18 +7,22 @@
 
 #include "fields.h"
 
-/* A JSON schema or a grammar, and the field that it came from, of which there can be one. */
+/* What a reply keeps to; all zero to begin. */
 typedef struct rules {
-    const char *field;                 /* 0: none yet */
-    buffer text;
+    const char *field;                 /* where the structured output came from; 0: there is none */
+    buffer text;                       /* its JSON schema or grammar */
     int is_schema;
+    buffer defs;                       /* schemas of the arguments of functions, by their numbers */
+    buffer calls;                      /* a call, as alternatives of a grammar that name these */
+    int is_strict;                     /* each call keeps to them, if there is one */
 } rules;
 
-/* The tools of a chat; those that must be called become rules. */
-void rules_read_tools(reader *in, rules *keeps_to);
-/* All other fields that can say it. */
+/* The tools of a chat, and what calls of them keep to. */
+void rules_read_tools(reader *in, rules *out);
+/* All fields of structured output. */
 void rules_read(reader *in, rules *out);
 /* The rules as a grammar, once it is known how the reply begins. */
 void rules_compile(reader *in, const rules *from);
+void rules_free(rules *r);
 
 #endif

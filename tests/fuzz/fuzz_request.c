@@ -11,7 +11,7 @@
 #include "../../examples/server/reply.c"
 #include "../../examples/server/endpoint.c"
 
-enum { REQUEST_CTX = 64 };
+enum { REQUEST_CTX = 512 };
 
 /* The service is made once: its vocabulary's table is shared by all grammars, as in the server. */
 static service *request_service(void) {

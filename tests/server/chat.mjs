@@ -213,6 +213,8 @@ const cases = {
             call('{"name": "a", "arguments": {}, "parameters": {"city": "Oslo"}}'),
             call('{"name": "a", "parameters": "{}"}'),
             call('{"name": ""}'),
+            call('[{"name": "a"}, {"name": 1}]'),
+            call('[[{"name": "a"}]]'),
             `x ${call('[]')} y`,
             `x\n\n${call('[]')}\n\n\ny\n`,
             '<tool_call>\n{"name": "a"}',
@@ -256,6 +258,7 @@ const cases = {
         const one = call('{"name": "weather", "parameters": {"city": "Oslo"}}');
         for (const [text, content] of [
             [one, null],
+            [call('[\n{"name": "weather", "arguments": {"city": "Oslo"}}\n]'), null],
             [`${one}\n\n`, null],
             [`\`\`\`\n${one}\n\`\`\`\n`, '```\n```\n'],
             [`use <tool_call> as a tag:\n${one}`, 'use <tool_call> as a tag:'],
@@ -295,6 +298,12 @@ const cases = {
         same(plain.choices[0].finish_reason, 'stop');
         const both = await chat(says(text, { tools, parallel_tool_calls: true }));
         same(both.choices[0].message.tool_calls.length, 2);
+        const list = call('[{"name": "weather"}, {"name": "now"}]'); // as Falcon 3 writes calls
+        for (const parallel_tool_calls of [true, false]) {
+            const { choices } = await chat(says(list, { tools, parallel_tool_calls }));
+            const names = choices[0].message.tool_calls.map(c => c.function.name);
+            same(names, parallel_tool_calls ? ['weather', 'now'] : ['weather']);
+        }
         const two = await chat(says(text, { ...more, n: 2 }));
         for (const c of two.choices) same(c.message.tool_calls.length, 1);
     },
@@ -484,7 +493,7 @@ const cases = {
         for (const [messages, words] of [
             [[user, system], 'only as the first one'],
             [[user, { role: 'critic', content: 'x' }], 'no such role'],
-            [[user, { role: 'tool', content: 'x', tool_call_id: 'a' }], 'no such role'],
+            [[user, { role: 'tool', content: 'x', tool_call_id: 'a' }], ''],
             [[system, user], '']
         ]) {
             const { status, json } = await ask(one, '/v1/chat/completions', says('x', { messages }));
@@ -572,13 +581,6 @@ const cases = {
                 says('x', body)
             );
             same([status, json?.error?.param], [400, param], text);
-        }
-        for (const [param, body] of [
-            ['tools', { tools }],
-            ['messages', { messages: [user, { role: 'tool', tool_call_id: '1', content: 'x' }] }]
-        ]) {
-            const e = await ask(others['falcon-3'], '/v1/chat/completions', says('x', body));
-            same([e.status, e.json.error.param], [400, param], e.text);
         }
         const { status } = await ask(server, '/v1/completions', {
             prompt: 'x',

@@ -1,8 +1,9 @@
 /* chat_model.c - a small model with random weights, whose file has a chat template and its tokens
 
-       chat_model TEMPLATE.jinja OUT.gguf
+       chat_model TEMPLATE.jinja OUT.gguf [bare]
 
-   Its text means nothing: tests say what it writes, with a grammar. */
+   bare: the tags of thinking and tools are no tokens. The model's text means nothing: tests say
+   what it writes, with a grammar. */
 #include "../unit/gguf_builder.h"
 
 static const char *const tags[] = {
@@ -26,7 +27,7 @@ static void add_template(gb_file *f) {
 int main(int argc, char **argv) {
     static gb_model g;
     uint8_t types[N_TAGS];
-    FILE *in = argc == 3 ? fopen(argv[1], "rb") : 0, *out;
+    FILE *in = argc == 3 || argc == 4 ? fopen(argv[1], "rb") : 0, *out;
     int i, bad;
     if (!in) return 2;
     template_size = fread(template_text, 1, sizeof template_text, in);
@@ -39,7 +40,7 @@ int main(int argc, char **argv) {
     g.eps = 1e-5f;
     g.no_sub_norms = 1;
     g.words = tags;
-    g.n_words = N_TAGS;
+    g.n_words = argc == 4 ? N_CONTROL : N_TAGS;
     g.word_types = types;
     g.no_specials = 1;                 /* but those of the tags */
     g.file.add_keys = add_template;

@@ -1130,6 +1130,23 @@ static void test_around(void) {
     static const error_case errors[] = {
         {"root ::= \"a\"", BITNET_ERR_FORMAT, "line 2, column 11: "},
     };
+    static const grammar_case defs[] = {
+        {"{\"$defs\": {\"a\": {\"enum\": [1, 2]}, \"b-1\": {\"$ref\": \"#/$defs/c\"}, \"c\": "
+         "{\"type\": \"array\", \"items\": {\"$ref\": \"#/$defs/a\"}}, \"d\": {\"not\": 1}, "
+         "\"e\": 1}, \"enum\": [true, \"space\"]}",
+         {"c 1", "c [2,1]", "c <[]>true", "c <[1]>\"space\"", "x true", "x 3", "o <[", "c own", 0}}
+    };
+    static const error_case no_defs[] = {
+        {"{\"$defs\": {\"a\": {\"enum\": [1]}, \"b-1\": {\"properties\": {\"x\": {\"not\": 1}}}}}",
+         BITNET_ERR_UNSUPPORTED, "#/$defs/b-1/properties/x"},
+        {"{\"$defs\": {\"a\": {\"enum\": [1]}, \"b\": true}}", BITNET_ERR_FORMAT,
+         "the rule def-b-1 is not defined"},
+        {"root ::= \"a\"", BITNET_ERR_FORMAT, "the rule def-a is not defined"},
+        {"{\"$defs\": 1}", BITNET_ERR_FORMAT, "the rule def-a is not defined"},
+    };
+    around = "text ::= def-a | def-b-1 | \"<\" def-b-1 \">\" root | def-e\ndef-e ::= \"own\"";
+    check_cases(compile_around, defs, 1);
+    check_errors(compile_around, no_defs, 4);
     around = "text ::= \"<\" list \">\"\nlist ::= root (\",\" root)*";
     check_cases(compile_around, cases, 2);
     around = "text ::= root\nother ::= )";

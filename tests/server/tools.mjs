@@ -1,0 +1,551 @@
+// tools.mjs - tools with chat templates that have none, and what calls keep to
+//
+//     node tests/server/tools.mjs SERVE CHAT_MODEL TEMPLATES TINY FOLDER MODULES [FILTER]
+//
+// CHAT_MODEL makes models with the templates of TEMPLATES (tests/data/chat.json) in FOLDER: their
+// weights are random, each byte is a token, and each tag, but with bitnet-2b-4t. TINY has that
+// template, too, and words as tokens, and few of them in its context. What all of them write is
+// noise, but for what a grammar binds.
+import { execFileSync } from 'node:child_process';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { ask, check, runAll, same, Skip, start } from './server.mjs';
+
+const [serve, maker, data, tiny, folder, modules, filter = ''] = process.argv.slice(2);
+const { templates } = JSON.parse(readFileSync(data, 'utf8'));
+const servers = { tiny: await start(serve, ['-m', tiny, '--queue', '200']) };
+for (const name of ['bitnet-2b-4t', 'llama-3', 'falcon-3', 'chatml', 'qwen-3', 'qwen-3-thinking']) {
+    const [jinja, out] = [join(folder, `tools-${name}.jinja`), join(folder, `tools-${name}.gguf`)];
+    writeFileSync(jinja, templates[name]);
+    execFileSync(maker, [jinja, out, ...(name === 'bitnet-2b-4t' ? ['bare'] : [])]);
+    servers[name] = await start(serve, ['-m', out, '--ctx-size', '4096', '--queue', '200']);
+}
+
+/** A module of MODULES: a package, or PACKAGE/PART. */
+async function load(name) {
+    const [, pack, part = ''] = /^(@[^/]+\/[^/]+|[^/]+)(\/.+)?$/.exec(name);
+    const at = join(resolve(modules), 'node_modules', pack);
+    if (!existsSync(at)) throw new Skip(`npm has not installed ${pack}`);
+    const { exports = {} } = JSON.parse(readFileSync(join(at, 'package.json'), 'utf8'));
+    const own = exports[`.${part}`]?.import ?? exports[`.${part}`] ?? `.${part}.mjs`;
+    return import(pathToFileURL(join(at, typeof own === 'string' ? own : own.default)));
+}
+async function openai(to, body = {}) {
+    const { default: OpenAI } = await load('openai');
+    const fetch_with = (url, init) =>
+        fetch(url, {
+            ...init,
+            body: JSON.stringify({ seed: 1, ...JSON.parse(init.body), ...body })
+        });
+    return new OpenAI({
+        baseURL: `${to.url}/v1`,
+        apiKey: 'none',
+        maxRetries: 0,
+        fetch: fetch_with
+    });
+}
+
+const user = { role: 'user', content: 'Rain in Oslo?' };
+const ASKED = { messages: [user], max_tokens: 400, seed: 1 };
+const CITIES = ['Oslo', 'R"om', 'Łódź'];
+const parameters = {
+    type: 'object',
+    properties: { city: { enum: CITIES } },
+    required: ['city'],
+    additionalProperties: false
+};
+const f = (name, more = {}) => ({ type: 'function', function: { name, parameters, ...more } });
+const tools = [f('weather')];
+const chat = async (to, body) => {
+    const r = await ask(to, '/v1/chat/completions', { ...ASKED, ...body });
+    same(r.status, 200, r.text);
+    return r.json;
+};
+const refusal = async (to, body) => {
+    const r = await ask(to, '/v1/chat/completions', { messages: [user], max_tokens: 9, ...body });
+    same(r.status, 400, r.text);
+    return r.json.error;
+};
+/** A request whose text is exactly this. */
+const says = (text, more = {}) => ({ grammar: `root ::= ${JSON.stringify(text)}`, ...more });
+const call = (name, args) =>
+    `<tool_call>\n{"name": "${name}", "arguments": ${JSON.stringify(args)}}\n</tool_call>`;
+/** A bias with which texts often spell the tag, or have it as a token. */
+async function calling(to, strength) {
+    const body = { content: '<tool_call>', parse_special: false };
+    const own = await ask(to, '/tokenize', { ...body, parse_special: true });
+    const spelled = await ask(to, '/tokenize', body);
+    const tokens = [...own.json.tokens, ...spelled.json.tokens];
+    return { logit_bias: Object.fromEntries(tokens.map(t => [t, strength])) };
+}
+/** A bias with which the text begins with a call, if the tag is a token. */
+async function begins(to) {
+    const { json } = await ask(to, '/tokenize', { content: '<tool_call>' });
+    return { logit_bias: { [json.tokens[0]]: 100 } };
+}
+/** A stream's deltas put together. */
+async function stream(to, body) {
+    const r = await ask(to, '/v1/chat/completions', { ...ASKED, ...body, stream: true });
+    same(r.status, 200, r.text);
+    const all = { content: '', calls: [], reason: '' };
+    for (const line of r.text.split('\n\n').filter(l => l.startsWith('data: {'))) {
+        const [choice] = JSON.parse(line.slice(6)).choices;
+        all.content += choice.delta.content ?? '';
+        for (const c of choice.delta.tool_calls ?? []) all.calls[c.index] = c.function;
+        all.reason = choice.finish_reason ?? all.reason;
+    }
+    return all;
+}
+const each = Object.entries(servers);
+const [bare, tagged] = [servers['bitnet-2b-4t'], servers['llama-3']];
+/** Special tokens are one token each, all else is bytes; and so are tags. */
+const tokensOfBytes = text => text.replace(/<\|\w+\|>/g, 'T').length;
+const tokensIn = text =>
+    text.replace(/<\|\w+\|>|<\/?(think|tool_call|tool_response)>/g, 'T').length;
+
+const cases = {
+    async 'prompts have the tools, calls and results, whatever the template'() {
+        const messages = [
+            { role: 'system', content: 'Be.' },
+            user,
+            {
+                role: 'assistant',
+                content: null,
+                tool_calls: ['a', 'b'].map(id => ({
+                    id,
+                    type: 'function',
+                    function: { name: 'weather', arguments: '{"city":"Oslo"}' }
+                }))
+            },
+            { role: 'tool', tool_call_id: 'a', content: 'wet' },
+            { role: 'tool', tool_call_id: 'b', name: 'weather', content: '{"rain": 1}' }
+        ];
+        const words =
+            '# Tools\n\nYou may call one or more functions to assist with the user query.\n\nYou ' +
+            'are provided with function signatures within <tools></tools> XML tags:\n<tools>\n' +
+            '{"type": "function", "function": {"name": "weather"}}\n</tools>\n\nFor each ' +
+            'function call, return a json object with function name and arguments within ' +
+            '<tool_call></tool_call> XML tags:\n<tool_call>\n{"name": <function-name>, ' +
+            '"arguments": <args-json-object>}\n</tool_call>';
+        const calls = Array(2)
+            .fill(call('weather', { city: 'Oslo' }))
+            .join('\n');
+        const answers =
+            '<tool_response>\nwet\n</tool_response>\n' +
+            '<tool_response>\n{"rain": 1}\n</tool_response>';
+        const head = role => `<|start_header_id|>${role}<|end_header_id|>\n\n`;
+        for (const [name, text] of [
+            [
+                'bitnet-2b-4t',
+                `<|begin_of_text|>System: Be.\n\n${words}<|eot_id|>User: ${user.content}` +
+                    `<|eot_id|>Assistant: ${calls}<|eot_id|>User: ${answers}<|eot_id|>Assistant: `
+            ],
+            [
+                'llama-3',
+                `<|begin_of_text|>${head('system')}Be.\n\n${words}<|eot_id|>${head('user')}` +
+                    `${user.content}<|eot_id|>${head('assistant')}${calls}<|eot_id|>` +
+                    `${head('user')}${answers}<|eot_id|>${head('assistant')}`
+            ],
+            [
+                'falcon-3',
+                `<|system|>\nBe.\n\n${words}\n<|user|>\n${user.content}\n<|assistant|>\n${calls}` +
+                    `<|endoftext|>\n<|user|>\n${answers}\n<|assistant|>\n`
+            ],
+            [
+                'chatml',
+                `<|im_start|>system\nBe.\n\n${words}<|im_end|>\n<|im_start|>user\n` +
+                    `${user.content}<|im_end|>\n<|im_start|>assistant\n${calls}<|im_end|>\n` +
+                    `<|im_start|>user\n${answers}<|im_end|>\n<|im_start|>assistant\n`
+            ]
+        ]) {
+            const body = { messages, tools: [{ type: 'function', function: { name: 'weather' } }] };
+            const { usage } = await chat(servers[name], { ...body, max_tokens: 1 });
+            const n = name === 'bitnet-2b-4t' ? tokensOfBytes(text) : tokensIn(text);
+            same(usage.prompt_tokens, n, name);
+        }
+        const short = [{ type: 'function', function: { name: 'weather' } }];
+        const body = { messages: [user, ...messages.slice(3)], tools: short, max_tokens: 1 };
+        const { usage } = await chat(servers.tiny, body);
+        const plain = await chat(servers.tiny, { max_tokens: 1 });
+        check(usage.prompt_tokens > plain.usage.prompt_tokens + 100, usage);
+        const none = await chat(servers.tiny, { tools, tool_choice: 'none', max_tokens: 1 });
+        same(none.usage.prompt_tokens, plain.usage.prompt_tokens);
+        // a role that the template has no turn for, in a chat that says nothing of tools
+        const alone = [user, { role: 'tool', tool_call_id: 'a', content: 'wet' }];
+        const last = await chat(servers['falcon-3'], { messages: alone, max_tokens: 1 });
+        same(
+            last.usage.prompt_tokens,
+            tokensIn(
+                `<|user|>\n${user.content}\n<|user|>\n<tool_response>\nwet\n</tool_response>\n` +
+                    '<|assistant|>\n'
+            )
+        );
+    },
+
+    async 'calls that are written are calls, whole and as a stream'() {
+        for (const [name, to] of each.filter(([n]) => n !== 'qwen-3-thinking')) {
+            const two = `So:\n${call('weather', { city: 'Oslo' })}\n${call('weather', {})}`;
+            const { choices } = await chat(to, says(two, { tools }));
+            same(
+                choices[0].message.tool_calls?.map(c => c.function),
+                [
+                    { name: 'weather', arguments: '{"city":"Oslo"}' },
+                    { name: 'weather', arguments: '{}' }
+                ],
+                name
+            );
+            same([choices[0].message.content, choices[0].finish_reason], ['So:', 'tool_calls']);
+            const all = await stream(to, says(two, { tools }));
+            same([all.content, all.calls.length, all.reason], ['So:', 2, 'tool_calls']);
+            const one = await chat(to, says(two, { tools, parallel_tool_calls: false }));
+            same(one.choices[0].message.tool_calls.length, 1);
+            const none = await chat(to, says(two, { tools, tool_choice: 'none' }));
+            same([none.choices[0].message.content, none.choices[0].finish_reason], [two, 'stop']);
+        }
+    },
+
+    async 'calls that must be keep to the parameters, whatever the template'() {
+        const all = [
+            f('weather'),
+            f('now', { parameters: undefined }),
+            f('open', { strict: null })
+        ];
+        for (const [name, to] of each)
+            for (const [more, names] of [
+                [
+                    { tool_choice: 'required', parallel_tool_calls: false },
+                    ['weather', 'now', 'open']
+                ],
+                [{ tool_choice: { type: 'function', function: { name: 'weather' } } }, ['weather']]
+            ])
+                for (const seed of [1, 2, 3]) {
+                    const some = name === 'tiny' ? all.slice(0, 2) : all; // its context is short
+                    const body = { tools: some, seed, ...more, max_tokens: 900 };
+                    const { choices } = await chat(to, body);
+                    const { message, finish_reason } = choices[0];
+                    if (finish_reason === 'length' && name === 'qwen-3-thinking') continue;
+                    same([finish_reason, message.content], ['tool_calls', null], name);
+                    same(message.tool_calls.length, 1);
+                    const [{ function: c }] = message.tool_calls;
+                    check(names.includes(c.name), c);
+                    const { city } = JSON.parse(c.arguments);
+                    check(c.name === 'now' ? city === undefined : CITIES.includes(city), c);
+                    const told = await stream(to, body);
+                    same(told.calls, [c]);
+                }
+    },
+
+    async 'strict: text is free, and each call keeps to the parameters'() {
+        const strict = [f('weather', { strict: true }), f('open')];
+        const seen = { calls: 0, texts: 0, loose: 0 };
+        for (const [name, to] of each.filter(([n]) => n !== 'qwen-3-thinking')) {
+            const bias = await calling(to, name === 'tiny' ? 13 : 6);
+            for (const wanted of [strict, tools])
+                for (let seed = 1; seed <= 12; seed++) {
+                    const body = { tools: wanted, seed, top_k: 0, min_p: 0, ...bias };
+                    const { choices } = await chat(to, { ...body, max_tokens: 300 });
+                    const { message, finish_reason } = choices[0];
+                    const { content, tool_calls = [] } = message;
+                    if (wanted === tools) {
+                        seen.loose += /<tool_call>/.test(content ?? '');
+                        continue;
+                    }
+                    for (const { function: c } of tool_calls) {
+                        const args = JSON.parse(c.arguments);
+                        if (c.name === 'weather') check(CITIES.includes(args.city), c);
+                        else same([c.name, typeof args], ['open', 'object']);
+                    }
+                    seen.calls += tool_calls.length;
+                    seen.texts += !!content && !!tool_calls.length;
+                    if (finish_reason === 'length') continue; // it may have been cut within a call
+                    check(!/<tool_call>/.test(content ?? ''), message);
+                }
+        }
+        check(seen.calls > 30 && seen.texts > 5 && seen.loose > 30, seen);
+    },
+
+    async 'strict: a model may think, and then call'() {
+        const to = servers['qwen-3'],
+            strict = [f('weather', { strict: true })];
+        const {
+            json: { tokens }
+        } = await ask(to, '/tokenize', { content: '<think></think><tool_call></tool_call>' });
+        const bias = (a, b, c) => ({
+            logit_bias: { [tokens[0]]: a, [tokens[1]]: b, [tokens[2]]: c }
+        });
+        for (const one of [to, servers['qwen-3-thinking']]) {
+            let n = 0,
+                n_free = 0;
+            for (const seed of [1, 2, 3, 4, 5, 6]) {
+                const body = { tools: strict, seed, top_k: 0, min_p: 0, ...bias(9, 4, 5) };
+                const { choices } = await chat(one, { ...body, max_tokens: 900 });
+                const { reasoning_content, tool_calls } = choices[0].message;
+                n += reasoning_content !== undefined && !!tool_calls;
+                // within a thought a tag begins no call
+                n_free += /<tool_call>(?!\n\{"name")/.test(reasoning_content);
+                for (const { function: c } of tool_calls ?? [])
+                    check(CITIES.includes(JSON.parse(c.arguments).city), c);
+            }
+            check(n > 0 && n_free > 0, `${n} and ${n_free} of 6`);
+        }
+    },
+
+    async 'structured output and tools: the text keeps to the schema, or it is calls'() {
+        const schema = {
+            $id: 'https://x/y',
+            $defs: { a: { enum: ['x', 'y'] } },
+            type: 'object',
+            properties: { a: { $ref: '#/$defs/a' } },
+            required: ['a']
+        };
+        const response_format = { type: 'json_schema', json_schema: { name: 's', schema } };
+        for (const strict of [false, true])
+            for (const [name, to] of each.filter(([n]) => n !== 'qwen-3-thinking')) {
+                const body = { tools: [f('weather', { strict })], response_format };
+                const { choices } = await chat(to, { ...body, seed: 1, logit_bias: {} });
+                const { content, tool_calls } = choices[0].message;
+                if (!tool_calls) check(['x', 'y'].includes(JSON.parse(content).a), content);
+                if (to === servers.tiny || to === bare) continue;
+                const asked = { ...body, parallel_tool_calls: false, ...(await begins(to)) };
+                const called = (await chat(to, asked)).choices[0];
+                if (called.finish_reason === 'length') continue;
+                same(called.message.content, null);
+                const args = JSON.parse(called.message.tool_calls[0].function.arguments);
+                if (strict) check(CITIES.includes(args.city), args);
+            }
+        const must = {
+            tools,
+            response_format,
+            tool_choice: 'required',
+            parallel_tool_calls: false
+        };
+        const { choices } = await chat(servers.tiny, must);
+        same(choices[0].finish_reason, 'tool_calls');
+    },
+
+    async 'what cannot be kept is refused, with its place'() {
+        const bad = { type: 'object', properties: { x: { type: 'string', not: {} } } };
+        const strict = [f('ok'), f('weather', { strict: true, parameters: bad })];
+        const none = { tools: [f('ok', { parameters: bad })] };
+        await chat(servers.tiny, { ...none, max_tokens: 1 }); // nothing binds these arguments
+        for (const [param, words, body] of [
+            ['tools', 'tools[1].function.parameters: #/properties/x', { tools: strict }],
+            [
+                'tool_choice',
+                'tools[0].function.parameters: #/',
+                { ...none, tool_choice: 'required' }
+            ],
+            ['strict', '', { tools: [f('x', { strict: 'yes' })] }],
+            ['grammar', 'strict and grammar', { tools: [f('x', { strict: true })], ...says('x') }],
+            [
+                'grammar',
+                'tool_choice and grammar',
+                { tools, tool_choice: 'required', ...says('x') }
+            ],
+            [
+                'response_format',
+                'response_format: #/not',
+                {
+                    tools,
+                    response_format: {
+                        type: 'json_schema',
+                        json_schema: { schema: { type: 'string', not: {} } }
+                    }
+                }
+            ],
+            [
+                'tools',
+                'begun',
+                {
+                    tools: [f('x', { strict: true })],
+                    messages: [user, { role: 'assistant', content: 'So <tool_call>\n{"na' }]
+                }
+            ]
+        ]) {
+            const e = await refusal(servers.tiny, body);
+            same(e.param, param, e.message);
+            check(e.message.includes(words), e.message);
+        }
+    },
+
+    async 'openai: runTools with zodFunction'() {
+        const { zodFunction } = await load('openai/helpers/zod');
+        const { z } = await load('zod');
+        for (const to of [bare, tagged]) {
+            const client = await openai(to, to === bare ? {} : await begins(to));
+            const got = [];
+            const weather = zodFunction({
+                name: 'weather',
+                parameters: z.object({ city: z.enum(CITIES), days: z.number().int().nullable() }),
+                function: args => (got.push(args), 'wet')
+            });
+            const body = {
+                model: 'any',
+                messages: [user],
+                tools: [weather],
+                max_tokens: 300,
+                parallel_tool_calls: false,
+                ...(to === bare && {
+                    tool_choice: { type: 'function', function: { name: 'weather' } }
+                })
+            };
+            for (const stream of [false, true]) {
+                const runner = client.chat.completions.runTools(
+                    { ...body, stream },
+                    { maxChatCompletions: 2 }
+                );
+                await runner.done();
+                check(
+                    runner.messages.some(m => m.role === 'tool' && m.content === 'wet'),
+                    runner.messages
+                );
+            }
+            check(got.length >= 2 && got.every(g => CITIES.includes(g.city)), got);
+        }
+    },
+
+    async 'LangChain: bindTools and withStructuredOutput by functionCalling'() {
+        const { ChatOpenAI } = await load('@langchain/openai');
+        const { HumanMessage, ToolMessage } = await load('@langchain/core/messages');
+        const { tool } = await load('@langchain/core/tools');
+        const { z } = await load('zod');
+        const schema = z.object({ city: z.enum(CITIES) });
+        const weather = tool(({ city }) => `wet in ${city}`, { name: 'weather', schema });
+        for (const to of [bare, tagged]) {
+            const llm = new ChatOpenAI({
+                model: 'any',
+                apiKey: 'none',
+                maxTokens: 200,
+                maxRetries: 0,
+                modelKwargs: { seed: 1 },
+                configuration: { baseURL: `${to.url}/v1` }
+            });
+            const plain = await llm.bindTools([weather]).invoke('Rain?');
+            check(typeof plain.content === 'string', plain);
+            const must = llm.bindTools([weather], {
+                tool_choice: 'any',
+                parallel_tool_calls: false
+            });
+            const said = await must.invoke('Rain?');
+            same(said.tool_calls.length, 1);
+            check(CITIES.includes(said.tool_calls[0].args.city), said.tool_calls);
+            const result = await weather.invoke(said.tool_calls[0]);
+            check(result instanceof ToolMessage, result);
+            await llm.bindTools([weather]).invoke([new HumanMessage('Rain?'), said, result]);
+            let all;
+            for await (const part of await must.stream('Rain?'))
+                all = all ? all.concat(part) : part;
+            check(CITIES.includes(all.tool_calls[0].args.city), all.tool_calls);
+            for (const strict of [undefined, true]) {
+                const wants = { method: 'functionCalling', name: 'weather', strict };
+                const r = await llm.withStructuredOutput(schema, wants).invoke('Rain?');
+                check(CITIES.includes(r.city), r);
+            }
+        }
+    },
+
+    async 'Instructor: TOOLS'() {
+        const { default: Instructor } = await load('@instructor-ai/instructor');
+        const { z } = await load('zod/v3'); // it does not know the schemas of zod 4
+        for (const to of [bare, tagged]) {
+            const client = Instructor({ client: await openai(to), mode: 'TOOLS' });
+            const r = await client.chat.completions.create({
+                model: 'any',
+                messages: [user],
+                max_tokens: 300,
+                response_model: { schema: z.object({ city: z.enum(CITIES) }), name: 'Weather' }
+            });
+            check(CITIES.includes(r.city), r);
+        }
+    },
+
+    async 'OpenAI Agents: a tool by chat completions'() {
+        const agents = await load('@openai/agents');
+        const { z } = await load('zod');
+        agents.setTracingDisabled(true);
+        for (const to of [bare, tagged]) {
+            const got = [];
+            const weather = agents.tool({
+                name: 'weather',
+                description: 'Says how it is.',
+                parameters: z.object({ city: z.enum(CITIES) }),
+                execute: args => (got.push(args), 'wet')
+            });
+            for (const outputType of [undefined, z.object({ rain: z.boolean() })]) {
+                const client = await openai(to, { max_tokens: 300 });
+                const agent = new agents.Agent({
+                    name: 'a',
+                    instructions: 'Be.',
+                    model: new agents.OpenAIChatCompletionsModel(client, 'any'),
+                    tools: [weather],
+                    modelSettings: { toolChoice: 'required', parallelToolCalls: false },
+                    outputType
+                });
+                const before = got.length;
+                const r = await agents
+                    .run(agent, 'Rain?', { maxTurns: 3 })
+                    .catch(e =>
+                        e instanceof agents.MaxTurnsExceededError ? null : Promise.reject(e)
+                    );
+                check(got.length > before && CITIES.includes(got[before].city), got);
+                if (r && outputType) same(typeof r.finalOutput.rain, 'boolean');
+                const told = await agents.run(agent, 'Rain?', { maxTurns: 1, stream: true });
+                let events = 0;
+                try {
+                    for await (const _ of told) events++;
+                    await told.completed;
+                } catch (e) {
+                    check(e instanceof agents.MaxTurnsExceededError, e.stack);
+                }
+                check(events > 0, 'no events');
+            }
+        }
+    },
+
+    async 'AI SDK: generateText and streamText with a tool'() {
+        const { generateText, streamText, stepCountIs, tool, Output } = await load('ai');
+        const { createOpenAICompatible } = await load('@ai-sdk/openai-compatible');
+        const { z } = await load('zod');
+        for (const to of [bare, tagged]) {
+            const provider = createOpenAICompatible({
+                name: 'here',
+                baseURL: `${to.url}/v1`,
+                supportsStructuredOutputs: true
+            });
+            const weather = tool({
+                inputSchema: z.object({ city: z.enum(CITIES) }),
+                execute: ({ city }) => `wet in ${city}`
+            });
+            const options = {
+                model: provider('any'),
+                tools: { weather },
+                prompt: 'Rain?',
+                maxOutputTokens: 300,
+                maxRetries: 0,
+                seed: 1,
+                providerOptions: { here: { parallel_tool_calls: false } }
+            };
+            const plain = await generateText(options);
+            same(typeof plain.text, 'string');
+            const must = { ...options, toolChoice: 'required', stopWhen: stepCountIs(2) };
+            const r = await generateText(must);
+            same(r.steps.length, 2);
+            check(CITIES.includes(r.steps[0].toolCalls[0].input.city), r.steps[0].toolCalls);
+            check(r.steps[0].toolResults[0].output.startsWith('wet in '), r.steps[0].toolResults);
+            const told = streamText(must);
+            await told.consumeStream();
+            const steps = await told.steps;
+            check(CITIES.includes(steps[0].toolCalls[0].input.city), steps[0].toolCalls);
+            const both = await generateText({
+                ...options,
+                experimental_output: Output.object({ schema: z.object({ rain: z.boolean() }) })
+            });
+            if (both.finishReason === 'stop') same(typeof both.experimental_output.rain, 'boolean');
+        }
+    }
+};
+
+const failed = await runAll('server tools', cases, filter);
+for (const [, one] of each) same(await one.stop(), 0, 'the exit code is');
+process.exit(failed ? 1 : 0);
