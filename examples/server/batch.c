@@ -479,7 +479,7 @@ static void finish(work *w, const http_error *error) {
     if (error->status && !w->custom_id && !audit_path) tell("line %llu: %s", w->line, error->text);
     begin_result(w, error->status ? error->status : 200);
     for (i = 0; i < w->request.n_texts; i++)       /* depends on the other lines */
-        w->request.texts[i].n_reused = 0;
+        w->request.texts[i].n_cached = 0;
     if (error->status) reply_error(&w->out, error);
     else if (w->request.embed.n) buffer_add(&w->out, w->vectors.p, w->vectors.n);
     else reply_whole(&w->out, &w->request, w->choices);

@@ -12,6 +12,7 @@ struct engine {
     engine_params params;
     engine_text **slots;               /* [n_slots] 0: free */
     uint64_t *used;                    /* [n_slots] when it was last used, in passes */
+    uint64_t *clients;                 /* [n_slots] whose text it has, or had last */
     bitnet_gen **gens;                 /* [n_slots] of a pass */
     engine_text *queue, **queue_end;   /* those that have no slot */
     int32_t n_waiting;
@@ -69,8 +70,9 @@ static int create_ctx(engine *e, bitnet_error *err) {
     cp.n_logits = e->params.n_slots < ECHO_ROWS ? ECHO_ROWS : e->params.n_slots;
     e->slots = (engine_text **)calloc(n, sizeof(engine_text *));
     e->used = (uint64_t *)calloc(n, sizeof *e->used);
+    e->clients = (uint64_t *)calloc(n, sizeof *e->clients);
     e->gens = (bitnet_gen **)calloc(n, sizeof(bitnet_gen *));
-    return e->slots && e->used && e->gens && !bitnet_ctx_create(e->model, &cp, &e->ctx, err);
+    return e->slots && e->used && e->clients && e->gens && !bitnet_ctx_create(e->model, &cp, &e->ctx, err);
 }
 
 /* Its cache needs no limit: it holds what is in one pass, or one longer text. */
@@ -295,6 +297,7 @@ void engine_free(engine *e) {
     free(e->vectors);
     free(e->slots);
     free(e->used);
+    free(e->clients);
     free(e->gens);
     free(e);
 }
@@ -370,10 +373,12 @@ static int32_t common(const engine *e, int32_t slot, const engine_text *t) {
 /* Takes the slot that holds most of the prompt, if it is free and little else would be lost there.
    Otherwise the slot that was not used for the longest time gets a copy of what another one holds
    of the prompt: that shares its memory. */
-static int32_t choose_slot(engine *e, const engine_text *t) {
+static int32_t choose_slot(engine *e, engine_text *t) {
     int32_t i, n, oldest = -1, from = 0, most = -1;
+    t->n_cached = 0;
     for (i = 0; i < e->params.n_slots; i++) {
         n = common(e, i, t);
+        if (n > t->n_cached && e->clients[i] == t->client) t->n_cached = n;
         if (n > most || (n == most && e->slots[from] && !e->slots[i])) from = i, most = n;
         if (!e->slots[i] && (oldest < 0 || e->used[i] < e->used[oldest])) oldest = i;
     }
@@ -407,8 +412,10 @@ static int begin_writing(engine *e, engine_text *t) {
 static void start(engine *e, engine_text *t) {
     t->slot = choose_slot(e, t);
     e->slots[t->slot] = t;
+    e->clients[t->slot] = t->client;
     if (t->echo) bitnet_seq_rewind(e->ctx, t->slot, 0, NULL);    /* its logits are needed, too */
     t->n_reused = t->n_read = bitnet_seq_length(e->ctx, t->slot);
+    if (t->n_cached > t->n_reused) t->n_cached = t->n_reused;
     if (!t->echo && !begin_writing(e, t)) end_text(e, t, t->err.code, t->err.text);
 }
 

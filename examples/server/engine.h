@@ -60,6 +60,9 @@ struct engine_text {
 
     /* set by the engine */
     int32_t n_reused, n_read;          /* of the prompt: found in a slot, and had in all */
+    int32_t n_cached;                  /* of n_reused: what texts of the same client have left; of
+                                          others' it must not be told, since that would tell it
+                                          what they have asked */
     int32_t n_new;                     /* tokens written */
     bitnet_stop why;                   /* why it ended, if err.code is BITNET_OK */
     bitnet_error err;                  /* BITNET_ERR_CANCELLED after text_cancel */

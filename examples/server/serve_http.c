@@ -183,8 +183,11 @@ static int is_badly_framed(struct MHD_Connection *c) {
 /* What is wrong with a request, as far as one can see before its body comes. */
 static http_error check_head(struct MHD_Connection *c, const struct route *route, const job *j) {
     const char *length = MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Content-Length");
+    const char *coding = MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Content-Encoding");
     const http_error e = client_check(c, route && route->needs_key);
     if (e.status) return e;
+    if (coding && strcasecmp(coding, "identity"))
+        return http_error_of(415, "Content-Encoding: a body must not be compressed");
     if (route && route->needs_model && !serve_is_ready())
         return http_error_of(503, "the model is being loaded");
     if (length && strtoull(length, 0, 10) > (unsigned long long)settings.body_megabytes << 20)

@@ -405,7 +405,7 @@ static void on_end(engine_text *t) {
     figures.written += (unsigned long long)t->n_new;
     if (i % j->request.n == 0) {       /* texts of one prompt read it once */
         j->tokens.prompt += t->n_prompt;
-        j->tokens.reused += t->n_reused;
+        j->tokens.cached += t->n_cached;
     }
     j->tokens.written += t->n_new;
     if (t->err.code && !j->error.status) j->error = reply_failure(&t->err);

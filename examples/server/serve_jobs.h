@@ -51,7 +51,7 @@ struct job {
     int has_http;                      /* HTTP still knows it */
     http_error error;                  /* in place of an answer */
     double arrived, begun, first, last;          /* seconds; 0: not yet */
-    struct { long long prompt, reused, written; } tokens;
+    struct { long long prompt, cached, written; } tokens;
     int status;                        /* of the answer; 0: none was sent */
     job *next, *before;
 };

@@ -42,7 +42,7 @@ static void add_work(buffer *out, const job *j) {
                       (int)j->request.n_texts);
     if (j->first > 0) buffer_format(out, ",\"first_token_seconds\":%.3f", j->first - j->begun);
     buffer_format(out, ",\"prompt_tokens\":%lld,\"cached_tokens\":%lld,\"completion_tokens\":%lld",
-                  j->tokens.prompt, j->tokens.reused, j->tokens.written);
+                  j->tokens.prompt, j->tokens.cached, j->tokens.written);
 }
 
 /* Probes that went well come every few seconds, and say nothing. */

@@ -174,6 +174,34 @@ await runAll(
             same(await server.stop(), 0);
         },
 
+        async 'nobody is told what others have asked'() {
+            const server = await start(serve, TINY);
+            const body = { prompt: 'My secret is that I like the red ball', max_tokens: 1 };
+            const cached = async localAddress => {
+                const { text } = await open(server, body, { localAddress }).done;
+                return JSON.parse(text).usage.prompt_tokens_details.cached_tokens;
+            };
+            same(await cached('127.0.0.1'), 0);
+            same(await cached('127.0.0.2'), 0, 'another client:');
+            check((await cached('127.0.0.2')) > 3, 'its own');
+            check((await metrics(server)).bitnet_reused_tokens_total > 10, 'it was there');
+            same(await server.stop(), 0);
+        },
+
+        async 'a compressed body is refused as that'() {
+            const server = await start(serve, TINY);
+            for (const [coding, wanted] of [
+                ['gzip', 415],
+                ['br', 415],
+                ['identity', 200]
+            ]) {
+                const headers = { 'Content-Encoding': coding, Connection: 'close' };
+                const text = await raw(server, post('/v1/completions', A_TEXT, headers));
+                same(status(text), wanted, `${coding}:`);
+            }
+            same(await server.stop(), 0);
+        },
+
         async 'without a key another Authorization makes no other client'() {
             const args = ['-c', '16384', '-np', '1', '--queue', '2', '--no-key'];
             const server = await start(serve, [...TINY, ...args]);
