@@ -46,7 +46,8 @@ await runAll(
         // Without the look at connections that wait, they would stay for a day.
         async 'half-requests that are closed free their connections'() {
             const server = await start(serve, [...TINY, '--idle-timeout', '86400']);
-            const head = 'POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n';
+            const head =
+                'POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n';
             for (const bytes of [head, `${head}\r\n{"`]) {
                 await Promise.all(Array.from({ length: 600 }, () => touch(server, bytes)));
                 await until(async () => {
@@ -81,7 +82,10 @@ await runAll(
             const server = await start(serve, [...TINY, '-c', '16384']);
             const stream = open(server, await endless(server, { stream: true }));
             await began(stream);
-            const schema = { type: 'json_schema', json_schema: { name: 'x', schema: slowSchema() } };
+            const schema = {
+                type: 'json_schema',
+                json_schema: { name: 'x', schema: slowSchema() }
+            };
             const bodies = [
                 ['/v1/completions', { prompt: 'x', response_format: schema }, 400],
                 ['/v1/completions', { prompt: 'x', max_tokens: 1, a: Array(3e6).fill(1) }, 200],
@@ -110,11 +114,17 @@ await runAll(
             const head = post('/v1/completions', A_TEXT, { Expect: '100-continue' });
             const only = head.subarray(0, head.length - A_TEXT.length);
             same(status(await raw(server, only, { enough: t => t.length > 0 })), 429);
-            same(status(await raw(server, post('/v1/completions', '{', { Connection: 'close' }))), 429);
+            same(
+                status(await raw(server, post('/v1/completions', '{', { Connection: 'close' }))),
+                429
+            );
             first.leave();
             other.leave();
             await idle(server);
-            same(status(await raw(server, post('/v1/completions', '{', { Connection: 'close' }))), 400);
+            same(
+                status(await raw(server, post('/v1/completions', '{', { Connection: 'close' }))),
+                400
+            );
             same(await server.stop(), 0);
         },
 
@@ -127,7 +137,11 @@ await runAll(
             check(json.error.message.includes('stream'), json);
             const small = { ...large, n: 2, max_tokens: 3 };
             same((await ask(server, '/v1/chat/completions', small)).status, 200);
-            const stream = open(server, { ...large, stream: true }, { path: '/v1/chat/completions' });
+            const stream = open(
+                server,
+                { ...large, stream: true },
+                { path: '/v1/chat/completions' }
+            );
             await began(stream);
             stream.leave();
             same(await server.stop(), 0);
