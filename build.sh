@@ -90,7 +90,7 @@ sources() {
     esac
 }
 # What serve and batch share.
-SERVER='buffer engine fields grammar messages reply request rules tokens'
+SERVER='buffer engine fields grammar memory messages reply request rules tokens'
 PROGRAMS='bench convert crosscheck embed generate perplexity'     # of several files
 
 # server: build/batch and build/serve.

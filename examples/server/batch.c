@@ -7,6 +7,7 @@
    the body alone ("prompt", "messages" or "input"). What a line gives depends on the line, the
    model and the program's version alone, not on the machine or the other lines: its id and its seed
    are a hash of the line. So lines can be computed anywhere, and twice. */
+#include "memory.h"
 #include "reply.h"
 #include "../options.h"
 #include "../streams.h"
@@ -49,7 +50,8 @@ static const option options[] = {
      .number = {&n_slots, 1, 1024}},
     {"-c --ctx-size", "N", "tokens of a text with its prompt (4096, or what the model was "
      "trained for)", .number = {&n_ctx, 16, 1 << 20}},
-    {"--kv-tokens", "N", "tokens of all lines at the same time (half of the free memory)",
+    {"--kv-tokens", "N", "tokens of all lines at the same time (what half of the memory holds that "
+     "is left)",
      .number = {&n_kv, 64, 1L << 40}},
     {"--kv-type", "TYPE", "keys and values as " KV_TYPES ", which takes half the memory (f16)",
      .kv_type = &kv_type},
@@ -379,10 +381,11 @@ static int output = 1, code = ALL_DONE;
 static const char *output_name = "standard output";
 static volatile sig_atomic_t signalled;
 static unsigned long long n_lines, n_done, n_failed, n_skipped, n_tokens, n_total, n_audited,
-    n_different;
+    n_different, n_left;
 static uint64_t line_number;           /* of those that are not blank, which shards share */
 static unsigned long long input_line;  /* of all, for people */
 static int at_end, is_closing;
+static int is_narrow;                  /* the memory holds no text of --ctx-size: see choose_room */
 static FILE *audited;
 
 static double now(void) {
@@ -454,6 +457,7 @@ static void write_results(void) {
             continue;
         }
         if (w->out.failed) try_again(w->line, "no memory for its result");
+        else if (w->out.n == 0) n_done--;        /* it was left */
         else if (audit_path) compare(w);
         else write_result(w->out.p, w->out.n);
         n_done += code != TRY_AGAIN;
@@ -489,11 +493,23 @@ static void finish(work *w, const http_error *error) {
     w->is_done = 1;
 }
 
+/* A line that another run has to compute: it gets no result here. */
+static void leave(work *w) {
+    tell("line %llu: it needs more tokens than there is memory for, and is left for another run",
+         w->line);
+    n_left++;
+    w->is_done = 1;
+}
+
 /* A line has ended, perhaps with an error. A text that finds the cache full was alone (see again_fn
    in engine.h): it is too long, as one that is over the context. The engine's words for that depend
    on the other lines. */
 static void end_line(work *w, const bitnet_error *err) {
     http_error e = err->code ? reply_failure(err) : (http_error){0};
+    if (err->code == BITNET_ERR_FULL && is_narrow) {
+        leave(w);
+        return;
+    }
     if (err->code == BITNET_ERR_FULL) {
         e.status = 400;
         e.code = "context_length_exceeded";
@@ -794,13 +810,29 @@ static int open_results(void) {
     return r;
 }
 
-/* Tokens that fit into half of the free memory, but at least one text. */
-static int64_t tokens_in_memory(const bitnet_model_info *info, int32_t context) {
-    const long pages = sysconf(_SC_AVPHYS_PAGES), size = sysconf(_SC_PAGESIZE);
-    const int64_t each = 2 * kv_head_bytes(kv_type, info->head_dim) * info->n_layers *
-                         info->n_kv_heads;
-    const int64_t n = pages > 0 ? (int64_t)pages * size / 2 / each : 0;
-    return n > context ? n : context;
+/* Sets n_kv: half of what fits, since other processes may look at the same time as this one, but at
+   least one text. Where a control group has no room for that, it is what fits. Returns an exit
+   code: where the group could not hold the model at all no other try can help. */
+static int choose_room(const bitnet_model *model, int has_head, engine_params *p) {
+    const memory m = memory_look("");
+    const memory_need need = memory_needed(model, p);
+    const int64_t fit = memory_tokens(&m, &need), all = (int64_t)p->n_slots * p->n_ctx;
+    const int64_t wanted = !has_head ? 1 : !n_kv ? p->n_ctx : n_kv < all ? n_kv : all;
+    char text[MEMORY_TEXT];
+    p->n_kv = n_kv ? n_kv : fit / 2 > p->n_ctx ? fit / 2 : p->n_ctx;
+    if (fit >= wanted) return ALL_DONE;
+    tell("%s", memory_describe(&m, &need, text));
+    if (n_kv || !m.is_group) return ALL_DONE;
+    if (!memory_can_do(&need, m.left)) {
+        tell("that is too little for this model: it would be killed, or read the file again for "
+             "each token (--kv-tokens N tries in spite of that)");
+        return memory_can_do(&need, m.limit - need.loaded) ? TRY_AGAIN : MODEL_REFUSED;
+    }
+    tell("so there is room for %lld tokens, not for --ctx-size %d: lines that need more are left "
+         "for a run with more memory", (long long)fit, (int)p->n_ctx);
+    p->n_kv = fit;
+    is_narrow = 1;
+    return ALL_DONE;
 }
 
 static int open_model(bitnet_model **model) {
@@ -810,6 +842,7 @@ static int open_model(bitnet_model **model) {
     bitnet_model_info info;
     bitnet_model_params mp;
     bitnet_result r;
+    int wrong;
     memset(&mp, 0, sizeof mp);
     mp.log_fn = quiet ? 0 : options_warning;
     mp.log_ud = program;
@@ -819,10 +852,10 @@ static int open_model(bitnet_model **model) {
         bitnet_model_get_info(*model, &info);
         p.n_ctx = n_ctx ? (int32_t)n_ctx
                         : info.ctx_train > 0 && info.ctx_train < 4096 ? info.ctx_train : 4096;
-        p.n_kv = n_kv ? n_kv : tokens_in_memory(&info, p.n_ctx);
         p.n_slots = n_slots ? (int32_t)n_slots : SLOTS;
         p.n_threads = (int32_t)n_threads;
         p.kv_type = kv_type;
+        if ((wrong = choose_room(*model, info.has_head, &p)) != ALL_DONE) return wrong;
         if (p.n_kv > (int64_t)p.n_slots * p.n_ctx) p.n_kv = 0;
         eng = engine_create(*model, &p, &err);
         r = eng ? service_open(&serving, *model, model_path, engine_ctx(eng), &err) : err.code;
@@ -885,6 +918,7 @@ int main(int argc, char **argv) {
             fprintf(stderr, "batch: stopped; what was begun is not in the results\n");
             code = TRY_AGAIN;
         }
+        if (code == ALL_DONE && n_left) code = TRY_AGAIN;
         if (code == ALL_DONE && n_failed && !audit_path) code = SOME_FAILED;
         if (code != TRY_AGAIN && audit_path) report_audit();
         if (resume_path && fdatasync(output)) code = io_error("cannot write to", output_name);
