@@ -8,6 +8,7 @@
    that both threads see. serve.h names the parts; here are the options, and the server's life. */
 #include "serve.h"
 #include "serve_http.h"
+#include "memory.h"
 #include "../options.h"
 #include "../streams.h"
 #include <signal.h>
@@ -19,7 +20,7 @@
 
 /* ---- options ---- */
 
-enum { PAGE_NAME = 400 };
+enum { PAGE_NAME = 400, SHORTEST = 64 };
 
 struct settings settings = {
     .host = "127.0.0.1", .port = 8080, .n_slots = 4, .queue_length = 64, .idle_seconds = 60,
@@ -34,7 +35,8 @@ static const option options[] = {
      .number = {&settings.n_slots, 1, 1024}},
     {"-c --ctx-size", "N", "tokens of a text with its prompt (4096, or what the model was "
      "trained for)", .number = {&settings.n_ctx, 16, 1 << 20}},
-    {"--kv-tokens", "N", "tokens that all texts hold together at most; bounds the memory",
+    {"--kv-tokens", "N", "tokens that all texts hold together at most (all that they may have, or "
+     "what fits into the memory that is left)",
      .number = {&settings.n_kv, 64, 1L << 40}},
     {"--kv-type", "TYPE", "keys and values as " KV_TYPES ", which takes half the memory (f16)",
      .kv_type = &settings.kv_type},
@@ -168,9 +170,28 @@ static int asked_to_stop(void *ud, uint64_t done, uint64_t total) {
     return signalled;
 }
 
+/* Without --kv-tokens texts may hold what the memory has room for, if that is not all. */
+static void choose_room(const bitnet_model *model, int has_head, engine_params *p) {
+    const memory m = memory_look("");
+    const memory_need need = memory_needed(model, p);
+    const int64_t fit = memory_tokens(&m, &need),
+                  all = has_head ? (int64_t)p->n_slots * p->n_ctx : 1;
+    char text[MEMORY_TEXT];
+    if (fit >= (p->n_kv && p->n_kv < all ? p->n_kv : all)) return;
+    serve_fail("%s%s", memory_describe(&m, &need, text), "");
+    if (p->n_kv) return;
+    p->n_kv = fit > SHORTEST ? fit : SHORTEST;
+    snprintf(text, sizeof text, "%lld", (long long)p->n_kv);
+    serve_fail(memory_can_do(&need, m.left)
+               ? "so all texts hold %s tokens together (--kv-tokens)%s"
+               : "that is too little for this model: expect it to be killed or very slow%s%s",
+               memory_can_do(&need, m.left) ? text : "", "");
+}
+
 static bitnet_result load(bitnet_model **model, bitnet_error *err) {
     static char program[] = "serve";
     bitnet_model_params mp;
+    bitnet_model_info info;
     engine_params p;
     bitnet_result r;
     memset(&mp, 0, sizeof mp);
@@ -181,11 +202,14 @@ static bitnet_result load(bitnet_model **model, bitnet_error *err) {
     if (r) return r;
     memset(&p, 0, sizeof p);
     p.n_slots = (int32_t)settings.n_slots;
-    p.n_ctx = (int32_t)settings.n_ctx;
+    bitnet_model_get_info(*model, &info);
+    p.n_ctx = settings.n_ctx ? (int32_t)settings.n_ctx
+              : info.ctx_train > 0 && info.ctx_train < 4096 ? info.ctx_train : 4096;
     p.n_kv = settings.n_kv;
     p.n_threads = (int32_t)settings.n_threads;
     p.kv_type = settings.kv_type;
     p.cancel_fn = should_cancel;
+    choose_room(*model, info.has_head, &p);
     if (!(eng = engine_create(*model, &p, err))) return err->code;
     r = service_open(&serving, *model, settings.model_path, engine_ctx(eng), err);
     if (settings.alias) snprintf(serving.name, sizeof serving.name, "%s", settings.alias);
