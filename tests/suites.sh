@@ -143,9 +143,14 @@ suite_grammar() {
 }
 
 suite_batch() {
-    shared_example generate && shared_example batch || return 1
-    bad=0
+    shared_example generate && shared_example batch && library $CC $CFLAGS &&
+        run $CC $CFLAGS $USE_OBJECT tests/server/memory.c examples/server/memory.c \
+            examples/server/engine.c examples/server/grammar.c "$object" -o build/server-memory \
+            -lm -lpthread || return 1
+    bad=0 serve=
+    ! need_microhttpd 2>/dev/null || { serve=build/serve && shared_example serve || bad=1; }
     sh tests/server/test_batch.sh build/batch build/generate examples/tiny.gguf || bad=1
+    sh tests/server/test_memory.sh build/server-memory build/batch examples/tiny.gguf $serve || bad=1
     sh tests/server/test_slurm.sh build/batch examples/tiny.gguf || bad=1
     verdict "the job for Spark is Python" python3 -c \
         'compile(open("examples/server/spark.py").read(), "spark.py", "exec")'
