@@ -152,8 +152,6 @@ suite_batch() {
     sh tests/server/test_batch.sh build/batch build/generate examples/tiny.gguf || bad=1
     sh tests/server/test_memory.sh build/server-memory build/batch examples/tiny.gguf $serve || bad=1
     sh tests/server/test_slurm.sh build/batch examples/tiny.gguf || bad=1
-    verdict "the job for Spark is Python" python3 -c \
-        'compile(open("examples/server/spark.py").read(), "spark.py", "exec")'
     if have yamllint; then
         verdict "the job for Kubernetes is YAML" yamllint -d \
             '{extends: default, rules: {line-length: {max: 120}}}' examples/server/kubernetes.yaml

@@ -278,24 +278,109 @@ mkdir "$tmp/data"
 cp "$model" "$tmp/data/model.gguf"
 cp "$requests" "$tmp/data/requests.jsonl"
 cp "$program" "$tmp/data/batch"
-job=$(sed -n '/- >-$/,/env:/p' "$root/examples/server/kubernetes.yaml" | sed '1d; $d' | tr '\n' ' ' |
+yaml=$root/examples/server/kubernetes.yaml
+job=$(sed -n '/- >-$/,/env:/p' "$yaml" | sed '1d; $d' | tr '\n' ' ' |
     sed "s|/data/|$tmp/data/|g; s|batch -m|$program -m|")
 pod() { JOB_COMPLETION_INDEX=$1 JOB_COMPLETIONS=2 sh -c "$job" 2>"$tmp/err"; }
 pod 0 && pod 1
 check "the pods of Kubernetes: 0, though lines failed" "exit code $?" [ $? -eq 0 ]
 cat "$tmp"/data/results.?.jsonl | sort >"$tmp/got"
 check "and their results" "$(cmp "$tmp/want" "$tmp/got" 2>&1)" cmp "$tmp/want" "$tmp/got"
+check "they may have what they ask for, and no more" "no limits" eval \
+    "[ \"\$(sed -n 's/^ *requests: {cpu/{cpu/p' '$yaml')\" = \"\$(sed -n 's/^ *limits: {cpu/{cpu/p' '$yaml')\" ]"
 echo text >"$tmp/data/model.gguf"
 pod 0
 check "a pod whose model is refused: 3" "exit code $?" [ $? -eq 3 ]
-job=$(sed -n 's/.* command = "\(.*\)"$/\1/p' "$root/examples/server/spark.py")
-(cd "$tmp/data" && eval "$job" <requests.jsonl >"$tmp/out" 2>"$tmp/err")
-check "a partition of Spark whose model is refused: 3" "exit code $?" [ $? -eq 3 ]
-cp "$model" "$tmp/data/model.gguf"
-(cd "$tmp/data" && eval "$job" <requests.jsonl >"$tmp/out" 2>"$tmp/err")
-check "a partition of Spark: 0, though lines failed" "exit code $?" [ $? -eq 0 ]
-sort "$tmp/out" >"$tmp/got"
-check "and its results" "$(cmp "$tmp/want" "$tmp/got" 2>&1)" cmp "$tmp/want" "$tmp/got"
+python3=$(command -v python3)
+if [ -n "$python3" ]; then
+    # A pyspark that has one executor, here, and says what it was asked for.
+    mkdir "$tmp/pyspark"
+    cat >"$tmp/pyspark/sql.py" <<'END'
+import subprocess, sys
+
+class SparkSession:
+    class builder:
+        appName = staticmethod(lambda name: SparkSession.builder)
+        getOrCreate = staticmethod(lambda: SparkSession)
+    class sparkContext:
+        defaultParallelism = 12
+        getConf = staticmethod(lambda: {"spark.task.cpus": "3"})
+        def textFile(name, minPartitions):
+            print("partitions:", minPartitions)
+            return Lines(name)
+
+class Lines:
+    def __init__(self, name): self.name = name
+    def pipe(self, command, checkCode):
+        print("command:", command)
+        done = subprocess.run(["sh", "-c", command], stdin=open(self.name), stdout=open("piped", "w"))
+        sys.exit(done.returncode) if done.returncode and checkCode else None
+        return self
+    def saveAsTextFile(self, name): open(name, "w").write(open("piped").read())
+END
+    touch "$tmp/pyspark/__init__.py"
+    spark() {
+        script=$(cd "$root/examples/server" && pwd)/spark.py
+        (cd "$tmp/data" && PYTHONPATH="$tmp" PYTHONDONTWRITEBYTECODE=1 "$python3" "$script" requests.jsonl spark.out \
+            >"$tmp/out" 2>"$tmp/err")
+    }
+    spark
+    check "a partition of Spark whose model is refused: 3" "exit code $?" [ $? -eq 3 ]
+    cp "$model" "$tmp/data/model.gguf"
+    spark
+    check "a partition of Spark: 0, though lines failed" "exit code $?" [ $? -eq 0 ]
+    sort "$tmp/data/spark.out" >"$tmp/got"
+    check "and its results" "$(cmp "$tmp/want" "$tmp/got" 2>&1)" cmp "$tmp/want" "$tmp/got"
+    check "four partitions for each process" "$(cat "$tmp/out")" grep -q -x "partitions: 16" "$tmp/out"
+    check "a thread for each core of a task" "$(cat "$tmp/out")" grep -q "^command: .* -t 3 " "$tmp/out"
+else skip "the job of Spark" "python3 is not installed"; fi
+
+# slurm.sh without Slurm: BATCH dies so many times, and scontrol starts it again. $tmp/tries has what it was called with.
+mkdir "$tmp/bin" "$tmp/slurm"
+cat >"$tmp/bin/scontrol" <<'END'
+#!/bin/sh
+echo "$*" >>requeued
+END
+cat >"$tmp/bin/dies" <<'END'
+#!/bin/sh
+echo "$*" >>tries
+[ "$(wc -l <tries)" -gt "$KILLS" ] || kill -9 $$
+exit "$CODE"
+END
+chmod +x "$tmp/bin/scontrol" "$tmp/bin/dies"
+slurm=$(cd "$root/examples/server" && pwd)/slurm.sh
+# slurm_task KILLS CODE: until it is not requeued; its last code in rc
+slurm_task() {
+    rm -f "$tmp/slurm"/*
+    restarts=0
+    (
+        cd "$tmp/slurm" || exit
+        export PATH="$tmp/bin:$PATH" BATCH="$tmp/bin/dies" MODEL=m REQUESTS=/dev/null SLURM_ARRAY_TASK_ID=2 \
+            SLURM_JOB_ID=77 KILLS=$1 CODE=$2
+        while
+            rm -f requeued
+            SLURM_RESTART_COUNT=$restarts sh "$slurm" 2>/dev/null
+            rc=$?
+            [ -s requeued ] && [ $restarts -lt 20 ]
+        do restarts=$((restarts + 1)); done
+        exit $rc
+    )
+    rc=$?
+}
+tries() { sed 's/.* -np \([0-9]*\) .*/\1/' "$tmp/slurm/tries" | tr '\n' ' '; }
+slurm_task 0 1
+check "a task of Slurm: one try" "$(tries), exit code $rc" [ "$(tries)" = "32 " -a $rc -eq 1 ]
+slurm_task 2 0
+check "killed twice: each time half as many lines at a time" "$(tries), exit code $rc" \
+    [ "$(tries)" = "32 16 8 " -a $rc -eq 0 ]
+check "and nothing is left of that" "$(ls "$tmp/slurm")" [ "$(ls "$tmp/slurm")" = tries ]
+slurm_task 99 0
+check "always killed: it gives up" "$(tries), exit code $rc" [ "$(tries)" = "32 16 8 4 2 1 " -a $rc -eq 137 ]
+slurm_task 0 75
+check "no memory now: five more tries, as they are" "$(tries), exit code $rc" \
+    [ "$(tries)" = "32 32 32 32 32 32 " -a $rc -eq 75 ]
+slurm_task 0 3
+check "a model that is refused: one try" "$(tries), exit code $rc" [ "$(tries)" = "32 " -a $rc -eq 3 ]
 
 if command -v parallel >/dev/null 2>&1; then
     parallel --pipe -N 7 -j 2 "$program" -m "$model" -t 1 <"$requests" 2>"$tmp/err" | sort >"$tmp/got"
