@@ -59,8 +59,8 @@ static bitnet_ctx_params ctx_params(engine *e) {
     return cp;
 }
 
-/* A context of one sequence has memory for all its tokens, which n_kv cannot bound. Where it has to,
-   there is a second one, which nothing uses. */
+/* A context of one sequence has memory for all its tokens, which n_kv cannot bound. Where it has
+   to, there is a second one, which nothing uses. */
 static bitnet_ctx_params text_ctx_params(engine *e) {
     bitnet_ctx_params cp = ctx_params(e);
     const int is_bounded = e->params.n_slots > 1 || e->params.n_kv < e->params.n_ctx;

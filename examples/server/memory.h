@@ -1,7 +1,7 @@
 /* memory.h - how much memory there is, and how many tokens of texts fit into it
 
-   memory.c owns what of the machine and of its control groups counts. A process that takes more than
-   its group allows is killed, so neither serve nor batch may go by the machine's memory alone. */
+   memory.c owns what of the machine and of its control groups counts. A process that takes more
+   than its group allows is killed, so serve and batch do not go by the machine's memory alone. */
 #ifndef SERVER_MEMORY_H
 #define SERVER_MEMORY_H
 
@@ -27,7 +27,7 @@ typedef struct memory_need {
 } memory_need;
 memory_need memory_needed(const bitnet_model *model, const engine_params *params);
 
-/* Tokens of texts for which there is room beside the rest; 0 or less: there is none for the rest. */
+/* Tokens of texts for which there is room beside the rest; 0: there may be none for the rest. */
 int64_t memory_tokens(const memory *m, const memory_need *need);
 /* Is there room for the model and a short text, where so many bytes are left? */
 int memory_can_do(const memory_need *need, int64_t left);

@@ -25,7 +25,8 @@ def main(requests: str, results: str) -> None:
     # a small file would be two partitions
     lines = context.textFile(requests, minPartitions=PARTS * processes)
     # 1 says that some lines have an error as their result
-    command = f"sh -c './batch -m model.gguf -q -t {threads} || {{ code=$?; [ $code -eq 1 ] || exit $code; }}'"
+    batch = f"./batch -m model.gguf -q -t {threads}"
+    command = f"sh -c '{batch} || {{ code=$?; [ $code -eq 1 ] || exit $code; }}'"
     lines.pipe(command, checkCode=True).saveAsTextFile(results)
 
 
