@@ -1,7 +1,7 @@
 /* batch.c - a file of requests, many at a time: one line of JSON in, one line out
 
        batch -m MODEL < requests.jsonl > results.jsonl
-       batch -m MODEL --resume results.jsonl < requests.jsonl
+       batch -m MODEL --resume results.jsonl [--retry-errors] < requests.jsonl
 
    README.md has examples. A line is a request of OpenAI's batch API ("custom_id", "url", "body") or
    the body alone ("prompt", "messages" or "input"). What a line gives depends on the line, the
@@ -32,7 +32,7 @@ enum { LINE_BYTES = 256 << 20, SYNC_SECONDS = 5, SLOTS = 32 };
 static const char *model_path, *resume_path, *audit_path, *shard;
 static double sample = 0.01;
 static long n_slots, n_ctx, n_kv, n_threads;
-static int ordered, quiet;
+static int ordered, quiet, retry_errors;
 static bitnet_kv_type kv_type;
 static uint64_t shard_index, shard_count = 1;
 
@@ -40,6 +40,8 @@ static const option options[] = {
     {"-m --model", "FILE", "the model, a GGUF file", .text = &model_path},
     {"--resume", "FILE", "adds to these results, and skips the lines that have one",
      .text = &resume_path},
+    {"--retry-errors", 0, "with --resume: lines whose result is an error are computed again",
+     .flag = &retry_errors},
     {"--ordered", 0, "results in the order of the lines", .flag = &ordered},
     {"--shard", "I/N", "each N-th line, from line I (0 ...) on; auto: from the variables of "
      "Slurm or Kubernetes", .text = &shard},
@@ -109,6 +111,7 @@ static int read_options(int argc, char **argv) {
     if (wrong) return wrong;
     if (!model_path) return usage("-m MODEL is needed", "");
     if (resume_path && audit_path) return usage("--resume and --audit exclude each other", "");
+    if (retry_errors && !resume_path) return usage("--retry-errors needs --resume FILE", "");
     if (shard && !read_shard())
         return usage("--shard: I/N with I < N is needed, or auto in a Slurm array without gaps or "
                      "with JOB_COMPLETION_INDEX and JOB_COMPLETIONS: ", shard);
@@ -156,6 +159,7 @@ static int same_id(id x, id y) { return x.a == y.a && x.b == y.b; }
 typedef struct known { id key; uint32_t n, size, n_failed; uint64_t at; } known;
 static known *table;
 static size_t table_size, n_known;
+static unsigned long long n_dropped;   /* errors that are to be computed again */
 
 static known *find_known(id key) {
     size_t i = (size_t)key.a & (table_size - 1);
@@ -230,6 +234,36 @@ static int read_id(const char *line, id *out) {
     out->a = a;
     out->b = b;
     return 1;
+}
+
+/* ---- what results depend on beside their lines: each result ends with it ---- */
+
+static const char before_fingerprint[] = ",\"error\":null,\"fingerprint\":\"";
+
+/* VERSION-MODEL-KVTYPE-TOKENS; the last is what a text with its prompt may have. */
+typedef char fingerprint[112];
+static fingerprint ours, first;        /* this run's; that of the first result in the file */
+static unsigned long long first_line;
+
+/* Takes it from the end of a result; empty: it has none. */
+static void read_fingerprint(const char *line, size_t n, fingerprint out) {
+    const size_t before = sizeof before_fingerprint - 1;
+    size_t from = n - 2;
+    out[0] = 0;
+    if (n < before + 2 || line[n - 1] != '}' || line[n - 2] != '"') return;
+    while (from > 0 && line[from - 1] != '"') from--;
+    if (from < before || memcmp(line + from - before, before_fingerprint, before) ||
+        n - 2 - from >= sizeof(fingerprint)) return;
+    memcpy(out, line + from, n - 2 - from);
+    out[n - 2 - from] = 0;
+}
+
+/* Does a result with it belong to what the other one makes? What has failed since a text was too
+   long may be computed again with more tokens. */
+static int is_of_same(const fingerprint a, const fingerprint b) {
+    const char *end = strrchr(a, '-');
+    const size_t n = retry_errors && end ? (size_t)(end - a) + 1 : sizeof(fingerprint);
+    return a[0] && !strncmp(a, b, n);
 }
 
 /* Can these bytes without a line's end be the beginning of a result? */
@@ -322,12 +356,48 @@ static int meet_result(const char *path, uint64_t at, const char *line, size_t n
     return 1;
 }
 
-/* Remembers one result. */
-static int read_result(const char *path, uint64_t at, char *line, size_t n, int is_resumed) {
+static int has_failed(const char *line) {
+    return !strstr(line, ",\"response\":{\"status_code\":200,");
+}
+
+/* All results of a file must be of the same run as the first. */
+static int check_result(const char *path, unsigned long long number, const char *line, size_t n) {
+    fingerprint of;
+    read_fingerprint(line, n, of);
+    if (!first_line) {
+        first_line = number;
+        strcpy(first, of);
+    }
+    if (first[0] == 0 || is_of_same(of, first)) return ALL_DONE;
+    tell("%s: the result in line %llu is of %s, but that in line %llu of %s", path, first_line,
+         first, number, of[0] ? of : "a version without fingerprints");
+    return USAGE;
+}
+
+/* Are the results of a file those of this run? */
+static int check_first(void) {
+    const char *path = resume_path ? resume_path : audit_path;
+    if (!first_line || is_of_same(first, ours)) return ALL_DONE;
+    tell("%s: the result in line %llu is of %s, but this run is %s: another version, model, "
+         "--kv-type, --ctx-size or --kv-tokens", path, first_line,
+         first[0] ? first : "a version without fingerprints", ours);
+    return USAGE;
+}
+
+/* Remembers one result, unless it is to be computed again. */
+static int read_result(const char *path, uint64_t at, unsigned long long number, char *line,
+                       size_t n, int is_resumed) {
+    const int failed = has_failed(line);
     id key;
+    int wrong;
     if (n > 0 && line[n - 1] == '\r') line[--n] = 0;
     if (!read_id(line, &key)) return not_ours(path, at);
-    if (add_known(key, !strstr(line, ",\"response\":{\"status_code\":200,"), at, (uint32_t)n) &&
+    if (failed && retry_errors) {
+        n_dropped++;
+        return ALL_DONE;
+    }
+    if ((wrong = check_result(path, number, line, n)) != ALL_DONE) return wrong;
+    if (add_known(key, failed, at, (uint32_t)n) &&
         (!is_resumed || meet_result(path, at, line, n))) return ALL_DONE;
     return io_error("cannot read", path);
 }
@@ -338,7 +408,7 @@ static int read_results(const char *path, int fd, int mend) {
     lines in = {fd, 0, 0, 0, 0, 0};
     char *line = 0;
     size_t n = 0, mark;
-    uint64_t at = 0;
+    uint64_t at = 0, number = 0;
     int r, wrong = ALL_DONE;
     while (wrong == ALL_DONE && (r = next_line(&in, 1, &line, &n)) != NO_MORE_LINES &&
            r != NO_LINE_YET) {         /* a signal, which ends the run */
@@ -348,7 +418,7 @@ static int read_results(const char *path, int fd, int mend) {
             if (!is_torn_result(line + mark, n - mark)) wrong = not_ours(path, at);
             else if (mend && ftruncate(fd, (off_t)at)) wrong = io_error("cannot mend", path);
         } else {
-            wrong = read_result(path, at + mark, line + mark, n - mark, mend);
+            wrong = read_result(path, at + mark, ++number, line + mark, n - mark, mend);
             at += n + 1;
         }
     }
@@ -487,7 +557,7 @@ static void finish(work *w, const http_error *error) {
     if (error->status) reply_error(&w->out, error);
     else if (w->request.embed.n) buffer_add(&w->out, w->vectors.p, w->vectors.n);
     else reply_whole(&w->out, &w->request, w->choices);
-    buffer_text(&w->out, "},\"error\":null}\n");
+    buffer_format(&w->out, "}%s%s\"}\n", before_fingerprint, ours);
     w->out.failed |= w->vectors.failed;
     n_failed += error->status != 0;
     w->is_done = 1;
@@ -780,13 +850,63 @@ static void count_lines(void) {
 
 /* ---- beginning and ending ---- */
 
-/* Opens the file that --resume or --audit names. */
-static int open_results(void) {
+static int lock(int fd) {
     struct flock whole;
-    struct stat st;
-    int fd, r;
     memset(&whole, 0, sizeof whole);
     whole.l_type = F_WRLCK;
+    return fcntl(fd, F_SETLK, &whole) == 0;
+}
+
+/* Copies the results that are no errors to a file. */
+static int copy_good(int from, FILE *to) {
+    lines in = {from, 0, 0, 0, 0, 0};
+    char *line = 0;
+    size_t n = 0, mark;
+    int r, is_first = 1, is_good = lseek(from, 0, SEEK_SET) == 0;
+    while (is_good && (r = next_line(&in, 1, &line, &n)) != NO_MORE_LINES) {
+        if (r == NO_LINE_YET && !signalled) continue;
+        if (r != LINE_THERE) is_good = 0;
+        mark = is_good && is_first ? utf8_mark(line, n) : 0;
+        is_first = 0;
+        if (!is_good || has_failed(line)) continue;
+        is_good = fwrite(line + mark, 1, n - mark, to) == n - mark && putc('\n', to) != EOF;
+    }
+    free(in.p);
+    return is_good && fflush(to) == 0 && fsync(fileno(to)) == 0;
+}
+
+/* Takes the errors out of the file of results: a copy without them gets its name, so that there is
+   a whole file at any time. The copy is locked before. */
+static int drop_errors(int *fd) {
+    char *path = realpath(resume_path, 0), *name = path ? (char *)malloc(strlen(path) + 7) : 0;
+    struct stat st;
+    FILE *copy = 0;
+    int new_fd = -1, r = ALL_DONE;
+    if (name) {
+        sprintf(name, "%s.retry", path);
+        copy = fopen(name, "wb");
+    }
+    if (copy && (fstat(*fd, &st) || fchmod(fileno(copy), st.st_mode & 0777) ||
+                 !copy_good(*fd, copy))) r = io_error("cannot write to", name);
+    if (copy && fclose(copy) && r == ALL_DONE) r = io_error("cannot write to", name);
+    if (copy && r == ALL_DONE &&
+        ((new_fd = open(name, O_RDWR | O_APPEND)) < 0 || !lock(new_fd) || rename(name, path)))
+        r = io_error("cannot replace", resume_path);
+    if (!copy) r = io_error("cannot write beside", resume_path);
+    if (r != ALL_DONE && copy) unlink(name);
+    if (r == ALL_DONE) {
+        close(*fd);
+        *fd = new_fd;
+    } else if (new_fd >= 0) close(new_fd);
+    free(name);
+    free(path);
+    return r;
+}
+
+/* Opens the file that --resume or --audit names. */
+static int open_results(void) {
+    struct stat st, named;
+    int fd;
     if (audit_path) {
         if (!(audited = fopen(audit_path, "rb"))) return io_error("cannot open", audit_path);
         return read_results(audit_path, fileno(audited), 0);
@@ -798,16 +918,14 @@ static int open_results(void) {
     }
     fd = open(resume_path, O_RDWR | O_CREAT | O_APPEND, 0666);
     if (fd < 0) return io_error("cannot open", resume_path);
-    if (fcntl(fd, F_SETLK, &whole)) {
+    /* the name may be that of another file by now: see drop_errors */
+    if (!lock(fd) || fstat(fd, &st) || stat(resume_path, &named) || st.st_ino != named.st_ino) {
         fprintf(stderr, "batch: %s: another run writes to it\n", resume_path);
         return TRY_AGAIN;
     }
     output = fd;
     output_name = resume_path;
-    r = read_results(resume_path, fd, 1);
-    /* closing any descriptor of a file gives its lock back */
-    if (r == ALL_DONE && fcntl(fd, F_SETLK, &whole)) r = io_error("cannot lock", resume_path);
-    return r;
+    return read_results(resume_path, fd, 1);
 }
 
 /* Sets n_kv: half of what fits, since other processes may look at the same time as this one, but at
@@ -835,6 +953,14 @@ static int choose_room(const bitnet_model *model, int has_head, engine_params *p
     return ALL_DONE;
 }
 
+/* What --kv-tokens allows by itself has the effect of --ctx-size, in whole pages. */
+static void name_run(const engine_params *p) {
+    static const char *const names[] = {"f16", "f32", "i8"};
+    const long given = (n_kv + 63) / 64 * 64;
+    snprintf(ours, sizeof ours, "%s-%s-%ld", serving.fingerprint, names[p->kv_type],
+             n_kv && given < p->n_ctx ? given : (long)p->n_ctx);
+}
+
 static int open_model(bitnet_model **model) {
     static char program[] = "batch";
     bitnet_error err;
@@ -860,7 +986,10 @@ static int open_model(bitnet_model **model) {
         eng = engine_create(*model, &p, &err);
         r = eng ? service_open(&serving, *model, model_path, engine_ctx(eng), &err) : err.code;
     }
-    if (r == BITNET_OK) return ALL_DONE;
+    if (r == BITNET_OK) {
+        name_run(&p);
+        return ALL_DONE;
+    }
     fprintf(stderr, "batch: %s: %s\n", model_path, err.text);
     return r == BITNET_ERR_MEMORY || r == BITNET_ERR_IO ? TRY_AGAIN : MODEL_REFUSED;
 }
@@ -912,7 +1041,9 @@ int main(int argc, char **argv) {
     wrong = read_options(argc, argv);
     if (wrong) return wrong - 1;
     handle_signals();
-    if ((code = open_results()) == ALL_DONE && (code = open_model(&model)) == ALL_DONE) {
+    if ((code = open_results()) == ALL_DONE && (code = open_model(&model)) == ALL_DONE &&
+        (code = check_first()) == ALL_DONE &&
+        (n_dropped == 0 || (code = drop_errors(&output)) == ALL_DONE)) {
         run();
         if (signalled && code != TRY_AGAIN) {
             fprintf(stderr, "batch: stopped; what was begun is not in the results\n");

@@ -193,6 +193,101 @@ wait $pid
 check "a pipe takes no results: 2" "exit code $?" [ $? -eq 2 ]
 check "and it says so" "$(cat "$tmp/err")" grep -q "it is not a file" "$tmp/err"
 
+# What results depend on beside their lines must be the same.
+input=$tmp/good.jsonl run -m "$model"
+cp "$tmp/out" "$tmp/made"
+of_line=$(sed -n '1s/.*,"error":null,"fingerprint":"\(bitnet.h-[0-9.]*[-a-z0-9]*-[0-9a-f]\{16\}\)-f16-512"}$/\1/p' "$tmp/made")
+check "results say what made them" "$(head -n 1 "$tmp/made" | tail -c 100)" [ -n "$of_line" ]
+# other NAME ARGS...: such a run is refused, and the results stay as they are
+other() {
+    name=$1
+    shift
+    cp "$tmp/made" "$tmp/other"
+    input=$tmp/good.jsonl fails "$name" 2 "line 1 is of $of_line-f16-512, but this run is bitnet.h-" "$@" --resume "$tmp/other"
+    check "$name: the results stay as they are" "they do not" cmp "$tmp/made" "$tmp/other"
+}
+other "another model" -m "$root/tests/data/a.gguf" -c 512
+other "another model that takes errors again" -m "$root/tests/data/a.gguf" -c 512 --retry-errors
+other "another type of cache" -m "$model" --kv-type f32
+other "another type of cache that takes errors again" -m "$model" --kv-type i8 --retry-errors
+other "a shorter context" -m "$model" -c 511
+other "a shorter context by --kv-tokens" -m "$model" --kv-tokens 448
+input=$tmp/good.jsonl fails "an audit with another model: 2" 2 "is of $of_line-f16" -m "$root/tests/data/a.gguf" --audit "$tmp/made"
+cp "$tmp/made" "$tmp/other"
+input=$tmp/good.jsonl run -m "$model" --kv-tokens 449 -np 3 -t 1 --ordered --resume "$tmp/other" -c 512
+check "options that change no result" "exit code $rc" [ $rc -eq 0 ]
+sed "3s/$of_line/bitnet.h-0.0.1-0123456789abcdef/g" "$tmp/made" >"$tmp/other"
+input=$tmp/good.jsonl fails "a result among others" 2 "line 1 is of $of_line-f16-512, but that in line 3 of bitnet.h-0.0.1-" \
+    -m "$model" --resume "$tmp/other"
+sed 's/,"fingerprint":"[^"]*"}$/}/' "$tmp/made" >"$tmp/other"
+input=$tmp/good.jsonl fails "results of an older version" 2 "line 1 is of a version without" -m "$model" --resume "$tmp/other"
+sed '2s/,"fingerprint":"[^"]*"}$/}/' "$tmp/made" >"$tmp/other"
+input=$tmp/good.jsonl fails "one result of an older version" 2 "line 2 of a version without" -m "$model" --resume "$tmp/other"
+
+# Errors are computed again if one says so.
+awk 'BEGIN {
+    for (i = 0; i < 40; i++) {
+        printf "{\"custom_id\":\"%d\",\"prompt\":\"Once upon a time\",\"max_tokens\":5}\n", i
+        printf "{\"prompt\":\"%d", i
+        for (k = 0; k < 70; k++) printf " word"
+        print "\",\"max_tokens\":20}"
+    }
+}' >"$tmp/two.jsonl"
+echo '{"prompt":7}' >>"$tmp/two.jsonl"
+input=$tmp/two.jsonl run -m "$model" -c 512
+sort "$tmp/out" >"$tmp/all"
+short() { rm -f "$1"; input=$tmp/two.jsonl run -m "$model" -c 64 --resume "$1"; }
+short "$tmp/short"
+check "40 lines are too long, and one is none" "$(cut -c 1-200 "$tmp/short" | grep -c ':{"status_code":400')" \
+    [ "$(cut -c 1-200 "$tmp/short" | grep -c ':{"status_code":400')" -eq 41 ]
+fails "--retry-errors alone" 2 "needs --resume" -m "$model" --retry-errors
+input=$tmp/two.jsonl fails "a longer context by itself" 2 "ctx-size" -m "$model" -c 512 --resume "$tmp/short"
+same_but_context() {                   # what was good is still of the short one
+    sed 's/-64"}$/-512"}/' "$1" | sort >"$tmp/got"
+    cmp -s "$tmp/all" "$tmp/got"
+}
+chmod 640 "$tmp/short"
+ln -s short "$tmp/link"
+input=$tmp/two.jsonl run -m "$model" -c 512 --resume "$tmp/link" --retry-errors
+check "with --retry-errors: 1, for the one that is none" "exit code $rc" [ $rc -eq 1 ]
+check "each line has one result, that of a run with more" "$(cmp "$tmp/all" "$tmp/got" 2>&1)" same_but_context "$tmp/short"
+check "the file has the same rights" "$(ls -l "$tmp/short")" [ "$(ls -l "$tmp/short" | cut -c 1-10)" = -rw-r----- ]
+check "a link stays one" "$(ls -l "$tmp/link")" [ -L "$tmp/link" ]
+check "and nothing is left beside it" "$(ls "$tmp")" [ ! -e "$tmp/short.retry" ]
+input=$tmp/two.jsonl run -m "$model" -c 512 --resume "$tmp/short" --retry-errors
+check "again: the same" "$(cmp "$tmp/all" "$tmp/got" 2>&1)" same_but_context "$tmp/short"
+short "$tmp/short"
+cp "$tmp/short" "$tmp/before"
+(ulimit -f 8 && exec "$program" -m "$model" -c 512 --resume "$tmp/short" --retry-errors <"$tmp/two.jsonl" >"$tmp/out" 2>"$tmp/err")
+rc=$?
+check "no room for the copy: 75" "exit code $rc" [ $rc -eq 75 ]
+check "it says so, and all results are still there" "$(cat "$tmp/err")" cmp "$tmp/short" "$tmp/before"
+check "and no copy" "$(ls "$tmp")" [ ! -e "$tmp/short.retry" ]
+mkfifo "$tmp/later"
+"$program" -m "$model" -c 512 --resume "$tmp/short" --retry-errors <"$tmp/later" 2>"$tmp/err" &
+pid=$!
+exec 4>"$tmp/later"
+has_good_alone() { ! grep -q '"status_code":400' "$tmp/short"; }
+wait_for $pid has_good_alone
+input=$tmp/two.jsonl fails "and has one writer: 75" 75 "another run" -m "$model" -c 512 --resume "$tmp/short"
+exec 4>&-
+wait $pid
+tries=0
+while [ $tries -lt "${BATCH_KILLS:-20}" ]; do
+    tries=$((tries + 1))
+    [ $((tries % 4)) -ne 1 ] || short "$tmp/short"
+    "$program" -m "$model" -c 512 -t 1 --resume "$tmp/short" --retry-errors <"$tmp/two.jsonl" 2>"$tmp/err" &
+    pid=$!
+    sleep "0.0$((tries % 9 + 1))"
+    kill -9 $pid 2>/dev/null
+    wait $pid 2>/dev/null
+    good=$(grep -c '"status_code":200.*"}$' "$tmp/short")
+    [ "$good" -ge 40 ] || break
+done
+check "killed $tries times, it has all good results" "only $good" [ "$good" -ge 40 ]
+input=$tmp/two.jsonl run -m "$model" -c 512 --resume "$tmp/short" --retry-errors
+check "and in the end all" "$(cmp "$tmp/all" "$tmp/got" 2>&1)" same_but_context "$tmp/short"
+
 # kill -9 at any moment, five times to a file of results: in the end each line is there, once. The
 # moments are 5 to 25 % of the time that all lines take here and now.
 make_requests 60 >"$tmp/many.jsonl"
@@ -447,7 +542,8 @@ if [ -e "$model" ]; then
     check "embeddings: the form of OpenAI's results" "$(head -n 1 "$tmp/out" | head -c 400)" grep -q -x \
         '{"id":"batch_req_[0-9a-f]*","custom_id":"e 59","response":{"status_code":200,"request_id":"[0-9a-f]*","body":{'\
 '"object":"list","data":\[{"object":"embedding","index":0,"embedding":\[[-0-9.e,]*\]}\],"model":"random",'\
-'"usage":{"prompt_tokens":\([0-9]*\),"total_tokens":\1}}},"error":null}' "$tmp/out"
+'"usage":{"prompt_tokens":\([0-9]*\),"total_tokens":\1}}},"error":null,'\
+'"fingerprint":"bitnet.h-[0-9.]*-[0-9a-f]*-f16-[0-9]*"}' "$tmp/out"
     check "embeddings: a text is refused" "$(tail -n 3 "$tmp/out")" \
         [ "$(tail -n 3 "$tmp/out" | grep -c '"status_code":400.*has no output head')" -eq 3 ]
     check "embeddings: an empty input is named" "$(tail -n 4 "$tmp/out")" grep -q '"empty".*input\[1\]: it is' "$tmp/out"

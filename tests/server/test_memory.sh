@@ -192,8 +192,9 @@ if [ -z "$why" ]; then
     inside 14 -np 64 --ordered -c 4096
     check "one that holds less than --ctx-size: 75, if a line needs more" "exit code $rc" [ $rc -eq 75 ]
     check "and it says which" "$(cat "$tmp/err")" grep -q "^batch: line 65: it needs more tokens than" "$tmp/err"
-    check "all others have the same result, and this one none" "$(cmp "$tmp/want" "$tmp/out" 2>&1)" \
-        cmp "$tmp/want" "$tmp/out"
+    sed 's/-4096"}$/-512"}/' "$tmp/out" >"$tmp/got"    # all that says how long a text may be
+    check "all others have the same result, and this one none" "$(cmp "$tmp/want" "$tmp/got" 2>&1)" \
+        cmp "$tmp/want" "$tmp/got"
 else skip "batch in a control group" "$why"; fi
 
 if [ -z "$why" ] && [ -n "$serve" ]; then
