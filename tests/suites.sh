@@ -191,7 +191,25 @@ suite_server() {
     run node tests/server/lifecycle.mjs build/serve $tiny "$PWD/build/slow_open.so" || bad=1
     run node tests/server/hostile.mjs build/serve $tiny || bad=1
     run node tests/server/load.mjs build/serve $tiny $modules || bad=1
+    run node tests/server/proxies.mjs build/serve $tiny build/proxies || bad=1
+    if have systemd-analyze; then
+        verdict "the unit of systemd is sound, and safe" unit_of_systemd
+    else echo "skip the unit of systemd: systemd-analyze is not installed"
+    fi
     return $bad
+}
+
+# Its program must be there, and know the options. The limit is of systemd's scale from 0 to 10.0.
+unit_of_systemd() {
+    unit=build/tmp/bitnet-serve.service from=examples/server/bitnet-serve.service
+    mkdir -p build/tmp
+    sed "s|/usr/local/bin/serve|$PWD/build/serve|" $from >$unit
+    for option in $(grep '^ExecStart=' $from | grep -o -e '--[a-z-]*' ); do
+        build/serve --help | grep -q -e "$option " || { echo "$option is no option"; return 1; }
+    done
+    complaints=$(systemd-analyze verify --man=no $unit 2>&1)
+    [ -z "$complaints" ] || { echo "$complaints"; return 1; }
+    systemd-analyze security --offline=true --threshold=20 $unit
 }
 
 suite_crosscheck() {
