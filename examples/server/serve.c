@@ -50,7 +50,7 @@ static const option options[] = {
      .flag = &settings.open_to_all},
     {"--allow-origin", "ORIGIN", "lets pages of this origin in, or of all (*)",
      .text = &settings.allowed_origin},
-    {"--page", "FOLDER", "files to serve at / (the folder web beside this program)",
+    {"--page", "FOLDER", "files to serve at / (the folder web or page beside this program)",
      .text = &settings.page},
     {"--alias", "NAME", "the model's name for clients", .text = &settings.alias},
     {"--connections", "N", "connections at the same time (512)",
@@ -69,17 +69,22 @@ void serve_fail(const char *format, const char *a, const char *b) {
     fputs("\n", stderr);
 }
 
-/* The page that `./build.sh web` has put beside this program, if it has. */
+/* The page beside this program: what `./build.sh web` makes, or `./build.sh server`. A release has
+   its folder page, too. */
 static void find_page(const char *program) {
+    static const char *const folders[] = {"web", "page"};
     static char name[PAGE_NAME];
     const char *slash = strrchr(program, '/');
     const size_t n = slash ? (size_t)(slash - program) : 0;
     struct stat st;
-    if (settings.page || !slash || n > PAGE_NAME - sizeof "/web/index.html") return;
-    snprintf(name, sizeof name, "%.*s/web/index.html", (int)n, program);
-    if (stat(name, &st)) return;
-    *strrchr(name, '/') = 0;
-    settings.page = name;
+    size_t i;
+    if (!slash || n > PAGE_NAME - sizeof "/page/index.html") return;
+    for (i = 0; i < 2 && !settings.page; i++) {
+        snprintf(name, sizeof name, "%.*s/%s/index.html", (int)n, program, folders[i]);
+        if (stat(name, &st)) continue;
+        *strrchr(name, '/') = 0;
+        settings.page = name;
+    }
 }
 
 /* Returns 0, or an exit code + 1. */
