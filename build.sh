@@ -11,7 +11,7 @@
 #   ./build.sh suite NAME...   these suites in full, installs nothing; without a name it lists them
 #   ./build.sh examples    builds every example
 #   ./build.sh server      build/serve, a server with OpenAI's API, which needs Debian's
-#                          libmicrohttpd-dev, and build/batch
+#                          libmicrohttpd-dev, with a page in build/page, and build/batch
 #   ./build.sh perplexity  build/perplexity, which compares models by a text
 #   ./build.sh web         the WASM modules and the page, into build/web; npm downloads markdown-it for
 #                          the page, once
@@ -92,8 +92,32 @@ sources() {
 }
 PROGRAMS='bench convert crosscheck embed generate perplexity'     # of several files
 
-# server: build/batch and build/serve.
-server() { example batch && need_microhttpd && example serve; }
+# server: build/batch and build/serve, and a page beside it, unless build/web is one.
+server() {
+    example batch && need_microhttpd && example serve || return 1
+    if [ -e build/web/index.html ]; then echo "The page of serve is build/web, as ./build.sh web made it."
+    else
+        server_page build/page || return 1
+        echo "The page of serve is build/page. One that also runs models in the browser: ./build.sh web"
+    fi
+}
+
+# server_page FOLDER: the page for serve alone. It opens no model itself, so nothing has to be compiled.
+server_page() {
+    rm -rf "$1"
+    mkdir -p "$1"
+    cp web/page/* LICENSE "$1"
+    for file in web/*.js; do
+        case $file in */worker* | */platform-node.js | */platform-inline.js) continue ;; esac
+        sed -e "s|'bitnet-platform'|'./platform-browser.js'|" -e "s|'bitnet-engines'|'./engines.js'|" \
+            -e "s|'bitnet-worker-script'|'./worker-script.js'|" $file >"$1/${file##*/}"
+    done
+    echo 'export const engines = {};' >"$1/engines.js"
+    echo "export default '';" >"$1/worker-script.js"
+    if have "${ESBUILD:-esbuild}" && have npm; then page_markdown "$1"
+    else echo 'export default null;' >"$1/markdown-it.js"      # replies are plain text
+    fi
+}
 
 need_microhttpd() {
     echo '#include <microhttpd.h>' | $CC -E - >/dev/null 2>&1 && return 0
@@ -247,13 +271,13 @@ web_crosscheck() {
     cp build/em/"$name".* build/web
 }
 
-# What the page draws replies with: one module of npm's markdown-it, which has all that it needs
+# page_markdown FOLDER: what the page draws replies with: one module of npm's markdown-it, which has all that it needs
 # inside. Without it the page is whole, but shows replies as plain text.
 page_markdown() {
-    from=build/npm-page/node_modules out=build/web/markdown-it
+    from=build/npm-page/node_modules out=$1/markdown-it
     if ! have npm || ! npm_packages web/markdown-it.json build/npm-page; then
         echo "web: npm cannot get markdown-it, so the page shows replies as plain text." \
-            "With a network, run ./build.sh web again." >&2
+            "With a network, run ./build.sh $command again." >&2
         echo 'export default null;' >$out.js
         return 0
     fi
@@ -290,7 +314,7 @@ web() {
     fi
     run node web/bundle.mjs engines build/em build/web $variants
     run node web/bundle.mjs modules web build/web
-    page_markdown
+    page_markdown build/web
     echo "$made_with" >build/em/compiler
     shared_example crosscheck &&
         build/crosscheck --short -m examples/tiny.gguf -n 8 >build/web/crosscheck.txt

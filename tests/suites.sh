@@ -143,12 +143,15 @@ suite_grammar() {
 }
 
 suite_batch() {
-    shared_example generate && shared_example batch || return 1
-    bad=0
+    shared_example generate && shared_example batch && library $CC $CFLAGS &&
+        run $CC $CFLAGS $USE_OBJECT tests/server/memory.c examples/server/memory.c \
+            examples/server/engine.c examples/server/grammar.c "$object" -o build/server-memory \
+            -lm -lpthread || return 1
+    bad=0 serve=
+    ! need_microhttpd 2>/dev/null || { serve=build/serve && shared_example serve || bad=1; }
     sh tests/server/test_batch.sh build/batch build/generate examples/tiny.gguf || bad=1
+    sh tests/server/test_memory.sh build/server-memory build/batch examples/tiny.gguf $serve || bad=1
     sh tests/server/test_slurm.sh build/batch examples/tiny.gguf || bad=1
-    verdict "the job for Spark is Python" python3 -c \
-        'compile(open("examples/server/spark.py").read(), "spark.py", "exec")'
     if have yamllint; then
         verdict "the job for Kubernetes is YAML" yamllint -d \
             '{extends: default, rules: {line-length: {max: 120}}}' examples/server/kubernetes.yaml
@@ -196,7 +199,25 @@ suite_server() {
     run node tests/server/attacks.mjs build/serve $tiny || bad=1
     run node tests/server/operators.mjs build/serve $tiny || bad=1
     run node tests/server/load.mjs build/serve $tiny $modules || bad=1
+    run node tests/server/proxies.mjs build/serve $tiny build/proxies || bad=1
+    if have systemd-analyze; then
+        verdict "the unit of systemd is sound, and safe" unit_of_systemd
+    else echo "skip the unit of systemd: systemd-analyze is not installed"
+    fi
     return $bad
+}
+
+# Its program must be there, and know the options. The limit is of systemd's scale from 0 to 10.0.
+unit_of_systemd() {
+    unit=build/tmp/bitnet-serve.service from=examples/server/bitnet-serve.service
+    mkdir -p build/tmp
+    sed "s|/usr/local/bin/serve|$PWD/build/serve|" $from >$unit
+    for option in $(grep '^ExecStart=' $from | grep -o -e '--[a-z-]*' ); do
+        build/serve --help | grep -q -e "$option " || { echo "$option is no option"; return 1; }
+    done
+    complaints=$(systemd-analyze verify --man=no $unit 2>&1)
+    [ -z "$complaints" ] || { echo "$complaints"; return 1; }
+    systemd-analyze security --offline=true --threshold=20 $unit
 }
 
 suite_crosscheck() {

@@ -1,12 +1,13 @@
 /* batch.c - a file of requests, many at a time: one line of JSON in, one line out
 
        batch -m MODEL < requests.jsonl > results.jsonl
-       batch -m MODEL --resume results.jsonl < requests.jsonl
+       batch -m MODEL --resume results.jsonl [--retry-errors] < requests.jsonl
 
    README.md has examples. A line is a request of OpenAI's batch API ("custom_id", "url", "body") or
    the body alone ("prompt", "messages" or "input"). What a line gives depends on the line, the
    model and the program's version alone, not on the machine or the other lines: its id and its seed
    are a hash of the line. So lines can be computed anywhere, and twice. */
+#include "memory.h"
 #include "reply.h"
 #include "../options.h"
 #include "../streams.h"
@@ -31,7 +32,7 @@ enum { LINE_BYTES = 256 << 20, SYNC_SECONDS = 5, SLOTS = 32 };
 static const char *model_path, *resume_path, *audit_path, *shard;
 static double sample = 0.01;
 static long n_slots, n_ctx, n_kv, n_threads;
-static int ordered, quiet;
+static int ordered, quiet, retry_errors;
 static bitnet_kv_type kv_type;
 static uint64_t shard_index, shard_count = 1;
 
@@ -39,6 +40,8 @@ static const option options[] = {
     {"-m --model", "FILE", "the model, a GGUF file", .text = &model_path},
     {"--resume", "FILE", "adds to these results, and skips the lines that have one",
      .text = &resume_path},
+    {"--retry-errors", 0, "with --resume: lines whose result is an error are computed again",
+     .flag = &retry_errors},
     {"--ordered", 0, "results in the order of the lines", .flag = &ordered},
     {"--shard", "I/N", "each N-th line, from line I (0 ...) on; auto: from the variables of "
      "Slurm or Kubernetes", .text = &shard},
@@ -49,7 +52,8 @@ static const option options[] = {
      .number = {&n_slots, 1, 1024}},
     {"-c --ctx-size", "N", "tokens of a text with its prompt (4096, or what the model was "
      "trained for)", .number = {&n_ctx, 16, 1 << 20}},
-    {"--kv-tokens", "N", "tokens of all lines at the same time (half of the free memory)",
+    {"--kv-tokens", "N", "tokens of all lines at the same time (what half of the memory holds that "
+     "is left)",
      .number = {&n_kv, 64, 1L << 40}},
     {"--kv-type", "TYPE", "keys and values as " KV_TYPES ", which takes half the memory (f16)",
      .kv_type = &kv_type},
@@ -107,6 +111,7 @@ static int read_options(int argc, char **argv) {
     if (wrong) return wrong;
     if (!model_path) return usage("-m MODEL is needed", "");
     if (resume_path && audit_path) return usage("--resume and --audit exclude each other", "");
+    if (retry_errors && !resume_path) return usage("--retry-errors needs --resume FILE", "");
     if (shard && !read_shard())
         return usage("--shard: I/N with I < N is needed, or auto in a Slurm array without gaps or "
                      "with JOB_COMPLETION_INDEX and JOB_COMPLETIONS: ", shard);
@@ -154,6 +159,7 @@ static int same_id(id x, id y) { return x.a == y.a && x.b == y.b; }
 typedef struct known { id key; uint32_t n, size, n_failed; uint64_t at; } known;
 static known *table;
 static size_t table_size, n_known;
+static unsigned long long n_dropped;   /* errors that are to be computed again */
 
 static known *find_known(id key) {
     size_t i = (size_t)key.a & (table_size - 1);
@@ -228,6 +234,36 @@ static int read_id(const char *line, id *out) {
     out->a = a;
     out->b = b;
     return 1;
+}
+
+/* ---- what results depend on beside their lines: each result ends with it ---- */
+
+static const char before_fingerprint[] = ",\"error\":null,\"fingerprint\":\"";
+
+/* VERSION-MODEL-KVTYPE-TOKENS; the last is what a text with its prompt may have. */
+typedef char fingerprint[112];
+static fingerprint ours, first;        /* this run's; that of the first result in the file */
+static unsigned long long first_line;
+
+/* Takes it from the end of a result; empty: it has none. */
+static void read_fingerprint(const char *line, size_t n, fingerprint out) {
+    const size_t before = sizeof before_fingerprint - 1;
+    size_t from = n - 2;
+    out[0] = 0;
+    if (n < before + 2 || line[n - 1] != '}' || line[n - 2] != '"') return;
+    while (from > 0 && line[from - 1] != '"') from--;
+    if (from < before || memcmp(line + from - before, before_fingerprint, before) ||
+        n - 2 - from >= sizeof(fingerprint)) return;
+    memcpy(out, line + from, n - 2 - from);
+    out[n - 2 - from] = 0;
+}
+
+/* Does a result with it belong to what the other one makes? What has failed since a text was too
+   long may be computed again with more tokens. */
+static int is_of_same(const fingerprint a, const fingerprint b) {
+    const char *end = strrchr(a, '-');
+    const size_t n = retry_errors && end ? (size_t)(end - a) + 1 : sizeof(fingerprint);
+    return a[0] && !strncmp(a, b, n);
 }
 
 /* Can these bytes without a line's end be the beginning of a result? */
@@ -320,12 +356,48 @@ static int meet_result(const char *path, uint64_t at, const char *line, size_t n
     return 1;
 }
 
-/* Remembers one result. */
-static int read_result(const char *path, uint64_t at, char *line, size_t n, int is_resumed) {
+static int has_failed(const char *line) {
+    return !strstr(line, ",\"response\":{\"status_code\":200,");
+}
+
+/* All results of a file must be of the same run as the first. */
+static int check_result(const char *path, unsigned long long number, const char *line, size_t n) {
+    fingerprint of;
+    read_fingerprint(line, n, of);
+    if (!first_line) {
+        first_line = number;
+        strcpy(first, of);
+    }
+    if (first[0] == 0 || is_of_same(of, first)) return ALL_DONE;
+    tell("%s: the result in line %llu is of %s, but that in line %llu of %s", path, first_line,
+         first, number, of[0] ? of : "a version without fingerprints");
+    return USAGE;
+}
+
+/* Are the results of a file those of this run? */
+static int check_first(void) {
+    const char *path = resume_path ? resume_path : audit_path;
+    if (!first_line || is_of_same(first, ours)) return ALL_DONE;
+    tell("%s: the result in line %llu is of %s, but this run is %s: another version, model, "
+         "--kv-type, --ctx-size or --kv-tokens", path, first_line,
+         first[0] ? first : "a version without fingerprints", ours);
+    return USAGE;
+}
+
+/* Remembers one result, unless it is to be computed again. */
+static int read_result(const char *path, uint64_t at, unsigned long long number, char *line,
+                       size_t n, int is_resumed) {
+    const int failed = has_failed(line);
     id key;
+    int wrong;
     if (n > 0 && line[n - 1] == '\r') line[--n] = 0;
     if (!read_id(line, &key)) return not_ours(path, at);
-    if (add_known(key, !strstr(line, ",\"response\":{\"status_code\":200,"), at, (uint32_t)n) &&
+    if (failed && retry_errors) {
+        n_dropped++;
+        return ALL_DONE;
+    }
+    if ((wrong = check_result(path, number, line, n)) != ALL_DONE) return wrong;
+    if (add_known(key, failed, at, (uint32_t)n) &&
         (!is_resumed || meet_result(path, at, line, n))) return ALL_DONE;
     return io_error("cannot read", path);
 }
@@ -336,7 +408,7 @@ static int read_results(const char *path, int fd, int mend) {
     lines in = {fd, 0, 0, 0, 0, 0};
     char *line = 0;
     size_t n = 0, mark;
-    uint64_t at = 0;
+    uint64_t at = 0, number = 0;
     int r, wrong = ALL_DONE;
     while (wrong == ALL_DONE && (r = next_line(&in, 1, &line, &n)) != NO_MORE_LINES &&
            r != NO_LINE_YET) {         /* a signal, which ends the run */
@@ -346,7 +418,7 @@ static int read_results(const char *path, int fd, int mend) {
             if (!is_torn_result(line + mark, n - mark)) wrong = not_ours(path, at);
             else if (mend && ftruncate(fd, (off_t)at)) wrong = io_error("cannot mend", path);
         } else {
-            wrong = read_result(path, at + mark, line + mark, n - mark, mend);
+            wrong = read_result(path, at + mark, ++number, line + mark, n - mark, mend);
             at += n + 1;
         }
     }
@@ -379,10 +451,11 @@ static int output = 1, code = ALL_DONE;
 static const char *output_name = "standard output";
 static volatile sig_atomic_t signalled;
 static unsigned long long n_lines, n_done, n_failed, n_skipped, n_tokens, n_total, n_audited,
-    n_different;
+    n_different, n_left;
 static uint64_t line_number;           /* of those that are not blank, which shards share */
 static unsigned long long input_line;  /* of all, for people */
 static int at_end, is_closing;
+static int is_narrow;                  /* the memory holds no text of --ctx-size: see choose_room */
 static FILE *audited;
 
 static double now(void) {
@@ -454,6 +527,7 @@ static void write_results(void) {
             continue;
         }
         if (w->out.failed) try_again(w->line, "no memory for its result");
+        else if (w->out.n == 0) n_done--;        /* it was left */
         else if (audit_path) compare(w);
         else write_result(w->out.p, w->out.n);
         n_done += code != TRY_AGAIN;
@@ -483,9 +557,17 @@ static void finish(work *w, const http_error *error) {
     if (error->status) reply_error(&w->out, error);
     else if (w->request.embed.n) buffer_add(&w->out, w->vectors.p, w->vectors.n);
     else reply_whole(&w->out, &w->request, w->choices);
-    buffer_text(&w->out, "},\"error\":null}\n");
+    buffer_format(&w->out, "}%s%s\"}\n", before_fingerprint, ours);
     w->out.failed |= w->vectors.failed;
     n_failed += error->status != 0;
+    w->is_done = 1;
+}
+
+/* A line that another run has to compute: it gets no result here. */
+static void leave(work *w) {
+    tell("line %llu: it needs more tokens than there is memory for, and is left for another run",
+         w->line);
+    n_left++;
     w->is_done = 1;
 }
 
@@ -494,6 +576,10 @@ static void finish(work *w, const http_error *error) {
    on the other lines. */
 static void end_line(work *w, const bitnet_error *err) {
     http_error e = err->code ? reply_failure(err) : (http_error){0};
+    if (err->code == BITNET_ERR_FULL && is_narrow) {
+        leave(w);
+        return;
+    }
     if (err->code == BITNET_ERR_FULL) {
         e.status = 400;
         e.code = "context_length_exceeded";
@@ -763,13 +849,63 @@ static void count_lines(void) {
 
 /* ---- beginning and ending ---- */
 
-/* Opens the file that --resume or --audit names. */
-static int open_results(void) {
+static int lock(int fd) {
     struct flock whole;
-    struct stat st;
-    int fd, r;
     memset(&whole, 0, sizeof whole);
     whole.l_type = F_WRLCK;
+    return fcntl(fd, F_SETLK, &whole) == 0;
+}
+
+/* Copies the results that are no errors to a file. */
+static int copy_good(int from, FILE *to) {
+    lines in = {from, 0, 0, 0, 0, 0};
+    char *line = 0;
+    size_t n = 0, mark;
+    int r, is_first = 1, is_good = lseek(from, 0, SEEK_SET) == 0;
+    while (is_good && (r = next_line(&in, 1, &line, &n)) != NO_MORE_LINES) {
+        if (r == NO_LINE_YET && !signalled) continue;
+        if (r != LINE_THERE) is_good = 0;
+        mark = is_good && is_first ? utf8_mark(line, n) : 0;
+        is_first = 0;
+        if (!is_good || has_failed(line)) continue;
+        is_good = fwrite(line + mark, 1, n - mark, to) == n - mark && putc('\n', to) != EOF;
+    }
+    free(in.p);
+    return is_good && fflush(to) == 0 && fsync(fileno(to)) == 0;
+}
+
+/* Takes the errors out of the file of results: a copy without them gets its name, so that there is
+   a whole file at any time. The copy is locked before. */
+static int drop_errors(int *fd) {
+    char *path = realpath(resume_path, 0), *name = path ? (char *)malloc(strlen(path) + 7) : 0;
+    struct stat st;
+    FILE *copy = 0;
+    int new_fd = -1, r = ALL_DONE;
+    if (name) {
+        sprintf(name, "%s.retry", path);
+        copy = fopen(name, "wb");
+    }
+    if (copy && (fstat(*fd, &st) || fchmod(fileno(copy), st.st_mode & 0777) ||
+                 !copy_good(*fd, copy))) r = io_error("cannot write to", name);
+    if (copy && fclose(copy) && r == ALL_DONE) r = io_error("cannot write to", name);
+    if (copy && r == ALL_DONE &&
+        ((new_fd = open(name, O_RDWR | O_APPEND)) < 0 || !lock(new_fd) || rename(name, path)))
+        r = io_error("cannot replace", resume_path);
+    if (!copy) r = io_error("cannot write beside", resume_path);
+    if (r != ALL_DONE && copy) unlink(name);
+    if (r == ALL_DONE) {
+        close(*fd);
+        *fd = new_fd;
+    } else if (new_fd >= 0) close(new_fd);
+    free(name);
+    free(path);
+    return r;
+}
+
+/* Opens the file that --resume or --audit names. */
+static int open_results(void) {
+    struct stat st, named;
+    int fd;
     if (audit_path) {
         if (!(audited = fopen(audit_path, "rb"))) return io_error("cannot open", audit_path);
         return read_results(audit_path, fileno(audited), 0);
@@ -781,25 +917,47 @@ static int open_results(void) {
     }
     fd = open(resume_path, O_RDWR | O_CREAT | O_APPEND, 0666);
     if (fd < 0) return io_error("cannot open", resume_path);
-    if (fcntl(fd, F_SETLK, &whole)) {
+    /* the name may be that of another file by now: see drop_errors */
+    if (!lock(fd) || fstat(fd, &st) || stat(resume_path, &named) || st.st_ino != named.st_ino) {
         fprintf(stderr, "batch: %s: another run writes to it\n", resume_path);
         return TRY_AGAIN;
     }
     output = fd;
     output_name = resume_path;
-    r = read_results(resume_path, fd, 1);
-    /* closing any descriptor of a file gives its lock back */
-    if (r == ALL_DONE && fcntl(fd, F_SETLK, &whole)) r = io_error("cannot lock", resume_path);
-    return r;
+    return read_results(resume_path, fd, 1);
 }
 
-/* Tokens that fit into half of the free memory, but at least one text. */
-static int64_t tokens_in_memory(const bitnet_model_info *info, int32_t context) {
-    const long pages = sysconf(_SC_AVPHYS_PAGES), size = sysconf(_SC_PAGESIZE);
-    const int64_t each = 2 * kv_head_bytes(kv_type, info->head_dim) * info->n_layers *
-                         info->n_kv_heads;
-    const int64_t n = pages > 0 ? (int64_t)pages * size / 2 / each : 0;
-    return n > context ? n : context;
+/* Sets n_kv: half of what fits, since other processes may look at the same time as this one, but at
+   least one text. Where a control group has no room for that, it is what fits. Returns an exit
+   code: where the group could not hold the model at all no other try can help. */
+static int choose_room(const bitnet_model *model, int has_head, engine_params *p) {
+    const memory m = memory_look("");
+    const memory_need need = memory_needed(model, p);
+    const int64_t fit = memory_tokens(&m, &need), all = (int64_t)p->n_slots * p->n_ctx;
+    const int64_t wanted = !has_head ? 1 : !n_kv ? p->n_ctx : n_kv < all ? n_kv : all;
+    char text[MEMORY_TEXT];
+    p->n_kv = n_kv ? n_kv : fit / 2 > p->n_ctx ? fit / 2 : p->n_ctx;
+    if (fit >= wanted) return ALL_DONE;
+    tell("%s", memory_describe(&m, &need, text));
+    if (n_kv || !m.is_group) return ALL_DONE;
+    if (!memory_can_do(&need, m.left)) {
+        tell("that is too little for this model: it would be killed, or read the file again for "
+             "each token (--kv-tokens N tries in spite of that)");
+        return memory_can_do(&need, m.limit - need.loaded) ? TRY_AGAIN : MODEL_REFUSED;
+    }
+    tell("so there is room for %lld tokens, not for --ctx-size %d: lines that need more are left "
+         "for a run with more memory", (long long)fit, (int)p->n_ctx);
+    p->n_kv = fit;
+    is_narrow = 1;
+    return ALL_DONE;
+}
+
+/* What --kv-tokens allows by itself has the effect of --ctx-size, in whole pages. */
+static void name_run(const engine_params *p) {
+    static const char *const names[] = {"f16", "f32", "i8"};
+    const long given = (n_kv + 63) / 64 * 64;
+    snprintf(ours, sizeof ours, "%s-%s-%ld", serving.fingerprint, names[p->kv_type],
+             n_kv && given < p->n_ctx ? given : (long)p->n_ctx);
 }
 
 static int open_model(bitnet_model **model) {
@@ -809,6 +967,7 @@ static int open_model(bitnet_model **model) {
     bitnet_model_info info;
     bitnet_model_params mp;
     bitnet_result r;
+    int wrong;
     memset(&mp, 0, sizeof mp);
     mp.log_fn = quiet ? 0 : options_warning;
     mp.log_ud = program;
@@ -818,15 +977,18 @@ static int open_model(bitnet_model **model) {
         bitnet_model_get_info(*model, &info);
         p.n_ctx = n_ctx ? (int32_t)n_ctx
                         : info.ctx_train > 0 && info.ctx_train < 4096 ? info.ctx_train : 4096;
-        p.n_kv = n_kv ? n_kv : tokens_in_memory(&info, p.n_ctx);
         p.n_slots = n_slots ? (int32_t)n_slots : SLOTS;
         p.n_threads = (int32_t)n_threads;
         p.kv_type = kv_type;
+        if ((wrong = choose_room(*model, info.has_head, &p)) != ALL_DONE) return wrong;
         if (p.n_kv > (int64_t)p.n_slots * p.n_ctx) p.n_kv = 0;
         eng = engine_create(*model, &p, &err);
         r = eng ? service_open(&serving, *model, model_path, engine_ctx(eng), &err) : err.code;
     }
-    if (r == BITNET_OK) return ALL_DONE;
+    if (r == BITNET_OK) {
+        name_run(&p);
+        return ALL_DONE;
+    }
     fprintf(stderr, "batch: %s: %s\n", model_path, err.text);
     return r == BITNET_ERR_MEMORY || r == BITNET_ERR_IO ? TRY_AGAIN : MODEL_REFUSED;
 }
@@ -878,12 +1040,15 @@ int main(int argc, char **argv) {
     wrong = read_options(argc, argv);
     if (wrong) return wrong - 1;
     handle_signals();
-    if ((code = open_results()) == ALL_DONE && (code = open_model(&model)) == ALL_DONE) {
+    if ((code = open_results()) == ALL_DONE && (code = open_model(&model)) == ALL_DONE &&
+        (code = check_first()) == ALL_DONE &&
+        (n_dropped == 0 || (code = drop_errors(&output)) == ALL_DONE)) {
         run();
         if (signalled && code != TRY_AGAIN) {
             fprintf(stderr, "batch: stopped; what was begun is not in the results\n");
             code = TRY_AGAIN;
         }
+        if (code == ALL_DONE && n_left) code = TRY_AGAIN;
         if (code == ALL_DONE && n_failed && !audit_path) code = SOME_FAILED;
         if (code != TRY_AGAIN && audit_path) report_audit();
         if (resume_path && fdatasync(output)) code = io_error("cannot write to", output_name);

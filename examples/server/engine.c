@@ -61,13 +61,21 @@ static bitnet_ctx_params ctx_params(engine *e) {
     return cp;
 }
 
-static int create_ctx(engine *e, bitnet_error *err) {
-    const size_t n = (size_t)e->params.n_slots;
+/* A context of one sequence has memory for all its tokens, which n_kv cannot bound. Where it has
+   to, there is a second one, which nothing uses. */
+static bitnet_ctx_params text_ctx_params(engine *e) {
     bitnet_ctx_params cp = ctx_params(e);
-    cp.n_seqs = e->params.n_slots;
-    cp.n_kv = e->params.n_slots > 1 ? e->params.n_kv : 0;
+    const int is_bounded = e->params.n_slots > 1 || e->params.n_kv < e->params.n_ctx;
+    cp.n_kv = is_bounded ? e->params.n_kv : 0;
+    cp.n_seqs = e->params.n_slots == 1 && cp.n_kv ? 2 : e->params.n_slots;
     cp.n_batch = BATCH;
     cp.n_logits = e->params.n_slots < ECHO_ROWS ? ECHO_ROWS : e->params.n_slots;
+    return cp;
+}
+
+static int create_ctx(engine *e, bitnet_error *err) {
+    const size_t n = (size_t)e->params.n_slots;
+    const bitnet_ctx_params cp = text_ctx_params(e);
     e->slots = (engine_text **)calloc(n, sizeof(engine_text *));
     e->used = (uint64_t *)calloc(n, sizeof *e->used);
     e->clients = (uint64_t *)calloc(n, sizeof *e->clients);
@@ -76,11 +84,16 @@ static int create_ctx(engine *e, bitnet_error *err) {
 }
 
 /* Its cache needs no limit: it holds what is in one pass, or one longer text. */
-static int create_embed_ctx(engine *e, bitnet_error *err) {
+static bitnet_ctx_params embed_ctx_params(engine *e) {
     bitnet_ctx_params cp = ctx_params(e);
     cp.n_seqs = EMBED_TEXTS;
     cp.n_batch = EMBED_TOKENS;
     cp.n_logits = cp.no_head_copy = 1;
+    return cp;
+}
+
+static int create_embed_ctx(engine *e, bitnet_error *err) {
+    const bitnet_ctx_params cp = embed_ctx_params(e);
     e->vectors = (float *)malloc((size_t)e->dim * EMBED_TEXTS * sizeof *e->vectors);
     return e->vectors && !bitnet_ctx_create(e->model, &cp, &e->embed_ctx, err);
 }
@@ -104,6 +117,37 @@ engine *engine_create(const bitnet_model *model, const engine_params *params, bi
     }
     engine_free(e);
     return 0;
+}
+
+/* A cache for 64 more positions has so much more. What else grows with them is small. */
+uint64_t engine_token_bytes(const bitnet_model *model, const engine_params *params) {
+    bitnet_ctx_params cp;
+    uint64_t less;
+    memset(&cp, 0, sizeof cp);
+    cp.n_batch = cp.n_logits = cp.n_seqs = cp.n_threads = cp.no_head_copy = 1;
+    cp.kv_type = params->kv_type;
+    cp.n_ctx = PAGE;
+    less = bitnet_ctx_bytes(model, &cp);
+    cp.n_ctx = 2 * PAGE;
+    return (bitnet_ctx_bytes(model, &cp) - less) / PAGE;
+}
+
+uint64_t engine_bytes(const bitnet_model *model, const engine_params *params) {
+    engine e;
+    bitnet_model_info info;
+    bitnet_ctx_params cp;
+    uint64_t n = 0, tokens = EMBED_TOKENS + EMBED_TEXTS * (PAGE - 1);
+    memset(&e, 0, sizeof e);
+    e.params = *params;
+    if (e.params.n_slots == 1) e.params.n_slots = 2;   /* of one, the tokens would count, too */
+    e.params.n_kv = 0;
+    bitnet_model_get_info(model, &info);
+    cp = text_ctx_params(&e);
+    if (info.has_head) n += bitnet_ctx_bytes(model, &cp);
+    cp = embed_ctx_params(&e);
+    if (!info.pooling) return n;
+    if (tokens < (uint64_t)params->n_ctx) tokens = (uint64_t)params->n_ctx;
+    return n + bitnet_ctx_bytes(model, &cp) + tokens * engine_token_bytes(model, params);
 }
 
 int32_t engine_ctx(const engine *e) {

@@ -113,6 +113,10 @@ typedef struct engine_params {
     bitnet_cancel_fn cancel_fn;
     void *ud;
 } engine_params;
+/* Bytes that each token of a text takes, and those of all else that the engine allocates, but for
+   what all contexts of the model share. n_ctx is not 0, and n_kv does not matter. */
+uint64_t engine_token_bytes(const bitnet_model *model, const engine_params *params);
+uint64_t engine_bytes(const bitnet_model *model, const engine_params *params);
 /* For a model that writes text, or makes embeddings, or both. Returns 0, and err says why. */
 engine *engine_create(const bitnet_model *model, const engine_params *params, bitnet_error *err);
 /* Ends all texts as cancelled. */

@@ -10,6 +10,7 @@
 #include "serve.h"
 #include "serve_clients.h"
 #include "serve_log.h"
+#include "memory.h"
 #include "../options.h"
 #include "../streams.h"
 #include <signal.h>
@@ -22,7 +23,7 @@
 
 /* ---- options ---- */
 
-enum { PAGE_NAME = 400 };
+enum { PAGE_NAME = 400, SHORTEST = 64 };
 
 struct settings settings = {
     .host = "127.0.0.1", .port = 8080, .n_slots = 4, .queue_length = 64, .idle_seconds = 60,
@@ -38,7 +39,8 @@ static const option options[] = {
      .number = {&settings.n_slots, 1, 1024}},
     {"-c --ctx-size", "N", "tokens of a text with its prompt (4096, or what the model was "
      "trained for)", .number = {&settings.n_ctx, 16, 1 << 20}},
-    {"--kv-tokens", "N", "tokens that all texts hold together at most; bounds the memory",
+    {"--kv-tokens", "N", "tokens that all texts hold together at most (all that they may have, or "
+     "what fits into the memory that is left)",
      .number = {&settings.n_kv, 64, 1L << 40}},
     {"--kv-type", "TYPE", "keys and values as " KV_TYPES ", which takes half the memory (f16)",
      .kv_type = &settings.kv_type},
@@ -56,7 +58,7 @@ static const option options[] = {
      .flag = &settings.open_to_all},
     {"--allow-origin", "ORIGIN", "lets pages of this origin in, or of all (*)",
      .text = &settings.allowed_origin},
-    {"--page", "FOLDER", "files to serve at / (the folder web beside this program)",
+    {"--page", "FOLDER", "files to serve at / (the folder web or page beside this program)",
      .text = &settings.page},
     {"--alias", "NAME", "the model's name for clients", .text = &settings.alias},
     {"--connections", "N", "connections at the same time (512)",
@@ -80,17 +82,22 @@ void serve_fail(const char *format, const char *a, const char *b) {
     fputs("\n", stderr);
 }
 
-/* The page that `./build.sh web` has put beside this program, if it has. */
+/* The page beside this program: what `./build.sh web` makes, or `./build.sh server`. A release has
+   its folder page, too. */
 static void find_page(const char *program) {
+    static const char *const folders[] = {"web", "page"};
     static char name[PAGE_NAME];
     const char *slash = strrchr(program, '/');
     const size_t n = slash ? (size_t)(slash - program) : 0;
     struct stat st;
-    if (settings.page || !slash || n > PAGE_NAME - sizeof "/web/index.html") return;
-    snprintf(name, sizeof name, "%.*s/web/index.html", (int)n, program);
-    if (stat(name, &st)) return;
-    *strrchr(name, '/') = 0;
-    settings.page = name;
+    size_t i;
+    if (!slash || n > PAGE_NAME - sizeof "/page/index.html") return;
+    for (i = 0; i < 2 && !settings.page; i++) {
+        snprintf(name, sizeof name, "%.*s/%s/index.html", (int)n, program, folders[i]);
+        if (stat(name, &st)) continue;
+        *strrchr(name, '/') = 0;
+        settings.page = name;
+    }
 }
 
 /* Returns 0, or an exit code + 1. */
@@ -214,9 +221,28 @@ static int asked_to_stop(void *ud, uint64_t done, uint64_t total) {
     return signalled;
 }
 
+/* Without --kv-tokens texts may hold what the memory has room for, if that is not all. */
+static void choose_room(const bitnet_model *model, int has_head, engine_params *p) {
+    const memory m = memory_look("");
+    const memory_need need = memory_needed(model, p);
+    const int64_t fit = memory_tokens(&m, &need),
+                  all = has_head ? (int64_t)p->n_slots * p->n_ctx : 1;
+    char text[MEMORY_TEXT];
+    if (fit >= (p->n_kv && p->n_kv < all ? p->n_kv : all)) return;
+    serve_fail("%s%s", memory_describe(&m, &need, text), "");
+    if (p->n_kv) return;
+    p->n_kv = fit > SHORTEST ? fit : SHORTEST;
+    snprintf(text, sizeof text, "%lld", (long long)p->n_kv);
+    serve_fail(memory_can_do(&need, m.left)
+               ? "so all texts hold %s tokens together (--kv-tokens)%s"
+               : "that is too little for this model: expect it to be killed or very slow%s%s",
+               memory_can_do(&need, m.left) ? text : "", "");
+}
+
 static bitnet_result load(bitnet_model **model, bitnet_error *err) {
     static char program[] = "serve";
     bitnet_model_params mp;
+    bitnet_model_info info;
     engine_params p;
     bitnet_result r;
     memset(&mp, 0, sizeof mp);
@@ -227,11 +253,14 @@ static bitnet_result load(bitnet_model **model, bitnet_error *err) {
     if (r) return r;
     memset(&p, 0, sizeof p);
     p.n_slots = (int32_t)settings.n_slots;
-    p.n_ctx = (int32_t)settings.n_ctx;
+    bitnet_model_get_info(*model, &info);
+    p.n_ctx = settings.n_ctx ? (int32_t)settings.n_ctx
+              : info.ctx_train > 0 && info.ctx_train < 4096 ? info.ctx_train : 4096;
     p.n_kv = settings.n_kv;
     p.n_threads = (int32_t)settings.n_threads;
     p.kv_type = settings.kv_type;
     p.cancel_fn = should_cancel;
+    choose_room(*model, info.has_head, &p);
     if (!(eng = engine_create(*model, &p, err))) return err->code;
     r = service_open(&serving, *model, settings.model_path, engine_ctx(eng), err);
     if (settings.alias) snprintf(serving.name, sizeof serving.name, "%s", settings.alias);

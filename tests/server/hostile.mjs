@@ -9,6 +9,7 @@ import {
     mkdirSync,
     mkdtempSync,
     readdirSync,
+    renameSync,
     rmSync,
     symlinkSync,
     writeFileSync
@@ -664,6 +665,10 @@ const cases = {
         same(status(await raw(one, get('/'))), 302);
         check((await raw(one, get('/?server=1'))).endsWith('\r\n\r\nindex'), 'its file');
         same(await one.stop(), 0);
+        renameSync(join(folder, 'web'), join(folder, 'page'));
+        const other = await start(program, ['-m', model]);
+        check(other.said.includes(`with the page ${folder}/page`), other.said);
+        same(await other.stop(), 0);
         rmSync(folder, { recursive: true });
     },
 
@@ -671,15 +676,20 @@ const cases = {
         const folder = mkdtempSync(join(tmpdir(), 'server-page-')),
             page = join(folder, 'page');
         mkdirSync(join(page, 'sub/.git'), { recursive: true });
+        mkdirSync(join(folder, 'outside'));
         for (const [name, text] of [
             ['page/index.html', 'index'],
             ['page/sub/a.js', 'script'],
             ['secret', 'no'],
+            ['outside/secret', 'no'],
             ['page/.hidden', 'no'],
             ['page/sub/.git/config', 'no']
         ])
             writeFileSync(join(folder, name), text);
         symlinkSync(join(folder, 'secret'), join(page, 'link'));
+        symlinkSync(join(folder, 'outside'), join(page, 'out'));
+        symlinkSync('../../outside', join(page, 'sub/out'));
+        symlinkSync(page, join(folder, 'same'));
         execFileSync('mkfifo', [join(page, 'pipe')]);
         const one = await start(serve, ['-m', model, '--page', page]);
         check(
@@ -708,6 +718,10 @@ const cases = {
             '/%2ehidden',
             '/sub/.git/config',
             '/link',
+            '/out/secret',
+            '//out//secret',
+            '/sub/out/secret',
+            '/index.html/secret',
             '/pipe',
             '/sub',
             '/sub/',
@@ -725,6 +739,9 @@ const cases = {
             check(!/\r\n\r\nno$/.test(text), `${path} ${text}`);
         }
         same(await one.stop(), 0);
+        const linked = await start(serve, ['-m', model, '--page', join(folder, 'same')]);
+        check(status(await raw(linked, get('/sub/a.js'))) === 200, 'a link to the page itself');
+        same(await linked.stop(), 0);
         rmSync(folder, { recursive: true });
     },
 

@@ -193,6 +193,101 @@ wait $pid
 check "a pipe takes no results: 2" "exit code $?" [ $? -eq 2 ]
 check "and it says so" "$(cat "$tmp/err")" grep -q "it is not a file" "$tmp/err"
 
+# What results depend on beside their lines must be the same.
+input=$tmp/good.jsonl run -m "$model"
+cp "$tmp/out" "$tmp/made"
+of_line=$(sed -n '1s/.*,"error":null,"fingerprint":"\(bitnet.h-[0-9.]*[-a-z0-9]*-[0-9a-f]\{16\}\)-f16-512"}$/\1/p' "$tmp/made")
+check "results say what made them" "$(head -n 1 "$tmp/made" | tail -c 100)" [ -n "$of_line" ]
+# other NAME ARGS...: such a run is refused, and the results stay as they are
+other() {
+    name=$1
+    shift
+    cp "$tmp/made" "$tmp/other"
+    input=$tmp/good.jsonl fails "$name" 2 "line 1 is of $of_line-f16-512, but this run is bitnet.h-" "$@" --resume "$tmp/other"
+    check "$name: the results stay as they are" "they do not" cmp "$tmp/made" "$tmp/other"
+}
+other "another model" -m "$root/tests/data/a.gguf" -c 512
+other "another model that takes errors again" -m "$root/tests/data/a.gguf" -c 512 --retry-errors
+other "another type of cache" -m "$model" --kv-type f32
+other "another type of cache that takes errors again" -m "$model" --kv-type i8 --retry-errors
+other "a shorter context" -m "$model" -c 511
+other "a shorter context by --kv-tokens" -m "$model" --kv-tokens 448
+input=$tmp/good.jsonl fails "an audit with another model: 2" 2 "is of $of_line-f16" -m "$root/tests/data/a.gguf" --audit "$tmp/made"
+cp "$tmp/made" "$tmp/other"
+input=$tmp/good.jsonl run -m "$model" --kv-tokens 449 -np 3 -t 1 --ordered --resume "$tmp/other" -c 512
+check "options that change no result" "exit code $rc" [ $rc -eq 0 ]
+sed "3s/$of_line/bitnet.h-0.0.1-0123456789abcdef/g" "$tmp/made" >"$tmp/other"
+input=$tmp/good.jsonl fails "a result among others" 2 "line 1 is of $of_line-f16-512, but that in line 3 of bitnet.h-0.0.1-" \
+    -m "$model" --resume "$tmp/other"
+sed 's/,"fingerprint":"[^"]*"}$/}/' "$tmp/made" >"$tmp/other"
+input=$tmp/good.jsonl fails "results of an older version" 2 "line 1 is of a version without" -m "$model" --resume "$tmp/other"
+sed '2s/,"fingerprint":"[^"]*"}$/}/' "$tmp/made" >"$tmp/other"
+input=$tmp/good.jsonl fails "one result of an older version" 2 "line 2 of a version without" -m "$model" --resume "$tmp/other"
+
+# Errors are computed again if one says so.
+awk 'BEGIN {
+    for (i = 0; i < 40; i++) {
+        printf "{\"custom_id\":\"%d\",\"prompt\":\"Once upon a time\",\"max_tokens\":5}\n", i
+        printf "{\"prompt\":\"%d", i
+        for (k = 0; k < 70; k++) printf " word"
+        print "\",\"max_tokens\":20}"
+    }
+}' >"$tmp/two.jsonl"
+echo '{"prompt":7}' >>"$tmp/two.jsonl"
+input=$tmp/two.jsonl run -m "$model" -c 512
+sort "$tmp/out" >"$tmp/all"
+short() { rm -f "$1"; input=$tmp/two.jsonl run -m "$model" -c 64 --resume "$1"; }
+short "$tmp/short"
+check "40 lines are too long, and one is none" "$(cut -c 1-200 "$tmp/short" | grep -c ':{"status_code":400')" \
+    [ "$(cut -c 1-200 "$tmp/short" | grep -c ':{"status_code":400')" -eq 41 ]
+fails "--retry-errors alone" 2 "needs --resume" -m "$model" --retry-errors
+input=$tmp/two.jsonl fails "a longer context by itself" 2 "ctx-size" -m "$model" -c 512 --resume "$tmp/short"
+same_but_context() {                   # what was good is still of the short one
+    sed 's/-64"}$/-512"}/' "$1" | sort >"$tmp/got"
+    cmp -s "$tmp/all" "$tmp/got"
+}
+chmod 640 "$tmp/short"
+ln -s short "$tmp/link"
+input=$tmp/two.jsonl run -m "$model" -c 512 --resume "$tmp/link" --retry-errors
+check "with --retry-errors: 1, for the one that is none" "exit code $rc" [ $rc -eq 1 ]
+check "each line has one result, that of a run with more" "$(cmp "$tmp/all" "$tmp/got" 2>&1)" same_but_context "$tmp/short"
+check "the file has the same rights" "$(ls -l "$tmp/short")" [ "$(ls -l "$tmp/short" | cut -c 1-10)" = -rw-r----- ]
+check "a link stays one" "$(ls -l "$tmp/link")" [ -L "$tmp/link" ]
+check "and nothing is left beside it" "$(ls "$tmp")" [ ! -e "$tmp/short.retry" ]
+input=$tmp/two.jsonl run -m "$model" -c 512 --resume "$tmp/short" --retry-errors
+check "again: the same" "$(cmp "$tmp/all" "$tmp/got" 2>&1)" same_but_context "$tmp/short"
+short "$tmp/short"
+cp "$tmp/short" "$tmp/before"
+(ulimit -f 8 && exec "$program" -m "$model" -c 512 --resume "$tmp/short" --retry-errors <"$tmp/two.jsonl" >"$tmp/out" 2>"$tmp/err")
+rc=$?
+check "no room for the copy: 75" "exit code $rc" [ $rc -eq 75 ]
+check "it says so, and all results are still there" "$(cat "$tmp/err")" cmp "$tmp/short" "$tmp/before"
+check "and no copy" "$(ls "$tmp")" [ ! -e "$tmp/short.retry" ]
+mkfifo "$tmp/later"
+"$program" -m "$model" -c 512 --resume "$tmp/short" --retry-errors <"$tmp/later" 2>"$tmp/err" &
+pid=$!
+exec 4>"$tmp/later"
+has_good_alone() { ! grep -q '"status_code":400' "$tmp/short"; }
+wait_for $pid has_good_alone
+input=$tmp/two.jsonl fails "and has one writer: 75" 75 "another run" -m "$model" -c 512 --resume "$tmp/short"
+exec 4>&-
+wait $pid
+tries=0
+while [ $tries -lt "${BATCH_KILLS:-20}" ]; do
+    tries=$((tries + 1))
+    [ $((tries % 4)) -ne 1 ] || short "$tmp/short"
+    "$program" -m "$model" -c 512 -t 1 --resume "$tmp/short" --retry-errors <"$tmp/two.jsonl" 2>"$tmp/err" &
+    pid=$!
+    sleep "0.0$((tries % 9 + 1))"
+    kill -9 $pid 2>/dev/null
+    wait $pid 2>/dev/null
+    good=$(grep -c '"status_code":200.*"}$' "$tmp/short")
+    [ "$good" -ge 40 ] || break
+done
+check "killed $tries times, it has all good results" "only $good" [ "$good" -ge 40 ]
+input=$tmp/two.jsonl run -m "$model" -c 512 --resume "$tmp/short" --retry-errors
+check "and in the end all" "$(cmp "$tmp/all" "$tmp/got" 2>&1)" same_but_context "$tmp/short"
+
 # kill -9 at any moment, five times to a file of results: in the end each line is there, once. The
 # moments are 5 to 25 % of the time that all lines take here and now.
 make_requests 60 >"$tmp/many.jsonl"
@@ -278,24 +373,109 @@ mkdir "$tmp/data"
 cp "$model" "$tmp/data/model.gguf"
 cp "$requests" "$tmp/data/requests.jsonl"
 cp "$program" "$tmp/data/batch"
-job=$(sed -n '/- >-$/,/env:/p' "$root/examples/server/kubernetes.yaml" | sed '1d; $d' | tr '\n' ' ' |
+yaml=$root/examples/server/kubernetes.yaml
+job=$(sed -n '/- >-$/,/env:/p' "$yaml" | sed '1d; $d' | tr '\n' ' ' |
     sed "s|/data/|$tmp/data/|g; s|batch -m|$program -m|")
 pod() { JOB_COMPLETION_INDEX=$1 JOB_COMPLETIONS=2 sh -c "$job" 2>"$tmp/err"; }
 pod 0 && pod 1
 check "the pods of Kubernetes: 0, though lines failed" "exit code $?" [ $? -eq 0 ]
 cat "$tmp"/data/results.?.jsonl | sort >"$tmp/got"
 check "and their results" "$(cmp "$tmp/want" "$tmp/got" 2>&1)" cmp "$tmp/want" "$tmp/got"
+check "they may have what they ask for, and no more" "no limits" eval \
+    "[ \"\$(sed -n 's/^ *requests: {cpu/{cpu/p' '$yaml')\" = \"\$(sed -n 's/^ *limits: {cpu/{cpu/p' '$yaml')\" ]"
 echo text >"$tmp/data/model.gguf"
 pod 0
 check "a pod whose model is refused: 3" "exit code $?" [ $? -eq 3 ]
-job=$(sed -n 's/.* command = "\(.*\)"$/\1/p' "$root/examples/server/spark.py")
-(cd "$tmp/data" && eval "$job" <requests.jsonl >"$tmp/out" 2>"$tmp/err")
-check "a partition of Spark whose model is refused: 3" "exit code $?" [ $? -eq 3 ]
-cp "$model" "$tmp/data/model.gguf"
-(cd "$tmp/data" && eval "$job" <requests.jsonl >"$tmp/out" 2>"$tmp/err")
-check "a partition of Spark: 0, though lines failed" "exit code $?" [ $? -eq 0 ]
-sort "$tmp/out" >"$tmp/got"
-check "and its results" "$(cmp "$tmp/want" "$tmp/got" 2>&1)" cmp "$tmp/want" "$tmp/got"
+python3=$(command -v python3)
+if [ -n "$python3" ]; then
+    # A pyspark that has one executor, here, and says what it was asked for.
+    mkdir "$tmp/pyspark"
+    cat >"$tmp/pyspark/sql.py" <<'END'
+import subprocess, sys
+
+class SparkSession:
+    class builder:
+        appName = staticmethod(lambda name: SparkSession.builder)
+        getOrCreate = staticmethod(lambda: SparkSession)
+    class sparkContext:
+        defaultParallelism = 12
+        getConf = staticmethod(lambda: {"spark.task.cpus": "3"})
+        def textFile(name, minPartitions):
+            print("partitions:", minPartitions)
+            return Lines(name)
+
+class Lines:
+    def __init__(self, name): self.name = name
+    def pipe(self, command, checkCode):
+        print("command:", command)
+        done = subprocess.run(["sh", "-c", command], stdin=open(self.name), stdout=open("piped", "w"))
+        sys.exit(done.returncode) if done.returncode and checkCode else None
+        return self
+    def saveAsTextFile(self, name): open(name, "w").write(open("piped").read())
+END
+    touch "$tmp/pyspark/__init__.py"
+    spark() {
+        script=$(cd "$root/examples/server" && pwd)/spark.py
+        (cd "$tmp/data" && PYTHONPATH="$tmp" PYTHONDONTWRITEBYTECODE=1 "$python3" "$script" requests.jsonl spark.out \
+            >"$tmp/out" 2>"$tmp/err")
+    }
+    spark
+    check "a partition of Spark whose model is refused: 3" "exit code $?" [ $? -eq 3 ]
+    cp "$model" "$tmp/data/model.gguf"
+    spark
+    check "a partition of Spark: 0, though lines failed" "exit code $?" [ $? -eq 0 ]
+    sort "$tmp/data/spark.out" >"$tmp/got"
+    check "and its results" "$(cmp "$tmp/want" "$tmp/got" 2>&1)" cmp "$tmp/want" "$tmp/got"
+    check "four partitions for each process" "$(cat "$tmp/out")" grep -q -x "partitions: 16" "$tmp/out"
+    check "a thread for each core of a task" "$(cat "$tmp/out")" grep -q "^command: .* -t 3 " "$tmp/out"
+else skip "the job of Spark" "python3 is not installed"; fi
+
+# slurm.sh without Slurm: BATCH dies so many times, and scontrol starts it again. $tmp/tries has what it was called with.
+mkdir "$tmp/bin" "$tmp/slurm"
+cat >"$tmp/bin/scontrol" <<'END'
+#!/bin/sh
+echo "$*" >>requeued
+END
+cat >"$tmp/bin/dies" <<'END'
+#!/bin/sh
+echo "$*" >>tries
+[ "$(wc -l <tries)" -gt "$KILLS" ] || kill -9 $$
+exit "$CODE"
+END
+chmod +x "$tmp/bin/scontrol" "$tmp/bin/dies"
+slurm=$(cd "$root/examples/server" && pwd)/slurm.sh
+# slurm_task KILLS CODE: until it is not requeued; its last code in rc
+slurm_task() {
+    rm -f "$tmp/slurm"/*
+    restarts=0
+    (
+        cd "$tmp/slurm" || exit
+        export PATH="$tmp/bin:$PATH" BATCH="$tmp/bin/dies" MODEL=m REQUESTS=/dev/null SLURM_ARRAY_TASK_ID=2 \
+            SLURM_JOB_ID=77 KILLS=$1 CODE=$2
+        while
+            rm -f requeued
+            SLURM_RESTART_COUNT=$restarts sh "$slurm" 2>/dev/null
+            rc=$?
+            [ -s requeued ] && [ $restarts -lt 20 ]
+        do restarts=$((restarts + 1)); done
+        exit $rc
+    )
+    rc=$?
+}
+tries() { sed 's/.* -np \([0-9]*\) .*/\1/' "$tmp/slurm/tries" | tr '\n' ' '; }
+slurm_task 0 1
+check "a task of Slurm: one try" "$(tries), exit code $rc" [ "$(tries)" = "32 " -a $rc -eq 1 ]
+slurm_task 2 0
+check "killed twice: each time half as many lines at a time" "$(tries), exit code $rc" \
+    [ "$(tries)" = "32 16 8 " -a $rc -eq 0 ]
+check "and nothing is left of that" "$(ls "$tmp/slurm")" [ "$(ls "$tmp/slurm")" = tries ]
+slurm_task 99 0
+check "always killed: it gives up" "$(tries), exit code $rc" [ "$(tries)" = "32 16 8 4 2 1 " -a $rc -eq 137 ]
+slurm_task 0 75
+check "no memory now: five more tries, as they are" "$(tries), exit code $rc" \
+    [ "$(tries)" = "32 32 32 32 32 32 " -a $rc -eq 75 ]
+slurm_task 0 3
+check "a model that is refused: one try" "$(tries), exit code $rc" [ "$(tries)" = "32 " -a $rc -eq 3 ]
 
 if command -v parallel >/dev/null 2>&1; then
     parallel --pipe -N 7 -j 2 "$program" -m "$model" -t 1 <"$requests" 2>"$tmp/err" | sort >"$tmp/got"
@@ -362,7 +542,8 @@ if [ -e "$model" ]; then
     check "embeddings: the form of OpenAI's results" "$(head -n 1 "$tmp/out" | head -c 400)" grep -q -x \
         '{"id":"batch_req_[0-9a-f]*","custom_id":"e 59","response":{"status_code":200,"request_id":"[0-9a-f]*","body":{'\
 '"object":"list","data":\[{"object":"embedding","index":0,"embedding":\[[-0-9.e,]*\]}\],"model":"random",'\
-'"usage":{"prompt_tokens":\([0-9]*\),"total_tokens":\1}}},"error":null}' "$tmp/out"
+'"usage":{"prompt_tokens":\([0-9]*\),"total_tokens":\1}}},"error":null,'\
+'"fingerprint":"bitnet.h-[0-9.]*-[0-9a-f]*-f16-[0-9]*"}' "$tmp/out"
     check "embeddings: a text is refused" "$(tail -n 3 "$tmp/out")" \
         [ "$(tail -n 3 "$tmp/out" | grep -c '"status_code":400.*has no output head')" -eq 3 ]
     check "embeddings: an empty input is named" "$(tail -n 4 "$tmp/out")" grep -q '"empty".*input\[1\]: it is' "$tmp/out"
