@@ -181,6 +181,8 @@ suite_server() {
         $modules || bad=1
     run node tests/server/chat.mjs build/serve build/server-chat-model tests/data/chat.json \
         build/chat $modules || bad=1
+    run node tests/server/interfaces.mjs build/serve build/server-chat-model tests/data/chat.json \
+        build/chat $modules || bad=1
     if [ -d $modules/node_modules/@huggingface/jinja ]; then
         run cp tests/tools/chat_templates.mjs $modules/ &&
             run node $modules/chat_templates.mjs tests/data/chat.json || bad=1

@@ -63,6 +63,8 @@ struct engine_text {
     int32_t n_new;                     /* tokens written */
     bitnet_stop why;                   /* why it ended, if err.code is BITNET_OK */
     bitnet_error err;                  /* BITNET_ERR_CANCELLED after text_cancel */
+    double begun_at, first_at, last_at;      /* seconds: when it got a slot, and wrote its first
+                                                and last token; 0 without now_fn */
 
     /* the engine's own */
     int32_t slot;
@@ -108,6 +110,7 @@ typedef struct engine_params {
     bitnet_kv_type kv_type;
     bitnet_cancel_fn cancel_fn;
     void *ud;
+    double (*now_fn)(void);            /* seconds; 0: texts have no times */
 } engine_params;
 /* For a model that writes text, or makes embeddings, or both. Returns 0, and err says why. */
 engine *engine_create(const bitnet_model *model, const engine_params *params, bitnet_error *err);

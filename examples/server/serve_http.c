@@ -4,6 +4,7 @@
 #include "serve_answers.h"
 #include "serve_figures.h"
 #include "serve_files.h"
+#include "serve_llama.h"
 #include <errno.h>
 #include <netdb.h>
 #include <poll.h>
@@ -92,15 +93,21 @@ static int is_this_machine(const char *name) {
     return 0;
 }
 
+/* The key that a client sends, as OpenAI's clients do or as Anthropic's; 0: none. */
+static const char *key_of(struct MHD_Connection *c) {
+    const char *key = MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Authorization");
+    if (key && !strncasecmp(key, "Bearer ", 7)) return key + 7;
+    return MHD_lookup_connection_value(c, MHD_HEADER_KIND, "x-api-key");
+}
+
 /* A page of another site can send requests to this machine by name or by address. Without a key,
    the names in its requests give it away. */
 static http_error check_client(struct MHD_Connection *c, int needs_key) {
-    const char *key = MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Authorization");
+    const char *key = key_of(c);
     const char *origin = MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Origin");
     const char *name = MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Host");
     const char *site = origin ? strstr(origin, "://") : 0;
-    if (settings.api_key && needs_key &&
-        (!key || strncasecmp(key, "Bearer ", 7) || !same_key(key + 7)))
+    if (settings.api_key && needs_key && (!key || !same_key(key)))
         return http_error_of(401,
                              "the API key is missing or wrong: send Authorization: Bearer KEY");
     if (settings.api_key || settings.open_to_all) return http_error_of(0, "");
@@ -117,7 +124,7 @@ static http_error check_client(struct MHD_Connection *c, int needs_key) {
 uint64_t http_client_of(struct MHD_Connection *c) {
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(c, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
-    const char *key = MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Authorization");
+    const char *key = key_of(c);
     char name[64] = "";
     uint64_t h = 0xcbf29ce484222325u;
     const char *p;
@@ -244,20 +251,33 @@ static void take_part(job *j, const char *data, size_t size) {
 
 /* ---- which address does what ---- */
 
-/* A path that ends with / stands for all that begin so. */
+/* A path that ends with / stands for all that begin so. The /v1 in front of one may be missing, as
+   in llama.cpp's server, whose own /completions comes before that of OpenAI. */
 static const struct route {
     const char *method, *path;
     answer (*run)(job *j);
     int needs_key, needs_model;
     const endpoint *endpoint;
 } routes[] = {
+    {"POST", "/completion", answer_request, 1, 1, &endpoint_llama},
+    {"POST", "/completions", answer_request, 1, 1, &endpoint_llama},
     {"POST", "/v1/chat/completions", answer_request, 1, 1, &endpoint_chat},
+    {"POST", "/v1/chat/completions/input_tokens", answer_count, 1, 1, &endpoint_chat},
     {"POST", "/v1/completions", answer_request, 1, 1, &endpoint_completions},
+    {"POST", "/v1/responses", answer_request, 1, 1, &endpoint_responses},
+    {"POST", "/v1/responses/input_tokens", answer_count, 1, 1, &endpoint_responses},
+    {"POST", "/v1/messages", answer_request, 1, 1, &endpoint_messages},
+    {"POST", "/v1/messages/count_tokens", answer_count, 1, 1, &endpoint_messages_count},
     {"POST", "/v1/embeddings", answer_request, 1, 1, &endpoint_embeddings},
+    {"POST", "/v1/rerank", answer_request, 1, 1, &endpoint_rerank},
+    {"POST", "/v1/reranking", answer_request, 1, 1, &endpoint_rerank},
+    {"POST", "/apply-template", answer_template, 1, 1, &endpoint_chat},
     {"POST", "/tokenize", answer_tokenize, 1, 1, 0},
     {"POST", "/detokenize", answer_detokenize, 1, 1, 0},
     {"GET", "/v1/models", answer_models, 1, 1, 0},
     {"GET", "/v1/models/", answer_model, 1, 1, 0},
+    {"GET", "/props", answer_props, 1, 1, 0},
+    {"GET", "/slots", answer_slots, 1, 1, 0},
     {"GET", "/metrics", answer_metrics, 1, 0, 0},
     {"GET", "/health", answer_health, 0, 0, 0},
 };
@@ -292,16 +312,26 @@ static answer refuse_method(struct MHD_Connection *c, const char *method) {
 
 static int is_get(const char *method) { return !strcmp(method, "GET") || !strcmp(method, "HEAD"); }
 
-static int is_path_of(const struct route *r, const char *path) {
-    const size_t n = strlen(r->path);
-    return r->path[n - 1] == '/' ? !strncmp(path, r->path, n) : !strcmp(path, r->path);
+/* What a path has behind a beginning; 0: it begins otherwise. */
+static const char *behind(const char *path, const char *beginning) {
+    const size_t n = strlen(beginning);
+    return strncmp(path, beginning, n) ? 0 : path + n;
+}
+
+/* What a path has behind that of a route, which is nothing unless that ends with /; 0: it has
+   another route. */
+static const char *rest_of(const struct route *r, const char *path) {
+    const char *short_path = behind(r->path, "/v1");
+    const char *rest = behind(path, r->path);
+    if (!rest && short_path) rest = behind(path, short_path);
+    return rest && (!*rest || r->path[strlen(r->path) - 1] == '/') ? rest : 0;
 }
 
 /* 0: there is none. */
 static const struct route *find_route(const char *method, const char *path) {
     size_t i;
     for (i = 0; i < sizeof routes / sizeof routes[0]; i++)
-        if (is_path_of(&routes[i], path) &&
+        if (rest_of(&routes[i], path) &&
             !strcmp(is_get(method) ? "GET" : method, routes[i].method)) return &routes[i];
     return 0;
 }
@@ -311,7 +341,7 @@ static answer answer_other(struct MHD_Connection *c, const char *method, const c
     size_t i;
     if (!strcmp(method, "OPTIONS") && settings.allowed_origin) return answer_preflight(c);
     for (i = 0; i < sizeof routes / sizeof routes[0]; i++)
-        if (is_path_of(&routes[i], path)) return refuse_method(c, routes[i].method);
+        if (rest_of(&routes[i], path)) return refuse_method(c, routes[i].method);
     if (is_get(method)) return answer_file(c, path);
     return http_send_error(c, 0, http_error_of(404, "there is nothing at this address"));
 }
@@ -339,7 +369,7 @@ static answer begin_request(struct MHD_Connection *c, const char *method, const 
         return http_send_error(c, route_endpoint(route), e);
     if (!(j = job_create(c))) return http_send_error(c, 0, http_error_of(503, "no memory"));
     j->route = route;
-    if (route) snprintf(j->name, sizeof j->name, "%s", path + strlen(route->path));
+    if (route) snprintf(j->name, sizeof j->name, "%s", rest_of(route, path));
     j->error = e;
     *con_cls = j;
     return MHD_YES;
