@@ -992,7 +992,42 @@ const ranks = {
     }
 };
 
-const cases = { ...responses, ...messages, ...llama, ...ranks };
+/** What is left of a stream when the server ends in the middle of it. */
+async function cutOff(path, body) {
+    const one = await start(serve, ['-m', model, '--ctx-size', '4096', '--grace', '0']);
+    const r = await fetch(one.url + path, {
+        method: 'POST',
+        body: JSON.stringify({ ...body, ignore_eos: true, stream: true })
+    });
+    const decoder = new TextDecoder();
+    let text = '',
+        stopped;
+    for await (const part of r.body) {
+        text += decoder.decode(part, { stream: true });
+        if (text.includes('delta')) stopped ??= one.stop();
+    }
+    same(await stopped, 0, 'the exit code is');
+    return eventsOf(text);
+}
+const ends = {
+    async 'a stream that fails says so in its form'() {
+        const response = await cutOff('/v1/responses', { input: 'x', reasoning: { effort: 'none' } });
+        const [error, failed] = response.slice(-2);
+        same([error.type, failed.type], ['error', 'response.failed']);
+        same([error.message, error.error.message], Array(2).fill('the server is shutting down'));
+        same([failed.response.status, failed.response.error.code], ['failed', 'server_error']);
+        same(
+            response.map(e => e.sequence_number),
+            response.map((_, i) => i)
+        );
+        const message = await cutOff('/v1/messages', asked('x', { max_tokens: 4000 }));
+        const { type, error: what } = message.at(-1);
+        same([type, what.type], ['error', 'overloaded_error']);
+        check(!message.some(e => e.type === 'message_stop'), message.at(-2));
+    }
+};
+
+const cases = { ...ends, ...responses, ...messages, ...llama, ...ranks };
 const failed = await runAll('server interfaces', cases, filter);
 same(await server.stop(), 0, 'the exit code is');
 process.exit(failed ? 1 : 0);
