@@ -156,7 +156,11 @@ const responses = {
                 type: 'function_call_output',
                 call_id: '2',
                 output: [{ type: 'input_text', text: 'j' }]
-            }
+            },
+            { role: 'assistant', content: 'k' },
+            { type: 'reasoning', id: 'rs_2', summary: [], content: [{ type: 'x', text: 'l' }] },
+            { role: 'assistant', content: 'm' },
+            { role: 'user', content: 'n' }
         ];
         const call = (id, city) => ({
             id,
@@ -173,7 +177,10 @@ const responses = {
                 tool_calls: [call('1', 'g'), call('2', 'h')]
             },
             { role: 'tool', tool_call_id: '1', content: 'i' },
-            { role: 'tool', tool_call_id: '2', content: 'j' }
+            { role: 'tool', tool_call_id: '2', content: 'j' },
+            { role: 'assistant', content: 'k' },
+            { role: 'assistant', reasoning_content: 'l', content: 'm' },
+            { role: 'user', content: 'n' }
         ];
         const { name, parameters: p, strict } = weather;
         const tools = [{ type: 'function', function: { name, parameters: p, strict } }];
@@ -549,6 +556,7 @@ const messages = {
                     ]
                 },
                 user([
+                    { type: 'text', text: 'z' },
                     { type: 'tool_result', tool_use_id: '1', content: 'h', is_error: true },
                     {
                         type: 'tool_result',
@@ -578,6 +586,7 @@ const messages = {
                     content: 'f',
                     tool_calls: [call('1', '{"city":"g"}'), call('2', '{}')]
                 },
+                user('z'),
                 { role: 'tool', tool_call_id: '1', content: 'h' },
                 { role: 'tool', tool_call_id: '2', content: 'i\nj' },
                 user('k')
@@ -674,6 +683,12 @@ const messages = {
             );
             same(r.stop_reason, 'tool_use');
         }
+        const two = await anthropic({ fetch: saying(`${ROME}\n${ROME}`) });
+        for (const disable_parallel_tool_use of [false, true]) {
+            const tool_choice = { type: 'auto', disable_parallel_tool_use };
+            const r = await two.messages.create(asked('x', { tools: [schema], tool_choice }));
+            same(r.content.length, disable_parallel_tool_use ? 1 : 2);
+        }
         const body = { ...asked('x', { tools: [schema] }), max_tokens: 1 };
         const count = async more => (await client.messages.countTokens({ ...body, ...more })).input_tokens;
         const none = await count({ tool_choice: { type: 'none' } });
@@ -758,6 +773,14 @@ const messages = {
             const r = await (await at(key)).messages.create({ ...asked('x'), max_tokens: 1 });
             same(r.type, 'message');
         }
+        for (const [key, wanted] of [
+            ['secret', 200],
+            ['x', 401]
+        ]) {
+            const options = { headers: { 'x-api-key': key } }; // as older clients send it
+            const r = await ask(locked, '/v1/messages', { ...asked('x'), max_tokens: 1 }, options);
+            same(r.status, wanted);
+        }
         same(await locked.stop(), 0, 'the exit code is');
     },
 
@@ -779,7 +802,8 @@ const messages = {
         for (const run of [generateText, streamText]) {
             const texts = [`${THOUGHT}So: ${ROME}`, 'It rains.'];
             const r = run({ ...given(...texts), tools, prompt: 'x', stopWhen: stepCountIs(3) });
-            same((await (await r).steps)[0].toolResults[0].output, 'rain in Rome');
+            const [step] = await (await r).steps;
+            same([step.toolResults[0].output, step.reasoningText], ['rain in Rome', 'Hm,\nwell.']);
             same(await (await r).text, 'It rains.');
         }
     }
@@ -830,11 +854,12 @@ const llama = {
         same(first.top_logprobs.length, 2);
         check(typeof first.top_logprobs[0].id === 'number', first);
         same(r.generation_settings.stop, ['zz', ' y', 'you']);
-        for (const logit_bias of [[[72, false]], [[72, -100]], { 72: -100 }]) {
-            const grammar = 'root ::= "H" | "J"';
-            const text = (await post('/completion', { prompt: 'x', grammar, logit_bias })).content;
-            same(text, 'J');
-        }
+        for (const [H, J] of ['HJ', 'JH'].map(pair => [...pair].map(c => c.charCodeAt(0))))
+            for (const logit_bias of [[[H, false]], [[H, -100]], { [H]: -100 }]) {
+                const grammar = 'root ::= "H" | "J"';
+                const { tokens } = await post('/completion', { prompt: 'x', grammar, logit_bias });
+                same(tokens[0], J);
+            }
         for (const [param, more] of [
             ['n_probs', { n_probs: 1000 }],
             ['logit_bias', { logit_bias: [[]] }],
