@@ -445,19 +445,22 @@ const responses = {
         const agents = await load('@openai/agents');
         const { z } = await load('zod');
         const { Agent, OpenAIProvider, Runner, tool } = agents;
-        const runner = async (...texts) =>
-            new Runner({
-                modelProvider: new OpenAIProvider({
-                    openAIClient: await openai({ fetch: saying(...texts) })
-                }),
+        const ran = [],
+            fetches = [];
+        const runner = async (...texts) => {
+            fetches.push(saying(...texts));
+            const openAIClient = await openai({ fetch: fetches.at(-1) });
+            return new Runner({
+                modelProvider: new OpenAIProvider({ openAIClient }),
                 tracingDisabled: true
             });
+        };
         const tools = [
             tool({
                 name: 'weather',
                 description: 'says the weather',
                 parameters: z.object({ city: z.string() }),
-                execute: async ({ city }) => `rain in ${city}`
+                execute: async ({ city }) => (ran.push(city), `rain in ${city}`)
             })
         ];
         const agent = new Agent({ name: 'a', instructions: 'Be kind.', tools, model: 'any' });
@@ -469,6 +472,9 @@ const responses = {
         await collect(live);
         await live.completed;
         same(live.finalOutput, 'It rains.');
+        same(ran, ['Rome', 'Rome']);
+        for (const { bodies } of fetches)
+            same(bodies[1].input.at(-1).type, 'function_call_output'); // no chat
         const typed = new Agent({
             name: 'b',
             instructions: 'x',
