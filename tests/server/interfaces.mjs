@@ -439,6 +439,12 @@ const responses = {
                 fetch.bodies[1]
             );
         }
+        const stored = { openai: { store: false } }; // for conversations; see README.md
+        const { fetch, model: m } = given('Yes.', 'No.');
+        const first = await generateText({ model: m, prompt: 'x', providerOptions: stored });
+        const messages = [user('x'), ...first.response.messages, user('y')];
+        const next = await generateText({ model: m, messages, providerOptions: stored });
+        same([next.text, fetch.bodies[1].input[1].content[0].text], ['No.', 'Yes.']);
     },
 
     async 'responses: the Agents SDK, as it is by default'() {
@@ -770,7 +776,7 @@ const messages = {
         same(none, [400, 'invalid_request_error', 'tools: a list is needed']);
         const more = { context_management: {}, metadata: { user_id: 'a' }, service_tier: 'auto' };
         same((await post('/v1/messages', { ...asked('x'), ...more, max_tokens: 1 })).type, 'message');
-        const locked = await start(serve, ['-m', model, '--api-key', 'secret']);
+        const locked = await start(serve, ['-m', model, '--api-key', 'secret', '--max-body', '1']);
         const at = key => anthropic({ baseURL: locked.url, ...key });
         const wrong = await (await at({ apiKey: 'x' })).messages.create(asked('x')).catch(e => e);
         check(wrong instanceof AuthenticationError, wrong);
@@ -779,6 +785,9 @@ const messages = {
             const r = await (await at(key)).messages.create({ ...asked('x'), max_tokens: 1 });
             same(r.type, 'message');
         }
+        const large = asked('x'.repeat(1.1 * 2 ** 20));
+        const e = await (await at({ apiKey: 'secret' })).messages.create(large).catch(x => x);
+        same([e.status, e.error.error.type], [413, 'request_too_large']);
         for (const [key, wanted] of [
             ['secret', 200],
             ['x', 401]
