@@ -94,15 +94,15 @@ void llama_add_settings(buffer *out, const request *r, const bitnet_sampler *s,
 
 void llama_add_defaults(buffer *out, service *s) {
     request r;
-    engine_text *t;
-    char *body = strdup("{\"prompt\":\"x\",\"seed\":0}");
-    if (body && s->info.has_head &&
-        !request_parse(&r, s, &endpoint_llama, "", body, strlen(body), 0).status) {
-        t = &r.texts[0];
-        llama_add_settings(out, &r, &t->sampler, t->max_tokens);
-    } else buffer_text(out, "{}");
-    if (body && s->info.has_head) request_free(&r);
-    else free(body);
+    char *body = s->info.has_head ? strdup("{\"prompt\":\"x\",\"seed\":0}") : 0;
+    if (!body) {
+        buffer_text(out, "{}");
+        return;
+    }
+    if (!request_parse(&r, s, &endpoint_llama, "", body, strlen(body), 0).status)
+        llama_add_settings(out, &r, &r.texts[0].sampler, r.texts[0].max_tokens);
+    else buffer_text(out, "{}");
+    request_free(&r);
 }
 
 static void add_pace(buffer *out, const char *name, int32_t n, double seconds) {

@@ -47,7 +47,8 @@ static void make_ranking(reader *in, uint32_t list) {
     if (failed(in)) return;
     k = (struct ranking *)calloc(1, sizeof *k + (size_t)n * (sizeof(double) + sizeof(char *)) +
                                     (size_t)dim * sizeof(float) + bytes);
-    if (!(in->r->ranking = k)) {
+    in->r->ranking = k;
+    if (!k) {
         in->error = refuse_memory();
         return;
     }
@@ -145,7 +146,7 @@ static int32_t next_best(const struct ranking *k, int32_t last) {
     int32_t i, best = -1;
     for (i = 0; i < k->n; i++) {
         const int is_told = last >= 0 && (k->scores[i] > k->scores[last] ||
-                                          (k->scores[i] == k->scores[last] && i <= last));
+                                          (i <= last && k->scores[i] == k->scores[last]));
         if (!is_told && (best < 0 || k->scores[i] > k->scores[best])) best = i;
     }
     return best;

@@ -5,7 +5,7 @@
 #include <string.h>
 
 enum { MOST_METADATA = 16, MOST_METADATA_KEY = 64, MOST_METADATA_VALUE = 512 };
-enum { MOST_ID = 1 << 20 };
+enum { MOST_ID = 1 << 20, MOST_REPEATED = 256 << 10 };
 
 /* ---- ids of calls ----
    Clients that believe in a store send the id of an item in place of the item: {"type":
@@ -300,6 +300,18 @@ static void check_metadata(reader *in) {
                          "at most 64");
 }
 
+/* A value that the answer repeats, in each event that has all of it; too large: otherwise. */
+static void keep_value(buffer *out, const json *j, const char *name, uint32_t node,
+                       const char *otherwise) {
+    size_t before;
+    buffer_format(out, ",\"%s\":", name);
+    before = out->n;
+    if (node) buffer_value(out, j, node);
+    if (node && out->n - before <= MOST_REPEATED) return;
+    out->n = before;
+    buffer_text(out, otherwise);
+}
+
 /* The fields that an answer repeats. */
 static void keep_fields(reader *in) {
     const json *j = &in->j;
@@ -308,19 +320,16 @@ static void keep_fields(reader *in) {
     static const struct { const char *name, *otherwise; } fields[] = {
         {"instructions", "null"}, {"max_output_tokens", "null"}, {"metadata", "{}"},
         {"parallel_tool_calls", "true"}, {"temperature", "1"}, {"tool_choice", "\"auto\""},
-        {"tools", "[]"}, {"top_logprobs", "0"}, {"top_p", "1"}, {"user", "null"}
+        {"tools", "[]"}, {"top_logprobs", "0"}, {"top_p", "1"}
     };
     size_t i;
-    for (i = 0; i < sizeof fields / sizeof fields[0]; i++) {
-        buffer_format(&out, ",\"%s\":", fields[i].name);
-        translate_or(&out, j, field_get(in, fields[i].name), fields[i].otherwise);
-    }
-    buffer_text(&out, ",\"reasoning\":{\"effort\":");
-    translate_or(&out, j, json_get(j, reasoning, "effort"), "null");
-    buffer_text(&out, ",\"summary\":");
-    translate_or(&out, j, json_get(j, reasoning, "summary"), "null");
-    buffer_text(&out, "},\"text\":{\"format\":");
-    translate_or(&out, j, json_get(j, text, "format"), "{\"type\":\"text\"}");
+    for (i = 0; i < sizeof fields / sizeof fields[0]; i++)
+        keep_value(&out, j, fields[i].name, field_get(in, fields[i].name), fields[i].otherwise);
+    buffer_text(&out, ",\"reasoning\":{\"generate_summary\":null");
+    keep_value(&out, j, "effort", json_get(j, reasoning, "effort"), "null");
+    keep_value(&out, j, "summary", json_get(j, reasoning, "summary"), "null");
+    buffer_text(&out, "},\"text\":{\"verbosity\":\"medium\"");
+    keep_value(&out, j, "format", json_get(j, text, "format"), "{\"type\":\"text\"}");
     buffer_text(&out, "}");
     if (out.failed && !failed(in)) in->error = refuse_memory();
     in->r->repeats = out.p;

@@ -16,11 +16,6 @@ void translate_value(translation *t, const char *name, uint32_t node) {
     buffer_value(&t->body, &t->in->j, node);
 }
 
-void translate_or(buffer *out, const json *j, uint32_t node, const char *otherwise) {
-    if (node) buffer_value(out, j, node);
-    else buffer_text(out, otherwise);
-}
-
 static int is_one_of(const json *j, uint32_t node, const char *const *names) {
     while (*names && !json_is(j, node, *names)) names++;
     return *names != 0;

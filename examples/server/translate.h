@@ -47,7 +47,4 @@ void chat_call(chat_writer *w, const char *id, const char *name, const char *arg
 /* The messages as a field of the body; frees them. */
 void chat_end(chat_writer *w, translation *t);
 
-/* A value as JSON, or `otherwise` if there is none. */
-void translate_or(buffer *out, const json *j, uint32_t node, const char *otherwise);
-
 #endif

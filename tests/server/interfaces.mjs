@@ -130,6 +130,9 @@ const responses = {
             { role: 'user', content: 'x' }
         ];
         same(r.usage.input_tokens, await countOf({ messages }));
+        const long = { type: 'text', x: 'x'.repeat(3e5) };
+        const large = { model: 'a', input: 'x', max_output_tokens: 1, text: { format: long } };
+        same((await client.responses.create(large)).text.format, { type: 'text' });
         const cut = await client.responses.create({ model: 'a', input: 'x', max_output_tokens: 2 });
         same([cut.status, cut.output[0].status], ['incomplete', 'incomplete']);
         same(cut.incomplete_details, { reason: 'max_output_tokens' });
