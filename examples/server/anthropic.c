@@ -32,6 +32,30 @@ static void read_text(reader *in, chat_writer *w, const char *field, uint32_t co
     }
 }
 
+/* Claude Code begins its system prompt with a line of its own, in which a stamp (cch=a5145;)
+   differs each time. It says nothing to a model, and nothing behind it would be found in a slot. */
+static void drop_stamp(reader *in, uint32_t node) {
+    static const char begin[] = "x-anthropic-billing-header:";
+    const char *text = node_string(in, node);
+    char *stamp, *end;
+    if (!text || strncmp(text, begin, sizeof begin - 1)) return;
+    stamp = strstr(in->j.text + in->j.nodes[node].at, "cch=");
+    end = stamp ? strchr(stamp, ';') : 0;
+    if (!end) return;
+    memmove(stamp, end + 1, strlen(end + 1) + 1);
+    in->j.nodes[node].len -= (uint32_t)(end + 1 - stamp);
+}
+
+static void read_system(reader *in, chat_writer *w, uint32_t node) {
+    const uint32_t n = json_kind(&in->j, node) == JSON_ARRAY ? in->j.nodes[node].n : 0;
+    uint32_t at = node + 1, i;
+    drop_stamp(in, node);
+    for (i = 0; i < n; i++, at = in->j.nodes[at].next)
+        drop_stamp(in, json_get(&in->j, at, "text"));
+    chat_open(w, "system", 0, CHAT_TEXT);
+    read_text(in, w, "system", node);
+}
+
 static void read_tool_use(reader *in, chat_writer *w, uint32_t block) {
     const char *id = node_string(in, json_get(&in->j, block, "id"));
     const char *name = node_string(in, json_get(&in->j, block, "name"));
@@ -102,10 +126,7 @@ static void read_messages(reader *in, translation *t) {
     chat_writer w;
     memset(&w, 0, sizeof w);
     if (n == 0) refuse_field(in, "messages", "a list of messages is needed");
-    if (says) {
-        chat_open(&w, "system", 0, CHAT_TEXT);
-        read_text(in, &w, "system", says);
-    }
+    if (says) read_system(in, &w, says);
     for (i = 0; i < n && !failed(in); i++, at = in->j.nodes[at].next) read_blocks(in, &w, at);
     chat_end(&w, t);
 }

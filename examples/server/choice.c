@@ -324,8 +324,7 @@ static size_t end_of(const buffer *text, size_t from, bitnet_text string) {
     return 0;
 }
 
-/* It ends within the last token, and the one that begins first has cut the text, says the library.
- */
+/* Of those that end within the last token, the library cuts the text where the first one begins. */
 int32_t choice_stop(const choice *c, const request *r) {
     size_t first = 0, end;
     int32_t i, found = -1;

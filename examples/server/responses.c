@@ -186,28 +186,28 @@ static void read_items(reader *in, translation *t) {
 
 /* ---- reading: tools and formats ---- */
 
-/* {"type": "function", "name": ...}, whose fields are those of a chat's function. */
+static int is_function(const json *j, uint32_t tool) {
+    return json_is(j, json_get(j, tool, "type"), "function");
+}
+
+/* {"type": "function", "name": ...}, whose fields are those of a chat's function. Others, such as
+   web_search, which OpenAI's servers run and Codex always offers, are left out. */
 static void read_flat_tools(reader *in, translation *t) {
     const uint32_t node = field_get(in, "tools");
     const uint32_t n = node && json_kind(&in->j, node) == JSON_ARRAY ? in->j.nodes[node].n : 0;
     uint32_t at = node + 1, i, k;
-    char what[128];
+    int n_tools = 0;
     if (node && json_kind(&in->j, node) != JSON_ARRAY)
         refuse_field(in, "tools", "a list is needed");
     if (n == 0) return;
     translate_name(t, "tools");
-    for (i = 0; i < n && !failed(in); i++, at = in->j.nodes[at].next) {
-        const uint32_t type = json_get(&in->j, at, "type");
+    buffer_text(&t->body, "[");
+    for (i = 0; i < n; i++, at = in->j.nodes[at].next) {
         uint32_t pair = at + 1;
         int n_pairs = 0;
-        buffer_text(&t->body, i ? "},{" : "[{");
-        buffer_text(&t->body, "\"type\":\"function\",\"function\":{");
-        if (!json_is(&in->j, type, "function")) {
-            snprintf(what, sizeof what, "only tools of the type function are possible, not %.40s",
-                     node_string(in, type) ? node_string(in, type) : "those without a type");
-            refuse_field(in, "tools", what);
-            break;
-        }
+        if (!is_function(&in->j, at)) continue;
+        buffer_text(&t->body, n_tools++ ? ",{\"type\":\"function\",\"function\":{"
+                                        : "{\"type\":\"function\",\"function\":{");
         for (k = 0; k < in->j.nodes[at].n; k++, pair = in->j.nodes[pair + 1].next) {
             if (json_is(&in->j, pair, "type") || json_kind(&in->j, pair + 1) == JSON_NULL) continue;
             if (n_pairs++) buffer_text(&t->body, ",");
@@ -215,9 +215,9 @@ static void read_flat_tools(reader *in, translation *t) {
             buffer_text(&t->body, ":");
             buffer_value(&t->body, &in->j, pair + 1);
         }
-        buffer_text(&t->body, "}");
+        buffer_text(&t->body, "}}");
     }
-    buffer_text(&t->body, "}]");
+    buffer_text(&t->body, "]");
 }
 
 static void read_flat_choice(reader *in, translation *t) {
@@ -300,13 +300,28 @@ static void check_metadata(reader *in) {
                          "at most 64");
 }
 
+/* Those that the model is told of. */
+static void keep_tools(buffer *out, const json *j, uint32_t list) {
+    const uint32_t n = json_kind(j, list) == JSON_ARRAY ? j->nodes[list].n : 0;
+    uint32_t at = list + 1, i;
+    int n_tools = 0;
+    buffer_text(out, "[");
+    for (i = 0; i < n; i++, at = j->nodes[at].next) {
+        if (!is_function(j, at)) continue;
+        if (n_tools++) buffer_text(out, ",");
+        buffer_value(out, j, at);
+    }
+    buffer_text(out, "]");
+}
+
 /* A value that the answer repeats, in each event that has all of it; too large: otherwise. */
 static void keep_value(buffer *out, const json *j, const char *name, uint32_t node,
                        const char *otherwise) {
     size_t before;
     buffer_format(out, ",\"%s\":", name);
     before = out->n;
-    if (node) buffer_value(out, j, node);
+    if (node && !strcmp(name, "tools")) keep_tools(out, j, node);
+    else if (node) buffer_value(out, j, node);
     if (node && out->n - before <= MOST_REPEATED) return;
     out->n = before;
     buffer_text(out, otherwise);

@@ -1,8 +1,8 @@
 /* serve.h - what all parts of the server share: its options, its model, its lock and its life
 
    serve.c owns all of this. The other parts are serve_http.h, connections; serve_jobs.h, requests
-   that the engine has; serve_answers.h, the addresses of the API; serve_figures.h, /metrics and
-   /health; and serve_files.h, the page. */
+   that the engine has; serve_answers.h, the addresses of the API; serve_llama.h, those of
+   llama.cpp's server; serve_figures.h, /metrics and /health; and serve_files.h, the page. */
 #ifndef SERVER_SERVE_H
 #define SERVER_SERVE_H
 

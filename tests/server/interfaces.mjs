@@ -314,13 +314,17 @@ const responses = {
     },
 
     async 'responses: openai, a call and its output'() {
-        const client = await openai({ fetch: saying(ROME, 'It rains.') });
+        const client = await openai({ fetch: saying(ROME, '', 'It rains.') });
         const input = [{ role: 'user', content: 'x' }];
         const first = await client.responses.create({ model: 'a', input, tools: [weather] });
         const [item] = first.output;
         same([item.type, item.name, item.status], ['function_call', 'weather', 'completed']);
         same(JSON.parse(item.arguments), { city: 'Rome' });
         same(first.tools, [weather]);
+        const { input_tokens: n } = first.usage;
+        const offered = [{ type: 'web_search' }, weather, { type: 'namespace', tools: [] }];
+        const r = await client.responses.create({ model: 'a', input, tools: offered });
+        same([r.tools, r.usage.input_tokens], [[weather], n], 'others are left out:');
         input.push(...first.output);
         input.push({ type: 'function_call_output', call_id: item.call_id, output: 'rain' });
         const second = await client.responses.create({ model: 'a', input, tools: [weather] });
@@ -371,7 +375,8 @@ const responses = {
             ['input', { input: [{ type: 'function_call', call_id: '1', name: 'f', arguments: '{' }] }],
             ['input', { input: [{ type: 'function_call_output', output: 'x' }] }],
             ['instructions', { instructions: 1 }],
-            ['tools', { tools: [{ type: 'web_search' }] }],
+            ['tool_choice', { tools: [{ type: 'web_search' }], tool_choice: 'required' }],
+            ['tool_choice', { tools: [{ type: 'web_search' }], tool_choice: { type: 'web_search' } }],
             ['tools', { tools: {} }],
             ['tools', { tools: [{ type: 'function' }] }],
             ['tool_choice', { tool_choice: { type: 'allowed_tools' }, tools: [weather] }],
@@ -535,6 +540,13 @@ const messages = {
         check(usage.cache_read_input_tokens > 0, usage);
         const count = { model: 'a', system: 'Be kind.', messages: [user('x')] };
         same((await client.messages.countTokens(count)).input_tokens, n);
+        const stamped = stamp => [
+            { type: 'text', text: `x-anthropic-billing-header: cc_version=2; cch=${stamp};` },
+            { type: 'text', text: 'You are kind.'.repeat(9) }
+        ];
+        await client.messages.create(asked('x', { system: stamped('a5145') }));
+        const again = await client.messages.create(asked('x', { system: stamped('b0717') }));
+        same(again.usage.input_tokens, 1, 'a stamp of the client is left out:');
         const cut = await client.messages.create(asked('x', { max_tokens: 2 }));
         same([cut.stop_reason, cut.content[0].text], ['max_tokens', 'He']);
         for (const stop_sequences of [['lo'], ['z', 'lo'], ['llo é', 'lo', 'ello']]) {
