@@ -5,10 +5,10 @@
    refused.
 
    request.c owns the order in which a body is read, the sampler's options, inputs of embeddings,
-   and /tokenize and /detokenize; endpoint.h has a row for each address. Behind it are fields.h, with
-   the values of fields and the table of those that are refused; tokens.h, with prompts; messages.h,
-   with chats; and rules.h, with structured output and tools. What the engine writes is collected by
-   choice.h. */
+   and /tokenize and /detokenize; endpoint.h has a row for each address. Behind it are fields.h,
+   with the values of fields and the table of those that are refused; tokens.h, with prompts;
+   messages.h, with chats; and rules.h, with structured output and tools. What the engine writes is
+   collected by choice.h. Bodies of other APIs become these first: see translate.h. */
 #ifndef SERVER_REQUEST_H
 #define SERVER_REQUEST_H
 
