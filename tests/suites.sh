@@ -190,6 +190,8 @@ suite_server() {
         build/chat $modules || bad=1
     run node tests/server/tools.mjs build/serve build/server-chat-model tests/data/chat.json $tiny \
         build/chat $modules || bad=1
+    run node tests/server/interfaces.mjs build/serve build/server-chat-model tests/data/chat.json \
+        build/chat $modules || bad=1
     if [ -d $modules/node_modules/@huggingface/jinja ]; then
         run cp tests/tools/chat_templates.mjs $modules/ &&
             run node $modules/chat_templates.mjs tests/data/chat.json || bad=1

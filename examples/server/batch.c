@@ -549,14 +549,15 @@ static void begin_result(work *w, int status) {
 /* Without a custom_id only the number of a line says which one has failed. It is not in the result,
    which would depend on the lines before. */
 static void finish(work *w, const http_error *error) {
+    const endpoint *how = w->request.endpoint;
     int32_t i;
     if (error->status && !w->custom_id && !audit_path) tell("line %llu: %s", w->line, error->text);
     begin_result(w, error->status ? error->status : 200);
     for (i = 0; i < w->request.n_texts; i++)       /* depends on the other lines */
         w->request.texts[i].n_cached = 0;
-    if (error->status) reply_error(&w->out, error);
+    if (error->status) (how ? how->error : reply_error)(&w->out, error);
     else if (w->request.embed.n) buffer_add(&w->out, w->vectors.p, w->vectors.n);
-    else reply_whole(&w->out, &w->request, w->choices);
+    else how->whole(&w->out, &w->request, w->choices);
     buffer_format(&w->out, "}%s%s\"}\n", before_fingerprint, ours);
     w->out.failed |= w->vectors.failed;
     n_failed += error->status != 0;
@@ -623,9 +624,10 @@ static void on_embedded(engine_embed *t) {
 
 /* ---- what a line asks for ---- */
 
-/* field: that by which a body alone is known. */
+/* field: that by which a body alone is known; 0: its line has to have a url. */
 static const struct { const endpoint *to; const char *field; } kinds[] = {
-    {&endpoint_completions, "prompt"}, {&endpoint_chat, "messages"}, {&endpoint_embeddings, "input"}
+    {&endpoint_completions, "prompt"}, {&endpoint_chat, "messages"},
+    {&endpoint_embeddings, "input"}, {&endpoint_responses, 0}, {&endpoint_messages, 0}
 };
 enum { N_KINDS = sizeof kinds / sizeof kinds[0] };
 
@@ -633,7 +635,7 @@ enum { N_KINDS = sizeof kinds / sizeof kinds[0] };
 static const endpoint *endpoint_of(const json *j, uint32_t url) {
     int i = 0;
     while (i < N_KINDS && (url ? !json_is(j, url, kinds[i].to->path)
-                               : !json_get(j, JSON_ROOT, kinds[i].field))) i++;
+                               : !kinds[i].field || !json_get(j, JSON_ROOT, kinds[i].field))) i++;
     return i < N_KINDS ? kinds[i].to : url ? 0 : &endpoint_completions;
 }
 
@@ -698,7 +700,8 @@ static http_error read_body(work *w, json *j, buffer *body, const endpoint **to)
         strcpy(e.text, "custom_id: a string is needed");
     } else if (!*to || (!url && inner)) {
         e.status = url ? 404 : 400;
-        strcpy(e.text, "url: /v1/chat/completions, /v1/completions or /v1/embeddings is needed");
+        strcpy(e.text, "url: /v1/chat/completions, /v1/completions, /v1/responses, /v1/messages "
+                       "or /v1/embeddings is needed");
     } else if (method && !json_is(j, method, "POST")) {
         e.status = 405;
         strcpy(e.text, "method: POST is needed");

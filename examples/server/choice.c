@@ -19,6 +19,10 @@ void choice_free(choice *c) {
     buffer_free(&c->values);
     buffer_free(&c->best);
     buffer_free(&c->offsets);
+    buffer_free(&c->ids);
+    buffer_free(&c->tail);
+    buffer_free(&c->said);
+    buffer_free(&c->items);
 }
 
 int choice_has_news(const choice *c) {
@@ -36,12 +40,14 @@ size_t choice_bytes(const choice *c) {
 
 void choice_told(choice *c) {
     c->text.n = c->thinking.n = c->tokens.n = c->values.n = c->best.n = c->offsets.n = 0;
+    c->ids.n = 0;
     c->n_told_calls = c->n_calls;
 }
 
 int choice_has_failed(const choice *c) {
     return c->text.failed || c->thinking.failed || c->tokens.failed || c->values.failed ||
-           c->best.failed || c->offsets.failed;
+           c->best.failed || c->offsets.failed || c->ids.failed || c->tail.failed ||
+           c->said.failed || c->items.failed;
 }
 
 void choice_call_id(buffer *out, const request *r, int32_t i, int32_t k) {
@@ -77,6 +83,7 @@ static void add_logprob(buffer *out, float x) {
 static void add_chat_token(buffer *out, const request *r, bitnet_token t, float logprob) {
     size_t n, i;
     const char *s = bitnet_token_text(r->service->model, t, &n);
+    if (r->has_ids) buffer_format(out, "\"id\":%d,", (int)t);
     buffer_text(out, "\"token\":");
     add_token_text(out, r, t);
     buffer_text(out, ",\"logprob\":");
@@ -317,10 +324,46 @@ static size_t count_characters(const char *p, size_t n) {
     return count;
 }
 
+/* Remembers the bytes of a token behind the others: as many as a stop string may have. */
+static void add_to_tail(choice *c, const request *r, bitnet_token t) {
+    size_t n;
+    const char *s = bitnet_token_text(r->service->model, t, &n);
+    if (c->tail.n > 4 * MOST_STOP_BYTES) {
+        memmove(c->tail.p, c->tail.p + (c->tail.n - MOST_STOP_BYTES), MOST_STOP_BYTES);
+        c->tail.n = MOST_STOP_BYTES;
+    }
+    c->last = c->tail.n;
+    if (!bitnet_token_is_special(r->service->model, t)) buffer_add(&c->tail, s ? s : "", n);
+}
+
+/* Where a string ends at or behind `from`; 0: nowhere. */
+static size_t end_of(const buffer *text, size_t from, bitnet_text string) {
+    size_t end;
+    for (end = from + 1; end <= text->n; end++)
+        if (end >= string.size && !memcmp(text->p + (end - string.size), string.data, string.size))
+            return end;
+    return 0;
+}
+
+/* Of those that end within the last token, the library cuts the text where the first one begins. */
+int32_t choice_stop(const choice *c, const request *r) {
+    size_t first = 0, end;
+    int32_t i, found = -1;
+    for (i = 0; i < r->n_stops; i++) {
+        if ((end = end_of(&c->tail, c->last, r->stops[i])) == 0) continue;
+        end -= r->stops[i].size;
+        if (found < 0 || end < first) found = i, first = end;
+    }
+    return found;
+}
+
 void choice_add(choice *c, const request *r, engine_text *t, const char *piece, size_t n,
                 const token_info *token) {
     const int echoed = token && t->n_new == 0;
-    if (token && r->logprobs >= 0 && r->is_chat) add_chat_logprobs(c, r, token);
+    if (token && !echoed && r->has_ids)
+        buffer_format(&c->ids, c->ids.n ? ",%d" : "%d", (int)token->token);
+    if (token && !echoed && r->n_stops) add_to_tail(c, r, token->token);
+    if (token && r->logprobs >= 0 && (r->is_chat || r->has_ids)) add_chat_logprobs(c, r, token);
     else if (token && r->logprobs >= 0) add_lists(c, r, token);
     if (echoed && t->n_echoed > t->n_unspelled)
         piece = bitnet_token_text(r->service->model, token->token, &n);
@@ -330,6 +373,7 @@ void choice_add(choice *c, const request *r, engine_text *t, const char *piece, 
     else {
         if (!c->is_divided) begin_parts(c, r);
         divide(c, r, piece, n);
+        c->n_thinking += token && c->parts.part == BITNET_REPLY_THINKING;
         t->is_enough = c->is_closed;
     }
 }

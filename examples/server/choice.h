@@ -28,6 +28,19 @@ typedef struct choice {
     size_t length;                           /* characters of all text so far, for text_offset */
     int begun;                               /* the first event was sent */
     size_t counted;                          /* the owner's: choice_bytes when it last looked */
+
+    int32_t n_thinking;                      /* tokens of thinking, so far */
+    buffer ids;                              /* tokens as a list without brackets, if the request
+                                                has_ids */
+    buffer tail;                             /* the bytes of the last tokens, if there are stop
+                                                strings */
+    size_t last;                             /* where in tail the last token begins */
+
+    /* of endpoints whose streams have items: what the client has been told */
+    int open;                                /* the kind of the item that is open; 0: none is */
+    buffer said;                             /* its text so far */
+    buffer items;                            /* the items before it, JSON without brackets */
+    int32_t n_items, n_events;               /* begun ones; sent ones */
 } choice;
 
 void choice_free(choice *c);
@@ -44,6 +57,8 @@ size_t choice_bytes(const choice *c);
 void choice_told(choice *c);
 /* There was no memory for a part of it: rather no answer than one with gaps. */
 int choice_has_failed(const choice *c);
+/* The number of the stop string that has ended the text; -1: none did. */
+int32_t choice_stop(const choice *c, const request *r);
 /* Adds the id of call k of choice i, which has no quotes. */
 void choice_call_id(buffer *out, const request *r, int32_t i, int32_t k);
 

@@ -453,7 +453,10 @@ static int begin_writing(engine *e, engine_text *t) {
     return bitnet_gen_begin(e->ctx, &p, &t->gen, &t->err) == BITNET_OK;
 }
 
+static double now(const engine *e) { return e->params.now_fn ? e->params.now_fn() : 0; }
+
 static void start(engine *e, engine_text *t) {
+    t->begun_at = now(e);
     t->slot = choose_slot(e, t);
     e->slots[t->slot] = t;
     e->clients[t->slot] = t->client;
@@ -600,7 +603,8 @@ static void take_piece(engine *e, engine_text *t) {
         return;
     }
     if (piece.n_tokens) {
-        t->n_new++;
+        t->last_at = now(e);
+        if (t->n_new++ == 0) t->first_at = t->last_at;
         describe(e, t, piece.row, piece.tokens[0], best, &info);
     }
     if (piece.n_tokens || piece.text.size)

@@ -66,6 +66,8 @@ struct engine_text {
     int32_t n_new;                     /* tokens written */
     bitnet_stop why;                   /* why it ended, if err.code is BITNET_OK */
     bitnet_error err;                  /* BITNET_ERR_CANCELLED after text_cancel */
+    double begun_at, first_at, last_at;      /* seconds: when it got a slot, and wrote its first
+                                                and last token; 0 without now_fn */
 
     /* the engine's own */
     int32_t slot;
@@ -112,6 +114,7 @@ typedef struct engine_params {
     bitnet_kv_type kv_type;
     bitnet_cancel_fn cancel_fn;
     void *ud;
+    double (*now_fn)(void);            /* seconds; 0: texts have no times */
 } engine_params;
 /* Bytes that each token of a text takes, and those of all else that the engine allocates, but for
    what all contexts of the model share. n_ctx is not 0, and n_kv does not matter. */

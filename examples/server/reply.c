@@ -1,4 +1,5 @@
 #include "reply.h"
+#include "llama.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -125,7 +126,10 @@ void reply_event(buffer *out, const request *r, int32_t i, choice *c) {
 void reply_last_event(buffer *out, const request *r, int32_t i, choice *c) {
     choice_end(c, r);
     reply_event(out, r, i, c);
-    add_event(out, r, i, 0, finish_reason(&r->texts[i], c));
+    begin_event(out, r);
+    add_choice(out, r, i, 0, finish_reason(&r->texts[i], c));
+    if (!r->include_usage) llama_add_timings(out, r);
+    end_event(out, r);
 }
 
 void reply_done(buffer *out, const request *r, choice *choices) {
@@ -134,12 +138,15 @@ void reply_done(buffer *out, const request *r, choice *choices) {
         begin_event(out, r);
         buffer_text(out, ",\"choices\":[],");
         add_usage(out, r);
+        llama_add_timings(out, r);
         buffer_text(out, "}\n\n");
     }
     buffer_text(out, "data: [DONE]\n\n");
 }
 
-void reply_error_event(buffer *out, const http_error *error) {
+void reply_error_event(buffer *out, const request *r, choice *choices, const http_error *error) {
+    (void)r;
+    (void)choices;
     buffer_text(out, "data: ");
     reply_error(out, error);
     buffer_text(out, "\n\ndata: [DONE]\n\n");
@@ -183,6 +190,7 @@ void reply_whole(buffer *out, const request *r, choice *choices) {
     }
     buffer_text(out, "],");
     add_usage(out, r);
+    llama_add_timings(out, r);
     buffer_text(out, "}");
 }
 

@@ -10,7 +10,7 @@ void reply_event(buffer *out, const request *r, int32_t i, choice *c);
 void reply_last_event(buffer *out, const request *r, int32_t i, choice *c);
 /* usage, if it was asked for, and [DONE]. */
 void reply_done(buffer *out, const request *r, choice *choices);
-void reply_error_event(buffer *out, const http_error *error);
+void reply_error_event(buffer *out, const request *r, choice *choices, const http_error *error);
 void reply_whole(buffer *out, const request *r, choice *choices);
 /* {"error": {...}}. */
 void reply_error(buffer *out, const http_error *error);

@@ -9,9 +9,8 @@
 #include <string.h>
 #include <time.h>
 
-enum { MOST_STOPS = 64, MOST_STOP_BYTES = 16 << 10, MOST_TEXTS = 128, MOST_INPUTS = 2048,
-       MOST_FIELDS = 1024, MOST_ENDS = 64, MOST_TOKENIZED = 1 << 20,
-       MOST_ENTRIES = 1 << 20 };
+enum { MOST_STOPS = 64, MOST_TEXTS = 128, MOST_INPUTS = 2048,
+       MOST_FIELDS = 1024, MOST_ENDS = 64, MOST_TOKENIZED = 1 << 20, MOST_ENTRIES = 1 << 20 };
 
 /* ---- the service ---- */
 
@@ -470,6 +469,8 @@ void request_free(request *r) {
     free(r->bias);
     free(r->tools);
     free(r->begun);
+    free(r->repeats);
+    free(r->ranking);
     bitnet_grammar_free(r->grammar);
     memset(r, 0, sizeof *r);
 }

@@ -5,10 +5,10 @@
    refused.
 
    request.c owns the order in which a body is read, the sampler's options, inputs of embeddings,
-   and /tokenize and /detokenize. A row of endpoint.h calls it. Behind it are fields.h, with the
-   values of fields and the table of those that are refused; tokens.h, with prompts; messages.h,
-   with chats; and rules.h, with structured output and tools. What the engine writes is collected by
-   choice.h. */
+   and /tokenize and /detokenize. A row of endpoint.h calls it. Behind it are fields.h,
+   with the values of fields and the table of those that are refused; tokens.h, with prompts;
+   messages.h, with chats; and rules.h, with structured output and tools. What the engine writes is
+   collected by choice.h. Bodies of other APIs become these first: see translate.h. */
 #ifndef SERVER_REQUEST_H
 #define SERVER_REQUEST_H
 
@@ -41,6 +41,8 @@ typedef struct http_error {
     const char *code;                  /* OpenAI's name for it; 0: it has none */
 } http_error;
 
+enum { MOST_STOP_BYTES = 16 << 10 };   /* of all stop strings of a request */
+
 /* How a body is read and its answer written; see endpoint.h. */
 typedef struct endpoint endpoint;
 
@@ -50,6 +52,7 @@ typedef struct request {
     char id[48];
     int64_t created;
     int is_chat, stream, include_usage, echo;
+    int has_ids;                       /* the answer has the tokens' numbers */
     int32_t logprobs;                  /* as text.logprobs */
     int32_t n_texts;                   /* n for each prompt */
     int32_t n;
@@ -67,6 +70,8 @@ typedef struct request {
     int one_call, must_call;           /* a reply ends behind a call; it must have one */
     char *begun;                       /* what the reply begins with, which is not its text; or 0 */
     int32_t temperature_is_zero;
+    char *repeats;                     /* fields that the answer repeats, JSON; or 0 */
+    struct ranking *ranking;           /* of rerank.c */
 } request;
 
 /* Reads a body, which is taken over: size bytes and a NUL from malloc. name is for errors. seed 0:

@@ -261,6 +261,7 @@ static bitnet_result load(bitnet_model **model, bitnet_error *err) {
     p.kv_type = settings.kv_type;
     p.cancel_fn = should_cancel;
     choose_room(*model, info.has_head, &p);
+    p.now_fn = serve_now;
     if (!(eng = engine_create(*model, &p, err))) return err->code;
     r = service_open(&serving, *model, settings.model_path, engine_ctx(eng), err);
     if (settings.alias) snprintf(serving.name, sizeof serving.name, "%s", settings.alias);

@@ -5,6 +5,7 @@
 #include "serve_clients.h"
 #include "serve_figures.h"
 #include "serve_files.h"
+#include "serve_llama.h"
 #include "serve_peers.h"
 #include <errno.h>
 #include <netdb.h>
@@ -79,7 +80,8 @@ answer http_send_buffer(struct MHD_Connection *c, const char *type, buffer *b) {
 
 /* ---- which address does what ---- */
 
-/* A path that ends with / stands for all that begin so. */
+/* A path that ends with / stands for all that begin so. The /v1 in front of one may be missing, as
+   in llama.cpp's server, whose own /completions comes before that of OpenAI. */
 static const struct route {
     const char *method, *path;
     answer (*run)(job *j);             /* answers at once; 0: after `read` (see job) */
@@ -87,13 +89,25 @@ static const struct route {
     int needs_key, needs_model;
     const endpoint *endpoint;
 } routes[] = {
+    {"POST", "/completion", 0, read_request, 1, 1, &endpoint_llama},
+    {"POST", "/completions", 0, read_request, 1, 1, &endpoint_llama},
     {"POST", "/v1/chat/completions", 0, read_request, 1, 1, &endpoint_chat},
+    {"POST", "/v1/chat/completions/input_tokens", 0, read_count, 1, 1, &endpoint_chat},
     {"POST", "/v1/completions", 0, read_request, 1, 1, &endpoint_completions},
+    {"POST", "/v1/responses", 0, read_request, 1, 1, &endpoint_responses},
+    {"POST", "/v1/responses/input_tokens", 0, read_count, 1, 1, &endpoint_responses},
+    {"POST", "/v1/messages", 0, read_request, 1, 1, &endpoint_messages},
+    {"POST", "/v1/messages/count_tokens", 0, read_count, 1, 1, &endpoint_messages_count},
     {"POST", "/v1/embeddings", 0, read_request, 1, 1, &endpoint_embeddings},
+    {"POST", "/v1/rerank", 0, read_request, 1, 1, &endpoint_rerank},
+    {"POST", "/v1/reranking", 0, read_request, 1, 1, &endpoint_rerank},
+    {"POST", "/apply-template", 0, read_template, 1, 1, &endpoint_chat},
     {"POST", "/tokenize", 0, read_tokenize, 1, 1, 0},
     {"POST", "/detokenize", 0, read_detokenize, 1, 1, 0},
     {"GET", "/v1/models", answer_models, 0, 1, 1, 0},
     {"GET", "/v1/models/", answer_model, 0, 1, 1, 0},
+    {"GET", "/props", answer_props, 0, 1, 1, 0},
+    {"GET", "/slots", answer_slots, 0, 1, 1, 0},
     {"GET", "/metrics", answer_metrics, 0, 1, 0, 0},
     {"GET", "/health", answer_health, 0, 0, 0, 0},
 };
@@ -128,16 +142,26 @@ static answer refuse_method(struct MHD_Connection *c, const char *method) {
 
 static int is_get(const char *method) { return !strcmp(method, "GET") || !strcmp(method, "HEAD"); }
 
-static int is_path_of(const struct route *r, const char *path) {
-    const size_t n = strlen(r->path);
-    return r->path[n - 1] == '/' ? !strncmp(path, r->path, n) : !strcmp(path, r->path);
+/* What a path has behind a beginning; 0: it begins otherwise. */
+static const char *behind(const char *path, const char *beginning) {
+    const size_t n = strlen(beginning);
+    return strncmp(path, beginning, n) ? 0 : path + n;
+}
+
+/* What a path has behind that of a route, which is nothing unless that ends with /; 0: it has
+   another route. */
+static const char *rest_of(const struct route *r, const char *path) {
+    const char *short_path = behind(r->path, "/v1");
+    const char *rest = behind(path, r->path);
+    if (!rest && short_path) rest = behind(path, short_path);
+    return rest && (!*rest || r->path[strlen(r->path) - 1] == '/') ? rest : 0;
 }
 
 /* 0: there is none. */
 static const struct route *find_route(const char *method, const char *path) {
     size_t i;
     for (i = 0; i < sizeof routes / sizeof routes[0]; i++)
-        if (is_path_of(&routes[i], path) &&
+        if (rest_of(&routes[i], path) &&
             !strcmp(is_get(method) ? "GET" : method, routes[i].method)) return &routes[i];
     return 0;
 }
@@ -147,7 +171,7 @@ static answer answer_other(struct MHD_Connection *c, const char *method, const c
     size_t i;
     if (!strcmp(method, "OPTIONS") && settings.allowed_origin) return answer_preflight(c);
     for (i = 0; i < sizeof routes / sizeof routes[0]; i++)
-        if (is_path_of(&routes[i], path)) return refuse_method(c, routes[i].method);
+        if (rest_of(&routes[i], path)) return refuse_method(c, routes[i].method);
     if (is_get(method)) return answer_file(c, path);
     return http_send_error(c, 0, http_error_of(404, "there is nothing at this address"));
 }
@@ -192,7 +216,7 @@ static http_error check_head(struct MHD_Connection *c, const struct route *route
         return http_error_of(503, "the model is being loaded");
     if (length && strtoull(length, 0, 10) > (unsigned long long)settings.body_megabytes << 20)
         return http_error_of(413, "the body is too large: see --max-body");
-    return route && route->read ? job_has_place(j) : e;
+    return j->needs_place ? job_has_place(j) : e;
 }
 
 static answer refuse_framing(struct MHD_Connection *c, const struct route *route) {
@@ -218,8 +242,8 @@ static answer begin_request(struct MHD_Connection *c, const char *method, const 
     peer_has_job(c, j);
     j->route = route;
     j->read = route ? route->read : 0;
-    j->needs_place = route_endpoint(route) != 0;
-    if (route) snprintf(j->name, sizeof j->name, "%s", path + strlen(route->path));
+    j->needs_place = j->read == read_request;
+    if (route) snprintf(j->name, sizeof j->name, "%s", rest_of(route, path));
     snprintf(j->method, sizeof j->method, "%s", method);
     snprintf(j->path, sizeof j->path, "%s", path);
     client_identify(c, &j->client);

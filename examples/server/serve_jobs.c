@@ -388,7 +388,8 @@ static job *finish(job *j) {
     const endpoint *how = j->request.endpoint;
     *(j->before ? &j->before->next : &running) = j->next;
     *(j->next ? &j->next->before : &last_running) = j->before;
-    if (j->request.stream && j->error.status) how->error_event(&j->out, &j->error);
+    if (j->request.stream && j->error.status)
+        how->error_event(&j->out, &j->request, j->choices, &j->error);
     else if (j->request.stream) how->done(&j->out, &j->request, j->choices);
     else if (!j->error.status && how->whole) how->whole(&j->out, &j->request, j->choices);
     if (j->out.failed && !j->error.status)
@@ -424,7 +425,7 @@ static void on_end(engine_text *t) {
 /* Until the last vector nobody else looks at the answer. */
 static void on_vector(engine_embed *t, const float *vector) {
     job *j = (job *)t->ud;
-    reply_vector(&j->out, &j->request, vector);
+    j->request.endpoint->vector(&j->out, &j->request, vector);
     pthread_mutex_lock(&serve_lock);
     figures.embedded++;
     figures.embedded_tokens += (unsigned long long)t->inputs[t->n_done].n_tokens;

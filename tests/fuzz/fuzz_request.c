@@ -1,6 +1,7 @@
 /* Bodies of requests to examples/server: the first byte says which address, 0 .. 4 for completions,
-   chat, tokenize, detokenize and embeddings; the rest is the body. It is refused with a status and
-   words, or all of its texts have a prompt and options within their limits. */
+   chat, tokenize, detokenize and embeddings, and 8 more for the others; the rest is the body. It is
+   refused with a status and words, or all of its texts have a prompt and options within their
+   limits. Then an answer is written, whole and as a stream, which is JSON. */
 #include "../../examples/server/buffer.c"
 #include "../../examples/server/fields.c"
 #include "../../examples/server/tokens.c"
@@ -9,6 +10,11 @@
 #include "../../examples/server/request.c"
 #include "../../examples/server/choice.c"
 #include "../../examples/server/reply.c"
+#include "../../examples/server/translate.c"
+#include "../../examples/server/responses.c"
+#include "../../examples/server/anthropic.c"
+#include "../../examples/server/llama.c"
+#include "../../examples/server/rerank.c"
 #include "../../examples/server/endpoint.c"
 
 enum { REQUEST_CTX = 512 };
@@ -69,6 +75,52 @@ static void request_check_inputs(const service *s, const request *r) {
     }
 }
 
+static void request_check_json(const char *p, size_t n) {
+    json j;
+    memset(&j, 0, sizeof j);
+    j.text = request_body((const uint8_t *)p, j.size = n);
+    FUZZ_CHECK(!json_parse(&j, 0));
+    json_free(&j);
+}
+
+/* Each line of a stream that has data is JSON, but for the last of OpenAI's. */
+static void request_check_stream(const buffer *out) {
+    const char *p = out->p, *end;
+    for (; p && (p = strstr(p, "data: ")) != 0; p = end) {
+        p += strlen("data: ");
+        end = strchr(p, '\n');
+        FUZZ_CHECK(end);
+        if (strncmp(p, "[DONE]", 6)) request_check_json(p, (size_t)(end - p));
+    }
+}
+
+/* What an endpoint makes of a reply that thinks, speaks and calls. */
+static void request_answer(const request *r, int is_stream) {
+    static const char text[] = "<think>\na\n</think>\n\nb<tool_call>\n{\"name\": \"f\"}\n"
+                               "</tool_call>";
+    const endpoint *how = r->endpoint;
+    choice *c = (choice *)gb_malloc(((size_t)r->n_texts + 1) * sizeof *c);
+    buffer out = {0};
+    int32_t i;
+    size_t k;
+    memset(c, 0, ((size_t)r->n_texts + 1) * sizeof *c);
+    for (i = 0; i < r->n_texts; i++) {
+        for (k = 0; k + 1 < sizeof text; k++) {
+            choice_add(&c[i], r, &r->texts[i], text + k, 1, 0);
+            if (is_stream) how->event(&out, r, i, &c[i]);
+        }
+        if (is_stream) how->last_event(&out, r, i, &c[i]);
+    }
+    if (is_stream) how->done(&out, r, c);
+    else how->whole(&out, r, c);
+    FUZZ_CHECK(!out.failed);
+    if (is_stream) request_check_stream(&out);
+    else request_check_json(out.p, out.n);
+    for (i = 0; i < r->n_texts; i++) choice_free(&c[i]);
+    buffer_free(&out);
+    free(c);
+}
+
 static void request_parse_one(service *s, const endpoint *to, const uint8_t *data, size_t size) {
     request r;
     int32_t i;
@@ -80,6 +132,10 @@ static void request_parse_one(service *s, const endpoint *to, const uint8_t *dat
         FUZZ_CHECK(r.n_texts <= s->n_best_of);
         for (i = 0; i < r.n_texts; i++) request_check_text(&r, &r.texts[i]);
         request_check_inputs(s, &r);
+        if (r.n_texts && to->whole) {
+            request_answer(&r, 0);
+            request_answer(&r, 1);
+        }
     }
     request_free(&r);
 }
@@ -103,8 +159,13 @@ static void request_convert(service *s, int back, const uint8_t *data, size_t si
 FUZZ_TARGET(request) {
     static const endpoint *const to[] = {&endpoint_completions, &endpoint_chat,
                                          &endpoint_embeddings};
+    static const endpoint *const others[] = {
+        &endpoint_responses, &endpoint_messages, &endpoint_messages_count, &endpoint_llama,
+        &endpoint_rerank, &endpoint_responses, &endpoint_messages, &endpoint_llama
+    };
     service *s = request_service();
     if (size == 0) return;
-    if ((*data & 6) == 2) request_convert(s, *data & 1, data + 1, size - 1);
+    if (*data & 8) request_parse_one(s, others[*data & 7], data + 1, size - 1);
+    else if ((*data & 6) == 2) request_convert(s, *data & 1, data + 1, size - 1);
     else request_parse_one(s, to[*data & 4 ? 2 : *data & 1], data + 1, size - 1);
 }

@@ -1,8 +1,12 @@
 // server.mjs - starts build/serve for tests, and talks to it with as little as possible between
 import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { existsSync, readFileSync } from 'node:fs';
 import http from 'node:http';
+import { createRequire } from 'node:module';
 import net from 'node:net';
+import { join, resolve } from 'node:path';
+import { pathToFileURL } from 'node:url';
 
 export class Skip extends Error {}
 export const HANG = 300000; // ms; no machine is so slow: whatever takes longer never comes
@@ -21,6 +25,17 @@ export async function until(holds, says) {
     for (const end = Date.now() + HANG / 2; !(await holds()); await sleep(10))
         check(Date.now() < end, `this did not come true: ${says}`);
 }
+
+/** Gives a function that loads modules of a folder's node_modules; one that is not there is skipped. */
+export const loader = modules => async name => {
+    const at = join(resolve(modules), 'node_modules', name);
+    if (!existsSync(at)) throw new Skip(`npm has not installed ${name}`);
+    const { exports = {}, main } = JSON.parse(readFileSync(join(at, 'package.json'), 'utf8'));
+    let own = exports['.']?.import ?? exports['.']?.node ?? exports['.'];
+    while (own && typeof own !== 'string') own = own.import ?? own.default;
+    const file = own ?? main;
+    return import(pathToFileURL(file ? join(at, file) : createRequire(at).resolve(name)));
+};
 
 const running = new Set();
 process.on('exit', () => running.forEach(child => child.kill('SIGKILL')));

@@ -54,6 +54,20 @@ sorted "three at a time: the same results" 1 --parallel 3 -t 2
 sorted "with little memory: the same results" 1 --parallel 16 --kv-tokens 512
 input=$requests run -m "$model" --parallel 7 --ordered
 check "the order of the lines" "another order" cmp "$tmp/out" "$tmp/ordered"
+# The other APIs for chats, each with its own form; results have neither times nor what was read before.
+printf '%s\n' '{"custom_id":"r","url":"/v1/responses","body":{"input":"Hi","max_output_tokens":5}}' \
+    '{"custom_id":"r 2","url":"/v1/responses","body":{"input":"Hi","max_output_tokens":6}}' \
+    '{"custom_id":"m","url":"/v1/messages","body":{"messages":[{"role":"user","content":"Hi"}],"max_tokens":5}}' \
+    '{"custom_id":"m 2","url":"/v1/messages","body":{"messages":[]}}' >"$tmp/apis.jsonl"
+input=$tmp/apis.jsonl run -m "$model" --ordered
+cp "$tmp/out" "$tmp/apis"
+api() { check "$1" "$(cat "$tmp/apis")" grep -q "$2" "$tmp/apis"; }
+api "a response" '"custom_id":"r",.*"object":"response","created_at":0,"status":"incomplete",.*"output_text","text":"[^"]'
+api "a message" '"custom_id":"m",.*"type":"message",.*"stop_reason":"max_tokens",'
+api "a message that is refused" '"custom_id":"m 2",.*"body":{"type":"error","error":{"type":"invalid_request_error",'
+check "no times" "$(cat "$tmp/apis")" [ "$(grep -c timings "$tmp/apis" "$tmp/ordered" | grep -c ':0$')" -eq 2 ]
+input=$tmp/apis.jsonl run -m "$model" --ordered --parallel 1
+check "one after the other: the same" "other results" cmp "$tmp/out" "$tmp/apis"
 # Texts without an end (2046, which is forbidden, is tiny.gguf's) fill the cache, and begin again: with a seed, echoes,
 # log-probabilities and a grammar they are what they are alone.
 awk 'BEGIN {
