@@ -1,15 +1,15 @@
-// bench.mjs - how fast serve answers 64 clients, and batch a file of lines, beside the speeds that
+// bench.mjs - how fast serve answers many clients, and batch a file of lines, beside the speeds that
 // bench measures of the same model in the same run, for ./build.sh bench --server:
 //
 //     node tests/server/bench.mjs [MODEL] [-t N] [--only load|batch] [--seconds S] [--parallel N]
-//                                 [--lines L]
+//                                 [--clients N] [--lines L]
 //
 // Without MODEL: a random one of BitNet b1.58-2B-4T's shapes, in build/random.gguf. -t: threads
 // (all processors). Prompts are drawn by a fixed seed from a few words, until they have the length
 // in tokens of this model; no text ends before its last token.
 //
-// load: 64 clients ask serve for S seconds (600), each for one text after the other: 30 tokens and
-// 64 after them. serve writes N texts at the same time (16). Four of the clients stream, measure
+// load: N clients (64) ask serve for S seconds (600), each for one text after the other: 30 tokens
+// and 64 after them. serve writes N texts at the same time (16). Four of the clients stream, measure
 // when the parts of a text come, and compare each text with what the server wrote before, alone.
 //
 // batch: L lines (200), each with a prompt of 50 to 500 tokens and 100 after it. batch gets them as
@@ -29,7 +29,7 @@ import * as fs from 'node:fs';
 import { availableParallelism, cpus } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { CLIENTS, WATCHERS, at, findAutocannon, load } from './crowd.mjs';
+import { CLIENTS, at, findAutocannon, load } from './crowd.mjs';
 import { ask, check, same, sleep, start } from './server.mjs';
 
 const root = fileURLToPath(new URL('../../', import.meta.url)),
@@ -231,8 +231,9 @@ async function watchedTexts(server, bodies) {
     return texts;
 }
 
-async function measureLoad(model, { seconds, parallel }) {
+async function measureLoad(model, { seconds, parallel, clients }) {
     const options = ['-m', model.path, '-t', model.threads, '--parallel', parallel];
+    options.push('--queue', clients, '--connections', clients + 32);
     const autocannon = findAutocannon(process.env.BENCH_MODULES);
     check(autocannon, 'autocannon is not in BENCH_MODULES');
     say('load: speeds before');
@@ -244,6 +245,7 @@ async function measureLoad(model, { seconds, parallel }) {
     const result = await load(server, {
         autocannon,
         seconds,
+        clients,
         texts,
         requests: bodies.slice(WATCHED).map((body, i) => ({
             method: 'POST',
@@ -259,12 +261,12 @@ async function measureLoad(model, { seconds, parallel }) {
     return { result, speeds: speedsOf(before, await measureSpeeds(model, parallel)) };
 }
 
-function reportLoad({ result: r, speeds: [read, written] }, { parallel }) {
+function reportLoad({ result: r, speeds: [read, written] }, { parallel, clients }) {
     const count = status => r.statuses[status]?.count ?? 0,
         others = Object.keys(r.statuses).filter(s => s !== '200' && s !== '429'),
         other = others.reduce((sum, s) => sum + count(s), 0);
     console.log(`
-load: ${CLIENTS + WATCHERS} clients for ${number(r.seconds)} s, serve --parallel ${parallel}
+load: ${clients} clients for ${number(r.seconds)} s, serve --parallel ${parallel}
 prompts of ${READ} tokens, ${WRITTEN} after each
 of it: written/s as a share of bench's speed with ${parallel} sequences
 of limit: the same with the prompts, which bench reads at ${number(read)}/s`);
@@ -401,21 +403,23 @@ function parse(args) {
         threads: Math.min(availableParallelism(), 256),
         seconds: 600,
         parallel: 16,
+        clients: CLIENTS,
         lines: 200,
         only: ''
     };
     const highest = {
         '-t': ['threads', 256],
         '--seconds': ['seconds', 86400],
-        '--parallel': ['parallel', CLIENTS + WATCHERS],
+        '--parallel': ['parallel', 1024],
+        '--clients': ['clients', 10000, 8],
         '--lines': ['lines', 100000]
     };
     for (let i = 0; i < args.length; i++) {
-        const [key, high] = highest[args[i]] ?? [];
+        const [key, high, low = 1] = highest[args[i]] ?? [];
         if (key) {
             const value = args[++i] ?? '';
-            if (!/^\d{1,6}$/.test(value) || value < 1 || value > high)
-                throw new Usage(`${args[i - 1]} wants a number from 1 to ${high}`);
+            if (!/^\d{1,6}$/.test(value) || value < low || value > high)
+                throw new Usage(`${args[i - 1]} wants a number from ${low} to ${high}`);
             options[key] = Number(value);
         } else if (args[i] === '--only') {
             options.only = args[++i];
@@ -424,7 +428,7 @@ function parse(args) {
         } else if (args[i].startsWith('-') || options.model)
             throw new Usage(
                 'not --server [MODEL] [-t N] [--only load|batch] [--seconds S] [--parallel N] ' +
-                    `[--lines L]: ${args[i]}`
+                    `[--clients N] [--lines L]: ${args[i]}`
             );
         else options.model = args[i];
     }

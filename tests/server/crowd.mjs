@@ -1,4 +1,4 @@
-// crowd.mjs - 64 clients at once, for load.mjs and bench.mjs: autocannon's, and four that measure
+// crowd.mjs - many clients at once, for load.mjs and bench.mjs: autocannon's, and four that measure
 // the time between tokens
 import { existsSync } from 'node:fs';
 import http from 'node:http';
@@ -6,8 +6,8 @@ import { createRequire } from 'node:module';
 import { join, resolve } from 'node:path';
 import { check, idle, memory, metrics, sleep } from './server.mjs';
 
-export const CLIENTS = 60,
-    WATCHERS = 4;
+export const CLIENTS = 64; // unless others are asked for; four of them watch
+const WATCHERS = 4;
 
 /** autocannon, or nothing if it is not installed in this folder. */
 export const findAutocannon = modules =>
@@ -97,7 +97,7 @@ function threeOf(samples) {
     must be; a wrong one ends it with an error. `requests` are autocannon's. */
 export async function load(
     server,
-    { autocannon, seconds, texts, requests, timeout = 30, interval = 200 }
+    { autocannon, seconds, texts, requests, clients = CLIENTS, timeout = 30, interval = 200 }
 ) {
     const crowd = {
         server,
@@ -116,12 +116,12 @@ export async function load(
         begun = performance.now();
     crowd.tool = autocannon({
         url: server.url,
-        connections: CLIENTS,
+        connections: clients - WATCHERS,
         duration: seconds,
         timeout,
         // each begins elsewhere, so that they do not all ask for the same
         setupClient(client) {
-            const from = Math.floor((n++ * requests.length) / CLIENTS) % requests.length;
+            const from = Math.floor((n++ * requests.length) / clients) % requests.length;
             client.setRequests([...requests.slice(from), ...requests.slice(0, from)]);
         }
     });

@@ -4,7 +4,7 @@
 //
 // Fails if there is an error that is not a 429, if a text is not a quiet server's, or if memory
 // grows in the second half.
-import { CLIENTS, WATCHERS, at, findAutocannon, load } from './crowd.mjs';
+import { CLIENTS, at, findAutocannon, load } from './crowd.mjs';
 import { ask, check, same, start } from './server.mjs';
 
 const [serve, model, modules, seconds = '20', ...options] = process.argv.slice(2);
@@ -36,7 +36,7 @@ const requests = [
 ].map(r => ({ ...r, method: 'POST', headers: { 'Content-Type': 'application/json' } }));
 
 const row = list => [0.5, 0.95, 0.99].map(s => `${(at(list, s) ?? 0).toFixed(1)}`).join(' / ');
-let says = `${CLIENTS + WATCHERS} clients, ${seconds} s`,
+let says = `${CLIENTS} clients, ${seconds} s`,
     passed = true;
 try {
     const result = await load(server, {
