@@ -1,7 +1,11 @@
 /* serve_http.h - connections, with libmicrohttpd
 
    serve_http.c owns the daemon and its callbacks, all on a thread of its own: what a request's head
-   may say, which address does what, and how answers are sent. */
+   may say, which address does what, and how answers are sent.
+
+   It is libmicrohttpd, and not libevent, since it hands a body over in parts, so that what is too
+   large is thrown away as it comes; bounds connections, and the memory and the silence of each; and
+   has connections that other threads wake. */
 #ifndef SERVER_SERVE_HTTP_H
 #define SERVER_SERVE_HTTP_H
 
