@@ -991,7 +991,7 @@ const at = join(process.env.BITNET_TEST_DATA ?? '../shared', 'models', 'q.gguf')
 const ranks = {
     async 'rerank: a score is the cosine of two embeddings'() {
         if (!existsSync(at)) throw new Skip('models/q.gguf is not in BITNET_TEST_DATA');
-        const own = await start(serve, ['-m', at]);
+        const own = await start(serve, ['-m', at, '--ctx-size', '512']);
         const documents = ['hi', 'It is a bear.', 'The giant panda is a bear of China.', 'hi'];
         const query = 'What is a panda?';
         const task = 'Given a web search query, retrieve relevant passages that answer the query';
@@ -1035,6 +1035,8 @@ const ranks = {
             ['documents', { documents: [''] }],
             ['documents', { documents: [{}] }],
             ['documents', { documents: Array(2048).fill('x') }],
+            ['documents', { documents: ['x', 'y '.repeat(900)] }],
+            ['query', { query: 'y '.repeat(900) }],
             ['top_n', { top_n: 0 }],
             ['return_documents', { return_documents: 1 }],
             ['instruction', { instruction: 1 }]
@@ -1043,6 +1045,9 @@ const ranks = {
                 (await refused('/v1/rerank', { query: 'x', documents: ['y'], ...body }, own)).slice(0, 2),
                 [400, param]
             );
+        const long = { query: 'x', documents: ['x', 'y '.repeat(900)] };
+        const [, , says] = await refused('/v1/rerank', long, own);
+        check(says.startsWith('documents[1] has '), says);
         same(await own.stop(), 0, 'the exit code is');
     }
 };
