@@ -763,6 +763,7 @@ const messages = {
         for (const [names, body] of [
             ['image', { messages: [user([image])] }],
             ['document', { messages: [user([{ type: 'document' }])] }],
+            ['needs its text', { messages: [user([{ type: 'text', text: 'a\0' }])] }],
             ['messages', { messages: [] }],
             ['messages', { messages: [{ role: 'chef', content: 'x' }] }],
             ['messages', { messages: [user(3)] }],
