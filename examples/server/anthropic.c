@@ -11,8 +11,10 @@ static const char *type_of(const reader *in, uint32_t block) {
 }
 
 static void refuse_block(reader *in, const char *field, const char *type) {
+    const int is_known = type && (!strcmp(type, "text") || !strcmp(type, "thinking"));
     char what[128];
-    snprintf(what, sizeof what, "blocks of the type %.40s are not possible: the model reads text",
+    snprintf(what, sizeof what, is_known ? "a block of the type %.40s needs its text, without NUL" :
+             "blocks of the type %.40s are not possible: the model reads text",
              type ? type : "that is missing");
     refuse_field(in, field, what);
 }

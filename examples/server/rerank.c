@@ -85,6 +85,20 @@ static void add_query(reader *in, translation *t, const char *query) {
     buffer_free(&text);
 }
 
+/* An error of one input names the query, or the document as the client counts. */
+static void name_input(http_error *e) {
+    static const char begin[] = "input[";
+    const char *code = e->code;
+    unsigned long number;
+    char *end;
+    if (strncmp(e->text, begin, sizeof begin - 1)) return;
+    number = strtoul(e->text + sizeof begin - 1, &end, 10);
+    if (*end == ']') end++;
+    *e = number ? refuse(e->status, "documents", "documents[%lu]%s", number - 1, end)
+                : refuse(e->status, "query", "query%s", end);
+    e->code = code;
+}
+
 void rerank_read(reader *in, uint64_t seed) {
     static const char *const taken[] = {
         "query", "documents", "top_n", "return_documents", "instruction", "input",
@@ -117,6 +131,7 @@ void rerank_read(reader *in, uint64_t seed) {
     }
     buffer_text(&t.body, "]");
     translate_read(&t, request_read_embeddings, seed);
+    name_input(&in->error);
 }
 
 static double product(const float *a, const float *b, int32_t n) {

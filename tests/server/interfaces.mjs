@@ -1,5 +1,5 @@
-// interfaces.mjs - the APIs beside OpenAI's chats: its Responses, Anthropic's Messages, what llama.cpp's
-// server has, and ranking, each with its own clients and without
+// interfaces.mjs - the APIs beside OpenAI's chats: its Responses, Anthropic's Messages, what
+// llama.cpp's server has, and ranking, each with its own clients and without
 //
 //     node tests/server/interfaces.mjs SERVE CHAT_MODEL TEMPLATES FOLDER MODULES [FILTER]
 //
@@ -8,7 +8,8 @@
 // puts it into the body.
 import { execFileSync } from 'node:child_process';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
+import { pathToFileURL } from 'node:url';
 import { ask, check, idle, loader, runAll, same, Skip, start } from './server.mjs';
 
 const [serve, maker, data, folder, modules, filter = ''] = process.argv.slice(2);
@@ -121,7 +122,10 @@ const responses = {
             metadata: { a: 'b' },
             temperature: 0.5
         });
-        same([r.output_text, r.status, r.object, r.store], ['Hello é.', 'completed', 'response', false]);
+        same(
+            [r.output_text, r.status, r.object, r.store],
+            ['Hello é.', 'completed', 'response', false]
+        );
         same([r.metadata, r.temperature, r.instructions], [{ a: 'b' }, 0.5, 'Be kind.']);
         same([r.max_output_tokens, r.error, r.incomplete_details], [50, null, null]);
         check(r.id.startsWith('resp_') && r.output[0].id.startsWith('msg_'), r);
@@ -192,7 +196,11 @@ const responses = {
         const tools = [{ type: 'function', function: { name, parameters: p, strict } }];
         const body = { input, instructions: 'a', tools: [weather] };
         const { input_tokens: n } = await client.responses.inputTokens.count(body);
-        const { usage } = await client.responses.create({ model: 'a', max_output_tokens: 1, ...body });
+        const { usage } = await client.responses.create({
+            model: 'a',
+            max_output_tokens: 1,
+            ...body
+        });
         const wanted = await countOf({ messages, tools });
         same([n, usage.input_tokens], [wanted, wanted]);
     },
@@ -200,6 +208,7 @@ const responses = {
     async 'responses: the events of a stream have their order, and end with the whole response'() {
         const body = {
             input: 'x',
+            seed: 5, // a tag may be one token or several
             grammar: only(`${THOUGHT}So: ${ROME}\n${callOf('weather', { city: 'Bonn' })}`),
             tools: [weather]
         };
@@ -287,14 +296,15 @@ const responses = {
             input: 'x',
             reasoning: { effort: 'none' }
         });
-        check(off.usage.input_tokens > (await countOf({ messages: [{ role: 'user', content: 'x' }] })));
+        check(
+            off.usage.input_tokens > (await countOf({ messages: [{ role: 'user', content: 'x' }] }))
+        );
     },
 
     async 'responses: openai, structured output'() {
         const client = await openai();
-        const { zodTextFormat } = await import(
-            new URL(`file://${join(process.cwd(), modules, 'node_modules/openai/helpers/zod.mjs')}`)
-        ).catch(() => import(`${join(modules, 'node_modules/openai/helpers/zod.mjs')}`));
+        const helper = resolve(modules, 'node_modules/openai/helpers/zod.mjs');
+        const { zodTextFormat } = await import(pathToFileURL(helper));
         const { z } = await load('zod');
         const kind = z.object({ old: z.boolean(), kind: z.enum(['cat', 'dog']) });
         const request = {
@@ -332,10 +342,17 @@ const responses = {
         input.push({ type: 'function_call_output', call_id: item.call_id, output: 'rain' });
         const second = await client.responses.create({ model: 'a', input, tools: [weather] });
         same(second.output_text, 'It rains.');
-        const must = await (await openai()).responses.create({
+        const must = await (
+            await openai()
+        ).responses.create({
             model: 'a',
             input: 'x',
-            tools: [{ ...weather, parameters: { ...parameters, properties: { city: { const: 'Ulm' } } } }],
+            tools: [
+                {
+                    ...weather,
+                    parameters: { ...parameters, properties: { city: { const: 'Ulm' } } }
+                }
+            ],
             tool_choice: { type: 'function', name: 'weather' }
         });
         const { name, arguments: args } = must.output.at(-1);
@@ -351,10 +368,21 @@ const responses = {
             top_logprobs: 2
         });
         const { logprobs } = r.output[0].content[0];
-        same(logprobs.slice(0, 4).map(l => l.token).join(''), 'Yes.');
+        same(
+            logprobs
+                .slice(0, 4)
+                .map(l => l.token)
+                .join(''),
+            'Yes.'
+        );
         same(logprobs[0].top_logprobs.length, 2);
         const events = await collect(
-            await client.responses.create({ model: 'any', input: 'x', top_logprobs: 2, stream: true })
+            await client.responses.create({
+                model: 'any',
+                input: 'x',
+                top_logprobs: 2,
+                stream: true
+            })
         );
         const deltas = events.filter(e => e.type === 'response.output_text.delta');
         same(deltas.flatMap(e => e.logprobs)[0].top_logprobs.length, 2);
@@ -375,11 +403,17 @@ const responses = {
             ['input', { input: [{ type: 'item_reference', id: 'fc_1' }] }],
             ['input', { input: [{ type: 'item_reference', id: 'fc_e30' }] }],
             ['input', { input: [{ type: 'function_call', name: 'f' }] }],
-            ['input', { input: [{ type: 'function_call', call_id: '1', name: 'f', arguments: '{' }] }],
+            [
+                'input',
+                { input: [{ type: 'function_call', call_id: '1', name: 'f', arguments: '{' }] }
+            ],
             ['input', { input: [{ type: 'function_call_output', output: 'x' }] }],
             ['instructions', { instructions: 1 }],
             ['tool_choice', { tools: [{ type: 'web_search' }], tool_choice: 'required' }],
-            ['tool_choice', { tools: [{ type: 'web_search' }], tool_choice: { type: 'web_search' } }],
+            [
+                'tool_choice',
+                { tools: [{ type: 'web_search' }], tool_choice: { type: 'web_search' } }
+            ],
             ['tools', { tools: {} }],
             ['tools', { tools: [{ type: 'function' }] }],
             ['tool_choice', { tool_choice: { type: 'allowed_tools' }, tools: [weather] }],
@@ -396,7 +430,10 @@ const responses = {
             ['temperature', { temperature: -1 }],
             ['parallel_tool_calls', { parallel_tool_calls: 1, tools: [weather] }]
         ]) {
-            const [status, found, message] = await refused('/v1/responses', { input: 'x', ...body });
+            const [status, found, message] = await refused('/v1/responses', {
+                input: 'x',
+                ...body
+            });
             same([status, found], [400, param], message);
             check(message.includes(param), message);
             check(!/messages|max_completion|response_format/.test(message), message);
@@ -491,7 +528,7 @@ const responses = {
         same(live.finalOutput, 'It rains.');
         same(ran, ['Rome', 'Rome']);
         for (const { bodies } of fetches)
-            same(bodies[1].input.at(-1).type, 'function_call_output'); // no chat
+            same(bodies[1].input.at(-1).type, 'function_call_output'); // and no chat
         const typed = new Agent({
             name: 'b',
             instructions: 'x',
@@ -720,7 +757,8 @@ const messages = {
             same(r.content.length, disable_parallel_tool_use ? 1 : 2);
         }
         const body = { ...asked('x', { tools: [schema] }), max_tokens: 1 };
-        const count = async more => (await client.messages.countTokens({ ...body, ...more })).input_tokens;
+        const count = async more =>
+            (await client.messages.countTokens({ ...body, ...more })).input_tokens;
         const none = await count({ tool_choice: { type: 'none' } });
         same(none, await countOf({ messages: [user('x')] }));
         check((await count({ tool_choice: { type: 'auto' } })) > none, none);
@@ -766,6 +804,7 @@ const messages = {
         for (const [names, body] of [
             ['image', { messages: [user([image])] }],
             ['document', { messages: [user([{ type: 'document' }])] }],
+            ['needs its text', { messages: [user([{ type: 'text', text: 'a\0' }])] }],
             ['messages', { messages: [] }],
             ['messages', { messages: [{ role: 'chef', content: 'x' }] }],
             ['messages', { messages: [user(3)] }],
@@ -773,7 +812,10 @@ const messages = {
             ['tool_use', { messages: [{ role: 'assistant', content: [{ type: 'tool_use' }] }] }],
             ['max_tokens', { max_tokens: undefined }],
             ['max_tokens', { max_tokens: 0 }],
-            ['web_search_20250305', { tools: [{ type: 'web_search_20250305', name: 'web_search' }] }],
+            [
+                'web_search_20250305',
+                { tools: [{ type: 'web_search_20250305', name: 'web_search' }] }
+            ],
             ['tool_choice', { tools: [schema], tool_choice: { type: 'tool' } }],
             ['tool_choice', { tools: [schema], tool_choice: { type: 'tool', name: 'x' } }],
             ['stop_sequences', { stop_sequences: [''] }],
@@ -793,7 +835,10 @@ const messages = {
         const none = await refused('/v1/messages', { ...asked('x'), tools: 1 });
         same(none, [400, 'invalid_request_error', 'tools: a list is needed']);
         const more = { context_management: {}, metadata: { user_id: 'a' }, service_tier: 'auto' };
-        same((await post('/v1/messages', { ...asked('x'), ...more, max_tokens: 1 })).type, 'message');
+        same(
+            (await post('/v1/messages', { ...asked('x'), ...more, max_tokens: 1 })).type,
+            'message'
+        );
         const locked = await start(serve, ['-m', model, '--api-key', 'secret', '--max-body', '1']);
         const at = key => anthropic({ baseURL: locked.url, ...key });
         const wrong = await (await at({ apiKey: 'x' })).messages.create(asked('x')).catch(e => e);
@@ -854,10 +899,16 @@ const llama = {
             same([r.tokens.length, r.model], [20, 'qwen-3']);
             const { temperature, top_p, top_k, seed } = r.generation_settings;
             same([temperature, top_p, top_k, seed], [0.8, 0.95, 40, 7]);
-            same([r.timings.predicted_n, r.timings.prompt_n + r.timings.cache_n], [20, usage.prompt_tokens]);
+            same(
+                [r.timings.predicted_n, r.timings.prompt_n + r.timings.cache_n],
+                [20, usage.prompt_tokens]
+            );
             check(r.timings.predicted_ms > 0 && r.timings.predicted_per_second > 0, r.timings);
             const { text } = await ask(server, path, { ...body, stream: true });
-            const events = text.trim().split('\n\n').map(l => JSON.parse(l.replace('data: ', '')));
+            const events = text
+                .trim()
+                .split('\n\n')
+                .map(l => JSON.parse(l.replace('data: ', '')));
             same(events.map(e => e.content).join(''), r.content);
             same(
                 events.flatMap(e => e.tokens),
@@ -917,11 +968,7 @@ const llama = {
         check(again.prompt.startsWith('<|start_header_id|>'), again); // BOS comes again anyway
         const body = { seed: 3, temperature: 0.8, top_p: 0.95, max_tokens: 12 };
         const { content } = await post('/completion', { ...again, ...body }, other);
-        const chat = await post(
-            '/v1/chat/completions',
-            { messages: conversation, ...body },
-            other
-        );
+        const chat = await post('/v1/chat/completions', { messages: conversation, ...body }, other);
         same(content, chat.choices[0].message.content);
         same(await other.stop(), 0, 'the exit code is');
         same((await refused('/apply-template', { messages: [] }))[0], 400);
@@ -959,7 +1006,10 @@ const llama = {
         const body = { messages: [user('x')], max_tokens: 5 };
         const whole = await post('/v1/chat/completions', body);
         const { cache_n, prompt_n, predicted_n, prompt_ms } = whole.timings;
-        same([cache_n + prompt_n, predicted_n], [whole.usage.prompt_tokens, whole.usage.completion_tokens]);
+        same(
+            [cache_n + prompt_n, predicted_n],
+            [whole.usage.prompt_tokens, whole.usage.completion_tokens]
+        );
         check(prompt_ms > 0, whole.timings);
         for (const include_usage of [false, true]) {
             const { text } = await ask(server, '/v1/chat/completions', {
@@ -994,7 +1044,7 @@ const at = join(process.env.BITNET_TEST_DATA ?? '../shared', 'models', 'q.gguf')
 const ranks = {
     async 'rerank: a score is the cosine of two embeddings'() {
         if (!existsSync(at)) throw new Skip('models/q.gguf is not in BITNET_TEST_DATA');
-        const own = await start(serve, ['-m', at]);
+        const own = await start(serve, ['-m', at, '--ctx-size', '512']);
         const documents = ['hi', 'It is a bear.', 'The giant panda is a bear of China.', 'hi'];
         const query = 'What is a panda?';
         const task = 'Given a web search query, retrieve relevant passages that answer the query';
@@ -1016,7 +1066,10 @@ const ranks = {
             for (const [i, one] of r.results.entries()) {
                 const wanted = cosine(q, ds[one.index]);
                 check(Math.abs(one.relevance_score - wanted) < 1e-6, [one, wanted]);
-                check(i === 0 || one.relevance_score <= r.results[i - 1].relevance_score, r.results);
+                check(
+                    i === 0 || one.relevance_score <= r.results[i - 1].relevance_score,
+                    r.results
+                );
                 same(one.document.text, documents[one.index]);
             }
             const his = r.results.map(o => o.index).filter(i => i % 3 === 0);
@@ -1038,14 +1091,22 @@ const ranks = {
             ['documents', { documents: [''] }],
             ['documents', { documents: [{}] }],
             ['documents', { documents: Array(2048).fill('x') }],
+            ['documents', { documents: ['x', 'y '.repeat(900)] }],
+            ['query', { query: 'y '.repeat(900) }],
             ['top_n', { top_n: 0 }],
             ['return_documents', { return_documents: 1 }],
             ['instruction', { instruction: 1 }]
         ])
             same(
-                (await refused('/v1/rerank', { query: 'x', documents: ['y'], ...body }, own)).slice(0, 2),
+                (await refused('/v1/rerank', { query: 'x', documents: ['y'], ...body }, own)).slice(
+                    0,
+                    2
+                ),
                 [400, param]
             );
+        const long = { query: 'x', documents: ['x', 'y '.repeat(900)] };
+        const [, , says] = await refused('/v1/rerank', long, own);
+        check(says.startsWith('documents[1] has '), says);
         same(await own.stop(), 0, 'the exit code is');
     }
 };
@@ -1069,7 +1130,10 @@ async function cutOff(path, body) {
 }
 const ends = {
     async 'a stream that fails says so in its form'() {
-        const response = await cutOff('/v1/responses', { input: 'x', reasoning: { effort: 'none' } });
+        const response = await cutOff('/v1/responses', {
+            input: 'x',
+            reasoning: { effort: 'none' }
+        });
         const [error, failed] = response.slice(-2);
         same([error.type, failed.type], ['error', 'response.failed']);
         same([error.message, error.error.message], Array(2).fill('the server is shutting down'));

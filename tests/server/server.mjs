@@ -26,7 +26,7 @@ export async function until(holds, says) {
         check(Date.now() < end, `this did not come true: ${says}`);
 }
 
-/** Gives a function that loads modules of a folder's node_modules; one that is not there is skipped. */
+/** Gives a function that loads modules of a folder's node_modules, and skips what is not there. */
 export const loader = modules => async name => {
     const at = join(resolve(modules), 'node_modules', name);
     if (!existsSync(at)) throw new Skip(`npm has not installed ${name}`);
