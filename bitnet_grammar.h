@@ -563,6 +563,7 @@ typedef struct bitnet_grammar__builder {
     uint32_t n_anchors, stamp, n_kinds;
     int opposite, narrowed;                /* a pattern must not match; matches more than here */
     uint32_t pattern;                      /* whose states these are; NONE: of another string */
+    uint32_t unbroken;                     /* a schema that must not hold, which cannot be kept */
     const char *source;                    /* what the caller gave: places in errors are in it */
     uint32_t n_source, place;              /* where text comes from, if that is something else */
 } bitnet_grammar__builder;
@@ -799,7 +800,10 @@ static bitnet_grammar__frag bitnet_grammar__seq(bitnet_grammar__builder *b, bitn
 
 static bitnet_grammar__frag bitnet_grammar__or(bitnet_grammar__builder *b, bitnet_grammar__frag x,
                                                bitnet_grammar__frag y) {
-    const uint32_t s = bitnet_grammar__add_node(b, BITNET_GRAMMAR__SPLIT, x.start, y.start);
+    uint32_t s;
+    if (!x.start) return y;                /* it fails */
+    if (!y.start) return x;
+    s = bitnet_grammar__add_node(b, BITNET_GRAMMAR__SPLIT, x.start, y.start);
     bitnet_grammar__link(b, x.end, y.end);
     return bitnet_grammar__pair(s, y.end);
 }
@@ -4885,6 +4889,8 @@ static uint32_t bitnet_grammar__resolve_ref(bitnet_grammar__builder *b, uint32_t
                               "only #/..., an anchor or an $id in this schema is supported");
         return 0;
     }
+    if (v && (s[0] != '#' || s + 1 == end || s[1] != '/') && x->n_key > 4)
+        bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, ref, "only to the root is supported");
     if (hash == s && s + 1 < end && s[1] != '/') return v;
     for (s = hash + (hash < end); s < end && v != BITNET_GRAMMAR__NONE && !b->code;) {
         s = bitnet_grammar__pointer_part(b, s + 1, end);
@@ -5383,9 +5389,7 @@ static bitnet_grammar__frag bitnet_grammar__break(bitnet_grammar__builder *b,
             if (BITNET_GRAMMAR__VALUE(b, p).keyword &&
                 bitnet_grammar__is_word_of(b, p, BITNET_GRAMMAR__K_REQUIRED) == !i)
                 known &= bitnet_grammar__ways_of(b, p, types, ways, &n);
-    if (!n && !known)
-        return bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, v,
-                                     "what this allows cannot be left out, for not, if or oneOf");
+    if (!n && !known) b->unbroken = v;     /* an alternative less, unless it is the only one */
     if (with.ways * n > BITNET_GRAMMAR__CHOICES) n = 1;
     with.ways *= n ? n : 1;
     for (i = 0; i < n && !b->code; i++) {
@@ -5448,6 +5452,7 @@ static bitnet_grammar__frag bitnet_grammar__by_type(bitnet_grammar__builder *b,
     return f;
 }
 
+/* The values that all schemas allow. */
 static bitnet_grammar__frag bitnet_grammar__compile_all(bitnet_grammar__builder *b,
                                                         bitnet_grammar__all *all) {
     static const int words[] = {BITNET_GRAMMAR__K_ANY_OF, BITNET_GRAMMAR__K_ONE_OF};
@@ -5501,6 +5506,8 @@ static bitnet_grammar__frag bitnet_grammar__compile_set(bitnet_grammar__builder 
 
 static bitnet_grammar__frag bitnet_grammar__compile_schema(bitnet_grammar__builder *b, uint32_t v) {
     bitnet_grammar__all all;
+    bitnet_grammar__frag f;
+    b->unbroken = BITNET_GRAMMAR__NONE;
     b->at = b->place = BITNET_GRAMMAR__VALUE(b, v).at;
     memset(&all, 0, sizeof all);
     all.ways = 1;
@@ -5512,7 +5519,11 @@ static bitnet_grammar__frag bitnet_grammar__compile_schema(bitnet_grammar__build
             return b->code ? bitnet_grammar__pair(0, 0) : bitnet_grammar__schema(b, v);
         }
     }
-    return bitnet_grammar__compile_all(b, &all);
+    f = bitnet_grammar__compile_all(b, &all);
+    if (!f.start && b->unbroken != BITNET_GRAMMAR__NONE)
+        bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, b->unbroken,
+                              "what this allows cannot be left out, for not, if or oneOf");
+    return f;
 }
 
 /* Compiles the schema, and all that it leads to. Returns its rule. */

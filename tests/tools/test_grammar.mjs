@@ -45,10 +45,10 @@ const BESIDE = {
 };
 const FORMATS = ['date', 'time', 'date-time', 'iso-time', 'iso-date-time', 'duration', 'email', 'hostname', 'ipv4', 'ipv6',
     'uri', 'uri-reference', 'url', 'uuid', 'json-pointer', 'byte', 'password', 'binary'];
-// Its schema may have no text at all, and with 'x-refused' it may be refused.
+// Its schema may have no text at all, or what cannot be kept of others beside it.
 const PERHAPS = { 'x-perhaps': true };
 const NO_TEXT = /has no text that ends/, REFUSED = new RegExp('the constant is not|cannot be left out|is not known|' +
-    'more than one item|beside another one|of so many items|too much must not hold|beyond 2.53|begins with itself');
+    'more than one item|beside another one|of so many items|too much must not hold|beyond 2.53|begins with itself|too large to be kept');
 
 const number = () => one([random(20) - 10, random(2000) - 1000, 0, 1, 9007199254740991, -9007199254740991,
     random(1e9), random(100) / 8]);
@@ -155,7 +155,7 @@ const makers = {
             anyOf: [{ required: ['a'] }, { required: ['b', 'c'] }] }),
         () => ({ type: 'object', properties: { a: schema(depth - 1) }, additionalProperties: false,
             oneOf: [{ properties: { a: { const: 1 } }, required: ['a'] }, { properties: { a: { const: 2 } }, required: ['a'] }].slice(maybe()),
-            ...PERHAPS, 'x-refused': 'two schemas' }),
+            ...PERHAPS }),
         () => ({ type: 'string', anyOf: [{ pattern: '^a' }, { minLength: 4 }, { enum: ['x', 1] }], maxLength: 6 }),
         () => ({ type: 'integer', anyOf: [{ minimum: 100 }, { maximum: -100 }], allOf: [{ multipleOf: 10 }] }),
         () => ({ $ref: '#/$defs/part', properties: { x: schema(depth - 1) }, required: ['x'] }),
@@ -166,18 +166,18 @@ const makers = {
         () => ({ anyOf: [{ type: 'object', properties: { a: {} }, required: ['a'] }, { type: 'string' }], type: ['object', 'string'],
             maxLength: 3 }),
     ])(),
-    // What must not hold. Many of these have no text, and some cannot be kept.
+    // What must not hold; ajv does not see that the property "" is missing. Many of these have no text, and some cannot be kept.
     not: (depth) => ({ ...schema(depth - 1), not: one([
         () => ({ type: one(['string', 'null', 'object', ['array', 'boolean']]) }), () => ({ enum: ['a', 1, null, 'name', true] }),
-        () => ({ const: one(NAMES) }), () => ({ required: [one(NAMES)] }), () => ({ properties: { a: schema(1), b: schema(1) } }),
+        () => ({ const: one(NAMES) }), () => ({ required: [one(NAMES.slice(0, 14))] }), () => ({ properties: { a: schema(1), b: schema(1) } }),
         () => ({ minLength: 3 }), () => ({ type: 'string', pattern: 'a' }), () => ({ minimum: 3, maximum: 100 }),
         () => ({ anyOf: [{ type: 'null' }, { maxItems: 1 }] }), () => ({ allOf: [{ type: 'string' }, { maxLength: 5 }] }),
-        () => ({ not: { required: ['a'] } }), () => schema(1)])(), ...PERHAPS, 'x-refused': true }),
+        () => ({ not: { required: ['a'] } }), () => schema(1)])(), ...PERHAPS }),
     if: (depth) => ({ type: 'object', properties: { a: { enum: [1, 2, 'x'] }, b: schema(depth - 1), c: schema(depth - 1) },
         if: one([{ properties: { a: { const: 1 } } }, { properties: { a: { const: 1 } }, required: ['a'] }, { required: ['b'] },
             { properties: { b: schema(1) } }]),
         then: one([{ required: ['c'] }, { properties: { b: { type: 'string' } } }, false]),
-        ...(maybe() ? { else: one([{ required: ['b'] }, { properties: { c: false } }]) } : {}), ...PERHAPS, 'x-refused': true }),
+        ...(maybe() ? { else: one([{ required: ['b'] }, { properties: { c: false } }]) } : {}), ...PERHAPS }),
     overlap: (depth) => ({ oneOf: [one([
         () => [{ required: ['a'] }, { required: ['b'] }, { required: ['c', 'd'] }], () => [schema(1), schema(1)],
         () => [{ type: 'object', properties: { a: { type: 'string' } }, required: ['a'] },
@@ -185,7 +185,7 @@ const makers = {
         () => [{ type: 'string', pattern: '^a' }, { type: 'string', minLength: 3 }, { enum: ['abc', 'b', 5] }],
         () => [{ type: 'integer', minimum: 5 }, { type: 'number', maximum: 10 }],
         () => [{ type: 'array', minItems: 2 }, { type: 'array', items: schema(1) }],
-    ])()].flat(), ...(maybe() ? { type: one(['object', 'string', ['object', 'string', 'integer', 'array']]) } : {}), ...PERHAPS, 'x-refused': true }),
+    ])()].flat(), ...(maybe() ? { type: one(['object', 'string', ['object', 'string', 'integer', 'array']]) } : {}), ...PERHAPS }),
     patterns: (depth) => ({ type: 'object',
         ...(maybe() ? { properties: { ab: schema(depth - 1), 'x-1': schema(depth - 1), b: { type: 'null' } } } : {}),
         patternProperties: Object.fromEntries(some(maybe(6) ? 5 : 2, () => [one(['^x-', 'b', '^[a-z]+$', '.*', '^a.$', '\\d$']), schema(depth - 1)])),
@@ -198,7 +198,7 @@ const makers = {
         ...(maybe() ? { required: [one(['a', 'b', 'd'])] } : {}), ...PERHAPS }),
     contains: (depth) => ({ type: 'array', items: schema(depth - 1), contains: one([{ type: 'string' }, {}, { minimum: 2 }]),
         ...(maybe() ? { minContains: random(3) } : {}), ...(maybe(4) ? { maxContains: 3 } : {}),
-        ...(maybe() ? { maxItems: 4 } : {}), ...PERHAPS, 'x-refused': true }),
+        ...(maybe() ? { maxItems: 4 } : {}), ...PERHAPS }),
     sizes: (depth) => ({ type: 'object', properties: Object.fromEntries(['a', 'b', 'c', 'd', 'a b'].map((name) => [name, schema(depth - 1)])),
         required: maybe() ? ['b'] : [], minProperties: random(4), ...(maybe() ? { maxProperties: 3 + random(4) } : {}),
         ...(maybe() ? { additionalProperties: schema(depth - 1) } : {}), ...PERHAPS }),
@@ -208,13 +208,13 @@ const makers = {
     twice: (depth) => ({ allOf: [
         { properties: { a: schema(depth - 1), b: { type: ['string', 'integer'] } }, additionalProperties: one([true, schema(1)]) },
         { properties: { b: one([{ minLength: 2, minimum: 4 }, { $ref: '#/$defs/a~1b' }]), a: schema(1) } }],
-    type: 'object', ...PERHAPS, 'x-refused': true }),
+    type: 'object', ...PERHAPS }),
     items: (depth) => ({ type: 'array', allOf: [{ items: schema(depth - 1) }, { prefixItems: [schema(1), {}], minItems: random(3) }],
-        ...(maybe() ? { unevaluatedItems: false } : {}), ...PERHAPS, 'x-refused': true }),
+        ...(maybe() ? { unevaluatedItems: false } : {}), ...PERHAPS }),
     listed: () => ({ enum: [...some(6, () => value(2)), 'abc', 'x-1', 12, [1, 2], { a: 1, b: 'x' }], ...one([{ pattern: '^[a-z]' },
         { items: { type: 'integer' }, minItems: 1 }, { required: ['a'], properties: { a: { type: 'integer' } } }, { not: { const: 12 } },
         { multipleOf: 3 }, { anyOf: [{ type: 'string', minLength: 3 }, { type: 'object' }] }, { uniqueItems: true },
-        { if: { type: 'string' }, then: { maxLength: 3 } }]), ...PERHAPS, 'x-refused': true }),
+        { if: { type: 'string' }, then: { maxLength: 3 } }]), ...PERHAPS }),
     anchor: () => ({ $ref: one(['#leaf', '#/$defs/inner']) }),
     notes: () => ({ type: 'string', example: 'x', 'x-order': 1, xml: {}, contentMediaType: 'text/plain', maxLength: 3, then: undefined }),
     any: () => one([{}, true, { title: 'anything', description: 'at all' }]),
@@ -291,7 +291,7 @@ for (const s of schemas) {
     try {
         const note = raw[0] === 33 && JSON.stringify(s);
         if (note && note.includes('"x-perhaps"') && NO_TEXT.test(utf8.decode(raw))) empty++;
-        else if (note && note.includes('"x-refused"') && REFUSED.test(utf8.decode(raw))) refused++;
+        else if (note && note.includes('"x-perhaps"') && REFUSED.test(utf8.decode(raw))) refused++;
         else if (note) wrong = utf8.decode(raw);
         else {
             const validate = validator(s);
