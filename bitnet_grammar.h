@@ -2269,7 +2269,8 @@ static uint32_t bitnet_grammar__step_node(bitnet_grammar__builder *b,
     if (b->code) return 0;
     for (c = '.'; c <= '9'; c++) {
         const int64_t next = 10 * x + ((int64_t)c - '0');
-        if (c == '/' || (c == '.' ? n >= 0 : n < 0 ? x == 0 || next > m->most : unit == 1)) continue;
+        if (c == '/' || (c == '.' && n >= 0) || (c > '.' && n >= 0 && unit == 1) ||
+            (c > '.' && n < 0 && (x == 0 || next > m->most))) continue;
         to = c == '.' ? bitnet_grammar__step_node(b, m, x, 0)
                       : bitnet_grammar__step_node(b, m, next, n < 0 ? n : n + 1);
         if (!to) continue;
@@ -2508,9 +2509,9 @@ static int bitnet_grammar__class_escape(bitnet_grammar__builder *b, int c) {
 /* Properties of characters, narrowed to the usual ones that have them: pairs of bounds. */
 static const struct { const char *names; uint32_t bounds[36]; } bitnet_grammar__properties[] = {
     {"L Letter Alphabetic Alpha",
-     {0x41, 0x5A, 0x61, 0x7A, 0xC0, 0xD6, 0xD8, 0xF6, 0xF8, 0x2C1, 0x388, 0x38A, 0x38E, 0x3A1, 0x3A3,
-      0x3F5, 0x400, 0x481, 0x48A, 0x52F, 0x531, 0x556, 0x5D0, 0x5EA, 0x620, 0x64A, 0x904, 0x939,
-      0x3041, 0x3096, 0x30A1, 0x30FA, 0x4E00, 0x9FFF, 0xAC00, 0xD7A3}},
+     {0x41, 0x5A, 0x61, 0x7A, 0xC0, 0xD6, 0xD8, 0xF6, 0xF8, 0x2C1, 0x388, 0x38A, 0x38E, 0x3A1,
+      0x3A3, 0x3F5, 0x400, 0x481, 0x48A, 0x52F, 0x531, 0x556, 0x5D0, 0x5EA, 0x620, 0x64A, 0x904,
+      0x939, 0x3041, 0x3096, 0x30A1, 0x30FA, 0x4E00, 0x9FFF, 0xAC00, 0xD7A3}},
     {"Lu Uppercase_Letter Uppercase Upper",
      {0x41, 0x5A, 0xC0, 0xD6, 0xD8, 0xDE, 0x391, 0x3A1, 0x3A3, 0x3AB, 0x410, 0x42F}},
     {"Ll Lowercase_Letter Lowercase Lower",
@@ -2518,8 +2519,8 @@ static const struct { const char *names; uint32_t bounds[36]; } bitnet_grammar__
     {"N Number Nd Decimal_Number", {0x30, 0x39, 0x660, 0x669, 0x966, 0x96F, 0xFF10, 0xFF19}},
     {"P Punctuation", {0x21, 0x23, 0x25, 0x2A, 0x2C, 0x2F, 0x3A, 0x3B, 0x3F, 0x40, 0x5B, 0x5D, 0x5F,
                        0x5F, 0x7B, 0x7B, 0x7D, 0x7D, 0x2010, 0x2027}},
-    {"S Symbol", {0x24, 0x24, 0x2B, 0x2B, 0x3C, 0x3E, 0x5E, 0x5E, 0x60, 0x60, 0x7C, 0x7C, 0x7E, 0x7E,
-                  0x20A0, 0x20BF, 0x2190, 0x22FF}},
+    {"S Symbol", {0x24, 0x24, 0x2B, 0x2B, 0x3C, 0x3E, 0x5E, 0x5E, 0x60, 0x60, 0x7C, 0x7C, 0x7E,
+                  0x7E, 0x20A0, 0x20BF, 0x2190, 0x22FF}},
     {"Sc Currency_Symbol", {0x24, 0x24, 0xA2, 0xA5, 0x20A0, 0x20BF}},
     {"Z Separator Zs Space_Separator", {0x20, 0x20, 0xA0, 0xA0, 0x2000, 0x200A, 0x3000, 0x3000}},
     {"M Mark Mn Nonspacing_Mark", {0x300, 0x36F}},
@@ -3437,8 +3438,8 @@ static const struct { const char *name, *pattern; } bitnet_grammar__formats[] = 
                      ")?(/([A-Za-z0-9._~-]|[{][A-Za-z0-9_]+[}])*)+$"},
     {"uri-reference iri-reference", "^(" BITNET_GRAMMAR__URI "|(/" BITNET_GRAMMAR__PATH "+)+"
                       BITNET_GRAMMAR__MORE ")$"},
-    {"url", "^https?://(" BITNET_GRAMMAR__LABEL "[.]){1,4}[A-Za-z]{2,24}(:[0-9]{2,5})?(/"
-            BITNET_GRAMMAR__PATH "*)*$"},
+    {"url", "^https?://([A-Za-z0-9]{1,20}(-[A-Za-z0-9]{1,20})?[.]){1,4}[A-Za-z]{2,24}"
+            "(:[0-9]{2,5})?(/" BITNET_GRAMMAR__PATH "*)*$"},
     {"uuid guid", "^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$"},
     {"json-pointer", "^(/([^/~]|~[01])*)*$"},
     {"json-pointer-uri-fragment", "^#(/([A-Za-z0-9._-]|~[01])*)*$"},
@@ -3514,7 +3515,8 @@ static int bitnet_grammar__text_matches(bitnet_grammar__builder *b, uint32_t p, 
 /* A term of a text in the pool, and nothing else. */
 static uint32_t bitnet_grammar__text_term(bitnet_grammar__builder *b, uint32_t key, uint32_t n) {
     const char *text = b->text;
-    const uint32_t old_n = b->n, at = b->at, all = bitnet_grammar__add_term(b, BITNET_GRAMMAR__SEQUENCE);
+    const uint32_t old_n = b->n, at = b->at;
+    const uint32_t all = bitnet_grammar__add_term(b, BITNET_GRAMMAR__SEQUENCE);
     uint32_t last = BITNET_GRAMMAR__NONE;
     bitnet_grammar__add_part(b, all, bitnet_grammar__add_term(b, BITNET_GRAMMAR__START), &last);
     b->text = BITNET_GRAMMAR__POOL(b, key);
@@ -3688,8 +3690,8 @@ static int bitnet_grammar__number_keeps(bitnet_grammar__builder *b, uint32_t x, 
         if (d == bound) return !exclusive;
         return bitnet_grammar__bounds[k].up ? d > bound : d < bound;
     }
-    if (bound <= 0 || BITNET_GRAMMAR__VALUE(b, x).size > 15 || BITNET_GRAMMAR__VALUE(b, p).size > 15 ||
-        d / bound > 1e15 || d / bound < -1e15) return -1;
+    if (bound <= 0 || BITNET_GRAMMAR__VALUE(b, x).size > 15 ||
+        BITNET_GRAMMAR__VALUE(b, p).size > 15 || d / bound > 1e15 || d / bound < -1e15) return -1;
     times = d / bound;
     return times == (double)(int64_t)times;
 }
@@ -3738,7 +3740,8 @@ static int bitnet_grammar__array_keeps(bitnet_grammar__builder *b, uint32_t x, u
             ? BITNET_GRAMMAR__VALUE(b, list).first : BITNET_GRAMMAR__NONE;
     for (q = BITNET_GRAMMAR__VALUE(b, x).first; q != BITNET_GRAMMAR__NONE && out && !b->code;
          q = BITNET_GRAMMAR__VALUE(b, q).next) {
-        const uint32_t schema = p == list ? k : k == BITNET_GRAMMAR__NONE ? p : BITNET_GRAMMAR__NONE;
+        const uint32_t other = k == BITNET_GRAMMAR__NONE ? p : BITNET_GRAMMAR__NONE;
+        const uint32_t schema = p == list ? k : other;
         if (schema != BITNET_GRAMMAR__NONE)
             out = bitnet_grammar__both(out, bitnet_grammar__keeps(b, q, schema, deep + 1));
         if (k != BITNET_GRAMMAR__NONE) k = BITNET_GRAMMAR__VALUE(b, k).next;
@@ -3763,7 +3766,8 @@ static int bitnet_grammar__has_parts(bitnet_grammar__builder *b, uint32_t x, uin
 }
 
 /* A value that is a string: the key of another one. */
-static uint32_t bitnet_grammar__key_value(bitnet_grammar__builder *b, uint32_t key, uint32_t n_key) {
+static uint32_t bitnet_grammar__key_value(bitnet_grammar__builder *b, uint32_t key,
+                                          uint32_t n_key) {
     bitnet_grammar__value *v;
     if (!bitnet_grammar__room(b, &b->values, 1, sizeof *v)) return 0;
     v = &BITNET_GRAMMAR__VALUE(b, b->values.n);
@@ -3828,9 +3832,8 @@ static int bitnet_grammar__object_keeps(bitnet_grammar__builder *b, uint32_t x, 
         case BITNET_GRAMMAR__K_DEPENDENCIES:
             for (q = BITNET_GRAMMAR__VALUE(b, p).first; q != BITNET_GRAMMAR__NONE && out;
                  q = BITNET_GRAMMAR__VALUE(b, q).next) {
-                if (bitnet_grammar__look_up(b, x,
-                                            BITNET_GRAMMAR__POOL(b, BITNET_GRAMMAR__VALUE(b, q).key),
-                                            BITNET_GRAMMAR__VALUE(b, q).n_key) ==
+                const bitnet_grammar__value *y = &BITNET_GRAMMAR__VALUE(b, q);
+                if (bitnet_grammar__look_up(b, x, BITNET_GRAMMAR__POOL(b, y->key), y->n_key) ==
                     BITNET_GRAMMAR__NONE) continue;
                 out = bitnet_grammar__both(out, bitnet_grammar__type(b, q) == BITNET_GRAMMAR__ARRAY
                                                     ? bitnet_grammar__has_parts(b, x, q)
@@ -4404,7 +4407,8 @@ static bitnet_grammar__frag bitnet_grammar__limited_key(bitnet_grammar__builder 
         term = bitnet_grammar__add_term(b, BITNET_GRAMMAR__CHOICE);
         for (i = 0; i < b->properties.n && !b->code; i++) {
             const bitnet_grammar__property *p = (bitnet_grammar__property *)b->properties.p + i;
-            bitnet_grammar__add_part(b, term, bitnet_grammar__text_term(b, p->key, p->n_key), &last);
+            const uint32_t text = bitnet_grammar__text_term(b, p->key, p->n_key);
+            bitnet_grammar__add_part(b, term, text, &last);
         }
         bitnet_grammar__add_limit(b, term, 1);
     }
@@ -4692,7 +4696,8 @@ static int bitnet_grammar__read_size(bitnet_grammar__builder *b, const bitnet_gr
 
 /* Collects the properties of all schemas, and the patterns. Returns 1 if some are listed. */
 static int bitnet_grammar__gather(bitnet_grammar__builder *b, const bitnet_grammar__all *all) {
-    const uint64_t lists = BITNET_GRAMMAR__WORD(PROPERTIES) | BITNET_GRAMMAR__WORD(PATTERN_PROPERTIES);
+    const uint64_t lists = BITNET_GRAMMAR__WORD(PROPERTIES) |
+                           BITNET_GRAMMAR__WORD(PATTERN_PROPERTIES);
     bitnet_grammar__property *to;
     uint32_t i, p;
     int listed = 0;
@@ -4856,7 +4861,8 @@ static void bitnet_grammar__find_anchors(bitnet_grammar__builder *b) {
                                 BITNET_GRAMMAR__POOL(b, BITNET_GRAMMAR__VALUE(b, p).text), n);
             n = b->pool.n - key;
             if (i == 2 && n > 1 && BITNET_GRAMMAR__POOL(b, key)[n - 1] == '#') n--;
-            name = bitnet_grammar__nearest(b, BITNET_GRAMMAR__ANCHORS, BITNET_GRAMMAR__POOL(b, key), n);
+            name = bitnet_grammar__nearest(b, BITNET_GRAMMAR__ANCHORS,
+                                           BITNET_GRAMMAR__POOL(b, key), n);
             if (bitnet_grammar__add_name(b, BITNET_GRAMMAR__ANCHORS, key, n, v) ==
                     BITNET_GRAMMAR__NONE && name != BITNET_GRAMMAR__NONE && !b->code &&
                 BITNET_GRAMMAR__NAME(b, name).item != v)
@@ -4889,8 +4895,9 @@ static uint32_t bitnet_grammar__resolve_ref(bitnet_grammar__builder *b, uint32_t
                               "only #/..., an anchor or an $id in this schema is supported");
         return 0;
     }
-    if (v && (s[0] != '#' || s + 1 == end || s[1] != '/') && x->n_key > 4)
-        bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, ref, "only to the root is supported");
+    if (v && BITNET_GRAMMAR__POOL(b, x->key)[1] != 'r' && (s + 1 == end || s[1] != '/'))
+        bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, ref,
+                              "$dynamicRef and $recursiveRef to the root alone are supported");
     if (hash == s && s + 1 < end && s[1] != '/') return v;
     for (s = hash + (hash < end); s < end && v != BITNET_GRAMMAR__NONE && !b->code;) {
         s = bitnet_grammar__pointer_part(b, s + 1, end);
@@ -5123,7 +5130,8 @@ static void bitnet_grammar__add_schema(bitnet_grammar__builder *b, bitnet_gramma
 }
 
 /* Adds a schema to those that must not hold. */
-static void bitnet_grammar__add_no(bitnet_grammar__builder *b, bitnet_grammar__all *all, uint32_t v) {
+static void bitnet_grammar__add_no(bitnet_grammar__builder *b, bitnet_grammar__all *all,
+                                   uint32_t v) {
     const uint8_t type = b->code ? 0 : bitnet_grammar__type(b, v);
     if (b->code || type == BITNET_GRAMMAR__FALSE) return;
     if (type == BITNET_GRAMMAR__TRUE) {
@@ -5246,7 +5254,8 @@ static bitnet_grammar__frag bitnet_grammar__condition(bitnet_grammar__builder *b
 static bitnet_grammar__frag bitnet_grammar__dependent(bitnet_grammar__builder *b,
                                                       const bitnet_grammar__all *all, uint32_t i) {
     static const int words[] = {BITNET_GRAMMAR__K_DEPENDENT_REQUIRED,
-                                BITNET_GRAMMAR__K_DEPENDENT_SCHEMAS, BITNET_GRAMMAR__K_DEPENDENCIES};
+                                BITNET_GRAMMAR__K_DEPENDENT_SCHEMAS,
+                                BITNET_GRAMMAR__K_DEPENDENCIES};
     bitnet_grammar__frag f = bitnet_grammar__failing(b);
     bitnet_grammar__all with;
     uint32_t list, p, k, n, ways, way;
@@ -5307,8 +5316,8 @@ static uint32_t bitnet_grammar__left_types(bitnet_grammar__builder *b,
     return out;
 }
 
-/* A way to break a schema: a kind of demand for v; LIST: that none of a list of schemas holds, or of
-   one; KEEP: that v holds. */
+/* A way to break a schema: a kind of demand for v; LIST: that none of a list of schemas holds;
+   ONE: that v does not hold; KEEP: that it does. */
 enum { BITNET_GRAMMAR__LIST = 16, BITNET_GRAMMAR__ONE, BITNET_GRAMMAR__KEEP };
 typedef struct bitnet_grammar__way { uint32_t v; int kind; } bitnet_grammar__way;
 
