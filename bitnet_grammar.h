@@ -503,6 +503,7 @@ enum {
     /* What is demanded of a value, by a value of the schema: */
     BITNET_GRAMMAR__BROKEN = 1,            /* this keyword does not hold */
     BITNET_GRAMMAR__MISSING,               /* it is an object without the property of this name, */
+    BITNET_GRAMMAR__PRESENT,               /* one with a property of this key, */
     BITNET_GRAMMAR__UNKEPT,                /* one whose property with this key breaks this schema */
     BITNET_GRAMMAR__BARRED,                /* if it is an object, it has no property of this key, */
     BITNET_GRAMMAR__DEMANDED               /* it has the properties that this array names */
@@ -2648,12 +2649,20 @@ static uint32_t bitnet_grammar__pattern_inside(bitnet_grammar__builder *b) {
     return t;
 }
 
-/* (...), (?:...) or (?<name>...). */
+/* (...), (?:...) or (?<name>...). Behind all others (?=...) is a group, too: anything may follow. */
 static uint32_t bitnet_grammar__pattern_group(bitnet_grammar__builder *b) {
     const int kind = bitnet_grammar__peek(b, 2), next = bitnet_grammar__peek(b, 3);
     uint32_t i = 3;
     if (bitnet_grammar__peek(b, 1) != '?') b->at++;
-    else if (kind == ':') b->at += 3;
+    else if (kind == '=' && b->nested == 0 && !b->opposite) {
+        b->at += 3;
+        i = bitnet_grammar__pattern_inside(b);
+        if (!b->code && bitnet_grammar__peek(b, 0) >= 0 && bitnet_grammar__peek(b, 0) != '|')
+            bitnet_grammar__fail(b, BITNET_ERR_UNSUPPORTED, b->at,
+                                 "a pattern's lookahead is supported behind the first ^ and at "
+                                 "the end alone");
+        return i;
+    } else if (kind == ':') b->at += 3;
     else if (kind == '<' && next != '=' && next != '!') {
         while (bitnet_grammar__is_word(bitnet_grammar__peek(b, i))) i++;
         b->at += i;
@@ -2662,7 +2671,8 @@ static uint32_t bitnet_grammar__pattern_group(bitnet_grammar__builder *b) {
     } else
         bitnet_grammar__fail(b, BITNET_ERR_UNSUPPORTED, b->at,
                              kind == '=' || kind == '!'
-                                 ? "a pattern's lookahead is supported behind the first ^ alone"
+                                 ? "a pattern's lookahead is supported behind the first ^ and at "
+                                   "the end alone"
                                  : "a pattern's (? is supported as (?: and (?<name> alone");
     return bitnet_grammar__pattern_inside(b);
 }
@@ -2777,6 +2787,11 @@ static const struct { const char *pattern, *narrower; } bitnet_grammar__known[] 
      "(\\d+([.,]\\d+)?S)?)?)$", BITNET_GRAMMAR__DURATION},
     {"^(?=.{1,253}\\.?$)[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?(?:\\.[a-zA-Z0-9]"
      "(?:[-0-9a-zA-Z]{0,61}[0-9a-zA-Z])?)*\\.?$", "^" BITNET_GRAMMAR__HOST "$"}};
+
+/* Can it be said of a text that it does not match a pattern? */
+static int bitnet_grammar__has_opposite(const char *pattern) {
+    return !strstr(pattern, "(?=") && !strstr(pattern, "(?!") && !strstr(pattern, "\\p");
+}
 
 /* Adds what a pattern of n bytes asks for to the limits, or the opposite; v: where it is. */
 static void bitnet_grammar__read_pattern(bitnet_grammar__builder *b, uint32_t v, const char *s,
@@ -3928,8 +3943,9 @@ static int bitnet_grammar__meets(bitnet_grammar__builder *b, uint32_t x, uint32_
     if (!is_object) return kind == BITNET_GRAMMAR__BARRED;
     p = bitnet_grammar__look_up(b, x, BITNET_GRAMMAR__POOL(b, v.key), v.n_key);
     if (kind == BITNET_GRAMMAR__BARRED) return p == BITNET_GRAMMAR__NONE;
-    return p == BITNET_GRAMMAR__NONE
-               ? 0 : bitnet_grammar__opposite(bitnet_grammar__keeps(b, p, d, 0));
+    if (kind == BITNET_GRAMMAR__PRESENT || p == BITNET_GRAMMAR__NONE)
+        return p != BITNET_GRAMMAR__NONE;
+    return bitnet_grammar__opposite(bitnet_grammar__keeps(b, p, d, 0));
 }
 
 /* ---- values that are listed, beside other keywords ---- */
@@ -4565,12 +4581,6 @@ static void bitnet_grammar__share_properties(bitnet_grammar__builder *b,
         }
 }
 
-/* Can it be said of a key that it does not match a pattern? */
-static int bitnet_grammar__is_plain_pattern(bitnet_grammar__builder *b, uint32_t p) {
-    const char *s = BITNET_GRAMMAR__POOL(b, BITNET_GRAMMAR__VALUE(b, p).key);
-    return !strstr(s, "(?=") && !strstr(s, "(?!") && !strstr(s, "\\p");
-}
-
 /* Other properties than the listed ones: an alternative for each set of patterns that a key can
    match. Of more than three patterns a key matches one at most. */
 static bitnet_grammar__frag bitnet_grammar__others(bitnet_grammar__builder *b,
@@ -4585,8 +4595,11 @@ static bitnet_grammar__frag bitnet_grammar__others(bitnet_grammar__builder *b,
     for (i = !open; i < n_sets && !b->code; i++) {
         set = n <= 3 || i == 0 ? i : 1u << (i - 1);
         for (bad = 0, k = 0; k < n; k++)
-            bad |= !(set >> k & 1) &&
-                   !bitnet_grammar__is_plain_pattern(b, BITNET_GRAMMAR__NUMBER_AT(b->patterns, k));
+            if (!(set >> k & 1)) {
+                const uint32_t p = BITNET_GRAMMAR__NUMBER_AT(b->patterns, k);
+                bad |= !bitnet_grammar__has_opposite(
+                    BITNET_GRAMMAR__POOL(b, BITNET_GRAMMAR__VALUE(b, p).key));
+            }
         b->together.n = 0;
         for (rule = k = 0; k < all->n && !b->code; k++)
             rule += bitnet_grammar__other_schemas(b, all->v[k], set, rule, 0, BITNET_GRAMMAR__NONE);
@@ -4725,10 +4738,10 @@ static int bitnet_grammar__gather(bitnet_grammar__builder *b, const bitnet_gramm
                  ? bitnet_grammar__add_property(b, x.text, x.n_text)
                  : bitnet_grammar__add_property(b, x.key, x.n_key);
         if (!to) break;
-        if (all->kind[i] == BITNET_GRAMMAR__UNKEPT) {
+        if (all->kind[i] == BITNET_GRAMMAR__UNKEPT) bitnet_grammar__give_schema(b, to, v, 1);
+        if (all->kind[i] == BITNET_GRAMMAR__UNKEPT || all->kind[i] == BITNET_GRAMMAR__PRESENT)
             to->required = 1;
-            bitnet_grammar__give_schema(b, to, v, 1);
-        } else to->barred = 1;
+        else to->barred = 1;
     }
     return listed;
 }
@@ -5321,9 +5334,38 @@ static uint32_t bitnet_grammar__left_types(bitnet_grammar__builder *b,
 enum { BITNET_GRAMMAR__LIST = 16, BITNET_GRAMMAR__ONE, BITNET_GRAMMAR__KEEP };
 typedef struct bitnet_grammar__way { uint32_t v; int kind; } bitnet_grammar__way;
 
-/* Adds the ways to break the keyword p of a schema. Returns 0 if that cannot be written. */
-static int bitnet_grammar__ways_of(bitnet_grammar__builder *b, uint32_t p, uint32_t types,
-                                   bitnet_grammar__way *ways, uint32_t *n) {
+/* Adds the ways to break additionalProperties: false, p: the properties of others that its schema
+   does not list. Returns 0 if there are others. */
+static int bitnet_grammar__ways_of_others(bitnet_grammar__builder *b,
+                                          const bitnet_grammar__all *all, uint32_t p,
+                                          bitnet_grammar__way *ways, uint32_t *n) {
+    const uint32_t v = BITNET_GRAMMAR__VALUE(b, p).parent;
+    const uint32_t mine = bitnet_grammar__said(b, v, BITNET_GRAMMAR__K_PROPERTIES);
+    uint32_t i, q, list;
+    if (bitnet_grammar__type(b, p) != BITNET_GRAMMAR__FALSE ||
+        bitnet_grammar__has(b, v, BITNET_GRAMMAR__WORD(PATTERN_PROPERTIES)))
+        return bitnet_grammar__type(b, p) == BITNET_GRAMMAR__TRUE;
+    for (i = 0; i < all->n && !b->code; i++) {
+        list = bitnet_grammar__object_word(b, all->v[i], BITNET_GRAMMAR__K_PROPERTIES);
+        if (list == BITNET_GRAMMAR__NONE) continue;
+        for (q = BITNET_GRAMMAR__VALUE(b, list).first; q != BITNET_GRAMMAR__NONE && !b->code;
+             q = BITNET_GRAMMAR__VALUE(b, q).next) {
+            const bitnet_grammar__value *x = &BITNET_GRAMMAR__VALUE(b, q);
+            if (mine != BITNET_GRAMMAR__NONE &&
+                bitnet_grammar__look_up(b, mine, BITNET_GRAMMAR__POOL(b, x->key), x->n_key) !=
+                    BITNET_GRAMMAR__NONE) continue;
+            if (*n == BITNET_GRAMMAR__CHOICES) return 0;
+            ways[*n].v = q;
+            ways[(*n)++].kind = BITNET_GRAMMAR__PRESENT;
+        }
+    }
+    return 0;
+}
+
+/* Adds the ways to break the keyword p of a schema. Returns 0 if there are others. */
+static int bitnet_grammar__ways_of(bitnet_grammar__builder *b, const bitnet_grammar__all *all,
+                                   uint32_t p, uint32_t types, bitnet_grammar__way *ways,
+                                   uint32_t *n) {
     const bitnet_grammar__value x = BITNET_GRAMMAR__VALUE(b, p);
     const int keyword = (int)x.keyword - 1;
     uint32_t q;
@@ -5337,6 +5379,8 @@ static int bitnet_grammar__ways_of(bitnet_grammar__builder *b, uint32_t p, uint3
         case BITNET_GRAMMAR__K_ALL_OF: kind = BITNET_GRAMMAR__ONE; break;
         case BITNET_GRAMMAR__K_REQUIRED: kind = BITNET_GRAMMAR__MISSING; break;
         case BITNET_GRAMMAR__K_PROPERTIES: kind = BITNET_GRAMMAR__UNKEPT; break;
+        case BITNET_GRAMMAR__K_ADDITIONAL_PROPERTIES:
+            return bitnet_grammar__ways_of_others(b, all, p, ways, n);
         case BITNET_GRAMMAR__K_NULLABLE: return 1;
         case BITNET_GRAMMAR__K_ENUM: case BITNET_GRAMMAR__K_CONST: case BITNET_GRAMMAR__K_TYPE:
         case BITNET_GRAMMAR__K_MIN_LENGTH: case BITNET_GRAMMAR__K_MAX_LENGTH:
@@ -5350,8 +5394,8 @@ static int bitnet_grammar__ways_of(bitnet_grammar__builder *b, uint32_t p, uint3
             }
             break;
         case BITNET_GRAMMAR__K_PATTERN:
-            if (x.type == BITNET_GRAMMAR__STRING && strstr(BITNET_GRAMMAR__POOL(b, x.text), "(?"))
-                return 0;
+            if (x.type == BITNET_GRAMMAR__STRING &&
+                !bitnet_grammar__has_opposite(BITNET_GRAMMAR__POOL(b, x.text))) return 0;
             break;
         case BITNET_GRAMMAR__K_FORMAT:
             return bitnet_grammar__type(b, p) == BITNET_GRAMMAR__STRING &&
@@ -5397,7 +5441,7 @@ static bitnet_grammar__frag bitnet_grammar__break(bitnet_grammar__builder *b,
              p = BITNET_GRAMMAR__VALUE(b, p).next)
             if (BITNET_GRAMMAR__VALUE(b, p).keyword &&
                 bitnet_grammar__is_word_of(b, p, BITNET_GRAMMAR__K_REQUIRED) == !i)
-                known &= bitnet_grammar__ways_of(b, p, types, ways, &n);
+                known &= bitnet_grammar__ways_of(b, all, p, types, ways, &n);
     if (!n && !known) b->unbroken = v;     /* an alternative less, unless it is the only one */
     if (with.ways * n > BITNET_GRAMMAR__CHOICES) n = 1;
     with.ways *= n ? n : 1;
@@ -6283,6 +6327,7 @@ struct bitnet_matcher {
     uint32_t now;                              /* the state */
     uint32_t stamp;                            /* of this search */
     uint32_t work;                             /* items followed for this mask */
+    uint32_t collected;                        /* how often states got new numbers */
     int full;                                  /* the search wanted more frames */
     bitnet_matcher_status ended;               /* OPEN, ENDED, STUCK or REFUSED */
 };
@@ -6504,6 +6549,7 @@ static void bitnet_grammar__collect(bitnet_matcher *m, uint32_t depth) {
         m->state_chains[slot] = n;
         keep[i] = n++;
     }
+    m->collected++;
     m->n_states = n;
     memset(m->trans, 0, (size_t)n * m->g->n_classes * sizeof *m->trans);
     memset(m->mask_state, 0, m->max_masks * sizeof *m->mask_state);
@@ -6593,16 +6639,20 @@ static uint32_t bitnet_grammar__go(bitnet_matcher *m, uint32_t depth, uint32_t b
    character the former is. A byte of each class is tried, and those at which UTF-8 differs. */
 static int bitnet_grammar__is_home(bitnet_matcher *m, uint32_t home, uint32_t depth,
                                    uint32_t utf8) {
-    uint32_t byte, next, last = 0xFFFF;
+    uint32_t byte, next, last = 0xFFFF, to, seen[16], n_seen = 0, k, collected = m->collected;
     if (m->work > BITNET_GRAMMAR__WORK) return 0;
     for (byte = 0x80; byte < 256; byte++, m->work++) {
         next = bitnet_grammar__utf8_state(utf8, (uint8_t)byte);
         if (next == 8 || (next << 8 | m->g->byte_class[byte]) == last) continue;
         last = next << 8 | m->g->byte_class[byte];
-        m->path[depth + 1] = bitnet_grammar__go(m, depth, byte);
-        if (m->path[depth + 1] == BITNET_GRAMMAR__DEAD) return 0;
-        if (next ? !bitnet_grammar__is_home(m, home, depth + 1, next)
-                 : m->path[depth + 1] != m->path[home]) return 0;
+        m->path[depth + 1] = to = bitnet_grammar__go(m, depth, byte);
+        if (to == BITNET_GRAMMAR__DEAD || (!next && to != m->path[home])) return 0;
+        if (!next) continue;
+        if (collected != m->collected) n_seen = 0, collected = m->collected;
+        for (k = 0; k < n_seen && seen[k] != (to << 4 | next); k++) continue;
+        if (k < n_seen) continue;          /* another byte has led there */
+        if (!bitnet_grammar__is_home(m, home, depth + 1, next)) return 0;
+        if (n_seen < 16 && collected == m->collected) seen[n_seen++] = to << 4 | next;
     }
     return 1;
 }

@@ -37,7 +37,7 @@ static uint32_t weight(bitnet_token t, int n_tokens) {
     if (n_tokens > 100 && n == 1 && s[0] == '"') return 100000;
     if (n_tokens > 100 && n == 1 && s[0] > ' ') {
         last[2] = s[0];
-        if (strstr(plain, last)) return 20000;
+        if (strstr(plain, last)) return 4000;
         if (strstr(plain, last + 1)) return 1000;
     }
     if (n_tokens > 40 && n == 1 && strchr("\"}]", s[0])) return n_tokens > 100 ? 100 : 1000;

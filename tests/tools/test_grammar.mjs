@@ -30,7 +30,7 @@ const PATTERNS = ['^[a-z]{2,4}$', '^(\\([0-9]{3}\\))?[0-9]{3}-[0-9]{4}$', '^\\d+
     '^(a|b"c)$', '^(?:foo|bar)+\\/[\\w.-]*$', '^.{3}$', '^\\s?[é日😀]\\S\\n$', '^\\u00e9[\\x00-\\x7f]$', '^(a*b?)*c$',
     '^$', '^[\\D]{1,3}$', '^\\$\\^\\*$', '^x*?y+?z{0,2}?$', '\\S', '^dag', '[0-9]$', 'a|^b$|c', '^(^a|b$|c)+d?$',
     '^.?(^|,)x(,|$).?$', '^(?!ab)(?=.*c)[a-e]+$', '^(?!.*(ab|\\d\\d))[a-c\\d]{1,9}$', '^[^\\x00-\\x1f"]$', '^(?<y>[0-9]{2})\\u{1F600}?$',
-    '^\\ud83d\\ude00?$', '^[\\u{1F600}-\\u{1F64F}\\b]$', '^(aa|aaa)*$', '^(a|b){0,9}abb$'];
+    '^\\ud83d\\ude00?$', 'a(?=b|$)|x$(?=)', '^[\\p{L}\\p{N}_]+$', '^[\\u{1F600}-\\u{1F64F}\\b]$', '^(aa|aaa)*$', '^(a|b){0,9}abb$'];
 // What zod writes beside a format, and other patterns that a format is met with.
 const BESIDE = {
     email: ["^(?!\\.)(?!.*\\.\\.)([A-Za-z0-9_'+\\-\\.]*)[A-Za-z0-9_+-]@([A-Za-z0-9][A-Za-z0-9\\-]*\\.)+[A-Za-z]{2,}$", 'a', '\\.org$'],
@@ -48,7 +48,7 @@ const FORMATS = ['date', 'time', 'date-time', 'iso-time', 'iso-date-time', 'dura
 // Its schema may have no text at all, or what cannot be kept of others beside it.
 const PERHAPS = { 'x-perhaps': true };
 const NO_TEXT = /has no text that ends/, REFUSED = new RegExp('the constant is not|cannot be left out|is not known|' +
-    'more than one item|beside another one|of so many items|too much must not hold|beyond 2.53|begins with itself|too large to be kept');
+    'more than one item|more properties than|beside another one|of so many items|too much must not hold|beyond 2.53|begins with itself|too large to be kept');
 
 const number = () => one([random(20) - 10, random(2000) - 1000, 0, 1, 9007199254740991, -9007199254740991,
     random(1e9), random(100) / 8]);
@@ -182,6 +182,7 @@ const makers = {
         () => [{ required: ['a'] }, { required: ['b'] }, { required: ['c', 'd'] }], () => [schema(1), schema(1)],
         () => [{ type: 'object', properties: { a: { type: 'string' } }, required: ['a'] },
             { type: 'object', properties: { a: { type: 'string' }, b: {} }, required: ['a', 'b'] }],
+        () => ['a', 'b', 'c'].map((name) => ({ type: 'object', properties: { [name]: schema(1), x: schema(1) }, additionalProperties: false })),
         () => [{ type: 'string', pattern: '^a' }, { type: 'string', minLength: 3 }, { enum: ['abc', 'b', 5] }],
         () => [{ type: 'integer', minimum: 5 }, { type: 'number', maximum: 10 }],
         () => [{ type: 'array', minItems: 2 }, { type: 'array', items: schema(1) }],
