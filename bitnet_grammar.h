@@ -499,6 +499,7 @@ typedef struct bitnet_grammar__value {
    alternatives that have been chosen add to it. */
 enum {
     BITNET_GRAMMAR__TOGETHER = 64,
+    BITNET_GRAMMAR__NOT_TOGETHER = 32,     /* that must not hold */
     BITNET_GRAMMAR__CHOICES = 64,          /* ways to break schemas that are looked into */
     /* What is demanded of a value, by a value of the schema: */
     BITNET_GRAMMAR__BROKEN = 1,            /* this keyword does not hold */
@@ -512,9 +513,9 @@ typedef struct bitnet_grammar__all {
     uint32_t v[BITNET_GRAMMAR__TOGETHER];
     uint8_t chosen[BITNET_GRAMMAR__TOGETHER];          /* bit i: of its choice number i */
     uint8_t from[BITNET_GRAMMAR__TOGETHER];            /* what led to it */
-    uint32_t no[BITNET_GRAMMAR__TOGETHER];             /* schemas that must not hold */
-    uint32_t demand[BITNET_GRAMMAR__TOGETHER];         /* what has been chosen to break them */
-    uint8_t kind[BITNET_GRAMMAR__TOGETHER];
+    uint32_t no[BITNET_GRAMMAR__NOT_TOGETHER];         /* schemas that must not hold */
+    uint32_t demand[BITNET_GRAMMAR__NOT_TOGETHER];     /* what has been chosen to break them */
+    uint8_t kind[BITNET_GRAMMAR__NOT_TOGETHER];
     uint32_t n, n_no, n_demands;
     uint32_t ways;                         /* how many alternatives there are, of breaking some */
     int deep;                              /* how often one has been chosen */
@@ -5153,16 +5154,16 @@ static void bitnet_grammar__add_no(bitnet_grammar__builder *b, bitnet_grammar__a
     }
     if (type != BITNET_GRAMMAR__OBJECT)
         bitnet_grammar__wrong(b, BITNET_ERR_FORMAT, v, "a schema is an object, true or false");
-    if (all->n_no == BITNET_GRAMMAR__TOGETHER)
-        bitnet_grammar__wrong(b, BITNET_ERR_LIMIT, v, "over 64 schemas at once");
+    if (all->n_no == BITNET_GRAMMAR__NOT_TOGETHER)
+        bitnet_grammar__wrong(b, BITNET_ERR_LIMIT, v, "over 32 schemas at once that must not hold");
     if (!b->code) all->no[all->n_no++] = v;
 }
 
 /* Demands something of a value; see the kinds. */
 static void bitnet_grammar__add_demand(bitnet_grammar__builder *b, bitnet_grammar__all *all,
                                        uint32_t v, int kind) {
-    if (all->n_demands == BITNET_GRAMMAR__TOGETHER)
-        bitnet_grammar__wrong(b, BITNET_ERR_LIMIT, v, "over 64 schemas at once");
+    if (all->n_demands == BITNET_GRAMMAR__NOT_TOGETHER)
+        bitnet_grammar__wrong(b, BITNET_ERR_LIMIT, v, "over 32 schemas at once that must not hold");
     if (b->code) return;
     all->demand[all->n_demands] = v;
     all->kind[all->n_demands++] = (uint8_t)kind;
@@ -5432,7 +5433,7 @@ static bitnet_grammar__frag bitnet_grammar__break(bitnet_grammar__builder *b,
     uint32_t i, p, n = 0;
     int known = 1;
     with.n_no--;
-    if (++with.deep > BITNET_GRAMMAR__CHOICES)
+    if (++with.deep > BITNET_GRAMMAR__NOT_TOGETHER)
         return bitnet_grammar__wrong(b, BITNET_ERR_LIMIT, v, "too much must not hold");
     if (!(types & bitnet_grammar__all_types(b, v)) && !b->code)
         return bitnet_grammar__compile_all(b, &with);  /* it cannot hold */
@@ -5444,23 +5445,25 @@ static bitnet_grammar__frag bitnet_grammar__break(bitnet_grammar__builder *b,
                 known &= bitnet_grammar__ways_of(b, all, p, types, ways, &n);
     if (!n && !known) b->unbroken = v;     /* an alternative less, unless it is the only one */
     if (with.ways * n > BITNET_GRAMMAR__CHOICES) n = 1;
-    with.ways *= n ? n : 1;
     for (i = 0; i < n && !b->code; i++) {
-        bitnet_grammar__all one = with;
+        with = *all;
+        with.n_no--;
+        with.deep++;
+        with.ways *= n;
         if (ways[i].kind < BITNET_GRAMMAR__LIST)
-            bitnet_grammar__add_demand(b, &one, ways[i].v, ways[i].kind);
+            bitnet_grammar__add_demand(b, &with, ways[i].v, ways[i].kind);
         else if (ways[i].kind == BITNET_GRAMMAR__KEEP)
-            bitnet_grammar__add_schema(b, &one, ways[i].v, one.n);
+            bitnet_grammar__add_schema(b, &with, ways[i].v, with.n);
         else if (ways[i].kind == BITNET_GRAMMAR__ONE)
-            bitnet_grammar__add_no(b, &one, bitnet_grammar__is_word_of(b, ways[i].v,
+            bitnet_grammar__add_no(b, &with, bitnet_grammar__is_word_of(b, ways[i].v,
                                                                        BITNET_GRAMMAR__K_REF)
                                                 ? bitnet_grammar__resolve_ref(b, ways[i].v)
                                                 : ways[i].v);
         else
             for (p = BITNET_GRAMMAR__VALUE(b, ways[i].v).first;
                  p != BITNET_GRAMMAR__NONE && !b->code; p = BITNET_GRAMMAR__VALUE(b, p).next)
-                bitnet_grammar__add_no(b, &one, p);
-        f = bitnet_grammar__or(b, bitnet_grammar__compile_all(b, &one), f);
+                bitnet_grammar__add_no(b, &with, p);
+        f = bitnet_grammar__or(b, bitnet_grammar__compile_all(b, &with), f);
     }
     return f;
 }
@@ -5514,6 +5517,7 @@ static bitnet_grammar__frag bitnet_grammar__compile_all(bitnet_grammar__builder 
                                BITNET_GRAMMAR__WORD(DEPENDENT_SCHEMAS) |
                                BITNET_GRAMMAR__WORD(DEPENDENCIES);
     uint32_t i, k, list, last = 0, n = 0;
+    bitnet_grammar__spend(b, 64);
     bitnet_grammar__expand(b, all);
     if (b->code) return bitnet_grammar__pair(0, 0);
     if (all->fails) return bitnet_grammar__failing(b);
