@@ -63,43 +63,54 @@
    notes. {} is any JSON. Not all that a schema allows can be written: what is left out stands
    below.
 
-       any         type (one or several), nullable, enum, const, anyOf, allOf, $ref "#/...", true,
-                   false, {}, and oneOf, if no two alternatives can allow the same value: by types,
-                   by listed values, or by a property that is required and listed. A value keeps all
-                   of them that are beside each other, up to 64 schemas at once.
-                   Beside enum and const: types, lengths and bounds, but no pattern, format,
-                   multipleOf or keywords of arrays and objects that the values would need.
-       object      properties, in their order; required; additionalProperties; propertyNames for
-                   strings, beside properties only as their type; unevaluatedProperties true or
-                   false; minProperties and maxProperties if they hold anyway
+       any         type (one or several), nullable, enum, const, anyOf, oneOf, allOf, not, if, then,
+                   else, $ref, true, false, {}. A value keeps all that are beside each other, up to
+                   64 schemas at once. Values of enum and const are compared with all keywords.
+                   What not, if and the other alternatives of oneOf must not allow is left out by
+                   type, listed values, bounds, lengths, patterns, and properties that are missing,
+                   there, or of another kind. A listed number leaves out all numbers. An alternative
+                   that cannot be told apart from others is not written; if none can, it is refused.
+       object      properties, in their order; required; additionalProperties; patternProperties, up
+                   to 16; propertyNames; unevaluatedProperties true or false; minProperties and
+                   maxProperties; dependentRequired, dependentSchemas, dependencies
                    Without additionalProperties there are no others (as in llama.cpp), unless
-                   properties is not there either. A property may have two schemas only if they are
-                   the same or one of them says nothing, and additionalProperties is true or false
-                   beside other schemas of the object.
-       array       items, prefixItems, items [...] and additionalItems, all of one schema; minItems,
-                   maxItems; uniqueItems: of an enum's values each is written once at most, in the
-                   enum's order; of other items there is one at most, and minItems over 1 is refused
+                   properties and patternProperties are not there either. Other keys count as one
+                   for minProperties. Of more than three patterns a key matches one at most. Of more
+                   than three dependencies all hold, or none of their properties is there.
+       array       items, prefixItems, items [...] and additionalItems, unevaluatedItems true or
+                   false; minItems, maxItems; contains, whose items are the first ones, minContains,
+                   maxContains; uniqueItems: of an enum's values each is written once at most, in
+                   the enum's order; of other items there is one at most, and minItems over 1 is
+                   refused
        string      minLength and maxLength, in code points; pattern; format: date, time, date-time,
-                   duration, email, hostname, ipv4, ipv6, uri, uri-reference, url, uuid,
-                   json-pointer, byte (base64), iso-time, iso-date-time, password, binary. Several
-                   of them are kept together. Of email, hostname, ipv6 and the URIs only usual
-                   forms are written.
+                   duration, email, hostname, ipv4, ipv6, uri, uri-reference, uri-template, url,
+                   uuid, json-pointer, relative-json-pointer, json-pointer-uri-fragment, regex, byte
+                   (base64), iso-time, iso-date-time, and idn- and iri forms of these. Several of
+                   them are kept together. Of email, hostname, ipv6, regex and the URIs only usual
+                   forms are written. Other formats are notes, as for validators.
        integer     minimum, maximum, exclusiveMinimum, exclusiveMaximum (numbers, or true as in
-                   draft 4), up to 2^53; multipleOf, whole numbers up to 10000; format int32, int64
+                   draft 4), up to 2^53; multipleOf, up to 10000; format int8 to int64, uint8 to
+                   uint64
        number      the same bounds, up to 10^15. With bounds numbers have no exponent, 15 digits at
                    most, and 6 places behind the point, or one more than the bounds. Without bounds
-                   at most 16 digits before and behind the point, exponent to 99. multipleOf and the
-                   formats int32 and int64 make it an integer; float and double say nothing.
+                   at most 16 digits before and behind the point, exponent to 99. multipleOf makes
+                   it an integer, or has up to 4 places: validators divide doubles, and so of 0.01
+                   all up to 100 are written that they find to be multiples (0.29 is none), and
+                   beyond that quarters. Formats of integers make it one; float and double say
+                   nothing.
        pattern     ECMAScript's, with the flag u: . [] () (?:) (?<name>) | * + ? {m,n} ^ $ \d \w \s
                    \D \W \S and escaped characters; a sign may be escaped without need. It may match
-                   anywhere, unless ^ and $ hold it. (?= and (?! only behind ^ at the beginning.
-                   \b, \B, \p, lookbehind and references to groups are refused.
-       $ref        a JSON pointer in the fragment of a URI, with %XX and then ~0 and ~1 decoded
-       notes       all other keywords, such as title, default, examples, $defs, discriminator,
-                   x-..., and $id at the root
+                   anywhere, unless ^ and $ hold it. (?= and (?! only behind ^ at the beginning, (?=
+                   also at the end. \p{L} and the like stand for usual characters of theirs, and not
+                   where they must not match. \b, \B, \P, lookbehind and references to groups are
+                   refused. Some patterns of zod have narrower ones instead.
+       $ref        #/..., a JSON pointer in the fragment of a URI, with %XX and then ~0 and ~1
+                   decoded, from the nearest $id on; #name, an $anchor; an $id in the schema.
+                   $dynamicRef and $recursiveRef to the root.
+       notes       all other keywords, such as title, default, examples, $defs, discriminator, x-...
 
-   Refused, among others: not, if, contains, patternProperties, dependentRequired, unevaluatedItems,
-   references to other files, other formats, $id below the root. White space is llama.cpp's: none, a
+   Refused, among others: references to other files; not, if or oneOf with what no keyword above can
+   break, as not {"format": ...}; keywords of draft 3. White space is llama.cpp's: none, a
    blank, or one or two newlines and up to 20 blanks or tabs, between the tokens of JSON but not at
    the end.
 
@@ -107,8 +118,8 @@
    ------
    A grammar has at most 2^20 bytes, groups and JSON nest at most 64 deep, and a schema has at most
    20000 values. Compiling takes time in proportion to the text, but for what a schema compares with
-   each other: alternatives of oneOf, properties in allOf, names of properties beside others. These
-   steps are counted, too, and a grammar that needs more than max_work is refused with
+   each other: alternatives, schemas that must not hold and the ways to break them, properties in
+   allOf, names of properties beside others or patterns. These steps are counted, too, and a grammar that needs more than max_work is refused with
    BITNET_ERR_LIMIT. The default is at most half a second (server CPU, gcc 12 -O2); a GBNF grammar
    of 2^20 bytes takes 0.06 s. No name or reference is looked up in more steps than it has bits.
    Repetitions cost nothing, and what is compiled is limited by max_nodes.
