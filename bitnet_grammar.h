@@ -119,10 +119,12 @@
    A grammar has at most 2^20 bytes, groups and JSON nest at most 64 deep, and a schema has at most
    20000 values. Compiling takes time in proportion to the text, but for what a schema compares with
    each other: alternatives, schemas that must not hold and the ways to break them, properties in
-   allOf, names of properties beside others or patterns. These steps are counted, too, and a grammar that needs more than max_work is refused with
-   BITNET_ERR_LIMIT. The default is at most half a second (server CPU, gcc 12 -O2); a GBNF grammar
-   of 2^20 bytes takes 0.06 s. No name or reference is looked up in more steps than it has bits.
-   Repetitions cost nothing, and what is compiled is limited by max_nodes.
+   allOf, names of properties beside others or patterns. These steps are counted, too, and a grammar
+   that needs more than max_work is refused with BITNET_ERR_LIMIT. The default is at most half a
+   second (server CPU, gcc 12 -O2); a GBNF grammar of 2^20 bytes takes 0.06 s. No name or reference
+   is looked up in more steps than it has bits. Repetitions cost nothing, and what is compiled is
+   limited by max_nodes. At most 32 schemas at once must not hold, and where the ways to break them
+   would make more than 64 alternatives, only the first way is written.
 
    A pattern that is alone is as cheap. Beside another one, a format, or a length that it does not
    keep by itself, and if ^ or $ is inside of it, what is left of all of them is found: at most 2^15
@@ -2661,7 +2663,7 @@ static uint32_t bitnet_grammar__pattern_inside(bitnet_grammar__builder *b) {
     return t;
 }
 
-/* (...), (?:...) or (?<name>...). Behind all others (?=...) is a group, too: anything may follow. */
+/* (...), (?:...) or (?<name>...). Behind all others (?=...) is a group, too: anything follows. */
 static uint32_t bitnet_grammar__pattern_group(bitnet_grammar__builder *b) {
     const int kind = bitnet_grammar__peek(b, 2), next = bitnet_grammar__peek(b, 3);
     uint32_t i = 3;
