@@ -63,43 +63,54 @@
    notes. {} is any JSON. Not all that a schema allows can be written: what is left out stands
    below.
 
-       any         type (one or several), nullable, enum, const, anyOf, allOf, $ref "#/...", true,
-                   false, {}, and oneOf, if no two alternatives can allow the same value: by types,
-                   by listed values, or by a property that is required and listed. A value keeps all
-                   of them that are beside each other, up to 64 schemas at once.
-                   Beside enum and const: types, lengths and bounds, but no pattern, format,
-                   multipleOf or keywords of arrays and objects that the values would need.
-       object      properties, in their order; required; additionalProperties; propertyNames for
-                   strings, beside properties only as their type; unevaluatedProperties true or
-                   false; minProperties and maxProperties if they hold anyway
+       any         type (one or several), nullable, enum, const, anyOf, oneOf, allOf, not, if, then,
+                   else, $ref, true, false, {}. A value keeps all that are beside each other, up to
+                   64 schemas at once. Values of enum and const are compared with all keywords.
+                   What not, if and the other alternatives of oneOf must not allow is left out by
+                   type, listed values, bounds, lengths, patterns, and properties that are missing,
+                   there, or of another kind. A listed number leaves out all numbers. An alternative
+                   that cannot be told apart from others is not written; if none can, it is refused.
+       object      properties, in their order; required; additionalProperties; patternProperties, up
+                   to 16; propertyNames; unevaluatedProperties true or false; minProperties and
+                   maxProperties; dependentRequired, dependentSchemas, dependencies
                    Without additionalProperties there are no others (as in llama.cpp), unless
-                   properties is not there either. A property may have two schemas only if they are
-                   the same or one of them says nothing, and additionalProperties is true or false
-                   beside other schemas of the object.
-       array       items, prefixItems, items [...] and additionalItems, all of one schema; minItems,
-                   maxItems; uniqueItems: of an enum's values each is written once at most, in the
-                   enum's order; of other items there is one at most, and minItems over 1 is refused
+                   properties and patternProperties are not there either. Other keys count as one
+                   for minProperties. Of more than three patterns a key matches one at most. Of more
+                   than three dependencies all hold, or none of their properties is there.
+       array       items, prefixItems, items [...] and additionalItems, unevaluatedItems true or
+                   false; minItems, maxItems; contains, whose items are the first ones, minContains,
+                   maxContains; uniqueItems: of an enum's values each is written once at most, in
+                   the enum's order; of other items there is one at most, and minItems over 1 is
+                   refused
        string      minLength and maxLength, in code points; pattern; format: date, time, date-time,
-                   duration, email, hostname, ipv4, ipv6, uri, uri-reference, url, uuid,
-                   json-pointer, byte (base64), iso-time, iso-date-time, password, binary. Several
-                   of them are kept together. Of email, hostname, ipv6 and the URIs only usual
-                   forms are written.
+                   duration, email, hostname, ipv4, ipv6, uri, uri-reference, uri-template, url,
+                   uuid, json-pointer, relative-json-pointer, json-pointer-uri-fragment, regex, byte
+                   (base64), iso-time, iso-date-time, and idn- and iri forms of these. Several of
+                   them are kept together. Of email, hostname, ipv6, regex and the URIs only usual
+                   forms are written. Other formats are notes, as for validators.
        integer     minimum, maximum, exclusiveMinimum, exclusiveMaximum (numbers, or true as in
-                   draft 4), up to 2^53; multipleOf, whole numbers up to 10000; format int32, int64
+                   draft 4), up to 2^53; multipleOf, up to 10000; format int8 to int64, uint8 to
+                   uint64
        number      the same bounds, up to 10^15. With bounds numbers have no exponent, 15 digits at
                    most, and 6 places behind the point, or one more than the bounds. Without bounds
-                   at most 16 digits before and behind the point, exponent to 99. multipleOf and the
-                   formats int32 and int64 make it an integer; float and double say nothing.
+                   at most 16 digits before and behind the point, exponent to 99. multipleOf makes
+                   it an integer, or has up to 4 places: validators divide doubles, and so of 0.01
+                   all up to 100 are written that they find to be multiples (0.29 is none), and
+                   beyond that quarters. Formats of integers make it one; float and double say
+                   nothing.
        pattern     ECMAScript's, with the flag u: . [] () (?:) (?<name>) | * + ? {m,n} ^ $ \d \w \s
                    \D \W \S and escaped characters; a sign may be escaped without need. It may match
-                   anywhere, unless ^ and $ hold it. (?= and (?! only behind ^ at the beginning.
-                   \b, \B, \p, lookbehind and references to groups are refused.
-       $ref        a JSON pointer in the fragment of a URI, with %XX and then ~0 and ~1 decoded
-       notes       all other keywords, such as title, default, examples, $defs, discriminator,
-                   x-..., and $id at the root
+                   anywhere, unless ^ and $ hold it. (?= and (?! only behind ^ at the beginning, (?=
+                   also at the end. \p{L} and the like stand for usual characters of theirs, and not
+                   where they must not match. \b, \B, \P, lookbehind and references to groups are
+                   refused. Some patterns of zod have narrower ones instead.
+       $ref        #/..., a JSON pointer in the fragment of a URI, with %XX and then ~0 and ~1
+                   decoded, from the nearest $id on; #name, an $anchor; an $id in the schema.
+                   $dynamicRef and $recursiveRef to the root.
+       notes       all other keywords, such as title, default, examples, $defs, discriminator, x-...
 
-   Refused, among others: not, if, contains, patternProperties, dependentRequired, unevaluatedItems,
-   references to other files, other formats, $id below the root. White space is llama.cpp's: none, a
+   Refused, among others: references to other files; not, if or oneOf with what no keyword above can
+   break, as not {"format": ...}; keywords of draft 3. White space is llama.cpp's: none, a
    blank, or one or two newlines and up to 20 blanks or tabs, between the tokens of JSON but not at
    the end.
 
@@ -107,11 +118,13 @@
    ------
    A grammar has at most 2^20 bytes, groups and JSON nest at most 64 deep, and a schema has at most
    20000 values. Compiling takes time in proportion to the text, but for what a schema compares with
-   each other: alternatives of oneOf, properties in allOf, names of properties beside others. These
-   steps are counted, too, and a grammar that needs more than max_work is refused with
-   BITNET_ERR_LIMIT. The default is at most half a second (server CPU, gcc 12 -O2); a GBNF grammar
-   of 2^20 bytes takes 0.06 s. No name or reference is looked up in more steps than it has bits.
-   Repetitions cost nothing, and what is compiled is limited by max_nodes.
+   each other: alternatives, schemas that must not hold and the ways to break them, properties in
+   allOf, names of properties beside others or patterns. These steps are counted, too, and a grammar
+   that needs more than max_work is refused with BITNET_ERR_LIMIT. The default is at most half a
+   second (server CPU, gcc 12 -O2); a GBNF grammar of 2^20 bytes takes 0.06 s. No name or reference
+   is looked up in more steps than it has bits. Repetitions cost nothing, and what is compiled is
+   limited by max_nodes. At most 32 schemas at once must not hold, and where the ways to break them
+   would make more than 64 alternatives, only the first way is written.
 
    A pattern that is alone is as cheap. Beside another one, a format, or a length that it does not
    keep by itself, and if ^ or $ is inside of it, what is left of all of them is found: at most 2^15
@@ -360,6 +373,8 @@ enum {
 #define BITNET_GRAMMAR__LEAF 0x80000000u   /* in the tree of names */
 #define BITNET_GRAMMAR__RULES 0xFFFFFFFFu  /* the space of rules' names; objects': their values */
 #define BITNET_GRAMMAR__AROUND 0xFFFFFFFEu /* the same of the rules around */
+#define BITNET_GRAMMAR__SETS 0xFFFFFFFDu   /* of sets of schemas */
+#define BITNET_GRAMMAR__ANCHORS 0xFFFFFFFCu
 #define BITNET_GRAMMAR__LISTS 0x80000000u
 /* The parameters, counted from 1, that are printf's format and the first of its values (0: they are
    a va_list). On Windows gcc's own "printf" is Microsoft's. */
@@ -485,6 +500,8 @@ typedef struct bitnet_grammar__value {
     uint32_t first, next, parent;          /* values; NONE */
     uint32_t key, n_key, text, n_text;     /* in the pool, NUL-terminated */
     uint32_t n_parts;
+    uint32_t keyword;                      /* that its key is, if it is one: from 1 on */
+    uint64_t has;                          /* keywords among its parts */
     uint32_t rule;                         /* of the schema that it is; NONE: not yet */
     uint32_t behind;                       /* its $ref, and so on; NONE: not yet, RING: a ring */
     uint32_t target;                       /* what its $ref names */
@@ -494,21 +511,48 @@ typedef struct bitnet_grammar__value {
 
 /* Schemas that a value must keep all at once: one, and what its $ref, its allOf, and the
    alternatives that have been chosen add to it. */
-enum { BITNET_GRAMMAR__TOGETHER = 64 };
+enum {
+    BITNET_GRAMMAR__TOGETHER = 64,
+    BITNET_GRAMMAR__NOT_TOGETHER = 32,     /* that must not hold */
+    BITNET_GRAMMAR__CHOICES = 64,          /* ways to break schemas that are looked into */
+    /* What is demanded of a value, by a value of the schema: */
+    BITNET_GRAMMAR__BROKEN = 1,            /* this keyword does not hold */
+    BITNET_GRAMMAR__MISSING,               /* it is an object without the property of this name, */
+    BITNET_GRAMMAR__PRESENT,               /* one with a property of this key, */
+    BITNET_GRAMMAR__UNKEPT,                /* one whose property with this key breaks this schema */
+    BITNET_GRAMMAR__BARRED,                /* if it is an object, it has no property of this key, */
+    BITNET_GRAMMAR__DEMANDED               /* it has the properties that this array names */
+};
 typedef struct bitnet_grammar__all {
     uint32_t v[BITNET_GRAMMAR__TOGETHER];
-    uint8_t chosen[BITNET_GRAMMAR__TOGETHER];          /* bit 0: of its anyOf, 1: of its oneOf */
+    uint8_t chosen[BITNET_GRAMMAR__TOGETHER];          /* bit i: of its choice number i */
     uint8_t from[BITNET_GRAMMAR__TOGETHER];            /* what led to it */
-    uint32_t n;
+    uint32_t no[BITNET_GRAMMAR__NOT_TOGETHER];         /* schemas that must not hold */
+    uint32_t demand[BITNET_GRAMMAR__NOT_TOGETHER];     /* what has been chosen to break them */
+    uint8_t kind[BITNET_GRAMMAR__NOT_TOGETHER];
+    uint32_t n, n_no, n_demands;
+    uint32_t ways;                         /* how many alternatives there are, of breaking some */
+    int deep;                              /* how often one has been chosen */
+    int several;                           /* the first schema does not lead to all others */
     int fails;                             /* one of them is false */
 } bitnet_grammar__all;
+
+/* A part of a list. */
+typedef struct bitnet_grammar__part { uint32_t item, next; } bitnet_grammar__part;
 
 /* A property of an object, while its schema is compiled. */
 typedef struct bitnet_grammar__property {
     uint32_t key, n_key;                   /* in the pool */
-    uint32_t schema;                       /* value; NONE: any */
+    uint32_t first;                        /* of its schemas, in b->parts; NONE: any value */
+    uint32_t set;                          /* a bit for each pattern that its key matches */
     int required, barred;                  /* must be there; must not */
 } bitnet_grammar__property;
+
+/* Several schemas that are one rule: 2 * value, + 1 if it must not hold. */
+typedef struct bitnet_grammar__set {
+    uint32_t key, n;                       /* in the pool, sorted */
+    uint32_t rule;
+} bitnet_grammar__set;
 
 typedef struct bitnet_grammar__array { void *p; uint32_t n, cap; } bitnet_grammar__array;
 
@@ -526,11 +570,16 @@ typedef struct bitnet_grammar__builder {
     bitnet_grammar__array values, pool, properties, bytes, utf8, todo, names, forks, listed;
     uint32_t top;                          /* of the tree of names: a fork or leaf, or NONE */
     uint32_t n_lists;                      /* of properties and the like: spaces from LISTS on */
+    uint32_t n_properties;                 /* the list of an object's properties */
     uint32_t space;                        /* of the rules being read: RULES or AROUND */
+    bitnet_grammar__array parts, together, several, patterns;
     /* Of the string whose limits are being built, see patterns. */
     bitnet_grammar__array terms, sets, limits, steps, bounds, kinds, members, states, moves;
     bitnet_grammar__array marks, stack;
-    uint32_t n_anchors, stamp;
+    uint32_t n_anchors, stamp, n_kinds;
+    int opposite, narrowed;                /* a pattern must not match; matches more than here */
+    uint32_t pattern;                      /* whose states these are; NONE: of another string */
+    uint32_t unbroken;                     /* a schema that must not hold, which cannot be kept */
     const char *source;                    /* what the caller gave: places in errors are in it */
     uint32_t n_source, place;              /* where text comes from, if that is something else */
 } bitnet_grammar__builder;
@@ -767,7 +816,10 @@ static bitnet_grammar__frag bitnet_grammar__seq(bitnet_grammar__builder *b, bitn
 
 static bitnet_grammar__frag bitnet_grammar__or(bitnet_grammar__builder *b, bitnet_grammar__frag x,
                                                bitnet_grammar__frag y) {
-    const uint32_t s = bitnet_grammar__add_node(b, BITNET_GRAMMAR__SPLIT, x.start, y.start);
+    uint32_t s;
+    if (!x.start) return y;                /* it fails */
+    if (!y.start) return x;
+    s = bitnet_grammar__add_node(b, BITNET_GRAMMAR__SPLIT, x.start, y.start);
     bitnet_grammar__link(b, x.end, y.end);
     return bitnet_grammar__pair(s, y.end);
 }
@@ -1351,6 +1403,37 @@ enum {
     BITNET_GRAMMAR__ARRAY = 64, BITNET_GRAMMAR__OBJECT = 128
 };
 
+/* All keywords of any draft that say what a value must be, and OpenAPI's nullable; all others are
+   notes. `types`: what they are about, 0: any value. Those of draft 3 are refused. */
+#define BITNET_GRAMMAR__KEYWORDS(X) \
+    X(REF, "$ref $dynamicRef $recursiveRef", 0) X(ALL_OF, "allOf", 0) X(ANY_OF, "anyOf", 0) \
+    X(ONE_OF, "oneOf", 0) X(NOT, "not", 0) X(IF, "if", 0) X(ENUM, "enum", 0) \
+    X(CONST, "const", 0) X(TYPE, "type", 0) X(NULLABLE, "nullable", 0) \
+    X(DRAFT_3, "extends disallow divisibleBy", 0) X(FORMAT, "format", 0) \
+    X(MIN_LENGTH, "minLength", 32) X(MAX_LENGTH, "maxLength", 32) X(PATTERN, "pattern", 32) \
+    X(MINIMUM, "minimum", 24) X(MAXIMUM, "maximum", 24) \
+    X(EXCLUSIVE_MINIMUM, "exclusiveMinimum", 24) X(EXCLUSIVE_MAXIMUM, "exclusiveMaximum", 24) \
+    X(MULTIPLE_OF, "multipleOf", 24) \
+    X(ITEMS, "items", 64) X(PREFIX_ITEMS, "prefixItems", 64) \
+    X(ADDITIONAL_ITEMS, "additionalItems", 64) X(UNEVALUATED_ITEMS, "unevaluatedItems", 64) \
+    X(CONTAINS, "contains", 64) X(MIN_ITEMS, "minItems", 64) X(MAX_ITEMS, "maxItems", 64) \
+    X(UNIQUE_ITEMS, "uniqueItems", 64) \
+    X(PROPERTIES, "properties", 128) X(REQUIRED, "required", 128) \
+    X(ADDITIONAL_PROPERTIES, "additionalProperties", 128) \
+    X(PATTERN_PROPERTIES, "patternProperties", 128) \
+    X(UNEVALUATED_PROPERTIES, "unevaluatedProperties", 128) \
+    X(PROPERTY_NAMES, "propertyNames", 128) X(MIN_PROPERTIES, "minProperties", 128) \
+    X(MAX_PROPERTIES, "maxProperties", 128) X(DEPENDENT_REQUIRED, "dependentRequired", 128) \
+    X(DEPENDENT_SCHEMAS, "dependentSchemas", 128) X(DEPENDENCIES, "dependencies", 128)
+#define BITNET_GRAMMAR__X(name, names, types) BITNET_GRAMMAR__K_##name,
+enum { BITNET_GRAMMAR__KEYWORDS(BITNET_GRAMMAR__X) BITNET_GRAMMAR__N_KEYWORDS };
+#undef BITNET_GRAMMAR__X
+#define BITNET_GRAMMAR__X(name, names, types) {names, types},
+static const struct { const char *names; uint32_t types; } bitnet_grammar__keywords[] = {
+    BITNET_GRAMMAR__KEYWORDS(BITNET_GRAMMAR__X)};
+#undef BITNET_GRAMMAR__X
+#define BITNET_GRAMMAR__WORD(name) ((uint64_t)1 << BITNET_GRAMMAR__K_##name)
+
 static void bitnet_grammar__json_space(bitnet_grammar__builder *b) {
     int c = bitnet_grammar__peek(b, 0);
     while (c == ' ' || c == '\t' || c == '\n' || c == '\r') {
@@ -1477,6 +1560,29 @@ static uint32_t bitnet_grammar__get(bitnet_grammar__builder *b, uint32_t v, cons
 
 static uint32_t bitnet_grammar__json_value(bitnet_grammar__builder *b, uint32_t parent);
 
+/* Is a word of n bytes, any bytes, in a list of them with blanks between? */
+static int bitnet_grammar__is_in(const char *list, const char *word, uint32_t n) {
+    size_t size;
+    for (list += strspn(list, " "); *list; list += strspn(list, " ")) {
+        size = strcspn(list, " ");
+        if (size == n && !memcmp(list, word, n)) return 1;
+        list += size;
+    }
+    return 0;
+}
+
+/* Notes that a part of an object has the name of a keyword. */
+static void bitnet_grammar__find_keyword(bitnet_grammar__builder *b, uint32_t v, uint32_t part) {
+    const bitnet_grammar__value *p = &BITNET_GRAMMAR__VALUE(b, part);
+    uint32_t i;
+    for (i = 0; i < BITNET_GRAMMAR__N_KEYWORDS; i++)
+        if (bitnet_grammar__is_in(bitnet_grammar__keywords[i].names,
+                                  BITNET_GRAMMAR__POOL(b, p->key), p->n_key)) break;
+    if (i == BITNET_GRAMMAR__N_KEYWORDS) return;
+    BITNET_GRAMMAR__VALUE(b, part).keyword = i + 1;
+    BITNET_GRAMMAR__VALUE(b, v).has |= (uint64_t)1 << i;
+}
+
 /* The parts of an array or object, behind its bracket. */
 static void bitnet_grammar__json_parts(bitnet_grammar__builder *b, uint32_t v, int close) {
     uint32_t part, last = BITNET_GRAMMAR__NONE, key = 0, n_key = 0, name = BITNET_GRAMMAR__NONE;
@@ -1502,6 +1608,7 @@ static void bitnet_grammar__json_parts(bitnet_grammar__builder *b, uint32_t v, i
         if (close == '}') BITNET_GRAMMAR__NAME(b, name).item = part;
         BITNET_GRAMMAR__VALUE(b, part).key = key;
         BITNET_GRAMMAR__VALUE(b, part).n_key = n_key;
+        if (close == '}') bitnet_grammar__find_keyword(b, v, part);
         BITNET_GRAMMAR__VALUE(b, v).n_parts++;
         if (last == BITNET_GRAMMAR__NONE) BITNET_GRAMMAR__VALUE(b, v).first = part;
         else BITNET_GRAMMAR__VALUE(b, last).next = part;
@@ -1631,6 +1738,44 @@ static bitnet_grammar__frag bitnet_grammar__schema(bitnet_grammar__builder *b, u
     return bitnet_grammar__call(b, bitnet_grammar__rule_of(b, v));
 }
 
+static int bitnet_grammar__compare_numbers(const void *x, const void *y) {
+    const uint32_t a = *(const uint32_t *)x, b = *(const uint32_t *)y;
+    return a < b ? -1 : a > b;
+}
+
+/* The rule of the schemas in b->together, 2 * value, + 1 for one that must not hold: of all at
+   once. What says nothing is left out, and each set has one rule. */
+static uint32_t bitnet_grammar__rule_of_all(bitnet_grammar__builder *b) {
+    uint32_t *list = (uint32_t *)b->together.p, i, n = 0, size, key, r;
+    bitnet_grammar__set *set;
+    if (b->code) return 0;
+    bitnet_grammar__spend(b, 8 * (uint64_t)b->together.n);
+    if (b->together.n) qsort(list, b->together.n, sizeof *list, bitnet_grammar__compare_numbers);
+    for (i = 0; i < b->together.n; i++) {
+        const bitnet_grammar__value *v = &BITNET_GRAMMAR__VALUE(b, list[i] / 2);
+        if ((n && list[n - 1] == list[i]) || (!(list[i] & 1) && v->type == BITNET_GRAMMAR__TRUE) ||
+            (!(list[i] & 1) && v->type == BITNET_GRAMMAR__OBJECT && !v->has)) continue;
+        list[n++] = list[i];
+    }
+    if (n == 0) return bitnet_grammar__rule_of(b, BITNET_GRAMMAR__NONE);
+    if (n == 1 && !(list[0] & 1)) return bitnet_grammar__rule_of(b, list[0] / 2);
+    size = n * (uint32_t)sizeof *list;
+    i = bitnet_grammar__look_up(b, BITNET_GRAMMAR__SETS, (const char *)list, size);
+    if (i != BITNET_GRAMMAR__NONE) return ((bitnet_grammar__set *)b->several.p)[i].rule;
+    key = b->pool.n;
+    bitnet_grammar__put(b, &b->pool, list, size);
+    bitnet_grammar__add_name(b, BITNET_GRAMMAR__SETS, key, size, b->several.n);
+    r = bitnet_grammar__add_rule(b, 0, 0, b->code ? 0 : BITNET_GRAMMAR__VALUE(b, list[0] / 2).at);
+    if (!bitnet_grammar__room(b, &b->several, 1, sizeof *set) ||
+        !bitnet_grammar__room(b, &b->todo, 1, sizeof r)) return 0;
+    set = (bitnet_grammar__set *)b->several.p + b->several.n;
+    set->key = key;
+    set->n = n;
+    set->rule = r;
+    ((uint32_t *)b->todo.p)[b->todo.n++] = BITNET_GRAMMAR__LEAF | b->several.n++;
+    return r;
+}
+
 /* ---- errors ---- */
 
 /* Where a value is, as a JSON pointer: #/properties/a/items. */
@@ -1664,74 +1809,25 @@ static bitnet_grammar__frag bitnet_grammar__wrong(bitnet_grammar__builder *b, bi
     return f;
 }
 
-/* Is a word of n bytes, any bytes, in a list of them with blanks between? */
-static int bitnet_grammar__is_in(const char *list, const char *word, uint32_t n) {
-    size_t size;
-    for (list += strspn(list, " "); *list; list += strspn(list, " ")) {
-        size = strcspn(list, " ");
-        if (size == n && !memcmp(list, word, n)) return 1;
-        list += size;
-    }
-    return 0;
-}
-
-/* All keywords of any draft that say what a value must be, and OpenAPI's nullable. All others are
-   notes. Of these the second list is not supported. */
-static const char bitnet_grammar__kept[] =
-    " $ref allOf anyOf oneOf enum const type nullable properties required additionalProperties "
-    "unevaluatedProperties propertyNames minProperties maxProperties items prefixItems "
-    "additionalItems minItems maxItems uniqueItems minLength maxLength pattern format minimum "
-    "maximum exclusiveMinimum exclusiveMaximum multipleOf ";
-static const char bitnet_grammar__refused[] =
-    " not if then else contains minContains maxContains patternProperties dependentRequired "
-    "dependentSchemas dependencies unevaluatedItems $dynamicRef $recursiveRef extends disallow "
-    "divisibleBy ";
-
-/* Refuses keywords that are not supported. */
-static void bitnet_grammar__check_keywords(bitnet_grammar__builder *b, uint32_t v) {
-    uint32_t p;
-    bitnet_grammar__spend(b, 64 * (uint64_t)BITNET_GRAMMAR__VALUE(b, v).n_parts);
-    for (p = BITNET_GRAMMAR__VALUE(b, v).first; p != BITNET_GRAMMAR__NONE && !b->code;
-         p = BITNET_GRAMMAR__VALUE(b, p).next) {
-        const char *key = BITNET_GRAMMAR__POOL(b, BITNET_GRAMMAR__VALUE(b, p).key);
-        const uint32_t n = BITNET_GRAMMAR__VALUE(b, p).n_key;
-        if (bitnet_grammar__is_in(bitnet_grammar__refused, key, n) ||
-            (bitnet_grammar__is_in(" $id id ", key, n) &&
-             BITNET_GRAMMAR__VALUE(b, v).parent != BITNET_GRAMMAR__NONE))
-            bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, p, "this keyword is not supported");
-    }
-}
-
 /* Has a schema any of some keywords? */
-static int bitnet_grammar__has_any(bitnet_grammar__builder *b, uint32_t v, const char *list) {
-    uint32_t p;
-    bitnet_grammar__spend(b, 64 * (uint64_t)BITNET_GRAMMAR__VALUE(b, v).n_parts);
-    for (p = BITNET_GRAMMAR__VALUE(b, v).first; p != BITNET_GRAMMAR__NONE;
-         p = BITNET_GRAMMAR__VALUE(b, p).next)
-        if (bitnet_grammar__is_in(list, BITNET_GRAMMAR__POOL(b, BITNET_GRAMMAR__VALUE(b, p).key),
-                                  BITNET_GRAMMAR__VALUE(b, p).n_key)) return 1;
-    return 0;
+static int bitnet_grammar__has(const bitnet_grammar__builder *b, uint32_t v, uint64_t words) {
+    return (BITNET_GRAMMAR__VALUE(b, v).has & words) != 0;
 }
 
-/* Does a schema say anything about values, besides in the keywords of a list? */
-static int bitnet_grammar__binds(bitnet_grammar__builder *b, uint32_t v, const char *besides) {
-    uint32_t p;
-    bitnet_grammar__spend(b, 64 * (uint64_t)BITNET_GRAMMAR__VALUE(b, v).n_parts);
-    for (p = BITNET_GRAMMAR__VALUE(b, v).first; p != BITNET_GRAMMAR__NONE;
-         p = BITNET_GRAMMAR__VALUE(b, p).next) {
-        const char *key = BITNET_GRAMMAR__POOL(b, BITNET_GRAMMAR__VALUE(b, p).key);
-        const uint32_t n = BITNET_GRAMMAR__VALUE(b, p).n_key;
-        if (!bitnet_grammar__is_in(besides, key, n) &&
-            (bitnet_grammar__is_in(bitnet_grammar__kept, key, n) ||
-             bitnet_grammar__is_in(bitnet_grammar__refused, key, n))) return 1;
-    }
-    return 0;
+/* Is a value the one of a keyword of its schema? */
+static int bitnet_grammar__is_word_of(const bitnet_grammar__builder *b, uint32_t p, int keyword) {
+    return BITNET_GRAMMAR__VALUE(b, p).keyword == (uint32_t)keyword + 1;
 }
 
-/* A count that a keyword gives, or what it is without. */
-static int32_t bitnet_grammar__count(bitnet_grammar__builder *b, uint32_t v, const char *key,
-                                     int32_t without) {
-    const uint32_t p = bitnet_grammar__get(b, v, key);
+/* The value of a keyword of a schema, or NONE. */
+static uint32_t bitnet_grammar__said(bitnet_grammar__builder *b, uint32_t v, int keyword) {
+    return BITNET_GRAMMAR__VALUE(b, v).has >> keyword & 1
+               ? bitnet_grammar__get(b, v, bitnet_grammar__keywords[keyword].names)
+               : BITNET_GRAMMAR__NONE;
+}
+
+/* A count, or what it is without a value. */
+static int32_t bitnet_grammar__read_count(bitnet_grammar__builder *b, uint32_t p, int32_t without) {
     double x;
     if (p == BITNET_GRAMMAR__NONE) return without;
     x = BITNET_GRAMMAR__VALUE(b, p).number;
@@ -1741,6 +1837,12 @@ static int32_t bitnet_grammar__count(bitnet_grammar__builder *b, uint32_t v, con
         bitnet_grammar__wrong(b, BITNET_ERR_LIMIT, p, "over a million");
     else if (x > (double)BITNET_GRAMMAR__MOST) x = BITNET_GRAMMAR__MOST;
     return b->code ? 0 : (int32_t)x;
+}
+
+/* The count that a keyword gives. */
+static int32_t bitnet_grammar__count(bitnet_grammar__builder *b, uint32_t v, int keyword,
+                                     int32_t without) {
+    return bitnet_grammar__read_count(b, bitnet_grammar__said(b, v, keyword), without);
 }
 
 /* ---- values that are listed ---- */
@@ -1775,10 +1877,12 @@ static void bitnet_grammar__plant_text(bitnet_grammar__builder *b, uint32_t root
     }
 }
 
+static void bitnet_grammar__push(bitnet_grammar__builder *b, bitnet_grammar__array *a, uint32_t x);
 static uint32_t bitnet_grammar__types(bitnet_grammar__builder *b, uint32_t v);
 static int bitnet_grammar__format_is(bitnet_grammar__builder *b, uint32_t v, const char *list);
 static void bitnet_grammar__add_schema(bitnet_grammar__builder *b, bitnet_grammar__all *all,
                                        uint32_t v, uint32_t from);
+static void bitnet_grammar__add_together(bitnet_grammar__builder *b, bitnet_grammar__all *all);
 static void bitnet_grammar__expand(bitnet_grammar__builder *b, bitnet_grammar__all *all);
 
 /* Do two values differ, for certain? */
@@ -1797,17 +1901,6 @@ static int bitnet_grammar__differ(bitnet_grammar__builder *b, uint32_t x, uint32
                memcmp(BITNET_GRAMMAR__POOL(b, v->text), BITNET_GRAMMAR__POOL(b, w->text),
                       v->n_text) != 0;
     return 0;
-}
-
-/* The same value, written the same way. */
-static int bitnet_grammar__same(bitnet_grammar__builder *b, uint32_t x, uint32_t y) {
-    uint32_t middle;
-    b->bytes.n = 0;
-    bitnet_grammar__dump(b, x);
-    middle = b->bytes.n;
-    bitnet_grammar__dump(b, y);
-    return !b->code && b->bytes.n == 2 * middle &&
-           !memcmp(b->bytes.p, (char *)b->bytes.p + middle, middle);
 }
 
 /* ---- numbers ---- */
@@ -1947,25 +2040,42 @@ static int64_t bitnet_grammar__scaled(bitnet_grammar__builder *b, uint32_t v, in
     return x;
 }
 
+/* Formats of integers, and their bounds; those of 64 bits are beyond what is written. */
+static const struct { const char *name; double low, high; } bitnet_grammar__integers[] = {
+    {"int8", -128, 127}, {"int16", -32768, 32767}, {"int32", -2147483648.0, 2147483647},
+    {"uint8", 0, 255}, {"uint16", 0, 65535}, {"uint32", 0, 4294967295.0},
+    {"int64", -9e15, 9e15}, {"uint64", 0, 9e15}};
+
+/* The number of a schema's format among them, or -1. */
+static int bitnet_grammar__integer_format(bitnet_grammar__builder *b, uint32_t v) {
+    int i = (int)(sizeof bitnet_grammar__integers / sizeof bitnet_grammar__integers[0]);
+    while (i-- > 0)
+        if (bitnet_grammar__format_is(b, v, bitnet_grammar__integers[i].name)) return i;
+    return -1;
+}
+
 /* What the keywords of all schemas say about numbers. */
 typedef struct bitnet_grammar__span {
     int64_t low, high;                     /* in units of 10^-places */
     int64_t places, by;
     int whole, bounded, has_low, has_high;
+    uint32_t step;                         /* a multipleOf with a fraction: value; NONE */
+    int64_t digits, unit;                  /* which is digits / unit, unit a power of 10 */
 } bitnet_grammar__span;
 
-static const struct { const char *key, *exclusive; int up; } bitnet_grammar__bounds[] = {
-    {"minimum", "exclusiveMinimum", 1}, {"maximum", "exclusiveMaximum", 0},
-    {"exclusiveMinimum", 0, 1}, {"exclusiveMaximum", 0, 0}};
+static const struct { int keyword, exclusive, up; } bitnet_grammar__bounds[] = {
+    {BITNET_GRAMMAR__K_MINIMUM, BITNET_GRAMMAR__K_EXCLUSIVE_MINIMUM, 1},
+    {BITNET_GRAMMAR__K_MAXIMUM, BITNET_GRAMMAR__K_EXCLUSIVE_MAXIMUM, 0},
+    {BITNET_GRAMMAR__K_EXCLUSIVE_MINIMUM, 0, 1}, {BITNET_GRAMMAR__K_EXCLUSIVE_MAXIMUM, 0, 0}};
 
 /* A bound of a schema, or NONE. That exclusiveMinimum is true makes minimum exclusive. */
 static uint32_t bitnet_grammar__bound(bitnet_grammar__builder *b, uint32_t v, int i,
                                       int *exclusive) {
-    const char *other = bitnet_grammar__bounds[i].exclusive;
-    const uint32_t p = bitnet_grammar__get(b, v, bitnet_grammar__bounds[i].key);
+    const int other = bitnet_grammar__bounds[i].exclusive;
+    const uint32_t p = bitnet_grammar__said(b, v, bitnet_grammar__bounds[i].keyword);
     const uint8_t type = bitnet_grammar__type(b, p);
     *exclusive = !other ||
-                 bitnet_grammar__type(b, bitnet_grammar__get(b, v, other)) == BITNET_GRAMMAR__TRUE;
+                 bitnet_grammar__type(b, bitnet_grammar__said(b, v, other)) == BITNET_GRAMMAR__TRUE;
     if (!other && (type & (BITNET_GRAMMAR__TRUE | BITNET_GRAMMAR__FALSE)))
         return BITNET_GRAMMAR__NONE;
     if (p != BITNET_GRAMMAR__NONE && !(type & (BITNET_GRAMMAR__INTEGER | BITNET_GRAMMAR__NUMBER)))
@@ -1973,19 +2083,34 @@ static uint32_t bitnet_grammar__bound(bitnet_grammar__builder *b, uint32_t v, in
     return p;
 }
 
-/* multipleOf: a whole number. Those of several schemas are kept together. */
+/* multipleOf: a whole number, of which those of several schemas are kept together, or one with a
+   fraction. */
 static void bitnet_grammar__multiple(bitnet_grammar__builder *b, uint32_t v,
                                      bitnet_grammar__span *s) {
-    const uint32_t p = bitnet_grammar__get(b, v, "multipleOf");
+    const uint32_t p = bitnet_grammar__said(b, v, BITNET_GRAMMAR__K_MULTIPLE_OF);
+    const double step = p == BITNET_GRAMMAR__NONE ? 0 : BITNET_GRAMMAR__VALUE(b, p).number;
     int64_t x, y, z, by;
     if (p == BITNET_GRAMMAR__NONE || b->code) return;
     if (!(bitnet_grammar__type(b, p) & (BITNET_GRAMMAR__INTEGER | BITNET_GRAMMAR__NUMBER)) ||
-        BITNET_GRAMMAR__VALUE(b, p).number <= 0)
-        bitnet_grammar__wrong(b, BITNET_ERR_FORMAT, p, "not a number over 0");
-    else if (bitnet_grammar__type(b, p) != BITNET_GRAMMAR__INTEGER ||
-             BITNET_GRAMMAR__VALUE(b, p).number > (double)BITNET_GRAMMAR__MULTIPLE)
-        bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, p,
-                              "only whole numbers up to 10000 are supported");
+        step <= 0) bitnet_grammar__wrong(b, BITNET_ERR_FORMAT, p, "not a number over 0");
+    else if (step > (double)BITNET_GRAMMAR__MULTIPLE)
+        bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, p, "only up to 10000 is supported");
+    if (bitnet_grammar__type(b, p) == BITNET_GRAMMAR__NUMBER && !b->code) {
+        for (s->unit = 10; s->unit < 10000; s->unit *= 10) {
+            s->digits = (int64_t)(step * (double)s->unit + 0.5);
+            if ((double)s->digits / (double)s->unit == step) break;
+        }
+        s->digits = (int64_t)(step * (double)s->unit + 0.5);
+        if ((double)s->digits / (double)s->unit != step || s->by > 1 ||
+            s->step != BITNET_GRAMMAR__NONE)
+            bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, p,
+                                  "only one with a fraction, of up to 4 digits, is supported");
+        s->step = p;
+        s->bounded = 1;
+        return;
+    }
+    if (s->step != BITNET_GRAMMAR__NONE)
+        bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, p, "beside one with a fraction");
     if (b->code) return;
     by = (int64_t)BITNET_GRAMMAR__VALUE(b, p).number;
     for (x = s->by, y = by; y; x = z) {    /* the greatest common divisor */
@@ -2006,26 +2131,41 @@ static bitnet_grammar__span bitnet_grammar__read_bounds(bitnet_grammar__builder 
     bitnet_grammar__span s;
     int64_t most = 0, digits = 1, x;
     uint32_t i, p;
-    int k, exclusive, pass;
+    int k, exclusive, pass, up;
     memset(&s, 0, sizeof s);
     s.by = 1;
+    s.step = BITNET_GRAMMAR__NONE;
     s.whole = whole;
+    s.low = INT64_MIN;
+    s.high = INT64_MAX;
     for (i = 0; i < all->n; i++) {
         bitnet_grammar__multiple(b, all->v[i], &s);
-        if (bitnet_grammar__format_is(b, all->v[i], " int32 int64 ")) s.whole = 1;
-        if (bitnet_grammar__format_is(b, all->v[i], " int32 ")) {
-            s.low = -(int64_t)2147483647 - 1;
-            s.high = 2147483647;
-            s.bounded = s.has_low = s.has_high = 1;
-        }
+        k = bitnet_grammar__integer_format(b, all->v[i]);
+        if (k < 0) continue;
+        s.whole = 1;
+        if (bitnet_grammar__integers[k].low == -9e15) continue;        /* int64 */
+        s.bounded = s.has_low = 1;
+        if ((double)s.low < bitnet_grammar__integers[k].low)
+            s.low = (int64_t)bitnet_grammar__integers[k].low;
+        if (bitnet_grammar__integers[k].high == 9e15) continue;
+        s.has_high = 1;
+        if ((double)s.high > bitnet_grammar__integers[k].high)
+            s.high = (int64_t)bitnet_grammar__integers[k].high;
     }
-    if (!s.has_low) s.low = INT64_MIN, s.high = INT64_MAX;
     s.places = 6;
     for (pass = 0; pass < 2; pass++) {
-        for (i = 0; i < all->n && !b->code; i++)
+        for (i = 0; i < all->n + all->n_demands && !b->code; i++)
             for (k = 0; k < 4 && !b->code; k++) {
-                const int up = bitnet_grammar__bounds[k].up;
-                p = bitnet_grammar__bound(b, all->v[i], k, &exclusive);
+                const uint32_t d_at = i < all->n ? 0 : all->demand[i - all->n];
+                const int broken = i >= all->n;
+                if (broken && (all->kind[i - all->n] != BITNET_GRAMMAR__BROKEN ||
+                               !bitnet_grammar__is_word_of(b, d_at,
+                                                           bitnet_grammar__bounds[k].keyword)))
+                    continue;
+                up = bitnet_grammar__bounds[k].up ^ broken;
+                p = bitnet_grammar__bound(b, broken ? BITNET_GRAMMAR__VALUE(b, d_at).parent
+                                                    : all->v[i], k, &exclusive);
+                exclusive ^= broken;
                 if (p == BITNET_GRAMMAR__NONE || b->code) continue;
                 s.bounded = 1;
                 bitnet_grammar__read_decimal(b, p, &d);
@@ -2055,6 +2195,8 @@ static bitnet_grammar__span bitnet_grammar__read_bounds(bitnet_grammar__builder 
     }
     if (s.low < -most) s.low = -most;
     if (s.high > most) s.high = most;
+    if (s.step != BITNET_GRAMMAR__NONE && !s.whole && s.places < 4 && !b->code)
+        bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, s.step, "beside so large a bound");
     return s;
 }
 
@@ -2112,12 +2254,124 @@ static bitnet_grammar__frag bitnet_grammar__decimals(bitnet_grammar__builder *b,
     return all;
 }
 
+/* ---- multiples of a number with a fraction ----
+
+   A validator divides doubles: x / 0.1 is whole for 0.1 and 0.2, but not for 0.3. So numbers whose
+   whole part is small are tried one by one. Of larger ones those are written that a double holds
+   exactly: with 0.01 the fractions 0, .25, .5 and .75. */
+
+typedef struct bitnet_grammar__steps {
+    const bitnet_grammar__span *s;
+    double step;
+    int64_t low, high, most;               /* in units of 1 / s->unit; whole parts */
+    uint32_t end;
+} bitnet_grammar__steps;
+
+/* Is x / s->unit a multiple, as a validator finds it, and within the bounds? */
+static int bitnet_grammar__is_multiple(const bitnet_grammar__steps *m, int64_t x) {
+    volatile double value = (double)x / (double)m->s->unit, times;
+    times = value / m->step;
+    return x >= m->low && x <= m->high && times == (double)(int64_t)times;
+}
+
+/* What follows the digits x: n of them are behind the point, -1: there is none yet. 0: nothing. */
+static uint32_t bitnet_grammar__step_node(bitnet_grammar__builder *b,
+                                          const bitnet_grammar__steps *m, int64_t x, int n) {
+    bitnet_grammar__edge edges[11];
+    uint32_t n_edges = 0, to, node = 0, c;
+    int64_t unit = m->s->unit, i;
+    for (i = 0; i < n; i++) unit /= 10;
+    bitnet_grammar__spend(b, 12);
+    if (b->code) return 0;
+    for (c = '.'; c <= '9'; c++) {
+        const int64_t next = 10 * x + ((int64_t)c - '0');
+        if (c == '/' || (c == '.' && n >= 0) || (c > '.' && n >= 0 && unit == 1) ||
+            (c > '.' && n < 0 && (x == 0 || next > m->most))) continue;
+        to = c == '.' ? bitnet_grammar__step_node(b, m, x, 0)
+                      : bitnet_grammar__step_node(b, m, next, n < 0 ? n : n + 1);
+        if (!to) continue;
+        if (n_edges && edges[n_edges - 1].next == to && edges[n_edges - 1].high + 1u == c)
+            edges[n_edges - 1].high = (uint8_t)c;
+        else {
+            edges[n_edges].low = edges[n_edges].high = (uint8_t)c;
+            edges[n_edges++].next = to;
+        }
+    }
+    if (n_edges) node = bitnet_grammar__bytes_node(b, edges, n_edges, b->nodes.n);
+    if (n == 0 || !bitnet_grammar__is_multiple(m, x * unit)) return node;
+    return node ? bitnet_grammar__add_node(b, BITNET_GRAMMAR__SPLIT, m->end, node) : m->end;
+}
+
+/* Is x / step whole for each x that is a multiple and that a double holds exactly? That is so if
+   the double `step` is off by 2^-54 of the number at most. */
+static int bitnet_grammar__is_near(const bitnet_grammar__span *s, double step) {
+    uint64_t off, power = 1;
+    double scaled = step, size = (double)s->digits;
+    int64_t d;
+    for (; scaled < 4503599627370496.0; scaled *= 2, size *= 2) power *= 2;
+    off = (uint64_t)scaled * (uint64_t)s->unit - (uint64_t)s->digits * power;      /* modulo 2^64 */
+    d = off >> 63 ? -(int64_t)(~off + 1) : (int64_t)off;
+    return (double)(d < 0 ? -d : d) * 18014398509481984.0 <= size;
+}
+
+/* Numbers from low to high, in units of 10^-places, low from 0 on. */
+static bitnet_grammar__frag bitnet_grammar__multiples(bitnet_grammar__builder *b,
+                                                      const bitnet_grammar__span *s, int64_t low,
+                                                      int64_t high) {
+    bitnet_grammar__steps m;
+    bitnet_grammar__frag f, g, h;
+    uint32_t digit, to, start = 0;
+    int64_t scale = 1, i, first, last, whole = s->digits, by = s->unit;
+    char text[24];
+    for (i = 0; i < s->places; i++) scale *= 10;
+    m.s = s;
+    m.step = BITNET_GRAMMAR__VALUE(b, s->step).number;
+    m.most = 10000 * s->digits / s->unit < 1000 ? 10000 * s->digits / s->unit : 1000;
+    if (m.most < 1) m.most = 1;
+    m.low = s->whole ? low * s->unit : (low + scale / s->unit - 1) / (scale / s->unit);
+    m.high = s->whole ? (high < 100000 ? high : 100000) * s->unit : high / (scale / s->unit);
+    m.end = bitnet_grammar__join(b);
+    for (; by; by = i) {                   /* the least whole multiple: digits / gcd */
+        i = whole % by;
+        whole = by;
+    }
+    whole = s->digits / whole;
+    for (digit = 0; digit <= 9 && !s->whole && !b->code; digit++) {
+        if (digit > m.most) break;
+        to = bitnet_grammar__step_node(b, &m, digit, -1);
+        if (!to) continue;
+        f = bitnet_grammar__byte(b, '0' + digit, '0' + digit);
+        bitnet_grammar__link(b, f.end, to);
+        start = bitnet_grammar__add_node(b, BITNET_GRAMMAR__SPLIT, f.start, start);
+    }
+    f = bitnet_grammar__pair(start, m.end);
+    first = (low + scale - 1) / scale;
+    last = high / scale;
+    if (first <= m.most && !s->whole) first = m.most + 1;
+    if (!bitnet_grammar__is_near(s, m.step) || whole > BITNET_GRAMMAR__MULTIPLE || first > last ||
+        b->code) return f;
+    g = bitnet_grammar__naturals(b, first, last, (uint32_t)whole);
+    f = bitnet_grammar__or(b, g, f);
+    if (s->whole || whole > 1 || first > --last) return f;
+    for (i = 1; i < s->unit; i *= 10) whole *= 5;      /* the least fraction that is exact */
+    for (h = bitnet_grammar__failing(b), i = whole; i < s->unit && !b->code; i += whole) {
+        snprintf(text, sizeof text, ".%0*lld", (int)s->places, (long long)(i * (scale / s->unit)));
+        for (by = (int64_t)strlen(text); text[by - 1] == '0'; by--) text[by - 1] = 0;
+        h = bitnet_grammar__or(b, bitnet_grammar__text(b, text), h);
+    }
+    g = bitnet_grammar__seq(b, bitnet_grammar__naturals(b, first, last, 1), h);
+    return bitnet_grammar__or(b, g, f);
+}
+
+/* ---- numbers of a type ---- */
+
 /* low .. high, both from 0 on; beyond what has places, whole numbers up to 15 digits. */
 static bitnet_grammar__frag bitnet_grammar__one_side(bitnet_grammar__builder *b,
                                                      const bitnet_grammar__span *s, int64_t low,
                                                      int64_t high, int has_end) {
     bitnet_grammar__frag f;
     int64_t beyond = 1000000000000000, i;
+    if (s->step != BITNET_GRAMMAR__NONE) return bitnet_grammar__multiples(b, s, low, high);
     if (s->whole) return bitnet_grammar__naturals(b, low, high, (uint32_t)s->by);
     f = bitnet_grammar__decimals(b, low, high, s->places);
     for (i = 0; i < s->places; i++) beyond /= 10;
@@ -2268,6 +2522,52 @@ static int bitnet_grammar__class_escape(bitnet_grammar__builder *b, int c) {
     return 1;
 }
 
+/* Properties of characters, narrowed to the usual ones that have them: pairs of bounds. */
+static const struct { const char *names; uint32_t bounds[36]; } bitnet_grammar__properties[] = {
+    {"L Letter Alphabetic Alpha",
+     {0x41, 0x5A, 0x61, 0x7A, 0xC0, 0xD6, 0xD8, 0xF6, 0xF8, 0x2C1, 0x388, 0x38A, 0x38E, 0x3A1,
+      0x3A3, 0x3F5, 0x400, 0x481, 0x48A, 0x52F, 0x531, 0x556, 0x5D0, 0x5EA, 0x620, 0x64A, 0x904,
+      0x939, 0x3041, 0x3096, 0x30A1, 0x30FA, 0x4E00, 0x9FFF, 0xAC00, 0xD7A3}},
+    {"Lu Uppercase_Letter Uppercase Upper",
+     {0x41, 0x5A, 0xC0, 0xD6, 0xD8, 0xDE, 0x391, 0x3A1, 0x3A3, 0x3AB, 0x410, 0x42F}},
+    {"Ll Lowercase_Letter Lowercase Lower",
+     {0x61, 0x7A, 0xDF, 0xF6, 0xF8, 0xFF, 0x3B1, 0x3C9, 0x430, 0x44F}},
+    {"N Number Nd Decimal_Number", {0x30, 0x39, 0x660, 0x669, 0x966, 0x96F, 0xFF10, 0xFF19}},
+    {"P Punctuation", {0x21, 0x23, 0x25, 0x2A, 0x2C, 0x2F, 0x3A, 0x3B, 0x3F, 0x40, 0x5B, 0x5D, 0x5F,
+                       0x5F, 0x7B, 0x7B, 0x7D, 0x7D, 0x2010, 0x2027}},
+    {"S Symbol", {0x24, 0x24, 0x2B, 0x2B, 0x3C, 0x3E, 0x5E, 0x5E, 0x60, 0x60, 0x7C, 0x7C, 0x7E,
+                  0x7E, 0x20A0, 0x20BF, 0x2190, 0x22FF}},
+    {"Sc Currency_Symbol", {0x24, 0x24, 0xA2, 0xA5, 0x20A0, 0x20BF}},
+    {"Z Separator Zs Space_Separator", {0x20, 0x20, 0xA0, 0xA0, 0x2000, 0x200A, 0x3000, 0x3000}},
+    {"M Mark Mn Nonspacing_Mark", {0x300, 0x36F}},
+    {"ASCII", {0, 0x7F}},
+    {"Script=Latin sc=Latin", {0x41, 0x5A, 0x61, 0x7A, 0xC0, 0xD6, 0xD8, 0xF6, 0xF8, 0x24F}},
+    {"Script=Han sc=Han", {0x4E00, 0x9FFF}},
+    {"Script=Cyrillic sc=Cyrillic", {0x400, 0x481, 0x48A, 0x52F}},
+    {"Extended_Pictographic Emoji Emoji_Presentation", 
+     {0x231A, 0x231B, 0x2614, 0x2615, 0x2648, 0x2653, 0x1F400, 0x1F43E, 0x1F600, 0x1F64F}},
+    {"Regional_Indicator Emoji_Component", {0x1F1E6, 0x1F1FF}}};
+
+/* \p{name}, behind the backslash: some of the characters that have the property. */
+static void bitnet_grammar__property_escape(bitnet_grammar__builder *b) {
+    const uint32_t n = (uint32_t)(sizeof bitnet_grammar__properties /
+                                  sizeof bitnet_grammar__properties[0]);
+    uint32_t from = b->at + 2, size = 0, i, k;
+    while (from + size < b->n && b->text[from + size] != '}') size++;
+    for (i = 0; i < n; i++)
+        if (bitnet_grammar__peek(b, 1) == '{' &&
+            bitnet_grammar__is_in(bitnet_grammar__properties[i].names, b->text + from, size)) break;
+    if (i == n || b->opposite)
+        bitnet_grammar__fail(b, BITNET_ERR_UNSUPPORTED, b->at,
+                             b->opposite ? "a pattern's \\p where it must not match"
+                                         : "a pattern's \\p of this property is not supported");
+    for (k = 0; i < n && k < 36 && bitnet_grammar__properties[i].bounds[k + 1]; k += 2)
+        bitnet_grammar__add_range(b, bitnet_grammar__properties[i].bounds[k],
+                                  bitnet_grammar__properties[i].bounds[k + 1]);
+    b->at = from + size + 1;
+    b->narrowed = 1;
+}
+
 /* \uXXXX, two of them for one character, or \u{X...}; behind the u. */
 static uint32_t bitnet_grammar__pattern_unicode(bitnet_grammar__builder *b) {
     uint32_t cp, n = 0;
@@ -2309,14 +2609,20 @@ static uint32_t bitnet_grammar__pattern_char(bitnet_grammar__builder *b) {
 }
 
 static uint32_t bitnet_grammar__pattern_class(bitnet_grammar__builder *b) {
-    const int negated = bitnet_grammar__peek(b, 1) == '^';
+    const int negated = bitnet_grammar__peek(b, 1) == '^', opposite = b->opposite;
     uint32_t low, high;
     b->at += negated ? 2u : 1u;
     b->ranges.n = 0;
+    b->opposite |= negated;
     while (!b->code && bitnet_grammar__peek(b, 0) != ']') {
         if (bitnet_grammar__peek(b, 0) == '\\' && bitnet_grammar__peek(b, 1) == 'b') {
             b->at += 2;                    /* inside of a class it is a backspace */
             bitnet_grammar__add_range(b, 8, 8);
+            continue;
+        }
+        if (bitnet_grammar__peek(b, 0) == '\\' && bitnet_grammar__peek(b, 1) == 'p') {
+            b->at++;
+            bitnet_grammar__property_escape(b);
             continue;
         }
         if (bitnet_grammar__peek(b, 0) == '\\' &&
@@ -2337,6 +2643,7 @@ static uint32_t bitnet_grammar__pattern_class(bitnet_grammar__builder *b) {
         bitnet_grammar__add_range(b, low, high);
     }
     b->at++;
+    b->opposite = opposite;
     if (negated) bitnet_grammar__negate(b, 0);
     return bitnet_grammar__chars(b);
 }
@@ -2357,12 +2664,20 @@ static uint32_t bitnet_grammar__pattern_inside(bitnet_grammar__builder *b) {
     return t;
 }
 
-/* (...), (?:...) or (?<name>...). */
+/* (...), (?:...) or (?<name>...). Behind all others (?=...) is a group, too: anything follows. */
 static uint32_t bitnet_grammar__pattern_group(bitnet_grammar__builder *b) {
     const int kind = bitnet_grammar__peek(b, 2), next = bitnet_grammar__peek(b, 3);
     uint32_t i = 3;
     if (bitnet_grammar__peek(b, 1) != '?') b->at++;
-    else if (kind == ':') b->at += 3;
+    else if (kind == '=' && b->nested == 0 && !b->opposite) {
+        b->at += 3;
+        i = bitnet_grammar__pattern_inside(b);
+        if (!b->code && bitnet_grammar__peek(b, 0) >= 0 && bitnet_grammar__peek(b, 0) != '|')
+            bitnet_grammar__fail(b, BITNET_ERR_UNSUPPORTED, b->at,
+                                 "a pattern's lookahead is supported behind the first ^ and at "
+                                 "the end alone");
+        return i;
+    } else if (kind == ':') b->at += 3;
     else if (kind == '<' && next != '=' && next != '!') {
         while (bitnet_grammar__is_word(bitnet_grammar__peek(b, i))) i++;
         b->at += i;
@@ -2371,7 +2686,8 @@ static uint32_t bitnet_grammar__pattern_group(bitnet_grammar__builder *b) {
     } else
         bitnet_grammar__fail(b, BITNET_ERR_UNSUPPORTED, b->at,
                              kind == '=' || kind == '!'
-                                 ? "a pattern's lookahead is supported behind the first ^ alone"
+                                 ? "a pattern's lookahead is supported behind the first ^ and at "
+                                   "the end alone"
                                  : "a pattern's (? is supported as (?: and (?<name> alone");
     return bitnet_grammar__pattern_inside(b);
 }
@@ -2392,6 +2708,9 @@ static uint32_t bitnet_grammar__pattern_atom(bitnet_grammar__builder *b) {
         bitnet_grammar__add_range(b, '\r', '\r');
         bitnet_grammar__add_range(b, 0x2028, 0x2029);
         bitnet_grammar__negate(b, 0);
+    } else if (c == '\\' && bitnet_grammar__peek(b, 1) == 'p') {
+        b->at++;
+        bitnet_grammar__property_escape(b);
     } else if (c == '\\' && bitnet_grammar__class_escape(b, bitnet_grammar__peek(b, 1)))
         b->at += 2;
     else if (c > 0 && strchr("*+?{}]", c))
@@ -2453,25 +2772,70 @@ static uint32_t bitnet_grammar__from_start(bitnet_grammar__builder *b, uint32_t 
     return all;
 }
 
-/* Adds what a pattern of n bytes asks for to the limits; v: where it is. */
+/* Patterns of formats. */
+#define BITNET_GRAMMAR__DATE \
+    "([0-9]{4}-(0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])" \
+    "|[0-9]{4}-(0[469]|11)-(0[1-9]|[12][0-9]|30)|[0-9]{4}-02-(0[1-9]|1[0-9]|2[0-8])" \
+    "|([0-9]{2}(0[48]|[2468][048]|[13579][26])|(0[048]|[2468][048]|[13579][26])00)-02-29)"
+#define BITNET_GRAMMAR__HOURS "([01][0-9]|2[0-3]):[0-5][0-9]"
+#define BITNET_GRAMMAR__TIME \
+    BITNET_GRAMMAR__HOURS ":[0-5][0-9]([.][0-9]{1,9})?(Z|[-+]" BITNET_GRAMMAR__HOURS ")"
+#define BITNET_GRAMMAR__CLOCK "T([0-9]+H([0-9]+M)?([0-9]+S)?|[0-9]+M([0-9]+S)?|[0-9]+S)"
+#define BITNET_GRAMMAR__DURATION \
+    "^P([0-9]+W|([0-9]+Y([0-9]+M)?([0-9]+D)?|[0-9]+M([0-9]+D)?|[0-9]+D)(" BITNET_GRAMMAR__CLOCK \
+    ")?|" BITNET_GRAMMAR__CLOCK ")$"
+#define BITNET_GRAMMAR__LABEL "[A-Za-z0-9]([A-Za-z0-9-]{0,28}[A-Za-z0-9])?"
+#define BITNET_GRAMMAR__HOST BITNET_GRAMMAR__LABEL "([.]" BITNET_GRAMMAR__LABEL "){0,7}"
+#define BITNET_GRAMMAR__OCTET "(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
+#define BITNET_GRAMMAR__HEX "[0-9A-Fa-f]{1,4}"
+#define BITNET_GRAMMAR__H(n) "(:" BITNET_GRAMMAR__HEX "){" n "}"
+#define BITNET_GRAMMAR__PATH "([A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})"
+#define BITNET_GRAMMAR__MORE \
+    "([?](" BITNET_GRAMMAR__PATH "|[/?])*)?(#(" BITNET_GRAMMAR__PATH "|[/?])*)?"
+#define BITNET_GRAMMAR__URI \
+    "[A-Za-z][A-Za-z0-9+.-]*:(//" BITNET_GRAMMAR__HOST "(:[0-9]{1,5})?(/" BITNET_GRAMMAR__PATH \
+    "*)*|" BITNET_GRAMMAR__PATH "+(/" BITNET_GRAMMAR__PATH "*)*)" BITNET_GRAMMAR__MORE
+
+/* Patterns that clients write and that are not supported, or too large, and narrower ones. */
+static const struct { const char *pattern, *narrower; } bitnet_grammar__known[] = {
+    {"^P(?:(\\d+W)|(?!.*W)(?=\\d|T\\d)(\\d+Y)?(\\d+M)?(\\d+D)?(T(?=\\d)(\\d+H)?(\\d+M)?"
+     "(\\d+([.,]\\d+)?S)?)?)$", BITNET_GRAMMAR__DURATION},
+    {"^(?=.{1,253}\\.?$)[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?(?:\\.[a-zA-Z0-9]"
+     "(?:[-0-9a-zA-Z]{0,61}[0-9a-zA-Z])?)*\\.?$", "^" BITNET_GRAMMAR__HOST "$"}};
+
+/* Can it be said of a text that it does not match a pattern? */
+static int bitnet_grammar__has_opposite(const char *pattern) {
+    return !strstr(pattern, "(?=") && !strstr(pattern, "(?!") && !strstr(pattern, "\\p");
+}
+
+/* Adds what a pattern of n bytes asks for to the limits, or the opposite; v: where it is. */
 static void bitnet_grammar__read_pattern(bitnet_grammar__builder *b, uint32_t v, const char *s,
-                                         uint32_t n) {
+                                         uint32_t n, int opposite) {
     const char *text = b->text;
     const uint32_t old_n = b->n, at = b->at;
-    uint32_t term;
+    uint32_t term, i;
     int looks = 0;
+    for (i = 0; i < sizeof bitnet_grammar__known / sizeof bitnet_grammar__known[0]; i++)
+        if (!opposite && n == strlen(bitnet_grammar__known[i].pattern) &&
+            !memcmp(s, bitnet_grammar__known[i].pattern, n)) {
+            s = bitnet_grammar__known[i].narrower;
+            n = (uint32_t)strlen(s);
+            b->narrowed = 1;
+        }
     b->place = BITNET_GRAMMAR__VALUE(b, v).at;
     b->text = s;
     b->n = n;
     b->at = 0;
+    b->opposite = opposite;
     if (bitnet_grammar__peek(b, 0) == '^' && bitnet_grammar__peek(b, 1) == '(') b->at++;
     while (b->at > 0 && bitnet_grammar__peek(b, 0) == '(' && bitnet_grammar__peek(b, 1) == '?' &&
            (bitnet_grammar__peek(b, 2) == '=' || bitnet_grammar__peek(b, 2) == '!')) {
-        const int negated = bitnet_grammar__peek(b, 2) == '!';
+        b->opposite = bitnet_grammar__peek(b, 2) == '!';
         b->at += 3;
         looks = 1;
         term = bitnet_grammar__pattern_inside(b);
-        bitnet_grammar__add_limit(b, bitnet_grammar__from_start(b, term), negated);
+        bitnet_grammar__add_limit(b, bitnet_grammar__from_start(b, term), b->opposite);
+        b->opposite = 0;
     }
     if (!looks) b->at = 0;
     term = bitnet_grammar__pattern_choice(b);
@@ -2479,12 +2843,13 @@ static void bitnet_grammar__read_pattern(bitnet_grammar__builder *b, uint32_t v,
         bitnet_grammar__wrong(b, BITNET_ERR_FORMAT, v, "a pattern with a ')' too many");
     if (looks && !b->code) {
         const bitnet_grammar__term *t = &BITNET_GRAMMAR__TERM(b, term);
-        if (BITNET_GRAMMAR__TERM(b, t->first).next != BITNET_GRAMMAR__NONE)
+        if (opposite || BITNET_GRAMMAR__TERM(b, t->first).next != BITNET_GRAMMAR__NONE)
             bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, v,
-                                  "a pattern's lookahead beside another alternative");
+                                  opposite ? "a pattern with a lookahead that must not match"
+                                           : "a pattern's lookahead beside another alternative");
         term = bitnet_grammar__from_start(b, term);
     }
-    bitnet_grammar__add_limit(b, term, 0);
+    bitnet_grammar__add_limit(b, term, opposite);
     b->text = text;
     b->n = old_n;
     b->at = at;
@@ -2591,7 +2956,7 @@ static bitnet_grammar__frag bitnet_grammar__simple_limit(bitnet_grammar__builder
 /* Is there one limit, without anchors inside? */
 static int bitnet_grammar__is_simple(bitnet_grammar__builder *b) {
     uint32_t p, sides, n = 0;
-    if (b->limits.n != 1 || b->code) return 0;
+    if (b->limits.n != 1 || b->code || BITNET_GRAMMAR__LIMIT(b, 0).negated) return 0;
     for (p = BITNET_GRAMMAR__TERM(b, BITNET_GRAMMAR__LIMIT(b, 0).term).first;
          p != BITNET_GRAMMAR__NONE; p = BITNET_GRAMMAR__TERM(b, p).next)
         n += bitnet_grammar__outer_anchors(b, p, &sides);
@@ -2628,8 +2993,7 @@ enum {
 #define BITNET_GRAMMAR__TEXTS(b, i) (((bitnet_grammar__texts *)(b)->states.p)[i])
 #define BITNET_GRAMMAR__NUMBER_AT(a, i) (((uint32_t *)(a).p)[i])
 
-static void bitnet_grammar__push(bitnet_grammar__builder *b, bitnet_grammar__array *a,
-                                 uint32_t x) {
+static void bitnet_grammar__push(bitnet_grammar__builder *b, bitnet_grammar__array *a, uint32_t x) {
     if (!bitnet_grammar__room(b, a, 1, sizeof x)) return;
     ((uint32_t *)a->p)[a->n++] = x;
 }
@@ -2733,11 +3097,6 @@ static uint32_t bitnet_grammar__limit_steps(bitnet_grammar__builder *b, uint32_t
 }
 
 /* ---- kinds of characters: those of a kind are in the same sets ---- */
-
-static int bitnet_grammar__compare_numbers(const void *x, const void *y) {
-    const uint32_t a = *(const uint32_t *)x, b = *(const uint32_t *)y;
-    return a < b ? -1 : a > b;
-}
 
 /* Gives those of a kind that are in a set, if others are not, a kind of their own. Returns how many
    kinds there are then: they are numbered as they come. */
@@ -2909,6 +3268,42 @@ static void bitnet_grammar__find_states(bitnet_grammar__builder *b, uint32_t n_k
     bitnet_grammar__free(&b->g->allocator, cps.p);
 }
 
+/* The states of all limits. Returns how many kinds of characters there are. */
+static uint32_t bitnet_grammar__build_states(bitnet_grammar__builder *b) {
+    uint32_t n;
+    bitnet_grammar__any_char(b);
+    n = bitnet_grammar__find_kinds(b);
+    bitnet_grammar__find_states(b, n);
+    return n;
+}
+
+/* Do all limits hold of a text of n bytes in the pool? */
+static int bitnet_grammar__text_fits(bitnet_grammar__builder *b, uint32_t n_kinds, uint32_t text,
+                                     uint32_t n) {
+    const char *old = b->text;
+    const uint32_t old_n = b->n, old_at = b->at;
+    uint32_t q = 0;
+    bitnet_grammar__spend(b, 16 * (uint64_t)n);
+    if (b->code) return 0;
+    b->text = BITNET_GRAMMAR__POOL(b, text);
+    b->n = n;
+    for (b->at = 0; b->at < n && !b->code;) {
+        const uint32_t cp = bitnet_grammar__char(b);
+        uint32_t low = 0, high = b->kinds.n;
+        while (low + 1 < high) {
+            const uint32_t mid = (low + high) / 2;
+            if (cp >= BITNET_GRAMMAR__NUMBER_AT(b->bounds, mid)) low = mid;
+            else high = mid;
+        }
+        q = BITNET_GRAMMAR__NUMBER_AT(b->moves, q * n_kinds +
+                                                    BITNET_GRAMMAR__NUMBER_AT(b->kinds, low));
+    }
+    b->text = old;
+    b->n = old_n;
+    b->at = old_at;
+    return !b->code && BITNET_GRAMMAR__TEXTS(b, q).final;
+}
+
 /* ---- their strings of some lengths, as a graph ---- */
 
 /* States at each length: [n_states][n_levels]. The last level is all greater lengths if `open`. */
@@ -3012,9 +3407,7 @@ static bitnet_grammar__frag bitnet_grammar__all_limits(bitnet_grammar__builder *
     bitnet_grammar__product p;
     uint32_t start, room, n;
     memset(&p, 0, sizeof p);
-    bitnet_grammar__any_char(b);
-    p.n_kinds = bitnet_grammar__find_kinds(b);
-    bitnet_grammar__find_states(b, p.n_kinds);
+    p.n_kinds = bitnet_grammar__build_states(b);
     if (b->code) return bitnet_grammar__pair(0, 0);
     b->n_lists++;
     room = BITNET_GRAMMAR__PRODUCT / b->states.n;
@@ -3050,39 +3443,16 @@ static bitnet_grammar__frag bitnet_grammar__all_limits(bitnet_grammar__builder *
 
 /* ---- strings ---- */
 
-/* Formats as patterns, each narrower than the format where that is long or has odd texts. 0: any
-   string has it. */
-#define BITNET_GRAMMAR__DATE \
-    "([0-9]{4}-(0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])" \
-    "|[0-9]{4}-(0[469]|11)-(0[1-9]|[12][0-9]|30)|[0-9]{4}-02-(0[1-9]|1[0-9]|2[0-8])" \
-    "|([0-9]{2}(0[48]|[2468][048]|[13579][26])|(0[048]|[2468][048]|[13579][26])00)-02-29)"
-#define BITNET_GRAMMAR__HOURS "([01][0-9]|2[0-3]):[0-5][0-9]"
-#define BITNET_GRAMMAR__TIME \
-    BITNET_GRAMMAR__HOURS ":[0-5][0-9]([.][0-9]{1,9})?(Z|[-+]" BITNET_GRAMMAR__HOURS ")"
-#define BITNET_GRAMMAR__CLOCK "T([0-9]+H([0-9]+M)?([0-9]+S)?|[0-9]+M([0-9]+S)?|[0-9]+S)"
-#define BITNET_GRAMMAR__LABEL "[A-Za-z0-9]([A-Za-z0-9-]{0,28}[A-Za-z0-9])?"
-#define BITNET_GRAMMAR__HOST BITNET_GRAMMAR__LABEL "([.]" BITNET_GRAMMAR__LABEL "){0,7}"
-#define BITNET_GRAMMAR__OCTET "(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
-#define BITNET_GRAMMAR__HEX "[0-9A-Fa-f]{1,4}"
-#define BITNET_GRAMMAR__H(n) "(:" BITNET_GRAMMAR__HEX "){" n "}"
-#define BITNET_GRAMMAR__PATH "([A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})"
-#define BITNET_GRAMMAR__MORE \
-    "([?](" BITNET_GRAMMAR__PATH "|[/?])*)?(#(" BITNET_GRAMMAR__PATH "|[/?])*)?"
-#define BITNET_GRAMMAR__URI \
-    "[A-Za-z][A-Za-z0-9+.-]*:(//" BITNET_GRAMMAR__HOST "(:[0-9]{1,5})?(/" BITNET_GRAMMAR__PATH \
-    "*)*|" BITNET_GRAMMAR__PATH "+(/" BITNET_GRAMMAR__PATH "*)*)" BITNET_GRAMMAR__MORE
-
+/* Formats as patterns, each narrower than the format where that is long or has odd texts. Other
+   names bind nothing, as in validators: the standard calls them notes. */
 static const struct { const char *name, *pattern; } bitnet_grammar__formats[] = {
     {"date", "^" BITNET_GRAMMAR__DATE "$"},
-    {"time", "^" BITNET_GRAMMAR__TIME "$"},
-    {"iso-time", "^" BITNET_GRAMMAR__TIME "$"},
-    {"date-time", "^" BITNET_GRAMMAR__DATE "T" BITNET_GRAMMAR__TIME "$"},
-    {"iso-date-time", "^" BITNET_GRAMMAR__DATE "T" BITNET_GRAMMAR__TIME "$"},
-    {"duration", "^P([0-9]+W|([0-9]+Y([0-9]+M)?([0-9]+D)?|[0-9]+M([0-9]+D)?|[0-9]+D)("
-                 BITNET_GRAMMAR__CLOCK ")?|" BITNET_GRAMMAR__CLOCK ")$"},
-    {"email", "^[A-Za-z0-9_'+-]+([.][A-Za-z0-9_'+-]+)*@(" BITNET_GRAMMAR__LABEL
+    {"time iso-time", "^" BITNET_GRAMMAR__TIME "$"},
+    {"date-time iso-date-time", "^" BITNET_GRAMMAR__DATE "T" BITNET_GRAMMAR__TIME "$"},
+    {"duration", BITNET_GRAMMAR__DURATION},
+    {"email idn-email", "^[A-Za-z0-9_'+-]+([.][A-Za-z0-9_'+-]+)*@(" BITNET_GRAMMAR__LABEL
               "[.]){1,7}[A-Za-z]{2,24}$"},
-    {"hostname", "^" BITNET_GRAMMAR__HOST "$"},
+    {"hostname idn-hostname", "^" BITNET_GRAMMAR__HOST "$"},
     {"ipv4", "^(" BITNET_GRAMMAR__OCTET "[.]){3}" BITNET_GRAMMAR__OCTET "$"},
     {"ipv6", "^(" BITNET_GRAMMAR__HEX BITNET_GRAMMAR__H("7") "|::(" BITNET_GRAMMAR__HEX
              BITNET_GRAMMAR__H("0,6") ")?|" BITNET_GRAMMAR__HEX
@@ -3093,15 +3463,19 @@ static const struct { const char *name, *pattern; } bitnet_grammar__formats[] = 
              "|" BITNET_GRAMMAR__H("4") ":" BITNET_GRAMMAR__H("1,2")
              "|" BITNET_GRAMMAR__H("5") ":" BITNET_GRAMMAR__H("1")
              "|" BITNET_GRAMMAR__H("0,6") "::))$"},
-    {"uri", "^" BITNET_GRAMMAR__URI "$"},
-    {"uri-reference", "^(" BITNET_GRAMMAR__URI "|(/" BITNET_GRAMMAR__PATH "+)+"
+    {"uri iri", "^" BITNET_GRAMMAR__URI "$"},
+    {"uri-template", "^(https?://" BITNET_GRAMMAR__HOST
+                     ")?(/([A-Za-z0-9._~-]|[{][A-Za-z0-9_]+[}])*)+$"},
+    {"uri-reference iri-reference", "^(" BITNET_GRAMMAR__URI "|(/" BITNET_GRAMMAR__PATH "+)+"
                       BITNET_GRAMMAR__MORE ")$"},
-    {"url", "^https?://(" BITNET_GRAMMAR__LABEL "[.]){1,4}[A-Za-z]{2,24}(:[0-9]{2,5})?(/"
-            BITNET_GRAMMAR__PATH "*)*$"},
-    {"uuid", "^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$"},
+    {"url", "^https?://([A-Za-z0-9]{1,20}(-[A-Za-z0-9]{1,20})?[.]){1,4}[A-Za-z]{2,24}"
+            "(:[0-9]{2,5})?(/" BITNET_GRAMMAR__PATH "*)*$"},
+    {"uuid guid", "^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$"},
     {"json-pointer", "^(/([^/~]|~[01])*)*$"},
-    {"byte", "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"},
-    {"password", 0}, {"binary", 0}};
+    {"json-pointer-uri-fragment", "^#(/([A-Za-z0-9._-]|~[01])*)*$"},
+    {"relative-json-pointer", "^(0|[1-9][0-9]*)(#|(/([^/~]|~[01])*)*)$"},
+    {"regex", "^\\^?[A-Za-z0-9 _:;,@#%&='\"<>~-]*[$]?$"},
+    {"byte", "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"}};
 
 /* Is the format of a schema, if it has one, in a list? */
 static int bitnet_grammar__format_is(bitnet_grammar__builder *b, uint32_t v, const char *list) {
@@ -3111,10 +3485,8 @@ static int bitnet_grammar__format_is(bitnet_grammar__builder *b, uint32_t v, con
                                  BITNET_GRAMMAR__VALUE(b, p).n_text);
 }
 
-/* The number of a string's format, or NONE for those of numbers. Others are refused. */
+/* The number of a string's format, or NONE: it says nothing about strings. */
 static uint32_t bitnet_grammar__format_of(bitnet_grammar__builder *b, uint32_t format) {
-    static const char names[] = "formats are date, time, date-time, duration, email, hostname, "
-                                "ipv4, ipv6, uri, url, uri-reference, uuid, json-pointer, byte";
     const bitnet_grammar__value *x = &BITNET_GRAMMAR__VALUE(b, format);
     uint32_t i;
     if (x->type != BITNET_GRAMMAR__STRING)
@@ -3123,56 +3495,135 @@ static uint32_t bitnet_grammar__format_of(bitnet_grammar__builder *b, uint32_t f
     for (i = 0; i < sizeof bitnet_grammar__formats / sizeof bitnet_grammar__formats[0]; i++)
         if (bitnet_grammar__is_in(bitnet_grammar__formats[i].name,
                                   BITNET_GRAMMAR__POOL(b, x->text), x->n_text)) return i;
-    if (!bitnet_grammar__is_in(" int32 int64 float double ", BITNET_GRAMMAR__POOL(b, x->text),
-                               x->n_text))
-        bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, format, names);
     return BITNET_GRAMMAR__NONE;
 }
 
-/* Adds the limits of the schemas' patterns and formats. */
+static void bitnet_grammar__forget_limits(bitnet_grammar__builder *b) {
+    b->terms.n = b->sets.n = b->limits.n = b->n_anchors = 0;
+    b->pattern = BITNET_GRAMMAR__NONE;
+    b->narrowed = 0;
+}
+
+/* Adds the limit of p: of a pattern, a format, or by its key, which is a pattern. 0: it is none. */
+static int bitnet_grammar__add_text_limit(bitnet_grammar__builder *b, uint32_t p, int by_key,
+                                          int opposite) {
+    const bitnet_grammar__value *x = &BITNET_GRAMMAR__VALUE(b, p);
+    const char *s = BITNET_GRAMMAR__POOL(b, x->key);
+    uint32_t n = x->n_key, f;
+    if (by_key) {
+        bitnet_grammar__read_pattern(b, p, s, n, opposite);
+        return 1;
+    }
+    if (x->type != BITNET_GRAMMAR__STRING)
+        bitnet_grammar__wrong(b, BITNET_ERR_FORMAT, p, "not a string");
+    if (b->code) return 0;
+    s = BITNET_GRAMMAR__POOL(b, x->text);
+    n = x->n_text;
+    if (bitnet_grammar__is_word_of(b, p, BITNET_GRAMMAR__K_FORMAT)) {
+        f = bitnet_grammar__format_of(b, p);
+        if (f == BITNET_GRAMMAR__NONE) return 0;
+        s = bitnet_grammar__formats[f].pattern;
+        n = (uint32_t)strlen(s);
+        b->narrowed = 1;
+    }
+    bitnet_grammar__read_pattern(b, p, s, n, opposite);
+    return 1;
+}
+
+/* Does a text in the pool match a pattern or format, as above? -1: it is not known. */
+static int bitnet_grammar__text_matches(bitnet_grammar__builder *b, uint32_t p, int by_key,
+                                        uint32_t text, uint32_t n) {
+    if (b->pattern != p) {
+        bitnet_grammar__forget_limits(b);
+        if (!bitnet_grammar__add_text_limit(b, p, by_key, 0)) return !b->code;
+        b->n_kinds = bitnet_grammar__build_states(b);
+        if (!b->code) b->pattern = p;
+    }
+    return bitnet_grammar__text_fits(b, b->n_kinds, text, n) ? 1 : b->narrowed ? -1 : 0;
+}
+
+/* A term of a text in the pool, and nothing else. */
+static uint32_t bitnet_grammar__text_term(bitnet_grammar__builder *b, uint32_t key, uint32_t n) {
+    const char *text = b->text;
+    const uint32_t old_n = b->n, at = b->at;
+    const uint32_t all = bitnet_grammar__add_term(b, BITNET_GRAMMAR__SEQUENCE);
+    uint32_t last = BITNET_GRAMMAR__NONE;
+    bitnet_grammar__add_part(b, all, bitnet_grammar__add_term(b, BITNET_GRAMMAR__START), &last);
+    b->text = BITNET_GRAMMAR__POOL(b, key);
+    b->n = n;
+    for (b->at = 0; b->at < n && !b->code;) {
+        const uint32_t cp = bitnet_grammar__char(b);
+        b->ranges.n = 0;
+        bitnet_grammar__add_range(b, cp, cp);
+        bitnet_grammar__add_part(b, all, bitnet_grammar__chars(b), &last);
+    }
+    bitnet_grammar__add_part(b, all, bitnet_grammar__add_term(b, BITNET_GRAMMAR__END), &last);
+    b->text = text;
+    b->n = old_n;
+    b->at = at;
+    return all;
+}
+
+/* Adds the limits of the schemas' patterns and formats, and of those that must not hold. */
 static void bitnet_grammar__read_limits(bitnet_grammar__builder *b,
                                         const bitnet_grammar__all *all) {
-    uint32_t i, p, f;
-    b->terms.n = b->sets.n = b->limits.n = b->n_anchors = 0;
+    uint32_t i, p, term, last;
     for (i = 0; i < all->n && !b->code; i++) {
-        p = bitnet_grammar__get(b, all->v[i], "pattern");
-        if (p != BITNET_GRAMMAR__NONE && bitnet_grammar__type(b, p) != BITNET_GRAMMAR__STRING)
-            bitnet_grammar__wrong(b, BITNET_ERR_FORMAT, p, "not a string");
-        if (p != BITNET_GRAMMAR__NONE && !b->code) {
-            const bitnet_grammar__value *x = &BITNET_GRAMMAR__VALUE(b, p);
-            bitnet_grammar__read_pattern(b, p, BITNET_GRAMMAR__POOL(b, x->text), x->n_text);
+        p = bitnet_grammar__said(b, all->v[i], BITNET_GRAMMAR__K_PATTERN);
+        if (p != BITNET_GRAMMAR__NONE) bitnet_grammar__add_text_limit(b, p, 0, 0);
+        p = bitnet_grammar__said(b, all->v[i], BITNET_GRAMMAR__K_FORMAT);
+        if (p != BITNET_GRAMMAR__NONE) bitnet_grammar__add_text_limit(b, p, 0, 0);
+    }
+    for (i = 0; i < all->n_demands && !b->code; i++) {
+        uint32_t v = all->demand[i];
+        const uint32_t keyword = BITNET_GRAMMAR__VALUE(b, v).keyword;
+        if (all->kind[i] != BITNET_GRAMMAR__BROKEN) continue;
+        if (keyword == BITNET_GRAMMAR__K_PATTERN + 1) bitnet_grammar__add_text_limit(b, v, 0, 1);
+        if (keyword != BITNET_GRAMMAR__K_ENUM + 1 && keyword != BITNET_GRAMMAR__K_CONST + 1)
+            continue;
+        term = bitnet_grammar__add_term(b, BITNET_GRAMMAR__CHOICE);
+        last = BITNET_GRAMMAR__NONE;
+        if (keyword == BITNET_GRAMMAR__K_ENUM + 1) v = BITNET_GRAMMAR__VALUE(b, v).first;
+        for (; v != BITNET_GRAMMAR__NONE && !b->code; v = BITNET_GRAMMAR__VALUE(b, v).next) {
+            const bitnet_grammar__value x = BITNET_GRAMMAR__VALUE(b, v);
+            if (x.type == BITNET_GRAMMAR__STRING)
+                bitnet_grammar__add_part(b, term, bitnet_grammar__text_term(b, x.text, x.n_text),
+                                         &last);
+            if (keyword == BITNET_GRAMMAR__K_CONST + 1) break;
         }
-        p = bitnet_grammar__get(b, all->v[i], "format");
-        f = p == BITNET_GRAMMAR__NONE ? p : bitnet_grammar__format_of(b, p);
-        if (f != BITNET_GRAMMAR__NONE && bitnet_grammar__formats[f].pattern)
-            bitnet_grammar__read_pattern(b, p, bitnet_grammar__formats[f].pattern,
-                                         (uint32_t)strlen(bitnet_grammar__formats[f].pattern));
+        if (last != BITNET_GRAMMAR__NONE) bitnet_grammar__add_limit(b, term, 1);
     }
 }
 
 /* The greatest and least that the schemas say of a count. */
 static void bitnet_grammar__counts(bitnet_grammar__builder *b, const bitnet_grammar__all *all,
-                                   const char *min_key, const char *max_key, int32_t *min,
-                                   int32_t *max) {
+                                   int min_key, int max_key, int32_t *min, int32_t *max) {
     uint32_t i;
     *min = 0;
     *max = -1;
-    for (i = 0; i < all->n; i++) {
-        const int32_t low = bitnet_grammar__count(b, all->v[i], min_key, 0);
-        const int32_t high = bitnet_grammar__count(b, all->v[i], max_key, -1);
+    for (i = 0; i < all->n + all->n_demands; i++) {
+        const uint32_t d = i < all->n ? 0 : all->demand[i - all->n];
+        int32_t low = 0, high = -1;
+        if (i < all->n) {
+            low = bitnet_grammar__count(b, all->v[i], min_key, 0);
+            high = bitnet_grammar__count(b, all->v[i], max_key, -1);
+        } else if (all->kind[i - all->n] != BITNET_GRAMMAR__BROKEN) continue;
+        else if (bitnet_grammar__is_word_of(b, d, min_key)) {
+            high = bitnet_grammar__count(b, BITNET_GRAMMAR__VALUE(b, d).parent, min_key, 0) - 1;
+            if (high < 0) low = 1, high = 0;           /* nothing has fewer than none */
+        } else if (bitnet_grammar__is_word_of(b, d, max_key))
+            low = 1 + bitnet_grammar__count(b, BITNET_GRAMMAR__VALUE(b, d).parent, max_key, 0);
         if (low > *min) *min = low;
         if (high >= 0 && (*max < 0 || high < *max)) *max = high;
     }
 }
 
-static bitnet_grammar__frag bitnet_grammar__strings(bitnet_grammar__builder *b,
-                                                    const bitnet_grammar__all *all) {
+/* The strings of some lengths that keep all limits. */
+static bitnet_grammar__frag bitnet_grammar__limited(bitnet_grammar__builder *b, int32_t min,
+                                                    int32_t max) {
     int64_t least = 0, most = 1 << 30;
-    int32_t min, max;
     uint32_t p, sides;
     bitnet_grammar__frag f;
-    bitnet_grammar__counts(b, all, "minLength", "maxLength", &min, &max);
-    bitnet_grammar__read_limits(b, all);
     if (b->code) return bitnet_grammar__pair(0, 0);
     if (max >= 0 && max < min) return bitnet_grammar__failing(b);
     if (!b->limits.n) {
@@ -3197,109 +3648,376 @@ static bitnet_grammar__frag bitnet_grammar__strings(bitnet_grammar__builder *b,
     return bitnet_grammar__seq(b, f, bitnet_grammar__text(b, "\""));
 }
 
-/* ---- values that are listed, beside other keywords ---- */
+static bitnet_grammar__frag bitnet_grammar__strings(bitnet_grammar__builder *b,
+                                                    const bitnet_grammar__all *all) {
+    int32_t min, max;
+    bitnet_grammar__counts(b, all, BITNET_GRAMMAR__K_MIN_LENGTH, BITNET_GRAMMAR__K_MAX_LENGTH, &min,
+                           &max);
+    bitnet_grammar__forget_limits(b);
+    bitnet_grammar__read_limits(b, all);
+    return bitnet_grammar__limited(b, min, max);
+}
 
-/* Is a number within the bounds of a schema, and a multiple of what it names? */
-static int bitnet_grammar__number_fits(bitnet_grammar__builder *b, uint32_t x, uint32_t v) {
+/* ---- does a value keep a schema? 1: yes, 0: no, -1: it is not known ---- */
+
+static int bitnet_grammar__keeps(bitnet_grammar__builder *b, uint32_t x, uint32_t v, int deep);
+static uint32_t bitnet_grammar__resolve_ref(bitnet_grammar__builder *b, uint32_t ref);
+
+/* Are two values equal? */
+static int bitnet_grammar__equal(bitnet_grammar__builder *b, uint32_t x, uint32_t y) {
+    const bitnet_grammar__value v = BITNET_GRAMMAR__VALUE(b, x), w = BITNET_GRAMMAR__VALUE(b, y);
+    const int numbers = BITNET_GRAMMAR__INTEGER | BITNET_GRAMMAR__NUMBER;
+    uint32_t p, q;
+    int out = 1, r;
+    if (bitnet_grammar__differ(b, x, y)) return 0;
+    if (v.type & numbers)
+        return v.size == w.size && !memcmp(b->source + v.at, b->source + w.at, v.size) ? 1 : -1;
+    if (v.type < BITNET_GRAMMAR__ARRAY) return 1;
+    if (v.n_parts != w.n_parts) return 0;
+    for (p = v.first, q = w.first; p != BITNET_GRAMMAR__NONE && !b->code;
+         p = BITNET_GRAMMAR__VALUE(b, p).next) {
+        if (v.type == BITNET_GRAMMAR__OBJECT) {
+            q = bitnet_grammar__look_up(b, y,
+                                        BITNET_GRAMMAR__POOL(b, BITNET_GRAMMAR__VALUE(b, p).key),
+                                        BITNET_GRAMMAR__VALUE(b, p).n_key);
+            if (q == BITNET_GRAMMAR__NONE) return 0;
+        }
+        r = bitnet_grammar__equal(b, p, q);
+        if (r == 0) return 0;
+        if (r < 0) out = r;
+        if (v.type == BITNET_GRAMMAR__ARRAY) q = BITNET_GRAMMAR__VALUE(b, q).next;
+    }
+    return out;
+}
+
+static int bitnet_grammar__both(int x, int y) { return !x || !y ? 0 : x < 0 || y < 0 ? -1 : 1; }
+static int bitnet_grammar__opposite(int x) { return x < 0 ? x : !x; }
+
+/* How many of the schemas in a list does a value keep: at least *least, at most *most. */
+static void bitnet_grammar__keeps_some(bitnet_grammar__builder *b, uint32_t x, uint32_t list,
+                                       int deep, uint32_t *least, uint32_t *most) {
+    uint32_t p = BITNET_GRAMMAR__VALUE(b, list).first;
+    int r;
+    *least = *most = 0;
+    for (; p != BITNET_GRAMMAR__NONE && !b->code; p = BITNET_GRAMMAR__VALUE(b, p).next) {
+        r = bitnet_grammar__keeps(b, x, p, deep + 1);
+        *least += r > 0;
+        *most += r != 0;
+    }
+}
+
+/* Does a number keep a bound, or multipleOf? */
+static int bitnet_grammar__number_keeps(bitnet_grammar__builder *b, uint32_t x, uint32_t v,
+                                        uint32_t p) {
     const double d = BITNET_GRAMMAR__VALUE(b, x).number;
-    const uint32_t multiple = bitnet_grammar__get(b, v, "multipleOf");
+    const double bound = BITNET_GRAMMAR__VALUE(b, p).number;
+    volatile double times;
     int k, exclusive;
     for (k = 0; k < 4; k++) {
-        const uint32_t p = bitnet_grammar__bound(b, v, k, &exclusive);
-        const int up = bitnet_grammar__bounds[k].up;
-        double bound;
-        if (p == BITNET_GRAMMAR__NONE || b->code) continue;
-        bound = BITNET_GRAMMAR__VALUE(b, p).number;
-        if (up ? d < bound : d > bound) return 0;
-        if (exclusive && !(up ? d > bound : d < bound)) return 0;
+        if (!bitnet_grammar__is_word_of(b, p, bitnet_grammar__bounds[k].keyword)) continue;
+        p = bitnet_grammar__bound(b, v, k, &exclusive);
+        if (p == BITNET_GRAMMAR__NONE || b->code) return 1;
+        if (d == bound) return !exclusive;
+        return bitnet_grammar__bounds[k].up ? d > bound : d < bound;
     }
-    if (multiple != BITNET_GRAMMAR__NONE)
-        bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, multiple, "beside enum or const");
-    if (bitnet_grammar__format_is(b, v, " int32 "))
-        return d >= -2147483648.0 && d <= 2147483647.0 &&
-               BITNET_GRAMMAR__VALUE(b, x).type == BITNET_GRAMMAR__INTEGER;
-    return !bitnet_grammar__format_is(b, v, " int64 ") ||
-           BITNET_GRAMMAR__VALUE(b, x).type == BITNET_GRAMMAR__INTEGER;
+    if (bound <= 0 || BITNET_GRAMMAR__VALUE(b, x).size > 15 ||
+        BITNET_GRAMMAR__VALUE(b, p).size > 15 || d / bound > 1e15 || d / bound < -1e15) return -1;
+    times = d / bound;
+    return times == (double)(int64_t)times;
 }
 
-/* Has a string a length that a schema allows? */
-static int bitnet_grammar__length_fits(bitnet_grammar__builder *b, uint32_t x, uint32_t v) {
-    const bitnet_grammar__value *s = &BITNET_GRAMMAR__VALUE(b, x);
-    const int32_t min = bitnet_grammar__count(b, v, "minLength", 0);
-    const int32_t max = bitnet_grammar__count(b, v, "maxLength", -1);
+/* Does a string keep a length, a pattern or a format? */
+static int bitnet_grammar__string_keeps(bitnet_grammar__builder *b, uint32_t x, uint32_t v,
+                                        uint32_t p, int keyword) {
+    const bitnet_grammar__value s = BITNET_GRAMMAR__VALUE(b, x);
     uint32_t i, n = 0;
-    bitnet_grammar__spend(b, s->n_text / 8);
-    for (i = 0; i < s->n_text; i++)
-        n += (BITNET_GRAMMAR__POOL(b, s->text)[i] & 0xC0) != 0x80;
-    return n >= (uint32_t)min && (max < 0 || n <= (uint32_t)max);
+    if (keyword == BITNET_GRAMMAR__K_PATTERN || keyword == BITNET_GRAMMAR__K_FORMAT)
+        return bitnet_grammar__text_matches(b, p, 0, s.text, s.n_text);
+    bitnet_grammar__spend(b, s.n_text / 8);
+    for (i = 0; i < s.n_text; i++) n += (BITNET_GRAMMAR__POOL(b, s.text)[i] & 0xC0) != 0x80;
+    if (keyword == BITNET_GRAMMAR__K_MIN_LENGTH)
+        return n >= (uint32_t)bitnet_grammar__count(b, v, keyword, 0);
+    return n <= (uint32_t)bitnet_grammar__count(b, v, keyword, -1);
 }
 
-/* Does a value that is listed keep a schema beside its own list? What cannot be told is refused. */
-static int bitnet_grammar__value_fits(bitnet_grammar__builder *b, uint32_t x, uint32_t v) {
-    const uint8_t type = bitnet_grammar__type(b, x);
-    const char *bad = 0;
-    if (!(bitnet_grammar__types(b, v) & type)) return 0;
-    if (type == BITNET_GRAMMAR__STRING && bitnet_grammar__has_any(b, v, " pattern format "))
-        bad = "pattern and format are not supported beside enum or const";
-    if (type == BITNET_GRAMMAR__ARRAY &&
-        bitnet_grammar__has_any(b, v, " items prefixItems additionalItems minItems maxItems "
-                                      "uniqueItems "))
-        bad = "keywords of arrays are not supported beside enum or const";
-    if (type == BITNET_GRAMMAR__OBJECT &&
-        bitnet_grammar__has_any(b, v, " properties required additionalProperties "
-                                      "unevaluatedProperties propertyNames minProperties "
-                                      "maxProperties "))
-        bad = "keywords of objects are not supported beside enum or const";
-    if (bad) bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, v, bad);
-    if (type == BITNET_GRAMMAR__STRING) return bitnet_grammar__length_fits(b, x, v);
-    return !(type & (BITNET_GRAMMAR__INTEGER | BITNET_GRAMMAR__NUMBER)) ||
-           bitnet_grammar__number_fits(b, x, v);
+/* Does an array keep a keyword? */
+static int bitnet_grammar__array_keeps(bitnet_grammar__builder *b, uint32_t x, uint32_t v,
+                                       uint32_t p, int keyword, int deep) {
+    const uint32_t n = BITNET_GRAMMAR__VALUE(b, x).n_parts, items = bitnet_grammar__said(
+        b, v, BITNET_GRAMMAR__K_ITEMS);
+    uint32_t list = bitnet_grammar__said(b, v, BITNET_GRAMMAR__K_PREFIX_ITEMS), q, i, k;
+    int out = 1;
+    if (keyword == BITNET_GRAMMAR__K_MIN_ITEMS)
+        return n >= (uint32_t)bitnet_grammar__count(b, v, keyword, 0);
+    if (keyword == BITNET_GRAMMAR__K_MAX_ITEMS)
+        return n <= (uint32_t)bitnet_grammar__count(b, v, keyword, -1);
+    if (bitnet_grammar__type(b, items) == BITNET_GRAMMAR__ARRAY) list = items;
+    if (keyword == BITNET_GRAMMAR__K_UNIQUE_ITEMS) {
+        if (bitnet_grammar__type(b, p) != BITNET_GRAMMAR__TRUE) return 1;
+        for (q = BITNET_GRAMMAR__VALUE(b, x).first; q != BITNET_GRAMMAR__NONE && out;
+             q = BITNET_GRAMMAR__VALUE(b, q).next)
+            for (i = BITNET_GRAMMAR__VALUE(b, q).next; i != BITNET_GRAMMAR__NONE && out;
+                 i = BITNET_GRAMMAR__VALUE(b, i).next)
+                out = bitnet_grammar__both(out, bitnet_grammar__opposite(
+                                                    bitnet_grammar__equal(b, q, i)));
+        return out;
+    }
+    if (keyword == BITNET_GRAMMAR__K_CONTAINS || keyword == BITNET_GRAMMAR__K_UNEVALUATED_ITEMS)
+        return -1;
+    if (keyword == BITNET_GRAMMAR__K_ADDITIONAL_ITEMS &&
+        bitnet_grammar__type(b, items) != BITNET_GRAMMAR__ARRAY) return 1;
+    k = bitnet_grammar__type(b, list) == BITNET_GRAMMAR__ARRAY
+            ? BITNET_GRAMMAR__VALUE(b, list).first : BITNET_GRAMMAR__NONE;
+    for (q = BITNET_GRAMMAR__VALUE(b, x).first; q != BITNET_GRAMMAR__NONE && out && !b->code;
+         q = BITNET_GRAMMAR__VALUE(b, q).next) {
+        const uint32_t other = k == BITNET_GRAMMAR__NONE ? p : BITNET_GRAMMAR__NONE;
+        const uint32_t schema = p == list ? k : other;
+        if (schema != BITNET_GRAMMAR__NONE)
+            out = bitnet_grammar__both(out, bitnet_grammar__keeps(b, q, schema, deep + 1));
+        if (k != BITNET_GRAMMAR__NONE) k = BITNET_GRAMMAR__VALUE(b, k).next;
+    }
+    return out;
 }
+
+/* The part of an object with the text of a string; NONE. */
+static uint32_t bitnet_grammar__named_part(bitnet_grammar__builder *b, uint32_t x, uint32_t name) {
+    const bitnet_grammar__value *v = &BITNET_GRAMMAR__VALUE(b, name);
+    return v->type == BITNET_GRAMMAR__STRING
+               ? bitnet_grammar__look_up(b, x, BITNET_GRAMMAR__POOL(b, v->text), v->n_text)
+               : BITNET_GRAMMAR__NONE;
+}
+
+/* Has an object all properties that an array names? */
+static int bitnet_grammar__has_parts(bitnet_grammar__builder *b, uint32_t x, uint32_t names) {
+    uint32_t q = BITNET_GRAMMAR__VALUE(b, names).first;
+    for (; q != BITNET_GRAMMAR__NONE; q = BITNET_GRAMMAR__VALUE(b, q).next)
+        if (bitnet_grammar__named_part(b, x, q) == BITNET_GRAMMAR__NONE) return 0;
+    return 1;
+}
+
+/* A value that is a string: the key of another one. */
+static uint32_t bitnet_grammar__key_value(bitnet_grammar__builder *b, uint32_t key,
+                                          uint32_t n_key) {
+    bitnet_grammar__value *v;
+    if (!bitnet_grammar__room(b, &b->values, 1, sizeof *v)) return 0;
+    v = &BITNET_GRAMMAR__VALUE(b, b->values.n);
+    memset(v, 0, sizeof *v);
+    v->type = BITNET_GRAMMAR__STRING;
+    v->text = key;
+    v->n_text = n_key;
+    v->first = v->next = v->parent = v->rule = v->behind = BITNET_GRAMMAR__NONE;
+    return b->values.n++;
+}
+
+/* Does an object keep a keyword that is about each of its properties? */
+static int bitnet_grammar__parts_keep(bitnet_grammar__builder *b, uint32_t x, uint32_t v,
+                                      uint32_t p, int keyword, int deep) {
+    const uint32_t listed = bitnet_grammar__said(b, v, BITNET_GRAMMAR__K_PROPERTIES);
+    const uint32_t patterns = bitnet_grammar__said(b, v, BITNET_GRAMMAR__K_PATTERN_PROPERTIES);
+    uint32_t q, i, key;
+    int out = 1;
+    for (q = BITNET_GRAMMAR__VALUE(b, x).first; q != BITNET_GRAMMAR__NONE && out && !b->code;
+         q = BITNET_GRAMMAR__VALUE(b, q).next) {
+        const bitnet_grammar__value y = BITNET_GRAMMAR__VALUE(b, q);
+        int other = 1, r;
+        if (keyword == BITNET_GRAMMAR__K_PROPERTY_NAMES) {
+            key = bitnet_grammar__key_value(b, y.key, y.n_key);
+            if (!b->code)
+                out = bitnet_grammar__both(out, bitnet_grammar__keeps(b, key, p, deep + 1));
+            continue;
+        }
+        if (listed != BITNET_GRAMMAR__NONE) {
+            i = bitnet_grammar__look_up(b, listed, BITNET_GRAMMAR__POOL(b, y.key), y.n_key);
+            other = i == BITNET_GRAMMAR__NONE;
+            if (!other && keyword == BITNET_GRAMMAR__K_PROPERTIES)
+                out = bitnet_grammar__both(out, bitnet_grammar__keeps(b, q, i, deep + 1));
+        }
+        if (keyword == BITNET_GRAMMAR__K_PROPERTIES) continue;
+        i = patterns == BITNET_GRAMMAR__NONE ? patterns : BITNET_GRAMMAR__VALUE(b, patterns).first;
+        for (; i != BITNET_GRAMMAR__NONE && out && !b->code; i = BITNET_GRAMMAR__VALUE(b, i).next) {
+            r = bitnet_grammar__text_matches(b, i, 1, y.key, y.n_key);
+            if (r < 0) return -1;
+            if (r) other = 0;
+            if (r && keyword == BITNET_GRAMMAR__K_PATTERN_PROPERTIES)
+                out = bitnet_grammar__both(out, bitnet_grammar__keeps(b, q, i, deep + 1));
+        }
+        if (other && keyword == BITNET_GRAMMAR__K_ADDITIONAL_PROPERTIES)
+            out = bitnet_grammar__both(out, bitnet_grammar__keeps(b, q, p, deep + 1));
+    }
+    return out;
+}
+
+static int bitnet_grammar__object_keeps(bitnet_grammar__builder *b, uint32_t x, uint32_t v,
+                                        uint32_t p, int keyword, int deep) {
+    const uint32_t n = BITNET_GRAMMAR__VALUE(b, x).n_parts;
+    uint32_t q;
+    int out = 1;
+    switch (keyword) {
+        case BITNET_GRAMMAR__K_REQUIRED: return bitnet_grammar__has_parts(b, x, p);
+        case BITNET_GRAMMAR__K_MIN_PROPERTIES:
+            return n >= (uint32_t)bitnet_grammar__count(b, v, keyword, 0);
+        case BITNET_GRAMMAR__K_MAX_PROPERTIES:
+            return n <= (uint32_t)bitnet_grammar__count(b, v, keyword, -1);
+        case BITNET_GRAMMAR__K_DEPENDENT_REQUIRED: case BITNET_GRAMMAR__K_DEPENDENT_SCHEMAS:
+        case BITNET_GRAMMAR__K_DEPENDENCIES:
+            for (q = BITNET_GRAMMAR__VALUE(b, p).first; q != BITNET_GRAMMAR__NONE && out;
+                 q = BITNET_GRAMMAR__VALUE(b, q).next) {
+                const bitnet_grammar__value *y = &BITNET_GRAMMAR__VALUE(b, q);
+                if (bitnet_grammar__look_up(b, x, BITNET_GRAMMAR__POOL(b, y->key), y->n_key) ==
+                    BITNET_GRAMMAR__NONE) continue;
+                out = bitnet_grammar__both(out, bitnet_grammar__type(b, q) == BITNET_GRAMMAR__ARRAY
+                                                    ? bitnet_grammar__has_parts(b, x, q)
+                                                    : bitnet_grammar__keeps(b, x, q, deep + 1));
+            }
+            return out;
+        case BITNET_GRAMMAR__K_UNEVALUATED_PROPERTIES:
+            return bitnet_grammar__type(b, p) == BITNET_GRAMMAR__TRUE ? 1 : -1;
+        default: return bitnet_grammar__parts_keep(b, x, v, p, keyword, deep);
+    }
+}
+
+/* Does a value keep one keyword, p, of a schema? */
+static int bitnet_grammar__keeps_word(bitnet_grammar__builder *b, uint32_t x, uint32_t v,
+                                      uint32_t p, int deep) {
+    const int keyword = (int)BITNET_GRAMMAR__VALUE(b, p).keyword - 1;
+    const uint32_t about = bitnet_grammar__keywords[keyword].types;
+    const uint8_t type = bitnet_grammar__type(b, x);
+    uint32_t q, least, most;
+    int out = 0, format;
+    if (about && !(about & type)) return 1;
+    switch (keyword) {
+        case BITNET_GRAMMAR__K_REF:
+            q = bitnet_grammar__resolve_ref(b, p);
+            return b->code ? 0 : bitnet_grammar__keeps(b, x, q, deep + 1);
+        case BITNET_GRAMMAR__K_ALL_OF: case BITNET_GRAMMAR__K_ANY_OF: case BITNET_GRAMMAR__K_ONE_OF:
+            bitnet_grammar__keeps_some(b, x, p, deep, &least, &most);
+            q = keyword == BITNET_GRAMMAR__K_ALL_OF ? BITNET_GRAMMAR__VALUE(b, p).n_parts : 1;
+            if (most < q || (keyword == BITNET_GRAMMAR__K_ONE_OF && least > 1)) return 0;
+            return least >= q && (keyword != BITNET_GRAMMAR__K_ONE_OF || most == 1) ? 1 : -1;
+        case BITNET_GRAMMAR__K_NOT:
+            return bitnet_grammar__opposite(bitnet_grammar__keeps(b, x, p, deep + 1));
+        case BITNET_GRAMMAR__K_IF:
+            out = bitnet_grammar__keeps(b, x, p, deep + 1);
+            if (out < 0) return out;
+            q = bitnet_grammar__get(b, v, out ? "then" : "else");
+            return q == BITNET_GRAMMAR__NONE ? 1 : bitnet_grammar__keeps(b, x, q, deep + 1);
+        case BITNET_GRAMMAR__K_ENUM:
+            for (q = BITNET_GRAMMAR__VALUE(b, p).first; q != BITNET_GRAMMAR__NONE && out < 1;
+                 q = BITNET_GRAMMAR__VALUE(b, q).next) {
+                const int r = bitnet_grammar__equal(b, x, q);
+                if (r) out = r;
+            }
+            return out;
+        case BITNET_GRAMMAR__K_CONST: return bitnet_grammar__equal(b, x, p);
+        case BITNET_GRAMMAR__K_TYPE: return (bitnet_grammar__types(b, v) & type) != 0;
+        case BITNET_GRAMMAR__K_FORMAT:
+            format = bitnet_grammar__integer_format(b, v);
+            if ((type & (BITNET_GRAMMAR__INTEGER | BITNET_GRAMMAR__NUMBER)) && format >= 0)
+                return type == BITNET_GRAMMAR__INTEGER &&
+                       BITNET_GRAMMAR__VALUE(b, x).number >= bitnet_grammar__integers[format].low &&
+                       BITNET_GRAMMAR__VALUE(b, x).number <= bitnet_grammar__integers[format].high;
+            return type != BITNET_GRAMMAR__STRING ||
+                   bitnet_grammar__format_of(b, p) == BITNET_GRAMMAR__NONE
+                       ? 1 : bitnet_grammar__string_keeps(b, x, v, p, keyword);
+        case BITNET_GRAMMAR__K_NULLABLE: return 1;
+        case BITNET_GRAMMAR__K_DRAFT_3: return -1;
+        default: break;
+    }
+    return about == BITNET_GRAMMAR__STRING ? bitnet_grammar__string_keeps(b, x, v, p, keyword)
+           : about == BITNET_GRAMMAR__ARRAY ? bitnet_grammar__array_keeps(b, x, v, p, keyword, deep)
+           : about == BITNET_GRAMMAR__OBJECT
+               ? bitnet_grammar__object_keeps(b, x, v, p, keyword, deep)
+               : bitnet_grammar__number_keeps(b, x, v, p);
+}
+
+static int bitnet_grammar__keeps(bitnet_grammar__builder *b, uint32_t x, uint32_t v, int deep) {
+    const uint8_t type = bitnet_grammar__type(b, v);
+    uint32_t p;
+    int out = 1;
+    bitnet_grammar__spend(b, 4);
+    if (deep > 2 * BITNET_GRAMMAR__NESTED || b->code) return -1;
+    if (type != BITNET_GRAMMAR__OBJECT) return type == BITNET_GRAMMAR__TRUE ? 1
+                                               : type == BITNET_GRAMMAR__FALSE ? 0 : -1;
+    for (p = BITNET_GRAMMAR__VALUE(b, v).first; p != BITNET_GRAMMAR__NONE && out && !b->code;
+         p = BITNET_GRAMMAR__VALUE(b, p).next)
+        if (BITNET_GRAMMAR__VALUE(b, p).keyword)
+            out = bitnet_grammar__both(out, bitnet_grammar__keeps_word(b, x, v, p, deep));
+    return out;
+}
+
+/* Does a value do what breaks a schema? */
+static int bitnet_grammar__meets(bitnet_grammar__builder *b, uint32_t x, uint32_t d, int kind) {
+    const bitnet_grammar__value v = BITNET_GRAMMAR__VALUE(b, d);
+    const int is_object = bitnet_grammar__type(b, x) == BITNET_GRAMMAR__OBJECT;
+    uint32_t p;
+    if (kind == BITNET_GRAMMAR__BROKEN)
+        return bitnet_grammar__opposite(bitnet_grammar__keeps_word(b, x, v.parent, d, 0));
+    if (kind == BITNET_GRAMMAR__DEMANDED) return !is_object || bitnet_grammar__has_parts(b, x, d);
+    if (kind == BITNET_GRAMMAR__MISSING)
+        return is_object && bitnet_grammar__named_part(b, x, d) == BITNET_GRAMMAR__NONE;
+    if (!is_object) return kind == BITNET_GRAMMAR__BARRED;
+    p = bitnet_grammar__look_up(b, x, BITNET_GRAMMAR__POOL(b, v.key), v.n_key);
+    if (kind == BITNET_GRAMMAR__BARRED) return p == BITNET_GRAMMAR__NONE;
+    if (kind == BITNET_GRAMMAR__PRESENT || p == BITNET_GRAMMAR__NONE)
+        return p != BITNET_GRAMMAR__NONE;
+    return bitnet_grammar__opposite(bitnet_grammar__keeps(b, p, d, 0));
+}
+
+/* ---- values that are listed, beside other keywords ---- */
 
 /* The values that a schema lists: the first one; *list, if it is not NONE, is `enum`. */
 static uint32_t bitnet_grammar__first_listed(bitnet_grammar__builder *b, uint32_t v,
                                              uint32_t *list) {
     const uint32_t one = bitnet_grammar__get(b, v, "const");
     *list = bitnet_grammar__get(b, v, "enum");
-    if (one != BITNET_GRAMMAR__NONE && *list != BITNET_GRAMMAR__NONE)
-        bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, one, "const beside enum");
-    if (one != BITNET_GRAMMAR__NONE || *list == BITNET_GRAMMAR__NONE) return one;
+    if (one != BITNET_GRAMMAR__NONE) *list = BITNET_GRAMMAR__NONE;
+    if (*list == BITNET_GRAMMAR__NONE) return one;
     if (bitnet_grammar__type(b, *list) != BITNET_GRAMMAR__ARRAY)
         bitnet_grammar__wrong(b, BITNET_ERR_FORMAT, *list, "not an array");
     return BITNET_GRAMMAR__VALUE(b, *list).first;
 }
 
-/* Is a value for certain one of those that a schema lists, if it lists any? */
-static int bitnet_grammar__is_listed(bitnet_grammar__builder *b, uint32_t x, uint32_t v) {
-    uint32_t list, p = bitnet_grammar__first_listed(b, v, &list);
-    if (p == BITNET_GRAMMAR__NONE) return list == BITNET_GRAMMAR__NONE;
-    for (; p != BITNET_GRAMMAR__NONE && !b->code;
-         p = list == BITNET_GRAMMAR__NONE ? list : BITNET_GRAMMAR__VALUE(b, p).next) {
-        bitnet_grammar__spend(b, 1);
-        if (p == x || (bitnet_grammar__type(b, p) == bitnet_grammar__type(b, x) &&
-                       bitnet_grammar__same(b, p, x))) return 1;
+/* Does a value that is listed keep everything? What cannot be told is refused. */
+static int bitnet_grammar__keeps_all(bitnet_grammar__builder *b, uint32_t x,
+                                     const bitnet_grammar__all *all) {
+    uint32_t i, at = 0;
+    int out = 1, r;
+    for (i = 0; i < all->n && out && !b->code; i++) {
+        r = bitnet_grammar__keeps(b, x, all->v[i], 0);
+        if (r < 0) at = all->v[i];
+        out = bitnet_grammar__both(out, r);
     }
-    return 0;
+    for (i = 0; i < all->n_no && out && !b->code; i++) {
+        r = bitnet_grammar__keeps(b, x, all->no[i], 0);
+        if (r < 0) at = all->no[i];
+        out = bitnet_grammar__both(out, bitnet_grammar__opposite(r));
+    }
+    for (i = 0; i < all->n_demands && out && !b->code; i++) {
+        r = bitnet_grammar__meets(b, x, all->demand[i], all->kind[i]);
+        if (r < 0) at = all->demand[i];
+        out = bitnet_grammar__both(out, r);
+    }
+    if (out < 0)
+        bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, at,
+                              "beside enum or const: whether a value keeps this is not known");
+    return out > 0;
 }
 
 /* Puts the values that one schema lists and all others allow on b->listed. 0: none lists any. */
 static int bitnet_grammar__list_values(bitnet_grammar__builder *b,
                                        const bitnet_grammar__all *all) {
-    uint32_t i, k, p, list = BITNET_GRAMMAR__NONE, v = 0;
+    const uint64_t lists = BITNET_GRAMMAR__WORD(ENUM) | BITNET_GRAMMAR__WORD(CONST);
+    uint32_t k, p, list = BITNET_GRAMMAR__NONE, v = 0;
     b->listed.n = 0;
     for (k = 0; k < all->n; k++) {
         v = all->v[k];
-        if (bitnet_grammar__get(b, v, "enum") != BITNET_GRAMMAR__NONE ||
-            bitnet_grammar__get(b, v, "const") != BITNET_GRAMMAR__NONE) break;
+        if (bitnet_grammar__has(b, v, lists)) break;
     }
     if (k == all->n || b->code) return 0;
     p = bitnet_grammar__first_listed(b, v, &list);
     for (; p != BITNET_GRAMMAR__NONE && !b->code;
          p = list == BITNET_GRAMMAR__NONE ? list : BITNET_GRAMMAR__VALUE(b, p).next) {
-        for (i = 0; i < all->n && !b->code; i++)
-            if (!bitnet_grammar__value_fits(b, p, all->v[i]) ||
-                (i != k && !bitnet_grammar__is_listed(b, p, all->v[i]))) break;
-        if (i == all->n) bitnet_grammar__push(b, &b->listed, p);
+        if (bitnet_grammar__keeps_all(b, p, all)) bitnet_grammar__push(b, &b->listed, p);
         else if (list == BITNET_GRAMMAR__NONE && all->n == 1)
             bitnet_grammar__wrong(b, BITNET_ERR_FORMAT, p,
                                   "the constant is not what the other keywords ask for");
@@ -3321,9 +4039,9 @@ static bitnet_grammar__frag bitnet_grammar__listed_texts(bitnet_grammar__builder
 
 /* ---- arrays ---- */
 
-static bitnet_grammar__frag bitnet_grammar__item(bitnet_grammar__builder *b, uint32_t schema,
+static bitnet_grammar__frag bitnet_grammar__item(bitnet_grammar__builder *b, uint32_t rule,
                                                  int comma) {
-    bitnet_grammar__frag f = bitnet_grammar__schema(b, schema);
+    bitnet_grammar__frag f = bitnet_grammar__call(b, rule);
     f = bitnet_grammar__seq(b, f, bitnet_grammar__named(b, "space"));
     if (!comma) return f;
     f = bitnet_grammar__seq(b, bitnet_grammar__named(b, "space"), f);
@@ -3378,15 +4096,16 @@ static bitnet_grammar__frag bitnet_grammar__unique(bitnet_grammar__builder *b, i
 /* uniqueItems: *max becomes 1 at most, unless the values are listed. Those are put on b->listed,
    without the ones that may be equal to others; then this returns 1. */
 static int bitnet_grammar__unique_values(bitnet_grammar__builder *b, uint32_t unique,
-                                         uint32_t items, int32_t min, int32_t *max) {
+                                         int32_t min, int32_t *max) {
+    const uint64_t choices = BITNET_GRAMMAR__WORD(ANY_OF) | BITNET_GRAMMAR__WORD(ONE_OF);
     bitnet_grammar__all all;
     uint32_t i, k, n;
     if (*max >= 0 && *max <= 1) return 0;
     memset(&all, 0, sizeof all);
-    if (items != BITNET_GRAMMAR__NONE) bitnet_grammar__add_schema(b, &all, items, 0);
+    bitnet_grammar__add_together(b, &all);
     bitnet_grammar__expand(b, &all);
     for (i = 0; i < all.n && !b->code; i++)
-        if (bitnet_grammar__has_any(b, all.v[i], " anyOf oneOf ")) break;
+        if (bitnet_grammar__has(b, all.v[i], choices)) break;
     if (!b->code && !all.fails && i == all.n && bitnet_grammar__list_values(b, &all)) {
         for (i = n = 0; i < b->listed.n && !b->code; i++) {
             const uint32_t x = BITNET_GRAMMAR__NUMBER_AT(b->listed, i);
@@ -3404,65 +4123,124 @@ static int bitnet_grammar__unique_values(bitnet_grammar__builder *b, uint32_t un
     return 0;
 }
 
-/* The schema among all that has keywords for the items of arrays. */
-static uint32_t bitnet_grammar__item_schema(bitnet_grammar__builder *b,
-                                            const bitnet_grammar__all *all) {
-    uint32_t i, v = all->v[0], found = 0;
-    for (i = 0; i < all->n && !b->code; i++) {
-        if (!bitnet_grammar__has_any(b, all->v[i], " items prefixItems additionalItems ")) continue;
-        if (found++)
-            bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, all->v[i],
-                                  "items of two schemas, in allOf or the like");
-        v = all->v[i];
+/* What the schemas of an array say about its items. */
+typedef struct bitnet_grammar__items {
+    uint32_t unique;                       /* the keyword; NONE */
+    int32_t n;                             /* items that have schemas of their own */
+    int32_t least, most;                   /* of those that `contains` asks for; -1: any number */
+    int more;                              /* there is a schema for others */
+} bitnet_grammar__items;
+
+/* The list of schemas for the first items of a schema, and the schema of all others; NONE. */
+static uint32_t bitnet_grammar__item_list(bitnet_grammar__builder *b, uint32_t v, uint32_t *rest) {
+    const uint32_t items = bitnet_grammar__said(b, v, BITNET_GRAMMAR__K_ITEMS);
+    uint32_t list = bitnet_grammar__said(b, v, BITNET_GRAMMAR__K_PREFIX_ITEMS);
+    *rest = items;
+    if (bitnet_grammar__type(b, items) == BITNET_GRAMMAR__ARRAY) {         /* before 2020-12 */
+        if (list != BITNET_GRAMMAR__NONE)
+            bitnet_grammar__wrong(b, BITNET_ERR_FORMAT, items, "a list beside prefixItems");
+        list = items;
+        *rest = bitnet_grammar__said(b, v, BITNET_GRAMMAR__K_ADDITIONAL_ITEMS);
     }
-    return v;
+    if (list != BITNET_GRAMMAR__NONE && bitnet_grammar__type(b, list) != BITNET_GRAMMAR__ARRAY)
+        bitnet_grammar__wrong(b, BITNET_ERR_FORMAT, list, "not an array");
+    if (*rest == BITNET_GRAMMAR__NONE) {
+        *rest = bitnet_grammar__said(b, v, BITNET_GRAMMAR__K_UNEVALUATED_ITEMS);
+        if (*rest != BITNET_GRAMMAR__NONE && bitnet_grammar__type(b, *rest) > BITNET_GRAMMAR__TRUE)
+            bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, *rest,
+                                  "only true and false are supported");
+    }
+    return b->code ? BITNET_GRAMMAR__NONE : list;
+}
+
+/* The rule of the item with a number, from all schemas; -1: of those that no schema lists. */
+static uint32_t bitnet_grammar__item_rule(bitnet_grammar__builder *b,
+                                          const bitnet_grammar__all *all,
+                                          const bitnet_grammar__items *s, int32_t at) {
+    uint32_t i, p, list, rest;
+    int32_t k;
+    b->together.n = 0;
+    for (i = 0; i < all->n && !b->code; i++) {
+        list = bitnet_grammar__item_list(b, all->v[i], &rest);
+        p = list == BITNET_GRAMMAR__NONE ? list : BITNET_GRAMMAR__VALUE(b, list).first;
+        for (k = 0; k < at && p != BITNET_GRAMMAR__NONE; k++) p = BITNET_GRAMMAR__VALUE(b, p).next;
+        bitnet_grammar__spend(b, 1 + (uint64_t)k);
+        if (at < 0 || p == BITNET_GRAMMAR__NONE) p = rest;
+        if (p != BITNET_GRAMMAR__NONE) bitnet_grammar__push(b, &b->together, 2 * p);
+        p = bitnet_grammar__said(b, all->v[i], BITNET_GRAMMAR__K_CONTAINS);
+        if (p == BITNET_GRAMMAR__NONE) continue;
+        if (at >= 0 && at < s->least) bitnet_grammar__push(b, &b->together, 2 * p);
+        else if (s->most >= 0) bitnet_grammar__push(b, &b->together, 2 * p + 1);
+    }
+    return bitnet_grammar__rule_of_all(b);
+}
+
+static bitnet_grammar__items bitnet_grammar__read_items(bitnet_grammar__builder *b,
+                                                        const bitnet_grammar__all *all) {
+    bitnet_grammar__items s;
+    uint32_t i, x, rest;
+    int found = 0;
+    s.unique = BITNET_GRAMMAR__NONE;
+    s.n = s.least = s.more = 0;
+    s.most = -1;
+    for (i = 0; i < all->n && !b->code; i++) {
+        x = bitnet_grammar__said(b, all->v[i], BITNET_GRAMMAR__K_UNIQUE_ITEMS);
+        if (bitnet_grammar__type(b, x) == BITNET_GRAMMAR__TRUE) s.unique = x;
+        else if (x != BITNET_GRAMMAR__NONE && bitnet_grammar__type(b, x) != BITNET_GRAMMAR__FALSE)
+            bitnet_grammar__wrong(b, BITNET_ERR_FORMAT, x, "neither true nor false");
+        x = bitnet_grammar__item_list(b, all->v[i], &rest);
+        if (rest != BITNET_GRAMMAR__NONE) s.more = 1;
+        if (x != BITNET_GRAMMAR__NONE && (int32_t)BITNET_GRAMMAR__VALUE(b, x).n_parts > s.n)
+            s.n = (int32_t)BITNET_GRAMMAR__VALUE(b, x).n_parts;
+        x = bitnet_grammar__said(b, all->v[i], BITNET_GRAMMAR__K_CONTAINS);
+        if (x == BITNET_GRAMMAR__NONE) continue;
+        if (found++)
+            bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, x, "beside another one, in allOf");
+        s.least = 1;
+        rest = bitnet_grammar__get(b, all->v[i], "minContains");
+        if (rest != BITNET_GRAMMAR__NONE)
+            s.least = bitnet_grammar__read_count(b, rest, 0);
+        rest = bitnet_grammar__get(b, all->v[i], "maxContains");
+        if (rest != BITNET_GRAMMAR__NONE)
+            s.most = bitnet_grammar__read_count(b, rest, -1);
+        if (s.least > 1000 || (s.most >= 0 && s.most < s.least))
+            bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, x, "of so many items, or of none");
+    }
+    return s;
 }
 
 static bitnet_grammar__frag bitnet_grammar__arrays(bitnet_grammar__builder *b,
                                                    const bitnet_grammar__all *all) {
-    const uint32_t v = bitnet_grammar__item_schema(b, all);
-    uint32_t items = bitnet_grammar__get(b, v, "items"), p = BITNET_GRAMMAR__NONE, i;
-    uint32_t prefix = bitnet_grammar__get(b, v, "prefixItems"), unique = BITNET_GRAMMAR__NONE, x;
+    bitnet_grammar__items s;
     int32_t n = 0, min, max;
-    int more = items != BITNET_GRAMMAR__NONE;
     bitnet_grammar__frag f = bitnet_grammar__text(b, "["), g;
-    bitnet_grammar__counts(b, all, "minItems", "maxItems", &min, &max);
-    for (i = 0; i < all->n; i++) {
-        x = bitnet_grammar__get(b, all->v[i], "uniqueItems");
-        if (bitnet_grammar__type(b, x) == BITNET_GRAMMAR__TRUE) unique = x;
-        else if (x != BITNET_GRAMMAR__NONE && bitnet_grammar__type(b, x) != BITNET_GRAMMAR__FALSE)
-            return bitnet_grammar__wrong(b, BITNET_ERR_FORMAT, x, "neither true nor false");
-    }
-    if (bitnet_grammar__type(b, items) == BITNET_GRAMMAR__ARRAY) {         /* before 2020-12 */
-        if (prefix != BITNET_GRAMMAR__NONE)
-            return bitnet_grammar__wrong(b, BITNET_ERR_FORMAT, items, "a list beside prefixItems");
-        prefix = items;
-        items = bitnet_grammar__get(b, v, "additionalItems");
-        more = items != BITNET_GRAMMAR__NONE;
-    }
-    if (prefix != BITNET_GRAMMAR__NONE) {
-        if (bitnet_grammar__type(b, prefix) != BITNET_GRAMMAR__ARRAY)
-            return bitnet_grammar__wrong(b, BITNET_ERR_FORMAT, prefix, "not an array");
-        p = BITNET_GRAMMAR__VALUE(b, prefix).first;
-    }
+    uint32_t rule;
+    bitnet_grammar__counts(b, all, BITNET_GRAMMAR__K_MIN_ITEMS, BITNET_GRAMMAR__K_MAX_ITEMS, &min,
+                           &max);
+    s = bitnet_grammar__read_items(b, all);
+    if (min < s.least) min = s.least;
     f = bitnet_grammar__seq(b, f, bitnet_grammar__named(b, "space"));
-    if (unique != BITNET_GRAMMAR__NONE &&
-        bitnet_grammar__unique_values(b, unique, p == BITNET_GRAMMAR__NONE ? items
-                                                                          : BITNET_GRAMMAR__NONE,
-                                      min, &max)) {
+    rule = bitnet_grammar__item_rule(b, all, &s, -1);
+    if (s.unique != BITNET_GRAMMAR__NONE && s.n == 0 && s.least == 0 &&
+        bitnet_grammar__unique_values(b, s.unique, min, &max)) {
         f = bitnet_grammar__seq(b, f, bitnet_grammar__unique(b, min, max));
         return bitnet_grammar__seq(b, f, bitnet_grammar__text(b, "]"));
     }
-    for (; p != BITNET_GRAMMAR__NONE && n != max; p = BITNET_GRAMMAR__VALUE(b, p).next, n++)
-        f = bitnet_grammar__seq(b, f, bitnet_grammar__item(b, p, n > 0));
+    if (s.unique != BITNET_GRAMMAR__NONE && (s.n || s.least)) {
+        b->together.n = 0;
+        bitnet_grammar__unique_values(b, s.unique, min, &max);
+    }
+    for (; (n < s.n || n < s.least) && n != max && !b->code; n++)
+        f = bitnet_grammar__seq(b, f, bitnet_grammar__item(
+                                          b, bitnet_grammar__item_rule(b, all, &s, n), n > 0));
     if (max >= 0 && max < min) f = bitnet_grammar__seq(b, f, bitnet_grammar__failing(b));
-    else if (n != max && (n == 0 || more || min > n)) {
+    else if (n != max && (n == 0 || s.n == 0 || s.more || min > n)) {
         const int32_t rest = min > n ? min - n : 0, most = max < 0 ? -1 : max - n;
-        if (n > 0) g = bitnet_grammar__repeat(b, bitnet_grammar__item(b, items, 1), rest, most);
+        if (n > 0) g = bitnet_grammar__repeat(b, bitnet_grammar__item(b, rule, 1), rest, most);
         else {
-            g = bitnet_grammar__repeat(b, bitnet_grammar__item(b, items, 1),
+            g = bitnet_grammar__repeat(b, bitnet_grammar__item(b, rule, 1),
                                        rest > 0 ? rest - 1 : 0, most < 0 ? -1 : most - 1);
-            g = bitnet_grammar__seq(b, bitnet_grammar__item(b, items, 0), g);
+            g = bitnet_grammar__seq(b, bitnet_grammar__item(b, rule, 0), g);
             if (rest == 0) g = bitnet_grammar__repeat(b, g, 0, 1);
         }
         f = bitnet_grammar__seq(b, f, g);
@@ -3475,7 +4253,7 @@ static bitnet_grammar__frag bitnet_grammar__arrays(bitnet_grammar__builder *b,
 /* The property of this name, added if it is new. */
 static bitnet_grammar__property *bitnet_grammar__add_property(bitnet_grammar__builder *b,
                                                               uint32_t key, uint32_t n_key) {
-    const uint32_t list = BITNET_GRAMMAR__LISTS + b->n_lists;
+    const uint32_t list = BITNET_GRAMMAR__LISTS + b->n_properties;
     const uint32_t i = bitnet_grammar__look_up(b, list, BITNET_GRAMMAR__POOL(b, key), n_key);
     bitnet_grammar__property *p;
     if (i != BITNET_GRAMMAR__NONE) return (bitnet_grammar__property *)b->properties.p + i;
@@ -3485,44 +4263,31 @@ static bitnet_grammar__property *bitnet_grammar__add_property(bitnet_grammar__bu
     memset(p, 0, sizeof *p);
     p->key = key;
     p->n_key = n_key;
-    p->schema = BITNET_GRAMMAR__NONE;
+    p->first = BITNET_GRAMMAR__NONE;
     return p;
 }
 
-/* A schema for a property, which may have one from another schema of the object. */
+/* A schema more for a property: false bars it. */
 static void bitnet_grammar__give_schema(bitnet_grammar__builder *b, bitnet_grammar__property *to,
-                                        uint32_t schema) {
-    const uint32_t old = to->schema;
-    if (old == BITNET_GRAMMAR__NONE || bitnet_grammar__type(b, schema) == BITNET_GRAMMAR__FALSE ||
-        (bitnet_grammar__type(b, old) != BITNET_GRAMMAR__FALSE &&
-         !bitnet_grammar__binds(b, old, ""))) to->schema = schema;
-    else if (bitnet_grammar__type(b, old) != BITNET_GRAMMAR__FALSE && old != schema &&
-             bitnet_grammar__binds(b, schema, "") && !bitnet_grammar__same(b, old, schema))
-        bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, schema,
-                              "a property with two schemas, in allOf or the like");
+                                        uint32_t schema, int opposite) {
+    bitnet_grammar__part *part;
+    if (!opposite && bitnet_grammar__type(b, schema) == BITNET_GRAMMAR__FALSE) to->barred = 1;
+    if (!bitnet_grammar__room(b, &b->parts, 1, sizeof *part)) return;
+    part = (bitnet_grammar__part *)b->parts.p + b->parts.n;
+    part->item = 2 * schema + (uint32_t)opposite;
+    part->next = to->first;
+    to->first = b->parts.n++;
 }
 
-/* Adds the properties of one schema of an object to the list. */
-static void bitnet_grammar__collect_properties(bitnet_grammar__builder *b, uint32_t v) {
-    const uint32_t list = bitnet_grammar__get(b, v, "properties");
-    const uint32_t required = bitnet_grammar__get(b, v, "required");
+/* The properties that an array names must be there. */
+static void bitnet_grammar__demand(bitnet_grammar__builder *b, uint32_t names) {
     bitnet_grammar__property *to;
     uint32_t p;
-    if (list != BITNET_GRAMMAR__NONE && bitnet_grammar__type(b, list) != BITNET_GRAMMAR__OBJECT)
-        bitnet_grammar__wrong(b, BITNET_ERR_FORMAT, list, "not an object");
-    if (required != BITNET_GRAMMAR__NONE &&
-        bitnet_grammar__type(b, required) != BITNET_GRAMMAR__ARRAY)
-        bitnet_grammar__wrong(b, BITNET_ERR_FORMAT, required, "not an array");
+    if (bitnet_grammar__type(b, names) != BITNET_GRAMMAR__ARRAY)
+        bitnet_grammar__wrong(b, BITNET_ERR_FORMAT, names, "not an array");
     if (b->code) return;
-    for (p = list == BITNET_GRAMMAR__NONE ? list : BITNET_GRAMMAR__VALUE(b, list).first;
-         p != BITNET_GRAMMAR__NONE; p = BITNET_GRAMMAR__VALUE(b, p).next) {
-        to = bitnet_grammar__add_property(b, BITNET_GRAMMAR__VALUE(b, p).key,
-                                          BITNET_GRAMMAR__VALUE(b, p).n_key);
-        if (!to) return;
-        bitnet_grammar__give_schema(b, to, p);
-    }
-    for (p = required == BITNET_GRAMMAR__NONE ? required : BITNET_GRAMMAR__VALUE(b, required).first;
-         p != BITNET_GRAMMAR__NONE; p = BITNET_GRAMMAR__VALUE(b, p).next) {
+    for (p = BITNET_GRAMMAR__VALUE(b, names).first; p != BITNET_GRAMMAR__NONE;
+         p = BITNET_GRAMMAR__VALUE(b, p).next) {
         if (bitnet_grammar__type(b, p) != BITNET_GRAMMAR__STRING)
             bitnet_grammar__wrong(b, BITNET_ERR_FORMAT, p, "not a string");
         to = b->code ? 0 : bitnet_grammar__add_property(b, BITNET_GRAMMAR__VALUE(b, p).text,
@@ -3530,6 +4295,33 @@ static void bitnet_grammar__collect_properties(bitnet_grammar__builder *b, uint3
         if (!to) return;
         to->required = 1;
     }
+}
+
+/* The value of a keyword that is an object; NONE. */
+static uint32_t bitnet_grammar__object_word(bitnet_grammar__builder *b, uint32_t v, int keyword) {
+    const uint32_t list = bitnet_grammar__said(b, v, keyword);
+    if (list != BITNET_GRAMMAR__NONE && bitnet_grammar__type(b, list) != BITNET_GRAMMAR__OBJECT)
+        bitnet_grammar__wrong(b, BITNET_ERR_FORMAT, list, "not an object");
+    return b->code ? BITNET_GRAMMAR__NONE : list;
+}
+
+/* Adds the properties of one schema of an object to the list. */
+static void bitnet_grammar__collect_properties(bitnet_grammar__builder *b, uint32_t v) {
+    const uint32_t list = bitnet_grammar__object_word(b, v, BITNET_GRAMMAR__K_PROPERTIES);
+    const uint32_t required = bitnet_grammar__said(b, v, BITNET_GRAMMAR__K_REQUIRED);
+    bitnet_grammar__property *to;
+    uint32_t p;
+    for (p = list == BITNET_GRAMMAR__NONE ? list : BITNET_GRAMMAR__VALUE(b, list).first;
+         p != BITNET_GRAMMAR__NONE; p = BITNET_GRAMMAR__VALUE(b, p).next) {
+        to = bitnet_grammar__add_property(b, BITNET_GRAMMAR__VALUE(b, p).key,
+                                          BITNET_GRAMMAR__VALUE(b, p).n_key);
+        if (!to) return;
+        bitnet_grammar__give_schema(b, to, p, 0);
+    }
+    /* Draft 3 and some of OpenAPI's tools write `required: true` in a property: a note. */
+    if (required != BITNET_GRAMMAR__NONE &&
+        !(bitnet_grammar__type(b, required) & (BITNET_GRAMMAR__TRUE | BITNET_GRAMMAR__FALSE)))
+        bitnet_grammar__demand(b, required);
 }
 
 /* The letters of the listed properties' names, as a tree; letter 0 is its root. */
@@ -3607,19 +4399,12 @@ static void bitnet_grammar__link_letter(bitnet_grammar__builder *b, bitnet_gramm
     bitnet_grammar__link(b, x.node, f.start);
 }
 
-/* A key that is none of the listed properties. It has no escapes: an escape could spell one. With
-   a schema for names there are no listed ones. */
-static bitnet_grammar__frag bitnet_grammar__other_key(bitnet_grammar__builder *b, uint32_t names) {
+/* A key that is none of the listed properties. It has no escapes: an escape could spell one. */
+static bitnet_grammar__frag bitnet_grammar__other_key(bitnet_grammar__builder *b) {
     bitnet_grammar__array all = {0, 0, 0};
     bitnet_grammar__frag rest, f = bitnet_grammar__text(b, "\"");
     const uint32_t quote = bitnet_grammar__join(b);
     uint32_t i;
-    if (names != BITNET_GRAMMAR__NONE) {
-        bitnet_grammar__all one;
-        memset(&one, 0, sizeof one);
-        one.v[one.n++] = names;
-        return bitnet_grammar__strings(b, &one);
-    }
     if (!bitnet_grammar__room(b, &all, 1, sizeof(bitnet_grammar__letter))) return f;
     memset(all.p, 0, sizeof(bitnet_grammar__letter));
     all.n = 1;
@@ -3636,181 +4421,392 @@ static bitnet_grammar__frag bitnet_grammar__other_key(bitnet_grammar__builder *b
                                bitnet_grammar__text(b, "\""));
 }
 
+/* A key that none of the listed properties has, of the patterns whose bits are set and of no other,
+   and which keeps the schemas of names. */
+static bitnet_grammar__frag bitnet_grammar__limited_key(bitnet_grammar__builder *b, uint32_t set,
+                                                        const bitnet_grammar__all *names) {
+    uint32_t i, term, last = BITNET_GRAMMAR__NONE;
+    int32_t min, max;
+    bitnet_grammar__counts(b, names, BITNET_GRAMMAR__K_MIN_LENGTH, BITNET_GRAMMAR__K_MAX_LENGTH,
+                           &min, &max);
+    bitnet_grammar__forget_limits(b);
+    bitnet_grammar__read_limits(b, names);
+    for (i = 0; i < b->patterns.n && !b->code; i++)
+        bitnet_grammar__add_text_limit(b, BITNET_GRAMMAR__NUMBER_AT(b->patterns, i), 1,
+                                       !(set >> i & 1));
+    if (b->properties.n) {
+        term = bitnet_grammar__add_term(b, BITNET_GRAMMAR__CHOICE);
+        for (i = 0; i < b->properties.n && !b->code; i++) {
+            const bitnet_grammar__property *p = (bitnet_grammar__property *)b->properties.p + i;
+            const uint32_t text = bitnet_grammar__text_term(b, p->key, p->n_key);
+            bitnet_grammar__add_part(b, term, text, &last);
+        }
+        bitnet_grammar__add_limit(b, term, 1);
+    }
+    return bitnet_grammar__limited(b, min, max);
+}
+
 /* space : space value space, behind a key. */
 static bitnet_grammar__frag bitnet_grammar__member(bitnet_grammar__builder *b,
-                                                   bitnet_grammar__frag key, uint32_t schema) {
+                                                   bitnet_grammar__frag key, uint32_t rule) {
     key = bitnet_grammar__seq(b, key, bitnet_grammar__named(b, "space"));
     key = bitnet_grammar__seq(b, key, bitnet_grammar__text(b, ":"));
     key = bitnet_grammar__seq(b, key, bitnet_grammar__named(b, "space"));
-    key = bitnet_grammar__seq(b, key, bitnet_grammar__schema(b, schema));
+    key = bitnet_grammar__seq(b, key, bitnet_grammar__call(b, rule));
     return bitnet_grammar__seq(b, key, bitnet_grammar__named(b, "space"));
 }
 
-/* The listed properties in their order, and then others if there is a schema for them: `others` 1.
-   There are two ways through the list: nothing is written yet (first), or something is and the next
-   needs a comma (rest). */
-static bitnet_grammar__frag bitnet_grammar__build_object(bitnet_grammar__builder *b, int others,
-                                                         uint32_t schema, uint32_t names) {
-    bitnet_grammar__frag open = bitnet_grammar__text(b, "{"), f, comma;
-    const uint32_t close = bitnet_grammar__join(b);
-    uint32_t i, first, rest = bitnet_grammar__join(b);
-    open = bitnet_grammar__seq(b, open, bitnet_grammar__named(b, "space"));
-    first = open.end;
-    for (i = 0; i <= b->properties.n && !b->code; i++) {
-        const bitnet_grammar__property *p = 0;
-        const int last = i == b->properties.n;
-        uint32_t next_first = bitnet_grammar__join(b), next_rest = bitnet_grammar__join(b);
-        if (last && !others) {
-            bitnet_grammar__link(b, first, close);
-            bitnet_grammar__link(b, rest, close);
-            break;
-        }
-        if (last) f = bitnet_grammar__other_key(b, names);
-        else {
-            p = (bitnet_grammar__property *)b->properties.p + i;
-            b->bytes.n = 0;
-            bitnet_grammar__dump_string(b, BITNET_GRAMMAR__POOL(b, p->key), p->n_key);
-            f = bitnet_grammar__literal(b, (const char *)b->bytes.p, b->bytes.n);
-        }
-        f = bitnet_grammar__member(b, f, last ? schema : p->schema);
-        comma = bitnet_grammar__text(b, ",");
-        comma = bitnet_grammar__seq(b, comma, bitnet_grammar__named(b, "space"));
-        bitnet_grammar__link(b, comma.end, f.start);
-        if (last) {
-            bitnet_grammar__link(b, f.end, rest);
-            next_first = next_rest = close;
-        } else bitnet_grammar__link(b, f.end, next_rest);
-        if (!last && p->required) {
-            bitnet_grammar__link(b, first, f.start);
-            bitnet_grammar__link(b, rest, comma.start);
-        } else {
-            bitnet_grammar__link(b, first, bitnet_grammar__add_node(b, BITNET_GRAMMAR__SPLIT,
-                                                                    f.start, next_first));
-            bitnet_grammar__link(b, rest, bitnet_grammar__add_node(b, BITNET_GRAMMAR__SPLIT,
-                                                                   comma.start, next_rest));
-        }
-        first = next_first;
-        rest = next_rest;
+/* How many properties an object has. */
+typedef struct bitnet_grammar__size {
+    uint32_t min, most;                    /* counted up to `most`; */
+    int open;                              /* 1: there may be more than these */
+    int32_t most_others;                   /* -1: any number; they count as one */
+} bitnet_grammar__size;
+
+/* `comma` in front of a fragment; from a level where nothing is written yet, none. Returns where a
+   level goes on: with the fragment, or with what is behind the property. */
+static uint32_t bitnet_grammar__from_level(bitnet_grammar__builder *b, uint32_t level,
+                                           bitnet_grammar__frag f, uint32_t *comma) {
+    bitnet_grammar__frag g;
+    if (level == 0 || b->code) return f.start;
+    if (*comma == 0) {
+        g = bitnet_grammar__text(b, ",");
+        g = bitnet_grammar__seq(b, g, bitnet_grammar__named(b, "space"));
+        bitnet_grammar__link(b, g.end, f.start);
+        *comma = g.start;
     }
+    return *comma;
+}
+
+/* The rule of a property. */
+static uint32_t bitnet_grammar__property_rule(bitnet_grammar__builder *b,
+                                              const bitnet_grammar__property *p) {
+    uint32_t i;
+    b->together.n = 0;
+    for (i = p->first; i != BITNET_GRAMMAR__NONE && !b->code;
+         i = ((bitnet_grammar__part *)b->parts.p)[i].next)
+        bitnet_grammar__push(b, &b->together, ((bitnet_grammar__part *)b->parts.p)[i].item);
+    return bitnet_grammar__rule_of_all(b);
+}
+
+/* The listed properties in their order, and then others, if there are any (others.start is not 0).
+   There are several ways through the list, the levels: how many are written yet, where the last
+   level is all greater numbers if the size is open. From level 0 there is no comma. */
+static bitnet_grammar__frag bitnet_grammar__build_object(bitnet_grammar__builder *b,
+                                                         bitnet_grammar__frag others,
+                                                         const bitnet_grammar__size *size) {
+    bitnet_grammar__frag open = bitnet_grammar__text(b, "{"), f;
+    bitnet_grammar__array now = {0, 0, 0}, next = {0, 0, 0}, swap;
+    const uint32_t close = bitnet_grammar__join(b), last = size->most;
+    uint32_t i, k, to, comma = 0, s, rule;
+    f = open;
+    open = bitnet_grammar__seq(b, open, bitnet_grammar__named(b, "space"));
+    bitnet_grammar__push(b, &now, open.end);
+    for (k = 1; k <= last; k++) bitnet_grammar__push(b, &now, bitnet_grammar__join(b));
+    for (i = 0; i < b->properties.n && !b->code; i++) {
+        const bitnet_grammar__property p = ((bitnet_grammar__property *)b->properties.p)[i];
+        if (p.barred) continue;
+        rule = bitnet_grammar__property_rule(b, &p);
+        for (next.n = k = 0; k <= last; k++)
+            bitnet_grammar__push(b, &next, bitnet_grammar__join(b));
+        for (k = 0; k <= last && !b->code; k++) {      /* those that lead to the level k + 1 */
+            to = k < last ? k + 1 : last;
+            s = p.required ? 0 : BITNET_GRAMMAR__NUMBER_AT(next, k);
+            if (k == last && !size->open) {
+                bitnet_grammar__link(b, BITNET_GRAMMAR__NUMBER_AT(now, k), s);
+                continue;
+            }
+            if (k < last) {                /* what leads from the last level is that before it */
+                b->bytes.n = 0;
+                bitnet_grammar__dump_string(b, BITNET_GRAMMAR__POOL(b, p.key), p.n_key);
+                f = bitnet_grammar__literal(b, (const char *)b->bytes.p, b->bytes.n);
+                f = bitnet_grammar__member(b, f, rule);
+                bitnet_grammar__link(b, f.end, BITNET_GRAMMAR__NUMBER_AT(next, to));
+                comma = 0;
+            }
+            to = bitnet_grammar__from_level(b, k, f, &comma);
+            if (!p.required) to = bitnet_grammar__add_node(b, BITNET_GRAMMAR__SPLIT, to, s);
+            bitnet_grammar__link(b, BITNET_GRAMMAR__NUMBER_AT(now, k), to);
+        }
+        swap = now;
+        now = next;
+        next = swap;
+    }
+    if (others.start) bitnet_grammar__link(b, others.end, close);
+    for (comma = k = 0; k <= last && !b->code; k++) {
+        s = k >= size->min ? close : 0;
+        if (others.start && k + 1 >= size->min && (k < last || size->open))
+            s = bitnet_grammar__add_node(b, BITNET_GRAMMAR__SPLIT,
+                                         bitnet_grammar__from_level(b, k, others, &comma), s);
+        bitnet_grammar__link(b, BITNET_GRAMMAR__NUMBER_AT(now, k), s);
+    }
+    bitnet_grammar__free(&b->g->allocator, now.p);
+    bitnet_grammar__free(&b->g->allocator, next.p);
     return bitnet_grammar__seq(b, bitnet_grammar__pair(open.start, close),
                                bitnet_grammar__text(b, "}"));
 }
 
-/* Bars properties that a schema lets nobody have: those without a schema, and with `alone` all that
-   it does not list itself. */
+/* Gives what a schema says about a property, which it lists itself (own 1) or not: the schemas of
+   the patterns that are in `set`, or else additionalProperties. They go to a property or to
+   b->together. Returns how many patterns the schema has; they begin with number n_before. */
+static uint32_t bitnet_grammar__other_schemas(bitnet_grammar__builder *b, uint32_t v, uint32_t set,
+                                              uint32_t n_before, int own, uint32_t to) {
+    const uint32_t list = bitnet_grammar__object_word(b, v, BITNET_GRAMMAR__K_PATTERN_PROPERTIES);
+    const uint32_t more = bitnet_grammar__said(b, v, BITNET_GRAMMAR__K_ADDITIONAL_PROPERTIES);
+    const uint32_t n = list == BITNET_GRAMMAR__NONE ? 0 : BITNET_GRAMMAR__VALUE(b, list).n_parts;
+    uint32_t i, p;
+    for (i = 0; i <= n && !b->code; i++) {
+        if (i < n ? !(set >> (n_before + i) & 1) : own || more == BITNET_GRAMMAR__NONE) continue;
+        own = 1;
+        p = i < n ? BITNET_GRAMMAR__NUMBER_AT(b->patterns, n_before + i) : more;
+        if (to == BITNET_GRAMMAR__NONE) bitnet_grammar__push(b, &b->together, 2 * p);
+        else
+            bitnet_grammar__give_schema(b, (bitnet_grammar__property *)b->properties.p + to, p, 0);
+    }
+    return n;
+}
+
+/* Gives each property what all schemas say about it beside their `properties`, which it has. */
+static void bitnet_grammar__share_properties(bitnet_grammar__builder *b,
+                                             const bitnet_grammar__all *all) {
+    uint32_t i, k, n, list;
+    int r;
+    for (i = 0; i < b->patterns.n && !b->code; i++)
+        for (k = 0; k < b->properties.n && !b->code; k++) {
+            bitnet_grammar__property *p = (bitnet_grammar__property *)b->properties.p + k;
+            const uint32_t pattern = BITNET_GRAMMAR__NUMBER_AT(b->patterns, i);
+            r = bitnet_grammar__text_matches(b, pattern, 1, p->key, p->n_key);
+            if (r < 0)
+                bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, pattern,
+                                      "whether a property's name matches this is not known");
+            if (r > 0) p->set |= 1u << i;
+        }
+    for (k = 0; k < b->properties.n && !b->code; k++)
+        for (i = n = 0; i < all->n && !b->code; i++) {
+            const bitnet_grammar__property *p = (bitnet_grammar__property *)b->properties.p + k;
+            bitnet_grammar__spend(b, 1);
+            if (!bitnet_grammar__has(b, all->v[i], BITNET_GRAMMAR__WORD(PATTERN_PROPERTIES) |
+                                                       BITNET_GRAMMAR__WORD(ADDITIONAL_PROPERTIES)))
+                continue;
+            list = bitnet_grammar__said(b, all->v[i], BITNET_GRAMMAR__K_PROPERTIES);
+            if (list != BITNET_GRAMMAR__NONE)
+                list = bitnet_grammar__look_up(b, list, BITNET_GRAMMAR__POOL(b, p->key), p->n_key);
+            n += bitnet_grammar__other_schemas(b, all->v[i], p->set, n,
+                                               list != BITNET_GRAMMAR__NONE, k);
+        }
+}
+
+/* Other properties than the listed ones: an alternative for each set of patterns that a key can
+   match. Of more than three patterns a key matches one at most. */
+static bitnet_grammar__frag bitnet_grammar__others(bitnet_grammar__builder *b,
+                                                   const bitnet_grammar__all *all,
+                                                   const bitnet_grammar__all *names, int open) {
+    const uint32_t n = b->patterns.n, n_sets = n <= 3 ? 1u << n : n + 1;
+    bitnet_grammar__frag f = {0, 0}, g;
+    uint32_t i, k, set, rule;
+    int limited = n > 0, bad;
+    for (i = 0; i < names->n; i++)
+        if (BITNET_GRAMMAR__VALUE(b, names->v[i]).has & ~BITNET_GRAMMAR__WORD(TYPE)) limited = 1;
+    for (i = !open; i < n_sets && !b->code; i++) {
+        set = n <= 3 || i == 0 ? i : 1u << (i - 1);
+        for (bad = 0, k = 0; k < n; k++)
+            if (!(set >> k & 1)) {
+                const uint32_t p = BITNET_GRAMMAR__NUMBER_AT(b->patterns, k);
+                bad |= !bitnet_grammar__has_opposite(
+                    BITNET_GRAMMAR__POOL(b, BITNET_GRAMMAR__VALUE(b, p).key));
+            }
+        b->together.n = 0;
+        for (rule = k = 0; k < all->n && !b->code; k++)
+            rule += bitnet_grammar__other_schemas(b, all->v[k], set, rule, 0, BITNET_GRAMMAR__NONE);
+        for (k = 0; k < b->together.n; k++)
+            bad |= bitnet_grammar__type(b, BITNET_GRAMMAR__NUMBER_AT(b->together, k) / 2) ==
+                   BITNET_GRAMMAR__FALSE;
+        if (bad || b->code) continue;
+        rule = bitnet_grammar__rule_of_all(b);
+        g = limited ? bitnet_grammar__limited_key(b, set, names) : bitnet_grammar__other_key(b);
+        g = bitnet_grammar__member(b, g, rule);
+        f = f.start ? bitnet_grammar__or(b, g, f) : g;
+    }
+    return f;
+}
+
+/* Bars properties that unevaluatedProperties lets nobody have: those that no schema is about, and
+   with `alone` all that the schema does not list itself. */
 static void bitnet_grammar__bar(bitnet_grammar__builder *b, uint32_t v, int alone) {
-    const uint32_t list = bitnet_grammar__get(b, v, "properties");
-    uint32_t k;
+    const uint32_t list = bitnet_grammar__said(b, v, BITNET_GRAMMAR__K_PROPERTIES);
+    uint32_t k, i;
     for (k = 0; k < b->properties.n && !b->code; k++) {
         bitnet_grammar__property *p = (bitnet_grammar__property *)b->properties.p + k;
-        if (p->schema == BITNET_GRAMMAR__NONE ||
-            (alone && (list == BITNET_GRAMMAR__NONE ||
-                       bitnet_grammar__look_up(b, list, BITNET_GRAMMAR__POOL(b, p->key),
-                                               p->n_key) == BITNET_GRAMMAR__NONE))) p->barred = 1;
+        int known = 0;
+        for (i = p->first; i != BITNET_GRAMMAR__NONE;
+             i = ((bitnet_grammar__part *)b->parts.p)[i].next)
+            known |= !(((bitnet_grammar__part *)b->parts.p)[i].item & 1);
+        if (!known || (alone && (list == BITNET_GRAMMAR__NONE ||
+                                 bitnet_grammar__look_up(b, list, BITNET_GRAMMAR__POOL(b, p->key),
+                                                         p->n_key) == BITNET_GRAMMAR__NONE)))
+            p->barred = 1;
     }
 }
 
-/* Closes an object, opens it, or leaves it: what a schema says of properties that it does not list.
-   Returns 1 if the object has no others. */
-static int bitnet_grammar__read_others(bitnet_grammar__builder *b, uint32_t v, uint32_t n,
-                                       int *others, uint32_t *schema) {
-    const uint32_t more = bitnet_grammar__get(b, v, "additionalProperties");
-    const uint8_t type = bitnet_grammar__type(b, more);
-    if (type == BITNET_GRAMMAR__FALSE) {
-        bitnet_grammar__bar(b, v, 1);
-        return 1;
+/* The schemas of propertyNames. Names that they list become properties. Returns 0 if there are no
+   others. */
+static int bitnet_grammar__read_names(bitnet_grammar__builder *b, const bitnet_grammar__all *all,
+                                      bitnet_grammar__all *names) {
+    uint32_t i, p;
+    memset(names, 0, sizeof *names);
+    for (i = 0; i < all->n && !b->code; i++) {
+        p = bitnet_grammar__said(b, all->v[i], BITNET_GRAMMAR__K_PROPERTY_NAMES);
+        if (p != BITNET_GRAMMAR__NONE) bitnet_grammar__add_schema(b, names, p, names->n);
     }
-    if (type == BITNET_GRAMMAR__OBJECT || type == BITNET_GRAMMAR__TRUE) {
-        *others = 1;
-        if (type == BITNET_GRAMMAR__OBJECT) *schema = more;
-        if (n > 1 && type == BITNET_GRAMMAR__OBJECT && bitnet_grammar__binds(b, more, ""))
-            bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, more,
-                                  "a schema here, beside other schemas of the object");
-    } else if (type) bitnet_grammar__wrong(b, BITNET_ERR_FORMAT, more, "not a schema");
+    bitnet_grammar__expand(b, names);
+    if (names->n && bitnet_grammar__list_values(b, names)) {
+        for (i = 0; i < b->listed.n && !b->code; i++) {
+            const bitnet_grammar__value *x =
+                &BITNET_GRAMMAR__VALUE(b, BITNET_GRAMMAR__NUMBER_AT(b->listed, i));
+            if (x->type == BITNET_GRAMMAR__STRING)
+                bitnet_grammar__add_property(b, x->text, x->n_text);
+        }
+        return 0;
+    }
+    return !names->fails;
+}
+
+/* Bars properties whose names propertyNames does not allow. Returns 0 if no other names can be
+   found. */
+static int bitnet_grammar__check_names(bitnet_grammar__builder *b,
+                                       const bitnet_grammar__all *names) {
+    const uint64_t simple = BITNET_GRAMMAR__WORD(TYPE) | BITNET_GRAMMAR__WORD(REF) |
+                            BITNET_GRAMMAR__WORD(ALL_OF) | BITNET_GRAMMAR__WORD(PATTERN) |
+                            BITNET_GRAMMAR__WORD(FORMAT) | BITNET_GRAMMAR__WORD(MIN_LENGTH) |
+                            BITNET_GRAMMAR__WORD(MAX_LENGTH);
+    uint32_t i, k, x;
+    int out = !names->n_no;
+    for (k = 0; k < b->properties.n && names->n && !b->code; k++) {
+        bitnet_grammar__property *p = (bitnet_grammar__property *)b->properties.p + k;
+        x = bitnet_grammar__key_value(b, p->key, p->n_key);
+        if (!b->code && !bitnet_grammar__keeps_all(b, x, names)) p->barred = 1;
+    }
+    for (i = 0; i < names->n; i++)
+        if ((BITNET_GRAMMAR__VALUE(b, names->v[i]).has & ~simple) ||
+            !(bitnet_grammar__types(b, names->v[i]) & BITNET_GRAMMAR__STRING)) out = 0;
+    return out;
+}
+
+/* How many properties there may be: counted only if that does not hold anyway. Returns 0 if there
+   is no such object. */
+static int bitnet_grammar__read_size(bitnet_grammar__builder *b, const bitnet_grammar__all *all,
+                                     int others, bitnet_grammar__size *size) {
+    uint32_t k, required = 0, n = 0;
+    int32_t min, max;
+    bitnet_grammar__counts(b, all, BITNET_GRAMMAR__K_MIN_PROPERTIES,
+                           BITNET_GRAMMAR__K_MAX_PROPERTIES, &min, &max);
+    for (k = 0; k < b->properties.n; k++) {
+        const bitnet_grammar__property *p = (bitnet_grammar__property *)b->properties.p + k;
+        if (p->barred && p->required) return 0;
+        required += p->required && !p->barred;
+        n += !p->barred;
+    }
+    size->min = (uint32_t)min > required ? (uint32_t)min : 0;
+    size->open = max < 0 || (uint32_t)max >= n;
+    size->most = !size->open ? (uint32_t)max : size->min > 1 ? size->min : 1;
+    size->most_others = max < 0 ? -1 : size->open ? max - (int32_t)n : 0;
+    if (max >= 0 && ((uint32_t)max < required || max < min)) return 0;
+    if (size->min <= n + (others != 0)) return 1;
+    if (others)
+        for (k = 0; k < all->n; k++)
+            if (bitnet_grammar__has(b, all->v[k], BITNET_GRAMMAR__WORD(MIN_PROPERTIES)))
+                bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED,
+                                      bitnet_grammar__said(b, all->v[k],
+                                                           BITNET_GRAMMAR__K_MIN_PROPERTIES),
+                                      "more properties than are listed, and one");
     return 0;
 }
 
-/* minProperties and maxProperties, which must hold anyway. */
-static void bitnet_grammar__check_number(bitnet_grammar__builder *b, const bitnet_grammar__all *all,
-                                         int others) {
-    const bitnet_grammar__property *p = (bitnet_grammar__property *)b->properties.p;
-    uint32_t i, k, required = 0;
-    for (k = 0; k < b->properties.n; k++) required += p[k].required != 0;
+/* Collects the properties of all schemas, and the patterns. Returns 1 if some are listed. */
+static int bitnet_grammar__gather(bitnet_grammar__builder *b, const bitnet_grammar__all *all) {
+    const uint64_t lists = BITNET_GRAMMAR__WORD(PROPERTIES) |
+                           BITNET_GRAMMAR__WORD(PATTERN_PROPERTIES);
+    bitnet_grammar__property *to;
+    uint32_t i, p;
+    int listed = 0;
+    b->properties.n = b->parts.n = b->patterns.n = 0;
+    b->n_properties = ++b->n_lists;
     for (i = 0; i < all->n && !b->code; i++) {
-        const int32_t min = bitnet_grammar__count(b, all->v[i], "minProperties", 0);
-        const int32_t max = bitnet_grammar__count(b, all->v[i], "maxProperties", -1);
-        if ((uint32_t)min > required)
-            bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED,
-                                  bitnet_grammar__get(b, all->v[i], "minProperties"),
-                                  "more properties than are required");
-        if (max >= 0 && (others || (uint32_t)max < b->properties.n))
-            bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED,
-                                  bitnet_grammar__get(b, all->v[i], "maxProperties"),
-                                  "fewer properties than there can be");
+        bitnet_grammar__collect_properties(b, all->v[i]);
+        listed |= bitnet_grammar__has(b, all->v[i], lists);
+        p = bitnet_grammar__object_word(b, all->v[i], BITNET_GRAMMAR__K_PATTERN_PROPERTIES);
+        if (p == BITNET_GRAMMAR__NONE) continue;
+        if (b->patterns.n + BITNET_GRAMMAR__VALUE(b, p).n_parts > 16)
+            bitnet_grammar__wrong(b, BITNET_ERR_LIMIT, p, "over 16 patterns");
+        for (p = BITNET_GRAMMAR__VALUE(b, p).first; p != BITNET_GRAMMAR__NONE && !b->code;
+             p = BITNET_GRAMMAR__VALUE(b, p).next) bitnet_grammar__push(b, &b->patterns, p);
     }
-}
-
-/* propertyNames: a schema of strings. If it asks for more than that, no property may be listed. */
-static uint32_t bitnet_grammar__read_names(bitnet_grammar__builder *b,
-                                           const bitnet_grammar__all *all) {
-    uint32_t i, p, out = BITNET_GRAMMAR__NONE;
-    for (i = 0; i < all->n && !b->code; i++) {
-        p = bitnet_grammar__get(b, all->v[i], "propertyNames");
-        if (p == BITNET_GRAMMAR__NONE || bitnet_grammar__type(b, p) == BITNET_GRAMMAR__TRUE)
+    for (i = 0; i < all->n_demands && !b->code; i++) {
+        const uint32_t v = all->demand[i];
+        const bitnet_grammar__value x = BITNET_GRAMMAR__VALUE(b, v);
+        if (all->kind[i] == BITNET_GRAMMAR__BROKEN) continue;
+        if (all->kind[i] == BITNET_GRAMMAR__DEMANDED) {
+            bitnet_grammar__demand(b, v);
             continue;
-        if (bitnet_grammar__type(b, p) == BITNET_GRAMMAR__OBJECT &&
-            (bitnet_grammar__types(b, p) & BITNET_GRAMMAR__STRING) &&
-            !bitnet_grammar__binds(b, p, " type ")) continue;
-        if (bitnet_grammar__type(b, p) != BITNET_GRAMMAR__OBJECT || out != BITNET_GRAMMAR__NONE ||
-            b->properties.n || !(bitnet_grammar__types(b, p) & BITNET_GRAMMAR__STRING) ||
-            bitnet_grammar__binds(b, p, " type pattern format minLength maxLength "))
-            bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, p,
-                                  "supported for strings, and beside properties as their type "
-                                  "alone");
-        out = p;
+        }
+        to = all->kind[i] == BITNET_GRAMMAR__MISSING
+                 ? bitnet_grammar__add_property(b, x.text, x.n_text)
+                 : bitnet_grammar__add_property(b, x.key, x.n_key);
+        if (!to) break;
+        if (all->kind[i] == BITNET_GRAMMAR__UNKEPT) bitnet_grammar__give_schema(b, to, v, 1);
+        if (all->kind[i] == BITNET_GRAMMAR__UNKEPT || all->kind[i] == BITNET_GRAMMAR__PRESENT)
+            to->required = 1;
+        else to->barred = 1;
     }
-    return out;
+    return listed;
 }
 
 /* An object that all schemas allow. */
 static bitnet_grammar__frag bitnet_grammar__objects(bitnet_grammar__builder *b,
                                                     const bitnet_grammar__all *all) {
-    static const char about[] = " properties required additionalProperties unevaluatedProperties ";
-    uint32_t v[BITNET_GRAMMAR__TOGETHER], n = 0, i, k, schema = BITNET_GRAMMAR__NONE, names;
-    int others = 0, closed = 0, listed = 0;
-    b->properties.n = 0;
-    b->n_lists++;
-    for (i = 0; i < all->n; i++)
-        if (bitnet_grammar__has_any(b, all->v[i], about)) v[n++] = all->v[i];
-    for (i = 0; i < n; i++) {
-        bitnet_grammar__collect_properties(b, v[i]);
-        listed |= bitnet_grammar__get(b, v[i], "properties") != BITNET_GRAMMAR__NONE;
-    }
-    for (i = 0; i < n && !b->code; i++)
-        closed |= bitnet_grammar__read_others(b, v[i], n, &others, &schema);
-    if (!listed && !closed) others = 1;    /* as in llama.cpp: any object */
-    for (i = 0; i < n && !b->code; i++) {
-        const uint32_t p = bitnet_grammar__get(b, v[i], "unevaluatedProperties");
-        const uint8_t type = bitnet_grammar__type(b, p);
-        if (p == BITNET_GRAMMAR__NONE || type == BITNET_GRAMMAR__TRUE) continue;
-        if (type != BITNET_GRAMMAR__FALSE)
+    const int listed = bitnet_grammar__gather(b, all);
+    bitnet_grammar__frag others = {0, 0};
+    bitnet_grammar__all names;
+    bitnet_grammar__size size;
+    uint32_t i, rule;
+    int more = bitnet_grammar__read_names(b, all, &names), open = !listed;
+    bitnet_grammar__share_properties(b, all);
+    for (i = 0; i < all->n && !b->code; i++) {
+        const int has_more = bitnet_grammar__has(b, all->v[i],
+                                                 BITNET_GRAMMAR__WORD(ADDITIONAL_PROPERTIES));
+        const uint32_t p = bitnet_grammar__said(b, all->v[i],
+                                                BITNET_GRAMMAR__K_UNEVALUATED_PROPERTIES);
+        const int alone = i > 0 || all->several;
+        open |= has_more;
+        if (p == BITNET_GRAMMAR__NONE || bitnet_grammar__type(b, p) == BITNET_GRAMMAR__TRUE)
+            continue;
+        if (bitnet_grammar__type(b, p) != BITNET_GRAMMAR__FALSE)
             bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, p,
                                   "only true and false are supported");
-        if (bitnet_grammar__get(b, v[i], "additionalProperties") != BITNET_GRAMMAR__NONE) continue;
-        closed = 1;
-        bitnet_grammar__bar(b, v[i], v[i] != all->v[0]);
+        if (has_more) continue;
+        if (alone) more = 0;
+        open = -1;
+        bitnet_grammar__bar(b, all->v[i], alone);
     }
-    for (i = k = 0; i < b->properties.n && !b->code; i++) {
-        bitnet_grammar__property *p = (bitnet_grammar__property *)b->properties.p;
-        if (p[i].barred && p[i].required) return bitnet_grammar__failing(b);
-        if (p[i].schema == BITNET_GRAMMAR__NONE) p[i].schema = schema;     /* required alone */
-        if (!p[i].barred) p[k++] = p[i];
+    more &= open > 0 || b->patterns.n > 0;
+    if (!bitnet_grammar__check_names(b, &names) && more) {
+        if (!b->properties.n)
+            bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, names.v[0],
+                                  "supported for strings, and without alternatives");
+        more = 0;
     }
-    if (b->code) return bitnet_grammar__pair(0, 0);
-    b->properties.n = k;
-    names = bitnet_grammar__read_names(b, all);
-    bitnet_grammar__check_number(b, all, others && !closed);
-    return bitnet_grammar__build_object(b, others && !closed, schema, names);
+    if (!bitnet_grammar__read_size(b, all, more, &size)) return bitnet_grammar__failing(b);
+    if (more && size.most_others) others = bitnet_grammar__others(b, all, &names, open > 0);
+    if (others.start) {
+        rule = bitnet_grammar__add_rule(b, 0, 0, b->at);
+        bitnet_grammar__define(b, rule, others);
+        others = bitnet_grammar__seq(b, bitnet_grammar__text(b, ","),
+                                     bitnet_grammar__named(b, "space"));
+        others = bitnet_grammar__seq(b, others, bitnet_grammar__call(b, rule));
+        others = bitnet_grammar__repeat(b, others, 0, size.most_others - (size.most_others > 0));
+        others = bitnet_grammar__seq(b, bitnet_grammar__call(b, rule), others);
+    }
+    return bitnet_grammar__build_object(b, others, &size);
 }
 
 /* ---- references, alternatives, and all together ---- */
@@ -3861,17 +4857,77 @@ static uint32_t bitnet_grammar__element(bitnet_grammar__builder *b, uint32_t arr
     return v;
 }
 
-/* What "#/a/b" names: a JSON pointer in the fragment of a URI. */
+/* The keyword that gives a schema a URI. */
+static const char *bitnet_grammar__id_key(bitnet_grammar__builder *b) {
+    const uint32_t draft = bitnet_grammar__get(b, 0, "$schema");
+    return bitnet_grammar__type(b, draft) == BITNET_GRAMMAR__STRING &&
+                   strstr(BITNET_GRAMMAR__POOL(b, BITNET_GRAMMAR__VALUE(b, draft).text), "draft-04")
+               ? "id" : "$id";
+}
+
+/* Has a schema a URI of its own? */
+static int bitnet_grammar__has_id(bitnet_grammar__builder *b, uint32_t v) {
+    const uint32_t p = bitnet_grammar__get(b, v, bitnet_grammar__id_key(b));
+    return bitnet_grammar__type(b, p) == BITNET_GRAMMAR__STRING &&
+           BITNET_GRAMMAR__POOL(b, BITNET_GRAMMAR__VALUE(b, p).text)[0] != '#';
+}
+
+/* Gives anchors, and URIs of schemas, a name each in the space of anchors: what $ref may be. A name
+   for the second time makes it nobody's. */
+static void bitnet_grammar__find_anchors(bitnet_grammar__builder *b) {
+    const char *const keys[] = {"$anchor", "$dynamicAnchor", bitnet_grammar__id_key(b)};
+    uint32_t v, p, key, name, i, n;
+    for (v = 0; v < b->values.n && !b->code; v++)
+        for (i = 0; i < 3 && BITNET_GRAMMAR__VALUE(b, v).type == BITNET_GRAMMAR__OBJECT; i++) {
+            p = bitnet_grammar__get(b, v, keys[i]);
+            if (bitnet_grammar__type(b, p) != BITNET_GRAMMAR__STRING) continue;
+            key = b->pool.n;
+            n = BITNET_GRAMMAR__VALUE(b, p).n_text;
+            if (i < 2) bitnet_grammar__put(b, &b->pool, "#", 1);
+            if (!bitnet_grammar__room(b, &b->pool, n, 1)) return;
+            bitnet_grammar__put(b, &b->pool,
+                                BITNET_GRAMMAR__POOL(b, BITNET_GRAMMAR__VALUE(b, p).text), n);
+            n = b->pool.n - key;
+            if (i == 2 && n > 1 && BITNET_GRAMMAR__POOL(b, key)[n - 1] == '#') n--;
+            name = bitnet_grammar__nearest(b, BITNET_GRAMMAR__ANCHORS,
+                                           BITNET_GRAMMAR__POOL(b, key), n);
+            if (bitnet_grammar__add_name(b, BITNET_GRAMMAR__ANCHORS, key, n, v) ==
+                    BITNET_GRAMMAR__NONE && name != BITNET_GRAMMAR__NONE && !b->code &&
+                BITNET_GRAMMAR__NAME(b, name).item != v)
+                BITNET_GRAMMAR__NAME(b, name).item = BITNET_GRAMMAR__NONE;
+        }
+}
+
+/* What a $ref names: #/a/b, a JSON pointer in the fragment of a URI; #name, an anchor; a schema's
+   own $id. A fragment is of the nearest schema around it that has an $id, or of the root. */
 static uint32_t bitnet_grammar__resolve_ref(bitnet_grammar__builder *b, uint32_t ref) {
     const bitnet_grammar__value *x = &BITNET_GRAMMAR__VALUE(b, ref);
-    const char *s = BITNET_GRAMMAR__POOL(b, x->text), *end = s + x->n_text;
-    uint32_t v = 0;
-    if (x->type != BITNET_GRAMMAR__STRING || s == end || s[0] != '#' ||
-        (s + 1 < end && s[1] != '/')) {
-        bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, ref, "only #/... is supported");
+    const char *s = BITNET_GRAMMAR__POOL(b, x->text), *end = s + x->n_text, *hash = s;
+    uint32_t v = BITNET_GRAMMAR__NONE, up;
+    if (x->type != BITNET_GRAMMAR__STRING)
+        bitnet_grammar__wrong(b, BITNET_ERR_FORMAT, ref, "not a string");
+    if (b->code) return 0;
+    while (hash < end && *hash != '#') hash++;
+    if (hash == s && s < end) {
+        for (up = x->parent; up != BITNET_GRAMMAR__NONE; up = BITNET_GRAMMAR__VALUE(b, up).parent) {
+            v = up;
+            bitnet_grammar__spend(b, 1);
+            if (bitnet_grammar__has_id(b, up)) break;
+        }
+        if (s + 1 < end && s[1] != '/')
+            v = bitnet_grammar__look_up(b, BITNET_GRAMMAR__ANCHORS, s, x->n_text);
+    } else
+        v = bitnet_grammar__look_up(b, BITNET_GRAMMAR__ANCHORS, s, (uint32_t)(hash - s));
+    if (v == BITNET_GRAMMAR__NONE || (hash > s && hash + 1 < end && hash[1] != '/')) {
+        bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, ref,
+                              "only #/..., an anchor or an $id in this schema is supported");
         return 0;
     }
-    for (s++; s < end && v != BITNET_GRAMMAR__NONE && !b->code;) {
+    if (v && BITNET_GRAMMAR__POOL(b, x->key)[1] != 'r' && (s + 1 == end || s[1] != '/'))
+        bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, ref,
+                              "$dynamicRef and $recursiveRef to the root alone are supported");
+    if (hash == s && s + 1 < end && s[1] != '/') return v;
+    for (s = hash + (hash < end); s < end && v != BITNET_GRAMMAR__NONE && !b->code;) {
         s = bitnet_grammar__pointer_part(b, s + 1, end);
         if (!s) {
             bitnet_grammar__wrong(b, BITNET_ERR_FORMAT, ref,
@@ -3888,13 +4944,25 @@ static uint32_t bitnet_grammar__resolve_ref(bitnet_grammar__builder *b, uint32_t
     return v;
 }
 
+/* A $ref of a schema, or one of the keywords that are like it; NONE. */
+static uint32_t bitnet_grammar__ref_of(bitnet_grammar__builder *b, uint32_t v) {
+    static const char *const names[] = {"$ref", "$dynamicRef", "$recursiveRef"};
+    uint32_t p = BITNET_GRAMMAR__NONE;
+    int i;
+    for (i = 0; i < 3 && p == BITNET_GRAMMAR__NONE; i++)
+        if (bitnet_grammar__has(b, v, BITNET_GRAMMAR__WORD(REF)))
+            p = bitnet_grammar__get(b, v, names[i]);
+    return p;
+}
+
 /* A schema, or what its $ref names if it has nothing else to say, and so on: found once for each.
    NONE: a ring. */
 static uint32_t bitnet_grammar__behind_refs(bitnet_grammar__builder *b, uint32_t v) {
     uint32_t ref, next, to = v;
     while (!b->code && BITNET_GRAMMAR__VALUE(b, to).behind == BITNET_GRAMMAR__NONE) {
-        ref = bitnet_grammar__get(b, to, "$ref");
-        if (ref == BITNET_GRAMMAR__NONE || bitnet_grammar__binds(b, to, " $ref ")) {
+        ref = bitnet_grammar__ref_of(b, to);
+        if (ref == BITNET_GRAMMAR__NONE ||
+            bitnet_grammar__has(b, to, ~BITNET_GRAMMAR__WORD(REF))) {
             BITNET_GRAMMAR__VALUE(b, to).behind = to;
             break;
         }
@@ -3917,7 +4985,7 @@ static uint32_t bitnet_grammar__types(bitnet_grammar__builder *b, uint32_t v) {
     static const char *const names[] = {"null", "boolean", "integer", "number", "string", "array",
                                         "object"};
     static const uint32_t bits[] = {1, 6, 8, 24, 32, 64, 128};
-    const uint32_t type = bitnet_grammar__get(b, v, "type");
+    const uint32_t type = bitnet_grammar__said(b, v, BITNET_GRAMMAR__K_TYPE);
     uint32_t p = type, out = 0, i;
     if (type == BITNET_GRAMMAR__NONE) return 255;
     if (bitnet_grammar__type(b, type) == BITNET_GRAMMAR__ARRAY)
@@ -4019,7 +5087,8 @@ static uint32_t bitnet_grammar__all_types(bitnet_grammar__builder *b, uint32_t v
     uint32_t out = BITNET_GRAMMAR__VALUE(b, v).types;
     if (out) return out;
     out = BITNET_GRAMMAR__FOUND | bitnet_grammar__possible(b, v, 0);
-    if (bitnet_grammar__has_any(b, v, " enum const ")) out |= BITNET_GRAMMAR__LISTED;
+    if (bitnet_grammar__has(b, v, BITNET_GRAMMAR__WORD(ENUM) | BITNET_GRAMMAR__WORD(CONST)))
+        out |= BITNET_GRAMMAR__LISTED;
     BITNET_GRAMMAR__VALUE(b, v).types = out;
     return out;
 }
@@ -4046,6 +5115,15 @@ static int bitnet_grammar__exclusive(bitnet_grammar__builder *b, uint32_t x, uin
 
 /* ---- all schemas together ---- */
 
+/* Refuses keywords of draft 3. */
+static void bitnet_grammar__check_keywords(bitnet_grammar__builder *b, uint32_t v) {
+    uint32_t p = BITNET_GRAMMAR__VALUE(b, v).first;
+    if (!bitnet_grammar__has(b, v, BITNET_GRAMMAR__WORD(DRAFT_3))) return;
+    while (!bitnet_grammar__is_word_of(b, p, BITNET_GRAMMAR__K_DRAFT_3))
+        p = BITNET_GRAMMAR__VALUE(b, p).next;
+    bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, p, "this keyword is not supported");
+}
+
 /* Adds a schema to those that a value must keep. */
 static void bitnet_grammar__add_schema(bitnet_grammar__builder *b, bitnet_grammar__all *all,
                                        uint32_t v, uint32_t from) {
@@ -4065,7 +5143,7 @@ static void bitnet_grammar__add_schema(bitnet_grammar__builder *b, bitnet_gramma
         if (all->v[i] == v)
             bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, v,
                                   "begins with itself: it refers to itself");
-        if (i == 0) break;
+        if (i == all->from[i]) break;
     }
     for (i = 0; i < all->n; i++)
         if (all->v[i] == v) return;
@@ -4079,52 +5157,326 @@ static void bitnet_grammar__add_schema(bitnet_grammar__builder *b, bitnet_gramma
     all->from[all->n++] = (uint8_t)from;
 }
 
-/* Adds what $ref and allOf lead to. */
+/* Adds a schema to those that must not hold. */
+static void bitnet_grammar__add_no(bitnet_grammar__builder *b, bitnet_grammar__all *all,
+                                   uint32_t v) {
+    const uint8_t type = b->code ? 0 : bitnet_grammar__type(b, v);
+    if (b->code || type == BITNET_GRAMMAR__FALSE) return;
+    if (type == BITNET_GRAMMAR__TRUE) {
+        all->fails = 1;
+        return;
+    }
+    if (type != BITNET_GRAMMAR__OBJECT)
+        bitnet_grammar__wrong(b, BITNET_ERR_FORMAT, v, "a schema is an object, true or false");
+    if (all->n_no == BITNET_GRAMMAR__NOT_TOGETHER)
+        bitnet_grammar__wrong(b, BITNET_ERR_LIMIT, v, "over 32 schemas at once that must not hold");
+    if (!b->code) all->no[all->n_no++] = v;
+}
+
+/* Demands something of a value; see the kinds. */
+static void bitnet_grammar__add_demand(bitnet_grammar__builder *b, bitnet_grammar__all *all,
+                                       uint32_t v, int kind) {
+    if (all->n_demands == BITNET_GRAMMAR__NOT_TOGETHER)
+        bitnet_grammar__wrong(b, BITNET_ERR_LIMIT, v, "over 32 schemas at once that must not hold");
+    if (b->code) return;
+    all->demand[all->n_demands] = v;
+    all->kind[all->n_demands++] = (uint8_t)kind;
+}
+
+/* Adds the schemas of b->together. */
+static void bitnet_grammar__add_together(bitnet_grammar__builder *b, bitnet_grammar__all *all) {
+    uint32_t i;
+    for (i = 0; i < b->together.n && !b->code; i++) {
+        const uint32_t x = BITNET_GRAMMAR__NUMBER_AT(b->together, i);
+        if (x & 1) bitnet_grammar__add_no(b, all, x / 2);
+        else bitnet_grammar__add_schema(b, all, x / 2, all->n);
+    }
+    all->several = b->together.n > 1;
+}
+
+/* The array of a keyword, or NONE. */
+static uint32_t bitnet_grammar__array_word(bitnet_grammar__builder *b, uint32_t v, int keyword) {
+    const uint32_t p = bitnet_grammar__said(b, v, keyword);
+    if (p != BITNET_GRAMMAR__NONE && bitnet_grammar__type(b, p) != BITNET_GRAMMAR__ARRAY)
+        bitnet_grammar__wrong(b, BITNET_ERR_FORMAT, p, "not an array");
+    return b->code ? BITNET_GRAMMAR__NONE : p;
+}
+
+/* Adds what $ref, allOf and not lead to. */
 static void bitnet_grammar__expand(bitnet_grammar__builder *b, bitnet_grammar__all *all) {
     uint32_t i, p;
     for (i = 0; i < all->n && !b->code; i++) {
-        p = bitnet_grammar__get(b, all->v[i], "$ref");
+        const uint32_t v = all->v[i];
+        if (all->chosen[i] & 16) continue;
+        all->chosen[i] |= 16;
+        p = bitnet_grammar__ref_of(b, v);
         if (p != BITNET_GRAMMAR__NONE)
             bitnet_grammar__add_schema(b, all, bitnet_grammar__resolve_ref(b, p), i);
-        p = bitnet_grammar__get(b, all->v[i], "allOf");
-        if (p == BITNET_GRAMMAR__NONE || b->code) continue;
-        if (bitnet_grammar__type(b, p) != BITNET_GRAMMAR__ARRAY)
-            bitnet_grammar__wrong(b, BITNET_ERR_FORMAT, p, "not an array");
-        for (p = BITNET_GRAMMAR__VALUE(b, p).first; p != BITNET_GRAMMAR__NONE && !b->code;
-             p = BITNET_GRAMMAR__VALUE(b, p).next) bitnet_grammar__add_schema(b, all, p, i);
+        p = bitnet_grammar__array_word(b, v, BITNET_GRAMMAR__K_ALL_OF);
+        if (p != BITNET_GRAMMAR__NONE)
+            for (p = BITNET_GRAMMAR__VALUE(b, p).first; p != BITNET_GRAMMAR__NONE && !b->code;
+                 p = BITNET_GRAMMAR__VALUE(b, p).next) bitnet_grammar__add_schema(b, all, p, i);
+        p = bitnet_grammar__said(b, v, BITNET_GRAMMAR__K_NOT);
+        if (p != BITNET_GRAMMAR__NONE) bitnet_grammar__add_no(b, all, p);
     }
 }
 
 static bitnet_grammar__frag bitnet_grammar__compile_all(bitnet_grammar__builder *b,
                                                         bitnet_grammar__all *all);
 
-/* One of the alternatives of a schema, all->v[i], with all the others. kind 0: anyOf, 1: oneOf. */
+/* One of the alternatives of a schema, all->v[i], with all the others. kind 0: anyOf, 1: oneOf. Of
+   oneOf none of the others may hold: those that cannot hold beside it anyway are not looked at. */
 static bitnet_grammar__frag bitnet_grammar__alternatives(bitnet_grammar__builder *b,
                                                          const bitnet_grammar__all *all,
                                                          uint32_t i, uint32_t list, int kind) {
-    static const char *const names[] = {" anyOf ", " oneOf "};
-    const int alone = all->n == 1 && !bitnet_grammar__binds(b, all->v[i], names[kind]);
+    static const uint64_t words[] = {BITNET_GRAMMAR__WORD(ANY_OF), BITNET_GRAMMAR__WORD(ONE_OF)};
+    const int alone = all->n == 1 && !all->n_no && !all->n_demands && !all->several &&
+                      !bitnet_grammar__has(b, all->v[i], ~words[kind]);
     bitnet_grammar__frag f = bitnet_grammar__failing(b);
     bitnet_grammar__all with;
-    uint32_t p, q;
-    if (bitnet_grammar__type(b, list) != BITNET_GRAMMAR__ARRAY)
-        return bitnet_grammar__wrong(b, BITNET_ERR_FORMAT, list, "not an array");
+    uint32_t p, q, n;
     if (kind && BITNET_GRAMMAR__VALUE(b, list).n_parts > 256)
         return bitnet_grammar__wrong(b, BITNET_ERR_LIMIT, list, "over 256 alternatives");
     for (p = BITNET_GRAMMAR__VALUE(b, list).first; p != BITNET_GRAMMAR__NONE && !b->code;
          p = BITNET_GRAMMAR__VALUE(b, p).next) {
-        for (q = BITNET_GRAMMAR__VALUE(b, list).first; kind && q != p && !b->code;
-             q = BITNET_GRAMMAR__VALUE(b, q).next)
-            if (!bitnet_grammar__exclusive(b, q, p, 0))
-                bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, p,
-                                      "may allow what another alternative of oneOf allows");
-        if (alone) {
+        with = *all;
+        n = with.n_no;
+        with.chosen[i] |= (uint8_t)(1 << kind);
+        for (q = BITNET_GRAMMAR__VALUE(b, list).first;
+             kind && q != BITNET_GRAMMAR__NONE && !b->code; q = BITNET_GRAMMAR__VALUE(b, q).next)
+            if (q != p && !bitnet_grammar__exclusive(b, q, p, 0))
+                bitnet_grammar__add_no(b, &with, q);
+        if (alone && with.n_no == n && !with.fails) {
             f = bitnet_grammar__or(b, bitnet_grammar__schema(b, p), f);
             continue;
         }
-        with = *all;
-        with.chosen[i] |= (uint8_t)(1 << kind);
         bitnet_grammar__add_schema(b, &with, p, i);
+        f = bitnet_grammar__or(b, bitnet_grammar__compile_all(b, &with), f);
+    }
+    return f;
+}
+
+/* if: it holds, and then; or it does not, and else. */
+static bitnet_grammar__frag bitnet_grammar__condition(bitnet_grammar__builder *b,
+                                                      const bitnet_grammar__all *all, uint32_t i) {
+    const uint32_t v = all->v[i], test = bitnet_grammar__said(b, v, BITNET_GRAMMAR__K_IF);
+    const uint32_t then = bitnet_grammar__get(b, v, "then");
+    const uint32_t other = bitnet_grammar__get(b, v, "else");
+    bitnet_grammar__all with = *all;
+    bitnet_grammar__frag f;
+    with.chosen[i] |= 4;
+    if (then == BITNET_GRAMMAR__NONE && other == BITNET_GRAMMAR__NONE)
+        return bitnet_grammar__compile_all(b, &with);
+    bitnet_grammar__add_schema(b, &with, test, i);
+    if (then != BITNET_GRAMMAR__NONE) bitnet_grammar__add_schema(b, &with, then, i);
+    f = bitnet_grammar__compile_all(b, &with);
+    with = *all;
+    with.chosen[i] |= 4;
+    bitnet_grammar__add_no(b, &with, test);
+    if (other != BITNET_GRAMMAR__NONE) bitnet_grammar__add_schema(b, &with, other, i);
+    return bitnet_grammar__or(b, bitnet_grammar__compile_all(b, &with), f);
+}
+
+/* dependentRequired and the like: each property is not there, or what it asks for is. Of more than
+   three all are alike: none is there, or all is that they ask for. */
+static bitnet_grammar__frag bitnet_grammar__dependent(bitnet_grammar__builder *b,
+                                                      const bitnet_grammar__all *all, uint32_t i) {
+    static const int words[] = {BITNET_GRAMMAR__K_DEPENDENT_REQUIRED,
+                                BITNET_GRAMMAR__K_DEPENDENT_SCHEMAS,
+                                BITNET_GRAMMAR__K_DEPENDENCIES};
+    bitnet_grammar__frag f = bitnet_grammar__failing(b);
+    bitnet_grammar__all with;
+    uint32_t list, p, k, n, ways, way;
+    for (n = k = 0; k < 3; k++) {
+        list = bitnet_grammar__object_word(b, all->v[i], words[k]);
+        if (list != BITNET_GRAMMAR__NONE) n += BITNET_GRAMMAR__VALUE(b, list).n_parts;
+    }
+    ways = n > 3 ? 2 : 1u << n;
+    for (way = 0; way < ways && !b->code; way++) {
+        with = *all;
+        with.chosen[i] |= 8;
+        for (n = k = 0; k < 3; k++) {
+            list = bitnet_grammar__object_word(b, all->v[i], words[k]);
+            p = list == BITNET_GRAMMAR__NONE ? list : BITNET_GRAMMAR__VALUE(b, list).first;
+            for (; p != BITNET_GRAMMAR__NONE && !b->code; p = BITNET_GRAMMAR__VALUE(b, p).next, n++)
+                if (!(way >> (ways == 2 ? 0 : n) & 1))
+                    bitnet_grammar__add_demand(b, &with, p, BITNET_GRAMMAR__BARRED);
+                else if (bitnet_grammar__type(b, p) == BITNET_GRAMMAR__ARRAY)
+                    bitnet_grammar__add_demand(b, &with, p, BITNET_GRAMMAR__DEMANDED);
+                else bitnet_grammar__add_schema(b, &with, p, i);
+        }
+        f = bitnet_grammar__or(b, bitnet_grammar__compile_all(b, &with), f);
+    }
+    return f;
+}
+
+/* The types that a value may have that does what is demanded. Where a listed value is one of many
+   of its type, all of them are left out, but for strings. */
+static uint32_t bitnet_grammar__demanded_types(bitnet_grammar__builder *b, uint32_t d, int kind) {
+    const bitnet_grammar__value v = BITNET_GRAMMAR__VALUE(b, d);
+    uint32_t p, out = 255;
+    if (kind == BITNET_GRAMMAR__BARRED || kind == BITNET_GRAMMAR__DEMANDED) return out;
+    if (kind != BITNET_GRAMMAR__BROKEN) return BITNET_GRAMMAR__OBJECT;
+    if (v.keyword == BITNET_GRAMMAR__K_TYPE + 1) {
+        out = 255 & ~bitnet_grammar__types(b, v.parent);
+        return (out & 24) == 24 ? out : out & ~24u;    /* 1.0 is an integer, too */
+    }
+    if (v.keyword != BITNET_GRAMMAR__K_ENUM + 1 && v.keyword != BITNET_GRAMMAR__K_CONST + 1)
+        return bitnet_grammar__keywords[v.keyword - 1].types;
+    p = v.keyword == BITNET_GRAMMAR__K_ENUM + 1 ? v.first : d;
+    for (; p != BITNET_GRAMMAR__NONE; p = p == d ? BITNET_GRAMMAR__NONE
+                                                 : BITNET_GRAMMAR__VALUE(b, p).next) {
+        const uint32_t type = bitnet_grammar__type(b, p);
+        bitnet_grammar__spend(b, 1);
+        if (type & 24) out &= ~24u;
+        else if (type != BITNET_GRAMMAR__STRING) out &= ~type;
+    }
+    return out;
+}
+
+/* The types that are left by all schemas and demands. */
+static uint32_t bitnet_grammar__left_types(bitnet_grammar__builder *b,
+                                           const bitnet_grammar__all *all) {
+    uint32_t i, out = 255;
+    for (i = 0; i < all->n && !b->code; i++) out &= bitnet_grammar__types(b, all->v[i]);
+    for (i = 0; i < all->n_demands; i++)
+        out &= bitnet_grammar__demanded_types(b, all->demand[i], all->kind[i]);
+    return out;
+}
+
+/* A way to break a schema: a kind of demand for v; LIST: that none of a list of schemas holds;
+   ONE: that v does not hold; KEEP: that it does. */
+enum { BITNET_GRAMMAR__LIST = 16, BITNET_GRAMMAR__ONE, BITNET_GRAMMAR__KEEP };
+typedef struct bitnet_grammar__way { uint32_t v; int kind; } bitnet_grammar__way;
+
+/* Adds the ways to break additionalProperties: false, p: the properties of others that its schema
+   does not list. Returns 0 if there are others. */
+static int bitnet_grammar__ways_of_others(bitnet_grammar__builder *b,
+                                          const bitnet_grammar__all *all, uint32_t p,
+                                          bitnet_grammar__way *ways, uint32_t *n) {
+    const uint32_t v = BITNET_GRAMMAR__VALUE(b, p).parent;
+    const uint32_t mine = bitnet_grammar__said(b, v, BITNET_GRAMMAR__K_PROPERTIES);
+    uint32_t i, q, list;
+    if (bitnet_grammar__type(b, p) != BITNET_GRAMMAR__FALSE ||
+        bitnet_grammar__has(b, v, BITNET_GRAMMAR__WORD(PATTERN_PROPERTIES)))
+        return bitnet_grammar__type(b, p) == BITNET_GRAMMAR__TRUE;
+    for (i = 0; i < all->n && !b->code; i++) {
+        list = bitnet_grammar__object_word(b, all->v[i], BITNET_GRAMMAR__K_PROPERTIES);
+        if (list == BITNET_GRAMMAR__NONE) continue;
+        for (q = BITNET_GRAMMAR__VALUE(b, list).first; q != BITNET_GRAMMAR__NONE && !b->code;
+             q = BITNET_GRAMMAR__VALUE(b, q).next) {
+            const bitnet_grammar__value *x = &BITNET_GRAMMAR__VALUE(b, q);
+            if (mine != BITNET_GRAMMAR__NONE &&
+                bitnet_grammar__look_up(b, mine, BITNET_GRAMMAR__POOL(b, x->key), x->n_key) !=
+                    BITNET_GRAMMAR__NONE) continue;
+            if (*n == BITNET_GRAMMAR__CHOICES) return 0;
+            ways[*n].v = q;
+            ways[(*n)++].kind = BITNET_GRAMMAR__PRESENT;
+        }
+    }
+    return 0;
+}
+
+/* Adds the ways to break the keyword p of a schema. Returns 0 if there are others. */
+static int bitnet_grammar__ways_of(bitnet_grammar__builder *b, const bitnet_grammar__all *all,
+                                   uint32_t p, uint32_t types, bitnet_grammar__way *ways,
+                                   uint32_t *n) {
+    const bitnet_grammar__value x = BITNET_GRAMMAR__VALUE(b, p);
+    const int keyword = (int)x.keyword - 1;
+    uint32_t q;
+    int kind = BITNET_GRAMMAR__BROKEN;
+    switch (keyword) {
+        case BITNET_GRAMMAR__K_REF: kind = BITNET_GRAMMAR__ONE; break;
+        case BITNET_GRAMMAR__K_NOT: kind = BITNET_GRAMMAR__KEEP; break;
+        case BITNET_GRAMMAR__K_ANY_OF: case BITNET_GRAMMAR__K_ONE_OF:
+            kind = BITNET_GRAMMAR__LIST;
+            break;
+        case BITNET_GRAMMAR__K_ALL_OF: kind = BITNET_GRAMMAR__ONE; break;
+        case BITNET_GRAMMAR__K_REQUIRED: kind = BITNET_GRAMMAR__MISSING; break;
+        case BITNET_GRAMMAR__K_PROPERTIES: kind = BITNET_GRAMMAR__UNKEPT; break;
+        case BITNET_GRAMMAR__K_ADDITIONAL_PROPERTIES:
+            return bitnet_grammar__ways_of_others(b, all, p, ways, n);
+        case BITNET_GRAMMAR__K_NULLABLE: return 1;
+        case BITNET_GRAMMAR__K_ENUM: case BITNET_GRAMMAR__K_CONST: case BITNET_GRAMMAR__K_TYPE:
+        case BITNET_GRAMMAR__K_MIN_LENGTH: case BITNET_GRAMMAR__K_MAX_LENGTH:
+        case BITNET_GRAMMAR__K_MINIMUM: case BITNET_GRAMMAR__K_MAXIMUM:
+        case BITNET_GRAMMAR__K_EXCLUSIVE_MINIMUM: case BITNET_GRAMMAR__K_EXCLUSIVE_MAXIMUM:
+        case BITNET_GRAMMAR__K_MIN_ITEMS: case BITNET_GRAMMAR__K_MAX_ITEMS:
+        case BITNET_GRAMMAR__K_MIN_PROPERTIES: case BITNET_GRAMMAR__K_MAX_PROPERTIES:
+            if (x.type == BITNET_GRAMMAR__TRUE || x.type == BITNET_GRAMMAR__FALSE) {
+                if (keyword == BITNET_GRAMMAR__K_EXCLUSIVE_MINIMUM ||
+                    keyword == BITNET_GRAMMAR__K_EXCLUSIVE_MAXIMUM) return 1;
+            }
+            break;
+        case BITNET_GRAMMAR__K_PATTERN:
+            if (x.type == BITNET_GRAMMAR__STRING &&
+                !bitnet_grammar__has_opposite(BITNET_GRAMMAR__POOL(b, x.text))) return 0;
+            break;
+        case BITNET_GRAMMAR__K_FORMAT:
+            return bitnet_grammar__type(b, p) == BITNET_GRAMMAR__STRING &&
+                   bitnet_grammar__format_of(b, p) == BITNET_GRAMMAR__NONE &&
+                   bitnet_grammar__integer_format(b, x.parent) < 0;
+        default: return 0;
+    }
+    q = keyword == BITNET_GRAMMAR__K_ALL_OF || kind == BITNET_GRAMMAR__MISSING ||
+                kind == BITNET_GRAMMAR__UNKEPT ? x.first : p;
+    for (; q != BITNET_GRAMMAR__NONE && !b->code;
+         q = q == p ? BITNET_GRAMMAR__NONE : BITNET_GRAMMAR__VALUE(b, q).next) {
+        bitnet_grammar__spend(b, 8);
+        if (kind < BITNET_GRAMMAR__LIST &&
+            !(types & bitnet_grammar__demanded_types(b, q, kind))) continue;
+        if (kind == BITNET_GRAMMAR__UNKEPT &&
+            (bitnet_grammar__type(b, q) == BITNET_GRAMMAR__TRUE || b->code ||
+             (bitnet_grammar__type(b, q) == BITNET_GRAMMAR__OBJECT &&
+              !BITNET_GRAMMAR__VALUE(b, q).has))) continue;
+        if (*n == BITNET_GRAMMAR__CHOICES) return 0;
+        ways[*n].v = q;
+        ways[(*n)++].kind = kind;
+    }
+    return 1;
+}
+
+/* The schemas that must not hold: the last of them is broken in each way that there is. Where there
+   are very many alternatives already, in the first one. */
+static bitnet_grammar__frag bitnet_grammar__break(bitnet_grammar__builder *b,
+                                                  const bitnet_grammar__all *all) {
+    const uint32_t v = all->no[all->n_no - 1], types = bitnet_grammar__left_types(b, all);
+    bitnet_grammar__way ways[BITNET_GRAMMAR__CHOICES];
+    bitnet_grammar__frag f = bitnet_grammar__failing(b);
+    bitnet_grammar__all with = *all;
+    uint32_t i, p, n = 0;
+    int known = 1;
+    with.n_no--;
+    if (++with.deep > BITNET_GRAMMAR__NOT_TOGETHER)
+        return bitnet_grammar__wrong(b, BITNET_ERR_LIMIT, v, "too much must not hold");
+    if (!(types & bitnet_grammar__all_types(b, v)) && !b->code)
+        return bitnet_grammar__compile_all(b, &with);  /* it cannot hold */
+    for (i = 0; i < 2; i++)                /* names of properties first */
+        for (p = BITNET_GRAMMAR__VALUE(b, v).first; p != BITNET_GRAMMAR__NONE && !b->code;
+             p = BITNET_GRAMMAR__VALUE(b, p).next)
+            if (BITNET_GRAMMAR__VALUE(b, p).keyword &&
+                bitnet_grammar__is_word_of(b, p, BITNET_GRAMMAR__K_REQUIRED) == !i)
+                known &= bitnet_grammar__ways_of(b, all, p, types, ways, &n);
+    if (!n && !known) b->unbroken = v;     /* an alternative less, unless it is the only one */
+    if (with.ways * n > BITNET_GRAMMAR__CHOICES) n = 1;
+    for (i = 0; i < n && !b->code; i++) {
+        with = *all;
+        with.n_no--;
+        with.deep++;
+        with.ways *= n;
+        if (ways[i].kind < BITNET_GRAMMAR__LIST)
+            bitnet_grammar__add_demand(b, &with, ways[i].v, ways[i].kind);
+        else if (ways[i].kind == BITNET_GRAMMAR__KEEP)
+            bitnet_grammar__add_schema(b, &with, ways[i].v, with.n);
+        else if (ways[i].kind == BITNET_GRAMMAR__ONE)
+            bitnet_grammar__add_no(b, &with, bitnet_grammar__is_word_of(b, ways[i].v,
+                                                                       BITNET_GRAMMAR__K_REF)
+                                                ? bitnet_grammar__resolve_ref(b, ways[i].v)
+                                                : ways[i].v);
+        else
+            for (p = BITNET_GRAMMAR__VALUE(b, ways[i].v).first;
+                 p != BITNET_GRAMMAR__NONE && !b->code; p = BITNET_GRAMMAR__VALUE(b, p).next)
+                bitnet_grammar__add_no(b, &with, p);
         f = bitnet_grammar__or(b, bitnet_grammar__compile_all(b, &with), f);
     }
     return f;
@@ -4132,45 +5484,36 @@ static bitnet_grammar__frag bitnet_grammar__alternatives(bitnet_grammar__builder
 
 /* The types that a schema without `type` is about: as in llama.cpp, those of its keywords. */
 static uint32_t bitnet_grammar__infer(bitnet_grammar__builder *b, uint32_t v) {
-    static const struct { const char *words; uint32_t bits; } groups[] = {
-        {" properties required additionalProperties unevaluatedProperties propertyNames "
-         "minProperties maxProperties ", 128},
-        {" items prefixItems additionalItems minItems maxItems uniqueItems ", 64},
-        {" minLength maxLength pattern ", 32},
-        {" minimum maximum exclusiveMinimum exclusiveMaximum multipleOf ", 8}};
+    const uint32_t format = bitnet_grammar__said(b, v, BITNET_GRAMMAR__K_FORMAT);
     uint32_t i, out = 0;
-    for (i = 0; i < 4; i++)
-        if (bitnet_grammar__has_any(b, v, groups[i].words)) out |= groups[i].bits;
-    if (bitnet_grammar__format_is(b, v, " int32 int64 float double ")) out |= 24;
-    else if (bitnet_grammar__get(b, v, "format") != BITNET_GRAMMAR__NONE) out |= 32;
-    return out;
+    for (i = 0; i < BITNET_GRAMMAR__N_KEYWORDS; i++)
+        if (bitnet_grammar__has(b, v, (uint64_t)1 << i)) out |= bitnet_grammar__keywords[i].types;
+    out &= ~(uint32_t)BITNET_GRAMMAR__NUMBER;          /* bounds alone are about integers */
+    if (format == BITNET_GRAMMAR__NONE) return out;
+    if (bitnet_grammar__integer_format(b, v) >= 0 ||
+        bitnet_grammar__format_is(b, v, " float double ")) return out | 24;
+    return bitnet_grammar__format_of(b, format) == BITNET_GRAMMAR__NONE ? out : out | 32;
 }
 
 /* The values of each type that all schemas allow. */
 static bitnet_grammar__frag bitnet_grammar__by_type(bitnet_grammar__builder *b,
                                                     const bitnet_grammar__all *all) {
     bitnet_grammar__frag f = bitnet_grammar__failing(b);
-    uint32_t types = 255, inferred = 0, i, p;
+    uint32_t types = bitnet_grammar__left_types(b, all), inferred = 0, i;
     int typed = 0;
     for (i = 0; i < all->n && !b->code; i++) {
-        types &= bitnet_grammar__types(b, all->v[i]);
-        typed |= bitnet_grammar__get(b, all->v[i], "type") != BITNET_GRAMMAR__NONE;
+        typed |= bitnet_grammar__has(b, all->v[i], BITNET_GRAMMAR__WORD(TYPE));
         inferred |= bitnet_grammar__infer(b, all->v[i]);
-        p = bitnet_grammar__get(b, all->v[i], "format");
-        if (p != BITNET_GRAMMAR__NONE) bitnet_grammar__format_of(b, p);    /* it is a known one */
     }
-    if (!typed) {
-        if (!inferred) return bitnet_grammar__named(b, "value");
-        types = inferred;
-    }
+    if (!typed && !inferred && !all->n_demands) return bitnet_grammar__named(b, "value");
+    if (!typed && inferred) types &= inferred;
     if (types & (BITNET_GRAMMAR__NUMBER | BITNET_GRAMMAR__INTEGER))
         f = bitnet_grammar__or(b, bitnet_grammar__numbers(b, all,
                                                           !(types & BITNET_GRAMMAR__NUMBER)), f);
     if (types & BITNET_GRAMMAR__NULL) f = bitnet_grammar__or(b, bitnet_grammar__text(b, "null"), f);
-    if (types & BITNET_GRAMMAR__TRUE) {
-        f = bitnet_grammar__or(b, bitnet_grammar__text(b, "true"), f);
+    if (types & BITNET_GRAMMAR__TRUE) f = bitnet_grammar__or(b, bitnet_grammar__text(b, "true"), f);
+    if (types & BITNET_GRAMMAR__FALSE)
         f = bitnet_grammar__or(b, bitnet_grammar__text(b, "false"), f);
-    }
     if (types & BITNET_GRAMMAR__STRING)
         f = bitnet_grammar__or(b, bitnet_grammar__strings(b, all), f);
     if (types & BITNET_GRAMMAR__ARRAY) f = bitnet_grammar__or(b, bitnet_grammar__arrays(b, all), f);
@@ -4179,50 +5522,89 @@ static bitnet_grammar__frag bitnet_grammar__by_type(bitnet_grammar__builder *b,
     return f;
 }
 
+/* The values that all schemas allow. */
 static bitnet_grammar__frag bitnet_grammar__compile_all(bitnet_grammar__builder *b,
                                                         bitnet_grammar__all *all) {
-    static const char *const names[] = {"anyOf", "oneOf"};
+    static const int words[] = {BITNET_GRAMMAR__K_ANY_OF, BITNET_GRAMMAR__K_ONE_OF};
+    const uint64_t leads = BITNET_GRAMMAR__WORD(REF) | BITNET_GRAMMAR__WORD(ALL_OF);
+    const uint64_t dependent = BITNET_GRAMMAR__WORD(DEPENDENT_REQUIRED) |
+                               BITNET_GRAMMAR__WORD(DEPENDENT_SCHEMAS) |
+                               BITNET_GRAMMAR__WORD(DEPENDENCIES);
     uint32_t i, k, list, last = 0, n = 0;
+    bitnet_grammar__spend(b, 64);
     bitnet_grammar__expand(b, all);
     if (b->code) return bitnet_grammar__pair(0, 0);
     if (all->fails) return bitnet_grammar__failing(b);
     for (i = 0; i < all->n; i++) {
-        if (!bitnet_grammar__binds(b, all->v[i], " $ref allOf ")) continue;
+        if (!bitnet_grammar__has(b, all->v[i], ~leads)) continue;
         n++;
         last = i;
     }
-    if (n == 1 && last > 0 && !all->chosen[last])      /* one schema, and notes */
-        return bitnet_grammar__schema(b, all->v[last]);
-    for (i = 0; i < all->n; i++)
+    if (n == 1 && last > 0 && !(all->chosen[last] & 15) && !all->n_no && !all->n_demands)
+        return bitnet_grammar__schema(b, all->v[last]);            /* one schema, and notes */
+    if (bitnet_grammar__list_values(b, all)) return bitnet_grammar__listed_texts(b);
+    for (i = 0; i < all->n && !b->code; i++) {
+        const uint32_t v = all->v[i];
         for (k = 0; k < 2; k++) {
-            list = bitnet_grammar__get(b, all->v[i], names[k]);
+            list = bitnet_grammar__array_word(b, v, words[k]);
             if (list != BITNET_GRAMMAR__NONE && !(all->chosen[i] >> k & 1))
                 return bitnet_grammar__alternatives(b, all, i, list, (int)k);
         }
-    if (bitnet_grammar__list_values(b, all)) return bitnet_grammar__listed_texts(b);
-    return bitnet_grammar__by_type(b, all);
+        if (bitnet_grammar__has(b, v, BITNET_GRAMMAR__WORD(IF)) && !(all->chosen[i] & 4))
+            return bitnet_grammar__condition(b, all, i);
+        if (bitnet_grammar__has(b, v, dependent) && !(all->chosen[i] & 8))
+            return bitnet_grammar__dependent(b, all, i);
+    }
+    if (b->code) return bitnet_grammar__pair(0, 0);
+    return all->n_no ? bitnet_grammar__break(b, all) : bitnet_grammar__by_type(b, all);
+}
+
+/* The schemas of a set, all at once. */
+static bitnet_grammar__frag bitnet_grammar__compile_set(bitnet_grammar__builder *b, uint32_t i) {
+    const bitnet_grammar__set set = ((bitnet_grammar__set *)b->several.p)[i];
+    bitnet_grammar__all all;
+    uint32_t k, x;
+    memset(&all, 0, sizeof all);
+    all.ways = 1;
+    for (b->together.n = k = 0; k < set.n && !b->code; k++) {
+        memcpy(&x, BITNET_GRAMMAR__POOL(b, set.key) + k * sizeof x, sizeof x);
+        bitnet_grammar__push(b, &b->together, x);
+        b->at = b->place = BITNET_GRAMMAR__VALUE(b, x / 2).at;
+    }
+    bitnet_grammar__add_together(b, &all);
+    return bitnet_grammar__compile_all(b, &all);
 }
 
 static bitnet_grammar__frag bitnet_grammar__compile_schema(bitnet_grammar__builder *b, uint32_t v) {
     bitnet_grammar__all all;
+    bitnet_grammar__frag f;
+    b->unbroken = BITNET_GRAMMAR__NONE;
     b->at = b->place = BITNET_GRAMMAR__VALUE(b, v).at;
     memset(&all, 0, sizeof all);
+    all.ways = 1;
     bitnet_grammar__add_schema(b, &all, v, 0);
-    if (all.n == 1 && !bitnet_grammar__binds(b, v, " $ref ")) {
-        const uint32_t ref = bitnet_grammar__get(b, v, "$ref");
+    if (all.n == 1 && !bitnet_grammar__has(b, v, ~BITNET_GRAMMAR__WORD(REF))) {
+        const uint32_t ref = bitnet_grammar__ref_of(b, v);
         if (ref != BITNET_GRAMMAR__NONE) {
             v = bitnet_grammar__resolve_ref(b, ref);
             return b->code ? bitnet_grammar__pair(0, 0) : bitnet_grammar__schema(b, v);
         }
     }
-    return bitnet_grammar__compile_all(b, &all);
+    f = bitnet_grammar__compile_all(b, &all);
+    if (!f.start && b->unbroken != BITNET_GRAMMAR__NONE)
+        bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, b->unbroken,
+                              "what this allows cannot be left out, for not, if or oneOf");
+    return f;
 }
 
 static void bitnet_grammar__compile_todo(bitnet_grammar__builder *b) {
     while (b->todo.n > 0 && !b->code) {
-        const uint32_t v = ((uint32_t *)b->todo.p)[--b->todo.n];
-        bitnet_grammar__define(b, BITNET_GRAMMAR__VALUE(b, v).rule,
-                               bitnet_grammar__compile_schema(b, v));
+        const uint32_t v = ((uint32_t *)b->todo.p)[--b->todo.n], set = v & ~BITNET_GRAMMAR__LEAF;
+        const int is_set = (v & BITNET_GRAMMAR__LEAF) != 0;
+        const uint32_t r = is_set ? ((bitnet_grammar__set *)b->several.p)[set].rule
+                                  : BITNET_GRAMMAR__VALUE(b, v).rule;
+        bitnet_grammar__define(b, r, is_set ? bitnet_grammar__compile_set(b, set)
+                                            : bitnet_grammar__compile_schema(b, v));
     }
 }
 
@@ -4237,6 +5619,7 @@ static uint32_t bitnet_grammar__parse_schema(bitnet_grammar__builder *b) {
     bitnet_grammar__json_value(b, BITNET_GRAMMAR__NONE);
     bitnet_grammar__json_space(b);
     if (!b->code && b->at < b->n) bitnet_grammar__expected(b, "the end");
+    bitnet_grammar__find_anchors(b);
     if (b->code) return 0;
     root = bitnet_grammar__rule_of(b, 0);
     bitnet_grammar__compile_todo(b);
@@ -4804,6 +6187,10 @@ static void bitnet_grammar__finish(bitnet_grammar__builder *b) {
     bitnet_grammar__free(a, b->marks.p);
     bitnet_grammar__free(a, b->stack.p);
     bitnet_grammar__free(a, b->forks.p);
+    bitnet_grammar__free(a, b->parts.p);
+    bitnet_grammar__free(a, b->together.p);
+    bitnet_grammar__free(a, b->several.p);
+    bitnet_grammar__free(a, b->patterns.p);
     bitnet_grammar__free(a, b);
 }
 
@@ -4990,6 +6377,7 @@ struct bitnet_matcher {
     uint32_t now;                              /* the state */
     uint32_t stamp;                            /* of this search */
     uint32_t work;                             /* items followed for this mask */
+    uint32_t collected;                        /* how often states got new numbers */
     int full;                                  /* the search wanted more frames */
     bitnet_matcher_status ended;               /* OPEN, ENDED, STUCK or REFUSED */
 };
@@ -5211,6 +6599,7 @@ static void bitnet_grammar__collect(bitnet_matcher *m, uint32_t depth) {
         m->state_chains[slot] = n;
         keep[i] = n++;
     }
+    m->collected++;
     m->n_states = n;
     memset(m->trans, 0, (size_t)n * m->g->n_classes * sizeof *m->trans);
     memset(m->mask_state, 0, m->max_masks * sizeof *m->mask_state);
@@ -5300,16 +6689,20 @@ static uint32_t bitnet_grammar__go(bitnet_matcher *m, uint32_t depth, uint32_t b
    character the former is. A byte of each class is tried, and those at which UTF-8 differs. */
 static int bitnet_grammar__is_home(bitnet_matcher *m, uint32_t home, uint32_t depth,
                                    uint32_t utf8) {
-    uint32_t byte, next, last = 0xFFFF;
+    uint32_t byte, next, last = 0xFFFF, to, seen[16], n_seen = 0, k, collected = m->collected;
     if (m->work > BITNET_GRAMMAR__WORK) return 0;
     for (byte = 0x80; byte < 256; byte++, m->work++) {
         next = bitnet_grammar__utf8_state(utf8, (uint8_t)byte);
         if (next == 8 || (next << 8 | m->g->byte_class[byte]) == last) continue;
         last = next << 8 | m->g->byte_class[byte];
-        m->path[depth + 1] = bitnet_grammar__go(m, depth, byte);
-        if (m->path[depth + 1] == BITNET_GRAMMAR__DEAD) return 0;
-        if (next ? !bitnet_grammar__is_home(m, home, depth + 1, next)
-                 : m->path[depth + 1] != m->path[home]) return 0;
+        m->path[depth + 1] = to = bitnet_grammar__go(m, depth, byte);
+        if (to == BITNET_GRAMMAR__DEAD || (!next && to != m->path[home])) return 0;
+        if (!next) continue;
+        if (collected != m->collected) n_seen = 0, collected = m->collected;
+        for (k = 0; k < n_seen && seen[k] != (to << 4 | next); k++) continue;
+        if (k < n_seen) continue;          /* another byte has led there */
+        if (!bitnet_grammar__is_home(m, home, depth + 1, next)) return 0;
+        if (n_seen < 16 && collected == m->collected) seen[n_seen++] = to << 4 | next;
     }
     return 1;
 }

@@ -134,8 +134,9 @@ suite_grammar() {
     need npm
     ajv=build/npm-ajv
     sanitized
-    [ -d $ajv/node_modules/ajv-formats ] || npm_install $ajv ajv@8.17.1 ajv-formats@3.0.1 ||
-        lacks "npm cannot install ajv"
+    [ -d $ajv/node_modules/openai ] ||
+        npm_install $ajv ajv@8.17.1 ajv-formats@3.0.1 zod@4.6.7 openai@6.49.0 ||
+        lacks "npm cannot install ajv, zod and openai"
     library $compiler &&
         run $compiler -std=c99 $WARN -Werror $USE_OBJECT tests/tools/grammar_texts.c "$object" \
             -o build/grammar_texts -lpthread &&

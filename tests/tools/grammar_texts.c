@@ -17,6 +17,9 @@ static uint64_t state;
 static const bitnet_model *model;
 static bitnet_model_info info;
 static uint32_t *allowed;
+static char line[MAX_LINE];
+static char plain[MAX_LINE];           /* line without its backslashes */
+static char last[4];                   /* two bytes of the text, and one for the next */
 
 static uint32_t random_below(uint32_t n) {
     state = state * 6364136223846793005u + 1442695040888963407u;
@@ -25,12 +28,19 @@ static uint32_t random_below(uint32_t n) {
 
 static int is_allowed(bitnet_token t) { return allowed[t / 32] >> t % 32 & 1; }
 
-/* How much a token is liked: after so many tokens the text should come to an end. */
+/* How much a token is liked: after so many tokens the text should come to an end. Where a pattern
+   asks for an end of its own, bytes help that follow the last ones in the schema, too. */
 static uint32_t weight(bitnet_token t, int n_tokens) {
     size_t n;
     const char *s = bitnet_token_text(model, t, &n);
     if (bitnet_token_is_end(model, t)) return n_tokens > 40 ? 100000 : 4;
-    if (n_tokens > 40 && n == 1 && strchr("\"}]", s[0])) return 1000;
+    if (n_tokens > 100 && n == 1 && s[0] == '"') return 100000;
+    if (n_tokens > 100 && n == 1 && s[0] > ' ') {
+        last[2] = s[0];
+        if (strstr(plain, last)) return 4000;
+        if (strstr(plain, last + 1)) return 1000;
+    }
+    if (n_tokens > 40 && n == 1 && strchr("\"}]", s[0])) return n_tokens > 100 ? 100 : 1000;
     return n == 1 ? 8 : 1;
 }
 
@@ -65,12 +75,12 @@ static int write_text(bitnet_matcher *m) {
         if (bitnet_matcher_state(m) == BITNET_MATCHER_ENDED) return 0;
         s = bitnet_token_text(model, t, &n);
         fwrite(s, 1, n, stdout);
+        if (n) last[0] = n > 1 ? s[n - 2] : last[1], last[1] = s[n - 1];
     }
     return printf("!it does not end");
 }
 
 int main(int argc, char **argv) {
-    static char line[MAX_LINE];
     bitnet_model *loaded;
     bitnet_grammar *first = 0;
     bitnet_grammar_params params;
@@ -86,6 +96,10 @@ int main(int argc, char **argv) {
     while (fgets(line, sizeof line, stdin)) {
         bitnet_grammar *g;
         bitnet_matcher *m = 0;
+        size_t i, n = 0;
+        for (i = 0; line[i]; i++)
+            if (line[i] != '\\') plain[n++] = line[i];
+        plain[n] = 0;
         if (bitnet_grammar_json_schema(model, line, strlen(line), &params, &g, &err) ||
             bitnet_matcher_create(g, 0, &m, &err)) printf("!%s", err.text);
         else write_text(m);
