@@ -278,7 +278,7 @@ page_markdown() {
     from=build/npm-page/node_modules out=$1/markdown-it
     if ! have npm || ! npm_packages web/markdown-it.json build/npm-page; then
         echo "web: npm cannot get markdown-it, so the page shows replies as plain text." \
-            "With a network, run ./build.sh $command again." >&2
+            "With a network, run it again." >&2
         echo 'export default null;' >$out.js
         return 0
     fi
