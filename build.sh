@@ -272,8 +272,8 @@ web_crosscheck() {
     cp build/em/"$name".* build/web
 }
 
-# page_markdown FOLDER: what the page draws replies with: one module of npm's markdown-it, which has all that it needs
-# inside. Without it the page is whole, but shows replies as plain text.
+# page_markdown FOLDER: what the page draws replies with: one module of npm's markdown-it, which has all
+# that it needs inside. Without it the page is whole, but shows replies as plain text.
 page_markdown() {
     from=build/npm-page/node_modules out=$1/markdown-it
     if ! have npm || ! npm_packages web/markdown-it.json build/npm-page; then
