@@ -271,13 +271,13 @@ web_crosscheck() {
     cp build/em/"$name".* build/web
 }
 
-# page_markdown FOLDER: what the page draws replies with: one module of npm's markdown-it, which has all that it needs
-# inside. Without it the page is whole, but shows replies as plain text.
+# page_markdown FOLDER: what the page draws replies with: one module of npm's markdown-it, which has all
+# that it needs inside. Without it the page is whole, but shows replies as plain text.
 page_markdown() {
     from=build/npm-page/node_modules out=$1/markdown-it
     if ! have npm || ! npm_packages web/markdown-it.json build/npm-page; then
         echo "web: npm cannot get markdown-it, so the page shows replies as plain text." \
-            "With a network, run ./build.sh $command again." >&2
+            "With a network, run it again." >&2
         echo 'export default null;' >$out.js
         return 0
     fi

@@ -814,7 +814,18 @@ suite_bundlers() {
     run node tests/web/bundlers.mjs build/generate build/npm "$folder"
 }
 
-suite_web_chromium() { web_page chromium; }
+suite_web_chromium() {
+    bad=0
+    web_page chromium || bad=1
+    ! need_microhttpd || page_of_server || bad=1
+    return $bad
+}
+
+# The page that ./build.sh server makes. The test wants its model beside it.
+page_of_server() {
+    server_page build/tmp/page && cp examples/tiny.gguf build/tmp/page &&
+        run node tests/web/browser.mjs chromium build/tmp/page build/generate build/npm served_chat
+}
 suite_web_firefox() { web_page firefox; }
 
 # web_page chromium|firefox: the page in it, also as the server's. Without libmicrohttpd the tests of

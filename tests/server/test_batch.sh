@@ -97,6 +97,9 @@ check "texts that are longer than the cache: 1" "exit code $rc" [ $rc -eq 1 ]
 check "they get an error, and those behind them a result" "$(cat "$tmp/out")" \
     [ "$(sed 's/.*"status_code":\([0-9]*\).*/\1/' "$tmp/out" | tr '\n' ' ')" = "200 400 400 200 " ]
 check "it says why" "$(cat "$tmp/out")" [ "$(grep -c '"code":"context_length_exceeded"' "$tmp/out")" -eq 2 ]
+cp "$tmp/out" "$tmp/narrow"
+input=$tmp/long.jsonl run -m "$model" -c 512 --kv-tokens 64 --ordered -np 1
+check "one at a time: the same" "$(cmp "$tmp/narrow" "$tmp/out" 2>&1)" cmp "$tmp/narrow" "$tmp/out"
 printf '\0\0\n{"prompt":"x","max_tokens":2}\n' >"$tmp/nul"
 input=$tmp/nul run -m "$model" --ordered
 check "a line of NUL bytes is an error" "exit code $rc, $(cat "$tmp/out")" \
