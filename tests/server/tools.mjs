@@ -325,7 +325,7 @@ const cases = {
     },
 
     async 'what cannot be kept is refused, with its place'() {
-        const bad = { type: 'object', properties: { x: { type: 'string', not: {} } } };
+        const bad = { type: 'object', properties: { x: { $ref: 'y.json' } } };
         const strict = [f('ok'), f('weather', { strict: true, parameters: bad })];
         const none = { tools: [f('ok', { parameters: bad })] };
         await chat(servers.tiny, { ...none, max_tokens: 1 }); // nothing binds these arguments
@@ -345,12 +345,12 @@ const cases = {
             ],
             [
                 'response_format',
-                'response_format: #/not',
+                'response_format: #/$ref',
                 {
                     tools,
                     response_format: {
                         type: 'json_schema',
-                        json_schema: { schema: { type: 'string', not: {} } }
+                        json_schema: { schema: { $ref: 'y.json' } }
                     }
                 }
             ],
