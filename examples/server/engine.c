@@ -80,7 +80,8 @@ static int create_ctx(engine *e, bitnet_error *err) {
     e->used = (uint64_t *)calloc(n, sizeof *e->used);
     e->clients = (uint64_t *)calloc(n, sizeof *e->clients);
     e->gens = (bitnet_gen **)calloc(n, sizeof(bitnet_gen *));
-    return e->slots && e->used && e->clients && e->gens && !bitnet_ctx_create(e->model, &cp, &e->ctx, err);
+    return e->slots && e->used && e->clients && e->gens &&
+           !bitnet_ctx_create(e->model, &cp, &e->ctx, err);
 }
 
 /* Its cache needs no limit: it holds what is in one pass, or one longer text. */

@@ -2,8 +2,9 @@
 
    serve.c owns all of this. The other parts are serve_http.h, what comes in and goes out;
    serve_clients.h, who may come in; serve_peers.h, connections; serve_jobs.h, requests until their
-   answers end; serve_answers.h, the addresses of the API; serve_llama.h, those of llama.cpp's server;
-   serve_figures.h, /metrics and /health; serve_files.h, the page; and serve_log.h, the log. */
+   answers end; serve_answers.h, the addresses of the API; serve_llama.h, those of llama.cpp's
+   server; serve_figures.h, /metrics and /health; serve_files.h, the page; and serve_log.h, the
+   log. */
 #ifndef SERVER_SERVE_H
 #define SERVER_SERVE_H
 
