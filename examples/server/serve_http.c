@@ -53,14 +53,20 @@ answer http_send_text(struct MHD_Connection *c, int status, const char *type, co
                                                                 MHD_RESPMEM_MUST_COPY), type);
 }
 
-answer http_send_error(struct MHD_Connection *c, const endpoint *how, http_error error) {
+/* header 0: none more. */
+static answer send_error_with(struct MHD_Connection *c, const endpoint *how, const http_error *e,
+                              const char *header, const char *value) {
     buffer out = {0};
-    answer result;
-    (how ? how->error : reply_error)(&out, &error);
-    result = out.failed ? MHD_NO
-                        : http_send_text(c, error.status, HTTP_JSON, out.p, out.n);
+    struct MHD_Response *r;
+    (how ? how->error : reply_error)(&out, e);
+    r = out.failed ? 0 : MHD_create_response_from_buffer(out.n, out.p, MHD_RESPMEM_MUST_COPY);
     buffer_free(&out);
-    return result;
+    if (r && header) MHD_add_response_header(r, header, value);
+    return http_send(c, e->status, r, HTTP_JSON);
+}
+
+answer http_send_error(struct MHD_Connection *c, const endpoint *how, http_error error) {
+    return send_error_with(c, how, &error, 0, 0);
 }
 
 http_error http_error_of(int status, const char *text) {
@@ -130,14 +136,8 @@ static answer answer_preflight(struct MHD_Connection *c) {
 
 static answer refuse_method(struct MHD_Connection *c, const char *method) {
     http_error e = http_error_of(405, "this address has another method: ");
-    buffer out = {0};
-    struct MHD_Response *r;
     strcat(e.text, method);
-    reply_error(&out, &e);
-    r = out.failed ? 0 : MHD_create_response_from_buffer(out.n, out.p, MHD_RESPMEM_MUST_COPY);
-    buffer_free(&out);
-    if (r) MHD_add_response_header(r, "Allow", strcmp(method, "GET") ? method : "GET, HEAD");
-    return http_send(c, 405, r, HTTP_JSON);
+    return send_error_with(c, 0, &e, "Allow", strcmp(method, "GET") ? method : "GET, HEAD");
 }
 
 static int is_get(const char *method) { return !strcmp(method, "GET") || !strcmp(method, "HEAD"); }
@@ -219,16 +219,10 @@ static http_error check_head(struct MHD_Connection *c, const struct route *route
     return j->needs_place ? job_has_place(j) : e;
 }
 
-static answer refuse_framing(struct MHD_Connection *c, const struct route *route) {
+static answer refuse_framing(struct MHD_Connection *c, const endpoint *how) {
     const http_error e = http_error_of(400, "Content-Length and Transfer-Encoding: one of them is "
                                        "needed, once, and the only encoding is chunked");
-    buffer out = {0};
-    struct MHD_Response *r;
-    (route && route->endpoint ? route->endpoint->error : reply_error)(&out, &e);
-    r = out.failed ? 0 : MHD_create_response_from_buffer(out.n, out.p, MHD_RESPMEM_MUST_COPY);
-    buffer_free(&out);
-    if (r) MHD_add_response_header(r, "Connection", "close");
-    return http_send(c, 400, r, HTTP_JSON);
+    return send_error_with(c, how, &e, "Connection", "close");
 }
 
 /* Before the body comes. Who has asked whether to send it is refused here. All others get their
@@ -247,7 +241,7 @@ static answer begin_request(struct MHD_Connection *c, const char *method, const 
     snprintf(j->method, sizeof j->method, "%s", method);
     snprintf(j->path, sizeof j->path, "%s", path);
     client_identify(c, &j->client);
-    if (is_badly_framed(c)) return refuse_framing(c, route);
+    if (is_badly_framed(c)) return refuse_framing(c, route_endpoint(route));
     j->error = check_head(c, route, j);
     if (j->error.status && MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Expect"))
         return http_send_error(c, route_endpoint(route), j->error);
