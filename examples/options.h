@@ -80,6 +80,7 @@ static inline int options_help(const option *all, size_t n, const char *usage, c
         snprintf(line, sizeof line, "%s %s", all[i].names, all[i].arg ? all[i].arg : "");
         if (all[i].help) printf("  %-*s  %s\n", width + 1, line, all[i].help);
     }
+    printf("  %-*s  %s\n", width + 1, "--version", "the library's version");
     fputs(notes, stdout);
     return fflush(stdout) || ferror(stdout) ? 2 : 1;
 }

@@ -1,4 +1,4 @@
-/* serve.c - a server with OpenAI's API, for many clients at once
+/* serve.c - a server with OpenAI's and Anthropic's APIs, for many clients at once
 
        serve -m MODEL [options]; --help lists them. README.md has examples.
 
@@ -120,7 +120,7 @@ static int check_options(void) {
 /* The same. */
 static int read_options(int argc, char **argv) {
     int code = options_read(argc, argv, "serve", options, N_OPTIONS,
-                            "serve -m MODEL [options]: a server with OpenAI's API\n", "");
+                            "serve -m MODEL [options]: a server with OpenAI's and Anthropic's APIs\n", "");
     find_page(argv[0]);
     return code ? code : check_options();
 }
