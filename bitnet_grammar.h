@@ -4602,10 +4602,10 @@ static bitnet_grammar__frag bitnet_grammar__others(bitnet_grammar__builder *b,
                                                    const bitnet_grammar__all *names, int open) {
     const uint32_t n = b->patterns.n, n_sets = n <= 3 ? 1u << n : n + 1;
     bitnet_grammar__frag f = {0, 0}, g;
-    uint32_t i, k, set, rule;
+    uint32_t i, k, set, n_before;
     int limited = n > 0, bad;
     for (i = 0; i < names->n; i++)
-        if (BITNET_GRAMMAR__VALUE(b, names->v[i]).has & ~BITNET_GRAMMAR__WORD(TYPE)) limited = 1;
+        limited |= bitnet_grammar__has(b, names->v[i], ~BITNET_GRAMMAR__WORD(TYPE));
     for (i = !open; i < n_sets && !b->code; i++) {
         set = n <= 3 || i == 0 ? i : 1u << (i - 1);
         for (bad = 0, k = 0; k < n; k++)
@@ -4615,15 +4615,16 @@ static bitnet_grammar__frag bitnet_grammar__others(bitnet_grammar__builder *b,
                     BITNET_GRAMMAR__POOL(b, BITNET_GRAMMAR__VALUE(b, p).key));
             }
         b->together.n = 0;
-        for (rule = k = 0; k < all->n && !b->code; k++)
-            rule += bitnet_grammar__other_schemas(b, all->v[k], set, rule, 0, BITNET_GRAMMAR__NONE);
+        for (n_before = k = 0; k < all->n && !b->code; k++)
+            n_before += bitnet_grammar__other_schemas(b, all->v[k], set, n_before, 0,
+                                                      BITNET_GRAMMAR__NONE);
         for (k = 0; k < b->together.n; k++)
             bad |= bitnet_grammar__type(b, BITNET_GRAMMAR__NUMBER_AT(b->together, k) / 2) ==
                    BITNET_GRAMMAR__FALSE;
         if (bad || b->code) continue;
-        rule = bitnet_grammar__rule_of_all(b);
+        k = bitnet_grammar__rule_of_all(b);
         g = limited ? bitnet_grammar__limited_key(b, set, names) : bitnet_grammar__other_key(b);
-        g = bitnet_grammar__member(b, g, rule);
+        g = bitnet_grammar__member(b, g, k);
         f = f.start ? bitnet_grammar__or(b, g, f) : g;
     }
     return f;
