@@ -3798,6 +3798,7 @@ static int bitnet_grammar__has_parts(bitnet_grammar__builder *b, uint32_t x, uin
 static uint32_t bitnet_grammar__key_value(bitnet_grammar__builder *b, uint32_t key,
                                           uint32_t n_key) {
     bitnet_grammar__value *v;
+    bitnet_grammar__spend(b, 16);
     if (!bitnet_grammar__room(b, &b->values, 1, sizeof *v)) return 0;
     v = &BITNET_GRAMMAR__VALUE(b, b->values.n);
     memset(v, 0, sizeof *v);
@@ -5377,6 +5378,20 @@ static int bitnet_grammar__ways_of_others(bitnet_grammar__builder *b,
     return 0;
 }
 
+/* Does one of the schemas require the property that a string names? */
+static int bitnet_grammar__is_required(bitnet_grammar__builder *b, const bitnet_grammar__all *all,
+                                       uint32_t name) {
+    uint32_t i, p;
+    for (i = 0; i < all->n && !b->code; i++) {
+        p = bitnet_grammar__said(b, all->v[i], BITNET_GRAMMAR__K_REQUIRED);
+        if (bitnet_grammar__type(b, p) != BITNET_GRAMMAR__ARRAY) continue;
+        for (p = BITNET_GRAMMAR__VALUE(b, p).first; p != BITNET_GRAMMAR__NONE && !b->code;
+             p = BITNET_GRAMMAR__VALUE(b, p).next)
+            if (!bitnet_grammar__differ(b, p, name)) return 1;
+    }
+    return 0;
+}
+
 /* Adds the ways to break the keyword p of a schema. Returns 0 if there are others. */
 static int bitnet_grammar__ways_of(bitnet_grammar__builder *b, const bitnet_grammar__all *all,
                                    uint32_t p, uint32_t types, bitnet_grammar__way *ways,
@@ -5429,6 +5444,7 @@ static int bitnet_grammar__ways_of(bitnet_grammar__builder *b, const bitnet_gram
             (bitnet_grammar__type(b, q) == BITNET_GRAMMAR__TRUE || b->code ||
              (bitnet_grammar__type(b, q) == BITNET_GRAMMAR__OBJECT &&
               !BITNET_GRAMMAR__VALUE(b, q).has))) continue;
+        if (kind == BITNET_GRAMMAR__MISSING && bitnet_grammar__is_required(b, all, q)) continue;
         if (*n == BITNET_GRAMMAR__CHOICES) return 0;
         ways[*n].v = q;
         ways[(*n)++].kind = kind;
