@@ -1088,8 +1088,13 @@ static void test_memory(void) {
         "\"^[a-z]+$\"},\"c\":{\"$ref\":\"#/%61\",\"maxLength\":3},\"d\":{\"type\":\"number\","
         "\"minimum\":0.5,\"maximum\":1},\"e\":{\"type\":\"array\",\"uniqueItems\":true,\"items\":"
         "{\"enum\":[1,2]}},\"f\":{\"oneOf\":[{\"type\":\"integer\",\"multipleOf\":7},{\"type\":"
-        "\"null\"}]}},\"additionalProperties\":true,\"a\":{\"type\":\"string\",\"format\":"
-        "\"email\"}}";
+        "\"null\"}]},\"g\":{\"patternProperties\":{\"^x\":{\"multipleOf\":0.5}},\"propertyNames\":"
+        "{\"maxLength\":2},\"properties\":{\"a\":{},\"b\":{\"contains\":{\"not\":{\"enum\":[\"a\","
+        "1]}}}},\"minProperties\":1,\"dependentRequired\":{\"a\":[\"b\"]}},\"h\":{\"enum\":[\"a\",{"
+        "\"b\":[1]}],"
+        "\"pattern\":\"^a\",\"properties\":{\"b\":{\"items\":{\"$ref\":\"#i\"}}}}},"
+        "\"additionalProperties\":true,\"a\":{\"type\":\"string\",\"format\":\"email\"},"
+        "\"i\":{\"$anchor\":\"i\",\"type\":\"integer\"}}";
     gb_counter counter;
     bitnet_grammar_params p;
     bitnet_matcher_params q;
@@ -1104,13 +1109,13 @@ static void test_memory(void) {
     memset(&q, 0, sizeof q);
     memset(&counter, 0, sizeof counter);
     p.allocator = q.allocator = gb_counting(&counter);
-    for (n = 1; n < 400; n++) {
+    for (n = 1; n < 800; n++) {
         counter.calls = 0;
         counter.fail_at = n;
         if (!bitnet_grammar_json_schema(model, schema, sizeof schema - 1, &p, &g, &err)) break;
         CHECK(err.code == BITNET_ERR_MEMORY && !g && counter.live == 0);
     }
-    CHECK(n > 60 && n < 400);
+    CHECK(n > 60 && n < 800);
     counter.fail_at = 0;
     CHECK(!bitnet_matcher_create(g, &q, &m, &err));
     calls = counter.calls;
