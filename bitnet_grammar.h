@@ -547,7 +547,7 @@ typedef struct bitnet_grammar__property {
     int required, barred;                  /* must be there; must not */
 } bitnet_grammar__property;
 
-/* Several schemas that are one rule: 2 * value, + 1 if it must not hold. */
+/* Several schemas that are one rule: numbers 2 * value, + 1 for a schema that must not hold. */
 typedef struct bitnet_grammar__set {
     uint32_t key, n;                       /* in the pool, sorted */
     uint32_t rule;
@@ -4317,8 +4317,11 @@ static void bitnet_grammar__collect_properties(bitnet_grammar__builder *b, uint3
                                           BITNET_GRAMMAR__VALUE(b, p).n_key);
         if (!to) return;
         bitnet_grammar__give_schema(b, to, p, 0);
+        /* Draft 3, and some who write OpenAPI, say it in the property. */
+        if (bitnet_grammar__type(b, p) == BITNET_GRAMMAR__OBJECT &&
+            bitnet_grammar__type(b, bitnet_grammar__said(b, p, BITNET_GRAMMAR__K_REQUIRED)) ==
+                BITNET_GRAMMAR__TRUE) to->required = 1;
     }
-    /* Draft 3 and some of OpenAPI's tools write `required: true` in a property: a note. */
     if (required != BITNET_GRAMMAR__NONE &&
         !(bitnet_grammar__type(b, required) & (BITNET_GRAMMAR__TRUE | BITNET_GRAMMAR__FALSE)))
         bitnet_grammar__demand(b, required);
@@ -4458,13 +4461,13 @@ static bitnet_grammar__frag bitnet_grammar__member(bitnet_grammar__builder *b,
 
 /* How many properties an object has. */
 typedef struct bitnet_grammar__size {
-    uint32_t min, most;                    /* counted up to `most`; */
-    int open;                              /* 1: there may be more than these */
-    int32_t most_others;                   /* -1: any number; they count as one */
+    uint32_t min, most;                    /* at least; up to what they are counted */
+    int open;                              /* 1: there may be more than `most` */
+    int32_t most_others;                   /* keys that are not listed; -1: any number */
 } bitnet_grammar__size;
 
-/* `comma` in front of a fragment; from a level where nothing is written yet, none. Returns where a
-   level goes on: with the fragment, or with what is behind the property. */
+/* Where a level goes on with a property, f: without a comma at level 0, where nothing is written
+   yet. *comma: the comma in front of f, made once; 0: not yet. */
 static uint32_t bitnet_grammar__from_level(bitnet_grammar__builder *b, uint32_t level,
                                            bitnet_grammar__frag f, uint32_t *comma) {
     bitnet_grammar__frag g;
