@@ -3611,7 +3611,8 @@ static void bitnet_grammar__counts(bitnet_grammar__builder *b, const bitnet_gram
             high = bitnet_grammar__count(b, BITNET_GRAMMAR__VALUE(b, d).parent, min_key, 0) - 1;
             if (high < 0) low = 1, high = 0;           /* nothing has fewer than none */
         } else if (bitnet_grammar__is_word_of(b, d, max_key))
-            low = 1 + bitnet_grammar__count(b, BITNET_GRAMMAR__VALUE(b, d).parent, max_key, 0);
+            low = 1 + bitnet_grammar__count(b, BITNET_GRAMMAR__VALUE(b, d).parent, max_key, -1);
+        if (low > BITNET_GRAMMAR__COUNT) low = 1, high = 0;            /* nothing is so long */
         if (low > *min) *min = low;
         if (high >= 0 && (*max < 0 || high < *max)) *max = high;
     }
