@@ -2802,9 +2802,14 @@ static const struct { const char *pattern, *narrower; } bitnet_grammar__known[] 
     {"^(?=.{1,253}\\.?$)[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?(?:\\.[a-zA-Z0-9]"
      "(?:[-0-9a-zA-Z]{0,61}[0-9a-zA-Z])?)*\\.?$", "^" BITNET_GRAMMAR__HOST "$"}};
 
-/* Can it be said of a text that it does not match a pattern? */
-static int bitnet_grammar__has_opposite(const char *pattern) {
-    return !strstr(pattern, "(?=") && !strstr(pattern, "(?!") && !strstr(pattern, "\\p");
+/* Can it be said of a text that it does not match a pattern of n bytes? */
+static int bitnet_grammar__has_opposite(bitnet_grammar__builder *b, const char *s, uint32_t n) {
+    uint32_t i;
+    bitnet_grammar__spend(b, n / 4);
+    for (i = 0; i + 1 < n; i++)
+        if (!memcmp(s + i, "\\p", 2) ||
+            (i + 2 < n && (!memcmp(s + i, "(?=", 3) || !memcmp(s + i, "(?!", 3)))) return 0;
+    return 1;
 }
 
 /* Adds what a pattern of n bytes asks for to the limits, or the opposite; v: where it is. */
@@ -4617,7 +4622,8 @@ static bitnet_grammar__frag bitnet_grammar__others(bitnet_grammar__builder *b,
             if (!(set >> k & 1)) {
                 const uint32_t p = BITNET_GRAMMAR__NUMBER_AT(b->patterns, k);
                 bad |= !bitnet_grammar__has_opposite(
-                    BITNET_GRAMMAR__POOL(b, BITNET_GRAMMAR__VALUE(b, p).key));
+                    b, BITNET_GRAMMAR__POOL(b, BITNET_GRAMMAR__VALUE(b, p).key),
+                    BITNET_GRAMMAR__VALUE(b, p).n_key);
             }
         b->together.n = 0;
         for (n_before = k = 0; k < all->n && !b->code; k++)
@@ -4862,12 +4868,14 @@ static uint32_t bitnet_grammar__element(bitnet_grammar__builder *b, uint32_t arr
     return v;
 }
 
-/* The keyword that gives a schema a URI. */
+/* The keyword that gives a schema a URI: id in draft 4. */
 static const char *bitnet_grammar__id_key(bitnet_grammar__builder *b) {
-    const uint32_t draft = bitnet_grammar__get(b, 0, "$schema");
-    return bitnet_grammar__type(b, draft) == BITNET_GRAMMAR__STRING &&
-                   strstr(BITNET_GRAMMAR__POOL(b, BITNET_GRAMMAR__VALUE(b, draft).text), "draft-04")
-               ? "id" : "$id";
+    static const char draft_4[] = "://json-schema.org/draft-04/schema";
+    const uint32_t p = bitnet_grammar__get(b, 0, "$schema"), n = (uint32_t)sizeof draft_4 - 1;
+    const char *s = 0;
+    if (bitnet_grammar__type(b, p) == BITNET_GRAMMAR__STRING)
+        s = strchr(BITNET_GRAMMAR__POOL(b, BITNET_GRAMMAR__VALUE(b, p).text), ':');
+    return s && strlen(s) >= n && !memcmp(s, draft_4, n) ? "id" : "$id";
 }
 
 /* Has a schema a URI of its own? */
@@ -5429,7 +5437,8 @@ static int bitnet_grammar__ways_of(bitnet_grammar__builder *b, const bitnet_gram
             break;
         case BITNET_GRAMMAR__K_PATTERN:
             if (x.type == BITNET_GRAMMAR__STRING &&
-                !bitnet_grammar__has_opposite(BITNET_GRAMMAR__POOL(b, x.text))) return 0;
+                !bitnet_grammar__has_opposite(b, BITNET_GRAMMAR__POOL(b, x.text), x.n_text))
+                return 0;
             break;
         case BITNET_GRAMMAR__K_FORMAT:
             return bitnet_grammar__type(b, p) == BITNET_GRAMMAR__STRING &&
