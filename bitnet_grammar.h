@@ -548,7 +548,7 @@ typedef struct bitnet_grammar__property {
     int required, barred;                  /* must be there; must not */
 } bitnet_grammar__property;
 
-/* Several schemas that are one rule: 2 * value, + 1 if it must not hold. */
+/* Several schemas that are one rule: numbers 2 * value, + 1 for a schema that must not hold. */
 typedef struct bitnet_grammar__set {
     uint32_t key, n;                       /* in the pool, sorted */
     uint32_t rule;
@@ -2803,9 +2803,14 @@ static const struct { const char *pattern, *narrower; } bitnet_grammar__known[] 
     {"^(?=.{1,253}\\.?$)[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?(?:\\.[a-zA-Z0-9]"
      "(?:[-0-9a-zA-Z]{0,61}[0-9a-zA-Z])?)*\\.?$", "^" BITNET_GRAMMAR__HOST "$"}};
 
-/* Can it be said of a text that it does not match a pattern? */
-static int bitnet_grammar__has_opposite(const char *pattern) {
-    return !strstr(pattern, "(?=") && !strstr(pattern, "(?!") && !strstr(pattern, "\\p");
+/* Can it be said of a text that it does not match a pattern of n bytes? */
+static int bitnet_grammar__has_opposite(bitnet_grammar__builder *b, const char *s, uint32_t n) {
+    uint32_t i;
+    bitnet_grammar__spend(b, n / 4);
+    for (i = 0; i + 1 < n; i++)
+        if (!memcmp(s + i, "\\p", 2) ||
+            (i + 2 < n && (!memcmp(s + i, "(?=", 3) || !memcmp(s + i, "(?!", 3)))) return 0;
+    return 1;
 }
 
 /* Adds what a pattern of n bytes asks for to the limits, or the opposite; v: where it is. */
@@ -3612,7 +3617,8 @@ static void bitnet_grammar__counts(bitnet_grammar__builder *b, const bitnet_gram
             high = bitnet_grammar__count(b, BITNET_GRAMMAR__VALUE(b, d).parent, min_key, 0) - 1;
             if (high < 0) low = 1, high = 0;           /* nothing has fewer than none */
         } else if (bitnet_grammar__is_word_of(b, d, max_key))
-            low = 1 + bitnet_grammar__count(b, BITNET_GRAMMAR__VALUE(b, d).parent, max_key, 0);
+            low = 1 + bitnet_grammar__count(b, BITNET_GRAMMAR__VALUE(b, d).parent, max_key, -1);
+        if (low > BITNET_GRAMMAR__COUNT) low = 1, high = 0;            /* nothing is so long */
         if (low > *min) *min = low;
         if (high >= 0 && (*max < 0 || high < *max)) *max = high;
     }
@@ -3799,6 +3805,7 @@ static int bitnet_grammar__has_parts(bitnet_grammar__builder *b, uint32_t x, uin
 static uint32_t bitnet_grammar__key_value(bitnet_grammar__builder *b, uint32_t key,
                                           uint32_t n_key) {
     bitnet_grammar__value *v;
+    bitnet_grammar__spend(b, 16);
     if (!bitnet_grammar__room(b, &b->values, 1, sizeof *v)) return 0;
     v = &BITNET_GRAMMAR__VALUE(b, b->values.n);
     memset(v, 0, sizeof *v);
@@ -4317,8 +4324,11 @@ static void bitnet_grammar__collect_properties(bitnet_grammar__builder *b, uint3
                                           BITNET_GRAMMAR__VALUE(b, p).n_key);
         if (!to) return;
         bitnet_grammar__give_schema(b, to, p, 0);
+        /* Draft 3, and some who write OpenAPI, say it in the property. */
+        if (bitnet_grammar__type(b, p) == BITNET_GRAMMAR__OBJECT &&
+            bitnet_grammar__type(b, bitnet_grammar__said(b, p, BITNET_GRAMMAR__K_REQUIRED)) ==
+                BITNET_GRAMMAR__TRUE) to->required = 1;
     }
-    /* Draft 3 and some of OpenAPI's tools write `required: true` in a property: a note. */
     if (required != BITNET_GRAMMAR__NONE &&
         !(bitnet_grammar__type(b, required) & (BITNET_GRAMMAR__TRUE | BITNET_GRAMMAR__FALSE)))
         bitnet_grammar__demand(b, required);
@@ -4458,13 +4468,13 @@ static bitnet_grammar__frag bitnet_grammar__member(bitnet_grammar__builder *b,
 
 /* How many properties an object has. */
 typedef struct bitnet_grammar__size {
-    uint32_t min, most;                    /* counted up to `most`; */
-    int open;                              /* 1: there may be more than these */
-    int32_t most_others;                   /* -1: any number; they count as one */
+    uint32_t min, most;                    /* at least; up to what they are counted */
+    int open;                              /* 1: there may be more than `most` */
+    int32_t most_others;                   /* keys that are not listed; -1: any number */
 } bitnet_grammar__size;
 
-/* `comma` in front of a fragment; from a level where nothing is written yet, none. Returns where a
-   level goes on: with the fragment, or with what is behind the property. */
+/* Where a level goes on with a property, f: without a comma at level 0, where nothing is written
+   yet. *comma: the comma in front of f, made once; 0: not yet. */
 static uint32_t bitnet_grammar__from_level(bitnet_grammar__builder *b, uint32_t level,
                                            bitnet_grammar__frag f, uint32_t *comma) {
     bitnet_grammar__frag g;
@@ -4603,28 +4613,30 @@ static bitnet_grammar__frag bitnet_grammar__others(bitnet_grammar__builder *b,
                                                    const bitnet_grammar__all *names, int open) {
     const uint32_t n = b->patterns.n, n_sets = n <= 3 ? 1u << n : n + 1;
     bitnet_grammar__frag f = {0, 0}, g;
-    uint32_t i, k, set, rule;
+    uint32_t i, k, set, n_before;
     int limited = n > 0, bad;
     for (i = 0; i < names->n; i++)
-        if (BITNET_GRAMMAR__VALUE(b, names->v[i]).has & ~BITNET_GRAMMAR__WORD(TYPE)) limited = 1;
+        limited |= bitnet_grammar__has(b, names->v[i], ~BITNET_GRAMMAR__WORD(TYPE));
     for (i = !open; i < n_sets && !b->code; i++) {
         set = n <= 3 || i == 0 ? i : 1u << (i - 1);
         for (bad = 0, k = 0; k < n; k++)
             if (!(set >> k & 1)) {
                 const uint32_t p = BITNET_GRAMMAR__NUMBER_AT(b->patterns, k);
                 bad |= !bitnet_grammar__has_opposite(
-                    BITNET_GRAMMAR__POOL(b, BITNET_GRAMMAR__VALUE(b, p).key));
+                    b, BITNET_GRAMMAR__POOL(b, BITNET_GRAMMAR__VALUE(b, p).key),
+                    BITNET_GRAMMAR__VALUE(b, p).n_key);
             }
         b->together.n = 0;
-        for (rule = k = 0; k < all->n && !b->code; k++)
-            rule += bitnet_grammar__other_schemas(b, all->v[k], set, rule, 0, BITNET_GRAMMAR__NONE);
+        for (n_before = k = 0; k < all->n && !b->code; k++)
+            n_before += bitnet_grammar__other_schemas(b, all->v[k], set, n_before, 0,
+                                                      BITNET_GRAMMAR__NONE);
         for (k = 0; k < b->together.n; k++)
             bad |= bitnet_grammar__type(b, BITNET_GRAMMAR__NUMBER_AT(b->together, k) / 2) ==
                    BITNET_GRAMMAR__FALSE;
         if (bad || b->code) continue;
-        rule = bitnet_grammar__rule_of_all(b);
+        k = bitnet_grammar__rule_of_all(b);
         g = limited ? bitnet_grammar__limited_key(b, set, names) : bitnet_grammar__other_key(b);
-        g = bitnet_grammar__member(b, g, rule);
+        g = bitnet_grammar__member(b, g, k);
         f = f.start ? bitnet_grammar__or(b, g, f) : g;
     }
     return f;
@@ -4857,12 +4869,14 @@ static uint32_t bitnet_grammar__element(bitnet_grammar__builder *b, uint32_t arr
     return v;
 }
 
-/* The keyword that gives a schema a URI. */
+/* The keyword that gives a schema a URI: id in draft 4. */
 static const char *bitnet_grammar__id_key(bitnet_grammar__builder *b) {
-    const uint32_t draft = bitnet_grammar__get(b, 0, "$schema");
-    return bitnet_grammar__type(b, draft) == BITNET_GRAMMAR__STRING &&
-                   strstr(BITNET_GRAMMAR__POOL(b, BITNET_GRAMMAR__VALUE(b, draft).text), "draft-04")
-               ? "id" : "$id";
+    static const char draft_4[] = "://json-schema.org/draft-04/schema";
+    const uint32_t p = bitnet_grammar__get(b, 0, "$schema"), n = (uint32_t)sizeof draft_4 - 1;
+    const char *s = 0;
+    if (bitnet_grammar__type(b, p) == BITNET_GRAMMAR__STRING)
+        s = strchr(BITNET_GRAMMAR__POOL(b, BITNET_GRAMMAR__VALUE(b, p).text), ':');
+    return s && strlen(s) >= n && !memcmp(s, draft_4, n) ? "id" : "$id";
 }
 
 /* Has a schema a URI of its own? */
@@ -5377,6 +5391,20 @@ static int bitnet_grammar__ways_of_others(bitnet_grammar__builder *b,
     return 0;
 }
 
+/* Does one of the schemas require the property that a string names? */
+static int bitnet_grammar__is_required(bitnet_grammar__builder *b, const bitnet_grammar__all *all,
+                                       uint32_t name) {
+    uint32_t i, p;
+    for (i = 0; i < all->n && !b->code; i++) {
+        p = bitnet_grammar__said(b, all->v[i], BITNET_GRAMMAR__K_REQUIRED);
+        if (bitnet_grammar__type(b, p) != BITNET_GRAMMAR__ARRAY) continue;
+        for (p = BITNET_GRAMMAR__VALUE(b, p).first; p != BITNET_GRAMMAR__NONE && !b->code;
+             p = BITNET_GRAMMAR__VALUE(b, p).next)
+            if (!bitnet_grammar__differ(b, p, name)) return 1;
+    }
+    return 0;
+}
+
 /* Adds the ways to break the keyword p of a schema. Returns 0 if there are others. */
 static int bitnet_grammar__ways_of(bitnet_grammar__builder *b, const bitnet_grammar__all *all,
                                    uint32_t p, uint32_t types, bitnet_grammar__way *ways,
@@ -5410,7 +5438,8 @@ static int bitnet_grammar__ways_of(bitnet_grammar__builder *b, const bitnet_gram
             break;
         case BITNET_GRAMMAR__K_PATTERN:
             if (x.type == BITNET_GRAMMAR__STRING &&
-                !bitnet_grammar__has_opposite(BITNET_GRAMMAR__POOL(b, x.text))) return 0;
+                !bitnet_grammar__has_opposite(b, BITNET_GRAMMAR__POOL(b, x.text), x.n_text))
+                return 0;
             break;
         case BITNET_GRAMMAR__K_FORMAT:
             return bitnet_grammar__type(b, p) == BITNET_GRAMMAR__STRING &&
@@ -5429,6 +5458,7 @@ static int bitnet_grammar__ways_of(bitnet_grammar__builder *b, const bitnet_gram
             (bitnet_grammar__type(b, q) == BITNET_GRAMMAR__TRUE || b->code ||
              (bitnet_grammar__type(b, q) == BITNET_GRAMMAR__OBJECT &&
               !BITNET_GRAMMAR__VALUE(b, q).has))) continue;
+        if (kind == BITNET_GRAMMAR__MISSING && bitnet_grammar__is_required(b, all, q)) continue;
         if (*n == BITNET_GRAMMAR__CHOICES) return 0;
         ways[*n].v = q;
         ways[(*n)++].kind = kind;

@@ -464,6 +464,105 @@ static void test_numbers(void) {
     check_cases(bitnet_grammar_json_schema, cases, (int)(sizeof cases / sizeof cases[0]));
 }
 
+/* Schemas that a value keeps together, and what must not hold. */
+static void test_together(void) {
+    static const grammar_case cases[] = {
+        {"{\"type\":\"string\",\"not\":{\"enum\":[\"a\",\"bc\"]}}",
+         {"c \"b\"", "x \"a\"", "x \"bc\"", "c \"abc\"", "c \"\"", 0}},
+        {"{\"not\":{\"type\":[\"string\",\"number\"]}}",
+         {"c null", "c [1]", "x \"", "x 1", 0}},
+        {"{\"type\":\"string\",\"not\":{\"pattern\":\"^a\"},\"minLength\":1}",
+         {"c \"ba\"", "x \"a", "x \"\"", 0}},
+        {"{\"type\":\"integer\",\"not\":{\"minimum\":5}}",
+         {"c 4", "x 5 ", "m -7", 0}},
+        {"{\"type\":\"string\",\"not\":{\"anyOf\":[{\"maxLength\":1},{\"minLength\":4}]}}",
+         {"c \"ab\"", "c \"abc\"", "x \"a\"", "x \"abcd\"", 0}},
+        {"{\"type\":\"object\",\"properties\":{\"a\":{},\"b\":{}},\"not\":{\"required\":[\"a\","
+         "\"b\"]}}",
+         {"c {\"a\":1}", "c {\"b\":1}", "c {}", "x {\"a\":1,\"b\"", 0}},
+        {"{\"type\":\"object\",\"properties\":{\"a\":{\"enum\":[1,2,\"x\"]}},\"not\":{\"properti"
+         "es\":{\"a\":{\"const\":1}}}}",
+         {"c {\"a\":\"x\"}", "x {\"a\":1", "x {}", 0}},
+        {"{\"enum\":[1,2,\"a\"],\"not\":{\"const\":2}}",
+         {"c 1", "x 2", "c \"a\"", 0}},
+        {"{\"oneOf\":[{\"required\":[\"a\"]},{\"required\":[\"b\"]}],\"type\":\"object\",\"prope"
+         "rties\":{\"a\":{},\"b\":{}}}",
+         {"c {\"a\":1}", "c {\"b\":1}", "x {}", "x {\"a\":1,\"b\"", 0}},
+        {"{\"oneOf\":[{\"type\":\"string\",\"pattern\":\"^a\"},{\"type\":\"string\",\"pattern\":"
+         "\"b$\"}]}",
+         {"c \"ac\"", "c \"cb\"", "x \"ab\"", "x \"c\"", "c \"aba\"", 0}},
+        {"{\"oneOf\":[{\"type\":\"object\",\"properties\":{\"a\":{}},\"additionalProperties\":fa"
+         "lse},{\"type\":\"object\",\"properties\":{\"b\":{}},\"additionalProperties\":false}]"
+         "}",
+         {"c {\"a\":1}", "c {\"b\":1}", "x {}", "x {\"c", 0}},
+        {"{\"type\":\"object\",\"properties\":{\"k\":{\"enum\":[\"x\",\"y\"]},\"v\":{\"const\":1"
+         "}},\"required\":[\"k\"],\"if\":{\"properties\":{\"k\":{\"const\":\"x\"}}},\"then\":{"
+         "\"required\":[\"v\"]},\"else\":{\"not\":{\"required\":[\"v\"]}}}",
+         {"c {\"k\":\"x\",\"v\":1}", "x {\"k\":\"x\"}", "c {\"k\":\"y\"}", "x {\"k\":\"y\",\"",
+          0}},
+        {"{\"type\":\"object\",\"properties\":{\"a\":{},\"b\":{},\"c\":{}},\"dependentRequired\""
+         ":{\"a\":[\"c\"]}}",
+         {"c {\"b\":1}", "c {\"a\":1,\"c\":1}", "x {\"a\":1}", "c {\"c\":1}", 0}},
+        {"{\"type\":\"object\",\"properties\":{\"a\":{},\"b\":{}},\"dependencies\":{\"a\":{\"pro"
+         "perties\":{\"b\":{\"const\":1}},\"required\":[\"b\"]}}}",
+         {"c {\"a\":0,\"b\":1}", "x {\"a\":0}", "c {\"b\":2}", "x {\"a\":0,\"b\":2", 0}},
+        {"{\"type\":\"object\",\"patternProperties\":{\"^x-\":{\"const\":1}},\"additionalPropert"
+         "ies\":{\"const\":2}}",
+         {"c {\"x-\":1,\"a\":2}", "c {\"a\":2,\"x-b\":1}", "x {\"x-\":2", "x {\"x\":1",
+          "c {\"x\":2}", 0}},
+        {"{\"type\":\"object\",\"properties\":{\"ab\":{\"minLength\":2}},\"patternProperties\":{"
+         "\"a\":{\"type\":\"string\"},\"b\":{\"maxLength\":3}},\"additionalProperties\":false}",
+         {"c {\"ab\":\"12\"}", "x {\"ab\":\"1\"", "x {\"ab\":\"1234", "c {\"ac\":\"1234\"}",
+          "x {\"c\"", "c {\"bab\":\"123\"}", 0}},
+        {"{\"type\":\"object\",\"propertyNames\":{\"enum\":[\"a\",\"b\"]},\"additionalProperties"
+         "\":{\"const\":1}}",
+         {"c {\"a\":1,\"b\":1}", "c {\"b\":1}", "x {\"c", "x {\"a\":2", "c {}", 0}},
+        {"{\"type\":\"object\",\"properties\":{\"abc\":{},\"d\":{}},\"propertyNames\":{\"maxLeng"
+         "th\":2},\"additionalProperties\":{}}",
+         {"c {\"d\":1,\"xy\":2}", "x {\"abc", "x {\"xyz", 0}},
+        {"{\"type\":\"object\",\"properties\":{\"a\":{},\"b\":{},\"c\":{}},\"minProperties\":2,"
+         "\"additionalProperties\":false}",
+         {"c {\"a\":1,\"c\":1}", "c {\"a\":1,\"b\":1,\"c\":1}", "x {\"b\":1}", "x {}", 0}},
+        {"{\"type\":\"object\",\"properties\":{\"a\":{},\"b\":{},\"c\":{}},\"required\":[\"b\"],"
+         "\"maxProperties\":2}",
+         {"c {\"b\":1}", "c {\"a\":1,\"b\":1}", "x {\"a\":1,\"b\":1,\"", "x {\"a\":1}", 0}},
+        {"{\"type\":\"object\",\"minProperties\":1,\"maxProperties\":2}",
+         {"c {\"a\":1}", "c {\"a\":1,\"b\":2}", "x {}", "x {\"a\":1,\"b\":2,", 0}},
+        {"{\"allOf\":[{\"properties\":{\"a\":{\"type\":[\"string\",\"null\"]}}},{\"properties\":"
+         "{\"a\":{\"maxLength\":1}},\"additionalProperties\":{\"const\":1}}],\"type\":\"object"
+         "\"}",
+         {"c {\"a\":\"x\"}", "c {\"a\":null,\"b\":1}", "x {\"a\":\"xy", "x {\"b\":2", 0}},
+        {"{\"type\":\"array\",\"allOf\":[{\"items\":{\"type\":\"integer\"}},{\"items\":{\"minimu"
+         "m\":5}}]}",
+         {"c [5,60]", "x [4,", "c []", "x [\"", 0}},
+        {"{\"type\":\"array\",\"items\":{\"type\":[\"integer\",\"string\"]},\"contains\":{\"type"
+         "\":\"string\"},\"maxContains\":1}",
+         {"c [\"a\",1]", "x []", "x [1", "x [\"a\",\"", 0}},
+        {"{\"type\":\"string\",\"enum\":[\"ab\",\"c\",\"abd\"],\"pattern\":\"^ab\"}",
+         {"c \"ab\"", "c \"abd\"", "x \"c", 0}},
+        {"{\"const\":{\"a\":[1,2]},\"properties\":{\"a\":{\"items\":{\"type\":\"integer\"},\"uni"
+         "queItems\":true}}}",
+         {"c {\"a\":[1,2]}", 0}},
+        {"{\"type\":\"number\",\"multipleOf\":0.1,\"minimum\":0}",
+         {"c 0.2", "x 0.7", "x 0.3", "m 12", "m 123456789", "c 123456.5", "x 123456.7", 0}},
+        {"{\"type\":\"integer\",\"format\":\"uint8\"}",
+         {"c 255", "x 256", "x -", "m 7", 0}},
+        {"{\"type\":\"string\",\"format\":\"x-none\",\"maxLength\":1}",
+         {"c \"a\"", "x \"ab", 0}},
+        {"{\"type\":\"string\",\"pattern\":\"^\\\\p{Lu}\\\\p{L}*$\"}",
+         {"c \"A\xC3\xA9\"", "x \"a", "x \"A1", 0}},
+        {"{\"type\":\"string\",\"pattern\":\"a(?=b)\"}",
+         {"c \"xabc\"", "x \"ac\"", 0}},
+        {"{\"properties\":{\"a\":{\"$ref\":\"#x\"},\"b\":{\"$ref\":\"urn:y#/$defs/z\"},\"c\":{\""
+         "$ref\":\"urn:y\"}},\"required\":[\"a\",\"b\",\"c\"],\"$defs\":{\"x\":{\"$anchor\":\""
+         "x\",\"const\":1},\"z\":{\"const\":9},\"y\":{\"$id\":\"urn:y\",\"type\":\"array\",\"i"
+         "tems\":{\"$ref\":\"#/$defs/z\"},\"$defs\":{\"z\":{\"const\":2}}}}}",
+         {"c {\"a\":1,\"b\":2,\"c\":[2]}", "x {\"a\":1,\"b\":9", "x {\"a\":1,\"b\":2,\"c\":[9",
+          0}},
+    };
+    check_cases(bitnet_grammar_json_schema, cases, (int)(sizeof cases / sizeof cases[0]));
+}
+
 static void test_schema_errors(void) {
     static const error_case cases[] = {
         {"", BITNET_ERR_FORMAT, "a JSON value expected, not the end"},
@@ -989,8 +1088,13 @@ static void test_memory(void) {
         "\"^[a-z]+$\"},\"c\":{\"$ref\":\"#/%61\",\"maxLength\":3},\"d\":{\"type\":\"number\","
         "\"minimum\":0.5,\"maximum\":1},\"e\":{\"type\":\"array\",\"uniqueItems\":true,\"items\":"
         "{\"enum\":[1,2]}},\"f\":{\"oneOf\":[{\"type\":\"integer\",\"multipleOf\":7},{\"type\":"
-        "\"null\"}]}},\"additionalProperties\":true,\"a\":{\"type\":\"string\",\"format\":"
-        "\"email\"}}";
+        "\"null\"}]},\"g\":{\"patternProperties\":{\"^x\":{\"multipleOf\":0.5}},\"propertyNames\":"
+        "{\"maxLength\":2},\"properties\":{\"a\":{},\"b\":{\"contains\":{\"not\":{\"enum\":[\"a\","
+        "1]}}}},\"minProperties\":1,\"dependentRequired\":{\"a\":[\"b\"]}},\"h\":{\"enum\":[\"a\",{"
+        "\"b\":[1]}],"
+        "\"pattern\":\"^a\",\"properties\":{\"b\":{\"items\":{\"$ref\":\"#i\"}}}}},"
+        "\"additionalProperties\":true,\"a\":{\"type\":\"string\",\"format\":\"email\"},"
+        "\"i\":{\"$anchor\":\"i\",\"type\":\"integer\"}}";
     gb_counter counter;
     bitnet_grammar_params p;
     bitnet_matcher_params q;
@@ -1005,13 +1109,13 @@ static void test_memory(void) {
     memset(&q, 0, sizeof q);
     memset(&counter, 0, sizeof counter);
     p.allocator = q.allocator = gb_counting(&counter);
-    for (n = 1; n < 400; n++) {
+    for (n = 1; n < 800; n++) {
         counter.calls = 0;
         counter.fail_at = n;
         if (!bitnet_grammar_json_schema(model, schema, sizeof schema - 1, &p, &g, &err)) break;
         CHECK(err.code == BITNET_ERR_MEMORY && !g && counter.live == 0);
     }
-    CHECK(n > 60 && n < 400);
+    CHECK(n > 60 && n < 800);
     counter.fail_at = 0;
     CHECK(!bitnet_matcher_create(g, &q, &m, &err));
     calls = counter.calls;
@@ -1296,6 +1400,7 @@ const test_case grammar_tests[] = {
     {"grammar/keywords", test_keywords},
     {"grammar/strings", test_strings},
     {"grammar/numbers", test_numbers},
+    {"grammar/together", test_together},
     {"grammar/schema_errors", test_schema_errors},
     {"grammar/limits", test_limits},
     {"grammar/counts", test_counts},
