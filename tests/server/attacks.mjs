@@ -147,6 +147,36 @@ await runAll(
             same(await server.stop(), 0);
         },
 
+        // Each answer has more than 20 MB, of which a socket holds a few.
+        async 'answers that nobody reads have a bound, those of /tokenize too'() {
+            const server = await start(serve, TINY);
+            const body = J({ content: 'q'.repeat(1e6), with_pieces: true });
+            const statuses = [],
+                sockets = [];
+            for (let i = 0; i < 26; i++) {
+                const socket = net.connect(server.port, '127.0.0.1');
+                sockets.push(socket.on('error', () => {}));
+                socket.once('data', d => {
+                    socket.pause();
+                    statuses.push(status(d.toString('latin1')));
+                });
+                socket.write(post('/tokenize', body));
+            }
+            await until(() => statuses.length === 26, 'all have answers');
+            const held = statuses.filter(code => code === 200).length;
+            check(held >= 10 && held <= 25, `${held} are held`);
+            same([...new Set(statuses)].sort(), [200, 503]);
+            sockets.forEach(s => s.destroy());
+            await until(async () => {
+                const again = { content: 'q'.repeat(1e5), with_pieces: true };
+                return (await ask(server, '/tokenize', again)).status === 200;
+            }, 'there is room again');
+            const tokens = Array(1.1e6).fill(2045); // a special token, of 17 bytes
+            const long = await ask(server, '/detokenize', { tokens });
+            same([long.status, long.json.error.param], [400, 'tokens']);
+            same(await server.stop(), 0);
+        },
+
         // RFC 9112, section 6.3: a proxy in front might see the end of a request elsewhere.
         async 'requests whose end can be understood in two ways are refused'() {
             const server = await start(serve, TINY);
