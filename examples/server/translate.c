@@ -28,7 +28,7 @@ void translate_begin(translation *t, reader *in, const char *const *taken) {
     t->in = in;
     buffer_text(&t->body, "{");
     for (i = 0; i < j->nodes[JSON_ROOT].n; i++, at = j->nodes[at + 1].next) {
-        if (is_one_of(j, at, taken)) continue;
+        if (is_one_of(j, at, taken) || json_kind(j, at + 1) == JSON_NULL) continue;
         if (t->body.n > 1) buffer_text(&t->body, ",");
         buffer_value(&t->body, j, at);
         buffer_text(&t->body, ":");

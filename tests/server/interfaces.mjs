@@ -382,6 +382,11 @@ const responses = {
             ['tool_choice', { tools: [{ type: 'web_search' }], tool_choice: { type: 'web_search' } }],
             ['tools', { tools: {} }],
             ['tools', { tools: [{ type: 'function' }] }],
+            ['tools', { tools: [{}] }],
+            ['tools', { tools: ['web_search'] }],
+            ['include', { include: 'message.output_text.logprobs' }],
+            ['top_logprobs', { top_logprobs: '5' }],
+            ['top_logprobs', { top_logprobs: -1 }],
             ['tool_choice', { tool_choice: { type: 'allowed_tools' }, tools: [weather] }],
             ['tool_choice', { tool_choice: 'required' }],
             ['text', { text: 1 }],
@@ -779,6 +784,7 @@ const messages = {
             ['stop_sequences', { stop_sequences: [''] }],
             ['system', { system: 3 }],
             ['thinking', { thinking: { budget_tokens: 3 } }],
+            ['output_config', { output_config: 'json' }],
             ['output_config', { output_config: { format: { type: 'x' } } }],
             ['output_config', { output_config: { format: { type: 'json_schema', schema: 3 } } }],
             ['mcp_servers', { mcp_servers: [{ type: 'url' }] }],
@@ -899,9 +905,12 @@ const llama = {
             ['logit_bias', { logit_bias: [['a', 1]] }],
             ['prompt', { prompt: undefined }],
             ['mirostat', { mirostat: 2 }],
-            ['n_cmpl', { n_cmpl: 0 }]
+            ['n_cmpl', { n_cmpl: 0 }],
+            ['n', { n: 0 }]
         ])
             same((await refused('/completion', { ...body, ...more })).slice(0, 2), [400, param]);
+        const nulls = { temperature: null, top_p: null, n_predict: null, stop: null, seed: null };
+        same((await post('/completion', { ...body, ...nulls })).content, 'Hello you.');
         same((await ask(server, '/infill', {})).status, 404);
     },
 
