@@ -70,7 +70,7 @@ await runAll(
     'server operators',
     {
         async 'a file of keys: each of them comes in, and no other'() {
-            const keys = file('keys', '# ours\n first \r\n\nsecond-key\nthird');
+            const keys = file('keys', '\ufefffirst \r\n# ours\n\n second-key\nthird');
             const server = await start(serve, [
                 ...TINY,
                 '--api-key',
@@ -90,7 +90,8 @@ await runAll(
             for (const [path, says] of [
                 [file('empty', '# none\n'), 'it has no key'],
                 [join(folder, 'missing'), 'No such file'],
-                [file('long', 'x'.repeat(2000)), 'line 1: it is too long']
+                [file('long', 'x'.repeat(2000)), 'line 1: it is too long'],
+                [file('nul', 'first\na\0b'), 'line 2: it is too long, or has a NUL']
             ]) {
                 const r = spawnSync(serve, [...TINY, '--api-key-file', path], { encoding: 'utf8' });
                 same([r.status, r.stderr.includes(says)], [2, true], r.stderr);
