@@ -2,7 +2,15 @@
 //
 //     node tests/server/operators.mjs SERVE MODEL [FILTER]
 import { spawnSync } from 'node:child_process';
-import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import {
+    existsSync,
+    mkdtempSync,
+    readFileSync,
+    renameSync,
+    rmSync,
+    statSync,
+    writeFileSync
+} from 'node:fs';
 import http from 'node:http';
 import { networkInterfaces, tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -260,6 +268,26 @@ await runAll(
                 encoding: 'utf8'
             });
             same([r.status, r.stderr.includes('No such file')], [2, true], r.stderr);
+        },
+
+        async 'a log that was renamed is opened again after SIGHUP, and a full disk is told once'() {
+            const path = join(folder, 'rotated'),
+                server = await start(serve, [...TINY, '--log', path]);
+            await ask(server, '/v1/models');
+            renameSync(path, `${path}.1`);
+            await ask(server, '/nothing');
+            server.child.kill('SIGHUP');
+            await until(() => existsSync(path), 'it is opened');
+            await ask(server, '/props');
+            same(await server.stop(), 0);
+            const lines = name => readFileSync(name, 'utf8').match(/"path":"[^"]*"/g);
+            same(lines(`${path}.1`), ['"path":"/v1/models"', '"path":"/nothing"']);
+            same(lines(path), ['"path":"/props"']);
+            if (!existsSync('/dev/full')) return;
+            const full = await start(serve, [...TINY, '--log', '/dev/full']);
+            for (let i = 0; i < 3; i++) same((await ask(full, '/v1/models')).status, 200);
+            same(await full.stop(), 0);
+            same(full.said.split('--log /dev/full: No space left').length, 2, full.said);
         },
 
         async '--version'() {
