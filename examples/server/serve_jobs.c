@@ -391,6 +391,7 @@ static void on_piece(engine_text *t, const char *piece, size_t n, const token_in
     if (j->first <= 0) j->first = time;
     j->last = time;
     if (j->request.stream) j->request.endpoint->event(&j->out, &j->request, i, c);
+    if (j->request.stream) j->out.failed |= choice_has_failed(c);        /* a part is missing */
     count_choice(j, c);
     bound_answer(j);
     if (j->request.stream) wake(j);
@@ -426,6 +427,7 @@ static void on_end(engine_text *t) {
     if (t->err.code && !j->error.status) j->error = reply_failure(&t->err);
     if (j->request.stream && !j->error.status)
         j->request.endpoint->last_event(&j->out, &j->request, i, &j->choices[i]);
+    if (j->request.stream) j->out.failed |= choice_has_failed(&j->choices[i]);
     if (++j->n_ended == j->request.n_texts) gone = finish(j);
     else {
         n_texts--;
