@@ -234,6 +234,7 @@ static void read_body(reader *in, uint64_t seed, int is_counted) {
     translate_begin(&t, in, taken);
     t.names = names;
     t.n_names = sizeof names / sizeof names[0];
+    t.parameters = ".input_schema";
     read_messages(in, &t);
     read_schemas(in, &t);
     read_typed_choice(in, &t);

@@ -372,6 +372,7 @@ void responses_read(reader *in, uint64_t seed) {
     translate_begin(&t, in, taken);
     t.names = names;
     t.n_names = sizeof names / sizeof names[0];
+    t.parameters = ".parameters";
     read_items(in, &t);
     read_flat_tools(in, &t);
     read_flat_choice(in, &t);

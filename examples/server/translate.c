@@ -48,6 +48,14 @@ static void rename_error(http_error *e, const renamed *name) {
     e->code = code;
 }
 
+/* The same for the place in a tool that an error is about. */
+static void rename_parameters(http_error *e, const char *to) {
+    static const char own[] = ".function.parameters:";
+    const char *at = strstr(e->text, own);
+    if (at && to) *e = refuse(e->status, e->param, "%.*s%s:%s", (int)(at - e->text), e->text, to,
+                              at + sizeof own - 1);
+}
+
 void translate_read(translation *t, void (*read)(reader *in, uint64_t seed), uint64_t seed) {
     reader *in = t->in;
     bitnet_error err;
@@ -75,6 +83,7 @@ void translate_read(translation *t, void (*read)(reader *in, uint64_t seed), uin
             rename_error(&in->error, &t->names[i]);
             break;
         }
+    rename_parameters(&in->error, t->parameters);
 }
 
 /* ---- messages ---- */

@@ -17,6 +17,8 @@ typedef struct translation {
     buffer body;                       /* "{" and pairs, each with a comma in front but the first */
     const renamed *names;              /* [n_names] */
     int n_names;
+    const char *parameters;            /* what the client calls .function.parameters of a tool; 0:
+                                          the same */
 } translation;
 
 /* Begins with the client's fields but for those of a list, which ends with 0. */

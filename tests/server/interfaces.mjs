@@ -201,7 +201,8 @@ const responses = {
         const body = {
             input: 'x',
             grammar: only(`${THOUGHT}So: ${ROME}\n${callOf('weather', { city: 'Bonn' })}`),
-            tools: [weather]
+            tools: [weather],
+            seed: 1 // the same text may have other tokens
         };
         const whole = await post('/v1/responses', body);
         const { text } = await ask(server, '/v1/responses', { ...body, stream: true });
@@ -406,6 +407,12 @@ const responses = {
             check(message.includes(param), message);
             check(!/messages|max_completion|response_format/.test(message), message);
         }
+        const unknown = { type: 'object', properties: { a: { type: 'x' } } };
+        const [, , place] = await refused('/v1/responses', {
+            input: 'x',
+            tools: [{ ...weather, strict: true, parameters: unknown }]
+        });
+        check(place.startsWith('tools[0].parameters: #/properties/a'), place);
         const long = await refused('/v1/responses', { input: 'x'.repeat(1e5) });
         same(long.slice(0, 2), [400, 'input']);
         const [, , deep] = await refused('/v1/responses', {
@@ -768,6 +775,7 @@ const messages = {
         const { BadRequestError, AuthenticationError } = await load('@anthropic-ai/sdk');
         const client = await anthropic();
         const image = { type: 'image', source: { type: 'url', url: 'http://a' } };
+        const unknown = { type: 'object', properties: { a: { type: 'x' } } };
         for (const [names, body] of [
             ['image', { messages: [user([image])] }],
             ['document', { messages: [user([{ type: 'document' }])] }],
@@ -787,6 +795,10 @@ const messages = {
             ['output_config', { output_config: 'json' }],
             ['output_config', { output_config: { format: { type: 'x' } } }],
             ['output_config', { output_config: { format: { type: 'json_schema', schema: 3 } } }],
+            [
+                'tools[0].input_schema: #/properties/a',
+                { tools: [{ name: 'f', input_schema: unknown }], tool_choice: { type: 'any' } }
+            ],
             ['mcp_servers', { mcp_servers: [{ type: 'url' }] }],
             ['temperature', { temperature: -1 }]
         ]) {
