@@ -547,7 +547,8 @@ http_error request_detokenize(service *s, char *body, size_t size, buffer *out) 
         }
         piece = bitnet_token_text(s->model, (bitnet_token)v, &n);
         buffer_add(&text, piece ? piece : "", n);
-        if (text.n > MOST_DETOKENIZED) refuse_field(&in, "tokens", "their text has more than 16 MB");
+        if (text.n > MOST_DETOKENIZED)
+            refuse_field(&in, "tokens", "their text has more than 16 MB");
         at = in.j.nodes[at].next;
     }
     if (text.failed && !failed(&in)) in.error = refuse_memory();

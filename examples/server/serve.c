@@ -71,8 +71,7 @@ static const option options[] = {
     {"--grace", "S", "seconds that texts may go on after SIGTERM (10)",
      .number = {&settings.grace_seconds, 0, 86400}},
     {"--log", "FILE", "adds a line of JSON for each request to a file, which SIGHUP opens again; "
-     "-: on stdout",
-     .text = &settings.log_path},
+     "-: on stdout", .text = &settings.log_path},
     {"--log-prompts", 0, "the log also has the bodies of requests", .flag = &settings.log_prompts},
 };
 enum { N_OPTIONS = sizeof options / sizeof options[0] };

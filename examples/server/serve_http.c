@@ -178,8 +178,8 @@ static answer answer_other(struct MHD_Connection *c, const char *method, const c
 
 /* ---- a request's head ---- */
 
-/* Does a name begin with another one, but is longer? libmicrohttpd may join a name and the value on a
-   line of its own behind it. */
+/* Does a name begin with another one, but is longer? libmicrohttpd takes a value that stands on the
+   next line for a part of the name. */
 static int is_longer(const char *name, const char *than) {
     const size_t n = strlen(than);
     return !strncasecmp(name, than, n) && name[n];

@@ -21,7 +21,8 @@ typedef struct translation {
                                           the same */
 } translation;
 
-/* Begins with the client's fields but for those of a list, which ends with 0. */
+/* Begins with the client's fields but for those that are null, and those of a list, which ends with
+   0. */
 void translate_begin(translation *t, reader *in, const char *const *taken);
 /* Begins a pair: the caller adds the value. */
 void translate_name(translation *t, const char *name);

@@ -270,7 +270,7 @@ await runAll(
             same([r.status, r.stderr.includes('No such file')], [2, true], r.stderr);
         },
 
-        async 'a log that was renamed is opened again after SIGHUP, and a full disk is told once'() {
+        async 'SIGHUP opens a log that was renamed again, and a full disk is told once'() {
             const path = join(folder, 'rotated'),
                 server = await start(serve, [...TINY, '--log', path]);
             await ask(server, '/v1/models');
