@@ -149,7 +149,7 @@ await runAll(
 
         // Each answer has more than 20 MB, of which a socket holds a few.
         async 'answers that nobody reads have a bound, those of /tokenize too'() {
-            const server = await start(serve, TINY);
+            const server = await start(serve, [...TINY, '--idle-timeout', '86400']);
             const body = J({ content: 'q'.repeat(1e6), with_pieces: true });
             const statuses = [],
                 sockets = [];
