@@ -299,8 +299,8 @@ int main(int argc, char **argv) {
     sigaction(SIGTERM, &action, 0);
     if (log_is_file()) sigaction(SIGHUP, &action, 0);
     signal(SIGPIPE, SIG_IGN);
-    if ((code = clients_read_keys()) != 0 || (code = log_open()) != 0 ||
-        (code = http_start()) != 0) return code;
+    if ((code = clients_read_keys()) != 0 || (code = clients_check_proxies()) != 0 ||
+        (code = log_open()) != 0 || (code = http_start()) != 0) return code;
     if (!start_readers()) code = 1;
     else if (load(&model, &err)) {
         code = !signalled;             /* while it was loaded */

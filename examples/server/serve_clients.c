@@ -139,6 +139,23 @@ static int is_numeric(const char *text) {
     return inet_pton(AF_INET, text, room) == 1 || inet_pton(AF_INET6, text, room) == 1;
 }
 
+/* A network or a name would never be that of a connection, and all of its clients would be one. */
+int clients_check_proxies(void) {
+    const char *at = settings.trusted_proxy ? settings.trusted_proxy : "";
+    for (; *at; at += strcspn(at, ","), at += *at == ',') {
+        char one[CLIENT_ADDRESS], own[CLIENT_ADDRESS];
+        unsigned char room[16];
+        snprintf(one, sizeof one, "%.*s", (int)strcspn(at, ","), at);
+        if (inet_pton(AF_INET, one, room) == 1) continue;
+        if (inet_pton(AF_INET6, one, room) == 1 && inet_ntop(AF_INET6, room, own, sizeof own) &&
+            !strcmp(one, own)) continue;
+        serve_fail("--trusted-proxy %s: %s is no address, such as 10.0.0.1 or fd00::1",
+                   settings.trusted_proxy, one);
+        return 2;
+    }
+    return 0;
+}
+
 static enum MHD_Result keep_last(void *cls, enum MHD_ValueKind kind, const char *key,
                                  const char *value) {
     (void)kind;

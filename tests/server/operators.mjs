@@ -146,6 +146,14 @@ await runAll(
             same(await server.stop(), 0);
         },
 
+        async 'a trusted proxy that no connection can be from is refused'() {
+            for (const bad of ['10.0.0.0/8', 'localhost', '10.0.0.1, 10.0.0.2', 'FD00::1']) {
+                const args = [...TINY, '--trusted-proxy', bad, '--port', '0'];
+                const r = spawnSync(serve, args, { encoding: 'utf8', timeout: 60000 });
+                same([r.status, r.stderr.includes(' is no address')], [2, true], r.stderr);
+            }
+        },
+
         async 'without one, X-Forwarded-For says nothing'() {
             const server = await start(serve, ONE_PLACE);
             const got = await others(server, {}, [{ 'X-Forwarded-For': '192.0.2.2' }]);
