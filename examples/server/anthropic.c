@@ -199,9 +199,12 @@ static void read_thinking(reader *in, translation *t) {
 
 /* output_config.format, or output_format as it was called first. */
 static void read_output_format(reader *in, translation *t) {
-    const uint32_t config = json_get(&in->j, field_get(in, "output_config"), "format"),
+    const uint32_t options = field_get(in, "output_config"),
+                   config = json_get(&in->j, options, "format"),
                    format = config ? config : field_get(in, "output_format"),
                    schema = json_get(&in->j, format, "schema");
+    if (options && json_kind(&in->j, options) != JSON_OBJECT)
+        refuse_field(in, "output_config", "an object is needed");
     if (!format) return;
     if (!schema || !json_is(&in->j, json_get(&in->j, format, "type"), "json_schema")) {
         refuse_field(in, config ? "output_config" : "output_format",
@@ -233,6 +236,7 @@ static void read_body(reader *in, uint64_t seed, int is_counted) {
     translate_begin(&t, in, taken);
     t.names = names;
     t.n_names = sizeof names / sizeof names[0];
+    t.parameters = ".input_schema";
     read_messages(in, &t);
     read_schemas(in, &t);
     read_typed_choice(in, &t);

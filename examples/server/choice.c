@@ -201,6 +201,7 @@ static int take_calls(choice *c, const json *j, uint32_t most) {
 /* The text between the tags of a call. Returns 0 if it is none. */
 static int add_call(choice *c, const char *text, size_t n, uint32_t most) {
     json j;
+    bitnet_result r;
     int ok;
     memset(&j, 0, sizeof j);
     j.size = n;
@@ -212,7 +213,9 @@ static int add_call(choice *c, const char *text, size_t n, uint32_t most) {
     }
     memcpy(j.text, text, n);
     j.text[n] = 0;
-    ok = json_parse(&j, 0) == BITNET_OK && take_calls(c, &j, most);
+    r = json_parse(&j, 0);
+    c->text.failed |= r == BITNET_ERR_MEMORY;    /* it is not known whether it is a call */
+    ok = r == BITNET_OK && take_calls(c, &j, most);
     json_free(&j);
     return ok;
 }

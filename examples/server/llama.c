@@ -50,7 +50,7 @@ void llama_read(reader *in, uint64_t seed) {
     in->r->has_ids = 1;
     translate_begin(&t, in, taken);
     t.names = names;
-    t.n_names = sizeof names / sizeof names[0];
+    t.n_names = n ? 2 : 1;             /* the client may have written n itself */
     for (i = 0; i < N_DEFAULTS; i++) {
         if (field_get(in, defaults[i].name) || (i == 2 && field_get(in, "max_tokens"))) continue;
         translate_name(&t, defaults[i].name);

@@ -10,7 +10,8 @@
 #include <time.h>
 
 enum { MOST_STOPS = 64, MOST_TEXTS = 128, MOST_INPUTS = 2048,
-       MOST_FIELDS = 1024, MOST_ENDS = 64, MOST_TOKENIZED = 1 << 20, MOST_ENTRIES = 1 << 20 };
+       MOST_FIELDS = 1024, MOST_ENDS = 64, MOST_TOKENIZED = 1 << 20, MOST_ENTRIES = 1 << 20,
+       MOST_DETOKENIZED = 16 << 20 };
 
 /* ---- the service ---- */
 
@@ -546,6 +547,8 @@ http_error request_detokenize(service *s, char *body, size_t size, buffer *out) 
         }
         piece = bitnet_token_text(s->model, (bitnet_token)v, &n);
         buffer_add(&text, piece ? piece : "", n);
+        if (text.n > MOST_DETOKENIZED)
+            refuse_field(&in, "tokens", "their text has more than 16 MB");
         at = in.j.nodes[at].next;
     }
     if (text.failed && !failed(&in)) in.error = refuse_memory();

@@ -205,6 +205,8 @@ static void read_flat_tools(reader *in, translation *t) {
     for (i = 0; i < n; i++, at = in->j.nodes[at].next) {
         uint32_t pair = at + 1;
         int n_pairs = 0;
+        if (!node_string(in, json_get(&in->j, at, "type")))
+            refuse_field(in, "tools", "a tool needs a type");
         if (!is_function(&in->j, at)) continue;
         buffer_text(&t->body, n_tools++ ? ",{\"type\":\"function\",\"function\":{"
                                         : "{\"type\":\"function\",\"function\":{");
@@ -259,7 +261,9 @@ static void read_include(reader *in, translation *t) {
     const uint32_t list = field_get(in, "include"), top = field_get(in, "top_logprobs");
     const uint32_t n = list && json_kind(&in->j, list) == JSON_ARRAY ? in->j.nodes[list].n : 0;
     uint32_t at = list + 1, i;
-    int wanted = top && json_kind(&in->j, top) == JSON_NUMBER && node_number(&in->j, top) > 0;
+    int wanted = top && (json_kind(&in->j, top) != JSON_NUMBER || node_number(&in->j, top) != 0);
+    if (list && json_kind(&in->j, list) != JSON_ARRAY)
+        refuse_field(in, "include", "a list is needed");
     for (i = 0; i < n; i++, at = in->j.nodes[at].next)
         wanted |= json_is(&in->j, at, "message.output_text.logprobs");
     if (!wanted) return;
@@ -368,6 +372,7 @@ void responses_read(reader *in, uint64_t seed) {
     translate_begin(&t, in, taken);
     t.names = names;
     t.n_names = sizeof names / sizeof names[0];
+    t.parameters = ".parameters";
     read_items(in, &t);
     read_flat_tools(in, &t);
     read_flat_choice(in, &t);

@@ -70,8 +70,8 @@ static const option options[] = {
      "twice as long to arrive", .number = {&settings.idle_seconds, 1, 86400}},
     {"--grace", "S", "seconds that texts may go on after SIGTERM (10)",
      .number = {&settings.grace_seconds, 0, 86400}},
-    {"--log", "FILE", "adds a line of JSON for each request to a file; -: on stdout",
-     .text = &settings.log_path},
+    {"--log", "FILE", "adds a line of JSON for each request to a file, which SIGHUP opens again; "
+     "-: on stdout", .text = &settings.log_path},
     {"--log-prompts", 0, "the log also has the bodies of requests", .flag = &settings.log_prompts},
 };
 enum { N_OPTIONS = sizeof options / sizeof options[0] };
@@ -131,7 +131,7 @@ service serving;
 pthread_mutex_t serve_lock = PTHREAD_MUTEX_INITIALIZER;
 static engine *eng;
 static int ready_flag, stopping_flag;
-static volatile sig_atomic_t signalled;
+static volatile sig_atomic_t signalled, hung_up;
 
 int serve_is_ready(void) { return __atomic_load_n(&ready_flag, __ATOMIC_ACQUIRE); }
 int serve_is_stopping(void) { return __atomic_load_n(&stopping_flag, __ATOMIC_ACQUIRE); }
@@ -174,6 +174,10 @@ static int should_cancel(void *ud) {
 static void run_engine(void) {
     int n = 0;
     for (;;) {
+        if (hung_up) {
+            hung_up = 0;
+            log_reopen();
+        }
         jobs_take(eng, n == 0 && !signalled);
         jobs_look_for_the_gone();
         should_end();
@@ -269,8 +273,8 @@ static bitnet_result load(bitnet_model **model, bitnet_error *err) {
 }
 
 static void on_signal(int number) {
-    (void)number;
-    signalled = 1;
+    if (number == SIGHUP) hung_up = 1;
+    else signalled = 1;
 }
 
 static void say_template(const bitnet_model *model) {
@@ -293,9 +297,10 @@ int main(int argc, char **argv) {
     action.sa_handler = on_signal;
     sigaction(SIGINT, &action, 0);
     sigaction(SIGTERM, &action, 0);
+    if (log_is_file()) sigaction(SIGHUP, &action, 0);
     signal(SIGPIPE, SIG_IGN);
-    if ((code = clients_read_keys()) != 0 || (code = log_open()) != 0 ||
-        (code = http_start()) != 0) return code;
+    if ((code = clients_read_keys()) != 0 || (code = clients_check_proxies()) != 0 ||
+        (code = log_open()) != 0 || (code = http_start()) != 0) return code;
     if (!start_readers()) code = 1;
     else if (load(&model, &err)) {
         code = !signalled;             /* while it was loaded */

@@ -27,16 +27,30 @@ static int add_key(const char *text) {
     return 1;
 }
 
-/* A key is a line; blanks around it, empty lines and lines that begin with # do not count. */
+/* Reads a line. Returns its bytes, which may have a NUL among them; 0: there are no more. */
+static size_t read_line(char line[KEY_LINE], FILE *f) {
+    size_t n = KEY_LINE;
+    memset(line, '\n', KEY_LINE);      /* so that the last NUL is the one behind the bytes */
+    if (!fgets(line, KEY_LINE, f)) return 0;
+    while (line[n - 1]) n--;
+    return n - 1;
+}
+
+/* A key is a line; blanks around it, empty lines and lines that begin with # do not count. Some
+   editors put a byte order mark in front of the first line. */
 static int read_key_file(const char *path) {
+    static const char mark[] = "\357\273\277";
     char line[KEY_LINE];
     FILE *f = fopen(path, "r");
     int number = 0, ok = f != 0;
+    size_t n;
     if (!f) fprintf(stderr, "serve: --api-key-file %s: %s\n", path, strerror(errno));
-    while (ok && fgets(line, sizeof line, f)) {
-        char *from = line + strspn(line, " \t"), *end = from + strcspn(from, "\r\n");
+    while (ok && (n = read_line(line, f)) > 0) {
+        char *from = line + (!number && !strncmp(line, mark, 3) ? 3 : 0), *end;
+        from += strspn(from, " \t");
+        end = from + strcspn(from, "\r\n");
         number++;
-        if (!*end && !feof(f)) {
+        if ((!*end && !feof(f)) || strlen(line) < n) {
             fprintf(stderr, "serve: --api-key-file %s, line %d: it is too long, or has a NUL\n",
                     path, number);
             ok = 0;
@@ -123,6 +137,23 @@ static int is_trusted(const char *address) {
 static int is_numeric(const char *text) {
     unsigned char room[16];
     return inet_pton(AF_INET, text, room) == 1 || inet_pton(AF_INET6, text, room) == 1;
+}
+
+/* A network or a name would never be that of a connection, and all of its clients would be one. */
+int clients_check_proxies(void) {
+    const char *at = settings.trusted_proxy ? settings.trusted_proxy : "";
+    for (; *at; at += strcspn(at, ","), at += *at == ',') {
+        char one[CLIENT_ADDRESS], own[CLIENT_ADDRESS];
+        unsigned char room[16];
+        snprintf(one, sizeof one, "%.*s", (int)strcspn(at, ","), at);
+        if (inet_pton(AF_INET, one, room) == 1) continue;
+        if (inet_pton(AF_INET6, one, room) == 1 && inet_ntop(AF_INET6, room, own, sizeof own) &&
+            !strcmp(one, own)) continue;
+        serve_fail("--trusted-proxy %s: %s is no address, such as 10.0.0.1 or fd00::1",
+                   settings.trusted_proxy, one);
+        return 2;
+    }
+    return 0;
 }
 
 static enum MHD_Result keep_last(void *cls, enum MHD_ValueKind kind, const char *key,

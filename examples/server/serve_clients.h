@@ -1,7 +1,7 @@
 /* serve_clients.h - who a client is, and whether it may come in
 
    serve_clients.c owns the keys, and what a proxy says of its clients. All of it is on HTTP's
-   thread, but for clients_read_keys. */
+   thread, but for clients_read_keys and clients_check_proxies. */
 #ifndef SERVER_SERVE_CLIENTS_H
 #define SERVER_SERVE_CLIENTS_H
 
@@ -10,6 +10,8 @@
 /* Reads --api-key and --api-key-file. Returns 0, or an exit code. */
 int clients_read_keys(void);
 int clients_have_keys(void);
+/* Are those of --trusted-proxy addresses? Returns 0, or an exit code. */
+int clients_check_proxies(void);
 
 /* What is wrong with a request's key, Host or Origin; status 0: nothing. */
 http_error client_check(struct MHD_Connection *c, int needs_key);

@@ -178,6 +178,13 @@ static answer answer_other(struct MHD_Connection *c, const char *method, const c
 
 /* ---- a request's head ---- */
 
+/* Does a name begin with another one, but is longer? libmicrohttpd takes a value that stands on the
+   next line for a part of the name. */
+static int is_longer(const char *name, const char *than) {
+    const size_t n = strlen(than);
+    return !strncasecmp(name, than, n) && name[n];
+}
+
 /* What says how long a body is. */
 typedef struct framing { int lengths, codings, is_chunked, is_odd; } framing;
 
@@ -186,6 +193,7 @@ static enum MHD_Result look_at_field(void *cls, enum MHD_ValueKind kind, const c
     framing *f = (framing *)cls;
     (void)kind;
     if (strpbrk(name, " \t")) f->is_odd = 1;     /* a blank before the colon */
+    if (is_longer(name, "Content-Length") || is_longer(name, "Transfer-Encoding")) f->is_odd = 1;
     if (!strcasecmp(name, "Content-Length")) {
         f->lengths++;
         if (!value || !*value || value[strspn(value, "0123456789")]) f->is_odd = 1;

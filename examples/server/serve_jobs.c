@@ -83,6 +83,17 @@ static void count_choice(job *j, choice *c) {
     count_answer(j);
 }
 
+/* With the lock. Answers have a bound, one by itself and all together. Status 0: this one keeps
+   it. */
+static http_error check_answer(const job *j) {
+    if (j->held > MOST_ANSWER)
+        return http_error_of(400, "the answer has more than 64 MB: use a stream, or ask for less");
+    if (answer_bytes > (size_t)MOST_ANSWERS * MOST_ANSWER && j->held > MOST_ANSWER / 64)
+        return http_error_of(503, "the answers of all clients have more than 512 MB together: try "
+                             "again");
+    return http_error_of(0, "");
+}
+
 void job_leave(job *j) {
     int is_free;
     pthread_mutex_lock(&serve_lock);
@@ -300,6 +311,11 @@ int jobs_read_one(int wait) {
     body_bytes -= j->n_body;
     j->n_body = 0;
     if (!e.status && (j->request.n_texts || j->request.embed.n)) e = add_to_inbox(j);
+    else if (!e.status) {              /* the reader has written the answer */
+        count_answer(j);
+        e = check_answer(j);
+    }
+    if (e.status) buffer_free(&j->out);
     j->error = e;
     if (!j->is_read) gone = end_busy(j);
     pthread_mutex_unlock(&serve_lock);
@@ -356,13 +372,11 @@ void jobs_cancel_all(void) {
     pthread_mutex_unlock(&serve_lock);
 }
 
-/* With the lock. Answers have a bound, one by itself and all together. */
+/* With the lock. */
 static void bound_answer(job *j) {
+    const http_error e = check_answer(j);
     if (j->held > MOST_ANSWER && j->request.stream) job_has_left(j);     /* it does not read */
-    else if (j->held > MOST_ANSWER)
-        fail(j, 400, "the answer has more than 64 MB: use a stream, or ask for less");
-    else if (answer_bytes > (size_t)MOST_ANSWERS * MOST_ANSWER && j->held > MOST_ANSWER / 64)
-        fail(j, 503, "the answers of all clients have more than 512 MB together: try again");
+    else if (e.status) fail(j, e.status, e.text);
 }
 
 static void on_piece(engine_text *t, const char *piece, size_t n, const token_info *token) {
@@ -377,6 +391,7 @@ static void on_piece(engine_text *t, const char *piece, size_t n, const token_in
     if (j->first <= 0) j->first = time;
     j->last = time;
     if (j->request.stream) j->request.endpoint->event(&j->out, &j->request, i, c);
+    if (j->request.stream) j->out.failed |= choice_has_failed(c);        /* a part is missing */
     count_choice(j, c);
     bound_answer(j);
     if (j->request.stream) wake(j);
@@ -412,6 +427,7 @@ static void on_end(engine_text *t) {
     if (t->err.code && !j->error.status) j->error = reply_failure(&t->err);
     if (j->request.stream && !j->error.status)
         j->request.endpoint->last_event(&j->out, &j->request, i, &j->choices[i]);
+    if (j->request.stream) j->out.failed |= choice_has_failed(&j->choices[i]);
     if (++j->n_ended == j->request.n_texts) gone = finish(j);
     else {
         n_texts--;

@@ -1,22 +1,62 @@
 #include "serve_log.h"
 #include "serve.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
-static FILE *file;
+static int file = -1;
+static pthread_mutex_t writing = PTHREAD_MUTEX_INITIALIZER;      /* guards it once it is open */
+
+static void complain(void) {
+    fprintf(stderr, "serve: --log %s: %s\n", settings.log_path, strerror(errno));
+}
+
+static int open_file(void) {
+    const int fd = open(settings.log_path, O_WRONLY | O_APPEND | O_CREAT, 0666);
+    if (fd < 0) complain();
+    return fd;
+}
+
+int log_is_file(void) { return settings.log_path && strcmp(settings.log_path, "-"); }
 
 int log_open(void) {
     if (!settings.log_path) return 0;
-    file = strcmp(settings.log_path, "-") ? fopen(settings.log_path, "a") : stdout;
-    if (file) setvbuf(file, 0, _IOLBF, 1 << 16);       /* others see whole lines */
-    else fprintf(stderr, "serve: --log %s: %s\n", settings.log_path, strerror(errno));
-    return file ? 0 : 2;
+    file = log_is_file() ? open_file() : STDOUT_FILENO;
+    return file < 0 ? 2 : 0;
+}
+
+void log_reopen(void) {
+    const int fd = log_is_file() ? open_file() : -1;
+    if (fd < 0) return;                /* it stays where it is */
+    pthread_mutex_lock(&writing);
+    close(file);
+    file = fd;
+    pthread_mutex_unlock(&writing);
+}
+
+/* Lines of several threads do not mix. Where there is no room they are lost, and stderr says so
+   once. The next line after a torn one begins with a line end. */
+static void write_line(const buffer *line) {
+    static int is_torn, is_lost;
+    size_t n = 0;
+    ssize_t more = 1;
+    pthread_mutex_lock(&writing);
+    if (is_torn) is_torn = write(file, "\n", 1) != 1;
+    while (n < line->n && !is_torn && (more > 0 || (more < 0 && errno == EINTR))) {
+        more = write(file, line->p + n, line->n - n);
+        if (more > 0) n += (size_t)more;
+    }
+    if (n > 0) is_torn = n < line->n;
+    if (n < line->n && !is_lost) complain();
+    is_lost = n < line->n;
+    pthread_mutex_unlock(&writing);
 }
 
 void log_body(job *j) {
-    if (file && settings.log_prompts) buffer_add(&j->logged, j->body.p, j->body.n);
+    if (settings.log_path && settings.log_prompts) buffer_add(&j->logged, j->body.p, j->body.n);
 }
 
 static void add_time(buffer *out) {
@@ -52,7 +92,7 @@ static int is_probe(const job *j) {
 
 void log_job(const job *j) {
     buffer out = {0};
-    if (!file || is_probe(j)) return;
+    if (!settings.log_path || is_probe(j)) return;
     add_time(&out);
     add_text(&out, "client", j->client.address);
     if (j->client.key) buffer_format(&out, ",\"key\":%d", j->client.key);
@@ -67,6 +107,6 @@ void log_job(const job *j) {
         buffer_json(&out, j->logged.p, j->logged.n);
     }
     buffer_text(&out, "}\n");
-    if (!out.failed) fwrite(out.p, 1, out.n, file);    /* a whole line: FILE has its own lock */
+    if (!out.failed) write_line(&out);
     buffer_free(&out);
 }

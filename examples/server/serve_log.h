@@ -8,6 +8,10 @@
 
 /* Returns 0, or an exit code. */
 int log_open(void);
+/* Is it a file, and not stdout? */
+int log_is_file(void);
+/* Opens the path again: what was there may have been renamed. */
+void log_reopen(void);
 /* Keeps the body for the log, if it is wanted. */
 void log_body(job *j);
 /* Writes the line of a job that has ended; on any thread, without the lock. */

@@ -28,7 +28,7 @@ void translate_begin(translation *t, reader *in, const char *const *taken) {
     t->in = in;
     buffer_text(&t->body, "{");
     for (i = 0; i < j->nodes[JSON_ROOT].n; i++, at = j->nodes[at + 1].next) {
-        if (is_one_of(j, at, taken)) continue;
+        if (is_one_of(j, at, taken) || json_kind(j, at + 1) == JSON_NULL) continue;
         if (t->body.n > 1) buffer_text(&t->body, ",");
         buffer_value(&t->body, j, at);
         buffer_text(&t->body, ":");
@@ -46,6 +46,14 @@ static void rename_error(http_error *e, const renamed *name) {
                            behind)
                   : refuse(e->status, name->to, "%s", e->text);
     e->code = code;
+}
+
+/* The same for the place in a tool that an error is about. */
+static void rename_parameters(http_error *e, const char *to) {
+    static const char own[] = ".function.parameters:";
+    const char *at = strstr(e->text, own);
+    if (at && to) *e = refuse(e->status, e->param, "%.*s%s:%s", (int)(at - e->text), e->text, to,
+                              at + sizeof own - 1);
 }
 
 void translate_read(translation *t, void (*read)(reader *in, uint64_t seed), uint64_t seed) {
@@ -75,6 +83,7 @@ void translate_read(translation *t, void (*read)(reader *in, uint64_t seed), uin
             rename_error(&in->error, &t->names[i]);
             break;
         }
+    rename_parameters(&in->error, t->parameters);
 }
 
 /* ---- messages ---- */

@@ -17,9 +17,12 @@ typedef struct translation {
     buffer body;                       /* "{" and pairs, each with a comma in front but the first */
     const renamed *names;              /* [n_names] */
     int n_names;
+    const char *parameters;            /* what the client calls .function.parameters of a tool; 0:
+                                          the same */
 } translation;
 
-/* Begins with the client's fields but for those of a list, which ends with 0. */
+/* Begins with the client's fields but for those that are null, and those of a list, which ends with
+   0. */
 void translate_begin(translation *t, reader *in, const char *const *taken);
 /* Begins a pair: the caller adds the value. */
 void translate_name(translation *t, const char *name);

@@ -147,18 +147,49 @@ await runAll(
             same(await server.stop(), 0);
         },
 
+        // Each answer has more than 20 MB, of which a socket holds a few.
+        async 'answers that nobody reads have a bound, those of /tokenize too'() {
+            const server = await start(serve, [...TINY, '--idle-timeout', '86400']);
+            const body = J({ content: 'q'.repeat(1e6), with_pieces: true });
+            const statuses = [],
+                sockets = [];
+            for (let i = 0; i < 26; i++) {
+                const socket = net.connect(server.port, '127.0.0.1');
+                sockets.push(socket.on('error', () => {}));
+                socket.once('data', d => {
+                    socket.pause();
+                    statuses.push(status(d.toString('latin1')));
+                });
+                socket.write(post('/tokenize', body));
+            }
+            await until(() => statuses.length === 26, 'all have answers');
+            const held = statuses.filter(code => code === 200).length;
+            check(held >= 10 && held <= 25, `${held} are held`);
+            same([...new Set(statuses)].sort(), [200, 503]);
+            sockets.forEach(s => s.destroy());
+            await until(async () => {
+                const again = { content: 'q'.repeat(1e5), with_pieces: true };
+                return (await ask(server, '/tokenize', again)).status === 200;
+            }, 'there is room again');
+            const tokens = Array(1.1e6).fill(2045); // a special token, of 17 bytes
+            const long = await ask(server, '/detokenize', { tokens });
+            same([long.status, long.json.error.param], [400, 'tokens']);
+            same(await server.stop(), 0);
+        },
+
         // RFC 9112, section 6.3: a proxy in front might see the end of a request elsewhere.
         async 'requests whose end can be understood in two ways are refused'() {
             const server = await start(serve, TINY);
             const length = `Content-Length: ${A_TEXT.length}`;
             const chunks = `${A_TEXT.length.toString(16)}\r\n${A_TEXT}\r\n0\r\n\r\n`;
-            const send = (lines, body) =>
+            const first = { enough: t => /\r\n\r\n.+/s.test(t) && status(t) !== 100 };
+            const send = (lines, body, options) =>
                 raw(
                     server,
                     `POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n${lines
                         .map(l => `${l}\r\n`)
                         .join('')}\r\n${body}`,
-                    { enough: t => /\r\n\r\n.+/s.test(t) && status(t) !== 100 }
+                    options
                 );
             for (const [lines, body] of [
                 [[length, `Content-Length: ${A_TEXT.length - 1}`], A_TEXT],
@@ -169,18 +200,21 @@ await runAll(
                 [['Transfer-Encoding: identity'], chunks],
                 [['Transfer-Encoding: chunked', 'Transfer-Encoding: chunked'], chunks],
                 [[`Content-Length: +${A_TEXT.length}`], A_TEXT],
-                [[`Content-Length : ${A_TEXT.length}`], A_TEXT]
+                [[`Content-Length : ${A_TEXT.length}`], A_TEXT],
+                [[`Content-Length:\r\n ${A_TEXT.length}`], A_TEXT],
+                [['Transfer-Encoding:\r\n chunked'], chunks]
             ]) {
-                const text = await send(lines, body);
+                const next = 'GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n';
+                const text = await send(lines, body + next);
                 same(status(text), 400, `${lines}:`);
-                check(!text.includes('HTTP/1.1 200'), `${lines}: another answer`);
+                check(!/HTTP\/1\.1 (200|405)/.test(text), `${lines}: another answer`);
             }
             for (const [lines, body] of [
                 [[length], A_TEXT],
                 [['Transfer-Encoding: chunked'], chunks],
                 [['transfer-encoding: Chunked'], chunks]
             ])
-                same(status(await send(lines, body)), 200, `${lines}:`);
+                same(status(await send(lines, body, first)), 200, `${lines}:`);
             const twice = `POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n${length}\r\n`;
             const smuggled = `${twice}Transfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /health HTTP/1.1`;
             const text = await raw(server, `${smuggled}\r\nHost: localhost\r\n\r\n`);

@@ -807,6 +807,16 @@ const cases = {
             check(r.status === 503 && r.json?.error, says);
             same((await ask(one, '/health')).status, 200);
         }
+        // a call is read as JSON, whose nodes are so large at first; without them it is no text
+        const call = `\n{"name": "f", "arguments": {"a": "${'x'.repeat(100)}"}}\n`,
+            grammar = `root ::= ${JSON.stringify(`<tool_call>${call}</tool_call>`)}`,
+            size = 20 * (Math.floor(call.length / 8) + 16);
+        writeFileSync(file, `${size} ${size} 1`);
+        const tools = [{ type: 'function', function: { name: 'f' } }];
+        const asked = { messages: [{ role: 'user', content: 'x' }], tools, grammar };
+        const r = await ask(one, '/v1/chat/completions', asked);
+        check(!existsSync(file), 'no allocation was of this size');
+        same(r.status, 503, r.text.slice(0, 300));
         same(await one.stop(), 0);
         rmSync(folder, { recursive: true });
     },

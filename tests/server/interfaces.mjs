@@ -210,7 +210,8 @@ const responses = {
             input: 'x',
             seed: 5, // a tag may be one token or several
             grammar: only(`${THOUGHT}So: ${ROME}\n${callOf('weather', { city: 'Bonn' })}`),
-            tools: [weather]
+            tools: [weather],
+            seed: 1 // the same text may have other tokens
         };
         const whole = await post('/v1/responses', body);
         const { text } = await ask(server, '/v1/responses', { ...body, stream: true });
@@ -416,6 +417,11 @@ const responses = {
             ],
             ['tools', { tools: {} }],
             ['tools', { tools: [{ type: 'function' }] }],
+            ['tools', { tools: [{}] }],
+            ['tools', { tools: ['web_search'] }],
+            ['include', { include: 'message.output_text.logprobs' }],
+            ['top_logprobs', { top_logprobs: '5' }],
+            ['top_logprobs', { top_logprobs: -1 }],
             ['tool_choice', { tool_choice: { type: 'allowed_tools' }, tools: [weather] }],
             ['tool_choice', { tool_choice: 'required' }],
             ['text', { text: 1 }],
@@ -438,6 +444,12 @@ const responses = {
             check(message.includes(param), message);
             check(!/messages|max_completion|response_format/.test(message), message);
         }
+        const unknown = { type: 'object', properties: { a: { type: 'x' } } };
+        const [, , place] = await refused('/v1/responses', {
+            input: 'x',
+            tools: [{ ...weather, strict: true, parameters: unknown }]
+        });
+        check(place.startsWith('tools[0].parameters: #/properties/a'), place);
         const long = await refused('/v1/responses', { input: 'x'.repeat(1e5) });
         same(long.slice(0, 2), [400, 'input']);
         const [, , deep] = await refused('/v1/responses', {
@@ -801,6 +813,7 @@ const messages = {
         const { BadRequestError, AuthenticationError } = await load('@anthropic-ai/sdk');
         const client = await anthropic();
         const image = { type: 'image', source: { type: 'url', url: 'http://a' } };
+        const unknown = { type: 'object', properties: { a: { type: 'x' } } };
         for (const [names, body] of [
             ['image', { messages: [user([image])] }],
             ['document', { messages: [user([{ type: 'document' }])] }],
@@ -821,8 +834,13 @@ const messages = {
             ['stop_sequences', { stop_sequences: [''] }],
             ['system', { system: 3 }],
             ['thinking', { thinking: { budget_tokens: 3 } }],
+            ['output_config', { output_config: 'json' }],
             ['output_config', { output_config: { format: { type: 'x' } } }],
             ['output_config', { output_config: { format: { type: 'json_schema', schema: 3 } } }],
+            [
+                'tools[0].input_schema: #/properties/a',
+                { tools: [{ name: 'f', input_schema: unknown }], tool_choice: { type: 'any' } }
+            ],
             ['mcp_servers', { mcp_servers: [{ type: 'url' }] }],
             ['temperature', { temperature: -1 }]
         ]) {
@@ -950,9 +968,12 @@ const llama = {
             ['logit_bias', { logit_bias: [['a', 1]] }],
             ['prompt', { prompt: undefined }],
             ['mirostat', { mirostat: 2 }],
-            ['n_cmpl', { n_cmpl: 0 }]
+            ['n_cmpl', { n_cmpl: 0 }],
+            ['n', { n: 0 }]
         ])
             same((await refused('/completion', { ...body, ...more })).slice(0, 2), [400, param]);
+        const nulls = { temperature: null, top_p: null, n_predict: null, stop: null, seed: null };
+        same((await post('/completion', { ...body, ...nulls })).content, 'Hello you.');
         same((await ask(server, '/infill', {})).status, 404);
     },
 

@@ -2,7 +2,15 @@
 //
 //     node tests/server/operators.mjs SERVE MODEL [FILTER]
 import { spawnSync } from 'node:child_process';
-import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import {
+    existsSync,
+    mkdtempSync,
+    readFileSync,
+    renameSync,
+    rmSync,
+    statSync,
+    writeFileSync
+} from 'node:fs';
 import http from 'node:http';
 import { networkInterfaces, tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -70,7 +78,7 @@ await runAll(
     'server operators',
     {
         async 'a file of keys: each of them comes in, and no other'() {
-            const keys = file('keys', '# ours\n first \r\n\nsecond-key\nthird');
+            const keys = file('keys', '\ufefffirst \r\n# ours\n\n second-key\nthird');
             const server = await start(serve, [
                 ...TINY,
                 '--api-key',
@@ -90,7 +98,8 @@ await runAll(
             for (const [path, says] of [
                 [file('empty', '# none\n'), 'it has no key'],
                 [join(folder, 'missing'), 'No such file'],
-                [file('long', 'x'.repeat(2000)), 'line 1: it is too long']
+                [file('long', 'x'.repeat(2000)), 'line 1: it is too long'],
+                [file('nul', 'first\na\0b'), 'line 2: it is too long, or has a NUL']
             ]) {
                 const r = spawnSync(serve, [...TINY, '--api-key-file', path], { encoding: 'utf8' });
                 same([r.status, r.stderr.includes(says)], [2, true], r.stderr);
@@ -135,6 +144,14 @@ await runAll(
                 [200, 429, 429, 200, 200, 429, 200]
             );
             same(await server.stop(), 0);
+        },
+
+        async 'a trusted proxy that no connection can be from is refused'() {
+            for (const bad of ['10.0.0.0/8', 'localhost', '10.0.0.1, 10.0.0.2', 'FD00::1']) {
+                const args = [...TINY, '--trusted-proxy', bad, '--port', '0'];
+                const r = spawnSync(serve, args, { encoding: 'utf8', timeout: 60000 });
+                same([r.status, r.stderr.includes(' is no address')], [2, true], r.stderr);
+            }
         },
 
         async 'without one, X-Forwarded-For says nothing'() {
@@ -259,6 +276,26 @@ await runAll(
                 encoding: 'utf8'
             });
             same([r.status, r.stderr.includes('No such file')], [2, true], r.stderr);
+        },
+
+        async 'SIGHUP opens a log that was renamed again, and a full disk is told once'() {
+            const path = join(folder, 'rotated'),
+                server = await start(serve, [...TINY, '--log', path]);
+            await ask(server, '/v1/models');
+            renameSync(path, `${path}.1`);
+            await ask(server, '/nothing');
+            server.child.kill('SIGHUP');
+            await until(() => existsSync(path), 'it is opened');
+            await ask(server, '/props');
+            same(await server.stop(), 0);
+            const lines = name => readFileSync(name, 'utf8').match(/"path":"[^"]*"/g);
+            same(lines(`${path}.1`), ['"path":"/v1/models"', '"path":"/nothing"']);
+            same(lines(path), ['"path":"/props"']);
+            if (!existsSync('/dev/full')) return;
+            const full = await start(serve, [...TINY, '--log', '/dev/full']);
+            for (let i = 0; i < 3; i++) same((await ask(full, '/v1/models')).status, 200);
+            same(await full.stop(), 0);
+            same(full.said.split('--log /dev/full: No space left').length, 2, full.said);
         },
 
         async '--version'() {

@@ -235,6 +235,18 @@ static void an_answer_has_a_bound(void) {
     leave(stream);
 }
 
+static void a_stream_that_lacks_a_part_breaks_off(void) {
+    job *j = make(1, "{\"prompt\":\"Once\",\"max_tokens\":3,\"stream\":true}");
+    char got[256];
+    CHECK(!job_submit(j).status);
+    while (jobs_read_one(0)) {}
+    jobs_take(eng, 0);
+    j->choices[0].text.failed = 1;                 /* there is no memory for it */
+    run_all();
+    CHECK(job_read_stream(j, 0, got, sizeof got) == MHD_CONTENT_READER_END_WITH_ERROR);
+    leave(j);
+}
+
 static void a_client_that_leaves_before_it_is_read_gets_no_slot(void) {
     job *j = make(1, a_text);
     const int freed = n_freed;
@@ -373,6 +385,7 @@ int main(int argc, char **argv) {
         CASE(who_takes_the_readers_time_waits_for_himself),
         CASE(a_stream_that_waits_says_that_it_lives),
         CASE(an_answer_has_a_bound),
+        CASE(a_stream_that_lacks_a_part_breaks_off),
         CASE(a_client_that_leaves_before_it_is_read_gets_no_slot),
         CASE(the_end_refuses_what_is_not_read_and_cancels_the_rest),
         CASE(a_closed_half_request_frees_its_connection_within_a_second),
