@@ -141,57 +141,22 @@ static void read_tool(reader *in, uint32_t node, buffer *out) {
     }
 }
 
-/* Where a schema's values are names or data, and no schemas. */
-static int is_map(const json *j, uint32_t key) {
-    return json_is(j, key, "properties") || json_is(j, key, "patternProperties") ||
-           json_is(j, key, "$defs") || json_is(j, key, "definitions") ||
-           json_is(j, key, "dependentSchemas");
-}
-
-static int is_data(const json *j, uint32_t key) {
-    return json_is(j, key, "const") || json_is(j, key, "enum") || json_is(j, key, "default") ||
-           json_is(j, key, "examples") || json_is(j, key, "example");
-}
-
-/* A schema as a part of another one, where `root` is its place: its references begin there. It
-   itself (IS_ROOT) has no $id there. Values nest at most JSON_DEPTH deep. */
-enum { IS_SCHEMA, IS_ROOT, IS_MAP };   /* IS_MAP: the keys of the object are no keywords */
-
-static void put_schema(buffer *out, const json *j, uint32_t node, const char *root, int kind) {
-    const json_node *v = &j->nodes[node];
-    const int is_object = v->type == JSON_OBJECT;
-    uint32_t at = node + 1, i;
-    const char *comma = "";
-    if (!is_object && v->type != JSON_ARRAY) {
-        buffer_value(out, j, node);
-        return;
+/* A schema, an object, as one of several in a document. Its references begin at itself, since it has
+   an $id there: its own, or one of ours. `more` are keywords that it also gets. */
+static void put_schema(buffer *out, const json *j, uint32_t node, const char *name,
+                       const char *more) {
+    buffer schema = {0};
+    buffer_value(&schema, j, node);
+    buffer_text(out, "{");
+    if (!json_get(j, node, "$id")) buffer_format(out, "\"$id\":\"urn:of:%s\",", name);
+    buffer_text(out, more);
+    if (schema.n > 2) buffer_add(out, schema.p + 1, schema.n - 1);
+    else {
+        out->n--;                      /* nothing follows the comma */
+        buffer_text(out, "}");
     }
-    buffer_text(out, is_object ? "{" : "[");
-    for (i = 0; i < v->n; i++, at = j->nodes[at].next) {
-        const uint32_t key = is_object && kind != IS_MAP ? at : 0;
-        const char *text;
-        if (key && kind == IS_ROOT && json_is(j, key, "$id")) {
-            at++;
-            continue;
-        }
-        buffer_text(out, comma);
-        comma = ",";
-        if (is_object) {
-            buffer_value(out, j, at++);
-            buffer_text(out, ":");
-        }
-        text = json_kind(j, at) == JSON_STRING ? j->text + j->nodes[at].at : "";
-        if (key && json_is(j, key, "$ref") && text[0] == '#') {
-            buffer ref = {0};
-            buffer_text(&ref, root);
-            buffer_add(&ref, text + 1, j->nodes[at].len - 1);
-            buffer_json(out, ref.p ? ref.p : "", ref.n);
-            out->failed |= ref.failed;
-            buffer_free(&ref);
-        } else if (key && is_data(j, key)) buffer_value(out, j, at);
-        else put_schema(out, j, at, root, key && is_map(j, key) ? IS_MAP : IS_SCHEMA);
-    }
-    buffer_text(out, is_object ? "}" : "]");
+    out->failed |= schema.failed;
+    buffer_free(&schema);
 }
 
 /* The schema of a function's arguments, which are an object; it will be #/$defs/n. */
@@ -202,20 +167,17 @@ static void add_parameters(reader *in, uint32_t function, unsigned n, buffer *ou
                         !json_get(&in->j, parameters, "anyOf") &&
                         !json_get(&in->j, parameters, "oneOf") &&
                         !json_get(&in->j, parameters, "allOf");
-    buffer schema = {0};
-    char root[32];
+    char name[16];
     if (parameters && json_kind(&in->j, parameters) != JSON_OBJECT)
         refuse_field(in, "tools", "parameters must be a JSON schema");
     else if (type && !json_is(&in->j, type, "object"))
         refuse_field(in, "tools", "parameters must have the type object");
-    snprintf(root, sizeof root, "#/$defs/%u", n);
-    if (parameters) put_schema(&schema, &in->j, parameters, root, IS_ROOT);
-    else buffer_text(&schema, "{\"properties\":{}}");     /* there are no parameters, says OpenAI */
-    buffer_text(out, "{");
-    if (is_open) buffer_text(out, schema.n > 2 ? "\"type\":\"object\"," : "\"type\":\"object\"");
-    buffer_add(out, schema.p ? schema.p + 1 : "", schema.n ? schema.n - 1 : 0);
-    out->failed |= schema.failed;
-    buffer_free(&schema);
+    snprintf(name, sizeof name, "%u", n);
+    if (failed(in)) return;
+    if (parameters)
+        put_schema(out, &in->j, parameters, name, is_open ? "\"type\":\"object\"," : "");
+    else                               /* there are no parameters, says OpenAI */
+        buffer_text(out, "{\"type\":\"object\",\"properties\":{}}");
 }
 
 /* Function number n as an alternative of calls. keeps: its arguments keep to its parameters, rather
@@ -381,7 +343,9 @@ static void add_document(reader *in, const rules *from, buffer *out) {
         if (!j.text) in->error = refuse_memory();
         else if (j.size == 0 || json_parse(&j, &err))
             refuse_field(in, from->field, "a JSON schema is needed");
-        else put_schema(out, &j, JSON_ROOT, "#/$defs/text", IS_ROOT);
+        else if (json_kind(&j, JSON_ROOT) == JSON_OBJECT)
+            put_schema(out, &j, JSON_ROOT, "text", "");
+        else buffer_value(out, &j, JSON_ROOT);
         json_free(&j);
     }
     buffer_text(out, "}}");

@@ -190,7 +190,8 @@ static uint64_t id_of(const char *address) {
     size_t i;
     if (inet_pton(AF_INET6, address, bytes) != 1) inet_pton(AF_INET, address, bytes);
     for (i = 0; i < 8; i++) word = word << 8 | bytes[i];
-    return request_mix(word) | 1;
+    word = request_mix(word);
+    return word ? word : 1;
 }
 
 uint64_t client_of_address(const struct sockaddr *a) {
@@ -204,7 +205,7 @@ void client_identify(struct MHD_Connection *c, client *out) {
     address_of(c, out->address);
     follow_proxies(c, out->address);
     out->key = key_of(c);
-    out->id = n_keys > 1 ? request_mix((uint64_t)out->key) | 1 : id_of(out->address);
+    out->id = n_keys > 1 ? request_mix((uint64_t)out->key) : id_of(out->address);
 }
 
 /* ---- who may come in ---- */
@@ -220,7 +221,8 @@ static int is_this_machine(const char *name) {
 }
 
 /* A page of another site can send requests to this machine by name or by address. Without a key,
-   the names in its requests give it away. A proxy has names of its own. */
+   the names in its requests give it away. It cannot reach a Unix socket, but through a proxy, which
+   has names of its own. */
 http_error client_check(struct MHD_Connection *c, int needs_key) {
     const char *origin = MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Origin");
     const char *name = MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Host");
@@ -232,7 +234,7 @@ http_error client_check(struct MHD_Connection *c, int needs_key) {
                              "KEY");
     if (n_keys || settings.open_to_all) return http_error_of(0, "");
     address_of(c, address);
-    is_proxy = is_trusted(address);
+    is_proxy = !strcmp(address, "unix");
     if (name && !is_proxy && !is_this_machine(name))
         return http_error_of(403, "this server is for this machine only: its name is localhost");
     if (origin && settings.allowed_origin &&

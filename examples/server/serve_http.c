@@ -379,9 +379,10 @@ static int start_at_address(void) {
         serve_fail("--host %s: there is no such address%s", settings.host, "");
         return 2;
     }
-    if (!is_loopback(found->ai_addr) && !clients_have_keys() && !settings.open_to_all) {
-        serve_fail("--host %s: other machines can come in. Set --api-key, or --no-key to let all "
-                   "in%s", settings.host, "");
+    if ((!is_loopback(found->ai_addr) || settings.trusted_proxy) && !clients_have_keys() &&
+        !settings.open_to_all) {
+        serve_fail("--%s: other machines can come in. Set --api-key, or --no-key to let all in%s",
+                   settings.trusted_proxy ? "trusted-proxy" : "host", "");
         freeaddrinfo(found);
         return 2;
     }

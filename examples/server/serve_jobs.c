@@ -9,7 +9,8 @@
 #include <time.h>
 
 enum { ALIVE_SECONDS = 15, MOST_VECTORS = 8192, SMALL_BODY = 64 << 10, MOST_BODIES = 8,
-       MOST_ANSWER = 64 << 20, MOST_ANSWERS = 8 };
+       MOST_ANSWER = 64 << 20, MOST_ANSWERS = 8,
+       LEAST_RATE = 64 << 10 };        /* bytes a second */
 
 static pthread_cond_t arrived = PTHREAD_COND_INITIALIZER;
 static pthread_cond_t to_read = PTHREAD_COND_INITIALIZER;
@@ -67,6 +68,12 @@ void job_has_left(job *j) {
     n_gone++;
     j->is_gone = 1;
     if (j->is_read) cancel(j);         /* else a reader still writes the request */
+}
+
+/* libmicrohttpd's timeout begins anew with each byte that a client takes. */
+int job_is_overdue(const job *j, double time) {
+    const double seconds = 2 * (double)settings.idle_seconds + (double)j->to_fetch / LEAST_RATE;
+    return j->is_done && time - j->done > seconds;
 }
 
 /* With the lock. */
@@ -136,6 +143,8 @@ static void wake(job *j) {
 /* With the lock: nobody but HTTP knows it any more. Returns it if it is to be freed. */
 static job *end_busy(job *j) {
     j->is_done = 1;
+    j->done = serve_now();
+    j->to_fetch = j->out.n;
     j->is_busy = 0;
     n_busy--;
     n_gone -= j->is_gone;

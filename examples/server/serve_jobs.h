@@ -50,7 +50,8 @@ struct job {
     int is_gone;                       /* the client has left */
     int has_http;                      /* HTTP still knows it */
     http_error error;                  /* in place of an answer */
-    double arrived, begun, first, last;          /* seconds; 0: not yet */
+    double arrived, begun, first, last, done;    /* seconds; 0: not yet */
+    size_t to_fetch;                   /* bytes of out when it was done */
     struct { long long prompt, cached, written; } tokens;
     int status;                        /* of the answer; 0: none was sent */
     job *next, *before;
@@ -90,6 +91,8 @@ void jobs_take(engine *e, int is_idle);
 int jobs_look_for_the_gone(void);
 /* With the lock: the client of a job has left. */
 void job_has_left(job *j);
+/* With the lock: has its client had long enough to fetch the whole answer? */
+int job_is_overdue(const job *j, double time);
 /* All texts that are left end with an error. */
 void jobs_cancel_all(void);
 /* How many jobs HTTP knows. */

@@ -122,7 +122,10 @@ static int has_left(const struct pollfd *p) {
 static void look_at(peer *l, int is_gone, double time) {
     if (is_gone && l->left <= 0) l->left = time;
     if (is_gone && l->since <= 0 && l->job) job_has_left(l->job);
-    if (l->since <= 0) return;
+    if (l->since <= 0) {
+        if (l->job && job_is_overdue(l->job, time)) shutdown(l->fd, SHUT_RDWR);
+        return;
+    }
     /* what it sent before it left may be a whole request, which libmicrohttpd reads meanwhile */
     if ((is_gone && time - l->left > 0.25) ||
         time - l->since > 2 * (double)settings.idle_seconds) shutdown(l->fd, SHUT_RDWR);

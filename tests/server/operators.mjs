@@ -127,6 +127,7 @@ await runAll(
         async 'behind a trusted proxy, by the address that it has seen'() {
             const server = await start(serve, [
                 ...ONE_PLACE,
+                '--no-key',
                 '--trusted-proxy',
                 '10.9.9.9,127.0.0.1'
             ]);
@@ -152,6 +153,13 @@ await runAll(
                 const r = spawnSync(serve, args, { encoding: 'utf8', timeout: 60000 });
                 same([r.status, r.stderr.includes(' is no address')], [2, true], r.stderr);
             }
+        },
+
+        // Otherwise a page of another site could come in by a name that is this machine's address.
+        async 'a trusted proxy wants a key, or that all may come in'() {
+            const args = [...TINY, '--trusted-proxy', '127.0.0.1', '--port', '0'];
+            const r = spawnSync(serve, args, { encoding: 'utf8', timeout: 60000 });
+            same([r.status, r.stderr.includes('Set --api-key')], [2, true], r.stderr);
         },
 
         async 'without one, X-Forwarded-For says nothing'() {

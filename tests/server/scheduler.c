@@ -357,6 +357,27 @@ static void who_leaves_ends_the_text(void) {
     part(c, -1);
 }
 
+static void an_answer_that_is_fetched_too_slowly_ends(void) {
+    int client;
+    struct MHD_Connection *c = join(&client);
+    job *j = make(1, a_text);
+    free(j->connection);
+    j->connection = c;
+    peer_has_job(c, j);
+    peer_has_request(c);
+    CHECK(!job_submit(j).status);
+    look(1000);                                    /* it may wait for as long as it takes */
+    CHECK(!is_shut(client));
+    run_all();
+    look(2 * (double)settings.idle_seconds - 1);
+    CHECK(j->is_done && !is_shut(client));
+    look(2);
+    CHECK(is_shut(client));
+    peer_has_job(c, 0);
+    job_leave(j);
+    part(c, client);
+}
+
 static void an_address_has_only_so_many_connections(void) {
     static const struct sockaddr a;
     int clients[3], i;
@@ -391,6 +412,7 @@ int main(int argc, char **argv) {
         CASE(a_closed_half_request_frees_its_connection_within_a_second),
         CASE(a_slow_request_ends_after_twice_the_idle_time),
         CASE(who_leaves_ends_the_text),
+        CASE(an_answer_that_is_fetched_too_slowly_ends),
         CASE(an_address_has_only_so_many_connections)
     };
     bitnet_model *model = 0;

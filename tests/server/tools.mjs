@@ -324,6 +324,32 @@ const cases = {
         same(choices[0].finish_reason, 'tool_calls');
     },
 
+    async "references of a function's parameters begin at the parameters"() {
+        const inner = { $defs: { a: { $anchor: 'here', enum: ['ok'] } } };
+        for (const [more, $ref] of [
+            [{}, '#/$defs/a'],
+            [{}, '#here'],
+            [{ $id: 'https://x.example/y' }, '#/$defs/a'],
+            [{ $id: 'https://x.example/y' }, '#here']
+        ]) {
+            const parameters = { ...more, ...inner, properties: { x: { $ref } }, required: ['x'] };
+            const { choices } = await chat(servers.tiny, {
+                tools: [f('weather', { strict: true, parameters })],
+                max_tokens: 140,
+                tool_choice: { type: 'function', function: { name: 'weather' } },
+                response_format: {
+                    type: 'json_schema',
+                    json_schema: { schema: { $defs: { a: { const: 1 } }, $ref: '#/$defs/a' } }
+                }
+            });
+            same(
+                JSON.parse(choices[0].message.tool_calls[0].function.arguments),
+                { x: 'ok' },
+                $ref
+            );
+        }
+    },
+
     async 'what cannot be kept is refused, with its place'() {
         const bad = { type: 'object', properties: { x: { $ref: 'y.json' } } };
         const strict = [f('ok'), f('weather', { strict: true, parameters: bad })];
