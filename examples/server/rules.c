@@ -141,8 +141,8 @@ static void read_tool(reader *in, uint32_t node, buffer *out) {
     }
 }
 
-/* A schema, an object, as one of several in a document. Its references begin at itself, since it has
-   an $id there: its own, or one of ours. `more` are keywords that it also gets. */
+/* A schema, an object, as one of several in a document. Its references begin at itself, since it
+   has an $id there: its own, or one of ours. `more` are keywords that it also gets. */
 static void put_schema(buffer *out, const json *j, uint32_t node, const char *name,
                        const char *more) {
     buffer schema = {0};

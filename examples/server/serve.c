@@ -119,8 +119,9 @@ static int check_options(void) {
 
 /* The same. */
 static int read_options(int argc, char **argv) {
-    int code = options_read(argc, argv, "serve", options, N_OPTIONS,
-                            "serve -m MODEL [options]: a server with OpenAI's and Anthropic's APIs\n", "");
+    static const char usage[] =
+        "serve -m MODEL [options]: a server with OpenAI's and Anthropic's APIs\n";
+    int code = options_read(argc, argv, "serve", options, N_OPTIONS, usage, "");
     find_page(argv[0]);
     return code ? code : check_options();
 }
