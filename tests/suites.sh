@@ -201,7 +201,9 @@ suite_server() {
     run node tests/server/hostile.mjs build/serve $tiny || bad=1
     run node tests/server/attacks.mjs build/serve $tiny || bad=1
     run node tests/server/operators.mjs build/serve $tiny || bad=1
-    run node tests/server/load.mjs build/serve $tiny $modules || bad=1
+    seconds=20
+    whole || seconds=6
+    run node tests/server/load.mjs build/serve $tiny $modules $seconds || bad=1
     run node tests/server/proxies.mjs build/serve $tiny build/proxies || bad=1
     if have systemd-analyze; then
         verdict "the unit of systemd is sound, and safe" unit_of_systemd
