@@ -45,7 +45,6 @@ struct job {
     int is_busy;                       /* one of them has it now */
     int is_read;                       /* its stream may begin */
     int is_done;                       /* nothing more will come */
-    int is_streaming;                  /* the answer has begun */
     int is_suspended;
     int is_gone;                       /* the client has left */
     int has_http;                      /* HTTP still knows it */
