@@ -192,6 +192,7 @@ static void a_stream_that_waits_says_that_it_lives(void) {
     job *first = make(1, a_text),
         *j = make(2, "{\"prompt\":\"Once\",\"max_tokens\":3,\"stream\":true}");
     char got[64] = "";
+    int i;
     CHECK(!job_submit(first).status && !job_submit(j).status);
     while (jobs_read_one(0)) {}
     CHECK(j->connection->resumed == 1);            /* its answer may begin */
@@ -207,6 +208,9 @@ static void a_stream_that_waits_says_that_it_lives(void) {
     now += 2;
     jobs_take(eng, 0);
     CHECK(j->out.n == 0);
+    CHECK(job_read_stream(j, 0, got, sizeof got) == 0 && j->connection->suspended == 3);
+    for (i = 0; i < 10000 && j->first <= 0; i++) pass();
+    CHECK(j->connection->resumed == 3 && !j->is_done);     /* its first piece is there */
     run_all();
     leave(first);
     leave(j);
