@@ -1269,6 +1269,7 @@ typedef enum bitnet_tensor_type {
     BITNET_TENSOR_Q6_K = 14, BITNET_TENSOR_BF16 = 30, BITNET_TENSOR_TQ1_0 = 34,
     BITNET_TENSOR_TQ2_0 = 35, BITNET_TENSOR_I2_S = 36, BITNET_TENSOR_TL1 = 38,
     BITNET_TENSOR_TL2 = 39,
+    BITNET_TENSOR_Q1_0 = 41,
     BITNET_TENSOR_Q2_0 = 42,     /* 64 weights a block. With 128 under this number: PQ2_0 */
     BITNET_TENSOR_PQ2_0 = 142,   /* 128 weights a block */
     BITNET_TENSOR_TL2_R16 = 20016        /* of this library alone; see @formats */
@@ -1437,7 +1438,7 @@ BITNET_API bitnet_result bitnet_floats_unpack(uint32_t type, const uint8_t *data
    guard below, for programs that call kernels to test them: with BITNET__IMPLEMENTED they see it
    and link the rest. */
 #ifndef BITNET__KERNEL_ABI
-#define BITNET__KERNEL_ABI 9
+#define BITNET__KERNEL_ABI 10
 
 /* CPU features, as bits of bitnet_kernels.needs. The operating system must support them too. */
 typedef enum bitnet_cpu_features {
@@ -1465,14 +1466,24 @@ typedef struct bitnet__dots {
     size_t stride;
 } bitnet__dots;
 
+/* How a file stores a scale group: a block of weights with an F16 scale and a string of codes. The
+   layouts are drawn under "a scale per group" in @kernels. */
+typedef struct bitnet__blocks {
+    int group;                         /* weights: 64, 128 or 256 */
+    int bytes, scale_at, codes_at;     /* of a block; where in it they begin */
+    int bits;                          /* of a code: 2, or 1 */
+    void (*order)(const int8_t *q, int n, int8_t *to);     /* activations as the codes meet them */
+} bitnet__blocks;
+
 /* The same for weights with a scale d per group: out = sum over the groups g, in order, of
    dot * (d * scale), or with add out += that. */
 typedef struct bitnet__grouped {
-    const uint8_t *w;
-    const int8_t *q;                   /* [cols][n] */
+    const uint8_t *w;                  /* [rows][n / group] blocks */
+    const bitnet__blocks *blocks;
+    const int8_t *q;                   /* [cols][n], each group in the order of the blocks */
     const int32_t *sums;               /* [cols][n / group], of a group's q */
     const float *scales;               /* [cols][n / group]: what a code of q is worth */
-    int n, group, rows, cols, add;
+    int n, rows, cols, add;
     float *out;
     size_t stride;
 } bitnet__grouped;
@@ -1502,9 +1513,9 @@ struct bitnet_kernels {
     /* Sums over i of (code - 1) * q[i], exact. w is I2_S (128 packing) or what pack made of it. n
        is a multiple of 128, at most 2^20. */
     void (*dotrows_ternary)(const bitnet__dots *d);
-    /* Weights with a scale per group of `group` weights, 64, 128 or 256: dot is the sum over a
-       group of (code - 1) * q, exact. w is as drawn under "a scale per group" in @kernels, without
-       a code 3; n is a multiple of group, at most 2^20. With BITNET_NO_GROUPS: 0. */
+    /* Weights with a scale per group: dot is the sum over a group of (code - 1) * q, exact, or for
+       codes of one bit of (2 code - 1) * q. A code 3 is only in groups of at most 128; n is a
+       multiple of group, at most 2^20. With BITNET_NO_GROUPS: 0. */
     void (*dotrows_groups)(const bitnet__grouped *d);
     /* out = sum over i of w[i] * x[i] in the order under DETERMINISM; w is little-endian. */
     void (*dotrows_f32)(const uint8_t *w, const float *x, int n, int rows, int cols,
@@ -2996,22 +3007,28 @@ enum { BITNET__TL2_ROWS = 16, BITNET__TL2_BLOCK = 320 };
 /* Bytes of a row pack whose rows are count times 24 weights. */
 static size_t bitnet__tl2_bytes(int count) { return 64 * (size_t)(count + (count + 3) / 4); }
 
-/* A scale per group: the weights of 16 rows lie together, since then no sum goes across the lanes
-   of a vector, and a scale costs 4 instructions for 16 rows. For each scale group a row pack has
-   the scales of its 16 rows, then for each 16 weights of a row 64 bytes. The scale groups of a pack
-   follow each other. The last rows of a matrix may be missing: all zeros.
+/* A scale per group: kernels read the blocks of a file in place, and 16 rows at a time, so that no
+   sum goes across the lanes of a vector. A block's codes are words of 32 bits. For each scale group
+   a kernel makes a row pack of its own, in the L1 cache:
 
-       scales    [16]                  F16
-       codes     [group / 16][16][4]   byte b of row r:  bits   7-6     5-4    3-2    1-0
-                                                         weight 12 + b  8 + b  4 + b  b
+       scales    [16]                  F16, of 16 rows
+       codes     [group / 16][16][4]   a word of each row, then the next word
 
-   Everything is read from start to end. With the scales of a whole row in one place, a kernel read
-   two places in turn, and memory gave it 20 to 40 % fewer bytes (Zen 5, rows of 2048).
+   So 4 bytes of a row, shifted and masked, meet 4 neighbouring activations: word i, shifted by 2 t,
+   meets 16 i + 4 t + b with byte b. Which weights these are depends on the type, so the activations
+   are brought into their order once, when they have been rounded:
 
-   So 4 bytes of a row, shifted and masked, meet 4 neighbouring activations. Read in place, Q2_0
-   would have such a word in a byte, but each row's sums would end in lanes of their own, and adding
-   these up for each scale group takes half as many instructions as the products. Making this costs
-   one pass over the file when it is loaded.
+       weight of        word i       shift   byte b
+       TQ2_0            8 h + k      2 t             128 h + 32 t + 4 k + b        k < 8
+       Q2_0, PQ2_0      i            2 t             16 i + 4 b + t
+       Q1_0             2 i          2 t             32 i + 8 b + 2 t
+                        2 i + 1      2 t             32 i + 8 b + 2 t + 1
+
+   A word of Q1_0 has 32 codes of one bit. It becomes two words of codes 0 and 2, which stand for -1
+   and +1: its even bits, shifted up by one, and its odd bits. Then the rest is as with 2 bits.
+
+   Packing 16 rows costs 1.5 instructions for each vector of codes, beside about 11 for each column.
+   Packs made when a model is loaded would save that, but take as much memory as the file.
 
    Activations have one scale per token and scale group. With a scale for 32 activations, as in
    other engines, the logits of three random models differ from those of unrounded activations
@@ -3020,23 +3037,84 @@ static size_t bitnet__tl2_bytes(int count) { return 64 * (size_t)(count + (count
    instead of 370 and 136 (AVX-512 VNNI and AVX2, one thread of an Intel Xeon, 128 columns, rows of
    2048).
 
-   Bound: a code is at most 2, so |sum of code * q| is at most 256 group, 65536. (float)dot is
-   exact. */
-enum { BITNET__PACK_ROWS = 16 };
+   Bound: a code is at most 3 in a group of 128 and 2 in one of 256, so |sum of code * q| is at most
+   65536. (float)dot is exact. */
+enum {
+    BITNET__PACK_ROWS = 16,
+    BITNET__PACK_SCALES = 2 * BITNET__PACK_ROWS,       /* bytes */
+    BITNET__MAX_PACK = BITNET__PACK_SCALES + 4 * 256   /* of a pack; a group has 256 weights */
+};
 
-enum { BITNET__PACK_SCALES = 2 * BITNET__PACK_ROWS };         /* bytes */
+/* The bytes of `rows` rows of n weights. */
+static size_t bitnet__blocks_bytes(const bitnet__blocks *b, int n, int rows) {
+    return (size_t)rows * (size_t)(n / b->group) * (size_t)b->bytes;
+}
 
-/* The bytes of a scale group of a row pack. */
-static size_t bitnet__group_bytes(int group) { return BITNET__PACK_SCALES + 4 * (size_t)group; }
-
-/* The bytes of `rows` rows. */
-static size_t bitnet__grouped_bytes(int n, int group, int rows) {
-    return (size_t)((rows + BITNET__PACK_ROWS - 1) / BITNET__PACK_ROWS) * (size_t)(n / group) *
-           bitnet__group_bytes(group);
+/* The patch of a product from row r and column c on. Field by field: gcc would copy the whole in
+   wide registers, and then wait for what was just written. */
+BITNET__INLINE bitnet__grouped bitnet__grouped_from(const bitnet__grouped *x, int r, int c) {
+    const size_t at = (size_t)c * (size_t)(x->n / x->blocks->group);
+    bitnet__grouped patch;
+    patch.w = x->w + bitnet__blocks_bytes(x->blocks, x->n, r);
+    patch.blocks = x->blocks;
+    patch.q = x->q + (size_t)c * (size_t)x->n;
+    patch.sums = x->sums + at;
+    patch.scales = x->scales + at;
+    patch.n = x->n;
+    patch.rows = x->rows - r;
+    patch.cols = x->cols - c;
+    patch.add = x->add;
+    patch.out = x->out + (size_t)c * x->stride + (size_t)r;
+    patch.stride = x->stride;
+    return patch;
 }
 
 #ifndef BITNET_NO_GROUPS
-/* The sum of code * q over a scale group of a row; w: the row's first byte. */
+static void bitnet__order_tq2_0(const int8_t *q, int n, int8_t *to) {
+    int h, k, t;
+    for (h = 0; h < n; h += 128)
+        for (k = 0; k < 32; k += 4)
+            for (t = 0; t < 4; t++, to += 4) memcpy(to, q + h + 32 * t + k, 4);
+}
+
+static void bitnet__order_q2_0(const int8_t *q, int n, int8_t *to) {
+    int i, t;
+    for (i = 0; i < n; i += 16)
+        for (t = 0; t < 16; t++) to[i + t] = q[i + t % 4 * 4 + t / 4];
+}
+
+static void bitnet__order_q1_0(const int8_t *q, int n, int8_t *to) {
+    int i, t;
+    for (i = 0; i < n; i += 32)
+        for (t = 0; t < 32; t++) to[i + t] = q[i + t % 4 * 8 + t / 4 % 4 * 2 + t / 16];
+}
+
+static const bitnet__blocks bitnet__blocks_q2_0 = {64, 18, 0, 2, 2, bitnet__order_q2_0};
+static const bitnet__blocks bitnet__blocks_pq2_0 = {128, 34, 0, 2, 2, bitnet__order_q2_0};
+static const bitnet__blocks bitnet__blocks_tq2_0 = {256, 66, 64, 0, 2, bitnet__order_tq2_0};
+static const bitnet__blocks bitnet__blocks_q1_0 = {128, 18, 0, 2, 1, bitnet__order_q1_0};
+
+/* The row pack of a scale group whose first row's block is at w. Rows past the last one repeat
+   it. */
+static void bitnet__pack_group(const bitnet__blocks *b, const uint8_t *w, size_t row_bytes,
+                               int rows, uint8_t *pack) {
+    int r, i;
+    for (r = 0; r < BITNET__PACK_ROWS; r++, w += r < rows ? row_bytes : 0) {
+        const uint8_t *codes = w + b->codes_at;
+        uint8_t *to = pack + BITNET__PACK_SCALES + 4 * r;
+        memcpy(pack + 2 * r, w + b->scale_at, 2);
+        for (i = 0; i < b->group * b->bits / 32; i++, codes += 4) {
+            const uint32_t x = bitnet__get_u32(codes);
+            if (b->bits == 2) bitnet__put_u32(to + 64 * i, x);
+            else {
+                bitnet__put_u32(to + 128 * i, x << 1 & 0xaaaaaaaau);
+                bitnet__put_u32(to + 128 * i + 64, x & 0xaaaaaaaau);
+            }
+        }
+    }
+}
+
+/* The sum of code * q over a scale group of a row of a pack; w: the row's first word. */
 static int32_t bitnet__dot_group(const uint8_t *w, const int8_t *q, int group) {
     int32_t dot = 0;
     int i, b;
@@ -3047,26 +3125,48 @@ static int32_t bitnet__dot_group(const uint8_t *w, const int8_t *q, int group) {
     return dot;
 }
 
-static void bitnet__dotrows_groups_scalar(const bitnet__grouped *d) {
-    const size_t groups = (size_t)(d->n / d->group);
+/* Up to 16 rows with up to 16 columns. */
+static void bitnet__tile_groups_scalar(const bitnet__grouped *d) {
+    const int group = d->blocks->group;
+    const size_t groups = (size_t)(d->n / group);
+    float sum[16][BITNET__PACK_ROWS] = {{0}}, scale;
+    uint8_t pack[BITNET__MAX_PACK];
+    int32_t dot;
     int r, c;
     size_t g;
-    for (r = 0; r < d->rows; r++) {
-        const int lane = r % BITNET__PACK_ROWS;
-        const uint8_t *row = d->w + bitnet__grouped_bytes(d->n, d->group, r - lane), *p;
+    for (g = 0; g < groups; g++) {
+        bitnet__pack_group(d->blocks, d->w + g * (size_t)d->blocks->bytes,
+                           groups * (size_t)d->blocks->bytes, d->rows, pack);
         for (c = 0; c < d->cols; c++) {
-            float sum = 0.0f, *y = d->out + (size_t)c * d->stride + (size_t)r;
-            for (g = 0, p = row; g < groups; g++, p += bitnet__group_bytes(d->group)) {
-                const size_t at = (size_t)c * groups + g;
-                const int32_t dot = bitnet__dot_group(p + BITNET__PACK_SCALES + 4 * lane,
-                                                      d->q + at * (size_t)d->group, d->group) -
-                                    d->sums[at];
-                sum += (float)dot * (bitnet__load_f16(p + 2 * lane) * d->scales[at]);
+            const size_t at = (size_t)c * groups + g;
+            for (r = 0; r < d->rows; r++) {
+                dot = bitnet__dot_group(pack + BITNET__PACK_SCALES + 4 * r,
+                                        d->q + at * (size_t)group, group) - d->sums[at];
+                scale = bitnet__load_f16(pack + 2 * r) * d->scales[at];
+                sum[c][r] += (float)dot * scale;
             }
-            *y = d->add ? *y + sum : sum;
         }
     }
+    for (c = 0; c < d->cols; c++)
+        for (r = 0; r < d->rows; r++) {
+            float *y = d->out + (size_t)c * d->stride + (size_t)r;
+            *y = d->add ? *y + sum[c][r] : sum[c][r];
+        }
 }
+
+static void bitnet__dotrows_groups_scalar(const bitnet__grouped *d) {
+    int r, c;
+    for (r = 0; r < d->rows; r += BITNET__PACK_ROWS)
+        for (c = 0; c < d->cols; c += 16) {
+            bitnet__grouped tile = bitnet__grouped_from(d, r, c);
+            if (tile.rows > BITNET__PACK_ROWS) tile.rows = BITNET__PACK_ROWS;
+            if (tile.cols > 16) tile.cols = 16;
+            bitnet__tile_groups_scalar(&tile);
+        }
+}
+  #define BITNET__IN_BLOCKS(name) &bitnet__blocks_##name
+#else
+  #define BITNET__IN_BLOCKS(name) 0
 #endif
 
 /* For each float format one loop of dot products and one of weighted sums. */
@@ -3270,7 +3370,7 @@ static void bitnet__sumrows_i8_scalar(const uint8_t *w, const uint8_t *p, const 
 
 /* What a table has of the features that a switch leaves out: 0 without them. */
 #ifndef BITNET_NO_GROUPS
-  #define BITNET__ENTRY_GROUPS(name) bitnet__dotrows_groups_##name
+  #define BITNET__ENTRY_GROUPS(name) bitnet__dotrows_groups_scalar
 #else
   #define BITNET__ENTRY_GROUPS(name) 0
 #endif
@@ -3656,24 +3756,6 @@ BITNET__INLINE bitnet__dots bitnet__dots_from(const bitnet__dots *d, size_t w_by
     patch.cols = d->cols - c;
     patch.out = d->out + (size_t)c * d->stride + (size_t)r;
     patch.stride = d->stride;
-    return patch;
-}
-
-/* The same; r is a multiple of 16. */
-BITNET__INLINE bitnet__grouped bitnet__grouped_from(const bitnet__grouped *x, int r, int c) {
-    const size_t at = (size_t)c * (size_t)(x->n / x->group);
-    bitnet__grouped patch;
-    patch.w = x->w + bitnet__grouped_bytes(x->n, x->group, r);
-    patch.q = x->q + (size_t)c * (size_t)x->n;
-    patch.sums = x->sums + at;
-    patch.scales = x->scales + at;
-    patch.n = x->n;
-    patch.group = x->group;
-    patch.rows = x->rows - r;
-    patch.cols = x->cols - c;
-    patch.add = x->add;
-    patch.out = x->out + (size_t)c * x->stride + (size_t)r;
-    patch.stride = x->stride;
     return patch;
 }
 
@@ -7376,11 +7458,11 @@ BITNET_API int bitnet_reply_next(bitnet_reply *r, const char **text, size_t *n,
    begin with its scale. An unused value, a code other than 0 where a row is filled up, and a last
    pack of rows that is not filled up with its last row, are refused.
 
-   Weights in blocks with a scale each are repacked, too, into as many bytes as the file has: rows
-   are interleaved, so that kernels need not add up lanes for each block. Q2_0 has 64 weights a
+   Blocks with a scale each are read in place, but TQ1_0, which becomes TQ2_0. Q2_0 has 64 weights a
    block in ggml, and 128 in files of Bonsai's publisher, with the same number; the room that the
    tensors have tells them apart. If all of them are tiny, both fit, and q2_0_block must say it.
-   TQ1_0 and TQ2_0 count as weights with one scale if all their blocks have the same.
+   TQ1_0 and TQ2_0 count as weights with one scale if all their blocks have the same; then they are
+   repacked as I2_S.
    ============================================================================================= */
 
 /* What unpacking found: the first invalid value. */
@@ -7402,8 +7484,10 @@ typedef struct bitnet__unpacked {
 typedef struct bitnet__type {
     const char *name;                  /* ggml's */
     uint16_t block, bytes;             /* weights and bytes of a block */
-    uint16_t scale_at;
-    uint16_t keeps_scales;             /* 1: blocks have different scales; 0: they may have one */
+    uint8_t scale_at;
+    uint8_t keeps_scales;              /* 1: blocks have different scales; 0: they may have one */
+    uint8_t most;                      /* the largest code that is valid: 2; 3, a weight of +2 */
+    const bitnet__blocks *groups;      /* what kernels read if the scales differ; 0: no kernel */
     uint64_t (*size)(uint64_t n_cols, uint64_t n_rows);
     void (*floats)(const uint8_t *p, size_t n, float *out);
     void (*block_codes)(const uint8_t *p, int n, uint8_t *codes);
@@ -7711,7 +7795,7 @@ static int bitnet__unpack_tl2_r16(const bitnet_ternary *t, const uint8_t *data, 
     return to < (size_t)t->n || bitnet__check_tl2_end(t, pack, row, u);
 }
 
-/* The blocks, each with an F16 scale, of TQ1_0, TQ2_0 (llama.cpp) and Q2_0 (ggml).
+/* The blocks, each with an F16 scale, of TQ1_0, TQ2_0 (llama.cpp), Q1_0 and Q2_0 (ggml).
 
        TQ2_0   64 bytes  byte 32 a + j has weights 128 a + j, + 32, + 64, + 96 from the lowest bits
        TQ1_0   32 bytes  byte j has weights j, 32 + j, 64 + j, 96 + j, 128 + j
@@ -7720,7 +7804,10 @@ static int bitnet__unpack_tl2_r16(const bitnet_ternary *t, const uint8_t *data, 
                          behind the codes of either: the scale
        Q2_0     2        the scale
        PQ2_0   16, 32    byte j has weights 4 j, 4 j + 1, 4 j + 2, 4 j + 3 from the lowest bits
+       Q1_0     2        the scale
+               16        byte j has weights 8 j to 8 j + 7 from the lowest bit: 1 is +1, 0 is -1
 
+   A code 3 of Q2_0 and PQ2_0 is a weight of +2, as ggml defines it; elsewhere it is invalid.
    A byte of TQ1_0 is a fraction of 256 in base 3: multiplied by 3 it carries out the first digit,
    and so on. */
 static void bitnet__block_tq1_0(const uint8_t *p, int n, uint8_t *codes) {
@@ -7753,6 +7840,11 @@ static void bitnet__block_q2_0(const uint8_t *p, int n, uint8_t *codes) {
     }
 }
 
+static void bitnet__block_q1_0(const uint8_t *p, int n, uint8_t *codes) {
+    int i;
+    for (i = 0, p += 2; i < n; i++) codes[i] = (uint8_t)((p[i / 8] >> i % 8 & 1) << 1);
+}
+
 /* ---- the types ---- */
 
 /* Sizes of tensors that are stored as a whole: codes, then 32 bytes that begin with the F32 scale.
@@ -7774,11 +7866,12 @@ static uint64_t bitnet__size_tl2_r16(uint64_t n_cols, uint64_t n_rows) {
     return (n_rows + 15) / 16 * (triples + (triples + 3) / 4) * 64 + 32;
 }
 
-#define BITNET__UNREAD(name, block, bytes) {name, block, bytes, 0, 0, 0, 0, 0, 0}
-#define BITNET__FLOAT_TYPE(name, block, bytes, floats) {name, block, bytes, 0, 0, 0, floats, 0, 0}
-#define BITNET__BLOCKS(name, block, bytes, scale_at, keeps, fn) \
-    {name, block, bytes, scale_at, keeps, 0, 0, fn, 0}
-#define BITNET__TENSOR(name, size, codes) {name, 0, 0, 0, 0, size, 0, 0, codes}
+#define BITNET__UNREAD(name, block, bytes) {name, block, bytes, 0, 0, 0, 0, 0, 0, 0, 0}
+#define BITNET__FLOAT_TYPE(name, block, bytes, floats) \
+    {name, block, bytes, 0, 0, 0, 0, 0, floats, 0, 0}
+#define BITNET__BLOCKS(name, block, bytes, scale_at, keeps, most, groups, fn) \
+    {name, block, bytes, scale_at, keeps, most, BITNET__IN_BLOCKS(groups), 0, 0, fn, 0}
+#define BITNET__TENSOR(name, size, codes) {name, 0, 0, 0, 0, 2, 0, size, 0, 0, codes}
 
 /* The types by ggml's number. Types 36 to 39 follow BitNet's fork of ggml; upstream uses 39 for
    MXFP4 (see bitnet__gguf_resolve_39).
@@ -7807,20 +7900,21 @@ static const bitnet__type bitnet__types[] = {
     BITNET__FLOAT_TYPE("BF16", 1, 2, bitnet__unpack_bf16),
     BITNET__UNREAD("Q4_0_4_4", 32, 18), BITNET__UNREAD("Q4_0_4_8", 32, 18),
     BITNET__UNREAD("Q4_0_8_8", 32, 18),
-    BITNET__BLOCKS("TQ1_0", 256, 54, 52, 0, bitnet__block_tq1_0),
-    BITNET__BLOCKS("TQ2_0", 256, 66, 64, 0, bitnet__block_tq2_0),
+    BITNET__BLOCKS("TQ1_0", 256, 54, 52, 0, 2, tq2_0, bitnet__block_tq1_0),
+    BITNET__BLOCKS("TQ2_0", 256, 66, 64, 0, 2, tq2_0, bitnet__block_tq2_0),
     BITNET__TENSOR("I2_S", bitnet__size_i2s, bitnet__unpack_i2s),
     BITNET__TENSOR("I8_S", 0, 0),
     BITNET__TENSOR("TL1", bitnet__size_i2s, bitnet__unpack_tl1),
     BITNET__TENSOR("TL2", bitnet__size_tl2, bitnet__unpack_tl2),
-    BITNET__UNREAD("NVFP4", 64, 36), BITNET__UNREAD("Q1_0", 128, 18),
-    BITNET__BLOCKS("Q2_0", 64, 18, 0, 1, bitnet__block_q2_0)
+    BITNET__UNREAD("NVFP4", 64, 36),
+    BITNET__BLOCKS("Q1_0", 128, 18, 0, 1, 2, q1_0, bitnet__block_q1_0),
+    BITNET__BLOCKS("Q2_0", 64, 18, 0, 1, 3, q2_0, bitnet__block_q2_0)
 };
 
 /* 142 is the number of Bonsai's publisher, whose earlier files have such blocks under 42 (see
    bitnet__gguf_resolve_42). 20016 is this library's own: llama.cpp counts to 42, its fork
    ik_llama.cpp to 399, and both refuse higher numbers. */
-static const bitnet__type bitnet__type_pq2_0 = BITNET__BLOCKS("PQ2_0", 128, 34, 0, 1,
+static const bitnet__type bitnet__type_pq2_0 = BITNET__BLOCKS("PQ2_0", 128, 34, 0, 1, 3, pq2_0,
                                                               bitnet__block_q2_0);
 static const bitnet__type bitnet__type_tl2_r16 = BITNET__TENSOR("TL2_R16", bitnet__size_tl2_r16,
                                                                bitnet__unpack_tl2_r16);
@@ -7831,9 +7925,9 @@ static const bitnet__type bitnet__type_mxfp4 = BITNET__UNREAD("MXFP4", 32, 17);
 #undef BITNET__TENSOR
 
 static const char bitnet__needs_ternary[] =
-    "a linear layer needs I2_S, TL1, TL2, TL2_R16, TQ1_0, TQ2_0 or Q2_0";
+    "a linear layer needs I2_S, TL1, TL2, TL2_R16, TQ1_0, TQ2_0, Q1_0 or Q2_0";
 static const char bitnet__needs_floats[] =
-    "F32, F16, BF16, Q8_0, Q6_K, Q4_0, Q2_0, TQ1_0 or TQ2_0 is needed there";
+    "F32, F16, BF16, Q8_0, Q6_K, Q4_0, Q2_0, Q1_0, TQ1_0 or TQ2_0 is needed there";
 
 /* The row of a type; 0: its number is unknown. */
 BITNET__APART const bitnet__type *bitnet__type_info(uint32_t type) {
@@ -7939,7 +8033,8 @@ static int bitnet__unpack_codes(const bitnet_ternary *t, const uint8_t *data, in
     for (p = bitnet__block_at(t, data, row, from); from < to; p += type->bytes) {
         uint8_t bad = 0;
         type->block_codes(p, type->block, codes);
-        for (i = 0; i < type->block; i++) bad |= (uint8_t)(codes[i] & codes[i] >> 1);
+        for (i = 0; i < type->block && type->most < 3; i++)
+            bad |= (uint8_t)(codes[i] & codes[i] >> 1);
         for (i = 0; bad; i++)
             if (codes[i] == 3)
                 return bitnet__unpacked_invalid(u, "code", 3, row, (size_t)(from + i));
@@ -8234,7 +8329,7 @@ BITNET_API bitnet_result bitnet_ternary_scale(const bitnet_ternary *t, const uin
 typedef enum bitnet__plan {
     BITNET__ONLY_CHECKED,              /* rows are read as floats; no kernel multiplies them */
     BITNET__AS_IT_IS,                  /* kernels read the file's bytes, which are checked */
-    BITNET__SCALE_GROUPS,              /* 16 rows interleaved, a scale per group: see @kernels */
+    BITNET__TO_BLOCKS,                 /* blocks that kernels read are made of other ones */
     BITNET__PACKED,                    /* the table's pack reads the file's rows */
     BITNET__UNPACKED                   /* to rows of I2_S; a table with pack packs these */
 } bitnet__plan;
@@ -8247,6 +8342,7 @@ typedef struct bitnet__linear {
                                           multiple of 128 */
     int32_t n_out;
     int32_t group;                     /* weights that share a scale; 0: all, and it is scale */
+    const bitnet__blocks *blocks;      /* with groups: how w has them */
     bitnet__plan plan;
     float scale;
     bitnet_ternary file;
@@ -8256,88 +8352,48 @@ BITNET__INLINE int bitnet__has_groups(const bitnet__linear *l) {
     return BITNET__GROUPS && l->group > 0;
 }
 
-/* ---- repacking blocks with a scale each; the layout is drawn in @kernels ---- */
+/* ---- blocks with a scale each, as kernels read them ---- */
 
-/* 16 codes of 2 bits: code b of byte s becomes code s of byte b. The first swap exchanges the low
-   bits of s and b, the second the high bits. 64 bits hold two such words. */
-static uint64_t bitnet__transpose_codes(uint64_t x) {
-    uint64_t t = (x ^ x >> 6) & 0x00cc00cc00cc00ccu;
-    x ^= t ^ t << 6;
-    t = (x ^ x >> 12) & 0x0000f0f00000f0f0u;
-    return x ^ t ^ t << 12;
-}
-
-/* Turns a block's codes into n / 16 words as they are packed. 0: one is invalid. */
-static int bitnet__block_words(const bitnet__type *type, const uint8_t *p, uint32_t *words) {
-    const int n = type->block;
+/* Checks the blocks of rows [row, row + n_rows). 0: a scale is not finite, or a code is invalid,
+   which only TQ2_0 can have. */
+static int bitnet__check_blocks(const bitnet_ternary *t, const uint8_t *data, int32_t row,
+                                int32_t n_rows, bitnet__unpacked *u) {
+    const bitnet__type *type = bitnet__type_info(t->type);
+    const int32_t end = row + n_rows;
     uint8_t codes[256];
-    uint64_t x, bad = 0;
-    int i, j;
-    if (type->block_codes == bitnet__block_q2_0) {     /* neighbours are in a byte */
-        for (i = 0; i < n / 32; i++) {
-            x = bitnet__get_u64(p + 2 + 8 * i);
-            bad |= x & x >> 1;
-            x = bitnet__transpose_codes(x);
-            words[2 * i] = (uint32_t)x;
-            words[2 * i + 1] = (uint32_t)(x >> 32);
-        }
-        return !(bad & 0x5555555555555555u);
-    }
-    type->block_codes(p, n, codes);
-    for (i = 0; i < n / 16; i++) {
-        words[i] = 0;
-        for (j = 0; j < 16; j++) {
-            bad |= codes[16 * i + j] == 3;
-            words[i] |= (uint32_t)codes[16 * i + j] << (j % 4 * 8 + j / 4 * 2);
-        }
-    }
-    return !bad;
-}
-
-/* Repacks rows [row, row + n_rows), a multiple of 16 except at the end of the matrix. 0: something
-   is invalid. */
-static int bitnet__repack_groups(const bitnet_ternary *t, const uint8_t *data, int32_t row,
-                                 int32_t n_rows, uint8_t *out, bitnet__unpacked *u) {
-    const bitnet__type *info = bitnet__type_info(t->type);
-    const int group = info->block;
-    uint8_t codes[256];
-    uint32_t words[16];
-    int32_t i, k, lane;
-    int j;
-    memset(out, 0, bitnet__grouped_bytes(t->n, group, n_rows));
-    for (i = 0; i < n_rows; i++) {
-        const uint8_t *p = bitnet__block_at(t, data, row + i, 0);
-        uint8_t *to;
-        lane = i % BITNET__PACK_ROWS;
-        to = out + bitnet__grouped_bytes(t->n, group, i - lane);
-        for (k = 0; k < t->n; k += group, p += info->bytes, to += bitnet__group_bytes(group)) {
-            const uint16_t scale = bitnet__get_u16(p + info->scale_at);
+    int32_t k;
+    for (; row < end; row++) {
+        const uint8_t *p = bitnet__block_at(t, data, row, 0);
+        for (k = 0; k < t->n; k += type->block, p += type->bytes) {
+            const uint16_t scale = bitnet__get_u16(p + type->scale_at);
             if ((scale & 0x7c00) == 0x7c00)
-                return bitnet__unpacked_invalid(u, "scale (not finite), F16 bits", scale, row + i,
+                return bitnet__unpacked_invalid(u, "scale (not finite), F16 bits", scale, row,
                                                 (size_t)k);
-            if (!bitnet__block_words(info, p, words))
-                return bitnet__unpack_codes(t, data, row + i, k, k + group, codes, u);
-            bitnet__put_u16(to + 2 * lane, scale);
-            for (j = 0; j < group / 16; j++)
-                bitnet__put_u32(to + BITNET__PACK_SCALES + 64 * j + 4 * lane, words[j]);
+            if (t->type == BITNET_TENSOR_TQ2_0 && bitnet__any_code_3(p, 64))
+                return bitnet__unpack_codes(t, data, row, k, k + type->block, codes, u);
         }
     }
     return 1;
 }
 
-/* Unpacks a row of such a matrix to floats. */
-static void bitnet__groups_row(const bitnet__linear *l, int32_t row, float *out) {
-    const int32_t lane = row % BITNET__PACK_ROWS;
-    const uint8_t *p = l->w + bitnet__grouped_bytes(l->n_in, l->group, row - lane);
-    int32_t k;
+/* Makes blocks of TQ2_0 of rows [row, row + n_rows) of TQ1_0. 0: something is invalid. */
+static int bitnet__repack_blocks(const bitnet_ternary *t, const uint8_t *data, int32_t row,
+                                 int32_t n_rows, uint8_t *out, bitnet__unpacked *u) {
+    const bitnet__type *type = bitnet__type_info(t->type);
+    const uint8_t *p = bitnet__block_at(t, data, row, 0);
+    int64_t b, blocks = (int64_t)n_rows * (t->n / type->block);
+    uint8_t codes[256];
     int i;
-    for (k = 0; k < l->n_in; k += l->group, p += bitnet__group_bytes(l->group)) {
-        const float d = bitnet__load_f16(p + 2 * lane);
-        for (i = 0; i < l->group; i++) {
-            const uint8_t *codes = p + BITNET__PACK_SCALES + i / 16 * 64 + 4 * lane;
-            out[k + i] = d * (float)((codes[i % 4] >> (i % 16 / 4 * 2) & 3) - 1);
+    if (!bitnet__check_blocks(t, data, row, n_rows, u)) return 0;
+    for (b = 0; b < blocks; b++, p += type->bytes, out += 2) {
+        type->block_codes(p, type->block, codes);
+        for (i = 0; i < 64; i++, out++) {
+            const uint8_t *c = codes + i / 32 * 128 + i % 32;
+            *out = (uint8_t)(c[0] | c[32] << 2 | c[64] << 4 | c[96] << 6);
         }
+        memcpy(out, p + type->scale_at, 2);
     }
+    return 1;
 }
 
 /* ---- repacking to I2_S in rows of whole blocks of 128 ---- */
@@ -9926,7 +9982,9 @@ static bitnet_result bitnet__no_groups(const char *name, uint32_t type, bitnet_e
 
 /* Each block of a matrix becomes a scale group, if it has blocks. */
 static void bitnet__set_group(bitnet__linear *l) {
-    l->group = bitnet__type_info(l->file.type)->block;
+    const bitnet__type *type = bitnet__type_info(l->file.type);
+    l->group = type->block;
+    l->blocks = type->groups;
     if (l->group > 0) l->n_in = l->file.n;
 }
 
@@ -9939,11 +9997,13 @@ typedef struct bitnet__packing {
 } bitnet__packing;
 
 /* The plan for a matrix, which is decided here and nowhere else. A table with pack reads what pack
-   makes, a table without it rows of I2_S. But scale groups are alike for all tables. */
+   makes, a table without it rows of I2_S. But blocks are alike for all tables. */
 static bitnet__plan bitnet__choose_plan(const bitnet_kernels *k, const bitnet__linear *l) {
     const bitnet_ternary *t = &l->file;
     const int padded = t->n != l->n_in;
-    if (bitnet__has_groups(l)) return BITNET__SCALE_GROUPS;
+    if (bitnet__has_groups(l))
+        return bitnet__type_info(t->type)->bytes == l->blocks->bytes ? BITNET__AS_IT_IS
+                                                                     : BITNET__TO_BLOCKS;
     if (t->type == BITNET_TENSOR_TL2_R16 && bitnet__reads_tl2_r16(k) && !padded)
         return BITNET__AS_IT_IS;
     if (t->type == BITNET_TENSOR_I2_S && t->i2s_packing == BITNET_I2S_128 && !padded)
@@ -9953,7 +10013,7 @@ static bitnet__plan bitnet__choose_plan(const bitnet_kernels *k, const bitnet__l
 
 /* The bytes of a layer's first rows, as kernels read them. */
 static size_t bitnet__linear_bytes(const bitnet_kernels *k, const bitnet__linear *l, int32_t rows) {
-    return bitnet__has_groups(l) ? bitnet__grouped_bytes(l->n_in, l->group, rows)
+    return bitnet__has_groups(l) ? bitnet__blocks_bytes(l->blocks, l->n_in, rows)
                                  : k->packed_bytes(l->n_in, rows);
 }
 
@@ -9978,12 +10038,13 @@ static void bitnet__pack_job(void *arg, int i, int thread) {
         switch (l->plan) {
             case BITNET__ONLY_CHECKED: suspect = 1; break;
             case BITNET__AS_IT_IS:
-                if (t->type == BITNET_TENSOR_TL2_R16)
+                if (bitnet__has_groups(l)) bitnet__check_blocks(t, l->w, from, count, u);
+                else if (t->type == BITNET_TENSOR_TL2_R16)
                     suspect = bitnet__any_bad_triple(t, l->w, from, count);
                 else suspect = bitnet__any_code_3(l->w + i2s_at, bitnet__i2s_bytes(l->n_in, count));
                 break;
-            case BITNET__SCALE_GROUPS:
-                if (BITNET__GROUPS) bitnet__repack_groups(t, l->w, from, count, p->out + at, u);
+            case BITNET__TO_BLOCKS:
+                bitnet__repack_blocks(t, l->w, from, count, p->out + at, u);
                 break;
             case BITNET__PACKED:       /* pack fails if it meets an invalid code */
                 suspect = k->pack(l->w + i2s_at, l->n_in, count, p->out + at);
@@ -10197,6 +10258,11 @@ static bitnet_result bitnet__choose_groups(bitnet_model *m, int32_t layer, bitne
             return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "tensors '%s' and '%s' read the same "
                                 "input, but share scales among %d and %d weights (0: all)", first,
                                 other, (int)l[b].group, (int)l[a].group);
+        if (l[a].group > 0 && l[b].blocks->order != l[a].blocks->order)
+            return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "tensors '%s' (%s) and '%s' (%s) read "
+                                "the same input, but have their weights in different orders", first,
+                                bitnet_tensor_type_name(l[b].file.type), other,
+                                bitnet_tensor_type_name(l[a].file.type));
         if (l[a].group > 0 && l[a].scale != 1.0f)
             return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "tensor '%s' has a scale for each "
                                 "block and another one, %g", other, (double)l[a].scale);
@@ -10998,8 +11064,12 @@ static bitnet_result bitnet__load_ternary_head(bitnet_model *m, bitnet_error *er
             return bitnet__no_groups(m->tied ? embedding : output, m->head.type, err);
         if ((r = bitnet__as_linear(&m->head, output, head, err)) ||
             (r = bitnet__pack_layer(m, -1, err))) return r;
-        m->head.data = head->w;
-        if (m->tied) m->embed.data = head->w;
+        if (head->plan == BITNET__TO_BLOCKS) {
+            m->head.data = head->w;
+            m->head.type = BITNET_TENSOR_TQ2_0;
+            m->head.row_bytes = bitnet__blocks_bytes(head->blocks, head->n_in, 1);
+            if (m->tied) m->embed = m->head;
+        }
         if (!m->group || head->group < m->group) m->group = head->group;
     }
     if (m->tied || !bitnet__is_ternary(bitnet__type_info(m->embed.type))) return BITNET_OK;
@@ -11050,13 +11120,16 @@ static uint64_t bitnet__hash_floats(uint64_t h, const float *x, int32_t n) {
     return h;
 }
 
-/* The scales of the first row pack, if the layer has scale groups. */
+/* The scales of the first 16 rows, if the layer has scale groups. */
 static uint64_t bitnet__hash_groups(uint64_t h, const bitnet__linear *l) {
-    const uint8_t *p = l->w;
-    int32_t k;
-    for (k = 0; bitnet__has_groups(l) && k < l->n_in; k += l->group,
-                                                      p += bitnet__group_bytes(l->group))
-        h = bitnet__hash(h, p, BITNET__PACK_SCALES);
+    uint8_t scales[2 * 16] = {0};
+    int32_t k, r;
+    for (k = 0; bitnet__has_groups(l) && k < l->n_in; k += l->group) {
+        for (r = 0; r < 16 && r < l->n_out; r++)
+            memcpy(scales + 2 * r, l->w + bitnet__blocks_bytes(l->blocks, l->n_in, r) +
+                   (size_t)(k / l->group * l->blocks->bytes + l->blocks->scale_at), 2);
+        h = bitnet__hash(h, scales, sizeof scales);
+    }
     return h;
 }
 
@@ -11235,6 +11308,7 @@ BITNET_API bitnet_result bitnet_model_load_file(const char *path, const bitnet_m
 #endif
 
 BITNET_API void bitnet_model_get_info(const bitnet_model *m, bitnet_model_info *info) {
+    uint32_t head;
     if (!info) return;
     memset(info, 0, sizeof *info);
     if (!m) return;
@@ -11249,8 +11323,10 @@ BITNET_API void bitnet_model_get_info(const bitnet_model *m, bitnet_model_info *
     info->n_kv_heads = m->n_kv_heads;
     info->head_dim = m->head_dim;
     info->ctx_train = m->n_ctx;
-    info->embed_type = m->embed.data ? bitnet_tensor_type_name(m->embed.type) : "none";
-    info->head_type = m->head.data ? bitnet_tensor_type_name(m->head.type) : "none";
+    head = m->ternary_head.group ? m->ternary_head.file.type : m->head.type;
+    info->embed_type = !m->embed.data ? "none"
+                       : bitnet_tensor_type_name(m->tied ? head : m->embed.type);
+    info->head_type = m->head.data ? bitnet_tensor_type_name(head) : "none";
     info->head_bytes = (uint64_t)m->head.row_bytes * (uint64_t)m->head.n_rows;
     info->n_params = m->n_params;
     info->file_bytes = m->gguf.src.size;
@@ -12121,7 +12197,8 @@ typedef struct bitnet__step {
     int32_t add;                       /* 1: out += y */
     const float *in, *gain;            /* of step_norm_quantize */
     const float *const *gains;
-    int32_t in_dim, n_acts, group;     /* group: the scale group of the layers that read `in` */
+    const bitnet__blocks *blocks;      /* of the layers that read `in`; 0: no scale groups */
+    int32_t in_dim, n_acts;
     int32_t row, n_rows;               /* of @head: the row of hidden; candidates whose exact logits
                                           it computes */
 } bitnet__step;
@@ -12287,14 +12364,15 @@ static void bitnet__forward_layer(bitnet__step *s, int32_t i) {
 static void bitnet__quantize_token(const bitnet__step *s, const float *x, int32_t t,
                                    const bitnet__act *act, int thread) {
     const bitnet_ctx *c = s->c;
-    const int32_t n = s->in_dim, groups = s->group > 0 ? n / s->group : 0;
+    const int32_t n = s->in_dim, group = s->blocks ? s->blocks->group : n;
+    const int32_t groups = s->blocks ? n / group : 0;
     const int32_t padded = groups ? n : bitnet__padded_row(n);
-    int8_t *q = act->q + bitnet__row(t, padded);
+    int8_t *q = act->q + bitnet__row(t, padded), codes[256];
     int32_t i;
     for (i = 0; i < groups; i++) {
         const size_t at = bitnet__row(t, groups) + (size_t)i;
-        act->scale[at] = 1.0f / c->k.quantize(x + i * s->group, s->group, q + i * s->group,
-                                              &act->sum[at]);
+        act->scale[at] = 1.0f / c->k.quantize(x + i * group, group, codes, &act->sum[at]);
+        s->blocks->order(codes, group, q + i * group);
     }
     if (!groups) act->s[t] = c->k.quantize(x, n, q, &act->sum[t]);
     if (memchr(q, 0x80, (size_t)n)) bitnet__note_nonfinite(c, t, thread);      /* -128 */
@@ -12334,7 +12412,7 @@ static void bitnet__quantize_input(bitnet__step *s, const float *in, int32_t n, 
     const int32_t norms = (gain != 0) + (gains[0] ? n_acts : 0);
     s->in = in;
     s->in_dim = n;
-    s->group = s->layer->linear[linear].group;
+    s->blocks = s->layer->linear[linear].blocks;
     s->gain = gain;
     s->gains = gains;
     s->n_acts = n_acts;
@@ -12387,12 +12465,12 @@ static void bitnet__group_products(const bitnet_ctx *c, const bitnet__product *x
     const bitnet__linear *l = x->l;
     const size_t at = bitnet__row(x->t, l->n_in / l->group);
     bitnet__grouped d;
-    d.w = l->w + bitnet__grouped_bytes(l->n_in, l->group, x->row);
+    d.w = l->w + bitnet__blocks_bytes(l->blocks, l->n_in, x->row);
+    d.blocks = l->blocks;
     d.q = x->act->q + bitnet__row(x->t, l->n_in);
     d.sums = x->act->sum + at;
     d.scales = x->act->scale + at;
     d.n = l->n_in;
-    d.group = l->group;
     d.rows = x->n_rows;
     d.cols = x->n_tokens;
     d.add = add;
@@ -13002,9 +13080,7 @@ static void bitnet__step_embed(const bitnet__step *s, int32_t from, int32_t to, 
         const bitnet__place at = c->places[t];
         float *x = c->x + bitnet__row(t, m->dim);
         const bitnet_token token = c->seqs[at.seq].history[at.pos];
-        if (m->tied && bitnet__has_groups(&m->ternary_head))
-            bitnet__groups_row(&m->ternary_head, token, x);
-        else bitnet__matrix_row(&m->embed, token, x);
+        bitnet__matrix_row(&m->embed, token, x);
         for (i = 0; i < m->dim && m->family->embed_scaled; i++) x[i] *= scale;
         if (!bitnet__all_finite(x, m->dim)) bitnet__note_nonfinite(c, t, thread);
         for (i = 0; i < 2; i++)
@@ -13930,7 +14006,7 @@ static void bitnet__ternary_logits(bitnet_ctx *c, int32_t first, int32_t n) {
     bitnet__step s = bitnet__make_step(c, n);
     s.in = c->hidden + (size_t)first * (size_t)dim;
     s.in_dim = dim;
-    s.group = c->m->ternary_head.group;
+    s.blocks = c->m->ternary_head.blocks;
     s.out = c->head->logits + (size_t)first * (size_t)c->m->n_vocab;
     bitnet__run_step(&s, "quantize", n, 16 * (int64_t)dim, bitnet__step_quantize_hidden);
     bitnet__run_step(&s, "head", c->m->n_vocab, (int64_t)dim * n, bitnet__step_ternary_head);
@@ -16658,7 +16734,7 @@ static const bitnet__test_shape bitnet__test_shapes[] = {
 typedef struct bitnet__test_entry {
     const char *name;
     size_t offset;                     /* in bitnet_kernels */
-    int kind, type;                    /* type of a matrix of floats; or the scale group */
+    int kind, type;                    /* of a matrix of floats, or of blocks */
     int round13;                       /* columns have 13 significant bits */
 } bitnet__test_entry;
 
@@ -16667,9 +16743,10 @@ static const bitnet__test_entry bitnet__test_entries[] = {
     {BITNET__ENTRY(dotrows_ternary), BITNET__TEST_TERNARY, 0, 0},
     {BITNET__ENTRY(dotrows_i2s), BITNET__TEST_TERNARY, 0, 0},
     {BITNET__ENTRY(dotrows_u4), BITNET__TEST_U4, 0, 0},
-    {BITNET__ENTRY(dotrows_groups), BITNET__TEST_GROUPS, 64, 0},
-    {BITNET__ENTRY(dotrows_groups), BITNET__TEST_GROUPS, 128, 0},
-    {BITNET__ENTRY(dotrows_groups), BITNET__TEST_GROUPS, 256, 0},
+    {BITNET__ENTRY(dotrows_groups), BITNET__TEST_GROUPS, BITNET_TENSOR_Q2_0, 0},
+    {BITNET__ENTRY(dotrows_groups), BITNET__TEST_GROUPS, BITNET_TENSOR_Q1_0, 0},
+    {BITNET__ENTRY(dotrows_groups), BITNET__TEST_GROUPS, BITNET_TENSOR_PQ2_0, 0},
+    {BITNET__ENTRY(dotrows_groups), BITNET__TEST_GROUPS, BITNET_TENSOR_TQ2_0, 0},
     {BITNET__ENTRY(scores_i8), BITNET__TEST_KEYS, 0, 0},
     {BITNET__ENTRY(sumrows_i8), BITNET__TEST_VALUES, 0, 0},
     {BITNET__ENTRY(dotrows_f32), BITNET__TEST_DOT, BITNET_TENSOR_F32, 0},
@@ -16758,26 +16835,29 @@ static void bitnet__test_fill_ints(bitnet__selftest *t) {
         for (i = t->sums[c] = 0; i < t->n; i++) t->sums[c] += *q++;
 }
 
+static const bitnet__blocks *bitnet__test_blocks(const bitnet__selftest *t) {
+    return bitnet__type_info((uint32_t)t->entry->type)->groups;
+}
+
 /* The same for a matrix with scale groups, whose scales may be negative, subnormal or 0. */
 static void bitnet__test_fill_groups(bitnet__selftest *t) {
-    const int group = t->entry->type, groups = t->n / group;
-    const int size = (int)bitnet__group_bytes(group);
+    const bitnet__blocks *b = bitnet__test_blocks(t);
+    const int groups = t->n / b->group;
     const int8_t *q = (const int8_t *)t->x;
+    uint8_t *p = t->w;
     int r, i, j;
     bitnet__test_bytes(t, (uint8_t *)t->x, t->cols, t->n, -128, 127);
     for (i = 0; i < t->cols * groups; i++) {
         t->scales[i] = (float)bitnet__random(&t->random);
-        for (j = t->sums[i] = 0; j < group; j++) t->sums[i] += *q++;
+        for (j = t->sums[i] = 0; j < b->group; j++) t->sums[i] += *q++;
     }
-    for (r = 0; r < (t->rows + 15) / 16 * groups; r++) {
-        uint8_t *p = t->w + r * size;
-        for (i = 0; i < BITNET__PACK_SCALES; i += 2)
-            bitnet__put_u16(p + i, (uint32_t)bitnet__test_below(t, 0x4000) |
-                                   (uint32_t)(i % 6 ? 0 : 0x8000));
-        for (; i < size; i++) {        /* no code 3 */
+    for (r = 0; r < t->rows * groups; r++, p += b->bytes) {
+        for (i = 0; i < b->bytes; i++) {
             p[i] = (uint8_t)bitnet__test_below(t, 256);
-            p[i] ^= (uint8_t)(p[i] & p[i] >> 1 & 0x55);
+            if (b->group == 256) p[i] ^= (uint8_t)(p[i] & p[i] >> 1 & 0x55);   /* no code 3 */
         }
+        bitnet__put_u16(p + b->scale_at, (uint32_t)bitnet__test_below(t, 0x4000) |
+                                         (uint32_t)(r % 3 ? 0 : 0x8000));
     }
 }
 
@@ -16852,9 +16932,10 @@ static void bitnet__test_multiply(const bitnet__selftest *t, const bitnet_kernel
                                 t->stride};
         f.ints(&d);
     } else if (t->entry->kind == BITNET__TEST_GROUPS) {
-        const int group = t->entry->type, at = from * (t->n / group);
-        const bitnet__grouped d = {w, q, t->sums + at, t->scales + at, t->n, group, t->rows,
-                                   t->cols, t->n > 256, (float *)out, t->stride};
+        const bitnet__blocks *b = bitnet__test_blocks(t);
+        const int at = from * (t->n / b->group);
+        const bitnet__grouped d = {w, b, q, t->sums + at, t->scales + at, t->n, t->rows, t->cols,
+                                   t->n > 256, (float *)out, t->stride};
         f.groups(&d);
     } else if (t->entry->kind == BITNET__TEST_KEYS)
         f.keys(w, q, t->sums + from, t->n, t->rows, t->cols, (float *)out, t->stride);

@@ -76,7 +76,7 @@
                           SDOT, SMMLA: the same. USMMLA: keys as they are, 255 * 127 n = 32385 n, at
                           most 2122383360, minus 128 times the sum of q, at most 1065353216. */
 
-#if BITNET__KERNEL_ABI != 9
+#if BITNET__KERNEL_ABI != 10
   #error "bitnet_kernels_arm.h and bitnet.h are of different releases"
 #endif
 #define BITNET__HAVE_SIMD
@@ -762,7 +762,7 @@ BITNET__DEFINE_PANELS(i8mm, bitnet__tiles_dotprod, 16, 4, 1024, 8)
   #define BITNET__MOST 4
 #endif
 
-#ifndef BITNET_NO_GROUPS
+#if 0 /* groups */
 /* ---- ternary weights with a scale per group ----
    bitnet.h has the layout. A register is 16 bytes, a word of 4 bytes from each of 4 rows:
 

@@ -120,7 +120,7 @@
        relaxed, tile      int16: a lane gets 64 pairs of code, -512 to 508 each: -32768 to 32512.
        looked-up sums     int16: 128 weights are at most 128 * 128 = 16384; 256: two such sums. */
 
-#if BITNET__KERNEL_ABI != 9
+#if BITNET__KERNEL_ABI != 10
   #error "bitnet_kernels_wasm.h and bitnet.h are of different releases"
 #endif
 #define BITNET__HAVE_SIMD
@@ -1353,7 +1353,7 @@ BITNET__DEFINE_SUMROWS_F16(simd128, BITNET__ROWS_F16)
 BITNET__DEFINE_SUMROWS_F16(relaxed, BITNET__ROWS_CACHE)
 #endif
 
-#ifndef BITNET_NO_GROUPS
+#if 0 /* groups */
 /* ---- a scale per group ----
    Few columns: tiles of 16 rows, straight from the packed rows. */
 

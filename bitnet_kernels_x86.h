@@ -85,7 +85,7 @@
 
 #ifndef BITNET__ISA
 
-#if BITNET__KERNEL_ABI != 9
+#if BITNET__KERNEL_ABI != 10
   #error "bitnet_kernels_x86.h and bitnet.h are of different releases"
 #endif
 #define BITNET__HAVE_SIMD
@@ -747,7 +747,7 @@ BITNET__FN void bitnet__k_steps_avx2(const __m256i (*panel)[2], int k_steps,
     }
 }
 
-#ifndef BITNET_NO_GROUPS
+#if 0 /* groups */
 /* A scale group of a row pack with some columns, all of it in int16. A k-step has 8 sums, 2 vectors
    of codes as they lie, 2 of codes, 1 of activations, 2 of products and a mask. */
 BITNET__FN void bitnet__group_avx2(const uint8_t *w, const int8_t *q, int n, int group,
@@ -1824,7 +1824,7 @@ static BITNET__TARGET_amx void bitnet__dotrows_tl2_amx(const bitnet__dots *d) {
 }
 #endif
 
-#ifndef BITNET_NO_GROUPS
+#if 0 /* groups */
 /* ---- a scale per group ---- */
 
 /* y += the products of a scale group of a panel's weights with up to 32 columns. */
@@ -2715,7 +2715,7 @@ static BITNET__TARGET void BITNET__I(dotrows_i2s)(const bitnet__dots *d) {
                              BITNET__I(panels_from), bitnet__i2s_bytes);
 }
 
-#ifndef BITNET_NO_GROUPS
+#if 0 /* groups */
 /* ---- a scale per group ---- */
 
 #if BITNET__PARTS & BITNET__VNNI_STEPS

@@ -13,7 +13,7 @@ typedef struct shape {
 } shape;
 typedef struct op {
     const char *name;
-    char weights;                      /* t ternary, g ternary in groups of variant, n halves
+    char weights;                      /* t ternary, g blocks of layout variant, n halves
                                           of bytes, f F32, h F16, b BF16, k keys and v
                                           values of an int8 cache, 0 none */
     int seeds, variant;
@@ -110,19 +110,22 @@ static void make_weights(char type, size_t n, size_t rows) {
         }
 }
 
-/* Rows of 16 together, as drawn in bitnet.h under "a scale per group". */
-static void make_groups(size_t n, size_t rows, size_t group) {
-    const size_t bytes = 32 + 4 * group;                   /* of 16 rows */
-    size_t row, i, j, b;
-    for (row = 0; row < (rows + 15) / 16 * 16; row++)
-        for (i = 0; i < n / group; i++) {
-            uint8_t *p = weights + 1 + (row / 16 * (n / group) + i) * bytes;
-            uint8_t *scale = p + row % 16 * 2, *codes = p + 32 + row % 16 * 4;
-            const uint32_t v = row < rows ? half_bits() : 0;
-            scale[0] = (uint8_t)v;
-            scale[1] = (uint8_t)(v >> 8);
-            for (j = 0; j < group / 16; j++, codes += 64)
-                for (b = 0; b < 4; b++) codes[b] = (uint8_t)(row < rows ? ternary_byte(row) : 0);
+/* The layouts of blocks with a scale each, by the variant of an operation. Activations need no
+   order here. */
+static const bitnet__blocks layouts[] = {
+    {64, 18, 0, 2, 2, 0}, {128, 34, 0, 2, 2, 0}, {256, 66, 64, 0, 2, 0}, {128, 18, 0, 2, 1, 0}
+};
+
+static void make_groups(size_t n, size_t rows, const bitnet__blocks *b) {
+    uint8_t *p = weights + 1;
+    size_t row, i, j;
+    for (row = 0; row < rows; row++)
+        for (i = 0; i < n / (size_t)b->group; i++, p += b->bytes) {
+            const uint32_t v = half_bits();
+            for (j = 0; j < (size_t)b->bytes; j++)
+                p[j] = (uint8_t)(b->bits == 2 ? ternary_byte(row) : random_bits() & 255);
+            p[b->scale_at] = (uint8_t)v;
+            p[b->scale_at + 1] = (uint8_t)(v >> 8);
         }
 }
 
@@ -175,8 +178,8 @@ static int is_int(const op *o) {
 static void make_inputs(const op *o, const shape *s) {
     size_t i, n = (size_t)s->n, rows = (size_t)s->rows, cols = (size_t)s->cols;
     if (o->weights == 'g') {           /* each group is a column of its own, with a step */
-        const size_t group = (size_t)o->variant;
-        make_groups(n, rows, group);
+        const size_t group = (size_t)layouts[o->variant].group;
+        make_groups(n, rows, &layouts[o->variant]);
         make_activations(group, cols * n / group);
         for (i = 0; i < cols * (n / group); i++) x[i] = number(kind);
         return;
@@ -227,8 +230,8 @@ static void run_int_dots(const bitnet_kernels *k, const op *o, const shape *s, v
 static void run_group_dots(const bitnet_kernels *k, const op *o, const shape *s, values *out) {
     size_t stride = (size_t)s->rows + 1, c, i;
     for (i = 0; i < stride * (size_t)s->cols; i++) y[i] = (float)i - 7;
-    k->dotrows_groups(&(bitnet__grouped){weights + 1, q, sums, x, s->n, o->variant, s->rows,
-                                         s->cols, s->rows % 2, y, stride});
+    k->dotrows_groups(&(bitnet__grouped){weights + 1, &layouts[o->variant], q, sums, x, s->n,
+                                         s->rows, s->cols, s->rows % 2, y, stride});
     for (c = 0; c < (size_t)s->cols; c++) put_floats(out, y + c * stride, (size_t)s->rows);
 }
 
@@ -359,9 +362,10 @@ static const op ops[] = {
     {"quantize", 0, 1, 0, quantized, run_quantize},
     {"dotrows_ternary", 't', 1, 0, integer, run_int_dots},
     {"dotrows_u4", 'n', 1, 0, halves, run_int_dots},
-    {"dotrows_groups 64", 'g', 1, 64, grouped, run_group_dots},
-    {"dotrows_groups 128", 'g', 1, 128, grouped, run_group_dots},
-    {"dotrows_groups 256", 'g', 1, 256, grouped, run_group_dots},
+    {"dotrows_groups Q2_0", 'g', 1, 0, grouped, run_group_dots},
+    {"dotrows_groups PQ2_0", 'g', 1, 1, grouped, run_group_dots},
+    {"dotrows_groups TQ2_0", 'g', 1, 2, grouped, run_group_dots},
+    {"dotrows_groups Q1_0", 'g', 1, 3, grouped, run_group_dots},
     {"dotrows_f32", 'f', 1, 0, floats, run_float_dots},
     {"dotrows_f16", 'h', 1, 0, floats, run_float_dots},
     {"dotrows_bf16", 'b', 1, 0, floats, run_float_dots},

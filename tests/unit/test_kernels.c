@@ -291,27 +291,30 @@ static uint32_t group_scale(int kind) {
     return sign | (0x2800 + r % 0x1800);
 }
 
-/* As drawn in @kernels. Rows beyond the last one are zeros. */
-static void fill_groups(uint8_t *w, int n, int group, int rows, int weights, int scales) {
-    int g, i, lane;
-    memset(w, 0, bitnet__grouped_bytes(n, group, rows));
-    for (; rows > 0; rows -= 16)
-        for (g = 0; g < n / group; g++, w += 32 + 4 * group) {
-            for (lane = 0; lane < 16 && lane < rows; lane++)
-                bitnet__put_u16(w + 2 * lane, group_scale(scales));
-            for (i = 0; i < group / 16; i++)
-                for (lane = 0; lane < 16 && lane < rows; lane++)
-                    fill_weights(w + 32 + 64 * i + 4 * lane, 4, weights);
-        }
+/* As files have them: a scale and a string of codes for each block. */
+static void fill_groups(uint8_t *w, const bitnet__blocks *b, size_t count, int weights,
+                        int scales) {
+    for (; count > 0; count--, w += b->bytes) {
+        fill_weights(w, (size_t)b->bytes, weights);
+        bitnet__put_u16(w + b->scale_at, group_scale(scales));
+    }
 }
 
-typedef struct groups_shape { int group, n, rows, cols, weights, activations, scales, add; }
-groups_shape;
+/* Codes 3 are +2 in groups of 64 and 128. */
+static const bitnet__blocks *const group_blocks[] = {
+    &bitnet__blocks_q2_0, &bitnet__blocks_pq2_0, &bitnet__blocks_tq2_0, &bitnet__blocks_q1_0
+};
+
+typedef struct groups_shape {
+    const bitnet__blocks *blocks;
+    int n, rows, cols, weights, activations, scales, add;
+} groups_shape;
 
 /* 0 and a recorded failure if the results are not scalar's, or something beside them changes. */
 static int compare_groups(const bitnet_kernels *k, const groups_shape *g, size_t offset) {
-    const size_t w_size = bitnet__grouped_bytes(g->n, g->group, g->rows);
-    const size_t q_size = (size_t)g->cols * (size_t)g->n, n_sums = q_size / (size_t)g->group;
+    const int group = g->blocks->group;
+    const size_t w_size = bitnet__blocks_bytes(g->blocks, g->n, g->rows);
+    const size_t q_size = (size_t)g->cols * (size_t)g->n, n_sums = q_size / (size_t)group;
     const size_t stride = (size_t)g->rows + (offset & 3);
     const size_t size = ((size_t)g->cols - 1) * stride + (size_t)g->rows;
     uint8_t *w = (uint8_t *)block(w_size, offset);
@@ -321,21 +324,22 @@ static int compare_groups(const bitnet_kernels *k, const groups_shape *g, size_t
     float *want = (float *)results(size * 4), *got = (float *)results(size * 4);
     size_t i;
     int same;
-    fill_groups(w, g->n, g->group, g->rows, g->weights, g->scales);
+    fill_groups(w, g->blocks, w_size / (size_t)g->blocks->bytes, g->weights, g->scales);
     fill_activations(q, q_size, g->activations);
-    sum_columns(q, g->group, (int)n_sums, sums);
+    sum_columns(q, group, (int)n_sums, sums);
     for (i = 0; i < n_sums; i++)
         scales[i] = fabsf(random_unit()) * (random_bits() % 8 ? 0.1f : 1e-34f);
     for (i = 0; i < size && g->add; i++) want[i] = got[i] = random_unit() * 9.0f;
-    scalar()->dotrows_groups(&(bitnet__grouped){w, q, sums, scales, g->n, g->group, g->rows,
+    scalar()->dotrows_groups(&(bitnet__grouped){w, g->blocks, q, sums, scales, g->n, g->rows,
                                                 g->cols, g->add, want, stride});
-    k->dotrows_groups(&(bitnet__grouped){w, q, sums, scales, g->n, g->group, g->rows, g->cols,
+    k->dotrows_groups(&(bitnet__grouped){w, g->blocks, q, sums, scales, g->n, g->rows, g->cols,
                                          g->add, got, stride});
     same = memcmp(want, got, size * 4) == 0;
     if (!same)
         test_fail(__FILE__, __LINE__,
-                  "%s: groups of %d, n %d, %d rows, %d columns, weights %s, activations %s, scales "
-                  "%s, add %d, offset %d: result %d, seed %llu", k->name, g->group, g->n, g->rows,
+                  "%s: groups of %d, %d bits, n %d, %d rows, %d columns, weights %s, activations "
+                  "%s, scales %s, add %d, offset %d: result %d, seed %llu", k->name, group,
+                  g->blocks->bits, g->n, g->rows,
                   g->cols, weight_names[g->weights], activation_names[g->activations],
                   scale_names[g->scales], g->add, (int)offset, first_difference(want, got, size),
                   (unsigned long long)seed);
@@ -349,17 +353,20 @@ static int compare_groups(const bitnet_kernels *k, const groups_shape *g, size_t
 }
 
 static void dotrows_groups(const char *table) {
-    static const int kinds[] = {ALL_PLUS, ALL_MINUS, ALL_ZERO, VALID};
+    static const int kinds[][4] = {{ALL_PLUS, ALL_MINUS, ALL_ZERO, VALID},
+                                   {ALL_THREE, ALL_MINUS, ANY_BYTES, VALID}};
     static const int group_rows[] = {1, 2, 7, 15, 16, 17, 31, 32, 33, 48, 65, 70};
     static const int group_counts[] = {1, 2, 3, 4, 5, 7, 12};
     size_t i, r, c;
-    int group, turn = 0;
+    int b, turn = 0;
     USE_TABLE(k, table);
     if (!k.dotrows_groups) return;
-    for (group = 64; group <= 256; group *= 2) {
+    for (b = 0; b < (int)COUNT(group_blocks); b++) {
+        const bitnet__blocks *blocks = group_blocks[b];
+        const int group = blocks->group, *kind = kinds[group < 256];
         /* Every triple of contents, with and without a sum before ... */
         for (i = 0; i < 4 * N_ACTIVATIONS * N_SCALES * 2; i++) {
-            const groups_shape g = {group, 3 * group, 19, 3, kinds[i % 4],
+            const groups_shape g = {blocks, 3 * group, 19, 3, kind[i % 4],
                                     (int)(i / 4 % N_ACTIVATIONS),
                                     (int)(i / 4 / N_ACTIVATIONS % N_SCALES),
                                     i >= 4 * N_ACTIVATIONS * N_SCALES};
@@ -369,8 +376,8 @@ static void dotrows_groups(const char *table) {
         for (i = 0; i < COUNT(group_counts); i++)
             for (r = 0; r < COUNT(group_rows); r++)
                 for (c = 0; c < COUNT(col_counts); c++, turn++) {
-                    const groups_shape g = {group, group * group_counts[i], group_rows[r],
-                                            col_counts[c], turn % 3 ? VALID : kinds[turn % 4],
+                    const groups_shape g = {blocks, group * group_counts[i], group_rows[r],
+                                            col_counts[c], kind[turn % 3 ? 3 : turn % 4],
                                             turn % 2 ? RANDOM : turn % N_ACTIVATIONS,
                                             turn % 5 % N_SCALES, turn % 7 % 2};
                     if (test_quick() && (i + r + c) % 3) continue;
@@ -378,11 +385,11 @@ static void dotrows_groups(const char *table) {
                 }
         {                              /* long rows, and more rows and columns at once */
             const groups_shape g[] = {
-                {group, 12288, 35, 3, VALID, RANDOM, SCALE_NORMAL, 1},
-                {group, 1 << 20, 2, 1, ALL_PLUS, ALL_MINUS_128, SCALE_NORMAL, 0},
-                {group, 512, 659, 29, VALID, RANDOM, SCALE_NORMAL, 0},
-                {group, 512, 49, 283, VALID, RANDOM, SCALE_NORMAL, 1},
-                {group, 256, 33, 25, ALL_PLUS, ALL_MINUS_128, SCALE_EXTREME, 1}
+                {blocks, 12288, 35, 3, VALID, RANDOM, SCALE_NORMAL, 1},
+                {blocks, 1 << 20, 2, 1, ALL_PLUS, ALL_MINUS_128, SCALE_NORMAL, 0},
+                {blocks, 512, 659, 29, VALID, RANDOM, SCALE_NORMAL, 0},
+                {blocks, 512, 49, 283, VALID, RANDOM, SCALE_NORMAL, 1},
+                {blocks, 256, 33, 25, ALL_PLUS, ALL_MINUS_128, SCALE_EXTREME, 1}
             };
             for (i = 0; i < COUNT(g); i++)
                 if (!compare_groups(&k, &g[i], 3)) return;
@@ -390,45 +397,53 @@ static void dotrows_groups(const char *table) {
     }
 }
 
-/* The scalar code against the drawing: whole numbers, so that no sum is rounded. */
+/* Weight i of a block, straight from the tables in @formats. */
+static int block_weight(const uint8_t *p, int blocks, int i) {
+    if (blocks == 3) return p[2 + i / 8] >> i % 8 & 1 ? 1 : -1;
+    if (blocks == 2) return (p[i / 128 * 32 + i % 32] >> (i % 128 / 32 * 2) & 3) - 1;
+    return (p[2 + i / 4] >> (i % 4 * 2) & 3) - 1;
+}
+
+/* The scalar code against the drawings: whole numbers, so that no sum is rounded. */
 static void groups_definition(void) {
     enum { ROWS = 37, COLS = 3, GROUPS = 5 };
-    int group, r, c, i, ok = 1;
+    int r, c, i, b, ok = 1;
     restart();
-    for (group = 64; group <= 256; group *= 2) {
-        const int n = GROUPS * group, size = 32 + 4 * group, panel = GROUPS * size;
-        uint8_t *w = (uint8_t *)block((size_t)(3 * panel), 1);
+    for (b = 0; b < (int)COUNT(group_blocks); b++) {
+        const bitnet__blocks *blocks = group_blocks[b];
+        const int group = blocks->group, n = GROUPS * group;
+        const size_t bytes = bitnet__blocks_bytes(blocks, n, ROWS);
+        uint8_t *w = (uint8_t *)block(bytes, 1);
         int8_t *q = (int8_t *)block((size_t)(COLS * n), 1);
+        int8_t *ordered = (int8_t *)block((size_t)(COLS * n), 1);
         int32_t sums[COLS * GROUPS];
         float scales[COLS * GROUPS], out[COLS * (ROWS + 1)];
-        CHECK(bitnet__grouped_bytes(n, group, ROWS) == (size_t)(3 * panel));
-        fill_groups(w, n, group, ROWS, VALID, SCALE_NORMAL);
+        fill_groups(w, blocks, ROWS * GROUPS, group < 256 ? ANY_BYTES : VALID, SCALE_NORMAL);
         fill_activations(q, (size_t)(COLS * n), RANDOM);
+        for (i = 0; i < COLS * n; i += group) blocks->order(q + i, group, ordered + i);
         sum_columns(q, group, COLS * GROUPS, sums);
         for (i = 0; i < COLS * GROUPS; i++) scales[i] = (float)(1 + i % 4);
-        for (r = 0; r < 48; r++)       /* scales of -2, -1, 0, 1, 2 */
-            for (i = 0; i < GROUPS; i++)
-                bitnet__put_u16(w + r / 16 * panel + i * size + r % 16 * 2,
-                                bitnet__f32_to_f16((float)((r + i) % 5 - 2)));
+        for (r = 0; r < ROWS * GROUPS; r++)        /* scales of -2, -1, 0, 1, 2 */
+            bitnet__put_u16(w + r * blocks->bytes + blocks->scale_at,
+                            bitnet__f32_to_f16((float)(r % 5 - 2)));
         for (i = 0; i < COLS * (ROWS + 1); i++) out[i] = 7.0f;
-        scalar()->dotrows_groups(&(bitnet__grouped){w, q, sums, scales, n, group, ROWS, COLS, 1,
-                                                    out, ROWS + 1});
+        scalar()->dotrows_groups(&(bitnet__grouped){w, blocks, ordered, sums, scales, n, ROWS, COLS,
+                                                    1, out, ROWS + 1});
         for (c = 0; c < COLS; c++)
             for (r = 0; r <= ROWS; r++) {
-                const uint8_t *row = w + r / 16 * panel + 32 + r % 16 * 4;
                 int64_t want = 7;
                 for (i = 0; i < n && r < ROWS; i++) {
-                    const uint8_t *codes = row + i / group * size + i % group / 16 * 64;
-                    const int code = codes[i % 4] >> (i % 16 / 4 * 2) & 3;
-                    want += (int64_t)(code - 1) * q[c * n + i] * ((r + i / group) % 5 - 2) *
-                            (1 + (c * GROUPS + i / group) % 4);
+                    const int at = r * GROUPS + i / group;
+                    want += (int64_t)block_weight(w + at * blocks->bytes, b, i % group) *
+                            q[c * n + i] * (at % 5 - 2) * (1 + (c * GROUPS + i / group) % 4);
                 }
-                ok &= (int64_t)out[c * (ROWS + 1) + r] == want;
+                if (out[c * (ROWS + 1) + r] != (float)want) ok = 0;
             }
+        CHECK_MSG(ok, "blocks %d", b);
         release(w, 1);
         release(q, 1);
+        release(ordered, 1);
     }
-    CHECK_MSG(ok, "seed %llu", (unsigned long long)seed);
 }
 
 /* The longest row, with contents that make the largest sums: their values are known. */

@@ -1327,7 +1327,7 @@ static void broken_store(const float *x, int n, uint8_t *out) {
 }
 static void broken_groups(const bitnet__grouped *x) {
     bitnet__dotrows_groups_scalar(x);
-    if (x->group == 64 << (broken_part - 20))
+    if (x->blocks->group == 64 << (broken_part - 20))
         flip(&x->out[(size_t)(x->cols - 1) * x->stride + (size_t)x->rows - 1]);
 }
 static void broken_scores_i8(const uint8_t *w, const int8_t *q, const int32_t *sums, int n,
