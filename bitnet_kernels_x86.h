@@ -626,6 +626,13 @@ BITNET__I32(unpacklo_epi64) BITNET__I32(unpackhi_epi64)
 
 BITNET__FN __m256i bitnet__splat_i32_avx2(int32_t x) { return _mm256_set1_epi32(x); }
 BITNET__FN __m256i bitnet__load_i_avx2(const void *p) { return bitnet__load256_avx2(p); }
+BITNET__FN void bitnet__store_i_avx2(void *p, __m256i v) { _mm256_storeu_si256((__m256i *)p, v); }
+
+/* 16 bytes at p, and as many `apart` bytes on. */
+BITNET__FN __m256i bitnet__load_lanes_avx2(const uint8_t *p, size_t apart) {
+    return _mm256_inserti128_si256(_mm256_castsi128_si256(bitnet__load128_avx2(p)),
+                                   bitnet__load128_avx2(p + apart), 1);
+}
 
 /* 4 activations in all lanes. */
 BITNET__FN __m256i bitnet__repeat4_avx2(const int8_t *q) {
@@ -747,7 +754,7 @@ BITNET__FN void bitnet__k_steps_avx2(const __m256i (*panel)[2], int k_steps,
     }
 }
 
-#if 0 /* groups */
+#ifndef BITNET_NO_GROUPS
 /* A scale group of a row pack with some columns, all of it in int16. A k-step has 8 sums, 2 vectors
    of codes as they lie, 2 of codes, 1 of activations, 2 of products and a mask. */
 BITNET__FN void bitnet__group_avx2(const uint8_t *w, const int8_t *q, int n, int group,
@@ -759,7 +766,6 @@ BITNET__FN void bitnet__group_avx2(const uint8_t *w, const int8_t *q, int n, int
         partial[c][0] = partial[c][1] = _mm256_setzero_si256();
     for (i = 0; i < group; i += 16, w += 64, q += 16) {
         const __m256i v0 = bitnet__load256_avx2(w), v1 = bitnet__load256_avx2(w + 32);
-        BITNET__STREAM(w);
         BITNET__UNROLL for (s = 0; s < 4; s++) {
             w0 = _mm256_and_si256(s > 0 ? _mm256_srli_epi16(v0, 2 * s) : v0, mask);
             w1 = _mm256_and_si256(s > 0 ? _mm256_srli_epi16(v1, 2 * s) : v1, mask);
@@ -1402,6 +1408,15 @@ BITNET__FN __m512 bitnet__minus_avx512vnni(const __m512i *dots, int32_t less) {
 
 BITNET__FN __m512i bitnet__splat_i32_avx512vnni(int32_t x) { return _mm512_set1_epi32(x); }
 BITNET__FN __m512i bitnet__load_i_avx512vnni(const void *p) { return _mm512_loadu_si512(p); }
+BITNET__FN void bitnet__store_i_avx512vnni(void *p, __m512i v) { _mm512_storeu_si512(p, v); }
+
+/* 16 bytes at each of four places, `apart` bytes from one to the next. */
+BITNET__FN __m512i bitnet__load_lanes_avx512vnni(const uint8_t *p, size_t apart) {
+    __m512i v = _mm512_castsi128_si512(bitnet__load128_avx2(p));
+    v = _mm512_inserti32x4(v, bitnet__load128_avx2(p + apart), 1);
+    v = _mm512_inserti32x4(v, bitnet__load128_avx2(p + 2 * apart), 2);
+    return _mm512_inserti32x4(v, bitnet__load128_avx2(p + 3 * apart), 3);
+}
 BITNET__FN __m512i bitnet__no_pair_avx512vnni(void) { return _mm512_setzero_si512(); }
 
 BITNET__FN __m512i bitnet__repeat4_avx512vnni(const int8_t *q) {
@@ -1824,7 +1839,7 @@ static BITNET__TARGET_amx void bitnet__dotrows_tl2_amx(const bitnet__dots *d) {
 }
 #endif
 
-#if 0 /* groups */
+#ifndef BITNET_NO_GROUPS
 /* ---- a scale per group ---- */
 
 /* y += the products of a scale group of a panel's weights with up to 32 columns. */
@@ -1866,21 +1881,26 @@ enum { bitnet__group_wide_amx = 128, bitnet__group_panels_from_amx = 8 };
 
 /* 32 rows with at most `group_wide` columns. */
 BITNET__HOT BITNET__TARGET_amx void bitnet__panel_groups_amx(const bitnet__grouped *x) {
-    const int n = x->n, group = x->group, cols = x->cols;
-    const size_t groups = (size_t)(n / group), second = bitnet__grouped_bytes(n, group, 16);
+    const bitnet__blocks *const b = x->blocks;
+    const int n = x->n, group = b->group, cols = x->cols;
+    const size_t groups = (size_t)(n / group), row_bytes = groups * (size_t)b->bytes;
     const uint8_t *w = x->w;
+    uintptr_t ahead = (uintptr_t)w + 32 * row_bytes;
+    uint8_t pack[2][BITNET__MAX_PACK];
     float *out = x->out;
     __m512i panel[64][2];              /* a scale group has at most 256 weights */
     __m512 y[bitnet__group_wide_amx][2], d[2];
     const uint8_t *half[2];
     size_t g;
-    int c, count, shape = 0;
+    int c, p, count, shape = 0;
     for (c = 0; c < cols; c++) y[c][0] = y[c][1] = _mm512_setzero_ps();
-    for (g = 0; g < groups; g++, w += bitnet__group_bytes(group)) {
-        half[0] = w + BITNET__PACK_SCALES;
-        half[1] = half[0] + second;
-        d[0] = bitnet__load_f16_avx512vnni(w);
-        d[1] = bitnet__load_f16_avx512vnni(w + second);
+    for (g = 0; g < groups; g++, w += b->bytes) {
+        for (p = 0; p < 2; p++, ahead += (size_t)b->bytes * 16) {
+            bitnet__pack_group_avx512vnni(b, w + (size_t)(16 * p) * row_bytes, row_bytes, 16, ahead,
+                                          pack[p]);
+            half[p] = pack[p] + BITNET__PACK_SCALES;
+            d[p] = bitnet__load_f16_avx512vnni(pack[p]);
+        }
         bitnet__unpack_group_avx512vnni(half, group, panel);
         for (c = 0; c < cols; c += count) {
             const size_t at = (size_t)c * groups + g;
@@ -2715,7 +2735,7 @@ static BITNET__TARGET void BITNET__I(dotrows_i2s)(const bitnet__dots *d) {
                              BITNET__I(panels_from), bitnet__i2s_bytes);
 }
 
-#if 0 /* groups */
+#ifndef BITNET_NO_GROUPS
 /* ---- a scale per group ---- */
 
 #if BITNET__PARTS & BITNET__VNNI_STEPS
@@ -2735,7 +2755,6 @@ BITNET__INLINE BITNET__TARGET void BITNET__I(group)(
         }
     }
     for (i = 0; i < group; i += 16, w += 64, q += 16) {
-        BITNET__STREAM(w);
         BITNET__UNROLL for (h = 0; h < halves; h++) v[h] = BITNET__V(load_i)(w + 64 / halves * h);
         BITNET__UNROLL for (s = 0; s < 4; s++) {
             BITNET__V(i32) codes[halves];
@@ -2761,24 +2780,83 @@ BITNET__INLINE BITNET__TARGET void BITNET__I(group)(
 }
 #endif
 
+/* 4 words of 16 rows: their rows become words of all rows. p: the first row's. */
+BITNET__INLINE BITNET__TARGET void BITNET__I(pack_words)(const uint8_t *p, size_t row_bytes,
+                                                         const int bits, uint8_t *to) {
+    enum { lanes = BITNET__V(lanes) };
+    const BITNET__V(i32) odd = BITNET__V(splat_i32)((int32_t)0xaaaaaaaau);
+    BITNET__V(i32) v[4], t[4];
+    int h, i;
+    BITNET__UNROLL for (h = 0; h < 16 / lanes; h++) {
+        BITNET__UNROLL for (i = 0; i < 4; i++)
+            v[i] = BITNET__V(load_lanes)(p + (size_t)(lanes * h + i) * row_bytes, 4 * row_bytes);
+        BITNET__UNROLL for (i = 0; i < 2; i++) {
+            t[i] = BITNET__V(unpacklo_epi32)(v[2 * i], v[2 * i + 1]);
+            t[2 + i] = BITNET__V(unpackhi_epi32)(v[2 * i], v[2 * i + 1]);
+        }
+        BITNET__UNROLL for (i = 0; i < 4; i += 2) {
+            v[i] = BITNET__V(unpacklo_epi64)(t[i], t[i + 1]);
+            v[i + 1] = BITNET__V(unpackhi_epi64)(t[i], t[i + 1]);
+        }
+        BITNET__UNROLL for (i = 0; i < 4; i++) {
+            if (bits == 2) BITNET__V(store_i)(to + 64 * i + 4 * lanes * h, v[i]);
+            else {
+                BITNET__V(store_i)(to + 128 * i + 4 * lanes * h,
+                                   BITNET__V(masked)(BITNET__V(add_epi32)(v[i], v[i]), 0, odd));
+                BITNET__V(store_i)(to + 128 * i + 64 + 4 * lanes * h,
+                                   BITNET__V(masked)(v[i], 0, odd));
+            }
+        }
+    }
+}
+
+/* The row pack of a scale group; w: the first row's block. Meanwhile the blocks that lie as far
+   into the next 16 rows come into the cache, which memory gives in one piece. */
+BITNET__INLINE BITNET__TARGET void BITNET__I(pack_group)(const bitnet__blocks *b, const uint8_t *w,
+                                                         size_t row_bytes, int rows,
+                                                         uintptr_t ahead, uint8_t *pack) {
+    const int end = b->codes_at + b->group * b->bits / 8;
+    int i, r;
+    for (i = 0; i < 16 * b->bytes; i += 64) _mm_prefetch((const char *)(ahead + (size_t)i),
+                                                         _MM_HINT_T1);
+    if (rows < 16) {
+        bitnet__pack_group(b, w, row_bytes, rows, pack);
+        return;
+    }
+    for (r = 0; r < 16; r++)
+        memcpy(pack + 2 * r, w + b->scale_at + (size_t)r * row_bytes, 2);
+    pack += BITNET__PACK_SCALES;
+    if (b->bits == 2)
+        for (i = b->codes_at; i < end; i += 16, pack += 256)
+            BITNET__I(pack_words)(w + i, row_bytes, 2, pack);
+    else
+        for (i = b->codes_at; i < end; i += 16, pack += 512)
+            BITNET__I(pack_words)(w + i, row_bytes, 1, pack);
+}
+
 /* 16 rows, or those that are left, with some columns. */
 BITNET__INLINE BITNET__TARGET void BITNET__I(tile_groups)(const bitnet__grouped *x,
                                                           const int tile_cols) {
     enum { most = BITNET__I(group_cols), halves = 16 / BITNET__V(lanes) };
-    const int n = x->n, group = x->group, rows = x->rows, add = x->add;
-    const size_t groups = (size_t)(n / group);
+    const bitnet__blocks *const b = x->blocks;
+    const int n = x->n, group = b->group, rows = x->rows, add = x->add;
+    const size_t groups = (size_t)(n / group), row_bytes = groups * (size_t)b->bytes;
     const uint8_t *w = x->w;
     const int8_t *q = x->q;
+    uintptr_t ahead = (uintptr_t)w + 16 * row_bytes;
     float *out = x->out;
+    uint8_t pack[BITNET__MAX_PACK];
     BITNET__V(v16) y[most];
     float last[16];
     size_t g;
     int c, r;
     BITNET__UNROLL for (c = 0; c < tile_cols; c++) y[c] = BITNET__V(splat)(0.0f);
-    for (g = 0; g < groups; g++, w += bitnet__group_bytes(group), q += group) {
-        const BITNET__V(v16) d = BITNET__V(load_f16)(w);
+    for (g = 0; g < groups; g++, w += b->bytes, ahead += (size_t)b->bytes * 16, q += group) {
         BITNET__V(i32) dots[most][halves];
-        BITNET__I(group)(w + BITNET__PACK_SCALES, q, n, group, dots, tile_cols);
+        BITNET__V(v16) d;
+        BITNET__I(pack_group)(b, w, row_bytes, rows, ahead, pack);
+        BITNET__I(group)(pack + BITNET__PACK_SCALES, q, n, group, dots, tile_cols);
+        d = BITNET__V(load_f16)(pack);
         BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
             const size_t at = (size_t)c * groups + g;
             const BITNET__V(v16) f = BITNET__V(mul)(d, BITNET__V(splat)(x->scales[at]));
@@ -2810,7 +2888,6 @@ BITNET__INLINE BITNET__TARGET void BITNET__I(unpack_group)(const uint8_t *const 
     for (i = 0; i < group / 16; i++, panel += 4) {
         BITNET__UNROLL for (h = 0; h < 2; h++) {
             const BITNET__V(i32) v = BITNET__V(load_i)(w[h] + 64 * i);
-            BITNET__STREAM(w[h] + 64 * i);
             BITNET__UNROLL for (s = 0; s < 4; s++) panel[s][h] = BITNET__V(masked)(v, 2 * s, mask);
         }
     }
@@ -2847,10 +2924,12 @@ BITNET__INLINE BITNET__TARGET void BITNET__I(multiply_group)(
 /* A panel, or the rows that are left, with some whole tiles of columns, at most `group_wide`. */
 BITNET__HOT BITNET__TARGET void BITNET__I(panel_groups)(const bitnet__grouped *x) {
     enum { packs = BITNET__V(lanes) / 8 };            /* row packs */
-    const int n = x->n, group = x->group, rows = x->rows, cols = x->cols, add = x->add;
-    const size_t groups = (size_t)(n / group);
-    const size_t second = rows > 16 ? bitnet__grouped_bytes(n, group, 16) : 0;
+    const bitnet__blocks *const b = x->blocks;
+    const int n = x->n, group = b->group, rows = x->rows, cols = x->cols, add = x->add;
+    const size_t groups = (size_t)(n / group), row_bytes = groups * (size_t)b->bytes;
     const uint8_t *w = x->w;
+    uintptr_t ahead = (uintptr_t)w + 16 * packs * row_bytes;
+    uint8_t pack[packs][BITNET__MAX_PACK];
     float *out = x->out;
     BITNET__V(i32) panel[64][2];                       /* a scale group has at most 256 weights */
     BITNET__V(v16) y[BITNET__I(group_wide)][packs], d[packs];
@@ -2861,11 +2940,15 @@ BITNET__HOT BITNET__TARGET void BITNET__I(panel_groups)(const bitnet__grouped *x
     for (c = 0; c < cols; c++) {
         BITNET__UNROLL for (p = 0; p < packs; p++) y[c][p] = BITNET__V(splat)(0.0f);
     }
-    for (g = 0; g < groups; g++, w += bitnet__group_bytes(group)) {
-        BITNET__UNROLL for (p = 0; p < packs; p++)
-            d[p] = BITNET__V(load_f16)(w + (p ? second : 0));
-        half[0] = w + BITNET__PACK_SCALES;
-        half[1] = half[0] + (packs == 2 ? second : 32);           /* or its rows 8 to 15 */
+    for (g = 0; g < groups; g++, w += b->bytes) {
+        BITNET__UNROLL for (p = 0; p < packs; p++, ahead += (size_t)b->bytes * 16) {
+            const int first = rows > 16 * p ? 16 * p : 0;      /* if there is no second one */
+            BITNET__I(pack_group)(b, w + (size_t)first * row_bytes, row_bytes, rows - first, ahead,
+                                  pack[p]);
+            d[p] = BITNET__V(load_f16)(pack[p]);
+        }
+        half[0] = pack[0] + BITNET__PACK_SCALES;
+        half[1] = packs == 2 ? pack[packs - 1] + BITNET__PACK_SCALES : half[0] + 32;   /* rows 8 on */
         BITNET__I(unpack_group)(half, group, panel);
         for (c = 0; c < cols; c += BITNET__I(panel_cols)) {
             const size_t at = (size_t)c * groups + g;
@@ -2909,7 +2992,7 @@ static BITNET__TARGET int BITNET__I(panels_groups)(const bitnet__grouped *x) {
    which stay in L1, all rows of the run. */
 BITNET__HOT BITNET__TARGET void BITNET__I(dotrows_groups)(const bitnet__grouped *x) {
     const int most = BITNET__I(group_cols);
-    const size_t bytes = bitnet__grouped_bytes(x->n, x->group, 16);
+    const size_t bytes = bitnet__blocks_bytes(x->blocks, x->n, 16);
     const int run = bytes < 65536 ? 131072 / (int)bytes * 16 : 16;
     int r, c, i, end, count, first = 0;
 #if BITNET__PARTS & BITNET__VNNI_STEPS
