@@ -397,24 +397,26 @@ static int pack_q8_0(const float *x, uint8_t *out) {
 
 /* The scale s for which s * q, with q in -half .. half - 1, comes nearest to n weights x by the sum
    of squares. Tries nine grids around the one where the largest weight is -half. For given q the
-   best scale is sum(x q) / sum(q q). */
+   best scale is sum(x q) / sum(q q). Products that are added to something are exact in double, here
+   and below: so a compiler that fuses the two makes the same file. */
 static float pack_best_scale(const float *x, int n, int half) {
-    float most = 0, best = 0, scale = 0;
+    float most = 0, scale = 0;
+    double best = 0;
     int i, k;
     for (i = 0; i < n; i++)
         if (pack_abs(x[i]) > pack_abs(most)) most = x[i];
     if (most == 0) return 0;
     for (k = -4; k <= 4; k++) {
         const float f = -((float)half + 0.25f * (float)k) / most;
-        float xq = 0, qq = 0;
+        double xq = 0, qq = 0;
         for (i = 0; i < n; i++) {
-            const float q = (float)pack_nearest(x[i] * f, -half, half - 1);
-            xq += x[i] * q;
+            const int q = pack_nearest(x[i] * f, -half, half - 1);
+            xq += (double)x[i] * q;
             qq += q * q;
         }
         if (qq > 0 && xq * xq > best * qq) {
             best = xq * xq / qq;
-            scale = xq / qq;
+            scale = (float)(xq / qq);
         }
     }
     return scale;
@@ -476,44 +478,48 @@ static int pack_on_line(const pack_line *l, float x, int most) {
 /* Moves a line closer to 32 weights x: for the q that it gives them, the sum of squares is least on
    the line of linear regression or, if that begins above 0, on one through 0. */
 static void pack_fit_line(pack_line *l, const float *x, int most) {
-    float q1 = 0, q2 = 0, x1 = 0, xq = 0, det, scale, least;
-    int i;
+    double x1 = 0, xq = 0, least;
+    int q1 = 0, q2 = 0, det, i;        /* sums of q and of its square */
+    float scale;
     for (i = 0; i < 32; i++) {
-        const float q = (float)pack_on_line(l, x[i], most);
+        const int q = pack_on_line(l, x[i], most);
         q1 += q;
         q2 += q * q;
-        x1 += x[i];
-        xq += x[i] * q;
+        x1 += (double)x[i];
+        xq += (double)x[i] * q;
     }
-    det = 32 * q2 - q1 * q1;           /* exact: under 2^20 */
-    if (!(det > 0)) return;            /* all q are equal */
-    scale = (32 * xq - q1 * x1) / det;
+    det = 32 * q2 - q1 * q1;
+    if (det == 0) return;              /* all q are equal */
+    x1 = (double)(float)x1;
+    xq = (double)(float)xq;
     least = (q1 * xq - q2 * x1) / det;
-    if (least < 0) scale = xq / q2;
+    scale = (float)(least < 0 ? xq / q2 : (32 * xq - q1 * x1) / det);
     if (!(scale > 0)) return;
     l->scale = scale;
-    l->least = least < 0 ? 0 : least;
+    l->least = least < 0 ? 0 : (float)least;
 }
 
-/* The best line for 32 weights x. Tries lines whose q are exact somewhere near the smallest weight,
-   or 0, and the largest one. */
+/* The best line for 32 weights x. Tries lines from the smallest weight, or 0, where q = 0, to the
+   largest one, where q is near `most`. */
 static pack_line pack_best_line(const float *x, int most) {
     pack_line best = {0, 0};
-    float low = 0, high = x[0], least_error = 0;
+    float low = 0, high = x[0];
+    double least_error = 0;
     int i, k;
     for (i = 0; i < 32; i++) {
         if (x[i] < low) low = x[i];
         if (x[i] > high) high = x[i];
     }
-    for (k = 0; k < 20; k++) {
-        pack_line line = {(high - low) / ((float)most + 0.1f * (float)(k - 8)), -low};
-        float error = 0;
+    for (k = -8; k < 12; k++) {
+        pack_line line = {(high - low) / ((float)(10 * most + k) / 10), -low};
+        double error = 0;
         pack_fit_line(&line, x, most);
         for (i = 0; i < 32; i++) {
-            const float y = line.scale * (float)pack_on_line(&line, x[i], most) - line.least;
-            error += (y - x[i]) * (y - x[i]);
+            const double y = (double)line.scale * pack_on_line(&line, x[i], most);
+            const double off = (double)(float)(y - (double)line.least - (double)x[i]);
+            error += off * off;
         }
-        if (k > 0 && !(error < least_error)) continue;
+        if (k > -8 && !(error < least_error)) continue;
         least_error = error;
         best = line;
     }

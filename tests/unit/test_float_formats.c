@@ -434,8 +434,9 @@ static void make_head_draws(head_draws *d, const head_pair *h, int top_k) {
     bitnet_model_free(m);
 }
 
-/* The head of the blocks screened, that of the floats whole: draw by draw the same token, and the
-   candidates' logits are those of all. Returns the draws that were screened, -1: they differ. */
+/* The head of the blocks screened, that of the floats whole: draw by draw the same token, all
+   logits within their bounds, and the candidates' logits those of all. Returns the draws that were
+   screened; negative: something differs. */
 static int compare_head_draws(const head_pair *h, const head_draws *whole, const bitnet_kernels *k,
                               int threads, int top_k) {
     bitnet_model *m = load(h->blocks.data, h->blocks.size, k);
@@ -452,6 +453,10 @@ static int compare_head_draws(const head_pair *h, const head_draws *whole, const
                 const bitnet__candidate *x = &c->head->candidates[j];
                 float logit = whole->logits[i][x->token];
                 if (top_k == 0 && logit == logit && memcmp(&x->logit, &logit, 4)) n_screened = -99;
+            }
+            for (j = 0; j < m->n_vocab; j++) {
+                const float logit = whole->logits[i][j];
+                if (logit < c->head->low[j] || logit > c->head->high[j]) n_screened = -99;
             }
         }
         if (t != whole->tokens[i] || s.rng != whole->rng[i]) n_screened = -99;
@@ -478,7 +483,7 @@ static void run_heads_screened(int wild) {
                     n = compare_head_draws(&h, &whole, bitnet_kernels_get(k), threads, top_k);
                     CHECK_MSG(n >= 12, "%s, kernels %s, %d threads, top_k %d: %s", t->name,
                               bitnet_kernels_get(k)->name, threads, top_k,
-                              n < 0 ? "other draws" : "hardly a draw was screened");
+                              n < 0 ? "other draws, or wrong bounds" : "hardly a draw screened");
                 }
             for (k = 0; k < HEAD_DRAWS; k++) free(whole.logits[k]);
         }
