@@ -587,8 +587,8 @@ typedef struct bitnet_model_info {
     const char *layout;          /* of the ternary weights in memory: I2_S, TL2_R16, or GROUPS, as
                                     drawn in @kernels, each group with its scale */
     int32_t n_vocab, n_layers, dim, ffn_dim, n_heads, n_kv_heads, head_dim, ctx_train;
-    const char *embed_type, *head_type;  /* F32, F16, BF16, Q8_0, Q6_K, Q4_0, Q2_0, PQ2_0, TQ1_0 or
-                                            TQ2_0; or "none" */
+    const char *embed_type, *head_type;  /* F32, F16, BF16, Q8_0, Q6_K, Q5_K, Q4_K, Q3_K, Q2_K,
+                                            Q5_0, Q4_0, Q2_0, PQ2_0, TQ1_0 or TQ2_0; or "none" */
     uint64_t head_bytes;         /* of the output head, which may be the embedding */
     uint64_t n_params;           /* weights and norms; a head that is the embedding counts once */
     uint64_t file_bytes;
@@ -1265,11 +1265,12 @@ typedef enum bitnet_gguf_type {
     BITNET_GGUF_U64, BITNET_GGUF_I64, BITNET_GGUF_F64
 } bitnet_gguf_type;
 typedef enum bitnet_tensor_type {
-    BITNET_TENSOR_F32 = 0, BITNET_TENSOR_F16 = 1, BITNET_TENSOR_Q4_0 = 2, BITNET_TENSOR_Q8_0 = 8,
-    BITNET_TENSOR_Q6_K = 14, BITNET_TENSOR_BF16 = 30, BITNET_TENSOR_TQ1_0 = 34,
-    BITNET_TENSOR_TQ2_0 = 35, BITNET_TENSOR_I2_S = 36, BITNET_TENSOR_TL1 = 38,
-    BITNET_TENSOR_TL2 = 39,
-    BITNET_TENSOR_Q1_0 = 41,
+    BITNET_TENSOR_F32 = 0, BITNET_TENSOR_F16 = 1, BITNET_TENSOR_Q4_0 = 2, BITNET_TENSOR_Q5_0 = 6,
+    BITNET_TENSOR_Q8_0 = 8, BITNET_TENSOR_Q2_K = 10, BITNET_TENSOR_Q3_K = 11,
+    BITNET_TENSOR_Q4_K = 12, BITNET_TENSOR_Q5_K = 13, BITNET_TENSOR_Q6_K = 14,
+    BITNET_TENSOR_BF16 = 30, BITNET_TENSOR_TQ1_0 = 34, BITNET_TENSOR_TQ2_0 = 35,
+    BITNET_TENSOR_I2_S = 36, BITNET_TENSOR_TL1 = 38, BITNET_TENSOR_TL2 = 39,
+    BITNET_TENSOR_Q1_0 = 41,     /* 128 weights a block, each -1 or +1 */
     BITNET_TENSOR_Q2_0 = 42,     /* 64 weights a block. With 128 under this number: PQ2_0 */
     BITNET_TENSOR_PQ2_0 = 142,   /* 128 weights a block */
     BITNET_TENSOR_TL2_R16 = 20016        /* of this library alone; see @formats */
@@ -1380,9 +1381,9 @@ BITNET_API bitnet_result bitnet_ternary_unpack(const bitnet_ternary *t, const ui
 BITNET_API bitnet_result bitnet_ternary_scale(const bitnet_ternary *t, const uint8_t *data,
                                               float *out, bitnet_error *err);
 
-/* Converts n weights in F32, F16, BF16, Q8_0, Q4_0, Q6_K, TQ1_0, TQ2_0, Q2_0 or PQ2_0 to floats. n
-   must be whole blocks, or BITNET_ERR_ARG; err may be 0. BITNET_ERR_UNSUPPORTED: another type. An
-   invalid code 3 counts as weight 2; bitnet_ternary_unpack finds it. */
+/* Converts n weights to floats, of any type that an embedding may have (see embed_type). n must be
+   whole blocks, or BITNET_ERR_ARG; err may be 0. BITNET_ERR_UNSUPPORTED: another type. An invalid
+   code 3 counts as weight 2; bitnet_ternary_unpack finds it. */
 BITNET_API bitnet_result bitnet_floats_unpack(uint32_t type, const uint8_t *data, int32_t n,
                                               float *out, bitnet_error *err);
 
@@ -7495,23 +7496,44 @@ typedef struct bitnet__type {
                  uint8_t *codes, bitnet__unpacked *u);
 } bitnet__type;
 
-/* ---- floats, and blocks of integers with a common scale ----
-   A weight of a block is d * q, in Q6_K (d * scale) * q; d is an F16, q an integer.
+/* ---- floats, and blocks of integers with common scales ----
+   A weight of a block is d * q; with a scale for each sub-block, (d * scale) * q; with a minimum,
+   too, (d * scale) * q - dmin * minimum. d and dmin are F16, the others integers.
 
-       Q8_0    34 bytes, 32 weights     d, q[32]                          q and scale: signed
-       Q4_0    18 bytes, 32 weights     d, 16 bytes: bits 3-0 of byte j hold q + 8 of weight j,
-                                        bits 7-4 that of weight 16 + j
-       Q6_K   210 bytes, 256 weights    low[128], high[64], scale[16], d: each half of 128 weights
-                                        has the next 64 bytes of low, 32 of high and 8 scales, each
-                                        for 16 consecutive weights; q + 32 is low + 16 high of
+       Q8_0     34 bytes    32 weights               d, q[32]: signed
+       Q4_0     18          32                       d, low[16]: of q + 8
+       Q5_0     22          32                       d, high[4], low[16]: of q + 16
+       Q2_K     84         256 in sub-blocks of 16   sub[16], low[64], d, dmin
+       Q3_K    110         256                  16   high[32], low[64], sub[12], d: of q + 4
+       Q4_K    144         256                  32   d, dmin, sub[12], low[128]
+       Q5_K    176         256                  32   d, dmin, sub[12], high[32], low[128]
+       Q6_K    210         256                  16   low[128], high[64], sub[16], d: of q + 32
 
-           weight   j             32 + j           64 + j          96 + j
-           low      j: bits 3-0   32 + j: 3-0      j: bits 7-4     32 + j: 7-4
-           high     j: bits 1-0   j: bits 3-2      j: bits 5-4     j: bits 7-6
+   low has the lowest bits of q, high those above them. Weights of byte j, from its lowest bits on:
 
-   d has 11 significant bits, a scale 7, q of Q6_K 5 (or they are powers of two), any other q at
-   most 7. So for a finite d each product has at most 23 bits and is a multiple of 2^-24 below 2^29:
-   nothing is rounded. An infinite or NaN d gives infinite or NaN weights.
+       4 bits   low of Q4_0, Q5_0              j, 16 + j
+                low of Q4_K, Q5_K              j, 32 + j: 32 bytes for 64 weights
+                low of Q6_K                    j, 64 + j: 64 bytes for 128 weights
+       2 bits   low of Q2_K, Q3_K;             j, 32 + j, 64 + j, 96 + j: 32 bytes for 128 weights
+                high of Q6_K
+       1 bit    high of Q5_0                   8 j, 8 j + 1, ... 8 j + 7
+                high of Q3_K, Q5_K             j, 32 + j, ... 224 + j
+
+   sub of Q6_K is the scales, which are signed; of Q2_K, scales in bits 3-0 and minima in bits 7-4.
+   The others have 6 bits for a scale, which Q3_K reduces by 32, and 6 for a minimum:
+
+           Q3_K           bytes 0-7             bytes 8-11
+           bits 3-0       scales 0-7: 3-0       byte 8 + j has bits 5-4 of the scales j, 4 + j,
+                7-4       scales 8-15: 3-0      8 + j and 12 + j, from its lowest bits on
+
+           Q4_K, Q5_K     bytes 0-3             bytes 4-7             bytes 8-11
+           bits 5-0       scales 0-3            minima 0-3            3-0: scales 4-7: 3-0
+                7-6       scales 4-7: 5-4       minima 4-7: 5-4       7-4: minima 4-7: 3-0
+
+   d has 11 significant bits, a scale 7 and q of Q6_K 5 (or they are powers of two), scale and q of
+   the other types together at most 11. So for a finite d each product has at most 23 bits and is a
+   multiple of 2^-24 below 2^29: none is rounded. Only the difference is, once, so that even a
+   contraction would not change it. An infinite or NaN d gives infinite or NaN weights.
 
    Each block is copied first: then the compiler knows that the floats do not overlap it, and
    vectorises the loops. */
@@ -7547,6 +7569,111 @@ static void bitnet__unpack_q4_0(const uint8_t *p, size_t n, float *out) {
         for (i = 0; i < 16; i++) out[i] = d * (float)((b[i] & 15) - 8);
         for (i = 0; i < 16; i++) out[16 + i] = d * (float)((b[i] >> 4) - 8);
     }
+}
+
+static void bitnet__unpack_q5_0(const uint8_t *p, size_t n, float *out) {
+    for (; n > 0; n -= 32, p += 22, out += 32) {
+        const float d = bitnet__load_f16(p);
+        const uint32_t high = bitnet__get_u32(p + 2);
+        uint8_t low[16], q[32];
+        int i;
+        memcpy(low, p + 6, sizeof low);
+        for (i = 0; i < 16; i++) q[i] = low[i] & 15;
+        for (i = 0; i < 16; i++) q[16 + i] = low[i] >> 4;
+        for (i = 0; i < 32; i += 4) {  /* bits 3-0 become bit 4 of four bytes */
+            const uint32_t x = high >> i & 15;
+            bitnet__put_u32(q + i, bitnet__get_u32(q + i) | (x * 0x00204081u & 0x01010101u) << 4);
+        }
+        for (i = 0; i < 32; i++) out[i] = d * (float)(q[i] - 16);
+    }
+}
+
+/* Takes the next 2 bits of 32 bytes. */
+static void bitnet__take_two_bits(uint8_t *low, uint8_t *q) {
+    int i;
+    for (i = 0; i < 32; i++) {
+        q[i] = low[i] & 3;
+        low[i] >>= 2;
+    }
+}
+
+/* Takes the next bit of 32 bytes, which in q is worth so much. */
+static void bitnet__take_high_bit(uint8_t *high, int worth, uint8_t *q) {
+    int i;
+    for (i = 0; i < 32; i++) {
+        q[i] = (uint8_t)(q[i] + (high[i] & 1) * worth);
+        high[i] >>= 1;
+    }
+}
+
+static void bitnet__unpack_q2_k(const uint8_t *p, size_t n, float *out) {
+    uint8_t low[32] = {0}, q[32];
+    for (; n > 0; n -= 256, p += 84) {
+        const float d = bitnet__load_f16(p + 80), dmin = bitnet__load_f16(p + 82);
+        int s, i;
+        for (s = 0; s < 16; s++, out += 16) {
+            const float f = d * (float)(p[s] & 15), g = dmin * (float)(p[s] >> 4);
+            const uint8_t *half = q + s % 2 * 16;
+            if (s % 8 == 0) memcpy(low, p + 16 + 4 * s, sizeof low);
+            if (s % 2 == 0) bitnet__take_two_bits(low, q);
+            for (i = 0; i < 16; i++) out[i] = f * (float)half[i] - g;
+        }
+    }
+}
+
+static void bitnet__unpack_q3_k(const uint8_t *p, size_t n, float *out) {
+    uint8_t high[32], low[32] = {0}, q[32] = {0};
+    for (; n > 0; n -= 256, p += 110) {
+        const float d = bitnet__load_f16(p + 108);
+        const uint8_t *sub = p + 96;
+        int s, i;
+        memcpy(high, p, sizeof high);
+        for (s = 0; s < 16; s++, out += 16) {
+            const int lower = sub[s % 8] >> s / 8 * 4 & 15, upper = sub[8 + s % 4] >> s / 4 * 2 & 3;
+            const float f = d * (float)((lower | upper << 4) - 32);
+            const uint8_t *half = q + s % 2 * 16;
+            if (s % 8 == 0) memcpy(low, p + 32 + 4 * s, sizeof low);
+            if (s % 2 == 0) {
+                bitnet__take_two_bits(low, q);
+                bitnet__take_high_bit(high, 4, q);
+            }
+            for (i = 0; i < 16; i++) out[i] = f * (float)(half[i] - 4);
+        }
+    }
+}
+
+/* Q4_K; with has_high Q5_K. */
+BITNET__INLINE void bitnet__unpack_k4(const uint8_t *p, size_t n, int has_high, float *out) {
+    uint8_t low[32], high[32] = {0}, q[64];
+    for (; n > 0; n -= 256, p += has_high ? 176 : 144) {
+        const float d = bitnet__load_f16(p), dmin = bitnet__load_f16(p + 2);
+        const uint8_t *sub = p + 4;
+        int s, i;
+        if (has_high) memcpy(high, p + 16, sizeof high);
+        for (s = 0; s < 8; s++, out += 32) {
+            const int j = s % 4;
+            const int scale = s < 4 ? sub[j] & 63 : (sub[8 + j] & 15) | sub[j] >> 6 << 4;
+            const int least = s < 4 ? sub[4 + j] & 63 : sub[8 + j] >> 4 | sub[4 + j] >> 6 << 4;
+            const float f = d * (float)scale, g = dmin * (float)least;
+            const uint8_t *half = q + s % 2 * 32;
+            if (s % 2 == 0) {
+                memcpy(low, p + (has_high ? 48 : 16) + 16 * s, sizeof low);
+                for (i = 0; i < 32; i++) q[i] = low[i] & 15;
+                for (i = 0; i < 32; i++) q[32 + i] = low[i] >> 4;
+                if (has_high) bitnet__take_high_bit(high, 16, q);
+                if (has_high) bitnet__take_high_bit(high, 16, q + 32);
+            }
+            for (i = 0; i < 32; i++) out[i] = f * (float)half[i] - g;
+        }
+    }
+}
+
+static void bitnet__unpack_q4_k(const uint8_t *p, size_t n, float *out) {
+    bitnet__unpack_k4(p, n, 0, out);
+}
+
+static void bitnet__unpack_q5_k(const uint8_t *p, size_t n, float *out) {
+    bitnet__unpack_k4(p, n, 1, out);
 }
 
 static void bitnet__unpack_q6_k(const uint8_t *p, size_t n, float *out) {
@@ -7884,11 +8011,13 @@ static const bitnet__type bitnet__types[] = {
     BITNET__FLOAT_TYPE("F16", 1, 2, bitnet__unpack_f16),
     BITNET__FLOAT_TYPE("Q4_0", 32, 18, bitnet__unpack_q4_0),
     BITNET__UNREAD("Q4_1", 32, 20), BITNET__UNREAD("Q4_2", 16, 10), BITNET__UNREAD("Q4_3", 16, 12),
-    BITNET__UNREAD("Q5_0", 32, 22), BITNET__UNREAD("Q5_1", 32, 24),
+    BITNET__FLOAT_TYPE("Q5_0", 32, 22, bitnet__unpack_q5_0), BITNET__UNREAD("Q5_1", 32, 24),
     BITNET__FLOAT_TYPE("Q8_0", 32, 34, bitnet__unpack_q8_0),
-    BITNET__UNREAD("Q8_1", 32, 36), BITNET__UNREAD("Q2_K", 256, 84),
-    BITNET__UNREAD("Q3_K", 256, 110), BITNET__UNREAD("Q4_K", 256, 144),
-    BITNET__UNREAD("Q5_K", 256, 176),
+    BITNET__UNREAD("Q8_1", 32, 36),
+    BITNET__FLOAT_TYPE("Q2_K", 256, 84, bitnet__unpack_q2_k),
+    BITNET__FLOAT_TYPE("Q3_K", 256, 110, bitnet__unpack_q3_k),
+    BITNET__FLOAT_TYPE("Q4_K", 256, 144, bitnet__unpack_q4_k),
+    BITNET__FLOAT_TYPE("Q5_K", 256, 176, bitnet__unpack_q5_k),
     BITNET__FLOAT_TYPE("Q6_K", 256, 210, bitnet__unpack_q6_k),
     BITNET__UNREAD("Q8_K", 256, 292), BITNET__UNREAD("IQ2_XXS", 256, 66),
     BITNET__UNREAD("IQ2_XS", 256, 74), BITNET__UNREAD("IQ3_XXS", 256, 98),
@@ -7925,9 +8054,9 @@ static const bitnet__type bitnet__type_mxfp4 = BITNET__UNREAD("MXFP4", 32, 17);
 #undef BITNET__TENSOR
 
 static const char bitnet__needs_ternary[] =
-    "a linear layer needs I2_S, TL1, TL2, TL2_R16, TQ1_0, TQ2_0, Q1_0 or Q2_0";
+    "it is not ternary: a linear layer needs I2_S, TL1, TL2, TL2_R16, TQ1_0, TQ2_0, Q1_0 or Q2_0";
 static const char bitnet__needs_floats[] =
-    "F32, F16, BF16, Q8_0, Q6_K, Q4_0, Q2_0, Q1_0, TQ1_0 or TQ2_0 is needed there";
+    "F32, F16, BF16, Q8_0, Q2_K to Q6_K, Q5_0, Q4_0, Q2_0, Q1_0, TQ1_0 or TQ2_0 is needed there";
 
 /* The row of a type; 0: its number is unknown. */
 BITNET__APART const bitnet__type *bitnet__type_info(uint32_t type) {

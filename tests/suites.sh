@@ -542,6 +542,7 @@ check_convert() {
     verdict "converts to TL1" same_conversion --to tl1 --tile 128,64
     verdict "replaces nothing" replaces_nothing
     verdict "replaces it with --force" same_conversion --head q6_k --force
+    verdict "rounds a head to the same bytes" same_conversion --head q4_k --force
     verdict "finds what differs" finds_head
     verdict "names what a killed run left" names_leftover
     verdict "leaves nothing behind" test "$(ls -A "$folder" | tr '\n' ' ')" = \

@@ -41,7 +41,8 @@ static const struct option {
      "--verify: B's", &tile_text, 0},
     {"--from-layout", "L", "the input's packing of I2_S, or A's (128)", &from_name, 0},
     {"--from-tile", "BM,BK,bm", "the input's tile, or A's (the published one)", &from_tile_text, 0},
-    {"--head", "TYPE", "embedding and head become f16, bf16, f32, q8_0 or q6_k", &head_name, 0},
+    {"--head", "TYPE", "embedding and head become f16, bf16, f32, q8_0, q6_k, q5_k, q4_k or q5_0",
+     &head_name, 0},
     {"--round-scales", 0, "scales become F16, which all from tq1_0 on need", 0, &rounding},
     {"--copy", 0, "copy layers that are not ternary, and write what bitnet.h cannot load", 0,
      &copying},
@@ -110,10 +111,12 @@ static uint32_t ternary_type(const char *text) {
 }
 
 static uint32_t head_type(const char *text) {
-    static const char *const names[] = {"f16", "bf16", "f32", "q8_0", "q6_k"};
+    static const char *const names[] = {"f16", "bf16", "f32", "q8_0", "q6_k", "q5_k", "q4_k",
+                                        "q5_0"};
     static const uint32_t types[] = {BITNET_TENSOR_F16, BITNET_TENSOR_BF16, BITNET_TENSOR_F32,
-                                     BITNET_TENSOR_Q8_0, BITNET_TENSOR_Q6_K};
-    return types[which("--head", text, names, 5)];
+                                     BITNET_TENSOR_Q8_0, BITNET_TENSOR_Q6_K, BITNET_TENSOR_Q5_K,
+                                     BITNET_TENSOR_Q4_K, BITNET_TENSOR_Q5_0};
+    return types[which("--head", text, names, 8)];
 }
 
 static bitnet_i2s_packing layout(const char *option, const char *text) {

@@ -434,7 +434,7 @@ static bitnet_result hf_add(hf_model *h, const char *name, const char *hf, const
         return st_fail(&h->tensors, t, "its shape is not what config.json says", err);
     if (type == BITNET_TENSOR_I2_S && rows * cols % 128)
         return st_fail(&h->tensors, t, "its weights are not whole blocks of 128", err);
-    if (pack_group(type) && cols % (uint64_t)pack_group(type))
+    if (!bitnet_tensor_size(type, 1, &cols))
         return st_fail(&h->tensors, t, "its rows are not whole blocks of the type", err);
     if (!p->scale) return BITNET_OK;
     p->scale->used = 1;

@@ -67,11 +67,9 @@ int is_type(const bitnet_gguf_tensor *t, uint32_t type) {
 int in_blocks(uint32_t type) { return pack_group(type) > 0; }
 
 int is_float(const bitnet_gguf_tensor *t) {
-    switch (t->type) {
-        case BITNET_TENSOR_F32: case BITNET_TENSOR_F16: case BITNET_TENSOR_BF16:
-        case BITNET_TENSOR_Q4_0: case BITNET_TENSOR_Q8_0: case BITNET_TENSOR_Q6_K: return 1;
-        default: return in_blocks(t->type);
-    }
+    const uint8_t none = 0;
+    float x;
+    return bitnet_floats_unpack(t->type, &none, 0, &x, 0) == BITNET_OK;
 }
 
 int is_head(const bitnet_gguf_tensor *t) {

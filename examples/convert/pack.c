@@ -395,26 +395,28 @@ static int pack_q8_0(const float *x, uint8_t *out) {
     return d <= 65504.0f;
 }
 
-/* The scale s for which s * q, with q in -32 .. 31, comes nearest to 16 weights x by the sum of
-   squares. Tries nine grids around the one where the largest weight is -32. For given q the best
-   scale is sum(x q) / sum(q q). */
-static float pack_scale_q6_k(const float *x) {
-    float most = 0, best = 0, scale = 0;
+/* The scale s for which s * q, with q in -half .. half - 1, comes nearest to n weights x by the sum
+   of squares. Tries nine grids around the one where the largest weight is -half. For given q the
+   best scale is sum(x q) / sum(q q). Products that are added to something are exact in double, here
+   and below: so a compiler that fuses the two makes the same file. */
+static float pack_best_scale(const float *x, int n, int half) {
+    float most = 0, scale = 0;
+    double best = 0;
     int i, k;
-    for (i = 0; i < 16; i++)
+    for (i = 0; i < n; i++)
         if (pack_abs(x[i]) > pack_abs(most)) most = x[i];
     if (most == 0) return 0;
     for (k = -4; k <= 4; k++) {
-        const float f = -(32.0f + 0.25f * (float)k) / most;
-        float xq = 0, qq = 0;
-        for (i = 0; i < 16; i++) {
-            const float q = (float)pack_nearest(x[i] * f, -32, 31);
-            xq += x[i] * q;
+        const float f = -((float)half + 0.25f * (float)k) / most;
+        double xq = 0, qq = 0;
+        for (i = 0; i < n; i++) {
+            const int q = pack_nearest(x[i] * f, -half, half - 1);
+            xq += (double)x[i] * q;
             qq += q * q;
         }
         if (qq > 0 && xq * xq > best * qq) {
             best = xq * xq / qq;
-            scale = xq / qq;
+            scale = (float)(xq / qq);
         }
     }
     return scale;
@@ -428,7 +430,7 @@ static int pack_q6_k(const float *x, uint8_t *out) {
     uint8_t q[256];
     int i, j, half;
     for (i = 0; i < 16; i++) {
-        scales[i] = pack_scale_q6_k(x + 16 * i);
+        scales[i] = pack_best_scale(x + 16 * i, 16, 32);
         if (pack_abs(scales[i]) > pack_abs(most)) most = scales[i];
     }
     memset(out, 0, 210);
@@ -451,12 +453,125 @@ static int pack_q6_k(const float *x, uint8_t *out) {
     return d >= -65504.0f && d <= 65504.0f;
 }
 
+/* 32 weights of 5 bits: d, the upper bits, the lower four. Returns 0 if d is infinite. */
+static int pack_q5_0(const float *x, uint8_t *out) {
+    const float d = pack_f16(pack_best_scale(x, 32, 16), out);
+    uint32_t high = 0;
+    int i, q;
+    memset(out + 6, 0, 16);
+    for (i = 0; i < 32; i++) {
+        q = (d < 0 || d > 0 ? pack_nearest(x[i] / d, -16, 15) : 0) + 16;
+        out[6 + i % 16] |= (uint8_t)((q & 15) << i / 16 * 4);
+        high |= (uint32_t)q >> 4 << i;
+    }
+    pack_store(out + 2, high, 4);
+    return d >= -65504.0f && d <= 65504.0f;
+}
+
+/* Weights as scale * q - least, with q in 0 .. most; neither is negative. */
+typedef struct pack_line { float scale, least; } pack_line;
+
+static int pack_on_line(const pack_line *l, float x, int most) {
+    return l->scale > 0 ? pack_nearest((x + l->least) / l->scale, 0, most) : 0;
+}
+
+/* Moves a line closer to 32 weights x: for the q that it gives them, the sum of squares is least on
+   the line of linear regression or, if that begins above 0, on one through 0. */
+static void pack_fit_line(pack_line *l, const float *x, int most) {
+    double x1 = 0, xq = 0, least;
+    int q1 = 0, q2 = 0, det, i;        /* sums of q and of its square */
+    float scale;
+    for (i = 0; i < 32; i++) {
+        const int q = pack_on_line(l, x[i], most);
+        q1 += q;
+        q2 += q * q;
+        x1 += (double)x[i];
+        xq += (double)x[i] * q;
+    }
+    det = 32 * q2 - q1 * q1;
+    if (det == 0) return;              /* all q are equal */
+    x1 = (double)(float)x1;
+    xq = (double)(float)xq;
+    least = (q1 * xq - q2 * x1) / det;
+    scale = (float)(least < 0 ? xq / q2 : (32 * xq - q1 * x1) / det);
+    if (!(scale > 0)) return;
+    l->scale = scale;
+    l->least = least < 0 ? 0 : (float)least;
+}
+
+/* The best line for 32 weights x. Tries lines from the smallest weight, or 0, where q = 0, to the
+   largest one, where q is near `most`. */
+static pack_line pack_best_line(const float *x, int most) {
+    pack_line best = {0, 0};
+    float low = 0, high = x[0];
+    double least_error = 0;
+    int i, k;
+    for (i = 0; i < 32; i++) {
+        if (x[i] < low) low = x[i];
+        if (x[i] > high) high = x[i];
+    }
+    for (k = -8; k < 12; k++) {
+        pack_line line = {(high - low) / ((float)(10 * most + k) / 10), -low};
+        double error = 0;
+        pack_fit_line(&line, x, most);
+        for (i = 0; i < 32; i++) {
+            const double y = (double)line.scale * pack_on_line(&line, x[i], most);
+            const double off = (double)(float)(y - (double)line.least - (double)x[i]);
+            error += off * off;
+        }
+        if (k > -8 && !(error < least_error)) continue;
+        least_error = error;
+        best = line;
+    }
+    return best;
+}
+
+/* 256 weights of 4 or, with most 31, of 5 bits. Returns 0 if d or dmin is infinite. */
+static int pack_k4(const float *x, int most, uint8_t *out) {
+    const int bytes = most == 31 ? 176 : 144;
+    pack_line lines[8];
+    float scale = 0, least = 0, d, dmin;
+    int s, i;
+    for (s = 0; s < 8; s++) {
+        lines[s] = pack_best_line(x + 32 * s, most);
+        if (!(lines[s].scale <= scale)) scale = lines[s].scale;
+        if (!(lines[s].least <= least)) least = lines[s].least;
+    }
+    memset(out, 0, (size_t)bytes);
+    d = pack_f16(scale / 63, out);
+    dmin = pack_f16(least / 63, out + 2);
+    for (s = 0; s < 8; s++) {
+        const int a = d > 0 ? pack_nearest(lines[s].scale / d, 0, 63) : 0;
+        const int b = dmin > 0 ? pack_nearest(lines[s].least / dmin, 0, 63) : 0;
+        uint8_t *low = out + bytes - 128 + s / 2 * 32, *high = out + 16;
+        lines[s].scale = d * (float)a;
+        lines[s].least = dmin * (float)b;
+        if (s < 4) {
+            out[4 + s] |= (uint8_t)a;
+            out[8 + s] |= (uint8_t)b;
+        } else {
+            out[s] |= (uint8_t)(a >> 4 << 6);
+            out[4 + s] |= (uint8_t)(b >> 4 << 6);
+            out[8 + s] = (uint8_t)((a & 15) | (b & 15) << 4);
+        }
+        for (i = 0; i < 32; i++) {
+            const int q = pack_on_line(&lines[s], x[32 * s + i], most);
+            low[i] |= (uint8_t)((q & 15) << s % 2 * 4);
+            if (most == 31) high[i] |= (uint8_t)(q >> 4 << s);
+        }
+    }
+    return d <= 65504.0f && dmin <= 65504.0f;
+}
+
 /* One block of each type. Returns 0 if the type cannot hold it. */
 static int pack_block(uint32_t type, const float *x, uint8_t *out) {
     switch (type) {
         case BITNET_TENSOR_F32: pack_store(out, pack_float_bits(*x), 4); return 1;
         case BITNET_TENSOR_BF16: return pack_bf16(*x, out);
         case BITNET_TENSOR_Q8_0: return pack_q8_0(x, out);
+        case BITNET_TENSOR_Q5_0: return pack_q5_0(x, out);
+        case BITNET_TENSOR_Q4_K: return pack_k4(x, 15, out);
+        case BITNET_TENSOR_Q5_K: return pack_k4(x, 31, out);
         default: return pack_q6_k(x, out);
     }
 }
@@ -465,7 +580,9 @@ bitnet_result pack_floats(uint32_t type, const float *x, int32_t n, uint8_t *out
                           bitnet_error *err) {
     static const struct { uint32_t type; int32_t block, bytes; } types[] = {
         {BITNET_TENSOR_F32, 1, 4}, {BITNET_TENSOR_F16, 1, 2}, {BITNET_TENSOR_BF16, 1, 2},
-        {BITNET_TENSOR_Q8_0, 32, 34}, {BITNET_TENSOR_Q6_K, 256, 210}
+        {BITNET_TENSOR_Q8_0, 32, 34}, {BITNET_TENSOR_Q6_K, 256, 210},
+        {BITNET_TENSOR_Q5_K, 256, 176}, {BITNET_TENSOR_Q4_K, 256, 144},
+        {BITNET_TENSOR_Q5_0, 32, 22}
     };
     enum { N_TYPES = sizeof types / sizeof types[0] };
     const char *name = pack_type_name(type);

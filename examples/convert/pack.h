@@ -29,8 +29,8 @@ bitnet_result pack_rows(const bitnet_ternary *t, const float *x, int32_t row, in
                         int8_t *weights, uint8_t *data, bitnet_error *err);
 /* The nearest F16; an infinity if it is too large. */
 float pack_half(float x);
-/* Packs n floats, in whole blocks, as F32, F16, BF16, Q8_0 or Q6_K. A NaN or a value out of the
-   type's range is BITNET_ERR_FORMAT. */
+/* Packs n floats, in whole blocks, as F32, F16, BF16, Q8_0, Q6_K, Q5_K, Q4_K or Q5_0. A NaN or a
+   value out of the type's range is BITNET_ERR_FORMAT. */
 bitnet_result pack_floats(uint32_t type, const float *x, int32_t n, uint8_t *out,
                           bitnet_error *err);
 

@@ -208,6 +208,10 @@ static plan make_plan(const bitnet_gguf *g, const bitnet_gguf_tensor *t, const r
                  t->type_name);
         p.kind = o->head_type == t->type ? PLAN_COPY : PLAN_HEAD;
         p.type = o->head_type;
+        if (!bitnet_tensor_size(p.type, 1, t->dims))
+            fail(1, "tensor '%s': its rows of %.0f weights are not whole blocks of %s; --head q8_0 "
+                 "and q5_0 have blocks of 32, f16 and bf16 have none", t->name, (double)t->dims[0],
+                 bitnet_tensor_type_name(p.type));
     }
     return p;
 }

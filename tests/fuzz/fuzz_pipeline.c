@@ -66,6 +66,21 @@ static uint8_t *pipeline_groups(gb_model *g, uint32_t type) {
     return raw;
 }
 
+/* A vocabulary's matrix of such blocks of floats; 0: of floats themselves. All bytes are low, so
+   that the F16 numbers, wherever they are, are under 0.5. */
+static uint8_t *pipeline_blocks(const gb_model *g, uint32_t type, size_t *size) {
+    uint64_t dims[2];
+    uint8_t *raw;
+    size_t i;
+    dims[0] = (uint64_t)g->dim;
+    dims[1] = 260;                     /* 256 bytes, a word, 3 special tokens */
+    if (bitnet__is_float(type)) return 0;
+    *size = (size_t)bitnet_tensor_size(type, 2, dims);
+    raw = (uint8_t *)gb_malloc(*size);
+    for (i = 0; i < *size; i++) raw[i] = (uint8_t)(i * 7 % 0x38);
+    return raw;
+}
+
 static void pipeline_pooling(gb_file *f) { gb_key_u32(f, "qwen3.pooling_type", 3); }
 static void pipeline_window(gb_file *f) {
     gb_key_u32(f, "gemma3.pooling_type", 1);
@@ -94,10 +109,14 @@ static pipeline_model *pipeline_get(int i) {
         {"qwen3", 64, 2, 1, 1, 0, 0, 1, 0, 0, BITNET_I2S_128, {0, 0, 0}},
         {"gemma3", 64, 2, 2, 2, 0, 0, 1, 0, 0, BITNET_I2S_128, {0, 0, 0}},
         {"qwen3", 128, 4, 2, 1, 1, 0, 1, 1, 0, BITNET_I2S_64, {0, 0, 0}},      /* with a head */
-        {0, 256, 2, 1, 1, 0, 0, 1, 0, BITNET_TENSOR_TQ2_0, BITNET_I2S_128, {0, 0, 0}},
-        {0, 256, 2, 1, 1, 0, 0, 1, 0, BITNET_TENSOR_TQ1_0, BITNET_I2S_128, {0, 0, 0}},
-        {0, 256, 2, 2, 1, 0, 0, 1, 0, BITNET_TENSOR_TL2, BITNET_I2S_128, {32, 192, 32}},
-        {0, 128, 2, 1, 1, 0, 0, 1, 0, BITNET_TENSOR_TL2_R16, BITNET_I2S_128, {0, 0, 0}},
+        {0, 256, 2, 1, 1, 0, 0, BITNET_TENSOR_Q4_K, 0, BITNET_TENSOR_TQ2_0, BITNET_I2S_128,
+         {0, 0, 0}},
+        {0, 256, 2, 1, 1, 1, 0, BITNET_TENSOR_Q5_K, BITNET_TENSOR_Q6_K, BITNET_TENSOR_TQ1_0,
+         BITNET_I2S_128, {0, 0, 0}},
+        {0, 256, 2, 2, 1, 1, 0, BITNET_TENSOR_Q3_K, BITNET_TENSOR_Q2_K, BITNET_TENSOR_TL2,
+         BITNET_I2S_128, {32, 192, 32}},
+        {0, 128, 2, 1, 1, 0, 0, BITNET_TENSOR_Q5_0, 0, BITNET_TENSOR_TL2_R16, BITNET_I2S_128,
+         {0, 0, 0}},
         {"llama", 128, 2, 1, 1, 0, 0, 42, 0, IMP_Q2, BITNET_I2S_128, {0, 0, 0}},
         {"qwen3", 128, 2, 1, 1, 1, 0, 1, 42, IMP_PQ2, BITNET_I2S_128, {0, 0, 0}}
     };
@@ -106,7 +125,7 @@ static pipeline_model *pipeline_get(int i) {
     gb_model *g = &m->g;
     bitnet_gguf_key k;
     bitnet_gguf_tensor t;
-    uint8_t *raw = 0;
+    uint8_t *raw = 0, *head_raw = 0;
     if (m->file) return m;
     g->arch = kinds[i].arch;
     g->dim = g->ffn = kinds[i].dim;
@@ -132,9 +151,15 @@ static pipeline_model *pipeline_get(int i) {
     pipeline_type = kinds[i].type;
     pipeline_tile = m->tile = kinds[i].tile;
     if (i >= PIPELINE_GROUPED) raw = pipeline_groups(g, pipeline_type);
-    else if (pipeline_type) g->encode = pipeline_encode;
+    else {
+        if (pipeline_type) g->encode = pipeline_encode;
+        g->embed_raw = raw = pipeline_blocks(g, g->embed_type, &g->embed_raw_size);
+        if (g->untied)
+            g->head_raw = head_raw = pipeline_blocks(g, g->head_type, &g->head_raw_size);
+    }
     gb_make_model(g);
     free(raw);
+    free(head_raw);
     FUZZ_CHECK(!bitnet_gguf_open_memory(g->data, g->size, 0, &m->file, 0));
     while (!bitnet_gguf_get_key(m->file, m->n_keys, &k)) m->n_keys++;
     while (!bitnet_gguf_get_tensor(m->file, m->n_tensors, &t)) m->n_tensors++;

@@ -115,8 +115,9 @@ static int folder_write(void *ud, const void *p, size_t n) {
 }
 
 static void folder_open(int head, int group) {
-    static const uint32_t heads[] = {BITNET_TENSOR_F16, BITNET_TENSOR_F32, BITNET_TENSOR_BF16,
-                                     BITNET_TENSOR_Q8_0};
+    static const uint32_t heads[] = {BITNET_TENSOR_F16,  BITNET_TENSOR_F32,  BITNET_TENSOR_BF16,
+                                     BITNET_TENSOR_Q8_0, BITNET_TENSOR_Q6_K, BITNET_TENSOR_Q5_K,
+                                     BITNET_TENSOR_Q4_K, BITNET_TENSOR_Q5_0};
     bitnet_error err = {BITNET_OK, "", {0}};
     bitnet_result r;
     gguf_writer w;
@@ -126,7 +127,7 @@ static void folder_open(int head, int group) {
     snprintf(dir, sizeof dir, "%s", fuzz_path(folder_files[0]));
     *strrchr(dir, '/') = 0;
     memset(&o, 0, sizeof o);
-    o.head_type = heads[head % 4];
+    o.head_type = heads[head % 8];
     o.pre = head & 8 ? "falcon3" : 0;
     o.group_type = group ? BITNET_TENSOR_Q2_0 : 0;
     o.group_number = BITNET_TENSOR_Q2_0;

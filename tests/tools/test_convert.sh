@@ -102,12 +102,12 @@ one_tensor() {
 }
 { one_tensor 143 '\001\000\000'; head -c 4096 /dev/zero; } > "$tmp/type99.gguf"
 fails unknown-type 1 "unsupported tensor type 99 (unknown)" "$tmp/type99.gguf" "$out"
-{ one_tensor 012 '\001\000\000'; head -c 4096 /dev/zero; } > "$tmp/q2k.gguf"
-fails nothing-ternary 1 "no ternary weights" "$tmp/q2k.gguf" "$out" --to tl2 --tile 128,96
-fails nothing-i2s 1 "no ternary weights" "$tmp/q2k.gguf" "$out" --i2s 64
+{ one_tensor 017 '\001\000\000'; head -c 4096 /dev/zero; } > "$tmp/q8k.gguf"
+fails nothing-ternary 1 "no ternary weights" "$tmp/q8k.gguf" "$out" --to tl2 --tile 128,96
+fails nothing-i2s 1 "no ternary weights" "$tmp/q8k.gguf" "$out" --i2s 64
 LC_ALL=C sed 's/token_embd/token_abcd/' "$a" > "$tmp/headless.gguf"
 fails no-head 1 "neither token_embd.weight nor" "$tmp/headless.gguf" "$out" --head f16
-fails head-of-q2_k 1 "(Q2_K)" "$tmp/q2k.gguf" "$out" --head f16
+fails head-of-q8_k 1 "(Q8_K)" "$tmp/q8k.gguf" "$out" --head f16
 
 # ---- packings, there and back; what another program wrote is the same, byte for byte
 makes 128 "$a" "$out"
@@ -349,7 +349,7 @@ printf 'version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n' > "
 fails pointer 1 "this is a pointer of git-lfs" "$tmp/pointer.gguf" "$out"
 
 # ---- head and embedding
-for type in f32 f16 bf16 q8_0 q6_k; do
+for type in f32 f16 bf16 q8_0 q6_k q5_k q4_k q5_0; do
     makes "head-$type" "$a" "$out" --head $type
     cp "$out" "$tmp/made/head-$type.gguf"
     run --inspect "$out"
@@ -361,8 +361,14 @@ for type in f32 f16 bf16 q8_0 q6_k; do
             says "head-$type-named" "^differs token_embd.weight: row [0-9]*, column" ;;
     esac
     makes "head-$type-again" "$tmp/made/head-$type.gguf" "$out" --head $type
-    [ $type = q6_k ] || check "head-$type-stays" "another file" cmp "$out" "$tmp/made/head-$type.gguf"
+    check "head-$type-stays" "another file" cmp "$out" "$tmp/made/head-$type.gguf"
+    makes "head-$type-f32" "$tmp/made/head-$type.gguf" "$out" --head f32
+    run --verify "$tmp/made/head-$type.gguf" "$out"
+    check "head-$type-read" "exit code $rc: $(grep -m 1 ^differs "$tmp/out")" test $rc -eq 0
 done
+rm -f "$out"
+fails head-blocks 1 "rows of 384 weights are not whole blocks of Q4_K; --head q8_0 and q5_0" "$b" "$out" --head q4_k
+makes head-small-blocks "$b" "$out" --head q5_0
 makes head-f32-f16 "$tmp/made/head-f32.gguf" "$out" --head f16
 check head-f32-f16-file "another file" cmp "$out" "$tmp/made/head-f16.gguf"
 

@@ -83,7 +83,7 @@ sed -i 's/"add_eos_token": true/"add_eos_token": false/' "$tmp/no-eos/hf/tokeniz
 run "$tmp/no-eos/hf" "$out" --window --force
 check gemma-no-eos "exit code $rc" keeps "tokenizer.ggml.add_eos_token (bool) = false\$"
 notes no-eos-noted "the last token becomes the vector, and the tokenizer puts no EOS there"
-for type in f32 bf16 q8_0 q6_k; do
+for type in f32 bf16 q8_0 q6_k q4_k q5_0; do
     run "$tmp/made/hf" "$out" --pooling last --head $type --force
     run --inspect "$out"
     check "head-$type" "exit code $rc" grep -q "^tensor  token_embd.weight $(echo $type | tr a-z A-Z) " "$tmp/out"

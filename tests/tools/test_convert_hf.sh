@@ -92,6 +92,10 @@ for kind in auto auto-shards div bf16 f32 llama-exact-bf16 llama-div-spm llama-e
     tool make "$model" "$tmp/base/$kind" $kind
 done
 rm -f "$out"
+tool make "$root/tests/data/b.gguf" "$tmp/384" auto
+run "$tmp/384/hf" "$out" --head q4_k
+check head-blocks "exit code $rc: $(cat "$tmp/err")" \
+    sh -c "[ $rc -eq 1 ] && grep -q 'embed_tokens.weight.*: its rows are not whole blocks of the type' '$tmp/err' && ! [ -e '$out' ]"
 tool cases > "$tmp/cases"
 tool break "$tmp/base" "$tmp/broken" || bad broken "they cannot be made"
 while read -r name kind word; do

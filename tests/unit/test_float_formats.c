@@ -1,4 +1,4 @@
-/* Embedding and head in Q8_0, Q4_0 and Q6_K: what a block means, and that a model with them gives
+/* Embedding and head in blocks of integers: what a block means, and that a model with them gives
    the bits of one that holds the same weights in F32. */
 #include "gguf_helpers.h"
 #include "model_helpers.h"
@@ -8,14 +8,26 @@ typedef struct head_type {
     const char *name;
     uint32_t type;
     int block, bytes, codes;           /* weights and bytes of a block; codes of a weight */
+    int zero;                          /* the code of 0 */
+    int d_at, dmin_at;                 /* where in a block; dmin_at 0: it has none */
+    int sub, sub_at, sub_bytes;        /* weights that share a scale; 0: they have none but d */
+    int scales, zero_scale, leasts;    /* how many there are of either; the code of scale 0 */
+    int e, e_min;                      /* exponents of d and dmin, for weights under 1 */
 } head_type;
-static const head_type head_types[] = {{"Q8_0", GB_TENSOR_Q8_0, 32, 34, 256},
-                                       {"Q4_0", GB_TENSOR_Q4_0, 32, 18, 16},
-                                       {"Q6_K", GB_TENSOR_Q6_K, 256, 210, 64}};
+static const head_type head_types[] = {
+    {"Q8_0", GB_TENSOR_Q8_0, 32, 34, 256, 0, 0, 0, 0, 0, 0, 1, 0, 1, 5, 0},
+    {"Q4_0", GB_TENSOR_Q4_0, 32, 18, 16, 8, 0, 0, 0, 0, 0, 1, 0, 1, 9, 0},
+    {"Q6_K", GB_TENSOR_Q6_K, 256, 210, 64, 32, 208, 0, 16, 192, 16, 256, 0, 1, 1, 0},
+    {"Q4_K", GB_TENSOR_Q4_K, 256, 144, 16, 0, 0, 2, 32, 4, 12, 64, 0, 64, 3, 5},
+    {"Q5_K", GB_TENSOR_Q5_K, 256, 176, 32, 0, 0, 2, 32, 4, 12, 64, 0, 64, 2, 5},
+    {"Q5_0", GB_TENSOR_Q5_0, 32, 22, 32, 16, 0, 0, 0, 0, 0, 1, 0, 1, 8, 0},
+    {"Q3_K", GB_TENSOR_Q3_K, 256, 110, 8, 4, 108, 0, 16, 96, 12, 64, 32, 1, 6, 0},
+    {"Q2_K", GB_TENSOR_Q2_K, 256, 84, 4, 0, 80, 82, 16, 0, 16, 16, 0, 16, 7, 8}};
+enum { HEAD_TYPES = sizeof head_types / sizeof head_types[0] };
 
 static const head_type *head_type_of(uint32_t type) {    /* 0: a type of floats */
     int i;
-    for (i = 0; i < 3; i++)
+    for (i = 0; i < HEAD_TYPES; i++)
         if (head_types[i].type == type) return &head_types[i];
     return 0;
 }
@@ -29,58 +41,84 @@ static double head_f16(const uint8_t *p) {
     return h & 0x8000 ? -x : x;
 }
 
-/* Where weight i of a block has its code: *low bits at p[*at], from bit *shift; in Q6_K two more at
-   p[*high_at], from bit *high_shift. */
-typedef struct code_place { int at, shift, bits, high_at, high_shift; } code_place;
+/* Bits of a block that make a number: some of p[at] from bit `shift`, more at p[high_at]. */
+typedef struct code_place { int at, shift, bits, high_at, high_shift, high_bits; } code_place;
+
+/* Those of weight i's code. */
 static code_place place_of(const head_type *t, int i) {
-    code_place c = {2 + i, 0, 8, 0, 0};
-    if (t->type == GB_TENSOR_Q4_0) {
-        c.at = 2 + i % 16;
-        c.shift = 4 * (i / 16);
-        c.bits = 4;
+    const int half = i / 128, quarter = i % 128 / 32, eighth = i / 32, j = i % 32;
+    code_place c = {2 + i, 0, 8, 0, 0, 0};
+    switch (t->type) {
+        case GB_TENSOR_Q4_0: return (code_place){2 + i % 16, i / 16 * 4, 4, 0, 0, 0};
+        case GB_TENSOR_Q5_0: return (code_place){6 + i % 16, i / 16 * 4, 4, 2 + i / 8, i % 8, 1};
+        case GB_TENSOR_Q2_K: return (code_place){16 + 32 * half + j, 2 * quarter, 2, 0, 0, 0};
+        case GB_TENSOR_Q3_K: return (code_place){32 + 32 * half + j, 2 * quarter, 2, j, eighth, 1};
+        case GB_TENSOR_Q4_K:
+            return (code_place){16 + eighth / 2 * 32 + j, eighth % 2 * 4, 4, 0, 0, 0};
+        case GB_TENSOR_Q5_K:
+            return (code_place){48 + eighth / 2 * 32 + j, eighth % 2 * 4, 4, 16 + j, eighth, 1};
+        case GB_TENSOR_Q6_K:
+            return (code_place){64 * half + i % 64, quarter / 2 * 4, 4, 128 + 32 * half + j,
+                                2 * quarter, 2};
+        default: return c;
     }
-    if (t->type == GB_TENSOR_Q6_K) {
-        c.at = i / 128 * 64 + i % 64;
-        c.shift = i % 128 < 64 ? 0 : 4;
-        c.bits = 4;
-        c.high_at = 128 + i / 128 * 32 + i % 32;
-        c.high_shift = i % 128 / 32 * 2;
+}
+
+/* Those of the scale of sub-block s, or with least of its minimum. */
+static code_place scale_place(const head_type *t, int s, int least) {
+    code_place c = {t->sub_at + s, 0, 8, 0, 0, 0};
+    switch (t->type) {
+        case GB_TENSOR_Q2_K: return (code_place){s, 4 * least, 4, 0, 0, 0};
+        case GB_TENSOR_Q3_K:
+            return (code_place){96 + s % 8, s / 8 * 4, 4, 104 + s % 4, s / 4 * 2, 2};
+        case GB_TENSOR_Q4_K: case GB_TENSOR_Q5_K:
+            if (s < 4) return (code_place){4 + s + 4 * least, 0, 6, 0, 0, 0};
+            return (code_place){8 + s, 4 * least, 4, s + 4 * least, 6, 2};
+        default: return c;
     }
-    return c;
+}
+
+static int get_bits(const uint8_t *block, code_place c) {
+    int high = block[c.high_at] >> c.high_shift & ((1 << c.high_bits) - 1);
+    return (block[c.at] >> c.shift & ((1 << c.bits) - 1)) | high << c.bits;
+}
+
+static void put_some(uint8_t *p, int shift, int bits, int value) {
+    const int mask = ((1 << bits) - 1) << shift;
+    *p = (uint8_t)((*p & ~mask) | (value << shift & mask));
+}
+
+static void put_bits(uint8_t *block, code_place c, int value) {
+    put_some(block + c.at, c.shift, c.bits, value);
+    put_some(block + c.high_at, c.high_shift, c.high_bits, value >> c.bits);
 }
 
 static int get_code(const head_type *t, const uint8_t *block, int i) {
-    code_place c = place_of(t, i);
-    int code = block[c.at] >> c.shift & ((1 << c.bits) - 1);
-    return c.high_at ? code + 16 * (block[c.high_at] >> c.high_shift & 3) : code;
+    return get_bits(block, place_of(t, i));
 }
 
 static void put_code(const head_type *t, uint8_t *block, int i, int code) {
-    code_place c = place_of(t, i);
-    block[c.at] = (uint8_t)((block[c.at] & ~(((1 << c.bits) - 1) << c.shift)) |
-                            (code & ((1 << c.bits) - 1)) << c.shift);
-    if (c.high_at)
-        block[c.high_at] = (uint8_t)((block[c.high_at] & ~(3 << c.high_shift)) |
-                                     code >> 4 << c.high_shift);
+    put_bits(block, place_of(t, i), code);
 }
 
-static void put_d(const head_type *t, uint8_t *block, int d) {
-    uint8_t *p = block + (t->type == GB_TENSOR_Q6_K ? 208 : 0);
-    p[0] = (uint8_t)d;
-    p[1] = (uint8_t)(d >> 8);
+static void put_f16(uint8_t *p, int bits) {
+    p[0] = (uint8_t)bits;
+    p[1] = (uint8_t)(bits >> 8);
 }
 
-/* In double, where every product is exact. */
+static void put_d(const head_type *t, uint8_t *block, int d) { put_f16(block + t->d_at, d); }
+
+/* In double, where all is exact; so the float is rounded once. */
 static float head_weight(const head_type *t, const uint8_t *block, int i) {
-    int code = get_code(t, block, i), scale;
-    switch (t->type) {
-        case GB_TENSOR_Q8_0: return (float)(head_f16(block) * (code < 128 ? code : code - 256));
-        case GB_TENSOR_Q4_0: return (float)(head_f16(block) * (code - 8));
-        default:
-            scale = block[192 + i / 16];
-            if (scale >= 128) scale -= 256;
-            return (float)(head_f16(block + 208) * scale * (code - 32));
-    }
+    const double d = head_f16(block + t->d_at);
+    int code = get_code(t, block, i) - t->zero, scale;
+    if (t->type == GB_TENSOR_Q8_0 && code >= 128) code -= 256;
+    if (!t->sub) return (float)(d * code);
+    scale = get_bits(block, scale_place(t, i / t->sub, 0)) - t->zero_scale;
+    if (t->type == GB_TENSOR_Q6_K && scale >= 128) scale -= 256;
+    if (!t->dmin_at) return (float)(d * scale * code);
+    return (float)(d * scale * code - head_f16(block + t->dmin_at) *
+                                          get_bits(block, scale_place(t, i / t->sub, 1)));
 }
 
 static void head_row_of(const head_type *t, const uint8_t *p, int n, float *out) {
@@ -112,66 +150,78 @@ static int wrong_head_weight(const head_type *t, const uint8_t *blocks, int n, c
     return wrong;
 }
 
-/* Blocks that another implementation of the formats has read: gguf-py's quants.py, with d = 1. Byte
-   k of each is the top byte of (k + 1) * 2654435761, but for d. */
+/* Blocks that another implementation of the formats has read, with d and dmin 1: the sums of each
+   type's weights, each times the square of its number + 1. Byte k of a block is the top byte of
+   (k + 1) * 2654435761, but for d and dmin. */
 static void test_heads_golden(void) {
-    static const short q8_0[32] = {
-        -38, 120, 23, -75, 83, -15, -113, 46, -52, 106, 8, -89, 69, -29, -127, 31, -66, 92, -6,
-        -104, 54, -43, 115, 17, -81, 78, -20, -118, 40, -58, 101, 3};
-    static const short q4_0[32] = {
-        2, 0, -1, -3, -5, -7, 7, 6, 4, 2, 0, -1, -3, -5, -7, 7, 5, -1, -7, 3, -3, 7, 0, -6, 4,
-        -2, -8, 2, -4, 6, 0, -7};
-    static const short q6_k[256] = {
-        -142, -1420, 710, -1704, 497, -781, 1349, -1065, 2201, -142, -1420, 710, -1704, 497,
-        -1917, 1349, 390, -806, 52, 520, -260, 624, -156, 702, -494, 390, -806, 52, 520, -260,
-        624, -156, -620, -372, 1860, 124, 2232, 2480, -3224, -2976, -744, -620, -372, 1860, 124,
-        2356, 2480, -3224, 816, 204, 170, 102, -510, -34, -646, -680, 884, 816, 204, 170, 102,
-        -510, -34, -646, -1600, 832, -1856, 576, -1088, 320, -320, 1088, -512, 1920, -768, 1664,
-        0, 1408, -256, -1920, -752, 1598, -470, 1974, -94, 2350, -1222, 2726, -2350, 94, -2068,
-        376, -1692, 752, -2820, 1128, -18, 48, -78, -9, 57, -69, 45, 63, -15, 3, -75, -9, 60,
-        -66, 48, -78, -404, 1818, -2424, 1414, 2020, -505, 101, -2525, -303, 1919, -2323, 1515,
-        2121, -505, 202, -2424, -1140, 1482, -456, 1254, -684, 1083, 57, -969, 741, -1140, 1482,
-        -456, 1254, -684, 1083, 57, 697, -533, 861, -1066, 328, -902, 492, -779, -41, 697, -533,
-        861, -410, 328, -902, 492, -3393, 1989, 3627, 1521, 1287, -702, -936, -1170, -3276,
-        -3510, 1989, 3627, 1521, 1287, -702, -936, -200, -560, -600, 340, 620, 260, 220, -120,
-        -160, -200, -560, -600, 340, 620, 260, 220, 2340, 312, -1716, 1248, -2028, 936, -2340,
-        702, -1326, 390, -390, 1326, -702, 2262, -1014, 1950, 0, -1760, 320, 2400, -640, 1440,
-        -320, 1760, -1280, 2000, -1040, 2320, -2000, 80, -1680, 400, -270, 414, -36, 72, -396, 0,
-        396, -360, 36, 432, -36, 90, -378, -270, 414, -342, 345, 2875, -115, 2415, -2300, 230,
-        2760, -230, 460, -2530, 0, 2530, -2300, 345, 2875, -115};
-    static const short *const tables[] = {q8_0, q4_0, q6_k};
+    static const int64_t sums[HEAD_TYPES] = {-2554, -9726, 685690163, 1291854658, 2868498034, 12327,
+                                             -1547083, 18869759};
     uint8_t block[210];
     float want[256];
     int k, i, wrong;
-    for (k = 0; k < 3; k++) {
+    for (k = 0; k < HEAD_TYPES; k++) {
         const head_type *t = &head_types[k];
+        int64_t sum = 0;
         for (i = 0; i < t->bytes; i++)
             block[i] = (uint8_t)(((uint32_t)i + 1) * 2654435761u >> 24);
         put_d(t, block, 0x3c00);
+        if (t->dmin_at) put_f16(block + t->dmin_at, 0x3c00);
         for (i = 0; i < t->block; i++) {
             want[i] = head_weight(t, block, i);        /* which knows the sign of a 0, too */
-            CHECK_MSG(want[i] == (float)tables[k][i], "this test's own %s", t->name);
+            sum += (int64_t)want[i] * (i * i + 1);
         }
+        CHECK_MSG(sum == sums[k], "this test's own %s: %.0f", t->name, (double)sum);
         wrong = wrong_head_weight(t, block, t->block, want);
-        CHECK_MSG(wrong < 0, "%s: weight %d is not %d", t->name, wrong, tables[k][wrong]);
+        CHECK_MSG(wrong < 0, "%s: weight %d is not %g", t->name, wrong, (double)want[wrong]);
     }
 }
 
-/* Every code in some place, with every d there is: negative, subnormal, infinite, NaN. In Q6_K the
-   scales of the 8 blocks are 128 of the 256. */
+/* The vectors of ../shared/blocks: 64 blocks of random bytes. */
+static void test_heads_blocks(void) {
+    int k, i, wrong;
+    for (k = 0; k < HEAD_TYPES; k++) {
+        const head_type *t = &head_types[k];
+        char name[2][32];
+        const char *path[2];
+        uint8_t *data[2];
+        float *want;
+        size_t size[2];
+        for (i = 0; i < 2; i++) {
+            size_t at;
+            snprintf(name[i], sizeof name[i], "blocks/%s.%s", t->name, i ? "f32" : "bin");
+            for (at = strlen("blocks/"); name[i][at] != '.'; at++)
+                if (name[i][at] == 'Q' || name[i][at] == 'K') name[i][at] |= 0x20;
+            path[i] = test_shared(name[i]);
+            if (!path[i]) SKIP("%s is not in BITNET_TEST_DATA", name[i]);
+            data[i] = (uint8_t *)test_read_file(path[i], &size[i]);
+        }
+        CHECK(data[0] && data[1] && size[0] == 64 * (size_t)t->bytes &&
+              size[1] == 64 * (size_t)t->block * 4);
+        want = (float *)gb_malloc(size[1]);
+        for (i = 0; i < 64 * t->block; i++) want[i] = bitnet__load_f32(data[1] + 4 * i);
+        wrong = wrong_head_weight(t, data[0], 64 * t->block, want);
+        free(data[0]);
+        free(data[1]);
+        free(want);
+        CHECK_MSG(wrong < 0, "%s: weight %d", t->name, wrong);
+    }
+}
+
+/* Every code in some place, with every d there is: negative, subnormal, infinite, NaN; and every
+   dmin, with another d. The scales of Q6_K's 8 blocks are 128 of the 256. */
 static void test_heads_every_d(void) {
     static uint8_t blocks[16 * 210];
     static float want[16 * 256];
     int k, i, d;
-    for (k = 0; k < 3; k++) {
+    for (k = 0; k < HEAD_TYPES; k++) {
         const head_type *t = &head_types[k];
-        int n_blocks = t->type == GB_TENSOR_Q6_K ? 2 : 8, n = n_blocks * t->block, n_seen = 0;
+        int n_blocks = t->sub ? 2 : 8, n = n_blocks * t->block, n_seen = 0;
         memset(blocks, 0, sizeof blocks);
         for (i = 0; i < n; i++)
             put_code(t, blocks + i / t->block * t->bytes, i % t->block, i * 5 % t->codes);
-        for (i = 0; i < n / 16 && t->type == GB_TENSOR_Q6_K; i++)
-            blocks[i / 16 * 210 + 192 + i % 16] = (uint8_t)(i < 4 ? 126 + i : i < 8 ? i + 250 :
-                                                            i * 43);
+        for (i = 0; i < n_blocks * t->sub_bytes; i++)
+            blocks[i / t->sub_bytes * t->bytes + t->sub_at + i % t->sub_bytes] =
+                (uint8_t)(i < 4 ? 126 + i : i < 8 ? i + 250 : i * 43);
         for (i = 0; i < t->codes; i++) {
             int j;
             for (j = 0; j < n; j++)
@@ -181,7 +231,11 @@ static void test_heads_every_d(void) {
         CHECK_MSG(n_seen == t->codes, "%s: %d codes of %d", t->name, n_seen, t->codes);
         for (d = 0; d < 65536; d++) {
             if (test_quick() && d % 29 && d % 1024) continue;
-            for (i = 0; i < n_blocks; i++) put_d(t, blocks + i * t->bytes, d);
+            for (i = 0; i < n_blocks; i++) {
+                put_d(t, blocks + i * t->bytes, d);
+                if (t->dmin_at)
+                    put_f16(blocks + i * t->bytes + t->dmin_at, (d ^ d << 7 ^ 0x1234) & 0xffff);
+            }
             head_row_of(t, blocks, n, want);
             i = wrong_head_weight(t, blocks, n, want);
             CHECK_MSG(i < 0, "%s, d %04x: weight %d is not %g", t->name, (unsigned)d, i,
@@ -190,24 +244,40 @@ static void test_heads_every_d(void) {
     }
 }
 
-/* Q6_K: every scale with every code, for the largest, smallest, usual and strangest d. */
+/* Every scale with every code, and every minimum, for the largest, smallest, usual and strangest
+   d. */
 static void test_heads_every_scale(void) {
     static const int some_d[] = {0x3c00, 0x7bff, 0xfbff, 0x0001, 0x83ff, 0, 0x8000, 0x7c00, 0xfc00,
                                  0x7e01, 0xfdff};
+    enum { N_D = sizeof some_d / sizeof some_d[0] };
     static uint8_t blocks[64 * 210];
     static float want[64 * 256];
-    const head_type *t = &head_types[2];
-    int i, k;
-    for (i = 0; i < 64 * 256; i++) {
-        uint8_t *block = blocks + i / 256 * 210;
-        put_code(t, block, i % 256, i % 16 + i / 256 / 16 * 16);
-        block[192 + i % 256 / 16] = (uint8_t)(i / 16);
-    }
-    for (k = 0; k < (int)(sizeof some_d / sizeof some_d[0]); k++) {
-        for (i = 0; i < 64; i++) put_d(t, blocks + i * 210, some_d[k]);
-        head_row_of(t, blocks, 64 * 256, want);
-        i = wrong_head_weight(t, blocks, 64 * 256, want);
-        CHECK_MSG(i < 0, "d %04x: weight %d is not %g", (unsigned)some_d[k], i, (double)want[i]);
+    int i, k, j;
+    for (j = 0; j < HEAD_TYPES; j++) {
+        const head_type *t = &head_types[j];
+        const int per = t->sub && t->codes > t->sub ? t->codes / t->sub : 1;   /* for all codes */
+        const int n = t->sub * t->scales * per, n_blocks = n / t->block;
+        memset(blocks, 0, sizeof blocks);
+        for (i = 0; i < n; i++) {
+            uint8_t *block = blocks + i / t->block * t->bytes;
+            const int s = i / t->sub / per;
+            put_code(t, block, i % t->block, i % (t->sub * per) % t->codes);
+            put_bits(block, scale_place(t, i % t->block / t->sub, 0), s);
+            if (t->dmin_at)
+                put_bits(block, scale_place(t, i % t->block / t->sub, 1),
+                         (s * 37 + 11) % t->leasts);
+        }
+        for (k = 0; k < N_D && n > 0; k++) {
+            for (i = 0; i < n_blocks; i++) {
+                put_d(t, blocks + i * t->bytes, some_d[k]);
+                if (t->dmin_at)
+                    put_f16(blocks + i * t->bytes + t->dmin_at, some_d[(k * 3 + 1) % N_D]);
+            }
+            head_row_of(t, blocks, n, want);
+            i = wrong_head_weight(t, blocks, n, want);
+            CHECK_MSG(i < 0, "%s, d %04x: weight %d is not %g", t->name, (unsigned)some_d[k], i,
+                      (double)want[i]);
+        }
     }
 }
 
@@ -230,12 +300,14 @@ static uint8_t *random_head_blocks(const head_type *t, uint64_t *seed, int rows,
         for (k = 0; k < dim / t->block; k++) {
             uint8_t *block = p + (size_t)r * row + k * t->bytes;
             uint32_t x = gb_random(seed);
-            int e = t->type == GB_TENSOR_Q8_0 ? 5 : t->type == GB_TENSOR_Q4_0 ? 9 : 1;
-            int d = (int)(x & 0x83ff) | (e + (int)(x >> 16 & 1)) << 10;
+            int d = (int)(x & 0x83ff) | (t->e + (int)(x >> 16 & 1)) << 10;
+            int dmin = (int)(gb_random(seed) & 0x83ff) | t->e_min << 10;
             if (x >> 20 == 0) d = (int)(x & 0x83ff);
             if (x >> 20 == 1) d = 0x8000;
             if (wild && r % 50 == 7 && k == 0) d = r % 100 == 7 ? 0xfc00 : 0x7d01;
+            if (wild && r % 50 == 9 && k == 0) dmin = r % 100 == 9 ? 0xfc00 : 0x7d01;
             put_d(t, block, d);
+            if (t->dmin_at) put_f16(block + t->dmin_at, dmin);
         }
     for (r = 0; r < rows; r++)
         head_row_of(t, p + (size_t)r * row, dim, *floats + (size_t)r * (size_t)dim);
@@ -294,12 +366,16 @@ static void test_heads_logits(void) {
     static const uint32_t kinds[][2] = {
         {GB_TENSOR_Q8_0, HEAD_TIED}, {GB_TENSOR_Q4_0, HEAD_TIED}, {GB_TENSOR_Q6_K, HEAD_TIED},
         {GB_TENSOR_Q6_K, GB_TENSOR_Q8_0}, {GB_TENSOR_F16, GB_TENSOR_Q6_K},
-        {GB_TENSOR_Q4_0, GB_TENSOR_BF16}, {GB_TENSOR_Q8_0, GB_TENSOR_Q4_0}};
+        {GB_TENSOR_Q4_0, GB_TENSOR_BF16}, {GB_TENSOR_Q8_0, GB_TENSOR_Q4_0},
+        {GB_TENSOR_Q4_K, GB_TENSOR_Q6_K}, {GB_TENSOR_Q5_K, GB_TENSOR_Q4_K},
+        {GB_TENSOR_Q4_K, HEAD_TIED}, {GB_TENSOR_Q5_0, GB_TENSOR_Q5_K},
+        {GB_TENSOR_Q2_K, GB_TENSOR_Q3_K}, {GB_TENSOR_Q3_K, GB_TENSOR_Q2_K},
+        {GB_TENSOR_F16, GB_TENSOR_Q5_0}};
     enum { N = 9 };
     bitnet_token tokens[N];
     int i, k;
     for (i = 0; i < N; i++) tokens[i] = (i * 71 + 3) % 259;
-    for (k = 0; k < 7; k++) {
+    for (k = 0; k < (int)(sizeof kinds / sizeof kinds[0]); k++) {
         bitnet_ctx_params p = ctx_params(N, 0, 1, BITNET_KV_F16);
         const bitnet_kernels *plain = &bitnet__kernels_scalar;
         size_t bytes = N * 259 * sizeof(float);
@@ -311,7 +387,7 @@ static void test_heads_logits(void) {
         got = logits_of(h.blocks.data, h.blocks.size, plain, &p, tokens, N, N);
         same = want && got && !memcmp(want, got, bytes);
         for (i = 0; i < N * 259 && same; i++) same = want[i] > -1e9f && want[i] < 1e9f;
-        if (same && !(test_quick() && k % 2))
+        if (same && !(test_quick() && k % 4))
             check_variants(h.blocks.data, h.blocks.size, tokens, N, 259, k == 2 && !test_quick());
         free(want);
         free(got);
@@ -358,8 +434,9 @@ static void make_head_draws(head_draws *d, const head_pair *h, int top_k) {
     bitnet_model_free(m);
 }
 
-/* The head of the blocks screened, that of the floats whole: draw by draw the same token, and the
-   candidates' logits are those of all. Returns the draws that were screened, -1: they differ. */
+/* The head of the blocks screened, that of the floats whole: draw by draw the same token, all
+   logits within their bounds, and the candidates' logits those of all. Returns the draws that were
+   screened; negative: something differs. */
 static int compare_head_draws(const head_pair *h, const head_draws *whole, const bitnet_kernels *k,
                               int threads, int top_k) {
     bitnet_model *m = load(h->blocks.data, h->blocks.size, k);
@@ -377,6 +454,10 @@ static int compare_head_draws(const head_pair *h, const head_draws *whole, const
                 float logit = whole->logits[i][x->token];
                 if (top_k == 0 && logit == logit && memcmp(&x->logit, &logit, 4)) n_screened = -99;
             }
+            for (j = 0; j < m->n_vocab; j++) {
+                const float logit = whole->logits[i][j];
+                if (logit < c->head->low[j] || logit > c->head->high[j]) n_screened = -99;
+            }
         }
         if (t != whole->tokens[i] || s.rng != whole->rng[i]) n_screened = -99;
     }
@@ -387,7 +468,7 @@ static int compare_head_draws(const head_pair *h, const head_draws *whole, const
 
 static void run_heads_screened(int wild) {
     int i, k, threads, top_k;
-    for (i = 0; i < 3; i++) {
+    for (i = 0; i < HEAD_TYPES; i++) {
         const head_type *t = &head_types[i];
         head_pair h;
         make_head_pair(&h, t->type, wild ? t->type : (uint32_t)HEAD_TIED, 1400, wild);
@@ -402,7 +483,7 @@ static void run_heads_screened(int wild) {
                     n = compare_head_draws(&h, &whole, bitnet_kernels_get(k), threads, top_k);
                     CHECK_MSG(n >= 12, "%s, kernels %s, %d threads, top_k %d: %s", t->name,
                               bitnet_kernels_get(k)->name, threads, top_k,
-                              n < 0 ? "other draws" : "hardly a draw was screened");
+                              n < 0 ? "other draws, or wrong bounds" : "hardly a draw screened");
                 }
             for (k = 0; k < HEAD_DRAWS; k++) free(whole.logits[k]);
         }
@@ -417,7 +498,7 @@ static void test_heads_loading(void) {
     enum { N = 5 };
     static const bitnet_token tokens[N] = {1, 200, 33, 4, 99};
     int i;
-    for (i = 0; i < 3; i++) {
+    for (i = 0; i < HEAD_TYPES; i++) {
         bitnet_ctx_params p = ctx_params(N + 3, 0, 2, BITNET_KV_F16);
         bitnet_model_params mp;
         bitnet_model_info info;
@@ -487,7 +568,7 @@ static void test_heads_refused(void) {
     static const char *const matrices[] = {"token_embd.weight", "output.weight"};
     int i, k;
     for (i = 0; i < 2; i++) {
-        for (k = 0; k < 3; k++) {      /* 80 and 160 are no whole blocks */
+        for (k = 0; k < HEAD_TYPES; k++) {     /* 80 and 160 are no whole blocks */
             const head_type *t = &head_types[k];
             retyped_head(t->block == 32 ? 80 : 160, i, matrices[i], t->type, 0, BITNET_ERR_FORMAT,
                          t->block == 32 ? "rows of 80 weights, which are not whole blocks of 32"
@@ -509,7 +590,7 @@ static void test_heads_refused(void) {
         retyped_head(256, i, matrices[i], 36, 0, BITNET_ERR_UNSUPPORTED, "type 36 (I2_S)");
     }
     for (i = 0; i < 2; i++)
-        for (k = 0; k < 3; k++) {
+        for (k = 0; k < HEAD_TYPES; k++) {
             const head_type *t = &head_types[k];
             char word[64];
             snprintf(word, sizeof word, "type %u (%s); a norm needs F32", (unsigned)t->type,
@@ -522,7 +603,7 @@ static void test_heads_refused(void) {
 /* The head is the file's last tensor: wherever in it the file ends, it is refused. */
 static void test_heads_cut(void) {
     int i, k;
-    for (k = 0; k < 3; k++) {
+    for (k = 0; k < HEAD_TYPES; k++) {
         head_pair h;
         make_head_pair(&h, GB_TENSOR_F16, head_types[k].type, 0, 0);
         for (i = 0; i < 60; i++) {
@@ -542,6 +623,7 @@ static void test_heads_cut(void) {
 extern const test_case float_formats_tests[];
 const test_case float_formats_tests[] = {
     {"float_formats/golden", test_heads_golden},
+    {"float_formats/blocks", test_heads_blocks},
     {"float_formats/every_d", test_heads_every_d},
     {"float_formats/every_scale", test_heads_every_scale},
     {"float_formats/logits", test_heads_logits},

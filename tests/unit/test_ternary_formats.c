@@ -687,9 +687,10 @@ static void test_import_names(void) {
         {40, "NVFP4"}, {41, "Q1_0"}, {43, "unknown"}, {1u << 31, "unknown"}};
     size_t i;
     for (i = 0; i < sizeof types / sizeof types[0]; i++) {
+        const int known = types[i].type != 37 && strcmp(types[i].name, "unknown");
         gb_model g;
         uint8_t *longer;
-        char text[80];
+        char text[100];
         g = (gb_model){.dim = 256, .ffn = 256, .layers = 1, .heads = 2, .kv_heads = 1,
                        .n_ctx = 16, .seed = 1};
         imp_hook_type = types[i].type;
@@ -698,8 +699,9 @@ static void test_import_names(void) {
         longer = (uint8_t *)gb_malloc(g.size + 1100000);   /* F64 takes more than the file has */
         memset(longer + g.size, 0, 1100000);
         memcpy(longer, g.data, g.size);
-        snprintf(text, sizeof text, "unsupported tensor type %lu (%s)",
-                 (unsigned long)types[i].type, types[i].name);
+        snprintf(text, sizeof text, "unsupported tensor type %lu (%s)%s",
+                 (unsigned long)types[i].type, types[i].name,
+                 known ? "; it is not ternary: a linear layer needs I2_S" : "");
         imp_refused(longer, g.size + 1100000, imp_none, BITNET_ERR_UNSUPPORTED,
                     "'blk.0.ffn_down.weight'", text);
         gb_free_model(&g);
