@@ -3858,7 +3858,8 @@ static int bitnet__reads_tl2_r16(const bitnet_kernels *k) {
 
    SentencePiece's BPE, as in LLaMA 1 and 2 and Gemma, has no words: all characters of the text are
    merged, in the order of the scores of the tokens that they make. By default a space is put in
-   front of the text; it stays there when the tokens are decoded.
+   front of the text, but not behind a special token in it; it stays there when the tokens are
+   decoded.
 
    Each byte that is not UTF-8 is a word of its own, and the text before and after it is tokenized
    separately. Decoding restores the same bytes, or with qwen2 those of the text in NFC.
@@ -4672,6 +4673,7 @@ typedef struct bitnet__encoder {
     bitnet__symbol *symbols;        /* [room] the arrays below, or larger ones when needed */
     uint64_t *heap;                 /* [2 * room] */
     uint64_t *rolled;               /* [room] SentencePiece: hashes of the first 1, 2, .. bytes */
+    int32_t at_start;               /* SentencePiece: 1: a text begins here */
     size_t room;
     void *allocation;               /* for larger arrays, or null */
     bitnet__symbol small_symbols[BITNET__SMALL_WORD];
@@ -4681,6 +4683,12 @@ typedef struct bitnet__encoder {
 static void bitnet__emit(bitnet__encoder *e, bitnet_token t) {
     if (e->count < e->cap) e->out[e->count] = t;
     e->count++;
+}
+
+/* A special token that stands in a text. */
+static void bitnet__emit_special(bitnet__encoder *e, bitnet_token t) {
+    e->at_start = 0;
+    bitnet__emit(e, t);
 }
 
 /* Makes room for a word of n bytes. Doubling keeps the number of allocations logarithmic. */
@@ -4795,6 +4803,7 @@ static void bitnet__merge_word(bitnet__encoder *e, const uint8_t *p, size_t n) {
    token becomes its bytes. A U+2581 in the text is a space. */
 static bitnet_result bitnet__encode_spm(bitnet__encoder *e, const uint8_t *p,
                                         const uint8_t *end) {
+    const size_t prefix = e->at_start && e->vocab->space_prefix;
     size_t n = (size_t)(end - p);
     bitnet_result r;
     uint8_t own[BITNET__SMALL_WORD], *text = own;      /* "small" is a macro of Windows */
@@ -4804,8 +4813,9 @@ static bitnet_result bitnet__encode_spm(bitnet__encoder *e, const uint8_t *p,
     if (n >= sizeof own) text = (uint8_t *)bitnet__alloc(e->allocator, n + 1);
     if (!text) return BITNET_ERR_MEMORY;
     text[0] = ' ';
-    n = bitnet__unmark_spaces(p, n, text + e->vocab->space_prefix);
-    bitnet__merge_word(e, text, n + (size_t)e->vocab->space_prefix);
+    n = bitnet__unmark_spaces(p, n, text + prefix);
+    bitnet__merge_word(e, text, n + prefix);
+    e->at_start = 0;
     if (text != own) bitnet__free(e->allocator, text);
     return BITNET_OK;
 }
@@ -4860,6 +4870,7 @@ static void bitnet__encoder_open(bitnet__encoder *e, const bitnet__vocab *v,
     e->out = out;
     e->cap = out ? cap : 0;
     e->count = 0;
+    e->at_start = 1;
     e->result = BITNET_OK;
     e->symbols = e->small_symbols;
     e->heap = e->small_heap;
@@ -4895,7 +4906,7 @@ static void bitnet__encode_except(bitnet__encoder *e, const void *text, size_t n
             continue;
         }
         e->result = bitnet__encode_stretch(e, p, at);
-        if (token >= 0) bitnet__emit(e, token);
+        if (token >= 0) bitnet__emit_special(e, token);
         p = at += length;
     }
 }
@@ -6485,7 +6496,7 @@ static void bitnet__chat_flush(bitnet__chat *c, bitnet_token t) {
         c->result = c->e->result;
     }
     c->n = 0;
-    if (t >= 0) bitnet__emit(c->e, t);
+    if (t >= 0) bitnet__emit_special(c->e, t);
 }
 
 /* Is the token the template's business, rather than part of the text as spaces can be? */
@@ -6850,6 +6861,7 @@ static bitnet_result bitnet__encode_chat(bitnet__encoder *e, const bitnet_chat_p
     t = bitnet__lend_tools(t, p->tools, &c, &own);
     if ((r = bitnet__check_chat(t, p, messages, n, flags, err)) != BITNET_OK) return r;
     bitnet__chat_open(&c, e, t);
+    e->at_start = (flags & BITNET_CHAT_BEGIN) != 0;
     if (bos) bitnet__encode_bos(e, flags & BITNET_CHAT_BEGIN ? BITNET_ADD_BOS : 0);
     bitnet__chat_all(&c, p, messages, n, flags);
     bitnet__free(e->allocator, c.text);
@@ -10871,6 +10883,7 @@ static void bitnet__load_chat_template(bitnet__meta *x) {
     bitnet__vocab *v = &m->vocab;
     const bitnet__key *k = bitnet__meta_key(x, name);
     const bitnet__chat_row *row = 0;
+    const bitnet_token sentence = bitnet__vocab_find(v, "</s>", 4);
     const char *lacks;
     if (k && k->type != BITNET_GGUF_STRING) bitnet__meta_fail(x, name, "is not a string");
     if (x->result != BITNET_OK) return;
@@ -10887,6 +10900,7 @@ static void bitnet__load_chat_template(bitnet__meta *x) {
     bitnet__add_end(v, v->eos);
     bitnet__add_end(v, v->eot);
     bitnet__add_end(v, bitnet__vocab_find(v, "<|end_of_text|>", 15));
+    if (bitnet_token_is_special(m, sentence)) bitnet__add_end(v, sentence);    /* HTML has it, too */
     lacks = row ? bitnet__lacks_token(v, row) : 0;
     if (lacks)
         bitnet__fail(&v->no_chat, BITNET_ERR_UNSUPPORTED, "no chat: its template is %s, but the "
