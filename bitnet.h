@@ -10534,10 +10534,10 @@ static void bitnet__load_gate(bitnet__meta *x) {
 
        x = embedding * embed[token]      x += residual * layer(norm(x))      head(norm(x)) / logit
 
-   Only norms read x, and they undo any factor of it. So x is kept divided by `residual`, with an
-   eps that is divided by its square, and the last norm is divided by `logit`: nothing is left to do
-   after the embedding, and the results are the same up to rounding. A family that reads x in
-   another way, or that has norms of something else, needs a step of its own. */
+   Only norms read x, and a norm undoes any factor of x if eps has the factor's square. So x is kept
+   divided by `residual`, eps by its square, and the gains of the last norm by `logit`. That leaves
+   one product, the embedding's, and the results are the same up to rounding. It holds for families
+   all of whose norms read x; others, such as those of a head, would need an eps of their own. */
 static void bitnet__load_scales(bitnet__meta *x) {
     bitnet_model *m = x->m;
     const int own = (m->family->scales & BITNET__FILE_SCALES) != 0;
@@ -10900,7 +10900,7 @@ static void bitnet__load_chat_template(bitnet__meta *x) {
     bitnet__add_end(v, v->eos);
     bitnet__add_end(v, v->eot);
     bitnet__add_end(v, bitnet__vocab_find(v, "<|end_of_text|>", 15));
-    if (bitnet_token_is_special(m, sentence)) bitnet__add_end(v, sentence);    /* HTML has it, too */
+    if (bitnet_token_is_special(m, sentence)) bitnet__add_end(v, sentence);   /* else it is HTML */
     lacks = row ? bitnet__lacks_token(v, row) : 0;
     if (lacks)
         bitnet__fail(&v->no_chat, BITNET_ERR_UNSUPPORTED, "no chat: its template is %s, but the "
@@ -11017,7 +11017,7 @@ static bitnet_result bitnet__make_rope(bitnet_model *m, float base, float factor
     return BITNET_OK;
 }
 
-/* The pairs' own factors are those of longrope, or as LLaMA 3.1's converters write them. The
+/* The pairs have factors of their own with longrope, and in files of LLaMA 3.1's converters. The
    layers that slide have a base of their own, and see too few positions to need scaling. */
 static bitnet_result bitnet__load_rope(bitnet_model *m, bitnet_error *err) {
     static const char each[] = "rope_freqs.weight";
@@ -13616,8 +13616,7 @@ static bitnet_result bitnet__check_state(const bitnet_ctx *c, const uint8_t *p, 
         {0, 8, BITNET_ERR_FORMAT, "this is no saved sequence"},
         {8, 4, BITNET_ERR_UNSUPPORTED, "the version is not 1"},
         {12, 4, BITNET_ERR_UNSUPPORTED, "the kv_type is not the context's"},
-        {16, 20, BITNET_ERR_UNSUPPORTED, "it was saved with another model, or with the other "
-         "factors of longrope (see bitnet_ctx_params.n_ctx)"},
+        {16, 20, BITNET_ERR_UNSUPPORTED, "it was saved with another model"},
     };
     const uint32_t n = bitnet__get_u32(p + 36);
     uint8_t want[BITNET__STATE_HEADER];
@@ -13625,8 +13624,10 @@ static bitnet_result bitnet__check_state(const bitnet_ctx *c, const uint8_t *p, 
     bitnet__state_header(c, n, 0, want);
     for (i = 0; i < sizeof fields / sizeof fields[0]; i++)
         if (memcmp(p + fields[i].at, want + fields[i].at, (size_t)fields[i].size))
-            return bitnet__fail(err, fields[i].code, "saved sequence, offset %d: %s",
-                                (int)fields[i].at, fields[i].text);
+            return bitnet__fail(err, fields[i].code, "saved sequence, offset %d: %s%s",
+                                (int)fields[i].at, fields[i].text,
+                                fields[i].at == 16 && c->m->rope_long
+                                    ? ", or with longrope's factors for another n_ctx" : "");
     if (n > BITNET__MAX_CONTEXT)
         return bitnet__fail(err, BITNET_ERR_FORMAT, "saved sequence, offset 36: %u tokens are more "
                             "than a context can hold", (unsigned)n);

@@ -1,8 +1,9 @@
-/* The other families of ternary networks: 1bitLLM's (architecture bitnet: SiLU) and LLaMA-shaped
-   ones (architecture llama: SiLU, adjacent pairs, no sub-norms, a head of their own). Small models
-   of each are compared with a forward pass in double that is written here from FORMATS.md, then
-   with themselves: kernels, threads and batches give the same bits. What a file may say beyond that
-   is refused by name. Uses the helpers of test_model.c. */
+/* The other families of ternary networks: 1bitLLM's (architecture bitnet: SiLU), LLaMA-shaped ones
+   (architecture llama: SiLU, adjacent pairs, no sub-norms, a head of their own) and BitCPM-CANN
+   (architecture minicpm: the same with three factors). Small models of each are compared with a
+   forward pass in double that is written here from FORMATS.md, then with themselves: kernels,
+   threads and batches give the same bits. What a file may say beyond that is refused by name. Uses
+   the helpers of test_model.c. */
 
 #include "gguf_helpers.h"
 #include "model_helpers.h"
@@ -534,7 +535,7 @@ static void test_family_longrope_refused(void) {
         expect(&m, BITNET_ERR_FORMAT, i % 2 ? "rope_factors_long.weight"
                                             : "rope_factors_short.weight", "31");
     }
-    for (i = 0; i < 8; i++) {          /* 24: of half the head; of the whole head; one more */
+    for (i = 0; i < 8; i++) {          /* of half the head, of all of it, and one off */
         static const int lengths[] = {16, 64, 33, 31};
         m = long_model(i < 4 ? "minicpm" : "llama", 0);
         long_length[i % 2] = lengths[i / 2];

@@ -457,8 +457,8 @@ static void test_spm_chinese(void) {
 
 static const char zh_text[] = "\xE4\xBD\xA0\xE5\xA5\xBD\xE5\x90\x97\xEF\xBC\x9F";
 
-/* Behind a marker a text begins as it stands, in the template, in a chat that goes on, and in a text
-   that spells the same. Both ends end a text, whichever the file calls eos. */
+/* Behind a marker a text begins as it stands: in the template, in a chat that goes on, and in a
+   text that spells the same. Both ends end a text, whichever the file calls eos. */
 static void test_spm_chatml(void) {
     static const bitnet_token whole[] = {350, 270, 266, 13, 316, 315, 345, 242, 191, 162, 349, 13,
                                          350, 311, 269, 287, 13};
