@@ -15512,6 +15512,7 @@ BITNET__APART bitnet_result bitnet__queue_text(bitnet_ctx *c, bitnet__seq *q,
     int n;
     bitnet__encoder_open(&e, &m->vocab, &m->params.allocator, q->history + q->n_past,
                          (size_t)(c->p.n_ctx - q->n_past));
+    e.at_start = q->n_past == 0;
     if (q->pending >= 0) bitnet__emit(&e, q->pending);
     if (p->messages) {
         const int in_front =

@@ -516,6 +516,27 @@ static void test_spm_chatml(void) {
     }
 }
 
+/* A text that goes on does not begin with a space. */
+static void test_spm_goes_on(void) {
+    gb_model g;
+    bitnet_model *m = zh_load(&g, 2, 0);
+    bitnet_ctx *c = new_ctx(m, 16, 4);
+    bitnet_generate_params gen;
+    const bitnet_token *t;
+    bitnet_result r[2];
+    int i, same;
+    memset(&gen, 0, sizeof gen);
+    gen.text = bitnet_text_of("\xE6\x88\x91\xE4\xBB\xAC");
+    gen.max_tokens = 1;
+    for (i = 0; i < 2; i++) r[i] = bitnet_generate(c, &gen, 0, 0);
+    t = bitnet_seq_tokens(c, 0);
+    same = bitnet_seq_length(c, 0) == 4 && t[0] == 1 && t[1] == 302 && t[3] == 263;
+    bitnet_ctx_free(c);
+    bitnet_model_free(m);
+    gb_free_model(&g);
+    CHECK(!r[0] && !r[1] && same);
+}
+
 static void test_spm_damage(void) {
     gb_model m = spm_model(1, SPM_TOKENS);
     damage(&m);
@@ -533,6 +554,7 @@ const test_case sentencepiece_tests[] = {
     {"sentencepiece/model", test_spm_model},
     {"sentencepiece/chinese", test_spm_chinese},
     {"sentencepiece/chatml", test_spm_chatml},
+    {"sentencepiece/goes_on", test_spm_goes_on},
     {"sentencepiece/damage", test_spm_damage},
     {0, 0}
 };
