@@ -636,14 +636,17 @@ typedef struct bitnet_hooks {
     /* To look inside. Called on the caller's thread for each batch of at most n_batch tokens, after
        the embedding (layer -1) and each layer (0 .. n_layers - 1). x [n_tokens][dim] is the
        residual stream of the tokens, in the order in which they were given, from position
-       bitnet_seq_length() on. */
+       bitnet_seq_length() on; of a model with a residual_scale (minicpm), divided by that. */
     bitnet_layer_fn layer_fn;
     void *layer_ud;
     uint64_t reserved[4];
 } bitnet_hooks;
 
 typedef struct bitnet_ctx_params {
-    int32_t n_ctx;               /* positions, 1 .. 2^20; 0: 4096, or ctx_train if that is less */
+    int32_t n_ctx;               /* positions, 1 .. 2^20; 0: 4096, or ctx_train if that is less. A
+                                    model with RoPE scaling by longrope has factors for contexts up
+                                    to its original length, and others for longer ones: a saved
+                                    sequence can be loaded only where the same ones are used */
     int32_t n_batch;             /* tokens evaluated together, 1 .. 65536; 0: 512 or less */
     int32_t n_logits;            /* rows that a call can keep, 1 .. n_seqs * n_ctx; 0: n_seqs */
     int32_t n_seqs;              /* conversations, 1 .. 4096; 0: 1; see SEQUENCES */
@@ -1131,7 +1134,7 @@ BITNET_API bitnet_result bitnet_eval_many(bitnet_ctx *c, bitnet_input *inputs, i
 BITNET_API const float *bitnet_logits(bitnet_ctx *c, int32_t i, bitnet_error *err);
 
 /* The hidden state [dim] of row i, which the head multiplies: the last layer's, after the last
-   norm. Otherwise as bitnet_logits. */
+   norm, and of a model with a logit_scale (minicpm) divided by that. Otherwise as bitnet_logits. */
 BITNET_API const float *bitnet_hidden(bitnet_ctx *c, int32_t i, bitnet_error *err);
 
 /* Samples a token from the logits of row i, -1: the last one, and does not evaluate it. s may be 0:
@@ -3938,7 +3941,8 @@ static int bitnet__reads_tl2_r16(const bitnet_kernels *k) {
 
    SentencePiece's BPE, as in LLaMA 1 and 2 and Gemma, has no words: all characters of the text are
    merged, in the order of the scores of the tokens that they make. By default a space is put in
-   front of the text; it stays there when the tokens are decoded.
+   front of the text, but not behind a special token in it; it stays there when the tokens are
+   decoded.
 
    Each byte that is not UTF-8 is a word of its own, and the text before and after it is tokenized
    separately. Decoding restores the same bytes, or with qwen2 those of the text in NFC.
@@ -4752,6 +4756,7 @@ typedef struct bitnet__encoder {
     bitnet__symbol *symbols;        /* [room] the arrays below, or larger ones when needed */
     uint64_t *heap;                 /* [2 * room] */
     uint64_t *rolled;               /* [room] SentencePiece: hashes of the first 1, 2, .. bytes */
+    int32_t at_start;               /* SentencePiece: 1: a text begins here */
     size_t room;
     void *allocation;               /* for larger arrays, or null */
     bitnet__symbol small_symbols[BITNET__SMALL_WORD];
@@ -4761,6 +4766,12 @@ typedef struct bitnet__encoder {
 static void bitnet__emit(bitnet__encoder *e, bitnet_token t) {
     if (e->count < e->cap) e->out[e->count] = t;
     e->count++;
+}
+
+/* A special token that stands in a text. */
+static void bitnet__emit_special(bitnet__encoder *e, bitnet_token t) {
+    e->at_start = 0;
+    bitnet__emit(e, t);
 }
 
 /* Makes room for a word of n bytes. Doubling keeps the number of allocations logarithmic. */
@@ -4875,6 +4886,7 @@ static void bitnet__merge_word(bitnet__encoder *e, const uint8_t *p, size_t n) {
    token becomes its bytes. A U+2581 in the text is a space. */
 static bitnet_result bitnet__encode_spm(bitnet__encoder *e, const uint8_t *p,
                                         const uint8_t *end) {
+    const size_t prefix = e->at_start && e->vocab->space_prefix;
     size_t n = (size_t)(end - p);
     bitnet_result r;
     uint8_t own[BITNET__SMALL_WORD], *text = own;      /* "small" is a macro of Windows */
@@ -4884,8 +4896,9 @@ static bitnet_result bitnet__encode_spm(bitnet__encoder *e, const uint8_t *p,
     if (n >= sizeof own) text = (uint8_t *)bitnet__alloc(e->allocator, n + 1);
     if (!text) return BITNET_ERR_MEMORY;
     text[0] = ' ';
-    n = bitnet__unmark_spaces(p, n, text + e->vocab->space_prefix);
-    bitnet__merge_word(e, text, n + (size_t)e->vocab->space_prefix);
+    n = bitnet__unmark_spaces(p, n, text + prefix);
+    bitnet__merge_word(e, text, n + prefix);
+    e->at_start = 0;
     if (text != own) bitnet__free(e->allocator, text);
     return BITNET_OK;
 }
@@ -4940,6 +4953,7 @@ static void bitnet__encoder_open(bitnet__encoder *e, const bitnet__vocab *v,
     e->out = out;
     e->cap = out ? cap : 0;
     e->count = 0;
+    e->at_start = 1;
     e->result = BITNET_OK;
     e->symbols = e->small_symbols;
     e->heap = e->small_heap;
@@ -4975,7 +4989,7 @@ static void bitnet__encode_except(bitnet__encoder *e, const void *text, size_t n
             continue;
         }
         e->result = bitnet__encode_stretch(e, p, at);
-        if (token >= 0) bitnet__emit(e, token);
+        if (token >= 0) bitnet__emit_special(e, token);
         p = at += length;
     }
 }
@@ -6565,7 +6579,7 @@ static void bitnet__chat_flush(bitnet__chat *c, bitnet_token t) {
         c->result = c->e->result;
     }
     c->n = 0;
-    if (t >= 0) bitnet__emit(c->e, t);
+    if (t >= 0) bitnet__emit_special(c->e, t);
 }
 
 /* Is the token the template's business, rather than part of the text as spaces can be? */
@@ -6930,6 +6944,7 @@ static bitnet_result bitnet__encode_chat(bitnet__encoder *e, const bitnet_chat_p
     t = bitnet__lend_tools(t, p->tools, &c, &own);
     if ((r = bitnet__check_chat(t, p, messages, n, flags, err)) != BITNET_OK) return r;
     bitnet__chat_open(&c, e, t);
+    e->at_start = (flags & BITNET_CHAT_BEGIN) != 0;
     if (bos) bitnet__encode_bos(e, flags & BITNET_CHAT_BEGIN ? BITNET_ADD_BOS : 0);
     bitnet__chat_all(&c, p, messages, n, flags);
     bitnet__free(e->allocator, c.text);
@@ -9732,6 +9747,12 @@ enum {
     BITNET__POST_NORMS = 8             /* of attention and FFN, before they are added to x */
 };
 
+/* Factors that only some families have. */
+enum {
+    BITNET__EMBED_SCALE = 1,           /* the embedding is multiplied by sqrt(dim) */
+    BITNET__FILE_SCALES = 2            /* those that the file names */
+};
+
 /* How the supported networks differ, by general.architecture: a row of bitnet__families, which says
    what a new family touches. */
 typedef struct bitnet__family {
@@ -9740,7 +9761,7 @@ typedef struct bitnet__family {
     float gate_a, gate_b;              /* the gate: see sigmoid_gate; both 0: squared ReLU */
     int any_gate;                      /* 1: the file may name another one: see load_gate */
     int adjacent;                      /* RoPE rotates 1: (2i, 2i + 1); 0: (i, i + n_rot / 2) */
-    int embed_scaled;                  /* 1: the embedding is multiplied by sqrt(dim) */
+    int scales;                        /* BITNET__EMBED_SCALE and so on: see load_scales */
     int slide_except;                  /* with attention.sliding_window, each layer of this number
                                           sees all positions, the others only those in the window;
                                           0: there is no window */
@@ -9762,6 +9783,7 @@ typedef struct bitnet__family {
 
      a norm                    a bit above, a number below, a row of bitnet__layer_tensors, and its
                                step in @forward
+     a factor                  a bit above; bitnet__load_scales
      a gate a * x * sigmoid    nothing: gate_a and gate_b; a name for it in files: bitnet__gates
      a key of its own          bitnet__read_keys, and where it is read; bitnet__neutral_keys if only
                                one value is supported
@@ -9776,14 +9798,16 @@ static const bitnet__family bitnet__families[] = {
     {"bitnet", BITNET__SUB_NORMS, BITNET__SILU, 1, 0, 0, 0, 0.0f, 1, 0, 0.0f, 10000.0f},
     /* Llama3-8B-1.58, Falcon3-1.58 and similar ones */
     {"llama", 0, BITNET__SILU, 0, 1, 0, 0, 0.0f, 0, 0, 0.0f, 10000.0f},
+    /* BitCPM-CANN 0.5B and 8B */
+    {"minicpm", 0, BITNET__SILU, 0, 1, BITNET__FILE_SCALES, 0, 0.0f, 0, 0, 0.0f, 10000.0f},
     /* Ternary Bonsai */
     {"qwen3", BITNET__HEAD_NORMS, BITNET__SILU, 0, 0, 0, 0, 0.0f, 0, 0, 1e-6f, 1e6f},
     /* Microsoft's text embeddings of 0.6B */
     {"qwen3", BITNET__IN_NORMS | BITNET__HEAD_NORMS, BITNET__SILU, 0, 0, 0, 0, 0.0f, 0, 0, 1e-6f,
      1e6f},
     /* Microsoft's text embeddings of 270M */
-    {"gemma3", BITNET__IN_NORMS | BITNET__HEAD_NORMS | BITNET__POST_NORMS, BITNET__GELU, 0, 0, 1, 6,
-     10000.0f, 0, 0, 1e-6f, 10000.0f},
+    {"gemma3", BITNET__IN_NORMS | BITNET__HEAD_NORMS | BITNET__POST_NORMS, BITNET__GELU, 0, 0,
+     BITNET__EMBED_SCALE, 6, 10000.0f, 0, 0, 1e-6f, 10000.0f},
 };
 
 /* The gates that `<arch>.hidden_activation` can name: what config.json calls hidden_act. */
@@ -9837,11 +9861,13 @@ struct bitnet_model {
     bitnet__layer *layers;             /* [n_layers] */
     int32_t n_caches;                  /* layers that cache */
     size_t n_state;                    /* floats that all layers keep for a sequence */
-    const float *output_norm;          /* [dim] */
+    const float *output_norm;          /* [dim], divided by scales.logit */
     bitnet__matrix embed, head;        /* [n_vocab][dim]; the same data if they are tied; head.data
                                           0: a model of embeddings, which has none */
     const double *rope_freq[2];        /* [n_rot / 2] radians a position; [1]: of layers that slide,
                                           0: none does */
+    const double *rope_long;           /* the same as [0], for contexts of more than rope_original
+                                          positions; 0: there is none. See bitnet__rope_of */
     const bitnet__family *family;
     bitnet_chat_template chat;         /* vocab.chat, if it is not 0 */
     char arch[32];
@@ -9854,7 +9880,10 @@ struct bitnet_model {
     int32_t pooling;                   /* BITNET_POOLING_*; 0: the file names none */
     float eps, freq_base, rope_factor; /* rope_factor divides positions: 1, or a scaling's */
     double rope_length;                /* of (cosine, sine): 1, or YaRN's */
+    int32_t rope_original;             /* longrope's; 0: no longrope */
     float score_scale;                 /* of the scores of attention: 1 / sqrt(head_dim) */
+    struct { float embedding, residual, logit; } scales;   /* as the file has them, or 1 */
+    float embed_scale;                 /* multiplies the embedding: see load_scales */
     float gate_a, gate_b;              /* the family's, or those of the gate that the file names */
     float slide_base;                  /* freq_base of the layers that slide */
     struct { int32_t original; float beta_fast, beta_slow; } yarn;     /* original 0: no YaRN */
@@ -10696,22 +10725,55 @@ static void bitnet__load_gate(bitnet__meta *x) {
     m->gate_b = gate->b;
 }
 
+/* MiniCPM's network multiplies the embedding, what each layer adds to x, and the logits:
+
+       x = embedding * embed[token]      x += residual * layer(norm(x))      head(norm(x)) / logit
+
+   Only norms read x, and a norm undoes any factor of x if eps has the factor's square. So x is kept
+   divided by `residual`, eps by its square, and the gains of the last norm by `logit`. That leaves
+   one product, the embedding's, and the results are the same up to rounding. It holds for families
+   all of whose norms read x; others, such as those of a head, would need an eps of their own. */
+static void bitnet__load_scales(bitnet__meta *x) {
+    bitnet_model *m = x->m;
+    const int own = (m->family->scales & BITNET__FILE_SCALES) != 0;
+    const float residual = (float)(1.4 / bitnet__sqrt((double)m->n_layers));
+    m->embed_scale = m->family->scales & BITNET__EMBED_SCALE ? (float)bitnet__sqrt((double)m->dim)
+                                                             : 1.0f;
+    m->scales.embedding = m->scales.residual = m->scales.logit = 1.0f;
+    if (!own) return;
+    m->scales.embedding = bitnet__meta_float(x, ".embedding_scale", 12.0f, 1e-3f, 1e6f);
+    m->scales.residual = bitnet__meta_float(x, ".residual_scale", residual, 1e-3f, 1e3f);
+    m->scales.logit = bitnet__meta_float(x, ".logit_scale", (float)m->dim / 256.0f, 1e-3f, 1e6f);
+    m->embed_scale *= m->scales.embedding / m->scales.residual;
+    m->eps /= m->scales.residual * m->scales.residual;
+}
+
 /* Linear scaling divides positions. YaRN (Peng et al., 2023) divides those of slow pairs only, see
-   bitnet__yarn_share, and makes cosines and sines longer. */
+   bitnet__yarn_share, and makes cosines and sines longer. longrope divides each pair's by factors
+   in the file, one for short contexts and one for long ones; see bitnet__rope_of. */
 static void bitnet__load_rope_scaling(bitnet__meta *x) {
     bitnet_model *m = x->m;
     char type[32];
-    int yarn;
+    int yarn, longrope;
     bitnet__meta_text(x, ".rope.scaling.type", type, sizeof type);
     yarn = !strcmp(type, "yarn");
+    longrope = !strcmp(type, "longrope");
     if (x->result == BITNET_OK && type[0] && strcmp(type, "none") && strcmp(type, "linear") &&
-        !yarn)
+        !yarn && !longrope)
         x->result = bitnet__fail(x->err, BITNET_ERR_UNSUPPORTED, "%s.rope.scaling.type is '%s'; "
-                                 "only none, linear and yarn are supported", m->arch, type);
+                                 "only none, linear, yarn and longrope are supported", m->arch,
+                                 type);
     m->rope_length = (double)bitnet__meta_float(x, ".rope.scaling.attn_factor", 1.0f, 1e-3f, 1e3f);
     bitnet__meta_float(x, ".rope.scaling.yarn_attn_factor", 1.0f, 1.0f, 1.0f);
     m->rope_factor = 1.0f;
     if (!strcmp(type, "none")) return;
+    if (longrope) {                    /* another factor beside those of the pairs has no meaning */
+        m->rope_original = bitnet__meta_size(x, ".rope.scaling.original_context_length", m->n_ctx,
+                                             BITNET__MAX_CONTEXT);
+        bitnet__meta_float(x, ".rope.scale_linear", 1.0f, 1.0f, 1.0f);
+        bitnet__meta_float(x, ".rope.scaling.factor", 1.0f, 1.0f, 1.0f);
+        return;
+    }
     m->rope_factor = bitnet__meta_float(x, ".rope.scale_linear", 1.0f, 1e-3f, 1e6f);
     m->rope_factor = bitnet__meta_float(x, ".rope.scaling.factor", m->rope_factor, 1e-3f, 1e6f);
     if (!yarn) return;                 /* scale_linear was the older name */
@@ -10783,8 +10845,10 @@ static const bitnet__neutral_key bitnet__neutral_keys[] = {
     BITNET__OWN(".attention.value_length_swa", BITNET__KEY_INT, head_dim),
     BITNET__OWN(".rope.dimension_count_swa", BITNET__KEY_INT, n_rot),
     BITNET__OWN(".embedding_length_out", BITNET__KEY_INT, dim),
-    BITNET__ONLY(".embedding_scale", 1.0), BITNET__ONLY(".residual_scale", 1.0),
-    BITNET__ONLY(".logit_scale", 1.0), BITNET__ONLY(".attn_logit_softcapping", 0.0),
+    BITNET__OWN(".embedding_scale", BITNET__KEY_FLOAT, scales.embedding),
+    BITNET__OWN(".residual_scale", BITNET__KEY_FLOAT, scales.residual),
+    BITNET__OWN(".logit_scale", BITNET__KEY_FLOAT, scales.logit),
+    BITNET__ONLY(".attn_logit_softcapping", 0.0),
     BITNET__ONLY(".final_logit_softcapping", 0.0), BITNET__ONLY(".use_parallel_residual", 0.0),
     BITNET__ONLY(".leading_dense_block_count", 0.0), BITNET__ONLY(".nextn_predict_layers", 0.0),
     BITNET__ONLY(".expert_count", 0.0), BITNET__ONLY(".expert_used_count", 0.0),
@@ -10915,6 +10979,7 @@ static bitnet_result bitnet__load_shape(bitnet_model *m, bitnet_error *err) {
     m->eps = bitnet__meta_float(&x, ".attention.layer_norm_rms_epsilon", m->family->eps, 1e-30f,
                                 1.0f);
     m->freq_base = bitnet__meta_float(&x, ".rope.freq_base", m->family->freq_base, 1.0f, 1e15f);
+    bitnet__load_scales(&x);
     bitnet__load_pooling(&x);
     bitnet__load_gate(&x);
     bitnet__load_rope_scaling(&x);
@@ -11013,6 +11078,7 @@ static void bitnet__load_chat_template(bitnet__meta *x) {
     bitnet__vocab *v = &m->vocab;
     const bitnet__key *k = bitnet__meta_key(x, name);
     const bitnet__chat_row *row = 0;
+    const bitnet_token sentence = bitnet__vocab_find(v, "</s>", 4);
     const char *lacks;
     if (k && k->type != BITNET_GGUF_STRING) bitnet__meta_fail(x, name, "is not a string");
     if (x->result != BITNET_OK) return;
@@ -11029,6 +11095,7 @@ static void bitnet__load_chat_template(bitnet__meta *x) {
     bitnet__add_end(v, v->eos);
     bitnet__add_end(v, v->eot);
     bitnet__add_end(v, bitnet__vocab_find(v, "<|end_of_text|>", 15));
+    if (bitnet_token_is_special(m, sentence)) bitnet__add_end(v, sentence);   /* else it is HTML */
     lacks = row ? bitnet__lacks_token(v, row) : 0;
     if (lacks)
         bitnet__fail(&v->no_chat, BITNET_ERR_UNSUPPORTED, "no chat: its template is %s, but the "
@@ -11118,19 +11185,22 @@ static double bitnet__yarn_share(const bitnet_model *m, int32_t i) {
 }
 
 /* base ^ (-2 i / n_rot) for each rotated pair i, divided by the scaling's factor and by the pair's
-   own factor, if the file has such (as LLaMA 3.1's converters write them). */
-static bitnet_result bitnet__make_rope(bitnet_model *m, float base, float factor, const float *own,
+   own factor in the tensor of that name; 0: there is none. */
+static bitnet_result bitnet__make_rope(bitnet_model *m, float base, float factor, const char *name,
                                        const double **out, bitnet_error *err) {
     double *freq = (double *)bitnet__model_alloc(m, (uint64_t)(m->n_rot / 2) * sizeof *freq);
     const double log_base = bitnet__log((double)base);
+    const float *own = 0;
     double own_factor;
     int32_t i;
+    bitnet_result r = name ? bitnet__load_norm(m, name, m->n_rot / 2, &own, err) : BITNET_OK;
+    if (r != BITNET_OK) return r;
     if (!freq) return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for the rotary table");
     for (i = 0; i < m->n_rot / 2; i++) {
         const double kept = factor != 1.0f && m->yarn.original ? bitnet__yarn_share(m, i) : 0.0;
         if (own && !(own[i] >= 1e-3f && own[i] <= 1e6f))
-            return bitnet__fail(err, BITNET_ERR_FORMAT, "element %d of tensor 'rope_freqs.weight' "
-                                "is not a number from 1e-3 to 1e6", (int)i);
+            return bitnet__fail(err, BITNET_ERR_FORMAT, "element %d of tensor '%s' is not a number "
+                                "from 1e-3 to 1e6", (int)i, name);
         freq[i] = bitnet__exp(-2.0 * (double)i / (double)m->n_rot * log_base);
         own_factor = own ? (double)own[i] : 1.0;
         if (kept > 0.0)
@@ -11142,14 +11212,17 @@ static bitnet_result bitnet__make_rope(bitnet_model *m, float base, float factor
     return BITNET_OK;
 }
 
-/* The layers that slide have a base of their own, and see too few positions to need scaling. */
+/* The pairs have factors of their own with longrope, and in files of LLaMA 3.1's converters. The
+   layers that slide have a base of their own, and see too few positions to need scaling. */
 static bitnet_result bitnet__load_rope(bitnet_model *m, bitnet_error *err) {
-    const float *own = 0;
-    bitnet_result r = BITNET_OK;
-    if (bitnet__find_tensor(&m->gguf, "rope_freqs.weight"))
-        r = bitnet__load_norm(m, "rope_freqs.weight", m->n_rot / 2, &own, err);
-    if (r == BITNET_OK)
-        r = bitnet__make_rope(m, m->freq_base, m->rope_factor, own, &m->rope_freq[0], err);
+    static const char each[] = "rope_freqs.weight";
+    const char *own = m->rope_original ? "rope_factors_short.weight" :
+                      bitnet__find_tensor(&m->gguf, each) ? each : 0;
+    bitnet_result r = bitnet__make_rope(m, m->freq_base, m->rope_factor, own, &m->rope_freq[0],
+                                        err);
+    if (r == BITNET_OK && m->rope_original)
+        r = bitnet__make_rope(m, m->freq_base, 1.0f, "rope_factors_long.weight", &m->rope_long,
+                              err);
     if (r == BITNET_OK && m->window > 0)
         r = bitnet__make_rope(m, m->slide_base, 1.0f, 0, &m->rope_freq[1], err);
     return r;
@@ -11221,6 +11294,7 @@ static bitnet_result bitnet__load_weights(bitnet_model *m, bitnet_error *err) {
     if (!m->layers) return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for the list of layers");
     if ((r = bitnet__load_matrix(m, "token_embd.weight", m->dim, m->n_vocab, 0, &m->embed, err)) ||
         (r = bitnet__load_norm(m, "output_norm.weight", m->dim, &m->output_norm, err))) return r;
+    for (i = 0; i < m->dim; i++) ((float *)(uintptr_t)m->output_norm)[i] /= m->scales.logit;
     if (!m->embeds) m->head = m->embed;
     if (bitnet__find_tensor(&m->gguf, "output.weight") &&
         (r = bitnet__load_matrix(m, "output.weight", m->dim, m->n_vocab, 0, &m->head, err)))
@@ -11776,6 +11850,13 @@ static bitnet_result bitnet__ctx_defaults(const bitnet_model *m, const bitnet_ct
 
 static size_t bitnet__cell_bytes(const bitnet_model *m, const bitnet__kv_ops *kv) {
     return bitnet__row(kv->element, m->head_dim) + (size_t)kv->extra;
+}
+
+/* Longrope has two tables of frequencies. n_ctx decides for the whole life of a context, so that
+   all its keys are rotated alike. */
+static const double *bitnet__rope_of(const bitnet_ctx *c) {
+    const bitnet_model *m = c->m;
+    return m->rope_long && c->p.n_ctx > m->rope_original ? m->rope_long : m->rope_freq[0];
 }
 
 /* Bytes of a page and its header, a multiple of 64; under 2^38 for each position. */
@@ -13203,18 +13284,18 @@ static void bitnet__rotations(const bitnet_model *m, const double *freq, double 
 static void bitnet__step_embed(const bitnet__step *s, int32_t from, int32_t to, int thread) {
     bitnet_ctx *c = s->c;
     const bitnet_model *m = c->m;
-    const float scale = m->family->embed_scaled ? (float)bitnet__sqrt((double)m->dim) : 1.0f;
+    const double *const freq[2] = {bitnet__rope_of(c), m->rope_freq[1]};
     int32_t t, i;
     for (t = from; t < to; t++) {
         const bitnet__place at = c->places[t];
         float *x = c->x + bitnet__row(t, m->dim);
         const bitnet_token token = c->seqs[at.seq].history[at.pos];
         bitnet__matrix_row(&m->embed, token, x);
-        for (i = 0; i < m->dim && m->family->embed_scaled; i++) x[i] *= scale;
+        for (i = 0; i < m->dim; i++) x[i] *= m->embed_scale;
         if (!bitnet__all_finite(x, m->dim)) bitnet__note_nonfinite(c, t, thread);
         for (i = 0; i < 2; i++)
-            if (m->rope_freq[i])
-                bitnet__rotations(m, m->rope_freq[i], i == 0 ? m->rope_length : 1.0, at.pos,
+            if (freq[i])
+                bitnet__rotations(m, freq[i], i == 0 ? m->rope_length : 1.0, at.pos,
                                   c->rope[i] + bitnet__row(t, m->n_rot));
     }
 }
@@ -13579,7 +13660,8 @@ BITNET_API bitnet_result bitnet_seq_remove(bitnet_ctx *c, int32_t seq, int32_t f
         0  "BITNETSQ"
         8  u32 version                    1
        12  u32 kv_type                    of bitnet_kv_type
-       16  u64 model                      see bitnet__model_identity
+       16  u64 model                      see bitnet__model_identity; plus 1 if the keys are
+                                          rotated by longrope's factors for long contexts
        24  u32 n_layers, n_kv_heads, head_dim
        36  u32 n                          tokens
        40  i32 pending                    -1: none
@@ -13601,7 +13683,7 @@ static void bitnet__state_header(const bitnet_ctx *c, uint32_t n, bitnet_token p
     memcpy(p, bitnet__state_magic, sizeof bitnet__state_magic);
     bitnet__put_u32(p + 8, 1);
     bitnet__put_u32(p + 12, (uint32_t)c->p.kv_type);
-    bitnet__put_u64(p + 16, c->m->identity);
+    bitnet__put_u64(p + 16, c->m->identity + (bitnet__rope_of(c) != c->m->rope_freq[0]));
     bitnet__put_u32(p + 24, (uint32_t)c->m->n_layers);
     bitnet__put_u32(p + 28, (uint32_t)c->m->n_kv_heads);
     bitnet__put_u32(p + 32, (uint32_t)c->m->head_dim);
@@ -13747,8 +13829,10 @@ static bitnet_result bitnet__check_state(const bitnet_ctx *c, const uint8_t *p, 
     bitnet__state_header(c, n, 0, want);
     for (i = 0; i < sizeof fields / sizeof fields[0]; i++)
         if (memcmp(p + fields[i].at, want + fields[i].at, (size_t)fields[i].size))
-            return bitnet__fail(err, fields[i].code, "saved sequence, offset %d: %s",
-                                (int)fields[i].at, fields[i].text);
+            return bitnet__fail(err, fields[i].code, "saved sequence, offset %d: %s%s",
+                                (int)fields[i].at, fields[i].text,
+                                fields[i].at == 16 && c->m->rope_long
+                                    ? ", or with longrope's factors for another n_ctx" : "");
     if (n > BITNET__MAX_CONTEXT)
         return bitnet__fail(err, BITNET_ERR_FORMAT, "saved sequence, offset 36: %u tokens are more "
                             "than a context can hold", (unsigned)n);
@@ -15633,6 +15717,7 @@ BITNET__APART bitnet_result bitnet__queue_text(bitnet_ctx *c, bitnet__seq *q,
     int n;
     bitnet__encoder_open(&e, &m->vocab, &m->params.allocator, q->history + q->n_past,
                          (size_t)(c->p.n_ctx - q->n_past));
+    e.at_start = q->n_past == 0;
     if (q->pending >= 0) bitnet__emit(&e, q->pending);
     if (p->messages) {
         const int in_front =

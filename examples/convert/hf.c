@@ -29,21 +29,24 @@ typedef struct hf_family {
                                           and k are reordered */
     int masters;                       /* 1: floats are what the network rounds to ternary weights;
                                           0: only if quantization_mode is online */
+    int scaled;                        /* 1: MiniCPM's factors: see hf_read_scales */
 } hf_family;
 
 /* The official model; 1bitLLM's; Microsoft's embeddings; Llama3-8B-1.58, Falcon3-1.58, Falcon-E;
-   Ternary Bonsai. */
+   BitCPM-CANN; Ternary Bonsai. */
 static const hf_family hf_families[] = {
-    {0, 0, "bitnet-b1.58", "hidden_act", "relu2", HF_BITNET, BITNET_TENSOR_F32, 0, 0, 0, 0, 1},
-    {0, 0, "bitnet", "hidden_act", "silu", HF_BITNET, BITNET_TENSOR_F32, 0, 0, 0, 0, 1},
+    {0, 0, "bitnet-b1.58", "hidden_act", "relu2", HF_BITNET, BITNET_TENSOR_F32, 0, 0, 0, 0, 1, 0},
+    {0, 0, "bitnet", "hidden_act", "silu", HF_BITNET, BITNET_TENSOR_F32, 0, 0, 0, 0, 1, 0},
     {"qwen3", 0, "qwen3", "hidden_act", "silu", HF_QWEN3, BITNET_TENSOR_F16, 0, "<|endoftext|>", 0,
-     0, 1},
+     0, 1, 0},
     {"gemma3_text", 0, "gemma3", "hidden_activation", "gelu_pytorch_tanh", HF_GEMMA3,
-     BITNET_TENSOR_F16, 1.0f, 0, 0, 0, 1},
+     BITNET_TENSOR_F16, 1.0f, 0, 0, 0, 1, 0},
     {"llama", "LlamaForCausalLM", "llama", "hidden_act", "silu", HF_LLAMA, BITNET_TENSOR_F32, 0, 0,
-     10000.0f, 1, 0},
+     10000.0f, 1, 0, 0},
+    {"minicpm", "MiniCPMForCausalLM", "minicpm", "hidden_act", "silu", HF_LLAMA, BITNET_TENSOR_F32,
+     0, 0, 10000.0f, 1, 0, 1},
     {"qwen3", "Qwen3ForCausalLM", "qwen3", "hidden_act", "silu", HF_GROUPS, BITNET_TENSOR_F32, 0, 0,
-     0, 0, 0}
+     0, 0, 0, 0}
 };
 enum { HF_FAMILIES = sizeof hf_families / sizeof hf_families[0] };
 
@@ -119,14 +122,19 @@ static bitnet_result hf_get_uint(const hf_model *h, const char *key, uint64_t hi
                      h->config.name, key, (unsigned long long)high);
 }
 
+/* A number; 0: the node is none. */
+static double hf_number(const hf_model *h, uint32_t node) {
+    const json *j = &h->config;
+    return json_kind(j, node) == JSON_NUMBER ? strtod(j->text + j->nodes[node].at, 0) : 0;
+}
+
 /* Reads a positive number. If *out is not 0, it is the default of a missing key. */
 static bitnet_result hf_get_float(const hf_model *h, uint32_t object, const char *key, float *out,
                                   bitnet_error *err) {
-    const json *j = &h->config;
-    const uint32_t node = json_get(j, object, key);
+    const uint32_t node = json_get(&h->config, object, key);
     if (!node && *out > 0) return BITNET_OK;
     if (!node) return hf_bad(h, key, "is missing", err);
-    *out = json_kind(j, node) == JSON_NUMBER ? (float)strtod(j->text + j->nodes[node].at, 0) : 0;
+    *out = (float)hf_number(h, node);
     return *out > 0 && *out < 1e30f ? BITNET_OK : hf_bad(h, key, "is not a positive number", err);
 }
 
@@ -158,7 +166,7 @@ static bitnet_result hf_read_family(hf_model *h, bitnet_error *err) {
     if (!wanted && !json_is(j, archs + 1, "BitNetForCausalLM") &&
         !json_is(j, archs + 1, "BitnetForCausalLM"))
         return hf_unsupported(h, "architecture", archs + 1, "BitNetForCausalLM is, and model_type "
-                              "llama, qwen3 and gemma3_text are", err);
+                              "llama, minicpm, qwen3 and gemma3_text are", err);
     for (i = 0; i < HF_FAMILIES; i++) {
         if (hf_families[i].model_type != wanted || !hf_is_wanted(h, &hf_families[i])) continue;
         key = hf_families[i].act_key;
@@ -227,6 +235,7 @@ static bitnet_result hf_check_network(hf_model *h, bitnet_error *err) {
         const uint32_t node = json_get(j, JSON_ROOT, f->key);
         char known[48];
         if (!node || hf_is_fixed(j, node, f->value)) continue;
+        if (h->family->scaled && !strncmp(f->key, "scale_", 6)) continue;
         snprintf(known, sizeof known, "only %s is", f->value);
         return hf_unsupported(h, f->key, node, known, err);
     }
@@ -241,10 +250,46 @@ static uint32_t hf_object(const json *j, const char *key) {
     return node && json_kind(j, node) == JSON_OBJECT && !j->nodes[node].n ? 0 : node;
 }
 
+/* The factors of longrope: for contexts up to the original length, and for longer ones. In a model
+   that was trained for longer ones, cosines and sines are longer, too; there is none so far. */
+static bitnet_result hf_read_longrope(hf_model *h, uint32_t scaling, bitnet_error *err) {
+    static const char *const lists[] = {"long_factor", "short_factor"};
+    static const struct hf_fixed fixed[] = {{"factor", "1"}, {"attention_factor", "1"}};
+    static const char original[] = "original_max_position_embeddings";
+    const json *j = &h->config;
+    const uint32_t length = json_get(j, scaling, original);
+    const uint64_t n = h->sizes[HF_HEAD] / 2;
+    uint64_t v = h->context;
+    uint32_t i, node, k;
+    for (i = 0; i < 2; i++) {
+        node = json_get(j, scaling, fixed[i].key);
+        if (node && !hf_is_fixed(j, node, fixed[i].value))
+            return hf_unsupported(h, fixed[i].key, node, "in longrope, only 1 is", err);
+    }
+    if (length && (!json_uint(j, length, &v) || v != h->context))
+        return hf_unsupported(h, original, length, "only max_position_embeddings is", err);
+    if (!(h->rope_factors = (float *)malloc(2 * (size_t)n * sizeof *h->rope_factors)))
+        return set_error(err, BITNET_ERR_MEMORY, "no memory for the factors of RoPE");
+    for (i = 0; i < 2; i++) {
+        node = json_get(j, scaling, lists[i]);
+        if (json_kind(j, node) != JSON_ARRAY || j->nodes[node].n != n)
+            return hf_bad(h, lists[i], "is not an array of half as many numbers as a head has",
+                          err);
+        for (k = 0, node++; k < n; k++, node = j->nodes[node].next) {
+            float *out = &h->rope_factors[i * n + k];
+            *out = (float)hf_number(h, node);
+            if (!(*out >= 1e-3f && *out <= 1e6f))
+                return hf_bad(h, lists[i], "has what is not a number from 1e-3 to 1e6", err);
+        }
+    }
+    return BITNET_OK;
+}
+
 /* RoPE. Newer files have rope_parameters, which may be those of each kind of layer; others have
    rope_theta in the root, and rope_scaling for the rest. */
 static bitnet_result hf_read_rope(hf_model *h, bitnet_error *err) {
-    static const char *const kinds[] = {"default", "linear", "llama3", "yarn"};    /* HF_ROPE_* */
+    static const char *const kinds[] = {"default", "linear", "llama3", "yarn",     /* HF_ROPE_* */
+                                        "longrope"};
     static const char *const others[] = {"attention_factor", "mscale", "mscale_all_dim",
                                          "truncate"};
     const json *j = &h->config;
@@ -265,13 +310,14 @@ static bitnet_result hf_read_rope(hf_model *h, bitnet_error *err) {
     while (type && n > 0 && !json_is(j, type, kinds[n - 1])) n--;
     if (type && n == 0)
         return hf_unsupported(h, "rope_type", type, hf_embeds(h) ? "default is"
-                              : "default, linear, llama3 and yarn are", err);
+                              : "default, linear, llama3, yarn and longrope are", err);
     rope->kind = type ? n - 1 : HF_ROPE_DEFAULT;
     if (part && !hf_is_fixed(j, part, "1"))
         return hf_unsupported(h, "partial_rotary_factor", part, "only 1 is", err);
     h->theta = h->family->theta;
     if ((r = hf_get_float(h, theta_inside ? scaling : JSON_ROOT, "rope_theta", &h->theta, err)) ||
         rope->kind == HF_ROPE_DEFAULT) return r;
+    if (rope->kind == HF_ROPE_LONG) return hf_read_longrope(h, scaling, err);
     if ((r = hf_get_float(h, scaling, "factor", &rope->factor, err)) ||
         rope->kind == HF_ROPE_LINEAR) return r;
     if (!json_uint(j, json_get(j, scaling, "original_max_position_embeddings"), &rope->original) ||
@@ -372,11 +418,46 @@ static bitnet_result hf_read_shape(hf_model *h, bitnet_error *err) {
     return s[HF_Q] <= HF_SLICE ? BITNET_OK : hf_bad(h, "head_dim", "is too large", err);
 }
 
+/* The x with x^n = 1 / v, for v >= 1: by bisection, to the last bit. */
+static double hf_root(double v, uint64_t n) {
+    double low = 0, high = 1, x = 0.5;
+    int i;
+    for (i = 0; i < 120; i++) {
+        double power = 1;
+        uint64_t k;
+        x = low + (high - low) / 2;
+        for (k = 0; k < n; k++) power *= x;
+        if (power * v < 1) low = x;
+        else high = x;
+    }
+    return x;
+}
+
+/* MiniCPM's factors, as its GGUF names them: of the embedding, of what a layer adds, and what
+   divides the logits. */
+static bitnet_result hf_read_scales(hf_model *h, bitnet_error *err) {
+    static const char *const keys[] = {"scale_emb", "scale_depth", "dim_model_base"};
+    double v[3];
+    int i;
+    for (i = 0; i < 3 && h->family->scaled; i++) {
+        const uint32_t node = json_get(&h->config, JSON_ROOT, keys[i]);
+        v[i] = hf_number(h, node);
+        if (!(v[i] > 0 && v[i] < 1e6))
+            return hf_bad(h, keys[i], node ? "is not a positive number" : "is missing", err);
+    }
+    if (!h->family->scaled) return BITNET_OK;
+    h->scales[0] = (float)v[0];
+    h->scales[1] = (float)(v[1] * hf_root((double)h->n_layers, 2));
+    h->scales[2] = (float)((double)h->sizes[HF_DIM] / v[2]);
+    return BITNET_OK;
+}
+
 static bitnet_result hf_read_config(hf_model *h, const char *dir, bitnet_error *err) {
     bitnet_result r;
     if ((r = file_load_json(dir, "config.json", 0, &h->config, err)) ||
         (r = hf_read_family(h, err)) || (r = hf_read_shape(h, err)) ||
         (r = hf_check_network(h, err)) || (r = hf_read_rope(h, err)) ||
+        (r = hf_read_scales(h, err)) ||
         (r = hf_read_quantization(h, err)) || (r = hf_read_window(h, err))) return r;
     h->pooling = h->options.pooling;
     if (hf_embeds(h)) return h->pooling ? BITNET_OK : pooling_read(dir, &h->pooling, err);
@@ -493,19 +574,14 @@ static bitnet_result hf_add_head(hf_model *h, bitnet_error *err) {
     return r;
 }
 
-/* The x with x^n = 1 / v, for v >= 1: by bisection, to the last bit. */
-static double hf_root(double v, uint64_t n) {
-    double low = 0, high = 1, x = 0.5;
-    int i;
-    for (i = 0; i < 120; i++) {
-        double power = 1;
-        uint64_t k;
-        x = low + (high - low) / 2;
-        for (k = 0; k < n; k++) power *= x;
-        if (power * v < 1) low = x;
-        else high = x;
-    }
-    return x;
+/* Adds factors of RoPE, one for each pair. */
+static void hf_add_factors(hf_model *h, const char *name, const float *factors) {
+    hf_part *p = &h->parts[h->n_parts++];
+    snprintf(p->name, sizeof p->name, "%s", name);
+    p->own = factors;
+    p->type = BITNET_TENSOR_F32;
+    p->rows = 1;
+    p->cols = h->sizes[HF_HEAD] / 2;
 }
 
 /* LLaMA 3.1's scaling divides the frequency of pair i, theta ^ (-2 i / head_dim), by a factor: 1
@@ -516,9 +592,12 @@ static bitnet_result hf_add_rope(hf_model *h, bitnet_error *err) {
     const hf_rope *rope = &h->rope;
     const uint64_t n = h->sizes[HF_HEAD] / 2;
     const double step = hf_root((double)h->theta, n), tau = 6.283185307179586;
-    hf_part *p = &h->parts[h->n_parts];
     double frequency = 1;
     uint64_t i;
+    if (rope->kind == HF_ROPE_LONG) {
+        hf_add_factors(h, "rope_factors_long.weight", h->rope_factors);
+        hf_add_factors(h, "rope_factors_short.weight", h->rope_factors + n);
+    }
     if (rope->kind != HF_ROPE_LLAMA3) return BITNET_OK;
     if (!(h->rope_factors = (float *)malloc((size_t)n * sizeof *h->rope_factors)))
         return set_error(err, BITNET_ERR_MEMORY, "no memory for the factors of RoPE");
@@ -528,12 +607,7 @@ static bitnet_result hf_add_rope(hf_model *h, bitnet_error *err) {
         const double share = turns <= low ? 0 : turns >= high ? 1 : (turns - low) / (high - low);
         h->rope_factors[i] = (float)(1 / ((1 - share) / (double)rope->factor + share));
     }
-    snprintf(p->name, sizeof p->name, "rope_freqs.weight");
-    p->own = h->rope_factors;
-    p->type = BITNET_TENSOR_F32;
-    p->rows = 1;
-    p->cols = n;
-    h->n_parts++;
+    hf_add_factors(h, "rope_freqs.weight", h->rope_factors);
     return BITNET_OK;
 }
 
@@ -541,7 +615,7 @@ static bitnet_result hf_add_all(hf_model *h, bitnet_error *err) {
     const uint64_t dim = h->sizes[HF_DIM];
     bitnet_result r;
     uint32_t i;
-    h->parts = (hf_part *)calloc((size_t)(4 + HF_LAYER_PARTS * h->n_layers), sizeof *h->parts);
+    h->parts = (hf_part *)calloc((size_t)(5 + HF_LAYER_PARTS * h->n_layers), sizeof *h->parts);
     if (!h->parts) return set_error(err, BITNET_ERR_MEMORY, "no memory for a list of tensors");
     h->prefix = hf_find(h, "embed_tokens.weight") ? "" : "model.";
     r = hf_add(h, "token_embd", "embed_tokens", 0, hf_head_type(h), h->vocab, dim, err);
@@ -899,7 +973,10 @@ static void hf_add_tokenizer(const hf_model *h, gguf_writer *w) {
 }
 
 static void hf_add_keys(const hf_model *h, gguf_writer *w) {
+    static const char *const scales[] = {"embedding_scale", "residual_scale", "logit_scale"};
+    static const char *const types[] = {0, "linear", 0, "yarn", "longrope"};       /* HF_ROPE_* */
     const char *arch = h->family->arch;
+    int i;
     gguf_add_string(w, "general.architecture", arch);
     gguf_add_string(w, "general.name", h->options.name ? h->options.name : h->name);
     hf_add_key(w, arch, "vocab_size", h->vocab);
@@ -920,12 +997,15 @@ static void hf_add_keys(const hf_model *h, gguf_writer *w) {
     }
     hf_add_float_key(w, arch, "attention.layer_norm_rms_epsilon", h->eps);
     hf_add_float_key(w, arch, "rope.freq_base", h->theta);
-    if (h->rope.kind == HF_ROPE_LINEAR || h->rope.kind == HF_ROPE_YARN) {
+    for (i = 0; i < 3 && h->family->scaled; i++)
+        hf_add_float_key(w, arch, scales[i], h->scales[i]);
+    if (types[h->rope.kind]) {
         char name[96];
         snprintf(name, sizeof name, "%s.rope.scaling.type", arch);
-        gguf_add_string(w, name, h->rope.kind == HF_ROPE_YARN ? "yarn" : "linear");
-        hf_add_float_key(w, arch, "rope.scaling.factor", h->rope.factor);
+        gguf_add_string(w, name, types[h->rope.kind]);
     }
+    if (h->rope.kind == HF_ROPE_LINEAR || h->rope.kind == HF_ROPE_YARN)
+        hf_add_float_key(w, arch, "rope.scaling.factor", h->rope.factor);
     if (h->rope.kind == HF_ROPE_YARN) {
         hf_add_key(w, arch, "rope.scaling.original_context_length", h->rope.original);
         hf_add_float_key(w, arch, "rope.scaling.yarn_beta_fast", h->rope.fast);

@@ -18,7 +18,9 @@
    LlamaForCausalLM (Llama3-8B-1.58, Falcon3-1.58, Falcon-E) becomes "llama", where the pairs are
    neighbours: the rows of q and k are reordered. Its floats must be -s, 0 and s, and s is the
    scale, unless quantization_config says that the network rounds them (autobitlinear, online).
-   RoPE's scaling becomes keys (linear, yarn) or rope_freqs.weight (llama3).
+   RoPE's scaling becomes keys (linear, yarn), rope_freqs.weight (llama3), or rope_factors_long and
+   _short (longrope). MiniCPMForCausalLM (BitCPM-CANN) becomes "minicpm" in the same way, with keys
+   for its three factors.
 
    With group_type the weights are floats of which each block of a row, embedding and head included,
    holds -s, 0 and s, for an s of its own that is an F16 (Ternary Bonsai, a Qwen3ForCausalLM). They
@@ -58,7 +60,7 @@ typedef struct hf_part {               /* a tensor of the GGUF file */
     uint64_t half;                     /* the rows of half a head, if they are reordered; else 0 */
 } hf_part;
 
-enum { HF_ROPE_DEFAULT, HF_ROPE_LINEAR, HF_ROPE_LLAMA3, HF_ROPE_YARN };
+enum { HF_ROPE_DEFAULT, HF_ROPE_LINEAR, HF_ROPE_LLAMA3, HF_ROPE_YARN, HF_ROPE_LONG };
 
 typedef struct hf_rope {               /* how RoPE is scaled */
     int kind;                          /* HF_ROPE_* */
@@ -83,7 +85,9 @@ typedef struct hf_model {
     uint64_t n_layers, heads, kv_heads, context, vocab, window, sizes[HF_SIZES];
     float eps, theta;
     hf_rope rope;
-    float *rope_factors;               /* [head_dim / 2], or 0 */
+    float *rope_factors;               /* [head_dim / 2], of longrope [2], the long ones first; or
+                                          0 */
+    float scales[3];                   /* MiniCPM's: see hf_read_scales */
     uint32_t pooling;
     uint64_t rounded, n_norms;         /* numbers of norms: that are rounded; all */
     int divides, quantized;            /* how weight_scale works; is there a quantization_config? */

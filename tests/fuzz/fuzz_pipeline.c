@@ -5,9 +5,9 @@
 #include "../../examples/convert/pack.h"
 #include "../unit/ternary_builder.h"
 
-/* The first 12 are small. Of the others one input in 64 has one of 3, and one in 21 one of 2 whose
-   weights have a scale per group. */
-enum { PIPELINE_SMALL = 12, PIPELINE_GROUPED = 16, PIPELINE_MODELS = 18 };
+/* The first 12 are small. Of the others one input in 64 has one of 4, and one in 21 one of 3 whose
+   weights have a scale per group, the last of which is a minicpm with longrope. */
+enum { PIPELINE_SMALL = 12, PIPELINE_GROUPED = 16, PIPELINE_MINICPM = 18, PIPELINE_MODELS };
 
 typedef struct pipeline_model {
     gb_model g;
@@ -41,8 +41,8 @@ static uint8_t *pipeline_encode(gb_linear *l, uint32_t *type, size_t *size) {
     return p;
 }
 
-/* Layers and a vocabulary's matrix of Q2_0, under number 42, whatever their blocks. Returns what to
-   free when the file is made. */
+/* Layers and a vocabulary's matrix of TQ2_0, or of Q2_0, under number 42, whatever their blocks.
+   Returns what to free when the file is made. */
 static uint8_t *pipeline_groups(gb_model *g, uint32_t type) {
     const size_t n = 260 * (size_t)g->dim;         /* 256 bytes, a word, 3 special tokens */
     float *scales = (float *)gb_malloc(n * sizeof *scales);
@@ -50,7 +50,7 @@ static uint8_t *pipeline_groups(gb_model *g, uint32_t type) {
     size_t i, size;
     uint8_t *raw;
     imp.type = type;
-    imp.number = IMP_Q2;
+    imp.number = type == IMP_TQ2 ? 0 : IMP_Q2;
     imp.differ = 1;
     g->encode = imp_encode;
     g->no_in_norms = 1;
@@ -87,6 +87,20 @@ static void pipeline_window(gb_file *f) {
     gb_key_u32(f, "gemma3.attention.sliding_window", 2);
 }
 
+/* The contexts here are over its original length. */
+static void pipeline_longrope(gb_file *f) {
+    float factors[64];
+    int i;
+    for (i = 0; i < 64; i++) factors[i] = 1.0f + 0.25f * (float)i;
+    gb_key_f32(f, "minicpm.embedding_scale", 12.0f);
+    gb_key_f32(f, "minicpm.residual_scale", 0.5f);
+    gb_key_f32(f, "minicpm.logit_scale", 2.0f);
+    gb_key_str(f, "minicpm.rope.scaling.type", "longrope");
+    gb_key_u32(f, "minicpm.rope.scaling.original_context_length", 4);
+    gb_put_matrix(f, "rope_factors_long.weight", GB_TENSOR_F32, factors, 64, 0);
+    gb_put_matrix(f, "rope_factors_short.weight", GB_TENSOR_F32, factors, 64, 0);
+}
+
 /* Built when first asked for, and kept. */
 static pipeline_model *pipeline_get(int i) {
     static pipeline_model models[PIPELINE_MODELS];
@@ -118,7 +132,8 @@ static pipeline_model *pipeline_get(int i) {
         {0, 128, 2, 1, 1, 0, 0, BITNET_TENSOR_Q5_0, 0, BITNET_TENSOR_TL2_R16, BITNET_I2S_128,
          {0, 0, 0}},
         {"llama", 128, 2, 1, 1, 0, 0, 42, 0, IMP_Q2, BITNET_I2S_128, {0, 0, 0}},
-        {"qwen3", 128, 2, 1, 1, 1, 0, 1, 42, IMP_PQ2, BITNET_I2S_128, {0, 0, 0}}
+        {"qwen3", 128, 2, 1, 1, 1, 0, 1, 42, IMP_PQ2, BITNET_I2S_128, {0, 0, 0}},
+        {"minicpm", 256, 2, 1, 1, 0, 0, IMP_TQ2, 0, IMP_TQ2, BITNET_I2S_128, {0, 0, 0}}
     };
     static const char *const words[] = {"the", " a"}, *const merges[] = {"t h", "h e", "th e"};
     pipeline_model *m = &models[i];
@@ -139,6 +154,7 @@ static pipeline_model *pipeline_get(int i) {
     g->no_sub_norms = g->arch && strncmp(g->arch, "bitnet", 6);
     if (g->arch && !g->untied && !strcmp(g->arch, "qwen3")) g->file.add_keys = pipeline_pooling;
     if (g->arch && !strcmp(g->arch, "gemma3")) g->file.add_keys = pipeline_window;
+    if (i == PIPELINE_MINICPM) g->file.add_keys = pipeline_longrope;
     g->n_ctx = 16;
     g->eps = 1e-5f;
     g->freq_base = 10000.0f;
@@ -306,7 +322,8 @@ FUZZ_TARGET(pipeline) {
     const int chosen = fuzz_range(&in, 0, 255), fail = fuzz_range(&in, 0, 95);
     const pipeline_model *m = pipeline_get(
         chosen < 240   ? chosen % PIPELINE_SMALL
-        : chosen < 252 ? PIPELINE_GROUPED + chosen % 2 : PIPELINE_SMALL + chosen % 4);
+        : chosen < 248 ? PIPELINE_GROUPED + chosen % 2
+        : chosen < 252 ? PIPELINE_MINICPM : PIPELINE_SMALL + chosen % 4);
     const int other = fuzz_range(&in, 0, 15) % bitnet_kernels_count();
     size_t n = m->g.size;
     uint8_t *file = (uint8_t *)gb_malloc(n);

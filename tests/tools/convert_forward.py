@@ -2,8 +2,8 @@
 
     convert_forward.py FOLDER MODEL.gguf PATH_TO_TOKEN_LOGITS
 
-The network is transformers' LlamaForCausalLM or BitNetForCausalLM with bitnet's linear layers, in
-float64, read from the folder alone: rotary pairs (i, half + i), weights as their quantization_config
+The network is transformers' LlamaForCausalLM or BitNetForCausalLM with bitnet's linear layers, or
+MiniCPM's, in float64, read from the folder alone: rotary pairs (i, half + i), weights as their quantization_config
 says. The other logits are the library's, with an F32 KV cache. Both round activations to 8 bits, in
 which a last bit may differ; hence the bound of 2 %. Needs numpy.
 """
@@ -56,6 +56,8 @@ def forward(folder, tokens):
     kind = rope.get("rope_type", rope.get("type", "default"))
     if kind == "linear":
         frequency = frequency / rope["factor"]
+    if kind == "longrope":             # of a context that is not longer than the trained one
+        frequency = frequency / np.array(rope["short_factor"])
     if kind == "llama3":               # as transformers' modeling_rope_utils has it
         length = 2 * np.pi / frequency
         old, low, high = (rope[k] for k in ("original_max_position_embeddings", "low_freq_factor",
@@ -90,7 +92,8 @@ def forward(folder, tokens):
         step = 127 / np.maximum(np.abs(x).max(-1, keepdims=True), 1e-5)
         return np.clip(np.round(x * step), -128, 127) @ w.T * factor / step
 
-    x = tensors["model.embed_tokens.weight"][tokens]
+    x = tensors["model.embed_tokens.weight"][tokens] * config.get("scale_emb", 1)
+    added = config["scale_depth"] / np.sqrt(config["num_hidden_layers"]) if "scale_depth" in config else 1
     n = len(tokens)
     sub = config["model_type"] == "bitnet"
     for i in range(config["num_hidden_layers"]):
@@ -106,16 +109,17 @@ def forward(folder, tokens):
         out = np.einsum("hqk,khd->qhd", score / score.sum(-1, keepdims=True), value).reshape(n, dim)
         if sub:
             out = norm(out, a + "attn_sub_norm", a + "inner_attn_ln")
-        x = x + linear(out, a + "o_proj")
+        x = x + linear(out, a + "o_proj") * added
         h = norm(x, b + "post_attention_layernorm")
         gate, up = linear(h, b + "mlp.gate_proj"), linear(h, b + "mlp.up_proj")
         act = np.maximum(gate, 0) ** 2 if config["hidden_act"] == "relu2" else gate / (1 + np.exp(-gate))
         h = act * up
         if sub:
             h = norm(h, b + "mlp.ffn_sub_norm", b + "mlp.ffn_layernorm")
-        x = x + linear(h, b + "mlp.down_proj")
+        x = x + linear(h, b + "mlp.down_proj") * added
     head = tensors.get("lm_head.weight") if not config.get("tie_word_embeddings") else None
-    return norm(x, "model.norm") @ (tensors["model.embed_tokens.weight"] if head is None else head).T
+    last = norm(x, "model.norm") / (dim / config.get("dim_model_base", dim))
+    return last @ (tensors["model.embed_tokens.weight"] if head is None else head).T
 
 
 want = forward(sys.argv[1], TOKENS)

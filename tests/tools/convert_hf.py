@@ -16,7 +16,8 @@ or f32scale), bf16, f16 or f32 (weights as floats); shards, pad (rows without a 
 (merges as such), ascii (escapes in JSON), newer (keys as later versions write them), older
 (1bitLLM's names and SiLU), untied (a head of its own), extras (tensors that GGUF has no use for);
 llama (a LlamaForCausalLM: no sub-norms, and rows of q and k in Hugging Face's order), exact (floats
-that are -s, 0 and s), online (floats that are rounded), linear or llama3 (RoPE's scaling), bare
+that are -s, 0 and s), online (floats that are rounded), linear, llama3 or longrope (RoPE's scaling),
+minicpm (beside llama: a MiniCPMForCausalLM, which is the same with three factors), bare
 (nothing says whether BOS is added), falcon or digits (Falcon-E's tokenizer, with a Split or Digits),
 and SentencePiece's: spm (tokenizer.model, added_tokens.json), prepend or metaspace (tokenizer.json).
 Everything is worked out here from the definitions, with exact sums; only the standard library is
@@ -310,15 +311,24 @@ def make_tensors(tensors, words, rng, padding, head, theta):
     if "llama3" in words:
         factors = rope_factors(theta, head, *LLAMA3)
         want["rope_freqs.weight"] = 0, [head // 2], b"".join(struct.pack("<f", x) for x in factors)
+    if "longrope" in words:
+        for name, factors in zip(("long", "short"), longrope(head)):
+            want["rope_factors_%s.weight" % name] = 0, [head // 2], b"".join(
+                struct.pack("<f", x) for x in factors)
     return hf, want
 
 
 LLAMA3 = 8.0, 1.0, 4.0, 64             # factor, low, high, original length
 
 
+def longrope(head):                    # long and short factors
+    return [[1 + i / 7 for i in range(head // 2)], [1 + i / 31 for i in range(head // 2)]]
+
+
 def make_keys(keys, words, padding):
     old = keys["general.architecture"][1]
-    arch = "bitnet" if "older" in words else "llama" if "llama" in words else old
+    arch = ("bitnet" if "older" in words else "minicpm" if "minicpm" in words else
+            "llama" if "llama" in words else old)
     names = ["vocab_size", "context_length", "embedding_length", "block_count",
              "feed_forward_length", "rope.dimension_count", "attention.head_count",
              "attention.head_count_kv", "attention.layer_norm_rms_epsilon", "rope.freq_base"]
@@ -344,6 +354,13 @@ def make_keys(keys, words, padding):
     want["tokenizer.ggml.add_bos_token"] = BOOL, "bare" not in words
     if "older" in words:
         want["bitnet.hidden_activation"] = STR, "silu"
+    if "minicpm" in words:
+        layers = want[arch + ".block_count"][1]
+        for name, v in (("embedding", 12), ("residual", 1.4 / layers ** 0.5),
+                        ("logit", want[arch + ".embedding_length"][1] / 96)):
+            want["minicpm.%s_scale" % name] = F32, v
+    if "longrope" in words:
+        want[arch + ".rope.scaling.type"] = STR, "longrope"
     if "linear" in words:
         want[arch + ".rope.scaling.type"] = STR, "linear"
         want[arch + ".rope.scaling.factor"] = F32, 2.0
@@ -378,6 +395,13 @@ def make_config(want, words):
                       mlp_bias=False, attention_bias=False, pretraining_tp=1)
     if "linear" in words:
         config["rope_scaling"] = {"type": "linear", "factor": 2.0}
+    if "minicpm" in words:
+        config.update(architectures=["MiniCPMForCausalLM"], model_type="minicpm", scale_emb=12,
+                      scale_depth=1.4, dim_model_base=96, mup_denominator=32)
+    if "longrope" in words:
+        long, short = longrope(get("rope.dimension_count"))
+        config["rope_scaling"] = {"rope_type": "longrope", "long_factor": long, "short_factor": short,
+                                  "original_max_position_embeddings": get("context_length")}
     if "llama3" in words:
         config["rope_scaling"] = dict(zip(("factor", "low_freq_factor", "high_freq_factor",
                                            "original_max_position_embeddings"), LLAMA3),
@@ -555,7 +579,8 @@ def make(model, folder, kind):
     if "bare" in words:
         del config["add_bos_token"]
     if spm_kind(words):
-        _, pieces, added, merges = make_spm(want["llama.vocab_size"][1] if "llama" in words else
+        arch = want["general.architecture"][1]
+        _, pieces, added, merges = make_spm(want[arch + ".vocab_size"][1] if "llama" in words else
                                             len(want["tokenizer.ggml.tokens"][1][1]), words)
         config["unk_token"] = "<unk>"
     if "spm" in words:
@@ -773,6 +798,7 @@ TOKENIZERS = [
 ]
 
 
+MINICPM = "llama-minicpm-exact-bf16-longrope-spm"
 CASES = {
     "llama-class": ("llama-exact-bf16", "of model_type llama only LlamaForCausalLM", lambda d: d.json(
         "config.json", lambda x: put(x, "architectures", ["LlamaForSequenceClassification"]))),
@@ -789,6 +815,30 @@ CASES = {
         "config.json", lambda x: put(x, "rope_scaling", {
             "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 4.0, "high_freq_factor": 4.0,
             "original_max_position_embeddings": 64}))),
+    "minicpm-no-scale": (MINICPM, "'scale_depth' is missing", lambda d: d.json(
+        "config.json", lambda x: x.pop("scale_depth"))),
+    "minicpm-scale": (MINICPM, "'scale_emb' is not a positive number", lambda d: d.json(
+        "config.json", lambda x: put(x, "scale_emb", 0))),
+    "minicpm-base": (MINICPM, "'dim_model_base' is not a positive number", lambda d: d.json(
+        "config.json", lambda x: put(x, "dim_model_base", "256"))),
+    "minicpm-experts": (MINICPM, "num_experts 8", lambda d: d.json(
+        "config.json", lambda x: put(x, "num_experts", 8))),
+    "minicpm-class": (MINICPM, "of model_type minicpm only MiniCPMForCausalLM", lambda d: d.json(
+        "config.json", lambda x: put(x, "architectures", ["MiniCPM3ForCausalLM"]))),
+    "llama-scaled": ("llama-exact-bf16", "scale_emb 12", lambda d: d.json(
+        "config.json", lambda x: put(x, "scale_emb", 12))),
+    "longrope-no-list": (MINICPM, "'short_factor' is not an array", lambda d: d.json(
+        "config.json", lambda x: x["rope_scaling"].pop("short_factor"))),
+    "longrope-long": (MINICPM, "'long_factor' is not an array of half", lambda d: d.json(
+        "config.json", lambda x: x["rope_scaling"]["long_factor"].append(1.0))),
+    "longrope-zero": (MINICPM, "'long_factor' has what is not a number", lambda d: d.json(
+        "config.json", lambda x: put(x, "rope_scaling", "long_factor", 3, 0))),
+    "longrope-text": (MINICPM, "'short_factor' has what is not a number", lambda d: d.json(
+        "config.json", lambda x: put(x, "rope_scaling", "short_factor", 0, "1"))),
+    "longrope-longer": (MINICPM, "original_max_position_embeddings 32 is not supported", lambda d: d.json(
+        "config.json", lambda x: put(x, "rope_scaling", "original_max_position_embeddings", 32))),
+    "longrope-factor": (MINICPM, "attention_factor 1.2 is not supported", lambda d: d.json(
+        "config.json", lambda x: put(x, "rope_scaling", "attention_factor", 1.2))),
     "spm-truncated": ("llama-div-spm", "tokenizer.model: offset", spm(cut=1)),
     "spm-empty": ("llama-div-spm", "there are no pieces", lambda d: rewrite(
         d.path("tokenizer.model"), b"")),

@@ -40,7 +40,8 @@ for model; do
     # LlamaForCausalLM: the same weights with their rows in another order, and other tokenizers
     for kind in llama-div-bf16scale-untied llama-div-newer-shards-linear llama-auto-llama3-newer llama-auto-llama3 \
         llama-exact-bf16-untied-digits-bare llama-exact-f32-falcon llama-online-bf16-untied llama-div-spm \
-        llama-exact-f16-prepend-pairs older-f16-spm older-bf16-metaspace-shards; do
+        llama-exact-f16-prepend-pairs llama-minicpm-exact-bf16-longrope-spm llama-minicpm-exact-f32-untied-prepend \
+        llama-exact-f32-longrope older-f16-spm older-bf16-metaspace-shards; do
         converts "$short-$kind" "$model" $kind
         check "$short-$kind-loads" "it does not" sh -c "report() { '$crosscheck' -m '$out' -n 1; }; report > '$tmp/a'"
     done
@@ -54,7 +55,8 @@ if [ -n "$numpy" ] && ${CC:-cc} -O1 -DBITNET_IMPLEMENTATION -include "$root/bitn
     -o "$tmp/token_logits" -lpthread > "$tmp/err" 2>&1; then
     for model; do
         for kind in llama-div-bf16scale-untied llama-auto-llama3-newer llama-div-newer-shards-linear llama-exact-bf16-untied \
-            llama-online-bf16-untied auto-bf16scale div-newer-shards older-f16-spm; do
+            llama-online-bf16-untied llama-minicpm-exact-bf16-longrope-spm llama-minicpm-exact-f32-untied-prepend \
+            auto-bf16scale div-newer-shards older-f16-spm; do
             label=$(basename "$model" .gguf)-$kind-forward
             converts "$label-made" "$model" $kind
             rm -f "$out"
@@ -88,7 +90,7 @@ else skip bar-note "script gives no terminal here, or an emulator"; fi
 
 # ---- what is damaged: exit code 1, one line that says what, and no file
 for kind in auto auto-shards div bf16 f32 llama-exact-bf16 llama-div-spm llama-exact-f16-prepend llama-exact-f32-falcon \
-    older-bf16-metaspace auto-newer; do
+    older-bf16-metaspace auto-newer llama-minicpm-exact-bf16-longrope-spm; do
     tool make "$model" "$tmp/base/$kind" $kind
 done
 rm -f "$out"

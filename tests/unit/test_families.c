@@ -1,8 +1,9 @@
-/* The other families of ternary networks: 1bitLLM's (architecture bitnet: SiLU) and LLaMA-shaped
-   ones (architecture llama: SiLU, adjacent pairs, no sub-norms, a head of their own). Small models
-   of each are compared with a forward pass in double that is written here from FORMATS.md, then
-   with themselves: kernels, threads and batches give the same bits. What a file may say beyond that
-   is refused by name. Uses the helpers of test_model.c. */
+/* The other families of ternary networks: 1bitLLM's (architecture bitnet: SiLU), LLaMA-shaped ones
+   (architecture llama: SiLU, adjacent pairs, no sub-norms, a head of their own) and BitCPM-CANN
+   (architecture minicpm: the same with three factors). Small models of each are compared with a
+   forward pass in double that is written here from FORMATS.md, then with themselves: kernels,
+   threads and batches give the same bits. What a file may say beyond that is refused by name. Uses
+   the helpers of test_model.c. */
 
 #include "gguf_helpers.h"
 #include "model_helpers.h"
@@ -15,6 +16,7 @@ typedef struct family {                /* how the reference computes */
     int silu, adjacent;
     double rope_factor;                /* 0: 1 */
     const float *rope_own;             /* [n_rot / 2] or 0 */
+    const double *scales;              /* of the embedding, what layers add, and the logits; or 0 */
 } family;
 
 /* Pair i of v turns by pos * theta^(-2i / n_rot), divided by the factors. */
@@ -41,6 +43,7 @@ static double family_gate(const family *f, double g) {
 /* x through one layer at position pos. A norm that the file lacks is none at all. */
 static void family_layer(slow *s, const family *f, int layer, int pos, double *x) {
     const gb_model *m = s->m;
+    const double added = f->scales ? f->scales[1] : 1;
     const gb_layer *l = &m->layer[layer];
     size_t q_dim = (size_t)(m->heads * s->hd), kv_dim = (size_t)(m->kv_heads * s->hd);
     size_t wide = (size_t)(m->dim + m->ffn) + q_dim, at, i;
@@ -61,14 +64,14 @@ static void family_layer(slow *s, const family *f, int layer, int pos, double *x
     }
     if (l->attn_sub_norm) slow_norm(s, o, l->attn_sub_norm, (int)q_dim, o);
     slow_linear(&l->o, o, h);
-    for (i = 0; i < (size_t)m->dim; i++) x[i] += h[i];
+    for (i = 0; i < (size_t)m->dim; i++) x[i] += added * h[i];
     slow_norm(s, x, l->ffn_norm, m->dim, h);
     slow_linear(&l->gate, h, q);
     slow_linear(&l->up, h, u);
     for (i = 0; i < (size_t)m->ffn; i++) q[i] = family_gate(f, q[i]) * u[i];
     if (l->ffn_sub_norm) slow_norm(s, q, l->ffn_sub_norm, m->ffn, q);
     slow_linear(&l->down, q, h);
-    for (i = 0; i < (size_t)m->dim; i++) x[i] += h[i];
+    for (i = 0; i < (size_t)m->dim; i++) x[i] += added * h[i];
     free(h);
 }
 
@@ -91,13 +94,15 @@ static float *family_forward(const gb_model *m, const family *f, const bitnet_to
     s.values = s.keys + kv;
     for (t = 0; t < n; t++) {
         for (i = 0; i < m->dim; i++)
-            x[i] = (double)m->embed[(size_t)tokens[t] * (size_t)m->dim + (size_t)i];
+            x[i] = (double)m->embed[(size_t)tokens[t] * (size_t)m->dim + (size_t)i] *
+                   (f->scales ? f->scales[0] : 1);
         for (i = 0; i < m->layers; i++) family_layer(&s, f, i, t, x);
         slow_norm(&s, x, m->output_norm, m->dim, h);
         for (r = 0; r < m->n_vocab; r++) {
             const float *row = m->head + (size_t)r * (size_t)m->dim;
             double sum = 0;
             for (i = 0; i < m->dim; i++) sum += (double)row[i] * h[i];
+            if (f->scales) sum /= f->scales[2];
             out[(size_t)t * (size_t)m->n_vocab + (size_t)r] = (float)sum;
         }
     }
@@ -178,7 +183,7 @@ static void check_family(gb_model *m, family f, int variants) {
 #define FAMILY(name, is_silu, is_adjacent, ...) \
     static void name(void) { \
         gb_model m = {__VA_ARGS__}; \
-        family f = {is_silu, is_adjacent, 0, 0}; \
+        family f = {is_silu, is_adjacent, 0, 0, 0}; \
         check_family(&m, f, 1); \
     }
 /* freq_base without a key: 10000, here and below where none is given. */
@@ -209,7 +214,7 @@ static void test_family_groups(void) {
     size_t i;
     for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const int tq = cases[i].type < IMP_I2S, q2 = cases[i].type == IMP_Q2;
-        family f = {cases[i].silu, cases[i].adjacent, 0, 0};
+        family f = {cases[i].silu, cases[i].adjacent, 0, 0, 0};
         gb_model m = {.dim = tq ? 256 : q2 ? 192 : 384, .ffn = tq ? 512 : q2 ? 320 : 640,
                       .layers = 2, .heads = tq ? 4 : 3, .kv_heads = 1, .eps = 1e-5f,
                       .freq_base = 10000.0f, .embed_type = GB_TENSOR_F16, .encode = imp_encode,
@@ -225,7 +230,7 @@ static void test_family_groups(void) {
 static void test_family_head(void) {
     gb_model m = {.arch = "llama", .dim = 128, .ffn = 128, .layers = 1, .heads = 2, .kv_heads = 2,
                   .eps = 1e-5f, .no_sub_norms = 1, .untied = 1, .seed = 26};
-    family f = {1, 1, 0, 0};
+    family f = {1, 1, 0, 0, 0};
     bitnet_token tokens[FAMILY_TOKENS];
     bitnet_ctx_params p = ctx_params(FAMILY_TOKENS, 0, 1, BITNET_KV_F32);
     float *got, *want, *head;
@@ -301,7 +306,7 @@ static void test_family_linear_rope(void) {
     size_t i;
     for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         gb_model m = rope_model(cases[i].type, cases[i].key, cases[i].value);
-        family f = {1, 1, 0, 0};
+        family f = {1, 1, 0, 0, 0};
         f.rope_factor = cases[i].factor;
         check_family(&m, f, 0);
     }
@@ -315,7 +320,7 @@ static void add_rope_own(gb_file *f) {
 
 static void test_family_own_rope(void) {
     gb_model m = rope_model(0, 0, 0);
-    family f = {1, 1, 0, rope_own};
+    family f = {1, 1, 0, rope_own, 0};
     int i;
     for (i = 0; i < 32; i++) rope_own[i] = i < 10 ? 1.0f : 1.0f + (float)(i - 9) / 3.0f;
     m.file.add_keys = add_rope_own;
@@ -324,6 +329,240 @@ static void test_family_own_rope(void) {
     m = rope_model(0, 0, 0);
     m.file.add_keys = add_rope_own;
     expect(&m, BITNET_ERR_FORMAT, "rope_freqs.weight", "31");
+}
+
+static struct { const char *name; uint32_t type; double value; } extra_key;
+static void add_extra_key(gb_file *f) {
+    if (extra_key.type == GB_F32) gb_key_f32(f, extra_key.name, (float)extra_key.value);
+    else if (extra_key.type == GB_STR) gb_key_str(f, extra_key.name, "text");
+    else if (extra_key.type == GB_BOOL)
+        gb_key_uint(f, extra_key.name, GB_BOOL, extra_key.value > 0, 1);
+    else gb_key_u32(f, extra_key.name, (uint32_t)extra_key.value);
+}
+
+/* ---- minicpm ---- */
+
+/* Keys of scales, which are left out if they are 0, and the tensors of longrope. */
+static struct { float value[3]; uint32_t original; } minicpm;
+static const char *const minicpm_keys[] = {
+    "minicpm.embedding_scale", "minicpm.residual_scale", "minicpm.logit_scale"
+};
+static float rope_short[64], rope_long[64];
+
+static void add_scales(gb_file *f) {
+    int i;
+    for (i = 0; i < 3; i++)
+        if (minicpm.value[i] < 0 || minicpm.value[i] > 0)
+            gb_key_f32(f, minicpm_keys[i], minicpm.value[i]);
+}
+
+static void add_scales_and_key(gb_file *f) {
+    add_scales(f);
+    add_extra_key(f);
+}
+
+static gb_model minicpm_model(float embedding, float residual, float logit) {
+    gb_model m = {.arch = "minicpm", .dim = 192, .ffn = 256, .layers = 3, .heads = 3, .kv_heads = 1,
+                  .eps = 1e-4f, .no_sub_norms = 1, .seed = 41};
+    minicpm.value[0] = embedding;
+    minicpm.value[1] = residual;
+    minicpm.value[2] = logit;
+    m.file.add_keys = add_scales;
+    return m;
+}
+
+/* The three scales, and what they are if the file has no keys. eps is large enough to be seen. */
+static void test_family_minicpm(void) {
+    static const double given[] = {3.0, 0.5, 1.5};
+    const double absent[] = {12.0, 1.4 / sqrt(3.0), 192.0 / 256.0};
+    const double no_logit[] = {3.0, 0.5, 192.0 / 256.0};
+    family f = {1, 1, 0, 0, 0};
+    gb_model m = minicpm_model(3.0f, 0.5f, 1.5f);
+    f.scales = given;
+    m.untied = 1;
+    m.head_type = GB_TENSOR_F16;
+    check_family(&m, f, 1);
+    m = minicpm_model(0, 0, 0);                            /* a tied head is not multiplied by 12 */
+    f.scales = absent;
+    check_family(&m, f, 1);
+    m = minicpm_model(3.0f, 0.5f, 0);
+    f.scales = no_logit;
+    check_family(&m, f, 0);
+}
+
+/* Logits are those of the hidden state, and whatever samples sees them divided. */
+static void test_family_logit_scale(void) {
+    float *logits[2] = {0, 0};
+    float p[2] = {0, 0};
+    int i, k, n_vocab = 0;
+    for (i = 0; i < 2; i++) {
+        gb_model m = minicpm_model(1.0f, 0.5f, i ? 8.0f : 1.0f);
+        bitnet_ctx_params params = ctx_params(8, 0, 1, BITNET_KV_F32);
+        bitnet_token tokens[3] = {5, 6, 7};
+        bitnet_logprob best;
+        bitnet_model *model;
+        bitnet_ctx *c;
+        gb_make_model(&m);
+        model = load(m.data, m.size, 0);
+        c = create(model, &params);
+        if (c && !bitnet_eval(c, 0, tokens, 3, 1, 0) &&
+            !bitnet_logprobs(c, -1, &best, 1, 0)) p[i] = best.logprob;
+        n_vocab = m.n_vocab;
+        logits[i] = (float *)gb_malloc((size_t)n_vocab * sizeof(float));
+        if (c) memcpy(logits[i], bitnet_logits(c, -1, 0), (size_t)n_vocab * sizeof(float));
+        bitnet_ctx_free(c);
+        bitnet_model_free(model);
+        gb_free_model(&m);
+    }
+    for (k = 0; k < n_vocab; k++) logits[1][k] *= 8.0f;
+    CHECK(!memcmp(logits[0], logits[1], (size_t)n_vocab * sizeof(float)));
+    CHECK_MSG(p[1] < p[0] - 0.1f, "log probability %g, divided %g", (double)p[0], (double)p[1]);
+    free(logits[0]);
+    free(logits[1]);
+}
+
+static void test_family_scales_refused(void) {
+    static const float bad[] = {-1.0f, 1e-4f, 1e30f, INFINITY, NAN};
+    size_t i, k;
+    for (k = 0; k < 3; k++) {
+        gb_model m;
+        for (i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+            m = minicpm_model(1.0f, 1.0f, 1.0f);
+            minicpm.value[k] = 0;
+            extra_key.name = minicpm_keys[k];
+            extra_key.type = GB_F32;
+            extra_key.value = (double)bad[i];
+            m.file.add_keys = add_scales_and_key;
+            expect(&m, BITNET_ERR_FORMAT, minicpm_keys[k], "is not an F32 from 0.001");
+        }
+        m = minicpm_model(1.0f, 1.0f, 1.0f);
+        minicpm.value[k] = 0;
+        extra_key.type = GB_U32;
+        extra_key.value = 1;
+        m.file.add_keys = add_scales_and_key;
+        expect(&m, BITNET_ERR_FORMAT, minicpm_keys[k], "is not an F32");
+    }
+}
+
+/* Two tables, of which n_ctx chooses one. */
+static const char *long_arch, *long_omit;
+static int long_length[2];
+static void add_longrope(gb_file *f) {
+    char name[100];
+    if (!strcmp(long_arch, "minicpm")) add_scales(f);
+    snprintf(name, sizeof name, "%s.rope.scaling.type", long_arch);
+    gb_key_str(f, name, "longrope");
+    snprintf(name, sizeof name, "%s.rope.scaling.original_context_length", long_arch);
+    if (minicpm.original) gb_key_u32(f, name, minicpm.original);
+    if (extra_key.name) add_extra_key(f);
+    if (!long_omit || strcmp(long_omit, "short"))
+        gb_put_matrix(f, "rope_factors_short.weight", GB_TENSOR_F32, rope_short, long_length[0], 0);
+    if (!long_omit || strcmp(long_omit, "long"))
+        gb_put_matrix(f, "rope_factors_long.weight", GB_TENSOR_F32, rope_long, long_length[1], 0);
+}
+
+static gb_model long_model(const char *arch, uint32_t original) {
+    gb_model m = minicpm_model(2.0f, 0.5f, 2.0f);
+    int i;
+    for (i = 0; i < 32; i++) {
+        rope_short[i] = 1.0f + 0.0625f * (float)i;
+        rope_long[i] = 3.0f + 0.125f * (float)i;
+    }
+    long_arch = m.arch = arch;
+    long_omit = 0;
+    long_length[0] = long_length[1] = 32;
+    minicpm.original = original;
+    extra_key.name = 0;
+    m.file.add_keys = add_longrope;
+    return m;
+}
+
+static void test_family_longrope(void) {
+    static const double scales[] = {2.0, 0.5, 2.0};
+    static const struct { const char *arch; uint32_t original; int n_ctx; } cases[] = {
+        {"minicpm", 0, 0}, {"minicpm", FAMILY_TOKENS, 0}, {"minicpm", FAMILY_TOKENS - 1, 1},
+        {"llama", 0, 0}, {"llama", FAMILY_TOKENS - 1, 1}
+    };
+    size_t i;
+    for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        gb_model m = long_model(cases[i].arch, cases[i].original);
+        family f = {1, 1, 0, rope_short, 0};
+        if (cases[i].n_ctx) f.rope_own = rope_long;
+        if (!strcmp(cases[i].arch, "minicpm")) f.scales = scales;
+        check_family(&m, f, i == 2);
+    }
+}
+
+/* What is saved with one table's keys cannot be loaded where the other one is used. */
+static void test_family_longrope_state(void) {
+    gb_model m = long_model("minicpm", 16);
+    bitnet_token tokens[4] = {1, 2, 3, 4};
+    uint8_t *saved = 0;
+    uint64_t size = 0;
+    bitnet_model *model;
+    bitnet_error err = {BITNET_OK, "", {0}};
+    int i, results[4];
+    gb_make_model(&m);
+    model = load(m.data, m.size, 0);
+    for (i = 0; i < 4; i++) {          /* n_ctx 16: saves, n_ctx 8, 17, 64: load */
+        static const int n_ctx[] = {16, 8, 17, 64};
+        bitnet_ctx_params p = ctx_params(n_ctx[i], 0, 1, BITNET_KV_F16);
+        bitnet_ctx *c = create(model, &p);
+        if (i == 0) {
+            results[0] = bitnet_eval(c, 0, tokens, 4, 0, 0);
+            size = bitnet_seq_state_bytes(c, 0);
+            saved = (uint8_t *)gb_malloc((size_t)size);
+            if (!results[0]) results[0] = bitnet_seq_save_memory(c, 0, saved, (size_t)size, 0);
+        } else results[i] = bitnet_seq_load_memory(c, 0, saved, (size_t)size, &err);
+        bitnet_ctx_free(c);
+    }
+    bitnet_model_free(model);
+    gb_free_model(&m);
+    free(saved);
+    CHECK(results[0] == BITNET_OK && results[1] == BITNET_OK);
+    CHECK(results[2] == BITNET_ERR_UNSUPPORTED && results[3] == BITNET_ERR_UNSUPPORTED);
+    CHECK_MSG(strstr(err.text, "longrope"), "%s", err.text);
+}
+
+static void test_family_longrope_refused(void) {
+    static const float bad[] = {0.0f, -1.0f, NAN, INFINITY, 1e7f};
+    gb_model m;
+    size_t i;
+    for (i = 0; i < 10; i++) {
+        float *factors = i % 2 ? rope_long : rope_short;
+        m = long_model("minicpm", 0);
+        factors[31] = bad[i / 2];
+        expect(&m, BITNET_ERR_FORMAT, i % 2 ? "rope_factors_long.weight"
+                                            : "rope_factors_short.weight", "31");
+    }
+    for (i = 0; i < 8; i++) {          /* of half the head, of all of it, and one off */
+        static const int lengths[] = {16, 64, 33, 31};
+        m = long_model(i < 4 ? "minicpm" : "llama", 0);
+        long_length[i % 2] = lengths[i / 2];
+        expect(&m, BITNET_ERR_FORMAT, i % 2 ? "rope_factors_long.weight"
+                                            : "rope_factors_short.weight", "wants 32 x 1");
+    }
+    for (i = 0; i < 2; i++) {
+        m = long_model("minicpm", 0);
+        long_omit = i ? "long" : "short";
+        expect(&m, BITNET_ERR_FORMAT, i ? "rope_factors_long.weight"
+                                        : "rope_factors_short.weight", "missing");
+        m = long_model("minicpm", 0);
+        extra_key.name = i ? "minicpm.rope.scaling.factor" : "minicpm.rope.scale_linear";
+        extra_key.type = GB_F32;
+        extra_key.value = 4;
+        expect(&m, BITNET_ERR_FORMAT, extra_key.name, "from 1 to 1");
+    }
+    m = long_model("minicpm", 0);
+    extra_key.name = "minicpm.rope.scaling.original_context_length";
+    extra_key.type = GB_U32;
+    extra_key.value = 0;
+    expect(&m, BITNET_ERR_FORMAT, extra_key.name, "from 1 to");
+    m = long_model("minicpm", 0);      /* factors of a scaling that the file does not name */
+    m.file.omit = "minicpm.rope.scaling.type";
+    expect(&m, BITNET_ERR_UNSUPPORTED, "rope_factors_", "not part of");
+    m = rope_model("longrope", 0, 0);  /* neither is there */
+    expect(&m, BITNET_ERR_FORMAT, "rope_factors_short.weight", "missing");
 }
 
 /* ---- what is refused ---- */
@@ -335,8 +574,8 @@ static void refused_rope(const char *type, const char *key, float value, bitnet_
 }
 
 static void test_family_rope_refused(void) {
-    refused_rope("longrope", 0, 0, BITNET_ERR_UNSUPPORTED, "llama.rope.scaling.type");
-    refused_rope("llama3", 0, 0, BITNET_ERR_UNSUPPORTED, "linear and yarn");
+    refused_rope("su", 0, 0, BITNET_ERR_UNSUPPORTED, "llama.rope.scaling.type");
+    refused_rope("llama3", 0, 0, BITNET_ERR_UNSUPPORTED, "yarn and longrope");
     refused_rope(0, "llama.rope.scaling.factor", 0.0f, BITNET_ERR_FORMAT, "rope.scaling.factor");
     refused_rope(0, "llama.rope.scaling.factor", -2.0f, BITNET_ERR_FORMAT, "rope.scaling.factor");
     refused_rope(0, "llama.rope.scale_linear", 1e30f, BITNET_ERR_FORMAT, "rope.scale_linear");
@@ -354,6 +593,10 @@ static void test_family_leftovers(void) {
         "blk.0.attn_q.bias", "blk.1.ffn_gate_exps.weight", "blk.0.attn_sub_norm.weight",
         "blk.1.ffn_sub_norm.weight", "blk.0.attn_q_norm.weight", "blk.2.attn_norm.weight"
     };
+    static const char *const of_minicpm[] = {          /* with experts, biases, other norms */
+        "blk.0.ffn_gate_inp.weight", "blk.1.ffn_down_exps.weight", "blk.0.attn_k.bias",
+        "blk.2.attn_sub_norm.weight", "blk.0.attn_q_norm.weight", "rope_factors_long.weight"
+    };
     size_t i;
     for (i = 0; i < sizeof others / sizeof others[0]; i++) {
         gb_model m = rope_model(0, 0, 0);
@@ -368,6 +611,12 @@ static void test_family_leftovers(void) {
         m.eps = 1e-5f;
         m.file.add_keys = add_family_tensor;
         expect(&m, BITNET_ERR_UNSUPPORTED, others[i], "not part of");
+    }
+    for (i = 0; i < sizeof of_minicpm / sizeof of_minicpm[0]; i++) {
+        gb_model m = minicpm_model(0, 0, 0);
+        family_tensor = of_minicpm[i];
+        m.file.add_keys = add_family_tensor;
+        expect(&m, BITNET_ERR_UNSUPPORTED, of_minicpm[i], "'minicpm'");
     }
 }
 
@@ -412,12 +661,15 @@ static void test_family_shapes(void) {
 
 /* ---- the gate that a file names ---- */
 
-/* Two models of llama.cpp's kind: architecture bitnet, and the key says relu2. */
-static void test_family_gate_models(void) {
-    static const struct { const char *name; int n; } models[] = {{"mb", 24}, {"relu2", 16}};
+/* Models with references: two of llama.cpp's kind, architecture bitnet, whose key says relu2; and
+   minicpm with longrope. */
+static void test_family_models(void) {
+    static const struct { const char *name; int n, n_vocab; } models[] = {
+        {"mb", 24, 1040}, {"relu2", 16, 1040}, {"mc", 24, 1200}
+    };
     size_t k;
-    for (k = 0; k < 2; k++) {
-        const int n = models[k].n, n_vocab = 1040;
+    for (k = 0; k < sizeof models / sizeof models[0]; k++) {
+        const int n = models[k].n, n_vocab = models[k].n_vocab;
         bitnet_ctx_params p = ctx_params(n, 0, 1, BITNET_KV_F32);
         bitnet_token tokens[24];
         char path[40];
@@ -427,6 +679,7 @@ static void test_family_gate_models(void) {
         float *got, *want = (float *)gb_malloc((size_t)(n * n_vocab) * sizeof *want);
         double error = 1;
         int i, wrong = 0;
+        if (k == 2 && !bitnet__has_floats(bitnet__type_info(12))) SKIP("Q4_K is not supported");
         for (i = 0; i < n; i++) tokens[i] = 11 + 37 * i;
         snprintf(path, sizeof path, "models/%s.gguf", models[k].name);
         data = test_read_file(test_shared(path), &size);
@@ -482,7 +735,7 @@ static void test_family_gates(void) {
     gb_model m;
     size_t i;
     for (i = 0; i < sizeof fine / sizeof fine[0]; i++) {
-        family f = {fine[i].silu, fine[i].adjacent, 0, 0};
+        family f = {fine[i].silu, fine[i].adjacent, 0, 0, 0};
         m = gate_model(fine[i].arch, fine[i].key, fine[i].name);
         check_family(&m, f, i == 0);
     }
@@ -534,15 +787,6 @@ static void test_family_gate_sizes(void) {
 }
 
 /* ---- keys ---- */
-
-static struct { const char *name; uint32_t type; double value; } extra_key;
-static void add_extra_key(gb_file *f) {
-    if (extra_key.type == GB_F32) gb_key_f32(f, extra_key.name, (float)extra_key.value);
-    else if (extra_key.type == GB_STR) gb_key_str(f, extra_key.name, "text");
-    else if (extra_key.type == GB_BOOL)
-        gb_key_uint(f, extra_key.name, GB_BOOL, extra_key.value > 0, 1);
-    else gb_key_u32(f, extra_key.name, (uint32_t)extra_key.value);
-}
 
 /* A small model of any architecture, with a key besides. Its heads have 64 elements. */
 static gb_model key_model(const char *arch, const char *suffix, uint32_t type, double value) {
@@ -987,6 +1231,10 @@ static void test_family_silu(void) {
 static void test_family_damage(void) {
     gb_model m = rope_model("linear", "llama.rope.scaling.factor", 2.0f);
     damage(&m);
+    m = long_model("minicpm", 16);
+    m.dim = m.ffn = 64;
+    m.heads = m.layers = 1;
+    damage(&m);
 }
 
 const test_case families_tests[] = {
@@ -1001,9 +1249,15 @@ const test_case families_tests[] = {
     {"families/profile", test_family_profile},
     {"families/linear_rope", test_family_linear_rope},
     {"families/own_rope", test_family_own_rope},
+    {"families/minicpm", test_family_minicpm},
+    {"families/logit_scale", test_family_logit_scale},
+    {"families/scales_refused", test_family_scales_refused},
+    {"families/longrope", test_family_longrope},
+    {"families/longrope_state", test_family_longrope_state},
+    {"families/longrope_refused", test_family_longrope_refused},
     {"families/rope_refused", test_family_rope_refused},
     {"families/leftovers", test_family_leftovers},
-    {"families/gate_models", test_family_gate_models},
+    {"families/models", test_family_models},
     {"families/gates", test_family_gates},
     {"families/gate_sizes", test_family_gate_sizes},
     {"families/keys", test_family_keys},

@@ -258,21 +258,25 @@ static void test_spm_bytes(void) {
     CHECK_MSG(!bad, "round %d: %d", round, bad);
 }
 
-/* Control tokens are found only if asked for, and what follows one begins with a space again. */
+/* Control tokens are found only if asked for, and what follows one does not begin with a space, as
+   behind SentencePiece's own user-defined symbols. */
 static void test_spm_special(void) {
-    static const bitnet_token plain[] = {353, 401, 361, 407, 259}, parsed[] = {1, 342, 2};
+    static const bitnet_token plain[] = {353, 401, 361, 407, 259};
+    static const bitnet_token parsed[] = {1, 259, 2}, within[] = {342, 1, 259};
     spm s = spm_start();
     bitnet__vocab v;
     bitnet_allocator a;
-    bitnet_token got[8], got2[8];
-    int64_t n, n2;
+    bitnet_token got[8], got2[8], got3[8];
+    int64_t n, n2, n3;
     memset(&a, 0, sizeof a);
     CHECK(!spm_build(&s, &v, 1, 0));
     n = spm_encode(&v, "<s>it", 5, 0, got, 8);
     n2 = spm_encode(&v, "<s>it</s>", 9, 1, got2, 8);
+    n3 = spm_encode(&v, "it<s>it", 7, 1, got3, 8);
     bitnet__vocab_free(&v, &a);
     CHECK(n == 5 && !memcmp(got, plain, sizeof plain));
-    CHECK_MSG(n2 == 3 && got2[0] == parsed[0] && got2[2] == parsed[2], "%d", (int)n2);
+    CHECK_MSG(n2 == 3 && !memcmp(got2, parsed, sizeof parsed), "%d", (int)n2);
+    CHECK_MSG(n3 == 3 && !memcmp(got3, within, sizeof within), "%d", (int)n3);
 }
 
 static void test_spm_refused(void) {
@@ -339,6 +343,200 @@ static void test_spm_model(void) {
     expect(&g, BITNET_ERR_FORMAT, "tokenizer.ggml.scores", 0);
 }
 
+/* ---- Chinese, and ChatML between the pieces ----
+   As BitCPM's files have it. The pieces are 259 to 348, with scores 0, -1 ..., and behind them two
+   control tokens. The vocabulary and all tokens are those of sentencepiece 0.1.97, which knows the
+   two as user-defined symbols; the space that it puts in front of a text that begins with one is
+   left out. */
+
+static const char *const zh_pieces[90] = {
+    "\xE2\x96\x81" "a", "is", "\xE2\x96\x81\xE4\xBD\xA0", "\xE5\xBE\x88\xE5\xA5\xBD",
+    "\xE6\x88\x91\xE4\xBB\xAC", "an", "de", "er", "he", "mo", "ss", "us",
+    "\xE4\xB8\x96\xE7\x95\x8C", "\xE5\x9B\x9E\xE7\xAD\x94", "\xE6\xA8\xA1\xE5\x9E\x8B",
+    "\xE7\x9A\x84\xE8\xAF\xAD", "\xE7\x9A\x84\xE9\x97\xAE", "ant", "del", "ist", "\xE2\x96\x81mo",
+    "\xE2\x96\x81us", "\xE2\x96\x81\xE4\xBD\xA0\xE5\xA5\xBD",
+    "\xE7\x9A\x84\xE8\xAF\xAD\xE8\xA8\x80", "\xE7\x9A\x84\xE9\x97\xAE\xE9\xA2\x98",
+    "\xE2\x96\x81" "ass", "\xE2\x96\x81user",
+    "\xE7\x9A\x84\xE8\xAF\xAD\xE8\xA8\x80\xE6\xA8\xA1\xE5\x9E\x8B", "istant", "\xE2\x96\x81model",
+    "\xE2\x96\x81" "assistant", "em", "nd", "st", "sy", "\xE2\x96\x81T", "\xE2\x96\x81t",
+    "\xE2\x96\x81\xE4\xB8\xAD", "\xE4\xB8\xAD\xE6\x96\x87", "\xE2\x96\x81is", "\xE2\x96\x81sy",
+    "\xE2\x96\x81\xE4\xB8\x96\xE7\x95\x8C", "\xE2\x96\x81\xE4\xB8\xAD\xE5\x9B\xBD",
+    "\xE2\x96\x81\xE6\x88\x91\xE4\xBB\xAC", "\xE5\x9B\x9E\xE7\xAD\x94\xE4\xBD\xA0",
+    "\xE6\x88\x91\xE5\xBE\x88\xE5\xA5\xBD", "\xE7\x94\xA8\xE4\xB8\xAD\xE6\x96\x87", "stem",
+    "\xE2\x96\x81The", "\xE2\x96\x81" "and", "\xE2\x96\x81", "s", "a", "e", "t", "\xE3\x80\x82",
+    "\xE5\xA5\xBD", "\xE4\xBD\xA0", "\xE6\x88\x91", "\xE7\x9A\x84", "d", "i", "m", "n",
+    "\xE4\xBB\xAC", "\xE5\xBE\x88", "\xEF\xBC\x8C", "h", "l", "o", "r", "u", "\xE4\xB8\x96",
+    "\xE4\xB8\xAD", "\xE5\x9B\x9E", "\xE5\x9E\x8B", "\xE6\xA8\xA1", "\xE7\x95\x8C", "\xE7\xAD\x94",
+    "\xE8\xA8\x80", "\xE8\xAF\xAD", "\xE9\x97\xAE", "\xE9\xA2\x98", ".", "T", "y", "\xE5\x90\x97",
+    "\xE5\x9B\xBD", "\xE6\x96\x87", "\xE7\x94\xA8"
+};
+
+/* Characters without a piece are bytes, also between others, and with U+FF01 and U+1F985. */
+static const struct { const char *text; bitnet_token tokens[12]; } zh_cases[] = {
+    {"\xE4\xBD\xA0\xE5\xA5\xBD\xEF\xBC\x8C\xE4\xB8\x96\xE7\x95\x8C\xEF\xBC\x81",
+     {281, 325, 271, 242, 191, 132}},
+    {"\xE6\x88\x91\xE4\xBB\xAC\xE5\x9B\x9E\xE7\xAD\x94\xE4\xBD\xA0\xE7\x9A\x84\xE9\x97\xAE"
+     "\xE9\xA2\x98\xE3\x80\x82",
+     {302, 303, 283, 314}},
+    {"\xE8\xAF\x97\xE5\x92\x8C\xE5\x9B\xBD", {309, 235, 178, 154, 232, 149, 143, 346}},
+    {"the \xE8\xAF\xAD\xE8\xA8\x80\xE6\xA8\xA1\xE5\x9E\x8B a model",
+     {295, 267, 309, 339, 338, 273, 259, 288}},
+    {"  \xE4\xBD\xA0\xE5\xA5\xBD  \xE5\x90\x97", {309, 309, 281, 309, 309, 345}},
+    {"\xE4\xB8\x80\n\n\xE4\xBD\xA0", {309, 231, 187, 131, 13, 13, 316}},
+    {"user\xE4\xBD\xA0\xE5\xA5\xBD\xF0\x9F\xA6\x85" "assistant",
+     {285, 316, 315, 243, 162, 169, 136, 311, 269, 287}}
+};
+
+enum { ZH_END = 349, ZH_START = 350, ZH_TOKENS = 351 };
+static int zh_eos, zh_template;
+
+static void zh_put_vocab(gb_model *m) {
+    static const char *const first[] = {"<unk>", "<s>", "</s>"};
+    static const char chatml[] =
+        "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + "
+        "message['content'] + '<|im_end|>' + '\n'}}{% endfor %}{% if add_generation_prompt %}"
+        "{{ '<|im_start|>assistant\n' }}{% endif %}";
+    gb_file *f = &m->file;
+    char byte[8];
+    int i;
+    gb_key_str(f, "tokenizer.ggml.model", "llama");
+    gb_key_str(f, "tokenizer.ggml.pre", "default");
+    gb_key_array(f, "tokenizer.ggml.tokens", GB_STR, ZH_TOKENS);
+    for (i = 0; i < ZH_TOKENS; i++) {
+        const char *text = i < 3 ? first[i] : i < 259 ? byte : i < ZH_END ? zh_pieces[i - 259] :
+                           i == ZH_END ? "<|im_end|>" : "<|im_start|>";
+        snprintf(byte, sizeof byte, "<0x%02X>", (unsigned)(i - 3) & 255);
+        gb_string(&f->keys, text, strlen(text));
+    }
+    gb_key_array(f, "tokenizer.ggml.token_type", GB_I32, ZH_TOKENS);
+    for (i = 0; i < ZH_TOKENS; i++)
+        gb_uint(&f->keys, i == 0 ? 2 : i < 3 || i >= ZH_END ? 3 : i < 259 ? 6 : 1, 4);
+    gb_key_array(f, "tokenizer.ggml.scores", GB_F32, ZH_TOKENS);
+    for (i = 0; i < ZH_TOKENS; i++) gb_float(&f->keys, i < 259 ? 0.0f : (float)(259 - i));
+    gb_key_u32(f, "tokenizer.ggml.eos_token_id", (uint32_t)zh_eos);
+    if (zh_template) gb_key_str(f, "tokenizer.chat_template", chatml);
+}
+
+static bitnet_model *zh_load(gb_model *g, int eos, int with_template) {
+    static const gb_model empty = {.arch = "minicpm", .dim = 64, .ffn = 64, .layers = 1, .heads = 2,
+                                   .kv_heads = 2, .eps = 1e-6f, .no_sub_norms = 1,
+                                   .n_words = ZH_TOKENS - 259, .put_vocab = zh_put_vocab};
+    *g = empty;
+    zh_eos = eos;
+    zh_template = with_template;
+    gb_make_model(g);
+    return load_built(g);
+}
+
+/* A character of several bytes appears when its last one does. */
+static void test_spm_chinese(void) {
+    gb_model g;
+    bitnet_model *m = zh_load(&g, 2, 0);
+    size_t i;
+    for (i = 0; m && i < sizeof zh_cases / sizeof zh_cases[0]; i++) {
+        const char *text = zh_cases[i].text;
+        bitnet_token got[32];
+        bitnet_detok d;
+        char back[100], piece[40];
+        int n = bitnet_tokenize(m, text, strlen(text), 0, got, 32), k, same, at = 0;
+        for (k = 0; zh_cases[i].tokens[k]; k++) {}
+        same = n == k && !memcmp(got, zh_cases[i].tokens, (size_t)n * sizeof *got);
+        memset(&d, 0, sizeof d);
+        for (k = 0; same && k < n; k++) {
+            const int size = bitnet_detok_push(m, &d, got[k], piece, sizeof piece);
+            same = size >= 0 && (size == 0 || bitnet_utf8_decode(piece, (size_t)size, 0));
+            if (same) memcpy(back + at, piece, (size_t)size);
+            at += size;
+        }
+        CHECK_MSG(same && at == (int)strlen(text) + 1 && !memcmp(back + 1, text, (size_t)at - 1),
+                  "text %d: %d tokens", (int)i, n);
+    }
+    bitnet_model_free(m);
+    gb_free_model(&g);
+}
+
+static const char zh_text[] = "\xE4\xBD\xA0\xE5\xA5\xBD\xE5\x90\x97\xEF\xBC\x9F";
+
+/* Behind a marker a text begins as it stands: in the template, in a chat that goes on, and in a
+   text that spells the same. Both ends end a text, whichever the file calls eos. */
+static void test_spm_chatml(void) {
+    static const bitnet_token whole[] = {350, 270, 266, 13, 316, 315, 345, 242, 191, 162, 349, 13,
+                                         350, 311, 269, 287, 13};
+    static const bitnet_token system[] = {350, 293, 306, 13, 271, 259, 349, 13, 350, 270, 266, 13,
+                                          309, 235, 178, 154, 349, 13, 350, 311, 269, 287, 13};
+    static const bitnet_token next[] = {13, 350, 270, 266, 13, 263, 349, 13, 350, 311, 269, 287,
+                                        13};
+    static const bitnet_message hello = MESSAGE("user", zh_text);
+    static const bitnet_message two[] = {MESSAGE("system", "\xE4\xB8\x96\xE7\x95\x8C a"),
+                                         MESSAGE("user", " \xE8\xAF\x97")};
+    static const bitnet_message we = MESSAGE("user", "\xE6\x88\x91\xE4\xBB\xAC");
+    static const bitnet_message marker = MESSAGE("user", "<|im_end|>");
+    static const bitnet_chat_turn turn = {BITNET_TEXT("<|im_start|>{role}\n"),
+                                          BITNET_TEXT("<|im_end|>\n")};
+    const int begin = BITNET_CHAT_BEGIN | BITNET_CHAT_OPEN_REPLY;
+    const int go_on = BITNET_CHAT_ENDED_REPLY | BITNET_CHAT_OPEN_REPLY;
+    bitnet_chat_template own;
+    bitnet_chat_params chat;
+    bitnet_token got[40];
+    char text[100];
+    int k, n, i, bad;
+    memset(&own, 0, sizeof own);
+    memset(&chat, 0, sizeof chat);
+    own.other = turn;
+    own.reply = bitnet_text_of("<|im_start|>assistant\n");
+    own.end = bitnet_text_of("<|im_end|>");
+    for (k = 0; k < 4; k++) {          /* with the file's template, and with one's own */
+        gb_model g;
+        bitnet_model *m = zh_load(&g, k % 2 ? 2 : ZH_END, k < 2);
+        const bitnet_chat_params *p = k < 2 ? 0 : &chat;
+        chat.chat_template = &own;
+        bad = k < 2 && strcmp(bitnet_model_chat_template(m)->name, "chatml");
+        if (k >= 2)
+            bad |= bitnet_chat_tokenize(m, 0, &hello, 1, begin, got, 40, 0) !=
+                   BITNET_ERR_UNSUPPORTED;
+        n = bitnet_chat_tokenize(m, p, &hello, 1, begin, got, 40, 0);
+        i = k >= 2;                    /* BOS, which only the file's template leaves out */
+        bad |= (n != 17 + i || memcmp(got + i, whole, sizeof whole)) << 1;
+        n = bitnet_chat_tokenize(m, p, two, 2, begin, got, 40, 0);
+        bad |= (n != 23 + i || memcmp(got + i, system, sizeof system)) << 2;
+        n = bitnet_chat_tokenize(m, p, &we, 1, go_on, got, 40, 0);
+        bad |= (n != 13 || memcmp(got, next, sizeof next)) << 3;
+        n = bitnet_chat_tokenize(m, p, &marker, 1, go_on, got, 40, 0);
+        for (i = 5; i < n && got[i] != ZH_END; i++) {}
+        bad |= (i != 14) << 4;         /* its text, in nine tokens: "nd" is a piece */
+        snprintf(text, sizeof text, "<|im_start|>user\n%s<|im_end|>\n<|im_start|>assistant\n",
+                 zh_text);
+        n = bitnet_tokenize(m, text, strlen(text), BITNET_PARSE_SPECIAL, got, 40);
+        bad |= (n != 17 || memcmp(got, whole, sizeof whole)) << 5;
+        bad |= !(bitnet_token_is_end(m, ZH_END) && bitnet_token_is_end(m, 2) &&
+                 !bitnet_token_is_end(m, 1) && !bitnet_token_is_end(m, ZH_START)) << 6;
+        bitnet_model_free(m);
+        gb_free_model(&g);
+        CHECK_MSG(!bad, "case %d: 0x%x", k, (unsigned)bad);
+    }
+}
+
+/* A text that goes on does not begin with a space. */
+static void test_spm_goes_on(void) {
+    gb_model g;
+    bitnet_model *m = zh_load(&g, 2, 0);
+    bitnet_ctx *c = new_ctx(m, 16, 4);
+    bitnet_generate_params gen;
+    const bitnet_token *t;
+    bitnet_result r[2];
+    int i, same;
+    memset(&gen, 0, sizeof gen);
+    gen.text = bitnet_text_of("\xE6\x88\x91\xE4\xBB\xAC");
+    gen.max_tokens = 1;
+    for (i = 0; i < 2; i++) r[i] = bitnet_generate(c, &gen, 0, 0);
+    t = bitnet_seq_tokens(c, 0);
+    same = bitnet_seq_length(c, 0) == 4 && t[0] == 1 && t[1] == 302 && t[3] == 263;
+    bitnet_ctx_free(c);
+    bitnet_model_free(m);
+    gb_free_model(&g);
+    CHECK(!r[0] && !r[1] && same);
+}
+
 static void test_spm_damage(void) {
     gb_model m = spm_model(1, SPM_TOKENS);
     damage(&m);
@@ -354,6 +552,9 @@ const test_case sentencepiece_tests[] = {
     {"sentencepiece/special", test_spm_special},
     {"sentencepiece/refused", test_spm_refused},
     {"sentencepiece/model", test_spm_model},
+    {"sentencepiece/chinese", test_spm_chinese},
+    {"sentencepiece/chatml", test_spm_chatml},
+    {"sentencepiece/goes_on", test_spm_goes_on},
     {"sentencepiece/damage", test_spm_damage},
     {0, 0}
 };
