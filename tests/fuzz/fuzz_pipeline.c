@@ -6,8 +6,8 @@
 #include "../unit/ternary_builder.h"
 
 /* The first 12 are small. Of the others one input in 64 has one of 3, and one in 21 one of 2 whose
-   weights have a scale per group. */
-enum { PIPELINE_SMALL = 12, PIPELINE_GROUPED = 16, PIPELINE_MODELS = 18 };
+   weights have a scale per group, or the last one, whose layer has experts. */
+enum { PIPELINE_SMALL = 12, PIPELINE_GROUPED = 16, PIPELINE_EXPERTS = 18, PIPELINE_MODELS = 19 };
 
 typedef struct pipeline_model {
     gb_model g;
@@ -72,6 +72,20 @@ static void pipeline_window(gb_file *f) {
     gb_key_u32(f, "gemma3.attention.sliding_window", 2);
 }
 
+static void pipeline_experts(gb_file *f) {
+    gb_key_u32(f, "maple.expert_count", (uint32_t)f->experts);
+    gb_key_u32(f, "maple.expert_used_count", 2);
+    gb_key_array(f, "maple.expert_feed_forward_length", GB_U32, 2);
+    gb_uint(&f->keys, 64, 4);
+    gb_uint(&f->keys, 64, 4);
+    gb_key_u32(f, "maple.attention.sliding_window", 2);
+    gb_key_array(f, "maple.attention.sliding_window_pattern", GB_BOOL, 2);
+    gb_uint(&f->keys, 1, 2);           /* the first slides */
+    gb_key_array(f, "maple.swiglu_clamp_exp", GB_F32, 2);
+    gb_float(&f->keys, 0.0f);
+    gb_float(&f->keys, 0.5f);
+}
+
 /* Built when first asked for, and kept. */
 static pipeline_model *pipeline_get(int i) {
     static pipeline_model models[PIPELINE_MODELS];
@@ -99,7 +113,8 @@ static pipeline_model *pipeline_get(int i) {
         {0, 256, 2, 2, 1, 0, 0, 1, 0, BITNET_TENSOR_TL2, BITNET_I2S_128, {32, 192, 32}},
         {0, 128, 2, 1, 1, 0, 0, 1, 0, BITNET_TENSOR_TL2_R16, BITNET_I2S_128, {0, 0, 0}},
         {"llama", 128, 2, 1, 1, 0, 0, 42, 0, IMP_Q2, BITNET_I2S_128, {0, 0, 0}},
-        {"qwen3", 128, 2, 1, 1, 1, 0, 1, 42, IMP_PQ2, BITNET_I2S_128, {0, 0, 0}}
+        {"qwen3", 128, 2, 1, 1, 1, 0, 1, 42, IMP_PQ2, BITNET_I2S_128, {0, 0, 0}},
+        {"maple", 64, 2, 1, 2, 1, 0, 1, 1, IMP_Q2, BITNET_I2S_128, {0, 0, 0}}
     };
     static const char *const words[] = {"the", " a"}, *const merges[] = {"t h", "h e", "th e"};
     pipeline_model *m = &models[i];
@@ -120,6 +135,13 @@ static pipeline_model *pipeline_get(int i) {
     g->no_sub_norms = g->arch && strncmp(g->arch, "bitnet", 6);
     if (g->arch && !g->untied && !strcmp(g->arch, "qwen3")) g->file.add_keys = pipeline_pooling;
     if (g->arch && !strcmp(g->arch, "gemma3")) g->file.add_keys = pipeline_window;
+    if (i == PIPELINE_EXPERTS) {
+        g->file.experts = 3;
+        g->file.add_keys = pipeline_experts;
+        imp.type = imp.number = IMP_Q2;
+        imp.differ = 1;
+        g->encode = imp_encode;
+    }
     g->n_ctx = 16;
     g->eps = 1e-5f;
     g->freq_base = 10000.0f;
@@ -131,8 +153,8 @@ static pipeline_model *pipeline_get(int i) {
     g->seed = (uint64_t)i;
     pipeline_type = kinds[i].type;
     pipeline_tile = m->tile = kinds[i].tile;
-    if (i >= PIPELINE_GROUPED) raw = pipeline_groups(g, pipeline_type);
-    else if (pipeline_type) g->encode = pipeline_encode;
+    if (i >= PIPELINE_GROUPED && i < PIPELINE_EXPERTS) raw = pipeline_groups(g, pipeline_type);
+    else if (pipeline_type && i < PIPELINE_GROUPED) g->encode = pipeline_encode;
     gb_make_model(g);
     free(raw);
     FUZZ_CHECK(!bitnet_gguf_open_memory(g->data, g->size, 0, &m->file, 0));
@@ -280,7 +302,8 @@ FUZZ_TARGET(pipeline) {
     fuzz_input in = {data, size};
     const int chosen = fuzz_range(&in, 0, 255), fail = fuzz_range(&in, 0, 95);
     const pipeline_model *m = pipeline_get(
-        chosen < 240   ? chosen % PIPELINE_SMALL
+        chosen < 228   ? chosen % PIPELINE_SMALL
+        : chosen < 240 ? PIPELINE_EXPERTS
         : chosen < 252 ? PIPELINE_GROUPED + chosen % 2 : PIPELINE_SMALL + chosen % 4);
     const int other = fuzz_range(&in, 0, 15) % bitnet_kernels_count();
     size_t n = m->g.size;
