@@ -9588,6 +9588,7 @@ typedef struct bitnet__family {
      a norm                    a bit above, a number below, a row of bitnet__layer_tensors, and its
                                step in @forward
      a gate a * x * sigmoid    nothing: gate_a and gate_b; a name for it in files: bitnet__gates
+     experts                   nothing: BITNET__EXPERTS, if they are chosen as @forward does
      a key of its own          bitnet__read_keys, and where it is read; bitnet__neutral_keys if only
                                one value is supported
      a pre-tokenizer           bitnet__pres in @tokenizer
@@ -10281,8 +10282,7 @@ static void bitnet__log_zeros(const bitnet_model *m) {
     }
 }
 
-/* Sums of the router have a fixed order in F32 (bitnet__step_route), and no converter writes it in
-   another type. */
+/* No converter writes the router in another type. */
 static bitnet_result bitnet__load_router(bitnet_model *m, const char *name, const uint8_t **out,
                                          bitnet_error *err) {
     const bitnet__tensor *t = bitnet__find_tensor(&m->gguf, name);
