@@ -604,7 +604,9 @@ typedef struct bitnet_model_info {
     int32_t group;               /* weights that share a scale: 64, 128 or 256, the fewest if
                                     matrices differ; 0: each matrix has one scale */
     const char *chat_template_name;      /* such as "chatml"; 0: no chat template is known */
-    uint64_t reserved[6];
+    int32_t n_experts;           /* in each layer, each of ffn_dim rows; 0: layers have an FFN */
+    int32_t n_experts_used;      /* of them, for a token */
+    uint64_t reserved[5];
 } bitnet_model_info;
 
 /* How keys and values are kept. I8: 8 bits a number, and a scale for each position and head: half
@@ -627,10 +629,10 @@ typedef struct bitnet_hooks {
     bitnet_pause_fn pause_fn;
     void *pause_ud;
     /* For profiles. The network is evaluated in steps; op is "embed", "norm", "quantize", "matmul",
-       "attention" or "head". Threads take runs of a step's rows. Each calls this before (begin 1)
-       and after (begin 0) its runs, perhaps several at once. thread is 0 for the caller, which
-       takes part in every step, 1 .. n_threads - 1 for workers, which may not; or with parallel_fn
-       the job's i. All calls of a step return before the next one begins. */
+       "attention", "router", "experts" or "head". Threads take runs of a step's rows. Each calls
+       this before (begin 1) and after (begin 0) its runs, perhaps several at once. thread is 0 for
+       the caller, which takes part in every step, 1 .. n_threads - 1 for workers, which may not; or
+       with parallel_fn the job's i. All calls of a step return before the next one begins. */
     bitnet_step_fn step_fn;
     void *step_ud;
     /* To look inside. Called on the caller's thread for each batch of at most n_batch tokens, after
@@ -9736,15 +9738,18 @@ enum {
     BITNET__MAX_CONTEXT = 1 << 20,     /* positions: sin and cos are exact enough up to there */
     BITNET__DEFAULT_CONTEXT = 4096,    /* or what the model was trained for, if that is less */
     BITNET__MAX_HEADS = 4096,
+    BITNET__MAX_EXPERTS = 1024,
     BITNET__MAX_PACKERS = 16           /* threads that pack: with more, memory is the limit */
 };
 
-/* Norms that only some families have. */
+/* What only some families have: norms, and other parts. */
 enum {
     BITNET__SUB_NORMS = 1,             /* in front of attn_output and ffn_down */
     BITNET__IN_NORMS = 2,              /* in front of every linear layer */
     BITNET__HEAD_NORMS = 4,            /* of each head's q and k, before RoPE */
-    BITNET__POST_NORMS = 8             /* of attention and FFN, before they are added to x */
+    BITNET__POST_NORMS = 8,            /* of attention and FFN, before they are added to x */
+    BITNET__EXPERTS = 16,              /* in place of an FFN in each layer */
+    BITNET__OWN_HEAD = 32              /* output.weight must be there */
 };
 
 /* Factors that only some families have. */
@@ -9753,19 +9758,24 @@ enum {
     BITNET__FILE_SCALES = 2            /* those that the file names */
 };
 
+/* bitnet__family.slide_except: the file says by attention.sliding_window_pattern which layers
+   slide, and the others have no RoPE. */
+enum { BITNET__SLIDE_PATTERN = -1 };
+
 /* How the supported networks differ, by general.architecture: a row of bitnet__families, which says
    what a new family touches. */
 typedef struct bitnet__family {
     const char *arch;
-    int norms;                         /* BITNET__SUB_NORMS and so on */
+    int norms;                         /* and other parts: BITNET__SUB_NORMS and so on */
     float gate_a, gate_b;              /* the gate: see sigmoid_gate; both 0: squared ReLU */
     int any_gate;                      /* 1: the file may name another one: see load_gate */
     int adjacent;                      /* RoPE rotates 1: (2i, 2i + 1); 0: (i, i + n_rot / 2) */
     int scales;                        /* BITNET__EMBED_SCALE and so on: see load_scales */
     int slide_except;                  /* with attention.sliding_window, each layer of this number
                                           sees all positions, the others only those in the window;
-                                          0: there is no window */
-    float slide_base;                  /* freq_base of the layers that slide, without a key */
+                                          0: there is no window; or BITNET__SLIDE_PATTERN */
+    float slide_base;                  /* freq_base of the layers that slide, without a key; 0: the
+                                          other layers' */
     int default_pre;                   /* 1: without tokenizer.ggml.pre, llama-bpe is right */
     int chat;                          /* 1: the template of bitnet-2b-4t, whatever the file has */
     float eps, freq_base;              /* defaults of absent keys; 0: the key must be there */
@@ -9785,6 +9795,7 @@ typedef struct bitnet__family {
                                step in @forward
      a factor                  a bit above; bitnet__load_scales
      a gate a * x * sigmoid    nothing: gate_a and gate_b; a name for it in files: bitnet__gates
+     experts                   nothing: BITNET__EXPERTS, if they are chosen as @forward does
      a key of its own          bitnet__read_keys, and where it is read; bitnet__neutral_keys if only
                                one value is supported
      a pre-tokenizer           bitnet__pres in @tokenizer
@@ -9808,6 +9819,9 @@ static const bitnet__family bitnet__families[] = {
     /* Microsoft's text embeddings of 270M */
     {"gemma3", BITNET__IN_NORMS | BITNET__HEAD_NORMS | BITNET__POST_NORMS, BITNET__GELU, 0, 0,
      BITNET__EMBED_SCALE, 6, 10000.0f, 0, 0, 1e-6f, 10000.0f},
+    /* Maple-preview 20B-A1B */
+    {"maple", BITNET__HEAD_NORMS | BITNET__EXPERTS | BITNET__OWN_HEAD, BITNET__SILU, 0, 0, 0,
+     BITNET__SLIDE_PATTERN, 0.0f, 0, 0, 1e-6f, 10000.0f},
 };
 
 /* The gates that `<arch>.hidden_activation` can name: what config.json calls hidden_act. */
@@ -9818,7 +9832,8 @@ static const bitnet__gate bitnet__gates[] = {
     {"swiglu", BITNET__SILU}, {"gelu_pytorch_tanh", BITNET__GELU}
 };
 
-/* The linear layers and the norms of a layer. A linear layer's own norm in front has its number. */
+/* The linear layers and the norms of a layer. A linear layer's own norm in front has its number.
+   With experts the matrices of the FFN are those of all experts, one below the other. */
 enum {
     BITNET__ATTN_Q, BITNET__ATTN_K, BITNET__ATTN_V, BITNET__ATTN_OUTPUT, BITNET__FFN_GATE,
     BITNET__FFN_UP, BITNET__FFN_DOWN, BITNET__LINEARS,
@@ -9843,9 +9858,16 @@ typedef struct bitnet__layer {
     int32_t cache;                     /* its number among those that cache */
     size_t state;                      /* where its floats begin in the state of a sequence */
     const float *norm[BITNET__NORMS];  /* gains; 0: the family has none there */
+    int32_t window;                    /* positions that it sees; 0: all */
+    int32_t rope;                      /* its frequencies, of rope_freq; -1: it has no RoPE */
+    float clamp;                       /* of its experts' gate and up; 0: there is none */
+    const uint8_t *router;             /* [n_experts][dim] F32, little-endian; 0: no experts */
     bitnet__linear linear[BITNET__LINEARS];
     uint32_t zeros;                    /* bit k: all weights of linear[k] are 0 */
 } bitnet__layer;
+
+/* A value of the file for each layer: that of layer i is at + i * step. at 0: there is none. */
+typedef struct bitnet__per_layer { const uint8_t *at; int32_t step; } bitnet__per_layer;
 
 typedef struct bitnet__allocation {    /* header of everything the model allocates */
     struct bitnet__allocation *next;
@@ -9864,8 +9886,8 @@ struct bitnet_model {
     const float *output_norm;          /* [dim], divided by scales.logit */
     bitnet__matrix embed, head;        /* [n_vocab][dim]; the same data if they are tied; head.data
                                           0: a model of embeddings, which has none */
-    const double *rope_freq[2];        /* [n_rot / 2] radians a position; [1]: of layers that slide,
-                                          0: none does */
+    const double *rope_freq[2];        /* [n_rot / 2] radians a position; [1]: of layers that slide;
+                                          0: no layer has these */
     const double *rope_long;           /* the same as [0], for contexts of more than rope_original
                                           positions; 0: there is none. See bitnet__rope_of */
     const bitnet__family *family;
@@ -9875,6 +9897,8 @@ struct bitnet_model {
     int32_t heads_per_kv;              /* n_heads / n_kv_heads: query heads that share a KV head */
     int32_t q_dim, kv_dim;             /* n_heads * head_dim, n_kv_heads * head_dim */
     int32_t norm_dim;                  /* 1: rows of a norm */
+    int32_t n_experts, n_used;         /* of a layer, and for a token; 0: layers have an FFN */
+    int32_t experts_ffn, experts_dim;  /* n_experts * ffn_dim, n_experts * dim */
     int32_t window;                    /* positions that a sliding layer sees; 0: no layer slides */
     int32_t embeds;                    /* 1: the file has a pooling_type: it is for embeddings */
     int32_t pooling;                   /* BITNET_POOLING_*; 0: the file names none */
@@ -9886,6 +9910,7 @@ struct bitnet_model {
     float embed_scale;                 /* multiplies the embedding: see load_scales */
     float gate_a, gate_b;              /* the family's, or those of the gate that the file names */
     float slide_base;                  /* freq_base of the layers that slide */
+    bitnet__per_layer slides, clamps;  /* bools (0: slide_except says it) and F32 of the file */
     struct { int32_t original; float beta_fast, beta_slow; } yarn;     /* original 0: no YaRN */
     int32_t group;                     /* the smallest scale group; 0: there are none */
     int32_t tied;                      /* 1: the head is the embedding */
@@ -10244,11 +10269,11 @@ typedef struct bitnet__layer_tensor {
     const char *name;
     int set;                           /* kinds of layers that have it: one of the sets below */
     int norms;                         /* families that have it: BITNET__SUB_NORMS ...; 0: all */
-    int linear, norm;                  /* its number; -1: it is of the other kind */
+    int linear, norm;                  /* its number; -1: it is of another kind; both: the router */
     size_t n_in, n_out;                /* where in bitnet_model its size is */
 } bitnet__layer_tensor;
 
-enum { BITNET__ATTN_SET = 1, BITNET__FFN_SET = 2 };
+enum { BITNET__ATTN_SET = 1, BITNET__FFN_SET = 2, BITNET__EXPERT_SET = 4, BITNET__BOTH_SET = 6 };
 
 #define BITNET__DIM(name) offsetof(bitnet_model, name)
 #define BITNET__A_LINEAR(set, name, i, n_in, n_out) \
@@ -10265,7 +10290,7 @@ static const bitnet__layer_tensor bitnet__layer_tensors[] = {
     BITNET__A_NORM(ATTN, "attn_sub_norm", BITNET__SUB_NORMS, BITNET__ATTN_OUTPUT, q_dim),
     BITNET__A_NORM(ATTN, "attn_output_norm_in", BITNET__IN_NORMS, BITNET__ATTN_OUTPUT, q_dim),
     BITNET__A_NORM(ATTN, "post_attention_norm", BITNET__POST_NORMS, BITNET__POST_ATTN_NORM, dim),
-    BITNET__A_NORM(FFN, "ffn_norm", 0, BITNET__FFN_NORM, dim),
+    BITNET__A_NORM(BOTH, "ffn_norm", 0, BITNET__FFN_NORM, dim),
     BITNET__A_NORM(FFN, "ffn_gate_norm_in", BITNET__IN_NORMS, BITNET__FFN_GATE, dim),
     BITNET__A_NORM(FFN, "ffn_up_norm_in", BITNET__IN_NORMS, BITNET__FFN_UP, dim),
     BITNET__A_NORM(FFN, "ffn_sub_norm", BITNET__SUB_NORMS, BITNET__FFN_DOWN, ffn_dim),
@@ -10278,6 +10303,10 @@ static const bitnet__layer_tensor bitnet__layer_tensors[] = {
     BITNET__A_LINEAR(FFN, "ffn_gate", BITNET__FFN_GATE, dim, ffn_dim),
     BITNET__A_LINEAR(FFN, "ffn_up", BITNET__FFN_UP, dim, ffn_dim),
     BITNET__A_LINEAR(FFN, "ffn_down", BITNET__FFN_DOWN, ffn_dim, dim),
+    BITNET__A_LINEAR(EXPERT, "ffn_gate_inp", -1, dim, n_experts),
+    BITNET__A_LINEAR(EXPERT, "ffn_gate_exps", BITNET__FFN_GATE, dim, experts_ffn),
+    BITNET__A_LINEAR(EXPERT, "ffn_up_exps", BITNET__FFN_UP, dim, experts_ffn),
+    BITNET__A_LINEAR(EXPERT, "ffn_down_exps", BITNET__FFN_DOWN, ffn_dim, experts_dim),
 };
 #undef BITNET__DIM
 #undef BITNET__A_LINEAR
@@ -10285,6 +10314,7 @@ static const bitnet__layer_tensor bitnet__layer_tensors[] = {
 enum { BITNET__LAYER_TENSORS = sizeof bitnet__layer_tensors / sizeof bitnet__layer_tensors[0] };
 
 static void bitnet__forward_layer(struct bitnet__step *s, int32_t i);
+static void bitnet__forward_expert_layer(struct bitnet__step *s, int32_t i);
 
 /* The kinds of layers. A new one touches these places:
      @model    numbers for its matrices and norms, behind the others in their enum; fields for the
@@ -10293,18 +10323,19 @@ static void bitnet__forward_layer(struct bitnet__step *s, int32_t i);
                own; its row; bitnet__kind_of; in bitnet__choose_groups, which of its matrices read
                the same; in bitnet__pack_layer, passing over the matrices that it lacks
      @context  room for what its steps compute: bitnet_ctx, bitnet__ctx_layout
-     @forward  its function. Experts are another FFN behind the same attention; a recurrent layer
-               has other steps in place of attention, and reads and writes bitnet__seq_state
+     @forward  its function. A recurrent layer has other steps in place of attention, and reads and
+               writes bitnet__seq_state
    Pages, copies, cutting, drafts, failures and saved sequences need no change: they use n_caches,
    n_state and bitnet__can_cut. */
 static const bitnet__layer_kind bitnet__layer_kinds[] = {
     {BITNET__ATTN_SET | BITNET__FFN_SET, 1, 0, bitnet__forward_layer},
+    {BITNET__ATTN_SET | BITNET__EXPERT_SET, 1, 0, bitnet__forward_expert_layer},
 };
 
 /* The kind of layer number i. */
 static const bitnet__layer_kind *bitnet__kind_of(const bitnet_model *m, int32_t i) {
-    (void)m, (void)i;                  /* all families have one kind */
-    return &bitnet__layer_kinds[0];
+    (void)i;                           /* all layers of a family have one kind */
+    return &bitnet__layer_kinds[(m->family->norms & BITNET__EXPERTS) != 0];
 }
 
 /* The layers get their kinds in order. */
@@ -10329,7 +10360,8 @@ static int32_t bitnet__tensor_dim(const bitnet_model *m, size_t at) {
 /* The name of a linear layer; layer -1: the head. */
 static void bitnet__linear_name(const bitnet_model *m, int32_t layer, int linear, char *name) {
     const bitnet__layer_tensor *t = bitnet__layer_tensors;
-    while (t->linear != linear) t++;
+    const int sets = bitnet__kind_of(m, layer)->sets;
+    while (t->linear != linear || !(t->set & sets)) t++;
     if (layer >= 0) bitnet__format(name, "blk.%d.%s.weight", (int)layer, t->name);
     else bitnet__format(name, m->tied ? "token_embd.weight" : "output.weight");
 }
@@ -10460,7 +10492,8 @@ static void bitnet__log_zeros(const bitnet_model *m) {
         if (t->linear < 0) continue;
         text[0] = 0;
         for (i = 0; i < m->n_layers && strlen(text) < 60; i++) {
-            if (!(m->layers[i].zeros >> t->linear & 1)) continue;
+            if (!(m->layers[i].zeros >> t->linear & 1) || !(m->layers[i].kind->sets & t->set))
+                continue;
             for (from = i; i + 1 < m->n_layers && m->layers[i + 1].zeros >> t->linear & 1;) i++;
             bitnet__format(longer, "%s%s%d", text, text[0] ? ", " : "", (int)from);
             if (i > from) bitnet__format(text, "%s-%d", longer, (int)i);
@@ -10473,6 +10506,45 @@ static void bitnet__log_zeros(const bitnet_model *m) {
     }
 }
 
+/* No converter writes the router in another type. */
+static bitnet_result bitnet__load_router(bitnet_model *m, const char *name, const uint8_t **out,
+                                         bitnet_error *err) {
+    const bitnet__tensor *t = bitnet__find_tensor(&m->gguf, name);
+    bitnet__matrix router;
+    bitnet_result r;
+    if (t && t->type != BITNET_TENSOR_F32)
+        return bitnet__refuse_type(name, t, "the router of experts needs F32", err);
+    r = bitnet__load_matrix(m, name, m->dim, m->n_experts, 1, &router, err);
+    if (r == BITNET_OK) *out = router.data;
+    return r;
+}
+
+/* The matrices of all experts are one tensor of three dimensions: row length, rows, experts. In
+   rows it is one matrix. (In the header a name is followed by u32 n_dims, u64 dims[n_dims].) */
+static bitnet_result bitnet__check_experts(const bitnet_model *m, const char *name, int32_t rows,
+                                           bitnet_error *err) {
+    const bitnet__tensor *t = bitnet__find_tensor(&m->gguf, name);
+    const uint8_t *p = t ? m->gguf.src.data + t->name.at + t->name.len : 0;
+    if (!p || (bitnet__get_u32(p) >= 3 && bitnet__get_u64(p + 12) == (uint64_t)rows))
+        return BITNET_OK;              /* the product of the others is checked elsewhere */
+    return bitnet__fail(err, BITNET_ERR_FORMAT, "tensor '%s' is not %llu x %d x %d: the matrices "
+                        "of %d experts", name, (unsigned long long)t->dims[0], (int)rows,
+                        (int)m->n_experts, (int)m->n_experts);
+}
+
+static const uint8_t *bitnet__value_of_layer(const bitnet__per_layer *values, int32_t i) {
+    return values->at ? values->at + (size_t)i * (size_t)values->step : 0;
+}
+
+/* Which positions a layer sees, and how it rotates them. */
+static void bitnet__set_sliding(const bitnet_model *m, int32_t i, bitnet__layer *l) {
+    const uint8_t *slides = bitnet__value_of_layer(&m->slides, i);
+    const int does = slides ? *slides != 0
+                            : m->window > 0 && (i + 1) % m->family->slide_except != 0;
+    l->window = does ? m->window : 0;
+    l->rope = does ? 1 : slides ? -1 : 0;
+}
+
 static bitnet_result bitnet__load_layer(bitnet_model *m, int32_t i, bitnet__layer *l,
                                         bitnet_error *err) {
     char name[BITNET__TEXT];
@@ -10480,14 +10552,20 @@ static bitnet_result bitnet__load_layer(bitnet_model *m, int32_t i, bitnet__laye
     int k;
     memset(l, 0, sizeof *l);
     bitnet__set_kind(m, l, bitnet__kind_of(m, i));
+    bitnet__set_sliding(m, i, l);
+    if (m->clamps.at) l->clamp = bitnet__load_f32(bitnet__value_of_layer(&m->clamps, i));
+    if (l->clamp <= 1e-6f) l->clamp = 0.0f;
     for (k = 0; k < BITNET__LAYER_TENSORS; k++) {
         const bitnet__layer_tensor *t = &bitnet__layer_tensors[k];
         const int32_t n_in = bitnet__tensor_dim(m, t->n_in);
         if (!bitnet__has_tensor(m, l->kind, t)) continue;
         bitnet__format(name, "blk.%d.%s.weight", (int)i, t->name);
-        r = t->norm >= 0 ? bitnet__load_norm(m, name, n_in, &l->norm[t->norm], err)
-                         : bitnet__load_linear(m, name, n_in, bitnet__tensor_dim(m, t->n_out),
-                                               &l->linear[t->linear], err);
+        r = t->norm >= 0 ? bitnet__load_norm(m, name, n_in, &l->norm[t->norm], err) :
+            t->linear < 0 ? bitnet__load_router(m, name, &l->router, err) :
+                            bitnet__load_linear(m, name, n_in, bitnet__tensor_dim(m, t->n_out),
+                                                &l->linear[t->linear], err);
+        if (r == BITNET_OK && t->linear >= 0 && t->set == BITNET__EXPERT_SET)
+            r = bitnet__check_experts(m, name, bitnet__tensor_dim(m, t->n_out) / m->n_experts, err);
         if (r != BITNET_OK) return r;
         if (t->linear >= 0 && bitnet__only_zeros(&l->linear[t->linear]))
             l->zeros |= 1u << t->linear;
@@ -10608,6 +10686,20 @@ static const uint8_t *bitnet__meta_per_token(bitnet__meta *x, const char *name, 
         bitnet__meta_fail(x, name, is_float ? "is not one F32 for each token"
                                             : "is not one 32-bit integer for each token");
     return bitnet__meta_value(x, k);
+}
+
+/* A value of this type for each layer, an F32 or a bool: an array, or one value for all. */
+static bitnet__per_layer bitnet__meta_per_layer(bitnet__meta *x, const char *name, uint32_t type) {
+    const bitnet__key *k = bitnet__meta_key(x, name);
+    const int is_array = k && k->type == BITNET_GGUF_ARRAY;
+    bitnet__per_layer values = {0, 0};
+    if (!k) return values;
+    if (is_array ? k->element != type || k->count != (uint64_t)x->m->n_layers : k->type != type)
+        bitnet__meta_fail(x, name, type == BITNET_GGUF_F32 ? "is not one F32 for each layer"
+                                                           : "is not one bool for each layer");
+    values.at = bitnet__meta_value(x, k);
+    if (is_array) values.step = type == BITNET_GGUF_F32 ? 4 : 1;
+    return values;
 }
 
 /* A token's number; without the key, the token with this text; else -1. */
@@ -10785,14 +10877,73 @@ static void bitnet__load_rope_scaling(bitnet__meta *x) {
     if (m->rope_factor > 1.0f) m->rope_length *= 1.0 + 0.1 * bitnet__log((double)m->rope_factor);
 }
 
-/* What embeddings need beside the shape: the window, and how tokens become one vector. */
+/* The rows of an expert: a number, or one for each layer, which must be equal. */
+static int32_t bitnet__load_expert_size(bitnet__meta *x) {
+    static const char name[] = ".expert_feed_forward_length";
+    const bitnet__key *k = bitnet__meta_key(x, name);
+    bitnet_gguf_value list, one;
+    uint64_t v, first = 0, n = 0;
+    if (!k || k->type != BITNET_GGUF_ARRAY) return bitnet__meta_size(x, name, 0, BITNET__MAX_ROW);
+    list = bitnet__key_value(&x->m->gguf, k);
+    memset(&one, 0, sizeof one);
+    for (; bitnet_gguf_next(&list, &one); n++) {
+        if (!bitnet__value_integer(one.type, one.data, &v) || v < 1 || v > BITNET__MAX_ROW)
+            bitnet__meta_fail(x, name, "has an element that is not an integer from 1 to 1048576");
+        if (n == 0) first = v;
+        if (x->result == BITNET_OK && v != first)
+            x->result = bitnet__fail(x->err, BITNET_ERR_UNSUPPORTED, "GGUF key '%s%s': layers have "
+                                     "experts of %d and of %d rows; they must be equal", x->m->arch,
+                                     name, (int)first, (int)v);
+        if (x->result != BITNET_OK) return 1;
+    }
+    if (n != (uint64_t)x->m->n_layers) bitnet__meta_fail(x, name, "is not one for each layer");
+    return x->result == BITNET_OK ? (int32_t)first : 1;
+}
+
+/* Experts: how many, how large, and the clamp of what they multiply. */
+static void bitnet__load_experts(bitnet__meta *x) {
+    static const uint8_t seven[4] = {0, 0, 0xe0, 0x40};
+    static const char clamp[] = ".swiglu_clamp_exp";
+    bitnet_model *m = x->m;
+    const uint8_t *p;
+    int32_t i, unit;                   /* unit: an expert begins at the first row of a pack */
+    m->ffn_dim = bitnet__load_expert_size(x);
+    m->n_experts = bitnet__meta_size(x, ".expert_count", 0, BITNET__MAX_EXPERTS);
+    m->n_used = bitnet__meta_size(x, ".expert_used_count", 0, m->n_experts);
+    m->experts_ffn = m->n_experts * m->ffn_dim;            /* at most 2^30 */
+    m->experts_dim = m->n_experts * m->dim;
+    unit = m->kernels.pack_rows > 64 ? m->kernels.pack_rows : 64;
+    if (x->result == BITNET_OK && (m->dim % unit || m->ffn_dim % unit))
+        x->result = bitnet__fail(x->err, BITNET_ERR_UNSUPPORTED, "experts of %d rows of %d: only "
+                                 "multiples of %d are supported", (int)m->ffn_dim, (int)m->dim,
+                                 (int)unit);
+    m->clamps = bitnet__meta_per_layer(x, clamp, BITNET_GGUF_F32);
+    if (!m->clamps.at) m->clamps.at = seven;
+    for (i = 0; i < m->n_layers && x->result == BITNET_OK; i++) {
+        p = bitnet__value_of_layer(&m->clamps, i);
+        if ((bitnet__get_u32(p) & 0x7f800000u) == 0x7f800000u)
+            bitnet__meta_fail(x, clamp, "is not finite");
+    }
+}
+
+/* The layers that slide: their window, their RoPE, and which they are. */
+static void bitnet__load_sliding(bitnet__meta *x) {
+    static const char pattern[] = ".attention.sliding_window_pattern";
+    bitnet_model *m = x->m;
+    const bitnet__family *f = m->family;
+    if (f->slide_except == BITNET__SLIDE_PATTERN) {
+        m->slides = bitnet__meta_per_layer(x, pattern, BITNET_GGUF_BOOL);
+        if (!m->slides.at) bitnet__meta_fail(x, pattern, "is missing");
+    } else if (!f->slide_except || !bitnet__meta_key(x, ".attention.sliding_window")) return;
+    m->window = bitnet__meta_size(x, ".attention.sliding_window", 0, BITNET__MAX_CONTEXT);
+    m->slide_base = bitnet__meta_float(x, ".rope.freq_base_swa",
+                                       f->slide_base > 0.0f ? f->slide_base : m->freq_base, 1.0f,
+                                       1e15f);
+}
+
+/* How tokens become one vector. */
 static void bitnet__load_pooling(bitnet__meta *x) {
     bitnet_model *m = x->m;
-    if (m->family->slide_except && bitnet__meta_key(x, ".attention.sliding_window")) {
-        m->window = bitnet__meta_size(x, ".attention.sliding_window", 0, BITNET__MAX_CONTEXT);
-        m->slide_base = bitnet__meta_float(x, ".rope.freq_base_swa", m->family->slide_base, 1.0f,
-                                           1e15f);
-    }
     m->pooling = (int32_t)bitnet__meta_uint(x, ".pooling_type", 0, 0, BITNET_POOLING_LAST);
     m->embeds = bitnet__meta_key(x, ".pooling_type") != 0;
 }
@@ -10814,6 +10965,12 @@ static const char *const bitnet__read_keys[] = {
     "tokenizer.ggml.merges", "tokenizer.ggml.*_token_id", "tokenizer.ggml.eos_token_ids",
     "tokenizer.ggml.added_tokens", "tokenizer.ggml.add_bos_token", "tokenizer.ggml.add_eos_token",
     "tokenizer.ggml.add_space_prefix", "tokenizer.chat_template*", "tokenizer.huggingface.json"
+};
+
+/* Keys that are read if layers have experts; for the others see below. */
+static const char *const bitnet__expert_keys[] = {
+    ".expert_count", ".expert_used_count", ".expert_feed_forward_length", ".swiglu_clamp_exp",
+    ".attention.sliding_window_pattern"
 };
 
 /* Keys of what is not supported, which a file may have if they change nothing: if their value is */
@@ -10852,7 +11009,9 @@ static const bitnet__neutral_key bitnet__neutral_keys[] = {
     BITNET__ONLY(".final_logit_softcapping", 0.0), BITNET__ONLY(".use_parallel_residual", 0.0),
     BITNET__ONLY(".leading_dense_block_count", 0.0), BITNET__ONLY(".nextn_predict_layers", 0.0),
     BITNET__ONLY(".expert_count", 0.0), BITNET__ONLY(".expert_used_count", 0.0),
-    BITNET__ONLY(".expert_shared_count", 0.0), BITNET__ONLY("tokenizer.ggml.add_sep_token", 0.0),
+    BITNET__ONLY(".expert_shared_count", 0.0), BITNET__ONLY(".expert_weights_norm", 1.0),
+    BITNET__ONLY(".expert_weights_scale", 1.0), BITNET__ONLY(".expert_gating_func", 1.0),
+    BITNET__ONLY("tokenizer.ggml.add_sep_token", 0.0),
     BITNET__ONLY("tokenizer.ggml.remove_extra_whitespaces", 0.0)
 };
 #undef BITNET__ONLY
@@ -10912,6 +11071,8 @@ static bitnet_result bitnet__check_key(const bitnet_model *m, const bitnet__key 
     size_t i;
     for (i = 0; i < sizeof bitnet__read_keys / sizeof bitnet__read_keys[0]; i++)
         if (bitnet__is_like(name, length, bitnet__read_keys[i])) return BITNET_OK;
+    for (i = 0; m->n_experts && i < sizeof bitnet__expert_keys / sizeof *bitnet__expert_keys; i++)
+        if (bitnet__is_like(name, length, bitnet__expert_keys[i])) return BITNET_OK;
     for (i = 0; i < sizeof bitnet__neutral_keys / sizeof bitnet__neutral_keys[0]; i++) {
         if (!bitnet__is_like(name, length, bitnet__neutral_keys[i].name)) continue;
         if (bitnet__is_neutral(m, &bitnet__neutral_keys[i], k, &want)) return BITNET_OK;
@@ -10951,9 +11112,10 @@ static bitnet_result bitnet__load_shape(bitnet_model *m, bitnet_error *err) {
     for (i = 0; i < BITNET__LAYER_TENSORS; i++)
         n_tensors += bitnet__has_tensor(m, bitnet__kind_of(m, 0), &bitnet__layer_tensors[i]);
     m->dim = bitnet__meta_size(&x, ".embedding_length", 0, BITNET__MAX_ROW);
-    m->ffn_dim = bitnet__meta_size(&x, ".feed_forward_length", 0, BITNET__MAX_ROW);
     m->n_layers = bitnet__meta_size(&x, ".block_count", 0,
                                     (int64_t)(m->gguf.n_tensors / (uint64_t)n_tensors));
+    if (m->family->norms & BITNET__EXPERTS) bitnet__load_experts(&x);
+    else m->ffn_dim = bitnet__meta_size(&x, ".feed_forward_length", 0, BITNET__MAX_ROW);
     m->n_ctx = bitnet__meta_size(&x, ".context_length", 0, BITNET__MAX_CONTEXT);
     m->n_heads = bitnet__meta_size(&x, ".attention.head_count", 0, BITNET__MAX_HEADS);
     m->n_kv_heads = bitnet__meta_size(&x, ".attention.head_count_kv", m->n_heads, m->n_heads);
@@ -10980,6 +11142,7 @@ static bitnet_result bitnet__load_shape(bitnet_model *m, bitnet_error *err) {
                                 1.0f);
     m->freq_base = bitnet__meta_float(&x, ".rope.freq_base", m->family->freq_base, 1.0f, 1e15f);
     bitnet__load_scales(&x);
+    bitnet__load_sliding(&x);
     bitnet__load_pooling(&x);
     bitnet__load_gate(&x);
     bitnet__load_rope_scaling(&x);
@@ -11218,8 +11381,14 @@ static bitnet_result bitnet__load_rope(bitnet_model *m, bitnet_error *err) {
     static const char each[] = "rope_freqs.weight";
     const char *own = m->rope_original ? "rope_factors_short.weight" :
                       bitnet__find_tensor(&m->gguf, each) ? each : 0;
-    bitnet_result r = bitnet__make_rope(m, m->freq_base, m->rope_factor, own, &m->rope_freq[0],
-                                        err);
+    bitnet_result r;
+    if (m->slides.at && (m->rope_factor < 1.0f || m->rope_factor > 1.0f || m->rope_length < 1.0 ||
+                         m->rope_length > 1.0))
+        return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "GGUF keys '%s.rope.scaling.*': only "
+                            "layers that slide have RoPE here, and that is not scaled", m->arch);
+    if (m->slides.at)
+        return bitnet__make_rope(m, m->slide_base, 1.0f, 0, &m->rope_freq[1], err);
+    r = bitnet__make_rope(m, m->freq_base, m->rope_factor, own, &m->rope_freq[0], err);
     if (r == BITNET_OK && m->rope_original)
         r = bitnet__make_rope(m, m->freq_base, 1.0f, "rope_factors_long.weight", &m->rope_long,
                               err);
@@ -11296,7 +11465,7 @@ static bitnet_result bitnet__load_weights(bitnet_model *m, bitnet_error *err) {
         (r = bitnet__load_norm(m, "output_norm.weight", m->dim, &m->output_norm, err))) return r;
     for (i = 0; i < m->dim; i++) ((float *)(uintptr_t)m->output_norm)[i] /= m->scales.logit;
     if (!m->embeds) m->head = m->embed;
-    if (bitnet__find_tensor(&m->gguf, "output.weight") &&
+    if ((bitnet__find_tensor(&m->gguf, "output.weight") || (m->family->norms & BITNET__OWN_HEAD)) &&
         (r = bitnet__load_matrix(m, "output.weight", m->dim, m->n_vocab, 0, &m->head, err)))
         return r;
     m->tied = m->head.data && m->head.data == m->embed.data;
@@ -11424,6 +11593,11 @@ static bitnet_result bitnet__load_model(bitnet_model *m, bitnet_error *err) {
                    m->arch, (int)m->n_layers, (int)m->dim, (int)m->n_vocab, m->kernels.name,
                    bitnet__layout(m));
     bitnet__log_text(m, BITNET_LOG_INFO, text);
+    if (m->n_experts > 0) {
+        bitnet__format(text, "%d experts a layer, of which each token uses %d", (int)m->n_experts,
+                       (int)m->n_used);
+        bitnet__log_text(m, BITNET_LOG_INFO, text);
+    }
     bitnet__log_zeros(m);
 #ifdef BITNET__SLOW
     if (!m->params.kernels) bitnet__log_text(m, BITNET_LOG_WARNING, BITNET__SLOW);
@@ -11548,6 +11722,8 @@ BITNET_API void bitnet_model_get_info(const bitnet_model *m, bitnet_model_info *
     info->pooling = (bitnet_pooling)m->pooling;
     info->longest_token = (int32_t)m->vocab.longest_token;
     info->group = m->group;
+    info->n_experts = m->n_experts;
+    info->n_experts_used = m->n_used;
 }
 
 BITNET_API int bitnet_model_meta_key(const bitnet_model *m, int32_t i, char *buf, size_t cap) {
@@ -11604,6 +11780,9 @@ enum {
                                           them out, and in a task of attention: whole KV blocks */
     BITNET__MIX_DIMS = 64,             /* elements in a slice of a head */
     BITNET__MAX_SEQS = 4096,
+    BITNET__GATHERED = 64,             /* tokens of an expert whose inputs a thread puts together */
+    BITNET__ROUTED = 32,               /* tokens whose hidden states meet the router's rows: they
+                                          stay in the L2 cache */
     BITNET__PROMPT_CHUNK = 32          /* tokens of a prompt that go along with other sequences */
 };
 
@@ -11708,6 +11887,9 @@ typedef struct bitnet__act {
     int32_t *sum;                      /* [n_batch][1 or groups]  of q */
 } bitnet__act;
 
+/* An expert that tokens of the batch have chosen. Its pairs, as in bitnet_ctx: [pair, pair + n). */
+typedef struct bitnet__expert { int32_t number, pair, n; } bitnet__expert;
+
 struct bitnet_ctx {
     const bitnet_model *m;
     bitnet_kernels k;
@@ -11733,6 +11915,8 @@ struct bitnet_ctx {
                                           if there is none */
     int32_t nonfinite_layer;           /* the first layer where it is not */
     int32_t n_spans;                   /* of the batch */
+    int32_t n_chosen;                  /* experts that a token of the batch has chosen */
+    size_t dot_room;                   /* numbers of a thread in dots, and in outputs */
     int32_t page_len;                  /* positions in a page */
     int32_t n_pages;                   /* that exist, free or not */
     int32_t n_free;
@@ -11755,10 +11939,21 @@ struct bitnet_ctx {
     float *queries;                    /* [n_kv_heads][n_tokens][heads_per_kv][head_dim]
                                           q, rotated */
     float *o;                          /* [n_batch][q_dim]       attention's output */
-    float *g;                          /* [n_batch][ffn_dim]     gate and up, joined */
-    bitnet__act act[3];                /* q, k, v or gate, up if their norms differ; else [0] */
+    float *g;                          /* [n_batch or n_pairs][ffn_dim]  gate and up, joined */
+    /* A pair is a token and one of the n_used experts that it has chosen. Pairs are numbered by
+       expert, and those of an expert by token. */
+    float *routes;                     /* [n_batch][n_experts]   what the router says */
+    float *shares;                     /* [n_batch][n_used]      the weight of each chosen expert */
+    int32_t *chosen;                   /* [n_batch][n_used]      its number; the best one first */
+    int32_t *pairs;                    /* [n_batch][n_used]      its pair's number */
+    int32_t *pair_tokens;              /* [n_pairs] */
+    int32_t *n_pairs_of;               /* [n_experts]            while pairs are numbered */
+    bitnet__expert *experts;           /* [n_experts]            the n_chosen ones, by number */
+    bitnet__act act[3];                /* q, k, v or gate, up if their norms differ; else [0]. With
+                                          experts: [1] the inputs of down [n_pairs], [2] those of
+                                          an expert's gate and up [n_threads][BITNET__GATHERED] */
     int32_t *dots;                     /* [n_threads][2][n_batch or BITNET__TOKENS]
-                                          [BITNET__DOT_STRIDE] */
+                                          [BITNET__DOT_STRIDE]; or [n_threads][n_pairs][...] */
     float *outputs;                    /* the same, if the model has scale groups */
     float *scores;                     /* [n_threads or n_kv_heads][cols][n_scores] */
     bitnet__act query;                 /* if int8: queries, for each head a sum and a scale */
@@ -11875,6 +12070,12 @@ static int bitnet__in_norms(const bitnet_model *m) {
     return (m->family->norms & BITNET__IN_NORMS) != 0;
 }
 
+/* Numbers in a thread's dots for each pair, at least: the rows that threads share out, and 4, since
+   a multiple of 1 KB is slow (see BITNET__DOT_STRIDE). */
+static int32_t bitnet__pair_stride(const bitnet_model *m) {
+    return (m->kernels.pack_rows > 32 ? m->kernels.pack_rows : 32) + 4;
+}
+
 /* Arrays of the arena, [rows][n]. */
 static float *bitnet__floats(bitnet__arena *a, int64_t rows, int64_t n) {
     return (float *)bitnet__arena_take(a, (uint64_t)(rows * n), sizeof(float));
@@ -11890,7 +12091,7 @@ static void bitnet__ctx_layout(const bitnet_model *m, const bitnet_ctx_params *p
                                bitnet__arena *a, bitnet_ctx *c) {
     const int32_t threads = p->n_threads;
     const int32_t widest = bitnet__max(bitnet__max(m->dim, m->ffn_dim), m->q_dim);
-    const int64_t batch = p->n_batch;
+    const int64_t batch = p->n_batch, pairs = batch * m->n_used;
     const int64_t i8 = bitnet__is_int8(bitnet__kv_ops_of(p->kv_type)) ? batch : 0;
     const uint64_t seqs = (uint64_t)p->n_seqs, ctx = (uint64_t)p->n_ctx;
     int64_t cols, dots, scores;
@@ -11916,10 +12117,20 @@ static void bitnet__ctx_layout(const bitnet_model *m, const bitnet_ctx_params *p
     c->kv = bitnet__floats(a, batch, 2 * (int64_t)m->kv_dim);
     c->queries = bitnet__floats(a, batch, m->q_dim);
     c->o = bitnet__floats(a, batch, m->q_dim);
-    c->g = bitnet__floats(a, batch, m->ffn_dim);
+    c->g = bitnet__floats(a, pairs > 0 ? pairs : batch, m->ffn_dim);
+    c->routes = bitnet__floats(a, pairs > 0 ? batch : 0, m->n_experts);
+    c->shares = bitnet__floats(a, pairs, 1);
+    c->chosen = bitnet__ints(a, pairs, 1);
+    c->pairs = bitnet__ints(a, pairs, 1);
+    c->pair_tokens = bitnet__ints(a, pairs, 1);
+    c->n_pairs_of = bitnet__ints(a, m->n_experts, 1);
+    c->experts = (bitnet__expert *)bitnet__arena_take(a, (uint64_t)m->n_experts,
+                                                      sizeof *c->experts);
     for (i = 0; i < 3; i++) {
-        const int64_t tokens = i == 0 || bitnet__in_norms(m) ? batch : 0;
-        const int32_t n = bitnet__padded_row(i == 0 ? widest : m->dim);
+        const int64_t tokens = i == 0 || bitnet__in_norms(m) ? batch : pairs == 0 ? 0 :
+                               i == 1 ? pairs : (int64_t)threads * BITNET__GATHERED;
+        const int32_t n = bitnet__padded_row(i == 0 ? widest : i == 1 && pairs > 0 ? m->ffn_dim
+                                                                                   : m->dim);
         const int32_t groups = m->group > 0 ? bitnet__max(1, n / m->group) : 0;
         c->act[i].q = bitnet__codes(a, tokens, n);
         c->act[i].s = bitnet__floats(a, tokens, 1);
@@ -11927,6 +12138,8 @@ static void bitnet__ctx_layout(const bitnet_model *m, const bitnet_ctx_params *p
         c->act[i].sum = bitnet__ints(a, tokens, bitnet__max(1, groups));
     }
     dots = 2 * (int64_t)bitnet__dot_tokens(p) * BITNET__DOT_STRIDE;
+    if (dots < pairs * bitnet__pair_stride(m)) dots = pairs * bitnet__pair_stride(m);
+    c->dot_room = (size_t)dots;
     c->dots = bitnet__ints(a, threads, dots);
     c->outputs = bitnet__floats(a, m->group > 0 ? threads : 0, dots);
     scores = bitnet__max(threads, m->n_kv_heads) * cols * c->n_scores;
@@ -12541,15 +12754,21 @@ static void bitnet__step_rope(const bitnet__step *s, int32_t from, int32_t to, i
 static void bitnet__run_attention(bitnet__step *s);
 static void bitnet__add_linear_to_x(bitnet__step *s, int linear, const float *gain);
 static void bitnet__step_gate_up(const bitnet__step *s, int32_t from, int32_t to, int thread);
+static void bitnet__route(bitnet__step *s);
+static void bitnet__step_experts_gate_up(const bitnet__step *s, int32_t from, int32_t to,
+                                         int thread);
+static void bitnet__step_quantize_pairs(const bitnet__step *s, int32_t from, int32_t to,
+                                        int thread);
+static void bitnet__step_experts_down(const bitnet__step *s, int32_t from, int32_t to, int thread);
 
-/* The network in one read: layer number i. Each step is written out below, in this order. */
-static void bitnet__forward_layer(bitnet__step *s, int32_t i) {
+/* The network in one read: the attention of a layer, then its FFN or its experts. Each step is
+   written out below, in this order. */
+static void bitnet__forward_attention(bitnet__step *s, const bitnet__layer *l) {
     bitnet_ctx *c = s->c;
     const bitnet_model *m = c->m;
-    const bitnet__layer *l = &m->layers[i];
     const int several = bitnet__in_norms(m);
     s->layer = l;
-    s->window = m->window > 0 && (i + 1) % m->family->slide_except ? m->window : 0;
+    s->window = l->window;
     bitnet__quantize_input(s, c->x, m->dim, l->norm[BITNET__ATTN_NORM], BITNET__ATTN_Q,
                            several ? 3 : 1);
     bitnet__run_products(s, m->q_dim + 2 * m->kv_dim, (int64_t)m->dim * s->n_tokens,
@@ -12559,20 +12778,48 @@ static void bitnet__forward_layer(bitnet__step *s, int32_t i) {
     bitnet__run_attention(s);
     bitnet__quantize_input(s, c->o, m->q_dim, 0, BITNET__ATTN_OUTPUT, 1);
     bitnet__add_linear_to_x(s, BITNET__ATTN_OUTPUT, l->norm[BITNET__POST_ATTN_NORM]);
+}
+
+static void bitnet__forward_layer(bitnet__step *s, int32_t i) {
+    bitnet_ctx *c = s->c;
+    const bitnet_model *m = c->m;
+    const bitnet__layer *l = &m->layers[i];
+    bitnet__forward_attention(s, l);
     bitnet__quantize_input(s, c->x, m->dim, l->norm[BITNET__FFN_NORM], BITNET__FFN_GATE,
-                           several ? 2 : 1);
+                           bitnet__in_norms(m) ? 2 : 1);
     bitnet__run_products(s, m->ffn_dim, 2 * (int64_t)m->dim * s->n_tokens,
                          bitnet__step_gate_up);
     bitnet__quantize_input(s, c->g, m->ffn_dim, 0, BITNET__FFN_DOWN, 1);
     bitnet__add_linear_to_x(s, BITNET__FFN_DOWN, l->norm[BITNET__POST_FFN_NORM]);
 }
 
+/* Weights are read once for all tokens that have chosen an expert. A token takes 3 steps that
+   threads share: the router, gate and up of its experts, and down with the sum of all. */
+static void bitnet__forward_expert_layer(bitnet__step *s, int32_t i) {
+    bitnet_ctx *c = s->c;
+    const bitnet_model *m = c->m;
+    const bitnet__layer *l = &m->layers[i];
+    const int32_t n_pairs = s->n_tokens * m->n_used;
+    bitnet__forward_attention(s, l);
+    bitnet__quantize_input(s, c->x, m->dim, l->norm[BITNET__FFN_NORM], BITNET__FFN_GATE, 1);
+    bitnet__route(s);
+    if (bitnet__is_cancelled(c, 0)) return;
+    bitnet__run_step(s, "experts", c->n_chosen * m->ffn_dim,
+                     2 * (int64_t)m->dim * n_pairs / c->n_chosen, bitnet__step_experts_gate_up);
+    s->in_dim = m->ffn_dim;
+    s->blocks = l->linear[BITNET__FFN_DOWN].blocks;
+    bitnet__run_step(s, "quantize", n_pairs, 16 * (int64_t)m->ffn_dim,
+                     bitnet__step_quantize_pairs);
+    bitnet__run_step(s, "experts", m->dim, (int64_t)m->ffn_dim * n_pairs,
+                     bitnet__step_experts_down);
+}
+
 /* ---- linear layers ---- */
 
-/* act = int8(x) of a token: each scale group by itself, or all at once and padded with zeros to a
-   multiple of 128. */
-static void bitnet__quantize_token(const bitnet__step *s, const float *x, int32_t t,
-                                   const bitnet__act *act, int thread) {
+/* Row t of act = int8(x): each scale group by itself, or all at once and padded with zeros to a
+   multiple of 128. Returns 1 if a NaN is among them, else 0. */
+static int bitnet__quantize_row(const bitnet__step *s, const float *x, int32_t t,
+                                const bitnet__act *act) {
     const bitnet_ctx *c = s->c;
     const int32_t n = s->in_dim, group = s->blocks ? s->blocks->group : n;
     const int32_t groups = s->blocks ? n / group : 0;
@@ -12585,8 +12832,14 @@ static void bitnet__quantize_token(const bitnet__step *s, const float *x, int32_
         s->blocks->order(codes, group, q + i * group);
     }
     if (!groups) act->s[t] = c->k.quantize(x, n, q, &act->sum[t]);
-    if (memchr(q, 0x80, (size_t)n)) bitnet__note_nonfinite(c, t, thread);      /* -128 */
     memset(q + n, 0, (size_t)(padded - n));
+    return memchr(q, 0x80, (size_t)n) != 0;                            /* -128 */
+}
+
+/* act = int8(x) of token t. */
+static void bitnet__quantize_token(const bitnet__step *s, const float *x, int32_t t,
+                                   const bitnet__act *act, int thread) {
+    if (bitnet__quantize_row(s, x, t, act)) bitnet__note_nonfinite(s->c, t, thread);
 }
 
 /* Tokens [from, to): x = rmsnorm(in) if there is a gain, else x = in. Then, for each i below
@@ -12653,6 +12906,7 @@ typedef struct bitnet__product {
     const bitnet__linear *l;
     const bitnet__act *act;            /* its input */
     int32_t row, n_rows, t, n_tokens;
+    int32_t stride;                    /* from a token's products to the next one's */
 } bitnet__product;
 
 /* Iterates over the patches of rows [from, to) times all tokens; set the numbers in *x to 0 first.
@@ -12689,13 +12943,13 @@ static void bitnet__group_products(const bitnet_ctx *c, const bitnet__product *x
     c->k.dotrows_groups(&d);
 }
 
-/* A patch, written from element `at` on, [n_tokens][BITNET__DOT_STRIDE]: integers in dots, of which
+/* A patch, written from element `at` on, [n_tokens][stride]: integers in dots, of which
    y = dot * (w_scale / s); or y itself in outputs, if the layer has scale groups. */
 static void bitnet__products(const bitnet_ctx *c, const bitnet__product *x, size_t at) {
     const bitnet__linear *l = x->l;
     bitnet__dots d;
     if (bitnet__has_groups(l)) {
-        bitnet__group_products(c, x, 0, c->outputs + at, BITNET__DOT_STRIDE);
+        bitnet__group_products(c, x, 0, c->outputs + at, (size_t)x->stride);
         return;
     }
     d.w = l->w + c->k.packed_bytes(l->n_in, x->row);
@@ -12705,7 +12959,7 @@ static void bitnet__products(const bitnet_ctx *c, const bitnet__product *x, size
     d.rows = x->n_rows;
     d.cols = x->n_tokens;
     d.out = c->dots + at;
-    d.stride = BITNET__DOT_STRIDE;
+    d.stride = (size_t)x->stride;
     c->k.dotrows_ternary(&d);
 }
 
@@ -12713,7 +12967,7 @@ static void bitnet__products(const bitnet_ctx *c, const bitnet__product *x, size
    [BITNET__ROWS]. */
 static const float *bitnet__outputs(const bitnet_ctx *c, const bitnet__product *x, int32_t i,
                                     size_t at, float *room) {
-    at += bitnet__row(i, BITNET__DOT_STRIDE);
+    at += bitnet__row(i, x->stride);
     if (bitnet__has_groups(x->l)) return c->outputs + at;
     c->k.dequantize(c->dots + at, x->l->scale / x->act->s[x->t + i], x->n_rows, 0, room);
     return room;
@@ -12721,7 +12975,8 @@ static const float *bitnet__outputs(const bitnet_ctx *c, const bitnet__product *
 
 /* Where a thread's patches begin in dots and outputs. It has room for two: `which` is 0 or 1. */
 static size_t bitnet__thread_dots(const bitnet_ctx *c, int thread, int which) {
-    return bitnet__row(2 * thread + which, bitnet__dot_tokens(&c->p) * BITNET__DOT_STRIDE);
+    return (size_t)thread * c->dot_room +
+           bitnet__row(which, bitnet__dot_tokens(&c->p) * BITNET__DOT_STRIDE);
 }
 
 /* Rows [from, to): out = y, or out += y with add; out is [n_tokens][out_stride]. */
@@ -12730,7 +12985,7 @@ static void bitnet__linear_rows(const bitnet__step *s, const bitnet__linear *l,
                                 float *out, int32_t out_stride, int add) {
     bitnet_ctx *c = s->c;
     const size_t at = bitnet__thread_dots(c, thread, 0);
-    bitnet__product x = {l, act, 0, 0, 0, 0};
+    bitnet__product x = {l, act, 0, 0, 0, 0, BITNET__DOT_STRIDE};
     int32_t i;
     from = bitnet__round_rows(c, from, l->n_out);
     to = bitnet__round_rows(c, to, l->n_out);
@@ -12774,6 +13029,13 @@ static void bitnet__step_out(const bitnet__step *s, int32_t from, int32_t to, in
                         s->add);
 }
 
+static void bitnet__join_gate(const bitnet_ctx *c, const float *g, const float *u, int32_t n,
+                              float *y) {
+    const bitnet_model *m = c->m;
+    if (m->gate_a < 0.0f) c->k.sigmoid_gate(g, u, m->gate_a, m->gate_b, n, y);
+    else c->k.relu2_gate(g, u, n, y);
+}
+
 /* Rows of gate and up, and the activation that joins them. */
 static void bitnet__step_gate_up(const bitnet__step *s, int32_t from, int32_t to, int thread) {
     bitnet_ctx *c = s->c;
@@ -12781,7 +13043,8 @@ static void bitnet__step_gate_up(const bitnet__step *s, int32_t from, int32_t to
     const size_t gates = bitnet__thread_dots(c, thread, 0);
     const size_t ups = bitnet__thread_dots(c, thread, 1);
     float gate_room[BITNET__ROWS], up_room[BITNET__ROWS];
-    bitnet__product x = {&l[BITNET__FFN_GATE], bitnet__act_of(c, 0), 0, 0, 0, 0}, up;
+    bitnet__product x = {&l[BITNET__FFN_GATE], bitnet__act_of(c, 0), 0, 0, 0, 0,
+                         BITNET__DOT_STRIDE}, up;
     int32_t i;
     from = bitnet__round_rows(c, from, c->m->ffn_dim);
     to = bitnet__round_rows(c, to, c->m->ffn_dim);
@@ -12794,10 +13057,8 @@ static void bitnet__step_gate_up(const bitnet__step *s, int32_t from, int32_t to
         for (i = 0; i < x.n_tokens; i++) {
             const float *g = bitnet__outputs(c, &x, i, gates, gate_room);
             const float *u = bitnet__outputs(c, &up, i, ups, up_room);
-            float *y = c->g + bitnet__row(x.t + i, c->m->ffn_dim) + x.row;
-            if (c->m->gate_a < 0.0f)
-                c->k.sigmoid_gate(g, u, c->m->gate_a, c->m->gate_b, x.n_rows, y);
-            else c->k.relu2_gate(g, u, x.n_rows, y);
+            bitnet__join_gate(c, g, u, x.n_rows,
+                              c->g + bitnet__row(x.t + i, c->m->ffn_dim) + x.row);
         }
     }
 }
@@ -12826,6 +13087,247 @@ static void bitnet__add_linear_to_x(bitnet__step *s, int linear, const float *ga
     if (!gain) return;
     s->gain = gain;
     bitnet__run_step(s, "norm", s->n_tokens, 20 * (int64_t)c->m->dim, bitnet__step_post_norm);
+}
+
+/* ---- experts ----
+   All floats of a token are computed in an order that does not depend on threads, on the batch or
+   on which other tokens have chosen the same experts:
+
+       r = router h               each sum as bitnet_kernels.dotrows_f32 has it
+       p = softmax(r)             as bitnet_kernels.softmax has it, over all experts
+       e[0 .. n_used)             the experts with the largest p, of equal ones the lowest first
+       w[k]                       p[e[k]] / max(p[e[0]] + p[e[1]] + ..., 2^-14), added in this order
+       g, u                       products of the rows of expert e[k] with int8(h)
+       a = silu(min(g, clamp)) * max(min(u, clamp), -clamp)
+       d[k]                       products of its rows of down with int8(a)
+       x += ((w[0] d[0] + w[1] d[1]) + w[2] d[2]) + ...
+
+   Where an r is not finite, the token is reported; any experts are right then. */
+
+/* The router's rows [from, to), for all tokens. */
+static void bitnet__step_router(const bitnet__step *s, int32_t from, int32_t to, int thread) {
+    const bitnet_model *m = s->c->m;
+    bitnet_ctx *c = s->c;
+    int32_t t, n;
+    for (t = 0; t < s->n_tokens && from < to; t += n) {
+        n = bitnet__min(s->n_tokens - t, BITNET__ROUTED);
+        if (bitnet__is_cancelled(c, thread)) return;
+        c->k.dotrows_f32(s->layer->router + 4 * bitnet__row(from, m->dim),
+                         c->h + bitnet__row(t, m->dim), m->dim, to - from, n,
+                         c->routes + bitnet__row(t, m->n_experts) + from, (size_t)m->n_experts);
+    }
+}
+
+/* Tokens [from, to) choose their experts. A chosen one's probability becomes -1. Numbers are in
+   range even if probabilities are NaN. */
+static void bitnet__step_choose(const bitnet__step *s, int32_t from, int32_t to, int thread) {
+    const bitnet_ctx *c = s->c;
+    const int32_t n = c->m->n_experts, n_used = c->m->n_used;
+    int32_t t, k, e;
+    for (t = from; t < to; t++) {
+        float *p = c->routes + bitnet__row(t, n), *share = c->shares + bitnet__row(t, n_used);
+        int32_t *chosen = c->chosen + bitnet__row(t, n_used);
+        float sum = 0.0f;
+        if (!bitnet__all_finite(p, n)) bitnet__note_nonfinite(c, t, thread);
+        c->k.softmax(p, n, 1.0f, 0);
+        for (k = 0; k < n_used; k++) {
+            int32_t best = -1;
+            for (e = 0; e < n; e++)
+                if (!(p[e] < 0.0f) && (best < 0 || p[e] > p[best])) best = e;
+            chosen[k] = best;
+            share[k] = p[best];
+            sum += p[best];
+            p[best] = -1.0f;
+        }
+        sum = sum > 6.103515625e-5f ? sum : 6.103515625e-5f;
+        for (k = 0; k < n_used; k++) share[k] /= sum;
+    }
+}
+
+/* Numbers the pairs: all tokens of an expert become neighbours. */
+static void bitnet__number_pairs(bitnet_ctx *c, int32_t n_tokens) {
+    const int32_t n_used = c->m->n_used, n_pairs = n_tokens * n_used;
+    int32_t i, pair = 0;
+    memset(c->n_pairs_of, 0, (size_t)c->m->n_experts * sizeof *c->n_pairs_of);
+    for (i = 0; i < n_pairs; i++) c->n_pairs_of[c->chosen[i]]++;
+    c->n_chosen = 0;
+    for (i = 0; i < c->m->n_experts; i++) {
+        const bitnet__expert e = {i, pair, c->n_pairs_of[i]};
+        if (e.n == 0) continue;
+        c->experts[c->n_chosen++] = e;
+        c->n_pairs_of[i] = pair;       /* from here on: the number of its next pair */
+        pair += e.n;
+    }
+    for (i = 0; i < n_pairs; i++) {
+        c->pairs[i] = c->n_pairs_of[c->chosen[i]]++;
+        c->pair_tokens[c->pairs[i]] = i / n_used;
+    }
+}
+
+/* Each token's experts, by its hidden state in h. */
+static void bitnet__route(bitnet__step *s) {
+    bitnet_ctx *c = s->c;
+    const bitnet_model *m = c->m;
+    bitnet__run_step(s, "router", m->n_experts, 16 * (int64_t)m->dim * s->n_tokens,
+                     bitnet__step_router);
+    if (bitnet__is_cancelled(c, 0)) return;
+    bitnet__run_step(s, "router", s->n_tokens, 8 * (int64_t)m->n_experts * (m->n_used + 4),
+                     bitnet__step_choose);
+    bitnet__number_pairs(c, s->n_tokens);
+}
+
+/* The inputs of n pairs from number `pair` on, which *x takes: a token's own input, or those of
+   several put together in the thread's part of act[2]. */
+static void bitnet__gather(const bitnet__step *s, int32_t pair, int32_t n, int thread,
+                           bitnet__product *x) {
+    const bitnet_ctx *c = s->c;
+    const int32_t n_in = x->l->n_in, groups = x->l->group > 0 ? n_in / x->l->group : 0;
+    const bitnet__act *from = &c->act[0], *to = &c->act[2];
+    int32_t i;
+    x->n_tokens = n;
+    x->act = n == 1 ? from : to;
+    x->t = n == 1 ? c->pair_tokens[pair] : thread * BITNET__GATHERED;
+    for (i = 0; i < n && n > 1; i++) {
+        const int32_t t = c->pair_tokens[pair + i], at = x->t + i;
+        memcpy(to->q + bitnet__row(at, n_in), from->q + bitnet__row(t, n_in), (size_t)n_in);
+        if (!groups) {
+            to->s[at] = from->s[t];
+            to->sum[at] = from->sum[t];
+            continue;
+        }
+        memcpy(to->scale + bitnet__row(at, groups), from->scale + bitnet__row(t, groups),
+               (size_t)groups * sizeof *to->scale);
+        memcpy(to->sum + bitnet__row(at, groups), from->sum + bitnet__row(t, groups),
+               (size_t)groups * sizeof *to->sum);
+    }
+}
+
+/* y = min(x, high), not below low; a NaN stays. n is a multiple of 16, x may be y. */
+static void bitnet__limit(const float *x, float low, float high, int32_t n, float *y) {
+    float v[16];
+    int32_t i, j;
+    for (i = 0; i < n; i += 16) {
+        memcpy(v, x + i, sizeof v);
+        for (j = 0; j < 16; j++) {
+            v[j] = v[j] > high ? high : v[j];
+            v[j] = v[j] < low ? low : v[j];
+        }
+        memcpy(y + i, v, sizeof v);
+    }
+}
+
+/* Rows [from, to) of an expert's gate and up, for all its pairs, and the activation that joins
+   them. */
+static void bitnet__expert_gate_up(const bitnet__step *s, const bitnet__expert *e, int32_t from,
+                                   int32_t to, int thread) {
+    bitnet_ctx *c = s->c;
+    const bitnet__linear *l = s->layer->linear;
+    const int32_t ffn_dim = c->m->ffn_dim;
+    const size_t gates = bitnet__thread_dots(c, thread, 0);
+    const size_t ups = bitnet__thread_dots(c, thread, 1);
+    const float clamp = s->layer->clamp, none = bitnet__float_from_bits(0xff800000u);
+    float gate_room[BITNET__ROWS], up_room[BITNET__ROWS];
+    bitnet__product x = {&l[BITNET__FFN_GATE], 0, 0, 0, 0, 0, BITNET__DOT_STRIDE}, up;
+    int32_t p, row, i;
+    for (p = 0; p < e->n; p += x.n_tokens) {
+        bitnet__gather(s, e->pair + p, bitnet__min(e->n - p, BITNET__GATHERED), thread, &x);
+        for (row = from; row < to; row += x.n_rows) {
+            if (bitnet__is_cancelled(c, thread)) return;
+            x.row = e->number * ffn_dim + row;
+            x.n_rows = bitnet__min(to - row, BITNET__ROWS);
+            up = x;
+            up.l = &l[BITNET__FFN_UP];
+            bitnet__products(c, &x, gates);
+            bitnet__products(c, &up, ups);
+            for (i = 0; i < x.n_tokens; i++) {
+                const float *g = bitnet__outputs(c, &x, i, gates, gate_room);
+                const float *u = bitnet__outputs(c, &up, i, ups, up_room);
+                if (clamp > 0.0f) {
+                    bitnet__limit(g, none, clamp, x.n_rows, gate_room);
+                    bitnet__limit(u, -clamp, clamp, x.n_rows, up_room);
+                    g = gate_room;
+                    u = up_room;
+                }
+                bitnet__join_gate(c, g, u, x.n_rows,
+                                  c->g + bitnet__row(e->pair + p + i, ffn_dim) + row);
+            }
+        }
+    }
+}
+
+/* Rows of gate and up of all chosen experts, numbered as if these were one matrix. */
+static void bitnet__step_experts_gate_up(const bitnet__step *s, int32_t from, int32_t to,
+                                         int thread) {
+    const bitnet_ctx *c = s->c;
+    const int32_t ffn_dim = c->m->ffn_dim;
+    int32_t end;
+    from = bitnet__round_rows(c, from, s->n_items);
+    to = bitnet__round_rows(c, to, s->n_items);
+    for (; from < to; from = end) {
+        const int32_t i = from / ffn_dim;
+        end = bitnet__min(to, (i + 1) * ffn_dim);
+        bitnet__expert_gate_up(s, &c->experts[i], from - i * ffn_dim, end - i * ffn_dim, thread);
+    }
+}
+
+/* The inputs of down, of pairs [from, to). */
+static void bitnet__step_quantize_pairs(const bitnet__step *s, int32_t from, int32_t to,
+                                        int thread) {
+    const bitnet_ctx *c = s->c;
+    int32_t i;
+    for (i = from; i < to; i++)
+        if (bitnet__quantize_row(s, c->g + bitnet__row(i, s->in_dim), i, &c->act[1]))
+            bitnet__note_nonfinite(c, c->pair_tokens[i], thread);
+}
+
+/* y = w d, or y += w d. n is a multiple of 16. */
+static void bitnet__add_share(const float *d, float w, int32_t n, int add, float *y) {
+    float v[16];
+    int32_t i, j;
+    for (i = 0; i < n; i += 16) {
+        memcpy(v, d + i, sizeof v);
+        for (j = 0; j < 16; j++) v[j] *= w;
+        for (j = 0; j < 16 && add; j++) v[j] += y[i + j];
+        memcpy(y + i, v, sizeof v);
+    }
+}
+
+/* Rows of x: those of down, of all pairs, then for each token the sum of its experts. A thread
+   computes as many rows at a time as it has room for. */
+static void bitnet__step_experts_down(const bitnet__step *s, int32_t from, int32_t to, int thread) {
+    bitnet_ctx *c = s->c;
+    const bitnet_model *m = c->m;
+    const size_t at = bitnet__thread_dots(c, thread, 0);
+    const int32_t n_pairs = s->n_tokens * m->n_used, n_used = m->n_used;
+    const size_t room = c->dot_room / (size_t)n_pairs - 4;
+    const int32_t unit = bitnet__pair_stride(m) - 4;
+    const int32_t rows = room < BITNET__ROWS ? (int32_t)room / unit * unit : BITNET__ROWS;
+    bitnet__product x = {&s->layer->linear[BITNET__FFN_DOWN], &c->act[1], 0, 0, 0, 0, rows + 4};
+    float y[BITNET__ROWS], one[BITNET__ROWS];
+    int32_t i, t, k;
+    from = bitnet__round_rows(c, from, m->dim);
+    to = bitnet__round_rows(c, to, m->dim);
+    for (; from < to; from += x.n_rows) {
+        float *to_x = c->x + from;
+        x.n_rows = bitnet__min(to - from, rows);
+        for (i = 0; i < c->n_chosen; i++) {
+            const bitnet__expert *e = &c->experts[i];
+            if (bitnet__is_cancelled(c, thread)) return;
+            x.row = e->number * m->dim + from;
+            x.t = e->pair;
+            x.n_tokens = e->n;
+            bitnet__products(c, &x, at + bitnet__row(e->pair, x.stride));
+        }
+        for (t = 0, x.t = 0; t < s->n_tokens; t++, to_x += m->dim) {
+            for (k = 0; k < n_used; k++) {
+                const size_t choice = bitnet__row(t, n_used) + (size_t)k;
+                bitnet__add_share(bitnet__outputs(c, &x, c->pairs[choice], at, one),
+                                  c->shares[choice], x.n_rows, k > 0, y);
+            }
+            for (i = 0; i < x.n_rows; i++) to_x[i] += y[i];
+            if (!bitnet__all_finite(to_x, x.n_rows)) bitnet__note_nonfinite(c, t, thread);
+        }
+    }
 }
 
 /* ---- attention ---- */
@@ -12873,14 +13375,14 @@ static void bitnet__pairs_to_halves(const float *x, int n_rot, int n, float *y) 
 
 /* A query, rotated, from q to its place; also as int8, if the cache wants that. */
 static void bitnet__store_query(const bitnet__step *s, const float *q, const float *cos_sin,
-                                int32_t at, int32_t t, int thread) {
+                                int32_t n_rot, int32_t at, int32_t t, int thread) {
     bitnet_ctx *c = s->c;
     const bitnet_model *m = c->m;
     const int32_t hd = m->head_dim;
     float *y = c->queries + bitnet__row(at, hd);
     int8_t *codes;
-    if (m->family->adjacent) bitnet__pairs_to_halves(q, m->n_rot, hd, y);
-    c->k.rope(m->family->adjacent ? y : q, cos_sin, m->n_rot, hd, c->cache->rounds, y);
+    if (m->family->adjacent) bitnet__pairs_to_halves(q, n_rot, hd, y);
+    c->k.rope(m->family->adjacent ? y : q, cos_sin, n_rot, hd, c->cache->rounds, y);
     if (!bitnet__is_int8(c->cache)) return;
     codes = c->query.q + bitnet__row(at, hd);
     c->query.scale[at] = 1.0f / c->k.quantize(y, hd, codes, &c->query.sum[at]);
@@ -12898,18 +13400,19 @@ static void bitnet__step_rope(const bitnet__step *s, int32_t from, int32_t to, i
     const float *q_gain = s->layer->norm[BITNET__Q_HEAD_NORM];
     const float *k_gain = s->layer->norm[BITNET__K_HEAD_NORM];
     for (t = from; t < to; t++) {
-        const float *cos_sin = c->rope[s->window > 0] + bitnet__row(t, m->n_rot);
+        const int32_t n_rot = s->layer->rope < 0 ? 0 : m->n_rot;       /* 0: nothing is rotated */
+        const float *cos_sin = n_rot ? c->rope[s->layer->rope] + bitnet__row(t, n_rot) : 0;
         float *q = c->q + bitnet__row(t, m->q_dim);
         float *k = c->kv + bitnet__row(t, 2 * m->kv_dim), *v = k + m->kv_dim;
         float *o = c->o + bitnet__row(t, m->q_dim);
         for (i = 0; i < m->n_kv_heads; i++, k += hd, v += hd) {
             for (j = 0; j < m->heads_per_kv; j++, q += hd) {
                 if (q_gain) c->k.rmsnorm(q, q_gain, hd, m->eps, q);
-                bitnet__store_query(s, q, cos_sin, bitnet__query_at(s, i, t) + j, t, thread);
+                bitnet__store_query(s, q, cos_sin, n_rot, bitnet__query_at(s, i, t) + j, t, thread);
             }
             if (k_gain) c->k.rmsnorm(k, k_gain, hd, m->eps, k);
-            if (adjacent) bitnet__pairs_to_halves(k, m->n_rot, hd, o);
-            c->k.rope(adjacent ? o : k, cos_sin, m->n_rot, hd, 0, k);
+            if (adjacent) bitnet__pairs_to_halves(k, n_rot, hd, o);
+            c->k.rope(adjacent ? o : k, cos_sin, n_rot, hd, 0, k);
             if (bitnet__cache_store(s, t, i, 0, k, (int8_t *)o) |
                 bitnet__cache_store(s, t, i, 1, v, (int8_t *)o))
                 bitnet__note_nonfinite(c, t, thread);
@@ -14204,7 +14707,7 @@ static void bitnet__step_quantize_hidden(const bitnet__step *s, int32_t from, in
 
 static void bitnet__step_ternary_head(const bitnet__step *s, int32_t from, int32_t to, int thread) {
     const bitnet__linear *head = &s->c->m->ternary_head;
-    bitnet__product x = {head, &s->c->act[0], 0, 0, 0, 0};
+    bitnet__product x = {head, &s->c->act[0], 0, 0, 0, 0, 0};
     x.row = bitnet__round_rows(s->c, from, head->n_out);
     x.n_rows = bitnet__round_rows(s->c, to, head->n_out) - x.row;
     x.n_tokens = s->n_tokens;

@@ -8,7 +8,8 @@
                [--save FILE] [--ask] [--help]
 
    Without MODEL it makes a random one in memory, with BitNet b1.58-2B-4T's shapes, or those of
-   --family qwen3-q2 (Ternary Bonsai 1.7B, a scale per 128 weights) and of the text embeddings,
+   --family qwen3-q2 (Ternary Bonsai 1.7B, a scale per 128 weights), maple (Maple-preview 20B-A1B,
+   256 experts, 8 for a token; 5.9 GB and as much to work with) and of the text embeddings,
    qwen3-embedding (0.6B) and gemma3-embedding (270M). A model of embeddings, which writes nothing,
    gets a table of its own: see the end. --kv-type f16, f32 or i8 is how the contexts keep keys and
    values (f16); the embeddings show f16 and i8. --quick leaves
@@ -173,7 +174,7 @@ static void measure_scales(void) {
 /* Bytes to read for a token of a run that decodes. */
 static double run_bytes(const table *t, int run) {
     const double last = runs[run].tokens ? runs[run].tokens : N_DECODE;
-    return token_bytes(t->k, t->head[run].bytes, last - (N_DECODE - 1) / 2.0);
+    return token_bytes(t->k, 1, t->head[run].bytes, last - (N_DECODE - 1) / 2.0);
 }
 
 static void report_run(table *t, int run) {
@@ -308,8 +309,8 @@ typedef struct option {
 #define IN_FLAG_BY(where, keep) 0, 0, 0, &where, keep
 
 static const option options[] = {
-    {"--family", "NAME", "random: bitnet (default), qwen3-embedding, gemma3-embedding or "
-     "qwen3-q2", IN_TEXT(family)},
+    {"--family", "NAME", "random: bitnet (default), qwen3-embedding, gemma3-embedding, "
+     "qwen3-q2 or maple", IN_TEXT(family)},
     {"-t", "N", "threads (all processors)", IN_NUMBER(threads, MAX_THREADS)},
     {"-r", "ROUNDS", "of measuring; shown are medians (3)", IN_NUMBER(rounds, MAX_ROUNDS)},
     {"--kernel", "NAME", "this kernel table alone", IN_TEXT(kernel)},

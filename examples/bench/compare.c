@@ -108,7 +108,7 @@ static void show_limit(const test *t, int full, double tok_s) {
     double limit = -1, reached = 0;
     if (!f->n_prompt) {
         limit = median(bandwidth, rounds);
-        reached = tok_s * token_bytes(kernels, t->head[full].bytes, positions) * 1e-9;
+        reached = tok_s * token_bytes(kernels, 1, t->head[full].bytes, positions) * 1e-9;
     } else if (!f->n_gen) {
         limit = median(peak, rounds);
         reached = tok_s * layer_weights() * 1e-9;

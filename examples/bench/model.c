@@ -44,41 +44,47 @@ static void put_bytes(const void *p, size_t n) {
     file_size += n;
 }
 
-/* Appends a GGUF string (s) or an int as 32 (i) or 64 bits (q), little-endian. */
+/* Appends a GGUF string (s), an int as 32 (i) or 64 bits (q), or a size_t as 64 (z),
+   little-endian. */
 static void put(const char *types, ...) {
     va_list args;
     va_start(args, types);
     for (; *types; types++) {
         const char *s = *types == 's' ? va_arg(args, const char *) : 0;
-        uint32_t v = s ? (uint32_t)strlen(s) : (uint32_t)va_arg(args, int);
-        uint8_t b[8] = {(uint8_t)v, (uint8_t)(v >> 8), (uint8_t)(v >> 16), (uint8_t)(v >> 24)};
+        uint64_t v = s ? strlen(s) : *types == 'z' ? va_arg(args, size_t)
+                                                   : (uint32_t)va_arg(args, int);
+        uint8_t b[8];
+        int i;
+        for (i = 0; i < 8; i++) b[i] = (uint8_t)(v >> 8 * i);
         put_bytes(b, *types == 'i' ? 4 : 8);
-        if (s) put_bytes(s, v);
+        if (s) put_bytes(s, (size_t)v);
     }
     va_end(args);
 }
 
-enum { F32 = 0, F16 = 1, I2_S = 36, PQ2_0 = 142, NORM = -1 };
-enum { U32 = 4, FLOAT32 = 6, STRING = 8, ARRAY = 9 };
+enum { F32 = 0, F16 = 1, Q6_K = 14, TQ2_0 = 35, I2_S = 36, PQ2_0 = 142, NORM = -1, LINEAR = -2 };
+enum { U32 = 4, FLOAT32 = 6, BOOL = 7, STRING = 8, ARRAY = 9 };
 
 /* The families: a random model has one's published shapes. */
-enum { ONE, DIM, FFN, Q, KV, HEAD, SIZES };
-enum { BITNET = 1, QWEN = 2, GEMMA = 4, GROUPS = 8, EMBEDS = QWEN | GEMMA,
-       HEAD_NORMS = EMBEDS | GROUPS, ALL = BITNET | HEAD_NORMS };
+enum { ONE, DIM, FFN, Q, KV, HEAD, EXPERTS, USED, WINDOW, SIZES };
+enum { BITNET = 1, QWEN = 2, GEMMA = 4, GROUPS = 8, MAPLE = 16, EMBEDS = QWEN | GEMMA,
+       HEAD_NORMS = EMBEDS | GROUPS | MAPLE, ALL = BITNET | HEAD_NORMS, DENSE = ALL & ~MAPLE };
 static const struct family {
     const char *name, *arch;
-    int bit, norm_type, n_vocab, n_layers, n_ctx;
+    int bit, norm_type, linear_type, n_vocab, n_layers, n_ctx;
     uint32_t freq_base;                /* the bits of a float */
     int size[SIZES];
 } families[] = {
-    {"bitnet", "bitnet-b1.58", BITNET, F32, 128256, 30, 4096, 0x48f42400,
-     {1, 2560, 6912, 2560, 640, 128}},
-    {"qwen3-embedding", "qwen3", QWEN, F16, 151936, 28, 32768, 0x49742400,
-     {1, 1024, 3072, 2048, 1024, 128}},
-    {"gemma3-embedding", "gemma3", GEMMA, F16, 262144, 18, 32768, 0x461c4000,
-     {1, 640, 2048, 1024, 256, 256}},
-    {"qwen3-q2", "qwen3", GROUPS, F32, 151936, 28, 32768, 0x49742400,
-     {1, 2048, 6144, 2048, 1024, 128}}
+    {"bitnet", "bitnet-b1.58", BITNET, F32, I2_S, 128256, 30, 4096, 0x48f42400,
+     {1, 2560, 6912, 2560, 640, 128, 0, 0, 0}},
+    {"qwen3-embedding", "qwen3", QWEN, F16, I2_S, 151936, 28, 32768, 0x49742400,
+     {1, 1024, 3072, 2048, 1024, 128, 0, 0, 0}},
+    {"gemma3-embedding", "gemma3", GEMMA, F16, I2_S, 262144, 18, 32768, 0x461c4000,
+     {1, 640, 2048, 1024, 256, 256, 0, 0, 0}},
+    {"qwen3-q2", "qwen3", GROUPS, F32, PQ2_0, 151936, 28, 32768, 0x49742400,
+     {1, 2048, 6144, 2048, 1024, 128, 0, 0, 0}},
+    {"maple", "maple", MAPLE, F32, TQ2_0, 151936, 24, 131072, 0x461c4000,
+     {1, 2048, 512, 2048, 512, 128, 256, 8, 512}}
 };
 static const struct family *family = &families[0];
 
@@ -89,76 +95,110 @@ void set_family(const char *name) {
             family = &families[i];
             return;
         }
-    fail(2, "the families are bitnet, qwen3-embedding, gemma3-embedding and qwen3-q2, not %s",
-         name);
+    fail(2, "the families are bitnet, qwen3-embedding, gemma3-embedding, qwen3-q2 and maple, not "
+         "%s", name);
 }
 
-/* The first two are of the model, the others of each layer. */
+/* The first three are of the model, the others of each layer. Those whose names end with _exps have
+   such a matrix for each expert. */
+enum { MODEL_PARTS = 3 };
 static const struct part { const char *name; int families, type, cols, rows; } parts[] = {
-    {"token_embd", ALL, F16, DIM, ONE}, {"output_norm", ALL, NORM, DIM, ONE},
+    {"token_embd", ALL, F16, DIM, ONE}, {"output", MAPLE, Q6_K, DIM, ONE},
+    {"output_norm", ALL, NORM, DIM, ONE},
     {"attn_norm", ALL, NORM, DIM, ONE}, {"attn_q_norm_in", EMBEDS, NORM, DIM, ONE},
-    {"attn_q", ALL, I2_S, DIM, Q}, {"attn_k_norm_in", EMBEDS, NORM, DIM, ONE},
-    {"attn_k", ALL, I2_S, DIM, KV}, {"attn_v_norm_in", EMBEDS, NORM, DIM, ONE},
-    {"attn_v", ALL, I2_S, DIM, KV}, {"attn_q_norm", HEAD_NORMS, NORM, HEAD, ONE},
+    {"attn_q", ALL, LINEAR, DIM, Q}, {"attn_k_norm_in", EMBEDS, NORM, DIM, ONE},
+    {"attn_k", ALL, LINEAR, DIM, KV}, {"attn_v_norm_in", EMBEDS, NORM, DIM, ONE},
+    {"attn_v", ALL, LINEAR, DIM, KV}, {"attn_q_norm", HEAD_NORMS, NORM, HEAD, ONE},
     {"attn_k_norm", HEAD_NORMS, NORM, HEAD, ONE}, {"attn_sub_norm", BITNET, NORM, Q, ONE},
-    {"attn_output_norm_in", EMBEDS, NORM, Q, ONE}, {"attn_output", ALL, I2_S, Q, DIM},
+    {"attn_output_norm_in", EMBEDS, NORM, Q, ONE}, {"attn_output", ALL, LINEAR, Q, DIM},
     {"post_attention_norm", GEMMA, NORM, DIM, ONE}, {"ffn_norm", ALL, NORM, DIM, ONE},
-    {"ffn_gate_norm_in", EMBEDS, NORM, DIM, ONE}, {"ffn_gate", ALL, I2_S, DIM, FFN},
-    {"ffn_up_norm_in", EMBEDS, NORM, DIM, ONE}, {"ffn_up", ALL, I2_S, DIM, FFN},
+    {"ffn_gate_norm_in", EMBEDS, NORM, DIM, ONE}, {"ffn_gate", DENSE, LINEAR, DIM, FFN},
+    {"ffn_up_norm_in", EMBEDS, NORM, DIM, ONE}, {"ffn_up", DENSE, LINEAR, DIM, FFN},
     {"ffn_sub_norm", BITNET, NORM, FFN, ONE}, {"ffn_down_norm_in", EMBEDS, NORM, FFN, ONE},
-    {"ffn_down", ALL, I2_S, FFN, DIM}, {"post_ffw_norm", GEMMA, NORM, DIM, ONE}
+    {"ffn_down", DENSE, LINEAR, FFN, DIM}, {"post_ffw_norm", GEMMA, NORM, DIM, ONE},
+    {"ffn_gate_inp", MAPLE, F32, DIM, EXPERTS}, {"ffn_gate_exps", MAPLE, LINEAR, DIM, FFN},
+    {"ffn_up_exps", MAPLE, LINEAR, DIM, FFN}, {"ffn_down_exps", MAPLE, LINEAR, FFN, DIM}
 };
 enum { N_PARTS = sizeof parts / sizeof parts[0] };
 
-/* One pattern again and again. Its length, a prime number of F16 or blocks, makes rows differ. */
-static void put_weights(int type, int bytes) {
-    enum { PATTERN = 2 * 524287, BLOCKS = 34 * 30829 };
-    static uint8_t patterns[3][PATTERN];
-    const int length = type == PQ2_0 ? BLOCKS : PATTERN;
-    uint8_t *p = patterns[type == PQ2_0 ? 2 : type == F16];
-    uint32_t v, r = 1;
+/* The types of weights: n of them take so many bytes, of which those at `scale` are an F16 scale
+   with this exponent (-1: there is none). So many blocks that follow each other are alike in it, as
+   those of a row. A pattern has `units` of them, or of two bytes: a prime number, which makes rows
+   differ. */
+static const struct weights { int type, n, bytes, scale, exponent, alike, units; } weights[] = {
+    {F32, 1, 4, -1, 0, 1, 524287}, {F16, 1, 2, -1, 0, 1, 524287}, {I2_S, 8, 2, -1, 0, 1, 524287},
+    {PQ2_0, 128, 34, 0, 9, 1, 30829}, {TQ2_0, 256, 66, 64, 9, 8, 7919},
+    {Q6_K, 256, 210, 208, 2, 1, 7919}
+};
+enum { N_WEIGHTS = sizeof weights / sizeof weights[0] };
+
+static const struct weights *weights_of(int type) {
+    const struct weights *w = weights;
+    while (w->type != type) w++;
+    return w;
+}
+
+/* Random weights in two bytes: of floats in +-2^-10 to 2^-6; codes 0, 1, 1, 2; or anything. */
+static uint32_t two_bytes(int type, uint32_t v, int upper) {
+    if (type == F32) return upper ? (v & 0x8000) | (117 + (v >> 16 & 3)) << 7 : v & 0xffff;
+    if (type == F16) return (v & 0x83ff) | (5 + (v >> 16 & 3)) << 10;
+    return type == Q6_K ? v & 0xffff : (v & 0x5555) | (v & ~(v << 1) & 0xaaaa);
+}
+
+/* One pattern again and again. */
+static void put_weights(const struct weights *w, size_t bytes) {
+    static uint8_t *patterns[N_WEIGHTS];
+    const int unit = w->bytes * w->alike, length = w->units * unit;
+    uint8_t **p = &patterns[w - weights];
+    uint32_t v, r = 1, scale = 0;
     int i;
-    for (i = 0; i < length && bytes && file && p[length - 1] == 0; i += 2) {
-        v = (r = r * 1664525u + 1013904223u) >> 12;
-        if (type == F16) v = (v & 0x83ff) | (5 + (v >> 16 & 3)) << 10;   /* +-2^-10 to 2^-6 */
-        else if (type == PQ2_0 && i % 34 == 0) v = 0x2500 | (v & 0x3ff);    /* about 0.02 */
-        else v = (v & 0x5555) | (v & ~(v << 1) & 0xaaaa);                /* codes 0, 1, 1, 2 */
-        p[i] = (uint8_t)v;
-        p[i + 1] = (uint8_t)(v >> 8);
+    if (!*p) {
+        *p = (uint8_t *)malloc((size_t)length);
+        if (!*p) fail(1, "no memory for a random model");
+        for (i = 0; i < length; i += 2) {
+            v = (r = r * 1664525u + 1013904223u) >> 12;
+            if (i % unit == 0) scale = (uint32_t)w->exponent << 10 | (v & 0x3ff);
+            v = w->scale >= 0 && i % w->bytes == w->scale ? scale : two_bytes(w->type, v, i % 4);
+            (*p)[i] = (uint8_t)v;
+            (*p)[i + 1] = (uint8_t)(v >> 8);
+        }
     }
-    for (; bytes > length; bytes -= length) put_bytes(p, (size_t)length);
-    put_bytes(p, (size_t)bytes);
-    if (type == I2_S) put("iiqqq", 0x3ca3d70a, 0, 0, 0, 0);              /* the scale, 0.02 */
+    for (; bytes > (size_t)length; bytes -= (size_t)length) put_bytes(*p, (size_t)length);
+    put_bytes(*p, bytes);
+    if (w->type == I2_S) put("iiqqq", 0x3ca3d70a, 0, 0, 0, 0);           /* the scale, 0.02 */
 }
 
 /* A norm's gains, all 1. */
-static void put_ones(int bytes) {
+static void put_ones(size_t bytes) {
     for (; bytes > 0; bytes -= 4) put("i", family->norm_type == F32 ? 0x3f800000 : 0x3c003c00);
 }
 
 /* A tensor: its entry in the directory, or its bytes. Sizes are multiples of 32. */
-static void put_tensor(const struct part *part, int layer, int directory, int *at) {
+static void put_tensor(const struct part *part, int layer, int directory, size_t *at) {
     const int cols = family->size[part->cols];
-    const int rows = part == &parts[0] ? family->n_vocab : family->size[part->rows];
-    const int type = part->type == NORM ? family->norm_type : family->bit == GROUPS ? PQ2_0
-                                                            : part->type;
-    const int n = cols * rows;
-    const int bytes = type == F32 ? 4 * n : type == F16 ? 2 * n : type == I2_S ? n / 4
-                                                                             : n / 128 * 34;
+    const int rows = part < parts + 2 ? family->n_vocab : family->size[part->rows];
+    const int experts = strstr(part->name, "_exps") ? family->size[EXPERTS] : 0;
+    const int type = part->type == NORM ? family->norm_type : part->type == LINEAR
+                                        ? family->linear_type : part->type;
+    const struct weights *w = weights_of(family->bit == GROUPS && part->type == F16 ? PQ2_0 : type);
+    const size_t n = (size_t)cols * (size_t)rows * (size_t)(experts ? experts : 1);
+    const size_t bytes = n / (size_t)w->n * (size_t)w->bytes;
     char name[64];
     if (layer < 0) snprintf(name, sizeof name, "%s.weight", part->name);
     else snprintf(name, sizeof name, "blk.%d.%s.weight", layer, part->name);
-    if (directory) put("siqqiq", name, 2, cols, rows, type, *at);
+    if (directory && experts) put("siqqqiz", name, 3, cols, rows, experts, w->type, *at);
+    else if (directory) put("siqqiz", name, 2, cols, rows, w->type, *at);
     else if (part->type == NORM) put_ones(bytes);
-    else put_weights(type, bytes);
-    *at += bytes + (type == I2_S ? 32 : 0);
+    else put_weights(w, bytes);
+    *at += bytes + (w->type == I2_S ? 32 : 0);
 }
 
 /* All tensors; returns their number. */
 static int put_tensors(int directory) {
-    int layer, k, at = 0, n = 0;
+    size_t at = 0;
+    int layer, k, n = 0;
     for (layer = -1; layer < family->n_layers; layer++)
-        for (k = layer < 0 ? 0 : 2; k < (layer < 0 ? 2 : N_PARTS); k++) {
+        for (k = layer < 0 ? 0 : MODEL_PARTS; k < (layer < 0 ? MODEL_PARTS : N_PARTS); k++) {
             if (!(parts[k].families & family->bit)) continue;
             put_tensor(&parts[k], layer, directory, &at);
             n++;
@@ -186,12 +226,27 @@ static void put_key(const char *name, int type, uint32_t value) {
     put("sii", key, type, (int)value);
 }
 
+/* The keys of a model with experts: 7. */
+static void put_expert_keys(void) {
+    const uint8_t slides[4] = {1, 1, 1, 0};
+    int i;
+    put_key("expert_count", U32, (uint32_t)family->size[EXPERTS]);
+    put_key("expert_used_count", U32, (uint32_t)family->size[USED]);
+    put_key("expert_feed_forward_length", U32, (uint32_t)family->size[FFN]);
+    put_key("rope.dimension_count", U32, (uint32_t)family->size[HEAD] / 2);
+    put_key("attention.layer_norm_rms_epsilon", FLOAT32, 0x358637bd);     /* 1e-6 */
+    put_key("attention.sliding_window", U32, (uint32_t)family->size[WINDOW]);
+    put_key("attention.sliding_window_pattern", ARRAY, BOOL);
+    put("q", family->n_layers);
+    for (i = 0; i < family->n_layers; i += 4) put_bytes(slides, 4);
+}
+
 /* n_tensors is known when the file is written for the second time. */
 static int put_model(int n_tensors) {
     const int embeds = (family->bit & EMBEDS) != 0;
     file_size = 0;
     put_bytes("GGUF\3\0\0", 8);
-    put("qq", n_tensors, 13 + embeds);                    /* tensors and keys */
+    put("qq", n_tensors, 13 + embeds + 7 * (family->bit == MAPLE));       /* tensors and keys */
     put("sis", "general.architecture", STRING, family->arch);
     put_key("context_length", U32, (uint32_t)family->n_ctx);
     put_key("embedding_length", U32, (uint32_t)family->size[DIM]);
@@ -202,6 +257,7 @@ static int put_model(int n_tensors) {
     put_key("attention.key_length", U32, (uint32_t)family->size[HEAD]);
     put_key("rope.freq_base", FLOAT32, family->freq_base);
     if (embeds) put_key("pooling_type", U32, 3);
+    if (family->bit == MAPLE) put_expert_keys();
     put("sis", "tokenizer.ggml.model", STRING, "gpt2");
     put("sis", "tokenizer.ggml.pre", STRING, "llama-bpe");
     put_vocabulary();
@@ -220,6 +276,26 @@ void make_model(void) {
 
 /* ---- reading and writing ---- */
 
+/* What the file says of layers that see only so many positions. */
+static double window;
+static int n_sliding;
+
+static void read_window(void) {
+    char name[128];
+    bitnet_gguf *g = 0;
+    bitnet_gguf_key key;
+    bitnet_gguf_value one = {0};
+    if (bitnet_gguf_open_memory(file, file_size, 0, &g, 0)) return;
+    n_sliding = 0;
+    snprintf(name, sizeof name, "%s.attention.sliding_window", info.arch);
+    if (!bitnet_gguf_find_key(g, name, &key) && bitnet_gguf_text(&key.value, name, 64) > 0)
+        window = strtod(name, 0);
+    snprintf(name, sizeof name, "%s.attention.sliding_window_pattern", info.arch);
+    if (!bitnet_gguf_find_key(g, name, &key))
+        while (bitnet_gguf_next(&key.value, &one)) n_sliding += one.data[0] != 0;
+    bitnet_gguf_close(g);
+}
+
 bitnet_model *load_model(const bitnet_kernels *k) {
     bitnet_model_params mp = {0};
     bitnet_model *m;
@@ -228,24 +304,35 @@ bitnet_model *load_model(const bitnet_kernels *k) {
     if (bitnet_model_load_memory(file, file_size, &mp, &m, &err))
         fail(1, "%s: %s", model_name, err.text);
     bitnet_model_get_info(m, &info);
+    read_window();
     return m;
 }
 
 double layer_weights(void) {
     double q = (double)info.n_heads * info.head_dim, kv = (double)info.n_kv_heads * info.head_dim;
-    return info.n_layers * (double)info.dim * (2 * q + 2 * kv + 3.0 * info.ffn_dim);
+    double ffn = 3.0 * info.ffn_dim * (info.n_experts ? info.n_experts_used : 1);
+    return info.n_layers * (double)info.dim * (2 * q + 2 * kv + ffn);
 }
 
-/* 2 bits for each weight, or 5/3; or 2, and 16 for each group. */
-double layer_bytes(const bitnet_kernels *k) {
-    if (info.group > 0) return layer_weights() * (0.25 + 2.0 / info.group);
-    return layer_weights() / (strstr(bitnet_kernels_name(k), "-tl2") ? 4.8 : 4);
+/* 2 bits for each weight, or 5/3; or 2, and 16 for each group. n tokens that choose experts at
+   random read those that any of them has chosen, and the router in F32. */
+double layer_bytes(const bitnet_kernels *k, int n) {
+    const double each = info.group > 0 ? 0.25 + 2.0 / info.group
+                      : strstr(bitnet_kernels_name(k), "-tl2") ? 1 / 4.8 : 0.25;
+    const double one = 3.0 * info.ffn_dim * info.dim * info.n_layers;
+    double unread = 1;
+    if (!info.n_experts) return layer_weights() * each;
+    for (; n > 0; n--) unread *= 1 - (double)info.n_experts_used / info.n_experts;
+    return (layer_weights() + (info.n_experts * (1 - unread) - info.n_experts_used) * one) * each +
+           4.0 * info.n_experts * info.dim * info.n_layers;
 }
 
-double token_bytes(const bitnet_kernels *k, double head_bytes, double positions) {
+double token_bytes(const bitnet_kernels *k, int n, double head_bytes, double positions) {
     const double head = (double)kv_head_bytes(kv_type, info.head_dim);
-    const double kv = 2 * head * info.n_layers * info.n_kv_heads;
-    return layer_bytes(k) + head_bytes + kv * positions;
+    const double kv = 2 * head * info.n_kv_heads;
+    const double seen = window > 0 && positions > window ? window : positions;
+    return layer_bytes(k, n) + head_bytes +
+           kv * n * (positions * (info.n_layers - n_sliding) + seen * n_sliding);
 }
 
 void eval_random(bitnet_ctx *c, int32_t n) {

@@ -13,19 +13,20 @@ extern size_t file_size;
 
 void read_file(const char *path);
 /* A random model instead, of a family: bitnet (BitNet b1.58-2B-4T, the default), qwen3-embedding
-   (0.6B), gemma3-embedding (270M) or qwen3-q2 (Ternary Bonsai 1.7B). */
+   (0.6B), gemma3-embedding (270M), qwen3-q2 (Ternary Bonsai 1.7B) or maple (20B, with experts). */
 void set_family(const char *name);
 extern bitnet_kv_type kv_type;         /* what contexts keep keys and values as */
 void make_model(void);
 
 /* Loads the file for these kernels and fills info. */
 bitnet_model *load_model(const bitnet_kernels *k);
-/* The ternary weights of the model, and the bytes they take in these kernels' layout. */
+/* The ternary weights that a token is multiplied with, and the bytes that the layers of a pass of n
+   tokens read in these kernels' layout. */
 double layer_weights(void);
-double layer_bytes(const bitnet_kernels *k);
-/* Bytes to read for a token: the ternary weights; what it needs of the head and its copy; keys and
-   values of that many positions. */
-double token_bytes(const bitnet_kernels *k, double head_bytes, double positions);
+double layer_bytes(const bitnet_kernels *k, int n);
+/* Bytes to read for n sequences that write a token each: the layers; what they need of the head and
+   its copy; for each, keys and values of that many positions. */
+double token_bytes(const bitnet_kernels *k, int n, double head_bytes, double positions);
 /* A context whose copy of the output head is built: the first samples do that, part by part.
    *screen_s is how long they took, *first_s the clock after the first of them, *mb the context's
    size; all may be 0. */

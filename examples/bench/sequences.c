@@ -182,7 +182,7 @@ void measure_sequences(const bitnet_model *m, const bitnet_kernels *k, int n_thr
 static double least_seconds(const row *r, double gb_s, double gmac_s) {
     const double copy = info.head_copy_bytes ? (double)info.n_vocab * info.dim : 0;
     const double positions = BEGINNING + (N_DECODE + 1) / 2.0;
-    const double bytes = token_bytes(kernels, r->w->head_bytes, r->n * positions);
+    const double bytes = token_bytes(kernels, r->n, r->w->head_bytes, positions);
     const double macs = r->n * (layer_weights() + 2 * copy);
     return bytes * 1e-9 / gb_s + (gmac_s > 0 ? macs * 1e-9 / gmac_s : 0);
 }

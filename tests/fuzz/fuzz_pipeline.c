@@ -5,9 +5,11 @@
 #include "../../examples/convert/pack.h"
 #include "../unit/ternary_builder.h"
 
-/* The first 12 are small. Of the others one input in 64 has one of 4, and one in 21 one of 3 whose
-   weights have a scale per group, the last of which is a minicpm with longrope. */
-enum { PIPELINE_SMALL = 12, PIPELINE_GROUPED = 16, PIPELINE_MINICPM = 18, PIPELINE_MODELS };
+/* The first 12 are small. Of the others one input in 64 has one of 4, one in 21 one of 3 whose
+   weights have a scale per group, the last of which is a minicpm with longrope, or the last one,
+   whose layer has experts. */
+enum { PIPELINE_SMALL = 12, PIPELINE_GROUPED = 16, PIPELINE_MINICPM = 18, PIPELINE_EXPERTS,
+       PIPELINE_MODELS };
 
 typedef struct pipeline_model {
     gb_model g;
@@ -101,6 +103,20 @@ static void pipeline_longrope(gb_file *f) {
     gb_put_matrix(f, "rope_factors_short.weight", GB_TENSOR_F32, factors, 64, 0);
 }
 
+static void pipeline_experts(gb_file *f) {
+    gb_key_u32(f, "maple.expert_count", (uint32_t)f->experts);
+    gb_key_u32(f, "maple.expert_used_count", 2);
+    gb_key_array(f, "maple.expert_feed_forward_length", GB_U32, 2);
+    gb_uint(&f->keys, 64, 4);
+    gb_uint(&f->keys, 64, 4);
+    gb_key_u32(f, "maple.attention.sliding_window", 2);
+    gb_key_array(f, "maple.attention.sliding_window_pattern", GB_BOOL, 2);
+    gb_uint(&f->keys, 1, 2);           /* the first slides */
+    gb_key_array(f, "maple.swiglu_clamp_exp", GB_F32, 2);
+    gb_float(&f->keys, 0.0f);
+    gb_float(&f->keys, 0.5f);
+}
+
 /* Built when first asked for, and kept. */
 static pipeline_model *pipeline_get(int i) {
     static pipeline_model models[PIPELINE_MODELS];
@@ -133,7 +149,8 @@ static pipeline_model *pipeline_get(int i) {
          {0, 0, 0}},
         {"llama", 128, 2, 1, 1, 0, 0, 42, 0, IMP_Q2, BITNET_I2S_128, {0, 0, 0}},
         {"qwen3", 128, 2, 1, 1, 1, 0, 1, 42, IMP_PQ2, BITNET_I2S_128, {0, 0, 0}},
-        {"minicpm", 256, 2, 1, 1, 0, 0, IMP_TQ2, 0, IMP_TQ2, BITNET_I2S_128, {0, 0, 0}}
+        {"minicpm", 256, 2, 1, 1, 0, 0, IMP_TQ2, 0, IMP_TQ2, BITNET_I2S_128, {0, 0, 0}},
+        {"maple", 64, 2, 1, 2, 1, 0, 1, 1, IMP_Q2, BITNET_I2S_128, {0, 0, 0}}
     };
     static const char *const words[] = {"the", " a"}, *const merges[] = {"t h", "h e", "th e"};
     pipeline_model *m = &models[i];
@@ -155,6 +172,13 @@ static pipeline_model *pipeline_get(int i) {
     if (g->arch && !g->untied && !strcmp(g->arch, "qwen3")) g->file.add_keys = pipeline_pooling;
     if (g->arch && !strcmp(g->arch, "gemma3")) g->file.add_keys = pipeline_window;
     if (i == PIPELINE_MINICPM) g->file.add_keys = pipeline_longrope;
+    if (i == PIPELINE_EXPERTS) {
+        g->file.experts = 3;
+        g->file.add_keys = pipeline_experts;
+        imp.type = imp.number = IMP_Q2;
+        imp.differ = 1;
+        g->encode = imp_encode;
+    }
     g->n_ctx = 16;
     g->eps = 1e-5f;
     g->freq_base = 10000.0f;
@@ -166,9 +190,9 @@ static pipeline_model *pipeline_get(int i) {
     g->seed = (uint64_t)i;
     pipeline_type = kinds[i].type;
     pipeline_tile = m->tile = kinds[i].tile;
-    if (i >= PIPELINE_GROUPED) raw = pipeline_groups(g, pipeline_type);
+    if (i >= PIPELINE_GROUPED && i < PIPELINE_EXPERTS) raw = pipeline_groups(g, pipeline_type);
     else {
-        if (pipeline_type) g->encode = pipeline_encode;
+        if (pipeline_type && i < PIPELINE_GROUPED) g->encode = pipeline_encode;
         g->embed_raw = raw = pipeline_blocks(g, g->embed_type, &g->embed_raw_size);
         if (g->untied)
             g->head_raw = head_raw = pipeline_blocks(g, g->head_type, &g->head_raw_size);
@@ -321,7 +345,8 @@ FUZZ_TARGET(pipeline) {
     fuzz_input in = {data, size};
     const int chosen = fuzz_range(&in, 0, 255), fail = fuzz_range(&in, 0, 95);
     const pipeline_model *m = pipeline_get(
-        chosen < 240   ? chosen % PIPELINE_SMALL
+        chosen < 228   ? chosen % PIPELINE_SMALL
+        : chosen < 240 ? PIPELINE_EXPERTS
         : chosen < 248 ? PIPELINE_GROUPED + chosen % 2
         : chosen < 252 ? PIPELINE_MINICPM : PIPELINE_SMALL + chosen % 4);
     const int other = fuzz_range(&in, 0, 15) % bitnet_kernels_count();

@@ -252,6 +252,17 @@ tq1_0|--to tq1_0
 tq2_0|--to tq2_0
 END
 done
+# experts: a tensor of three dimensions keeps them
+if [ -f "$shared/mp.gguf" ]; then
+    makes experts "$shared/mp.gguf" "$out" --to tq1_0 --copy
+    cp "$out" "$tmp/made/experts.gguf"
+    run --inspect "$out"
+    says experts-dims "blk.3.ffn_up_exps.weight TQ1_0 \[256, 256, 10\]"
+    run --verify "$shared/mp.gguf" "$tmp/made/experts.gguf"
+    check experts-verify "exit code $rc: $(tail -n 1 "$tmp/out")" test $rc -eq 0
+    makes experts-back "$tmp/made/experts.gguf" "$out" --to tq2_0 --copy
+    same_data experts-back-data "$shared/mp.gguf"
+else skip experts "models/mp.gguf is not in BITNET_TEST_DATA"; fi
 
 # a scale beside the weights: what is in the tensor means nothing in I2_S, and is a factor in blocks. Nothing loads these
 # files, because output_norm is missing.

@@ -74,6 +74,7 @@ typedef struct gb_file {
     /* changes: a key or tensor to leave out; a function that adds keys; one that sees each tensor
        and returns 1 to leave its data out */
     const char *omit;
+    uint64_t experts;                  /* matrices in a tensor whose name ends with _exps.weight */
     void (*add_keys)(struct gb_file *f);
     int (*tensor_hook)(const char *name, uint32_t *type, uint32_t *n_dims, uint64_t dims[8],
                        uint64_t *offset);
@@ -133,6 +134,11 @@ static inline void gb_tensor(gb_file *f, const char *name, uint32_t type, uint64
     offset = f->data.n;
     dims[0] = n_cols;
     dims[1] = n_rows;
+    if (f->experts && strstr(name, "_exps.weight")) {
+        dims[1] = n_rows / f->experts;
+        dims[2] = f->experts;
+        n_dims = 3;
+    }
     if (f->tensor_hook && f->tensor_hook(name, &type, &n_dims, dims, &offset)) size = 0;
     gb_string(&f->dir, name, strlen(name));
     gb_uint(&f->dir, n_dims, 4);
@@ -190,6 +196,7 @@ typedef struct gb_linear {
 } gb_linear;
 typedef struct gb_layer {
     float *attn_norm, *attn_sub_norm, *ffn_norm, *ffn_sub_norm;
+    float *q_norm, *k_norm, *router;   /* of layers with experts, whose matrices are below others */
     gb_linear q, k, v, o, gate, up, down;
 } gb_layer;
 
@@ -432,6 +439,22 @@ static inline void gb_put_more_norms(gb_model *m, int i, int hd) {
     }
 }
 
+/* Architecture maple has head norms, and experts in place of an FFN. */
+static inline void gb_make_experts(gb_model *m, int i, int hd) {
+    const int n = (int)m->file.experts;
+    gb_layer *l = &m->layer[i];
+    char name[64];
+#define GB_NAME(what) (snprintf(name, sizeof name, "blk.%d." what ".weight", i), name)
+    l->q_norm = gb_make_norm(m, GB_NAME("attn_q_norm"), hd);
+    l->k_norm = gb_make_norm(m, GB_NAME("attn_k_norm"), hd);
+    l->router = gb_random_matrix(&m->seed, m->dim, (size_t)n * (size_t)m->dim);
+    gb_put_matrix(&m->file, GB_NAME("ffn_gate_inp"), GB_TENSOR_F32, l->router, m->dim, n);
+    gb_make_linear(m, GB_NAME("ffn_gate_exps"), m->dim, n * m->ffn, 0, &l->gate);
+    gb_make_linear(m, GB_NAME("ffn_up_exps"), m->dim, n * m->ffn, 0, &l->up);
+    gb_make_linear(m, GB_NAME("ffn_down_exps"), m->ffn, n * m->dim, 0, &l->down);
+#undef GB_NAME
+}
+
 static inline void gb_make_layer(gb_model *m, int i, int hd) {
     gb_layer *l = &m->layer[i];
     char name[64];
@@ -444,6 +467,10 @@ static inline void gb_make_layer(gb_model *m, int i, int hd) {
         l->attn_sub_norm = gb_make_norm(m, GB_NAME("attn_sub_norm"), m->heads * hd);
     gb_make_linear(m, GB_NAME("attn_output"), m->heads * hd, m->dim, m->identity, &l->o);
     l->ffn_norm = gb_make_norm(m, GB_NAME("ffn_norm"), m->dim);
+    if (m->file.experts) {
+        gb_make_experts(m, i, hd);
+        return;
+    }
     gb_make_linear(m, GB_NAME("ffn_gate"), m->dim, m->ffn, 0, &l->gate);
     gb_make_linear(m, GB_NAME("ffn_up"), m->dim, m->ffn, 0, &l->up);
     if (!m->no_sub_norms) l->ffn_sub_norm = gb_make_norm(m, GB_NAME("ffn_sub_norm"), m->ffn);
@@ -502,6 +529,9 @@ static inline void gb_free_model(gb_model *m) {
         free(l->attn_sub_norm);
         free(l->ffn_norm);
         free(l->ffn_sub_norm);
+        free(l->q_norm);
+        free(l->k_norm);
+        free(l->router);
         gb_free_linear(&l->q);
         gb_free_linear(&l->k);
         gb_free_linear(&l->v);

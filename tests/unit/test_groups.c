@@ -1426,7 +1426,7 @@ static void test_refused_arch(void) {
         {"qwen3next", "linear attention"}, {"qwen3moe", "experts"}
     };
     static const char *const all[] = {"bitnet-b1.58", "bitnet-25", "bitnet", "llama", "minicpm",
-                                      "qwen3", "gemma3"};
+                                      "qwen3", "gemma3", "maple"};
     const size_t n_all = sizeof all / sizeof all[0];
     bitnet_error err;
     bitnet_model *m = 0;
