@@ -1592,7 +1592,7 @@ struct bitnet_kernels {
    bitnet is compiled so.
 
    The KB are of gcc 12 -O2 on x86-64. There the smallest program has 478 KB, stripped. Made so,
-   it has 212 KB; with -O2 in place of -Os 257 KB, and then it writes faster by a third:
+   it has 218 KB; with -O2 in place of -Os 263 KB, and then it writes faster by a third:
 
        cc -Os -s -fno-asynchronous-unwind-tables -ffunction-sections -fdata-sections
           -Wl,--gc-sections -DBITNET_STATIC -DBITNET_NO_AVXVNNI -DBITNET_NO_AVX512 -DBITNET_NO_TL2
@@ -7547,10 +7547,10 @@ typedef struct bitnet__type {
            bits 5-0       scales 0-3            minima 0-3            3-0: scales 4-7: 3-0
                 7-6       scales 4-7: 5-4       minima 4-7: 5-4       7-4: minima 4-7: 3-0
 
-   d has 11 significant bits, a scale 7 and q of Q6_K 5 (or they are powers of two), scale and q of
-   the other types together at most 11. So for a finite d each product has at most 23 bits and is a
-   multiple of 2^-24 below 2^29: none is rounded. Only the difference is, once, so that even a
-   contraction would not change it. An infinite or NaN d gives infinite or NaN weights.
+   d has 11 significant bits, in Q6_K a scale 7 and q 5 (or they are powers of two), elsewhere scale
+   and q together at most 11. So for a finite d each product has at most 23 bits and is a multiple
+   of 2^-24 below 2^29: none is rounded. Only the difference is, once, so that even a contraction
+   would not change it. An infinite or NaN d gives infinite or NaN weights.
 
    Each block is copied first: then the compiler knows that the floats do not overlap it, and
    vectorises the loops. */

@@ -30,6 +30,7 @@ void read_bytes(const bitnet_gguf *g, const bitnet_gguf_tensor *t, uint64_t at, 
 
 /* ggml's number 39 means TL2 or MXFP4, so this also compares the names. */
 int is_type(const bitnet_gguf_tensor *t, uint32_t type);
+/* Can bitnet_floats_unpack read it? */
 int is_float(const bitnet_gguf_tensor *t);
 /* The embedding or the output head. */
 int is_head(const bitnet_gguf_tensor *t);

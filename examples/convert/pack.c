@@ -534,7 +534,7 @@ static int pack_k4(const float *x, int most, uint8_t *out) {
     int s, i;
     for (s = 0; s < 8; s++) {
         lines[s] = pack_best_line(x + 32 * s, most);
-        if (!(lines[s].scale <= scale)) scale = lines[s].scale;
+        if (!(lines[s].scale <= scale)) scale = lines[s].scale;    /* a NaN, too */
         if (!(lines[s].least <= least)) least = lines[s].least;
     }
     memset(out, 0, (size_t)bytes);
