@@ -11382,8 +11382,8 @@ static bitnet_result bitnet__load_rope(bitnet_model *m, bitnet_error *err) {
     const char *own = m->rope_original ? "rope_factors_short.weight" :
                       bitnet__find_tensor(&m->gguf, each) ? each : 0;
     bitnet_result r;
-    if (m->slides.at && (m->rope_factor < 1.0f || m->rope_factor > 1.0f || m->rope_length < 1.0 ||
-                         m->rope_length > 1.0))
+    if (m->slides.at && (m->rope_original || m->rope_factor < 1.0f || m->rope_factor > 1.0f ||
+                         m->rope_length < 1.0 || m->rope_length > 1.0))
         return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "GGUF keys '%s.rope.scaling.*': only "
                             "layers that slide have RoPE here, and that is not scaled", m->arch);
     if (m->slides.at)

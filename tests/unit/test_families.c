@@ -661,11 +661,12 @@ static void test_family_shapes(void) {
 
 /* ---- the gate that a file names ---- */
 
-/* Models with references: two of llama.cpp's kind, architecture bitnet, whose key says relu2; and
-   minicpm with longrope. */
+/* Models with references: two of llama.cpp's kind, architecture bitnet, whose key says relu2;
+   minicpm with longrope; weights of one bit, and Q2_0 with weights of +2. */
 static void test_family_models(void) {
     static const struct { const char *name; int n, n_vocab; } models[] = {
-        {"mb", 24, 1040}, {"relu2", 16, 1040}, {"mc", 24, 1200}
+        {"mb", 24, 1040}, {"relu2", 16, 1040}, {"mc", 24, 1200}, {"q1", 24, 1562},
+        {"q2t", 24, 1562}
     };
     size_t k;
     for (k = 0; k < sizeof models / sizeof models[0]; k++) {
@@ -679,7 +680,6 @@ static void test_family_models(void) {
         float *got, *want = (float *)gb_malloc((size_t)(n * n_vocab) * sizeof *want);
         double error = 1;
         int i, wrong = 0;
-        if (k == 2 && !bitnet__has_floats(bitnet__type_info(12))) SKIP("Q4_K is not supported");
         for (i = 0; i < n; i++) tokens[i] = 11 + 37 * i;
         snprintf(path, sizeof path, "models/%s.gguf", models[k].name);
         data = test_read_file(test_shared(path), &size);
