@@ -684,6 +684,7 @@ static void test_import_names(void) {
         {15, "Q8_K"}, {16, "IQ2_XXS"}, {17, "IQ2_XS"}, {18, "IQ3_XXS"}, {19, "IQ1_S"},
         {20, "IQ4_NL"}, {21, "IQ3_S"}, {22, "IQ2_S"}, {23, "IQ4_XS"}, {24, "I8"}, {25, "I16"},
         {26, "I32"}, {27, "I64"}, {28, "F64"}, {29, "IQ1_M"}, {30, "BF16"}, {37, "I8_S"},
+        {40, "NVFP4"}, {43, "unknown"}, {1u << 31, "unknown"}};
     size_t i;
     for (i = 0; i < sizeof types / sizeof types[0]; i++) {
         const int known = types[i].type != 37 && strcmp(types[i].name, "unknown");
