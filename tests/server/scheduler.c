@@ -53,6 +53,7 @@ struct MHD_Connection {
 };
 void MHD_suspend_connection(struct MHD_Connection *c) { c->suspended++; }
 void MHD_resume_connection(struct MHD_Connection *c) { c->resumed++; }
+void http_wake(void) {}
 const union MHD_ConnectionInfo *MHD_get_connection_info(struct MHD_Connection *c,
                                                         enum MHD_ConnectionInfoType type, ...) {
     static union MHD_ConnectionInfo info;
