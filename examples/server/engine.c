@@ -3,6 +3,7 @@
 #include <string.h>
 
 enum { MOST_BEST = 20, ECHO_ROWS = 16, BATCH = 256, PAGE = 64 };
+enum { MASK_STEPS = 1 << 18 };         /* of all masks before a pass: some milliseconds */
 enum { EMBED_TEXTS = 64, EMBED_TOKENS = 512 };   /* of a pass */
 enum { EMBED_CLIENTS = 256 };                    /* see turn_of */
 
@@ -34,6 +35,11 @@ struct engine {
 static int is_set(const int *cancelled) { return __atomic_load_n(cancelled, __ATOMIC_ACQUIRE); }
 static int is_cancelled(const engine_text *t) { return is_set(&t->cancelled); }
 
+/* Has this pass a part of the text, or a token of it? 0: no text. */
+static int is_in_pass(const engine_text *t) {
+    return t && t->gen && (!t->matcher || t->has_mask);
+}
+
 /* Asked during a pass. It goes on as long as one of its texts does: what a pass has done is lost
    when it stops, and clients that come and go could keep all others from going on. */
 static int is_for_nobody(void *ud) {
@@ -45,7 +51,7 @@ static int is_for_nobody(void *ud) {
     if (e->n_called) return 1;
     if (e->echoing) return is_cancelled(e->echoing);
     for (i = 0; i < e->params.n_slots; i++)
-        if (e->slots[i] && e->slots[i]->gen && !is_cancelled(e->slots[i])) return 0;
+        if (is_in_pass(e->slots[i]) && !is_cancelled(e->slots[i])) return 0;
     return 1;
 }
 
@@ -621,10 +627,24 @@ static void find_culprit(engine *e) {
     int32_t i;
     for (i = 0; i < e->params.n_slots; i++) {
         engine_text *t = e->slots[i];
-        if (!t || !t->gen) continue;
+        if (!is_in_pass(t)) continue;
         r = bitnet_gen_next(&t->gen, 1, &err);
         if (r == BITNET_OK) take_piece(e, t);
         else if (r != BITNET_ERR_CANCELLED) end_text(e, t, r, err.text);
+    }
+}
+
+/* Makes the masks of the tokens that come next. Most take a share of the steps at most. Where a
+   hostile grammar needs more its text waits for its mask, and the others need not. What is written
+   does not depend on it. */
+static void make_masks(engine *e) {
+    int32_t i, n = 0;
+    for (i = 0; i < e->params.n_slots; i++) n += e->slots[i] && e->slots[i]->matcher;
+    for (i = 0; i < e->params.n_slots; i++) {
+        engine_text *t = e->slots[i];
+        if (!t || !t->matcher) continue;
+        t->mask_steps = (t->mask_steps < 0 ? t->mask_steps : 0) + MASK_STEPS / n;
+        t->has_mask = bitnet_matcher_prepare(t->matcher, &t->mask_steps);
     }
 }
 
@@ -642,16 +662,17 @@ static int write_pass(engine *e) {
             echoes++;
             echo_part(e, e->slots[i]);
         }
+    make_masks(e);
     for (i = 0; i < e->params.n_slots; i++)
-        if (e->slots[i] && e->slots[i]->gen) e->gens[n++] = e->slots[i]->gen;
-    if (n == 0) return echoes + (e->n_waiting > 0);
+        if (is_in_pass(e->slots[i])) e->gens[n++] = e->slots[i]->gen;
+    if (n == 0) return echoes + (engine_busy(e) > 0 || e->n_waiting > 0);
     r = bitnet_gen_next(e->gens, n, &err);
     if (r == BITNET_ERR_CANCELLED) return n;     /* nothing has changed, and who it was ends next */
     if (r == BITNET_ERR_FULL || r == BITNET_ERR_MEMORY) make_room(e, r, err.text);
     else if (r != BITNET_OK) find_culprit(e);
     if (r != BITNET_OK) return n;
     for (i = 0; i < e->params.n_slots; i++)
-        if (e->slots[i] && e->slots[i]->gen) take_piece(e, e->slots[i]);
+        if (is_in_pass(e->slots[i])) take_piece(e, e->slots[i]);
     return n + echoes;
 }
 

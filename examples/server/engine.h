@@ -76,6 +76,8 @@ struct engine_text {
     int closed;
     bitnet_gen *gen;
     bitnet_matcher *matcher;
+    int32_t mask_steps;                /* that it has left for masks; < 0: it has taken more */
+    int has_mask;                      /* of its next token */
     engine_text *next;
     engine *owner;
     int cancelled;                     /* set by any thread */

@@ -512,11 +512,12 @@ static void tokenize_content(reader *in, buffer *out) {
     free(tokens);
 }
 
-http_error request_tokenize(service *s, char *body, size_t size, buffer *out) {
+http_error request_tokenize(service *s, const endpoint *how, char *body, size_t size, buffer *out) {
     reader in = {0};
     request r;
     memset(&r, 0, sizeof r);
     r.service = s;
+    r.endpoint = how;
     r.n = 1;
     in.r = &r;
     in.error = parse_json(&in.j, "the body", body, size);
@@ -525,7 +526,8 @@ http_error request_tokenize(service *s, char *body, size_t size, buffer *out) {
     return in.error;
 }
 
-http_error request_detokenize(service *s, char *body, size_t size, buffer *out) {
+http_error request_detokenize(service *s, const endpoint *how, char *body, size_t size,
+                              buffer *out) {
     reader in = {0};
     request r;
     uint32_t node, at, i;
@@ -533,6 +535,7 @@ http_error request_detokenize(service *s, char *body, size_t size, buffer *out) 
     buffer text = {0};
     memset(&r, 0, sizeof r);
     r.service = s;
+    r.endpoint = how;
     in.r = &r;
     in.error = parse_json(&in.j, "the body", body, size);
     node = failed(&in) ? 0 : field_get(&in, "tokens");

@@ -86,7 +86,8 @@ uint64_t request_mix(uint64_t x);
 
 /* /tokenize {"content": "...", "add_special": false, "parse_special": true} and /detokenize
    {"tokens": [...]}, as llama.cpp's server has them: the answer is added to out. */
-http_error request_tokenize(service *s, char *body, size_t size, buffer *out);
-http_error request_detokenize(service *s, char *body, size_t size, buffer *out);
+http_error request_tokenize(service *s, const endpoint *how, char *body, size_t size, buffer *out);
+http_error request_detokenize(service *s, const endpoint *how, char *body, size_t size,
+                              buffer *out);
 
 #endif

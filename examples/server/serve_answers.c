@@ -53,17 +53,6 @@ answer answer_read(job *j) {
 
 /* ---- the other addresses ---- */
 
-static http_error read_tokens(job *j, http_error (*make)(service *, char *, size_t, buffer *)) {
-    size_t size;
-    char *body = job_take_body(j, &size);
-    const http_error e = body ? make(&serving, body, size, &j->out)
-                              : http_error_of(503, "no memory");
-    return !e.status && j->out.failed ? http_error_of(503, "no memory") : e;
-}
-
-http_error read_tokenize(job *j) { return read_tokens(j, request_tokenize); }
-http_error read_detokenize(job *j) { return read_tokens(j, request_detokenize); }
-
 static void add_model(buffer *out) {
     const bitnet_model_info *info = &serving.info;
     buffer_text(out, "{\"id\":");

@@ -8,8 +8,6 @@
 
 /* On a reader's thread; see job. A request of the route's endpoint is for the engine. */
 http_error read_request(job *j);
-http_error read_tokenize(job *j);
-http_error read_detokenize(job *j);
 /* A connection that was suspended goes on: the answer is there, or its stream begins. */
 answer answer_read(job *j);
 

@@ -23,6 +23,8 @@ int http_is_socket(void);
 int http_start(void);
 /* Lets the last answers reach their clients. */
 void http_stop(void);
+/* Makes its thread look at all connections; without the lock. */
+void http_wake(void);
 
 /* Each counts the answer. r is taken over; type 0: it has no content. */
 answer http_send(struct MHD_Connection *c, int status, struct MHD_Response *r, const char *type);

@@ -2,6 +2,7 @@
 #include "reply.h"
 #include "serve.h"
 #include "serve_figures.h"
+#include "serve_http.h"
 #include "serve_log.h"
 #include "serve_peers.h"
 #include <stdlib.h>
@@ -501,7 +502,9 @@ static void empty_inbox(engine *e) {
 }
 
 void jobs_take(engine *e, int is_idle) {
+    static double last_wake;
     struct timespec until;
+    int wakes;
     pthread_mutex_lock(&serve_lock);
     if (is_idle && !inbox) {
         clock_gettime(CLOCK_REALTIME, &until);
@@ -514,7 +517,11 @@ void jobs_take(engine *e, int is_idle) {
     figures.waiting_texts = engine_waiting(e);
     figures.held_tokens = engine_held(e);
     show_life(serve_now());
+    wakes = peers_are_many() && serve_now() - last_wake >= 1;
     pthread_mutex_unlock(&serve_lock);
+    if (!wakes) return;
+    last_wake = serve_now();
+    http_wake();
 }
 
 /* ---- HTTP's side ---- */

@@ -71,3 +71,5 @@ static http_error read_by(job *j, http_error (*make)(service *, const endpoint *
 
 http_error read_template(job *j) { return read_by(j, llama_template); }
 http_error read_count(job *j) { return read_by(j, llama_count); }
+http_error read_tokenize(job *j) { return read_by(j, request_tokenize); }
+http_error read_detokenize(job *j) { return read_by(j, request_detokenize); }

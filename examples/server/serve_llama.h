@@ -12,6 +12,8 @@ answer answer_slots(job *j);
 
 /* On a reader's thread; see job. */
 http_error read_template(job *j);
+http_error read_tokenize(job *j);
+http_error read_detokenize(job *j);
 /* The tokens of a body of the route's endpoint. */
 http_error read_count(job *j);
 

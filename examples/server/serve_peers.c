@@ -106,6 +106,8 @@ static void set_since(struct MHD_Connection *c, double since) {
 void peer_has_request(struct MHD_Connection *c) { set_since(c, 0); }
 void peer_has_answer(struct MHD_Connection *c) { set_since(c, serve_now()); }
 
+int peers_are_many(void) { return n_peers >= 128; }
+
 /* ---- who has left ---- */
 
 /* The client may have sent more before, hence the end is looked for behind that. Where a system

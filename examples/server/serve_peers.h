@@ -24,5 +24,7 @@ void peer_has_answer(struct MHD_Connection *c);
    ends connections that have left or are too slow. It looks from time to time, however often it
    is called: the more connections, the more seldom. */
 void peers_look(double time);
+/* With the lock: 1 if libmicrohttpd may need http_wake. */
+int peers_are_many(void);
 
 #endif

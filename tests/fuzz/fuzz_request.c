@@ -144,8 +144,8 @@ static void request_parse_one(service *s, const endpoint *to, const uint8_t *dat
 static void request_convert(service *s, int back, const uint8_t *data, size_t size) {
     buffer out = {0};
     json j;
-    const http_error e = back ? request_detokenize(s, request_body(data, size), size, &out)
-                              : request_tokenize(s, request_body(data, size), size, &out);
+    const http_error e = back ? request_detokenize(s, 0, request_body(data, size), size, &out)
+                              : request_tokenize(s, 0, request_body(data, size), size, &out);
     if (e.status) request_check_error(&e);
     else {
         memset(&j, 0, sizeof j);

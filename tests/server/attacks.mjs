@@ -58,6 +58,29 @@ await runAll(
             same(await server.stop(), 0);
         },
 
+        // libmicrohttpd takes 128 events of epoll at a time, and must look at them before it waits for
+        // more. It would wait for a day.
+        async 'requests that come at the same moment are all answered'() {
+            const server = await start(serve, [...TINY, '--idle-timeout', '86400']);
+            const health = 'GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n';
+            let answers = 0;
+            const sockets = Array.from({ length: 128 }, () => {
+                const socket = net.connect(server.port, '127.0.0.1');
+                socket.on('data', d => (answers += d.toString().split('HTTP/1.1 200').length - 1));
+                return socket.on('error', () => {});
+            });
+            sockets.forEach(s => s.write(health));
+            await until(() => answers === 128, 'all have come in');
+            for (let i = 2; i < 5; i++) {
+                server.child.kill('SIGSTOP');
+                await Promise.all(sockets.map(s => new Promise(done => s.write(health, done))));
+                server.child.kill('SIGCONT');
+                await until(() => answers === i * 128, `${i * 128} answers, not ${answers}`);
+            }
+            sockets.forEach(s => s.destroy());
+            same(await server.stop(), 0);
+        },
+
         async 'one address has a part of all connections'() {
             const some = ['--connections', '9', '--peer-connections', '3'];
             const server = await start(serve, [...TINY, ...some]);

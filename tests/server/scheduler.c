@@ -53,6 +53,7 @@ struct MHD_Connection {
 };
 void MHD_suspend_connection(struct MHD_Connection *c) { c->suspended++; }
 void MHD_resume_connection(struct MHD_Connection *c) { c->resumed++; }
+void http_wake(void) {}
 const union MHD_ConnectionInfo *MHD_get_connection_info(struct MHD_Connection *c,
                                                         enum MHD_ConnectionInfoType type, ...) {
     static union MHD_ConnectionInfo info;
@@ -171,6 +172,39 @@ static void a_client_with_many_texts_lets_others_in(void) {
     run_all();
     for (i = 0; i < 3; i++) leave(mine[i]);
     leave(other);
+}
+
+/* Each byte of it can be read in very many ways: its mask takes 10 passes. */
+static job *make_with_a_hostile_grammar(uint64_t client) {
+    static char body[4000];
+    size_t n = (size_t)sprintf(body, "{\"prompt\":\"x\",\"max_tokens\":2,\"temperature\":0,"
+                               "\"grammar\":\"root ::= r*\\nr ::= [^a]");
+    int i;
+    for (i = 0; i < 60; i++)
+        n += (size_t)sprintf(body + n, " | [\\\\x%02x-\\\\x%02x] r{0,%d}", 32 + i % 40, 64 + i, i);
+    strcpy(body + n, "\"}");
+    return make(client, body);
+}
+
+static void a_hostile_grammar_delays_its_own_text_alone(void) {
+    job *hostile = make_with_a_hostile_grammar(1), *alone = make_with_a_hostile_grammar(1),
+        *other = make(2, a_text);
+    const buffer *a, *b;
+    int i;
+    CHECK(!job_submit(hostile).status && !job_submit(other).status);
+    while (jobs_read_one(0)) {}
+    for (i = 0; i < 4; i++) pass();
+    CHECK(other->is_done && !hostile->error.status && hostile->first <= 0);
+    run_all();
+    CHECK(!job_submit(alone).status);
+    run_all();
+    CHECK(hostile->first > 0 && !hostile->error.status && alone->first > 0);
+    a = &hostile->choices[0].text;
+    b = &alone->choices[0].text;
+    CHECK(a->n > 0 && a->n == b->n && !memcmp(a->p, b->p, a->n));
+    leave(hostile);
+    leave(other);
+    leave(alone);
 }
 
 static void who_takes_the_readers_time_waits_for_himself(void) {
@@ -409,6 +443,7 @@ int main(int argc, char **argv) {
         CASE(a_full_queue_refuses_before_any_work),
         CASE(texts_of_a_request_need_places_too),
         CASE(a_client_with_many_texts_lets_others_in),
+        CASE(a_hostile_grammar_delays_its_own_text_alone),
         CASE(who_takes_the_readers_time_waits_for_himself),
         CASE(a_stream_that_waits_says_that_it_lives),
         CASE(an_answer_has_a_bound),

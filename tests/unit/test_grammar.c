@@ -845,6 +845,76 @@ static void test_hostile(void) {
     CHECK(bitnet_grammar_gbnf(model, text, (1 << 20) + 1, 0, &g, &err) == BITNET_ERR_LIMIT);
 }
 
+/* A grammar in which each byte can be read in very many ways. */
+static const char *many_ways(void) {
+    static char text[4000];
+    size_t n = (size_t)sprintf(text, "root ::= r*\nr ::= [^a]");
+    int i;
+    for (i = 0; i < 60; i++)
+        n += (size_t)sprintf(text + n, " | [\\x%02x-\\x%02x] r{0,%d}", 32 + i % 40, 64 + i, i);
+    return text;
+}
+
+/* Makes a mask in parts of so many steps. Returns how many parts it took; 0: one took too long. */
+static int make_in_parts(bitnet_matcher *m, int32_t steps) {
+    int parts = 1;
+    int32_t left = steps;
+    for (; !bitnet_matcher_prepare(m, &left); parts++) {
+        if (left > 0 || left < -(1 << 17) || parts > 1000000) return 0;
+        left += steps;
+    }
+    return left < -(1 << 17) ? 0 : parts;
+}
+
+/* A mask that is made in parts is that which is made at once. What took too many steps is paid for
+   before it goes on; what is begun when the text goes on is forgotten. The first grammar's mask
+   depends on what has been looked at before: it is always made in whole. */
+static void test_prepare(void) {
+    const char *const grammars[] = {
+        many_ways(), "root ::= [a-z]* \"c\"?", "root ::= (\"bacca\" | \"baccb\"){2,9}",
+        "root ::= (([ab]{0,9} | a){0,9} \"c\"){0,9}\na ::= . a? | \"xy\" a?",
+    };
+    size_t i, k;
+    for (i = 0; i < sizeof grammars / sizeof grammars[0]; i++) {
+        bitnet_grammar *g;
+        bitnet_matcher *m = matcher_of(bitnet_grammar_gbnf, grammars[i], &g, 0), *whole = 0;
+        int32_t steps = 0;
+        CHECK(m && !bitnet_matcher_create(g, 0, &whole, 0));
+        CHECK(!bitnet_matcher_prepare(m, &steps) && steps < 0);        /* what beginning took */
+        steps = 0;
+        CHECK(!bitnet_matcher_accept(m, 'b'));
+        CHECK(!bitnet_matcher_prepare(m, &steps) && steps < 0);        /* what a token took */
+        bitnet_matcher_free(m);
+        CHECK(!bitnet_matcher_create(g, 0, &m, 0));
+        for (k = 0; k < 12; k++) {
+            uint32_t wanted[16];
+            int parts, t;
+            ask(whole);
+            memcpy(wanted, allowed, sizeof wanted);
+            for (t = 'a'; t < 'd' && !is_allowed(t); t++) continue;
+            steps = 1;
+            if (i && k % 2) bitnet_matcher_prepare(m, &steps);         /* begun */
+            else {
+                parts = make_in_parts(m, 50);
+                CHECK_MSG(parts > (i || k ? 0 : 1000), "%d parts: %s", parts, grammars[i]);
+                steps = 1 << 30;
+                CHECK(bitnet_matcher_prepare(m, &steps) && steps == 1 << 30);
+                ask(m);
+                CHECK_MSG(!memcmp(wanted, allowed, sizeof wanted), "%s", grammars[i]);
+            }
+            CHECK(!bitnet_matcher_accept(whole, t));
+            CHECK(i && k % 4 == 1 ? !bitnet_matcher_copy(m, whole) : !bitnet_matcher_accept(m, t));
+        }
+        bitnet_matcher_free(m);
+        bitnet_matcher_free(whole);
+        bitnet_grammar_free(g);
+    }
+    {
+        int32_t steps = 5;
+        CHECK(bitnet_matcher_prepare(0, &steps) && steps == 5);
+    }
+}
+
 /* More alternatives than ways: the first ones are there. So deep a beginning has no way. */
 static void test_more_than_ways(void) {
     static char text[1 << 20];
@@ -1407,6 +1477,7 @@ const test_case grammar_tests[] = {
     {"grammar/depth", test_depth},
     {"grammar/block", test_block},
     {"grammar/hostile", test_hostile},
+    {"grammar/prepare", test_prepare},
     {"grammar/more_than_ways", test_more_than_ways},
     {"grammar/exclusive", test_exclusive},
     {"grammar/work", test_work},
