@@ -3369,7 +3369,9 @@ static void bitnet__sumrows_i8_scalar(const uint8_t *w, const uint8_t *p, const 
 #define BITNET__LAYOUT_I2S "I2_S", 1, bitnet__i2s_bytes, 0
 
 /* What a table has of the features that a switch leaves out: 0 without them. */
-#ifndef BITNET_NO_GROUPS
+#if !defined(BITNET_NO_GROUPS) && BITNET__ARCH_ARM
+  #define BITNET__ENTRY_GROUPS(name) bitnet__dotrows_groups_##name
+#elif !defined(BITNET_NO_GROUPS)
   #define BITNET__ENTRY_GROUPS(name) bitnet__dotrows_groups_scalar
 #else
   #define BITNET__ENTRY_GROUPS(name) 0

@@ -325,6 +325,17 @@ BITNET__INLINE BITNET__TARGET_neon uint8x16_t bitnet__codes_neon(uint8x16_t v, c
                     : vandq_u8(v, low);
 }
 
+/* v[x] becomes words x of v[0] to v[3]. */
+BITNET__INLINE BITNET__TARGET_neon void bitnet__transpose_neon(uint32x4_t *v) {
+    const uint32x4x2_t even = vzipq_u32(v[0], v[2]), odd = vzipq_u32(v[1], v[3]);
+    const uint32x4x2_t low = vzipq_u32(even.val[0], odd.val[0]);
+    const uint32x4x2_t high = vzipq_u32(even.val[1], odd.val[1]);
+    v[0] = low.val[0];
+    v[1] = low.val[1];
+    v[2] = high.val[0];
+    v[3] = high.val[1];
+}
+
 /* Lane r is the sum of the lanes of v[r]. */
 BITNET__INLINE BITNET__TARGET_neon int32x4_t bitnet__fold4_neon(const int32x4_t *v) {
 #ifdef __arm__
@@ -618,24 +629,15 @@ BITNET__INLINE BITNET__TARGET_dotprod void bitnet__unpack_dotprod(const bitnet__
     for (half = 0; half < 2; half++) {
         for (quad = 0; quad < len / 64; quad++) {
             uint8x16_t *to = (uint8x16_t *)panel + (quad / 2 * 32 + quad % 2 * 4) * 2 + half;
-            uint32x4_t v[4], t[4];
-            uint64x2_t u[4];
+            uint32x4_t v[4];
             BITNET__UNROLL for (r = 0; r < 4; r++)
                 v[r] = vreinterpretq_u32_u8(
                     vld1q_u8(w + bitnet__clamp(first + half * 4 + r, d->rows) * row_bytes +
                              (size_t)quad * 16));
-            t[0] = vtrn1q_u32(v[0], v[1]);                 /* words 0 and 2 of rows 0 and 1 */
-            t[1] = vtrn2q_u32(v[0], v[1]);                 /* words 1 and 3 */
-            t[2] = vtrn1q_u32(v[2], v[3]);
-            t[3] = vtrn2q_u32(v[2], v[3]);
-            BITNET__UNROLL for (x = 0; x < 2; x++) {
-                u[x] = vtrn1q_u64(vreinterpretq_u64_u32(t[x]), vreinterpretq_u64_u32(t[x + 2]));
-                u[x + 2] = vtrn2q_u64(vreinterpretq_u64_u32(t[x]),
-                                      vreinterpretq_u64_u32(t[x + 2]));
-            }
-            BITNET__UNROLL for (x = 0; x < 4; x++) {       /* word x of 4 rows */
+            bitnet__transpose_neon(v);
+            BITNET__UNROLL for (x = 0; x < 4; x++) {
                 BITNET__UNROLL for (i = 0; i < 4; i++)
-                    to[(x + 8 * i) * 2] = bitnet__codes_neon(vreinterpretq_u8_u64(u[x]), i);
+                    to[(x + 8 * i) * 2] = bitnet__codes_neon(vreinterpretq_u8_u32(v[x]), i);
             }
         }
     }
@@ -762,19 +764,75 @@ BITNET__DEFINE_PANELS(i8mm, bitnet__tiles_dotprod, 16, 4, 1024, 8)
   #define BITNET__MOST 4
 #endif
 
-#if 0 /* groups */
+#ifndef BITNET_NO_GROUPS
 /* ---- ternary weights with a scale per group ----
-   bitnet.h has the layout. A register is 16 bytes, a word of 4 bytes from each of 4 rows:
+   bitnet.h has the layouts of a file's blocks and of the row packs that are made of them. A register
+   of a pack is 16 bytes, a word of 4 bytes from each of 4 rows:
 
        word                   0            1            2            3
        row                   4j         4j + 1       4j + 2       4j + 3
        bits 2s+1 and 2s    weights 4s .. 4s+3 of each row's 16, one in each byte
 
+   Packs of 16 rows and up to 1024 weights are made in the L1 cache, 4.5 KB, for up to 32 columns.
    A tile is 4 or 2 such registers, 16 or 8 rows, and 1 to 8 columns, exactly as many as there are:
    its sums of integers stay in registers for a scale group. Then they become floats, and the sums
    of floats, which are needed once a scale group, wait in memory. Rows past the end are computed
-   and dropped; their weights are there. */
-enum { BITNET__GROUP_COLS = 8 };
+   and dropped. */
+enum {
+    BITNET__GROUP_COLS = 8,
+    BITNET__PASS_COLS = 32,
+    BITNET__STRETCH = 1024,
+    BITNET__STRETCH_BYTES = BITNET__STRETCH / 64 * (BITNET__PACK_SCALES + 4 * 64)
+};
+
+/* Makes the packs of `count` scale groups of 16 rows, which begin `from` bytes into each row. Past
+   the last row it repeats that row. Meanwhile fetches as many bytes of the next 16 rows. */
+BITNET__INLINE BITNET__TARGET_neon void bitnet__pack_blocks(const bitnet__grouped *p, size_t from,
+                                                            int count, uint8_t *pack,
+                                                            const int bits) {
+    const bitnet__blocks b = *p->blocks;
+    const size_t row_bytes = bitnet__blocks_bytes(&b, p->n, 1);
+    const size_t bytes = (size_t)(b.group * bits / 8), scale = (size_t)(b.scale_at - b.codes_at);
+    const uint8x16_t upper = vdupq_n_u8(0xaa);
+    const uint8_t *row[4];
+    uint32x4_t v[4];
+    size_t at, end, ahead = BITNET__PACK_ROWS * (row_bytes + from);
+    int quad, g, r, x;
+    for (quad = 0; quad < BITNET__PACK_ROWS; quad += 4) {
+        uint8_t *to = pack;
+        BITNET__UNROLL for (r = 0; r < 4; r++)
+            row[r] = p->w + bitnet__clamp(quad + r, p->rows) * row_bytes;
+        at = from + (size_t)b.codes_at;
+        for (g = 0; g < count; g++, at += (size_t)b.bytes - bytes) {
+            BITNET__UNROLL for (r = 0; r < 4; r++)
+                memcpy(to + 2 * (quad + r), row[r] + (at + scale), 2);
+            to += BITNET__PACK_SCALES;
+            for (end = at + bytes; at < end; at += 16, to += 512 / bits) {
+                BITNET__PREFETCH(p->w, ahead);
+                ahead += 64;
+                BITNET__UNROLL for (r = 0; r < 4; r++)
+                    v[r] = vreinterpretq_u32_u8(vld1q_u8(row[r] + at));
+                bitnet__transpose_neon(v);
+                BITNET__UNROLL for (x = 0; x < 4; x++) {
+                    const uint8x16_t word = vreinterpretq_u8_u32(v[x]);
+                    uint8_t *words = to + 4 * quad + 128 / bits * x;
+                    if (bits == 2) vst1q_u8(words, word);
+                    else {
+                        vst1q_u8(words, vandq_u8(vshlq_n_u8(word, 1), upper));
+                        vst1q_u8(words + 64, vandq_u8(word, upper));
+                    }
+                }
+            }
+        }
+    }
+}
+
+BITNET__APART BITNET__TARGET_neon void bitnet__pack_groups_neon(const bitnet__grouped *p,
+                                                                size_t from, int count,
+                                                                uint8_t *pack) {
+    if (p->blocks->bits == 2) bitnet__pack_blocks(p, from, count, pack, 2);
+    else bitnet__pack_blocks(p, from, count, pack, 1);
+}
 
 /* dots[c][j]: those of the rows of register j with column c over a scale group, whose first bytes
    are at w and whose activations are at q. */
@@ -1004,45 +1062,59 @@ BITNET__INLINE BITNET__TARGET_neon void bitnet__add_group(
 #endif
 }
 
-/* The first 16 rows, or as many as there are, with `cols` columns from column `from` on. */
-BITNET__INLINE BITNET__TARGET_neon int bitnet__tile_groups_shaped(const bitnet__grouped *p,
-                                                                  int from, const int regs,
-                                                                  const int cols,
-                                                                  bitnet__group_fn *dot) {
-    const int n = p->n, group = p->group;
-    const int rows = p->rows < BITNET__PACK_ROWS ? p->rows : BITNET__PACK_ROWS;
-    const size_t groups = (size_t)(n / group), at = (size_t)from * groups;
-    const uint8_t *w;
-    const int8_t *q = p->q + (size_t)from * (size_t)n;
-    float total[BITNET__GROUP_COLS][BITNET__PACK_ROWS];
+/* Adds `count` scale groups, whose packs are at `pack`, to the sums of `cols` columns. g: the first
+   one's place in sums and scales. */
+BITNET__INLINE BITNET__TARGET_neon int bitnet__tile_groups_shaped(
+    const bitnet__grouped *p, const uint8_t *pack, size_t g, int count,
+    float (*total)[BITNET__PACK_ROWS], const int regs, const int cols, bitnet__group_fn *dot) {
+    const int n = p->n, group = p->blocks->group;
     int32x4_t dots[BITNET__GROUP_COLS][4];
-    int first, c, r;
-    size_t g;
-    memset(total, 0, (size_t)cols * sizeof total[0]);
-    for (first = 0; first < rows; first += 4 * regs) {
-        for (g = 0, w = p->w; g < groups; g++, w += bitnet__group_bytes(group)) {
-            bitnet__group(dot, w + BITNET__PACK_SCALES + 4 * first, q + g * (size_t)group, n,
+    int first, i;
+    for (first = 0; first < BITNET__PACK_ROWS && first < p->rows; first += 4 * regs) {
+        const uint8_t *w = pack;
+        for (i = 0; i < count; i++, w += BITNET__PACK_SCALES + 4 * group) {
+            const size_t at = g + (size_t)i;
+            bitnet__group(dot, w + BITNET__PACK_SCALES + 4 * first, p->q + at * (size_t)group, n,
                           group, dots, regs, cols);
-            bitnet__add_group(total, dots, w, p->sums + at + g, p->scales + at + g, groups, first,
-                              regs, cols);
+            bitnet__add_group(total, dots, w, p->sums + at, p->scales + at, (size_t)(n / group),
+                              first, regs, cols);
         }
-    }
-    for (c = 0; c < cols; c++) {
-        float *y = p->out + (size_t)(from + c) * p->stride;
-        for (r = 0; r < rows; r++) y[r] = p->add ? y[r] + total[c][r] : total[c][r];
     }
     return cols;
 }
 
-/* Takes 8, 4, 2 or 1 columns, at most `most`, and returns how many. few: for 1 or 2 columns. */
-BITNET__INLINE BITNET__TARGET_neon int bitnet__tile_groups(const bitnet__grouped *p, int from,
-                                                           const int most, bitnet__group_fn *few,
-                                                           bitnet__group_fn *many) {
-    const int left = p->cols - from;
-    if (most >= 8 && left >= 8) return bitnet__tile_groups_shaped(p, from, 2, 8, many);
-    if (most >= 4 && left >= 4) return bitnet__tile_groups_shaped(p, from, 2, 4, many);
-    if (left >= 2) return bitnet__tile_groups_shaped(p, from, 2, 2, few);
-    return bitnet__tile_groups_shaped(p, from, 4, 1, few);
+/* The first 16 rows and 32 columns, or as many as there are: 8, 4, 2 or 1 columns at a time, at most
+   `most`. few: for 1 or 2 columns. */
+BITNET__INLINE BITNET__TARGET_neon void bitnet__tile_groups(const bitnet__grouped *x,
+                                                            const int most, bitnet__group_fn *few,
+                                                            bitnet__group_fn *many) {
+    const int group = x->blocks->group, groups = x->n / group;
+    const int cols = x->cols < BITNET__PASS_COLS ? x->cols : BITNET__PASS_COLS;
+    uint8x16_t packs[BITNET__STRETCH_BYTES / 16];
+    const uint8_t *w = (const uint8_t *)packs;
+    float total[BITNET__PASS_COLS][BITNET__PACK_ROWS];
+    int r, c, g, count, taken;
+    memset(total, 0, (size_t)cols * sizeof total[0]);
+    for (g = 0; g < groups; g += count) {
+        count = groups - g < BITNET__STRETCH / group ? groups - g : BITNET__STRETCH / group;
+        bitnet__pack_groups_neon(x, (size_t)(g * x->blocks->bytes), count, (uint8_t *)packs);
+        for (c = 0; c < cols; c += taken) {
+            const bitnet__grouped p = bitnet__grouped_from(x, 0, c);
+            const size_t at = (size_t)g;
+            if (most >= 8 && cols - c >= 8)
+                taken = bitnet__tile_groups_shaped(&p, w, at, count, total + c, 2, 8, many);
+            else if (most >= 4 && cols - c >= 4)
+                taken = bitnet__tile_groups_shaped(&p, w, at, count, total + c, 2, 4, many);
+            else if (cols - c >= 2)
+                taken = bitnet__tile_groups_shaped(&p, w, at, count, total + c, 2, 2, few);
+            else taken = bitnet__tile_groups_shaped(&p, w, at, count, total + c, 4, 1, few);
+        }
+    }
+    for (c = 0; c < cols; c++) {
+        float *y = x->out + (size_t)c * x->stride;
+        for (r = 0; r < BITNET__PACK_ROWS && r < x->rows; r++)
+            y[r] = x->add ? y[r] + total[c][r] : total[c][r];
+    }
 }
 
 /* All columns before the next 16 rows: weights are the longer array. */
@@ -1050,8 +1122,10 @@ BITNET__INLINE BITNET__TARGET_neon int bitnet__tile_groups(const bitnet__grouped
     static BITNET__TARGET_##isa void bitnet__dotrows_groups_##isa(const bitnet__grouped *x) { \
         int r, c; \
         for (r = 0; r < x->rows; r += BITNET__PACK_ROWS) { \
-            const bitnet__grouped p = bitnet__grouped_from(x, r, 0); \
-            for (c = 0; c < p.cols;) c += bitnet__tile_groups(&p, c, most, few, many); \
+            for (c = 0; c < x->cols; c += BITNET__PASS_COLS) { \
+                const bitnet__grouped p = bitnet__grouped_from(x, r, c); \
+                bitnet__tile_groups(&p, most, few, many); \
+            } \
         } \
     }
 #if BITNET__NEON
