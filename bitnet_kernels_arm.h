@@ -66,10 +66,11 @@
        all, int32         All lanes together 384 n, at most 402653184; before or after the sum of q,
                           at most 128 n = 2^27, is subtracted. int32 goes to 2^31.
        dotrows_u4         |w - 8| <= 8: a product is at most 1024, all lanes together 2^30.
-       groups             At most 256 weights before the sums are emptied. SMLAL: an int16 gets
-                          every fourth product of a row, 64 of them, 64 * 384 = 24576. SDOT, SMMLA:
-                          a lane gets all products of a row, 98304; of 16 code 64 products of 6144,
-                          393216. Minus the sum of q, at most 2^16: exact as a float.
+       groups             128 weights of codes up to 3 or 256 up to 2: |sum of code * q| <= 65536.
+                          SMLAL: an int16 gets every fourth product of a row, 64 of 256 or 32 of
+                          384: 16384. SDOT, SMMLA: a lane gets all products of a row, 65536; of 16
+                          code 64 products of 4096, 262144. Minus the sum of q: at most 32768, as
+                          |code - 1| is at most 2 and 1. Exact as a float.
        int8 cache         SMLAL: a product is at most 128 * 127 = 16256, of a key minus 128 or a
                           value. An int16 gets two before it is emptied, 32512. All lanes together
                           16256 n for keys, n <= 2^16: 1065353216; for values 64 products, 1040384.
@@ -151,6 +152,22 @@ extern "C" {
   #define BITNET__SDOT_LANE(sum, w, a, i) ((sum) = vdotq_laneq_s32(sum, w, a, i))
   #define BITNET__SMMLA(sum, a, w) ((sum) = vmmlaq_s32(sum, a, w))
   #define BITNET__USMMLA(sum, w, a) ((sum) = vusmmlaq_s32(sum, w, a))
+#endif
+
+/* The products of the lower and of the upper 8 bytes; a is the same 4 bytes four times. Inline
+   assembly for gcc: see above. */
+#if defined(__aarch64__) && defined(__GNUC__) && !defined(__clang__)
+  #define BITNET__SMLAL(sum, w, a) \
+      __asm__("smlal %0.8h, %1.8b, %2.8b" : "+w"(sum) : "w"(w), "w"(a))
+  #define BITNET__SMLAL2(sum, w, a) \
+      __asm__("smlal2 %0.8h, %1.16b, %2.16b" : "+w"(sum) : "w"(w), "w"(a))
+#else
+  #define BITNET__SMLAL(sum, w, a) ((sum) = vmlal_s8(sum, vget_low_s8(w), vget_low_s8(a)))
+  #ifdef __arm__
+    #define BITNET__SMLAL2(sum, w, a) ((sum) = vmlal_s8(sum, vget_high_s8(w), vget_low_s8(a)))
+  #else
+    #define BITNET__SMLAL2(sum, w, a) ((sum) = vmlal_high_s8(sum, w, a))
+  #endif
 #endif
 
 #if defined(__arm__) && !defined(__ARM_NEON)
@@ -323,6 +340,17 @@ BITNET__INLINE BITNET__TARGET_neon uint8x16_t bitnet__codes_neon(uint8x16_t v, c
            : i == 1 ? vandq_u8(vshrq_n_u8(v, 4), low)
            : i == 2 ? vandq_u8(vshrq_n_u8(v, 2), low)
                     : vandq_u8(v, low);
+}
+
+/* v[x] becomes words x of v[0] to v[3]. */
+BITNET__INLINE BITNET__TARGET_neon void bitnet__transpose_neon(uint32x4_t *v) {
+    const uint32x4x2_t even = vzipq_u32(v[0], v[2]), odd = vzipq_u32(v[1], v[3]);
+    const uint32x4x2_t low = vzipq_u32(even.val[0], odd.val[0]);
+    const uint32x4x2_t high = vzipq_u32(even.val[1], odd.val[1]);
+    v[0] = low.val[0];
+    v[1] = low.val[1];
+    v[2] = high.val[0];
+    v[3] = high.val[1];
 }
 
 /* Lane r is the sum of the lanes of v[r]. */
@@ -618,24 +646,15 @@ BITNET__INLINE BITNET__TARGET_dotprod void bitnet__unpack_dotprod(const bitnet__
     for (half = 0; half < 2; half++) {
         for (quad = 0; quad < len / 64; quad++) {
             uint8x16_t *to = (uint8x16_t *)panel + (quad / 2 * 32 + quad % 2 * 4) * 2 + half;
-            uint32x4_t v[4], t[4];
-            uint64x2_t u[4];
+            uint32x4_t v[4];
             BITNET__UNROLL for (r = 0; r < 4; r++)
                 v[r] = vreinterpretq_u32_u8(
                     vld1q_u8(w + bitnet__clamp(first + half * 4 + r, d->rows) * row_bytes +
                              (size_t)quad * 16));
-            t[0] = vtrn1q_u32(v[0], v[1]);                 /* words 0 and 2 of rows 0 and 1 */
-            t[1] = vtrn2q_u32(v[0], v[1]);                 /* words 1 and 3 */
-            t[2] = vtrn1q_u32(v[2], v[3]);
-            t[3] = vtrn2q_u32(v[2], v[3]);
-            BITNET__UNROLL for (x = 0; x < 2; x++) {
-                u[x] = vtrn1q_u64(vreinterpretq_u64_u32(t[x]), vreinterpretq_u64_u32(t[x + 2]));
-                u[x + 2] = vtrn2q_u64(vreinterpretq_u64_u32(t[x]),
-                                      vreinterpretq_u64_u32(t[x + 2]));
-            }
-            BITNET__UNROLL for (x = 0; x < 4; x++) {       /* word x of 4 rows */
+            bitnet__transpose_neon(v);
+            BITNET__UNROLL for (x = 0; x < 4; x++) {
                 BITNET__UNROLL for (i = 0; i < 4; i++)
-                    to[(x + 8 * i) * 2] = bitnet__codes_neon(vreinterpretq_u8_u64(u[x]), i);
+                    to[(x + 8 * i) * 2] = bitnet__codes_neon(vreinterpretq_u8_u32(v[x]), i);
             }
         }
     }
@@ -762,25 +781,6 @@ BITNET__DEFINE_PANELS(i8mm, bitnet__tiles_dotprod, 16, 4, 1024, 8)
   #define BITNET__MOST 4
 #endif
 
-#if 0 /* groups */
-/* ---- ternary weights with a scale per group ----
-   bitnet.h has the layout. A register is 16 bytes, a word of 4 bytes from each of 4 rows:
-
-       word                   0            1            2            3
-       row                   4j         4j + 1       4j + 2       4j + 3
-       bits 2s+1 and 2s    weights 4s .. 4s+3 of each row's 16, one in each byte
-
-   A tile is 4 or 2 such registers, 16 or 8 rows, and 1 to 8 columns, exactly as many as there are:
-   its sums of integers stay in registers for a scale group. Then they become floats, and the sums
-   of floats, which are needed once a scale group, wait in memory. Rows past the end are computed
-   and dropped; their weights are there. */
-enum { BITNET__GROUP_COLS = 8 };
-
-/* dots[c][j]: those of the rows of register j with column c over a scale group, whose first bytes
-   are at w and whose activations are at q. */
-typedef void bitnet__group_fn(const uint8_t *w, const int8_t *q, int n, int group,
-                              int32x4_t (*dots)[4], const int regs, const int cols);
-
 /* Four activations, four times. If clang knew that, it would swap the halves of the weights, so as
    to use SMLAL for SMLAL2. */
 BITNET__INLINE BITNET__TARGET_neon int8x16_t bitnet__repeat_neon(const int8_t *q) {
@@ -804,39 +804,132 @@ BITNET__INLINE BITNET__TARGET_neon int32x4_t bitnet__add_pairs(const int32x4_t *
 #endif
 }
 
+#ifndef BITNET_NO_GROUPS
+/* ---- ternary weights with a scale per group ----
+   bitnet.h has the layouts of a file's blocks and of the row packs that are made of them. A
+   register of a pack is 16 bytes, a word of 4 bytes from each of 4 rows:
+
+       word                   0            1            2            3
+       row                   4j         4j + 1       4j + 2       4j + 3
+       bits 2s+1 and 2s    weights 4s .. 4s+3 of each row's 16, one in each byte
+
+   Packs of 16 rows and up to 1024 weights, 4.5 KB, are made in the L1 cache for up to 32 columns.
+   For a column alone that would take 56 % of the cycles of all the rest (llvm-mca, Neoverse N1), so
+   the words are transposed in registers and not stored, for 26 %.
+   A tile is 4 or 2 such registers, 16 or 8 rows, and 1 to 8 columns, exactly as many as there are:
+   its sums of integers stay in registers for a scale group. Then they become floats, and the sums
+   of floats, which are needed once a scale group, wait in memory. Rows past the end are computed
+   and dropped. */
+enum {
+    BITNET__GROUP_COLS = 8,
+    BITNET__PASS_COLS = 32,
+    BITNET__REGS = BITNET__MOST / 2,           /* registers of a tile without packs */
+    BITNET__STRETCH = 1024,
+    BITNET__STRETCH_BYTES = BITNET__STRETCH / 64 * (BITNET__PACK_SCALES + 4 * 64)
+};
+
+/* Reads 16 bytes of codes of each row of a tile. t[j][x]: words x of the rows of register j. */
+BITNET__INLINE BITNET__TARGET_neon void bitnet__load_rows(uint32x4_t (*t)[4],
+                                                          const uint8_t *const *row, size_t at,
+                                                          const int regs) {
+    int j, r;
+    BITNET__UNROLL for (j = 0; j < regs; j++) {
+        BITNET__UNROLL for (r = 0; r < 4; r++)
+            t[j][r] = vreinterpretq_u32_u8(vld1q_u8(row[4 * j + r] + at));
+        bitnet__transpose_neon(t[j]);
+    }
+}
+
+/* Words x of a pack, of what bitnet__load_rows read. */
+BITNET__INLINE BITNET__TARGET_neon uint8x16_t bitnet__word_of(const uint32x4_t *t, const int x,
+                                                              const int bits) {
+    const uint8x16_t v = vreinterpretq_u8_u32(t[bits == 2 ? x : x / 2]);
+    return bits == 2 ? v : vandq_u8(x % 2 ? v : vshlq_n_u8(v, 1), vdupq_n_u8(0xaa));
+}
+
+/* Makes the packs of `count` scale groups of 16 rows, which begin `from` bytes into each row. Past
+   the last row it repeats that row. Prefetches the same blocks of the next 16 rows. */
+BITNET__INLINE BITNET__TARGET_neon void bitnet__pack_blocks(const bitnet__grouped *p, size_t from,
+                                                            int count, uint8_t *pack,
+                                                            const int bits) {
+    const bitnet__blocks b = *p->blocks;
+    const size_t row_bytes = bitnet__blocks_bytes(&b, p->n, 1);
+    const size_t bytes = (size_t)(b.group * bits / 8), scale = (size_t)(b.scale_at - b.codes_at);
+    const uint8_t *row[4];
+    uint32x4_t t[1][4];
+    size_t at, end;
+    int quad, g, r, x;
+    for (quad = 0; quad < BITNET__PACK_ROWS; quad += 4) {
+        uint8_t *to = pack;
+        BITNET__UNROLL for (r = 0; r < 4; r++)
+            row[r] = p->w + bitnet__clamp(quad + r, p->rows) * row_bytes;
+        at = from + (size_t)b.codes_at;
+        for (g = 0; g < count; g++, at += (size_t)b.bytes - bytes) {
+            BITNET__UNROLL for (r = 0; r < 4; r++) {
+                BITNET__PREFETCH(row[r], at + BITNET__PACK_ROWS * row_bytes);
+                memcpy(to + 2 * (quad + r), row[r] + (at + scale), 2);
+            }
+            to += BITNET__PACK_SCALES;
+            for (end = at + bytes; at < end; at += 16, to += 512 / bits) {
+                bitnet__load_rows(t, row, at, 1);
+                BITNET__UNROLL for (x = 0; x < 8 / bits; x++)
+                    vst1q_u8(to + 64 * x + 4 * quad, bitnet__word_of(t[0], x, bits));
+            }
+        }
+    }
+}
+
+#if BITNET__NEON || BITNET__DOTPROD
+BITNET__APART BITNET__TARGET_neon void bitnet__pack_groups_neon(const bitnet__grouped *p,
+                                                                size_t from, int count,
+                                                                uint8_t *pack) {
+    if (p->blocks->bits == 2) bitnet__pack_blocks(p, from, count, pack, 2);
+    else bitnet__pack_blocks(p, from, count, pack, 1);
+}
+#endif
+
+/* dots[c][j]: those of the rows of register j with column c over a scale group, whose activations
+   are at q. Its codes begin `at` bytes after row[0 .. 4 regs - 1], rows of a file with `bits` bits
+   a code; or if bits is 0 its words after row[0], in a pack. */
+typedef void bitnet__group_fn(const uint8_t *const *row, size_t at, const int8_t *q, int n,
+                              int group, int32x4_t (*dots)[4], const int regs, const int cols,
+                              const int bits);
+
 /* SMLAL multiplies 8 bytes of a field, which are two rows, by the same 4 activations, twice. An
    int16 gets a product for every 4 weights, at most 64 in a scale group; see BOUNDS. */
-BITNET__INLINE BITNET__TARGET_neon void bitnet__group_neon(const uint8_t *w, const int8_t *q, int n,
-                                                           int group, int32x4_t (*dots)[4],
-                                                           const int regs, const int cols) {
+BITNET__INLINE BITNET__TARGET_neon void bitnet__group_neon(
+    const uint8_t *const *row, size_t at, const int8_t *q, int n, int group, int32x4_t (*dots)[4],
+    const int regs, const int cols, const int bits) {
+    const int words = bits ? 8 / bits : 1;
+    uint32x4_t t[2][4];
     int16x8_t sum[4][4][2];
     uint8x16_t v[4];
     int8x16_t field[4], a;
     int32x4_t two[2];
-    int c, j, k, s;
+    int c, j, k, s, x;
     BITNET__UNROLL for (c = 0; c < cols; c++) {
         BITNET__UNROLL for (j = 0; j < regs; j++) sum[c][j][0] = sum[c][j][1] = vdupq_n_s16(0);
     }
-    for (k = 0; k < group; k += 16) {
-        BITNET__UNROLL for (j = 0; j < regs; j++) v[j] = vld1q_u8(w + 4 * k + 16 * j);
-        BITNET__UNROLL for (s = 0; s < 4; s++) {
+    for (k = 0; k < group; k += 16 * words) {
+        if (bits) bitnet__load_rows(t, row, at + (size_t)(k * bits / 8), regs);
+        BITNET__UNROLL for (x = 0; x < words; x++) {
             BITNET__UNROLL for (j = 0; j < regs; j++)
-                field[j] = vreinterpretq_s8_u8(bitnet__codes_neon(v[j], 3 - s));
-            BITNET__UNROLL for (c = 0; c < cols; c++) {
-                a = bitnet__repeat_neon(q + (size_t)c * (size_t)n + k + 4 * s);
-                BITNET__UNROLL for (j = 0; j < regs; j++) {
-                    int16x8_t *to = sum[c][j];
-                    to[0] = vmlal_s8(to[0], vget_low_s8(field[j]), vget_low_s8(a));
-#ifdef __arm__
-                    to[1] = vmlal_s8(to[1], vget_high_s8(field[j]), vget_low_s8(a));
-#else
-                    to[1] = vmlal_high_s8(to[1], field[j], a);
-#endif
-                    BITNET__IN_PLACE(to[0]);
-                    BITNET__IN_PLACE(to[1]);
+                v[j] = bits ? bitnet__word_of(t[j], x, bits)
+                            : vld1q_u8(row[0] + at + 4 * k + 16 * j);
+            BITNET__UNROLL for (s = 0; s < 4; s++) {
+                BITNET__UNROLL for (j = 0; j < regs; j++)
+                    field[j] = vreinterpretq_s8_u8(bitnet__codes_neon(v[j], 3 - s));
+                BITNET__UNROLL for (c = 0; c < cols; c++) {
+                    a = bitnet__repeat_neon(q + (size_t)c * (size_t)n + k + 16 * x + 4 * s);
+                    BITNET__UNROLL for (j = 0; j < regs; j++) {
+                        BITNET__SMLAL(sum[c][j][0], field[j], a);
+                        BITNET__SMLAL2(sum[c][j][1], field[j], a);
+                        BITNET__IN_PLACE(sum[c][j][0]);
+                        BITNET__IN_PLACE(sum[c][j][1]);
+                    }
                 }
+                BITNET__NO_AHEAD();
             }
-            BITNET__NO_AHEAD();
         }
     }
     BITNET__UNROLL for (c = 0; c < cols; c++) {
@@ -860,15 +953,15 @@ BITNET__INLINE BITNET__TARGET_neon void bitnet__group_neon(const uint8_t *w, con
         BITNET__UNROLL for (j = 0; j < regs; j++) \
             BITNET__SDOT_LANE(partial[c][j][has_partials ? (s) % 3 : 0], field[j], a[c], s); \
     }
-BITNET__INLINE BITNET__TARGET_dotprod void bitnet__group_dotprod(const uint8_t *w, const int8_t *q,
-                                                                 int n, int group,
-                                                                 int32x4_t (*dots)[4],
-                                                                 const int regs, const int cols) {
-    const int has_partials = cols <= 2;
+BITNET__INLINE BITNET__TARGET_dotprod void bitnet__group_dotprod(
+    const uint8_t *const *row, size_t at, const int8_t *q, int n, int group, int32x4_t (*dots)[4],
+    const int regs, const int cols, const int bits) {
+    const int has_partials = cols <= 2, words = bits ? 8 / bits : 1;
     int32x4_t partial[BITNET__GROUP_COLS][4][3];
+    uint32x4_t t[2][4];
     uint8x16_t v[4], mask[3];
     int8x16_t field[4], a[BITNET__GROUP_COLS];
-    int c, j, k;
+    int c, j, k, x;
     BITNET__UNROLL for (j = 0; j < 3; j++) {
         mask[j] = vdupq_n_u8((uint8_t)(3 << 2 * j));
         BITNET__IN_PLACE(mask[j]);
@@ -877,13 +970,20 @@ BITNET__INLINE BITNET__TARGET_dotprod void bitnet__group_dotprod(const uint8_t *
         BITNET__UNROLL for (j = 0; j < regs; j++)
             partial[c][j][0] = partial[c][j][1] = partial[c][j][2] = vdupq_n_s32(0);
     }
-    for (k = 0; k < group; k += 16) {
-        BITNET__UNROLL for (j = 0; j < regs; j++) v[j] = vld1q_u8(w + 4 * k + 16 * j);
-        BITNET__UNROLL for (c = 0; c < cols; c++) a[c] = vld1q_s8(q + (size_t)c * (size_t)n + k);
-        BITNET__K_STEP(0)
-        BITNET__K_STEP(1)
-        BITNET__K_STEP(2)
-        BITNET__K_STEP(3)
+    for (k = 0; k < group; k += 16 * words) {
+        if (bits) bitnet__load_rows(t, row, at + (size_t)(k * bits / 8), regs);
+        BITNET__UNROLL for (x = 0; x < words; x++) {
+            BITNET__UNROLL for (j = 0; j < regs; j++)
+                v[j] = bits ? bitnet__word_of(t[j], x, bits)
+                            : vld1q_u8(row[0] + at + 4 * k + 16 * j);
+            BITNET__UNROLL for (c = 0; c < cols; c++)
+                a[c] = vld1q_s8(q + (size_t)c * (size_t)n + k + 16 * x);
+            BITNET__K_STEP(0)
+            BITNET__K_STEP(1)
+            BITNET__K_STEP(2)
+            BITNET__K_STEP(3)
+            if (bits) BITNET__NO_AHEAD();
+        }
     }
     BITNET__UNROLL for (c = 0; c < cols; c++) {
         BITNET__UNROLL for (j = 0; j < regs; j++)
@@ -903,26 +1003,27 @@ BITNET__INLINE BITNET__TARGET_dotprod void bitnet__group_dotprod(const uint8_t *
 
    Bits 1-0 of that are weights 0 .. 7 of two rows, and bits 5-4 weights 8 .. 15. A sum's lanes: two
    rows with the first of two columns, then with the second. */
-BITNET__INLINE BITNET__TARGET_i8mm void bitnet__group_i8mm(const uint8_t *w, const int8_t *q, int n,
-                                                           int group, int32x4_t (*dots)[4],
-                                                           const int regs, const int cols) {
+BITNET__INLINE BITNET__TARGET_i8mm void bitnet__group_i8mm(
+    const uint8_t *const *row, size_t at, const int8_t *q, int n, int group, int32x4_t (*dots)[4],
+    const int regs, const int cols, const int bits) {
     int32x4_t sum[BITNET__GROUP_COLS / 2][8];
     int8x16_t a[BITNET__GROUP_COLS / 2][2], codes;
     uint32x4_t v, z[2];
     int c, j, h, k;
+    (void)bits;                        /* always packs */
     BITNET__UNROLL for (c = 0; c < cols / 2; c++) {
         BITNET__UNROLL for (j = 0; j < 2 * regs; j++) sum[c][j] = vdupq_n_s32(0);
     }
     for (k = 0; k < group; k += 16) {
         BITNET__UNROLL for (c = 0; c < cols / 2; c++) {
-            const int8_t *from = q + (size_t)(2 * c) * (size_t)n + k;
-            const int64x2_t a0 = vreinterpretq_s64_s8(vld1q_s8(from));
-            const int64x2_t a1 = vreinterpretq_s64_s8(vld1q_s8(from + n));
+            const int8_t *col = q + (size_t)(2 * c) * (size_t)n + k;
+            const int64x2_t a0 = vreinterpretq_s64_s8(vld1q_s8(col));
+            const int64x2_t a1 = vreinterpretq_s64_s8(vld1q_s8(col + n));
             a[c][0] = vreinterpretq_s8_s64(vtrn1q_s64(a0, a1));
             a[c][1] = vreinterpretq_s8_s64(vtrn2q_s64(a0, a1));
         }
         BITNET__UNROLL for (j = 0; j < regs; j++) {
-            const uint8x16_t bytes = vld1q_u8(w + 4 * k + 16 * j);
+            const uint8x16_t bytes = vld1q_u8(row[0] + at + 4 * k + 16 * j);
             v = vreinterpretq_u32_u8(bytes);
             z[0] = vreinterpretq_u32_u8(vshrq_n_u8(bytes, 2));
             z[1] = vzip2q_u32(v, z[0]);
@@ -949,23 +1050,22 @@ BITNET__INLINE BITNET__TARGET_i8mm void bitnet__group_i8mm(const uint8_t *w, con
 #endif
 
 /* Calls `dot`, a constant, inline; see bitnet__dot. */
-BITNET__INLINE BITNET__TARGET_neon void bitnet__group(bitnet__group_fn *dot, const uint8_t *w,
-                                                      const int8_t *q, int n, int group,
-                                                      int32x4_t (*dots)[4], const int regs,
-                                                      const int cols) {
+BITNET__INLINE BITNET__TARGET_neon void bitnet__group(
+    bitnet__group_fn *dot, const uint8_t *const *row, size_t at, const int8_t *q, int n, int group,
+    int32x4_t (*dots)[4], const int regs, const int cols, const int bits) {
 #if defined(_MSC_VER) && !defined(__clang__)
     if (dot == bitnet__group_neon) {
-        bitnet__group_neon(w, q, n, group, dots, regs, cols);
+        bitnet__group_neon(row, at, q, n, group, dots, regs, cols, bits);
         return;
     }
   #if BITNET__DOTPROD
     if (dot == bitnet__group_dotprod) {
-        bitnet__group_dotprod(w, q, n, group, dots, regs, cols);
+        bitnet__group_dotprod(row, at, q, n, group, dots, regs, cols, bits);
         return;
     }
   #endif
 #endif
-    dot(w, q, n, group, dots, regs, cols);
+    dot(row, at, q, n, group, dots, regs, cols, bits);
 }
 
 /* total[c] += (dots - sum) * (d * scale); the rows' d are at w, as F16. On AArch32 floats are
@@ -1004,64 +1104,111 @@ BITNET__INLINE BITNET__TARGET_neon void bitnet__add_group(
 #endif
 }
 
-/* The first 16 rows, or as many as there are, with `cols` columns from column `from` on. */
-BITNET__INLINE BITNET__TARGET_neon int bitnet__tile_groups_shaped(const bitnet__grouped *p,
-                                                                  int from, const int regs,
-                                                                  const int cols,
-                                                                  bitnet__group_fn *dot) {
-    const int n = p->n, group = p->group;
-    const int rows = p->rows < BITNET__PACK_ROWS ? p->rows : BITNET__PACK_ROWS;
-    const size_t groups = (size_t)(n / group), at = (size_t)from * groups;
-    const uint8_t *w;
-    const int8_t *q = p->q + (size_t)from * (size_t)n;
-    float total[BITNET__GROUP_COLS][BITNET__PACK_ROWS];
+/* Adds `count` scale groups, from group g on, to the sums of `cols` columns. Weights are in packs
+   at `pack`, or if bits is not 0 in the rows of the file. */
+BITNET__INLINE BITNET__TARGET_neon int bitnet__add_groups(
+    const bitnet__grouped *p, const uint8_t *pack, int g, int count,
+    float (*total)[BITNET__PACK_ROWS], const int regs, const int cols, const int bits,
+    bitnet__group_fn *dot) {
+    const bitnet__blocks b = *p->blocks;
+    const size_t groups = (size_t)(p->n / b.group), row_bytes = groups * (size_t)b.bytes;
+    const size_t bytes = bits ? (size_t)b.bytes : BITNET__PACK_SCALES + 4 * (size_t)b.group;
+    const size_t scale = (size_t)(b.scale_at - b.codes_at);
+    const int rows = bits ? 4 * regs : 0;
     int32x4_t dots[BITNET__GROUP_COLS][4];
-    int first, c, r;
-    size_t g;
-    memset(total, 0, (size_t)cols * sizeof total[0]);
-    for (first = 0; first < rows; first += 4 * regs) {
-        for (g = 0, w = p->w; g < groups; g++, w += bitnet__group_bytes(group)) {
-            bitnet__group(dot, w + BITNET__PACK_SCALES + 4 * first, q + g * (size_t)group, n,
-                          group, dots, regs, cols);
-            bitnet__add_group(total, dots, w, p->sums + at + g, p->scales + at + g, groups, first,
-                              regs, cols);
+    uint8_t scales[BITNET__PACK_SCALES];
+    const uint8_t *row[8];
+    int first, r;
+    size_t i, at;
+    for (first = 0; first < BITNET__PACK_ROWS && first < p->rows; first += 4 * regs) {
+        if (!bits) row[0] = pack + BITNET__PACK_SCALES + 4 * first;
+        BITNET__UNROLL for (r = 0; r < rows; r++)
+            row[r] = p->w + bitnet__clamp(first + r, p->rows) * row_bytes;
+        at = bits ? (size_t)(g * b.bytes + b.codes_at) : 0;
+        for (i = (size_t)g; i < (size_t)(g + count); i++, at += bytes) {
+            BITNET__UNROLL for (r = 0; r < rows; r++) {
+                BITNET__PREFETCH(row[r], at + 4 * (size_t)regs * row_bytes);
+                memcpy(scales + 2 * (first + r), row[r] + (at + scale), 2);
+            }
+            bitnet__group(dot, row, at, p->q + i * (size_t)b.group, p->n, b.group, dots, regs, cols,
+                          bits);
+            bitnet__add_group(total, dots, bits ? scales : pack + at, p->sums + i, p->scales + i,
+                              groups, first, regs, cols);
         }
-    }
-    for (c = 0; c < cols; c++) {
-        float *y = p->out + (size_t)(from + c) * p->stride;
-        for (r = 0; r < rows; r++) y[r] = p->add ? y[r] + total[c][r] : total[c][r];
     }
     return cols;
 }
 
-/* Takes 8, 4, 2 or 1 columns, at most `most`, and returns how many. few: for 1 or 2 columns. */
-BITNET__INLINE BITNET__TARGET_neon int bitnet__tile_groups(const bitnet__grouped *p, int from,
-                                                           const int most, bitnet__group_fn *few,
-                                                           bitnet__group_fn *many) {
-    const int left = p->cols - from;
-    if (most >= 8 && left >= 8) return bitnet__tile_groups_shaped(p, from, 2, 8, many);
-    if (most >= 4 && left >= 4) return bitnet__tile_groups_shaped(p, from, 2, 4, many);
-    if (left >= 2) return bitnet__tile_groups_shaped(p, from, 2, 2, few);
-    return bitnet__tile_groups_shaped(p, from, 4, 1, few);
+/* All groups of the first 16 rows and a column alone, which needs no packs. */
+typedef void bitnet__column_fn(const bitnet__grouped *x, float (*total)[BITNET__PACK_ROWS]);
+#define BITNET__DEFINE_COLUMN(isa) \
+    BITNET__APART BITNET__TARGET_##isa void bitnet__column_##isa( \
+        const bitnet__grouped *x, float (*total)[BITNET__PACK_ROWS]) { \
+        const int n = x->n / x->blocks->group; \
+        if (x->blocks->bits == 2) \
+            bitnet__add_groups(x, 0, 0, n, total, BITNET__REGS, 1, 2, bitnet__group_##isa); \
+        else bitnet__add_groups(x, 0, 0, n, total, BITNET__REGS, 1, 1, bitnet__group_##isa); \
+    }
+
+/* The first 16 rows and 32 columns, or as many as there are: 8, 4, 2 or 1 columns at a time, at
+   most `most`. few: for 1 or 2 columns. */
+BITNET__INLINE BITNET__TARGET_neon void bitnet__tile_groups(const bitnet__grouped *x,
+                                                            const int most,
+                                                            bitnet__column_fn *column,
+                                                            bitnet__group_fn *few,
+                                                            bitnet__group_fn *many) {
+    const int group = x->blocks->group, groups = x->n / group;
+    const int cols = x->cols < BITNET__PASS_COLS ? x->cols : BITNET__PASS_COLS;
+    uint8x16_t packs[BITNET__STRETCH_BYTES / 16];
+    uint8_t *w = (uint8_t *)packs;
+    float total[BITNET__PASS_COLS][BITNET__PACK_ROWS], *y;
+    int r, c, g, n;
+    memset(total, 0, (size_t)cols * sizeof total[0]);
+    if (cols == 1) column(x, total);
+    for (g = 0; g < groups && cols > 1; g += n) {
+        n = groups - g < BITNET__STRETCH / group ? groups - g : BITNET__STRETCH / group;
+        bitnet__pack_groups_neon(x, (size_t)(g * x->blocks->bytes), n, w);
+        for (c = 0; c < cols;) {
+            const bitnet__grouped p = bitnet__grouped_from(x, 0, c);
+            float (*to)[BITNET__PACK_ROWS] = total + c;
+            const int left = cols - c;
+            if (most >= 8 && left >= 8) c += bitnet__add_groups(&p, w, g, n, to, 2, 8, 0, many);
+            else if (most >= 4 && left >= 4)
+                c += bitnet__add_groups(&p, w, g, n, to, 2, 4, 0, many);
+            else if (left >= 2) c += bitnet__add_groups(&p, w, g, n, to, 2, 2, 0, few);
+            else c += bitnet__add_groups(&p, w, g, n, to, 4, 1, 0, few);
+        }
+    }
+    for (c = 0; c < cols; c++) {
+        y = x->out + (size_t)c * x->stride;
+        for (r = 0; r < BITNET__PACK_ROWS && r < x->rows; r++)
+            y[r] = x->add ? y[r] + total[c][r] : total[c][r];
+    }
 }
 
 /* All columns before the next 16 rows: weights are the longer array. */
-#define BITNET__DEFINE_GROUPS(isa, most, few, many) \
+#define BITNET__DEFINE_GROUPS(isa, most, column, few, many) \
     static BITNET__TARGET_##isa void bitnet__dotrows_groups_##isa(const bitnet__grouped *x) { \
         int r, c; \
         for (r = 0; r < x->rows; r += BITNET__PACK_ROWS) { \
-            const bitnet__grouped p = bitnet__grouped_from(x, r, 0); \
-            for (c = 0; c < p.cols;) c += bitnet__tile_groups(&p, c, most, few, many); \
+            for (c = 0; c < x->cols; c += BITNET__PASS_COLS) { \
+                const bitnet__grouped p = bitnet__grouped_from(x, r, c); \
+                bitnet__tile_groups(&p, most, column, few, many); \
+            } \
         } \
     }
 #if BITNET__NEON
-BITNET__DEFINE_GROUPS(neon, BITNET__MOST, bitnet__group_neon, bitnet__group_neon)
+BITNET__DEFINE_COLUMN(neon)
+BITNET__DEFINE_GROUPS(neon, BITNET__MOST, bitnet__column_neon, bitnet__group_neon,
+                      bitnet__group_neon)
 #endif
 #if BITNET__DOTPROD
-BITNET__DEFINE_GROUPS(dotprod, 8, bitnet__group_dotprod, bitnet__group_dotprod)
+BITNET__DEFINE_COLUMN(dotprod)
+BITNET__DEFINE_GROUPS(dotprod, 8, bitnet__column_dotprod, bitnet__group_dotprod,
+                      bitnet__group_dotprod)
 #endif
 #if BITNET__I8MM
-BITNET__DEFINE_GROUPS(i8mm, 8, bitnet__group_dotprod, bitnet__group_i8mm)
+BITNET__DEFINE_GROUPS(i8mm, 8, bitnet__column_dotprod, bitnet__group_dotprod, bitnet__group_i8mm)
 #endif
 #endif
 
