@@ -3370,7 +3370,11 @@ static void bitnet__sumrows_i8_scalar(const uint8_t *w, const uint8_t *p, const 
 
 /* What a table has of the features that a switch leaves out: 0 without them. */
 #ifndef BITNET_NO_GROUPS
-  #define BITNET__ENTRY_GROUPS(name) bitnet__dotrows_groups_scalar
+  #if BITNET__ARCH_WASM
+    #define BITNET__ENTRY_GROUPS(name) bitnet__dotrows_groups_##name
+  #else
+    #define BITNET__ENTRY_GROUPS(name) bitnet__dotrows_groups_scalar
+  #endif
 #else
   #define BITNET__ENTRY_GROUPS(name) 0
 #endif
