@@ -209,7 +209,7 @@ enum {
 
     /* The columns from which on they are faster than the tiles of a table. */
     BITNET__FEW_SIMD128 = 5, BITNET__FEW_RELAXED16 = 8, BITNET__FEW_RELAXED32 = 16,
-    BITNET__FEW_GROUPS32 = 8
+    BITNET__FEW_GROUPS32 = 8, BITNET__FEW_BITS = 8
 };
 
 /* Where a k-step's rows find their sums: the addresses of 8 entries for each row. */
@@ -1368,15 +1368,15 @@ BITNET__DEFINE_SUMROWS_F16(relaxed, BITNET__ROWS_CACHE)
 /* ---- a scale per group ----
    Few columns: tiles of 16 rows, a 16th of the call's rows apart, so that the CPU's prefetcher sees
    16 streams. (Of 16 neighbouring rows, which share pages, it makes no streams: that took twice the
-   time.) A tile reads the blocks in place, a scale group at a time, and brings their codes into the
-   order of a row pack. Where rows are written as (i, j), they are those of strip i + 4 j. */
+   time.) A tile reads the blocks in place, a scale group at a time. Its rows are those of strips, in
+   fours: row (i, j) is of strip 4 i + j. */
 enum {
-    BITNET__RECORDS = 1088,            /* vectors of activations that stay in the L1 cache */
+    BITNET__RECORDS = 3216,            /* vectors of what a column's activations become: 51 KB */
     BITNET__BAND_COLS = 32             /* of LOOK_ROWS rows, whose float sums are kept at a time */
 };
 
 /* Writes a column's sums, but not of rows before `first`. Lane j of sum[4 * r + i] is of row r of
-   strip (i, j). */
+   strip 4 i + j. */
 static void bitnet__put_strips_wasm(const bitnet__grouped *x, int c, int first,
                                     const v128_t *sum) {
     const int strip = x->rows / 16;
@@ -1386,7 +1386,7 @@ static void bitnet__put_strips_wasm(const bitnet__grouped *x, int c, int first,
         for (i = 0; i < 4; i++) {
             wasm_v128_store(four, sum[4 * r + i]);
             for (j = 0; j < 4; j++) {
-                row = (i + 4 * j) * strip + r;
+                row = (4 * i + j) * strip + r;
                 if (row >= first) y[row] = x->add ? y[row] + four[j] : four[j];
             }
         }
@@ -1417,14 +1417,28 @@ BITNET__INLINE v128_t bitnet__scales4_wasm(const uint8_t *w, size_t apart,
     return wasm_f32x4_mul(wasm_v128_and(wasm_i32x4_shr(v, 3), p->fields), p->scale);
 }
 
-/* What a table does with a scale group. prepare makes `act` of the activations, and what is added to
-   dots: returns that of rows (0, j) and (2, j); *odd is that of the others. dots computes the dots of
-   a tile: lane j of dot[i] of row (i, j). w: the codes of row (0, 0); `next`, `apart`: from a row to
-   (i + 1, j), and to (i, j + 1). */
-typedef v128_t bitnet__prepare_fn(const int8_t *q, const int group, int32_t sum, v128_t *act,
-                                  v128_t *odd);
-typedef void bitnet__dots16_fn(const uint8_t *w, size_t next, size_t apart, const int group,
-                               const v128_t *act, v128_t *dot);
+/* The activations of 16 words of codes, as 16 bytes of a row meet them: a[t] for bits 2 t and
+   2 t + 1. */
+BITNET__INLINE void bitnet__turn_words_wasm(const int8_t *q, v128_t *a) {
+    v128_t w[4], b[4];
+    int i;
+    BITNET__UNROLL for (i = 0; i < 4; i++) w[i] = wasm_v128_load(q + 16 * i);
+    BITNET__UNROLL for (i = 0; i < 4; i += 2) {
+        b[i] = wasm_i32x4_shuffle(w[i], w[i + 1], 0, 4, 1, 5);
+        b[i + 1] = wasm_i32x4_shuffle(w[i], w[i + 1], 2, 6, 3, 7);
+    }
+    BITNET__UNROLL for (i = 0; i < 2; i++) {
+        a[2 * i] = wasm_i64x2_shuffle(b[i], b[i + 2], 0, 2);
+        a[2 * i + 1] = wasm_i64x2_shuffle(b[i], b[i + 2], 1, 3);
+    }
+}
+
+/* What a table does with a scale group. prepare makes `act` of the activations, and returns what is
+   added to the dots of four rows (i, j). dots computes those of a tile: lane j of dot[i]. w: the
+   codes of row (0, 0); apart: from a row to the next one. */
+typedef v128_t bitnet__prepare_fn(const int8_t *q, const int group, int32_t sum, v128_t *act);
+typedef void bitnet__dots16_fn(const uint8_t *w, size_t apart, const int group, const v128_t *act,
+                               v128_t *dot);
 
 /* Up to LOOK_ROWS rows, a multiple of 16. A record is a group's act, of `per` vectors for 64
    weights, what is added to dots, and the activations' scale four times. */
@@ -1433,9 +1447,9 @@ BITNET__INLINE void bitnet__strips_wasm(const bitnet__grouped *x, int first, con
                                         bitnet__dots16_fn *dots, const int per) {
     const int codes_at = group == 256 ? 0 : 2, scale_at = group == 256 ? 64 : 0;
     const int size = group / 64 * per, block = bytes + 2, groups = x->n / group;
-    const int most = BITNET__RECORDS / (size + 3);
+    const int most = BITNET__RECORDS / (size + 2);
     const size_t row_bytes = (size_t)groups * (size_t)block;
-    const size_t next = row_bytes * (size_t)(x->rows / 16), apart = 4 * next;
+    const size_t apart = row_bytes * (size_t)(x->rows / 16);
     const bitnet__f16_parts parts = bitnet__get_f16_parts();
     v128_t sum[BITNET__LOOK_ROWS / 4], records[BITNET__RECORDS], total[4], dot[4], d, *p;
     const uint8_t *w;
@@ -1445,20 +1459,21 @@ BITNET__INLINE void bitnet__strips_wasm(const bitnet__grouped *x, int first, con
         for (k = 0; k < groups; k += count) {
             const size_t at = (size_t)c * (size_t)groups + (size_t)k;
             count = groups - k < most ? groups - k : most;
-            for (g = 0, p = records; g < count; g++, p += size + 3) {
+            for (g = 0, p = records; g < count; g++, p += size + 2) {
                 p[size] = prepare(x->q + (at + (size_t)g) * (size_t)group, group,
-                                  x->sums[at + (size_t)g], p, p + size + 1);
-                p[size + 2] = wasm_f32x4_splat(x->scales[at + (size_t)g]);
+                                  x->sums[at + (size_t)g], p);
+                p[size + 1] = wasm_f32x4_splat(x->scales[at + (size_t)g]);
             }
             for (r = 0; r < x->rows / 16; r++) {
                 w = x->w + row_bytes * (size_t)r + (size_t)k * (size_t)block;
                 BITNET__UNROLL for (i = 0; i < 4; i++) total[i] = sum[4 * r + i];
-                for (g = 0, p = records; g < count; g++, p += size + 3, w += block) {
-                    dots(w + codes_at, next, apart, group, p, dot);
+                for (g = 0, p = records; g < count; g++, p += size + 2, w += block) {
+                    dots(w + codes_at, apart, group, p, dot);
                     BITNET__UNROLL for (i = 0; i < 4; i++) {
-                        d = bitnet__scales4_wasm(w + scale_at + (size_t)i * next, apart, &parts);
+                        d = bitnet__scales4_wasm(w + scale_at + (size_t)(4 * i) * apart, apart,
+                                                 &parts);
                         total[i] = bitnet__add_group_wasm(
-                            total[i], wasm_i32x4_add(dot[i], p[size + i % 2]), d, p[size + 2]);
+                            total[i], wasm_i32x4_add(dot[i], p[size]), d, p[size + 1]);
                     }
                 }
                 BITNET__UNROLL for (i = 0; i < 4; i++) sum[4 * r + i] = total[i];
@@ -1486,27 +1501,6 @@ static void bitnet__tiles_groups_wasm(const bitnet__grouped *x, bitnet__strips_f
     strips(&patch, 16 - left);
 }
 
-/* A row pack's words: those of rows (i, j) are in vectors i, i + 4 ... */
-BITNET__INLINE void bitnet__pack_words_wasm(const uint8_t *w, size_t next, size_t apart,
-                                            const int bytes, v128_t *pack) {
-    v128_t v[4], a, b, c, d;
-    int i, j, k;
-    BITNET__ROLLED for (i = 0; i < 4; i++, w += next, pack++) {
-        BITNET__UNROLL for (k = 0; k < bytes; k += 16) {
-            BITNET__UNROLL for (j = 0; j < 4; j++)
-                v[j] = wasm_v128_load(w + (size_t)j * apart + k);
-            a = wasm_i32x4_shuffle(v[0], v[1], 0, 4, 1, 5);
-            b = wasm_i32x4_shuffle(v[2], v[3], 0, 4, 1, 5);
-            c = wasm_i32x4_shuffle(v[0], v[1], 2, 6, 3, 7);
-            d = wasm_i32x4_shuffle(v[2], v[3], 2, 6, 3, 7);
-            pack[k] = wasm_i64x2_shuffle(a, b, 0, 2);
-            pack[k + 4] = wasm_i64x2_shuffle(a, b, 1, 3);
-            pack[k + 8] = wasm_i64x2_shuffle(c, d, 0, 2);
-            pack[k + 12] = wasm_i64x2_shuffle(c, d, 1, 3);
-        }
-    }
-}
-
 #define BITNET__DEFINE_STRIPS(isa, prepare, dots, per) \
     BITNET__APART void bitnet__strips64_##isa(const bitnet__grouped *x, int first) { \
         bitnet__strips_wasm(x, first, 64, 16, prepare, dots, per); \
@@ -1522,127 +1516,99 @@ BITNET__INLINE void bitnet__pack_words_wasm(const uint8_t *w, size_t next, size_
                group == 128 ? bitnet__strips128_##isa : bitnet__strips256_##isa; \
     }
 
-/* The activations for pairs of rows: words, of fields 0 and 2 four times as large; and behind those
-   of the group, for each 16 weights twice what keeps the sums of the first row positive. */
+/* As for I2_S. */
 BITNET__INLINE v128_t bitnet__prepare_group_simd128(const int8_t *q, const int group, int32_t sum,
-                                                    v128_t *act, v128_t *odd) {
-    const v128_t zero = wasm_i32x4_const_splat(0);
-    v128_t less = zero, more = zero, v[2], part, *start = act + group / 8;
-    int i, h;
-    for (i = 0; i < group; i += 16) {
-        part = zero;
-        BITNET__UNROLL for (h = 0; h < 2; h++) {
-            v[h] = wasm_i16x8_load8x8(q + i + 8 * h);
-            part = wasm_i16x8_add(part, wasm_i16x8_min(v[h], zero));
-            act[i / 8 + h] = wasm_i32x4_shuffle(wasm_i16x8_shl(v[h], 2), v[h], 0, 1, 6, 7);
-        }
-        part = wasm_i32x4_dot_i16x8(part, wasm_i16x8_const_splat(-12));
-        part = wasm_i32x4_add(part, wasm_i32x4_shuffle(part, part, 2, 3, 0, 1));
-        wasm_v128_store64_lane((uint8_t *)start + i / 2, part, 0);
-        less = wasm_i32x4_add(less, part);                 /* each of two lanes twice */
-        more = wasm_i32x4_add(more, wasm_i32x4_dot_i16x8(
-            wasm_i16x8_add(v[0], v[1]), wasm_i16x8_const(0, 0, 0, 0, 2, 2, 2, 2)));
+                                                    v128_t *act) {
+    bitnet__pair_sums s = {wasm_i32x4_const_splat(0), wasm_i32x4_const_splat(0)};
+    v128_t a[4];
+    int32_t less;
+    int i;
+    for (i = 0; i < group; i += 64, act += 10) {
+        bitnet__turn_words_wasm(q + i, a);
+        bitnet__prepare_pair_wasm(a[0], a[1], act, &s);
+        bitnet__prepare_pair_wasm(a[2], a[3], act + 5, &s);
     }
-    *odd = wasm_i32x4_splat(bitnet__sum4_wasm(more) - sum);
-    return wasm_i32x4_splat(-bitnet__sum4_wasm(less) / 8 - sum);
+    less = -bitnet__sum4_wasm(s.less) - sum;
+    sum = bitnet__sum4_wasm(s.more) - sum;
+    return wasm_i32x4_make(less, sum, less, sum);
 }
 
-/* Two vectors of the pack at a time: low is what is in the low bits of sums, all is all, with two
-   lanes for each row. */
-BITNET__INLINE void bitnet__dots16_simd128(const uint8_t *codes, size_t next, size_t apart,
-                                           const int group, const v128_t *act, v128_t *dot) {
-    const bitnet__pair_masks m = bitnet__get_pair_masks();
-    v128_t pack[64], a, b, v, part[2], low[2], all[2];
-    int i, h, z, r;
-    bitnet__pack_words_wasm(codes, next, apart, group / 4, pack);
-    BITNET__ROLLED for (r = 0; r < 4; r += 2) {
-        const v128_t *w = pack + r;
-        const int64_t *q = (const int64_t *)act, *start = (const int64_t *)(act + group / 8);
-        low[0] = low[1] = all[0] = all[1] = wasm_i32x4_const_splat(0);
-        BITNET__ROLLED for (i = 0; i < group; i += 16, w += 4, q += 4, start++) {
-            a = w[0];
-            b = wasm_v128_xor(w[1], m.upper);
-            part[0] = part[1] = wasm_v128_load64_splat(start);
-            BITNET__UNROLL for (h = 0; h < 2; h++) {
-                const v128_t first = h ? wasm_u16x8_shr(a, 4) : a;
-                const v128_t second = h ? b : wasm_i16x8_shl(b, 4);
-                BITNET__UNROLL for (z = 0; z < 2; z++) {
-                    v = z ? bitnet__zip_high_wasm(first, second)
-                          : bitnet__zip_low_wasm(first, second);
-                    part[z] = wasm_i32x4_add(part[z], wasm_i32x4_dot_i16x8(
-                        wasm_v128_and(v, m.even), wasm_v128_load64_splat(q + 2 * h)));
-                    part[z] = wasm_i32x4_add(part[z], wasm_i32x4_dot_i16x8(
-                        wasm_v128_and(v, m.odd), wasm_v128_load64_splat(q + 2 * h + 1)));
-                }
-            }
-            BITNET__UNROLL for (z = 0; z < 2; z++) {
-                low[z] = wasm_i32x4_add(low[z], wasm_v128_and(part[z], m.lower));
-                all[z] = wasm_i32x4_add(all[z], part[z]);
-            }
-        }
-        dot[r] = wasm_i32x4_shr(bitnet__fold2_wasm(low[0], low[1]), 2);
-        dot[r + 1] = bitnet__fold2_wasm(wasm_i32x4_shr(wasm_i32x4_sub(all[0], low[0]), 14),
-                                        wasm_i32x4_shr(wasm_i32x4_sub(all[1], low[1]), 14));
+BITNET__INLINE void bitnet__dots16_simd128(const uint8_t *w, size_t apart, const int group,
+                                           const v128_t *act, v128_t *dot) {
+    const bitnet__pair_masks masks = bitnet__get_pair_masks();
+    v128_t part[8], low, all;
+    int i, r;
+    BITNET__ROLLED for (r = 0; r < 8; r++, w += 2 * apart) {
+        low = all = wasm_i32x4_const_splat(0);
+        BITNET__ROLLED for (i = 0; i < group / 64; i++)
+            bitnet__dot_pair_simd128(wasm_v128_load(w + 16 * i), wasm_v128_load(w + apart + 16 * i),
+                                     act + 10 * i, &masks, &low, &all);
+        part[r] = bitnet__fold2_wasm(wasm_i32x4_shr(low, 2),
+                                     wasm_i32x4_shr(wasm_i32x4_sub(all, low), 14));
     }
+    BITNET__UNROLL for (r = 0; r < 4; r++)
+        dot[r] = bitnet__fold2_wasm(part[2 * r], part[2 * r + 1]);
 }
 
 BITNET__DEFINE_STRIPS(simd128, bitnet__prepare_group_simd128, bitnet__dots16_simd128, 10)
 
 #if BITNET__RELAXED
 BITNET__INLINE v128_t bitnet__prepare_group_relaxed(const int8_t *q, const int group, int32_t sum,
-                                                    v128_t *act, v128_t *odd) {
-    memcpy(act, q, (size_t)group);
-    return *odd = wasm_i32x4_splat(-sum);
+                                                    v128_t *act) {
+    int i;
+    for (i = 0; i < group; i += 64, act += 4) bitnet__turn_words_wasm(q + i, act);
+    return wasm_i32x4_splat(-sum);
 }
 
-/* By sums of two products, which fit int16. */
-BITNET__INLINE void bitnet__dots16_halves(const uint8_t *codes, size_t next, size_t apart,
-                                          const int group, const v128_t *act, v128_t *dot) {
-    const v128_t mask = bitnet__kept_wasm(BITNET__BITS2);
-    const int32_t *q = (const int32_t *)act;
-    v128_t pack[64], a[4], sum[4];
-    const v128_t *w = pack;
-    int i, j, b;
-    bitnet__pack_words_wasm(codes, next, apart, group / 4, pack);
-    BITNET__UNROLL for (b = 0; b < 4; b++) sum[b] = wasm_i32x4_const_splat(0);
-    BITNET__ROLLED for (j = 0; j < group; j += 16, w += 4, q += 4) {
-        BITNET__UNROLL for (i = 0; i < 4; i++) a[i] = wasm_v128_load32_splat(q + i);
-        BITNET__UNROLL for (b = 0; b < 4; b++) {
-            BITNET__UNROLL for (i = 0; i < 4; i++)
-                sum[b] = bitnet__add_halves(sum[b], w[b], 2 * i, mask, a[i]);
-        }
-    }
-    BITNET__UNROLL for (b = 0; b < 4; b++)
-        dot[b] = wasm_i32x4_dot_i16x8(sum[b], wasm_i16x8_const_splat(1));
-}
-
-/* By sums of four products. Two vectors of the pack at a time: with four, V8 runs out of
-   registers. */
-BITNET__INLINE void bitnet__dots16_words(const uint8_t *codes, size_t next, size_t apart,
-                                         const int group, const v128_t *act, v128_t *dot) {
-    v128_t pack[64], sum[2][2], mask[2], v, a[4];
-    int i, j, b, r;
+/* Dots of two products, which are added as int16, or of four. The upper field of half a byte has
+   sums of 4 times the codes. Two rows and 64 weights at a time, whose sums are in registers; more
+   would not be. */
+BITNET__INLINE void bitnet__dots16_relaxed(const uint8_t *w, size_t apart, const int group,
+                                           const v128_t *act, v128_t *dot, const int halves) {
+    v128_t part[8], sum[2][2], row[2], mask[2], a[4], v, b;
+    const uint8_t *p;
+    int i, r, j, t;
     mask[0] = bitnet__kept_wasm(BITNET__BITS2);
     mask[1] = wasm_i32x4_shl(mask[0], 2);
-    bitnet__pack_words_wasm(codes, next, apart, group / 4, pack);
-    BITNET__UNROLL for (r = 0; r < 4; r += 2) {
-        const int32_t *q = (const int32_t *)act;
-        const v128_t *w = pack + r;
-        BITNET__UNROLL for (b = 0; b < 2; b++) sum[b][0] = sum[b][1] = wasm_i32x4_const_splat(0);
-        BITNET__ROLLED for (j = 0; j < group; j += 16, w += 4, q += 4) {
-            BITNET__UNROLL for (i = 0; i < 4; i++) a[i] = wasm_v128_load32_splat(q + i);
-            BITNET__UNROLL for (b = 0; b < 2; b++) {
-                v = w[b];
-                BITNET__UNROLL for (i = 0; i < 4; i++) {
-                    if (i == 2) v = wasm_u16x8_shr(v, 4);
-                    sum[b][i % 2] = wasm_i32x4_relaxed_dot_i8x16_i7x16_add(
-                        a[i], wasm_v128_and(v, mask[i % 2]), sum[b][i % 2]);
+    BITNET__UNROLL for (i = 0; i < group / 64; i++) {
+        BITNET__UNROLL for (t = 0; t < 4; t++) a[t] = act[4 * i + t];
+        BITNET__ROLLED for (r = 0, p = w + 16 * i; r < 8; r++, p += 2 * apart) {
+            BITNET__UNROLL for (j = 0; j < 2; j++) {
+                v = wasm_v128_load(p + (size_t)j * apart);
+                BITNET__UNROLL for (t = 0; t < 4; t++) {
+                    b = wasm_v128_and(t < 2 ? v : wasm_u16x8_shr(v, 4), mask[t % 2]);
+                    if (halves) {
+                        b = wasm_i16x8_relaxed_dot_i8x16_i7x16(a[t], b);
+                        sum[j][t % 2] = t < 2 ? b : wasm_i16x8_add(sum[j][t % 2], b);
+                    } else sum[j][t % 2] = wasm_i32x4_relaxed_dot_i8x16_i7x16_add(
+                        a[t], b, t < 2 ? wasm_i32x4_const_splat(0) : sum[j][t % 2]);
                 }
+                row[j] = halves ? wasm_i16x8_add(sum[j][0], wasm_i16x8_shr(sum[j][1], 2))
+                                : wasm_i32x4_add(sum[j][0], wasm_i32x4_shr(sum[j][1], 2));
             }
+            v = halves ? wasm_i16x8_add(wasm_i64x2_shuffle(row[0], row[1], 0, 2),
+                                        wasm_i64x2_shuffle(row[0], row[1], 1, 3))
+                       : bitnet__fold2_wasm(row[0], row[1]);
+            part[r] = i == 0 ? v : halves ? wasm_i16x8_add(part[r], v) : wasm_i32x4_add(part[r], v);
         }
-        BITNET__UNROLL for (b = 0; b < 2; b++)
-            dot[r + b] = wasm_i32x4_add(sum[b][0], wasm_i32x4_shr(sum[b][1], 2));
     }
+    BITNET__UNROLL for (r = 0; r < 4; r++) {
+        if (halves) {
+            part[2 * r] = wasm_i32x4_dot_i16x8(part[2 * r], wasm_i16x8_const_splat(1));
+            part[2 * r + 1] = wasm_i32x4_dot_i16x8(part[2 * r + 1], wasm_i16x8_const_splat(1));
+        }
+        dot[r] = bitnet__fold2_wasm(part[2 * r], part[2 * r + 1]);
+    }
+}
+
+BITNET__INLINE void bitnet__dots16_halves(const uint8_t *w, size_t apart, const int group,
+                                          const v128_t *act, v128_t *dot) {
+    bitnet__dots16_relaxed(w, apart, group, act, dot, 1);
+}
+
+BITNET__INLINE void bitnet__dots16_words(const uint8_t *w, size_t apart, const int group,
+                                         const v128_t *act, v128_t *dot) {
+    bitnet__dots16_relaxed(w, apart, group, act, dot, 0);
 }
 
 BITNET__DEFINE_STRIPS(relaxed16, bitnet__prepare_group_relaxed, bitnet__dots16_halves, 4)
@@ -1696,19 +1662,19 @@ BITNET__INLINE void bitnet__zip4_wasm(const v128_t *v, v128_t *to) {
 }
 
 BITNET__INLINE v128_t bitnet__prepare_bits_wasm(const int8_t *q, const int group, int32_t sum,
-                                                v128_t *act, v128_t *odd) {
+                                                v128_t *act) {
     int i;
     for (i = 0; i < group; i += 32) bitnet__prepare_word_wasm(q + i, act + i / 2);
-    return *odd = wasm_i32x4_splat(-32768 - sum);
+    return wasm_i32x4_splat(-32768 - sum);
 }
 
-BITNET__INLINE void bitnet__dots16_bits(const uint8_t *w, size_t next, size_t apart,
-                                        const int group, const v128_t *a, v128_t *dot) {
+BITNET__INLINE void bitnet__dots16_bits(const uint8_t *w, size_t apart, const int group,
+                                        const v128_t *a, v128_t *dot) {
     const v128_t mask = bitnet__kept_wasm(BITNET__BITS4);
     v128_t turned[4][4], sum[2], odd[2], v[4], part[2], at;
     int i, j, h;
     (void)group;
-    BITNET__ROLLED for (i = 0; i < 4; i++, w += next) {
+    BITNET__ROLLED for (i = 0; i < 4; i++, w += 4 * apart) {
         BITNET__UNROLL for (j = 0; j < 4; j++) v[j] = wasm_v128_load(w + (size_t)j * apart);
         bitnet__zip4_wasm(v, turned[i]);
     }
@@ -1864,7 +1830,7 @@ BITNET__APART int bitnet__groups_have_code3_wasm(const bitnet__grouped *x) {
     const uint8_t *const end = w + bitnet__blocks_bytes(b, x->n, x->rows);
     v128_t threes = wasm_i32x4_const_splat(0), v;
     int i;
-    if (b->bits == 1) return 0;
+    if (b->bits == 1 || b->group == 256) return 0;
     for (; w < end; w += b->bytes)
         for (i = 0; i < b->group / 4; i += 16) {
             v = wasm_v128_load(w + i);
@@ -1881,8 +1847,8 @@ BITNET__APART int bitnet__groups_have_code3_wasm(const bitnet__grouped *x) {
         for (r = 0; r < x->rows; r += patch.rows) { \
             patch = bitnet__grouped_from(x, r, 0); \
             patch.rows = bitnet__share(patch.rows, BITNET__LOOK_ROWS); \
-            if (x->cols >= min_cols && patch.rows >= BITNET__LOOK_LEAST && \
-                !bitnet__groups_have_code3_wasm(&patch)) \
+            if (x->cols >= (x->blocks->bits == 1 ? BITNET__FEW_BITS : min_cols) && \
+                patch.rows >= BITNET__LOOK_LEAST && !bitnet__groups_have_code3_wasm(&patch)) \
                 bitnet__look_up_groups_wasm(&patch); \
             else bitnet__tiles_groups_wasm(&patch, x->blocks->bits == 1 \
                      ? bitnet__strips_bits_wasm : bitnet__strips_##isa(x->blocks->group)); \
