@@ -61,21 +61,20 @@
 
        That takes no product, so it is the same with and without relaxed SIMD. A table costs about
        as much as looking up 80 rows, so up to 640 rows share it, and few rows or columns go to the
-       tiles. So do I2_S rows with a code 3.
+       tiles. So do rows with a code 3.
 
-   WEIGHTS WITH A SCALE PER GROUP
-       A register is 16 weights of 4 rows, 4 bytes each. It meets the same activations in all lanes,
-       so that a row's sum stays in its lane. Code = weight + 1; there is no code 3.
+   WEIGHTS WITH A SCALE PER GROUP, read in place
+       16 bytes of a row are multiplied as those of I2_S. Only the activations that they meet are
+       others: bitnet.h draws them under "a scale per group". Few columns go to tiles of 16 rows. A
+       row's sum of a group ends in a lane of its own, because its scale comes next.
 
-       simd128, one column: two vectors of 4 rows are multiplied at once, as two rows of I2_S are: a
-       word takes a byte of a row of the first below, and of the second above. A row has two lanes,
-       for the words of bytes 0 and 1, and of 2 and 3.
-
-           bits of the word      15-14  13-12  11-8   7-4    3-2    1-0       masks
-           weights, first time    4 +    0 +   -      -       4 +    0 + byte 0x3003, 0xc00c
-           second time           12 +    8 +   -      -      12 +    8 + byte the same
-
-       relaxed-simd, one column: bytes are shifted and masked as above.
+   SUMS OF FOUR BITS, for codes of one bit and few columns
+       Of 16 rows, each lane gets the same byte. Half a byte selects a sum of those of 4 activations
+       whose bits are 1, plus 512: a number of 10 bits. Two swizzles look up its lower and its upper
+       5 bits, in tables that are made once for all rows. That takes about a third of the
+       instructions of 2 bits. 8 sums fit a byte. Then both are added up as words: `odd` has the
+       words' upper bytes, `sum` whole words, which may wrap; sum - 256 odd is what lower bytes
+       have. At last, dot = 2 sum - the sum of q.
 
    WHY THE RELAXED DOT IS EXACT
        i16x8.relaxed_dot_i8x16_i7x16_s gives sums of two products of a signed byte and one of 7
@@ -112,13 +111,16 @@
                           (HALVES_BLOCKS4) is 8 pairs, 30720. simd128, one column: 16 times as
                           much, but only for 8192 weights: 251658240.
 
-   BOUNDS of a scale group of 256, for codes up to 2. int32 holds the exact dot product.
-       simd128, tile      Of 8 products of a lane, 4 times the first row's are from 0 to
-                          8 * 8 * 128 = 8192, under 2^14, once 8 * |q| is added for each q < 0. A
-                          lane gets 128 products of the second row, codes of -2 to 2: at most
-                          32768, times 2^14 2^29.
-       relaxed, tile      int16: a lane gets 64 pairs of code, -512 to 508 each: -32768 to 32512.
-       looked-up sums     int16: 128 weights are at most 128 * 128 = 16384; 256: two such sums. */
+   BOUNDS of a scale group: codes up to 3 in groups of 64 and 128, up to 2 in those of 256. int32
+   holds the exact dot product.
+       simd128, tile      As for I2_S, for at most 2 blocks.
+       relaxed, tile      int16: 64 weights of a row are 4 pairs of code in a lane, at most
+                          4 * 2 * 3 * 128 = 3072; of those, 2 pairs of 4 code are 6144. Two lanes
+                          of a row are added, and up to 2 times 64 weights: 12288. With codes up to
+                          2, 4 times 64: 16384.
+       looked-up sums     int16: no code 3, so 128 weights are at most 128 * 128 = 16384; 256: two
+                          such sums.
+       four bits          Bytes: 8 * 31 = 248. Of 32 halves of bytes, int16: 32 * 1020 = 32640. */
 
 #if BITNET__KERNEL_ABI != 10
   #error "bitnet_kernels_wasm.h and bitnet.h are of different releases"
@@ -1367,9 +1369,9 @@ BITNET__DEFINE_SUMROWS_F16(relaxed, BITNET__ROWS_CACHE)
 #ifndef BITNET_NO_GROUPS
 /* ---- a scale per group ----
    Few columns: tiles of 16 rows, a 16th of the call's rows apart, so that the CPU's prefetcher sees
-   16 streams. (Of 16 neighbouring rows, which share pages, it makes no streams: that took twice the
-   time.) A tile reads the blocks in place, a scale group at a time. Its rows are those of strips, in
-   fours: row (i, j) is of strip 4 i + j. */
+   16 streams: of 16 neighbouring rows, which share pages, it makes none, and that took twice the
+   time. A tile reads the blocks in place, a scale group at a time. It has a row of each of 16 strips,
+   and they count in fours: row (i, j) is of strip 4 i + j. */
 enum {
     BITNET__RECORDS = 3216,            /* vectors of what a column's activations become: 51 KB */
     BITNET__BAND_COLS = 32             /* of LOOK_ROWS rows, whose float sums are kept at a time */
@@ -1501,16 +1503,14 @@ static void bitnet__tiles_groups_wasm(const bitnet__grouped *x, bitnet__strips_f
     strips(&patch, 16 - left);
 }
 
+#define BITNET__DEFINE_STRIPS_OF(group, isa, prepare, dots, per) \
+    BITNET__APART void bitnet__strips##group##_##isa(const bitnet__grouped *x, int first) { \
+        bitnet__strips_wasm(x, first, group, group / 4, prepare, dots, per); \
+    }
 #define BITNET__DEFINE_STRIPS(isa, prepare, dots, per) \
-    BITNET__APART void bitnet__strips64_##isa(const bitnet__grouped *x, int first) { \
-        bitnet__strips_wasm(x, first, 64, 16, prepare, dots, per); \
-    } \
-    BITNET__APART void bitnet__strips128_##isa(const bitnet__grouped *x, int first) { \
-        bitnet__strips_wasm(x, first, 128, 32, prepare, dots, per); \
-    } \
-    BITNET__APART void bitnet__strips256_##isa(const bitnet__grouped *x, int first) { \
-        bitnet__strips_wasm(x, first, 256, 64, prepare, dots, per); \
-    } \
+    BITNET__DEFINE_STRIPS_OF(64, isa, prepare, dots, per) \
+    BITNET__DEFINE_STRIPS_OF(128, isa, prepare, dots, per) \
+    BITNET__DEFINE_STRIPS_OF(256, isa, prepare, dots, per) \
     static bitnet__strips_fn *bitnet__strips_##isa(int group) { \
         return group == 64 ? bitnet__strips64_##isa : \
                group == 128 ? bitnet__strips128_##isa : bitnet__strips256_##isa; \
@@ -1671,6 +1671,8 @@ BITNET__INLINE v128_t bitnet__prepare_bits_wasm(const int8_t *q, const int group
 BITNET__INLINE void bitnet__dots16_bits(const uint8_t *w, size_t apart, const int group,
                                         const v128_t *a, v128_t *dot) {
     const v128_t mask = bitnet__kept_wasm(BITNET__BITS4);
+    volatile v128_t half[2];           /* Stored, so that V8 loads the second half of the tables
+                                          later: it has no registers for all. */
     v128_t turned[4][4], sum[2], odd[2], v[4], part[2], at;
     int i, j, h;
     (void)group;
@@ -1679,16 +1681,18 @@ BITNET__INLINE void bitnet__dots16_bits(const uint8_t *w, size_t apart, const in
         bitnet__zip4_wasm(v, turned[i]);
     }
     sum[0] = sum[1] = odd[0] = odd[1] = wasm_i32x4_const_splat(0);
-    BITNET__ROLLED for (i = 0; i < 4; i++) {
+    BITNET__ROLLED for (i = 0; i < 4; i++, a += 16) {
         BITNET__UNROLL for (j = 0; j < 4; j++) v[j] = turned[j][i];
         bitnet__zip4_wasm(v, v);
-        part[0] = part[1] = wasm_i32x4_const_splat(0);
-        BITNET__ROLLED for (h = 0; h < 2; h++, a += 8) {
-            BITNET__UNROLL for (j = 0; j < 4; j++) {
-                at = h ? v[2 + j / 2] : v[j / 2];
-                at = wasm_v128_and(j % 2 ? wasm_u16x8_shr(at, 4) : at, mask);
-                part[0] = wasm_i8x16_add(part[0], bitnet__pick_wasm(a[2 * j], at));
-                part[1] = wasm_i8x16_add(part[1], bitnet__pick_wasm(a[2 * j + 1], at));
+        BITNET__UNROLL for (j = 0; j < 8; j++) {
+            at = wasm_v128_and(j % 2 ? wasm_u16x8_shr(v[j / 2], 4) : v[j / 2], mask);
+            BITNET__UNROLL for (h = 0; h < 2; h++) {
+                if (j == 4) {
+                    half[h] = part[h];
+                    part[h] = half[h];
+                }
+                part[h] = j ? wasm_i8x16_add(part[h], bitnet__pick_wasm(a[2 * j + h], at))
+                            : bitnet__pick_wasm(a[h], at);
             }
         }
         BITNET__UNROLL for (h = 0; h < 2; h++) {
@@ -1781,8 +1785,8 @@ static void bitnet__put_totals_wasm(const bitnet__grouped *x, int c, int cols,
     }
 }
 
-/* Up to LOOK_ROWS rows without a code 3, with up to BAND_COLS columns at a time, whose totals are in
-   memory, but in out only at the end: with add, that has terms of its own, which come last. The
+/* Up to LOOK_ROWS rows without a code 3, with up to BAND_COLS columns at a time, whose totals are
+   in memory, but in out only at the end: with add, that has terms of its own, which come last. The
    sums of a group of 256 do not fit int16, those of its halves do. */
 BITNET__APART void bitnet__look_up_groups_wasm(const bitnet__grouped *x) {
     v128_t table[BITNET__LOOK_TABLE], sum[2][BITNET__LOOK_ROWS * 2];
