@@ -1370,8 +1370,8 @@ BITNET__DEFINE_SUMROWS_F16(relaxed, BITNET__ROWS_CACHE)
 /* ---- a scale per group ----
    Few columns: tiles of 16 rows, a 16th of the call's rows apart, so that the CPU's prefetcher sees
    16 streams: of 16 neighbouring rows, which share pages, it makes none, and that took twice the
-   time. A tile reads the blocks in place, a scale group at a time. It has a row of each of 16 strips,
-   and they count in fours: row (i, j) is of strip 4 i + j. */
+   time. A tile reads the blocks in place, a scale group at a time. It has a row of each of 16
+   strips, which count in fours: row (i, j) is of strip 4 i + j. */
 enum {
     BITNET__RECORDS = 3216,            /* vectors of what a column's activations become: 51 KB */
     BITNET__BAND_COLS = 32             /* of LOOK_ROWS rows, whose float sums are kept at a time */
