@@ -61,21 +61,20 @@
 
        That takes no product, so it is the same with and without relaxed SIMD. A table costs about
        as much as looking up 80 rows, so up to 640 rows share it, and few rows or columns go to the
-       tiles. So do I2_S rows with a code 3.
+       tiles. So do rows with a code 3.
 
-   WEIGHTS WITH A SCALE PER GROUP
-       A register is 16 weights of 4 rows, 4 bytes each. It meets the same activations in all lanes,
-       so that a row's sum stays in its lane. Code = weight + 1; there is no code 3.
+   WEIGHTS WITH A SCALE PER GROUP, read in place
+       16 bytes of a row are multiplied as those of I2_S. Only the activations that they meet are
+       others: bitnet.h draws them under "a scale per group". Few columns go to tiles of 16 rows. A
+       row's sum of a group ends in a lane of its own, because its scale comes next.
 
-       simd128, one column: two vectors of 4 rows are multiplied at once, as two rows of I2_S are: a
-       word takes a byte of a row of the first below, and of the second above. A row has two lanes,
-       for the words of bytes 0 and 1, and of 2 and 3.
-
-           bits of the word      15-14  13-12  11-8   7-4    3-2    1-0       masks
-           weights, first time    4 +    0 +   -      -       4 +    0 + byte 0x3003, 0xc00c
-           second time           12 +    8 +   -      -      12 +    8 + byte the same
-
-       relaxed-simd, one column: bytes are shifted and masked as above.
+   SUMS OF FOUR BITS, for codes of one bit and few columns
+       Of 16 rows, each lane gets the same byte. Half a byte selects a sum of those of 4 activations
+       whose bits are 1, plus 512: a number of 10 bits. Two swizzles look up its lower and its upper
+       5 bits, in tables that are made once for all rows. That takes about a third of the
+       instructions of 2 bits. 8 sums fit a byte. Then both are added up as words: `odd` has the
+       words' upper bytes, `sum` whole words, which may wrap; sum - 256 odd is what lower bytes
+       have. At last, dot = 2 sum - the sum of q.
 
    WHY THE RELAXED DOT IS EXACT
        i16x8.relaxed_dot_i8x16_i7x16_s gives sums of two products of a signed byte and one of 7
@@ -112,13 +111,16 @@
                           (HALVES_BLOCKS4) is 8 pairs, 30720. simd128, one column: 16 times as
                           much, but only for 8192 weights: 251658240.
 
-   BOUNDS of a scale group of 256, for codes up to 2. int32 holds the exact dot product.
-       simd128, tile      Of 8 products of a lane, 4 times the first row's are from 0 to
-                          8 * 8 * 128 = 8192, under 2^14, once 8 * |q| is added for each q < 0. A
-                          lane gets 128 products of the second row, codes of -2 to 2: at most
-                          32768, times 2^14 2^29.
-       relaxed, tile      int16: a lane gets 64 pairs of code, -512 to 508 each: -32768 to 32512.
-       looked-up sums     int16: 128 weights are at most 128 * 128 = 16384; 256: two such sums. */
+   BOUNDS of a scale group: codes up to 3 in groups of 64 and 128, up to 2 in those of 256. int32
+   holds the exact dot product.
+       simd128, tile      As for I2_S, for at most 2 blocks.
+       relaxed, tile      int16: 64 weights of a row are 4 pairs of code in a lane, at most
+                          4 * 2 * 3 * 128 = 3072; of those, 2 pairs of 4 code are 6144. Two lanes
+                          of a row are added, and up to 2 times 64 weights: 12288. With codes up to
+                          2, 4 times 64: 16384.
+       looked-up sums     int16: no code 3, so 128 weights are at most 128 * 128 = 16384; 256: two
+                          such sums.
+       four bits          Bytes: 8 * 31 = 248. Of 32 halves of bytes, int16: 32 * 1020 = 32640. */
 
 #if BITNET__KERNEL_ABI != 10
   #error "bitnet_kernels_wasm.h and bitnet.h are of different releases"
@@ -209,7 +211,7 @@ enum {
 
     /* The columns from which on they are faster than the tiles of a table. */
     BITNET__FEW_SIMD128 = 5, BITNET__FEW_RELAXED16 = 8, BITNET__FEW_RELAXED32 = 16,
-    BITNET__FEW_GROUPS32 = 8
+    BITNET__FEW_GROUPS32 = 8, BITNET__FEW_BITS = 8
 };
 
 /* Where a k-step's rows find their sums: the addresses of 8 entries for each row. */
@@ -502,29 +504,40 @@ typedef struct bitnet__pairs {
                                           the second too little */
 } bitnet__pairs;
 
-static void bitnet__prepare_simd128(const int8_t *q, int len, bitnet__pairs *p) {
+/* The same as partial sums. */
+typedef struct bitnet__pair_sums { v128_t less, more; } bitnet__pair_sums;
+
+/* The activations of 16 bytes of weights for 2 fields. */
+BITNET__INLINE void bitnet__prepare_pair_wasm(v128_t lower, v128_t upper, v128_t *act,
+                                              bitnet__pair_sums *s) {
     const v128_t zero = wasm_i32x4_const_splat(0);
-    v128_t *act = p->act, less = zero, more = zero, low, high;
-    int i, j;
-    for (i = 0; i < len; i += 32, act += 5) {
+    int j;
+    act[0] = wasm_i16x8_extend_low_i8x16(lower);
+    act[1] = wasm_i16x8_extend_low_i8x16(upper);
+    act[2] = wasm_i16x8_extend_high_i8x16(lower);
+    act[3] = wasm_i16x8_extend_high_i8x16(upper);
+    act[4] = zero;
+    BITNET__UNROLL for (j = 0; j < 2; j++)
+        act[4] = wasm_i32x4_add(act[4], wasm_i32x4_dot_i16x8(
+            wasm_i16x8_add(wasm_i16x8_min(act[j], zero), wasm_i16x8_min(act[2 + j], zero)),
+            wasm_i16x8_const_splat(-12)));
+    s->more = wasm_i32x4_add(s->more, wasm_i32x4_dot_i16x8(wasm_i16x8_add(act[1], act[3]),
+                                                           wasm_i16x8_const_splat(2)));
+    s->less = wasm_i32x4_add(s->less, wasm_i32x4_shr(act[4], 2));
+    act[0] = wasm_i16x8_shl(act[0], 2);
+    act[2] = wasm_i16x8_shl(act[2], 2);
+}
+
+static void bitnet__prepare_simd128(const int8_t *q, int len, bitnet__pairs *p) {
+    bitnet__pair_sums s = {wasm_i32x4_const_splat(0), wasm_i32x4_const_splat(0)};
+    int i;
+    for (i = 0; i < len; i += 32) {    /* the lower field is the later weight */
         const int8_t *from = q + i / 128 * 128 + i % 128 / 64 * 16 + (i % 64 ? 0 : 64);
-        act[4] = zero;
-        for (j = 0; j < 2; j++) {      /* the lower field, which is the later weight, comes first */
-            act[j] = wasm_i16x8_load8x8(from + 32 - 32 * j);
-            act[2 + j] = wasm_i16x8_load8x8(from + 40 - 32 * j);
-            low = wasm_i16x8_min(act[j], zero);
-            high = wasm_i16x8_min(act[2 + j], zero);
-            act[4] = wasm_i32x4_add(act[4], wasm_i32x4_dot_i16x8(wasm_i16x8_add(low, high),
-                                                                 wasm_i16x8_const_splat(-12)));
-        }
-        more = wasm_i32x4_add(more, wasm_i32x4_dot_i16x8(wasm_i16x8_add(act[1], act[3]),
-                                                         wasm_i16x8_const_splat(2)));
-        less = wasm_i32x4_add(less, wasm_i32x4_shr(act[4], 2));
-        act[0] = wasm_i16x8_shl(act[0], 2);
-        act[2] = wasm_i16x8_shl(act[2], 2);
+        bitnet__prepare_pair_wasm(wasm_v128_load(from + 32), wasm_v128_load(from),
+                                  p->act + i / 32 * 5, &s);
     }
-    p->less = bitnet__sum4_wasm(less);
-    p->more = bitnet__sum4_wasm(more);
+    p->less = bitnet__sum4_wasm(s.less);
+    p->more = bitnet__sum4_wasm(s.more);
 }
 
 /* What words of a pair of rows are masked with: the fields of two weights; the upper bits of the
@@ -1353,33 +1366,32 @@ BITNET__DEFINE_SUMROWS_F16(simd128, BITNET__ROWS_F16)
 BITNET__DEFINE_SUMROWS_F16(relaxed, BITNET__ROWS_CACHE)
 #endif
 
-#if 0 /* groups */
+#ifndef BITNET_NO_GROUPS
 /* ---- a scale per group ----
-   Few columns: tiles of 16 rows, straight from the packed rows. */
-
-/* Vectors of 4 rows in a row pack; the weights of a row for which activations are prepared; the
-   rows of one column, or the columns of LOOK_ROWS rows, whose float sums are kept at a time. */
+   Few columns: tiles of 16 rows, a 16th of the call's rows apart, so that the CPU's prefetcher sees
+   16 streams: of 16 neighbouring rows, which share pages, it makes none, and that took twice the
+   time. A tile reads the blocks in place, a scale group at a time. It has a row of each of 16
+   strips, which count in fours: row (i, j) is of strip 4 i + j. */
 enum {
-    BITNET__PACK = 4, BITNET__STRETCH = BITNET__DEPTH, BITNET__BAND_ROWS = 512,
-    BITNET__BAND_COLS = 32
+    BITNET__RECORDS = 3216,            /* vectors of what a column's activations become: 51 KB */
+    BITNET__BAND_COLS = 32             /* of LOOK_ROWS rows, whose float sums are kept at a time */
 };
 
-/* The row pack of row r from weight k on, the first of a scale group; the last pack if there is no
-   row r. */
-BITNET__INLINE const uint8_t *bitnet__groups_wasm(const bitnet__grouped *x, int r, int k) {
-    if (r >= x->rows) r -= BITNET__PACK_ROWS;
-    return x->w + bitnet__grouped_bytes(x->n, x->group, r) +
-           (size_t)(k / x->group) * bitnet__group_bytes(x->group);
-}
-
-BITNET__INLINE void bitnet__load_scales_wasm(const uint8_t *scales, v128_t *d) {
-    bitnet__load8_wasm(d, scales, BITNET__ROWS_F16);
-    bitnet__load8_wasm(d + 2, scales + 16, BITNET__ROWS_F16);
-}
-
-/* Where a column's groups begin, in sums and scales. */
-BITNET__INLINE size_t bitnet__group_at(const bitnet__grouped *x, int c) {
-    return (size_t)c * (size_t)(x->n / x->group);
+/* Writes a column's sums, but not of rows before `first`. Lane j of sum[4 * r + i] is of row r of
+   strip 4 i + j. */
+static void bitnet__put_strips_wasm(const bitnet__grouped *x, int c, int first,
+                                    const v128_t *sum) {
+    const int strip = x->rows / 16;
+    float *y = x->out + (size_t)c * x->stride, four[4];
+    int r, i, j, row;
+    for (r = 0; r < strip; r++)
+        for (i = 0; i < 4; i++) {
+            wasm_v128_store(four, sum[4 * r + i]);
+            for (j = 0; j < 4; j++) {
+                row = (4 * i + j) * strip + r;
+                if (row >= first) y[row] = x->add ? y[row] + four[j] : four[j];
+            }
+        }
 }
 
 BITNET__INLINE v128_t bitnet__add_group_wasm(v128_t sum, v128_t dot, v128_t d, v128_t scale) {
@@ -1387,143 +1399,343 @@ BITNET__INLINE v128_t bitnet__add_group_wasm(v128_t sum, v128_t dot, v128_t d, v
     return wasm_f32x4_add(sum, wasm_f32x4_mul(wasm_f32x4_convert_i32x4(dot), f));
 }
 
-/* Writes the sums of rows r to r + 3 of column c, as far as they are there. */
-BITNET__INLINE void bitnet__put_groups_wasm(const bitnet__grouped *x, int r, int c,
-                                            v128_t sum) {
-    float four[4] = {0.0f, 0.0f, 0.0f, 0.0f};
-    float *to = x->out + (size_t)c * x->stride + (size_t)r;
-    if (r >= x->rows) return;
-    if (x->add) {
-        bitnet__put(four, to, x->rows - r);
-        sum = wasm_f32x4_add(wasm_v128_load(four), sum);
-    }
-    wasm_v128_store(four, sum);
-    bitnet__put(to, four, x->rows - r);
+/* The scales of four rows, which are finite. See bitnet__widen_finite_wasm. */
+typedef struct bitnet__f16_parts { v128_t fields, scale; } bitnet__f16_parts;
+
+BITNET__INLINE bitnet__f16_parts bitnet__get_f16_parts(void) {
+    bitnet__f16_parts p;
+    p.fields = bitnet__kept_wasm(BITNET__FIELDS_F16);
+    p.scale = bitnet__kept_wasm(BITNET__SCALE_F16);
+    return p;
 }
 
-/* The activations of a column for pairs of rows: words, of fields 0 and 2 four times as large. */
-typedef struct bitnet__group_pairs {
-    int16_t act[BITNET__STRETCH];
-    int32_t start[BITNET__STRETCH / 8];    /* 2 for 16 weights, so that the first row's sums stay
-                                              positive */
-    int32_t less[BITNET__STRETCH / 32];    /* of each scale group: what the sums of the first row
-                                              have too much */
-    int32_t more[BITNET__STRETCH / 32];    /* and those of the second too little */
-} bitnet__group_pairs;
+BITNET__INLINE v128_t bitnet__scales4_wasm(const uint8_t *w, size_t apart,
+                                           const bitnet__f16_parts *p) {
+    v128_t v = wasm_i32x4_const_splat(0);
+    v = wasm_v128_load16_lane(w, v, 1);
+    v = wasm_v128_load16_lane(w + apart, v, 3);
+    v = wasm_v128_load16_lane(w + 2 * apart, v, 5);
+    v = wasm_v128_load16_lane(w + 3 * apart, v, 7);
+    return wasm_f32x4_mul(wasm_v128_and(wasm_i32x4_shr(v, 3), p->fields), p->scale);
+}
 
-static void bitnet__prepare_groups_simd128(const int8_t *q, int len, int group,
-                                           bitnet__group_pairs *p) {
-    const v128_t zero = wasm_i32x4_const_splat(0);
-    v128_t less = zero, more = zero, v[2], sum;
-    int i, h;
-    for (i = 0; i < len; i += 16) {
-        sum = zero;
-        BITNET__UNROLL for (h = 0; h < 2; h++) {
-            v[h] = wasm_i16x8_load8x8(q + i + 8 * h);
-            sum = wasm_i16x8_add(sum, wasm_i16x8_min(v[h], zero));
-            wasm_v128_store(p->act + i + 8 * h,
-                            wasm_i32x4_shuffle(wasm_i16x8_shl(v[h], 2), v[h], 0, 1, 6, 7));
-        }
-        sum = wasm_i32x4_dot_i16x8(sum, wasm_i16x8_const_splat(-8));
-        sum = wasm_i32x4_add(sum, wasm_i32x4_shuffle(sum, sum, 2, 3, 0, 1));
-        wasm_v128_store64_lane(p->start + i / 8, sum, 0);
-        less = wasm_i32x4_add(less, sum);                  /* each of two lanes twice */
-        more = wasm_i32x4_add(more, wasm_i32x4_dot_i16x8(
-            wasm_i16x8_add(v[0], v[1]), wasm_i16x8_const(0, 0, 0, 0, 2, 2, 2, 2)));
-        if ((i + 16) % group) continue;
-        p->less[i / group] = bitnet__sum4_wasm(less) / 8;
-        p->more[i / group] = bitnet__sum4_wasm(more);
-        less = more = zero;
+/* The activations of 16 words of codes, as 16 bytes of a row meet them: a[t] for bits 2 t and
+   2 t + 1. */
+BITNET__INLINE void bitnet__turn_words_wasm(const int8_t *q, v128_t *a) {
+    v128_t w[4], b[4];
+    int i;
+    BITNET__UNROLL for (i = 0; i < 4; i++) w[i] = wasm_v128_load(q + 16 * i);
+    BITNET__UNROLL for (i = 0; i < 4; i += 2) {
+        b[i] = wasm_i32x4_shuffle(w[i], w[i + 1], 0, 4, 1, 5);
+        b[i + 1] = wasm_i32x4_shuffle(w[i], w[i + 1], 2, 6, 3, 7);
+    }
+    BITNET__UNROLL for (i = 0; i < 2; i++) {
+        a[2 * i] = wasm_i64x2_shuffle(b[i], b[i + 2], 0, 2);
+        a[2 * i + 1] = wasm_i64x2_shuffle(b[i], b[i + 2], 1, 3);
     }
 }
 
-/* 4 rows at w and the next 4 with a group: low is what is in the low bits of sums, all is all, with
-   two lanes for each row. */
-BITNET__INLINE void bitnet__dot_group_simd128(const uint8_t *w, const int16_t *act,
-                                              const int32_t *start, int group, v128_t *low,
-                                              v128_t *all) {
-    const bitnet__pair_masks m = bitnet__get_pair_masks();
-    v128_t a, b, v, sum[2];
-    int i, h, z;
-    low[0] = low[1] = all[0] = all[1] = wasm_i32x4_const_splat(0);
-    for (i = 0; i < group; i += 16, w += 64, act += 16, start += 2) {
-        a = wasm_v128_load(w);
-        b = wasm_v128_xor(wasm_v128_load(w + 16), m.upper);
-        sum[0] = sum[1] = wasm_v128_load64_splat(start);
-        BITNET__UNROLL for (h = 0; h < 2; h++) {
-            const v128_t first = h ? wasm_u16x8_shr(a, 4) : a;
-            const v128_t second = h ? b : wasm_i16x8_shl(b, 4);
-            BITNET__UNROLL for (z = 0; z < 2; z++) {
-                v = z ? bitnet__zip_high_wasm(first, second) : bitnet__zip_low_wasm(first, second);
-                sum[z] = wasm_i32x4_add(sum[z], wasm_i32x4_dot_i16x8(
-                    wasm_v128_and(v, m.even), wasm_v128_load64_splat(act + 8 * h)));
-                sum[z] = wasm_i32x4_add(sum[z], wasm_i32x4_dot_i16x8(
-                    wasm_v128_and(v, m.odd), wasm_v128_load64_splat(act + 8 * h + 4)));
+/* What a table does with a scale group. prepare makes `act` of the activations, and returns what is
+   added to the dots of four rows (i, j). dots computes those of a tile: lane j of dot[i]. w: the
+   codes of row (0, 0); apart: from a row to the next one. */
+typedef v128_t bitnet__prepare_fn(const int8_t *q, const int group, int32_t sum, v128_t *act);
+typedef void bitnet__dots16_fn(const uint8_t *w, size_t apart, const int group, const v128_t *act,
+                               v128_t *dot);
+
+/* Up to LOOK_ROWS rows, a multiple of 16. A record is a group's act, of `per` vectors for 64
+   weights, what is added to dots, and the activations' scale four times. */
+BITNET__INLINE void bitnet__strips_wasm(const bitnet__grouped *x, int first, const int group,
+                                        const int bytes, bitnet__prepare_fn *prepare,
+                                        bitnet__dots16_fn *dots, const int per) {
+    const int codes_at = group == 256 ? 0 : 2, scale_at = group == 256 ? 64 : 0;
+    const int size = group / 64 * per, block = bytes + 2, groups = x->n / group;
+    const int most = BITNET__RECORDS / (size + 2);
+    const size_t row_bytes = (size_t)groups * (size_t)block;
+    const size_t apart = row_bytes * (size_t)(x->rows / 16);
+    const bitnet__f16_parts parts = bitnet__get_f16_parts();
+    v128_t sum[BITNET__LOOK_ROWS / 4], records[BITNET__RECORDS], total[4], dot[4], d, *p;
+    const uint8_t *w;
+    int c, k, g, r, i, count;
+    for (c = 0; c < x->cols; c++) {
+        for (r = 0; r < x->rows / 4; r++) sum[r] = wasm_f32x4_const_splat(0.0f);
+        for (k = 0; k < groups; k += count) {
+            const size_t at = (size_t)c * (size_t)groups + (size_t)k;
+            count = groups - k < most ? groups - k : most;
+            for (g = 0, p = records; g < count; g++, p += size + 2) {
+                p[size] = prepare(x->q + (at + (size_t)g) * (size_t)group, group,
+                                  x->sums[at + (size_t)g], p);
+                p[size + 1] = wasm_f32x4_splat(x->scales[at + (size_t)g]);
+            }
+            for (r = 0; r < x->rows / 16; r++) {
+                w = x->w + row_bytes * (size_t)r + (size_t)k * (size_t)block;
+                BITNET__UNROLL for (i = 0; i < 4; i++) total[i] = sum[4 * r + i];
+                for (g = 0, p = records; g < count; g++, p += size + 2, w += block) {
+                    dots(w + codes_at, apart, group, p, dot);
+                    BITNET__UNROLL for (i = 0; i < 4; i++) {
+                        d = bitnet__scales4_wasm(w + scale_at + (size_t)(4 * i) * apart, apart,
+                                                 &parts);
+                        total[i] = bitnet__add_group_wasm(
+                            total[i], wasm_i32x4_add(dot[i], p[size]), d, p[size + 1]);
+                    }
+                }
+                BITNET__UNROLL for (i = 0; i < 4; i++) sum[4 * r + i] = total[i];
             }
         }
-        BITNET__UNROLL for (z = 0; z < 2; z++) {
-            low[z] = wasm_i32x4_add(low[z], wasm_v128_and(sum[z], m.lower));
-            all[z] = wasm_i32x4_add(all[z], sum[z]);
+        bitnet__put_strips_wasm(x, c, first, sum);
+    }
+}
+
+typedef void bitnet__strips_fn(const bitnet__grouped *x, int first);
+
+/* Up to LOOK_ROWS rows. Those that are left over are computed with others before them. If there are
+   fewer than 16, the scalar code takes them: no layer has so few. */
+static void bitnet__tiles_groups_wasm(const bitnet__grouped *x, bitnet__strips_fn *strips) {
+    const int left = x->rows % 16;
+    bitnet__grouped patch = *x;
+    patch.rows -= left;
+    if (patch.rows) strips(&patch, 0);
+    if (!left) return;
+    if (!patch.rows) {
+        bitnet__dotrows_groups_scalar(x);
+        return;
+    }
+    patch = bitnet__grouped_from(x, x->rows - 16, 0);
+    strips(&patch, 16 - left);
+}
+
+#define BITNET__DEFINE_STRIPS_OF(group, isa, prepare, dots, per) \
+    BITNET__APART void bitnet__strips##group##_##isa(const bitnet__grouped *x, int first) { \
+        bitnet__strips_wasm(x, first, group, group / 4, prepare, dots, per); \
+    }
+#define BITNET__DEFINE_STRIPS(isa, prepare, dots, per) \
+    BITNET__DEFINE_STRIPS_OF(64, isa, prepare, dots, per) \
+    BITNET__DEFINE_STRIPS_OF(128, isa, prepare, dots, per) \
+    BITNET__DEFINE_STRIPS_OF(256, isa, prepare, dots, per) \
+    static bitnet__strips_fn *bitnet__strips_##isa(int group) { \
+        return group == 64 ? bitnet__strips64_##isa : \
+               group == 128 ? bitnet__strips128_##isa : bitnet__strips256_##isa; \
+    }
+
+/* As for I2_S. */
+BITNET__INLINE v128_t bitnet__prepare_group_simd128(const int8_t *q, const int group, int32_t sum,
+                                                    v128_t *act) {
+    bitnet__pair_sums s = {wasm_i32x4_const_splat(0), wasm_i32x4_const_splat(0)};
+    v128_t a[4];
+    int32_t less;
+    int i;
+    for (i = 0; i < group; i += 64, act += 10) {
+        bitnet__turn_words_wasm(q + i, a);
+        bitnet__prepare_pair_wasm(a[0], a[1], act, &s);
+        bitnet__prepare_pair_wasm(a[2], a[3], act + 5, &s);
+    }
+    less = -bitnet__sum4_wasm(s.less) - sum;
+    sum = bitnet__sum4_wasm(s.more) - sum;
+    return wasm_i32x4_make(less, sum, less, sum);
+}
+
+BITNET__INLINE void bitnet__dots16_simd128(const uint8_t *w, size_t apart, const int group,
+                                           const v128_t *act, v128_t *dot) {
+    const bitnet__pair_masks masks = bitnet__get_pair_masks();
+    v128_t part[8], low, all;
+    int i, r;
+    BITNET__ROLLED for (r = 0; r < 8; r++, w += 2 * apart) {
+        low = all = wasm_i32x4_const_splat(0);
+        BITNET__ROLLED for (i = 0; i < group / 64; i++)
+            bitnet__dot_pair_simd128(wasm_v128_load(w + 16 * i), wasm_v128_load(w + apart + 16 * i),
+                                     act + 10 * i, &masks, &low, &all);
+        part[r] = bitnet__fold2_wasm(wasm_i32x4_shr(low, 2),
+                                     wasm_i32x4_shr(wasm_i32x4_sub(all, low), 14));
+    }
+    BITNET__UNROLL for (r = 0; r < 4; r++)
+        dot[r] = bitnet__fold2_wasm(part[2 * r], part[2 * r + 1]);
+}
+
+BITNET__DEFINE_STRIPS(simd128, bitnet__prepare_group_simd128, bitnet__dots16_simd128, 10)
+
+#if BITNET__RELAXED
+BITNET__INLINE v128_t bitnet__prepare_group_relaxed(const int8_t *q, const int group, int32_t sum,
+                                                    v128_t *act) {
+    int i;
+    for (i = 0; i < group; i += 64, act += 4) bitnet__turn_words_wasm(q + i, act);
+    return wasm_i32x4_splat(-sum);
+}
+
+/* Dots of two products, which are added as int16, or of four. The upper field of half a byte has
+   sums of 4 times the codes. Two rows and 64 weights at a time, whose sums are in registers; more
+   would not be. */
+BITNET__INLINE void bitnet__dots16_relaxed(const uint8_t *w, size_t apart, const int group,
+                                           const v128_t *act, v128_t *dot, const int halves) {
+    v128_t part[8], sum[2][2], row[2], mask[2], a[4], v, b;
+    const uint8_t *p;
+    int i, r, j, t;
+    mask[0] = bitnet__kept_wasm(BITNET__BITS2);
+    mask[1] = wasm_i32x4_shl(mask[0], 2);
+    BITNET__UNROLL for (i = 0; i < group / 64; i++) {
+        BITNET__UNROLL for (t = 0; t < 4; t++) a[t] = act[4 * i + t];
+        BITNET__ROLLED for (r = 0, p = w + 16 * i; r < 8; r++, p += 2 * apart) {
+            BITNET__UNROLL for (j = 0; j < 2; j++) {
+                v = wasm_v128_load(p + (size_t)j * apart);
+                BITNET__UNROLL for (t = 0; t < 4; t++) {
+                    b = wasm_v128_and(t < 2 ? v : wasm_u16x8_shr(v, 4), mask[t % 2]);
+                    if (halves) {
+                        b = wasm_i16x8_relaxed_dot_i8x16_i7x16(a[t], b);
+                        sum[j][t % 2] = t < 2 ? b : wasm_i16x8_add(sum[j][t % 2], b);
+                    } else sum[j][t % 2] = wasm_i32x4_relaxed_dot_i8x16_i7x16_add(
+                        a[t], b, t < 2 ? wasm_i32x4_const_splat(0) : sum[j][t % 2]);
+                }
+                row[j] = halves ? wasm_i16x8_add(sum[j][0], wasm_i16x8_shr(sum[j][1], 2))
+                                : wasm_i32x4_add(sum[j][0], wasm_i32x4_shr(sum[j][1], 2));
+            }
+            v = halves ? wasm_i16x8_add(wasm_i64x2_shuffle(row[0], row[1], 0, 2),
+                                        wasm_i64x2_shuffle(row[0], row[1], 1, 3))
+                       : bitnet__fold2_wasm(row[0], row[1]);
+            part[r] = i == 0 ? v : halves ? wasm_i16x8_add(part[r], v) : wasm_i32x4_add(part[r], v);
+        }
+    }
+    BITNET__UNROLL for (r = 0; r < 4; r++) {
+        if (halves) {
+            part[2 * r] = wasm_i32x4_dot_i16x8(part[2 * r], wasm_i16x8_const_splat(1));
+            part[2 * r + 1] = wasm_i32x4_dot_i16x8(part[2 * r + 1], wasm_i16x8_const_splat(1));
+        }
+        dot[r] = bitnet__fold2_wasm(part[2 * r], part[2 * r + 1]);
+    }
+}
+
+BITNET__INLINE void bitnet__dots16_halves(const uint8_t *w, size_t apart, const int group,
+                                          const v128_t *act, v128_t *dot) {
+    bitnet__dots16_relaxed(w, apart, group, act, dot, 1);
+}
+
+BITNET__INLINE void bitnet__dots16_words(const uint8_t *w, size_t apart, const int group,
+                                         const v128_t *act, v128_t *dot) {
+    bitnet__dots16_relaxed(w, apart, group, act, dot, 0);
+}
+
+BITNET__DEFINE_STRIPS(relaxed16, bitnet__prepare_group_relaxed, bitnet__dots16_halves, 4)
+BITNET__DEFINE_STRIPS(relaxed32, bitnet__prepare_group_relaxed, bitnet__dots16_words, 4)
+#endif
+
+/* ---- codes of one bit, few columns ----
+   See SUMS OF FOUR BITS. */
+
+/* Two tables of 16 for each half of a byte: of the sum of those activations whose bits are 1, plus
+   512, the lowest 5 bits, and the others. A word of codes has 8 halves. */
+static void bitnet__prepare_word_wasm(const int8_t *q, v128_t *to) {
+    const v128_t bit0 = wasm_i16x8_const(0, -1, 0, -1, 0, -1, 0, -1);
+    const v128_t bit1 = wasm_i16x8_const(0, 0, -1, -1, 0, 0, -1, -1);
+    const v128_t bit2 = wasm_i16x8_const(0, 0, 0, 0, -1, -1, -1, -1);
+    const v128_t low5 = wasm_i16x8_const_splat(31);
+    v128_t a, b;
+    int i, h;
+    for (i = 0; i < 4; i++, q++) {
+        for (h = 0; h < 16; h += 8, to += 2) {     /* bit 2 t + o of byte i is at 16 o + 4 t + i */
+            a = wasm_i16x8_add(wasm_v128_and(wasm_i16x8_splat(q[h]), bit0),
+                               wasm_v128_and(wasm_i16x8_splat(q[h + 16]), bit1));
+            b = wasm_i16x8_add(wasm_v128_and(wasm_i16x8_splat(q[h + 4]), bit2),
+                               wasm_i16x8_const_splat(512));
+            a = wasm_i16x8_add(a, b);
+            b = wasm_i16x8_add(a, wasm_i16x8_splat(q[h + 20]));
+            to[0] = wasm_u8x16_narrow_i16x8(wasm_v128_and(a, low5), wasm_v128_and(b, low5));
+            to[1] = wasm_u8x16_narrow_i16x8(wasm_u16x8_shr(a, 5), wasm_u16x8_shr(b, 5));
         }
     }
 }
 
-/* Rows r to r + 15 and weights k to k + len - 1, for which p has the activations of column c. Adds
-   to sum. */
-BITNET__INLINE void bitnet__tile_groups_simd128(const bitnet__grouped *x, int r, int c, int k,
-                                                int len, const bitnet__group_pairs *p,
-                                                v128_t *sum) {
-    const uint8_t *w = bitnet__groups_wasm(x, r, k);
-    const size_t at = bitnet__group_at(x, c) + (size_t)(k / x->group);
-    v128_t low[2], all[2], d[BITNET__PACK], scale;
-    int g, b;
-    for (g = 0; g < len / x->group; g++, w += bitnet__group_bytes(x->group)) {
-        const int32_t s = x->sums[at + (size_t)g];
-        bitnet__load_scales_wasm(w, d);
-        scale = wasm_v128_load32_splat(x->scales + at + (size_t)g);
-        BITNET__UNROLL for (b = 0; b < BITNET__PACK; b += 2) {
-            bitnet__dot_group_simd128(w + BITNET__PACK_SCALES + 16 * b, p->act + g * x->group,
-                                      p->start + g * x->group / 8, x->group, low, all);
-            all[0] = wasm_i32x4_shr(wasm_i32x4_sub(all[0], low[0]), 14);
-            all[1] = wasm_i32x4_shr(wasm_i32x4_sub(all[1], low[1]), 14);
-            low[0] = wasm_i32x4_shr(bitnet__fold2_wasm(low[0], low[1]), 2);
-            sum[b] = bitnet__add_group_wasm(
-                sum[b], wasm_i32x4_sub(low[0], wasm_i32x4_splat(p->less[g] + s)), d[b], scale);
-            sum[b + 1] = bitnet__add_group_wasm(
-                sum[b + 1], wasm_i32x4_add(bitnet__fold2_wasm(all[0], all[1]),
-                                           wasm_i32x4_splat(p->more[g] - s)), d[b + 1], scale);
+/* Entries of a table of bytes; all numbers are below 16. */
+BITNET__INLINE v128_t bitnet__pick_wasm(v128_t table, v128_t at) {
+#if BITNET__RELAXED
+    return wasm_i8x16_relaxed_swizzle(table, at);
+#else
+    return wasm_i8x16_swizzle(table, at);
+#endif
+}
+
+/* Byte i of each of the four, then byte i + 1. */
+BITNET__INLINE void bitnet__zip4_wasm(const v128_t *v, v128_t *to) {
+    const v128_t low0 = bitnet__zip_low_wasm(v[0], v[2]), low1 = bitnet__zip_low_wasm(v[1], v[3]);
+    const v128_t high0 = bitnet__zip_high_wasm(v[0], v[2]);
+    const v128_t high1 = bitnet__zip_high_wasm(v[1], v[3]);
+    to[0] = bitnet__zip_low_wasm(low0, low1);
+    to[1] = bitnet__zip_high_wasm(low0, low1);
+    to[2] = bitnet__zip_low_wasm(high0, high1);
+    to[3] = bitnet__zip_high_wasm(high0, high1);
+}
+
+BITNET__INLINE v128_t bitnet__prepare_bits_wasm(const int8_t *q, const int group, int32_t sum,
+                                                v128_t *act) {
+    int i;
+    for (i = 0; i < group; i += 32) bitnet__prepare_word_wasm(q + i, act + i / 2);
+    return wasm_i32x4_splat(-32768 - sum);
+}
+
+BITNET__INLINE void bitnet__dots16_bits(const uint8_t *w, size_t apart, const int group,
+                                        const v128_t *a, v128_t *dot) {
+    const v128_t mask = bitnet__kept_wasm(BITNET__BITS4);
+    volatile v128_t half[2];           /* Stored, so that V8 loads the second half of the tables
+                                          later: it has no registers for all. */
+    v128_t turned[4][4], sum[2], odd[2], v[4], part[2], at;
+    int i, j, h;
+    (void)group;
+    BITNET__ROLLED for (i = 0; i < 4; i++, w += 4 * apart) {
+        BITNET__UNROLL for (j = 0; j < 4; j++) v[j] = wasm_v128_load(w + (size_t)j * apart);
+        bitnet__zip4_wasm(v, turned[i]);
+    }
+    sum[0] = sum[1] = odd[0] = odd[1] = wasm_i32x4_const_splat(0);
+    BITNET__ROLLED for (i = 0; i < 4; i++, a += 16) {
+        BITNET__UNROLL for (j = 0; j < 4; j++) v[j] = turned[j][i];
+        bitnet__zip4_wasm(v, v);
+        BITNET__UNROLL for (j = 0; j < 8; j++) {
+            at = wasm_v128_and(j % 2 ? wasm_u16x8_shr(v[j / 2], 4) : v[j / 2], mask);
+            BITNET__UNROLL for (h = 0; h < 2; h++) {
+                if (j == 4) {
+                    half[h] = part[h];
+                    part[h] = half[h];
+                }
+                part[h] = j ? wasm_i8x16_add(part[h], bitnet__pick_wasm(a[2 * j + h], at))
+                            : bitnet__pick_wasm(a[h], at);
+            }
         }
+        BITNET__UNROLL for (h = 0; h < 2; h++) {
+            sum[h] = wasm_i16x8_add(sum[h], part[h]);
+            odd[h] = wasm_i16x8_add(odd[h], wasm_u16x8_shr(part[h], 8));
+        }
+    }
+    odd[0] = wasm_i16x8_add(odd[0], wasm_i16x8_shl(odd[1], 5));
+    sum[0] = wasm_i16x8_sub(wasm_i16x8_add(sum[0], wasm_i16x8_shl(sum[1], 5)),
+                            wasm_i16x8_shl(odd[0], 8));
+    BITNET__UNROLL for (i = 0; i < 4; i++) {       /* twice a word's lower or upper half */
+        at = i % 2 ? odd[0] : sum[0];
+        dot[i] = i < 2 ? wasm_u32x4_shr(wasm_i32x4_shl(at, 16), 15)
+                       : wasm_i32x4_shl(wasm_u32x4_shr(at, 16), 1);
     }
 }
 
-BITNET__APART void bitnet__tiles_groups_simd128(const bitnet__grouped *x, int c) {
-    const int8_t *q = x->q + (size_t)c * (size_t)x->n;
-    bitnet__group_pairs act;
-    v128_t sum[BITNET__BAND_ROWS / 4];
-    int first, r, k, b, len, rows;
-    for (first = 0; first < x->rows; first += BITNET__BAND_ROWS) {
-        rows = x->rows - first < BITNET__BAND_ROWS ? x->rows - first : BITNET__BAND_ROWS;
-        for (b = 0; b < BITNET__BAND_ROWS / 4; b++) sum[b] = wasm_f32x4_const_splat(0.0f);
-        for (k = 0; k < x->n; k += len) {
-            len = x->n - k < BITNET__STRETCH ? x->n - k : BITNET__STRETCH;
-            bitnet__prepare_groups_simd128(q + k, len, x->group, &act);
-            for (r = 0; r < rows; r += BITNET__PACK_ROWS)
-                bitnet__tile_groups_simd128(x, first + r, c, k, len, &act, sum + r / 4);
-        }
-        for (r = 0; r < rows; r += 4) bitnet__put_groups_wasm(x, first + r, c, sum[r / 4]);
-    }
+BITNET__APART void bitnet__strips_bits_wasm(const bitnet__grouped *x, int first) {
+    bitnet__strips_wasm(x, first, 128, 16, bitnet__prepare_bits_wasm, bitnet__dots16_bits, 32);
 }
 
-/* The entries of a k-step's rows. Two rows have 8 bytes for 16 weights, and 8 for the next 16. */
-static void bitnet__find_groups_wasm(const uint8_t *w, size_t pack_bytes, int rows,
-                                     const v128_t *table, uint32_t *at) {
+/* ---- a scale per group, looked up ---- */
+
+/* The entries of a k-step's rows, whose codes have one bit. */
+static void bitnet__find_bits_wasm(const uint8_t *w, size_t row_bytes, int rows,
+                                   const v128_t *table, uint32_t *at) {
+    const v128_t mask = wasm_i8x16_const_splat((int8_t)0xaa);
     v128_t v;
-    int r, i;
-    for (r = 0; r < rows; r += BITNET__PACK_ROWS, w += pack_bytes) {
-        for (i = 0; i < BITNET__PACK_ROWS; i += 2, at += 16) {
-            v = wasm_v128_load64_lane(w + 64 + 4 * i, wasm_v128_load64_zero(w + 4 * i), 1);
-            bitnet__find_wasm(wasm_i32x4_shuffle(v, v, 0, 2, 1, 3), table, at);
-        }
+    int r;
+    for (r = 0; r < rows; r += 2, w += 2 * row_bytes, at += 16) {
+        v = wasm_v128_load32_lane(r + 1 < rows ? w + row_bytes : w, wasm_v128_load32_zero(w), 1);
+        bitnet__find_wasm(wasm_i32x4_shuffle(wasm_v128_and(wasm_i32x4_shl(v, 1), mask),
+                                             wasm_v128_and(v, mask), 0, 4, 1, 5), table, at);
+    }
+}
+
+/* The scales of rows at distances of row_bytes. */
+static void bitnet__scales_wasm(const uint8_t *w, size_t row_bytes, int rows, float *d) {
+    const bitnet__f16_parts parts = bitnet__get_f16_parts();
+    int r;
+    for (r = 0; r < rows; r += 4) {
+        if (r > rows - 4) r = rows - 4;            /* there are at least LOOK_LEAST */
+        wasm_v128_store(d + r, bitnet__scales4_wasm(w + row_bytes * (size_t)r, row_bytes, &parts));
     }
 }
 
@@ -1545,155 +1757,113 @@ BITNET__INLINE void bitnet__add_groups_wasm(const v128_t *sum, const v128_t *mor
     }
 }
 
+/* Writes the sums of rows r to r + 3 of column c, as far as they are there. */
+BITNET__INLINE void bitnet__put_groups_wasm(const bitnet__grouped *x, int r, int c,
+                                            v128_t sum) {
+    float four[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+    float *to = x->out + (size_t)c * x->stride + (size_t)r;
+    if (r >= x->rows) return;
+    if (x->add) {
+        bitnet__put(four, to, x->rows - r);
+        sum = wasm_f32x4_add(wasm_v128_load(four), sum);
+    }
+    wasm_v128_store(four, sum);
+    bitnet__put(to, four, x->rows - r);
+}
+
 /* Writes the totals of columns c to c + cols - 1. */
-static void bitnet__put_totals_wasm(const bitnet__grouped *x, int first, int rows, int c, int cols,
+static void bitnet__put_totals_wasm(const bitnet__grouped *x, int c, int cols,
                                     const v128_t *total) {
     int r, i;
-    for (r = 0; r < rows; r += 4) {
+    for (r = 0; r < x->rows; r += 4) {
         for (i = 0; i < cols; i++) {
             const float *from = (const float *)(total + r * BITNET__BAND_COLS / 4) + i;
-            bitnet__put_groups_wasm(x, first + r, c + i, wasm_f32x4_make(
+            bitnet__put_groups_wasm(x, r, c + i, wasm_f32x4_make(
                 from[0], from[BITNET__BAND_COLS], from[2 * BITNET__BAND_COLS],
                 from[3 * BITNET__BAND_COLS]));
         }
     }
 }
 
-/* Rows from `first` on, a multiple of 16, up to LOOK_ROWS, with up to BAND_COLS columns at a time,
-   whose totals are in memory, but in out only at the end: with add, that has terms of its own,
-   which come last. The sums of a group of 256 do not fit int16, those of its halves do. */
-BITNET__APART void bitnet__look_up_groups_wasm(const bitnet__grouped *x, int first, int rows) {
+/* Up to LOOK_ROWS rows without a code 3, with up to BAND_COLS columns at a time, whose totals are
+   in memory, but in out only at the end: with add, that has terms of its own, which come last. The
+   sums of a group of 256 do not fit int16, those of its halves do. */
+BITNET__APART void bitnet__look_up_groups_wasm(const bitnet__grouped *x) {
     v128_t table[BITNET__LOOK_TABLE], sum[2][BITNET__LOOK_ROWS * 2];
-    v128_t total[BITNET__LOOK_ROWS * BITNET__BAND_COLS / 4];
+    v128_t total[(BITNET__LOOK_ROWS + 3) * BITNET__BAND_COLS / 4];
     bitnet__look at[BITNET__LOOK_K_STEPS];
     float d[BITNET__LOOK_ROWS], scales[BITNET__LOOK_COLS];
-    const size_t pack_bytes = bitnet__grouped_bytes(x->n, x->group, BITNET__PACK_ROWS);
-    const uint8_t *w = x->w + bitnet__grouped_bytes(x->n, x->group, first);
-    const size_t groups = (size_t)(x->n / x->group);
-    const int halves = x->group > 128 ? 2 : 1;
-    const int half = x->group / 32 / halves;           /* k-steps */
+    const bitnet__blocks *b = x->blocks;
+    const size_t groups = (size_t)(x->n / b->group), row_bytes = groups * (size_t)b->bytes;
+    const int halves = b->group > 128 ? 2 : 1, rows = x->rows;
+    const int half = b->group / 32 / halves;           /* k-steps */
     size_t g;
     int band, c, i, cols;
     for (band = 0; band < x->cols; band += BITNET__BAND_COLS) {
         cols = x->cols - band < BITNET__BAND_COLS ? x->cols - band : BITNET__BAND_COLS;
         memset(total, 0, (size_t)rows * BITNET__BAND_COLS * sizeof(float));
         for (g = 0; g < groups; g++) {
-            const uint8_t *p = w + g * bitnet__group_bytes(x->group);
-            for (i = 0; i < rows; i += BITNET__PACK_ROWS)
-                bitnet__load_scales_wasm(p + (size_t)(i / BITNET__PACK_ROWS) * pack_bytes,
-                                         (v128_t *)(void *)(d + i));
-            for (i = 0; i < half * halves; i++)
-                bitnet__find_groups_wasm(p + BITNET__PACK_SCALES + 128 * i, pack_bytes, rows,
-                                         table, at[i]);
+            const uint8_t *w = x->w + g * (size_t)b->bytes;
+            bitnet__scales_wasm(w + b->scale_at, row_bytes, rows, d);
+            for (i = 0; i < half * halves; i++) {
+                if (b->bits == 2)
+                    bitnet__find_i2s_wasm(w + b->codes_at + 8 * i, row_bytes, rows, table, at[i]);
+                else bitnet__find_bits_wasm(w + b->codes_at + 4 * i, row_bytes, rows, table, at[i]);
+            }
             for (c = 0; c < cols; c += BITNET__LOOK_COLS) {
                 for (i = 0; i < halves; i++)
                     bitnet__look_up_columns_wasm(x->q + (size_t)band * (size_t)x->n, x->n, c, cols,
-                                                 (int)g * x->group + 128 * i, half, 1,
+                                                 (int)g * b->group + 128 * i, half, 1,
                                                  at + half * i, rows, table, sum[i]);
                 for (i = 0; i < BITNET__LOOK_COLS; i++)
-                    scales[i] = x->scales[g + bitnet__group_at(
-                        x, band + (int)bitnet__clamp(c + i, cols))];
+                    scales[i] = x->scales[g + groups * ((size_t)band +
+                                                        bitnet__clamp(c + i, cols))];
                 for (i = 0; i < 2 && c + 8 * i < cols; i++)
                     bitnet__add_groups_wasm(sum[0] + i, halves == 2 ? sum[1] + i : 0, d,
                                             scales + 8 * i, rows, total + c / 4 + 2 * i);
             }
         }
-        bitnet__put_totals_wasm(x, first, rows, band, cols, total);
+        bitnet__put_totals_wasm(x, band, cols, total);
     }
+}
+
+/* Is there a code 3? */
+BITNET__APART int bitnet__groups_have_code3_wasm(const bitnet__grouped *x) {
+    const bitnet__blocks *b = x->blocks;
+    const uint8_t *w = x->w + b->codes_at;
+    const uint8_t *const end = w + bitnet__blocks_bytes(b, x->n, x->rows);
+    v128_t threes = wasm_i32x4_const_splat(0), v;
+    int i;
+    if (b->bits == 1 || b->group == 256) return 0;
+    for (; w < end; w += b->bytes)
+        for (i = 0; i < b->group / 4; i += 16) {
+            v = wasm_v128_load(w + i);
+            threes = wasm_v128_or(threes, wasm_v128_and(v, wasm_u16x8_shr(v, 1)));
+        }
+    return wasm_v128_any_true(wasm_v128_and(threes, wasm_i8x16_const_splat(0x55)));
 }
 
 /* The table entry. */
 #define BITNET__DEFINE_GROUPS(isa, min_cols) \
     static void bitnet__dotrows_groups_##isa(const bitnet__grouped *x) { \
-        const int few = x->cols < min_cols || x->rows < BITNET__LOOK_LEAST; \
-        int i, count; \
-        for (i = 0; few && i < x->cols; i++) bitnet__tiles_groups_##isa(x, i); \
-        for (i = 0; !few && i < x->rows; i += count) { \
-            count = x->rows - i < BITNET__LOOK_ROWS ? x->rows - i : BITNET__LOOK_ROWS; \
-            bitnet__look_up_groups_wasm(x, i, (count + 15) / 16 * 16); \
+        bitnet__grouped patch; \
+        int r; \
+        for (r = 0; r < x->rows; r += patch.rows) { \
+            patch = bitnet__grouped_from(x, r, 0); \
+            patch.rows = bitnet__share(patch.rows, BITNET__LOOK_ROWS); \
+            if (x->cols >= (x->blocks->bits == 1 ? BITNET__FEW_BITS : min_cols) && \
+                patch.rows >= BITNET__LOOK_LEAST && !bitnet__groups_have_code3_wasm(&patch)) \
+                bitnet__look_up_groups_wasm(&patch); \
+            else bitnet__tiles_groups_wasm(&patch, x->blocks->bits == 1 \
+                     ? bitnet__strips_bits_wasm : bitnet__strips_##isa(x->blocks->group)); \
         } \
     }
 
 BITNET__DEFINE_GROUPS(simd128, BITNET__FEW_SIMD128)
 
 #if BITNET__RELAXED
-/* The same with relaxed dots. 16 weights of all rows are 64 bytes. */
-
-/* A group, by sums of two products. The sums of 256 weights fit int16. */
-BITNET__INLINE void bitnet__dot_group_halves(const uint8_t *w, const int8_t *q, int group,
-                                             v128_t *dot) {
-    const v128_t mask = bitnet__kept_wasm(BITNET__BITS2);
-    v128_t v, a[4];
-    int i, j, b;
-    BITNET__UNROLL for (b = 0; b < BITNET__PACK; b++) dot[b] = wasm_i32x4_const_splat(0);
-    BITNET__ROLLED for (j = 0; j < group; j += 16, w += 64, q += 16) {
-        BITNET__UNROLL for (i = 0; i < 4; i++) a[i] = wasm_v128_load32_splat(q + 4 * i);
-        BITNET__UNROLL for (b = 0; b < BITNET__PACK; b++) {
-            v = wasm_v128_load(w + 16 * b);
-            BITNET__UNROLL for (i = 0; i < 4; i++)
-                dot[b] = bitnet__add_halves(dot[b], v, 2 * i, mask, a[i]);
-        }
-    }
-    BITNET__UNROLL for (b = 0; b < BITNET__PACK; b++)
-        dot[b] = wasm_i32x4_dot_i16x8(dot[b], wasm_i16x8_const_splat(1));
-}
-
-/* A group, by sums of four products. Two vectors of 4 rows at a time: with four vectors, V8 runs
-   out of registers. */
-BITNET__INLINE void bitnet__dot_group_words(const uint8_t *w, const int8_t *q, int group,
-                                            v128_t *dot) {
-    v128_t sum[2][2], mask[2], v, a[4];
-    int i, j, b, first;
-    mask[0] = bitnet__kept_wasm(BITNET__BITS2);
-    mask[1] = wasm_i32x4_shl(mask[0], 2);
-    BITNET__UNROLL for (first = 0; first < BITNET__PACK; first += 2) {
-        BITNET__UNROLL for (b = 0; b < 2; b++) sum[b][0] = sum[b][1] = wasm_i32x4_const_splat(0);
-        BITNET__ROLLED for (j = 0; j < group; j += 16) {
-            BITNET__UNROLL for (i = 0; i < 4; i++) a[i] = wasm_v128_load32_splat(q + j + 4 * i);
-            BITNET__UNROLL for (b = 0; b < 2; b++) {
-                v = wasm_v128_load(w + 4 * j + 16 * (first + b));
-                BITNET__UNROLL for (i = 0; i < 4; i++) {
-                    if (i == 2) v = wasm_u16x8_shr(v, 4);
-                    sum[b][i % 2] = wasm_i32x4_relaxed_dot_i8x16_i7x16_add(
-                        a[i], wasm_v128_and(v, mask[i % 2]), sum[b][i % 2]);
-                }
-            }
-        }
-        BITNET__UNROLL for (b = 0; b < 2; b++)
-            dot[first + b] = wasm_i32x4_add(sum[b][0], wasm_i32x4_shr(sum[b][1], 2));
-    }
-}
-
-BITNET__INLINE void bitnet__tile_groups_relaxed(const bitnet__grouped *x, int r, int c,
-                                                const int halves) {
-    const uint8_t *w = bitnet__groups_wasm(x, r, 0);
-    const int8_t *q = x->q + (size_t)c * (size_t)x->n;
-    const size_t at = bitnet__group_at(x, c);
-    v128_t sum[BITNET__PACK], dot[BITNET__PACK], d[BITNET__PACK], a, s;
-    int g, b;
-    BITNET__UNROLL for (b = 0; b < BITNET__PACK; b++) sum[b] = wasm_f32x4_const_splat(0.0f);
-    for (g = 0; g < x->n / x->group; g++, w += bitnet__group_bytes(x->group), q += x->group) {
-        if (halves) bitnet__dot_group_halves(w + BITNET__PACK_SCALES, q, x->group, dot);
-        else bitnet__dot_group_words(w + BITNET__PACK_SCALES, q, x->group, dot);
-        bitnet__load_scales_wasm(w, d);
-        a = wasm_v128_load32_splat(x->scales + at + (size_t)g);
-        s = wasm_v128_load32_splat(x->sums + at + (size_t)g);
-        BITNET__UNROLL for (b = 0; b < BITNET__PACK; b++)
-            sum[b] = bitnet__add_group_wasm(sum[b], wasm_i32x4_sub(dot[b], s), d[b], a);
-    }
-    BITNET__UNROLL for (b = 0; b < BITNET__PACK; b++)
-        bitnet__put_groups_wasm(x, r + 4 * b, c, sum[b]);
-}
-
-#define BITNET__DEFINE_GROUPS_RELAXED(isa, halves, min_cols) \
-    BITNET__APART void bitnet__tiles_groups_##isa(const bitnet__grouped *x, int c) { \
-        int r; \
-        for (r = 0; r < x->rows; r += BITNET__PACK_ROWS) \
-            bitnet__tile_groups_relaxed(x, r, c, halves); \
-    } \
-    BITNET__DEFINE_GROUPS(isa, min_cols)
-BITNET__DEFINE_GROUPS_RELAXED(relaxed16, 1, BITNET__FEW_RELAXED16)
-BITNET__DEFINE_GROUPS_RELAXED(relaxed32, 0, BITNET__FEW_GROUPS32)
+BITNET__DEFINE_GROUPS(relaxed16, BITNET__FEW_RELAXED16)
+BITNET__DEFINE_GROUPS(relaxed32, BITNET__FEW_GROUPS32)
 
 static void bitnet__dotrows_groups_relaxed(const bitnet__grouped *x) {
     if (bitnet__relaxed_halves()) bitnet__dotrows_groups_relaxed16(x);
