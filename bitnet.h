@@ -12,10 +12,10 @@
    WHAT IT DOES NOT DO
    - It runs only models with ternary weights, of the families under FORMATS. It refuses the rest,
      with an error that names what it found: other architectures, tensor types and pre-tokenizers;
-     biases, experts, extra norms and all other tensors that it would not use; keys of architecture
-     and tokenizer that it does not know, or that ask for something else than it computes; weights
-     folded with a Hadamard matrix (Bonsai 2); hybrid networks (qwen35); RoPE scaling by longrope;
-     GGUF v1, big-endian files, and a part of a split file.
+     biases, extra norms and all other tensors that it would not use; keys of architecture and
+     tokenizer that it does not know, or that ask for something else than it computes; weights
+     folded with a Hadamard matrix (Bonsai 2); hybrid networks (qwen35); GGUF v1, big-endian files,
+     and a part of a split file.
    - It refuses files over 16 GiB (bitnet_model_params.max_bytes allows them), and on 32-bit
      machines files larger than the address space.
    - It chats only with templates that it knows or that you give it, and cannot tell how a file
@@ -192,16 +192,17 @@
                      bitnet-b1.58, bitnet-25   BitNet b1.58-2B-4T, the official file as it is
                      bitnet                    1bitLLM's bitnet_b1_58-large and -3B; BitNet
                                                b1.58-2B-4T by llama.cpp's converters
-                     llama                     Llama3-8B-1.58, Falcon3-1.58, Falcon-E
-                     qwen3                     Ternary Bonsai 1.7B, 4B, 8B
+                     llama                     Llama3-8B-1.58, Falcon3-1.58, Falcon-E; BitCPM 1B
+                     minicpm, maple            BitCPM-CANN 0.5B, 8B; Maple-preview 20B-A1B
+                     qwen3                     Ternary and 1-bit Bonsai 1.7B, 4B, 8B
                      qwen3, gemma3             Microsoft's text embeddings, 0.6B and 270M
-       Weights     linear layers in I2_S (all three packings), TL1, TL2, TL2_R16; and in blocks
-                   with a scale each, TQ1_0, TQ2_0, Q2_0, PQ2_0, which may also be embedding and
-                   head; these in F32, F16, BF16, Q8_0, Q6_K, Q4_0, too; norms in F32, F16, BF16
+       Weights     linear layers in I2_S (all three packings), TL1, TL2, TL2_R16; with a scale for
+                   each block, TQ1_0, TQ2_0, Q1_0, Q2_0, PQ2_0, also embedding and head; these and
+                   norms in F32, F16, BF16, and but norms in Q8_0, Q2_K to Q6_K, Q5_0, Q4_0
        Tokenizers  byte-level BPE with the pre-tokenizers llama-bpe (also called llama3, llama-v3,
                    falcon3), falcon_e and qwen2 (with NFC); SentencePiece BPE
                    (tokenizer.ggml.model = llama)
-       RoPE        without scaling, linear, YaRN, or with one factor per pair (rope_freqs.weight)
+       RoPE        without scaling, linear, YaRN, longrope, or a factor per pair (rope_freqs.weight)
 
    THREADS (@threads)
    A context may be used by only one thread at a time. While another thread, or the call whose
@@ -286,8 +287,8 @@
                               leaves out a kernel table. NO_AVX2 also leaves out avxvnni, NO_AVX512
                               amx, and NO_DOTPROD neon-i8mm, which build on those tables
        BITNET_NO_TL2          leaves out the tables named -tl2 (28 KB); TL2_R16 is repacked as I2_S
-       BITNET_NO_GROUPS       leaves out linear layers with a scale per block (35 KB): Q2_0, PQ2_0,
-                              and TQ1_0 and TQ2_0 with more than one scale in a matrix
+       BITNET_NO_GROUPS       leaves out linear layers with a scale per block (35 KB): Q1_0, Q2_0,
+                              PQ2_0, and TQ1_0 and TQ2_0 with more than one scale in a matrix
        BITNET_NO_KV_I8        leaves out BITNET_KV_I8 (20 KB)
        BITNET_NO_OPTIMIZE     without -O gcc does not optimise the library: to debug that itself
        BITNET_REQUIRE_SIMD    #error if there is no kernel header beside this file
@@ -326,7 +327,7 @@
     @generate  prompt -> text: the loop over all    threads tokenizer chat context eval sampler
     @embed     texts -> vectors                     math tokenizer context forward eval
     @unicode   character classes, NFC               tokenizer
-    @selftest  a kernel table against the scalar    math kernels load context sampler
+    @selftest  a kernel table against the scalar    math kernels formats load context sampler
 */
 #ifndef BITNET_H
 #define BITNET_H
@@ -3013,9 +3014,9 @@ enum { BITNET__TL2_ROWS = 16, BITNET__TL2_BLOCK = 320 };
 /* Bytes of a row pack whose rows are count times 24 weights. */
 static size_t bitnet__tl2_bytes(int count) { return 64 * (size_t)(count + (count + 3) / 4); }
 
-/* A scale per group: kernels read the blocks of a file in place, and 16 rows at a time, so that no
-   sum goes across the lanes of a vector. A block's codes are words of 32 bits. For each scale group
-   a kernel makes a row pack of its own, in the L1 cache:
+/* A scale per group: kernels read the blocks of a file in place. A block's codes are words of 32
+   bits. For several columns a kernel makes a row pack of each scale group in the L1 cache, so that
+   no sum goes across the lanes of a vector:
 
        scales    [16]                  F16, of 16 rows
        codes     [group / 16][16][4]   a word of each row, then the next word
@@ -3033,8 +3034,10 @@ static size_t bitnet__tl2_bytes(int count) { return 64 * (size_t)(count + (count
    A word of Q1_0 has 32 codes of one bit. It becomes two words of codes 0 and 2, which stand for -1
    and +1: its even bits, shifted up by one, and its odd bits. Then the rest is as with 2 bits.
 
-   Packing 16 rows costs 1.5 instructions for each vector of codes, beside about 11 for each column.
-   Packs made when a model is loaded would save that, but take as much memory as the file.
+   Packing 16 rows takes about as long as multiplying them by one column, so with one column most
+   tables leave the codes as they lie, and fold the lanes of each row's sums. Packs that are made
+   when a model is loaded would be faster by a third where memory is not the limit, but they take as
+   much memory as the file, and the time to make them.
 
    Activations have one scale per token and scale group. With a scale for 32 activations, as in
    other engines, the logits of three random models differ from those of unrounded activations
