@@ -13,9 +13,10 @@
    and as much to work with) and of the text embeddings, qwen3-embedding (0.6B) and gemma3-embedding
    (270M). A model of embeddings, which writes nothing, gets a table of its own: see the end.
    --kv-type f16, f32 or i8 is how the contexts keep keys and values (f16); the embeddings show f16
-   and i8. --quick leaves out the context of 4096 and one of three rounds. --profile prints instead where the time goes, in
-   the first table. --sequences 1,2,4 and --chunks 16,32 print instead only the tables of sequences
-   and of prompts beside them, for these numbers; then --json prints an object in each line.
+   and i8. --quick leaves out the context of 4096 and one of three rounds. --profile prints instead
+   where the time goes, in the first table. --sequences 1,2,4 and --chunks 16,32 print instead only
+   the tables of sequences and of prompts beside them, for these numbers; then --json prints an
+   object in each line.
 
    --save FILE only writes the model, a random one or MODEL, to a file: for programs that read its
    format, and for tests/web/bench.mjs. With --ask, which measures on demand for the same test, it
