@@ -1374,9 +1374,10 @@ typedef struct bitnet_ternary {
 BITNET_API bitnet_result bitnet_ternary_check(bitnet_ternary *t, const char *name,
                                               bitnet_error *err);
 
-/* Unpacks n_rows rows from row on as -1, 0 and 1, in Q2_0 also 2, to out [n_rows][n]; blocks with
-   the scale 0, too. *t has passed bitnet_ternary_check; data is the whole tensor; err may be 0. BITNET_ERR_FORMAT: an invalid code,
-   with its place. BITNET_ERR_ARG: there are not that many rows. */
+/* Unpacks n_rows rows from row on as -1, 0 and 1, and 2 of Q2_0 and PQ2_0, to out [n_rows][n],
+   whatever the scales are. *t has passed bitnet_ternary_check; data is the whole tensor; err may be
+   0. BITNET_ERR_FORMAT: an invalid code, with its place. BITNET_ERR_ARG: there are not that many
+   rows. */
 BITNET_API bitnet_result bitnet_ternary_unpack(const bitnet_ternary *t, const uint8_t *data,
                                                int32_t row, int32_t n_rows, int8_t *out,
                                                bitnet_error *err);
