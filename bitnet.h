@@ -1362,8 +1362,8 @@ BITNET_API uint64_t bitnet_tensor_size(uint32_t type, int32_t n_dims, const uint
 
 /* A matrix of ternary weights as stored in a file. */
 typedef struct bitnet_ternary {
-    uint32_t type;               /* BITNET_TENSOR_I2_S, _TL1, _TL2, _TL2_R16, _TQ1_0, _TQ2_0, _Q2_0,
-                                    _PQ2_0 */
+    uint32_t type;               /* BITNET_TENSOR_I2_S, _TL1, _TL2, _TL2_R16, _TQ1_0, _TQ2_0, _Q1_0,
+                                    _Q2_0, _PQ2_0 */
     int32_t n, rows;             /* weights per row; number of rows */
     bitnet_i2s_packing i2s_packing;    /* of I2_S; see @formats */
     bitnet_tile tile;            /* of TL1 and TL2; 0: the published one for this shape */
@@ -1375,9 +1375,10 @@ typedef struct bitnet_ternary {
 BITNET_API bitnet_result bitnet_ternary_check(bitnet_ternary *t, const char *name,
                                               bitnet_error *err);
 
-/* Unpacks n_rows rows from row on as -1, 0 and 1 to out [n_rows][n]. *t has passed
-   bitnet_ternary_check; data is the whole tensor; err may be 0. BITNET_ERR_FORMAT: an invalid code,
-   with its place. BITNET_ERR_ARG: there are not that many rows. */
+/* Unpacks n_rows rows from row on as -1, 0 and 1, and 2 of Q2_0 and PQ2_0, to out [n_rows][n],
+   whatever the scales are. *t has passed bitnet_ternary_check; data is the whole tensor; err may be
+   0. BITNET_ERR_FORMAT: an invalid code, with its place. BITNET_ERR_ARG: there are not that many
+   rows. */
 BITNET_API bitnet_result bitnet_ternary_unpack(const bitnet_ternary *t, const uint8_t *data,
                                                int32_t row, int32_t n_rows, int8_t *out,
                                                bitnet_error *err);
@@ -1388,8 +1389,8 @@ BITNET_API bitnet_result bitnet_ternary_scale(const bitnet_ternary *t, const uin
                                               float *out, bitnet_error *err);
 
 /* Converts n weights to floats, of any type that an embedding may have (see embed_type). n must be
-   whole blocks, or BITNET_ERR_ARG; err may be 0. BITNET_ERR_UNSUPPORTED: another type. An invalid
-   code 3 counts as weight 2; bitnet_ternary_unpack finds it. */
+   whole blocks, or BITNET_ERR_ARG; err may be 0. BITNET_ERR_UNSUPPORTED: another type. A code 3
+   counts as weight 2; where it is invalid, bitnet_ternary_unpack finds it. */
 BITNET_API bitnet_result bitnet_floats_unpack(uint32_t type, const uint8_t *data, int32_t n,
                                               float *out, bitnet_error *err);
 

@@ -8,14 +8,15 @@
                [--save FILE] [--ask] [--help]
 
    Without MODEL it makes a random one in memory, with BitNet b1.58-2B-4T's shapes, or those of
-   --family qwen3-q2 (Ternary Bonsai 1.7B, a scale per 128 weights), maple (Maple-preview 20B-A1B,
-   256 experts, 8 for a token; 5.9 GB and as much to work with) and of the text embeddings,
-   qwen3-embedding (0.6B) and gemma3-embedding (270M). A model of embeddings, which writes nothing,
-   gets a table of its own: see the end. --kv-type f16, f32 or i8 is how the contexts keep keys and
-   values (f16); the embeddings show f16 and i8. --quick leaves
-   out the context of 4096 and one of three rounds. --profile prints instead where the time goes, in
-   the first table. --sequences 1,2,4 and --chunks 16,32 print instead only the tables of sequences
-   and of prompts beside them, for these numbers; then --json prints an object in each line.
+   --family qwen3-q2 (Ternary Bonsai 1.7B, a scale per 128 weights), qwen3-q1 (1-bit Bonsai 1.7B,
+   the same with one bit a weight), maple (Maple-preview 20B-A1B, 256 experts, 8 for a token; 5.9 GB
+   and as much to work with) and of the text embeddings, qwen3-embedding (0.6B) and gemma3-embedding
+   (270M). A model of embeddings, which writes nothing, gets a table of its own: see the end.
+   --kv-type f16, f32 or i8 is how the contexts keep keys and values (f16); the embeddings show f16
+   and i8. --quick leaves out the context of 4096 and one of three rounds. --profile prints instead
+   where the time goes, in the first table. --sequences 1,2,4 and --chunks 16,32 print instead only
+   the tables of sequences and of prompts beside them, for these numbers; then --json prints an
+   object in each line.
 
    --save FILE only writes the model, a random one or MODEL, to a file: for programs that read its
    format, and for tests/web/bench.mjs. With --ask, which measures on demand for the same test, it
@@ -310,7 +311,7 @@ typedef struct option {
 
 static const option options[] = {
     {"--family", "NAME", "random: bitnet (default), qwen3-embedding, gemma3-embedding, "
-     "qwen3-q2 or maple", IN_TEXT(family)},
+     "qwen3-q2, qwen3-q1 or maple", IN_TEXT(family)},
     {"-t", "N", "threads (all processors)", IN_NUMBER(threads, MAX_THREADS)},
     {"-r", "ROUNDS", "of measuring; shown are medians (3)", IN_NUMBER(rounds, MAX_ROUNDS)},
     {"--kernel", "NAME", "this kernel table alone", IN_TEXT(kernel)},

@@ -62,7 +62,8 @@ static void put(const char *types, ...) {
     va_end(args);
 }
 
-enum { F32 = 0, F16 = 1, Q6_K = 14, TQ2_0 = 35, I2_S = 36, PQ2_0 = 142, NORM = -1, LINEAR = -2 };
+enum { F32 = 0, F16 = 1, Q6_K = 14, TQ2_0 = 35, I2_S = 36, Q1_0 = 41, PQ2_0 = 142, NORM = -1,
+       LINEAR = -2 };
 enum { U32 = 4, FLOAT32 = 6, BOOL = 7, STRING = 8, ARRAY = 9 };
 
 /* The families: a random model has one's published shapes. */
@@ -83,6 +84,8 @@ static const struct family {
      {1, 640, 2048, 1024, 256, 256, 0, 0, 0}},
     {"qwen3-q2", "qwen3", GROUPS, F32, PQ2_0, 151936, 28, 32768, 0x49742400,
      {1, 2048, 6144, 2048, 1024, 128, 0, 0, 0}},
+    {"qwen3-q1", "qwen3", GROUPS, F32, Q1_0, 151936, 28, 32768, 0x49742400,
+     {1, 2048, 6144, 2048, 1024, 128, 0, 0, 0}},
     {"maple", "maple", MAPLE, F32, TQ2_0, 151936, 24, 131072, 0x461c4000,
      {1, 2048, 512, 2048, 512, 128, 256, 8, 512}}
 };
@@ -95,8 +98,8 @@ void set_family(const char *name) {
             family = &families[i];
             return;
         }
-    fail(2, "the families are bitnet, qwen3-embedding, gemma3-embedding, qwen3-q2 and maple, not "
-         "%s", name);
+    fail(2, "the families are bitnet, qwen3-embedding, gemma3-embedding, qwen3-q2, qwen3-q1 and "
+         "maple, not %s", name);
 }
 
 /* The first three are of the model, the others of each layer. Those whose names end with _exps have
@@ -127,8 +130,8 @@ enum { N_PARTS = sizeof parts / sizeof parts[0] };
    differ. */
 static const struct weights { int type, n, bytes, scale, exponent, alike, units; } weights[] = {
     {F32, 1, 4, -1, 0, 1, 524287}, {F16, 1, 2, -1, 0, 1, 524287}, {I2_S, 8, 2, -1, 0, 1, 524287},
-    {PQ2_0, 128, 34, 0, 9, 1, 30829}, {TQ2_0, 256, 66, 64, 9, 8, 7919},
-    {Q6_K, 256, 210, 208, 2, 1, 7919}
+    {PQ2_0, 128, 34, 0, 9, 1, 30829}, {Q1_0, 128, 18, 0, 9, 1, 58243},
+    {TQ2_0, 256, 66, 64, 9, 8, 7919}, {Q6_K, 256, 210, 208, 2, 1, 7919}
 };
 enum { N_WEIGHTS = sizeof weights / sizeof weights[0] };
 
@@ -142,7 +145,7 @@ static const struct weights *weights_of(int type) {
 static uint32_t two_bytes(int type, uint32_t v, int upper) {
     if (type == F32) return upper ? (v & 0x8000) | (117 + (v >> 16 & 3)) << 7 : v & 0xffff;
     if (type == F16) return (v & 0x83ff) | (5 + (v >> 16 & 3)) << 10;
-    return type == Q6_K ? v & 0xffff : (v & 0x5555) | (v & ~(v << 1) & 0xaaaa);
+    return type == Q6_K || type == Q1_0 ? v & 0xffff : (v & 0x5555) | (v & ~(v << 1) & 0xaaaa);
 }
 
 /* One pattern again and again. */
@@ -180,7 +183,8 @@ static void put_tensor(const struct part *part, int layer, int directory, size_t
     const int experts = strstr(part->name, "_exps") ? family->size[EXPERTS] : 0;
     const int type = part->type == NORM ? family->norm_type : part->type == LINEAR
                                         ? family->linear_type : part->type;
-    const struct weights *w = weights_of(family->bit == GROUPS && part->type == F16 ? PQ2_0 : type);
+    const struct weights *w = weights_of(family->bit == GROUPS && part->type == F16
+                                         ? family->linear_type : type);
     const size_t n = (size_t)cols * (size_t)rows * (size_t)(experts ? experts : 1);
     const size_t bytes = n / (size_t)w->n * (size_t)w->bytes;
     char name[64];
@@ -276,17 +280,19 @@ void make_model(void) {
 
 /* ---- reading and writing ---- */
 
-/* What the file says of layers that see only so many positions. */
+/* What the file says of layers that see only so many positions, and of the bits of a weight. */
 static double window;
-static int n_sliding;
+static int n_sliding, one_bit;
 
-static void read_window(void) {
+static void read_layers(void) {
     char name[128];
     bitnet_gguf *g = 0;
     bitnet_gguf_key key;
+    bitnet_gguf_tensor t;
     bitnet_gguf_value one = {0};
     if (bitnet_gguf_open_memory(file, file_size, 0, &g, 0)) return;
     n_sliding = 0;
+    one_bit = !bitnet_gguf_find_tensor(g, "blk.0.attn_q.weight", &t) && t.type == Q1_0;
     snprintf(name, sizeof name, "%s.attention.sliding_window", info.arch);
     if (!bitnet_gguf_find_key(g, name, &key) && bitnet_gguf_text(&key.value, name, 64) > 0)
         window = strtod(name, 0);
@@ -304,7 +310,7 @@ bitnet_model *load_model(const bitnet_kernels *k) {
     if (bitnet_model_load_memory(file, file_size, &mp, &m, &err))
         fail(1, "%s: %s", model_name, err.text);
     bitnet_model_get_info(m, &info);
-    read_window();
+    read_layers();
     return m;
 }
 
@@ -314,10 +320,10 @@ double layer_weights(void) {
     return info.n_layers * (double)info.dim * (2 * q + 2 * kv + ffn);
 }
 
-/* 2 bits for each weight, or 5/3; or 2, and 16 for each group. n tokens that choose experts at
+/* 2 bits for each weight, or 5/3; or 2 or 1, and 16 for each group. n tokens that choose experts at
    random read those that any of them has chosen, and the router in F32. */
 double layer_bytes(const bitnet_kernels *k, int n) {
-    const double each = info.group > 0 ? 0.25 + 2.0 / info.group
+    const double each = info.group > 0 ? (one_bit ? 0.125 : 0.25) + 2.0 / info.group
                       : strstr(bitnet_kernels_name(k), "-tl2") ? 1 / 4.8 : 0.25;
     const double one = 3.0 * info.ffn_dim * info.dim * info.n_layers;
     double unread = 1;

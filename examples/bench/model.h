@@ -13,7 +13,8 @@ extern size_t file_size;
 
 void read_file(const char *path);
 /* A random model instead, of a family: bitnet (BitNet b1.58-2B-4T, the default), qwen3-embedding
-   (0.6B), gemma3-embedding (270M), qwen3-q2 (Ternary Bonsai 1.7B) or maple (20B, with experts). */
+   (0.6B), gemma3-embedding (270M), qwen3-q2 (Ternary Bonsai 1.7B), qwen3-q1 (1-bit Bonsai 1.7B) or
+   maple (20B, with experts). */
 void set_family(const char *name);
 extern bitnet_kv_type kv_type;         /* what contexts keep keys and values as */
 void make_model(void);

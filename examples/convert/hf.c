@@ -976,6 +976,7 @@ static void hf_add_keys(const hf_model *h, gguf_writer *w) {
     static const char *const scales[] = {"embedding_scale", "residual_scale", "logit_scale"};
     static const char *const types[] = {0, "linear", 0, "yarn", "longrope"};       /* HF_ROPE_* */
     const char *arch = h->family->arch;
+    const uint32_t group = h->options.group_type;
     int i;
     gguf_add_string(w, "general.architecture", arch);
     gguf_add_string(w, "general.name", h->options.name ? h->options.name : h->name);
@@ -1013,7 +1014,7 @@ static void hf_add_keys(const hf_model *h, gguf_writer *w) {
     }
     if (!strcmp(arch, "bitnet"))       /* there it is one of two */
         gguf_add_string(w, "bitnet.hidden_activation", h->family->act);
-    gguf_add_u32(w, "general.file_type", h->options.group_type ? 41 : 40);
+    gguf_add_u32(w, "general.file_type", group && group != BITNET_TENSOR_Q1_0 ? 41 : 40);
     if (!hf_embeds(h)) gguf_add_u32(w, "general.quantization_version", 2);
 }
 

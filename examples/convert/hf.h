@@ -23,8 +23,9 @@
    for its three factors.
 
    With group_type the weights are floats of which each block of a row, embedding and head included,
-   holds -s, 0 and s, for an s of its own that is an F16 (Ternary Bonsai, a Qwen3ForCausalLM). They
-   are packed exactly or not at all.
+   holds -s, 0 and s, for an s of its own that is an F16 (Ternary and 1-bit Bonsai, each a
+   Qwen3ForCausalLM). They are packed exactly or not at all: in Q1_0 a group holds -s and s, or only
+   zeros.
 
    Microsoft's text embeddings (model_type qwen3 and gemma3_text) become what their published files
    are: norms are F16, the head is left out, and a pooling_type is added. Gemma's norms multiply by
@@ -41,8 +42,8 @@ typedef struct hf_options {
     const char *pre;                   /* tokenizer.ggml.pre; 0: found in tokenizer.json */
     uint32_t head_type;                /* BITNET_TENSOR_* of embedding and head; 0: F32 */
     int wants_head;                    /* 1: also with group_type, which they have otherwise */
-    uint32_t group_type;               /* BITNET_TENSOR_Q2_0 or _PQ2_0 of all matrices, whose groups
-                                          hold -s, 0 and s; 0: I2_S */
+    uint32_t group_type;               /* BITNET_TENSOR_Q1_0, _Q2_0 or _PQ2_0 of all matrices, whose
+                                          groups hold -s, 0 and s; 0: I2_S */
     uint32_t group_number;             /* the number of group_type in the file */
     uint32_t pooling;                  /* BITNET_POOLING_*; 0: as modules.json says */
     int window;                        /* 1: Gemma's sliding window is written too */

@@ -76,7 +76,7 @@ int is_head(const bitnet_gguf_tensor *t) {
     return !strcmp(t->name, "token_embd.weight") || !strcmp(t->name, "output.weight");
 }
 
-/* The embedding of other programs' files may also be TQ1_0 or TQ2_0. */
+/* The embedding of other programs' files may also be in blocks. */
 int is_ternary(const bitnet_gguf_tensor *t) {
     return !is_head(t) && (is_type(t, BITNET_TENSOR_I2_S) || is_type(t, BITNET_TENSOR_TL1) ||
                            is_type(t, BITNET_TENSOR_TL2) || is_type(t, BITNET_TENSOR_TL2_R16) ||
@@ -145,7 +145,10 @@ void unpack(const bitnet_ternary *m, const packing *p, const char *name, const u
     char text[sizeof(bitnet_error) + 256];
     bitnet_error err = {0};
     *out = (int8_t *)grow(*out, (uint64_t)ROWS * (uint64_t)m->n);
-    if (!bitnet_ternary_unpack(m, data, row, n, *out, &err)) return;
+    if (!bitnet_ternary_unpack(m, data, row, n, *out, &err)) {
+        pack_clear(m, data, row, n, *out);
+        return;
+    }
     snprintf(text, sizeof text, "tensor '%s': %s", name, err.text);
     fail_with_hint(text, p);
 }
@@ -171,7 +174,7 @@ float read_scale(const bitnet_gguf *g, const bitnet_gguf_tensor *t, bitnet_error
         bitnet_ternary m;
         memset(&unused, 0, sizeof unused);
         m = ternary_of(t, t->type, &unused);
-        bitnet_ternary_scale(&m, bytes_in, &scale, err);
+        pack_find_scale(&m, bytes_in, &scale, err);
     } else bitnet_floats_unpack(BITNET_TENSOR_F32, bytes_in, 1, &scale, err);
     return scale;
 }
@@ -179,6 +182,8 @@ float read_scale(const bitnet_gguf *g, const bitnet_gguf_tensor *t, bitnet_error
 float scale_of(const bitnet_ternary *m, const char *name, const uint8_t *data) {
     bitnet_error err = {0};
     float scale = 0;
-    if (bitnet_ternary_scale(m, data, &scale, &err)) fail(1, "tensor '%s': %s", name, err.text);
+    if (in_blocks(m->type) ? pack_find_scale(m, data, &scale, &err)
+                           : bitnet_ternary_scale(m, data, &scale, &err))
+        fail(1, "tensor '%s': %s", name, err.text);
     return scale;
 }

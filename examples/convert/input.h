@@ -38,7 +38,7 @@ int is_head(const bitnet_gguf_tensor *t);
 int is_ternary(const bitnet_gguf_tensor *t);
 /* Is it the matrix of a linear layer, by its name? Only ternary ones can run. */
 int is_layer(const bitnet_gguf_tensor *t);
-/* TQ1_0, TQ2_0, Q2_0 or PQ2_0, which have a scale in each block. */
+/* TQ1_0, TQ2_0, Q1_0, Q2_0 or PQ2_0, which have a scale in each block. */
 int in_blocks(uint32_t type);
 
 /* Is the key this string? With a star at the end of text: does it begin with the rest? */
@@ -52,10 +52,11 @@ int has_own_scale(const bitnet_gguf *g, const char *name);
 
 /* The matrix t in a packing, but of this type; checked, and with its tile. */
 bitnet_ternary ternary_of(const bitnet_gguf_tensor *t, uint32_t type, const packing *p);
-/* Unpacks n <= ROWS rows into *out, which grows. data is the whole tensor, in packing p. */
+/* Unpacks n <= ROWS rows into *out, which grows. data is the whole tensor, in packing p. Blocks whose
+   scale is 0 hold zeros. */
 void unpack(const bitnet_ternary *m, const packing *p, const char *name, const uint8_t *data,
             int32_t row, int32_t n, int8_t **out);
-/* The scale in the tensor itself. */
+/* The scale in the tensor itself. Blocks of zeros have none. */
 float scale_of(const bitnet_ternary *m, const char *name, const uint8_t *data);
 /* The same, read from the file; err if there is none. The tile need not be known. */
 float read_scale(const bitnet_gguf *g, const bitnet_gguf_tensor *t, bitnet_error *err);

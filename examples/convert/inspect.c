@@ -73,24 +73,34 @@ static void warn(const char *format, ...) {
     va_end(args);
 }
 
-/* The scales of blocks, those of zeros apart: from low to high, by size. */
+/* The scales of blocks, those of zeros apart: from low to high, by size. *twos gets the number of
+   weights that are 2. */
 static void inspect_blocks(const bitnet_gguf *g, const bitnet_gguf_tensor *t, float *low,
-                           float *high, bitnet_error *err) {
+                           float *high, uint64_t *twos, bitnet_error *err) {
     const int32_t group = pack_group(t->type), n = (int32_t)t->dims[0];
     const uint64_t dims[1] = {t->dims[0]}, rows = t->dims[1] * t->dims[2] * t->dims[3];
     const uint64_t size = bitnet_tensor_size(t->type, 1, dims);
     float *x = (float *)grow(0, t->dims[0] * sizeof *x);
+    bitnet_ternary m;
     uint64_t row;
     int32_t k, i;
+    memset(&m, 0, sizeof m);
+    m.type = t->type;
+    m.n = n;
     *low = *high = 0;
     bytes_in = (uint8_t *)grow(bytes_in, size);
     for (row = 0; row < rows && !err->code; row++) {
         read_bytes(g, t, row * size, bytes_in, size);
         if (bitnet_floats_unpack(t->type, bytes_in, n, x, err)) break;
         for (k = 0; k < n; k += group) {
-            float a = 0;
-            for (i = 0; i < group && !(a > 0); i++) a = x[k + i] < 0 ? -x[k + i] : x[k + i];
-            if (!(a > 0)) continue;
+            const float d = pack_block_scale(&m, bytes_in, 0, k / group), a = d < 0 ? -d : d;
+            float most = 0;
+            for (i = k; i < k + group; i++) {
+                const float b = x[i] < 0 ? -x[i] : x[i];
+                if (b > most) most = b;
+                *twos += b > a;
+            }
+            if (!(most > 0)) continue;
             if (a < *low || !(*high > 0)) *low = a;
             if (a > *high) *high = a;
         }
@@ -101,14 +111,16 @@ static void inspect_blocks(const bitnet_gguf *g, const bitnet_gguf_tensor *t, fl
 /* What is known of a tensor's scale or scales. */
 static void inspect_scale(const bitnet_gguf *g, const bitnet_gguf_tensor *t, bitnet_error *err) {
     float low = 0, high = 0;
+    uint64_t twos = 0;
     if (in_blocks(t->type)) {
         printf(", blocks of %d", (int)pack_group(t->type));
         if (t->stored_type != t->type) printf(" under number %u", (unsigned)t->stored_type);
-        inspect_blocks(g, t, &low, &high, err);
+        inspect_blocks(g, t, &low, &high, &twos, err);
     } else low = high = read_scale(g, t, err);
     if (err->code) return;
     if (high > low) printf(", scales %.9g to %.9g", (double)low, (double)high);
     else printf(", scale %.9g", (double)low);
+    if (twos) printf(", %.0f weight%s of 2", (double)twos, twos == 1 ? "" : "s");
     if (!in_blocks(t->type) && has_own_scale(g, t->name)) return;
     if ((low >= 1e-6f && high <= 1e3f) || (in_blocks(t->type) && !(high > 0))) return;
     set_error(err, BITNET_ERR_FORMAT, "the scale %g is unusual",

@@ -44,10 +44,15 @@ float pack_half(float x) {
 
 /* ---- ternary weights; PACKINGS in bitnet.h draws those of I2_S ---- */
 
-/* The types with an F16 scale in each block: its weights, its bytes, and where the scale is. */
-static const struct pack_blocks { uint32_t type; int32_t weights, bytes, scale; } pack_blocks[] = {
-    {BITNET_TENSOR_TQ1_0, 256, 54, 52}, {BITNET_TENSOR_TQ2_0, 256, 66, 64},
-    {BITNET_TENSOR_Q2_0, 64, 18, 0}, {BITNET_TENSOR_PQ2_0, 128, 34, 0}
+/* The types with an F16 scale in each block: its weights, its bytes, where the scale is, the largest
+   weight, and whether a weight can be 0. */
+static const struct pack_blocks {
+    uint32_t type;
+    int32_t weights, bytes, scale, most, has_zero;
+} pack_blocks[] = {
+    {BITNET_TENSOR_TQ1_0, 256, 54, 52, 1, 1}, {BITNET_TENSOR_TQ2_0, 256, 66, 64, 1, 1},
+    {BITNET_TENSOR_Q2_0, 64, 18, 0, 2, 1}, {BITNET_TENSOR_PQ2_0, 128, 34, 0, 2, 1},
+    {BITNET_TENSOR_Q1_0, 128, 18, 0, 1, 0}
 };
 
 static const struct pack_blocks *pack_find(uint32_t type) {
@@ -200,6 +205,22 @@ static void pack_block_tq2(const int8_t *w, uint8_t *out) {
     }
 }
 
+static int pack_any(const int8_t *w, int32_t n) {
+    int32_t i;
+    for (i = 0; i < n && !w[i]; i++) {}
+    return i < n;
+}
+
+/* A block of 128 weights as 16 bytes of eight neighbours (Q1_0), the first in the lowest bit. The
+   scale in front tells whether they are 0: it becomes 0, or 1 if it was 0. */
+static void pack_block_q1(const int8_t *w, uint8_t *out) {
+    int i;
+    if (!pack_any(w, 128)) out[0] = out[1] = 0;
+    else if (!out[0] && !(out[1] & 0x7f)) out[1] = 0x3c;
+    memset(out + 2, 0, 16);
+    for (i = 0; i < 128; i++) out[2 + i / 8] |= (uint8_t)((w[i] >= 0) << i % 8);
+}
+
 /* n weights as n / 4 bytes of four neighbours (Q2_0), the first in the lowest bits. */
 static void pack_block_q2(const int8_t *w, int32_t n, uint8_t *out) {
     int32_t i;
@@ -214,6 +235,7 @@ static void pack_row_blocks(const bitnet_ternary *t, int32_t row, const int8_t *
     for (k = 0; k < t->n; k += b->weights, w += b->weights, p += b->bytes) {
         if (t->type == BITNET_TENSOR_TQ1_0) pack_block_tq1(w, p);
         else if (t->type == BITNET_TENSOR_TQ2_0) pack_block_tq2(w, p);
+        else if (t->type == BITNET_TENSOR_Q1_0) pack_block_q1(w, p);
         else pack_block_q2(w, b->weights, p + 2);
     }
 }
@@ -228,18 +250,46 @@ static bitnet_result pack_check(const bitnet_ternary *t, const void *data, const
     return bitnet_ternary_check(&copy, "ternary", err);
 }
 
+/* The first weight of a row that the type cannot hold, between the two largest or beside a 0; t->n:
+   there is none. */
+static int32_t pack_find_misfit(const bitnet_ternary *t, const int8_t *w) {
+    const struct pack_blocks *b = pack_find(t->type);
+    const int most = b ? b->most : 1;
+    int32_t k, i;
+    int bad = 0;
+    for (i = 0; i < t->n; i++) bad |= w[i] < -1 || w[i] > most;
+    for (i = 0; bad && i < t->n; i++)
+        if (w[i] < -1 || w[i] > most) return i;
+    for (k = 0; b && !b->has_zero && k < t->n; k += b->weights) {
+        if (!pack_any(w + k, b->weights)) continue;
+        for (i = k; i < k + b->weights; i++)
+            if (!w[i]) return i;
+    }
+    return t->n;
+}
+
+bitnet_result pack_fits(const bitnet_ternary *t, const int8_t *weights, int32_t row,
+                        int32_t n_rows, bitnet_error *err) {
+    const int8_t *w = weights;
+    int32_t r, i;
+    for (r = row; r < row + n_rows; r++, w += t->n) {
+        i = pack_find_misfit(t, w);
+        if (i < t->n)
+            return set_error(err, BITNET_ERR_ARG, "row %d, column %d is the weight %d, which %s "
+                             "cannot hold%s", (int)r, (int)i, w[i], pack_type_name(t->type),
+                             w[i] ? "" : " beside others");
+    }
+    return BITNET_OK;
+}
+
 bitnet_result pack_ternary(const bitnet_ternary *t, const int8_t *weights, int32_t row,
                            int32_t n_rows, uint8_t *data, bitnet_error *err) {
     bitnet_result result = pack_check(t, data, weights, row, n_rows, err);
     const int8_t *w = weights;
-    int32_t r, i;
+    int32_t r;
     if (result != BITNET_OK) return result;
     for (r = row; r < row + n_rows; r++, w += t->n) {
-        int bad = 0;
-        for (i = 0; i < t->n; i++) bad |= w[i] < -1 || w[i] > 1;
-        if (bad)
-            return set_error(err, BITNET_ERR_ARG, "row %d holds a weight other than -1, 0 and 1",
-                             (int)r);
+        if ((result = pack_fits(t, w, r, 1, err)) != BITNET_OK) return result;
         switch (t->type) {
             case BITNET_TENSOR_I2_S: pack_row_i2s(t, (size_t)r, w, data); break;
             case BITNET_TENSOR_TL1: pack_row_tl1(t, (size_t)r, w, data); break;
@@ -251,10 +301,21 @@ bitnet_result pack_ternary(const bitnet_ternary *t, const int8_t *weights, int32
     return BITNET_OK;
 }
 
-static int pack_any(const int8_t *w, int32_t n) {
-    int32_t i;
-    for (i = 0; i < n && !w[i]; i++) {}
-    return i < n;
+float pack_block_scale(const bitnet_ternary *t, const uint8_t *data, int32_t row, int32_t block) {
+    float scale = 0;
+    bitnet_floats_unpack(BITNET_TENSOR_F16, data + pack_scale_at(t, row, block), 1, &scale, 0);
+    return scale;
+}
+
+void pack_clear(const bitnet_ternary *t, const uint8_t *data, int32_t row, int32_t n_rows,
+                int8_t *weights) {
+    const int32_t group = pack_group(t->type);
+    int32_t r, k;
+    for (r = row; group && r < row + n_rows; r++)
+        for (k = 0; k < t->n; k += group, weights += group) {
+            const uint8_t *half = data + pack_scale_at(t, r, k / group);
+            if (!half[0] && !(half[1] & 0x7f)) memset(weights, 0, (size_t)group);
+        }
 }
 
 /* The scale of row r's blocks: half, an F16; 0 in blocks whose weights are all 0. */
@@ -305,7 +366,7 @@ bitnet_result pack_scales(const bitnet_ternary *to, uint8_t *out, const bitnet_t
                                  "%d on than from %d on, and in %s %d weights share one", (int)r,
                                  (int)other[1], (int)other[0], pack_type_name(to->type),
                                  (int)group);
-            if (out)
+            if (out && (to->type != BITNET_TENSOR_Q1_0 || pack_any(weights + k, group)))
                 memcpy(out + pack_scale_at(to, r, k / group),
                        data + pack_scale_at(from, r, source), 2);
         }
@@ -329,6 +390,7 @@ bitnet_result pack_rows(const bitnet_ternary *t, const float *x, int32_t row, in
                         int8_t *weights, uint8_t *data, bitnet_error *err) {
     const int32_t group = pack_group(t->type);
     bitnet_ternary rows = *t;
+    bitnet_result result;
     int32_t r, k;
     rows.rows = n_rows;
     for (r = 0; r < n_rows; r++)
@@ -342,7 +404,37 @@ bitnet_result pack_rows(const bitnet_ternary *t, const float *x, int32_t row, in
                                  ? "they are not -s, 0 and s" : "their scale is not an F16");
             if (data) memcpy(data + pack_scale_at(&rows, r, k / group), half, 2);
         }
-    return data ? pack_ternary(&rows, weights, 0, n_rows, data, err) : BITNET_OK;
+    result = pack_fits(t, weights, row, n_rows, err);
+    return data && !result ? pack_ternary(&rows, weights, 0, n_rows, data, err) : result;
+}
+
+bitnet_result pack_find_scale(const bitnet_ternary *t, const uint8_t *data, float *out,
+                              bitnet_error *err) {
+    const int32_t group = pack_group(t->type);
+    bitnet_result result = BITNET_OK;
+    int32_t r, k, row = -1, column = 0;        /* where the first scale is */
+    int8_t *w = (int8_t *)malloc((size_t)t->n);
+    if (!w) return set_error(err, BITNET_ERR_MEMORY, "no memory for a row of weights");
+    for (r = 0; r < t->rows && !result; r++) {
+        if ((result = bitnet_ternary_unpack(t, data, r, 1, w, err)) != BITNET_OK) break;
+        pack_clear(t, data, r, 1, w);
+        for (k = 0; k < t->n && !result; k += group) {
+            const float scale = pack_block_scale(t, data, r, k / group);
+            if (!pack_any(w + k, group)) continue;
+            if (row < 0) {
+                row = r;
+                column = k;
+                *out = scale;
+            } else if (memcmp(&scale, out, sizeof scale))
+                result = set_error(err, BITNET_ERR_UNSUPPORTED, "blocks of different scales: %g "
+                                   "(row %d, column %d), %g (row %d, column %d); one is needed "
+                                   "here", (double)*out, (int)row, (int)column, (double)scale,
+                                   (int)r, (int)k);
+        }
+    }
+    if (row < 0) *out = 1;
+    free(w);
+    return result;
 }
 
 bitnet_result pack_scale(const bitnet_ternary *t, float scale, uint8_t *data, bitnet_error *err) {
@@ -362,6 +454,7 @@ bitnet_result pack_scale(const bitnet_ternary *t, float scale, uint8_t *data, bi
     if (!w) return set_error(err, BITNET_ERR_MEMORY, "no memory for a row of weights");
     for (r = 0; r < t->rows && !result; r++) {
         result = bitnet_ternary_unpack(t, data, r, 1, w, err);
+        if (t->type == BITNET_TENSOR_Q1_0) pack_clear(t, data, r, 1, w);
         if (!result) pack_block_scales(t, r, w, half, data);
     }
     free(w);

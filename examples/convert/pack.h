@@ -5,16 +5,31 @@
 
 #include "../../bitnet.h"
 
-/* Packs weights [n_rows][t->n], each -1, 0 or 1, as rows [row, row + n_rows) of data, the whole
-   tensor. t must have passed bitnet_ternary_check. Padding and the scale stay as they are. */
+/* Can the type of t hold weights [n_rows][t->n], rows from row on? Q1_0 holds no 0 but in blocks of
+   zeros, whose scale is 0; only Q2_0 and PQ2_0 hold 2. Else BITNET_ERR_ARG names the first. */
+bitnet_result pack_fits(const bitnet_ternary *t, const int8_t *weights, int32_t row,
+                        int32_t n_rows, bitnet_error *err);
+/* Packs weights [n_rows][t->n], which fit, as rows [row, row + n_rows) of data, the whole tensor. t
+   must have passed bitnet_ternary_check. Padding and the scale stay as they are, except in Q1_0:
+   there blocks of zeros get the scale 0, and others 1 if they have 0. */
 bitnet_result pack_ternary(const bitnet_ternary *t, const int8_t *weights, int32_t row,
                            int32_t n_rows, uint8_t *data, bitnet_error *err);
-/* Sets the scale of a tensor whose rows are all packed. TQ1_0, TQ2_0, Q2_0 and PQ2_0 store it as an
-   F16 in each block: a scale that is not exactly an F16 is BITNET_ERR_UNSUPPORTED. Blocks of zeros
+/* Sets the scale of a tensor whose rows are all packed. TQ1_0, TQ2_0, Q1_0, Q2_0 and PQ2_0 store it
+   as an F16 in each block: a scale that is not exactly an F16 is BITNET_ERR_UNSUPPORTED. Blocks of zeros
    get 0, as ggml's quantizer writes it. */
 bitnet_result pack_scale(const bitnet_ternary *t, float scale, uint8_t *data, bitnet_error *err);
 /* How many weights share a scale in a block of this type; 0: it has no such blocks. */
 int32_t pack_group(uint32_t type);
+/* The scale of a block, the how many-th in its row. */
+float pack_block_scale(const bitnet_ternary *t, const uint8_t *data, int32_t row, int32_t block);
+/* Sets those of weights [n_rows][n], rows from `row` on of a tensor, to 0 whose block has the scale
+   0. */
+void pack_clear(const bitnet_ternary *t, const uint8_t *data, int32_t row, int32_t n_rows,
+                int8_t *weights);
+/* The one scale of a tensor in blocks, those of zeros apart (1 if all are). BITNET_ERR_UNSUPPORTED:
+   there are several, with two places. */
+bitnet_result pack_find_scale(const bitnet_ternary *t, const uint8_t *data, float *out,
+                              bitnet_error *err);
 /* Gives the blocks of out, rows of `to`, the scales of data, the tensor `from` in blocks of another
    size: those of the blocks that lie in them. weights [n_rows][n] are those of both. out may be 0,
    to check. BITNET_ERR_UNSUPPORTED: blocks become one, but their scales differ, and neither is all
@@ -24,7 +39,8 @@ bitnet_result pack_scales(const bitnet_ternary *to, uint8_t *out, const bitnet_t
                           bitnet_error *err);
 /* Packs floats x [n_rows][n], rows from `row` on of a tensor in blocks, to data, these rows' own
    bytes. Each block holds -s, 0 and s for an s of its own that is an F16; else
-   BITNET_ERR_UNSUPPORTED. weights gets [n_rows][n]. data may be 0, to check. */
+   BITNET_ERR_UNSUPPORTED. What does not fit is BITNET_ERR_ARG, as in pack_ternary. weights gets
+   [n_rows][n]. data may be 0, to check. */
 bitnet_result pack_rows(const bitnet_ternary *t, const float *x, int32_t row, int32_t n_rows,
                         int8_t *weights, uint8_t *data, bitnet_error *err);
 /* The nearest F16; an infinity if it is too large. */

@@ -29,11 +29,18 @@ static int is_q2_0(uint32_t type) {
     return type == BITNET_TENSOR_Q2_0 || type == BITNET_TENSOR_PQ2_0;
 }
 
-/* Is it to be packed as the ternary weights are? Models in Q2_0 have their embedding and head so,
-   and only one of the two sizes of blocks may be in a file. */
+static int is_q1_0_or_q2_0(uint32_t type) { return type == BITNET_TENSOR_Q1_0 || is_q2_0(type); }
+
+/* Is it to be packed as the ternary weights are? Models in Q1_0 or Q2_0 have their embedding and
+   head so, and only one of the two sizes of Q2_0's blocks may be in a file. */
 static int is_repacked(const bitnet_gguf_tensor *t, const repack_options *o) {
-    return is_ternary(t) || (is_head(t) && is_q2_0(t->type) && is_q2_0(o->to.type) &&
-                             !o->wants_head);
+    return is_ternary(t) || (is_head(t) && is_q1_0_or_q2_0(t->type) &&
+                             is_q1_0_or_q2_0(o->to.type) && !o->wants_head);
+}
+
+/* Can `from` hold weights that `to` cannot? Only Q2_0 has 2, and Q1_0 has no 0. */
+static int may_not_fit(uint32_t from, uint32_t to) {
+    return (is_q2_0(from) && !is_q2_0(to)) || (to == BITNET_TENSOR_Q1_0 && from != to);
 }
 
 /* The number of an output type in the file: what is copied keeps its own. */
@@ -69,8 +76,8 @@ static float one_scale(const bitnet_gguf *g, const bitnet_gguf_tensor *t, const 
     float scale = 1;
     if (in_blocks(t->type) || !own) scale = read_scale(g, t, &err);
     if (err.code == BITNET_ERR_UNSUPPORTED)            /* it has blocks of different scales */
-        fail(1, "tensor '%s': %s; --to q2_0, q2_0_128, pq2_0, tq1_0 or tq2_0 keeps one for each "
-             "block", t->name, err.text);
+        fail(1, "tensor '%s': %s; --to q2_0, q2_0_128, pq2_0, q1_0, tq1_0 or tq2_0 keeps one for "
+             "each block", t->name, err.text);
     if (err.code) fail(1, "tensor '%s': %s", t->name, err.text);
     if (in_blocks(t->type) && !in_blocks(to->type) && own && scale != 1)
         fail(1, "tensor '%s': its blocks have the scale %g, and another tensor has a second one; "
@@ -82,6 +89,20 @@ static float one_scale(const bitnet_gguf *g, const bitnet_gguf_tensor *t, const 
 static void read_tensor(const bitnet_gguf *g, const bitnet_gguf_tensor *t) {
     bytes_in = (uint8_t *)grow(bytes_in, t->size);
     read_bytes(g, t, 0, bytes_in, t->size);
+}
+
+/* Fails if a weight is none of `to`'s. */
+static void check_weights(const bitnet_gguf *g, const bitnet_gguf_tensor *t,
+                          const bitnet_ternary *from, const bitnet_ternary *to,
+                          const repack_options *o) {
+    bitnet_error err = {0};
+    int32_t row, n;
+    read_tensor(g, t);
+    for (row = 0; row < to->rows; row += n) {
+        n = to->rows - row < ROWS ? to->rows - row : ROWS;
+        unpack(from, &o->from, t->name, bytes_in, row, n, &weights[0]);
+        if (pack_fits(to, weights[0], row, n, &err)) fail(1, "tensor '%s': %s", t->name, err.text);
+    }
 }
 
 /* The scales of all rows, in blocks as large as `to` has. out 0: only a check. */
@@ -102,6 +123,7 @@ static void plan_ternary(const bitnet_gguf *g, const bitnet_gguf_tensor *t,
     const bitnet_ternary from = ternary_of(t, t->type, &o->from);
     const bitnet_ternary to = ternary_of(t, o->to.type, &o->to);
     float scale, exact;
+    if (may_not_fit(from.type, to.type)) check_weights(g, t, &from, &to, o);
     if (keeps_blocks(&from, &to)) {
         if (pack_group(to.type) <= pack_group(from.type)) return;
         read_tensor(g, t);
@@ -221,7 +243,7 @@ static plan make_plan(const bitnet_gguf *g, const bitnet_gguf_tensor *t, const r
 /* general.file_type of an output type, whose numbers are others. */
 static uint32_t file_type_of(uint32_t type) {
     switch (type) {
-        case BITNET_TENSOR_I2_S: return 40;
+        case BITNET_TENSOR_I2_S: case BITNET_TENSOR_Q1_0: return 40;
         case BITNET_TENSOR_TQ1_0: case BITNET_TENSOR_TQ2_0: return type + 2;
         case BITNET_TENSOR_Q2_0: case BITNET_TENSOR_PQ2_0: return 41;
         default: return type;

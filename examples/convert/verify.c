@@ -32,13 +32,16 @@ static float inner_scale(const bitnet_gguf *g, const bitnet_gguf_tensor *t,
     return !in_blocks(t->type) && has_own_scale(g, t->name) ? 1 : scale_of(m, t->name, data);
 }
 
-/* Prints the first place where the numbers of two tensors differ. */
+/* Prints the first place where the numbers of two tensors differ. The zeros of layers and of blocks
+   have no sign. */
 static int same_numbers(const bitnet_gguf_tensor *a, const bitnet_gguf_tensor *b, uint64_t row,
                         const float *x, const float *y) {
+    const int unsigned_zeros = is_layer(a) || in_blocks(a->type) || in_blocks(b->type);
     uint64_t i;
     for (i = 0; i < a->dims[0] && (!memcmp(&x[i], &y[i], sizeof *x) ||
                                    (!(x[i] < 0 || x[i] > 0) && !(y[i] < 0 || y[i] > 0) &&
-                                    x[i] - x[i] == 0 && y[i] - y[i] == 0 && is_layer(a))); i++) {}
+                                    x[i] - x[i] == 0 && y[i] - y[i] == 0 && unsigned_zeros));
+         i++) {}
     if (i == a->dims[0]) return 1;
     different(a->name, "row %.0f, column %.0f is %.9g and %.9g (%s, %s)", (double)row, (double)i,
               (double)x[i], (double)y[i], a->type_name, b->type_name);

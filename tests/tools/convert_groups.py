@@ -1,15 +1,17 @@
 """What tests/tools/test_convert_groups.sh needs: models whose groups of weights have a scale each.
 
-    convert_groups.py new MODEL.gguf KIND      a small random qwen3, type Q2_0
+    convert_groups.py new MODEL.gguf KIND      a small random qwen3, type Q2_0 or Q1_0
     convert_groups.py to MODEL.gguf OUT.gguf N NUMBER   what it is in blocks of N under that number
     convert_groups.py make MODEL.gguf DIR KIND DIR/hf, a Qwen3ForCausalLM with these weights
     convert_groups.py break BASE DIR           DIR/CASE for each of CASES: BASE/hf, damaged
     convert_groups.py cases                    "name word" for each
 
 KIND of new: words with '-' between them: 64 or 128 (weights in a block), pq (number 142, else 42),
-yarn, untied, equal (neighbours in a pair of blocks have one scale, or one has only zeros), bf16
-(scales that are BF16 too). Of make: f32, f16 or bf16, shards. Everything is worked out here from the
-definition; only the standard library is needed.
+q1 (Q1_0, number 41), yarn, untied, equal (neighbours in a pair of blocks have one scale, or one has
+only zeros), zeros (every fifth block, too), signs (no weight is 0), one (all blocks have one scale),
+two (the weight at TWO is 2), wide (rows are whole blocks of 256), bf16 (scales that are BF16 too).
+Of make: f32, f16 or bf16, shards. Everything is worked out here from the definition; only the
+standard library is needed.
 """
 import os
 import random
@@ -21,43 +23,56 @@ import convert_hf as hf
 from convert_hf import ARR, BOOL, F32, I32, STR, U32, put
 
 Q = "model.layers.0.self_attn.q_proj.weight"
+TWO = "blk.1.ffn_up", 3, 130           # a tensor, a row and a column
 
 
-# ---- blocks: an F16, then weight j in bits 2 (j % 4) of byte j / 4, as weight + 1 ----
+# ---- blocks: an F16, then weight j in bits 2 (j % 4) of byte j / 4, as weight + 1; in Q1_0 in bit
+# ---- j % 8 of byte j / 8, 1 for weight 1 and 0 for -1, and where the F16 is 0, all are 0 ----
 
+Q1_0 = 41
+NUMBERS = Q1_0, 42, 142
 CODES = [bytes(b >> shift & 3 for shift in (0, 2, 4, 6)) for b in range(256)]
+BITS = [bytes((b >> shift & 1) << 1 for shift in range(8)) for b in range(256)]
 
 
-def block(d, codes):
-    return struct.pack("<e", d) + hf.together([codes[i::4] for i in range(4)], (0, 2, 4, 6))
+def block(d, codes, number=42):
+    if number != Q1_0:
+        return struct.pack("<e", d) + hf.together([codes[i::4] for i in range(4)], (0, 2, 4, 6))
+    zeros = set(codes) == {1}
+    assert zeros or set(codes) <= {0, 2}
+    return struct.pack("<e", 0.0 if zeros else d) + bytes(
+        sum((c > 0) << i for i, c in enumerate(codes[at:at + 8])) for at in range(0, len(codes), 8))
 
 
-def blocks_of(raw, n):
+def blocks_of(raw, n, number=42):
     """[(scale, codes)] of a tensor in blocks of n."""
-    out = []
-    for at in range(0, len(raw), 2 + n // 4):
+    table, size, out = BITS if number == Q1_0 else CODES, n // (8 if number == Q1_0 else 4), []
+    for at in range(0, len(raw), 2 + size):
         d, = struct.unpack_from("<e", raw, at)
-        out.append((d, b"".join([CODES[b] for b in raw[at + 2:at + 2 + n // 4]])))
+        codes = b"".join([table[b] for b in raw[at + 2:at + 2 + size]])
+        out.append((d, bytes([1]) * n if number == Q1_0 and d == 0 else codes))
     return out
 
 
 def block_size(kind, dims, raw):
+    if kind == Q1_0:
+        return 128
     n = dims[0] * (dims[1] if len(dims) > 1 else 1)
     return next(size for size in (64, 128) if n // size * (2 + size // 4) == len(raw))
 
 
-def reblock(raw, old, new):
-    have = blocks_of(raw, old)
+def reblock(raw, old, new, was=42, number=42):
+    have = blocks_of(raw, old, was)
     if old > new:                      # a block becomes two
         return b"".join([block(d, codes[i:i + new]) for d, codes in have
                          for i in range(0, old, new)])
     if old == new:
-        return raw
+        return b"".join([block(d, codes, number) for d, codes in have])
     out = b""
     for (d, a), (e, b) in zip(have[::2], have[1::2]):
         live = {x for x, codes in ((d, a), (e, b)) if set(codes) != {1}}
         assert len(live) < 2
-        out += block(live.pop() if live else d, a + b)
+        out += block(live.pop() if live else d, a + b, number)
     return out
 
 
@@ -65,8 +80,10 @@ def reblock(raw, old, new):
 
 def new(path, kind):
     words, rng = kind.split("-"), random.Random(kind)
-    size, number = (64 if "64" in words else 128), (142 if "pq" in words else 42)
-    layers, dim, heads, kv, head, ffn = 2, 256, 2, 1, 128, 384
+    size = 64 if "64" in words else 128
+    number = Q1_0 if "q1" in words else 142 if "pq" in words else 42
+    signs = number == Q1_0 or "signs" in words
+    layers, dim, heads, kv, head, ffn = 2, 256, 2, 1, 128, (512 if "wide" in words else 384)
     tokens, types, _, pairs = embed.new_vocab("qwen3")
     sizes = {"vocab_size": len(tokens), "context_length": 512, "embedding_length": dim,
              "block_count": layers, "feed_forward_length": ffn, "rope.dimension_count": head,
@@ -82,7 +99,7 @@ def new(path, kind):
         keys["qwen3.rope.scaling.original_context_length"] = U32, 64
         keys["qwen3.rope.scaling.yarn_beta_fast"] = F32, 32.0
         keys["qwen3.rope.scaling.yarn_beta_slow"] = F32, 2.0
-    keys["general.file_type"], keys["general.quantization_version"] = (U32, 41), (U32, 2)
+    keys["general.file_type"], keys["general.quantization_version"] = file_type(number), (U32, 2)
     keys["tokenizer.ggml.model"], keys["tokenizer.ggml.pre"] = (STR, "gpt2"), (STR, "qwen2")
     keys["tokenizer.ggml.tokens"] = ARR, (STR, tokens)
     keys["tokenizer.ggml.token_type"] = ARR, (I32, types)
@@ -101,10 +118,17 @@ def new(path, kind):
             d, = struct.unpack("<e", struct.pack("<e", rng.uniform(0.05, 0.2)))
             if "bf16" in words:
                 d = hf.from_bf16(hf.to_bf16(d) & ~7)
-            codes = bytes(rng.choices((0, 1, 2), (3, 4, 3), k=size))
+            if "one" in words:
+                d = 0.125
+            codes = bytes(rng.choices((0, 1, 2), (1, 0, 1) if signs else (3, 4, 3), k=size))
             if "equal" in words and i % 2:
                 d, codes = (last, codes) if rng.random() < 0.8 else (0.0, bytes([1]) * size)
-            raw, last = raw + block(d, codes), d
+            if "zeros" in words and i % 5 == 4:
+                d, codes = 0.0, bytes([1]) * size
+            if "two" in words and (name, i) == (TWO[0], (TWO[1] * cols + TWO[2]) // size):
+                at = TWO[2] % size
+                codes = codes[:at] + bytes([3]) + codes[at + 1:]
+            raw, last = raw + block(d, codes, number), d
         tensors[name + ".weight"] = number, [cols, rows], raw
 
     linear("token_embd", len(tokens), dim)
@@ -127,12 +151,17 @@ def new(path, kind):
     hf.write_gguf(path, keys, tensors)
 
 
+def file_type(number):
+    return U32, 40 if number == Q1_0 else 41
+
+
 def to(path, out, size, number):
     keys, tensors = hf.read_gguf(path)
+    keys["general.file_type"] = file_type(number)
     for name, (kind, dims, raw) in tensors.items():
-        if kind in (42, 142):
+        if kind in NUMBERS:
             old = block_size(kind, dims, raw)
-            tensors[name] = number, dims, reblock(raw, old, size)
+            tensors[name] = number, dims, reblock(raw, old, size, kind, number)
     hf.write_gguf(out, keys, tensors)
 
 
@@ -143,11 +172,11 @@ def make(path, folder, kind):
     made = {}
     for name, (number, dims, raw) in tensors.items():
         where = "lm_head.weight" if name == "output.weight" else "model." + embed.hf_name(name, "qwen3")
-        if number not in (42, 142):
+        if number not in NUMBERS:
             made[where] = "F32", dims[::-1], raw
             continue
         stored = b""
-        for d, codes in blocks_of(raw, block_size(number, dims, raw)):
+        for d, codes in blocks_of(raw, block_size(number, dims, raw), number):
             table = [hf.STORE[dtype](x * d) for x in (-1, 0, 1)]
             assert hf.LOAD[dtype](table[2]) == d
             stored += hf.spread(codes, table)

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Tests of examples/convert with weights that have a scale per group: Q2_0 in blocks of 64 and of 128, from folders and
-# from one to the other. tests/tools/convert_groups.py makes the models.
+# Tests of examples/convert with weights that have a scale per group: Q1_0, and Q2_0 in blocks of 64 and of 128, from
+# folders and from one to the other. tests/tools/convert_groups.py makes the models.
 #     test_convert_groups.sh PATH_TO_CONVERT PATH_TO_CROSSCHECK
 # Prints a line for each case (ok, FAIL, skip) and at the end `convert-groups: N passed, ...`; exit code 1 if one failed.
 [ $# -eq 2 ] || { echo "usage: $0 PATH_TO_CONVERT PATH_TO_CROSSCHECK" >&2; exit 2; }
@@ -71,6 +71,79 @@ refuses to-tq "and in TQ2_0 256 weights share one" "$tmp/128.gguf" "$out" --to t
 run --verify "$tmp/64.gguf" "$tmp/equal.gguf"
 check other-verify "exit code $rc, not 1" test $rc -eq 1
 
+# ---- weights of one bit: to Q2_0 and back, also where blocks hold zeros
+for kind in q1 q1-zeros-untied; do
+    model=$tmp/$kind.gguf
+    tool new "$model" $kind
+    check "$kind-loads" "it does not" "$crosscheck" -m "$model" -n 1
+    for form in "q2_0 64 42" "q2_0_128 128 42" "pq2_0 128 142"; do
+        set -- $form
+        tool to "$model" "$tmp/other.want" $2 $3
+        becomes "$kind-$1" "$model" "$tmp/other.want" -- --to $1
+        cp "$out" "$tmp/other.gguf"
+        becomes "$kind-$1-back" "$tmp/other.gguf" "$model" -- --to q1_0
+        run --verify "$model" "$tmp/other.gguf"
+        check "$kind-$1-verify" "exit code $rc: $(grep -m 2 differs "$tmp/out")" test $rc -eq 0
+    done
+    becomes "$kind-again" "$model" "$model" -- --to q1_0
+done
+check q1-back-loads "it does not" "$crosscheck" -m "$out" -n 1
+run --verify "$tmp/q1.gguf" "$tmp/q1-zeros-untied.gguf"
+check q1-other-verify "exit code $rc, not 1" test $rc -eq 1
+refuses q1-has-no-zero "'token_embd.weight': row 0, column 0 is the weight 0, which Q1_0 cannot hold beside others" \
+    "$tmp/128.gguf" "$out" --to q1_0
+refuses q1-to-tq "and in TQ2_0 256 weights share one" "$tmp/q1.gguf" "$out" --to tq2_0
+# blocks of 256 hold two of Q1_0 with one scale; the embedding stays
+tool new "$tmp/q1-equal.gguf" q1-equal-wide
+for type in tq1_0 tq2_0; do
+    rm -f "$out"
+    run "$tmp/q1-equal.gguf" "$out" --to $type
+    check q1-$type "exit code $rc: $(cat "$tmp/err")" test $rc -eq 0
+    cp "$out" "$tmp/other.gguf"
+    becomes q1-$type-back "$tmp/other.gguf" "$tmp/q1-equal.gguf" -- --to q1_0
+    run --verify "$tmp/other.gguf" "$out"
+    check q1-$type-verify "exit code $rc: $(grep -m 2 differs "$tmp/out")" test $rc -eq 0
+done
+# all with one scale, but for blocks of zeros
+tool new "$tmp/q1-one.gguf" q1-one-zeros
+for type in i2_s tl2_r16; do
+    rm -f "$out"
+    run "$tmp/q1-one.gguf" "$out" --to $type
+    check q1-$type "exit code $rc: $(cat "$tmp/err")" test $rc -eq 0
+    cp "$out" "$tmp/other.gguf"
+    run --verify "$tmp/q1-one.gguf" "$tmp/other.gguf"
+    check q1-$type-verify "exit code $rc: $(grep -m 2 differs "$tmp/out")" test $rc -eq 0
+    becomes q1-$type-back "$tmp/other.gguf" "$tmp/q1-one.gguf" -- --to q1_0
+done
+
+# ---- a weight of 2, which only Q2_0 holds
+for kind in 128-signs-one-two-wide 64-signs-one-two-wide; do
+    tool new "$tmp/two.gguf" $kind
+    check "$kind-loads" "it does not" "$crosscheck" -m "$tmp/two.gguf" -n 1
+    for form in "q2_0 64 42" "q2_0_128 128 42" "pq2_0 128 142"; do
+        set -- $form
+        tool to "$tmp/two.gguf" "$tmp/other.want" $2 $3
+        becomes "$kind-$1" "$tmp/two.gguf" "$tmp/other.want" -- --to $1
+    done
+    run --verify "$tmp/two.gguf" "$out"
+    check "$kind-verify" "exit code $rc: $(grep -m 2 differs "$tmp/out")" test $rc -eq 0
+    while read -r type name tile; do
+        refuses "$kind-$type" "'blk.1.ffn_up.weight': row 3, column 130 is the weight 2, which $name cannot hold" \
+            "$tmp/two.gguf" "$out" --to $type $tile
+    done << 'END'
+i2_s I2_S
+tl1 TL1 --tile 128,64,32
+tl2 TL2 --tile 128,96,32
+tl2_r16 TL2_R16
+tq1_0 TQ1_0
+tq2_0 TQ2_0
+q1_0 Q1_0
+END
+done
+tool new "$tmp/signs.gguf" 64-signs-one-wide
+run --verify "$tmp/two.gguf" "$tmp/signs.gguf"
+check two-other-verify "exit code $rc, not 1" test $rc -eq 1
+
 # ---- --inspect tells the size of the blocks
 run --inspect "$tmp/64.gguf"
 says inspect-64 "^tensor  blk.0.attn_q.weight Q2_0 .*, blocks of 64, scales 0.0[0-9]* to 0.[12][0-9]*$"
@@ -79,6 +152,11 @@ says inspect-128 "^tensor  token_embd.weight PQ2_0 .*, blocks of 128 under numbe
 run --inspect "$tmp/128-pq.gguf"
 says inspect-pq "^tensor  blk.0.attn_q.weight PQ2_0 .*, blocks of 128, scales"
 says inspect-clean "^0 warnings$"
+run --inspect "$tmp/q1.gguf"
+says inspect-q1 "^tensor  token_embd.weight Q1_0 .*, blocks of 128, scales 0.0[0-9]* to 0.[12][0-9]*$"
+says inspect-q1-clean "^0 warnings$"
+run --inspect "$tmp/two.gguf"
+says inspect-two "^tensor  blk.1.ffn_up.weight Q2_0 .*, blocks of 64, scale 0.125, 1 weight of 2$"
 
 # ---- one scale for all: from I2_S and back
 one=$root/tests/data/a.gguf
@@ -107,6 +185,15 @@ for kind in f32 f16 f16-shards; do
         check "$kind-$model-loads" "it does not" "$crosscheck" -m "$out" -n 1
     done
 done
+for kind in f32 f16; do
+    for model in q1 q1-zeros-untied; do
+        rm -rf "$tmp/made"
+        tool make "$tmp/$model.gguf" "$tmp/made" $kind
+        tool to "$tmp/$model.gguf" "$tmp/pq.want" 128 142
+        becomes "$kind-$model" "$tmp/made/hf" "$tmp/$model.gguf" -- --to q1_0
+        becomes "$kind-$model-pq" "$tmp/made/hf" "$tmp/pq.want" -- --to pq2_0
+    done
+done
 tool new "$tmp/bf16.gguf" 128-bf16
 rm -rf "$tmp/made"
 tool make "$tmp/bf16.gguf" "$tmp/made" bf16
@@ -118,6 +205,7 @@ refuses groups-of-64-as-128 "embed_tokens.weight' at offset" "$tmp/made/hf" "$ou
 refuses not-embeddings "--to q2_0 is for weights with a scale per group" "$tmp/made/hf" "$out" --pooling last
 rm -rf "$tmp/made"
 tool make "$tmp/128.gguf" "$tmp/made" f16
+refuses folder-has-zeros "is the weight 0, which Q1_0 cannot hold beside others" "$tmp/made/hf" "$out" --to q1_0
 tool break "$tmp/made" "$tmp/broken" || bad broken "they cannot be made"
 tool cases > "$tmp/cases"
 while read -r name word; do refuses "$name" "$word" "$tmp/broken/$name" "$out" --to pq2_0; done < "$tmp/cases"
@@ -130,6 +218,22 @@ for model in s64 s128 s128p; do
     tool make "$shared/$model.gguf" "$tmp/made" f16
     becomes "$model" "$tmp/made/hf" "$shared/$model.gguf" tensors -- --to $to
 done
+for model in q1 q2t; do
+    model=$shared/$model.gguf
+    [ -f "$model" ] || { skip "$model" "it is not in BITNET_TEST_DATA"; continue; }
+    case $model in *q1.gguf) to=q1_0 other=pq2_0 ;; *) to=q2_0 other=q2_0 ;; esac
+    rm -f "$out"
+    run "$model" "$out" --to $other
+    cp "$out" "$tmp/other.gguf"
+    run --verify "$model" "$tmp/other.gguf"
+    check "${model##*/}-verify" "exit code $rc: $(grep -m 2 differs "$tmp/out")" test $rc -eq 0
+    becomes "${model##*/}" "$tmp/other.gguf" "$model" tensors -- --to $to
+done
+[ ! -f "$shared/q2t.gguf" ] || {
+    refuses q2t-i2s "is the weight 2, which I2_S cannot hold" "$shared/q2t.gguf" "$out"
+    run --inspect "$shared/q2t.gguf"
+    says q2t-inspect "^tensor  blk.0.attn_q.weight Q2_0 .*, blocks of 64, scales .*, [0-9]* weights of 2$"
+}
 
 echo "convert-groups: $passed passed, $failed failed, $skipped skipped"
 [ $failed -eq 0 ]

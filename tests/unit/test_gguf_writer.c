@@ -323,7 +323,7 @@ static void test_ternary_files(void) {
         CHECK(pack_ternary(&t, w, 0, t.rows, data[0], &err) == BITNET_ERR_ARG);
         w[t.n + 0] = -2;
         CHECK(pack_ternary(&t, w, 0, t.rows, data[0], &err) == BITNET_ERR_ARG);
-        CHECK(strstr(err.text, "row 1 "));
+        CHECK(strstr(err.text, "row 1, column 0 is the weight -2"));
         CHECK(bitnet_ternary_unpack(&t, data[0], 1, t.rows, back, &err) == BITNET_ERR_ARG);
         CHECK(bitnet_ternary_unpack(&t, data[0], -1, 1, back, &err) == BITNET_ERR_ARG);
         CHECK(bitnet_ternary_unpack(&t, 0, 0, 1, back, &err) == BITNET_ERR_ARG);
@@ -518,6 +518,75 @@ static void test_groups(void) {
     CHECK_MSG(strstr(err.text, "they are not -s, 0 and s"), "%s", err.text);
 }
 
+/* Q1_0: an F16, then weight j in bit j % 8 of byte j / 8. A block of zeros has the scale 0. */
+static void test_one_bit(void) {
+    static int8_t w[2 * 256], got[2 * 256];
+    static float x[2 * 256];
+    uint8_t want[4 * 18], data[4 * 18];
+    bitnet_ternary t = {BITNET_TENSOR_Q1_0, 256, 2, BITNET_I2S_128, {0, 0, 0}};
+    bitnet_error err = {BITNET_OK, "", {0}};
+    float scale = 0;
+    int i;
+    memset(want, 0, sizeof want);
+    for (i = 0; i < 512; i++) {
+        w[i] = (int8_t)(i / 128 == 2 ? 0 : i * 7 % 11 % 2 ? 1 : -1);
+        x[i] = 0.5f * (float)w[i];
+        if (w[i] >= 0) want[i / 128 * 18 + 2 + i % 128 / 8] |= (uint8_t)(1 << i % 8);
+    }
+    for (i = 0; i < 4; i++) want[18 * i + 1] = i == 2 ? 0 : 0x38;      /* 0.5 */
+    CHECK(!pack_rows(&t, x, 0, 2, got, data, &err) && !memcmp(data, want, sizeof data));
+    memset(data, 0xcd, sizeof data);
+    CHECK(!pack_ternary(&t, w, 0, 2, data, &err));
+    CHECK(data[0] == 0xcd && data[36] == 0 && data[37] == 0 && data[54] == 0xcd);
+    memset(data, 0, sizeof data);
+    CHECK(!pack_ternary(&t, w, 0, 2, data, &err) && !pack_find_scale(&t, data, &scale, &err));
+    CHECK(scale == 1);
+    CHECK(!pack_scale(&t, 0.5f, data, &err) && !memcmp(data, want, sizeof data));
+    CHECK(!pack_find_scale(&t, data, &scale, &err) && scale == 0.5f);
+    CHECK(!bitnet_ternary_unpack(&t, data, 0, 2, got, &err) && got[256] == 1);
+    pack_clear(&t, data, 0, 2, got);
+    CHECK(!memcmp(got, w, sizeof w));
+    data[18] ^= 1;
+    CHECK(pack_find_scale(&t, data, &scale, &err) == BITNET_ERR_UNSUPPORTED);
+    CHECK_MSG(strstr(err.text, "(row 0, column 0)") && strstr(err.text, "(row 0, column 128)"),
+              "%s", err.text);
+    w[256 + 200] = 0;
+    x[256 + 200] = 0;
+    CHECK(pack_ternary(&t, w, 0, 2, data, &err) == BITNET_ERR_ARG);
+    CHECK_MSG(strstr(err.text, "row 1, column 200 is the weight 0, which Q1_0 cannot hold beside"),
+              "%s", err.text);
+    CHECK(pack_rows(&t, x, 5, 2, got, 0, &err) == BITNET_ERR_ARG);
+    CHECK_MSG(strstr(err.text, "row 6, column 200"), "%s", err.text);
+    memset(w, 0, sizeof w);
+    CHECK(!pack_ternary(&t, w, 0, 2, data, &err) && !pack_find_scale(&t, data, &scale, &err));
+    CHECK(scale == 1);
+}
+
+/* The weight 2, which Q2_0 and PQ2_0 alone hold. */
+static void test_two(void) {
+    static const uint32_t types[] = {BITNET_TENSOR_Q2_0, BITNET_TENSOR_PQ2_0, BITNET_TENSOR_Q1_0,
+                                     BITNET_TENSOR_TQ1_0, BITNET_TENSOR_TQ2_0, BITNET_TENSOR_I2_S,
+                                     BITNET_TENSOR_TL2_R16};
+    static int8_t w[256], got[256];
+    static uint8_t data[4096];
+    bitnet_error err = {BITNET_OK, "", {0}};
+    int i;
+    for (i = 0; i < 256; i++) w[i] = (int8_t)(i % 2 ? -1 : 1);
+    w[131] = 2;
+    for (i = 0; i < 7; i++) {
+        bitnet_ternary t = {types[i], 256, 1, BITNET_I2S_128, {0, 0, 0}};
+        memset(data, 0, sizeof data);
+        if (i < 2) {
+            CHECK(!pack_ternary(&t, w, 0, 1, data, &err));
+            CHECK(!bitnet_ternary_unpack(&t, data, 0, 1, got, &err) && !memcmp(w, got, sizeof w));
+            continue;
+        }
+        CHECK(pack_ternary(&t, w, 0, 1, data, &err) == BITNET_ERR_ARG);
+        CHECK_MSG(strstr(err.text, "row 0, column 131 is the weight 2, which ") &&
+                  strstr(err.text, bitnet_tensor_type_name(t.type)), "%s", err.text);
+    }
+}
+
 /* Blocks of 128 under the number 42, which only the room in the file tells from those of 64. */
 static void test_group_number(void) {
     static const uint64_t dims[2] = {GROUP_N, GROUP_ROWS};
@@ -556,5 +625,7 @@ const test_case gguf_writer_tests[] = {
     {"gguf_writer/floats", test_floats},
     {"gguf_writer/groups", test_groups},
     {"gguf_writer/group_number", test_group_number},
+    {"gguf_writer/one_bit", test_one_bit},
+    {"gguf_writer/two", test_two},
     {0, 0}
 };
