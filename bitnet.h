@@ -1486,7 +1486,7 @@ typedef struct bitnet__blocks {
 /* The same for weights with a scale d per group: out = sum over the groups g, in order, of
    dot * (d * scale), or with add out += that. */
 typedef struct bitnet__grouped {
-    const uint8_t *w;                  /* [rows][n / group] blocks */
+    const uint8_t *w;                  /* [rows][n / group] blocks, or what pack_groups made of them */
     const bitnet__blocks *blocks;
     const int8_t *q;                   /* [cols][n], each group in the order of the blocks */
     const int32_t *sums;               /* [cols][n / group], of a group's q */
@@ -1525,6 +1525,9 @@ struct bitnet_kernels {
        codes of one bit of (2 code - 1) * q. A code 3 is only in groups of at most 128; n is a
        multiple of group, at most 2^20. With BITNET_NO_GROUPS: 0. */
     void (*dotrows_groups)(const bitnet__grouped *d);
+    /* Packs up to 16 rows for dotrows_groups when a model is loaded: as drawn in @kernels, in the
+       bytes of 16 rows. 0: it reads blocks as files have them. */
+    void (*pack_groups)(const bitnet__blocks *b, const uint8_t *w, int n, int rows, uint8_t *out);
     /* out = sum over i of w[i] * x[i] in the order under DETERMINISM; w is little-endian. */
     void (*dotrows_f32)(const uint8_t *w, const float *x, int n, int rows, int cols,
                         float *out, size_t out_stride);
@@ -3015,12 +3018,16 @@ enum { BITNET__TL2_ROWS = 16, BITNET__TL2_BLOCK = 320 };
 /* Bytes of a row pack whose rows are count times 24 weights. */
 static size_t bitnet__tl2_bytes(int count) { return 64 * (size_t)(count + (count + 3) / 4); }
 
-/* A scale per group: kernels read the blocks of a file in place. A block's codes are words of 32
-   bits. For several columns a kernel makes a row pack of each scale group in the L1 cache, so that
-   no sum goes across the lanes of a vector:
+/* A scale per group. A block's codes are words of 32 bits. Kernels take 16 rows at a time, so that
+   no sum goes across the lanes of a vector, in a row pack for each scale group:
 
-       scales    [16]                  F16, of 16 rows
-       codes     [group / 16][16][4]   a word of each row, then the next word
+       scales    [16]                      F16, of 16 rows
+       codes     [words of a block][16]    a word of each row, then the next word
+
+   Some tables read the blocks of a file in place, and make such packs in the L1 cache, or do
+   without for one column: on ARM and in WebAssembly, where memory is short. The tables of x86 have
+   pack_groups, which packs a matrix when a model is loaded, into as many bytes: on two cores of a
+   Zen 4 they write 1.8 times as fast as when they read blocks in place.
 
    So 4 bytes of a row, shifted and masked, meet 4 neighbouring activations: word i, shifted by 2 t,
    meets 16 i + 4 t + b with byte b. Which weights these are depends on the type, so the activations
@@ -3034,11 +3041,6 @@ static size_t bitnet__tl2_bytes(int count) { return 64 * (size_t)(count + (count
 
    A word of Q1_0 has 32 codes of one bit. It becomes two words of codes 0 and 2, which stand for -1
    and +1: its even bits, shifted up by one, and its odd bits. Then the rest is as with 2 bits.
-
-   Packing 16 rows takes about as long as multiplying them by one column, so with one column most
-   tables leave the codes as they lie, and fold the lanes of each row's sums. Packs that are made
-   when a model is loaded would be faster by a third where memory is not the limit, but they take as
-   much memory as the file, and the time to make them.
 
    Activations have one scale per token and scale group. With a scale for 32 activations, as in
    other engines, the logits of three random models differ from those of unrounded activations
@@ -3055,7 +3057,9 @@ enum {
     BITNET__MAX_PACK = BITNET__PACK_SCALES + 4 * 256   /* of a pack; a group has 256 weights */
 };
 
-/* The bytes of `rows` rows of n weights. */
+#define BITNET__PACK_BYTES(group, bits) (BITNET__PACK_SCALES + 2 * (bits) * (group))
+
+/* The bytes of `rows` rows of n weights. Packed ones take as many as whole packs of rows. */
 static size_t bitnet__blocks_bytes(const bitnet__blocks *b, int n, int rows) {
     return (size_t)rows * (size_t)(n / b->group) * (size_t)b->bytes;
 }
@@ -3121,6 +3125,23 @@ static void bitnet__pack_group(const bitnet__blocks *b, const uint8_t *w, size_t
                 bitnet__put_u32(to + 128 * i + 64, x & 0xaaaaaaaau);
             }
         }
+    }
+}
+
+/* Up to 16 rows, as pack_groups packs them. Rows past the last one repeat it. */
+static void bitnet__pack_groups(const bitnet__blocks *b, const uint8_t *w, int n, int rows,
+                                uint8_t *out) {
+    const size_t row_bytes = bitnet__blocks_bytes(b, n, 1);
+    const int words = b->group * b->bits / 32;
+    int g, i, r;
+    for (g = 0; g < n / b->group; g++, w += b->bytes) {
+        for (r = 0; r < BITNET__PACK_ROWS; r++) {
+            const uint8_t *block = w + (size_t)(r < rows ? r : rows - 1) * row_bytes;
+            memcpy(out + 2 * r, block + b->scale_at, 2);
+            for (i = 0; i < words; i++)
+                memcpy(out + BITNET__PACK_SCALES + 64 * i + 4 * r, block + b->codes_at + 4 * i, 4);
+        }
+        out += BITNET__PACK_BYTES(b->group, b->bits);
     }
 }
 
@@ -3380,9 +3401,10 @@ static void bitnet__sumrows_i8_scalar(const uint8_t *w, const uint8_t *p, const 
 
 /* What a table has of the features that a switch leaves out: 0 without them. */
 #ifndef BITNET_NO_GROUPS
-  #define BITNET__ENTRY_GROUPS(name) bitnet__dotrows_groups_##name
+  #define BITNET__ENTRY_GROUPS(name) bitnet__dotrows_groups_##name, BITNET__PACKS_##name
+  #define BITNET__PACKS_scalar 0
 #else
-  #define BITNET__ENTRY_GROUPS(name) 0
+  #define BITNET__ENTRY_GROUPS(name) 0, 0
 #endif
 #ifndef BITNET_NO_KV_I8
   #define BITNET__ENTRIES_I8(scores, weigh, sumrows) \
@@ -8480,6 +8502,7 @@ typedef enum bitnet__plan {
     BITNET__ONLY_CHECKED,              /* rows are read as floats; no kernel multiplies them */
     BITNET__AS_IT_IS,                  /* kernels read the file's bytes, which are checked */
     BITNET__TO_BLOCKS,                 /* blocks that kernels read are made of other ones */
+    BITNET__TO_PACKS,                  /* the table's pack_groups reads these, or the file's blocks */
     BITNET__PACKED,                    /* the table's pack reads the file's rows */
     BITNET__UNPACKED                   /* to rows of I2_S; a table with pack packs these */
 } bitnet__plan;
@@ -8492,7 +8515,8 @@ typedef struct bitnet__linear {
                                           multiple of 128 */
     int32_t n_out;
     int32_t group;                     /* weights that share a scale; 0: all, and it is scale */
-    const bitnet__blocks *blocks;      /* with groups: how w has them */
+    const bitnet__blocks *blocks;      /* with groups: how w has them, ... */
+    int in_packs;                      /* ... or 1: pack_groups has packed them */
     bitnet__plan plan;
     float scale;
     bitnet_ternary file;
@@ -8544,6 +8568,48 @@ static int bitnet__repack_blocks(const bitnet_ternary *t, const uint8_t *data, i
         memcpy(out, p + type->scale_at, 2);
     }
     return 1;
+}
+
+/* The scale, F16 bits, of the group that begins at a column of a row. */
+static uint16_t bitnet__group_scale(const bitnet__linear *l, int32_t row, int32_t column) {
+    const bitnet__blocks *b = l->blocks;
+    const int32_t lane = l->in_packs ? row % BITNET__PACK_ROWS : 0;
+    const size_t at = (size_t)(column / b->group) * (size_t)b->bytes;
+    const uint8_t *w = l->w + bitnet__blocks_bytes(b, l->n_in, row - lane);
+    return bitnet__get_u16(l->in_packs ? w + BITNET__PACK_ROWS * at + 2 * lane
+                                       : w + at + b->scale_at);
+}
+
+/* Word number i of that group's codes. */
+static uint32_t bitnet__group_word(const bitnet__linear *l, int32_t row, int32_t column, int i) {
+    const bitnet__blocks *b = l->blocks;
+    const int32_t lane = l->in_packs ? row % BITNET__PACK_ROWS : 0;
+    const size_t at = (size_t)(column / b->group) * (size_t)b->bytes;
+    const uint8_t *w = l->w + bitnet__blocks_bytes(b, l->n_in, row - lane);
+    return bitnet__get_u32(l->in_packs ? w + BITNET__PACK_ROWS * at + BITNET__PACK_SCALES + 64 * i +
+                                         4 * lane
+                                       : w + at + b->codes_at + 4 * i);
+}
+
+/* Unpacks a row of a matrix with scale groups to floats. */
+static void bitnet__groups_row(const bitnet__linear *l, int32_t row, float *out) {
+    const bitnet__blocks *b = l->blocks;
+    const int n = 32 / b->bits;        /* codes of a word */
+    int8_t number[256], order[256];
+    int32_t k;
+    int i, j;
+    for (i = 0; i < b->group; i++) number[i] = (int8_t)(i < 128 ? i : i - 256);
+    b->order(number, b->group, order);
+    for (k = 0; k < l->n_in; k += b->group, out += b->group) {
+        const float d = bitnet__f16_to_f32(bitnet__group_scale(l, row, k));
+        for (i = 0; i < b->group; i += n) {
+            const uint32_t x = bitnet__group_word(l, row, k, i / n);
+            for (j = 0; j < n; j++)    /* activation i + j meets byte j % 4 of the word */
+                out[(uint8_t)order[i + j]] =
+                    d * (float)(b->bits == 2 ? (int)(x >> (j % 4 * 8 + j / 4 * 2) & 3) - 1
+                                : (int)(x >> (j % 4 * 8 + j / 4 % 4 * 2 + j / 16) & 1) * 2 - 1);
+        }
+    }
 }
 
 /* ---- repacking to I2_S in rows of whole blocks of 128 ---- */
@@ -10178,7 +10244,8 @@ static void bitnet__set_group(bitnet__linear *l) {
 typedef struct bitnet__packing {
     const bitnet_model *m;
     bitnet__linear *linear;
-    uint8_t *out, *rows;               /* rows: [jobs][unit][n_in / 4], unpacked, not yet packed */
+    uint8_t *out, *rows;               /* rows: [jobs][row_room], unpacked, not yet packed */
+    size_t row_room;                   /* for `unit` rows */
     int jobs, unit;                    /* unit: rows handled together, a multiple of pack_rows */
     bitnet__unpacked found[BITNET__MAX_PACKERS];
 } bitnet__packing;
@@ -10189,8 +10256,9 @@ static bitnet__plan bitnet__choose_plan(const bitnet_kernels *k, const bitnet__l
     const bitnet_ternary *t = &l->file;
     const int padded = t->n != l->n_in;
     if (bitnet__has_groups(l))
-        return bitnet__type_info(t->type)->bytes == l->blocks->bytes ? BITNET__AS_IT_IS
-                                                                     : BITNET__TO_BLOCKS;
+        return k->pack_groups ? BITNET__TO_PACKS
+               : bitnet__type_info(t->type)->bytes == l->blocks->bytes ? BITNET__AS_IT_IS
+                                                                       : BITNET__TO_BLOCKS;
     if (t->type == BITNET_TENSOR_TL2_R16 && bitnet__reads_tl2_r16(k) && !padded)
         return BITNET__AS_IT_IS;
     if (t->type == BITNET_TENSOR_I2_S && t->i2s_packing == BITNET_I2S_128 && !padded)
@@ -10200,8 +10268,31 @@ static bitnet__plan bitnet__choose_plan(const bitnet_kernels *k, const bitnet__l
 
 /* The bytes of a layer's first rows, as kernels read them. */
 static size_t bitnet__linear_bytes(const bitnet_kernels *k, const bitnet__linear *l, int32_t rows) {
-    return bitnet__has_groups(l) ? bitnet__blocks_bytes(l->blocks, l->n_in, rows)
-                                 : k->packed_bytes(l->n_in, rows);
+    if (!bitnet__has_groups(l)) return k->packed_bytes(l->n_in, rows);
+    if (k->pack_groups) rows = (rows + BITNET__PACK_ROWS - 1) / BITNET__PACK_ROWS * BITNET__PACK_ROWS;
+    return bitnet__blocks_bytes(l->blocks, l->n_in, rows);
+}
+
+/* Checks and packs rows [row, row + n_rows) of blocks, for job number `job`. */
+static void bitnet__pack_rows(const bitnet__packing *p, int job, int32_t row, int32_t n_rows,
+                              bitnet__unpacked *u) {
+    const bitnet_kernels *k = &p->m->kernels;
+    const bitnet__linear *l = p->linear;
+    const size_t row_bytes = bitnet__blocks_bytes(l->blocks, l->n_in, 1);
+    const uint8_t *w = l->w + (size_t)row * row_bytes;
+    uint8_t *out = p->out + bitnet__linear_bytes(k, l, row), *room;
+    int32_t r;
+    if (bitnet__type_info(l->file.type)->bytes != l->blocks->bytes) {
+        room = p->rows + (size_t)job * p->row_room;
+        if (!bitnet__repack_blocks(&l->file, l->w, row, n_rows, room, u)) return;
+        w = room;
+    } else if (!bitnet__check_blocks(&l->file, l->w, row, n_rows, u)) return;
+    for (r = 0; r < n_rows; r += BITNET__PACK_ROWS) {
+        const int32_t rows = n_rows - r < BITNET__PACK_ROWS ? n_rows - r : BITNET__PACK_ROWS;
+        k->pack_groups(l->blocks, w, l->n_in, rows, out);
+        w += BITNET__PACK_ROWS * row_bytes;
+        out += BITNET__PACK_ROWS * row_bytes;
+    }
 }
 
 /* Carries out the plan for a share of the rows, and checks them. */
@@ -10233,12 +10324,14 @@ static void bitnet__pack_job(void *arg, int i, int thread) {
             case BITNET__TO_BLOCKS:
                 bitnet__repack_blocks(t, l->w, from, count, p->out + at, u);
                 break;
+            case BITNET__TO_PACKS:
+                bitnet__pack_rows(p, i, from, count, u);
+                break;
             case BITNET__PACKED:       /* pack fails if it meets an invalid code */
                 suspect = k->pack(l->w + i2s_at, l->n_in, count, p->out + at);
                 break;
             case BITNET__UNPACKED:
-                rows = k->pack ? p->rows + (size_t)i * bitnet__i2s_bytes(l->n_in, p->unit)
-                               : p->out + at;
+                rows = k->pack ? p->rows + (size_t)i * p->row_room : p->out + at;
                 if (bitnet__repack_rows(t, l->w, from, count, rows, u) && k->pack)
                     suspect = k->pack(rows, l->n_in, count, p->out + at);
                 break;
@@ -10264,6 +10357,7 @@ static bitnet_result bitnet__pack_linear(bitnet_model *m, bitnet__packing *p, co
                           (size_t)bitnet__tensor_size(bitnet__type_info(l->file.type),
                                                       (uint64_t)l->file.n, (uint64_t)l->file.rows));
     l->w = p->out;
+    l->in_packs = l->plan == BITNET__TO_PACKS;
     p->out += (bitnet__linear_bytes(&m->kernels, l, l->n_out) + 63) / 64 * 64;
     return BITNET_OK;
 }
@@ -10378,7 +10472,7 @@ static bitnet_result bitnet__pack_layer(bitnet_model *m, int32_t i, bitnet_error
     const bitnet_kernels *kernels = &m->kernels;
     const int cpus = bitnet__usable_cpus();
     bitnet__packing p;
-    uint64_t total = 0, widest = 0, weights = 0;
+    uint64_t total = 0, widest = 0, weights = 0, room;
     char name[BITNET__TEXT];
     bitnet_result r;
     int k;
@@ -10391,9 +10485,13 @@ static bitnet_result bitnet__pack_layer(bitnet_model *m, int32_t i, bitnet_error
         weights += (uint64_t)l->file.n * (uint64_t)l->file.rows;
         if (l->plan == BITNET__AS_IT_IS) continue;
         total += bitnet__linear_bytes(kernels, l, l->n_out) + 63;
-        if (kernels->pack && l->plan == BITNET__UNPACKED &&
-            bitnet__i2s_bytes(l->n_in, p.unit) > widest)
-            widest = bitnet__i2s_bytes(l->n_in, p.unit);
+        room = 0;
+        if (kernels->pack && l->plan == BITNET__UNPACKED)
+            room = bitnet__i2s_bytes(l->n_in, p.unit);
+        if (l->plan == BITNET__TO_PACKS &&
+            bitnet__type_info(l->file.type)->bytes != l->blocks->bytes)
+            room = bitnet__blocks_bytes(l->blocks, l->n_in, p.unit);
+        widest = room > widest ? room : widest;
     }
     /* One team for all layers, unless there is too little work. */
     if (i <= 0 && !m->team && (total > 0 || weights > 4000000) &&
@@ -10402,6 +10500,7 @@ static bitnet_result bitnet__pack_layer(bitnet_model *m, int32_t i, bitnet_error
                                  err))) return r;
     p.jobs = bitnet__team_size(m->team);
     if (total > 0) p.out = (uint8_t *)bitnet__model_alloc(m, total);
+    p.row_room = (size_t)widest;
     if (p.out && widest > 0)
         p.rows = (uint8_t *)bitnet__model_alloc(m, widest * (uint64_t)p.jobs);
     if ((total > 0 && !p.out) || (widest > 0 && !p.rows)) {
@@ -11439,12 +11538,8 @@ static bitnet_result bitnet__load_ternary_head(bitnet_model *m, bitnet_error *er
             return bitnet__no_groups(m->tied ? embedding : output, m->head.type, err);
         if ((r = bitnet__as_linear(&m->head, output, head, err)) ||
             (r = bitnet__pack_layer(m, -1, err))) return r;
-        if (head->plan == BITNET__TO_BLOCKS) {
-            m->head.data = head->w;
-            m->head.type = BITNET_TENSOR_TQ2_0;
-            m->head.row_bytes = bitnet__blocks_bytes(head->blocks, head->n_in, 1);
-            if (m->tied) m->embed = m->head;
-        }
+        m->head.data = head->w;
+        if (m->tied) m->embed.data = head->w;
         if (!m->group || head->group < m->group) m->group = head->group;
     }
     if (m->tied || !bitnet__is_ternary(bitnet__type_info(m->embed.type))) return BITNET_OK;
@@ -11502,8 +11597,7 @@ static uint64_t bitnet__hash_groups(uint64_t h, const bitnet__linear *l) {
     int32_t k, r;
     for (k = 0; bitnet__has_groups(l) && k < l->n_in; k += l->group) {
         for (r = 0; r < 16 && r < l->n_out; r++)
-            memcpy(scales + 2 * r, l->w + bitnet__blocks_bytes(l->blocks, l->n_in, r) +
-                   (size_t)(k / l->group * l->blocks->bytes + l->blocks->scale_at), 2);
+            bitnet__put_u16(scales + 2 * r, bitnet__group_scale(l, r, k));
         h = bitnet__hash(h, scales, sizeof scales);
     }
     return h;
@@ -13797,7 +13891,9 @@ static void bitnet__step_embed(const bitnet__step *s, int32_t from, int32_t to, 
         const bitnet__place at = c->places[t];
         float *x = c->x + bitnet__row(t, m->dim);
         const bitnet_token token = c->seqs[at.seq].history[at.pos];
-        bitnet__matrix_row(&m->embed, token, x);
+        if (m->tied && bitnet__has_groups(&m->ternary_head))
+            bitnet__groups_row(&m->ternary_head, token, x);
+        else bitnet__matrix_row(&m->embed, token, x);
         for (i = 0; i < m->dim; i++) x[i] *= m->embed_scale;
         if (!bitnet__all_finite(x, m->dim)) bitnet__note_nonfinite(c, t, thread);
         for (i = 0; i < 2; i++)
@@ -17628,6 +17724,19 @@ static int bitnet__test_same(const float *a, const float *b, size_t n, int float
     return 1;
 }
 
+/* What the table's dotrows_groups reads of blocks at w. */
+static const uint8_t *bitnet__test_pack_groups(const bitnet__selftest *t, const bitnet_kernels *k,
+                                               const uint8_t *w) {
+    const bitnet__blocks *b = bitnet__test_blocks(t);
+    const size_t row = bitnet__blocks_bytes(b, t->n, 1);
+    int r;
+    if (!k->pack_groups) return w;
+    for (r = 0; r < t->rows; r += BITNET__PACK_ROWS)
+        k->pack_groups(b, w + (size_t)r * row, t->n, bitnet__min(t->rows - r, BITNET__PACK_ROWS),
+                       t->packed + (size_t)r * row);
+    return t->packed;
+}
+
 /* The entry of table k, for t->cols columns from number `from` on, and a guard column. out is for
    float or int32_t, as the entry has it. */
 static void bitnet__test_multiply(const bitnet__selftest *t, const bitnet_kernels *k,
@@ -17655,8 +17764,9 @@ static void bitnet__test_multiply(const bitnet__selftest *t, const bitnet_kernel
     } else if (t->entry->kind == BITNET__TEST_GROUPS) {
         const bitnet__blocks *b = bitnet__test_blocks(t);
         const int at = from * (t->n / b->group);
-        const bitnet__grouped d = {w, b, q, t->sums + at, t->scales + at, t->n, t->rows, t->cols,
-                                   t->n > 256, (float *)out, t->stride};
+        const bitnet__grouped d = {bitnet__test_pack_groups(t, k, w), b, q, t->sums + at,
+                                   t->scales + at, t->n, t->rows, t->cols, t->n > 256,
+                                   (float *)out, t->stride};
         f.groups(&d);
     } else if (t->entry->kind == BITNET__TEST_KEYS)
         f.keys(w, q, t->sums + from, t->n, t->rows, t->cols, (float *)out, t->stride);
@@ -17971,7 +18081,7 @@ static const char *bitnet__check_arithmetic(void) {
 /* The size of t->packed. */
 static size_t bitnet__test_packed_size(const bitnet_kernels *k) {
     const bitnet__test_shape *s = bitnet__test_shapes;
-    size_t size = 0;
+    size_t size = k->pack_groups ? BITNET__TEST_WEIGHTS + BITNET__TEST_WEIGHTS / 2 : 0;
     for (; k->pack && s->kind == BITNET__TEST_TERNARY; s++)
         if (k->packed_bytes(s->n, s->rows) > size) size = k->packed_bytes(s->n, s->rows);
     return size + BITNET__TEST_MARGIN;

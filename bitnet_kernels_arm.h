@@ -81,6 +81,9 @@
   #error "bitnet_kernels_arm.h and bitnet.h are of different releases"
 #endif
 #define BITNET__HAVE_SIMD
+#define BITNET__PACKS_neon 0
+#define BITNET__PACKS_dotprod 0
+#define BITNET__PACKS_i8mm 0
 
 #ifdef __cplusplus
 }   /* the compiler's headers set their own linkage */

@@ -126,6 +126,8 @@
   #error "bitnet_kernels_wasm.h and bitnet.h are of different releases"
 #endif
 #define BITNET__HAVE_SIMD
+#define BITNET__PACKS_simd128 0
+#define BITNET__PACKS_relaxed 0
 
 #ifdef __cplusplus
 }   /* the compiler's header sets its own linkage */

@@ -89,6 +89,10 @@
   #error "bitnet_kernels_x86.h and bitnet.h are of different releases"
 #endif
 #define BITNET__HAVE_SIMD
+#define BITNET__PACKS_avx2 bitnet__pack_groups_avx2
+#define BITNET__PACKS_avxvnni bitnet__pack_groups_avxvnni
+#define BITNET__PACKS_avx512vnni bitnet__pack_groups_avx512vnni
+#define BITNET__PACKS_amx bitnet__pack_groups_avx512vnni
 
 #ifdef __cplusplus
 }   /* the compiler's headers have their own linkage */
@@ -634,54 +638,6 @@ BITNET__FN __m256i bitnet__load_lanes_avx2(const uint8_t *p, size_t apart) {
                                    bitnet__load128_avx2(p + apart), 1);
 }
 
-/* 32 bytes at at[0] + offset, or 16 there and 16 at at[1] + offset. */
-BITNET__FN __m256i bitnet__load_rows_avx2(const uint8_t *const *at, size_t offset,
-                                          const int bytes) {
-    __m128i v = bitnet__load128_avx2(at[0] + offset);
-    return bytes == 32 ? bitnet__load256_avx2(at[0] + offset)
-           : _mm256_inserti128_si256(_mm256_castsi128_si256(v),
-                                     bitnet__load128_avx2(at[1] + offset), 1);
-}
-
-/* 32 bytes, or 16 twice. */
-BITNET__FN __m256i bitnet__repeat_avx2(const int8_t *p, const int bytes) {
-    return bytes == 16 ? _mm256_broadcastsi128_si256(bitnet__load128_avx2(p))
-                       : bitnet__load256_avx2(p);
-}
-
-/* The sums of pairs of lanes of two vectors, in order of lanes within 128 bits: a, a, b, b. A sum
-   fits int16. */
-BITNET__FN __m256i bitnet__pair_sums_avx2(__m256i a, __m256i b) {
-    return _mm256_madd_epi16(_mm256_packs_epi32(a, b), _mm256_set1_epi16(1));
-}
-
-/* The sums of two rows' lanes: rows 0 to 3 of v[0], and rows 4 to 7 of v[1]; or, if count is 1,
-   v[0] has them all. */
-BITNET__FN __m256i bitnet__fold_lanes_avx2(const __m256i *v, const int count) {
-    if (count == 1) return v[0];
-    return _mm256_add_epi32(_mm256_permute2x128_si256(v[0], v[1], 0x20),
-                            _mm256_permute2x128_si256(v[0], v[1], 0x31));
-}
-
-/* Halves of 8 rows: 4 from at[0] + offset on, and 4 from at[1] + offset on. */
-BITNET__FN __m128i bitnet__halves_avx2(const uint8_t *const *at, size_t offset, size_t row_bytes) {
-    uint16_t h[8];
-    int i;
-    BITNET__UNROLL for (i = 0; i < 8; i++)
-        memcpy(h + i, at[i / 4] + offset + (size_t)(i % 4) * row_bytes, 2);
-    return _mm_set_epi16((short)h[7], (short)h[6], (short)h[5], (short)h[4], (short)h[3],
-                         (short)h[2], (short)h[1], (short)h[0]);
-}
-
-/* Halves of 16 rows as floats. */
-BITNET__FN bitnet__v16_avx2 bitnet__gather_f16_avx2(const uint8_t *const *at, size_t offset,
-                                                    size_t row_bytes) {
-    bitnet__v16_avx2 v;
-    v.lo = _mm256_cvtph_ps(bitnet__halves_avx2(at, offset, row_bytes));
-    v.hi = _mm256_cvtph_ps(bitnet__halves_avx2(at + 2, offset, row_bytes));
-    return v;
-}
-
 /* 4 activations in all lanes. */
 BITNET__FN __m256i bitnet__repeat4_avx2(const int8_t *q) {
     int32_t four;
@@ -692,6 +648,14 @@ BITNET__FN __m256i bitnet__repeat4_avx2(const int8_t *q) {
 /* The bits of mask, after a shift. */
 BITNET__FN __m256i bitnet__masked_avx2(__m256i v, const int shift, __m256i mask) {
     return _mm256_and_si256(shift ? _mm256_srli_epi32(v, shift) : v, mask);
+}
+
+/* Codes number i of a word's bytes, in the order of activations. Of one bit: even bits, then odd
+   ones, as codes 0 and 2. */
+BITNET__FN __m256i bitnet__pack_codes_avx2(__m256i v, const int i, const int bits) {
+    if (bits == 2) return bitnet__masked_avx2(v, 2 * i, _mm256_set1_epi8(3));
+    return bitnet__masked_avx2(i ? v : _mm256_add_epi32(v, v),
+                               i ? (i < 4 ? 2 * i - 1 : 2 * i - 8) : 0, _mm256_set1_epi8(2));
 }
 
 BITNET__FN __m256i bitnet__shift_right_avx2(__m256i v, int count) {
@@ -806,17 +770,18 @@ BITNET__FN void bitnet__k_steps_avx2(const __m256i (*panel)[2], int k_steps,
 /* A scale group of a row pack with some columns, all of it in int16. A k-step has 8 sums, 2 vectors
    of codes as they lie, 2 of codes, 1 of activations, 2 of products and a mask. */
 BITNET__FN void bitnet__group_avx2(const uint8_t *w, const int8_t *q, int n, int group,
-                                   __m256i (*dots)[2], const int tile_cols) {
-    const __m256i mask = _mm256_set1_epi8(3), ones = _mm256_set1_epi16(1);
+                                   const int bits, __m256i (*dots)[2], const int tile_cols) {
+    const __m256i ones = _mm256_set1_epi16(1);
     __m256i partial[4][2], w0, w1;
     int c, i, s;
     BITNET__UNROLL for (c = 0; c < tile_cols; c++)
         partial[c][0] = partial[c][1] = _mm256_setzero_si256();
-    for (i = 0; i < group; i += 16, w += 64, q += 16) {
+    for (i = 0; i < group; i += 32 / bits, w += 64, q += 32 / bits) {
         const __m256i v0 = bitnet__load256_avx2(w), v1 = bitnet__load256_avx2(w + 32);
-        BITNET__UNROLL for (s = 0; s < 4; s++) {
-            w0 = _mm256_and_si256(s > 0 ? _mm256_srli_epi16(v0, 2 * s) : v0, mask);
-            w1 = _mm256_and_si256(s > 0 ? _mm256_srli_epi16(v1, 2 * s) : v1, mask);
+        BITNET__STREAM(w);
+        BITNET__UNROLL for (s = 0; s < 8 / bits; s++) {
+            w0 = bitnet__pack_codes_avx2(v0, s, bits);
+            w1 = bitnet__pack_codes_avx2(v1, s, bits);
             BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
                 const __m256i a = bitnet__repeat4_avx2(q + (size_t)c * (size_t)n + 4 * s);
                 const __m256i p0 = _mm256_maddubs_epi16(w0, a), p1 = _mm256_maddubs_epi16(w1, a);
@@ -1456,7 +1421,6 @@ BITNET__FN __m512 bitnet__minus_avx512vnni(const __m512i *dots, int32_t less) {
 
 BITNET__FN __m512i bitnet__splat_i32_avx512vnni(int32_t x) { return _mm512_set1_epi32(x); }
 BITNET__FN __m512i bitnet__load_i_avx512vnni(const void *p) { return _mm512_loadu_si512(p); }
-BITNET__FN __m512i bitnet__no_pair_avx512vnni(void) { return _mm512_setzero_si512(); }
 BITNET__FN void bitnet__store_i_avx512vnni(void *p, __m512i v) { _mm512_storeu_si512(p, v); }
 
 /* 16 bytes at each of four places, `apart` bytes from one to the next. */
@@ -1466,51 +1430,7 @@ BITNET__FN __m512i bitnet__load_lanes_avx512vnni(const uint8_t *p, size_t apart)
     v = _mm512_inserti32x4(v, bitnet__load128_avx2(p + 2 * apart), 2);
     return _mm512_inserti32x4(v, bitnet__load128_avx2(p + 3 * apart), 3);
 }
-
-/* 64 bytes at at[0] + offset, or 32 there and at at[1] + offset, or 16 at each of four. */
-BITNET__FN __m512i bitnet__load_rows_avx512vnni(const uint8_t *const *at, size_t offset,
-                                                const int bytes) {
-    __m512i v;
-    if (bytes == 64) return _mm512_loadu_si512(at[0] + offset);
-    if (bytes == 32)
-        return _mm512_inserti64x4(_mm512_castsi256_si512(bitnet__load256_avx2(at[0] + offset)),
-                                  bitnet__load256_avx2(at[1] + offset), 1);
-    v = _mm512_castsi128_si512(bitnet__load128_avx2(at[0] + offset));
-    v = _mm512_inserti32x4(v, bitnet__load128_avx2(at[1] + offset), 1);
-    v = _mm512_inserti32x4(v, bitnet__load128_avx2(at[2] + offset), 2);
-    return _mm512_inserti32x4(v, bitnet__load128_avx2(at[3] + offset), 3);
-}
-
-BITNET__FN __m512i bitnet__repeat_avx512vnni(const int8_t *p, const int bytes) {
-    return bytes == 16   ? _mm512_broadcast_i32x4(bitnet__load128_avx2(p))
-           : bytes == 32 ? _mm512_broadcast_i64x4(bitnet__load256_avx2(p))
-                         : _mm512_loadu_si512(p);
-}
-
-BITNET__FN __m512i bitnet__pair_sums_avx512vnni(__m512i a, __m512i b) {
-    return _mm512_madd_epi16(_mm512_packs_epi32(a, b), _mm512_set1_epi16(1));
-}
-
-/* The sums of a row's lanes: v[i] has four of each of rows 4 i to 4 i + 3, or, if count is 2, two
-   of each of rows 8 i to 8 i + 7, or v[0] one of each. */
-BITNET__FN __m512i bitnet__fold_lanes_avx512vnni(const __m512i *v, const int count) {
-    __m512i a = v[0], b = v[count > 1];
-    if (count == 1) return a;
-    if (count == 4) {
-        a = _mm512_add_epi32(_mm512_shuffle_i32x4(v[0], v[1], 0x44),
-                             _mm512_shuffle_i32x4(v[0], v[1], 0xee));
-        b = _mm512_add_epi32(_mm512_shuffle_i32x4(v[2], v[count - 1], 0x44),
-                             _mm512_shuffle_i32x4(v[2], v[count - 1], 0xee));
-    }
-    return _mm512_add_epi32(_mm512_shuffle_i32x4(a, b, 0x88), _mm512_shuffle_i32x4(a, b, 0xdd));
-}
-
-BITNET__FN __m512 bitnet__gather_f16_avx512vnni(const uint8_t *const *at, size_t offset,
-                                                size_t row_bytes) {
-    return _mm512_cvtph_ps(_mm256_inserti128_si256(
-        _mm256_castsi128_si256(bitnet__halves_avx2(at, offset, row_bytes)),
-        bitnet__halves_avx2(at + 2, offset, row_bytes), 1));
-}
+BITNET__FN __m512i bitnet__no_pair_avx512vnni(void) { return _mm512_setzero_si512(); }
 
 BITNET__FN __m512i bitnet__repeat4_avx512vnni(const int8_t *q) {
     int32_t four;
@@ -1520,6 +1440,12 @@ BITNET__FN __m512i bitnet__repeat4_avx512vnni(const int8_t *q) {
 
 BITNET__FN __m512i bitnet__masked_avx512vnni(__m512i v, const int shift, __m512i mask) {
     return _mm512_and_si512(shift ? _mm512_srli_epi32(v, (unsigned)shift) : v, mask);
+}
+
+BITNET__FN __m512i bitnet__pack_codes_avx512vnni(__m512i v, const int i, const int bits) {
+    if (bits == 2) return bitnet__masked_avx512vnni(v, 2 * i, _mm512_set1_epi8(3));
+    return bitnet__masked_avx512vnni(i ? v : _mm512_add_epi32(v, v),
+                                     i ? (i < 4 ? 2 * i - 1 : 2 * i - 8) : 0, _mm512_set1_epi8(2));
 }
 
 BITNET__FN __m512i bitnet__shift_right_avx512vnni(__m512i v, int count) {
@@ -1974,27 +1900,23 @@ enum { bitnet__group_wide_amx = 128, bitnet__group_panels_from_amx = 8 };
 
 /* 32 rows with at most `group_wide` columns. */
 BITNET__HOT BITNET__TARGET_amx void bitnet__panel_groups_amx(const bitnet__grouped *x) {
-    const bitnet__blocks *const b = x->blocks;
-    const int n = x->n, group = b->group, cols = x->cols;
-    const size_t groups = (size_t)(n / group), row_bytes = groups * (size_t)b->bytes;
+    const int n = x->n, group = x->blocks->group, bits = x->blocks->bits, cols = x->cols;
+    const size_t groups = (size_t)(n / group), second = bitnet__blocks_bytes(x->blocks, n, 16);
     const uint8_t *w = x->w;
-    uintptr_t ahead = (uintptr_t)w + 32 * row_bytes;
-    uint8_t pack[2][BITNET__MAX_PACK];
     float *out = x->out;
     __m512i panel[64][2];              /* a scale group has at most 256 weights */
     __m512 y[bitnet__group_wide_amx][2], d[2];
     const uint8_t *half[2];
     size_t g;
-    int c, p, count, shape = 0;
+    int c, count, shape = 0;
     for (c = 0; c < cols; c++) y[c][0] = y[c][1] = _mm512_setzero_ps();
-    for (g = 0; g < groups; g++, w += b->bytes) {
-        for (p = 0; p < 2; p++, ahead += (size_t)b->bytes * 16) {
-            bitnet__pack_group_avx512vnni(b, w + (size_t)(16 * p) * row_bytes, row_bytes, 16, ahead,
-                                          pack[p]);
-            half[p] = pack[p] + BITNET__PACK_SCALES;
-            d[p] = bitnet__load_f16_avx512vnni(pack[p]);
-        }
-        bitnet__unpack_group_avx512vnni(half, group, panel);
+    for (g = 0; g < groups; g++, w += BITNET__PACK_BYTES(group, bits)) {
+        half[0] = w + BITNET__PACK_SCALES;
+        half[1] = half[0] + second;
+        d[0] = bitnet__load_f16_avx512vnni(w);
+        d[1] = bitnet__load_f16_avx512vnni(w + second);
+        if (bits == 2) bitnet__unpack_group_avx512vnni(half, group, 2, panel);
+        else bitnet__unpack_group_avx512vnni(half, group, 1, panel);
         for (c = 0; c < cols; c += count) {
             const size_t at = (size_t)c * groups + g;
             count = bitnet__share(cols - c, bitnet__tile_cols_amx);
@@ -2835,11 +2757,10 @@ static BITNET__TARGET void BITNET__I(dotrows_i2s)(const bitnet__dots *d) {
 /* A scale group of a row pack with some columns. With few columns a sum is shared out among
    several, since vpdpbusd takes 4 or 5 cycles, and two can start in a cycle. */
 BITNET__INLINE BITNET__TARGET void BITNET__I(group)(
-    const uint8_t *w, const int8_t *q, int n, int group,
+    const uint8_t *w, const int8_t *q, int n, int group, const int bits,
     BITNET__V(i32) (*dots)[16 / BITNET__V(lanes)], const int tile_cols) {
     enum { halves = 16 / BITNET__V(lanes) };
     const int chains = halves * tile_cols < 3 ? 4 : 3 - halves;
-    const BITNET__V(i32) mask = BITNET__V(splat_i32)(0x03030303);
     BITNET__V(i32) sum[BITNET__I(group_cols)][halves][4], v[halves];
     int c, h, i, s;
     BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
@@ -2847,12 +2768,13 @@ BITNET__INLINE BITNET__TARGET void BITNET__I(group)(
             BITNET__UNROLL for (s = 0; s < chains; s++) sum[c][h][s] = BITNET__V(splat_i32)(0);
         }
     }
-    for (i = 0; i < group; i += 16, w += 64, q += 16) {
+    for (i = 0; i < group; i += 32 / bits, w += 64, q += 32 / bits) {
+        BITNET__STREAM(w);
         BITNET__UNROLL for (h = 0; h < halves; h++) v[h] = BITNET__V(load_i)(w + 64 / halves * h);
-        BITNET__UNROLL for (s = 0; s < 4; s++) {
+        BITNET__UNROLL for (s = 0; s < 8 / bits; s++) {
             BITNET__V(i32) codes[halves];
             BITNET__UNROLL for (h = 0; h < halves; h++)
-                codes[h] = BITNET__V(masked)(v[h], 2 * s, mask);
+                codes[h] = BITNET__V(pack_codes)(v[h], s, bits);
             BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
                 const BITNET__V(i32) a = BITNET__V(repeat4)(q + (size_t)c * (size_t)n + 4 * s);
                 BITNET__UNROLL for (h = 0; h < halves; h++) {
@@ -2873,117 +2795,33 @@ BITNET__INLINE BITNET__TARGET void BITNET__I(group)(
 }
 #endif
 
-/* 4 words of 16 rows: their rows become words of all rows. p: the first row's. */
-BITNET__INLINE BITNET__TARGET void BITNET__I(pack_words)(const uint8_t *p, size_t row_bytes,
-                                                         const int bits, uint8_t *to) {
-    enum { lanes = BITNET__V(lanes) };
-    const BITNET__V(i32) odd = BITNET__V(splat_i32)((int32_t)0xaaaaaaaau);
-    BITNET__V(i32) v[4], t[4];
-    int h, i;
-    BITNET__UNROLL for (h = 0; h < 16 / lanes; h++) {
-        BITNET__UNROLL for (i = 0; i < 4; i++)
-            v[i] = BITNET__V(load_lanes)(p + (size_t)(lanes * h + i) * row_bytes, 4 * row_bytes);
-        BITNET__UNROLL for (i = 0; i < 2; i++) {
-            t[i] = BITNET__V(unpacklo_epi32)(v[2 * i], v[2 * i + 1]);
-            t[2 + i] = BITNET__V(unpackhi_epi32)(v[2 * i], v[2 * i + 1]);
-        }
-        BITNET__UNROLL for (i = 0; i < 4; i += 2) {
-            v[i] = BITNET__V(unpacklo_epi64)(t[i], t[i + 1]);
-            v[i + 1] = BITNET__V(unpackhi_epi64)(t[i], t[i + 1]);
-        }
-        BITNET__UNROLL for (i = 0; i < 4; i++) {
-            if (bits == 2) BITNET__V(store_i)(to + 64 * i + 4 * lanes * h, v[i]);
-            else {
-                BITNET__V(store_i)(to + 128 * i + 4 * lanes * h,
-                                   BITNET__V(masked)(BITNET__V(add_epi32)(v[i], v[i]), 0, odd));
-                BITNET__V(store_i)(to + 128 * i + 64 + 4 * lanes * h,
-                                   BITNET__V(masked)(v[i], 0, odd));
-            }
-        }
-    }
-}
-
-/* The row pack of a scale group; w: the first row's block. Meanwhile the blocks that lie as far
-   into the next 16 rows come into the cache, which memory gives in one piece. */
-BITNET__INLINE BITNET__TARGET void BITNET__I(pack_group)(const bitnet__blocks *b, const uint8_t *w,
-                                                         size_t row_bytes, int rows,
-                                                         uintptr_t ahead, uint8_t *pack) {
-    const int end = b->codes_at + b->group * b->bits / 8;
-    int i, r;
-    for (i = 0; i < 16 * b->bytes; i += 64) _mm_prefetch((const char *)(ahead + (size_t)i),
-                                                         _MM_HINT_T1);
-    if (rows < 16) {
-        bitnet__pack_group(b, w, row_bytes, rows, pack);
-        return;
-    }
-    for (r = 0; r < 16; r++)
-        memcpy(pack + 2 * r, w + b->scale_at + (size_t)r * row_bytes, 2);
-    pack += BITNET__PACK_SCALES;
-    if (b->bits == 2)
-        for (i = b->codes_at; i < end; i += 16, pack += 256)
-            BITNET__I(pack_words)(w + i, row_bytes, 2, pack);
-    else
-        for (i = b->codes_at; i < end; i += 16, pack += 512)
-            BITNET__I(pack_words)(w + i, row_bytes, 1, pack);
-}
-
-/* y += the products of a row pack with some columns, whose groups lie `groups` apart in sums and
-   scales. */
-BITNET__INLINE BITNET__TARGET void BITNET__I(add_group)(const uint8_t *pack, BITNET__V(v16) d,
-                                                        const bitnet__grouped *x,
-                                                        BITNET__V(v16) *y, const int tile_cols) {
+/* 16 rows, or those that are left, with some columns. */
+BITNET__INLINE BITNET__TARGET void BITNET__I(tile_groups)(const bitnet__grouped *x,
+                                                          const int bits, const int tile_cols) {
     enum { most = BITNET__I(group_cols), halves = 16 / BITNET__V(lanes) };
-    const size_t groups = (size_t)(x->n / x->blocks->group);
-    BITNET__V(i32) dots[most][halves];
-    int c;
-    BITNET__I(group)(pack + BITNET__PACK_SCALES, x->q, x->n, x->blocks->group, dots, tile_cols);
-    BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
-        const size_t at = (size_t)c * groups;
-        const BITNET__V(v16) f = BITNET__V(mul)(d, BITNET__V(splat)(x->scales[at]));
-        y[c] = BITNET__V(add)(y[c], BITNET__V(mul)(BITNET__V(minus)(dots[c], x->sums[at]), f));
-    }
-}
-
-enum { BITNET__I(pack_wide) = 8 * BITNET__I(group_cols) };        /* columns that share a pack */
-
-/* 16 rows, or those that are left, with at most pack_wide columns. */
-BITNET__HOT BITNET__TARGET void BITNET__I(pack_rows)(const bitnet__grouped *x) {
-    enum { most = BITNET__I(group_cols) };
-    const bitnet__blocks *const b = x->blocks;
-    const int rows = x->rows < 16 ? x->rows : 16, add = x->add;
-    const size_t groups = (size_t)(x->n / b->group), row_bytes = groups * (size_t)b->bytes;
+    const int n = x->n, group = x->blocks->group, rows = x->rows, add = x->add;
+    const size_t groups = (size_t)(n / group);
     const uint8_t *w = x->w;
-    uintptr_t ahead = (uintptr_t)w + 16 * row_bytes;
+    const int8_t *q = x->q;
     float *out = x->out;
-    BITNET__V(v16) y[BITNET__I(pack_wide)], d;
-    uint8_t pack[BITNET__MAX_PACK];
+    BITNET__V(v16) y[most];
     float last[16];
     size_t g;
-    int c, r, count;
-    for (c = 0; c < x->cols; c++) y[c] = BITNET__V(splat)(0.0f);
-    for (g = 0; g < groups; g++, w += b->bytes, ahead += (size_t)b->bytes * 16) {
-        bitnet__grouped at = bitnet__grouped_from(x, 0, 0);
-        BITNET__I(pack_group)(b, w, row_bytes, rows, ahead, pack);
-        d = BITNET__V(load_f16)(pack);
-        at.q += g * (size_t)b->group;
-        at.sums += g;
-        at.scales += g;
-        for (c = 0; c < x->cols; c += count) {
-            count = bitnet__share(x->cols - c, most);
-            count = count == 5 ? 3 : count == 7 ? 4 : count;       /* and as many again, but one */
-            if (count == 1) BITNET__I(add_group)(pack, d, &at, y + c, 1);
-            else if (count == 2) BITNET__I(add_group)(pack, d, &at, y + c, 2);
-            else if (count == 3) BITNET__I(add_group)(pack, d, &at, y + c, 3);
-            else if (count == 4 || most == 4) BITNET__I(add_group)(pack, d, &at, y + c, 4);
-            else if (count == 6) BITNET__I(add_group)(pack, d, &at, y + c, 6);
-            else BITNET__I(add_group)(pack, d, &at, y + c, most);
-            at.q += (size_t)count * (size_t)x->n;
-            at.sums += (size_t)count * groups;
-            at.scales += (size_t)count * groups;
+    int c, r;
+    BITNET__UNROLL for (c = 0; c < tile_cols; c++) y[c] = BITNET__V(splat)(0.0f);
+    for (g = 0; g < groups; g++, w += BITNET__PACK_BYTES(group, bits), q += group) {
+        const BITNET__V(v16) d = BITNET__V(load_f16)(w);
+        BITNET__V(i32) dots[most][halves];
+        BITNET__I(group)(w + BITNET__PACK_SCALES, q, n, group, bits, dots, tile_cols);
+        BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
+            const size_t at = (size_t)c * groups + g;
+            const BITNET__V(v16) f = BITNET__V(mul)(d, BITNET__V(splat)(x->scales[at]));
+            y[c] = BITNET__V(add)(y[c],
+                                  BITNET__V(mul)(BITNET__V(minus)(dots[c], x->sums[at]), f));
         }
     }
-    for (c = 0; c < x->cols; c++, out += x->stride) {
-        if (rows == 16) {
+    BITNET__UNROLL for (c = 0; c < tile_cols; c++, out += x->stride) {
+        if (rows >= 16) {
             if (add) y[c] = BITNET__V(add)(BITNET__V(load_f32)(out), y[c]);
             BITNET__V(store)(out, y[c]);
             continue;
@@ -3000,13 +2838,15 @@ enum { BITNET__I(group_wide) = 16 * BITNET__I(panel_cols) };       /* columns at
 
 /* The codes of a scale group: w[half] begins with those of the half's rows. */
 BITNET__INLINE BITNET__TARGET void BITNET__I(unpack_group)(const uint8_t *const *w, int group,
+                                                           const int bits,
                                                            BITNET__V(i32) (*panel)[2]) {
-    const BITNET__V(i32) mask = BITNET__V(splat_i32)(0x03030303);
     int i, h, s;
-    for (i = 0; i < group / 16; i++, panel += 4) {
+    for (i = 0; i < group * bits / 32; i++, panel += 8 / bits) {
         BITNET__UNROLL for (h = 0; h < 2; h++) {
             const BITNET__V(i32) v = BITNET__V(load_i)(w[h] + 64 * i);
-            BITNET__UNROLL for (s = 0; s < 4; s++) panel[s][h] = BITNET__V(masked)(v, 2 * s, mask);
+            BITNET__STREAM(w[h] + 64 * i);
+            BITNET__UNROLL for (s = 0; s < 8 / bits; s++)
+                panel[s][h] = BITNET__V(pack_codes)(v, s, bits);
         }
     }
 }
@@ -3042,12 +2882,11 @@ BITNET__INLINE BITNET__TARGET void BITNET__I(multiply_group)(
 /* A panel, or the rows that are left, with some whole tiles of columns, at most `group_wide`. */
 BITNET__HOT BITNET__TARGET void BITNET__I(panel_groups)(const bitnet__grouped *x) {
     enum { packs = BITNET__V(lanes) / 8 };            /* row packs */
-    const bitnet__blocks *const b = x->blocks;
-    const int n = x->n, group = b->group, rows = x->rows, cols = x->cols, add = x->add;
-    const size_t groups = (size_t)(n / group), row_bytes = groups * (size_t)b->bytes;
+    const int bits = x->blocks->bits;
+    const int n = x->n, group = x->blocks->group, rows = x->rows, cols = x->cols, add = x->add;
+    const size_t groups = (size_t)(n / group);
+    const size_t second = rows > 16 ? bitnet__blocks_bytes(x->blocks, n, 16) : 0;
     const uint8_t *w = x->w;
-    uintptr_t ahead = (uintptr_t)w + 16 * packs * row_bytes;
-    uint8_t pack[packs][BITNET__MAX_PACK];
     float *out = x->out;
     BITNET__V(i32) panel[64][2];                       /* a scale group has at most 256 weights */
     BITNET__V(v16) y[BITNET__I(group_wide)][packs], d[packs];
@@ -3058,16 +2897,13 @@ BITNET__HOT BITNET__TARGET void BITNET__I(panel_groups)(const bitnet__grouped *x
     for (c = 0; c < cols; c++) {
         BITNET__UNROLL for (p = 0; p < packs; p++) y[c][p] = BITNET__V(splat)(0.0f);
     }
-    for (g = 0; g < groups; g++, w += b->bytes) {
-        BITNET__UNROLL for (p = 0; p < packs; p++, ahead += (size_t)b->bytes * 16) {
-            const int first = rows > 16 * p ? 16 * p : 0;      /* if there is no second one */
-            BITNET__I(pack_group)(b, w + (size_t)first * row_bytes, row_bytes, rows - first, ahead,
-                                  pack[p]);
-            d[p] = BITNET__V(load_f16)(pack[p]);
-        }
-        half[0] = pack[0] + BITNET__PACK_SCALES;
-        half[1] = packs == 2 ? pack[packs - 1] + BITNET__PACK_SCALES : half[0] + 32;   /* row 8 */
-        BITNET__I(unpack_group)(half, group, panel);
+    for (g = 0; g < groups; g++, w += BITNET__PACK_BYTES(group, bits)) {
+        BITNET__UNROLL for (p = 0; p < packs; p++)
+            d[p] = BITNET__V(load_f16)(w + (p ? second : 0));
+        half[0] = w + BITNET__PACK_SCALES;
+        half[1] = half[0] + (packs == 2 ? second : 32);           /* or its rows 8 to 15 */
+        if (bits == 2) BITNET__I(unpack_group)(half, group, 2, panel);
+        else BITNET__I(unpack_group)(half, group, 1, panel);
         for (c = 0; c < cols; c += BITNET__I(panel_cols)) {
             const size_t at = (size_t)c * groups + g;
             BITNET__I(multiply_group)((const BITNET__V(i32) (*)[2])panel, d,
@@ -3106,133 +2942,77 @@ static BITNET__TARGET int BITNET__I(panels_groups)(const bitnet__grouped *x) {
 }
 #endif
 
-/* ---- one column ----
-   Packing 16 rows takes as long as their products with one column. So with one column the codes
-   stay as they lie, and the activations come to them: a vector of codes at shift 2 t meets those of
-   its plane t. The lanes of its sums are then folded, those of `lanes` rows at once:
-
-       4 lanes of 128 bits of a row's sums, or fewer of more rows     s0 s1 s2 s3
-       pairs of vectors a, b                                          a01 a23 b01 b23
-       pairs of these                                                 a b c d
-       the lanes of 128 bits of a row                                 added
-
-   Bound: a lane has 16 products of a code up to 3, or 32 of one bit, at most 6144 together. Before
-   the second fold there are two, 12288: they fit int16. */
-enum { BITNET__I(planes_room) = 32768 };
-
-/* The words of activations in the order of the planes, for codes of `bytes` bytes a block. */
-static BITNET__TARGET void BITNET__I(make_planes)(const int8_t *q, int n, int bytes, int bits,
-                                                  int8_t *to) {
-    const int planes = 8 / bits, group = bytes * planes;
-    int g, i, t;
-    for (g = 0; g < n; g += group, q += group, to += group)
-        for (i = 0; i < bytes; i += 4)
-            for (t = 0; t < planes; t++)
-                memcpy(to + t * bytes + i,
-                       q + (bits == 2 ? 4 * i + 4 * t : 8 * i + t % 2 * 16 + t / 2 * 4), 4);
+BITNET__INLINE BITNET__TARGET void BITNET__I(some_groups)(const bitnet__grouped *x, const int bits,
+                                                          const int count) {
+    const int most = BITNET__I(group_cols);
+    if (count == 1) BITNET__I(tile_groups)(x, bits, 1);
+    else if (count == 2) BITNET__I(tile_groups)(x, bits, 2);
+    else if (count == 3) BITNET__I(tile_groups)(x, bits, 3);
+    else if (count == 4 || most == 4) BITNET__I(tile_groups)(x, bits, 4);
+    else if (count == 6) BITNET__I(tile_groups)(x, bits, 6);
+    else BITNET__I(tile_groups)(x, bits, most);
 }
 
-/* The sums of code * q of `lanes` rows over a scale group. at: the codes of rows 0, 4, 8 ... */
-BITNET__INLINE BITNET__TARGET BITNET__V(i32) BITNET__I(dot_rows)(const uint8_t *const *at,
-                                                                 size_t row_bytes,
-                                                                 const int8_t *planes,
-                                                                 uintptr_t ahead,
-                                                                 const int bytes, const int bits) {
-    enum { lanes = BITNET__V(lanes), wide = 4 * lanes };
-    const int part = bytes < wide ? bytes : wide;          /* bytes of a row in a vector, and ... */
-    const int count = bytes < wide ? lanes * bytes / wide / 4 : lanes / 4;     /* 4 vectors each */
-    const BITNET__V(i32) mask = BITNET__V(splat_i32)(bits == 2 ? 0x03030303 : 0x01010101);
-    BITNET__V(i32) sum[4], folded[lanes / 4], v, a;
-    int f, i, k, t;
-    BITNET__UNROLL for (f = 0; f < count; f++) {
-        BITNET__UNROLL for (i = 0; i < 4; i++) {
-            sum[i] = BITNET__V(splat_i32)(0);
-            _mm_prefetch((const char *)(ahead + (size_t)(64 * (4 * f + i))), _MM_HINT_T1);
-            BITNET__UNROLL for (k = 0; k < bytes; k += part) {
-                v = BITNET__V(load_rows)(at + f * (lanes / 4 / count),
-                                         (size_t)i * row_bytes + (size_t)k, part);
-                BITNET__UNROLL for (t = 0; t < 8 / bits; t++) {
-                    a = BITNET__V(repeat)(planes + t * bytes + k, part);
-#if BITNET__PARTS & BITNET__VNNI_STEPS
-                    sum[i] = BITNET__I(products)(sum[i], BITNET__V(masked)(v, bits * t, mask), a);
-#else
-                    sum[i] = _mm256_add_epi16(
-                        sum[i], _mm256_maddubs_epi16(BITNET__V(masked)(v, bits * t, mask), a));
-#endif
-                }
-            }
-#if !(BITNET__PARTS & BITNET__VNNI_STEPS)
-            sum[i] = _mm256_madd_epi16(sum[i], _mm256_set1_epi16(1));
-#endif
-        }
-        folded[f] = BITNET__V(pair_sums)(BITNET__V(pair_sums)(sum[0], sum[1]),
-                                         BITNET__V(pair_sums)(sum[2], sum[3]));
-    }
-    v = BITNET__V(fold_lanes)(folded, count);
-    return bits == 2 ? v : BITNET__V(add_epi32)(v, v);
-}
-
-/* 16 rows; x->q is in planes. */
-BITNET__INLINE BITNET__TARGET void BITNET__I(column_rows)(const bitnet__grouped *x, const int bytes,
-                                                          const int bits) {
-    enum { lanes = BITNET__V(lanes), halves = 16 / lanes };
-    const bitnet__blocks *const b = x->blocks;
-    const int group = 8 / bits * bytes, groups = x->n / group;
-    const int to_scale = bytes == 64 ? 64 : -2;            /* from the codes */
-    const size_t row_bytes = (size_t)groups * (size_t)(bytes + 2);
-    const int8_t *q = x->q;
-    uintptr_t ahead = (uintptr_t)x->w + 16 * row_bytes;
-    BITNET__V(v16) y = BITNET__V(splat)(0.0f), f;
-    BITNET__V(i32) dots[halves];
-    const uint8_t *at[4];
-    int g, h, i;
-    BITNET__UNROLL for (i = 0; i < 4; i++)
-        at[i] = x->w + b->codes_at + (size_t)(4 * i) * row_bytes;
-    for (g = 0; g < groups; g++, q += group, ahead += (size_t)(16 * (bytes + 2))) {
-        BITNET__UNROLL for (h = 0; h < halves; h++)
-            dots[h] = BITNET__I(dot_rows)(at + 2 * h, row_bytes, q,
-                                          ahead + (size_t)(16 * bytes / halves * h), bytes, bits);
-        f = BITNET__V(mul)(BITNET__V(gather_f16)(at, (size_t)to_scale, row_bytes),
-                           BITNET__V(splat)(x->scales[g]));
-        y = BITNET__V(add)(y, BITNET__V(mul)(BITNET__V(minus)(dots, x->sums[g]), f));
-        BITNET__UNROLL for (i = 0; i < 4; i++) at[i] += bytes + 2;
-    }
-    if (x->add) y = BITNET__V(add)(BITNET__V(load_f32)(x->out), y);
-    BITNET__V(store)(x->out, y);
-}
-
-/* Whole packs of rows with column c; returns how many rows they are. */
-BITNET__HOT BITNET__TARGET int BITNET__I(column_groups)(const bitnet__grouped *x, int c) {
-    const bitnet__blocks *const b = x->blocks;
-    const int bytes = b->group * b->bits / 8, whole = x->rows / 16 * 16;
-    int8_t planes[BITNET__I(planes_room)];
-    int r;
-    if (x->n > BITNET__I(planes_room) || !whole) return 0;
-    BITNET__I(make_planes)(x->q + (size_t)c * (size_t)x->n, x->n, bytes, b->bits, planes);
-    for (r = 0; r < whole; r += 16) {
-        bitnet__grouped patch = bitnet__grouped_from(x, r, c);
-        patch.q = planes;
-        if (bytes == 64) BITNET__I(column_rows)(&patch, 64, 2);
-        else if (bytes == 32) BITNET__I(column_rows)(&patch, 32, 2);
-        else if (b->bits == 2) BITNET__I(column_rows)(&patch, 16, 2);
-        else BITNET__I(column_rows)(&patch, 16, 1);
-    }
-    return whole;
-}
-
-static BITNET__TARGET void BITNET__I(dotrows_groups)(const bitnet__grouped *x) {
-    int r, c, first = 0;
+/* Runs of rows that stay in the L2 cache, or in L1 if a row is short: for each tile of columns,
+   which stay in L1, all rows of the run. */
+BITNET__HOT BITNET__TARGET void BITNET__I(dotrows_groups)(const bitnet__grouped *x) {
+    const size_t bytes = bitnet__blocks_bytes(x->blocks, x->n, 16);
+    const int run = bytes < 65536 ? 131072 / (int)bytes * 16 : 16;
+    int r, c, i, end, count, first = 0;
 #if BITNET__PARTS & BITNET__VNNI_STEPS
     if (x->cols >= BITNET__I(group_panels_from))
         first = BITNET__I(panels_groups)(x);
 #endif
-    for (c = first; c < x->cols; c += BITNET__I(pack_wide)) {
-        r = x->cols - c == 1 ? BITNET__I(column_groups)(x, c) : 0;
-        for (; r < x->rows; r += 16) {
-            bitnet__grouped patch = bitnet__grouped_from(x, r, c);
-            if (patch.cols > BITNET__I(pack_wide)) patch.cols = BITNET__I(pack_wide);
-            BITNET__I(pack_rows)(&patch);
+    for (r = 0; r < x->rows && first < x->cols; r = end) {
+        end = x->rows - r < run ? x->rows : r + run;
+        for (c = first; c < x->cols; c += count) {
+            count = bitnet__share(x->cols - c, BITNET__I(group_cols));
+            count = count == 5 ? 3 : count == 7 ? 4 : count;       /* and as many again, but one */
+            for (i = r; i < end; i += 16) {
+                const bitnet__grouped patch = bitnet__grouped_from(x, i, c);
+                if (x->blocks->bits == 2) BITNET__I(some_groups)(&patch, 2, count);
+                else BITNET__I(some_groups)(&patch, 1, count);
+            }
         }
+    }
+}
+
+/* 4 words of 16 rows: their rows become words of all rows. p: the first row's. */
+BITNET__INLINE BITNET__TARGET void BITNET__I(pack_words)(const uint8_t *p, size_t row_bytes,
+                                                         uint8_t *to) {
+    enum { lanes = BITNET__V(lanes) };
+    BITNET__V(i32) v[4], t[4];
+    int h, i;
+    BITNET__UNROLL for (h = 0; h < 16 / lanes; h++) {
+        BITNET__UNROLL for (i = 0; i < 4; i++)
+            v[i] = BITNET__V(load_lanes)(p + (size_t)(lanes * h + i) * row_bytes, 4 * row_bytes);
+        BITNET__UNROLL for (i = 0; i < 2; i++) {
+            t[i] = BITNET__V(unpacklo_epi32)(v[2 * i], v[2 * i + 1]);
+            t[2 + i] = BITNET__V(unpackhi_epi32)(v[2 * i], v[2 * i + 1]);
+        }
+        BITNET__UNROLL for (i = 0; i < 4; i += 2) {
+            v[i] = BITNET__V(unpacklo_epi64)(t[i], t[i + 1]);
+            v[i + 1] = BITNET__V(unpackhi_epi64)(t[i], t[i + 1]);
+        }
+        BITNET__UNROLL for (i = 0; i < 4; i++)
+            BITNET__V(store_i)(to + 64 * i + 4 * lanes * h, v[i]);
+    }
+}
+
+/* 16 rows, or those that are left: a pack for each scale group. */
+static BITNET__TARGET void BITNET__I(pack_groups)(const bitnet__blocks *b, const uint8_t *w, int n,
+                                                  int rows, uint8_t *out) {
+    const size_t row_bytes = bitnet__blocks_bytes(b, n, 1);
+    const int end = b->codes_at + b->group * b->bits / 8;
+    int g, i, r;
+    if (rows < 16) {
+        bitnet__pack_groups(b, w, n, rows, out);
+        return;
+    }
+    for (g = 0; g < n / b->group; g++, w += b->bytes) {
+        for (r = 0; r < 16; r++, out += 2) memcpy(out, w + b->scale_at + (size_t)r * row_bytes, 2);
+        for (i = b->codes_at; i < end; i += 16, out += 256)
+            BITNET__I(pack_words)(w + i, row_bytes, out);
     }
 }
 #endif

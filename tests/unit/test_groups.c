@@ -323,6 +323,8 @@ static int check_product(const product *p, uint64_t seed) {
     int8_t *ordered = (int8_t *)gb_malloc((size_t)(p->cols * p->n));
     uint8_t *packed = (uint8_t *)gb_malloc(n_weights), *data;
     const bitnet__type *type = bitnet__type_info(p->type);
+    const size_t row = bitnet__blocks_bytes(type->groups, p->n, 1);
+    uint8_t *packs = (uint8_t *)gb_malloc((size_t)(p->rows + 15) / 16 * 16 * row);
     bitnet__unpacked u;
     size_t size, i;
     int r, c, k, ok;
@@ -349,7 +351,11 @@ static int check_product(const product *p, uint64_t seed) {
         const bitnet_kernels *table = bitnet_kernels_get(k);
         if (!bitnet_kernels_usable(table)) continue;
         for (i = 0; i < n_out; i++) y[i] = 0.5f + (float)i;
-        table->dotrows_groups(&(bitnet__grouped){packed, type->groups, ordered, sums, steps,
+        for (r = 0; r < p->rows && table->pack_groups; r += 16)
+            table->pack_groups(type->groups, packed + (size_t)r * row, p->n,
+                               p->rows - r < 16 ? p->rows - r : 16, packs + (size_t)r * row);
+        table->dotrows_groups(&(bitnet__grouped){table->pack_groups ? packs : packed, type->groups,
+                                                 ordered, sums, steps,
                                                  p->n, p->rows, p->cols, p->add, y,
                                                  (size_t)stride});
         for (i = 0; i < n_out && ok; i++) {
@@ -370,7 +376,7 @@ static int check_product(const product *p, uint64_t seed) {
         }
     }
     free(w), free(q), free(d), free(steps), free(y), free(sums), free(packed), free(data);
-    free(ordered);
+    free(ordered), free(packs);
     return ok;
 }
 

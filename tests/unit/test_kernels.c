@@ -305,6 +305,21 @@ static const bitnet__blocks *const group_blocks[] = {
     &bitnet__blocks_q2_0, &bitnet__blocks_pq2_0, &bitnet__blocks_tq2_0, &bitnet__blocks_q1_0
 };
 
+/* What dotrows_groups of a table reads, if that is not the blocks themselves. */
+static uint8_t *pack_groups(const bitnet_kernels *k, const bitnet__blocks *b, const uint8_t *w,
+                            int n, int rows) {
+    const size_t row = bitnet__blocks_bytes(b, n, 1);
+    uint8_t *packed;
+    int r;
+    if (!k->pack_groups) return 0;
+    packed = (uint8_t *)malloc((size_t)(rows + 15) / 16 * 16 * row);
+    if (!packed) exit(3);
+    for (r = 0; r < rows; r += 16)
+        k->pack_groups(b, w + (size_t)r * row, n, rows - r < 16 ? rows - r : 16,
+                       packed + (size_t)r * row);
+    return packed;
+}
+
 typedef struct groups_shape {
     const bitnet__blocks *blocks;
     int n, rows, cols, weights, activations, scales, add;
@@ -322,6 +337,7 @@ static int compare_groups(const bitnet_kernels *k, const groups_shape *g, size_t
     int32_t *sums = (int32_t *)block(n_sums * 4, 4);
     float *scales = (float *)block(n_sums * 4, 4);
     float *want = (float *)results(size * 4), *got = (float *)results(size * 4);
+    uint8_t *packed;
     size_t i;
     int same;
     fill_groups(w, g->blocks, w_size / (size_t)g->blocks->bytes, g->weights, g->scales);
@@ -332,8 +348,10 @@ static int compare_groups(const bitnet_kernels *k, const groups_shape *g, size_t
     for (i = 0; i < size && g->add; i++) want[i] = got[i] = random_unit() * 9.0f;
     scalar()->dotrows_groups(&(bitnet__grouped){w, g->blocks, q, sums, scales, g->n, g->rows,
                                                 g->cols, g->add, want, stride});
-    k->dotrows_groups(&(bitnet__grouped){w, g->blocks, q, sums, scales, g->n, g->rows, g->cols,
-                                         g->add, got, stride});
+    packed = pack_groups(k, g->blocks, w, g->n, g->rows);
+    k->dotrows_groups(&(bitnet__grouped){packed ? packed : w, g->blocks, q, sums, scales, g->n,
+                                         g->rows, g->cols, g->add, got, stride});
+    free(packed);
     same = memcmp(want, got, size * 4) == 0;
     if (!same)
         test_fail(__FILE__, __LINE__,
