@@ -71,10 +71,10 @@
    SUMS OF FOUR BITS, for codes of one bit and few columns
        Of 16 rows, each lane gets the same byte. Half a byte selects a sum of those of 4 activations
        whose bits are 1, plus 512: a number of 10 bits. Two swizzles look up its lower and its upper
-       5 bits, in tables that are made once for all rows. That takes about a third of the
-       instructions of 2 bits. 8 sums fit a byte. Then both are added up as words: `odd` has the
-       words' upper bytes, `sum` whole words, which may wrap; sum - 256 odd is what lower bytes
-       have. At last, dot = 2 sum - the sum of q.
+       5 bits, in tables that are made once for all rows. That is 1.3 times as fast as 2 bits, or
+       faster. 8 sums fit a byte. Then both are added up as words: `odd` has the words' upper
+       bytes, `sum` whole words, which may wrap; sum - 256 odd is what lower bytes have. At last,
+       dot = 2 sum - the sum of q.
 
    WHY THE RELAXED DOT IS EXACT
        i16x8.relaxed_dot_i8x16_i7x16_s gives sums of two products of a signed byte and one of 7
@@ -1489,7 +1489,7 @@ BITNET__INLINE void bitnet__strips_wasm(const bitnet__grouped *x, int first,
 typedef void bitnet__strips_fn(const bitnet__grouped *x, int first);
 
 /* Up to LOOK_ROWS rows. Those that are left over are computed with others before them. If there are
-   fewer than 16, the scalar code takes them: no layer has so few. */
+   fewer than 16, which may be the last ones of a layer, the scalar code takes them. */
 static void bitnet__tiles_groups_wasm(const bitnet__grouped *x, bitnet__strips_fn *strips) {
     const int left = x->rows % 16;
     bitnet__grouped patch = *x;
