@@ -1527,7 +1527,8 @@ struct bitnet_kernels {
     /* x = softmax(x * scale) in place; to_f13 1: rounded to 13 bits. n is at most 2^20. */
     void (*softmax)(float *x, int n, float scale, int to_f13);
     /* Rotates the pairs (i, i + n_rot / 2) of x [n] by angles given as n_rot / 2 cosines and then
-       n_rot / 2 sines, and copies the rest. to_f13 1: rounded to 13 bits. y may be x. */
+       n_rot / 2 sines, and copies the rest, or with n_rot 0 all. to_f13 1: rounded to 13 bits. y
+       may be x. */
     void (*rope)(const float *x, const float *cos_sin, int n_rot, int n, int to_f13, float *y);
     /* out = x as little-endian F16, rounded to nearest, ties to even. */
     void (*store_f16)(const float *x, int n, uint8_t *out);
