@@ -122,10 +122,10 @@ static const struct part { const char *name; int families, type, cols, rows; } p
 };
 enum { N_PARTS = sizeof parts / sizeof parts[0] };
 
-/* The types of weights: n of them take so many bytes, of which those from `scale` on are so many F16
-   scales with this exponent. (Q4_K and Q6_K multiply theirs with others.) Blocks that follow each
-   other, `alike` of them, have equal ones, as those of a row. A pattern is `units` of these: a prime
-   number, which makes rows differ. */
+/* The types of weights: n of them take so many bytes, of which those from `scale` on are so many
+   F16 scales with this exponent. (Q4_K and Q6_K multiply theirs with others.) Blocks that follow
+   each other, `alike` of them, have equal ones, as those of a row. A pattern is `units` of these: a
+   prime number, which makes rows differ. */
 static const struct weights {
     int type, n, bytes, scale, scales, exponent, alike, units;
 } weights[] = {
