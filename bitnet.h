@@ -1547,7 +1547,8 @@ struct bitnet_kernels {
     /* x = softmax(x * scale) in place; to_f13 1: rounded to 13 bits. n is at most 2^20. */
     void (*softmax)(float *x, int n, float scale, int to_f13);
     /* Rotates the pairs (i, i + n_rot / 2) of x [n] by angles given as n_rot / 2 cosines and then
-       n_rot / 2 sines, and copies the rest. to_f13 1: rounded to 13 bits. y may be x. */
+       n_rot / 2 sines, and copies the rest, or with n_rot 0 all. to_f13 1: rounded to 13 bits. y
+       may be x. */
     void (*rope)(const float *x, const float *cos_sin, int n_rot, int n, int to_f13, float *y);
     /* out = x as little-endian F16, rounded to nearest, ties to even. */
     void (*store_f16)(const float *x, int n, uint8_t *out);
@@ -13198,7 +13199,7 @@ static void bitnet__add_linear_to_x(bitnet__step *s, int linear, const float *ga
        g, u                       products of the rows of expert e[k] with int8(h)
        a = silu(min(g, clamp)) * max(min(u, clamp), -clamp)
        d[k]                       products of its rows of down with int8(a)
-       x += ((w[0] d[0] + w[1] d[1]) + w[2] d[2]) + ...
+       x += ((0 + w[0] d[0]) + w[1] d[1]) + ...
 
    Where an r is not finite, the token is reported; any experts are right then. */
 
@@ -13378,15 +13379,15 @@ static void bitnet__step_quantize_pairs(const bitnet__step *s, int32_t from, int
             bitnet__note_nonfinite(c, c->pair_tokens[i], thread);
 }
 
-/* y = w d, or y += w d. n is a multiple of 16. */
-static void bitnet__add_share(const float *d, float w, int32_t n, int add, float *y) {
-    float v[16];
+/* y += w d. n is a multiple of 16. Copies do not overlap, so that compilers vectorise the loop. */
+static void bitnet__add_share(const float *d, float w, int32_t n, float *y) {
+    float v[16], sum[16];
     int32_t i, j;
     for (i = 0; i < n; i += 16) {
         memcpy(v, d + i, sizeof v);
-        for (j = 0; j < 16; j++) v[j] *= w;
-        for (j = 0; j < 16 && add; j++) v[j] += y[i + j];
-        memcpy(y + i, v, sizeof v);
+        memcpy(sum, y + i, sizeof sum);
+        for (j = 0; j < 16; j++) sum[j] += w * v[j];
+        memcpy(y + i, sum, sizeof sum);
     }
 }
 
@@ -13417,10 +13418,11 @@ static void bitnet__step_experts_down(const bitnet__step *s, int32_t from, int32
             bitnet__products(c, &x, at + bitnet__row(e->pair, x.stride));
         }
         for (t = 0, x.t = 0; t < s->n_tokens; t++, to_x += m->dim) {
+            memset(y, 0, sizeof y);
             for (k = 0; k < n_used; k++) {
                 const size_t choice = bitnet__row(t, n_used) + (size_t)k;
                 bitnet__add_share(bitnet__outputs(c, &x, c->pairs[choice], at, one),
-                                  c->shares[choice], x.n_rows, k > 0, y);
+                                  c->shares[choice], x.n_rows, y);
             }
             for (i = 0; i < x.n_rows; i++) to_x[i] += y[i];
             if (!bitnet__all_finite(to_x, x.n_rows)) bitnet__note_nonfinite(c, t, thread);

@@ -310,8 +310,8 @@ typedef struct option {
 #define IN_FLAG_BY(where, keep) 0, 0, 0, &where, keep
 
 static const option options[] = {
-    {"--family", "NAME", "random: bitnet (default), qwen3-embedding, gemma3-embedding, "
-     "qwen3-q2, qwen3-q1 or maple", IN_TEXT(family)},
+    {"--family", "NAME", "random: bitnet (default) or another one; an unknown NAME lists "
+     "them", IN_TEXT(family)},
     {"-t", "N", "threads (all processors)", IN_NUMBER(threads, MAX_THREADS)},
     {"-r", "ROUNDS", "of measuring; shown are medians (3)", IN_NUMBER(rounds, MAX_ROUNDS)},
     {"--kernel", "NAME", "this kernel table alone", IN_TEXT(kernel)},

@@ -62,7 +62,8 @@ static void put(const char *types, ...) {
     va_end(args);
 }
 
-enum { F32 = 0, F16 = 1, Q6_K = 14, TQ2_0 = 35, I2_S = 36, Q1_0 = 41, PQ2_0 = 142, NORM = -1,
+enum { F32 = 0, F16 = 1, Q4_K = 12, Q6_K = 14, TQ2_0 = 35, I2_S = 36, Q1_0 = 41, PQ2_0 = 142,
+       NORM = -1,
        LINEAR = -2 };
 enum { U32 = 4, FLOAT32 = 6, BOOL = 7, STRING = 8, ARRAY = 9 };
 
@@ -124,14 +125,17 @@ static const struct part { const char *name; int families, type, cols, rows; } p
 };
 enum { N_PARTS = sizeof parts / sizeof parts[0] };
 
-/* The types of weights: n of them take so many bytes, of which those at `scale` are an F16 scale
-   with this exponent (-1: there is none). So many blocks that follow each other are alike in it, as
-   those of a row. A pattern has `units` of them, or of two bytes: a prime number, which makes rows
-   differ. */
-static const struct weights { int type, n, bytes, scale, exponent, alike, units; } weights[] = {
-    {F32, 1, 4, -1, 0, 1, 524287}, {F16, 1, 2, -1, 0, 1, 524287}, {I2_S, 8, 2, -1, 0, 1, 524287},
-    {PQ2_0, 128, 34, 0, 9, 1, 30829}, {Q1_0, 128, 18, 0, 9, 1, 58243},
-    {TQ2_0, 256, 66, 64, 9, 8, 7919}, {Q6_K, 256, 210, 208, 2, 1, 7919}
+/* The types of weights: n of them take so many bytes, of which those from `scale` on are so many
+   F16 scales with this exponent. (Q4_K and Q6_K multiply theirs with others.) Blocks that follow
+   each other, `alike` of them, have equal ones, as those of a row. A pattern is `units` of these: a
+   prime number, which makes rows differ. */
+static const struct weights {
+    int type, n, bytes, scale, scales, exponent, alike, units;
+} weights[] = {
+    {F32, 1, 4, 0, 0, 0, 1, 524287}, {F16, 1, 2, 0, 0, 0, 1, 524287},
+    {I2_S, 8, 2, 0, 0, 0, 1, 524287}, {PQ2_0, 128, 34, 0, 1, 9, 1, 30829},
+    {Q1_0, 128, 18, 0, 1, 9, 1, 58243}, {TQ2_0, 256, 66, 64, 1, 9, 8, 7919},
+    {Q4_K, 256, 144, 0, 2, 2, 1, 7919}, {Q6_K, 256, 210, 208, 1, 2, 1, 7919}
 };
 enum { N_WEIGHTS = sizeof weights / sizeof weights[0] };
 
@@ -145,7 +149,8 @@ static const struct weights *weights_of(int type) {
 static uint32_t two_bytes(int type, uint32_t v, int upper) {
     if (type == F32) return upper ? (v & 0x8000) | (117 + (v >> 16 & 3)) << 7 : v & 0xffff;
     if (type == F16) return (v & 0x83ff) | (5 + (v >> 16 & 3)) << 10;
-    return type == Q6_K || type == Q1_0 ? v & 0xffff : (v & 0x5555) | (v & ~(v << 1) & 0xaaaa);
+    return type == Q4_K || type == Q6_K || type == Q1_0 ? v & 0xffff
+           : (v & 0x5555) | (v & ~(v << 1) & 0xaaaa);
 }
 
 /* One pattern again and again. */
@@ -154,14 +159,15 @@ static void put_weights(const struct weights *w, size_t bytes) {
     const int unit = w->bytes * w->alike, length = w->units * unit;
     uint8_t **p = &patterns[w - weights];
     uint32_t v, r = 1, scale = 0;
-    int i;
+    int i, at;
     if (!*p) {
         *p = (uint8_t *)malloc((size_t)length);
         if (!*p) fail(1, "no memory for a random model");
         for (i = 0; i < length; i += 2) {
             v = (r = r * 1664525u + 1013904223u) >> 12;
             if (i % unit == 0) scale = (uint32_t)w->exponent << 10 | (v & 0x3ff);
-            v = w->scale >= 0 && i % w->bytes == w->scale ? scale : two_bytes(w->type, v, i % 4);
+            at = i % w->bytes - w->scale;
+            v = at >= 0 && at < 2 * w->scales ? scale : two_bytes(w->type, v, i % 4);
             (*p)[i] = (uint8_t)v;
             (*p)[i + 1] = (uint8_t)(v >> 8);
         }

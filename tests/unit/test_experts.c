@@ -473,7 +473,17 @@ static void test_expert_ties(void) {
 }
 
 /* A router with a NaN or an infinity ends the evaluation with an error, which names the token and
-   the layer; the sequence is as before. */
+   the layer; the sequence is as before. Until then each token has as many experts as ever. */
+static int are_experts(const chosen_log *log, int used, int n) {
+    int i, k;
+    for (i = 0; i < log->n; i++) {
+        if (log->experts[i] < 0 || log->experts[i] >= n) return 0;
+        for (k = i - i % used; k < i; k++)
+            if (log->experts[k] == log->experts[i]) return 0;
+    }
+    return log->n > 0;
+}
+
 static void test_expert_nan(void) {
     static const uint32_t bad[] = {0x7fc00000u, 0x7f800000u, 0xff800000u};
     const bitnet_token tokens[6] = {9, 8, 7, 6, 5, 4};
@@ -486,20 +496,23 @@ static void test_expert_nan(void) {
                 bitnet_ctx_params p = ctx_params(8, 0, t, BITNET_KV_F16);
                 bitnet_error err = {BITNET_OK, "", {0}};
                 bitnet_model *model;
-                bitnet_ctx *c;
+                chosen_log log = {0, {0}, 0, 1};
                 bitnet_result r = BITNET_OK;
                 int length = 0;
                 gb_make_model(&m);
                 bitnet__put_u32(find_router(&m, 1) + 4 * (300 + 256 * e), bad[i]);
                 model = load(m.data, m.size, 0);
-                c = create(model, &p);
-                if (c) {
-                    r = bitnet_eval(c, 0, tokens, 6, 1, &err);
-                    length = bitnet_seq_length(c, 0);
+                p.hooks.layer_fn = log_chosen;
+                p.hooks.layer_ud = &log;
+                log.c = create(model, &p);
+                if (log.c) {
+                    r = bitnet_eval(log.c, 0, tokens, 6, 1, &err);
+                    length = bitnet_seq_length(log.c, 0);
                 }
-                bitnet_ctx_free(c);
+                bitnet_ctx_free(log.c);
                 bitnet_model_free(model);
                 gb_free_model(&m);
+                CHECK(are_experts(&log, 5 - e, 5));
                 CHECK_MSG(r == BITNET_ERR_FORMAT && length == 0 &&
                           strstr(err.text, "token 9 at position 0: the output of layer 1"),
                           "%s", err.text);

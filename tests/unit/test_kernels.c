@@ -1278,7 +1278,8 @@ static void rmsnorm_definition(void) {
 /* ---- from one step to the next: rope, store_f16, dequantize, relu2_gate ---- */
 
 static void rope(const char *table) {
-    static const int rotated[][2] = {{2, 2}, {6, 10}, {32, 32}, {32, 48}, {64, 80}, {128, 128}};
+    static const int rotated[][2] = {{2, 2}, {6, 10}, {32, 32}, {32, 48}, {64, 80}, {128, 128},
+                                     {0, 128}};    /* of a layer without RoPE */
     int i, kind, round;
     USE_TABLE(k, table);
     if (!k.rope) return;

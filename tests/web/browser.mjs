@@ -2116,25 +2116,29 @@ const tests = {
     },
 
     // One press asks for it, another one downloads it.
-    async the_official_model_is_one_press_away() {
-        hooks.set('/official.gguf', asTiny);
+    async a_published_model_is_one_press_away() {
+        const published = {
+            '#use-small': ['Bonsai-1.7B-Q1_0.gguf', '248 MB'],
+            '#use-official': ['ggml-model-i2_s.gguf', '1.2 GB'],
+        };
         hooks.set(
             '/models.js',
             edited('models.js', s =>
-                s.replace(/'https:\/\/huggingface.co[^']*'/, `'${isolated.url}official.gguf'`)
+                s.replace(/'https:\/\/huggingface.co[^']*\/([^']*)'/g, `'${isolated.url}$1'`)
             )
         );
+        for (const [file] of Object.values(published)) hooks.set(`/${file}`, asTiny);
         await visit(async page => {
             await ready(page);
-            await page.click('#use-official');
-            await until(page, () => document.querySelector('.ask') !== null);
-            check(
-                /Download 1.2 GB from localhost/.test((await texts(page, '.ask p')).join()),
-                'what'
-            );
-            expect(requests.filter(r => r.path === '/official.gguf').length, 0, 'requests unasked');
-            await page.click('.ask .yes');
-            await named(page, 'official.gguf');
+            for (const [button, [file, size]] of Object.entries(published)) {
+                await page.click(button);
+                await until(page, () => document.querySelector('.ask') !== null);
+                const question = (await texts(page, '.ask p')).join();
+                check(question.includes(`Download ${size} from localhost`), question);
+                expect(requests.filter(r => r.path === `/${file}`).length, 0, 'requests unasked');
+                await page.click('.ask .yes');
+                await named(page, file);
+            }
             await stillWrites(page);
         });
     },
@@ -3378,7 +3382,7 @@ const IN_ONE_BROWSER = [
     'contrast_of_every_state',
     'same_named_models',
     'a_load_is_announced_and_has_one_bar',
-    'the_official_model_is_one_press_away',
+    'a_published_model_is_one_press_away',
     'interrupted_download_that_is_not_kept',
     'checksum_of_a_wrong_length',
     'what_can_be_done_with_a_message',

@@ -21,8 +21,18 @@ import { LOAD, numbers } from './settings.js';
 import { local } from './storage.js';
 
 export const TINY = new URL('tiny.gguf', location.href).href;
-const OFFICIAL =
-    'https://huggingface.co/microsoft/bitnet-b1.58-2B-4T-gguf/resolve/main/ggml-model-i2_s.gguf';
+// What one press downloads, by the buttons.
+const PUBLISHED = {
+    'use-small': {
+        url: 'https://huggingface.co/prism-ml/Bonsai-1.7B-gguf/resolve/main/Bonsai-1.7B-Q1_0.gguf',
+        size: '248 MB',
+    },
+    'use-official': {
+        url:
+            'https://huggingface.co/microsoft/bitnet-b1.58-2B-4T-gguf/resolve/main/ggml-model-i2_s.gguf',
+        size: '1.2 GB',
+    },
+};
 const LARGE = 64e6; // a smaller model stays open while the next one is loaded, and is deleted unasked
 const READ_SPEED = 250e6; // bytes per second from the browser's store, about
 
@@ -401,12 +411,13 @@ $('file').onchange = () => {
     $('file').value = '';
 };
 $('use-tiny').onclick = () => choose(TINY);
-$('use-official').onclick = async () => {
-    const { host } = new URL(OFFICIAL),
-        known = (await cache.list().catch(() => [])).some(e => e.url === OFFICIAL && e.complete);
-    const question = `Download 1.2 GB from ${host}? The model is kept in this browser.`;
-    if (known || (await ask($('models-known'), question, 'Download'))) choose(OFFICIAL);
-};
+for (const [id, { url, size }] of Object.entries(PUBLISHED))
+    $(id).onclick = async () => {
+        const { host } = new URL(url),
+            known = (await cache.list().catch(() => [])).some(e => e.url === url && e.complete);
+        const question = `Download ${size} from ${host}? The model is kept in this browser.`;
+        if (known || (await ask($('models-known'), question, 'Download'))) choose(url);
+    };
 $('reload-model').onclick = () => choose(last);
 
 // ---- drag and drop ----
