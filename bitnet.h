@@ -1486,7 +1486,7 @@ typedef struct bitnet__blocks {
 /* The same for weights with a scale d per group: out = sum over the groups g, in order, of
    dot * (d * scale), or with add out += that. */
 typedef struct bitnet__grouped {
-    const uint8_t *w;                  /* [rows][n / group] blocks, or what pack_groups made of them */
+    const uint8_t *w;                  /* [rows][n / group] blocks, or what pack_groups made */
     const bitnet__blocks *blocks;
     const int8_t *q;                   /* [cols][n], each group in the order of the blocks */
     const int32_t *sums;               /* [cols][n / group], of a group's q */
@@ -8503,7 +8503,7 @@ typedef enum bitnet__plan {
     BITNET__ONLY_CHECKED,              /* rows are read as floats; no kernel multiplies them */
     BITNET__AS_IT_IS,                  /* kernels read the file's bytes, which are checked */
     BITNET__TO_BLOCKS,                 /* blocks that kernels read are made of other ones */
-    BITNET__TO_PACKS,                  /* the table's pack_groups reads these, or the file's blocks */
+    BITNET__TO_PACKS,                  /* the table's pack_groups reads these, or the file's */
     BITNET__PACKED,                    /* the table's pack reads the file's rows */
     BITNET__UNPACKED                   /* to rows of I2_S; a table with pack packs these */
 } bitnet__plan;
@@ -10270,7 +10270,7 @@ static bitnet__plan bitnet__choose_plan(const bitnet_kernels *k, const bitnet__l
 /* The bytes of a layer's first rows, as kernels read them. */
 static size_t bitnet__linear_bytes(const bitnet_kernels *k, const bitnet__linear *l, int32_t rows) {
     if (!bitnet__has_groups(l)) return k->packed_bytes(l->n_in, rows);
-    if (k->pack_groups) rows = (rows + BITNET__PACK_ROWS - 1) / BITNET__PACK_ROWS * BITNET__PACK_ROWS;
+    if (k->pack_groups) rows = (rows + 15) / BITNET__PACK_ROWS * BITNET__PACK_ROWS;
     return bitnet__blocks_bytes(l->blocks, l->n_in, rows);
 }
 

@@ -107,7 +107,7 @@ void set_family(const char *name) {
    such a matrix for each expert. */
 enum { MODEL_PARTS = 3 };
 static const struct part { const char *name; int families, type, cols, rows; } parts[] = {
-    {"token_embd", ALL, F16, DIM, ONE}, {"output", MAPLE, Q6_K, DIM, ONE},
+    {"token_embd", ALL, F16, DIM, ONE}, {"output", MAPLE, Q4_K, DIM, ONE},
     {"output_norm", ALL, NORM, DIM, ONE},
     {"attn_norm", ALL, NORM, DIM, ONE}, {"attn_q_norm_in", EMBEDS, NORM, DIM, ONE},
     {"attn_q", ALL, LINEAR, DIM, Q}, {"attn_k_norm_in", EMBEDS, NORM, DIM, ONE},
