@@ -12,7 +12,7 @@
    WHAT IT DOES NOT DO
    - It runs only models with ternary weights, of the families under FORMATS. It refuses the rest,
      with an error that names what it found: other architectures, tensor types and pre-tokenizers;
-     biases, extra norms and all other tensors that it would not use; keys of architecture and
+     biases, shared experts and all other tensors that it would not use; keys of architecture and
      tokenizer that it does not know, or that ask for something else than it computes; weights
      folded with a Hadamard matrix (Bonsai 2); hybrid networks (qwen35); GGUF v1, big-endian files,
      and a part of a split file.
@@ -196,12 +196,11 @@
                      minicpm, maple            BitCPM-CANN 0.5B, 8B; Maple-preview 20B-A1B
                      qwen3                     Ternary and 1-bit Bonsai 1.7B, 4B, 8B
                      qwen3, gemma3             Microsoft's text embeddings, 0.6B and 270M
-       Weights     linear layers in I2_S (all three packings), TL1, TL2, TL2_R16; with a scale for
-                   each block, TQ1_0, TQ2_0, Q1_0, Q2_0, PQ2_0, also embedding and head; these and
-                   norms in F32, F16, BF16, and but norms in Q8_0, Q2_K to Q6_K, Q5_0, Q4_0
+       Weights     linear layers in I2_S (all three packings), TL1, TL2, TL2_R16, or in blocks:
+                   TQ1_0, TQ2_0, Q1_0, Q2_0, PQ2_0. Embedding and head in such blocks, in F32, F16,
+                   BF16, Q8_0, Q2_K to Q6_K, Q5_0 or Q4_0; norms in F32, F16 or BF16
        Tokenizers  byte-level BPE with the pre-tokenizers llama-bpe (also called llama3, llama-v3,
-                   falcon3), falcon_e and qwen2 (with NFC); SentencePiece BPE
-                   (tokenizer.ggml.model = llama)
+                   falcon3), falcon_e and qwen2 (with NFC); SentencePiece BPE (model: llama)
        RoPE        without scaling, linear, YaRN, longrope, or a factor per pair (rope_freqs.weight)
 
    THREADS (@threads)
@@ -7503,11 +7502,11 @@ BITNET_API int bitnet_reply_next(bitnet_reply *r, const char **text, size_t *n,
    begin with its scale. An unused value, a code other than 0 where a row is filled up, and a last
    pack of rows that is not filled up with its last row, are refused.
 
-   Blocks with a scale each are read in place, but TQ1_0, which becomes TQ2_0. Q2_0 has 64 weights a
-   block in ggml, and 128 in files of Bonsai's publisher, with the same number; the room that the
-   tensors have tells them apart. If all of them are tiny, both fit, and q2_0_block must say it.
-   TQ1_0 and TQ2_0 count as weights with one scale if all their blocks have the same; then they are
-   repacked as I2_S.
+   Blocks with a scale each are read in place or packed, as the kernel table needs it (@kernels), and
+   TQ1_0 becomes TQ2_0 before. Q2_0 has 64 weights a block in ggml, and 128 in files of Bonsai's
+   publisher, with the same number; the room that the tensors have tells them apart. If all of them
+   are tiny, both fit, and q2_0_block must say it. TQ1_0 and TQ2_0 count as weights with one scale if
+   all their blocks have the same; then they are repacked as I2_S.
    ============================================================================================= */
 
 /* What unpacking found: the first invalid value. */
