@@ -52,11 +52,11 @@ int has_own_scale(const bitnet_gguf *g, const char *name);
 
 /* The matrix t in a packing, but of this type; checked, and with its tile. */
 bitnet_ternary ternary_of(const bitnet_gguf_tensor *t, uint32_t type, const packing *p);
-/* Unpacks n <= ROWS rows into *out, which grows. data is the whole tensor, in packing p. Blocks whose
-   scale is 0 hold zeros. */
+/* Unpacks n <= ROWS rows into *out, which grows. data is the whole tensor, in packing p. Blocks
+   whose scale is 0 hold zeros. */
 void unpack(const bitnet_ternary *m, const packing *p, const char *name, const uint8_t *data,
             int32_t row, int32_t n, int8_t **out);
-/* The scale in the tensor itself. Blocks of zeros have none. */
+/* The scale in the tensor itself; in blocks, the one of all that hold more than zeros. */
 float scale_of(const bitnet_ternary *m, const char *name, const uint8_t *data);
 /* The same, read from the file; err if there is none. The tile need not be known. */
 float read_scale(const bitnet_gguf *g, const bitnet_gguf_tensor *t, bitnet_error *err);

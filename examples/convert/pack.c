@@ -44,8 +44,8 @@ float pack_half(float x) {
 
 /* ---- ternary weights; PACKINGS in bitnet.h draws those of I2_S ---- */
 
-/* The types with an F16 scale in each block: its weights, its bytes, where the scale is, the largest
-   weight, and whether a weight can be 0. */
+/* The types with an F16 scale in each block: its weights, its bytes, where the scale is, the
+   largest weight, and whether there is a weight 0. */
 static const struct pack_blocks {
     uint32_t type;
     int32_t weights, bytes, scale, most, has_zero;
@@ -211,8 +211,8 @@ static int pack_any(const int8_t *w, int32_t n) {
     return i < n;
 }
 
-/* A block of 128 weights as 16 bytes of eight neighbours (Q1_0), the first in the lowest bit. The
-   scale in front tells whether they are 0: it becomes 0, or 1 if it was 0. */
+/* A block of 128 weights as 16 bytes of eight neighbours (Q1_0), the first in the lowest bit. There
+   the scale says whether the weights are 0: for zeros it becomes 0, for others 1 if it was 0. */
 static void pack_block_q1(const int8_t *w, uint8_t *out) {
     int i;
     if (!pack_any(w, 128)) out[0] = out[1] = 0;
@@ -250,8 +250,7 @@ static bitnet_result pack_check(const bitnet_ternary *t, const void *data, const
     return bitnet_ternary_check(&copy, "ternary", err);
 }
 
-/* The first weight of a row that the type cannot hold, between the two largest or beside a 0; t->n:
-   there is none. */
+/* The column of a weight that the type cannot hold, in a row; t->n: there is none. */
 static int32_t pack_find_misfit(const bitnet_ternary *t, const int8_t *w) {
     const struct pack_blocks *b = pack_find(t->type);
     const int most = b ? b->most : 1;

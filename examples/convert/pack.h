@@ -5,29 +5,29 @@
 
 #include "../../bitnet.h"
 
-/* Can the type of t hold weights [n_rows][t->n], rows from row on? Q1_0 holds no 0 but in blocks of
-   zeros, whose scale is 0; only Q2_0 and PQ2_0 hold 2. Else BITNET_ERR_ARG names the first. */
+/* Can the type of t hold weights [n_rows][t->n], rows from `row` on? Only Q2_0 and PQ2_0 hold a 2,
+   and Q1_0 holds a 0 only in blocks of zeros, whose scale is 0. BITNET_ERR_ARG: no; err names a
+   place. */
 bitnet_result pack_fits(const bitnet_ternary *t, const int8_t *weights, int32_t row,
                         int32_t n_rows, bitnet_error *err);
-/* Packs weights [n_rows][t->n], which fit, as rows [row, row + n_rows) of data, the whole tensor. t
-   must have passed bitnet_ternary_check. Padding and the scale stay as they are, except in Q1_0:
-   there blocks of zeros get the scale 0, and others 1 if they have 0. */
+/* Packs such weights as rows [row, row + n_rows) of data, the whole tensor. t must have passed
+   bitnet_ternary_check. Padding and the scale stay as they are. In Q1_0, however, the scale of a
+   block of zeros becomes 0, and that of another block 1 if it was 0. */
 bitnet_result pack_ternary(const bitnet_ternary *t, const int8_t *weights, int32_t row,
                            int32_t n_rows, uint8_t *data, bitnet_error *err);
 /* Sets the scale of a tensor whose rows are all packed. TQ1_0, TQ2_0, Q1_0, Q2_0 and PQ2_0 store it
-   as an F16 in each block: a scale that is not exactly an F16 is BITNET_ERR_UNSUPPORTED. Blocks of zeros
-   get 0, as ggml's quantizer writes it. */
+   as an F16 in each block: a scale that is not exactly an F16 is BITNET_ERR_UNSUPPORTED. Blocks of
+   zeros get 0, as ggml's quantizer writes it. */
 bitnet_result pack_scale(const bitnet_ternary *t, float scale, uint8_t *data, bitnet_error *err);
 /* How many weights share a scale in a block of this type; 0: it has no such blocks. */
 int32_t pack_group(uint32_t type);
-/* The scale of a block, the how many-th in its row. */
+/* The scale of a block; the blocks of a row are counted from 0. */
 float pack_block_scale(const bitnet_ternary *t, const uint8_t *data, int32_t row, int32_t block);
-/* Sets those of weights [n_rows][n], rows from `row` on of a tensor, to 0 whose block has the scale
-   0. */
+/* weights [n_rows][n] are those of a tensor's rows from `row` on. Sets them to 0 where their block
+   has the scale 0. */
 void pack_clear(const bitnet_ternary *t, const uint8_t *data, int32_t row, int32_t n_rows,
                 int8_t *weights);
-/* The one scale of a tensor in blocks, those of zeros apart (1 if all are). BITNET_ERR_UNSUPPORTED:
-   there are several, with two places. */
+/* Like bitnet_ternary_scale, of a tensor in blocks; one whose scale is 0 counts as zeros, too. */
 bitnet_result pack_find_scale(const bitnet_ternary *t, const uint8_t *data, float *out,
                               bitnet_error *err);
 /* Gives the blocks of out, rows of `to`, the scales of data, the tensor `from` in blocks of another

@@ -14,6 +14,7 @@ enum {
 typedef struct kernels_call {
     int entry, n, rows, cols, spare, flag;     /* spare: elements between rows of results */
     int group;                         /* of KERNELS_GROUPS; else n */
+    const bitnet__blocks *blocks;      /* of KERNELS_GROUPS */
     int first, from, to;               /* of an int8 cache: an element, positions */
     uint8_t *w_block, *w;
     float *x;                          /* [cols][n], and as much again */
@@ -85,8 +86,8 @@ static void kernels_run(const bitnet_kernels *k, const kernels_call *a, kernels_
             break;
         case KERNELS_RMSNORM: k->rmsnorm(a->x, a->x + a->n, a->n, 1e-5f, r->y); break;
         case KERNELS_GROUPS:
-            k->dotrows_groups(&(bitnet__grouped){a->w, a->q, a->sums, a->x, a->n, a->group, a->rows,
-                                                 a->cols, a->flag, r->y, stride});
+            k->dotrows_groups(&(bitnet__grouped){a->w, a->blocks, a->q, a->sums, a->x, a->n,
+                                                 a->rows, a->cols, a->flag, r->y, stride});
             break;
         case KERNELS_CACHED_KEYS:
             k->scores_i8(a->w, a->q, a->sums, a->n, a->rows, a->cols, r->y, stride);
@@ -132,22 +133,15 @@ static void kernels_free(kernels_results *r) {
     free(r->q);
 }
 
-/* Groups have finite scales and no code 3, and are zeros in rows that are not there. */
+/* Blocks have finite scales, and those of 256 weights no code 3. */
 static void kernels_prepare_groups(kernels_call *a) {
-    const int size = (int)bitnet__group_bytes(a->group), groups = a->n / a->group;
-    const int n_all = (a->rows + 15) / 16 * groups;
+    const bitnet__blocks *b = a->blocks;
     uint8_t *w = a->w;
     int g, i;
-    for (g = 0; g < n_all; g++, w += size) {
-        const int rows = a->rows - g / groups * 16;
-        for (i = 0; i < 32; i += 2) {
-            if (i / 2 >= rows) w[i] = w[i + 1] = 0;
-            if ((w[i + 1] & 0x7c) == 0x7c) w[i + 1] ^= 0x40;
-        }
-        for (; i < size; i++) {
-            if ((i - 32) / 4 % 16 >= rows) w[i] = 0;
+    for (g = 0; g < a->rows * (a->n / b->group); g++, w += b->bytes) {
+        for (i = 0; b->group == 256 && i < b->bytes; i++)
             w[i] ^= (uint8_t)(w[i] & w[i] >> 1 & 0x55);
-        }
+        if ((w[b->scale_at + 1] & 0x7c) == 0x7c) w[b->scale_at + 1] ^= 0x40;
     }
 }
 
@@ -167,6 +161,8 @@ static void kernels_prepare(kernels_call *a, size_t x_size) {
 }
 
 FUZZ_TARGET(kernels) {
+    static const uint32_t blocks[] = {BITNET_TENSOR_Q2_0, BITNET_TENSOR_PQ2_0, BITNET_TENSOR_TQ2_0,
+                                      BITNET_TENSOR_Q1_0};
     fuzz_input in = {data, size};
     kernels_call a;
     kernels_results want, got;
@@ -176,9 +172,11 @@ FUZZ_TARGET(kernels) {
     a.n = a.entry == KERNELS_TERNARY || a.entry == KERNELS_U4 ? 128 * fuzz_range(&in, 1, 10)
                                                               : fuzz_range(&in, 1, 300);
     a.group = a.n;
+    a.blocks = 0;
     if (a.entry == KERNELS_GROUPS) {
-        a.group = 64 << a.n % 3;
-        a.n = a.group * (1 + a.n / 3 % 4);
+        a.blocks = bitnet__type_info(blocks[a.n % 4])->groups;
+        a.group = a.blocks->group;
+        a.n = a.group * (1 + a.n / 4 % 4);
     }
     cached = a.entry == KERNELS_CACHED_KEYS || a.entry == KERNELS_WEIGH ||
              a.entry == KERNELS_CACHED_VALUES;
@@ -199,7 +197,7 @@ FUZZ_TARGET(kernels) {
     w_size = (size_t)a.n * (size_t)a.rows;
     q_size = (size_t)a.cols * (size_t)(a.n > a.rows ? a.n : a.rows);
     w_size = cached ? (size_t)a.rows * (size_t)(4 + a.n)
-             : a.entry == KERNELS_GROUPS ? bitnet__grouped_bytes(a.n, a.group, a.rows)
+             : a.entry == KERNELS_GROUPS ? w_size / (size_t)a.group * (size_t)a.blocks->bytes
              : a.entry == KERNELS_TERNARY ? w_size / 4 : a.entry == KERNELS_U4 ? w_size / 2
              : a.entry == KERNELS_F32 || a.entry == KERNELS_MIX_F32 ? 4 * w_size : 2 * w_size;
     a.w_block = (uint8_t *)gb_malloc(w_size + offset);

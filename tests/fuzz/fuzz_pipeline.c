@@ -5,11 +5,11 @@
 #include "../../examples/convert/pack.h"
 #include "../unit/ternary_builder.h"
 
-/* The first 12 are small. Of the others one input in 64 has one of 4, one in 21 one of 3 whose
-   weights have a scale per group, the last of which is a minicpm with longrope, or the last one,
-   whose layer has experts. */
-enum { PIPELINE_SMALL = 12, PIPELINE_GROUPED = 16, PIPELINE_MINICPM = 18, PIPELINE_EXPERTS,
-       PIPELINE_MODELS };
+/* The first 12 are small. One input in 9 has another one: 4 whose embedding and head are in blocks,
+   5 whose weights have a scale per group, of which one is a minicpm with longrope, one has weights
+   of one bit and one has weights of 2, and the last one, whose layer has experts. */
+enum { PIPELINE_SMALL = 12, PIPELINE_GROUPED = 16, PIPELINE_MINICPM = 18, PIPELINE_ONE_BIT,
+       PIPELINE_TWO, PIPELINE_EXPERTS, PIPELINE_MODELS };
 
 typedef struct pipeline_model {
     gb_model g;
@@ -43,23 +43,37 @@ static uint8_t *pipeline_encode(gb_linear *l, uint32_t *type, size_t *size) {
     return p;
 }
 
-/* Layers and a vocabulary's matrix of TQ2_0, or of Q2_0, under number 42, whatever their blocks.
+/* Of ternary weights, without a 0 what Q1_0 holds, or with some 2 what Q2_0 holds. */
+static void pipeline_widen(int8_t *w, size_t n, uint32_t type) {
+    size_t i;
+    for (i = 0; i < n; i++)
+        if (type == IMP_Q1) w[i] = (int8_t)(w[i] > 0 ? 1 : -1);
+        else if (i % 13 == 5) w[i] = 2;
+}
+
+static uint8_t *pipeline_encode_wide(gb_linear *l, uint32_t *type, size_t *size) {
+    pipeline_widen(l->w, (size_t)l->n_in * (size_t)l->n_out, imp.type);
+    return imp_encode(l, type, size);
+}
+
+/* Layers and a vocabulary's matrix of TQ2_0, Q1_0, or Q2_0, under number 42, whatever their blocks.
    Returns what to free when the file is made. */
-static uint8_t *pipeline_groups(gb_model *g, uint32_t type) {
+static uint8_t *pipeline_groups(gb_model *g, uint32_t type, int wide) {
     const size_t n = 260 * (size_t)g->dim;         /* 256 bytes, a word, 3 special tokens */
     float *scales = (float *)gb_malloc(n * sizeof *scales);
     int8_t *w = (int8_t *)gb_malloc(n);
     size_t i, size;
     uint8_t *raw;
     imp.type = type;
-    imp.number = type == IMP_TQ2 ? 0 : IMP_Q2;
+    imp.number = type == IMP_TQ2 || type == IMP_Q1 ? 0 : IMP_Q2;
     imp.differ = 1;
-    g->encode = imp_encode;
+    g->encode = wide ? pipeline_encode_wide : imp_encode;
     g->no_in_norms = 1;
     for (i = 0; i < n; i++) {
         w[i] = (int8_t)((int)(i * 7 % 11 % 3) - 1);
         scales[i] = 0.03125f * (float)(1 + i % 3);
     }
+    if (wide) pipeline_widen(w, n, type);
     raw = imp_blocks(type, w, n, scales, &size);
     if (g->untied) g->head_raw = raw, g->head_raw_size = size;
     else g->embed_raw = raw, g->embed_raw_size = size;
@@ -150,6 +164,8 @@ static pipeline_model *pipeline_get(int i) {
         {"llama", 128, 2, 1, 1, 0, 0, 42, 0, IMP_Q2, BITNET_I2S_128, {0, 0, 0}},
         {"qwen3", 128, 2, 1, 1, 1, 0, 1, 42, IMP_PQ2, BITNET_I2S_128, {0, 0, 0}},
         {"minicpm", 256, 2, 1, 1, 0, 0, IMP_TQ2, 0, IMP_TQ2, BITNET_I2S_128, {0, 0, 0}},
+        {"llama", 128, 2, 1, 1, 0, 0, IMP_Q1, 0, IMP_Q1, BITNET_I2S_128, {0, 0, 0}},
+        {"qwen3", 128, 2, 1, 1, 1, 0, 1, 42, IMP_Q2, BITNET_I2S_128, {0, 0, 0}},
         {"maple", 64, 2, 1, 2, 1, 0, 1, 1, IMP_Q2, BITNET_I2S_128, {0, 0, 0}}
     };
     static const char *const words[] = {"the", " a"}, *const merges[] = {"t h", "h e", "th e"};
@@ -190,7 +206,8 @@ static pipeline_model *pipeline_get(int i) {
     g->seed = (uint64_t)i;
     pipeline_type = kinds[i].type;
     pipeline_tile = m->tile = kinds[i].tile;
-    if (i >= PIPELINE_GROUPED && i < PIPELINE_EXPERTS) raw = pipeline_groups(g, pipeline_type);
+    if (i >= PIPELINE_GROUPED && i < PIPELINE_EXPERTS)
+        raw = pipeline_groups(g, pipeline_type, i >= PIPELINE_ONE_BIT);
     else {
         if (pipeline_type && i < PIPELINE_GROUPED) g->encode = pipeline_encode;
         g->embed_raw = raw = pipeline_blocks(g, g->embed_type, &g->embed_raw_size);
@@ -346,6 +363,8 @@ FUZZ_TARGET(pipeline) {
     const int chosen = fuzz_range(&in, 0, 255), fail = fuzz_range(&in, 0, 95);
     const pipeline_model *m = pipeline_get(
         chosen < 228   ? chosen % PIPELINE_SMALL
+        : chosen < 232 ? PIPELINE_ONE_BIT
+        : chosen < 236 ? PIPELINE_TWO
         : chosen < 240 ? PIPELINE_EXPERTS
         : chosen < 248 ? PIPELINE_GROUPED + chosen % 2
         : chosen < 252 ? PIPELINE_MINICPM : PIPELINE_SMALL + chosen % 4);

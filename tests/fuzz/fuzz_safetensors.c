@@ -129,8 +129,8 @@ static void folder_open(int head, int group) {
     memset(&o, 0, sizeof o);
     o.head_type = heads[head % 8];
     o.pre = head & 8 ? "falcon3" : 0;
-    o.group_type = group ? BITNET_TENSOR_Q2_0 : 0;
-    o.group_number = BITNET_TENSOR_Q2_0;
+    if (group) o.group_type = head & 16 ? BITNET_TENSOR_Q1_0 : BITNET_TENSOR_Q2_0;
+    o.group_number = o.group_type;
     r = hf_open(&h, dir, &o, &err);
     fuzz_check_error(r, &err);
     if (r == BITNET_OK) {

@@ -8,8 +8,9 @@
 
 KIND of new: words with '-' between them: 64 or 128 (weights in a block), pq (number 142, else 42),
 q1 (Q1_0, number 41), yarn, untied, equal (neighbours in a pair of blocks have one scale, or one has
-only zeros), zeros (every fifth block, too), signs (no weight is 0), one (all blocks have one scale),
-two (the weight at TWO is 2), wide (rows are whole blocks of 256), bf16 (scales that are BF16 too).
+only zeros), zeros (every fifth block, too), loose (such blocks have a scale), minus (such blocks
+of Q1_0 are -0), signs (else no weight is 0), one (all blocks have one scale), two (the weight at TWO
+is 2), wide (rows are whole blocks of 256), bf16 (scales that are BF16 too).
 Of make: f32, f16 or bf16, shards. Everything is worked out here from the definition; only the
 standard library is needed.
 """
@@ -124,11 +125,12 @@ def new(path, kind):
             if "equal" in words and i % 2:
                 d, codes = (last, codes) if rng.random() < 0.8 else (0.0, bytes([1]) * size)
             if "zeros" in words and i % 5 == 4:
-                d, codes = 0.0, bytes([1]) * size
+                d, codes = d if "loose" in words else 0.0, bytes([1]) * size
             if "two" in words and (name, i) == (TWO[0], (TWO[1] * cols + TWO[2]) // size):
                 at = TWO[2] % size
                 codes = codes[:at] + bytes([3]) + codes[at + 1:]
-            raw, last = raw + block(d, codes, number), d
+            made, last = block(d, codes, number), d
+            raw += bytes(len(made)) if "minus" in words and d == 0 else made
         tensors[name + ".weight"] = number, [cols, rows], raw
 
     linear("token_embd", len(tokens), dim)

@@ -262,6 +262,12 @@ if [ -f "$shared/mp.gguf" ]; then
     check experts-verify "exit code $rc: $(tail -n 1 "$tmp/out")" test $rc -eq 0
     makes experts-back "$tmp/made/experts.gguf" "$out" --to tq2_0 --copy
     same_data experts-back-data "$shared/mp.gguf"
+    makes experts-groups "$shared/mp.gguf" "$out" --to pq2_0
+    cp "$out" "$tmp/made/experts.gguf"
+    run --inspect "$out"
+    says experts-groups-dims "blk.3.ffn_up_exps.weight PQ2_0 \[256, 256, 10\]"
+    makes experts-groups-back "$tmp/made/experts.gguf" "$out" --to tq2_0
+    same_data experts-groups-data "$shared/mp.gguf"
 else skip experts "models/mp.gguf is not in BITNET_TEST_DATA"; fi
 
 # a scale beside the weights: what is in the tensor means nothing in I2_S, and is a factor in blocks. Nothing loads these

@@ -93,6 +93,17 @@ check q1-other-verify "exit code $rc, not 1" test $rc -eq 1
 refuses q1-has-no-zero "'token_embd.weight': row 0, column 0 is the weight 0, which Q1_0 cannot hold beside others" \
     "$tmp/128.gguf" "$out" --to q1_0
 refuses q1-to-tq "and in TQ2_0 256 weights share one" "$tmp/q1.gguf" "$out" --to tq2_0
+tool new "$tmp/minus.gguf" q1-zeros-minus
+tool to "$tmp/minus.gguf" "$tmp/minus.want" 128 142
+becomes q1-minus "$tmp/minus.gguf" "$tmp/minus.want" -- --to pq2_0
+run --verify "$tmp/minus.gguf" "$out"
+check q1-minus-verify "exit code $rc: $(grep -m 2 differs "$tmp/out")" test $rc -eq 0
+# a block of zeros is one whatever its scale is
+tool new "$tmp/loose.gguf" 128-signs-zeros-loose
+tool to "$tmp/loose.gguf" "$tmp/loose.want" 128 41
+becomes q1-loose "$tmp/loose.gguf" "$tmp/loose.want" -- --to q1_0
+run --verify "$tmp/loose.gguf" "$out"
+check q1-loose-verify "exit code $rc: $(grep -m 2 differs "$tmp/out")" test $rc -eq 0
 # blocks of 256 hold two of Q1_0 with one scale; the embedding stays
 tool new "$tmp/q1-equal.gguf" q1-equal-wide
 for type in tq1_0 tq2_0; do

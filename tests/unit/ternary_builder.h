@@ -5,8 +5,8 @@
 
 #include "gguf_builder.h"
 
-enum { IMP_TQ1 = 34, IMP_TQ2 = 35, IMP_I2S = 36, IMP_TL1 = 38, IMP_TL2 = 39, IMP_Q2 = 42,
-       IMP_PQ2 = 142, IMP_MXFP4 = 1000, IMP_TL2R = 20016 };
+enum { IMP_TQ1 = 34, IMP_TQ2 = 35, IMP_I2S = 36, IMP_TL1 = 38, IMP_TL2 = 39, IMP_Q1 = 41,
+       IMP_Q2 = 42, IMP_PQ2 = 142, IMP_MXFP4 = 1000, IMP_TL2R = 20016 };
 
 static struct imp_setting {
     uint32_t type;
@@ -144,18 +144,20 @@ static inline void imp_tl2r(const gb_linear *l, uint8_t *out) {
 typedef struct imp_shape { int weights, bytes, scale_at; } imp_shape;
 static inline imp_shape imp_shape_of(uint32_t type) {
     const imp_shape none = {0, 0, 0}, tq1 = {256, 54, 52}, tq2 = {256, 66, 64}, q2 = {64, 18, 0},
-                    pq2 = {128, 34, 0};
+                    pq2 = {128, 34, 0}, q1 = {128, 18, 0};
     return type == IMP_TQ1 ? tq1 : type == IMP_TQ2 ? tq2 : type == IMP_Q2 ? q2
-         : type == IMP_PQ2 ? pq2 : none;
+         : type == IMP_PQ2 ? pq2 : type == IMP_Q1 ? q1 : none;
 }
 
-/* The weights of one block. TQ1_0: digits in base 3, most significant first, of a number that is
-   then scaled from 243 to 256, rounded up. */
+/* The weights of one block; those of Q1_0 are not 0. TQ1_0: digits in base 3, most significant
+   first, of a number that is then scaled from 243 to 256, rounded up. */
 static inline void imp_block(uint32_t type, const int8_t *w, uint8_t *out) {
     int i, j, n;
     if (type == IMP_Q2 || type == IMP_PQ2)
         for (i = 0; i < imp_shape_of(type).weights; i++)
             out[2 + i / 4] |= (uint8_t)((w[i] + 1) << 2 * (i % 4));
+    else if (type == IMP_Q1)
+        for (i = 0; i < 128; i++) out[2 + i / 8] |= (uint8_t)((w[i] > 0) << i % 8);
     else if (type == IMP_TQ2)
         for (i = 0; i < 64; i++)
             for (j = 0; j < 4; j++)
