@@ -286,7 +286,7 @@
                               leaves out a kernel table. NO_AVX2 also leaves out avxvnni, NO_AVX512
                               amx, and NO_DOTPROD neon-i8mm, which build on those tables
        BITNET_NO_TL2          leaves out the tables named -tl2 (28 KB); TL2_R16 is repacked as I2_S
-       BITNET_NO_GROUPS       leaves out linear layers with a scale per block (35 KB): Q1_0, Q2_0,
+       BITNET_NO_GROUPS       leaves out linear layers with a scale per block (65 KB): Q1_0, Q2_0,
                               PQ2_0, and TQ1_0 and TQ2_0 with more than one scale in a matrix
        BITNET_NO_KV_I8        leaves out BITNET_KV_I8 (20 KB)
        BITNET_NO_OPTIMIZE     without -O gcc does not optimise the library: to debug that itself
@@ -1596,8 +1596,8 @@ struct bitnet_kernels {
    yours that has BITNET_IMPLEMENTATION with -O2, or with /O2 and without /RTC. CMake's and Meson's
    bitnet is compiled so.
 
-   The KB are of gcc 12 -O2 on x86-64. There the smallest program has 478 KB, stripped. Made so,
-   it has 218 KB; with -O2 in place of -Os 263 KB, and then it writes faster by a third:
+   The KB are of gcc 12 -O2 on x86-64. There the smallest program has 539 KB, stripped. Made so,
+   it has 232 KB; with -O2 in place of -Os 281 KB, and then it writes faster by a third:
 
        cc -Os -s -fno-asynchronous-unwind-tables -ffunction-sections -fdata-sections
           -Wl,--gc-sections -DBITNET_STATIC -DBITNET_NO_AVXVNNI -DBITNET_NO_AVX512 -DBITNET_NO_TL2
@@ -3125,23 +3125,6 @@ static void bitnet__pack_group(const bitnet__blocks *b, const uint8_t *w, size_t
                 bitnet__put_u32(to + 128 * i + 64, x & 0xaaaaaaaau);
             }
         }
-    }
-}
-
-/* Up to 16 rows, as pack_groups packs them. Rows past the last one repeat it. */
-static void bitnet__pack_groups(const bitnet__blocks *b, const uint8_t *w, int n, int rows,
-                                uint8_t *out) {
-    const size_t row_bytes = bitnet__blocks_bytes(b, n, 1);
-    const int words = b->group * b->bits / 32;
-    int g, i, r;
-    for (g = 0; g < n / b->group; g++, w += b->bytes) {
-        for (r = 0; r < BITNET__PACK_ROWS; r++) {
-            const uint8_t *block = w + (size_t)(r < rows ? r : rows - 1) * row_bytes;
-            memcpy(out + 2 * r, block + b->scale_at, 2);
-            for (i = 0; i < words; i++)
-                memcpy(out + BITNET__PACK_SCALES + 64 * i + 4 * r, block + b->codes_at + 4 * i, 4);
-        }
-        out += BITNET__PACK_BYTES(b->group, b->bits);
     }
 }
 
@@ -7502,11 +7485,11 @@ BITNET_API int bitnet_reply_next(bitnet_reply *r, const char **text, size_t *n,
    begin with its scale. An unused value, a code other than 0 where a row is filled up, and a last
    pack of rows that is not filled up with its last row, are refused.
 
-   Blocks with a scale each are read in place or packed, as the kernel table needs it (@kernels), and
-   TQ1_0 becomes TQ2_0 before. Q2_0 has 64 weights a block in ggml, and 128 in files of Bonsai's
-   publisher, with the same number; the room that the tensors have tells them apart. If all of them
-   are tiny, both fit, and q2_0_block must say it. TQ1_0 and TQ2_0 count as weights with one scale if
-   all their blocks have the same; then they are repacked as I2_S.
+   Blocks with a scale each are read in place or packed, as the kernel table needs it (@kernels); of
+   TQ1_0 blocks of TQ2_0 are made first. Q2_0 has 64 weights a block in ggml, and 128 in files of
+   Bonsai's publisher, with the same number; the room that the tensors have tells them apart. If all
+   are tiny, both fit, and q2_0_block must say it. TQ1_0 and TQ2_0 count as weights with one scale
+   if all their blocks have the same; then they are repacked as I2_S.
    ============================================================================================= */
 
 /* What unpacking found: the first invalid value. */

@@ -2999,20 +2999,20 @@ BITNET__INLINE BITNET__TARGET void BITNET__I(pack_words)(const uint8_t *p, size_
     }
 }
 
-/* 16 rows, or those that are left: a pack for each scale group. */
+/* 16 rows, or those that are left: a pack for each scale group. The last row is repeated. */
 static BITNET__TARGET void BITNET__I(pack_groups)(const bitnet__blocks *b, const uint8_t *w, int n,
                                                   int rows, uint8_t *out) {
     const size_t row_bytes = bitnet__blocks_bytes(b, n, 1);
     const int end = b->codes_at + b->group * b->bits / 8;
     int g, i, r;
-    if (rows < 16) {
-        bitnet__pack_groups(b, w, n, rows, out);
-        return;
-    }
     for (g = 0; g < n / b->group; g++, w += b->bytes) {
-        for (r = 0; r < 16; r++, out += 2) memcpy(out, w + b->scale_at + (size_t)r * row_bytes, 2);
-        for (i = b->codes_at; i < end; i += 16, out += 256)
+        for (r = 0; r < 16; r++, out += 2)
+            memcpy(out, w + b->scale_at + bitnet__clamp(r, rows) * row_bytes, 2);
+        for (i = b->codes_at; i < end && rows == 16; i += 16, out += 256)
             BITNET__I(pack_words)(w + i, row_bytes, out);
+        for (; i < end; i += 4)
+            for (r = 0; r < 16; r++, out += 4)
+                memcpy(out, w + i + bitnet__clamp(r, rows) * row_bytes, 4);
     }
 }
 #endif
