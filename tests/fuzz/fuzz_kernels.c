@@ -40,6 +40,19 @@ static uint8_t *kernels_pack(const bitnet_kernels *k, const kernels_call *a) {
     return 0;
 }
 
+/* 0: the table reads the blocks themselves. */
+static uint8_t *kernels_pack_groups(const bitnet_kernels *k, const kernels_call *a) {
+    const size_t row = bitnet__blocks_bytes(a->blocks, a->n, 1);
+    uint8_t *packed;
+    int r;
+    if (!k->pack_groups) return 0;
+    packed = (uint8_t *)gb_malloc((size_t)(a->rows + 15) / 16 * 16 * row);
+    for (r = 0; r < a->rows; r += 16)
+        k->pack_groups(a->blocks, a->w + (size_t)r * row, a->n,
+                       a->rows - r < 16 ? a->rows - r : 16, packed + (size_t)r * row);
+    return packed;
+}
+
 static void kernels_run(const bitnet_kernels *k, const kernels_call *a, kernels_results *r) {
     const size_t stride = (size_t)(a->rows + a->spare);
     uint8_t *packed = 0;
@@ -86,8 +99,11 @@ static void kernels_run(const bitnet_kernels *k, const kernels_call *a, kernels_
             break;
         case KERNELS_RMSNORM: k->rmsnorm(a->x, a->x + a->n, a->n, 1e-5f, r->y); break;
         case KERNELS_GROUPS:
-            k->dotrows_groups(&(bitnet__grouped){a->w, a->blocks, a->q, a->sums, a->x, a->n,
-                                                 a->rows, a->cols, a->flag, r->y, stride});
+            packed = kernels_pack_groups(k, a);
+            k->dotrows_groups(&(bitnet__grouped){packed ? packed : a->w, a->blocks, a->q, a->sums,
+                                                 a->x, a->n, a->rows, a->cols, a->flag, r->y,
+                                                 stride});
+            free(packed);
             break;
         case KERNELS_CACHED_KEYS:
             k->scores_i8(a->w, a->q, a->sums, a->n, a->rows, a->cols, r->y, stride);
