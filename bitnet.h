@@ -588,7 +588,7 @@ typedef struct bitnet_model_info {
                                     drawn in @kernels, each group with its scale */
     int32_t n_vocab, n_layers, dim, ffn_dim, n_heads, n_kv_heads, head_dim, ctx_train;
     const char *embed_type, *head_type;  /* F32, F16, BF16, Q8_0, Q6_K, Q5_K, Q4_K, Q3_K, Q2_K,
-                                            Q5_0, Q4_0, Q2_0, PQ2_0, TQ1_0 or TQ2_0; or "none" */
+                                            Q5_0, Q4_0, Q1_0, Q2_0, PQ2_0, TQ1_0, TQ2_0, "none" */
     uint64_t head_bytes;         /* of the output head, which may be the embedding */
     uint64_t n_params;           /* weights and norms; a head that is the embedding counts once */
     uint64_t file_bytes;
