@@ -1425,10 +1425,10 @@ BITNET__FN void bitnet__store_i_avx512vnni(void *p, __m512i v) { _mm512_storeu_s
 
 /* 16 bytes at each of four places, `apart` bytes from one to the next. */
 BITNET__FN __m512i bitnet__load_lanes_avx512vnni(const uint8_t *p, size_t apart) {
-    __m512i v = _mm512_castsi128_si512(bitnet__load128_avx2(p));
-    v = _mm512_inserti32x4(v, bitnet__load128_avx2(p + apart), 1);
-    v = _mm512_inserti32x4(v, bitnet__load128_avx2(p + 2 * apart), 2);
-    return _mm512_inserti32x4(v, bitnet__load128_avx2(p + 3 * apart), 3);
+    __m512i v = _mm512_castsi128_si512(bitnet__load128_avx512vnni(p));
+    v = _mm512_inserti32x4(v, bitnet__load128_avx512vnni(p + apart), 1);
+    v = _mm512_inserti32x4(v, bitnet__load128_avx512vnni(p + 2 * apart), 2);
+    return _mm512_inserti32x4(v, bitnet__load128_avx512vnni(p + 3 * apart), 3);
 }
 BITNET__FN __m512i bitnet__no_pair_avx512vnni(void) { return _mm512_setzero_si512(); }
 
