@@ -772,14 +772,15 @@ BITNET__FN void bitnet__k_steps_avx2(const __m256i (*panel)[2], int k_steps,
 BITNET__FN void bitnet__group_avx2(const uint8_t *w, const int8_t *q, int n, int group,
                                    const int bits, __m256i (*dots)[2], const int tile_cols) {
     const __m256i ones = _mm256_set1_epi16(1);
+    const int in_byte = 8 / bits;
     __m256i partial[4][2], w0, w1;
     int c, i, s;
     BITNET__UNROLL for (c = 0; c < tile_cols; c++)
         partial[c][0] = partial[c][1] = _mm256_setzero_si256();
-    for (i = 0; i < group; i += 32 / bits, w += 64, q += 32 / bits) {
+    for (i = 0; i < group; i += 4 * in_byte, w += 64, q += 4 * in_byte) {
         const __m256i v0 = bitnet__load256_avx2(w), v1 = bitnet__load256_avx2(w + 32);
         BITNET__STREAM(w);
-        BITNET__UNROLL for (s = 0; s < 8 / bits; s++) {
+        BITNET__UNROLL for (s = 0; s < in_byte; s++) {
             w0 = bitnet__pack_codes_avx2(v0, s, bits);
             w1 = bitnet__pack_codes_avx2(v1, s, bits);
             BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
@@ -2760,7 +2761,7 @@ BITNET__INLINE BITNET__TARGET void BITNET__I(group)(
     const uint8_t *w, const int8_t *q, int n, int group, const int bits,
     BITNET__V(i32) (*dots)[16 / BITNET__V(lanes)], const int tile_cols) {
     enum { halves = 16 / BITNET__V(lanes) };
-    const int chains = halves * tile_cols < 3 ? 4 : 3 - halves;
+    const int chains = halves * tile_cols < 3 ? 4 : 3 - halves, in_byte = 8 / bits;
     BITNET__V(i32) sum[BITNET__I(group_cols)][halves][4], v[halves];
     int c, h, i, s;
     BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
@@ -2768,10 +2769,10 @@ BITNET__INLINE BITNET__TARGET void BITNET__I(group)(
             BITNET__UNROLL for (s = 0; s < chains; s++) sum[c][h][s] = BITNET__V(splat_i32)(0);
         }
     }
-    for (i = 0; i < group; i += 32 / bits, w += 64, q += 32 / bits) {
+    for (i = 0; i < group; i += 4 * in_byte, w += 64, q += 4 * in_byte) {
         BITNET__STREAM(w);
         BITNET__UNROLL for (h = 0; h < halves; h++) v[h] = BITNET__V(load_i)(w + 64 / halves * h);
-        BITNET__UNROLL for (s = 0; s < 8 / bits; s++) {
+        BITNET__UNROLL for (s = 0; s < in_byte; s++) {
             BITNET__V(i32) codes[halves];
             BITNET__UNROLL for (h = 0; h < halves; h++)
                 codes[h] = BITNET__V(pack_codes)(v[h], s, bits);
@@ -2840,12 +2841,13 @@ enum { BITNET__I(group_wide) = 16 * BITNET__I(panel_cols) };       /* columns at
 BITNET__INLINE BITNET__TARGET void BITNET__I(unpack_group)(const uint8_t *const *w, int group,
                                                            const int bits,
                                                            BITNET__V(i32) (*panel)[2]) {
+    const int in_byte = 8 / bits;          /* codes */
     int i, h, s;
-    for (i = 0; i < group * bits / 32; i++, panel += 8 / bits) {
+    for (i = 0; i < group / (4 * in_byte); i++, panel += in_byte) {
         BITNET__UNROLL for (h = 0; h < 2; h++) {
             const BITNET__V(i32) v = BITNET__V(load_i)(w[h] + 64 * i);
             BITNET__STREAM(w[h] + 64 * i);
-            BITNET__UNROLL for (s = 0; s < 8 / bits; s++)
+            BITNET__UNROLL for (s = 0; s < in_byte; s++)
                 panel[s][h] = BITNET__V(pack_codes)(v, s, bits);
         }
     }
