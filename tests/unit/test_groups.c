@@ -1,7 +1,8 @@
-/* Ternary weights with a scale per group, of 64, 128 or 256: Q2_0 in both kinds, TQ1_0 and TQ2_0
-   whose blocks differ; ternary embeddings and heads; and what else such models bring along: YaRN,
-   and qwen3 without norms in front of each layer. Models s64, s128 and s128p of BITNET_TEST_DATA
-   come from an independent program, with reference results in float64; others are built here. */
+/* Ternary weights with a scale per group, of 64, 128 or 256: Q1_0, Q2_0 in both kinds, TQ1_0 and
+   TQ2_0 whose blocks differ; ternary embeddings and heads; and what else such models bring along:
+   YaRN, and qwen3 without norms in front of each layer. Models s64, s128 and s128p of
+   BITNET_TEST_DATA come from an independent program, with reference results in float64; others are
+   built here. */
 
 #include "gguf_helpers.h"
 #include "model_helpers.h"
@@ -273,12 +274,19 @@ static void test_s_sequences(void) {
 
 /* ---- one product, from the definition ---- */
 
-enum { W_RANDOM, W_PLUS, W_MINUS, W_KINDS };
+enum { W_RANDOM, W_PLUS, W_MINUS, W_TWO, W_KINDS };
 enum { D_RANDOM, D_TINY, D_ZERO, D_MINUS, D_LARGE, D_KINDS };
 enum { Q_RANDOM, Q_127, Q_MINUS_128, Q_KINDS };
 
 static int8_t product_weight(uint64_t *seed, int kind) {
-    return (int8_t)(kind == W_PLUS ? 1 : kind == W_MINUS ? -1 : (int)(gb_random(seed) % 3) - 1);
+    return (int8_t)(kind == W_PLUS ? 1 : kind == W_MINUS ? -1 : kind == W_TWO ? 2
+                                                              : (int)(gb_random(seed) % 3) - 1);
+}
+
+/* A weight that the type can hold: Q1_0 has no 0, and only Q2_0 has +2. */
+static int8_t stored_weight(uint32_t type, int8_t w) {
+    const int two = type == IMP_Q2 || type == IMP_PQ2;
+    return (type == IMP_Q1 && w == 0) || (w == 2 && !two) ? 1 : w;
 }
 
 /* A scale that F16 holds: any, subnormal, 0 or -0, negative, the largest. */
@@ -328,7 +336,7 @@ static int check_product(const product *p, uint64_t seed) {
     bitnet__unpacked u;
     size_t size, i;
     int r, c, k, ok;
-    for (i = 0; i < n_weights; i++) w[i] = product_weight(&seed, p->w);
+    for (i = 0; i < n_weights; i++) w[i] = stored_weight(p->type, product_weight(&seed, p->w));
     for (r = 0; r < p->rows * groups; r++) d[r] = product_scale(&seed, p->d);
     for (c = 0; c < p->cols * groups; c++) {
         steps[c] = (float)gb_uniform(&seed, 1e-3, 1.0);
@@ -381,10 +389,10 @@ static int check_product(const product *p, uint64_t seed) {
 }
 
 static void test_products(void) {
-    static const uint32_t types[] = {IMP_Q2, IMP_PQ2, IMP_TQ1, IMP_TQ2};
+    static const uint32_t types[] = {IMP_Q2, IMP_PQ2, IMP_TQ1, IMP_TQ2, IMP_Q1};
     static const int row_counts[] = {1, 15, 16, 17, 33, 70};
     int i, kind, turn = 0;
-    for (i = 0; i < 4; i++) {
+    for (i = 0; i < 5; i++) {
         const int group = imp_shape_of(types[i]).weights;
         for (kind = 0; kind < W_KINDS * D_KINDS * Q_KINDS; kind++, turn++) {
             const product p = {types[i], group * (1 + turn % 5), row_counts[turn % 6], 1 + turn % 4,
@@ -397,19 +405,20 @@ static void test_products(void) {
 
 /* Rows as codes and as floats. */
 static void test_floats(void) {
-    static const uint32_t types[] = {IMP_Q2, IMP_PQ2, IMP_TQ1, IMP_TQ2};
+    static const uint32_t types[] = {IMP_Q2, IMP_PQ2, IMP_TQ1, IMP_TQ2, IMP_Q1};
     enum { N = 768, ROWS = 19 };
     static int8_t w[N * ROWS], codes[N * ROWS];
     static float d[N * ROWS / 64], got[N * ROWS];
     int i, k, bad;
     uint64_t seed = 5;
-    for (i = 0; i < 4; i++) {
+    for (i = 0; i < 5; i++) {
         const int group = imp_shape_of(types[i]).weights;
         bitnet_ternary t = {types[i], N, ROWS, BITNET_I2S_128, {0, 0, 0}};
         bitnet_error err = {BITNET_OK, "", {0}};
         uint8_t *data;
         size_t size;
-        for (k = 0; k < N * ROWS; k++) w[k] = product_weight(&seed, W_RANDOM);
+        for (k = 0; k < N * ROWS; k++)
+            w[k] = stored_weight(types[i], product_weight(&seed, W_RANDOM));
         for (k = 0; k < N * ROWS / group; k++) d[k] = product_scale(&seed, k % D_KINDS);
         data = imp_blocks(types[i], w, N * ROWS, d, &size);
         CHECK(!bitnet_ternary_unpack(&t, data, 0, ROWS, codes, &err) &&
@@ -446,7 +455,7 @@ static uint8_t *vocab_matrix(const gb_model *g, uint32_t type, uint64_t seed, gb
     for (i = 0; i < n / (size_t)group; i++)
         l->scales[i] = imp_cut((float)gb_uniform(&seed, 0.02, 0.06));
     for (i = 0; i < n; i++) {
-        l->w[i] = product_weight(&seed, W_RANDOM);
+        l->w[i] = stored_weight(type, product_weight(&seed, W_RANDOM));
         (*floats)[i] = (float)l->w[i] * l->scales[i / (size_t)group];
     }
     return imp_blocks(type, l->w, n, l->scales, size);
@@ -1065,7 +1074,8 @@ static void test_heads(void) {
     static const uint32_t cases[][3] = {
         {IMP_Q2, IMP_Q2, 0}, {IMP_PQ2, IMP_TQ1, 0}, {IMP_Q2, IMP_Q2, IMP_Q2},
         {IMP_PQ2, IMP_Q2, IMP_PQ2}, {IMP_I2S, IMP_TQ2, 0}, {IMP_I2S, GB_TENSOR_F16, IMP_TQ1},
-        {IMP_Q2, GB_TENSOR_F16, 0}, {IMP_Q2, IMP_PQ2, GB_TENSOR_F16}, {IMP_TQ2, IMP_Q2, IMP_TQ2}
+        {IMP_Q2, GB_TENSOR_F16, 0}, {IMP_Q2, IMP_PQ2, GB_TENSOR_F16}, {IMP_TQ2, IMP_Q2, IMP_TQ2},
+        {IMP_I2S, IMP_Q1, 0}, {IMP_PQ2, IMP_TQ1, IMP_Q1}
     };
     size_t i;
     for (i = 0; i < sizeof cases / sizeof cases[0]; i++)
