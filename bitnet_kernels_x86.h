@@ -768,7 +768,10 @@ BITNET__FN void bitnet__k_steps_avx2(const __m256i (*panel)[2], int k_steps,
 
 #ifndef BITNET_NO_GROUPS
 /* A scale group of a row pack with some columns, all of it in int16. A k-step has 8 sums, 2 vectors
-   of codes as they lie, 2 of codes, 1 of activations, 2 of products and a mask. */
+   of codes as they lie, 2 of codes, 1 of activations, 2 of products and a mask.
+
+   Bound: an int16 gets group / 2 products of at most 128 times a code: with codes up to 2 and 256
+   weights -32768 to 32512, with codes up to 3 and 128 weights 24576 either way. */
 BITNET__FN void bitnet__group_avx2(const uint8_t *w, const int8_t *q, int n, int group,
                                    const int bits, __m256i (*dots)[2], const int tile_cols) {
     const __m256i ones = _mm256_set1_epi16(1);
