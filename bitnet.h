@@ -3057,8 +3057,6 @@ enum {
     BITNET__MAX_PACK = BITNET__PACK_SCALES + 4 * 256   /* of a pack; a group has 256 weights */
 };
 
-#define BITNET__PACK_BYTES(group, bits) (BITNET__PACK_SCALES + 2 * (bits) * (group))
-
 /* The bytes of `rows` rows of n weights. Packed ones take as many as whole packs of rows. */
 static size_t bitnet__blocks_bytes(const bitnet__blocks *b, int n, int rows) {
     return (size_t)rows * (size_t)(n / b->group) * (size_t)b->bytes;
@@ -8583,25 +8581,17 @@ static int bitnet__repack_blocks(const bitnet_ternary *t, const uint8_t *data, i
     return 1;
 }
 
-/* The scale, F16 bits, of the group that begins at a column of a row. */
-static uint16_t bitnet__group_scale(const bitnet__linear *l, int32_t row, int32_t column) {
+/* A part of the group that begins at a column of a row: word -1 is its scale, F16 bits; the others
+   are the words of its codes. */
+static uint32_t bitnet__group_part(const bitnet__linear *l, int32_t row, int32_t column, int word) {
     const bitnet__blocks *b = l->blocks;
     const int32_t lane = l->in_packs ? row % BITNET__PACK_ROWS : 0;
     const size_t at = (size_t)(column / b->group) * (size_t)b->bytes;
-    const uint8_t *w = l->w + bitnet__blocks_bytes(b, l->n_in, row - lane);
-    return bitnet__get_u16(l->in_packs ? w + BITNET__PACK_ROWS * at + 2 * lane
-                                       : w + at + b->scale_at);
-}
-
-/* Word number i of that group's codes. */
-static uint32_t bitnet__group_word(const bitnet__linear *l, int32_t row, int32_t column, int i) {
-    const bitnet__blocks *b = l->blocks;
-    const int32_t lane = l->in_packs ? row % BITNET__PACK_ROWS : 0;
-    const size_t at = (size_t)(column / b->group) * (size_t)b->bytes;
-    const uint8_t *w = l->w + bitnet__blocks_bytes(b, l->n_in, row - lane);
-    return bitnet__get_u32(l->in_packs ? w + BITNET__PACK_ROWS * at + BITNET__PACK_SCALES + 64 * i +
-                                         4 * lane
-                                       : w + at + b->codes_at + 4 * i);
+    const uint8_t *p = l->w + bitnet__blocks_bytes(b, l->n_in, row - lane);
+    p += l->in_packs ? BITNET__PACK_ROWS * at : at;
+    if (word < 0) return bitnet__get_u16(p + (l->in_packs ? 2 * lane : b->scale_at));
+    return bitnet__get_u32(p + (l->in_packs ? BITNET__PACK_SCALES + 64 * word + 4 * lane
+                                            : b->codes_at + 4 * word));
 }
 
 /* Unpacks a row of a matrix with scale groups to floats. */
@@ -8614,9 +8604,9 @@ static void bitnet__groups_row(const bitnet__linear *l, int32_t row, float *out)
     for (i = 0; i < b->group; i++) number[i] = (int8_t)(i < 128 ? i : i - 256);
     b->order(number, b->group, order);
     for (k = 0; k < l->n_in; k += b->group, out += b->group) {
-        const float d = bitnet__f16_to_f32(bitnet__group_scale(l, row, k));
+        const float d = bitnet__f16_to_f32((uint16_t)bitnet__group_part(l, row, k, -1));
         for (i = 0; i < b->group; i += n) {
-            const uint32_t x = bitnet__group_word(l, row, k, i / n);
+            const uint32_t x = bitnet__group_part(l, row, k, i / n);
             for (j = 0; j < n; j++)    /* activation i + j meets byte j % 4 of the word */
                 out[(uint8_t)order[i + j]] =
                     d * (float)(b->bits == 2 ? (int)(x >> (j % 4 * 8 + j / 4 * 2) & 3) - 1
@@ -11610,7 +11600,7 @@ static uint64_t bitnet__hash_groups(uint64_t h, const bitnet__linear *l) {
     int32_t k, r;
     for (k = 0; bitnet__has_groups(l) && k < l->n_in; k += l->group) {
         for (r = 0; r < 16 && r < l->n_out; r++)
-            bitnet__put_u16(scales + 2 * r, bitnet__group_scale(l, r, k));
+            bitnet__put_u16(scales + 2 * r, bitnet__group_part(l, r, k, -1));
         h = bitnet__hash(h, scales, sizeof scales);
     }
     return h;

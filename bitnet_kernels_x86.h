@@ -89,6 +89,7 @@
   #error "bitnet_kernels_x86.h and bitnet.h are of different releases"
 #endif
 #define BITNET__HAVE_SIMD
+#define BITNET__PACK_BYTES(group, bits) (BITNET__PACK_SCALES + 2 * (bits) * (group))
 #define BITNET__PACKS_avx2 bitnet__pack_groups_avx2
 #define BITNET__PACKS_avxvnni bitnet__pack_groups_avxvnni
 #define BITNET__PACKS_avx512vnni bitnet__pack_groups_avx512vnni

@@ -343,10 +343,10 @@ static int listen_at(const char *path) {
     return -1;
 }
 
-/* When libmicrohttpd has taken 128 events of epoll at once, it waits for another one before it
-   looks at them (0.9.75), maybe until the idle timeout. A connection that has ended already is one.
-   With poll() it would look at all, but a stream beside 9000 idle connections would take 6 s, not
-   0.4. */
+/* When epoll gives libmicrohttpd 128 events at once, it waits for another event before it looks at
+   them (0.9.75), perhaps until the idle timeout. This adds a connection that has already ended,
+   which is such an event. With poll() the library would look at all of them, but then a stream
+   beside 9000 idle connections takes 6 s, not 0.4. */
 void http_wake(void) {
     struct sockaddr a;
     int pair[2];
