@@ -571,6 +571,9 @@ typedef struct bitnet_model_params {
                                     them, with weights or without. The model has no contexts */
     int32_t prefault;            /* 1: loading reads all of a mapped file, so that the first text
                                     does not wait for the disk; progress_fn is called meanwhile */
+    int32_t in_place;            /* 1: weights with a scale per block stay where the file is mapped,
+                                    which x86 would pack into as much memory. One text at a time is
+                                    written about as fast, several at a time slower */
     uint64_t reserved[6];
 } bitnet_model_params;
 
@@ -1445,7 +1448,7 @@ BITNET_API bitnet_result bitnet_floats_unpack(uint32_t type, const uint8_t *data
    guard below, for programs that call kernels to test them: with BITNET__IMPLEMENTED they see it
    and link the rest. */
 #ifndef BITNET__KERNEL_ABI
-#define BITNET__KERNEL_ABI 10
+#define BITNET__KERNEL_ABI 11
 
 /* CPU features, as bits of bitnet_kernels.needs. The operating system must support them too. */
 typedef enum bitnet_cpu_features {
@@ -1485,7 +1488,7 @@ typedef struct bitnet__blocks {
 /* The same for weights with a scale d per group: out = sum over the groups g, in order, of
    dot * (d * scale), or with add out += that. */
 typedef struct bitnet__grouped {
-    const uint8_t *w;                  /* [rows][n / group] blocks, or what pack_groups made */
+    const uint8_t *w;                  /* [rows][n / group] blocks */
     const bitnet__blocks *blocks;
     const int8_t *q;                   /* [cols][n], each group in the order of the blocks */
     const int32_t *sums;               /* [cols][n / group], of a group's q */
@@ -1493,6 +1496,7 @@ typedef struct bitnet__grouped {
     int n, rows, cols, add;
     float *out;
     size_t stride;
+    int packed;                        /* 1: w is what pack_groups made */
 } bitnet__grouped;
 
 /* Every entry gives the same bits as the scalar table's for any input (where that is a NaN, any
@@ -1525,7 +1529,7 @@ struct bitnet_kernels {
        multiple of group, at most 2^20. With BITNET_NO_GROUPS: 0. */
     void (*dotrows_groups)(const bitnet__grouped *d);
     /* Packs up to 16 rows for dotrows_groups when a model is loaded: as drawn in @kernels, in the
-       bytes of 16 rows. 0: it reads blocks as files have them. */
+       bytes of 16 rows. 0: the table reads only blocks as files have them. */
     void (*pack_groups)(const bitnet__blocks *b, const uint8_t *w, int n, int rows, uint8_t *out);
     /* out = sum over i of w[i] * x[i] in the order under DETERMINISM; w is little-endian. */
     void (*dotrows_f32)(const uint8_t *w, const float *x, int n, int rows, int cols,
@@ -3024,10 +3028,10 @@ static size_t bitnet__tl2_bytes(int count) { return 64 * (size_t)(count + (count
        scales    [16]                      F16, of 16 rows
        codes     [words of a block][16]    a word of each row, then the next word
 
-   Some tables read the blocks of a file in place, and make such packs in the L1 cache, or do
-   without for one column: on ARM and in WebAssembly, where memory is short. The tables of x86 have
-   pack_groups, which packs a matrix when a model is loaded, into as many bytes: on two cores of a
-   Zen 4 they write 1.8 times as fast as when they read blocks in place.
+   All tables read the blocks of a file in place: they make such packs in a cache, or do without for
+   one column. The tables of x86 also have pack_groups, which packs a matrix when a model is loaded,
+   into as many bytes. From packs they multiply few columns up to twice as fast; one column then
+   mostly waits for memory either way. The caller chooses, by in_place.
 
    So 4 bytes of a row, shifted and masked, meet 4 neighbouring activations: word i, shifted by 2 t,
    meets 16 i + 4 t + b with byte b. Which weights these are depends on the type, so the activations
@@ -3078,6 +3082,7 @@ BITNET__INLINE bitnet__grouped bitnet__grouped_from(const bitnet__grouped *x, in
     patch.add = x->add;
     patch.out = x->out + (size_t)c * x->stride + (size_t)r;
     patch.stride = x->stride;
+    patch.packed = x->packed;
     return patch;
 }
 
@@ -10255,11 +10260,12 @@ typedef struct bitnet__packing {
 
 /* The plan for a matrix, which is decided here and nowhere else. A table with pack reads what pack
    makes, a table without it rows of I2_S. But blocks are alike for all tables. */
-static bitnet__plan bitnet__choose_plan(const bitnet_kernels *k, const bitnet__linear *l) {
+static bitnet__plan bitnet__choose_plan(const bitnet_model *m, const bitnet__linear *l) {
+    const bitnet_kernels *k = &m->kernels;
     const bitnet_ternary *t = &l->file;
     const int padded = t->n != l->n_in;
     if (bitnet__has_groups(l))
-        return k->pack_groups ? BITNET__TO_PACKS
+        return k->pack_groups && !m->params.in_place ? BITNET__TO_PACKS
                : bitnet__type_info(t->type)->bytes == l->blocks->bytes ? BITNET__AS_IT_IS
                                                                        : BITNET__TO_BLOCKS;
     if (t->type == BITNET_TENSOR_TL2_R16 && bitnet__reads_tl2_r16(k) && !padded)
@@ -10272,7 +10278,7 @@ static bitnet__plan bitnet__choose_plan(const bitnet_kernels *k, const bitnet__l
 /* The bytes of a layer's first rows, as kernels read them. */
 static size_t bitnet__linear_bytes(const bitnet_kernels *k, const bitnet__linear *l, int32_t rows) {
     if (!bitnet__has_groups(l)) return k->packed_bytes(l->n_in, rows);
-    if (k->pack_groups) rows = (rows + 15) / BITNET__PACK_ROWS * BITNET__PACK_ROWS;
+    if (l->plan == BITNET__TO_PACKS) rows = (rows + 15) / BITNET__PACK_ROWS * BITNET__PACK_ROWS;
     return bitnet__blocks_bytes(l->blocks, l->n_in, rows);
 }
 
@@ -10484,7 +10490,7 @@ static bitnet_result bitnet__pack_layer(bitnet_model *m, int32_t i, bitnet_error
     p.unit = kernels->pack_rows > 64 ? kernels->pack_rows : 64;
     for (k = 0; k < n; k++) {
         bitnet__linear *l = &linear[k];
-        l->plan = bitnet__choose_plan(kernels, l);
+        l->plan = bitnet__choose_plan(m, l);
         weights += (uint64_t)l->file.n * (uint64_t)l->file.rows;
         if (l->plan == BITNET__AS_IT_IS) continue;
         total += bitnet__linear_bytes(kernels, l, l->n_out) + 63;
@@ -13041,6 +13047,7 @@ static void bitnet__group_products(const bitnet_ctx *c, const bitnet__product *x
     d.add = add;
     d.out = out;
     d.stride = out_stride;
+    d.packed = l->in_packs;
     c->k.dotrows_groups(&d);
 }
 
@@ -17543,7 +17550,7 @@ static const bitnet__test_shape bitnet__test_shapes[] = {
     {BITNET__TEST_GROUPS, 256, 37, 40, 1, 0}, {BITNET__TEST_GROUPS, 768, 70, 13, 3, 0},
     {BITNET__TEST_GROUPS, 512, 33, 150, 149, 0},       /* more columns than panels take at once */
     {BITNET__TEST_GROUPS, 256, 658, 17, 327, 0}, {BITNET__TEST_GROUPS, 256, 530, 2, 263, 0},
-    {BITNET__TEST_GROUPS, 8448, 17, 2, 1, 0},          /* runs of tiles */
+    {BITNET__TEST_GROUPS, 8448, 17, 2, 1, 0},          /* runs of tiles, and of units */
     {BITNET__TEST_KEYS, 4, 64, 5, 1, 0}, {BITNET__TEST_KEYS, 100, 192, 13, 1, 0},
     {BITNET__TEST_KEYS, 256, 192, 13, 1, 0}, {BITNET__TEST_KEYS, 128, 128, 20, 7, 0},
     {BITNET__TEST_VALUES, 36, 128, 5, 1, 0}, {BITNET__TEST_VALUES, 112, 192, 13, 1, 0},
@@ -17556,7 +17563,7 @@ typedef struct bitnet__test_entry {
     const char *name;
     size_t offset;                     /* in bitnet_kernels */
     int kind, type;                    /* of a matrix of floats, or of blocks */
-    int round13;                       /* columns have 13 significant bits */
+    int form;                          /* 1: columns have 13 significant bits; of blocks: packed */
 } bitnet__test_entry;
 
 #define BITNET__ENTRY(name) #name, offsetof(bitnet_kernels, name)
@@ -17565,9 +17572,13 @@ static const bitnet__test_entry bitnet__test_entries[] = {
     {BITNET__ENTRY(dotrows_i2s), BITNET__TEST_TERNARY, 0, 0},
     {BITNET__ENTRY(dotrows_u4), BITNET__TEST_U4, 0, 0},
     {BITNET__ENTRY(dotrows_groups), BITNET__TEST_GROUPS, BITNET_TENSOR_Q2_0, 0},
+    {BITNET__ENTRY(dotrows_groups), BITNET__TEST_GROUPS, BITNET_TENSOR_Q2_0, 1},
     {BITNET__ENTRY(dotrows_groups), BITNET__TEST_GROUPS, BITNET_TENSOR_Q1_0, 0},
+    {BITNET__ENTRY(dotrows_groups), BITNET__TEST_GROUPS, BITNET_TENSOR_Q1_0, 1},
     {BITNET__ENTRY(dotrows_groups), BITNET__TEST_GROUPS, BITNET_TENSOR_PQ2_0, 0},
+    {BITNET__ENTRY(dotrows_groups), BITNET__TEST_GROUPS, BITNET_TENSOR_PQ2_0, 1},
     {BITNET__ENTRY(dotrows_groups), BITNET__TEST_GROUPS, BITNET_TENSOR_TQ2_0, 0},
+    {BITNET__ENTRY(dotrows_groups), BITNET__TEST_GROUPS, BITNET_TENSOR_TQ2_0, 1},
     {BITNET__ENTRY(scores_i8), BITNET__TEST_KEYS, 0, 0},
     {BITNET__ENTRY(sumrows_i8), BITNET__TEST_VALUES, 0, 0},
     {BITNET__ENTRY(dotrows_f32), BITNET__TEST_DOT, BITNET_TENSOR_F32, 0},
@@ -17704,7 +17715,7 @@ static void bitnet__test_fill_floats(bitnet__selftest *t) {
     const int stride = (int)t->w_stride, columns = t->cols * (int)t->x_stride;
     int r, i;
     bitnet__test_floats(t, t->x, columns, 0);
-    for (i = 0; i < columns && t->entry->round13; i++) t->x[i] = bitnet__to_f13(t->x[i]);
+    for (i = 0; i < columns && t->entry->form; i++) t->x[i] = bitnet__to_f13(t->x[i]);
     bitnet__test_floats(t, t->got, t->rows * stride, 0);
     for (i = 0; i < t->rows * stride; i++) {
         uint32_t bits = bitnet__float_bits(t->got[i]);
@@ -17728,13 +17739,12 @@ static int bitnet__test_same(const float *a, const float *b, size_t n, int float
     return 1;
 }
 
-/* What the table's dotrows_groups reads of blocks at w. */
+/* What dotrows_groups of a table with pack_groups reads of blocks at w. */
 static const uint8_t *bitnet__test_pack_groups(const bitnet__selftest *t, const bitnet_kernels *k,
                                                const uint8_t *w) {
     const bitnet__blocks *b = bitnet__test_blocks(t);
     const size_t row = bitnet__blocks_bytes(b, t->n, 1);
     int r;
-    if (!k->pack_groups) return w;
     for (r = 0; r < t->rows; r += BITNET__PACK_ROWS)
         k->pack_groups(b, w + (size_t)r * row, t->n, bitnet__min(t->rows - r, BITNET__PACK_ROWS),
                        t->packed + (size_t)r * row);
@@ -17768,9 +17778,10 @@ static void bitnet__test_multiply(const bitnet__selftest *t, const bitnet_kernel
     } else if (t->entry->kind == BITNET__TEST_GROUPS) {
         const bitnet__blocks *b = bitnet__test_blocks(t);
         const int at = from * (t->n / b->group);
-        const bitnet__grouped d = {bitnet__test_pack_groups(t, k, w), b, q, t->sums + at,
-                                   t->scales + at, t->n, t->rows, t->cols, t->n > 256,
-                                   (float *)out, t->stride};
+        const int packed = t->entry->form && k->pack_groups;
+        const bitnet__grouped d = {packed ? bitnet__test_pack_groups(t, k, w) : w, b, q,
+                                   t->sums + at, t->scales + at, t->n, t->rows, t->cols,
+                                   t->n > 256, (float *)out, t->stride, packed};
         f.groups(&d);
     } else if (t->entry->kind == BITNET__TEST_KEYS)
         f.keys(w, q, t->sums + from, t->n, t->rows, t->cols, (float *)out, t->stride);
@@ -17910,6 +17921,8 @@ static int bitnet__test_is_scalar(const bitnet__selftest *t, size_t offset) {
 
 /* 1 if the entry needs no test, because it is the scalar one, or one that was tested before it. */
 static int bitnet__test_is_known(const bitnet__selftest *t) {
+    const int packed = t->entry->kind == BITNET__TEST_GROUPS && t->entry->form;
+    if (packed && !t->k.pack_groups) return 1;
     return !t->packs && (bitnet__test_is_scalar(t, t->entry->offset) ||
                          (t->entry->offset == offsetof(bitnet_kernels, dotrows_i2s) &&
                           t->k.dotrows_i2s == t->k.dotrows_ternary));

@@ -85,7 +85,7 @@
 
 #ifndef BITNET__ISA
 
-#if BITNET__KERNEL_ABI != 10
+#if BITNET__KERNEL_ABI != 11
   #error "bitnet_kernels_x86.h and bitnet.h are of different releases"
 #endif
 #define BITNET__HAVE_SIMD
@@ -639,6 +639,28 @@ BITNET__FN __m256i bitnet__load_lanes_avx2(const uint8_t *p, size_t apart) {
                                    bitnet__load128_avx2(p + apart), 1);
 }
 
+/* 32 bytes at at[0] + offset, or 16 there and at at[1] + offset. */
+BITNET__FN __m256i bitnet__load_parts_avx2(const uint8_t *const *at, size_t offset,
+                                           const int bytes) {
+    if (bytes == 32) return bitnet__load256_avx2(at[0] + offset);
+    return _mm256_inserti128_si256(_mm256_castsi128_si256(bitnet__load128_avx2(at[0] + offset)),
+                                   bitnet__load128_avx2(at[1] + offset), 1);
+}
+
+/* The sums of pairs of lanes of two vectors, in order of lanes within 128 bits: a, a, b, b. A sum
+   fits int16. */
+BITNET__FN __m256i bitnet__pair_sums_avx2(__m256i a, __m256i b) {
+    return _mm256_madd_epi16(_mm256_packs_epi32(a, b), _mm256_set1_epi16(1));
+}
+
+/* The sums of a block's lanes of 128 bits: v[0] has them all, or the first 4 blocks, and v[1] the
+   others. */
+BITNET__FN __m256i bitnet__fold_lanes_avx2(const __m256i *v, const int count) {
+    if (count == 1) return v[0];
+    return _mm256_add_epi32(_mm256_permute2x128_si256(v[0], v[1], 0x20),
+                            _mm256_permute2x128_si256(v[0], v[1], 0x31));
+}
+
 /* 4 activations in all lanes. */
 BITNET__FN __m256i bitnet__repeat4_avx2(const int8_t *q) {
     int32_t four;
@@ -812,6 +834,16 @@ BITNET__FN bitnet__v16_avx2 bitnet__minus_avx2(const __m256i *dots, int32_t less
     y.hi = _mm256_cvtepi32_ps(_mm256_sub_epi32(dots[1], v));
     return y;
 }
+
+/* 16 integers as floats, each minus its less. */
+BITNET__FN bitnet__v16_avx2 bitnet__minus_each_avx2(const __m256i *dots, const int32_t *less) {
+    bitnet__v16_avx2 y;
+    y.lo = _mm256_cvtepi32_ps(_mm256_sub_epi32(dots[0], bitnet__load256_avx2(less)));
+    y.hi = _mm256_cvtepi32_ps(_mm256_sub_epi32(dots[1], bitnet__load256_avx2(less + 8)));
+    return y;
+}
+
+BITNET__FN __m256i bitnet__down6_avx2(__m256i v) { return _mm256_srai_epi32(v, 6); }
 
 BITNET__FN __m256i bitnet__products_avx2(__m256i sum, __m256i w, __m256i a) {
     const __m256i pairs = _mm256_maddubs_epi16(w, a);
@@ -1435,6 +1467,45 @@ BITNET__FN __m512i bitnet__load_lanes_avx512vnni(const uint8_t *p, size_t apart)
     v = _mm512_inserti32x4(v, bitnet__load128_avx512vnni(p + 2 * apart), 2);
     return _mm512_inserti32x4(v, bitnet__load128_avx512vnni(p + 3 * apart), 3);
 }
+/* 64 bytes at at[0] + offset, or 32 there and at at[1] + offset, or 16 at each of four. */
+BITNET__FN __m512i bitnet__load_parts_avx512vnni(const uint8_t *const *at, size_t offset,
+                                                 const int bytes) {
+    __m512i v;
+    if (bytes == 64) return _mm512_loadu_si512(at[0] + offset);
+    if (bytes == 32)
+        return _mm512_inserti64x4(
+            _mm512_castsi256_si512(bitnet__load256_avx512vnni(at[0] + offset)),
+            bitnet__load256_avx512vnni(at[1] + offset), 1);
+    v = _mm512_castsi128_si512(bitnet__load128_avx512vnni(at[0] + offset));
+    v = _mm512_inserti32x4(v, bitnet__load128_avx512vnni(at[1] + offset), 1);
+    v = _mm512_inserti32x4(v, bitnet__load128_avx512vnni(at[2] + offset), 2);
+    return _mm512_inserti32x4(v, bitnet__load128_avx512vnni(at[3] + offset), 3);
+}
+
+BITNET__FN __m512i bitnet__pair_sums_avx512vnni(__m512i a, __m512i b) {
+    return _mm512_madd_epi16(_mm512_packs_epi32(a, b), _mm512_set1_epi16(1));
+}
+
+/* The sums of a block's lanes of 128 bits: v[i] has blocks 4 i to 4 i + 3 in four lanes, or, if
+   count is 2, blocks 8 i to 8 i + 7 in two, or v[0] all in one. */
+BITNET__FN __m512i bitnet__fold_lanes_avx512vnni(const __m512i *v, const int count) {
+    __m512i a = v[0], b = v[count > 1];
+    if (count == 1) return a;
+    if (count == 4) {
+        a = _mm512_add_epi32(_mm512_shuffle_i32x4(v[0], v[1], 0x44),
+                             _mm512_shuffle_i32x4(v[0], v[1], 0xee));
+        b = _mm512_add_epi32(_mm512_shuffle_i32x4(v[2], v[count - 1], 0x44),
+                             _mm512_shuffle_i32x4(v[2], v[count - 1], 0xee));
+    }
+    return _mm512_add_epi32(_mm512_shuffle_i32x4(a, b, 0x88), _mm512_shuffle_i32x4(a, b, 0xdd));
+}
+
+/* 16 integers as floats, each minus its less. */
+BITNET__FN __m512 bitnet__minus_each_avx512vnni(const __m512i *dots, const int32_t *less) {
+    return _mm512_cvtepi32_ps(_mm512_sub_epi32(*dots, _mm512_loadu_si512(less)));
+}
+
+BITNET__FN __m512i bitnet__down6_avx512vnni(__m512i v) { return _mm512_srai_epi32(v, 6); }
 BITNET__FN __m512i bitnet__no_pair_avx512vnni(void) { return _mm512_setzero_si512(); }
 
 BITNET__FN __m512i bitnet__repeat4_avx512vnni(const int8_t *q) {
@@ -1946,6 +2017,10 @@ static BITNET__TARGET_amx void bitnet__dotrows_groups_amx(const bitnet__grouped 
     const int whole = x->cols < bitnet__group_panels_from_amx ? 0 : x->rows - x->rows % 32;
     bitnet__grouped patch;
     int r, c;
+    if (!x->packed) {
+        bitnet__dotrows_in_place_avx512vnni(x, bitnet__dotrows_groups_amx);
+        return;
+    }
     for (c = 0; c < x->cols; c += wide) {
         for (r = 0; r < whole; r += 32) {
             patch = bitnet__grouped_from(x, r, c);
@@ -2959,30 +3034,6 @@ BITNET__INLINE BITNET__TARGET void BITNET__I(some_groups)(const bitnet__grouped 
     else BITNET__I(tile_groups)(x, bits, most);
 }
 
-/* Runs of rows that stay in the L2 cache, or in L1 if a row is short: for each tile of columns,
-   which stay in L1, all rows of the run. */
-BITNET__HOT BITNET__TARGET void BITNET__I(dotrows_groups)(const bitnet__grouped *x) {
-    const size_t bytes = bitnet__blocks_bytes(x->blocks, x->n, 16);
-    const int run = bytes < 65536 ? 131072 / (int)bytes * 16 : 16;
-    int r, c, i, end, count, first = 0;
-#if BITNET__PARTS & BITNET__VNNI_STEPS
-    if (x->cols >= BITNET__I(group_panels_from))
-        first = BITNET__I(panels_groups)(x);
-#endif
-    for (r = 0; r < x->rows && first < x->cols; r = end) {
-        end = x->rows - r < run ? x->rows : r + run;
-        for (c = first; c < x->cols; c += count) {
-            count = bitnet__share(x->cols - c, BITNET__I(group_cols));
-            count = count == 5 ? 3 : count == 7 ? 4 : count;       /* and as many again, but one */
-            for (i = r; i < end; i += 16) {
-                const bitnet__grouped patch = bitnet__grouped_from(x, i, c);
-                if (x->blocks->bits == 2) BITNET__I(some_groups)(&patch, 2, count);
-                else BITNET__I(some_groups)(&patch, 1, count);
-            }
-        }
-    }
-}
-
 /* 4 words of 16 rows: their rows become words of all rows. p: the first row's. */
 BITNET__INLINE BITNET__TARGET void BITNET__I(pack_words)(const uint8_t *p, size_t row_bytes,
                                                          uint8_t *to) {
@@ -3019,6 +3070,329 @@ static BITNET__TARGET void BITNET__I(pack_groups)(const bitnet__blocks *b, const
         for (; i < end; i += 4)
             for (r = 0; r < 16; r++, out += 4)
                 memcpy(out, w + i + bitnet__clamp(r, rows) * row_bytes, 4);
+    }
+}
+
+/* ---- blocks as they lie in a file, with one column ----
+   A vector of codes, shifted by t codes, meets the activations of its plane t. A unit is 16 blocks
+   in 4 quads. As a rule they are a row's scale groups one after the other: block j of quad L is
+   number 4 L + j. For the scale groups that are left they are of 16 rows: block j of quad L is that
+   of row 4 L + j. A vector has the codes of block j of one or more quads, with zmm:
+
+       bytes of codes           16                  32                 64
+       its blocks               j, 4 + j,           j, 4 + j, then     j, then 4 + j,
+                                8 + j, 12 + j       8 + j, 12 + j      8 + j, 12 + j
+       lanes of 128 bits        1 each              2 each             4 each
+
+   The sums of four vectors, j = 0 to 3, are folded to one: element j of a lane of 128 bits is that
+   lane's sum of block j. Then a block's lanes are added. So the dots come in the order of the
+   blocks.
+
+   Bound: an element has 16 products of a code up to 3, at most 6144 together, or with two vectors a
+   block (AVX2, TQ2_0) 32 of a code up to 2, 8192. Of bits it has 32, doubled at most 8192. Two of
+   them fit int16, as folding asks. */
+enum { BITNET__I(plane_room) = 40960 / (4 * BITNET__V(lanes)) };       /* vectors */
+
+/* The codes of a vector's bytes come in turns. Those of 2 bits are shifted down. With vpdpbusd,
+   single bits are shifted up by an addition: there are four ports for that, and two for shifts. So
+   the uppermost comes first, as 128. Before sums are folded, a bit counts 2, since it means -1 or
+   +1. */
+#if BITNET__PARTS & BITNET__VNNI_STEPS
+BITNET__INLINE int BITNET__I(bit_turn)(const int t, const int bits) {
+    return bits == 2 ? t : 7 - t;
+}
+BITNET__INLINE BITNET__TARGET BITNET__V(i32) BITNET__I(turn_codes)(BITNET__V(i32) *v, const int t,
+                                                                   const int bits) {
+    const BITNET__V(i32) now = *v;
+    if (bits == 2) return BITNET__V(masked)(now, 2 * t, BITNET__V(splat_i32)(0x03030303));
+    *v = BITNET__V(add_epi32)(now, now);
+    return BITNET__V(masked)(now, 0, BITNET__V(splat_i32)((int32_t)0x80808080u));
+}
+BITNET__INLINE BITNET__TARGET BITNET__V(i32) BITNET__I(turn_products)(BITNET__V(i32) sum,
+                                                                      BITNET__V(i32) codes,
+                                                                      BITNET__V(i32) a) {
+    return BITNET__I(products)(sum, codes, a);
+}
+BITNET__INLINE BITNET__TARGET BITNET__V(i32) BITNET__I(turn_sums)(BITNET__V(i32) sum,
+                                                                  const int bits) {
+    return bits == 2 ? sum : BITNET__V(down6)(sum);
+}
+#else
+BITNET__INLINE int BITNET__I(bit_turn)(const int t, const int bits) { return (void)bits, t; }
+BITNET__INLINE BITNET__TARGET BITNET__V(i32) BITNET__I(turn_codes)(BITNET__V(i32) *v, const int t,
+                                                                   const int bits) {
+    const int32_t mask = bits == 2 ? 0x03030303 : 0x01010101;
+    return BITNET__V(masked)(*v, bits * t, BITNET__V(splat_i32)(mask));
+}
+BITNET__INLINE BITNET__TARGET BITNET__V(i32) BITNET__I(turn_products)(BITNET__V(i32) sum,
+                                                                      BITNET__V(i32) codes,
+                                                                      BITNET__V(i32) a) {
+    return _mm256_add_epi16(sum, _mm256_maddubs_epi16(codes, a));
+}
+BITNET__INLINE BITNET__TARGET BITNET__V(i32) BITNET__I(turn_sums)(BITNET__V(i32) sum,
+                                                                  const int bits) {
+    return _mm256_madd_epi16(sum, _mm256_set1_epi16((short)(3 - bits)));
+}
+#endif
+
+/* The planes of a column: of whole units, then of each scale group that is left, repeated to fill
+   vectors. */
+BITNET__INLINE BITNET__TARGET void BITNET__I(make_planes)(const int8_t *q, int groups,
+                                                          const int bytes, const int bits,
+                                                          const int along,
+                                                          BITNET__V(i32) *planes) {
+    enum { lanes = BITNET__V(lanes), wide = 4 * lanes };
+    const int part = bytes < wide ? bytes : wide, parts = bytes / part, turns = 8 / bits;
+    const int quads = wide / part, group = bytes * turns, whole = along * (groups / 16);
+    uint8_t *to = (uint8_t *)planes;
+    int g, f, j, k, t, i, m;
+    for (g = 0; g < groups; g += g < whole ? 16 : 1) {
+        const int all = g < whole;
+        for (f = 0; f < (all ? 4 / quads : 1); f++)
+            for (j = 0; j < (all ? 4 : 1); j++)
+                for (k = 0; k < parts; k++) {
+                    BITNET__UNROLL for (t = 0; t < turns; t++) {
+                        const int turn = BITNET__I(bit_turn)(t, bits);
+                        BITNET__UNROLL for (i = 0; i < quads; i++, to += part) {
+                            const int block = g + (all ? 4 * (f * quads + i) + j : 0);
+                            const int8_t *p = q + (size_t)block * (size_t)group + k * part * turns +
+                                              (bits == 2 ? 4 * turn : turn % 2 * 16 + turn / 2 * 4);
+                            BITNET__UNROLL for (m = 0; m < part; m += 4)
+                                memcpy(to + m, p + m * turns, 4);
+                        }
+                    }
+                }
+    }
+}
+
+/* A run of units: y = (dot - less) * (scale of the block * scale), all [units][16]. The codes of the
+   first one's block i are at p + i * stride, their planes at plane. With in_row 1 the units lie in
+   a row, else across rows, from one scale group to the next; then their blocks share their planes. */
+typedef struct BITNET__I(run) {
+    const uint8_t *p;
+    const BITNET__V(i32) *plane;
+    size_t stride;
+    const int32_t *less;
+    const float *scales;
+    float *y;
+} BITNET__I(run);
+
+BITNET__INLINE BITNET__TARGET void BITNET__I(run_units)(const BITNET__I(run) *x, int units,
+                                                        const int bytes, const int bits,
+                                                        const int in_row) {
+    enum { lanes = BITNET__V(lanes), wide = 4 * lanes };
+    const int part = bytes < wide ? bytes : wide, parts = bytes / part, turns = 8 / bits;
+    const int quads = wide / part, folds = lanes / 4 / quads, to_scale = bytes == 64 ? 64 : -2;
+    const size_t stride = in_row ? (size_t)(bytes + 2) : x->stride;
+    const size_t next = in_row ? 16 * stride : (size_t)(bytes + 2);
+    const size_t step = in_row ? (size_t)(parts * turns) : 0;
+    const size_t planes = (size_t)(parts * turns * (in_row ? 16 / quads : 1));
+    const uint8_t *p = x->p;
+    int u, h, f, i, j, k, t;
+    for (u = 0; u < units; u++, p += next) {
+        const BITNET__V(i32) *plane = x->plane + (size_t)u * planes;
+        BITNET__V(i32) sum[4], folded[4], dots[16 / lanes], v;
+        const uint8_t *at[4];
+        uint16_t d[16];
+        if (in_row) {
+            BITNET__UNROLL for (i = 0; i < 16 * (bytes + 2); i += 64) BITNET__STREAM(p + i);
+        }
+        BITNET__UNROLL for (i = 0; i < 16; i++) memcpy(d + i, p + to_scale + (size_t)i * stride, 2);
+        BITNET__UNROLL for (i = 0; i < 4; i++) at[i] = p + (size_t)(4 * i) * stride;
+        BITNET__UNROLL for (h = 0; h < 16 / lanes; h++) {
+            BITNET__UNROLL for (f = 0; f < folds; f++) {
+                BITNET__UNROLL for (j = 0; j < 4; j++, plane += step) {
+                    sum[j] = BITNET__V(splat_i32)(0);
+                    BITNET__UNROLL for (k = 0; k < parts; k++) {
+                        v = BITNET__V(load_parts)(at + (h * folds + f) * quads,
+                                                  (size_t)j * stride + (size_t)(k * part), part);
+                        BITNET__UNROLL for (t = 0; t < turns; t++)
+                            sum[j] = BITNET__I(turn_products)(
+                                sum[j], BITNET__I(turn_codes)(&v, t, bits), plane[k * turns + t]);
+                    }
+                    sum[j] = BITNET__I(turn_sums)(sum[j], bits);
+                }
+                folded[f] = BITNET__V(pair_sums)(BITNET__V(pair_sums)(sum[0], sum[1]),
+                                                 BITNET__V(pair_sums)(sum[2], sum[3]));
+            }
+            dots[h] = BITNET__V(fold_lanes)(folded, folds);
+        }
+        BITNET__V(store)(x->y + 16 * u,
+                         BITNET__V(mul)(BITNET__V(minus_each)(dots, x->less + 16 * u),
+                                        BITNET__V(mul)(BITNET__V(load_f16)(d),
+                                                       BITNET__V(load_f32)(x->scales + 16 * u))));
+    }
+}
+
+#define BITNET__ALONG(bytes, bits) \
+    BITNET__HOT BITNET__TARGET void BITNET__I(run_##bytes##_##bits)(const BITNET__I(run) *x, \
+                                                                    int units) { \
+        BITNET__I(run_units)(x, units, bytes, bits, 1); \
+    }
+#define BITNET__A_FORM(bytes, bits) \
+    BITNET__HOT BITNET__TARGET void BITNET__I(rest_##bytes##_##bits)(const BITNET__I(run) *x, \
+                                                                     int units) { \
+        BITNET__I(run_units)(x, units, bytes, bits, 0); \
+    } \
+    static BITNET__TARGET void BITNET__I(planes_##bytes##_##bits)(const int8_t *q, int groups, \
+                                                                  BITNET__V(i32) *planes) { \
+        BITNET__I(make_planes)(q, groups, bytes, bits, bytes < 64 ? 16 : 0, planes); \
+    }
+BITNET__A_FORM(16, 1)
+BITNET__A_FORM(16, 2)
+BITNET__A_FORM(32, 2)
+BITNET__A_FORM(64, 2)
+BITNET__ALONG(16, 1)
+BITNET__ALONG(16, 2)
+BITNET__ALONG(32, 2)
+#undef BITNET__A_FORM
+#undef BITNET__ALONG
+
+/* What all rows meet of a column: its planes; and sums and scales, 16 times each, of the scale groups
+   that are read across rows. */
+typedef struct BITNET__I(column) {
+    BITNET__V(i32) planes[BITNET__I(plane_room)];
+    int32_t less[16 * 160];
+    float scales[16 * 160];
+} BITNET__I(column);
+
+typedef struct BITNET__I(form) {
+    int group, bits, along;            /* 16: whole units lie in rows; 0: all lie across rows */
+    void (*planes)(const int8_t *q, int groups, BITNET__V(i32) *planes);
+    void (*run)(const BITNET__I(run) *x, int units);           /* in a row */
+    void (*rest)(const BITNET__I(run) *x, int units);          /* across rows */
+} BITNET__I(form);
+
+/* 16 rows. The products of units in rows are turned before they are added. */
+static BITNET__TARGET void BITNET__I(rows_in_place)(const bitnet__grouped *x,
+                                                    const BITNET__I(column) *column,
+                                                    const BITNET__I(form) *form) {
+    enum { most = 64 };
+    const bitnet__blocks *const b = x->blocks;
+    const int groups = x->n / b->group, whole = form->along * (groups / 16);
+    const int unit_planes = 16 * b->group / (4 * BITNET__V(lanes));
+    const int group_planes = (int)(8 / b->bits * (b->bytes - 2 > 4 * BITNET__V(lanes) ? 2 : 1));
+    const size_t row_bytes = (size_t)groups * (size_t)b->bytes;
+    float products[16][most], turned[64];
+    BITNET__V(v16) y = BITNET__V(splat)(0.0f);
+    BITNET__I(run) u;
+    int g, r, i, k, count;
+    for (g = 0; g < whole; g += count) {
+        count = whole - g < most ? whole - g : most;
+        u.plane = column->planes + g / 16 * unit_planes;
+        u.less = x->sums + g;
+        u.scales = x->scales + g;
+        u.stride = (size_t)b->bytes;
+        u.p = x->w + b->codes_at + (size_t)g * u.stride;
+        for (r = 0; r < 16; r++, u.p += row_bytes) {
+            u.y = products[r];
+            form->run(&u, count / 16);
+        }
+        for (i = 0; i < count; i += 4) {
+            BITNET__I(pack_words)((const uint8_t *)(products[0] + i), sizeof products[0],
+                                  (uint8_t *)turned);
+            BITNET__UNROLL for (k = 0; k < 64; k += 16)
+                y = BITNET__V(add)(y, BITNET__V(load_f32)(turned + k));
+        }
+    }
+    u.plane = column->planes + g / 16 * unit_planes;
+    u.stride = row_bytes;
+    u.p = x->w + b->codes_at + (size_t)g * (size_t)b->bytes;
+    u.y = products[0];
+    for (; g < groups; g += count, u.p += count * b->bytes) {
+        count = groups - g < most ? groups - g : most;
+        u.less = column->less + 16 * (g - whole);
+        u.scales = column->scales + 16 * (g - whole);
+        form->rest(&u, count);
+        u.plane += count * group_planes;
+        for (i = 0; i < count; i++)
+            y = BITNET__V(add)(y, BITNET__V(load_f32)(products[0] + 16 * i));
+    }
+    if (x->add) y = BITNET__V(add)(BITNET__V(load_f32)(x->out), y);
+    BITNET__V(store)(x->out, y);
+}
+
+/* One column, with whole packs of rows; returns how many rows they are. */
+static BITNET__TARGET int BITNET__I(column_in_place)(const bitnet__grouped *x) {
+    static const BITNET__I(form) forms[4] = {
+        {128, 1, 16, BITNET__I(planes_16_1), BITNET__I(run_16_1), BITNET__I(rest_16_1)},
+        {64, 2, 16, BITNET__I(planes_16_2), BITNET__I(run_16_2), BITNET__I(rest_16_2)},
+        {128, 2, 16, BITNET__I(planes_32_2), BITNET__I(run_32_2), BITNET__I(rest_32_2)},
+        {256, 2, 0, BITNET__I(planes_64_2), 0, BITNET__I(rest_64_2)},
+    };
+    const int groups = x->n / x->blocks->group;
+    const BITNET__I(form) *form = forms;
+    BITNET__I(column) column;
+    int r, i, whole;
+    if ((size_t)x->n + 15 * 512 > sizeof column.planes) return 0;  /* 15 groups are left at most */
+    while (form->group != x->blocks->group || form->bits != x->blocks->bits) form++;
+    whole = form->along * (groups / 16);
+    form->planes(x->q, groups, column.planes);
+    for (i = 0; i < 16 * (groups - whole); i++) {
+        column.less[i] = x->sums[whole + i / 16];
+        column.scales[i] = x->scales[whole + i / 16];
+    }
+    for (r = 0; r + 16 <= x->rows; r += 16) {
+        const bitnet__grouped patch = bitnet__grouped_from(x, r, 0);
+        BITNET__I(rows_in_place)(&patch, &column, form);
+    }
+    return r;
+}
+
+enum { BITNET__I(strip_room) = 163840 };
+
+/* For more columns 32 rows at a time are packed, as when a model is loaded; `packed` multiplies
+   these. */
+static BITNET__TARGET void BITNET__I(dotrows_in_place)(const bitnet__grouped *x,
+                                                       void (*packed)(const bitnet__grouped *)) {
+    const size_t row = bitnet__blocks_bytes(x->blocks, x->n, 1);
+    const int most = row * 32 <= BITNET__I(strip_room) ? 32 : 16;
+    uint8_t strip[BITNET__I(strip_room)];
+    int r = x->cols == 1 ? BITNET__I(column_in_place)(x) : 0, i;
+    bitnet__grouped patch;
+    if (row * 16 > BITNET__I(strip_room)) {
+        patch = bitnet__grouped_from(x, r, 0);
+        bitnet__dotrows_groups_scalar(&patch);
+        return;
+    }
+    for (; r < x->rows; r += most) {
+        patch = bitnet__grouped_from(x, r, 0);
+        if (patch.rows > most) patch.rows = most;
+        for (i = 0; i < patch.rows; i += 16)
+            BITNET__I(pack_groups)(x->blocks, patch.w + (size_t)i * row, x->n,
+                                   patch.rows - i < 16 ? patch.rows - i : 16,
+                                   strip + (size_t)i * row);
+        patch.w = strip;
+        patch.packed = 1;
+        packed(&patch);
+    }
+}
+
+/* Runs of rows that stay in the L2 cache, or in L1 if a row is short: for each tile of columns,
+   which stay in L1, all rows of the run. */
+BITNET__HOT BITNET__TARGET void BITNET__I(dotrows_groups)(const bitnet__grouped *x) {
+    const size_t bytes = bitnet__blocks_bytes(x->blocks, x->n, 16);
+    const int run = bytes < 65536 ? 131072 / (int)bytes * 16 : 16;
+    int r, c, i, end, count, first = 0;
+    if (!x->packed) {
+        BITNET__I(dotrows_in_place)(x, BITNET__I(dotrows_groups));
+        return;
+    }
+#if BITNET__PARTS & BITNET__VNNI_STEPS
+    if (x->cols >= BITNET__I(group_panels_from))
+        first = BITNET__I(panels_groups)(x);
+#endif
+    for (r = 0; r < x->rows && first < x->cols; r = end) {
+        end = x->rows - r < run ? x->rows : r + run;
+        for (c = first; c < x->cols; c += count) {
+            count = bitnet__share(x->cols - c, BITNET__I(group_cols));
+            count = count == 5 ? 3 : count == 7 ? 4 : count;       /* and as many again, but one */
+            for (i = r; i < end; i += 16) {
+                const bitnet__grouped patch = bitnet__grouped_from(x, i, c);
+                if (x->blocks->bits == 2) BITNET__I(some_groups)(&patch, 2, count);
+                else BITNET__I(some_groups)(&patch, 1, count);
+            }
+        }
     }
 }
 #endif

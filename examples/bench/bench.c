@@ -3,7 +3,7 @@
 
        cc -O2 examples/bench/[a-z]*.c examples/json/[a-z]*.c -o bench -lpthread
        ./bench [MODEL | --family NAME] [-t N] [-r ROUNDS] [--kernel NAME] [--kv-type TYPE]
-               [--quick] [--profile] [--json] [--sequences LIST] [--chunks LIST]
+               [--quick] [--profile] [--json] [--sequences LIST] [--chunks LIST] [--no-repack]
                [--compare COMMAND] [--compare-form FORM]... [--compare-limit SECONDS]
                [--save FILE] [--ask] [--help]
 
@@ -316,6 +316,7 @@ static const option options[] = {
     {"-r", "ROUNDS", "of measuring; shown are medians (3)", IN_NUMBER(rounds, MAX_ROUNDS)},
     {"--kernel", "NAME", "this kernel table alone", IN_TEXT(kernel)},
     {"--kv-type", "TYPE", "of keys and values: " KV_TYPES " (f16)", IN_TEXT(kv)},
+    {"--no-repack", 0, "weights in blocks stay as they lie in the file", IN_FLAG(in_place)},
     {"--quick", 0, "without the context of 4096, and 2 rounds", IN_FLAG(quick)},
     {"--profile", 0, "shows instead where the time goes", IN_FLAG(profile)},
     {"--json", 0, "prints JSON", IN_FLAG(as_json)},

@@ -308,11 +308,14 @@ static void read_layers(void) {
     bitnet_gguf_close(g);
 }
 
+int in_place;
+
 bitnet_model *load_model(const bitnet_kernels *k) {
     bitnet_model_params mp = {0};
     bitnet_model *m;
     bitnet_error err;
     mp.kernels = k;
+    mp.in_place = in_place;
     if (bitnet_model_load_memory(file, file_size, &mp, &m, &err))
         fail(1, "%s: %s", model_name, err.text);
     bitnet_model_get_info(m, &info);

@@ -20,6 +20,7 @@ extern bitnet_kv_type kv_type;         /* what contexts keep keys and values as 
 void make_model(void);
 
 /* Loads the file for these kernels and fills info. */
+extern int in_place;                   /* 1: load_model does not pack weights in blocks */
 bitnet_model *load_model(const bitnet_kernels *k);
 /* The ternary weights that a token is multiplied with, and the bytes that the layers of a pass of n
    tokens read in these kernels' layout. */

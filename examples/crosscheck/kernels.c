@@ -226,19 +226,21 @@ static void run_int_dots(const bitnet_kernels *k, const op *o, const shape *s, v
     free(packed);
 }
 
-/* An odd number of rows adds. Each column is followed by one unused element. */
+/* An odd number of rows adds; an even number of columns multiplies packs, where the table has
+   them. Each column is followed by one unused element. */
 static void run_group_dots(const bitnet_kernels *k, const op *o, const shape *s, values *out) {
     size_t stride = (size_t)s->rows + 1, c, i;
     const bitnet__blocks *b = &layouts[o->variant];
     const int row = s->n / b->group * b->bytes;
     uint8_t *packed = 0;
-    if (k->pack_groups) packed = (uint8_t *)grow(0, (size_t)((s->rows + 15) / 16 * 16 * row));
+    if (k->pack_groups && s->cols % 2 == 0)
+        packed = (uint8_t *)grow(0, (size_t)((s->rows + 15) / 16 * 16 * row));
     for (i = 0; i < stride * (size_t)s->cols; i++) y[i] = (float)i - 7;
     for (c = 0; packed && c < (size_t)s->rows; c += 16)
         k->pack_groups(b, weights + 1 + c * (size_t)row, s->n,
                        s->rows - (int)c < 16 ? s->rows - (int)c : 16, packed + c * (size_t)row);
     k->dotrows_groups(&(bitnet__grouped){packed ? packed : weights + 1, b, q, sums, x, s->n,
-                                         s->rows, s->cols, s->rows % 2, y, stride});
+                                         s->rows, s->cols, s->rows % 2, y, stride, packed != 0});
     free(packed);
     for (c = 0; c < (size_t)s->cols; c++) put_floats(out, y + c * stride, (size_t)s->rows);
 }

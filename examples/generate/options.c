@@ -215,6 +215,8 @@ static const struct option options[] = {
      &model_params.i2s_packing, 0, 0},
     {"--tile", "BM,BK,bm", "tile of TL1 or TL2 weights (by their shape)", take_tile,
      &model_params.tile, 0, 0},
+    {"-nr --no-repack", 0, "weights in blocks stay where the file is mapped, with half the memory", take_yes,
+     &model_params.in_place, 0, 0},
     {"-v --verbose --log-verbose", 0, "run the self-test, show what is loaded", take_yes, &verbose,
      0, 0},
     {"--version", 0, "the version and what is compiled in", take_yes, &want_version, 0, 0},
@@ -224,8 +226,8 @@ enum { N_OPTIONS = sizeof options / sizeof options[0] };
 
 /* Options of llama.cpp that have no effect here. A warning names those that are given. */
 static const char ignored_flags[] =
-    "--mlock -cmoe --cpu-moe -nkvo --no-kv-offload -kvo --kv-offload --no-host --repack -nr "
-    "--no-repack --op-offload --no-op-offload --swa-full --check-tensors -dio --direct-io -ndio "
+    "--mlock -cmoe --cpu-moe -nkvo --no-kv-offload -kvo --kv-offload --no-host --repack "
+    "--op-offload --no-op-offload --swa-full --check-tensors -dio --direct-io -ndio "
     "--no-direct-io --warmup --no-warmup --offline -mli --multiline-input "
     "--jinja --no-jinja -sp --special --verbose-prompt --perf --show-timings "
     "--skip-chat-parsing --no-skip-chat-parsing --log-prefix --no-log-prefix --log-timestamps "

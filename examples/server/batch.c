@@ -32,7 +32,7 @@ enum { LINE_BYTES = 256 << 20, SYNC_SECONDS = 5, SLOTS = 32 };
 static const char *model_path, *resume_path, *audit_path, *shard;
 static double sample = 0.01;
 static long n_slots, n_ctx, n_kv, n_threads;
-static int ordered, quiet, retry_errors;
+static int ordered, quiet, retry_errors, in_place;
 static bitnet_kv_type kv_type;
 static uint64_t shard_index, shard_count = 1;
 
@@ -58,6 +58,8 @@ static const option options[] = {
     {"--kv-type", "TYPE", "keys and values as " KV_TYPES ", which takes half the memory (f16)",
      .kv_type = &kv_type},
     {"-t --threads", "N", "threads that compute (all processors)", .number = {&n_threads, 1, 256}},
+    {"-nr --no-repack", 0, "weights in blocks stay where the file is mapped: half of the memory, but "
+     "slower", .flag = &in_place},
     {"-q --quiet", 0, "no progress", .flag = &quiet},
 };
 enum { N_OPTIONS = sizeof options / sizeof options[0] };
@@ -973,6 +975,7 @@ static int open_model(bitnet_model **model) {
     int wrong;
     memset(&mp, 0, sizeof mp);
     mp.log_fn = quiet ? 0 : options_warning;
+    mp.in_place = in_place;
     mp.log_ud = program;
     r = bitnet_model_load_file(model_path, &mp, model, &err);
     memset(&p, 0, sizeof p);

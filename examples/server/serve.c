@@ -72,6 +72,8 @@ static const option options[] = {
      .number = {&settings.grace_seconds, 0, 86400}},
     {"--log", "FILE", "adds a line of JSON for each request to a file, which SIGHUP opens again; "
      "-: on stdout", .text = &settings.log_path},
+    {"-nr --no-repack", 0, "weights in blocks stay where the file is mapped: half of the memory, "
+     "but several texts at once are slower", .flag = &settings.in_place},
     {"--log-prompts", 0, "the log also has the bodies of requests", .flag = &settings.log_prompts},
 };
 enum { N_OPTIONS = sizeof options / sizeof options[0] };
@@ -252,6 +254,7 @@ static bitnet_result load(bitnet_model **model, bitnet_error *err) {
     bitnet_result r;
     memset(&mp, 0, sizeof mp);
     mp.progress_fn = asked_to_stop;
+    mp.in_place = settings.in_place;
     mp.log_fn = options_warning;
     mp.log_ud = program;
     r = bitnet_model_load_file(settings.model_path, &mp, model, err);

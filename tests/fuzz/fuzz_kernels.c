@@ -40,12 +40,12 @@ static uint8_t *kernels_pack(const bitnet_kernels *k, const kernels_call *a) {
     return 0;
 }
 
-/* 0: the table reads the blocks themselves. */
+/* 0: the table is to read the blocks themselves. */
 static uint8_t *kernels_pack_groups(const bitnet_kernels *k, const kernels_call *a) {
     const size_t row = bitnet__blocks_bytes(a->blocks, a->n, 1);
     uint8_t *packed;
     int r;
-    if (!k->pack_groups) return 0;
+    if (!k->pack_groups || a->spare % 2) return 0;
     packed = (uint8_t *)gb_malloc((size_t)(a->rows + 15) / 16 * 16 * row);
     for (r = 0; r < a->rows; r += 16)
         k->pack_groups(a->blocks, a->w + (size_t)r * row, a->n,
@@ -102,7 +102,7 @@ static void kernels_run(const bitnet_kernels *k, const kernels_call *a, kernels_
             packed = kernels_pack_groups(k, a);
             k->dotrows_groups(&(bitnet__grouped){packed ? packed : a->w, a->blocks, a->q, a->sums,
                                                  a->x, a->n, a->rows, a->cols, a->flag, r->y,
-                                                 stride});
+                                                 stride, packed != 0});
             free(packed);
             break;
         case KERNELS_CACHED_KEYS:

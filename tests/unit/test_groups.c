@@ -363,9 +363,9 @@ static int check_product(const product *p, uint64_t seed) {
             table->pack_groups(type->groups, packed + (size_t)r * row, p->n,
                                p->rows - r < 16 ? p->rows - r : 16, packs + (size_t)r * row);
         table->dotrows_groups(&(bitnet__grouped){table->pack_groups ? packs : packed, type->groups,
-                                                 ordered, sums, steps,
-                                                 p->n, p->rows, p->cols, p->add, y,
-                                                 (size_t)stride});
+                                                 ordered, sums, steps, p->n, p->rows, p->cols,
+                                                 p->add, y, (size_t)stride,
+                                                 table->pack_groups != 0});
         for (i = 0; i < n_out && ok; i++) {
             const double before = 0.5 + (double)i;
             double magnitude, want;
@@ -816,6 +816,53 @@ static void test_ways(void) {
     free(shifted);
     free_grouped(&x);
     CHECK_MSG(differs < 0, "way %d", differs);
+}
+
+/* Weights that stay in the file: the same bits from every table, one token at a time and together,
+   and less memory where packs would be made. */
+static void test_in_place(void) {
+    static const uint32_t types[] = {IMP_Q1, IMP_Q2, IMP_PQ2, IMP_TQ2, IMP_TQ1};
+    const bitnet_token tokens[7] = {7, 42, 99, 0, 258, 1, 7};
+    size_t i;
+    int k;
+    for (i = 0; i < sizeof types / sizeof *types; i++) {
+        grouped x = make_grouped(types[i], IMP_Q2, types[i]);
+        bitnet_ctx_params p = ctx_params(7, 0, 1, BITNET_KV_F16);
+        float *want = logits_of(x.g.data, x.g.size, &bitnet__kernels_scalar, &p, tokens, 7, 7);
+        float *got = (float *)gb_malloc(7 * 259 * sizeof *got);
+        for (k = 0; k < bitnet_kernels_count(); k++) {
+            const bitnet_kernels *table = bitnet_kernels_get(k);
+            uint64_t bytes[2] = {0, 0};
+            int in_place, batch;
+            for (in_place = 0; in_place < 2 && bitnet_kernels_usable(table); in_place++)
+                for (batch = 1; batch < 8; batch += 3) {
+                    bitnet_model_params mp;
+                    bitnet_model_info info;
+                    bitnet_model *m = 0;
+                    bitnet_ctx *c;
+                    memset(&mp, 0, sizeof mp);
+                    mp.kernels = table;
+                    mp.in_place = in_place;
+                    bitnet_model_load_memory(x.g.data, x.g.size, &mp, &m, 0);
+                    c = create(m, &p);
+                    CHECK_MSG(c && all_logits(c, tokens, 7, batch, got) &&
+                              !memcmp(got, want, 7 * 259 * sizeof *got),
+                              "%s, type %u, in place %d, %d tokens at a time", table->name, types[i],
+                              in_place, batch);
+                    bitnet_model_get_info(m, &info);
+                    bytes[in_place] = info.own_bytes;
+                    bitnet_ctx_free(c);
+                    bitnet_model_free(m);
+                }
+            CHECK_MSG(table->pack_groups && bitnet_kernels_usable(table) ? bytes[1] < bytes[0]
+                                                                         : bytes[1] == bytes[0],
+                      "%s: %llu and %llu bytes", table->name, (unsigned long long)bytes[0],
+                      (unsigned long long)bytes[1]);
+        }
+        free(want);
+        free(got);
+        free_grouped(&x);
+    }
 }
 
 /* Each allocation of loading fails once, and all give their memory back. */
@@ -1516,6 +1563,7 @@ const test_case groups_tests[] = {
     {"groups/damage", test_damage},
     {"groups/contents", test_contents},
     {"groups/ways", test_ways},
+    {"groups/in_place", test_in_place},
     {"groups/load_memory", test_load_memory},
     {"groups/one_differs", test_one_differs},
     {"groups/mixed", test_mixed},
