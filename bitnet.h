@@ -1655,17 +1655,19 @@ struct bitnet_kernels {
 #endif
 /* INLINE: always inlined, for functions with constant arguments. APART: never inlined, so that a
    loop has all registers for itself, a large frame leaves the stack, or a function that many call
-   is there once. COLD: APART, and for size rather than speed. FORMAT: the parameters, counted
-   from 1, that are printf's format and the first of its values. */
+   is there once. COLD: APART, and for size rather than speed. PREFETCH: asks for a line of memory.
+   FORMAT: the parameters, counted from 1, that are printf's format and the first of its values. */
 #if !BITNET__KNOWN_COMPILER
   #define BITNET__INLINE static
   #define BITNET__APART static
   #define BITNET__COLD static
+  #define BITNET__PREFETCH(p) ((void)(p))
   #define BITNET__FORMAT(text, values)
 #elif defined(__GNUC__) || defined(__clang__)
   #define BITNET__INLINE static inline __attribute__((always_inline))
   #define BITNET__APART static __attribute__((noinline))
   #define BITNET__COLD static __attribute__((noinline, cold))
+  #define BITNET__PREFETCH(p) __builtin_prefetch((p), 0, 2)
   #ifdef __clang__
     #define BITNET__FORMAT(text, values) __attribute__((format(printf, text, values)))
   #else                                /* gcc's "printf" is Microsoft's on Windows */
@@ -1675,6 +1677,7 @@ struct bitnet_kernels {
   #define BITNET__INLINE static __forceinline
   #define BITNET__APART static __declspec(noinline)
   #define BITNET__COLD BITNET__APART
+  #define BITNET__PREFETCH(p) ((void)(p))
   #define BITNET__FORMAT(text, values)
 #endif
 #if defined(__x86_64__) || defined(__i386__) || defined(_M_X64) || defined(_M_IX86)
@@ -15322,6 +15325,16 @@ static float bitnet__keep_none(bitnet_ctx *c, int32_t k) {
     return c->head->largest[0];
 }
 
+/* Asks for the rows of four candidates, which lie anywhere: memory would be waited for row by row. */
+static void bitnet__fetch_rows(const bitnet_ctx *c, const bitnet__candidate *x, int32_t n) {
+    const bitnet__matrix *a = &c->m->head;
+    int32_t j;
+    size_t at;
+    for (j = 0; j < n && j < 4; j++)
+        for (at = 0; at < a->row_bytes; at += 64)
+            BITNET__PREFETCH(a->data + (size_t)x[j].token * a->row_bytes + at);
+}
+
 /* Fours of candidates, [from, to), get their exact logits. Four rows take hardly longer than one,
    whose sums are one chain of additions. */
 static void bitnet__step_exact_logits(const bitnet__step *step, int32_t from, int32_t to,
@@ -15333,6 +15346,7 @@ static void bitnet__step_exact_logits(const bitnet__step *step, int32_t from, in
         bitnet__candidate *x = c->head->candidates + 4 * i;
         float logits[4];
         n = bitnet__min(4, step->n_rows - 4 * i);
+        bitnet__fetch_rows(c, x + 4, step->n_rows - 4 * i - 4);
         for (j = 0, w = buffer; j < n; j++) w = bitnet__copy_head_row(c, x[j].token, w);
         bitnet__dot_head(c, buffer, n, bitnet__hidden_row(c, step->row), 1, logits, 4);
         for (j = 0; j < n; j++) x[j].logit = logits[j];

@@ -3165,9 +3165,9 @@ BITNET__INLINE BITNET__TARGET void BITNET__I(make_planes)(const int8_t *q, int g
     }
 }
 
-/* A run of units: y = (dot - less) * (scale of the block * scale), all [units][16]. The codes of the
-   first one's block i are at p + i * stride, their planes at plane. With in_row 1 the units lie in
-   a row, else across rows, from one scale group to the next; then their blocks share their planes. */
+/* A run of units: y = (dot - less) * (scale of the block * scale), all [units][16]. The codes of
+   the first one's block i are at p + i * stride, their planes at plane. With in_row 1 the units lie
+   in a row, else across rows, from one scale group to the next, and blocks share their planes. */
 typedef struct BITNET__I(run) {
     const uint8_t *p;
     const BITNET__V(i32) *plane;
@@ -3248,8 +3248,8 @@ BITNET__ALONG(32, 2)
 #undef BITNET__A_FORM
 #undef BITNET__ALONG
 
-/* What all rows meet of a column: its planes; and sums and scales, 16 times each, of the scale groups
-   that are read across rows. */
+/* What all rows meet of a column: its planes; and sums and scales, 16 times each, of the scale
+   groups that are read across rows. */
 typedef struct BITNET__I(column) {
     BITNET__V(i32) planes[BITNET__I(plane_room)];
     int32_t less[16 * 160];

@@ -315,7 +315,7 @@ bitnet_model *load_model(const bitnet_kernels *k) {
     bitnet_model *m;
     bitnet_error err;
     mp.kernels = k;
-    mp.in_place = in_place;
+    mp.in_place = mp.prefault = in_place;    /* no page is to be fetched while it measures */
     if (bitnet_model_load_memory(file, file_size, &mp, &m, &err))
         fail(1, "%s: %s", model_name, err.text);
     bitnet_model_get_info(m, &info);
