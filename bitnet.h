@@ -588,7 +588,8 @@ typedef struct bitnet_model_info {
                                     drawn in @kernels, each group with its scale */
     int32_t n_vocab, n_layers, dim, ffn_dim, n_heads, n_kv_heads, head_dim, ctx_train;
     const char *embed_type, *head_type;  /* F32, F16, BF16, Q8_0, Q6_K, Q5_K, Q4_K, Q3_K, Q2_K,
-                                            Q5_0, Q4_0, Q1_0, Q2_0, PQ2_0, TQ1_0, TQ2_0, "none" */
+                                            Q5_0, Q4_0, Q1_0, Q2_0, PQ2_0, PTQ1_0, TQ1_0, TQ2_0,
+                                            "none" */
     uint64_t head_bytes;         /* of the output head, which may be the embedding */
     uint64_t n_params;           /* weights and norms; a head that is the embedding counts once */
     uint64_t file_bytes;
@@ -1278,6 +1279,7 @@ typedef enum bitnet_tensor_type {
     BITNET_TENSOR_Q1_0 = 41,     /* 128 weights a block, each -1 or +1 */
     BITNET_TENSOR_Q2_0 = 42,     /* 64 weights a block. With 128 under this number: PQ2_0 */
     BITNET_TENSOR_PQ2_0 = 142,   /* 128 weights a block */
+    BITNET_TENSOR_PTQ1_0 = 143,  /* the same, each -1, 0 or +1 */
     BITNET_TENSOR_TL2_R16 = 20016        /* of this library alone; see @formats */
 } bitnet_tensor_type;
 
@@ -1362,7 +1364,7 @@ BITNET_API uint64_t bitnet_tensor_size(uint32_t type, int32_t n_dims, const uint
 /* A matrix of ternary weights as stored in a file. */
 typedef struct bitnet_ternary {
     uint32_t type;               /* BITNET_TENSOR_I2_S, _TL1, _TL2, _TL2_R16, _TQ1_0, _TQ2_0, _Q1_0,
-                                    _Q2_0, _PQ2_0 */
+                                    _Q2_0, _PQ2_0, _PTQ1_0 */
     int32_t n, rows;             /* weights per row; number of rows */
     bitnet_i2s_packing i2s_packing;    /* of I2_S; see @formats */
     bitnet_tile tile;            /* of TL1 and TL2; 0: the published one for this shape */
@@ -3079,6 +3081,12 @@ BITNET__INLINE bitnet__grouped bitnet__grouped_from(const bitnet__grouped *x, in
     patch.out = x->out + (size_t)c * x->stride + (size_t)r;
     patch.stride = x->stride;
     return patch;
+}
+
+/* The word of 16 codes, in the order in which it meets activations. */
+static uint32_t bitnet__word_of_codes(const uint8_t *codes) {
+    return bitnet__get_u32(codes) | bitnet__get_u32(codes + 4) << 2 |
+           bitnet__get_u32(codes + 8) << 4 | bitnet__get_u32(codes + 12) << 6;
 }
 
 #ifndef BITNET_NO_GROUPS
@@ -7514,10 +7522,11 @@ BITNET_API int bitnet_reply_next(bitnet_reply *r, const char **text, size_t *n,
    pack of rows that is not filled up with its last row, are refused.
 
    Blocks with a scale each are read in place or packed, as the kernel table needs it (@kernels); of
-   TQ1_0 blocks of TQ2_0 are made first. Q2_0 has 64 weights a block in ggml, and 128 in files of
-   Bonsai's publisher, with the same number; the room that the tensors have tells them apart. If all
-   are tiny, both fit, and q2_0_block must say it. TQ1_0 and TQ2_0 count as weights with one scale
-   if all their blocks have the same; then they are repacked as I2_S.
+   TQ1_0 blocks of TQ2_0 are made first, of PTQ1_0 such of PQ2_0. Q2_0 has 64 weights a block in
+   ggml, and 128 in files of Bonsai's publisher, with the same number; the room that the tensors
+   have tells them apart. If all are tiny, both fit, and q2_0_block must say it. TQ1_0 and TQ2_0
+   count as weights with one scale if all their blocks have the same; then they are repacked as
+   I2_S.
    ============================================================================================= */
 
 /* What unpacking found: the first invalid value. */
@@ -7976,34 +7985,48 @@ static int bitnet__unpack_tl2_r16(const bitnet_ternary *t, const uint8_t *data, 
     return to < (size_t)t->n || bitnet__check_tl2_end(t, pack, row, u);
 }
 
-/* The blocks, each with an F16 scale, of TQ1_0, TQ2_0 (llama.cpp), Q1_0 and Q2_0 (ggml).
+/* The blocks, each with an F16 scale, of TQ1_0, TQ2_0 (llama.cpp), Q1_0 and Q2_0 (ggml), and of
+   PQ2_0 and PTQ1_0 (the publisher of Bonsai).
 
        TQ2_0   64 bytes  byte 32 a + j has weights 128 a + j, + 32, + 64, + 96 from the lowest bits
        TQ1_0   32 bytes  byte j has weights j, 32 + j, 64 + j, 96 + j, 128 + j
                16        byte j has weights 160 + j, 176 + j, 192 + j, 208 + j, 224 + j
                 4        byte j has weights 240 + j, 244 + j, 248 + j, 252 + j
                          behind the codes of either: the scale
+       PTQ1_0  16 bytes  byte j has weights j, 16 + j, 32 + j, 48 + j, 64 + j
+                8        byte j has weights 80 + j, 88 + j, 96 + j, 104 + j, 112 + j
+                2        byte j has weights 120 + j, 122 + j, 124 + j, 126 + j
+                2        the scale
        Q2_0     2        the scale
        PQ2_0   16, 32    byte j has weights 4 j, 4 j + 1, 4 j + 2, 4 j + 3 from the lowest bits
        Q1_0     2        the scale
                16        byte j has weights 8 j to 8 j + 7 from the lowest bit: 1 is +1, 0 is -1
 
    A code 3 of Q2_0 and PQ2_0 is a weight of +2, as ggml defines it; elsewhere it is invalid.
-   A byte of TQ1_0 is a fraction of 256 in base 3: multiplied by 3 it carries out the first digit,
-   and so on. */
-static void bitnet__block_tq1_0(const uint8_t *p, int n, uint8_t *codes) {
+   A byte of TQ1_0 or PTQ1_0 is a fraction of 256 in base 3: multiplied by 3 it carries out the
+   first digit, and so on. So all 256 bytes are valid, though 243 suffice.
+
+   bitnet__digits unpacks `count` such bytes: the first digit of each, then the second of each. */
+static uint8_t *bitnet__digits(const uint8_t *p, int count, int digits, uint8_t *codes) {
+    uint32_t power = 1;
     int i, j;
+    for (j = 0; j < digits; j++, power *= 3)
+        for (i = 0; i < count; i++) *codes++ = (uint8_t)((p[i] * power & 255) * 3 >> 8);
+    return codes;
+}
+
+static void bitnet__block_tq1_0(const uint8_t *p, int n, uint8_t *codes) {
     (void)n;
-    for (i = 0; i < 52; i++) {
-        const int stride = i < 32 ? 32 : i < 48 ? 16 : 4;
-        const int at = i < 32 ? i : i < 48 ? 160 + (i - 32) : 240 + (i - 48);
-        uint32_t x = p[i];
-        for (j = 0; j < (i < 48 ? 5 : 4); j++) {
-            x *= 3;
-            codes[at + stride * j] = (uint8_t)(x >> 8);
-            x &= 255;
-        }
-    }
+    codes = bitnet__digits(p, 32, 5, codes);
+    codes = bitnet__digits(p + 32, 16, 5, codes);
+    bitnet__digits(p + 48, 4, 4, codes);
+}
+
+static void bitnet__block_ptq1_0(const uint8_t *p, int n, uint8_t *codes) {
+    (void)n;
+    codes = bitnet__digits(p, 16, 5, codes);
+    codes = bitnet__digits(p + 16, 8, 5, codes);
+    bitnet__digits(p + 24, 2, 4, codes);
 }
 
 static void bitnet__block_tq2_0(const uint8_t *p, int n, uint8_t *codes) {
@@ -8094,11 +8117,13 @@ static const bitnet__type bitnet__types[] = {
     BITNET__BLOCKS("Q2_0", 64, 18, 0, 1, 3, q2_0, bitnet__block_q2_0)
 };
 
-/* 142 is the number of Bonsai's publisher, whose earlier files have such blocks under 42 (see
-   bitnet__gguf_resolve_42). 20016 is this library's own: llama.cpp counts to 42, its fork
+/* 142 and 143 are numbers of Bonsai's publisher, whose earlier files have blocks of PQ2_0 under 42
+   (see bitnet__gguf_resolve_42). 20016 is this library's own: llama.cpp counts to 42, its fork
    ik_llama.cpp to 399, and both refuse higher numbers. */
 static const bitnet__type bitnet__type_pq2_0 = BITNET__BLOCKS("PQ2_0", 128, 34, 0, 1, 3, pq2_0,
                                                               bitnet__block_q2_0);
+static const bitnet__type bitnet__type_ptq1_0 = BITNET__BLOCKS("PTQ1_0", 128, 28, 26, 1, 2, pq2_0,
+                                                               bitnet__block_ptq1_0);
 static const bitnet__type bitnet__type_tl2_r16 = BITNET__TENSOR("TL2_R16", bitnet__size_tl2_r16,
                                                                bitnet__unpack_tl2_r16);
 static const bitnet__type bitnet__type_mxfp4 = BITNET__UNREAD("MXFP4", 32, 17);
@@ -8108,13 +8133,16 @@ static const bitnet__type bitnet__type_mxfp4 = BITNET__UNREAD("MXFP4", 32, 17);
 #undef BITNET__TENSOR
 
 static const char bitnet__needs_ternary[] =
-    "it is not ternary: a linear layer needs I2_S, TL1, TL2, TL2_R16, TQ1_0, TQ2_0, Q1_0 or Q2_0";
+    "it is not ternary: a linear layer needs I2_S, TL1, TL2, TL2_R16, TQ1_0, TQ2_0, PTQ1_0, Q1_0 "
+    "or Q2_0";
 static const char bitnet__needs_floats[] =
-    "F32, F16, BF16, Q8_0, Q2_K to Q6_K, Q5_0, Q4_0, Q2_0, Q1_0, TQ1_0 or TQ2_0 is needed there";
+    "F32, F16, BF16, Q8_0, Q2_K to Q6_K, Q5_0, Q4_0, Q2_0, Q1_0, TQ1_0, TQ2_0 or PTQ1_0 is needed "
+    "there";
 
 /* The row of a type; 0: its number is unknown. */
 BITNET__APART const bitnet__type *bitnet__type_info(uint32_t type) {
     if (type == BITNET_TENSOR_PQ2_0) return &bitnet__type_pq2_0;
+    if (type == BITNET_TENSOR_PTQ1_0) return &bitnet__type_ptq1_0;
     if (type == BITNET_TENSOR_TL2_R16) return &bitnet__type_tl2_r16;
     return type < sizeof bitnet__types / sizeof bitnet__types[0] ? &bitnet__types[type] : 0;
 }
@@ -8561,22 +8589,23 @@ static int bitnet__check_blocks(const bitnet_ternary *t, const uint8_t *data, in
     return 1;
 }
 
-/* Makes blocks of TQ2_0 of rows [row, row + n_rows) of TQ1_0. 0: something is invalid. */
+/* Makes the blocks that kernels read, of TQ2_0 or PQ2_0, of rows [row, row + n_rows). 0: something
+   is invalid. */
 static int bitnet__repack_blocks(const bitnet_ternary *t, const uint8_t *data, int32_t row,
                                  int32_t n_rows, uint8_t *out, bitnet__unpacked *u) {
     const bitnet__type *type = bitnet__type_info(t->type);
+    const bitnet__blocks *to = type->groups;
     const uint8_t *p = bitnet__block_at(t, data, row, 0);
     int64_t b, blocks = (int64_t)n_rows * (t->n / type->block);
-    uint8_t codes[256];
+    uint8_t codes[256], ordered[256];
     int i;
     if (!bitnet__check_blocks(t, data, row, n_rows, u)) return 0;
-    for (b = 0; b < blocks; b++, p += type->bytes, out += 2) {
+    for (b = 0; b < blocks; b++, p += type->bytes, out += to->bytes) {
         type->block_codes(p, type->block, codes);
-        for (i = 0; i < 64; i++, out++) {
-            const uint8_t *c = codes + i / 32 * 128 + i % 32;
-            *out = (uint8_t)(c[0] | c[32] << 2 | c[64] << 4 | c[96] << 6);
-        }
-        memcpy(out, p + type->scale_at, 2);
+        to->order((const int8_t *)codes, type->block, (int8_t *)ordered);
+        for (i = 0; i < type->block; i += 16)
+            bitnet__put_u32(out + to->codes_at + i / 4, bitnet__word_of_codes(ordered + i));
+        memcpy(out + to->scale_at, p + type->scale_at, 2);
     }
     return 1;
 }
