@@ -1480,7 +1480,7 @@ typedef struct bitnet__dots {
 typedef struct bitnet__blocks {
     int group;                         /* weights: 64, 128 or 256 */
     int bytes, scale_at, codes_at;     /* of a block; where in it they begin */
-    int bits;                          /* of a code: 2, or 1 */
+    int bits;                          /* of a code: 2, or 1; 0: codes are digits, of PTQ1_0 */
     void (*order)(const int8_t *q, int n, int8_t *to);     /* activations as the codes meet them */
 } bitnet__blocks;
 
@@ -3040,9 +3040,23 @@ static size_t bitnet__tl2_bytes(int count) { return 64 * (size_t)(count + (count
        Q2_0, PQ2_0      i            2 t             16 i + 4 b + t
        Q1_0             2 i          2 t             32 i + 8 b + 2 t
                         2 i + 1      2 t             32 i + 8 b + 2 t + 1
+       PTQ1_0           i            2 t             16 i + 4 t + b: activations stay as they are
 
    A word of Q1_0 has 32 codes of one bit. It becomes two words of codes 0 and 2, which stand for -1
    and +1: its even bits, shifted up by one, and its odd bits. Then the rest is as with 2 bits.
+
+   A block of PTQ1_0 has no words, but 26 bytes of up to five codes, the digits of a fraction of 256
+   in base 3. Activations stay in order: digit k of neighbouring bytes is of neighbouring weights.
+
+       byte j      digits k    weight                   in word
+        0 .. 15     0 .. 4      16 k + j                k
+       16 .. 23     0 .. 4      80 + 8 k + j - 16       5 + k / 2
+       24, 25       0 .. 3      120 + 2 k + j - 24      7
+       26, 27      the scale
+
+   Digit k of a byte x is (3^k x mod 256) * 3 / 256. A kernel need not compute it. Let s_k be that
+   remainder minus 128, or 3^k (x - 128) as an int8. Then 3 s_k = 256 (digit k - 1) + s_k+1, so
+   256 times the sum of (digit - 1) * q is 3 times the sum of s_k * q, minus that of s_k+1 * q.
 
    Activations have one scale per token and scale group. With a scale for 32 activations, as in
    other engines, the logits of three random models differ from those of unrounded activations
@@ -3081,6 +3095,22 @@ BITNET__INLINE bitnet__grouped bitnet__grouped_from(const bitnet__grouped *x, in
     patch.out = x->out + (size_t)c * x->stride + (size_t)r;
     patch.stride = x->stride;
     return patch;
+}
+
+/* Unpacks `count` bytes of PTQ1_0 or TQ1_0: the first digit of each, then the second of each. */
+static uint8_t *bitnet__digits(const uint8_t *p, int count, int digits, uint8_t *codes) {
+    uint32_t power = 1;
+    int i, k;
+    for (k = 0; k < digits; k++, power *= 3)
+        for (i = 0; i < count; i++) *codes++ = (uint8_t)((p[i] * power & 255) * 3 >> 8);
+    return codes;
+}
+
+static void bitnet__block_ptq1_0(const uint8_t *p, int n, uint8_t *codes) {
+    (void)n;
+    codes = bitnet__digits(p, 16, 5, codes);
+    codes = bitnet__digits(p + 16, 8, 5, codes);
+    bitnet__digits(p + 24, 2, 4, codes);
 }
 
 /* The word of 16 codes, in the order in which it meets activations. */
@@ -3139,20 +3169,29 @@ static void bitnet__order_q1_0(const int8_t *q, int n, int8_t *to) {
     }
 }
 
+static void bitnet__order_ptq1_0(const int8_t *q, int n, int8_t *to) { memcpy(to, q, (size_t)n); }
+
 static const bitnet__blocks bitnet__blocks_q2_0 = {64, 18, 0, 2, 2, bitnet__order_q2_0};
 static const bitnet__blocks bitnet__blocks_pq2_0 = {128, 34, 0, 2, 2, bitnet__order_q2_0};
 static const bitnet__blocks bitnet__blocks_tq2_0 = {256, 66, 64, 0, 2, bitnet__order_tq2_0};
 static const bitnet__blocks bitnet__blocks_q1_0 = {128, 18, 0, 2, 1, bitnet__order_q1_0};
+static const bitnet__blocks bitnet__blocks_ptq1_0 = {128, 28, 26, 0, 0, bitnet__order_ptq1_0};
 
 /* The row pack of a scale group whose first row's block is at w. Rows past the last one repeat
    it. */
 static void bitnet__pack_group(const bitnet__blocks *b, const uint8_t *w, size_t row_bytes,
                                int rows, uint8_t *pack) {
+    uint8_t digits[128];
     int r, i;
     for (r = 0; r < BITNET__PACK_ROWS; r++, w += r < rows ? row_bytes : 0) {
         const uint8_t *codes = w + b->codes_at;
         uint8_t *to = pack + BITNET__PACK_SCALES + 4 * r;
         memcpy(pack + 2 * r, w + b->scale_at, 2);
+        if (!b->bits) {
+            bitnet__block_ptq1_0(codes, 128, digits);
+            for (i = 0; i < 8; i++)
+                bitnet__put_u32(to + 64 * i, bitnet__word_of_codes(digits + 16 * i));
+        }
         for (i = 0; i < b->group * b->bits / 32; i++, codes += 4) {
             const uint32_t x = bitnet__get_u32(codes);
             if (b->bits == 2) bitnet__put_u32(to + 64 * i, x);
@@ -7522,11 +7561,11 @@ BITNET_API int bitnet_reply_next(bitnet_reply *r, const char **text, size_t *n,
    pack of rows that is not filled up with its last row, are refused.
 
    Blocks with a scale each are read in place or packed, as the kernel table needs it (@kernels); of
-   TQ1_0 blocks of TQ2_0 are made first, of PTQ1_0 such of PQ2_0. Q2_0 has 64 weights a block in
-   ggml, and 128 in files of Bonsai's publisher, with the same number; the room that the tensors
-   have tells them apart. If all are tiny, both fit, and q2_0_block must say it. TQ1_0 and TQ2_0
-   count as weights with one scale if all their blocks have the same; then they are repacked as
-   I2_S.
+   TQ1_0 blocks of TQ2_0 are made first, and of PTQ1_0 such of PQ2_0, but not on ARM. Q2_0 has 64
+   weights a block in ggml, and 128 in files of Bonsai's publisher, with the same number; the room
+   that the tensors have tells them apart. If all are tiny, both fit, and q2_0_block must say it.
+   TQ1_0 and TQ2_0 count as weights with one scale if all their blocks have the same; then they are
+   repacked as I2_S.
    ============================================================================================= */
 
 /* What unpacking found: the first invalid value. */
@@ -8004,29 +8043,12 @@ static int bitnet__unpack_tl2_r16(const bitnet_ternary *t, const uint8_t *data, 
 
    A code 3 of Q2_0 and PQ2_0 is a weight of +2, as ggml defines it; elsewhere it is invalid.
    A byte of TQ1_0 or PTQ1_0 is a fraction of 256 in base 3: multiplied by 3 it carries out the
-   first digit, and so on. So all 256 bytes are valid, though 243 suffice.
-
-   bitnet__digits unpacks `count` such bytes: the first digit of each, then the second of each. */
-static uint8_t *bitnet__digits(const uint8_t *p, int count, int digits, uint8_t *codes) {
-    uint32_t power = 1;
-    int i, j;
-    for (j = 0; j < digits; j++, power *= 3)
-        for (i = 0; i < count; i++) *codes++ = (uint8_t)((p[i] * power & 255) * 3 >> 8);
-    return codes;
-}
-
+   first digit, and so on. So all 256 bytes are valid, though 243 suffice. */
 static void bitnet__block_tq1_0(const uint8_t *p, int n, uint8_t *codes) {
     (void)n;
     codes = bitnet__digits(p, 32, 5, codes);
     codes = bitnet__digits(p + 32, 16, 5, codes);
     bitnet__digits(p + 48, 4, 4, codes);
-}
-
-static void bitnet__block_ptq1_0(const uint8_t *p, int n, uint8_t *codes) {
-    (void)n;
-    codes = bitnet__digits(p, 16, 5, codes);
-    codes = bitnet__digits(p + 16, 8, 5, codes);
-    bitnet__digits(p + 24, 2, 4, codes);
 }
 
 static void bitnet__block_tq2_0(const uint8_t *p, int n, uint8_t *codes) {
@@ -8122,7 +8144,7 @@ static const bitnet__type bitnet__types[] = {
    ik_llama.cpp to 399, and both refuse higher numbers. */
 static const bitnet__type bitnet__type_pq2_0 = BITNET__BLOCKS("PQ2_0", 128, 34, 0, 1, 3, pq2_0,
                                                               bitnet__block_q2_0);
-static const bitnet__type bitnet__type_ptq1_0 = BITNET__BLOCKS("PTQ1_0", 128, 28, 26, 1, 2, pq2_0,
+static const bitnet__type bitnet__type_ptq1_0 = BITNET__BLOCKS("PTQ1_0", 128, 28, 26, 1, 2, ptq1_0,
                                                                bitnet__block_ptq1_0);
 static const bitnet__type bitnet__type_tl2_r16 = BITNET__TENSOR("TL2_R16", bitnet__size_tl2_r16,
                                                                bitnet__unpack_tl2_r16);
@@ -8589,12 +8611,12 @@ static int bitnet__check_blocks(const bitnet_ternary *t, const uint8_t *data, in
     return 1;
 }
 
-/* Makes the blocks that kernels read, of TQ2_0 or PQ2_0, of rows [row, row + n_rows). 0: something
-   is invalid. */
+/* Makes the blocks `to`, with codes of 2 bits, of rows [row, row + n_rows). 0: something is
+   invalid. */
 static int bitnet__repack_blocks(const bitnet_ternary *t, const uint8_t *data, int32_t row,
-                                 int32_t n_rows, uint8_t *out, bitnet__unpacked *u) {
+                                 int32_t n_rows, const bitnet__blocks *to, uint8_t *out,
+                                 bitnet__unpacked *u) {
     const bitnet__type *type = bitnet__type_info(t->type);
-    const bitnet__blocks *to = type->groups;
     const uint8_t *p = bitnet__block_at(t, data, row, 0);
     int64_t b, blocks = (int64_t)n_rows * (t->n / type->block);
     uint8_t codes[256], ordered[256];
@@ -8626,10 +8648,15 @@ static uint32_t bitnet__group_part(const bitnet__linear *l, int32_t row, int32_t
 /* Unpacks a row of a matrix with scale groups to floats. */
 static void bitnet__groups_row(const bitnet__linear *l, int32_t row, float *out) {
     const bitnet__blocks *b = l->blocks;
-    const int n = 32 / b->bits;        /* codes of a word */
+    const int n = b->bits ? 32 / b->bits : 0;      /* codes of a word */
     int8_t number[256], order[256];
     int32_t k;
     int i, j;
+    if (!n) {                          /* digits are as in the file */
+        bitnet__unpack_floats(bitnet__type_info(l->file.type),
+                              bitnet__block_at(&l->file, l->w, row, 0), (size_t)l->n_in, out);
+        return;
+    }
     for (i = 0; i < b->group; i++) number[i] = (int8_t)(i < 128 ? i : i - 256);
     b->order(number, b->group, order);
     for (k = 0; k < l->n_in; k += b->group, out += b->group) {
@@ -10283,10 +10310,14 @@ typedef struct bitnet__packing {
 } bitnet__packing;
 
 /* The plan for a matrix, which is decided here and nowhere else. A table with pack reads what pack
-   makes, a table without it rows of I2_S. But blocks are alike for all tables. */
-static bitnet__plan bitnet__choose_plan(const bitnet_kernels *k, const bitnet__linear *l) {
+   makes, a table without it rows of I2_S. But blocks are alike for all tables, except that those of
+   x86, which have pack_groups, and of WebAssembly get PQ2_0 for PTQ1_0. Without a product of bytes,
+   digits would take over twice the instructions of codes there. */
+static bitnet__plan bitnet__choose_plan(const bitnet_kernels *k, bitnet__linear *l) {
     const bitnet_ternary *t = &l->file;
     const int padded = t->n != l->n_in;
+    if (bitnet__has_groups(l) && !l->blocks->bits && (k->pack_groups || BITNET__ARCH_WASM))
+        l->blocks = BITNET__IN_BLOCKS(pq2_0);
     if (bitnet__has_groups(l))
         return k->pack_groups ? BITNET__TO_PACKS
                : bitnet__type_info(t->type)->bytes == l->blocks->bytes ? BITNET__AS_IT_IS
@@ -10316,7 +10347,7 @@ static void bitnet__pack_rows(const bitnet__packing *p, int job, int32_t row, in
     int32_t r;
     if (bitnet__type_info(l->file.type)->bytes != l->blocks->bytes) {
         room = p->rows + (size_t)job * p->row_room;
-        if (!bitnet__repack_blocks(&l->file, l->w, row, n_rows, room, u)) return;
+        if (!bitnet__repack_blocks(&l->file, l->w, row, n_rows, l->blocks, room, u)) return;
         w = room;
     } else if (!bitnet__check_blocks(&l->file, l->w, row, n_rows, u)) return;
     for (r = 0; r < n_rows; r += BITNET__PACK_ROWS) {
@@ -10354,7 +10385,7 @@ static void bitnet__pack_job(void *arg, int i, int thread) {
                 else suspect = bitnet__any_code_3(l->w + i2s_at, bitnet__i2s_bytes(l->n_in, count));
                 break;
             case BITNET__TO_BLOCKS:
-                bitnet__repack_blocks(t, l->w, from, count, p->out + at, u);
+                bitnet__repack_blocks(t, l->w, from, count, l->blocks, p->out + at, u);
                 break;
             case BITNET__TO_PACKS:
                 bitnet__pack_rows(p, i, from, count, u);
@@ -17597,6 +17628,7 @@ static const bitnet__test_entry bitnet__test_entries[] = {
     {BITNET__ENTRY(dotrows_groups), BITNET__TEST_GROUPS, BITNET_TENSOR_Q1_0, 0},
     {BITNET__ENTRY(dotrows_groups), BITNET__TEST_GROUPS, BITNET_TENSOR_PQ2_0, 0},
     {BITNET__ENTRY(dotrows_groups), BITNET__TEST_GROUPS, BITNET_TENSOR_TQ2_0, 0},
+    {BITNET__ENTRY(dotrows_groups), BITNET__TEST_GROUPS, BITNET_TENSOR_PTQ1_0, 0},
     {BITNET__ENTRY(scores_i8), BITNET__TEST_KEYS, 0, 0},
     {BITNET__ENTRY(sumrows_i8), BITNET__TEST_VALUES, 0, 0},
     {BITNET__ENTRY(dotrows_f32), BITNET__TEST_DOT, BITNET_TENSOR_F32, 0},
@@ -17937,8 +17969,10 @@ static int bitnet__test_is_scalar(const bitnet__selftest *t, size_t offset) {
                    sizeof(void (*)(void)));
 }
 
-/* 1 if the entry needs no test, because it is the scalar one, or one that was tested before it. */
+/* 1 if the entry needs no test, because it is the scalar one, one that was tested before it,
+   or one that reads no such blocks. */
 static int bitnet__test_is_known(const bitnet__selftest *t) {
+    if (t->entry->type == BITNET_TENSOR_PTQ1_0 && t->k.pack_groups) return 1;
     return !t->packs && (bitnet__test_is_scalar(t, t->entry->offset) ||
                          (t->entry->offset == offsetof(bitnet_kernels, dotrows_i2s) &&
                           t->k.dotrows_i2s == t->k.dotrows_ternary));

@@ -178,7 +178,7 @@ static void kernels_prepare(kernels_call *a, size_t x_size) {
 
 FUZZ_TARGET(kernels) {
     static const uint32_t blocks[] = {BITNET_TENSOR_Q2_0, BITNET_TENSOR_PQ2_0, BITNET_TENSOR_TQ2_0,
-                                      BITNET_TENSOR_Q1_0};
+                                      BITNET_TENSOR_Q1_0, BITNET_TENSOR_PTQ1_0};
     fuzz_input in = {data, size};
     kernels_call a;
     kernels_results want, got;
@@ -190,9 +190,9 @@ FUZZ_TARGET(kernels) {
     a.group = a.n;
     a.blocks = 0;
     if (a.entry == KERNELS_GROUPS) {
-        a.blocks = bitnet__type_info(blocks[a.n % 4])->groups;
+        a.blocks = bitnet__type_info(blocks[a.n % 5])->groups;
         a.group = a.blocks->group;
-        a.n = a.group * (1 + a.n / 4 % 4);
+        a.n = a.group * (1 + a.n / 5 % 4);
     }
     cached = a.entry == KERNELS_CACHED_KEYS || a.entry == KERNELS_WEIGH ||
              a.entry == KERNELS_CACHED_VALUES;

@@ -353,11 +353,12 @@ static int check_product(const product *p, uint64_t seed) {
     memset(&u, 0, sizeof u);
     ok = bitnet__check_blocks(&t, data, 0, p->rows, &u);
     if (type->bytes != type->groups->bytes)
-        ok &= bitnet__repack_blocks(&t, data, 0, p->rows, packed, &u);
+        ok &= bitnet__repack_blocks(&t, data, 0, p->rows, type->groups, packed, &u);
     else memcpy(packed, data, size);
     for (k = 0; k < bitnet_kernels_count() && ok; k++) {
         const bitnet_kernels *table = bitnet_kernels_get(k);
         if (!bitnet_kernels_usable(table)) continue;
+        if (table->pack_groups && !type->groups->bits) continue;
         for (i = 0; i < n_out; i++) y[i] = 0.5f + (float)i;
         for (r = 0; r < p->rows && table->pack_groups; r += 16)
             table->pack_groups(type->groups, packed + (size_t)r * row, p->n,

@@ -302,7 +302,8 @@ static void fill_groups(uint8_t *w, const bitnet__blocks *b, size_t count, int w
 
 /* Codes 3 are +2 in groups of 64 and 128. */
 static const bitnet__blocks *const group_blocks[] = {
-    &bitnet__blocks_q2_0, &bitnet__blocks_pq2_0, &bitnet__blocks_tq2_0, &bitnet__blocks_q1_0
+    &bitnet__blocks_q2_0, &bitnet__blocks_pq2_0, &bitnet__blocks_tq2_0, &bitnet__blocks_q1_0,
+    &bitnet__blocks_ptq1_0
 };
 
 /* What dotrows_groups of a table reads, if that is not the blocks themselves. */
@@ -382,6 +383,7 @@ static void dotrows_groups(const char *table) {
     for (b = 0; b < (int)COUNT(group_blocks); b++) {
         const bitnet__blocks *blocks = group_blocks[b];
         const int group = blocks->group, *kind = kinds[group < 256];
+        if (!blocks->bits && k.pack_groups) continue;
         /* Every triple of contents, with and without a sum before ... */
         for (i = 0; i < 4 * N_ACTIVATIONS * N_SCALES * 2; i++) {
             const groups_shape g = {blocks, 3 * group, 19, 3, kind[i % 4],
@@ -418,6 +420,12 @@ static void dotrows_groups(const char *table) {
 /* Weight i of a block, straight from the tables in @formats. */
 static int block_weight(const uint8_t *p, int blocks, int i) {
     if (blocks == 3) return p[2 + i / 8] >> i % 8 & 1 ? 1 : -1;
+    if (blocks == 4) {
+        const int at = i < 80 ? i % 16 : i < 120 ? 16 + (i - 80) % 8 : 24 + i % 2;
+        int k = i < 80 ? i / 16 : i < 120 ? (i - 80) / 8 : (i - 120) / 2, x = p[at];
+        for (; k > 0; k--) x = x * 3 & 255;
+        return (x * 3 >> 8) - 1;
+    }
     if (blocks == 2) return (p[i / 128 * 32 + i % 32] >> (i % 128 / 32 * 2) & 3) - 1;
     return (p[2 + i / 4] >> (i % 4 * 2) & 3) - 1;
 }
