@@ -233,7 +233,7 @@ static void run_group_dots(const bitnet_kernels *k, const op *o, const shape *s,
     const bitnet__blocks *b = &layouts[o->variant];
     const int row = s->n / b->group * b->bytes;
     uint8_t *packed = 0;
-    if (!b->bits && k->pack_groups) k = &bitnet__kernels_scalar;   /* it packs no digits */
+    if (!b->bits && k->pack_groups) k = bitnet_kernels_find("scalar");     /* it packs no digits */
     if (k->pack_groups) packed = (uint8_t *)grow(0, (size_t)((s->rows + 15) / 16 * 16 * row));
     for (i = 0; i < stride * (size_t)s->cols; i++) y[i] = (float)i - 7;
     for (c = 0; packed && c < (size_t)s->rows; c += 16)
