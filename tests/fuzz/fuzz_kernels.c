@@ -190,9 +190,9 @@ FUZZ_TARGET(kernels) {
     a.group = a.n;
     a.blocks = 0;
     if (a.entry == KERNELS_GROUPS) {
-        a.blocks = bitnet__type_info(blocks[a.n % 5])->groups;
+        a.blocks = bitnet__type_info(blocks[a.n < 250 ? a.n % 4 : 4])->groups;
         a.group = a.blocks->group;
-        a.n = a.group * (1 + a.n / 5 % 4);
+        a.n = a.group * (1 + a.n / 4 % 4);
     }
     cached = a.entry == KERNELS_CACHED_KEYS || a.entry == KERNELS_WEIGH ||
              a.entry == KERNELS_CACHED_VALUES;
@@ -240,7 +240,7 @@ FUZZ_TARGET(kernels) {
     kernels_run(fuzz_kernel_table(bitnet_kernels_count() - 1), &a, &want);
     for (i = 0; i < bitnet_kernels_count(); i++) {
         const bitnet_kernels *k = fuzz_kernel_table(i);
-        if (!k) continue;
+        if (!k || (a.blocks && !a.blocks->bits && k->pack_groups)) continue;
         got = kernels_room(&a);
         kernels_run(k, &a, &got);
         FUZZ_CHECK_MSG(!memcmp(got.dots, want.dots, want.n * sizeof *want.dots) &&
