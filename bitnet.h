@@ -7561,11 +7561,11 @@ BITNET_API int bitnet_reply_next(bitnet_reply *r, const char **text, size_t *n,
    pack of rows that is not filled up with its last row, are refused.
 
    Blocks with a scale each are read in place or packed, as the kernel table needs it (@kernels); of
-   TQ1_0 blocks of TQ2_0 are made first, and of PTQ1_0 such of PQ2_0, but not on ARM. Q2_0 has 64
-   weights a block in ggml, and 128 in files of Bonsai's publisher, with the same number; the room
-   that the tensors have tells them apart. If all are tiny, both fit, and q2_0_block must say it.
-   TQ1_0 and TQ2_0 count as weights with one scale if all their blocks have the same; then they are
-   repacked as I2_S.
+   TQ1_0 blocks of TQ2_0 are made first, and of PTQ1_0 such of PQ2_0 where digits would be slow.
+   Q2_0 has 64 weights a block in ggml, and 128 in files of Bonsai's publisher, with the same
+   number; the room that the tensors have tells them apart. If all are tiny, both fit, and
+   q2_0_block must say it. TQ1_0 and TQ2_0 count as weights with one scale if all their blocks have
+   the same; then they are repacked as I2_S.
    ============================================================================================= */
 
 /* What unpacking found: the first invalid value. */
@@ -10310,9 +10310,9 @@ typedef struct bitnet__packing {
 } bitnet__packing;
 
 /* The plan for a matrix, which is decided here and nowhere else. A table with pack reads what pack
-   makes, a table without it rows of I2_S. But blocks are alike for all tables, except that those of
-   x86, which have pack_groups, and of WebAssembly get PQ2_0 for PTQ1_0. Without a product of bytes,
-   digits would take over twice the instructions of codes there. */
+   makes, a table without it rows of I2_S. But blocks are alike for all tables, except digits: of
+   PTQ1_0 blocks of PQ2_0 are made for pack_groups, which knows no others, and in WebAssembly. That
+   has no product of bytes, so a column by digits took 2.5 times as long as by codes (Node 20). */
 static bitnet__plan bitnet__choose_plan(const bitnet_kernels *k, bitnet__linear *l) {
     const bitnet_ternary *t = &l->file;
     const int padded = t->n != l->n_in;

@@ -1847,7 +1847,7 @@ BITNET__APART int bitnet__groups_have_code3_wasm(const bitnet__grouped *x) {
         bitnet__grouped patch; \
         int r = 0; \
         if (!x->blocks->bits) { \
-            bitnet__dotrows_groups_scalar(x);      /* no model has digits here */ \
+            bitnet__dotrows_groups_scalar(x);      /* models have no digits: choose_plan */ \
             return; \
         } \
         for (; r < x->rows; r += patch.rows) { \

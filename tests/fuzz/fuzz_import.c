@@ -146,12 +146,11 @@ static void import_load_groups(import_matrix *m, fuzz_input *in) {
     static bitnet_model stub;
     static bitnet__packing p;
     const int n = m->t.n, block = bitnet__type_info(m->t.type)->block, groups = n / block;
-    const size_t room = 2 * m->n;      /* more than all rows of any blocks, padded to packs */
     int8_t *q = (int8_t *)gb_malloc((size_t)n), *ordered = (int8_t *)gb_malloc((size_t)n);
     int32_t *sums = (int32_t *)gb_malloc((size_t)groups * sizeof *sums);
     float *ones = (float *)gb_malloc((size_t)groups * sizeof *ones);
     float *y = (float *)gb_malloc((size_t)m->t.rows * sizeof *y);
-    uint8_t *out = (uint8_t *)gb_malloc(room + 16 * (size_t)n);
+    uint8_t *out = (uint8_t *)gb_malloc(m->n + 16 * (size_t)n);    /* under a byte for a weight */
     uint8_t *rows = (uint8_t *)gb_malloc(64 * (size_t)n);
     int i, k, r, finite = 1;
     memset(q, 0, (size_t)n);
