@@ -591,7 +591,8 @@ typedef struct bitnet_model_info {
                                     drawn in @kernels, each group with its scale */
     int32_t n_vocab, n_layers, dim, ffn_dim, n_heads, n_kv_heads, head_dim, ctx_train;
     const char *embed_type, *head_type;  /* F32, F16, BF16, Q8_0, Q6_K, Q5_K, Q4_K, Q3_K, Q2_K,
-                                            Q5_0, Q4_0, Q1_0, Q2_0, PQ2_0, TQ1_0, TQ2_0, "none" */
+                                            Q5_0, Q4_0, Q1_0, Q2_0, PQ2_0, PTQ1_0, TQ1_0, TQ2_0,
+                                            "none" */
     uint64_t head_bytes;         /* of the output head, which may be the embedding */
     uint64_t n_params;           /* weights and norms; a head that is the embedding counts once */
     uint64_t file_bytes;
@@ -1281,6 +1282,7 @@ typedef enum bitnet_tensor_type {
     BITNET_TENSOR_Q1_0 = 41,     /* 128 weights a block, each -1 or +1 */
     BITNET_TENSOR_Q2_0 = 42,     /* 64 weights a block. With 128 under this number: PQ2_0 */
     BITNET_TENSOR_PQ2_0 = 142,   /* 128 weights a block */
+    BITNET_TENSOR_PTQ1_0 = 143,  /* the same, each -1, 0 or +1 */
     BITNET_TENSOR_TL2_R16 = 20016        /* of this library alone; see @formats */
 } bitnet_tensor_type;
 
@@ -1365,7 +1367,7 @@ BITNET_API uint64_t bitnet_tensor_size(uint32_t type, int32_t n_dims, const uint
 /* A matrix of ternary weights as stored in a file. */
 typedef struct bitnet_ternary {
     uint32_t type;               /* BITNET_TENSOR_I2_S, _TL1, _TL2, _TL2_R16, _TQ1_0, _TQ2_0, _Q1_0,
-                                    _Q2_0, _PQ2_0 */
+                                    _Q2_0, _PQ2_0, _PTQ1_0 */
     int32_t n, rows;             /* weights per row; number of rows */
     bitnet_i2s_packing i2s_packing;    /* of I2_S; see @formats */
     bitnet_tile tile;            /* of TL1 and TL2; 0: the published one for this shape */
@@ -1481,7 +1483,7 @@ typedef struct bitnet__dots {
 typedef struct bitnet__blocks {
     int group;                         /* weights: 64, 128 or 256 */
     int bytes, scale_at, codes_at;     /* of a block; where in it they begin */
-    int bits;                          /* of a code: 2, or 1 */
+    int bits;                          /* of a code: 2, or 1; 0: codes are digits, of PTQ1_0 */
     void (*order)(const int8_t *q, int n, int8_t *to);     /* activations as the codes meet them */
 } bitnet__blocks;
 
@@ -3045,9 +3047,23 @@ static size_t bitnet__tl2_bytes(int count) { return 64 * (size_t)(count + (count
        Q2_0, PQ2_0      i            2 t             16 i + 4 b + t
        Q1_0             2 i          2 t             32 i + 8 b + 2 t
                         2 i + 1      2 t             32 i + 8 b + 2 t + 1
+       PTQ1_0           i            2 t             16 i + 4 t + b: activations stay as they are
 
    A word of Q1_0 has 32 codes of one bit. It becomes two words of codes 0 and 2, which stand for -1
    and +1: its even bits, shifted up by one, and its odd bits. Then the rest is as with 2 bits.
+
+   A block of PTQ1_0 has no words, but 26 bytes of up to five codes, the digits of a fraction of 256
+   in base 3. Activations stay in order: digit k of neighbouring bytes is of neighbouring weights.
+
+       byte j      digits k    weight                   in word
+        0 .. 15     0 .. 4      16 k + j                k
+       16 .. 23     0 .. 4      80 + 8 k + j - 16       5 + k / 2
+       24, 25       0 .. 3      120 + 2 k + j - 24      7
+       26, 27      the scale
+
+   Digit k of a byte x is (3^k x mod 256) * 3 / 256. A kernel need not compute it. Let s_k be that
+   remainder minus 128, or 3^k (x - 128) as an int8. Then 3 s_k = 256 (digit k - 1) + s_k+1, so
+   256 times the sum of (digit - 1) * q is 3 times the sum of s_k * q, minus that of s_k+1 * q.
 
    Activations have one scale per token and scale group. With a scale for 32 activations, as in
    other engines, the logits of three random models differ from those of unrounded activations
@@ -3087,6 +3103,28 @@ BITNET__INLINE bitnet__grouped bitnet__grouped_from(const bitnet__grouped *x, in
     patch.stride = x->stride;
     patch.packed = x->packed;
     return patch;
+}
+
+/* Unpacks `count` bytes of PTQ1_0 or TQ1_0: the first digit of each, then the second of each. */
+static uint8_t *bitnet__digits(const uint8_t *p, int count, int digits, uint8_t *codes) {
+    uint32_t power = 1;
+    int i, k;
+    for (k = 0; k < digits; k++, power *= 3)
+        for (i = 0; i < count; i++) *codes++ = (uint8_t)((p[i] * power & 255) * 3 >> 8);
+    return codes;
+}
+
+static void bitnet__block_ptq1_0(const uint8_t *p, int n, uint8_t *codes) {
+    (void)n;
+    codes = bitnet__digits(p, 16, 5, codes);
+    codes = bitnet__digits(p + 16, 8, 5, codes);
+    bitnet__digits(p + 24, 2, 4, codes);
+}
+
+/* The word of 16 codes, in the order in which it meets activations. */
+static uint32_t bitnet__word_of_codes(const uint8_t *codes) {
+    return bitnet__get_u32(codes) | bitnet__get_u32(codes + 4) << 2 |
+           bitnet__get_u32(codes + 8) << 4 | bitnet__get_u32(codes + 12) << 6;
 }
 
 #ifndef BITNET_NO_GROUPS
@@ -3139,20 +3177,29 @@ static void bitnet__order_q1_0(const int8_t *q, int n, int8_t *to) {
     }
 }
 
+static void bitnet__order_ptq1_0(const int8_t *q, int n, int8_t *to) { memcpy(to, q, (size_t)n); }
+
 static const bitnet__blocks bitnet__blocks_q2_0 = {64, 18, 0, 2, 2, bitnet__order_q2_0};
 static const bitnet__blocks bitnet__blocks_pq2_0 = {128, 34, 0, 2, 2, bitnet__order_q2_0};
 static const bitnet__blocks bitnet__blocks_tq2_0 = {256, 66, 64, 0, 2, bitnet__order_tq2_0};
 static const bitnet__blocks bitnet__blocks_q1_0 = {128, 18, 0, 2, 1, bitnet__order_q1_0};
+static const bitnet__blocks bitnet__blocks_ptq1_0 = {128, 28, 26, 0, 0, bitnet__order_ptq1_0};
 
 /* The row pack of a scale group whose first row's block is at w. Rows past the last one repeat
    it. */
 static void bitnet__pack_group(const bitnet__blocks *b, const uint8_t *w, size_t row_bytes,
                                int rows, uint8_t *pack) {
+    uint8_t digits[128];
     int r, i;
     for (r = 0; r < BITNET__PACK_ROWS; r++, w += r < rows ? row_bytes : 0) {
         const uint8_t *codes = w + b->codes_at;
         uint8_t *to = pack + BITNET__PACK_SCALES + 4 * r;
         memcpy(pack + 2 * r, w + b->scale_at, 2);
+        if (!b->bits) {
+            bitnet__block_ptq1_0(codes, 128, digits);
+            for (i = 0; i < 8; i++)
+                bitnet__put_u32(to + 64 * i, bitnet__word_of_codes(digits + 16 * i));
+        }
         for (i = 0; i < b->group * b->bits / 32; i++, codes += 4) {
             const uint32_t x = bitnet__get_u32(codes);
             if (b->bits == 2) bitnet__put_u32(to + 64 * i, x);
@@ -7522,10 +7569,11 @@ BITNET_API int bitnet_reply_next(bitnet_reply *r, const char **text, size_t *n,
    pack of rows that is not filled up with its last row, are refused.
 
    Blocks with a scale each are read in place or packed, as the kernel table needs it (@kernels); of
-   TQ1_0 blocks of TQ2_0 are made first. Q2_0 has 64 weights a block in ggml, and 128 in files of
-   Bonsai's publisher, with the same number; the room that the tensors have tells them apart. If all
-   are tiny, both fit, and q2_0_block must say it. TQ1_0 and TQ2_0 count as weights with one scale
-   if all their blocks have the same; then they are repacked as I2_S.
+   TQ1_0 blocks of TQ2_0 are made first, and of PTQ1_0 such of PQ2_0 where digits would be slow.
+   Q2_0 has 64 weights a block in ggml, and 128 in files of Bonsai's publisher, with the same
+   number; the room that the tensors have tells them apart. If all are tiny, both fit, and
+   q2_0_block must say it. TQ1_0 and TQ2_0 count as weights with one scale if all their blocks have
+   the same; then they are repacked as I2_S.
    ============================================================================================= */
 
 /* What unpacking found: the first invalid value. */
@@ -7984,34 +8032,31 @@ static int bitnet__unpack_tl2_r16(const bitnet_ternary *t, const uint8_t *data, 
     return to < (size_t)t->n || bitnet__check_tl2_end(t, pack, row, u);
 }
 
-/* The blocks, each with an F16 scale, of TQ1_0, TQ2_0 (llama.cpp), Q1_0 and Q2_0 (ggml).
+/* The blocks, each with an F16 scale, of TQ1_0, TQ2_0 (llama.cpp), Q1_0 and Q2_0 (ggml), and of
+   PQ2_0 and PTQ1_0 (the publisher of Bonsai).
 
        TQ2_0   64 bytes  byte 32 a + j has weights 128 a + j, + 32, + 64, + 96 from the lowest bits
        TQ1_0   32 bytes  byte j has weights j, 32 + j, 64 + j, 96 + j, 128 + j
                16        byte j has weights 160 + j, 176 + j, 192 + j, 208 + j, 224 + j
                 4        byte j has weights 240 + j, 244 + j, 248 + j, 252 + j
                          behind the codes of either: the scale
+       PTQ1_0  16 bytes  byte j has weights j, 16 + j, 32 + j, 48 + j, 64 + j
+                8        byte j has weights 80 + j, 88 + j, 96 + j, 104 + j, 112 + j
+                2        byte j has weights 120 + j, 122 + j, 124 + j, 126 + j
+                2        the scale
        Q2_0     2        the scale
        PQ2_0   16, 32    byte j has weights 4 j, 4 j + 1, 4 j + 2, 4 j + 3 from the lowest bits
        Q1_0     2        the scale
                16        byte j has weights 8 j to 8 j + 7 from the lowest bit: 1 is +1, 0 is -1
 
    A code 3 of Q2_0 and PQ2_0 is a weight of +2, as ggml defines it; elsewhere it is invalid.
-   A byte of TQ1_0 is a fraction of 256 in base 3: multiplied by 3 it carries out the first digit,
-   and so on. */
+   A byte of TQ1_0 or PTQ1_0 is a fraction of 256 in base 3: multiplied by 3 it carries out the
+   first digit, and so on. So all 256 bytes are valid, though 243 suffice. */
 static void bitnet__block_tq1_0(const uint8_t *p, int n, uint8_t *codes) {
-    int i, j;
     (void)n;
-    for (i = 0; i < 52; i++) {
-        const int stride = i < 32 ? 32 : i < 48 ? 16 : 4;
-        const int at = i < 32 ? i : i < 48 ? 160 + (i - 32) : 240 + (i - 48);
-        uint32_t x = p[i];
-        for (j = 0; j < (i < 48 ? 5 : 4); j++) {
-            x *= 3;
-            codes[at + stride * j] = (uint8_t)(x >> 8);
-            x &= 255;
-        }
-    }
+    codes = bitnet__digits(p, 32, 5, codes);
+    codes = bitnet__digits(p + 32, 16, 5, codes);
+    bitnet__digits(p + 48, 4, 4, codes);
 }
 
 static void bitnet__block_tq2_0(const uint8_t *p, int n, uint8_t *codes) {
@@ -8102,11 +8147,13 @@ static const bitnet__type bitnet__types[] = {
     BITNET__BLOCKS("Q2_0", 64, 18, 0, 1, 3, q2_0, bitnet__block_q2_0)
 };
 
-/* 142 is the number of Bonsai's publisher, whose earlier files have such blocks under 42 (see
-   bitnet__gguf_resolve_42). 20016 is this library's own: llama.cpp counts to 42, its fork
+/* 142 and 143 are numbers of Bonsai's publisher, whose earlier files have blocks of PQ2_0 under 42
+   (see bitnet__gguf_resolve_42). 20016 is this library's own: llama.cpp counts to 42, its fork
    ik_llama.cpp to 399, and both refuse higher numbers. */
 static const bitnet__type bitnet__type_pq2_0 = BITNET__BLOCKS("PQ2_0", 128, 34, 0, 1, 3, pq2_0,
                                                               bitnet__block_q2_0);
+static const bitnet__type bitnet__type_ptq1_0 = BITNET__BLOCKS("PTQ1_0", 128, 28, 26, 1, 2, ptq1_0,
+                                                               bitnet__block_ptq1_0);
 static const bitnet__type bitnet__type_tl2_r16 = BITNET__TENSOR("TL2_R16", bitnet__size_tl2_r16,
                                                                bitnet__unpack_tl2_r16);
 static const bitnet__type bitnet__type_mxfp4 = BITNET__UNREAD("MXFP4", 32, 17);
@@ -8116,13 +8163,16 @@ static const bitnet__type bitnet__type_mxfp4 = BITNET__UNREAD("MXFP4", 32, 17);
 #undef BITNET__TENSOR
 
 static const char bitnet__needs_ternary[] =
-    "it is not ternary: a linear layer needs I2_S, TL1, TL2, TL2_R16, TQ1_0, TQ2_0, Q1_0 or Q2_0";
+    "it is not ternary: a linear layer needs I2_S, TL1, TL2, TL2_R16, TQ1_0, TQ2_0, PTQ1_0, Q1_0 "
+    "or Q2_0";
 static const char bitnet__needs_floats[] =
-    "F32, F16, BF16, Q8_0, Q2_K to Q6_K, Q5_0, Q4_0, Q2_0, Q1_0, TQ1_0 or TQ2_0 is needed there";
+    "F32, F16, BF16, Q8_0, Q2_K to Q6_K, Q5_0, Q4_0, Q2_0, Q1_0, TQ1_0, TQ2_0 or PTQ1_0 is needed "
+    "there";
 
 /* The row of a type; 0: its number is unknown. */
 BITNET__APART const bitnet__type *bitnet__type_info(uint32_t type) {
     if (type == BITNET_TENSOR_PQ2_0) return &bitnet__type_pq2_0;
+    if (type == BITNET_TENSOR_PTQ1_0) return &bitnet__type_ptq1_0;
     if (type == BITNET_TENSOR_TL2_R16) return &bitnet__type_tl2_r16;
     return type < sizeof bitnet__types / sizeof bitnet__types[0] ? &bitnet__types[type] : 0;
 }
@@ -8569,22 +8619,23 @@ static int bitnet__check_blocks(const bitnet_ternary *t, const uint8_t *data, in
     return 1;
 }
 
-/* Makes blocks of TQ2_0 of rows [row, row + n_rows) of TQ1_0. 0: something is invalid. */
+/* Makes the blocks `to`, with codes of 2 bits, of rows [row, row + n_rows). 0: something is
+   invalid. */
 static int bitnet__repack_blocks(const bitnet_ternary *t, const uint8_t *data, int32_t row,
-                                 int32_t n_rows, uint8_t *out, bitnet__unpacked *u) {
+                                 int32_t n_rows, const bitnet__blocks *to, uint8_t *out,
+                                 bitnet__unpacked *u) {
     const bitnet__type *type = bitnet__type_info(t->type);
     const uint8_t *p = bitnet__block_at(t, data, row, 0);
     int64_t b, blocks = (int64_t)n_rows * (t->n / type->block);
-    uint8_t codes[256];
+    uint8_t codes[256], ordered[256];
     int i;
     if (!bitnet__check_blocks(t, data, row, n_rows, u)) return 0;
-    for (b = 0; b < blocks; b++, p += type->bytes, out += 2) {
+    for (b = 0; b < blocks; b++, p += type->bytes, out += to->bytes) {
         type->block_codes(p, type->block, codes);
-        for (i = 0; i < 64; i++, out++) {
-            const uint8_t *c = codes + i / 32 * 128 + i % 32;
-            *out = (uint8_t)(c[0] | c[32] << 2 | c[64] << 4 | c[96] << 6);
-        }
-        memcpy(out, p + type->scale_at, 2);
+        to->order((const int8_t *)codes, type->block, (int8_t *)ordered);
+        for (i = 0; i < type->block; i += 16)
+            bitnet__put_u32(out + to->codes_at + i / 4, bitnet__word_of_codes(ordered + i));
+        memcpy(out + to->scale_at, p + type->scale_at, 2);
     }
     return 1;
 }
@@ -8605,10 +8656,15 @@ static uint32_t bitnet__group_part(const bitnet__linear *l, int32_t row, int32_t
 /* Unpacks a row of a matrix with scale groups to floats. */
 static void bitnet__groups_row(const bitnet__linear *l, int32_t row, float *out) {
     const bitnet__blocks *b = l->blocks;
-    const int n = 32 / b->bits;        /* codes of a word */
+    const int n = b->bits ? 32 / b->bits : 0;      /* codes of a word */
     int8_t number[256], order[256];
     int32_t k;
     int i, j;
+    if (!n) {                          /* digits are as in the file */
+        bitnet__unpack_floats(bitnet__type_info(l->file.type),
+                              bitnet__block_at(&l->file, l->w, row, 0), (size_t)l->n_in, out);
+        return;
+    }
     for (i = 0; i < b->group; i++) number[i] = (int8_t)(i < 128 ? i : i - 256);
     b->order(number, b->group, order);
     for (k = 0; k < l->n_in; k += b->group, out += b->group) {
@@ -10262,13 +10318,19 @@ typedef struct bitnet__packing {
 } bitnet__packing;
 
 /* The plan for a matrix, which is decided here and nowhere else. A table with pack reads what pack
-   makes, a table without it rows of I2_S. But blocks are alike for all tables. */
-static bitnet__plan bitnet__choose_plan(const bitnet_model *m, const bitnet__linear *l) {
+   makes, a table without it rows of I2_S. But blocks are alike for all tables, except digits. From
+   PTQ1_0 blocks of PQ2_0 are made where digits take longer to multiply than the codes' additional
+   0.375 bits to read: for packs of x86, and in WebAssembly, where a column of digits took 2.5 times
+   as long (Node 20). */
+static bitnet__plan bitnet__choose_plan(const bitnet_model *m, bitnet__linear *l) {
     const bitnet_kernels *k = &m->kernels;
     const bitnet_ternary *t = &l->file;
     const int padded = t->n != l->n_in;
+    const int packs = k->pack_groups && !m->params.in_place;
+    if (bitnet__has_groups(l) && !l->blocks->bits && (packs || BITNET__ARCH_WASM))
+        l->blocks = BITNET__IN_BLOCKS(pq2_0);
     if (bitnet__has_groups(l))
-        return k->pack_groups && !m->params.in_place ? BITNET__TO_PACKS
+        return packs ? BITNET__TO_PACKS
                : bitnet__type_info(t->type)->bytes == l->blocks->bytes ? BITNET__AS_IT_IS
                                                                        : BITNET__TO_BLOCKS;
     if (t->type == BITNET_TENSOR_TL2_R16 && bitnet__reads_tl2_r16(k) && !padded)
@@ -10296,7 +10358,7 @@ static void bitnet__pack_rows(const bitnet__packing *p, int job, int32_t row, in
     int32_t r;
     if (bitnet__type_info(l->file.type)->bytes != l->blocks->bytes) {
         room = p->rows + (size_t)job * p->row_room;
-        if (!bitnet__repack_blocks(&l->file, l->w, row, n_rows, room, u)) return;
+        if (!bitnet__repack_blocks(&l->file, l->w, row, n_rows, l->blocks, room, u)) return;
         w = room;
     } else if (!bitnet__check_blocks(&l->file, l->w, row, n_rows, u)) return;
     for (r = 0; r < n_rows; r += BITNET__PACK_ROWS) {
@@ -10334,7 +10396,7 @@ static void bitnet__pack_job(void *arg, int i, int thread) {
                 else suspect = bitnet__any_code_3(l->w + i2s_at, bitnet__i2s_bytes(l->n_in, count));
                 break;
             case BITNET__TO_BLOCKS:
-                bitnet__repack_blocks(t, l->w, from, count, p->out + at, u);
+                bitnet__repack_blocks(t, l->w, from, count, l->blocks, p->out + at, u);
                 break;
             case BITNET__TO_PACKS:
                 bitnet__pack_rows(p, i, from, count, u);
@@ -15325,7 +15387,7 @@ static float bitnet__keep_none(bitnet_ctx *c, int32_t k) {
     return c->head->largest[0];
 }
 
-/* Asks for the rows of four candidates, which lie anywhere: memory would be waited for row by row. */
+/* Asks for the rows of four candidates, which lie anywhere; else each would wait for memory. */
 static void bitnet__fetch_rows(const bitnet_ctx *c, const bitnet__candidate *x, int32_t n) {
     const bitnet__matrix *a = &c->m->head;
     int32_t j;
@@ -17593,6 +17655,7 @@ static const bitnet__test_entry bitnet__test_entries[] = {
     {BITNET__ENTRY(dotrows_groups), BITNET__TEST_GROUPS, BITNET_TENSOR_PQ2_0, 1},
     {BITNET__ENTRY(dotrows_groups), BITNET__TEST_GROUPS, BITNET_TENSOR_TQ2_0, 0},
     {BITNET__ENTRY(dotrows_groups), BITNET__TEST_GROUPS, BITNET_TENSOR_TQ2_0, 1},
+    {BITNET__ENTRY(dotrows_groups), BITNET__TEST_GROUPS, BITNET_TENSOR_PTQ1_0, 0},
     {BITNET__ENTRY(scores_i8), BITNET__TEST_KEYS, 0, 0},
     {BITNET__ENTRY(sumrows_i8), BITNET__TEST_VALUES, 0, 0},
     {BITNET__ENTRY(dotrows_f32), BITNET__TEST_DOT, BITNET_TENSOR_F32, 0},
@@ -17933,7 +17996,8 @@ static int bitnet__test_is_scalar(const bitnet__selftest *t, size_t offset) {
                    sizeof(void (*)(void)));
 }
 
-/* 1 if the entry needs no test, because it is the scalar one, or one that was tested before it. */
+/* 1 if the entry needs no test, because it is the scalar one, one that was tested before it,
+   or one that reads no such blocks. */
 static int bitnet__test_is_known(const bitnet__selftest *t) {
     const int packed = t->entry->kind == BITNET__TEST_GROUPS && t->entry->form;
     if (packed && !t->k.pack_groups) return 1;

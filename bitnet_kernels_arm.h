@@ -71,6 +71,9 @@
                           384: 16384. SDOT, SMMLA: a lane gets all products of a row, 65536; of 16
                           code 64 products of 4096, 262144. Minus the sum of q: at most 32768, as
                           |code - 1| is at most 2 and 1. Exact as a float.
+       digits             128 weights. SMLAL: an int16 gets every fourth product of a row, 32 of
+                          |digit - 1| * |q| <= 128: 4096. SDOT: all products of a row are |s * q| <=
+                          16384, together 2^21; 3 times that minus another at most 2^23.
        int8 cache         SMLAL: a product is at most 128 * 127 = 16256, of a key minus 128 or a
                           value. An int16 gets two before it is emptied, 32512. All lanes together
                           16256 n for keys, n <= 2^16: 1065353216; for values 64 products, 1040384.
@@ -818,7 +821,8 @@ BITNET__INLINE BITNET__TARGET_neon int32x4_t bitnet__add_pairs(const int32x4_t *
 
    Packs of 16 rows and up to 1024 weights, 4.5 KB, are made in the L1 cache for up to 32 columns.
    For a column alone that would take 56 % of the cycles of all the rest (llvm-mca, Neoverse N1), so
-   the words are transposed in registers and not stored, for 26 %.
+   the words are transposed in registers and not stored, for 26 %. Digits of PTQ1_0 are transposed
+   before they are taken apart: a register is the same 4 bytes of each of 4 rows.
    A tile is 4 or 2 such registers, 16 or 8 rows, and 1 to 8 columns, exactly as many as there are:
    its sums of integers stay in registers for a scale group. Then they become floats, and the sums
    of floats, which are needed once a scale group, wait in memory. Rows past the end are computed
@@ -827,6 +831,7 @@ enum {
     BITNET__GROUP_COLS = 8,
     BITNET__PASS_COLS = 32,
     BITNET__REGS = BITNET__MOST / 2,           /* registers of a tile without packs */
+    BITNET__DIGITS = -1,                       /* in place of the bits of a code */
     BITNET__STRETCH = 1024,
     BITNET__STRETCH_BYTES = BITNET__STRETCH / 64 * (BITNET__PACK_SCALES + 4 * 64)
 };
@@ -850,6 +855,72 @@ BITNET__INLINE BITNET__TARGET_neon uint8x16_t bitnet__word_of(const uint32x4_t *
     return bits == 2 ? v : vandq_u8(x % 2 ? v : vshlq_n_u8(v, 1), vdupq_n_u8(0xaa));
 }
 
+/* ---- the digits of a block of PTQ1_0 ----
+   x[j][i] is 4 bytes of each of the 4 rows of register j, minus `less`: first bytes 4 i to 4 i + 3
+   of the block, and later 12 + 4 i to 15 + 4 i. STEP(i, v, lane) takes a digit of each, those of
+   weights 16 v + 4 lane to 16 v + 4 lane + 3, and multiplies x[j][i] by 3. Bytes 24 and 25 give two
+   digits at a time. */
+BITNET__INLINE BITNET__TARGET_neon void bitnet__load_digits(uint8x16_t (*x)[4],
+                                                            const uint8_t *const *row, size_t at,
+                                                            const int regs, const uint8_t less) {
+    uint32x4_t t[2][4];
+    int i, j;
+    bitnet__load_rows(t, row, at, regs);
+    BITNET__UNROLL for (j = 0; j < regs; j++) {
+        BITNET__UNROLL for (i = 0; i < 4; i++)
+            x[j][i] = vsubq_u8(vreinterpretq_u8_u32(t[j][i]), vdupq_n_u8(less));
+    }
+}
+
+/* x[j][3], bytes 24 to 27, becomes bytes 24, 25 and 3 times these. */
+BITNET__INLINE BITNET__TARGET_neon void bitnet__last_digits(uint8x16_t (*x)[4], const int regs) {
+    static const uint8_t times[16] = {1, 1, 3, 3, 1, 1, 3, 3, 1, 1, 3, 3, 1, 1, 3, 3};
+    int j;
+    BITNET__UNROLL for (j = 0; j < regs; j++) {
+        const uint16x8_t v = vreinterpretq_u16_u8(x[j][3]);
+        x[j][3] = vmulq_u8(vreinterpretq_u8_u16(vtrnq_u16(v, v).val[0]), vld1q_u8(times));
+    }
+}
+
+/* `three` is hidden from gcc, which would add twice instead. */
+#define BITNET__ALL_DIGITS(STEP, regs, less) \
+    BITNET__IN_PLACE(three); \
+    bitnet__load_digits(x, row, at, regs, less); \
+    for (v = 0; v < 5; v++) { \
+        STEP(0, v, 0) \
+        STEP(1, v, 1) \
+        STEP(2, v, 2) \
+        STEP(3, v, 3) \
+    } \
+    bitnet__load_digits(x, row, at + 12, regs, less); \
+    bitnet__last_digits(x, regs); \
+    for (; v < 7; v++) { \
+        STEP(1, v, 0) \
+        STEP(2, v, 1) \
+        STEP(1, v, 2) \
+        STEP(2, v, 3) \
+    } \
+    STEP(1, v, 0) \
+    STEP(2, v, 1) \
+    STEP(3, v, 2) \
+    BITNET__UNROLL for (j = 0; j < regs; j++) x[j][3] = vmulq_u8(x[j][3], three); \
+    STEP(3, v, 3)
+
+/* The words of 4 rows of a pack. The digit is in the upper 2 bits of (x + x / 2) / 2. */
+#define BITNET__PACK_STEP(i, v, lane) \
+    digit[lane] = vhaddq_u8(x[0][i], vshrq_n_u8(x[0][i], 1)); \
+    x[0][i] = vmulq_u8(x[0][i], three); \
+    if ((lane) == 3) \
+        vst1q_u8(to + 64 * (v), vsriq_n_u8(vsriq_n_u8(vsriq_n_u8(digit[3], digit[2], 2), \
+                                                      digit[1], 4), digit[0], 6));
+BITNET__INLINE BITNET__TARGET_neon void bitnet__pack_digits(const uint8_t *const *row, size_t at,
+                                                            uint8_t *to) {
+    uint8x16_t x[1][4], digit[4], three = vdupq_n_u8(3);
+    int v, j;
+    BITNET__ALL_DIGITS(BITNET__PACK_STEP, 1, 0)
+}
+#undef BITNET__PACK_STEP
+
 /* Makes the packs of `count` scale groups of 16 rows, which begin `from` bytes into each row. Past
    the last row it repeats that row. Prefetches the same blocks of the next 16 rows. */
 BITNET__INLINE BITNET__TARGET_neon void bitnet__pack_blocks(const bitnet__grouped *p, size_t from,
@@ -857,7 +928,8 @@ BITNET__INLINE BITNET__TARGET_neon void bitnet__pack_blocks(const bitnet__groupe
                                                             const int bits) {
     const bitnet__blocks b = *p->blocks;
     const size_t row_bytes = bitnet__blocks_bytes(&b, p->n, 1);
-    const size_t bytes = (size_t)(b.group * bits / 8), scale = (size_t)(b.scale_at - b.codes_at);
+    const size_t bytes = bits > 0 ? (size_t)(b.group * bits / 8) : 0;
+    const size_t scale = (size_t)(b.scale_at - b.codes_at);
     const uint8_t *row[4];
     uint32x4_t t[1][4];
     size_t at, end;
@@ -873,6 +945,10 @@ BITNET__INLINE BITNET__TARGET_neon void bitnet__pack_blocks(const bitnet__groupe
                 memcpy(to + 2 * (quad + r), row[r] + (at + scale), 2);
             }
             to += BITNET__PACK_SCALES;
+            if (bits == BITNET__DIGITS) {
+                bitnet__pack_digits(row, at, to + 4 * quad);
+                to += 4 * 128;
+            }
             for (end = at + bytes; at < end; at += 16, to += 512 / bits) {
                 bitnet__load_rows(t, row, at, 1);
                 BITNET__UNROLL for (x = 0; x < 8 / bits; x++)
@@ -887,7 +963,8 @@ BITNET__APART BITNET__TARGET_neon void bitnet__pack_groups_neon(const bitnet__gr
                                                                 size_t from, int count,
                                                                 uint8_t *pack) {
     if (p->blocks->bits == 2) bitnet__pack_blocks(p, from, count, pack, 2);
-    else bitnet__pack_blocks(p, from, count, pack, 1);
+    else if (p->blocks->bits == 1) bitnet__pack_blocks(p, from, count, pack, 1);
+    else bitnet__pack_blocks(p, from, count, pack, BITNET__DIGITS);
 }
 #endif
 
@@ -944,7 +1021,63 @@ BITNET__INLINE BITNET__TARGET_neon void bitnet__group_neon(
     }
 }
 
+/* Digits by one column. dots get the sums of (digit - 1) * q, where digit - 1 is -1 if x - 128 is
+   below -42, and 1 if it is above 42. */
+#define BITNET__DIGIT_STEP(i, v, lane) \
+    a = bitnet__repeat_neon(q + 16 * (v) + 4 * (lane)); \
+    BITNET__UNROLL for (j = 0; j < regs; j++) { \
+        const int8x16_t s = vreinterpretq_s8_u8(x[j][i]); \
+        const int8x16_t w = vreinterpretq_s8_u8( \
+            vsubq_u8(vcltq_s8(s, vdupq_n_s8(-42)), vcgtq_s8(s, vdupq_n_s8(42)))); \
+        x[j][i] = vmulq_u8(x[j][i], three); \
+        BITNET__SMLAL(sum[j][0], w, a); \
+        BITNET__SMLAL2(sum[j][1], w, a); \
+    }
+BITNET__INLINE BITNET__TARGET_neon void bitnet__digits_neon(
+    const uint8_t *const *row, size_t at, const int8_t *q, int n, int group, int32x4_t (*dots)[4],
+    const int regs, const int cols, const int bits) {
+    uint8x16_t x[2][4], three = vdupq_n_u8(3);
+    int16x8_t sum[2][2];
+    int32x4_t two[2];
+    int8x16_t a;
+    int v, j;
+    (void)n, (void)group, (void)cols, (void)bits;
+    BITNET__UNROLL for (j = 0; j < regs; j++) sum[j][0] = sum[j][1] = vdupq_n_s16(0);
+    BITNET__ALL_DIGITS(BITNET__DIGIT_STEP, regs, 128)
+    BITNET__UNROLL for (j = 0; j < regs; j++) {
+        two[0] = vpaddlq_s16(sum[j][0]);
+        two[1] = vpaddlq_s16(sum[j][1]);
+        dots[0][j] = bitnet__add_pairs(two);
+    }
+}
+#undef BITNET__DIGIT_STEP
+
 #if BITNET__DOTPROD
+/* The same without digits, from the sums of s * q and of the next s * q: see bitnet.h. */
+#define BITNET__DIGIT_STEP(i, v, lane) \
+    if ((lane) == 0) a = vld1q_s8(q + 16 * (v)); \
+    BITNET__UNROLL for (j = 0; j < regs; j++) { \
+        BITNET__SDOT_LANE(sum[j][0], vreinterpretq_s8_u8(x[j][i]), a, lane); \
+        x[j][i] = vmulq_u8(x[j][i], three); \
+        BITNET__SDOT_LANE(sum[j][1], vreinterpretq_s8_u8(x[j][i]), a, lane); \
+    }
+BITNET__INLINE BITNET__TARGET_dotprod void bitnet__digits_dotprod(
+    const uint8_t *const *row, size_t at, const int8_t *q, int n, int group, int32x4_t (*dots)[4],
+    const int regs, const int cols, const int bits) {
+    uint8x16_t x[2][4], three = vdupq_n_u8(3);
+    int32x4_t sum[2][2];
+    int8x16_t a = vdupq_n_s8(0);
+    int v, j;
+    (void)n, (void)group, (void)cols, (void)bits;
+    BITNET__UNROLL for (j = 0; j < regs; j++) sum[j][0] = sum[j][1] = vdupq_n_s32(0);
+    BITNET__ALL_DIGITS(BITNET__DIGIT_STEP, regs, 128)
+    BITNET__UNROLL for (j = 0; j < regs; j++) {
+        sum[j][0] = vsubq_s32(vmulq_n_s32(sum[j][0], 3), sum[j][1]);
+        dots[0][j] = vshrq_n_s32(sum[j][0], 8);
+    }
+}
+#undef BITNET__DIGIT_STEP
+
 /* A field of 4 rows by a lane of a column's activations: 4 products of each row. For up to 2
    columns, which use a field so seldom, fields are not shifted and have sums of their own, as in
    tiles of I2_S. A lane must be a literal, hence the macro. */
@@ -1061,9 +1194,17 @@ BITNET__INLINE BITNET__TARGET_neon void bitnet__group(
         bitnet__group_neon(row, at, q, n, group, dots, regs, cols, bits);
         return;
     }
+    if (dot == bitnet__digits_neon) {
+        bitnet__digits_neon(row, at, q, n, group, dots, regs, cols, bits);
+        return;
+    }
   #if BITNET__DOTPROD
     if (dot == bitnet__group_dotprod) {
         bitnet__group_dotprod(row, at, q, n, group, dots, regs, cols, bits);
+        return;
+    }
+    if (dot == bitnet__digits_dotprod) {
+        bitnet__digits_dotprod(row, at, q, n, group, dots, regs, cols, bits);
         return;
     }
   #endif
@@ -1118,6 +1259,7 @@ BITNET__INLINE BITNET__TARGET_neon int bitnet__add_groups(
     const size_t bytes = bits ? (size_t)b.bytes : BITNET__PACK_SCALES + 4 * (size_t)b.group;
     const size_t scale = (size_t)(b.scale_at - b.codes_at);
     const int rows = bits ? 4 * regs : 0;
+    const int32_t no_sum = 0;
     int32x4_t dots[BITNET__GROUP_COLS][4];
     uint8_t scales[BITNET__PACK_SCALES];
     const uint8_t *row[8];
@@ -1135,12 +1277,15 @@ BITNET__INLINE BITNET__TARGET_neon int bitnet__add_groups(
             }
             bitnet__group(dot, row, at, p->q + i * (size_t)b.group, p->n, b.group, dots, regs, cols,
                           bits);
-            bitnet__add_group(total, dots, bits ? scales : pack + at, p->sums + i, p->scales + i,
-                              groups, first, regs, cols);
+            bitnet__add_group(total, dots, bits ? scales : pack + at,
+                              bits == BITNET__DIGITS ? &no_sum : p->sums + i, p->scales + i, groups,
+                              first, regs, cols);
         }
     }
     return cols;
 }
+
+#undef BITNET__ALL_DIGITS
 
 /* All groups of the first 16 rows and a column alone, which needs no packs. */
 typedef void bitnet__column_fn(const bitnet__grouped *x, float (*total)[BITNET__PACK_ROWS]);
@@ -1150,7 +1295,10 @@ typedef void bitnet__column_fn(const bitnet__grouped *x, float (*total)[BITNET__
         const int n = x->n / x->blocks->group; \
         if (x->blocks->bits == 2) \
             bitnet__add_groups(x, 0, 0, n, total, BITNET__REGS, 1, 2, bitnet__group_##isa); \
-        else bitnet__add_groups(x, 0, 0, n, total, BITNET__REGS, 1, 1, bitnet__group_##isa); \
+        else if (x->blocks->bits == 1) \
+            bitnet__add_groups(x, 0, 0, n, total, BITNET__REGS, 1, 1, bitnet__group_##isa); \
+        else bitnet__add_groups(x, 0, 0, n, total, BITNET__REGS, 1, BITNET__DIGITS, \
+                                bitnet__digits_##isa); \
     }
 
 /* The first 16 rows and 32 columns, or as many as there are: 8, 4, 2 or 1 columns at a time, at

@@ -1845,8 +1845,12 @@ BITNET__APART int bitnet__groups_have_code3_wasm(const bitnet__grouped *x) {
 #define BITNET__DEFINE_GROUPS(isa, min_cols) \
     static void bitnet__dotrows_groups_##isa(const bitnet__grouped *x) { \
         bitnet__grouped patch; \
-        int r; \
-        for (r = 0; r < x->rows; r += patch.rows) { \
+        int r = 0; \
+        if (!x->blocks->bits) { \
+            bitnet__dotrows_groups_scalar(x);      /* models have no digits: choose_plan */ \
+            return; \
+        } \
+        for (; r < x->rows; r += patch.rows) { \
             patch = bitnet__grouped_from(x, r, 0); \
             patch.rows = bitnet__share(patch.rows, BITNET__LOOK_ROWS); \
             if (x->cols >= (x->blocks->bits == 1 ? BITNET__FEW_BITS : min_cols) && \

@@ -639,9 +639,12 @@ BITNET__FN __m256i bitnet__load_lanes_avx2(const uint8_t *p, size_t apart) {
                                    bitnet__load128_avx2(p + apart), 1);
 }
 
-/* 32 bytes at at[0] + offset, or 16 there and at at[1] + offset. */
+/* 32 bytes at at[0] + offset, or 28 and 4 zeros, or 16 there and at at[1] + offset. */
 BITNET__FN __m256i bitnet__load_parts_avx2(const uint8_t *const *at, size_t offset,
                                            const int bytes) {
+    if (bytes == 28)
+        return _mm256_maskload_epi32((const int *)(const void *)(at[0] + offset),
+                                     _mm256_setr_epi32(-1, -1, -1, -1, -1, -1, -1, 0));
     if (bytes == 32) return bitnet__load256_avx2(at[0] + offset);
     return _mm256_inserti128_si256(_mm256_castsi128_si256(bitnet__load128_avx2(at[0] + offset)),
                                    bitnet__load128_avx2(at[1] + offset), 1);
@@ -843,6 +846,21 @@ BITNET__FN bitnet__v16_avx2 bitnet__minus_each_avx2(const __m256i *dots, const i
     return y;
 }
 
+/* 3 times bytes, modulo 256; the digit that goes out is that and carry, which come of doubling and
+   of adding once more. */
+BITNET__FN __m256i bitnet__tripled_avx2(__m256i v) {
+    return _mm256_add_epi8(_mm256_add_epi8(v, v), v);
+}
+BITNET__FN __m256i bitnet__digit_avx2(__m256i v, __m256i tripled) {
+    const __m256i one = _mm256_set1_epi8(1);
+    const __m256i none = _mm256_cmpeq_epi8(_mm256_max_epu8(tripled, v), tripled);
+    return _mm256_add_epi8(_mm256_and_si256(_mm256_srli_epi16(v, 7), one),
+                           _mm256_add_epi8(none, one));
+}
+BITNET__FN __m256i bitnet__shifted_up_avx2(__m256i v, int count) {
+    return _mm256_sll_epi32(v, _mm_cvtsi32_si128(count));
+}
+BITNET__FN __m256i bitnet__down8_avx2(__m256i v) { return _mm256_srai_epi32(v, 8); }
 BITNET__FN __m256i bitnet__down6_avx2(__m256i v) { return _mm256_srai_epi32(v, 6); }
 
 BITNET__FN __m256i bitnet__products_avx2(__m256i sum, __m256i w, __m256i a) {
@@ -1467,11 +1485,16 @@ BITNET__FN __m512i bitnet__load_lanes_avx512vnni(const uint8_t *p, size_t apart)
     v = _mm512_inserti32x4(v, bitnet__load128_avx512vnni(p + 2 * apart), 2);
     return _mm512_inserti32x4(v, bitnet__load128_avx512vnni(p + 3 * apart), 3);
 }
-/* 64 bytes at at[0] + offset, or 32 there and at at[1] + offset, or 16 at each of four. */
+/* 64 bytes at at[0] + offset, or 32, or 28 and 4 zeros, there and at at[1] + offset, or 16 at each
+   of four. */
 BITNET__FN __m512i bitnet__load_parts_avx512vnni(const uint8_t *const *at, size_t offset,
                                                  const int bytes) {
     __m512i v;
     if (bytes == 64) return _mm512_loadu_si512(at[0] + offset);
+    if (bytes == 28)
+        return _mm512_inserti64x4(
+            _mm512_castsi256_si512(_mm256_maskz_loadu_epi32(0x7f, at[0] + offset)),
+            _mm256_maskz_loadu_epi32(0x7f, at[1] + offset), 1);
     if (bytes == 32)
         return _mm512_inserti64x4(
             _mm512_castsi256_si512(bitnet__load256_avx512vnni(at[0] + offset)),
@@ -1505,6 +1528,18 @@ BITNET__FN __m512 bitnet__minus_each_avx512vnni(const __m512i *dots, const int32
     return _mm512_cvtepi32_ps(_mm512_sub_epi32(*dots, _mm512_loadu_si512(less)));
 }
 
+BITNET__FN __m512i bitnet__tripled_avx512vnni(__m512i v) {
+    return _mm512_add_epi8(_mm512_add_epi8(v, v), v);
+}
+BITNET__FN __m512i bitnet__digit_avx512vnni(__m512i v, __m512i tripled) {
+    const __m512i one = _mm512_set1_epi8(1);
+    const __m512i doubling = _mm512_and_si512(_mm512_srli_epi16(v, 7), one);
+    return _mm512_mask_add_epi8(doubling, _mm512_cmplt_epu8_mask(tripled, v), doubling, one);
+}
+BITNET__FN __m512i bitnet__shifted_up_avx512vnni(__m512i v, int count) {
+    return _mm512_sll_epi32(v, _mm_cvtsi32_si128(count));
+}
+BITNET__FN __m512i bitnet__down8_avx512vnni(__m512i v) { return _mm512_srai_epi32(v, 8); }
 BITNET__FN __m512i bitnet__down6_avx512vnni(__m512i v) { return _mm512_srai_epi32(v, 6); }
 BITNET__FN __m512i bitnet__no_pair_avx512vnni(void) { return _mm512_setzero_si512(); }
 
@@ -3056,13 +3091,47 @@ BITNET__INLINE BITNET__TARGET void BITNET__I(pack_words)(const uint8_t *p, size_
     }
 }
 
+/* A row pack of the digits of 16 rows, as codes of 2 bits. raw has 7 words of each row. */
+static BITNET__TARGET void BITNET__I(pack_digits)(const uint8_t *w, size_t row_bytes,
+                                                  uint8_t *pack) {
+    enum { lanes = BITNET__V(lanes) };
+    const BITNET__V(i32) low = BITNET__V(splat_i32)(0xffff);
+    BITNET__V(i32) word[8], v, next, d;
+    uint8_t raw[7 * 64];
+    int h, i, n;
+    BITNET__I(pack_words)(w, row_bytes, raw);
+    BITNET__I(pack_words)(w + 12, row_bytes, raw + 3 * 64);
+    for (i = 0; i < 16; i++) memcpy(pack + 2 * i, w + (size_t)i * row_bytes + 26, 2);
+    for (h = 0; h < 64; h += 4 * lanes) {
+        for (n = 0; n < 8; n++) word[n] = BITNET__V(splat_i32)(0);
+        for (i = 0; i < 7; i++) {
+            v = BITNET__V(load_i)(raw + 64 * i + h);
+            for (n = 0; n < (i < 6 ? 5 : 4); n++, v = next) {
+                const int to = i < 4 ? n : i < 6 ? 5 + n / 2 : 7;
+                const int turn = i < 4 ? i : i < 6 ? n % 2 * 2 + i - 4 : 2 + n / 2;
+                next = BITNET__V(tripled)(v);
+                d = BITNET__V(digit)(v, next);
+                if (i == 6) d = BITNET__V(shifted_up)(BITNET__V(masked)(d, 0, low), n % 2 * 16);
+                word[to] = BITNET__V(add_epi32)(word[to], BITNET__V(shifted_up)(d, 2 * turn));
+            }
+        }
+        for (n = 0; n < 8; n++)
+            BITNET__V(store_i)(pack + BITNET__PACK_SCALES + 64 * n + h, word[n]);
+    }
+}
+
 /* 16 rows, or those that are left: a pack for each scale group. The last row is repeated. */
 static BITNET__TARGET void BITNET__I(pack_groups)(const bitnet__blocks *b, const uint8_t *w, int n,
                                                   int rows, uint8_t *out) {
     const size_t row_bytes = bitnet__blocks_bytes(b, n, 1);
     const int end = b->codes_at + b->group * b->bits / 8;
     int g, i, r;
-    for (g = 0; g < n / b->group; g++, w += b->bytes) {
+    for (g = 0; g < n / b->group && !b->bits; g++, w += b->bytes) {
+        if (rows == 16) BITNET__I(pack_digits)(w, row_bytes, out);
+        else bitnet__pack_group(b, w, row_bytes, rows, out);
+        out += BITNET__PACK_BYTES(128, 2);
+    }
+    for (g = 0; g < n / b->group && b->bits; g++, w += b->bytes) {
         for (r = 0; r < 16; r++, out += 2)
             memcpy(out, w + b->scale_at + bitnet__clamp(r, rows) * row_bytes, 2);
         for (i = b->codes_at; i < end && rows == 16; i += 16, out += 256)
@@ -3099,7 +3168,7 @@ enum { BITNET__I(plane_room) = 40960 / (4 * BITNET__V(lanes)) };       /* vector
    +1. */
 #if BITNET__PARTS & BITNET__VNNI_STEPS
 BITNET__INLINE int BITNET__I(bit_turn)(const int t, const int bits) {
-    return bits == 2 ? t : 7 - t;
+    return bits == 1 ? 7 - t : t;
 }
 BITNET__INLINE BITNET__TARGET BITNET__V(i32) BITNET__I(turn_codes)(BITNET__V(i32) *v, const int t,
                                                                    const int bits) {
@@ -3135,6 +3204,52 @@ BITNET__INLINE BITNET__TARGET BITNET__V(i32) BITNET__I(turn_sums)(BITNET__V(i32)
 }
 #endif
 
+/* The sums of a vector's digits. A byte y gives the next one, y' = 3 y mod 256, and the digit
+   (3 y - y') / 256. So vpdpbusd needs no digits: 256 times their sum is 3 times that of y less that
+   of y'.
+   Bound: the sums of y have 20 products of at most 255 * 128, three times that is 1958400. */
+#if BITNET__PARTS & BITNET__VNNI_STEPS
+BITNET__INLINE BITNET__TARGET BITNET__V(i32) BITNET__I(digit_sums)(BITNET__V(i32) v,
+                                                                   const BITNET__V(i32) *planes) {
+    BITNET__V(i32) now = BITNET__V(splat_i32)(0), next = now;
+    int t;
+    BITNET__UNROLL for (t = 0; t < 5; t++) {
+        now = BITNET__I(products)(now, v, planes[t]);
+        v = BITNET__V(tripled)(v);
+        next = BITNET__I(products)(next, v, planes[t]);
+    }
+    return BITNET__V(down8)(BITNET__V(sub_epi32)(
+        BITNET__V(add_epi32)(BITNET__V(add_epi32)(now, now), now), next));
+}
+#else
+BITNET__INLINE BITNET__TARGET BITNET__V(i32) BITNET__I(digit_sums)(BITNET__V(i32) v,
+                                                                   const BITNET__V(i32) *planes) {
+    BITNET__V(i32) sum = BITNET__V(splat_i32)(0), next;
+    int t;
+    BITNET__UNROLL for (t = 0; t < 5; t++) {
+        next = BITNET__V(tripled)(v);
+        sum = BITNET__I(turn_products)(sum, BITNET__V(digit)(v, next), planes[t]);
+        v = next;
+    }
+    return BITNET__I(turn_sums)(sum, 2);
+}
+#endif
+
+/* The activations q of a block that `part` bytes of its codes meet at a turn. */
+BITNET__INLINE void BITNET__I(copy_plane)(const int8_t *q, int turn, const int part, const int bits,
+                                          uint8_t *to) {
+    int m;
+    if (!bits) {
+        memset(to + 24, 0, 8);         /* the scale, and what lies behind the block */
+        memcpy(to, q + 16 * turn, 16);
+        memcpy(to + 16, q + 80 + 8 * turn, 8);
+        if (turn < 4) memcpy(to + 24, q + 120 + 2 * turn, 2);
+        return;
+    }
+    q += bits == 2 ? 4 * turn : turn % 2 * 16 + turn / 2 * 4;
+    BITNET__UNROLL for (m = 0; m < part; m += 4) memcpy(to + m, q + m * (8 / bits), 4);
+}
+
 /* The planes of a column: of whole units, then of each scale group that is left, repeated to fill
    vectors. */
 BITNET__INLINE BITNET__TARGET void BITNET__I(make_planes)(const int8_t *q, int groups,
@@ -3142,23 +3257,22 @@ BITNET__INLINE BITNET__TARGET void BITNET__I(make_planes)(const int8_t *q, int g
                                                           const int along,
                                                           BITNET__V(i32) *planes) {
     enum { lanes = BITNET__V(lanes), wide = 4 * lanes };
-    const int part = bytes < wide ? bytes : wide, parts = bytes / part, turns = 8 / bits;
-    const int quads = wide / part, group = bytes * turns, whole = along * (groups / 16);
+    const int part = bytes < wide ? bytes : wide, parts = bytes / part;
+    const int turns = bits ? 8 / bits : 5, group = bits ? bytes * turns : 128;
+    const int quads = wide / part, whole = along * (groups / 16);
     uint8_t *to = (uint8_t *)planes;
-    int g, f, j, k, t, i, m;
+    int g, f, j, k, t, i;
     for (g = 0; g < groups; g += g < whole ? 16 : 1) {
         const int all = g < whole;
         for (f = 0; f < (all ? 4 / quads : 1); f++)
             for (j = 0; j < (all ? 4 : 1); j++)
                 for (k = 0; k < parts; k++) {
                     BITNET__UNROLL for (t = 0; t < turns; t++) {
-                        const int turn = BITNET__I(bit_turn)(t, bits);
-                        BITNET__UNROLL for (i = 0; i < quads; i++, to += part) {
+                        for (i = 0; i < quads; i++, to += part) {
                             const int block = g + (all ? 4 * (f * quads + i) + j : 0);
-                            const int8_t *p = q + (size_t)block * (size_t)group + k * part * turns +
-                                              (bits == 2 ? 4 * turn : turn % 2 * 16 + turn / 2 * 4);
-                            BITNET__UNROLL for (m = 0; m < part; m += 4)
-                                memcpy(to + m, p + m * turns, 4);
+                            BITNET__I(copy_plane)(q + (size_t)block * (size_t)group +
+                                                      k * part * turns,
+                                                  BITNET__I(bit_turn)(t, bits), part, bits, to);
                         }
                     }
                 }
@@ -3181,10 +3295,12 @@ BITNET__INLINE BITNET__TARGET void BITNET__I(run_units)(const BITNET__I(run) *x,
                                                         const int bytes, const int bits,
                                                         const int in_row) {
     enum { lanes = BITNET__V(lanes), wide = 4 * lanes };
-    const int part = bytes < wide ? bytes : wide, parts = bytes / part, turns = 8 / bits;
-    const int quads = wide / part, folds = lanes / 4 / quads, to_scale = bytes == 64 ? 64 : -2;
-    const size_t stride = in_row ? (size_t)(bytes + 2) : x->stride;
-    const size_t next = in_row ? 16 * stride : (size_t)(bytes + 2);
+    const int part = bytes < wide ? bytes : wide, parts = bytes / part;
+    const int turns = bits ? 8 / bits : 5, block = bits ? bytes + 2 : 28;
+    const int quads = wide / part, folds = lanes / 4 / quads;
+    const int to_scale = !bits ? 26 : bytes == 64 ? 64 : -2;
+    const size_t stride = in_row ? (size_t)block : x->stride;
+    const size_t next = in_row ? 16 * stride : (size_t)block;
     const size_t step = in_row ? (size_t)(parts * turns) : 0;
     const size_t planes = (size_t)(parts * turns * (in_row ? 16 / quads : 1));
     const uint8_t *p = x->p;
@@ -3195,7 +3311,7 @@ BITNET__INLINE BITNET__TARGET void BITNET__I(run_units)(const BITNET__I(run) *x,
         const uint8_t *at[4];
         uint16_t d[16];
         if (in_row) {
-            BITNET__UNROLL for (i = 0; i < 16 * (bytes + 2); i += 64) BITNET__STREAM(p + i);
+            BITNET__UNROLL for (i = 0; i < 16 * block; i += 64) BITNET__STREAM(p + i);
         }
         BITNET__UNROLL for (i = 0; i < 16; i++) memcpy(d + i, p + to_scale + (size_t)i * stride, 2);
         BITNET__UNROLL for (i = 0; i < 4; i++) at[i] = p + (size_t)(4 * i) * stride;
@@ -3203,6 +3319,12 @@ BITNET__INLINE BITNET__TARGET void BITNET__I(run_units)(const BITNET__I(run) *x,
             BITNET__UNROLL for (f = 0; f < folds; f++) {
                 BITNET__UNROLL for (j = 0; j < 4; j++, plane += step) {
                     sum[j] = BITNET__V(splat_i32)(0);
+                    if (!bits) {
+                        v = BITNET__V(load_parts)(at + (h * folds + f) * quads,
+                                                  (size_t)j * stride, block);
+                        sum[j] = BITNET__I(digit_sums)(v, plane);
+                        continue;
+                    }
                     BITNET__UNROLL for (k = 0; k < parts; k++) {
                         v = BITNET__V(load_parts)(at + (h * folds + f) * quads,
                                                   (size_t)j * stride + (size_t)(k * part), part);
@@ -3242,9 +3364,11 @@ BITNET__A_FORM(16, 1)
 BITNET__A_FORM(16, 2)
 BITNET__A_FORM(32, 2)
 BITNET__A_FORM(64, 2)
+BITNET__A_FORM(32, 0)
 BITNET__ALONG(16, 1)
 BITNET__ALONG(16, 2)
 BITNET__ALONG(32, 2)
+BITNET__ALONG(32, 0)
 #undef BITNET__A_FORM
 #undef BITNET__ALONG
 
@@ -3257,7 +3381,8 @@ typedef struct BITNET__I(column) {
 } BITNET__I(column);
 
 typedef struct BITNET__I(form) {
-    int group, bits, along;            /* 16: whole units lie in rows; 0: all lie across rows */
+    int group, bits, bytes, turns;     /* bytes of codes, that is of a block's planes */
+    int along;                         /* 16: whole units lie in rows; 0: all lie across rows */
     void (*planes)(const int8_t *q, int groups, BITNET__V(i32) *planes);
     void (*run)(const BITNET__I(run) *x, int units);           /* in a row */
     void (*rest)(const BITNET__I(run) *x, int units);          /* across rows */
@@ -3270,8 +3395,9 @@ static BITNET__TARGET void BITNET__I(rows_in_place)(const bitnet__grouped *x,
     enum { most = 64 };
     const bitnet__blocks *const b = x->blocks;
     const int groups = x->n / b->group, whole = form->along * (groups / 16);
-    const int unit_planes = 16 * b->group / (4 * BITNET__V(lanes));
-    const int group_planes = (int)(8 / b->bits * (b->bytes - 2 > 4 * BITNET__V(lanes) ? 2 : 1));
+    const int block_planes = form->bytes * form->turns / BITNET__V(lanes);         /* quarters */
+    const int unit_planes = 4 * block_planes;
+    const int group_planes = form->bytes > 4 * BITNET__V(lanes) ? block_planes / 4 : form->turns;
     const size_t row_bytes = (size_t)groups * (size_t)b->bytes;
     float products[16][most], turned[64];
     BITNET__V(v16) y = BITNET__V(splat)(0.0f);
@@ -3314,17 +3440,18 @@ static BITNET__TARGET void BITNET__I(rows_in_place)(const bitnet__grouped *x,
 
 /* One column, with whole packs of rows; returns how many rows they are. */
 static BITNET__TARGET int BITNET__I(column_in_place)(const bitnet__grouped *x) {
-    static const BITNET__I(form) forms[4] = {
-        {128, 1, 16, BITNET__I(planes_16_1), BITNET__I(run_16_1), BITNET__I(rest_16_1)},
-        {64, 2, 16, BITNET__I(planes_16_2), BITNET__I(run_16_2), BITNET__I(rest_16_2)},
-        {128, 2, 16, BITNET__I(planes_32_2), BITNET__I(run_32_2), BITNET__I(rest_32_2)},
-        {256, 2, 0, BITNET__I(planes_64_2), 0, BITNET__I(rest_64_2)},
+    static const BITNET__I(form) forms[] = {
+        {128, 1, 16, 8, 16, BITNET__I(planes_16_1), BITNET__I(run_16_1), BITNET__I(rest_16_1)},
+        {64, 2, 16, 4, 16, BITNET__I(planes_16_2), BITNET__I(run_16_2), BITNET__I(rest_16_2)},
+        {128, 2, 32, 4, 16, BITNET__I(planes_32_2), BITNET__I(run_32_2), BITNET__I(rest_32_2)},
+        {256, 2, 64, 4, 0, BITNET__I(planes_64_2), 0, BITNET__I(rest_64_2)},
+        {128, 0, 32, 5, 16, BITNET__I(planes_32_0), BITNET__I(run_32_0), BITNET__I(rest_32_0)},
     };
     const int groups = x->n / x->blocks->group;
     const BITNET__I(form) *form = forms;
     BITNET__I(column) column;
     int r, i, whole;
-    if ((size_t)x->n + 15 * 512 > sizeof column.planes) return 0;  /* 15 groups are left at most */
+    if ((size_t)x->n / 4 * 5 + 15 * 512 > sizeof column.planes) return 0;  /* 15 groups are left */
     while (form->group != x->blocks->group || form->bits != x->blocks->bits) form++;
     whole = form->along * (groups / 16);
     form->planes(x->q, groups, column.planes);
@@ -3345,7 +3472,8 @@ enum { BITNET__I(strip_room) = 163840 };
    these. */
 static BITNET__TARGET void BITNET__I(dotrows_in_place)(const bitnet__grouped *x,
                                                        void (*packed)(const bitnet__grouped *)) {
-    const size_t row = bitnet__blocks_bytes(x->blocks, x->n, 1);
+    const bitnet__blocks *const b = x->blocks->bits ? x->blocks : &bitnet__blocks_pq2_0;
+    const size_t row = bitnet__blocks_bytes(b, x->n, 1);
     const int most = row * 32 <= BITNET__I(strip_room) ? 32 : 16;
     uint8_t strip[BITNET__I(strip_room)];
     int r = x->cols == 1 ? BITNET__I(column_in_place)(x) : 0, i;
@@ -3359,10 +3487,11 @@ static BITNET__TARGET void BITNET__I(dotrows_in_place)(const bitnet__grouped *x,
         patch = bitnet__grouped_from(x, r, 0);
         if (patch.rows > most) patch.rows = most;
         for (i = 0; i < patch.rows; i += 16)
-            BITNET__I(pack_groups)(x->blocks, patch.w + (size_t)i * row, x->n,
-                                   patch.rows - i < 16 ? patch.rows - i : 16,
-                                   strip + (size_t)i * row);
+            BITNET__I(pack_groups)(
+                x->blocks, patch.w + bitnet__blocks_bytes(x->blocks, x->n, i), x->n,
+                patch.rows - i < 16 ? patch.rows - i : 16, strip + (size_t)i * row);
         patch.w = strip;
+        patch.blocks = b;
         patch.packed = 1;
         packed(&patch);
     }

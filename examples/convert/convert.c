@@ -35,7 +35,7 @@ static const struct option {
     int *flag;                         /* instead, what an option without an argument sets */
 } options[] = {
     {"--to", "TYPE", "ternary weights become i2_s, tl1, tl2, tl2_r16, tq1_0, tq2_0, q1_0, q2_0, "
-     "q2_0_128 or pq2_0 (i2_s)", &to_name, 0},
+     "q2_0_128, pq2_0 or ptq1_0 (i2_s)", &to_name, 0},
     {"--i2s", "L", "packing of I2_S: 128, 64 or 4row (128); with --verify: B's", &i2s_name, 0},
     {"--tile", "BM,BK,bm", "tile of TL1 or TL2, or a kernel_config.ini (the published one); with "
      "--verify: B's", &tile_text, 0},
@@ -102,12 +102,13 @@ static int which(const char *option, const char *text, const char *const *names,
 
 static uint32_t ternary_type(const char *text) {
     static const char *const names[] = {"i2_s", "tl1", "tl2", "tl2_r16", "tq1_0", "tq2_0",
-                                        "q1_0", "q2_0", "pq2_0", Q2_0_128};
+                                        "q1_0", "q2_0", "pq2_0", "ptq1_0", Q2_0_128};
     static const uint32_t types[] = {BITNET_TENSOR_I2_S, BITNET_TENSOR_TL1, BITNET_TENSOR_TL2,
                                      BITNET_TENSOR_TL2_R16, BITNET_TENSOR_TQ1_0,
                                      BITNET_TENSOR_TQ2_0, BITNET_TENSOR_Q1_0, BITNET_TENSOR_Q2_0,
-                                     BITNET_TENSOR_PQ2_0, BITNET_TENSOR_PQ2_0};
-    return types[which("--to", text, names, 10)];
+                                     BITNET_TENSOR_PQ2_0, BITNET_TENSOR_PTQ1_0,
+                                     BITNET_TENSOR_PQ2_0};
+    return types[which("--to", text, names, 11)];
 }
 
 static uint32_t head_type(const char *text) {
@@ -178,7 +179,7 @@ static void check(const repack_options *o) {
     else if ((rounding || copying) && is_folder(files[0]))
         fail(2, "--round-scales and --copy are for a GGUF file");
     else if (rounding && !in_blocks(o->to.type))
-        fail(2, "--round-scales is for --to tq1_0, tq2_0, q1_0, q2_0, q2_0_128 and pq2_0");
+        fail(2, "--round-scales is for --to tq1_0, tq2_0, q1_0, q2_0, q2_0_128, pq2_0 and ptq1_0");
     else if (to_name && i2s_name && o->to.type != BITNET_TENSOR_I2_S)
         fail(2, "--i2s and --to %s exclude each other", to_name);
     else if (tile_text && o->to.type != BITNET_TENSOR_TL1 && o->to.type != BITNET_TENSOR_TL2)
@@ -210,10 +211,10 @@ static void convert_folder(const char *in, const char *out) {
     o.log_fn = log_text;
     if (o.group_type == BITNET_TENSOR_I2_S) o.group_type = 0;
     if ((o.group_type && o.group_type != BITNET_TENSOR_Q1_0 &&
-         o.group_type != BITNET_TENSOR_Q2_0 && o.group_type != BITNET_TENSOR_PQ2_0) || i2s_name ||
-        from_name || from_tile_text)
-        fail(2, "a folder becomes I2_S in groups of 128, or q1_0, q2_0, q2_0_128 or pq2_0; convert "
-             "that file for other types");
+         o.group_type != BITNET_TENSOR_Q2_0 && o.group_type != BITNET_TENSOR_PQ2_0 &&
+         o.group_type != BITNET_TENSOR_PTQ1_0) || i2s_name || from_name || from_tile_text)
+        fail(2, "a folder becomes I2_S in groups of 128, or q1_0, q2_0, q2_0_128, pq2_0 or ptq1_0; "
+             "convert that file for other types");
     if (hf_open(&h, in, &o, &err)) fail(1, "%s: %s", in, err.text);
     output_open(out, in, forcing);
     if (hf_write(&h, &writer, &err)) fail(1, "%s: %s", in, err.text);

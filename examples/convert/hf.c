@@ -1014,7 +1014,8 @@ static void hf_add_keys(const hf_model *h, gguf_writer *w) {
     }
     if (!strcmp(arch, "bitnet"))       /* there it is one of two */
         gguf_add_string(w, "bitnet.hidden_activation", h->family->act);
-    gguf_add_u32(w, "general.file_type", group && group != BITNET_TENSOR_Q1_0 ? 41 : 40);
+    gguf_add_u32(w, "general.file_type", group == BITNET_TENSOR_PTQ1_0 ? 129
+                                         : group && group != BITNET_TENSOR_Q1_0 ? 41 : 40);
     if (!hf_embeds(h)) gguf_add_u32(w, "general.quantization_version", 2);
 }
 

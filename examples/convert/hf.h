@@ -42,8 +42,8 @@ typedef struct hf_options {
     const char *pre;                   /* tokenizer.ggml.pre; 0: found in tokenizer.json */
     uint32_t head_type;                /* BITNET_TENSOR_* of embedding and head; 0: F32 */
     int wants_head;                    /* 1: also with group_type, which they have otherwise */
-    uint32_t group_type;               /* BITNET_TENSOR_Q1_0, _Q2_0 or _PQ2_0 of all matrices, whose
-                                          groups hold -s, 0 and s; 0: I2_S */
+    uint32_t group_type;               /* BITNET_TENSOR_Q1_0, _Q2_0, _PQ2_0 or _PTQ1_0 of all
+                                          matrices, whose groups hold -s, 0 and s; 0: I2_S */
     uint32_t group_number;             /* the number of group_type in the file */
     uint32_t pooling;                  /* BITNET_POOLING_*; 0: as modules.json says */
     int window;                        /* 1: Gemma's sliding window is written too */

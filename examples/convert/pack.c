@@ -52,7 +52,7 @@ static const struct pack_blocks {
 } pack_blocks[] = {
     {BITNET_TENSOR_TQ1_0, 256, 54, 52, 1, 1}, {BITNET_TENSOR_TQ2_0, 256, 66, 64, 1, 1},
     {BITNET_TENSOR_Q2_0, 64, 18, 0, 2, 1}, {BITNET_TENSOR_PQ2_0, 128, 34, 0, 2, 1},
-    {BITNET_TENSOR_Q1_0, 128, 18, 0, 1, 0}
+    {BITNET_TENSOR_PTQ1_0, 128, 28, 26, 1, 1}, {BITNET_TENSOR_Q1_0, 128, 18, 0, 1, 0}
 };
 
 static const struct pack_blocks *pack_find(uint32_t type) {
@@ -179,19 +179,25 @@ static void pack_row_tl2_r16(const bitnet_ternary *t, size_t row, const int8_t *
         }
 }
 
-/* A block of 256 weights as 52 bytes (TQ1_0) of five digits of base 3, the last four bytes of four.
-   They make a number below 243, most significant digit first, which is stored as a fraction of 243
-   in 256ths, rounded up. */
-static void pack_block_tq1(const int8_t *w, uint8_t *out) {
+/* `digits` times n weights as n bytes: first the first digit of each, then the second ones. Up to
+   five digits make a number below 243, the first of 81s, which is stored as a fraction of 243 in
+   256ths, rounded up. */
+static void pack_digits(const int8_t *w, int n, int digits, uint8_t *out) {
     int i, j;
-    for (i = 0; i < 52; i++) {
-        const int stride = i < 32 ? 32 : i < 48 ? 16 : 4;
-        const int at = i < 32 ? i : i < 48 ? 160 + (i - 32) : 240 + (i - 48);
+    for (i = 0; i < n; i++) {
         uint32_t x = 0;
-        for (j = 0; j < (i < 48 ? 5 : 4); j++) x = 3 * x + (uint32_t)(w[at + stride * j] + 1);
-        if (i >= 48) x *= 3;
+        for (j = 0; j < 5; j++)
+            x = 3 * x + (j < digits ? (uint32_t)(w[n * j + i] + 1) : 0);
         out[i] = (uint8_t)((x * 256 + 242) / 243);
     }
+}
+
+/* A block of 256 weights as 52 bytes (TQ1_0), or of 128 as 26 (PTQ1_0). */
+static void pack_block_digits(const int8_t *w, int32_t n, uint8_t *out) {
+    const int part = n / 8, few = n / 64;      /* bytes */
+    pack_digits(w, part, 5, out);
+    pack_digits(w + 5 * part, part / 2, 5, out + part);
+    pack_digits(w + n - 4 * few, few, 4, out + part / 2 * 3);
 }
 
 /* A block of 256 weights as 64 bytes of four codes (TQ2_0), the first in the lowest bits. */
@@ -233,7 +239,8 @@ static void pack_row_blocks(const bitnet_ternary *t, int32_t row, const int8_t *
     uint8_t *p = data + (size_t)row * (size_t)(t->n / b->weights) * (size_t)b->bytes;
     int32_t k;
     for (k = 0; k < t->n; k += b->weights, w += b->weights, p += b->bytes) {
-        if (t->type == BITNET_TENSOR_TQ1_0) pack_block_tq1(w, p);
+        if (t->type == BITNET_TENSOR_TQ1_0 || t->type == BITNET_TENSOR_PTQ1_0)
+            pack_block_digits(w, b->weights, p);
         else if (t->type == BITNET_TENSOR_TQ2_0) pack_block_tq2(w, p);
         else if (t->type == BITNET_TENSOR_Q1_0) pack_block_q1(w, p);
         else pack_block_q2(w, b->weights, p + 2);

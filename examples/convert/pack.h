@@ -15,9 +15,9 @@ bitnet_result pack_fits(const bitnet_ternary *t, const int8_t *weights, int32_t 
    block of zeros becomes 0, and that of another block 1 if it was 0. */
 bitnet_result pack_ternary(const bitnet_ternary *t, const int8_t *weights, int32_t row,
                            int32_t n_rows, uint8_t *data, bitnet_error *err);
-/* Sets the scale of a tensor whose rows are all packed. TQ1_0, TQ2_0, Q1_0, Q2_0 and PQ2_0 store it
-   as an F16 in each block: a scale that is not exactly an F16 is BITNET_ERR_UNSUPPORTED. Blocks of
-   zeros get 0, as ggml's quantizer writes it. */
+/* Sets the scale of a tensor whose rows are all packed. TQ1_0, TQ2_0, PTQ1_0, Q1_0, Q2_0 and PQ2_0
+   store it as an F16 in each block: a scale that is not exactly an F16 is BITNET_ERR_UNSUPPORTED.
+   Blocks of zeros get 0, as ggml's quantizer writes it. */
 bitnet_result pack_scale(const bitnet_ternary *t, float scale, uint8_t *data, bitnet_error *err);
 /* How many weights share a scale in a block of this type; 0: it has no such blocks. */
 int32_t pack_group(uint32_t type);

@@ -29,13 +29,16 @@ static int is_q2_0(uint32_t type) {
     return type == BITNET_TENSOR_Q2_0 || type == BITNET_TENSOR_PQ2_0;
 }
 
-static int is_q1_0_or_q2_0(uint32_t type) { return type == BITNET_TENSOR_Q1_0 || is_q2_0(type); }
+/* Types whose models have their embedding and head in them, too. */
+static int is_of_all(uint32_t type) {
+    return type == BITNET_TENSOR_Q1_0 || type == BITNET_TENSOR_PTQ1_0 || is_q2_0(type);
+}
 
-/* Is it to be packed as the ternary weights are? Models in Q1_0 or Q2_0 have their embedding and
-   head so, and only one of the two sizes of Q2_0's blocks may be in a file. */
+/* Is it to be packed as the ternary weights are? Only one of the two sizes of Q2_0's blocks may be
+   in a file. */
 static int is_repacked(const bitnet_gguf_tensor *t, const repack_options *o) {
-    return is_ternary(t) || (is_head(t) && is_q1_0_or_q2_0(t->type) &&
-                             is_q1_0_or_q2_0(o->to.type) && !o->wants_head);
+    return is_ternary(t) || (is_head(t) && is_of_all(t->type) && is_of_all(o->to.type) &&
+                             !o->wants_head);
 }
 
 /* Can `from` hold weights that `to` cannot? Only Q2_0 has 2, and Q1_0 has no 0. */
@@ -76,8 +79,8 @@ static float one_scale(const bitnet_gguf *g, const bitnet_gguf_tensor *t, const 
     float scale = 1;
     if (in_blocks(t->type) || !own) scale = read_scale(g, t, &err);
     if (err.code == BITNET_ERR_UNSUPPORTED)            /* it has blocks of different scales */
-        fail(1, "tensor '%s': %s; --to q2_0, q2_0_128, pq2_0, q1_0, tq1_0 or tq2_0 keeps one for "
-             "each block", t->name, err.text);
+        fail(1, "tensor '%s': %s; --to q2_0, q2_0_128, pq2_0, ptq1_0, q1_0, tq1_0 or tq2_0 keeps "
+             "one for each block", t->name, err.text);
     if (err.code) fail(1, "tensor '%s': %s", t->name, err.text);
     if (in_blocks(t->type) && !in_blocks(to->type) && own && scale != 1)
         fail(1, "tensor '%s': its blocks have the scale %g, and another tensor has a second one; "
@@ -246,6 +249,7 @@ static uint32_t file_type_of(uint32_t type) {
         case BITNET_TENSOR_I2_S: case BITNET_TENSOR_Q1_0: return 40;
         case BITNET_TENSOR_TQ1_0: case BITNET_TENSOR_TQ2_0: return type + 2;
         case BITNET_TENSOR_Q2_0: case BITNET_TENSOR_PQ2_0: return 41;
+        case BITNET_TENSOR_PTQ1_0: return 129;
         default: return type;
     }
 }

@@ -113,7 +113,8 @@ static void make_weights(char type, size_t n, size_t rows) {
 /* The layouts of blocks with a scale each, by the variant of an operation. Activations need no
    order here. */
 static const bitnet__blocks layouts[] = {
-    {64, 18, 0, 2, 2, 0}, {128, 34, 0, 2, 2, 0}, {256, 66, 64, 0, 2, 0}, {128, 18, 0, 2, 1, 0}
+    {64, 18, 0, 2, 2, 0}, {128, 34, 0, 2, 2, 0}, {256, 66, 64, 0, 2, 0}, {128, 18, 0, 2, 1, 0},
+    {128, 28, 26, 0, 0, 0}
 };
 
 static void make_groups(size_t n, size_t rows, const bitnet__blocks *b) {
@@ -233,7 +234,7 @@ static void run_group_dots(const bitnet_kernels *k, const op *o, const shape *s,
     const bitnet__blocks *b = &layouts[o->variant];
     const int row = s->n / b->group * b->bytes;
     uint8_t *packed = 0;
-    if (k->pack_groups && s->cols % 2 == 0)
+    if (k->pack_groups && b->bits && s->cols % 2 == 0)
         packed = (uint8_t *)grow(0, (size_t)((s->rows + 15) / 16 * 16 * row));
     for (i = 0; i < stride * (size_t)s->cols; i++) y[i] = (float)i - 7;
     for (c = 0; packed && c < (size_t)s->rows; c += 16)
@@ -376,6 +377,7 @@ static const op ops[] = {
     {"dotrows_groups PQ2_0", 'g', 1, 1, grouped, run_group_dots},
     {"dotrows_groups TQ2_0", 'g', 1, 2, grouped, run_group_dots},
     {"dotrows_groups Q1_0", 'g', 1, 3, grouped, run_group_dots},
+    {"dotrows_groups PTQ1_0", 'g', 1, 4, grouped, run_group_dots},
     {"dotrows_f32", 'f', 1, 0, floats, run_float_dots},
     {"dotrows_f16", 'h', 1, 0, floats, run_float_dots},
     {"dotrows_bf16", 'b', 1, 0, floats, run_float_dots},

@@ -45,7 +45,7 @@ static uint8_t *kernels_pack_groups(const bitnet_kernels *k, const kernels_call 
     const size_t row = bitnet__blocks_bytes(a->blocks, a->n, 1);
     uint8_t *packed;
     int r;
-    if (!k->pack_groups || a->spare % 2) return 0;
+    if (!k->pack_groups || !a->blocks->bits || a->spare % 2) return 0;
     packed = (uint8_t *)gb_malloc((size_t)(a->rows + 15) / 16 * 16 * row);
     for (r = 0; r < a->rows; r += 16)
         k->pack_groups(a->blocks, a->w + (size_t)r * row, a->n,
@@ -178,7 +178,7 @@ static void kernels_prepare(kernels_call *a, size_t x_size) {
 
 FUZZ_TARGET(kernels) {
     static const uint32_t blocks[] = {BITNET_TENSOR_Q2_0, BITNET_TENSOR_PQ2_0, BITNET_TENSOR_TQ2_0,
-                                      BITNET_TENSOR_Q1_0};
+                                      BITNET_TENSOR_Q1_0, BITNET_TENSOR_PTQ1_0};
     fuzz_input in = {data, size};
     kernels_call a;
     kernels_results want, got;
@@ -190,7 +190,7 @@ FUZZ_TARGET(kernels) {
     a.group = a.n;
     a.blocks = 0;
     if (a.entry == KERNELS_GROUPS) {
-        a.blocks = bitnet__type_info(blocks[a.n % 4])->groups;
+        a.blocks = bitnet__type_info(blocks[a.n < 250 ? a.n % 4 : 4])->groups;
         a.group = a.blocks->group;
         a.n = a.group * (1 + a.n / 4 % 4);
     }

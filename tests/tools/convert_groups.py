@@ -1,13 +1,13 @@
 """What tests/tools/test_convert_groups.sh needs: models whose groups of weights have a scale each.
 
-    convert_groups.py new MODEL.gguf KIND      a small random qwen3, type Q2_0 or Q1_0
+    convert_groups.py new MODEL.gguf KIND      a small random qwen3, type Q2_0, PTQ1_0 or Q1_0
     convert_groups.py to MODEL.gguf OUT.gguf N NUMBER   what it is in blocks of N under that number
     convert_groups.py make MODEL.gguf DIR KIND DIR/hf, a Qwen3ForCausalLM with these weights
     convert_groups.py break BASE DIR           DIR/CASE for each of CASES: BASE/hf, damaged
     convert_groups.py cases                    "name word" for each
 
 KIND of new: words with '-' between them: 64 or 128 (weights in a block), pq (number 142, else 42),
-q1 (Q1_0, number 41), yarn, untied, equal (neighbours in a pair of blocks have one scale, or one has
+ptq (PTQ1_0, number 143), q1 (Q1_0, number 41), yarn, untied, equal (neighbours in a pair of blocks have one scale, or one has
 only zeros), zeros (every fifth block, too), loose (such blocks have a scale), minus (such blocks
 of Q1_0 are -0), signs (else no weight is 0), one (all blocks have one scale), two (the weight at TWO
 is 2), wide (rows are whole blocks of 256), bf16 (scales that are BF16 too).
@@ -28,15 +28,22 @@ TWO = "blk.1.ffn_up", 3, 130           # a tensor, a row and a column
 
 
 # ---- blocks: an F16, then weight j in bits 2 (j % 4) of byte j / 4, as weight + 1; in Q1_0 in bit
-# ---- j % 8 of byte j / 8, 1 for weight 1 and 0 for -1, and where the F16 is 0, all are 0 ----
+# ---- j % 8 of byte j / 8, 1 for weight 1 and 0 for -1, and where the F16 is 0, all are 0; in PTQ1_0
+# ---- the F16 is last, and bytes hold every 16th of 80, every 8th of 40 and every second of 8 weights,
+# ---- as digits of base 3 of a fraction of 243 in 256ths ----
 
-Q1_0 = 41
-NUMBERS = Q1_0, 42, 142
+Q1_0, PTQ1_0 = 41, 143
+NUMBERS = Q1_0, 42, 142, PTQ1_0
+DIGITS = [range(j, 80, 16) for j in range(16)] + [range(j, 120, 8) for j in range(80, 88)] + [
+    range(j, 128, 2) for j in (120, 121)]
 CODES = [bytes(b >> shift & 3 for shift in (0, 2, 4, 6)) for b in range(256)]
 BITS = [bytes((b >> shift & 1) << 1 for shift in range(8)) for b in range(256)]
 
 
 def block(d, codes, number=42):
+    if number == PTQ1_0:
+        values = [sum(codes[k] * 3 ** (4 - i) for i, k in enumerate(places)) for places in DIGITS]
+        return bytes(-(-256 * v // 243) for v in values) + struct.pack("<e", d)
     if number != Q1_0:
         return struct.pack("<e", d) + hf.together([codes[i::4] for i in range(4)], (0, 2, 4, 6))
     zeros = set(codes) == {1}
@@ -47,6 +54,15 @@ def block(d, codes, number=42):
 
 def blocks_of(raw, n, number=42):
     """[(scale, codes)] of a tensor in blocks of n."""
+    if number == PTQ1_0:
+        out = []
+        for at in range(0, len(raw), 28):
+            codes = bytearray(128)
+            for byte, places in zip(raw[at:at + 26], DIGITS):
+                for k in places:
+                    codes[k], byte = byte * 3 >> 8, byte * 3 & 255
+            out.append((struct.unpack_from("<e", raw, at + 26)[0], bytes(codes)))
+        return out
     table, size, out = BITS if number == Q1_0 else CODES, n // (8 if number == Q1_0 else 4), []
     for at in range(0, len(raw), 2 + size):
         d, = struct.unpack_from("<e", raw, at)
@@ -56,7 +72,7 @@ def blocks_of(raw, n, number=42):
 
 
 def block_size(kind, dims, raw):
-    if kind == Q1_0:
+    if kind in (Q1_0, PTQ1_0):
         return 128
     n = dims[0] * (dims[1] if len(dims) > 1 else 1)
     return next(size for size in (64, 128) if n // size * (2 + size // 4) == len(raw))
@@ -82,7 +98,7 @@ def reblock(raw, old, new, was=42, number=42):
 def new(path, kind):
     words, rng = kind.split("-"), random.Random(kind)
     size = 64 if "64" in words else 128
-    number = Q1_0 if "q1" in words else 142 if "pq" in words else 42
+    number = (Q1_0 if "q1" in words else PTQ1_0 if "ptq" in words else 142 if "pq" in words else 42)
     signs = number == Q1_0 or "signs" in words
     layers, dim, heads, kv, head, ffn = 2, 256, 2, 1, 128, (512 if "wide" in words else 384)
     tokens, types, _, pairs = embed.new_vocab("qwen3")
@@ -154,7 +170,7 @@ def new(path, kind):
 
 
 def file_type(number):
-    return U32, 40 if number == Q1_0 else 41
+    return U32, {Q1_0: 40, PTQ1_0: 129}.get(number, 41)
 
 
 def to(path, out, size, number):

@@ -87,7 +87,7 @@ def read_gguf(path):
         for d in dims:
             n *= d
         size = {0: 4 * n, 1: 2 * n, 30: 2 * n, I2_S: n // 4 + 32, 41: n // 128 * 18,
-                142: n // 128 * 34}.get(kind)
+                142: n // 128 * 34, 143: n // 128 * 28}.get(kind)
         if kind == 42:                 # blocks of 64 or of 128: what its room says
             room = ends[ends.index(offset) + 1] - offset
             size = next(s for s in (n // 64 * 18, n // 128 * 34) if 0 <= room - s < 32)

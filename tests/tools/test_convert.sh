@@ -68,7 +68,7 @@ fails folder-missing 1 "cannot write in its folder" "$a" "$tmp/nowhere/out.gguf"
 fails output-folder 1 "is not a file" "$a" "$tmp/made" --force
 fails no-name 2 "name is empty" "" "$out"
 fails no-output-name 2 "name is empty" "$a" ""
-fails type-in-capitals 2 "is not i2_s, tl1, .* pq2_0 or q2_0_128$" "$a" "$out" --to I2_S
+fails type-in-capitals 2 "is not i2_s, tl1, .* pq2_0, ptq1_0 or q2_0_128$" "$a" "$out" --to I2_S
 fails pre-of-gguf 2 "for a folder" "$a" "$out" --pre llama-bpe
 fails name-of-gguf 2 "for a folder" "$a" "$out" --name x
 fails verify-name 2 "writing" --verify "$a" "$a" --name x

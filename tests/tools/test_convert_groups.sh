@@ -1,5 +1,5 @@
 #!/bin/sh
-# Tests of examples/convert with weights that have a scale per group: Q1_0, and Q2_0 in blocks of 64 and of 128, from
+# Tests of examples/convert with weights that have a scale per group: Q1_0, PTQ1_0, and Q2_0 in blocks of 64 and of 128, from
 # folders and from one to the other. tests/tools/convert_groups.py makes the models.
 #     test_convert_groups.sh PATH_TO_CONVERT PATH_TO_CROSSCHECK
 # Prints a line for each case (ok, FAIL, skip) and at the end `convert-groups: N passed, ...`; exit code 1 if one failed.
@@ -40,13 +40,14 @@ refuses() {
 says() { check "$1" "'$2' is not in: $(grep -m 3 '^tensor\|^warn' "$tmp/out")" grep -q -e "$2" "$tmp/out"; }
 
 # ---- one size to the other; what is copied keeps its bytes
-for kind in 128 128-pq 128-yarn-untied; do
+for kind in 128 128-pq 128-ptq 128-yarn-untied; do
     model=$tmp/$kind.gguf
     tool new "$model" $kind
     check "$kind-loads" "it does not" "$crosscheck" -m "$model" -n 1
     tool to "$model" "$tmp/64.want" 64 42
     tool to "$model" "$tmp/128.want" 128 42
     tool to "$model" "$tmp/pq.want" 128 142
+    tool to "$model" "$tmp/ptq.want" 128 143
     becomes "$kind-64" "$model" "$tmp/64.want" -- --to q2_0
     cp "$out" "$tmp/64.gguf"
     check "$kind-64-loads" "it does not" "$crosscheck" -m "$tmp/64.gguf" -n 1
@@ -57,6 +58,12 @@ for kind in 128 128-pq 128-yarn-untied; do
     becomes "$kind-64-again" "$tmp/64.gguf" "$tmp/64.want" -- --to q2_0
     run --verify "$model" "$tmp/64.gguf"
     check "$kind-verify" "exit code $rc: $(grep -m 2 differs "$tmp/out")" test $rc -eq 0
+    becomes "$kind-ptq" "$model" "$tmp/ptq.want" -- --to ptq1_0
+    check "$kind-ptq-loads" "it does not" "$crosscheck" -m "$out" -n 1
+    run --verify "$model" "$out"
+    check "$kind-ptq-verify" "exit code $rc: $(grep -m 2 differs "$tmp/out")" test $rc -eq 0
+    cp "$out" "$tmp/ptq.gguf"
+    becomes "$kind-ptq-pq" "$tmp/ptq.gguf" "$tmp/pq.want" -- --to pq2_0
 done
 tool new "$tmp/64.gguf" 64
 tool new "$tmp/equal.gguf" 64-equal
@@ -76,7 +83,7 @@ for kind in q1 q1-zeros-untied; do
     model=$tmp/$kind.gguf
     tool new "$model" $kind
     check "$kind-loads" "it does not" "$crosscheck" -m "$model" -n 1
-    for form in "q2_0 64 42" "q2_0_128 128 42" "pq2_0 128 142"; do
+    for form in "q2_0 64 42" "q2_0_128 128 42" "pq2_0 128 142" "ptq1_0 128 143"; do
         set -- $form
         tool to "$model" "$tmp/other.want" $2 $3
         becomes "$kind-$1" "$model" "$tmp/other.want" -- --to $1
@@ -149,6 +156,7 @@ tl2_r16 TL2_R16
 tq1_0 TQ1_0
 tq2_0 TQ2_0
 q1_0 Q1_0
+ptq1_0 PTQ1_0
 END
 done
 tool new "$tmp/signs.gguf" 64-signs-one-wide
@@ -163,6 +171,9 @@ says inspect-128 "^tensor  token_embd.weight PQ2_0 .*, blocks of 128 under numbe
 run --inspect "$tmp/128-pq.gguf"
 says inspect-pq "^tensor  blk.0.attn_q.weight PQ2_0 .*, blocks of 128, scales"
 says inspect-clean "^0 warnings$"
+run --inspect "$tmp/128-ptq.gguf"
+says inspect-ptq "^tensor  token_embd.weight PTQ1_0 .*, blocks of 128, scales 0.0[0-9]* to 0.[12][0-9]*$"
+says inspect-ptq-clean "^0 warnings$"
 run --inspect "$tmp/q1.gguf"
 says inspect-q1 "^tensor  token_embd.weight Q1_0 .*, blocks of 128, scales 0.0[0-9]* to 0.[12][0-9]*$"
 says inspect-q1-clean "^0 warnings$"
@@ -190,9 +201,11 @@ for kind in f32 f16 f16-shards; do
         tool make "$tmp/$model.gguf" "$tmp/made" $kind
         tool to "$tmp/$model.gguf" "$tmp/64.want" 64 42
         tool to "$tmp/$model.gguf" "$tmp/pq.want" 128 142
+        tool to "$tmp/$model.gguf" "$tmp/ptq.want" 128 143
         becomes "$kind-$model-128" "$tmp/made/hf" "$tmp/$model.gguf" -- --to q2_0_128
         becomes "$kind-$model-64" "$tmp/made/hf" "$tmp/64.want" -- --to q2_0
         becomes "$kind-$model-pq" "$tmp/made/hf" "$tmp/pq.want" -- --to pq2_0
+        becomes "$kind-$model-ptq" "$tmp/made/hf" "$tmp/ptq.want" -- --to ptq1_0
         check "$kind-$model-loads" "it does not" "$crosscheck" -m "$out" -n 1
     done
 done

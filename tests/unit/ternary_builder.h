@@ -1,12 +1,13 @@
 /* Encoders of the other ternary types, place by place from the formats' definitions: TL1 and TL2 in
-   tiles, TL2_R16, TQ1_0, TQ2_0 and both kinds of Q2_0 in blocks; and models that hold them. */
+   tiles, TL2_R16, TQ1_0, TQ2_0, PTQ1_0 and both kinds of Q2_0 in blocks; and models that hold
+   them. */
 #ifndef TERNARY_BUILDER_H
 #define TERNARY_BUILDER_H
 
 #include "gguf_builder.h"
 
 enum { IMP_TQ1 = 34, IMP_TQ2 = 35, IMP_I2S = 36, IMP_TL1 = 38, IMP_TL2 = 39, IMP_Q1 = 41,
-       IMP_Q2 = 42, IMP_PQ2 = 142, IMP_MXFP4 = 1000, IMP_TL2R = 20016 };
+       IMP_Q2 = 42, IMP_PQ2 = 142, IMP_PTQ1 = 143, IMP_MXFP4 = 1000, IMP_TL2R = 20016 };
 
 static struct imp_setting {
     uint32_t type;
@@ -144,13 +145,13 @@ static inline void imp_tl2r(const gb_linear *l, uint8_t *out) {
 typedef struct imp_shape { int weights, bytes, scale_at; } imp_shape;
 static inline imp_shape imp_shape_of(uint32_t type) {
     const imp_shape none = {0, 0, 0}, tq1 = {256, 54, 52}, tq2 = {256, 66, 64}, q2 = {64, 18, 0},
-                    pq2 = {128, 34, 0}, q1 = {128, 18, 0};
+                    pq2 = {128, 34, 0}, q1 = {128, 18, 0}, ptq1 = {128, 28, 26};
     return type == IMP_TQ1 ? tq1 : type == IMP_TQ2 ? tq2 : type == IMP_Q2 ? q2
-         : type == IMP_PQ2 ? pq2 : type == IMP_Q1 ? q1 : none;
+         : type == IMP_PQ2 ? pq2 : type == IMP_Q1 ? q1 : type == IMP_PTQ1 ? ptq1 : none;
 }
 
-/* The weights of one block; those of Q1_0 are not 0. TQ1_0: digits in base 3, most significant
-   first, of a number that is then scaled from 243 to 256, rounded up. */
+/* The weights of one block; those of Q1_0 are not 0. TQ1_0 and PTQ1_0: digits in base 3, most
+   significant first, of a number that is then scaled from 243 to 256, rounded up. */
 static inline void imp_block(uint32_t type, const int8_t *w, uint8_t *out) {
     int i, j, n;
     if (type == IMP_Q2 || type == IMP_PQ2)
@@ -162,15 +163,17 @@ static inline void imp_block(uint32_t type, const int8_t *w, uint8_t *out) {
         for (i = 0; i < 64; i++)
             for (j = 0; j < 4; j++)
                 out[i] |= (uint8_t)((w[i / 32 * 128 + i % 32 + 32 * j] + 1) << 2 * j);
-    else
-        for (i = 0; i < 52; i++) {
+    else {
+        const int a = type == IMP_TQ1 ? 32 : 16, b = a / 2, c = a / 8;     /* bytes of each part */
+        for (i = 0; i < a + b + c; i++) {
             for (n = 0, j = 0; j < 5; j++) {
-                const int at = i < 32 ? i + 32 * j : i < 48 ? 160 + i - 32 + 16 * j
-                                                            : 240 + i - 48 + 4 * j;
-                n = 3 * n + (i >= 48 && j == 4 ? 0 : w[at] + 1);
+                const int at = i < a ? i + a * j : i < a + b ? 5 * a + i - a + b * j
+                                                             : 5 * (a + b) + i - a - b + c * j;
+                n = 3 * n + (i >= a + b && j == 4 ? 0 : w[at] + 1);
             }
             out[i] = (uint8_t)((n * 256 + 242) / 243);
         }
+    }
 }
 
 static inline float imp_cut(float x) { return bitnet__f16_to_f32(bitnet__f32_to_f16(x)); }

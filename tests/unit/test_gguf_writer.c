@@ -348,7 +348,8 @@ static void test_no_ternary(void) {
         {BITNET_TENSOR_TL2, 256, 128, BITNET_I2S_128, {-32, -24, 32}},
         {BITNET_TENSOR_TL2, 256, 128, BITNET_I2S_128, {32, 0, 32}},
         {BITNET_TENSOR_TQ1_0, 384, 64, BITNET_I2S_128, {0, 0, 0}},
-        {BITNET_TENSOR_TQ2_0, 128, 64, BITNET_I2S_128, {0, 0, 0}}
+        {BITNET_TENSOR_TQ2_0, 128, 64, BITNET_I2S_128, {0, 0, 0}},
+        {BITNET_TENSOR_PTQ1_0, 192, 64, BITNET_I2S_128, {0, 0, 0}}
     };
     bitnet_error err;
     int i;
@@ -566,14 +567,14 @@ static void test_one_bit(void) {
 static void test_two(void) {
     static const uint32_t types[] = {BITNET_TENSOR_Q2_0, BITNET_TENSOR_PQ2_0, BITNET_TENSOR_Q1_0,
                                      BITNET_TENSOR_TQ1_0, BITNET_TENSOR_TQ2_0, BITNET_TENSOR_I2_S,
-                                     BITNET_TENSOR_TL2_R16};
+                                     BITNET_TENSOR_TL2_R16, BITNET_TENSOR_PTQ1_0};
     static int8_t w[256], got[256];
     static uint8_t data[4096];
     bitnet_error err = {BITNET_OK, "", {0}};
     int i;
     for (i = 0; i < 256; i++) w[i] = (int8_t)(i % 2 ? -1 : 1);
     w[131] = 2;
-    for (i = 0; i < 7; i++) {
+    for (i = 0; i < 8; i++) {
         bitnet_ternary t = {types[i], 256, 1, BITNET_I2S_128, {0, 0, 0}};
         memset(data, 0, sizeof data);
         if (i < 2) {

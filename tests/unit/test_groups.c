@@ -1,8 +1,8 @@
-/* Ternary weights with a scale per group, of 64, 128 or 256: Q1_0, Q2_0 in both kinds, TQ1_0 and
-   TQ2_0 whose blocks differ; ternary embeddings and heads; and what else such models bring along:
-   YaRN, and qwen3 without norms in front of each layer. Models s64, s128 and s128p of
-   BITNET_TEST_DATA come from an independent program, with reference results in float64; others are
-   built here. */
+/* Ternary weights with a scale per group, of 64, 128 or 256: Q1_0, Q2_0 in both kinds, PTQ1_0,
+   TQ1_0 and TQ2_0 whose blocks differ; ternary embeddings and heads; and what else such models
+   bring along: YaRN, and qwen3 without norms in front of each layer. Models s64, s128 and s128p
+   of BITNET_TEST_DATA come from an independent program, with reference results in float64;
+   others are built here. */
 
 #include "gguf_helpers.h"
 #include "model_helpers.h"
@@ -335,7 +335,7 @@ static int check_product(const product *p, uint64_t seed) {
     uint8_t *packs = (uint8_t *)gb_malloc((size_t)(p->rows + 15) / 16 * 16 * row);
     bitnet__unpacked u;
     size_t size, i;
-    int r, c, k, ok;
+    int r, c, k, ok, packing;
     for (i = 0; i < n_weights; i++) w[i] = stored_weight(p->type, product_weight(&seed, p->w));
     for (r = 0; r < p->rows * groups; r++) d[r] = product_scale(&seed, p->d);
     for (c = 0; c < p->cols * groups; c++) {
@@ -353,19 +353,19 @@ static int check_product(const product *p, uint64_t seed) {
     memset(&u, 0, sizeof u);
     ok = bitnet__check_blocks(&t, data, 0, p->rows, &u);
     if (type->bytes != type->groups->bytes)
-        ok &= bitnet__repack_blocks(&t, data, 0, p->rows, packed, &u);
+        ok &= bitnet__repack_blocks(&t, data, 0, p->rows, type->groups, packed, &u);
     else memcpy(packed, data, size);
     for (k = 0; k < bitnet_kernels_count() && ok; k++) {
         const bitnet_kernels *table = bitnet_kernels_get(k);
         if (!bitnet_kernels_usable(table)) continue;
         for (i = 0; i < n_out; i++) y[i] = 0.5f + (float)i;
-        for (r = 0; r < p->rows && table->pack_groups; r += 16)
+        packing = table->pack_groups && type->groups->bits;
+        for (r = 0; r < p->rows && packing; r += 16)
             table->pack_groups(type->groups, packed + (size_t)r * row, p->n,
                                p->rows - r < 16 ? p->rows - r : 16, packs + (size_t)r * row);
-        table->dotrows_groups(&(bitnet__grouped){table->pack_groups ? packs : packed, type->groups,
+        table->dotrows_groups(&(bitnet__grouped){packing ? packs : packed, type->groups,
                                                  ordered, sums, steps, p->n, p->rows, p->cols,
-                                                 p->add, y, (size_t)stride,
-                                                 table->pack_groups != 0});
+                                                 p->add, y, (size_t)stride, packing});
         for (i = 0; i < n_out && ok; i++) {
             const double before = 0.5 + (double)i;
             double magnitude, want;
@@ -389,10 +389,10 @@ static int check_product(const product *p, uint64_t seed) {
 }
 
 static void test_products(void) {
-    static const uint32_t types[] = {IMP_Q2, IMP_PQ2, IMP_TQ1, IMP_TQ2, IMP_Q1};
+    static const uint32_t types[] = {IMP_Q2, IMP_PQ2, IMP_TQ1, IMP_TQ2, IMP_Q1, IMP_PTQ1};
     static const int row_counts[] = {1, 15, 16, 17, 33, 70};
     int i, kind, turn = 0;
-    for (i = 0; i < 5; i++) {
+    for (i = 0; i < 6; i++) {
         const int group = imp_shape_of(types[i]).weights;
         for (kind = 0; kind < W_KINDS * D_KINDS * Q_KINDS; kind++, turn++) {
             const product p = {types[i], group * (1 + turn % 5), row_counts[turn % 6], 1 + turn % 4,
@@ -405,13 +405,13 @@ static void test_products(void) {
 
 /* Rows as codes and as floats. */
 static void test_floats(void) {
-    static const uint32_t types[] = {IMP_Q2, IMP_PQ2, IMP_TQ1, IMP_TQ2, IMP_Q1};
+    static const uint32_t types[] = {IMP_Q2, IMP_PQ2, IMP_TQ1, IMP_TQ2, IMP_Q1, IMP_PTQ1};
     enum { N = 768, ROWS = 19 };
     static int8_t w[N * ROWS], codes[N * ROWS];
     static float d[N * ROWS / 64], got[N * ROWS];
     int i, k, bad;
     uint64_t seed = 5;
-    for (i = 0; i < 5; i++) {
+    for (i = 0; i < 6; i++) {
         const int group = imp_shape_of(types[i]).weights;
         bitnet_ternary t = {types[i], N, ROWS, BITNET_I2S_128, {0, 0, 0}};
         bitnet_error err = {BITNET_OK, "", {0}};
@@ -429,6 +429,37 @@ static void test_floats(void) {
         CHECK(bitnet_floats_unpack(types[i], data, group / 2, got, &err) == BITNET_ERR_ARG);
         free(data);
     }
+}
+
+/* Every byte of PTQ1_0, also the 13 of no five digits, in every place, by the rule for one digit;
+   and a block that the publisher's program wrote. */
+static void test_digits(void) {
+    static const uint8_t known[28] = {
+        0x96, 0xc1, 0x43, 0xc8, 0x57, 0x06, 0x10, 0x32, 0x96, 0xc2, 0x47, 0xd5, 0x81, 0x82,
+        0x87, 0x96, 0x20, 0x21, 0x2f, 0xa2, 0xb4, 0x51, 0xd2, 0x60, 0x5f, 0xe4, 0x00, 0x3e};
+    static const uint32_t power[5] = {1, 3, 9, 27, 81};
+    bitnet_ternary t = {IMP_PTQ1, 128, 1, BITNET_I2S_128, {0, 0, 0}};
+    uint8_t block[28];
+    int8_t got[128];
+    float x[128];
+    int v, k, bad = 0;
+    for (v = 0; v < 256; v++) {
+        memset(block, 0, sizeof block);
+        block[27] = 0x40;              /* 2 */
+        for (k = 0; k < 26; k++) block[k] = (uint8_t)(v + 37 * k);
+        CHECK(!bitnet_ternary_unpack(&t, block, 0, 1, got, 0) &&
+              !bitnet_floats_unpack(IMP_PTQ1, block, 128, x, 0));
+        for (k = 0; k < 128; k++) {
+            const int byte = k < 80 ? k % 16 : k < 120 ? 16 + (k - 80) % 8 : 24 + k % 2;
+            const int n = k < 80 ? k / 16 : k < 120 ? (k - 80) / 8 : (k - 120) / 2;
+            const int digit = (uint8_t)(block[byte] * power[n]) * 3 >> 8;
+            bad += got[k] != digit - 1 || x[k] != 2.0f * (float)(digit - 1);
+        }
+    }
+    CHECK_MSG(!bad, "%d weights are wrong", bad);
+    CHECK(!bitnet_floats_unpack(IMP_PTQ1, known, 128, x, 0));
+    for (k = 0; k < 128; k++) bad += x[k] != 1.5f * (float)((k * k + 3 * k + 7) / 5 % 3 - 1);
+    CHECK_MSG(!bad, "%d weights of the publisher's program are wrong", bad);
 }
 
 /* ---- models built here ---- */
@@ -698,12 +729,12 @@ static void test_blocks_last(void) {
 }
 
 static void test_damage(void) {
-    static const uint32_t types[] = {IMP_Q2, IMP_PQ2, IMP_TQ2};
+    static const uint32_t types[] = {IMP_Q2, IMP_PQ2, IMP_PTQ1, IMP_TQ2};
     int i;
-    for (i = 0; i < 3; i++) {
+    for (i = 0; i < 4; i++) {
         grouped x;
         imp.number = i == 1 ? 42 : 0;
-        start_grouped(&x, types[i], types[i], types[2 - i]);
+        start_grouped(&x, types[i], types[i], types[3 - i]);
         damage(&x.g);
         memset(&x.g, 0, sizeof x.g);
         free_grouped(&x);
@@ -735,7 +766,8 @@ static void test_contents(void) {
         {IMP_PQ2, 0, "token_embd.weight", 64, 0}, {IMP_TQ2, 0, "token_embd.weight", 65, 130},
         {IMP_Q2, IMP_PQ2, "token_embd.weight", 258, 191}, {IMP_PQ2, 1, "token_embd.weight", 7, 1},
         {IMP_TQ2, IMP_TQ1, "token_embd.weight", 200, 255}, {IMP_Q2, IMP_Q2, "output.weight", 0, 2},
-        {IMP_PQ2, IMP_PQ2, "output.weight", 258, 255}
+        {IMP_PQ2, IMP_PQ2, "output.weight", 258, 255},
+        {IMP_PTQ1, 0, "blk.1.attn_v.weight", 5, 200}, {IMP_PTQ1, IMP_Q2, "token_embd.weight", 9, 3}
     };
     size_t i;
     for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -748,7 +780,8 @@ static void test_contents(void) {
         unsigned half;
         CHECK(bytes > x.g.data);
         copy = imp_copy(&x.g);
-        put_code_3(cases[i].type, bytes, n, cases[i].row, at);
+        if (cases[i].type != IMP_PTQ1)             /* which has none */
+            put_code_3(cases[i].type, bytes, n, cases[i].row, at);
         snprintf(place, sizeof place, "code 3 at row %d, column %d", cases[i].row, at);
         if (cases[i].type == IMP_TQ2)  /* elsewhere it is +2 */
             check_refused(x.g.data, x.g.size, 0, BITNET_ERR_FORMAT, cases[i].name, place);
@@ -821,7 +854,7 @@ static void test_ways(void) {
 /* Weights that stay in the file: the same bits from every table, one token at a time and together,
    and less memory where packs would be made. */
 static void test_in_place(void) {
-    static const uint32_t types[] = {IMP_Q1, IMP_Q2, IMP_PQ2, IMP_TQ2, IMP_TQ1};
+    static const uint32_t types[] = {IMP_Q1, IMP_Q2, IMP_PQ2, IMP_TQ2, IMP_TQ1, IMP_PTQ1};
     const bitnet_token tokens[7] = {7, 42, 99, 0, 258, 1, 7};
     size_t i;
     int k;
@@ -847,8 +880,8 @@ static void test_in_place(void) {
                     c = create(m, &p);
                     CHECK_MSG(c && all_logits(c, tokens, 7, batch, got) &&
                               !memcmp(got, want, 7 * 259 * sizeof *got),
-                              "%s, type %u, in place %d, %d tokens at a time", table->name, types[i],
-                              in_place, batch);
+                              "%s, type %u, in place %d, %d tokens at a time", table->name,
+                              types[i], in_place, batch);
                     bitnet_model_get_info(m, &info);
                     bytes[in_place] = info.own_bytes;
                     bitnet_ctx_free(c);
@@ -973,10 +1006,11 @@ static void test_mixed(void) {
         {IMP_I2S, 2, IMP_TQ1, "'blk.0.attn_q.weight'", "'blk.0.attn_v.weight'"},
         {IMP_Q2, 5, IMP_PQ2, "'blk.0.ffn_gate.weight'", "'blk.0.ffn_up.weight'"},
         {IMP_Q2, 4, IMP_I2S, "'blk.0.ffn_gate.weight'", "'blk.0.ffn_up.weight'"},
-        {IMP_Q2, 2, IMP_TQ2, "among 64 and 256", "'blk.0.attn_v.weight'"}
+        {IMP_Q2, 2, IMP_TQ2, "among 64 and 256", "'blk.0.attn_v.weight'"},
+        {IMP_PTQ1, 1, IMP_Q1, "'blk.0.attn_q.weight' (PTQ1_0) and", "'blk.0.attn_k.weight' (Q1_0)"}
     };
     static const struct { int one; uint32_t other; int group; } fine[] = {
-        {3, IMP_I2S, 64}, {6, IMP_TQ1, 64}, {3, IMP_PQ2, 64}
+        {3, IMP_I2S, 64}, {6, IMP_TQ1, 64}, {3, IMP_PQ2, 64}, {6, IMP_PTQ1, 64}
     };
     size_t i;
     for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -996,12 +1030,36 @@ static void test_mixed(void) {
     }
 }
 
+/* The weights and scales of PQ2_0 in PTQ1_0: the same bits, from each kernel table. */
+static void test_two_types(void) {
+    bitnet_token tokens[20];
+    grouped x = make_grouped(IMP_PQ2, IMP_PQ2, IMP_PQ2);
+    bitnet_ctx_params p = ctx_params(20, 0, 1, BITNET_KV_F16);
+    float *want;
+    int i;
+    for (i = 0; i < 20; i++) tokens[i] = (bitnet_token)(i * 41 % 259);
+    want = logits_of(x.g.data, x.g.size, &bitnet__kernels_scalar, &p, tokens, 20, 20);
+    free_grouped(&x);
+    x = make_grouped(IMP_PTQ1, IMP_PTQ1, IMP_PTQ1);
+    for (i = 0; i < bitnet_kernels_count() && want; i++) {
+        float *got;
+        if (!bitnet_kernels_usable(bitnet_kernels_get(i))) continue;
+        got = logits_of(x.g.data, x.g.size, bitnet_kernels_get(i), &p, tokens, 20, 20);
+        CHECK_MSG(got && !memcmp(got, want, 20 * 259 * sizeof *got), "kernels %s",
+                  bitnet_kernels_get(i)->name);
+        free(got);
+    }
+    free(want);
+    check_variants(x.g.data, x.g.size, tokens, 20, 259, 0);
+    free_grouped(&x);
+}
+
 /* A scale per block, and one more in a tensor of its own. */
 static void test_separate(void) {
-    static const uint32_t types[] = {IMP_Q2, IMP_PQ2, IMP_TQ1, IMP_TQ2};
+    static const uint32_t types[] = {IMP_Q2, IMP_PQ2, IMP_TQ1, IMP_TQ2, IMP_PTQ1};
     static const char *const suffixes[] = {".scale", "_scale"};
     int i;
-    for (i = 0; i < 8; i++) {
+    for (i = 0; i < 10; i++) {
         grouped x;
         imp.number = 0;
         start_grouped(&x, types[i / 2], GB_TENSOR_F16, 0);
@@ -1122,7 +1180,8 @@ static void test_heads(void) {
         {IMP_Q2, IMP_Q2, 0}, {IMP_PQ2, IMP_TQ1, 0}, {IMP_Q2, IMP_Q2, IMP_Q2},
         {IMP_PQ2, IMP_Q2, IMP_PQ2}, {IMP_I2S, IMP_TQ2, 0}, {IMP_I2S, GB_TENSOR_F16, IMP_TQ1},
         {IMP_Q2, GB_TENSOR_F16, 0}, {IMP_Q2, IMP_PQ2, GB_TENSOR_F16}, {IMP_TQ2, IMP_Q2, IMP_TQ2},
-        {IMP_I2S, IMP_Q1, 0}, {IMP_PQ2, IMP_TQ1, IMP_Q1}
+        {IMP_I2S, IMP_Q1, 0}, {IMP_PQ2, IMP_TQ1, IMP_Q1}, {IMP_PTQ1, IMP_PTQ1, 0},
+        {IMP_PTQ1, IMP_Q2, IMP_PTQ1}, {IMP_I2S, IMP_PTQ1, 0}
     };
     size_t i;
     for (i = 0; i < sizeof cases / sizeof cases[0]; i++)
@@ -1165,7 +1224,8 @@ static void six_tokens(void *ud, uint32_t *mask) {
 }
 
 static void test_masked_head(void) {
-    static const uint32_t heads[] = {IMP_Q2, IMP_PQ2, IMP_TQ1, IMP_TQ2, GB_TENSOR_F16};
+    static const uint32_t heads[] = {IMP_Q2, IMP_PQ2, IMP_PTQ1, IMP_TQ1, IMP_TQ2,
+                                     GB_TENSOR_F16};
     bitnet_sampler s;
     size_t way;
     bitnet_token i, t;
@@ -1237,10 +1297,10 @@ static void pooling_key(gb_file *f) { gb_key_u32(f, "qwen3.pooling_type", 3); }
 
 /* Vectors of texts: the last stream of the last token, normalised. Such a file has no head. */
 static void test_embedding(void) {
-    static const uint32_t embeds[] = {GB_TENSOR_F16, IMP_Q2, IMP_TQ1};
+    static const uint32_t embeds[] = {GB_TENSOR_F16, IMP_Q2, IMP_TQ1, IMP_PTQ1};
     static const bitnet_token tokens[HEAD_TOKENS] = {0, 258, 16, 15, 17, 100, 31, 200, 33};
     int k, i;
-    for (k = 0; k < 3; k++) {
+    for (k = 0; k < 4; k++) {
         bitnet_ctx_params p = ctx_params(HEAD_TOKENS, 0, 2, BITNET_KV_F32);
         bitnet_embed_input in[2];
         float got[2][256];
@@ -1557,6 +1617,7 @@ const test_case groups_tests[] = {
     {"groups/sequences", test_s_sequences},
     {"groups/products", test_products},
     {"groups/floats", test_floats},
+    {"groups/digits", test_digits},
     {"groups/blocks", test_blocks},
     {"groups/blocks_both", test_blocks_both},
     {"groups/blocks_last", test_blocks_last},
@@ -1567,6 +1628,7 @@ const test_case groups_tests[] = {
     {"groups/load_memory", test_load_memory},
     {"groups/one_differs", test_one_differs},
     {"groups/mixed", test_mixed},
+    {"groups/two_types", test_two_types},
     {"groups/separate", test_separate},
     {"groups/narrow", test_narrow},
     {"groups/heads", test_heads},

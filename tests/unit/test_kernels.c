@@ -302,7 +302,8 @@ static void fill_groups(uint8_t *w, const bitnet__blocks *b, size_t count, int w
 
 /* Codes 3 are +2 in groups of 64 and 128. */
 static const bitnet__blocks *const group_blocks[] = {
-    &bitnet__blocks_q2_0, &bitnet__blocks_pq2_0, &bitnet__blocks_tq2_0, &bitnet__blocks_q1_0
+    &bitnet__blocks_q2_0, &bitnet__blocks_pq2_0, &bitnet__blocks_tq2_0, &bitnet__blocks_q1_0,
+    &bitnet__blocks_ptq1_0
 };
 
 /* What dotrows_groups of a table also reads, if it can pack. */
@@ -417,13 +418,19 @@ static void dotrows_groups(const char *table) {
     USE_TABLE(k, table);
     if (!k.dotrows_groups) return;
     for (b = 0; b < (int)COUNT(group_blocks); b++)
-        for (packed = 0; packed <= (k.pack_groups != 0); packed++)
+        for (packed = 0; packed <= (k.pack_groups && group_blocks[b]->bits); packed++)
             groups_of(&k, group_blocks[b], packed);
 }
 
 /* Weight i of a block, straight from the tables in @formats. */
 static int block_weight(const uint8_t *p, int blocks, int i) {
     if (blocks == 3) return p[2 + i / 8] >> i % 8 & 1 ? 1 : -1;
+    if (blocks == 4) {
+        const int at = i < 80 ? i % 16 : i < 120 ? 16 + (i - 80) % 8 : 24 + i % 2;
+        int k = i < 80 ? i / 16 : i < 120 ? (i - 80) / 8 : (i - 120) / 2, x = p[at];
+        for (; k > 0; k--) x = x * 3 & 255;
+        return (x * 3 >> 8) - 1;
+    }
     if (blocks == 2) return (p[i / 128 * 32 + i % 32] >> (i % 128 / 32 * 2) & 3) - 1;
     return (p[2 + i / 4] >> (i % 4 * 2) & 3) - 1;
 }
