@@ -77,7 +77,7 @@
                           SDOT, SMMLA: the same. USMMLA: keys as they are, 255 * 127 n = 32385 n, at
                           most 2122383360, minus 128 times the sum of q, at most 1065353216. */
 
-#if BITNET__KERNEL_ABI != 10
+#if BITNET__KERNEL_ABI != 11
   #error "bitnet_kernels_arm.h and bitnet.h are of different releases"
 #endif
 #define BITNET__HAVE_SIMD
@@ -1783,6 +1783,10 @@ BITNET__INLINE float32x4_t bitnet__positive_neon(float32x4_t v) {
 BITNET__INLINE float32x4_t bitnet__top_neon(float32x4_t a, float32x4_t v) {
     return vreinterpretq_f32_u32(vmaxq_u32(vreinterpretq_u32_f32(a),
                                            vreinterpretq_u32_f32(vabsq_f32(v))));
+}
+
+BITNET__INLINE float32x4_t bitnet__flip_neon(float32x4_t v, const int h) {
+    return h == 1 ? vrev64q_f32(v) : vextq_f32(v, v, 2);
 }
 
 BITNET__INLINE float32x4_t bitnet__zero_tiny_neon(float32x4_t x, float32x4_t y) {

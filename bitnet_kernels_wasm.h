@@ -122,7 +122,7 @@
                           such sums.
        four bits          Bytes: 8 * 31 = 248. Of 32 halves of bytes, int16: 32 * 1020 = 32640. */
 
-#if BITNET__KERNEL_ABI != 10
+#if BITNET__KERNEL_ABI != 11
   #error "bitnet_kernels_wasm.h and bitnet.h are of different releases"
 #endif
 #define BITNET__HAVE_SIMD
@@ -1907,6 +1907,10 @@ BITNET__INLINE v128_t bitnet__positive_wasm(v128_t v) {
 
 BITNET__INLINE v128_t bitnet__top_wasm(v128_t a, v128_t v) {
     return wasm_u32x4_max(a, wasm_v128_and(v, wasm_i32x4_const_splat(0x7fffffff)));
+}
+
+BITNET__INLINE v128_t bitnet__flip_wasm(v128_t v, const int h) {
+    return h == 1 ? wasm_i32x4_shuffle(v, v, 1, 0, 3, 2) : wasm_i32x4_shuffle(v, v, 2, 3, 0, 1);
 }
 
 BITNET__INLINE v128_t bitnet__zero_tiny_wasm(v128_t x, v128_t y) {

@@ -672,7 +672,7 @@ static void test_ctx_bytes_2b(void) {
     memset(&m, 0, sizeof m);
     m.n_layers = m.n_caches = 30, m.dim = 2560, m.ffn_dim = 6912;
     m.n_heads = 20, m.n_kv_heads = 5, m.head_dim = m.n_rot = 128;
-    m.q_dim = 2560, m.kv_dim = 640, m.heads_per_kv = 4;
+    m.q_dim = m.q_rows = 2560, m.kv_dim = 640, m.heads_per_kv = 4;
     m.n_vocab = 128256, m.n_ctx = 4096;
     m.family = &bitnet__families[0];
     m.rope_freq[0] = &rope;
