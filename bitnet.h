@@ -3839,18 +3839,21 @@ BITNET__HOT BITNET__TARGET void BITNET__V(hadamard)(float *x, int n, int block) 
         }
 }
 
-/* The values from number `first` on, in `count` vectors: so few that all sums are in registers. */
-BITNET__INLINE BITNET__TARGET void BITNET__V(delta_values)(const bitnet__delta *d, int first,
+/* A slice, whose rows are `count` vectors. All of a slice at once is faster than its
+   halves one after the other, since memory is read as it lies; and their sums fit in registers,
+   except in WebAssembly's. */
+BITNET__INLINE BITNET__TARGET void BITNET__V(delta_values)(const bitnet__delta *d,
                                                            const int count) {
-    const int n = d->n_values;
-    BITNET__FLOATS sum[2][4], e[4], s;
+    const int n = count * BITNET__PER_VECTOR;
+    enum { most = BITNET__SLICE / BITNET__PER_VECTOR };
+    BITNET__FLOATS sum[2][most], e[most], s;
     int t, i, j, p;
     for (t = 0; t < d->n_tokens; t++) {
         const size_t at = (size_t)t * d->stride;
-        const float *q = d->q + at, *k = d->k + at, *v = d->v + at + first;
+        const float *q = d->q + at, *k = d->k + at, *v = d->v + at;
         const BITNET__FLOATS decay = BITNET__V(splat)(d->decay[(size_t)t * d->gate_stride]);
         const BITNET__FLOATS beta = BITNET__V(splat)(d->beta[(size_t)t * d->gate_stride]);
-        float *row = d->state + first, *out = d->out + (size_t)t * d->out_stride + first;
+        float *row = d->state, *out = d->out + (size_t)t * d->out_stride;
         BITNET__UNROLL for (i = 0; i < count; i++) sum[0][i] = sum[1][i] = BITNET__V(splat)(0.0f);
         for (j = 0; j < d->n_keys; j += 2)
             BITNET__UNROLL for (p = 0; p < 2; p++, row += n) {
@@ -3866,7 +3869,7 @@ BITNET__INLINE BITNET__TARGET void BITNET__V(delta_values)(const bitnet__delta *
             e[i] = BITNET__V(mul)(beta, s);
             sum[0][i] = sum[1][i] = BITNET__V(splat)(0.0f);
         }
-        for (j = 0, row = d->state + first; j < d->n_keys; j += 2)
+        for (j = 0, row = d->state; j < d->n_keys; j += 2)
             BITNET__UNROLL for (p = 0; p < 2; p++, row += n) {
                 const BITNET__FLOATS key = BITNET__V(splat)(k[j + p]);
                 const BITNET__FLOATS query = BITNET__V(splat)(q[j + p]);
@@ -3883,15 +3886,10 @@ BITNET__INLINE BITNET__TARGET void BITNET__V(delta_values)(const bitnet__delta *
 }
 
 BITNET__HOT BITNET__TARGET void BITNET__V(delta_rule)(const bitnet__delta *d) {
-    enum { wide = BITNET__PER_VECTOR < 16 ? 16 : 32 };
-    int i = 0;
-    if (d->n_values % BITNET__LANES || d->n_keys % 2) {
-        bitnet__delta_rule_scalar(d);
-        return;
-    }
-    for (; i + wide <= d->n_values; i += wide)
-        BITNET__V(delta_values)(d, i, wide / BITNET__PER_VECTOR);
-    if (i < d->n_values) BITNET__V(delta_values)(d, i, BITNET__VECTORS);
+    const int n = d->n_keys % 2 ? 0 : d->n_values;
+    if (n == BITNET__SLICE) BITNET__V(delta_values)(d, BITNET__SLICE / BITNET__PER_VECTOR);
+    else if (n == BITNET__LANES) BITNET__V(delta_values)(d, BITNET__VECTORS);
+    else bitnet__delta_rule_scalar(d);
 }
 
 #ifndef BITNET_NO_KV_I8
@@ -8748,8 +8746,8 @@ typedef struct bitnet__turn {
     int regroups;                      /* 1: value heads get the order of their key heads first */
 } bitnet__turn;
 
-/* A matrix of ternary weights, or of floats, as kernels read it. Until it is packed, w is the tensor
-   as in the file, which `file` describes. */
+/* A matrix of ternary weights, or of floats, as kernels read it. Until it is packed, w is the
+   tensor as in the file, which `file` describes. */
 typedef struct bitnet__linear {
     const uint8_t *w;
     int32_t n_in;                      /* file.n; without scale groups padded with zeros to a
@@ -18574,11 +18572,12 @@ static const bitnet__test_entry bitnet__test_entries[] = {
 static const struct { const char *name; size_t offset; } bitnet__test_row_entries[] = {
     {BITNET__ENTRY(quantize)}, {BITNET__ENTRY(softmax)}, {BITNET__ENTRY(rope)},
     {BITNET__ENTRY(store_f16)}, {BITNET__ENTRY(dequantize)}, {BITNET__ENTRY(relu2_gate)},
-    {BITNET__ENTRY(sigmoid_gate)}, {BITNET__ENTRY(rmsnorm)}, {BITNET__ENTRY(weigh_i8)}
+    {BITNET__ENTRY(sigmoid_gate)}, {BITNET__ENTRY(rmsnorm)}, {BITNET__ENTRY(weigh_i8)},
+    {BITNET__ENTRY(sigmoid)}
 };
 enum { BITNET__TEST_QUANTIZE, BITNET__TEST_SOFTMAX, BITNET__TEST_ROPE, BITNET__TEST_STORE,
        BITNET__TEST_DEQUANTIZE, BITNET__TEST_GATE, BITNET__TEST_SIGMOID, BITNET__TEST_NORM,
-       BITNET__TEST_WEIGH, BITNET__TEST_ROW_ENTRIES };
+       BITNET__TEST_WEIGH, BITNET__TEST_SIGMOID_OF, BITNET__TEST_ROW_ENTRIES };
 #undef BITNET__ENTRY
 
 typedef struct bitnet__selftest {
@@ -18954,6 +18953,7 @@ static void bitnet__test_row(const bitnet__selftest *t, const bitnet_kernels *k,
             k->weigh_i8(t->x, t->w, 4, rows, way ? n * 3 / 4 : -1, n, (uint8_t *)y, y + rows / 4);
             break;
         }
+        case BITNET__TEST_SIGMOID_OF: k->sigmoid(x, way ? y : gain, n, y); break;
         default: k->rmsnorm(x, gain, n, 1e-5f, y); break;
     }
 }
@@ -18987,6 +18987,67 @@ static const char *bitnet__test_length(bitnet__selftest *t, int special) {
     return 0;
 }
 
+/* ---- a recurrent state, and blocks ---- */
+
+/* Columns of a state, for t->cols tokens: n keys, t->rows values. The state stands in want or got,
+   and behind it what is read of it, in rows that are longer than needed. */
+static int bitnet__test_delta(bitnet__selftest *t, int special) {
+    const size_t room = 128 * BITNET__SLICE + 8 * (BITNET__SLICE + 5);
+    float *const y[2] = {t->want, t->got};
+    bitnet__delta d;
+    int i;
+    bitnet__test_floats(t, t->x, 4000, special);
+    bitnet__test_floats(t, t->want, (int)room, special);
+    memcpy(t->got, t->want, room * sizeof(float));
+    d.n_keys = t->n;
+    d.n_values = t->rows;
+    d.n_tokens = t->cols;
+    d.stride = (size_t)(2 * t->n + t->rows + 3);
+    d.gate_stride = 3;
+    d.out_stride = (size_t)t->rows + 5;
+    d.q = t->x;
+    d.k = d.q + t->n;
+    d.v = d.k + t->n;
+    d.decay = t->x + 3900;
+    d.beta = d.decay + 1;
+    for (i = 0; i < 2; i++) {
+        d.state = y[i];
+        d.out = y[i] + t->n * t->rows + 3;
+        (i ? &t->k : &bitnet__kernels_scalar)->delta_rule(&d);
+    }
+    return bitnet__test_same(t->want, t->got, room, 1);
+}
+
+/* Three blocks of n elements. */
+static int bitnet__test_hadamard(bitnet__selftest *t, int special) {
+    bitnet__test_floats(t, t->want, 3 * t->n + 16, special);
+    memcpy(t->got, t->want, (size_t)(3 * t->n + 16) * sizeof(float));
+    bitnet__kernels_scalar.hadamard(t->want, 3 * t->n, t->n);
+    t->k.hadamard(t->got, 3 * t->n, t->n);
+    return bitnet__test_same(t->want, t->got, (size_t)(3 * t->n + 16), 1);
+}
+
+static const char *bitnet__test_states(bitnet__selftest *t) {
+    static const struct { int keys, values, tokens; } shapes[] = {
+        {1, 1, 1}, {2, 16, 1}, {3, 16, 2}, {16, 15, 3}, {32, 32, 5}, {64, 31, 2}, {126, 16, 4},
+        {128, 32, 1}, {128, 32, 7}, {128, 17, 2}
+    };
+    int i, special;
+    t->random = 1;
+    for (special = 0; special < 4; special++) {
+        t->rows = t->cols = 1;
+        for (t->n = 1; t->n <= 4096; t->n *= 2)
+            if (!bitnet__test_hadamard(t, special)) return "hadamard";
+        for (i = 0; i < (int)(sizeof shapes / sizeof shapes[0]); i++) {
+            t->n = shapes[i].keys;
+            t->rows = shapes[i].values;
+            t->cols = shapes[i].tokens;
+            if (!bitnet__test_delta(t, special)) return "delta_rule";
+        }
+    }
+    return 0;
+}
+
 /* Tests all entries; *t then says where the first that differs is. */
 BITNET__COLD const char *bitnet__test_table(bitnet__selftest *t) {
     const size_t count = sizeof bitnet__test_entries / sizeof bitnet__test_entries[0];
@@ -18998,7 +19059,7 @@ BITNET__COLD const char *bitnet__test_table(bitnet__selftest *t) {
         for (special = 0; special < 4; special++)
             if ((bad = bitnet__test_length(t, special)) != 0) return bad;
     for (i = 0; i < count && !bad; i++) bad = bitnet__test_one_entry(t, &bitnet__test_entries[i]);
-    return bad;
+    return bad ? bad : bitnet__test_states(t);
 }
 
 /* ---- the compiler's arithmetic ---- */
