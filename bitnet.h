@@ -1501,6 +1501,18 @@ typedef struct bitnet__grouped {
     int packed;                        /* 1: w is what pack_groups made */
 } bitnet__grouped;
 
+/* The gated delta rule for some value columns of a head, drawn under "a recurrent state" in
+   @kernels. All arrays of tokens begin with the first one's; rows are stride floats apart. */
+typedef struct bitnet__delta {
+    float *state;                      /* [n_keys][n_values] */
+    const float *q, *k;                /* [n_tokens][n_keys] */
+    const float *v;                    /* [n_tokens][n_values] */
+    const float *decay, *beta;         /* [n_tokens], gate_stride apart */
+    float *out;                        /* [n_tokens][n_values], out_stride apart */
+    int n_keys, n_values, n_tokens;    /* n_values is at most 32 */
+    size_t stride, gate_stride, out_stride;
+} bitnet__delta;
+
 /* Every entry gives the same bits as the scalar table's for any input (where that is a NaN, any
    NaN).
 
@@ -1588,6 +1600,13 @@ struct bitnet_kernels {
        [cols][p_stride], scales [cols][p_stride / 64], out [cols][count]. */
     void (*sumrows_i8)(const uint8_t *w, const uint8_t *p, const float *scales, size_t p_stride,
                        int n, int first, int count, int rows, int cols, float *out);
+    /* y[i] = x[i] / (1 + e^-gate[i]). x, gate and y may be the same. */
+    void (*sigmoid)(const float *gate, const float *x, int n, float *y);
+    /* Each block of x [n], a power of two, becomes H x, where H[i][j] = (-1)^popcount(i & j): sums
+       and differences of elements 1 apart, then 2, 4 and so on. n is a multiple of block. */
+    void (*hadamard)(float *x, int n, int block);
+    /* Takes a run of tokens through a recurrent state; see bitnet__delta. */
+    void (*delta_rule)(const bitnet__delta *d);
 };
 #endif
 
@@ -3462,6 +3481,64 @@ static void bitnet__sumrows_i8_scalar(const uint8_t *w, const uint8_t *p, const 
 }
 #endif
 
+static void bitnet__sigmoid_scalar(const float *gate, const float *x, int n, float *y) {
+    int i;
+    for (i = 0; i < n; i++) y[i] = x[i] / (1.0f + bitnet__expf(0.0f - gate[i]));
+}
+
+static void bitnet__hadamard_scalar(float *x, int n, int block) {
+    int h, i, j;
+    for (h = 1; h < block; h *= 2)
+        for (i = 0; i < n; i += 2 * h)
+            for (j = i; j < i + h; j++) {
+                const float a = x[j], b = x[j + h];
+                x[j] = a + b;
+                x[j + h] = a - b;
+            }
+}
+
+/* ---- a recurrent state ----
+   A gated delta net keeps a matrix S for each value head: how the values depend on the keys. Each
+   token lets it fade, corrects what it says about the token's key, and reads it with the query:
+
+       p[i] = sum over j of S[j][i] * k[j]                  keys j, values i
+       e[i] = beta * (v[i] - decay * p[i])
+       S[j][i] = decay * S[j][i] + k[j] * e[i]              two products, then their sum
+       o[i] = sum over j of S[j][i] * q[j]
+
+   A sum over the keys has two partial sums, of the even and of the odd j, which are added at the
+   end. No sum goes across values, so any number of them can be computed together. Memory has 32
+   values (or the rest of them) for all keys, then the next 32: such a slice, 16 KB of a head of
+   128, is all that a task needs of S, and stays in the L1 cache for all tokens of a batch:
+
+       state    [n_values / 32][n_keys][32]
+
+   A token needs S after the token before it, in this order only; so the bits do not depend on how
+   a prompt is cut. The chunked form that other engines use adds in another order for each cut. */
+enum { BITNET__SLICE = 32 };           /* values */
+
+static void bitnet__delta_rule_scalar(const bitnet__delta *d) {
+    const int n = d->n_values;
+    int t, i, j;
+    for (t = 0; t < d->n_tokens; t++) {
+        const size_t at = (size_t)t * d->stride;
+        const float *q = d->q + at, *k = d->k + at, *v = d->v + at;
+        const float decay = d->decay[(size_t)t * d->gate_stride];
+        const float beta = d->beta[(size_t)t * d->gate_stride];
+        float p[2][BITNET__SLICE] = {{0}}, o[2][BITNET__SLICE] = {{0}}, e[BITNET__SLICE];
+        float *s = d->state;
+        for (j = 0; j < d->n_keys; j++, s += n)
+            for (i = 0; i < n; i++) p[j % 2][i] += s[i] * k[j];
+        for (i = 0; i < n; i++) e[i] = beta * (v[i] - decay * (p[0][i] + p[1][i]));
+        for (j = 0, s = d->state; j < d->n_keys; j++, s += n)
+            for (i = 0; i < n; i++) {
+                s[i] = decay * s[i] + k[j] * e[i];
+                o[j % 2][i] += s[i] * q[j];
+            }
+        for (i = 0; i < n; i++) d->out[(size_t)t * d->out_stride + (size_t)i] = o[0][i] + o[1][i];
+    }
+}
+
 /* How a table reads I2_S in place. */
 #define BITNET__LAYOUT_I2S "I2_S", 1, bitnet__i2s_bytes, 0
 
@@ -3488,7 +3565,8 @@ static void bitnet__sumrows_i8_scalar(const uint8_t *w, const uint8_t *p, const 
     bitnet__softmax_##floats, bitnet__rope_##floats, bitnet__store_f16_##floats, \
     bitnet__dequantize_##floats, bitnet__relu2_gate_##floats, bitnet__sigmoid_gate_##floats, \
     bitnet__rmsnorm_##floats, bitnet__dotrows_u4_##integers, bitnet__dotrows_i2s_##panels, \
-    BITNET__ENTRIES_I8(panels, floats, panels)
+    BITNET__ENTRIES_I8(panels, floats, panels), bitnet__sigmoid_##floats, \
+    bitnet__hadamard_##floats, bitnet__delta_rule_##floats
 #define BITNET__SCALAR_ENTRIES(ternary) BITNET__ENTRIES(scalar, scalar, scalar, ternary)
 
 static const bitnet_kernels bitnet__kernels_scalar = {
@@ -3515,6 +3593,7 @@ static const bitnet_kernels bitnet__kernels_scalar = {
        add_shifted(p, t)   the end of bitnet__expf: the bits of p plus those of t << 23
        largest(v)          its largest lane; none is a NaN
        root(x)             bitnet__sqrt
+       flip(v, h)          lane i gets lane i ^ h, for h = 1, 2, 4 .. below PER_VECTOR
 
    and, for 16 floats in VECTORS vectors,
 
@@ -3738,6 +3817,136 @@ BITNET__HOT BITNET__TARGET void BITNET__V(rmsnorm)(const float *x, const float *
     }
 }
 
+BITNET__HOT BITNET__TARGET void BITNET__V(sigmoid)(const float *gate, const float *x, int n,
+                                                   float *y) {
+    int i, whole = n - n % BITNET__PER_VECTOR;
+    BITNET__FLOATS t;
+    for (i = 0; i < whole; i += BITNET__PER_VECTOR) {
+        t = BITNET__V(sub)(BITNET__V(splat)(0.0f), BITNET__V(load_f32)(gate + i));
+        t = BITNET__V(add)(BITNET__V(splat)(1.0f), BITNET__V(expf)(t));
+        BITNET__V(store)(y + i, BITNET__V(div)(BITNET__V(load_f32)(x + i), t));
+    }
+    BITNET__LEAVE();
+    bitnet__sigmoid_scalar(gate + whole, x + whole, n - whole, y + whole);
+}
+
+/* Elements h apart of 16: in two vectors, or in the lanes of one. */
+BITNET__INLINE BITNET__TARGET void BITNET__V(butterflies)(BITNET__FLOATS *v, const int h) {
+    int j;
+    BITNET__UNROLL for (j = 0; j < BITNET__VECTORS; j++) {
+        if (h < BITNET__PER_VECTOR)
+            v[j] = BITNET__V(add)(BITNET__V(flip)(v[j], h),
+                                  BITNET__V(mul)(v[j], BITNET__V(load_f32)(bitnet__signs(h))));
+        else if (!(j & h / BITNET__PER_VECTOR)) {
+            const BITNET__FLOATS a = v[j], b = v[j + h / BITNET__PER_VECTOR];
+            v[j] = BITNET__V(add)(a, b);
+            v[j + h / BITNET__PER_VECTOR] = BITNET__V(sub)(a, b);
+        }
+    }
+}
+
+/* Elements h apart, then 2 h; h is a multiple of 16. */
+BITNET__INLINE BITNET__TARGET void BITNET__V(butterflies4)(float *x, int n, int h) {
+    BITNET__FLOATS a, b, c, d, even, odd;
+    int i, j;
+    for (i = 0; i < n; i += 4 * h)
+        for (j = i; j < i + h; j += BITNET__PER_VECTOR) {
+            float *p = x + j;
+            a = BITNET__V(load_f32)(p);
+            b = BITNET__V(load_f32)(p + h);
+            c = BITNET__V(load_f32)(p + 2 * h);
+            d = BITNET__V(load_f32)(p + 3 * h);
+            even = BITNET__V(add)(a, b);
+            odd = BITNET__V(sub)(a, b);
+            a = BITNET__V(add)(c, d);
+            b = BITNET__V(sub)(c, d);
+            BITNET__V(store)(p, BITNET__V(add)(even, a));
+            BITNET__V(store)(p + h, BITNET__V(add)(odd, b));
+            BITNET__V(store)(p + 2 * h, BITNET__V(sub)(even, a));
+            BITNET__V(store)(p + 3 * h, BITNET__V(sub)(odd, b));
+        }
+}
+
+BITNET__HOT BITNET__TARGET void BITNET__V(hadamard)(float *x, int n, int block) {
+    BITNET__FLOATS v[BITNET__VECTORS], a, b;
+    int i, j, h;
+    if (block < BITNET__LANES) {
+        bitnet__hadamard_scalar(x, n, block);
+        return;
+    }
+    for (i = 0; i < n; i += BITNET__LANES) {
+        BITNET__UNROLL for (j = 0; j < BITNET__VECTORS; j++)
+            v[j] = BITNET__V(load_f32)(x + i + j * BITNET__PER_VECTOR);
+        BITNET__V(butterflies)(v, 1);
+        BITNET__V(butterflies)(v, 2);
+        BITNET__V(butterflies)(v, 4);
+        BITNET__V(butterflies)(v, 8);
+        BITNET__UNROLL for (j = 0; j < BITNET__VECTORS; j++)
+            BITNET__V(store)(x + i + j * BITNET__PER_VECTOR, v[j]);
+    }
+    for (h = BITNET__LANES; 4 * h <= block; h *= 4) BITNET__V(butterflies4)(x, n, h);
+    for (i = 0; i < n && h < block; i += 2 * h)
+        for (j = i; j < i + h; j += BITNET__PER_VECTOR) {
+            a = BITNET__V(load_f32)(x + j);
+            b = BITNET__V(load_f32)(x + j + h);
+            BITNET__V(store)(x + j, BITNET__V(add)(a, b));
+            BITNET__V(store)(x + j + h, BITNET__V(sub)(a, b));
+        }
+}
+
+/* A slice, whose rows are `count` vectors. All of a slice at once is faster than its
+   halves one after the other, since memory is read as it lies; and their sums fit in registers,
+   except in WebAssembly's. */
+BITNET__INLINE BITNET__TARGET void BITNET__V(delta_values)(const bitnet__delta *d,
+                                                           const int count) {
+    const int n = count * BITNET__PER_VECTOR;
+    enum { most = BITNET__SLICE / BITNET__PER_VECTOR };
+    BITNET__FLOATS sum[2][most], e[most], s;
+    int t, i, j, p;
+    for (t = 0; t < d->n_tokens; t++) {
+        const size_t at = (size_t)t * d->stride;
+        const float *q = d->q + at, *k = d->k + at, *v = d->v + at;
+        const BITNET__FLOATS decay = BITNET__V(splat)(d->decay[(size_t)t * d->gate_stride]);
+        const BITNET__FLOATS beta = BITNET__V(splat)(d->beta[(size_t)t * d->gate_stride]);
+        float *row = d->state, *out = d->out + (size_t)t * d->out_stride;
+        BITNET__UNROLL for (i = 0; i < count; i++) sum[0][i] = sum[1][i] = BITNET__V(splat)(0.0f);
+        for (j = 0; j < d->n_keys; j += 2)
+            BITNET__UNROLL for (p = 0; p < 2; p++, row += n) {
+                const BITNET__FLOATS key = BITNET__V(splat)(k[j + p]);
+                BITNET__UNROLL for (i = 0; i < count; i++) {
+                    s = BITNET__V(load_f32)(row + i * BITNET__PER_VECTOR);
+                    sum[p][i] = BITNET__V(add)(sum[p][i], BITNET__V(mul)(s, key));
+                }
+            }
+        BITNET__UNROLL for (i = 0; i < count; i++) {
+            s = BITNET__V(mul)(decay, BITNET__V(add)(sum[0][i], sum[1][i]));
+            s = BITNET__V(sub)(BITNET__V(load_f32)(v + i * BITNET__PER_VECTOR), s);
+            e[i] = BITNET__V(mul)(beta, s);
+            sum[0][i] = sum[1][i] = BITNET__V(splat)(0.0f);
+        }
+        for (j = 0, row = d->state; j < d->n_keys; j += 2)
+            BITNET__UNROLL for (p = 0; p < 2; p++, row += n) {
+                const BITNET__FLOATS key = BITNET__V(splat)(k[j + p]);
+                const BITNET__FLOATS query = BITNET__V(splat)(q[j + p]);
+                BITNET__UNROLL for (i = 0; i < count; i++) {
+                    s = BITNET__V(load_f32)(row + i * BITNET__PER_VECTOR);
+                    s = BITNET__V(add)(BITNET__V(mul)(decay, s), BITNET__V(mul)(key, e[i]));
+                    BITNET__V(store)(row + i * BITNET__PER_VECTOR, s);
+                    sum[p][i] = BITNET__V(add)(sum[p][i], BITNET__V(mul)(s, query));
+                }
+            }
+        BITNET__UNROLL for (i = 0; i < count; i++)
+            BITNET__V(store)(out + i * BITNET__PER_VECTOR, BITNET__V(add)(sum[0][i], sum[1][i]));
+    }
+}
+
+BITNET__HOT BITNET__TARGET void BITNET__V(delta_rule)(const bitnet__delta *d) {
+    const int n = d->n_keys % 2 ? 0 : d->n_values;
+    if (n == BITNET__SLICE) BITNET__V(delta_values)(d, BITNET__SLICE / BITNET__PER_VECTOR);
+    else if (n == BITNET__LANES) BITNET__V(delta_values)(d, BITNET__VECTORS);
+    else bitnet__delta_rule_scalar(d);
+}
+
 #ifndef BITNET_NO_KV_I8
 /* 64 positions, in four times 16 floats. */
 BITNET__INLINE BITNET__TARGET float BITNET__V(weigh_block)(const float *p, const uint8_t *w,
@@ -3824,6 +4033,17 @@ typedef void bitnet__unpack_fn(const bitnet__dots *d, int r, int k, int len, voi
 /* Multiplies such a panel by as many columns as it takes. Subtracts the sums if k is 0, or else
    adds to out. */
 typedef void bitnet__multiply_fn(void *panel, int k, int len, const bitnet__dots *d);
+
+/* For the lanes of a vector: 1, or -1 where bit h of the lane's number is set. */
+BITNET__INLINE const float *bitnet__signs(int h) {
+    static const float signs[4][BITNET__LANES] = {
+        {1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1},
+        {1, 1, -1, -1, 1, 1, -1, -1, 1, 1, -1, -1, 1, 1, -1, -1},
+        {1, 1, 1, 1, -1, -1, -1, -1, 1, 1, 1, 1, -1, -1, -1, -1},
+        {1, 1, 1, 1, 1, 1, 1, 1, -1, -1, -1, -1, -1, -1, -1, -1}
+    };
+    return signs[h == 1 ? 0 : h == 2 ? 1 : h == 4 ? 2 : 3];
+}
 
 /* Index i, or the last one: past the end a tile repeats the last row or column. */
 BITNET__INLINE size_t bitnet__clamp(int i, int count) {
@@ -4097,7 +4317,7 @@ typedef struct bitnet__pre {
 
 static const bitnet__pre bitnet__pres[] = {
     {"llama-bpe", 0, 3, 1}, {"llama3", 0, 3, 1}, {"llama-v3", 0, 3, 1}, {"falcon3", 0, 3, 1},
-    {"falcon_e", 0, 0, 0}, {"qwen2", 1, 1, 0},
+    {"falcon_e", 0, 0, 0}, {"qwen2", 1, 1, 0}, {"qwen35", 1, 1, 0},
 };
 
 /* A vocabulary. LLaMA 3's (128256 tokens, 280147 merges, 7.8 MB in the file) takes 8.1 MB.
@@ -8573,11 +8793,19 @@ typedef enum bitnet__plan {
     BITNET__TO_BLOCKS,                 /* blocks that kernels read are made of other ones */
     BITNET__TO_PACKS,                  /* the table's pack_groups reads these, or the file's */
     BITNET__PACKED,                    /* the table's pack reads the file's rows */
-    BITNET__UNPACKED                   /* to rows of I2_S; a table with pack packs these */
+    BITNET__UNPACKED,                  /* to rows of I2_S; a table with pack packs these */
+    BITNET__IN_FLOATS                  /* kernels multiply the file's floats with floats */
 } bitnet__plan;
 
-/* A ternary matrix as kernels read it. Until it is packed, w is the tensor as in the file, which
-   `file` describes. */
+/* What turns the input of a folded matrix; see "folded weights" in @forward. */
+typedef struct bitnet__turn {
+    int32_t block;                     /* of the Hadamard matrix; 0: the input is not turned */
+    const float *signs;                /* [n_in]  1 or -1, divided by sqrt(block) */
+    int regroups;                      /* 1: value heads get the order of their key heads first */
+} bitnet__turn;
+
+/* A matrix of ternary weights, or of floats, as kernels read it. Until it is packed, w is the
+   tensor as in the file, which `file` describes. */
 typedef struct bitnet__linear {
     const uint8_t *w;
     int32_t n_in;                      /* file.n; without scale groups padded with zeros to a
@@ -8588,11 +8816,21 @@ typedef struct bitnet__linear {
     int in_packs;                      /* ... or 1: pack_groups has packed them */
     bitnet__plan plan;
     float scale;
-    bitnet_ternary file;
+    bitnet__turn turn;
+    bitnet_ternary file;               /* rows 0: the layer has no such matrix */
 } bitnet__linear;
 
 BITNET__INLINE int bitnet__has_groups(const bitnet__linear *l) {
     return BITNET__GROUPS && l->group > 0;
+}
+
+BITNET__INLINE int bitnet__in_floats(const bitnet__linear *l) {
+    return l->plan == BITNET__IN_FLOATS;
+}
+
+/* Bytes of a row of a matrix of floats. */
+static size_t bitnet__float_row(const bitnet__linear *l) {
+    return (size_t)l->n_in * (l->file.type == BITNET_TENSOR_F32 ? 4 : 2);
 }
 
 /* ---- blocks with a scale each, as kernels read them ---- */
@@ -9876,6 +10114,9 @@ enum {
     BITNET__DEFAULT_CONTEXT = 4096,    /* or what the model was trained for, if that is less */
     BITNET__MAX_HEADS = 4096,
     BITNET__MAX_EXPERTS = 1024,
+    BITNET__MAX_TAPS = 8,              /* of a convolution */
+    BITNET__MAX_STATE = 1 << 30,       /* bytes of fixed size that layers keep for a sequence */
+    BITNET__MAX_WIDTHS = 16,           /* of folded matrices */
     BITNET__MAX_PACKERS = 16           /* threads that pack: with more, memory is the limit */
 };
 
@@ -9886,7 +10127,9 @@ enum {
     BITNET__HEAD_NORMS = 4,            /* of each head's q and k, before RoPE */
     BITNET__POST_NORMS = 8,            /* of attention and FFN, before they are added to x */
     BITNET__EXPERTS = 16,              /* in place of an FFN in each layer */
-    BITNET__OWN_HEAD = 32              /* output.weight must be there */
+    BITNET__OWN_HEAD = 32,             /* output.weight must be there */
+    BITNET__HYBRID = 64,               /* most layers are gated delta nets; attention has a gate */
+    BITNET__ANY_FLOATS = 128           /* matrices may be F32, F16 or BF16 */
 };
 
 /* Factors that only some families have. */
@@ -9959,6 +10202,9 @@ static const bitnet__family bitnet__families[] = {
     /* Maple-preview 20B-A1B */
     {"maple", BITNET__HEAD_NORMS | BITNET__EXPERTS | BITNET__OWN_HEAD, BITNET__SILU, 0, 0, 0,
      BITNET__SLIDE_PATTERN, 0.0f, 0, 0, 1e-6f, 10000.0f},
+    /* Ternary Bonsai 27B and Ternary Bonsai 2 27B */
+    {"qwen35", BITNET__HEAD_NORMS | BITNET__HYBRID | BITNET__ANY_FLOATS, BITNET__SILU, 0, 0, 0, 0,
+     0.0f, 0, 0, 1e-6f, 1e7f},
 };
 
 /* The gates that `<arch>.hidden_activation` can name: what config.json calls hidden_act. */
@@ -9973,9 +10219,11 @@ static const bitnet__gate bitnet__gates[] = {
    With experts the matrices of the FFN are those of all experts, one below the other. */
 enum {
     BITNET__ATTN_Q, BITNET__ATTN_K, BITNET__ATTN_V, BITNET__ATTN_OUTPUT, BITNET__FFN_GATE,
-    BITNET__FFN_UP, BITNET__FFN_DOWN, BITNET__LINEARS,
+    BITNET__FFN_UP, BITNET__FFN_DOWN, BITNET__GDN_QKV, BITNET__GDN_GATE, BITNET__GDN_ALPHA,
+    BITNET__GDN_BETA, BITNET__GDN_OUT, BITNET__LINEARS,
     BITNET__ATTN_NORM = BITNET__LINEARS, BITNET__FFN_NORM, BITNET__Q_HEAD_NORM, BITNET__K_HEAD_NORM,
-    BITNET__POST_ATTN_NORM, BITNET__POST_FFN_NORM, BITNET__NORMS
+    BITNET__POST_ATTN_NORM, BITNET__POST_FFN_NORM, BITNET__GDN_CONV, BITNET__GDN_DT, BITNET__GDN_A,
+    BITNET__GDN_NORM, BITNET__NORMS    /* those of GDN are no norms, but vectors like them */
 };
 
 struct bitnet__step;
@@ -9994,7 +10242,7 @@ typedef struct bitnet__layer {
     const bitnet__layer_kind *kind;
     int32_t cache;                     /* its number among those that cache */
     size_t state;                      /* where its floats begin in the state of a sequence */
-    const float *norm[BITNET__NORMS];  /* gains; 0: the family has none there */
+    const float *norm[BITNET__NORMS];  /* gains; 0: the layer has none there */
     int32_t window;                    /* positions that it sees; 0: all */
     int32_t rope;                      /* its frequencies, of rope_freq; -1: it has no RoPE */
     float clamp;                       /* of its experts' gate and up; 0: there is none */
@@ -10034,6 +10282,14 @@ struct bitnet_model {
     int32_t heads_per_kv;              /* n_heads / n_kv_heads: query heads that share a KV head */
     int32_t q_dim, kv_dim;             /* n_heads * head_dim, n_kv_heads * head_dim */
     int32_t norm_dim;                  /* 1: rows of a norm */
+    /* Of gated delta nets; n_taps 0: there are none. Queries, keys and values of a token are
+       n_channels numbers, and a convolution sees those of the last n_taps tokens. A value head has
+       the key head of its number % n_key_heads. */
+    int32_t n_taps, n_key_heads, n_value_heads, state_dim;
+    int32_t n_channels, value_dim;     /* state_dim * all heads, and * n_value_heads */
+    int32_t q_rows;                    /* of attn_q: q_dim, or 2 q_dim with gates behind queries */
+    int32_t full_interval;             /* each layer of this number has attention, unless ... */
+    const bitnet__key *recurrent;      /* ... a list says which have not */
     int32_t n_experts, n_used;         /* of a layer, and for a token; 0: layers have an FFN */
     int32_t experts_ffn, experts_dim;  /* n_experts * ffn_dim, n_experts * dim */
     int32_t window;                    /* positions that a sliding layer sees; 0: no layer slides */
@@ -10052,6 +10308,9 @@ struct bitnet_model {
     int32_t group;                     /* the smallest scale group; 0: there are none */
     int32_t tied;                      /* 1: the head is the embedding */
     bitnet__linear ternary_head;       /* group 0: the head is of another type */
+    bitnet__turn embed_turn, head_turn;
+    struct bitnet__fold *fold;         /* while the model is loaded; 0: no weights are folded */
+    int turns;                         /* 1: some linear layer's input is turned */
     struct bitnet__head_copy *copy;    /* of the head, in 6 bits; see @head */
     uint64_t n_params, own_bytes;
     uint64_t bytes_read;               /* of tensors, for progress */
@@ -10217,23 +10476,30 @@ static bitnet_result bitnet__load_matrix(bitnet_model *m, const char *name, int3
     return bitnet__tensor_bytes(m, t, &out->data, err);
 }
 
-/* Loads a vector of n gains as F32. An element that is not finite would make every later result
-   so. */
+/* Loads rows of n floats as F32. An element that is not finite would make every later result so. */
+static bitnet_result bitnet__load_vectors(bitnet_model *m, const char *name, int32_t n,
+                                          int32_t rows, const float **out, bitnet_error *err) {
+    bitnet__matrix a;
+    float *p;
+    int32_t i, k;
+    bitnet_result r = bitnet__load_matrix(m, name, n, rows, 1, &a, err);
+    if (r != BITNET_OK) return r;
+    *out = p = (float *)bitnet__model_alloc(m, (uint64_t)n * (uint64_t)rows * sizeof *p);
+    if (!p) return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for tensor '%s'", name);
+    for (k = 0; k < rows; k++, p += n) {
+        bitnet__matrix_row(&a, k, p);
+        for (i = 0; i < n; i++)
+            if ((bitnet__float_bits(p[i]) & 0x7f800000u) == 0x7f800000u)
+                return bitnet__fail(err, BITNET_ERR_FORMAT, "element %lld of tensor '%s' is not "
+                                    "finite", (long long)k * n + i, name);
+    }
+    return BITNET_OK;
+}
+
+/* Loads a vector of n gains. */
 static bitnet_result bitnet__load_norm(bitnet_model *m, const char *name, int32_t n,
                                        const float **out, bitnet_error *err) {
-    bitnet__matrix row;
-    float *p;
-    int32_t i;
-    bitnet_result r = bitnet__load_matrix(m, name, n, 1, 1, &row, err);
-    if (r != BITNET_OK) return r;
-    *out = p = (float *)bitnet__model_alloc(m, (uint64_t)n * sizeof *p);
-    if (!p) return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for tensor '%s'", name);
-    bitnet__matrix_row(&row, 0, p);
-    for (i = 0; i < n; i++)
-        if ((bitnet__float_bits(p[i]) & 0x7f800000u) == 0x7f800000u)
-            return bitnet__fail(err, BITNET_ERR_FORMAT, "element %d of tensor '%s' is not finite",
-                                (int)i, name);
-    return BITNET_OK;
+    return bitnet__load_vectors(m, name, n, 1, out, err);
 }
 
 static bitnet_result bitnet__check_scale(const char *name, float scale, bitnet_error *err) {
@@ -10266,17 +10532,84 @@ static bitnet_result bitnet__load_scale(bitnet_model *m, const char *name, const
     return bitnet__check_scale(name, *out, err);
 }
 
+/* What the file says of folded weights: see "folded weights" in @load. */
+typedef struct bitnet__fold {
+    int32_t block;
+    float scale;                       /* 1 / sqrt(block) */
+    int is_explicit, regroups, is_tied;
+    bitnet__strings names, inverse;    /* of the tensors */
+    int32_t n_widths;
+    struct { int32_t n; float *signs; } widths[BITNET__MAX_WIDTHS];
+} bitnet__fold;
+
+static int bitnet__is_listed(const bitnet__strings *list, const char *name) {
+    const size_t n = strlen(name);
+    const uint8_t *p = list->data;
+    uint64_t i;
+    for (i = 0; i < list->count; i++) {
+        const uint64_t size = bitnet__get_u64(p);
+        if (size == n && !memcmp(p + 8, name, n)) return 1;
+        p += 8 + size;
+    }
+    return 0;
+}
+
+/* The turn of inputs of n floats. Without explicit signs all are 1. */
+static bitnet_result bitnet__make_turn(bitnet_model *m, const char *name, int32_t n,
+                                       bitnet__turn *turn, bitnet_error *err) {
+    bitnet__fold *f = m->fold;
+    int32_t w, i;
+    if (n % f->block)
+        return bitnet__fail(err, BITNET_ERR_FORMAT, "tensor '%s' is folded in blocks of %d, but "
+                            "has %d columns", name, (int)f->block, (int)n);
+    for (w = 0; w < f->n_widths && f->widths[w].n != n; w++) {}
+    if (w == f->n_widths) {
+        if (f->is_explicit || w == BITNET__MAX_WIDTHS)
+            return bitnet__fail(err, BITNET_ERR_FORMAT, "tensor '%s' is folded, but GGUF key "
+                                "'prism.hadamard.sign_widths' has no width %d", name, (int)n);
+        f->widths[w].n = n;
+        f->widths[w].signs = (float *)bitnet__model_alloc(m, (uint64_t)n * sizeof(float));
+        if (!f->widths[w].signs)
+            return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for signs of %d", (int)n);
+        for (i = 0; i < n; i++) f->widths[w].signs[i] = f->scale;
+        f->n_widths++;
+    }
+    turn->block = f->block;
+    turn->signs = f->widths[w].signs;
+    m->turns = 1;
+    return BITNET_OK;
+}
+
+/* The turn of a matrix's input; none if it is not folded. */
+static bitnet_result bitnet__fold_turn(bitnet_model *m, const char *name, int32_t n,
+                                       bitnet__turn *turn, bitnet_error *err) {
+    if (!m->fold || !bitnet__is_listed(&m->fold->names, name)) return BITNET_OK;
+    turn->regroups = m->fold->regroups && strstr(name, ".ssm_out.") != 0;
+    return bitnet__make_turn(m, name, n, turn, err);
+}
+
 static bitnet_result bitnet__load_linear(bitnet_model *m, const char *name, int32_t n_in,
                                          int32_t n_out, bitnet__linear *l, bitnet_error *err) {
     const bitnet__tensor *t;
     bitnet_result r = bitnet__want_tensor(m, name, n_in, n_out, &t, err);
+    int floats;
     if (r != BITNET_OK) return r;
-    if (!bitnet__is_ternary(t->info))
+    floats = bitnet__is_float(t->type) && (m->family->norms & BITNET__ANY_FLOATS);
+    if (!floats && !bitnet__is_ternary(t->info))
         return bitnet__refuse_type(name, t, bitnet__needs_ternary, err);
     memset(l, 0, sizeof *l);
     l->file.type = t->type;
     l->file.n = n_in;
     l->file.rows = n_out;
+    if ((r = bitnet__fold_turn(m, name, n_in, &l->turn, err))) return r;
+    if (floats) {
+        l->plan = BITNET__IN_FLOATS;
+        l->n_in = n_in;
+        l->n_out = n_out;
+        l->scale = 1.0f;
+        m->n_params += (uint64_t)n_in * (uint64_t)n_out;
+        return bitnet__tensor_bytes(m, t, &l->w, err);
+    }
     l->file.i2s_packing = m->params.i2s_packing;
     if (t->type == BITNET_TENSOR_TL1 || t->type == BITNET_TENSOR_TL2)
         l->file.tile = bitnet__tile_for(&m->params, n_out, n_in);
@@ -10388,6 +10721,7 @@ static void bitnet__pack_job(void *arg, int i, int thread) {
         uint8_t *rows;
         int suspect = 0;               /* look again, row by row: it is slow and finds the place */
         switch (l->plan) {
+            case BITNET__IN_FLOATS: break;
             case BITNET__ONLY_CHECKED: suspect = 1; break;
             case BITNET__AS_IT_IS:
                 if (bitnet__has_groups(l)) bitnet__check_blocks(t, l->w, from, count, u);
@@ -10443,17 +10777,24 @@ typedef struct bitnet__layer_tensor {
     int norms;                         /* families that have it: BITNET__SUB_NORMS ...; 0: all */
     int linear, norm;                  /* its number; -1: it is of another kind; both: the router */
     size_t n_in, n_out;                /* where in bitnet_model its size is */
+    const char *suffix;                /* behind its name */
 } bitnet__layer_tensor;
 
-enum { BITNET__ATTN_SET = 1, BITNET__FFN_SET = 2, BITNET__EXPERT_SET = 4, BITNET__BOTH_SET = 6 };
+enum {
+    BITNET__QKV_SET = 1, BITNET__GATED_SET = 2, BITNET__GDN_SET = 4, BITNET__FFN_SET = 8,
+    BITNET__EXPERT_SET = 16, BITNET__POST_SET = 32,        /* POST: post_attention_norm */
+    BITNET__ATTN_SET = BITNET__QKV_SET | BITNET__GATED_SET,
+    BITNET__MIXER_SET = BITNET__ATTN_SET | BITNET__GDN_SET,
+    BITNET__ALONE_SET = 64             /* ffn_norm */
+};
 
 #define BITNET__DIM(name) offsetof(bitnet_model, name)
 #define BITNET__A_LINEAR(set, name, i, n_in, n_out) \
-    {name, BITNET__##set##_SET, 0, i, -1, BITNET__DIM(n_in), BITNET__DIM(n_out)}
+    {name, BITNET__##set##_SET, 0, i, -1, BITNET__DIM(n_in), BITNET__DIM(n_out), ".weight"}
 #define BITNET__A_NORM(set, name, norms, i, n_in) \
-    {name, BITNET__##set##_SET, norms, -1, i, BITNET__DIM(n_in), BITNET__DIM(norm_dim)}
+    {name, BITNET__##set##_SET, norms, -1, i, BITNET__DIM(n_in), BITNET__DIM(norm_dim), ".weight"}
 static const bitnet__layer_tensor bitnet__layer_tensors[] = {
-    BITNET__A_NORM(ATTN, "attn_norm", 0, BITNET__ATTN_NORM, dim),
+    BITNET__A_NORM(MIXER, "attn_norm", 0, BITNET__ATTN_NORM, dim),
     BITNET__A_NORM(ATTN, "attn_q_norm_in", BITNET__IN_NORMS, BITNET__ATTN_Q, dim),
     BITNET__A_NORM(ATTN, "attn_k_norm_in", BITNET__IN_NORMS, BITNET__ATTN_K, dim),
     BITNET__A_NORM(ATTN, "attn_v_norm_in", BITNET__IN_NORMS, BITNET__ATTN_V, dim),
@@ -10462,19 +10803,32 @@ static const bitnet__layer_tensor bitnet__layer_tensors[] = {
     BITNET__A_NORM(ATTN, "attn_sub_norm", BITNET__SUB_NORMS, BITNET__ATTN_OUTPUT, q_dim),
     BITNET__A_NORM(ATTN, "attn_output_norm_in", BITNET__IN_NORMS, BITNET__ATTN_OUTPUT, q_dim),
     BITNET__A_NORM(ATTN, "post_attention_norm", BITNET__POST_NORMS, BITNET__POST_ATTN_NORM, dim),
-    BITNET__A_NORM(BOTH, "ffn_norm", 0, BITNET__FFN_NORM, dim),
+    BITNET__A_NORM(POST, "post_attention_norm", 0, BITNET__FFN_NORM, dim),
+    BITNET__A_NORM(ALONE, "ffn_norm", 0, BITNET__FFN_NORM, dim),
     BITNET__A_NORM(FFN, "ffn_gate_norm_in", BITNET__IN_NORMS, BITNET__FFN_GATE, dim),
     BITNET__A_NORM(FFN, "ffn_up_norm_in", BITNET__IN_NORMS, BITNET__FFN_UP, dim),
     BITNET__A_NORM(FFN, "ffn_sub_norm", BITNET__SUB_NORMS, BITNET__FFN_DOWN, ffn_dim),
     BITNET__A_NORM(FFN, "ffn_down_norm_in", BITNET__IN_NORMS, BITNET__FFN_DOWN, ffn_dim),
     BITNET__A_NORM(FFN, "post_ffw_norm", BITNET__POST_NORMS, BITNET__POST_FFN_NORM, dim),
-    BITNET__A_LINEAR(ATTN, "attn_q", BITNET__ATTN_Q, dim, q_dim),
+    BITNET__A_LINEAR(ATTN, "attn_q", BITNET__ATTN_Q, dim, q_rows),
     BITNET__A_LINEAR(ATTN, "attn_k", BITNET__ATTN_K, dim, kv_dim),
     BITNET__A_LINEAR(ATTN, "attn_v", BITNET__ATTN_V, dim, kv_dim),
     BITNET__A_LINEAR(ATTN, "attn_output", BITNET__ATTN_OUTPUT, q_dim, dim),
     BITNET__A_LINEAR(FFN, "ffn_gate", BITNET__FFN_GATE, dim, ffn_dim),
     BITNET__A_LINEAR(FFN, "ffn_up", BITNET__FFN_UP, dim, ffn_dim),
     BITNET__A_LINEAR(FFN, "ffn_down", BITNET__FFN_DOWN, ffn_dim, dim),
+    BITNET__A_LINEAR(GDN, "attn_qkv", BITNET__GDN_QKV, dim, n_channels),
+    BITNET__A_LINEAR(GDN, "attn_gate", BITNET__GDN_GATE, dim, value_dim),
+    BITNET__A_LINEAR(GDN, "ssm_alpha", BITNET__GDN_ALPHA, dim, n_value_heads),
+    BITNET__A_LINEAR(GDN, "ssm_beta", BITNET__GDN_BETA, dim, n_value_heads),
+    BITNET__A_LINEAR(GDN, "ssm_out", BITNET__GDN_OUT, value_dim, dim),
+    {"ssm_conv1d", BITNET__GDN_SET, 0, -1, BITNET__GDN_CONV, BITNET__DIM(n_taps),
+     BITNET__DIM(n_channels), ".weight"},
+    {"ssm_dt", BITNET__GDN_SET, 0, -1, BITNET__GDN_DT, BITNET__DIM(n_value_heads),
+     BITNET__DIM(norm_dim), ".bias"},
+    {"ssm_a", BITNET__GDN_SET, 0, -1, BITNET__GDN_A, BITNET__DIM(n_value_heads),
+     BITNET__DIM(norm_dim), ""},
+    BITNET__A_NORM(GDN, "ssm_norm", 0, BITNET__GDN_NORM, state_dim),
     BITNET__A_LINEAR(EXPERT, "ffn_gate_inp", -1, dim, n_experts),
     BITNET__A_LINEAR(EXPERT, "ffn_gate_exps", BITNET__FFN_GATE, dim, experts_ffn),
     BITNET__A_LINEAR(EXPERT, "ffn_up_exps", BITNET__FFN_UP, dim, experts_ffn),
@@ -10487,6 +10841,24 @@ enum { BITNET__LAYER_TENSORS = sizeof bitnet__layer_tensors / sizeof bitnet__lay
 
 static void bitnet__forward_layer(struct bitnet__step *s, int32_t i);
 static void bitnet__forward_expert_layer(struct bitnet__step *s, int32_t i);
+static void bitnet__forward_gdn_layer(struct bitnet__step *s, int32_t i);
+
+/* Is layer number i a gated delta net? A list of the file says it, which bitnet__load_hybrid has
+   checked, or else the interval. */
+static int bitnet__is_recurrent(const bitnet_model *m, int32_t i) {
+    const bitnet__key *k = m->recurrent;
+    const uint8_t *p = k ? bitnet__value_of(&m->gguf, k) : 0;
+    uint64_t v = 0;
+    if (!k) return (i + 1) % m->full_interval != 0;
+    bitnet__value_integer(k->element, p + (size_t)i * bitnet__value_size(k->element), &v);
+    return v != 0;
+}
+
+/* The floats of a gated delta net: S of all value heads, then the inputs of its convolution. */
+static size_t bitnet__gdn_state(const bitnet_model *m) {
+    return (size_t)m->value_dim * (size_t)m->state_dim +
+           (size_t)(m->n_taps - 1) * (size_t)m->n_channels;
+}
 
 /* The kinds of layers. A new one touches these places:
      @model    numbers for its matrices and norms, behind the others in their enum; fields for the
@@ -10500,14 +10872,18 @@ static void bitnet__forward_expert_layer(struct bitnet__step *s, int32_t i);
    Pages, copies, cutting, drafts, failures and saved sequences need no change: they use n_caches,
    n_state and bitnet__can_cut. */
 static const bitnet__layer_kind bitnet__layer_kinds[] = {
-    {BITNET__ATTN_SET | BITNET__FFN_SET, 1, 0, bitnet__forward_layer},
-    {BITNET__ATTN_SET | BITNET__EXPERT_SET, 1, 0, bitnet__forward_expert_layer},
+    {BITNET__QKV_SET | BITNET__ALONE_SET | BITNET__FFN_SET, 1, 0, bitnet__forward_layer},
+    {BITNET__QKV_SET | BITNET__ALONE_SET | BITNET__EXPERT_SET, 1, 0, bitnet__forward_expert_layer},
+    {BITNET__GATED_SET | BITNET__POST_SET | BITNET__FFN_SET, 1, 0, bitnet__forward_layer},
+    {BITNET__GDN_SET | BITNET__POST_SET | BITNET__FFN_SET, 0, bitnet__gdn_state,
+     bitnet__forward_gdn_layer},
 };
 
-/* The kind of layer number i. */
+/* The kind of layer number i. Only hybrid networks have layers of different kinds. */
 static const bitnet__layer_kind *bitnet__kind_of(const bitnet_model *m, int32_t i) {
-    (void)i;                           /* all layers of a family have one kind */
-    return &bitnet__layer_kinds[(m->family->norms & BITNET__EXPERTS) != 0];
+    const int norms = m->family->norms;
+    if (norms & BITNET__HYBRID) return &bitnet__layer_kinds[bitnet__is_recurrent(m, i) ? 3 : 2];
+    return &bitnet__layer_kinds[(norms & BITNET__EXPERTS) != 0];
 }
 
 /* The layers get their kinds in order. */
@@ -10532,10 +10908,17 @@ static int32_t bitnet__tensor_dim(const bitnet_model *m, size_t at) {
 /* The name of a linear layer; layer -1: the head. */
 static void bitnet__linear_name(const bitnet_model *m, int32_t layer, int linear, char *name) {
     const bitnet__layer_tensor *t = bitnet__layer_tensors;
-    const int sets = bitnet__kind_of(m, layer)->sets;
-    while (t->linear != linear || !(t->set & sets)) t++;
-    if (layer >= 0) bitnet__format(name, "blk.%d.%s.weight", (int)layer, t->name);
-    else bitnet__format(name, m->tied ? "token_embd.weight" : "output.weight");
+    if (layer < 0) {
+        bitnet__format(name, m->tied ? "token_embd.weight" : "output.weight");
+        return;
+    }
+    while (t->linear != linear || !(t->set & bitnet__kind_of(m, layer)->sets)) t++;
+    bitnet__format(name, "blk.%d.%s.weight", (int)layer, t->name);
+}
+
+/* 1 if the matrix is there and not of floats. */
+static int bitnet__has_codes(const bitnet__linear *l) {
+    return l->file.rows > 0 && !bitnet__in_floats(l);
 }
 
 /* Checks the codes of a layer's matrices, or with i -1 of the head, on all CPUs, and packs what
@@ -10555,6 +10938,7 @@ static bitnet_result bitnet__pack_layer(bitnet_model *m, int32_t i, bitnet_error
     p.unit = kernels->pack_rows > 64 ? kernels->pack_rows : 64;
     for (k = 0; k < n; k++) {
         bitnet__linear *l = &linear[k];
+        if (!bitnet__has_codes(l)) continue;
         l->plan = bitnet__choose_plan(m, l);
         weights += (uint64_t)l->file.n * (uint64_t)l->file.rows;
         if (l->plan == BITNET__AS_IT_IS) continue;
@@ -10578,12 +10962,14 @@ static bitnet_result bitnet__pack_layer(bitnet_model *m, int32_t i, bitnet_error
     if (p.out && widest > 0)
         p.rows = (uint8_t *)bitnet__model_alloc(m, widest * (uint64_t)p.jobs);
     if ((total > 0 && !p.out) || (widest > 0 && !p.rows)) {
-        bitnet__linear_name(m, i, 0, name);
+        for (k = 0; !bitnet__has_codes(&linear[k]); k++) {}
+        bitnet__linear_name(m, i, k, name);
         return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory to pack the tensors from '%s' on "
                             "(%llu bytes)", name, (unsigned long long)total);
     }
     bitnet__huge_memory(&m->params.allocator, p.out, (size_t)total);
     for (k = 0; k < n; k++) {
+        if (!bitnet__has_codes(&linear[k])) continue;
         p.linear = &linear[k];
         bitnet__linear_name(m, i, k, name);
         if ((r = bitnet__pack_linear(m, &p, name, err))) return r;
@@ -10592,19 +10978,46 @@ static bitnet_result bitnet__pack_layer(bitnet_model *m, int32_t i, bitnet_error
     return bitnet__progress(m, m->gguf.data_start + m->bytes_read, err);
 }
 
+/* Which matrices of a layer read the same input. */
+static const int8_t bitnet__input_of[BITNET__LINEARS] = {0, 0, 0, 1, 2, 2, 3, 0, 0, 4, 4, 1};
+enum { BITNET__INPUTS = 5 };
+
+/* Matrices with one input are all ternary or all floats, and all folded in the same way. */
+static bitnet_result bitnet__check_inputs(const bitnet_model *m, int32_t layer,
+                                          const bitnet__linear *l, bitnet_error *err) {
+    char first[BITNET__TEXT], other[BITNET__TEXT];
+    int a, b;
+    for (a = 0; a < BITNET__LINEARS; a++)
+        for (b = 0; b < a; b++) {
+            const bitnet__turn *x = &l[a].turn, *y = &l[b].turn;
+            if (!l[a].file.rows || !l[b].file.rows || bitnet__input_of[a] != bitnet__input_of[b] ||
+                (bitnet__in_floats(&l[a]) == bitnet__in_floats(&l[b]) && x->block == y->block))
+                continue;
+            bitnet__linear_name(m, layer, b, first);
+            bitnet__linear_name(m, layer, a, other);
+            return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "tensors '%s' and '%s' read the same "
+                                "input, but only one of them is %s", first, other,
+                                x->block == y->block ? "of floats" : "folded");
+        }
+    return BITNET_OK;
+}
+
 /* Decides how a layer's scales of blocks are kept. If those of a matrix differ, its blocks become
    scale groups, else their one scale becomes the matrix's. q, k and v (gate and up) share one
    quantized input, so they must share one size of scale groups. If the scales of one of them
    differ, all keep theirs, and one without blocks beside it is an error. */
 static bitnet_result bitnet__choose_groups(bitnet_model *m, int32_t layer, bitnet__linear *l,
                                            bitnet_error *err) {
-    static const int8_t input[BITNET__LINEARS] = {0, 0, 0, 1, 2, 2, 3};
+    const int8_t *input = bitnet__input_of;
     char first[BITNET__TEXT], other[BITNET__TEXT];
-    int found[BITNET__LINEARS], differ[4] = {0}, a, b;
+    int found[BITNET__LINEARS], differ[BITNET__INPUTS] = {0}, a, b;
     uint16_t scale[BITNET__LINEARS][2];
     int64_t at[2];
+    bitnet_result r = bitnet__check_inputs(m, layer, l, err);
+    if (r != BITNET_OK) return r;
     for (a = 0; a < BITNET__LINEARS; a++) {
         const bitnet__type *type = bitnet__type_info(l[a].file.type);
+        if (!bitnet__has_codes(&l[a])) continue;
         found[a] = !type->block ? 0 : type->keeps_scales ? 2 :
                    bitnet__find_scales(&l[a].file, l[a].w, scale[a], at);
         if (found[a] != 2) continue;
@@ -10613,13 +11026,14 @@ static bitnet_result bitnet__choose_groups(bitnet_model *m, int32_t layer, bitne
         if (!BITNET__GROUPS) return bitnet__no_groups(first, l[a].file.type, err);
     }
     for (a = 0; a < BITNET__LINEARS; a++) {
+        if (!bitnet__has_codes(&l[a])) continue;
         bitnet__linear_name(m, layer, a, other);
         if (!differ[input[a]]) {
             if (found[a]) l[a].scale *= bitnet__f16_to_f32(scale[a][0]);
             continue;
         }
         bitnet__set_group(&l[a]);
-        for (b = 0; input[b] != input[a]; b++) {}
+        for (b = 0; input[b] != input[a] || !bitnet__has_codes(&l[b]); b++) {}
         bitnet__linear_name(m, layer, b, first);
         if (l[b].group != l[a].group)
             return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "tensors '%s' and '%s' read the same "
@@ -10722,6 +11136,27 @@ static void bitnet__set_sliding(const bitnet_model *m, int32_t i, bitnet__layer 
     l->rope = does ? 1 : slides ? -1 : 0;
 }
 
+/* A state that grows has no bound. The taps of a channel become neighbours of other channels' taps:
+   [n_taps][n_channels], as the convolution reads them. */
+static bitnet_result bitnet__check_gdn(bitnet_model *m, int32_t layer, bitnet__layer *l,
+                                       bitnet_error *err) {
+    const float *a = l->norm[BITNET__GDN_A], *w = l->norm[BITNET__GDN_CONV];
+    float *p = (float *)bitnet__model_alloc(m, (uint64_t)m->n_taps * (uint64_t)m->n_channels *
+                                               sizeof *p);
+    int32_t i, k;
+    for (i = 0; i < m->n_value_heads; i++)
+        if (a[i] > 0.0f)
+            return bitnet__fail(err, BITNET_ERR_FORMAT, "element %d of tensor 'blk.%d.ssm_a' is "
+                                "%g: it must not be positive", (int)i, (int)layer, (double)a[i]);
+    if (!p) return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for tensor "
+                                "'blk.%d.ssm_conv1d.weight'", (int)layer);
+    for (i = 0; i < m->n_channels; i++)
+        for (k = 0; k < m->n_taps; k++) p[(size_t)k * (size_t)m->n_channels + (size_t)i] = *w++;
+    bitnet__model_release(m, (const uint8_t *)l->norm[BITNET__GDN_CONV], 0);
+    l->norm[BITNET__GDN_CONV] = p;
+    return BITNET_OK;
+}
+
 static bitnet_result bitnet__load_layer(bitnet_model *m, int32_t i, bitnet__layer *l,
                                         bitnet_error *err) {
     char name[BITNET__TEXT];
@@ -10736,17 +11171,19 @@ static bitnet_result bitnet__load_layer(bitnet_model *m, int32_t i, bitnet__laye
         const bitnet__layer_tensor *t = &bitnet__layer_tensors[k];
         const int32_t n_in = bitnet__tensor_dim(m, t->n_in);
         if (!bitnet__has_tensor(m, l->kind, t)) continue;
-        bitnet__format(name, "blk.%d.%s.weight", (int)i, t->name);
-        r = t->norm >= 0 ? bitnet__load_norm(m, name, n_in, &l->norm[t->norm], err) :
+        bitnet__format(name, "blk.%d.%s%s", (int)i, t->name, t->suffix);
+        r = t->norm >= 0 ? bitnet__load_vectors(m, name, n_in, bitnet__tensor_dim(m, t->n_out),
+                                                &l->norm[t->norm], err) :
             t->linear < 0 ? bitnet__load_router(m, name, &l->router, err) :
                             bitnet__load_linear(m, name, n_in, bitnet__tensor_dim(m, t->n_out),
                                                 &l->linear[t->linear], err);
         if (r == BITNET_OK && t->linear >= 0 && t->set == BITNET__EXPERT_SET)
             r = bitnet__check_experts(m, name, bitnet__tensor_dim(m, t->n_out) / m->n_experts, err);
         if (r != BITNET_OK) return r;
-        if (t->linear >= 0 && bitnet__only_zeros(&l->linear[t->linear]))
-            l->zeros |= 1u << t->linear;
+        if (t->linear >= 0 && bitnet__has_codes(&l->linear[t->linear]) &&
+            bitnet__only_zeros(&l->linear[t->linear])) l->zeros |= 1u << t->linear;
     }
+    if (l->norm[BITNET__GDN_A] && (r = bitnet__check_gdn(m, i, l, err))) return r;
     return bitnet__choose_groups(m, i, l->linear, err);
 }
 
@@ -10887,7 +11324,6 @@ static bitnet_token bitnet__meta_token(bitnet__meta *x, const char *name, const 
 
 /* Networks whose name looks supported, but that compute something else. */
 static const struct { const char *arch, *why; } bitnet__refused[] = {
-    {"qwen35", "a hybrid network, most of whose layers have linear attention"},
     {"qwen35moe", "a hybrid network, most of whose layers have linear attention"},
     {"qwen3next", "a hybrid network, most of whose layers have linear attention"},
     {"qwen3moe", "its layers have experts"}
@@ -10910,23 +11346,20 @@ static bitnet_result bitnet__refuse_arch(const bitnet_model *m, bitnet_error *er
                         "are: %s", m->arch, names);
 }
 
+/* 1 if a text of n bytes fits a pattern, in which one * stands for anything. */
+static int bitnet__is_like(const char *text, size_t n, const char *pattern) {
+    const char *star = strchr(pattern, '*');
+    const size_t all = strlen(pattern), head = star ? (size_t)(star - pattern) : all;
+    const size_t tail = star ? all - head - 1 : 0;
+    if (head == all) return n == all && !memcmp(text, pattern, n);
+    return n >= head + tail && !memcmp(text, pattern, head) &&
+           !memcmp(text + n - tail, pattern + all - tail, tail);
+}
+
 /* 1 if a key's name begins with prefix. */
 static int bitnet__key_begins(const bitnet_model *m, const bitnet__key *k, const char *prefix) {
     const size_t n = strlen(prefix);
     return k->name.len >= n && !memcmp(m->gguf.src.data + k->name.at, prefix, n);
-}
-
-/* Weights that were multiplied by a Hadamard matrix need activations that are, too. */
-static bitnet_result bitnet__refuse_hadamard(const bitnet_model *m, bitnet_error *err) {
-    uint64_t i;
-    for (i = 0; i < m->gguf.n_keys; i++) {
-        const bitnet__key *k = &m->gguf.keys[i];
-        if (bitnet__key_begins(m, k, "prism.hadamard."))
-            return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "GGUF key '%.*s': the weights are "
-                                "folded with a Hadamard matrix, which is not supported",
-                                (int)k->name.len, (const char *)m->gguf.src.data + k->name.at);
-    }
-    return BITNET_OK;
 }
 
 /* Refuses a split file: its first part has all keys and few tensors, the others have no keys. */
@@ -10958,11 +11391,228 @@ static void bitnet__load_arch(bitnet__meta *x) {
 }
 
 static void bitnet__load_family(bitnet__meta *x) {
-    bitnet_model *m = x->m;
     bitnet__refuse_split(x);
     bitnet__load_arch(x);
+    if (x->result == BITNET_OK && !x->m->family) x->result = bitnet__refuse_arch(x->m, x->err);
+}
+
+/* ---- folded weights ----
+   A matrix W may be stored as W' = W diag(s) H, in blocks along its rows, with H symmetric and its
+   own inverse and signs s; then W x = W' H (s * x). Rows of the embedding become H row * s after
+   they are looked up. Keys that are not understood are refused: ignoring one gives noise. */
+
+/* Is this a matrix whose input can be turned? */
+static int bitnet__can_fold(const uint8_t *name, uint64_t n) {
+    static const char *const names[] = {"attn_q", "attn_k", "attn_v", "attn_qkv", "attn_gate",
+                                        "attn_output", "ffn_gate", "ffn_up", "ffn_down", "ssm_out"};
+    char pattern[BITNET__TEXT];
+    size_t i;
+    if (bitnet__is_like((const char *)name, (size_t)n, "output.weight")) return 1;
+    for (i = 0; i < sizeof names / sizeof names[0]; i++) {
+        bitnet__format(pattern, "blk.*.%s.weight", names[i]);
+        if (bitnet__is_like((const char *)name, (size_t)n, pattern)) return 1;
+    }
+    return 0;
+}
+
+/* A list of tensors' names, each of which must exist and be such that it can be folded; inverse 1:
+   only the embedding can. */
+static void bitnet__load_fold_names(bitnet__meta *x, const char *key, int inverse,
+                                    bitnet__strings *out) {
+    const bitnet__strings list = bitnet__meta_strings(x, key);
+    const uint8_t *p = list.data;
+    char name[BITNET__TEXT];
+    uint64_t i, n;
+    for (i = 0; i < list.count && x->result == BITNET_OK; i++, p += 8 + n) {
+        n = bitnet__get_u64(p);
+        bitnet__format(name, "%.*s", (int)(n < 100 ? n : 100), (const char *)p + 8);
+        if (n >= 100 || !bitnet__find_tensor(&x->m->gguf, name))
+            x->result = bitnet__fail(x->err, BITNET_ERR_FORMAT, "GGUF key '%s': there is no tensor "
+                                     "'%s'", key, name);
+        else if (inverse ? strcmp(name, "token_embd.weight") != 0 : !bitnet__can_fold(p + 8, n))
+            x->result = bitnet__fail(x->err, BITNET_ERR_UNSUPPORTED, "GGUF key '%s': tensor '%s' "
+                                     "cannot be folded here", key, name);
+    }
+    if (x->result == BITNET_OK) *out = list;
+}
+
+/* An integer of an array of them. */
+static int bitnet__meta_element(const bitnet__meta *x, const bitnet__key *k, uint64_t i,
+                                uint64_t *v) {
+    return k->type == BITNET_GGUF_ARRAY && i < k->count &&
+           bitnet__value_integer(k->element, bitnet__meta_value(x, k) +
+                                             (size_t)i * bitnet__value_size(k->element), v);
+}
+
+/* The signs of each width, divided by sqrt(block). */
+static void bitnet__load_signs(bitnet__meta *x, bitnet__fold *f) {
+    static const char widths[] = "prism.hadamard.sign_widths";
+    static const char values[] = "prism.hadamard.sign_values";
+    const bitnet__key *w = bitnet__meta_key(x, widths), *k = bitnet__meta_key(x, values);
+    uint64_t n, v, at = 0, i;
+    int32_t a;
+    if (!w || !k) bitnet__meta_fail(x, w ? values : widths, "is missing");
+    for (; x->result == BITNET_OK && (uint64_t)f->n_widths < w->count; f->n_widths++) {
+        float *signs;
+        if (!bitnet__meta_element(x, w, (uint64_t)f->n_widths, &n) || n < 1 ||
+            n > BITNET__MAX_ROW || f->n_widths == BITNET__MAX_WIDTHS)
+            bitnet__meta_fail(x, widths, "is not a list of at most 16 row lengths");
+        for (a = 0; a < f->n_widths && x->result == BITNET_OK; a++)
+            if ((uint64_t)f->widths[a].n == n) bitnet__meta_fail(x, widths, "has a width twice");
+        if (x->result != BITNET_OK) return;
+        signs = (float *)bitnet__model_alloc(x->m, n * sizeof *signs);
+        if (!signs) x->result = bitnet__fail(x->err, BITNET_ERR_MEMORY, "no memory for signs");
+        for (i = 0; signs && i < n; i++, at++) {
+            if (!bitnet__meta_element(x, k, at, &v) || (v != 1 && v != ~(uint64_t)0)) {
+                bitnet__meta_fail(x, values, "is not a 1 or -1 for each column of each width");
+                return;
+            }
+            signs[i] = v == 1 ? f->scale : -f->scale;
+        }
+        f->widths[f->n_widths].n = (int32_t)n;
+        f->widths[f->n_widths].signs = signs;
+    }
+    if (x->result == BITNET_OK && at != k->count)
+        bitnet__meta_fail(x, values, "is not a 1 or -1 for each column of each width");
+}
+
+/* A string that must have this value. */
+static void bitnet__want_text(bitnet__meta *x, const char *name, const char *want) {
+    char text[64];
+    bitnet__meta_text(x, name, text, sizeof text);
+    if (x->result != BITNET_OK || !strcmp(text, want)) return;
+    x->result = bitnet__fail(x->err, BITNET_ERR_UNSUPPORTED, "GGUF key '%s' is '%s'; only '%s' is "
+                             "supported", name, text, want);
+}
+
+static void bitnet__load_fold(bitnet__meta *x) {
+    static const char *const keys[] = {
+        "version", "block_size", "transform", "axis", "sign_mode", "sign_widths", "sign_values",
+        "weight_names", "inverse_weight_names", "gdn_v_grouped", "tied_output"
+    };
+    static const char prefix[] = "prism.hadamard.";
+    bitnet_model *m = x->m;
+    bitnet__fold *f = 0;
+    char mode[32];
+    uint64_t i, version;
+    size_t k;
+    for (i = 0; i < m->gguf.n_keys && x->result == BITNET_OK; i++) {
+        const bitnet__key *key = &m->gguf.keys[i];
+        const char *name = (const char *)m->gguf.src.data + key->name.at;
+        if (!bitnet__key_begins(m, key, prefix)) continue;
+        for (k = 0; k < sizeof keys / sizeof keys[0]; k++)
+            if (bitnet__is_like(name + 15, (size_t)key->name.len - 15, keys[k])) break;
+        if (m->family->norms & (BITNET__IN_NORMS | BITNET__SUB_NORMS | BITNET__EXPERTS))
+            x->result = bitnet__fail(x->err, BITNET_ERR_UNSUPPORTED, "GGUF key '%.*s': folded "
+                                     "weights are not supported in this architecture",
+                                     (int)key->name.len, name);
+        else if (k == sizeof keys / sizeof keys[0])
+            x->result = bitnet__fail(x->err, BITNET_ERR_UNSUPPORTED, "GGUF key '%.*s' is not "
+                                     "known, and could change the results", (int)key->name.len,
+                                     name);
+        if (!m->fold)
+            m->fold = (bitnet__fold *)bitnet__model_alloc(m, sizeof *m->fold);
+        if (!m->fold) x->result = bitnet__fail(x->err, BITNET_ERR_MEMORY, "no memory for a model");
+    }
+    f = m->fold;
+    if (x->result != BITNET_OK || !f) return;
+    memset(f, 0, sizeof *f);
+    version = bitnet__meta_uint(x, "prism.hadamard.version", 0, 1, 2);
+    f->is_tied = (int)bitnet__meta_uint(x, "prism.hadamard.tied_output", 0, 0, 1);
+    if (x->result == BITNET_OK && (version == 2) != f->is_tied)
+        bitnet__meta_fail(x, "prism.hadamard.version", "is 2 if and only if tied_output is true");
+    if (f->is_tied && bitnet__find_tensor(&m->gguf, "output.weight"))
+        bitnet__meta_fail(x, "prism.hadamard.tied_output",
+                          "is true, but there is an output.weight");
+    f->block = bitnet__meta_size(x, "prism.hadamard.block_size", 0, BITNET__MAX_ROW);
+    if (f->block & (f->block - 1))
+        bitnet__meta_fail(x, "prism.hadamard.block_size", "is not a power of two");
+    bitnet__want_text(x, "prism.hadamard.transform", "normalized-sylvester-walsh-hadamard");
+    bitnet__want_text(x, "prism.hadamard.axis", "input-last-dimension");
+    bitnet__meta_text(x, "prism.hadamard.sign_mode", mode, sizeof mode);
+    f->is_explicit = !strcmp(mode, "explicit");
+    if (!f->is_explicit) bitnet__want_text(x, "prism.hadamard.sign_mode", "identity");
+    f->regroups = (int)bitnet__meta_uint(x, "prism.hadamard.gdn_v_grouped", 0, 0, 1);
+    f->scale = (float)(1.0 / bitnet__sqrt((double)f->block));
+    if (bitnet__meta_key(x, "prism.hadamard.weight_names"))
+        bitnet__load_fold_names(x, "prism.hadamard.weight_names", 0, &f->names);
+    if (bitnet__meta_key(x, "prism.hadamard.inverse_weight_names"))
+        bitnet__load_fold_names(x, "prism.hadamard.inverse_weight_names", 1, &f->inverse);
+    if (f->is_explicit) bitnet__load_signs(x, f);
+}
+
+/* The turns of the embedding and of the head. */
+static bitnet_result bitnet__fold_ends(bitnet_model *m, bitnet_error *err) {
+    static const char embedding[] = "token_embd.weight", output[] = "output.weight";
+    bitnet_result r = BITNET_OK;
+    if (!m->fold) return BITNET_OK;
+    if (bitnet__is_listed(&m->fold->inverse, embedding))
+        r = bitnet__make_turn(m, embedding, m->dim, &m->embed_turn, err);
+    if (r == BITNET_OK && (m->fold->is_tied || bitnet__is_listed(&m->fold->names, output)))
+        r = bitnet__make_turn(m, m->fold->is_tied ? embedding : output, m->dim, &m->head_turn,
+                              err);
+    return r;
+}
+
+/* ---- hybrid networks ---- */
+
+/* The sizes of gated delta nets, and which layers these are. */
+static void bitnet__load_hybrid(bitnet__meta *x, int32_t n_listed) {
+    static const char list[] = ".attention.recurrent_layers";
+    bitnet_model *m = x->m;
+    const bitnet__key *k = bitnet__meta_key(x, list);
+    uint64_t v, all;
+    int32_t inner, i, n_recurrent = 0;
+    char type[32];
+    m->n_taps = (int32_t)bitnet__meta_uint(x, ".ssm.conv_kernel", 0, 2, BITNET__MAX_TAPS);
+    m->state_dim = bitnet__meta_size(x, ".ssm.state_size", 0, 1024);
+    m->n_key_heads = bitnet__meta_size(x, ".ssm.group_count", 0, BITNET__MAX_HEADS);
+    m->n_value_heads = bitnet__meta_size(x, ".ssm.time_step_rank", 0, BITNET__MAX_HEADS);
+    inner = bitnet__meta_size(x, ".ssm.inner_size", 0, BITNET__MAX_ROW);
+    m->full_interval = bitnet__meta_size(x, ".full_attention_interval", 4, BITNET__MAX_ROW);
+    if (m->n_value_heads % m->n_key_heads)
+        bitnet__meta_fail(x, ".ssm.time_step_rank", "is not a multiple of ssm.group_count");
+    if ((int64_t)m->n_value_heads * m->state_dim != inner)
+        bitnet__meta_fail(x, ".ssm.inner_size", "is not ssm.time_step_rank * ssm.state_size");
+    m->value_dim = inner;
+    if (((int64_t)2 * m->n_key_heads + m->n_value_heads) * m->state_dim > BITNET__MAX_ROW)
+        bitnet__meta_fail(x, ".ssm.group_count", "and ssm.time_step_rank make too many channels");
+    else m->n_channels = (2 * m->n_key_heads + m->n_value_heads) * m->state_dim;
+    if (k && k->type == BITNET_GGUF_ARRAY && k->count != (uint64_t)m->n_layers &&
+        k->count != (uint64_t)n_listed)
+        bitnet__meta_fail(x, list, "is not one bool for each layer");
+    for (i = 0; k && i < m->n_layers && x->result == BITNET_OK; i++)
+        if (!bitnet__meta_element(x, k, (uint64_t)i, &v) || v > 1)
+            bitnet__meta_fail(x, list, "is not one bool for each layer");
+    bitnet__meta_text(x, ".rope.scaling.type", type, sizeof type);
+    if (x->result == BITNET_OK && type[0] && strcmp(type, "none"))
+        x->result = bitnet__fail(x->err, BITNET_ERR_UNSUPPORTED, "%s.rope.scaling.type is '%s'; "
+                                 "only none is supported in this architecture", m->arch, type);
     if (x->result != BITNET_OK) return;
-    x->result = m->family ? bitnet__refuse_hadamard(m, x->err) : bitnet__refuse_arch(m, x->err);
+    m->recurrent = k;
+    for (i = 0; i < m->n_layers; i++) n_recurrent += bitnet__is_recurrent(m, i);
+    all = (uint64_t)n_recurrent * bitnet__gdn_state(m) * sizeof(float);
+    if (all > BITNET__MAX_STATE)
+        x->result = bitnet__fail(x->err, BITNET_ERR_LIMIT, "GGUF keys '%s.ssm.*': %d layers with "
+                                 "heads of %d x %d keep %llu MB for each sequence; at most %d are "
+                                 "supported", m->arch, (int)n_recurrent, (int)m->n_value_heads,
+                                 (int)m->state_dim, (unsigned long long)(all >> 20),
+                                 BITNET__MAX_STATE >> 20);
+}
+
+/* Layers behind the last one predict more tokens; nothing here needs them. */
+static void bitnet__skip_layers(bitnet_model *m, int32_t from, int32_t to) {
+    char prefix[BITNET__TEXT];
+    uint64_t i;
+    for (; from < to; from++) {
+        size_t n;
+        bitnet__format(prefix, "blk.%d.", (int)from);
+        n = strlen(prefix);
+        for (i = 0; i < m->gguf.n_tensors; i++) {
+            bitnet__tensor *t = &m->gguf.tensors[i];
+            if (t->name.len >= n && !memcmp(m->gguf.src.data + t->name.at, prefix, n)) t->used = 1;
+        }
+    }
 }
 
 /* The gate is the family's. But architecture bitnet is 1bitLLM's models, with SiLU, and by
@@ -11150,6 +11800,13 @@ static const char *const bitnet__expert_keys[] = {
     ".attention.sliding_window_pattern"
 };
 
+/* The same if layers are gated delta nets. */
+static const char *const bitnet__hybrid_keys[] = {
+    ".full_attention_interval", ".attention.recurrent_layers", ".ssm.conv_kernel",
+    ".ssm.state_size", ".ssm.group_count", ".ssm.time_step_rank", ".ssm.inner_size",
+    ".rope.dimension_sections", ".nextn_predict_layers"
+};
+
 /* Keys of what is not supported, which a file may have if they change nothing: if their value is */
 enum {
     BITNET__KEY_VALUE,                 /* `value` */
@@ -11193,16 +11850,6 @@ static const bitnet__neutral_key bitnet__neutral_keys[] = {
 };
 #undef BITNET__ONLY
 #undef BITNET__OWN
-
-/* 1 if a text of n bytes fits a pattern, in which one * stands for anything. */
-static int bitnet__is_like(const char *text, size_t n, const char *pattern) {
-    const char *star = strchr(pattern, '*');
-    const size_t all = strlen(pattern), head = star ? (size_t)(star - pattern) : all;
-    const size_t tail = star ? all - head - 1 : 0;
-    if (head == all) return n == all && !memcmp(text, pattern, n);
-    return n >= head + tail && !memcmp(text, pattern, head) &&
-           !memcmp(text + n - tail, pattern + all - tail, tail);
-}
 
 /* Reads a number of any type, or a bool; 0: it is none. */
 static int bitnet__value_number(const bitnet__gguf *g, const bitnet__key *k, double *out) {
@@ -11250,6 +11897,8 @@ static bitnet_result bitnet__check_key(const bitnet_model *m, const bitnet__key 
         if (bitnet__is_like(name, length, bitnet__read_keys[i])) return BITNET_OK;
     for (i = 0; m->n_experts && i < sizeof bitnet__expert_keys / sizeof *bitnet__expert_keys; i++)
         if (bitnet__is_like(name, length, bitnet__expert_keys[i])) return BITNET_OK;
+    for (i = 0; m->n_taps && i < sizeof bitnet__hybrid_keys / sizeof *bitnet__hybrid_keys; i++)
+        if (bitnet__is_like(name, length, bitnet__hybrid_keys[i])) return BITNET_OK;
     for (i = 0; i < sizeof bitnet__neutral_keys / sizeof bitnet__neutral_keys[0]; i++) {
         if (!bitnet__is_like(name, length, bitnet__neutral_keys[i].name)) continue;
         if (bitnet__is_neutral(m, &bitnet__neutral_keys[i], k, &want)) return BITNET_OK;
@@ -11281,16 +11930,24 @@ static bitnet_result bitnet__check_keys(const bitnet_model *m, bitnet_error *err
 
 static bitnet_result bitnet__load_shape(bitnet_model *m, bitnet_error *err) {
     bitnet__meta x = {m, err, BITNET_OK};
-    int32_t value_length, n_tensors = 0, i;
+    int32_t value_length, n_tensors = 0, n_skipped, i;
+    int hybrid;
     bitnet__load_family(&x);
     if (x.result != BITNET_OK) return x.result;
-    m->norm_dim = 1;
-    /* The tensors of a layer bound n_layers by what the file holds. */
+    hybrid = (m->family->norms & BITNET__HYBRID) != 0;
+    m->norm_dim = m->full_interval = 1;
+    /* The tensors of a layer bound n_layers by what the file holds. Those of attention are fewer
+       than a gated delta net's. */
     for (i = 0; i < BITNET__LAYER_TENSORS; i++)
         n_tensors += bitnet__has_tensor(m, bitnet__kind_of(m, 0), &bitnet__layer_tensors[i]);
     m->dim = bitnet__meta_size(&x, ".embedding_length", 0, BITNET__MAX_ROW);
     m->n_layers = bitnet__meta_size(&x, ".block_count", 0,
                                     (int64_t)(m->gguf.n_tensors / (uint64_t)n_tensors));
+    n_skipped = hybrid ? (int32_t)bitnet__meta_uint(&x, ".nextn_predict_layers", 0, 0,
+                                                    (uint64_t)m->n_layers - 1) : 0;
+    bitnet__skip_layers(m, m->n_layers - n_skipped, m->n_layers);
+    m->n_layers -= n_skipped;
+    if (hybrid) bitnet__load_hybrid(&x, m->n_layers + n_skipped);
     if (m->family->norms & BITNET__EXPERTS) bitnet__load_experts(&x);
     else m->ffn_dim = bitnet__meta_size(&x, ".feed_forward_length", 0, BITNET__MAX_ROW);
     m->n_ctx = bitnet__meta_size(&x, ".context_length", 0, BITNET__MAX_CONTEXT);
@@ -11314,6 +11971,7 @@ static bitnet_result bitnet__load_shape(bitnet_model *m, bitnet_error *err) {
     m->score_scale = (float)(1.0 / bitnet__sqrt((double)m->head_dim));
     m->heads_per_kv = m->n_heads / m->n_kv_heads;
     m->q_dim = m->n_heads * m->head_dim;
+    m->q_rows = hybrid ? 2 * m->q_dim : m->q_dim;
     m->kv_dim = m->n_kv_heads * m->head_dim;
     m->eps = bitnet__meta_float(&x, ".attention.layer_norm_rms_epsilon", m->family->eps, 1e-30f,
                                 1.0f);
@@ -11323,6 +11981,7 @@ static bitnet_result bitnet__load_shape(bitnet_model *m, bitnet_error *err) {
     bitnet__load_pooling(&x);
     bitnet__load_gate(&x);
     bitnet__load_rope_scaling(&x);
+    bitnet__load_fold(&x);
     return x.result != BITNET_OK ? x.result : bitnet__check_keys(m, err);
 }
 
@@ -11642,6 +12301,7 @@ static bitnet_result bitnet__load_weights(bitnet_model *m, bitnet_error *err) {
         (r = bitnet__load_matrix(m, "output.weight", m->dim, m->n_vocab, 0, &m->head, err)))
         return r;
     m->tied = m->head.data && m->head.data == m->embed.data;
+    if ((r = bitnet__fold_ends(m, err))) return r;
     for (i = 0; i < m->n_layers; i++)
         if ((r = bitnet__load_layer(m, i, &m->layers[i], err)) ||
             (r = bitnet__pack_layer(m, i, err))) return r;
@@ -11694,7 +12354,7 @@ static uint64_t bitnet__model_identity(const bitnet_model *m) {
     uint64_t h = bitnet__hash(BITNET__HASH_START, m->gguf.src.data, (size_t)m->gguf.data_start);
     float scales[BITNET__LINEARS];
     int32_t i;
-    int k;
+    int k, n;
     h = bitnet__hash_ints(h, how, 4);
     for (i = 0; i < m->params.n_tiles; i++) {
         const bitnet_shape_tile *t = &m->params.tiles[i];
@@ -11703,11 +12363,15 @@ static uint64_t bitnet__model_identity(const bitnet_model *m) {
     }
     h = bitnet__hash_floats(h, m->output_norm, m->dim);
     for (i = 0; i < m->n_layers; i++) {
-        for (k = 0; k < BITNET__LINEARS; k++) {
-            scales[k] = m->layers[i].linear[k].scale;
-            h = bitnet__hash_groups(h, &m->layers[i].linear[k]);
+        for (k = n = 0; k < BITNET__LINEARS; k++) {
+            const bitnet__linear *l = &m->layers[i].linear[k];
+            if (!l->file.rows) continue;
+            scales[n++] = l->scale;
+            h = bitnet__hash_groups(h, l);
+            if (bitnet__in_floats(l))      /* the first row */
+                h = bitnet__hash(h, l->w, bitnet__float_row(l));
         }
-        h = bitnet__hash_floats(h, scales, BITNET__LINEARS);
+        h = bitnet__hash_floats(h, scales, n);
     }
     return bitnet__hash_groups(h, &m->ternary_head);
 }
@@ -11761,6 +12425,8 @@ static bitnet_result bitnet__load_model(bitnet_model *m, bitnet_error *err) {
         (r = bitnet__check_unused(m, err)) || (r = bitnet__gguf_check_end(&m->gguf, err)) ||
         (r = bitnet__progress(m, m->gguf.src.size, err))) return r;
     m->identity = bitnet__model_identity(m);
+    if (m->fold) bitnet__model_release(m, (const uint8_t *)m->fold, 0);
+    m->fold = 0;
     bitnet__format(text, "%s, %d layers of %d, vocabulary of %d, kernels %s, weights in %s",
                    m->arch, (int)m->n_layers, (int)m->dim, (int)m->n_vocab, m->kernels.name,
                    bitnet__layout(m));
@@ -12047,7 +12713,8 @@ typedef struct bitnet__place {
     int32_t row;                       /* in a batch: of its hidden state; -1: it is not kept */
 } bitnet__place;
 
-/* Consecutive tokens [t, t + n) of a batch that attend together: neighbours in one sequence. */
+/* Consecutive tokens [t, t + n) of a batch, neighbours in one sequence, that attend together; or
+   all of a sequence, a run. */
 typedef struct bitnet__span { int32_t t, n; } bitnet__span;
 
 /* The int8 input of linear layers. Without scale groups they divide by s, with them they multiply
@@ -12086,7 +12753,7 @@ struct bitnet_ctx {
     int32_t nonfinite_token;           /* the batch's first that is not finite; its number of tokens
                                           if there is none */
     int32_t nonfinite_layer;           /* the first layer where it is not */
-    int32_t n_spans;                   /* of the batch */
+    int32_t n_spans, n_runs;           /* of the batch */
     int32_t n_chosen;                  /* experts that a token of the batch has chosen */
     size_t dot_room;                   /* numbers of a thread in dots, and in outputs */
     int32_t page_len;                  /* positions in a page */
@@ -12099,18 +12766,24 @@ struct bitnet_ctx {
     bitnet_token *history;             /* [n_seqs][n_ctx] */
     bitnet__page **page_table;         /* [n_seqs][pages of a sequence] */
     bitnet__page *own_page;            /* [n_seqs is 1 ? 1 : 0] */
-    float *states;                     /* [n_seqs][n_state]      zeros before the first token */
+    float *states;                     /* [n_seqs][n_state]      zeros from the first token on */
     bitnet__place *places;             /* [n_batch]              the batch's tokens */
     bitnet__place *row_places;         /* [n_logits]             the tokens of the rows */
     bitnet__span *spans;               /* [n_batch] */
+    bitnet__span *runs;                /* [n_batch] */
     bitnet_input *inputs;              /* [n_seqs] */
     float *x;                          /* [n_batch][dim]         the residual stream */
     float *h;                          /* [n_batch][widest]      normalised, before int8 */
-    float *q;                          /* [n_batch][q_dim] */
+    float *q;                          /* [n_batch][q_rows]  queries, and gates behind them; or
+                                          the gates of a gated delta net, [n_batch][value_dim] */
     float *kv;                         /* [n_batch][2][kv_dim]   new keys, then new values */
     float *queries;                    /* [n_kv_heads][n_tokens][heads_per_kv][head_dim]
                                           q, rotated */
-    float *o;                          /* [n_batch][q_dim]       attention's output */
+    float *o;                          /* [n_batch][q_dim]       attention's output, or
+                                          [n_batch][value_dim]   that of a gated delta net */
+    float *u;                          /* [n_batch][n_channels]  its queries, keys and values */
+    float *rates;                      /* [n_batch][2][n_value_heads]  its decays, then betas */
+    float *turned;                     /* [n_batch][widest]      the input of folded matrices */
     float *g;                          /* [n_batch or n_pairs][ffn_dim]  gate and up, joined */
     /* A pair is a token and one of the n_used experts that it has chosen. Pairs are numbered by
        expert, and those of an expert by token. */
@@ -12123,10 +12796,11 @@ struct bitnet_ctx {
     bitnet__expert *experts;           /* [n_experts]            the n_chosen ones, by number */
     bitnet__act act[3];                /* q, k, v or gate, up if their norms differ; else [0]. With
                                           experts: [1] the inputs of down [n_pairs], [2] those of
-                                          an expert's gate and up [n_threads][BITNET__GATHERED] */
+                                          an expert's gate and up [n_threads][BITNET__GATHERED].
+                                          Of a gated delta net: [1] the input of alpha and beta */
     int32_t *dots;                     /* [n_threads][2][n_batch or BITNET__TOKENS]
                                           [BITNET__DOT_STRIDE]; or [n_threads][n_pairs][...] */
-    float *outputs;                    /* the same, if the model has scale groups */
+    float *outputs;                    /* the same, for scale groups and matrices of floats */
     float *scores;                     /* [n_threads or n_kv_heads][cols][n_scores] */
     bitnet__act query;                 /* if int8: queries, for each head a sum and a scale */
     bitnet__act weight;                /* if int8: weights of values [...][cols][n_scores]; scale
@@ -12135,6 +12809,7 @@ struct bitnet_ctx {
     float *rope[2];                    /* [n_batch][2][n_rot / 2]  cosines, sines; [1]: of layers
                                           that slide */
     float *hidden;                     /* [n_logits][dim]        output_norm of the last tokens */
+    float *head_in;                    /* the same, turned if the head is folded, else hidden */
     float *scratch;                    /* [n_threads][4][dim]    rows of the head */
     int32_t *nonfinite;                /* [n_threads]            nonfinite_token, per thread */
 };
@@ -12262,7 +12937,8 @@ static int8_t *bitnet__codes(bitnet__arena *a, int64_t rows, int64_t n) {
 static void bitnet__ctx_layout(const bitnet_model *m, const bitnet_ctx_params *p,
                                bitnet__arena *a, bitnet_ctx *c) {
     const int32_t threads = p->n_threads;
-    const int32_t widest = bitnet__max(bitnet__max(m->dim, m->ffn_dim), m->q_dim);
+    const int32_t out_dim = bitnet__max(m->q_dim, m->value_dim);
+    const int32_t widest = bitnet__max(bitnet__max(m->dim, m->ffn_dim), out_dim);
     const int64_t batch = p->n_batch, pairs = batch * m->n_used;
     const int64_t i8 = bitnet__is_int8(bitnet__kv_ops_of(p->kv_type)) ? batch : 0;
     const uint64_t seqs = (uint64_t)p->n_seqs, ctx = (uint64_t)p->n_ctx;
@@ -12282,13 +12958,18 @@ static void bitnet__ctx_layout(const bitnet_model *m, const bitnet_ctx_params *p
     c->row_places = (bitnet__place *)bitnet__arena_take(a, (uint64_t)p->n_logits,
                                                         sizeof *c->row_places);
     c->spans = (bitnet__span *)bitnet__arena_take(a, (uint64_t)batch, sizeof *c->spans);
+    c->runs = (bitnet__span *)bitnet__arena_take(a, m->n_state ? (uint64_t)batch : 0,
+                                                 sizeof *c->runs);
     c->inputs = (bitnet_input *)bitnet__arena_take(a, seqs, sizeof *c->inputs);
     c->x = bitnet__floats(a, batch, m->dim);
     c->h = bitnet__floats(a, batch, widest);
-    c->q = bitnet__floats(a, batch, m->q_dim);
+    c->q = bitnet__floats(a, batch, bitnet__max(m->q_rows, m->value_dim));
     c->kv = bitnet__floats(a, batch, 2 * (int64_t)m->kv_dim);
     c->queries = bitnet__floats(a, batch, m->q_dim);
-    c->o = bitnet__floats(a, batch, m->q_dim);
+    c->o = bitnet__floats(a, batch, out_dim);
+    c->u = bitnet__floats(a, batch, m->n_channels);
+    c->rates = bitnet__floats(a, batch, 2 * (int64_t)m->n_value_heads);
+    c->turned = bitnet__floats(a, m->turns ? batch : 0, widest);
     c->g = bitnet__floats(a, pairs > 0 ? pairs : batch, m->ffn_dim);
     c->routes = bitnet__floats(a, pairs > 0 ? batch : 0, m->n_experts);
     c->shares = bitnet__floats(a, pairs, 1);
@@ -12299,7 +12980,8 @@ static void bitnet__ctx_layout(const bitnet_model *m, const bitnet_ctx_params *p
     c->experts = (bitnet__expert *)bitnet__arena_take(a, (uint64_t)m->n_experts,
                                                       sizeof *c->experts);
     for (i = 0; i < 3; i++) {
-        const int64_t tokens = i == 0 || bitnet__in_norms(m) ? batch : pairs == 0 ? 0 :
+        const int64_t tokens = i == 0 || bitnet__in_norms(m) || (i == 1 && m->n_taps) ? batch :
+                               pairs == 0 ? 0 :
                                i == 1 ? pairs : (int64_t)threads * BITNET__GATHERED;
         const int32_t n = bitnet__padded_row(i == 0 ? widest : i == 1 && pairs > 0 ? m->ffn_dim
                                                                                    : m->dim);
@@ -12313,7 +12995,8 @@ static void bitnet__ctx_layout(const bitnet_model *m, const bitnet_ctx_params *p
     if (dots < pairs * bitnet__pair_stride(m)) dots = pairs * bitnet__pair_stride(m);
     c->dot_room = (size_t)dots;
     c->dots = bitnet__ints(a, threads, dots);
-    c->outputs = bitnet__floats(a, m->group > 0 ? threads : 0, dots);
+    c->outputs = bitnet__floats(
+        a, m->group > 0 || (m->family->norms & BITNET__ANY_FLOATS) ? threads : 0, dots);
     scores = bitnet__max(threads, m->n_kv_heads) * cols * c->n_scores;
     c->scores = bitnet__floats(a, scores, 1);
     c->query.q = bitnet__codes(a, i8, m->q_dim);
@@ -12324,6 +13007,7 @@ static void bitnet__ctx_layout(const bitnet_model *m, const bitnet_ctx_params *p
     c->mixed = bitnet__floats(a, threads, cols * m->head_dim);
     for (i = 0; i < 2; i++) c->rope[i] = bitnet__floats(a, m->rope_freq[i] ? batch : 0, m->n_rot);
     c->hidden = bitnet__floats(a, p->n_logits, m->dim);
+    c->head_in = m->head_turn.block ? bitnet__floats(a, p->n_logits, m->dim) : c->hidden;
     c->scratch = bitnet__floats(a, threads, 4 * (int64_t)m->dim);
     c->nonfinite = bitnet__ints(a, threads, 1);
 }
@@ -12445,7 +13129,6 @@ static void bitnet__seqs_init(bitnet_ctx *c) {
         q->pages = c->page_table + bitnet__row(i, n_pages);
         q->pending = -1;
     }
-    memset(c->states, 0, (size_t)c->p.n_seqs * c->m->n_state * sizeof *c->states);
     if (c->p.n_seqs > 1) return;
     c->own_page->n_users = 0;
     c->n_pages = 1;
@@ -12680,8 +13363,6 @@ static int32_t bitnet__seq_shorten(bitnet_ctx *c, int32_t seq, int32_t length) {
     for (i = 0; i < c->n_rows; i++)
         if (c->row_places[i].seq == seq && c->row_places[i].pos >= length)
             c->row_places[i].seq = -1;
-    if (length == 0 && q->n_in_state > 0)
-        memset(bitnet__seq_state(c, seq), 0, c->m->n_state * sizeof(float));
     q->n_past = q->n_in_state = length;
     q->pending = -1;
     bitnet__seq_cut(c, q, bitnet__pages_for(c, length));
@@ -12791,6 +13472,9 @@ typedef struct bitnet__step {
     float *out;                        /* [n_tokens][dim] */
     int32_t add;                       /* 1: out += y */
     const float *in, *gain;            /* of step_norm_quantize */
+    const bitnet__turn *turn;          /* 0: it turns nothing */
+    const float *floats;               /* its output, for matrices of floats */
+    int32_t act;                       /* the first of its acts; with a turn there is one */
     const float *const *gains;
     const bitnet__blocks *blocks;      /* of the layers that read `in`; 0: no scale groups */
     int32_t in_dim, n_acts;
@@ -12921,6 +13605,13 @@ static bitnet_result bitnet__fail_nonfinite(const bitnet_ctx *c, bitnet_error *e
 
 static void bitnet__quantize_input(bitnet__step *s, const float *in, int32_t n, const float *gain,
                                    int32_t linear, int32_t n_acts);
+static void bitnet__quantize_rates(bitnet__step *s);
+static void bitnet__step_gdn_inputs(const bitnet__step *s, int32_t from, int32_t to, int thread);
+static void bitnet__step_gdn_conv(const bitnet__step *s, int32_t from, int32_t to, int thread);
+static void bitnet__step_gdn_state(const bitnet__step *s, int32_t from, int32_t to, int thread);
+static void bitnet__step_gdn_gate(const bitnet__step *s, int32_t from, int32_t to, int thread);
+static void bitnet__step_attention_gate(const bitnet__step *s, int32_t from, int32_t to,
+                                        int thread);
 static void bitnet__step_qkv(const bitnet__step *s, int32_t from, int32_t to, int thread);
 static void bitnet__step_rope(const bitnet__step *s, int32_t from, int32_t to, int thread);
 static void bitnet__run_attention(bitnet__step *s);
@@ -12943,26 +13634,56 @@ static void bitnet__forward_attention(bitnet__step *s, const bitnet__layer *l) {
     s->window = l->window;
     bitnet__quantize_input(s, c->x, m->dim, l->norm[BITNET__ATTN_NORM], BITNET__ATTN_Q,
                            several ? 3 : 1);
-    bitnet__run_products(s, m->q_dim + 2 * m->kv_dim, (int64_t)m->dim * s->n_tokens,
+    bitnet__run_products(s, m->q_rows + 2 * m->kv_dim, (int64_t)m->dim * s->n_tokens,
                          bitnet__step_qkv);
     bitnet__run_step(s, "attention", s->n_tokens, 32 * (int64_t)(m->q_dim + 2 * m->kv_dim),
                      bitnet__step_rope);
     bitnet__run_attention(s);
+    if (m->q_rows > m->q_dim)
+        bitnet__run_step(s, "attention", s->n_tokens, 64 * (int64_t)m->q_dim,
+                         bitnet__step_attention_gate);
     bitnet__quantize_input(s, c->o, m->q_dim, 0, BITNET__ATTN_OUTPUT, 1);
     bitnet__add_linear_to_x(s, BITNET__ATTN_OUTPUT, l->norm[BITNET__POST_ATTN_NORM]);
 }
 
-static void bitnet__forward_layer(bitnet__step *s, int32_t i) {
+static void bitnet__forward_ffn(bitnet__step *s) {
     bitnet_ctx *c = s->c;
     const bitnet_model *m = c->m;
-    const bitnet__layer *l = &m->layers[i];
-    bitnet__forward_attention(s, l);
+    const bitnet__layer *l = s->layer;
     bitnet__quantize_input(s, c->x, m->dim, l->norm[BITNET__FFN_NORM], BITNET__FFN_GATE,
                            bitnet__in_norms(m) ? 2 : 1);
     bitnet__run_products(s, m->ffn_dim, 2 * (int64_t)m->dim * s->n_tokens,
                          bitnet__step_gate_up);
     bitnet__quantize_input(s, c->g, m->ffn_dim, 0, BITNET__FFN_DOWN, 1);
     bitnet__add_linear_to_x(s, BITNET__FFN_DOWN, l->norm[BITNET__POST_FFN_NORM]);
+}
+
+static void bitnet__forward_layer(bitnet__step *s, int32_t i) {
+    bitnet__forward_attention(s, &s->c->m->layers[i]);
+    bitnet__forward_ffn(s);
+}
+
+/* A gated delta net in place of attention. */
+static void bitnet__forward_gdn_layer(bitnet__step *s, int32_t i) {
+    bitnet_ctx *c = s->c;
+    const bitnet_model *m = c->m;
+    const bitnet__layer *l = s->layer = &m->layers[i];
+    const int32_t heads = 2 * m->n_key_heads + m->n_value_heads;
+    const int32_t slices = (m->state_dim + BITNET__SLICE - 1) / BITNET__SLICE;
+    bitnet__quantize_input(s, c->x, m->dim, l->norm[BITNET__ATTN_NORM], BITNET__GDN_QKV, 1);
+    bitnet__quantize_rates(s);
+    bitnet__run_products(s, m->n_channels + m->value_dim + 2 * m->n_value_heads,
+                         (int64_t)m->dim * s->n_tokens, bitnet__step_gdn_inputs);
+    bitnet__run_step(s, "recurrent", c->n_runs * heads,
+                     128 * (int64_t)m->state_dim * s->n_tokens / c->n_runs, bitnet__step_gdn_conv);
+    bitnet__run_step(s, "recurrent", c->n_runs * m->n_value_heads * slices,
+                     24 * (int64_t)m->state_dim * BITNET__SLICE * s->n_tokens / c->n_runs,
+                     bitnet__step_gdn_state);
+    bitnet__run_step(s, "recurrent", s->n_tokens, 128 * (int64_t)m->value_dim,
+                     bitnet__step_gdn_gate);
+    bitnet__quantize_input(s, c->o, m->value_dim, 0, BITNET__GDN_OUT, 1);
+    bitnet__add_linear_to_x(s, BITNET__GDN_OUT, 0);
+    bitnet__forward_ffn(s);
 }
 
 /* Weights are read once for all tokens that have chosen an expert. A token takes 3 steps that
@@ -13014,8 +13735,31 @@ static void bitnet__quantize_token(const bitnet__step *s, const float *x, int32_
     if (bitnet__quantize_row(s, x, t, act)) bitnet__note_nonfinite(s->c, t, thread);
 }
 
-/* Tokens [from, to): x = rmsnorm(in) if there is a gain, else x = in. Then, for each i below
-   n_acts, act[i] = int8(x), or int8(rmsnorm(x)) if there is gains[i]. */
+/* y = the input x [n] of a folded matrix, turned; see "folded weights" in @load. */
+static void bitnet__turn_row(const bitnet_ctx *c, const bitnet__turn *turn, const float *x,
+                             int32_t n, float *y) {
+    const bitnet_model *m = c->m;
+    const int32_t per_key = m->n_key_heads ? m->n_value_heads / m->n_key_heads : 0;
+    int32_t i, g, r;
+    for (g = 0; turn->regroups && g < m->n_key_heads; g++)
+        for (r = 0; r < per_key; r++)  /* head r * n_key_heads + g becomes g * per_key + r */
+            memcpy(y + bitnet__row(g * per_key + r, m->state_dim),
+                   x + bitnet__row(r * m->n_key_heads + g, m->state_dim),
+                   (size_t)m->state_dim * sizeof *y);
+    if (turn->regroups) x = y;
+    for (i = 0; i < n; i++) y[i] = x[i] * turn->signs[i];
+    c->k.hadamard(y, n, turn->block);
+}
+
+/* A row of a folded embedding, unfolded. */
+static void bitnet__turn_back(const bitnet_ctx *c, const bitnet__turn *turn, int32_t n, float *x) {
+    int32_t i;
+    c->k.hadamard(x, n, turn->block);
+    for (i = 0; i < n; i++) x[i] *= turn->signs[i];
+}
+
+/* Tokens [from, to): x = rmsnorm(in) if there is a gain, else x = in, turned if there is a turn.
+   Then, for each i below n_acts, act[i] = int8(x), or int8(rmsnorm(x)) if there is gains[i]. */
 static void bitnet__step_norm_quantize(const bitnet__step *s, int32_t from, int32_t to,
                                        int thread) {
     bitnet_ctx *c = s->c;
@@ -13030,9 +13774,14 @@ static void bitnet__step_norm_quantize(const bitnet__step *s, int32_t from, int3
             x = h;
             h = c->scratch + bitnet__row(4 * thread, c->m->dim);
         }
+        if (s->turn) {
+            float *turned = c->turned + bitnet__row(t, n);
+            bitnet__turn_row(c, s->turn, x, n, turned);
+            x = turned;
+        }
         for (i = 0; i < s->n_acts; i++) {
             if (s->gains[i]) c->k.rmsnorm(x, s->gains[i], n, c->m->eps, h);
-            bitnet__quantize_token(s, s->gains[i] ? h : x, t, &c->act[i], thread);
+            bitnet__quantize_token(s, s->gains[i] ? h : x, t, &c->act[s->act + i], thread);
         }
     }
 }
@@ -13042,28 +13791,38 @@ static void bitnet__step_norm_quantize(const bitnet__step *s, int32_t from, int3
 static void bitnet__quantize_input(bitnet__step *s, const float *in, int32_t n, const float *gain,
                                    int linear, int32_t n_acts) {
     static const float *const none = 0;
-    const float *const *gains = &s->layer->norm[linear];
+    const bitnet__linear *l = &s->layer->linear[linear];
+    const bitnet__turn *turn = l->turn.block ? &l->turn : 0;
+    const float *const *gains = linear < BITNET__GDN_QKV ? &s->layer->norm[linear] : &none;
     const int64_t work = 16 * (int64_t)n;
     const int32_t norms = (gain != 0) + (gains[0] ? n_acts : 0);
+    if (bitnet__in_floats(l)) n_acts = 0;
     s->in = in;
     s->in_dim = n;
-    s->blocks = s->layer->linear[linear].blocks;
+    s->blocks = l->blocks;
     s->gain = gain;
     s->gains = gains;
     s->n_acts = n_acts;
+    s->turn = turn;
+    s->act = linear == BITNET__GDN_ALPHA;
+    s->floats = turn ? s->c->turned : gain ? s->c->h : in;
+    if (!norms && !turn && !n_acts) return;
     if (norms == 1 && s->c->p.hooks.step_fn) {       /* a profile shows them separately */
         s->gain = gain ? gain : gains[0];
         s->n_acts = 0;
+        s->turn = 0;
         bitnet__run_step(s, "norm", s->n_tokens, work, bitnet__step_norm_quantize);
         s->in = s->c->h;
         s->gain = 0;
         s->gains = &none;
         s->n_acts = n_acts;
-        bitnet__run_step(s, "quantize", s->n_tokens, work, bitnet__step_norm_quantize);
+        s->turn = turn;
+        if (n_acts || turn)
+            bitnet__run_step(s, "quantize", s->n_tokens, work, bitnet__step_norm_quantize);
         return;
     }
-    bitnet__run_step(s, norms ? "norm" : "quantize", s->n_tokens, work * (norms + n_acts),
-                     bitnet__step_norm_quantize);
+    bitnet__run_step(s, norms ? "norm" : "quantize", s->n_tokens,
+                     work * (norms + n_acts + (turn ? 3 : 0)), bitnet__step_norm_quantize);
 }
 
 /* Rounds up to where a thread's rows may begin or end: at the rows that the kernels pack together,
@@ -13076,7 +13835,8 @@ static int32_t bitnet__round_rows(const bitnet_ctx *c, int32_t row, int32_t n_ou
 /* A patch of a linear layer's products: some rows, for some tokens of the batch. */
 typedef struct bitnet__product {
     const bitnet__linear *l;
-    const bitnet__act *act;            /* its input */
+    const bitnet__act *act;            /* its input, ... */
+    const float *floats;               /* ... or that of a matrix of floats, [n_tokens][n_in] */
     int32_t row, n_rows, t, n_tokens;
     int32_t stride;                    /* from a token's products to the next one's */
 } bitnet__product;
@@ -13116,13 +13876,34 @@ static void bitnet__group_products(const bitnet_ctx *c, const bitnet__product *x
     c->k.dotrows_groups(&d);
 }
 
+/* Products of rows of little-endian floats. */
+typedef void bitnet__dotrows_fn(const uint8_t *w, const float *x, int n, int rows, int cols,
+                                float *out, size_t out_stride);
+static bitnet__dotrows_fn *bitnet__dotrows_of(const bitnet_ctx *c, uint32_t type) {
+    return type == BITNET_TENSOR_F16 ? c->k.dotrows_f16 :
+           type == BITNET_TENSOR_BF16 ? c->k.dotrows_bf16 : c->k.dotrows_f32;
+}
+
+/* 1 if a patch's products are floats in outputs, else integers in dots. */
+static int bitnet__gives_floats(const bitnet__linear *l) {
+    return bitnet__has_groups(l) || bitnet__in_floats(l);
+}
+
 /* A patch, written from element `at` on, [n_tokens][stride]: integers in dots, of which
-   y = dot * (w_scale / s); or y itself in outputs, if the layer has scale groups. */
+   y = dot * (w_scale / s); or y itself in outputs, if the layer has scale groups or is of
+   floats. */
 static void bitnet__products(const bitnet_ctx *c, const bitnet__product *x, size_t at) {
     const bitnet__linear *l = x->l;
     bitnet__dots d;
     if (bitnet__has_groups(l)) {
         bitnet__group_products(c, x, 0, c->outputs + at, (size_t)x->stride);
+        return;
+    }
+    if (bitnet__in_floats(l)) {
+        bitnet__dotrows_of(c, l->file.type)(l->w + (size_t)x->row * bitnet__float_row(l),
+                                            x->floats + bitnet__row(x->t, l->n_in), l->n_in,
+                                            x->n_rows, x->n_tokens, c->outputs + at,
+                                            (size_t)x->stride);
         return;
     }
     d.w = l->w + c->k.packed_bytes(l->n_in, x->row);
@@ -13141,7 +13922,7 @@ static void bitnet__products(const bitnet_ctx *c, const bitnet__product *x, size
 static const float *bitnet__outputs(const bitnet_ctx *c, const bitnet__product *x, int32_t i,
                                     size_t at, float *room) {
     at += bitnet__row(i, x->stride);
-    if (bitnet__has_groups(x->l)) return c->outputs + at;
+    if (bitnet__gives_floats(x->l)) return c->outputs + at;
     c->k.dequantize(c->dots + at, x->l->scale / x->act->s[x->t + i], x->n_rows, 0, room);
     return room;
 }
@@ -13158,8 +13939,8 @@ static void bitnet__linear_rows(const bitnet__step *s, const bitnet__linear *l,
                                 float *out, int32_t out_stride, int add) {
     bitnet_ctx *c = s->c;
     const size_t at = bitnet__thread_dots(c, thread, 0);
-    bitnet__product x = {l, act, 0, 0, 0, 0, BITNET__DOT_STRIDE};
-    int32_t i;
+    bitnet__product x = {l, act, s->floats, 0, 0, 0, 0, BITNET__DOT_STRIDE};
+    int32_t i, j;
     from = bitnet__round_rows(c, from, l->n_out);
     to = bitnet__round_rows(c, to, l->n_out);
     while (bitnet__next_product(s, from, to, thread, &x)) {
@@ -13169,7 +13950,10 @@ static void bitnet__linear_rows(const bitnet__step *s, const bitnet__linear *l,
         for (i = 0; i < x.n_tokens; i++) {
             const int32_t t = x.t + i;
             float *y = patch + bitnet__row(i, out_stride);
-            if (!bitnet__has_groups(l))
+            const float *one = c->outputs + at + bitnet__row(i, BITNET__DOT_STRIDE);
+            if (bitnet__in_floats(l))
+                for (j = 0; j < x.n_rows; j++) y[j] = add ? y[j] + one[j] : one[j];
+            else if (!bitnet__has_groups(l))
                 c->k.dequantize(c->dots + at + bitnet__row(i, BITNET__DOT_STRIDE),
                                 l->scale / act->s[t], x.n_rows, add, y);
             if (add && !bitnet__all_finite(y, x.n_rows)) bitnet__note_nonfinite(c, t, thread);
@@ -13187,10 +13971,10 @@ static const bitnet__act *bitnet__act_of(const bitnet_ctx *c, int i) {
 static void bitnet__step_qkv(const bitnet__step *s, int32_t from, int32_t to, int thread) {
     bitnet_ctx *c = s->c;
     const bitnet__linear *l = s->layer->linear;
-    const int32_t q_dim = c->m->q_dim, kv_dim = c->m->kv_dim, v = q_dim + kv_dim;
-    bitnet__linear_rows(s, &l[BITNET__ATTN_Q], bitnet__act_of(c, 0), from, to, thread, c->q, q_dim,
+    const int32_t q_rows = c->m->q_rows, kv_dim = c->m->kv_dim, v = q_rows + kv_dim;
+    bitnet__linear_rows(s, &l[BITNET__ATTN_Q], bitnet__act_of(c, 0), from, to, thread, c->q, q_rows,
                         0);
-    bitnet__linear_rows(s, &l[BITNET__ATTN_K], bitnet__act_of(c, 1), from - q_dim, to - q_dim,
+    bitnet__linear_rows(s, &l[BITNET__ATTN_K], bitnet__act_of(c, 1), from - q_rows, to - q_rows,
                         thread, c->kv, 2 * kv_dim, 0);
     bitnet__linear_rows(s, &l[BITNET__ATTN_V], bitnet__act_of(c, 2), from - v, to - v, thread,
                         c->kv + kv_dim, 2 * kv_dim, 0);
@@ -13216,7 +14000,7 @@ static void bitnet__step_gate_up(const bitnet__step *s, int32_t from, int32_t to
     const size_t gates = bitnet__thread_dots(c, thread, 0);
     const size_t ups = bitnet__thread_dots(c, thread, 1);
     float gate_room[BITNET__ROWS], up_room[BITNET__ROWS];
-    bitnet__product x = {&l[BITNET__FFN_GATE], bitnet__act_of(c, 0), 0, 0, 0, 0,
+    bitnet__product x = {&l[BITNET__FFN_GATE], bitnet__act_of(c, 0), s->floats, 0, 0, 0, 0,
                          BITNET__DOT_STRIDE}, up;
     int32_t i;
     from = bitnet__round_rows(c, from, c->m->ffn_dim);
@@ -13400,7 +14184,7 @@ static void bitnet__expert_gate_up(const bitnet__step *s, const bitnet__expert *
     const size_t ups = bitnet__thread_dots(c, thread, 1);
     const float clamp = s->layer->clamp, none = bitnet__float_from_bits(0xff800000u);
     float gate_room[BITNET__ROWS], up_room[BITNET__ROWS];
-    bitnet__product x = {&l[BITNET__FFN_GATE], 0, 0, 0, 0, 0, BITNET__DOT_STRIDE}, up;
+    bitnet__product x = {&l[BITNET__FFN_GATE], 0, 0, 0, 0, 0, 0, BITNET__DOT_STRIDE}, up;
     int32_t p, row, i;
     for (p = 0; p < e->n; p += x.n_tokens) {
         bitnet__gather(s, e->pair + p, bitnet__min(e->n - p, BITNET__GATHERED), thread, &x);
@@ -13475,7 +14259,7 @@ static void bitnet__step_experts_down(const bitnet__step *s, int32_t from, int32
     const size_t room = c->dot_room / (size_t)n_pairs - 4;
     const int32_t unit = bitnet__pair_stride(m) - 4;
     const int32_t rows = room < BITNET__ROWS ? (int32_t)room / unit * unit : BITNET__ROWS;
-    bitnet__product x = {&s->layer->linear[BITNET__FFN_DOWN], &c->act[1], 0, 0, 0, 0, rows + 4};
+    bitnet__product x = {&s->layer->linear[BITNET__FFN_DOWN], &c->act[1], 0, 0, 0, 0, 0, rows + 4};
     float y[BITNET__ROWS], one[BITNET__ROWS];
     int32_t i, t, k;
     from = bitnet__round_rows(c, from, m->dim);
@@ -13504,7 +14288,190 @@ static void bitnet__step_experts_down(const bitnet__step *s, int32_t from, int32
     }
 }
 
+/* ---- gated delta nets ----
+   A token's order of operations; heads of queries and keys come first, then those of values:
+
+       u = queries, keys and values        products with h, like z, alpha and beta
+       c = w[0] u[t - 3] + w[1] u[t - 2] + w[2] u[t - 1] + w[3] u[t]      in this order, by channel
+       c = c / (1 + e^-c)
+       r = 1 / max(sqrt(sum of c^2), eps)  of each head of queries and keys, in double; the sum as
+                                           floats, as bitnet_kernels.rmsnorm has it
+       q = c * float(r / sqrt(d)), k = c * float(r)
+       decay = float(exp(a * log(1 + e^(alpha + dt))))        in double but for e^, which is expf;
+                                           the logarithm is alpha + dt above 20
+       beta = 1 / (1 + e^-beta)
+       o = bitnet_kernels.delta_rule
+       o = rmsnorm(o) of each head, then silu(z) * o as bitnet_kernels.sigmoid_gate has it
+
+   In the state of a sequence, position p's u is in row p % (n_taps - 1), so that a token writes one
+   row and moves none. */
+
+/* The int8 input of alpha and beta: h, which is not turned. */
+static void bitnet__quantize_rates(bitnet__step *s) {
+    const float *floats = s->floats;
+    bitnet__quantize_input(s, s->c->h, s->c->m->dim, 0, BITNET__GDN_ALPHA, 1);
+    s->floats = floats;
+}
+
+/* Rows of u, z, alpha and beta, numbered as if they were one matrix. */
+static void bitnet__step_gdn_inputs(const bitnet__step *s, int32_t from, int32_t to, int thread) {
+    bitnet_ctx *c = s->c;
+    const bitnet_model *m = c->m;
+    const bitnet__linear *l = s->layer->linear;
+    const int32_t n = m->n_value_heads, z = m->n_channels, alpha = z + m->value_dim;
+    const int32_t beta = alpha + n;
+    bitnet__step rates = *s;
+    rates.floats = c->h;
+    bitnet__linear_rows(s, &l[BITNET__GDN_QKV], &c->act[0], from, to, thread, c->u, z, 0);
+    bitnet__linear_rows(s, &l[BITNET__GDN_GATE], &c->act[0], from - z, to - z, thread, c->q,
+                        m->value_dim, 0);
+    bitnet__linear_rows(&rates, &l[BITNET__GDN_ALPHA], &c->act[1], from - alpha, to - alpha, thread,
+                        c->rates, 2 * n, 0);
+    bitnet__linear_rows(&rates, &l[BITNET__GDN_BETA], &c->act[1], from - beta, to - beta, thread,
+                        c->rates + n, 2 * n, 0);
+}
+
+/* Where the state of a layer and a sequence begins. */
+static float *bitnet__gdn_state_of(const bitnet__step *s, const bitnet__span *run) {
+    return bitnet__seq_state(s->c, s->c->places[run->t].seq) + s->layer->state;
+}
+
+/* Channels [at, at + n) of a run, n at most 64: the convolution in place, and its inputs to the
+   state. rows: [n_taps - 1], there. */
+static void bitnet__convolve(const bitnet__step *s, const bitnet__span *run, int32_t at,
+                             int32_t n, float *rows) {
+    const bitnet_ctx *c = s->c;
+    const bitnet_model *m = c->m;
+    const int32_t taps = m->n_taps, channels = m->n_channels;
+    const float *w = s->layer->norm[BITNET__GDN_CONV] + at;
+    float *u = c->u + bitnet__row(run->t, channels) + at, sum[64], one[64];
+    int32_t t, k, i, pos = c->places[run->t].pos;
+    for (t = 0; t < run->n; t++, pos++, u += channels) {
+        memcpy(one, u, (size_t)n * sizeof *u);
+        for (k = 0; k < taps - 1; k++) {               /* the oldest is where this one goes */
+            const float *x = rows + bitnet__row((pos + k) % (taps - 1), channels) + at;
+            const float *f = w + bitnet__row(k, channels);
+            for (i = 0; i < n; i++) sum[i] = k ? sum[i] + f[i] * x[i] : f[i] * x[i];
+        }
+        for (i = 0; i < n; i++) sum[i] += w[bitnet__row(taps - 1, channels) + (size_t)i] * one[i];
+        memcpy(rows + bitnet__row(pos % (taps - 1), channels) + at, one, (size_t)n * sizeof *u);
+        c->k.sigmoid(sum, sum, n, u);
+    }
+}
+
+/* x [n], a head's query or key, to the length `length`. */
+static void bitnet__to_unit(float *x, int32_t n, float eps, double length) {
+    float lanes[BITNET__LANES] = {0}, r;
+    double norm;
+    int32_t i, j;
+    for (i = 0; i + BITNET__LANES <= n; i += BITNET__LANES)
+        for (j = 0; j < BITNET__LANES; j++) lanes[j] += x[i + j] * x[i + j];
+    for (j = 0; i + j < n; j++) lanes[j] += x[i + j] * x[i + j];
+    norm = bitnet__sqrt((double)bitnet__sum_lanes(lanes));
+    r = (float)(length / (norm > (double)eps ? norm : (double)eps));
+    for (i = 0; i < n; i++) x[i] *= r;
+}
+
+/* The decay and beta of a value head, in place of alpha and beta. A NaN, which is noted, counts as
+   -64 in the one and stays in the other. */
+static void bitnet__gdn_rates(const bitnet__step *s, int32_t t, int32_t head, int thread) {
+    const bitnet_ctx *c = s->c;
+    float *alpha = c->rates + bitnet__row(t, 2 * c->m->n_value_heads) + head;
+    float *beta = alpha + c->m->n_value_heads;
+    const float x = *alpha + s->layer->norm[BITNET__GDN_DT][head];
+    double y = x > 20.0f ? (double)x : bitnet__log(1.0 + (double)bitnet__expf(x));
+    if (!bitnet__all_finite(alpha, 1) || !bitnet__all_finite(beta, 1))
+        bitnet__note_nonfinite(c, t, thread);
+    y *= (double)s->layer->norm[BITNET__GDN_A][head];
+    *alpha = y > -80.0 ? (float)bitnet__exp(y) : 0.0f;
+    *beta = 1.0f / (1.0f + bitnet__expf(0.0f - *beta));
+}
+
+/* Heads of all runs, those of queries, keys and values: convolved; then queries and keys become
+   units, and value heads get their decays and betas. */
+static void bitnet__step_gdn_conv(const bitnet__step *s, int32_t from, int32_t to, int thread) {
+    bitnet_ctx *c = s->c;
+    const bitnet_model *m = c->m;
+    const int32_t d = m->state_dim, keys = m->n_key_heads, heads = 2 * keys + m->n_value_heads;
+    int32_t item, t, i;
+    for (item = from; item < to; item++) {
+        const bitnet__span *run = &c->runs[item / heads];
+        const int32_t head = item % heads;
+        float *rows = bitnet__gdn_state_of(s, run) + bitnet__row(m->value_dim, d);
+        const double length = head < keys ? 1.0 / bitnet__sqrt((double)d) : 1.0;
+        if (bitnet__is_cancelled(c, thread)) return;
+        for (i = 0; i < d; i += 64)
+            bitnet__convolve(s, run, head * d + i, bitnet__min(d - i, 64), rows);
+        for (t = run->t; t < run->t + run->n; t++) {
+            if (head < 2 * keys)
+                bitnet__to_unit(c->u + bitnet__row(t, m->n_channels) + bitnet__row(head, d), d,
+                                m->eps, length);
+            else bitnet__gdn_rates(s, t, head - 2 * keys, thread);
+        }
+    }
+}
+
+/* Slices of value heads of all runs. */
+static void bitnet__step_gdn_state(const bitnet__step *s, int32_t from, int32_t to, int thread) {
+    bitnet_ctx *c = s->c;
+    const bitnet_model *m = c->m;
+    const int32_t d = m->state_dim, slices = (d + BITNET__SLICE - 1) / BITNET__SLICE;
+    const int32_t items = m->n_value_heads * slices;
+    bitnet__delta x;
+    int32_t item;
+    x.n_keys = d;
+    x.stride = (size_t)m->n_channels;
+    x.gate_stride = 2 * (size_t)m->n_value_heads;
+    x.out_stride = (size_t)m->value_dim;
+    for (item = from; item < to; item++) {
+        const bitnet__span *run = &c->runs[item / items];
+        const int32_t head = item % items / slices, first = item % slices * BITNET__SLICE;
+        const float *u = c->u + bitnet__row(run->t, m->n_channels);
+        if (bitnet__is_cancelled(c, thread)) return;
+        x.state = bitnet__gdn_state_of(s, run) + bitnet__row(head * d + first, d);
+        x.q = u + bitnet__row(head % m->n_key_heads, d);
+        x.k = x.q + bitnet__row(m->n_key_heads, d);
+        x.v = u + bitnet__row(2 * m->n_key_heads + head, d) + first;
+        x.decay = c->rates + bitnet__row(run->t, 2 * m->n_value_heads) + head;
+        x.beta = x.decay + m->n_value_heads;
+        x.out = c->o + bitnet__row(run->t, m->value_dim) + bitnet__row(head, d) + first;
+        x.n_values = bitnet__min(d - first, BITNET__SLICE);
+        x.n_tokens = run->n;
+        c->k.delta_rule(&x);
+    }
+}
+
+/* Tokens [from, to): the output is normalised by heads, and z is its gate. */
+static void bitnet__step_gdn_gate(const bitnet__step *s, int32_t from, int32_t to, int thread) {
+    const bitnet_ctx *c = s->c;
+    const bitnet_model *m = c->m;
+    const int32_t d = m->state_dim;
+    int32_t t, i;
+    (void)thread;
+    for (t = from; t < to; t++) {
+        float *o = c->o + bitnet__row(t, m->value_dim);
+        for (i = 0; i < m->value_dim; i += d)
+            c->k.rmsnorm(o + i, s->layer->norm[BITNET__GDN_NORM], d, m->eps, o + i);
+        c->k.sigmoid_gate(c->q + bitnet__row(t, m->value_dim), o, -1.0f, 0.0f, m->value_dim, o);
+    }
+}
+
 /* ---- attention ---- */
+
+/* Tokens [from, to): each head's output times the sigmoid of its gate. */
+static void bitnet__step_attention_gate(const bitnet__step *s, int32_t from, int32_t to,
+                                        int thread) {
+    const bitnet_ctx *c = s->c;
+    const bitnet_model *m = c->m;
+    const int32_t hd = m->head_dim;
+    int32_t t, i;
+    (void)thread;
+    for (t = from; t < to; t++) {
+        const float *gate = c->q + bitnet__row(t, m->q_rows) + hd;
+        float *o = c->o + bitnet__row(t, m->q_dim);
+        for (i = 0; i < m->n_heads; i++, gate += 2 * hd, o += hd) c->k.sigmoid(gate, o, hd, o);
+    }
+}
 
 /* The cells of a head's keys, or with `what` 1 its values, from a position on: those of them before
    `to` that are in the same page. The position must be a multiple of the type's unit. */
@@ -13569,18 +14536,19 @@ static void bitnet__store_query(const bitnet__step *s, const float *q, const flo
 static void bitnet__step_rope(const bitnet__step *s, int32_t from, int32_t to, int thread) {
     bitnet_ctx *c = s->c;
     const bitnet_model *m = c->m;
-    int32_t t, i, j, hd = m->head_dim;
+    const int32_t hd = m->head_dim, q_stride = m->q_rows / m->n_heads;
+    int32_t t, i, j;
     const int adjacent = m->family->adjacent;
     const float *q_gain = s->layer->norm[BITNET__Q_HEAD_NORM];
     const float *k_gain = s->layer->norm[BITNET__K_HEAD_NORM];
     for (t = from; t < to; t++) {
         const int32_t n_rot = s->layer->rope < 0 ? 0 : m->n_rot;       /* 0: nothing is rotated */
         const float *cos_sin = n_rot ? c->rope[s->layer->rope] + bitnet__row(t, n_rot) : 0;
-        float *q = c->q + bitnet__row(t, m->q_dim);
+        float *q = c->q + bitnet__row(t, m->q_rows);
         float *k = c->kv + bitnet__row(t, 2 * m->kv_dim), *v = k + m->kv_dim;
         float *o = c->o + bitnet__row(t, m->q_dim);
         for (i = 0; i < m->n_kv_heads; i++, k += hd, v += hd) {
-            for (j = 0; j < m->heads_per_kv; j++, q += hd) {
+            for (j = 0; j < m->heads_per_kv; j++, q += q_stride) {
                 if (q_gain) c->k.rmsnorm(q, q_gain, hd, m->eps, q);
                 bitnet__store_query(s, q, cos_sin, n_rot, bitnet__query_at(s, i, t) + j, t, thread);
             }
@@ -13970,6 +14938,7 @@ static void bitnet__step_embed(const bitnet__step *s, int32_t from, int32_t to, 
         if (m->tied && bitnet__has_groups(&m->ternary_head))
             bitnet__groups_row(&m->ternary_head, token, x);
         else bitnet__matrix_row(&m->embed, token, x);
+        if (m->embed_turn.block) bitnet__turn_back(c, &m->embed_turn, m->dim, x);
         for (i = 0; i < m->dim; i++) x[i] *= m->embed_scale;
         if (!bitnet__all_finite(x, m->dim)) bitnet__note_nonfinite(c, t, thread);
         for (i = 0; i < 2; i++)
@@ -14009,12 +14978,31 @@ static void bitnet__find_spans(bitnet_ctx *c, int32_t n) {
     }
 }
 
+/* The runs of the batch, if layers keep a state, which begins as zeros. */
+static void bitnet__find_runs(bitnet_ctx *c, int32_t n) {
+    const size_t bytes = c->m->n_state * sizeof(float);
+    bitnet__span *run = c->runs;
+    int32_t t;
+    c->n_runs = 0;
+    for (t = 0; t < n && bytes; t++) {
+        const bitnet__place at = c->places[t];
+        if (at.pos == 0) memset(bitnet__seq_state(c, at.seq), 0, bytes);
+        if (t == 0 || at.seq != c->places[t - 1].seq) {
+            run = &c->runs[c->n_runs++];
+            run->t = t;
+            run->n = 0;
+        }
+        run->n++;
+    }
+}
+
 /* The embeddings of the batch, the n tokens at c->places. */
 static void bitnet__begin_batch(bitnet__step *s) {
     bitnet_ctx *c = s->c;
     const int32_t n = s->n_tokens;
     int32_t i;
     bitnet__find_spans(c, n);
+    bitnet__find_runs(c, n);
     c->nonfinite_token = n;
     for (i = 0; i < c->p.n_threads; i++) c->nonfinite[i] = n;
     for (i = 0; i < n; i++) c->seqs[c->places[i].seq].n_in_state = c->places[i].pos + 1;
@@ -14048,6 +15036,9 @@ static bitnet_result bitnet__forward(bitnet_ctx *c, int32_t n, int32_t *layer, b
         if (at.row < 0) continue;
         c->k.rmsnorm(c->x + bitnet__row(i, m->dim), m->output_norm, m->dim, m->eps,
                      c->hidden + bitnet__row(at.row, m->dim));
+        if (m->head_turn.block)
+            bitnet__turn_row(c, &m->head_turn, c->hidden + bitnet__row(at.row, m->dim), m->dim,
+                             c->head_in + bitnet__row(at.row, m->dim));
         c->row_places[at.row] = at;
     }
     return BITNET_OK;
@@ -14348,7 +15339,7 @@ BITNET_API bitnet_result bitnet_seq_remove(bitnet_ctx *c, int32_t seq, int32_t f
            keys and values                [layers that cache][n_kv_heads][keys, values][n]; each
                                           is [head_dim] F16 or F32, or for I8 an F32 scale and
                                           [head_dim] codes: of a value, or of a key plus 128
-           F32 state [n_state]            of layers that keep one
+           F32 state [n_state]            of layers that keep one; not if n is 0
            u64 checksum                   bitnet__hash of all bytes before it
 
    So neither pages nor anything else of the context shows, except kv_type.
@@ -14374,7 +15365,7 @@ static void bitnet__state_header(const bitnet_ctx *c, uint32_t n, bitnet_token p
 static uint64_t bitnet__state_size(const bitnet_ctx *c, uint32_t n) {
     const uint64_t position = (uint64_t)c->m->n_caches * (uint64_t)c->m->n_kv_heads * 2 *
                               bitnet__cell_bytes(c->m, c->cache);
-    return BITNET__STATE_HEADER + n * (4 + position) + 4 * c->m->n_state + 8;
+    return BITNET__STATE_HEADER + n * (4 + position) + (n ? 4 * c->m->n_state : 0) + 8;
 }
 
 /* Calls fn for all keys and values of the first n positions, in the order above, and for the state
@@ -14383,10 +15374,10 @@ static void bitnet__state_rows(const bitnet_ctx *c, int32_t seq, int32_t n, void
                                bitnet__bytes_fn *fn) {
     const bitnet_model *m = c->m;
     float *state = bitnet__seq_state(c, seq);
-    uint8_t bytes[4];
+    uint8_t bytes[1024];
     bitnet__cells cells;
     int32_t i, head, what, from;
-    size_t k;
+    size_t k, j, some;
     for (i = 0; i < m->n_layers; i++)
         for (head = 0; m->layers[i].kind->caches && head < m->n_kv_heads; head++)
             for (what = 0; what < 2; what++)
@@ -14394,10 +15385,11 @@ static void bitnet__state_rows(const bitnet_ctx *c, int32_t seq, int32_t n, void
                     cells = bitnet__cache_cells(c, seq, &m->layers[i], head, what, from, n);
                     c->cache->visit(c, &cells, what, ud, fn);
                 }
-    for (k = 0; k < m->n_state; k++) {
-        bitnet__put_u32(bytes, bitnet__float_bits(state[k]));
-        fn(ud, bytes, 4);
-        state[k] = bitnet__load_f32(bytes);
+    for (k = 0; k < m->n_state && n > 0; k += some) {
+        some = m->n_state - k < 256 ? m->n_state - k : 256;
+        for (j = 0; j < some; j++) bitnet__put_u32(bytes + 4 * j, bitnet__float_bits(state[k + j]));
+        fn(ud, bytes, 4 * some);
+        for (j = 0; j < some; j++) state[k + j] = bitnet__load_f32(bytes + 4 * j);
     }
 }
 
@@ -14825,10 +15817,7 @@ BITNET_API uint64_t bitnet_ctx_head_bytes(const bitnet_ctx *c) { return c ? c->h
 static void bitnet__dot_head(const bitnet_ctx *c, const uint8_t *w, int32_t rows, const float *x,
                              int32_t cols, float *out, size_t out_stride) {
     const bitnet__matrix *a = &c->m->head;
-    void (*dotrows)(const uint8_t *, const float *, int, int, int, float *, size_t) =
-        a->type == BITNET_TENSOR_F16 ? c->k.dotrows_f16 :
-        a->type == BITNET_TENSOR_BF16 ? c->k.dotrows_bf16 : c->k.dotrows_f32;
-    dotrows(w, x, a->n_cols, rows, cols, out, out_stride);
+    bitnet__dotrows_of(c, a->type)(w, x, a->n_cols, rows, cols, out, out_stride);
 }
 
 /* Copies a row to w for bitnet__dot_head; blocks are unpacked to little-endian F32. Returns where
@@ -14883,7 +15872,7 @@ static void bitnet__step_quantize_hidden(const bitnet__step *s, int32_t from, in
 
 static void bitnet__step_ternary_head(const bitnet__step *s, int32_t from, int32_t to, int thread) {
     const bitnet__linear *head = &s->c->m->ternary_head;
-    bitnet__product x = {head, &s->c->act[0], 0, 0, 0, 0, 0};
+    bitnet__product x = {head, &s->c->act[0], 0, 0, 0, 0, 0, 0};
     x.row = bitnet__round_rows(s->c, from, head->n_out);
     x.n_rows = bitnet__round_rows(s->c, to, head->n_out) - x.row;
     x.n_tokens = s->n_tokens;
@@ -14896,7 +15885,7 @@ static void bitnet__step_ternary_head(const bitnet__step *s, int32_t from, int32
 static void bitnet__ternary_logits(bitnet_ctx *c, int32_t first, int32_t n) {
     const int32_t dim = c->m->dim;
     bitnet__step s = bitnet__make_step(c, n);
-    s.in = c->hidden + (size_t)first * (size_t)dim;
+    s.in = c->head_in + (size_t)first * (size_t)dim;
     s.in_dim = dim;
     s.blocks = c->m->ternary_head.blocks;
     s.out = c->head->logits + (size_t)first * (size_t)c->m->n_vocab;
@@ -14909,7 +15898,7 @@ static void bitnet__step_head(const bitnet__step *s, int32_t from, int32_t to, i
     bitnet_ctx *c = s->c;
     const size_t first = (size_t)c->head->n_ready, vocab = (size_t)c->m->n_vocab;
     const int32_t row = s->row + from;
-    bitnet__head_rows(c, row, to - from, c->hidden + first * (size_t)c->m->dim, s->n_tokens,
+    bitnet__head_rows(c, row, to - from, c->head_in + first * (size_t)c->m->dim, s->n_tokens,
                       c->head->logits + first * vocab + row, vocab, thread);
 }
 
@@ -15288,8 +16277,9 @@ static void bitnet__bound_pass(bitnet_ctx *c, int fine) {
     bitnet__bound_some(c, 0, t->n_strips);
 }
 
+/* A hidden state as the head reads it. */
 static const float *bitnet__hidden_row(const bitnet_ctx *c, int32_t row) {
-    return c->hidden + (size_t)row * (size_t)c->m->dim;
+    return c->head_in + (size_t)row * (size_t)c->m->dim;
 }
 
 /* Prepares bounds of a row and of those behind it. Returns 1 if a pass shall read both planes. */
@@ -17670,11 +18660,12 @@ static const bitnet__test_entry bitnet__test_entries[] = {
 static const struct { const char *name; size_t offset; } bitnet__test_row_entries[] = {
     {BITNET__ENTRY(quantize)}, {BITNET__ENTRY(softmax)}, {BITNET__ENTRY(rope)},
     {BITNET__ENTRY(store_f16)}, {BITNET__ENTRY(dequantize)}, {BITNET__ENTRY(relu2_gate)},
-    {BITNET__ENTRY(sigmoid_gate)}, {BITNET__ENTRY(rmsnorm)}, {BITNET__ENTRY(weigh_i8)}
+    {BITNET__ENTRY(sigmoid_gate)}, {BITNET__ENTRY(rmsnorm)}, {BITNET__ENTRY(weigh_i8)},
+    {BITNET__ENTRY(sigmoid)}
 };
 enum { BITNET__TEST_QUANTIZE, BITNET__TEST_SOFTMAX, BITNET__TEST_ROPE, BITNET__TEST_STORE,
        BITNET__TEST_DEQUANTIZE, BITNET__TEST_GATE, BITNET__TEST_SIGMOID, BITNET__TEST_NORM,
-       BITNET__TEST_WEIGH, BITNET__TEST_ROW_ENTRIES };
+       BITNET__TEST_WEIGH, BITNET__TEST_SIGMOID_OF, BITNET__TEST_ROW_ENTRIES };
 #undef BITNET__ENTRY
 
 typedef struct bitnet__selftest {
@@ -18053,6 +19044,7 @@ static void bitnet__test_row(const bitnet__selftest *t, const bitnet_kernels *k,
             k->weigh_i8(t->x, t->w, 4, rows, way ? n * 3 / 4 : -1, n, (uint8_t *)y, y + rows / 4);
             break;
         }
+        case BITNET__TEST_SIGMOID_OF: k->sigmoid(x, way ? y : gain, n, y); break;
         default: k->rmsnorm(x, gain, n, 1e-5f, y); break;
     }
 }
@@ -18086,6 +19078,67 @@ static const char *bitnet__test_length(bitnet__selftest *t, int special) {
     return 0;
 }
 
+/* ---- a recurrent state, and blocks ---- */
+
+/* Columns of a state, for t->cols tokens: n keys, t->rows values. The state stands in want or got,
+   and behind it what is read of it, in rows that are longer than needed. */
+static int bitnet__test_delta(bitnet__selftest *t, int special) {
+    const size_t room = 128 * BITNET__SLICE + 8 * (BITNET__SLICE + 5);
+    float *const y[2] = {t->want, t->got};
+    bitnet__delta d;
+    int i;
+    bitnet__test_floats(t, t->x, 4000, special);
+    bitnet__test_floats(t, t->want, (int)room, special);
+    memcpy(t->got, t->want, room * sizeof(float));
+    d.n_keys = t->n;
+    d.n_values = t->rows;
+    d.n_tokens = t->cols;
+    d.stride = (size_t)(2 * t->n + t->rows + 3);
+    d.gate_stride = 3;
+    d.out_stride = (size_t)t->rows + 5;
+    d.q = t->x;
+    d.k = d.q + t->n;
+    d.v = d.k + t->n;
+    d.decay = t->x + 3900;
+    d.beta = d.decay + 1;
+    for (i = 0; i < 2; i++) {
+        d.state = y[i];
+        d.out = y[i] + t->n * t->rows + 3;
+        (i ? &t->k : &bitnet__kernels_scalar)->delta_rule(&d);
+    }
+    return bitnet__test_same(t->want, t->got, room, 1);
+}
+
+/* Three blocks of n elements. */
+static int bitnet__test_hadamard(bitnet__selftest *t, int special) {
+    bitnet__test_floats(t, t->want, 3 * t->n + 16, special);
+    memcpy(t->got, t->want, (size_t)(3 * t->n + 16) * sizeof(float));
+    bitnet__kernels_scalar.hadamard(t->want, 3 * t->n, t->n);
+    t->k.hadamard(t->got, 3 * t->n, t->n);
+    return bitnet__test_same(t->want, t->got, (size_t)(3 * t->n + 16), 1);
+}
+
+static const char *bitnet__test_states(bitnet__selftest *t) {
+    static const struct { int keys, values, tokens; } shapes[] = {
+        {1, 1, 1}, {2, 16, 1}, {3, 16, 2}, {16, 15, 3}, {32, 32, 5}, {64, 31, 2}, {126, 16, 4},
+        {128, 32, 1}, {128, 32, 7}, {128, 17, 2}
+    };
+    int i, special;
+    t->random = 1;
+    for (special = 0; special < 4; special++) {
+        t->rows = t->cols = 1;
+        for (t->n = 1; t->n <= 4096; t->n *= 2)
+            if (!bitnet__test_hadamard(t, special)) return "hadamard";
+        for (i = 0; i < (int)(sizeof shapes / sizeof shapes[0]); i++) {
+            t->n = shapes[i].keys;
+            t->rows = shapes[i].values;
+            t->cols = shapes[i].tokens;
+            if (!bitnet__test_delta(t, special)) return "delta_rule";
+        }
+    }
+    return 0;
+}
+
 /* Tests all entries; *t then says where the first that differs is. */
 BITNET__COLD const char *bitnet__test_table(bitnet__selftest *t) {
     const size_t count = sizeof bitnet__test_entries / sizeof bitnet__test_entries[0];
@@ -18097,7 +19150,7 @@ BITNET__COLD const char *bitnet__test_table(bitnet__selftest *t) {
         for (special = 0; special < 4; special++)
             if ((bad = bitnet__test_length(t, special)) != 0) return bad;
     for (i = 0; i < count && !bad; i++) bad = bitnet__test_one_entry(t, &bitnet__test_entries[i]);
-    return bad;
+    return bad ? bad : bitnet__test_states(t);
 }
 
 /* ---- the compiler's arithmetic ---- */

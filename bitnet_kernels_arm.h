@@ -1933,6 +1933,10 @@ BITNET__INLINE float32x4_t bitnet__top_neon(float32x4_t a, float32x4_t v) {
                                            vreinterpretq_u32_f32(vabsq_f32(v))));
 }
 
+BITNET__INLINE float32x4_t bitnet__flip_neon(float32x4_t v, const int h) {
+    return h == 1 ? vrev64q_f32(v) : vextq_f32(v, v, 2);
+}
+
 BITNET__INLINE float32x4_t bitnet__zero_tiny_neon(float32x4_t x, float32x4_t y) {
     const uint32x4_t tiny = vcaltq_f32(x, vdupq_n_f32(7.8886091e-31f));
     return vreinterpretq_f32_u32(vbicq_u32(vreinterpretq_u32_f32(y), tiny));

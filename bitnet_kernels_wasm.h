@@ -1913,6 +1913,10 @@ BITNET__INLINE v128_t bitnet__top_wasm(v128_t a, v128_t v) {
     return wasm_u32x4_max(a, wasm_v128_and(v, wasm_i32x4_const_splat(0x7fffffff)));
 }
 
+BITNET__INLINE v128_t bitnet__flip_wasm(v128_t v, const int h) {
+    return h == 1 ? wasm_i32x4_shuffle(v, v, 1, 0, 3, 2) : wasm_i32x4_shuffle(v, v, 2, 3, 0, 1);
+}
+
 BITNET__INLINE v128_t bitnet__zero_tiny_wasm(v128_t x, v128_t y) {
     return wasm_v128_andnot(y, wasm_f32x4_lt(wasm_f32x4_abs(x),
                                              wasm_f32x4_const_splat(7.8886091e-31f)));

@@ -527,7 +527,20 @@ BITNET__FN bitnet__v16_avx2 bitnet__fma_avx2(bitnet__v16_avx2 a, bitnet__v16_avx
     return c;
 }
 
-/* y, but 0 where |x| < 2^-100. */
+BITNET__FN bitnet__v16_avx2 bitnet__flip_avx2(bitnet__v16_avx2 v, const int h) {
+    const bitnet__v16_avx2 x = v;
+    if (h == 8) {
+        v.lo = x.hi;
+        v.hi = x.lo;
+        return v;
+    }
+    v.lo = h == 1 ? _mm256_permute_ps(x.lo, 0xb1) : h == 2 ? _mm256_permute_ps(x.lo, 0x4e)
+                  : _mm256_permute2f128_ps(x.lo, x.lo, 1);
+    v.hi = h == 1 ? _mm256_permute_ps(x.hi, 0xb1) : h == 2 ? _mm256_permute_ps(x.hi, 0x4e)
+                  : _mm256_permute2f128_ps(x.hi, x.hi, 1);
+    return v;
+}
+
 BITNET__FN bitnet__v16_avx2 bitnet__zero_tiny_avx2(bitnet__v16_avx2 x, bitnet__v16_avx2 y) {
     const __m256 sign = _mm256_set1_ps(-0.0f), tiny = _mm256_set1_ps(7.8886091e-31f);
     y.lo = _mm256_andnot_ps(_mm256_cmp_ps(_mm256_andnot_ps(sign, x.lo), tiny, _CMP_LT_OQ), y.lo);
@@ -1363,6 +1376,12 @@ BITNET__FN __m512 bitnet__load_i32_avx512vnni(const int32_t *p) {
 
 BITNET__FN __m512 bitnet__fma_avx512vnni(__m512 a, __m512 b, __m512 c) {
     return _mm512_fmadd_ps(a, b, c);
+}
+
+/* y, but 0 where |x| < 2^-100. */
+BITNET__FN __m512 bitnet__flip_avx512vnni(__m512 v, const int h) {
+    return h == 1 ? _mm512_permute_ps(v, 0xb1) : h == 2 ? _mm512_permute_ps(v, 0x4e)
+         : h == 4 ? _mm512_shuffle_f32x4(v, v, 0xb1) : _mm512_shuffle_f32x4(v, v, 0x4e);
 }
 
 /* y, but 0 where |x| < 2^-100. */

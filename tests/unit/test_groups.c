@@ -1545,11 +1545,10 @@ static void test_long(void) {
 
 static void test_refused_arch(void) {
     static const struct { const char *arch, *why; } cases[] = {
-        {"qwen35", "linear attention"}, {"qwen35moe", "linear attention"},
-        {"qwen3next", "linear attention"}, {"qwen3moe", "experts"}
+        {"qwen35moe", "linear attention"}, {"qwen3next", "linear attention"}, {"qwen3moe", "experts"}
     };
     static const char *const all[] = {"bitnet-b1.58", "bitnet-25", "bitnet", "llama", "minicpm",
-                                      "qwen3", "gemma3", "maple"};
+                                      "qwen3", "gemma3", "maple", "qwen35"};
     const size_t n_all = sizeof all / sizeof all[0];
     bitnet_error err;
     bitnet_model *m = 0;
@@ -1594,17 +1593,20 @@ static void test_hadamard(void) {
         hadamard_key = i < 4 ? keys[i] : fine[i - 4];
         x.g.file.add_keys = add_hadamard;
         gb_make_model(&x.g);
-        if (i < 4)
+        if (i == 0)
+            check_refused(x.g.data, x.g.size, 0, BITNET_ERR_FORMAT, "prism.hadamard.version",
+                          "is missing");
+        else if (i < 4)
             check_refused(x.g.data, x.g.size, 0, BITNET_ERR_UNSUPPORTED, "prism.hadamard.",
-                          i < 3 ? "Hadamard matrix, which is not supported" : "GGUF key");
+                          i < 3 ? "is not known, and could change the results" : "GGUF key");
         else imp_grouped(&x.g, 64);
         free_grouped(&x);
     }
     {
-        gb_model g = tiny();                       /* of any family */
+        gb_model g = tiny();                       /* with norms in front of other matrices */
         hadamard_key = keys[0];
         g.file.add_keys = add_hadamard;
-        expect(&g, BITNET_ERR_UNSUPPORTED, keys[0], "Hadamard");
+        expect(&g, BITNET_ERR_UNSUPPORTED, keys[0], "folded");
     }
 }
 

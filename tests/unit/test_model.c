@@ -672,7 +672,7 @@ static void test_ctx_bytes_2b(void) {
     memset(&m, 0, sizeof m);
     m.n_layers = m.n_caches = 30, m.dim = 2560, m.ffn_dim = 6912;
     m.n_heads = 20, m.n_kv_heads = 5, m.head_dim = m.n_rot = 128;
-    m.q_dim = 2560, m.kv_dim = 640, m.heads_per_kv = 4;
+    m.q_dim = m.q_rows = 2560, m.kv_dim = 640, m.heads_per_kv = 4;
     m.n_vocab = 128256, m.n_ctx = 4096;
     m.family = &bitnet__families[0];
     m.rope_freq[0] = &rope;
@@ -1363,13 +1363,28 @@ static void broken_rmsnorm(const float *x, const float *gain, int n, float eps, 
     flip(&y[n - 1]);
 }
 
+static void broken_sigmoid_of(const float *gate, const float *x, int n, float *y) {
+    bitnet__sigmoid_scalar(gate, x, n, y);
+    if (n == 96) y[95] *= 1.0000002f;
+}
+static void broken_hadamard(float *x, int n, int block) {
+    bitnet__hadamard_scalar(x, n, block);
+    if (block >= 1024) x[n - 1] *= 1.0000002f;
+}
+static void broken_delta(const bitnet__delta *d) {     /* in what is read, or in the state */
+    bitnet__delta_rule_scalar(d);
+    if (broken_part == 30 && d->n_tokens > 6) d->out[6 * d->out_stride] *= 1.0000002f;
+    if (broken_part == 31 && d->n_values == 32) d->state[d->n_keys * 32 - 1] += 1.0f;
+}
+
 static void test_selftest_finds(void) {
     static const char *const names[] = {
         "quantize", "quantize", "quantize", "dotrows_ternary", "dotrows_f32", "dotrows_f16",
         "dotrows_bf16", "scores_f16", "sumrows_f32", "sumrows_f16", "dotrows_u4", "softmax",
         "softmax", "rope", "rope", "store_f16", "dequantize", "relu2_gate", "sigmoid_gate",
         "rmsnorm", "dotrows_groups", "dotrows_groups", "dotrows_groups", "dotrows_i2s",
-        "scores_i8", "sumrows_i8", "weigh_i8", "weigh_i8"
+        "scores_i8", "sumrows_i8", "weigh_i8", "weigh_i8", "sigmoid", "hadamard", "delta_rule",
+        "delta_rule"
     };
     int i;
     for (i = 0; i < (int)(sizeof names / sizeof names[0]); i++) {
@@ -1405,6 +1420,10 @@ static void test_selftest_finds(void) {
             case 25: k.sumrows_i8 = broken_sums_i8; break;
             case 26:
             case 27: k.weigh_i8 = broken_weigh; break;
+            case 28: k.sigmoid = broken_sigmoid_of; break;
+            case 29: k.hadamard = broken_hadamard; break;
+            case 30:
+            case 31: k.delta_rule = broken_delta; break;
             default: k.quantize = broken_quantize; break;
         }
         snprintf(expected, sizeof expected, "'broken': %s differs", names[i]);
