@@ -187,7 +187,8 @@ static void check(const repack_options *o) {
         fail(2, "--unfold says the type of all matrices: it takes no --to, --head, --i2s or "
              "--fold");
     else if (fold_name && (!in_blocks(o->to.type) || head_name))
-        fail(2, "--fold needs --to q2_0, q2_0_128 or pq2_0, and takes no --head");
+        fail(2, "--fold needs --to q2_0 or another type with a scale per group, and takes no "
+             "--head");
     else if (rounding && !in_blocks(o->to.type))
         fail(2, "--round-scales is for --to tq1_0, tq2_0, q1_0, q2_0, q2_0_128 and pq2_0");
     else if (to_name && i2s_name && o->to.type != BITNET_TENSOR_I2_S)

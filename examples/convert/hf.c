@@ -215,7 +215,7 @@ static bitnet_result hf_read_family(hf_model *h, bitnet_error *err) {
                          j->name, h->family->model_type, h->family->class_name);
     if (h->family && hf_is_hybrid(h) && !h->options.group_type)
         return set_error(err, BITNET_ERR_UNSUPPORTED, "%s: the weights of %s have a scale per "
-                         "group, which needs --to q2_0, q2_0_128 or pq2_0", j->name,
+                         "group, which needs --to q2_0 or another such type", j->name,
                          h->family->class_name);
     if (h->family) return BITNET_OK;
     if (!act) return hf_bad(h, key, "is missing", err);

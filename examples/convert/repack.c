@@ -366,15 +366,15 @@ static plan make_plan(const bitnet_gguf *g, const bitnet_gguf_tensor *t, const r
 /* general.file_type of an output type, whose numbers are others. */
 static uint32_t file_type_of(uint32_t type) {
     switch (type) {
-        case BITNET_TENSOR_I2_S: case BITNET_TENSOR_Q1_0: return 40;
-        case BITNET_TENSOR_TQ1_0: case BITNET_TENSOR_TQ2_0: return type + 2;
-        case BITNET_TENSOR_Q2_0: case BITNET_TENSOR_PQ2_0: return 41;
         case BITNET_TENSOR_BF16: return 32;
         case BITNET_TENSOR_Q8_0: return 7;
         case BITNET_TENSOR_Q5_0: return 8;
         case BITNET_TENSOR_Q4_K: return 15;
         case BITNET_TENSOR_Q5_K: return 17;
         case BITNET_TENSOR_Q6_K: return 18;
+        case BITNET_TENSOR_I2_S: case BITNET_TENSOR_Q1_0: return 40;
+        case BITNET_TENSOR_TQ1_0: case BITNET_TENSOR_TQ2_0: return type + 2;
+        case BITNET_TENSOR_Q2_0: case BITNET_TENSOR_PQ2_0: return 41;
         default: return type;
     }
 }
