@@ -268,6 +268,7 @@ suite_convert() {
     sh tests/tools/test_convert_embed.sh "build/convert-$suite" build/crosscheck \
         $(! whole || echo q g gw) || bad=1
     sh tests/tools/test_convert_groups.sh "build/convert-$suite" build/crosscheck || bad=1
+    sh tests/tools/test_convert_hybrid.sh "build/convert-$suite" || bad=1
     return $bad
 }
 

@@ -12,7 +12,7 @@ enum { MAX_ASKED = 64 };
 void save_file(const char *path) {
     char shown[1024];
     FILE *f = utf8_fopen(path, "wb");
-    if (!f || fwrite(file, 1, file_size, f) != file_size || fclose(f))
+    if (!f || !(file ? fwrite(file, 1, file_size, f) == file_size : write_model(f)) || fclose(f))
         fail(1, "cannot write %s: %s", path, strerror(errno));
     bitnet_clean_text(path, strlen(path), shown, sizeof shown);
     fprintf(stderr, "%s: %.1f MB written\n", shown, (double)file_size * 1e-6);

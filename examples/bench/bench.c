@@ -2,16 +2,19 @@
    table
 
        cc -O2 examples/bench/[a-z]*.c examples/json/[a-z]*.c -o bench -lpthread
-       ./bench [MODEL | --family NAME] [-t N] [-r ROUNDS] [--kernel NAME] [--kv-type TYPE]
-               [--quick] [--profile] [--json] [--sequences LIST] [--chunks LIST] [--no-repack]
-               [--compare COMMAND] [--compare-form FORM]... [--compare-limit SECONDS]
-               [--save FILE] [--ask] [--help]
+       ./bench [MODEL | --family NAME] [--layers N] [-t N] [-r ROUNDS] [--kernel NAME]
+               [--kv-type TYPE] [--quick] [--profile] [--json] [--sequences LIST]
+               [--chunks LIST] [--no-repack] [--compare COMMAND] [--compare-form FORM]...
+               [--compare-limit SECONDS] [--save FILE] [--ask] [--help]
 
    Without MODEL it makes a random one in memory, with BitNet b1.58-2B-4T's shapes, or those of
    --family qwen3-q2 (Ternary Bonsai 1.7B, a scale per 128 weights), qwen3-q1 (1-bit Bonsai 1.7B,
    the same with one bit a weight), maple (Maple-preview 20B-A1B, 256 experts, 8 for a token; 5.9 GB
-   and as much to work with) and of the text embeddings, qwen3-embedding (0.6B) and gemma3-embedding
-   (270M). A model of embeddings, which writes nothing, gets a table of its own: see the end.
+   and as much to work with), bonsai-27b and bonsai-27b-ptq (Ternary Bonsai 2 27B in PQ2_0, 7.2 GB,
+   and PTQ1_0, 5.9 GB; the inputs of their matrices are turned), bonsai-27b-q2 (the first Ternary
+   Bonsai 27B in Q2_0, 7.6 GB, which llama.cpp reads as well) and of the text embeddings,
+   qwen3-embedding (0.6B) and gemma3-embedding (270M). --layers makes fewer of them. A model of
+   embeddings, which writes nothing, gets a table of its own: see the end.
    --kv-type f16, f32 or i8 is how the contexts keep keys and values (f16); the embeddings show f16
    and i8. --quick leaves out the context of 4096 and one of three rounds. --profile prints instead
    where the time goes, in the first table. --sequences 1,2,4 and --chunks 16,32 print instead only
@@ -19,8 +22,8 @@
    object in each line.
 
    --save FILE only writes the model, a random one or MODEL, to a file: for programs that read its
-   format, and for tests/web/bench.mjs. With --ask, which measures on demand for the same test, it
-   goes on to measure this model; see ask.h.
+   format, and for tests/web/bench.mjs. A random one is never in memory as a whole then. With --ask,
+   which measures on demand for the same test, it goes on to measure this model; see ask.h.
 
    Limits and speeds are measured in the same rounds, with as many threads, and the tables take
    turns, so that other load on the machine affects all alike. Printed are medians; "+- %" is half
@@ -30,10 +33,11 @@
 
    Decoding at a context writes the last N_DECODE positions of it (0: the first ones), greedily, by
    exact top k by means of a copy of the output head ("screened") or with all logits ("full"). Its
-   limit is memory bandwidth: a token needs all ternary weights, what it reads of the head and its
-   copy, and the keys and values before it ("MB"). Prefill is bitnet_eval of a prompt, without the
-   head. Its limit is what the kernels' instructions multiply and accumulate in registers; the
-   ternary weights are the work. The next table shows the first kernels with 1, 2, 4, ... threads.
+   limit is memory bandwidth: a token needs the layers' weights, what it reads of the head and its
+   copy, and the keys and values before it; a state is read and written ("MB"). Prefill is
+   bitnet_eval of a prompt, without the head. Its limit is what the kernels' instructions multiply
+   and accumulate in registers; the ternary weights are the work. The next table shows the first
+   kernels with 1, 2, 4, ... threads.
 
    The last two are of sequences in one context, again with the first kernels. In each pass every
    sequence writes a token, greedily. The limit of a pass is the time for reading, each once, the
@@ -114,6 +118,7 @@ typedef struct scale {                 /* the first table with some number of th
 static table tables[MAX_TABLES];
 static scale scales[MAX_SCALES];
 static int n_tables, n_scales, rounds, threads, quick, profile, together, ask, has_forms, help;
+static int n_layers;
 static int limit_s;                    /* of each run of the command */
 static const char *path, *kernel, *save, *family, *kv, *command;
 static double bandwidth[N_STAGES][MAX_TABLES * MAX_ROUNDS];   /* GB/s */
@@ -312,6 +317,7 @@ typedef struct option {
 static const option options[] = {
     {"--family", "NAME", "random: bitnet (default) or another one; an unknown NAME lists "
      "them", IN_TEXT(family)},
+    {"--layers", "N", "of a random model (as many as are published)", IN_NUMBER(n_layers, 999)},
     {"-t", "N", "threads (all processors)", IN_NUMBER(threads, MAX_THREADS)},
     {"-r", "ROUNDS", "of measuring; shown are medians (3)", IN_NUMBER(rounds, MAX_ROUNDS)},
     {"--kernel", "NAME", "this kernel table alone", IN_TEXT(kernel)},
@@ -391,10 +397,11 @@ static void parse(char **a) {
         else a += take(a);
         if (help) print_help();
     }
-    if (family) set_family(family);
+    set_family(family, n_layers);
     if (kv && !value_kv_type(kv, &kv_type))
         fail(2, "--kv-type can be " KV_TYPES ", not %s", kv);
     if (path && family) fail(2, "--family makes a model, so it takes no file: %s", path);
+    if (path && n_layers) fail(2, "--layers is for a random model, not for a file: %s", path);
     if (profile && together) fail(2, "--profile takes neither --sequences nor --chunks");
     if (command && (profile || together || ask || save))
         fail(2, "--compare is a measurement of its own: it takes no --profile, --sequences, "
@@ -439,7 +446,7 @@ int main(int argc, char **argv) {
     argv = utf8_arguments(&argc, argv);
     parse(argv + 1);
     if (path) read_file(path);
-    else make_model();
+    else if (ask || !save) make_model();
     if (save) save_file(save);
     if (ask) answer_questions();
     if (save || ask) return 0;

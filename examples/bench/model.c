@@ -38,9 +38,13 @@ void read_file(const char *path) {
 
 /* ---- a random model: its file is written twice, the first time only to find its size ---- */
 
-/* Appends to the file; only counts while file is 0. */
+static FILE *disk;                     /* where to write it; 0: to memory */
+static int disk_fails;
+
+/* Appends to the file; only counts while there is neither disk nor memory for it. */
 static void put_bytes(const void *p, size_t n) {
-    if (file) memcpy(file + file_size, p, n);
+    if (disk) disk_fails |= fwrite(p, 1, n, disk) != n;
+    else if (file) memcpy(file + file_size, p, n);
     file_size += n;
 }
 
@@ -62,60 +66,84 @@ static void put(const char *types, ...) {
     va_end(args);
 }
 
-enum { F32 = 0, F16 = 1, Q4_K = 12, Q6_K = 14, TQ2_0 = 35, I2_S = 36, Q1_0 = 41, PQ2_0 = 142,
-       NORM = -1,
-       LINEAR = -2 };
-enum { U32 = 4, FLOAT32 = 6, BOOL = 7, STRING = 8, ARRAY = 9 };
+enum { F32 = 0, F16 = 1, Q4_K = 12, Q6_K = 14, BF16 = 30, TQ2_0 = 35, I2_S = 36, Q1_0 = 41,
+       Q2_0 = 42, PQ2_0 = 142, PTQ1_0 = 143 };
+/* What the family says the type of. BIAS and DECAY have names of their own. */
+enum { NORM = -1, LINEAR = -2, NARROW = -3, TAPS = -4, BIAS = -5, DECAY = -6 };
+enum { U32 = 4, I32 = 5, FLOAT32 = 6, BOOL = 7, STRING = 8, ARRAY = 9 };
 
-/* The families: a random model has one's published shapes. */
-enum { ONE, DIM, FFN, Q, KV, HEAD, EXPERTS, USED, WINDOW, SIZES };
-enum { BITNET = 1, QWEN = 2, GEMMA = 4, GROUPS = 8, MAPLE = 16, EMBEDS = QWEN | GEMMA,
-       HEAD_NORMS = EMBEDS | GROUPS | MAPLE, ALL = BITNET | HEAD_NORMS, DENSE = ALL & ~MAPLE };
+/* The families: a random model has one's published shapes. A hybrid has two kinds of layers: DELTA
+   layers of a gated delta net, and every fourth one a FULL layer of attention. */
+enum { ONE, DIM, FFN, Q, KV, HEAD, EXPERTS, USED, WINDOW, STATE, HEADS, INNER, MIXED, GATED, TAP,
+       SIZES, VOCAB = SIZES };
+enum { BITNET = 1, QWEN = 2, GEMMA = 4, GROUPS = 8, MAPLE = 16, DELTA = 32, FULL = 64,
+       FOLDED = 128, HYBRID = DELTA | FULL, EMBEDS = QWEN | GEMMA, BLOCKS = GROUPS | HYBRID,
+       PLAIN = BITNET | EMBEDS | GROUPS | MAPLE, HEAD_NORMS = EMBEDS | GROUPS | MAPLE | FULL,
+       ALL = PLAIN | HYBRID, DENSE = ALL & ~MAPLE };
+#define BONSAI_27B {1, 5120, 17408, 6144, 1024, 256, 0, 0, 0, 128, 48, 6144, 10240, 12288, 4}
 static const struct family {
     const char *name, *arch;
-    int bit, norm_type, linear_type, n_vocab, n_layers, n_ctx;
+    int bits, norm_type, linear_type, n_vocab, n_layers, n_ctx;
     uint32_t freq_base;                /* the bits of a float */
     int size[SIZES];
 } families[] = {
     {"bitnet", "bitnet-b1.58", BITNET, F32, I2_S, 128256, 30, 4096, 0x48f42400,
-     {1, 2560, 6912, 2560, 640, 128, 0, 0, 0}},
+     {1, 2560, 6912, 2560, 640, 128}},
     {"qwen3-embedding", "qwen3", QWEN, F16, I2_S, 151936, 28, 32768, 0x49742400,
-     {1, 1024, 3072, 2048, 1024, 128, 0, 0, 0}},
+     {1, 1024, 3072, 2048, 1024, 128}},
     {"gemma3-embedding", "gemma3", GEMMA, F16, I2_S, 262144, 18, 32768, 0x461c4000,
-     {1, 640, 2048, 1024, 256, 256, 0, 0, 0}},
+     {1, 640, 2048, 1024, 256, 256}},
     {"qwen3-q2", "qwen3", GROUPS, F32, PQ2_0, 151936, 28, 32768, 0x49742400,
-     {1, 2048, 6144, 2048, 1024, 128, 0, 0, 0}},
+     {1, 2048, 6144, 2048, 1024, 128}},
     {"qwen3-q1", "qwen3", GROUPS, F32, Q1_0, 151936, 28, 32768, 0x49742400,
-     {1, 2048, 6144, 2048, 1024, 128, 0, 0, 0}},
+     {1, 2048, 6144, 2048, 1024, 128}},
     {"maple", "maple", MAPLE, F32, TQ2_0, 151936, 24, 131072, 0x461c4000,
-     {1, 2048, 512, 2048, 512, 128, 256, 8, 512}}
+     {1, 2048, 512, 2048, 512, 128, 256, 8, 512}},
+    {"bonsai-27b", "qwen35", HYBRID | FOLDED, F32, PQ2_0, 248320, 64, 262144, 0x4b189680,
+     BONSAI_27B},
+    {"bonsai-27b-ptq", "qwen35", HYBRID | FOLDED, F32, PTQ1_0, 248320, 64, 262144, 0x4b189680,
+     BONSAI_27B},
+    {"bonsai-27b-q2", "qwen35", HYBRID, F32, Q2_0, 248320, 64, 262144, 0x4b189680, BONSAI_27B}
 };
+enum { N_FAMILIES = sizeof families / sizeof families[0] };
 static const struct family *family = &families[0];
+static int n_layers;                   /* 0: as many as are published */
 
-void set_family(const char *name) {
+void set_family(const char *name, int layers) {
+    char all[256] = "";
     size_t i;
-    for (i = 0; i < sizeof families / sizeof families[0]; i++)
+    n_layers = layers;
+    for (i = 0; name && i < N_FAMILIES; i++) {
         if (!strcmp(name, families[i].name)) {
             family = &families[i];
             return;
         }
-    fail(2, "the families are bitnet, qwen3-embedding, gemma3-embedding, qwen3-q2, qwen3-q1 and "
-         "maple, not %s", name);
+        strcat(all, i == 0 ? "" : i + 1 < N_FAMILIES ? ", " : " and ");
+        strcat(all, families[i].name);
+    }
+    if (name) fail(2, "the families are %s, not %s", all, name);
 }
 
-/* The first three are of the model, the others of each layer. Those whose names end with _exps have
-   such a matrix for each expert. */
-enum { MODEL_PARTS = 3 };
+/* Those before MODEL_PARTS are of the model, the others of each layer. Those whose names end with
+   _exps have such a matrix for each expert. */
+enum { MODEL_PARTS = 5 };
 static const struct part { const char *name; int families, type, cols, rows; } parts[] = {
-    {"token_embd", ALL, F16, DIM, ONE}, {"output", MAPLE, Q4_K, DIM, ONE},
+    {"token_embd", ALL & ~BLOCKS, F16, DIM, VOCAB}, {"token_embd", BLOCKS, LINEAR, DIM, VOCAB},
+    {"output", MAPLE, Q4_K, DIM, VOCAB}, {"output", HYBRID, LINEAR, DIM, VOCAB},
     {"output_norm", ALL, NORM, DIM, ONE},
     {"attn_norm", ALL, NORM, DIM, ONE}, {"attn_q_norm_in", EMBEDS, NORM, DIM, ONE},
-    {"attn_q", ALL, LINEAR, DIM, Q}, {"attn_k_norm_in", EMBEDS, NORM, DIM, ONE},
-    {"attn_k", ALL, LINEAR, DIM, KV}, {"attn_v_norm_in", EMBEDS, NORM, DIM, ONE},
-    {"attn_v", ALL, LINEAR, DIM, KV}, {"attn_q_norm", HEAD_NORMS, NORM, HEAD, ONE},
+    {"attn_q", PLAIN, LINEAR, DIM, Q}, {"attn_q", FULL, LINEAR, DIM, GATED},
+    {"attn_k_norm_in", EMBEDS, NORM, DIM, ONE},
+    {"attn_k", PLAIN | FULL, LINEAR, DIM, KV}, {"attn_v_norm_in", EMBEDS, NORM, DIM, ONE},
+    {"attn_v", PLAIN | FULL, LINEAR, DIM, KV}, {"attn_q_norm", HEAD_NORMS, NORM, HEAD, ONE},
     {"attn_k_norm", HEAD_NORMS, NORM, HEAD, ONE}, {"attn_sub_norm", BITNET, NORM, Q, ONE},
-    {"attn_output_norm_in", EMBEDS, NORM, Q, ONE}, {"attn_output", ALL, LINEAR, Q, DIM},
-    {"post_attention_norm", GEMMA, NORM, DIM, ONE}, {"ffn_norm", ALL, NORM, DIM, ONE},
+    {"attn_output_norm_in", EMBEDS, NORM, Q, ONE}, {"attn_output", PLAIN | FULL, LINEAR, Q, DIM},
+    {"attn_qkv", DELTA, LINEAR, DIM, MIXED}, {"attn_gate", DELTA, LINEAR, DIM, INNER},
+    {"ssm_alpha", DELTA, NARROW, DIM, HEADS}, {"ssm_beta", DELTA, NARROW, DIM, HEADS},
+    {"ssm_conv1d", DELTA, TAPS, TAP, MIXED}, {"ssm_dt.bias", DELTA, BIAS, HEADS, ONE},
+    {"ssm_a", DELTA, DECAY, HEADS, ONE}, {"ssm_norm", DELTA, NORM, STATE, ONE},
+    {"ssm_out", DELTA, LINEAR, INNER, DIM},
+    {"post_attention_norm", GEMMA | HYBRID, NORM, DIM, ONE}, {"ffn_norm", PLAIN, NORM, DIM, ONE},
     {"ffn_gate_norm_in", EMBEDS, NORM, DIM, ONE}, {"ffn_gate", DENSE, LINEAR, DIM, FFN},
     {"ffn_up_norm_in", EMBEDS, NORM, DIM, ONE}, {"ffn_up", DENSE, LINEAR, DIM, FFN},
     {"ffn_sub_norm", BITNET, NORM, FFN, ONE}, {"ffn_down_norm_in", EMBEDS, NORM, FFN, ONE},
@@ -133,8 +161,10 @@ static const struct weights {
     int type, n, bytes, scale, scales, exponent, alike, units;
 } weights[] = {
     {F32, 1, 4, 0, 0, 0, 1, 524287}, {F16, 1, 2, 0, 0, 0, 1, 524287},
-    {I2_S, 8, 2, 0, 0, 0, 1, 524287}, {PQ2_0, 128, 34, 0, 1, 9, 1, 30829},
-    {Q1_0, 128, 18, 0, 1, 9, 1, 58243}, {TQ2_0, 256, 66, 64, 1, 9, 8, 7919},
+    {BF16, 1, 2, 0, 0, 0, 1, 524287}, {I2_S, 8, 2, 0, 0, 0, 1, 524287},
+    {Q1_0, 128, 18, 0, 1, 9, 1, 58243}, {Q2_0, 64, 18, 0, 1, 9, 1, 58243},
+    {PQ2_0, 128, 34, 0, 1, 9, 1, 30829}, {PTQ1_0, 128, 28, 26, 1, 9, 1, 37447},
+    {TQ2_0, 256, 66, 64, 1, 9, 8, 7919},
     {Q4_K, 256, 144, 0, 2, 2, 1, 7919}, {Q6_K, 256, 210, 208, 1, 2, 1, 7919}
 };
 enum { N_WEIGHTS = sizeof weights / sizeof weights[0] };
@@ -145,11 +175,30 @@ static const struct weights *weights_of(int type) {
     return w;
 }
 
-/* Random weights in two bytes: of floats in +-2^-10 to 2^-6; codes 0, 1, 1, 2; or anything. */
-static uint32_t two_bytes(int type, uint32_t v, int upper) {
-    if (type == F32) return upper ? (v & 0x8000) | (117 + (v >> 16 & 3)) << 7 : v & 0xffff;
+static uint32_t draw(uint32_t *r) { return (*r = *r * 1664525u + 1013904223u) >> 12; }
+
+/* A byte of n ternary codes, of which 32.8 % are zeros as in the published models: 2 bits for each
+   (Q2_0, PQ2_0), or a number of five digits of base 3 in 256ths of 243 (PTQ1_0). */
+static uint32_t ternary_byte(int type, int n, uint32_t *r) {
+    uint32_t pairs = 0, digits = 0;
+    int i;
+    for (i = 0; i < 5; i++) {
+        const uint32_t v = i < n ? draw(r) & 127 : 1, code = v < 42 ? 1 : v & 1 ? 2 : 0;
+        if (i < n) pairs = pairs << 2 | code;
+        digits = 3 * digits + (i < n ? code : 0);
+    }
+    return type == PTQ1_0 ? (digits * 256 + 242) / 243 : pairs;
+}
+
+/* Random weights in two bytes, the byte `at` of a block and the next one: of floats in +-2^-10 to
+   2^-6; codes 0, 1, 1, 2; or anything. */
+static uint32_t two_bytes(int type, int at, uint32_t v, uint32_t *r) {
+    const int n = type == PTQ1_0 && at < 24 ? 5 : 4;
+    if (type == Q2_0 || type == PQ2_0 || type == PTQ1_0)
+        return ternary_byte(type, n, r) | ternary_byte(type, n, r) << 8;
+    if (type == BF16 || (type == F32 && at)) return (v & 0x8000) | (117 + (v >> 16 & 3)) << 7;
     if (type == F16) return (v & 0x83ff) | (5 + (v >> 16 & 3)) << 10;
-    return type == Q4_K || type == Q6_K || type == Q1_0 ? v & 0xffff
+    return type == F32 || type == Q4_K || type == Q6_K || type == Q1_0 ? v & 0xffff
            : (v & 0x5555) | (v & ~(v << 1) & 0xaaaa);
 }
 
@@ -164,10 +213,11 @@ static void put_weights(const struct weights *w, size_t bytes) {
         *p = (uint8_t *)malloc((size_t)length);
         if (!*p) fail(1, "no memory for a random model");
         for (i = 0; i < length; i += 2) {
-            v = (r = r * 1664525u + 1013904223u) >> 12;
+            v = draw(&r);
             if (i % unit == 0) scale = (uint32_t)w->exponent << 10 | (v & 0x3ff);
-            at = i % w->bytes - w->scale;
-            v = at >= 0 && at < 2 * w->scales ? scale : two_bytes(w->type, v, i % 4);
+            at = i % w->bytes;
+            v = at >= w->scale && at < w->scale + 2 * w->scales ? scale
+                : two_bytes(w->type, at, v, &r);
             (*p)[i] = (uint8_t)v;
             (*p)[i + 1] = (uint8_t)(v >> 8);
         }
@@ -177,118 +227,258 @@ static void put_weights(const struct weights *w, size_t bytes) {
     if (w->type == I2_S) put("iiqqq", 0x3ca3d70a, 0, 0, 0, 0);           /* the scale, 0.02 */
 }
 
-/* A norm's gains, all 1. */
-static void put_ones(size_t bytes) {
-    for (; bytes > 0; bytes -= 4) put("i", family->norm_type == F32 ? 0x3f800000 : 0x3c003c00);
+/* Number i of a part that is no matrix, in ranges of trained models: the taps of the convolution,
+   what is added to the step size and the decay of each head; the gains of norms are 1. */
+static float number_of(int type, int i) {
+    return type == TAPS ? 0.15f * (float)(5 * i % 11 - 5)
+           : type == BIAS ? 0.1f * (float)(7 * i % 48) - 4
+           : type == DECAY ? -0.25f * (float)(i + 1) : 1;
 }
 
-/* A tensor: its entry in the directory, or its bytes. Sizes are multiples of 32. */
-static void put_tensor(const struct part *part, int layer, int directory, size_t *at) {
+static void put_numbers(int type, size_t bytes) {
+    int32_t bits;
+    size_t i;
+    for (i = 0; i < bytes / 4; i++) {
+        const float x = number_of(type, (int)i);
+        memcpy(&bits, &x, sizeof bits);
+        put("i", type == NORM && family->norm_type == F16 ? 0x3c003c00 : bits);
+    }
+}
+
+static int type_of(const struct part *part) {
+    const int folded = (family->bits & FOLDED) != 0;
+    if (part->type == LINEAR || (part->type == NARROW && !folded)) return family->linear_type;
+    return part->type == NARROW ? BF16 : part->type == NORM ? family->norm_type
+           : part->type < 0 ? F32 : part->type;
+}
+
+static void name_part(const struct part *part, int layer, char name[64]) {
+    const char *end = part->type == BIAS || part->type == DECAY ? "" : ".weight";
+    if (layer < 0) snprintf(name, 64, "%s%s", part->name, end);
+    else snprintf(name, 64, "blk.%d.%s%s", layer, part->name, end);
+}
+
+/* What is written of all tensors: their names, of those that multiply a folded input; their entries
+   in the directory; their bytes. */
+typedef enum aspect { FOLDED_NAMES, ENTRIES, DATA } aspect;
+
+/* Sizes are multiples of 32. */
+static void put_tensor(const struct part *part, int layer, aspect a, size_t *at) {
     const int cols = family->size[part->cols];
-    const int rows = part < parts + 2 ? family->n_vocab : family->size[part->rows];
+    const int rows = part->rows == VOCAB ? family->n_vocab : family->size[part->rows];
     const int experts = strstr(part->name, "_exps") ? family->size[EXPERTS] : 0;
-    const int type = part->type == NORM ? family->norm_type : part->type == LINEAR
-                                        ? family->linear_type : part->type;
-    const struct weights *w = weights_of(family->bit == GROUPS && part->type == F16
-                                         ? family->linear_type : type);
+    const struct weights *w = weights_of(type_of(part));
     const size_t n = (size_t)cols * (size_t)rows * (size_t)(experts ? experts : 1);
     const size_t bytes = n / (size_t)w->n * (size_t)w->bytes;
     char name[64];
-    if (layer < 0) snprintf(name, sizeof name, "%s.weight", part->name);
-    else snprintf(name, sizeof name, "blk.%d.%s.weight", layer, part->name);
-    if (directory && experts) put("siqqqiz", name, 3, cols, rows, experts, w->type, *at);
-    else if (directory) put("siqqiz", name, 2, cols, rows, w->type, *at);
-    else if (part->type == NORM) put_ones(bytes);
-    else put_weights(w, bytes);
+    name_part(part, layer, name);
+    if (a == FOLDED_NAMES) put("s", name);
+    else if (a == DATA && part->type < 0 && part->type != LINEAR && part->type != NARROW)
+        put_numbers(part->type, bytes);
+    else if (a == DATA) put_weights(w, bytes);
+    else {
+        put("siq", name, experts ? 3 : rows > 1 ? 2 : 1, cols);
+        if (rows > 1) put("q", rows);
+        if (experts) put("q", experts);
+        put("iz", w->type, *at);
+    }
     *at += bytes + (w->type == I2_S ? 32 : 0);
 }
 
-/* All tensors; returns their number. */
-static int put_tensors(int directory) {
+static int layer_count(void) { return n_layers ? n_layers : family->n_layers; }
+
+/* Returns the number of tensors. */
+static int put_tensors(aspect a) {
     size_t at = 0;
     int layer, k, n = 0;
-    for (layer = -1; layer < family->n_layers; layer++)
+    for (layer = -1; layer < layer_count(); layer++) {
+        const int other = layer < 0 || !(family->bits & HYBRID) ? 0
+                          : layer % 4 == 3 ? DELTA : FULL;
         for (k = layer < 0 ? 0 : MODEL_PARTS; k < (layer < 0 ? MODEL_PARTS : N_PARTS); k++) {
-            if (!(parts[k].families & family->bit)) continue;
-            put_tensor(&parts[k], layer, directory, &at);
+            const struct part *part = &parts[k];
+            if (!(part->families & family->bits & ~other) ||
+                (a == FOLDED_NAMES && (part->type != LINEAR || !strcmp(part->name, "token_embd"))))
+                continue;
+            put_tensor(part, layer, a, &at);
             n++;
         }
+    }
     return n;
+}
+
+/* ---- the keys ---- */
+
+/* How many there are; the first pass finds that out. */
+static int n_keys, n_tensors, n_folded;
+
+static void put_name(const char *name, int type) {
+    put("si", name, type);
+    n_keys++;
+}
+
+static void put_text(const char *name, const char *text) {
+    put_name(name, STRING);
+    put("s", text);
+}
+
+static void put_array(const char *name, int type, int n) {
+    put_name(name, ARRAY);
+    put("iq", type, n);
 }
 
 /* The 256 bytes in GPT-2's spelling (some as themselves, the rest from U+0100 on), then fillers. */
 static void put_vocabulary(void) {
     unsigned i, shifted = 256;
-    put("siiq", "tokenizer.ggml.tokens", ARRAY, STRING, family->n_vocab);
+    put_array("tokenizer.ggml.tokens", STRING, family->n_vocab);
     for (i = 0; i < (unsigned)family->n_vocab; i++) {
         unsigned u = (i >= 33 && i <= 126) || (i >= 161 && i != 173) ? i : shifted++;
         char text[16] = {(char)(0xc0 | (u >> 6 & 31)), (char)(0x80 | (u & 63)), 0};
         if (u < 128 || i > 255) snprintf(text, sizeof text, i < 256 ? "%c" : "x%u", u);
         put("s", text);
     }
-    put("siiqs", "tokenizer.ggml.merges", ARRAY, STRING, 1, "x2560 0");
+    put_array("tokenizer.ggml.merges", STRING, 1);
+    put("s", "x2560 0");
 }
 
 /* A key of the architecture's, with 32 bits. */
 static void put_key(const char *name, int type, uint32_t value) {
     char key[64];
     snprintf(key, sizeof key, "%s.%s", family->arch, name);
-    put("sii", key, type, (int)value);
+    put_name(key, type);
+    put("i", (int)value);
 }
 
-/* The keys of a model with experts: 7. */
+static void put_size(const char *name, int size) {
+    put_key(name, U32, (uint32_t)family->size[size]);
+}
+
+/* The keys of a model with experts. */
 static void put_expert_keys(void) {
-    const uint8_t slides[4] = {1, 1, 1, 0};
     int i;
-    put_key("expert_count", U32, (uint32_t)family->size[EXPERTS]);
-    put_key("expert_used_count", U32, (uint32_t)family->size[USED]);
-    put_key("expert_feed_forward_length", U32, (uint32_t)family->size[FFN]);
+    put_size("expert_count", EXPERTS);
+    put_size("expert_used_count", USED);
+    put_size("expert_feed_forward_length", FFN);
     put_key("rope.dimension_count", U32, (uint32_t)family->size[HEAD] / 2);
     put_key("attention.layer_norm_rms_epsilon", FLOAT32, 0x358637bd);     /* 1e-6 */
-    put_key("attention.sliding_window", U32, (uint32_t)family->size[WINDOW]);
+    put_size("attention.sliding_window", WINDOW);
     put_key("attention.sliding_window_pattern", ARRAY, BOOL);
-    put("q", family->n_layers);
-    for (i = 0; i < family->n_layers; i += 4) put_bytes(slides, 4);
+    put("q", layer_count());
+    for (i = 0; i < layer_count(); i++) put_bytes(i % 4 < 3 ? "\1" : "", 1);
 }
 
-/* n_tensors is known when the file is written for the second time. */
-static int put_model(int n_tensors) {
-    const int embeds = (family->bit & EMBEDS) != 0;
+/* The keys of a model with two kinds of layers. */
+static void put_hybrid_keys(void) {
+    static const int sections[4] = {11, 11, 10, 0};
+    int i;
+    put_size("attention.value_length", HEAD);
+    put_key("attention.layer_norm_rms_epsilon", FLOAT32, 0x358637bd);     /* 1e-6 */
+    put_key("rope.dimension_count", U32, (uint32_t)family->size[HEAD] / 4);
+    put_key("rope.dimension_sections", ARRAY, I32);
+    put("q", 4);
+    for (i = 0; i < 4; i++) put("i", sections[i]);
+    put_key("full_attention_interval", U32, 4);
+    put_size("ssm.conv_kernel", TAP);
+    put_size("ssm.state_size", STATE);
+    put_key("ssm.group_count", U32, (uint32_t)family->size[HEADS] / 3);
+    put_size("ssm.time_step_rank", HEADS);
+    put_size("ssm.inner_size", INNER);
+}
+
+/* Which inputs are to be turned by a Hadamard matrix, after which signs. */
+static void put_fold_keys(void) {
+    const int widths[3] = {family->size[DIM], family->size[INNER], family->size[FFN]};
+    uint32_t r = 1;
+    int i;
+    put_name("prism.hadamard.version", U32);
+    put("i", 1);
+    put_name("prism.hadamard.block_size", U32);
+    put("i", 1024);
+    put_text("prism.hadamard.transform", "normalized-sylvester-walsh-hadamard");
+    put_text("prism.hadamard.axis", "input-last-dimension");
+    put_text("prism.hadamard.sign_mode", "explicit");
+    put_array("prism.hadamard.sign_widths", I32, 3);
+    for (i = 0; i < 3; i++) put("i", widths[i]);
+    put_array("prism.hadamard.sign_values", I32, widths[0] + widths[1] + widths[2]);
+    for (i = 0; i < widths[0] + widths[1] + widths[2]; i++) put("i", draw(&r) & 1 ? 1 : -1);
+    put_array("prism.hadamard.weight_names", STRING, n_folded);
+    n_folded = put_tensors(FOLDED_NAMES);
+    put_array("prism.hadamard.inverse_weight_names", STRING, 1);
+    put("s", "token_embd.weight");
+    put_name("prism.hadamard.gdn_v_grouped", BOOL);
+    put_bytes("\1", 1);
+}
+
+static void put_model(void) {
     file_size = 0;
     put_bytes("GGUF\3\0\0", 8);
-    put("qq", n_tensors, 13 + embeds + 7 * (family->bit == MAPLE));       /* tensors and keys */
-    put("sis", "general.architecture", STRING, family->arch);
+    put("qq", n_tensors, n_keys);
+    n_keys = 0;
+    put_text("general.architecture", family->arch);
     put_key("context_length", U32, (uint32_t)family->n_ctx);
-    put_key("embedding_length", U32, (uint32_t)family->size[DIM]);
-    put_key("block_count", U32, (uint32_t)family->n_layers);
-    put_key("feed_forward_length", U32, (uint32_t)family->size[FFN]);
+    put_size("embedding_length", DIM);
+    put_key("block_count", U32, (uint32_t)layer_count());
+    put_size("feed_forward_length", FFN);
     put_key("attention.head_count", U32, (uint32_t)(family->size[Q] / family->size[HEAD]));
     put_key("attention.head_count_kv", U32, (uint32_t)(family->size[KV] / family->size[HEAD]));
-    put_key("attention.key_length", U32, (uint32_t)family->size[HEAD]);
+    put_size("attention.key_length", HEAD);
     put_key("rope.freq_base", FLOAT32, family->freq_base);
-    if (embeds) put_key("pooling_type", U32, 3);
-    if (family->bit == MAPLE) put_expert_keys();
-    put("sis", "tokenizer.ggml.model", STRING, "gpt2");
-    put("sis", "tokenizer.ggml.pre", STRING, "llama-bpe");
+    if (family->bits & EMBEDS) put_key("pooling_type", U32, 3);
+    if (family->bits & MAPLE) put_expert_keys();
+    if (family->bits & HYBRID) put_hybrid_keys();
+    if (family->bits & FOLDED) put_fold_keys();
+    put_text("tokenizer.ggml.model", "gpt2");
+    put_text("tokenizer.ggml.pre", "llama-bpe");
     put_vocabulary();
-    n_tensors = put_tensors(1);
+    n_tensors = put_tensors(ENTRIES);
     while (file_size % 32) put_bytes("", 1);
-    put_tensors(0);
-    return n_tensors;
+    put_tensors(DATA);
 }
 
 void make_model(void) {
-    const int n_tensors = put_model(0);
+    put_model();
     file = (uint8_t *)malloc(file_size);
     if (!file) fail(1, "no memory for a random model");
-    put_model(n_tensors);
+    put_model();
+}
+
+int write_model(FILE *f) {
+    put_model();
+    disk = f;
+    put_model();
+    disk = 0;
+    return !disk_fails;
 }
 
 /* ---- reading and writing ---- */
 
-/* What the file says of layers that see only so many positions, and of the bits of a weight. */
-static double window;
-static int n_sliding, one_bit;
+/* What the file says of the layers: ternary weights, and those of all experts, with the bytes of a
+   code; bytes of other tensors; how many layers keep keys and values, of which some see only a
+   window; bytes of the states of the others. */
+static struct {
+    double weights, of_experts, code_bytes, other_bytes, window, state_bytes;
+    int attending, sliding;
+} layers;
+
+/* A key of the architecture's, which is a number; 0: it is missing. */
+static double number_at(const bitnet_gguf *g, const char *name) {
+    char text[128];
+    bitnet_gguf_key key;
+    snprintf(text, sizeof text, "%s.%s", info.arch, name);
+    return bitnet_gguf_find_key(g, text, &key) || bitnet_gguf_text(&key.value, text, 64) <= 0
+           ? 0 : strtod(text, 0);
+}
+
+static void read_tensor(const bitnet_gguf_tensor *t) {
+    const double n = (double)t->dims[0] * (double)t->dims[1] * (double)t->dims[2];
+    const char *part = strncmp(t->name, "blk.", 4) ? 0 : strchr(t->name + 4, '.');
+    if (!part || strtol(t->name + 4, 0, 10) >= info.n_layers) return;
+    layers.attending += !strcmp(part, ".attn_k.weight");
+    if (t->type == F32 || t->type == F16 || t->type == BF16) layers.other_bytes += (double)t->size;
+    else if (t->dims[2] > 1) layers.of_experts += n;
+    else layers.weights += n;
+    if (t->type == Q1_0) layers.code_bytes = 0.125;
+    if (t->type == PTQ1_0) layers.code_bytes = 26.0 / 128;
+}
 
 static void read_layers(void) {
     char name[128];
@@ -296,15 +486,17 @@ static void read_layers(void) {
     bitnet_gguf_key key;
     bitnet_gguf_tensor t;
     bitnet_gguf_value one = {0};
+    uint64_t i;
+    memset(&layers, 0, sizeof layers);
+    layers.code_bytes = 0.25;
     if (bitnet_gguf_open_memory(file, file_size, 0, &g, 0)) return;
-    n_sliding = 0;
-    one_bit = !bitnet_gguf_find_tensor(g, "blk.0.attn_q.weight", &t) && t.type == Q1_0;
-    snprintf(name, sizeof name, "%s.attention.sliding_window", info.arch);
-    if (!bitnet_gguf_find_key(g, name, &key) && bitnet_gguf_text(&key.value, name, 64) > 0)
-        window = strtod(name, 0);
+    for (i = 0; !bitnet_gguf_get_tensor(g, i, &t); i++) read_tensor(&t);
+    layers.window = number_at(g, "attention.sliding_window");
     snprintf(name, sizeof name, "%s.attention.sliding_window_pattern", info.arch);
     if (!bitnet_gguf_find_key(g, name, &key))
-        while (bitnet_gguf_next(&key.value, &one)) n_sliding += one.data[0] != 0;
+        while (bitnet_gguf_next(&key.value, &one)) layers.sliding += one.data[0] != 0;
+    layers.state_bytes = 4 * number_at(g, "ssm.state_size") * number_at(g, "ssm.inner_size") *
+                         (info.n_layers - layers.attending);
     bitnet_gguf_close(g);
 }
 
@@ -324,30 +516,27 @@ bitnet_model *load_model(const bitnet_kernels *k) {
 }
 
 double layer_weights(void) {
-    double q = (double)info.n_heads * info.head_dim, kv = (double)info.n_kv_heads * info.head_dim;
-    double ffn = 3.0 * info.ffn_dim * (info.n_experts ? info.n_experts_used : 1);
-    return info.n_layers * (double)info.dim * (2 * q + 2 * kv + ffn);
+    return layers.weights + (info.n_experts ? layers.of_experts * info.n_experts_used /
+                             info.n_experts : 0);
 }
 
-/* 2 bits for each weight, or 5/3; or 2 or 1, and 16 for each group. n tokens that choose experts at
-   random read those that any of them has chosen, and the router in F32. */
+/* The bytes of a code for each weight, 5/24 with TL2; or those of the file, and a scale for each
+   group. n tokens that choose experts at random read those that any of them has chosen. */
 double layer_bytes(const bitnet_kernels *k, int n) {
-    const double each = info.group > 0 ? (one_bit ? 0.125 : 0.25) + 2.0 / info.group
+    const double each = info.group > 0 ? layers.code_bytes + 2.0 / info.group
                       : strstr(bitnet_kernels_name(k), "-tl2") ? 1 / 4.8 : 0.25;
-    const double one = 3.0 * info.ffn_dim * info.dim * info.n_layers;
     double unread = 1;
-    if (!info.n_experts) return layer_weights() * each;
-    for (; n > 0; n--) unread *= 1 - (double)info.n_experts_used / info.n_experts;
-    return (layer_weights() + (info.n_experts * (1 - unread) - info.n_experts_used) * one) * each +
-           4.0 * info.n_experts * info.dim * info.n_layers;
+    for (; n > 0 && info.n_experts; n--) unread *= 1 - (double)info.n_experts_used / info.n_experts;
+    return (layers.weights + layers.of_experts * (1 - unread)) * each + layers.other_bytes;
 }
 
+/* A state is read and written. */
 double token_bytes(const bitnet_kernels *k, int n, double head_bytes, double positions) {
     const double head = (double)kv_head_bytes(kv_type, info.head_dim);
-    const double kv = 2 * head * info.n_kv_heads;
-    const double seen = window > 0 && positions > window ? window : positions;
-    return layer_bytes(k, n) + head_bytes +
-           kv * n * (positions * (info.n_layers - n_sliding) + seen * n_sliding);
+    const double kv = 2 * head * info.n_kv_heads, most = layers.window;
+    const double seen = most > 0 && positions > most ? most : positions;
+    return layer_bytes(k, n) + head_bytes + 2 * layers.state_bytes * n +
+           kv * n * (positions * (layers.attending - layers.sliding) + seen * layers.sliding);
 }
 
 void eval_random(bitnet_ctx *c, int32_t n) {
@@ -395,7 +584,9 @@ void prefill(bitnet_ctx *c, int32_t n) {
 
 void fill(bitnet_ctx *c, int32_t length) {
     eval_random(c, length - bitnet_seq_length(c, 0));
-    bitnet_seq_rewind(c, 0, length, NULL);
+    if (!bitnet_seq_rewind(c, 0, length, NULL)) return;
+    bitnet_seq_rewind(c, 0, 0, NULL);                  /* its state cannot go back */
+    eval_random(c, length);
 }
 
 void go_back(bitnet_ctx *c, int32_t context) { fill(c, context ? context - N_DECODE : 0); }

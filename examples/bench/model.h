@@ -4,6 +4,7 @@
 #define BENCH_MODEL_H
 
 #include "../../bitnet.h"
+#include <stdio.h>
 
 enum { LONGEST = 4096, N_DECODE = 16 };   /* tokens of the longest prompt; written at a time */
 
@@ -13,11 +14,14 @@ extern size_t file_size;
 
 void read_file(const char *path);
 /* A random model instead, of a family: bitnet (BitNet b1.58-2B-4T, the default), qwen3-embedding
-   (0.6B), gemma3-embedding (270M), qwen3-q2 (Ternary Bonsai 1.7B), qwen3-q1 (1-bit Bonsai 1.7B) or
-   maple (20B, with experts). */
-void set_family(const char *name);
+   (0.6B), gemma3-embedding (270M), qwen3-q2 (Ternary Bonsai 1.7B), qwen3-q1 (1-bit Bonsai 1.7B),
+   maple (20B, with experts), or Ternary Bonsai 27B: bonsai-27b and bonsai-27b-ptq (version 2 in
+   PQ2_0 and PTQ1_0, whose inputs are turned), bonsai-27b-q2 (version 1 in Q2_0). layers 0: all. */
+void set_family(const char *name, int layers);
 extern bitnet_kv_type kv_type;         /* what contexts keep keys and values as */
 void make_model(void);
+/* Writes the random model without keeping it in memory; 0: it cannot be written. */
+int write_model(FILE *f);
 
 /* Loads the file for these kernels and fills info. */
 extern int in_place;                   /* 1: load_model does not pack weights in blocks */

@@ -16,13 +16,22 @@ static void eval_inputs(writers *w, int n) {
     if (bitnet_eval_many(w->ctx, w->inputs, n, &err)) fail(1, "%s", err.text);
 }
 
-static void go_to(writers *w, int seq, int32_t length) {
-    if (bitnet_seq_rewind(w->ctx, seq, length, NULL)) fail(1, "cannot rewind a sequence");
+static const bitnet_token beginning[BEGINNING] = {0, 1, 2, 3, 4, 5, 6, 7};
+
+/* The state of some models cannot go back: then the beginning is evaluated again. */
+static void go_to_beginning(writers *w, int seq) {
+    bitnet_input in = {0};
+    bitnet_error err;
+    if (!bitnet_seq_rewind(w->ctx, seq, BEGINNING, NULL)) return;
+    in.seq = seq;
+    in.tokens = beginning;
+    in.n_tokens = BEGINNING;
+    if (bitnet_seq_rewind(w->ctx, seq, 0, &err) || bitnet_eval_many(w->ctx, &in, 1, &err))
+        fail(1, "%s", err.text);
 }
 
 /* The beginning is evaluated once and copied. */
 static void begin_alike(writers *w) {
-    static const bitnet_token beginning[BEGINNING] = {0, 1, 2, 3, 4, 5, 6, 7};
     int i;
     for (i = 0; i < w->n; i++) {
         w->inputs[i].seq = i;
@@ -71,11 +80,12 @@ void write_together(writers *w, int passes, int chunk) {
     int pass, i;
     double head_bytes = 0;
     for (i = 0; i < w->n; i++) {
-        go_to(w, i, BEGINNING);
+        go_to_beginning(w, i);
         w->tokens[i] = (bitnet_token)(i * 7919 % info.n_vocab);
     }
     for (i = 0; i < PROMPT; i++) prompt[i] = (bitnet_token)(i * 104729 % info.n_vocab);
-    if (chunk > 0) go_to(w, w->n, 0);
+    if (chunk > 0) bitnet_seq_rewind(w->ctx, w->n, 0, NULL);
+    w->start = seconds();
     for (pass = 0; pass < passes; pass++) {
         w->inputs[w->n].seq = w->n;
         w->inputs[w->n].tokens = prompt + pass * chunk;
@@ -137,9 +147,8 @@ void list_all(int quick) {
 static int passes_of(int chunk) { return chunk > 0 ? PROMPT / chunk : N_DECODE; }
 
 static double passes_per_second(writers *w, int chunk) {
-    const double start = seconds();
     write_together(w, passes_of(chunk), chunk);
-    return passes_of(chunk) / (seconds() - start);
+    return passes_of(chunk) / (seconds() - w->start);
 }
 
 static void open_rows(const bitnet_model *m) {

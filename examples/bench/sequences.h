@@ -11,6 +11,7 @@ typedef struct writers {
     bitnet_input *inputs;              /* [n + 1]  the last is the prompt beside them */
     bitnet_token *tokens;              /* [n]      to be evaluated next */
     double head_bytes;                 /* that a pass reads of the head and its copy */
+    double start;                      /* when the first pass began */
 } writers;
 
 /* A context with n writers, which begin alike and then differ, and one sequence more for the prompt

@@ -11,6 +11,9 @@ typedef struct repack_options {
     int pq2_0_as_42;                   /* PQ2_0 gets Q2_0's number */
     int round_scales;                  /* to F16, where the type needs that */
     int copy;                          /* layers that are not ternary are copied */
+    int unfold;                        /* matrices become unfold_type, in the plain basis */
+    uint32_t unfold_type;
+    const char *fold;                  /* 0, or the file whose fold the matrices get */
     int force;
 } repack_options;
 

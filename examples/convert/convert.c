@@ -26,7 +26,7 @@
 /* ---- options ---- */
 
 static const char *to_name, *i2s_name, *from_name, *tile_text, *from_tile_text, *head_name;
-static const char *pre_name, *model_name, *pooling_name, *files[2];
+static const char *pre_name, *model_name, *pooling_name, *unfold_name, *fold_name, *files[2];
 static int inspecting, verifying, forcing, helping, windowed, rounding, copying, n_files;
 
 static const struct option {
@@ -43,6 +43,9 @@ static const struct option {
     {"--from-tile", "BM,BK,bm", "the input's tile, or A's (the published one)", &from_tile_text, 0},
     {"--head", "TYPE", "embedding and head become f16, bf16, f32, q8_0, q6_k, q5_k, q4_k or q5_0",
      &head_name, 0},
+    {"--unfold", "TYPE", "a folded model's matrices become TYPE, of --head, in the plain basis",
+     &unfold_name, 0},
+    {"--fold", "FILE", "they are folded as FILE's are, and become the TYPE of --to", &fold_name, 0},
     {"--round-scales", 0, "scales become F16, which all from tq1_0 on need", 0, &rounding},
     {"--copy", 0, "copy layers that are not ternary, and write what bitnet.h cannot load", 0,
      &copying},
@@ -111,13 +114,13 @@ static uint32_t ternary_type(const char *text) {
     return types[which("--to", text, names, 11)];
 }
 
-static uint32_t head_type(const char *text) {
+static uint32_t head_type(const char *option, const char *text) {
     static const char *const names[] = {"f16", "bf16", "f32", "q8_0", "q6_k", "q5_k", "q4_k",
                                         "q5_0"};
     static const uint32_t types[] = {BITNET_TENSOR_F16, BITNET_TENSOR_BF16, BITNET_TENSOR_F32,
                                      BITNET_TENSOR_Q8_0, BITNET_TENSOR_Q6_K, BITNET_TENSOR_Q5_K,
                                      BITNET_TENSOR_Q4_K, BITNET_TENSOR_Q5_0};
-    return types[which("--head", text, names, 8)];
+    return types[which(option, text, names, 8)];
 }
 
 static bitnet_i2s_packing layout(const char *option, const char *text) {
@@ -153,7 +156,10 @@ static void resolve(repack_options *o) {
     o->from.i2s_option = "--from-layout";
     o->wants_ternary = to_name || i2s_name;
     o->wants_head = head_name != 0;
-    o->head_type = head_type(head_name);
+    o->head_type = head_type("--head", head_name);
+    o->unfold = unfold_name != 0;
+    o->unfold_type = head_type("--unfold", unfold_name);
+    o->fold = fold_name;
     o->pq2_0_as_42 = to_name && !strcmp(to_name, Q2_0_128);
     o->round_scales = rounding;
     o->copy = copying;
@@ -171,13 +177,19 @@ static void check(const repack_options *o) {
         fail(2, "--inspect does not use options for packings");
     if (inspecting || verifying) {
         if (to_name || head_name || forcing || pre_name || model_name || pooling_name || windowed ||
-            rounding || copying)
-            fail(2, "--to, --head, --pre, --name, --pooling, --window, --round-scales, --copy and "
-                 "--force are for writing a file");
+            rounding || copying || unfold_name || fold_name)
+            fail(2, "--to, --head, --unfold, --fold, --pre, --name, --pooling, --window, "
+                 "--round-scales, --copy and --force are for writing a file");
     } else if ((pre_name || model_name || pooling_name || windowed) && !is_folder(files[0]))
         fail(2, "--pre, --name, --pooling and --window are for a folder's model");
-    else if ((rounding || copying) && is_folder(files[0]))
-        fail(2, "--round-scales and --copy are for a GGUF file");
+    else if ((rounding || copying || unfold_name || fold_name) && is_folder(files[0]))
+        fail(2, "--round-scales, --copy, --unfold and --fold are for a GGUF file");
+    else if (unfold_name && (to_name || head_name || i2s_name || fold_name))
+        fail(2, "--unfold says the type of all matrices: it takes no --to, --head, --i2s or "
+             "--fold");
+    else if (fold_name && (!in_blocks(o->to.type) || head_name))
+        fail(2, "--fold needs --to q2_0 or another type with a scale per group, and takes no "
+             "--head");
     else if (rounding && !in_blocks(o->to.type))
         fail(2, "--round-scales is for --to tq1_0, tq2_0, q1_0, q2_0, q2_0_128, pq2_0 and ptq1_0");
     else if (to_name && i2s_name && o->to.type != BITNET_TENSOR_I2_S)
@@ -202,7 +214,7 @@ static void convert_folder(const char *in, const char *out) {
     memset(&o, 0, sizeof o);
     o.name = model_name;
     o.pre = pre_name;
-    o.head_type = head_type(head_name);
+    o.head_type = head_type("--head", head_name);
     o.wants_head = head_name != 0;
     o.group_type = to_name ? ternary_type(to_name) : 0;
     o.group_number = to_name && !strcmp(to_name, Q2_0_128) ? BITNET_TENSOR_Q2_0 : o.group_type;

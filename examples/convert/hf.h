@@ -29,7 +29,20 @@
 
    Microsoft's text embeddings (model_type qwen3 and gemma3_text) become what their published files
    are: norms are F16, the head is left out, and a pooling_type is added. Gemma's norms multiply by
-   1 + w, so these get + 1; the norms in front of linear layers are not Gemma's and do not. */
+   1 + w, so these get + 1; the norms in front of linear layers are not Gemma's and do not.
+
+   Qwen3_5ForCausalLM and the text part of Qwen3_5ForConditionalGeneration (Ternary Bonsai 27B)
+   become "qwen35", with group_type. Three of four layers are gated delta nets. Their norms get
+   + 1, too, but for linear_attn.norm; A_log becomes -exp(A_log). Of n value heads and k key heads
+   Hugging Face keeps the n / k value heads of a key head together, and GGUF takes one of each key
+   head in turn:
+
+       value head of GGUF          0    1        2          ...    k    k + 1
+       is Hugging Face's           0    n / k    2 n / k    ...    1    n / k + 1
+
+   That reorders rows (of v in in_proj_qkv and conv1d, of in_proj_z, in_proj_a and in_proj_b),
+   columns (out_proj) and vectors (A_log, dt_bias). in_proj_a and in_proj_b keep the folder's floats
+   if they are not ternary. Tensors of images and of predicted tokens are left out. */
 #ifndef HF_H
 #define HF_H
 
@@ -58,7 +71,12 @@ typedef struct hf_part {               /* a tensor of the GGUF file */
     uint32_t type;
     uint64_t rows, cols;
     float shift;                       /* added to each number */
+    int decays;                        /* 1: a number x becomes -exp(x) */
     uint64_t half;                     /* the rows of half a head, if they are reordered; else 0 */
+    uint64_t head, first;              /* the rows, or columns, of a value head, if those from
+                                          `first` on are reordered; else 0 */
+    int in_columns;
+    uint64_t key_heads, each;          /* value heads of each key head */
 } hf_part;
 
 enum { HF_ROPE_DEFAULT, HF_ROPE_LINEAR, HF_ROPE_LLAMA3, HF_ROPE_YARN, HF_ROPE_LONG };
@@ -71,7 +89,8 @@ typedef struct hf_rope {               /* how RoPE is scaled */
 } hf_rope;
 
 /* The sizes that tensors have; HF_ONE: a vector has no rows. */
-enum { HF_ONE, HF_DIM, HF_Q, HF_KV, HF_FFN, HF_HEAD, HF_SIZES };
+enum { HF_ONE, HF_DIM, HF_Q, HF_KV, HF_FFN, HF_HEAD, HF_GATED, HF_MIXED, HF_INNER, HF_HEADS,
+       HF_STATE, HF_TAPS, HF_SIZES };
 
 typedef struct hf_model {
     hf_options options;
@@ -82,14 +101,18 @@ typedef struct hf_model {
     hf_part *parts;                    /* [n_parts] */
     uint32_t n_parts;
     const struct hf_family *family;
-    const char *prefix;                /* of the tensors' names: "model." or nothing */
+    uint32_t text;                     /* the node of config.json that has the text model */
+    const char *prefix, *suffix;       /* of the tensors' names: "model." or nothing; ".weight" */
     uint64_t n_layers, heads, kv_heads, context, vocab, window, sizes[HF_SIZES];
+    uint64_t key_heads, interval, rotated;       /* of a hybrid: of a head are rotated */
+    int32_t sections[4];
     float eps, theta;
     hf_rope rope;
     float *rope_factors;               /* [head_dim / 2], of longrope [2], the long ones first; or
                                           0 */
     float scales[3];                   /* MiniCPM's: see hf_read_scales */
     uint32_t pooling;
+    uint32_t n_left_out;               /* tensors of other parts of the model */
     uint64_t rounded, n_norms;         /* numbers of norms: that are rounded; all */
     int divides, quantized;            /* how weight_scale works; is there a quantization_config? */
     int masters;                       /* 1: floats are rounded by absmean; 0: they are -s, 0, s */

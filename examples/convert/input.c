@@ -85,7 +85,8 @@ int is_ternary(const bitnet_gguf_tensor *t) {
 
 int is_layer(const bitnet_gguf_tensor *t) {
     static const char *const names[] = {
-        "attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"
+        "attn_q", "attn_k", "attn_v", "attn_output", "attn_qkv", "attn_gate", "ssm_out", "ffn_gate",
+        "ffn_up", "ffn_down"
     };
     const char *p = t->name + 4;
     size_t i, n;

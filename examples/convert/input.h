@@ -36,7 +36,7 @@ int is_float(const bitnet_gguf_tensor *t);
 int is_head(const bitnet_gguf_tensor *t);
 /* Ternary weights of a layer. */
 int is_ternary(const bitnet_gguf_tensor *t);
-/* Is it the matrix of a linear layer, by its name? Only ternary ones can run. */
+/* Is it the matrix of a linear layer, by its name? Only ternary ones can run, but in a hybrid. */
 int is_layer(const bitnet_gguf_tensor *t);
 /* TQ1_0, TQ2_0, PTQ1_0, Q1_0, Q2_0 or PQ2_0, which have a scale in each block. */
 int in_blocks(uint32_t type);

@@ -155,10 +155,11 @@ static int has_text(const bitnet_gguf_value *v, const char *text) {
     return 0;
 }
 
-/* A linear layer whose weights are not ternary cannot run. */
+/* A linear layer whose weights are not ternary cannot run, but in a hybrid. */
 static void inspect_layers(const bitnet_gguf *g) {
     bitnet_gguf_tensor t, first;
     uint64_t i, all = 0, others = 0;
+    if (key_is(g, "general.architecture", "qwen35")) return;
     for (i = 0; !bitnet_gguf_get_tensor(g, i, &t); i++) {
         if (!is_layer(&t)) continue;
         all++;

@@ -1,5 +1,6 @@
 #include "commands.h"
 #include "check.h"
+#include "fold.h"
 #include "output.h"
 #include "pack.h"
 #include <stdlib.h>
@@ -14,7 +15,9 @@ typedef enum plan_kind {
     PLAN_COPY,
     PLAN_REPACK,                       /* ternary weights, to another packing */
     PLAN_PACK,                         /* floats that are -s, 0 and s */
-    PLAN_HEAD                          /* floats, to another type of floats */
+    PLAN_HEAD,                         /* floats, to another type of floats */
+    PLAN_UNFOLD,                       /* blocks, and what is folded, to floats */
+    PLAN_FOLD                          /* floats that are -s, 0 and s once they are folded */
 } plan_kind;
 
 typedef struct plan {
@@ -24,6 +27,8 @@ typedef struct plan {
 } plan;
 
 static uint64_t n_rounded;             /* scales */
+static fold folded, target;            /* the input; what the output is to be */
+static float farthest;                 /* of weights that are folded, from -s, 0 or s, in s */
 
 static int is_q2_0(uint32_t type) {
     return type == BITNET_TENSOR_Q2_0 || type == BITNET_TENSOR_PQ2_0;
@@ -215,12 +220,130 @@ static plan plan_layer(const bitnet_gguf *g, const bitnet_gguf_tensor *t, const 
     return p;
 }
 
+/* ---- folding and unfolding ---- */
+
+/* Makes a block's numbers -s, 0 and s, for the F16 nearest to the mean of those that are not 0,
+   which is returned. */
+static float snap_block(const char *name, float *x, int32_t n, int32_t row, int32_t column) {
+    float most = 0, mean, s, off = 0;
+    double sum = 0;
+    int32_t i, live = 0;
+    for (i = 0; i < n; i++) {
+        const float a = x[i] < 0 ? -x[i] : x[i];
+        if (!(a <= most)) most = a;
+    }
+    for (i = 0; i < n; i++) {
+        const float a = x[i] < 0 ? -x[i] : x[i];
+        if (a > most / 2) sum += (double)a;
+        live += a > most / 2;
+    }
+    mean = live ? (float)(sum / live) : 0;
+    s = pack_half(mean);
+    for (i = 0; i < n; i++) {
+        const float to = x[i] > most / 2 ? s : x[i] < -most / 2 ? -s : 0;
+        const float d = x[i] > to ? x[i] - to : to - x[i];
+        if (!(d <= off)) off = d;
+        x[i] = to;
+    }
+    if (!(off <= s / 8))
+        fail(1, "tensor '%s': row %d, columns %d to %d: folded, they are not -s, 0 and s", name,
+             (int)row, (int)column, (int)(column + n - 1));
+    if (s > 0 && off / s > farthest) farthest = off / s;
+    return mean;
+}
+
+/* How many numbers of a folded row x are others than those of `plain` when they are unfolded and
+   rounded to F16. */
+static int32_t count_off(const char *name, const float *x, float *room, const float *plain,
+                         int32_t n) {
+    int32_t i, off = 0;
+    memcpy(room, x, (size_t)n * sizeof *x);
+    fold_undo(&target, name, room, n);
+    for (i = 0; i < n; i++) {
+        const float y = pack_half(room[i]);
+        off += y < plain[i] || y > plain[i];
+    }
+    return off;
+}
+
+/* Folds a row in place and makes its blocks -s, 0 and s. What an F16 has lost may be worth a last
+   bit of s: then the next F16 on the mean's side is tried, and kept if the row comes out nearer.
+   room [2][n], means [n / group] */
+static void fold_row(const bitnet_gguf_tensor *t, float *x, float *room, float *means, int32_t n,
+                     int32_t group, int32_t row) {
+    float *plain = room + n;
+    int32_t k, i, off;
+    memcpy(plain, x, (size_t)n * sizeof *x);
+    fold_do(&target, t->name, x, n);
+    for (k = 0; k < n; k += group) means[k / group] = snap_block(t->name, x + k, group, row, k);
+    off = t->type == BITNET_TENSOR_F16 ? count_off(t->name, x, room, plain, n) : 0;
+    for (k = 0; k < n && off; k += group) {
+        const float mean = means[k / group], s = pack_half(mean);
+        const float step = s / 1500;   /* 0.7 to 1.4 last bits */
+        const float next = pack_half(mean > s ? s + step : s - step);
+        const float to_s = mean > s ? mean - s : s - mean;
+        const float to_next = mean > next ? mean - next : next - mean;
+        int32_t now;
+        if (2 * to_s < to_next) continue;
+        for (i = k; i < k + group; i++) x[i] = x[i] > 0 ? next : x[i] < 0 ? -next : 0;
+        now = count_off(t->name, x, room, plain, n);
+        for (i = k; i < k + group && now >= off; i++) x[i] = x[i] > 0 ? s : x[i] < 0 ? -s : 0;
+        if (now < off) off = now;
+    }
+}
+
+/* Packs a tensor's folded rows, or only checks them. */
+static void fold_tensor(const bitnet_gguf *g, const bitnet_gguf_tensor *t, const bitnet_ternary *to,
+                        int writes) {
+    const int32_t group = pack_group(to->type);
+    const uint64_t dims[1] = {t->dims[0]}, row_bytes = bitnet_tensor_size(to->type, 1, dims);
+    bitnet_error err = {0};
+    float *x = 0, *room = (float *)grow(0, 3 * t->dims[0] * sizeof *room);
+    int32_t row, n, r;
+    bytes_out = (uint8_t *)grow(bytes_out, ROWS * row_bytes);
+    weights[0] = (int8_t *)grow(weights[0], (uint64_t)ROWS * (uint64_t)to->n);
+    for (row = 0; row < to->rows; row += n) {
+        n = to->rows - row < ROWS ? to->rows - row : ROWS;
+        read_rows(g, t, row, n, &x);
+        for (r = 0; r < n; r++)
+            fold_row(t, x + (size_t)r * (size_t)to->n, room, room + 2 * to->n, to->n, group,
+                     row + r);
+        if (pack_rows(to, x, row, n, weights[0], writes ? bytes_out : 0, &err))
+            fail(1, "tensor '%s': %s", t->name, err.text);
+        if (writes && gguf_write_data(&writer, bytes_out, (size_t)n * (size_t)row_bytes))
+            fail(1, "%s", writer.err.text);
+    }
+    free(x);
+    free(room);
+}
+
+static plan plan_fold(const bitnet_gguf *g, const bitnet_gguf_tensor *t, const repack_options *o) {
+    plan p = {PLAN_COPY, 0, 0};
+    p.type = t->type;
+    if (o->unfold ? fold_has(&folded, t->name) || in_blocks(t->type)
+                  : fold_has(&target, t->name)) {
+        if (!is_float(t) || t->dims[0] > INT32_MAX)
+            fail(1, "tensor '%s' is %s, which cannot be folded or unfolded", t->name, t->type_name);
+        p.kind = o->unfold ? PLAN_UNFOLD : PLAN_FOLD;
+        p.type = o->unfold ? o->unfold_type : o->to.type;
+        if (!bitnet_tensor_size(p.type, 1, t->dims))
+            fail(1, "tensor '%s': its rows of %.0f weights are not whole blocks of %s", t->name,
+                 (double)t->dims[0], bitnet_tensor_type_name(p.type));
+    }
+    if (p.kind == PLAN_FOLD) {
+        const bitnet_ternary to = ternary_of(t, p.type, &o->to);
+        fold_tensor(g, t, &to, 0);
+    }
+    return p;
+}
+
 static plan make_plan(const bitnet_gguf *g, const bitnet_gguf_tensor *t, const repack_options *o) {
     plan p = {PLAN_COPY, 0, 0};
     p.type = t->type;
     if (!t->size)
         fail(1, "tensor '%s': unsupported tensor type %u (%s)", t->name, (unsigned)t->type,
              t->type_name ? t->type_name : "unknown");
+    if (o->unfold || o->fold) return plan_fold(g, t, o);
     if (is_repacked(t, o)) {
         plan_ternary(g, t, o);
         p.kind = PLAN_REPACK;
@@ -246,6 +369,12 @@ static plan make_plan(const bitnet_gguf *g, const bitnet_gguf_tensor *t, const r
 /* general.file_type of an output type, whose numbers are others. */
 static uint32_t file_type_of(uint32_t type) {
     switch (type) {
+        case BITNET_TENSOR_BF16: return 32;
+        case BITNET_TENSOR_Q8_0: return 7;
+        case BITNET_TENSOR_Q5_0: return 8;
+        case BITNET_TENSOR_Q4_K: return 15;
+        case BITNET_TENSOR_Q5_K: return 17;
+        case BITNET_TENSOR_Q6_K: return 18;
         case BITNET_TENSOR_I2_S: case BITNET_TENSOR_Q1_0: return 40;
         case BITNET_TENSOR_TQ1_0: case BITNET_TENSOR_TQ2_0: return type + 2;
         case BITNET_TENSOR_Q2_0: case BITNET_TENSOR_PQ2_0: return 41;
@@ -256,11 +385,12 @@ static uint32_t file_type_of(uint32_t type) {
 
 /* Copies the keys. Sets general.file_type for a new packing, and adds a tokenizer.ggml.pre that is
    missing. */
-static void add_keys(const bitnet_gguf *g, int has_ternary, uint32_t type) {
+static void add_keys(const bitnet_gguf *g, int has_ternary, uint32_t type, int unfolds) {
     const uint32_t file_type = file_type_of(type);
     bitnet_gguf_key k, other;
     uint64_t i;
     for (i = 0; !bitnet_gguf_get_key(g, i, &k); i++) {
+        if (unfolds && fold_is_key(k.name)) continue;
         if (has_ternary && !strcmp(k.name, "general.file_type"))
             gguf_add_u32(&writer, k.name, file_type);
         else gguf_add_value(&writer, k.name, &k.value);
@@ -330,24 +460,35 @@ static void write_packed(const bitnet_gguf *g, const bitnet_gguf_tensor *t, cons
     write_bytes(bytes_out, size);
 }
 
-static void write_head(const bitnet_gguf *g, const bitnet_gguf_tensor *t, uint32_t type) {
+/* Floats, or blocks, to another type; what is folded is unfolded with `how`, which may be 0. */
+static void write_head(const bitnet_gguf *g, const bitnet_gguf_tensor *t, uint32_t type,
+                       const fold *how) {
     const uint64_t dims[1] = {t->dims[0]};
     const uint64_t row_in = bitnet_tensor_size(t->type, 1, dims);
     const uint64_t row_out = bitnet_tensor_size(type, 1, dims);
     bitnet_error err = {0};
     const int32_t n = (int32_t)t->dims[0];
     float *x = (float *)grow(0, t->dims[0] * sizeof *x);
+    const int undoes = how && fold_has(how, t->name);
     uint64_t row, rows = t->dims[1] * t->dims[2] * t->dims[3];
     bytes_in = (uint8_t *)grow(bytes_in, row_in);
     bytes_out = (uint8_t *)grow(bytes_out, row_out);
     for (row = 0; row < rows; row++) {
         read_bytes(g, t, row * row_in, bytes_in, row_in);
-        if (bitnet_floats_unpack(t->type, bytes_in, n, x, &err) ||
-            pack_floats(type, x, n, bytes_out, &err))
+        if (bitnet_floats_unpack(t->type, bytes_in, n, x, &err))
+            fail(1, "tensor '%s', row %.0f: %s", t->name, (double)row, err.text);
+        if (undoes) fold_undo(how, t->name, x, n);
+        if (pack_floats(type, x, n, bytes_out, &err))
             fail(1, "tensor '%s', row %.0f: %s", t->name, (double)row, err.text);
         write_bytes(bytes_out, row_out);
     }
     free(x);
+}
+
+static void write_folded(const bitnet_gguf *g, const bitnet_gguf_tensor *t, const plan *p,
+                         const repack_options *o) {
+    const bitnet_ternary to = ternary_of(t, p->type, &o->to);
+    fold_tensor(g, t, &to, 1);
 }
 
 static void write_tensor(const bitnet_gguf *g, const bitnet_gguf_tensor *t, const plan *p,
@@ -355,13 +496,33 @@ static void write_tensor(const bitnet_gguf *g, const bitnet_gguf_tensor *t, cons
     switch (p->kind) {
         case PLAN_REPACK: write_ternary(g, t, o); break;
         case PLAN_PACK: write_packed(g, t, p, o); break;
-        case PLAN_HEAD: write_head(g, t, p->type); break;
+        case PLAN_HEAD: write_head(g, t, p->type, 0); break;
+        case PLAN_UNFOLD: write_head(g, t, p->type, &folded); break;
+        case PLAN_FOLD: write_folded(g, t, p, o); break;
         default: write_copy(g, t); break;
     }
 }
 
+/* What is to be done to the fold: of the input, or as that of another file. */
+static bitnet_gguf *read_folds(const bitnet_gguf *g, const char *in, const repack_options *o) {
+    bitnet_gguf *model = 0;
+    fold_read(&folded, g, in);
+    if (o->unfold && !folded.block)
+        fail(1, "%s: it is not folded: it has no keys prism.hadamard.*", in);
+    if (o->fold && folded.block) fail(1, "%s: it is folded already; --unfold first", in);
+    fold_check(&folded, g, in);
+    if (!o->fold) return 0;
+    model = open_whole(o->fold);
+    fold_read(&target, model, o->fold);
+    if (!target.block)
+        fail(1, "%s: it is not folded: it has no keys prism.hadamard.*", o->fold);
+    fold_check(&target, g, in);
+    return model;
+}
+
 void repack(const char *in, const char *out, const repack_options *o) {
-    bitnet_gguf *g = open_whole(in);
+    bitnet_gguf *g = open_whole(in), *model = read_folds(g, in, o);
+    bitnet_gguf_key k;
     bitnet_gguf_tensor t;
     int has_ternary = 0, has_head = 0;
     uint64_t i, n;
@@ -372,22 +533,29 @@ void repack(const char *in, const char *out, const repack_options *o) {
     plans = (plan *)grow(0, n * sizeof *plans);
     for (i = 0; !bitnet_gguf_get_tensor(g, i, &t); i++) {
         plans[i] = make_plan(g, &t, o);
-        has_ternary |= plans[i].kind == PLAN_REPACK || plans[i].kind == PLAN_PACK;
+        has_ternary |= plans[i].kind != PLAN_COPY && plans[i].kind != PLAN_HEAD;
     }
     if (!has_ternary && (o->wants_ternary || (!o->copy && !o->wants_head)))
         fail(1, "%s: it has no ternary weights%s", in,
              o->wants_ternary ? "" : "; --copy copies it");
     output_open(out, in, o->force);
-    add_keys(g, has_ternary, o->to.type);
+    add_keys(g, has_ternary, o->unfold ? o->unfold_type : o->to.type, o->unfold);
+    for (i = 0; model && !bitnet_gguf_get_key(model, i, &k); i++)
+        if (fold_is_key(k.name)) gguf_add_value(&writer, k.name, &k.value);
     for (i = 0; !bitnet_gguf_get_tensor(g, i, &t); i++)
         gguf_add_tensor_as(&writer, t.name, plans[i].type, number_of(&t, &plans[i], o), t.n_dims,
                            t.dims);
     if (gguf_write_header(&writer)) fail(1, "%s: %s", in, writer.err.text);
     for (i = 0; !bitnet_gguf_get_tensor(g, i, &t); i++) write_tensor(g, &t, &plans[i], o);
     bitnet_gguf_close(g);
+    bitnet_gguf_close(model);
+    fold_free(&folded);
+    fold_free(&target);
     free(plans);
     if (gguf_write_end(&writer)) fail(1, "%s: %s", out, writer.err.text);
     if (n_rounded) say("%.0f scales are rounded to F16", (double)n_rounded);
+    if (o->fold)
+        say("folded: the weights were off -s, 0 and s by up to %.2g s", (double)farthest);
     check_output(output_end(), out, &o->to, !o->copy, "; --copy writes it");
     output_close(o->force);
 }

@@ -12,10 +12,10 @@ typedef struct step_field { const char *key, *values; } step_field;
 typedef struct step_shape { const char *type; step_field fields[6]; } step_shape;
 
 #define STEP_MARK "\342\226\201"       /* U+2581, for a blank */
-#define STEP_SPLIT(digits) \
-    {"Split", {{"pattern", "{Regex}(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" \
-                           "\\p{N}" digits "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|" \
-                           "\\s+(?!\\S)|\\s+"}, \
+#define STEP_SPLIT(letter, no_letter, digits) \
+    {"Split", {{"pattern", "{Regex}(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?" letter \
+                           "+|\\p{N}" digits "| ?[^\\s" no_letter "\\p{N}]+[\\r\\n]*|" \
+                           "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"}, \
                {"behavior", "Isolated"}, {"invert", "*"}}}
 
 static const step_shape step_nfc = {"NFC", {{0, 0}}}, step_prepend = {"Prepend", {
@@ -23,7 +23,9 @@ static const step_shape step_nfc = {"NFC", {{0, 0}}}, step_prepend = {"Prepend",
 static const step_shape step_mark_blanks = {"Replace", {
     {"pattern", "{String} "}, {"content", STEP_MARK}}};
 
-static const step_shape step_split_llama3 = STEP_SPLIT("{1,3}"), step_split_qwen = STEP_SPLIT("");
+static const step_shape step_split_llama3 = STEP_SPLIT("\\p{L}", "\\p{L}", "{1,3}");
+static const step_shape step_split_qwen = STEP_SPLIT("\\p{L}", "\\p{L}", "");
+static const step_shape step_split_qwen35 = STEP_SPLIT("[\\p{L}\\p{M}]", "\\p{L}\\p{M}", "");
 static const step_shape step_bytes = {"ByteLevel", {
     {"add_prefix_space", "false"}, {"trim_offsets", "*"}, {"use_regex", "false"}}};
 static const step_shape step_punctuation = {"Punctuation", {{"behavior", "Contiguous"}}};
@@ -69,6 +71,7 @@ static const struct step_form {
 } step_forms[] = {
     {STEPS_LLAMA3, {0}, {&step_split_llama3, &step_bytes}},
     {STEPS_QWEN, {&step_nfc}, {&step_split_qwen, &step_bytes}},
+    {STEPS_QWEN35, {&step_nfc}, {&step_split_qwen35, &step_bytes}},
     {STEPS_FALCON_E, {0}, {&step_punctuation, &step_split_bytes, &step_split_digits}},
     {STEPS_FALCON_E, {0}, {&step_punctuation, &step_split_bytes, &step_digits}},
     {STEPS_GEMMA, {&step_mark_blanks}, {0}},

@@ -12,7 +12,7 @@
 
 /* Tokenizers of byte-level BPE, then those with byte fallback. */
 typedef enum steps_kind {
-    STEPS_LLAMA3, STEPS_QWEN, STEPS_FALCON_E, STEPS_GEMMA, STEPS_LLAMA2
+    STEPS_LLAMA3, STEPS_QWEN, STEPS_QWEN35, STEPS_FALCON_E, STEPS_GEMMA, STEPS_LLAMA2
 } steps_kind;
 
 /* Whose steps tokenizer.json has. With named, the user has said that normalizer and pre_tokenizer

@@ -11,11 +11,12 @@ enum {                                 /* GGUF's token_type */
 
 #define TOK_TEMPLATE "chat_template.jinja"
 
-/* By steps_kind: LLaMA 3's, Qwen's and Falcon-E's; then those with byte fallback, which are not
-   split: Gemma's, LLaMA 1's and 2's as tokenizer.json, and tokenizer.model. */
+/* By steps_kind: LLaMA 3's, Qwen's, Qwen3.5's and Falcon-E's; then those with byte fallback, which
+   are not split: Gemma's, LLaMA 1's and 2's as tokenizer.json, and tokenizer.model. */
 static const tok_kind tok_kinds[] = {
     {"gpt2", "llama-bpe", "zeros", 0, 1, 1},
     {"gpt2", "qwen2", 0, 1, 0, 0},
+    {"gpt2", "qwen35", 0, 1, 0, 0},
     {"gpt2", "falcon_e", 0, 0, 0, 0},
     {"llama", "default", "ranks", 1, 1, 0},
     {"llama", "default", "ranks", 0, 1, 0},

@@ -1,10 +1,12 @@
 #include "commands.h"
+#include "fold.h"
 #include "output.h"
 #include "../values.h"
 #include <stdlib.h>
 #include <string.h>
 
-static int n_different;
+static int n_different, n_near;
+static fold fold_a, fold_b;
 static int n_i2s, n_i2s_same;          /* matrices that are I2_S in both files */
 
 static void different(const char *name, const char *format, ...) {
@@ -136,6 +138,59 @@ static int same_bytes(const bitnet_gguf *ga, const bitnet_gguf_tensor *a, const 
     return 1;
 }
 
+/* How far a type's numbers may be off, in parts of the largest: a half of its last bit, and that of
+   a scale. What is folded and what is not is compared so. */
+static float rounding_of(uint32_t type) {
+    return type == BITNET_TENSOR_F16 ? 0.0005f : type == BITNET_TENSOR_BF16 ? 0.004f
+           : type == BITNET_TENSOR_F32 || in_blocks(type) ? 1e-6f
+           : type == BITNET_TENSOR_Q8_0 ? 0.006f : 0.12f;
+}
+
+/* Reads a row in the plain basis. */
+static void read_plain(const bitnet_gguf *g, const bitnet_gguf_tensor *t, const fold *f,
+                       uint64_t row, float *x) {
+    const uint64_t dims[1] = {t->dims[0]}, size = bitnet_tensor_size(t->type, 1, dims);
+    bitnet_error err = {0};
+    bytes_in = (uint8_t *)grow(bytes_in, size);
+    read_bytes(g, t, row * size, bytes_in, size);
+    if (bitnet_floats_unpack(t->type, bytes_in, (int32_t)dims[0], x, &err))
+        fail(1, "tensor '%s': %s", t->name, err.text);
+    if (fold_has(f, t->name)) fold_undo(f, t->name, x, (int32_t)dims[0]);
+}
+
+/* The weights of matrices in different bases, which are rounded in one of them. */
+static void verify_plain(const bitnet_gguf *ga, const bitnet_gguf_tensor *a, const bitnet_gguf *gb,
+                         const bitnet_gguf_tensor *b) {
+    const float ra = rounding_of(a->type), rb = rounding_of(b->type), most = ra > rb ? ra : rb;
+    float *x = (float *)grow(0, a->dims[0] * sizeof *x), *y, largest = 0, off = 0;
+    uint64_t row, i, at_row = 0, at = 0;
+    y = (float *)grow(0, a->dims[0] * sizeof *y);
+    for (row = 0; row < a->dims[1] * a->dims[2] * a->dims[3]; row++) {
+        read_plain(ga, a, &fold_a, row, x);
+        read_plain(gb, b, &fold_b, row, y);
+        for (i = 0; i < a->dims[0]; i++) {
+            const float size = x[i] < 0 ? -x[i] : x[i], d = x[i] > y[i] ? x[i] - y[i] : y[i] - x[i];
+            if (!(size <= largest)) largest = size;
+            if (d <= off) continue;    /* a NaN is further */
+            off = d;
+            at_row = row;
+            at = i;
+        }
+    }
+    free(x);
+    free(y);
+    if (off <= most * largest) {
+        n_near++;
+        printf("near    ");
+        print_clean(a->name, (int)strlen(a->name));
+        printf(": unfolded, off by up to %.1e of the largest weight (%s, %s)\n",
+               largest > 0 ? (double)(off / largest) : 0, a->type_name, b->type_name);
+    } else
+        different(a->name, "unfolded, row %.0f, column %.0f is off by %.1e of the largest weight "
+                  "(%s, %s)", (double)at_row, (double)at, (double)(off / largest), a->type_name,
+                  b->type_name);
+}
+
 static void count_i2s(const bitnet_gguf_tensor *a, const bitnet_gguf_tensor *b, int same) {
     if (a->type != BITNET_TENSOR_I2_S || b->type != BITNET_TENSOR_I2_S) return;
     n_i2s++;
@@ -159,6 +214,11 @@ static void verify_tensor(const bitnet_gguf *ga, const bitnet_gguf_tensor *a,
         different(a->name, "its shape");
         return;
     }
+    if (!fold_is_same(&fold_a, &fold_b, a->name, (int64_t)a->dims[0]) && is_float(a) &&
+        is_float(b) && a->dims[0] <= INT32_MAX) {
+        verify_plain(ga, a, gb, b);
+        return;
+    }
     if (is_ternary(a) && is_ternary(b)) same = same_ternary(ga, a, pack_a, gb, b, pack_b);
     else if ((is_float(a) || is_ternary(a)) && (is_float(b) || is_ternary(b)) &&
              a->dims[0] <= INT32_MAX) same = same_floats(ga, a, pack_a, gb, b, pack_b);
@@ -179,14 +239,22 @@ int verify(const char *path_a, const packing *pack_a, const char *path_b, const 
     bitnet_gguf *ga = open_whole(path_a), *gb = open_whole(path_b);
     bitnet_gguf_tensor a, b;
     uint64_t i;
+    fold_read(&fold_a, ga, path_a);
+    fold_read(&fold_b, gb, path_b);
+    fold_check(&fold_a, ga, path_a);
+    fold_check(&fold_b, gb, path_b);
     for (i = 0; !bitnet_gguf_get_tensor(ga, i, &a); i++) {
         if (!bitnet_gguf_find_tensor(gb, a.name, &b)) verify_tensor(ga, &a, pack_a, gb, &b, pack_b);
         else different(a.name, "only in %s", path_a);
     }
     for (i = 0; !bitnet_gguf_get_tensor(gb, i, &b); i++)
         if (bitnet_gguf_find_tensor(ga, b.name, &a)) different(b.name, "only in %s", path_b);
-    printf("%d difference%s\n", n_different, n_different == 1 ? "" : "s");
+    printf("%d difference%s", n_different, n_different == 1 ? "" : "s");
+    if (n_near) printf(", %d tensors in another basis", n_near);
+    putchar('\n');
     explain_packing(path_a, pack_a, path_b, pack_b);
+    fold_free(&fold_a);
+    fold_free(&fold_b);
     bitnet_gguf_close(ga);
     bitnet_gguf_close(gb);
     return n_different > 0;

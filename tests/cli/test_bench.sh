@@ -10,7 +10,7 @@ run -h
 check bench-help-short "exit code $rc, or another text" sh -c "[ $rc -eq 0 ] && cmp '$tmp/out' '$tmp/help'"
 run "$tmp/nowhere.gguf" --quick --help
 check bench-help-later "exit code $rc, or another text" sh -c "[ $rc -eq 0 ] && cmp '$tmp/out' '$tmp/help'"
-for option in "--family NAME" "-t N" "-r ROUNDS" "--kernel NAME" "--kv-type TYPE" --quick --profile --json \
+for option in "--family NAME" "--layers N" "-t N" "-r ROUNDS" "--kernel NAME" "--kv-type TYPE" --quick --profile --json \
     "--sequences LIST" "--chunks LIST" "--compare COMMAND" "--compare-form FORM" "--compare-limit SECONDS" \
     "--save FILE" --ask --help; do
     check "bench-help-of${option%% *}" "no line for it" grep -q -e "^  $option  *[^ ]" "$tmp/help"
@@ -34,6 +34,7 @@ for option in "--family NAME" "--kernel NAME" "--kv-type TYPE" "--sequences LIST
 done
 fails bench-family-of-file 2 "^bench: --family makes a model" "$model" --family bitnet
 fails bench-unknown-family 2 "^bench: the families are .*, not bogus$" --family bogus
+fails bench-layers-of-file 2 "^bench: --layers is for a random model, not for a file: " "$model" --layers 2
 fails bench-unknown-kv-type 2 "^bench: --kv-type can be .*, not bogus$" "$model" --kv-type bogus
 
 # ---- errors about a file say which one, and why
@@ -64,3 +65,21 @@ check bench-save-ask "exit code $rc, or not '$written' alone" says_written
 check bench-save-ask-answers "$(cat "$tmp/out")" sh -c \
     "[ \$(wc -l < '$tmp/out') -eq 2 ] && sed -n 1p '$tmp/out' | grep -q scalar &&
      sed -n 2p '$tmp/out' | grep -qE '^[1-9][0-9.]* [1-9][0-9.]*$'"
+
+# ---- a family's random model has the size of the published one: the bytes of its tensors, and 3.7 MB of keys
+if (ulimit -v 100000) 2> /dev/null && [ -z "$RUN" ] && [ -c /dev/null ]; then
+    for family in bonsai-27b=7198.8 bonsai-27b-ptq=5939.3 bonsai-27b-q2=7578.0; do
+        (ulimit -v 100000; run --family "${family%=*}" --save /dev/null; exit $rc)
+        rc=$?
+        check "bench-size-${family%=*}" "exit code $rc, or another size: $(cat "$tmp/err")" \
+            sh -c "[ $rc -eq 0 ] && [ \"\$(cat '$tmp/err')\" = '/dev/null: ${family#*=} MB written' ]"
+    done
+else skip bench-size "memory is not limited here"; fi
+if [ -c /dev/fd/3 ] || [ -e /dev/fd/1 ]; then
+    { $RUN "$bench" --family bonsai-27b --layers 4 --save /dev/fd/3 3>&1 2> "$tmp/err"; } | head -c 5000000 > "$tmp/head"
+    check bench-fold-keys "not the ten keys of prism.hadamard" \
+        test "$(grep -a -o 'prism\.hadamard\.[a-z_]*' "$tmp/head" | sort -u | wc -l)" -eq 10
+    check bench-layers "not three layers with a state and one of attention" test \
+        "$(grep -a -o 'blk\.[0-9]*\.\(ssm_a\|attn_k.weight\)' "$tmp/head" | sort -u | tr '\n' ' ')" = \
+        "blk.0.ssm_a blk.1.ssm_a blk.2.ssm_a blk.3.attn_k.weight "
+else skip bench-fold-keys "there is no /dev/fd"; fi
