@@ -633,10 +633,10 @@ typedef struct bitnet_hooks {
     bitnet_pause_fn pause_fn;
     void *pause_ud;
     /* For profiles. The network is evaluated in steps; op is "embed", "norm", "quantize", "matmul",
-       "attention", "router", "experts" or "head". Threads take runs of a step's rows. Each calls
-       this before (begin 1) and after (begin 0) its runs, perhaps several at once. thread is 0 for
-       the caller, which takes part in every step, 1 .. n_threads - 1 for workers, which may not; or
-       with parallel_fn the job's i. All calls of a step return before the next one begins. */
+       "attention", "recurrent", "router", "experts" or "head". Threads take runs of a step's rows.
+       Each calls this before (begin 1) and after (begin 0) its runs, perhaps several at once. thread
+       is 0 for the caller, which takes part in every step, 1 .. n_threads - 1 for workers, which may
+       not; or with parallel_fn the job's i. All calls of a step return before the next begins. */
     bitnet_step_fn step_fn;
     void *step_ud;
     /* To look inside. Called on the caller's thread for each batch of at most n_batch tokens, after

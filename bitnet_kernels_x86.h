@@ -3418,6 +3418,7 @@ static BITNET__TARGET void BITNET__I(rows_in_place)(const bitnet__grouped *x,
     const int unit_planes = 4 * block_planes;
     const int group_planes = form->bytes > 4 * BITNET__V(lanes) ? block_planes / 4 : form->turns;
     const size_t row_bytes = (size_t)groups * (size_t)b->bytes;
+    const int left = whole * b->bytes;
     float products[16][most], turned[64];
     BITNET__V(v16) y = BITNET__V(splat)(0.0f);
     BITNET__I(run) u;
@@ -3432,6 +3433,8 @@ static BITNET__TARGET void BITNET__I(rows_in_place)(const bitnet__grouped *x,
         for (r = 0; r < 16; r++, u.p += row_bytes) {
             u.y = products[r];
             form->run(&u, count / 16);
+            for (i = left; g + count == whole && i < (int)row_bytes; i += 64)
+                BITNET__STREAM(x->w + (size_t)r * row_bytes + i);
         }
         for (i = 0; i < count; i += 4) {
             BITNET__I(pack_words)((const uint8_t *)(products[0] + i), sizeof products[0],

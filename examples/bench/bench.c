@@ -455,7 +455,7 @@ int main(int argc, char **argv) {
         if (profile || together || command)
             fail(2, "this model writes no text: nothing to show");
         bench_embeddings(kernel, threads, rounds, quick);
-        free(file);
+        release_file();
         return 0;
     }
     open_tables();
@@ -472,6 +472,6 @@ int main(int argc, char **argv) {
     }
     report();
     for (i = 0; i < n_tables; i++) bitnet_model_free(tables[i].model);
-    free(file);
+    release_file();
     return 0;
 }

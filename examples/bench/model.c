@@ -1,3 +1,4 @@
+#define _DEFAULT_SOURCE 1              /* mmap and fileno, also with -std=c99 */
 #include "model.h"
 #include "../utf8.h"
 #include "../values.h"
@@ -7,12 +8,21 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#if defined(__unix__) || defined(__APPLE__)
+  #include <sys/mman.h>
+  #define MAPS 1
+#else
+  #define MAPS 0
+#endif
 
 bitnet_model_info info;
 bitnet_kv_type kv_type;
 uint8_t *file;
 size_t file_size;
 static const char *model_name = "the random model";   /* or the file's path */
+#if MAPS
+static int is_mapped;
+#endif
 
 /* Without an error of the system's, `otherwise` is why: the file has ended too early. */
 static void cannot_read(FILE *f, const char *otherwise) {
@@ -29,11 +39,27 @@ void read_file(const char *path) {
     if (!f || fgetc(f) == EOF || fseek(f, 0, SEEK_END) || (n = ftell(f)) <= 0)
         cannot_read(f, "it is empty, or no file");
     file_size = (size_t)n;
+#if MAPS                               /* as users' programs do */
+    file = (uint8_t *)mmap(0, file_size, PROT_READ, MAP_PRIVATE, fileno(f), 0);
+    if (file == MAP_FAILED) cannot_read(f, "it cannot be mapped");
+    is_mapped = 1;
+#else
     file = (uint8_t *)malloc(file_size);
     if (!file) fail(1, "no memory for %s", path);
     if (fseek(f, 0, SEEK_SET) || fread(file, 1, file_size, f) != file_size)
         cannot_read(f, "it has become shorter");
+#endif
     fclose(f);
+}
+
+void release_file(void) {
+#if MAPS
+    if (is_mapped) {
+        munmap(file, file_size);
+        return;
+    }
+#endif
+    free(file);
 }
 
 /* ---- a random model: its file is written twice, the first time only to find its size ---- */

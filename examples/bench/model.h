@@ -12,7 +12,8 @@ extern bitnet_model_info info;         /* of the model loaded last */
 extern uint8_t *file;                  /* borrowed by all models */
 extern size_t file_size;
 
-void read_file(const char *path);
+void read_file(const char *path);        /* maps it, where that is possible */
+void release_file(void);
 /* A random model instead, of a family: bitnet (BitNet b1.58-2B-4T, the default), qwen3-embedding
    (0.6B), gemma3-embedding (270M), qwen3-q2 (Ternary Bonsai 1.7B), qwen3-q1 (1-bit Bonsai 1.7B),
    maple (20B, with experts), or Ternary Bonsai 27B: bonsai-27b and bonsai-27b-ptq (version 2 in

@@ -7,11 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TOTAL, NORM, QUANTIZE, MATMUL, ATTENTION, ROUTER, EXPERTS, HEAD, EMBED, WAITING, REST,
-       N_PROFILED };
+enum { TOTAL, NORM, QUANTIZE, MATMUL, ATTENTION, RECURRENT, ROUTER, EXPERTS, HEAD, EMBED, WAITING,
+       REST, N_PROFILED };
 static const char *const profiled[N_PROFILED] = {
-    "total", "norm", "quantize", "matmul", "attention", "router", "experts", "head", "embed",
-    "waiting", "rest"
+    "total", "norm", "quantize", "matmul", "attention", "recurrent", "router", "experts", "head",
+    "embed", "waiting", "rest"
 };
 
 enum { MAX_LOGGED = 1 << 20 };         /* about 100 for each layer and token written */
@@ -152,7 +152,7 @@ void measure_profile(const bitnet_model *m, int n_threads, int rounds) {
 void report_profile(int rounds) {
     int i, part, percent;
     begin_list("profile", "run      tokens    unit    total     norm quantize   matmul attention"
-               "   router  experts     head    embed  waiting     rest");
+               " recurrent  router  experts     head    embed  waiting     rest");
     for (i = 0; i < N_PROFILES; i++)
         for (percent = 0; percent < 2 && is_profiled(i); percent++) {
             const double *sums = profiles[i][rounds / 2];
