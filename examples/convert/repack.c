@@ -505,7 +505,8 @@ static void write_tensor(const bitnet_gguf *g, const bitnet_gguf_tensor *t, cons
 
 /* What is to be done to the fold: of the input, or as that of another file. */
 static bitnet_gguf *read_folds(const bitnet_gguf *g, const char *in, const repack_options *o) {
-    bitnet_gguf *model = 0;
+    bitnet_gguf *model;
+    if (!o->unfold && !o->fold) return 0;
     fold_read(&folded, g, in);
     if (o->unfold && !folded.block)
         fail(1, "%s: it is not folded: it has no keys prism.hadamard.*", in);

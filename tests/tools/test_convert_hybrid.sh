@@ -135,6 +135,9 @@ sign_widths [256,256]
 sign_values [2]
 sign_values -
 END
+rm -f "$out"
+run "$tmp/other.gguf" "$out" --to pq2_0 --copy
+check unknown-copy "exit code $rc, or without the keys" grep -q "$fold.axis" "$out"
 tool change "$tmp/fold.gguf" "$tmp/other.gguf" $fold.block_size 1024
 refuses block-too-large "rows of 256 weights have no blocks of 1024 with signs" "$tmp/other.gguf" "$out" --unfold f32
 tool change "$tmp/fold.gguf" "$tmp/other.gguf" $fold.weight_names '["blk.9.attn_q.weight"]'
