@@ -729,6 +729,20 @@ typedef enum bitnet_thinking {
     BITNET_THINK_ON              /* the reply begins with thinking */
 } bitnet_thinking;
 
+/* How a model writes the call of a function, between <tool_call> and </tool_call>. */
+typedef enum bitnet_call_form {
+    BITNET_CALL_JSON = 0,        /* {"name": "f", "arguments": {"x": 1}} */
+    BITNET_CALL_XML              /* <function=f>, for each argument <parameter=x>, its value and
+                                    </parameter>, then </function>, each on lines of its own. The
+                                    value is JSON; that of a string only its text */
+} bitnet_call_form;
+
+/* How much a model is to think: a name, and what the system message says of it (0: nothing). */
+typedef struct bitnet_effort {
+    const char *name;
+    bitnet_text text;
+} bitnet_effort;
+
 /* A chat template as strings: one of the library's (bitnet_model_chat_template) or the caller's. A
    text whose data is 0 is not there. A caller needs user, assistant, reply and end, and perhaps
    system. */
@@ -748,20 +762,32 @@ typedef struct bitnet_chat_template {
     int32_t trim;                /* 1: white space around a message is left out */
     int32_t drop_thinking;       /* 1: <think>...</think> in the assistant's messages is left out if
                                     a user's message follows, as Qwen3 wants it (a context that
-                                    goes on still holds it) */
+                                    goes on still holds it). 2: the same, and in later replies it is
+                                    written even if empty (Qwen3.5). 3: it stays in all replies, and
+                                    is written even if empty (Qwen3.8) */
     int32_t system_first;        /* 1: only the first message of a chat may be a system message */
-    uint64_t reserved[4];
+    int32_t tools_first;         /* 1: tools are in front of the system message's own text */
+    bitnet_call_form call_form;  /* for readers of replies: messages have calls as they stand */
+    const bitnet_effort *efforts;        /* the default, then others, then one without a name; 0:
+                                            the template has none */
+    uint64_t reserved[2];
 } bitnet_chat_template;
 
 typedef struct bitnet_chat_params {
     const bitnet_chat_template *chat_template;   /* 0: the model's */
     bitnet_thinking thinking;
+    int32_t earlier_thinking;    /* in messages in front of the user's last one: 1: it stays, -1: it
+                                    is left out, 0: as the template has it. Only for templates that
+                                    have drop_thinking */
     /* Functions that the model may call: for each a line with a JSON object as in OpenAI's API,
        {"type": "function", "function": ...}. They are written at the beginning of a chat, and a
        template that has no tools (tools_before, tool) gets Qwen's for it: see @chat. Data 0:
        none. */
     bitnet_text tools;
-    uint64_t reserved[4];
+    bitnet_text effort;          /* the name of one of the template's efforts, which is written at
+                                    the beginning of a chat unless thinking is off; data 0: the
+                                    first one */
+    uint64_t reserved[2];
 } bitnet_chat_params;
 
 /* Flags of bitnet_chat_tokenize: what is in front of the messages, and behind them. */
@@ -5195,13 +5221,14 @@ BITNET_API int bitnet_token_is_end(const bitnet_model *m, bitnet_token t) {
    ============================================================================================= */
 
 /* ---- Jinja, as far as chat templates need it ----
-   Text is read, evaluated and written in one go; a loop reads its body again for each item. Values
-   have no side effects, so both sides of `and`, `or` and `if ... else` are evaluated, and one that
-   fails counts only where it is used. Steps, memory, output and nesting have limits. */
+   Text is read, evaluated and written in one go; a loop reads its body again for each item, a macro
+   for each call. Values have no side effects, so both sides of `and`, `or` and `if ... else` are
+   evaluated, and one that fails counts only where it is used. (A macro that sets an attribute is
+   taken for one that does not.) Steps, memory, output and nesting have limits. */
 
 typedef enum bitnet__jinja_kind {
     BITNET__UNDEFINED, BITNET__NONE, BITNET__BOOL, BITNET__INT, BITNET__STRING, BITNET__LIST,
-    BITNET__DICT, BITNET__FAILED
+    BITNET__DICT, BITNET__MACRO, BITNET__FAILED
 } bitnet__jinja_kind;
 
 /* Why a value, or all of the text, failed. */
@@ -5217,7 +5244,7 @@ enum {
 };
 
 /* A string is a view: of the template, of a constant or of the interpreter's memory. A list has
-   items; a dictionary has keys and values by turns. */
+   items; a dictionary has keys and values by turns; a macro is where its parameters begin. */
 typedef struct bitnet__jvalue {
     bitnet__jinja_kind kind;
     int32_t n;                         /* a number; bytes of a string; why it failed */
@@ -5234,7 +5261,9 @@ typedef struct bitnet__jinja {
     char *memory;
     size_t used, cap;
     int64_t work;                      /* that is left: see BITNET__JINJA_WORK */
-    int32_t depth, n_names, scope;     /* names from scope on are of the innermost loop */
+    int32_t depth, n_names, scope;     /* names from scope on are of the innermost loop or macro */
+    int32_t n_globals, macro;          /* a macro, whose names begin there, does not see the names
+                                          from n_globals on that are its caller's */
     int32_t n_out;
     bitnet__jvalue failure;            /* of the whole text; kind BITNET__FAILED, if it failed */
     bitnet__jname names[BITNET__JINJA_NAMES];
@@ -5466,8 +5495,8 @@ static bitnet__jname *bitnet__jinja_lookup(bitnet__jinja *j, bitnet__jname name,
     int32_t i;
     bitnet__jinja_work(j, (size_t)j->n_names);
     for (i = j->n_names - 1; i >= from; i--)
-        if (j->names[i].n == name.n && !memcmp(j->names[i].s, name.s, (size_t)name.n))
-            return &j->names[i];
+        if ((i >= j->macro || i < j->n_globals) && j->names[i].n == name.n &&
+            !memcmp(j->names[i].s, name.s, (size_t)name.n)) return &j->names[i];
     return 0;
 }
 
@@ -5843,6 +5872,7 @@ static bitnet__jvalue bitnet__jinja_operate(bitnet__jinja *j, const char *op, bi
 
 static bitnet__jvalue bitnet__jinja_expression(bitnet__jinja *j);
 static bitnet__jvalue bitnet__jinja_binary(bitnet__jinja *j, int level);
+static bitnet__jvalue bitnet__jinja_run(bitnet__jinja *j, const char *macro, bitnet__jargs args);
 
 /* A string, behind its quotation mark. */
 static bitnet__jvalue bitnet__jinja_literal(bitnet__jinja *j, char quote) {
@@ -5928,11 +5958,14 @@ static bitnet__jargs bitnet__jinja_arguments(bitnet__jinja *j) {
 static bitnet__jvalue bitnet__jinja_call(bitnet__jinja *j, bitnet__jname name) {
     const int32_t n_args = j->n_args;
     const bitnet__jargs args = bitnet__jinja_arguments(j);
+    const bitnet__jname *known = bitnet__jinja_lookup(j, name, 0);
     bitnet__jvalue dict;
     int32_t i;
     j->n_args = n_args;
     for (i = 0; i < args.n; i++)
         if (args.a[i].value.kind == BITNET__FAILED) return args.a[i].value;
+    if (known && known->value.kind == BITNET__MACRO)
+        return bitnet__jinja_run(j, known->value.s, args);
     if (bitnet__jis(name, "raise_exception")) return bitnet__jfail(name.s, BITNET__RAISED);
     if (!bitnet__jis(name, "namespace") && !bitnet__jis(name, "dict"))
         return bitnet__jfail(name.s, BITNET__NOT_UNDERSTOOD);
@@ -6126,9 +6159,10 @@ static bitnet__jvalue bitnet__jinja_expression(bitnet__jinja *j) {
 /* ---- tags ---- */
 
 /* The tags that end a Jinja block or a branch of it. */
-static const char *const bitnet__jinja_ends[] = {"", "else", "elif", "endif", "endfor", "endset"};
+static const char *const bitnet__jinja_ends[] = {"", "else", "elif", "endif", "endfor", "endset",
+                                                 "endmacro"};
 enum { BITNET__END, BITNET__ELSE, BITNET__ELIF, BITNET__ENDIF, BITNET__ENDFOR, BITNET__ENDSET,
-       BITNET__N_ENDS };
+       BITNET__ENDMACRO, BITNET__N_ENDS };
 
 static int bitnet__jinja_block(bitnet__jinja *j, int live);
 
@@ -6282,13 +6316,16 @@ static bitnet__jvalue bitnet__jinja_loop_items(bitnet__jinja *j, const bitnet__j
 
 /* The variable loop, for item i of n. */
 static bitnet__jvalue bitnet__jinja_loop(bitnet__jinja *j, bitnet__jvalue items, int32_t i) {
-    bitnet__jvalue loop = bitnet__jinja_list(j, BITNET__DICT, 10);
+    bitnet__jvalue loop = bitnet__jinja_list(j, BITNET__DICT, 14);
     const int32_t n = items.list->n;
     bitnet__jinja_put(j, &loop, bitnet__jstring("index0"), bitnet__jint(i));
     bitnet__jinja_put(j, &loop, bitnet__jstring("index"), bitnet__jint(i + 1));
     bitnet__jinja_put(j, &loop, bitnet__jstring("first"), bitnet__jbool(i == 0));
     bitnet__jinja_put(j, &loop, bitnet__jstring("last"), bitnet__jbool(i == n - 1));
     bitnet__jinja_put(j, &loop, bitnet__jstring("length"), bitnet__jint(n));
+    if (i > 0) bitnet__jinja_put(j, &loop, bitnet__jstring("previtem"), items.list->items[i - 1]);
+    if (i < n - 1)
+        bitnet__jinja_put(j, &loop, bitnet__jstring("nextitem"), items.list->items[i + 1]);
     return loop;
 }
 
@@ -6300,6 +6337,7 @@ static void bitnet__jinja_for(bitnet__jinja *j, int live) {
     const char *body;
     int32_t i, n = 0;
     int end;
+    if (j->scope == 0) j->n_globals = n_names;
     j->scope = n_names;
     if (live) {
         names[0] = bitnet__jinja_name(j);
@@ -6360,10 +6398,70 @@ static void bitnet__jinja_set_tag(bitnet__jinja *j, int live) {
     else bitnet__jinja_stop(j, bitnet__jfail(name.s, BITNET__RAISED));
 }
 
+static void bitnet__jinja_macro_tag(bitnet__jinja *j, int live) {
+    const bitnet__jname name = bitnet__jinja_name(j);
+    const bitnet__jvalue macro = bitnet__jvalue_of(BITNET__MACRO, 0, j->at);
+    bitnet__jinja_skip(j, "%}");
+    if (live) bitnet__jinja_set(j, name, macro);
+    if (bitnet__jinja_block(j, 0) != BITNET__ENDMACRO)
+        bitnet__jinja_stop_here(j, BITNET__NOT_UNDERSTOOD);
+    bitnet__jinja_close(j, "%}");
+}
+
+/* Gives the parameters of a macro their values: arguments, else what the macro says. */
+static void bitnet__jinja_parameters(bitnet__jinja *j, bitnet__jargs args) {
+    int32_t i, k, used = 0;
+    bitnet__jinja_need(j, "(");
+    for (i = 0; j->failure.kind != BITNET__FAILED && !bitnet__jinja_take(j, ")"); i++) {
+        const bitnet__jname name = bitnet__jinja_name(j);
+        bitnet__jvalue v = bitnet__jundefined();
+        if (bitnet__jinja_take(j, "=")) v = bitnet__jinja_expression(j);
+        for (k = 0; k < args.n; k++) {
+            const bitnet__jname *a = &args.a[k];
+            if (a->n ? a->n != name.n || memcmp(a->s, name.s, (size_t)a->n) : k != i) continue;
+            v = a->value;
+            used++;
+        }
+        bitnet__jinja_set(j, name, v);
+        if (bitnet__jinja_take(j, ",")) continue;
+        bitnet__jinja_need(j, ")");
+        break;
+    }
+    if (used != args.n) bitnet__jinja_stop_here(j, BITNET__RAISED);
+}
+
+/* Writes a macro and returns the text. If it fails, only that value does. */
+BITNET__APART bitnet__jvalue bitnet__jinja_run(bitnet__jinja *j, const char *macro,
+                                               bitnet__jargs args) {
+    const char *at = j->at;
+    const int32_t n_names = j->n_names, scope = j->scope, before = j->macro, n_args = j->n_args,
+                  from = j->n_out;
+    bitnet__jvalue out;
+    if (j->failure.kind == BITNET__FAILED) return j->failure;
+    if (j->scope == 0) j->n_globals = n_names;
+    j->scope = j->macro = n_names;
+    j->n_args += args.n;               /* they are needed until the parameters have them */
+    j->at = macro;
+    bitnet__jinja_parameters(j, args);
+    j->n_args = n_args;
+    bitnet__jinja_close(j, "%}");
+    if (bitnet__jinja_block(j, 1) != BITNET__ENDMACRO)
+        bitnet__jinja_stop_here(j, BITNET__NOT_UNDERSTOOD);
+    out = bitnet__jinja_capture(j, from);
+    j->n_names = n_names;
+    j->scope = scope;
+    j->macro = before;
+    if (out.kind == BITNET__FAILED && out.n == BITNET__TOO_MUCH) return out;
+    j->failure = bitnet__jundefined();
+    j->at = at;
+    return out;
+}
+
 static void bitnet__jinja_tag(bitnet__jinja *j, bitnet__jname name, int live) {
     if (bitnet__jis(name, "if")) bitnet__jinja_if(j, live);
     else if (bitnet__jis(name, "for")) bitnet__jinja_for(j, live);
     else if (bitnet__jis(name, "set")) bitnet__jinja_set_tag(j, live);
+    else if (bitnet__jis(name, "macro")) bitnet__jinja_macro_tag(j, live);
     else if (bitnet__jis(name, "generation") || bitnet__jis(name, "endgeneration"))
         bitnet__jinja_close(j, "%}");
     else bitnet__jinja_stop(j, bitnet__jfail(name.s, BITNET__NOT_UNDERSTOOD));
@@ -6410,6 +6508,7 @@ static void bitnet__jinja_begin(bitnet__jinja *j) {
     j->at = j->start;
     j->used = 0;
     j->depth = j->n_names = j->n_args = j->scope = j->n_out = 0;
+    j->n_globals = j->macro = 0;
     j->failure = bitnet__jundefined();
 }
 
@@ -6426,7 +6525,8 @@ static void bitnet__jinja_render(bitnet__jinja *j) {
    a table that writes the same is taken; it never sees a user's text. All probes must agree to the
    byte, with these exceptions: a default system text, BOS and whether texts are trimmed are taken
    from the file; system messages and other roles that it refuses or leaves out are refused; and of
-   tools it may have another form, or none. (It does not check that users and assistant take turns.)
+   tools it may have another form than most rows, or none. (It does not check that users and
+   assistant take turns.)
    The rows follow tokenizer_config.json of these models on Hugging Face:
 
        bitnet-2b-4t    microsoft/bitnet-b1.58-2B-4T. The one in its GGUF file ("Human: ...
@@ -6435,6 +6535,8 @@ static void bitnet__jinja_render(bitnet__jinja *j) {
        llama-3.1       meta-llama/Llama-3.1-8B-Instruct, which puts two fixed dates in front of the
                        system message. Files that would ask a clock get the same ones.
        qwen-3          Qwen/Qwen3-8B, and for tools; -thinking: Qwen3-4B-Thinking-2507
+       qwen-3.5        Qwen/Qwen3.5 and 3.6 (Bonsai 27B), and for tools; qwen-3.8: Qwen/Qwen3.8-27B
+                       (Bonsai 2 27B), where the system message begins with how much to think
        chatml          Qwen/Qwen2.5-7B-Instruct, and all others with <|im_start|>; -thinking: the
                        reply begins with <think>, and earlier thinking stays
        falcon-3        tiiuae/Falcon3-7B-Instruct, whose tools have another form
@@ -6446,7 +6548,7 @@ static void bitnet__jinja_render(bitnet__jinja *j) {
 
    To add one, add a row, and a template that does the same to tests/data/chat.json.
 
-   A chat with tools in a template without them gets Qwen's form. Its words and the functions stand
+   A chat with tools in a template without them gets Qwen3's form. Its words and the functions stand
    behind the text of the system message, which is added if there is none; a template without
    system messages has them in front of the user's first. What tools say one after the other is a
    turn of the user, each between <tool_response> tags, also where a template has no role tool. A
@@ -6483,7 +6585,9 @@ typedef struct bitnet__chat_row {
 #define BITNET__NO_TURN {{0, 0}, {0, 0}}
 #define BITNET__TURN(prefix, suffix) {BITNET_TEXT(prefix), BITNET_TEXT(suffix)}
 #define BITNET__MODES(thinking, trim, drop_thinking, system_first) \
-    thinking, trim, drop_thinking, system_first, {0, 0, 0, 0}
+    thinking, trim, drop_thinking, system_first, 0, BITNET_CALL_JSON, 0, {0, 0}
+#define BITNET__QWEN_3_5_MODES(drop_thinking, efforts) \
+    BITNET_THINK_ON, 1, drop_thinking, 1, 1, BITNET_CALL_XML, efforts, {0, 0}
 
 #define BITNET__CHATML_TURNS                                                                \
     BITNET__NO_TURN, BITNET__NO_TURN, BITNET__NO_TURN,                                      \
@@ -6500,6 +6604,21 @@ typedef struct bitnet__chat_row {
     BITNET_TEXT("\n</tools>\n\nFor each function call, return a json object with function " \
         "name and arguments within <tool_call></tool_call> XML tags:\n<tool_call>\n"        \
         "{\"name\": <function-name>, \"arguments\": <args-json-object>}\n</tool_call>")
+/* Qwen3.5's and later ones'. */
+#define BITNET__XML_TOOLS                                                                   \
+    BITNET_TEXT("# Tools\n\nYou have access to the following functions:\n\n<tools>\n"),     \
+    BITNET_TEXT("\n</tools>\n\nIf you choose to call a function ONLY reply in the "        \
+        "following format with NO suffix:\n\n<tool_call>\n<function=example_function_name>" \
+        "\n<parameter=example_parameter_1>\nvalue_1\n</parameter>\n"                       \
+        "<parameter=example_parameter_2>\nThis is the value for the second parameter\nthat " \
+        "can span\nmultiple lines\n</parameter>\n</function>\n</tool_call>\n\n<IMPORTANT>\n" \
+        "Reminder:\n- Function calls MUST follow the specified format: an inner "           \
+        "<function=...></function> block must be nested within <tool_call></tool_call> XML " \
+        "tags\n- Required parameters MUST be specified\n- You may provide optional "        \
+        "reasoning for your function call in natural language BEFORE the function call, "   \
+        "but NOT after\n- If there is no function call available, answer the question like " \
+        "normal with your current knowledge and do not tell the user about function calls\n" \
+        "</IMPORTANT>")
 #define BITNET__NO_TOOLS BITNET__NO_TEXT, BITNET__NO_TEXT
 
 #define BITNET__EMPTY_THINKING "<think>\n\n</think>\n\n"
@@ -6512,6 +6631,16 @@ typedef struct bitnet__chat_row {
     BITNET__NO_TURN, BITNET_TEXT("<|start_header_id|>assistant<|end_header_id|>\n\n"),      \
     BITNET_TEXT("<|eot_id|>")
 #define BITNET__LLAMA_3_ENDS "<|start_header_id|>", {"<|end_of_text|>", "<|eom_id|>", 0}
+
+static const bitnet_effort bitnet__qwen_efforts[] = {
+    {"xhigh", BITNET_TEXT("Reasoning effort is set to xhigh. Please think carefully through the "
+                          "task, validate key assumptions, consider plausible alternatives, and "
+                          "prioritize correctness, consistency, and clarity in the final answer.")},
+    {"medium", BITNET__NO_TEXT},
+    {"low", BITNET_TEXT("Reasoning effort is set to low. Keep your thinking brief and focused, "
+                        "moving directly to the conclusion without unnecessary elaboration.")},
+    {0, BITNET__NO_TEXT}
+};
 
 /* The first that writes the same as the file's template is taken. */
 static const bitnet__chat_row bitnet__chat_rows[] = {
@@ -6529,6 +6658,10 @@ static const bitnet__chat_row bitnet__chat_rows[] = {
       BITNET__NO_TURN, BITNET__NO_TURN, BITNET__NO_TURN, BITNET__LLAMA_3, BITNET_TEXT(""),
       BITNET__THINKS_NOT, BITNET__NO_TOOLS, BITNET__MODES(BITNET_THINK_AUTO, 1, 0, 1)},
      BITNET__LLAMA_3_ENDS},
+    {{"qwen-3.5", BITNET__CHATML_TURNS, BITNET__THINKS, BITNET__XML_TOOLS,
+      BITNET__QWEN_3_5_MODES(2, 0)}, BITNET__CHATML_ENDS},
+    {{"qwen-3.8", BITNET__CHATML_TURNS, BITNET__THINKS, BITNET__XML_TOOLS,
+      BITNET__QWEN_3_5_MODES(3, bitnet__qwen_efforts)}, BITNET__CHATML_ENDS},
     /* Thinking that the model decides; that is always opened; that is closed, whatever one asks
        for; that only is left out of earlier replies; that is not known; that is always opened, and
        stays. */
@@ -6748,8 +6881,9 @@ static bitnet_text bitnet__strip_newlines(bitnet_text s) {
 }
 
 /* What Qwen3's template takes for thinking: from the last <think> in front of the first </think>.
-   The text begins behind the last </think>. */
-static void bitnet__split_thinking(bitnet_text all, bitnet_text *thinking, bitnet_text *text) {
+   The text begins behind the last </think>; if `once`, behind the first one. */
+static void bitnet__split_thinking(bitnet_text all, int once, bitnet_text *thinking,
+                                   bitnet_text *text) {
     const char *open = bitnet__tags[BITNET__OPEN_THINK], *close = bitnet__tags[BITNET__CLOSE_THINK];
     const size_t n_open = strlen(open), n_close = strlen(close);
     size_t i, first = SIZE_MAX, last = 0;
@@ -6760,6 +6894,7 @@ static void bitnet__split_thinking(bitnet_text all, bitnet_text *thinking, bitne
         if (memcmp(all.data + i, close, n_close)) continue;
         if (first == SIZE_MAX) first = i;
         last = i + n_close;
+        if (once) break;
     }
     if (first == SIZE_MAX) return;
     text->data = all.data + last;
@@ -6778,11 +6913,13 @@ static void bitnet__split_thinking(bitnet_text all, bitnet_text *thinking, bitne
 /* Adds the assistant's text. Its tags are tokens, as they were when the model wrote it. */
 static void bitnet__chat_assistant(bitnet__chat *c, bitnet_text all, int keep_thinking,
                                    int is_last) {
+    const int way = c->t->drop_thinking;
     bitnet_text thinking, text;
-    if (c->t->drop_thinking) {
-        bitnet__split_thinking(all, &thinking, &text);
-        all = text;
-        if (keep_thinking && (thinking.size > 0 || is_last)) {
+    if (way) {
+        bitnet__split_thinking(all, way == 3, &thinking, &text);
+        all = way == 3 ? bitnet__content(c->t, text) : text;
+        if (way > 1) thinking = bitnet__content(c->t, thinking);
+        if (keep_thinking && (thinking.size > 0 || is_last || way > 1)) {
             while (all.size > 0 && *all.data == '\n') all.data++, all.size--;
             bitnet__chat_parse(c, "<think>\n", 8, 0);
             bitnet__chat_put(c, thinking.data, thinking.size);
@@ -6797,12 +6934,13 @@ static int bitnet__has_role(const bitnet_message *messages, int n, int i, const 
 }
 
 /* Index of the last message of role user; -1: none. */
-static int bitnet__last_query(const bitnet_message *messages, int n) {
+static int bitnet__last_query(const bitnet_chat_template *t, const bitnet_message *messages,
+                              int n) {
     static const char open[] = "<tool_response>", close[] = "</tool_response>";
     const size_t n_open = sizeof open - 1, n_close = sizeof close - 1;
     int i;
     for (i = n - 1; i >= 0; i--) {
-        const bitnet_text text = messages[i].content;
+        const bitnet_text text = bitnet__content(t, messages[i].content);
         if (!bitnet__has_role(messages, n, i, "user") || !text.data) continue;
         if (text.size < n_close || memcmp(text.data, open, n_open) ||
             memcmp(text.data + text.size - n_close, close, n_close)) return i;
@@ -6840,21 +6978,49 @@ static void bitnet__chat_message(bitnet__chat *c, const bitnet_message *messages
         bitnet__chat_write(c, c->t->tools_turn.suffix, c->lent_role);
 }
 
-/* The system message with the tools, or the template's own; 1: it stands for the first message. If
-   the template has no such message, the user's first one gets the tools. */
-static int bitnet__chat_begin(bitnet__chat *c, bitnet_text tools, const bitnet_message *messages,
-                              int n) {
+static bitnet_thinking bitnet__thinking_of(const bitnet_chat_template *t,
+                                           const bitnet_chat_params *p) {
+    return p->thinking == BITNET_THINK_AUTO ? t->thinking : p->thinking;
+}
+
+/* The effort that is asked for; the one without a name: the template has none of this name. */
+static const bitnet_effort *bitnet__effort_of(const bitnet_chat_template *t, bitnet_text name) {
+    const bitnet_effort *e = t->efforts;
+    while (e && name.data && e->name && !bitnet__is_text(name, e->name)) e++;
+    return e;
+}
+
+/* An empty line between parts of the system message. */
+static void bitnet__chat_part(bitnet__chat *c, int *parts) {
+    if ((*parts)++ > 0) bitnet__chat_put(c, "\n\n", 2);
+}
+
+/* The system message with effort and tools, or the template's own; 1: it stands for the first
+   message. If the template has no such message, the user's first one gets the tools. */
+static int bitnet__chat_begin(bitnet__chat *c, const bitnet_chat_params *p,
+                              const bitnet_message *messages, int n) {
+    const bitnet_text tools = p->tools;
+    const bitnet_effort *effort = bitnet__thinking_of(c->t, p) == BITNET_THINK_OFF
+                                  ? 0 : bitnet__effort_of(c->t, p->effort);
+    const int says_effort = effort && effort->text.data, first = c->t->tools_first;
     const int given = bitnet__has_role(messages, n, 0, "system") && messages[0].content.data;
     const bitnet_text role = bitnet_text_of("system");
     const bitnet_chat_turn *turn = bitnet__turn_of(c->t, role);
     const bitnet_text content = given ? messages[0].content : c->t->system_text;
     const bitnet_text text = bitnet__content(c->t, content);
+    int parts = 0;
     if (!turn) c->tools = tools;
-    if (!turn || (!tools.data && (given || !content.data))) return 0;
+    if (turn && !tools.data && !says_effort && given && !text.size && c->t->efforts) return 1;
+    if (!turn || (!tools.data && !says_effort && (given || !content.data))) return 0;
     bitnet__chat_write(c, turn->prefix, role);
+    if (says_effort) bitnet__chat_part(c, &parts);
+    if (says_effort) bitnet__chat_string(c, effort->text);
+    if (tools.data && first) bitnet__chat_part(c, &parts);
+    if (tools.data && first) bitnet__chat_tools(c, tools);
+    if (content.data && (text.size > 0 || !first)) bitnet__chat_part(c, &parts);
     bitnet__chat_put(c, text.data, text.size);
-    if (tools.data && content.data) bitnet__chat_put(c, "\n\n", 2);
-    if (tools.data) bitnet__chat_tools(c, tools);
+    if (tools.data && !first) bitnet__chat_part(c, &parts);
+    if (tools.data && !first) bitnet__chat_tools(c, tools);
     bitnet__chat_write(c, turn->suffix, role);
     return given;
 }
@@ -6876,7 +7042,6 @@ static void bitnet__chat_end_reply(bitnet__chat *c, int ended) {
 /* Opens the reply as `thinking` asks. */
 static void bitnet__chat_reply(bitnet__chat *c, bitnet_thinking thinking) {
     const bitnet_chat_template *t = c->t;
-    if (thinking == BITNET_THINK_AUTO) thinking = t->thinking;
     bitnet__chat_string(c, t->reply);
     if (thinking == BITNET_THINK_ON) bitnet__chat_string(c, t->think);
     if (thinking == BITNET_THINK_OFF) bitnet__chat_string(c, t->no_think);
@@ -6895,6 +7060,7 @@ static const bitnet_chat_template *bitnet__lend_tools(const bitnet_chat_template
     if (lacks_tools) {
         own->tools_before = words[0];
         own->tools_behind = words[1];
+        own->tools_first = 0;
     }
     if (turn && !t->tool.prefix.data && (lacks_tools || !t->other.prefix.data)) {
         own->tool = answer;
@@ -6923,8 +7089,8 @@ static bitnet_result bitnet__check_chat(const bitnet_chat_template *t, const bit
                                         const bitnet_message *messages, int n, int flags,
                                         bitnet_error *err) {
     int i;
-    bitnet_result r = bitnet__check_reserved(p->reserved, 4, "bitnet_chat_params", err);
-    if (r == BITNET_OK) r = bitnet__check_reserved(t->reserved, 4, "bitnet_chat_template", err);
+    bitnet_result r = bitnet__check_reserved(p->reserved, 2, "bitnet_chat_params", err);
+    if (r == BITNET_OK) r = bitnet__check_reserved(t->reserved, 2, "bitnet_chat_template", err);
     if (r != BITNET_OK) return r;
     if (flags & ~(BITNET_CHAT_BEGIN | BITNET_CHAT_CUT_REPLY | BITNET_CHAT_ENDED_REPLY |
                   BITNET_CHAT_OPEN_REPLY))
@@ -6932,6 +7098,12 @@ static bitnet_result bitnet__check_chat(const bitnet_chat_template *t, const bit
     if (!bitnet__is_thinking(p->thinking))
         return bitnet__fail(err, BITNET_ERR_ARG, "the chat's thinking is %lld, not in 0..%d",
                             (long long)p->thinking, BITNET_THINK_ON);
+    if (p->earlier_thinking < -1 || p->earlier_thinking > 1)
+        return bitnet__fail(err, BITNET_ERR_ARG, "the chat's earlier_thinking is %ld, not in -1..1",
+                            (long)p->earlier_thinking);
+    if (p->effort.data && (!t->efforts || !bitnet__effort_of(t, p->effort)->name))
+        return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "the chat template has no effort '%.*s'",
+                            (int)(p->effort.size < 20 ? p->effort.size : 20), p->effort.data);
     for (i = 0; i < n; i++) {
         const bitnet_message *msg = &messages[i];
         r = bitnet__check_reserved(msg->reserved, 2, "bitnet_message", err);
@@ -6964,14 +7136,15 @@ static bitnet_result bitnet__check_chat(const bitnet_chat_template *t, const bit
 /* Writes messages, as tokens or as text. */
 static void bitnet__chat_all(bitnet__chat *c, const bitnet_chat_params *p,
                              const bitnet_message *messages, int n, int flags) {
-    const int last_query = bitnet__last_query(messages, n);
+    const int keeps = p->earlier_thinking ? p->earlier_thinking > 0 : c->t->drop_thinking == 3;
+    const int last_query = keeps ? -1 : bitnet__last_query(c->t, messages, n);
     int i = 0;
     if (flags & (BITNET_CHAT_CUT_REPLY | BITNET_CHAT_ENDED_REPLY))
         bitnet__chat_end_reply(c, (flags & BITNET_CHAT_ENDED_REPLY) != 0);
-    if (flags & BITNET_CHAT_BEGIN) i = bitnet__chat_begin(c, p->tools, messages, n);
+    if (flags & BITNET_CHAT_BEGIN) i = bitnet__chat_begin(c, p, messages, n);
     for (; i < n && c->result == BITNET_OK; i++)
         bitnet__chat_message(c, messages, n, i, last_query);
-    if (flags & BITNET_CHAT_OPEN_REPLY) bitnet__chat_reply(c, p->thinking);
+    if (flags & BITNET_CHAT_OPEN_REPLY) bitnet__chat_reply(c, bitnet__thinking_of(c->t, p));
     bitnet__chat_flush(c, -1);
 }
 
@@ -6979,7 +7152,7 @@ static void bitnet__chat_all(bitnet__chat *c, const bitnet_chat_params *p,
 static bitnet_result bitnet__encode_chat(bitnet__encoder *e, const bitnet_chat_params *params,
                                          const bitnet_message *messages, int n, int flags,
                                          bitnet_error *err) {
-    static const bitnet_chat_params defaults = {0, BITNET_THINK_AUTO, {0, 0}, {0, 0, 0, 0}};
+    static const bitnet_chat_params defaults = {0, BITNET_THINK_AUTO, 0, {0, 0}, {0, 0}, {0, 0}};
     const bitnet_chat_params *p = params ? params : &defaults;
     const bitnet_chat_template *t = p->chat_template ? p->chat_template : e->vocab->chat;
     const int bos = t == e->vocab->chat ? e->vocab->chat_bos : e->vocab->add_bos;
@@ -7010,6 +7183,9 @@ typedef enum bitnet__learns {
     BITNET__LEARN_NOTHING, BITNET__LEARN_START, BITNET__LEARN_OFF, BITNET__LEARN_SYSTEM,
     /* What a row may leave out or refuse although the file's template writes it. */
     BITNET__LEARN_LATER, BITNET__LEARN_ROLES, BITNET__LEARN_TOOLS, BITNET__LEARN_TOOL,
+    /* Of some rows: thinking that the template gets apart from the text; an effort, whose name is
+       behind the messages. */
+    BITNET__THOUGHT_APART, BITNET__SOME_EFFORT,
     BITNET__MAY_RAISE,              /* the library need not refuse what the template refuses */
     BITNET__MAY_END                 /* without a reply: one may be there, or the last newline not */
 } bitnet__learns;
@@ -7033,7 +7209,12 @@ typedef struct bitnet__probe {
 #define BITNET__PROBE_CALLS                                                                 \
     "\n<tool_call>\n" BITNET__PROBE_CALL_1 "\n</tool_call>\n<tool_call>\n"                  \
     BITNET__PROBE_CALL_2 "\n</tool_call>"
+#define BITNET__PROBE_XML_CALLS                                                             \
+    "\n\n<tool_call>\n<function=f>\n<parameter=x>\n1\n</parameter>\n</function>\n"          \
+    "</tool_call>\n<tool_call>\n<function=a>\n</function>\n</tool_call>"
 #define BITNET__THOUGHT "<think>\nHm,\nso.\n</think>\n\nYes."
+
+static const char bitnet__probe_said[] = "Well." BITNET__PROBE_CALLS;
 
 static const bitnet__probe bitnet__probes[] = {
     {"a user", BITNET__LEARN_START, 1, {{"user", "\n Hi \n"}}},
@@ -7049,6 +7230,10 @@ static const bitnet__probe bitnet__probes[] = {
     {"earlier thinking", BITNET__LEARN_NOTHING, 3,
      {{"user", "Hi"}, {"assistant", BITNET__THOUGHT}, {"user", "So?"}}},
     {"the last thinking", BITNET__MAY_END, 2, {{"user", "Hi"}, {"assistant", BITNET__THOUGHT}}},
+    {"thinking apart", BITNET__THOUGHT_APART, 3,
+     {{"user", "Hi"}, {"assistant", BITNET__THOUGHT}, {"user", "So?"}}},
+    {"little effort", BITNET__SOME_EFFORT, 2, {{"system", "Be."}, {"user", "Hi"}, {0, "low"}}},
+    {"medium effort", BITNET__SOME_EFFORT, 2, {{"system", "Be."}, {"user", "Hi"}, {0, "medium"}}},
     {"a last reply", BITNET__MAY_END, 2, {{"user", "Hi"}, {"assistant", "Yes."}}},
     {"a user without a reply", BITNET__MAY_END, 1, {{"user", "Hi"}}},
     {"thinking turned off", BITNET__LEARN_OFF, 1, {{"user", "Hi"}}},
@@ -7059,7 +7244,7 @@ static const bitnet__probe bitnet__probes[] = {
     {"tools", BITNET__LEARN_TOOLS, 1, {{"user", "Hi"}}},
     {"tools and a system message", BITNET__LEARN_TOOLS, 2, {{"system", "Be."}, {"user", "Hi"}}},
     {"a tool call", BITNET__LEARN_TOOLS, 5,
-     {{"system", "Be."}, {"user", "Hi"}, {"assistant", "Well." BITNET__PROBE_CALLS},
+     {{"system", "Be."}, {"user", "Hi"}, {"assistant", bitnet__probe_said},
       {"tool", "2"}, {"tool", "{\"y\": 3}\n"}}},
     {"what a tool says", BITNET__LEARN_TOOL, 5,
      {{"user", "Hi"}, {"assistant", "Well."}, {"tool", "2"}, {"tool", " 3"}, {"user", "So?"}}},
@@ -7109,24 +7294,33 @@ static bitnet__jvalue bitnet__jinja_eval(bitnet__jinja *j, const char *text) {
     return v;
 }
 
-static void bitnet__probe_messages(const bitnet__probe *p, bitnet_message *out) {
+/* form: of calls. */
+static void bitnet__probe_messages(const bitnet__probe *p, bitnet_call_form form,
+                                   bitnet_message *out) {
     int32_t i;
     memset(out, 0, BITNET__PROBE_MESSAGES * sizeof *out);
     for (i = 0; i < p->n; i++) {
+        const char *text = p->messages[i].content;
+        if (form == BITNET_CALL_XML && text == bitnet__probe_said)
+            text = "Well." BITNET__PROBE_XML_CALLS;
         out[i].role = bitnet_text_of(p->messages[i].role);
-        out[i].content = bitnet_text_of(p->messages[i].content);
+        out[i].content = bitnet_text_of(text);
     }
 }
 
-static bitnet__jvalue bitnet__probe_message(bitnet__jinja *j, const bitnet_message *m) {
-    static const char tail[] = BITNET__PROBE_CALLS;
-    const size_t all = m->content.size, size = sizeof tail - 1;
-    const int calls = all >= size && !memcmp(m->content.data + all - size, tail, size);
-    const size_t n = calls ? all - size : all;
+/* A message as the file's template gets it: with calls, and perhaps thinking, apart. */
+static bitnet__jvalue bitnet__probe_message(bitnet__jinja *j, const bitnet_message *m, int apart) {
+    const int calls = m->content.data == bitnet__probe_said;
+    bitnet_text text = m->content, thinking = BITNET__NO_TEXT;
     bitnet__jvalue v = bitnet__jinja_list(j, BITNET__DICT, 6);
+    if (apart) bitnet__split_thinking(m->content, 1, &thinking, &text);
+    if (calls) text = bitnet_text_of("Well.");
     bitnet__jinja_put(j, &v, bitnet__jstring("role"),
                       bitnet__jstring_of(m->role.data, m->role.size));
-    bitnet__jinja_put(j, &v, bitnet__jstring("content"), bitnet__jstring_of(m->content.data, n));
+    bitnet__jinja_put(j, &v, bitnet__jstring("content"), bitnet__jstring_of(text.data, text.size));
+    if (thinking.size)
+        bitnet__jinja_put(j, &v, bitnet__jstring("reasoning_content"),
+                          bitnet__jstring_of(thinking.data, thinking.size));
     if (calls)
         bitnet__jinja_put(j, &v, bitnet__jstring("tool_calls"), bitnet__jinja_eval(j,
                           "[{\"type\": \"function\", \"function\": " BITNET__PROBE_CALL_1 "},"
@@ -7138,14 +7332,15 @@ static bitnet__jvalue bitnet__probe_message(bitnet__jinja *j, const bitnet_messa
 static int bitnet__render_probe(bitnet__recognition *r, const bitnet__probe *p) {
     bitnet__jinja *j = &r->j;
     const bitnet__jvalue none = bitnet__jvalue_of(BITNET__NONE, 0, 0);
+    const int apart = p->learns == BITNET__THOUGHT_APART;
     bitnet_message said[BITNET__PROBE_MESSAGES];
     bitnet__jvalue messages;
     int32_t i;
-    bitnet__probe_messages(p, said);
+    bitnet__probe_messages(p, BITNET_CALL_JSON, said);
     bitnet__jinja_begin(j);
     messages = bitnet__jinja_list(j, BITNET__LIST, 6);
     for (i = 0; i < p->n; i++)
-        bitnet__jinja_push(j, &messages, bitnet__probe_message(j, &said[i]));
+        bitnet__jinja_push(j, &messages, bitnet__probe_message(j, &said[i], apart));
     bitnet__jinja_define(j, "messages", messages);
     bitnet__jinja_define(j, "bos_token", bitnet__token_value(r->vocab, r->vocab->bos));
     bitnet__jinja_define(j, "eos_token", bitnet__token_value(r->vocab, r->vocab->eos));
@@ -7156,6 +7351,8 @@ static int bitnet__render_probe(bitnet__recognition *r, const bitnet__probe *p) 
                                                "]"));
     if (p->learns == BITNET__LEARN_OFF)
         bitnet__jinja_define(j, "enable_thinking", bitnet__jbool(0));
+    if (p->learns == BITNET__SOME_EFFORT)
+        bitnet__jinja_define(j, "reasoning_effort", bitnet__jstring(p->messages[p->n].content));
     bitnet__jinja_render(j);
     return j->failure.kind == BITNET__FAILED ? j->failure.n : 0;
 }
@@ -7173,7 +7370,7 @@ static int32_t bitnet__write_probe(bitnet__recognition *r, const bitnet__chat_fi
     bitnet_message said[BITNET__PROBE_MESSAGES];
     bitnet_chat_params params;
     bitnet__chat chat;
-    bitnet__probe_messages(p, said);
+    bitnet__probe_messages(p, c->t.call_form, said);
     memset(&params, 0, sizeof params);
     memset(&chat, 0, sizeof chat);
     chat.t = &c->t;
@@ -7181,6 +7378,7 @@ static int32_t bitnet__write_probe(bitnet__recognition *r, const bitnet__chat_fi
     chat.cap = r->j.cap;
     if (p->learns == BITNET__LEARN_OFF) params.thinking = BITNET_THINK_OFF;
     if (p->learns == BITNET__LEARN_TOOLS) params.tools = tools;
+    if (p->learns == BITNET__SOME_EFFORT) params.effort = bitnet_text_of(p->messages[p->n].content);
     if (bitnet__check_chat(&c->t, &params, said + from, p->n - from, flags, 0)) return -1;
     if (c->bos) bitnet__chat_put_value(&chat, bitnet__token_value(r->vocab, r->vocab->bos));
     bitnet__chat_all(&chat, &params, said + from, p->n - from, flags);
@@ -7263,12 +7461,21 @@ static void bitnet__leave_out_roles(bitnet_chat_template *t) {
     t->other = none;
 }
 
+/* Is the probe none for this row? Where thinking is always written, the template gets it apart. */
+static int bitnet__is_not_for(const bitnet_chat_template *t, const bitnet__probe *p) {
+    const char *reply = p->n > 1 ? p->messages[1].content : "";
+    if (p->learns == BITNET__THOUGHT_APART) return t->drop_thinking < 2;
+    if (p->learns == BITNET__SOME_EFFORT) return !t->efforts;
+    return t->drop_thinking == 3 && !strcmp(reply, BITNET__THOUGHT);
+}
+
 /* Does the row still fit, perhaps with something left out? failed: the file's template did. */
 static int bitnet__fits(bitnet__recognition *r, bitnet__chat_fit *c, const bitnet__probe *p,
                         int failed) {
     static const bitnet_chat_turn none = BITNET__NO_TURN;
     static const bitnet_text nothing = BITNET__NO_TEXT;
     bitnet_chat_template *t = &c->t;
+    if (bitnet__is_not_for(t, p)) return 1;
     if (p->learns == BITNET__LEARN_START) return !failed && bitnet__learn_start(r, c, p);
     if (p->learns == BITNET__LEARN_OFF && t->think.data && !t->no_think.data && !failed) {
         t->no_think = bitnet_text_of(BITNET__EMPTY_THINKING);
@@ -7285,6 +7492,7 @@ static int bitnet__fits(bitnet__recognition *r, bitnet__chat_fit *c, const bitne
     }
     if (p->learns == BITNET__LEARN_LATER) t->system_first = 1;
     else if (p->learns == BITNET__LEARN_ROLES) bitnet__leave_out_roles(t);
+    else if (p->learns == BITNET__LEARN_TOOLS && t->call_form == BITNET_CALL_XML) return 0;
     else if (p->learns == BITNET__LEARN_TOOLS) t->tools_before = t->tools_behind = nothing;
     else if (p->learns == BITNET__LEARN_TOOL) {
         t->tool = t->tools_turn = none;
