@@ -784,9 +784,10 @@ typedef struct bitnet_chat_params {
        template that has no tools (tools_before, tool) gets Qwen's for it: see @chat. Data 0:
        none. */
     bitnet_text tools;
-    bitnet_text effort;          /* the name of one of the template's efforts, which is written at
-                                    the beginning of a chat unless thinking is off; data 0: the
-                                    first one */
+    bitnet_text effort;          /* which of the template's efforts is written at the beginning of
+                                    a chat, unless thinking is off: its name, or minimal, low,
+                                    medium, high, xhigh or max, which is the next that is more, or
+                                    else the most; data 0: the first one */
     uint64_t reserved[2];
 } bitnet_chat_params;
 
@@ -6983,11 +6984,28 @@ static bitnet_thinking bitnet__thinking_of(const bitnet_chat_template *t,
     return p->thinking == BITNET_THINK_AUTO ? t->thinking : p->thinking;
 }
 
-/* The effort that is asked for; the one without a name: the template has none of this name. */
+/* The place of an effort's name among those that models have; -1: nowhere. */
+static int bitnet__effort_place(bitnet_text name) {
+    static const char *const names[] = {"minimal", "low", "medium", "high", "xhigh", "max"};
+    int i = sizeof names / sizeof names[0] - 1;
+    while (i >= 0 && !bitnet__is_text(name, names[i])) i--;
+    return i;
+}
+
+/* The effort that is asked for; 0: the template has none like it. */
 static const bitnet_effort *bitnet__effort_of(const bitnet_chat_template *t, bitnet_text name) {
-    const bitnet_effort *e = t->efforts;
-    while (e && name.data && e->name && !bitnet__is_text(name, e->name)) e++;
-    return e;
+    const bitnet_effort *e = t->efforts, *found = 0;
+    const int wanted = bitnet__effort_place(name);
+    int best = -1;
+    if (!e || !name.data) return e;
+    for (; e->name; e++) {
+        const int i = bitnet__effort_place(bitnet_text_of(e->name));
+        if (bitnet__is_text(name, e->name)) return e;
+        if (wanted < 0 || i < 0 || (best < wanted ? i <= best : i < wanted || i >= best)) continue;
+        best = i;
+        found = e;
+    }
+    return found;
 }
 
 /* An empty line between parts of the system message. */
@@ -7101,7 +7119,7 @@ static bitnet_result bitnet__check_chat(const bitnet_chat_template *t, const bit
     if (p->earlier_thinking < -1 || p->earlier_thinking > 1)
         return bitnet__fail(err, BITNET_ERR_ARG, "the chat's earlier_thinking is %ld, not in -1..1",
                             (long)p->earlier_thinking);
-    if (p->effort.data && (!t->efforts || !bitnet__effort_of(t, p->effort)->name))
+    if (p->effort.data && !bitnet__effort_of(t, p->effort))
         return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "the chat template has no effort '%.*s'",
                             (int)(p->effort.size < 20 ? p->effort.size : 20), p->effort.data);
     for (i = 0; i < n; i++) {

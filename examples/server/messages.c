@@ -23,30 +23,13 @@ static uint32_t asks_for(reader *in, const char *name) {
     return field_get(in, name) ? JSON_ROOT : 0;
 }
 
-static const char *const efforts[] = {"minimal", "low", "medium", "high", "xhigh", "max"};
-enum { N_EFFORTS = sizeof efforts / sizeof efforts[0] };
-
-/* The place of a name in efforts; N_EFFORTS: it has none. */
-static int effort_named(const char *name) {
-    int i = 0;
-    while (i < N_EFFORTS && strcmp(name, efforts[i])) i++;
-    return i;
-}
-
-/* OpenAI's and Anthropic's names for how much a model is to think, for a template that has some of
-   them: the next that is more, such as xhigh for Qwen3.8 and high, or else the one that is most. */
-static void choose_effort(reader *in, const char *name) {
-    const bitnet_chat_template *t = messages_template(in);
-    const bitnet_effort *e = t ? t->efforts : 0;
-    const int wanted = effort_named(name);
-    int best = -1;
-    for (; e && e->name; e++) {
-        const int i = effort_named(e->name);
-        if (best < 0 || (best < wanted ? i > best : i >= wanted && i < best)) {
-            best = i;
-            in->r->chat.effort = bitnet_text_of(e->name);
-        }
-    }
+/* OpenAI's and Anthropic's names for how much a model is to think. */
+static const char *effort_named(const char *name) {
+    static const char *const names[] = {"minimal", "low", "medium", "high", "xhigh", "max"};
+    size_t i;
+    for (i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (!strcmp(name, names[i])) return names[i];
+    return 0;
 }
 
 /* What a client says of thinking: enable_thinking or reasoning_effort. 1: yes, 0: no, -1:
@@ -55,9 +38,10 @@ static int wants_thinking(reader *in) {
     static const char name[] = "enable_thinking", effort[] = "reasoning_effort";
     const uint32_t on = asks_for(in, name), object = asks_for(in, effort);
     const char *wanted = node_string(in, json_get(&in->j, object, effort));
-    if (object && (!wanted || (strcmp(wanted, "none") && effort_named(wanted) == N_EFFORTS)))
+    const bitnet_chat_template *t = messages_template(in);
+    if (object && (!wanted || (strcmp(wanted, "none") && !effort_named(wanted))))
         refuse_field(in, effort, "none, minimal, low, medium, high, xhigh or max is needed");
-    if (wanted && !failed(in)) choose_effort(in, wanted);
+    if (wanted && t && t->efforts) in->r->chat.effort = bitnet_text_of(effort_named(wanted));
     if (on) return field_bool(in, on, name);
     return !object ? -1 : wanted && strcmp(wanted, "none") != 0;
 }

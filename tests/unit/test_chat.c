@@ -651,7 +651,10 @@ static void test_unsupported(void) {
 static void test_effort(void) {
     static const bitnet_message hi = MESSAGE("user", "x");
     static const bitnet_chat_params low = {.effort = BITNET_TEXT("low")},
-                                    none = {.effort = BITNET_TEXT("xhig")},
+                                    none = {.effort = BITNET_TEXT("xhig")};
+    static const struct { const char *name, *as; } same[] = {
+        {"minimal", "low"}, {"high", "xhigh"}, {"max", "xhigh"}, {0, "xhigh"}};
+    static const bitnet_chat_params
                                     far = {.earlier_thinking = 2};
     static const bitnet_effort own[] = {{"some", BITNET_TEXT("Think.")}, {0, {0, 0}}};
     const int flags = BITNET_CHAT_BEGIN | BITNET_CHAT_OPEN_REPLY;
@@ -660,6 +663,7 @@ static void test_effort(void) {
     bitnet_chat_template t;
     bitnet_error err = {BITNET_OK, "", {0}};
     char text[512];
+    size_t i;
     bitnet_model *m = chat_model("llama", known("qwen-3.6"), 4);
     CHECK(bitnet_chat_tokenize(m, &low, &hi, 1, flags, 0, 0, &err) == BITNET_ERR_UNSUPPORTED);
     CHECK_MSG(strstr(err.text, "no effort 'low'"), "%s", err.text);
@@ -678,7 +682,14 @@ static void test_effort(void) {
     CHECK_MSG(strstr(text, "<|im_start|>system\n# Tools\n"), "%s", text);
     bitnet_model_free(m);
     m = chat_model("llama", known("qwen-3.8"), 4);
-    CHECK(bitnet_chat_tokenize(m, &low, &hi, 1, flags, 0, 0, &err) > 0);
+    for (i = 0; i < sizeof same / sizeof same[0]; i++) {
+        bitnet_chat_params one = {.effort = text_of(same[i].name)},
+                           other = {.effort = text_of(same[i].as)};
+        CHECK_MSG(bitnet_chat_tokenize(m, &one, &hi, 1, flags, 0, 0, &err) ==
+                  bitnet_chat_tokenize(m, &other, &hi, 1, flags, 0, 0, &err), "effort %d", (int)i);
+    }
+    CHECK(bitnet_chat_tokenize(m, &low, &hi, 1, flags, 0, 0, &err) <
+          bitnet_chat_tokenize(m, 0, &hi, 1, flags, 0, 0, &err));
     CHECK(bitnet_chat_tokenize(m, &none, &hi, 1, flags, 0, 0, &err) == BITNET_ERR_UNSUPPORTED);
     CHECK_MSG(strstr(err.text, "no effort 'xhig'"), "%s", err.text);
     bitnet_model_free(m);
