@@ -408,6 +408,7 @@ const cases = {
             code: { enum: ['1', 'null'] },
             maybe: { anyOf: [{ type: 'string' }, { type: 'null' }] },
             level: { $ref: '#/$defs/level' },
+            fixed: { const: '12' },
             any: {}
         };
         const $defs = { level: { enum: ['7', 8] } };
@@ -447,6 +448,7 @@ const cases = {
                 [[['maybe', 'null']], { maybe: null }],
                 [[['maybe', '12']], { maybe: '12' }],
                 [[['level', '8']], { level: 8 }],
+                [[['fixed', '12']], { fixed: '12' }],
                 [[['any', '12']], { any: 12 }],
                 [[['any', 'x y']], { any: 'x y' }],
                 [
@@ -504,10 +506,12 @@ const cases = {
                 same([choices[0].message.content, choices[0].finish_reason], [text, 'stop']);
                 same((await stream(to, says(text, off))).content, text);
             }
-            const nested = `<tool_call><${xmlCall('now', [])}`;
-            const { choices } = await chat(to, says(nested, off));
-            same(choices[0].message.content, '<tool_call><');
-            same(choices[0].message.tool_calls.length, 1);
+            for (const mention of ['<tool_call><', '<tool_call>', '<tool_call>\n<fun']) {
+                const text = `${mention}${xmlCall('now', [])}`;
+                const { choices } = await chat(to, says(text, off));
+                same(choices[0].message.content, mention);
+                same(choices[0].message.tool_calls.length, 1);
+            }
         }
     },
 
