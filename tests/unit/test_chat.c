@@ -651,18 +651,17 @@ static void test_unsupported(void) {
 static void test_effort(void) {
     static const bitnet_message hi = MESSAGE("user", "x");
     static const bitnet_chat_params low = {.effort = BITNET_TEXT("low")},
-                                    none = {.effort = BITNET_TEXT("xhig")};
+                                    none = {.effort = BITNET_TEXT("xhig")},
+                                    far = {.earlier_thinking = 2};
     static const struct { const char *name, *as; } same[] = {
         {"minimal", "low"}, {"high", "xhigh"}, {"max", "xhigh"}, {0, "xhigh"}};
-    static const bitnet_chat_params
-                                    far = {.earlier_thinking = 2};
     static const bitnet_effort own[] = {{"some", BITNET_TEXT("Think.")}, {0, {0, 0}}};
     const int flags = BITNET_CHAT_BEGIN | BITNET_CHAT_OPEN_REPLY;
     static bitnet_token got[MOST];
+    static char text[MOST];
     bitnet_chat_params p = {0};
     bitnet_chat_template t;
     bitnet_error err = {BITNET_OK, "", {0}};
-    char text[512];
     size_t i;
     bitnet_model *m = chat_model("llama", known("qwen-3.6"), 4);
     CHECK(bitnet_chat_tokenize(m, &low, &hi, 1, flags, 0, 0, &err) == BITNET_ERR_UNSUPPORTED);
@@ -674,11 +673,11 @@ static void test_effort(void) {
     p.chat_template = &t;
     p.tools = text_of("{}");
     text[bitnet_detokenize(m, got, bitnet_chat_tokenize(m, &p, &hi, 1, flags, got, MOST, 0), text,
-                           511)] = 0;
+                           MOST - 1)] = 0;
     CHECK_MSG(strstr(text, "<|im_start|>system\nThink.\n\n# Tools\n"), "%s", text);
     p.thinking = BITNET_THINK_OFF;
     text[bitnet_detokenize(m, got, bitnet_chat_tokenize(m, &p, &hi, 1, flags, got, MOST, 0), text,
-                           511)] = 0;
+                           MOST - 1)] = 0;
     CHECK_MSG(strstr(text, "<|im_start|>system\n# Tools\n"), "%s", text);
     bitnet_model_free(m);
     m = chat_model("llama", known("qwen-3.8"), 4);
