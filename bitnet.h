@@ -762,9 +762,9 @@ typedef struct bitnet_chat_template {
     int32_t trim;                /* 1: white space around a message is left out */
     int32_t drop_thinking;       /* 1: <think>...</think> in the assistant's messages is left out if
                                     a user's message follows, as Qwen3 wants it (a context that
-                                    goes on still holds it). 2: the same, and in later replies it is
-                                    written even if empty (Qwen3.5). 3: it stays in all replies, and
-                                    is written even if empty (Qwen3.8) */
+                                    goes on still holds it). 2: the same, and replies behind that
+                                    message have it even if it is empty (Qwen3.5). 3: all replies
+                                    have it, even if it is empty (Qwen3.8) */
     int32_t system_first;        /* 1: only the first message of a chat may be a system message */
     int32_t tools_first;         /* 1: tools are in front of the system message's own text */
     bitnet_call_form call_form;  /* for readers of replies: messages have calls as they stand */
@@ -6526,8 +6526,8 @@ static void bitnet__jinja_render(bitnet__jinja *j) {
    a table that writes the same is taken; it never sees a user's text. All probes must agree to the
    byte, with these exceptions: a default system text, BOS and whether texts are trimmed are taken
    from the file; system messages and other roles that it refuses or leaves out are refused; and of
-   tools it may have another form than most rows, or none. (It does not check that users and
-   assistant take turns.)
+   tools it may have another form, or none, unless the row is qwen-3.5 or 3.8. (It does not check
+   that users and assistant take turns.)
    The rows follow tokenizer_config.json of these models on Hugging Face:
 
        bitnet-2b-4t    microsoft/bitnet-b1.58-2B-4T. The one in its GGUF file ("Human: ...
@@ -6608,18 +6608,18 @@ typedef struct bitnet__chat_row {
 /* Qwen3.5's and later ones'. */
 #define BITNET__XML_TOOLS                                                                   \
     BITNET_TEXT("# Tools\n\nYou have access to the following functions:\n\n<tools>\n"),     \
-    BITNET_TEXT("\n</tools>\n\nIf you choose to call a function ONLY reply in the "        \
-        "following format with NO suffix:\n\n<tool_call>\n<function=example_function_name>" \
-        "\n<parameter=example_parameter_1>\nvalue_1\n</parameter>\n"                       \
-        "<parameter=example_parameter_2>\nThis is the value for the second parameter\nthat " \
-        "can span\nmultiple lines\n</parameter>\n</function>\n</tool_call>\n\n<IMPORTANT>\n" \
-        "Reminder:\n- Function calls MUST follow the specified format: an inner "           \
-        "<function=...></function> block must be nested within <tool_call></tool_call> XML " \
-        "tags\n- Required parameters MUST be specified\n- You may provide optional "        \
-        "reasoning for your function call in natural language BEFORE the function call, "   \
-        "but NOT after\n- If there is no function call available, answer the question like " \
-        "normal with your current knowledge and do not tell the user about function calls\n" \
-        "</IMPORTANT>")
+    BITNET_TEXT("\n</tools>\n\nIf you choose to call a function ONLY reply in the "         \
+        "following format with NO suffix:\n\n<tool_call>\n"                                 \
+        "<function=example_function_name>\n<parameter=example_parameter_1>\nvalue_1\n"      \
+        "</parameter>\n<parameter=example_parameter_2>\nThis is the value for the second "  \
+        "parameter\nthat can span\nmultiple lines\n</parameter>\n</function>\n"             \
+        "</tool_call>\n\n<IMPORTANT>\nReminder:\n- Function calls MUST follow the "         \
+        "specified format: an inner <function=...></function> block must be nested within " \
+        "<tool_call></tool_call> XML tags\n- Required parameters MUST be specified\n- You " \
+        "may provide optional reasoning for your function call in natural language BEFORE " \
+        "the function call, but NOT after\n- If there is no function call available, "      \
+        "answer the question like normal with your current knowledge and do not tell the "  \
+        "user about function calls\n</IMPORTANT>")
 #define BITNET__NO_TOOLS BITNET__NO_TEXT, BITNET__NO_TEXT
 
 #define BITNET__EMPTY_THINKING "<think>\n\n</think>\n\n"
@@ -7028,7 +7028,8 @@ static int bitnet__chat_begin(bitnet__chat *c, const bitnet_chat_params *p,
     const bitnet_text text = bitnet__content(c->t, content);
     int parts = 0;
     if (!turn) c->tools = tools;
-    if (turn && !tools.data && !says_effort && given && !text.size && c->t->efforts) return 1;
+    if (turn && !tools.data && !says_effort && given && !text.size && c->t->efforts)
+        return 1;                      /* such templates write no empty message */
     if (!turn || (!tools.data && !says_effort && (given || !content.data))) return 0;
     bitnet__chat_write(c, turn->prefix, role);
     if (says_effort) bitnet__chat_part(c, &parts);
