@@ -733,6 +733,20 @@ typedef enum bitnet_thinking {
     BITNET_THINK_ON              /* the reply begins with thinking */
 } bitnet_thinking;
 
+/* How a model writes the call of a function, between <tool_call> and </tool_call>. */
+typedef enum bitnet_call_form {
+    BITNET_CALL_JSON = 0,        /* {"name": "f", "arguments": {"x": 1}} */
+    BITNET_CALL_XML              /* <function=f>, for each argument <parameter=x>, its value and
+                                    </parameter>, then </function>, each on lines of its own. The
+                                    value is JSON; that of a string only its text */
+} bitnet_call_form;
+
+/* How much a model is to think: a name, and what the system message says of it (0: nothing). */
+typedef struct bitnet_effort {
+    const char *name;
+    bitnet_text text;
+} bitnet_effort;
+
 /* A chat template as strings: one of the library's (bitnet_model_chat_template) or the caller's. A
    text whose data is 0 is not there. A caller needs user, assistant, reply and end, and perhaps
    system. */
@@ -752,20 +766,33 @@ typedef struct bitnet_chat_template {
     int32_t trim;                /* 1: white space around a message is left out */
     int32_t drop_thinking;       /* 1: <think>...</think> in the assistant's messages is left out if
                                     a user's message follows, as Qwen3 wants it (a context that
-                                    goes on still holds it) */
+                                    goes on still holds it). 2: the same, and replies behind that
+                                    message have it even if it is empty (Qwen3.5). 3: all replies
+                                    have it, even if it is empty (Qwen3.8) */
     int32_t system_first;        /* 1: only the first message of a chat may be a system message */
-    uint64_t reserved[4];
+    int32_t tools_first;         /* 1: tools are in front of the system message's own text */
+    bitnet_call_form call_form;  /* for readers of replies: messages have calls as they stand */
+    const bitnet_effort *efforts;        /* the default, then others, then one without a name; 0:
+                                            the template has none */
+    uint64_t reserved[2];
 } bitnet_chat_template;
 
 typedef struct bitnet_chat_params {
     const bitnet_chat_template *chat_template;   /* 0: the model's */
     bitnet_thinking thinking;
+    int32_t earlier_thinking;    /* in messages in front of the user's last one: 1: it stays, -1: it
+                                    is left out, 0: as the template has it. Only for templates that
+                                    have drop_thinking */
     /* Functions that the model may call: for each a line with a JSON object as in OpenAI's API,
        {"type": "function", "function": ...}. They are written at the beginning of a chat, and a
        template that has no tools (tools_before, tool) gets Qwen's for it: see @chat. Data 0:
        none. */
     bitnet_text tools;
-    uint64_t reserved[4];
+    bitnet_text effort;          /* which of the template's efforts is written at the beginning of
+                                    a chat, unless thinking is off: its name, or minimal, low,
+                                    medium, high, xhigh or max, which is the next that is more, or
+                                    else the most; data 0: the first one */
+    uint64_t reserved[2];
 } bitnet_chat_params;
 
 /* Flags of bitnet_chat_tokenize: what is in front of the messages, and behind them. */
@@ -4251,7 +4278,7 @@ static int bitnet__reads_tl2_r16(const bitnet_kernels *k) {
 
    Byte-level BPE, as in LLaMA 3 and BitNet:
 
-       text -> special tokens -> NFC (qwen2) -> scanner -> words -> merges by rank -> tokens
+       text -> special tokens -> NFC (Qwen) -> scanner -> words -> merges by rank -> tokens
 
    SentencePiece's BPE, as in LLaMA 1 and 2 and Gemma, has no words: all characters of the text are
    merged, in the order of the scores of the tokens that they make. By default a space is put in
@@ -4259,27 +4286,28 @@ static int bitnet__reads_tl2_r16(const bitnet_kernels *k) {
    decoded.
 
    Each byte that is not UTF-8 is a word of its own, and the text before and after it is tokenized
-   separately. Decoding restores the same bytes, or with qwen2 those of the text in NFC.
+   separately. Decoding restores the same bytes, or with qwen2 and qwen35 those of the text in NFC.
 
    Memory of a call: 32 to 64 times the size of a word over 256 bytes; SentencePiece, which has no
-   words, 41 to 81 times a text over 255 bytes; qwen2, for a text that is not NFC, 3 times its bytes
-   and 32 bytes for each code point of its longest run of combining marks (19 times the text at
-   most).
+   words, 41 to 81 times a text over 255 bytes; with NFC, for a text that has another form, 3 times
+   its bytes and 32 bytes for each code point of its longest run of combining marks (19 times the
+   text at most).
    ============================================================================================= */
 
-/* Classes of code points; the tables are in @unicode. 0 to 3 are also the low two bits of
+/* Classes of code points; the tables are in @unicode. 0 to 4 are also the low three bits of
    bitnet__class_runs. */
 enum {
-    BITNET__OTHER = 0,      /* punctuation, marks, symbols, controls, unassigned */
+    BITNET__OTHER = 0,      /* punctuation, symbols, controls, unassigned */
     BITNET__LETTER = 1,     /* general category L* */
     BITNET__NUMBER = 2,     /* general category N* */
     BITNET__SPACE = 3,      /* White_Space without CR and LF */
-    BITNET__NEWLINE = 4,    /* CR and LF, for which the pre-tokenizer has special rules */
-    BITNET__STOP = 5        /* not a code point: the end of the text, or an invalid byte */
+    BITNET__MARK = 4,       /* general category M*; a pre-tokenizer takes it as LETTER or OTHER */
+    BITNET__NEWLINE = 5,    /* CR and LF, for which the pre-tokenizer has special rules */
+    BITNET__STOP = 6        /* not a code point: the end of the text, or an invalid byte */
 };
 
 static int bitnet__is_punctuation(uint32_t cp);
-static int bitnet__class_at(const uint8_t *p, const uint8_t *end, uint32_t *length);
+static int bitnet__class_at(const uint8_t *p, const uint8_t *end, int marks, uint32_t *length);
 static int bitnet__is_stable(uint32_t cp);
 static const uint8_t *bitnet__skip_ascii(const uint8_t *p, const uint8_t *end);
 static const uint8_t *bitnet__segment_end(const uint8_t *p, const uint8_t *end, size_t *count);
@@ -4313,11 +4341,14 @@ typedef struct bitnet__pre {
     int nfc;                        /* 1: the text is brought to NFC first */
     int digits;                     /* \p{N}{1,digits}; 0: falcon_e's own scanner */
     int whole;                      /* 1: a word that is a token is not merged (ignore_merges) */
+    int marks;                      /* the class as which it takes combining marks */
 } bitnet__pre;
 
 static const bitnet__pre bitnet__pres[] = {
-    {"llama-bpe", 0, 3, 1}, {"llama3", 0, 3, 1}, {"llama-v3", 0, 3, 1}, {"falcon3", 0, 3, 1},
-    {"falcon_e", 0, 0, 0}, {"qwen2", 1, 1, 0}, {"qwen35", 1, 1, 0},
+    {"llama-bpe", 0, 3, 1, BITNET__OTHER}, {"llama3", 0, 3, 1, BITNET__OTHER},
+    {"llama-v3", 0, 3, 1, BITNET__OTHER}, {"falcon3", 0, 3, 1, BITNET__OTHER},
+    {"falcon_e", 0, 0, 0, BITNET__OTHER}, {"qwen2", 1, 1, 0, BITNET__OTHER},
+    {"qwen35", 1, 1, 0, BITNET__LETTER},
 };
 
 /* A vocabulary. LLaMA 3's (128256 tokens, 280147 merges, 7.8 MB in the file) takes 8.1 MB.
@@ -4926,6 +4957,10 @@ static bitnet_result bitnet__vocab_build(bitnet__vocab *v, const bitnet_allocato
        (?i:'s|'t|'re|'ve|'m|'ll|'d) | [^nl L N]?L+ | N{1,3} | ?[^S L N]+[nl]* | S*[nl]+
        | S+(?!\S) | S+
 
+   qwen2 has N for N{1,3}. qwen35 has that, too, and [L M]+ for L+, [^S L M N]+ for [^S L N]+
+   (M = \p{M}). So a mark is as good as a letter: [^nl L N]? can also be a mark, but in front of
+   [L M]+ that makes no difference.
+
    No alternative backs up over more than the last character of a run, because
      - `S*[nl]+` ends after the last CR or LF of a run of white space;
      - `S+(?!\S)` is the run without its last character, or all of it at the end of the text;
@@ -4934,9 +4969,10 @@ static bitnet_result bitnet__vocab_build(bitnet__vocab *v, const bitnet_allocato
    its last character. So the time is linear in the text. */
 
 /* The end of the run of one class that starts at p; the run may be empty. */
-static const uint8_t *bitnet__skip_class(const uint8_t *p, const uint8_t *end, int wanted) {
+static const uint8_t *bitnet__skip_class(const uint8_t *p, const uint8_t *end, int marks,
+                                         int wanted) {
     uint32_t n;
-    while (bitnet__class_at(p, end, &n) == wanted) p += n;
+    while (bitnet__class_at(p, end, marks, &n) == wanted) p += n;
     return p;
 }
 
@@ -4956,41 +4992,41 @@ static size_t bitnet__contraction(const uint8_t *p, const uint8_t *end) {
 static size_t bitnet__space_length(const uint8_t *p, const uint8_t *end) {
     const uint8_t *q = p, *last = p, *newline_end = p;
     uint32_t n;
-    int c = bitnet__class_at(q, end, &n);
+    int c = bitnet__class_at(q, end, BITNET__OTHER, &n);
     while (c == BITNET__SPACE || c == BITNET__NEWLINE) {
         last = q;                                   /* the run's last character so far */
         q += n;
         if (c == BITNET__NEWLINE) newline_end = q;
-        c = bitnet__class_at(q, end, &n);
+        c = bitnet__class_at(q, end, BITNET__OTHER, &n);
     }
     if (newline_end > p) return (size_t)(newline_end - p);
     if (c != BITNET__STOP && last > p) return (size_t)(last - p);
     return (size_t)(q - p);
 }
 
-/* Length of the word at p < end: at least 1, and 1 for a byte that is not UTF-8. digits: the most
-   in a word; Qwen's expression has \p{N} in the place of \p{N}{1,3}. */
-static size_t bitnet__word_length(const uint8_t *p, const uint8_t *end, int digits) {
+/* Length of the word at p < end: at least 1, and 1 for a byte that is not UTF-8. */
+static size_t bitnet__word_length(const uint8_t *p, const uint8_t *end, const bitnet__pre *pre) {
+    const int marks = pre->marks;
     const uint8_t *q = p;
     uint32_t n, next_n;
-    int c = bitnet__class_at(p, end, &n), next, i;
+    int c = bitnet__class_at(p, end, marks, &n), next, i;
     size_t length = *p == '\'' ? bitnet__contraction(p, end) : 0;
     if (length > 0) return length;
     if (c == BITNET__STOP) return 1;
     if (c == BITNET__NUMBER) {
-        for (i = 0; i < digits && c == BITNET__NUMBER; i++) {
+        for (i = 0; i < pre->digits && c == BITNET__NUMBER; i++) {
             q += n;
-            c = bitnet__class_at(q, end, &n);
+            c = bitnet__class_at(q, end, marks, &n);
         }
         return (size_t)(q - p);
     }
     q += n;
-    next = bitnet__class_at(q, end, &next_n);
+    next = bitnet__class_at(q, end, marks, &next_n);
     if (c == BITNET__LETTER || (c != BITNET__NEWLINE && next == BITNET__LETTER))
-        return (size_t)(bitnet__skip_class(q, end, BITNET__LETTER) - p);
+        return (size_t)(bitnet__skip_class(q, end, marks, BITNET__LETTER) - p);
     if (c == BITNET__OTHER || (*p == ' ' && next == BITNET__OTHER)) {
-        q = bitnet__skip_class(q, end, BITNET__OTHER);
-        return (size_t)(bitnet__skip_class(q, end, BITNET__NEWLINE) - p);
+        q = bitnet__skip_class(q, end, marks, BITNET__OTHER);
+        return (size_t)(bitnet__skip_class(q, end, marks, BITNET__NEWLINE) - p);
     }
     return bitnet__space_length(p, end);
 }
@@ -5012,12 +5048,12 @@ static size_t bitnet__word_length(const uint8_t *p, const uint8_t *end, int digi
        and at the end of the text.
    Only the last character of a run of white space is scanned twice. */
 
-enum { BITNET__PUNCTUATION = 6, BITNET__DIGIT = 7 };        /* classes that only falcon_e has */
+enum { BITNET__PUNCTUATION = 7, BITNET__DIGIT = 8 };        /* classes that only falcon_e has */
 
 /* As bitnet__class_at, with PUNCTUATION and DIGIT, and SPACE for NEWLINE. */
 static int bitnet__falcon_class(const uint8_t *p, const uint8_t *end, uint32_t *length) {
     uint32_t cp = 0;
-    int c = bitnet__class_at(p, end, length);
+    int c = bitnet__class_at(p, end, BITNET__OTHER, length);
     if (c == BITNET__NEWLINE) return BITNET__SPACE;
     if (c == BITNET__NUMBER && *p < 128) return BITNET__DIGIT;
     if (c != BITNET__OTHER) return c;
@@ -5154,7 +5190,7 @@ static size_t bitnet__start_word(bitnet__encoder *e, const uint8_t *p, size_t n)
     for (i = 0; e->vocab->ranks && i < n; i++) e->rolled[i] = h = bitnet__roll(h, p[i]);
     for (i = 0; i < n; i = e->symbols[i].next) {
         uint32_t length = 1;
-        if (e->vocab->ranks) bitnet__class_at(p + i, p + n, &length);
+        if (e->vocab->ranks) bitnet__class_at(p + i, p + n, BITNET__OTHER, &length);
         e->symbols[i].token = (uint32_t)e->vocab->byte_token[p[i]];
         e->symbols[i].previous = (uint32_t)before;
         e->symbols[i].next = (uint32_t)(i + length);
@@ -5221,7 +5257,7 @@ static bitnet_result bitnet__encode_spm(bitnet__encoder *e, const uint8_t *p,
 static bitnet_result bitnet__encode_bpe(bitnet__encoder *e, const uint8_t *p, const uint8_t *end) {
     const bitnet__pre *pre = e->vocab->pre;
     while (p < end) {
-        size_t n = pre->digits ? bitnet__word_length(p, end, pre->digits)
+        size_t n = pre->digits ? bitnet__word_length(p, end, pre)
                                : bitnet__falcon_length(p, end);
         int32_t token = pre->whole ? bitnet__find_normal(e->vocab, p, n) : -1;
         if (token >= 0) {
@@ -5461,13 +5497,14 @@ BITNET_API int bitnet_token_is_end(const bitnet_model *m, bitnet_token t) {
    ============================================================================================= */
 
 /* ---- Jinja, as far as chat templates need it ----
-   Text is read, evaluated and written in one go; a loop reads its body again for each item. Values
-   have no side effects, so both sides of `and`, `or` and `if ... else` are evaluated, and one that
-   fails counts only where it is used. Steps, memory, output and nesting have limits. */
+   Text is read, evaluated and written in one go; a loop reads its body again for each item, a macro
+   for each call. Values have no side effects, so both sides of `and`, `or` and `if ... else` are
+   evaluated, and one that fails counts only where it is used. (A macro that sets an attribute is
+   taken for one that does not.) Steps, memory, output and nesting have limits. */
 
 typedef enum bitnet__jinja_kind {
     BITNET__UNDEFINED, BITNET__NONE, BITNET__BOOL, BITNET__INT, BITNET__STRING, BITNET__LIST,
-    BITNET__DICT, BITNET__FAILED
+    BITNET__DICT, BITNET__MACRO, BITNET__FAILED
 } bitnet__jinja_kind;
 
 /* Why a value, or all of the text, failed. */
@@ -5483,7 +5520,7 @@ enum {
 };
 
 /* A string is a view: of the template, of a constant or of the interpreter's memory. A list has
-   items; a dictionary has keys and values by turns. */
+   items; a dictionary has keys and values by turns; a macro is where its parameters begin. */
 typedef struct bitnet__jvalue {
     bitnet__jinja_kind kind;
     int32_t n;                         /* a number; bytes of a string; why it failed */
@@ -5500,7 +5537,9 @@ typedef struct bitnet__jinja {
     char *memory;
     size_t used, cap;
     int64_t work;                      /* that is left: see BITNET__JINJA_WORK */
-    int32_t depth, n_names, scope;     /* names from scope on are of the innermost loop */
+    int32_t depth, n_names, scope;     /* names from scope on are of the innermost loop or macro */
+    int32_t n_globals, macro;          /* a macro, whose names begin there, does not see the names
+                                          from n_globals on that are its caller's */
     int32_t n_out;
     bitnet__jvalue failure;            /* of the whole text; kind BITNET__FAILED, if it failed */
     bitnet__jname names[BITNET__JINJA_NAMES];
@@ -5732,8 +5771,8 @@ static bitnet__jname *bitnet__jinja_lookup(bitnet__jinja *j, bitnet__jname name,
     int32_t i;
     bitnet__jinja_work(j, (size_t)j->n_names);
     for (i = j->n_names - 1; i >= from; i--)
-        if (j->names[i].n == name.n && !memcmp(j->names[i].s, name.s, (size_t)name.n))
-            return &j->names[i];
+        if ((i >= j->macro || i < j->n_globals) && j->names[i].n == name.n &&
+            !memcmp(j->names[i].s, name.s, (size_t)name.n)) return &j->names[i];
     return 0;
 }
 
@@ -6109,6 +6148,7 @@ static bitnet__jvalue bitnet__jinja_operate(bitnet__jinja *j, const char *op, bi
 
 static bitnet__jvalue bitnet__jinja_expression(bitnet__jinja *j);
 static bitnet__jvalue bitnet__jinja_binary(bitnet__jinja *j, int level);
+static bitnet__jvalue bitnet__jinja_run(bitnet__jinja *j, const char *macro, bitnet__jargs args);
 
 /* A string, behind its quotation mark. */
 static bitnet__jvalue bitnet__jinja_literal(bitnet__jinja *j, char quote) {
@@ -6194,11 +6234,14 @@ static bitnet__jargs bitnet__jinja_arguments(bitnet__jinja *j) {
 static bitnet__jvalue bitnet__jinja_call(bitnet__jinja *j, bitnet__jname name) {
     const int32_t n_args = j->n_args;
     const bitnet__jargs args = bitnet__jinja_arguments(j);
+    const bitnet__jname *known = bitnet__jinja_lookup(j, name, 0);
     bitnet__jvalue dict;
     int32_t i;
     j->n_args = n_args;
     for (i = 0; i < args.n; i++)
         if (args.a[i].value.kind == BITNET__FAILED) return args.a[i].value;
+    if (known && known->value.kind == BITNET__MACRO)
+        return bitnet__jinja_run(j, known->value.s, args);
     if (bitnet__jis(name, "raise_exception")) return bitnet__jfail(name.s, BITNET__RAISED);
     if (!bitnet__jis(name, "namespace") && !bitnet__jis(name, "dict"))
         return bitnet__jfail(name.s, BITNET__NOT_UNDERSTOOD);
@@ -6392,9 +6435,10 @@ static bitnet__jvalue bitnet__jinja_expression(bitnet__jinja *j) {
 /* ---- tags ---- */
 
 /* The tags that end a Jinja block or a branch of it. */
-static const char *const bitnet__jinja_ends[] = {"", "else", "elif", "endif", "endfor", "endset"};
+static const char *const bitnet__jinja_ends[] = {"", "else", "elif", "endif", "endfor", "endset",
+                                                 "endmacro"};
 enum { BITNET__END, BITNET__ELSE, BITNET__ELIF, BITNET__ENDIF, BITNET__ENDFOR, BITNET__ENDSET,
-       BITNET__N_ENDS };
+       BITNET__ENDMACRO, BITNET__N_ENDS };
 
 static int bitnet__jinja_block(bitnet__jinja *j, int live);
 
@@ -6548,13 +6592,16 @@ static bitnet__jvalue bitnet__jinja_loop_items(bitnet__jinja *j, const bitnet__j
 
 /* The variable loop, for item i of n. */
 static bitnet__jvalue bitnet__jinja_loop(bitnet__jinja *j, bitnet__jvalue items, int32_t i) {
-    bitnet__jvalue loop = bitnet__jinja_list(j, BITNET__DICT, 10);
+    bitnet__jvalue loop = bitnet__jinja_list(j, BITNET__DICT, 14);
     const int32_t n = items.list->n;
     bitnet__jinja_put(j, &loop, bitnet__jstring("index0"), bitnet__jint(i));
     bitnet__jinja_put(j, &loop, bitnet__jstring("index"), bitnet__jint(i + 1));
     bitnet__jinja_put(j, &loop, bitnet__jstring("first"), bitnet__jbool(i == 0));
     bitnet__jinja_put(j, &loop, bitnet__jstring("last"), bitnet__jbool(i == n - 1));
     bitnet__jinja_put(j, &loop, bitnet__jstring("length"), bitnet__jint(n));
+    if (i > 0) bitnet__jinja_put(j, &loop, bitnet__jstring("previtem"), items.list->items[i - 1]);
+    if (i < n - 1)
+        bitnet__jinja_put(j, &loop, bitnet__jstring("nextitem"), items.list->items[i + 1]);
     return loop;
 }
 
@@ -6566,6 +6613,7 @@ static void bitnet__jinja_for(bitnet__jinja *j, int live) {
     const char *body;
     int32_t i, n = 0;
     int end;
+    if (j->scope == 0) j->n_globals = n_names;
     j->scope = n_names;
     if (live) {
         names[0] = bitnet__jinja_name(j);
@@ -6626,10 +6674,70 @@ static void bitnet__jinja_set_tag(bitnet__jinja *j, int live) {
     else bitnet__jinja_stop(j, bitnet__jfail(name.s, BITNET__RAISED));
 }
 
+static void bitnet__jinja_macro_tag(bitnet__jinja *j, int live) {
+    const bitnet__jname name = bitnet__jinja_name(j);
+    const bitnet__jvalue macro = bitnet__jvalue_of(BITNET__MACRO, 0, j->at);
+    bitnet__jinja_skip(j, "%}");
+    if (live) bitnet__jinja_set(j, name, macro);
+    if (bitnet__jinja_block(j, 0) != BITNET__ENDMACRO)
+        bitnet__jinja_stop_here(j, BITNET__NOT_UNDERSTOOD);
+    bitnet__jinja_close(j, "%}");
+}
+
+/* Gives the parameters of a macro their values: arguments, else what the macro says. */
+static void bitnet__jinja_parameters(bitnet__jinja *j, bitnet__jargs args) {
+    int32_t i, k, used = 0;
+    bitnet__jinja_need(j, "(");
+    for (i = 0; j->failure.kind != BITNET__FAILED && !bitnet__jinja_take(j, ")"); i++) {
+        const bitnet__jname name = bitnet__jinja_name(j);
+        bitnet__jvalue v = bitnet__jundefined();
+        if (bitnet__jinja_take(j, "=")) v = bitnet__jinja_expression(j);
+        for (k = 0; k < args.n; k++) {
+            const bitnet__jname *a = &args.a[k];
+            if (a->n ? a->n != name.n || memcmp(a->s, name.s, (size_t)a->n) : k != i) continue;
+            v = a->value;
+            used++;
+        }
+        bitnet__jinja_set(j, name, v);
+        if (bitnet__jinja_take(j, ",")) continue;
+        bitnet__jinja_need(j, ")");
+        break;
+    }
+    if (used != args.n) bitnet__jinja_stop_here(j, BITNET__RAISED);
+}
+
+/* Writes a macro and returns the text. If it fails, only that value does. */
+BITNET__APART bitnet__jvalue bitnet__jinja_run(bitnet__jinja *j, const char *macro,
+                                               bitnet__jargs args) {
+    const char *at = j->at;
+    const int32_t n_names = j->n_names, scope = j->scope, before = j->macro, n_args = j->n_args,
+                  from = j->n_out;
+    bitnet__jvalue out;
+    if (j->failure.kind == BITNET__FAILED) return j->failure;
+    if (j->scope == 0) j->n_globals = n_names;
+    j->scope = j->macro = n_names;
+    j->n_args += args.n;               /* they are needed until the parameters have them */
+    j->at = macro;
+    bitnet__jinja_parameters(j, args);
+    j->n_args = n_args;
+    bitnet__jinja_close(j, "%}");
+    if (bitnet__jinja_block(j, 1) != BITNET__ENDMACRO)
+        bitnet__jinja_stop_here(j, BITNET__NOT_UNDERSTOOD);
+    out = bitnet__jinja_capture(j, from);
+    j->n_names = n_names;
+    j->scope = scope;
+    j->macro = before;
+    if (out.kind == BITNET__FAILED && out.n == BITNET__TOO_MUCH) return out;
+    j->failure = bitnet__jundefined();
+    j->at = at;
+    return out;
+}
+
 static void bitnet__jinja_tag(bitnet__jinja *j, bitnet__jname name, int live) {
     if (bitnet__jis(name, "if")) bitnet__jinja_if(j, live);
     else if (bitnet__jis(name, "for")) bitnet__jinja_for(j, live);
     else if (bitnet__jis(name, "set")) bitnet__jinja_set_tag(j, live);
+    else if (bitnet__jis(name, "macro")) bitnet__jinja_macro_tag(j, live);
     else if (bitnet__jis(name, "generation") || bitnet__jis(name, "endgeneration"))
         bitnet__jinja_close(j, "%}");
     else bitnet__jinja_stop(j, bitnet__jfail(name.s, BITNET__NOT_UNDERSTOOD));
@@ -6676,6 +6784,7 @@ static void bitnet__jinja_begin(bitnet__jinja *j) {
     j->at = j->start;
     j->used = 0;
     j->depth = j->n_names = j->n_args = j->scope = j->n_out = 0;
+    j->n_globals = j->macro = 0;
     j->failure = bitnet__jundefined();
 }
 
@@ -6692,7 +6801,8 @@ static void bitnet__jinja_render(bitnet__jinja *j) {
    a table that writes the same is taken; it never sees a user's text. All probes must agree to the
    byte, with these exceptions: a default system text, BOS and whether texts are trimmed are taken
    from the file; system messages and other roles that it refuses or leaves out are refused; and of
-   tools it may have another form, or none. (It does not check that users and assistant take turns.)
+   tools it may have another form, or none, unless the row is qwen-3.5 or 3.8. (It does not check
+   that users and assistant take turns.)
    The rows follow tokenizer_config.json of these models on Hugging Face:
 
        bitnet-2b-4t    microsoft/bitnet-b1.58-2B-4T. The one in its GGUF file ("Human: ...
@@ -6701,6 +6811,8 @@ static void bitnet__jinja_render(bitnet__jinja *j) {
        llama-3.1       meta-llama/Llama-3.1-8B-Instruct, which puts two fixed dates in front of the
                        system message. Files that would ask a clock get the same ones.
        qwen-3          Qwen/Qwen3-8B, and for tools; -thinking: Qwen3-4B-Thinking-2507
+       qwen-3.5        Qwen/Qwen3.5 and 3.6 (Bonsai 27B), and for tools; qwen-3.8: Qwen/Qwen3.8-27B
+                       (Bonsai 2 27B), where the system message begins with how much to think
        chatml          Qwen/Qwen2.5-7B-Instruct, and all others with <|im_start|>; -thinking: the
                        reply begins with <think>, and earlier thinking stays
        falcon-3        tiiuae/Falcon3-7B-Instruct, whose tools have another form
@@ -6712,7 +6824,7 @@ static void bitnet__jinja_render(bitnet__jinja *j) {
 
    To add one, add a row, and a template that does the same to tests/data/chat.json.
 
-   A chat with tools in a template without them gets Qwen's form. Its words and the functions stand
+   A chat with tools in a template without them gets Qwen3's form. Its words and the functions stand
    behind the text of the system message, which is added if there is none; a template without
    system messages has them in front of the user's first. What tools say one after the other is a
    turn of the user, each between <tool_response> tags, also where a template has no role tool. A
@@ -6749,7 +6861,9 @@ typedef struct bitnet__chat_row {
 #define BITNET__NO_TURN {{0, 0}, {0, 0}}
 #define BITNET__TURN(prefix, suffix) {BITNET_TEXT(prefix), BITNET_TEXT(suffix)}
 #define BITNET__MODES(thinking, trim, drop_thinking, system_first) \
-    thinking, trim, drop_thinking, system_first, {0, 0, 0, 0}
+    thinking, trim, drop_thinking, system_first, 0, BITNET_CALL_JSON, 0, {0, 0}
+#define BITNET__QWEN_3_5_MODES(drop_thinking, efforts) \
+    BITNET_THINK_ON, 1, drop_thinking, 1, 1, BITNET_CALL_XML, efforts, {0, 0}
 
 #define BITNET__CHATML_TURNS                                                                \
     BITNET__NO_TURN, BITNET__NO_TURN, BITNET__NO_TURN,                                      \
@@ -6766,6 +6880,21 @@ typedef struct bitnet__chat_row {
     BITNET_TEXT("\n</tools>\n\nFor each function call, return a json object with function " \
         "name and arguments within <tool_call></tool_call> XML tags:\n<tool_call>\n"        \
         "{\"name\": <function-name>, \"arguments\": <args-json-object>}\n</tool_call>")
+/* Qwen3.5's and later ones'. */
+#define BITNET__XML_TOOLS                                                                   \
+    BITNET_TEXT("# Tools\n\nYou have access to the following functions:\n\n<tools>\n"),     \
+    BITNET_TEXT("\n</tools>\n\nIf you choose to call a function ONLY reply in the "         \
+        "following format with NO suffix:\n\n<tool_call>\n"                                 \
+        "<function=example_function_name>\n<parameter=example_parameter_1>\nvalue_1\n"      \
+        "</parameter>\n<parameter=example_parameter_2>\nThis is the value for the second "  \
+        "parameter\nthat can span\nmultiple lines\n</parameter>\n</function>\n"             \
+        "</tool_call>\n\n<IMPORTANT>\nReminder:\n- Function calls MUST follow the "         \
+        "specified format: an inner <function=...></function> block must be nested within " \
+        "<tool_call></tool_call> XML tags\n- Required parameters MUST be specified\n- You " \
+        "may provide optional reasoning for your function call in natural language BEFORE " \
+        "the function call, but NOT after\n- If there is no function call available, "      \
+        "answer the question like normal with your current knowledge and do not tell the "  \
+        "user about function calls\n</IMPORTANT>")
 #define BITNET__NO_TOOLS BITNET__NO_TEXT, BITNET__NO_TEXT
 
 #define BITNET__EMPTY_THINKING "<think>\n\n</think>\n\n"
@@ -6778,6 +6907,16 @@ typedef struct bitnet__chat_row {
     BITNET__NO_TURN, BITNET_TEXT("<|start_header_id|>assistant<|end_header_id|>\n\n"),      \
     BITNET_TEXT("<|eot_id|>")
 #define BITNET__LLAMA_3_ENDS "<|start_header_id|>", {"<|end_of_text|>", "<|eom_id|>", 0}
+
+static const bitnet_effort bitnet__qwen_efforts[] = {
+    {"xhigh", BITNET_TEXT("Reasoning effort is set to xhigh. Please think carefully through the "
+                          "task, validate key assumptions, consider plausible alternatives, and "
+                          "prioritize correctness, consistency, and clarity in the final answer.")},
+    {"medium", BITNET__NO_TEXT},
+    {"low", BITNET_TEXT("Reasoning effort is set to low. Keep your thinking brief and focused, "
+                        "moving directly to the conclusion without unnecessary elaboration.")},
+    {0, BITNET__NO_TEXT}
+};
 
 /* The first that writes the same as the file's template is taken. */
 static const bitnet__chat_row bitnet__chat_rows[] = {
@@ -6795,6 +6934,10 @@ static const bitnet__chat_row bitnet__chat_rows[] = {
       BITNET__NO_TURN, BITNET__NO_TURN, BITNET__NO_TURN, BITNET__LLAMA_3, BITNET_TEXT(""),
       BITNET__THINKS_NOT, BITNET__NO_TOOLS, BITNET__MODES(BITNET_THINK_AUTO, 1, 0, 1)},
      BITNET__LLAMA_3_ENDS},
+    {{"qwen-3.5", BITNET__CHATML_TURNS, BITNET__THINKS, BITNET__XML_TOOLS,
+      BITNET__QWEN_3_5_MODES(2, 0)}, BITNET__CHATML_ENDS},
+    {{"qwen-3.8", BITNET__CHATML_TURNS, BITNET__THINKS, BITNET__XML_TOOLS,
+      BITNET__QWEN_3_5_MODES(3, bitnet__qwen_efforts)}, BITNET__CHATML_ENDS},
     /* Thinking that the model decides; that is always opened; that is closed, whatever one asks
        for; that only is left out of earlier replies; that is not known; that is always opened, and
        stays. */
@@ -7014,8 +7157,9 @@ static bitnet_text bitnet__strip_newlines(bitnet_text s) {
 }
 
 /* What Qwen3's template takes for thinking: from the last <think> in front of the first </think>.
-   The text begins behind the last </think>. */
-static void bitnet__split_thinking(bitnet_text all, bitnet_text *thinking, bitnet_text *text) {
+   The text begins behind the last </think>; if `once`, behind the first one. */
+static void bitnet__split_thinking(bitnet_text all, int once, bitnet_text *thinking,
+                                   bitnet_text *text) {
     const char *open = bitnet__tags[BITNET__OPEN_THINK], *close = bitnet__tags[BITNET__CLOSE_THINK];
     const size_t n_open = strlen(open), n_close = strlen(close);
     size_t i, first = SIZE_MAX, last = 0;
@@ -7026,6 +7170,7 @@ static void bitnet__split_thinking(bitnet_text all, bitnet_text *thinking, bitne
         if (memcmp(all.data + i, close, n_close)) continue;
         if (first == SIZE_MAX) first = i;
         last = i + n_close;
+        if (once) break;
     }
     if (first == SIZE_MAX) return;
     text->data = all.data + last;
@@ -7044,11 +7189,13 @@ static void bitnet__split_thinking(bitnet_text all, bitnet_text *thinking, bitne
 /* Adds the assistant's text. Its tags are tokens, as they were when the model wrote it. */
 static void bitnet__chat_assistant(bitnet__chat *c, bitnet_text all, int keep_thinking,
                                    int is_last) {
+    const int way = c->t->drop_thinking;
     bitnet_text thinking, text;
-    if (c->t->drop_thinking) {
-        bitnet__split_thinking(all, &thinking, &text);
-        all = text;
-        if (keep_thinking && (thinking.size > 0 || is_last)) {
+    if (way) {
+        bitnet__split_thinking(all, way == 3, &thinking, &text);
+        all = way == 3 ? bitnet__content(c->t, text) : text;
+        if (way > 1) thinking = bitnet__content(c->t, thinking);
+        if (keep_thinking && (thinking.size > 0 || is_last || way > 1)) {
             while (all.size > 0 && *all.data == '\n') all.data++, all.size--;
             bitnet__chat_parse(c, "<think>\n", 8, 0);
             bitnet__chat_put(c, thinking.data, thinking.size);
@@ -7063,12 +7210,13 @@ static int bitnet__has_role(const bitnet_message *messages, int n, int i, const 
 }
 
 /* Index of the last message of role user; -1: none. */
-static int bitnet__last_query(const bitnet_message *messages, int n) {
+static int bitnet__last_query(const bitnet_chat_template *t, const bitnet_message *messages,
+                              int n) {
     static const char open[] = "<tool_response>", close[] = "</tool_response>";
     const size_t n_open = sizeof open - 1, n_close = sizeof close - 1;
     int i;
     for (i = n - 1; i >= 0; i--) {
-        const bitnet_text text = messages[i].content;
+        const bitnet_text text = bitnet__content(t, messages[i].content);
         if (!bitnet__has_role(messages, n, i, "user") || !text.data) continue;
         if (text.size < n_close || memcmp(text.data, open, n_open) ||
             memcmp(text.data + text.size - n_close, close, n_close)) return i;
@@ -7106,21 +7254,67 @@ static void bitnet__chat_message(bitnet__chat *c, const bitnet_message *messages
         bitnet__chat_write(c, c->t->tools_turn.suffix, c->lent_role);
 }
 
-/* The system message with the tools, or the template's own; 1: it stands for the first message. If
-   the template has no such message, the user's first one gets the tools. */
-static int bitnet__chat_begin(bitnet__chat *c, bitnet_text tools, const bitnet_message *messages,
-                              int n) {
+static bitnet_thinking bitnet__thinking_of(const bitnet_chat_template *t,
+                                           const bitnet_chat_params *p) {
+    return p->thinking == BITNET_THINK_AUTO ? t->thinking : p->thinking;
+}
+
+/* The place of an effort's name among those that models have; -1: nowhere. */
+static int bitnet__effort_place(bitnet_text name) {
+    static const char *const names[] = {"minimal", "low", "medium", "high", "xhigh", "max"};
+    int i = sizeof names / sizeof names[0] - 1;
+    while (i >= 0 && !bitnet__is_text(name, names[i])) i--;
+    return i;
+}
+
+/* The effort that is asked for; 0: the template has none like it. */
+static const bitnet_effort *bitnet__effort_of(const bitnet_chat_template *t, bitnet_text name) {
+    const bitnet_effort *e = t->efforts, *found = 0;
+    const int wanted = bitnet__effort_place(name);
+    int best = -1;
+    if (!e || !name.data) return e;
+    for (; e->name; e++) {
+        const int i = bitnet__effort_place(bitnet_text_of(e->name));
+        if (bitnet__is_text(name, e->name)) return e;
+        if (wanted < 0 || i < 0 || (best < wanted ? i <= best : i < wanted || i >= best)) continue;
+        best = i;
+        found = e;
+    }
+    return found;
+}
+
+/* An empty line between parts of the system message. */
+static void bitnet__chat_part(bitnet__chat *c, int *parts) {
+    if ((*parts)++ > 0) bitnet__chat_put(c, "\n\n", 2);
+}
+
+/* The system message with effort and tools, or the template's own; 1: it stands for the first
+   message. If the template has no such message, the user's first one gets the tools. */
+static int bitnet__chat_begin(bitnet__chat *c, const bitnet_chat_params *p,
+                              const bitnet_message *messages, int n) {
+    const bitnet_text tools = p->tools;
+    const bitnet_effort *effort = bitnet__thinking_of(c->t, p) == BITNET_THINK_OFF
+                                  ? 0 : bitnet__effort_of(c->t, p->effort);
+    const int says_effort = effort && effort->text.data, first = c->t->tools_first;
     const int given = bitnet__has_role(messages, n, 0, "system") && messages[0].content.data;
     const bitnet_text role = bitnet_text_of("system");
     const bitnet_chat_turn *turn = bitnet__turn_of(c->t, role);
     const bitnet_text content = given ? messages[0].content : c->t->system_text;
     const bitnet_text text = bitnet__content(c->t, content);
+    int parts = 0;
     if (!turn) c->tools = tools;
-    if (!turn || (!tools.data && (given || !content.data))) return 0;
+    if (turn && !tools.data && !says_effort && given && !text.size && c->t->efforts)
+        return 1;                      /* such templates write no empty message */
+    if (!turn || (!tools.data && !says_effort && (given || !content.data))) return 0;
     bitnet__chat_write(c, turn->prefix, role);
+    if (says_effort) bitnet__chat_part(c, &parts);
+    if (says_effort) bitnet__chat_string(c, effort->text);
+    if (tools.data && first) bitnet__chat_part(c, &parts);
+    if (tools.data && first) bitnet__chat_tools(c, tools);
+    if (content.data && (text.size > 0 || !first)) bitnet__chat_part(c, &parts);
     bitnet__chat_put(c, text.data, text.size);
-    if (tools.data && content.data) bitnet__chat_put(c, "\n\n", 2);
-    if (tools.data) bitnet__chat_tools(c, tools);
+    if (tools.data && !first) bitnet__chat_part(c, &parts);
+    if (tools.data && !first) bitnet__chat_tools(c, tools);
     bitnet__chat_write(c, turn->suffix, role);
     return given;
 }
@@ -7142,7 +7336,6 @@ static void bitnet__chat_end_reply(bitnet__chat *c, int ended) {
 /* Opens the reply as `thinking` asks. */
 static void bitnet__chat_reply(bitnet__chat *c, bitnet_thinking thinking) {
     const bitnet_chat_template *t = c->t;
-    if (thinking == BITNET_THINK_AUTO) thinking = t->thinking;
     bitnet__chat_string(c, t->reply);
     if (thinking == BITNET_THINK_ON) bitnet__chat_string(c, t->think);
     if (thinking == BITNET_THINK_OFF) bitnet__chat_string(c, t->no_think);
@@ -7161,6 +7354,7 @@ static const bitnet_chat_template *bitnet__lend_tools(const bitnet_chat_template
     if (lacks_tools) {
         own->tools_before = words[0];
         own->tools_behind = words[1];
+        own->tools_first = 0;
     }
     if (turn && !t->tool.prefix.data && (lacks_tools || !t->other.prefix.data)) {
         own->tool = answer;
@@ -7189,8 +7383,8 @@ static bitnet_result bitnet__check_chat(const bitnet_chat_template *t, const bit
                                         const bitnet_message *messages, int n, int flags,
                                         bitnet_error *err) {
     int i;
-    bitnet_result r = bitnet__check_reserved(p->reserved, 4, "bitnet_chat_params", err);
-    if (r == BITNET_OK) r = bitnet__check_reserved(t->reserved, 4, "bitnet_chat_template", err);
+    bitnet_result r = bitnet__check_reserved(p->reserved, 2, "bitnet_chat_params", err);
+    if (r == BITNET_OK) r = bitnet__check_reserved(t->reserved, 2, "bitnet_chat_template", err);
     if (r != BITNET_OK) return r;
     if (flags & ~(BITNET_CHAT_BEGIN | BITNET_CHAT_CUT_REPLY | BITNET_CHAT_ENDED_REPLY |
                   BITNET_CHAT_OPEN_REPLY))
@@ -7198,6 +7392,12 @@ static bitnet_result bitnet__check_chat(const bitnet_chat_template *t, const bit
     if (!bitnet__is_thinking(p->thinking))
         return bitnet__fail(err, BITNET_ERR_ARG, "the chat's thinking is %lld, not in 0..%d",
                             (long long)p->thinking, BITNET_THINK_ON);
+    if (p->earlier_thinking < -1 || p->earlier_thinking > 1)
+        return bitnet__fail(err, BITNET_ERR_ARG, "the chat's earlier_thinking is %ld, not in -1..1",
+                            (long)p->earlier_thinking);
+    if (p->effort.data && !bitnet__effort_of(t, p->effort))
+        return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "the chat template has no effort '%.*s'",
+                            (int)(p->effort.size < 20 ? p->effort.size : 20), p->effort.data);
     for (i = 0; i < n; i++) {
         const bitnet_message *msg = &messages[i];
         r = bitnet__check_reserved(msg->reserved, 2, "bitnet_message", err);
@@ -7230,14 +7430,15 @@ static bitnet_result bitnet__check_chat(const bitnet_chat_template *t, const bit
 /* Writes messages, as tokens or as text. */
 static void bitnet__chat_all(bitnet__chat *c, const bitnet_chat_params *p,
                              const bitnet_message *messages, int n, int flags) {
-    const int last_query = bitnet__last_query(messages, n);
+    const int keeps = p->earlier_thinking ? p->earlier_thinking > 0 : c->t->drop_thinking == 3;
+    const int last_query = keeps ? -1 : bitnet__last_query(c->t, messages, n);
     int i = 0;
     if (flags & (BITNET_CHAT_CUT_REPLY | BITNET_CHAT_ENDED_REPLY))
         bitnet__chat_end_reply(c, (flags & BITNET_CHAT_ENDED_REPLY) != 0);
-    if (flags & BITNET_CHAT_BEGIN) i = bitnet__chat_begin(c, p->tools, messages, n);
+    if (flags & BITNET_CHAT_BEGIN) i = bitnet__chat_begin(c, p, messages, n);
     for (; i < n && c->result == BITNET_OK; i++)
         bitnet__chat_message(c, messages, n, i, last_query);
-    if (flags & BITNET_CHAT_OPEN_REPLY) bitnet__chat_reply(c, p->thinking);
+    if (flags & BITNET_CHAT_OPEN_REPLY) bitnet__chat_reply(c, bitnet__thinking_of(c->t, p));
     bitnet__chat_flush(c, -1);
 }
 
@@ -7245,7 +7446,7 @@ static void bitnet__chat_all(bitnet__chat *c, const bitnet_chat_params *p,
 static bitnet_result bitnet__encode_chat(bitnet__encoder *e, const bitnet_chat_params *params,
                                          const bitnet_message *messages, int n, int flags,
                                          bitnet_error *err) {
-    static const bitnet_chat_params defaults = {0, BITNET_THINK_AUTO, {0, 0}, {0, 0, 0, 0}};
+    static const bitnet_chat_params defaults = {0, BITNET_THINK_AUTO, 0, {0, 0}, {0, 0}, {0, 0}};
     const bitnet_chat_params *p = params ? params : &defaults;
     const bitnet_chat_template *t = p->chat_template ? p->chat_template : e->vocab->chat;
     const int bos = t == e->vocab->chat ? e->vocab->chat_bos : e->vocab->add_bos;
@@ -7276,6 +7477,9 @@ typedef enum bitnet__learns {
     BITNET__LEARN_NOTHING, BITNET__LEARN_START, BITNET__LEARN_OFF, BITNET__LEARN_SYSTEM,
     /* What a row may leave out or refuse although the file's template writes it. */
     BITNET__LEARN_LATER, BITNET__LEARN_ROLES, BITNET__LEARN_TOOLS, BITNET__LEARN_TOOL,
+    /* Of some rows: thinking that the template gets apart from the text; an effort, whose name is
+       behind the messages. */
+    BITNET__THOUGHT_APART, BITNET__SOME_EFFORT,
     BITNET__MAY_RAISE,              /* the library need not refuse what the template refuses */
     BITNET__MAY_END                 /* without a reply: one may be there, or the last newline not */
 } bitnet__learns;
@@ -7299,7 +7503,12 @@ typedef struct bitnet__probe {
 #define BITNET__PROBE_CALLS                                                                 \
     "\n<tool_call>\n" BITNET__PROBE_CALL_1 "\n</tool_call>\n<tool_call>\n"                  \
     BITNET__PROBE_CALL_2 "\n</tool_call>"
+#define BITNET__PROBE_XML_CALLS                                                             \
+    "\n\n<tool_call>\n<function=f>\n<parameter=x>\n1\n</parameter>\n</function>\n"          \
+    "</tool_call>\n<tool_call>\n<function=a>\n</function>\n</tool_call>"
 #define BITNET__THOUGHT "<think>\nHm,\nso.\n</think>\n\nYes."
+
+static const char bitnet__probe_said[] = "Well." BITNET__PROBE_CALLS;
 
 static const bitnet__probe bitnet__probes[] = {
     {"a user", BITNET__LEARN_START, 1, {{"user", "\n Hi \n"}}},
@@ -7315,6 +7524,10 @@ static const bitnet__probe bitnet__probes[] = {
     {"earlier thinking", BITNET__LEARN_NOTHING, 3,
      {{"user", "Hi"}, {"assistant", BITNET__THOUGHT}, {"user", "So?"}}},
     {"the last thinking", BITNET__MAY_END, 2, {{"user", "Hi"}, {"assistant", BITNET__THOUGHT}}},
+    {"thinking apart", BITNET__THOUGHT_APART, 3,
+     {{"user", "Hi"}, {"assistant", BITNET__THOUGHT}, {"user", "So?"}}},
+    {"little effort", BITNET__SOME_EFFORT, 2, {{"system", "Be."}, {"user", "Hi"}, {0, "low"}}},
+    {"medium effort", BITNET__SOME_EFFORT, 2, {{"system", "Be."}, {"user", "Hi"}, {0, "medium"}}},
     {"a last reply", BITNET__MAY_END, 2, {{"user", "Hi"}, {"assistant", "Yes."}}},
     {"a user without a reply", BITNET__MAY_END, 1, {{"user", "Hi"}}},
     {"thinking turned off", BITNET__LEARN_OFF, 1, {{"user", "Hi"}}},
@@ -7325,7 +7538,7 @@ static const bitnet__probe bitnet__probes[] = {
     {"tools", BITNET__LEARN_TOOLS, 1, {{"user", "Hi"}}},
     {"tools and a system message", BITNET__LEARN_TOOLS, 2, {{"system", "Be."}, {"user", "Hi"}}},
     {"a tool call", BITNET__LEARN_TOOLS, 5,
-     {{"system", "Be."}, {"user", "Hi"}, {"assistant", "Well." BITNET__PROBE_CALLS},
+     {{"system", "Be."}, {"user", "Hi"}, {"assistant", bitnet__probe_said},
       {"tool", "2"}, {"tool", "{\"y\": 3}\n"}}},
     {"what a tool says", BITNET__LEARN_TOOL, 5,
      {{"user", "Hi"}, {"assistant", "Well."}, {"tool", "2"}, {"tool", " 3"}, {"user", "So?"}}},
@@ -7375,24 +7588,33 @@ static bitnet__jvalue bitnet__jinja_eval(bitnet__jinja *j, const char *text) {
     return v;
 }
 
-static void bitnet__probe_messages(const bitnet__probe *p, bitnet_message *out) {
+/* form: of calls. */
+static void bitnet__probe_messages(const bitnet__probe *p, bitnet_call_form form,
+                                   bitnet_message *out) {
     int32_t i;
     memset(out, 0, BITNET__PROBE_MESSAGES * sizeof *out);
     for (i = 0; i < p->n; i++) {
+        const char *text = p->messages[i].content;
+        if (form == BITNET_CALL_XML && text == bitnet__probe_said)
+            text = "Well." BITNET__PROBE_XML_CALLS;
         out[i].role = bitnet_text_of(p->messages[i].role);
-        out[i].content = bitnet_text_of(p->messages[i].content);
+        out[i].content = bitnet_text_of(text);
     }
 }
 
-static bitnet__jvalue bitnet__probe_message(bitnet__jinja *j, const bitnet_message *m) {
-    static const char tail[] = BITNET__PROBE_CALLS;
-    const size_t all = m->content.size, size = sizeof tail - 1;
-    const int calls = all >= size && !memcmp(m->content.data + all - size, tail, size);
-    const size_t n = calls ? all - size : all;
+/* A message as the file's template gets it: with calls, and perhaps thinking, apart. */
+static bitnet__jvalue bitnet__probe_message(bitnet__jinja *j, const bitnet_message *m, int apart) {
+    const int calls = m->content.data == bitnet__probe_said;
+    bitnet_text text = m->content, thinking = BITNET__NO_TEXT;
     bitnet__jvalue v = bitnet__jinja_list(j, BITNET__DICT, 6);
+    if (apart) bitnet__split_thinking(m->content, 1, &thinking, &text);
+    if (calls) text = bitnet_text_of("Well.");
     bitnet__jinja_put(j, &v, bitnet__jstring("role"),
                       bitnet__jstring_of(m->role.data, m->role.size));
-    bitnet__jinja_put(j, &v, bitnet__jstring("content"), bitnet__jstring_of(m->content.data, n));
+    bitnet__jinja_put(j, &v, bitnet__jstring("content"), bitnet__jstring_of(text.data, text.size));
+    if (thinking.size)
+        bitnet__jinja_put(j, &v, bitnet__jstring("reasoning_content"),
+                          bitnet__jstring_of(thinking.data, thinking.size));
     if (calls)
         bitnet__jinja_put(j, &v, bitnet__jstring("tool_calls"), bitnet__jinja_eval(j,
                           "[{\"type\": \"function\", \"function\": " BITNET__PROBE_CALL_1 "},"
@@ -7404,14 +7626,15 @@ static bitnet__jvalue bitnet__probe_message(bitnet__jinja *j, const bitnet_messa
 static int bitnet__render_probe(bitnet__recognition *r, const bitnet__probe *p) {
     bitnet__jinja *j = &r->j;
     const bitnet__jvalue none = bitnet__jvalue_of(BITNET__NONE, 0, 0);
+    const int apart = p->learns == BITNET__THOUGHT_APART;
     bitnet_message said[BITNET__PROBE_MESSAGES];
     bitnet__jvalue messages;
     int32_t i;
-    bitnet__probe_messages(p, said);
+    bitnet__probe_messages(p, BITNET_CALL_JSON, said);
     bitnet__jinja_begin(j);
     messages = bitnet__jinja_list(j, BITNET__LIST, 6);
     for (i = 0; i < p->n; i++)
-        bitnet__jinja_push(j, &messages, bitnet__probe_message(j, &said[i]));
+        bitnet__jinja_push(j, &messages, bitnet__probe_message(j, &said[i], apart));
     bitnet__jinja_define(j, "messages", messages);
     bitnet__jinja_define(j, "bos_token", bitnet__token_value(r->vocab, r->vocab->bos));
     bitnet__jinja_define(j, "eos_token", bitnet__token_value(r->vocab, r->vocab->eos));
@@ -7422,6 +7645,8 @@ static int bitnet__render_probe(bitnet__recognition *r, const bitnet__probe *p) 
                                                "]"));
     if (p->learns == BITNET__LEARN_OFF)
         bitnet__jinja_define(j, "enable_thinking", bitnet__jbool(0));
+    if (p->learns == BITNET__SOME_EFFORT)
+        bitnet__jinja_define(j, "reasoning_effort", bitnet__jstring(p->messages[p->n].content));
     bitnet__jinja_render(j);
     return j->failure.kind == BITNET__FAILED ? j->failure.n : 0;
 }
@@ -7439,7 +7664,7 @@ static int32_t bitnet__write_probe(bitnet__recognition *r, const bitnet__chat_fi
     bitnet_message said[BITNET__PROBE_MESSAGES];
     bitnet_chat_params params;
     bitnet__chat chat;
-    bitnet__probe_messages(p, said);
+    bitnet__probe_messages(p, c->t.call_form, said);
     memset(&params, 0, sizeof params);
     memset(&chat, 0, sizeof chat);
     chat.t = &c->t;
@@ -7447,6 +7672,7 @@ static int32_t bitnet__write_probe(bitnet__recognition *r, const bitnet__chat_fi
     chat.cap = r->j.cap;
     if (p->learns == BITNET__LEARN_OFF) params.thinking = BITNET_THINK_OFF;
     if (p->learns == BITNET__LEARN_TOOLS) params.tools = tools;
+    if (p->learns == BITNET__SOME_EFFORT) params.effort = bitnet_text_of(p->messages[p->n].content);
     if (bitnet__check_chat(&c->t, &params, said + from, p->n - from, flags, 0)) return -1;
     if (c->bos) bitnet__chat_put_value(&chat, bitnet__token_value(r->vocab, r->vocab->bos));
     bitnet__chat_all(&chat, &params, said + from, p->n - from, flags);
@@ -7529,12 +7755,21 @@ static void bitnet__leave_out_roles(bitnet_chat_template *t) {
     t->other = none;
 }
 
+/* Is the probe none for this row? Where thinking is always written, the template gets it apart. */
+static int bitnet__is_not_for(const bitnet_chat_template *t, const bitnet__probe *p) {
+    const char *reply = p->n > 1 ? p->messages[1].content : "";
+    if (p->learns == BITNET__THOUGHT_APART) return t->drop_thinking < 2;
+    if (p->learns == BITNET__SOME_EFFORT) return !t->efforts;
+    return t->drop_thinking == 3 && !strcmp(reply, BITNET__THOUGHT);
+}
+
 /* Does the row still fit, perhaps with something left out? failed: the file's template did. */
 static int bitnet__fits(bitnet__recognition *r, bitnet__chat_fit *c, const bitnet__probe *p,
                         int failed) {
     static const bitnet_chat_turn none = BITNET__NO_TURN;
     static const bitnet_text nothing = BITNET__NO_TEXT;
     bitnet_chat_template *t = &c->t;
+    if (bitnet__is_not_for(t, p)) return 1;
     if (p->learns == BITNET__LEARN_START) return !failed && bitnet__learn_start(r, c, p);
     if (p->learns == BITNET__LEARN_OFF && t->think.data && !t->no_think.data && !failed) {
         t->no_think = bitnet_text_of(BITNET__EMPTY_THINKING);
@@ -7551,6 +7786,7 @@ static int bitnet__fits(bitnet__recognition *r, bitnet__chat_fit *c, const bitne
     }
     if (p->learns == BITNET__LEARN_LATER) t->system_first = 1;
     else if (p->learns == BITNET__LEARN_ROLES) bitnet__leave_out_roles(t);
+    else if (p->learns == BITNET__LEARN_TOOLS && t->call_form == BITNET_CALL_XML) return 0;
     else if (p->learns == BITNET__LEARN_TOOLS) t->tools_before = t->tools_behind = nothing;
     else if (p->learns == BITNET__LEARN_TOOL) {
         t->tool = t->tools_turn = none;
@@ -17858,85 +18094,109 @@ BITNET_API bitnet_result bitnet_embed(bitnet_ctx *c, const bitnet_embed_input *i
 
 /* =============================================================================================
    @unicode  the character classes that the pre-tokenizers use, and NFC
-   Owns the tables of \p{L}, \p{N}, \s and \p{P} of Unicode 15.0, and of its normalization form C.
-   Neither the locale nor <ctype.h> is used: the classes must not depend on the machine.
+   Owns the tables of \p{L}, \p{N}, \p{M}, \s and \p{P} of Unicode 15.0, and of its normalization
+   form C. Neither the locale nor <ctype.h> is used: the classes must not depend on the machine.
    ============================================================================================= */
 
-/* All code points from U+0000 on as runs of one class, each `length << 2 | class` (a run too long
-   for 14 bits is split in two), and the first code point of every 16th run. ASCII has a table of
+/* All code points from U+0000 on as runs of one class, each `length << 3 | class` (a run too long
+   for 13 bits is cut), and the first code point of every 16th run. ASCII has a table of
    its own, which tells CR and LF from SPACE. */
 
 /* begin of tables written by tests/checks/unicode_tables.py from Unicode 15.0.0 */
-/* 3648 bytes: 1564 runs; from U+323B0 on there is neither letter, number nor space. */
-enum { BITNET__CLASS_RUNS = 1564, BITNET__CLASS_INDEX = 98, BITNET__CLASS_STRIDE = 16 };
+/* 4662 bytes: 2015 runs; from U+E01F0 on there is neither letter, number, mark nor space. */
+enum { BITNET__CLASS_RUNS = 2015, BITNET__CLASS_INDEX = 126, BITNET__CLASS_STRIDE = 16 };
 static const uint8_t bitnet__ascii_class[128] = {
-    0,0,0,0,0,0,0,0,0,3,4,3,3,4,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,
+    0,0,0,0,0,0,0,0,0,3,5,3,3,5,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,
     3,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,2,2,2,2,2,2,2,2,2,2,0,0,0,0,0,0,
     0,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,0,0,0,0,0,
     0,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,0,0,0,0,0
 };
 static const uint16_t bitnet__class_runs[BITNET__CLASS_RUNS] = {
-    36,23,72,7,60,42,28,105,24,105,40,7,104,7,36,5,28,10,4,5,12,6,5,4,14,4,93,4,125,4,1833,16,
-    49,56,21,28,5,4,5,516,21,4,9,8,17,4,5,24,5,4,13,4,5,4,81,4,333,4,557,32,665,4,153,8,5,24,
-    165,284,109,16,17,180,173,84,42,16,9,4,397,4,5,60,9,28,9,42,13,8,5,64,5,4,121,116,357,44,5,
-    56,42,133,36,9,16,5,20,89,16,5,36,5,12,5,92,101,28,45,20,97,4,25,68,169,232,217,12,5,72,5,
-    28,41,16,42,4,65,16,33,8,9,8,89,4,29,4,5,12,17,12,5,64,5,52,9,4,13,16,42,9,8,26,8,5,32,25,
-    16,9,8,89,4,29,4,9,4,9,4,9,124,17,4,5,28,42,8,13,64,37,4,13,4,89,4,29,4,9,4,21,12,5,72,5,60,
-    9,16,42,36,5,44,33,8,9,8,89,4,29,4,9,4,21,12,5,120,9,4,13,16,42,4,5,26,44,5,4,25,12,13,4,17,
-    12,9,4,5,4,9,12,9,12,13,12,49,88,5,84,54,72,33,4,13,4,93,4,65,12,5,104,13,8,5,8,9,16,42,32,
-    30,4,5,16,33,4,13,4,93,4,41,4,21,12,5,124,9,4,9,16,42,4,9,68,37,4,13,4,165,8,5,64,5,20,13,4,
-    30,13,16,78,4,25,20,73,12,97,4,37,4,5,8,29,124,42,68,193,4,9,48,29,36,42,156,9,4,5,4,21,4,
-    97,4,5,4,41,4,9,36,5,8,21,4,5,36,42,8,17,128,5,124,82,48,33,4,145,108,21,460,173,80,5,42,24,
-    25,16,17,12,5,12,9,28,13,16,53,48,5,4,42,24,153,4,5,20,5,8,173,4,1333,4,17,8,29,4,5,4,17,8,
-    165,4,17,8,133,4,17,8,29,4,5,4,17,8,61,4,229,4,17,8,269,56,82,12,65,64,345,8,25,12,2481,8,
-    69,7,105,20,301,12,14,33,28,73,52,77,56,73,56,53,4,13,60,209,140,5,16,5,12,42,24,42,88,42,
-    24,357,28,21,8,137,4,5,20,281,40,125,156,42,121,8,21,44,177,16,105,24,46,148,93,36,213,172,
-    42,24,42,52,5,372,189,68,33,12,42,164,121,52,9,42,177,104,145,112,42,12,13,42,145,8,37,28,
-    173,8,13,164,17,4,25,4,9,12,5,20,769,256,1113,8,25,8,153,8,25,8,33,4,5,4,5,4,5,4,125,8,213,
-    4,29,4,5,12,13,4,29,12,17,8,25,16,53,20,13,4,29,12,47,116,11,20,7,188,7,64,6,5,8,26,20,5,42,
-    24,53,404,5,16,5,8,41,4,5,12,21,24,5,4,5,4,5,4,17,4,45,8,17,20,21,16,5,4,206,9,22,2904,242,
-    312,90,2520,122,4528,917,24,17,12,9,36,6,8,153,4,5,20,5,8,225,28,5,64,93,36,29,4,29,4,29,4,
-    29,4,29,4,29,4,29,4,29,320,5,1856,7,16,9,6,100,38,28,21,8,14,9,16,345,24,13,4,361,4,17,20,
-    173,4,377,12,18,40,129,192,65,128,42,120,34,4,62,128,42,156,62,1280,26369,256,65533,23097,
-    268,185,8,1077,12,65,42,9,80,189,64,125,8,281,42,156,37,8,413,8,257,20,9,4,5,4,21,96,65,4,
-    13,4,17,4,93,52,26,40,209,56,201,112,42,96,25,12,5,4,9,4,42,113,40,93,100,117,28,189,112,5,
-    42,24,21,4,41,42,21,4,165,92,13,4,33,16,42,24,93,12,5,12,201,4,5,12,9,8,21,8,5,4,5,96,13,8,
-    45,28,13,48,25,8,25,8,25,36,29,4,29,4,173,4,57,24,461,52,42,24,44689,48,93,16,197,33808,
-    1465,8,425,152,29,48,21,20,5,4,41,4,53,4,21,4,5,4,9,4,9,4,433,132,1453,72,257,8,217,160,49,
-    464,21,4,541,76,42,28,105,24,105,44,357,12,25,8,25,8,25,8,13,140,49,4,105,4,77,4,9,4,61,8,
-    57,136,493,48,182,48,230,68,10,976,117,12,197,64,110,16,129,18,36,81,6,33,6,20,153,40,121,8,
-    145,16,33,4,22,168,633,8,42,24,145,16,145,16,161,32,209,48,45,4,61,4,29,4,9,4,45,4,61,4,29,
-    4,9,268,1245,36,89,40,33,96,25,4,169,4,37,276,25,8,5,4,177,4,9,12,5,8,93,8,34,93,8,30,125,
-    32,38,192,77,4,9,20,22,89,26,16,105,280,225,16,10,9,66,8,186,5,60,17,4,13,4,117,40,38,92,
-    117,10,4,117,14,128,33,4,113,24,22,64,217,40,89,8,34,77,20,34,73,92,30,320,293,220,205,52,
-    205,28,26,145,48,42,1176,126,4,169,24,9,312,117,42,5,32,89,44,18,108,73,184,85,30,80,93,48,
-    213,104,122,4,9,8,5,52,181,128,101,28,42,36,145,60,42,16,5,8,5,32,141,12,5,48,193,56,17,44,
-    42,5,4,5,16,82,44,73,4,101,76,9,252,29,4,5,4,17,4,61,4,41,28,189,68,42,44,33,8,9,8,89,4,29,
-    4,9,4,21,12,5,72,5,48,21,632,213,72,17,20,42,20,13,120,193,80,9,4,5,32,42,664,189,164,17,
-    144,193,80,5,44,42,152,173,52,5,28,42,216,109,84,50,16,29,740,177,464,257,78,48,33,8,5,8,33,
-    4,9,4,97,60,5,4,5,56,42,280,33,8,157,64,5,4,5,112,5,40,161,28,5,84,5,44,185,76,5,72,293,
-    1052,37,4,149,68,5,60,118,20,121,448,29,4,9,4,153,84,5,36,42,24,25,4,9,4,129,56,5,28,42,
-    1240,77,60,5,4,53,4,137,112,42,344,5,60,86,172,3689,408,446,68,785,10544,389,60,4289,68,25,
-    16100,2333,34532,2277,28,125,4,42,24,317,4,42,24,121,72,193,64,17,48,42,4,30,4,85,20,77,
-    2752,257,94,420,301,20,5,264,53,256,9,4,5,112,24545,32,4953,168,37,35740,17,4,29,4,9,4,1165,
-    60,5,116,13,8,5,56,17,32,1585,9232,429,20,53,12,37,28,41,22680,82,48,82,432,102,540,341,4,
-    285,4,9,8,5,8,9,8,17,4,49,4,5,4,29,4,261,4,17,8,33,4,29,4,113,4,17,4,21,4,5,12,29,4,1361,8,
-    101,4,101,4,125,4,101,4,125,4,101,4,125,4,101,4,125,4,101,4,33,8,202,7168,125,24,25,1044,
-    249,584,181,40,29,8,42,16,5,1284,121,72,177,16,42,1880,113,16,42,2968,29,4,17,4,9,4,61,4,
-    789,8,38,192,273,28,5,16,42,3164,238,4,14,4,18,304,182,4,62,776,17,4,109,4,9,4,5,8,5,4,41,4,
-    17,4,5,4,5,24,5,16,5,4,5,4,5,4,13,4,9,4,5,8,5,4,5,4,5,4,5,4,5,4,9,4,5,8,17,4,29,4,17,4,17,4,
-    5,4,41,4,69,20,13,4,21,4,69,2320,54,11148,42,4120,65533,65533,39817,128,16617,24,889,8,
-    23049,56,29893,12412,2169,6024,19757,20,16769
+    72,43,144,11,120,82,56,209,48,209,80,11,208,11,72,9,56,18,8,9,24,10,9,8,26,8,185,8,249,8,
+    3665,32,97,112,41,56,9,8,9,136,900,41,8,17,16,33,8,9,48,9,8,25,8,9,8,161,8,665,8,1113,8,60,
+    1329,8,305,16,9,48,329,64,364,8,12,8,20,8,20,8,12,64,217,32,33,232,92,40,345,172,82,32,17,
+    12,793,8,9,60,16,52,17,20,8,36,17,82,25,16,9,128,9,12,241,220,16,713,92,9,112,82,265,76,17,
+    32,9,16,12,16,177,36,9,76,9,28,9,44,144,201,28,32,89,40,193,8,49,72,68,337,196,8,268,433,28,
+    9,148,9,60,81,20,16,82,8,129,28,8,65,16,17,16,177,8,57,8,9,24,33,16,12,9,60,16,20,16,28,9,
+    64,12,32,17,8,25,20,16,82,17,16,50,16,9,8,12,16,28,8,49,32,17,16,177,8,57,8,17,8,17,8,17,16,
+    12,8,44,32,20,16,28,24,12,56,33,8,9,56,82,20,25,12,88,28,8,73,8,25,8,177,8,57,8,17,8,41,16,
+    12,9,68,8,28,8,28,16,9,120,17,20,16,82,72,9,52,8,28,8,65,16,17,16,177,8,57,8,17,8,41,16,12,
+    9,60,16,20,16,28,56,28,32,17,8,25,20,16,82,8,9,50,80,12,9,8,49,24,25,8,33,24,17,8,9,8,17,24,
+    17,24,25,24,97,32,44,24,28,8,36,16,9,48,12,112,106,104,44,65,8,25,8,185,8,129,16,12,9,60,8,
+    28,8,36,56,20,8,25,16,9,16,17,20,16,82,64,58,8,9,28,8,65,8,25,8,185,8,81,8,41,16,12,9,60,8,
+    28,8,36,56,20,48,17,8,17,20,16,82,8,17,12,96,36,73,8,25,8,329,20,9,60,8,28,8,36,9,40,25,12,
+    58,25,20,16,154,8,49,8,28,8,145,24,193,8,73,8,9,16,57,24,12,32,52,8,12,8,68,48,82,16,20,104,
+    385,12,17,60,40,57,68,8,82,312,17,8,9,8,41,8,193,8,9,8,81,12,17,76,9,16,41,8,9,8,60,8,82,16,
+    33,256,9,184,20,48,162,8,12,8,12,8,12,32,20,65,8,289,32,164,8,20,41,92,8,292,72,12,456,345,
+    164,9,82,48,49,36,33,28,9,28,17,60,25,36,105,100,9,12,82,36,16,305,8,9,40,9,16,345,8,2665,8,
+    33,16,57,8,9,8,33,16,329,8,33,16,265,8,33,16,57,8,9,8,33,16,121,8,457,8,33,16,537,16,28,72,
+    162,24,129,128,689,16,49,24,4961,16,137,11,209,40,601,24,26,65,56,145,36,72,153,28,88,145,
+    20,96,105,8,25,8,20,96,417,260,24,9,32,9,12,16,82,48,82,136,28,8,12,82,48,713,56,41,20,273,
+    12,9,40,561,80,249,8,100,32,100,80,82,241,16,41,88,353,32,209,48,90,296,185,44,32,425,84,8,
+    236,16,12,82,48,82,104,9,64,252,392,44,377,140,65,24,82,136,76,96,28,241,108,17,82,353,116,
+    96,289,164,64,82,24,25,82,289,16,73,56,345,16,25,128,28,8,172,33,12,49,12,17,28,9,40,1537,
+    516,2225,16,49,16,305,16,49,16,65,8,9,8,9,8,9,8,249,16,425,8,57,8,9,24,25,8,57,24,33,16,49,
+    32,105,40,25,8,57,24,91,232,19,40,11,376,11,128,10,9,16,50,40,9,82,48,105,408,268,136,9,32,
+    9,16,81,8,9,24,41,48,9,8,9,8,9,8,33,8,89,16,33,40,41,32,9,8,410,17,42,5808,482,624,178,5040,
+    242,9056,1833,48,33,28,17,72,10,16,305,8,9,40,9,16,449,56,9,120,12,185,72,57,8,57,8,57,8,57,
+    8,57,8,57,8,57,8,57,8,260,376,9,3712,11,32,17,10,200,74,52,8,41,16,26,17,32,689,16,20,16,25,
+    8,721,8,33,40,345,8,753,24,34,80,257,384,129,256,82,240,66,8,122,256,82,312,122,2560,52737,
+    512,65529,65529,46201,536,369,16,2153,24,129,82,17,160,377,36,8,84,8,249,20,561,82,20,296,
+    73,16,825,16,513,40,17,8,9,8,41,192,129,12,25,12,33,12,185,44,32,12,24,50,80,417,96,20,401,
+    148,80,82,48,148,49,24,9,8,17,12,82,225,68,16,185,108,96,233,24,36,377,116,112,9,82,48,41,
+    12,81,82,41,8,329,116,72,25,12,65,20,16,82,48,185,24,9,28,401,12,9,28,17,20,41,20,9,12,9,
+    192,25,16,89,44,16,25,20,80,49,16,49,16,49,72,57,8,57,8,345,8,113,48,921,68,8,20,16,82,48,
+    65529,23849,96,185,32,393,65528,2088,2929,16,849,304,57,96,41,40,9,12,81,8,105,8,41,8,9,8,
+    17,8,17,8,865,264,2905,144,513,16,433,320,97,32,132,128,132,512,41,8,1081,152,82,56,209,48,
+    209,88,713,24,49,16,49,16,49,16,25,280,97,8,209,8,153,8,17,8,121,16,113,272,985,96,362,96,
+    458,136,18,904,12,1040,233,24,393,120,12,218,32,257,34,72,161,10,65,10,40,305,44,40,241,16,
+    289,32,65,8,42,336,1265,16,82,48,289,32,289,32,321,64,417,96,89,8,121,8,57,8,17,8,89,8,121,
+    8,57,8,17,536,2489,72,177,80,65,192,49,8,337,8,73,552,49,16,9,8,353,8,17,24,9,16,185,16,66,
+    185,16,58,249,64,74,384,153,8,17,40,42,177,50,32,209,560,449,32,18,17,130,16,370,9,28,8,20,
+    40,36,33,8,25,8,233,16,28,32,12,74,184,233,18,8,233,26,256,65,8,225,20,32,42,128,433,80,177,
+    16,66,153,40,66,145,184,58,640,585,440,409,104,409,56,50,289,36,64,82,2352,250,8,337,8,20,
+    24,17,600,28,233,82,9,64,177,92,34,216,145,36,336,169,58,160,185,72,28,425,124,88,242,12,17,
+    20,9,72,36,361,92,56,12,104,201,56,82,48,28,289,116,8,82,32,9,20,9,64,281,12,16,9,72,28,385,
+    116,33,32,36,8,20,82,9,8,9,32,162,88,145,8,201,100,48,12,17,12,496,57,8,9,8,33,8,121,8,81,
+    56,377,100,40,82,48,36,8,65,16,17,16,177,8,57,8,17,8,41,8,20,9,60,16,20,16,28,16,9,48,12,40,
+    41,20,16,60,24,44,1112,425,148,33,40,82,32,12,25,240,385,164,17,8,9,64,82,1328,377,60,16,76,
+    184,33,20,272,385,140,24,9,88,82,304,345,108,9,56,82,432,217,16,124,32,98,32,57,1480,353,
+    124,808,513,154,96,65,16,9,16,65,8,17,8,193,52,8,20,16,36,9,12,9,20,96,82,560,65,16,313,60,
+    16,60,9,8,9,12,216,9,84,321,60,9,36,64,12,64,9,92,369,132,24,9,144,585,2104,73,8,297,68,8,
+    68,9,120,234,40,241,16,180,8,116,584,57,8,17,8,305,52,24,12,8,20,8,60,9,12,64,82,48,49,8,17,
+    8,257,44,8,20,8,44,9,56,82,2480,153,36,72,20,9,12,105,8,273,60,24,44,104,82,688,9,120,170,
+    344,7377,816,890,136,1569,21088,777,120,8577,128,12,49,124,32080,4665,65528,3536,4553,56,
+    249,8,82,48,633,8,82,48,241,16,44,88,385,60,72,33,96,82,8,58,8,169,40,153,5504,513,186,840,
+    601,32,12,9,444,56,36,105,512,17,8,9,12,88,20,112,49089,64,9905,336,73,65528,5952,33,8,57,8,
+    17,8,2329,120,9,232,25,16,9,112,33,64,3169,18464,857,40,105,24,73,56,81,24,20,37640,372,16,
+    188,4336,44,24,52,64,68,16,60,240,36,1184,28,984,162,96,162,864,202,1080,681,8,569,8,17,16,
+    9,16,17,16,33,8,97,8,9,8,57,8,521,8,33,16,65,8,57,8,225,8,33,8,41,8,9,24,57,8,2721,16,201,8,
+    201,8,249,8,201,8,249,8,201,8,249,8,201,8,249,8,201,8,65,16,402,4096,444,32,404,64,12,112,
+    12,176,44,8,124,8832,249,48,49,1704,60,8,140,16,60,8,20,8,44,40,497,264,12,896,361,24,60,57,
+    16,82,32,9,2568,241,12,136,353,36,82,3760,225,36,82,5936,57,8,33,8,17,8,121,8,1577,16,74,60,
+    328,545,60,9,32,82,6328,474,8,26,8,34,608,362,8,122,1552,33,8,217,8,17,8,9,16,9,8,81,8,33,8,
+    9,8,9,48,9,32,9,8,9,8,9,8,25,8,17,8,9,16,9,8,9,8,9,8,9,8,9,8,17,8,9,16,33,8,57,8,33,8,33,8,
+    9,8,81,8,137,40,25,8,41,8,137,4640,106,22296,82,8240,65529,65529,65529,65529,65529,14121,
+    256,33233,48,1777,16,46097,112,59785,24824,4337,12048,39513,40,33537,65528,65528,65528,
+    65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,
+    65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,
+    65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,
+    65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,
+    65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,
+    65528,65528,65528,65528,65528,65528,65528,65528,60720,1924
 };
 static const uint32_t bitnet__class_index[BITNET__CLASS_INDEX] = {
-    0x0,0xAB,0x2C6,0x386,0x559,0x6D5,0x7B1,0x829,0x951,0x9B3,0x9FC,0xA59,0xAB2,0xB0F,0xB66,
-    0xB9D,0xC11,0xC7F,0xCDF,0xD4F,0xDBD,0xE84,0xEC6,0x1000,0x1082,0x124E,0x12BF,0x1390,0x1700,
-    0x17E0,0x1900,0x1A55,0x1BB0,0x1CC0,0x1F46,0x1FBD,0x1FFD,0x208A,0x2127,0x218A,0x2D26,0x2DB7,
-    0x3007,0x3100,0x3260,0xA62A,0xA7D2,0xA874,0xA960,0xAA43,0xAABE,0xAB17,0xD7C7,0xFB37,0xFDC8,
-    0xFFC8,0x1004E,0x102FC,0x103D0,0x1057B,0x10737,0x10836,0x108F3,0x10A00,0x10AC0,0x10BA9,
-    0x10EAA,0x10FE0,0x11103,0x111D0,0x11289,0x11329,0x1144B,0x115DC,0x1173C,0x11918,0x11A00,
-    0x11C0A,0x11D50,0x11F04,0x12F90,0x16AC0,0x16E40,0x18CD6,0x1B156,0x1D2F4,0x1D4BA,0x1D53F,
-    0x1D715,0x1D800,0x1E2AE,0x1E7FF,0x1ECB5,0x1EE33,0x1EE50,0x1EE63,0x1EE9C,0x2B73A
+    0x0,0xAB,0x2C6,0x380,0x531,0x5D0,0x6DD,0x74B,0x81A,0x898,0x971,0x9BD,0x9F0,0xA2A,0xA51,
+    0xA92,0xACE,0xB11,0xB4E,0xB85,0xBAE,0xC0D,0xC57,0xC8D,0xCCE,0xD0E,0xD62,0xDC0,0xE32,0xEA5,
+    0xEDC,0xF48,0x1040,0x1090,0x1257,0x12C1,0x1390,0x1700,0x17B4,0x1820,0x1946,0x1A5F,0x1B4D,
+    0x1C40,0x1CED,0x1F4E,0x1FBF,0x200B,0x209D,0x2127,0x218A,0x2D26,0x2DB0,0x3000,0x309B,0x3200,
+    0xA48D,0xA6A0,0xA7F2,0xA882,0xA930,0xA9FA,0xAA7E,0xAAF0,0xAB5C,0xF7FB,0xFB3D,0xFDFC,0xFFBF,
+    0x1003E,0x1029D,0x1037B,0x104FC,0x105B2,0x107BB,0x10879,0x109B8,0x10A19,0x10AE5,0x10C00,
+    0x10EAB,0x10FB0,0x11083,0x11145,0x111D0,0x11280,0x11304,0x11345,0x11400,0x114DA,0x11680,
+    0x1183B,0x11939,0x119E2,0x11A8A,0x11C72,0x11D3E,0x11D93,0x11F3E,0x13000,0x16ABF,0x16B63,
+    0x16FE0,0x1AFF5,0x1BC00,0x1D16D,0x1D400,0x1D4BD,0x1D546,0x1D736,0x1DA3B,0x1E008,0x1E13E,
+    0x1E7E0,0x1E94C,0x1EE20,0x1EE43,0x1EE5A,0x1EE78,0x1F10D,0x2CEB0,0x443A7,0x64397,0x84387,
+    0xA4377,0xC4367
 };
 /* 728 bytes: runs of punctuation beyond ASCII, `first << 6 | length`. */
 enum { BITNET__PUNCTUATION_RUNS = 182 };
@@ -18343,10 +18603,10 @@ static int bitnet__class_of(uint32_t cp) {
     stop = i + BITNET__CLASS_STRIDE;
     if (stop > BITNET__CLASS_RUNS) stop = BITNET__CLASS_RUNS;
     for (; i < stop; i++) {
-        start += (uint32_t)(bitnet__class_runs[i] >> 2);
-        if (cp < start) return bitnet__class_runs[i] & 3;
+        start += (uint32_t)(bitnet__class_runs[i] >> 3);
+        if (cp < start) return bitnet__class_runs[i] & 7;
     }
-    return BITNET__OTHER;                           /* beyond the last letter of Unicode */
+    return BITNET__OTHER;                           /* beyond the last mark of Unicode */
 }
 
 /* The last of n > 0 sorted runs that does not begin above cp, or the first. A run begins at
@@ -18369,15 +18629,20 @@ static int bitnet__is_punctuation(uint32_t cp) {
 }
 
 /* Class of the character at p, and its length in bytes. At the end: STOP and 0. At a byte that is
-   not UTF-8: STOP and 1, so that the scanners treat it as the end of the text. */
-static int bitnet__class_at(const uint8_t *p, const uint8_t *end, uint32_t *length) {
+   not UTF-8: STOP and 1, so that the scanners treat it as the end of the text. marks: the class of
+   combining marks. */
+static int bitnet__class_at(const uint8_t *p, const uint8_t *end, int marks, uint32_t *length) {
     uint32_t cp;
+    int c;
     *length = 0;
     if (p == end) return BITNET__STOP;
     *length = 1;
     if (p[0] < 128) return bitnet__ascii_class[p[0]];
     *length = bitnet__utf8_decode(p, end, &cp);
-    if (*length) return bitnet__class_of(cp);
+    if (*length) {
+        c = bitnet__class_of(cp);
+        return c == BITNET__MARK ? marks : c;
+    }
     *length = 1;
     return BITNET__STOP;
 }

@@ -138,6 +138,12 @@ export interface GenerateOptions {
     /** false: a chat's reply is written without thinking, by models that think (default: true, as the
      * model does). Thinking comes as text, between <think> and </think>. */
     thinking?: boolean;
+    /** How much a model is to think whose template says so, such as Qwen3.8's: the next of its own
+     * that is more, or else the most. Default: the template's. */
+    effort?: 'minimal' | 'low' | 'medium' | 'high' | 'xhigh' | 'max';
+    /** Does thinking stay in the replies of earlier turns, if the template knows thinking? Default: as
+     * the template has it. A session that goes on holds it in any case. */
+    earlierThinking?: boolean;
     /** The text keeps to a grammar, in llama.cpp's GBNF, or to a JSON schema (an object, or its text);
      * bitnet_grammar.h says what is possible. Only what `maxTokens` or an abort cuts is incomplete. */
     grammar?: string;
@@ -371,7 +377,14 @@ export interface ChatRequest {
     grammar?: string | null;
     /** false: no thinking, by models that think. `reasoning_effort` 'none' says the same. */
     enable_thinking?: boolean | null;
-    chat_template_kwargs?: { enable_thinking?: boolean } | null;
+    /** `earlierThinking` of chat(). */
+    preserve_thinking?: boolean | null;
+    chat_template_kwargs?: {
+        enable_thinking?: boolean;
+        preserve_thinking?: boolean;
+        reasoning_effort?: string;
+    } | null;
+    /** `effort` of chat(), or 'none'. */
     reasoning_effort?: string | null;
     n?: 1 | null;
     /** Without effect. */

@@ -300,9 +300,31 @@ EXPORT int bw_reply_rest(int ended) {
     return n < 0 ? 0 : n;
 }
 
+static char chat_effort[16];           /* "": none is asked for */
+static int32_t earlier_thinking;
+static int is_quiet;                   /* no thinking is wanted */
+
+/* What the next chats ask of the template. Returns 1 if it says in front how much to think. */
+EXPORT int bw_chat_options(const char *effort, size_t n, int earlier, int thinking) {
+    const bitnet_chat_template *t = bitnet_model_chat_template(model);
+    const int has_efforts = t && t->efforts;
+    n = has_efforts && n < sizeof chat_effort ? n : 0;
+    memcpy(chat_effort, effort, n);
+    chat_effort[n] = 0;
+    earlier_thinking = earlier;
+    is_quiet = !thinking;
+    return has_efforts;
+}
+
+/* Does the template write thinking in front of a reply even if it is empty? */
+EXPORT int bw_writes_thought(void) {
+    const bitnet_chat_template *t = bitnet_model_chat_template(model);
+    return t && t->drop_thinking > 1;
+}
+
 /* The first `keep` tokens that a session holds, for messages that it knows; what is missing behind
    the reply there, if `close`; then n messages, the texts of which are pairs of a role and a
-   content; and the start of a reply, if `open`: 1, or 2 without thinking. */
+   content; and the start of a reply, if `open`. */
 EXPORT int bw_chat_tokenize(int q, const char *s, const int32_t *sizes, int n, int keep, int close,
                             int open) {
     bitnet_message *m = (bitnet_message *)calloc((size_t)n + 1, sizeof *m);
@@ -317,7 +339,9 @@ EXPORT int bw_chat_tokenize(int q, const char *s, const int32_t *sizes, int n, i
         m[i].content = take_text(&s, &sizes);
     }
     memset(&chat, 0, sizeof chat);
-    chat.thinking = open == 2 ? BITNET_THINK_OFF : BITNET_THINK_AUTO;
+    chat.thinking = is_quiet ? BITNET_THINK_OFF : BITNET_THINK_AUTO;
+    chat.earlier_thinking = earlier_thinking;
+    if (chat_effort[0]) chat.effort = bitnet_text_of(chat_effort);
     count = bitnet_chat_tokenize(model, &chat, m, n, flags, 0, 0, &err);
     if (count >= 0 && reserve((void **)&tokens, &tokens_cap, keep + count, sizeof *tokens))
         count = BITNET_ERR_MEMORY;

@@ -19,6 +19,7 @@ const REQUEST = {
     stop: 'stop',
     grammar: 'grammar',
     enable_thinking: 'thinking',
+    preserve_thinking: 'earlierThinking',
     max_tokens: 'maxTokens',
     max_completion_tokens: 'maxTokens',
     top_logprobs: 'logprobs',
@@ -27,7 +28,7 @@ const REQUEST = {
     stream_options: null,
     response_format: null,
     chat_template_kwargs: null,
-    reasoning_effort: null,
+    reasoning_effort: 'effort',
     logprobs: null,
     n: null,
     model: null,
@@ -94,10 +95,12 @@ function optionsOf(request) {
     if (!isNone(request.stream_options) && typeof request.stream_options !== 'object')
         bad('stream_options: an object is needed');
     if (!isNone(request.response_format)) Object.assign(options, formatOf(request.response_format));
-    const { enable_thinking: thinking } = request.chat_template_kwargs ?? {};
-    if (!isNone(thinking)) options.thinking = thinking;
-    else if (!isNone(request.reasoning_effort) && isNone(options.thinking))
-        options.thinking = request.reasoning_effort !== 'none';
+    const kwargs = request.chat_template_kwargs ?? {};
+    options.effort = kwargs.reasoning_effort ?? options.effort;
+    options.thinking = kwargs.enable_thinking ?? options.thinking;
+    options.earlierThinking = kwargs.preserve_thinking ?? options.earlierThinking;
+    if (!isNone(options.effort)) options.thinking ??= options.effort !== 'none';
+    if (options.effort === 'none') options.effort = undefined;
     // chat() would have no limit then
     if (options.maxTokens === 0) bad('max_tokens: at least 1 is needed');
     if (flagOf(request, 'logprobs')) options.logprobs ??= 0;

@@ -31,7 +31,7 @@ export function checkHooks(options) {
 const GENERATE_OPTIONS = [
     'maxTokens', 'temperature', 'topK', 'topP', 'minP', 'repeatPenalty', 'frequencyPenalty',
     'presencePenalty', 'logitBias', 'seed', 'stop', 'grammar', 'jsonSchema', 'mask', 'logprobs',
-    'thinking', 'signal', 'onToken', 'onPrompt'
+    'thinking', 'effort', 'earlierThinking', 'signal', 'onToken', 'onPrompt'
 ];
 
 /** A misspelt option would be without effect, and nobody would notice. */
@@ -101,6 +101,13 @@ function rules(o) {
     return isNone(o.jsonSchema) ? { masked } : { masked, jsonSchema: schemaText(o) };
 }
 
+const EFFORTS = ['minimal', 'low', 'medium', 'high', 'xhigh', 'max'];
+
+function effortOf(effort) {
+    if (!EFFORTS.includes(effort)) bad(`effort: one of ${EFFORTS.join(', ')} is needed`);
+    return effort;
+}
+
 /** The options of a generation, as the worker gets them. The defaults are those of
  * examples/generate, except for the temperature: 0, greedy. */
 export function generateOptions(o) {
@@ -120,6 +127,8 @@ export function generateOptions(o) {
         logitBias: biases(o.logitBias ?? {}),
         stop: stopStrings(o.stop),
         thinking: isNone(o.thinking) || flag(o, 'thinking'),
+        effort: isNone(o.effort) ? undefined : effortOf(o.effort),
+        earlierThinking: isNone(o.earlierThinking) ? undefined : flag(o, 'earlierThinking'),
         ...rules(o)
     };
 }

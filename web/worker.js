@@ -358,8 +358,7 @@ function heldMessages(session, messages) {
     return before.slice(0, same).map(m => ({ ...m }));
 }
 
-/** Tokenizes messages behind the `keep` tokens that the session holds; returns how many there are.
- * open: 1, or 2 without thinking. */
+/** Tokenizes messages behind the `keep` tokens that the session holds; returns how many there are. */
 function tokenizeChat(session, messages, keep, { close = false, open = 0 }) {
     const n = withTexts(messages.flatMap(m => [m.role, m.content]), (at, sizesAt) =>
         bw._bw_chat_tokenize(session, at, sizesAt, messages.length, keep, close, open)
@@ -373,7 +372,7 @@ function tokenizeChat(session, messages, keep, { close = false, open = 0 }) {
 /** A chat's messages as tokens, and what the session will hold of them. Only new messages are
  * tokenized: the tokens of a generated reply may differ from those of its text, so tokenizing the
  * whole chat again would not match the session. */
-function openReply(session, messages, open) {
+function openReply(session, messages) {
     const known = heldMessages(session, messages.slice(0, -1)), // at least one is tokenized
         { end: keep = 0, cut: close = false } = known.at(-1) ?? {},
         rest = messages.slice(known.length);
@@ -386,23 +385,32 @@ function openReply(session, messages, open) {
         const end = tokenizeChat(session, [message], known.at(-1)?.end ?? 0, {});
         known.push({ ...message, end, cut: false });
     }
-    return { n: tokenizeChat(session, rest, keep, { close, open }), known, begun: '' };
+    const n = tokenizeChat(session, rest, keep, { close, open: 1 });
+    return { n, known, begun: '', inside: '' };
+}
+
+/** What a reply adds to its opening, where the template always writes thinking: one without it ends
+ * that which is open. */
+function behindOpening(content, thinking) {
+    if (!bw._bw_writes_thought()) return content;
+    if (!thinking) return content.replace(/^<think>[^]*?<\/think>\n*/, '');
+    if (content.startsWith('<think>')) return content.slice('<think>'.length).replace(/^\n/, '');
+    return content.includes('</think>') ? content : `\n</think>\n\n${content}`;
 }
 
 /** The same for a chat whose last message is a reply: the text goes on behind it. */
-function continueReply(session, messages, open) {
+function continueReply(session, messages, thinking) {
     const known = heldMessages(session, messages),
-        { content } = messages.at(-1);
+        { content } = messages.at(-1),
+        inside = behindOpening(content, thinking);
     if (known.length === messages.length) {
         const { end, cut } = known.pop(), // without what ended it
             rest = cut ? Number(bw._bw_ends(session, end - 1)) : bw._bw_reply_rest(0);
-        return { n: tokenizeChat(session, [], end - rest, {}), known, begun: content };
+        return { n: tokenizeChat(session, [], end - rest, {}), known, begun: content, inside };
     }
-    const { n, known: others } = openReply(session, messages.slice(0, -1), open);
-    const more = withBytes(encoder.encode(content), (at, size) =>
-        check(bw._bw_append(n, at, size))
-    );
-    return { n: more, known: others, begun: content };
+    const { n, known: others } = openReply(session, messages.slice(0, -1));
+    const more = withBytes(encoder.encode(inside), (at, size) => check(bw._bw_append(n, at, size)));
+    return { n: more, known: others, begun: content, inside };
 }
 
 const OPEN = '<think>\n';
@@ -410,10 +418,19 @@ const OPEN = '<think>\n';
 const inThought = begun =>
     Boolean(withBytes(encoder.encode(begun), (at, n) => bw._bw_in_thought(at, n)));
 
-const chatTokens = (session, messages, open) =>
-    messages.length > 1 && messages.at(-1).role === 'assistant'
-        ? continueReply(session, messages, open)
-        : openReply(session, messages, open);
+function chatTokens(session, messages, { thinking, effort = '', earlierThinking: earlier }) {
+    const keeps = earlier === undefined ? 0 : earlier ? 1 : -1;
+    const hasEfforts = withBytes(encoder.encode(effort), (at, n) =>
+        bw._bw_chat_options(at, n, keeps, thinking)
+    );
+    const style = `${keeps}${hasEfforts ? `${effort}${thinking}` : ''}`;
+    if ((held[session].style ?? style) !== style) held[session] = []; // it says so in front
+    const chat =
+        messages.length > 1 && messages.at(-1).role === 'assistant'
+            ? continueReply(session, messages, thinking)
+            : openReply(session, messages);
+    return { ...chat, style };
+}
 
 /** Notes that the session also holds a reply, which began with this text behind n tokens. What was
  * written lacks some of its tokens if a stop string ended it, or if an abort came in the middle of a
@@ -574,9 +591,9 @@ function setSampler(session, o, thinks) {
 async function generate({ session, prompt, messages, options }, signal, id) {
     check(bw._bw_writes());
     const start = performance.now();
-    const chat = messages && chatTokens(session, messages, options.thinking ? 1 : 2);
+    const chat = messages && chatTokens(session, messages, options);
     const n = chat ? chat.n : tokensOf(prompt, FILES_BOS);
-    const thinks = Boolean(chat && options.thinking && inThought(chat.begun));
+    const thinks = Boolean(chat && options.thinking && inThought(chat.inside));
     const opened = thinks && !chat.begun ? OPEN : '';
     if (opened) chat.begun = OPEN; // the template has written it
     const { stop, maxTokens, seed } = options;
@@ -585,6 +602,7 @@ async function generate({ session, prompt, messages, options }, signal, id) {
     const hold = () => {
         bw._bw_end(session);
         held[session] = chat?.known ?? [];
+        held[session].style = chat?.style;
         if (chat) holdReply(session, chat, got);
     };
     held[session] = [];

@@ -197,14 +197,15 @@ static void read_thinking(reader *in, translation *t) {
     buffer_text(&t->body, json_is(&in->j, type, "disabled") ? "false" : "true");
 }
 
-/* output_config.format, or output_format as it was called first. */
-static void read_output_format(reader *in, translation *t) {
+/* output_config: effort, and format or output_format as that was called first. */
+static void read_output_config(reader *in, translation *t) {
     const uint32_t options = field_get(in, "output_config"),
                    config = json_get(&in->j, options, "format"),
                    format = config ? config : field_get(in, "output_format"),
                    schema = json_get(&in->j, format, "schema");
     if (options && json_kind(&in->j, options) != JSON_OBJECT)
         refuse_field(in, "output_config", "an object is needed");
+    translate_value(t, "reasoning_effort", json_get(&in->j, options, "effort"));
     if (!format) return;
     if (!schema || !json_is(&in->j, json_get(&in->j, format, "type"), "json_schema")) {
         refuse_field(in, config ? "output_config" : "output_format",
@@ -221,11 +222,11 @@ static void read_body(reader *in, uint64_t seed, int is_counted) {
     static const char *const taken[] = {    /* read here, or without a meaning in a message */
         "messages", "system", "tools", "tool_choice", "thinking", "output_config", "output_format",
         "stop_sequences", "stop", "n", "best_of", "logprobs", "top_logprobs", "stream_options",
-        "parallel_tool_calls", "enable_thinking", "functions", 0
+        "parallel_tool_calls", "enable_thinking", "reasoning_effort", "functions", 0
     };
     static const renamed names[] = {
         {"stop", "stop_sequences"}, {"response_format", "output_config"},
-        {"enable_thinking", "thinking"}
+        {"enable_thinking", "thinking"}, {"reasoning_effort", "output_config.effort"}
     };
     const uint32_t servers = field_get(in, "mcp_servers");
     translation t;
@@ -241,7 +242,7 @@ static void read_body(reader *in, uint64_t seed, int is_counted) {
     read_schemas(in, &t);
     read_typed_choice(in, &t);
     read_thinking(in, &t);
-    read_output_format(in, &t);
+    read_output_config(in, &t);
     translate_value(&t, "stop", field_get(in, "stop_sequences"));
     translate_read(&t, request_read_chat, seed);
 }

@@ -1,4 +1,5 @@
 #include "choice.h"
+#include "calls.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -151,15 +152,25 @@ static void add_lists(choice *c, const request *r, const token_info *token) {
     buffer_format(&c->offsets, "%s%llu", comma, (unsigned long long)c->length);
 }
 
+static void forget_call(choice *c) {
+    buffer_free(&c->calls[--c->n_calls].name);
+    buffer_free(&c->calls[c->n_calls].arguments);
+}
+
+/* Another call, which is empty; 0: there is no memory. */
+static call *new_call(choice *c) {
+    call *more = (call *)realloc(c->calls, ((size_t)c->n_calls + 1) * sizeof *more);
+    c->text.failed |= !more;
+    if (!more) return 0;
+    c->calls = more;
+    memset(&more[c->n_calls], 0, sizeof *more);
+    return &more[c->n_calls++];
+}
+
 /* Adds a call that the model has written. arguments: node of an object; 0: there are none. */
 static void take_call(choice *c, const json *j, uint32_t name, uint32_t arguments) {
-    call *more = (call *)realloc(c->calls, ((size_t)c->n_calls + 1) * sizeof *more);
-    call *new_one;
-    c->text.failed |= !more;
-    if (!more) return;
-    c->calls = more;
-    new_one = &more[c->n_calls++];
-    memset(new_one, 0, sizeof *new_one);
+    call *new_one = new_call(c);
+    if (!new_one) return;
     buffer_add(&new_one->name, j->text + j->nodes[name].at, j->nodes[name].len);
     if (arguments) buffer_value(&new_one->arguments, j, arguments);
     else buffer_text(&new_one->arguments, "{}");
@@ -198,11 +209,22 @@ static int take_calls(choice *c, const json *j, uint32_t most) {
     return n > 0;
 }
 
+/* A call in the form of calls.h. */
+static int add_xml_call(choice *c, const request *r, const char *text, size_t n) {
+    call *one = new_call(c);
+    const int ok = one && calls_read(text, n, r->tools, &one->name, &one->arguments);
+    if (one) c->text.failed |= one->name.failed | one->arguments.failed;
+    if (one && !ok) forget_call(c);
+    return ok;
+}
+
 /* The text between the tags of a call. Returns 0 if it is none. */
-static int add_call(choice *c, const char *text, size_t n, uint32_t most) {
+static int add_call(choice *c, const request *from, const char *text, size_t n) {
+    const uint32_t most = from->one_call ? 1 : UINT32_MAX;
     json j;
     bitnet_result r;
     int ok;
+    if (c->n_open > 0) return add_xml_call(c, from, text, n);
     memset(&j, 0, sizeof j);
     j.size = n;
     j.text = (char *)malloc(n + 1);
@@ -233,7 +255,7 @@ static void be_text(choice *c) {
 /* A call has ended. Newlines behind it stay where a text follows, and none of it is text. */
 static void end_call(choice *c, const request *r) {
     const size_t end = c->raw.n - strlen("</tool_call>");
-    if (!add_call(c, c->raw.p + c->inside, end - c->inside, r->one_call ? 1 : UINT32_MAX)) {
+    if (!add_call(c, r, c->raw.p + c->inside, end - c->inside)) {
         be_text(c);
         return;
     }
@@ -257,13 +279,23 @@ static int is_blank(char b) { return b == ' ' || b == '\t' || b == '\n' || b == 
    belongs to a tag and to the newlines around it, which the library leaves out: where there is no
    call they are text. */
 static void divide_byte(choice *c, const request *r, const char *byte) {
+    static const char opens[] = "<function=";
     const bitnet_reply_part before = c->parts.part;
     const char *p = byte, *text;
     bitnet_reply_part part;
     size_t n = 1, size;
-    if (before == BITNET_REPLY_TOOL_CALL && !c->is_json && !is_blank(*byte)) {
-        c->is_json = *byte == '{' || *byte == '[';
-        if (!c->is_json) be_text(c);           /* a text that mentions the tag */
+    if (before == BITNET_REPLY_TOOL_CALL && !c->seems_call && (c->n_open || !is_blank(*byte))) {
+        if (!c->n_open && (*byte == '{' || *byte == '[')) c->seems_call = 1;
+        else if (calls_are_xml(r->service) && *byte == opens[c->n_open])
+            c->seems_call = !opens[++c->n_open];
+        else {                                 /* a text that mentions the tag */
+            const int again = c->n_told ? 0 : c->n_open;
+            int i;
+            c->raw.n -= (size_t)again;         /* another tag may begin there */
+            c->n_open = 0;
+            be_text(c);
+            for (i = 0; i < again; i++) divide_byte(c, r, &opens[i]);
+        }
     }
     buffer_add(&c->raw, byte, 1);
     while (bitnet_reply_next(&c->parts, &p, &n, &part, &text, &size)) {
@@ -273,12 +305,12 @@ static void divide_byte(choice *c, const request *r, const char *byte) {
     }
     if (c->raw.failed) return;
     if (c->parts.part != BITNET_REPLY_TOOL_CALL) {
-        if (before == BITNET_REPLY_TOOL_CALL && c->is_json) end_call(c, r);
+        if (before == BITNET_REPLY_TOOL_CALL && c->seems_call) end_call(c, r);
         else trim_raw(c);
-        c->is_json = 0;
+        c->seems_call = c->n_open = 0;
     } else if (before != BITNET_REPLY_TOOL_CALL) {
         c->inside = c->raw.n;
-        c->is_json = 0;
+        c->seems_call = c->n_open = 0;
     }
 }
 
@@ -290,10 +322,7 @@ static void divide(choice *c, const request *r, const char *piece, size_t n) {
 
 /* Those that the client has written itself. */
 static void forget_calls(choice *c) {
-    while (c->n_calls > 0) {
-        buffer_free(&c->calls[--c->n_calls].name);
-        buffer_free(&c->calls[c->n_calls].arguments);
-    }
+    while (c->n_calls > 0) forget_call(c);
 }
 
 /* Where it begins with a text of the client's, that comes first. */

@@ -21,7 +21,9 @@ typedef struct choice {
                                                 that is being written, with its tag */
     size_t n_told;                           /* of raw: the client has written it itself */
     size_t inside;                           /* where in raw the call's tag ends */
-    int is_json;                             /* the call's text begins with { or [ */
+    int seems_call;                          /* its text begins as that of a call: with { or [, or
+                                                as in calls.h */
+    int n_open;                              /* bytes of such a beginning so far */
     int is_behind_call;                      /* no text has come since a call */
     int is_closed;                           /* nothing more belongs to it */
     buffer tokens, values, best, offsets;    /* lists of log-probabilities, without brackets */

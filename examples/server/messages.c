@@ -1,4 +1,5 @@
 #include "messages.h"
+#include "calls.h"
 #include "tokens.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,28 +13,47 @@ const bitnet_chat_template *messages_template(const reader *in) {
     return bitnet_model_chat_template(in->r->service->model);
 }
 
-/* What a client says of thinking: enable_thinking, in chat_template_kwargs or as a field, as vLLM
-   and llama.cpp's server have it, or OpenAI's reasoning_effort. 1: yes, 0: no, -1: nothing. */
-static int wants_thinking(reader *in) {
-    static const char name[] = "enable_thinking", effort[] = "reasoning_effort";
-    const uint32_t options = field_get(in, "chat_template_kwargs"), node = field_get(in, effort);
+/* What a client wants of the template: a field of chat_template_kwargs, as vLLM and llama.cpp's
+   server have it, or of the body. Returns 0 if it says nothing, else the object that has it. */
+static uint32_t asks_for(reader *in, const char *name) {
+    const uint32_t options = field_get(in, "chat_template_kwargs");
     if (options && json_kind(&in->j, options) != JSON_OBJECT)
         refuse_field(in, "chat_template_kwargs", "an object is needed");
-    else if (json_get(&in->j, options, name)) return field_bool(in, options, name);
-    if (field_get(in, name)) return field_bool(in, JSON_ROOT, name);
-    if (!node) return -1;
-    if (json_is(&in->j, node, "none")) return 0;
-    if (!json_is(&in->j, node, "minimal") && !json_is(&in->j, node, "low") &&
-        !json_is(&in->j, node, "medium") && !json_is(&in->j, node, "high") &&
-        !json_is(&in->j, node, "xhigh"))
-        refuse_field(in, effort, "none, minimal, low, medium, high or xhigh is needed");
-    return 1;
+    if (json_get(&in->j, options, name)) return options;
+    return field_get(in, name) ? JSON_ROOT : 0;
 }
 
-/* With yes, Qwen3's template leaves it to the model. */
+/* OpenAI's and Anthropic's names for how much a model is to think. */
+static const char *effort_named(const char *name) {
+    static const char *const names[] = {"minimal", "low", "medium", "high", "xhigh", "max"};
+    size_t i;
+    for (i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (!strcmp(name, names[i])) return names[i];
+    return 0;
+}
+
+/* What a client says of thinking: enable_thinking or reasoning_effort. 1: yes, 0: no, -1:
+   nothing. */
+static int wants_thinking(reader *in) {
+    static const char name[] = "enable_thinking", effort[] = "reasoning_effort";
+    const uint32_t on = asks_for(in, name), object = asks_for(in, effort);
+    const char *wanted = node_string(in, json_get(&in->j, object, effort));
+    const bitnet_chat_template *t = messages_template(in);
+    if (object && (!wanted || (strcmp(wanted, "none") && !effort_named(wanted))))
+        refuse_field(in, effort, "none, minimal, low, medium, high, xhigh or max is needed");
+    if (wanted && t && t->efforts) in->r->chat.effort = bitnet_text_of(effort_named(wanted));
+    if (on) return field_bool(in, on, name);
+    return !object ? -1 : wanted && strcmp(wanted, "none") != 0;
+}
+
+/* With yes, Qwen3's template leaves it to the model. preserve_thinking, which Qwen3.6's and 3.8's
+   templates have: does thinking stay in earlier replies? */
 void messages_read_thinking(reader *in) {
+    static const char keep[] = "preserve_thinking";
     const bitnet_chat_template *t = messages_template(in);
     const int wanted = wants_thinking(in);
+    const uint32_t object = asks_for(in, keep);
+    if (object) in->r->chat.earlier_thinking = field_bool(in, object, keep) ? 1 : -1;
     if (failed(in) || !t || wanted < 0) return;
     if (wanted == 0 && t->think.data && !t->no_think.data)
         refuse_field(in, field_get(in, "reasoning_effort") ? "reasoning_effort" : "enable_thinking",
@@ -61,18 +81,14 @@ static void read_content(reader *in, uint32_t content, buffer *out) {
     }
 }
 
-/* Is the text a JSON object? */
-static int is_object(const char *text) {
-    json j;
+/* Parses a text. Is it a JSON object? j must be freed in any case. */
+static int parse_object(json *j, const char *text) {
     bitnet_error err;
-    int ok;
-    memset(&j, 0, sizeof j);
-    j.size = strlen(text);
-    j.text = strdup(text);
-    ok = j.text && j.size && json_parse(&j, &err) == BITNET_OK &&
-         json_kind(&j, JSON_ROOT) == JSON_OBJECT;
-    json_free(&j);
-    return ok;
+    memset(j, 0, sizeof *j);
+    j->size = strlen(text);
+    j->text = strdup(text);
+    return j->text && j->size && json_parse(j, &err) == BITNET_OK &&
+           json_kind(j, JSON_ROOT) == JSON_OBJECT;
 }
 
 /* A call that the assistant made, as the model writes it. Its arguments are JSON in a string. */
@@ -81,26 +97,46 @@ static void read_call(reader *in, uint32_t node, buffer *out) {
     const char *name = node_string(in, json_get(&in->j, function, "name"));
     const char *arguments = node_string(in, json_get(&in->j, function, "arguments"));
     const uint32_t type = json_get(&in->j, node, "type");
+    const char *text = arguments && arguments[0] ? arguments : "{}";
+    json j;
+    const int is_object = arguments && parse_object(&j, text);
     if (type && !json_is(&in->j, type, "function"))
         refuse_field(in, "messages", "only tool_calls of the type function are possible");
-    else if (!name || !name[0] || !arguments || (arguments[0] && !is_object(arguments)))
+    else if (!name || !name[0] || !is_object)
         refuse_field(in, "messages", "a function in tool_calls needs a name and, as a string, "
                      "arguments in JSON");
     else {
-        buffer_text(out, "<tool_call>\n{\"name\": ");
-        buffer_json(out, name, strlen(name));
-        buffer_format(out, ", \"arguments\": %s}\n</tool_call>", arguments[0] ? arguments : "{}");
+        buffer_text(out, "<tool_call>\n");
+        if (calls_are_xml(in->r->service)) calls_write(out, name, &j, JSON_ROOT);
+        else {
+            buffer_text(out, "{\"name\": ");
+            buffer_json(out, name, strlen(name));
+            buffer_format(out, ", \"arguments\": %s}", text);
+        }
+        buffer_text(out, "\n</tool_call>");
     }
+    if (arguments) json_free(&j);
 }
 
 static void read_calls(reader *in, uint32_t calls, int has_text, buffer *out) {
     uint32_t at = calls + 1, i;
+    if (has_text && calls_are_xml(in->r->service)) buffer_text(out, "\n");
     if (json_kind(&in->j, calls) != JSON_ARRAY)
         refuse_field(in, "messages", "tool_calls must be a list");
     else for (i = 0; i < in->j.nodes[calls].n && !failed(in); i++, at = in->j.nodes[at].next) {
         if (i || has_text) buffer_text(out, "\n");
         read_call(in, at, out);
     }
+}
+
+/* Leaves white space out of what was added since. */
+static void trim_from(buffer *out, size_t from) {
+    size_t n = from;
+    while (out->n > from && strchr(" \t\n\v\f\r", out->p[out->n - 1])) out->n--;
+    while (n < out->n && strchr(" \t\n\v\f\r", out->p[n])) n++;
+    if (n == from) return;
+    memmove(out->p + from, out->p + n, out->n - n);
+    out->n -= n - from;
 }
 
 /* What the assistant wrote: reasoning_content, content and tool_calls, of which some may be
@@ -114,13 +150,14 @@ static void read_assistant(reader *in, uint32_t node, buffer *out) {
     size_t before;
     if (thinking && !thought)
         refuse_field(in, "messages", "reasoning_content must be a string without NUL");
-    if (thought && thought[0] && t && t->drop_thinking) {
+    if (t && (t->drop_thinking == 3 || (thought && thought[0] && t->drop_thinking))) {
         buffer_text(out, "<think>\n");
-        buffer_text(out, thought);
+        buffer_text(out, thought ? thought : "");
         buffer_text(out, "\n</think>\n\n");
     }
     before = out->n;
     if (content || !calls) read_content(in, content, out);
+    if (t && t->drop_thinking > 1) trim_from(out, before);
     if (calls) read_calls(in, calls, out->n > before, out);
 }
 
@@ -172,6 +209,32 @@ static int chat_tokens(request *r, const bitnet_message *messages, int n, bitnet
     return head < 0 ? head : rest < 0 ? rest : head + rest;
 }
 
+/* How a reply begins that goes on from the assistant's last message. chat_tokens writes it behind
+   the opening of a reply, which may have begun to think already: a text without thinking ends
+   that. */
+static char *begun_by(const request *r, const bitnet_chat_template *t, const char *text) {
+    static const char open[] = "<think>", close[] = "</think>", ends[] = "\n</think>\n\n";
+    const bitnet_thinking thinking = r->chat.thinking != BITNET_THINK_AUTO ? r->chat.thinking
+                                     : t ? t->thinking : BITNET_THINK_OFF;
+    const int opens = !strncmp(text, open, sizeof open - 1);
+    const char *closes = strstr(text, close);
+    char *out;
+    if (!t || t->drop_thinking < 2) return strdup(text);
+    if (thinking == BITNET_THINK_ON && !opens && !closes) {
+        out = (char *)malloc(sizeof ends + strlen(text));
+        if (out) strcat(strcpy(out, ends), text);
+        return out;
+    }
+    if (thinking == BITNET_THINK_ON && opens) {
+        text += sizeof open - 1;
+        text += *text == '\n';
+    } else if (opens && closes) {
+        text = closes + sizeof close - 1;
+        text += strspn(text, "\n");
+    }
+    return strdup(text);
+}
+
 /* tokens_least_bytes of a text that the template may trim. */
 static size_t least_trimmed(const bitnet_chat_template *t, const char *p, const char *end) {
     const char *blanks = t->trim ? " \t\n\v\f\r" : t->drop_thinking ? "\n" : "";
@@ -189,12 +252,13 @@ static const char *find_last(const char *p, const char *end, const char *text) {
 
 /* The same of an assistant's message. Templates that know thinking leave it out in front of the
    user's last message: what is between the last <think> and the first </think>. The text is what is
-   behind the last </think>. The rest goes. */
+   behind the last </think>, or for Qwen3.8 the first. The rest goes. */
 static size_t least_of_reply(const bitnet_chat_template *t, const char *p, int keeps_thinking) {
     const char *end = p + strlen(p), *first = t->drop_thinking ? strstr(p, "</think>") : 0, *text;
     size_t least;
     if (!first) return least_trimmed(t, p, end);
-    text = find_last(first, end, "</think>") + strlen("</think>");
+    text = t->drop_thinking == 3 ? first : find_last(first, end, "</think>");
+    text += strlen("</think>");
     least = least_trimmed(t, text, end);
     if (!keeps_thinking) return least;
     p = find_last(p, first, "<think>");
@@ -215,6 +279,8 @@ static int are_too_long(reader *in, const bitnet_message *messages, int n) {
     const bitnet_chat_template *t = messages_template(in);
     const char *tools = in->r->tools ? in->r->tools : "";
     size_t bytes = strlen(tools), least = tokens_least_bytes(tools, bytes);
+    const int asked = in->r->chat.earlier_thinking,
+              keeps = asked ? asked > 0 : t && t->drop_thinking == 3;
     int i, query = n;                  /* the user's last message; n: there is none */
     if (!t) return failed(in);
     for (i = 0; i < n; i++)
@@ -226,9 +292,9 @@ static int are_too_long(reader *in, const bitnet_message *messages, int n) {
         least += least_of_role(t, messages[i].role.data);
         if (strcmp(messages[i].role.data, "assistant"))
             least += least_trimmed(t, text, text + size);
-        else if (i == n - 1 && n > 1)  /* see chat_tokens */
-            least += tokens_least_bytes(text, size);
-        else least += least_of_reply(t, text, i > query);
+        else if (i == n - 1 && in->r->begun)       /* see chat_tokens */
+            least += tokens_least_bytes(in->r->begun, strlen(in->r->begun));
+        else least += least_of_reply(t, text, keeps || i > query);
     }
     return tokens_too_long(in, "messages", bytes, least);
 }
@@ -238,9 +304,9 @@ static void tokenize_messages(reader *in, const bitnet_message *messages, int n)
     bitnet_token *tokens = 0;
     bitnet_error err = {0};
     int count = BITNET_ERR_MEMORY;
-    if (are_too_long(in, messages, n)) return;
     if (n > 1 && !strcmp(messages[n - 1].role.data, "assistant"))
-        r->begun = strdup(messages[n - 1].content.data);
+        r->begun = begun_by(r, messages_template(in), messages[n - 1].content.data);
+    if (are_too_long(in, messages, n)) return;
     if (n < 2 || strcmp(messages[n - 1].role.data, "assistant") || r->begun) {
         count = chat_tokens(r, messages, n, 0, 0, &err);
         tokens = (bitnet_token *)malloc(((size_t)(count > 0 ? count : 0) + 1) * sizeof *tokens);

@@ -1,4 +1,5 @@
 #include "rules.h"
+#include "calls.h"
 #include "messages.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,8 +40,7 @@ static void take_grammar(reader *in, rules *out, const char *field, uint32_t nod
     else if (begin_rules(in, out, field, 0)) buffer_text(&out->text, text);
 }
 
-/* A string in a grammar. */
-static void add_literal(buffer *out, const char *p) {
+void rules_add_literal(buffer *out, const char *p) {
     buffer_text(out, "\"");
     for (; *p; p++) {
         const uint8_t c = (uint8_t)*p;
@@ -60,7 +60,7 @@ static void take_choice(reader *in, rules *out, const char *field, uint32_t node
     for (i = 0; i < n && !failed(in); i++, at = in->j.nodes[at].next) {
         const char *text = node_string(in, at);
         if (i) buffer_text(&out->text, " | ");
-        if (text) add_literal(&out->text, text);
+        if (text) rules_add_literal(&out->text, text);
         else refuse_field(in, field, "a list of strings without NUL is needed");
     }
 }
@@ -188,11 +188,20 @@ static void add_function(reader *in, uint32_t function, unsigned n, int keeps, r
     buffer_format(&out->defs, "%s\"%u\":", out->defs.n ? "," : "", n);
     if (keeps) add_parameters(in, function, n, &out->defs);
     else buffer_text(&out->defs, "{\"type\":\"object\"}");
+    if (calls_are_xml(in->r->service)) {
+        const uint32_t own = json_get(&in->j, json_get(&in->j, function, "parameters"), "$id");
+        char id[32];
+        snprintf(id, sizeof id, "urn:of:%u", n);
+        if (!failed(in))
+            calls_add_rules(in, function, n, keeps, own ? in->j.text + in->j.nodes[own].at : id,
+                            out);
+        return;
+    }
     buffer_text(&front, "{\"name\": ");
     buffer_value(&front, &in->j, name);
     buffer_text(&front, ", \"arguments\": ");
     if (out->calls.n) buffer_text(&out->calls, " | ");
-    add_literal(&out->calls, front.p ? front.p : "");
+    rules_add_literal(&out->calls, front.p ? front.p : "");
     buffer_format(&out->calls, " def-%u \"}\"", n);
     out->calls.failed |= front.failed;
     buffer_free(&front);
@@ -286,19 +295,19 @@ static const char *tag_of(const request *r, const char *tag, char room[24]) {
     return room;
 }
 
-/* The rule free: any text without the tag that opens a call. Each < may begin the tag, so as much
-   of it as there may be (free-part) stands before the end, the next <, or a character with which it
-   is no tag (free-on):
+/* Each < may begin the tag, so as much of it as there may be (NAME-part) stands before the end, the
+   next <, or a character with which it is no tag (NAME-on). For <tool_call> and the name free:
 
+       free ::= ([^<] | free-part* free-on)* free-part*
        free-part ::= "<" ("t" ("o" ...)?)?
        free-on ::= "<" [^<t] | "<t" [^<o] | ... */
-static void add_free(buffer *out) {
-    static const char tag[] = "<tool_call>";
-    size_t i, n = sizeof tag - 1;
-    buffer_text(out, "free ::= ([^<] | free-part* free-on)* free-part*\nfree-part ::= \"<\"");
+void rules_add_without(buffer *out, const char *name, const char *tag) {
+    size_t i, n = strlen(tag);
+    buffer_format(out, "%s ::= ([^<] | %s-part* %s-on)* %s-part*\n%s-part ::= \"<\"", name, name,
+                  name, name, name);
     for (i = 1; i + 1 < n; i++) buffer_format(out, " (\"%c\"", tag[i]);
     for (i = 1; i + 1 < n; i++) buffer_text(out, ")?");
-    buffer_text(out, "\nfree-on ::= ");
+    buffer_format(out, "\n%s-on ::= ", name);
     for (i = 1; i < n; i++)
         buffer_format(out, "%s\"%.*s\" [^<%c]", i > 1 ? " | " : "", (int)i, tag, tag[i]);
     buffer_text(out, "\n");
@@ -324,7 +333,8 @@ static void add_around(const request *r, const rules *from, buffer *out) {
     buffer_text(out, is_free ? "free calls?\n" : !binds ? "root\n" : r->must_call ? "calls\n" :
                      "(def-text | calls)\n");
     if (!binds) return;
-    if (is_free) add_free(out);
+    if (is_free) rules_add_without(out, "free", "<tool_call>");
+    if (calls_are_xml(r->service)) calls_add_common(out);
     buffer_format(out, "calls ::= %s\ncall ::= %s \"\\n\" (%s) \"\\n\" %s\n",
                   r->one_call ? "call" : "call (\"\\n\" call)*", tag_of(r, "<tool_call>", open),
                   from->calls.p, tag_of(r, "</tool_call>", close));

@@ -11,11 +11,12 @@ Debian package `unicode-data` puts it; `--data DIR` reads it from elsewhere. Dat
 version, or none, ends with exit status 2, so that a check that could not run is never taken for
 one that passed. Python standard library only.
 
-Classes: 1 letter = general category L*, 2 number = N*, 3 space = White_Space, 0 all the rest.
+Classes: 1 letter = general category L*, 2 number = N*, 3 space = White_Space, 4 mark = M*, 0 all the
+rest.
 The tables: all code points in order as runs of one class, each run one 16-bit number
-`length << 2 | class` (runs longer than 16383 are cut), plus the first code point of every 16th run
+`length << 3 | class` (runs longer than 8191 are cut), plus the first code point of every 16th run
 so that a look-up is a short binary search and a short walk. CR and LF are class 3 there; the
-128-entry ASCII table, which comes first in every look-up, gives them class 4 of their own.
+128-entry ASCII table, which comes first in every look-up, gives them class 5 of their own.
 Punctuation (general category P*) beyond ASCII, which only one pre-tokenizer asks for, is a table of
 its own: one number `first << 6 | length` for each run.
 
@@ -31,8 +32,8 @@ import sys
 VERSION = "15.0.0"
 BEGIN = "/* begin of tables written by tests/checks/unicode_tables.py from Unicode %s */" % VERSION
 END = "/* end of tables written by tests/checks/unicode_tables.py */"
-OTHER, LETTER, NUMBER, SPACE, NEWLINE = range(5)
-MAX_RUN = (1 << 14) - 1
+OTHER, LETTER, NUMBER, SPACE, MARK, NEWLINE = range(6)
+MAX_RUN = (1 << 13) - 1
 STRIDE = 16             # runs per index entry
 WIDTH = 96
 
@@ -73,7 +74,7 @@ def load_classes(folder):
         die(2, "%s holds %r, wanted version %s" % (folder, props[0], VERSION))
     classes = bytearray(0x110000)
     for first, last, category in categories(folder):
-        value = {"L": LETTER, "N": NUMBER}.get(category[0], OTHER)
+        value = {"L": LETTER, "N": NUMBER, "M": MARK}.get(category[0], OTHER)
         for c in range(first, last + 1):
             classes[c] = value
     for line in props:
@@ -82,7 +83,7 @@ def load_classes(folder):
             ends = fields[0].strip().split("..")
             for c in range(int(ends[0], 16), int(ends[-1], 16) + 1):
                 if classes[c] != OTHER:
-                    die(1, "U+%04X is both a space and a letter or number" % c)
+                    die(1, "U+%04X is both a space and something else" % c)
                 classes[c] = SPACE
     return classes
 
@@ -120,7 +121,7 @@ def make_runs(classes):
             stop += 1
         if len(runs) % STRIDE == 0:
             index.append(start)
-        runs.append((stop - start) << 2 | classes[start])
+        runs.append((stop - start) << 3 | classes[start])
         start = stop
     return runs, index, end
 
@@ -157,7 +158,7 @@ def make_block(classes, flags, folder):
     punctuation = make_punctuation(flags)
     bytes_used = 128 + 2 * len(runs) + 4 * len(index)
     out = [BEGIN]
-    out += ["/* %d bytes: %d runs; from U+%04X on there is neither letter, number nor space. */"
+    out += ["/* %d bytes: %d runs; from U+%04X on there is neither letter, number, mark nor space. */"
             % (bytes_used, len(runs), end)]
     out += ["enum { BITNET__CLASS_RUNS = %d, BITNET__CLASS_INDEX = %d, BITNET__CLASS_STRIDE = %d };"
             % (len(runs), len(index), STRIDE)]
@@ -296,8 +297,9 @@ def fnv1a64(data):
 
 def digest(classes, flags):
     """FNV-1a over one byte per code point, and how many code points each class has."""
-    return "fnv1a64 0x%016x letters %d numbers %d spaces %d\nfnv1a64 0x%016x punctuation %d" % (
+    return "fnv1a64 0x%016x letters %d numbers %d spaces %d marks %d\nfnv1a64 0x%016x punctuation %d" % (
         fnv1a64(classes), classes.count(LETTER), classes.count(NUMBER), classes.count(SPACE),
+        classes.count(MARK),
         fnv1a64(flags), flags.count(1))
 
 

@@ -1,10 +1,12 @@
 /* Bodies of requests to examples/server: the first byte says which address, 0 .. 4 for completions,
-   chat, tokenize, detokenize and embeddings, and 8 more for the others; the rest is the body. It is
+   chat, tokenize, detokenize and embeddings, and 8 more for the others; with 128 the model has the
+   template qwen-3.8, whose calls have another form; the rest is the body. It is
    refused with a status and words, or all of its texts have a prompt and options within their
    limits. Then an answer is written, whole and as a stream, which is JSON. */
 #include "../../examples/server/buffer.c"
 #include "../../examples/server/fields.c"
 #include "../../examples/server/tokens.c"
+#include "../../examples/server/calls.c"
 #include "../../examples/server/messages.c"
 #include "../../examples/server/rules.c"
 #include "../../examples/server/request.c"
@@ -20,14 +22,20 @@
 enum { REQUEST_CTX = 512 };
 
 /* The service is made once: its vocabulary's table is shared by all grammars, as in the server. */
-static service *request_service(void) {
+static service *request_service(int is_qwen) {
     static service s;
     static bitnet_model *m;
+    static const bitnet_chat_template *own, *qwen;
     bitnet_error err;
+    int i = 0;
     if (!m) {
         FUZZ_CHECK(!bitnet_model_load_file("examples/tiny.gguf", 0, &m, &err));
         FUZZ_CHECK(!service_open(&s, m, "a/b.gguf", REQUEST_CTX, &err));
+        while (strcmp(bitnet__chat_rows[i].t.name, "qwen-3.8")) i++;
+        qwen = &bitnet__chat_rows[i].t;
+        own = m->vocab.chat;
     }
+    m->vocab.chat = is_qwen ? qwen : own;
     s.seed = 7;
     s.info.pooling = BITNET_POOLING_MEAN;        /* as if the model also made embeddings */
     return &s;
@@ -97,7 +105,8 @@ static void request_check_stream(const buffer *out) {
 /* What an endpoint makes of a reply that thinks, speaks and calls. */
 static void request_answer(const request *r, int is_stream) {
     static const char text[] = "<think>\na\n</think>\n\nb<tool_call>\n{\"name\": \"f\"}\n"
-                               "</tool_call>";
+                               "</tool_call><tool_call>\n<function=f>\n<parameter=x>\n1\n"
+                               "</parameter>\n</function>\n</tool_call>";
     const endpoint *how = r->endpoint;
     choice *c = (choice *)gb_malloc(((size_t)r->n_texts + 1) * sizeof *c);
     buffer out = {0};
@@ -163,8 +172,9 @@ FUZZ_TARGET(request) {
         &endpoint_responses, &endpoint_messages, &endpoint_messages_count, &endpoint_llama,
         &endpoint_rerank, &endpoint_responses, &endpoint_messages, &endpoint_llama
     };
-    service *s = request_service();
+    service *s;
     if (size == 0) return;
+    s = request_service(*data >> 7);
     if (*data & 8) request_parse_one(s, others[*data & 7], data + 1, size - 1);
     else if ((*data & 6) == 2) request_convert(s, *data & 1, data + 1, size - 1);
     else request_parse_one(s, to[*data & 4 ? 2 : *data & 1], data + 1, size - 1);

@@ -81,7 +81,7 @@ static int tokenizer_expect(const bitnet_model *m, const uint8_t *p, size_t n, b
     }
     for (at = 0; at < n; at += length) {
         int32_t whole;
-        length = v->pre->digits ? bitnet__word_length(p + at, p + n, v->pre->digits)
+        length = v->pre->digits ? bitnet__word_length(p + at, p + n, v->pre)
                                 : bitnet__falcon_length(p + at, p + n);
         FUZZ_CHECK(length > 0 && length <= n - at);
         whole = !v->pre->whole ? -1 : bitnet__find_normal(v, p + at, length);

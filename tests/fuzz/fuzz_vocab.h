@@ -85,7 +85,7 @@ static void vocab_put_text(gb_buf *out, const vocab_spec *v, int t) {
 }
 
 /* The file. flags: 1 no types, 2 no space in front, 4 BOS wanted, 8 architecture llama, 16 names
-   its special tokens, 32 no names of a kind. */
+   its special tokens, 32 no names of a kind, 64 qwen35 in the place of qwen2. */
 static uint8_t *vocab_file(const vocab_spec *v, uint32_t flags, size_t *size) {
     static const char *const pre[] = {"llama-bpe", "falcon_e", "default", "qwen2"};
     gb_file f;
@@ -95,7 +95,9 @@ static uint8_t *vocab_file(const vocab_spec *v, uint32_t flags, size_t *size) {
     gb_start(&f);
     gb_key_str(&f, "general.architecture", flags & 8 ? "llama" : "bitnet-b1.58");
     gb_key_str(&f, "tokenizer.ggml.model", v->kind == VOCAB_SPM ? "llama" : "gpt2");
-    if (!(flags & 32)) gb_key_str(&f, "tokenizer.ggml.pre", pre[v->kind]);
+    if (!(flags & 32))
+        gb_key_str(&f, "tokenizer.ggml.pre",
+                   flags & 64 && v->kind == VOCAB_QWEN2 ? "qwen35" : pre[v->kind]);
     gb_key_array(&f, "tokenizer.ggml.tokens", GB_STR, (uint64_t)v->n);
     for (i = 0; i < v->n; i++) vocab_put_text(&f.keys, v, i);
     if (!(flags & 1) || v->kind == VOCAB_SPM) {

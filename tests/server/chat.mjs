@@ -22,7 +22,7 @@ function make(name) {
 }
 const server = await start(serve, ['-m', make('qwen-3'), '--ctx-size', '2048']);
 const others = {};
-for (const name of ['qwen-3-thinking', 'falcon-3'])
+for (const name of ['qwen-3-thinking', 'falcon-3', 'qwen-3.6', 'qwen-3.8'])
     others[name] = await start(serve, ['-m', make(name), '--ctx-size', '2048']);
 
 async function openai() {
@@ -84,21 +84,37 @@ const tokensIn = text =>
 const cases = {
     async 'prompts have the tokens of the texts that a Jinja engine makes'() {
         let n = 0;
-        for (const one of rendered.filter(c => c.template === 'qwen-3' && c.open !== false)) {
+        const tested = { 'qwen-3': server, ...others };
+        for (const one of rendered.filter(c => tested[c.template] && c.open !== false)) {
+            const to = tested[one.template];
             const messages = one.messages.map(m => ({
                 ...m,
                 ...m.jinja,
                 jinja: undefined,
-                tool_calls: m.jinja?.tool_calls?.map((c, i) => ({ id: `${i}`, ...c })),
+                tool_calls: m.jinja?.tool_calls?.map(({ function: f, ...c }, i) => ({
+                    id: `${i}`,
+                    ...c,
+                    function: {
+                        name: f.name,
+                        arguments:
+                            typeof f.arguments === 'string'
+                                ? f.arguments
+                                : JSON.stringify(f.arguments)
+                    }
+                })),
                 ...(m.role === 'tool' && { tool_call_id: '1' })
             }));
-            if (messages.some(m => m.content.startsWith('<tool_response>'))) continue;
+            if (messages.some(m => m.content.trim().startsWith('<tool_response>'))) continue;
             const body = { messages, tools: one.tools?.map(t => JSON.parse(t)) };
             if (one.thinking === 'off') body.chat_template_kwargs = { enable_thinking: false };
-            same(await promptOf(body), tokensIn(one.text), one.text);
+            if (one.effort) body.reasoning_effort = one.effort;
+            if (one.thinking && one.effort) body.enable_thinking = false;
+            if (one.earlier)
+                body.chat_template_kwargs = { preserve_thinking: one.earlier === 'stays' };
+            same(await promptOf(body, to), tokensIn(one.text), one.text);
             n++;
         }
-        check(n > 8, `${n} cases`);
+        check(n > 60, `${n} cases`);
     },
 
     async 'thinking is reasoning_content, whole and as a stream'() {
@@ -157,6 +173,93 @@ const cases = {
             says('x', { enable_thinking: false })
         );
         same([e.status, e.json.error.param], [400, 'enable_thinking']);
+    },
+
+    async 'effort: the names of other models are those of this one'() {
+        const to = others['qwen-3.8'];
+        const length = {};
+        for (const name of ['low', 'medium', 'xhigh'])
+            length[name] = await promptOf(says('x', { reasoning_effort: name }), to);
+        check(length.low > length.medium && length.xhigh > length.low, length);
+        for (const [name, as] of [
+            [undefined, 'xhigh'],
+            ['minimal', 'low'],
+            ['high', 'xhigh'],
+            ['max', 'xhigh']
+        ]) {
+            same(await promptOf(says('x', { reasoning_effort: name }), to), length[as], name);
+            const kwargs = { chat_template_kwargs: { reasoning_effort: name } };
+            same(await promptOf(says('x', kwargs), to), length[as], name);
+        }
+        const off = length.medium + tokensIn('\n</think>\n\n');
+        for (const more of [
+            { reasoning_effort: 'none' },
+            { reasoning_effort: 'high', enable_thinking: false }
+        ])
+            same(await promptOf(says('x', more), to), off);
+        const plain = await promptOf(says('x'), others['qwen-3.6']); // it has no efforts
+        same(await promptOf(says('x', { reasoning_effort: 'low' }), others['qwen-3.6']), plain);
+        for (const more of [
+            { reasoning_effort: 'some' },
+            { chat_template_kwargs: { reasoning_effort: 3 } }
+        ]) {
+            const r = await ask(to, '/v1/chat/completions', says('x', more));
+            same([r.status, r.json.error.param], [400, 'reasoning_effort']);
+        }
+    },
+
+    async 'thinking that the template begins is reasoning_content'() {
+        for (const name of ['qwen-3.6', 'qwen-3.8']) {
+            const body = says('Yes.', { seed: 1, ...(await thinks(2)) });
+            const { choices } = await chat(body, others[name]);
+            const { content, reasoning_content } = choices[0].message;
+            same(content, 'Yes.');
+            check(reasoning_content?.length > 0, choices);
+            const all = await stream(body, others[name]);
+            same([all.content, all.reasoning], [content, reasoning_content]);
+            const off = await chat({ ...body, enable_thinking: false }, others[name]);
+            same(
+                [off.choices[0].message.content, off.choices[0].message.reasoning_content],
+                ['Yes.', undefined]
+            );
+        }
+    },
+
+    async 'thinking of earlier replies stays or goes'() {
+        const user = { role: 'user', content: 'x' };
+        const replies = [{ role: 'assistant', content: 'y', reasoning_content: 'Hm.' }];
+        const messages = [user, ...replies, user];
+        const thought = tokensIn('<think>\nHm.\n</think>\n\n');
+        const n = (to, more) => promptOf({ messages, ...more }, others[to]);
+        const [goes, stays] = [{ preserve_thinking: false }, { preserve_thinking: true }];
+        same((await n('qwen-3.6', stays)) - (await n('qwen-3.6')), thought);
+        same((await n('qwen-3.8')) - (await n('qwen-3.8', goes)), thought);
+        const kwargs = { chat_template_kwargs: goes };
+        same(await n('qwen-3.8', kwargs), await n('qwen-3.8', goes));
+        const bad = { messages, chat_template_kwargs: { preserve_thinking: 1 } };
+        const r = await ask(others['qwen-3.8'], '/v1/chat/completions', bad);
+        same([r.status, r.json.error.param], [400, 'preserve_thinking']);
+    },
+
+    async 'a reply goes on from an assistant whose template thinks'() {
+        const user = { role: 'user', content: 'x' };
+        for (const name of ['qwen-3.6', 'qwen-3.8']) {
+            const to = others[name];
+            const n = await promptOf({ messages: [user] }, to);
+            for (const [begun, more, rest] of [
+                [{ content: 'Ye' }, {}, '\n</think>\n\nYe'],
+                [{ content: 'Ye', reasoning_content: 'Hm.' }, {}, 'Hm.\n</think>\n\nYe']
+            ]) {
+                const messages = [user, { role: 'assistant', ...begun }];
+                const asked = { ...says('s.', more), messages };
+                same(await promptOf(asked, to), n + tokensIn(rest), name);
+                const [{ message }] = (await chat(asked, to)).choices;
+                same([message.content, message.reasoning_content], ['s.', undefined]);
+            }
+            const off = { messages: [user, { role: 'assistant', content: 'Ye' }] };
+            const head = await promptOf({ messages: [user], enable_thinking: false }, to);
+            same(await promptOf({ ...off, enable_thinking: false }, to), head + 2);
+        }
     },
 
     async 'calls of tools'() {
@@ -233,11 +336,12 @@ const cases = {
             check(!choices[0].message.tool_calls, choices);
             same((await stream(says(text, { tools }))).content, text, 'the stream is');
         }
-        const thought = await chat(
-            says('<think>\nI.\n</think>\n\n<tool_call> is\n', { tools })
-        );
+        const thought = await chat(says('<think>\nI.\n</think>\n\n<tool_call> is\n', { tools }));
         same(thought.choices[0].message.content, '<tool_call> is\n');
-        const [user, begun] = [{ role: 'user', content: 'x' }, { role: 'assistant', content: '' }];
+        const [user, begun] = [
+            { role: 'user', content: 'x' },
+            { role: 'assistant', content: '' }
+        ];
         for (const [first, rest, content] of [
             ['<tool_call>\n{"name": "a', '", "arguments": {}}\n</tool_call>', null],
             ['<tool_call>\n{"name": "a', '"}\n', '"}\n'],
@@ -364,7 +468,10 @@ const cases = {
                     same(told.content, '');
                 }
             }
-        check(['now', 'shared', 'weather'].every(name => seen.has(name)), [...seen]);
+        check(
+            ['now', 'shared', 'weather'].every(name => seen.has(name)),
+            [...seen]
+        );
         const many = { messages, tools: [f('now')], tool_choice: 'required', ignore_eos: true };
         const { choices } = await chat({ ...many, max_tokens: 300, temperature: 0.5, seed: 1 });
         const told = choices[0].message.tool_calls.map(c => c.function);
@@ -426,7 +533,17 @@ const cases = {
             schema = JSON.stringify({ enum: ['abc', 'bcd'] });
         const wild = '--temp 9 --top-k 0 --top-p 1 --min-p 0 -n 1900 -c 2048'.split(' ');
         for (const seed of ['1', '2', '3']) {
-            const options = ['-cnv', '-st', '-p', 'x', '--json-schema', schema, '-s', seed, ...wild];
+            const options = [
+                '-cnv',
+                '-st',
+                '-p',
+                'x',
+                '--json-schema',
+                schema,
+                '-s',
+                seed,
+                ...wild
+            ];
             const out = execFileSync(join(dirname(serve), 'generate'), ['-m', model, ...options], {
                 stdio: ['ignore', 'pipe', 'ignore']
             });
@@ -468,13 +585,18 @@ const cases = {
     },
 
     async 'the server says which template its chats have'() {
-        for (const [name, one] of [['qwen-3', server], ...Object.entries(others)])
-            check(one.said.includes(`serve: chats have the template ${name}\n`), one.said);
+        for (const [name, one] of [['qwen-3', server], ...Object.entries(others)]) {
+            const is = name === 'qwen-3.6' ? 'qwen-3.5' : name;
+            check(one.said.includes(`serve: chats have the template ${is}\n`), one.said);
+        }
         writeFileSync(join(folder, 'odd.jinja'), '{{ messages[0].content }}');
         execFileSync(maker, [join(folder, 'odd.jinja'), join(folder, 'odd.gguf')]);
         const odd = await start(serve, ['-m', join(folder, 'odd.gguf')]);
         await until(() => odd.said.includes('chats are refused'), 'the word of it');
-        check(/serve: no chat: tokenizer.chat_template is unknown: .* as \w/.test(odd.said), odd.said);
+        check(
+            /serve: no chat: tokenizer.chat_template is unknown: .* as \w/.test(odd.said),
+            odd.said
+        );
         check(/template is not known\n$/.test(odd.said), odd.said);
         const { status, json } = await ask(odd, '/v1/chat/completions', says('x'));
         same([status, json.error.param], [400, 'messages']);
@@ -482,8 +604,10 @@ const cases = {
     },
 
     async 'what a template refuses is refused by name'() {
-        const late = "{% if m.role == 'system' and not loop.first %}{{ raise_exception('no') }}{% endif %}",
-            strict = "{% if m.role not in ['system', 'user', 'assistant'] %}{{ raise_exception('no') }}{% endif %}";
+        const late =
+                "{% if m.role == 'system' and not loop.first %}{{ raise_exception('no') }}{% endif %}",
+            strict =
+                "{% if m.role not in ['system', 'user', 'assistant'] %}{{ raise_exception('no') }}{% endif %}";
         const jinja = templates.chatml.replace('%}', `%}${late}${strict}`);
         writeFileSync(join(folder, 'strict.jinja'), jinja);
         execFileSync(maker, [join(folder, 'strict.jinja'), join(folder, 'strict.gguf')]);
@@ -496,7 +620,11 @@ const cases = {
             [[user, { role: 'tool', content: 'x', tool_call_id: 'a' }], ''],
             [[system, user], '']
         ]) {
-            const { status, json } = await ask(one, '/v1/chat/completions', says('x', { messages }));
+            const { status, json } = await ask(
+                one,
+                '/v1/chat/completions',
+                says('x', { messages })
+            );
             same(status, words ? 400 : 200, json);
             check(!words || json.error.message.includes(words), json);
         }

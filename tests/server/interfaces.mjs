@@ -539,8 +539,7 @@ const responses = {
         await live.completed;
         same(live.finalOutput, 'It rains.');
         same(ran, ['Rome', 'Rome']);
-        for (const { bodies } of fetches)
-            same(bodies[1].input.at(-1).type, 'function_call_output'); // and no chat
+        for (const { bodies } of fetches) same(bodies[1].input.at(-1).type, 'function_call_output'); // and no chat
         const typed = new Agent({
             name: 'b',
             instructions: 'x',
@@ -785,6 +784,55 @@ const messages = {
         same(r.content[0].text, 'there.');
     },
 
+    async 'effort, and calls in the form of XML, by all interfaces'() {
+        const other = await start(serve, ['-m', make('qwen-3.8'), '--ctx-size', '4096']);
+        const count = async effort => {
+            const body = asked('x', { output_config: { effort } });
+            return (await post('/v1/messages/count_tokens', body, other)).input_tokens;
+        };
+        same(await count('high'), await count('max'));
+        check((await count('low')) < (await count('high')), 'low is shorter');
+        const xml =
+            '<tool_call>\n<function=weather>\n<parameter=city>\nRome\n</parameter>\n' +
+            '</function>\n</tool_call>';
+        const off = { thinking: { type: 'disabled' }, tools: [schema], grammar: only(xml) };
+        const r = await post('/v1/messages', asked('x', off), other);
+        same(
+            r.content.map(c => [c.type, c.name, c.input]),
+            [['tool_use', 'weather', { city: 'Rome' }]]
+        );
+        const body = { input: 'x', tools: [weather], grammar: only(xml) };
+        const { output } = await post(
+            '/v1/responses',
+            { ...body, reasoning: { effort: 'none' } },
+            other
+        );
+        same([output[0].name, JSON.parse(output[0].arguments)], ['weather', { city: 'Rome' }]);
+        const call = { name: 'weather', arguments: '{"city":"Rome","days":[1,2]}' };
+        const said = {
+            role: 'assistant',
+            content: ' So: ',
+            tool_calls: [{ id: '1', type: 'function', function: call }]
+        };
+        const told = [user('x'), said, { role: 'tool', tool_call_id: '1', content: 'wet' }];
+        const { prompt } = await post(
+            '/apply-template',
+            { messages: told, chat_template_kwargs: { reasoning_effort: 'low' } },
+            other
+        );
+        const [head] = prompt.split('<|im_start|>user');
+        check(/^<\|im_start\|>system\nReasoning effort is set to low[.]/.test(head), head);
+        same(
+            prompt.slice(head.length),
+            '<|im_start|>user\nx<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\nSo:\n\n' +
+                '<tool_call>\n<function=weather>\n<parameter=city>\nRome\n</parameter>\n' +
+                '<parameter=days>\n[1, 2]\n</parameter>\n</function>\n</tool_call><|im_end|>\n' +
+                '<|im_start|>user\n<tool_response>\nwet\n</tool_response><|im_end|>\n' +
+                '<|im_start|>assistant\n<think>\n'
+        );
+        same(await other.stop(), 0, 'the exit code is');
+    },
+
     async 'messages: structured output, and the tool runner'() {
         const client = await anthropic();
         const format = {
@@ -841,6 +889,7 @@ const messages = {
                 'tools[0].input_schema: #/properties/a',
                 { tools: [{ name: 'f', input_schema: unknown }], tool_choice: { type: 'any' } }
             ],
+            ['output_config.effort', { output_config: { effort: 'some' } }],
             ['mcp_servers', { mcp_servers: [{ type: 'url' }] }],
             ['temperature', { temperature: -1 }]
         ]) {

@@ -15,7 +15,8 @@ import { ask, check, runAll, same, Skip, start } from './server.mjs';
 const [serve, maker, data, tiny, folder, modules, filter = ''] = process.argv.slice(2);
 const { templates } = JSON.parse(readFileSync(data, 'utf8'));
 const servers = { tiny: await start(serve, ['-m', tiny, '--queue', '200']) };
-for (const name of ['bitnet-2b-4t', 'llama-3', 'falcon-3', 'chatml', 'qwen-3', 'qwen-3-thinking']) {
+const names = ['bitnet-2b-4t', 'llama-3', 'falcon-3', 'chatml', 'qwen-3', 'qwen-3-thinking'];
+for (const name of [...names, 'qwen-3.6', 'qwen-3.8']) {
     const [jinja, out] = [join(folder, `tools-${name}.jinja`), join(folder, `tools-${name}.gguf`)];
     writeFileSync(jinja, templates[name]);
     execFileSync(maker, [jinja, out, ...(name === 'bitnet-2b-4t' ? ['bare'] : [])]);
@@ -97,7 +98,9 @@ async function stream(to, body) {
     }
     return all;
 }
-const each = Object.entries(servers);
+const [json, xml] = [n => !/qwen-3[.]/.test(n), n => /qwen-3[.]/.test(n)];
+const each = Object.entries(servers).filter(([n]) => json(n));
+const others = Object.entries(servers).filter(([n]) => xml(n)); // their calls have the form of XML
 const [bare, tagged] = [servers['bitnet-2b-4t'], servers['llama-3']];
 /** Special tokens are one token each, all else is bytes; and so are tags. */
 const tokensOfBytes = text => text.replace(/<\|\w+\|>/g, 'T').length;
@@ -395,6 +398,202 @@ const cases = {
         }
     },
 
+    async 'calls in the form of XML, whole and as a stream'() {
+        const properties = {
+            city: { type: 'string' },
+            days: { type: 'integer' },
+            exact: { type: 'boolean' },
+            where: { type: 'object' },
+            list: { type: 'array' },
+            code: { enum: ['1', 'null'] },
+            maybe: { anyOf: [{ type: 'string' }, { type: 'null' }] },
+            level: { $ref: '#/$defs/level' },
+            fixed: { const: '12' },
+            any: {}
+        };
+        const $defs = { level: { enum: ['7', 8] } };
+        const tool = f('weather', { parameters: { type: 'object', properties, $defs } });
+        const xmlCall = (name, args) =>
+            `<tool_call>\n<function=${name}>\n${args
+                .map(([k, v]) => `<parameter=${k}>\n${v}\n</parameter>\n`)
+                .join('')}</function>\n</tool_call>`;
+        const off = { enable_thinking: false, tools: [tool, f('now')] };
+        for (const [name, to] of others) {
+            for (const [args, want] of [
+                [[], {}],
+                [[['city', 'Oslo']], { city: 'Oslo' }],
+                [[['city', '12']], { city: '12' }],
+                [
+                    [['city', '"R\\n<b> </parameter> x\n\n y"']],
+                    { city: '"R\\n<b> </parameter> x\n\n y"' }
+                ],
+                [[['city', '']], { city: '' }],
+                [
+                    [
+                        ['days', '3'],
+                        ['exact', 'true']
+                    ],
+                    { days: 3, exact: true }
+                ],
+                [[['days', 'three']], { days: 'three' }],
+                [
+                    [
+                        ['where', '{"x": [1, "é"]}'],
+                        ['list', '[]']
+                    ],
+                    { where: { x: [1, 'é'] }, list: [] }
+                ],
+                [[['code', '1']], { code: '1' }],
+                [[['code', 'null']], { code: 'null' }],
+                [[['maybe', 'null']], { maybe: null }],
+                [[['maybe', '12']], { maybe: '12' }],
+                [[['level', '8']], { level: 8 }],
+                [[['fixed', '12']], { fixed: '12' }],
+                [[['any', '12']], { any: 12 }],
+                [[['any', 'x y']], { any: 'x y' }],
+                [
+                    [
+                        ['other', '12'],
+                        ['more', '{"a": 1}']
+                    ],
+                    { other: '12', more: { a: 1 } }
+                ]
+            ]) {
+                const text = `Let me see.\n\n${xmlCall('weather', args)}`;
+                const { choices } = await chat(to, says(text, off));
+                const { message, finish_reason } = choices[0];
+                same([finish_reason, message.content], ['tool_calls', 'Let me see.'], name);
+                same(message.tool_calls[0].function.name, 'weather');
+                same(JSON.parse(message.tool_calls[0].function.arguments), want, text);
+                const told = await stream(to, says(text, off));
+                same(told.calls, [message.tool_calls[0].function]);
+                same([told.content, told.reason], ['Let me see.', 'tool_calls']);
+            }
+            const two = `${xmlCall('weather', [['city', 'a']])}\n${xmlCall('now', [])}`;
+            const both = await chat(to, says(two, off));
+            same(
+                both.choices[0].message.tool_calls.map(c => c.function.name),
+                ['weather', 'now']
+            );
+            const one = await chat(to, says(two, { ...off, parallel_tool_calls: false }));
+            same(one.choices[0].message.tool_calls.length, 1);
+            // white space may be missing, and a model may know the other form
+            for (const text of [
+                '<tool_call><function=weather><parameter=city>Oslo</parameter></function></tool_call>',
+                '<tool_call>\n\n <function=weather>\n\n<parameter=city>\nOslo</parameter>\n' +
+                    '</function> \n</tool_call>\n',
+                call('weather', { city: 'Oslo' })
+            ]) {
+                const { choices } = await chat(to, says(text, off));
+                same(JSON.parse(choices[0].message.tool_calls?.[0].function.arguments ?? text), {
+                    city: 'Oslo'
+                });
+                same(choices[0].message.content, null);
+            }
+            // what is no call is text, to the byte
+            for (const text of [
+                '<tool_call>\n<function=>\n</function>\n</tool_call>',
+                '<tool_call>\n<function=a\n</function>\n</tool_call>',
+                '<tool_call>\n<function=a>\n<parameter=x>\n1\n</function>\n</tool_call>',
+                '<tool_call>\n<function=a>\n</function>\nx\n</tool_call>',
+                '<tool_call>\n<function=a>\n1</parameter>\n</function>\n</tool_call>',
+                '<tool_call>\n<function=a>\n</function>\n',
+                '<tool_call>\n<functions are',
+                '<tool_call> and <fun</tool_call>',
+                'the tag <tool_call><tool_call'
+            ]) {
+                const { choices } = await chat(to, says(text, off));
+                same([choices[0].message.content, choices[0].finish_reason], [text, 'stop']);
+                same((await stream(to, says(text, off))).content, text);
+            }
+            for (const mention of ['<tool_call><', '<tool_call>', '<tool_call>\n<fun']) {
+                const text = `${mention}${xmlCall('now', [])}`;
+                const { choices } = await chat(to, says(text, off));
+                same(choices[0].message.content, mention);
+                same(choices[0].message.tool_calls.length, 1);
+            }
+        }
+    },
+
+    async 'calls in the form of XML that must be keep to the parameters'() {
+        const Level = { enum: ['low', 'high'], type: 'string' };
+        const parameters = {
+            type: 'object',
+            $defs: { Level, Both: { anyOf: [{ $ref: '#/$defs/Level' }, { type: 'boolean' }] } },
+            properties: {
+                city: { enum: CITIES },
+                'a/b~"c é': { type: 'integer', minimum: 1, maximum: 9 },
+                level: { anyOf: [{ $ref: '#/$defs/Level' }, { type: 'null' }] },
+                both: { $ref: '#/$defs/Both' },
+                list: { type: 'array', items: { enum: ['x'] }, minItems: 1, maxItems: 2 },
+                mixed: { enum: ['a', 1] },
+                only: { const: 'x "y' }
+            },
+            required: ['city', 'level', 'both', 'list', 'only', 'mixed']
+        };
+        const good = {
+            now: a => Object.keys(a).length === 0,
+            open: a => typeof a === 'object',
+            weather: a =>
+                CITIES.includes(a.city) &&
+                (a['a/b~"c é'] === undefined ||
+                    (a['a/b~"c é'] >= 1 && a['a/b~"c é'] <= 9 && a['a/b~"c é'] % 1 === 0)) &&
+                [null, 'low', 'high'].includes(a.level) &&
+                [true, false, 'low', 'high'].includes(a.both) &&
+                a.list.every(x => x === 'x') &&
+                ['a', 1].includes(a.mixed) &&
+                a.only === 'x "y' &&
+                Object.keys(a).every(k => k in parameters.properties)
+        };
+        const all = [
+            f('weather', { parameters }),
+            f('now', { parameters: undefined }),
+            f('open', { parameters: { type: 'object' } })
+        ];
+        const seen = {};
+        const must = name => ({ tool_choice: { type: 'function', function: { name } } });
+        for (const [name, to] of others)
+            for (const more of [{ tool_choice: 'required' }, ...Object.keys(good).map(must)])
+                for (let seed = 1; seed <= 6; seed++) {
+                    const off = { enable_thinking: seed % 2 === 0 };
+                    const { json: close } = await ask(to, '/tokenize', { content: '</think>' });
+                    const bias = { logit_bias: { [close.tokens[0]]: 12 } };
+                    const body = { tools: all, seed, ...more, ...off, ...bias, max_tokens: 900 };
+                    const { choices } = await chat(to, body);
+                    const { message, finish_reason } = choices[0];
+                    if (finish_reason === 'length') continue; // random strings have no end
+                    same([finish_reason, message.content], ['tool_calls', null], name);
+                    for (const { function: c } of message.tool_calls) {
+                        check(good[c.name](JSON.parse(c.arguments)), c);
+                        seen[c.name] = (seen[c.name] ?? 0) + 1;
+                    }
+                    const told = await stream(to, body);
+                    same(
+                        told.calls,
+                        message.tool_calls.map(c => c.function)
+                    );
+                }
+        check(seen.weather > 8 && seen.now > 8, seen);
+        for (const [, to] of others) {
+            const bad = { type: 'object', properties: { x: { $ref: 'y.json' } } };
+            const e = await refusal(to, { tools: [f('x', { parameters: bad, strict: true })] });
+            same(e.param, 'tools');
+            check(e.message.includes('tools[0].function.parameters: #/properties/x'), e.message);
+            // strict: text is free, and each call keeps to them
+            const strict = [f('weather', { strict: true })];
+            const biased = { tools: strict, top_k: 0, min_p: 0, enable_thinking: false };
+            let n = 0;
+            for (let seed = 1; seed <= 8; seed++) {
+                const { choices } = await chat(to, { ...biased, seed, ...(await calling(to, 6)) });
+                for (const { function: c } of choices[0].message.tool_calls ?? []) {
+                    check(CITIES.includes(JSON.parse(c.arguments).city), c);
+                    n++;
+                }
+            }
+            check(n > 3, `${n} calls`);
+        }
+    },
+
     async 'openai: runTools with zodFunction'() {
         const { zodFunction } = await load('openai/helpers/zod');
         const { z } = await load('zod');
@@ -573,5 +772,5 @@ const cases = {
 };
 
 const failed = await runAll('server tools', cases, filter);
-for (const [, one] of each) same(await one.stop(), 0, 'the exit code is');
+for (const [, one] of [...each, ...others]) same(await one.stop(), 0, 'the exit code is');
 process.exit(failed ? 1 : 0);

@@ -15,6 +15,8 @@ function render(template, one) {
         messages: one.messages.map(({ role, content, jinja }) => ({ role, content, ...jinja })),
         ...(one.tools && { tools: one.tools.map(text => JSON.parse(text)) }),
         ...(one.thinking === 'off' && { enable_thinking: false }),
+        ...(one.effort && { reasoning_effort: one.effort }),
+        ...(one.earlier && { preserve_thinking: one.earlier === 'stays' }),
         bos_token: '<|begin_of_text|>',
         eos_token: '<|endoftext|>',
         add_generation_prompt: one.open !== false

@@ -1001,7 +1001,8 @@ static bitnet_model *family_load(gb_model *m, const char *arch, const char *pre)
 
 /* A missing pre-tokenizer is no news in BitNet files; elsewhere it is. */
 static void test_family_pre(void) {
-    static const char *const names[] = {"llama-bpe", "llama3", "llama-v3", "falcon3", "falcon_e"};
+    static const char *const names[] = {"llama-bpe", "llama3", "llama-v3", "falcon3", "falcon_e",
+                                        "qwen2", "qwen35"};
     static const struct { const char *arch, *pre; int warnings; } cases[] = {
         {"bitnet-b1.58", 0, 0}, {"bitnet-25", 0, 0}, {"bitnet", 0, 0}, {"llama", 0, 1},
         {"llama", "llama-bpe", 0}

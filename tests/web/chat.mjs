@@ -12,7 +12,7 @@ import { pathToFileURL } from 'node:url';
 
 const [web, maker, data, folder] = process.argv.slice(2);
 const { BitNet, divideReply } = await import(pathToFileURL(resolve(web, 'node.js')));
-const { templates } = JSON.parse(readFileSync(data, 'utf8'));
+const { templates, cases: rendered } = JSON.parse(readFileSync(data, 'utf8'));
 const tokensIn = text =>
     text
         .replace(/<\|im_\w+\|>|<\|endoftext\|>|<\|(user|assistant)\|>/g, 'T')
@@ -123,6 +123,94 @@ for (const [name, turn, behind] of [
     const held = model.stats.promptTokens + model.stats.tokens;
     for await (const piece of model.chat([user('x'), assistant(text), user('y')], options));
     assert(model.stats.reusedTokens >= held - 1, `${model.stats.reusedTokens} of ${held}`);
+    await model.free();
+    passed++;
+}
+// templates that open thinking, and write it in every reply; one has efforts
+for (const name of ['qwen-3.6', 'qwen-3.8']) {
+    const [jinja, gguf] = [join(folder, `web-${name}.jinja`), join(folder, `web-${name}.gguf`)];
+    writeFileSync(jinja, templates[name]);
+    execFileSync(maker, [jinja, gguf]);
+    const model = await BitNet.load(readFileSync(gguf));
+    const [close] = await model.tokenize('</think>', { special: true });
+    const system = text => (text ? `<|im_start|>system\n${text}<|im_end|>\n` : '');
+    const effort = name => rendered.find(c => c.effort === name && c.messages.length === 1).text;
+    const said = e =>
+        name === 'qwen-3.6' ? '' : (effort(e).match(/system\n([^]*?)<\|im_end/)?.[1] ?? '');
+    const opened = `${ask('x')}<think>\n`;
+    const write = async (messages, options = {}) => {
+        const { text = 'Yes', ...more } = options;
+        let reply = '';
+        const pieces = model.chat(messages, {
+            grammar: `root ::= ${JSON.stringify(text)}`,
+            logitBias: { [close]: 100 },
+            maxTokens: 99,
+            ...more
+        });
+        for (;;) {
+            const { done, value } = await pieces.next();
+            if (done) return { reply, ...value };
+            reply += value;
+        }
+    };
+    for (const [options, e] of [
+        [{}, 'xhigh'],
+        [{ effort: 'low' }, 'low'],
+        [{ effort: 'medium' }, 'medium'],
+        [{ effort: 'high' }, 'xhigh']
+    ]) {
+        const { reply, promptTokens } = await write([user('x')], options);
+        assert.equal(promptTokens, tokensIn(system(said(e)) + opened), e);
+        assert.equal(reply, '<think>\n</think>\n\nYes');
+    }
+    // a chat goes on behind what the session holds, unless what is in front changes
+    const first = await write([user('x')]);
+    const talk = [user('x'), assistant(first.reply), user('y')];
+    const second = await write(talk);
+    assert(second.reusedTokens >= first.promptTokens, `${second.reusedTokens}`);
+    const other = await write(talk, { effort: 'low' });
+    assert.equal(other.promptTokens + 50 < second.promptTokens, name === 'qwen-3.8');
+    const off = await write([user('q')], { thinking: false });
+    assert.equal(off.promptTokens, tokensIn(`${ask('q')}<think>\n\n</think>\n\n`));
+    assert.equal(off.reply, 'Yes');
+    // thinking of earlier replies
+    const told = [user('x'), assistant('<think>\nHm\n</think>\n\nA'), user('y')];
+    const lengths = [];
+    for (const earlierThinking of [false, true, undefined])
+        lengths.push((await write([user('z'), ...told], { earlierThinking })).promptTokens);
+    assert.equal(lengths[1] - lengths[0], tokensIn('<think>\nHm\n</think>\n\n'));
+    assert.equal(lengths[2], lengths[name === 'qwen-3.8' ? 1 : 0]);
+    // a reply that goes on ends the thinking that its opening has begun
+    for (const [begun, rest] of [
+        ['Ye', '\n</think>\n\nYe'],
+        ['<think>\nHm\n</think>\n\nYe', 'Hm\n</think>\n\nYe']
+    ]) {
+        const { reply, promptTokens } = await write([user('x'), assistant(begun)], { text: 's' });
+        assert.equal(promptTokens, tokensIn(system(said('xhigh')) + opened + rest), begun);
+        assert.equal(reply, 's');
+        const quiet = { text: 's', thinking: false };
+        const none = await write([user('x'), assistant(begun)], quiet);
+        assert.equal(none.promptTokens, tokensIn(`${ask('x')}<think>\n\n</think>\n\nYe`), begun);
+    }
+    const request = {
+        messages: [user('x')],
+        grammar: 'root ::= "Yes"',
+        logit_bias: { [close]: 100 }
+    };
+    const lengthOf = async more =>
+        (await model.chat.completions.create({ ...request, ...more })).usage.prompt_tokens;
+    const low = tokensIn(system(said('low')) + opened);
+    assert.equal(await lengthOf({ reasoning_effort: 'low' }), low);
+    assert.equal(await lengthOf({ chat_template_kwargs: { reasoning_effort: 'minimal' } }), low);
+    assert.equal(await lengthOf({ reasoning_effort: 'none' }), off.promptTokens);
+    const kept = { messages: told, preserve_thinking: true };
+    const gone = { messages: told, chat_template_kwargs: { preserve_thinking: false } };
+    const thought = tokensIn('<think>\nHm\n</think>\n\n');
+    assert.equal((await lengthOf(kept)) - (await lengthOf(gone)), thought);
+    await assert.rejects(
+        lengthOf({ reasoning_effort: 'some' }),
+        /^BitNetError: reasoning_effort: one of/
+    );
     await model.free();
     passed++;
 }
