@@ -606,7 +606,9 @@ typedef struct bitnet_model_info {
     const char *chat_template_name;      /* such as "chatml"; 0: no chat template is known */
     int32_t n_experts;           /* in each layer, each of ffn_dim rows; 0: layers have an FFN */
     int32_t n_experts_used;      /* of them, for a token */
-    uint64_t reserved[5];
+    uint64_t state_bytes;        /* of a fixed size, which layers keep for each sequence beside keys
+                                    and values; 0: nothing */
+    uint64_t reserved[4];
 } bitnet_model_info;
 
 /* How keys and values are kept. I8: 8 bits a number, and a scale for each position and head: half
@@ -10039,10 +10041,10 @@ BITNET_API bitnet_result bitnet_gguf_read(const bitnet_gguf *g, const bitnet_ggu
    scales that are not positive and norms that are not finite are refused.
 
    Linux is asked for large pages (MADV_HUGEPAGE), with which generation is 5 to 15 % faster: for
-   the mapped file and, of memory from malloc, for packed weights, the head's copy and the cache of
-   several sequences. A file has large pages where the file system has them and the file was not in
-   memory before it was mapped. So right after a download it has none. bitnet_model_params.copy
-   gives the weights large pages even then.
+   the mapped file and, of memory from malloc, for packed weights, the head's copy, the cache of
+   several sequences and the states of layers. A file has large pages where the file system has them
+   and the file was not in memory before it was mapped. So right after a download it has none.
+   bitnet_model_params.copy gives the weights large pages even then.
    ============================================================================================= */
 
 enum {
@@ -10710,11 +10712,10 @@ typedef struct bitnet__layer_tensor {
 } bitnet__layer_tensor;
 
 enum {
-    BITNET__QKV_SET = 1, BITNET__GATED_SET = 2, BITNET__GDN_SET = 4, BITNET__FFN_SET = 8,
-    BITNET__EXPERT_SET = 16, BITNET__POST_SET = 32,        /* POST: post_attention_norm */
-    BITNET__ATTN_SET = BITNET__QKV_SET | BITNET__GATED_SET,
-    BITNET__MIXER_SET = BITNET__ATTN_SET | BITNET__GDN_SET,
-    BITNET__ALONE_SET = 64             /* ffn_norm */
+    BITNET__ATTN_SET = 1, BITNET__GDN_SET = 2, BITNET__FFN_SET = 4, BITNET__EXPERT_SET = 8,
+    BITNET__ANY_MIXER_SET = BITNET__ATTN_SET | BITNET__GDN_SET,
+    /* The norm in front of an FFN or of experts has one of two names. */
+    BITNET__FFN_NORM_SET = 16, BITNET__POST_NORM_SET = 32
 };
 
 #define BITNET__DIM(name) offsetof(bitnet_model, name)
@@ -10723,7 +10724,7 @@ enum {
 #define BITNET__A_NORM(set, name, norms, i, n_in) \
     {name, BITNET__##set##_SET, norms, -1, i, BITNET__DIM(n_in), BITNET__DIM(norm_dim), ".weight"}
 static const bitnet__layer_tensor bitnet__layer_tensors[] = {
-    BITNET__A_NORM(MIXER, "attn_norm", 0, BITNET__ATTN_NORM, dim),
+    BITNET__A_NORM(ANY_MIXER, "attn_norm", 0, BITNET__ATTN_NORM, dim),
     BITNET__A_NORM(ATTN, "attn_q_norm_in", BITNET__IN_NORMS, BITNET__ATTN_Q, dim),
     BITNET__A_NORM(ATTN, "attn_k_norm_in", BITNET__IN_NORMS, BITNET__ATTN_K, dim),
     BITNET__A_NORM(ATTN, "attn_v_norm_in", BITNET__IN_NORMS, BITNET__ATTN_V, dim),
@@ -10732,8 +10733,8 @@ static const bitnet__layer_tensor bitnet__layer_tensors[] = {
     BITNET__A_NORM(ATTN, "attn_sub_norm", BITNET__SUB_NORMS, BITNET__ATTN_OUTPUT, q_dim),
     BITNET__A_NORM(ATTN, "attn_output_norm_in", BITNET__IN_NORMS, BITNET__ATTN_OUTPUT, q_dim),
     BITNET__A_NORM(ATTN, "post_attention_norm", BITNET__POST_NORMS, BITNET__POST_ATTN_NORM, dim),
-    BITNET__A_NORM(POST, "post_attention_norm", 0, BITNET__FFN_NORM, dim),
-    BITNET__A_NORM(ALONE, "ffn_norm", 0, BITNET__FFN_NORM, dim),
+    BITNET__A_NORM(POST_NORM, "post_attention_norm", 0, BITNET__FFN_NORM, dim),
+    BITNET__A_NORM(FFN_NORM, "ffn_norm", 0, BITNET__FFN_NORM, dim),
     BITNET__A_NORM(FFN, "ffn_gate_norm_in", BITNET__IN_NORMS, BITNET__FFN_GATE, dim),
     BITNET__A_NORM(FFN, "ffn_up_norm_in", BITNET__IN_NORMS, BITNET__FFN_UP, dim),
     BITNET__A_NORM(FFN, "ffn_sub_norm", BITNET__SUB_NORMS, BITNET__FFN_DOWN, ffn_dim),
@@ -10793,18 +10794,19 @@ static size_t bitnet__gdn_state(const bitnet_model *m) {
      @model    numbers for its matrices and norms, behind the others in their enum; fields for the
                sizes that it needs, which bitnet__load_shape reads
      here      its tensors in bitnet__layer_tensors, those that other kinds lack in a set of their
-               own; its row; bitnet__kind_of; in bitnet__choose_groups, which of its matrices read
-               the same; in bitnet__pack_layer, passing over the matrices that it lacks
+               own; its row; bitnet__kind_of; in bitnet__input_of, which of its matrices read the
+               same
      @context  room for what its steps compute: bitnet_ctx, bitnet__ctx_layout
      @forward  its function. A recurrent layer has other steps in place of attention, and reads and
                writes bitnet__seq_state
-   Pages, copies, cutting, drafts, failures and saved sequences need no change: they use n_caches,
-   n_state and bitnet__can_cut. */
+   Pages, copies, cutting, drafts, failures, saved sequences and packing need no change: they use
+   n_caches, n_state, bitnet__can_cut and bitnet__has_codes. */
 static const bitnet__layer_kind bitnet__layer_kinds[] = {
-    {BITNET__QKV_SET | BITNET__ALONE_SET | BITNET__FFN_SET, 1, 0, bitnet__forward_layer},
-    {BITNET__QKV_SET | BITNET__ALONE_SET | BITNET__EXPERT_SET, 1, 0, bitnet__forward_expert_layer},
-    {BITNET__GATED_SET | BITNET__POST_SET | BITNET__FFN_SET, 1, 0, bitnet__forward_layer},
-    {BITNET__GDN_SET | BITNET__POST_SET | BITNET__FFN_SET, 0, bitnet__gdn_state,
+    {BITNET__ATTN_SET | BITNET__FFN_NORM_SET | BITNET__FFN_SET, 1, 0, bitnet__forward_layer},
+    {BITNET__ATTN_SET | BITNET__FFN_NORM_SET | BITNET__EXPERT_SET, 1, 0,
+     bitnet__forward_expert_layer},
+    {BITNET__ATTN_SET | BITNET__POST_NORM_SET | BITNET__FFN_SET, 1, 0, bitnet__forward_layer},
+    {BITNET__GDN_SET | BITNET__POST_NORM_SET | BITNET__FFN_SET, 0, bitnet__gdn_state,
      bitnet__forward_gdn_layer},
 };
 
@@ -12365,6 +12367,14 @@ static bitnet_result bitnet__load_model(bitnet_model *m, bitnet_error *err) {
                        (int)m->n_used);
         bitnet__log_text(m, BITNET_LOG_INFO, text);
     }
+    if (m->n_state > 0) {
+        bitnet__format(text, "%d of %d layers are gated delta nets, which keep %llu MB for each "
+                       "sequence", (int)(m->n_layers - m->n_caches), (int)m->n_layers,
+                       (unsigned long long)(m->n_state * sizeof(float) / 1000000));
+        bitnet__log_text(m, BITNET_LOG_INFO, text);
+    }
+    if (m->turns) bitnet__log_text(m, BITNET_LOG_INFO, "the weights are folded by a Hadamard "
+                                                       "matrix");
     bitnet__log_zeros(m);
 #ifdef BITNET__SLOW
     if (!m->params.kernels) bitnet__log_text(m, BITNET_LOG_WARNING, BITNET__SLOW);
@@ -12491,6 +12501,7 @@ BITNET_API void bitnet_model_get_info(const bitnet_model *m, bitnet_model_info *
     info->group = m->group;
     info->n_experts = m->n_experts;
     info->n_experts_used = m->n_used;
+    info->state_bytes = m->n_state * sizeof(float);
 }
 
 BITNET_API int bitnet_model_meta_key(const bitnet_model *m, int32_t i, char *buf, size_t cap) {
@@ -12522,9 +12533,11 @@ BITNET_API int bitnet_model_get_meta(const bitnet_model *m, const char *key, cha
    logits take 4 bytes for each token of the vocabulary.
 
    The KV cache takes 4*layers*kv_heads*head_size bytes per position, twice that with BITNET_KV_F32,
-   and 2*layers*kv_heads*(head_size+4) with BITNET_KV_I8. n_ctx 0 means 4096, or the length that the
-   model was trained for if that is less; it can be longer, but the 32768 positions of Falcon3 take
-   gigabytes. What I8 changes, against F32 (x86-64; build/perplexity and build/embed, --kv-type):
+   and 2*layers*kv_heads*(head_size+4) with BITNET_KV_I8, for layers with attention. What others
+   keep for a sequence, whatever its length, is state_bytes of bitnet_model_info. n_ctx 0 means
+   4096, or the length that the model was trained for if that is less; it can be longer, but the
+   32768 positions of Falcon3 take gigabytes. What I8 changes, against F32 (x86-64; build/perplexity
+   and build/embed, --kv-type):
 
        tiny.gguf, chunks of 512 of tests/data/tiny-heldout.txt         F32       F16       I8
            perplexity                                                  3.8121    3.8120    3.8172
@@ -13093,6 +13106,7 @@ BITNET_API bitnet_result bitnet_ctx_create(const bitnet_model *m, const bitnet_c
     c->row = -1;
     c->min_task = BITNET__MIN_TASK;
     bitnet__ctx_layout(m, &p, &arena, c);
+    bitnet__huge_memory(a, c->states, (size_t)p.n_seqs * m->n_state * sizeof *c->states);
     bitnet__seqs_init(c);
     if (p.n_threads > 1 && !p.parallel_fn) {
         r = bitnet__team_create(a, p.n_threads, &c->team, err);
@@ -13878,10 +13892,11 @@ static void bitnet__linear_rows(const bitnet__step *s, const bitnet__linear *l,
         for (i = 0; i < x.n_tokens; i++) {
             const int32_t t = x.t + i;
             float *y = patch + bitnet__row(i, out_stride);
-            const float *one = c->outputs + at + bitnet__row(i, BITNET__DOT_STRIDE);
-            if (bitnet__in_floats(l))
+            const float *one;
+            if (bitnet__in_floats(l)) {
+                one = c->outputs + at + bitnet__row(i, BITNET__DOT_STRIDE);
                 for (j = 0; j < x.n_rows; j++) y[j] = add ? y[j] + one[j] : one[j];
-            else if (!bitnet__has_groups(l))
+            } else if (!bitnet__has_groups(l))
                 c->k.dequantize(c->dots + at + bitnet__row(i, BITNET__DOT_STRIDE),
                                 l->scale / act->s[t], x.n_rows, add, y);
             if (add && !bitnet__all_finite(y, x.n_rows)) bitnet__note_nonfinite(c, t, thread);
