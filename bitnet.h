@@ -3503,6 +3503,10 @@ static void bitnet__delta_rule_scalar(const bitnet__delta *d) {
   #define BITNET__ENTRIES_I8(scores, weigh, sumrows) 0, 0, 0
 #endif
 
+/* The last ones, of hybrid networks and folded weights. */
+#define BITNET__ENTRIES_STATE(floats) \
+    bitnet__sigmoid_##floats, bitnet__hadamard_##floats, bitnet__delta_rule_##floats
+
 /* The functions of a table, by the ends of their names: those of floats; of integers; of integers,
    with panels or an int8 cache; and dotrows_ternary's whole name. */
 #define BITNET__ENTRIES(floats, integers, panels, ternary) \
@@ -3512,8 +3516,7 @@ static void bitnet__delta_rule_scalar(const bitnet__delta *d) {
     bitnet__softmax_##floats, bitnet__rope_##floats, bitnet__store_f16_##floats, \
     bitnet__dequantize_##floats, bitnet__relu2_gate_##floats, bitnet__sigmoid_gate_##floats, \
     bitnet__rmsnorm_##floats, bitnet__dotrows_u4_##integers, bitnet__dotrows_i2s_##panels, \
-    BITNET__ENTRIES_I8(panels, floats, panels), bitnet__sigmoid_##floats, \
-    bitnet__hadamard_##floats, bitnet__delta_rule_##floats
+    BITNET__ENTRIES_I8(panels, floats, panels), BITNET__ENTRIES_STATE(floats)
 #define BITNET__SCALAR_ENTRIES(ternary) BITNET__ENTRIES(scalar, scalar, scalar, ternary)
 
 static const bitnet_kernels bitnet__kernels_scalar = {
