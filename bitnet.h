@@ -13681,27 +13681,38 @@ static void bitnet__quantize_token(const bitnet__step *s, const float *x, int32_
     if (bitnet__quantize_row(s, x, t, act)) bitnet__note_nonfinite(s->c, t, thread);
 }
 
+/* y = x * f; copies do not overlap, so that compilers vectorise the loop. y may be x. */
+static void bitnet__multiply(const float *x, const float *f, int32_t n, float *y) {
+    float v[16], w[16];
+    int32_t i, j;
+    for (i = 0; i + 16 <= n; i += 16) {
+        memcpy(v, x + i, sizeof v);
+        memcpy(w, f + i, sizeof w);
+        for (j = 0; j < 16; j++) v[j] *= w[j];
+        memcpy(y + i, v, sizeof v);
+    }
+    for (; i < n; i++) y[i] = x[i] * f[i];
+}
+
 /* y = the input x [n] of a folded matrix, turned; see "folded weights" in @load. */
 static void bitnet__turn_row(const bitnet_ctx *c, const bitnet__turn *turn, const float *x,
                              int32_t n, float *y) {
     const bitnet_model *m = c->m;
     const int32_t per_key = m->n_key_heads ? m->n_value_heads / m->n_key_heads : 0;
-    int32_t i, g, r;
+    int32_t g, r;
     for (g = 0; turn->regroups && g < m->n_key_heads; g++)
         for (r = 0; r < per_key; r++)  /* head r * n_key_heads + g becomes g * per_key + r */
             memcpy(y + bitnet__row(g * per_key + r, m->state_dim),
                    x + bitnet__row(r * m->n_key_heads + g, m->state_dim),
                    (size_t)m->state_dim * sizeof *y);
-    if (turn->regroups) x = y;
-    for (i = 0; i < n; i++) y[i] = x[i] * turn->signs[i];
+    bitnet__multiply(turn->regroups ? y : x, turn->signs, n, y);
     c->k.hadamard(y, n, turn->block);
 }
 
 /* A row of a folded embedding, unfolded. */
 static void bitnet__turn_back(const bitnet_ctx *c, const bitnet__turn *turn, int32_t n, float *x) {
-    int32_t i;
     c->k.hadamard(x, n, turn->block);
-    for (i = 0; i < n; i++) x[i] *= turn->signs[i];
+    bitnet__multiply(x, turn->signs, n, x);
 }
 
 /* Tokens [from, to): x = rmsnorm(in) if there is a gain, else x = in, turned if there is a turn.
@@ -14238,7 +14249,7 @@ static void bitnet__step_experts_down(const bitnet__step *s, int32_t from, int32
    A token's order of operations; heads of queries and keys come first, then those of values:
 
        u = queries, keys and values        products with h, like z, alpha and beta
-       c = w[0] u[t - 3] + w[1] u[t - 2] + w[2] u[t - 1] + w[3] u[t]      in this order, by channel
+       c = 0 + w[0] u[t - 3] + w[1] u[t - 2] + w[2] u[t - 1] + w[3] u[t]  in this order, by channel
        c = c / (1 + e^-c)
        r = 1 / max(sqrt(sum of c^2), eps)  of each head of queries and keys, in double; the sum as
                                            floats, as bitnet_kernels.rmsnorm has it
@@ -14282,25 +14293,38 @@ static float *bitnet__gdn_state_of(const bitnet__step *s, const bitnet__span *ru
     return bitnet__seq_state(s->c, s->c->places[run->t].seq) + s->layer->state;
 }
 
-/* Channels [at, at + n) of a run, n at most 64: the convolution in place, and its inputs to the
+/* Sums of count channels from x[k] + at on, at most 16, over the taps; inlined with a constant
+   count. Copies do not overlap, so that compilers vectorise the loop. */
+BITNET__INLINE void bitnet__add_taps(const float *const *x, const float *w, int32_t taps,
+                                     int32_t channels, int32_t at, int count, float *out) {
+    float sum[16] = {0}, v[16], f[16];
+    int32_t k, j;
+    for (k = 0; k < taps; k++) {
+        memcpy(v, x[k] + at, (size_t)count * sizeof *v);
+        memcpy(f, w + bitnet__row(k, channels) + at, (size_t)count * sizeof *f);
+        for (j = 0; j < count; j++) sum[j] += f[j] * v[j];
+    }
+    memcpy(out, sum, (size_t)count * sizeof *out);
+}
+
+/* Channels [at, at + n) of a run, n at most 128: the convolution in place, and its inputs to the
    state. rows: [n_taps - 1], there. */
 static void bitnet__convolve(const bitnet__step *s, const bitnet__span *run, int32_t at,
                              int32_t n, float *rows) {
     const bitnet_ctx *c = s->c;
     const bitnet_model *m = c->m;
-    const int32_t taps = m->n_taps, channels = m->n_channels;
-    const float *w = s->layer->norm[BITNET__GDN_CONV] + at;
-    float *u = c->u + bitnet__row(run->t, channels) + at, sum[64], one[64];
+    const int32_t past = m->n_taps - 1, channels = m->n_channels;
+    const float *w = s->layer->norm[BITNET__GDN_CONV] + at, *x[BITNET__MAX_TAPS];
+    float *u = c->u + bitnet__row(run->t, channels) + at, sum[128];
     int32_t t, k, i, pos = c->places[run->t].pos;
     for (t = 0; t < run->n; t++, pos++, u += channels) {
-        memcpy(one, u, (size_t)n * sizeof *u);
-        for (k = 0; k < taps - 1; k++) {               /* the oldest is where this one goes */
-            const float *x = rows + bitnet__row((pos + k) % (taps - 1), channels) + at;
-            const float *f = w + bitnet__row(k, channels);
-            for (i = 0; i < n; i++) sum[i] = k ? sum[i] + f[i] * x[i] : f[i] * x[i];
-        }
-        for (i = 0; i < n; i++) sum[i] += w[bitnet__row(taps - 1, channels) + (size_t)i] * one[i];
-        memcpy(rows + bitnet__row(pos % (taps - 1), channels) + at, one, (size_t)n * sizeof *u);
+        float *oldest = rows + bitnet__row(pos % past, channels) + at;
+        for (k = 0; k < past; k++) x[k] = rows + bitnet__row((pos + k) % past, channels) + at;
+        x[past] = u;
+        for (i = 0; i + 16 <= n; i += 16)
+            bitnet__add_taps(x, w, past + 1, channels, i, 16, sum + i);
+        if (i < n) bitnet__add_taps(x, w, past + 1, channels, i, n - i, sum + i);
+        memcpy(oldest, u, (size_t)n * sizeof *u);
         c->k.sigmoid(sum, sum, n, u);
     }
 }
@@ -14346,8 +14370,8 @@ static void bitnet__step_gdn_conv(const bitnet__step *s, int32_t from, int32_t t
         float *rows = bitnet__gdn_state_of(s, run) + bitnet__row(m->value_dim, d);
         const double length = head < keys ? 1.0 / bitnet__sqrt((double)d) : 1.0;
         if (bitnet__is_cancelled(c, thread)) return;
-        for (i = 0; i < d; i += 64)
-            bitnet__convolve(s, run, head * d + i, bitnet__min(d - i, 64), rows);
+        for (i = 0; i < d; i += 128)
+            bitnet__convolve(s, run, head * d + i, bitnet__min(d - i, 128), rows);
         for (t = run->t; t < run->t + run->n; t++) {
             if (head < 2 * keys)
                 bitnet__to_unit(c->u + bitnet__row(t, m->n_channels) + bitnet__row(head, d), d,
