@@ -3844,9 +3844,9 @@ BITNET__HOT BITNET__TARGET void BITNET__V(hadamard)(float *x, int n, int block) 
         }
 }
 
-/* A slice, whose rows are `count` vectors. All of a slice at once is faster than its
-   halves one after the other, since memory is read as it lies; and their sums fit in registers,
-   except in WebAssembly's. */
+/* A slice, whose rows are `count` vectors. The whole slice at once is faster than its halves one
+   after the other, since memory is read as it lies. Its sums fit in registers, except in
+   WebAssembly. */
 BITNET__INLINE BITNET__TARGET void BITNET__V(delta_values)(const bitnet__delta *d,
                                                            const int count) {
     const int n = count * BITNET__PER_VECTOR;
@@ -8744,7 +8744,7 @@ typedef enum bitnet__plan {
     BITNET__IN_FLOATS                  /* kernels multiply the file's floats with floats */
 } bitnet__plan;
 
-/* What turns the input of a folded matrix; see "folded weights" in @forward. */
+/* What turns the input of a folded matrix; see "folded weights" in @load. */
 typedef struct bitnet__turn {
     int32_t block;                     /* of the Hadamard matrix; 0: the input is not turned */
     const float *signs;                /* [n_in]  1 or -1, divided by sqrt(block) */
@@ -10916,7 +10916,7 @@ static bitnet_result bitnet__pack_layer(bitnet_model *m, int32_t i, bitnet_error
 static const int8_t bitnet__input_of[BITNET__LINEARS] = {0, 0, 0, 1, 2, 2, 3, 0, 0, 4, 4, 1};
 enum { BITNET__INPUTS = 5 };
 
-/* Matrices with one input are all ternary or all floats, and all folded in the same way. */
+/* Matrices that read the same must be all ternary or all floats, and all folded or none. */
 static bitnet_result bitnet__check_inputs(const bitnet_model *m, int32_t layer,
                                           const bitnet__linear *l, bitnet_error *err) {
     char first[BITNET__TEXT], other[BITNET__TEXT];
@@ -11357,6 +11357,8 @@ static void bitnet__load_fold_names(bitnet__meta *x, const char *key, int invers
     const uint8_t *p = list.data;
     char name[BITNET__TEXT];
     uint64_t i, n;
+    if (list.count > x->m->gguf.n_tensors)
+        bitnet__meta_fail(x, key, "has more names than there are tensors");
     for (i = 0; i < list.count && x->result == BITNET_OK; i++, p += 8 + n) {
         n = bitnet__get_u64(p);
         bitnet__format(name, "%.*s", (int)(n < 100 ? n : 100), (const char *)p + 8);
@@ -11393,6 +11395,8 @@ static void bitnet__load_signs(bitnet__meta *x, bitnet__fold *f) {
             bitnet__meta_fail(x, widths, "is not a list of at most 16 row lengths");
         for (a = 0; a < f->n_widths && x->result == BITNET_OK; a++)
             if ((uint64_t)f->widths[a].n == n) bitnet__meta_fail(x, widths, "has a width twice");
+        if (x->result == BITNET_OK && n > k->count - at)
+            bitnet__meta_fail(x, values, "is not a 1 or -1 for each column of each width");
         if (x->result != BITNET_OK) return;
         signs = (float *)bitnet__model_alloc(x->m, n * sizeof *signs);
         if (!signs) x->result = bitnet__fail(x->err, BITNET_ERR_MEMORY, "no memory for signs");

@@ -163,14 +163,15 @@ static inline void write_weight(hybrid *h, const weight *x, int is_vector) {
 }
 
 /* Names of tensors, as an array of strings; what 0: folded ones, 1: all but the first, 2: with one
-   that is not there, 3: with one that cannot be folded. */
+   that is not there, 3: with one that cannot be folded, 4: twice. */
 static inline void put_names(hybrid *h, const char *key, int what) {
     int i, n = 0;
     for (i = 0; i < h->n_weights; i++)
         n += is_folded(h, h->weights[i].name) && strcmp(h->weights[i].name, "token_embd.weight");
-    gb_key_array(&h->m.file, key, GB_STR, (uint64_t)(what == 1 ? n - 1 : what ? n + 1 : n));
-    for (i = n = 0; i < h->n_weights; i++) {
-        const char *name = h->weights[i].name;
+    n = what == 1 ? n - 1 : what == 4 ? 2 * n : what ? n + 1 : n;
+    gb_key_array(&h->m.file, key, GB_STR, (uint64_t)n);
+    for (i = n = 0; i < (what == 4 ? 2 : 1) * h->n_weights; i++) {
+        const char *name = h->weights[i % h->n_weights].name;
         if (!is_folded(h, name) || !strcmp(name, "token_embd.weight")) continue;
         if (n++ || what != 1) gb_string(&h->m.file.keys, name, strlen(name));
     }
@@ -183,7 +184,7 @@ enum {
     NO_FAULT, NO_VERSION, VERSION_3, NOT_TIED, IS_TIED, NO_BLOCK, BLOCK_24, BLOCK_0, BLOCK_256,
     TRANSFORM, NO_TRANSFORM, AXIS, MODE, NO_WIDTHS, NO_VALUES, WIDTH_TWICE, WIDTH_LACKS, WIDTH_0,
     SIGN_2, SIGN_SHORT, SIGN_LONG, SIGN_FLOATS, NAME_LACKS, NAME_OTHER, ONE_NAME_LESS,
-    INVERSE_OTHER, UNKNOWN_KEY, NAMES_NUMBER, VERSION_TEXT, FOLD_FAULTS
+    INVERSE_OTHER, UNKNOWN_KEY, NAMES_NUMBER, VERSION_TEXT, WIDTH_HUGE, MANY_NAMES, FOLD_FAULTS
 };
 
 static inline void put_fold(hybrid *h) {
@@ -210,7 +211,7 @@ static inline void put_fold(hybrid *h) {
     if (!h->identity && fault != NO_WIDTHS) {
         gb_key_array(f, FOLD("sign_widths"), GB_I32, (uint64_t)n_widths);
         for (i = 0; i < n_widths; i++)
-            gb_uint(&f->keys, fault == WIDTH_0 ? 0 :
+            gb_uint(&f->keys, fault == WIDTH_0 ? 0 : fault == WIDTH_HUGE ? 1 << 20 :
                     (uint64_t)widths[fault == WIDTH_TWICE && i == 2 ? 0 : i], 4);
     }
     for (i = 0; i < n_widths; i++) n += widths[i];
@@ -226,7 +227,7 @@ static inline void put_fold(hybrid *h) {
     }
     if (fault == NAMES_NUMBER) gb_key_u32(f, FOLD("weight_names"), 1);
     else put_names(h, FOLD("weight_names"), fault == ONE_NAME_LESS ? 1 : fault == NAME_LACKS ? 2 :
-                   fault == NAME_OTHER ? 3 : 0);
+                   fault == NAME_OTHER ? 3 : fault == MANY_NAMES ? 4 : 0);
     gb_key_array(f, FOLD("inverse_weight_names"), GB_STR, 1);
     gb_string(&f->keys, fault == INVERSE_OTHER ? "output_norm.weight" : "token_embd.weight",
               fault == INVERSE_OTHER ? 18 : 17);

@@ -494,7 +494,8 @@ static void test_fold_faults(void) {
         {INVERSE_OTHER, BITNET_ERR_UNSUPPORTED, "'output_norm.weight'"},
         {UNKNOWN_KEY, BITNET_ERR_UNSUPPORTED, "hadamard.sign_order"},
         {NAMES_NUMBER, BITNET_ERR_FORMAT, "weight_names"},
-        {VERSION_TEXT, BITNET_ERR_FORMAT, "hadamard.version"}
+        {VERSION_TEXT, BITNET_ERR_FORMAT, "hadamard.version"},
+        {WIDTH_HUGE, BITNET_ERR_FORMAT, "sign_values"}, {MANY_NAMES, BITNET_ERR_FORMAT, "names"}
     };
     size_t i;
     CHECK(sizeof faults / sizeof faults[0] == FOLD_FAULTS);
