@@ -454,6 +454,43 @@ static void test_nonfinite(void) {
     }
 }
 
+/* The head of a folded model, by its copy in 6 bits, whose first samples fill it in: the token with
+   the largest logit. Hidden states are not turned: they are those of the unfolded model. */
+static void test_head(void) {
+    int tied;
+    for (tied = 0; tied < 2; tied++) {
+        hybrid folded = foldable(), plain = foldable();
+        hybrid *const h[2] = {&folded, &plain};
+        bitnet_ctx_params p = ctx_params(MAX_N, 8, 1, BITNET_KV_F32);
+        bitnet_model *m[2];
+        bitnet_ctx *c[2];
+        bitnet_sampler greedy;
+        int i, k;
+        memset(&greedy, 0, sizeof greedy);
+        folded.block = 32;
+        folded.tied = plain.tied = tied;
+        for (k = 0; k < 2; k++) {
+            make_hybrid(h[k]);
+            m[k] = load(h[k]->data, h[k]->size, 0);
+            c[k] = create(m[k], &p);
+        }
+        for (i = 0; i < 30 && c[0] && c[1]; i++) {
+            const bitnet_token t = token_of(0, i);
+            bitnet_token got;
+            CHECK(!bitnet_eval(c[0], 0, &t, 1, 1, 0) && !bitnet_eval(c[1], 0, &t, 1, 1, 0));
+            got = bitnet_sample(c[0], -1, &greedy, 0);
+            CHECK_MSG(got == largest(bitnet_logits(c[0], -1, 0), folded.n_vocab), "token %d", i);
+            CHECK(nrmse(bitnet_hidden(c[0], -1, 0), bitnet_hidden(c[1], -1, 0), 64) < 1e-5);
+        }
+        CHECK(c[0] && bitnet_ctx_exact_logits(c[0]) < folded.n_vocab / 2);
+        for (k = 0; k < 2; k++) {
+            bitnet_ctx_free(c[k]);
+            bitnet_model_free(m[k]);
+            free_hybrid(h[k]);
+        }
+    }
+}
+
 /* ---- what is refused ---- */
 
 static void expect_hybrid(hybrid *h, bitnet_result code, const char *word, const char *what) {
@@ -759,6 +796,7 @@ const test_case hybrid_tests[] = {
     {"hybrid/sequences", test_sequences},
     {"hybrid/identity", test_identity},
     {"hybrid/nonfinite", test_nonfinite},
+    {"hybrid/head", test_head},
     {"hybrid/fold_faults", test_fold_faults},
     {"hybrid/shapes", test_shapes},
     {"hybrid/tensors", test_tensors},
