@@ -610,7 +610,9 @@ typedef struct bitnet_model_info {
     const char *chat_template_name;      /* such as "chatml"; 0: no chat template is known */
     int32_t n_experts;           /* in each layer, each of ffn_dim rows; 0: layers have an FFN */
     int32_t n_experts_used;      /* of them, for a token */
-    uint64_t reserved[5];
+    uint64_t state_bytes;        /* of a fixed size, which layers keep for each sequence beside keys
+                                    and values; 0: nothing */
+    uint64_t reserved[4];
 } bitnet_model_info;
 
 /* How keys and values are kept. I8: 8 bits a number, and a scale for each position and head: half
@@ -633,10 +635,11 @@ typedef struct bitnet_hooks {
     bitnet_pause_fn pause_fn;
     void *pause_ud;
     /* For profiles. The network is evaluated in steps; op is "embed", "norm", "quantize", "matmul",
-       "attention", "recurrent", "router", "experts" or "head". Threads take runs of a step's rows.
-       Each calls this before (begin 1) and after (begin 0) its runs, perhaps several at once. thread
-       is 0 for the caller, which takes part in every step, 1 .. n_threads - 1 for workers, which may
-       not; or with parallel_fn the job's i. All calls of a step return before the next begins. */
+       "attention", "recurrent", "router", "experts" or "head". Threads take runs of a step's
+       rows. Each calls this before (begin 1) and after (begin 0) its runs, perhaps several at
+       once. thread is 0 for the caller, which takes part in every step, 1 .. n_threads - 1 for
+       workers, which may not; or with parallel_fn the job's i. All calls of a step return before
+       the next begins. */
     bitnet_step_fn step_fn;
     void *step_ud;
     /* To look inside. Called on the caller's thread for each batch of at most n_batch tokens, after
@@ -3583,6 +3586,10 @@ static void bitnet__delta_rule_scalar(const bitnet__delta *d) {
   #define BITNET__ENTRIES_I8(scores, weigh, sumrows) 0, 0, 0
 #endif
 
+/* The last ones, of hybrid networks and folded weights. */
+#define BITNET__ENTRIES_STATE(floats) \
+    bitnet__sigmoid_##floats, bitnet__hadamard_##floats, bitnet__delta_rule_##floats
+
 /* The functions of a table, by the ends of their names: those of floats; of integers; of integers,
    with panels or an int8 cache; and dotrows_ternary's whole name. */
 #define BITNET__ENTRIES(floats, integers, panels, ternary) \
@@ -3592,8 +3599,7 @@ static void bitnet__delta_rule_scalar(const bitnet__delta *d) {
     bitnet__softmax_##floats, bitnet__rope_##floats, bitnet__store_f16_##floats, \
     bitnet__dequantize_##floats, bitnet__relu2_gate_##floats, bitnet__sigmoid_gate_##floats, \
     bitnet__rmsnorm_##floats, bitnet__dotrows_u4_##integers, bitnet__dotrows_i2s_##panels, \
-    BITNET__ENTRIES_I8(panels, floats, panels), bitnet__sigmoid_##floats, \
-    bitnet__hadamard_##floats, bitnet__delta_rule_##floats
+    BITNET__ENTRIES_I8(panels, floats, panels), BITNET__ENTRIES_STATE(floats)
 #define BITNET__SCALAR_ENTRIES(ternary) BITNET__ENTRIES(scalar, scalar, scalar, ternary)
 
 static const bitnet_kernels bitnet__kernels_scalar = {
@@ -3921,9 +3927,9 @@ BITNET__HOT BITNET__TARGET void BITNET__V(hadamard)(float *x, int n, int block) 
         }
 }
 
-/* A slice, whose rows are `count` vectors. All of a slice at once is faster than its
-   halves one after the other, since memory is read as it lies; and their sums fit in registers,
-   except in WebAssembly's. */
+/* A slice, whose rows are `count` vectors. The whole slice at once is faster than its halves one
+   after the other, since memory is read as it lies. Its sums fit in registers, except in
+   WebAssembly. */
 BITNET__INLINE BITNET__TARGET void BITNET__V(delta_values)(const bitnet__delta *d,
                                                            const int count) {
     const int n = count * BITNET__PER_VECTOR;
@@ -9033,7 +9039,7 @@ typedef enum bitnet__plan {
     BITNET__IN_FLOATS                  /* kernels multiply the file's floats with floats */
 } bitnet__plan;
 
-/* What turns the input of a folded matrix; see "folded weights" in @forward. */
+/* What turns the input of a folded matrix; see "folded weights" in @load. */
 typedef struct bitnet__turn {
     int32_t block;                     /* of the Hadamard matrix; 0: the input is not turned */
     const float *signs;                /* [n_in]  1 or -1, divided by sqrt(block) */
@@ -10339,10 +10345,10 @@ BITNET_API bitnet_result bitnet_gguf_read(const bitnet_gguf *g, const bitnet_ggu
    scales that are not positive and norms that are not finite are refused.
 
    Linux is asked for large pages (MADV_HUGEPAGE), with which generation is 5 to 15 % faster: for
-   the mapped file and, of memory from malloc, for packed weights, the head's copy and the cache of
-   several sequences. A file has large pages where the file system has them and the file was not in
-   memory before it was mapped. So right after a download it has none. bitnet_model_params.copy
-   gives the weights large pages even then.
+   the mapped file and, of memory from malloc, for packed weights, the head's copy, the cache of
+   several sequences and the states of layers. A file has large pages where the file system has them
+   and the file was not in memory before it was mapped. So right after a download it has none.
+   bitnet_model_params.copy gives the weights large pages even then.
    ============================================================================================= */
 
 enum {
@@ -11017,11 +11023,10 @@ typedef struct bitnet__layer_tensor {
 } bitnet__layer_tensor;
 
 enum {
-    BITNET__QKV_SET = 1, BITNET__GATED_SET = 2, BITNET__GDN_SET = 4, BITNET__FFN_SET = 8,
-    BITNET__EXPERT_SET = 16, BITNET__POST_SET = 32,        /* POST: post_attention_norm */
-    BITNET__ATTN_SET = BITNET__QKV_SET | BITNET__GATED_SET,
-    BITNET__MIXER_SET = BITNET__ATTN_SET | BITNET__GDN_SET,
-    BITNET__ALONE_SET = 64             /* ffn_norm */
+    BITNET__ATTN_SET = 1, BITNET__GDN_SET = 2, BITNET__FFN_SET = 4, BITNET__EXPERT_SET = 8,
+    BITNET__ANY_MIXER_SET = BITNET__ATTN_SET | BITNET__GDN_SET,
+    /* The norm in front of an FFN or of experts has one of two names. */
+    BITNET__FFN_NORM_SET = 16, BITNET__POST_NORM_SET = 32
 };
 
 #define BITNET__DIM(name) offsetof(bitnet_model, name)
@@ -11030,7 +11035,7 @@ enum {
 #define BITNET__A_NORM(set, name, norms, i, n_in) \
     {name, BITNET__##set##_SET, norms, -1, i, BITNET__DIM(n_in), BITNET__DIM(norm_dim), ".weight"}
 static const bitnet__layer_tensor bitnet__layer_tensors[] = {
-    BITNET__A_NORM(MIXER, "attn_norm", 0, BITNET__ATTN_NORM, dim),
+    BITNET__A_NORM(ANY_MIXER, "attn_norm", 0, BITNET__ATTN_NORM, dim),
     BITNET__A_NORM(ATTN, "attn_q_norm_in", BITNET__IN_NORMS, BITNET__ATTN_Q, dim),
     BITNET__A_NORM(ATTN, "attn_k_norm_in", BITNET__IN_NORMS, BITNET__ATTN_K, dim),
     BITNET__A_NORM(ATTN, "attn_v_norm_in", BITNET__IN_NORMS, BITNET__ATTN_V, dim),
@@ -11039,8 +11044,8 @@ static const bitnet__layer_tensor bitnet__layer_tensors[] = {
     BITNET__A_NORM(ATTN, "attn_sub_norm", BITNET__SUB_NORMS, BITNET__ATTN_OUTPUT, q_dim),
     BITNET__A_NORM(ATTN, "attn_output_norm_in", BITNET__IN_NORMS, BITNET__ATTN_OUTPUT, q_dim),
     BITNET__A_NORM(ATTN, "post_attention_norm", BITNET__POST_NORMS, BITNET__POST_ATTN_NORM, dim),
-    BITNET__A_NORM(POST, "post_attention_norm", 0, BITNET__FFN_NORM, dim),
-    BITNET__A_NORM(ALONE, "ffn_norm", 0, BITNET__FFN_NORM, dim),
+    BITNET__A_NORM(POST_NORM, "post_attention_norm", 0, BITNET__FFN_NORM, dim),
+    BITNET__A_NORM(FFN_NORM, "ffn_norm", 0, BITNET__FFN_NORM, dim),
     BITNET__A_NORM(FFN, "ffn_gate_norm_in", BITNET__IN_NORMS, BITNET__FFN_GATE, dim),
     BITNET__A_NORM(FFN, "ffn_up_norm_in", BITNET__IN_NORMS, BITNET__FFN_UP, dim),
     BITNET__A_NORM(FFN, "ffn_sub_norm", BITNET__SUB_NORMS, BITNET__FFN_DOWN, ffn_dim),
@@ -11100,18 +11105,19 @@ static size_t bitnet__gdn_state(const bitnet_model *m) {
      @model    numbers for its matrices and norms, behind the others in their enum; fields for the
                sizes that it needs, which bitnet__load_shape reads
      here      its tensors in bitnet__layer_tensors, those that other kinds lack in a set of their
-               own; its row; bitnet__kind_of; in bitnet__choose_groups, which of its matrices read
-               the same; in bitnet__pack_layer, passing over the matrices that it lacks
+               own; its row; bitnet__kind_of; in bitnet__input_of, which of its matrices read the
+               same
      @context  room for what its steps compute: bitnet_ctx, bitnet__ctx_layout
      @forward  its function. A recurrent layer has other steps in place of attention, and reads and
                writes bitnet__seq_state
-   Pages, copies, cutting, drafts, failures and saved sequences need no change: they use n_caches,
-   n_state and bitnet__can_cut. */
+   Pages, copies, cutting, drafts, failures, saved sequences and packing need no change: they use
+   n_caches, n_state, bitnet__can_cut and bitnet__has_codes. */
 static const bitnet__layer_kind bitnet__layer_kinds[] = {
-    {BITNET__QKV_SET | BITNET__ALONE_SET | BITNET__FFN_SET, 1, 0, bitnet__forward_layer},
-    {BITNET__QKV_SET | BITNET__ALONE_SET | BITNET__EXPERT_SET, 1, 0, bitnet__forward_expert_layer},
-    {BITNET__GATED_SET | BITNET__POST_SET | BITNET__FFN_SET, 1, 0, bitnet__forward_layer},
-    {BITNET__GDN_SET | BITNET__POST_SET | BITNET__FFN_SET, 0, bitnet__gdn_state,
+    {BITNET__ATTN_SET | BITNET__FFN_NORM_SET | BITNET__FFN_SET, 1, 0, bitnet__forward_layer},
+    {BITNET__ATTN_SET | BITNET__FFN_NORM_SET | BITNET__EXPERT_SET, 1, 0,
+     bitnet__forward_expert_layer},
+    {BITNET__ATTN_SET | BITNET__POST_NORM_SET | BITNET__FFN_SET, 1, 0, bitnet__forward_layer},
+    {BITNET__GDN_SET | BITNET__POST_NORM_SET | BITNET__FFN_SET, 0, bitnet__gdn_state,
      bitnet__forward_gdn_layer},
 };
 
@@ -11218,7 +11224,7 @@ static bitnet_result bitnet__pack_layer(bitnet_model *m, int32_t i, bitnet_error
 static const int8_t bitnet__input_of[BITNET__LINEARS] = {0, 0, 0, 1, 2, 2, 3, 0, 0, 4, 4, 1};
 enum { BITNET__INPUTS = 5 };
 
-/* Matrices with one input are all ternary or all floats, and all folded in the same way. */
+/* Matrices that read the same must be all ternary or all floats, and all folded or none. */
 static bitnet_result bitnet__check_inputs(const bitnet_model *m, int32_t layer,
                                           const bitnet__linear *l, bitnet_error *err) {
     char first[BITNET__TEXT], other[BITNET__TEXT];
@@ -11659,6 +11665,8 @@ static void bitnet__load_fold_names(bitnet__meta *x, const char *key, int invers
     const uint8_t *p = list.data;
     char name[BITNET__TEXT];
     uint64_t i, n;
+    if (list.count > x->m->gguf.n_tensors)
+        bitnet__meta_fail(x, key, "has more names than there are tensors");
     for (i = 0; i < list.count && x->result == BITNET_OK; i++, p += 8 + n) {
         n = bitnet__get_u64(p);
         bitnet__format(name, "%.*s", (int)(n < 100 ? n : 100), (const char *)p + 8);
@@ -11695,6 +11703,8 @@ static void bitnet__load_signs(bitnet__meta *x, bitnet__fold *f) {
             bitnet__meta_fail(x, widths, "is not a list of at most 16 row lengths");
         for (a = 0; a < f->n_widths && x->result == BITNET_OK; a++)
             if ((uint64_t)f->widths[a].n == n) bitnet__meta_fail(x, widths, "has a width twice");
+        if (x->result == BITNET_OK && n > k->count - at)
+            bitnet__meta_fail(x, values, "is not a 1 or -1 for each column of each width");
         if (x->result != BITNET_OK) return;
         signs = (float *)bitnet__model_alloc(x->m, n * sizeof *signs);
         if (!signs) x->result = bitnet__fail(x->err, BITNET_ERR_MEMORY, "no memory for signs");
@@ -12672,6 +12682,14 @@ static bitnet_result bitnet__load_model(bitnet_model *m, bitnet_error *err) {
                        (int)m->n_used);
         bitnet__log_text(m, BITNET_LOG_INFO, text);
     }
+    if (m->n_state > 0) {
+        bitnet__format(text, "%d of %d layers are gated delta nets, which keep %llu MB for each "
+                       "sequence", (int)(m->n_layers - m->n_caches), (int)m->n_layers,
+                       (unsigned long long)(m->n_state * sizeof(float) / 1000000));
+        bitnet__log_text(m, BITNET_LOG_INFO, text);
+    }
+    if (m->turns) bitnet__log_text(m, BITNET_LOG_INFO, "the weights are folded by a Hadamard "
+                                                       "matrix");
     bitnet__log_zeros(m);
 #ifdef BITNET__SLOW
     if (!m->params.kernels) bitnet__log_text(m, BITNET_LOG_WARNING, BITNET__SLOW);
@@ -12798,6 +12816,7 @@ BITNET_API void bitnet_model_get_info(const bitnet_model *m, bitnet_model_info *
     info->group = m->group;
     info->n_experts = m->n_experts;
     info->n_experts_used = m->n_used;
+    info->state_bytes = m->n_state * sizeof(float);
 }
 
 BITNET_API int bitnet_model_meta_key(const bitnet_model *m, int32_t i, char *buf, size_t cap) {
@@ -12829,9 +12848,11 @@ BITNET_API int bitnet_model_get_meta(const bitnet_model *m, const char *key, cha
    logits take 4 bytes for each token of the vocabulary.
 
    The KV cache takes 4*layers*kv_heads*head_size bytes per position, twice that with BITNET_KV_F32,
-   and 2*layers*kv_heads*(head_size+4) with BITNET_KV_I8. n_ctx 0 means 4096, or the length that the
-   model was trained for if that is less; it can be longer, but the 32768 positions of Falcon3 take
-   gigabytes. What I8 changes, against F32 (x86-64; build/perplexity and build/embed, --kv-type):
+   and 2*layers*kv_heads*(head_size+4) with BITNET_KV_I8, for layers with attention. What others
+   keep for a sequence, whatever its length, is state_bytes of bitnet_model_info. n_ctx 0 means
+   4096, or the length that the model was trained for if that is less; it can be longer, but the
+   32768 positions of Falcon3 take gigabytes. What I8 changes, against F32 (x86-64; build/perplexity
+   and build/embed, --kv-type):
 
        tiny.gguf, chunks of 512 of tests/data/tiny-heldout.txt         F32       F16       I8
            perplexity                                                  3.8121    3.8120    3.8172
@@ -13400,6 +13421,7 @@ BITNET_API bitnet_result bitnet_ctx_create(const bitnet_model *m, const bitnet_c
     c->row = -1;
     c->min_task = BITNET__MIN_TASK;
     bitnet__ctx_layout(m, &p, &arena, c);
+    bitnet__huge_memory(a, c->states, (size_t)p.n_seqs * m->n_state * sizeof *c->states);
     bitnet__seqs_init(c);
     if (p.n_threads > 1 && !p.parallel_fn) {
         r = bitnet__team_create(a, p.n_threads, &c->team, err);
@@ -13971,27 +13993,38 @@ static void bitnet__quantize_token(const bitnet__step *s, const float *x, int32_
     if (bitnet__quantize_row(s, x, t, act)) bitnet__note_nonfinite(s->c, t, thread);
 }
 
+/* y = x * f; copies do not overlap, so that compilers vectorise the loop. y may be x. */
+static void bitnet__multiply(const float *x, const float *f, int32_t n, float *y) {
+    float v[16], w[16];
+    int32_t i, j;
+    for (i = 0; i + 16 <= n; i += 16) {
+        memcpy(v, x + i, sizeof v);
+        memcpy(w, f + i, sizeof w);
+        for (j = 0; j < 16; j++) v[j] *= w[j];
+        memcpy(y + i, v, sizeof v);
+    }
+    for (; i < n; i++) y[i] = x[i] * f[i];
+}
+
 /* y = the input x [n] of a folded matrix, turned; see "folded weights" in @load. */
 static void bitnet__turn_row(const bitnet_ctx *c, const bitnet__turn *turn, const float *x,
                              int32_t n, float *y) {
     const bitnet_model *m = c->m;
     const int32_t per_key = m->n_key_heads ? m->n_value_heads / m->n_key_heads : 0;
-    int32_t i, g, r;
+    int32_t g, r;
     for (g = 0; turn->regroups && g < m->n_key_heads; g++)
         for (r = 0; r < per_key; r++)  /* head r * n_key_heads + g becomes g * per_key + r */
             memcpy(y + bitnet__row(g * per_key + r, m->state_dim),
                    x + bitnet__row(r * m->n_key_heads + g, m->state_dim),
                    (size_t)m->state_dim * sizeof *y);
-    if (turn->regroups) x = y;
-    for (i = 0; i < n; i++) y[i] = x[i] * turn->signs[i];
+    bitnet__multiply(turn->regroups ? y : x, turn->signs, n, y);
     c->k.hadamard(y, n, turn->block);
 }
 
 /* A row of a folded embedding, unfolded. */
 static void bitnet__turn_back(const bitnet_ctx *c, const bitnet__turn *turn, int32_t n, float *x) {
-    int32_t i;
     c->k.hadamard(x, n, turn->block);
-    for (i = 0; i < n; i++) x[i] *= turn->signs[i];
+    bitnet__multiply(x, turn->signs, n, x);
 }
 
 /* Tokens [from, to): x = rmsnorm(in) if there is a gain, else x = in, turned if there is a turn.
@@ -14186,10 +14219,11 @@ static void bitnet__linear_rows(const bitnet__step *s, const bitnet__linear *l,
         for (i = 0; i < x.n_tokens; i++) {
             const int32_t t = x.t + i;
             float *y = patch + bitnet__row(i, out_stride);
-            const float *one = c->outputs + at + bitnet__row(i, BITNET__DOT_STRIDE);
-            if (bitnet__in_floats(l))
+            const float *one;
+            if (bitnet__in_floats(l)) {
+                one = c->outputs + at + bitnet__row(i, BITNET__DOT_STRIDE);
                 for (j = 0; j < x.n_rows; j++) y[j] = add ? y[j] + one[j] : one[j];
-            else if (!bitnet__has_groups(l))
+            } else if (!bitnet__has_groups(l))
                 c->k.dequantize(c->dots + at + bitnet__row(i, BITNET__DOT_STRIDE),
                                 l->scale / act->s[t], x.n_rows, add, y);
             if (add && !bitnet__all_finite(y, x.n_rows)) bitnet__note_nonfinite(c, t, thread);
@@ -14528,7 +14562,7 @@ static void bitnet__step_experts_down(const bitnet__step *s, int32_t from, int32
    A token's order of operations; heads of queries and keys come first, then those of values:
 
        u = queries, keys and values        products with h, like z, alpha and beta
-       c = w[0] u[t - 3] + w[1] u[t - 2] + w[2] u[t - 1] + w[3] u[t]      in this order, by channel
+       c = 0 + w[0] u[t - 3] + w[1] u[t - 2] + w[2] u[t - 1] + w[3] u[t]  in this order, by channel
        c = c / (1 + e^-c)
        r = 1 / max(sqrt(sum of c^2), eps)  of each head of queries and keys, in double; the sum as
                                            floats, as bitnet_kernels.rmsnorm has it
@@ -14572,25 +14606,38 @@ static float *bitnet__gdn_state_of(const bitnet__step *s, const bitnet__span *ru
     return bitnet__seq_state(s->c, s->c->places[run->t].seq) + s->layer->state;
 }
 
-/* Channels [at, at + n) of a run, n at most 64: the convolution in place, and its inputs to the
+/* Sums of count channels from x[k] + at on, at most 16, over the taps; inlined with a constant
+   count. Copies do not overlap, so that compilers vectorise the loop. */
+BITNET__INLINE void bitnet__add_taps(const float *const *x, const float *w, int32_t taps,
+                                     int32_t channels, int32_t at, int count, float *out) {
+    float sum[16] = {0}, v[16], f[16];
+    int32_t k, j;
+    for (k = 0; k < taps; k++) {
+        memcpy(v, x[k] + at, (size_t)count * sizeof *v);
+        memcpy(f, w + bitnet__row(k, channels) + at, (size_t)count * sizeof *f);
+        for (j = 0; j < count; j++) sum[j] += f[j] * v[j];
+    }
+    memcpy(out, sum, (size_t)count * sizeof *out);
+}
+
+/* Channels [at, at + n) of a run, n at most 128: the convolution in place, and its inputs to the
    state. rows: [n_taps - 1], there. */
 static void bitnet__convolve(const bitnet__step *s, const bitnet__span *run, int32_t at,
                              int32_t n, float *rows) {
     const bitnet_ctx *c = s->c;
     const bitnet_model *m = c->m;
-    const int32_t taps = m->n_taps, channels = m->n_channels;
-    const float *w = s->layer->norm[BITNET__GDN_CONV] + at;
-    float *u = c->u + bitnet__row(run->t, channels) + at, sum[64], one[64];
+    const int32_t past = m->n_taps - 1, channels = m->n_channels;
+    const float *w = s->layer->norm[BITNET__GDN_CONV] + at, *x[BITNET__MAX_TAPS];
+    float *u = c->u + bitnet__row(run->t, channels) + at, sum[128];
     int32_t t, k, i, pos = c->places[run->t].pos;
     for (t = 0; t < run->n; t++, pos++, u += channels) {
-        memcpy(one, u, (size_t)n * sizeof *u);
-        for (k = 0; k < taps - 1; k++) {               /* the oldest is where this one goes */
-            const float *x = rows + bitnet__row((pos + k) % (taps - 1), channels) + at;
-            const float *f = w + bitnet__row(k, channels);
-            for (i = 0; i < n; i++) sum[i] = k ? sum[i] + f[i] * x[i] : f[i] * x[i];
-        }
-        for (i = 0; i < n; i++) sum[i] += w[bitnet__row(taps - 1, channels) + (size_t)i] * one[i];
-        memcpy(rows + bitnet__row(pos % (taps - 1), channels) + at, one, (size_t)n * sizeof *u);
+        float *oldest = rows + bitnet__row(pos % past, channels) + at;
+        for (k = 0; k < past; k++) x[k] = rows + bitnet__row((pos + k) % past, channels) + at;
+        x[past] = u;
+        for (i = 0; i + 16 <= n; i += 16)
+            bitnet__add_taps(x, w, past + 1, channels, i, 16, sum + i);
+        if (i < n) bitnet__add_taps(x, w, past + 1, channels, i, n - i, sum + i);
+        memcpy(oldest, u, (size_t)n * sizeof *u);
         c->k.sigmoid(sum, sum, n, u);
     }
 }
@@ -14636,8 +14683,8 @@ static void bitnet__step_gdn_conv(const bitnet__step *s, int32_t from, int32_t t
         float *rows = bitnet__gdn_state_of(s, run) + bitnet__row(m->value_dim, d);
         const double length = head < keys ? 1.0 / bitnet__sqrt((double)d) : 1.0;
         if (bitnet__is_cancelled(c, thread)) return;
-        for (i = 0; i < d; i += 64)
-            bitnet__convolve(s, run, head * d + i, bitnet__min(d - i, 64), rows);
+        for (i = 0; i < d; i += 128)
+            bitnet__convolve(s, run, head * d + i, bitnet__min(d - i, 128), rows);
         for (t = run->t; t < run->t + run->n; t++) {
             if (head < 2 * keys)
                 bitnet__to_unit(c->u + bitnet__row(t, m->n_channels) + bitnet__row(head, d), d,

@@ -2027,7 +2027,7 @@ static uint32_t bitnet__cpu_features(void) {
     bitnet__softmax_wasm, bitnet__rope_wasm, bitnet__store_f16_wasm, bitnet__dequantize_wasm, \
     bitnet__relu2_gate_wasm, bitnet__sigmoid_gate_wasm, bitnet__rmsnorm_wasm, \
     bitnet__dotrows_u4_##isa, bitnet__dotrows_i2s_##isa, \
-    BITNET__ENTRIES_I8(wasm, wasm, isa)
+    BITNET__ENTRIES_I8(wasm, wasm, isa), BITNET__ENTRIES_STATE(wasm)
 
 static const bitnet_kernels bitnet__kernels_simd128 = {
     "simd128", BITNET_CPU_SIMD128, BITNET__TABLE(simd128, bitnet__dotrows_f16_wasm)

@@ -32,7 +32,8 @@ whole() { [ "${BITNET__WHOLE:-1}" = 1 ]; }
 # Models whose reports must be the same on every machine, if they are there.
 MODELS="examples/tiny.gguf tests/data/a.gguf tests/data/b.gguf $BITNET_TEST_DATA/models/c.gguf
     $BITNET_TEST_DATA/models/q.gguf $BITNET_TEST_DATA/models/gw.gguf
-    $BITNET_TEST_DATA/models/s64.gguf $BITNET_TEST_DATA/models/s128.gguf"
+    $BITNET_TEST_DATA/models/s64.gguf $BITNET_TEST_DATA/models/s128.gguf
+    $BITNET_TEST_DATA/models/hx.gguf $BITNET_TEST_DATA/models/hp.gguf"
 
 # suite_commands NAME: runs a suite.
 suite_commands() {

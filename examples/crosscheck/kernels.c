@@ -340,6 +340,43 @@ static void run_sigmoid_gate(const bitnet_kernels *k, const op *o, const shape *
     put_floats(out, y, (size_t)s->n);
 }
 
+static void run_sigmoid(const bitnet_kernels *k, const op *o, const shape *s, values *out) {
+    (void)o;
+    k->sigmoid(x, x + s->n, s->n, y);
+    put_floats(out, y, (size_t)s->n);
+}
+
+static void run_hadamard(const bitnet_kernels *k, const op *o, const shape *s, values *out) {
+    (void)o;
+    memcpy(y, x, (size_t)s->n * sizeof *y);
+    k->hadamard(y, s->n, s->n & -s->n);
+    put_floats(out, y, (size_t)s->n);
+}
+
+/* n keys, `rows` values, at most two tokens, whose decays and betas are elements of theirs: the rows
+   of the last key in a state, which is the weights, and what is read of it. */
+static void run_delta_rule(const bitnet_kernels *k, const op *o, const shape *s, values *out) {
+    const size_t n = (size_t)s->n, rows = (size_t)s->rows, size = n * rows;
+    const uint8_t *w = weights + 1;
+    bitnet__delta d;
+    size_t i;
+    (void)o;
+    for (i = 0; i < size; i++, w += 4)
+        y[i] = from_bits(w[0] | (uint32_t)w[1] << 8 | (uint32_t)w[2] << 16 | (uint32_t)w[3] << 24);
+    d.state = y;
+    d.q = d.decay = x;
+    d.k = d.beta = x + n;
+    d.v = x + 2 * n;
+    d.out = y + size;
+    d.n_keys = s->n;
+    d.n_values = s->rows;
+    d.n_tokens = s->cols;
+    d.stride = d.gate_stride = 2 * n + rows;
+    d.out_stride = rows;
+    k->delta_rule(&d);
+    put_floats(out, y + size - rows, rows + rows * (size_t)s->cols);
+}
+
 static void run_rmsnorm(const bitnet_kernels *k, const op *o, const shape *s, values *out) {
     (void)o;
     k->rmsnorm(x, x + s->n, s->n, 1e-5f, y);
@@ -352,6 +389,10 @@ static const shape vectors[] = {{1, 1, 1, 0}, {2, 1, 1, 0}, {3, 1, 1, 0}, {5, 1,
 static const shape gated[] = {{1, 1, 1, 0}, {8, 1, 1, 0}, {33, 1, 1, 0}, {0, 0, 0, 0}};
 static const shape normed[] = {{1, 1, 1, 0}, {3, 1, 1, 0}, {8, 1, 1, 0}, {33, 1, 1, 0},
     {129, 1, 1, 0}, {320, 1, 1, 1}, {0, 0, 0, 0}};
+static const shape turned[] = {{1, 1, 1, 0}, {8, 1, 1, 0}, {96, 1, 1, 0}, {128, 1, 1, 1},
+    {256, 1, 1, 1}, {0, 0, 0, 0}};
+static const shape states[] = {{7, 5, 2, 1}, {16, 16, 2, 1}, {6, 32, 1, 2}, {128, 32, 1, 1},
+    {0, 0, 0, 0}};
 static const shape quantized[] = {{1, 1, 1, 5}, {3, 1, 1, 5}, {8, 1, 1, 5}, {33, 1, 1, 5},
     {129, 1, 1, 5}, {6912, 1, 1, 1}, {0, 0, 0, 0}};
 static const shape integer[] = {{128, 37, 1, 0}, {128, 5, 2, 0}, {256, 35, 3, 0}, {384, 9, 5, 0},
@@ -398,7 +439,10 @@ static const op ops[] = {
     {"relu2_gate", 0, 1, 0, vectors, run_relu2_gate},
     {"silu_gate", 0, 1, 0, gated, run_sigmoid_gate},
     {"gelu_gate", 0, 1, 1, gated, run_sigmoid_gate},
-    {"rmsnorm", 0, 1, 0, normed, run_rmsnorm}
+    {"rmsnorm", 0, 1, 0, normed, run_rmsnorm},
+    {"sigmoid", 0, 1, 0, gated, run_sigmoid},
+    {"hadamard", 0, 1, 0, turned, run_hadamard},
+    {"delta_rule", 'f', 1, 0, states, run_delta_rule}
 };
 
 /* ---- all of them ---- */

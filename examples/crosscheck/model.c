@@ -91,6 +91,23 @@ static void report_prompt(const model_options *o) {
     }
 }
 
+/* What layers keep of the prompt in a fixed size, as a saved sequence ends with it. */
+static void report_state(void) {
+    const size_t bytes = (size_t)bitnet_seq_state_bytes(ctx, 0), n = (size_t)info.state_bytes;
+    uint8_t *saved = (uint8_t *)grow(0, bytes);
+    const uint8_t *p = saved + (bytes - 8 - n);
+    uint64_t h = HASH_START;
+    bitnet_error err;
+    char types[32];
+    size_t i;
+    if (bitnet_seq_save_memory(ctx, 0, saved, bytes, &err)) fail(1, "%s", err.text);
+    for (i = 0; i < n; i++) h = hash_bits(h, p[i], 1);
+    snprintf(types, sizeof types, "f%.0f", (double)n / 4);
+    write_hash("states of layers after the prompt", "model", types, h);
+    putchar('\n');
+    free(saved);
+}
+
 /* Greedy tokens, by exact top-k with a copy of the output head, then all logits. */
 static void report_tokens(int32_t n_new) {
     bitnet_sampler greedy = {0};
@@ -179,7 +196,8 @@ static void eval_pass(int pass, bitnet_input *in, int n, bitnet_token *next) {
 }
 
 /* Sequences 0 to 2 read different parts of the prompt in one pass, and 3 begins as a copy of 0 and
-   reads the rest of it while the others write. */
+   reads the rest of it while the others write. A state of fixed size is copied whole, so that then
+   it is a copy of 1, which has the same tokens. */
 static void report_sequences(void) {
     const int32_t half = n_tokens / 2;
     bitnet_token next[N_SEQS];
@@ -196,7 +214,8 @@ static void report_sequences(void) {
         in[i].n_logits = 1;
     }
     eval_pass(0, in, 3, next);
-    if (bitnet_seq_copy(ctx, 0, 3, half, NULL)) fail(1, "sequence 3 cannot be a copy");
+    if (bitnet_seq_copy(ctx, info.state_bytes && half > 0, 3, half, NULL))
+        fail(1, "sequence 3 cannot be a copy");
     for (pass = 1; pass < N_PASSES; pass++) {
         for (i = 0; i < N_SEQS; i++) {
             in[i].seq = N_SEQS - 1 - i;
@@ -232,6 +251,7 @@ void report_model(const model_options *o) {
     fprintf(stderr, "crosscheck: model with kernels %s, %d threads\n", info.kernels_name,
             (int)bitnet_ctx_threads(ctx));
     report_prompt(o);
+    if (info.state_bytes) report_state();
     if (info.has_head) report_tokens(o->n_new);
     bitnet_ctx_free(ctx);
     if (info.has_head) report_sequences();

@@ -58,8 +58,8 @@ static const option options[] = {
     {"--kv-type", "TYPE", "keys and values as " KV_TYPES ", which takes half the memory (f16)",
      .kv_type = &kv_type},
     {"-t --threads", "N", "threads that compute (all processors)", .number = {&n_threads, 1, 256}},
-    {"-nr --no-repack", 0, "weights in blocks stay where the file is mapped: half of the memory, but "
-     "slower", .flag = &in_place},
+    {"-nr --no-repack", 0, "weights in blocks stay where the file is mapped: half of the memory, "
+     "but slower", .flag = &in_place},
     {"-q --quiet", 0, "no progress", .flag = &quiet},
 };
 enum { N_OPTIONS = sizeof options / sizeof options[0] };

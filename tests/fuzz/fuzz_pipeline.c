@@ -3,13 +3,15 @@
    in two kernel tables, within its memory and without a leak. */
 #include "fuzz.h"
 #include "../../examples/convert/pack.h"
+#include "../unit/hybrid_builder.h"
 #include "../unit/ternary_builder.h"
 
 /* The first 12 are small. One input in 9 has another one: 4 whose embedding and head are in blocks,
    5 whose weights have a scale per group, of which one is a minicpm with longrope, one has weights
-   of one bit and one has weights of 2, and the last one, whose layer has experts. */
+   of one bit and one has weights of 2, one whose layer has experts, and the last one, a folded
+   hybrid network. */
 enum { PIPELINE_SMALL = 12, PIPELINE_GROUPED = 16, PIPELINE_MINICPM = 18, PIPELINE_ONE_BIT,
-       PIPELINE_TWO, PIPELINE_EXPERTS, PIPELINE_MODELS };
+       PIPELINE_TWO, PIPELINE_EXPERTS, PIPELINE_HYBRID, PIPELINE_MODELS };
 
 typedef struct pipeline_model {
     gb_model g;
@@ -131,6 +133,17 @@ static void pipeline_experts(gb_file *f) {
     gb_float(&f->keys, 0.5f);
 }
 
+static void pipeline_hybrid(pipeline_model *m) {
+    static hybrid h;
+    h = foldable();
+    h.layers = 2;
+    h.block = 32;
+    h.grouped = 1;
+    make_hybrid(&h);
+    m->g.data = h.data;
+    m->g.size = h.size;
+}
+
 /* Built when first asked for, and kept. */
 static pipeline_model *pipeline_get(int i) {
     static pipeline_model models[PIPELINE_MODELS];
@@ -166,7 +179,8 @@ static pipeline_model *pipeline_get(int i) {
         {"minicpm", 256, 2, 1, 1, 0, 0, IMP_TQ2, 0, IMP_TQ2, BITNET_I2S_128, {0, 0, 0}},
         {"llama", 128, 2, 1, 1, 0, 0, IMP_Q1, 0, IMP_Q1, BITNET_I2S_128, {0, 0, 0}},
         {"qwen3", 128, 2, 1, 1, 1, 0, 1, 42, IMP_Q2, BITNET_I2S_128, {0, 0, 0}},
-        {"maple", 64, 2, 1, 2, 1, 0, 1, 1, IMP_Q2, BITNET_I2S_128, {0, 0, 0}}
+        {"maple", 64, 2, 1, 2, 1, 0, 1, 1, IMP_Q2, BITNET_I2S_128, {0, 0, 0}},
+        {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, BITNET_I2S_128, {0, 0, 0}}
     };
     static const char *const words[] = {"the", " a"}, *const merges[] = {"t h", "h e", "th e"};
     pipeline_model *m = &models[i];
@@ -214,7 +228,8 @@ static pipeline_model *pipeline_get(int i) {
         if (g->untied)
             g->head_raw = head_raw = pipeline_blocks(g, g->head_type, &g->head_raw_size);
     }
-    gb_make_model(g);
+    if (i == PIPELINE_HYBRID) pipeline_hybrid(m);
+    else gb_make_model(g);
     free(raw);
     free(head_raw);
     FUZZ_CHECK(!bitnet_gguf_open_memory(g->data, g->size, 0, &m->file, 0));
@@ -367,7 +382,8 @@ FUZZ_TARGET(pipeline) {
         : chosen < 236 ? PIPELINE_TWO
         : chosen < 240 ? PIPELINE_EXPERTS
         : chosen < 248 ? PIPELINE_GROUPED + chosen % 2
-        : chosen < 252 ? PIPELINE_MINICPM : PIPELINE_SMALL + chosen % 4);
+        : chosen < 250 ? PIPELINE_MINICPM
+        : chosen < 252 ? PIPELINE_HYBRID : PIPELINE_SMALL + chosen % 4);
     const int other = fuzz_range(&in, 0, 15) % bitnet_kernels_count();
     size_t n = m->g.size;
     uint8_t *file = (uint8_t *)gb_malloc(n);
