@@ -353,8 +353,8 @@ static void run_hadamard(const bitnet_kernels *k, const op *o, const shape *s, v
     put_floats(out, y, (size_t)s->n);
 }
 
-/* n keys, `rows` values, at most two tokens, whose decays and betas are elements of theirs: the rows
-   of the last key in a state, which is the weights, and what is read of it. */
+/* n keys, `rows` values, at most two tokens, whose decays and betas are elements of theirs: the
+   rows of the last key in a state, which is the weights, and what is read of it. */
 static void run_delta_rule(const bitnet_kernels *k, const op *o, const shape *s, values *out) {
     const size_t n = (size_t)s->n, rows = (size_t)s->rows, size = n * rows;
     const uint8_t *w = weights + 1;
