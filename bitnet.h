@@ -386,6 +386,7 @@
 #define bitnet_seq_figures bitnet_seq_figures_v0_3
 #define bitnet_seq_rewind bitnet_seq_rewind_v0_3
 #define bitnet_seq_copy bitnet_seq_copy_v0_3
+#define bitnet_seq_again bitnet_seq_again_v0_3
 #define bitnet_seq_sync bitnet_seq_sync_v0_3
 #define bitnet_seq_remove bitnet_seq_remove_v0_3
 #define bitnet_seq_state_bytes bitnet_seq_state_bytes_v0_3
@@ -671,7 +672,9 @@ typedef struct bitnet_ctx_params {
     bitnet_parallel_fn parallel_fn;
     void *parallel_ud;
     bitnet_hooks hooks;          /* bitnet_ctx_set_hooks sets others later */
-    uint64_t reserved[6];
+    int64_t mark_bytes;          /* memory for marks, at most; 0: n_seqs + 3 of them, and not under
+                                    64 MiB; < 0: none; see bitnet_seq_again */
+    uint64_t reserved[5];
 } bitnet_ctx_params;
 
 /* What bitnet_eval_many evaluates for one sequence. */
@@ -858,7 +861,8 @@ typedef struct bitnet_generate_params {
     int32_t n_batch;             /* tokens of the prompt that a pass reads, at most; 0: n_batch of
                                     the context, or 32 beside other generations */
     int32_t ignore_end;          /* 1: go on past end tokens */
-    int32_t lookup;              /* tokens to draft, at most, 0 .. 64; 0: off; see @generate */
+    int32_t lookup;              /* tokens to draft, at most, 0 .. 64; 0: off; see @generate. There
+                                    are no drafts with recurrent layers (qwen35) */
     bitnet_sampler *sampler;     /* 0: greedy. Copied, with its bias; bitnet_generate sets its rng
                                     to what that has become */
     const bitnet_text *stop_strings;     /* copied; UTF-8, none of them empty */
@@ -1040,8 +1044,9 @@ BITNET_API int bitnet_reply_next(bitnet_reply *r, const char **text, size_t *n,
 
 /* ---- contexts ---- */
 
-/* The bytes that bitnet_ctx_create allocates; an allocator of the caller's is asked for 64 more in
-   each block. params may be 0. 0 if they are out of range. */
+/* The bytes that bitnet_ctx_create allocates, and those that marks (bitnet_seq_again) may take
+   later; an allocator of the caller's is asked for 64 more in each block. params may be 0. 0 if
+   they are out of range. */
 BITNET_API uint64_t bitnet_ctx_bytes(const bitnet_model *m, const bitnet_ctx_params *params);
 
 /* Creates an empty context, which bitnet_ctx_free frees. params and err may be 0. Hooks and their
@@ -1084,7 +1089,8 @@ BITNET_API bitnet_token bitnet_seq_pending(const bitnet_ctx *c, int32_t seq);
 BITNET_API void bitnet_seq_figures(const bitnet_ctx *c, int32_t seq, bitnet_figures *out);
 
 /* Keeps the first length tokens (0 .. bitnet_seq_length) and drops the rest with their logits, and
-   always the pending token. BITNET_ERR_ARG: length is out of range. */
+   always the pending token. Nothing is evaluated; but see bitnet_seq_again. BITNET_ERR_ARG: length
+   is out of range. */
 BITNET_API bitnet_result bitnet_seq_rewind(bitnet_ctx *c, int32_t seq, int32_t length,
                                            bitnet_error *err);
 
@@ -1095,12 +1101,24 @@ BITNET_API bitnet_result bitnet_seq_rewind(bitnet_ctx *c, int32_t seq, int32_t l
 BITNET_API bitnet_result bitnet_seq_copy(bitnet_ctx *c, int32_t from, int32_t to, int32_t length,
                                          bitnet_error *err);
 
+/* How many tokens the next evaluation of the sequence reads again before its own: 0, but for models
+   with recurrent layers (qwen35). Their state cannot be cut back, and is 157 MB for a sequence of a
+   model of 27B. So the context marks states: near the ends of prompts, at the ends of turns, and
+   where a sequence was cut. A sequence that is rewound, copied in part or synchronised, or whose
+   evaluation failed or was cancelled, gets the state of its longest beginning that has a mark,
+   whichever sequence left it, and reads the tokens behind that again when it goes on. Only the time
+   shows it: results are the same bits, and in bitnet_gen_next other generations go on meanwhile.
+   Marks are allocated when they are made, within mark_bytes of bitnet_ctx_params; without memory
+   for one, more is read again. While a pass is paused: 0. */
+BITNET_API int32_t bitnet_seq_again(const bitnet_ctx *c, int32_t seq);
+
 /* Makes a sequence hold exactly these n tokens, one or more, with the logits of the last. The
-   beginning that agrees with what it holds is kept, *n_kept tokens (0 .. n - 1; n_kept may be 0);
-   the rest is dropped, the pending token too, and what is missing is evaluated, always the last
-   token. tokens may be the sequence's own: that computes its logits again. BITNET_ERR_ARG, _BUSY,
-   and _FULL if n is over n_ctx: nothing has changed, nor *n_kept. Any other
-   failure (see bitnet_eval_many) leaves the tokens that were kept, and no pending token. */
+   beginning that agrees with what it holds is kept, the rest is dropped, the pending token too, and
+   what is missing is evaluated, always the last token. *n_kept (which may be 0): the tokens of the
+   beginning that were not evaluated, 0 .. n - 1; those of bitnet_seq_again were. tokens may be the
+   sequence's own: that computes its logits again. BITNET_ERR_ARG, _BUSY, and _FULL if n is over
+   n_ctx: nothing has changed, nor *n_kept. Any other failure (see bitnet_eval_many) leaves the
+   beginning that agrees, and no pending token. */
 BITNET_API bitnet_result bitnet_seq_sync(bitnet_ctx *c, int32_t seq, const bitnet_token *tokens,
                                          int32_t n, int32_t *n_kept, bitnet_error *err);
 
@@ -1112,14 +1130,15 @@ BITNET_API bitnet_result bitnet_seq_sync(bitnet_ctx *c, int32_t seq, const bitne
 BITNET_API bitnet_result bitnet_seq_remove(bitnet_ctx *c, int32_t seq, int32_t from, int32_t to,
                                            bitnet_error *err);
 
-/* The bytes that saving writes: 52, and for each token 4 and its keys and values (@context has
-   their size). */
+/* The bytes that saving writes: 52, for each token 4 and its keys and values (@context has their
+   size), and if there are any a state of recurrent layers. */
 BITNET_API uint64_t bitnet_seq_state_bytes(const bitnet_ctx *c, int32_t seq);
 
 /* Saves a sequence through io->write_fn, at most 4096 bytes a call: its tokens, their keys and
-   values, and the pending token. Nothing is allocated. The bytes are the same on every machine,
-   with any threads and kernel table. Whoever reads them reads the conversation. BITNET_ERR_ARG,
-   _BUSY, and what write_fn returns. */
+   values, and the pending token; of recurrent layers the state, without marks. Tokens that would be
+   read again (bitnet_seq_again) are read now, as by bitnet_eval; otherwise nothing is allocated.
+   The bytes are the same on every machine, with any threads and kernel table. Whoever reads them
+   reads the conversation. BITNET_ERR_ARG, _BUSY, and what write_fn returns. */
 BITNET_API bitnet_result bitnet_seq_save_io(bitnet_ctx *c, int32_t seq, const bitnet_io *io,
                                             bitnet_error *err);
 
@@ -1224,7 +1243,8 @@ BITNET_API bitnet_result bitnet_gen_begin(bitnet_ctx *c, const bitnet_generate_p
    But if a progress_fn or cancel_fn of a generation cancels that (BITNET_ERR_CANCELLED, as from the
    context's cancel_fn), it has ended; after progress_fn the others have gone on and have pieces.
    A pass that pause_fn pauses gives nothing yet, and the next call with the same generations goes
-   on with it. Any other call that may change the context drops what was computed of it. */
+   on with it. Any other call that may change the context drops what was computed of it (with
+   recurrent layers, back to a mark: see bitnet_seq_again). */
 BITNET_API bitnet_result bitnet_gen_next(bitnet_gen *const *gens, int32_t n, bitnet_error *err);
 
 /* What the last pass gave. Pointers are valid until the next pass or bitnet_gen_end. */
@@ -10472,7 +10492,7 @@ struct bitnet__step;
 
 /* A kind of layer: a row of bitnet__layer_kinds. What a sequence keeps of its tokens is keys and
    values for each position, which can be cut back to any earlier one, or a fixed number of floats,
-   which cannot: see bitnet__can_cut. */
+   which cannot: see marks in @context. */
 typedef struct bitnet__layer_kind {
     int sets;                          /* its tensors: those of these BITNET__..._SETs */
     int caches;                        /* 1: it keeps a key and a value for each position */
@@ -11110,8 +11130,9 @@ static size_t bitnet__gdn_state(const bitnet_model *m) {
      @context  room for what its steps compute: bitnet_ctx, bitnet__ctx_layout
      @forward  its function. A recurrent layer has other steps in place of attention, and reads and
                writes bitnet__seq_state
-   Pages, copies, cutting, drafts, failures, saved sequences and packing need no change: they use
-   n_caches, n_state, bitnet__can_cut and bitnet__has_codes. */
+   Pages, copies, cutting, marks, drafts, failures, saved sequences and packing need no change: they
+   use n_caches, n_state and bitnet__has_codes. But a recurrent layer gives its state to the marks of
+   tokens. */
 static const bitnet__layer_kind bitnet__layer_kinds[] = {
     {BITNET__ATTN_SET | BITNET__FFN_NORM_SET | BITNET__FFN_SET, 1, 0, bitnet__forward_layer},
     {BITNET__ATTN_SET | BITNET__FFN_NORM_SET | BITNET__EXPERT_SET, 1, 0,
@@ -12875,6 +12896,10 @@ enum {
                                           them out, and in a task of attention: whole KV blocks */
     BITNET__MIX_DIMS = 64,             /* elements in a slice of a head */
     BITNET__MAX_SEQS = 4096,
+    BITNET__MAX_MARKS = 256,
+    BITNET__MARK_BEFORE = 8,           /* tokens; see marks */
+    BITNET__MARK_GAP = 16,
+    BITNET__NO_STATE = INT32_MAX,
     BITNET__GATHERED = 64,             /* tokens of an expert whose inputs a thread puts together */
     BITNET__ROUTED = 32,               /* tokens whose hidden states meet the router's rows: they
                                           stay in the L2 cache */
@@ -12941,10 +12966,14 @@ typedef struct bitnet__seq {
     bitnet_token *history;             /* [n_ctx]  its tokens */
     bitnet__page **pages;              /* [n_ctx / page_len, rounded up] */
     int32_t n_past, n_pages;           /* positions in the cache, pages for them */
-    int32_t n_in_state;                /* tokens that its state of fixed size has seen */
+    int32_t n_in_state;                /* the first tokens of history, whose state it has; less than
+                                          n_past after a cut. BITNET__NO_STATE: of none */
+    int32_t mark_cut, mark_end;        /* numbers of tokens after which it wants a mark */
     bitnet_token pending;              /* sampled, not yet evaluated; -1: none */
     /* While a call appends to it: */
+    int32_t n_again, again_from;       /* tokens from this one on, to be read again before */
     int32_t n_queued;                  /* tokens in history behind n_past, to be evaluated */
+    int32_t is_prompt;                 /* 1: the end of a turn is in front of these */
     int32_t n_before;                  /* n_past before the call */
     bitnet_token pending_before;       /* pending before the call */
     bitnet__page *leaves;              /* the shared page of which it needs a copy; 0: none */
@@ -12964,10 +12993,21 @@ typedef struct bitnet__pass {
     uint64_t ns;                       /* that it has taken so far */
 } bitnet__pass;
 
+/* A copy of a state: of any sequence that begins with these tokens. The state [n_state] and the
+   tokens [n_ctx] follow. */
+typedef struct bitnet__mark {
+    float *state;
+    bitnet_token *tokens;              /* [n] */
+    int32_t n;                         /* 0: it is free */
+    int32_t is_open;                   /* 1: the pass that writes the state has not ended */
+    int64_t used;                      /* mark_clock when it was made or last gave its state */
+} bitnet__mark;
+
 /* A token: of a batch, or of a row of hidden states. */
 typedef struct bitnet__place {
     int32_t seq, pos;                  /* seq -1: a row whose token was dropped */
     int32_t row;                       /* in a batch: of its hidden state; -1: it is not kept */
+    bitnet__mark *mark;                /* in a batch: gets the state after it; 0: none */
 } bitnet__place;
 
 /* Consecutive tokens [t, t + n) of a batch, neighbours in one sequence, that attend together; or
@@ -13017,6 +13057,8 @@ struct bitnet_ctx {
     int32_t n_pages;                   /* that exist, free or not */
     int32_t n_free;
     bitnet__page *free_pages;
+    int32_t n_marks, max_marks;        /* that exist; that may */
+    int64_t mark_clock;                /* counts what is done with marks */
     bitnet__head *head;                /* logits and the search for the largest; see @head */
     /* The rest points into one arena, in this order; see bitnet__ctx_layout. */
     bitnet__seq *seqs;                 /* [n_seqs] */
@@ -13024,6 +13066,7 @@ struct bitnet_ctx {
     bitnet__page **page_table;         /* [n_seqs][pages of a sequence] */
     bitnet__page *own_page;            /* [n_seqs is 1 ? 1 : 0] */
     float *states;                     /* [n_seqs][n_state]      zeros from the first token on */
+    bitnet__mark **marks;              /* [max_marks] */
     bitnet__place *places;             /* [n_batch]              the batch's tokens */
     bitnet__place *row_places;         /* [n_logits]             the tokens of the rows */
     bitnet__span *spans;               /* [n_batch] */
@@ -13113,6 +13156,22 @@ static bitnet_result bitnet__check_kv_type(const bitnet_model *m, bitnet_kv_type
                         (int)kv->head_unit, (int)kv->max_head, (int)m->head_dim);
 }
 
+/* Bytes of a mark, its state and tokens behind it; under 2^33. */
+static int64_t bitnet__mark_bytes(const bitnet_model *m, const bitnet_ctx_params *p) {
+    return (int64_t)(64 + m->n_state * sizeof(float)) + 4 * (int64_t)p->n_ctx;
+}
+
+/* As many marks as one conversation uses, and one more for each other; small ones as they fit. */
+static int64_t bitnet__default_marks(const bitnet_model *m, const bitnet_ctx_params *p) {
+    const int64_t some = (p->n_seqs + 3) * bitnet__mark_bytes(m, p), least = (int64_t)64 << 20;
+    return some > least ? some : least;
+}
+
+static int32_t bitnet__max_marks(const bitnet_model *m, const bitnet_ctx_params *p) {
+    const int64_t n = m->n_state ? p->mark_bytes / bitnet__mark_bytes(m, p) : 0;
+    return n < 0 ? 0 : n > BITNET__MAX_MARKS ? BITNET__MAX_MARKS : (int32_t)n;
+}
+
 /* Defaults and ranges of all context parameters. */
 static bitnet_result bitnet__ctx_defaults(const bitnet_model *m, const bitnet_ctx_params *given,
                                           bitnet_ctx_params *p, bitnet_error *err) {
@@ -13123,7 +13182,7 @@ static bitnet_result bitnet__ctx_defaults(const bitnet_model *m, const bitnet_ct
     if (m->params.vocab_only)
         return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "the model was loaded with vocab_only: it "
                             "has no weights");
-    if ((r = bitnet__check_reserved(p->reserved, 6, "bitnet_ctx_params", err)) ||
+    if ((r = bitnet__check_reserved(p->reserved, 5, "bitnet_ctx_params", err)) ||
         (r = bitnet__check_reserved(p->hooks.reserved, 4, "bitnet_hooks", err))) return r;
     if (!p->n_ctx) p->n_ctx = bitnet__min(m->n_ctx, BITNET__DEFAULT_CONTEXT);
     if (!p->n_seqs) p->n_seqs = 1;
@@ -13143,6 +13202,7 @@ static bitnet_result bitnet__ctx_defaults(const bitnet_model *m, const bitnet_ct
     if (p->n_kv < 0 || p->n_kv > all)
         return bitnet__fail(err, BITNET_ERR_ARG, "n_kv is not in 0..%lld", (long long)all);
     if (!p->n_kv) p->n_kv = all;
+    if (!p->mark_bytes) p->mark_bytes = bitnet__default_marks(m, p);
     if (!p->parallel_fn && p->n_threads > BITNET__OWN_THREADS) p->n_threads = BITNET__OWN_THREADS;
     return BITNET_OK;
 }
@@ -13211,6 +13271,8 @@ static void bitnet__ctx_layout(const bitnet_model *m, const bitnet_ctx_params *p
         a, seqs * (uint64_t)bitnet__pages_for(c, p->n_ctx), sizeof(void *));
     c->own_page = (bitnet__page *)bitnet__arena_take(a, seqs == 1, bitnet__page_bytes(m, p));
     c->states = (float *)bitnet__arena_take(a, seqs * m->n_state, sizeof(float));
+    c->max_marks = bitnet__max_marks(m, p);
+    c->marks = (bitnet__mark **)bitnet__arena_take(a, (uint64_t)c->max_marks, sizeof *c->marks);
     c->places = (bitnet__place *)bitnet__arena_take(a, (uint64_t)batch, sizeof *c->places);
     c->row_places = (bitnet__place *)bitnet__arena_take(a, (uint64_t)p->n_logits,
                                                         sizeof *c->row_places);
@@ -13277,6 +13339,7 @@ BITNET_API uint64_t bitnet_ctx_bytes(const bitnet_model *m, const bitnet_ctx_par
     if (!m || bitnet__ctx_defaults(m, params, &p, 0) != BITNET_OK) return 0;
     bitnet__ctx_layout(m, &p, &arena, &measure);
     head = bitnet__head_bytes(m, &p);
+    head += (uint64_t)measure.max_marks * (uint64_t)bitnet__mark_bytes(m, &p);
     return arena.used > UINT64_MAX - head ? 0 : arena.used + head + sizeof measure +
            (p.n_threads > 1 && !p.parallel_fn ? sizeof(bitnet__team) : 0);
 }
@@ -13312,7 +13375,7 @@ static int32_t bitnet__pages_needed(bitnet_ctx *c, const bitnet_input *inputs, i
         bitnet__seq *q = &c->seqs[inputs[i].seq];
         const int32_t end = bitnet__pages_for(c, q->n_past + q->n_queued);
         if (end > q->n_pages) needed += end - q->n_pages;
-        q->leaves = bitnet__shared_page(c, q);
+        q->leaves = q->n_queued > 0 ? bitnet__shared_page(c, q) : 0;
         if (!q->leaves) continue;
         q->leaves->n_users--;
         needed++;
@@ -13355,7 +13418,7 @@ static bitnet__page *bitnet__page_take(bitnet_ctx *c) {
 /* Gives a sequence the pages for n more positions, which have been reserved. */
 static void bitnet__seq_extend(bitnet_ctx *c, bitnet__seq *q, int32_t n) {
     const int32_t end = bitnet__pages_for(c, q->n_past + n);
-    bitnet__page *shared = bitnet__shared_page(c, q);
+    bitnet__page *shared = n > 0 ? bitnet__shared_page(c, q) : 0;
     if (shared) {
         bitnet__page *page = bitnet__page_take(c);
         memcpy((char *)page + 64, (const char *)shared + 64,
@@ -13510,6 +13573,7 @@ static void bitnet__ctx_leave(bitnet_ctx *c) {
     bitnet__team_free(a, c->team);
     for (i = 0; i < c->p.n_seqs; i++) bitnet__seq_cut(c, &c->seqs[i], 0);
     bitnet__free_spare_pages(c);
+    for (i = 0; i < c->n_marks; i++) bitnet__free(a, c->marks[i]);
     bitnet__free(a, c->head);
     bitnet__free(a, c->seqs);          /* the arena's first array */
     bitnet__free(a, c);
@@ -13603,28 +13667,141 @@ static float *bitnet__seq_state(const bitnet_ctx *c, int32_t seq) {
     return c->states + (size_t)seq * c->m->n_state;
 }
 
-/* 1 if what a sequence keeps can be cut back to a length. Keys and values can. A state of fixed
-   size is that of all tokens that went through the layers, those of a failed evaluation, too. Where
-   it cannot be cut, rewinding and copying are BITNET_ERR_UNSUPPORTED; bitnet_seq_sync and _remove
-   evaluate the tokens again from the first; an evaluation that fails and a prompt that is taken
-   back leave the sequence empty, and its generation has ended; and prompt lookup has no drafts. */
-static int bitnet__can_cut(const bitnet_ctx *c, const bitnet__seq *q, int32_t length) {
-    return c->m->n_state == 0 || length == 0 || length == q->n_in_state;
+/* ---- marks ----
+   Keys and values can be cut back to any length, a state of fixed size cannot: it is that of all
+   tokens that went through the layers. So the context keeps copies of states, marks. A mark has the
+   tokens that lead to its state, and serves every sequence that begins with them. After a cut, a
+   copy or a failure a sequence gets the state of the longest such mark, of n_in_state tokens, and
+   keeps all n_past tokens with their keys and values. The next evaluation begins with the tokens
+   between the two, which go through the layers again; nothing else about the sequence is different.
+
+   Marks are made
+   - BITNET__MARK_BEFORE tokens before the end of a prompt (mark_end). What is written again differs
+     in the last tokens: one of them is evaluated for its logits, and templates open a reply there;
+   - at the end of a turn, when the next prompt begins;
+   - where a sequence was cut and had to read again (mark_cut): such a place is likely to be the end
+     of what many texts have in common.
+   The first and the last take the state from within a batch, layer by layer. No mark is made within
+   BITNET__MARK_GAP tokens of another one: a pass for so many is not much slower than for one. */
+
+/* The longest mark of a state of the first n tokens at most; open ones only if asked for. */
+static bitnet__mark *bitnet__find_mark(const bitnet_ctx *c, const bitnet_token *tokens, int32_t n,
+                                       int open_too, const bitnet__mark *but) {
+    bitnet__mark *best = 0;
+    int32_t i;
+    for (i = 0; i < c->n_marks; i++) {
+        bitnet__mark *x = c->marks[i];
+        if (x == but || x->n > n || x->n <= (best ? best->n : 0)) continue;
+        if ((open_too || !x->is_open) && !memcmp(x->tokens, tokens, (size_t)x->n * sizeof *tokens))
+            best = x;
+    }
+    return best;
 }
 
-/* Shortens a sequence, to nothing if it cannot be cut there. Returns its length then. The rows of
-   its tokens that are dropped have no logits any more. */
-static int32_t bitnet__seq_shorten(bitnet_ctx *c, int32_t seq, int32_t length) {
+/* How many tokens would be read again if there were no such mark: 0 if no sequence holds its
+   tokens. */
+static int64_t bitnet__mark_gap(const bitnet_ctx *c, const bitnet__mark *x) {
+    const bitnet__mark *lower = bitnet__find_mark(c, x->tokens, x->n, 1, x);
+    int32_t i;
+    for (i = 0; i < c->p.n_seqs; i++) {
+        const bitnet__seq *q = &c->seqs[i];
+        if (q->n_past >= x->n && !memcmp(x->tokens, q->history, (size_t)x->n * sizeof *x->tokens))
+            return x->n - (lower ? lower->n : 0);
+    }
+    return 0;
+}
+
+/* The mark that is worth least: tokens that it spares, divided by its age. 0: all are open. */
+static bitnet__mark *bitnet__least_mark(const bitnet_ctx *c) {
+    bitnet__mark *least = 0;
+    int64_t gap = 0, age = 1;
+    int32_t i;
+    for (i = 0; i < c->n_marks; i++) {
+        bitnet__mark *x = c->marks[i];
+        const int64_t x_gap = x->n ? bitnet__mark_gap(c, x) : -1;
+        const int64_t x_age = c->mark_clock - x->used + 1;
+        if (x->is_open || (least && x_gap * age >= gap * x_age)) continue;
+        least = x;
+        gap = x_gap;
+        age = x_age;
+    }
+    return least;
+}
+
+static bitnet__mark *bitnet__new_mark(bitnet_ctx *c) {
+    const int64_t bytes = bitnet__mark_bytes(c->m, &c->p);
+    bitnet__mark *x = c->n_marks < c->max_marks && (uint64_t)bytes <= SIZE_MAX
+        ? (bitnet__mark *)bitnet__alloc(&c->m->params.allocator, (size_t)bytes) : 0;
+    if (!x) return 0;
+    bitnet__huge_memory(&c->m->params.allocator, x, (size_t)bytes);
+    memset(x, 0, sizeof *x);
+    x->state = (float *)((char *)x + 64);
+    x->tokens = (bitnet_token *)(x->state + c->m->n_state);
+    return c->marks[c->n_marks++] = x;
+}
+
+/* An open mark for the first n tokens of a sequence; 0: it needs none, or there is no memory, in
+   which case the tokens will be read again. */
+static bitnet__mark *bitnet__open_mark(bitnet_ctx *c, const bitnet__seq *q, int32_t n) {
+    const bitnet__mark *lower = bitnet__find_mark(c, q->history, n, 1, 0);
+    bitnet__mark *x;
+    if (n - (lower ? lower->n : 0) < BITNET__MARK_GAP) return 0;
+    if (!(x = bitnet__new_mark(c)) && !(x = bitnet__least_mark(c))) return 0;
+    x->n = n;
+    x->is_open = 1;
+    x->used = ++c->mark_clock;
+    memcpy(x->tokens, q->history, (size_t)n * sizeof *x->tokens);
+    return x;
+}
+
+/* Frees the marks of a pass that has failed or was dropped. */
+static void bitnet__drop_open_marks(bitnet_ctx *c) {
+    int32_t i;
+    for (i = 0; i < c->n_marks; i++)
+        if (c->marks[i]->is_open) c->marks[i]->n = c->marks[i]->is_open = 0;
+}
+
+/* Gives sequence `to`, which holds the first tokens of `from` or is that, the longest state that
+   there is of at most so many of them. */
+static void bitnet__take_state(bitnet_ctx *c, int32_t from, int32_t to, int32_t length) {
+    bitnet__seq *b = &c->seqs[to];
+    const float *state = bitnet__seq_state(c, from);
+    int32_t n = c->seqs[from].n_in_state;
+    if (c->m->n_state == 0) return;
+    if (n > length) {
+        bitnet__mark *x = bitnet__find_mark(c, c->seqs[from].history, length, 0, 0);
+        n = x ? x->n : 0;
+        if (x) state = x->state;
+        if (x) x->used = ++c->mark_clock;
+    }
+    if (n > 0 && state != bitnet__seq_state(c, to))
+        memcpy(bitnet__seq_state(c, to), state, c->m->n_state * sizeof *state);
+    b->n_in_state = n;
+    b->mark_cut = n < length ? length : 0;
+    b->mark_end = 0;
+}
+
+/* The tokens that a sequence reads again before others. While a pass is paused nobody knows. */
+static int32_t bitnet__behind(const bitnet_ctx *c, const bitnet__seq *q) {
+    return c->m->n_state && q->n_in_state < q->n_past ? q->n_past - q->n_in_state : 0;
+}
+
+BITNET_API int32_t bitnet_seq_again(const bitnet_ctx *c, int32_t seq) {
+    const bitnet__seq *q = bitnet__seq_of(c, seq);
+    return q ? bitnet__behind(c, q) : 0;
+}
+
+/* Shortens a sequence. The rows of its tokens that are dropped have no logits any more. */
+static void bitnet__seq_shorten(bitnet_ctx *c, int32_t seq, int32_t length) {
     bitnet__seq *q = &c->seqs[seq];
     int32_t i;
-    if (!bitnet__can_cut(c, q, length)) length = 0;
     for (i = 0; i < c->n_rows; i++)
         if (c->row_places[i].seq == seq && c->row_places[i].pos >= length)
             c->row_places[i].seq = -1;
-    q->n_past = q->n_in_state = length;
+    q->n_past = length;
     q->pending = -1;
+    bitnet__take_state(c, seq, seq, length);
     bitnet__seq_cut(c, q, bitnet__pages_for(c, length));
-    return length;
 }
 
 /* Gives up what was computed of a paused pass. */
@@ -13638,7 +13815,10 @@ static void bitnet__drop_pass(bitnet_ctx *c) {
         q->pending = pending;
         q->n_queued = 0;
     }
-    if (c->pass.n_inputs > 0) bitnet__forget_rows(c);
+    if (c->pass.n_inputs > 0) {
+        bitnet__drop_open_marks(c);
+        bitnet__forget_rows(c);
+    }
     c->pass.n_inputs = 0;
 }
 
@@ -13655,9 +13835,7 @@ static bitnet_result bitnet__check_cut(const bitnet_ctx *c, int32_t seq, int32_t
     if (length < 0 || length > q->n_past)
         return bitnet__fail(err, BITNET_ERR_ARG, "length %lld is not in 0..%d", (long long)length,
                             (int)q->n_past);
-    if (bitnet__can_cut(c, q, length)) return BITNET_OK;
-    return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "the state of this model's layers cannot be "
-                        "cut back from %d tokens to %d", (int)q->n_past, (int)length);
+    return BITNET_OK;
 }
 
 /* Acquires a context to change a sequence, which must exist and not be in a generation. */
@@ -13695,10 +13873,8 @@ static bitnet_result bitnet__seq_copy(bitnet_ctx *c, int32_t from, int32_t to, i
     if (r != BITNET_OK) return r;
     bitnet__seq_shorten(c, to, 0);
     memcpy(b->history, a->history, (size_t)length * sizeof *b->history);
-    if (length > 0)
-        memcpy(bitnet__seq_state(c, to), bitnet__seq_state(c, from),
-               c->m->n_state * sizeof(float));
-    b->n_past = b->n_in_state = length;
+    bitnet__take_state(c, from, to, length);
+    b->n_past = length;
     b->n_pages = bitnet__pages_for(c, length);
     for (i = 0; i < b->n_pages; i++) (b->pages[i] = a->pages[i])->n_users++;
     return BITNET_OK;
@@ -14606,6 +14782,12 @@ static float *bitnet__gdn_state_of(const bitnet__step *s, const bitnet__span *ru
     return bitnet__seq_state(s->c, s->c->places[run->t].seq) + s->layer->state;
 }
 
+/* Copies n floats of the state after token t to its mark. */
+static void bitnet__mark_state(const bitnet__step *s, int32_t t, const float *x, int32_t n) {
+    const bitnet__place *at = &s->c->places[t];
+    memcpy(at->mark->state + (x - bitnet__seq_state(s->c, at->seq)), x, (size_t)n * sizeof *x);
+}
+
 /* Sums of count channels from x[k] + at on, at most 16, over the taps; inlined with a constant
    count. Copies do not overlap, so that compilers vectorise the loop. */
 BITNET__INLINE void bitnet__add_taps(const float *const *x, const float *w, int32_t taps,
@@ -14638,6 +14820,8 @@ static void bitnet__convolve(const bitnet__step *s, const bitnet__span *run, int
             bitnet__add_taps(x, w, past + 1, channels, i, 16, sum + i);
         if (i < n) bitnet__add_taps(x, w, past + 1, channels, i, n - i, sum + i);
         memcpy(oldest, u, (size_t)n * sizeof *u);
+        for (k = 0; k < past && c->places[run->t + t].mark; k++)
+            bitnet__mark_state(s, run->t + t, rows + bitnet__row(k, channels) + at, n);
         c->k.sigmoid(sum, sum, n, u);
     }
 }
@@ -14709,18 +14893,25 @@ static void bitnet__step_gdn_state(const bitnet__step *s, int32_t from, int32_t 
     for (item = from; item < to; item++) {
         const bitnet__span *run = &c->runs[item / items];
         const int32_t head = item % items / slices, first = item % slices * BITNET__SLICE;
-        const float *u = c->u + bitnet__row(run->t, m->n_channels);
+        const int32_t end = run->t + run->n;
+        int32_t t, next;
         if (bitnet__is_cancelled(c, thread)) return;
         x.state = bitnet__gdn_state_of(s, run) + bitnet__row(head * d + first, d);
-        x.q = u + bitnet__row(head % m->n_key_heads, d);
-        x.k = x.q + bitnet__row(m->n_key_heads, d);
-        x.v = u + bitnet__row(2 * m->n_key_heads + head, d) + first;
-        x.decay = c->rates + bitnet__row(run->t, 2 * m->n_value_heads) + head;
-        x.beta = x.decay + m->n_value_heads;
-        x.out = c->o + bitnet__row(run->t, m->value_dim) + bitnet__row(head, d) + first;
         x.n_values = bitnet__min(d - first, BITNET__SLICE);
-        x.n_tokens = run->n;
-        c->k.delta_rule(&x);
+        for (t = run->t; t < end; t = next) {          /* up to the next mark */
+            const float *u = c->u + bitnet__row(t, m->n_channels);
+            for (next = t + 1; next < end && !c->places[next - 1].mark;) next++;
+            x.q = u + bitnet__row(head % m->n_key_heads, d);
+            x.k = x.q + bitnet__row(m->n_key_heads, d);
+            x.v = u + bitnet__row(2 * m->n_key_heads + head, d) + first;
+            x.decay = c->rates + bitnet__row(t, 2 * m->n_value_heads) + head;
+            x.beta = x.decay + m->n_value_heads;
+            x.out = c->o + bitnet__row(t, m->value_dim) + bitnet__row(head, d) + first;
+            x.n_tokens = next - t;
+            c->k.delta_rule(&x);
+            if (c->places[next - 1].mark)
+                bitnet__mark_state(s, next - 1, x.state, x.n_values * d);
+        }
     }
 }
 
@@ -14770,12 +14961,13 @@ static bitnet__cells bitnet__cache_cells(const bitnet_ctx *c, int32_t seq, const
     return cells;
 }
 
-/* Stores v [head_dim], a key or a value of token t. */
+/* Stores v [head_dim], a key or a value of token t, unless that is read again and has them. */
 static int bitnet__cache_store(const bitnet__step *s, int32_t t, int32_t kv_head, int what,
                                const float *v, int8_t *room) {
     const bitnet_ctx *c = s->c;
     const bitnet__place at = c->places[t];
     const int32_t unit = at.pos - at.pos % c->cache->unit;
+    if (at.pos < c->seqs[at.seq].n_past) return 0;
     return c->cache->store(c, bitnet__cache_cells(c, at.seq, s->layer, kv_head, what, unit,
                                                   at.pos + 1).at, at.pos, what, v, room);
 }
@@ -15288,7 +15480,7 @@ static void bitnet__begin_batch(bitnet__step *s) {
     bitnet__find_runs(c, n);
     c->nonfinite_token = n;
     for (i = 0; i < c->p.n_threads; i++) c->nonfinite[i] = n;
-    for (i = 0; i < n; i++) c->seqs[c->places[i].seq].n_in_state = c->places[i].pos + 1;
+    for (i = 0; i < n; i++) c->seqs[c->places[i].seq].n_in_state = BITNET__NO_STATE;
     bitnet__run_step(s, "embed", n, 16 * (int64_t)c->m->dim + 512 * (int64_t)c->m->n_rot,
                      bitnet__step_embed);
     bitnet__end_layer(s, -1);
@@ -15315,7 +15507,9 @@ static bitnet_result bitnet__forward(bitnet_ctx *c, int32_t n, int32_t *layer, b
     if (c->nonfinite_token < n) return bitnet__fail_nonfinite(c, err);
     for (i = 0; i < n; i++) {
         const bitnet__place at = c->places[i];
-        c->seqs[at.seq].n_past++;
+        c->seqs[at.seq].n_in_state = at.pos + 1;
+        c->seqs[at.seq].n_past += at.pos == c->seqs[at.seq].n_past;    /* it is not read again */
+        if (at.mark) at.mark->is_open = 0;
         if (at.row < 0) continue;
         c->k.rmsnorm(c->x + bitnet__row(i, m->dim), m->output_norm, m->dim, m->eps,
                      c->hidden + bitnet__row(at.row, m->dim));
@@ -15360,6 +15554,12 @@ static bitnet_result bitnet__check_tokens(const bitnet_ctx *c, const bitnet__seq
     return BITNET_OK;
 }
 
+/* The queued tokens of a sequence are a prompt of n tokens from a position on, or a part of it. */
+static void bitnet__queue_prompt(bitnet__seq *q, int32_t from, int32_t n) {
+    q->is_prompt = n > 1;
+    q->mark_end = n > BITNET__MARK_BEFORE ? from + n - BITNET__MARK_BEFORE : 0;
+}
+
 /* Queues n tokens; q->n_queued counts the pending one, too. */
 static bitnet_result bitnet__queue(const bitnet_ctx *c, bitnet__seq *q, const bitnet_token *tokens,
                                    int32_t n, bitnet_error *err) {
@@ -15370,17 +15570,29 @@ static bitnet_result bitnet__queue(const bitnet_ctx *c, bitnet__seq *q, const bi
     memmove(to + first, tokens, (size_t)n * sizeof *tokens);    /* they may be the history's own */
     if (first) to[0] = q->pending;
     q->n_queued = first + n;
+    q->n_again = bitnet__behind(c, q);
+    bitnet__queue_prompt(q, q->n_past, q->n_queued);
     return BITNET_OK;
 }
 
-/* Puts the queued token number `done` of an input into the batch. */
+/* Puts the token number `done` of an input into the batch. */
 static void bitnet__add_to_batch(bitnet_ctx *c, const bitnet_input *in, int32_t done,
                                  bitnet__place *place) {
     const bitnet__seq *q = &c->seqs[in->seq];
-    const int32_t kept = done - (q->n_queued - in->n_logits);
+    const int32_t kept = done - (q->n_again + q->n_queued - in->n_logits);
+    const int32_t n = q->again_from + done + 1;
     place->seq = in->seq;
-    place->pos = q->n_before + done;
+    place->pos = n - 1;
     place->row = kept >= 0 ? in->row + kept : -1;
+    place->mark = n == q->mark_cut || n == q->mark_end ? bitnet__open_mark(c, q, n) : 0;
+}
+
+/* The end of a turn. */
+static void bitnet__mark_turn(bitnet_ctx *c, int32_t seq) {
+    bitnet__mark *x = bitnet__open_mark(c, &c->seqs[seq], c->seqs[seq].n_past);
+    if (!x) return;
+    memcpy(x->state, bitnet__seq_state(c, seq), c->m->n_state * sizeof *x->state);
+    x->is_open = 0;
 }
 
 /* Takes the pages and numbers the rows that the inputs need; nothing has changed if it fails. */
@@ -15392,7 +15604,7 @@ static bitnet_result bitnet__prepare_inputs(bitnet_ctx *c, bitnet_input *inputs,
     for (i = 0; i < n_inputs; i++) {
         const bitnet__seq *q = &c->seqs[inputs[i].seq];
         rows += inputs[i].n_logits;
-        total += q->n_queued;
+        total += q->n_again + (int64_t)q->n_queued;
     }
     if (rows > c->p.n_logits)
         return bitnet__fail(err, BITNET_ERR_LIMIT, "the logits of %lld tokens are to be kept: the "
@@ -15406,8 +15618,10 @@ static bitnet_result bitnet__prepare_inputs(bitnet_ctx *c, bitnet_input *inputs,
         bitnet__seq *q = &c->seqs[inputs[i].seq];
         bitnet__seq_extend(c, q, q->n_queued);
         q->n_before = q->n_past;
+        q->again_from = q->n_past - bitnet__behind(c, q);
         q->pending_before = q->pending;
-        q->pending = -1;
+        if (q->n_queued > 0) q->pending = -1;
+        if (q->is_prompt && q->n_again == 0) bitnet__mark_turn(c, inputs[i].seq);
         inputs[i].row = c->n_rows;
         c->n_rows += inputs[i].n_logits;
     }
@@ -15423,7 +15637,7 @@ static int32_t bitnet__fill_batch(bitnet_ctx *c, bitnet__pass *pass, const bitne
     for (n = 0; n < c->p.n_batch && pass->input < n_inputs; n++) {
         const bitnet_input *in = &inputs[pass->input];
         bitnet__add_to_batch(c, in, pass->of_input++, &c->places[n]);
-        if (pass->of_input < c->seqs[in->seq].n_queued) continue;
+        if (pass->of_input < c->seqs[in->seq].n_again + c->seqs[in->seq].n_queued) continue;
         pass->of_input = 0;
         pass->input++;
     }
@@ -15447,14 +15661,13 @@ static void bitnet__resume_pass(bitnet_ctx *c, const bitnet_input *inputs, int32
     for (i = 0; i < n_inputs; i++) {
         bitnet__seq *q = &c->seqs[inputs[i].seq];
         q->n_past = q->n_paused;
-        q->pending = -1;
+        if (q->n_queued > 0) q->pending = -1;
     }
     c->pass.n_inputs = 0;
 }
 
 /* Evaluates the queued tokens of the inputs, in this order, in batches, or goes on with that pass
-   if it is paused. On failure the sequences are as before, or empty if they cannot be cut, and the
-   context has no logits. */
+   if it is paused. On failure the sequences are as before, and the context has no logits. */
 static bitnet_result bitnet__eval_queued(bitnet_ctx *c, bitnet_input *inputs, int32_t n_inputs,
                                          bitnet_error *err) {
     bitnet__pass *pass = &c->pass;
@@ -15482,10 +15695,11 @@ static bitnet_result bitnet__eval_queued(bitnet_ctx *c, bitnet_input *inputs, in
     c->row = c->n_rows - 1;
     if (r == BITNET_OK) return r;
     bitnet__forget_rows(c);
+    bitnet__drop_open_marks(c);
     for (i = 0; i < n_inputs; i++) {
         bitnet__seq *q = &c->seqs[inputs[i].seq];
-        if (bitnet__seq_shorten(c, inputs[i].seq, q->n_before) == q->n_before)
-            q->pending = q->pending_before;
+        bitnet__seq_shorten(c, inputs[i].seq, q->n_before);
+        q->pending = q->pending_before;
     }
     return r;
 }
@@ -15513,6 +15727,7 @@ static bitnet_result bitnet__queue_inputs(bitnet_ctx *c, const bitnet_input *inp
             return bitnet__fail(err, BITNET_ERR_ARG, "input %d: n_logits %lld is not in 0..%lld",
                                 (int)*n, (long long)in->n_logits, (long long)in->n_tokens);
         r = bitnet__queue(c, q, in->tokens, in->n_tokens, err);
+        if (in->n_logits > 1) bitnet__queue_prompt(q, 0, 0);   /* it is measured, or a draft */
     }
     return r;
 }
@@ -15560,6 +15775,17 @@ static bitnet_result bitnet__append(bitnet_ctx *c, int32_t seq, const bitnet_tok
     return r;
 }
 
+/* Gives a sequence the state of all its tokens. */
+static bitnet_result bitnet__read_again(bitnet_ctx *c, int32_t seq, bitnet_error *err) {
+    bitnet__seq *q = &c->seqs[seq];
+    bitnet_input in;
+    memset(&in, 0, sizeof in);
+    in.seq = seq;
+    q->n_again = bitnet__behind(c, q);
+    bitnet__queue_prompt(q, 0, 0);
+    return q->n_again > 0 ? bitnet__eval_queued(c, &in, 1, err) : BITNET_OK;
+}
+
 static bitnet_result bitnet__seq_sync(bitnet_ctx *c, int32_t seq, const bitnet_token *tokens,
                                       int32_t n, int32_t *n_kept, bitnet_error *err) {
     bitnet__seq *q = &c->seqs[seq], empty = *q;
@@ -15569,7 +15795,8 @@ static bitnet_result bitnet__seq_sync(bitnet_ctx *c, int32_t seq, const bitnet_t
     empty.pending = -1;
     if ((r = bitnet__check_tokens(c, &empty, tokens, n, err))) return r;
     while (kept < q->n_past && kept < n - 1 && tokens[kept] == q->history[kept]) kept++;
-    *n_kept = kept = bitnet__seq_shorten(c, seq, kept);
+    bitnet__seq_shorten(c, seq, kept);
+    *n_kept = kept - bitnet__behind(c, q);
     return bitnet__append(c, seq, tokens + kept, n - kept, err);
 }
 
@@ -15587,15 +15814,15 @@ static bitnet_result bitnet__seq_remove(bitnet_ctx *c, int32_t seq, int32_t from
     const bitnet_token pending = q->pending;
     const int32_t length = q->n_past;
     bitnet_result r = BITNET_OK;
-    int32_t kept, left;
+    int32_t left;
     if (from < 0 || from > to || to > length)
         return bitnet__fail(err, BITNET_ERR_ARG, "tokens %lld..%lld are not in 0..%d",
                             (long long)from, (long long)to, (int)length);
     if (from == to) return BITNET_OK;
-    kept = bitnet__seq_shorten(c, seq, from);
-    left = from + length - to;
-    memmove(q->history + from, q->history + to, (size_t)(length - to) * sizeof *q->history);
-    if (left > kept) r = bitnet__append(c, seq, q->history + kept, left - kept, err);
+    bitnet__seq_shorten(c, seq, from);
+    left = length - to;
+    memmove(q->history + from, q->history + to, (size_t)left * sizeof *q->history);
+    if (left > 0) r = bitnet__append(c, seq, q->history + from, left, err);
     if (r == BITNET_OK) q->pending = pending;
     return r;
 }
@@ -15740,8 +15967,10 @@ BITNET_API uint64_t bitnet_seq_state_bytes(const bitnet_ctx *c, int32_t seq) {
 
 BITNET_API bitnet_result bitnet_seq_save_io(bitnet_ctx *c, int32_t seq, const bitnet_io *io,
                                             bitnet_error *err) {
-    const bitnet_result r = bitnet__acquire_seq(c, seq, err);
-    return r ? r : bitnet__done(c, bitnet__seq_save(c, seq, io, err));
+    bitnet_result r = bitnet__acquire_seq(c, seq, err);
+    if (r != BITNET_OK) return r;
+    r = bitnet__read_again(c, seq, err);
+    return bitnet__done(c, r ? r : bitnet__seq_save(c, seq, io, err));
 }
 
 typedef struct bitnet__room { uint8_t *p; size_t n; } bitnet__room;
@@ -17221,7 +17450,8 @@ BITNET_API bitnet_token bitnet_sample_logits(bitnet_ctx *c, const float *logits,
    sampled token differs from the draft. N is 1 to 64. n_logits of the context must be at least
    N + 1 (or n_ctx if that is less); of several generations in one pass each needs N + 1 rows, or it
    leaves the drafts out. Drafts get shorter after a miss, so text that does not repeat costs almost
-   nothing.
+   nothing. With recurrent layers there are none: a wrong draft would change their state, which
+   cannot be cut back.
 
    A loop over several generations, each begun by bitnet_gen_begin:
 
@@ -17463,17 +17693,21 @@ static int32_t bitnet__draft_limit(bitnet_gen *g) {
 
 /* Queues what a generation evaluates next. Returns the length of its draft. */
 static int32_t bitnet__gen_queue(bitnet_gen *g, int32_t chunk, int drafts, bitnet_input *in) {
-    const int32_t left = g->n_prompt - g->n_read;
+    const int32_t left = g->n_prompt - g->n_read, behind = bitnet__behind(g->c, g->q);
+    if (g->p.n_batch > 0) chunk = g->p.n_batch;
     if (g->is_queued) g->n_draft = 0;
     g->is_queued = 1;
     in->seq = g->p.seq;
-    if (left > 0) {
-        g->q->n_queued = bitnet__min(left, g->p.n_batch > 0 ? g->p.n_batch : chunk);
-        in->n_logits = g->q->n_queued == left;
+    g->q->n_again = bitnet__min(behind, chunk);
+    bitnet__queue_prompt(g->q, g->start, left > 0 ? g->n_prompt : 0);
+    g->q->is_prompt &= g->n_read == 0;
+    if (left > 0 || behind >= chunk) {
+        g->q->n_queued = bitnet__min(left, chunk - g->q->n_again);
+        in->n_logits = left > 0 && g->q->n_queued == left;
         g->n_draft = 0;
         return 0;
     }
-    drafts = drafts && g->c->m->n_state == 0;          /* else a wrong one could not be dropped */
+    drafts = drafts && g->c->m->n_state == 0;  /* else a wrong one would cost reading again */
     g->n_draft = bitnet__queue_draft(g->q, drafts ? bitnet__draft_limit(g) : 0);
     g->q->n_queued = in->n_logits = 1 + g->n_draft;
     return g->n_draft;
@@ -17543,6 +17777,7 @@ static void bitnet__gen_advance(bitnet_gen *g, const bitnet_input *in, uint64_t 
         if (g->n_read < g->n_prompt) return;
     } else {
         f->write_ns += ns;
+        if (in->n_logits == 0) return;         /* it has only read again */
     }
     g->n_hidden = g->n_draft;
     g->q->n_past -= g->n_draft;
@@ -17605,12 +17840,6 @@ static int32_t bitnet__paused_pass(const bitnet_ctx *c, bitnet_gen *const *gens,
     return k == c->pass.n_inputs ? k : 0;
 }
 
-/* After a pass that failed. */
-static void bitnet__gen_failed(bitnet_gen *g) {
-    if (g->q->n_past == 0 && g->start + g->n_read > 0)
-        g->ended = 1;                  /* its sequence could not be cut back and is lost */
-}
-
 static bitnet_result bitnet__fail_cancelled(const bitnet_gen *g, bitnet_error *err) {
     if (g->n_new == 0)
         return bitnet__fail(err, BITNET_ERR_CANCELLED, "the prompt was cancelled after %d of %d "
@@ -17649,7 +17878,6 @@ static bitnet_result bitnet__gen_pass(bitnet_ctx *c, bitnet_gen *const *gens, in
     ns += c->pass.ns;
     for (i = 0; i < n; i++) {
         gens[i]->q->n_queued = 0;
-        if (r != BITNET_OK) bitnet__gen_failed(gens[i]);
         if (r != BITNET_OK && gens[i]->cancelled) bitnet__fail_cancelled(gens[i], err);
     }
     if (r != BITNET_OK) return r;
@@ -17786,8 +18014,8 @@ static bitnet_result bitnet__gen_start(bitnet_gen *g, bitnet_ctx *c,
 static void bitnet__gen_finish(bitnet_gen *g) {
     g->q->in_generation = 0;
     if (g->n_read < g->n_prompt || (g->cancelled && g->n_new == 0)) {
-        if (bitnet__seq_shorten(g->c, g->p.seq, g->start) == g->start)
-            g->q->pending = g->pending_at_start;
+        bitnet__seq_shorten(g->c, g->p.seq, g->start);
+        g->q->pending = g->pending_at_start;
     }
     bitnet__gen_free(g);
 }
@@ -17826,7 +18054,7 @@ static bitnet_result bitnet__gen_next(bitnet_ctx *c, bitnet_gen *const *gens, in
     }
     for (k = r == BITNET_OK ? n : i - 1; k > 0; k--) gens[k - 1]->is_listed = 0;
     if (r != BITNET_OK) return r;
-    c->may_pause = c->m->n_state == 0;         /* else a paused pass could not be dropped */
+    c->may_pause = 1;
     r = bitnet__gen_pass(c, gens, n, err);
     c->may_pause = 0;
     return r;
@@ -18002,6 +18230,7 @@ static int32_t bitnet__embed_add(const bitnet__embedder *e, int32_t seq, int32_t
         c->places[n].seq = seq;
         c->places[n].pos = pos;
         c->places[n].row = -1;
+        c->places[n].mark = 0;
     }
     return n;
 }

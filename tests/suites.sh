@@ -181,7 +181,10 @@ suite_server() {
         run $CC $CFLAGS $USE_OBJECT tests/server/scheduler.c examples/server/serve_jobs.c \
             examples/server/serve_peers.c examples/server/[!bs]*.c examples/server/buffer.c \
             examples/json/*.c "$object" -o build/server-scheduler -lm -lpthread &&
-        chat_model || return 1
+        chat_model &&
+        run $CC $CFLAGS -DBITNET_STATIC tests/server/hybrid_model.c tests/unit/hooks.c \
+            -o build/server-hybrid-model -lm -lpthread &&
+        run build/server-hybrid-model build/server-hybrid.gguf || return 1
     modules=build/npm-server tiny=examples/tiny.gguf bad=0
     run build/server-scheduler $tiny || bad=1
     { have npm && npm_packages tests/server/package.json $modules; } ||
@@ -198,6 +201,7 @@ suite_server() {
         run cp tests/tools/chat_templates.mjs $modules/ &&
             run node $modules/chat_templates.mjs tests/data/chat.json || bad=1
     fi
+    run node tests/server/marks.mjs build/serve build/server-hybrid.gguf || bad=1
     run node tests/server/lifecycle.mjs build/serve $tiny "$PWD/build/slow_open.so" || bad=1
     run node tests/server/hostile.mjs build/serve $tiny || bad=1
     run node tests/server/attacks.mjs build/serve $tiny || bad=1

@@ -610,8 +610,8 @@ void prefill(bitnet_ctx *c, int32_t n) {
 
 void fill(bitnet_ctx *c, int32_t length) {
     eval_random(c, length - bitnet_seq_length(c, 0));
-    if (!bitnet_seq_rewind(c, 0, length, NULL)) return;
-    bitnet_seq_rewind(c, 0, 0, NULL);                  /* its state cannot go back */
+    if (!bitnet_seq_rewind(c, 0, length, NULL) && !bitnet_seq_again(c, 0)) return;
+    bitnet_seq_rewind(c, 0, 0, NULL);                  /* its state cannot go back there */
     eval_random(c, length);
 }
 

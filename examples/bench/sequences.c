@@ -18,11 +18,11 @@ static void eval_inputs(writers *w, int n) {
 
 static const bitnet_token beginning[BEGINNING] = {0, 1, 2, 3, 4, 5, 6, 7};
 
-/* The state of some models cannot go back: then the beginning is evaluated again. */
+/* The state of some models cannot go back there: then the beginning is evaluated now. */
 static void go_to_beginning(writers *w, int seq) {
     bitnet_input in = {0};
     bitnet_error err;
-    if (!bitnet_seq_rewind(w->ctx, seq, BEGINNING, NULL)) return;
+    if (!bitnet_seq_rewind(w->ctx, seq, BEGINNING, NULL) && !bitnet_seq_again(w->ctx, seq)) return;
     in.seq = seq;
     in.tokens = beginning;
     in.n_tokens = BEGINNING;

@@ -19,6 +19,8 @@ struct engine {
     int32_t n_waiting;
     int is_crowded;                    /* one has lost its slot: none begins until another ends */
     int some_cancelled;                /* text_cancel was called; set by any thread */
+    int has_client, is_shared;         /* a client has come; another one, too */
+    uint64_t client;                   /* the first */
     const engine_text *echoing;        /* whose pass it is; 0: of all that write */
     uint64_t now;
 
@@ -133,6 +135,7 @@ uint64_t engine_token_bytes(const bitnet_model *model, const engine_params *para
     memset(&cp, 0, sizeof cp);
     cp.n_batch = cp.n_logits = cp.n_seqs = cp.n_threads = cp.no_head_copy = 1;
     cp.kv_type = params->kv_type;
+    cp.mark_bytes = -1;
     cp.n_ctx = PAGE;
     less = bitnet_ctx_bytes(model, &cp);
     cp.n_ctx = 2 * PAGE;
@@ -359,6 +362,9 @@ void engine_add(engine *e, engine_text *t) {
     t->slot = -1;
     t->rng = t->sampler.rng;
     t->next = 0;
+    if (!e->has_client) e->client = t->client;
+    e->has_client = 1;
+    e->is_shared |= t->client != e->client;
     __atomic_store_n(&t->owner, e, __ATOMIC_RELEASE);
     if (is_cancelled(t)) e->some_cancelled = 1;
     *e->queue_end = t;
@@ -463,13 +469,16 @@ static int begin_writing(engine *e, engine_text *t) {
 static double now(const engine *e) { return e->params.now_fn ? e->params.now_fn() : 0; }
 
 static void start(engine *e, engine_text *t) {
+    int32_t most;
     t->begun_at = now(e);
     t->slot = choose_slot(e, t);
     e->slots[t->slot] = t;
     e->clients[t->slot] = t->client;
     if (t->echo) bitnet_seq_rewind(e->ctx, t->slot, 0, NULL);    /* its logits are needed, too */
-    t->n_reused = t->n_read = bitnet_seq_length(e->ctx, t->slot);
-    if (t->n_cached > t->n_reused) t->n_cached = t->n_reused;
+    t->n_read = bitnet_seq_length(e->ctx, t->slot);
+    t->n_reused = t->n_read - bitnet_seq_again(e->ctx, t->slot);
+    most = e->is_shared ? t->n_read : t->n_reused;     /* others may have left the marks */
+    if (t->n_cached > most) t->n_cached = most;
     if (!t->echo && !begin_writing(e, t)) end_text(e, t, t->err.code, t->err.text);
 }
 

@@ -59,10 +59,12 @@ struct engine_text {
     int is_enough;                     /* piece_fn may set it: the text ends here, as by a stop */
 
     /* set by the engine */
-    int32_t n_reused, n_read;          /* of the prompt: found in a slot, and had in all */
+    int32_t n_reused, n_read;          /* of the prompt: found in a slot and not read again, as
+                                          recurrent layers may need; and had in all */
     int32_t n_cached;                  /* of n_reused: what texts of the same client have left; of
                                           others' it must not be told, since that would tell it
-                                          what they have asked */
+                                          what they have asked. So with several clients it counts
+                                          what is read again, too: others may have spared that */
     int32_t n_new;                     /* tokens written */
     bitnet_stop why;                   /* why it ended, if err.code is BITNET_OK */
     bitnet_error err;                  /* BITNET_ERR_CANCELLED after text_cancel */

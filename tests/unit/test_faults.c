@@ -1733,6 +1733,7 @@ static void null_contexts(const bitnet_model *m, bitnet_ctx *c) {
     WRONG(bitnet_ctx_create(m, 0, 0, 0));
     SAYS(BITNET_OK, bitnet_ctx_free(0));
     SAYS(0, bitnet_seq_length(0, 0));
+    SAYS(0, bitnet_seq_again(0, 0));
     SAYS(0, bitnet_seq_tokens(0, 0) != 0);
     SAYS(-1, bitnet_seq_pending(0, 0));
     SAYS(0, bitnet_ctx_model(0) != 0);
@@ -1797,6 +1798,7 @@ static void null_sequences(const bitnet_model *m, bitnet_ctx *c) {
     int32_t kept;
     CHECK(!bitnet_seq_rewind(c, 0, length, NULL));                /* drops the pending token */
     SAYS(0, bitnet_seq_length(0, 0));
+    SAYS(0, bitnet_seq_again(0, 0));
     SAYS(0, bitnet_seq_tokens(0, 0) != 0);
     SAYS(-1, bitnet_seq_pending(0, 0));
     WRONG(bitnet_seq_rewind(0, 0, 0, NULL));
@@ -2632,6 +2634,7 @@ static void extreme_params(const bitnet_model *m) {
         k = i / (N_EXTREMES * N_EXTREMES * N_EXTREMES);
         p.n_batch = p.n_threads = extremes[k];
         p.n_kv = k == 0 ? INT64_MIN : k == N_EXTREMES - 1 ? INT64_MAX : 0;
+        p.mark_bytes = k == 0 ? INT64_MAX : k == N_EXTREMES - 1 ? INT64_MIN : 0;
         valid = p.n_seqs >= 0 && p.n_seqs <= 3 && p.n_ctx >= 0 && p.n_ctx <= 3 &&
                 p.n_logits >= 0 &&
                 p.n_logits <= (p.n_seqs ? p.n_seqs : 1) * (p.n_ctx ? p.n_ctx : m->n_ctx) &&
@@ -2724,6 +2727,7 @@ static void extreme_sequences(bitnet_ctx *c) {
         const int32_t a = extremes[i];
         const int there = a >= 0 && a < 3;
         SAYS(a == 0 ? 3 : 0, bitnet_seq_length(c, a));
+        SAYS(0, bitnet_seq_again(c, a));
         SAYS(there, bitnet_seq_tokens(c, a) != 0);
         SAYS(-1, bitnet_seq_pending(c, a));
         SAYS(there, bitnet_seq_state_bytes(c, a) > 0);

@@ -1216,6 +1216,7 @@ static void fading_forward(bitnet__step *s, int32_t layer) {
             x[i] += 0.5f * state[i];
             state[i] = x[i];
         }
+        if (s->c->places[t].mark) bitnet__mark_state(s, t, state, m->dim);
     }
 }
 
@@ -1250,11 +1251,11 @@ static int goes_on(const mix *x, bitnet_ctx *c, int seq, int from, int to, int s
                    vocab * sizeof *want);
 }
 
-/* Rewinding and copying are refused where the state cannot follow. */
+/* A sequence that was rewound, or copied in part, goes on with the same bits. */
 static void check_fading_cuts(const mix *x, bitnet_ctx *c, const float *want) {
     CHECK(goes_on(x, c, 0, 0, 70, 70, want) && goes_on(x, c, 1, 0, 50, 1, want));
-    CHECK(bitnet_seq_rewind(c, 1, 20, NULL) == BITNET_ERR_UNSUPPORTED);
-    CHECK(bitnet_seq_copy(c, 1, 2, 20, NULL) == BITNET_ERR_UNSUPPORTED);
+    CHECK(!bitnet_seq_copy(c, 1, 2, 20, NULL) && goes_on(x, c, 2, 20, 30, 3, want));
+    CHECK(!bitnet_seq_rewind(c, 1, 20, NULL) && goes_on(x, c, 1, 20, 50, 4, want));
     CHECK(!bitnet_seq_rewind(c, 1, 50, NULL) && !bitnet_seq_copy(c, 1, 2, 50, NULL));
     CHECK(goes_on(x, c, 2, 50, 60, 7, want) && goes_on(x, c, 1, 50, 60, 3, want));
     CHECK(!bitnet_seq_copy(c, 1, 2, 0, NULL) && goes_on(x, c, 2, 0, 9, 4, want));
@@ -1270,7 +1271,7 @@ static void check_fading_changes(const mix *x, bitnet_ctx *c, const float *want)
     CHECK(!bitnet_seq_rewind(c, 1, 0, NULL) && goes_on(x, c, 1, 0, 30, 30, want));
     CHECK(!bitnet_seq_sync(c, 1, tokens, 40, &kept, 0) && kept == 30 &&
           goes_on(x, c, 1, 40, 41, 1, want));
-    CHECK(!bitnet_seq_sync(c, 1, tokens, 35, &kept, 0) && kept == 0 &&
+    CHECK(!bitnet_seq_sync(c, 1, tokens, 35, &kept, 0) && kept > 17 &&
           goes_on(x, c, 1, 35, 36, 1, want));
     memcpy(other, tokens, sizeof other);
     memmove(other + 13, other + 10, 20 * sizeof *other);
@@ -1280,7 +1281,7 @@ static void check_fading_changes(const mix *x, bitnet_ctx *c, const float *want)
     CHECK(!bitnet_seq_remove(c, 1, 0, 26, 0) && goes_on(x, c, 1, 0, 5, 2, want));
 }
 
-/* A failed evaluation leaves nothing; a saved sequence has its state. */
+/* After a failed evaluation a sequence goes on, and so does a saved one. */
 static void check_fading_failures(const mix *x, bitnet_ctx *c, int *left, const float *want) {
     const size_t bytes = 52 + 30 * (4 + 2 * 2 * 2 * 64) + 256 * 4;     /* of 30 tokens */
     uint8_t *saved = (uint8_t *)malloc(bytes);
@@ -1295,11 +1296,11 @@ static void check_fading_failures(const mix *x, bitnet_ctx *c, int *left, const 
     CHECK(!bitnet_seq_rewind(c, 1, 0, NULL) && goes_on(x, c, 1, 0, 30, 30, want));
     CHECK(bitnet_seq_state_bytes(c, 1) == bytes && !bitnet_seq_save_memory(c, 1, saved, bytes, 0));
     *left = 4;
-    CHECK(bitnet_eval_many(c, &in, 1, 0) == BITNET_ERR_CANCELLED && bitnet_seq_length(c, 1) == 0);
+    CHECK(bitnet_eval_many(c, &in, 1, 0) == BITNET_ERR_CANCELLED && bitnet_seq_length(c, 1) == 30);
     *left = INT_MAX;
-    CHECK(goes_on(x, c, 1, 0, 20, 20, want));
+    CHECK(goes_on(x, c, 1, 30, 40, 4, want));
     CHECK(!bitnet_seq_load_memory(c, 2, saved, bytes, 0) && goes_on(x, c, 2, 30, 40, 5, want));
-    memset(&gen, 0, sizeof gen);       /* the pass that fails ends a generation */
+    memset(&gen, 0, sizeof gen);       /* a generation whose pass fails goes on, too */
     gen.seq = 2;
     gen.tokens = x->tokens[0] + 40;
     gen.n_tokens = 3;
@@ -1307,12 +1308,12 @@ static void check_fading_failures(const mix *x, bitnet_ctx *c, int *left, const 
     gen.ignore_end = 1;
     CHECK(!bitnet_gen_begin(c, &gen, &g, 0) && !bitnet_gen_next(&g, 1, 0));
     *left = 4;
-    CHECK(bitnet_gen_next(&g, 1, 0) == BITNET_ERR_CANCELLED && bitnet_seq_length(c, 2) == 0);
+    CHECK(bitnet_gen_next(&g, 1, 0) == BITNET_ERR_CANCELLED && bitnet_seq_length(c, 2) == 43);
     *left = INT_MAX;
     bitnet_gen_piece(g, &piece);
-    CHECK(piece.ended && !bitnet_gen_next(&g, 1, 0));
-    CHECK(!bitnet_gen_end(g));
-    CHECK(bitnet_seq_pending(c, 2) == -1 && goes_on(x, c, 2, 0, 7, 7, want));
+    CHECK(!piece.ended && !bitnet_gen_next(&g, 1, 0) && bitnet_seq_length(c, 2) == 44);
+    CHECK(!bitnet_gen_end(g) && !bitnet_seq_rewind(c, 2, 43, 0));
+    CHECK(goes_on(x, c, 2, 43, 50, 7, want));
     free(saved);
 }
 
