@@ -6,22 +6,20 @@
    and include it without the macro everywhere else. Keep bitnet_kernels_x86.h, _arm.h and _wasm.h
    beside this file: they hold the fast kernels, and the right one is included automatically.
    Compile with -O2 even in debug builds (@setup): without -O clang's code is up to 80 times slower.
-   Link with -lpthread; there is nothing else to link. For CMake, Meson and pkg-config see
-   packaging/README.md.
+   Link with -lpthread, nothing else. For CMake, Meson and pkg-config see packaging/README.md.
 
    WHAT IT DOES NOT DO
    - It runs only models with ternary weights, of the families under FORMATS. It refuses the rest,
      with an error that names what it found: other architectures, tensor types and pre-tokenizers;
      biases, shared experts and all other tensors that it would not use; keys of architecture and
-     tokenizer that it does not know, or that ask for something else than it computes; weights
-     folded with a Hadamard matrix (Bonsai 2); hybrid networks (qwen35); GGUF v1, big-endian files,
-     and a part of a split file.
+     tokenizer that it does not know, or that ask for something else than it computes; GGUF v1,
+     big-endian files, and a part of a split file.
    - It refuses files over 16 GiB (bitnet_model_params.max_bytes allows them), and on 32-bit
      machines files larger than the address space.
    - It chats only with templates that it knows or that you give it, and cannot tell how a file
      packs its weights: most files of another packing load, and the model writes noise (@formats).
-   - It uses no GPU and does not train. examples/convert turns Hugging Face folders into GGUF, and
-     converts between all packings. bitnet_grammar.h keeps a text to a grammar or a JSON schema.
+   - It uses no GPU and does not train. examples/convert makes GGUF of Hugging Face folders, and all
+     packings. bitnet_grammar.h keeps a text to a grammar or a JSON schema.
    - It does not print, exit, abort, read the environment or use the network.
    - It does not keep structs the same between minor versions: compile with the header you link.
 
@@ -110,15 +108,15 @@
    message, and pass again the messages worth keeping.
 
    The file's template is a program in Jinja, which the library compares with the templates that it
-   knows (@chat): those of BitNet 2B-4T, Llama 3, Qwen 2.5 and 3, ChatML and Falcon. For a file
+   knows (@chat): those of BitNet 2B-4T, Llama 3, Qwen 2.5 to 3.8, ChatML and Falcon. For a file
    without one, or with another, chat is BITNET_ERR_UNSUPPORTED, and the error says where the two
    differ. Then give one of your own: bitnet_chat_template. The text of a message never becomes a
    special token, but for <think> and <tool_call> in the assistant's, which the model has written.
 
    Some models think before they reply: bitnet_chat_params.thinking leaves that to the model, turns
-   it off, or opens it. bitnet_reply_next divides what text_fn gets. Tools: name the functions in
-   bitnet_chat_params.tools when a chat begins. A call comes as
-   BITNET_REPLY_TOOL_CALL, {"name": "...", "arguments": {...}}; answer it with a message of the role
+   it off, or opens it; .effort says how much. bitnet_reply_next divides what text_fn gets. Tools:
+   name the functions in bitnet_chat_params.tools when a chat begins. BITNET_REPLY_TOOL_CALL is a
+   call, {"name": "...", "arguments": {...}} or as call_form says; answer with a message of the role
    "tool". In messages of earlier replies a call stands as the model wrote it, with its tags.
 
    YOUR OWN LOOP
@@ -155,9 +153,8 @@
    SEQUENCES (@context, @generate)
    A context can hold many conversations: with n_seqs = S they are the sequences 0 .. S - 1, each
    with its own tokens and pending token. A program with one conversation writes 0. One pass over
-   the weights serves all: with AVX-512 VNNI a token for each of four costs 1.2 to 2 times as much
-   as for one, for each of eight 1.8 to 4 times (bench --sequences 1,4,8). The logits of a sequence
-   are the same bits whatever is evaluated beside it.
+   the weights serves all: tokens for four cost 1.2 to 2 times as much as for one, for eight 1.8 to 4
+   times. The bits do not depend on what is evaluated beside.
 
    To write several texts at once, begin a generation for each (bitnet_gen_begin), call
    bitnet_gen_next again and again, and end each: @generate has a loop. For one of your own,
@@ -174,8 +171,8 @@
    - thread.c: a thread of its own calls bitnet_generate, and hands text over under a mutex. The
      text's cancel_fn, asked every 20 ms, ends it. Join the thread, then free the context.
    - events.c: a loop that is idle calls bitnet_gen_next, and pause_fn (bitnet_hooks) looks for
-     events. Nonzero pauses the pass, behind a layer or a part of the head: the call returns
-     BITNET_OK, its pieces say `paused`, and the next one with the same generations goes on.
+     events. Nonzero pauses the pass: the call returns BITNET_OK, its pieces say `paused`, and the
+     next one with the same generations goes on.
    - game.c: pause_fn looks at the clock, so that frames of 16 ms can spare 8. A layer takes 0.7 ms
      for one token, 3 ms for an n_batch of 8; larger ones do not read a prompt faster.
    - server.c: users are sequences that share each pass, and come and go between two. Of a prompt, a
@@ -195,12 +192,13 @@
                      llama                     Llama3-8B-1.58, Falcon3-1.58, Falcon-E; BitCPM 1B
                      minicpm, maple            BitCPM-CANN 0.5B, 8B; Maple-preview 20B-A1B
                      qwen3                     Ternary and 1-bit Bonsai 1.7B, 4B, 8B
+                     qwen35                    Ternary Bonsai 27B and 2 27B (hybrids; folded or not)
                      qwen3, gemma3             Microsoft's text embeddings, 0.6B and 270M
        Weights     linear layers in I2_S (all three packings), TL1, TL2, TL2_R16, or in blocks:
-                   TQ1_0, TQ2_0, Q1_0, Q2_0, PQ2_0. Embedding and head in such blocks, in F32, F16,
-                   BF16, Q8_0, Q2_K to Q6_K, Q5_0 or Q4_0; norms in F32, F16 or BF16
+                   TQ1_0, TQ2_0, Q1_0, Q2_0, PQ2_0, PTQ1_0. Embedding and head in such blocks, in
+                   Q8_0, Q2_K to Q6_K, Q5_0, Q4_0, or like norms (and layers of qwen35) in floats
        Tokenizers  byte-level BPE with the pre-tokenizers llama-bpe (also called llama3, llama-v3,
-                   falcon3), falcon_e and qwen2 (with NFC); SentencePiece BPE (model: llama)
+                   falcon3), falcon_e, qwen2 and qwen35 (with NFC); SentencePiece (model: llama)
        RoPE        without scaling, linear, YaRN, longrope, or a factor per pair (rope_freqs.weight)
 
    THREADS (@threads)
@@ -226,8 +224,11 @@
            scratch                      60      62      64     6 to 11 with n_batch = 32
            total                        99     219     379
 
-   A context with one sequence takes bitnet_ctx_bytes when it is created, and nothing later. With
-   BITNET_KV_I8 the cache is half as large, and long texts are faster; @context has what it changes.
+   x86 packs weights in blocks into as much memory again, unless bitnet_model_params.in_place is 1.
+   With BITNET_KV_I8 the cache is half as large, and long texts are faster (@context). Of Bonsai 27B
+   a sequence also has a state of 157 MB. To go back costs a copy of one that was marked, about 10
+   ms, and what follows it is read again (bitnet_seq_again).
+   A context with one sequence takes bitnet_ctx_bytes when it is created, and later only marks.
    bitnet_eval, bitnet_logits and bitnet_sample allocate nothing, but for the pages of further
    sequences. Tokenizing, chat and bitnet_generate allocate, and free before they return.
 
@@ -249,9 +250,8 @@
    SPEED (@kernels, @head, @generate)
    The best kernel table that the CPU and the system support is chosen at run time, without any -m
    flag; in WebAssembly when compiling. Greedy and top-k sampling compute exactly only the logits
-   that they need, and find them with a copy of the output head in few bits: the token is the same.
-   With prompt lookup (bitnet_generate_params.lookup, 3 to 8) the text is the same, too, and comes
-   sooner where it repeats names, quotations or code.
+   that they need, and find them with a copy of the head in few bits: the token is the same. So is
+   the text with prompt lookup (.lookup, 3 to 8), sooner where it repeats names or code.
 
    DETERMINISM (@kernels, @math)
    The logits are the same bits for every kernel table, thread count, batch split and machine. The
@@ -270,9 +270,9 @@
    only with BITNET_PARSE_SPECIAL, and never in messages or bitnet_generate_params.text. The model's
    output is valid UTF-8, but may hold control characters or markup: see bitnet_clean_text.
 
-   The library opens only the files that it is given and, on Linux, those that say how many CPUs it
-   may use. The calling program is trusted. Not promised: that a model tells the truth, keeps its
-   prompt secret or obeys, or that timing leaks nothing. README.md says how to report a fault.
+   The library opens the files that it is given and, on Linux, those that say how many CPUs it may
+   use. The calling program is trusted. Not promised: that a model tells the truth, keeps its prompt
+   secret or obeys, or that timing leaks nothing. README.md says how to report a fault.
 
    BUILD SWITCHES (define before the include that has BITNET_IMPLEMENTATION)
        BITNET_STATIC          makes every function static: the library lives in one file of yours
@@ -286,8 +286,8 @@
                               leaves out a kernel table. NO_AVX2 also leaves out avxvnni, NO_AVX512
                               amx, and NO_DOTPROD neon-i8mm, which build on those tables
        BITNET_NO_TL2          leaves out the tables named -tl2 (28 KB); TL2_R16 is repacked as I2_S
-       BITNET_NO_GROUPS       leaves out linear layers with a scale per block (65 KB): Q1_0, Q2_0,
-                              PQ2_0, and TQ1_0 and TQ2_0 with more than one scale in a matrix
+       BITNET_NO_GROUPS       leaves out linear layers with a scale per block (140 KB): Q1_0, Q2_0,
+                              PQ2_0, PTQ1_0, TQ1_0 and TQ2_0 unless a matrix has a single scale
        BITNET_NO_KV_I8        leaves out BITNET_KV_I8 (20 KB)
        BITNET_NO_OPTIMIZE     without -O gcc does not optimise the library: to debug that itself
        BITNET_REQUIRE_SIMD    #error if there is no kernel header beside this file
@@ -296,9 +296,9 @@
    COMPILERS AND MACHINES
    Any compiler of C99 or C++11 works. gcc, clang and MSVC build threads and kernels; others, such
    as tcc, plain C without threads. Tested are gcc, clang and tcc on Linux (x86), browsers, Node,
-   and in emulators ARM, RISC-V, s390x (big-endian) and Windows. Programs for macOS and for Windows
-   on ARM were linked but not run, MSVC has not compiled the library, and no ARM kernel has run on
-   real hardware. Of models, only small trained ones and random ones of published shapes have run.
+   and in emulators ARM, RISC-V, s390x (big-endian) and Windows. Programs for macOS and Windows on
+   ARM were only linked, MSVC has not compiled it, no ARM kernel has run on hardware, and of models
+   only small trained ones and random ones of published shapes have run.
 
    CONTENTS (search for the tag; in brackets: sections below, of which it declares what it uses)
    --------
@@ -11131,8 +11131,8 @@ static size_t bitnet__gdn_state(const bitnet_model *m) {
      @forward  its function. A recurrent layer has other steps in place of attention, and reads and
                writes bitnet__seq_state
    Pages, copies, cutting, marks, drafts, failures, saved sequences and packing need no change: they
-   use n_caches, n_state and bitnet__has_codes. But a recurrent layer gives its state to the marks of
-   tokens. */
+   use n_caches, n_state and bitnet__has_codes. But a recurrent layer gives its state to the marks
+   of tokens. */
 static const bitnet__layer_kind bitnet__layer_kinds[] = {
     {BITNET__ATTN_SET | BITNET__FFN_NORM_SET | BITNET__FFN_SET, 1, 0, bitnet__forward_layer},
     {BITNET__ATTN_SET | BITNET__FFN_NORM_SET | BITNET__EXPERT_SET, 1, 0,
