@@ -153,8 +153,8 @@
    SEQUENCES (@context, @generate)
    A context can hold many conversations: with n_seqs = S they are the sequences 0 .. S - 1, each
    with its own tokens and pending token. A program with one conversation writes 0. One pass over
-   the weights serves all: tokens for four cost 1.2 to 2 times as much as for one, for eight 1.8 to 4
-   times. The bits do not depend on what is evaluated beside.
+   the weights serves all: tokens for four cost 1.2 to 2 times as much as for one, for eight 1.8 to
+   4 times. The bits do not depend on what is evaluated beside.
 
    To write several texts at once, begin a generation for each (bitnet_gen_begin), call
    bitnet_gen_next again and again, and end each: @generate has a loop. For one of your own,
