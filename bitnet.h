@@ -646,7 +646,8 @@ typedef struct bitnet_hooks {
     /* To look inside. Called on the caller's thread for each batch of at most n_batch tokens, after
        the embedding (layer -1) and each layer (0 .. n_layers - 1). x [n_tokens][dim] is the
        residual stream of the tokens, in the order in which they were given, from position
-       bitnet_seq_length() on; of a model with a residual_scale (minicpm), divided by that. */
+       bitnet_seq_length() on, or bitnet_seq_again() before it; of a model with a residual_scale
+       (minicpm), divided by that. */
     bitnet_layer_fn layer_fn;
     void *layer_ud;
     uint64_t reserved[4];
@@ -672,8 +673,8 @@ typedef struct bitnet_ctx_params {
     bitnet_parallel_fn parallel_fn;
     void *parallel_ud;
     bitnet_hooks hooks;          /* bitnet_ctx_set_hooks sets others later */
-    int64_t mark_bytes;          /* memory for marks, at most; 0: n_seqs + 3 of them, and not under
-                                    64 MiB; < 0: none; see bitnet_seq_again */
+    int64_t mark_bytes;          /* memory for marks, at most; see bitnet_seq_again. 0: that of
+                                    n_seqs + 3 of them, or 64 MiB if this is more; < 0: none */
     uint64_t reserved[5];
 } bitnet_ctx_params;
 
@@ -1096,8 +1097,8 @@ BITNET_API bitnet_result bitnet_seq_rewind(bitnet_ctx *c, int32_t seq, int32_t l
 
 /* Replaces what sequence `to` holds by the first length tokens (0 .. bitnet_seq_length) of another
    sequence, `from`. Nothing is evaluated or allocated: the two share pages, until one of them
-   writes to a page and needs a copy. `to` has no pending token and no logits. BITNET_ERR_ARG, and
-   for `to` BITNET_ERR_BUSY. */
+   writes to a page and needs a copy. (A state is copied; see bitnet_seq_again.) `to` has no pending
+   token and no logits. BITNET_ERR_ARG, and for `to` BITNET_ERR_BUSY. */
 BITNET_API bitnet_result bitnet_seq_copy(bitnet_ctx *c, int32_t from, int32_t to, int32_t length,
                                          bitnet_error *err);
 

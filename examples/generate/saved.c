@@ -85,7 +85,7 @@ int use_cache(void) {
     int code = load_state(cache_path, 1);
     if (code != GO_ON) return code;
     keep_common(n);
-    kept = bitnet_seq_length(ctx, 0);
+    kept = bitnet_seq_length(ctx, 0) - bitnet_seq_again(ctx, 0);
     if (verbose) say("%d of %d tokens are in the prompt cache", kept, n_tokens);
     code = evaluate_to(n);
     if (code == GO_ON && kept < n && !cache_read_only && !interrupted)

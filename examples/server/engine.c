@@ -42,8 +42,12 @@ static int is_in_pass(const engine_text *t) {
     return t && t->gen && (!t->matcher || t->has_mask);
 }
 
+static int is_writing(const engine_text *t) { return t->n_read == t->n_prompt; }
+
 /* Asked during a pass. It goes on as long as one of its texts does: what a pass has done is lost
-   when it stops, and clients that come and go could keep all others from going on. */
+   when it stops, and clients that come and go could keep all others from going on. Texts that write
+   get their one token: it is soon there, and a model whose state cannot be cut back would have to
+   read again what it has written, when the chat goes on. */
 static int is_for_nobody(void *ud) {
     const engine *e = (const engine *)ud;
     int32_t i;
@@ -53,7 +57,8 @@ static int is_for_nobody(void *ud) {
     if (e->n_called) return 1;
     if (e->echoing) return is_cancelled(e->echoing);
     for (i = 0; i < e->params.n_slots; i++)
-        if (is_in_pass(e->slots[i]) && !is_cancelled(e->slots[i])) return 0;
+        if (is_in_pass(e->slots[i]) && (!is_cancelled(e->slots[i]) || is_writing(e->slots[i])))
+            return 0;
     return 1;
 }
 

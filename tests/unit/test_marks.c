@@ -125,6 +125,28 @@ static void test_measured(void) {
     CHECK(tear_down(&x) == 0);
 }
 
+/* A mark of a pass that does not end is none. */
+static void test_cancelled(void) {
+    static marked x;
+    bitnet_ctx_params p = ctx_params(N_TOKENS, 16, 2, BITNET_KV_F16);
+    int k, done = 0;
+    CHECK(set_up(&x, &p));
+    p.hooks.cancel_fn = countdown;
+    p.hooks.cancel_ud = &x.left;
+    for (k = 0; !done; k += 3) {
+        bitnet_ctx_free(x.c);
+        CHECK((x.c = create(x.m, &p)) != 0);
+        x.left = k;
+        done = !bitnet_eval(x.c, 0, x.tokens[0], 50, 1, 0);
+        x.left = INT_MAX;
+        if (done) break;
+        CHECK_MSG(bitnet_seq_length(x.c, 0) == 0 && goes_on(&x, 0, 0, 0, 45, 1), "%d", k);
+        CHECK_MSG((reads_again(&x, 0, 44, 44) || reads_again(&x, 0, 44, 2)) &&
+                      goes_on(&x, 0, 0, 44, 50, 1), "%d", k);
+    }
+    CHECK(k > 30 && tear_down(&x) == 0);
+}
+
 static void test_copies(void) {
     static marked x;
     bitnet_ctx_params p = ctx_params(N_TOKENS, 16, 2, BITNET_KV_F16);
@@ -431,6 +453,7 @@ extern const test_case marks_tests[];
 const test_case marks_tests[] = {
     {"marks/ends", test_ends},
     {"marks/measured", test_measured},
+    {"marks/cancelled", test_cancelled},
     {"marks/copies", test_copies},
     {"marks/generations", test_generations},
     {"marks/pauses", test_pauses},
