@@ -11692,7 +11692,7 @@ static void bitnet__load_fold_names(bitnet__meta *x, const char *key, int invers
     for (i = 0; i < list.count && x->result == BITNET_OK; i++, p += 8 + n) {
         n = bitnet__get_u64(p);
         bitnet__format(name, "%.*s", (int)(n < 100 ? n : 100), (const char *)p + 8);
-        if (n >= 100 || !bitnet__find_tensor(&x->m->gguf, name))
+        if (n >= 100 || strlen(name) != n || !bitnet__find_tensor(&x->m->gguf, name))
             x->result = bitnet__fail(x->err, BITNET_ERR_FORMAT, "GGUF key '%s': there is no tensor "
                                      "'%s'", key, name);
         else if (inverse ? strcmp(name, "token_embd.weight") != 0 : !bitnet__can_fold(p + 8, n))

@@ -1378,7 +1378,6 @@ BITNET__FN __m512 bitnet__fma_avx512vnni(__m512 a, __m512 b, __m512 c) {
     return _mm512_fmadd_ps(a, b, c);
 }
 
-/* y, but 0 where |x| < 2^-100. */
 BITNET__FN __m512 bitnet__flip_avx512vnni(__m512 v, const int h) {
     return h == 1 ? _mm512_permute_ps(v, 0xb1) : h == 2 ? _mm512_permute_ps(v, 0x4e)
          : h == 4 ? _mm512_shuffle_f32x4(v, v, 0xb1) : _mm512_shuffle_f32x4(v, v, 0x4e);
@@ -3179,7 +3178,7 @@ static BITNET__TARGET void BITNET__I(pack_groups)(const bitnet__blocks *b, const
    Bound: an element has 16 products of a code up to 3, at most 6144 together, or with two vectors a
    block (AVX2, TQ2_0) 32 of a code up to 2, 8192. Of bits it has 32, doubled at most 8192. Two of
    them fit int16, as folding asks. */
-enum { BITNET__I(plane_room) = 40960 / (4 * BITNET__V(lanes)) };       /* vectors */
+enum { BITNET__I(plane_room) = 61440 / (4 * BITNET__V(lanes)) };       /* vectors */
 
 /* The codes of a vector's bytes come in turns. Those of 2 bits are shifted down. With vpdpbusd,
    single bits are shifted up by an addition: there are four ports for that, and two for shifts. So
@@ -3461,7 +3460,7 @@ static BITNET__TARGET void BITNET__I(rows_in_place)(const bitnet__grouped *x,
 }
 
 /* One column, with whole packs of rows; returns how many rows they are. */
-static BITNET__TARGET int BITNET__I(column_in_place)(const bitnet__grouped *x) {
+BITNET__APART BITNET__TARGET int BITNET__I(column_in_place)(const bitnet__grouped *x) {
     static const BITNET__I(form) forms[] = {
         {128, 1, 16, 8, 16, BITNET__I(planes_16_1), BITNET__I(run_16_1), BITNET__I(rest_16_1)},
         {64, 2, 16, 4, 16, BITNET__I(planes_16_2), BITNET__I(run_16_2), BITNET__I(rest_16_2)},
@@ -3473,7 +3472,7 @@ static BITNET__TARGET int BITNET__I(column_in_place)(const bitnet__grouped *x) {
     const BITNET__I(form) *form = forms;
     BITNET__I(column) column;
     int r, i, whole;
-    if ((size_t)x->n / 4 * 5 + 15 * 512 > sizeof column.planes) return 0;  /* 15 groups are left */
+    if (x->n > 40960) return 0;        /* planes take 5/4 of that, and 512 for each group left */
     while (form->group != x->blocks->group || form->bits != x->blocks->bits) form++;
     whole = form->along * (groups / 16);
     form->planes(x->q, groups, column.planes);
@@ -3488,24 +3487,19 @@ static BITNET__TARGET int BITNET__I(column_in_place)(const bitnet__grouped *x) {
     return r;
 }
 
-enum { BITNET__I(strip_room) = 163840 };
+/* Stacks of threads may have only 128 KB, as musl's do, and `packed` needs up to 40. */
+enum { BITNET__I(strip_room) = 81920 };
 
-/* For more columns 32 rows at a time are packed, as when a model is loaded; `packed` multiplies
-   these. */
-static BITNET__TARGET void BITNET__I(dotrows_in_place)(const bitnet__grouped *x,
-                                                       void (*packed)(const bitnet__grouped *)) {
-    const bitnet__blocks *const b = x->blocks->bits ? x->blocks : &bitnet__blocks_pq2_0;
-    const size_t row = bitnet__blocks_bytes(b, x->n, 1);
+/* Rows are packed 32 or 16 at a time, as when a model is loaded; `packed` multiplies these. b: of
+   the packs, with `row` bytes a row. */
+BITNET__APART BITNET__TARGET void BITNET__I(strips_in_place)(
+        const bitnet__grouped *x, const bitnet__blocks *b, size_t row,
+        void (*packed)(const bitnet__grouped *)) {
     const int most = row * 32 <= BITNET__I(strip_room) ? 32 : 16;
     uint8_t strip[BITNET__I(strip_room)];
-    int r = x->cols == 1 ? BITNET__I(column_in_place)(x) : 0, i;
     bitnet__grouped patch;
-    if (row * 16 > BITNET__I(strip_room)) {
-        patch = bitnet__grouped_from(x, r, 0);
-        bitnet__dotrows_groups_scalar(&patch);
-        return;
-    }
-    for (; r < x->rows; r += most) {
+    int r, i;
+    for (r = 0; r < x->rows; r += most) {
         patch = bitnet__grouped_from(x, r, 0);
         if (patch.rows > most) patch.rows = most;
         for (i = 0; i < patch.rows; i += 16)
@@ -3517,6 +3511,24 @@ static BITNET__TARGET void BITNET__I(dotrows_in_place)(const bitnet__grouped *x,
         patch.packed = 1;
         packed(&patch);
     }
+}
+
+/* One column, or each for itself where 16 rows are too long for a strip; the rest in strips. */
+static BITNET__TARGET void BITNET__I(dotrows_in_place)(const bitnet__grouped *x,
+                                                       void (*packed)(const bitnet__grouped *)) {
+    const bitnet__blocks *const b = x->blocks->bits ? x->blocks : &bitnet__blocks_pq2_0;
+    const size_t row = bitnet__blocks_bytes(b, x->n, 1);
+    const int is_long = row * 16 > BITNET__I(strip_room);
+    bitnet__grouped patch;
+    int c, r = 0;
+    for (c = 0; c < x->cols && (is_long || x->cols == 1); c++) {
+        patch = bitnet__grouped_from(x, 0, c);
+        patch.cols = 1;
+        r = BITNET__I(column_in_place)(&patch);
+    }
+    patch = bitnet__grouped_from(x, r, 0);
+    if (is_long) bitnet__dotrows_groups_scalar(&patch);
+    else BITNET__I(strips_in_place)(&patch, b, row, packed);
 }
 
 /* Runs of rows that stay in the L2 cache, or in L1 if a row is short: for each tile of columns,

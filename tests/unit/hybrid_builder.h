@@ -184,7 +184,8 @@ enum {
     NO_FAULT, NO_VERSION, VERSION_3, NOT_TIED, IS_TIED, NO_BLOCK, BLOCK_24, BLOCK_0, BLOCK_256,
     TRANSFORM, NO_TRANSFORM, AXIS, MODE, NO_WIDTHS, NO_VALUES, WIDTH_TWICE, WIDTH_LACKS, WIDTH_0,
     SIGN_2, SIGN_SHORT, SIGN_LONG, SIGN_FLOATS, NAME_LACKS, NAME_OTHER, ONE_NAME_LESS,
-    INVERSE_OTHER, UNKNOWN_KEY, NAMES_NUMBER, VERSION_TEXT, WIDTH_HUGE, MANY_NAMES, FOLD_FAULTS
+    INVERSE_OTHER, UNKNOWN_KEY, NAMES_NUMBER, VERSION_TEXT, WIDTH_HUGE, MANY_NAMES, INVERSE_LONGER,
+    FOLD_FAULTS
 };
 
 static inline void put_fold(hybrid *h) {
@@ -230,7 +231,7 @@ static inline void put_fold(hybrid *h) {
                    fault == NAME_OTHER ? 3 : fault == MANY_NAMES ? 4 : 0);
     gb_key_array(f, FOLD("inverse_weight_names"), GB_STR, 1);
     gb_string(&f->keys, fault == INVERSE_OTHER ? "output_norm.weight" : "token_embd.weight",
-              fault == INVERSE_OTHER ? 18 : 17);
+              fault == INVERSE_OTHER || fault == INVERSE_LONGER ? 18 : 17);     /* 18: with a 0 */
     if (fault == UNKNOWN_KEY) gb_key_u32(f, FOLD("sign_order"), 1);
 #undef FOLD
 }

@@ -532,7 +532,8 @@ static void test_fold_faults(void) {
         {UNKNOWN_KEY, BITNET_ERR_UNSUPPORTED, "hadamard.sign_order"},
         {NAMES_NUMBER, BITNET_ERR_FORMAT, "weight_names"},
         {VERSION_TEXT, BITNET_ERR_FORMAT, "hadamard.version"},
-        {WIDTH_HUGE, BITNET_ERR_FORMAT, "sign_values"}, {MANY_NAMES, BITNET_ERR_FORMAT, "names"}
+        {WIDTH_HUGE, BITNET_ERR_FORMAT, "sign_values"}, {MANY_NAMES, BITNET_ERR_FORMAT, "names"},
+        {INVERSE_LONGER, BITNET_ERR_FORMAT, "'token_embd.weight'"}
     };
     size_t i;
     CHECK(sizeof faults / sizeof faults[0] == FOLD_FAULTS);
