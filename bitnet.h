@@ -1727,19 +1727,19 @@ struct bitnet_kernels {
 #endif
 /* INLINE: always inlined, for functions with constant arguments. APART: never inlined, so that a
    loop has all registers for itself, a large frame leaves the stack, or a function that many call
-   is there once. COLD: APART, and for size rather than speed. PREFETCH: asks for a line of memory.
+   is there once. COLD: APART, and for size rather than speed. FETCH: asks for a line of memory.
    FORMAT: the parameters, counted from 1, that are printf's format and the first of its values. */
 #if !BITNET__KNOWN_COMPILER
   #define BITNET__INLINE static
   #define BITNET__APART static
   #define BITNET__COLD static
-  #define BITNET__PREFETCH(p) ((void)(p))
+  #define BITNET__FETCH(p) ((void)(p))
   #define BITNET__FORMAT(text, values)
 #elif defined(__GNUC__) || defined(__clang__)
   #define BITNET__INLINE static inline __attribute__((always_inline))
   #define BITNET__APART static __attribute__((noinline))
   #define BITNET__COLD static __attribute__((noinline, cold))
-  #define BITNET__PREFETCH(p) __builtin_prefetch((p), 0, 2)
+  #define BITNET__FETCH(p) __builtin_prefetch((p), 0, 2)
   #ifdef __clang__
     #define BITNET__FORMAT(text, values) __attribute__((format(printf, text, values)))
   #else                                /* gcc's "printf" is Microsoft's on Windows */
@@ -1749,7 +1749,7 @@ struct bitnet_kernels {
   #define BITNET__INLINE static __forceinline
   #define BITNET__APART static __declspec(noinline)
   #define BITNET__COLD BITNET__APART
-  #define BITNET__PREFETCH(p) ((void)(p))
+  #define BITNET__FETCH(p) ((void)(p))
   #define BITNET__FORMAT(text, values)
 #endif
 #if defined(__x86_64__) || defined(__i386__) || defined(_M_X64) || defined(_M_IX86)
@@ -16897,7 +16897,7 @@ static void bitnet__fetch_rows(const bitnet_ctx *c, const bitnet__candidate *x, 
     size_t at;
     for (j = 0; j < n && j < 4; j++)
         for (at = 0; at < a->row_bytes; at += 64)
-            BITNET__PREFETCH(a->data + (size_t)x[j].token * a->row_bytes + at);
+            BITNET__FETCH(a->data + (size_t)x[j].token * a->row_bytes + at);
 }
 
 /* Fours of candidates, [from, to), get their exact logits. Four rows take hardly longer than one,

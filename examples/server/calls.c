@@ -14,7 +14,10 @@ enum {
     STRINGS = 1 << JSON_STRING,
     ALL_KINDS = (1 << (JSON_OBJECT + 1)) - 1,
     QUOTED = 1 << 8,                   /* also strings in quotes: the schema was not found */
-    DEEPEST = 8                        /* schemas in each other, references counted */
+    DEEPEST = 8,                       /* schemas in each other, references counted */
+    MOST = 1000                        /* schemas that are looked at for a value, or a function
+                                          and 16 more for each of its parameters: with references,
+                                          eight levels can stand for billions */
 };
 
 /* The schema that this one refers to: itself, if it does not; 0: it is elsewhere. */
@@ -53,20 +56,21 @@ static int kinds_of_type(const json *j, uint32_t node) {
     return ALL_KINDS;
 }
 
-/* The kinds of values that a schema allows, as bits 1 << kind. root: where references begin. */
-static int kinds_of(const json *j, uint32_t root, uint32_t schema, int depth) {
+/* The kinds of values that a schema allows, as bits 1 << kind. root: where references begin. left:
+   of the schemas that may be looked at; this counts it down. */
+static int kinds_of(const json *j, uint32_t root, uint32_t schema, int depth, int *left) {
     const uint32_t target = referred(j, root, schema), type = json_get(j, target, "type"),
                    listed = json_get(j, target, "enum"), only = json_get(j, target, "const");
     const char *key;
     uint32_t list = alternatives(j, target, &key), at, i;
     int kinds = 0;
-    if (!target || depth == DEEPEST) return ALL_KINDS | QUOTED;
+    if (!target || depth == DEEPEST || (*left)-- <= 0) return ALL_KINDS | QUOTED;
     if (only) return 1 << json_kind(j, only);
     if (listed && json_kind(j, listed) == JSON_ARRAY) list = listed;
     else if (!list && type && json_kind(j, type) == JSON_ARRAY) list = type;
     for (i = 0, at = list + 1; list && i < j->nodes[list].n; i++, at = j->nodes[at].next)
         kinds |= list == listed ? 1 << json_kind(j, at)
-                 : list == type ? kinds_of_type(j, at) : kinds_of(j, root, at, depth + 1);
+                 : list == type ? kinds_of_type(j, at) : kinds_of(j, root, at, depth + 1, left);
     return list ? kinds : type ? kinds_of_type(j, type) : ALL_KINDS;
 }
 
@@ -166,6 +170,7 @@ static const char *read_parameters(const char *p, const json *tool, uint32_t par
     while (p && strncmp(p = skip_blanks(p), "</function>", 11)) {
         const char *end;
         uint32_t schema;
+        int left = MOST;
         p = read_tag(p, "<parameter=", &name);
         end = p ? end_of_value(p) : 0;
         if (!end) {
@@ -178,7 +183,7 @@ static const char *read_parameters(const char *p, const json *tool, uint32_t par
         p += *p == '\n';
         schema = parameter_of(tool, parameters, name.p);
         add_value(arguments, p, (size_t)(end - p) - (end > p && end[-1] == '\n'),
-                  schema ? kinds_of(tool, parameters, schema, 0) : OF_UNKNOWN);
+                  schema ? kinds_of(tool, parameters, schema, 0, &left) : OF_UNKNOWN);
         p = end + 12;
     }
     buffer_text(arguments, "}");
@@ -216,6 +221,7 @@ typedef struct form {
     uint32_t root;                     /* its parameters */
     const char *id;                    /* their $id */
     unsigned function, n_defs;
+    int left;                          /* schemas that may be looked at */
     rules *out;
 } form;
 
@@ -259,7 +265,8 @@ static void add_schema(form *f, uint32_t schema, const char *path, int depth) {
     buffer *out = &f->out->calls, inner = {0};
     if (target != schema && target && ref) path = ref + 1;     /* behind its # */
     if (listed && json_kind(j, listed) == JSON_ARRAY && j->nodes[listed].n > 0) list = listed;
-    if (!(kinds_of(j, f->root, schema, 0) & STRINGS) || !target || depth == DEEPEST)
+    if (!(kinds_of(j, f->root, schema, 0, &f->left) & STRINGS) || !target || depth == DEEPEST ||
+        f->left <= 0)
         add_json_value(f, path);
     else if (only) add_listed(f, only);
     else if (!list) buffer_text(out, "xml-text");
@@ -317,6 +324,7 @@ void calls_add_rules(reader *in, uint32_t function, unsigned n, int keeps, const
     f.root = parameters;
     f.id = id;
     f.function = n;
+    f.left = MOST + (properties ? 16 * (int)j->nodes[properties].n : 0);
     f.out = out;
     if (out->calls.n) buffer_text(&out->calls, " | ");
     buffer_format(&front, "<function=%s>\n", j->text + j->nodes[name].at);

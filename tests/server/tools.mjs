@@ -594,6 +594,16 @@ const cases = {
         }
     },
 
+    async 'references that stand for millions of schemas are one value'() {
+        const $defs = { a8: { type: 'string', maxLength: 1 } };
+        for (let i = 0; i < 8; i++)
+            $defs[`a${i}`] = { anyOf: Array(8).fill({ $ref: `#/$defs/a${i + 1}` }) };
+        const schema = { type: 'object', $defs, properties: { x: { $ref: '#/$defs/a0' } } };
+        const many = [f('x', { parameters: schema })];
+        for (const [, to] of others)
+            await chat(to, { tools: many, tool_choice: 'required', max_tokens: 20 });
+    },
+
     async 'openai: runTools with zodFunction'() {
         const { zodFunction } = await load('openai/helpers/zod');
         const { z } = await load('zod');
