@@ -173,6 +173,7 @@ static void import_load_groups(import_matrix *m, fuzz_input *in) {
         l.n_out = m->t.rows;
         bitnet__set_group(&l);
         stub.kernels = *kernels;
+        stub.params.in_place = m->t.rows % 2;
         p.m = &stub;
         p.linear = &l;
         p.jobs = 1;
@@ -180,14 +181,15 @@ static void import_load_groups(import_matrix *m, fuzz_input *in) {
         p.out = out;
         p.rows = rows;
         p.row_room = 64 * (size_t)n;
-        l.plan = bitnet__choose_plan(kernels, &l);
+        l.plan = bitnet__choose_plan(&stub, &l);
         bitnet__pack_job(&p, 0, 0);
         FUZZ_CHECK((p.found[0].invalid == 0) == (finite != 0));
         if (!finite) continue;
         for (k = 0; k < n; k += block) l.blocks->order(q + k, block, ordered + k);
         kernels->dotrows_groups(&(bitnet__grouped){l.plan == BITNET__AS_IT_IS ? m->data : out,
                                                    l.blocks, ordered, sums, ones, n, m->t.rows, 1,
-                                                   0, y, (size_t)m->t.rows});
+                                                   0, y, (size_t)m->t.rows,
+                                                   l.plan == BITNET__TO_PACKS});
         for (r = 0; r < m->t.rows; r++) {
             const float want = import_product(m, r, q);
             FUZZ_CHECK_MSG(fuzz_same_floats(y + r, &want, 1), "%s, row %d: %g, not %g",
@@ -230,7 +232,7 @@ static void import_load(import_matrix *m, fuzz_input *in, bitnet_result unpacked
         p.m = &stub;
         p.linear = &l;
         p.jobs = 1;
-        l.plan = bitnet__choose_plan(kernels, &l);
+        l.plan = bitnet__choose_plan(&stub, &l);
         p.unit = stub.kernels.pack_rows > 64 ? stub.kernels.pack_rows : 64;
         n_out = stub.kernels.packed_bytes(l.n_in, m->t.rows);
         out = (uint8_t *)gb_malloc(n_out);
