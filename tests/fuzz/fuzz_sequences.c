@@ -3,8 +3,10 @@
    list of operations. What fails changes nothing; in the end each sequence gives the logits that
    its tokens give alone. */
 #include "fuzz.h"
+#include "../unit/hybrid_builder.h"
 
-enum { SEQS = 4, SEQS_CTX = STATE_CTX, SEQS_OPS = 48 };     /* the model is fuzz_state.c's */
+/* The model is that of fuzz_state.c, or for an input in 4 a hybrid one, with few marks or many. */
+enum { SEQS = 4, SEQS_CTX = STATE_CTX, SEQS_OPS = 48 };
 
 typedef struct seqs_shadow {
     bitnet_token tokens[SEQS_CTX];
@@ -116,17 +118,18 @@ static void seqs_sync(seqs_state *x, int i, bitnet_error *err) {
     bitnet_token tokens[SEQS_CTX + 1];
     const int n = fuzz_range(&x->in, 0, SEQS_CTX + 1), kept = fuzz_range(&x->in, 0, SEQS_CTX);
     bitnet_result r;
-    int32_t n_kept = 0;
+    int32_t n_kept = 0, same = 0;
     int k;
     for (k = 0; k < n; k++)
         tokens[k] = k < kept && k < x->s[i].n ? x->s[i].tokens[k] : seqs_token(x);
     r = bitnet_seq_sync(x->c, i, tokens, n, &n_kept, err);
     fuzz_check_error(r, err);
     if (r == BITNET_ERR_ARG || r == BITNET_ERR_BUSY || n > SEQS_CTX) return;
-    FUZZ_CHECK(n_kept < n && n_kept <= x->s[i].n);
-    x->s[i].n = n_kept;
+    while (same < n - 1 && same < x->s[i].n && tokens[same] == x->s[i].tokens[same]) same++;
+    FUZZ_CHECK(x->m->n_state ? n_kept <= same : n_kept == same);
+    x->s[i].n = same;
     x->s[i].pending = -1;
-    if (r == BITNET_OK) seqs_append(&x->s[i], tokens + n_kept, n - n_kept);
+    if (r == BITNET_OK) seqs_append(&x->s[i], tokens + same, n - same);
 }
 
 static void seqs_remove(seqs_state *x, int i, int from, int to, bitnet_error *err) {
@@ -247,23 +250,36 @@ static void seqs_operation(seqs_state *x) {
     }
 }
 
+static const hybrid *seqs_hybrid(void) {
+    static hybrid h;
+    if (h.data) return &h;
+    h = small_hybrid();
+    make_hybrid(&h);
+    return &h;
+}
+
 static void seqs_open(seqs_state *x) {
-    const gb_model *g = state_model();
+    const int n_batch = fuzz_range(&x->in, 1, 40), n_kv = fuzz_range(&x->in, 2, 2 * SEQS);
+    const int what = fuzz_range(&x->in, 0, 7), is_hybrid = what > 5;
+    const uint8_t *file = is_hybrid ? seqs_hybrid()->data : state_model()->data;
     bitnet_model_params mp;
     bitnet_ctx_params p;
     memset(&mp, 0, sizeof mp);
     mp.allocator = gb_counting(&x->count);
     mp.kernels = &bitnet__kernels_scalar;
-    FUZZ_CHECK(!bitnet_model_load_memory(g->data, g->size, &mp, &x->m, 0));
+    FUZZ_CHECK(!bitnet_model_load_memory(
+        file, is_hybrid ? seqs_hybrid()->size : state_model()->size, &mp, &x->m, 0));
     memset(&p, 0, sizeof p);
     p.n_ctx = SEQS_CTX;
     p.n_threads = 1;
+    p.mark_bytes = -1;
     FUZZ_CHECK(!bitnet_ctx_create(x->m, &p, &x->alone, 0));
-    p.n_batch = fuzz_range(&x->in, 1, 40);
+    p.n_batch = n_batch;
     p.n_seqs = SEQS;
-    p.n_kv = 64 * fuzz_range(&x->in, 2, 2 * SEQS);
+    p.n_kv = 64 * n_kv;
     p.n_logits = 16;
-    p.no_head_copy = fuzz_range(&x->in, 0, 1);
+    p.no_head_copy = what & 1;
+    p.mark_bytes = (n_batch + n_kv) % 5 * bitnet__mark_bytes(x->m, &p) - (n_kv == 2);
     p.hooks.cancel_fn = seqs_cancel;
     p.hooks.pause_fn = seqs_pause;
     p.hooks.cancel_ud = p.hooks.pause_ud = x;
