@@ -67,7 +67,7 @@ static void test_code_3_places(void) {
                 l.file.rows = l.n_out = shapes[s][1];
                 l.n_in = bitnet__padded_row(l.file.n);
                 m.kernels = bitnet__kernels_scalar;
-                l.plan = bitnet__choose_plan(&m.kernels, &l);
+                l.plan = bitnet__choose_plan(&m, &l);
                 p.m = &m;
                 p.linear = &l;
                 p.unit = 4;
