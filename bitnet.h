@@ -13736,11 +13736,13 @@ static bitnet__mark *bitnet__new_mark(bitnet_ctx *c) {
     const int64_t bytes = bitnet__mark_bytes(c->m, &c->p);
     bitnet__mark *x = c->n_marks < c->max_marks && (uint64_t)bytes <= SIZE_MAX
         ? (bitnet__mark *)bitnet__alloc(&c->m->params.allocator, (size_t)bytes) : 0;
+    char *rest;
     if (!x) return 0;
     bitnet__huge_memory(&c->m->params.allocator, x, (size_t)bytes);
     memset(x, 0, sizeof *x);
-    x->state = (float *)((char *)x + 64);
-    x->tokens = (bitnet_token *)(x->state + c->m->n_state);
+    rest = (char *)x + 64;
+    x->state = (float *)(void *)rest;
+    x->tokens = (bitnet_token *)(void *)(rest + c->m->n_state * sizeof *x->state);
     return c->marks[c->n_marks++] = x;
 }
 
