@@ -10846,8 +10846,10 @@ static bitnet_result bitnet__make_turn(bitnet_model *m, const char *name, int32_
 /* The turn of a matrix's input; none if it is not folded. */
 static bitnet_result bitnet__fold_turn(bitnet_model *m, const char *name, int32_t n,
                                        bitnet__turn *turn, bitnet_error *err) {
+    static const char regrouped[] = ".ssm_out.weight";
+    const size_t size = strlen(name), tail = sizeof regrouped - 1;
     if (!m->fold || !bitnet__is_listed(&m->fold->names, name)) return BITNET_OK;
-    turn->regroups = m->fold->regroups && strstr(name, ".ssm_out.") != 0;
+    turn->regroups = m->fold->regroups && size > tail && !strcmp(name + size - tail, regrouped);
     return bitnet__make_turn(m, name, n, turn, err);
 }
 
