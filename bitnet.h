@@ -320,7 +320,7 @@
     @context   cache types, sequences, their pages  all above (forward) (head)
     @forward   tokens -> hidden states: the layers  math threads kernels formats model context
     @eval      tokens appended to sequences         context forward
-    @state     sequences saved and loaded           gguf model context forward
+    @state     sequences saved and loaded           gguf model context forward eval
     @head      hidden -> logits; masks; top k       all above
     @sampler   logits -> next token                 math context head
     @generate  prompt -> text: the loop over all    threads tokenizer chat context eval sampler
@@ -1672,8 +1672,8 @@ struct bitnet_kernels {
    yours that has BITNET_IMPLEMENTATION with -O2, or with /O2 and without /RTC. CMake's and Meson's
    bitnet is compiled so.
 
-   The KB are of gcc 12 -O2 on x86-64. There the smallest program has 539 KB, stripped. Made so,
-   it has 232 KB; with -O2 in place of -Os 281 KB, and then it writes faster by a third:
+   The KB are of gcc 12 -O2 on x86-64. There the smallest program has 651 KB, stripped. Made so,
+   it has 255 KB; with -O2 in place of -Os 311 KB, and then it writes faster by a third:
 
        cc -Os -s -fno-asynchronous-unwind-tables -ffunction-sections -fdata-sections
           -Wl,--gc-sections -DBITNET_STATIC -DBITNET_NO_AVXVNNI -DBITNET_NO_AVX512 -DBITNET_NO_TL2

@@ -133,7 +133,7 @@ def failures():
     model = Model(lib, model_path)
     refused(lambda: Model(lib, 'no-such-file'), lib.BITNET_ERR_IO, 'no-such-file')
     refused(lambda: Context(model, n_ctx=-1), lib.BITNET_ERR_ARG, 'n_ctx')
-    words = (C.c_uint64 * 6)(0, 1)
+    words = dict(lib.bitnet_ctx_params._fields_)['reserved'](0, 1)
     refused(lambda: Context(model, reserved=words), lib.BITNET_ERR_ARG, 'bitnet_ctx_params')
     refused(lambda: Generation(Context(model), lookup=99), lib.BITNET_ERR_ARG, 'lookup')
 

@@ -1545,7 +1545,8 @@ static void test_long(void) {
 
 static void test_refused_arch(void) {
     static const struct { const char *arch, *why; } cases[] = {
-        {"qwen35moe", "linear attention"}, {"qwen3next", "linear attention"}, {"qwen3moe", "experts"}
+        {"qwen35moe", "linear attention"}, {"qwen3next", "linear attention"},
+        {"qwen3moe", "experts"}
     };
     static const char *const all[] = {"bitnet-b1.58", "bitnet-25", "bitnet", "llama", "minicpm",
                                       "qwen3", "gemma3", "maple", "qwen35"};
