@@ -226,7 +226,7 @@
 
    x86 packs weights in blocks into as much memory again, unless bitnet_model_params.in_place is 1.
    With BITNET_KV_I8 the cache is half as large, and long texts are faster (@context). Of Bonsai 27B
-   a sequence also has a state of 157 MB. To go back costs a copy of one that was marked, about 10
+   a sequence also has a state of 157 MB. To go back costs a copy of one that was marked, 15 to 30
    ms, and what follows it is read again (bitnet_seq_again).
    A context with one sequence takes bitnet_ctx_bytes when it is created, and later only marks.
    bitnet_eval, bitnet_logits and bitnet_sample allocate nothing, but for the pages of further
