@@ -177,12 +177,13 @@ async function front(name, behind) {
     child.stdout.on('data', d => (said += d));
     child.stderr.on('data', d => (said += d));
     process.on('exit', kill);
-    const answers = () =>
+    const answers = port =>
         new Promise(done => {
-            const socket = net.connect(at.port, '127.0.0.1', () => (socket.destroy(), done(true)));
+            const socket = net.connect(port, '127.0.0.1', () => (socket.destroy(), done(true)));
             socket.on('error', () => done(false));
         });
-    await until(async () => child.exitCode !== null || (await answers()), `${name} listens`);
+    const listens = async () => (await answers(at.port)) && answers(at.plain); // the second may be late
+    await until(async () => child.exitCode !== null || (await listens()), `${name} listens`);
     check(child.exitCode === null, `${name} has ended: ${said}`);
     return {
         ...at,
