@@ -107,9 +107,10 @@ server_page() {
     rm -rf "$1"
     mkdir -p "$1"
     cp web/page/* LICENSE "$1"
-    for file in web/*.js; do
-        case $file in */worker* | */platform-node.js | */platform-inline.js) continue ;; esac
-        sed -e "s|'bitnet-platform'|'./platform-browser.js'|" -e "s|'bitnet-engines'|'./engines.js'|" \
+    for file in web/client/*.js web/shared/*.js web/shared/cache/*.js; do     # all in one folder
+        case $file in */platform-node.js | */platform-inline.js) continue ;; esac
+        sed -e "s|'\\.\\./[a-z/]*\\(/[a-z]*\\.js'\\)|'.\\1|" -e "s|'\\.\\.\\(/errors\\.js'\\)|'.\\1|" \
+            -e "s|'bitnet-platform'|'./platform-browser.js'|" -e "s|'bitnet-engines'|'./engines.js'|" \
             -e "s|'bitnet-worker-script'|'./worker-script.js'|" $file >"$1/${file##*/}"
     done
     echo 'export const engines = {};' >"$1/engines.js"

@@ -88,17 +88,17 @@ function makeModules(sources, out, names) {
         script = made('script.txt');
     mkdirSync(folder, { recursive: true });
     try {
-        esbuild(join(sources, 'worker-main.js'), script, ['--format=iife', '--external:node:*']);
+        esbuild(join(sources, 'worker/main.js'), script, ['--format=iife', '--external:node:*']);
         const lines = enginesIn(out).map(name => `${name}: () => import('./engine-${name}.js'),\n`);
         writeFileSync(made('engines.js'), `export const engines = {\n${lines.join('')}};\n`);
         for (const name of names) {
             const { platform, options } = MODULES[name];
             esbuild(
-                join(sources, 'bitnet.js'),
+                join(sources, 'client/bitnet.js'),
                 join(out, `${name}.js`),
                 ['--format=esm', '--sourcemap', '--external:./engine-*', ...options],
                 {
-                    'bitnet-platform': join(sources, `platform-${platform}.js`),
+                    'bitnet-platform': join(sources, `client/platform-${platform}.js`),
                     'bitnet-worker-script': script,
                     ...(name === 'inline'
                         ? inlineAliases(out, made)

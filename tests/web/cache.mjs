@@ -1,4 +1,4 @@
-/* Tests web/cache.js in a browser, and in this Node what Node has of it.
+/* Tests web/shared/cache in a browser, and in this Node what Node has of it.
  *
  *   node tests/web/cache.mjs [BROWSER MODULES [FILTER]]     the tests whose names hold FILTER
  *
@@ -15,7 +15,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { gzipSync } from 'node:zlib';
-import { openSource } from '../../web/cache.js';
+import { openSource } from '../../web/shared/cache/cache.js';
 import { HANG, launch, newPage } from './browsers.mjs';
 
 const [browserName, modules, filter = ''] = process.argv.slice(2);
@@ -55,7 +55,7 @@ async function startServer() {
         const name = new URL(request.url, 'http://x').pathname;
         if (name === '/') return send(response, 'text/html', '<!doctype html><title>test</title>');
         if (name === '/worker.js') return send(response, 'text/javascript', WORKER);
-        if (['/cache.js', '/errors.js'].includes(name)) {
+        if (/^\/shared\/[\w/-]+\.js$/.test(name)) {
             response.setHeader('Access-Control-Allow-Origin', '*');   // for a sandboxed frame
             return send(response, 'text/javascript', readFileSync(`web${name}`));
         }
@@ -164,7 +164,7 @@ const WORKER = `
             if (hide.includes('room')) {
                 StorageManager.prototype.estimate = async () => ({ quota: 4e6, usage: 1e6 });
             }
-            const cache = await import('/cache.js');
+            const cache = await import('/shared/cache/cache.js');
             const tools = { ...cache, load, started };
             postMessage({ id, value: await (0, eval)('(' + code + ')')(tools, args) });
         } catch ({ name, code, status, message }) {
@@ -172,7 +172,7 @@ const WORKER = `
         }
 
         async function load(url, { discard, ...options } = {}) {
-            const { openSource } = await import('/cache.js');
+            const { openSource } = await import('/shared/cache/cache.js');
             const reports = [], onProgress = (p) => reports.push({ ...p, at: now });
             const source = await openSource(url, { onProgress, ...options });
             const bytes = [];
@@ -728,7 +728,7 @@ inBrowser('list, remove, clear', async (tab, state) => {
 inBrowser('a page lists and removes', async (tab, state) => {
     await tab.load(state.url);
     const before = await tab.page.evaluate(async () => {
-        const cache = await import('/cache.js');
+        const cache = await import('/shared/cache/cache.js');
         return [await cache.list(), await cache.remove('/model.gguf'), await cache.list(),
             typeof await cache.persist()];
     });
@@ -839,7 +839,7 @@ for (const hide of [['blocked'], ['subtle']]) {
 inBrowser('a sandboxed frame', async (tab, state) => {
     state.headers = { 'Access-Control-Allow-Origin': '*' };
     const script = `
-        const cache = await import('${state.origin}/cache.js');
+        const cache = await import('${state.origin}/shared/cache/cache.js');
         const said = (${keepsNothing})(cache, { url: '${state.url}' });
         parent.postMessage(await said.catch(String), '*');`;
     const results = await tab.page.evaluate((script) => new Promise((resolve) => {

@@ -239,7 +239,7 @@ let withLogits;
 const talkative = () =>
     (withLogits ??= broken(at =>
         edit(
-            at('worker.js'),
+            at('worker/generate.js'),
             '{ token, text, index, ...more }',
             '{ token, text, index, ...more, logits: bytesAt(bw._bw_logits(session), 4 * bw._bw_number(1)) }'
         )
@@ -533,8 +533,8 @@ test('chat: what was stopped is kept', async () => {
 
 test('chat: an abort while a token is drawn', async () => {
     const lib = await broken(at => {
-        edit(at('worker.js'), 'await nextToken(session);', `$& if (index === 5) ${pause}`);
-        edit(at('worker.js'), 'let bw;', 'let paused = false, bw;');
+        edit(at('worker/generate.js'), 'await nextToken(session);', `$& if (index === 5) ${pause}`);
+        edit(at('worker/generate.js'), 'let reading = 0;', 'let paused = false, reading = 0;');
     });
     const model = await lib.BitNet.load(TINY, { sessions: 2 });
     const chat = [{ role: 'user', content: 'Tell me a story.' }];
@@ -594,7 +594,7 @@ const said = (messages, role, content) => [...messages, { role, content }];
 
 test('sessions: several at once, each as if it were alone', async () => {
     const lib = await broken(at =>
-        edit(at('worker.js'), 'const alone = step(all) < 0;', '$& post({ passed: all.length });')
+        edit(at('worker/generate.js'), 'const alone = step(all) < 0;', '$& post({ passed: all.length });')
     );
     const model = await lib.BitNet.load(TINY, { sessions: 4, threads: 2 });
     equal(model.info.sessions, 4);
@@ -845,8 +845,8 @@ test('embed: pieces, an abort, and another call between them', async () => {
     needEmbedding();
     const lib = await broken(at =>
         edit(
-            at('worker.js'),
-            'post({ id, value }, value?.vectors?.map(vector => vector.buffer));',
+            at('worker/worker.js'),
+            'post({ id, value }, owned);',
             '$& if (value?.vectors) post({ left: value.vectors[0].length });'
         )
     );
@@ -996,7 +996,7 @@ test('logprobs: bytes of each token, and no token', () =>
     }));
 
 test('logprobs: sessions that are tried alone', async () => {
-    const lib = await broken(at => edit(at('worker.js'), 'const alone = ', '$&all.length > 1 || '));
+    const lib = await broken(at => edit(at('worker/generate.js'), 'const alone = ', '$&all.length > 1 || '));
     const model = await lib.BitNet.load(TINY, { sessions: 3 });
     const run = async (session, prompt) => {
         const seen = [];
@@ -1052,7 +1052,7 @@ test('mask: nothing is left behind', async () => {
         };
         change('addEventListener', 1);
         change('removeEventListener', -1);`;
-    const lib = await broken(at => fs.appendFileSync(at('worker.js'), count));
+    const lib = await broken(at => fs.appendFileSync(at('worker/worker.js'), count));
     const model = await lib.BitNet.load(TINY);
     const from = heard.length;
     await collect(model.generate(PROMPT, { maxTokens: 20, mask: () => undefined }));
@@ -1428,7 +1428,7 @@ test('out of memory', async () => {
                 if (this.buffer.byteLength + 65536 * pages > 50e6) throw new RangeError('no');
                 return grow.call(this, pages);
             };`;
-        fs.appendFileSync(at('worker.js'), limit);
+        fs.appendFileSync(at('worker/worker.js'), limit);
     });
     const zeros = path.join(newFolder(), 'zeros.gguf');
     fs.writeFileSync(zeros, '');
@@ -1711,8 +1711,8 @@ const pause = 'if (!paused) { paused = true; post({ paused }); while (!signal.ab
 test('abort: prefill', async () => {
     const lib = await broken(at => {
         const step = 'left = check(bw._bw_prefill(session, Math.min(chunk, most)));';
-        edit(at('worker.js'), step, `${step} ${pause}`);
-        edit(at('worker.js'), 'let bw;', 'let paused = false, bw;');
+        edit(at('worker/generate.js'), step, `${step} ${pause}`);
+        edit(at('worker/generate.js'), 'let reading = 0;', 'let paused = false, reading = 0;');
     });
     const model = await lib.BitNet.load(TINY);
     equal(await abortPaused(model, 'word and '.repeat(160), {}), 0, 'tokens');
@@ -1722,8 +1722,8 @@ test('abort: prefill', async () => {
 test('abort: decode', async () => {
     const lib = await broken(at => {
         const step = 'post({ id, event: { token, text, index, ...more } });';
-        edit(at('worker.js'), step, `${step} if (index === 4) ${pause}`);
-        edit(at('worker.js'), 'let bw;', 'let paused = false, bw;');
+        edit(at('worker/generate.js'), step, `${step} if (index === 4) ${pause}`);
+        edit(at('worker/generate.js'), 'let reading = 0;', 'let paused = false, reading = 0;');
     });
     const model = await lib.BitNet.load(TINY);
     const wild = { temperature: 2, topK: 0, minP: 0, topP: 1, seed: 1 };
@@ -1873,7 +1873,7 @@ test('broken parts', async () => {
         'ERR_INTERNAL',
         await broken(at =>
             edit(
-                at('worker.js'),
+                at('worker/generate.js'),
                 /async function decode\([^{]*{[^}]*}[^{]*{/,
                 'async function decode() { process.exit(3);'
             )
@@ -1888,7 +1888,7 @@ test('broken parts', async () => {
         'ERR_MEMORY',
         await broken(at =>
             edit(
-                at('worker.js'),
+                at('worker/generate.js'),
                 'await nextToken(session);',
                 '(() => { throw new RangeError("Array buffer allocation failed: out of memory"); })()'
             )
@@ -1897,13 +1897,13 @@ test('broken parts', async () => {
     await expect(
         'ERR_MEMORY',
         await broken(at =>
-            edit(at('worker.js'), '_bw_alloc(bytes) >>> 0', '_bw_alloc(0xffff0000) >>> 0')
+            edit(at('worker/load.js'), '_bw_alloc(bytes) >>> 0', '_bw_alloc(0xffff0000) >>> 0')
         )
     );
     const engineSays = error =>
         broken(at =>
             edit(
-                at('worker.js'),
+                at('worker/module.js'),
                 'WebAssembly.instantiate(compiled, imports)',
                 `Promise.reject(${error})`
             )
@@ -1922,7 +1922,7 @@ test('broken parts', async () => {
             'ERR_IO',
             await broken(at =>
                 edit(
-                    at('worker.js'),
+                    at('worker/load.js'),
                     'opened.stream()',
                     `opened.stream().pipeThrough(new TransformStream({ ${wrong} }))`
                 )
@@ -1936,7 +1936,7 @@ test('broken parts', async () => {
 
 test('a file of unknown size grows in steps', async () => {
     const { BitNet: Small } = await broken(at =>
-        edit(at('worker.js'), 'STEP = 16 << 20', 'STEP = 1000')
+        edit(at('worker/load.js'), 'STEP = 16 << 20', 'STEP = 1000')
     );
     const model = await Small.load(at('chunked.gguf'));
     const { text } = await collect(model.generate(PROMPT, { maxTokens: 20 }));
@@ -1980,11 +1980,11 @@ async function isLost(lib, options) {
 }
 
 test('a crash', async () => {
-    const crashIn = call =>
-        broken(at => edit(at('worker.js'), call, `(bw._bw_sha256_add(-16, 64), ${call})`));
-    const lib = await crashIn('await nextToken(session)'); // reads past the end of memory
+    const crashIn = (file, call) =>
+        broken(at => edit(at(file), call, `(bw._bw_sha256_add(-16, 64), ${call})`));
+    const lib = await crashIn('worker/generate.js', 'await nextToken(session)'); // reads past the end of memory
     for (const variant of ['simd', 'threads']) await isLost(lib, { variant, threads: 2 });
-    const { BitNet: Early } = await crashIn('bw._bw_load(size)');
+    const { BitNet: Early } = await crashIn('worker/load.js', 'bw._bw_load(size)');
     hasCrashed(await Early.load(TINY).catch(error => error));
 });
 

@@ -2,10 +2,10 @@
 // itself lives in a worker (worker.js), one per model; these files send it messages. bundle.mjs makes
 // the package's modules of them and puts in what is imported as bitnet-*.
 import { processors } from 'bitnet-platform';
-import * as downloads from './cache.js';
+import * as downloads from '../shared/cache/cache.js';
 import { abortable, connect } from './connection.js';
 import { embed } from './embed.js';
-import { BitNetError } from './errors.js';
+import { BitNetError } from '../shared/errors.js';
 import { choose } from './features.js';
 import { completions, embeddings } from './openai.js';
 import {

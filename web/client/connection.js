@@ -1,7 +1,7 @@
 // The worker of a model, and the calls to it.
 import { engines } from 'bitnet-engines';
 import { startWorker } from 'bitnet-platform';
-import { BitNetError, abortError, engineCode } from './errors.js';
+import { BitNetError, abortError, engineCode } from '../shared/errors.js';
 
 /** Settles like the promise, or rejects with the signal's reason as soon as it is aborted. */
 export function abortable(promise, signal, onAbort) {

@@ -1,6 +1,6 @@
 // The arguments of the interface: what is wrong is said before anything is done.
 import { resolveSource } from 'bitnet-platform';
-import { BitNetError } from './errors.js';
+import { BitNetError } from '../shared/errors.js';
 import { hubUrl } from './hub.js';
 
 export const bad = text => {

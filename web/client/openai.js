@@ -1,6 +1,6 @@
 // model.chat.completions.create: chats in the shape of OpenAI's client.
 // https://platform.openai.com/docs/api-reference/chat describes requests and answers.
-import { BitNetError } from './errors.js';
+import { BitNetError } from '../shared/errors.js';
 import { bad, checkHooks, checkNames, isNone } from './options.js';
 import { divider, join } from './thinking.js';
 

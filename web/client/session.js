@@ -1,5 +1,5 @@
 // A conversation, or a text: one sequence of a model's context. See bitnet.d.ts.
-import { BitNetError } from './errors.js';
+import { BitNetError } from '../shared/errors.js';
 import { abortable } from './connection.js';
 import { bad, checkMessages, generateOptions, tokenList } from './options.js';
 

@@ -1,7 +1,7 @@
 // What differs between a browser and Node: how a worker starts, how many processors there are, and
 // what a string means as a source. platform-node.js and platform-inline.js have the same exports.
 import script from 'bitnet-worker-script';
-import { BitNetError } from './errors.js';
+import { BitNetError } from '../shared/errors.js';
 
 export const processors = () => navigator.hardwareConcurrency;
 

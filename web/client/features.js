@@ -1,6 +1,6 @@
 // What this engine can do: small WASM modules are validated, then run.
 import { engines } from 'bitnet-engines';
-import { BitNetError } from './errors.js';
+import { BitNetError } from '../shared/errors.js';
 
 /** A module that exports f(...i32) -> i32. code is the function's body without its size, in
  * hexadecimal with comments. Every size fits in 7 bits. */

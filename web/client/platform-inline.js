@@ -1,7 +1,7 @@
 // See platform-browser.js. The model runs in the thread that calls: for a service worker, which may
 // not start workers. There is one model at a time, and no thread beside it.
-import { BitNetError } from './errors.js';
-import { start, stop } from './worker.js';
+import { BitNetError } from '../shared/errors.js';
+import { start, stop } from '../worker/worker.js';
 
 export const processors = () => 1;
 

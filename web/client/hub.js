@@ -1,6 +1,6 @@
 // Addresses of files on a hub such as huggingface.co: hf:OWNER/REPOSITORY[@REVISION]/PATH. The rule of
 // https://huggingface.co/docs/hub: a file is at OWNER/REPOSITORY/resolve/REVISION/PATH.
-import { BitNetError } from './errors.js';
+import { BitNetError } from '../shared/errors.js';
 
 const HUB = 'https://huggingface.co';
 

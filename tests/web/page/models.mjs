@@ -1,0 +1,599 @@
+// models.mjs - opening models: files, addresses, downloads, the cache.
+import { createHash } from 'node:crypto';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { HANG } from '../browsers.mjs';
+import { ISOLATED } from '../serve.mjs';
+import {
+    asTiny,
+    check,
+    chooseFile,
+    count,
+    dragInPage,
+    dragOver,
+    drop,
+    edited,
+    errorTitle,
+    expect,
+    firefox,
+    hooks,
+    isolated,
+    keptPage,
+    loads,
+    named,
+    openUrl,
+    plain,
+    ready,
+    rebuilt,
+    requests,
+    scratch,
+    sleep,
+    stillWrites,
+    text,
+    texts,
+    tiny,
+    until,
+    visible,
+    visit,
+} from './driver.mjs';
+
+export const tests = {
+    async wrong_file() {
+        const path = join(scratch, 'notes.gguf'),
+            cut = join(scratch, 'cut.gguf');
+        writeFileSync(path, 'This is no model. '.repeat(1000));
+        writeFileSync(cut, tiny.subarray(0, 900000));
+        await visit(async page => {
+            await ready(page);
+            await chooseFile(page, path);
+            expect(await errorTitle(page), 'This is not a readable GGUF file', 'message');
+            check(/ERR_FORMAT/.test(await text(page, 'error-code')), 'no ERR_FORMAT');
+            await stillWrites(page);
+            await chooseFile(page, cut);
+            expect(await errorTitle(page), 'The file ends too early', 'message');
+            await stillWrites(page);
+        });
+    },
+
+    async http_404() {
+        await visit(async page => {
+            await ready(page);
+            await openUrl(page, `${isolated.url}nowhere.gguf`);
+            expect(await errorTitle(page), 'The server answered 404', 'message');
+            await stillWrites(page);
+        });
+    },
+
+    async wrong_cors() {
+        hooks.set('/allowed.gguf', (req, res) =>
+            asTiny(req, res, { 'Access-Control-Allow-Origin': '*' })
+        );
+        await visit(async page => {
+            await ready(page);
+            await openUrl(page, `${plain.url}tiny.gguf`);
+            expect(await errorTitle(page), 'The URL cannot be reached from this page', 'message');
+            check(/CORS/.test(await text(page, 'error-text')), 'CORS is not named');
+            await openUrl(page, `${plain.url}allowed.gguf`);
+            await named(page, 'allowed.gguf');
+            check(!(await visible(page, 'error')), 'the message is still there');
+            await stillWrites(page);
+        });
+    },
+
+    async reload_uses_the_cache() {
+        hooks.set('/kept.gguf', asTiny);
+        await visit(async page => {
+            await ready(page);
+            await openUrl(page, `${isolated.url}kept.gguf`);
+            await until(page, () => document.querySelector('#cache .delete') !== null);
+            expect(await page.$eval('#cache .name', e => e.textContent), 'kept.gguf', 'listed');
+            expect(await page.$eval('#cache .size', e => e.textContent), '1.7 MB', 'size');
+            await keptPage(page);
+            requests.length = 0;
+            await page.reload();
+            await ready(page);
+            expect(await text(page, 'model-name'), 'kept.gguf', 'model');
+            expect(
+                requests.filter(r => r.path.endsWith('.gguf')).length,
+                0,
+                'requests for a model'
+            );
+            await stillWrites(page);
+            await page.click('#cache .delete');
+            await until(page, () => document.querySelector('#cache-none:not([hidden])') !== null);
+            await page.reload();
+            await ready(page);
+            expect(await text(page, 'model-name'), 'tiny.gguf', 'model after it was deleted');
+        });
+    },
+
+    async interrupted_download_resumes() {
+        let cuts = 0,
+            drop;
+        const sent = [];
+        // The error that follows may overtake bytes, so they have to be in the file.
+        const arrived = async () => {
+            const root = await navigator.storage.getDirectory();
+            const dir = await root.getDirectoryHandle('bitnet-cache', { create: true });
+            for await (const [file, handle] of dir.entries())
+                if (file.endsWith('.part')) return (await handle.getFile()).size === 1000000;
+            return false;
+        };
+        hooks.set('/cut.gguf', (req, res, headers) => {
+            const from = Number(/^bytes=(\d+)-/.exec(req.headers.range ?? '')?.[1] ?? 0);
+            sent.push(from);
+            if (from || cuts++) return asTiny(req, res, headers);
+            res.writeHead(200, {
+                'Content-Type': 'application/octet-stream',
+                'Content-Length': tiny.length,
+                ETag: '"1"',
+                'Accept-Ranges': 'bytes',
+                ...headers,
+            });
+            res.write(tiny.subarray(0, 1000000));
+            drop = () => res.destroy();
+            return true;
+        });
+        // sendFile's ETag is the file's, so both answers must have that one
+        const { etag: tag } = Object.fromEntries(
+            (await fetch(`${isolated.url}tiny.gguf`, { method: 'HEAD' })).headers
+        );
+        const first = hooks.get('/cut.gguf');
+        hooks.set('/cut.gguf', (req, res, headers) => first(req, res, { ...headers, ETag: tag }));
+        await visit(async page => {
+            await ready(page);
+            const opened = () =>
+                document.getElementById('model-name').textContent === 'cut.gguf' &&
+                document.body.dataset.state === 'ready';
+            await loads(page, async () => {
+                await openUrl(page, `${isolated.url}cut.gguf`);
+                await until(page, arrived);
+                drop();
+            });
+            if (!(await page.evaluate(opened))) {
+                // it may go on by itself
+                expect(await text(page, 'error-title'), 'The download was interrupted', 'message');
+                await page.reload();
+                await ready(page);
+                await openUrl(page, `${isolated.url}cut.gguf`);
+                await until(page, opened);
+            }
+            check(sent.length > 1 && sent.at(-1) > 500000, `ranges began at ${sent}`);
+            await stillWrites(page);
+        });
+    },
+
+    async download_bar_and_cancel() {
+        let ended = false;
+        hooks.set('/slow.gguf', (req, res, headers) => {
+            res.writeHead(200, {
+                'Content-Type': 'application/octet-stream',
+                'Content-Length': tiny.length,
+                ...headers,
+            });
+            let at = 0;
+            const timer = setInterval(() => {
+                // the rest never comes
+                if (at < 1500000) res.write(tiny.subarray(at, (at += 20000)));
+            }, 50);
+            res.on('close', () => {
+                clearInterval(timer);
+                ended = true;
+            });
+            return true;
+        });
+        await visit(async page => {
+            await ready(page);
+            await openUrl(page, `${isolated.url}slow.gguf`);
+            await until(page, () =>
+                /[KM]B of 1.7 MB · [\d.]+ MB\/s · \d+ (s|min) left/.test(
+                    document.getElementById('loading-text').textContent
+                )
+            );
+            check(
+                (await page.evaluate(() => document.getElementById('loading-bar').value)) > 0,
+                'the bar is empty'
+            );
+            await page.click('#loading-cancel');
+            await ready(page);
+            check(!(await visible(page, 'loading')), 'the bar is still there');
+            check(!(await visible(page, 'error')), 'cancelling is no error');
+            for (const end = Date.now() + HANG; !ended && Date.now() < end;) await sleep(20);
+            check(ended, 'the connection is still open');
+            await stillWrites(page);
+        });
+    },
+
+    // Chromium's is its own drag, as from another program; Firefox has none for tests.
+    async drag_and_drop() {
+        const path = join(scratch, 'dropped.gguf');
+        writeFileSync(path, tiny);
+        await visit(async page => {
+            await ready(page);
+            const drag = await (firefox ? dragInPage(page) : dragOver(page, path));
+            await drag('dragEnter');
+            await drag('dragOver');
+            check(await visible(page, 'drop'), 'nothing says that it can be dropped');
+            await drag('drop');
+            await named(page, 'dropped.gguf');
+            check(!(await visible(page, 'drop')), 'the drop zone is still there');
+            await stillWrites(page);
+        });
+    },
+
+    async more_than_wasm_has() {
+        hooks.set('/huge.gguf', (req, res, headers) => {
+            res.writeHead(200, {
+                'Content-Type': 'application/octet-stream',
+                'Content-Length': 5e9,
+                ...headers,
+            });
+            res.write(tiny);
+            return true;
+        });
+        await visit(async page => {
+            await ready(page);
+            await openUrl(page, `${isolated.url}huge.gguf`);
+            expect(await errorTitle(page), 'The model is too large for this page', 'message');
+            check(/^ERR_LIMIT: 5000000000 bytes/.test(await text(page, 'error-code')), 'ERR_LIMIT');
+            await stillWrites(page);
+            await drop(page, 'huge.gguf', 256);
+            expect(await errorTitle(page), 'The model is too large for this page', 'message');
+            await stillWrites(page);
+        });
+    },
+
+    // A browser that gives a page little: neither a file nor a model's memory fits, and what was open
+    // goes on.
+    async out_of_memory() {
+        const noMore = s => `WebAssembly.Memory.prototype.grow = () => {
+            throw new RangeError('Maximum memory size exceeded');
+        };\n${s}`;
+        hooks.set('/bitnet.js', rebuilt({ 'worker/main.js': noMore }));
+        await visit(async page => {
+            await ready(page);
+            const refused = async message => {
+                expect(await errorTitle(page), 'Out of memory', 'message');
+                check(/smaller context/.test(await text(page, 'error-text')), 'no advice');
+                const code = await text(page, 'error-code');
+                check(code.startsWith(`ERR_MEMORY: ${message}`), code);
+                await stillWrites(page);
+            };
+            await drop(page, 'large.gguf', 5);
+            await refused('out of memory: 86 MB more');
+            await drop(page, 'padded.gguf', 1, 12e6);
+            await refused('no memory for a context of 512 positions');
+        });
+    },
+
+    // The file is not what its address promises: it is not kept, and the right one then is.
+    async wrong_checksum() {
+        const sum = createHash('sha256').update(tiny).digest('hex'),
+            bad = Buffer.from(tiny),
+            sent = [];
+        bad[bad.length - 100] ^= 1;
+        hooks.set('/summed.gguf', (req, res, headers) => {
+            const body = sent.length ? tiny : bad;
+            sent.push(req.headers.range ?? 'all');
+            res.writeHead(200, { ETag: '"1"', 'Content-Length': body.length, ...headers });
+            res.end(body);
+            return true;
+        });
+        await visit(async page => {
+            await ready(page);
+            const url = `${isolated.url}summed.gguf#sha256=${sum}`;
+            await openUrl(page, url);
+            expect(await errorTitle(page), 'The file has the wrong checksum', 'message');
+            check((await text(page, 'error-code')).includes(`not ${sum}`), 'no checksum');
+            check(await visible(page, 'cache-none'), 'it is kept');
+            await stillWrites(page);
+            await openUrl(page, url);
+            await named(page, 'summed.gguf');
+            await until(page, () => document.querySelector('#cache .delete') !== null);
+            await page.reload();
+            await ready(page);
+            expect(await text(page, 'model-name'), 'summed.gguf', 'model after a reload');
+            expect(sent.join(), 'all,all', 'requests');
+            await openUrl(page, url.replace(/.{64}$/, '0'.repeat(64)));
+            expect(await errorTitle(page), 'The file has the wrong checksum', 'message');
+        });
+    },
+
+    // Without OPFS, the Cache API; without both, memory, and the page says so.
+    async other_stores() {
+        const hide = what =>
+            hooks.set('/bitnet.js', rebuilt({ 'shared/cache/cache.js': s => `${what}\n${s}` }));
+        const opfs = 'delete StorageManager.prototype.getDirectory;',
+            cacheApi = "Object.defineProperty(globalThis, 'caches', { value: undefined });";
+        hooks.set('/stored.gguf', asTiny);
+        const asked = () => requests.filter(r => r.path === '/stored.gguf').length;
+        hide(opfs);
+        await visit(async page => {
+            await ready(page);
+            await openUrl(page, `${isolated.url}stored.gguf`);
+            await named(page, 'stored.gguf');
+            await until(
+                page,
+                () =>
+                    // the list comes after the model
+                    document.querySelector('#cache .name')?.textContent === 'stored.gguf'
+            );
+            await page.reload();
+            await stillWrites(page);
+            expect(await text(page, 'model-name'), 'stored.gguf', 'model');
+            expect(asked(), 1, 'requests');
+        });
+        hide(opfs + cacheApi);
+        await visit(async page => {
+            await ready(page);
+            await openUrl(page, `${isolated.url}stored.gguf`);
+            await named(page, 'stored.gguf');
+            await ready(page);
+            const notes = (await texts(page, '#model-notes li')).join('\n');
+            check(/keeps no files/.test(notes) && /next visit downloads it/.test(notes), notes);
+            check(await visible(page, 'cache-none'), 'it is listed');
+            await stillWrites(page);
+        });
+    },
+
+    // In an address, a % may stand for itself; and a file's name may be anything.
+    async percent_in_an_address() {
+        hooks.set('\0', asTiny); // what serve.mjs makes of a path that is no UTF-8
+        await visit(async page => {
+            await ready(page);
+            await openUrl(page, `${isolated.url}100%.gguf`);
+            await named(page, '100%.gguf');
+            await stillWrites(page);
+        });
+    },
+
+    async figures_belong_to_the_model() {
+        hooks.set('/other.gguf', asTiny);
+        await visit(async page => {
+            await stillWrites(page);
+            check((await text(page, 'f-decode')) !== '–', 'no figure');
+            await openUrl(page, `${isolated.url}other.gguf`);
+            await named(page, 'other.gguf');
+            await ready(page);
+            for (const id of ['f-prefill', 'f-decode']) expect(await text(page, id), '–', id);
+        });
+    },
+
+    async same_named_models() {
+        for (const path of ['/one/same.gguf', '/two/same.gguf']) hooks.set(path, asTiny);
+        hooks.set(
+            '/models.js',
+            edited('models.js', s => s.replace('LARGE = 64e6', 'LARGE = 1e6'))
+        );
+        await visit(async page => {
+            await ready(page);
+            for (const [i, folder] of ['one', 'two'].entries()) {
+                await loads(page, () => openUrl(page, `${isolated.url}${folder}/same.gguf`));
+                check(
+                    (await text(page, 'model-about')).includes(`/${folder}/`),
+                    'the open model does not say where it is from'
+                );
+                await until(page, n => document.querySelectorAll('#cache li').length === n, i + 1);
+            }
+            const labels = s => page.$$eval(`#cache ${s}`, all => all.map(e => e.ariaLabel).sort());
+            for (const [selector, verb] of [
+                ['.name', ''],
+                ['.delete', 'Delete '],
+            ]) {
+                const [a, b] = await labels(selector);
+                check(a.startsWith(`${verb}same.gguf from `) && a.includes('/one/'), a);
+                check(b.includes('/two/'), b);
+            }
+            expect((await texts(page, '#cache .place')).length, 2, 'places');
+            await page.click('#cache .delete'); // a large model is not deleted unasked
+            check(
+                /Delete same.gguf.*1.7 MB\?/.test((await texts(page, '.ask p')).join()),
+                'no question'
+            );
+            await page.keyboard.press('Escape');
+            expect(await count(page, '.ask'), 0, 'questions');
+            expect(await count(page, '#cache li'), 2, 'models after No');
+            await page.click('#cache .delete');
+            await page.click('.ask .yes');
+            await until(page, () => document.querySelectorAll('#cache li').length === 1);
+        });
+    },
+
+    // Screen readers hear what happens to a model, and the bar runs once from its beginning to its end.
+    async a_load_is_announced_and_has_one_bar() {
+        let seen = false; // the bar near its end: the server keeps the last bytes back until then
+        hooks.set('/heard.gguf', (req, res, headers) => {
+            res.writeHead(200, { 'Content-Length': tiny.length, ETag: '"1"', ...headers });
+            let at = 0;
+            const timer = setInterval(() => {
+                const step = seen || at < 0.9 * tiny.length ? 100000 : 100;
+                if (at < tiny.length) res.write(tiny.subarray(at, (at += step)));
+                else {
+                    clearInterval(timer);
+                    res.end();
+                }
+            }, 40);
+            return true;
+        });
+        await visit(async page => {
+            await page.evaluate(() => {
+                globalThis.heard = [];
+                globalThis.bars = [];
+                new MutationObserver(() =>
+                    globalThis.heard.push(document.getElementById('status').textContent)
+                ).observe(document.getElementById('status'), { childList: true, subtree: true });
+                new MutationObserver(() =>
+                    globalThis.bars.push(
+                        Number(document.getElementById('loading-bar').getAttribute('value'))
+                    )
+                ).observe(document.getElementById('loading-bar'), { attributeFilter: ['value'] });
+            });
+            await ready(page);
+            const heard = async () => (await page.evaluate(() => globalThis.heard)).join('\n');
+            check(/tiny.gguf is ready\./.test(await heard()), `heard: ${await heard()}`);
+            await page.evaluate(() => (globalThis.bars.length = 0));
+            await loads(page, async () => {
+                await openUrl(page, `${isolated.url}heard.gguf`);
+                await until(page, () => globalThis.bars.at(-1) > 0.8);
+                seen = true;
+            });
+            expect(await text(page, 'model-name'), 'heard.gguf', 'model');
+            for (const what of ['Opening heard.gguf', 'heard.gguf: 50 %', 'heard.gguf is ready.'])
+                check((await heard()).includes(what), `${what} is not among ${await heard()}`);
+            const bars = (await page.evaluate(() => globalThis.bars)).slice(1);
+            check(bars.length > 4, `the bar: ${bars}`);
+            check(
+                bars.every((b, i) => !i || b >= bars[i - 1]),
+                `the bar goes back: ${bars}`
+            );
+            expect(
+                await page.$eval('#status', e => e.role ?? e.getAttribute('role')),
+                'status',
+                'role'
+            );
+        });
+    },
+
+    // One press asks for it, another one downloads it.
+    async a_published_model_is_one_press_away() {
+        const published = {
+            '#use-small': ['Bonsai-1.7B-Q1_0.gguf', '248 MB'],
+            '#use-official': ['ggml-model-i2_s.gguf', '1.2 GB'],
+        };
+        hooks.set(
+            '/models.js',
+            edited('models.js', s =>
+                s.replace(/'https:\/\/huggingface.co[^']*\/([^']*)'/g, `'${isolated.url}$1'`)
+            )
+        );
+        for (const [file] of Object.values(published)) hooks.set(`/${file}`, asTiny);
+        await visit(async page => {
+            await ready(page);
+            for (const [button, [file, size]] of Object.entries(published)) {
+                await page.click(button);
+                await until(page, () => document.querySelector('.ask') !== null);
+                const question = (await texts(page, '.ask p')).join();
+                check(question.includes(`Download ${size} from localhost`), question);
+                expect(requests.filter(r => r.path === `/${file}`).length, 0, 'requests unasked');
+                await page.click('.ask .yes');
+                await named(page, file);
+            }
+            await stillWrites(page);
+        });
+    },
+
+    // A server that gives no means to resume: the page does not promise it.
+    async interrupted_download_that_is_not_kept() {
+        hooks.set('/unmarked.gguf', (req, res, headers) => {
+            res.writeHead(200, { 'Content-Length': tiny.length, ...headers });
+            res.write(tiny.subarray(0, 1000000), () => setTimeout(() => res.destroy(), 300));
+            return true;
+        });
+        await visit(async page => {
+            await ready(page);
+            await openUrl(page, `${isolated.url}unmarked.gguf`);
+            expect(await errorTitle(page), 'The download was interrupted', 'message');
+            const advice = await text(page, 'error-text');
+            check(/begins anew/.test(advice) && !/resume/.test(advice), advice);
+            await stillWrites(page);
+        });
+    },
+
+    async checksum_of_a_wrong_length() {
+        await visit(async page => {
+            await ready(page);
+            await openUrl(page, `${isolated.url}tiny.gguf#sha256=abc123`);
+            expect(
+                await errorTitle(page),
+                'The checksum in the address is not complete',
+                'message'
+            );
+            check(/64 digits/.test(await text(page, 'error-text')), 'no advice');
+            await stillWrites(page);
+        });
+    },
+
+    async names_in_any_script() {
+        const name = 'модель 模型 100% #1?.gguf',
+            path = join(scratch, name);
+        writeFileSync(path, tiny);
+        hooks.set(`/${name}`, asTiny);
+        await visit(async page => {
+            await ready(page);
+            await chooseFile(page, path);
+            await named(page, name);
+            await ready(page);
+            await openUrl(page, `${isolated.url}${encodeURIComponent(name)}`);
+            await until(page, () => document.querySelector('#cache .name') !== null);
+            expect((await texts(page, '#cache .name')).join(), name, 'the list');
+            await stillWrites(page);
+        });
+    },
+
+    // Whether the server has another file, and the checksum of what is kept.
+    async kept_models_are_checked() {
+        const answers = [
+            [{}, 'The server has the same file.'],
+            [{ ETag: '"another"' }, 'The server has a newer file. Download it'],
+            [{ ETag: '' }, 'The server does not say whether it has another file.'],
+            [null, 'The URL cannot be reached from this page.'],
+        ];
+        hooks.set('/kept.gguf', asTiny);
+        await visit(async page => {
+            await ready(page);
+            await loads(page, () => openUrl(page, `${isolated.url}kept.gguf`));
+            await until(page, () => document.querySelector('#cache .check') !== null);
+            const press = what => page.$eval(`#cache .${what}`, b => b.click());
+            const found = what =>
+                until(
+                    page,
+                    t => document.querySelector('#cache .found').textContent.startsWith(t),
+                    what
+                );
+            for (const [headers, answer] of answers) {
+                hooks.set('/kept.gguf', (req, res) =>
+                    headers ? asTiny(req, res, { ...ISOLATED, ...headers }) : !!res.destroy()
+                );
+                await press('check');
+                await found(answer);
+            }
+            hooks.set('/kept.gguf', asTiny);
+            await press('verify');
+            await found(
+                `The SHA-256 of what is kept is ${createHash('sha256').update(tiny).digest('hex')}.`
+            );
+            hooks.set('/kept.gguf', (req, res) =>
+                asTiny(req, res, { ...ISOLATED, ETag: '"another"' })
+            );
+            await press('check');
+            await found('The server has a newer file.');
+            requests.length = 0;
+            await loads(page, () => page.$eval('#cache .found button', b => b.click()));
+            check(
+                requests.some(r => r.path === '/kept.gguf' && !r.range),
+                'the newer file was not downloaded'
+            );
+            await until(page, () => document.querySelector('#cache .found').textContent === '');
+            await press('check');
+            await found('The server has the same file.');
+        });
+    },
+
+    // The model opens, and the page says that it is not kept.
+    async no_room_in_the_store() {
+        hooks.set('/full.gguf', asTiny);
+        const look = { quota: 300000 };
+        await visit(async page => {
+            await ready(page);
+            await openUrl(page, `${isolated.url}full.gguf`);
+            await named(page, 'full.gguf');
+            await ready(page);
+            check(
+                /not kept in this browser/.test(await text(page, 'model-notes')),
+                'it does not say that it is not kept'
+            );
+            check(await visible(page, 'cache-none'), 'it is listed');
+            await stillWrites(page);
+        }, look);
+    },
+};

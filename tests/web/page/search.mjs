@@ -1,0 +1,375 @@
+// search.mjs - Search.
+import { existsSync, mkdtempSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { sendFile } from '../serve.mjs';
+import {
+    axe,
+    check,
+    count,
+    edited,
+    errorTitle,
+    expect,
+    firefox,
+    hooks,
+    isolated,
+    loads,
+    named,
+    openUrl,
+    PHONE,
+    picture,
+    ready,
+    ROOT,
+    scratch,
+    settings,
+    Skip,
+    text,
+    texts,
+    until,
+    visible,
+    visit,
+    write,
+} from './driver.mjs';
+
+const shared = process.env.BITNET_TEST_DATA ?? join(ROOT, '../shared');
+const needEmbedding = (...names) => {
+    for (const file of names) {
+        const path = join(shared, 'models', file);
+        if (!existsSync(path)) throw new Skip(`no ${file}: see BITNET_TEST_DATA`);
+        hooks.set(`/${file}`, (req, res, headers) => {
+            sendFile(req, res, path, headers);
+            return true;
+        });
+    }
+};
+const searching = page => page.$eval('input[value=search]', e => e.click());
+// Until the index is at rest and has so many passages.
+const indexed = (page, n) => until(page, x => document.body.dataset.indexed === `${x}`, n);
+// Opens an embedding model, whose index has so many passages.
+async function openEmbedding(page, file, n = 0) {
+    await loads(page, () => openUrl(page, `${isolated.url}${file}`));
+    await named(page, file);
+    await indexed(page, n);
+}
+async function addTexts(page, files) {
+    const paths = Object.entries(files).map(([title, content]) => {
+        const path = join(mkdtempSync(join(scratch, 'texts-')), title);
+        writeFileSync(path, content);
+        return path;
+    });
+    await (await page.$('#text-files')).uploadFile(...paths);
+}
+// The passages that are nearest: "file score passage" of each.
+async function found(page, question) {
+    const before = await page.evaluate(() => Number(document.body.dataset.searches ?? 0));
+    await settings(page, { prompt: question });
+    await page.focus('#prompt');
+    await page.keyboard.press('Enter');
+    await until(page, n => Number(document.body.dataset.searches) > n, before);
+    return page.$$eval('#results li', all =>
+        all.map(li => [...li.children].map(e => e.textContent).join(' '))
+    );
+}
+// A passage that a question is the same text as: the model is of random weights.
+const asked = question =>
+    'Instruct: Given a web search query, retrieve relevant passages that answer the query\n' +
+    `Query: ${question}`;
+const paragraph = i =>
+    `Paragraph ${i} of a text has this sentence, which is long enough not to be a heading.`;
+const paragraphs = n => Array.from({ length: n }, (_, i) => paragraph(i)).join('\n\n');
+
+export const tests = {
+    async search_finds_marks_and_removes() {
+        needEmbedding('q.gguf');
+        await visit(async page => {
+            await ready(page);
+            await searching(page);
+            check(await visible(page, 'search-none'), 'it does not say which model it needs');
+            check(!(await visible(page, 'welcome')), 'the chat is shown, too');
+            check(/about\s+420 MB/.test(await text(page, 'search-none')), 'the size');
+            expect(await page.$eval('#send', e => e.disabled), true, 'the button');
+            await openEmbedding(page, 'q.gguf');
+            check(!(await visible(page, 'search-none')), 'it still asks for a model');
+            await addTexts(page, {
+                'a.txt': `${paragraphs(30)}\n\n${asked('Where is the cat?')}\n\n${paragraph(31)}`,
+                'b.md': `${asked('<b>Who</b> sings?')}\n\n# A heading\n\n${paragraph(7)}`,
+            });
+            await indexed(page, 34);
+            expect((await texts(page, '#texts .size')).join(), '32 passages,2 passages', 'texts');
+            const nearest = await found(page, 'Where is the cat?');
+            expect(nearest.length, 20, 'passages');
+            expect(nearest[0], `a.txt 1.00 ${asked('Where is the cat?')}`, 'the first');
+            const scores = nearest.map(f => Number(/ (-?\d\.\d\d) /.exec(f)[1]));
+            check(scores[1] < 1 && scores.every((s, i) => !i || s <= scores[i - 1]), `${scores}`);
+            await page.click('#results li');
+            expect((await texts(page, '#reader mark')).join(), asked('Where is the cat?'), 'mark');
+            expect(await text(page, 'reader-title'), 'a.txt', 'the title');
+            const whole = await text(page, 'reader-text');
+            check(
+                whole.startsWith(paragraph(0)) && whole.endsWith(paragraph(31)),
+                'the whole text'
+            );
+            check(
+                await page.$eval('#reader mark', e => {
+                    const { top, bottom } = e.getBoundingClientRect(),
+                        room = document.getElementById('scroll').getBoundingClientRect();
+                    return top >= room.top && bottom <= room.bottom;
+                }),
+                'the mark is out of sight'
+            );
+            await page.keyboard.press('Escape');
+            check(!(await visible(page, 'reader')), 'Escape does not close the text');
+            expect(
+                await page.evaluate(() => document.activeElement.textContent),
+                'a.txt',
+                'what has the focus'
+            );
+            const bold = '<b>Who</b> sings?';
+            expect((await found(page, bold))[0], `b.md 1.00 ${asked(bold)}`, 'text is text');
+            await page.click('#texts-about');
+            await page.click('#texts li:first-child button:last-of-type');
+            await page.click('.ask .yes');
+            await indexed(page, 2);
+            expect((await texts(page, '#texts .name')).join(), 'b.md', 'what is left');
+            check(
+                (await texts(page, '#results .name')).every(t => t === 'b.md'),
+                'its passages stay'
+            );
+            expect((await found(page, 'Where is the cat?')).length, 2, 'passages that are left');
+            await page.click('#new');
+            check(!(await visible(page, 'results-box')), 'New leaves the passages');
+            await page.click('#add-note');
+            await page.keyboard.type('Milk and bread.');
+            await page.click('#note-form button');
+            await indexed(page, 3);
+            expect((await texts(page, '#texts .name')).join(), 'b.md,Milk and bread.', 'a note');
+            await page.evaluate(() => {
+                const files = new DataTransfer();
+                files.items.add(new File(['Dropped text.'], 'c.txt'));
+                const how = { dataTransfer: files, bubbles: true, cancelable: true };
+                document.dispatchEvent(new DragEvent('dragenter', how));
+                document.dispatchEvent(new DragEvent('drop', how));
+            });
+            await indexed(page, 4);
+            expect(await text(page, 'model-name'), 'q.gguf', 'the model after a drop');
+            expect(
+                await text(page, 'drop-text'),
+                'Drop text files, or a GGUF file',
+                'what it says'
+            );
+            await addTexts(page, { 'b.md': paragraphs(5), 'zero.txt': 'a\0b', 'none.txt': ' \n' });
+            await indexed(page, 7);
+            expect(await errorTitle(page), 'Not everything can be searched', 'an error');
+            const code = await text(page, 'error-code');
+            check(/zero\.txt is not a text\. none\.txt is empty\./.test(code), code);
+            await page.reload();
+            await named(page, 'q.gguf');
+            await indexed(page, 7);
+            const left = (await texts(page, '#texts .name')).sort().join();
+            expect(left, 'Milk and bread.,b.md,c.txt', 'texts after a reload');
+        });
+    },
+
+    async search_index_is_kept() {
+        needEmbedding('q.gguf', 'g.gguf');
+        await visit(async page => {
+            await ready(page);
+            await searching(page);
+            await openEmbedding(page, 'q.gguf');
+            await addTexts(page, { 'a.txt': `${paragraphs(8)}\n\n${asked('a cat')}` });
+            await indexed(page, 9);
+            const first = await found(page, 'a cat');
+            await page.reload();
+            await named(page, 'q.gguf');
+            await indexed(page, 9);
+            expect(await page.$eval('input[value=search]', e => e.checked), true, 'the mode');
+            check(!(await visible(page, 'unindexed')), 'it asks to index again');
+            expect((await found(page, 'a cat')).join('\n'), first.join('\n'), 'after a reload');
+            await openEmbedding(page, 'g.gguf');
+            check(await visible(page, 'unindexed'), 'another model does not ask to index');
+            check(!(await visible(page, 'results-box')), 'passages of another model');
+            expect(
+                await text(page, 'unindexed-text'),
+                '9 passages are not indexed with this model.',
+                'what it says'
+            );
+            await page.click('#index');
+            await indexed(page, 9);
+            check((await found(page, 'a cat'))[0].startsWith('a.txt 1.00'), 'with another model');
+            await openEmbedding(page, 'q.gguf', 9);
+            expect((await found(page, 'a cat')).join('\n'), first.join('\n'), 'with the first');
+            await page.evaluate(() => document.getElementById('use-tiny').click());
+            await named(page, 'tiny.gguf');
+            check(await visible(page, 'search-none'), 'a model that writes text can search');
+            hooks.set('/tiny.gguf', (req, res, headers) => {
+                res.writeHead(404, headers).end();
+                return true;
+            });
+            await page.reload();
+            await errorTitle(page);
+            expect(await count(page, '#texts li'), 1, 'texts without a model');
+            hooks.delete('/tiny.gguf');
+            await loads(page, () =>
+                page.evaluate(() => document.getElementById('use-tiny').click())
+            );
+            await page.$eval('input[value=chat]', e => e.click());
+            check((await write(page, 'Hello')).length > 0, 'a chat');
+            await openEmbedding(page, 'q.gguf', 9);
+            expect(await page.$eval('#send', e => e.disabled), true, 'a chat with q.gguf');
+            await page.click('#notice-action');
+            check(await visible(page, 'search'), 'the notice leads to Search');
+        });
+    },
+
+    async search_cancel_keeps_what_is_done() {
+        needEmbedding('q.gguf');
+        hooks.set(
+            '/library.js',
+            edited('library.js', s => s.replace('AT_ONCE = 64', 'AT_ONCE = 4'))
+        );
+        await visit(async page => {
+            await ready(page);
+            await searching(page);
+            await openEmbedding(page, 'q.gguf');
+            await addTexts(page, { 'a.txt': paragraphs(1500), 'b.txt': asked('a cat') });
+            await until(page, () =>
+                /^Indexing: [1-9]/.test(document.getElementById('indexing-text').textContent)
+            );
+            await page.click('#indexing-cancel');
+            await until(page, () => document.body.dataset.indexed > 0);
+            const done = await page.evaluate(() => Number(document.body.dataset.indexed));
+            check(done > 0 && done < 1501, `${done} passages are done`);
+            check(await visible(page, 'unindexed'), 'the rest cannot be indexed');
+            expect(
+                (await found(page, 'a cat')).length,
+                Math.min(done, 20),
+                'what is done is found'
+            );
+            await page.reload();
+            await named(page, 'q.gguf');
+            await indexed(page, done);
+            await page.click('#index');
+            await until(page, () => document.getElementById('indexing').checkVisibility());
+            check((await found(page, 'a cat')).length > 0, 'a question while it is indexed');
+            await indexed(page, 1501);
+            expect((await found(page, 'a cat'))[0], `b.txt 1.00 ${asked('a cat')}`, 'all is found');
+        });
+    },
+
+    // 10,000 passages, whose vectors are made up. The times are only printed.
+    async search_many_passages() {
+        needEmbedding('q.gguf');
+        hooks.set(
+            '/library.js',
+            edited('library.js', s =>
+                s.replace(
+                    'const got = await model.embed(some, { cut: true, signal });',
+                    `const got = some.map(() => Float32Array.from({ length: model.info.dims }, () =>
+                        (Math.random() - 0.5) / 8));`
+                )
+            )
+        );
+        await visit(async page => {
+            await ready(page);
+            await searching(page);
+            await openEmbedding(page, 'q.gguf');
+            await page.evaluate(() => {
+                globalThis.frames = [];
+                let last = performance.now();
+                const frame = now => {
+                    globalThis.frames.push(now - last);
+                    last = now;
+                    requestAnimationFrame(frame);
+                };
+                requestAnimationFrame(frame);
+            });
+            const files = Object.fromEntries(
+                Array.from({ length: 20 }, (_, i) => [`${i}.txt`, paragraphs(500)])
+            );
+            const took = async f => {
+                await page.evaluate(() => (globalThis.frames.length = 0));
+                const start = Date.now();
+                await f();
+                const longest = await page.evaluate(() => Math.max(...globalThis.frames));
+                return `${Date.now() - start} ms, the longest frame ${Math.round(longest)} ms`;
+            };
+            const add = await took(async () => {
+                await addTexts(page, files);
+                await indexed(page, 10000);
+            });
+            const find = await took(() => found(page, 'a cat'));
+            expect(await count(page, '#results li'), 20, 'passages');
+            const reload = await took(async () => {
+                await page.reload();
+                await named(page, 'q.gguf');
+                await indexed(page, 10000);
+                await page.evaluate(() => (globalThis.frames = [0]));
+            });
+            console.log(
+                `    10,000 passages: added in ${add}; a question ${find}; opened in ${reload}`
+            );
+        });
+    },
+
+    async search_fits_every_screen() {
+        needEmbedding('q.gguf');
+        const sizes = {
+            phone: PHONE,
+            tablet: { width: 800, height: 1100 },
+            desktop: { width: 1280, height: 800 },
+        };
+        for (const [screen, viewport] of Object.entries(sizes))
+            for (const dark of firefox || screen !== 'desktop' ? [false] : [false, true])
+                await visit(
+                    async page => {
+                        const look = async where => {
+                            if (!firefox) {
+                                await page.evaluate(axe);
+                                const found = await page.evaluate(async () => {
+                                    const { violations } = await globalThis.axe.run();
+                                    return violations.map(
+                                        v => `${v.id}: ${v.nodes.map(n => n.html.slice(0, 90))}`
+                                    );
+                                });
+                                expect(found.join('\n'), '', `${screen}, ${where}`);
+                            }
+                            const out = await page.evaluate(() =>
+                                [...document.querySelectorAll('header *, #search *, #form *')]
+                                    .filter(e => e.checkVisibility())
+                                    .filter(e => e.getBoundingClientRect().right > innerWidth + 1)
+                                    .map(e => e.id || e.className || e.textContent)
+                            );
+                            expect(out.join(), '', `${screen}, ${where}: beyond the edge`);
+                            await picture(page, `search-${screen}${dark ? '-dark' : ''}-${where}`);
+                        };
+                        await ready(page);
+                        await searching(page);
+                        await look('no-model');
+                        await page.click('#address-embedding');
+                        expect(
+                            await page.evaluate(() => document.activeElement.id),
+                            'url',
+                            'focus'
+                        );
+                        await openEmbedding(page, 'q.gguf');
+                        await addTexts(page, {
+                            'Notes about the garden and what grows in it.md':
+                                `# The garden\n\n${asked('When do I sow?')}\n\n` +
+                                'Sow beans when the soil is warm, in the second half of May. '.repeat(
+                                    9
+                                ),
+                            'recipes.txt': `Bread needs an hour in the oven. ${'Knead it well. '.repeat(20)}\n\n${paragraphs(40)}`,
+                        });
+                        await indexed(page, 43);
+                        await look('texts');
+                        await page.click('#add-note');
+                        await look('note');
+                        await page.click('#note-cancel');
+                        await found(page, 'When do I sow?');
+                        await look('results');
+                        await page.click('#results .name');
+                        await look('reader');
+                    },
+                    { viewport, ...(dark ? { dark } : {}) }
+                );
+    },
+};

@@ -1,0 +1,291 @@
+// cache.js - the bytes of a model, from a URL, a File or Blob, an ArrayBuffer, or in Node a path.
+//
+//   const source = await openSource(url, { signal, onProgress });
+//   for (const reader = source.stream().getReader(); ;) ...      Uint8Arrays from offset 0
+//   source.close();                  or discard(), if the bytes turn out to be wrong
+//
+// Downloads are kept in the browser's private file system (OPFS), or else in the Cache API. A later
+// load makes no request at all. In OPFS a model is three files, named by a hash of its URL:
+//
+//   KEY.json   the URL, what the server said about the file, how much of it is safely on the disk
+//   KEY.part   the download; the next load resumes it there
+//   KEY.gguf   the same file, renamed after its size was checked
+//
+// so only a complete file ever has the last name. A Web Lock for each model lets readers share it and
+// excludes downloads and removals, in other tabs too.
+//
+// Runs in a dedicated worker, because only there can a file be written in place, and in Node, which
+// caches nothing. list, remove, clear and persist also work on a page.
+import {
+    blobChunks,
+    bodyChunks,
+    counted,
+    nodeFileChunks,
+    startProgress,
+    streamOf
+} from './chunks.js';
+import { cancel, headOf, isNode, request, sameFile, sizeOf } from './http.js';
+import { keyOf, lock, stores, storeToWrite, withLock } from './stores.js';
+import { abortError, BitNetError } from '../errors.js';
+
+/** -> { size, cache: 'opfs' | 'cache' | 'memory' | 'none', fromCache, notes, stream(), discard(),
+ * close() }. size is null if the server does not send it and nothing is cached. The reader must
+ * check that as many bytes arrive. notes are sentences for the user: why something is not cached.
+ * 'memory': the browser cannot keep files. 'none': the source needs no cache, must not use it, or
+ * there is no room.
+ *
+ * onProgress({ phase: 'download' | 'read', loaded, total, bytesPerSecond, secondsLeft, fromCache,
+ * cache }): total and secondsLeft are null while unknown. A model that is to be cached is downloaded
+ * before openSource returns, and read by stream(). One that is not is downloaded by stream(), which
+ * can then be called only once. */
+export async function openSource(source, { cache = 'auto', signal, onProgress } = {}) {
+    const job = startJob(signal, onProgress);
+    try {
+        if (signal?.aborted) throw abortError();
+        if (source instanceof Blob) return blobSource(source, job);
+        if (source instanceof ArrayBuffer || ArrayBuffer.isView(source)) {
+            return blobSource(new Blob([source]), job);
+        }
+        const url = isNode ? nodeUrl(source) : browserUrl(source);
+        if (isNode && url.protocol === 'file:') return await nodeFileSource(url, job);
+        url.hash = '';
+        return await urlSource(url, cache, job);
+    } catch (error) {
+        job.end();
+        throw signal?.aborted ? abortError() : error;
+    }
+}
+
+/** -> [{ url, size, loaded, complete, date }], the latest first. An interrupted download is not
+ * complete; its size is null if the server did not send it. */
+export async function list() {
+    const found = [];
+    for (const store of await stores()) found.push(...(await store.entries()));
+    return found.sort((a, b) => (a.date < b.date ? 1 : -1));
+}
+
+/** Deletes what is kept for this URL. Returns whether there was anything. ERR_BUSY while it is being
+ * downloaded or read. */
+export async function remove(url) {
+    let found = false;
+    for (const store of await stores()) {
+        const key = await keyOf(url);
+        await withLock(key, { ifAvailable: true }, async () => {
+            found = (await store.remove(key)) || found;
+        });
+    }
+    return found;
+}
+
+/** Deletes everything that is not in use. ERR_BUSY if something was. */
+export async function clear() {
+    let busy;
+    for (const { url } of await list()) {
+        try {
+            await remove(url);
+        } catch (error) {
+            busy = error;
+        }
+    }
+    if (busy) throw busy;
+}
+
+/** Asks the browser to keep models when disk space runs short. Only a page can ask, and some browsers
+ * ask their user, so call it when there is a model worth keeping. */
+export async function persist() {
+    try {
+        const storage = navigator.storage;
+        return (await storage.persisted()) || (await storage.persist());
+    } catch {
+        return false;
+    }
+}
+
+/** A source of what is kept for this URL, without a request. ERR_IO: there is nothing complete. */
+export async function openKept(url, { signal, onProgress } = {}) {
+    const job = startJob(signal, onProgress);
+    for (const store of await stores()) {
+        const source = await storedSource(store, await keyOf(url), job, true);
+        if (source) return source;
+    }
+    job.end();
+    throw notKept(url);
+}
+
+/** Does the server still have the file that is kept? -> 'same', 'changed', or 'unknown' if it says
+ * neither the tag nor the date of a file. */
+export async function check(url, { signal } = {}) {
+    const job = startJob(signal);
+    try {
+        signal?.throwIfAborted();
+        const meta = await keptMeta(url);
+        const response = await headOf(browserUrl(url).href, job);
+        cancel(response);
+        const size = meta.encoded ? null : sizeOf(response); // of the compressed transfer
+        if (size !== null && meta.size !== null && size !== meta.size) return 'changed';
+        return sameFile(meta, response);
+    } catch (error) {
+        signal?.throwIfAborted();
+        throw error;
+    } finally {
+        job.end();
+    }
+}
+
+async function keptMeta(url) {
+    for (const store of await stores()) {
+        const meta = await store.find(await keyOf(url));
+        if (meta) return meta;
+    }
+    throw notKept(url);
+}
+
+const notKept = url => new BitNetError('ERR_IO', `no complete download of ${url} is kept`);
+
+// ---- sources ----
+
+/** A job's signal is aborted by the caller's signal or by close(). */
+export function startJob(signal, onProgress) {
+    const controller = new AbortController();
+    const abort = () => controller.abort();
+    signal?.addEventListener('abort', abort);
+    return {
+        signal: controller.signal,
+        onProgress,
+        end() {
+            signal?.removeEventListener('abort', abort);
+            abort();
+        }
+    };
+}
+
+export function browserUrl(source) {
+    try {
+        return new URL(source, globalThis.location?.href);
+    } catch {
+        throw new BitNetError('ERR_ARG', `'${source}' is not a URL`);
+    }
+}
+
+function nodeUrl(source) {
+    if (source instanceof URL) return source;
+    if (/^(https?|file|data|blob):/i.test(source)) return browserUrl(source);
+    return { protocol: 'file:', path: String(source) };
+}
+
+/** parts has chunks(), an async generator of Uint8Arrays, and what the caller sees. */
+function makeSource(job, parts) {
+    const { size, cache, fromCache = false, notes = [], phase = 'read' } = parts;
+    let open = true;
+    return {
+        size,
+        cache,
+        fromCache,
+        notes,
+        stream() {
+            if (!open) throw new BitNetError('ERR_ARG', 'the source is closed');
+            const progress = startProgress(job, { phase, fromCache, cache }, 0, size);
+            return streamOf(counted(parts.chunks(), progress, job));
+        },
+        close() {
+            if (!open) return;
+            open = false;
+            job.end();
+            parts.close?.();
+        },
+        async discard() {
+            this.close();
+            await parts.discard?.();
+        }
+    };
+}
+
+function blobSource(blob, job) {
+    return makeSource(job, { size: blob.size, cache: 'none', chunks: () => blobChunks(blob) });
+}
+
+async function nodeFileSource(url, job) {
+    const { open } = await import('node:fs/promises');
+    try {
+        const file = await open(url.path ?? url);
+        return makeSource(job, {
+            size: (await file.stat()).size,
+            cache: 'none',
+            chunks: () => nodeFileChunks(file),
+            close: () => file.close().catch(() => {})
+        });
+    } catch (error) {
+        throw new BitNetError('ERR_IO', error.message);
+    }
+}
+
+async function urlSource(url, cache, job) {
+    const web = /^https?:$/.test(url.protocol);
+    if (cache === 'none' || isNode || !web) return directSource(url, job, { cache: 'none' });
+    const store = await storeToWrite();
+    if (!store) {
+        return directSource(url, job, {
+            cache: 'memory',
+            notes: ['not cached: this browser (or a private window) keeps no files for pages']
+        });
+    }
+    const { source, note, response } = await cachedSource(store, url.href, job);
+    return source ?? directSource(url, job, { cache: 'none', notes: [note] }, response);
+}
+
+/** -> { source }, or { note, response? }: why it cannot be cached, and the download if it is still
+ * at its beginning. */
+async function cachedSource(store, url, job) {
+    const key = await keyOf(url);
+    for (let fromCache = true; ;) {
+        const source = await storedSource(store, key, job, fromCache);
+        if (source) return { source };
+        const refused = await withLock(key, { signal: job.signal }, async () => {
+            if (await store.find(key)) return null; // another tab has downloaded it
+            fromCache = false;
+            return store.save(key, url, job);
+        });
+        if (refused) return refused;
+    }
+}
+
+/** A complete model, locked against removal until it is closed; null if there is none. */
+async function storedSource(store, key, job, fromCache) {
+    const release = await lock(key, { mode: 'shared', signal: job.signal });
+    let source = null;
+    try {
+        const meta = await store.find(key);
+        if (!meta) return null;
+        source = makeSource(job, {
+            size: meta.size,
+            cache: store.name,
+            fromCache,
+            chunks: await store.reader(key),
+            close: release,
+            discard: () =>
+                withLock(key, {}, async () => {
+                    // not if another tab has removed it and downloaded it again
+                    if ((await store.find(key))?.id === meta.id) await store.remove(key);
+                })
+        });
+        return source;
+    } finally {
+        if (!source) release();
+    }
+}
+
+/** Straight from the network. */
+async function directSource(url, job, parts, response) {
+    response ??= await request(url, {}, job);
+    let taken = false;
+    return makeSource(job, {
+        ...parts,
+        size: sizeOf(response),
+        phase: 'download',
+        chunks() {
+            if (taken) throw new BitNetError('ERR_ARG', 'a source not cached can be read once');
+            taken = true;
+            return bodyChunks(response, job);
+        }
+    });
+}
