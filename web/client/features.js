@@ -71,7 +71,13 @@ function instantiate(module) {
             WebAssembly.validate(module) &&
             new WebAssembly.Instance(new WebAssembly.Module(module)).exports.f
         );
-    } catch {
+    } catch (e) {
+        // Chromium names the directive, Firefox CSP, Safari eval
+        if (/unsafe-eval|CSP|Content.Security.Policy|eval/i.test(e.message))
+            throw new BitNetError(
+                'ERR_UNSUPPORTED',
+                "the Content-Security-Policy forbids WebAssembly: script-src needs 'wasm-unsafe-eval'"
+            );
         return null;
     }
 }
