@@ -74,6 +74,10 @@ export interface Progress {
     secondsLeft?: number;
     fromCache?: boolean;
     cache?: CacheKind;
+    /** Nothing came for so many seconds, 3 or more. */
+    stalledSeconds?: number;
+    /** Another tab or worker downloads the same file, and this one waits for it. */
+    elsewhere?: true;
 }
 
 /** An option that is not in this list is an error, as is a value out of range. */
@@ -96,6 +100,17 @@ export interface LoadOptions {
     variant?: Variant;
     /** Whether a download is kept. Default: 'auto'. */
     cache?: 'auto' | 'none';
+    /** A URL, perhaps relative, that stands for the source's own in the cache: for signed URLs, which
+     * change. `cache.list` has this one, and the other functions of `cache` take it. */
+    cacheName?: string | URL;
+    /** Of requests, such as { Authorization: 'Bearer hf_...' } for a gated file. They are not kept. When
+     * a server leads to another origin, `fetch` leaves Authorization out. */
+    headers?: Record<string, string> | Iterable<readonly [string, string]>;
+    /** How many parts of a large file are downloaded at a time, 1 to 16, if it is kept and the server
+     * sends parts. Default: 4. */
+    connections?: number;
+    /** A download fails with ERR_NETWORK when nothing comes for so long: 1 to Infinity. Default: 60. */
+    stallSeconds?: number;
     /** 64 hexadecimal digits. The file is checked against it before it is used. */
     sha256?: string;
     /** When it is aborted, the load fails with the signal's reason. */
@@ -506,7 +521,7 @@ export interface CachedModel {
     size: number | null;
     /** Bytes stored. */
     loaded: number;
-    /** false: the download was interrupted and will be resumed. */
+    /** false: the download was interrupted; it is resumed if the server still has the same file. */
     complete: boolean;
     /** ISO 8601; '' if unknown. */
     date: string;
@@ -523,7 +538,10 @@ export const cache: {
     clear(): Promise<void>;
     /** Whether the server still has the same file, by its tag or date: asks for its headers only.
      * 'unknown': it says neither. ERR_IO: no complete download is kept. */
-    check(url: string | URL, options?: { signal?: AbortSignal }): Promise<'same' | 'changed' | 'unknown'>;
+    check(
+        url: string | URL,
+        options?: Pick<LoadOptions, 'headers' | 'signal'>
+    ): Promise<'same' | 'changed' | 'unknown'>;
     /** Reads what is kept, without a request, and returns its SHA-256 in hexadecimal. ERR_CHECKSUM if it
      * is not the given one. ERR_IO: no complete download is kept. It waits for one that is going on.
      * Inline: ERR_BUSY while a model is open. */

@@ -92,12 +92,12 @@ function checkHash(expected) {
 }
 
 /** Reads the file into memory and loads the model. A file that turns out to be bad is not kept. */
-async function loadFile(source, { cache, sha256, signal, report }) {
+async function loadFile(source, { download, sha256, signal, report }) {
     const stop = new AbortController(); // aborted by the caller, or because the file is too large
     let total;
     signal.addEventListener('abort', () => stop.abort());
     const opened = await openSource(source, {
-        cache,
+        ...download,
         signal: stop.signal,
         onProgress(p) {
             total = p.total ?? undefined;
@@ -126,9 +126,9 @@ async function loadFile(source, { cache, sha256, signal, report }) {
         loading(size);
         return { cache: opened.cache, said: notes };
     } catch (e) {
-        const damaged = ['ERR_CHECKSUM', 'ERR_FORMAT', 'ERR_TRUNCATED', 'ERR_UNSUPPORTED'];
-        if (damaged.includes(e.code) || (fromCache && e.code === 'ERR_NETWORK'))
-            await opened.discard();
+        // what is refused is not kept, unless the fault is this machine's
+        const spared = ['ERR_MEMORY', 'ERR_SELFTEST', 'ERR_IO', 'ERR_INTERNAL'];
+        if (e instanceof BitNetError && !spared.includes(e.code)) await opened.discard();
         throw e;
     } finally {
         await opened.close();
