@@ -7,7 +7,8 @@ import { abortable, connect } from './connection.js';
 import { embed } from './embed.js';
 import { BitNetError } from '../shared/errors.js';
 import { choose } from './features.js';
-import { completions, embeddings } from './openai.js';
+import { completions } from './openai/completions.js';
+import { embeddings } from './openai/embeddings.js';
 import {
     bad, checkHooks, checkNames, downloadOptions, embedArguments, number, portable, requestHeaders,
     tokenList
@@ -81,7 +82,7 @@ export class BitNet {
         this.info = info;
         this.#own = new Session(this.#home, 0);
         this.chat = Object.assign((messages, options) => this.#own.chat(messages, options), {
-            completions: completions(this)
+            completions: completions(this, this.#own, () => this.#template())
         });
         this.embeddings = embeddings((texts, options) => this.#embed(texts, options), info.dims);
     }
@@ -124,6 +125,12 @@ export class BitNet {
     async #embed(texts, options = {}) {
         const args = embedArguments(texts, options);
         return embed(this.#alive(), args.texts, args.options, options);
+    }
+
+    #known; // what the chat template is like
+
+    #template() {
+        return (this.#known ??= this.#alive().call('template'));
     }
 
     async embed(texts, options) {

@@ -71,6 +71,11 @@ class Connection {
         if (this.#calls.has(id)) this.#worker.postMessage({ answers: id, ...answer });
     }
 
+    /** The caller has taken so many of its tokens. */
+    takes(id, count) {
+        if (this.#calls.has(id)) this.#worker.postMessage({ takes: id, count });
+    }
+
     close(error) {
         if (this.#dead) return;
         this.#dead = error;
