@@ -1,6 +1,6 @@
 // worker.js - what holds the model: takes the messages of bitnet.js and answers them. start() gives the
-// function that takes them: { id, op, ...arguments } and { cancel: id }. It sends { id, value },
-// { id, error }, { id, event }, and { starting } before and after the module's threads start.
+// function that takes them: { id, op, ...arguments }, { cancel: id } and { beat }. It sends { id, value },
+// { id, error }, { id, event }, { starting } before and after the module's threads start, and {} for a beat.
 import { BitNetError, engineCode } from '../shared/errors.js';
 import { detokenize, tokenize } from './chat.js';
 import { embed } from './embed.js';
@@ -39,7 +39,8 @@ async function answer(id, work) {
     }
 }
 
-function onMessage({ id, op, cancel, answers, ...args }) {
+function onMessage({ id, op, cancel, answers, beat, ...args }) {
+    if (beat) return post({}); // it is here
     if (cancel) return running.get(cancel)?.abort();
     if (answers) return asked.get(answers)?.(args.tokens);
     if (QUICK[op]) return answer(id, () => QUICK[op](args));
