@@ -3950,10 +3950,13 @@ BITNET__HOT BITNET__TARGET void BITNET__V(hadamard)(float *x, int n, int block) 
 
 /* A slice, whose rows are `count` vectors. The whole slice at once is faster than its halves one
    after the other, since memory is read as it lies. Its sums fit in registers, except in
-   WebAssembly. */
+   WebAssembly. What comes next is asked for, as processors cannot tell where it is: queries and
+   keys of tokens lie far apart, and when one token is written, most of the time goes into waiting
+   for the state. Behind a slice lies the next one. */
 BITNET__INLINE BITNET__TARGET void BITNET__V(delta_values)(const bitnet__delta *d,
                                                            const int count) {
     const int n = count * BITNET__PER_VECTOR;
+    const size_t slice = (size_t)(d->n_keys * n) * sizeof(float);
     enum { most = BITNET__SLICE / BITNET__PER_VECTOR };
     BITNET__FLOATS sum[2][most], e[most], s;
     int t, i, j, p;
@@ -3962,7 +3965,12 @@ BITNET__INLINE BITNET__TARGET void BITNET__V(delta_values)(const bitnet__delta *
         const float *q = d->q + at, *k = d->k + at, *v = d->v + at;
         const BITNET__FLOATS decay = BITNET__V(splat)(d->decay[(size_t)t * d->gate_stride]);
         const BITNET__FLOATS beta = BITNET__V(splat)(d->beta[(size_t)t * d->gate_stride]);
+        const int last = t + 1 == d->n_tokens;
         float *row = d->state, *out = d->out + (size_t)t * d->out_stride;
+        for (j = 0; j < d->n_keys && !last; j += BITNET__LANES) {
+            BITNET__FETCH(q + d->stride + j);
+            BITNET__FETCH(k + d->stride + j);
+        }
         BITNET__UNROLL for (i = 0; i < count; i++) sum[0][i] = sum[1][i] = BITNET__V(splat)(0.0f);
         for (j = 0; j < d->n_keys; j += 2)
             BITNET__UNROLL for (p = 0; p < 2; p++, row += n) {
@@ -3982,6 +3990,8 @@ BITNET__INLINE BITNET__TARGET void BITNET__V(delta_values)(const bitnet__delta *
             BITNET__UNROLL for (p = 0; p < 2; p++, row += n) {
                 const BITNET__FLOATS key = BITNET__V(splat)(k[j + p]);
                 const BITNET__FLOATS query = BITNET__V(splat)(q[j + p]);
+                for (i = 0; i < n && last; i += BITNET__LANES)
+                    BITNET__FETCH((const char *)((uintptr_t)(row + i) + slice));
                 BITNET__UNROLL for (i = 0; i < count; i++) {
                     s = BITNET__V(load_f32)(row + i * BITNET__PER_VECTOR);
                     s = BITNET__V(add)(BITNET__V(mul)(decay, s), BITNET__V(mul)(key, e[i]));
@@ -9246,6 +9256,7 @@ enum {
 typedef struct bitnet__source {
     const uint8_t *data;
     uint64_t size, have;
+    uint64_t need;                     /* how far parsing wants the header to be read */
     bitnet_result result;              /* of opening it */
     bitnet_io io;                      /* io.read_fn 0: data is the whole file */
     void *map, *file;                  /* a file of ours, mapped or open; else 0 */
@@ -9541,31 +9552,43 @@ static bitnet_result bitnet__source_read(const bitnet__source *src, const char *
                         (unsigned long long)n, (unsigned long long)at, why);
 }
 
-/* Makes [0, end) of the file available at src->data; end <= src->size. Doubles the buffer, so that
-   a header of n bytes costs at most 2 n bytes and log n reads. Both buffers are held while the old
-   one is copied. A small file, whose records may take over twice its size, is read at once. */
-static bitnet_result bitnet__source_need(bitnet__source *src, const bitnet_allocator *a,
-                                         uint64_t end, bitnet_error *err) {
-    uint64_t want = src->have >= 32768 ? src->have * 2 : src->size <= 262144 ? src->size : 65536;
-    uint8_t *p;
-    bitnet_result r;
+/* Bytes of the file that are wanted next: n at offset `at`, to dst. n 0: none. */
+typedef struct bitnet__range {
+    uint64_t at;
+    uint8_t *dst;
+    size_t n;
+} bitnet__range;
+
+/* In place of a result: the header is not read far enough, and is to be parsed again when it is. */
+#define BITNET__MORE ((bitnet_result)1)
+
+/* Are the bytes [0, end) at src->data? end <= src->size. If not, more is needed: doubled each time,
+   a header of n bytes costs at most 2 n bytes and log n reads, and parsing takes twice as long. A
+   small file, whose records may take over twice its size, is read at once. */
+static bitnet_result bitnet__source_has(bitnet__source *src, uint64_t end) {
+    const uint64_t want = src->have >= 32768 ? src->have * 2
+                          : src->size <= 262144 ? src->size : 65536;
     if (end <= src->have) return BITNET_OK;
-    if (want < end) want = end;
-    if (want > src->size) want = src->size;
-    p = want <= SIZE_MAX ? (uint8_t *)bitnet__alloc(a, (size_t)want) : 0;
+    src->need = want > end ? want : end;
+    if (src->need > src->size) src->need = src->size;
+    return BITNET__MORE;
+}
+
+/* Makes room for what is needed, and says what is to be read there before src->data is used again.
+   Both buffers are held while the old one is copied. */
+static bitnet_result bitnet__source_grow(bitnet__source *src, const bitnet_allocator *a,
+                                         bitnet__range *want, bitnet_error *err) {
+    uint8_t *p = src->need <= SIZE_MAX ? (uint8_t *)bitnet__alloc(a, (size_t)src->need) : 0;
     if (!p)
         return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for a header of %llu bytes",
-                            (unsigned long long)want);
+                            (unsigned long long)src->need);
     if (src->have) memcpy(p, src->data, (size_t)src->have);
-    r = bitnet__source_read(src, "the header", src->have, p + src->have,
-                            (size_t)(want - src->have), err);
-    if (r != BITNET_OK) {
-        bitnet__free(a, p);
-        return r;
-    }
     bitnet__free(a, (void *)(uintptr_t)src->data);
+    want->at = src->have;
+    want->dst = p + src->have;
+    want->n = (size_t)(src->need - src->have);
     src->data = p;
-    src->have = want;
+    src->have = src->need;
     return BITNET_OK;
 }
 
@@ -9594,6 +9617,9 @@ typedef struct bitnet__tensor {
                                           is 0 */
     uint32_t type, stored_type;        /* stored_type: the number in the file */
     uint32_t used;                     /* 1: the network has asked for it */
+    uint32_t place;                    /* in record i: the number of the i-th tensor by offset */
+    const uint8_t *data;               /* while a model is loaded: its bytes; 0: not there yet, or
+                                          given back */
 } bitnet__tensor;
 
 typedef struct bitnet__gguf {
@@ -9615,7 +9641,6 @@ static const uint8_t *bitnet__value_of(const bitnet__gguf *g, const bitnet__key 
    keeps that error. */
 typedef struct bitnet__reader {
     bitnet__source *src;
-    const bitnet_allocator *allocator;
     bitnet_error *err;
     bitnet_result result;
     uint64_t pos;
@@ -9663,7 +9688,7 @@ static const uint8_t *bitnet__reader_take(bitnet__reader *r, uint64_t n) {
         return 0;
     }
     if (n == 0) return nothing;
-    r->result = bitnet__source_need(r->src, r->allocator, r->pos + n, r->err);
+    r->result = bitnet__source_has(r->src, r->pos + n);
     if (r->result != BITNET_OK) return 0;
     p = r->src->data + r->pos;
     r->pos += n;
@@ -10026,31 +10051,28 @@ static void bitnet__gguf_place_tensors(bitnet__gguf *g, bitnet__reader *r) {
         t->offset += g->data_start;
         last = t;
     }
+    for (i = 0; i < g->n_tensors; i++) g->tensors[i].place = g->tensors[i].name.order;
     if (r->result == BITNET_OK) bitnet__sort_names(bitnet__tensors_of(g), r);
 }
 
+/* The i-th tensor by offset. */
+static bitnet__tensor *bitnet__tensor_at(const bitnet__gguf *g, uint64_t i) {
+    return &g->tensors[g->tensors[i].place];
+}
+
 /* Bytes behind the last tensor must be 0: otherwise the directory leaves out a tensor. If the
-   missing entry happens to fill what would be padding, all data is elsewhere than it seems. */
-static bitnet_result bitnet__gguf_check_end(const bitnet__gguf *g, bitnet_error *err) {
-    const bitnet__source *src = &g->src;
-    const bitnet__tensor *last = 0;
-    uint8_t slice[4096];
-    uint64_t i, at;
-    for (i = 0; i < g->n_tensors; i++)
-        if (!last || g->tensors[i].offset > last->offset) last = &g->tensors[i];
-    if (!last || last->size == 0) return BITNET_OK;
-    for (at = last->offset + last->size; at < src->size; at += i) {
-        const uint64_t n = src->size - at < sizeof slice ? src->size - at : sizeof slice;
-        const bitnet_result r = bitnet__source_read(src, "behind the last tensor", at, slice,
-                                                    (size_t)n, err);
-        if (r != BITNET_OK) return r;
-        for (i = 0; i < n; i++)
-            if (slice[i])
-                return bitnet__fail(err, BITNET_ERR_FORMAT, "the bytes at offset %llu, behind the "
-                                    "last tensor '%.*s', belong to none; does the directory lack "
-                                    "one?", (unsigned long long)(at + i), (int)last->name.len,
-                                    (const char *)src->data + last->name.at);
-    }
+   missing entry happens to fill what would be padding, all data is elsewhere than it seems. p has n
+   of these bytes, from offset `at` on. */
+static bitnet_result bitnet__gguf_check_end(const bitnet__gguf *g, uint64_t at, const uint8_t *p,
+                                            size_t n, bitnet_error *err) {
+    const bitnet__tensor *last = bitnet__tensor_at(g, g->n_tensors - 1);
+    size_t i;
+    for (i = 0; i < n; i++)
+        if (p[i])
+            return bitnet__fail(err, BITNET_ERR_FORMAT, "the bytes at offset %llu, behind the last "
+                                "tensor '%.*s', belong to none; does the directory lack one?",
+                                (unsigned long long)(at + i), (int)last->name.len,
+                                (const char *)g->src.data + last->name.at);
     return BITNET_OK;
 }
 
@@ -10079,10 +10101,14 @@ static void bitnet__reader_preamble(bitnet__gguf *g, bitnet__reader *r) {
     if (r->result != BITNET_OK) return;
     /* A tensor takes at least 33 bytes, a key 14: this bounds the records by the file's size. */
     left = r->src->size - r->pos;
-    if (g->n_tensors > BITNET__MAX_TENSORS || g->n_tensors * 33 > left) r->pos = 8;
-    else if (g->n_keys > BITNET__MAX_KEYS || g->n_keys * 14 > left - g->n_tensors * 33) r->pos = 16;
-    else return;
-    bitnet__reader_fail(r, BITNET_ERR_LIMIT, "it names more keys or tensors than can be");
+    if (g->n_tensors > BITNET__MAX_TENSORS || g->n_keys > BITNET__MAX_KEYS) {
+        r->pos = g->n_tensors > BITNET__MAX_TENSORS ? 8 : 16;
+        bitnet__reader_fail(r, BITNET_ERR_LIMIT, "it names more keys or tensors than can be");
+    } else if (g->n_tensors * 33 > left || g->n_keys * 14 > left - g->n_tensors * 33) {
+        r->pos = g->n_tensors * 33 > left ? 8 : 16;
+        bitnet__reader_fail(r, BITNET_ERR_TRUNCATED, "it names more keys or tensors than the file "
+                            "has room for");
+    }
 }
 
 /* The value of general.alignment, or 32. */
@@ -10098,19 +10124,21 @@ static void bitnet__gguf_get_alignment(bitnet__gguf *g, bitnet__reader *r) {
     bitnet__reader_fail(r, BITNET_ERR_FORMAT, "it must be a power of two up to 65536, as U32");
 }
 
-/* Parses the header of g->src. g->keys and g->tensors are allocated here and freed by the caller,
-   on failure too. */
+/* Parses the header of g->src, or returns BITNET__MORE. g->keys and g->tensors are allocated here
+   and freed by the caller, on failure too. */
 static bitnet_result bitnet__gguf_parse(bitnet__gguf *g, const bitnet_allocator *a,
                                         bitnet_error *err) {
     bitnet__reader r;
     memset(&r, 0, sizeof r);
     r.src = &g->src;
-    r.allocator = a;
     r.err = err;
     bitnet__reader_preamble(g, &r);
     if (r.result != BITNET_OK) return r.result;
-    g->keys = (bitnet__key *)bitnet__alloc(a, (size_t)g->n_keys * sizeof *g->keys + 1);
-    g->tensors = (bitnet__tensor *)bitnet__alloc(a, (size_t)g->n_tensors * sizeof *g->tensors + 1);
+    if (!g->keys)
+        g->keys = (bitnet__key *)bitnet__alloc(a, (size_t)g->n_keys * sizeof *g->keys + 1);
+    if (!g->tensors)
+        g->tensors = (bitnet__tensor *)bitnet__alloc(a, (size_t)g->n_tensors *
+                                                        sizeof *g->tensors + 1);
     if (!g->keys || !g->tensors)
         return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for the header's directory");
     r.kind = "key";
@@ -10234,6 +10262,7 @@ static bitnet_result bitnet__gguf_open(bitnet__source src, const bitnet_allocato
                                        bitnet_gguf **out, bitnet_error *err) {
     bitnet_allocator a = {0, 0, 0, {0, 0}};
     bitnet_gguf *g = 0;
+    bitnet__range want;
     bitnet_result r;
     if (out) *out = 0;
     if (allocator) a = *allocator;
@@ -10247,7 +10276,10 @@ static bitnet_result bitnet__gguf_open(bitnet__source src, const bitnet_allocato
     memset(g, 0, sizeof *g);
     g->allocator = a;
     g->file.src = src;
-    r = bitnet__gguf_parse(&g->file, &a, err);
+    while ((r = bitnet__gguf_parse(&g->file, &a, err)) == BITNET__MORE)
+        if ((r = bitnet__source_grow(&g->file.src, &a, &want, err)) ||
+            (r = bitnet__source_read(&g->file.src, "the header", want.at, want.dst, want.n, err)))
+            break;
     if (r == BITNET_OK) *out = g;
     else bitnet_gguf_close(g);
     return r;
@@ -10576,7 +10608,8 @@ struct bitnet_model {
     int turns;                         /* 1: some linear layer's input is turned */
     struct bitnet__head_copy *copy;    /* of the head, in 6 bits; see @head */
     uint64_t n_params, own_bytes;
-    uint64_t bytes_read;               /* of tensors, for progress */
+    uint64_t come;                     /* where loading is in the file, for progress */
+    struct bitnet__loading *loading;   /* while the weights are loaded */
     uint64_t identity;                 /* a hash; see bitnet__model_identity */
     bitnet__atomic n_users;            /* its contexts, and 1 until bitnet_model_free */
     struct bitnet__team *team;         /* while the model is loaded; 0: one thread */
@@ -10690,37 +10723,14 @@ static void bitnet__touch(const uint8_t *p, size_t n) {
     for (at = 0; at < n; at += 4096) (void)page[at];
 }
 
-/* The tensor's bytes: in place, or read through the callbacks; in slices of 4 MB where they are
-   read. */
-static bitnet_result bitnet__tensor_bytes(bitnet_model *m, const bitnet__tensor *t,
-                                          const uint8_t **out, bitnet_error *err) {
-    const bitnet__source *src = &m->gguf.src;
-    char title[BITNET__TEXT];
-    uint64_t done, n;
-    uint8_t *p = 0;
-    bitnet_result r = BITNET_OK;
-    if (!src->io.read_fn) {
-        *out = src->data + t->offset;
-        if (!m->params.prefault) {
-            m->bytes_read += t->size;
-            return BITNET_OK;
-        }
-    } else *out = p = (uint8_t *)bitnet__model_alloc(m, t->size);
-    bitnet__format(title, "tensor '%.*s'", (int)t->name.len, (const char *)src->data + t->name.at);
-    if (!*out)
-        return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for %s (%llu bytes)", title,
-                            (unsigned long long)t->size);
-    for (done = 0; done < t->size && r == BITNET_OK; done += n) {
-        n = t->size - done < 4194304 ? t->size - done : 4194304;
-        m->bytes_read += n;
-        if (p) r = bitnet__source_read(src, title, t->offset + done, p + done, (size_t)n, err);
-        else bitnet__touch(*out + done, (size_t)n);
-        if (r == BITNET_OK) r = bitnet__progress(m, m->gguf.data_start + m->bytes_read, err);
-    }
-    return r;
+/* Gives back a tensor's bytes as the file has them. */
+static void bitnet__drop_bytes(bitnet_model *m, const bitnet__tensor *t) {
+    bitnet__model_release(m, t->data, (size_t)t->size);
+    m->gguf.tensors[t - m->gguf.tensors].data = 0;
 }
 
-/* Loads a matrix that is unpacked to floats; only_floats 1: it must be F32, F16 or BF16. */
+/* Describes a matrix that is unpacked to floats, with its bytes if they are there. only_floats 1:
+   it must be F32, F16 or BF16. */
 static bitnet_result bitnet__load_matrix(bitnet_model *m, const char *name, int32_t n_cols,
                                          int32_t n_rows, int only_floats, bitnet__matrix *out,
                                          bitnet_error *err) {
@@ -10735,8 +10745,9 @@ static bitnet_result bitnet__load_matrix(bitnet_model *m, const char *name, int3
     out->n_cols = n_cols;
     out->n_rows = n_rows;
     out->row_bytes = (size_t)(t->size / (uint64_t)n_rows);
+    out->data = t->data;
     m->n_params += (uint64_t)n_cols * (uint64_t)n_rows;
-    return bitnet__tensor_bytes(m, t, &out->data, err);
+    return BITNET_OK;
 }
 
 /* Loads rows of n floats as F32. An element that is not finite would make every later result so. */
@@ -10756,6 +10767,7 @@ static bitnet_result bitnet__load_vectors(bitnet_model *m, const char *name, int
                 return bitnet__fail(err, BITNET_ERR_FORMAT, "element %lld of tensor '%s' is not "
                                     "finite", (long long)k * n + i, name);
     }
+    bitnet__drop_bytes(m, bitnet__find_tensor(&m->gguf, name));
     return BITNET_OK;
 }
 
@@ -10788,7 +10800,7 @@ static bitnet_result bitnet__load_scale(bitnet_model *m, const char *name, const
         if ((r = bitnet__want_tensor(m, scale_name, 1, 1, &s, err))) return r;
         if (s->type != BITNET_TENSOR_F32)
             return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "tensor '%s' is not F32", scale_name);
-        if ((r = bitnet__tensor_bytes(m, s, &p, err))) return r;
+        p = s->data;
         break;
     }
     *out = p ? bitnet__load_f32(p) : 1.0f;
@@ -10872,8 +10884,9 @@ static bitnet_result bitnet__load_linear(bitnet_model *m, const char *name, int3
         l->n_in = n_in;
         l->n_out = n_out;
         l->scale = 1.0f;
+        l->w = t->data;
         m->n_params += (uint64_t)n_in * (uint64_t)n_out;
-        return bitnet__tensor_bytes(m, t, &l->w, err);
+        return BITNET_OK;
     }
     l->file.i2s_packing = m->params.i2s_packing;
     if (t->type == BITNET_TENSOR_TL1 || t->type == BITNET_TENSOR_TL2)
@@ -10884,9 +10897,9 @@ static bitnet_result bitnet__load_linear(bitnet_model *m, const char *name, int3
                             "least 64 are supported", name, (int)n_in);
     l->n_in = bitnet__padded_row(n_in);
     l->n_out = n_out;
+    l->w = t->data;
     m->n_params += (uint64_t)n_in * (uint64_t)n_out;
-    if ((r = bitnet__tensor_bytes(m, t, &l->w, err)) ||
-        (r = bitnet__load_scale(m, name, t, l->w, &l->scale, err))) return r;
+    if ((r = bitnet__load_scale(m, name, t, l->w, &l->scale, err))) return r;
     return bitnet__check_padding(&l->file, name, l->w, t->size, err);
 }
 
@@ -11013,17 +11026,39 @@ static void bitnet__pack_job(void *arg, int i, int thread) {
     }
 }
 
-/* Checks and packs p->linear, and reports the first error in the order of rows, so that it does not
-   depend on the number of jobs. Then it checks the scale, which may include that of the blocks. */
-static bitnet_result bitnet__pack_linear(bitnet_model *m, bitnet__packing *p, const char *name,
-                                         bitnet_error *err) {
-    bitnet__linear *l = p->linear;
+/* Checks and packs p->linear, which begins at this row of its matrix, and reports the first error
+   in the order of rows, so that it does not depend on the number of jobs. */
+static bitnet_result bitnet__pack_part(bitnet_model *m, bitnet__packing *p, int32_t row,
+                                       const char *name, bitnet_error *err) {
     int i;
     if (p->jobs > 1) bitnet__team_run(m->team, p->jobs, bitnet__pack_job, p);
     else bitnet__pack_job(p, 0, 0);
-    for (i = 0; i < p->jobs; i++)
-        if (p->found[i].invalid)
-            return bitnet__fail_unpacked(&l->file, name, &p->found[i], err);
+    for (i = 0; i < p->jobs; i++) {
+        if (!p->found[i].invalid) continue;
+        p->found[i].row += row;
+        return bitnet__fail_unpacked(&p->linear->file, name, &p->found[i], err);
+    }
+    return BITNET_OK;
+}
+
+/* The same with n rows at w. */
+static bitnet_result bitnet__pack_slice(bitnet_model *m, const bitnet__packing *whole, int32_t row,
+                                        int32_t n, const uint8_t *w, const char *name,
+                                        bitnet_error *err) {
+    bitnet__linear slice = *whole->linear;
+    bitnet__packing p = *whole;
+    slice.w = w;
+    slice.n_out = slice.file.rows = n;
+    p.linear = &slice;
+    if (p.out) p.out += bitnet__linear_bytes(&m->kernels, whole->linear, row);
+    return bitnet__pack_part(m, &p, row, name, err);
+}
+
+/* A matrix is as its plan says: what was packed takes the place of the file's bytes. Checks the
+   scale, which may include that of the blocks. */
+static bitnet_result bitnet__end_packing(bitnet_model *m, bitnet__packing *p, const char *name,
+                                         bitnet_error *err) {
+    bitnet__linear *l = p->linear;
     if (bitnet__check_scale(name, l->scale, err)) return BITNET_ERR_FORMAT;
     if (l->plan == BITNET__ONLY_CHECKED || l->plan == BITNET__AS_IT_IS) return BITNET_OK;
     bitnet__model_release(m, l->w,
@@ -11187,21 +11222,22 @@ static int bitnet__has_codes(const bitnet__linear *l) {
     return l->file.rows > 0 && !bitnet__in_floats(l);
 }
 
-/* Checks the codes of a layer's matrices, or with i -1 of the head, on all CPUs, and packs what
-   needs it into one allocation. */
-static bitnet_result bitnet__pack_layer(bitnet_model *m, int32_t i, bitnet_error *err) {
+/* Plans what becomes of a layer's matrices, or with i -1 of the head, and takes one allocation for
+   those that are packed. */
+static bitnet_result bitnet__begin_packing(bitnet_model *m, int32_t i, bitnet__packing *p,
+                                           bitnet_error *err) {
     bitnet__linear *linear = i < 0 ? &m->ternary_head : m->layers[i].linear;
     const int n = i < 0 ? 1 : BITNET__LINEARS;
     const bitnet_kernels *kernels = &m->kernels;
     const int cpus = bitnet__usable_cpus();
-    bitnet__packing p;
     uint64_t total = 0, widest = 0, weights = 0, room;
     char name[BITNET__TEXT];
     bitnet_result r;
     int k;
-    p.m = m;
-    p.out = p.rows = 0;
-    p.unit = kernels->pack_rows > 64 ? kernels->pack_rows : 64;
+    p->m = m;
+    p->linear = linear;
+    p->out = p->rows = 0;
+    p->unit = kernels->pack_rows > 64 ? kernels->pack_rows : 64;
     for (k = 0; k < n; k++) {
         bitnet__linear *l = &linear[k];
         if (!bitnet__has_codes(l)) continue;
@@ -11211,37 +11247,48 @@ static bitnet_result bitnet__pack_layer(bitnet_model *m, int32_t i, bitnet_error
         total += bitnet__linear_bytes(kernels, l, l->n_out) + 63;
         room = 0;
         if (kernels->pack && l->plan == BITNET__UNPACKED)
-            room = bitnet__i2s_bytes(l->n_in, p.unit);
+            room = bitnet__i2s_bytes(l->n_in, p->unit);
         if (l->plan == BITNET__TO_PACKS &&
             bitnet__type_info(l->file.type)->bytes != l->blocks->bytes)
-            room = bitnet__blocks_bytes(l->blocks, l->n_in, p.unit);
+            room = bitnet__blocks_bytes(l->blocks, l->n_in, p->unit);
         widest = room > widest ? room : widest;
     }
     /* One team for all layers, unless there is too little work. */
-    if (i <= 0 && !m->team && (total > 0 || weights > 4000000) &&
+    if (!m->team && (total > 0 || weights > 4000000) &&
         (r = bitnet__team_create(&m->params.allocator,
                                  cpus < BITNET__MAX_PACKERS ? cpus : BITNET__MAX_PACKERS, &m->team,
                                  err))) return r;
-    p.jobs = bitnet__team_size(m->team);
-    if (total > 0) p.out = (uint8_t *)bitnet__model_alloc(m, total);
-    p.row_room = (size_t)widest;
-    if (p.out && widest > 0)
-        p.rows = (uint8_t *)bitnet__model_alloc(m, widest * (uint64_t)p.jobs);
-    if ((total > 0 && !p.out) || (widest > 0 && !p.rows)) {
+    p->jobs = bitnet__team_size(m->team);
+    if (total > 0) p->out = (uint8_t *)bitnet__model_alloc(m, total);
+    p->row_room = (size_t)widest;
+    if (p->out && widest > 0)
+        p->rows = (uint8_t *)bitnet__model_alloc(m, widest * (uint64_t)p->jobs);
+    if ((total > 0 && !p->out) || (widest > 0 && !p->rows)) {
         for (k = 0; !bitnet__has_codes(&linear[k]); k++) {}
         bitnet__linear_name(m, i, k, name);
         return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory to pack the tensors from '%s' on "
                             "(%llu bytes)", name, (unsigned long long)total);
     }
-    bitnet__huge_memory(&m->params.allocator, p.out, (size_t)total);
-    for (k = 0; k < n; k++) {
+    bitnet__huge_memory(&m->params.allocator, p->out, (size_t)total);
+    return BITNET_OK;
+}
+
+/* Checks the codes of a layer's matrices, on all CPUs, and packs what needs it. */
+static bitnet_result bitnet__pack_layer(bitnet_model *m, int32_t i, bitnet_error *err) {
+    bitnet__linear *linear = m->layers[i].linear;
+    bitnet__packing p;
+    char name[BITNET__TEXT];
+    bitnet_result r = bitnet__begin_packing(m, i, &p, err);
+    int k;
+    for (k = 0; k < BITNET__LINEARS && r == BITNET_OK; k++) {
         if (!bitnet__has_codes(&linear[k])) continue;
         p.linear = &linear[k];
         bitnet__linear_name(m, i, k, name);
-        if ((r = bitnet__pack_linear(m, &p, name, err))) return r;
+        r = bitnet__pack_part(m, &p, 0, name, err);
+        if (r == BITNET_OK) r = bitnet__end_packing(m, &p, name, err);
     }
     if (p.rows) bitnet__model_release(m, p.rows, 0);
-    return bitnet__progress(m, m->gguf.data_start + m->bytes_read, err);
+    return r ? r : bitnet__progress(m, m->come, err);
 }
 
 /* Which matrices of a layer read the same input. */
@@ -11428,8 +11475,6 @@ static bitnet_result bitnet__load_layer(bitnet_model *m, int32_t i, bitnet__laye
     char name[BITNET__TEXT];
     bitnet_result r;
     int k;
-    memset(l, 0, sizeof *l);
-    bitnet__set_kind(m, l, bitnet__kind_of(m, i));
     bitnet__set_sliding(m, i, l);
     if (m->clamps.at) l->clamp = bitnet__load_f32(bitnet__value_of_layer(&m->clamps, i));
     if (l->clamp <= 1e-6f) l->clamp = 0.0f;
@@ -12529,23 +12574,254 @@ static bitnet_result bitnet__as_linear(const bitnet__matrix *a, const char *name
     return bitnet_ternary_check(&l->file, name, err);
 }
 
-/* A ternary head becomes a linear layer; if it is the embedding, rows of that are read from it. An
-   embedding of its own is checked. */
-static bitnet_result bitnet__load_ternary_head(bitnet_model *m, bitnet_error *err) {
-    static const char embedding[] = "token_embd.weight", output[] = "output.weight";
-    bitnet__linear *head = &m->ternary_head, embed;
+/* ---- the file's tensors, in the order in which they stand in it ----
+   bitnet__load_next asks for the next bytes that it needs and is called again when they are there,
+   so they may come from a stream that can be read only once. A layer is checked and packed as soon
+   as all of its tensors have come, and a head, if it is packed, in slices of some MB. So memory
+   holds what kernels read, a layer's tensors and a slice. Bytes that are in memory anyway are used
+   there. */
+enum { BITNET__READ = 4194304, BITNET__READ_TAIL = 4096 };         /* bytes asked for at a time */
+
+typedef struct bitnet__loading {
+    uint64_t i, done;                  /* tensor i by offset comes, and `done` bytes of it have come;
+                                          behind the last one, `done` is an offset in the file */
+    size_t asked;                      /* bytes that were asked for */
+    uint8_t *to;                       /* where they go: the tensor's place, or that of a slice */
+    int32_t *left;                     /* [n_layers] tensors that have not come yet */
+    uint8_t *tail;                     /* what stands behind the last tensor, some of it */
+    const bitnet__tensor *head;        /* one that is packed as it comes; 0: there is none */
+    bitnet__packing packing;           /* of it */
+} bitnet__loading;
+
+static const char *bitnet__head_name(const bitnet_model *m) {
+    return m->tied ? "token_embd.weight" : "output.weight";
+}
+
+static int bitnet__is_ternary_matrix(const bitnet__matrix *a) {
+    return a->n_rows > 0 && bitnet__is_ternary(bitnet__type_info(a->type));
+}
+
+/* Describes the embedding and the head, before their bytes are there. A ternary head becomes a
+   linear layer; if it is the embedding, rows of that are read from it. */
+static bitnet_result bitnet__load_ends(bitnet_model *m, bitnet_error *err) {
+    bitnet__linear *head = &m->ternary_head;
+    bitnet_result r = bitnet__load_matrix(m, "token_embd.weight", m->dim, m->n_vocab, 0, &m->embed,
+                                          err);
+    if (r != BITNET_OK) return r;
+    if (bitnet__find_tensor(&m->gguf, "output.weight") || (m->family->norms & BITNET__OWN_HEAD))
+        r = bitnet__load_matrix(m, "output.weight", m->dim, m->n_vocab, 0, &m->head, err);
+    else if (!m->embeds) {
+        m->head = m->embed;
+        m->tied = 1;
+    }
+    if (r != BITNET_OK || (r = bitnet__fold_ends(m, err))) return r;
+    if (!bitnet__is_ternary_matrix(&m->head)) return BITNET_OK;
+    if (!BITNET__GROUPS) return bitnet__no_groups(bitnet__head_name(m), m->head.type, err);
+    if ((r = bitnet__as_linear(&m->head, "output.weight", head, err))) return r;
+    m->loading->head = bitnet__find_tensor(&m->gguf, bitnet__head_name(m));
+    if (!m->group || head->group < m->group) m->group = head->group;
+    return BITNET_OK;
+}
+
+/* The layer that a tensor belongs to, by its name "blk.N.", or -1. */
+static int32_t bitnet__layer_of(const bitnet_model *m, const bitnet__tensor *t) {
+    const char *name = (const char *)m->gguf.src.data + t->name.at;
+    int32_t i = 0;
+    uint32_t k;
+    if (t->name.len < 5 || memcmp(name, "blk.", 4)) return -1;
+    for (k = 4; k < t->name.len && name[k] >= '0' && name[k] <= '9'; k++)
+        if ((i = 10 * i + (name[k] - '0')) >= m->n_layers) return -1;
+    return k < t->name.len && name[k] == '.' ? i : -1;
+}
+
+static bitnet_result bitnet__layer_came(bitnet_model *m, int32_t i, bitnet_error *err) {
+    bitnet_result r = bitnet__load_layer(m, i, &m->layers[i], err);
+    return r ? r : bitnet__pack_layer(m, i, err);
+}
+
+/* All that the header says. A layer without tensors fails here. */
+static bitnet_result bitnet__begin_weights(bitnet_model *m, bitnet_error *err) {
+    bitnet__loading *d = (bitnet__loading *)bitnet__model_alloc(m, sizeof *d);
+    const uint64_t n = (uint64_t)m->n_layers;
+    bitnet_result r;
+    uint64_t k;
+    int32_t i;
+    if (!d) return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for a model");
+    memset(d, 0, sizeof *d);
+    m->loading = d;
+    m->copy = bitnet__head_copy_create(m);
+    if (!m->copy) return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for a model");
+    m->layers = (bitnet__layer *)bitnet__model_alloc(m, n * sizeof *m->layers);
+    d->left = (int32_t *)bitnet__model_alloc(m, n * sizeof *d->left);
+    if (!m->layers || !d->left)
+        return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for the list of layers");
+    memset(m->layers, 0, (size_t)n * sizeof *m->layers);
+    memset(d->left, 0, (size_t)n * sizeof *d->left);
+    if ((r = bitnet__load_ends(m, err))) return r;
+    for (i = 0; i < m->n_layers; i++) bitnet__set_kind(m, &m->layers[i], bitnet__kind_of(m, i));
+    for (k = 0; k < m->gguf.n_tensors; k++)
+        if ((i = bitnet__layer_of(m, &m->gguf.tensors[k])) >= 0) d->left[i]++;
+    for (i = 0; i < m->n_layers; i++)
+        if (!d->left[i] && (r = bitnet__layer_came(m, i, err))) return r;
+    return BITNET_OK;
+}
+
+/* 1 if all of a tensor's bytes are in memory already. */
+static int bitnet__is_there(const bitnet_model *m, const bitnet__tensor *t) {
+    return t->offset + t->size <= m->gguf.src.have;
+}
+
+static int bitnet__is_sliced(const bitnet_model *m, const bitnet__tensor *t) {
+    const bitnet__plan plan = m->ternary_head.plan;
+    return t == m->loading->head && !bitnet__is_there(m, t) &&
+           (plan == BITNET__TO_PACKS || plan == BITNET__TO_BLOCKS);
+}
+
+/* The bytes of a tensor that come at a time: of a head that is packed meanwhile, whole rows. */
+static uint64_t bitnet__slice_bytes(const bitnet_model *m, const bitnet__tensor *t) {
+    uint64_t unit;
+    if (!bitnet__is_sliced(m, t)) return BITNET__READ;
+    unit = (uint64_t)m->loading->packing.unit * m->head.row_bytes;
+    return unit > BITNET__READ ? unit : BITNET__READ / unit * unit;
+}
+
+static void bitnet__title(const bitnet_model *m, const bitnet__tensor *t, char *title) {
+    bitnet__format(title, "tensor '%.*s'", (int)t->name.len,
+                   (const char *)m->gguf.src.data + t->name.at);
+}
+
+static bitnet_result bitnet__begin_tensor(bitnet_model *m, bitnet__tensor *t, bitnet_error *err) {
+    bitnet__loading *d = m->loading;
+    uint64_t n = t->size;
+    char title[BITNET__TEXT];
+    bitnet_result r;
+    if (t == d->head && (r = bitnet__begin_packing(m, -1, &d->packing, err))) return r;
+    if (bitnet__is_there(m, t)) {
+        t->data = m->gguf.src.data + t->offset;
+        return BITNET_OK;
+    }
+    if (bitnet__is_sliced(m, t) && n > bitnet__slice_bytes(m, t)) n = bitnet__slice_bytes(m, t);
+    d->to = (uint8_t *)bitnet__model_alloc(m, n);
+    if (!bitnet__is_sliced(m, t)) t->data = d->to;
+    bitnet__title(m, t, title);
+    return d->to ? BITNET_OK : bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for %s (%llu bytes)",
+                                            title, (unsigned long long)n);
+}
+
+/* n bytes of a tensor have come. */
+static bitnet_result bitnet__part_came(bitnet_model *m, const bitnet__tensor *t, size_t n,
+                                       bitnet_error *err) {
+    bitnet__loading *d = m->loading;
+    bitnet_result r = BITNET_OK;
+    if (bitnet__is_sliced(m, t))
+        r = bitnet__pack_slice(m, &d->packing, (int32_t)(d->done / m->head.row_bytes),
+                               (int32_t)(n / m->head.row_bytes), d->to, bitnet__head_name(m), err);
+    d->done += n;
+    m->come = t->offset + d->done;
+    if (r || !(m->gguf.src.io.read_fn || m->params.prefault)) return r;
+    return bitnet__progress(m, m->come, err);
+}
+
+static bitnet_result bitnet__tensor_came(bitnet_model *m, const bitnet__tensor *t,
+                                         bitnet_error *err) {
+    bitnet__loading *d = m->loading;
+    const int32_t i = bitnet__layer_of(m, t);
+    bitnet_result r = BITNET_OK;
+    d->i++;
+    d->done = 0;
+    if (t != d->head) return i >= 0 && --d->left[i] == 0 ? bitnet__layer_came(m, i, err) : r;
+    m->ternary_head.w = t->data;
+    if (bitnet__is_sliced(m, t)) bitnet__model_release(m, d->to, 0);
+    else r = bitnet__pack_part(m, &d->packing, 0, bitnet__head_name(m), err);
+    if (d->packing.rows) bitnet__model_release(m, d->packing.rows, 0);
+    if (r == BITNET_OK) r = bitnet__end_packing(m, &d->packing, bitnet__head_name(m), err);
+    return r ? r : bitnet__progress(m, m->come, err);
+}
+
+/* Goes on until bytes are wanted that are not in memory, or all tensors have come. */
+static bitnet_result bitnet__next_tensors(bitnet_model *m, bitnet__range *want, bitnet_error *err) {
+    bitnet__loading *d = m->loading;
+    const bitnet__source *src = &m->gguf.src;
+    bitnet_result r = BITNET_OK;
+    while (d->i < m->gguf.n_tensors && r == BITNET_OK) {
+        bitnet__tensor *t = bitnet__tensor_at(&m->gguf, d->i);
+        const int is_there = bitnet__is_there(m, t);
+        uint64_t n, at;
+        if (d->asked) {
+            r = bitnet__part_came(m, t, d->asked, err);
+            d->asked = 0;
+        } else if (d->done == 0) r = bitnet__begin_tensor(m, t, err);
+        while (d->done < t->size && r == BITNET_OK) {
+            at = t->offset + d->done;
+            n = t->size - d->done;
+            if (n > bitnet__slice_bytes(m, t)) n = bitnet__slice_bytes(m, t);
+            if (is_there) {
+                if (m->params.prefault) bitnet__touch(t->data + d->done, (size_t)n);
+            } else {
+                want->dst = bitnet__is_sliced(m, t) ? d->to : d->to + d->done;
+                want->at = at;
+                want->n = d->asked = (size_t)n;
+                if (at >= src->have) return BITNET_OK;
+                /* The header's last reading went into this tensor. */
+                memcpy(want->dst, src->data + at, (size_t)(src->have - at));
+                want->dst += src->have - at;
+                want->n -= (size_t)(src->have - at);
+                want->at = src->have;
+                return BITNET_OK;
+            }
+            r = bitnet__part_came(m, t, (size_t)n, err);
+        }
+        if (r == BITNET_OK) r = bitnet__tensor_came(m, t, err);
+    }
+    return r;
+}
+
+/* The same with what stands behind the last tensor, if it is known where that ends. */
+static bitnet_result bitnet__next_tail(bitnet_model *m, bitnet__range *want, bitnet_error *err) {
+    bitnet__loading *d = m->loading;
+    const bitnet__source *src = &m->gguf.src;
+    const uint64_t n_tensors = m->gguf.n_tensors;
+    const bitnet__tensor *last = n_tensors ? bitnet__tensor_at(&m->gguf, n_tensors - 1) : 0;
+    bitnet_result r = BITNET_OK;
+    uint64_t n;
+    if (!last || !last->size) return BITNET_OK;
+    if (d->asked) r = bitnet__gguf_check_end(&m->gguf, d->done, d->tail, d->asked, err);
+    else d->done = last->offset + last->size;
+    d->done += d->asked;
+    d->asked = 0;
+    if (r == BITNET_OK && d->done < src->have) {
+        r = bitnet__gguf_check_end(&m->gguf, d->done, src->data + d->done,
+                                   (size_t)(src->have - d->done), err);
+        d->done = src->have;
+    }
+    n = src->size - d->done;
+    if (n > BITNET__READ_TAIL) n = BITNET__READ_TAIL;
+    if (r == BITNET_OK && n > 0 && !d->tail && !(d->tail = (uint8_t *)bitnet__model_alloc(m, n)))
+        r = bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for %llu bytes", (unsigned long long)n);
+    if (r || !n) return r;
+    want->at = d->done;
+    want->dst = d->tail;
+    want->n = d->asked = (size_t)n;
+    return BITNET_OK;
+}
+
+/* What is left when all tensors are there: those that belong to no layer. */
+static bitnet_result bitnet__end_weights(bitnet_model *m, bitnet_error *err) {
+    static const char embedding[] = "token_embd.weight";
+    const bitnet__tensor *output = bitnet__find_tensor(&m->gguf, "output.weight");
+    const int sliced = m->tied && bitnet__has_groups(&m->ternary_head);
+    bitnet__linear embed;
     bitnet__packing p;
     bitnet_result r;
-    if (m->head.data && bitnet__is_ternary(bitnet__type_info(m->head.type))) {
-        if (!BITNET__GROUPS)
-            return bitnet__no_groups(m->tied ? embedding : output, m->head.type, err);
-        if ((r = bitnet__as_linear(&m->head, output, head, err)) ||
-            (r = bitnet__pack_layer(m, -1, err))) return r;
-        m->head.data = head->w;
-        if (m->tied) m->embed.data = head->w;
-        if (!m->group || head->group < m->group) m->group = head->group;
-    }
-    if (m->tied || !bitnet__is_ternary(bitnet__type_info(m->embed.type))) return BITNET_OK;
+    int32_t i;
+    m->embed.data = sliced ? m->ternary_head.w : bitnet__find_tensor(&m->gguf, embedding)->data;
+    if (m->tied) m->head.data = m->embed.data;
+    else if (m->head.n_rows > 0)
+        m->head.data = bitnet__has_groups(&m->ternary_head) ? m->ternary_head.w : output->data;
+    if ((r = bitnet__load_norm(m, "output_norm.weight", m->dim, &m->output_norm, err))) return r;
+    for (i = 0; i < m->dim; i++) ((float *)(uintptr_t)m->output_norm)[i] /= m->scales.logit;
+    if ((r = bitnet__load_rope(m, err)) || (r = bitnet__check_unused(m, err))) return r;
+    if (m->tied || !bitnet__is_ternary_matrix(&m->embed)) return BITNET_OK;
     if ((r = bitnet__as_linear(&m->embed, embedding, &embed, err))) return r;
     memset(&p, 0, sizeof p);
     embed.plan = BITNET__ONLY_CHECKED;
@@ -12553,29 +12829,7 @@ static bitnet_result bitnet__load_ternary_head(bitnet_model *m, bitnet_error *er
     p.linear = &embed;
     p.jobs = bitnet__team_size(m->team);
     p.unit = 64;
-    return bitnet__pack_linear(m, &p, embedding, err);
-}
-
-static bitnet_result bitnet__load_weights(bitnet_model *m, bitnet_error *err) {
-    bitnet_result r;
-    int32_t i;
-    m->copy = bitnet__head_copy_create(m);
-    if (!m->copy) return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for a model");
-    m->layers = (bitnet__layer *)bitnet__model_alloc(m, (uint64_t)m->n_layers * sizeof *m->layers);
-    if (!m->layers) return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for the list of layers");
-    if ((r = bitnet__load_matrix(m, "token_embd.weight", m->dim, m->n_vocab, 0, &m->embed, err)) ||
-        (r = bitnet__load_norm(m, "output_norm.weight", m->dim, &m->output_norm, err))) return r;
-    for (i = 0; i < m->dim; i++) ((float *)(uintptr_t)m->output_norm)[i] /= m->scales.logit;
-    if (!m->embeds) m->head = m->embed;
-    if ((bitnet__find_tensor(&m->gguf, "output.weight") || (m->family->norms & BITNET__OWN_HEAD)) &&
-        (r = bitnet__load_matrix(m, "output.weight", m->dim, m->n_vocab, 0, &m->head, err)))
-        return r;
-    m->tied = m->head.data && m->head.data == m->embed.data;
-    if ((r = bitnet__fold_ends(m, err))) return r;
-    for (i = 0; i < m->n_layers; i++)
-        if ((r = bitnet__load_layer(m, i, &m->layers[i], err)) ||
-            (r = bitnet__pack_layer(m, i, err))) return r;
-    return bitnet__load_ternary_head(m, err);
+    return bitnet__pack_part(m, &p, 0, embedding, err);
 }
 
 static bitnet_result bitnet__check_kernels(const bitnet_kernels *k, bitnet_error *err) {
@@ -12676,27 +12930,40 @@ static bitnet_result bitnet__load_vocab_only(bitnet_model *m, bitnet_error *err)
     return bitnet__progress(m, m->gguf.src.size, err);
 }
 
-static bitnet_result bitnet__load_model(bitnet_model *m, bitnet_error *err) {
+/* Checks that come first, before anything is read. */
+static bitnet_result bitnet__check_load(const bitnet_model *m, bitnet_error *err) {
     const uint64_t max_bytes = m->params.max_bytes ? m->params.max_bytes : (uint64_t)16 << 30;
-    const bitnet_kernels *k = m->params.kernels;
-    char text[BITNET__TEXT];
-    bitnet_result r;
     if (m->gguf.src.size > max_bytes)
         return bitnet__fail(err, BITNET_ERR_LIMIT, "the file has %llu bytes; the limit is %llu "
                             "(max_bytes)", (unsigned long long)m->gguf.src.size,
                             (unsigned long long)max_bytes);
-    if (k && (r = bitnet__check_kernels(k, err))) return r;
-    m->gguf.q2_0_block = m->params.q2_0_block;
-    if ((r = bitnet__gguf_parse(&m->gguf, &m->params.allocator, err))) return r;
-    if (m->params.vocab_only) return bitnet__load_vocab_only(m, err);
-    m->kernels = k ? *k : *bitnet__kernels_for(&m->gguf);
-    if ((r = bitnet__load_shape(m, err)) || (r = bitnet__load_tokenizer(m, err)) ||
-        (r = bitnet__load_weights(m, err)) || (r = bitnet__load_rope(m, err)) ||
-        (r = bitnet__check_unused(m, err)) || (r = bitnet__gguf_check_end(&m->gguf, err)) ||
-        (r = bitnet__progress(m, m->gguf.src.size, err))) return r;
+    return m->params.kernels ? bitnet__check_kernels(m->params.kernels, err) : BITNET_OK;
+}
+
+/* Parses the header, as far as it is there, and all that it says. */
+static bitnet_result bitnet__next_header(bitnet_model *m, bitnet__range *want, bitnet_error *err) {
+    bitnet_result r = bitnet__gguf_parse(&m->gguf, &m->params.allocator, err);
+    if (r == BITNET__MORE)
+        return bitnet__source_grow(&m->gguf.src, &m->params.allocator, want, err);
+    if (r || m->params.vocab_only) return r ? r : bitnet__load_vocab_only(m, err);
+    m->kernels = m->params.kernels ? *m->params.kernels : *bitnet__kernels_for(&m->gguf);
+    m->come = m->gguf.data_start;
+    if ((r = bitnet__load_shape(m, err)) || (r = bitnet__load_tokenizer(m, err))) return r;
+    return bitnet__begin_weights(m, err);
+}
+
+/* All has come. */
+static bitnet_result bitnet__end_load(bitnet_model *m, bitnet_error *err) {
+    char text[BITNET__TEXT];
+    bitnet_result r;
+    if ((r = bitnet__progress(m, m->gguf.src.size, err))) return r;
     m->identity = bitnet__model_identity(m);
     if (m->fold) bitnet__model_release(m, (const uint8_t *)m->fold, 0);
     m->fold = 0;
+    bitnet__model_release(m, m->loading->tail, 0);
+    bitnet__model_release(m, (const uint8_t *)m->loading->left, 0);
+    bitnet__model_release(m, (const uint8_t *)m->loading, 0);
+    m->loading = 0;
     bitnet__format(text, "%s, %d layers of %d, vocabulary of %d, kernels %s, weights in %s",
                    m->arch, (int)m->n_layers, (int)m->dim, (int)m->n_vocab, m->kernels.name,
                    bitnet__layout(m));
@@ -12721,16 +12988,16 @@ static bitnet_result bitnet__load_model(bitnet_model *m, bitnet_error *err) {
     return BITNET_OK;
 }
 
-/* Every way to load ends here. Takes over the source, on failure too. */
-static bitnet_result bitnet__load(bitnet__source src, const bitnet_model_params *params,
-                                  bitnet_model **out, bitnet_error *err) {
+/* Every way to load begins here. Takes over the source, on failure too. */
+static bitnet_result bitnet__begin_load(bitnet__source src, const bitnet_model_params *params,
+                                        int has_out, bitnet_model **out, bitnet_error *err) {
     bitnet_model_params p;
     bitnet_model *m = 0;
     bitnet_result r;
-    if (out) *out = 0;
+    *out = 0;
     memset(&p, 0, sizeof p);
     if (params) p = *params;
-    r = bitnet__check_open(&src, out != 0, &p.allocator, err);
+    r = bitnet__check_open(&src, has_out, &p.allocator, err);
     if (r == BITNET_OK) r = bitnet__check_reserved(p.reserved, 6, "bitnet_model_params", err);
     if (r == BITNET_OK) r = bitnet__check_packing(p.i2s_packing, err);
     if (r == BITNET_OK) r = bitnet__check_tiles(&p, err);
@@ -12747,18 +13014,60 @@ static bitnet_result bitnet__load(bitnet__source src, const bitnet_model_params 
     m->params = p;
     m->n_users = 1;
     m->gguf.src = src;
-    r = bitnet__load_model(m, err);
-    bitnet__team_free(&m->params.allocator, m->team);
+    m->gguf.q2_0_block = p.q2_0_block;
+    *out = m;
+    return bitnet__check_load(m, err);
+}
+
+/* What loading wants next; the bytes that it wanted before are there. The ranges follow each other
+   in the file, perhaps with gaps. Nothing: the model is loaded. */
+static bitnet_result bitnet__load_next(bitnet_model *m, bitnet__range *want, bitnet_error *err) {
+    bitnet_result r = BITNET_OK;
+    want->n = 0;
+    if (!m->loading) r = bitnet__next_header(m, want, err);
+    if (r || want->n > 0 || m->params.vocab_only) return r;
+    if (m->loading->i < m->gguf.n_tensors) {
+        r = bitnet__next_tensors(m, want, err);
+        if (r || want->n > 0 || (r = bitnet__end_weights(m, err))) return r;
+    }
+    r = bitnet__next_tail(m, want, err);
+    return r || want->n > 0 ? r : bitnet__end_load(m, err);
+}
+
+/* Loading has ended, one way or the other. */
+static void bitnet__leave_load(bitnet_model *m) {
+    const bitnet_allocator *a = &m->params.allocator;
+    bitnet__team_free(a, m->team);
     m->team = 0;
     m->params.tiles = 0;               /* the caller's, who may free it now */
     m->params.n_tiles = 0;
-    if (r != BITNET_OK) {
-        bitnet_model_free(m);
-        return r;
-    }
     bitnet__source_close_file(&m->gguf.src);
-    *out = m;
-    return BITNET_OK;
+}
+
+/* Reads what loading wants. */
+static bitnet_result bitnet__read_range(const bitnet_model *m, const bitnet__range *want,
+                                        bitnet_error *err) {
+    const bitnet__loading *d = m->loading;
+    char title[BITNET__TEXT];
+    if (!d) bitnet__format(title, "the header");
+    else if (d->i == m->gguf.n_tensors) bitnet__format(title, "behind the last tensor");
+    else bitnet__title(m, bitnet__tensor_at(&m->gguf, d->i), title);
+    return bitnet__source_read(&m->gguf.src, title, want->at, want->dst, want->n, err);
+}
+
+static bitnet_result bitnet__load(bitnet__source src, const bitnet_model_params *params,
+                                  bitnet_model **out, bitnet_error *err) {
+    bitnet_model *m;
+    bitnet__range want;
+    bitnet_result r = bitnet__begin_load(src, params, out != 0, &m, err);
+    if (out) *out = 0;
+    if (!m) return r;
+    while (r == BITNET_OK && !(r = bitnet__load_next(m, &want, err)) && want.n > 0)
+        r = bitnet__read_range(m, &want, err);
+    bitnet__leave_load(m);
+    if (r == BITNET_OK) *out = m;
+    else bitnet_model_free(m);
+    return r;
 }
 
 /* Gives up a use of the model; the last one frees it. */

@@ -53,6 +53,9 @@ export type ErrorCode =
  * front, and content; null: there may still be thinking before it. */
 export function divideReply(text: string): { thinking: string; content: string | null };
 
+/** Why a variant cannot run here, for the user; '': it can. */
+export function variants(): Record<Variant, string>;
+
 export class BitNetError extends Error {
     constructor(code: ErrorCode, message: string, status?: number);
     readonly code: ErrorCode;
@@ -71,6 +74,10 @@ export interface Progress {
     secondsLeft?: number;
     fromCache?: boolean;
     cache?: CacheKind;
+    /** Nothing came for so many seconds, 3 or more. */
+    stalledSeconds?: number;
+    /** Another tab or worker downloads the same file, and this one waits for it. */
+    elsewhere?: true;
 }
 
 /** An option that is not in this list is an error, as is a value out of range. */
@@ -93,6 +100,17 @@ export interface LoadOptions {
     variant?: Variant | undefined;
     /** Whether a download is kept. Default: 'auto'. */
     cache?: 'auto' | 'none' | undefined;
+    /** A URL, perhaps relative, that stands for the source's own in the cache: for signed URLs, which
+     * change. `cache.list` has this one, and the other functions of `cache` take it. */
+    cacheName?: string | URL | undefined;
+    /** Of requests, such as { Authorization: 'Bearer hf_...' } for a gated file. They are not kept. When
+     * a server leads to another origin, `fetch` leaves Authorization out. */
+    headers?: Record<string, string> | Iterable<readonly [string, string]> | undefined;
+    /** How many parts of a large file are downloaded at a time, 1 to 16, if it is kept and the server
+     * sends parts. Default: 4. */
+    connections?: number | undefined;
+    /** A download fails with ERR_NETWORK when nothing comes for so long: 1 to Infinity. Default: 60. */
+    stallSeconds?: number | undefined;
     /** 64 hexadecimal digits. The file is checked against it before it is used. */
     sha256?: string | undefined;
     /** When it is aborted, the load fails with the signal's reason. */
@@ -234,10 +252,21 @@ export interface Info {
     hasHead: boolean;
     /** How a vector is made of a text's tokens; null: the file does not say. */
     pooling: Pooling | null;
+    /** The model's chat template; null: it has none that is known, and `chat` fails. */
+    chat: ChatTemplate | null;
     cache: CacheKind;
     /** Sentences for the user: why a faster variant or the cache was not used, or that the context is
      * longer than the model was trained for. */
     notes: string[];
+}
+
+export interface ChatTemplate {
+    /** Its name in the library, such as 'qwen-3.8'. */
+    template: string;
+    /** The option `thinking` can keep the model from thinking. */
+    thinking: boolean;
+    /** What the option `effort` chooses from, the default first; empty: it is without effect. */
+    efforts: string[];
 }
 
 export type Pooling = 'mean' | 'first' | 'last';
@@ -576,7 +605,7 @@ export interface CachedModel {
     size: number | null;
     /** Bytes stored. */
     loaded: number;
-    /** false: the download was interrupted and will be resumed. */
+    /** false: the download was interrupted; it is resumed if the server still has the same file. */
     complete: boolean;
     /** ISO 8601; '' if unknown. */
     date: string;
@@ -593,7 +622,10 @@ export const cache: {
     clear(): Promise<void>;
     /** Whether the server still has the same file, by its tag or date: asks for its headers only.
      * 'unknown': it says neither. ERR_IO: no complete download is kept. */
-    check(url: string | URL, options?: { signal?: AbortSignal | undefined }): Promise<'same' | 'changed' | 'unknown'>;
+    check(
+        url: string | URL,
+        options?: Pick<LoadOptions, 'headers' | 'signal'>
+    ): Promise<'same' | 'changed' | 'unknown'>;
     /** Reads what is kept, without a request, and returns its SHA-256 in hexadecimal. ERR_CHECKSUM if it
      * is not the given one. ERR_IO: no complete download is kept. It waits for one that is going on.
      * Inline: ERR_BUSY while a model is open. */

@@ -314,6 +314,19 @@ EXPORT int bw_template(void) {
            (t->efforts != 0) << 4 | t->drop_thinking << 5;
 }
 
+/* The name of the model's chat template, 0 if none is known; then, from i = 1 to the first 0, the names
+   of its efforts, the default first. */
+EXPORT const char *bw_chat_name(int i) {
+    const bitnet_chat_template *t = bitnet_model_chat_template(model);
+    return !t ? 0 : i == 0 ? t->name : t->efforts ? t->efforts[i - 1].name : 0;
+}
+
+/* Can the model be told not to think? */
+EXPORT int bw_can_be_quiet(void) {
+    const bitnet_chat_template *t = bitnet_model_chat_template(model);
+    return t && t->no_think.data;
+}
+
 /* Is this text a token? */
 EXPORT int bw_is_token(const char *s, size_t n) { return bitnet_token_find(model, s, n) >= 0; }
 

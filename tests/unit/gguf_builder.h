@@ -66,6 +66,9 @@ static inline void gb_pad(gb_buf *b, size_t alignment) {
 
 /* ---- files ---- */
 
+/* An alignment with which small models are read tensor by tensor: others are read at once. */
+enum { GB_SPREAD = 32768 };
+
 typedef struct gb_file {
     uint32_t version, alignment;       /* gb_start sets 3 and 32 */
     uint64_t n_keys, n_tensors;

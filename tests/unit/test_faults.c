@@ -406,16 +406,20 @@ static void test_load_refused(void) {
     const int from = test_quick() ? 1 : 0;
     gb_model g = word_model();
     memset(&imp, 0, sizeof imp);       /* no tile */
+    g.file.alignment = GB_SPREAD;
     gb_make_model(&g);
     mach_load_refused(g, from, 3, "I2_S", "scalar");
     g = word_model();
+    g.file.alignment = GB_SPREAD;
     gb_make_model(&g);
     mach_load_refused(g, from, 2, "I2_S for scalar-tl2", "scalar-tl2");
     g = spm_model(-1, SPM_TOKENS);
+    g.file.alignment = GB_SPREAD;
     gb_make_model(&g);
     mach_load_refused(g, from, 2, "SentencePiece", 0);
     g = (gb_model){.arch = "llama", .dim = 128, .ffn = 128, .layers = 1, .heads = 2,
                    .kv_heads = 2, .eps = 1e-5f, .no_sub_norms = 1, .untied = 1, .seed = 27};
+    g.file.alignment = GB_SPREAD;
     gb_make_model(&g);
     mach_load_refused(g, from, 2, "llama", 0);
 }

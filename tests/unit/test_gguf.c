@@ -823,6 +823,7 @@ static void test_read_failures(void) {
     size_t i;
     long n = 0;
     int done = 0;
+    g.file.alignment = GB_SPREAD;
     gb_make_model(&g);
     for (i = 0; i < 3; i++)
         for (n = 0, done = 0; n < 100 && !done; n++) {

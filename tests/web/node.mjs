@@ -167,9 +167,13 @@ Worker.prototype.on = function (name, listener) {
 // ---- a server that can be slow, wrong and incomplete ----
 
 const tiny = fs.readFileSync(TINY);
-let asked = false,
+let tinyAsked,
+    asked = false,
     closed = false; // of slow.gguf, silent.gguf and endless.gguf
-const hubAsked = [];
+const hubAsked = [],
+    gatedAsked = [];
+/** This server, under another origin. */
+const otherOrigin = () => at('tiny.gguf').replace('127.0.0.1', 'localhost');
 const server = http.createServer(async (request, response) => {
     if (request.url.startsWith('/some-one/')) {
         hubAsked.push(request.url);
@@ -177,6 +181,7 @@ const server = http.createServer(async (request, response) => {
     }
     switch (new URL(request.url, 'http://localhost').pathname) {
         case '/tiny.gguf':
+            tinyAsked = request.headers;
             response.writeHead(200, { 'content-length': tiny.length }).end(tiny);
             break;
         case '/chunked.gguf':
@@ -203,8 +208,12 @@ const server = http.createServer(async (request, response) => {
                 .writeHead(200, { 'content-length': tiny.length })
                 .write(tiny.subarray(0, 500000), () => response.destroy());
             break;
+        case '/half.gguf':
+            response.writeHead(200, { 'content-length': tiny.length }).write(tiny.subarray(0, 500000));
+            break; // what is left never comes
         case '/endless.gguf':
             response.on('close', () => (closed = true));
+            response.write('GGUF');
             for (; !response.destroyed; await delay(1)) response.write(Buffer.alloc(1 << 20));
             break;
         case '/silent.gguf':
@@ -215,7 +224,21 @@ const server = http.createServer(async (request, response) => {
             response.writeHead(200, { 'content-length': 5e9 }).write(tiny);
             break;
         case '/page.gguf':
-            response.end('<html>Sign in, please, to read this</html>');
+            response.on('close', () => (closed = true));
+            response.writeHead(200, { 'content-type': 'text/html; charset=utf-8' });
+            response.write('<!doctype html>\n<html>Sign in, please, to read this</html>');
+            break; // what is left never comes
+        case '/gated.gguf': {
+            gatedAsked.push(request.headers.authorization);
+            const error = { 'x-error-message': 'Access to it is restricted.' };
+            if (request.headers.authorization === 'Bearer right')
+                response.writeHead(302, { location: otherOrigin() }).end();
+            else response.writeHead(request.headers.authorization ? 403 : 401, error).end('Hm');
+            break;
+        }
+        case '/expired.gguf':
+            response.writeHead(410, { 'content-type': 'application/xml' });
+            response.end('<Error>\n  <Code>Expired</Code></Error>');
             break;
         case '/file': {
             const size = fs.statSync(big).size;
@@ -1473,6 +1496,33 @@ test('hf: addresses', async () => {
     await fails('ERR_ARG', cache.check('hf:a'));
 });
 
+test('headers', async () => {
+    const load = Authorization =>
+        BitNet.load(at('gated.gguf'), { headers: Authorization && { Authorization }, threads: 1 });
+    const none = await fails('ERR_HTTP', load());
+    equal(none.status, 401);
+    ok(/Access to it is restricted\..*accept it on the model's page/.test(none.message), none.message);
+    const wrong = await fails('ERR_HTTP', load('Bearer wrong'));
+    equal(wrong.status, 403);
+    ok(/restricted\..*has its account accepted the licence/.test(wrong.message), wrong.message);
+    await (await load('Bearer right')).free();
+    equal(gatedAsked, [undefined, 'Bearer wrong', 'Bearer right']);
+    equal([tinyAsked.host, tinyAsked.authorization], [new URL(otherOrigin()).host, undefined]);
+    await withModel(at('tiny.gguf'), { headers: new Headers({ 'X-Mine': 'ä' }) }, async () => {});
+    equal(tinyAsked['x-mine'], 'ä');
+});
+
+test('a silent server', async () => {
+    for (const [name, bytes] of Object.entries({ 'silent.gguf': 0, 'half.gguf': 500000 })) {
+        const seen = [];
+        const options = { stallSeconds: 4, onProgress: p => seen.push(p) };
+        const e = await fails('ERR_NETWORK', BitNet.load(at(name), options));
+        ok(/nothing came for 4 seconds/.test(e.message), e.message);
+        const { phase, loaded, stalledSeconds } = seen.at(-1);
+        equal([phase, loaded, stalledSeconds], ['download', bytes, 3], name);
+    }
+});
+
 test('Node keeps nothing', async () => {
     await withModel(at('tiny.gguf'), {}, async model => equal(model.info.cache, 'none'));
     equal([await cache.list(), await cache.remove(at('tiny.gguf'))], [[], false]);
@@ -1513,10 +1563,17 @@ test('SHA-256', async () => {
 
 test('wrong files', async () => {
     equal((await fails('ERR_HTTP', BitNet.load(at('nothing.gguf')))).status, 404);
-    await fails('ERR_FORMAT', BitNet.load(at('page.gguf')));
+    closed = false;
+    const page = await fails('ERR_FORMAT', BitNet.load(at('page.gguf')));
+    ok(/the server sent text\/html.*"<!doctype html> <html>Sign in,/.test(page.message), page.message);
+    await until(() => closed, 'its connection is closed');
+    const gone = await fails('ERR_HTTP', BitNet.load(at('expired.gguf')));
+    ok(gone.message.endsWith('HTTP 410 Gone: <Error> <Code>Expired</Code></Error>'), gone.message);
     await fails('ERR_TRUNCATED', BitNet.load(new Blob([tiny.subarray(0, 1000000)])));
     await fails('ERR_NETWORK', BitNet.load(at('cut.gguf')));
     await fails('ERR_IO', BitNet.load('/no/such/file.gguf'));
+    const folder = await fails('ERR_IO', BitNet.load(path.join(root, 'web')));
+    ok(/web is a folder$/.test(folder.message), folder.message);
     const e = await fails('ERR_NETWORK', BitNet.load('http://127.0.0.1:1/x.gguf'));
     ok(e.message.includes('127.0.0.1:1'), e.message);
 });
@@ -1570,6 +1627,12 @@ test('options out of range', async () => {
         { threads: 1.5 },
         { context: -1 },
         { cache: 'x' },
+        { cacheName: '' },
+        { cacheName: 5 },
+        { connections: 0 },
+        { stallSeconds: 0 },
+        { headers: 'x' },
+        { headers: { Range: 'bytes=0-' } },
         { variant: 'x' },
         { variant: 'toString' },
         { sha256: ['a'.repeat(64)] },

@@ -10,16 +10,18 @@ import { choose } from './features.js';
 import { completions } from './openai/completions.js';
 import { embeddings } from './openai/embeddings.js';
 import {
-    bad, checkHooks, checkNames, embedArguments, number, portable, tokenList
+    bad, checkHooks, checkNames, downloadOptions, embedArguments, number, portable, requestHeaders,
+    tokenList
 } from './options.js';
 import { Session } from './session.js';
 
 export { BitNetError };
+export { variants } from './features.js';
 export { divide as divideReply } from './thinking.js';
 
 const LOAD_OPTIONS = [
-    'threads', 'context', 'sessions', 'kvType', 'variant', 'cache', 'hub', 'sha256', 'signal',
-    'onProgress'
+    'threads', 'context', 'sessions', 'kvType', 'variant', 'cache', 'cacheName', 'hub', 'sha256',
+    'headers', 'connections', 'stallSeconds', 'signal', 'onProgress'
 ];
 const KV_TYPES = ['f16', 'f32', 'i8']; // as bitnet_kv_type
 const VERIFY_OPTIONS = ['sha256', 'signal', 'onProgress'];
@@ -49,9 +51,10 @@ async function verify(source, options = {}) {
 }
 
 async function check(url, options = {}) {
-    checkNames(options, ['signal']);
+    checkNames(options, ['headers', 'signal']);
     checkHooks(options);
-    return downloads.check(portable(String(url)), options);
+    const headers = requestHeaders(options.headers);
+    return downloads.check(portable(String(url)), { signal: options.signal, headers });
 }
 
 export const cache = {
@@ -87,19 +90,19 @@ export class BitNet {
     static async load(source, options = {}) {
         checkNames(options, LOAD_OPTIONS);
         checkHooks(options);
-        const { signal, onProgress, sha256, cache = 'auto', variant, hub } = options;
+        const { signal, onProgress, sha256, variant, hub } = options;
         signal?.throwIfAborted();
         const context = number(options, 'context', 0, 0, 1 << 20, true);
         const sessions = number(options, 'sessions', 1, 1, 256, true);
         const threads = number(options, 'threads', Math.min(processors() || 1, 8), 1, 256, true);
         const kvType = KV_TYPES.indexOf(options.kvType ?? 'f16');
         if (kvType < 0) bad(`kvType: '${options.kvType}' is not ${KV_TYPES.join(', ')}`);
-        if (cache !== 'auto' && cache !== 'none') bad(`cache: '${cache}' is not auto or none`);
         checkSha256(sha256);
+        const download = downloadOptions(options);
         const chosen = choose(variant, threads);
         const args = {
             source: portable(source, hub),
-            options: { context, sessions, kvType, threads, cache, sha256 }
+            options: { context, sessions, kvType, threads, sha256, download }
         };
         const connection = await connect(chosen, threads, signal);
         const call = connection.call('load', args, onProgress);

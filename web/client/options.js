@@ -192,3 +192,33 @@ export function portable(source, hub) {
         return bad(`'${address}' is not a URL`);
     }
 }
+
+/** As an object, which can be sent to the worker. */
+export function requestHeaders(headers) {
+    if (isNone(headers)) return {};
+    let list;
+    try {
+        list = Object.fromEntries(new Headers(headers));
+    } catch (e) {
+        return bad(`headers: ${e.message}`);
+    }
+    for (const name of ['range', 'if-range'])
+        if (name in list) bad(`headers: a download sets ${name} itself`);
+    return list;
+}
+
+/** The options of load that are about the file's way, for openSource. */
+export function downloadOptions(o) {
+    const cache = o.cache ?? 'auto',
+        { cacheName } = o;
+    if (cache !== 'auto' && cache !== 'none') bad(`cache: '${cache}' is not auto or none`);
+    const isName = (typeof cacheName === 'string' && cacheName) || cacheName instanceof URL;
+    if (!isNone(cacheName) && !isName) bad('cacheName: a string or a URL is needed');
+    return {
+        cache,
+        cacheName: isName ? portable(cacheName, o.hub) : undefined,
+        headers: requestHeaders(o.headers),
+        connections: number(o, 'connections', 4, 1, 16, true),
+        stallSeconds: number(o, 'stallSeconds', 60, 1, Infinity)
+    };
+}

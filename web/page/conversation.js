@@ -12,13 +12,12 @@ import {
     toEnd,
     whyNot,
 } from './app.js';
-import { divideReply } from './bitnet.js';
 import * as chats from './chats.js';
-import { $, announce, button, composing, element, once } from './dom.js';
+import { $, announce, button, composing, element } from './dom.js';
+import { show, speaker, writer } from './drawing.js';
 import { bytes, speed } from './format.js';
-import { canDraw, drawer } from './markdown.js';
 import { isServer } from './server.js';
-import { SAMPLER, numbers } from './settings.js';
+import { SAMPLER, numbers, replyOptions } from './settings.js';
 import { session } from './storage.js';
 
 const open = { chat: chats.newChat('chat'), text: chats.newChat('text') }; // of each mode
@@ -65,7 +64,6 @@ function showNote(turn, { note, dropped }) {
 
 function actions(message) {
     const box = element('div', undefined, 'acts');
-    box.ariaLive = 'off'; // only the text is announced
     const act = (text, f, className = '') => {
         const b = button(text, `quiet ${className}`, () =>
             f(current().messages.indexOf(message), b)
@@ -99,70 +97,6 @@ function showLeftOut() {
     $('log').querySelector('.left-out')?.remove();
     const first = current().from && turns()[current().from];
     if (first) first.before(element('p', 'The model no longer sees what is above.', 'left-out'));
-}
-
-// Draws a message, and returns the function that draws it again when it has grown.
-function show(body, message) {
-    const { role, given, content } = message;
-    body.replaceChildren();
-    if (given !== undefined) body.append(element('span', given, 'given'));
-    const drawText = role === 'assistant' && canDraw ? drawer : plainDrawer;
-    const draw = role === 'assistant' ? thinkingDrawer(body, drawText) : drawText(body);
-    if (content) draw(content);
-    return () => draw(message.content);
-}
-
-// Thinking stands in a block that can be opened.
-function thinkingDrawer(body, drawText) {
-    let details, drawThinking, draw;
-    return text => {
-        const { thinking, content } = divideReply(text);
-        if (thinking && !details) {
-            const block = element('div');
-            details = element('details', undefined, 'thinking');
-            details.append(element('summary', 'Thinking'), block);
-            body.append(details);
-            drawThinking = plainDrawer(block);
-        }
-        if (thinking) drawThinking(thinking);
-        if (content === null) return;
-        if (!draw) {
-            const block = details ? element('div') : body;
-            if (details) body.append(block);
-            draw = drawText(block);
-        }
-        draw(content);
-    };
-}
-
-// Long text goes into several nodes, so that the work does not grow with the text before it.
-function plainDrawer(body) {
-    let done = 0,
-        node = null;
-    return text => {
-        if (!node || node.length > 2000) body.append((node = document.createTextNode('')));
-        node.appendData(text.slice(done));
-        done = text.length;
-    };
-}
-
-// Calls draw at once, or soon: in the next frame, or later if drawing takes long, so that three
-// quarters of the time are left for the page's other work.
-function writer(draw) {
-    let next = 0;
-    const now = () => {
-        const follow = nearEnd(),
-            start = performance.now();
-        draw();
-        if (follow) toEnd();
-        const end = performance.now();
-        next = end + 3 * (end - start);
-    };
-    const soon = once(() => {
-        if (performance.now() < next) soon();
-        else now();
-    });
-    return { now, soon };
 }
 
 // ---- keeping the chat ----
@@ -354,7 +288,6 @@ async function write(chat, message, turn, stream, takeBack) {
     hideError();
     ready();
     if (fromButton) $('stop').focus();
-    $('log').ariaBusy = 'true';
     turn.querySelector('.note')?.remove();
     turn.classList.remove('cut');
     turn.classList.add('writing');
@@ -362,7 +295,12 @@ async function write(chat, message, turn, stream, takeBack) {
     delete message.note;
     message.unfinished = true;
     save(chat);
-    const out = writer(show(body, message));
+    const draw = show(body, message),
+        speech = speaker(message);
+    const out = writer(late => {
+        speech.more();
+        return draw(late);
+    });
     let tokens = 0,
         first = 0;
     const live = setInterval(() => {
@@ -374,7 +312,7 @@ async function write(chat, message, turn, stream, takeBack) {
         error = null;
     try {
         const options = {
-            ...numbers(SAMPLER),
+            ...replyOptions(),
             signal: mine.signal,
             onToken: () => {
                 if (!tokens++) first = performance.now();
@@ -392,11 +330,11 @@ async function write(chat, message, turn, stream, takeBack) {
         note = error ? 'failed' : 'abort';
     }
     clearInterval(live);
-    out.now();
+    await out.end();
     turn.classList.remove('writing');
-    $('log').ariaBusy = 'false';
     if (app.writing === mine) app.writing = null;
     delete message.unfinished;
+    speech.end(error ? '' : NOTES[note]);
     const shown = turn.isConnected,
         nothing = message.content.length === before && ['failed', 'abort'].includes(note);
     if (nothing) takeBack(shown);

@@ -92,12 +92,12 @@ function checkHash(expected) {
 }
 
 /** Reads the file into memory and loads the model. A file that turns out to be bad is not kept. */
-async function loadFile(source, { cache, sha256, signal, report }) {
+async function loadFile(source, { download, sha256, signal, report }) {
     const stop = new AbortController(); // aborted by the caller, or because the file is too large
     let total;
     signal.addEventListener('abort', () => stop.abort());
     const opened = await openSource(source, {
-        cache,
+        ...download,
         signal: stop.signal,
         onProgress(p) {
             total = p.total ?? undefined;
@@ -126,9 +126,9 @@ async function loadFile(source, { cache, sha256, signal, report }) {
         loading(size);
         return { cache: opened.cache, said: notes };
     } catch (e) {
-        const damaged = ['ERR_CHECKSUM', 'ERR_FORMAT', 'ERR_TRUNCATED', 'ERR_UNSUPPORTED'];
-        if (damaged.includes(e.code) || (fromCache && e.code === 'ERR_NETWORK'))
-            await opened.discard();
+        // what is refused is not kept, unless the fault is this machine's
+        const spared = ['ERR_MEMORY', 'ERR_SELFTEST', 'ERR_IO', 'ERR_INTERNAL'];
+        if (e instanceof BitNetError && !spared.includes(e.code)) await opened.discard();
         throw e;
     } finally {
         await opened.close();
@@ -161,6 +161,14 @@ export async function hash({ source }, signal, id) {
     return hex(bytesAt(bw._bw_sha256_end(), 32));
 }
 
+/** What the model's chat template can be asked; null: it has none that is known. */
+function chatOf() {
+    const names = [];
+    for (let at; (at = bw._bw_chat_name(names.length));) names.push(stringAt(at));
+    const [template, ...efforts] = names;
+    return template ? { template, thinking: Boolean(bw._bw_can_be_quiet()), efforts } : null;
+}
+
 function describe(cache, notes) {
     const info = { arch: stringAt(bw._bw_arch()), kernels: stringAt(bw._bw_kernels()) };
     NUMBERS.forEach((name, i) => {
@@ -168,7 +176,8 @@ function describe(cache, notes) {
     });
     info.hasHead = Boolean(info.hasHead);
     info.pooling = POOLINGS[info.pooling];
-    return { ...info, memoryBytes: memory.buffer.byteLength, variant, cache, notes };
+    const chat = chatOf();
+    return { ...info, chat, memoryBytes: memory.buffer.byteLength, variant, cache, notes };
 }
 
 export async function load({ source, options }, signal, id) {
