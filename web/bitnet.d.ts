@@ -367,8 +367,11 @@ export class BitNet {
         ): Promise<EmbeddingList<number[]>>;
     };
     /** bos: put BOS first. special: names of special tokens in the text become those tokens. */
-    tokenize(text: string, options?: { bos?: boolean; special?: boolean }): Promise<Int32Array>;
-    detokenize(tokens: Int32Array | number[]): Promise<string>;
+    tokenize(
+        text: string,
+        options?: { bos?: boolean | undefined; special?: boolean | undefined }
+    ): Promise<Int32Array>;
+    detokenize(tokens: Int32Array | readonly number[]): Promise<string>;
     /** Ends the worker and frees its memory. Pending calls fail. */
     free(): Promise<void>;
     /** The same, for `await using`. */
@@ -474,7 +477,12 @@ export interface ChatRequest {
     /** Functions that the model may call. A template without tools gets Qwen's form. */
     readonly tools?: Maybe<readonly (ChatTool | { readonly type: string })[]>;
     /** 'required', or a function's name: the reply is such calls. */
-    readonly tool_choice?: Maybe<'none' | 'auto' | 'required' | { readonly type: string }>;
+    readonly tool_choice?: Maybe<
+        | 'none'
+        | 'auto'
+        | 'required'
+        | { readonly type: string; readonly function?: { readonly name: string } }
+    >;
     /** false: the reply ends behind its first call. Default: true. */
     readonly parallel_tool_calls?: Maybe<boolean>;
     /** false: no thinking, by models that think. `reasoning_effort` 'none' says the same. */
@@ -623,7 +631,7 @@ export const cache: {
      * Inline: ERR_BUSY while a model is open. */
     verify(
         url: string | URL,
-        options?: { sha256?: string; signal?: AbortSignal; onProgress?: (p: Progress) => void }
+        options?: Pick<LoadOptions, 'sha256' | 'signal' | 'onProgress'>
     ): Promise<string>;
     /** Asks the browser to keep them even when disk space runs short; it may ask the user. Only a
      * page can call this. Returns whether the browser agreed. */

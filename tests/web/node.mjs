@@ -2236,21 +2236,26 @@ test("package: README's examples", () => {
     ok(/^(The sky|Bread).*\n$/.test(outputs[4] ?? 'Bread\n'), outputs[4]);
 });
 
+/** Where npm has the packages that check the types, all of the versions that the tests name. */
+function typeTools() {
+    const tools = path.join(root, 'build/node'),
+        stamp = path.join(tools, 'installed'),
+        wanted = ['typescript@7.0.2', 'typescript5@npm:typescript@5.9.3', 'openai@7.59.0'];
+    if (!fs.existsSync(stamp) || read(stamp) !== wanted.join(' ')) {
+        const options = ['--no-audit', '--no-fund', '--no-package-lock', '--prefix', tools];
+        const run = spawnSync('npm', ['install', ...options, ...wanted], { timeout: 120000 });
+        if (run.status !== 0) throw new Skip('typescript and openai could not be installed');
+        fs.writeFileSync(stamp, wanted.join(' '));
+    }
+    return path.join(tools, 'node_modules');
+}
+
 test('package: types', () => {
     const { folder, home } = packed(),
-        tools = path.join(root, 'build/node');
-    const tsc = path.join(tools, 'node_modules/typescript/lib/tsc.js');
-    const openai = path.join(tools, 'node_modules/openai');
-    if (!fs.existsSync(tsc) || !fs.existsSync(openai))
-        spawnSync(
-            'npm',
-            ['install', '--no-audit', '--no-fund', '--prefix', tools, 'typescript@5', 'openai@5'],
-            { timeout: 60000 }
-        );
-    if (!fs.existsSync(tsc)) throw new Skip('typescript could not be installed');
-    fs.symlinkSync(openai, path.join(folder, 'node_modules/openai'));
+        tools = typeTools();
+    fs.symlinkSync(path.join(tools, 'openai'), path.join(folder, 'node_modules/openai'));
     const program = `
-    import { BitNet, BitNetError, cache, type Session, type Stats } from 'bitnet-h';
+    import { BitNet, BitNetError, cache, type ChatRequest, type Session, type Stats } from 'bitnet-h';
     import type OpenAI from 'openai';
     const m = await BitNet.load(new URL('x:y'), { threads: 2, onProgress: p => { const n: number = p.loaded; } });
     for await (const t of m.chat([{ role: 'user', content: 'x' }], { stop: ['a'] })) t.length;
@@ -2261,48 +2266,82 @@ test('package: types', () => {
     const same: 'same' | 'changed' | 'unknown' = await cache.check('x:y');
     const hex: string = await cache.verify(new URL('x:y'), { sha256: 'a' });
     const session: Session = m.session(), bytes: Uint8Array = await session.save();
+    const part: BlobPart = await m.save(), body: BodyInit = await session.save();
+    await session.restore(bytes);
     const mask = async (tokens: number[]) => tokens.length ? new Set([1]) : undefined;
     session.generate('x', { mask, logitBias: { 5: -Infinity }, logprobs: 2, onToken: e => {
-        const p: number | undefined = e.logprobs?.top[0].logprob; } });
-    m.generate('x', { jsonSchema: { type: 'object' }, mask: () => [1] });
-    const [vector]: Float32Array[] = await m.embed(['x'] as const, { query: 'x', pooling: 'mean' });
+        const p: number | undefined = e.logprobs?.top[0]?.logprob; } });
+    m.generate('x', { jsonSchema: { type: 'object' }, mask: () => [1], lookup: 8 });
+    const [vector] = await m.embed(['x'] as const, { query: 'x', pooling: 'mean' });
     const list: OpenAI.CreateEmbeddingResponse = await m.embeddings.create({ input: ['x'] });
-    const packedVector: string = (await m.embeddings.create({ input: 'x', encoding_format: 'base64' })).data[0].embedding;
+    const packedVector: string | undefined =
+        (await m.embeddings.create({ input: 'x', encoding_format: 'base64' })).data[0]?.embedding;
     const { create } = m.chat.completions;
     const messages: OpenAI.ChatCompletionMessageParam[] = [], role = 'user';
     const answer: OpenAI.ChatCompletion = await create({ messages: [{ role, content: 'x' }] });
-    messages.push(answer.choices[0].message);
+    const message: OpenAI.ChatCompletionMessage = answer.choices[0]!.message;
+    messages.push(message);
+    await create({ messages });
+    await create({ messages: [message] });
     const stream = await create({ messages: [{ role, content: 'x' }], stream: true }, { session });
     for await (const c of stream) { const chunk: OpenAI.ChatCompletionChunk = c; }
+    // what the openai package's types say may be asked
+    declare const whole: OpenAI.ChatCompletionCreateParamsNonStreaming;
+    declare const pieces: OpenAI.ChatCompletionCreateParamsStreaming;
+    declare const either: OpenAI.ChatCompletionCreateParams;
+    const one: OpenAI.ChatCompletion = await create(whole);
+    for await (const c of await create(pieces)) { const chunk: OpenAI.ChatCompletionChunk = c; }
+    const both = await create(either), request: ChatRequest = either;
+    if (!('controller' in both)) { const o: OpenAI.ChatCompletion = both; }
+    declare const maybe: boolean;
+    await create({ messages, stream: maybe });
+    const tool = { type: 'function', function: { name: 'f', parameters: { type: 'object' } } } as const;
+    await create({ messages, tools: [tool], tool_choice: { type: 'function', function: { name: 'f' } } });
+    const calls = answer.choices[0]!.message.tool_calls ?? [];
+    for (const call of calls) if (call.type === 'function') JSON.parse(call.function.arguments);
+    // what is not given, and what is not changed
+    const fixed = [{ role: 'user', content: 'x' }] as const;
+    m.chat(fixed, { maxTokens: undefined, stop: undefined, signal: undefined, onToken: undefined });
+    await create({ messages: fixed, stop: ['a'] as const, seed: undefined, n: null, model: undefined },
+        { session: undefined, signal: undefined });
+    m.generate('x', { mask: undefined, temperature: undefined, grammar: undefined });
+    await BitNet.load('x', { threads: undefined, signal: undefined, onProgress: undefined });
+    await m.embed('x', { signal: undefined, onProgress: undefined, pooling: undefined });
+    await m.tokenize('x', { bos: undefined });
+    await cache.verify('x', { sha256: undefined, signal: undefined });
     // @ts-expect-error
-    await create({ messages: [], tools: [] });
+    await create({ messages: [], temperature: 'x' });
     // @ts-expect-error
     await BitNet.load(5);
     // @ts-expect-error
     m.generate('x', { temprature: 1 });`;
     fs.writeFileSync(path.join(folder, 'use.mts'), program);
     const options = ['--noEmit', '--strict', '--target', 'es2022', '--typeRoots', 'none'];
-    for (const [module, resolution] of [
-        ['nodenext', 'nodenext'],
-        ['es2022', 'bundler']
-    ]) {
-        const run = spawnSync(
-            process.execPath,
-            [
-                tsc,
-                ...options,
-                ...['--module', module, '--moduleResolution', resolution],
-                ...['--lib', 'es2022,dom,esnext.disposable'],
-                'use.mts'
-            ],
-            { cwd: folder, encoding: 'utf8' }
-        );
-        equal(run.stdout, '', resolution);
-    }
+    options.push('--exactOptionalPropertyTypes', '--noUncheckedIndexedAccess');
+    for (const version of ['typescript5/lib/tsc.js', 'typescript/bin/tsc'])
+        for (const [module, resolution] of [
+            ['nodenext', 'nodenext'],
+            ['es2022', 'bundler']
+        ]) {
+            const run = spawnSync(
+                process.execPath,
+                [
+                    path.join(tools, version),
+                    ...options,
+                    ...['--module', module, '--moduleResolution', resolution],
+                    ...['--lib', 'es2022,dom,dom.iterable,esnext.disposable'],
+                    'use.mts'
+                ],
+                { cwd: folder, encoding: 'utf8' }
+            );
+            equal([run.stdout, run.stderr], ['', ''], `${version}, ${resolution}`);
+        }
     const declared = [...read(home, 'bitnet.d.ts').matchAll(/\|? '(ERR_\w+)'/g)].map(m => m[1]);
-    for (const file of fs.readdirSync(path.join(root, 'web')).filter(f => f.endsWith('.js')))
-        for (const [, code] of read(root, 'web', file).matchAll(/'(ERR_[A-Z]\w+)'/g))
-            ok(declared.includes(code), `${code} of ${file} is declared`);
+    for (const folder of ['client', 'worker', 'shared'])
+        for (const file of fs.readdirSync(path.join(root, 'web', folder), { recursive: true }))
+            if (file.endsWith('.js'))
+                for (const [, code] of read(root, 'web', folder, file).matchAll(/'(ERR_[A-Z]\w+)'/g))
+                    ok(declared.includes(code), `${code} of ${file} is declared`);
 });
 
 // ---- peak memory, by hand: the file is too large for a suite ----
