@@ -530,7 +530,7 @@ function takeFiles(files) {
             () => toTexts(texts)
         );
     if (others.length)
-        notice(`${model.name} is opened. Only one can be: ${listOf(others)} is not.`);
+        notice(`Only one model can be open, so nothing is done with ${listOf(others)}.`);
     if (model) choose(model);
 }
 
