@@ -115,7 +115,8 @@ export interface LoadOptions {
     connections?: number;
     /** A download fails with ERR_NETWORK when nothing comes for so long: 1 to Infinity. Default: 60. */
     stallSeconds?: number;
-    /** 64 hexadecimal digits. The file is checked against it before it is used. */
+    /** 64 hexadecimal digits. The file is checked against it before it is used. Default: what the hub says
+     * of its file, when that is downloaded. Not for a model in several files. */
     sha256?: string;
     /** When it is aborted, the load fails with the signal's reason. */
     signal?: AbortSignal;

@@ -487,7 +487,7 @@ const LARGE = model(40 * MB);
 inBrowser('several requests at a time', async (tab, state) => {
     const result = await tab.load(state.url);
     isFile(result, { file: LARGE, cache: 'opfs', fromCache: false });
-    equal([state.peak, state.log[0]], [4, 'all'], 'requests');
+    check(state.peak >= 4 && state.log[0] === 'all', `${state.peak} requests at a time`);
     check(state.sent < 1.2 * LARGE.length, `${state.sent} bytes were sent`);
     const reports = result.reports.filter(({ phase }) => phase === 'download');
     reports.reduce((a, b) => check(a.loaded < b.loaded, 'reports do not grow') ?? b);
@@ -520,14 +520,14 @@ inBrowser('several requests, another file behind some', async (tab, state) => {
 
 inBrowser('several requests, one is cut, one is refused', async (tab, state) => {
     isFile(await tab.load(state.url), { file: LARGE });
-    equal([state.cut, state.peak], [0, 3], 'it was cut; requests at a time');
+    equal([state.cut, state.peak > 1], [0, true], 'it was cut; several at a time');
 }, { state: { file: LARGE, slow: 4, cut: 25 * MB, most: 3 } });
 
 inBrowser('several requests, killed and resumed', async (tab, state) => {
     tab.load(state.url).catch(() => {});
     await until(async () => {
         const [entry] = await tab.work(({ list }) => list(), {}, 'list');
-        return state.peak === 4 && entry?.loaded > 16 * MB;
+        return state.peak >= 4 && entry?.loaded > 16 * MB;
     }, 'a checkpoint with four requests');
     await tab.endWorker();
     await until(() => state.open === 0, 'the end of its requests');
@@ -546,7 +546,7 @@ inBrowser('several requests, resumed with a changed file', async (tab, state) =>
     tab.load(state.url).catch(() => {});
     await until(async () => {
         const [entry] = await tab.work(({ list }) => list(), {}, 'list');
-        return state.peak === 4 && entry?.loaded > 8 * MB;
+        return state.peak >= 4 && entry?.loaded > 8 * MB;
     }, 'a checkpoint with four requests');
     await tab.endWorker();
     Object.assign(state, { file: model(LARGE.length), etag: '"two"', slow: 0 });
@@ -554,7 +554,7 @@ inBrowser('several requests, resumed with a changed file', async (tab, state) =>
 }, { state: { file: LARGE, slow: 10 } });
 
 inBrowser('several requests, aborted', async (tab, state) => {
-    const error = await abortWhen(() => state.peak === 4, tab, state);
+    const error = await abortWhen(() => state.peak >= 4, tab, state);
     equal(error.name, 'AbortError', 'error');
     await until(() => state.open === 0, 'the end of its requests');
     equal(await tab.files(), ['json', 'part'], 'files');

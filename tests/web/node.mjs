@@ -171,6 +171,7 @@ let tinyAsked,
     asked = false,
     closed = false; // of slow.gguf, silent.gguf and endless.gguf
 const files = new Map(); // by their paths
+let hubPointer = tiny; // what the hub has in git
 const hubAsked = [],
     gatedAsked = [];
 /** This server, under another origin. */
@@ -178,7 +179,7 @@ const otherOrigin = () => at('tiny.gguf').replace('127.0.0.1', 'localhost');
 const server = http.createServer(async (request, response) => {
     if (request.url.startsWith('/some-one/')) {
         hubAsked.push(request.url);
-        return response.end(tiny);
+        return response.end(/\/raw\//.test(request.url) ? hubPointer : tiny);
     }
     const { pathname } = new URL(request.url, 'http://localhost');
     if (files.has(pathname)) {
@@ -1499,10 +1500,21 @@ test('hf: addresses', async () => {
         'hf://some-one/tiny.model@v1/2/folder/a%20file%25.gguf'.replace('v1/2', 'v1%2F2')
     ])
         await withModel(address, options, m => equal(m.info.fileBytes, tiny.length));
-    equal(hubAsked, [
-        '/some-one/tiny.model/resolve/main/folder/a%20file%25.gguf',
-        '/some-one/tiny.model/resolve/v1%2F2/folder/a%20file%25.gguf'
-    ]);
+    const paths = ['main/folder/a%20file%25.gguf', 'v1%2F2/folder/a%20file%25.gguf'],
+        asked = path => ['resolve', 'raw'].map(where => `/some-one/tiny.model/${where}/${path}`);
+    equal(hubAsked, paths.flatMap(asked));
+    const sha256 = createHash('sha256').update(tiny).digest('hex');
+    const loadWith = (hash, url = 'hf:some-one/a/b.gguf', more) => {
+        hubPointer = `version https://git-lfs.github.com/spec/v1\noid sha256:${hash}\nsize 5\n`;
+        return withModel(url, { ...options, ...more }, async () => {});
+    };
+    const wrong = sha256.replace(/./, c => (c === '0' ? '1' : '0'));
+    await loadWith(sha256);
+    await fails('ERR_CHECKSUM', loadWith(wrong));
+    await fails('ERR_CHECKSUM', loadWith(wrong, at('some-one/a/resolve/main/b.gguf?download=true')));
+    await loadWith(wrong, 'hf:some-one/a/b.gguf', { sha256 });
+    await loadWith(wrong, at('some-one/a/b/c.gguf'));
+    hubAsked.length = 0;
     const steps = ['../../x', 'a/./x', 'a/b/../../x', 'a/b/%2E%2e/x', 'a/b/c%2f../x', 'a/b@../x'];
     const empty = ['file.gguf', 'a/b', 'a/b/', 'a/b/c/', 'a/b//c', 'a/b@/c'];
     for (const bad of [...steps, ...empty, 'a/b/\uD800', 'ü/b/c'])

@@ -8,6 +8,7 @@ import { abortable, connect } from './connection.js';
 import { embed } from './embed.js';
 import { BitNetError } from '../shared/errors.js';
 import { choose } from './features.js';
+import { pointerUrl } from './hub.js';
 import { completions, embeddings } from './openai.js';
 import {
     bad, checkHooks, checkNames, downloadOptions, embedArguments, number, portable, requestHeaders,
@@ -102,6 +103,7 @@ export class BitNet {
         const file = portable(source, hub);
         if (sha256 && (Array.isArray(file) || (typeof file === 'string' && partsOf(file))))
             bad('sha256: a model in several files has more than one');
+        if (!sha256) download.pointer = pointerUrl(file, hub);
         const chosen = choose(variant, threads);
         const args = {
             source: file,

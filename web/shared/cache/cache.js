@@ -25,7 +25,16 @@ import {
     startProgress,
     streamOf
 } from './chunks.js';
-import { cancel, headOf, isNode, onlyModel, request, sameFile, sizeOf } from './http.js';
+import {
+    cancel,
+    headOf,
+    isNode,
+    onlyModel,
+    pointedHash,
+    request,
+    sameFile,
+    sizeOf
+} from './http.js';
 import { loadedOf } from './parts.js';
 import { inOrder, partsOf, readHead, wholeHead } from './split.js';
 import { keyOf, lock, stores, storeToWrite, withLock } from './stores.js';
@@ -34,11 +43,13 @@ import { abortError, BitNetError } from '../errors.js';
 const LOOK_MS = 1000; // how often a tab looks for how far another one is
 
 /** cache: 'auto' or 'none'; cacheName: a URL that stands for that of the source in the cache; headers:
- * of requests, as an object; connections: requests at a time; stallSeconds: how long nothing may come.
+ * of requests, as an object; connections: requests at a time; stallSeconds: how long nothing may come;
+ * pointer: where a hub says the file's SHA-256.
  *
  * -> { size, cache: 'opfs' | 'cache' | 'memory' | 'none', fromCache, notes, stream(), discard(),
  * close() }. size is null if the server does not send it and nothing is cached. The reader must
  * check that as many bytes arrive. notes are sentences for the user: why something is not cached.
+ * sha256, of what was downloaded now, if the hub says it: it is not checked here.
  * 'memory': the browser cannot keep files. 'none': the source needs no cache, must not use it, or
  * there is no room.
  *
@@ -68,7 +79,9 @@ async function partSource(source, cache, job) {
     const url = isNode ? nodeUrl(source) : browserUrl(source);
     if (isNode && url.protocol === 'file:') return nodeFileSource(url, job);
     url.hash = '';
-    return urlSource(url, cache, job);
+    const file = await urlSource(url, cache, job);
+    if (job.pointer && !file.fromCache) file.sha256 = await pointedHash(job.pointer, job);
+    return file;
 }
 
 /** -> [{ url, size, loaded, complete, date }], the latest first. An interrupted download is not
@@ -161,13 +174,13 @@ const notKept = url => new BitNetError('ERR_IO', `no complete download of ${url}
 
 /** A job's signal is aborted by the caller's signal or by close(). */
 export function startJob(options) {
-    const { signal, onProgress, headers, connections = 4, stallSeconds = 60 } = options,
+    const { signal, onProgress, headers, connections = 4, stallSeconds = 60, pointer } = options,
         cacheName = options.cacheName && browserUrl(options.cacheName).href;
     const controller = new AbortController();
     const abort = () => controller.abort();
     signal?.addEventListener('abort', abort);
     return {
-        ...{ onProgress, headers, connections, stallSeconds, cacheName },
+        ...{ onProgress, headers, connections, stallSeconds, cacheName, pointer },
         signal: controller.signal,
         /** Before there is any answer; startProgress puts its own here. */
         onSilence(stalledSeconds) {
@@ -247,7 +260,8 @@ async function wholeSource(names, cache, job) {
         job.onProgress?.({ ...p, loaded: now, total, secondsLeft: left });
     };
     const open = async i => {
-        const own = startJob({ ...job, cacheName: cacheNames[i], onProgress: tell });
+        const its = { cacheName: cacheNames[i], pointer: undefined, onProgress: tell },
+            own = startJob({ ...job, ...its });
         try {
             return await partSource(names[i], cache, own);
         } catch (error) {
