@@ -778,6 +778,29 @@ test('sessions: saved and restored', () =>
         equal((await collect(model.chat(second, options))).stats.reusedTokens, 0, 'cleared');
     }));
 
+// Recurrent layers cannot go back to each token, so some are read again: they are not reused.
+test('chat: what a hybrid model reads again is not counted as reused', async () => {
+    const file = path.resolve(root, process.env.BITNET_TEST_DATA ?? '../shared', 'models/h2.gguf');
+    if (!fs.existsSync(file)) throw new Skip('no h2.gguf: see BITNET_TEST_DATA');
+    const options = { maxTokens: 8 },
+        first = 'The sky is blue and the grass is green. '.repeat(6),
+        second = `${first.slice(0, 120)} Then it rained.`;
+    await withModel(file, { variant: 'simd', context: 512 }, async model => {
+        await collect(model.generate(first, options));
+        const seen = [];
+        const { text, stats } = await collect(
+            model.generate(second, { ...options, onPrompt: p => seen.push(p) })
+        );
+        const [a, b] = [await model.tokenize(first), await model.tokenize(second)];
+        const common = b.findIndex((token, i) => token !== a[i]);
+        ok(common > 20 && stats.reusedTokens < common, `${stats.reusedTokens} of ${common}`);
+        equal([seen[0].reusedTokens, seen[0].readTokens], [stats.reusedTokens, stats.reusedTokens]);
+        equal(seen.at(-1).readTokens, stats.promptTokens - 1, 'read at the end');
+        await model.clear();
+        equal((await collect(model.generate(second, options))).text, text, 'the text');
+    });
+});
+
 // ---- what may be written ----
 
 // ---- embeddings ----
