@@ -2153,6 +2153,26 @@ function edit(file, from, to) {
     fs.writeFileSync(file, edited);
 }
 
+test('a worker that does not answer any more', async () => {
+    const quick = at => {
+        edit(at('client/connection.js'), 'BEAT_MS = 5000', 'BEAT_MS = 20');
+        const stays = ms => `{ const end = Date.now() + ${ms}; while (Date.now() < end); }`;
+        edit(at('worker/load.js'), 'check(bw._bw_load(', `${stays(2000)} $&`); // loading is exempt
+        edit(at('worker/generate.js'), /post\(\{ id, event: \{ token.*/, '$& if (index === 5) for (;;);');
+    };
+    const { BitNet: Lost } = await broken(quick);
+    const model = await Lost.load(TINY);
+    for (const call of [
+        () => collect(model.generate(PROMPT, { maxTokens: 50 })), // found by this call
+        () => collect(model.generate(PROMPT)),
+        () => model.tokenize(PROMPT)
+    ]) {
+        const e = await call().catch(error => error);
+        equal([e.code, e.message], ['ERR_INTERNAL', 'the worker has ended: it does not answer']);
+    }
+    await model.free();
+});
+
 test('inline: a model after the other, in mid-text', async () => {
     const { BitNet: Inline } = await import(pathToFileURL(path.join(web, 'inline.js')));
     const file = new Blob([tiny]);
