@@ -66,7 +66,7 @@ const FAILURES = {
     ],
     TEXT: [
         'Not everything can be searched',
-        'Text files in UTF-8 of up to 20 MB can be searched.',
+        'Texts in UTF-8 or UTF-16, PDF and Word files (.docx) of up to 20 MB can be searched.',
     ],
     ERR_SELFTEST: [
         'This browser computes wrong results',
