@@ -7,7 +7,6 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <string.h>
 
 typedef struct format_out { char *to; size_t size, cap; } format_out;
 
@@ -27,7 +26,7 @@ static void put_number(format_out *o, uint64_t v, int negative, unsigned base, c
     int n = 0, i;
     do {
         const unsigned digit = (unsigned)(v % base);
-        digits[n++] = (char)(digit < 10 ? '0' + digit : letters + digit - 10);
+        digits[n++] = (char)(digit < 10 ? '0' + digit : (unsigned)letters + digit - 10);
         v /= base;
     } while (v);
     if (negative && fill == '0') put_char(o, '-');
@@ -100,7 +99,7 @@ int vsnprintf(char *restrict to, size_t cap, const char *restrict format, va_lis
         if (*format == 'c') put_char(&o, (char)va_arg(args, int));
         else if (*format == 's') {
             const char *s = va_arg(args, const char *);
-            put_text(&o, s, most < 0 ? strlen(s) : strnlen(s, (size_t)most));
+            for (; most != 0 && *s; most--) put_char(&o, *s++);
         } else if (*format == 'g') put_float(&o, va_arg(args, double));
         else if (*format == 'd') {
             const int64_t v = longs > 1 ? va_arg(args, int64_t) : va_arg(args, int32_t);
