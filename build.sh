@@ -249,16 +249,20 @@ web_module() {
     sources=$1 name=$2
     shift 2
     rm -f build/em/"$name".*
-    run em "$@" $WEB_FLAGS $sources -o "build/em/$name.js" -msimd128 \
+    run em "$@" $sources -o "build/em/$name.js" -msimd128 \
         -sMODULARIZE=1 -sALLOW_MEMORY_GROWTH=1 \
         -sTOTAL_STACK=512KB -sNODEJS_CATCH_EXIT=0 -sNODEJS_CATCH_REJECTION=0
 }
+
+# What makes an engine small: every function but the kernels is compiled for size, as bitnet_web.c says;
+# these spare copies of functions and of loads, and tests of numbers that every engine with SIMD makes.
+WEB_SMALL='-Os -mllvm -inline-threshold=-60 -mllvm -enable-load-pre=0 -mnontrapping-fptoint'
 
 # web_variant NAME FLAGS...: the library, as an engine of the package.
 web_variant() {
     variants="$variants $1" name=bitnet-$1
     shift
-    web_module web/bitnet_web.c $name -Os "$@" --no-entry -sFILESYSTEM=0 -sMAXIMUM_MEMORY=4GB \
+    web_module web/bitnet_web.c $name $WEB_SMALL "$@" --no-entry -sFILESYSTEM=0 -sMAXIMUM_MEMORY=4GB \
         -sMEMORY_GROWTH_GEOMETRIC_CAP=16MB -sEXPORTED_FUNCTIONS=_malloc,_free \
         -sEXPORT_NAME=bitnetModule
 }
@@ -268,7 +272,7 @@ web_variant() {
 web_crosscheck() {
     name=crosscheck-$1
     shift
-    web_module "$(sources crosscheck)" $name -O2 "$@" -sENVIRONMENT=web,worker,node -sEXPORT_ES6=1 -sINVOKE_RUN=0 \
+    web_module "$(sources crosscheck)" $name -O2 "$@" $WEB_FLAGS -sENVIRONMENT=web,worker,node -sEXPORT_ES6=1 -sINVOKE_RUN=0 \
         -sEXIT_RUNTIME=1 -sEXPORTED_RUNTIME_METHODS=callMain,FS
     cp build/em/"$name".* build/web
 }
@@ -332,7 +336,9 @@ web() {
     web_crosscheck simd
     EMCC=${EMCC_RELAXED:-$EMCC}
     if em_has_relaxed; then
-        web_variant relaxed -mrelaxed-simd $threads
+        # the page makes sure that relaxed SIMD is right; binaryen's packing of data costs more than it saves
+        web_variant relaxed -mrelaxed-simd -DBITNET_NO_SIMD128 $threads \
+            -sBINARYEN_EXTRA_PASSES=--skip-pass=memory-packing
         web_crosscheck relaxed -mrelaxed-simd
     fi
     run node web/bundle.mjs engines build/em build/web $variants

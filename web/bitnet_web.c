@@ -5,12 +5,18 @@
    the next call that fills them. Texts have a size and no NUL at the end; several of them stand one
    behind the other, with a list of their sizes. A session is a sequence of the context, by its
    number. Functions that can fail return a negative bitnet_result, and bw_error returns the message. */
+
+/* What follows is compiled for size. The kernels, which bitnet_kernels_wasm.h takes out of it, are not. */
+#define BITNET_SMALL \
+    _Pragma("clang attribute bitnet_small.push(__attribute__((minsize)), apply_to = function)")
+BITNET_SMALL
 #define BITNET_STATIC
 #define BITNET_IMPLEMENTATION
 #define BITNET_NO_STDIO
 #include "../bitnet.h"
 #define BITNET_GRAMMAR_IMPLEMENTATION
 #include "../bitnet_grammar.h"
+#include "bitnet_format.h"
 #include <emscripten.h>
 #include <math.h>
 #include <stdarg.h>
@@ -741,3 +747,4 @@ EXPORT void bw_clear(int q) {
     free_grammar(s);
     bitnet_seq_rewind(ctx, q, 0, 0);
 }
+#pragma clang attribute bitnet_small.pop

@@ -2124,6 +2124,19 @@ test('relaxed SIMD: a wrong engine is not trusted', () => {
     equal([right.variant, right.text], ['relaxed', text]);
 });
 
+test('an error that nobody catches is short, and says its name', () => {
+    const script = `
+    import { BitNet } from ${JSON.stringify(pathToFileURL(path.join(web, 'node.js')))};
+    await BitNet.load('no-such-file.gguf');`;
+    const run = spawnSync(process.execPath, ['--input-type=module', '-e', script], {
+        encoding: 'utf8',
+        timeout: 60000
+    });
+    equal(run.status, 1, run.stderr.slice(0, 400));
+    ok(run.stderr.length < 2000, `${run.stderr.length} bytes`);
+    ok(/^BitNetError: .*no-such-file\.gguf/m.test(run.stderr), run.stderr.slice(0, 400));
+});
+
 test('a process ends though its model was not freed', () => {
     elsewhere();
 });
@@ -2367,6 +2380,9 @@ const packed = remembered(() => {
 
 const read = (...name) => fs.readFileSync(path.join(...name), 'utf8');
 
+/** The budget of a module as it is downloaded, in KB. Older compilers make more of the same source. */
+const MODULE_MOST = { simd: 172, threads: 178, relaxed: 168 };
+
 test('package: what is in it', () => {
     const { pack, home } = packed();
     const files = pack.files.map(f => f.path);
@@ -2391,6 +2407,9 @@ test('package: what is in it', () => {
         const bytes = Buffer.concat(parts.map(f => fs.readFileSync(path.join(home, f))));
         ok(bytes.length < most * 1000, `${v}: under ${most} KB`);
         ok(gzipSync(bytes).length < packedMost * 1000, `${v}: under ${packedMost} KB`);
+        const [, wasm] = /wasm = "(.*?)"/.exec(bytes);
+        const size = Buffer.from(wasm, 'base64').length; // as gzip packs it
+        ok(size < MODULE_MOST[v] * 1000, `the module ${v} has ${size} bytes, which are too many`);
     }
 });
 
