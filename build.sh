@@ -257,7 +257,7 @@ web_module() {
 web_variant() {
     variants="$variants $1" name=bitnet-$1
     shift
-    web_module web/bitnet_web.c $name -Os "$@" --no-entry -sFILESYSTEM=0 -sMAXIMUM_MEMORY=4GB \
+    web_module web/bitnet_web.c $name -Os "$@" --no-entry -sFILESYSTEM=0 -sMAXIMUM_MEMORY=4GB -sIMPORTED_MEMORY=1 \
         -sMEMORY_GROWTH_GEOMETRIC_CAP=16MB -sEXPORTED_FUNCTIONS=_malloc,_free \
         -sEXPORT_NAME=bitnetModule
 }

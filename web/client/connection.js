@@ -1,7 +1,7 @@
 // The worker of a model, and the calls to it.
 import { engines } from 'bitnet-engines';
 import { startWorker } from 'bitnet-platform';
-import { BitNetError, abortError, engineCode } from '../shared/errors.js';
+import { BitNetError, abortError, engineCode, NO_THREADS } from '../shared/errors.js';
 
 /** Settles like the promise, or rejects with the signal's reason as soon as it is aborted. */
 export function abortable(promise, signal, onAbort) {
@@ -144,19 +144,34 @@ async function startEngine(name, threads, signal) {
     }
 }
 
-/** A connection to the first variant that starts. Notes why others did not. */
-export async function connect({ variants, notes }, threads, signal) {
+const lacksThreads = e => e instanceof Stalled || e?.code === NO_THREADS;
+
+/** -> { value } of the first call, or { failure }: why another variant is to be tried. */
+async function attempt(name, threads, signal, first) {
+    let connection;
+    try {
+        connection = await startEngine(name, threads, signal);
+        return { value: await first(connection) };
+    } catch (failure) {
+        if (signal?.aborted || (connection && !lacksThreads(failure))) throw failure;
+        return { failure };
+    }
+}
+
+/** What the first call of a connection gives, with the first variant that can do it: the module and its
+ * threads start in that call. Notes why others cannot. */
+export async function connect({ variants, notes }, threads, signal, first) {
     let failure;
     for (const name of variants) {
-        if (failure instanceof Stalled && name !== 'simd') continue; // it would stall again
-        const start = () => startEngine(name, threads, signal);
-        try {
-            return await start().catch(e => (e instanceof Stalled ? start() : Promise.reject(e)));
-        } catch (e) {
-            if (signal?.aborted) throw e;
-            failure = e;
-            notes.push(e instanceof Stalled ? 'one thread: threads did not start' : e.message);
-        }
+        if (lacksThreads(failure) && name !== 'simd') continue; // it would fail again
+        let tried = await attempt(name, threads, signal, first);
+        if (tried.failure instanceof Stalled) tried = await attempt(name, threads, signal, first);
+        if (!tried.failure) return tried.value;
+        failure = tried.failure;
+        notes.push(
+            failure instanceof Stalled ? 'one thread: threads did not start' : failure.message
+        );
     }
+    if (failure.code === NO_THREADS) throw new BitNetError('ERR_MEMORY', failure.message);
     throw failure;
 }
