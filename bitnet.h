@@ -10091,10 +10091,14 @@ static void bitnet__reader_preamble(bitnet__gguf *g, bitnet__reader *r) {
     if (r->result != BITNET_OK) return;
     /* A tensor takes at least 33 bytes, a key 14: this bounds the records by the file's size. */
     left = r->src->size - r->pos;
-    if (g->n_tensors > BITNET__MAX_TENSORS || g->n_tensors * 33 > left) r->pos = 8;
-    else if (g->n_keys > BITNET__MAX_KEYS || g->n_keys * 14 > left - g->n_tensors * 33) r->pos = 16;
-    else return;
-    bitnet__reader_fail(r, BITNET_ERR_LIMIT, "it names more keys or tensors than can be");
+    if (g->n_tensors > BITNET__MAX_TENSORS || g->n_keys > BITNET__MAX_KEYS) {
+        r->pos = g->n_tensors > BITNET__MAX_TENSORS ? 8 : 16;
+        bitnet__reader_fail(r, BITNET_ERR_LIMIT, "it names more keys or tensors than can be");
+    } else if (g->n_tensors * 33 > left || g->n_keys * 14 > left - g->n_tensors * 33) {
+        r->pos = g->n_tensors * 33 > left ? 8 : 16;
+        bitnet__reader_fail(r, BITNET_ERR_TRUNCATED, "it names more keys or tensors than the file "
+                            "has room for");
+    }
 }
 
 /* The value of general.alignment, or 32. */

@@ -2986,9 +2986,11 @@ BITNET__INLINE BITNET__TARGET void BITNET__I(unpack_group)(const uint8_t *const 
 }
 
 /* y += the products of a scale group of a panel's weights with a tile of columns, whose groups lie
-   `groups` apart in sums and scales. */
+   `groups` apart in sums and scales. The activations of the tile that comes next are at `next`. All
+   of a panel's columns do not fit in L1, and what is read of each is too short for the processor to
+   see that it goes on: without these prefetches a prompt of 512 waits for 12 % of its time. */
 BITNET__INLINE BITNET__TARGET void BITNET__I(multiply_group)(
-    const BITNET__V(i32) (*panel)[2], const BITNET__V(v16) *d, const int8_t *q,
+    const BITNET__V(i32) (*panel)[2], const BITNET__V(v16) *d, const int8_t *q, const int8_t *next,
     const int32_t *sums, const float *scales, int n, int group,
     BITNET__V(v16) (*y)[BITNET__V(lanes) / 8]) {
     enum { most = BITNET__I(panel_cols), packs = BITNET__V(lanes) / 8 };
@@ -2999,6 +3001,11 @@ BITNET__INLINE BITNET__TARGET void BITNET__I(multiply_group)(
     BITNET__UNROLL for (c = 0; c < most; c++) {
         col[c] = q + (size_t)c * (size_t)n;
         sum[c][0] = sum[c][1] = BITNET__V(splat_i32)(0);
+    }
+    for (p = 0; p < group; p += 64) {
+        BITNET__UNROLL for (c = 0; c < most; c++)
+            _mm_prefetch((const char *)((uintptr_t)next + (size_t)c * (size_t)n + (size_t)p),
+                         _MM_HINT_T0);
     }
     BITNET__I(k_steps)(panel, group / 4, col, sum, 0);
     BITNET__UNROLL for (c = 0; c < most; c++) {
@@ -3015,7 +3022,7 @@ BITNET__INLINE BITNET__TARGET void BITNET__I(multiply_group)(
 
 /* A panel, or the rows that are left, with some whole tiles of columns, at most `group_wide`. */
 BITNET__HOT BITNET__TARGET void BITNET__I(panel_groups)(const bitnet__grouped *x) {
-    enum { packs = BITNET__V(lanes) / 8 };            /* row packs */
+    enum { packs = BITNET__V(lanes) / 8, tile = BITNET__I(panel_cols) };   /* row packs; columns */
     const int bits = x->blocks->bits;
     const int n = x->n, group = x->blocks->group, rows = x->rows, cols = x->cols, add = x->add;
     const size_t groups = (size_t)(n / group);
@@ -3038,11 +3045,12 @@ BITNET__HOT BITNET__TARGET void BITNET__I(panel_groups)(const bitnet__grouped *x
         half[1] = half[0] + (packs == 2 ? second : 32);           /* or its rows 8 to 15 */
         if (bits == 2) BITNET__I(unpack_group)(half, group, 2, panel);
         else BITNET__I(unpack_group)(half, group, 1, panel);
-        for (c = 0; c < cols; c += BITNET__I(panel_cols)) {
+        for (c = 0; c < cols; c += tile) {
             const size_t at = (size_t)c * groups + g;
+            const size_t next = c + tile < cols ? at + tile * groups : g + 1;
             BITNET__I(multiply_group)((const BITNET__V(i32) (*)[2])panel, d,
-                                      x->q + at * (size_t)group, x->sums + at, x->scales + at, n,
-                                      group, y + c);
+                                      x->q + at * (size_t)group, x->q + next * (size_t)group,
+                                      x->sums + at, x->scales + at, n, group, y + c);
         }
     }
     for (c = 0; c < cols; c++, out += x->stride) {

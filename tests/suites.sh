@@ -847,7 +847,7 @@ web_page() {
     find_browsers
     [ -n "$([ $1 = firefox ] && echo "$FIREFOX" || echo "$CHROMIUM")" ] || lacks "$1 is not installed"
     need_npm_packages
-    make_web && shared_example generate || return 1
+    make_web && shared_example generate && chat_model || return 1
     ! need_microhttpd || shared_example serve || return 1
     run node tests/web/browser.mjs $1 build/web build/generate build/npm $titles
 }

@@ -53,6 +53,9 @@ export type ErrorCode =
  * front, and content; null: there may still be thinking before it. */
 export function divideReply(text: string): { thinking: string; content: string | null };
 
+/** Why a variant cannot run here, for the user; '': it can. */
+export function variants(): Record<Variant, string>;
+
 export class BitNetError extends Error {
     constructor(code: ErrorCode, message: string, status?: number);
     readonly code: ErrorCode;
@@ -226,10 +229,21 @@ export interface Info {
     hasHead: boolean;
     /** How a vector is made of a text's tokens; null: the file does not say. */
     pooling: Pooling | null;
+    /** The model's chat template; null: it has none that is known, and `chat` fails. */
+    chat: ChatTemplate | null;
     cache: CacheKind;
     /** Sentences for the user: why a faster variant or the cache was not used, or that the context is
      * longer than the model was trained for. */
     notes: string[];
+}
+
+export interface ChatTemplate {
+    /** Its name in the library, such as 'qwen-3.8'. */
+    template: string;
+    /** The option `thinking` can keep the model from thinking. */
+    thinking: boolean;
+    /** What the option `effort` chooses from, the default first; empty: it is without effect. */
+    efforts: string[];
 }
 
 export type Pooling = 'mean' | 'first' | 'last';

@@ -317,6 +317,19 @@ EXPORT int bw_chat_options(const char *effort, size_t n, int earlier, int thinki
     return has_efforts;
 }
 
+/* The name of the model's chat template, 0 if none is known; then, from i = 1 to the first 0, the names
+   of its efforts, the default first. */
+EXPORT const char *bw_chat_name(int i) {
+    const bitnet_chat_template *t = bitnet_model_chat_template(model);
+    return !t ? 0 : i == 0 ? t->name : t->efforts ? t->efforts[i - 1].name : 0;
+}
+
+/* Can the model be told not to think? */
+EXPORT int bw_can_be_quiet(void) {
+    const bitnet_chat_template *t = bitnet_model_chat_template(model);
+    return t && t->no_think.data;
+}
+
 /* Does the template write thinking in front of a reply even if it is empty? */
 EXPORT int bw_writes_thought(void) {
     const bitnet_chat_template *t = bitnet_model_chat_template(model);

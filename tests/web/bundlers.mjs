@@ -107,6 +107,8 @@ const load = (name, file) => {
     return import(pathToFileURL(join(installed(name), file)));
 };
 
+const NODE = join(installed('node'), 'bin/node');
+
 /** The package beside a page, as on a server that knows nothing of npm. */
 function withPackage(name, files) {
     const at = project(name, files);
@@ -187,6 +189,64 @@ const cases = {
                 });`
         });
         check(await visitFolder(at), false);
+    },
+
+    async 'a SharedWorker'() {
+        const worker = from => ({
+            'index.html': page(`
+                const { port } = new SharedWorker('own.js', { type: 'module' });
+                port.onmessage = e => { globalThis.result = e.data; };`),
+            'own.js': `${program(from, HERE)}
+                onconnect = e => run().catch(failed).then(r => e.ports[0].postMessage(r));`
+        });
+        const { error } = await visitFolder(withPackage('shared', worker('./bitnet-h/bitnet.js')));
+        if (!/ERR_UNSUPPORTED|bitnet-h\/inline needs none/.test(error)) throw new Error(error);
+        check(await visitFolder(withPackage('shared', worker('./bitnet-h/inline.js'))), false);
+    },
+
+    async 'Trusted Types'() {
+        const main = program('./bitnet-h/bitnet.js', HERE) + ON_A_PAGE;
+        const at = withPackage('trusted', { 'index.html': page(main) });
+        for (const [csp, works] of [
+            ["require-trusted-types-for 'script'", true],
+            ["require-trusted-types-for 'script'; trusted-types bitnet-h", true],
+            ["require-trusted-types-for 'script'; trusted-types other", false]
+        ]) {
+            const headers = { ...ISOLATED, 'Content-Security-Policy': csp };
+            const result = await visitFolder(at, headers);
+            if (works) check(result);
+            else if (!/could not be started/.test(result.error)) throw new Error(result.error ?? csp);
+        }
+    },
+
+    async 'a Content-Security-Policy'() {
+        const main = program('./bitnet-h/bitnet.js', HERE) + ON_A_PAGE;
+        const at = withPackage('csp', { 'index.html': loads('main.js'), 'main.js': main });
+        const visitWith = csp =>
+            visitFolder(at, { ...ISOLATED, 'Content-Security-Policy': csp });
+        check(await visitWith("script-src 'self' 'wasm-unsafe-eval'; worker-src blob:"));
+        const { error } = await visitWith("script-src 'self'; worker-src blob:");
+        if (!/script-src needs 'wasm-unsafe-eval'/.test(error)) throw new Error(error);
+    },
+
+    async 'Parcel'() {
+        need('parcel');
+        const at = project('parcel', {
+            'package.json': '{ "private": true }',
+            'index.html': loads('main.js'),
+            'main.js': program('bitnet-h', HERE) + ON_A_PAGE
+        });
+        const { stderr } = await promisify(execFile)(
+            process.execPath,
+            [
+                join(installed('parcel'), 'lib/bin.js'),
+                ...['build', 'index.html', '--no-cache', '--no-source-maps', '--log-level', 'warn']
+            ],
+            { cwd: at }
+        );
+        if (stderr) throw new Error(stderr);
+        cpSync(TINY, join(at, 'dist/tiny.gguf'));
+        check(await visitFolder(join(at, 'dist')));
     },
 
     async 'Vite, built'() {
@@ -326,14 +386,46 @@ const cases = {
         await runs(process.execPath);
     },
 
-    async 'Node 22'() {
+    async 'the newest Node'() {
         need('node');
-        await runs(join(installed('node'), 'bin/node'));
+        await runs(NODE);
+    },
+
+    async 'Node with permissions'() {
+        need('node');
+        const may = ['--permission', '--allow-fs-read=*', '--no-warnings'];
+        await runs(NODE, ...may, '--allow-worker');
+        const e = await runs(NODE, ...may).catch(error => error);
+        if (!/could not be started.*--allow-worker/.test(e?.message)) throw e ?? new Error('it runs');
+    },
+
+    async 'vitest with jsdom'() {
+        need('vitest');
+        need('jsdom');
+        const at = project('jsdom', {
+            'use.test.mjs': `// @vitest-environment jsdom
+                import { readFileSync } from 'node:fs';
+                import { expect, test } from 'vitest';
+                ${program('bitnet-h', "readFileSync('tiny.gguf')")}
+                test('it runs', async () => {
+                    expect(document.body).toBeTruthy();
+                    expect((await run()).text).toBe(${JSON.stringify(native)});
+                });`
+        });
+        const vitest = join(installed('vitest'), 'vitest.mjs');
+        const { stdout } = await promisify(execFile)(NODE, [vitest, 'run', '--root', at], {
+            cwd: at,
+            env: { ...process.env, CI: '1' }
+        }).catch(e => {
+            throw new Error(e.stdout + e.stderr);
+        });
+        if (!/1 passed/.test(stdout)) throw new Error(stdout);
     },
 
     async 'Deno'() {
         need('deno');
-        await runs(join(installed('.bin'), 'deno'), 'run', '-A', '--no-lock', '--cached-only');
+        const run = ['run', '--no-prompt', '--no-lock', '--cached-only', '--allow-read'];
+        await runs(join(installed('.bin'), 'deno'), ...run);
     },
 
     async 'Bun'() {

@@ -163,6 +163,9 @@ for (const name of ['qwen-3.6', 'qwen-3.8']) {
         assert.equal(promptTokens, tokensIn(system(said(e)) + opened), e);
         assert.equal(reply, '<think>\n</think>\n\nYes');
     }
+    const efforts = name === 'qwen-3.8' ? ['xhigh', 'medium', 'low'] : [];
+    const template = name === 'qwen-3.8' ? name : 'qwen-3.5';
+    assert.deepEqual(model.info.chat, { template, thinking: true, efforts });
     // a chat goes on behind what the session holds, unless what is in front changes
     const first = await write([user('x')]);
     const talk = [user('x'), assistant(first.reply), user('y')];
@@ -211,6 +214,24 @@ for (const name of ['qwen-3.6', 'qwen-3.8']) {
         lengthOf({ reasoning_effort: 'some' }),
         /^BitNetError: reasoning_effort: one of/
     );
+    await model.free();
+    passed++;
+}
+// templates that cannot be told not to think, and one that is not known
+for (const [jinja, chat] of [
+    [templates['qwen-3-thinking'], { template: 'qwen-3-thinking', thinking: false, efforts: [] }],
+    [templates['falcon-3'], { template: 'falcon-3', thinking: false, efforts: [] }],
+    ['{{ messages[0].content }}', null]
+]) {
+    const path = join(folder, 'web-info');
+    writeFileSync(`${path}.jinja`, jinja);
+    execFileSync(maker, [`${path}.jinja`, `${path}.gguf`]);
+    const model = await BitNet.load(readFileSync(`${path}.gguf`));
+    assert.deepEqual(model.info.chat, chat);
+    if (!chat)
+        await assert.rejects(async () => {
+            for await (const text of model.chat([user('x')], { maxTokens: 1 })) assert(text);
+        }, /^BitNetError: no chat/);
     await model.free();
     passed++;
 }

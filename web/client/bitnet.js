@@ -14,6 +14,7 @@ import {
 import { Session } from './session.js';
 
 export { BitNetError };
+export { variants } from './features.js';
 export { divide as divideReply } from './thinking.js';
 
 const LOAD_OPTIONS = [

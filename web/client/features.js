@@ -71,7 +71,13 @@ function instantiate(module) {
             WebAssembly.validate(module) &&
             new WebAssembly.Instance(new WebAssembly.Module(module)).exports.f
         );
-    } catch {
+    } catch (e) {
+        // Chromium names the directive, Firefox CSP, Safari eval
+        if (/unsafe-eval|CSP|Content.Security.Policy|eval/i.test(e.message))
+            throw new BitNetError(
+                'ERR_UNSUPPORTED',
+                "the Content-Security-Policy forbids WebAssembly: script-src needs 'wasm-unsafe-eval'"
+            );
         return null;
     }
 }
@@ -104,10 +110,8 @@ function lacksRelaxed() {
     return '';
 }
 
-/** The variants that can run here, the best first, and why the others cannot. */
-export function choose(forced, threads) {
-    const none = lacksSimd();
-    if (none) throw new BitNetError('ERR_NO_SIMD', none);
+/** Why a variant cannot run here, where there is SIMD; '' if it can. */
+function reasons() {
     const noThreads = lacksThreads();
     const why = {
         simd: '',
@@ -118,6 +122,20 @@ export function choose(forced, threads) {
     };
     for (const name of Object.keys(why))
         if (!engines[name]) why[name] ||= `no ${name} module: this build has none`;
+    return why;
+}
+
+/** The same, without SIMD too. */
+export function variants() {
+    const none = lacksSimd();
+    return none ? { simd: none, threads: none, relaxed: none } : reasons();
+}
+
+/** The variants that can run here, the best first, and why the others cannot. */
+export function choose(forced, threads) {
+    const none = lacksSimd();
+    if (none) throw new BitNetError('ERR_NO_SIMD', none);
+    const why = reasons();
     if (forced !== undefined && !Object.hasOwn(why, forced))
         throw new BitNetError('ERR_ARG', `variant '${forced}' is not simd, threads or relaxed`);
     if (forced && why[forced]) throw new BitNetError('ERR_UNSUPPORTED', why[forced]);

@@ -1,5 +1,5 @@
 // The arguments of the interface: what is wrong is said before anything is done.
-import { resolveSource } from 'bitnet-platform';
+import { blobOf, isBlob, resolveSource } from 'bitnet-platform';
 import { BitNetError } from '../shared/errors.js';
 import { hubUrl } from './hub.js';
 
@@ -173,9 +173,9 @@ export function checkMessages(messages) {
 
 /** The source in a form that can be sent to the worker without copying it. */
 export function portable(source, hub) {
-    if (source instanceof Blob) return source;
-    if (source instanceof ArrayBuffer || ArrayBuffer.isView(source)) return new Blob([source]);
-    if (source instanceof URL) source = source.href;
+    if (isBlob(source)) return source;
+    if (source instanceof ArrayBuffer || ArrayBuffer.isView(source)) return blobOf(source);
+    if (typeof source?.href === 'string') source = source.href; // a URL, perhaps jsdom's
     if (typeof source !== 'string') bad('source: a URL, File, Blob or ArrayBuffer is needed');
     const address = hubUrl(source, hub);
     try {

@@ -7,6 +7,9 @@ export const processors = () => 1;
 
 export const resolveSource = text => new URL(text, location.href).href;
 
+export const isBlob = source => source instanceof Blob;
+export const blobOf = bytes => new Blob([bytes]);
+
 let open = false;
 let before = Promise.resolve(); // the end of the model before this one
 

@@ -12,11 +12,14 @@ export const app = {
 
 export const mode = () => document.querySelector('input[name=mode]:checked').value;
 
-// What the open model cannot do in this mode, or ''.
+// What the open model cannot do in this mode, or ''. (A server does not say whether it chats.)
 function unfit() {
-    const embeds = app.model?.info.hasHead === false;
+    const { hasHead, chat } = app.model?.info ?? {},
+        embeds = hasHead === false;
     if (mode() === 'search' && !embeds) return 'Search needs an embedding model.';
     if (mode() !== 'search' && embeds) return `${app.modelName} writes no text. It is for “Search”.`;
+    if (mode() === 'chat' && chat === null)
+        return `${app.modelName} was not made for chats. “Write” goes on with your text.`;
     return '';
 }
 

@@ -18,7 +18,7 @@ import { $, announce, button, composing, element, once } from './dom.js';
 import { bytes, speed } from './format.js';
 import { canDraw, drawer } from './markdown.js';
 import { isServer } from './server.js';
-import { SAMPLER, numbers } from './settings.js';
+import { SAMPLER, numbers, replyOptions } from './settings.js';
 import { session } from './storage.js';
 
 const open = { chat: chats.newChat('chat'), text: chats.newChat('text') }; // of each mode
@@ -374,7 +374,7 @@ async function write(chat, message, turn, stream, takeBack) {
         error = null;
     try {
         const options = {
-            ...numbers(SAMPLER),
+            ...replyOptions(),
             signal: mine.signal,
             onToken: () => {
                 if (!tokens++) first = performance.now();

@@ -12,12 +12,15 @@ const FAILURES = {
         'The model needs more than this browser gives to a page. Close other tabs, or ' +
             'choose a smaller context under “Load options”.',
     ],
-    ERR_FORMAT: ['This is not a readable GGUF file', 'It must be a GGUF file, version 2 or 3.'],
+    ERR_FORMAT: [
+        'The file is damaged',
+        'It is a GGUF file, but what is in it cannot be right. Download or copy it again.',
+    ],
     ERR_TRUNCATED: ['The file ends too early', 'The download or the copy is not complete.'],
     ERR_UNSUPPORTED: [
-        'This model is not supported',
-        'Use a BitNet b1.58 model with I2_S weights, such as the official file ' +
-            'of BitNet b1.58 2B-4T.',
+        'This page cannot run this model',
+        'It runs models of ternary or 1-bit weights, such as BitNet, Bonsai and BitCPM. ' +
+            'Some are under “Models to download”.',
     ],
     ERR_LIMIT: ['The model is too large for this page', 'WebAssembly has at most 4 GB of memory.'],
     ERR_IO: ['The file cannot be read', 'It may have been moved or changed since you chose it.'],
@@ -57,6 +60,10 @@ const FAILURES = {
     ],
     ERR_ARG: ['This cannot be used', 'Check the address and the settings.'],
     SETTING: ['A setting is out of range', 'Correct it under “Settings”. Nothing was sent.'],
+    LOAD_SETTING: [
+        'A setting is out of range',
+        'Correct it under “Load options”. Until then no model is opened; the open one stays.',
+    ],
     TEXT: [
         'Not everything can be searched',
         'Text files in UTF-8 of up to 20 MB can be searched.',
@@ -64,6 +71,28 @@ const FAILURES = {
     ERR_SELFTEST: [
         'This browser computes wrong results',
         'The kernels failed their self-test. The cross-check shows where.',
+    ],
+};
+// What has the same code and is something else to a user: what the message says, and the words.
+const SPECIAL = {
+    ERR_FORMAT: [
+        [
+            /not a GGUF file/,
+            'This is no model',
+            'A model is a file in the format GGUF. Its name ends in .gguf.',
+        ],
+    ],
+    ERR_UNSUPPORTED: [
+        [
+            /^no chat/,
+            'This model was not made for chats',
+            'It goes on with a text that you begin: choose “Write” above.',
+        ],
+        [
+            /^no \w+ (module|SIMD)|^one thread/,
+            'This browser lacks the variant',
+            'Choose another one under “Load options”.',
+        ],
     ],
 };
 const HTTP = {
@@ -95,7 +124,10 @@ function tooLong({ info, system }) {
 // { title, text, code } of an error. about: { info, system } of the model and the chat, and kept, how
 // many bytes of an interrupted download the browser has.
 export function explain(e, about = {}) {
-    let [title, text] = FAILURES[e.code] ?? ['Something went wrong', ''];
+    const [, ...special] = SPECIAL[e.code]?.find(([says]) => says.test(e.message)) ?? [];
+    let [title, text] = special.length
+        ? special
+        : (FAILURES[e.code] ?? ['Something went wrong', '']);
     if (e.code === 'ERR_HTTP' || (e.status && !FAILURES[e.code])) {
         title = e.status ? `The server answered ${e.status}` : 'The server refused';
         text = HTTP[e.status] ?? (e.status >= 500 ? 'The server failed. Try again later.' : '');

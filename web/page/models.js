@@ -1,5 +1,5 @@
 // models.js - opening a model, how far that is, and the models that this browser keeps.
-import { BitNet, cache } from './bitnet.js';
+import { BitNet, cache, variants } from './bitnet.js';
 import {
     app,
     hideError,
@@ -15,24 +15,13 @@ import { forgetModel } from './conversation.js';
 import { $, announce, ask, button, element, once } from './dom.js';
 import { explain } from './failures.js';
 import { bytes, count, digits, duration } from './format.js';
+import { listOffers, showOffers } from './offers.js';
 import { addFiles, modelChanged } from './search.js';
 import { SERVER, hasServer, isServer, serverModel } from './server.js';
-import { LOAD, numbers } from './settings.js';
+import { LOAD, numbers, offerThinking, suggest } from './settings.js';
 import { local } from './storage.js';
 
 export const TINY = new URL('tiny.gguf', location.href).href;
-// What one press downloads, by the buttons.
-const PUBLISHED = {
-    'use-small': {
-        url: 'https://huggingface.co/prism-ml/Bonsai-1.7B-gguf/resolve/main/Bonsai-1.7B-Q1_0.gguf',
-        size: '248 MB',
-    },
-    'use-official': {
-        url:
-            'https://huggingface.co/microsoft/bitnet-b1.58-2B-4T-gguf/resolve/main/ggml-model-i2_s.gguf',
-        size: '1.2 GB',
-    },
-};
 const LARGE = 64e6; // a smaller model stays open while the next one is loaded, and is deleted unasked
 const READ_SPEED = 250e6; // bytes per second from the browser's store, about
 
@@ -108,7 +97,11 @@ function showProgress() {
         : p.fromCache
           ? 'Reading from this browser’s cache:'
           : 'Reading';
-    const what = { download: 'Downloading', read: reading, load: 'Preparing' }[p.phase];
+    const what = {
+        download: p.elsewhere ? 'Another tab downloads' : 'Downloading',
+        read: reading,
+        load: 'Preparing',
+    }[p.phase];
     const parts = [`${what ?? 'Opening'} ${app.modelName}`];
     if (p.loaded > 0 && p.phase !== 'load')
         parts.push(p.total > 0 ? `${bytes(p.loaded)} of ${bytes(p.total)}` : bytes(p.loaded));
@@ -118,6 +111,7 @@ function showProgress() {
             const after = progress.twice ? (p.total ?? 0) / READ_SPEED : 0;
             parts.push(`${duration(p.secondsLeft + after)} left`);
         }
+        if (p.stalledSeconds) parts.push(`nothing has come for ${digits(p.stalledSeconds, 0)} s`);
         if (p.cache === 'memory' || p.cache === 'none') parts.push('not kept in this browser');
     }
     $('loading-text').textContent = parts.join(' · ');
@@ -164,7 +158,7 @@ export async function open(source) {
     try {
         address = addressOf(source);
         checkAddress(address);
-        settings = numbers(LOAD);
+        settings = numbers(LOAD, 'LOAD_SETTING');
     } catch (e) {
         showError(e);
         return false;
@@ -246,25 +240,80 @@ export function showPlace() {
 
 let shown = null; // the model whose figures are there
 
+// Why variants cannot run here, which is for engineers; these cannot be chosen. It is found out once.
+let reasons;
+function absentVariants() {
+    if (reasons) return reasons;
+    let all = {};
+    try {
+        all = variants();
+    } catch {
+        /* then no model can be opened, and that says why */
+    }
+    const absent = Object.keys(all).filter(name => all[name]);
+    for (const name of absent) $('variant').querySelector(`[value=${name}]`).disabled = true;
+    return (reasons = absent.map(name => all[name]));
+}
+
+const facts = i => ({
+    layers: i.layers,
+    vocabulary: i.vocabulary && `${digits(i.vocabulary, 0)} tokens`,
+    context: `${digits(i.context, 0)}${
+        i.contextTrained > i.context ? ` of ${digits(i.contextTrained, 0)}` : ''
+    } tokens`,
+    template: i.chat?.template ?? (i.chat === null ? 'none that is known' : undefined),
+    kernel: i.kernels,
+    variant: i.variant,
+});
+
+// A model without a chat template that is known can only go on with a text.
+function toWriting() {
+    $('notice').hidden = true;
+    document.querySelector('input[name=mode][value=text]').click();
+    $('prompt').focus();
+}
+
+function offerWriting() {
+    const { hasHead, chat } = app.model?.info ?? {};
+    if ($('notice-action').onclick === toWriting) $('notice').hidden = true;
+    if (hasHead !== false && chat === null && mode() === 'chat')
+        notice(
+            `${app.modelName} was not made for chats. It goes on with a text that you begin.`,
+            'Write a text',
+            toWriting
+        );
+}
+
+// The model that comes with the page is a toy, and says so.
+const isToy = () => app.model && last === TINY;
+
 export function showModel() {
     const i = app.model?.info,
         place = typeof last === 'string' && last !== TINY ? ` from ${placeOf(last)}` : '';
     $('model-name').textContent = app.model ? app.modelName : 'no model open';
     $('model-about').textContent = i
-        ? `${app.modelName}${place}: ${count(i.parameters)} parameters, ${i.layers} layers, ` +
-          `${digits(i.vocabulary, 0)} tokens; ${bytes(i.fileBytes)}, context ${i.context}` +
-          `${i.contextTrained > i.context ? ` of ${i.contextTrained}` : ''}.`
+        ? `${app.modelName}${place}: ${count(i.parameters)} parameters, ${bytes(i.fileBytes)}.`
         : 'No model is open.';
     const notes = [...(i?.notes ?? [])];
     if (i && typeof last === 'string' && last !== TINY && !['opfs', 'cache'].includes(i.cache))
         notes.push('The model is not kept in this browser. The next visit downloads it again.');
-    $('model-notes').replaceChildren(...notes.map(text => element('li', text)));
+    const isForEngineers = text => absentVariants().includes(text),
+        list = some => some.map(text => element('li', text));
+    $('model-notes').replaceChildren(...list(notes.filter(text => !isForEngineers(text))));
+    $('model-more').replaceChildren(...list(notes.filter(isForEngineers)));
+    $('model-details').hidden = !i;
+    for (const [id, value] of Object.entries(i ? facts(i) : {}))
+        $(`f-${id}`).textContent = value ?? '–';
+    $('toy').hidden = !isToy();
+    suggest(isToy() ? 0 : undefined);
+    offerThinking(i?.chat);
     showPlace();
     $('f-memory').textContent = i?.memoryBytes ? bytes(i.memoryBytes) : '–';
     $('f-threads').textContent = i?.threads ?? '–';
-    $('f-kernel').textContent = i?.kernels ?? '–';
-    $('f-variant').textContent = i?.variant ?? '–';
-    if (app.model !== shown) $('f-prefill').textContent = $('f-decode').textContent = '–';
+    if (app.model !== shown) {
+        $('f-prefill').textContent = $('f-decode').textContent = '–';
+        offerWriting();
+    }
     shown = app.model;
     modelChanged();
 }
@@ -279,6 +328,7 @@ export function choose(source) {
 export async function listModels() {
     const entries = await Promise.resolve(cache.list()).catch(() => []);
     const names = entries.map(entry => nameOf(entry.url));
+    listOffers();
     $('cache-none').hidden = entries.length > 0;
     $('cache').replaceChildren(
         ...entries.map((entry, i) =>
@@ -411,13 +461,10 @@ $('file').onchange = () => {
     $('file').value = '';
 };
 $('use-tiny').onclick = () => choose(TINY);
-for (const [id, { url, size }] of Object.entries(PUBLISHED))
-    $(id).onclick = async () => {
-        const { host } = new URL(url),
-            known = (await cache.list().catch(() => [])).some(e => e.url === url && e.complete);
-        const question = `Download ${size} from ${host}? The model is kept in this browser.`;
-        if (known || (await ask($('models-known'), question, 'Download'))) choose(url);
-    };
+$('toy-more').onclick = () => {
+    togglePanel(true);
+    showOffers();
+};
 $('reload-model').onclick = () => choose(last);
 
 // ---- drag and drop ----
@@ -442,13 +489,46 @@ addEventListener('dragover', e => {
 addEventListener('dragleave', e => {
     if (carriesFile(e) && --dragDepth <= 0) showDrop(false);
 });
+
+const isModel = file => /\.gguf$/i.test(file.name),
+    isText = file =>
+        /^text\/|pdf|json|officedocument/.test(file.type) || /\.(txt|md|markdown)$/i.test(file.name);
+
+function listOf(files) {
+    const names = files.slice(0, 2).map(file => file.name);
+    if (files.length > 2) names.push(`${files.length - 2} more`);
+    return names.length > 1 ? `${names.slice(0, -1).join(', ')} and ${names.at(-1)}` : names[0];
+}
+
+function toTexts(texts) {
+    $('notice').hidden = true;
+    document.querySelector('input[name=mode][value=search]').click();
+    addFiles(texts);
+}
+
+// One model is opened. Texts are for Search; where they are dropped elsewhere the page offers that. In
+// other modes a file that is neither, by its name and type, is opened, too: that says what is wrong.
+function takeFiles(files) {
+    const searches = mode() === 'search',
+        isForSearch = file => !isModel(file) && (searches || isText(file)),
+        texts = files.filter(isForSearch),
+        rest = files.filter(file => !isForSearch(file)),
+        [model, ...others] = rest.sort((a, b) => isModel(b) - isModel(a));
+    if (texts.length && searches) addFiles(texts);
+    else if (texts.length)
+        notice(
+            `${listOf(texts)} is for “Search”, which finds what you look for in your texts.`,
+            'Add to Search',
+            () => toTexts(texts)
+        );
+    if (others.length)
+        notice(`${model.name} is opened. Only one can be: ${listOf(others)} is not.`);
+    if (model) choose(model);
+}
+
 addEventListener('drop', e => {
     if (!carriesFile(e)) return;
     e.preventDefault();
     showDrop(false);
-    const files = [...e.dataTransfer.files],
-        isText = file => mode() === 'search' && !/\.gguf$/i.test(file.name),
-        model = files.find(file => !isText(file));
-    if (files.some(isText)) addFiles(files.filter(isText));
-    if (model) choose(model);
+    takeFiles([...e.dataTransfer.files]);
 });

@@ -14,8 +14,16 @@ export const SAMPLER = [
 ];
 export const LOAD = ['context', 'threads'];
 const NUMBERS = [...SAMPLER, ...LOAD];
-const KEPT = [...NUMBERS, 'system', 'variant'];
+const KEPT = [...NUMBERS, 'system', 'thinking', 'variant'];
 const DEFAULTS = Object.fromEntries(KEPT.map(id => [id, $(id).value]));
+
+// What an empty field stands for, which depends on the model.
+const usual = { temperature: 0.7 };
+
+export function suggest(temperature = 0.7) {
+    usual.temperature = temperature;
+    $('temperature').placeholder = temperature;
+}
 
 // What is wrong with a field, as a sentence, or ''. A field with a placeholder may be empty.
 function problem(id) {
@@ -47,6 +55,7 @@ function mark(id) {
         line.textContent = text;
         field.setAttribute('aria-invalid', 'true');
         field.setAttribute('aria-describedby', line.id);
+        field.closest('details')?.setAttribute('open', '');
     } else {
         line?.remove();
         field.removeAttribute('aria-invalid');
@@ -55,14 +64,36 @@ function mark(id) {
     return text;
 }
 
-// The values of these fields. Throws an error for the user if one cannot be used.
-export function numbers(ids) {
+// The values of these fields. Throws an error for the user, with this code, if one cannot be used.
+export function numbers(ids, code = 'SETTING') {
     const wrong = ids.map(mark).filter(Boolean);
-    if (wrong.length) throw Object.assign(new Error(wrong.join(' ')), { code: 'SETTING' });
+    if (wrong.length) throw Object.assign(new Error(wrong.join(' ')), { code });
     return Object.fromEntries(
-        ids.filter(id => $(id).value !== '').map(id => [id, Number($(id).value)])
+        ids
+            .filter(id => $(id).value !== '' || id in usual)
+            .map(id => [id, Number($(id).value || usual[id])])
     );
 }
+
+// ---- how much a model thinks: a field for those that can be told ----
+
+// chat: what BitNet's info says of the template.
+export function offerThinking(chat) {
+    const known = ['', ...(chat?.thinking ? ['off'] : []), ...(chat?.efforts ?? [])],
+        field = $('thinking');
+    $('thinking-row').hidden = known.length === 1;
+    for (const option of field.options) option.hidden = !known.includes(option.value);
+    if (known.length > 1 && !known.includes(field.value)) field.value = '';
+}
+
+function thought() {
+    const { value } = $('thinking');
+    if ($('thinking-row').hidden || !value) return {};
+    return value === 'off' ? { thinking: false } : { effort: value };
+}
+
+// What a reply is written with.
+export const replyOptions = () => ({ ...numbers(SAMPLER), ...thought() });
 
 export function restore() {
     let kept = {};
@@ -91,7 +122,7 @@ for (const id of KEPT) {
     };
 }
 $('reset').onclick = () => {
-    for (const id of [...SAMPLER, 'system']) $(id).value = DEFAULTS[id];
+    for (const id of [...SAMPLER, 'system', 'thinking']) $(id).value = DEFAULTS[id];
     SAMPLER.forEach(mark);
     keep();
 };

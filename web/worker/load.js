@@ -211,6 +211,14 @@ export async function hash({ source }, signal, id) {
     return hex(bytesAt(bw._bw_sha256_end(), 32));
 }
 
+/** What the model's chat template can be asked; null: it has none that is known. */
+function chatOf() {
+    const names = [];
+    for (let at; (at = bw._bw_chat_name(names.length));) names.push(stringAt(at));
+    const [template, ...efforts] = names;
+    return template ? { template, thinking: Boolean(bw._bw_can_be_quiet()), efforts } : null;
+}
+
 function describe(cache, notes) {
     const info = { arch: stringAt(bw._bw_arch()), kernels: stringAt(bw._bw_kernels()) };
     NUMBERS.forEach((name, i) => {
@@ -218,7 +226,8 @@ function describe(cache, notes) {
     });
     info.hasHead = Boolean(info.hasHead);
     info.pooling = POOLINGS[info.pooling];
-    return { ...info, memoryBytes: memory.buffer.byteLength, variant, cache, notes };
+    const chat = chatOf();
+    return { ...info, chat, memoryBytes: memory.buffer.byteLength, variant, cache, notes };
 }
 
 async function loadAll(source, options, signal, id) {

@@ -53,8 +53,10 @@ export const tests = {
                 'focus after the stop'
             );
             const seen = new Set();
+            await page.$$eval('#panel details', all => all.forEach(e => (e.open = true)));
+            await until(page, () => /about/.test(document.getElementById('offers').textContent));
             await page.evaluate(() => document.querySelector('.skip').focus());
-            for (let i = 0; i < 60; i++) {
+            for (let i = 0; i < 90; i++) {
                 const now = await page.evaluate(() => {
                     const e = document.activeElement,
                         s = getComputedStyle(e),
@@ -83,6 +85,8 @@ export const tests = {
                 'new',
                 'scroll',
                 'prompt',
+                'toy-more',
+                'name link',
                 'url',
                 'pick',
                 'use-tiny',
@@ -197,7 +201,10 @@ export const tests = {
                     await panel();
                     await loads(page, () => openUrl(page, `${isolated.url}kept.gguf`));
                     await panel();
-                    await page.$eval('details', e => (e.open = true));
+                    await page.$$eval('#panel details', all => all.forEach(e => (e.open = true)));
+                    await until(page, () =>
+                        /about/.test(document.getElementById('offers').textContent)
+                    );
                     await page.$eval('#topP', e => {
                         e.value = '7';
                         e.dispatchEvent(new Event('change'));
@@ -340,11 +347,11 @@ export const tests = {
                     const where = dark ? 'dark' : 'light';
                     await ready(page);
                     await write(page, 'Who are you?', { maxTokens: 5 });
+                    await page.$$eval('#panel details', all => all.forEach(e => (e.open = true)));
                     await fill(page, 'topP', '7');
                     await page.focus('#topK');
                     await openUrl(page, `${isolated.url}nowhere.gguf`);
                     await errorTitle(page);
-                    await page.$eval('details', e => (e.open = true));
                     expect(await page.evaluate(least), '', where);
                     await page.$$eval('button', all => all.forEach(b => (b.disabled = true)));
                     expect(await page.evaluate(least), '', `${where}, off`);

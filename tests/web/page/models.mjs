@@ -1,7 +1,8 @@
 // models.mjs - opening models: files, addresses, downloads, the cache.
 import { createHash } from 'node:crypto';
-import { writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { execFileSync } from 'node:child_process';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import { HANG } from '../browsers.mjs';
 import { ISOLATED } from '../serve.mjs';
 import {
@@ -16,42 +17,65 @@ import {
     errorTitle,
     expect,
     firefox,
+    generate,
     hooks,
     isolated,
     keptPage,
     loads,
     named,
     openUrl,
+    PHONE,
     plain,
     ready,
     rebuilt,
     requests,
+    ROOT,
     scratch,
+    settings,
+    Skip,
     sleep,
     stillWrites,
     text,
     texts,
     tiny,
     until,
+    value,
+    variants,
     visible,
     visit,
+    write,
 } from './driver.mjs';
+
+// A small model with this chat template, made by a program beside the native one (server/chat_model.c).
+function chatModel(template, name) {
+    const maker = join(dirname(generate), 'server-chat-model'),
+        path = join(scratch, name);
+    if (!existsSync(maker)) throw new Skip(`there is no ${maker}`);
+    writeFileSync(`${path}.jinja`, template);
+    execFileSync(maker, [`${path}.jinja`, `${path}.gguf`]);
+    return `${path}.gguf`;
+}
 
 export const tests = {
     async wrong_file() {
-        const path = join(scratch, 'notes.gguf'),
-            cut = join(scratch, 'cut.gguf');
-        writeFileSync(path, 'This is no model. '.repeat(1000));
-        writeFileSync(cut, tiny.subarray(0, 900000));
+        const bad = Buffer.from(tiny);
+        bad.fill(0xff, tiny.length - 2000, tiny.length - 1000); // 0xff: codes that are no weights
+        const files = {
+            'notes.gguf': ['This is no model. '.repeat(1000), 'This is no model', 'ERR_FORMAT'],
+            'cut.gguf': [tiny.subarray(0, 900000), 'The file ends too early', 'ERR_TRUNCATED'],
+            'begun.gguf': [tiny.subarray(0, 100), 'The file ends too early', 'ERR_TRUNCATED'],
+            'bad.gguf': [bad, 'The file is damaged', 'ERR_FORMAT'],
+        };
         await visit(async page => {
             await ready(page);
-            await chooseFile(page, path);
-            expect(await errorTitle(page), 'This is not a readable GGUF file', 'message');
-            check(/ERR_FORMAT/.test(await text(page, 'error-code')), 'no ERR_FORMAT');
-            await stillWrites(page);
-            await chooseFile(page, cut);
-            expect(await errorTitle(page), 'The file ends too early', 'message');
-            await stillWrites(page);
+            for (const [name, [content, title, code]] of Object.entries(files)) {
+                writeFileSync(join(scratch, name), content);
+                await chooseFile(page, join(scratch, name));
+                expect(await errorTitle(page), title, name);
+                const said = await text(page, 'error-code');
+                check(said.startsWith(code), `${name}: ${said}`);
+                await stillWrites(page);
+            }
         });
     },
 
@@ -454,31 +478,281 @@ export const tests = {
         });
     },
 
-    // One press asks for it, another one downloads it.
-    async a_published_model_is_one_press_away() {
-        const published = {
-            '#use-small': ['Bonsai-1.7B-Q1_0.gguf', '248 MB'],
-            '#use-official': ['ggml-model-i2_s.gguf', '1.2 GB'],
+    // The model that comes with the page says what it is, and writes what is likeliest unless the user
+    // wants something else.
+    async the_toy_says_what_it_is() {
+        hooks.set('/other.gguf', asTiny);
+        await visit(
+            async page => {
+                await ready(page);
+                check(/toy.*errs/.test((await text(page, 'toy')).replace(/\s+/g, ' ')), 'its words');
+                check(await visible(page, 'toy'), 'they are not seen');
+                const reply = async (temperature, seed) => {
+                    await page.click('#new');
+                    return write(page, 'Tell me a story.', { temperature, seed });
+                };
+                const greedy = await reply('0', '1');
+                expect(await reply('', '2'), greedy, 'without a temperature');
+                check((await reply('5', '2')) !== greedy, "the user's temperature is not used");
+                await page.click('#toy-more');
+                await until(page, () => document.activeElement.id === 'h-offers');
+                await until(page, () => document.querySelectorAll('#offers li').length > 1);
+                await loads(page, () => openUrl(page, `${isolated.url}other.gguf`));
+                check(!(await visible(page, 'toy')), 'a model that is none is called a toy');
+                await settings(page, { temperature: '' });
+                expect(
+                    await page.$eval('#temperature', e => e.placeholder),
+                    '0.7',
+                    "another model's temperature"
+                );
+            },
+            { viewport: PHONE, at: isolated.url }
+        );
+    },
+
+    // Each with what it takes; one press asks for it, another one downloads it.
+    async models_on_offer() {
+        const files = {
+            'Bonsai-1.7B-Q1_0.gguf': ['248 MB', 'Apache 2.0'],
+            'bitcpm4-0.5b-tq2_0.gguf': ['245 MB', 'Apache 2.0'],
+            'bitcpm4-1b-tq2_0.gguf': ['551 MB', 'Apache 2.0'],
+            'Ternary-Bonsai-1.7B-Q2_0.gguf': ['463 MB', 'Apache 2.0'],
+            'ggml-model-i2_s.gguf': ['1.19 GB', 'MIT'],
         };
+        // all but the first are given as they are asked for
+        const here = s =>
+            s
+                .replace(/`https:\/\/\$\{HUB\}.*`/, `\`${isolated.url}\${file}\``)
+                .replace(/sha256: '(?!3d7c).*',/g, '');
+        hooks.set('/offers.js', edited('offers.js', here));
+        for (const file of Object.keys(files)) hooks.set(`/${file}`, asTiny);
+        const asked = file => requests.filter(r => r.path === `/${file}`).length;
+        await visit(async page => {
+            await ready(page);
+            await page.click('#h-offers');
+            await until(page, () => /about/.test(document.querySelector('#offers').textContent));
+            const rows = await texts(page, '#offers li');
+            expect(rows.length, Object.keys(files).length, 'rows');
+            for (const [i, [file, [size, licence]]] of Object.entries(files).entries()) {
+                for (const what of [`${size} to download`, `licence ${licence}`, file])
+                    check(rows[i].includes(what), `${what} is not in ${rows[i]}`);
+                check(/[\d.]+ [MG]B of memory/.test(rows[i]), `no memory: ${rows[i]}`);
+                check(/writes about [\d.]+ words a second here/.test(rows[i]), `no speed: ${rows[i]}`);
+                await page.$eval(`#offers li:nth-child(${i + 1}) .name`, b => b.click());
+                await until(page, () => document.querySelector('.ask') !== null);
+                const question = (await texts(page, '.ask p')).join();
+                check(question.includes(`Download ${size} from huggingface.co`), question);
+                expect(asked(file), 0, 'requests unasked');
+                await page.click('.ask .yes');
+                if (i) await named(page, file);
+                else
+                    expect(
+                        await errorTitle(page),
+                        'The file has the wrong checksum',
+                        'of another file than is promised'
+                    );
+                await ready(page);
+            }
+            await until(page, () => document.querySelectorAll('#cache li').length === 4);
+            const kept = await texts(page, '#offers li');
+            check(/245 MB, kept in this browser/.test(kept[1]), `it is kept: ${kept[1]}`);
+            await loads(page, () =>
+                page.$eval('#offers li:nth-child(2) .name', b => b.click())
+            );
+            expect(asked('bitcpm4-0.5b-tq2_0.gguf'), 1, 'requests for what is kept');
+            await stillWrites(page);
+        });
+    },
+
+    // What the machine has no memory or no room for cannot be chosen, and says why.
+    async offers_that_do_not_fit() {
+        hooks.set('/offers.js', edited('offers.js', s => s.replace('size: 551e6', 'size: 5e9')));
+        await visit(
+            async page => {
+                await page.evaluateOnNewDocument(() => {
+                    Object.defineProperty(navigator, 'deviceMemory', { get: () => 2 });
+                    navigator.storage.estimate = async () => ({ quota: 400e6, usage: 0 });
+                });
+                await page.reload();
+                await ready(page);
+                await page.click('#h-offers');
+                await until(page, () => document.querySelectorAll('#offers li').length === 5);
+                const why = await page.$$eval('#offers li', all =>
+                    all.map(li => [
+                        li.querySelector('.name').disabled,
+                        li.querySelector('.why').textContent,
+                    ])
+                );
+                const wanted = [
+                    [false, /^$/],
+                    [false, /^$/],
+                    [true, /^It needs 5.32 GB of memory; WebAssembly has 4 GB\.$/],
+                    [true, /^This browser has no room for it: 400 MB are left\.$/],
+                    [true, /^It needs 1.79 GB of memory; this device has 2.15 GB in all\.$/],
+                ];
+                for (const [i, [off, words]] of wanted.entries()) {
+                    expect(why[i][0], off, `${i} cannot be chosen`);
+                    check(words.test(why[i][1]), `${i}: ${why[i][1]}`);
+                }
+            },
+            { at: isolated.url }
+        );
+    },
+
+    // A model without a chat template that is known: the page offers what it can do.
+    async a_model_that_does_not_chat() {
+        const path = chatModel('{{ messages[0].content }}', 'plain');
+        await visit(async page => {
+            await ready(page);
+            await chooseFile(page, path);
+            await named(page, 'plain.gguf');
+            check(/not made for chats/.test(await text(page, 'notice-text')), 'no words');
+            check(await page.$eval('#send', b => b.disabled), 'it can be asked');
+            await settings(page, { prompt: 'Who are you?' });
+            await page.focus('#prompt');
+            await page.keyboard.press('Enter');
+            expect(await value(page, 'prompt'), 'Who are you?', 'the field');
+            await page.click('#notice-action');
+            check(!(await visible(page, 'notice')), 'the notice is still there');
+            check((await write(page, 'Once', { maxTokens: 5 })).startsWith('Once'), 'no text');
+            check(!(await visible(page, 'error')), 'an error');
+            await page.click('input[value=chat]');
+            check(await page.$eval('#send', b => b.disabled), 'it can be asked again');
+            await loads(page, () => page.$eval('#use-tiny', b => b.click()));
+            check(!(await page.$eval('#send', b => b.disabled)), 'the next one cannot be asked');
+        });
+    },
+
+    // Only a model whose template can be told has a field for how much it thinks.
+    async how_much_a_model_thinks() {
+        const { templates } = JSON.parse(readFileSync(join(ROOT, 'tests/data/chat.json'), 'utf8'));
+        const paths = ['qwen-3.8', 'qwen-3', 'qwen-3-thinking'].map(name =>
+            chatModel(templates[name], name)
+        );
+        hooks.set(
+            '/bitnet.js',
+            rebuilt({
+                'client/session.js': s =>
+                    s.replace(
+                        'chat(messages, options = {}) {',
+                        '$& (globalThis.told ??= []).push([options.thinking, options.effort].join());'
+                    ),
+            })
+        );
+        await visit(async page => {
+            await ready(page);
+            check(!(await visible(page, 'thinking')), 'the toy has the field');
+            const offered = () =>
+                page.$$eval('#thinking option', all =>
+                    all
+                        .filter(o => !o.hidden)
+                        .map(o => o.value)
+                        .join()
+                );
+            const say = async thinking => {
+                if (thinking !== undefined) await page.select('#thinking', thinking);
+                await write(page, 'Hm', { maxTokens: 3 });
+                return page.evaluate(() => globalThis.told.at(-1));
+            };
+            await loads(page, () => chooseFile(page, paths[0]));
+            check(await visible(page, 'thinking'), 'no field');
+            expect(await offered(), ',off,low,medium,xhigh', 'what can be chosen');
+            expect(await say(), ',', 'nothing is asked for');
+            expect(await say('low'), ',low', 'little');
+            expect(await say('off'), 'false,', 'none');
+            await page.select('#thinking', 'low');
+            await loads(page, () => chooseFile(page, paths[1]));
+            expect(await offered(), ',off', 'of one without efforts');
+            expect(await say(), ',', 'an effort that it does not have');
+            expect(await say('off'), 'false,', 'none');
+            await loads(page, () => chooseFile(page, paths[2]));
+            check(!(await visible(page, 'thinking')), 'one that always thinks has the field');
+            expect(await say(), ',', 'of another model');
+        });
+    },
+
+    // Words for engineers stand behind "Details", and what this build or browser lacks cannot be chosen.
+    async words_for_everyone() {
+        const engineers = /prefill|decode|kernel|variant|sampler|top-[kp]|min-p|relaxed|penalty|gguf key/i;
+        await visit(async page => {
+            await ready(page);
+            const shown = await page.evaluate(() => document.body.innerText);
+            expect(engineers.exec(shown)?.[0] ?? '', '', 'a word for engineers');
+            await page.click('#model-details summary');
+            check(/Kernel/.test(await page.evaluate(() => document.body.innerText)), 'no details');
+            const off = await page.evaluate(async () => {
+                const { variants } = await import('./bitnet.js');
+                const lacks = Object.entries(variants())
+                    .filter(([, why]) => why)
+                    .map(([name]) => name);
+                const disabled = [...document.querySelectorAll('#variant option')]
+                    .filter(o => o.disabled)
+                    .map(o => o.value);
+                return [lacks, disabled].map(all => all.sort().join());
+            });
+            expect(off[1], off[0], 'variants that cannot be chosen');
+            if (!variants.includes('relaxed')) check(/relaxed/.test(off[1]), 'relaxed is offered');
+        });
+    },
+
+    // Texts that are dropped in a chat lead to Search; of several models the page says which is opened.
+    async what_is_dropped() {
+        const dropFiles = (page, ...names) =>
+            page.evaluate(async all => {
+                const bytes = await (await fetch('tiny.gguf')).arrayBuffer(),
+                    files = new DataTransfer();
+                for (const name of all)
+                    files.items.add(
+                        name.endsWith('.gguf')
+                            ? new File([bytes], name)
+                            : new File(['The sky is blue.'], name, { type: 'text/plain' })
+                    );
+                document.dispatchEvent(
+                    new DragEvent('drop', { dataTransfer: files, bubbles: true, cancelable: true })
+                );
+            }, names);
+        await visit(async page => {
+            await ready(page);
+            await dropFiles(page, 'notes.txt');
+            check(/notes\.txt is for “Search”/.test(await text(page, 'notice-text')), 'no words');
+            check(!(await visible(page, 'error')), 'an error');
+            await page.click('#notice-action');
+            await until(page, () => document.querySelectorAll('#texts li').length === 1);
+            expect(await page.evaluate(() => document.body.dataset.mode), 'search', 'mode');
+            await page.click('input[value=chat]');
+            await loads(page, () => dropFiles(page, 'first.gguf', 'second.gguf', 'third.gguf'));
+            expect(await text(page, 'model-name'), 'first.gguf', 'model');
+            expect(
+                await text(page, 'notice-text'),
+                'first.gguf is opened. Only one can be: second.gguf and third.gguf is not.',
+                'words'
+            );
+        });
+    },
+
+    // Another tab downloads the same file, or nothing comes.
+    async a_download_that_waits() {
+        hooks.set('/slow.gguf', (req, res, headers) => {
+            res.writeHead(200, { 'Content-Length': tiny.length, ...headers });
+            res.write(tiny.subarray(0, 500000));
+            return true;
+        });
         hooks.set(
             '/models.js',
             edited('models.js', s =>
-                s.replace(/'https:\/\/huggingface.co[^']*\/([^']*)'/g, `'${isolated.url}$1'`)
+                s.replace('note(p);', 'note({ ...p, elsewhere: true, stalledSeconds: 7 });')
             )
         );
-        for (const [file] of Object.values(published)) hooks.set(`/${file}`, asTiny);
         await visit(async page => {
             await ready(page);
-            for (const [button, [file, size]] of Object.entries(published)) {
-                await page.click(button);
-                await until(page, () => document.querySelector('.ask') !== null);
-                const question = (await texts(page, '.ask p')).join();
-                check(question.includes(`Download ${size} from localhost`), question);
-                expect(requests.filter(r => r.path === `/${file}`).length, 0, 'requests unasked');
-                await page.click('.ask .yes');
-                await named(page, file);
-            }
-            await stillWrites(page);
+            await openUrl(page, `${isolated.url}slow.gguf`);
+            await until(page, () =>
+                /^Another tab downloads slow.gguf · .*nothing has come for 7 s/.test(
+                    document.getElementById('loading-text').textContent
+                )
+            );
+            await page.click('#loading-cancel');
+            await ready(page);
         });
     },
 

@@ -223,7 +223,7 @@ export const tests = {
             expect(await value(page, 'temperature'), '0.3', 'temperature');
             expect(await value(page, 'system'), 'You are a helpful assistant.', 'system prompt');
             await page.click('#reset');
-            expect(await value(page, 'temperature'), '0.7', 'the default');
+            expect(await value(page, 'temperature'), '', 'the default');
         });
     },
 
@@ -268,7 +268,7 @@ export const tests = {
             await ready(page);
             const problem = () => text(page, 'temperature-problem');
             await fill(page, 'temperature', '99');
-            await page.focus('#topK');
+            await page.focus('#maxTokens');
             expect(await problem(), 'Temperature must be from 0 to 5. 99 is not.', 'what is wrong');
             check(await visible(page, 'temperature-problem'), 'nobody sees it');
             const described = await page.$eval('#temperature', e =>
@@ -283,12 +283,15 @@ export const tests = {
             expect(await value(page, 'temperature'), '99', 'the setting');
             expect(await count(page, '.turn'), 0, 'turns');
             await fill(page, 'temperature', '0.33'); // between two steps
-            await page.focus('#topK');
+            await page.focus('#maxTokens');
             expect(await count(page, '#panel .problem'), 0, 'problems');
             await settings(page, { threads: '0' });
             await page.evaluate(() => document.getElementById('reload-model').click());
             expect(await errorTitle(page), 'A setting is out of range', 'message');
             check(/Threads must be from 1/.test(await text(page, 'error-code')), 'which setting');
+            const advice = await text(page, 'error-text');
+            check(/Load options/.test(advice) && !/sent/.test(advice), advice);
+            check(await visible(page, 'threads-problem'), 'nobody sees what is wrong with it');
             await page.reload();
             await ready(page);
             expect(await value(page, 'temperature'), '0.33', 'the setting that is kept');
