@@ -168,16 +168,29 @@ static int loaded(int r) {
    file, or until the model is loaded. Then bw_want(0) is 0. */
 EXPORT int bw_load_on(void) { return loaded(bitnet__load_next(model, &want, &err)); }
 
-/* Begins to load a file of so many bytes. */
+/* Begins to load a file of so many bytes; -1: unknown, until bw_load_end. */
 EXPORT int bw_load(double size) {
     bitnet_io io;
     int r;
     memset(&io, 0, sizeof io);
-    io.size = (uint64_t)size;
+    io.size = size < 0.0 ? (uint64_t)1 << 34 : (uint64_t)size;
     io.read_fn = unread;
     r = bitnet__begin_load(bitnet__source_io(&io, &err), 0, 1, &model, &err);
     if (model && r) loaded(r);
     return r ? r : bw_load_on();
+}
+
+/* The file, whose size was unknown, ends behind n of the wanted bytes. */
+EXPORT int bw_load_end(size_t n) {
+    bitnet__loading *d = model->loading;
+    bitnet__source *src = &model->gguf.src;
+    src->size = want.at + n;
+    if (!d) src->have = src->size;
+    else if (d->i < model->gguf.n_tensors)
+        return loaded(fail(BITNET_ERR_TRUNCATED, "the file ends at %llu, inside a tensor's data",
+                           (unsigned long long)src->size));
+    else d->asked = n;
+    return bw_load_on();
 }
 
 /* How many bytes are wanted, from which offset of the file on, and where in memory. */

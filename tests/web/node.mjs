@@ -205,6 +205,7 @@ const server = http.createServer(async (request, response) => {
             break;
         case '/endless.gguf':
             response.on('close', () => (closed = true));
+            response.write(tiny);
             for (; !response.destroyed; await delay(1)) response.write(Buffer.alloc(1 << 20));
             break;
         case '/silent.gguf':
@@ -1421,15 +1422,35 @@ async function threadsLeft() {
     return count();
 }
 
-test('out of memory', async () => {
-    const lib = await broken(at => {
-        const limit = `const { grow } = WebAssembly.Memory.prototype;
-            WebAssembly.Memory.prototype.grow = function (pages) {
-                if (this.buffer.byteLength + 65536 * pages > 50e6) throw new RangeError('no');
+/** The library with memories that must be this small. `refuses` is JavaScript about a memory's sizes:
+ * shared, initial and maximum in pages, and n, the bytes that it would have. */
+const withLimits = refuses =>
+    broken(at => {
+        const limits = `{
+            const { Memory } = WebAssembly, { grow } = Memory.prototype, made = new WeakMap();
+            const check = sizes => {
+                const { shared, initial, maximum } = sizes, n = 65536 * initial;
+                if (${refuses}) throw new RangeError('refused');
+            };
+            WebAssembly.Memory = class extends Memory {
+                constructor(sizes) {
+                    check(sizes);
+                    super(sizes);
+                    made.set(this, sizes);
+                }
+                static [Symbol.hasInstance] = its => its instanceof Memory;
+            };
+            Memory.prototype.grow = function (pages) {
+                const initial = this.buffer.byteLength / 65536 + pages;
+                check({ ...made.get(this), initial });
                 return grow.call(this, pages);
-            };`;
-        fs.appendFileSync(at('worker/worker.js'), limit);
+            };
+        }`;
+        fs.appendFileSync(at('worker/worker.js'), limits);
     });
+
+test('out of memory', async () => {
+    const lib = await withLimits('n > 50e6');
     const zeros = path.join(newFolder(), 'zeros.gguf');
     fs.writeFileSync(zeros, '');
     for (const variant of usable) {
@@ -1444,17 +1465,53 @@ test('out of memory', async () => {
                 context
             });
         fs.truncateSync(zeros, 200e6);
-        await says('ERR_MEMORY', /200 MB more are needed beside the 17 MB/, zeros, options);
+        await says('ERR_MEMORY', /out of memory: 217 MB cannot be had/, zeros, options);
         fs.truncateSync(zeros, 5e9);
         await says('ERR_LIMIT', /5000000000 bytes/, zeros, options);
         await says('ERR_LIMIT', /5000000000 bytes/, at('huge.gguf'), options);
-        await says('ERR_MEMORY', /17 MB more are needed beside the \d\d MB/, at('endless.gguf'), options);
         const model = await lib.BitNet.load(TINY, { ...options, context: 64 });
         const { text } = await collect(model.generate(PROMPT, { maxTokens: 20 }));
         equal(text, native(TINY, PROMPT, '-n', '20', '--temp', '0'), 'a smaller one');
         await model.free();
     }
     if (threadsAtStart) equal(await threadsLeft(), threadsAtStart, 'threads');
+});
+
+// Phones refuse shared memory that may become large, each at a size of its own.
+test('shared memory refused', async () => {
+    if (!usable.includes('threads')) throw new Skip('no threads');
+    const text = native(TINY, PROMPT, '-n', '8', '--temp', '0');
+    const expect = async (refuses, threads, note, options = {}) => {
+        const lib = await withLimits(refuses);
+        const model = await lib.BitNet.load(TINY, { threads: 2, ...options });
+        const written = await collect(model.generate(PROMPT, { maxTokens: 8 }));
+        equal([model.info.threads, written.text], [threads, text], refuses);
+        const { notes } = model.info;
+        ok(note ? notes.some(n => note.test(n)) : !notes.length, `${refuses}: ${notes}`);
+        await model.free();
+    };
+    const above = bytes => `shared && 65536 * maximum > ${bytes}`;
+    await expect('false', 2, null);
+    await expect(above(2 ** 32 - 1), 2, /^at most 1003 MB of memory/);
+    await expect(above(2 ** 30), 2, /^at most 1003 MB of memory/);
+    await expect(above(300 * 2 ** 20), 2, /^at most 258 MB of memory/);
+    await expect(above(100e6), 1, /^one thread: shared memory does not suffice \(out of memory: 19 MB/);
+    await expect('shared && n > 25e6', 1, /^one thread: .*no memory for a context/, { context: 4096 });
+    const lib = await withLimits('shared');
+    await fails('ERR_MEMORY', lib.BitNet.load(TINY, { variant: 'threads' }));
+});
+
+// What cannot fit is refused before it is sent.
+test('memory is taken first', async () => {
+    const lib = await withLimits('n > 50e6');
+    big = path.join(newFolder(), 'large.gguf');
+    fs.writeFileSync(big, tiny);
+    fs.truncateSync(big, 100e6);
+    let most = 0;
+    const onProgress = p => (most = Math.max(most, p.loaded));
+    const e = await lib.BitNet.load(at('file'), { onProgress }).catch(error => error);
+    equal([e.code, e.message], ['ERR_MEMORY', 'out of memory: 117 MB cannot be had']);
+    equal(most, 0, 'bytes that came');
 });
 
 test('options out of range', async () => {
@@ -1897,7 +1954,7 @@ test('broken parts', async () => {
     await expect(
         'ERR_MEMORY',
         await broken(at =>
-            edit(at('worker/load.js'), '_bw_alloc(bytes) >>> 0', '_bw_alloc(0xffff0000) >>> 0')
+            edit(at('worker/module.js'), 'initial: pages(initial)', 'initial: 65537')
         )
     );
     const engineSays = error =>

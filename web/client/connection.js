@@ -1,7 +1,7 @@
 // The worker of a model, and the calls to it.
 import { engines } from 'bitnet-engines';
 import { startWorker } from 'bitnet-platform';
-import { BitNetError, abortError, engineCode, NO_THREADS } from '../shared/errors.js';
+import { BitNetError, abortError, engineCode } from '../shared/errors.js';
 
 /** Settles like the promise, or rejects with the signal's reason as soon as it is aborted. */
 export function abortable(promise, signal, onAbort) {
@@ -17,14 +17,20 @@ export function abortable(promise, signal, onAbort) {
     });
 }
 
-const revive = ({ name, code, message, status }) =>
-    name === 'AbortError' ? abortError() : new BitNetError(code, message, status);
+/** instead: which variant may do what this one cannot, 'simd' or 'another'. */
+function revive({ name, code, message, status, instead }) {
+    if (name === 'AbortError') return abortError();
+    const error = new BitNetError(code, message, status);
+    return instead ? Object.assign(error, { instead }) : error;
+}
 
 /** In Firefox (140, about 1 start in 100) a worker that creates a worker may hang. A start that takes
  * longer than this is given up and tried again. */
 const START_MS = 4000;
 
-class Stalled extends BitNetError {}
+class Stalled extends BitNetError {
+    instead = 'simd';
+}
 
 /** Calls to the worker and their answers. If the worker dies, all pending calls fail. */
 class Connection {
@@ -144,7 +150,11 @@ async function startEngine(name, threads, signal) {
     }
 }
 
-const lacksThreads = e => e instanceof Stalled || e?.code === NO_THREADS;
+function noteOf(failure) {
+    if (failure instanceof Stalled) return 'one thread: threads did not start';
+    if (failure.instead !== 'simd') return failure.message;
+    return `one thread: shared memory does not suffice (${failure.message})`;
+}
 
 /** -> { value } of the first call, or { failure }: why another variant is to be tried. */
 async function attempt(name, threads, signal, first) {
@@ -153,7 +163,7 @@ async function attempt(name, threads, signal, first) {
         connection = await startEngine(name, threads, signal);
         return { value: await first(connection) };
     } catch (failure) {
-        if (signal?.aborted || (connection && !lacksThreads(failure))) throw failure;
+        if (signal?.aborted || (connection && !failure.instead)) throw failure;
         return { failure };
     }
 }
@@ -163,15 +173,12 @@ async function attempt(name, threads, signal, first) {
 export async function connect({ variants, notes }, threads, signal, first) {
     let failure;
     for (const name of variants) {
-        if (lacksThreads(failure) && name !== 'simd') continue; // it would fail again
+        if (failure?.instead === 'simd' && name !== 'simd') continue; // it would fail again
         let tried = await attempt(name, threads, signal, first);
         if (tried.failure instanceof Stalled) tried = await attempt(name, threads, signal, first);
         if (!tried.failure) return tried.value;
         failure = tried.failure;
-        notes.push(
-            failure instanceof Stalled ? 'one thread: threads did not start' : failure.message
-        );
+        notes.push(noteOf(failure));
     }
-    if (failure.code === NO_THREADS) throw new BitNetError('ERR_MEMORY', failure.message);
     throw failure;
 }

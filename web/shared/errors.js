@@ -14,7 +14,4 @@ export class BitNetError extends Error {
 export const engineCode = text =>
     /memory|OOM|allocat/i.test(text) && !/bounds/i.test(text) ? 'ERR_MEMORY' : 'ERR_INTERNAL';
 
-/** The code of a load that is to be tried again with one thread. No caller sees it. */
-export const NO_THREADS = 'ERR_NO_THREADS';
-
 export const abortError = () => new DOMException('The operation was aborted.', 'AbortError');

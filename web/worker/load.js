@@ -10,16 +10,16 @@ import {
     checkAbort,
     heap,
     instantiate,
-    loadError,
     memory,
     memoryNotes,
     NUMBERS,
-    outOfMemory,
     POOLINGS,
     post,
     stringAt,
     turn,
-    variant
+    variant,
+    withBytes,
+    withInstead
 } from './module.js';
 
 const SLICE = 1 << 20; // bytes hashed at a time
@@ -31,16 +31,17 @@ function checkSize(size) {
         throw new BitNetError('ERR_LIMIT', `${size} bytes do not fit in WebAssembly's memory`);
 }
 
-let room = 0; // of a slice, in the module's memory
-
 function addToHash(bytes) {
-    room ||= bw._malloc(SLICE) >>> 0;
-    if (!room) throw outOfMemory(SLICE);
-    for (let from = 0; from < bytes.length; from += SLICE) {
-        const part = bytes.subarray(from, from + SLICE);
-        heap().set(part, room);
-        bw._bw_sha256_add(room, part.length);
-    }
+    for (let from = 0; from < bytes.length; from += SLICE)
+        withBytes(bytes.subarray(from, from + SLICE), (at, n) => bw._bw_sha256_add(at, n));
+}
+
+const hex = bytes => Array.from(bytes, b => b.toString(16).padStart(2, '0')).join('');
+
+function checkHash(expected) {
+    const got = hex(bytesAt(bw._bw_sha256_end(), 32));
+    if (got !== expected.toLowerCase())
+        throw new BitNetError('ERR_CHECKSUM', `the file's SHA-256 is ${got}, not ${expected}`);
 }
 
 /** The parts of a file, one after the other. */
@@ -67,75 +68,67 @@ async function* partsOf(opened, code, signal) {
     }
 }
 
-/** The parts of a file of unknown size, which nothing can be done with before all of it is there. Each
- * is given up when it has been taken. */
-async function gather(parts) {
-    const list = [];
-    let size = 0;
-    for await (const part of parts) {
-        list.push(part);
-        size += part.length;
-        checkSize(size);
-    }
-    function* taken() {
-        while (list.length) yield list.shift();
-    }
-    return { parts: taken(), size };
-}
-
-/** Begins a model from a file of so many bytes. The function that this returns takes the parts of the
- * file, in order. The module says which bytes it wants next, so no other ones stay in memory. */
+/** Begins a model from a file of so many bytes (null: unknown). take(part) gets the parts of the file, in
+ * order, and end() follows the last one. The module says which bytes it wants next, and where; all
+ * others are passed over. */
 function newModel(size) {
     let want, got, at = 0; // of the wanted bytes, got are there; at: where the next part begins
-    const note = result => {
+    const next = result => {
         check(result);
         want = { n: bw._bw_want(0), at: bw._bw_want(1), to: bw._bw_want(2) };
         got = 0;
     };
-    note(bw._bw_load(size));
-    return part => {
-        for (let from; (from = want.at + got - at) < part.length && want.n; ) {
-            const piece = part.subarray(from, from + want.n - got);
-            heap().set(piece, want.to + got);
-            got += piece.length;
-            if (got === want.n) note(bw._bw_load_on());
+    next(bw._bw_load(size ?? -1));
+    return {
+        take(part) {
+            for (let from; want.n && (from = want.at + got - at) < part.length; ) {
+                const piece = part.subarray(from, from + want.n - got);
+                heap().set(piece, want.to + got);
+                got += piece.length;
+                if (got === want.n) next(bw._bw_load_on());
+            }
+            at += part.length;
+        },
+        end() {
+            if (size === null && want.n) next(bw._bw_load_end(got));
         }
-        at += part.length;
     };
 }
 
-/** Loads the model while its file is read; returns the file's size. */
-async function readFile(opened, { hash, signal, remote }) {
-    const code = remote ? 'ERR_NETWORK' : 'ERR_IO';
-    let parts = partsOf(opened, code, signal),
-        size = opened.size,
-        came = 0,
-        waited = performance.now();
-    if (size === null) ({ parts, size } = await gather(parts));
+/** Loads the model while its file is read; returns the file's size. With a checksum the file is read to
+ * the end even if the module refuses it: that it is damaged says more. */
+async function readFile(opened, { sha256, signal, remote }) {
+    const { size } = opened,
+        code = remote ? 'ERR_NETWORK' : 'ERR_IO';
     const wrongSize = got =>
         new BitNetError(code, `the file should have ${size} bytes, but ${got} came`);
-    const take = newModel(size);
-    for await (const part of parts) {
+    if (sha256) bw._bw_sha256_begin();
+    const model = newModel(size);
+    let refused,
+        came = 0,
+        waited = performance.now();
+    for await (const part of partsOf(opened, code, signal)) {
         came += part.length;
-        if (came > size) throw wrongSize('more');
-        if (hash) addToHash(part);
-        take(part);
+        if (size !== null && came > size) throw wrongSize('more');
+        checkSize(came);
+        if (sha256) addToHash(part);
+        try {
+            if (!refused) model.take(part);
+        } catch (e) {
+            if (!sha256) throw e;
+            refused = e;
+        }
         if (performance.now() - waited > 50) {
             await turn();
             checkAbort(signal);
             waited = performance.now();
         }
     }
-    if (came !== size) throw wrongSize(came);
-    return size;
-}
-
-const hex = bytes => Array.from(bytes, b => b.toString(16).padStart(2, '0')).join('');
-
-function checkHash(expected) {
-    const got = hex(bytesAt(bw._bw_sha256_end(), 32));
-    if (got !== expected.toLowerCase())
-        throw new BitNetError('ERR_CHECKSUM', `the file's SHA-256 is ${got}, not ${expected}`);
+    if (size !== null && came !== size) throw wrongSize(came);
+    if (sha256) checkHash(sha256);
+    if (refused) throw refused;
+    model.end();
+    return came;
 }
 
 /** Loads the model. The module starts, with the memory for it, as soon as the file's size is known. A
@@ -171,11 +164,8 @@ async function loadFile(source, { cache, sha256, signal, report }) {
         await (started ??= start(opened.size));
         checkAbort(signal);
         if (failure) throw failure;
-        if (sha256) bw._bw_sha256_begin();
-        const hash = Boolean(sha256),
-            remote = /^https?:/.test(source);
-        total = await readFile(opened, { hash, signal, remote });
-        if (sha256) checkHash(sha256);
+        const remote = /^https?:/.test(source);
+        total = await readFile(opened, { sha256, signal, remote });
         loading(0);
         loading(total);
         return { cache: opened.cache, said: [...notes, ...memoryNotes()] };
@@ -247,5 +237,5 @@ async function loadAll(source, options, signal, id) {
 
 export const load = ({ source, options }, signal, id) =>
     loadAll(source, options, signal, id).catch(e => {
-        throw loadError(e);
+        throw withInstead(e);
     });

@@ -1,5 +1,5 @@
 // module.js - the WASM module, its memory, and what passes between it and JavaScript.
-import { abortError, BitNetError, engineCode, NO_THREADS } from '../shared/errors.js';
+import { abortError, BitNetError, engineCode } from '../shared/errors.js';
 
 export let bw; // the module's functions
 export let memory; // its WebAssembly.Memory
@@ -131,7 +131,7 @@ let limit; // how large the memory may grow; MOST if the engine did not refuse t
  * browsers reserve that, and a phone's may refuse 4 GB. Then it gets what this model needs. */
 function makeMemory(bytes, shared) {
     const initial = Math.min((bytes ?? 0) + BESIDE, MOST);
-    const enough = bytes === null ? [2 ** 30] : [1.25 * bytes + 2 ** 30, 1.1 * bytes + 2 ** 28];
+    const enough = bytes === null ? [1e9] : [1.25 * bytes + 1e9, 1.1 * bytes + 256e6];
     const pages = n => Math.ceil(n / PAGE);
     for (limit of [MOST, ...(shared ? enough.filter(n => n < MOST) : [])]) {
         try {
@@ -141,20 +141,16 @@ function makeMemory(bytes, shared) {
             // a smaller one, perhaps
         }
     }
-    if (shared) throw noThreads();
-    const size = megabytes(initial);
-    throw new BitNetError('ERR_MEMORY', `out of memory: ${size} are needed, which cannot be had`);
+    throw new BitNetError('ERR_MEMORY', `out of memory: ${megabytes(initial)} cannot be had`);
 }
 
-/** With one thread, memory is not shared, and may be had. */
-const noThreads = () =>
-    new BitNetError(NO_THREADS, 'one thread: this browser has too little shared memory');
-
-/** What an error of loading is. */
-export const loadError = e =>
-    e.code === 'ERR_MEMORY' && engine.threadScript && memory?.buffer.byteLength < NEARLY
-        ? noThreads()
-        : e;
+/** An error says what may work instead: another variant, or only the one with one thread, whose memory
+ * is not shared. */
+export function withInstead(e) {
+    const shared = engine.threadScript && !(memory?.buffer.byteLength > NEARLY);
+    if (e.code === 'ERR_MEMORY' && shared) e.instead = 'simd';
+    return e;
+}
 
 /** A sentence for the user about the memory, or none. */
 export const memoryNotes = () =>
@@ -172,7 +168,8 @@ export async function startModule({ wasm, ...its }) {
 
 function noModule(e) {
     const text = String(e?.message ?? e);
-    return new BitNetError(engineCode(text), `no ${variant} module: ${text}`);
+    const error = new BitNetError(engineCode(text), `no ${variant} module: ${text}`);
+    return Object.assign(error, { instead: 'another' });
 }
 
 /** Starts the module and its threads, for a model whose file has so many bytes. */
