@@ -3950,10 +3950,13 @@ BITNET__HOT BITNET__TARGET void BITNET__V(hadamard)(float *x, int n, int block) 
 
 /* A slice, whose rows are `count` vectors. The whole slice at once is faster than its halves one
    after the other, since memory is read as it lies. Its sums fit in registers, except in
-   WebAssembly. */
+   WebAssembly. What comes next is asked for, as processors cannot tell where it is: queries and
+   keys of tokens lie far apart, and when one token is written, most of the time goes into waiting
+   for the state. Behind a slice lies the next one. */
 BITNET__INLINE BITNET__TARGET void BITNET__V(delta_values)(const bitnet__delta *d,
                                                            const int count) {
     const int n = count * BITNET__PER_VECTOR;
+    const size_t slice = (size_t)(d->n_keys * n) * sizeof(float);
     enum { most = BITNET__SLICE / BITNET__PER_VECTOR };
     BITNET__FLOATS sum[2][most], e[most], s;
     int t, i, j, p;
@@ -3962,7 +3965,12 @@ BITNET__INLINE BITNET__TARGET void BITNET__V(delta_values)(const bitnet__delta *
         const float *q = d->q + at, *k = d->k + at, *v = d->v + at;
         const BITNET__FLOATS decay = BITNET__V(splat)(d->decay[(size_t)t * d->gate_stride]);
         const BITNET__FLOATS beta = BITNET__V(splat)(d->beta[(size_t)t * d->gate_stride]);
+        const int last = t + 1 == d->n_tokens;
         float *row = d->state, *out = d->out + (size_t)t * d->out_stride;
+        for (j = 0; j < d->n_keys && !last; j += BITNET__LANES) {
+            BITNET__FETCH(q + d->stride + j);
+            BITNET__FETCH(k + d->stride + j);
+        }
         BITNET__UNROLL for (i = 0; i < count; i++) sum[0][i] = sum[1][i] = BITNET__V(splat)(0.0f);
         for (j = 0; j < d->n_keys; j += 2)
             BITNET__UNROLL for (p = 0; p < 2; p++, row += n) {
@@ -3982,6 +3990,8 @@ BITNET__INLINE BITNET__TARGET void BITNET__V(delta_values)(const bitnet__delta *
             BITNET__UNROLL for (p = 0; p < 2; p++, row += n) {
                 const BITNET__FLOATS key = BITNET__V(splat)(k[j + p]);
                 const BITNET__FLOATS query = BITNET__V(splat)(q[j + p]);
+                for (i = 0; i < n && last; i += BITNET__LANES)
+                    BITNET__FETCH((const char *)((uintptr_t)(row + i) + slice));
                 BITNET__UNROLL for (i = 0; i < count; i++) {
                     s = BITNET__V(load_f32)(row + i * BITNET__PER_VECTOR);
                     s = BITNET__V(add)(BITNET__V(mul)(decay, s), BITNET__V(mul)(key, e[i]));

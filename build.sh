@@ -118,6 +118,7 @@ server_page() {
     if have "${ESBUILD:-esbuild}" && have npm; then page_markdown "$1"
     else echo 'export default null;' >"$1/markdown-it.js"      # replies are plain text
     fi
+    if have node; then run node web/list.mjs "$1"; fi           # or no browser keeps the page
 }
 
 need_microhttpd() {
@@ -319,6 +320,7 @@ web() {
     echo "$made_with" >build/em/compiler
     shared_example crosscheck &&
         build/crosscheck --short -m examples/tiny.gguf -n 8 >build/web/crosscheck.txt
+    run node web/list.mjs build/web
     echo "   bytes  as gzip"
     for file in build/web/bitnet.js build/web/node.js build/web/inline.js build/web/engine-*.js \
         build/em/bitnet-*.wasm; do

@@ -167,9 +167,13 @@ Worker.prototype.on = function (name, listener) {
 // ---- a server that can be slow, wrong and incomplete ----
 
 const tiny = fs.readFileSync(TINY);
-let asked = false,
+let tinyAsked,
+    asked = false,
     closed = false; // of slow.gguf, silent.gguf and endless.gguf
-const hubAsked = [];
+const hubAsked = [],
+    gatedAsked = [];
+/** This server, under another origin. */
+const otherOrigin = () => at('tiny.gguf').replace('127.0.0.1', 'localhost');
 const server = http.createServer(async (request, response) => {
     if (request.url.startsWith('/some-one/')) {
         hubAsked.push(request.url);
@@ -177,6 +181,7 @@ const server = http.createServer(async (request, response) => {
     }
     switch (new URL(request.url, 'http://localhost').pathname) {
         case '/tiny.gguf':
+            tinyAsked = request.headers;
             response.writeHead(200, { 'content-length': tiny.length }).end(tiny);
             break;
         case '/chunked.gguf':
@@ -203,6 +208,9 @@ const server = http.createServer(async (request, response) => {
                 .writeHead(200, { 'content-length': tiny.length })
                 .write(tiny.subarray(0, 500000), () => response.destroy());
             break;
+        case '/half.gguf':
+            response.writeHead(200, { 'content-length': tiny.length }).write(tiny.subarray(0, 500000));
+            break; // what is left never comes
         case '/endless.gguf':
             response.on('close', () => (closed = true));
             response.write(tiny);
@@ -216,7 +224,21 @@ const server = http.createServer(async (request, response) => {
             response.writeHead(200, { 'content-length': 5e9 }).write(tiny);
             break;
         case '/page.gguf':
-            response.end('<html>Sign in, please, to read this</html>');
+            response.on('close', () => (closed = true));
+            response.writeHead(200, { 'content-type': 'text/html; charset=utf-8' });
+            response.write('<!doctype html>\n<html>Sign in, please, to read this</html>');
+            break; // what is left never comes
+        case '/gated.gguf': {
+            gatedAsked.push(request.headers.authorization);
+            const error = { 'x-error-message': 'Access to it is restricted.' };
+            if (request.headers.authorization === 'Bearer right')
+                response.writeHead(302, { location: otherOrigin() }).end();
+            else response.writeHead(request.headers.authorization ? 403 : 401, error).end('Hm');
+            break;
+        }
+        case '/expired.gguf':
+            response.writeHead(410, { 'content-type': 'application/xml' });
+            response.end('<Error>\n  <Code>Expired</Code></Error>');
             break;
         case '/file': {
             const size = fs.statSync(big).size;
@@ -241,8 +263,8 @@ const talkative = () =>
     (withLogits ??= broken(at =>
         edit(
             at('worker/generate.js'),
-            '{ token, text, index, ...more }',
-            '{ token, text, index, ...more, logits: bytesAt(bw._bw_logits(session), 4 * bw._bw_number(1)) }'
+            'text, index, ...more }',
+            'text, index, ...more, logits: bytesAt(bw._bw_logits(session), 4 * bw._bw_number(1)) }'
         )
     ));
 
@@ -727,17 +749,21 @@ test('sessions: saved and restored', () =>
             await refused(saved.slice(0, at), `the first ${at}`);
         }
         const { chat, edited } = openSaved(saved);
+        const held = chat.find(message => message.end);
         const lies = [
-            ...[0, -1, 1.5, 2 ** 31, '9', null].map(end => [{ ...chat[0], end }]),
-            ...[null, {}, 'x', [null], [chat[0], chat[0]], [{ ...chat[0], cut: 1 }]]
+            ...[-1, 1.5, 2 ** 31, '9', null].map(end => [{ ...held, end }]),
+            ...[null, {}, 'x', [null], [held, held], [{ ...held, cut: 1 }]]
         ];
         for (const lie of lies) await refused(edited(JSON.stringify(lie)), JSON.stringify(lie));
         for (const text of ['', '[', '['.repeat(1e5)]) await refused(edited(text), text.slice(0, 9));
         await refused(edited('[]', 2 ** 32 - 1), 'a length');
         const far = [chat[0], { ...chat[1], end: 2 ** 31 - 1 }];
         await model.restore(edited(JSON.stringify(far)));
-        const { stats } = await collect(model.chat(second, options));
-        ok(stats.reusedTokens <= chat[0].end + 3, 'an end beyond what it holds');
+        const beyond = await collect(model.chat(second, options));
+        await model.clear();
+        const fresh = await collect(model.chat(second, options));
+        const essence = ({ text, stats }) => [text, stats.promptTokens];
+        equal(essence(beyond), essence(fresh), 'an end beyond what it holds');
         await withModel(MODELS[1], {}, other => fails('ERR_UNSUPPORTED', other.restore(saved)));
         await expect(model);
         await model.clear();
@@ -1240,31 +1266,14 @@ test('chat.completions', () =>
         }
         const none = await create({ ...greedy, top_logprobs: 0 });
         equal(none.choices[0].logprobs, null, 'top_logprobs 0 alone asks for nothing');
-        const schemaless = { type: 'json_schema', json_schema: { schema: null } };
         for (const [words, request, options] of [
-            [/^tools: no such option/, { messages, tools: [] }],
-            [/^n: only 1/, { messages, n: 2 }],
-            [/^messages\[0\]\.tool_calls/, { messages: [{ role: 'assistant', content: '', tool_calls: [] }] }],
-            [/^messages\[0\]\.content\[0\]/, { messages: [{ role: 'user', content: [{ type: 'image_url' }] }] }],
-            [/^response_format/, { messages, response_format: { type: 'xml' } }],
-            [/^top_logprobs/, { messages, top_logprobs: 2 }],
-            [/^temperature/, { messages, temperature: 'hot' }],
-            [/^top_p: 2/, { messages, top_p: 2 }],
-            [/^top_logprobs: 21/, { messages, logprobs: true, top_logprobs: 21 }],
-            [/^max_tokens: at least 1/, { messages, max_tokens: 0 }],
-            [/^max_completion_tokens: 0.5/, { messages, max_completion_tokens: 0.5 }],
-            [/^response_format/, { messages, response_format: { ...schemaless, json_schema: {} } }],
-            [/^response_format/, { messages, response_format: schemaless }],
-            [/^messages\[0\]: an object/, { messages: Array(1) }],
+            [/^messages: only parts/, { messages: [{ role: 'user', content: [{ type: 'image_url' }] }] }],
+            [/^temperature: a number/, { messages, temperature: NaN }],
+            [/^n: a number/, { messages, n: 0 }],
             [/^session/, { messages }, { session: null }],
+            [/^session/, { messages }, { session: { chat() {} } }],
             [/^signal/, { messages }, { signal: 5 }],
-            [/^response_format/, { messages, response_format: { type: 'json_object', schema: 5 } }],
-            [/^response_format/, { messages, response_format: { type: 'text', schema: {} } }],
-            [/^stream_options/, { messages, stream_options: {} }],
             [/^stream_options: an object/, { messages, stream: true, stream_options: 5 }],
-            [/^stream: true or false/, { messages, stream: 'x' }],
-            [/^logprobs: true or false/, { messages, logprobs: 'x' }],
-            [/^guided_json: no such/, { messages, guided_json: {} }],
             [/^timeout: no such option/, { messages }, { timeout: 5 }]
         ])
             for (const stream of [false, true]) {
@@ -1300,6 +1309,126 @@ test('tokens', () =>
             await fails('ERR_ARG', model.detokenize(wrong));
         await fails('ERR_ARG', model.tokenize('x', { bso: true }));
     }));
+
+// ---- what the caller takes ----
+
+test('a loop that pauses pauses the model', () =>
+    withModel(TINY, { sessions: 2 }, async model => {
+        const beside = model.session();
+        const whole = native(TINY, PROMPT, '-n', '100', '--temp', '0');
+        const pause = async options => {
+            const texts = model.generate(PROMPT, { maxTokens: 100, ...options });
+            const { value } = await texts.next();
+            // as long as another text takes, this one does not get on
+            await collect(beside.generate(PROMPT, { maxTokens: 100 }));
+            return { texts, value };
+        };
+        const { texts, value } = await pause({});
+        const { text, stats } = await collect(texts);
+        equal([value + text, stats.tokens], [whole, 100]);
+        const left = await pause({});
+        await left.texts.return();
+        ok(model.stats.tokens <= 17, `${model.stats.tokens} tokens were written`);
+        const abort = new AbortController();
+        const stopped = await pause({ signal: abort.signal });
+        abort.abort();
+        await fails('AbortError', collect(stopped.texts));
+        equal((await collect(model.generate(PROMPT, { maxTokens: 100 }))).text, whole, 'after it');
+    }));
+
+test('an iterator that nobody has any more frees its session', async () => {
+    const script = `
+        import { BitNet } from ${JSON.stringify(path.join(web, 'node.js'))};
+        import { readFileSync } from 'node:fs';
+        const model = await BitNet.load(readFileSync(${JSON.stringify(TINY)}), { threads: 1 });
+        const messages = [{ role: 'user', content: 'Tell me a story.' }];
+        const starts = [
+            () => model.generate('Once'),
+            () => model.chat(messages),
+            async () => (await model.chat.completions.create({ messages, stream: true }))[
+                Symbol.asyncIterator]()
+        ];
+        for (const start of starts) {
+            await (async () => { await (await start()).next(); await 0; })();
+            let code;
+            do {
+                await new Promise(r => setTimeout(r, 10));
+                globalThis.gc();
+                code = await model.clear().then(() => '', e => e.code);
+            } while (code === 'ERR_BUSY');
+            console.log(code);
+        }
+        await model.free();`;
+    const file = path.join(newFolder(), 'dropped.mjs');
+    fs.writeFileSync(file, script);
+    const run = spawnSync(process.execPath, ['--expose-gc', file], { encoding: 'utf8', timeout: HANG });
+    equal([run.status, run.stdout, run.stderr], [0, '\n\n\n', '']);
+});
+
+test('lookup: the same text in fewer passes', () =>
+    withModel(TINY, { sessions: 2 }, async model => {
+        const prompt = 'One two three four. One two three four. One two three';
+        for (const options of [{}, { temperature: 1, seed: 3 }, { stop: 'x' }]) {
+            const plain = await collect(model.generate(prompt, { maxTokens: 60, ...options }));
+            const events = [];
+            const onToken = event => events.push(event);
+            const drafted = await collect(
+                model.generate(prompt, { maxTokens: 60, lookup: 8, onToken, ...options })
+            );
+            equal(drafted.text, plain.text);
+            equal([drafted.stats.tokens, events.length], [plain.stats.tokens, plain.stats.tokens]);
+            equal(events.map(e => e.index), events.map((_, i) => i));
+            equal(events.map(e => e.text).join(''), plain.text);
+        }
+        const [one, two] = [model, model.session()].map(session =>
+            collect(session.generate(prompt, { maxTokens: 60, lookup: 8 }))
+        );
+        equal((await one).text, (await two).text, 'two at once');
+        const chat = { maxTokens: 40, lookup: 8 };
+        const first = await collect(model.chat([{ role: 'user', content: prompt }], chat));
+        await model.clear();
+        const { lookup: _, ...without } = chat;
+        const same = await collect(model.chat([{ role: 'user', content: prompt }], without));
+        equal(first.text, same.text);
+        for (const lookup of [-1, 9, 1.5, '2'])
+            await fails('ERR_ARG', () => model.generate(prompt, { lookup }));
+    }));
+
+test('lookup: what repeats comes in fewer pieces', () =>
+    withModel(TINY, {}, async model => {
+        const grammar = `root ::= ${JSON.stringify('a b c d e f g h i j '.repeat(12))}`;
+        const pieces = async lookup => {
+            const texts = [];
+            const onToken = event => texts.push(event.text);
+            await collect(model.generate(PROMPT, { grammar, lookup, onToken }));
+            return texts.filter(text => text).length;
+        };
+        const [plain, drafted] = [await pieces(0), await pieces(8)];
+        ok(drafted < plain / 2, `${drafted} pieces, and ${plain} without`);
+    }));
+
+test('many messages are tokenized once; what fails is no abort', async () => {
+    const lib = await broken(at => {
+        edit(at('worker/chat.js'), '    failure,\n', '    failure,\n    post,\n');
+        edit(at('worker/chat.js'), 'const n = withTexts(', 'post({ read: messages.length });\nconst n = withTexts(');
+    });
+    const model = await lib.BitNet.load(TINY);
+    const turns = n =>
+        Array.from({ length: n }, (_, i) => ({ role: i % 2 ? 'assistant' : 'user', content: 'a' }));
+    const reads = async messages => {
+        const from = heard.length;
+        const end = await collect(model.chat(messages, { maxTokens: 2 })).catch(e => e);
+        return [heard.slice(from).flatMap(m => m.read ?? []), end];
+    };
+    const [many, e] = await reads(turns(16001));
+    equal([many, e.code], [[16001], 'ERR_FULL']);
+    equal(model.stats.reason, 'error');
+    const [few, { text, stats }] = await reads(turns(41));
+    equal([few, stats.reason], [[41], 'length']);
+    const more = [...turns(41), { role: 'assistant', content: text }, { role: 'user', content: 'b' }];
+    equal((await reads(more))[0], [1], 'behind the reply');
+    await model.free();
+});
 
 // ---- sources ----
 
@@ -1367,6 +1496,33 @@ test('hf: addresses', async () => {
     await fails('ERR_ARG', cache.check('hf:a'));
 });
 
+test('headers', async () => {
+    const load = Authorization =>
+        BitNet.load(at('gated.gguf'), { headers: Authorization && { Authorization }, threads: 1 });
+    const none = await fails('ERR_HTTP', load());
+    equal(none.status, 401);
+    ok(/Access to it is restricted\..*accept it on the model's page/.test(none.message), none.message);
+    const wrong = await fails('ERR_HTTP', load('Bearer wrong'));
+    equal(wrong.status, 403);
+    ok(/restricted\..*has its account accepted the licence/.test(wrong.message), wrong.message);
+    await (await load('Bearer right')).free();
+    equal(gatedAsked, [undefined, 'Bearer wrong', 'Bearer right']);
+    equal([tinyAsked.host, tinyAsked.authorization], [new URL(otherOrigin()).host, undefined]);
+    await withModel(at('tiny.gguf'), { headers: new Headers({ 'X-Mine': 'ä' }) }, async () => {});
+    equal(tinyAsked['x-mine'], 'ä');
+});
+
+test('a silent server', async () => {
+    for (const [name, bytes] of Object.entries({ 'silent.gguf': 0, 'half.gguf': 500000 })) {
+        const seen = [];
+        const options = { stallSeconds: 4, onProgress: p => seen.push(p) };
+        const e = await fails('ERR_NETWORK', BitNet.load(at(name), options));
+        ok(/nothing came for 4 seconds/.test(e.message), e.message);
+        const { phase, loaded, stalledSeconds } = seen.at(-1);
+        equal([phase, loaded, stalledSeconds], ['download', bytes, 3], name);
+    }
+});
+
 test('Node keeps nothing', async () => {
     await withModel(at('tiny.gguf'), {}, async model => equal(model.info.cache, 'none'));
     equal([await cache.list(), await cache.remove(at('tiny.gguf'))], [[], false]);
@@ -1407,10 +1563,17 @@ test('SHA-256', async () => {
 
 test('wrong files', async () => {
     equal((await fails('ERR_HTTP', BitNet.load(at('nothing.gguf')))).status, 404);
-    await fails('ERR_FORMAT', BitNet.load(at('page.gguf')));
+    closed = false;
+    const page = await fails('ERR_FORMAT', BitNet.load(at('page.gguf')));
+    ok(/the server sent text\/html.*"<!doctype html> <html>Sign in,/.test(page.message), page.message);
+    await until(() => closed, 'its connection is closed');
+    const gone = await fails('ERR_HTTP', BitNet.load(at('expired.gguf')));
+    ok(gone.message.endsWith('HTTP 410 Gone: <Error> <Code>Expired</Code></Error>'), gone.message);
     await fails('ERR_TRUNCATED', BitNet.load(new Blob([tiny.subarray(0, 1000000)])));
     await fails('ERR_NETWORK', BitNet.load(at('cut.gguf')));
     await fails('ERR_IO', BitNet.load('/no/such/file.gguf'));
+    const folder = await fails('ERR_IO', BitNet.load(path.join(root, 'web')));
+    ok(/web is a folder$/.test(folder.message), folder.message);
     const e = await fails('ERR_NETWORK', BitNet.load('http://127.0.0.1:1/x.gguf'));
     ok(e.message.includes('127.0.0.1:1'), e.message);
 });
@@ -1520,6 +1683,12 @@ test('options out of range', async () => {
         { threads: 1.5 },
         { context: -1 },
         { cache: 'x' },
+        { cacheName: '' },
+        { cacheName: 5 },
+        { connections: 0 },
+        { stallSeconds: 0 },
+        { headers: 'x' },
+        { headers: { Range: 'bytes=0-' } },
         { variant: 'x' },
         { variant: 'toString' },
         { sha256: ['a'.repeat(64)] },
@@ -1778,7 +1947,7 @@ test('abort: prefill', async () => {
 
 test('abort: decode', async () => {
     const lib = await broken(at => {
-        const step = 'post({ id, event: { token, text, index, ...more } });';
+        const step = 'post({ id, event: { token: n ? tokens[i] : -1, text, index, ...more } });';
         edit(at('worker/generate.js'), step, `${step} if (index === 4) ${pause}`);
         edit(at('worker/generate.js'), 'let reading = 0;', 'let paused = false, reading = 0;');
     });
@@ -2123,21 +2292,26 @@ test("package: README's examples", () => {
     ok(/^(The sky|Bread).*\n$/.test(outputs[4] ?? 'Bread\n'), outputs[4]);
 });
 
+/** Where npm has the packages that check the types, all of the versions that the tests name. */
+function typeTools() {
+    const tools = path.join(root, 'build/node'),
+        stamp = path.join(tools, 'installed'),
+        wanted = ['typescript@7.0.2', 'typescript5@npm:typescript@5.9.3', 'openai@7.59.0'];
+    if (!fs.existsSync(stamp) || read(stamp) !== wanted.join(' ')) {
+        const options = ['--no-audit', '--no-fund', '--no-package-lock', '--prefix', tools];
+        const run = spawnSync('npm', ['install', ...options, ...wanted], { timeout: 120000 });
+        if (run.status !== 0) throw new Skip('typescript and openai could not be installed');
+        fs.writeFileSync(stamp, wanted.join(' '));
+    }
+    return path.join(tools, 'node_modules');
+}
+
 test('package: types', () => {
     const { folder, home } = packed(),
-        tools = path.join(root, 'build/node');
-    const tsc = path.join(tools, 'node_modules/typescript/lib/tsc.js');
-    const openai = path.join(tools, 'node_modules/openai');
-    if (!fs.existsSync(tsc) || !fs.existsSync(openai))
-        spawnSync(
-            'npm',
-            ['install', '--no-audit', '--no-fund', '--prefix', tools, 'typescript@5', 'openai@5'],
-            { timeout: 60000 }
-        );
-    if (!fs.existsSync(tsc)) throw new Skip('typescript could not be installed');
-    fs.symlinkSync(openai, path.join(folder, 'node_modules/openai'));
+        tools = typeTools();
+    fs.symlinkSync(path.join(tools, 'openai'), path.join(folder, 'node_modules/openai'));
     const program = `
-    import { BitNet, BitNetError, cache, type Session, type Stats } from 'bitnet-h';
+    import { BitNet, BitNetError, cache, type ChatRequest, type Session, type Stats } from 'bitnet-h';
     import type OpenAI from 'openai';
     const m = await BitNet.load(new URL('x:y'), { threads: 2, onProgress: p => { const n: number = p.loaded; } });
     for await (const t of m.chat([{ role: 'user', content: 'x' }], { stop: ['a'] })) t.length;
@@ -2148,48 +2322,82 @@ test('package: types', () => {
     const same: 'same' | 'changed' | 'unknown' = await cache.check('x:y');
     const hex: string = await cache.verify(new URL('x:y'), { sha256: 'a' });
     const session: Session = m.session(), bytes: Uint8Array = await session.save();
+    const part: BlobPart = await m.save(), body: BodyInit = await session.save();
+    await session.restore(bytes);
     const mask = async (tokens: number[]) => tokens.length ? new Set([1]) : undefined;
     session.generate('x', { mask, logitBias: { 5: -Infinity }, logprobs: 2, onToken: e => {
-        const p: number | undefined = e.logprobs?.top[0].logprob; } });
-    m.generate('x', { jsonSchema: { type: 'object' }, mask: () => [1] });
-    const [vector]: Float32Array[] = await m.embed(['x'] as const, { query: 'x', pooling: 'mean' });
+        const p: number | undefined = e.logprobs?.top[0]?.logprob; } });
+    m.generate('x', { jsonSchema: { type: 'object' }, mask: () => [1], lookup: 8 });
+    const [vector] = await m.embed(['x'] as const, { query: 'x', pooling: 'mean' });
     const list: OpenAI.CreateEmbeddingResponse = await m.embeddings.create({ input: ['x'] });
-    const packedVector: string = (await m.embeddings.create({ input: 'x', encoding_format: 'base64' })).data[0].embedding;
+    const packedVector: string | undefined =
+        (await m.embeddings.create({ input: 'x', encoding_format: 'base64' })).data[0]?.embedding;
     const { create } = m.chat.completions;
     const messages: OpenAI.ChatCompletionMessageParam[] = [], role = 'user';
     const answer: OpenAI.ChatCompletion = await create({ messages: [{ role, content: 'x' }] });
-    messages.push(answer.choices[0].message);
+    const message: OpenAI.ChatCompletionMessage = answer.choices[0]!.message;
+    messages.push(message);
+    await create({ messages });
+    await create({ messages: [message] });
     const stream = await create({ messages: [{ role, content: 'x' }], stream: true }, { session });
     for await (const c of stream) { const chunk: OpenAI.ChatCompletionChunk = c; }
+    // what the openai package's types say may be asked
+    declare const whole: OpenAI.ChatCompletionCreateParamsNonStreaming;
+    declare const pieces: OpenAI.ChatCompletionCreateParamsStreaming;
+    declare const either: OpenAI.ChatCompletionCreateParams;
+    const one: OpenAI.ChatCompletion = await create(whole);
+    for await (const c of await create(pieces)) { const chunk: OpenAI.ChatCompletionChunk = c; }
+    const both = await create(either), request: ChatRequest = either;
+    if (!('controller' in both)) { const o: OpenAI.ChatCompletion = both; }
+    declare const maybe: boolean;
+    await create({ messages, stream: maybe });
+    const tool = { type: 'function', function: { name: 'f', parameters: { type: 'object' } } } as const;
+    await create({ messages, tools: [tool], tool_choice: { type: 'function', function: { name: 'f' } } });
+    const calls = answer.choices[0]!.message.tool_calls ?? [];
+    for (const call of calls) if (call.type === 'function') JSON.parse(call.function.arguments);
+    // what is not given, and what is not changed
+    const fixed = [{ role: 'user', content: 'x' }] as const;
+    m.chat(fixed, { maxTokens: undefined, stop: undefined, signal: undefined, onToken: undefined });
+    await create({ messages: fixed, stop: ['a'] as const, seed: undefined, n: null, model: undefined },
+        { session: undefined, signal: undefined });
+    m.generate('x', { mask: undefined, temperature: undefined, grammar: undefined });
+    await BitNet.load('x', { threads: undefined, signal: undefined, onProgress: undefined });
+    await m.embed('x', { signal: undefined, onProgress: undefined, pooling: undefined });
+    await m.tokenize('x', { bos: undefined });
+    await cache.verify('x', { sha256: undefined, signal: undefined });
     // @ts-expect-error
-    await create({ messages: [], tools: [] });
+    await create({ messages: [], temperature: 'x' });
     // @ts-expect-error
     await BitNet.load(5);
     // @ts-expect-error
     m.generate('x', { temprature: 1 });`;
     fs.writeFileSync(path.join(folder, 'use.mts'), program);
     const options = ['--noEmit', '--strict', '--target', 'es2022', '--typeRoots', 'none'];
-    for (const [module, resolution] of [
-        ['nodenext', 'nodenext'],
-        ['es2022', 'bundler']
-    ]) {
-        const run = spawnSync(
-            process.execPath,
-            [
-                tsc,
-                ...options,
-                ...['--module', module, '--moduleResolution', resolution],
-                ...['--lib', 'es2022,dom,esnext.disposable'],
-                'use.mts'
-            ],
-            { cwd: folder, encoding: 'utf8' }
-        );
-        equal(run.stdout, '', resolution);
-    }
+    options.push('--exactOptionalPropertyTypes', '--noUncheckedIndexedAccess');
+    for (const version of ['typescript5/lib/tsc.js', 'typescript/bin/tsc'])
+        for (const [module, resolution] of [
+            ['nodenext', 'nodenext'],
+            ['es2022', 'bundler']
+        ]) {
+            const run = spawnSync(
+                process.execPath,
+                [
+                    path.join(tools, version),
+                    ...options,
+                    ...['--module', module, '--moduleResolution', resolution],
+                    ...['--lib', 'es2022,dom,dom.iterable,esnext.disposable'],
+                    'use.mts'
+                ],
+                { cwd: folder, encoding: 'utf8' }
+            );
+            equal([run.stdout, run.stderr], ['', ''], `${version}, ${resolution}`);
+        }
     const declared = [...read(home, 'bitnet.d.ts').matchAll(/\|? '(ERR_\w+)'/g)].map(m => m[1]);
-    for (const file of fs.readdirSync(path.join(root, 'web')).filter(f => f.endsWith('.js')))
-        for (const [, code] of read(root, 'web', file).matchAll(/'(ERR_[A-Z]\w+)'/g))
-            ok(declared.includes(code), `${code} of ${file} is declared`);
+    for (const folder of ['client', 'worker', 'shared'])
+        for (const file of fs.readdirSync(path.join(root, 'web', folder), { recursive: true }))
+            if (file.endsWith('.js'))
+                for (const [, code] of read(root, 'web', folder, file).matchAll(/'(ERR_[A-Z]\w+)'/g))
+                    ok(declared.includes(code), `${code} of ${file} is declared`);
 });
 
 // ---- peak memory, by hand: the file is too large for a suite ----

@@ -7,9 +7,11 @@ import { abortable, connect } from './connection.js';
 import { embed } from './embed.js';
 import { BitNetError } from '../shared/errors.js';
 import { choose } from './features.js';
-import { completions, embeddings } from './openai.js';
+import { completions } from './openai/completions.js';
+import { embeddings } from './openai/embeddings.js';
 import {
-    bad, checkHooks, checkNames, embedArguments, number, portable, tokenList
+    bad, checkHooks, checkNames, downloadOptions, embedArguments, number, portable, requestHeaders,
+    tokenList
 } from './options.js';
 import { Session } from './session.js';
 
@@ -18,8 +20,8 @@ export { variants } from './features.js';
 export { divide as divideReply } from './thinking.js';
 
 const LOAD_OPTIONS = [
-    'threads', 'context', 'sessions', 'kvType', 'variant', 'cache', 'hub', 'sha256', 'signal',
-    'onProgress'
+    'threads', 'context', 'sessions', 'kvType', 'variant', 'cache', 'cacheName', 'hub', 'sha256',
+    'headers', 'connections', 'stallSeconds', 'signal', 'onProgress'
 ];
 const KV_TYPES = ['f16', 'f32', 'i8']; // as bitnet_kv_type
 const VERIFY_OPTIONS = ['sha256', 'signal', 'onProgress'];
@@ -53,9 +55,10 @@ async function verify(source, options = {}) {
 }
 
 async function check(url, options = {}) {
-    checkNames(options, ['signal']);
+    checkNames(options, ['headers', 'signal']);
     checkHooks(options);
-    return downloads.check(portable(String(url)), options);
+    const headers = requestHeaders(options.headers);
+    return downloads.check(portable(String(url)), { signal: options.signal, headers });
 }
 
 export const cache = {
@@ -83,7 +86,7 @@ export class BitNet {
         this.info = info;
         this.#own = new Session(this.#home, 0);
         this.chat = Object.assign((messages, options) => this.#own.chat(messages, options), {
-            completions: completions(this)
+            completions: completions(this, this.#own, () => this.#template())
         });
         this.embeddings = embeddings((texts, options) => this.#embed(texts, options), info.dims);
     }
@@ -91,19 +94,19 @@ export class BitNet {
     static async load(source, options = {}) {
         checkNames(options, LOAD_OPTIONS);
         checkHooks(options);
-        const { signal, onProgress, sha256, cache = 'auto', variant, hub } = options;
+        const { signal, onProgress, sha256, variant, hub } = options;
         signal?.throwIfAborted();
         const context = number(options, 'context', 0, 0, 1 << 20, true);
         const sessions = number(options, 'sessions', 1, 1, 256, true);
         const threads = number(options, 'threads', Math.min(processors() || 1, 8), 1, 256, true);
         const kvType = KV_TYPES.indexOf(options.kvType ?? 'f16');
         if (kvType < 0) bad(`kvType: '${options.kvType}' is not ${KV_TYPES.join(', ')}`);
-        if (cache !== 'auto' && cache !== 'none') bad(`cache: '${cache}' is not auto or none`);
         checkSha256(sha256);
+        const download = downloadOptions(options);
         const chosen = choose(variant, threads);
         const args = {
             source: portable(source, hub),
-            options: { context, sessions, kvType, threads, cache, sha256 }
+            options: { context, sessions, kvType, threads, sha256, download }
         };
         return connect(chosen, threads, signal, async connection => {
             const call = connection.call('load', args, onProgress);
@@ -127,6 +130,12 @@ export class BitNet {
     async #embed(texts, options = {}) {
         const args = embedArguments(texts, options);
         return embed(this.#alive(), args.texts, args.options, options);
+    }
+
+    #known; // what the chat template is like
+
+    #template() {
+        return (this.#known ??= this.#alive().call('template'));
     }
 
     async embed(texts, options) {

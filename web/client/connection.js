@@ -28,6 +28,13 @@ function revive({ name, code, message, status, instead }) {
  * longer than this is given up and tried again. */
 const START_MS = 4000;
 
+/** A worker may end without an event. While a call is pending it is asked whether it is there, every
+ * BEAT_MS, and given up after so many questions without a word. It answers between two steps of its
+ * work, which take a second or, on a slow device, some; but loading may be one long step. */
+const BEAT_MS = 5000,
+    BEATS = 12;
+const LOADING = ['startModule', 'load', 'hash'];
+
 class Stalled extends BitNetError {
     instead = 'simd';
 }
@@ -36,7 +43,9 @@ class Stalled extends BitNetError {
 class Connection {
     #worker;
     #timer;
-    #calls = new Map(); // id -> { resolve, reject, onEvent }
+    #beat = null; // the timer that asks
+    #silent = 0; // questions since the worker's last word
+    #calls = new Map(); // id -> { op, resolve, reject, onEvent }
     #next = 1;
     #dead = null; // the error that says why
 
@@ -51,7 +60,7 @@ class Connection {
         if (this.#dead) return Object.assign(Promise.reject(this.#dead), { id: 0 });
         const id = this.#next++;
         const promise = new Promise((resolve, reject) => {
-            this.#calls.set(id, { resolve, reject, onEvent });
+            this.#calls.set(id, { op, resolve, reject, onEvent });
         });
         try {
             this.#worker.postMessage({ id, op, ...args });
@@ -77,10 +86,16 @@ class Connection {
         if (this.#calls.has(id)) this.#worker.postMessage({ answers: id, ...answer });
     }
 
+    /** The caller has taken so many of its tokens. */
+    takes(id, count) {
+        if (this.#calls.has(id)) this.#worker.postMessage({ takes: id, count });
+    }
+
     close(error) {
         if (this.#dead) return;
         this.#dead = error;
         clearTimeout(this.#timer);
+        clearInterval(this.#beat);
         this.#worker.terminate(); // and its threads with it
         for (const { reject } of this.#calls.values()) reject(error);
         this.#calls.clear();
@@ -95,6 +110,7 @@ class Connection {
     }
 
     #onMessage({ id, event, value, error, starting }) {
+        this.#silent = 0;
         if (starting !== undefined) return this.#watch(starting);
         const call = this.#calls.get(id);
         if (!call) return;
@@ -117,6 +133,17 @@ class Connection {
     /** Keeps Node running while a call is pending, but not because of an idle worker. */
     #hold() {
         this.#worker[this.#calls.size ? 'ref' : 'unref']?.();
+        const asks = [...this.#calls.values()].some(({ op }) => !LOADING.includes(op));
+        if (asks === (this.#beat !== null)) return;
+        clearInterval(this.#beat);
+        this.#silent = 0;
+        this.#beat = asks ? setInterval(() => this.#ask(), BEAT_MS) : null;
+        this.#beat?.unref?.();
+    }
+
+    #ask() {
+        if (this.#silent++ < BEATS) this.#worker.postMessage({ beat: true });
+        else this.close(new BitNetError('ERR_INTERNAL', 'the worker has ended: it does not answer'));
     }
 }
 

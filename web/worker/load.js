@@ -133,7 +133,7 @@ async function readFile(opened, { sha256, signal, remote }) {
 
 /** Loads the model. The module starts, with the memory for it, as soon as the file's size is known. A
  * file that turns out to be bad is not kept. */
-async function loadFile(source, { cache, sha256, signal, report }) {
+async function loadFile(source, { download, sha256, signal, report }) {
     const stop = new AbortController(); // aborted by the caller, or because the file does not fit
     let total, started, failure;
     signal.addEventListener('abort', () => stop.abort());
@@ -147,7 +147,7 @@ async function loadFile(source, { cache, sha256, signal, report }) {
         }
     };
     const opened = await openSource(source, {
-        cache,
+        ...download,
         signal: stop.signal,
         onProgress(p) {
             total = p.total ?? undefined;
@@ -170,9 +170,9 @@ async function loadFile(source, { cache, sha256, signal, report }) {
         loading(total);
         return { cache: opened.cache, said: [...notes, ...memoryNotes()] };
     } catch (e) {
-        const damaged = ['ERR_CHECKSUM', 'ERR_FORMAT', 'ERR_TRUNCATED', 'ERR_UNSUPPORTED'];
-        if (damaged.includes(e.code) || (fromCache && e.code === 'ERR_NETWORK'))
-            await opened.discard();
+        // what is refused is not kept, unless the fault is this machine's
+        const spared = ['ERR_MEMORY', 'ERR_SELFTEST', 'ERR_IO', 'ERR_INTERNAL'];
+        if (e instanceof BitNetError && !spared.includes(e.code)) await opened.discard();
         throw e;
     } finally {
         await opened.close();

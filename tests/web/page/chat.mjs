@@ -5,6 +5,7 @@ import {
     check,
     completion,
     count,
+    edited,
     errorTitle,
     expect,
     fill,
@@ -32,7 +33,7 @@ import {
     visit,
     write,
 } from './driver.mjs';
-import { ARTICLE, HOSTILE, needMarkdown, sayings } from './replies.mjs';
+import { ARTICLE, ENDLESS, HOSTILE, needMarkdown, sayings } from './replies.mjs';
 
 export const tests = {
     async chat_keeps_its_context() {
@@ -453,7 +454,6 @@ export const tests = {
                     draw(article.slice(0, n));
                     whole.replaceChildren();
                     drawer(whole)(article.slice(0, n));
-                    body.normalize();
                     if (body.innerHTML !== whole.innerHTML)
                         return `${article.slice(0, n)} is ${body.innerHTML} instead of ${whole.innerHTML}`;
                 }
@@ -471,6 +471,83 @@ export const tests = {
                 return long.children.length === 52 ? '' : `${long.children.length} blocks`;
             }, ARTICLE);
             expect(bad, '', 'the text');
+        });
+    },
+
+    // Replies of 4,000 pieces, each of one block that never ends: they look as if drawn at once, and what is
+    // parsed and put into the page for a piece does not grow with the text before it.
+    async a_long_reply_costs_the_same_to_its_end() {
+        needMarkdown();
+        hooks.set(
+            '/markdown-it.js',
+            edited('markdown-it.js', s =>
+                s.replace(
+                    /export\s*\{\s*([\w$]+) as default\s*\}/,
+                    `globalThis.parsed = 0;
+                     const counted = options => {
+                         const made = $1(options);
+                         for (const name of ['parse', 'parseInline']) {
+                             const f = made[name];
+                             made[name] = (text, env) => ((parsed += text.length), f.call(made, text, env));
+                         }
+                         return made;
+                     };
+                     export { counted as default }`
+                )
+            )
+        );
+        // The same without cuts inside of blocks.
+        hooks.set('/markdown.js', (req, res, headers) =>
+            req.url.endsWith('?whole') &&
+            edited('markdown.js', s =>
+                s.replace('STEP = 2000', 'STEP = 1e9').replace('ENOUGH = 800', 'ENOUGH = 1e9')
+            )(req, res, headers)
+        );
+        await visit(async page => {
+            await ready(page);
+            for (const [kind, pieceOf] of Object.entries(ENDLESS)) {
+                const pieces = Array.from({ length: 4000 }, (_, i) => pieceOf(i));
+                const { same, costs } = await page.evaluate(async all => {
+                    const { drawer } = await import('./markdown.js'),
+                        reference = await import('./markdown.js?whole'),
+                        body = document.createElement('div'),
+                        whole = document.createElement('div'),
+                        draw = drawer(body),
+                        seen = [];
+                    let nodes = 0,
+                        text = '';
+                    const watch = new MutationObserver(found =>
+                        found.forEach(m => (nodes += m.addedNodes.length))
+                    );
+                    watch.observe(body, { childList: true, subtree: true });
+                    for (const [i, piece] of all.entries()) {
+                        text += piece;
+                        if (i % 5 === 0) draw(text);
+                        if (i % 1000 < 999) continue;
+                        await null;
+                        seen.push({ parsed: globalThis.parsed, nodes });
+                        globalThis.parsed = nodes = 0;
+                    }
+                    draw(text);
+                    reference.drawer(whole)(text);
+                    // Items of a list may or may not be paragraphs.
+                    const [got, wanted] = [body, whole].map(e => e.innerHTML.replaceAll(/<\/?p>/g, '')),
+                        at = Array.from(wanted).findIndex((c, k) => c !== got[k]);
+                    const around = html => html.slice(Math.max(0, at - 80), at + 80);
+                    return {
+                        same: got === wanted ? '' : `${around(got)} instead of ${around(wanted)}`,
+                        costs: seen,
+                    };
+                }, pieces);
+                expect(same, '', `${kind}: the text`);
+                const [, second, , last] = costs;
+                for (const what of ['parsed', 'nodes'])
+                    check(
+                        last[what] < 1.5 * second[what] + 1000,
+                        `${kind}: ${what} in the last thousand ${last[what]}, in the second ${second[what]}`
+                    );
+                check(last.parsed < 6e5, `${kind}: ${last.parsed} characters are parsed`);
+            }
         });
     },
 

@@ -724,7 +724,7 @@ export const tests = {
             expect(await text(page, 'model-name'), 'first.gguf', 'model');
             expect(
                 await text(page, 'notice-text'),
-                'first.gguf is opened. Only one can be: second.gguf and third.gguf is not.',
+                'Only one model can be open, so nothing is done with second.gguf and third.gguf.',
                 'words'
             );
         });

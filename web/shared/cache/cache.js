@@ -24,22 +24,30 @@ import {
     startProgress,
     streamOf
 } from './chunks.js';
-import { cancel, headOf, isNode, request, sameFile, sizeOf } from './http.js';
+import { cancel, headOf, isNode, onlyModel, request, sameFile, sizeOf } from './http.js';
+import { loadedOf } from './parts.js';
 import { keyOf, lock, stores, storeToWrite, withLock } from './stores.js';
 import { abortError, BitNetError } from '../errors.js';
 
-/** -> { size, cache: 'opfs' | 'cache' | 'memory' | 'none', fromCache, notes, stream(), discard(),
+const LOOK_MS = 1000; // how often a tab looks for how far another one is
+
+/** cache: 'auto' or 'none'; cacheName: a URL that stands for that of the source in the cache; headers:
+ * of requests, as an object; connections: requests at a time; stallSeconds: how long nothing may come.
+ *
+ * -> { size, cache: 'opfs' | 'cache' | 'memory' | 'none', fromCache, notes, stream(), discard(),
  * close() }. size is null if the server does not send it and nothing is cached. The reader must
  * check that as many bytes arrive. notes are sentences for the user: why something is not cached.
  * 'memory': the browser cannot keep files. 'none': the source needs no cache, must not use it, or
  * there is no room.
  *
  * onProgress({ phase: 'download' | 'read', loaded, total, bytesPerSecond, secondsLeft, fromCache,
- * cache }): total and secondsLeft are null while unknown. A model that is to be cached is downloaded
+ * cache, stalledSeconds?, elsewhere? }): total and secondsLeft are null while unknown. elsewhere: it is
+ * another tab that downloads. stalledSeconds: nothing came for so long. A model that is to be cached is downloaded
  * before openSource returns, and read by stream(). One that is not is downloaded by stream(), which
  * can then be called only once. */
-export async function openSource(source, { cache = 'auto', signal, onProgress } = {}) {
-    const job = startJob(signal, onProgress);
+export async function openSource(source, { cache = 'auto', ...options } = {}) {
+    const job = startJob(options),
+        { signal } = options;
     try {
         if (signal?.aborted) throw abortError();
         if (source instanceof Blob) return blobSource(source, job);
@@ -102,8 +110,8 @@ export async function persist() {
 }
 
 /** A source of what is kept for this URL, without a request. ERR_IO: there is nothing complete. */
-export async function openKept(url, { signal, onProgress } = {}) {
-    const job = startJob(signal, onProgress);
+export async function openKept(url, options = {}) {
+    const job = startJob(options);
     for (const store of await stores()) {
         const source = await storedSource(store, await keyOf(url), job, true);
         if (source) return source;
@@ -114,8 +122,8 @@ export async function openKept(url, { signal, onProgress } = {}) {
 
 /** Does the server still have the file that is kept? -> 'same', 'changed', or 'unknown' if it says
  * neither the tag nor the date of a file. */
-export async function check(url, { signal } = {}) {
-    const job = startJob(signal);
+export async function check(url, { signal, headers } = {}) {
+    const job = startJob({ signal, headers });
     try {
         signal?.throwIfAborted();
         const meta = await keptMeta(url);
@@ -145,13 +153,20 @@ const notKept = url => new BitNetError('ERR_IO', `no complete download of ${url}
 // ---- sources ----
 
 /** A job's signal is aborted by the caller's signal or by close(). */
-export function startJob(signal, onProgress) {
+export function startJob(options) {
+    const { signal, onProgress, headers, connections = 4, stallSeconds = 60 } = options,
+        cacheName = options.cacheName && browserUrl(options.cacheName).href;
     const controller = new AbortController();
     const abort = () => controller.abort();
     signal?.addEventListener('abort', abort);
     return {
+        ...{ onProgress, headers, connections, stallSeconds, cacheName },
         signal: controller.signal,
-        onProgress,
+        /** Before there is any answer; startProgress puts its own here. */
+        onSilence(stalledSeconds) {
+            const nothing = { loaded: 0, total: null, bytesPerSecond: 0, secondsLeft: null };
+            onProgress?.({ phase: 'download', ...nothing, fromCache: false, stalledSeconds });
+        },
         end() {
             signal?.removeEventListener('abort', abort);
             abort();
@@ -206,15 +221,19 @@ function blobSource(blob, job) {
 
 async function nodeFileSource(url, job) {
     const { open } = await import('node:fs/promises');
+    let file;
     try {
-        const file = await open(url.path ?? url);
+        file = await open(url.path ?? url);
+        const about = await file.stat();
+        if (about.isDirectory()) throw new Error(`${url.path ?? url} is a folder`);
         return makeSource(job, {
-            size: (await file.stat()).size,
+            size: about.size,
             cache: 'none',
             chunks: () => nodeFileChunks(file),
             close: () => file.close().catch(() => {})
         });
     } catch (error) {
+        await file?.close();
         throw new BitNetError('ERR_IO', error.message);
     }
 }
@@ -236,22 +255,50 @@ async function urlSource(url, cache, job) {
 /** -> { source }, or { note, response? }: why it cannot be cached, and the download if it is still
  * at its beginning. */
 async function cachedSource(store, url, job) {
-    const key = await keyOf(url);
+    const key = await keyOf(job.cacheName ?? url);
     for (let fromCache = true; ;) {
         const source = await storedSource(store, key, job, fromCache);
         if (source) return { source };
-        const refused = await withLock(key, { signal: job.signal }, async () => {
-            if (await store.find(key)) return null; // another tab has downloaded it
+        const release = await told(store, key, job, lock(key, { signal: job.signal }));
+        try {
+            if (await store.find(key)) continue; // another tab has downloaded it
             fromCache = false;
-            return store.save(key, url, job);
-        });
-        if (refused) return refused;
+            const refused = await store.save(key, url, job);
+            if (refused) return refused;
+        } finally {
+            release();
+        }
+    }
+}
+
+/** Awaits a lock, and tells meanwhile how far the tab is that has it. */
+async function told(store, key, job, lock) {
+    const fixed = { phase: 'download', cache: store.name, elsewhere: true },
+        { onSilence } = job;
+    let progress = null,
+        before,
+        waits = true;
+    const timer = setInterval(async () => {
+        const meta = await store.known(key).catch(() => null),
+            loaded = meta ? loadedOf(meta) : 0;
+        if (!waits) return;
+        if (!progress) progress = startProgress(job, fixed, loaded, meta?.size ?? null);
+        else if (loaded > before) progress.add(loaded - before);
+        before = loaded;
+    }, LOOK_MS);
+    try {
+        return await lock;
+    } finally {
+        waits = false;
+        clearInterval(timer);
+        job.onSilence = onSilence;
     }
 }
 
 /** A complete model, locked against removal until it is closed; null if there is none. */
 async function storedSource(store, key, job, fromCache) {
-    const release = await lock(key, { mode: 'shared', signal: job.signal });
+    const wanted = lock(key, { mode: 'shared', signal: job.signal });
+    const release = await told(store, key, job, wanted);
     let source = null;
     try {
         const meta = await store.find(key);
@@ -285,7 +332,7 @@ async function directSource(url, job, parts, response) {
         chunks() {
             if (taken) throw new BitNetError('ERR_ARG', 'a source not cached can be read once');
             taken = true;
-            return bodyChunks(response, job);
+            return onlyModel(bodyChunks(response, job), response);
         }
     });
 }
