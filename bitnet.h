@@ -12769,7 +12769,7 @@ static bitnet_result bitnet__next_tail(bitnet_model *m, bitnet__range *want, bit
     uint64_t n;
     if (!last || !last->size) return BITNET_OK;
     if (d->asked) r = bitnet__gguf_check_end(&m->gguf, d->done, d->tail, d->asked, err);
-    else d->done = last->offset + last->size;
+    else if (!d->tail) d->done = last->offset + last->size;
     d->done += d->asked;
     d->asked = 0;
     if (r == BITNET_OK && d->done < src->have) {

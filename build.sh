@@ -262,7 +262,7 @@ WEB_SMALL='-Os -mllvm -inline-threshold=-60 -mllvm -enable-load-pre=0 -mnontrapp
 web_variant() {
     variants="$variants $1" name=bitnet-$1
     shift
-    web_module web/bitnet_web.c $name $WEB_SMALL "$@" --no-entry -sFILESYSTEM=0 -sMAXIMUM_MEMORY=4GB \
+    web_module web/bitnet_web.c $name $WEB_SMALL "$@" --no-entry -sFILESYSTEM=0 -sMAXIMUM_MEMORY=4GB -sIMPORTED_MEMORY=1 \
         -sMEMORY_GROWTH_GEOMETRIC_CAP=16MB -sEXPORTED_FUNCTIONS=_malloc,_free \
         -sEXPORT_NAME=bitnetModule
 }
