@@ -613,7 +613,7 @@ EXPORT void bw_end(int q) {
 
 /* Takes over the n tokens of the last text as the prompt. The tokens that the session and the prompt
    have in common at the start are kept in the session, all others are forgotten. Returns how many
-   are kept. */
+   are kept and need not be read again, as recurrent layers may. */
 EXPORT int bw_begin(int q, int32_t n, int32_t max_tokens, int32_t lookup) {
     session *s = &sessions[q];
     const bitnet_token *known = bitnet_seq_tokens(ctx, q);
@@ -635,7 +635,8 @@ EXPORT int bw_begin(int q, int32_t n, int32_t max_tokens, int32_t lookup) {
     while (s->n_done < n - 1 && s->n_done < bitnet_seq_length(ctx, q) &&
            s->prompt[s->n_done] == known[s->n_done])
         s->n_done++;                   /* the last one is always evaluated, for its logits */
-    return bitnet_seq_rewind(ctx, q, s->n_done, &err) ? err.code : s->n_done;
+    if (bitnet_seq_rewind(ctx, q, s->n_done, &err)) return err.code;
+    return s->n_done - bitnet_seq_again(ctx, q);
 }
 
 /* Evaluates up to n tokens of the prompt, but not its last; returns how many are left. */

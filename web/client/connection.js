@@ -24,13 +24,22 @@ const revive = ({ name, code, message, status }) =>
  * longer than this is given up and tried again. */
 const START_MS = 4000;
 
+/** A worker may end without an event. While a call is pending it is asked whether it is there, every
+ * BEAT_MS, and given up after so many questions without a word. It answers between two steps of its
+ * work, which take a second or, on a slow device, some; but loading may be one long step. */
+const BEAT_MS = 5000,
+    BEATS = 12;
+const LOADING = ['startModule', 'load', 'hash'];
+
 class Stalled extends BitNetError {}
 
 /** Calls to the worker and their answers. If the worker dies, all pending calls fail. */
 class Connection {
     #worker;
     #timer;
-    #calls = new Map(); // id -> { resolve, reject, onEvent }
+    #beat = null; // the timer that asks
+    #silent = 0; // questions since the worker's last word
+    #calls = new Map(); // id -> { op, resolve, reject, onEvent }
     #next = 1;
     #dead = null; // the error that says why
 
@@ -45,7 +54,7 @@ class Connection {
         if (this.#dead) return Object.assign(Promise.reject(this.#dead), { id: 0 });
         const id = this.#next++;
         const promise = new Promise((resolve, reject) => {
-            this.#calls.set(id, { resolve, reject, onEvent });
+            this.#calls.set(id, { op, resolve, reject, onEvent });
         });
         try {
             this.#worker.postMessage({ id, op, ...args });
@@ -80,6 +89,7 @@ class Connection {
         if (this.#dead) return;
         this.#dead = error;
         clearTimeout(this.#timer);
+        clearInterval(this.#beat);
         this.#worker.terminate(); // and its threads with it
         for (const { reject } of this.#calls.values()) reject(error);
         this.#calls.clear();
@@ -94,6 +104,7 @@ class Connection {
     }
 
     #onMessage({ id, event, value, error, starting }) {
+        this.#silent = 0;
         if (starting !== undefined) return this.#watch(starting);
         const call = this.#calls.get(id);
         if (!call) return;
@@ -116,6 +127,17 @@ class Connection {
     /** Keeps Node running while a call is pending, but not because of an idle worker. */
     #hold() {
         this.#worker[this.#calls.size ? 'ref' : 'unref']?.();
+        const asks = [...this.#calls.values()].some(({ op }) => !LOADING.includes(op));
+        if (asks === (this.#beat !== null)) return;
+        clearInterval(this.#beat);
+        this.#silent = 0;
+        this.#beat = asks ? setInterval(() => this.#ask(), BEAT_MS) : null;
+        this.#beat?.unref?.();
+    }
+
+    #ask() {
+        if (this.#silent++ < BEATS) this.#worker.postMessage({ beat: true });
+        else this.close(new BitNetError('ERR_INTERNAL', 'the worker has ended: it does not answer'));
     }
 }
 

@@ -14,6 +14,7 @@ import {
 import { forgetModel } from './conversation.js';
 import { $, announce, ask, button, element, once } from './dom.js';
 import { explain } from './failures.js';
+import { noteDropped, opened, pickFile, showCopy } from './files.js';
 import { bytes, count, digits, duration } from './format.js';
 import { listOffers, showOffers } from './offers.js';
 import { addFiles, modelChanged } from './search.js';
@@ -130,6 +131,7 @@ function showLoading() {
 // ---- a model ----
 
 let last = TINY; // what “Load again” loads
+app.renew = () => open(last); // of a model whose worker has ended
 
 // What the browser has of an interrupted download, in bytes.
 async function keptOf(url) {
@@ -195,6 +197,7 @@ export async function open(source) {
         if (source === SERVER) app.modelName = next.name;
         last = source;
         if (typeof source === 'string') local.set('model', source);
+        opened(source instanceof File ? source : null);
         forgetModel();
         announce(`${app.modelName} is ready.`);
         return true;
@@ -326,6 +329,7 @@ export function choose(source) {
 // ---- models in this browser ----
 
 export async function listModels() {
+    showCopy();
     const entries = await Promise.resolve(cache.list()).catch(() => []);
     const names = entries.map(entry => nameOf(entry.url));
     listOffers();
@@ -455,7 +459,11 @@ $('url-form').onsubmit = e => {
     e.preventDefault();
     choose($('url').value.trim());
 };
-$('pick').onclick = () => $('file').click();
+$('pick').onclick = async () => {
+    const file = await pickFile().catch(showError);
+    if (file) choose(file);
+    if (file === null) $('file').click();
+};
 $('file').onchange = () => {
     if ($('file').files[0]) choose($('file').files[0]);
     $('file').value = '';
@@ -522,7 +530,7 @@ function takeFiles(files) {
             () => toTexts(texts)
         );
     if (others.length)
-        notice(`${model.name} is opened. Only one can be: ${listOf(others)} is not.`);
+        notice(`Only one model can be open, so nothing is done with ${listOf(others)}.`);
     if (model) choose(model);
 }
 
@@ -530,5 +538,6 @@ addEventListener('drop', e => {
     if (!carriesFile(e)) return;
     e.preventDefault();
     showDrop(false);
+    noteDropped(e.dataTransfer);
     takeFiles([...e.dataTransfer.files]);
 });

@@ -1,10 +1,11 @@
 // page.js - the page's start and its outermost parts: modes, keys, and the room that it has. All work
 // is done in workers (bitnet.js starts one, crosscheck.js others).
 import { cache } from './bitnet.js';
-import { app, hideError, mode, nearEnd, toEnd, togglePanel } from './app.js';
+import { app, hideError, mode, nearEnd, notice, showError, toEnd, togglePanel } from './app.js';
 import { editLast, reopen, send, showMode, startNew, stop } from './conversation.js';
 import { offerCrosscheck } from './crosscheck.js';
 import { $, button, composing } from './dom.js';
+import { lastFile } from './files.js';
 import { isolate, keepPage } from './isolation.js';
 import { TINY, addressOf, open, showPlace } from './models.js';
 import { closeReader, newSearch, search } from './search.js';
@@ -119,6 +120,14 @@ addEventListener('resize', measure);
 
 // ---- start ----
 
+// A model from the disk that the browser does not open without a press.
+function offerFile({ name, ask }) {
+    notice(`“${name}” on your disk was open at your last visit.`, 'Open it again', async () => {
+        const file = await ask().catch(showError);
+        if (file && (await open(file))) $('notice').hidden = true;
+    });
+}
+
 // Opens the model of the server if there is one; or that of the last visit if the browser has it, else
 // the tiny one beside the page.
 async function start() {
@@ -132,10 +141,12 @@ async function start() {
     const settled = hasServer ? null : isolate(); // the server needs no threads of the page
     const before = local.get('model');
     const entries = await Promise.resolve(cache.list()).catch(() => []);
-    const there = before && entries.some(e => e.url === addressOf(before).url && e.complete);
+    const there = before && entries.some(e => e.url === addressOf(before).url && e.complete),
+        last = hasServer ? null : await lastFile();
     if (hasServer) await open(SERVER);
-    else if (!(there && (await open(before)))) {
+    else if (!(last?.file ? await open(last.file) : there && (await open(before)))) {
         if (!there || !$('error').hidden) await open(TINY);
+        if (last?.ask) offerFile(last);
     }
     if (matchMedia('(hover: hover)').matches) $('prompt').focus();
     await settled;

@@ -1,6 +1,6 @@
 // worker.js - what holds the model: takes the messages of bitnet.js and answers them. start() gives the
-// function that takes them: { id, op, ...arguments } and { cancel: id }. It sends { id, value },
-// { id, error }, { id, event }, and { starting } before and after the module's threads start.
+// function that takes them: { id, op, ...arguments }, { cancel: id } and { beat }. It sends { id, value },
+// { id, error }, { id, event }, { starting } before and after the module's threads start, and {} for a beat.
 import { BitNetError, engineCode } from '../shared/errors.js';
 import { detokenize, template, tokenize } from './chat.js';
 import { embed } from './embed.js';
@@ -44,7 +44,8 @@ function end(id) {
     taken(id, Infinity);
 }
 
-function onMessage({ id, op, cancel, answers, takes, ...args }) {
+function onMessage({ id, op, cancel, answers, takes, beat, ...args }) {
+    if (beat) return post({}); // it is here
     if (cancel) return end(cancel);
     if (takes) return taken(takes, args.count);
     if (answers) return asked.get(answers)?.(args.tokens);

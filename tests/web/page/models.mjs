@@ -724,7 +724,7 @@ export const tests = {
             expect(await text(page, 'model-name'), 'first.gguf', 'model');
             expect(
                 await text(page, 'notice-text'),
-                'first.gguf is opened. Only one can be: second.gguf and third.gguf is not.',
+                'Only one model can be open, so nothing is done with second.gguf and third.gguf.',
                 'words'
             );
         });
@@ -770,6 +770,29 @@ export const tests = {
             const advice = await text(page, 'error-text');
             check(/begins anew/.test(advice) && !/resume/.test(advice), advice);
             await stillWrites(page);
+        });
+    },
+
+    async what_is_refused_is_not_kept() {
+        let bytes; // of the file, which are sent as if they were all
+        hooks.set('/short.gguf', (req, res, headers) => {
+            if (!bytes) return asTiny(req, res, headers);
+            const all = { 'Content-Length': bytes, ETag: '"1"', ...headers };
+            res.writeHead(200, all).end(tiny.subarray(0, bytes));
+            return true;
+        });
+        await visit(async page => {
+            await ready(page);
+            for (bytes of [24, 100, 1000, 0]) {
+                const [code, kept] = await page.evaluate(async () => {
+                    const { BitNet, cache } = await import('/bitnet.js'),
+                        load = BitNet.load('/short.gguf', { threads: 1 });
+                    const code = await load.then(() => 'loaded', e => e.code);
+                    return [code, (await cache.list()).length];
+                });
+                check(bytes ? /^ERR_/.test(code) : code === 'loaded', `${bytes} bytes: ${code}`);
+                expect(kept, bytes ? 0 : 1, `${bytes} bytes (${code}): kept`);
+            }
         });
     },
 

@@ -171,6 +171,11 @@ export const tests = {
 
     async search_index_is_kept() {
         needEmbedding('q.gguf', 'g.gguf');
+        const absent = (req, res, headers) => {
+            res.writeHead(404, headers).end();
+            return true;
+        };
+        hooks.set('/sw.js', absent); // the page is not kept, nor the tiny model with it
         await visit(async page => {
             await ready(page);
             await searching(page);
@@ -200,10 +205,7 @@ export const tests = {
             await page.evaluate(() => document.getElementById('use-tiny').click());
             await named(page, 'tiny.gguf');
             check(await visible(page, 'search-none'), 'a model that writes text can search');
-            hooks.set('/tiny.gguf', (req, res, headers) => {
-                res.writeHead(404, headers).end();
-                return true;
-            });
+            hooks.set('/tiny.gguf', absent);
             await page.reload();
             await errorTitle(page);
             expect(await count(page, '#texts li'), 1, 'texts without a model');

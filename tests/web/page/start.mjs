@@ -449,7 +449,7 @@ export const tests = {
                     await ready(page);
                     expect(await visible(page, 'error'), false, 'a message after that');
                 },
-                { throws: /nearEnd/ }
+                { throws: /nearEnd|Loading module/ }
             );
         }
         if (firefox) return; // it opens no file for a driver
