@@ -1,12 +1,12 @@
-// contract.mjs - what build/serve and the JavaScript package make of the same request: the same fields,
-// the same refusals in the same words, the same prompts and the same answers
+// contract.mjs - what build/serve and the JavaScript package make of the same request: the same
+// fields, the same refusals in the same words, the same prompts and the same answers
 //
 //     node tests/web/contract.mjs SERVE WEB CHAT_MODEL DATA FOLDER [FILTER]
 //
-// DATA (tests/data) has requests.json: for each field values that both take, and values that both refuse,
-// with the words; and chat.json, with whose templates CHAT_MODEL makes models in FOLDER. Their weights
-// are random, so that a reply's log-probabilities tell one prompt from any other; each byte is a
-// token, and each tag. What they write is noise, but for what a grammar says.
+// DATA (tests/data) has requests.json: for each field values that both take, and values that both
+// refuse, with the words; and chat.json, with whose templates CHAT_MODEL makes models in FOLDER.
+// Their weights are random, so that a reply's log-probabilities tell one prompt from any other;
+// each byte is a token, and each tag. What they write is noise, but for what a grammar says.
 import { execFileSync } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
@@ -33,7 +33,10 @@ async function pair(name) {
     }
     const context = name === 'tiny' ? [] : ['--ctx-size', '4096'];
     const server = await start(serve, ['-m', gguf, '--queue', '200', ...context]);
-    const model = await BitNet.load(readFileSync(gguf), { threads: 1, context: 4096 * !!context[0] });
+    const model = await BitNet.load(readFileSync(gguf), {
+        threads: 1,
+        context: 4096 * !!context[0]
+    });
     return (open[name] = { server, model });
 }
 
@@ -54,7 +57,8 @@ async function both(name, request) {
 
 /** The parts of an answer that are the same. */
 function essence({ choices, usage }) {
-    const numbers = list => list?.content.map(t => [t.logprob, ...t.top_logprobs.map(u => u.logprob)]);
+    const numbers = list =>
+        list?.content.map(t => [t.logprob, ...t.top_logprobs.map(u => u.logprob)]);
     return {
         choices: choices.map(({ index, message, logprobs, finish_reason: reason }) => ({
             index,
@@ -118,7 +122,11 @@ async function streamed(name, request) {
             }
         return all;
     };
-    same(joined(own), joined(lines.map(line => JSON.parse(line.slice(6)))), JSON.stringify(request));
+    same(
+        joined(own),
+        joined(lines.map(line => JSON.parse(line.slice(6)))),
+        JSON.stringify(request)
+    );
     return joined(own);
 }
 
@@ -126,12 +134,10 @@ const cases = {};
 const test = (name, run) => (cases[name] = run);
 
 for (const { field, takes, refuses, says } of fields)
-    test(`field ${field}${says && takes.length === 0 ? ` (${says.slice(field.length, 40)})` : ''}`, async () => {
+    test(`field ${field}${takes.length ? '' : ` (${says.slice(0, 60)})`}`, async () => {
         const base = { messages: [user()], seed: 1, max_tokens: 2 };
         if (['max_completion_tokens', 'n_predict'].includes(field)) delete base.max_tokens;
         if (field === 'best_of') base.n = 1;
-        const { model } = await pair('tiny');
-        const vocabulary = model.info.vocabulary;
         for (const value of takes) {
             const request = { ...base, [field]: value };
             if (value === null && !request.max_tokens) request.max_tokens = 3;
@@ -140,7 +146,6 @@ for (const { field, takes, refuses, says } of fields)
             await agree('tiny', request);
         }
         for (const value of refuses) await refuse('tiny', { ...base, [field]: value }, says);
-        check(vocabulary > 100, vocabulary);
     });
 
 test("no field of serve's table is missing here", () => {
@@ -175,20 +180,35 @@ test('options of the sampler', async () => {
         await agree('tiny', { ...base, ...more });
 });
 
-const FUNCTION = { name: 'weather', description: 'of "a" city\n', parameters: {
-    type: 'object',
-    properties: { city: { enum: ['Oslo', 'R"om', 'Łódź'] }, days: { type: 'integer', maximum: 9 } },
-    required: ['city'],
-    additionalProperties: false
-} };
+const FUNCTION = {
+    name: 'weather',
+    description: 'of "a" city\n',
+    parameters: {
+        type: 'object',
+        properties: {
+            city: { enum: ['Oslo', 'R"om', 'Łódź'] },
+            days: { type: 'integer', maximum: 9 }
+        },
+        required: ['city'],
+        additionalProperties: false
+    }
+};
 const f = (name, more = {}) => ({ type: 'function', function: { ...FUNCTION, name, ...more } });
-const called = (name, args, id = 'call-1') =>
-    ({ id, type: 'function', function: { name, arguments: args } });
+const called = (name, args, id = 'call-1') => ({
+    id,
+    type: 'function',
+    function: { name, arguments: args }
+});
 
 const HISTORIES = [
     [user()],
     [{ role: 'system', content: ' Be brief. ' }, user()],
-    [{ role: 'developer', content: 'Be brief.' }, user('a\r\n b '), { role: 'assistant', content: ' c\n' }, user('d')],
+    [
+        { role: 'developer', content: 'Be brief.' },
+        user('a\r\n b '),
+        { role: 'assistant', content: ' c\n' },
+        user('d')
+    ],
     [user(), { role: 'system', content: 'Later.' }, user('x')],
     [user('x'), { role: 'assistant', content: 'y', reasoning_content: 'Hm\nso' }, user('z')],
     [user('x'), { role: 'assistant', content: ' y ', reasoning_content: '' }, user('z')],
@@ -198,12 +218,35 @@ const HISTORIES = [
     [user('x'), { role: 'assistant', content: '<think>\nHm' }],
     [user('x'), { role: 'assistant', content: '' }],
     [{ role: 'assistant', content: 'alone' }],
-    [user('x'), { role: 'assistant', content: null, tool_calls: [called('weather', '{"city":"Oslo","n":1.50,"l":[1, 2],"o":{"a":null}}')] },
-        { role: 'tool', tool_call_id: 'call-1', content: '{"rain": true}' }],
-    [user('x'), { role: 'assistant', content: 'I look.', reasoning_content: 'Hm', tool_calls: [called('weather', '{"city": "R\\"om"}'), called('time', '', 'call-2')] },
-        { role: 'tool', tool_call_id: 'call-1', content: 'dry' }, { role: 'tool', tool_call_id: 'call-2', content: [{ type: 'text', text: 'noon' }] }, user('Thanks')],
+    [
+        user('x'),
+        {
+            role: 'assistant',
+            content: null,
+            tool_calls: [called('weather', '{"city":"Oslo","n":1.50,"l":[1, 2],"o":{"a":null}}')]
+        },
+        { role: 'tool', tool_call_id: 'call-1', content: '{"rain": true}' }
+    ],
+    [
+        user('x'),
+        {
+            role: 'assistant',
+            content: 'I look.',
+            reasoning_content: 'Hm',
+            tool_calls: [called('weather', '{"city": "R\\"om"}'), called('time', '', 'call-2')]
+        },
+        { role: 'tool', tool_call_id: 'call-1', content: 'dry' },
+        { role: 'tool', tool_call_id: 'call-2', content: [{ type: 'text', text: 'noon' }] },
+        user('Thanks')
+    ],
     [user('x'), { role: 'narrator', content: 'y' }, user('z')],
-    [user('x'), user('y'), { role: 'assistant', content: 'a' }, { role: 'assistant', content: 'b' }, user('c')]
+    [
+        user('x'),
+        user('y'),
+        { role: 'assistant', content: 'a' },
+        { role: 'assistant', content: 'b' },
+        user('c')
+    ]
 ];
 const ASKED = { max_tokens: 2, temperature: 0, logprobs: true, top_logprobs: 3 };
 
@@ -216,12 +259,17 @@ for (const name of Object.keys(templates))
                 { tools: [f('weather'), f('time', { parameters: undefined })] },
                 { enable_thinking: false },
                 { reasoning_effort: 'low', preserve_thinking: true },
-                { chat_template_kwargs: { enable_thinking: true, preserve_thinking: false }, tools: [f('weather')] }
+                {
+                    chat_template_kwargs: { enable_thinking: true, preserve_thinking: false },
+                    tools: [f('weather')]
+                }
             ])
                 taken += await either(name, { messages, ...ASKED, ...more });
         check(taken > 40 || templates[name].length < 200, `${taken} were taken`);
     });
 
+const ONE = { messages: [user()], seed: 1 };
+const QUIET = { enable_thinking: false };
 const DIVIDED = ['qwen-3', 'qwen-3-thinking', 'qwen-3.6', 'bitnet-2b-4t', 'falcon-3'].filter(
     name => templates[name]
 );
@@ -236,7 +284,8 @@ const TEXTS = [
     json('weather', '{"city": "Oslo", "x": 1.50}'),
     `Let me see.\n${json('weather', '{}')}\n${json('time', '{"a": [1, {"b": null}]}')}\n`,
     `${json('weather', '{}')}\nand text behind`,
-    '<tool_call>\n[{"name": "a", "arguments": {}}, {"name": "b", "parameters": {"x": "\\u00e9\\n"}}]\n</tool_call>',
+    '<tool_call>\n[{"name": "a", "arguments": {}}, ' +
+        '{"name": "b", "parameters": {"x": "\\u00e9\\n"}}]\n</tool_call>',
     '<tool_call>\n{"name": "a", "arguments": 5}\n</tool_call> rest',
     '<tool_call>\n{"name": "a", "extra": 5}\n</tool_call>',
     '<tool_call>{"name": "a"}</tool_call>',
@@ -244,10 +293,13 @@ const TEXTS = [
     'mentions <tool_call> in a text\n',
     'x\n<tool_call>\n<func',
     xml('weather>\n<parameter=city>\nOslo\n</parameter>\n<parameter=days>\n3\n</parameter>\n'),
-    xml('weather>\n<parameter=city>\n"Oslo"\n</parameter>\n<parameter=o>\n{"a": 1.0}\n</parameter>\n'),
+    xml(
+        'weather>\n<parameter=city>\n"Oslo"\n</parameter>\n<parameter=o>\n{"a": 1.0}\n</parameter>\n'
+    ),
     xml('time>\n'),
     xml('weather>\n<parameter=city>\nOs</parameter>lo\n</parameter>\n'),
     xml('weather>\nno parameter'),
+    '<tool_call><tool_call>{"name": "a", "arguments": {}}</tool_call>',
     '<think>\n\n</think>\n\n' + json('weather', '{}')
 ];
 
@@ -261,7 +313,8 @@ for (const name of DIVIDED)
                 { tools: [f('weather')], parallel_tool_calls: false }
             ]) {
                 const grammar = `root ::= ${JSON.stringify(text)}`;
-                const request = { messages: [user()], grammar, max_tokens: 400, seed: 1, ...more };
+                const quiet = name === 'qwen-3.6' ? QUIET : {}; // else a thought comes first
+                const request = { ...ONE, grammar, max_tokens: 400, ...quiet, ...more };
                 const { choices } = await agree(name, request);
                 calls += choices[0].message.tool_calls?.length ?? 0;
                 await streamed(name, request);
@@ -269,10 +322,43 @@ for (const name of DIVIDED)
         check(calls > 5, `${calls} calls`);
     });
 
+const ODD = f('odd', {
+    parameters: {
+        type: 'object',
+        properties: {
+            any: {},
+            far: { $ref: '#/elsewhere' },
+            number: { type: 'integer' },
+            either: { oneOf: [{ type: 'string' }, { type: 'boolean' }] }
+        }
+    }
+});
+
+test("values of a call's parameters", async () => {
+    for (const value of ['"Oslo"', '5', '[1, "a"]', 'true', 'text', ''])
+        for (const name of ['any', 'far', 'number', 'either', 'none']) {
+            const call = xml(`odd>\n<parameter=${name}>\n${value}\n</parameter>\n`);
+            const grammar = `root ::= ${JSON.stringify(call)}`;
+            const request = { ...QUIET, ...ONE, grammar, max_tokens: 200, tools: [ODD] };
+            const { choices } = await agree('qwen-3.6', request);
+            check(choices[0].message.tool_calls?.length === 1, choices);
+        }
+});
+
 test('a reply that has begun: its parts', async () => {
     for (const name of DIVIDED)
-        for (const content of ['<think>\nHm', 'a\n<tool_call>\n{"name": ', '<tool_call>', 'x</thi', 'x\n'])
-            for (const text of ['nk>Yes', ' "b", "arguments": {}}\n</tool_call>', '\n</think>\n\ny'])
+        for (const content of [
+            '<think>\nHm',
+            'a\n<tool_call>\n{"name": ',
+            '<tool_call>',
+            'x</thi',
+            'x\n'
+        ])
+            for (const text of [
+                'nk>Yes',
+                ' "b", "arguments": {}}\n</tool_call>',
+                '\n</think>\n\ny'
+            ])
                 await agree(name, {
                     messages: [user(), { role: 'assistant', content }],
                     grammar: `root ::= ${JSON.stringify(text)}`,
@@ -291,14 +377,24 @@ for (const name of [...DIVIDED, 'qwen-3.8', 'chatml', 'llama-3'].filter(n => tem
             type: 'object',
             properties: {
                 s: { type: 'string', maxLength: 4 },
-                e: { anyOf: [{ const: 'a"b' }, { type: 'integer', minimum: 1, maximum: 3 }, { $ref: '#/$defs/x' }] },
+                e: {
+                    anyOf: [
+                        { const: 'a"b' },
+                        { type: 'integer', minimum: 1, maximum: 3 },
+                        { $ref: '#/$defs/x' }
+                    ]
+                },
                 n: { type: ['null', 'boolean'] }
             },
             required: ['e', 'n'],
             $defs: { x: { enum: ['p', 5] } },
             additionalProperties: false
         };
-        const tools = [f('weather'), f('more', { parameters, strict: true }), f('none', { parameters: undefined })];
+        const tools = [
+            f('weather'),
+            f('more', { parameters, strict: true }),
+            f('none', { parameters: undefined })
+        ];
         const format = { type: 'json_schema', json_schema: { schema: { enum: ['yes', 'no'] } } };
         let calls = 0;
         for (const seed of [1, 2, 3])

@@ -34,9 +34,9 @@ export function detokenize({ tokens }) {
 
 // ---- chats ----
 
-// What each session holds of its last chat: its messages. `end` is the number of tokens up to the end of
-// a reply that the model wrote there, and 0 for all others. cut: what the chat template has behind the
-// reply is missing, at least in part. `style`: see chatTokens.
+// What each session holds of its last chat: its messages. `end` is the number of tokens up to the
+// end of a reply that the model wrote there, and 0 for all others. cut: what the chat template has
+// behind the reply is missing, at least in part. `style`: see chatTokens.
 export let held;
 
 const sameMessage = (a, b) => a.role === b.role && a.content === b.content;
@@ -57,7 +57,8 @@ function heldMessages(session, messages) {
     return before.slice(0, kept);
 }
 
-/** Tokenizes messages behind the `keep` tokens that the session holds; returns how many there are. */
+/** Tokenizes messages behind the `keep` tokens that the session holds; returns how many there
+ * are. */
 function tokenizeChat(session, messages, keep, { close = false, open = 0 }) {
     const n = withTexts(
         messages.flatMap(m => [m.role, m.content]),
@@ -130,8 +131,8 @@ export function replyState(begun) {
     };
 }
 
-/** A chat's tokens. `style` is what the chat says in front of its messages: with another one nothing
- * that is held is of use. opens: the template opens thinking in the reply. */
+/** A chat's tokens. `style` is what the chat says in front of its messages: with another one
+ * nothing that is held is of use. opens: the template opens thinking in the reply. */
 export function chatTokens(session, messages, options) {
     const { thinking, effort = '', earlierThinking: earlier, tools = '' } = options;
     const keeps = earlier === undefined ? 0 : earlier ? 1 : -1;
@@ -150,9 +151,10 @@ export function chatTokens(session, messages, options) {
     return { ...chat, style, opens };
 }
 
-/** Notes that the session also holds a reply, which began with this text behind n tokens. What was
- * written lacks some of its tokens if a stop string ended it, or if an abort came in the middle of a
- * character. An abort may also come when a token is drawn that nobody has got: it is no part of it. */
+/** Notes that the session also holds a reply, which began with this text behind n tokens. What
+ * was written lacks some of its tokens if a stop string ended it, or if an abort came in the
+ * middle of a character. An abort may also come when a token is drawn that nobody has got: it
+ * is no part of it. */
 export function holdReply(session, { n, begun }, { tokens, reply }) {
     const whole = bw._bw_reason(session) >= 0 && REASONS[bw._bw_reason(session)] !== 'stop';
     if (!tokens.length || (!whole && detokenize({ tokens: Int32Array.from(tokens) }) !== reply))

@@ -65,8 +65,8 @@ async function pass() {
 let reading = 0; // generations that read their prompts
 let pace = 0; // tokens per ms of the last chunk; 0: there was none
 
-/** Evaluates the prompt, but for its last token, in chunks of about a second, so that a cancel takes
- * effect soon; shorter ones if others write. */
+/** Evaluates the prompt, but for its last token, in chunks of about a second, so that a cancel
+ * takes effect soon; shorter ones if others write. */
 async function prefill(id, session, n, reused, signal) {
     const report = left =>
         post({ id, event: { promptTokens: n, reusedTokens: reused, readTokens: n - left } });
@@ -152,8 +152,8 @@ async function room(id, signal) {
     return performance.now() - start;
 }
 
-/** Adds the reply's tokens and text to got, and the time in which the caller paused. `opened` stands in
- * front of the first text. */
+/** Adds the reply's tokens and text to got, and the time in which the caller paused. `opened`
+ * stands in front of the first text. */
 async function decode(id, session, { logprobs, masked }, signal, got, opened) {
     for (let index = 0; ; ) {
         got.paused += await room(id, signal);
@@ -180,8 +180,8 @@ async function decode(id, session, { logprobs, masked }, signal, got, opened) {
 /** Is this tag a token? */
 const isToken = tag => withBytes(encoder.encode(tag), (at, n) => bw._bw_is_token(at, n));
 
-/** The rules around a grammar or schema. `begun` is where the reply is. calls: what a reply may call,
- * whose schemas, and that of a text, are the $defs of the schema. */
+/** The rules around a grammar or schema. `begun` is where the reply is. calls: what a reply may
+ * call, whose schemas, and that of a text, are the $defs of the schema. */
 function rulesAround({ thinks, begun, isCall, holds }, { calls }) {
     if (calls?.isStrict && (isCall || holds))
         throw new BitNetError('ERR_ARG', 'tools: a call that has begun cannot be made strict');
@@ -208,8 +208,8 @@ function rulesAround({ thinks, begun, isCall, holds }, { calls }) {
 const named = (option, { code, message }) =>
     new BitNetError(code, message.startsWith(option) ? message : `${option}: ${message}`);
 
-/** Tells the module how a session is to draw its tokens. begun: where a chat's reply is; thinking is not
- * bound by the rules. */
+/** Tells the module how a session is to draw its tokens. begun: where a chat's reply is;
+ * thinking is not bound by the rules. */
 function setSampler(session, o, begun) {
     const seed = BigInt.asUintN(64, BigInt(o.seed));
     bw._bw_sampler(

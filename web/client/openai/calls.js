@@ -1,5 +1,5 @@
-// Calls of functions as models write them, between <tool_call> and </tool_call>: as JSON, or in the form
-// of Qwen3.5 and later models, in which a string is its text as it stands:
+// Calls of functions as models write them, between <tool_call> and </tool_call>: as JSON, or in the
+// form of Qwen3.5 and later models, in which a string is its text as it stands:
 //
 //     <function=NAME>
 //     <parameter=P>
@@ -47,8 +47,9 @@ function referred(root, schema) {
     const ref = get(schema, '$ref');
     if (ref === undefined) return schema;
     const [, place, name] =
-        /^#\/(\$defs|definitions|properties)\/([^/~%]*)$/.exec(typeof ref === 'string' ? ref : '') ??
-        [];
+        /^#\/(\$defs|definitions|properties)\/([^/~%]*)$/.exec(
+            typeof ref === 'string' ? ref : ''
+        ) ?? [];
     return place && get(get(root, place), name);
 }
 
@@ -90,8 +91,8 @@ export function writeCall(isXml, name, args) {
 
 // ---- reading ----
 
-/** { name, arguments } of {"name": "...", "arguments": {...}}, or the same with parameters; the arguments
- * may be missing, but then there is nothing else that might be them. */
+/** { name, arguments } of {"name": "...", "arguments": {...}}, or the same with parameters; the
+ * arguments may be missing, but then there is nothing else that might be them. */
 function oneCall(value, text) {
     const name = get(value, 'name'),
         given = get(value, 'arguments'),
@@ -123,8 +124,7 @@ function valueOf(text, kinds) {
     const value = kinds === STRING ? undefined : parsed(text);
     if (value === undefined) return quoted(text);
     const kind = kindOf(value);
-    const fits =
-        (kind !== STRING || kinds & QUOTED) && (kinds & kind || !(kinds & STRING));
+    const fits = (kind !== STRING || kinds & QUOTED) && (kinds & kind || !(kinds & STRING));
     return fits ? compact(text) : quoted(text);
 }
 
@@ -160,18 +160,21 @@ export function readXmlCall(text, tools) {
 // ---- grammars ----
 
 const pointer = key =>
-    `/${key.replace(/[~/]/g, c => (c === '~' ? '~0' : '~1')).replace(/["%<>\\^`{|}]|[^!-~]/gu, c =>
-        [...new TextEncoder().encode(c)]
-            .map(byte => `%${byte.toString(16).toUpperCase().padStart(2, '0')}`)
-            .join('')
-    )}`;
+    `/${key
+        .replace(/[~/]/g, c => (c === '~' ? '~0' : '~1'))
+        .replace(/["%<>\\^`{|}]|[^!-~]/gu, c =>
+            [...new TextEncoder().encode(c)]
+                .map(byte => `%${byte.toString(16).toUpperCase().padStart(2, '0')}`)
+                .join('')
+        )}`;
 const written = value => (typeof value === 'string' ? value : spaced(JSON.stringify(value)));
 
 /** The rules of a call of function number n in JSON. */
-export const jsonForm = (name, n) => `${literal(`{"name": ${quoted(name)}, "arguments": `)} def-${n} "}"`;
+export const jsonForm = (name, n) =>
+    `${literal(`{"name": ${quoted(name)}, "arguments": `)} def-${n} "}"`;
 
-/** The same in the other form; the schemas that it names are added to defs. keeps: values keep to the
- * parameters, which are in defs already, under this $id. */
+/** The same in the other form; the schemas that it names are added to defs. keeps: values keep
+ * to the parameters, which are in defs already, under this $id. */
 export function xmlForm({ name, parameters }, n, keeps, id, defs) {
     const properties = isObject(get(parameters, 'properties')) ? parameters.properties : null;
     const left = { n: MOST + 16 * Object.keys(properties ?? {}).length };

@@ -14,8 +14,8 @@ function logprob({ text, bytes, logprob: value, top }) {
     return top ? { ...entry, top_logprobs: top.map(t => logprob(t)) } : entry;
 }
 
-/** Text number i of a request, as it comes: { thinking, content, calls, logprobs } of each piece, then
- * { finish, stats } with what was held back. */
+/** Text number i of a request, as it comes: { thinking, content, calls, logprobs } of each
+ * piece, then { finish, stats } with what was held back. */
 async function* reply(session, its, i, hooks, template) {
     const { options, messages, tools, seed, explain } = its;
     const chat = {
@@ -151,8 +151,8 @@ async function* chunks(its, parts, withUsage) {
     if (withUsage) yield { ...head, choices: [], usage: usageOf(all) };
 }
 
-/** The chunks until the signal or the controller is aborted. As with OpenAI's client a loop just ends
- * if the controller was, for whoever stops it knows. */
+/** The chunks until the signal or the controller is aborted. As with OpenAI's client a loop just
+ * ends if the controller was, for whoever stops it knows. */
 async function* stoppable(all, signal, controller) {
     const stop = () => controller.abort(signal.reason);
     signal?.addEventListener('abort', stop);
@@ -174,8 +174,8 @@ function streamOf(iterator, controller) {
 const newId = () =>
     `chatcmpl-${Array.from({ length: 24 }, () => Math.floor(Math.random() * 36).toString(36)).join('')}`;
 
-/** { create } for a model. facts() says what its chat template is like, own is the session that writes
- * unless a call names another one. */
+/** { create } for a model. facts() says what its chat template is like, own is the session that
+ * writes unless a call names another one. */
 export function completions(model, own, facts) {
     return {
         async create(request, options = {}) {

@@ -19,7 +19,8 @@ function base64(vector) {
     return btoa(text);
 }
 
-/** { create } for a model of vectors with so many elements. embed says how many tokens it read, too. */
+/** { create } for a model of vectors with so many elements. embed says how many tokens it read,
+ * too. */
 export function embeddings(embed, dims) {
     return {
         async create(request, options = {}) {

@@ -1,6 +1,6 @@
-// The fields of a request: what each may be, and what is said of one that cannot be. serve has the same:
-// examples/server/fields.c, request.c. What is not given is null or not there; a field that nobody
-// knows is without effect, as clients expect.
+// The fields of a request: what each may be, and what is said of one that cannot be. serve has the
+// same: examples/server/fields.c, request.c. What is not given is null or not there; a field that
+// nobody knows is without effect, as clients expect.
 import { BitNetError } from '../../shared/errors.js';
 import { get, isObject } from './json.js';
 
@@ -36,8 +36,8 @@ export const string = value =>
 
 export const MOST = 2 ** 31 - 1;
 
-/** Any whole number that has 64 bits, by the digits that JSON has for it; -1 is any, as if there was
- * none. */
+/** Any whole number that has 64 bits, by the digits that JSON has for it; -1 is any, as if there
+ * was none. */
 export function seedOf(request) {
     const seed = get(request, 'seed');
     const isWhole = typeof seed === 'bigint' || Number.isInteger(seed);
@@ -83,10 +83,7 @@ export function stopsOf(request) {
     let bytes = 0;
     for (const one of list) {
         if (!string(one))
-            refuse(
-                'stop',
-                'a string without NUL that is not empty, or a list of these, is needed'
-            );
+            refuse('stop', 'a string without NUL that is not empty, or a list of these, is needed');
         bytes += new TextEncoder().encode(one).length;
         if (bytes > MOST_STOP_BYTES)
             refuse('stop', `the strings have more than ${MOST_STOP_BYTES} bytes together`);
@@ -119,8 +116,8 @@ export function logprobsOf(request) {
 
 // ---- what cannot be ----
 
-/** Fields that would change the result, and are refused unless they say what is so anyway: such values,
- * in JSON, and what to do instead. */
+/** Fields that would change the result, and are refused unless they say what is so anyway: such
+ * values, in JSON, and what to do instead. */
 const IMPOSSIBLE = [
     ['audio'],
     ['echo', 'false', '/v1/completions has it'],

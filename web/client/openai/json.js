@@ -19,7 +19,11 @@ export function parsed(text) {
 /** A string in quotes. */
 export const quoted = text =>
     `"${text.replace(/["\\\0-\x1f\x7f]/g, c =>
-        c === '\n' ? '\\n' : /["\\]/.test(c) ? `\\${c}` : `\\u${c.charCodeAt(0).toString(16).padStart(4, '0')}`
+        c === '\n'
+            ? '\\n'
+            : /["\\]/.test(c)
+              ? `\\${c}`
+              : `\\u${c.charCodeAt(0).toString(16).padStart(4, '0')}`
     )}"`;
 
 const partsOf = text => text.match(/"(?:[^"\\]|\\.)*"|[{}[\]:,]|[^\s{}[\]:,"]+/g) ?? [];

@@ -1,5 +1,5 @@
-// The messages of a chat as the template takes them, and what a request says of thinking. serve does the
-// same: examples/server/messages.c.
+// The messages of a chat as the template takes them, and what a request says of thinking. serve
+// does the same: examples/server/messages.c.
 import { writeCall } from './calls.js';
 import { flag, refuse, string } from './fields.js';
 import { get, isObject, parsed } from './json.js';
@@ -10,8 +10,8 @@ const bad = what => refuse('messages', what);
 
 const EFFORTS = ['none', 'minimal', 'low', 'medium', 'high', 'xhigh', 'max'];
 
-/** The object that says what a client wants of the template: chat_template_kwargs, as vLLM has it, or
- * the request. */
+/** The object that says what a client wants of the template: chat_template_kwargs, as vLLM has
+ * it, or the request. */
 function asks(request, name) {
     const options = get(request, 'chat_template_kwargs');
     if (options !== undefined && !isObject(options))
@@ -44,8 +44,7 @@ export function thinkingOf(request, { known, alwaysThinks, hasEfforts }) {
 function textOf(content) {
     if (content === undefined) bad('a content is missing');
     if (string(content) !== undefined) return content;
-    if (!Array.isArray(content))
-        bad('a content must be a string, or a list of texts, without NUL');
+    if (!Array.isArray(content)) bad('a content must be a string, or a list of texts, without NUL');
     return content
         .map(part => {
             const text = string(get(part, 'text'));
@@ -70,8 +69,8 @@ function callOf(call, isXml) {
 
 const trimmed = text => text.replace(/^[ \t\n\v\f\r]+|[ \t\n\v\f\r]+$/g, '');
 
-/** What the assistant wrote: reasoning_content, content and tool_calls, of which some may be missing.
- * Templates without thinking leave the first one out. */
+/** What the assistant wrote: reasoning_content, content and tool_calls, of which some may be
+ * missing. Templates without thinking leave the first one out. */
 function replyOf(message, { dropThinking, hasXmlCalls }) {
     const thinking = get(message, 'reasoning_content'),
         content = get(message, 'content'),

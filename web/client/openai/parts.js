@@ -1,5 +1,5 @@
-// Divides a reply that comes piece by piece into thinking, text and calls, as bitnet_reply_next does in C
-// and serve with it (examples/server/choice.c).
+// Divides a reply that comes piece by piece into thinking, text and calls, as bitnet_reply_next
+// does in C and serve with it (examples/server/choice.c).
 import { readJsonCalls, readXmlCall } from './calls.js';
 
 const TEXT = 'text',

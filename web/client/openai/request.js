@@ -1,7 +1,17 @@
-// A request of OpenAI's chats as what a session takes; what is wrong with it is said, in the order and
-// words of serve (examples/server/request.c).
+// A request of OpenAI's chats as what a session takes; what is wrong with it is said, in the order
+// and words of serve (examples/server/request.c).
 import {
-    biasOf, flag, lengthOf, logprobsOf, MOST, number, refuse, refuseImpossible, seedOf, stopsOf, string,
+    biasOf,
+    flag,
+    lengthOf,
+    logprobsOf,
+    MOST,
+    number,
+    refuse,
+    refuseImpossible,
+    seedOf,
+    stopsOf,
+    string,
     whole
 } from './fields.js';
 import { get, isObject } from './json.js';
@@ -12,7 +22,8 @@ const MOST_TEXTS = 128;
 
 function usageWanted(request) {
     const options = get(request, 'stream_options');
-    if (options !== undefined && !isObject(options)) refuse('stream_options', 'an object is needed');
+    if (options !== undefined && !isObject(options))
+        refuse('stream_options', 'an object is needed');
     return flag(options, 'include_usage');
 }
 
@@ -28,9 +39,14 @@ function samplerOf(request, vocabulary) {
         topK: whole(request, 'top_k', -1, MOST, 40),
         repeatWindow: whole(request, 'repeat_last_n', -1, MOST, 64)
     };
-    if (sampler.repeatWindow === 0) // no token counts
+    if (sampler.repeatWindow === 0)
+        // no token counts
         Object.assign(sampler, { repeatPenalty: 0, frequencyPenalty: 0, presencePenalty: 0 });
-    return { ...sampler, logitBias: biasOf(request, vocabulary), ignoreEnd: flag(request, 'ignore_eos') };
+    return {
+        ...sampler,
+        logitBias: biasOf(request, vocabulary),
+        ignoreEnd: flag(request, 'ignore_eos')
+    };
 }
 
 /** The fields of a request, in the order in which the first that is wrong is said. */

@@ -120,10 +120,12 @@ function choiceOfTools(request) {
     return { name, must, isNone: choice === 'none' };
 }
 
-/** A schema as one of several in a document. Its references begin at itself, since it has an $id there:
- * its own, or one of ours. */
+/** A schema as one of several in a document. Its references begin at itself, since it has an $id
+ * there: its own, or one of ours. */
 const withId = (schema, name, more) =>
-    get(schema, '$id') === undefined ? { $id: `urn:of:${name}`, ...more, ...schema } : { ...more, ...schema };
+    get(schema, '$id') === undefined
+        ? { $id: `urn:of:${name}`, ...more, ...schema }
+        : { ...more, ...schema };
 
 /** The schema of a function's arguments, which are an object. */
 function argumentsOf(parameters, n) {
@@ -138,8 +140,8 @@ function argumentsOf(parameters, n) {
     return withId(parameters, n, isOpen ? ANY_OBJECT : {});
 }
 
-/** The tools of a chat; null: none are seen. lines: as the model reads them. forms and defs: what calls
- * keep to. */
+/** The tools of a chat; null: none are seen. lines: as the model reads them. forms and defs:
+ * what calls keep to. */
 export function toolsOf(request, isXml) {
     const tools = get(request, 'tools'),
         old = get(request, 'functions'),
@@ -163,7 +165,9 @@ export function toolsOf(request, isXml) {
         const parameters = get(f, 'parameters'),
             id = get(parameters, '$id') ?? `urn:of:${n}`;
         defs[n] = keeps ? argumentsOf(parameters, n) : ANY_OBJECT;
-        forms.push(isXml ? xmlForm({ name: f.name, parameters }, n, keeps, id, defs) : jsonForm(f.name, n));
+        forms.push(
+            isXml ? xmlForm({ name: f.name, parameters }, n, keeps, id, defs) : jsonForm(f.name, n)
+        );
     }
     if (!forms.length) refuse('tool_choice', 'tools has no function of this name');
     return {
@@ -180,13 +184,15 @@ export function toolsOf(request, isXml) {
 
 // ---- the grammar ----
 
-/** The options of a generation for what a text keeps to, and what its calls do. explain(error): what is
- * wrong with a grammar, by the name of its field. */
+/** The options of a generation for what a text keeps to, and what its calls do. explain(error):
+ * what is wrong with a grammar, by the name of its field. */
 export function grammarOptions(text, tools) {
     const binds = tools && (tools.must || tools.isStrict || text?.schema !== undefined);
     const param = tools?.must ? 'tool_choice' : tools?.isStrict ? 'tools' : text?.field;
     if (!binds) {
-        const rules = text && (text.schema === undefined ? { grammar: text.grammar } : { jsonSchema: text.schema });
+        const rules =
+            text &&
+            (text.schema === undefined ? { grammar: text.grammar } : { jsonSchema: text.schema });
         return { ...rules, explain: message => `${param}: ${message}` };
     }
     if (text?.grammar !== undefined) exclude(tools.must ? 'tool_choice' : 'strict', text.field);
@@ -203,7 +209,9 @@ export function grammarOptions(text, tools) {
         explain(message) {
             const [, n, rest] = /#\/\$defs\/(text|\d+)?([^]*)/.exec(message) ?? [];
             if (rest === undefined) return `${param}: ${message}`;
-            return n === 'text' ? `${text.field}: #${rest}` : `tools[${n}].function.parameters: #${rest}`;
+            return n === 'text'
+                ? `${text.field}: #${rest}`
+                : `tools[${n}].function.parameters: #${rest}`;
         }
     };
 }
