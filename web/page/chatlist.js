@@ -87,7 +87,8 @@ function row(entry) {
         dateStyle: 'medium',
         timeStyle: 'short',
     });
-    about.textContent = `${plural(entry.size, entry.mode === 'text' ? 'completion' : 'message')}, ${date}`;
+    const what = entry.mode === 'text' ? 'completion' : 'message';
+    about.textContent = `${plural(entry.size, what)}, ${date}`;
     if (chosen) {
         li.append(mark(entry), about);
         return li;

@@ -26,7 +26,7 @@ function database() {
                 request.result.createObjectStore('chats', { keyPath: 'id' });
             request.onsuccess = () => {
                 const db = request.result;
-                // The browser closes it when the user deletes what is stored: the next call opens a new one.
+                // The browser closes it when the user deletes what is stored.
                 db.onclose = forget;
                 db.onversionchange = () => {
                     db.close();
@@ -423,7 +423,8 @@ function lacks(there, chat) {
     if (!there) return true;
     const n = there.messages.length,
         last = chat.messages[n - 1];
-    return n < chat.messages.length || (last?.content.length ?? 0) > there.messages[n - 1].content.length;
+    if (n < chat.messages.length) return true;
+    return (last?.content.length ?? 0) > there.messages[n - 1].content.length;
 }
 
 // Saves what was left.

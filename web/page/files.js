@@ -162,8 +162,8 @@ $('file-kept-delete').onclick = async () => {
 
 // ---- the next visit ----
 
-// The file that was open at the last visit: { name, file }, or { name, ask } if the user has to allow it
-// again: ask() resolves to the file, or to null. null: there is none.
+// The file that was open at the last visit: { name, file }, or { name, ask } if the user has to allow
+// it again: ask() resolves to the file, or to null. null: there is none.
 export async function lastFile() {
     if (!local.get('model')?.startsWith(OPENED)) return null;
     try {

@@ -494,7 +494,8 @@ export const tests = {
                 'worker/generate.js': s =>
                     s.replace(
                         /post\(\{ id, event: \{ token.*/,
-                        '$& if (globalThis.isFirst && index === 19) { self.close(); await new Promise(() => {}); }'
+                        '$& if (globalThis.isFirst && index === 19) ' +
+                            '{ self.close(); await new Promise(() => {}); }'
                     ),
             })
         );

@@ -453,6 +453,30 @@ export const tests = {
                 { throws: /nearEnd|Loading module/ }
             );
         }
+        // One that is stuck says so after a while, and still starts when it can.
+        let answer;
+        const usual = edited('format.js', s => s);
+        hooks.set('/format.js', (...request) => {
+            answer = () => usual(...request);
+            return true;
+        });
+        await visit(
+            async page => {
+                await page.evaluateOnNewDocument(() => {
+                    const wait = globalThis.setTimeout;
+                    globalThis.setTimeout = (f, ms, ...more) =>
+                        wait(f, ms === 20000 ? 500 : ms, ...more);
+                });
+                page.goto(isolated.url).catch(() => {});
+                await until(page, () => document.getElementById('error')?.hidden === false);
+                expect(await text(page, 'error-title'), 'This takes long', 'message');
+                answer();
+                await ready(page);
+                expect(await visible(page, 'error'), false, 'a message after that');
+            },
+            { at: 'about:blank' }
+        );
+        hooks.delete('/format.js');
         if (firefox) return; // it opens no file for a driver
         await visit(
             async page => {
