@@ -99,14 +99,20 @@ for (const input of document.querySelectorAll('input[name=mode]')) input.onchang
 
 // ---- room: a phone's keyboard and large zoom leave little, and that is for the conversation ----
 
-const SHORT = 480; // px
+const SHORT = 30; // of the text's size: that of the root
+const TIGHT = 15; // of width
 
 function measure() {
     const { visualViewport: v } = globalThis,
         height = v && v.scale === 1 ? v.height : innerHeight,
-        short = height < SHORT,
+        size = parseFloat(getComputedStyle(document.documentElement).fontSize),
+        short = height < SHORT * size,
         follow = nearEnd();
     document.documentElement.style.setProperty('--height', `${Math.round(height)}px`);
+    document.body.classList.toggle(
+        'tight',
+        document.documentElement.clientWidth < TIGHT * size
+    );
     if (document.body.classList.contains('short') !== short) {
         document.body.classList.toggle('short', short);
         if (short) $('figures-room').append($('figures'));
