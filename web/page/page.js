@@ -3,8 +3,8 @@
 import { cache } from './bitnet.js';
 import { app, hideError, mode, nearEnd, notice, showError, toEnd, togglePanel } from './app.js';
 import { editLast, reopen, send, showMode, startNew, stop } from './conversation.js';
-import { offerCrosscheck } from './crosscheck.js';
 import { $, button, composing } from './dom.js';
+import { loadMarkdown } from './drawing.js';
 import { lastFile } from './files.js';
 import { isolate, keepPage } from './isolation.js';
 import { TINY, addressOf, open, showPlace } from './models.js';
@@ -140,7 +140,7 @@ async function start() {
     showPlace();
     measure();
     restore();
-    offerCrosscheck();
+    $('check').onclick = async () => (await import('./crosscheck.js')).crosscheck();
     $('h-cache').tabIndex = $('h-chats').tabIndex = -1; // get the focus when their last entry goes
     await reopen(setMode);
     setMode();
@@ -155,6 +155,7 @@ async function start() {
         if (last?.ask) offerFile(last);
     }
     if (matchMedia('(hover: hover)').matches) $('prompt').focus();
+    loadMarkdown();
     await settled;
     await keepPage();
 }
