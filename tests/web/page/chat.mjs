@@ -457,6 +457,11 @@ export const tests = {
                     if (body.innerHTML !== whole.innerHTML)
                         return `${article.slice(0, n)} is ${body.innerHTML} instead of ${whole.innerHTML}`;
                 }
+                const row = `| a | b |\n|---|---|\n| ${'words '.repeat(400)}`, // of a table, in one line
+                    table = document.createElement('div'),
+                    drawRow = drawer(table);
+                for (let n = 1; n < row.length; n += 50) drawRow(row.slice(0, n));
+                if (!table.querySelector('td')?.textContent.startsWith('words words')) return 'a long row';
                 let text = 'A paragraph.\n\n```js\n';
                 const long = document.createElement('div'),
                     more = drawer(long);
