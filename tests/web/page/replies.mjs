@@ -84,7 +84,7 @@ const ENDLESS = {
     quote: i => (i % 40 === 0 ? '\n>\n> ' : i % 8 === 0 ? '\n> ' : ` ${words(i)}`),
     'list in a quote': i => (i % 8 === 0 ? '\n> - ' : ` ${words(i)}`),
     'list in a list in a quote': i =>
-        !i ? '> - a\n>   - b' : i % 8 === 0 ? '\n>   - ' : ` ${words(i)}`,
+        !i ? '> z\n>\n> - a\n>   - b' : i % 8 === 0 ? '\n>   - ' : ` ${words(i)}`,
 };
 
 // What a model could say to run something, to load something, or to lead the reader astray.
