@@ -5,7 +5,6 @@
 //
 // A file from a folder has its path as its name. file: the name before one like it got a number.
 import { passages } from './passages.js';
-import { textOf } from './readers.js';
 import * as store from './texts.js';
 
 // What a question is searched with; documents are read as they are.
@@ -67,10 +66,11 @@ function numbered(file) {
 }
 
 // path: of the file in its folder, or its name.
-export const addFile = async (file, path) =>
-    file.size > MOST_BYTES
-        ? `${path} has over 20 MB.`
-        : add(path, await textOf(path, file), false);
+export async function addFile(file, path) {
+    if (file.size > MOST_BYTES) return `${path} has over 20 MB.`;
+    const { textOf } = await import('./readers.js');
+    return add(path, await textOf(path, file), false);
+}
 
 export function addNote(content) {
     const begins = content.trim().replace(/\s+/g, ' ');

@@ -140,7 +140,8 @@ function addBlocks(tokens, root, head, outline) {
     const kept = token => {
         const at = head.path[token.level];
         if (!at || stack.at(-1) !== (head.path[token.level - 1]?.node ?? root)) return null;
-        if (at.token.type !== token.type && !(isText(at) && token.type === 'heading_open')) return null;
+        const turned = isText(at) && token.type === 'heading_open'; // by a line below it
+        if (at.token.type !== token.type && !turned) return null;
         const [line] = token.map, // where it is head.lines, a list goes on, or a table's rows
             same = at.token.markup === token.markup;
         return line < head.lines || (line === head.lines && same) ? at : null;
@@ -154,10 +155,10 @@ function addBlocks(tokens, root, head, outline) {
             old = token.map?.[0] < head.lines;
         if (token.hidden) continue; // the paragraphs of a list without blank lines
         if (token.type === 'inline') {
-            const goesOn = isText(head.path.at(-1)) && to === head.path.at(-1).node;
+            const resumed = isText(head.path.at(-1)) && to === head.path.at(-1).node;
             ends.at(-1).at(-1).inline = token;
-            const nodes = addInline(goesOn ? withoutX(token.children) : token.children, to);
-            if (goesOn) fresh.push(...nodes);
+            const nodes = addInline(resumed ? withoutX(token.children) : token.children, to);
+            if (resumed) fresh.push(...nodes);
         } else if (token.nesting < 0) stack.pop();
         else if (token.nesting) {
             const at = kept(token),
@@ -218,13 +219,16 @@ const reopening = (line, n) =>
 
 // What opens these blocks again.
 function headOf(path, lines) {
-    const containers = path.filter(({ token }) =>
-            ['list_item_open', 'blockquote_open'].includes(token.type)
-        ),
+    const open = path
+            .map(({ token }) => token)
+            .filter(({ type }) => ['list_item_open', 'blockquote_open'].includes(type)),
         made = new Map();
-    for (const { token } of containers) {
-        const [line] = token.map;
-        made.set(line, reopening(lines[line], containers.filter(c => c.token.map[0] === line).length));
+    for (const { map: [line] } of open) {
+        // A quotation has its mark in each line, an item only in its first.
+        const marks = open.filter(({ type, map }) =>
+            type === 'blockquote_open' ? map[0] <= line : map[0] === line
+        );
+        made.set(line, reopening(lines[line], marks.length));
     }
     for (const { token } of path) {
         const [line] = token.map;
@@ -245,16 +249,16 @@ function cutOf(ends, lines, head, deep) {
     const certain = ({ token: { map } }) =>
         map[0] >= head.lines && (map[0] < last || (map[0] === last && lines[last].length > LINE));
     for (let level = 0; level < (deep ? ends.length : 1); level++) {
+        if (level && !DIVISIBLE.includes(ends[level - 1].at(-1).token.type)) continue;
         const i = ends[level].findLastIndex(certain),
             line = i < 0 ? 0 : ends[level][i].token.map[0];
-        if (level && !DIVISIBLE.includes(ends[level - 1].at(-1).token.type)) continue;
         if (line > head.lines || (line && !level)) return { level, i, line };
     }
     return undefined;
 }
 
-// Whether code at the text's end goes on, and the head lacks a line of it that is whole.
-function goesOn({ token }, lines, head) {
+// Whether code at the text's end is open, and the head lacks a line of it that is whole.
+function openCode({ token }, lines, head) {
     if (token.type !== 'fence') return false;
     const [from, end] = token.map,
         open = end - from - 1 === linesOf(token.content).length,
@@ -262,8 +266,8 @@ function goesOn({ token }, lines, head) {
     return open && lines.length - 1 > known;
 }
 
-// Where a long paragraph can be cut and look the same: outside of what has an end, such as emphasis. The
-// place of a space or of a new line, or -1.
+// Where a long paragraph can be cut and look the same: outside of what has an end, such as emphasis.
+// { at, left }: the place of a space or of a new line, and the tokens before it; or null.
 function spaceIn({ content, children }) {
     let at = content.length - LINE;
     for (let tries = 8; tries && at > LINE; tries--, at -= LINE) {
@@ -309,7 +313,7 @@ export function drawer(body) {
         if (!ends.length) return;
         const path = ends.map(same => same.at(-1)),
             end = path.at(-1);
-        if ((deep || path.length === 1) && goesOn(end, lines, head)) {
+        if ((deep || path.length === 1) && openCode(end, lines, head)) {
             keep({
                 rest: lines.at(-1),
                 head: headOf(path, lines),

@@ -3,8 +3,8 @@
 import { cache } from './bitnet.js';
 import { app, hideError, mode, nearEnd, notice, showError, toEnd, togglePanel } from './app.js';
 import { editLast, reopen, send, showMode, startNew, stop } from './conversation.js';
-import { offerCrosscheck } from './crosscheck.js';
 import { $, button, composing } from './dom.js';
+import { loadMarkdown } from './drawing.js';
 import { lastFile } from './files.js';
 import { isolate, keepPage } from './isolation.js';
 import { TINY, addressOf, open, showPlace } from './models.js';
@@ -99,14 +99,20 @@ for (const input of document.querySelectorAll('input[name=mode]')) input.onchang
 
 // ---- room: a phone's keyboard and large zoom leave little, and that is for the conversation ----
 
-const SHORT = 480; // px
+const SHORT = 30; // of the text's size: that of the root
+const TIGHT = 15; // of width
 
 function measure() {
     const { visualViewport: v } = globalThis,
         height = v && v.scale === 1 ? v.height : innerHeight,
-        short = height < SHORT,
+        size = parseFloat(getComputedStyle(document.documentElement).fontSize),
+        short = height < SHORT * size,
         follow = nearEnd();
     document.documentElement.style.setProperty('--height', `${Math.round(height)}px`);
+    document.body.classList.toggle(
+        'tight',
+        document.documentElement.clientWidth < TIGHT * size
+    );
     if (document.body.classList.contains('short') !== short) {
         document.body.classList.toggle('short', short);
         if (short) $('figures-room').append($('figures'));
@@ -134,7 +140,7 @@ async function start() {
     showPlace();
     measure();
     restore();
-    offerCrosscheck();
+    $('check').onclick = async () => (await import('./crosscheck.js')).crosscheck();
     $('h-cache').tabIndex = $('h-chats').tabIndex = -1; // get the focus when their last entry goes
     await reopen(setMode);
     setMode();
@@ -149,6 +155,7 @@ async function start() {
         if (last?.ask) offerFile(last);
     }
     if (matchMedia('(hover: hover)').matches) $('prompt').focus();
+    loadMarkdown();
     await settled;
     await keepPage();
 }

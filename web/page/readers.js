@@ -11,6 +11,7 @@ function utf16Of(bytes) {
     const some = bytes.subarray(0, 4096);
     some.forEach((byte, i) => (zeros[i % 2] += byte === 0));
     const [even, odd] = zeros.map(n => n > some.length / 8);
+    if (bytes.length % 2) return '';
     return odd && !zeros[0] ? 'utf-16le' : even && !zeros[1] ? 'utf-16be' : '';
 }
 

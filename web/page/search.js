@@ -1,7 +1,7 @@
 // search.js - the mode Search: the texts, how far they are indexed, a question's passages, and a text
 // with a passage marked. library.js has what is shown.
 import { app, hideError, mode, notice, showError, togglePanel, whyNot } from './app.js';
-import { $, announce, ask, button, element, once } from './dom.js';
+import { $, announce, ask, button, composing, element, once } from './dom.js';
 import { digits, duration } from './format.js';
 import * as library from './library.js';
 
@@ -179,7 +179,7 @@ $('note-form').onsubmit = e => {
     add([() => library.addNote(value)]);
 };
 $('note-form').onkeydown = e => {
-    if (e.key !== 'Escape') return;
+    if (e.key !== 'Escape' || composing(e)) return;
     e.stopPropagation();
     showNoteForm(false);
 };

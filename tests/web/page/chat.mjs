@@ -457,6 +457,11 @@ export const tests = {
                     if (body.innerHTML !== whole.innerHTML)
                         return `${article.slice(0, n)} is ${body.innerHTML} instead of ${whole.innerHTML}`;
                 }
+                const row = `| a | b |\n|---|---|\n| ${'words '.repeat(400)}`, // of a table, in one line
+                    table = document.createElement('div'),
+                    drawRow = drawer(table);
+                for (let n = 1; n < row.length; n += 50) drawRow(row.slice(0, n));
+                if (!table.querySelector('td')?.textContent.startsWith('words words')) return 'a long row';
                 let text = 'A paragraph.\n\n```js\n';
                 const long = document.createElement('div'),
                     more = drawer(long);
@@ -795,26 +800,74 @@ export const tests = {
         await visit(async page => {
             await ready(page);
             await settings(page, { prompt: 'にほんご' });
-            await page.evaluate(() => {
-                const key = init =>
-                    document.getElementById('prompt').dispatchEvent(
-                        new KeyboardEvent('keydown', {
-                            bubbles: true,
-                            cancelable: true,
-                            ...init,
-                        })
-                    );
-                key({ key: 'Enter', isComposing: true });
-                key({ key: 'Enter', keyCode: 229 }); // Safari's, after the composition
-            });
+            const compose = selector =>
+                page.$eval(selector, field => {
+                    for (const key of ['Enter', 'Escape'])
+                        for (const how of [{ isComposing: true }, { keyCode: 229 }]) // Safari's, after it
+                            field.dispatchEvent(
+                                new KeyboardEvent('keydown', {
+                                    bubbles: true,
+                                    cancelable: true,
+                                    key,
+                                    ...how,
+                                })
+                            );
+                });
+            await compose('#prompt');
             expect(await count(page, '.turn'), 0, 'turns');
             expect(await value(page, 'prompt'), 'にほんご', 'the field');
+            await write(page, 'Who are you?', { maxTokens: 5 });
+            await page.keyboard.press('ArrowUp');
+            await until(page, () => document.querySelector('.edit textarea') !== null);
+            await compose('.edit textarea');
+            expect(await count(page, '.edit textarea'), 1, 'a message that is edited');
+            await page.$eval('.edit button:last-of-type', b => b.click());
+            await page.$$eval('#chats .tools button', all =>
+                all.find(b => b.textContent === 'Rename').click()
+            );
+            await compose('#chats input');
+            expect(await count(page, '#chats input'), 1, 'a name that is edited');
+            await page.$eval('input[value=search]', e => e.click());
+            await page.click('#add-note');
+            await compose('#note');
+            check(await visible(page, 'note-form'), 'the note is gone');
+            await page.$eval('input[value=chat]', e => e.click());
             await openUrl(page, `${isolated.url}nowhere.gguf`);
             await errorTitle(page);
             await page.evaluate(() =>
                 dispatchEvent(new KeyboardEvent('keydown', { key: 'Escape', isComposing: true }))
             );
             check(await visible(page, 'error'), 'Escape closed the message');
+        });
+    },
+
+    // A screen reader is told each sentence of a reply once, when it is there, then the rest and why it ends;
+    // nothing of the marks of Markdown, and nothing of the thinking.
+    async a_reply_is_spoken_once() {
+        const reply =
+            '<think>\nHm. Let me see.\n</think>\n\n# A title\n\nThe **first** one. The second\none!\n\n' +
+            '- A list\n- 3.5 of it\n\n| a | b |\n|---|---|\n| c | d |\n\nThe end, without a dot';
+        sayings(reply.match(/[^]{1,4}/g), 5);
+        await visit(async page => {
+            await ready(page);
+            await page.evaluate(() => {
+                globalThis.heard = [];
+                new MutationObserver(all => {
+                    for (const { addedNodes } of all)
+                        globalThis.heard.push(...[...addedNodes].map(e => e.textContent));
+                }).observe(document.getElementById('spoken'), { childList: true });
+            });
+            await write(page, 'Say it.');
+            const heard = await page.evaluate(() => globalThis.heard);
+            const wanted =
+                'A title The first one. The second one! A list 3.5 of it a b c d The end, without a dot ' +
+                'The context is full, so the text ends here.';
+            expect(heard.join(' '), wanted, 'what is heard');
+            check(heard.length > 3, `it is all said at once: ${heard}`);
+            const live = await page.$$eval('[aria-live=polite], [role=log], [role=status], [role=alert]', all =>
+                all.filter(e => e.ariaLive !== 'off' && e.querySelector('.turn')).length
+            );
+            expect(live, 0, 'places that say the reply, too');
         });
     },
 

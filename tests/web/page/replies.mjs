@@ -83,6 +83,8 @@ const ENDLESS = {
         !i ? '| a | b |\n|---|--:|\n| 0' : i % 8 === 0 ? ' |\n| ' : i % 8 === 4 ? ' | ' : ` ${words(i)}`,
     quote: i => (i % 40 === 0 ? '\n>\n> ' : i % 8 === 0 ? '\n> ' : ` ${words(i)}`),
     'list in a quote': i => (i % 8 === 0 ? '\n> - ' : ` ${words(i)}`),
+    'list in a list in a quote': i =>
+        !i ? '> z\n>\n> - a\n>   - b' : i % 8 === 0 ? '\n>   - ' : ` ${words(i)}`,
 };
 
 // What a model could say to run something, to load something, or to lead the reader astray.

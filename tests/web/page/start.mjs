@@ -1,8 +1,9 @@
 // start.mjs - how the page starts: variants, threads, isolation, storage, offline.
-import { readFileSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { join, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
+import { gzipSync } from 'node:zlib';
 import { ISOLATED, serve } from '../serve.mjs';
 import {
     check,
@@ -213,6 +214,35 @@ export const tests = {
                 if (longest <= 50) return;
             }
             check(false, `a task of ${longest} ms`);
+        });
+    },
+
+    // What is not needed for the first word comes after the model: Markdown, the cross-check, what reads
+    // files. What comes before is asked for at once, and has its bound.
+    async first_visit_loads_what_it_needs() {
+        let before = [];
+        hooks.set('/tiny.gguf', () => {
+            before = [...new Set(requests.map(r => r.path.slice(1) || 'index.html'))];
+            return false;
+        });
+        const late = ['markdown', 'markdown-it', 'crosscheck', 'check', 'readers', 'documents'];
+        await visit(async page => {
+            await ready(page);
+            for (const name of late) check(!before.includes(`${name}.js`), `${name}.js comes first`);
+            await until(page, () =>
+                performance.getEntriesByType('resource').some(e => e.name.endsWith('/markdown.js'))
+            );
+            const preloads = await page.$$eval('link[rel=modulepreload]', all =>
+                all.map(e => e.getAttribute('href')).sort()
+            );
+            const modules = before.filter(
+                path => path.endsWith('.js') && !/^(page|sw|engine-\w+)\.js$/.test(path)
+            );
+            expect(preloads.join(), modules.sort().join(), 'the modulepreload lines of index.html');
+            const own = before.filter(path => !/engine|gguf/.test(path) && existsSync(join(site, path))),
+                sizes = own.map(path => gzipSync(readFileSync(join(site, path))).length),
+                sum = sizes.reduce((a, b) => a + b, 0);
+            check(sum > 50e3 && sum < 125e3, `${sum} bytes come before the engine and the model`);
         });
     },
 
