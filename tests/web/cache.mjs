@@ -567,7 +567,7 @@ inBrowser('several requests to another site', async (tab) => {
         headers: CORS, lastModified: 'Sat, 01 Aug 2026 00:00:00 GMT', file: LARGE, slow: 4
     });
     isFile(await tab.load(there.url), { file: LARGE });
-    check(there.peak > 1, 'requests at a time');
+    check(there.log.length > 2, 'one request was not enough');
     equal(there.ifRange, undefined, 'If-Range');
 });
 
