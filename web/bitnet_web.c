@@ -5,18 +5,23 @@
    the next call that fills them. Texts have a size and no NUL at the end; several of them stand one
    behind the other, with a list of their sizes. A session is a sequence of the context, by its
    number. Functions that can fail return a negative bitnet_result, and bw_error returns the message. */
+
+/* What follows is compiled for size. The kernels, which bitnet_kernels_wasm.h takes out of it, are not. */
+#define BITNET_SMALL \
+    _Pragma("clang attribute bitnet_small.push(__attribute__((minsize)), apply_to = function)")
+BITNET_SMALL
 #define BITNET_STATIC
 #define BITNET_IMPLEMENTATION
 #define BITNET_NO_STDIO
 #include "../bitnet.h"
 #define BITNET_GRAMMAR_IMPLEMENTATION
 #include "../bitnet_grammar.h"
+#include "bitnet_format.h"
 #include <emscripten.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define EXPORT EMSCRIPTEN_KEEPALIVE
 
@@ -77,33 +82,6 @@ static int reserve(void **p, int32_t *cap, int32_t n, size_t size) {
     *cap = *p ? n : 0;
     if (*p) return 0;
     return fail(BITNET_ERR_MEMORY, "no memory for %llu bytes", (unsigned long long)n * size);
-}
-
-/* ---- the file ----
-   It grows at the end of memory. Nothing else is allocated while it arrives, so nothing is in its
-   way, and a file of unknown size is never moved. */
-
-static uint8_t *file;
-static size_t file_size;
-
-/* Makes the file n bytes longer, or a few more, and returns where they start. 0: no memory. */
-EXPORT uint8_t *bw_alloc(size_t n) {
-    uint8_t *start;
-    if (!file) {
-        uint8_t *p = (uint8_t *)sbrk(0);
-        size_t pad = (0 - (uintptr_t)p) & 63;
-        if (sbrk((intptr_t)pad) != p) return 0;
-        file = p + pad;
-    }
-    start = file + file_size;
-    n = (n + 63) / 64 * 64;            /* sbrk rounds up in the same way, silently */
-    while (n > 0) {                    /* sbrk takes a signed number */
-        size_t part = n < 1u << 30 ? n : 1u << 30;
-        if (sbrk((intptr_t)part) != file + file_size) return 0;
-        file_size += part;
-        n -= part;
-    }
-    return start;
 }
 
 /* ---- SHA-256 (FIPS 180-4) ---- */
@@ -178,11 +156,53 @@ EXPORT const uint8_t *bw_sha256_end(void) {
 
 /* ---- model and context ---- */
 
-/* Loads the first n bytes of the file, which the model borrows. */
-EXPORT int bw_load(size_t n) {
-    int r = bitnet_model_load_memory(file, n, 0, &model, &err);
+static bitnet__range want;             /* what loading wants next */
+
+static bitnet_result unread(void *ud, uint64_t at, void *dst, size_t n) {
+    (void)ud, (void)at, (void)dst, (void)n;
+    return BITNET_ERR_IO;
+}
+
+static int loaded(int r) {
+    if (r == BITNET_OK && want.n > 0) return r;
+    bitnet__leave_load(model);
     if (r == BITNET_OK) bitnet_model_get_info(model, &info);
+    else bitnet_model_free(model);
     return r;
+}
+
+/* The bytes that loading wanted are there: goes on until it wants others, which lie further on in the
+   file, or until the model is loaded. Then bw_want(0) is 0. */
+EXPORT int bw_load_on(void) { return loaded(bitnet__load_next(model, &want, &err)); }
+
+/* Begins to load a file of so many bytes; -1: unknown, until bw_load_end. */
+EXPORT int bw_load(double size) {
+    bitnet_io io;
+    int r;
+    memset(&io, 0, sizeof io);
+    io.size = size < 0.0 ? (uint64_t)1 << 34 : (uint64_t)size;
+    io.read_fn = unread;
+    r = bitnet__begin_load(bitnet__source_io(&io, &err), 0, 1, &model, &err);
+    if (model && r) loaded(r);
+    return r ? r : bw_load_on();
+}
+
+/* The file, whose size was unknown, ends behind n of the wanted bytes. */
+EXPORT int bw_load_end(size_t n) {
+    bitnet__loading *d = model->loading;
+    bitnet__source *src = &model->gguf.src;
+    src->size = want.at + n;
+    if (!d) src->have = src->size;
+    else if (d->i < model->gguf.n_tensors)
+        return loaded(fail(BITNET_ERR_TRUNCATED, "the file ends at %llu, inside a tensor's data",
+                           (unsigned long long)src->size));
+    else d->asked = n;
+    return bw_load_on();
+}
+
+/* How many bytes are wanted, from which offset of the file on, and where in memory. */
+EXPORT double bw_want(int i) {
+    return i == 0 ? (double)want.n : i == 1 ? (double)want.at : (double)(uintptr_t)want.dst;
 }
 
 /* What a session writes; all of it stays as it is until the next bw_begin. */
@@ -613,7 +633,7 @@ EXPORT void bw_end(int q) {
 
 /* Takes over the n tokens of the last text as the prompt. The tokens that the session and the prompt
    have in common at the start are kept in the session, all others are forgotten. Returns how many
-   are kept. */
+   are kept and need not be read again, as recurrent layers may. */
 EXPORT int bw_begin(int q, int32_t n, int32_t max_tokens, int32_t lookup) {
     session *s = &sessions[q];
     const bitnet_token *known = bitnet_seq_tokens(ctx, q);
@@ -635,7 +655,8 @@ EXPORT int bw_begin(int q, int32_t n, int32_t max_tokens, int32_t lookup) {
     while (s->n_done < n - 1 && s->n_done < bitnet_seq_length(ctx, q) &&
            s->prompt[s->n_done] == known[s->n_done])
         s->n_done++;                   /* the last one is always evaluated, for its logits */
-    return bitnet_seq_rewind(ctx, q, s->n_done, &err) ? err.code : s->n_done;
+    if (bitnet_seq_rewind(ctx, q, s->n_done, &err)) return err.code;
+    return s->n_done - bitnet_seq_again(ctx, q);
 }
 
 /* Evaluates up to n tokens of the prompt, but not its last; returns how many are left. */
@@ -740,3 +761,4 @@ EXPORT void bw_clear(int q) {
     free_grammar(s);
     bitnet_seq_rewind(ctx, q, 0, 0);
 }
+#pragma clang attribute bitnet_small.pop

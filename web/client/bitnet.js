@@ -40,16 +40,20 @@ async function verify(source, options = {}) {
     const { sha256, signal, onProgress } = options;
     checkSha256(sha256);
     signal?.throwIfAborted();
-    const connection = await connect(choose('simd', 1), 1, signal);
-    try {
-        const call = connection.call('hash', { source: portable(String(source)) }, onProgress);
-        const got = await abortable(call, signal, () => connection.cancel(call.id));
-        if (sha256 && got !== sha256.toLowerCase())
-            throw new BitNetError('ERR_CHECKSUM', `the file's SHA-256 is ${got}, not ${sha256}`);
-        return got;
-    } finally {
-        connection.close(new BitNetError('ERR_FREED', 'it is done'));
-    }
+    return connect(choose('simd', 1), 1, signal, async connection => {
+        try {
+            const call = connection.call('hash', { source: portable(String(source)) }, onProgress);
+            const got = await abortable(call, signal, () => connection.cancel(call.id));
+            if (sha256 && got !== sha256.toLowerCase())
+                throw new BitNetError(
+                    'ERR_CHECKSUM',
+                    `the file's SHA-256 is ${got}, not ${sha256}`
+                );
+            return got;
+        } finally {
+            connection.close(new BitNetError('ERR_FREED', 'it is done'));
+        }
+    });
 }
 
 async function check(url, options = {}) {
@@ -110,18 +114,19 @@ export class BitNet {
             source: file,
             options: { context, sessions, kvType, threads, sha256, download }
         };
-        const connection = await connect(chosen, threads, signal);
-        const call = connection.call('load', args, onProgress);
-        try {
-            const info = await abortable(call, signal, () => connection.cancel(call.id));
-            info.notes.unshift(...chosen.notes);
-            return new BitNet(connection, info);
-        } catch (e) {
-            // give the worker time to clean up
-            call.catch(() => {}).then(() => connection.close(e));
-            setTimeout(() => connection.close(e), 2000).unref?.();
-            throw e;
-        }
+        return connect(chosen, threads, signal, async connection => {
+            const call = connection.call('load', args, onProgress);
+            try {
+                const info = await abortable(call, signal, () => connection.cancel(call.id));
+                info.notes.unshift(...chosen.notes);
+                return new BitNet(connection, info);
+            } catch (e) {
+                // give the worker time to clean up
+                call.catch(() => {}).then(() => connection.close(e));
+                setTimeout(() => connection.close(e), 2000).unref?.();
+                throw e;
+            }
+        });
     }
 
     generate(prompt, options) {

@@ -1,6 +1,6 @@
 // The worker of a model, and the calls to it.
 import { engines } from 'bitnet-engines';
-import { startWorker } from 'bitnet-platform';
+import { startWorker, unpack } from 'bitnet-platform';
 import { BitNetError, abortError, engineCode } from '../shared/errors.js';
 
 /** Settles like the promise, or rejects with the signal's reason as soon as it is aborted. */
@@ -17,8 +17,12 @@ export function abortable(promise, signal, onAbort) {
     });
 }
 
-const revive = ({ name, code, message, status }) =>
-    name === 'AbortError' ? abortError() : new BitNetError(code, message, status);
+/** instead: which variant may do what this one cannot, 'simd' or 'another'. */
+function revive({ name, code, message, status, instead }) {
+    if (name === 'AbortError') return abortError();
+    const error = new BitNetError(code, message, status);
+    return instead ? Object.assign(error, { instead }) : error;
+}
 
 /** In Firefox (140, about 1 start in 100) a worker that creates a worker may hang. A start that takes
  * longer than this is given up and tried again. */
@@ -31,7 +35,9 @@ const BEAT_MS = 5000,
     BEATS = 12;
 const LOADING = ['startModule', 'load', 'hash'];
 
-class Stalled extends BitNetError {}
+class Stalled extends BitNetError {
+    instead = 'simd';
+}
 
 /** Calls to the worker and their answers. If the worker dies, all pending calls fail. */
 class Connection {
@@ -152,15 +158,17 @@ function crash(event) {
 const bytesOf = base64 => Uint8Array.from(atob(base64), c => c.charCodeAt(0));
 
 async function startEngine(name, threads, signal) {
-    const engine = await engines[name]().catch(e => {
+    const lost = e => {
         throw new BitNetError('ERR_INTERNAL', `no ${name} module: ${e.message}`);
-    });
+    };
+    const engine = await engines[name]().catch(lost);
+    const wasm = await unpack(bytesOf(engine.wasm)).catch(lost);
     const connection = new Connection(engine);
     try {
         const call = connection.call('startModule', {
             name,
             threads,
-            wasm: bytesOf(engine.wasm),
+            wasm,
             threadScript: engine.thread
         });
         await abortable(call, signal, () => {});
@@ -171,19 +179,35 @@ async function startEngine(name, threads, signal) {
     }
 }
 
-/** A connection to the first variant that starts. Notes why others did not. */
-export async function connect({ variants, notes }, threads, signal) {
+function noteOf(failure) {
+    if (failure instanceof Stalled) return 'one thread: threads did not start';
+    if (failure.instead !== 'simd') return failure.message;
+    return `one thread: shared memory does not suffice (${failure.message})`;
+}
+
+/** -> { value } of the first call, or { failure }: why another variant is to be tried. */
+async function attempt(name, threads, signal, first) {
+    let connection;
+    try {
+        connection = await startEngine(name, threads, signal);
+        return { value: await first(connection) };
+    } catch (failure) {
+        if (signal?.aborted || (connection && !failure.instead)) throw failure;
+        return { failure };
+    }
+}
+
+/** What the first call of a connection gives, with the first variant that can do it: the module and its
+ * threads start in that call. Notes why others cannot. */
+export async function connect({ variants, notes }, threads, signal, first) {
     let failure;
     for (const name of variants) {
-        if (failure instanceof Stalled && name !== 'simd') continue; // it would stall again
-        const start = () => startEngine(name, threads, signal);
-        try {
-            return await start().catch(e => (e instanceof Stalled ? start() : Promise.reject(e)));
-        } catch (e) {
-            if (signal?.aborted) throw e;
-            failure = e;
-            notes.push(e instanceof Stalled ? 'one thread: threads did not start' : e.message);
-        }
+        if (failure?.instead === 'simd' && name !== 'simd') continue; // it would fail again
+        let tried = await attempt(name, threads, signal, first);
+        if (tried.failure instanceof Stalled) tried = await attempt(name, threads, signal, first);
+        if (!tried.failure) return tried.value;
+        failure = tried.failure;
+        notes.push(noteOf(failure));
     }
     throw failure;
 }

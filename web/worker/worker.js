@@ -16,7 +16,7 @@ function plainError(e) {
     if (e?.name === 'AbortError') return { name: 'AbortError' };
     const message = String(e?.message ?? e);
     if (e instanceof BitNetError || /^ERR_/.test(e?.code))
-        return { code: e.code, message, status: e.status };
+        return { code: e.code, message, status: e.status, instead: e.instead };
     // emscripten throws 'unwind' from a call that waits for a crashed thread
     const what = e === 'unwind' ? 'one of its threads stopped' : message;
     const code = engineCode(message);

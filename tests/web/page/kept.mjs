@@ -43,7 +43,7 @@ const paused = n =>
         rebuilt({
             'worker/generate.js': s =>
                 s.replace(
-                    'post({ id, event: { token, text, index, ...more } });',
+                    /post\(\{ id, event: \{ token.*/,
                     `$& if (index === ${n - 1}) while (!signal.aborted) await turn();`
                 ),
         })
@@ -493,7 +493,7 @@ export const tests = {
                     ),
                 'worker/generate.js': s =>
                     s.replace(
-                        'post({ id, event: { token, text, index, ...more } });',
+                        /post\(\{ id, event: \{ token.*/,
                         '$& if (globalThis.isFirst && index === 19) { self.close(); await new Promise(() => {}); }'
                     ),
             })
