@@ -119,9 +119,9 @@ class Head {
     }
 }
 
-/** -> { version, keys, tensors, numbers, alignment, at }: keys are the bytes of each but those of the split,
- * tensors those of each description, with its offset, numbers the values of the keys that matter here,
- * and at is where the tensors' bytes begin. */
+/** -> { version, keys, tensors, numbers, alignment, at }: keys are the bytes of each key but those of
+ * the split, tensors those of each description and its offset, numbers the values of the keys that
+ * matter here, and at is where the tensors' bytes begin. */
 export async function readHead(stream) {
     const head = new Head(stream),
         numbers = {},
@@ -134,7 +134,7 @@ export async function readHead(stream) {
             nTensors = await head.number(),
             nKeys = await head.number();
         if (version < 2 || version > 3)
-            throw new BitNetError('ERR_UNSUPPORTED', `a part of the model is GGUF version ${version}`);
+            throw new BitNetError('ERR_UNSUPPORTED', `a part of it is GGUF version ${version}`);
         for (let i = 0; i < nKeys; i++) {
             const at = head.at,
                 name = await head.text(),
