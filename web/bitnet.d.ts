@@ -109,7 +109,7 @@ export interface LoadOptions {
     cacheName?: string | URL | undefined;
     /** Of requests, such as { Authorization: 'Bearer hf_...' } for a gated file. They are not kept. When
      * a server leads to another origin, `fetch` leaves Authorization out. */
-    headers?: Record<string, string> | Iterable<readonly [string, string]> | undefined;
+    headers?: Headers | Record<string, string> | Iterable<readonly [string, string]> | undefined;
     /** How many parts of a large file are downloaded at a time, 1 to 16, if it is kept and the server
      * sends parts. Default: 4. */
     connections?: number | undefined;

@@ -567,7 +567,7 @@ inBrowser('several requests to another site', async (tab) => {
         headers: CORS, lastModified: 'Sat, 01 Aug 2026 00:00:00 GMT', file: LARGE, slow: 4
     });
     isFile(await tab.load(there.url), { file: LARGE });
-    check(there.peak > 1, 'requests at a time');
+    check(there.log.length > 2, 'one request was not enough');
     equal(there.ifRange, undefined, 'If-Range');
 });
 
@@ -830,7 +830,7 @@ inBrowser('a model in several files', async (tab, state) => {
     downloads.reduce((a, b) => check(a.loaded <= b.loaded, 'reports do not grow') ?? b);
     equal(downloads.at(-1).loaded, all, 'loaded');
     equal(state.log, ['HEAD', 'HEAD', 'HEAD', 'all', 'all', 'all'], 'requests');
-    equal((await tab.list()).map(({ size }) => size).sort(), sizes.sort(), 'list');
+    equal((await tab.list()).map(({ size }) => size).sort(), [...sizes].sort(), 'list');
     areParts(await load(), { fromCache: true });
     equal(state.log.length, 6, 'requests for what is kept');
     areParts(await load({ discard: true }), {});
@@ -843,6 +843,14 @@ inBrowser('a model in several files', async (tab, state) => {
     state.log = [];
     areParts(await load({ cache: 'none' }), { cache: 'none', fromCache: false });
     equal(state.log.filter((asked) => asked === 'all').length, 6, 'requests: heads, then all');
+    const second = '/m-00002-of-00003.gguf';
+    state.files.set(second, PARTS[1].subarray(0, 60));
+    equal((await failure(load())).code, 'ERR_TRUNCATED', 'a part is damaged');
+    equal((await tab.list()).map((entry) => entry.size), [sizes[0]], 'it alone is not kept');
+    state.files.set(second, PARTS[0]);
+    equal((await failure(load())).code, 'ERR_FORMAT', 'a part is there twice');
+    equal(await tab.files(), [], 'no part is kept');
+    state.files.set(second, PARTS[1]);
     state.files.delete('/m-00003-of-00003.gguf');
     state.log = [];
     equal((await failure(load())).status, 404, 'a part is missing');

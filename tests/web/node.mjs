@@ -2550,7 +2550,10 @@ test('package: types', () => {
     try { await m.detokenize(ids); } catch (e) { if (e instanceof BitNetError) e.code === 'ERR_BUSY'; }
     const kept: string[] = (await cache.list()).map(c => c.url);
     const agreed: boolean = await cache.persist();
-    const same: 'same' | 'changed' | 'unknown' = await cache.check('x:y');
+    const same: 'same' | 'changed' | 'unknown' = await cache.check('x:y', { headers: { a: 'b' } });
+    const parts = [new URL('x:y'), new Blob(), 'x'] as const, headers = new Headers();
+    await BitNet.load(parts, { headers, cacheName: 'x', connections: 2, stallSeconds: Infinity,
+        onProgress: p => { const n: number | undefined = p.elsewhere && p.stalledSeconds; } });
     const hex: string = await cache.verify(new URL('x:y'), { sha256: 'a' });
     const session: Session = m.session(), bytes: Uint8Array = await session.save();
     const part: BlobPart = await m.save(), body: BodyInit = await session.save();

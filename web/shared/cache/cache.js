@@ -55,9 +55,9 @@ const LOOK_MS = 1000; // how often a tab looks for how far another one is
  *
  * onProgress({ phase: 'download' | 'read', loaded, total, bytesPerSecond, secondsLeft, fromCache,
  * cache, stalledSeconds?, elsewhere? }): total and secondsLeft are null while unknown. elsewhere: it is
- * another tab that downloads. stalledSeconds: nothing came for so long. A model that is to be cached is downloaded
- * before openSource returns, and read by stream(). One that is not is downloaded by stream(), which
- * can then be called only once. */
+ * another tab that downloads. stalledSeconds: nothing came for so long. A model that is to be cached is
+ * downloaded before openSource returns, and read by stream(). One that is not is downloaded by stream(),
+ * which can then be called only once. */
 export async function openSource(source, { cache = 'auto', ...options } = {}) {
     const job = startJob(options),
         { signal } = options;
@@ -180,7 +180,12 @@ export function startJob(options) {
     const abort = () => controller.abort();
     signal?.addEventListener('abort', abort);
     return {
-        ...{ onProgress, headers, connections, stallSeconds, cacheName, pointer },
+        onProgress,
+        headers,
+        connections,
+        stallSeconds,
+        cacheName,
+        pointer,
         signal: controller.signal,
         /** Before there is any answer; startProgress puts its own here. */
         onSilence(stalledSeconds) {
@@ -271,6 +276,7 @@ async function wholeSource(names, cache, job) {
     };
     const parts = [],
         close = () => parts.forEach(part => part.source.close());
+    let suspects = []; // the parts that are wrong, if something is
     try {
         total = await totalSize(names, cacheNames, job);
         for (let i = 0; i < names.length; i++) {
@@ -281,9 +287,11 @@ async function wholeSource(names, cache, job) {
             if (size === null)
                 throw new BitNetError('ERR_NETWORK', `${names[i]}: the server does not say its size`);
             telling = false;
+            suspects = [parts[i]];
             parts[i].head = await readHead(source.stream());
             loaded += size;
         }
+        suspects = parts;
         const ordered = inOrder(parts),
             head = wholeHead(ordered),
             sources = parts.map(part => part.source);
@@ -299,6 +307,8 @@ async function wholeSource(names, cache, job) {
         });
     } catch (error) {
         close();
+        const isWrong = ['ERR_FORMAT', 'ERR_TRUNCATED', 'ERR_UNSUPPORTED'].includes(error.code);
+        if (isWrong) await Promise.all(suspects.map(part => part.source.discard()));
         throw error;
     }
 }

@@ -6,7 +6,6 @@ import { BitNetError } from '../errors.js';
 const NAME = /-\d{5}-of-(\d{5})(?=\.gguf$)/i;
 const ALIGNMENT = 32; // where a file does not say another one
 const BYTES = [1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8]; // of GGUF's types; 8: a string, 9: an array
-const MOST_NUMBER = 2 ** 48; // of bytes, keys or tensors
 const MOST_HEAD = 1 << 28; // bytes; a vocabulary takes some millions
 
 /** The addresses of all parts, by that of one of them; null if it is not a part's name. */
@@ -72,10 +71,8 @@ class Head {
     }
 
     async number() {
-        const at = await this.skip(8),
-            n = Number(this.#view.getBigUint64(at, true));
-        if (n > MOST_NUMBER) throw new BitNetError('ERR_FORMAT', 'a part of the model has a wrong head');
-        return n;
+        const at = await this.skip(8);
+        return Number(this.#view.getBigUint64(at, true));
     }
 
     /** -> where its bytes begin. */
@@ -122,9 +119,9 @@ class Head {
     }
 }
 
-/** -> { version, keys, tensors, numbers, alignment, at }: keys are the bytes of each but those of the split,
- * tensors those of each description, with its offset, numbers the values of the keys that matter here,
- * and at is where the tensors' bytes begin. */
+/** -> { version, keys, tensors, numbers, alignment, at }: keys are the bytes of each key but those of
+ * the split, tensors those of each description and its offset, numbers the values of the keys that
+ * matter here, and at is where the tensors' bytes begin. */
 export async function readHead(stream) {
     const head = new Head(stream),
         numbers = {},
@@ -137,7 +134,7 @@ export async function readHead(stream) {
             nTensors = await head.number(),
             nKeys = await head.number();
         if (version < 2 || version > 3)
-            throw new BitNetError('ERR_UNSUPPORTED', `a part of the model is GGUF version ${version}`);
+            throw new BitNetError('ERR_UNSUPPORTED', `a part of it is GGUF version ${version}`);
         for (let i = 0; i < nKeys; i++) {
             const at = head.at,
                 name = await head.text(),
