@@ -2441,13 +2441,14 @@ test('a crash', async () => {
 
 for (const variant of usable.filter(v => v !== 'simd'))
     test(`${variant}/2 and 3 threads: a crash in one`, async () => {
-        const lib = await broken(at =>
-            edit(
-                at(`engine-${variant}.js`), // a thread's table of functions holds its start only
-                /invokeEntryPoint(=\(ptr,arg\)=>|\(ptr,arg\))\{/g,
-                '$&for (let i = 1; i < wasmTable.length; i++) i === ptr || wasmTable.set(i, null);'
-            )
-        );
+        // as emscripten wrote it, with its names: a thread's table of functions holds its start only
+        const script = read(root, 'build/em', `bitnet-${variant}.js`);
+        const start = /invokeEntryPoint(=\(ptr,arg\)=>|\(ptr,arg\))\{/g;
+        const others =
+            '$&for (let i = 1; i < wasmTable.length; i++) i === ptr || wasmTable.set(i, null);';
+        ok(start.test(script), 'a thread has a start');
+        const glue = `glue = ${JSON.stringify(script.replace(start, others))};`;
+        const lib = await broken(at => edit(at(`engine-${variant}.js`), /glue = ".*";/, () => glue));
         for (const threads of [2, 3]) await isLost(lib, { variant, threads });
     });
 
@@ -2471,7 +2472,7 @@ const packed = remembered(() => {
 const read = (...name) => fs.readFileSync(path.join(...name), 'utf8');
 
 /** The budget of a module as it is downloaded, in KB. Older compilers make more of the same source. */
-const MODULE_MOST = { simd: 172, threads: 178, relaxed: 168 };
+const MODULE_MOST = { simd: 170, threads: 176, relaxed: 168 };
 
 test('package: what is in it', () => {
     const { pack, home } = packed();
