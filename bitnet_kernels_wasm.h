@@ -14,7 +14,9 @@
                      there is no instruction for it. relaxed-simd multiplies and adds at once where
                      a product is exact (scores_f16, sumrows_f16).
    An engine does not load a module with instructions that it does not know. So the command line
-   decides what is compiled, and the page decides which module to load. bitnet__cpu_features reports
+   decides what is compiled, and the page decides which module to load. BITNET_NO_SIMD128 leaves
+   simd128's table out of a module with relaxed SIMD, for pages that load that one only where it is
+   right. bitnet__cpu_features reports
    what the module has, and tests whether this engine computes the relaxed dot correctly.
    dotrows_groups takes 320 KB of the stack, dotrows_ternary 210 KB: give each thread 512 KB
    (-sSTACK_SIZE).
@@ -126,6 +128,9 @@
   #error "bitnet_kernels_wasm.h and bitnet.h are of different releases"
 #endif
 #define BITNET__HAVE_SIMD
+#ifdef BITNET_SMALL                   /* what web/bitnet_web.c compiles for size, which is not this */
+  #pragma clang attribute bitnet_small.pop
+#endif
 #define BITNET__PACKS_simd128 0
 #define BITNET__PACKS_relaxed 0
 
@@ -142,6 +147,11 @@ extern "C" {
   #define BITNET__RELAXED 1
 #else
   #define BITNET__RELAXED 0
+#endif
+#if BITNET__RELAXED && defined(BITNET_NO_SIMD128)
+  #define BITNET__SIMD128 0
+#else
+  #define BITNET__SIMD128 1
 #endif
 
 /* Before a loop that has to stay one: V8 moves the loads of a basic block to its beginning, and
@@ -2029,9 +2039,11 @@ static uint32_t bitnet__cpu_features(void) {
     bitnet__dotrows_u4_##isa, bitnet__dotrows_i2s_##isa, \
     BITNET__ENTRIES_I8(wasm, wasm, isa), BITNET__ENTRIES_STATE(wasm)
 
+#if BITNET__SIMD128
 static const bitnet_kernels bitnet__kernels_simd128 = {
     "simd128", BITNET_CPU_SIMD128, BITNET__TABLE(simd128, bitnet__dotrows_f16_wasm)
 };
+#endif
 #if BITNET__RELAXED
 static const bitnet_kernels bitnet__kernels_relaxed = {
     "relaxed-simd", BITNET_CPU_SIMD128 | BITNET_CPU_RELAXED,
@@ -2039,4 +2051,7 @@ static const bitnet_kernels bitnet__kernels_relaxed = {
 };
 #endif
 #define BITNET__KERNEL_TABLES \
-    BITNET__LISTED(BITNET__RELAXED, relaxed) BITNET__LISTED(1, simd128)
+    BITNET__LISTED(BITNET__RELAXED, relaxed) BITNET__LISTED(BITNET__SIMD128, simd128)
+#ifdef BITNET_SMALL
+  BITNET_SMALL
+#endif

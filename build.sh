@@ -13,8 +13,8 @@
 #   ./build.sh server      build/serve, a server with OpenAI's API, which needs Debian's
 #                          libmicrohttpd-dev, with a page in build/page, and build/batch
 #   ./build.sh perplexity  build/perplexity, which compares models by a text
-#   ./build.sh web         the WASM modules and the page, into build/web; npm downloads markdown-it for
-#                          the page, once
+#   ./build.sh web         the WASM modules and the page, into build/web; npm downloads markdown-it and
+#                          pdf.js for the page, once
 #   ./build.sh serve [PORT]    shows the page on localhost (8080); builds it if it is not there
 #   ./build.sh dist        a release, into build/dist: headers, page, npm package, sources, checksums
 #   ./build.sh check       the header under every compiler, standard and switch; symbols; macros
@@ -249,16 +249,20 @@ web_module() {
     sources=$1 name=$2
     shift 2
     rm -f build/em/"$name".*
-    run em "$@" $WEB_FLAGS $sources -o "build/em/$name.js" -msimd128 \
+    run em "$@" $sources -o "build/em/$name.js" -msimd128 \
         -sMODULARIZE=1 -sALLOW_MEMORY_GROWTH=1 \
         -sTOTAL_STACK=512KB -sNODEJS_CATCH_EXIT=0 -sNODEJS_CATCH_REJECTION=0
 }
+
+# What makes an engine small: every function but the kernels is compiled for size, as bitnet_web.c says;
+# these spare copies of functions and of loads, and tests of numbers that every engine with SIMD makes.
+WEB_SMALL='-Os -mllvm -inline-threshold=-60 -mllvm -enable-load-pre=0 -mnontrapping-fptoint'
 
 # web_variant NAME FLAGS...: the library, as an engine of the package.
 web_variant() {
     variants="$variants $1" name=bitnet-$1
     shift
-    web_module web/bitnet_web.c $name -Os "$@" --no-entry -sFILESYSTEM=0 -sMAXIMUM_MEMORY=4GB -sIMPORTED_MEMORY=1 \
+    web_module web/bitnet_web.c $name $WEB_SMALL "$@" --no-entry -sFILESYSTEM=0 -sMAXIMUM_MEMORY=4GB -sIMPORTED_MEMORY=1 \
         -sMEMORY_GROWTH_GEOMETRIC_CAP=16MB -sEXPORTED_FUNCTIONS=_malloc,_free \
         -sEXPORT_NAME=bitnetModule
 }
@@ -268,7 +272,7 @@ web_variant() {
 web_crosscheck() {
     name=crosscheck-$1
     shift
-    web_module "$(sources crosscheck)" $name -O2 "$@" -sENVIRONMENT=web,worker,node -sEXPORT_ES6=1 -sINVOKE_RUN=0 \
+    web_module "$(sources crosscheck)" $name -O2 "$@" $WEB_FLAGS -sENVIRONMENT=web,worker,node -sEXPORT_ES6=1 -sINVOKE_RUN=0 \
         -sEXIT_RUNTIME=1 -sEXPORTED_RUNTIME_METHODS=callMain,FS
     cp build/em/"$name".* build/web
 }
@@ -292,6 +296,27 @@ page_markdown() {
     done >$out.txt
 }
 
+# page_documents FOLDER: what Search reads PDF and Word files with, which a browser loads when it has such
+# a file. Without it they are refused.
+page_documents() {
+    from=build/npm-documents/node_modules
+    if ! have npm || ! npm_packages web/documents.json build/npm-documents; then
+        echo "web: npm cannot get pdfjs-dist and fflate, so Search reads no PDF and Word files." \
+            "With a network, run it again." >&2
+        return 0
+    fi
+    echo "export { getDocument, PDFWorker } from 'pdfjs-dist/legacy/build/pdf.min.mjs';
+        export { unzipSync } from 'fflate';" |
+        NODE_PATH=$from run "${ESBUILD:-esbuild}" --bundle --minify --format=esm --target=es2022 \
+            --log-level=error --outfile=$1/documents.js
+    cp $from/pdfjs-dist/legacy/build/pdf.worker.min.mjs $1/documents-worker.txt
+    for name in pdfjs-dist fflate; do
+        printf '%s\n\n' "$name:"
+        cat $from/$name/LICENSE
+        echo
+    done >$1/documents.txt
+}
+
 web() {
     have "${EMCC%% *}" || { echo "web: $EMCC is not installed (Debian: emscripten)" >&2; exit 1; }
     have "${ESBUILD:-esbuild}" || { echo "web: esbuild is not installed (Debian: esbuild)" >&2; exit 1; }
@@ -311,12 +336,15 @@ web() {
     web_crosscheck simd
     EMCC=${EMCC_RELAXED:-$EMCC}
     if em_has_relaxed; then
-        web_variant relaxed -mrelaxed-simd $threads
+        # the page makes sure that relaxed SIMD is right; binaryen's packing of data costs more than it saves
+        web_variant relaxed -mrelaxed-simd -DBITNET_NO_SIMD128 $threads \
+            -sBINARYEN_EXTRA_PASSES=--skip-pass=memory-packing
         web_crosscheck relaxed -mrelaxed-simd
     fi
     run node web/bundle.mjs engines build/em build/web $variants
     run node web/bundle.mjs modules web build/web
     page_markdown build/web
+    page_documents build/web
     echo "$made_with" >build/em/compiler
     shared_example crosscheck &&
         build/crosscheck --short -m examples/tiny.gguf -n 8 >build/web/crosscheck.txt

@@ -737,9 +737,10 @@ make_web() {
 suite_web_node() {
     need node
     make_web && shared_example generate && shared_example embed && library $CC $CFLAGS &&
-        run $CC $CFLAGS $USE_OBJECT tests/web/written.c "$object" -o build/web-written -lpthread ||
-        return 1
+        run $CC $CFLAGS $USE_OBJECT tests/web/written.c "$object" -o build/web-written -lpthread &&
+        run $CC $CFLAGS tests/web/format.c -o build/web-format || return 1
     bad=0 options=
+    run build/web-format || bad=1
     node tests/web/node.mjs build/generate || bad=1
     chat_model && run node tests/web/chat.mjs build/web build/server-chat-model \
         tests/data/chat.json build/chat || bad=1

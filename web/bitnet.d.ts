@@ -15,6 +15,10 @@ declare global {
  * huggingface.co; a file that the user chose; or bytes. */
 export type Source = string | URL | File | Blob | ArrayBuffer | ArrayBufferView;
 
+/** A model in several files, as llama-gguf-split makes them: all of them, in any order. The URL, address or
+ * path of one of them, NAME-00001-of-00003.gguf, stands for all, too. */
+export type Sources = readonly Source[];
+
 export type Variant = 'simd' | 'threads' | 'relaxed';
 
 /** Where the file is kept. 'none': only in the model's own memory. */
@@ -111,7 +115,8 @@ export interface LoadOptions {
     connections?: number | undefined;
     /** A download fails with ERR_NETWORK when nothing comes for so long: 1 to Infinity. Default: 60. */
     stallSeconds?: number | undefined;
-    /** 64 hexadecimal digits. The file is checked against it before it is used. */
+    /** 64 hexadecimal digits. The file is checked against it before it is used. Default: what the hub says
+     * of its file, when that is downloaded. Not for a model in several files. */
     sha256?: string | undefined;
     /** When it is aborted, the load fails with the signal's reason. */
     signal?: AbortSignal | undefined;
@@ -317,7 +322,7 @@ export interface Session {
 
 export class BitNet {
     private constructor();
-    static load(source: Source, options?: LoadOptions): Promise<BitNet>;
+    static load(source: Source | Sources, options?: LoadOptions): Promise<BitNet>;
     readonly info: Info;
     /** Of the last generation in the model's own session. */
     readonly stats: Stats | null;

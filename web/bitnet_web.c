@@ -5,12 +5,18 @@
    the next call that fills them. Texts have a size and no NUL at the end; several of them stand one
    behind the other, with a list of their sizes. A session is a sequence of the context, by its
    number. Functions that can fail return a negative bitnet_result, and bw_error returns the message. */
+
+/* What follows is compiled for size. The kernels, which bitnet_kernels_wasm.h takes out of it, are not. */
+#define BITNET_SMALL \
+    _Pragma("clang attribute bitnet_small.push(__attribute__((minsize)), apply_to = function)")
+BITNET_SMALL
 #define BITNET_STATIC
 #define BITNET_IMPLEMENTATION
 #define BITNET_NO_STDIO
 #include "../bitnet.h"
 #define BITNET_GRAMMAR_IMPLEMENTATION
 #include "../bitnet_grammar.h"
+#include "bitnet_format.h"
 #include <emscripten.h>
 #include <math.h>
 #include <stdarg.h>
@@ -627,7 +633,7 @@ EXPORT void bw_end(int q) {
 
 /* Takes over the n tokens of the last text as the prompt. The tokens that the session and the prompt
    have in common at the start are kept in the session, all others are forgotten. Returns how many
-   are kept. */
+   are kept and need not be read again, as recurrent layers may. */
 EXPORT int bw_begin(int q, int32_t n, int32_t max_tokens, int32_t lookup) {
     session *s = &sessions[q];
     const bitnet_token *known = bitnet_seq_tokens(ctx, q);
@@ -649,7 +655,8 @@ EXPORT int bw_begin(int q, int32_t n, int32_t max_tokens, int32_t lookup) {
     while (s->n_done < n - 1 && s->n_done < bitnet_seq_length(ctx, q) &&
            s->prompt[s->n_done] == known[s->n_done])
         s->n_done++;                   /* the last one is always evaluated, for its logits */
-    return bitnet_seq_rewind(ctx, q, s->n_done, &err) ? err.code : s->n_done;
+    if (bitnet_seq_rewind(ctx, q, s->n_done, &err)) return err.code;
+    return s->n_done - bitnet_seq_again(ctx, q);
 }
 
 /* Evaluates up to n tokens of the prompt, but not its last; returns how many are left. */
@@ -754,3 +761,4 @@ EXPORT void bw_clear(int q) {
     free_grammar(s);
     bitnet_seq_rewind(ctx, q, 0, 0);
 }
+#pragma clang attribute bitnet_small.pop

@@ -6,15 +6,23 @@
 //                                                     bitnet.js, node.js, inline.js from SOURCES, for
 //                                                     the engines that are in OUT
 //
-// An engine is a module of texts: emscripten's glue, the script of its threads, and the WASM file in
-// base64. So a bundler has nothing to find or to copy, and a worker can start from a Blob: on pages
+// An engine is a module of texts: emscripten's glue, the script of its threads, and the WASM file, packed
+// by gzip, in base64, which alone would be larger, and could hardly be packed. So a bundler has nothing to find or to copy, and a worker can start from a Blob: on pages
 // that import the package from another origin, too. ESBUILD names esbuild's command.
 import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
+import { gzipSync } from 'node:zlib';
 
 const ESBUILD = process.env.ESBUILD ?? 'esbuild';
 const text = path => readFileSync(path, 'utf8');
+/** A script's text, with short names inside of its functions. */
+const minified = script =>
+    execFileSync(ESBUILD, ['--minify', '--target=es2022', '--log-level=warning'], {
+        input: script,
+        encoding: 'utf8',
+        maxBuffer: 1 << 24
+    });
 const exported = parts =>
     Object.entries(parts)
         .map(([name, value]) => `export const ${name} = ${JSON.stringify(value)};\n`)
@@ -27,16 +35,16 @@ function oldThreadScript(path) {
     const script = text(path),
         edited = script.replace(/importScripts\((e\.data\.urlOrBlob|\w+)\)/g, 'void 0');
     if (edited === script) throw new Error(`${path} has another form`);
-    return edited;
+    return minified(edited);
 }
 
 function makeEngine(folder, out, name) {
     const at = join(folder, `bitnet-${name}`),
-        glue = text(`${at}.js`),
-        wasm = readFileSync(`${at}.wasm`).toString('base64');
-    const old = oldThreadScript(`${at}.worker.js`);
-    const thread = name === 'simd' ? '' : `${glue}\n${old}`;
-    writeFileSync(join(out, `engine-${name}.js`), exported({ glue, thread, wasm }));
+        glue = minified(text(`${at}.js`)),
+        wasm = gzipSync(readFileSync(`${at}.wasm`), { level: 9 }).toString('base64');
+    const old = JSON.stringify(oldThreadScript(`${at}.worker.js`));
+    const thread = `export const thread = ${name === 'simd' ? "''" : `glue + ${old}`};\n`;
+    writeFileSync(join(out, `engine-${name}.js`), exported({ glue, wasm }) + thread);
 }
 
 const enginesIn = folder =>
@@ -49,7 +57,7 @@ function esbuild(entry, outfile, options, aliases = {}) {
         [
             entry,
             `--outfile=${outfile}`,
-            ...['--bundle', '--minify', '--target=es2022', '--log-level=warning', '--loader:.txt=text'],
+            ...['--bundle', '--target=es2022', '--log-level=warning', '--loader:.txt=text'],
             ...options,
             ...alias
         ],
@@ -57,11 +65,12 @@ function esbuild(entry, outfile, options, aliases = {}) {
     );
 }
 
-/** Each module's platform, and esbuild's options for it. */
+/** Each module's platform, and esbuild's options for it. Nobody downloads node.js to see a page, and Node
+ * prints the line that threw an error: it stays as it was written. */
 const MODULES = {
-    bitnet: { platform: 'browser', options: ['--external:node:*'] },
+    bitnet: { platform: 'browser', options: ['--minify', '--external:node:*'] },
     node: { platform: 'node', options: ['--platform=node'] },
-    inline: { platform: 'inline', options: ['--define:process=undefined'] }
+    inline: { platform: 'inline', options: ['--minify', '--define:process=undefined'] }
 };
 
 /** What inline.js has instead of engines that are loaded when they are needed: the simplest one. */
@@ -88,7 +97,8 @@ function makeModules(sources, out, names) {
         script = made('script.txt');
     mkdirSync(folder, { recursive: true });
     try {
-        esbuild(join(sources, 'worker/main.js'), script, ['--format=iife', '--external:node:*']);
+        const worker = ['--minify', '--format=iife', '--external:node:*'];
+        esbuild(join(sources, 'worker/main.js'), script, worker);
         const lines = enginesIn(out).map(name => `${name}: () => import('./engine-${name}.js'),\n`);
         writeFileSync(made('engines.js'), `export const engines = {\n${lines.join('')}};\n`);
         for (const name of names) {

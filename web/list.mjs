@@ -8,7 +8,8 @@ import { join, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 
 const PART = /\.(js|css|html|json|wasm|gguf)$|^crosscheck\.txt$/;
-const OTHERS = ['sw.js', 'node.js', 'inline.js', 'package.json']; // the browser's, and the package's
+// The browser's, the package's, and what few need.
+const OTHERS = ['sw.js', 'node.js', 'inline.js', 'package.json', 'documents.js'];
 
 /** The files of the page in a folder, as { address: SHA-256 }. instead has other contents by name. */
 export function pageFiles(folder, instead = {}) {

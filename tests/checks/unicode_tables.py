@@ -21,8 +21,9 @@ Punctuation (general category P*) beyond ASCII, which only one pre-tokenizer ask
 its own: one number `first << 6 | length` for each run.
 
 NFC, which one tokenizer wants: the runs of code points that NFC may change or that may change what
-is before them, and the canonical decompositions. A decomposition is one number, `second << 21 |
-first`, where second is a place in a list of all second code points, of which number 0 is "none".
+is before them, and the canonical decompositions. A decomposition is the lower 16 bits of its first
+code point and a place in a list of all second code points, whose upper bits are the first one's, too.
+Number 0 of that list is "none", and the last one is "none, the first is of plane 2".
 """
 
 import argparse
@@ -241,16 +242,21 @@ def make_nfc(folder):
                 marks.append(start << 11 | (c - start + 1) << 8 | classes[c])
                 start = c + 1
     points = sorted(parts)
-    entries = [seconds.index(parts[c][1] if len(parts[c]) == 2 else 0) << 21 | parts[c][0]
-               for c in points]
+    seconds += [0x20000]
+    entries = []
+    for c in points:
+        first, second = parts[c] if len(parts[c]) == 2 else (parts[c][0], parts[c][0] & 0x20000)
+        entries.append((first, seconds.index(second)))
+        if (first ^ second) >> 16 or len(seconds) > 256:
+            die(1, "U+%04X has its first code point in another plane than its second" % c)
     runs, at, starts = runs_of(points, 1 << 20), 0, []
     for first, n in runs:
         starts.append(at)
         at += n
     order = sorted((points.index(c) for c in composed),
-                   key=lambda i: (entries[i] & 0x1FFFFF, entries[i] >> 21))
-    size = 4 * (len(unstable) + len(marks) + len(seconds) + len(entries) + len(runs))
-    size += 2 * (len(starts) + 1 + len(order))
+                   key=lambda i: entries[i])
+    size = 4 * (len(unstable) + len(marks) + len(seconds) + len(runs))
+    size += 3 * len(entries) + 2 * (len(starts) + 1 + len(order))
     out = ["/* %d bytes: NFC. Code points that are not stable, `first << 11 | length`. */" % size]
     out += ["enum {",
             "    BITNET__UNSTABLE_RUNS = %d, BITNET__MARK_RUNS = %d, BITNET__SECONDS = %d,"
@@ -267,8 +273,10 @@ def make_nfc(folder):
     out += ["/* Canonical decompositions: of a run's code points, from entry start[run] on. */"]
     out += table("uint32_t", "full_first", "BITNET__FULL_RUNS", [r[0] for r in runs], "0x%X")
     out += table("uint16_t", "full_start", "BITNET__FULL_RUNS + 1", starts + [at], "%d")
-    out += ["/* `second << 21 | first code point`; second: a place in bitnet__seconds. */"]
-    out += table("uint32_t", "full_entries", "BITNET__FULL_ENTRIES", entries, "0x%X")
+    out += ["/* The lower 16 bits of an entry's first code point, and the place of its second one in",
+            "   bitnet__seconds: see bitnet__full_entry. */"]
+    out += table("uint16_t", "full_codes", "BITNET__FULL_ENTRIES", [e[0] & 0xFFFF for e in entries], "0x%X")
+    out += table("uint8_t", "full_seconds", "BITNET__FULL_ENTRIES", [e[1] for e in entries], "%d")
     out += table("uint32_t", "seconds", "BITNET__SECONDS", seconds, "0x%X")
     out += ["/* The entries that NFC composes, sorted by first code point, then second. */"]
     out += table("uint16_t", "composed", "BITNET__COMPOSED", order, "%d")

@@ -51,7 +51,7 @@ function sha256(bytes) {
 
 // ---- the server: a test sets what it does, and reads in `log` what was asked ----
 
-/* Of state: file, etag, lastModified, headers, status; length, ranges, gzip: whether; anyRange: it
+/* Of state: file, or files by their paths, etag, lastModified, headers, status; length, ranges, gzip: whether; anyRange: it
  * ignores If-Range; noHead: it refuses HEAD; cut: the connection breaks at this offset, once; hold: it stalls there, and is
  * `held`; holdOnce: the first request that comes to it does; trickle: from there on a byte comes now and then; slow: ms before each 64 KB; surplus:
  * bytes that do not belong to the file; lacks: bytes that never come; otherParts: the file, of
@@ -93,7 +93,9 @@ function send(response, type, text) {
 }
 
 async function serveFile(state, request, response) {
-    const { file, headers = {} } = state, range = request.headers.range;
+    const { headers = {} } = state, range = request.headers.range;
+    const file = state.files ? state.files.get(new URL(request.url, 'http://x').pathname) : state.file;
+    if (!file) return response.writeHead(404).end();
     if (request.method === 'OPTIONS') {                       // of a request with headers
         return response.writeHead(204, { ...headers, 'Access-Control-Allow-Headers': '*, Authorization' })
             .end();
@@ -199,7 +201,7 @@ const WORKER = `
             postMessage({ id, error: { name, code: String(code), status, message } });
         }
 
-        async function load(url, { discard, ...options } = {}) {
+        async function load(url, { discard, tailFrom = 0, ...options } = {}) {
             const { openSource } = await import('/shared/cache/cache.js');
             const reports = [], onProgress = (p) => reports.push({ ...p, at: now });
             const source = await openSource(url, { onProgress, ...options });
@@ -213,12 +215,14 @@ const WORKER = `
                 bytes.push(value);
             }
             const all = new Uint8Array(await new Blob(bytes).arrayBuffer());
-            const hash = new Uint8Array(await crypto.subtle.digest('SHA-256', all));
+            const hashed = async (bytes) => Array.from(
+                new Uint8Array(await crypto.subtle.digest('SHA-256', bytes)),
+                (b) => b.toString(16).padStart(2, '0')).join('');
             if (discard) await source.discard();
             else source.close();
             const { size, cache, fromCache, notes } = source;
             return { size, cache, fromCache, notes, length: all.length, chunks, largest, reports,
-                hash: Array.from(hash, (b) => b.toString(16).padStart(2, '0')).join('') };
+                hash: await hashed(all), tail: await hashed(all.slice(tailFrom)) };
         }
     };`;
 
@@ -483,7 +487,7 @@ const LARGE = model(40 * MB);
 inBrowser('several requests at a time', async (tab, state) => {
     const result = await tab.load(state.url);
     isFile(result, { file: LARGE, cache: 'opfs', fromCache: false });
-    equal([state.peak, state.log[0]], [4, 'all'], 'requests');
+    check(state.peak >= 4 && state.log[0] === 'all', `${state.peak} requests at a time`);
     check(state.sent < 1.2 * LARGE.length, `${state.sent} bytes were sent`);
     const reports = result.reports.filter(({ phase }) => phase === 'download');
     reports.reduce((a, b) => check(a.loaded < b.loaded, 'reports do not grow') ?? b);
@@ -516,14 +520,14 @@ inBrowser('several requests, another file behind some', async (tab, state) => {
 
 inBrowser('several requests, one is cut, one is refused', async (tab, state) => {
     isFile(await tab.load(state.url), { file: LARGE });
-    equal([state.cut, state.peak], [0, 3], 'it was cut; requests at a time');
+    equal([state.cut, state.peak > 1], [0, true], 'it was cut; several at a time');
 }, { state: { file: LARGE, slow: 4, cut: 25 * MB, most: 3 } });
 
 inBrowser('several requests, killed and resumed', async (tab, state) => {
     tab.load(state.url).catch(() => {});
     await until(async () => {
         const [entry] = await tab.work(({ list }) => list(), {}, 'list');
-        return state.peak === 4 && entry?.loaded > 16 * MB;
+        return state.peak >= 4 && entry?.loaded > 16 * MB;
     }, 'a checkpoint with four requests');
     await tab.endWorker();
     await until(() => state.open === 0, 'the end of its requests');
@@ -542,7 +546,7 @@ inBrowser('several requests, resumed with a changed file', async (tab, state) =>
     tab.load(state.url).catch(() => {});
     await until(async () => {
         const [entry] = await tab.work(({ list }) => list(), {}, 'list');
-        return state.peak === 4 && entry?.loaded > 8 * MB;
+        return state.peak >= 4 && entry?.loaded > 8 * MB;
     }, 'a checkpoint with four requests');
     await tab.endWorker();
     Object.assign(state, { file: model(LARGE.length), etag: '"two"', slow: 0 });
@@ -550,7 +554,7 @@ inBrowser('several requests, resumed with a changed file', async (tab, state) =>
 }, { state: { file: LARGE, slow: 10 } });
 
 inBrowser('several requests, aborted', async (tab, state) => {
-    const error = await abortWhen(() => state.peak === 4, tab, state);
+    const error = await abortWhen(() => state.peak >= 4, tab, state);
     equal(error.name, 'AbortError', 'error');
     await until(() => state.open === 0, 'the end of its requests');
     equal(await tab.files(), ['json', 'part'], 'files');
@@ -788,6 +792,61 @@ inBrowser('a tab that waits tells how far the other one is', async (tab, state) 
     }
     const { loaded, elsewhere } = told.at(-1);
     equal([loaded, elsewhere], [FILE.length, undefined], 'last report: it went on itself');
+});
+
+/* A part of a model, with a tensor of so many bytes. */
+function part(no, count, bytes) {
+    const u64 = (n) => Buffer.from(BigUint64Array.of(BigInt(n)).buffer);
+    const u32 = (n) => Buffer.from(Uint32Array.of(n).buffer);
+    const key = (name, n) => [u64(name.length), Buffer.from(name), u32(4), u32(n)];
+    const name = `tensor.${no}`;
+    const head = Buffer.concat([
+        Buffer.from('GGUF\x03\0\0\0'), u64(1), u64(3), ...key('split.no', no),
+        ...key('split.count', count), ...key('some.key', 5),
+        u64(name.length), Buffer.from(name), u32(1), u64(bytes), u32(24), u64(0)]);
+    return Buffer.concat([head, Buffer.alloc(-head.length & 31), randomBytes(bytes)]);
+}
+
+const PARTS = [part(0, 3, 2 * MB), part(1, 3, 3 * MB + 1), part(2, 3, 2 * MB)];
+const PARTS_DATA = PARTS.map((file, i) => file.subarray(-[2 * MB, 3 * MB + 1, 2 * MB][i]));
+
+/* What comes of them: a head of 24 bytes, a key, 3 tensors, all aligned, and one odd size. */
+function areParts(result, wanted) {
+    const data = Buffer.concat([PARTS_DATA[0], PARTS_DATA[1], Buffer.alloc(31), PARTS_DATA[2]]);
+    equal(result.length - data.length, 192, 'bytes of the head');
+    equal(result.tail, sha256(data), 'hash of the tensors');
+    for (const [name, value] of Object.entries(wanted)) equal(result[name], value, name);
+}
+
+inBrowser('a model in several files', async (tab, state) => {
+    state.files = new Map(PARTS.map((file, i) => [`/m-0000${i + 1}-of-00003.gguf`, file]));
+    const url = `${state.origin}/m-00001-of-00003.gguf`, sizes = PARTS.map(({ length }) => length);
+    const all = sizes[0] + sizes[1] + sizes[2];
+    const load = (options) => tab.load(url, { ...options, tailFrom: 192 });
+    const first = await load();
+    areParts(first, { cache: 'opfs', fromCache: false, notes: [] });
+    const downloads = first.reports.filter(({ phase }) => phase === 'download');
+    for (const { total } of downloads) equal(total, all, 'total');
+    downloads.reduce((a, b) => check(a.loaded <= b.loaded, 'reports do not grow') ?? b);
+    equal(downloads.at(-1).loaded, all, 'loaded');
+    equal(state.log, ['HEAD', 'HEAD', 'HEAD', 'all', 'all', 'all'], 'requests');
+    equal((await tab.list()).map(({ size }) => size).sort(), sizes.sort(), 'list');
+    areParts(await load(), { fromCache: true });
+    equal(state.log.length, 6, 'requests for what is kept');
+    areParts(await load({ discard: true }), {});
+    equal(await tab.files(), [], 'files');
+    areParts(await load({ cacheName: '/n-00001-of-00003.gguf' }), { fromCache: false });
+    equal((await tab.list()).map((entry) => new URL(entry.url).pathname).sort(),
+        [1, 2, 3].map((i) => `/n-0000${i}-of-00003.gguf`), 'names');
+    await tab.work(({ clear }) => clear());
+    equal(await tab.list(), [], 'nothing is locked');
+    state.log = [];
+    areParts(await load({ cache: 'none' }), { cache: 'none', fromCache: false });
+    equal(state.log.filter((asked) => asked === 'all').length, 6, 'requests: heads, then all');
+    state.files.delete('/m-00003-of-00003.gguf');
+    state.log = [];
+    equal((await failure(load())).status, 404, 'a part is missing');
+    check(!state.log.includes('bytes=0-') && await tab.files().then((f) => !f.length), 'too late');
 });
 
 inBrowser('a name for the cache', async (tab, state) => {
@@ -1282,6 +1341,22 @@ inNode('http', async () => {
     const error = await failure(loadInNode(url));
     equal([error.code, error.status], ['ERR_HTTP', 404], 'status');
     equal((await failure(loadInNode('http://127.0.0.1:9/'))).code, 'ERR_NETWORK', 'nobody');
+});
+
+inNode('a model in several files, damaged', async () => {
+    const heads = PARTS.map((file, i) => file.length - PARTS_DATA[i].length);
+    let refused = 0;
+    for (let round = 0; round < 600; round++) {
+        const files = PARTS.map((file, i) => Buffer.from(file.subarray(0, heads[i] + 64)));
+        const file = files[round % 3], at = 4 + randomBytes(1)[0] % (heads[round % 3] - 4);
+        if (round % 2) file[at] ^= 1 << round % 8;
+        else files[round % 3] = file.subarray(0, at);
+        await loadInNode(files.map((bytes) => new Blob([bytes]))).catch((error) => {
+            check(/^ERR_(FORMAT|TRUNCATED|UNSUPPORTED)$/.test(error.code), `${round}: ${error.stack}`);
+            refused++;
+        });
+    }
+    check(refused > 300, `${refused} were refused`);
 });
 
 inNode('abort', async () => {

@@ -3,10 +3,12 @@
 // the package's modules of them and puts in what is imported as bitnet-*.
 import { processors } from 'bitnet-platform';
 import * as downloads from '../shared/cache/cache.js';
+import { partsOf } from '../shared/cache/split.js';
 import { abortable, connect } from './connection.js';
 import { embed } from './embed.js';
 import { BitNetError } from '../shared/errors.js';
 import { choose } from './features.js';
+import { pointerUrl } from './hub.js';
 import { completions } from './openai/completions.js';
 import { embeddings } from './openai/embeddings.js';
 import {
@@ -103,9 +105,13 @@ export class BitNet {
         if (kvType < 0) bad(`kvType: '${options.kvType}' is not ${KV_TYPES.join(', ')}`);
         checkSha256(sha256);
         const download = downloadOptions(options);
+        const file = portable(source, hub);
+        if (sha256 && (Array.isArray(file) || (typeof file === 'string' && partsOf(file))))
+            bad('sha256: a model in several files has more than one');
+        if (!sha256) download.pointer = pointerUrl(file, hub);
         const chosen = choose(variant, threads);
         const args = {
-            source: portable(source, hub),
+            source: file,
             options: { context, sessions, kvType, threads, sha256, download }
         };
         return connect(chosen, threads, signal, async connection => {

@@ -1,6 +1,6 @@
 // The worker of a model, and the calls to it.
 import { engines } from 'bitnet-engines';
-import { startWorker } from 'bitnet-platform';
+import { startWorker, unpack } from 'bitnet-platform';
 import { BitNetError, abortError, engineCode } from '../shared/errors.js';
 
 /** Settles like the promise, or rejects with the signal's reason as soon as it is aborted. */
@@ -158,15 +158,17 @@ function crash(event) {
 const bytesOf = base64 => Uint8Array.from(atob(base64), c => c.charCodeAt(0));
 
 async function startEngine(name, threads, signal) {
-    const engine = await engines[name]().catch(e => {
+    const lost = e => {
         throw new BitNetError('ERR_INTERNAL', `no ${name} module: ${e.message}`);
-    });
+    };
+    const engine = await engines[name]().catch(lost);
+    const wasm = await unpack(bytesOf(engine.wasm)).catch(lost);
     const connection = new Connection(engine);
     try {
         const call = connection.call('startModule', {
             name,
             threads,
-            wasm: bytesOf(engine.wasm),
+            wasm,
             threadScript: engine.thread
         });
         await abortable(call, signal, () => {});

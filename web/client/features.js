@@ -40,29 +40,52 @@ const THREADS = probe(
     '05 04 01 03 01 01'
 ); // memory: shared, 1 to 1 page
 
-// n times acc += x . y, in groups of four bytes, with x[i] = a + i and y[i] = b & i for i = 0 .. 15.
+// n times acc += x . y, in groups of four bytes, with x[i] = a + i and y[i] = b & i for i = 0 .. 15; or
+// += a * b. Each instruction that the module relaxed needs to be right has a function of its own: a
+// compiler may be wrong in one, and leave a function with another to a compiler that is right.
 const K = 'fd 0c 00 01 02 03 04 05 06 07 08 09 0a 0b 0c 0d 0e 0f'; // v128.const
-const RELAXED = probe(
-    3,
-    `
+const X_AND_Y = `
+    20 00 fd 0f ${K} fd 6e     ; i8x16.add(i8x16.splat(a), K)
+    20 01 fd 0f ${K} fd 4e     ; v128.and(i8x16.splat(b), K)`;
+const relaxed = sum =>
+    probe(
+        3,
+        `
   01 01 7b          ; one local (3), the v128 acc
   03 40             ; loop
-    20 00 fd 0f ${K} fd 6e     ; i8x16.add(i8x16.splat(a), K)
-    20 01 fd 0f ${K} fd 4e     ; v128.and(i8x16.splat(b), K)
-    20 03 fd 93 02 21 03       ; acc = i32x4.relaxed_dot_i8x16_i7x16_add_s(.., .., acc)
+    ${sum}
+    21 03                      ; acc = ..
     20 02 41 01 6b 22 02 0d 00 ; again if n = n - 1
   0b
   20 03 fd 1b 03 41 03 6c      ; ((lane 3 * 3 + lane 2) * 3 + lane 1) * 3 + lane 0
   20 03 fd 1b 02 6a 41 03 6c
   20 03 fd 1b 01 6a 41 03 6c
   20 03 fd 1b 00 6a 0b`
-);
+    );
+const dot = (a, b, lane) =>
+    [0, 1, 2, 3].reduce((sum, i) => sum + (a + 4 * lane + i) * (b & (4 * lane + i)), 0);
 
-/** What f of that module should return. */
-function relaxedAnswer(a, b, n) {
-    const lane = l => [0, 1, 2, 3].reduce((sum, i) => sum + (a + 4 * l + i) * (b & (4 * l + i)), 0);
-    return n * (((lane(3) * 3 + lane(2)) * 3 + lane(1)) * 3 + lane(0));
-}
+/** Modules, and what a lane of acc grows by. */
+const RELAXED = [
+    [
+        relaxed(`${X_AND_Y}
+    20 03 fd 93 02             ; i32x4.relaxed_dot_i8x16_i7x16_add_s(.., .., acc)`),
+        dot
+    ],
+    [
+        relaxed(`${X_AND_Y}
+    fd 92 02 fd 7e             ; i32x4.extadd_pairwise(i16x8.relaxed_dot_i8x16_i7x16_s)
+    20 03 fd ae 01             ; i32x4.add(.., acc)`),
+        dot
+    ],
+    [
+        relaxed(`
+    20 00 b2 fd 13 20 01 b2 fd 13 ; f32x4.splat(f32(a)), of b
+    20 03 fd fa 01 fd 85 02    ; f32x4.relaxed_madd(.., .., f32x4.convert(acc)), which is exact
+    fd f8 01                   ; i32x4.trunc_sat`),
+        (a, b) => a * b
+    ]
+];
 
 /** The module's f, or null if the engine does not support the module. */
 function instantiate(module) {
@@ -100,12 +123,16 @@ function lacksThreads() {
 /** An engine compiles a function twice: quickly at first, and better once it is called often. The
  * calls are enough to test both, and take about 2 ms. */
 function lacksRelaxed() {
-    const f = instantiate(RELAXED);
-    if (!f) return 'this engine has none';
-    for (let n = 1; n <= 300; n++) {
-        const a = -128 + (n % 200),
-            b = n % 3 ? n % 128 : 127;
-        if (f(a, b, n) !== relaxedAnswer(a, b, n)) return 'this engine computes it wrongly';
+    for (const [module, grows] of RELAXED) {
+        const f = instantiate(module);
+        if (!f) return 'this engine has none';
+        for (let n = 1; n <= 300; n++) {
+            const a = -128 + (n % 200),
+                b = n % 3 ? n % 128 : 127,
+                lane = l => grows(a, b, l);
+            const right = n * (((lane(3) * 3 + lane(2)) * 3 + lane(1)) * 3 + lane(0));
+            if (f(a, b, n) !== right) return 'this engine computes it wrongly';
+        }
     }
     return '';
 }

@@ -181,6 +181,10 @@ export function checkMessages(messages) {
 
 /** The source in a form that can be sent to the worker without copying it. */
 export function portable(source, hub) {
+    if (Array.isArray(source)) {
+        if (!source.length) bad('source: there are no files');
+        return source.map(part => portable(part, hub));
+    }
     if (isBlob(source)) return source;
     if (source instanceof ArrayBuffer || ArrayBuffer.isView(source)) return blobOf(source);
     if (typeof source?.href === 'string') source = source.href; // a URL, perhaps jsdom's

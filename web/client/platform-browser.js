@@ -4,6 +4,8 @@ import script from 'bitnet-worker-script';
 import { BitNetError } from '../shared/errors.js';
 import { trusted } from '../shared/trusted.js';
 
+export { unpack } from './unpack.js';
+
 export const processors = () => navigator.hardwareConcurrency;
 
 export const resolveSource = text =>

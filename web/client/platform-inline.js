@@ -3,6 +3,8 @@
 import { BitNetError } from '../shared/errors.js';
 import { start, stop } from '../worker/worker.js';
 
+export { unpack } from './unpack.js';
+
 export const processors = () => 1;
 
 export const resolveSource = text => new URL(text, location.href).href;

@@ -2,6 +2,7 @@
 import { Blob } from 'node:buffer'; // jsdom has a Blob of its own, which a worker cannot get
 import { availableParallelism } from 'node:os';
 import { Worker } from 'node:worker_threads';
+import { gunzipSync } from 'node:zlib';
 import script from 'bitnet-worker-script';
 import { BitNetError } from '../shared/errors.js';
 
@@ -17,6 +18,8 @@ export const resolveSource = text => text; // a URL or a path
 
 export const isBlob = source => source instanceof Blob;
 export const blobOf = bytes => new Blob([bytes]);
+
+export const unpack = async packed => gunzipSync(packed);
 
 // Old glue expects CommonJS. Deno runs a worker's text as a module, which has no require.
 const COMMON_JS = `

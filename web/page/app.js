@@ -64,10 +64,11 @@ export const toEnd = () => {
 };
 
 export function showError(e, about) {
-    const { title, text, code } = explain(e, about);
+    const { title, text, code, told } = explain(e, about);
     $('error-title').textContent = title;
     $('error-text').textContent = text;
     $('error-code').textContent = code;
+    $('error-more').open = told;
     $('error').hidden = false;
     togglePanel(false);
     toEnd();

@@ -17,7 +17,7 @@ import { explain } from './failures.js';
 import { noteDropped, opened, pickFile, showCopy } from './files.js';
 import { bytes, count, digits, duration } from './format.js';
 import { listOffers, showOffers } from './offers.js';
-import { addFiles, modelChanged } from './search.js';
+import { addFiles, addFolders, modelChanged } from './search.js';
 import { SERVER, hasServer, isServer, serverModel } from './server.js';
 import { LOAD, numbers, offerThinking, suggest } from './settings.js';
 import { local } from './storage.js';
@@ -482,7 +482,7 @@ const carriesFile = e => [...(e.dataTransfer?.types ?? [])].includes('Files');
 const showDrop = on => {
     $('drop').hidden = !on;
     $('drop-text').textContent =
-        mode() === 'search' ? 'Drop text files, or a GGUF file' : 'Drop a GGUF file';
+        mode() === 'search' ? 'Drop files or folders, or a GGUF file' : 'Drop a GGUF file';
     if (!on) dragDepth = 0;
 };
 addEventListener('dragenter', e => {
@@ -538,6 +538,7 @@ addEventListener('drop', e => {
     if (!carriesFile(e)) return;
     e.preventDefault();
     showDrop(false);
+    if (mode() === 'search' && addFolders(e.dataTransfer)) return;
     noteDropped(e.dataTransfer);
     takeFiles([...e.dataTransfer.files]);
 });

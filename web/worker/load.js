@@ -158,6 +158,7 @@ async function loadFile(source, { download, sha256, signal, report }) {
         throw signal.aborted ? e : (failure ?? e);
     });
     const { fromCache, notes } = opened;
+    sha256 ??= opened.sha256;
     const loading = loaded =>
         report({ phase: 'load', loaded, total, bytesPerSecond: 0, fromCache, cache: opened.cache });
     try {

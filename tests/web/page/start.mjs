@@ -293,6 +293,7 @@ export const tests = {
             await page.evaluate(() => document.getElementById('reload-model').click());
             expect(await errorTitle(page), 'A setting is out of range', 'message');
             check(/Threads must be from 1/.test(await text(page, 'error-code')), 'which setting');
+            check(await visible(page, 'error-code'), 'nobody sees which setting');
             const advice = await text(page, 'error-text');
             check(/Load options/.test(advice) && !/sent/.test(advice), advice);
             check(await visible(page, 'threads-problem'), 'nobody sees what is wrong with it');
@@ -449,7 +450,7 @@ export const tests = {
                     await ready(page);
                     expect(await visible(page, 'error'), false, 'a message after that');
                 },
-                { throws: /nearEnd/ }
+                { throws: /nearEnd|Loading module/ }
             );
         }
         if (firefox) return; // it opens no file for a driver

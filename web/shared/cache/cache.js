@@ -1,4 +1,5 @@
-// cache.js - the bytes of a model, from a URL, a File or Blob, an ArrayBuffer, or in Node a path.
+// cache.js - the bytes of a model, from a URL, a File or Blob, an ArrayBuffer, or in Node a path; from
+// several of them, or the name of a part, if it is in several files (split.js).
 //
 //   const source = await openSource(url, { signal, onProgress });
 //   for (const reader = source.stream().getReader(); ;) ...      Uint8Arrays from offset 0
@@ -24,19 +25,31 @@ import {
     startProgress,
     streamOf
 } from './chunks.js';
-import { cancel, headOf, isNode, onlyModel, request, sameFile, sizeOf } from './http.js';
+import {
+    cancel,
+    headOf,
+    isNode,
+    onlyModel,
+    pointedHash,
+    request,
+    sameFile,
+    sizeOf
+} from './http.js';
 import { loadedOf } from './parts.js';
+import { inOrder, partsOf, readHead, wholeHead } from './split.js';
 import { keyOf, lock, stores, storeToWrite, withLock } from './stores.js';
 import { abortError, BitNetError } from '../errors.js';
 
 const LOOK_MS = 1000; // how often a tab looks for how far another one is
 
 /** cache: 'auto' or 'none'; cacheName: a URL that stands for that of the source in the cache; headers:
- * of requests, as an object; connections: requests at a time; stallSeconds: how long nothing may come.
+ * of requests, as an object; connections: requests at a time; stallSeconds: how long nothing may come;
+ * pointer: where a hub says the file's SHA-256.
  *
  * -> { size, cache: 'opfs' | 'cache' | 'memory' | 'none', fromCache, notes, stream(), discard(),
  * close() }. size is null if the server does not send it and nothing is cached. The reader must
  * check that as many bytes arrive. notes are sentences for the user: why something is not cached.
+ * sha256, of what was downloaded now, if the hub says it: it is not checked here.
  * 'memory': the browser cannot keep files. 'none': the source needs no cache, must not use it, or
  * there is no room.
  *
@@ -50,18 +63,25 @@ export async function openSource(source, { cache = 'auto', ...options } = {}) {
         { signal } = options;
     try {
         if (signal?.aborted) throw abortError();
-        if (source instanceof Blob) return blobSource(source, job);
-        if (source instanceof ArrayBuffer || ArrayBuffer.isView(source)) {
-            return blobSource(new Blob([source]), job);
-        }
-        const url = isNode ? nodeUrl(source) : browserUrl(source);
-        if (isNode && url.protocol === 'file:') return await nodeFileSource(url, job);
-        url.hash = '';
-        return await urlSource(url, cache, job);
+        const parts = Array.isArray(source) ? source : splitNames(source);
+        return parts ? await wholeSource(parts, cache, job) : await partSource(source, cache, job);
     } catch (error) {
         job.end();
         throw signal?.aborted ? abortError() : error;
     }
+}
+
+async function partSource(source, cache, job) {
+    if (source instanceof Blob) return blobSource(source, job);
+    if (source instanceof ArrayBuffer || ArrayBuffer.isView(source)) {
+        return blobSource(new Blob([source]), job);
+    }
+    const url = isNode ? nodeUrl(source) : browserUrl(source);
+    if (isNode && url.protocol === 'file:') return nodeFileSource(url, job);
+    url.hash = '';
+    const file = await urlSource(url, cache, job);
+    if (job.pointer && !file.fromCache) file.sha256 = await pointedHash(job.pointer, job);
+    return file;
 }
 
 /** -> [{ url, size, loaded, complete, date }], the latest first. An interrupted download is not
@@ -154,13 +174,13 @@ const notKept = url => new BitNetError('ERR_IO', `no complete download of ${url}
 
 /** A job's signal is aborted by the caller's signal or by close(). */
 export function startJob(options) {
-    const { signal, onProgress, headers, connections = 4, stallSeconds = 60 } = options,
+    const { signal, onProgress, headers, connections = 4, stallSeconds = 60, pointer } = options,
         cacheName = options.cacheName && browserUrl(options.cacheName).href;
     const controller = new AbortController();
     const abort = () => controller.abort();
     signal?.addEventListener('abort', abort);
     return {
-        ...{ onProgress, headers, connections, stallSeconds, cacheName },
+        ...{ onProgress, headers, connections, stallSeconds, cacheName, pointer },
         signal: controller.signal,
         /** Before there is any answer; startProgress puts its own here. */
         onSilence(stalledSeconds) {
@@ -190,13 +210,14 @@ function nodeUrl(source) {
 
 /** parts has chunks(), an async generator of Uint8Arrays, and what the caller sees. */
 function makeSource(job, parts) {
-    const { size, cache, fromCache = false, notes = [], phase = 'read' } = parts;
+    const { size, cache, fromCache = false, notes = [], phase = 'read', once = false } = parts;
     let open = true;
     return {
         size,
         cache,
         fromCache,
         notes,
+        once,
         stream() {
             if (!open) throw new BitNetError('ERR_ARG', 'the source is closed');
             const progress = startProgress(job, { phase, fromCache, cache }, 0, size);
@@ -214,6 +235,115 @@ function makeSource(job, parts) {
         }
     };
 }
+
+// ---- a model in several files ----
+
+/** The parts of the file of this name, or null. */
+function splitNames(source) {
+    if (typeof source !== 'string' && !(source instanceof URL)) return null;
+    return partsOf(String(source));
+}
+
+/** All parts as one file. Those that can be kept are downloaded before this returns, one after the
+ * other. */
+async function wholeSource(names, cache, job) {
+    const cacheNames = job.cacheName ? partsOf(job.cacheName) : [];
+    if (cacheNames?.length !== (job.cacheName ? names.length : 0))
+        throw new BitNetError('ERR_ARG', 'cacheName: it has to name a part as the address does');
+    let loaded = 0,
+        total = null,
+        telling = true;
+    const tell = p => {
+        if (p.phase !== 'download' || !telling) return;
+        const now = loaded + p.loaded,
+            left = total && p.bytesPerSecond ? (total - now) / p.bytesPerSecond : null;
+        job.onProgress?.({ ...p, loaded: now, total, secondsLeft: left });
+    };
+    const open = async i => {
+        const its = { cacheName: cacheNames[i], pointer: undefined, onProgress: tell },
+            own = startJob({ ...job, ...its });
+        try {
+            return await partSource(names[i], cache, own);
+        } catch (error) {
+            own.end();
+            throw error;
+        }
+    };
+    const parts = [],
+        close = () => parts.forEach(part => part.source.close());
+    try {
+        total = await totalSize(names, cacheNames, job);
+        for (let i = 0; i < names.length; i++) {
+            telling = true;
+            const source = await open(i),
+                { size } = source;
+            parts.push({ source, size, open: () => open(i) });
+            if (size === null)
+                throw new BitNetError('ERR_NETWORK', `${names[i]}: the server does not say its size`);
+            telling = false;
+            parts[i].head = await readHead(source.stream());
+            loaded += size;
+        }
+        const ordered = inOrder(parts),
+            head = wholeHead(ordered),
+            sources = parts.map(part => part.source);
+        return makeSource(job, {
+            size: ordered.reduce((n, { bytes, zeros }) => n + bytes + zeros, head.length),
+            cache: sources[0].cache,
+            fromCache: sources.every(source => source.fromCache),
+            notes: [...new Set(sources.flatMap(source => source.notes))],
+            phase: sources.some(source => source.once) ? 'download' : 'read',
+            chunks: () => wholeChunks(ordered, head),
+            close,
+            discard: () => Promise.all(parts.map(part => part.source.discard()))
+        });
+    } catch (error) {
+        close();
+        throw error;
+    }
+}
+
+/** What the parts have together, or null. A part that is not there is found out so, too. */
+async function totalSize(names, cacheNames, job) {
+    let total = 0;
+    for (const [i, name] of names.entries()) {
+        if (!/^https?:/i.test(name)) return null;
+        const meta = await keptMeta(cacheNames[i] ?? name).catch(() => null),
+            response = meta ? null : await headOf(name, job);
+        if (response) cancel(response);
+        const size = meta ? meta.size : sizeOf(response);
+        if (size === null) return null;
+        total += size;
+    }
+    return total;
+}
+
+async function* wholeChunks(parts, head) {
+    yield head;
+    for (const part of parts) {
+        if (part.source.once) {
+            part.source.close(); // its beginning has been read
+            part.source = await part.open();
+        }
+        let before = part.head.at,
+            left = part.bytes;
+        const reader = part.source.stream().getReader();
+        try {
+            for (let r; !(r = await reader.read()).done; ) {
+                const piece = r.value.subarray(Math.min(before, r.value.length));
+                before -= r.value.length - piece.length;
+                left -= piece.length;
+                if (piece.length) yield piece;
+            }
+        } finally {
+            reader.cancel().catch(() => {});
+        }
+        if (left) throw new BitNetError('ERR_IO', 'a part of the model has changed its size');
+        if (part.zeros) yield new Uint8Array(part.zeros);
+    }
+}
+
+// ---- one file ----
 
 function blobSource(blob, job) {
     return makeSource(job, { size: blob.size, cache: 'none', chunks: () => blobChunks(blob) });
@@ -329,6 +459,7 @@ async function directSource(url, job, parts, response) {
         ...parts,
         size: sizeOf(response),
         phase: 'download',
+        once: true,
         chunks() {
             if (taken) throw new BitNetError('ERR_ARG', 'a source not cached can be read once');
             taken = true;

@@ -43,12 +43,31 @@ const advice = ({ headers = {} }) =>
 
 /** Of a text that is not a page, within 2 seconds. */
 async function firstWords(response) {
-    if (!/^text\/(?!html)|json|xml/.test(contentType(response)) || !response.body) return '';
-    const reader = response.body.getReader();
+    const isText = /^text\/(?!html)|json|xml/.test(contentType(response));
+    return isText ? wordsOf(await firstBytes(response)) : '';
+}
+
+/** What comes first, perhaps nothing. */
+async function firstBytes(response) {
+    const reader = response.body?.getReader();
+    if (!reader) return new Uint8Array(0);
     const late = new Promise(resolve => setTimeout(resolve, 2000, {}));
     const { value } = await Promise.race([reader.read(), late]).catch(() => ({}));
     reader.cancel().catch(() => {});
-    return value ? wordsOf(value) : '';
+    return value ?? new Uint8Array(0);
+}
+
+/** The SHA-256 in the pointer that git has in place of a large file; undefined if that is no pointer, or
+ * cannot be had: then the file is not checked. */
+export async function pointedHash(url, job) {
+    const own = Object.assign(Object.create(job), { stallSeconds: 10, onSilence() {} });
+    try {
+        const text = new TextDecoder().decode(await firstBytes(await request(url, {}, own)));
+        return /^version https:\/\/git-lfs\S*\noid sha256:([0-9a-f]{64})\n/.exec(text)?.[1];
+    } catch (error) {
+        if (job.signal.aborted) throw error;
+        return undefined;
+    }
 }
 
 /** The first ones of a text, in one line. */
