@@ -268,13 +268,24 @@ export const tests = {
         });
     },
 
-    // A browser that gives a page little: neither a file nor a model's memory fits, and what was open
+    // A browser that gives a page little: neither a file nor a model's context fits, and what was open
     // goes on.
     async out_of_memory() {
-        const noMore = s => `WebAssembly.Memory.prototype.grow = () => {
-            throw new RangeError('Maximum memory size exceeded');
-        };\n${s}`;
-        hooks.set('/bitnet.js', rebuilt({ 'worker/main.js': noMore }));
+        const noMore = s => `{
+            const { Memory } = WebAssembly;
+            const refuse = () => {
+                throw new RangeError('Maximum memory size exceeded');
+            };
+            Memory.prototype.grow = refuse;
+            WebAssembly.Memory = class extends Memory {
+                constructor(sizes) {
+                    super(sizes.initial > 60e6 / 65536 ? refuse() : sizes);
+                }
+                static [Symbol.hasInstance] = its => its instanceof Memory;
+            };
+        }\n${s}`;
+        const full = s => s.replace('check(bw._bw_ctx(', 'bw._malloc(13e6);\n$&');
+        hooks.set('/bitnet.js', rebuilt({ 'worker/main.js': noMore, 'worker/load.js': full }));
         await visit(async page => {
             await ready(page);
             const refused = async message => {
@@ -285,8 +296,8 @@ export const tests = {
                 await stillWrites(page);
             };
             await drop(page, 'large.gguf', 5);
-            await refused('out of memory: 86 MB more');
-            await drop(page, 'padded.gguf', 1, 12e6);
+            await refused('out of memory: 102 MB cannot be had');
+            await drop(page, 'small.gguf', 0);
             await refused('no memory for a context of 512 positions');
         });
     },
