@@ -35,7 +35,9 @@ import {
     sameFile,
     sizeOf
 } from './http.js';
+import { saveFile } from './opfs.js';
 import { loadedOf } from './parts.js';
+import { saveResponse } from './responses.js';
 import { inOrder, partsOf, readHead, wholeHead } from './split.js';
 import { keyOf, lock, stores, storeToWrite, withLock } from './stores.js';
 import { abortError, BitNetError } from '../errors.js';
@@ -403,7 +405,9 @@ async function cachedSource(store, url, job) {
         try {
             if (await store.find(key)) continue; // another tab has downloaded it
             fromCache = false;
-            const refused = await store.save(key, url, job);
+            // not by a method of the store: a page, which saves nothing, need not have them
+            const save = store.name === 'opfs' ? saveFile : saveResponse,
+                refused = await save(store.place, key, url, job);
             if (refused) return refused;
         } finally {
             release();

@@ -18,13 +18,13 @@ export async function opfsStore() {
     }
     return {
         name: 'opfs',
+        place: dir,
         find: key => findFile(dir, key),
         known: key => readMeta(dir, key),
         async reader(key) {
             const file = await fileIn(dir, `${key}.gguf`);
             return () => blobChunks(file);
         },
-        save: (key, url, job) => saveFile(dir, key, url, job),
         remove: key => removeFiles(dir, key),
         entries: () => fileEntries(dir)
     };
@@ -79,7 +79,8 @@ async function openToWrite(dir, name) {
     }
 }
 
-async function saveFile(dir, key, url, job) {
+/** Downloads into a store's place. */
+export async function saveFile(dir, key, url, job) {
     try {
         await removeEntry(dir, `${key}.gguf`); // if it exists, its size was wrong
         const partial = await readPartial(dir, key);

@@ -17,12 +17,12 @@ export async function cacheStore() {
     const find = async key => (await cache.match(`${CACHE_URL}${key}.json`))?.json();
     return {
         name: 'cache',
+        place: cache,
         find,
         known: find, // it keeps nothing of a download
         async reader(key) {
             return () => responseChunks(cache, key);
         },
-        save: (key, url, job) => saveResponse(cache, key, url, job),
         async remove(key) {
             const found = await cache.delete(`${CACHE_URL}${key}.json`);
             return (await cache.delete(CACHE_URL + key)) || found;
@@ -47,8 +47,8 @@ async function* responseChunks(cache, key) {
     }
 }
 
-/** put() keeps nothing of a stream that fails. The metadata are written after it has succeeded. */
-async function saveResponse(cache, key, url, job) {
+/** Downloads into a store's place. put() keeps nothing of a stream that fails. The metadata are written after it has succeeded. */
+export async function saveResponse(cache, key, url, job) {
     const { response, meta } = await requestAll(url, job);
     const note = await noRoom(meta.size);
     if (note) return { note, response };
