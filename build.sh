@@ -13,8 +13,8 @@
 #   ./build.sh server      build/serve, a server with OpenAI's API, which needs Debian's
 #                          libmicrohttpd-dev, with a page in build/page, and build/batch
 #   ./build.sh perplexity  build/perplexity, which compares models by a text
-#   ./build.sh web         the WASM modules and the page, into build/web; npm downloads markdown-it and
-#                          pdf.js for the page, once
+#   ./build.sh web         the WASM modules and the page, into build/web; npm downloads markdown-it
+#                          and pdf.js for the page, once
 #   ./build.sh serve [PORT]    shows the page on localhost (8080); builds it if it is not there
 #   ./build.sh dist        a release, into build/dist: headers, page, npm package, sources, checksums
 #   ./build.sh check       the header under every compiler, standard and switch; symbols; macros
@@ -296,8 +296,8 @@ page_markdown() {
     done >$out.txt
 }
 
-# page_documents FOLDER: what Search reads PDF and Word files with, which a browser loads when it has such
-# a file. Without it they are refused.
+# page_documents FOLDER: what Search reads PDF and Word files with, which a browser loads when it has
+# such a file. Without it they are refused.
 page_documents() {
     from=build/npm-documents/node_modules
     if ! have npm || ! npm_packages web/documents.json build/npm-documents; then

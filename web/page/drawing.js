@@ -1,5 +1,5 @@
-// drawing.js - how a message is drawn and spoken, also while it grows. What draws Markdown comes when it
-// is needed; until then a reply is plain text.
+// drawing.js - how a message is drawn and spoken, also while it grows. What draws Markdown comes
+// when it is needed; until then a reply is plain text.
 import { nearEnd, toEnd } from './app.js';
 import { divideReply } from './bitnet.js';
 import { $, element, once } from './dom.js';
@@ -82,8 +82,8 @@ function plainDrawer(body) {
     };
 }
 
-// Calls draw soon: in the next frame, or later if drawing takes long, so that three quarters of the time
-// are left for the page's other work. end() resolves when all is drawn.
+// Calls draw soon: in the next frame, or later if drawing takes long, so that three quarters of the
+// time are left for the page's other work. end() resolves when all is drawn.
 export function writer(draw) {
     let next = 0;
     const now = () => {
@@ -112,11 +112,12 @@ const SENTENCE = /[.!?…]["'”’)\]*_`]*\s|[。！？\n]/g;
 const MARKS = /^\s*(?:#+|>|[-+*]|[-|:\s]+$)\s*|[*_`~|]+/gm; // of Markdown, which nobody wants to hear
 const HEARD = 20; // sentences that stay in the page
 
-// Says what a message grows by: { more(), end(note) }, of which each sentence is said once, when it is
-// whole, and what is left at the end.
+// Says what a message grows by: { more(), end(note) }, of which each sentence is said once, when it
+// is whole, and what is left at the end.
 export function speaker(message) {
     const text = () =>
-        (message.role === 'assistant' ? divideReply(message.content).content : message.content) ?? '';
+        (message.role === 'assistant' ? divideReply(message.content).content : message.content) ??
+        '';
     let said = text().length;
     const say = words => {
         const plain = words.replace(MARKS, ' ').replace(/\s+/g, ' ').trim();

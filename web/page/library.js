@@ -1,7 +1,7 @@
 // library.js - the texts that are searched: their passages, the vectors that the open model makes of
 // them, and which passages are nearest to a question. search.js shows all this. A text:
 //
-//     { id, name, file, note, text, spans, vectors, done }      vectors: of the first `done` passages
+//     { id, name, file, note, text, spans, vectors, done }    vectors: of the first `done` passages
 //
 // A file from a folder has its path as its name. file: the name before one like it got a number.
 import { passages } from './passages.js';

@@ -1,6 +1,6 @@
-// markdown.js - a model's reply as Markdown. markdown-it says what the text consists of, and this file
-// makes elements for that: the ones it names, and no others. No text is parsed as HTML, so a reply
-// cannot bring markup of its own. Nothing is loaded either: an image is shown as a link to it.
+// markdown.js - a model's reply as Markdown. markdown-it says what the text consists of, and this
+// file makes elements for that: the ones it names, and no others. No text is parsed as HTML, so a
+// reply cannot bring markup of its own. Nothing is loaded either: an image is shown as a link.
 import MarkdownIt from './markdown-it.js'; // null in a build that could not get it
 import { copyText } from './app.js';
 import { button, element } from './dom.js';
@@ -92,8 +92,8 @@ function inlineLeaf(token) {
     return token.type.endsWith('break') ? '\n' : token.content;
 }
 
-// The element of an opening token. outline.level is that of the last heading: the page's own is 1, and
-// no level is left out, so that a list of the headings makes sense.
+// The element of an opening token. outline.level is that of the last heading: the page's own is 1,
+// and no level is left out, so that a list of the headings makes sense.
 function opened(token, outline) {
     if (token.type === 'link_open') return link(token.attrGet('href'));
     const level = /^h([1-6])$/.exec(token.tag)?.[1];
@@ -124,10 +124,10 @@ function addInline(tokens, root) {
     return nodes;
 }
 
-// Adds a text's blocks. `head` says what is there already: the first head.lines lines only open again
-// what is in head.path, the outermost first. Returns what came to elements that were there, as
-// `fresh`, and the blocks at the text's end by their levels, as `ends`: beside the last one of a level
-// those that stand before it in the same place.
+// Adds a text's blocks. `head` says what is there already: the first head.lines lines only open
+// again what is in head.path, the outermost first. Returns what came to elements that were there,
+// as `fresh`, and the blocks at the text's end by their levels, as `ends`: beside the last one of a
+// level those that stand before it in the same place.
 function addBlocks(tokens, root, head, outline) {
     const ends = [],
         fresh = [],
@@ -223,7 +223,8 @@ function headOf(path, lines) {
             .map(({ token }) => token)
             .filter(({ type }) => ['list_item_open', 'blockquote_open'].includes(type)),
         made = new Map();
-    for (const { map: [line] } of open) {
+    for (const container of open) {
+        const [line] = container.map;
         // A quotation has its mark in each line, an item only in its first.
         const marks = open.filter(({ type, map }) =>
             type === 'blockquote_open' ? map[0] <= line : map[0] === line
@@ -233,8 +234,7 @@ function headOf(path, lines) {
     for (const { token } of path) {
         const [line] = token.map;
         if (token.type === 'fence') made.set(line, lines[line]);
-        if (token.type === 'table_open')
-            made.set(line, lines[line]).set(line + 1, lines[line + 1]);
+        if (token.type === 'table_open') made.set(line, lines[line]).set(line + 1, lines[line + 1]);
     }
     return { lines: made.size, path, text: [...made.values()].map(line => `${line}\n`).join('') };
 }
@@ -266,8 +266,8 @@ function openCode({ token }, lines, head) {
     return open && lines.length - 1 > known;
 }
 
-// Where a long paragraph can be cut and look the same: outside of what has an end, such as emphasis.
-// { at, left }: the place of a space or of a new line, and the tokens before it; or null.
+// Where a long paragraph can be cut and look the same: outside of what has an end, such as
+// emphasis. { at, left }: the place of a space or of a new line, and the tokens before it; or null.
 function spaceIn({ content, children }) {
     let at = content.length - LINE;
     for (let tries = 8; tries && at > LINE; tries--, at -= LINE) {
@@ -285,9 +285,10 @@ function spaceIn({ content, children }) {
     return null;
 }
 
-// Returns f(text, late), which draws a text that grows into `body`. What is finished is neither parsed
-// nor drawn again, also inside of long code, lists and tables: the work for a piece does not grow with
-// the text before it. f stops early when late() says so, and returns whether all is drawn.
+// Returns f(text, late), which draws a text that grows into `body`. What is finished is neither
+// parsed nor drawn again, also inside of long code, lists and tables: the work for a piece does not
+// grow with the text before it. f stops early when late() says so, and returns whether all is
+// drawn.
 export function drawer(body) {
     let seen = 0, // characters that were taken of the text
         rest = '', // those that may still change what is drawn

@@ -1,5 +1,5 @@
-// readers.js - what a file says, as text. PDF and Word files are read by libraries that come when such a
-// file is there. What cannot be read is refused, by a sentence about what it is.
+// readers.js - what a file says, as text. PDF and Word files are read by libraries that come when
+// such a file is there. What cannot be read is refused, by a sentence about what it is.
 
 const UTF8 = new TextDecoder('utf-8', { fatal: true });
 
@@ -42,8 +42,11 @@ async function libraries(name, kind) {
 // ---- PDF ----
 
 async function workerOf(name) {
-    const response = await fetch(new URL('documents-worker.txt', import.meta.url)).catch(() => null);
-    if (!response?.ok) throw new Error(`${name} is a PDF, and what reads those could not be loaded.`);
+    const response = await fetch(new URL('documents-worker.txt', import.meta.url)).catch(
+        () => null
+    );
+    if (!response?.ok)
+        throw new Error(`${name} is a PDF, and what reads those could not be loaded.`);
     const url = URL.createObjectURL(new Blob([await response.text()], { type: 'text/javascript' }));
     const worker = new Worker(url, { type: 'module' }); // of a Blob: it is as isolated as the page
     URL.revokeObjectURL(url);
@@ -64,7 +67,9 @@ async function pdfText(name, data) {
             pages = [];
         for (let i = 1; i <= pdf.numPages; i++) {
             const { items } = await (await pdf.getPage(i)).getTextContent();
-            pages.push(items.map(({ str, hasEOL }) => `${str ?? ''}${hasEOL ? '\n' : ''}`).join(''));
+            pages.push(
+                items.map(({ str, hasEOL }) => `${str ?? ''}${hasEOL ? '\n' : ''}`).join('')
+            );
         }
         const text = pages.join('\n\n');
         if (text.trim()) return text;

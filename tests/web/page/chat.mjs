@@ -140,7 +140,8 @@ export const tests = {
         });
     },
 
-    // A chat goes on when the context is full: without its oldest messages, but with the system prompt.
+    // A chat goes on when the context is full: without its oldest messages, but with the system
+    // prompt.
     async full_context_drops_the_oldest() {
         recordChats();
         await visit(async page => {
@@ -174,7 +175,8 @@ export const tests = {
         });
     },
 
-    // What cannot be sent is in the field again, nobody stopped it, and the message does not hide text.
+    // What cannot be sent is in the field again, nobody stopped it, and the message does not hide
+    // text.
     async text_that_cannot_be_sent_comes_back() {
         await visit(
             async page => {
@@ -461,7 +463,8 @@ export const tests = {
                     table = document.createElement('div'),
                     drawRow = drawer(table);
                 for (let n = 1; n < row.length; n += 50) drawRow(row.slice(0, n));
-                if (!table.querySelector('td')?.textContent.startsWith('words words')) return 'a long row';
+                if (!table.querySelector('td')?.textContent.startsWith('words words'))
+                    return 'a long row';
                 let text = 'A paragraph.\n\n```js\n';
                 const long = document.createElement('div'),
                     more = drawer(long);
@@ -479,8 +482,8 @@ export const tests = {
         });
     },
 
-    // Replies of 4,000 pieces, each of one block that never ends: they look as if drawn at once, and what is
-    // parsed and put into the page for a piece does not grow with the text before it.
+    // Replies of 4,000 pieces, each of one block that never ends: they look as if drawn at once,
+    // and what is parsed and put into the page for a piece does not grow with the text before it.
     async a_long_reply_costs_the_same_to_its_end() {
         needMarkdown();
         hooks.set(
@@ -502,11 +505,13 @@ export const tests = {
             )
         );
         // The same without cuts inside of blocks.
-        hooks.set('/markdown.js', (req, res, headers) =>
-            req.url.endsWith('?whole') &&
-            edited('markdown.js', s =>
-                s.replace('STEP = 2000', 'STEP = 1e9').replace('ENOUGH = 800', 'ENOUGH = 1e9')
-            )(req, res, headers)
+        hooks.set(
+            '/markdown.js',
+            (req, res, headers) =>
+                req.url.endsWith('?whole') &&
+                edited('markdown.js', s =>
+                    s.replace('STEP = 2000', 'STEP = 1e9').replace('ENOUGH = 800', 'ENOUGH = 1e9')
+                )(req, res, headers)
         );
         await visit(async page => {
             await ready(page);
@@ -536,7 +541,9 @@ export const tests = {
                     draw(text);
                     reference.drawer(whole)(text);
                     // Items of a list may or may not be paragraphs.
-                    const [got, wanted] = [body, whole].map(e => e.innerHTML.replaceAll(/<\/?p>/g, '')),
+                    const [got, wanted] = [body, whole].map(e =>
+                            e.innerHTML.replaceAll(/<\/?p>/g, '')
+                        ),
                         at = Array.from(wanted).findIndex((c, k) => c !== got[k]);
                     const around = html => html.slice(Math.max(0, at - 80), at + 80);
                     return {
@@ -556,8 +563,8 @@ export const tests = {
         });
     },
 
-    // A reply of 30 KB in one paragraph, of the kind that takes longest to draw: most of the time is left
-    // for other work.
+    // A reply of 30 KB in one paragraph, of the kind that takes longest to draw: most of the time
+    // is left for other work.
     async a_long_reply_does_not_block() {
         needMarkdown();
         sayings(Array(150).fill('[*a_ **b** `c` '.repeat(20).slice(0, 200)), 10);
@@ -795,7 +802,8 @@ export const tests = {
         });
     },
 
-    // A word that an input method composes ends with Enter, which sends nothing; nor does Escape stop.
+    // A word that an input method composes ends with Enter, which sends nothing; nor does Escape
+    // stop.
     async composed_text() {
         await visit(async page => {
             await ready(page);
@@ -803,7 +811,8 @@ export const tests = {
             const compose = selector =>
                 page.$eval(selector, field => {
                     for (const key of ['Enter', 'Escape'])
-                        for (const how of [{ isComposing: true }, { keyCode: 229 }]) // Safari's, after it
+                        // The latter is Safari's, after the composition.
+                        for (const how of [{ isComposing: true }, { keyCode: 229 }])
                             field.dispatchEvent(
                                 new KeyboardEvent('keydown', {
                                     bubbles: true,
@@ -841,8 +850,8 @@ export const tests = {
         });
     },
 
-    // A screen reader is told each sentence of a reply once, when it is there, then the rest and why it ends;
-    // nothing of the marks of Markdown, and nothing of the thinking.
+    // A screen reader is told each sentence of a reply once, when it is there, then the rest and
+    // why it ends; nothing of the marks of Markdown, and nothing of the thinking.
     async a_reply_is_spoken_once() {
         const reply =
             '<think>\nHm. Let me see.\n</think>\n\n# A title\n\nThe **first** one. The second\none!\n\n' +
@@ -864,8 +873,9 @@ export const tests = {
                 'The context is full, so the text ends here.';
             expect(heard.join(' '), wanted, 'what is heard');
             check(heard.length > 3, `it is all said at once: ${heard}`);
-            const live = await page.$$eval('[aria-live=polite], [role=log], [role=status], [role=alert]', all =>
-                all.filter(e => e.ariaLive !== 'off' && e.querySelector('.turn')).length
+            const live = await page.$$eval(
+                '[aria-live=polite], [role=log], [role=status], [role=alert]',
+                all => all.filter(e => e.ariaLive !== 'off' && e.querySelector('.turn')).length
             );
             expect(live, 0, 'places that say the reply, too');
         });

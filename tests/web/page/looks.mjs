@@ -154,7 +154,8 @@ export const tests = {
         );
     },
 
-    // axe finds nothing in any state. Colours do not depend on the width, nor the layout on the colours.
+    // axe finds nothing in any state. Colours do not depend on the width, nor the layout on the
+    // colours.
     async accessible() {
         for (const [dark, width] of [
             [false, 1280],
@@ -292,13 +293,22 @@ export const tests = {
                             const seen = await page.$eval(place, e => {
                                 e.scrollIntoView({ block: 'center' });
                                 const { left, top, width, height } = e.getBoundingClientRect(),
-                                    at = document.elementFromPoint(left + width / 2, top + height / 2);
+                                    at = document.elementFromPoint(
+                                        left + width / 2,
+                                        top + height / 2
+                                    );
                                 return e.contains(at);
                             });
                             check(seen, `${where}: ${place} cannot be pressed`);
                         }
-                        const height = await page.$eval('#scroll', e => e.clientHeight / innerHeight);
-                        check(height > 0.3, `${where}: the conversation has ${height} of the height`);
+                        const height = await page.$eval(
+                            '#scroll',
+                            e => e.clientHeight / innerHeight
+                        );
+                        check(
+                            height > 0.3,
+                            `${where}: the conversation has ${height} of the height`
+                        );
                         await picture(page, `text-${percent}-${kind}`);
                     }
                 },
@@ -306,7 +316,8 @@ export const tests = {
             );
     },
 
-    // With the system's colours there are no shadows: what has the focus and what is a button is seen by lines.
+    // With the system's colours there are no shadows: what has the focus and what is a button is
+    // seen by lines.
     async forced_colours() {
         if (firefox) throw new Skip('there is no such switch for Firefox');
         await visit(async page => {

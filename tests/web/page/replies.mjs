@@ -80,7 +80,13 @@ const ENDLESS = {
     deep: i => (!i ? '- a\n  1. b' : i % 8 === 0 ? '\n     * ' : ` ${words(i)}`),
     'code in a list': i => (!i ? '1. One\n   ```js\n' : i % 8 === 0 ? '\n   ' : ` ${words(i)}`),
     table: i =>
-        !i ? '| a | b |\n|---|--:|\n| 0' : i % 8 === 0 ? ' |\n| ' : i % 8 === 4 ? ' | ' : ` ${words(i)}`,
+        !i
+            ? '| a | b |\n|---|--:|\n| 0'
+            : i % 8 === 0
+              ? ' |\n| '
+              : i % 8 === 4
+                ? ' | '
+                : ` ${words(i)}`,
     quote: i => (i % 40 === 0 ? '\n>\n> ' : i % 8 === 0 ? '\n> ' : ` ${words(i)}`),
     'list in a quote': i => (i % 8 === 0 ? '\n> - ' : ` ${words(i)}`),
     'list in a list in a quote': i =>

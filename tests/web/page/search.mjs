@@ -67,7 +67,9 @@ async function addFolder(page, files, folder = mkdtempSync(join(scratch, 'folder
         mkdirSync(join(folder, path, '..'), { recursive: true });
         writeFileSync(join(folder, path), content);
     }
-    await (await page.$('#text-folder')).uploadFile(join(folder, Object.keys(files)[0].split('/')[0]));
+    await (
+        await page.$('#text-folder')
+    ).uploadFile(join(folder, Object.keys(files)[0].split('/')[0]));
     return folder;
 }
 const names = page => texts(page, '#texts .name');
@@ -251,8 +253,8 @@ export const tests = {
         });
     },
 
-    // No text takes the place of another one because of its name; one from a folder that has changed takes
-    // its own place.
+    // No text takes the place of another one because of its name; one from a folder that has
+    // changed takes its own place.
     async search_keeps_texts_of_one_name() {
         await visit(async page => {
             await ready(page);
@@ -300,8 +302,8 @@ export const tests = {
         });
     },
 
-    // What a file says is read in its encoding, and PDF and Word files by what is loaded for them. What cannot
-    // be read is refused by its name.
+    // What a file says is read in its encoding, and PDF and Word files by what is loaded for them.
+    // What cannot be read is refused by its name.
     async search_reads_files_or_says_why_not() {
         const canRead = existsSync(join(site, 'documents.js')); // npm could get what reads them
         await visit(async page => {
@@ -334,7 +336,9 @@ export const tests = {
             };
             hooks.set('/documents.js', gone);
             await addTexts(page, { 'a.pdf': pdf('Words of a page') });
-            await until(page, () => /a\.pdf is a PDF/.test(document.getElementById('error-code').textContent));
+            await until(page, () =>
+                /a\.pdf is a PDF/.test(document.getElementById('error-code').textContent)
+            );
             hooks.delete('/documents.js');
             if (!canRead) return;
             await page.reload();
@@ -363,14 +367,15 @@ export const tests = {
             await searching(page);
             await page.evaluate(() => {
                 globalThis.made = 0;
-                new MutationObserver(all => all.forEach(m => (globalThis.made += m.addedNodes.length))).observe(
-                    document.getElementById('texts'),
-                    { childList: true }
-                );
+                new MutationObserver(all =>
+                    all.forEach(m => (globalThis.made += m.addedNodes.length))
+                ).observe(document.getElementById('texts'), { childList: true });
             });
             await addTexts(
                 page,
-                Object.fromEntries(Array.from({ length: 500 }, (_, i) => [`${i}.txt`, paragraph(i)]))
+                Object.fromEntries(
+                    Array.from({ length: 500 }, (_, i) => [`${i}.txt`, paragraph(i)])
+                )
             );
             await listed(page, 500);
             expect(await page.evaluate(() => globalThis.made), 500, 'lines that were made');

@@ -228,7 +228,8 @@ export const tests = {
         const late = ['markdown', 'markdown-it', 'crosscheck', 'check', 'readers', 'documents'];
         await visit(async page => {
             await ready(page);
-            for (const name of late) check(!before.includes(`${name}.js`), `${name}.js comes first`);
+            for (const name of late)
+                check(!before.includes(`${name}.js`), `${name}.js comes first`);
             await until(page, () =>
                 performance.getEntriesByType('resource').some(e => e.name.endsWith('/markdown.js'))
             );
@@ -239,7 +240,9 @@ export const tests = {
                 path => path.endsWith('.js') && !/^(page|sw|engine-\w+)\.js$/.test(path)
             );
             expect(preloads.join(), modules.sort().join(), 'the modulepreload lines of index.html');
-            const own = before.filter(path => !/engine|gguf/.test(path) && existsSync(join(site, path))),
+            const own = before.filter(
+                    path => !/engine|gguf/.test(path) && existsSync(join(site, path))
+                ),
                 sizes = own.map(path => gzipSync(readFileSync(join(site, path))).length),
                 sum = sizes.reduce((a, b) => a + b, 0);
             check(sum > 50e3 && sum < 125e3, `${sum} bytes come before the engine and the model`);
