@@ -3205,45 +3205,28 @@ static void bitnet__order_tq2_0(const int8_t *q, int n, int8_t *to) {
             for (t = 0; t < 4; t++, to += 4) memcpy(to, q + h + 32 * t + k, 4);
 }
 
-/* Byte b of word t becomes byte t of word b. */
-static void bitnet__put_turned(const uint32_t *w, int8_t *to) {
-    const uint32_t even = 0x00ff00ffu, low = 0xffffu;
-    const uint32_t a = (w[0] & even) | (w[1] & even) << 8, b = (w[0] >> 8 & even) | (w[1] & ~even);
-    const uint32_t c = (w[2] & even) | (w[3] & even) << 8, d = (w[2] >> 8 & even) | (w[3] & ~even);
-    uint8_t *p = (uint8_t *)to;
-    bitnet__put_u32(p, (a & low) | c << 16);
-    bitnet__put_u32(p + 4, (b & low) | d << 16);
-    bitnet__put_u32(p + 8, a >> 16 | (c & ~low));
-    bitnet__put_u32(p + 12, b >> 16 | (d & ~low));
-}
-
-static void bitnet__order_q2_0(const int8_t *q, int n, int8_t *to) {
-    uint32_t w[4];
-    int i, b;
-    for (i = 0; i < n; i += 16) {
-        for (b = 0; b < 4; b++) w[b] = bitnet__get_u32((const uint8_t *)q + i + 4 * b);
-        bitnet__put_turned(w, to + i);
+/* 4 words; byte b of word t is q[b * apart + t * step]. */
+BITNET__INLINE void bitnet__put_turned(const int8_t *q, const int apart, const int step,
+                                       int8_t *to) {
+    int t;
+    for (t = 0; t < 4; t++, q += step, to += 4) {
+        to[0] = q[0];
+        to[1] = q[apart];
+        to[2] = q[2 * apart];
+        to[3] = q[3 * apart];
     }
 }
 
-/* The bytes 0, 2, 4 and 6. */
-static uint32_t bitnet__even_bytes(uint64_t x) {
-    x &= 0x00ff00ff00ff00ffu;
-    x = (x | x >> 8) & 0x0000ffff0000ffffu;
-    return (uint32_t)(x | x >> 16);
+static void bitnet__order_q2_0(const int8_t *q, int n, int8_t *to) {
+    int i;
+    for (i = 0; i < n; i += 16) bitnet__put_turned(q + i, 4, 1, to + i);
 }
 
 static void bitnet__order_q1_0(const int8_t *q, int n, int8_t *to) {
-    uint32_t even[4], odd[4];
-    int i, b;
+    int i;
     for (i = 0; i < n; i += 32) {
-        for (b = 0; b < 4; b++) {
-            const uint64_t x = bitnet__get_u64((const uint8_t *)q + i + 8 * b);
-            even[b] = bitnet__even_bytes(x);
-            odd[b] = bitnet__even_bytes(x >> 8);
-        }
-        bitnet__put_turned(even, to + i);
-        bitnet__put_turned(odd, to + i + 16);
+        bitnet__put_turned(q + i, 8, 2, to + i);
+        bitnet__put_turned(q + i + 1, 8, 2, to + i + 16);
     }
 }
 
@@ -3950,10 +3933,13 @@ BITNET__HOT BITNET__TARGET void BITNET__V(hadamard)(float *x, int n, int block) 
 
 /* A slice, whose rows are `count` vectors. The whole slice at once is faster than its halves one
    after the other, since memory is read as it lies. Its sums fit in registers, except in
-   WebAssembly. */
+   WebAssembly. What comes next is asked for, as processors cannot tell where it is: queries and
+   keys of tokens lie far apart, and when one token is written, most of the time goes into waiting
+   for the state. Behind a slice lies the next one. */
 BITNET__INLINE BITNET__TARGET void BITNET__V(delta_values)(const bitnet__delta *d,
                                                            const int count) {
     const int n = count * BITNET__PER_VECTOR;
+    const size_t slice = (size_t)(d->n_keys * n) * sizeof(float);
     enum { most = BITNET__SLICE / BITNET__PER_VECTOR };
     BITNET__FLOATS sum[2][most], e[most], s;
     int t, i, j, p;
@@ -3962,7 +3948,12 @@ BITNET__INLINE BITNET__TARGET void BITNET__V(delta_values)(const bitnet__delta *
         const float *q = d->q + at, *k = d->k + at, *v = d->v + at;
         const BITNET__FLOATS decay = BITNET__V(splat)(d->decay[(size_t)t * d->gate_stride]);
         const BITNET__FLOATS beta = BITNET__V(splat)(d->beta[(size_t)t * d->gate_stride]);
+        const int last = t + 1 == d->n_tokens;
         float *row = d->state, *out = d->out + (size_t)t * d->out_stride;
+        for (j = 0; j < d->n_keys && !last; j += BITNET__LANES) {
+            BITNET__FETCH(q + d->stride + j);
+            BITNET__FETCH(k + d->stride + j);
+        }
         BITNET__UNROLL for (i = 0; i < count; i++) sum[0][i] = sum[1][i] = BITNET__V(splat)(0.0f);
         for (j = 0; j < d->n_keys; j += 2)
             BITNET__UNROLL for (p = 0; p < 2; p++, row += n) {
@@ -3982,6 +3973,8 @@ BITNET__INLINE BITNET__TARGET void BITNET__V(delta_values)(const bitnet__delta *
             BITNET__UNROLL for (p = 0; p < 2; p++, row += n) {
                 const BITNET__FLOATS key = BITNET__V(splat)(k[j + p]);
                 const BITNET__FLOATS query = BITNET__V(splat)(q[j + p]);
+                for (i = 0; i < n && last; i += BITNET__LANES)
+                    BITNET__FETCH((const char *)((uintptr_t)(row + i) + slice));
                 BITNET__UNROLL for (i = 0; i < count; i++) {
                     s = BITNET__V(load_f32)(row + i * BITNET__PER_VECTOR);
                     s = BITNET__V(add)(BITNET__V(mul)(decay, s), BITNET__V(mul)(key, e[i]));
@@ -12776,7 +12769,7 @@ static bitnet_result bitnet__next_tail(bitnet_model *m, bitnet__range *want, bit
     uint64_t n;
     if (!last || !last->size) return BITNET_OK;
     if (d->asked) r = bitnet__gguf_check_end(&m->gguf, d->done, d->tail, d->asked, err);
-    else d->done = last->offset + last->size;
+    else if (!d->tail) d->done = last->offset + last->size;
     d->done += d->asked;
     d->asked = 0;
     if (r == BITNET_OK && d->done < src->have) {

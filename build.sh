@@ -13,8 +13,8 @@
 #   ./build.sh server      build/serve, a server with OpenAI's API, which needs Debian's
 #                          libmicrohttpd-dev, with a page in build/page, and build/batch
 #   ./build.sh perplexity  build/perplexity, which compares models by a text
-#   ./build.sh web         the WASM modules and the page, into build/web; npm downloads markdown-it for
-#                          the page, once
+#   ./build.sh web         the WASM modules and the page, into build/web; npm downloads markdown-it and
+#                          pdf.js for the page, once
 #   ./build.sh serve [PORT]    shows the page on localhost (8080); builds it if it is not there
 #   ./build.sh dist        a release, into build/dist: headers, page, npm package, sources, checksums
 #   ./build.sh check       the header under every compiler, standard and switch; symbols; macros
@@ -118,6 +118,7 @@ server_page() {
     if have "${ESBUILD:-esbuild}" && have npm; then page_markdown "$1"
     else echo 'export default null;' >"$1/markdown-it.js"      # replies are plain text
     fi
+    if have node; then run node web/list.mjs "$1"; fi           # or no browser keeps the page
 }
 
 need_microhttpd() {
@@ -261,7 +262,7 @@ WEB_SMALL='-Os -mllvm -inline-threshold=-60 -mllvm -enable-load-pre=0 -mnontrapp
 web_variant() {
     variants="$variants $1" name=bitnet-$1
     shift
-    web_module web/bitnet_web.c $name $WEB_SMALL "$@" --no-entry -sFILESYSTEM=0 -sMAXIMUM_MEMORY=4GB \
+    web_module web/bitnet_web.c $name $WEB_SMALL "$@" --no-entry -sFILESYSTEM=0 -sMAXIMUM_MEMORY=4GB -sIMPORTED_MEMORY=1 \
         -sMEMORY_GROWTH_GEOMETRIC_CAP=16MB -sEXPORTED_FUNCTIONS=_malloc,_free \
         -sEXPORT_NAME=bitnetModule
 }
@@ -295,6 +296,27 @@ page_markdown() {
     done >$out.txt
 }
 
+# page_documents FOLDER: what Search reads PDF and Word files with, which a browser loads when it has such
+# a file. Without it they are refused.
+page_documents() {
+    from=build/npm-documents/node_modules
+    if ! have npm || ! npm_packages web/documents.json build/npm-documents; then
+        echo "web: npm cannot get pdfjs-dist and fflate, so Search reads no PDF and Word files." \
+            "With a network, run it again." >&2
+        return 0
+    fi
+    echo "export { getDocument, PDFWorker } from 'pdfjs-dist/legacy/build/pdf.min.mjs';
+        export { unzipSync } from 'fflate';" |
+        NODE_PATH=$from run "${ESBUILD:-esbuild}" --bundle --minify --format=esm --target=es2022 \
+            --log-level=error --outfile=$1/documents.js
+    cp $from/pdfjs-dist/legacy/build/pdf.worker.min.mjs $1/documents-worker.txt
+    for name in pdfjs-dist fflate; do
+        printf '%s\n\n' "$name:"
+        cat $from/$name/LICENSE
+        echo
+    done >$1/documents.txt
+}
+
 web() {
     have "${EMCC%% *}" || { echo "web: $EMCC is not installed (Debian: emscripten)" >&2; exit 1; }
     have "${ESBUILD:-esbuild}" || { echo "web: esbuild is not installed (Debian: esbuild)" >&2; exit 1; }
@@ -322,9 +344,11 @@ web() {
     run node web/bundle.mjs engines build/em build/web $variants
     run node web/bundle.mjs modules web build/web
     page_markdown build/web
+    page_documents build/web
     echo "$made_with" >build/em/compiler
     shared_example crosscheck &&
         build/crosscheck --short -m examples/tiny.gguf -n 8 >build/web/crosscheck.txt
+    run node web/list.mjs build/web
     echo "   bytes  as gzip"
     for file in build/web/bitnet.js build/web/node.js build/web/inline.js build/web/engine-*.js \
         build/em/bitnet-*.wasm; do

@@ -18,7 +18,7 @@
 # apart, so that they do not all wait at the same time, and not last, when no others are left to run
 # meanwhile.
 SUITES="sanitizers web-chromium web-node cc web-cache check aarch64-max server batch wasm-simd
-    convert perplexity cli hosts fuzz-replay embed bindings crosscheck grammar build"
+    convert perplexity cli hosts fuzz-replay embed bindings crosscheck grammar contract build"
 
 # Those of test --all: also what takes too long for every change, other machines and compilers, what
 # is released, and tools that judge the sources.
@@ -760,6 +760,15 @@ suite_web_node() {
         "texts of 1[23][0-9] and 51[0-9] tokens"
     fi
     return $bad
+}
+
+# What the server and the JavaScript API make of the same requests.
+suite_contract() {
+    need node
+    need_microhttpd || lacks "libmicrohttpd is not installed"
+    make_web && shared_example serve && chat_model || return 1
+    run node tests/web/contract.mjs build/serve build/web build/server-chat-model tests/data \
+        build/chat
 }
 
 # shows_speed ROW MODEL WORDS: one thread's row of the table, without Chromium, no matter how fast;

@@ -15,6 +15,10 @@ declare global {
  * huggingface.co; a file that the user chose; or bytes. */
 export type Source = string | URL | File | Blob | ArrayBuffer | ArrayBufferView;
 
+/** A model in several files, as llama-gguf-split makes them: all of them, in any order. The URL, address or
+ * path of one of them, NAME-00001-of-00003.gguf, stands for all, too. */
+export type Sources = readonly Source[];
+
 export type Variant = 'simd' | 'threads' | 'relaxed';
 
 /** Where the file is kept. 'none': only in the model's own memory. */
@@ -74,33 +78,49 @@ export interface Progress {
     secondsLeft?: number;
     fromCache?: boolean;
     cache?: CacheKind;
+    /** Nothing came for so many seconds, 3 or more. */
+    stalledSeconds?: number;
+    /** Another tab or worker downloads the same file, and this one waits for it. */
+    elsewhere?: true;
 }
 
 /** An option that is not in this list is an error, as is a value out of range. */
 export interface LoadOptions {
     /** 1 to 256. Default: the number of CPUs, at most 8. Always 1 without SharedArrayBuffer. */
-    threads?: number;
+    threads?: number | undefined;
     /** Tokens of prompt and answer together, up to 2^20. Default: 4096 (2048 if the model only makes
      * embeddings), or what it was trained for if that is less. A longer one works, and `Info.notes` says
      * that texts may become worse. */
-    context?: number;
+    context?: number | undefined;
     /** Conversations that the model can hold at once, 1 to 256: its own and those of `session()`. Their
      * memory grows with what they hold. Default: 1. */
-    sessions?: number;
+    sessions?: number | undefined;
     /** How keys and values are kept. 'i8' takes half the memory of 'f16', is faster in long texts and not
      * as close to the model; 'f32' takes twice the memory. Default: 'f16'. */
-    kvType?: 'f16' | 'f32' | 'i8';
+    kvType?: 'f16' | 'f32' | 'i8' | undefined;
     /** Where hf: addresses are. Default: 'https://huggingface.co'. */
-    hub?: string;
+    hub?: string | undefined;
     /** Forces a variant; it is an error if it cannot run here. Default: the fastest that can. */
-    variant?: Variant;
+    variant?: Variant | undefined;
     /** Whether a download is kept. Default: 'auto'. */
-    cache?: 'auto' | 'none';
-    /** 64 hexadecimal digits. The file is checked against it before it is used. */
-    sha256?: string;
+    cache?: 'auto' | 'none' | undefined;
+    /** A URL, perhaps relative, that stands for the source's own in the cache: for signed URLs, which
+     * change. `cache.list` has this one, and the other functions of `cache` take it. */
+    cacheName?: string | URL | undefined;
+    /** Of requests, such as { Authorization: 'Bearer hf_...' } for a gated file. They are not kept. When
+     * a server leads to another origin, `fetch` leaves Authorization out. */
+    headers?: Headers | Record<string, string> | Iterable<readonly [string, string]> | undefined;
+    /** How many parts of a large file are downloaded at a time, 1 to 16, if it is kept and the server
+     * sends parts. Default: 4. */
+    connections?: number | undefined;
+    /** A download fails with ERR_NETWORK when nothing comes for so long: 1 to Infinity. Default: 60. */
+    stallSeconds?: number | undefined;
+    /** 64 hexadecimal digits. The file is checked against it before it is used. Default: what the hub says
+     * of its file, when that is downloaded. Not for a model in several files. */
+    sha256?: string | undefined;
     /** When it is aborted, the load fails with the signal's reason. */
-    signal?: AbortSignal;
-    onProgress?: (progress: Progress) => void;
+    signal?: AbortSignal | undefined;
+    onProgress?: ((progress: Progress) => void) | undefined;
 }
 
 /** What has been read of a prompt, in tokens. */
@@ -115,56 +135,64 @@ export interface PromptProgress {
 /** An option that is not in this list is an error, as is a value out of range. */
 export interface GenerateOptions {
     /** 0 to 2^31 - 1 or Infinity. 0, the default, and Infinity: until the context is full. */
-    maxTokens?: number;
+    maxTokens?: number | undefined;
     /** 0 to 1000. 0, the default, is greedy: always the most likely token. */
-    temperature?: number;
+    temperature?: number | undefined;
     /** Only the K most likely tokens, K up to 2^31 - 1; 0: all. Default: 40. Like topP and minP
      * without effect when greedy. */
-    topK?: number;
+    topK?: number | undefined;
     /** Only the most likely tokens up to this sum of probabilities, 0 to 1; 1: all. Default: 0.95. */
-    topP?: number;
+    topP?: number | undefined;
     /** No token under this share of the best one's probability, 0 to 1. Default: 0.05. */
-    minP?: number;
+    minP?: number | undefined;
     /** Over 1, up to 9: recent tokens become less likely, also when greedy. Default: off. */
-    repeatPenalty?: number;
+    repeatPenalty?: number | undefined;
     /** Subtracted from a token's logit, for each time that it is among the recent ones, and once if it
      * is there at all; -100 to 100. Default: 0. */
-    frequencyPenalty?: number;
-    presencePenalty?: number;
+    frequencyPenalty?: number | undefined;
+    presencePenalty?: number | undefined;
     /** Added to the logits of tokens, by their numbers; -Infinity forbids a token. */
-    logitBias?: Record<number, number> | Map<number, number>;
+    logitBias?: Readonly<Record<number, number>> | ReadonlyMap<number, number> | undefined;
     /** 0 to Number.MAX_SAFE_INTEGER. The same seed gives the same text. Default: a random one,
      * reported in Stats. */
-    seed?: number;
+    seed?: number | undefined;
     /** The text ends before the first of these strings. */
-    stop?: string | string[];
-    /** false: a chat's reply is written without thinking, by models that think (default: true, as the
-     * model does). Thinking comes as text, between <think> and </think>. */
-    thinking?: boolean;
+    stop?: string | readonly string[] | undefined;
+    /** false: a chat's reply is written without thinking, by models that think; true: with it, by those
+     * that do not by default. Thinking comes as text, between <think> and </think>. */
+    thinking?: boolean | undefined;
     /** How much a model is to think whose template says so, such as Qwen3.8's: the next of its own
      * that is more, or else the most. Default: the template's. */
-    effort?: 'minimal' | 'low' | 'medium' | 'high' | 'xhigh' | 'max';
+    effort?: 'minimal' | 'low' | 'medium' | 'high' | 'xhigh' | 'max' | undefined;
     /** Does thinking stay in the replies of earlier turns, if the template knows thinking? Default: as
      * the template has it. A session that goes on holds it in any case. */
-    earlierThinking?: boolean;
+    earlierThinking?: boolean | undefined;
     /** The text keeps to a grammar, in llama.cpp's GBNF, or to a JSON schema (an object, or its text);
      * bitnet_grammar.h says what is possible. Only what `maxTokens` or an abort cuts is incomplete. */
-    grammar?: string;
-    jsonSchema?: object | string | boolean;
+    grammar?: string | undefined;
+    jsonSchema?: object | string | boolean | undefined;
     /** Called before each token with those written so far. Returns the tokens that may come next, or
      * nothing: all. Numbers outside the vocabulary allow nothing. If it allows none, the text ends with
      * the reason 'mask'. */
-    mask?: (tokens: number[]) => MaybePromise<Iterable<number> | null | undefined | void>;
+    mask?:
+        | ((tokens: number[]) => MaybePromise<Iterable<number> | null | undefined | void>)
+        | undefined;
     /** 0 to 20: onToken gets the logarithms of probabilities, and so many of the best. They are those of
      * the model, before any option here. */
-    logprobs?: number;
+    logprobs?: number | undefined;
+    /** Tokens to draft from earlier places of the text, 0 to 8: the same text, sooner where it repeats
+     * names or code. Without effect with `mask` and `logprobs`. Default: 0. */
+    lookup?: number | undefined;
     /** When it is aborted, the generation fails with the signal's reason. */
-    signal?: AbortSignal;
+    signal?: AbortSignal | undefined;
     /** Called before the prompt is read and after each part of it. */
-    onPrompt?: (progress: PromptProgress) => void;
+    onPrompt?: ((progress: PromptProgress) => void) | undefined;
     /** Called for each token, with the text that it completed, perhaps none. */
-    onToken?: (event: TokenEvent) => void;
+    onToken?: ((event: TokenEvent) => void) | undefined;
 }
+
+/** What a Blob or a request can be made of, in every version of TypeScript. */
+export type Bytes = ReturnType<Uint8ArrayConstructor['of']>;
 
 type MaybePromise<T> = T | Promise<T>;
 
@@ -187,14 +215,14 @@ export interface TokenEvent {
 }
 
 export interface Message {
-    role: 'system' | 'user' | 'assistant' | (string & {});
-    content: string;
+    readonly role: 'system' | 'user' | 'assistant' | (string & {});
+    readonly content: string;
 }
 
 export interface Stats {
     /** The model ended its text; maxTokens or a full context; a stop string; abort or break; a mask
-     * that allowed nothing. */
-    reason: 'end' | 'length' | 'stop' | 'abort' | 'mask';
+     * that allowed nothing; an error, which the generation has thrown. */
+    reason: 'end' | 'length' | 'stop' | 'abort' | 'mask' | 'error';
     /** Tokens of the prompt, and how many of them the context already held. */
     promptTokens: number;
     reusedTokens: number;
@@ -252,17 +280,17 @@ export type Pooling = 'mean' | 'first' | 'last';
 export interface EmbedOptions {
     /** The texts are queries: each becomes "Instruct: TASK\nQuery: TEXT" with this as the task. The
      * model's card says what to write here. */
-    query?: string;
+    query?: string | undefined;
     /** What is over `Info.context` tokens is cut off. Default: false, it is ERR_FULL. */
-    cut?: boolean;
+    cut?: boolean | undefined;
     /** The vectors as they are. Default: false, they have the length 1. */
-    raw?: boolean;
+    raw?: boolean | undefined;
     /** Default: that of the file. Needed for a model that writes text. */
-    pooling?: Pooling;
+    pooling?: Pooling | undefined;
     /** When it is aborted, the call fails with the signal's reason. */
-    signal?: AbortSignal;
+    signal?: AbortSignal | undefined;
     /** Called several times, the last time with all texts done. */
-    onProgress?: (progress: { done: number; total: number }) => void;
+    onProgress?: ((progress: { done: number; total: number }) => void) | undefined;
 }
 
 /** A conversation, or a text, which keeps what it has computed. All sessions of a model share its
@@ -270,16 +298,17 @@ export interface EmbedOptions {
 export interface Session {
     /** Of the last generation. */
     readonly stats: Stats | null;
-    /** Continues a text. Starts when it is iterated; leaving the loop stops it. A session writes one
-     * text at a time: the next one is ERR_BUSY until this one has ended. */
+    /** Continues a text. Starts when it is iterated; leaving the loop stops it, and while a loop pauses,
+     * the model does, up to 16 tokens ahead. A session writes one text at a time: the next one is
+     * ERR_BUSY until this one has ended. */
     generate(prompt: string, options?: GenerateOptions): AsyncGenerator<string, Stats, void>;
     /** The reply to messages, in the model's chat template. Messages that the session already holds
      * are not evaluated again, also when the last reply was stopped. If the last message is the
      * assistant's, and not the only one, its text goes on. */
-    chat(messages: Message[], options?: GenerateOptions): AsyncGenerator<string, Stats, void>;
+    chat(messages: readonly Message[], options?: GenerateOptions): AsyncGenerator<string, Stats, void>;
     /** What the session holds, to be kept anywhere: with BitNet b1.58 2B-4T 77 KB for each token. They
      * hold the text, too. save, restore and clear are ERR_BUSY while it generates. */
-    save(): Promise<Uint8Array>;
+    save(): Promise<Bytes>;
     /** Puts a saved session in place of this one, also one of another machine: the text goes on with
      * the same bits. It needs the same model file. Returns how many tokens it holds. ERR_FORMAT,
      * ERR_TRUNCATED, ERR_UNSUPPORTED, ERR_FULL: the session is as before. */
@@ -293,31 +322,35 @@ export interface Session {
 
 export class BitNet {
     private constructor();
-    static load(source: Source, options?: LoadOptions): Promise<BitNet>;
+    static load(source: Source | Sources, options?: LoadOptions): Promise<BitNet>;
     readonly info: Info;
     /** Of the last generation in the model's own session. */
     readonly stats: Stats | null;
     /** These are those of the model's own session. */
     generate(prompt: string, options?: GenerateOptions): AsyncGenerator<string, Stats, void>;
     readonly chat: ((
-        messages: Message[],
+        messages: readonly Message[],
         options?: GenerateOptions
     ) => AsyncGenerator<string, Stats, void>) & {
         completions: {
-            /** A chat in the shape of OpenAI's client. What is not supported is refused with its name.
-             * The defaults are OpenAI's: temperature 1, top_p 1; those of top_k and min_p are those of
-             * generate(). As with chat(), a last message of the assistant goes on. */
+            /** A chat in the shape of OpenAI's client, with the fields and refusals of build/serve:
+             * see ChatRequest. The defaults are OpenAI's: temperature 1, top_p 1; those of top_k and
+             * min_p are those of generate(). As with chat(), a last message of the assistant goes on. */
             create(
-                request: ChatRequest & { stream?: false | null },
+                request: ChatRequest & { stream?: false | null | undefined },
                 options?: ChatCallOptions
             ): Promise<ChatCompletion>;
             create(
                 request: ChatRequest & { stream: true },
                 options?: ChatCallOptions
             ): Promise<ChatStream>;
+            create(
+                request: ChatRequest,
+                options?: ChatCallOptions
+            ): Promise<ChatCompletion | ChatStream>;
         };
     };
-    save(): Promise<Uint8Array>;
+    save(): Promise<Bytes>;
     restore(bytes: Uint8Array | ArrayBuffer): Promise<number>;
     clear(): Promise<void>;
     /** Another conversation. ERR_LIMIT: the option `sessions` of load allows no more. */
@@ -339,8 +372,11 @@ export class BitNet {
         ): Promise<EmbeddingList<number[]>>;
     };
     /** bos: put BOS first. special: names of special tokens in the text become those tokens. */
-    tokenize(text: string, options?: { bos?: boolean; special?: boolean }): Promise<Int32Array>;
-    detokenize(tokens: Int32Array | number[]): Promise<string>;
+    tokenize(
+        text: string,
+        options?: { bos?: boolean | undefined; special?: boolean | undefined }
+    ): Promise<Int32Array>;
+    detokenize(tokens: Int32Array | readonly number[]): Promise<string>;
     /** Ends the worker and frees its memory. Pending calls fail. */
     free(): Promise<void>;
     /** The same, for `await using`. */
@@ -349,69 +385,133 @@ export class BitNet {
 
 // ---- OpenAI's shape: https://platform.openai.com/docs/api-reference/chat ----
 
-export interface ChatMessage {
-    /** 'developer' is the same as 'system'. */
-    role: 'system' | 'developer' | 'user' | 'assistant' | (string & {});
-    content: string | { type: 'text'; text: string }[];
-    /** Without effect. */
-    name?: string | null;
-    refusal?: null;
+type Maybe<T> = T | null | undefined;
+
+export interface ChatTextPart {
+    type: 'text';
+    text: string;
 }
 
+export interface ChatToolCall {
+    id: string;
+    type: 'function';
+    /** The arguments are JSON. */
+    function: { name: string; arguments: string };
+}
+
+/** A message, or one of the openai package's types for it. What the model cannot read, such as a
+ * picture, is refused. */
+export interface ChatMessage {
+    /** 'developer' is the same as 'system'. */
+    readonly role: 'system' | 'developer' | 'user' | 'assistant' | 'tool' | (string & {});
+    readonly content?: Maybe<string | readonly (ChatTextPart | { readonly type: string })[]>;
+    /** The assistant's thinking. It goes into the prompt if the chat template keeps it. */
+    readonly reasoning_content?: Maybe<string>;
+    /** The assistant's calls. */
+    readonly tool_calls?: Maybe<readonly (ChatToolCall | { readonly type: string })[]>;
+    /** Of the role 'tool': needed. */
+    readonly tool_call_id?: Maybe<string>;
+    /** These are without effect. */
+    readonly name?: Maybe<string>;
+    readonly refusal?: Maybe<string>;
+    readonly annotations?: Maybe<readonly unknown[]>;
+    readonly audio?: unknown;
+    readonly function_call?: unknown;
+}
+
+export interface ChatTool {
+    readonly type: 'function';
+    readonly function: {
+        readonly name: string;
+        readonly description?: Maybe<string>;
+        /** A JSON schema of the type object; none: there are no arguments. */
+        readonly parameters?: Maybe<object>;
+        /** Calls keep to `parameters`, also where the model is not made to call. */
+        readonly strict?: Maybe<boolean>;
+    };
+}
+
+/** The openai package's ChatCompletionCreateParams are such a request. What would change the result and
+ * cannot be is refused with its name (ERR_ARG); fields that nobody knows are without effect. */
 export interface ChatRequest {
-    messages: ChatMessage[];
+    readonly messages: readonly ChatMessage[];
     /** Repeated in the answer; there is one model. */
-    model?: string;
-    stream?: boolean | null;
+    readonly model?: Maybe<string>;
+    readonly stream?: Maybe<boolean>;
     /** include_usage: a last chunk has `usage` and no choices. */
-    stream_options?: { include_usage?: boolean } | null;
-    temperature?: number | null;
-    top_p?: number | null;
-    top_k?: number | null;
-    min_p?: number | null;
-    repeat_penalty?: number | null;
-    frequency_penalty?: number | null;
-    presence_penalty?: number | null;
-    logit_bias?: Record<string, number> | null;
-    /** 0 to Number.MAX_SAFE_INTEGER. */
-    seed?: number | null;
-    stop?: string | string[] | null;
-    /** 1 or more. Default: until the context is full. */
-    max_tokens?: number | null;
-    max_completion_tokens?: number | null;
-    logprobs?: boolean | null;
+    readonly stream_options?: Maybe<{ readonly include_usage?: Maybe<boolean> }>;
+    /** 0 to 100. */
+    readonly temperature?: Maybe<number>;
+    readonly top_p?: Maybe<number>;
+    readonly top_k?: Maybe<number>;
+    readonly min_p?: Maybe<number>;
+    /** 0 to 100; over how many recent tokens: -1: all. Default: off; 64. */
+    readonly repeat_penalty?: Maybe<number>;
+    readonly repeat_last_n?: Maybe<number>;
+    /** -2 to 2. */
+    readonly frequency_penalty?: Maybe<number>;
+    readonly presence_penalty?: Maybe<number>;
+    /** -100 to 100; -100 forbids a token. */
+    readonly logit_bias?: Maybe<Readonly<Record<string, number>>>;
+    /** true: the tokens that end a text are not chosen. */
+    readonly ignore_eos?: Maybe<boolean>;
+    /** Any whole number of 64 bits; -1: any. */
+    readonly seed?: Maybe<number | bigint>;
+    readonly stop?: Maybe<string | readonly string[]>;
+    /** 1 or more. Default, and -1: until the context is full. */
+    readonly max_tokens?: Maybe<number>;
+    readonly max_completion_tokens?: Maybe<number>;
+    readonly n_predict?: Maybe<number>;
+    readonly logprobs?: Maybe<boolean>;
     /** 0 to 20. */
-    top_logprobs?: number | null;
-    response_format?:
-        | { type: 'text' }
-        | { type: 'json_object'; schema?: object }
-        | { type: 'json_schema'; json_schema: { name?: string; schema: object; strict?: boolean } }
-        | null;
+    readonly top_logprobs?: Maybe<number>;
+    /** 'text'; 'json_object', perhaps with a schema; 'json_schema'. */
+    readonly response_format?: Maybe<{
+        readonly type: 'text' | 'json_object' | 'json_schema';
+        readonly schema?: Maybe<object | boolean | string>;
+        readonly json_schema?: Maybe<{ readonly schema?: Maybe<object | boolean | string> }>;
+    }>;
     /** GBNF. */
-    grammar?: string | null;
+    readonly grammar?: Maybe<string>;
+    /** Other servers' ways to say it. */
+    readonly json_schema?: Maybe<object | boolean | string>;
+    readonly guided_json?: Maybe<object | boolean | string>;
+    readonly guided_choice?: Maybe<readonly string[]>;
+    readonly structured_outputs?: Maybe<object>;
+    readonly format?: Maybe<object | string>;
+    /** Functions that the model may call. A template without tools gets Qwen's form. */
+    readonly tools?: Maybe<readonly (ChatTool | { readonly type: string })[]>;
+    /** 'required', or a function's name: the reply is such calls. */
+    readonly tool_choice?: Maybe<
+        | 'none'
+        | 'auto'
+        | 'required'
+        | { readonly type: string; readonly function?: { readonly name: string } }
+    >;
+    /** false: the reply ends behind its first call. Default: true. */
+    readonly parallel_tool_calls?: Maybe<boolean>;
     /** false: no thinking, by models that think. `reasoning_effort` 'none' says the same. */
-    enable_thinking?: boolean | null;
+    readonly enable_thinking?: Maybe<boolean>;
     /** `earlierThinking` of chat(). */
-    preserve_thinking?: boolean | null;
-    chat_template_kwargs?: {
-        enable_thinking?: boolean;
-        preserve_thinking?: boolean;
-        reasoning_effort?: string;
-    } | null;
+    readonly preserve_thinking?: Maybe<boolean>;
+    readonly chat_template_kwargs?: Maybe<{
+        readonly enable_thinking?: Maybe<boolean>;
+        readonly preserve_thinking?: Maybe<boolean>;
+        readonly reasoning_effort?: Maybe<string>;
+    }>;
     /** `effort` of chat(), or 'none'. */
-    reasoning_effort?: string | null;
-    n?: 1 | null;
-    /** Without effect. */
-    user?: string;
-    metadata?: object | null;
-    store?: boolean | null;
+    readonly reasoning_effort?: Maybe<string>;
+    /** How many texts, 1 to 128; they are written one after the other. */
+    readonly n?: Maybe<number>;
+    /** `lookup` of generate(). */
+    readonly lookup?: Maybe<number>;
 }
 
 export interface ChatCallOptions {
-    signal?: AbortSignal;
+    signal?: AbortSignal | undefined;
     /** Which session writes the reply; default: the model's own. */
-    session?: Session;
-    onPrompt?: (progress: PromptProgress) => void;
+    session?: Session | BitNet | undefined;
+    onPrompt?: ((progress: PromptProgress) => void) | undefined;
 }
 
 export interface ChatTokenLogprob {
@@ -433,7 +533,7 @@ export interface ChatUsage {
 }
 
 type ChatLogprobs = { content: ChatLogprob[]; refusal: null } | null;
-type FinishReason = 'stop' | 'length';
+type FinishReason = 'stop' | 'length' | 'tool_calls';
 
 export interface ChatCompletion {
     id: string;
@@ -441,13 +541,15 @@ export interface ChatCompletion {
     created: number;
     model: string;
     choices: {
-        index: 0;
+        index: number;
         message: {
             role: 'assistant';
-            content: string;
+            /** null: there are only calls. */
+            content: string | null;
             refusal: null;
             /** What the model thought before it replied. */
             reasoning_content?: string;
+            tool_calls?: ChatToolCall[];
         };
         logprobs: ChatLogprobs;
         finish_reason: FinishReason;
@@ -461,12 +563,14 @@ export interface ChatChunk {
     created: number;
     model: string;
     choices: {
-        index: 0;
+        index: number;
         delta: {
             role?: 'assistant';
             content?: string;
             refusal?: null;
             reasoning_content?: string;
+            /** Whole calls, each in one chunk. */
+            tool_calls?: (ChatToolCall & { index: number })[];
         };
         logprobs: ChatLogprobs;
         finish_reason: FinishReason | null;
@@ -483,12 +587,12 @@ export interface ChatStream extends AsyncIterable<ChatChunk> {
 export interface EmbeddingRequest {
     input: string | readonly string[];
     /** Repeated in the answer. */
-    model?: string | null;
-    encoding_format?: 'float' | 'base64' | null;
+    model?: Maybe<string>;
+    encoding_format?: Maybe<'float' | 'base64'>;
     /** Only what the model has: `Info.dims`. */
-    dimensions?: number | null;
+    dimensions?: Maybe<number>;
     /** Without effect. */
-    user?: string | null;
+    user?: Maybe<string>;
 }
 
 export type EmbeddingCallOptions = Pick<EmbedOptions, 'query' | 'cut' | 'signal'>;
@@ -506,7 +610,7 @@ export interface CachedModel {
     size: number | null;
     /** Bytes stored. */
     loaded: number;
-    /** false: the download was interrupted and will be resumed. */
+    /** false: the download was interrupted; it is resumed if the server still has the same file. */
     complete: boolean;
     /** ISO 8601; '' if unknown. */
     date: string;
@@ -523,13 +627,16 @@ export const cache: {
     clear(): Promise<void>;
     /** Whether the server still has the same file, by its tag or date: asks for its headers only.
      * 'unknown': it says neither. ERR_IO: no complete download is kept. */
-    check(url: string | URL, options?: { signal?: AbortSignal }): Promise<'same' | 'changed' | 'unknown'>;
+    check(
+        url: string | URL,
+        options?: Pick<LoadOptions, 'headers' | 'signal'>
+    ): Promise<'same' | 'changed' | 'unknown'>;
     /** Reads what is kept, without a request, and returns its SHA-256 in hexadecimal. ERR_CHECKSUM if it
      * is not the given one. ERR_IO: no complete download is kept. It waits for one that is going on.
      * Inline: ERR_BUSY while a model is open. */
     verify(
         url: string | URL,
-        options?: { sha256?: string; signal?: AbortSignal; onProgress?: (p: Progress) => void }
+        options?: Pick<LoadOptions, 'sha256' | 'signal' | 'onProgress'>
     ): Promise<string>;
     /** Asks the browser to keep them even when disk space runs short; it may ask the user. Only a
      * page can call this. Returns whether the browser agreed. */

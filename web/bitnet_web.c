@@ -18,10 +18,10 @@ BITNET_SMALL
 #include "../bitnet_grammar.h"
 #include "bitnet_format.h"
 #include <emscripten.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define EXPORT EMSCRIPTEN_KEEPALIVE
 
@@ -82,33 +82,6 @@ static int reserve(void **p, int32_t *cap, int32_t n, size_t size) {
     *cap = *p ? n : 0;
     if (*p) return 0;
     return fail(BITNET_ERR_MEMORY, "no memory for %llu bytes", (unsigned long long)n * size);
-}
-
-/* ---- the file ----
-   It grows at the end of memory. Nothing else is allocated while it arrives, so nothing is in its
-   way, and a file of unknown size is never moved. */
-
-static uint8_t *file;
-static size_t file_size;
-
-/* Makes the file n bytes longer, or a few more, and returns where they start. 0: no memory. */
-EXPORT uint8_t *bw_alloc(size_t n) {
-    uint8_t *start;
-    if (!file) {
-        uint8_t *p = (uint8_t *)sbrk(0);
-        size_t pad = (0 - (uintptr_t)p) & 63;
-        if (sbrk((intptr_t)pad) != p) return 0;
-        file = p + pad;
-    }
-    start = file + file_size;
-    n = (n + 63) / 64 * 64;            /* sbrk rounds up in the same way, silently */
-    while (n > 0) {                    /* sbrk takes a signed number */
-        size_t part = n < 1u << 30 ? n : 1u << 30;
-        if (sbrk((intptr_t)part) != file + file_size) return 0;
-        file_size += part;
-        n -= part;
-    }
-    return start;
 }
 
 /* ---- SHA-256 (FIPS 180-4) ---- */
@@ -183,11 +156,53 @@ EXPORT const uint8_t *bw_sha256_end(void) {
 
 /* ---- model and context ---- */
 
-/* Loads the first n bytes of the file, which the model borrows. */
-EXPORT int bw_load(size_t n) {
-    int r = bitnet_model_load_memory(file, n, 0, &model, &err);
+static bitnet__range want;             /* what loading wants next */
+
+static bitnet_result unread(void *ud, uint64_t at, void *dst, size_t n) {
+    (void)ud, (void)at, (void)dst, (void)n;
+    return BITNET_ERR_IO;
+}
+
+static int loaded(int r) {
+    if (r == BITNET_OK && want.n > 0) return r;
+    bitnet__leave_load(model);
     if (r == BITNET_OK) bitnet_model_get_info(model, &info);
+    else bitnet_model_free(model);
     return r;
+}
+
+/* The bytes that loading wanted are there: goes on until it wants others, which lie further on in the
+   file, or until the model is loaded. Then bw_want(0) is 0. */
+EXPORT int bw_load_on(void) { return loaded(bitnet__load_next(model, &want, &err)); }
+
+/* Begins to load a file of so many bytes; -1: unknown, until bw_load_end. */
+EXPORT int bw_load(double size) {
+    bitnet_io io;
+    int r;
+    memset(&io, 0, sizeof io);
+    io.size = size < 0.0 ? (uint64_t)1 << 34 : (uint64_t)size;
+    io.read_fn = unread;
+    r = bitnet__begin_load(bitnet__source_io(&io, &err), 0, 1, &model, &err);
+    if (model && r) loaded(r);
+    return r ? r : bw_load_on();
+}
+
+/* The file, whose size was unknown, ends behind n of the wanted bytes. */
+EXPORT int bw_load_end(size_t n) {
+    bitnet__loading *d = model->loading;
+    bitnet__source *src = &model->gguf.src;
+    src->size = want.at + n;
+    if (!d) src->have = src->size;
+    else if (d->i < model->gguf.n_tensors)
+        return loaded(fail(BITNET_ERR_TRUNCATED, "the file ends at %llu, inside a tensor's data",
+                           (unsigned long long)src->size));
+    else d->asked = n;
+    return bw_load_on();
+}
+
+/* How many bytes are wanted, from which offset of the file on, and where in memory. */
+EXPORT double bw_want(int i) {
+    return i == 0 ? (double)want.n : i == 1 ? (double)want.at : (double)(uintptr_t)want.dst;
 }
 
 /* What a session writes; all of it stays as it is until the next bw_begin. */
@@ -201,8 +216,8 @@ typedef struct session {
     int reason;                        /* a bitnet_stop; -1: it can go on */
     bitnet_logit_bias *bias;
     char *grammar_text;                /* of `grammar`; the next text often has the same */
-    size_t grammar_size;
-    int is_schema, is_behind;
+    size_t grammar_size, n_around;
+    int is_schema;
     bitnet_grammar *grammar;
     bitnet_matcher *matcher;
     int uses_matcher;
@@ -211,7 +226,7 @@ typedef struct session {
 static session *sessions;
 static int32_t n_sessions;
 
-enum { EMBED_CTX = 2048, EMBED_SEQS = 16, KV_PAGE = 64 };
+enum { EMBED_CTX = 2048, EMBED_SEQS = 16, KV_PAGE = 64, MOST_LOOKUP = 8 };
 
 /* A model without a head reads several texts in a pass, each in a sequence of its own. Together they
    take no more of the KV cache than the longest text does alone, or a page each. */
@@ -234,7 +249,11 @@ EXPORT int bw_ctx(int32_t n_ctx, int32_t n_batch, int32_t n_threads, int32_t n_s
     cp.n_threads = n_threads;
     cp.kv_type = (bitnet_kv_type)kv_type;
     cp.n_seqs = n_sessions = n_seqs;
-    if (!info.has_head) for_embeddings(&cp);
+    cp.n_logits = n_seqs + MOST_LOOKUP;          /* one of them may draft */
+    if (!info.has_head) {
+        cp.n_logits = 0;
+        for_embeddings(&cp);
+    }
     sessions = (session *)calloc((size_t)n_seqs, sizeof *sessions);
     if (!sessions) return fail_result(BITNET_ERR_MEMORY);
     return bitnet_ctx_create(model, &cp, &ctx, &err);
@@ -306,20 +325,13 @@ EXPORT int bw_reply_rest(int ended) {
     return n < 0 ? 0 : n;
 }
 
-static char chat_effort[16];           /* "": none is asked for */
-static int32_t earlier_thinking;
-static int is_quiet;                   /* no thinking is wanted */
-
-/* What the next chats ask of the template. Returns 1 if it says in front how much to think. */
-EXPORT int bw_chat_options(const char *effort, size_t n, int earlier, int thinking) {
+/* What the template is like, as bits: OPENS to DROPS of chat.js. */
+EXPORT int bw_template(void) {
     const bitnet_chat_template *t = bitnet_model_chat_template(model);
-    const int has_efforts = t && t->efforts;
-    n = has_efforts && n < sizeof chat_effort ? n : 0;
-    memcpy(chat_effort, effort, n);
-    chat_effort[n] = 0;
-    earlier_thinking = earlier;
-    is_quiet = !thinking;
-    return has_efforts;
+    if (!t) return 0;
+    return 1 | (t->think.data || t->no_think.data || t->drop_thinking) << 1 |
+           (t->think.data && !t->no_think.data) << 2 | (t->call_form == BITNET_CALL_XML) << 3 |
+           (t->efforts != 0) << 4 | t->drop_thinking << 5;
 }
 
 /* The name of the model's chat template, 0 if none is known; then, from i = 1 to the first 0, the names
@@ -335,10 +347,38 @@ EXPORT int bw_can_be_quiet(void) {
     return t && t->no_think.data;
 }
 
-/* Does the template write thinking in front of a reply even if it is empty? */
-EXPORT int bw_writes_thought(void) {
+/* Is this text a token? */
+EXPORT int bw_is_token(const char *s, size_t n) { return bitnet_token_find(model, s, n) >= 0; }
+
+static bitnet_chat_params chat;        /* of the next chats */
+static char chat_effort[16];
+static char *chat_tools;
+
+/* What the next chats ask of the template. thinking: 1 it is wanted, -1 it is not, 0 as the template
+   does. The n_tools bytes of tools, as in bitnet_chat_params, are taken over. Returns whether a
+   reply begins inside of thinking. */
+EXPORT int bw_chat_options(const char *effort, size_t n, int earlier, int thinking, char *tools,
+                           size_t n_tools) {
     const bitnet_chat_template *t = bitnet_model_chat_template(model);
-    return t && t->drop_thinking > 1;
+    bitnet_reply reply;
+    free(chat_tools);
+    chat_tools = tools;
+    memset(&chat, 0, sizeof chat);
+    chat.earlier_thinking = earlier;
+    if (n_tools) {
+        chat.tools.data = tools;
+        chat.tools.size = n_tools;
+    }
+    if (thinking < 0) chat.thinking = BITNET_THINK_OFF;
+    else if (thinking && t && t->think.data && t->thinking == BITNET_THINK_OFF)
+        chat.thinking = BITNET_THINK_ON;
+    if (n > 0 && n < sizeof chat_effort && t && t->efforts) {
+        memcpy(chat_effort, effort, n);
+        chat.effort.data = chat_effort;
+        chat.effort.size = n;
+    }
+    bitnet_reply_begin(&reply, model, &chat);
+    return reply.part == BITNET_REPLY_THINKING;
 }
 
 /* The first `keep` tokens that a session holds, for messages that it knows; what is missing behind
@@ -350,17 +390,12 @@ EXPORT int bw_chat_tokenize(int q, const char *s, const int32_t *sizes, int n, i
     const int in_front = !keep ? BITNET_CHAT_BEGIN : !close ? 0
                          : bw_ends(q, keep - 1) ? BITNET_CHAT_ENDED_REPLY : BITNET_CHAT_CUT_REPLY;
     const int flags = (open ? BITNET_CHAT_OPEN_REPLY : 0) | in_front;
-    bitnet_chat_params chat;
     int count, i;
     if (!m) return fail_result(BITNET_ERR_MEMORY);
     for (i = 0; i < n; i++) {
         m[i].role = take_text(&s, &sizes);
         m[i].content = take_text(&s, &sizes);
     }
-    memset(&chat, 0, sizeof chat);
-    chat.thinking = is_quiet ? BITNET_THINK_OFF : BITNET_THINK_AUTO;
-    chat.earlier_thinking = earlier_thinking;
-    if (chat_effort[0]) chat.effort = bitnet_text_of(chat_effort);
     count = bitnet_chat_tokenize(model, &chat, m, n, flags, 0, 0, &err);
     if (count >= 0 && reserve((void **)&tokens, &tokens_cap, keep + count, sizeof *tokens))
         count = BITNET_ERR_MEMORY;
@@ -372,16 +407,16 @@ EXPORT int bw_chat_tokenize(int q, const char *s, const int32_t *sizes, int n, i
     return keep + count;
 }
 
-/* Does a reply that has begun with this text begin inside of thinking? Its template opens that, or
-   the text does. */
-EXPORT int bw_in_thought(const char *s, size_t n) {
+/* Where a reply of such a chat is that has begun with this text: the part; 8: something has come, 16:
+   what may be a tag is held back. */
+EXPORT int bw_reply_state(const char *s, size_t n) {
     bitnet_reply reply;
     bitnet_reply_part part;
     const char *part_text;
     size_t size;
-    bitnet_reply_begin(&reply, model, 0);
+    bitnet_reply_begin(&reply, model, &chat);
     while (bitnet_reply_next(&reply, &s, &n, &part, &part_text, &size)) {}
-    return reply.part == BITNET_REPLY_THINKING;
+    return (int)reply.part | (reply.begun != 0) << 3 | (reply.n_held != 0) << 4;
 }
 
 /* The tokens of a text behind those of the last bw_chat_tokenize, which were so many: a reply that
@@ -419,8 +454,8 @@ EXPORT int bw_token_bytes(int t) {
 
 /* Sets all of a sampler; what comes below adds to it. */
 EXPORT void bw_sampler(int q, float temperature, int32_t top_k, float top_p, float min_p,
-                       float repeat_penalty, float frequency_penalty, float presence_penalty,
-                       double seed) {
+                       float repeat_penalty, int32_t repeat_window, float frequency_penalty,
+                       float presence_penalty, uint32_t seed_low, uint32_t seed_high) {
     bitnet_sampler *s = &sessions[q].sampler;
     memset(s, 0, sizeof *s);
     s->temperature = temperature;
@@ -428,13 +463,22 @@ EXPORT void bw_sampler(int q, float temperature, int32_t top_k, float top_p, flo
     s->top_p = top_p;
     s->min_p = min_p;
     s->repeat_penalty = repeat_penalty;
+    s->repeat_window = repeat_window;
     s->frequency_penalty = frequency_penalty;
     s->presence_penalty = presence_penalty;
-    s->rng = (uint64_t)seed;
+    s->rng = (uint64_t)seed_high << 32 | seed_low;
 }
 
-/* Takes over n pairs of a token and a float. */
-EXPORT void bw_bias(int q, bitnet_logit_bias *bias, int32_t n) {
+/* Takes over n pairs of a token and a float. Behind them is room for `ends` more: tokens that end a
+   text, which are forbidden. */
+EXPORT void bw_bias(int q, bitnet_logit_bias *bias, int32_t n, int32_t ends) {
+    const int32_t most = n + ends;
+    bitnet_token t;
+    for (t = 0; t < info.n_vocab && n < most; t++)
+        if (bitnet_token_is_end(model, t)) {
+            bias[n].token = t;
+            bias[n++].bias = -INFINITY;
+        }
     free(sessions[q].bias);
     sessions[q].bias = bias;
     sessions[q].sampler.bias = bias;
@@ -479,18 +523,19 @@ EXPORT int bw_allow(int q, const bitnet_token *list, int32_t n) {
 
 /* The first grammar has the table of the vocabulary for all others. */
 static int compile(const session *s, bitnet_grammar **out) {
-    static const bitnet_text around =
-        BITNET_TEXT(BITNET_GRAMMAR_THOUGHT "text ::= thought \"\\n\\n\" root\n");
     static bitnet_grammar *first;
     bitnet_grammar_params params;
     int r = BITNET_OK;
     memset(&params, 0, sizeof params);
     if (!first) r = bitnet_grammar_gbnf(model, "root ::= [a]*", 13, 0, &first, &err);
     params.like = first;
-    if (s->is_behind) params.around = around;
+    if (s->n_around) {
+        params.around.data = s->grammar_text + (s->grammar_size - s->n_around);
+        params.around.size = s->n_around;
+    }
     if (r) return r;
     return (s->is_schema ? bitnet_grammar_json_schema : bitnet_grammar_gbnf)(
-        model, s->grammar_text, s->grammar_size, &params, out, &err);
+        model, s->grammar_text, s->grammar_size - s->n_around, &params, out, &err);
 }
 
 static void free_grammar(session *s) {
@@ -502,13 +547,16 @@ static void free_grammar(session *s) {
     s->grammar_text = 0;
 }
 
-/* The text keeps to a grammar, or a JSON schema, of n bytes, which is taken over. is_behind: it begins
-   inside of thinking, and only what stands behind that keeps to it. What was compiled for the text
-   before is used again if it is the same. */
-EXPORT int bw_grammar(int q, char *grammar, size_t n, int is_schema, int is_behind) {
+/* The rule of thinking up to its end, for rules around others. */
+EXPORT const char *bw_thought(void) { return BITNET_GRAMMAR_THOUGHT; }
+
+/* The text keeps to a grammar, or a JSON schema, of n bytes, which is taken over. The last n_around of
+   them are rules around it, as in bitnet_grammar_params. What was compiled for the text before is
+   used again if it is the same. */
+EXPORT int bw_grammar(int q, char *grammar, size_t n, int is_schema, size_t n_around) {
     session *s = &sessions[q];
     int r = BITNET_OK;
-    if (s->matcher && s->is_schema == is_schema && s->is_behind == is_behind &&
+    if (s->matcher && s->is_schema == is_schema && s->n_around == n_around &&
         s->grammar_size == n && !memcmp(s->grammar_text, grammar, n)) {
         bitnet_matcher_reset(s->matcher);
         free(grammar);
@@ -517,7 +565,7 @@ EXPORT int bw_grammar(int q, char *grammar, size_t n, int is_schema, int is_behi
         s->grammar_text = grammar;
         s->grammar_size = n;
         s->is_schema = is_schema;
-        s->is_behind = is_behind;
+        s->n_around = n_around;
         r = compile(s, &s->grammar);
         if (r == BITNET_OK) r = bitnet_matcher_create(s->grammar, 0, &s->matcher, &err);
         if (r) free_grammar(s);
@@ -585,8 +633,8 @@ EXPORT void bw_end(int q) {
 
 /* Takes over the n tokens of the last text as the prompt. The tokens that the session and the prompt
    have in common at the start are kept in the session, all others are forgotten. Returns how many
-   are kept. */
-EXPORT int bw_begin(int q, int32_t n, int32_t max_tokens) {
+   are kept and need not be read again, as recurrent layers may. */
+EXPORT int bw_begin(int q, int32_t n, int32_t max_tokens, int32_t lookup) {
     session *s = &sessions[q];
     const bitnet_token *known = bitnet_seq_tokens(ctx, q);
     free(s->prompt);
@@ -598,6 +646,7 @@ EXPORT int bw_begin(int q, int32_t n, int32_t max_tokens) {
     memset(&s->params, 0, sizeof s->params);
     s->params.seq = q;
     s->params.max_tokens = max_tokens;
+    s->params.lookup = lookup;
     s->params.sampler = &s->sampler;
     if (n < 1) return fail(BITNET_ERR_ARG, "the prompt is empty");
     if (n > bitnet_ctx_capacity(ctx))
@@ -606,7 +655,8 @@ EXPORT int bw_begin(int q, int32_t n, int32_t max_tokens) {
     while (s->n_done < n - 1 && s->n_done < bitnet_seq_length(ctx, q) &&
            s->prompt[s->n_done] == known[s->n_done])
         s->n_done++;                   /* the last one is always evaluated, for its logits */
-    return bitnet_seq_rewind(ctx, q, s->n_done, &err) ? err.code : s->n_done;
+    if (bitnet_seq_rewind(ctx, q, s->n_done, &err)) return err.code;
+    return s->n_done - bitnet_seq_again(ctx, q);
 }
 
 /* Evaluates up to n tokens of the prompt, but not its last; returns how many are left. */
@@ -659,14 +709,16 @@ EXPORT int bw_step(const int32_t *list, int32_t n) {
     return r;
 }
 
-/* What the last pass gave this session: returns its token, or -1 if none was allowed. The text that
-   is now certain is in `text`. */
+/* What the last pass gave this session: returns how many tokens, 0 if none was allowed, and more than
+   1 only with lookup. The text that is now certain is in `text`. */
 EXPORT int bw_piece(int q) {
     const bitnet_piece *p = &sessions[q].piece;
     text = p->text.data;
     text_length = (int32_t)p->text.size;
-    return p->n_tokens ? p->tokens[0] : -1;
+    return p->n_tokens;
 }
+
+EXPORT const bitnet_token *bw_piece_tokens(int q) { return sessions[q].piece.tokens; }
 
 /* What that token was drawn from, a float for each of the vocabulary, until the next pass. */
 EXPORT const float *bw_logits(int q) { return bitnet_logits(ctx, sessions[q].piece.row, 0); }

@@ -326,6 +326,7 @@ static void add_around(const request *r, const rules *from, buffer *out) {
               may_think = is_free && parts.thinks && !parts.begun && !thinks &&
                           is_token(r, "<think>") && is_token(r, "</think>");
     char open[24], close[24];
+    if (!thinks && !binds) return;     /* only the text itself, whose errors name its own places */
     if (thinks || may_think) buffer_text(out, BITNET_GRAMMAR_THOUGHT);
     buffer_text(out, "text ::= ");
     if (thinks) buffer_text(out, is_free ? "thought " : "thought \"\\n\\n\" ");

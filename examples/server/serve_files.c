@@ -81,6 +81,7 @@ answer answer_file(struct MHD_Connection *c, const char *path) {
     else {
         MHD_add_response_header(r, "Cross-Origin-Opener-Policy", "same-origin");
         MHD_add_response_header(r, "Cross-Origin-Embedder-Policy", "require-corp");
+        MHD_add_response_header(r, "Content-Security-Policy", "frame-ancestors 'self'");
         MHD_add_response_header(r, "Cache-Control", "no-cache");
     }
     return http_send(c, 200, r, type_of(path));

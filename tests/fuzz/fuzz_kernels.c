@@ -6,7 +6,8 @@ enum {
     KERNELS_QUANTIZE, KERNELS_TERNARY, KERNELS_F32, KERNELS_F16, KERNELS_BF16, KERNELS_KEYS,
     KERNELS_MIX_F32, KERNELS_MIX_F16, KERNELS_SOFTMAX, KERNELS_ROPE, KERNELS_STORE,
     KERNELS_DEQUANTIZE, KERNELS_RELU2, KERNELS_SIGMOID, KERNELS_RMSNORM, KERNELS_U4,
-    KERNELS_GROUPS, KERNELS_CACHED_KEYS, KERNELS_WEIGH, KERNELS_CACHED_VALUES, KERNELS_ENTRIES,
+    KERNELS_GROUPS, KERNELS_CACHED_KEYS, KERNELS_WEIGH, KERNELS_CACHED_VALUES,
+    KERNELS_GATE, KERNELS_HADAMARD, KERNELS_DELTA, KERNELS_ENTRIES,
     KERNELS_WORK = 12000               /* products at most, or nearly; more of an int8 cache */
 };
 
@@ -53,6 +54,29 @@ static uint8_t *kernels_pack_groups(const bitnet_kernels *k, const kernels_call 
     return packed;
 }
 
+/* y: a state of n keys and `rows` values, then what its `cols` tokens read. x has of each token the
+   query, the key, the values, the decay and beta. With flag 1 the state is of small floats. */
+static void kernels_delta(const bitnet_kernels *k, const kernels_call *a, float *y) {
+    bitnet__delta d;
+    int i;
+    d.n_keys = a->n;
+    d.n_values = a->rows;
+    d.n_tokens = a->cols;
+    d.stride = d.gate_stride = (size_t)(2 * a->n + a->rows + 2);
+    d.out_stride = (size_t)(a->rows + a->spare);
+    d.q = a->x;
+    d.k = d.q + a->n;
+    d.v = d.k + a->n;
+    d.decay = d.v + a->rows;
+    d.beta = d.decay + 1;
+    d.state = y;
+    d.out = y + a->n * a->rows;
+    memcpy(y, a->w, (size_t)(a->n * a->rows) * sizeof *y);
+    for (i = 0; a->flag && i < a->n * a->rows; i++)
+        y[i] = (float)((int32_t)bitnet__float_bits(y[i]) >> 8) * (1.0f / 65536.0f);
+    k->delta_rule(&d);
+}
+
 static void kernels_run(const bitnet_kernels *k, const kernels_call *a, kernels_results *r) {
     const size_t stride = (size_t)(a->rows + a->spare);
     uint8_t *packed = 0;
@@ -97,6 +121,12 @@ static void kernels_run(const bitnet_kernels *k, const kernels_call *a, kernels_
             k->sigmoid_gate(a->x, a->x + a->n, a->flag ? -1.6f : -1.0f, a->flag ? -0.07f : 0.0f,
                             a->n, r->y);
             break;
+        case KERNELS_GATE: k->sigmoid(a->x, a->x + a->n, a->n, r->y); break;
+        case KERNELS_HADAMARD:
+            memcpy(r->y, a->x, (size_t)(a->n * a->cols) * sizeof *r->y);
+            k->hadamard(r->y, a->n * a->cols, a->n);
+            break;
+        case KERNELS_DELTA: kernels_delta(k, a, r->y); break;
         case KERNELS_RMSNORM: k->rmsnorm(a->x, a->x + a->n, a->n, 1e-5f, r->y); break;
         case KERNELS_GROUPS:
             packed = kernels_pack_groups(k, a);
@@ -133,6 +163,7 @@ static kernels_results kernels_room(const kernels_call *a) {
     const size_t rows = (size_t)(a->rows + a->spare) * (size_t)a->cols;
     const size_t n = (size_t)a->n * (size_t)a->cols;
     r.n = rows > n ? rows : n;         /* weigh_i8 has a result for each row and each 64 of them */
+    if (a->entry == KERNELS_DELTA) r.n = rows + (size_t)(a->n * a->rows);
     r.y = (float *)gb_malloc(r.n * sizeof *r.y);
     r.dots = (int32_t *)gb_malloc(r.n * sizeof *r.dots);
     r.q = (int8_t *)gb_malloc(r.n);
@@ -199,6 +230,8 @@ FUZZ_TARGET(kernels) {
     if (cached) a.n = a.group = (a.n + 3) / 4 * 4;
     a.rows = fuzz_range(&in, 1, 40);
     a.cols = fuzz_range(&in, 1, 12);
+    if (a.entry == KERNELS_HADAMARD) a.n = a.group = 1 << a.n % 9;
+    if (a.entry == KERNELS_DELTA && a.rows > 32) a.rows = a.rows % 2 ? 16 : 32;
     a.spare = fuzz_range(&in, 0, 3);
     a.flag = fuzz_range(&in, 0, 1);
     offset = (size_t)fuzz_range(&in, 0, 3);
@@ -209,13 +242,14 @@ FUZZ_TARGET(kernels) {
     if (cached) a.rows = 64 * (1 + a.rows % 3);
     while (!cached && a.rows > 1 && a.rows * a.cols * a.n > KERNELS_WORK) a.rows = a.rows * 2 / 3;
     a.f = bitnet__float_from_bits(fuzz_uint(&in, 4));
-    x_size = 2 * (size_t)a.n * (size_t)a.cols + (size_t)a.rows * (size_t)a.cols;
+    x_size = (2 * (size_t)a.n + (size_t)a.rows + 2) * (size_t)a.cols;
     w_size = (size_t)a.n * (size_t)a.rows;
     q_size = (size_t)a.cols * (size_t)(a.n > a.rows ? a.n : a.rows);
     w_size = cached ? (size_t)a.rows * (size_t)(4 + a.n)
              : a.entry == KERNELS_GROUPS ? w_size / (size_t)a.group * (size_t)a.blocks->bytes
              : a.entry == KERNELS_TERNARY ? w_size / 4 : a.entry == KERNELS_U4 ? w_size / 2
-             : a.entry == KERNELS_F32 || a.entry == KERNELS_MIX_F32 ? 4 * w_size : 2 * w_size;
+             : a.entry == KERNELS_F32 || a.entry == KERNELS_MIX_F32 || a.entry == KERNELS_DELTA
+               ? 4 * w_size : 2 * w_size;
     a.w_block = (uint8_t *)gb_malloc(w_size + offset);
     a.w = a.w_block + offset;
     a.x = (float *)gb_malloc(x_size * sizeof *a.x);

@@ -11,12 +11,13 @@ import { browser, firefox, forget, isolated, only, plain, scratch, Skip } from '
 import { tests as start } from './page/start.mjs';
 import { tests as models } from './page/models.mjs';
 import { tests as chat } from './page/chat.mjs';
+import { tests as kept } from './page/kept.mjs';
 import { tests as check } from './page/check.mjs';
 import { tests as search } from './page/search.mjs';
 import { tests as server } from './page/server.mjs';
 import { tests as looks } from './page/looks.mjs';
 
-const tests = { ...start, ...models, ...chat, ...check, ...search, ...server, ...looks };
+const tests = { ...start, ...models, ...chat, ...kept, ...check, ...search, ...server, ...looks };
 
 // What is the same in every browser: what the page's own code decides, and not workers, storage, the
 // network or the browser's own interface. Firefox runs them when they are named.
@@ -45,6 +46,10 @@ const IN_ONE_BROWSER = [
     'thirty_messages',
     'a_reply_grows',
     'a_long_reply_does_not_block',
+    'a_long_reply_costs_the_same_to_its_end',
+    'a_reply_is_spoken_once',
+    'first_visit_loads_what_it_needs',
+    'search_lists_many_files',
     'composed_text',
     'a_message_of_100_kb',
     'kept_models_are_checked',

@@ -21,12 +21,19 @@ import { HANG, launch, newPage } from './browsers.mjs';
 const [browserName, modules, filter = ''] = process.argv.slice(2);
 const isFirefox = browserName === 'firefox';
 const MB = 1 << 20;
-const FILE = randomBytes(5 * MB + 12345);
+const FILE = model(5 * MB + 12345);
 const CUT = 2 * MB;
 const QUOTA = 3 * MB;
-const OTHER = randomBytes(5 * MB + 12345);
+const OTHER = model(5 * MB + 12345);
+const PACKED = Buffer.alloc(3 * MB, 'GGUFabc');
+const CORS = { 'Access-Control-Allow-Origin': '*' };
 const tests = [];
 let server, browser, fullBrowser;
+
+/* Bytes that only begin like a model. */
+function model(size) {
+    return Buffer.concat([Buffer.from('GGUF'), randomBytes(size - 4)]);
+}
 
 function check(truth, text) {
     if (!truth) throw new Error(text);
@@ -44,10 +51,13 @@ function sha256(bytes) {
 
 // ---- the server: a test sets what it does, and reads in `log` what was asked ----
 
-/* Of state: file, etag, lastModified, headers, status; length, ranges, gzip: whether; anyRange: it
+/* Of state: file, or files by their paths, etag, lastModified, headers, status; length, ranges, gzip: whether; anyRange: it
  * ignores If-Range; noHead: it refuses HEAD; cut: the connection breaks at this offset, once; hold: it stalls there, and is
- * `held`; trickle: from there on a byte comes now and then; slow: ms before each 64 KB; surplus:
- * bytes that do not belong to the file; lacks: bytes that never come. */
+ * `held`; holdOnce: the first request that comes to it does; trickle: from there on a byte comes now and then; slow: ms before each 64 KB; surplus:
+ * bytes that do not belong to the file; lacks: bytes that never come; otherParts: the file, of
+ * another tag, of which it sends parts; words: the body of an error;
+ * mute: it never answers; most: it answers so many requests at a time; redirect: to this URL. It says
+ * in `open` how many it answers, in `peak` how many at most, and in `sent` how many bytes it sent. */
 async function startServer() {
     const hosts = new Map();
     const web = createServer((request, response) => {
@@ -67,7 +77,7 @@ async function startServer() {
     return {
         host(name, state = {}) {
             Object.assign(state, {
-                file: FILE, etag: '"one"', length: true, ranges: true, log: [], ...state,
+                file: FILE, etag: '"one"', length: true, ranges: true, log: [], open: 0, peak: 0, sent: 0, ...state,
                 origin: `http://${name}.localhost:${port}`
             });
             state.url = `${state.origin}/model.gguf`;
@@ -83,23 +93,37 @@ function send(response, type, text) {
 }
 
 async function serveFile(state, request, response) {
-    const { file, headers = {} } = state, range = request.headers.range;
+    const { headers = {} } = state, range = request.headers.range;
+    const file = state.files ? state.files.get(new URL(request.url, 'http://x').pathname) : state.file;
+    if (!file) return response.writeHead(404).end();
+    if (request.method === 'OPTIONS') {                       // of a request with headers
+        return response.writeHead(204, { ...headers, 'Access-Control-Allow-Headers': '*, Authorization' })
+            .end();
+    }
+    state.asked = request.headers;
     state.log.push(request.method === 'GET' ? range ?? 'all' : request.method);
     state.ifRange = request.headers['if-range'];
     const head = { 'Content-Type': 'application/octet-stream', ...headers };
     if (state.etag) head.ETag = state.etag;
     if (state.lastModified) head['Last-Modified'] = state.lastModified;
-    if (state.status) return response.writeHead(state.status, head).end('no');
+    if (state.mute) return (state.held = true);
+    if (state.redirect) return response.writeHead(302, { ...head, Location: state.redirect }).end();
+    if (state.status) return response.writeHead(state.status, head).end(state.words ?? 'no');
+    if (state.open >= state.most) return response.writeHead(429, head).end('too many');
+    state.peak = Math.max(state.peak, ++state.open);
+    response.on('close', () => state.open--);
     if (state.noHead && request.method === 'HEAD') return response.writeHead(405).end();
     let body = file, status = 200, start = 0;
     const same = state.anyRange || !state.ifRange ||
         [state.etag, state.lastModified].includes(state.ifRange);
     if (range && state.ranges && same) {
-        start = Number(/bytes=(\d+)-/.exec(range)[1]);
+        const [, from, to] = /bytes=(\d+)-(\d*)/.exec(range);
+        start = Number(from);
         if (start >= file.length) return response.writeHead(416).end();
         status = 206;
-        body = file.subarray(start);
-        head['Content-Range'] = `bytes ${start}-${file.length - 1}/${file.length}`;
+        if (state.otherParts) head.ETag = '"two"';
+        body = (state.otherParts ?? file).subarray(start, to ? Number(to) + 1 : file.length);
+        head['Content-Range'] = `bytes ${start}-${start + body.length - 1}/${file.length}`;
     }
     if (state.gzip) {
         head['Content-Encoding'] = 'gzip';
@@ -116,6 +140,11 @@ async function sendBody(state, response, body, start) {
     response.setMaxListeners(0);
     for (let at = 0; at < body.length && !response.destroyed; at += 65536) {
         if (state.slow) await sleep(state.slow);
+        if (start + at === state.holdOnce) {
+            state.holdOnce = 0;
+            state.held = true;
+            return;
+        }
         if (state.hold && start + at >= state.hold) {
             state.drop = () => response.destroy();
             state.held = true;
@@ -131,6 +160,7 @@ async function sendBody(state, response, body, start) {
             state.cut = 0;
             return response.socket.end();         // after what was sent
         }
+        state.sent += body.subarray(at, at + 65536).length;
         if (!response.write(body.subarray(at, at + 65536))) {
             await Promise.race([once(response, 'drain'), once(response, 'close')]);
         }
@@ -171,7 +201,7 @@ const WORKER = `
             postMessage({ id, error: { name, code: String(code), status, message } });
         }
 
-        async function load(url, { discard, ...options } = {}) {
+        async function load(url, { discard, tailFrom = 0, ...options } = {}) {
             const { openSource } = await import('/shared/cache/cache.js');
             const reports = [], onProgress = (p) => reports.push({ ...p, at: now });
             const source = await openSource(url, { onProgress, ...options });
@@ -185,12 +215,14 @@ const WORKER = `
                 bytes.push(value);
             }
             const all = new Uint8Array(await new Blob(bytes).arrayBuffer());
-            const hash = new Uint8Array(await crypto.subtle.digest('SHA-256', all));
+            const hashed = async (bytes) => Array.from(
+                new Uint8Array(await crypto.subtle.digest('SHA-256', bytes)),
+                (b) => b.toString(16).padStart(2, '0')).join('');
             if (discard) await source.discard();
             else source.close();
             const { size, cache, fromCache, notes } = source;
             return { size, cache, fromCache, notes, length: all.length, chunks, largest, reports,
-                hash: Array.from(hash, (b) => b.toString(16).padStart(2, '0')).join('') };
+                hash: await hashed(all), tail: await hashed(all.slice(tailFrom)) };
         }
     };`;
 
@@ -448,6 +480,97 @@ inBrowser('no way to know the file again', async (tab, state) => {
     equal(state.log, ['all', 'all'], 'requests');
 }, { state: { etag: '' } });
 
+// ---- several requests at a time ----
+
+const LARGE = model(40 * MB);
+
+inBrowser('several requests at a time', async (tab, state) => {
+    const result = await tab.load(state.url);
+    isFile(result, { file: LARGE, cache: 'opfs', fromCache: false });
+    check(state.peak >= 4 && state.log[0] === 'all', `${state.peak} requests at a time`);
+    check(state.sent < 1.2 * LARGE.length, `${state.sent} bytes were sent`);
+    const reports = result.reports.filter(({ phase }) => phase === 'download');
+    reports.reduce((a, b) => check(a.loaded < b.loaded, 'reports do not grow') ?? b);
+    equal([reports[0].loaded, reports.at(-1).loaded], [0, LARGE.length], 'reports');
+    equal(await tab.files(), ['gguf', 'json'], 'files');
+    await tab.work(({ clear }) => clear());
+    Object.assign(state, { slow: 0, log: [] });
+    isFile(await tab.load(state.url, { connections: 1 }), { file: LARGE });
+    equal(state.log, ['all'], 'one request');
+}, { state: { file: LARGE, slow: 10 } });
+
+inBrowser('several requests, a server without Range', async (tab, state) => {
+    isFile(await tab.load(state.url), { file: LARGE });
+    equal(state.log.length, 2, 'requests');
+    await tab.work(({ clear }) => clear());
+    state.hold = CUT;
+    const failed = failure(tab.load(state.url));
+    await until(() => state.log.length === 4 && state.held, 'the answer without Range');
+    state.drop();
+    equal((await failed).code, 'ERR_NETWORK', 'error');
+    equal(await tab.list(), [], 'what cannot be resumed is not kept');
+}, { state: { file: LARGE, slow: 1, ranges: false } });
+
+inBrowser('several requests, another file behind some', async (tab, state) => {
+    const load = tab.load(state.url);
+    await until(() => state.log.length > 1, 'another request');
+    isFile(await load, { file: LARGE });
+    equal(state.log.length, 2, 'requests');
+}, { state: { file: LARGE, slow: 4, otherParts: model(LARGE.length) } });
+
+inBrowser('several requests, one is cut, one is refused', async (tab, state) => {
+    isFile(await tab.load(state.url), { file: LARGE });
+    equal([state.cut, state.peak > 1], [0, true], 'it was cut; several at a time');
+}, { state: { file: LARGE, slow: 4, cut: 25 * MB, most: 3 } });
+
+inBrowser('several requests, killed and resumed', async (tab, state) => {
+    tab.load(state.url).catch(() => {});
+    await until(async () => {
+        const [entry] = await tab.work(({ list }) => list(), {}, 'list');
+        return state.peak >= 4 && entry?.loaded > 16 * MB;
+    }, 'a checkpoint with four requests');
+    await tab.endWorker();
+    await until(() => state.open === 0, 'the end of its requests');
+    const [{ loaded, size, complete }] = await tab.work(({ list }) => list(), {}, 'list');
+    equal([size, complete], [LARGE.length, false], 'entry');
+    Object.assign(state, { sent: 0, slow: 1, log: [] });
+    const result = await tab.load(state.url, {}, 'next');
+    isFile(result, { file: LARGE, cache: 'opfs', fromCache: false });
+    equal(result.reports[0].loaded, loaded, 'begins at');
+    check(state.sent < LARGE.length - loaded + 8 * MB, `${state.sent} more for ${size - loaded}`);
+    check(!state.log.includes('all'), `requests: ${state.log}`);
+    isFile(await tab.load(state.url, {}, 'next'), { file: LARGE, fromCache: true });
+}, { state: { file: LARGE, slow: 10 } });
+
+inBrowser('several requests, resumed with a changed file', async (tab, state) => {
+    tab.load(state.url).catch(() => {});
+    await until(async () => {
+        const [entry] = await tab.work(({ list }) => list(), {}, 'list');
+        return state.peak >= 4 && entry?.loaded > 8 * MB;
+    }, 'a checkpoint with four requests');
+    await tab.endWorker();
+    Object.assign(state, { file: model(LARGE.length), etag: '"two"', slow: 0 });
+    isFile(await tab.load(state.url, {}, 'next'), { file: state.file, cache: 'opfs' });
+}, { state: { file: LARGE, slow: 10 } });
+
+inBrowser('several requests, aborted', async (tab, state) => {
+    const error = await abortWhen(() => state.peak >= 4, tab, state);
+    equal(error.name, 'AbortError', 'error');
+    await until(() => state.open === 0, 'the end of its requests');
+    equal(await tab.files(), ['json', 'part'], 'files');
+    state.slow = 0;
+    isFile(await tab.load(state.url), { file: LARGE });
+}, { state: { file: LARGE, slow: 10 } });
+
+inBrowser('several requests to another site', async (tab) => {
+    const there = server.host('parts-site', {
+        headers: CORS, lastModified: 'Sat, 01 Aug 2026 00:00:00 GMT', file: LARGE, slow: 4
+    });
+    isFile(await tab.load(there.url), { file: LARGE });
+    check(there.log.length > 2, 'one request was not enough');
+    equal(there.ifRange, undefined, 'If-Range');
+});
+
 inBrowser('killed before the last step', async (tab, state) => {
     isFile(await tab.load(state.url));
     await tab.work(async () => {
@@ -536,7 +659,7 @@ inBrowser('compressed on its way', async (tab, state) => {
     isFile(await tab.load(state.url), { file: state.file, cache: 'opfs' });
     isFile(await tab.load(state.url), { file: state.file, fromCache: true });
     equal(state.log, ['all'], 'requests');
-}, { state: { gzip: true, file: Buffer.alloc(3 * MB, 'abc') } });
+}, { state: { gzip: true, file: PACKED } });
 
 inBrowser('404', async (tab, state) => {
     const error = await failure(tab.load(state.url));
@@ -552,6 +675,205 @@ inBrowser('503 keeps what was there', async (tab, state) => {
     equal(await tab.files(), ['json', 'part'], 'files');
 });
 
+// ---- answers that are no model, and none at all ----
+
+inBrowser('no model', async (tab, state) => {
+    const page = '<!doctype html><title>Chat</title>\n<script src=app.js></script>';
+    Object.assign(state, {
+        slow: 10,
+        file: Buffer.concat([Buffer.from(page), Buffer.alloc(64 * MB)]),
+        headers: { 'Content-Type': 'text/html; charset=utf-8' }
+    });
+    for (const [hide, options] of [[[], {}], [['opfs'], {}], [[], { cache: 'none' }]]) {
+        const own = hide[0] ? await browser.tab(state, hide) : tab;
+        state.sent = 0;
+        const error = await failure(own.load(state.url, options));
+        equal(error.code, 'ERR_FORMAT', 'error');
+        check(error.message.includes('the server sent text/html, which begins with "<!doctype'),
+            error.message);
+        await until(() => state.open === 0, 'the end of the request');
+        check(state.sent < 16 * MB, `${state.sent} bytes were sent`);
+        equal([await own.list(), hide[0] ? [] : await own.files()], [[], []], 'kept');
+        if (own !== tab) await own.close();
+    }
+    for (const file of [Buffer.alloc(0), Buffer.from('GGU')]) {
+        state.file = file;
+        equal((await failure(tab.load(state.url))).code, 'ERR_FORMAT', `${file.length} bytes`);
+        equal(await tab.files(), [], 'kept');
+    }
+});
+
+inBrowser('a gated file', async (tab) => {
+    const error = 'X-Error-Message';
+    const there = server.host('gated-site', {
+        status: 401, words: '{"error": "Sign in"}', file: FILE,
+        headers: { ...CORS, 'Content-Type': 'application/json' }
+    });
+    const words = async (headers) => (await failure(tab.load(there.url, { headers }))).message;
+    check(/HTTP 401 Unauthorized: \{"error": "Sign in"\}: if the model has a licence/
+        .test(await words()), 'without a token');
+    Object.assign(there.headers, { [error]: 'It is restricted.', 'Access-Control-Expose-Headers': error });
+    there.status = 403;
+    check(/HTTP 403 Forbidden: It is restricted\.: the Authorization that was sent/
+        .test(await words({ Authorization: 'Bearer secret' })), 'with a token');
+    equal(there.asked.authorization, 'Bearer secret', 'what the server got');
+    there.status = 0;
+    isFile(await tab.load(there.url, { headers: { authorization: 'Bearer secret' } }));
+    const kept = await tab.work(async () => {
+        const dir = await (await navigator.storage.getDirectory()).getDirectoryHandle('bitnet-cache');
+        for await (const [name, handle] of dir.entries()) {
+            if (name.endsWith('.json')) return (await handle.getFile()).text();
+        }
+    });
+    check(kept.includes(there.url) && !/secret/.test(kept), kept);
+});
+
+inBrowser('a token does not go to another site', async (tab) => {
+    const there = server.host('led-to', { headers: CORS });
+    const first = server.host('leads', {
+        redirect: there.url, headers: { ...CORS, 'Access-Control-Allow-Origin': '*' }
+    });
+    isFile(await tab.load(first.url, { headers: { Authorization: 'Bearer secret' } }));
+    equal([first.asked.authorization, there.asked.authorization], ['Bearer secret', undefined],
+        'what they got');
+});
+
+/* Loads, and gives the last report when it has failed. */
+const lastReport = (tab, state, options) => tab.work(async ({ openSource }, { url, options }) => {
+    let last;
+    const onProgress = (p) => (last = p);
+    const error = await openSource(url, { ...options, onProgress }).catch((e) => e);
+    return [last, error.code, error.message];
+}, { url: state.url, options });
+
+inBrowser('a server falls silent', async (tab, state) => {
+    state.mute = true;
+    const [mute, code] = await lastReport(tab, state, { stallSeconds: 4 });
+    equal([code, mute.phase, mute.loaded, mute.stalledSeconds], ['ERR_NETWORK', 'download', 0, 3],
+        'before it answers');
+    Object.assign(state, { mute: false, hold: CUT });
+    const [held, held2, message] = await lastReport(tab, state, { stallSeconds: 4 });
+    equal([held2, held.loaded, held.stalledSeconds, held.secondsLeft],
+        ['ERR_NETWORK', CUT, 3, null], 'in the middle');
+    check(message.includes(`nothing came for 4 seconds after ${CUT} bytes`), message);
+    state.hold = 0;
+    const result = await tab.load(state.url);
+    isFile(result);
+    equal(state.log.at(-1), `bytes=${CUT}-`, 'resumed');
+});
+
+inBrowser('one of several requests falls silent', async (tab, state) => {
+    const result = await tab.load(state.url, { stallSeconds: 3 });
+    isFile(result, { file: LARGE });
+    equal(state.held, true, 'a request was silent');
+}, { state: { file: LARGE, slow: 1, holdOnce: 25 * MB } });
+
+inBrowser('a tab that waits tells how far the other one is', async (tab, state) => {
+    state.trickle = CUT;
+    const first = failure(tab.load(state.url));
+    const kept = async () => (await tab.work(({ list }) => list(), {}, 'list'))[0]?.loaded;
+    await until(async () => await kept() > CUT, 'a checkpoint');
+    const second = tab.work(({ openSource, started }, { url }) => {
+        started.reports = [];
+        const onProgress = (p) => started.reports.push(p);
+        return openSource(url, { onProgress }).then((source) => source.close());
+    }, state, 'second');
+    second.catch(() => {});
+    const reports = () => tab.work(({ started }) => started.reports ?? [], {}, 'second');
+    await until(async () => (await reports()).length > 2, 'its reports');
+    state.trickle = 0;
+    await first;
+    await second;
+    const told = await reports(), others = told.filter((p) => p.elsewhere);
+    check(others.length > 2 && others[0].loaded > CUT, `${others.length} from ${others[0].loaded}`);
+    others.reduce((a, b) => check(a.loaded < b.loaded, 'they do not grow') ?? b);
+    for (const { phase, total, fromCache } of others) {
+        equal([phase, total, fromCache], ['download', FILE.length, false], 'report');
+    }
+    const { loaded, elsewhere } = told.at(-1);
+    equal([loaded, elsewhere], [FILE.length, undefined], 'last report: it went on itself');
+});
+
+/* A part of a model, with a tensor of so many bytes. */
+function part(no, count, bytes) {
+    const u64 = (n) => Buffer.from(BigUint64Array.of(BigInt(n)).buffer);
+    const u32 = (n) => Buffer.from(Uint32Array.of(n).buffer);
+    const key = (name, n) => [u64(name.length), Buffer.from(name), u32(4), u32(n)];
+    const name = `tensor.${no}`;
+    const head = Buffer.concat([
+        Buffer.from('GGUF\x03\0\0\0'), u64(1), u64(3), ...key('split.no', no),
+        ...key('split.count', count), ...key('some.key', 5),
+        u64(name.length), Buffer.from(name), u32(1), u64(bytes), u32(24), u64(0)]);
+    return Buffer.concat([head, Buffer.alloc(-head.length & 31), randomBytes(bytes)]);
+}
+
+const PARTS = [part(0, 3, 2 * MB), part(1, 3, 3 * MB + 1), part(2, 3, 2 * MB)];
+const PARTS_DATA = PARTS.map((file, i) => file.subarray(-[2 * MB, 3 * MB + 1, 2 * MB][i]));
+
+/* What comes of them: a head of 24 bytes, a key, 3 tensors, all aligned, and one odd size. */
+function areParts(result, wanted) {
+    const data = Buffer.concat([PARTS_DATA[0], PARTS_DATA[1], Buffer.alloc(31), PARTS_DATA[2]]);
+    equal(result.length - data.length, 192, 'bytes of the head');
+    equal(result.tail, sha256(data), 'hash of the tensors');
+    for (const [name, value] of Object.entries(wanted)) equal(result[name], value, name);
+}
+
+inBrowser('a model in several files', async (tab, state) => {
+    state.files = new Map(PARTS.map((file, i) => [`/m-0000${i + 1}-of-00003.gguf`, file]));
+    const url = `${state.origin}/m-00001-of-00003.gguf`, sizes = PARTS.map(({ length }) => length);
+    const all = sizes[0] + sizes[1] + sizes[2];
+    const load = (options) => tab.load(url, { ...options, tailFrom: 192 });
+    const first = await load();
+    areParts(first, { cache: 'opfs', fromCache: false, notes: [] });
+    const downloads = first.reports.filter(({ phase }) => phase === 'download');
+    for (const { total } of downloads) equal(total, all, 'total');
+    downloads.reduce((a, b) => check(a.loaded <= b.loaded, 'reports do not grow') ?? b);
+    equal(downloads.at(-1).loaded, all, 'loaded');
+    equal(state.log, ['HEAD', 'HEAD', 'HEAD', 'all', 'all', 'all'], 'requests');
+    equal((await tab.list()).map(({ size }) => size).sort(), [...sizes].sort(), 'list');
+    areParts(await load(), { fromCache: true });
+    equal(state.log.length, 6, 'requests for what is kept');
+    areParts(await load({ discard: true }), {});
+    equal(await tab.files(), [], 'files');
+    areParts(await load({ cacheName: '/n-00001-of-00003.gguf' }), { fromCache: false });
+    equal((await tab.list()).map((entry) => new URL(entry.url).pathname).sort(),
+        [1, 2, 3].map((i) => `/n-0000${i}-of-00003.gguf`), 'names');
+    await tab.work(({ clear }) => clear());
+    equal(await tab.list(), [], 'nothing is locked');
+    state.log = [];
+    areParts(await load({ cache: 'none' }), { cache: 'none', fromCache: false });
+    equal(state.log.filter((asked) => asked === 'all').length, 6, 'requests: heads, then all');
+    const second = '/m-00002-of-00003.gguf';
+    state.files.set(second, PARTS[1].subarray(0, 60));
+    equal((await failure(load())).code, 'ERR_TRUNCATED', 'a part is damaged');
+    equal((await tab.list()).map((entry) => entry.size), [sizes[0]], 'it alone is not kept');
+    state.files.set(second, PARTS[0]);
+    equal((await failure(load())).code, 'ERR_FORMAT', 'a part is there twice');
+    equal(await tab.files(), [], 'no part is kept');
+    state.files.set(second, PARTS[1]);
+    state.files.delete('/m-00003-of-00003.gguf');
+    state.log = [];
+    equal((await failure(load())).status, 404, 'a part is missing');
+    check(!state.log.includes('bytes=0-') && await tab.files().then((f) => !f.length), 'too late');
+});
+
+inBrowser('a name for the cache', async (tab, state) => {
+    const signed = (n, file) => tab.load(`${file ?? state.url}?Signature=${n}`, { cacheName: '/a model' });
+    isFile(await signed(1), { fromCache: false });
+    isFile(await signed(2), { fromCache: true });
+    const url = `${state.origin}/a%20model`;
+    equal((await tab.list()).map((entry) => entry.url), [url], 'list');
+    equal(await tab.work(({ remove }, { url }) => remove(url), { url }), true, 'remove');
+    Object.assign(state, { log: [], hold: CUT });
+    const failed = failure(signed(3));
+    await until(async () => await tab.page.evaluate(partialBytes) === CUT, 'bytes in the file');
+    state.hold = 0;
+    state.drop();
+    await failed;
+    isFile(await signed(4), { fromCache: false });
+    equal(state.log, ['all', `bytes=${CUT}-`], 'requests');
+});
+
 inBrowser('another site without CORS', async (tab) => {
     const error = await failure(tab.load(server.host('elsewhere').url));
     equal(error.code, 'ERR_CORS_OR_NETWORK', 'error');
@@ -561,8 +883,6 @@ inBrowser('another site without CORS', async (tab) => {
 inBrowser('nobody listens', async (tab) => {
     equal((await failure(tab.load('http://127.0.0.1:9/'))).code, 'ERR_CORS_OR_NETWORK', 'error');
 });
-
-const CORS = { 'Access-Control-Allow-Origin': '*' };
 
 inBrowser('another site, resumed without preflight', async (tab) => {
     const there = server.host('other-site', {
@@ -583,7 +903,7 @@ inBrowser('another site, a changed file', async (tab) => {
 inBrowser('another site, compressed', async (tab, state) => {
     const headers = { ...CORS, 'Access-Control-Expose-Headers': 'ETag' };
     const there = server.host('gzip-site', {
-        headers, gzip: true, file: Buffer.alloc(3 * MB, 'abc')
+        headers, gzip: true, file: PACKED
     });
     for (const hide of [[], ['opfs']]) {
         const own = hide[0] ? await browser.tab(state, hide) : tab;
@@ -1029,6 +1349,22 @@ inNode('http', async () => {
     const error = await failure(loadInNode(url));
     equal([error.code, error.status], ['ERR_HTTP', 404], 'status');
     equal((await failure(loadInNode('http://127.0.0.1:9/'))).code, 'ERR_NETWORK', 'nobody');
+});
+
+inNode('a model in several files, damaged', async () => {
+    const heads = PARTS.map((file, i) => file.length - PARTS_DATA[i].length);
+    let refused = 0;
+    for (let round = 0; round < 600; round++) {
+        const files = PARTS.map((file, i) => Buffer.from(file.subarray(0, heads[i] + 64)));
+        const file = files[round % 3], at = 4 + randomBytes(1)[0] % (heads[round % 3] - 4);
+        if (round % 2) file[at] ^= 1 << round % 8;
+        else files[round % 3] = file.subarray(0, at);
+        await loadInNode(files.map((bytes) => new Blob([bytes]))).catch((error) => {
+            check(/^ERR_(FORMAT|TRUNCATED|UNSUPPORTED)$/.test(error.code), `${round}: ${error.stack}`);
+            refused++;
+        });
+    }
+    check(refused > 300, `${refused} were refused`);
 });
 
 inNode('abort', async () => {

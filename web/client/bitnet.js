@@ -3,13 +3,17 @@
 // the package's modules of them and puts in what is imported as bitnet-*.
 import { processors } from 'bitnet-platform';
 import * as downloads from '../shared/cache/cache.js';
+import { partsOf } from '../shared/cache/split.js';
 import { abortable, connect } from './connection.js';
 import { embed } from './embed.js';
 import { BitNetError } from '../shared/errors.js';
 import { choose } from './features.js';
-import { completions, embeddings } from './openai.js';
+import { pointerUrl } from './hub.js';
+import { completions } from './openai/completions.js';
+import { embeddings } from './openai/embeddings.js';
 import {
-    bad, checkHooks, checkNames, embedArguments, number, portable, tokenList
+    bad, checkHooks, checkNames, downloadOptions, embedArguments, number, portable, requestHeaders,
+    tokenList
 } from './options.js';
 import { Session } from './session.js';
 
@@ -18,8 +22,8 @@ export { variants } from './features.js';
 export { divide as divideReply } from './thinking.js';
 
 const LOAD_OPTIONS = [
-    'threads', 'context', 'sessions', 'kvType', 'variant', 'cache', 'hub', 'sha256', 'signal',
-    'onProgress'
+    'threads', 'context', 'sessions', 'kvType', 'variant', 'cache', 'cacheName', 'hub', 'sha256',
+    'headers', 'connections', 'stallSeconds', 'signal', 'onProgress'
 ];
 const KV_TYPES = ['f16', 'f32', 'i8']; // as bitnet_kv_type
 const VERIFY_OPTIONS = ['sha256', 'signal', 'onProgress'];
@@ -36,22 +40,27 @@ async function verify(source, options = {}) {
     const { sha256, signal, onProgress } = options;
     checkSha256(sha256);
     signal?.throwIfAborted();
-    const connection = await connect(choose('simd', 1), 1, signal);
-    try {
-        const call = connection.call('hash', { source: portable(String(source)) }, onProgress);
-        const got = await abortable(call, signal, () => connection.cancel(call.id));
-        if (sha256 && got !== sha256.toLowerCase())
-            throw new BitNetError('ERR_CHECKSUM', `the file's SHA-256 is ${got}, not ${sha256}`);
-        return got;
-    } finally {
-        connection.close(new BitNetError('ERR_FREED', 'it is done'));
-    }
+    return connect(choose('simd', 1), 1, signal, async connection => {
+        try {
+            const call = connection.call('hash', { source: portable(String(source)) }, onProgress);
+            const got = await abortable(call, signal, () => connection.cancel(call.id));
+            if (sha256 && got !== sha256.toLowerCase())
+                throw new BitNetError(
+                    'ERR_CHECKSUM',
+                    `the file's SHA-256 is ${got}, not ${sha256}`
+                );
+            return got;
+        } finally {
+            connection.close(new BitNetError('ERR_FREED', 'it is done'));
+        }
+    });
 }
 
 async function check(url, options = {}) {
-    checkNames(options, ['signal']);
+    checkNames(options, ['headers', 'signal']);
     checkHooks(options);
-    return downloads.check(portable(String(url)), options);
+    const headers = requestHeaders(options.headers);
+    return downloads.check(portable(String(url)), { signal: options.signal, headers });
 }
 
 export const cache = {
@@ -79,7 +88,7 @@ export class BitNet {
         this.info = info;
         this.#own = new Session(this.#home, 0);
         this.chat = Object.assign((messages, options) => this.#own.chat(messages, options), {
-            completions: completions(this)
+            completions: completions(this, this.#own, () => this.#template())
         });
         this.embeddings = embeddings((texts, options) => this.#embed(texts, options), info.dims);
     }
@@ -87,32 +96,37 @@ export class BitNet {
     static async load(source, options = {}) {
         checkNames(options, LOAD_OPTIONS);
         checkHooks(options);
-        const { signal, onProgress, sha256, cache = 'auto', variant, hub } = options;
+        const { signal, onProgress, sha256, variant, hub } = options;
         signal?.throwIfAborted();
         const context = number(options, 'context', 0, 0, 1 << 20, true);
         const sessions = number(options, 'sessions', 1, 1, 256, true);
         const threads = number(options, 'threads', Math.min(processors() || 1, 8), 1, 256, true);
         const kvType = KV_TYPES.indexOf(options.kvType ?? 'f16');
         if (kvType < 0) bad(`kvType: '${options.kvType}' is not ${KV_TYPES.join(', ')}`);
-        if (cache !== 'auto' && cache !== 'none') bad(`cache: '${cache}' is not auto or none`);
         checkSha256(sha256);
+        const download = downloadOptions(options);
+        const file = portable(source, hub);
+        if (sha256 && (Array.isArray(file) || (typeof file === 'string' && partsOf(file))))
+            bad('sha256: a model in several files has more than one');
+        if (!sha256) download.pointer = pointerUrl(file, hub);
         const chosen = choose(variant, threads);
         const args = {
-            source: portable(source, hub),
-            options: { context, sessions, kvType, threads, cache, sha256 }
+            source: file,
+            options: { context, sessions, kvType, threads, sha256, download }
         };
-        const connection = await connect(chosen, threads, signal);
-        const call = connection.call('load', args, onProgress);
-        try {
-            const info = await abortable(call, signal, () => connection.cancel(call.id));
-            info.notes.unshift(...chosen.notes);
-            return new BitNet(connection, info);
-        } catch (e) {
-            // give the worker time to clean up
-            call.catch(() => {}).then(() => connection.close(e));
-            setTimeout(() => connection.close(e), 2000).unref?.();
-            throw e;
-        }
+        return connect(chosen, threads, signal, async connection => {
+            const call = connection.call('load', args, onProgress);
+            try {
+                const info = await abortable(call, signal, () => connection.cancel(call.id));
+                info.notes.unshift(...chosen.notes);
+                return new BitNet(connection, info);
+            } catch (e) {
+                // give the worker time to clean up
+                call.catch(() => {}).then(() => connection.close(e));
+                setTimeout(() => connection.close(e), 2000).unref?.();
+                throw e;
+            }
+        });
     }
 
     generate(prompt, options) {
@@ -122,6 +136,12 @@ export class BitNet {
     async #embed(texts, options = {}) {
         const args = embedArguments(texts, options);
         return embed(this.#alive(), args.texts, args.options, options);
+    }
+
+    #known; // what the chat template is like
+
+    #template() {
+        return (this.#known ??= this.#alive().call('template'));
     }
 
     async embed(texts, options) {

@@ -17,20 +17,35 @@ export function abortable(promise, signal, onAbort) {
     });
 }
 
-const revive = ({ name, code, message, status }) =>
-    name === 'AbortError' ? abortError() : new BitNetError(code, message, status);
+/** instead: which variant may do what this one cannot, 'simd' or 'another'. */
+function revive({ name, code, message, status, instead }) {
+    if (name === 'AbortError') return abortError();
+    const error = new BitNetError(code, message, status);
+    return instead ? Object.assign(error, { instead }) : error;
+}
 
 /** In Firefox (140, about 1 start in 100) a worker that creates a worker may hang. A start that takes
  * longer than this is given up and tried again. */
 const START_MS = 4000;
 
-class Stalled extends BitNetError {}
+/** A worker may end without an event. While a call is pending it is asked whether it is there, every
+ * BEAT_MS, and given up after so many questions without a word. It answers between two steps of its
+ * work, which take a second or, on a slow device, some; but loading may be one long step. */
+const BEAT_MS = 5000,
+    BEATS = 12;
+const LOADING = ['startModule', 'load', 'hash'];
+
+class Stalled extends BitNetError {
+    instead = 'simd';
+}
 
 /** Calls to the worker and their answers. If the worker dies, all pending calls fail. */
 class Connection {
     #worker;
     #timer;
-    #calls = new Map(); // id -> { resolve, reject, onEvent }
+    #beat = null; // the timer that asks
+    #silent = 0; // questions since the worker's last word
+    #calls = new Map(); // id -> { op, resolve, reject, onEvent }
     #next = 1;
     #dead = null; // the error that says why
 
@@ -45,7 +60,7 @@ class Connection {
         if (this.#dead) return Object.assign(Promise.reject(this.#dead), { id: 0 });
         const id = this.#next++;
         const promise = new Promise((resolve, reject) => {
-            this.#calls.set(id, { resolve, reject, onEvent });
+            this.#calls.set(id, { op, resolve, reject, onEvent });
         });
         try {
             this.#worker.postMessage({ id, op, ...args });
@@ -71,10 +86,16 @@ class Connection {
         if (this.#calls.has(id)) this.#worker.postMessage({ answers: id, ...answer });
     }
 
+    /** The caller has taken so many of its tokens. */
+    takes(id, count) {
+        if (this.#calls.has(id)) this.#worker.postMessage({ takes: id, count });
+    }
+
     close(error) {
         if (this.#dead) return;
         this.#dead = error;
         clearTimeout(this.#timer);
+        clearInterval(this.#beat);
         this.#worker.terminate(); // and its threads with it
         for (const { reject } of this.#calls.values()) reject(error);
         this.#calls.clear();
@@ -89,6 +110,7 @@ class Connection {
     }
 
     #onMessage({ id, event, value, error, starting }) {
+        this.#silent = 0;
         if (starting !== undefined) return this.#watch(starting);
         const call = this.#calls.get(id);
         if (!call) return;
@@ -111,6 +133,17 @@ class Connection {
     /** Keeps Node running while a call is pending, but not because of an idle worker. */
     #hold() {
         this.#worker[this.#calls.size ? 'ref' : 'unref']?.();
+        const asks = [...this.#calls.values()].some(({ op }) => !LOADING.includes(op));
+        if (asks === (this.#beat !== null)) return;
+        clearInterval(this.#beat);
+        this.#silent = 0;
+        this.#beat = asks ? setInterval(() => this.#ask(), BEAT_MS) : null;
+        this.#beat?.unref?.();
+    }
+
+    #ask() {
+        if (this.#silent++ < BEATS) this.#worker.postMessage({ beat: true });
+        else this.close(new BitNetError('ERR_INTERNAL', 'the worker has ended: it does not answer'));
     }
 }
 
@@ -146,19 +179,35 @@ async function startEngine(name, threads, signal) {
     }
 }
 
-/** A connection to the first variant that starts. Notes why others did not. */
-export async function connect({ variants, notes }, threads, signal) {
+function noteOf(failure) {
+    if (failure instanceof Stalled) return 'one thread: threads did not start';
+    if (failure.instead !== 'simd') return failure.message;
+    return `one thread: shared memory does not suffice (${failure.message})`;
+}
+
+/** -> { value } of the first call, or { failure }: why another variant is to be tried. */
+async function attempt(name, threads, signal, first) {
+    let connection;
+    try {
+        connection = await startEngine(name, threads, signal);
+        return { value: await first(connection) };
+    } catch (failure) {
+        if (signal?.aborted || (connection && !failure.instead)) throw failure;
+        return { failure };
+    }
+}
+
+/** What the first call of a connection gives, with the first variant that can do it: the module and its
+ * threads start in that call. Notes why others cannot. */
+export async function connect({ variants, notes }, threads, signal, first) {
     let failure;
     for (const name of variants) {
-        if (failure instanceof Stalled && name !== 'simd') continue; // it would stall again
-        const start = () => startEngine(name, threads, signal);
-        try {
-            return await start().catch(e => (e instanceof Stalled ? start() : Promise.reject(e)));
-        } catch (e) {
-            if (signal?.aborted) throw e;
-            failure = e;
-            notes.push(e instanceof Stalled ? 'one thread: threads did not start' : e.message);
-        }
+        if (failure?.instead === 'simd' && name !== 'simd') continue; // it would fail again
+        let tried = await attempt(name, threads, signal, first);
+        if (tried.failure instanceof Stalled) tried = await attempt(name, threads, signal, first);
+        if (!tried.failure) return tried.value;
+        failure = tried.failure;
+        notes.push(noteOf(failure));
     }
     throw failure;
 }

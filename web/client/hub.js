@@ -18,6 +18,15 @@ export function hubUrl(address, hub = HUB) {
     return [String(hub).replace(/\/+$/, ''), owner, repository, 'resolve', tag, ...file].join('/');
 }
 
+/** The address of the few lines that git has in place of a large file of the hub, with its SHA-256: in
+ * 'raw', not in 'resolve'. undefined: the URL is none of a file in the hub. */
+export function pointerUrl(url, hub = HUB) {
+    const base = `${String(hub).replace(/\/+$/, '')}/`;
+    if (typeof url !== 'string' || !url.startsWith(base)) return undefined;
+    const path = /^([^/?#]+\/[^/?#]+)\/resolve\/([^?#]+)/.exec(url.slice(base.length));
+    return path ? `${base}${path[1]}/raw/${path[2]}` : undefined;
+}
+
 /** A URL would take '..' as a step up, out of the repository. Half a character cannot be encoded. A
  * revision may have a slash. */
 const isName = name =>

@@ -31,7 +31,7 @@ export function checkHooks(options) {
 const GENERATE_OPTIONS = [
     'maxTokens', 'temperature', 'topK', 'topP', 'minP', 'repeatPenalty', 'frequencyPenalty',
     'presencePenalty', 'logitBias', 'seed', 'stop', 'grammar', 'jsonSchema', 'mask', 'logprobs',
-    'thinking', 'effort', 'earlierThinking', 'signal', 'onToken', 'onPrompt'
+    'thinking', 'effort', 'earlierThinking', 'lookup', 'signal', 'onToken', 'onPrompt'
 ];
 
 /** A misspelt option would be without effect, and nobody would notice. */
@@ -108,6 +108,12 @@ function effortOf(effort) {
     return effort;
 }
 
+/** Not where each token matters: a mask chooses, or log-probabilities are wanted. */
+function lookupOf(o) {
+    const lookup = number(o, 'lookup', 0, 0, 8, true);
+    return isNone(o.mask) && isNone(o.logprobs) ? lookup : 0;
+}
+
 /** The options of a generation, as the worker gets them. The defaults are those of
  * examples/generate, except for the temperature: 0, greedy. */
 export function generateOptions(o) {
@@ -120,13 +126,15 @@ export function generateOptions(o) {
         topP: number(o, 'topP', 0.95, 0, 1),
         minP: number(o, 'minP', 0.05, 0, 1),
         repeatPenalty: number(o, 'repeatPenalty', 0, 0, 9),
+        repeatWindow: 0,
         frequencyPenalty: number(o, 'frequencyPenalty', 0, -100, 100),
         presencePenalty: number(o, 'presencePenalty', 0, -100, 100),
         seed: number(o, 'seed', Math.floor(Math.random() * MOST), 0, Number.MAX_SAFE_INTEGER, true),
         logprobs: isNone(o.logprobs) ? undefined : number(o, 'logprobs', 0, 0, 20, true),
         logitBias: biases(o.logitBias ?? {}),
+        lookup: lookupOf(o),
         stop: stopStrings(o.stop),
-        thinking: isNone(o.thinking) || flag(o, 'thinking'),
+        thinking: isNone(o.thinking) ? undefined : flag(o, 'thinking'),
         effort: isNone(o.effort) ? undefined : effortOf(o.effort),
         earlierThinking: isNone(o.earlierThinking) ? undefined : flag(o, 'earlierThinking'),
         ...rules(o)
@@ -173,6 +181,10 @@ export function checkMessages(messages) {
 
 /** The source in a form that can be sent to the worker without copying it. */
 export function portable(source, hub) {
+    if (Array.isArray(source)) {
+        if (!source.length) bad('source: there are no files');
+        return source.map(part => portable(part, hub));
+    }
     if (isBlob(source)) return source;
     if (source instanceof ArrayBuffer || ArrayBuffer.isView(source)) return blobOf(source);
     if (typeof source?.href === 'string') source = source.href; // a URL, perhaps jsdom's
@@ -183,4 +195,34 @@ export function portable(source, hub) {
     } catch {
         return bad(`'${address}' is not a URL`);
     }
+}
+
+/** As an object, which can be sent to the worker. */
+export function requestHeaders(headers) {
+    if (isNone(headers)) return {};
+    let list;
+    try {
+        list = Object.fromEntries(new Headers(headers));
+    } catch (e) {
+        return bad(`headers: ${e.message}`);
+    }
+    for (const name of ['range', 'if-range'])
+        if (name in list) bad(`headers: a download sets ${name} itself`);
+    return list;
+}
+
+/** The options of load that are about the file's way, for openSource. */
+export function downloadOptions(o) {
+    const cache = o.cache ?? 'auto',
+        { cacheName } = o;
+    if (cache !== 'auto' && cache !== 'none') bad(`cache: '${cache}' is not auto or none`);
+    const isName = (typeof cacheName === 'string' && cacheName) || cacheName instanceof URL;
+    if (!isNone(cacheName) && !isName) bad('cacheName: a string or a URL is needed');
+    return {
+        cache,
+        cacheName: isName ? portable(cacheName, o.hub) : undefined,
+        headers: requestHeaders(o.headers),
+        connections: number(o, 'connections', 4, 1, 16, true),
+        stallSeconds: number(o, 'stallSeconds', 60, 1, Infinity)
+    };
 }

@@ -5,7 +5,7 @@ import { bad, checkMessages, generateOptions, tokenList } from './options.js';
 
 /** The stats of a generation that did not end by itself, from its last event about the prompt, or
  * null, and the times when it started and when its first token came, or undefined. */
-function cutShort({ prompt, tokens, start, first, seed }) {
+function cutShort({ reason, prompt, tokens, start, first, seed }) {
     const { promptTokens, reusedTokens, readTokens } = prompt ?? {
         promptTokens: 0,
         reusedTokens: 0,
@@ -15,7 +15,7 @@ function cutShort({ prompt, tokens, start, first, seed }) {
     const prefillSeconds = ((first ?? now) - start) / 1000,
         decodeSeconds = first === undefined ? 0 : (now - first) / 1000;
     return {
-        reason: 'abort',
+        reason,
         promptTokens,
         reusedTokens,
         tokens,
@@ -68,6 +68,14 @@ async function allowedBy(mask, tokens) {
     return allowed === undefined || allowed === null ? null : tokenList(allowed, "mask's answer");
 }
 
+/** An iterator that nobody has any more ends what it would have given. */
+const dropped = new FinalizationRegistry(generation => generation.stop?.(freed()));
+
+const TAKEN = 4; // tokens that are reported together; the worker waits when 16 are not
+
+/** The method of a session that chat.completions uses: it divides what the worker writes. */
+export const REPLY = Symbol('reply');
+
 const freed = () => new BitNetError('ERR_FREED', 'this session has been freed');
 
 export class Session {
@@ -90,25 +98,40 @@ export class Session {
     }
 
     chat(messages, options = {}) {
-        return this.#run({ messages: checkMessages(messages) }, options, generateOptions(options));
+        return this[REPLY](checkMessages(messages), options, generateOptions(options));
     }
 
-    async *#run(what, { signal, onToken, onPrompt, mask }, options) {
+    /** hooks may have onBegins, too: it gets what a reply that goes on begins with. */
+    [REPLY](messages, hooks, options) {
+        return this.#run({ messages }, hooks, options);
+    }
+
+    /** What texts() gives must not be known to what the worker's events reach, or it never ends. */
+    #run(what, hooks, options) {
+        const generation = {};
+        const texts = this.#texts(what, hooks, options, generation);
+        dropped.register(texts, generation);
+        return texts;
+    }
+
+    async *#texts(what, { signal, onToken, onPrompt, onBegins, mask }, options, generation) {
         signal?.throwIfAborted();
         const connection = this.#idle();
         const inbox = new Inbox(),
             start = performance.now(),
             written = [];
         let prompt = null,
-            first;
+            first,
+            waiting = 0, // tokens that were taken, and not reported yet
+            reason = 'abort';
         const leave = () => {
             if (this.#stop !== stop) return;
             this.#stop = null;
             connection.cancel(call.id);
             const { seed } = options;
-            this.stats = cutShort({ prompt, tokens: written.length, start, first, seed });
+            this.stats = cutShort({ reason, prompt, tokens: written.length, start, first, seed });
         };
-        const stop = (this.#stop = error => {
+        const stop = (generation.stop = this.#stop = error => {
             inbox.cut(error);
             leave(); // now: perhaps nobody asks for the next text
         });
@@ -119,6 +142,7 @@ export class Session {
             );
         const onEvent = event => {
             if (event.ask) return void answer();
+            if ('begins' in event) return onBegins?.(event.begins);
             if ('promptTokens' in event) {
                 prompt = event;
                 return onPrompt?.(event);
@@ -132,10 +156,17 @@ export class Session {
         const result = abortable(call, signal, () => stop(signal.reason));
         result.then(
             () => inbox.end(),
-            error => inbox.fail(error)
+            error => {
+                reason = 'error';
+                inbox.fail(error);
+            }
         );
         try {
             for await (const event of inbox) {
+                if (++waiting >= TAKEN) {
+                    connection.takes(call.id, waiting);
+                    waiting = 0;
+                }
                 if (event.token >= 0) onToken?.(event);
                 if (event.text) yield event.text;
             }

@@ -1,5 +1,5 @@
-// Divides a reply that comes piece by piece into thinking and text, for models that think first:
-// <think> ... </think>. bitnet_reply_next does the same in C.
+// Divides a reply, or what there is of it, into thinking and text, for models that think first:
+// <think> ... </think>. openai/parts.js does it piece by piece, with calls.
 const OPEN = '<think>',
     CLOSE = '</think>';
 
@@ -25,33 +25,3 @@ export function divide(text) {
         content: start.slice(at + CLOSE.length).replace(/^\n+/, '')
     };
 }
-
-/** The same for pieces: add(piece) gives what is new of { thinking, content }, and end() what was
- * held back. */
-export function divider() {
-    let text = '',
-        told = { thinking: '', content: '' };
-    const news = parts => {
-        const fresh = {
-            thinking: parts.thinking.slice(told.thinking.length),
-            content: (parts.content ?? '').slice(told.content.length)
-        };
-        told = { thinking: parts.thinking, content: parts.content ?? '' };
-        return fresh;
-    };
-    return {
-        add: piece => news(divide((text += piece))),
-        end() {
-            const parts = divide(text),
-                start = text.trimStart();
-            if (parts.content === null && start.startsWith(OPEN))
-                parts.thinking = start.slice(OPEN.length).replace(/^\n+/, '');
-            else parts.content ??= text;
-            return news(parts);
-        }
-    };
-}
-
-/** What divide() takes apart. */
-export const join = (thinking, content) =>
-    thinking ? `${OPEN}\n${thinking}\n${CLOSE}\n\n${content}` : content;

@@ -8,6 +8,7 @@ export const app = {
     writing: null, // AbortController of the current generation
     since: 0, // when it began
     loading: null, // AbortController of the current load
+    renew: null, // loads the open model again; returns whether it could
 };
 
 export const mode = () => document.querySelector('input[name=mode]:checked').value;
@@ -63,10 +64,11 @@ export const toEnd = () => {
 };
 
 export function showError(e, about) {
-    const { title, text, code } = explain(e, about);
+    const { title, text, code, told } = explain(e, about);
     $('error-title').textContent = title;
     $('error-text').textContent = text;
     $('error-code').textContent = code;
+    $('error-more').open = told;
     $('error').hidden = false;
     togglePanel(false);
     toEnd();
@@ -82,15 +84,25 @@ $('error-close').onclick = () => {
 
 // ---- the notice above the conversation ----
 
+let notices = []; // the last one is shown; to close it shows the one before
+
 export function notice(text, action, f) {
-    $('notice').hidden = false;
-    $('notice-text').textContent = text;
+    if ($('notice').hidden) notices = [];
+    notices = [...notices.filter(n => n.text !== text), { text, action, f }];
+    showNotice();
+}
+
+function showNotice() {
+    const { text, action, f } = notices.at(-1) ?? {};
+    $('notice').hidden = !text;
+    $('notice-text').textContent = text ?? '';
     $('notice-action').hidden = !action;
     $('notice-action').textContent = action ?? '';
     $('notice-action').onclick = f ?? null;
 }
 $('notice-close').onclick = () => {
-    $('notice').hidden = true;
+    notices.pop();
+    showNotice();
     $('prompt').focus();
 };
 

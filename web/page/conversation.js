@@ -12,11 +12,11 @@ import {
     toEnd,
     whyNot,
 } from './app.js';
-import { divideReply } from './bitnet.js';
+import { showChats } from './chatlist.js';
 import * as chats from './chats.js';
-import { $, announce, button, composing, element, once } from './dom.js';
+import { $, announce, button, composing, element } from './dom.js';
+import { show, speaker, writer } from './drawing.js';
 import { bytes, speed } from './format.js';
-import { canDraw, drawer } from './markdown.js';
 import { isServer } from './server.js';
 import { SAMPLER, numbers, replyOptions } from './settings.js';
 import { session } from './storage.js';
@@ -65,7 +65,6 @@ function showNote(turn, { note, dropped }) {
 
 function actions(message) {
     const box = element('div', undefined, 'acts');
-    box.ariaLive = 'off'; // only the text is announced
     const act = (text, f, className = '') => {
         const b = button(text, `quiet ${className}`, () =>
             f(current().messages.indexOf(message), b)
@@ -101,70 +100,6 @@ function showLeftOut() {
     if (first) first.before(element('p', 'The model no longer sees what is above.', 'left-out'));
 }
 
-// Draws a message, and returns the function that draws it again when it has grown.
-function show(body, message) {
-    const { role, given, content } = message;
-    body.replaceChildren();
-    if (given !== undefined) body.append(element('span', given, 'given'));
-    const drawText = role === 'assistant' && canDraw ? drawer : plainDrawer;
-    const draw = role === 'assistant' ? thinkingDrawer(body, drawText) : drawText(body);
-    if (content) draw(content);
-    return () => draw(message.content);
-}
-
-// Thinking stands in a block that can be opened.
-function thinkingDrawer(body, drawText) {
-    let details, drawThinking, draw;
-    return text => {
-        const { thinking, content } = divideReply(text);
-        if (thinking && !details) {
-            const block = element('div');
-            details = element('details', undefined, 'thinking');
-            details.append(element('summary', 'Thinking'), block);
-            body.append(details);
-            drawThinking = plainDrawer(block);
-        }
-        if (thinking) drawThinking(thinking);
-        if (content === null) return;
-        if (!draw) {
-            const block = details ? element('div') : body;
-            if (details) body.append(block);
-            draw = drawText(block);
-        }
-        draw(content);
-    };
-}
-
-// Long text goes into several nodes, so that the work does not grow with the text before it.
-function plainDrawer(body) {
-    let done = 0,
-        node = null;
-    return text => {
-        if (!node || node.length > 2000) body.append((node = document.createTextNode('')));
-        node.appendData(text.slice(done));
-        done = text.length;
-    };
-}
-
-// Calls draw at once, or soon: in the next frame, or later if drawing takes long, so that three
-// quarters of the time are left for the page's other work.
-function writer(draw) {
-    let next = 0;
-    const now = () => {
-        const follow = nearEnd(),
-            start = performance.now();
-        draw();
-        if (follow) toEnd();
-        const end = performance.now();
-        next = end + 3 * (end - start);
-    };
-    const soon = once(() => {
-        if (performance.now() < next) soon();
-        else now();
-    });
-    return { now, soon };
-}
-
 // ---- keeping the chat ----
 
 const remember = () => {
@@ -173,16 +108,17 @@ const remember = () => {
 };
 
 export const showList = () =>
-    chats.list(current().id, {
+    showChats({
+        current: () => current().id,
         open: openChat,
         renamed: ({ id, name, revision }) => {
             for (const chat of Object.values(open))
                 if (chat.id === id) Object.assign(chat, { name, revision });
             showList();
         },
-        removed: async id => {
+        removed: async ids => {
             for (const kind of Object.keys(open)) {
-                if (open[kind].id !== id) continue;
+                if (!ids.includes(open[kind].id)) continue;
                 if (kind === mode()) startNew();
                 else open[kind] = chats.newChat(kind);
             }
@@ -190,16 +126,20 @@ export const showList = () =>
         },
     });
 
+const timers = new Map(), // of the next save, by the chat
+    dirty = new Set(); // chats of which not all is saved
+
 async function save(chat) {
-    clearTimeout(chat.timer);
-    const timer = chat.timer;
-    delete chat.timer;
+    const timer = timers.get(chat);
+    clearTimeout(timer);
+    timers.delete(chat);
     if (!chat.messages.length) {
-        if (chat.revision) await chats.remove(chat.id);
-        chat.revision = 0;
+        dirty.delete(chat);
+        await chats.discard(chat);
         await showList();
         return;
     }
+    dirty.add(chat);
     chat.model = app.modelName || chat.model;
     chat.system = $('system').value.trim();
     const before = chat.id;
@@ -207,24 +147,37 @@ async function save(chat) {
         notice('This chat was changed in another tab. What is here goes on as a copy.');
         announce('This chat goes on as a copy.');
     }
+    if (!timers.has(chat)) dirty.delete(chat);
     if (chat === current()) remember();
     if (timer === undefined || before !== chat.id) await showList();
 }
 
 // While a text is written.
 function saveSoon(chat) {
-    chat.timer ??= setTimeout(() => save(chat), SAVE_MS);
+    dirty.add(chat);
+    if (!timers.has(chat)) timers.set(chat, setTimeout(save, SAVE_MS, chat));
 }
 
-// A text that was being written when the page was left.
-function settle(chat) {
-    for (const m of chat.messages)
-        if (m.unfinished) {
-            delete m.unfinished;
-            m.note = 'left';
-        }
-    const last = chat.messages.at(-1);
-    if (last && last.role !== 'user' && !last.content && last.note === 'left') chat.messages.pop();
+// A phone may end a page that is in the background, without another word.
+function leave() {
+    for (const chat of dirty) if (chat.messages.length) chats.leave(chat);
+}
+addEventListener('pagehide', leave);
+document.addEventListener('visibilitychange', () => document.hidden && leave());
+
+// A text that was being written when the page was left can go on.
+async function settle(chat) {
+    const cut = chat.messages.filter(m => m.unfinished);
+    if (!cut.length) return chat;
+    if (await chats.writtenElsewhere(chat.id)) {
+        chats.whenWritten(chat.id, () => refresh([chat.id]));
+        return chat;
+    }
+    for (const m of cut) {
+        delete m.unfinished;
+        m.note = 'left';
+    }
+    await chats.save(chat);
     return chat;
 }
 
@@ -233,8 +186,8 @@ async function openChat(id) {
     const chat = await chats.load(id);
     if (!chat) return showList();
     stop();
+    open[chat.mode] = await settle(chat);
     document.querySelector(`input[name=mode][value=${chat.mode}]`).checked = true;
-    open[chat.mode] = settle(chat);
     changedMode();
     $('prompt').focus();
 }
@@ -250,27 +203,37 @@ export function startNew() {
 
 let changedMode = () => {};
 
-// At the start: what was open before the page was reloaded.
+// At the start: what was open before the page was reloaded, or else a text that was being written when
+// another tab was closed.
 export async function reopen(onMode) {
     changedMode = onMode;
-    for (const kind of ['chat', 'text']) {
-        const id = session.get(kind),
-            chat = id && (await chats.load(id));
-        if (chat) open[kind] = settle(chat);
+    await chats.takeBack();
+    const ids = ['chat', 'text'].map(kind => session.get(kind)).filter(Boolean),
+        cut = await chats.cutOff();
+    for (const id of ids.length ? ids : cut) {
+        const chat = await chats.load(id);
+        if (chat) open[chat.mode] = await settle(chat);
+        if (chat && !ids.length) session.set('mode', chat.mode);
     }
     const before = session.get('mode');
     for (const input of document.querySelectorAll('input[name=mode]'))
         if (input.value === before) input.checked = true;
-    chats.watch(async id => {
-        for (const kind of ['chat', 'text']) {
-            if (open[kind].id !== id || app.writing) continue;
-            const chat = await chats.load(id);
-            if (!chat || open[kind].id !== id || chat.revision === open[kind].revision) continue;
-            open[kind] = settle(chat);
-            if (kind === mode()) render();
-        }
-        showList();
-    });
+    chats.watch(refresh);
+}
+
+// These chats have changed in another tab; null: any may have.
+async function refresh(changed) {
+    const busy = kind => dirty.has(open[kind]) || (app.writing && kind === mode());
+    for (const kind of ['chat', 'text']) {
+        const { id, revision } = open[kind];
+        if ((changed && !changed.includes(id)) || busy(kind)) continue;
+        const chat = await chats.load(id);
+        if (!chat || open[kind].id !== id || busy(kind)) continue;
+        if (chat.revision === revision && !chat.messages.some(m => m.unfinished)) continue;
+        open[kind] = await settle(chat);
+        if (kind === mode()) render();
+    }
+    showList();
 }
 
 // After the mode was changed by the user or by opening a chat of the other one.
@@ -341,11 +304,20 @@ async function* chatReply(chat, end, model, options) {
     }
 }
 
-// Adds what `stream` gives to the message, which is the last one or a completion. If nothing came,
+// What goes on with the message: from its beginning, if it is empty.
+function goesOn(chat, message, model, options) {
+    const { role, given, content } = message,
+        i = chat.messages.indexOf(message);
+    return role === 'text'
+        ? model.generate(given + content, options)
+        : chatReply(chat, content ? i + 1 : i, model, options);
+}
+
+// Writes the message, which is the last one or a completion, or goes on with it. If nothing came,
 // takeBack() makes it as if nobody had asked.
-async function write(chat, message, turn, stream, takeBack) {
+async function write(chat, message, turn, takeBack) {
+    let { model } = app;
     const mine = (app.writing = new AbortController()),
-        { model } = app,
         body = turn.querySelector('.body'),
         fromButton = document.activeElement === $('send') || turn.contains(document.activeElement);
     const before = message.content.length,
@@ -354,15 +326,20 @@ async function write(chat, message, turn, stream, takeBack) {
     hideError();
     ready();
     if (fromButton) $('stop').focus();
-    $('log').ariaBusy = 'true';
     turn.querySelector('.note')?.remove();
     turn.classList.remove('cut');
     turn.classList.add('writing');
     toEnd();
     delete message.note;
     message.unfinished = true;
+    const written = chats.writing(chat.id);
     save(chat);
-    const out = writer(show(body, message));
+    const draw = show(body, message),
+        speech = speaker(message);
+    const out = writer(late => {
+        speech.more();
+        return draw(late);
+    });
     let tokens = 0,
         first = 0;
     const live = setInterval(() => {
@@ -380,11 +357,23 @@ async function write(chat, message, turn, stream, takeBack) {
                 if (!tokens++) first = performance.now();
             },
         };
-        for await (const piece of stream(model, options)) {
-            message.content += piece;
-            out.soon();
-            saveSoon(chat);
-        }
+        const run = async () => {
+            for await (const piece of goesOn(chat, message, model, options)) {
+                message.content += piece;
+                out.soon();
+                saveSoon(chat);
+            }
+        };
+        await run().catch(async e => {
+            const lost = e.code === 'ERR_INTERNAL' && !isServer(model) && !mine.signal.aborted;
+            if (!lost || !turn.isConnected) throw e;
+            app.writing = null; // or else the load would end it
+            if (!(await app.renew()) || !turn.isConnected) throw e;
+            app.writing = mine;
+            ready();
+            ({ model } = app);
+            await run();
+        });
         const { reason, tokens: made } = model.stats;
         note = reason === 'length' && !(made >= options.maxTokens) ? 'full' : reason;
     } catch (e) {
@@ -392,11 +381,12 @@ async function write(chat, message, turn, stream, takeBack) {
         note = error ? 'failed' : 'abort';
     }
     clearInterval(live);
-    out.now();
+    await out.end();
     turn.classList.remove('writing');
-    $('log').ariaBusy = 'false';
     if (app.writing === mine) app.writing = null;
     delete message.unfinished;
+    speech.end(error ? '' : NOTES[note]);
+    written();
     const shown = turn.isConnected,
         nothing = message.content.length === before && ['failed', 'abort'].includes(note);
     if (nothing) takeBack(shown);
@@ -475,36 +465,23 @@ async function ask(chat, content, unsent) {
 
 // Adds a reply to the last message, which is the user's.
 async function reply(chat, takeBack) {
-    const message = { role: 'assistant', content: '' },
-        end = chat.messages.length;
+    const message = { role: 'assistant', content: '' };
     chat.messages.push(message);
-    await write(
-        chat,
-        message,
-        addTurn(message),
-        (model, options) => chatReply(chat, end, model, options),
-        shown => {
-            chat.messages = chat.messages.filter(m => m !== message);
-            takeBack?.(shown);
-            if (shown) render();
-        }
-    );
+    await write(chat, message, addTurn(message), shown => {
+        chat.messages = chat.messages.filter(m => m !== message);
+        takeBack?.(shown);
+        if (shown) render();
+    });
 }
 
 async function complete(chat, given) {
     const message = { role: 'text', given, content: '' };
     chat.messages.push(message);
-    await write(
-        chat,
-        message,
-        addTurn(message),
-        (model, options) => model.generate(given, options),
-        shown => {
-            chat.messages = chat.messages.filter(m => m !== message);
-            giveBack(given);
-            if (shown) render();
-        }
-    );
+    await write(chat, message, addTurn(message), shown => {
+        chat.messages = chat.messages.filter(m => m !== message);
+        giveBack(given);
+        if (shown) render();
+    });
 }
 
 // ---- what can be done with a message ----
@@ -564,37 +541,21 @@ async function rewrite(message, i) {
     const { content, note } = message,
         turn = turns()[i];
     message.content = '';
-    await write(
-        current(),
-        message,
-        turn,
-        (model, options) => model.generate(message.given, options),
-        shown => {
-            Object.assign(message, { content, note });
-            if (shown) render();
-        }
-    );
+    await write(current(), message, turn, shown => {
+        Object.assign(message, { content, note });
+        if (shown) render();
+    });
 }
 
 // A completion, or a reply that was cut off, goes on where it ended.
 async function goOn(i) {
     if (!mayWrite()) return;
-    const chat = current(),
-        message = chat.messages[i],
-        { role, given, content, note } = message;
-    await write(
-        chat,
-        message,
-        turns()[i],
-        (model, options) =>
-            role === 'text'
-                ? model.generate(given + content, options)
-                : chatReply(chat, i + 1, model, options),
-        shown => {
-            message.note = note;
-            if (shown) render();
-        }
-    );
+    const message = current().messages[i],
+        { note } = message;
+    await write(current(), message, turns()[i], shown => {
+        message.note = note;
+        if (shown) render();
+    });
 }
 
 // Goes on after a message, with the later ones left behind in the former chat.

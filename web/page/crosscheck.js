@@ -18,7 +18,7 @@ function checkVariant(variant) {
     });
 }
 
-async function crosscheck() {
+export async function crosscheck() {
     $('check').disabled = true;
     $('check-status').className = 'check-status';
     $('check-status').textContent = 'Running…';
@@ -96,7 +96,3 @@ function showCheck(r) {
     box.append(table);
     return box;
 }
-
-export const offerCrosscheck = () => {
-    $('check').onclick = crosscheck;
-};

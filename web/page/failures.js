@@ -66,7 +66,7 @@ const FAILURES = {
     ],
     TEXT: [
         'Not everything can be searched',
-        'Text files in UTF-8 of up to 20 MB can be searched.',
+        'Texts in UTF-8 or UTF-16, PDF and Word files (.docx) of up to 20 MB can be searched.',
     ],
     ERR_SELFTEST: [
         'This browser computes wrong results',
@@ -121,8 +121,12 @@ function tooLong({ info, system }) {
     ];
 }
 
-// { title, text, code } of an error. about: { info, system } of the model and the chat, and kept, how
-// many bytes of an interrupted download the browser has.
+// Of these the message itself is for people.
+const TOLD = ['SETTING', 'LOAD_SETTING', 'TEXT', 'CHECKSUM', 'SERVER_GONE', 'ERR_ARG', 'ERR_HTTP'];
+
+// { title, text, code, told } of an error. code has the error's message, and told says whether that is
+// for people. about: { info, system } of the model and the chat, and kept, how many bytes of an
+// interrupted download the browser has.
 export function explain(e, about = {}) {
     const [, ...special] = SPECIAL[e.code]?.find(([says]) => says.test(e.message)) ?? [];
     let [title, text] = special.length
@@ -140,5 +144,6 @@ export function explain(e, about = {}) {
             ? `Open the URL again: ${bytes(about.kept)} of it are kept, and the rest follows.`
             : 'Open the URL again. It begins anew: nothing of it is kept.';
     }
-    return { title, text, code: [e.code, e.message].filter(Boolean).join(': ') };
+    const code = [e.code, e.message].filter(Boolean).join(': ');
+    return { title, text, code, told: !e.code || TOLD.includes(e.code) };
 }

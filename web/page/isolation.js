@@ -14,16 +14,22 @@ async function registration() {
     return there?.scope === here('./') ? there : null;
 }
 
-// Resolves when this worker is the one that answers.
-async function use(url) {
-    const { installing, waiting, active } = await navigator.serviceWorker.register(url);
-    const worker = installing ?? waiting ?? active;
-    while (!['activated', 'redundant'].includes(worker.state))
+// Resolves when this worker is the one that answers. One that waits for open pages to be closed is told
+// not to.
+async function settled(worker) {
+    while (!['activated', 'redundant'].includes(worker.state)) {
+        if (worker.state === 'installed') worker.postMessage('use');
         await new Promise(resolve =>
             worker.addEventListener('statechange', resolve, { once: true })
         );
+    }
     if (worker.state === 'redundant') throw new Error('it was replaced');
     return worker;
+}
+
+async function use(url) {
+    const { installing, waiting, active } = await navigator.serviceWorker.register(url);
+    return settled(installing ?? waiting ?? active);
 }
 
 const reload = () => {
@@ -72,6 +78,29 @@ export async function isolate() {
     else notice(why, 'Use threads', on);
 }
 
+// Says when a newer version of the page has been fetched: it is used when the page is loaded again.
+function watchVersions(there) {
+    let asked = false;
+    const tell = text =>
+        notice(text, 'Load it', async () => {
+            asked = true;
+            if (there.waiting) await settled(there.waiting);
+            await reload();
+        });
+    const offer = () => {
+        if (there.waiting && there.active) tell('A new version of this page is ready.');
+    };
+    there.onupdatefound = () => {
+        const worker = there.installing;
+        worker.onstatechange = () => worker.state === 'installed' && offer();
+    };
+    navigator.serviceWorker.oncontrollerchange = () => {
+        if (!asked) tell('Another tab has begun to use a new version of this page.');
+    };
+    offer();
+    there.update().catch(() => {}); // there is no network, or the update was cut off
+}
+
 // Keeps the page's files, so that the next visit needs no network.
 export async function keepPage() {
     let state = 'no';
@@ -83,6 +112,7 @@ export async function keepPage() {
         });
         worker.postMessage('keep', [channel.port2]);
         if (await kept) state = 'yes';
+        watchVersions(await registration());
     } catch {
         /* no service workers here, or no room */
     }

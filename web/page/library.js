@@ -1,7 +1,9 @@
 // library.js - the texts that are searched: their passages, the vectors that the open model makes of
 // them, and which passages are nearest to a question. search.js shows all this. A text:
 //
-//     { id, name, note, text, spans, vectors, done }      vectors: of the first `done` passages
+//     { id, name, file, note, text, spans, vectors, done }      vectors: of the first `done` passages
+//
+// A file from a folder has its path as its name. file: the name before one like it got a number.
 import { passages } from './passages.js';
 import * as store from './texts.js';
 
@@ -31,32 +33,44 @@ export const opened = store.all().then(kept => {
 
 // ---- texts ----
 
-async function newText(name, content, note) {
+async function newText(content) {
     const spans = [];
     for (const place of passages(content)) {
         spans.push(...place);
         if (spans.length % 2000 === 0) await pause();
     }
     const id = crypto.randomUUID?.() ?? `${Date.now()}-${Math.random()}`;
-    return { id, name, note, text: content, spans: Uint32Array.from(spans) };
+    return { id, text: content, spans: Uint32Array.from(spans) };
 }
 
 // What keeps a file from being searched, or ''.
-async function add(name, content, note) {
-    if (content.includes('\0')) return `${name} is not a text.`;
+async function add(file, content, note) {
     await opened;
-    const text = await newText(name, content, note);
-    if (!text.spans.length) return `${name} is empty.`;
-    const same = texts.find(t => t.name === name && t.note === note);
-    if (same?.text === content) return '';
-    if (same && !note) await remove(same);
+    const text = await newText(content);
+    if (!text.spans.length) return `${file} is empty.`;
+    const same = texts.filter(t => (t.file ?? t.name) === file && t.note === note);
+    if (same.some(t => t.text === content)) return '';
+    const name = note || !same.length || file.includes('/') ? file : numbered(file);
+    if (file.includes('/') && !note) for (const old of same) await remove(old); // it has changed
+    Object.assign(text, { name, file, note });
     texts.push({ ...text, vectors: null, done: 0 });
     await store.keep(text);
     return '';
 }
 
-export const addFile = async file =>
-    file.size > MOST_BYTES ? `${file.name} has over 20 MB.` : add(file.name, await file.text(), false);
+// A file alone does not tell where it was, so one of the same name may be another one.
+function numbered(file) {
+    let n = 2;
+    while (texts.some(t => t.name === `${file} (${n})`)) n++;
+    return `${file} (${n})`;
+}
+
+// path: of the file in its folder, or its name.
+export async function addFile(file, path) {
+    if (file.size > MOST_BYTES) return `${path} has over 20 MB.`;
+    const { textOf } = await import('./readers.js');
+    return add(path, await textOf(path, file), false);
+}
 
 export function addNote(content) {
     const begins = content.trim().replace(/\s+/g, ' ');
@@ -67,6 +81,11 @@ export async function remove(text) {
     const i = texts.indexOf(text);
     if (i >= 0) texts.splice(i, 1);
     await store.remove(text.id);
+}
+
+export async function clear() {
+    texts.length = 0;
+    await store.clear();
 }
 
 // ---- vectors ----

@@ -158,6 +158,14 @@ function file() {
     return new Blob(w.parts());
 }
 
+/** ms for a token: the median of runs of tokens, as other work on the machine comes in bursts. */
+function usualTime(times) {
+    const n = Math.min(8, times.length - 1),
+        runs = [];
+    for (let i = 0; i + n < times.length; i += n) runs.push((times[i + n] - times[i]) / n);
+    return runs.sort((a, b) => a - b)[runs.length >> 1];
+}
+
 /** How many weights it reads in a second, with these options of BitNet.load. */
 export async function measure(options = {}) {
     const model = await BitNet.load(file(), { ...options, context: 512, cache: 'none' }),
@@ -167,8 +175,7 @@ export async function measure(options = {}) {
     try {
         const pieces = model.generate('a', { maxTokens: 400, onToken });
         while (!isEnough() && !(await pieces.next()).done);
-        const timed = times.slice(UNTIMED);
-        return (WEIGHTS * (timed.length - 1) * 1000) / (timed.at(-1) - timed[0]);
+        return (WEIGHTS * 1000) / usualTime(times.slice(UNTIMED));
     } finally {
         await model.free();
     }

@@ -14,9 +14,10 @@ import {
 import { forgetModel } from './conversation.js';
 import { $, announce, ask, button, element, once } from './dom.js';
 import { explain } from './failures.js';
+import { noteDropped, opened, pickFile, showCopy } from './files.js';
 import { bytes, count, digits, duration } from './format.js';
 import { listOffers, showOffers } from './offers.js';
-import { addFiles, modelChanged } from './search.js';
+import { addFiles, addFolders, modelChanged } from './search.js';
 import { SERVER, hasServer, isServer, serverModel } from './server.js';
 import { LOAD, numbers, offerThinking, suggest } from './settings.js';
 import { local } from './storage.js';
@@ -130,6 +131,7 @@ function showLoading() {
 // ---- a model ----
 
 let last = TINY; // what “Load again” loads
+app.renew = () => open(last); // of a model whose worker has ended
 
 // What the browser has of an interrupted download, in bytes.
 async function keptOf(url) {
@@ -195,6 +197,7 @@ export async function open(source) {
         if (source === SERVER) app.modelName = next.name;
         last = source;
         if (typeof source === 'string') local.set('model', source);
+        opened(source instanceof File ? source : null);
         forgetModel();
         announce(`${app.modelName} is ready.`);
         return true;
@@ -326,6 +329,7 @@ export function choose(source) {
 // ---- models in this browser ----
 
 export async function listModels() {
+    showCopy();
     const entries = await Promise.resolve(cache.list()).catch(() => []);
     const names = entries.map(entry => nameOf(entry.url));
     listOffers();
@@ -455,7 +459,11 @@ $('url-form').onsubmit = e => {
     e.preventDefault();
     choose($('url').value.trim());
 };
-$('pick').onclick = () => $('file').click();
+$('pick').onclick = async () => {
+    const file = await pickFile().catch(showError);
+    if (file) choose(file);
+    if (file === null) $('file').click();
+};
 $('file').onchange = () => {
     if ($('file').files[0]) choose($('file').files[0]);
     $('file').value = '';
@@ -474,7 +482,7 @@ const carriesFile = e => [...(e.dataTransfer?.types ?? [])].includes('Files');
 const showDrop = on => {
     $('drop').hidden = !on;
     $('drop-text').textContent =
-        mode() === 'search' ? 'Drop text files, or a GGUF file' : 'Drop a GGUF file';
+        mode() === 'search' ? 'Drop files or folders, or a GGUF file' : 'Drop a GGUF file';
     if (!on) dragDepth = 0;
 };
 addEventListener('dragenter', e => {
@@ -522,7 +530,7 @@ function takeFiles(files) {
             () => toTexts(texts)
         );
     if (others.length)
-        notice(`${model.name} is opened. Only one can be: ${listOf(others)} is not.`);
+        notice(`Only one model can be open, so nothing is done with ${listOf(others)}.`);
     if (model) choose(model);
 }
 
@@ -530,5 +538,7 @@ addEventListener('drop', e => {
     if (!carriesFile(e)) return;
     e.preventDefault();
     showDrop(false);
+    if (mode() === 'search' && addFolders(e.dataTransfer)) return;
+    noteDropped(e.dataTransfer);
     takeFiles([...e.dataTransfer.files]);
 });

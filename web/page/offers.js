@@ -10,9 +10,9 @@ import { session } from './storage.js';
 
 const HUB = 'huggingface.co';
 // size: of the file. extra: memory beside the file and the context, which takes `perToken` for each
-// token. work: how many weights measure.js's model reads in the time that this one takes for a token,
-// found with random weights in the same shapes, or from the shapes (BitCPM). A revision is given where
-// the file's SHA-256 is known. All numbers are in bytes or weights.
+// token. work: how many weights measure.js's model reads in the time that this one takes for a token.
+// Both were found with random weights in the same shapes. A revision is given where the file's SHA-256
+// is known. All numbers are in bytes or weights.
 const OFFERS = [
     {
         name: '1-bit Bonsai 1.7B',
@@ -23,7 +23,7 @@ const OFFERS = [
         size: 248302272,
         extra: 40e6,
         perToken: 114688,
-        work: 1.2e9,
+        work: 1.3e9,
         by: 'Prism ML',
         licence: 'Apache 2.0',
         about: '1.7 billion parameters of one bit each (Q1_0).',
@@ -33,9 +33,9 @@ const OFFERS = [
         repository: 'openbmb/BitCPM-CANN-0.5B-gguf',
         file: 'bitcpm4-0.5b-tq2_0.gguf',
         size: 245e6,
-        extra: 120e6,
+        extra: 90e6,
         perToken: 12288,
-        work: 0.55e9,
+        work: 0.6e9,
         by: 'OpenBMB',
         licence: 'Apache 2.0',
         about: 'Chinese and English. 0.4 billion ternary parameters (TQ2_0).',
@@ -45,9 +45,9 @@ const OFFERS = [
         repository: 'openbmb/BitCPM-CANN-1B-gguf',
         file: 'bitcpm4-1b-tq2_0.gguf',
         size: 551e6,
-        extra: 200e6,
+        extra: 150e6,
         perToken: 28672,
-        work: 1.75e9,
+        work: 1.85e9,
         by: 'OpenBMB',
         licence: 'Apache 2.0',
         about: 'Chinese and English. 1.6 billion ternary parameters (TQ2_0).',
@@ -61,7 +61,7 @@ const OFFERS = [
         size: 463290464,
         extra: 40e6,
         perToken: 114688,
-        work: 2.1e9,
+        work: 2.35e9,
         by: 'Prism ML',
         licence: 'Apache 2.0',
         about: '1.7 billion ternary parameters (Q2_0).',
@@ -75,7 +75,7 @@ const OFFERS = [
         size: 1187801280,
         extra: 290e6,
         perToken: 76800,
-        work: 2.45e9,
+        work: 2.7e9,
         by: 'Microsoft',
         licence: 'MIT',
         about: '2.4 billion parameters, ternary but for the embedding (I2_S).',
@@ -101,17 +101,17 @@ async function limits() {
         .catch(() => undefined)
         .then(e => e ?? {});
     return {
-        memory: navigator.deviceMemory && navigator.deviceMemory * 2 ** 30,
+        device: navigator.deviceMemory, // in GB of 2^30 bytes
         room: quota === undefined ? undefined : Math.max(0, quota - (usage ?? 0)),
     };
 }
 
 // Why it cannot be used here, or ''. An operating system and the browser need half of the memory.
-function lacks(offer, { memory, room }, kept) {
+function lacks(offer, { device, room }, kept) {
     const needed = memoryOf(offer);
     if (needed > MOST) return `It needs ${bytes(needed)} of memory; WebAssembly has 4 GB.`;
-    if (needed > memory / 2)
-        return `It needs ${bytes(needed)} of memory; this device has ${bytes(memory)} in all.`;
+    if (needed > device * 2 ** 29)
+        return `It needs ${bytes(needed)} of memory; this device has ${device} GB in all.`;
     if (!kept && offer.size > room)
         return `This browser has no room for it: ${bytes(room)} are left.`;
     return '';

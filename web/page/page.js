@@ -1,10 +1,11 @@
 // page.js - the page's start and its outermost parts: modes, keys, and the room that it has. All work
 // is done in workers (bitnet.js starts one, crosscheck.js others).
 import { cache } from './bitnet.js';
-import { app, hideError, mode, nearEnd, toEnd, togglePanel } from './app.js';
+import { app, hideError, mode, nearEnd, notice, showError, toEnd, togglePanel } from './app.js';
 import { editLast, reopen, send, showMode, startNew, stop } from './conversation.js';
-import { offerCrosscheck } from './crosscheck.js';
 import { $, button, composing } from './dom.js';
+import { loadMarkdown } from './drawing.js';
+import { lastFile } from './files.js';
 import { isolate, keepPage } from './isolation.js';
 import { TINY, addressOf, open, showPlace } from './models.js';
 import { closeReader, newSearch, search } from './search.js';
@@ -98,14 +99,20 @@ for (const input of document.querySelectorAll('input[name=mode]')) input.onchang
 
 // ---- room: a phone's keyboard and large zoom leave little, and that is for the conversation ----
 
-const SHORT = 480; // px
+const SHORT = 30; // of the text's size: that of the root
+const TIGHT = 15; // of width
 
 function measure() {
     const { visualViewport: v } = globalThis,
         height = v && v.scale === 1 ? v.height : innerHeight,
-        short = height < SHORT,
+        size = parseFloat(getComputedStyle(document.documentElement).fontSize),
+        short = height < SHORT * size,
         follow = nearEnd();
     document.documentElement.style.setProperty('--height', `${Math.round(height)}px`);
+    document.body.classList.toggle(
+        'tight',
+        document.documentElement.clientWidth < TIGHT * size
+    );
     if (document.body.classList.contains('short') !== short) {
         document.body.classList.toggle('short', short);
         if (short) $('figures-room').append($('figures'));
@@ -119,25 +126,36 @@ addEventListener('resize', measure);
 
 // ---- start ----
 
+// A model from the disk that the browser does not open without a press.
+function offerFile({ name, ask }) {
+    notice(`“${name}” on your disk was open at your last visit.`, 'Open it again', async () => {
+        const file = await ask().catch(showError);
+        if (file && (await open(file))) $('notice').hidden = true;
+    });
+}
+
 // Opens the model of the server if there is one; or that of the last visit if the browser has it, else
 // the tiny one beside the page.
 async function start() {
     showPlace();
     measure();
     restore();
-    offerCrosscheck();
+    $('check').onclick = async () => (await import('./crosscheck.js')).crosscheck();
     $('h-cache').tabIndex = $('h-chats').tabIndex = -1; // get the focus when their last entry goes
     await reopen(setMode);
     setMode();
     const settled = hasServer ? null : isolate(); // the server needs no threads of the page
     const before = local.get('model');
     const entries = await Promise.resolve(cache.list()).catch(() => []);
-    const there = before && entries.some(e => e.url === addressOf(before).url && e.complete);
+    const there = before && entries.some(e => e.url === addressOf(before).url && e.complete),
+        last = hasServer ? null : await lastFile();
     if (hasServer) await open(SERVER);
-    else if (!(there && (await open(before)))) {
+    else if (!(last?.file ? await open(last.file) : there && (await open(before)))) {
         if (!there || !$('error').hidden) await open(TINY);
+        if (last?.ask) offerFile(last);
     }
     if (matchMedia('(hover: hover)').matches) $('prompt').focus();
+    loadMarkdown();
     await settled;
     await keepPage();
 }

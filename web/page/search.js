@@ -1,7 +1,7 @@
 // search.js - the mode Search: the texts, how far they are indexed, a question's passages, and a text
 // with a passage marked. library.js has what is shown.
 import { app, hideError, mode, notice, showError, togglePanel, whyNot } from './app.js';
-import { $, announce, ask, button, element, once } from './dom.js';
+import { $, announce, ask, button, composing, element, once } from './dom.js';
 import { digits, duration } from './format.js';
 import * as library from './library.js';
 
@@ -14,7 +14,7 @@ const ready = () => library.embeds(app.model);
 
 // ---- the texts ----
 
-const rows = new Map(); // text -> what says how many passages it has
+const rows = new Map(); // text -> its line, and in that what says how many passages it has
 
 function aboutOf(text) {
     const n = passageCount(text);
@@ -34,27 +34,42 @@ function row(text) {
         announce(`${text.name} is removed.`);
         ($('texts').querySelector('.name') ?? $('add-files')).focus();
     });
+    name.title = text.name;
     name.dir = 'auto';
     removes.ariaLabel = `Remove ${text.name}`;
     li.append(name, about, removes);
-    rows.set(text, about);
+    rows.set(text, { li, about });
     return li;
 }
 
+// Only what has changed, as there may be many.
 function showTexts() {
-    rows.clear();
-    $('texts').replaceChildren(...texts.map(row));
+    const there = new Set(texts);
+    for (const [text, { li }] of rows)
+        if (!there.has(text)) {
+            li.remove();
+            rows.delete(text);
+        }
+    $('texts').append(...texts.filter(text => !rows.has(text)).map(row));
     showState();
 }
+const showTextsSoon = once(showTexts);
 
 // How many there are, and what is not indexed.
 function showState() {
     const missing = library.total() - library.indexed(),
         again = library.indexed() > 0 ? 'the rest' : 'them';
-    for (const [text, about] of rows) about.textContent = aboutOf(text);
-    $('texts-about').textContent = texts.length
-        ? `${plural(texts.length, 'text')}, ${plural(library.total(), 'passage')}`
-        : 'No texts yet';
+    for (const [text, { about }] of rows) {
+        const now = aboutOf(text);
+        if (about.textContent !== now) about.textContent = now;
+    }
+    $('texts-about').textContent = [
+        texts.length
+            ? `${plural(texts.length, 'text')}, ${plural(library.total(), 'passage')}`
+            : 'No texts yet',
+        ...(reading ? [`reading ${digits(reading.done, 0)} of ${plural(reading.all, 'file')}`] : []),
+    ].join(' · ');
+    $('remove-texts').hidden = texts.length < 2;
     $('search-none').hidden = ready() || !!app.loading;
     $('unindexed').hidden = !ready() || !missing || !!running || loading;
     $('unindexed-text').textContent =
@@ -63,26 +78,88 @@ function showState() {
     document.body.dataset.indexed = loading || running ? '' : `${library.indexed()}`;
 }
 
+const NAMED = 8; // of what cannot be read, so many are told by name
+let reading = null; // { done, all } of the files that are added
+let before = Promise.resolve(); // what was to be added before, which is first
+
 // Adds files or notes by these functions, each of which says what is wrong.
-async function add(all) {
+const add = all => (before = before.then(() => addAll(all)));
+
+async function addAll(all) {
     const wrong = [];
     hideError();
+    reading = { done: 0, all: all.length };
     for (const one of all) {
         const problem = await one().catch(e => e.message);
         if (problem) wrong.push(problem);
-        showTexts();
+        reading.done++;
+        showTextsSoon();
     }
+    reading = null;
+    showTexts();
+    if (wrong.length > NAMED) wrong.splice(NAMED, Infinity, `And ${wrong.length - NAMED} more.`);
     if (wrong.length) showError(Object.assign(new Error(wrong.join(' ')), { code: 'TEXT' }));
-    await index();
+    index();
 }
 
-export const addFiles = files => add([...files].map(file => () => library.addFile(file)));
+// Of a folder, what its owner does not see is left out.
+const isHidden = path => path.split('/').some(name => name.startsWith('.'));
 
-$('add-files').onclick = () => $('text-files').click();
-$('text-files').onchange = () => {
-    const files = [...$('text-files').files];
-    $('text-files').value = '';
-    addFiles(files);
+export function addFiles(files) {
+    const all = [...files].map(file => [file, file.webkitRelativePath || file.name]);
+    return addPaths(all);
+}
+const addPaths = all =>
+    add(
+        all
+            .filter(([, path]) => !(path.includes('/') && isHidden(path)))
+            .map(([file, path]) => () => library.addFile(file, path))
+    );
+
+// The files in what was dropped, with their paths.
+async function* filesOf(entry) {
+    if (entry.isFile) {
+        const file = await new Promise((resolve, reject) => entry.file(resolve, reject));
+        yield [file, entry.fullPath.slice(1)];
+    } else if (!isHidden(entry.name)) {
+        const reader = entry.createReader();
+        for (;;) {
+            const some = await new Promise((resolve, reject) => reader.readEntries(resolve, reject));
+            if (!some.length) return;
+            for (const inner of some) yield* filesOf(inner);
+        }
+    }
+}
+
+// Adds what was dropped if a folder is among it; returns whether.
+export function addFolders({ items }) {
+    const entries = [...items].flatMap(item => item.webkitGetAsEntry?.() ?? []);
+    if (!entries.some(entry => entry.isDirectory)) return false;
+    (async () => {
+        const all = [];
+        for (const entry of entries) for await (const found of filesOf(entry)) all.push(found);
+        await addPaths(all);
+    })().catch(e => showError(Object.assign(new Error(e.message), { code: 'TEXT' })));
+    return true;
+}
+
+for (const kind of ['files', 'folder']) {
+    const input = $(`text-${kind}`);
+    $(`add-${kind}`).onclick = () => input.click();
+    input.onchange = () => {
+        const files = [...input.files];
+        input.value = '';
+        addFiles(files);
+    };
+}
+$('remove-texts').onclick = async () => {
+    if (!(await ask($('texts-all'), `Remove all ${plural(texts.length, 'text')}?`, 'Remove'))) return;
+    running?.abort();
+    await library.clear();
+    showResults([]);
+    showTexts();
+    announce('All texts are removed.');
+    $('add-files').focus();
 };
 
 function showNoteForm(on) {
@@ -102,7 +179,7 @@ $('note-form').onsubmit = e => {
     add([() => library.addNote(value)]);
 };
 $('note-form').onkeydown = e => {
-    if (e.key !== 'Escape') return;
+    if (e.key !== 'Escape' || composing(e)) return;
     e.stopPropagation();
     showNoteForm(false);
 };
@@ -141,7 +218,7 @@ async function index() {
         const onProgress = (text, n) => {
             progress.done = n;
             progress.shown();
-            if (rows.has(text)) rows.get(text).textContent = aboutOf(text);
+            if (rows.has(text)) rows.get(text).about.textContent = aboutOf(text);
         };
         await library.index({ signal: mine.signal, onProgress });
     } catch (e) {

@@ -18,6 +18,15 @@ function store(name) {
                 /* it is not kept, and the page goes on */
             }
         },
+        // The keys that begin so.
+        keys(start) {
+            try {
+                const all = Object.keys(globalThis[name]).map(key => key.replace('bitnet.', ''));
+                return all.filter(key => key.startsWith(start));
+            } catch {
+                return [];
+            }
+        },
     };
 }
 

@@ -1,6 +1,6 @@
 // texts.js - the texts that can be searched, and their vectors, in IndexedDB:
 //
-//     texts       { id, name, note, text, spans }             spans: the start and end of each passage
+//     texts       { id, name, file, note, text, spans }       spans: the start and end of each passage
 //     vectors     { text, model, first, vectors }             of passages from number `first` on
 //
 // The vectors are those of one model, by its key. Where the browser keeps nothing, the texts are there
@@ -50,6 +50,11 @@ export const vectorsOf = async (text, model) =>
     (await ask('vectors', 'readonly', s =>
         s.getAll(IDBKeyRange.bound([text, model], [text, model, []]))
     )) ?? [];
+
+export async function clear() {
+    await ask('texts', 'readwrite', s => s.clear());
+    await ask('vectors', 'readwrite', s => s.clear());
+}
 
 export async function remove(text) {
     await ask('texts', 'readwrite', s => s.delete(text));

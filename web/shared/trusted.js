@@ -1,5 +1,6 @@
-// Trusted Types: a page with require-trusted-types-for 'script' allows the policy bitnet-h by its name.
-// It lets through what is made here: addresses of Blobs, which only this origin's scripts can make.
+// Trusted Types: a page with require-trusted-types-for 'script' allows the policy bitnet-h by its
+// name. It lets through what is made here: addresses of Blobs, which only this origin's scripts can
+// make.
 let policy;
 
 /** The address of a script as Worker takes it. */

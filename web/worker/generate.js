@@ -1,6 +1,7 @@
 // generate.js - reads prompts and writes texts, for several sessions side by side.
 import { abortError, BitNetError } from '../shared/errors.js';
-import { chatTokens, held, holdReply, inThought, OPEN, tokensOf } from './chat.js';
+import { without } from '../shared/rules.js';
+import { chatTokens, held, holdReply, OPEN, replyState, template, tokensOf } from './chat.js';
 import {
     bw,
     bytesAt,
@@ -12,6 +13,7 @@ import {
     memory,
     post,
     put,
+    stringAt,
     turn,
     withBytes,
     withTexts
@@ -63,8 +65,8 @@ async function pass() {
 let reading = 0; // generations that read their prompts
 let pace = 0; // tokens per ms of the last chunk; 0: there was none
 
-/** Evaluates the prompt, but for its last token, in chunks of about a second, so that a cancel takes
- * effect soon; shorter ones if others write. */
+/** Evaluates the prompt, but for its last token, in chunks of about a second, so that a cancel
+ * takes effect soon; shorter ones if others write. */
 async function prefill(id, session, n, reused, signal) {
     const report = left =>
         post({ id, event: { promptTokens: n, reusedTokens: reused, readTokens: n - left } });
@@ -124,50 +126,120 @@ function logprobsOf(session, n) {
     return { ...all[0], top: all.slice(1) };
 }
 
-/** Adds the reply's tokens and text to got. `opened` stands in front of the first text. */
+// ---- what the caller has not taken yet ----
+// A loop that pauses pauses the model, too: no more than WINDOW tokens wait for it.
+
+const WINDOW = 16;
+const windows = new Map(); // id of a generation -> { open, wake }
+
+/** The caller has taken so many tokens of a generation; Infinity: it has ended it. */
+export function taken(id, count) {
+    const window = windows.get(id);
+    if (!window) return;
+    window.open += count;
+    if (window.open > 0) window.wake();
+}
+
+/** Waits until the caller may get another token; returns for how long. */
+async function room(id, signal) {
+    const window = windows.get(id);
+    if (window.open > 0) return 0;
+    const start = performance.now();
+    await new Promise(resolve => {
+        window.wake = resolve;
+    });
+    checkAbort(signal);
+    return performance.now() - start;
+}
+
+/** Adds the reply's tokens and text to got, and the time in which the caller paused. `opened`
+ * stands in front of the first text. */
 async function decode(id, session, { logprobs, masked }, signal, got, opened) {
-    for (let index = 0; ; index++) {
+    for (let index = 0; ; ) {
+        got.paused += await room(id, signal);
         if (masked) await askMask(id, session, signal);
         await nextToken(session);
         checkAbort(signal);
-        const token = bw._bw_piece(session);
+        const n = bw._bw_piece(session); // 0: a mask has allowed no token
         const written = decoder.decode(bytesAt(bw._bw_text(), bw._bw_text_length()));
-        const text = index ? written : opened + written;
-        const some = logprobs !== undefined && token >= 0; // a mask may have allowed no token
+        const tokens = new Int32Array(bytesAt(bw._bw_piece_tokens(session), 4 * n).buffer);
+        const some = logprobs !== undefined && n;
         const more = some ? { logprobs: logprobsOf(session, logprobs) } : {};
-        if (token >= 0) got.tokens.push(token);
+        got.tokens.push(...tokens);
         got.reply += written;
-        post({ id, event: { token, text, index, ...more } });
-        if (bw._bw_reason(session) >= 0) return;
+        const ended = bw._bw_reason(session) >= 0;
+        windows.get(id).open -= n;
+        for (let i = 0; i < Math.max(n, 1); i++, index++) {
+            const text = (index ? '' : opened) + (i >= n - 1 ? written : '');
+            post({ id, event: { token: n ? tokens[i] : -1, text, index, ...more } });
+        }
+        if (ended) return;
     }
 }
 
-/** Tells the module how a session is to draw its tokens. thinks: the text begins inside of thinking,
- * which the rules do not bind. */
-function setSampler(session, o, thinks) {
-    const { temperature, topK, topP, minP, repeatPenalty, frequencyPenalty, presencePenalty } = o;
+/** Is this tag a token? */
+const isToken = tag => withBytes(encoder.encode(tag), (at, n) => bw._bw_is_token(at, n));
+
+/** The rules around a grammar or schema. `begun` is where the reply is. calls: what a reply may
+ * call, whose schemas, and that of a text, are the $defs of the schema. */
+function rulesAround({ thinks, begun, isCall, holds }, { calls }) {
+    if (calls?.isStrict && (isCall || holds))
+        throw new BitNetError('ERR_ARG', 'tools: a call that has begun cannot be made strict');
+    const isFree = calls && !calls.must && !calls.hasText;
+    const mayThink =
+        isFree && template().thinks && !begun && !thinks && isToken('<think>') && isToken('</think>');
+    if (!calls && !thinks) return '';
+    const tag = name => (isToken(name) ? name : `"${name}"`);
+    const thought = thinks ? `thought ${isFree ? '' : '"\\n\\n" '}` : '';
+    const rest = !calls ? 'root' : isFree ? 'free calls?' : calls.must ? 'calls' : '(def-text | calls)';
+    const own = !calls
+        ? ''
+        : (isFree ? without('free', '<tool_call>') : '') +
+          calls.rules +
+          `calls ::= ${calls.one ? 'call' : 'call ("\\n" call)*'}\n` +
+          `call ::= ${tag('<tool_call>')} "\\n" (${calls.forms}) "\\n" ${tag('</tool_call>')}\n`;
+    return (
+        (thinks || mayThink ? stringAt(bw._bw_thought()) : '') +
+        `text ::= ${thought}${mayThink ? '(<think> thought)? ' : ''}${rest}\n${own}`
+    );
+}
+
+/** The error of an option. */
+const named = (option, { code, message }) =>
+    new BitNetError(code, message.startsWith(option) ? message : `${option}: ${message}`);
+
+/** Tells the module how a session is to draw its tokens. begun: where a chat's reply is;
+ * thinking is not bound by the rules. */
+function setSampler(session, o, begun) {
+    const seed = BigInt.asUintN(64, BigInt(o.seed));
     bw._bw_sampler(
         session,
-        temperature,
-        topK,
-        topP,
-        minP,
-        repeatPenalty,
-        frequencyPenalty,
-        presencePenalty,
-        o.seed
+        o.temperature,
+        o.topK,
+        o.topP,
+        o.minP,
+        o.repeatPenalty,
+        o.repeatWindow,
+        o.frequencyPenalty,
+        o.presencePenalty,
+        Number(seed & 0xffffffffn),
+        Number(seed >> 32n)
     );
-    const bias = new ArrayBuffer(8 * o.logitBias.length);
+    const ends = o.ignoreEnd ? 64 : 0; // at most so many are forbidden
+    const bias = new ArrayBuffer(8 * (o.logitBias.length + ends));
     o.logitBias.forEach(([token, value], i) => {
         new Int32Array(bias)[2 * i] = token;
         new Float32Array(bias)[2 * i + 1] = value;
     });
-    bw._bw_bias(session, put(new Uint8Array(bias)), o.logitBias.length);
+    bw._bw_bias(session, put(new Uint8Array(bias)), o.logitBias.length, ends);
     const grammar = o.grammar ?? o.jsonSchema;
     if (grammar !== undefined) {
-        const bytes = encoder.encode(grammar);
+        const rules = begun ? rulesAround(begun, o) : '';
+        const bytes = encoder.encode(grammar + rules);
+        const behind = encoder.encode(rules).length;
         const isSchema = o.grammar === undefined;
-        check(bw._bw_grammar(session, put(bytes), bytes.length, isSchema, thinks));
+        const code = bw._bw_grammar(session, put(bytes), bytes.length, isSchema, behind);
+        if (code < 0) throw named(isSchema ? 'jsonSchema' : 'grammar', failure(code));
     }
     if (o.masked) check(bw._bw_allow(session, 0, -1));
 }
@@ -177,12 +249,14 @@ export async function generate({ session, prompt, messages, options }, signal, i
     const start = performance.now();
     const chat = messages && chatTokens(session, messages, options);
     const n = chat ? chat.n : tokensOf(prompt, FILES_BOS);
-    const thinks = Boolean(chat && options.thinking && inThought(chat.inside));
-    const opened = thinks && !chat.begun ? OPEN : '';
+    const begun = chat && replyState(chat.inside);
+    const opened = begun?.thinks && !chat.begun ? OPEN : '';
+    const primer = chat?.begun ? (chat.opens ? OPEN : '') + chat.inside : '';
     if (opened) chat.begun = OPEN; // the template has written it
-    const { stop, maxTokens, seed } = options;
-    const reused = check(bw._bw_begin(session, n, maxTokens));
-    const got = { tokens: [], reply: '' };
+    if (chat) post({ id, event: { begins: primer } });
+    const { stop, maxTokens, seed, lookup } = options;
+    const reused = check(bw._bw_begin(session, n, maxTokens, lookup));
+    const got = { tokens: [], reply: '', paused: 0 };
     const hold = () => {
         bw._bw_end(session);
         held[session] = chat?.known ?? [];
@@ -192,22 +266,25 @@ export async function generate({ session, prompt, messages, options }, signal, i
     held[session] = [];
     let middle;
     try {
-        setSampler(session, options, thinks);
+        setSampler(session, options, begun);
         reading++;
         await prefill(id, session, n, reused, signal).finally(() => reading--);
         middle = performance.now();
         withTexts(stop, (...strings) => check(bw._bw_open(session, ...strings)));
+        windows.set(id, { open: WINDOW, wake() {} });
         await decode(id, session, options, signal, got, opened);
     } catch (e) {
         if (signal.aborted) hold();
         else bw._bw_end(session);
         throw e;
+    } finally {
+        windows.delete(id);
     }
     hold();
     const tokens = got.tokens.length;
     const reason = REASONS[bw._bw_reason(session)];
     const prefillSeconds = (middle - start) / 1000;
-    const decodeSeconds = (performance.now() - middle) / 1000;
+    const decodeSeconds = (performance.now() - middle - got.paused) / 1000;
     return {
         reason,
         promptTokens: n,

@@ -9,26 +9,21 @@ import {
     check,
     checkAbort,
     heap,
+    instantiate,
     memory,
+    memoryNotes,
     NUMBERS,
-    outOfMemory,
     POOLINGS,
     post,
     stringAt,
     turn,
-    variant
+    variant,
+    withBytes,
+    withInstead
 } from './module.js';
 
 const SLICE = 1 << 20; // bytes hashed at a time
-const STEP = 16 << 20; // bytes by which the memory for a file of unknown size grows
 const MOST_BYTES = 2 ** 32 - (1 << 24); // of a file, in 4 GB of memory
-
-/** Extends the memory for the file; returns the address of the addition. */
-function extend(bytes) {
-    const at = bw._bw_alloc(bytes) >>> 0;
-    if (!at && bytes) throw outOfMemory(bytes);
-    return at;
-}
 
 /** The module would see only the low 32 bits of a larger size. */
 function checkSize(size) {
@@ -36,51 +31,9 @@ function checkSize(size) {
         throw new BitNetError('ERR_LIMIT', `${size} bytes do not fit in WebAssembly's memory`);
 }
 
-/** Streams the file into the module's memory; returns its size. */
-async function readFile(opened, { hash, signal, remote }) {
-    const known = opened.size !== null,
-        code = remote ? 'ERR_NETWORK' : 'ERR_IO';
-    checkSize(opened.size);
-    const broken = e => {
-        checkAbort(signal);
-        throw e.code ? e : new BitNetError(code, `after ${size} bytes: ${e.message}`);
-    };
-    const wrongSize = got =>
-        new BitNetError(code, `the file should have ${opened.size} bytes, but ${got} came`);
-    let size = 0,
-        room = opened.size ?? 0,
-        waited = performance.now();
-    const start = extend(room || STEP);
-    room ||= STEP;
-    const reader = opened.stream().getReader();
-    const stop = () => reader.cancel().catch(() => {});
-    signal.addEventListener('abort', stop);
-    try {
-        for (;;) {
-            const { done, value } = await reader.read().catch(broken);
-            checkAbort(signal);
-            if (done) break;
-            if (known && size + value.length > opened.size) throw wrongSize('more');
-            if (size + value.length > room) {
-                const more = Math.max(STEP, value.length);
-                extend(more);
-                room += more;
-            }
-            heap().set(value, start + size);
-            if (hash) bw._bw_sha256_add(start + size, value.length);
-            size += value.length;
-            if (performance.now() - waited > 50) {
-                await turn();
-                checkAbort(signal);
-                waited = performance.now();
-            }
-        }
-    } finally {
-        signal.removeEventListener('abort', stop);
-        stop();
-    }
-    if (known && size !== opened.size) throw wrongSize(size);
-    return size;
+function addToHash(bytes) {
+    for (let from = 0; from < bytes.length; from += SLICE)
+        withBytes(bytes.subarray(from, from + SLICE), (at, n) => bw._bw_sha256_add(at, n));
 }
 
 const hex = bytes => Array.from(bytes, b => b.toString(16).padStart(2, '0')).join('');
@@ -91,44 +44,136 @@ function checkHash(expected) {
         throw new BitNetError('ERR_CHECKSUM', `the file's SHA-256 is ${got}, not ${expected}`);
 }
 
-/** Reads the file into memory and loads the model. A file that turns out to be bad is not kept. */
-async function loadFile(source, { cache, sha256, signal, report }) {
-    const stop = new AbortController(); // aborted by the caller, or because the file is too large
-    let total;
+/** The parts of a file, one after the other. */
+async function* partsOf(opened, code, signal) {
+    let size = 0;
+    const broken = e => {
+        checkAbort(signal);
+        throw e.code ? e : new BitNetError(code, `after ${size} bytes: ${e.message}`);
+    };
+    const reader = opened.stream().getReader();
+    const stop = () => reader.cancel().catch(() => {});
+    signal.addEventListener('abort', stop);
+    try {
+        for (;;) {
+            const { done, value } = await reader.read().catch(broken);
+            checkAbort(signal);
+            if (done) return;
+            size += value.length;
+            yield value;
+        }
+    } finally {
+        signal.removeEventListener('abort', stop);
+        stop();
+    }
+}
+
+/** Begins a model from a file of so many bytes (null: unknown). take(part) gets the parts of the file, in
+ * order, and end() follows the last one. The module says which bytes it wants next, and where; all
+ * others are passed over. */
+function newModel(size) {
+    let want, got, at = 0; // of the wanted bytes, got are there; at: where the next part begins
+    const next = result => {
+        check(result);
+        want = { n: bw._bw_want(0), at: bw._bw_want(1), to: bw._bw_want(2) };
+        got = 0;
+    };
+    next(bw._bw_load(size ?? -1));
+    return {
+        take(part) {
+            for (let from; want.n && (from = want.at + got - at) < part.length; ) {
+                const piece = part.subarray(from, from + want.n - got);
+                heap().set(piece, want.to + got);
+                got += piece.length;
+                if (got === want.n) next(bw._bw_load_on());
+            }
+            at += part.length;
+        },
+        end() {
+            if (size === null && want.n) next(bw._bw_load_end(got));
+        }
+    };
+}
+
+/** Loads the model while its file is read; returns the file's size. With a checksum the file is read to
+ * the end even if the module refuses it: that it is damaged says more. */
+async function readFile(opened, { sha256, signal, remote }) {
+    const { size } = opened,
+        code = remote ? 'ERR_NETWORK' : 'ERR_IO';
+    const wrongSize = got =>
+        new BitNetError(code, `the file should have ${size} bytes, but ${got} came`);
+    if (sha256) bw._bw_sha256_begin();
+    const model = newModel(size);
+    let refused,
+        came = 0,
+        waited = performance.now();
+    for await (const part of partsOf(opened, code, signal)) {
+        came += part.length;
+        if (size !== null && came > size) throw wrongSize('more');
+        checkSize(came);
+        if (sha256) addToHash(part);
+        try {
+            if (!refused) model.take(part);
+        } catch (e) {
+            if (!sha256) throw e;
+            refused = e;
+        }
+        if (performance.now() - waited > 50) {
+            await turn();
+            checkAbort(signal);
+            waited = performance.now();
+        }
+    }
+    if (size !== null && came !== size) throw wrongSize(came);
+    if (sha256) checkHash(sha256);
+    if (refused) throw refused;
+    model.end();
+    return came;
+}
+
+/** Loads the model. The module starts, with the memory for it, as soon as the file's size is known. A
+ * file that turns out to be bad is not kept. */
+async function loadFile(source, { download, sha256, signal, report }) {
+    const stop = new AbortController(); // aborted by the caller, or because the file does not fit
+    let total, started, failure;
     signal.addEventListener('abort', () => stop.abort());
+    const start = async bytes => {
+        try {
+            checkSize(bytes);
+            await instantiate(bytes);
+        } catch (e) {
+            failure = e;
+            stop.abort(); // before the whole download
+        }
+    };
     const opened = await openSource(source, {
-        cache,
+        ...download,
         signal: stop.signal,
         onProgress(p) {
             total = p.total ?? undefined;
-            if (total > MOST_BYTES)
-                stop.abort(); // before the whole download
-            else report({ ...p, total, secondsLeft: p.secondsLeft ?? undefined });
+            if (total !== undefined) started ??= start(total);
+            if (!failure) report({ ...p, total, secondsLeft: p.secondsLeft ?? undefined });
         }
     }).catch(e => {
-        if (!signal.aborted) checkSize(total);
-        throw e;
+        throw signal.aborted ? e : (failure ?? e);
     });
     const { fromCache, notes } = opened;
+    sha256 ??= opened.sha256;
     const loading = loaded =>
         report({ phase: 'load', loaded, total, bytesPerSecond: 0, fromCache, cache: opened.cache });
     try {
-        if (sha256) bw._bw_sha256_begin();
-        const hash = Boolean(sha256),
-            remote = /^https?:/.test(source);
-        const size = await readFile(opened, { hash, signal, remote });
-        if (sha256) checkHash(sha256);
-        total = size;
-        loading(0);
-        await turn();
+        await (started ??= start(opened.size));
         checkAbort(signal);
-        check(bw._bw_load(size));
-        loading(size);
-        return { cache: opened.cache, said: notes };
+        if (failure) throw failure;
+        const remote = /^https?:/.test(source);
+        total = await readFile(opened, { sha256, signal, remote });
+        loading(0);
+        loading(total);
+        return { cache: opened.cache, said: [...notes, ...memoryNotes()] };
     } catch (e) {
-        const damaged = ['ERR_CHECKSUM', 'ERR_FORMAT', 'ERR_TRUNCATED', 'ERR_UNSUPPORTED'];
-        if (damaged.includes(e.code) || (fromCache && e.code === 'ERR_NETWORK'))
-            await opened.discard();
+        // what is refused is not kept, unless the fault is this machine's
+        const spared = ['ERR_MEMORY', 'ERR_SELFTEST', 'ERR_IO', 'ERR_INTERNAL'];
+        if (e instanceof BitNetError && !spared.includes(e.code)) await opened.discard();
         throw e;
     } finally {
         await opened.close();
@@ -138,20 +183,16 @@ async function loadFile(source, { cache, sha256, signal, report }) {
 /** The SHA-256 of what the cache keeps of a URL, without a request. */
 export async function hash({ source }, signal, id) {
     const report = event => post({ id, event });
-    const room = extend(SLICE);
+    await instantiate(0);
     const opened = await openKept(source, { signal, onProgress: report });
     let size = 0;
     bw._bw_sha256_begin();
     try {
-        const reader = opened.stream().getReader();
-        for (let r; !(r = await reader.read()).done; await turn()) {
+        for await (const part of partsOf(opened, 'ERR_IO', signal)) {
+            addToHash(part);
+            size += part.length;
+            await turn();
             checkAbort(signal);
-            for (let from = 0; from < r.value.length; from += SLICE) {
-                const part = r.value.subarray(from, from + SLICE);
-                heap().set(part, room);
-                bw._bw_sha256_add(room, part.length);
-            }
-            size += r.value.length;
         }
     } finally {
         await opened.close();
@@ -180,7 +221,7 @@ function describe(cache, notes) {
     return { ...info, chat, memoryBytes: memory.buffer.byteLength, variant, cache, notes };
 }
 
-export async function load({ source, options }, signal, id) {
+async function loadAll(source, options, signal, id) {
     const report = event => post({ id, event });
     const { cache, said } = await loadFile(source, { ...options, signal, report });
     const { context, threads, sessions, kvType } = options;
@@ -194,3 +235,8 @@ export async function load({ source, options }, signal, id) {
         );
     return info;
 }
+
+export const load = ({ source, options }, signal, id) =>
+    loadAll(source, options, signal, id).catch(e => {
+        throw withInstead(e);
+    });

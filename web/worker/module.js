@@ -119,42 +119,84 @@ export function checkAbort(signal) {
 
 // ---- the module ----
 
-const findMemory = object => Object.values(object).find(v => v instanceof WebAssembly.Memory);
+const PAGE = 65536;
+const MOST = 2 ** 32; // bytes of a memory
+const NEARLY = MOST - MOST / 8;
+const BESIDE = 16 << 20; // what is taken at once beside the file
+let engine; // what startModule was given
+let limit; // how large the memory may grow; MOST if the engine did not refuse that
 
-async function instantiate(wasm, threads, threadScript) {
-    const compiled = await WebAssembly.compile(wasm);
+/** Memory for a model whose file has so many bytes (null: unknown). They are taken at once, so what
+ * cannot be had fails before the file is read. Shared memory has to say how large it may grow: some
+ * browsers reserve that, and a phone's may refuse 4 GB. Then it gets what this model needs. */
+function makeMemory(bytes, shared) {
+    const initial = Math.min((bytes ?? 0) + BESIDE, MOST);
+    const enough = bytes === null ? [1e9] : [1.25 * bytes + 1e9, 1.1 * bytes + 256e6];
+    const pages = n => Math.ceil(n / PAGE);
+    for (limit of [MOST, ...(shared ? enough.filter(n => n < MOST) : [])]) {
+        try {
+            const sizes = { initial: pages(initial), maximum: pages(limit) };
+            return new WebAssembly.Memory({ ...sizes, shared });
+        } catch {
+            // a smaller one, perhaps
+        }
+    }
+    throw new BitNetError('ERR_MEMORY', `out of memory: ${megabytes(initial)} cannot be had`);
+}
+
+/** An error says what may work instead: another variant, or only the one with one thread, whose memory
+ * is not shared. */
+export function withInstead(e) {
+    const shared = engine.threadScript && !(memory?.buffer.byteLength > NEARLY);
+    if (e.code === 'ERR_MEMORY' && shared) e.instead = 'simd';
+    return e;
+}
+
+/** A sentence for the user about the memory, or none. */
+export const memoryNotes = () =>
+    limit < MOST ? [`at most ${megabytes(limit)} of memory: this browser refuses 4 GB`] : [];
+
+/** The first call. The module starts when it is known what for. */
+export async function startModule({ wasm, ...its }) {
+    variant = its.name;
+    try {
+        engine = { ...its, compiled: await WebAssembly.compile(wasm) };
+    } catch (e) {
+        throw noModule(e);
+    }
+}
+
+function noModule(e) {
+    const text = String(e?.message ?? e);
+    const error = new BitNetError(engineCode(text), `no ${variant} module: ${text}`);
+    return Object.assign(error, { instead: 'another' });
+}
+
+/** Starts the module and its threads, for a model whose file has so many bytes. */
+export async function instantiate(bytes) {
+    const { compiled, threads, threadScript } = engine;
+    memory = makeMemory(bytes, Boolean(threadScript));
     const starter = threadScript && host.threadStarter(threadScript);
     if (threadScript) post({ starting: true });
-    const module = await new Promise((resolve, reject) => {
-        host.createModule({
+    const failed = new Promise((_, reject) => {
+        bw = host.createModule({
+            wasmMemory: memory,
             poolSize: Math.max(threads - 1, 1), // emscripten 3.1.6 hangs with 0
             locateFile: () => starter,
             mainScriptUrlOrBlob: starter,
             onAbort: reject,
             instantiateWasm(imports, done) {
                 WebAssembly.instantiate(compiled, imports)
-                    .then(instance => {
-                        memory =
-                            Object.values(imports).map(findMemory).find(Boolean) ||
-                            findMemory(instance.exports);
-                        done(instance, compiled);
-                    })
+                    .then(instance => done(instance, compiled))
                     .catch(reject);
                 return {};
             }
-        }).then(resolve, reject);
+        });
     });
-    if (threadScript) post({ starting: false });
-    return module;
-}
-
-/** The first call. */
-export async function startModule({ name, wasm, threads, threadScript }) {
-    variant = name;
     try {
-        bw = await instantiate(wasm, threads, threadScript);
+        bw = await Promise.race([bw, failed]);
     } catch (e) {
-        const text = String(e?.message ?? e);
-        throw new BitNetError(engineCode(text), `no ${name} module: ${text}`);
+        throw noModule(e);
     }
+    if (threadScript) post({ starting: false });
 }

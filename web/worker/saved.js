@@ -47,13 +47,13 @@ function savedChat(bytes) {
     } catch {
         throw damaged;
     }
-    let last = 0; // each message has at least one token
+    let last = 0; // a reply has at least one token; other messages say 0
     const valid = m =>
         typeof m?.role === 'string' &&
         typeof m.content === 'string' &&
         Number.isSafeInteger(m.end) &&
-        m.end > last &&
-        (last = m.end) < 2 ** 31 &&
+        (m.end === 0 || m.end > last) &&
+        (last = m.end || last) < 2 ** 31 &&
         typeof m.cut === 'boolean';
     if (!Array.isArray(chat) || !chat.every(valid)) throw damaged;
     const messages = chat.map(({ role, content, end, cut }) => ({ role, content, end, cut }));

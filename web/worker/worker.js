@@ -1,10 +1,10 @@
 // worker.js - what holds the model: takes the messages of bitnet.js and answers them. start() gives the
-// function that takes them: { id, op, ...arguments } and { cancel: id }. It sends { id, value },
-// { id, error }, { id, event }, and { starting } before and after the module's threads start.
+// function that takes them: { id, op, ...arguments }, { cancel: id } and { beat }. It sends { id, value },
+// { id, error }, { id, event }, { starting } before and after the module's threads start, and {} for a beat.
 import { BitNetError, engineCode } from '../shared/errors.js';
-import { detokenize, tokenize } from './chat.js';
+import { detokenize, template, tokenize } from './chat.js';
 import { embed } from './embed.js';
-import { asked, generate } from './generate.js';
+import { asked, generate, taken } from './generate.js';
 import { hash, load } from './load.js';
 import { attach, checkAbort, detach, post, startModule } from './module.js';
 import { clear, restore, save } from './saved.js';
@@ -16,7 +16,7 @@ function plainError(e) {
     if (e?.name === 'AbortError') return { name: 'AbortError' };
     const message = String(e?.message ?? e);
     if (e instanceof BitNetError || /^ERR_/.test(e?.code))
-        return { code: e.code, message, status: e.status };
+        return { code: e.code, message, status: e.status, instead: e.instead };
     // emscripten throws 'unwind' from a call that waits for a crashed thread
     const what = e === 'unwind' ? 'one of its threads stopped' : message;
     const code = engineCode(message);
@@ -26,7 +26,7 @@ function plainError(e) {
 // Those of a session run one at a time, those of different sessions side by side. A quick one runs
 // at once, between two turns of a generation.
 const SLOW = { startModule, load, hash, generate, embed, save, restore, clear };
-const QUICK = { tokenize, detokenize };
+const QUICK = { tokenize, detokenize, template };
 const queues = new Map(); // session, or undefined -> the end of its last call
 
 async function answer(id, work) {
@@ -39,8 +39,15 @@ async function answer(id, work) {
     }
 }
 
-function onMessage({ id, op, cancel, answers, ...args }) {
-    if (cancel) return running.get(cancel)?.abort();
+function end(id) {
+    running.get(id)?.abort();
+    taken(id, Infinity);
+}
+
+function onMessage({ id, op, cancel, answers, takes, beat, ...args }) {
+    if (beat) return post({}); // it is here
+    if (cancel) return end(cancel);
+    if (takes) return taken(takes, args.count);
     if (answers) return asked.get(answers)?.(args.tokens);
     if (QUICK[op]) return answer(id, () => QUICK[op](args));
     const controller = new AbortController();
@@ -66,7 +73,7 @@ export function start(its) {
 
 /** Ends what runs, and forgets the model. Only then start() may be called again. */
 export async function stop() {
-    for (const controller of running.values()) controller.abort();
+    for (const id of running.keys()) end(id);
     await Promise.all(queues.values());
     queues.clear();
     detach();

@@ -5,6 +5,7 @@ import {
     check,
     completion,
     count,
+    edited,
     errorTitle,
     expect,
     fill,
@@ -32,7 +33,7 @@ import {
     visit,
     write,
 } from './driver.mjs';
-import { ARTICLE, HOSTILE, needMarkdown, sayings } from './replies.mjs';
+import { ARTICLE, ENDLESS, HOSTILE, needMarkdown, sayings } from './replies.mjs';
 
 export const tests = {
     async chat_keeps_its_context() {
@@ -80,7 +81,7 @@ export const tests = {
                     '$& pausing = options.maxTokens === 400;\n'
                 )
                 .replace(
-                    'post({ id, event: { token, text, index, ...more } });',
+                    /post\(\{ id, event: \{ token.*/,
                     '$& if (pausing && index === 19) while (!signal.aborted) await turn();'
                 );
         hooks.set('/bitnet.js', rebuilt({ 'worker/generate.js': paused }));
@@ -453,10 +454,14 @@ export const tests = {
                     draw(article.slice(0, n));
                     whole.replaceChildren();
                     drawer(whole)(article.slice(0, n));
-                    body.normalize();
                     if (body.innerHTML !== whole.innerHTML)
                         return `${article.slice(0, n)} is ${body.innerHTML} instead of ${whole.innerHTML}`;
                 }
+                const row = `| a | b |\n|---|---|\n| ${'words '.repeat(400)}`, // of a table, in one line
+                    table = document.createElement('div'),
+                    drawRow = drawer(table);
+                for (let n = 1; n < row.length; n += 50) drawRow(row.slice(0, n));
+                if (!table.querySelector('td')?.textContent.startsWith('words words')) return 'a long row';
                 let text = 'A paragraph.\n\n```js\n';
                 const long = document.createElement('div'),
                     more = drawer(long);
@@ -471,6 +476,83 @@ export const tests = {
                 return long.children.length === 52 ? '' : `${long.children.length} blocks`;
             }, ARTICLE);
             expect(bad, '', 'the text');
+        });
+    },
+
+    // Replies of 4,000 pieces, each of one block that never ends: they look as if drawn at once, and what is
+    // parsed and put into the page for a piece does not grow with the text before it.
+    async a_long_reply_costs_the_same_to_its_end() {
+        needMarkdown();
+        hooks.set(
+            '/markdown-it.js',
+            edited('markdown-it.js', s =>
+                s.replace(
+                    /export\s*\{\s*([\w$]+) as default\s*\}/,
+                    `globalThis.parsed = 0;
+                     const counted = options => {
+                         const made = $1(options);
+                         for (const name of ['parse', 'parseInline']) {
+                             const f = made[name];
+                             made[name] = (text, env) => ((parsed += text.length), f.call(made, text, env));
+                         }
+                         return made;
+                     };
+                     export { counted as default }`
+                )
+            )
+        );
+        // The same without cuts inside of blocks.
+        hooks.set('/markdown.js', (req, res, headers) =>
+            req.url.endsWith('?whole') &&
+            edited('markdown.js', s =>
+                s.replace('STEP = 2000', 'STEP = 1e9').replace('ENOUGH = 800', 'ENOUGH = 1e9')
+            )(req, res, headers)
+        );
+        await visit(async page => {
+            await ready(page);
+            for (const [kind, pieceOf] of Object.entries(ENDLESS)) {
+                const pieces = Array.from({ length: 4000 }, (_, i) => pieceOf(i));
+                const { same, costs } = await page.evaluate(async all => {
+                    const { drawer } = await import('./markdown.js'),
+                        reference = await import('./markdown.js?whole'),
+                        body = document.createElement('div'),
+                        whole = document.createElement('div'),
+                        draw = drawer(body),
+                        seen = [];
+                    let nodes = 0,
+                        text = '';
+                    const watch = new MutationObserver(found =>
+                        found.forEach(m => (nodes += m.addedNodes.length))
+                    );
+                    watch.observe(body, { childList: true, subtree: true });
+                    for (const [i, piece] of all.entries()) {
+                        text += piece;
+                        if (i % 5 === 0) draw(text);
+                        if (i % 1000 < 999) continue;
+                        await null;
+                        seen.push({ parsed: globalThis.parsed, nodes });
+                        globalThis.parsed = nodes = 0;
+                    }
+                    draw(text);
+                    reference.drawer(whole)(text);
+                    // Items of a list may or may not be paragraphs.
+                    const [got, wanted] = [body, whole].map(e => e.innerHTML.replaceAll(/<\/?p>/g, '')),
+                        at = Array.from(wanted).findIndex((c, k) => c !== got[k]);
+                    const around = html => html.slice(Math.max(0, at - 80), at + 80);
+                    return {
+                        same: got === wanted ? '' : `${around(got)} instead of ${around(wanted)}`,
+                        costs: seen,
+                    };
+                }, pieces);
+                expect(same, '', `${kind}: the text`);
+                const [, second, , last] = costs;
+                for (const what of ['parsed', 'nodes'])
+                    check(
+                        last[what] < 1.5 * second[what] + 1000,
+                        `${kind}: ${what} in the last thousand ${last[what]}, in the second ${second[what]}`
+                    );
+                check(last.parsed < 6e5, `${kind}: ${last.parsed} characters are parsed`);
+            }
         });
     },
 
@@ -619,7 +701,7 @@ export const tests = {
     async reload_in_mid_answer() {
         const paused = s =>
             s.replace(
-                'post({ id, event: { token, text, index, ...more } });',
+                /post\(\{ id, event: \{ token.*/,
                 '$& if (index === 19) while (!signal.aborted) await turn();'
             );
         hooks.set('/bitnet.js', rebuilt({ 'worker/generate.js': paused }));
@@ -718,26 +800,74 @@ export const tests = {
         await visit(async page => {
             await ready(page);
             await settings(page, { prompt: 'にほんご' });
-            await page.evaluate(() => {
-                const key = init =>
-                    document.getElementById('prompt').dispatchEvent(
-                        new KeyboardEvent('keydown', {
-                            bubbles: true,
-                            cancelable: true,
-                            ...init,
-                        })
-                    );
-                key({ key: 'Enter', isComposing: true });
-                key({ key: 'Enter', keyCode: 229 }); // Safari's, after the composition
-            });
+            const compose = selector =>
+                page.$eval(selector, field => {
+                    for (const key of ['Enter', 'Escape'])
+                        for (const how of [{ isComposing: true }, { keyCode: 229 }]) // Safari's, after it
+                            field.dispatchEvent(
+                                new KeyboardEvent('keydown', {
+                                    bubbles: true,
+                                    cancelable: true,
+                                    key,
+                                    ...how,
+                                })
+                            );
+                });
+            await compose('#prompt');
             expect(await count(page, '.turn'), 0, 'turns');
             expect(await value(page, 'prompt'), 'にほんご', 'the field');
+            await write(page, 'Who are you?', { maxTokens: 5 });
+            await page.keyboard.press('ArrowUp');
+            await until(page, () => document.querySelector('.edit textarea') !== null);
+            await compose('.edit textarea');
+            expect(await count(page, '.edit textarea'), 1, 'a message that is edited');
+            await page.$eval('.edit button:last-of-type', b => b.click());
+            await page.$$eval('#chats .tools button', all =>
+                all.find(b => b.textContent === 'Rename').click()
+            );
+            await compose('#chats input');
+            expect(await count(page, '#chats input'), 1, 'a name that is edited');
+            await page.$eval('input[value=search]', e => e.click());
+            await page.click('#add-note');
+            await compose('#note');
+            check(await visible(page, 'note-form'), 'the note is gone');
+            await page.$eval('input[value=chat]', e => e.click());
             await openUrl(page, `${isolated.url}nowhere.gguf`);
             await errorTitle(page);
             await page.evaluate(() =>
                 dispatchEvent(new KeyboardEvent('keydown', { key: 'Escape', isComposing: true }))
             );
             check(await visible(page, 'error'), 'Escape closed the message');
+        });
+    },
+
+    // A screen reader is told each sentence of a reply once, when it is there, then the rest and why it ends;
+    // nothing of the marks of Markdown, and nothing of the thinking.
+    async a_reply_is_spoken_once() {
+        const reply =
+            '<think>\nHm. Let me see.\n</think>\n\n# A title\n\nThe **first** one. The second\none!\n\n' +
+            '- A list\n- 3.5 of it\n\n| a | b |\n|---|---|\n| c | d |\n\nThe end, without a dot';
+        sayings(reply.match(/[^]{1,4}/g), 5);
+        await visit(async page => {
+            await ready(page);
+            await page.evaluate(() => {
+                globalThis.heard = [];
+                new MutationObserver(all => {
+                    for (const { addedNodes } of all)
+                        globalThis.heard.push(...[...addedNodes].map(e => e.textContent));
+                }).observe(document.getElementById('spoken'), { childList: true });
+            });
+            await write(page, 'Say it.');
+            const heard = await page.evaluate(() => globalThis.heard);
+            const wanted =
+                'A title The first one. The second one! A list 3.5 of it a b c d The end, without a dot ' +
+                'The context is full, so the text ends here.';
+            expect(heard.join(' '), wanted, 'what is heard');
+            check(heard.length > 3, `it is all said at once: ${heard}`);
+            const live = await page.$$eval('[aria-live=polite], [role=log], [role=status], [role=alert]', all =>
+                all.filter(e => e.ariaLive !== 'off' && e.querySelector('.turn')).length
+            );
+            expect(live, 0, 'places that say the reply, too');
         });
     },
 

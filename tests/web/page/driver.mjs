@@ -14,6 +14,7 @@ import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { listed, pageFiles } from '../../../web/list.mjs';
 import { HANG, launch, newPage } from '../browsers.mjs';
 import { ISOLATED, sendFile, serve } from '../serve.mjs';
 
@@ -68,7 +69,7 @@ const edited = (path, edit) => (req, res, headers) => {
     return true;
 };
 /** bitnet.js, made anew after some of its sources were edited: edits has a function for each. */
-function rebuilt(edits) {
+function remade(edits) {
     const folder = mkdtempSync(join(tmpdir(), 'bitnet-page-')),
         sources = join(folder, 'web'),
         bundle = join(ROOT, 'web/bundle.mjs');
@@ -85,13 +86,23 @@ function rebuilt(edits) {
             writeFileSync(path, after);
         }
         execFileSync(process.execPath, [bundle, 'modules', sources, folder, 'bitnet']);
-        const made = readFileSync(join(folder, 'bitnet.js'), 'utf8');
-        return edited('bitnet.js', () => made);
+        return readFileSync(join(folder, 'bitnet.js'), 'utf8');
     } finally {
         rmSync(folder, { recursive: true });
     }
 }
-const usual = new Map([['/bitnet.js', rebuilt({})]]);
+function rebuilt(edits) {
+    const made = remade(edits);
+    return edited('bitnet.js', () => made);
+}
+/** sw.js for a page whose files have other contents than the folder's: instead, by their names. */
+const listing = instead =>
+    edited('sw.js', s => listed(s, pageFiles(site, { 'bitnet.js': patientPage, ...instead })));
+const patientPage = remade({});
+const usual = new Map([
+    ['/bitnet.js', edited('bitnet.js', () => patientPage)],
+    ['/sw.js', listing({})],
+]);
 const isolated = await serve({ root: resolve(site), hook: hook(ISOLATED) });
 const plain = await serve({ root: resolve(site), headers: {}, hook: hook({}) });
 
@@ -101,15 +112,16 @@ const PHONE = { width: 360, height: 568, isMobile: true, hasTouch: true };
 const browser = await launch(name, modules);
 
 // What Firefox has only as a preference takes a browser of its own. errors: those of the console that
-// may come; without it, all may.
-async function visit(f, { at = isolated.url, viewport, errors, ...look } = {}) {
+// may come; without it, all may. throws: what may be thrown and not be caught.
+async function visit(f, { at = isolated.url, viewport, errors, throws, ...look } = {}) {
     const own = firefox && Object.keys(look).length && (await launch(name, modules, look));
     const context = await (own || browser).createBrowserContext();
     const page = await newPage(context),
         faults = [];
     page.on('pageerror', e => {
         // Firefox tells it although the page catches it.
-        if (!/Storage access is restricted/.test(e.message)) faults.push(String(e.stack ?? e));
+        if (/Storage access is restricted/.test(e.message) || throws?.test(e.message)) return;
+        faults.push(String(e.stack ?? e));
     });
     page.on('console', m => {
         const wrong = errors && m.type() === 'error' && !errors.test(m.text());
@@ -211,8 +223,8 @@ async function fill(page, id, typed) {
     await page.keyboard.type(typed);
 }
 
-async function chooseFile(page, path) {
-    await (await page.$('#file')).uploadFile(path);
+async function chooseFile(page, path, id = 'file') {
+    await (await page.$(`#${id}`)).uploadFile(path);
 }
 
 // By the keyboard: a click goes to a place, from which the button may move while the page grows.
@@ -373,6 +385,7 @@ export {
     keptPage,
     lastNote,
     lastReply,
+    listing,
     loads,
     name,
     named,

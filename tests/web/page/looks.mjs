@@ -7,6 +7,7 @@ import {
     errorTitle,
     expect,
     fill,
+    firefox,
     hooks,
     isolated,
     loads,
@@ -16,10 +17,12 @@ import {
     plain,
     ready,
     settings,
+    Skip,
     texts,
     tiny,
     until,
     value,
+    violations,
     visible,
     visit,
     write,
@@ -258,6 +261,74 @@ export const tests = {
             await page.setViewport({ width: 1280, height: 800 });
             await until(page, () => document.body.clientHeight === 800);
             check(await visible(page, 'f-decode'), 'the figures do not come back');
+        });
+    },
+
+    // Text of 200 and 300 % on a phone: everything can be reached, and nothing is cut off.
+    async large_text() {
+        for (const percent of [200, 300])
+            await visit(
+                async page => {
+                    await ready(page);
+                    await page.evaluate(n => {
+                        document.documentElement.style.fontSize = `${n}%`;
+                        dispatchEvent(new Event('resize'));
+                    }, percent);
+                    await write(page, 'Who are you?', { maxTokens: 10 });
+                    for (const kind of ['chat', 'text', 'search']) {
+                        await page.$eval(`input[value=${kind}]`, e => e.click());
+                        const where = `${percent} %, ${kind}`;
+                        const out = await page.evaluate(() =>
+                            [...document.querySelectorAll('header *, main *')]
+                                .filter(e => e.checkVisibility() && !e.closest('.hidden'))
+                                .filter(e => {
+                                    const { left, right } = e.getBoundingClientRect();
+                                    return right > innerWidth + 1 || left < -1;
+                                })
+                                .map(e => e.id || e.className || e.textContent)
+                        );
+                        expect(out.join(), '', `${where}: beyond the edge`);
+                        for (const place of ['#send', 'input[value=search] + span', '#prompt']) {
+                            const seen = await page.$eval(place, e => {
+                                e.scrollIntoView({ block: 'center' });
+                                const { left, top, width, height } = e.getBoundingClientRect(),
+                                    at = document.elementFromPoint(left + width / 2, top + height / 2);
+                                return e.contains(at);
+                            });
+                            check(seen, `${where}: ${place} cannot be pressed`);
+                        }
+                        const height = await page.$eval('#scroll', e => e.clientHeight / innerHeight);
+                        check(height > 0.3, `${where}: the conversation has ${height} of the height`);
+                        await picture(page, `text-${percent}-${kind}`);
+                    }
+                },
+                { viewport: PHONE }
+            );
+    },
+
+    // With the system's colours there are no shadows: what has the focus and what is a button is seen by lines.
+    async forced_colours() {
+        if (firefox) throw new Skip('there is no such switch for Firefox');
+        await visit(async page => {
+            await ready(page);
+            const cdp = await page.createCDPSession();
+            await cdp.send('Emulation.setEmulatedMedia', {
+                features: [{ name: 'forced-colors', value: 'active' }],
+            });
+            await page.focus('#prompt');
+            const line = (selector, kind) =>
+                page.$eval(
+                    selector,
+                    (e, k) => {
+                        const s = getComputedStyle(e);
+                        return s[`${k}Style`] === 'none' ? 0 : parseFloat(s[`${k}Width`]);
+                    },
+                    kind
+                );
+            check((await line('.composer', 'outline')) >= 2, 'the focus of the prompt is not seen');
+            check((await line('#send', 'borderTop')) >= 1, 'Send has no border');
+            expect(await violations(page), '', 'axe');
+            await picture(page, 'forced-colours');
         });
     },
 

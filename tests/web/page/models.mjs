@@ -74,6 +74,7 @@ export const tests = {
                 expect(await errorTitle(page), title, name);
                 const said = await text(page, 'error-code');
                 check(said.startsWith(code), `${name}: ${said}`);
+                check(!(await visible(page, 'error-code')), `engineers' words of ${name}`);
                 await stillWrites(page);
             }
         });
@@ -267,13 +268,24 @@ export const tests = {
         });
     },
 
-    // A browser that gives a page little: neither a file nor a model's memory fits, and what was open
+    // A browser that gives a page little: neither a file nor a model's context fits, and what was open
     // goes on.
     async out_of_memory() {
-        const noMore = s => `WebAssembly.Memory.prototype.grow = () => {
-            throw new RangeError('Maximum memory size exceeded');
-        };\n${s}`;
-        hooks.set('/bitnet.js', rebuilt({ 'worker/main.js': noMore }));
+        const noMore = s => `{
+            const { Memory } = WebAssembly;
+            const refuse = () => {
+                throw new RangeError('Maximum memory size exceeded');
+            };
+            Memory.prototype.grow = refuse;
+            WebAssembly.Memory = class extends Memory {
+                constructor(sizes) {
+                    super(sizes.initial > 60e6 / 65536 ? refuse() : sizes);
+                }
+                static [Symbol.hasInstance] = its => its instanceof Memory;
+            };
+        }\n${s}`;
+        const full = s => s.replace('check(bw._bw_ctx(', 'bw._malloc(13e6);\n$&');
+        hooks.set('/bitnet.js', rebuilt({ 'worker/main.js': noMore, 'worker/load.js': full }));
         await visit(async page => {
             await ready(page);
             const refused = async message => {
@@ -284,8 +296,8 @@ export const tests = {
                 await stillWrites(page);
             };
             await drop(page, 'large.gguf', 5);
-            await refused('out of memory: 86 MB more');
-            await drop(page, 'padded.gguf', 1, 12e6);
+            await refused('out of memory: 102 MB cannot be had');
+            await drop(page, 'small.gguf', 0);
             await refused('no memory for a context of 512 positions');
         });
     },
@@ -586,9 +598,9 @@ export const tests = {
                 const wanted = [
                     [false, /^$/],
                     [false, /^$/],
-                    [true, /^It needs 5.32 GB of memory; WebAssembly has 4 GB\.$/],
+                    [true, /^It needs 5.27 GB of memory; WebAssembly has 4 GB\.$/],
                     [true, /^This browser has no room for it: 400 MB are left\.$/],
-                    [true, /^It needs 1.79 GB of memory; this device has 2.15 GB in all\.$/],
+                    [true, /^It needs 1.79 GB of memory; this device has 2 GB in all\.$/],
                 ];
                 for (const [i, [off, words]] of wanted.entries()) {
                     expect(why[i][0], off, `${i} cannot be chosen`);
@@ -724,7 +736,7 @@ export const tests = {
             expect(await text(page, 'model-name'), 'first.gguf', 'model');
             expect(
                 await text(page, 'notice-text'),
-                'first.gguf is opened. Only one can be: second.gguf and third.gguf is not.',
+                'Only one model can be open, so nothing is done with second.gguf and third.gguf.',
                 'words'
             );
         });
@@ -770,6 +782,30 @@ export const tests = {
             const advice = await text(page, 'error-text');
             check(/begins anew/.test(advice) && !/resume/.test(advice), advice);
             await stillWrites(page);
+        });
+    },
+
+    async what_is_refused_is_not_kept() {
+        const endless = Buffer.from(tiny).fill(255, 8, 15); // says that it has 2^56 tensors
+        const wrong = [tiny.subarray(0, 24), tiny.subarray(0, 1000), endless];
+        let file; // what is sent, as if it were right
+        hooks.set('/short.gguf', (req, res, headers) => {
+            const all = { 'Content-Length': file.length, ETag: '"1"', ...headers };
+            res.writeHead(200, all).end(file);
+            return true;
+        });
+        await visit(async page => {
+            await ready(page);
+            for (file of [...wrong, tiny]) {
+                const [code, kept] = await page.evaluate(async () => {
+                    const { BitNet, cache } = await import('/bitnet.js'),
+                        load = BitNet.load('/short.gguf', { threads: 1 });
+                    const code = await load.then(() => 'loaded', e => e.code);
+                    return [code, (await cache.list()).length];
+                });
+                check(file === tiny ? code === 'loaded' : /^ERR_/.test(code), code);
+                expect(kept, file === tiny ? 1 : 0, `${file.length} bytes (${code}): kept`);
+            }
         });
     },
 

@@ -67,6 +67,26 @@ print(f(3))
 
 The end.`;
 
+// Pieces number i of replies that consist of one block without an end.
+const words = i => ['the', 'model', 'reads', 'some', 'words', 'and', 'tells', 'a story'][i % 8];
+const ENDLESS = {
+    prose: i => (i % 60 === 59 ? '.\n\n' : i % 20 === 7 ? ` **${words(i)}**` : ` ${words(i)}`),
+    line: i => ` ${i % 30 === 7 ? `*${words(i)}*` : words(i)}${i % 15 === 14 ? '.' : ''}`,
+    lines: i => ` ${words(i)}${i % 15 === 14 ? '.\n' : ''}`,
+    code: i => (!i ? 'Code:\n```js\n' : i % 8 === 7 ? `\n${i % 5 ? '' : '\n'}` : ` ${words(i)}`),
+    list: i => (i % 8 === 0 ? '\n- ' : ` ${words(i)}`),
+    numbers: i => (i % 8 === 0 ? `\n${i / 8 + 1}. ` : ` ${words(i)}`),
+    nested: i => (!i ? '1. One\n' : i % 8 === 0 ? '\n   - ' : ` ${words(i)}`),
+    deep: i => (!i ? '- a\n  1. b' : i % 8 === 0 ? '\n     * ' : ` ${words(i)}`),
+    'code in a list': i => (!i ? '1. One\n   ```js\n' : i % 8 === 0 ? '\n   ' : ` ${words(i)}`),
+    table: i =>
+        !i ? '| a | b |\n|---|--:|\n| 0' : i % 8 === 0 ? ' |\n| ' : i % 8 === 4 ? ' | ' : ` ${words(i)}`,
+    quote: i => (i % 40 === 0 ? '\n>\n> ' : i % 8 === 0 ? '\n> ' : ` ${words(i)}`),
+    'list in a quote': i => (i % 8 === 0 ? '\n> - ' : ` ${words(i)}`),
+    'list in a list in a quote': i =>
+        !i ? '> z\n>\n> - a\n>   - b' : i % 8 === 0 ? '\n>   - ' : ` ${words(i)}`,
+};
+
 // What a model could say to run something, to load something, or to lead the reader astray.
 const HOSTILE = [
     '<script>globalThis.ran = 1</script>',
@@ -103,4 +123,4 @@ const HOSTILE = [
     '<!--><script>globalThis.ran = 1</script>--> <![CDATA[<script>]]> <?php ?> <!DOCTYPE html>',
 ];
 
-export { ARTICLE, HOSTILE, markdown, needMarkdown, sayings };
+export { ARTICLE, ENDLESS, HOSTILE, markdown, needMarkdown, sayings };

@@ -1,11 +1,12 @@
 // search.mjs - Search.
-import { existsSync, mkdtempSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { sendFile } from '../serve.mjs';
 import {
     axe,
     check,
     count,
+    dragOver,
     edited,
     errorTitle,
     expect,
@@ -18,9 +19,11 @@ import {
     PHONE,
     picture,
     ready,
+    requests,
     ROOT,
     scratch,
     settings,
+    site,
     Skip,
     text,
     texts,
@@ -58,6 +61,85 @@ async function addTexts(page, files) {
     });
     await (await page.$('#text-files')).uploadFile(...paths);
 }
+// Adds a folder of these files, by their paths.
+async function addFolder(page, files, folder = mkdtempSync(join(scratch, 'folder-'))) {
+    for (const [path, content] of Object.entries(files)) {
+        mkdirSync(join(folder, path, '..'), { recursive: true });
+        writeFileSync(join(folder, path), content);
+    }
+    await (await page.$('#text-folder')).uploadFile(join(folder, Object.keys(files)[0].split('/')[0]));
+    return folder;
+}
+const names = page => texts(page, '#texts .name');
+const listed = async (page, n) => {
+    await until(
+        page,
+        x =>
+            document.querySelectorAll('#texts li').length === x &&
+            !/reading/.test(document.getElementById('texts-about').textContent),
+        n
+    );
+    return (await names(page)).sort().join();
+};
+// What the texts say, by their names.
+const said = page =>
+    page.evaluate(async () => {
+        const { texts } = await import('./library.js');
+        return Object.fromEntries(texts.map(({ name, text }) => [name, text]));
+    });
+
+// A PDF of one page with this text, or a file of which nothing is wrong but that it has none.
+function pdf(words) {
+    const stream = words ? `BT /F1 12 Tf 72 700 Td (${words}) Tj ET` : '0 0 m 9 9 l S',
+        objects = [
+            '<< /Type /Catalog /Pages 2 0 R >>',
+            '<< /Type /Pages /Kids [3 0 R] /Count 1 >>',
+            '<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents 4 0 R ' +
+                '/Resources << /Font << /F1 5 0 R >> >> >>',
+            `<< /Length ${stream.length} >>\nstream\n${stream}\nendstream`,
+            '<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>',
+        ];
+    let file = '%PDF-1.4\n';
+    const places = objects.map((object, i) => {
+        const at = file.length;
+        file += `${i + 1} 0 obj\n${object}\nendobj\n`;
+        return `${String(at).padStart(10, '0')} 00000 n \n`;
+    });
+    return (
+        `${file}xref\n0 6\n0000000000 65535 f \n${places.join('')}` +
+        `trailer\n<< /Size 6 /Root 1 0 R >>\nstartxref\n${file.length}\n%%EOF\n`
+    );
+}
+
+// A Word file of these paragraphs: a ZIP file that is not compressed.
+function word(...paragraphs) {
+    const name = Buffer.from('word/document.xml'),
+        xml = Buffer.from(
+            '<w:document xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"><w:body>' +
+                paragraphs.map(p => `<w:p><w:r><w:t>${p}</w:t></w:r></w:p>`).join('') +
+                '</w:body></w:document>'
+        ),
+        local = Buffer.alloc(30),
+        central = Buffer.alloc(46),
+        end = Buffer.alloc(22);
+    local.writeUInt32LE(0x04034b50, 0);
+    central.writeUInt32LE(0x02014b50, 0);
+    for (const [header, at] of [
+        [local, 18],
+        [central, 20],
+    ]) {
+        header.writeUInt32LE(xml.length, at);
+        header.writeUInt32LE(xml.length, at + 4);
+        header.writeUInt16LE(name.length, at + 8);
+    }
+    end.writeUInt32LE(0x06054b50, 0);
+    end.writeUInt16LE(1, 8);
+    end.writeUInt16LE(1, 10);
+    end.writeUInt32LE(46 + name.length, 12);
+    end.writeUInt32LE(30 + name.length + xml.length, 16);
+    return Buffer.concat([local, name, xml, central, name, end]);
+}
+
 // The passages that are nearest: "file score passage" of each.
 async function found(page, question) {
     const before = await page.evaluate(() => Number(document.body.dataset.searches ?? 0));
@@ -153,24 +235,156 @@ export const tests = {
             expect(await text(page, 'model-name'), 'q.gguf', 'the model after a drop');
             expect(
                 await text(page, 'drop-text'),
-                'Drop text files, or a GGUF file',
+                'Drop files or folders, or a GGUF file',
                 'what it says'
             );
             await addTexts(page, { 'b.md': paragraphs(5), 'zero.txt': 'a\0b', 'none.txt': ' \n' });
-            await indexed(page, 7);
+            await indexed(page, 9);
             expect(await errorTitle(page), 'Not everything can be searched', 'an error');
             const code = await text(page, 'error-code');
             check(/zero\.txt is not a text\. none\.txt is empty\./.test(code), code);
             await page.reload();
             await named(page, 'q.gguf');
-            await indexed(page, 7);
+            await indexed(page, 9);
             const left = (await texts(page, '#texts .name')).sort().join();
-            expect(left, 'Milk and bread.,b.md,c.txt', 'texts after a reload');
+            expect(left, 'Milk and bread.,b.md,b.md (2),c.txt', 'texts after a reload');
+        });
+    },
+
+    // No text takes the place of another one because of its name; one from a folder that has changed takes
+    // its own place.
+    async search_keeps_texts_of_one_name() {
+        await visit(async page => {
+            await ready(page);
+            await searching(page);
+            await addTexts(page, { 'b.md': 'The first.' });
+            expect(await listed(page, 1), 'b.md', 'a file');
+            await addTexts(page, { 'b.md': 'The second.' });
+            expect(await listed(page, 2), 'b.md,b.md (2)', 'another file of the name');
+            await addTexts(page, { 'b.md': 'The second.', 'c.md': 'The third.' });
+            expect(await listed(page, 3), 'b.md,b.md (2),c.md', 'the same again');
+            if (firefox) return; // nothing can choose or drop a folder there
+            const folder = await addFolder(page, {
+                'notes/README.md': 'Of the folder.',
+                'notes/deep/README.md': 'Deep in it.',
+                'notes/.git/config': 'hidden',
+            });
+            const all = 'b.md,b.md (2),c.md,notes/README.md,notes/deep/README.md';
+            expect(await listed(page, 5), all, 'a folder');
+            await addFolder(page, { 'notes/README.md': 'It has changed.' }, folder);
+            await until(page, async () =>
+                (await import('./library.js')).texts.some(t => t.text === 'It has changed.')
+            );
+            expect(await listed(page, 5), all, 'the folder again');
+            const other = mkdtempSync(join(scratch, 'dropped-'));
+            mkdirSync(join(other, 'more/in'), { recursive: true });
+            writeFileSync(join(other, 'more/a.txt'), 'Once.');
+            writeFileSync(join(other, 'more/in/a.txt'), 'Twice.');
+            const drag = await dragOver(page, join(other, 'more'));
+            for (const type of ['dragEnter', 'dragOver', 'drop']) await drag(type);
+            const both = all.replace('notes', 'more/a.txt,more/in/a.txt,notes');
+            expect(await listed(page, 7), both, 'a folder that was dropped');
+            await page.reload();
+            await listed(page, 7);
+            const texts = await said(page);
+            expect(texts['b.md'], 'The first.', 'the first');
+            expect(texts['b.md (2)'], 'The second.', 'the second');
+            expect(texts['notes/README.md'], 'It has changed.', 'what has changed');
+            await page.click('#remove-texts');
+            await page.click('.ask .yes');
+            expect(await listed(page, 0), '', 'what is left');
+            check(!(await visible(page, 'remove-texts')), 'there is nothing to remove');
+            await page.reload();
+            await ready(page);
+            expect((await names(page)).join(), '', 'what is left after a reload');
+        });
+    },
+
+    // What a file says is read in its encoding, and PDF and Word files by what is loaded for them. What cannot
+    // be read is refused by its name.
+    async search_reads_files_or_says_why_not() {
+        const canRead = existsSync(join(site, 'documents.js')); // npm could get what reads them
+        await visit(async page => {
+            await ready(page);
+            await searching(page);
+            const words = 'Grüße, 世界';
+            const swapped = Buffer.from(words, 'utf16le').swap16();
+            await addTexts(page, {
+                'utf8.txt': `\ufeff${words}`,
+                'utf16le.txt': Buffer.from(`\ufeff${words}`, 'utf16le'),
+                'utf16be.txt': Buffer.concat([Buffer.from([0xfe, 0xff]), swapped]),
+                'unmarked.txt': Buffer.from('Plain words of a text.', 'utf16le'),
+                'latin1.txt': Buffer.from('Gr\xfc\xdfe', 'latin1'),
+                'shift-jis.txt': Buffer.from([0x93, 0xfa, 0x96, 0x7b, 0x8c, 0xea]),
+            });
+            const read = 'unmarked.txt,utf16be.txt,utf16le.txt,utf8.txt';
+            expect(await listed(page, 4), read, 'texts');
+            const texts = await said(page);
+            for (const name of ['utf8.txt', 'utf16le.txt', 'utf16be.txt'])
+                expect(texts[name], words, name);
+            expect(texts['unmarked.txt'], 'Plain words of a text.', 'UTF-16 without a mark');
+            const told = await text(page, 'error-code');
+            for (const name of ['latin1.txt', 'shift-jis.txt'])
+                check(told.includes(`${name} is in another encoding`), `${name}: ${told}`);
+            const loaded = () => requests.filter(r => r.path.startsWith('/documents')).length;
+            expect(loaded(), 0, 'requests before there is a PDF');
+            const gone = (req, res, headers) => {
+                res.writeHead(404, { 'Content-Type': 'text/javascript', ...headers }).end();
+                return true;
+            };
+            hooks.set('/documents.js', gone);
+            await addTexts(page, { 'a.pdf': pdf('Words of a page') });
+            await until(page, () => /a\.pdf is a PDF/.test(document.getElementById('error-code').textContent));
+            hooks.delete('/documents.js');
+            if (!canRead) return;
+            await page.reload();
+            await ready(page);
+            await addTexts(page, {
+                'a.pdf': pdf('Words of a page'),
+                'b.docx': word('One paragraph.', 'Another &amp; one.'),
+                'scan.pdf': pdf(''),
+                'cut.pdf': pdf('Words').slice(0, 200),
+                'other.zip': Buffer.concat([Buffer.from('PK\x03\x04'), Buffer.alloc(60)]),
+            });
+            expect(await listed(page, 6), `a.pdf,b.docx,${read}`, 'with a PDF');
+            const more = await said(page);
+            expect(more['a.pdf'].trim(), 'Words of a page', 'a PDF');
+            expect(more['b.docx'], 'One paragraph.\n\nAnother & one.', 'a Word file');
+            const refused = await text(page, 'error-code');
+            for (const part of ['scan.pdf has no text', 'cut.pdf', 'other.zip is not a text'])
+                check(refused.includes(part), `${part}: ${refused}`);
+        });
+    },
+
+    // 500 files: each gets its line once.
+    async search_lists_many_files() {
+        await visit(async page => {
+            await ready(page);
+            await searching(page);
+            await page.evaluate(() => {
+                globalThis.made = 0;
+                new MutationObserver(all => all.forEach(m => (globalThis.made += m.addedNodes.length))).observe(
+                    document.getElementById('texts'),
+                    { childList: true }
+                );
+            });
+            await addTexts(
+                page,
+                Object.fromEntries(Array.from({ length: 500 }, (_, i) => [`${i}.txt`, paragraph(i)]))
+            );
+            await listed(page, 500);
+            expect(await page.evaluate(() => globalThis.made), 500, 'lines that were made');
+            expect(await text(page, 'texts-about'), '500 texts, 500 passages', 'what it says');
         });
     },
 
     async search_index_is_kept() {
         needEmbedding('q.gguf', 'g.gguf');
+        const absent = (req, res, headers) => {
+            res.writeHead(404, headers).end();
+            return true;
+        };
+        hooks.set('/sw.js', absent); // the page is not kept, nor the tiny model with it
         await visit(async page => {
             await ready(page);
             await searching(page);
@@ -200,10 +414,7 @@ export const tests = {
             await page.evaluate(() => document.getElementById('use-tiny').click());
             await named(page, 'tiny.gguf');
             check(await visible(page, 'search-none'), 'a model that writes text can search');
-            hooks.set('/tiny.gguf', (req, res, headers) => {
-                res.writeHead(404, headers).end();
-                return true;
-            });
+            hooks.set('/tiny.gguf', absent);
             await page.reload();
             await errorTitle(page);
             expect(await count(page, '#texts li'), 1, 'texts without a model');

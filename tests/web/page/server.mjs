@@ -1,6 +1,7 @@
 // server.mjs - the page of a server.
 import { cpSync, existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
+import { list } from '../../../web/list.mjs';
 import { ask, idle, metrics, start } from '../../server/server.mjs';
 import {
     check,
@@ -77,6 +78,7 @@ async function endlessSite() {
             );
         check(json.tokens.length === 2 && after !== before, 'server.js has another form');
         writeFileSync(path, after);
+        list(folder);
     });
     return folder;
 }
@@ -168,6 +170,38 @@ export const tests = {
                 { at: server.url, errors: /^$/ }
             );
         });
+    },
+
+    // The page that the browser keeps still knows that it has a server, and says when that is gone. No
+    // other site may show it in a frame.
+    async served_from_what_is_kept() {
+        const folder = join(scratch, 'kept');
+        cpSync(site, folder, { recursive: true });
+        list(folder);
+        await withServer(
+            async server => {
+                await visit(
+                    async page => {
+                        await ready(page);
+                        await keptPage(page);
+                        for (const there of [true, false]) {
+                            if (!there) await server.stop();
+                            await page.goto(server.url);
+                            if (there) await ready(page);
+                            else expect(await errorTitle(page), 'The server does not answer', 'message');
+                            expect(new URL(page.url()).search, '?server=1', 'the address');
+                            const header = await page.evaluate(async () =>
+                                (await fetch('./?server=1')).headers.get('content-security-policy')
+                            );
+                            expect(header, "frame-ancestors 'self'", 'who may show it');
+                        }
+                    },
+                    { at: server.url }
+                );
+            },
+            [],
+            folder
+        );
     },
 
     // A reply is stopped by the user and by the end of the server; then the server begins again.

@@ -1,6 +1,9 @@
 // start.mjs - how the page starts: variants, threads, isolation, storage, offline.
+import { existsSync, readFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
-import { resolve } from 'node:path';
+import { join, resolve } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { gzipSync } from 'node:zlib';
 import { ISOLATED, serve } from '../serve.mjs';
 import {
     check,
@@ -12,11 +15,13 @@ import {
     expect,
     fill,
     firefox,
+    forget,
     hook,
     hooks,
     isolated,
     keptPage,
     lastReply,
+    listing,
     plain,
     PROMPT,
     ready,
@@ -212,6 +217,35 @@ export const tests = {
         });
     },
 
+    // What is not needed for the first word comes after the model: Markdown, the cross-check, what reads
+    // files. What comes before is asked for at once, and has its bound.
+    async first_visit_loads_what_it_needs() {
+        let before = [];
+        hooks.set('/tiny.gguf', () => {
+            before = [...new Set(requests.map(r => r.path.slice(1) || 'index.html'))];
+            return false;
+        });
+        const late = ['markdown', 'markdown-it', 'crosscheck', 'check', 'readers', 'documents'];
+        await visit(async page => {
+            await ready(page);
+            for (const name of late) check(!before.includes(`${name}.js`), `${name}.js comes first`);
+            await until(page, () =>
+                performance.getEntriesByType('resource').some(e => e.name.endsWith('/markdown.js'))
+            );
+            const preloads = await page.$$eval('link[rel=modulepreload]', all =>
+                all.map(e => e.getAttribute('href')).sort()
+            );
+            const modules = before.filter(
+                path => path.endsWith('.js') && !/^(page|sw|engine-\w+)\.js$/.test(path)
+            );
+            expect(preloads.join(), modules.sort().join(), 'the modulepreload lines of index.html');
+            const own = before.filter(path => !/engine|gguf/.test(path) && existsSync(join(site, path))),
+                sizes = own.map(path => gzipSync(readFileSync(join(site, path))).length),
+                sum = sizes.reduce((a, b) => a + b, 0);
+            check(sum > 50e3 && sum < 125e3, `${sum} bytes come before the engine and the model`);
+        });
+    },
+
     async settings_are_kept() {
         await visit(async page => {
             await ready(page);
@@ -289,6 +323,7 @@ export const tests = {
             await page.evaluate(() => document.getElementById('reload-model').click());
             expect(await errorTitle(page), 'A setting is out of range', 'message');
             check(/Threads must be from 1/.test(await text(page, 'error-code')), 'which setting');
+            check(await visible(page, 'error-code'), 'nobody sees which setting');
             const advice = await text(page, 'error-text');
             check(/Load options/.test(advice) && !/sent/.test(advice), advice);
             check(await visible(page, 'threads-problem'), 'nobody sees what is wrong with it');
@@ -335,6 +370,155 @@ export const tests = {
             for (const key of ['start_url', 'scope'])
                 expect(new URL(manifest[key], manifest.href).href, isolated.url, key);
         });
+    },
+
+    // A second visit asks for no file of the page, so a network that is stuck or broken does no harm.
+    async a_broken_network_is_not_waited_for() {
+        const stuck = () => true,
+            broken = (req, res) => {
+                res.writeHead(503, { 'Content-Type': 'text/html' });
+                res.end('out of order');
+                return true;
+            };
+        for (const answer of [null, stuck, broken]) {
+            forget();
+            const own = await serve({ root: resolve(site), hook: hook(ISOLATED) });
+            await visit(
+                async page => {
+                    await ready(page);
+                    await keptPage(page);
+                    if (answer)
+                        for (const { path } of [...requests]) hooks.set(path, answer);
+                    requests.length = 0;
+                    await page.reload();
+                    await ready(page);
+                    await stillWrites(page);
+                    const asked = new Set(requests.map(r => r.path));
+                    asked.delete('/sw.js'); // whether there is a newer version
+                    expect([...asked].join(), '', 'files that the page asked for');
+                },
+                { at: own.url }
+            );
+            own.server.closeAllConnections();
+            own.server.close();
+        }
+    },
+
+    // A newer version of the page is used when all of it is there: one that is cut off changes nothing.
+    async an_update_is_whole_or_not_at_all() {
+        const newer = {
+            'page.js': s => s.replace("togglePanel } from './app.js'", 'news, $&'),
+            'app.js': s => `${s}\nexport const news = 1;\ndocument.title = 'newer';\n`,
+        };
+        await visit(async page => {
+            await ready(page);
+            await keptPage(page);
+            const instead = {};
+            for (const [file, edit] of Object.entries(newer)) {
+                instead[file] = edit(readFileSync(join(site, file), 'utf8'));
+                hooks.set(`/${file}`, edited(file, () => instead[file]));
+            }
+            hooks.set('/sw.js', listing(instead));
+            let cut = 0;
+            const whole = hooks.get('/page.js');
+            hooks.set('/page.js', (req, res) => {
+                cut++;
+                res.destroy();
+                return true;
+            });
+            const said = () => text(page, 'notice-text');
+            for (const times of [1, 2]) {
+                await page.reload();
+                await ready(page);
+                await keptPage(page);
+                while (cut < times) await sleep(20);
+                expect(await page.title(), 'bitnet.h in the browser', 'the version');
+                expect(await visible(page, 'notice'), false, 'a notice');
+            }
+            hooks.set('/page.js', whole);
+            requests.length = 0;
+            await page.reload();
+            await ready(page);
+            await until(page, () => !document.getElementById('notice').hidden);
+            expect(await said(), 'A new version of this page is ready.', 'notice');
+            expect(await page.title(), 'bitnet.h in the browser', 'the version before');
+            await page.click('#notice-action');
+            await until(page, () => document.title === 'newer');
+            await ready(page);
+            await keptPage(page);
+            const asked = new Set(requests.map(r => r.path));
+            asked.delete('/sw.js');
+            expect([...asked].join(), '/page.js', 'what was fetched: the rest was there');
+            await page.reload();
+            await ready(page);
+            expect(await page.title(), 'newer', 'the version after a reload');
+            await stillWrites(page);
+        });
+    },
+
+    // A page that cannot start says why, and can be loaded again.
+    async a_start_that_fails_says_why() {
+        const shown = page => until(page, () => !document.getElementById('error').hidden);
+        const absent = (req, res) => {
+            res.writeHead(404);
+            res.end();
+            return true;
+        };
+        const without = edited('app.js', s => s.replace('export const nearEnd', 'const nearEnd'));
+        for (const [file, answer, code] of [
+            ['/format.js', absent, firefox ? /./ : /format\.js: 404/],
+            ['/app.js', without, /nearEnd/],
+        ]) {
+            hooks.set(file, answer);
+            await visit(
+                async page => {
+                    await shown(page);
+                    expect(await text(page, 'error-title'), 'The page did not start', 'message');
+                    check(code.test(await text(page, 'error-code')), await text(page, 'error-code'));
+                    hooks.delete(file);
+                    await page.click('#error-text button');
+                    await ready(page);
+                    expect(await visible(page, 'error'), false, 'a message after that');
+                },
+                { throws: /nearEnd|Loading module/ }
+            );
+        }
+        // One that is stuck says so after a while, and still starts when it can.
+        let answer;
+        const usual = edited('format.js', s => s);
+        hooks.set('/format.js', (...request) => {
+            answer = () => usual(...request);
+            return true;
+        });
+        await visit(
+            async page => {
+                await page.evaluateOnNewDocument(() => {
+                    const wait = globalThis.setTimeout;
+                    globalThis.setTimeout = (f, ms, ...more) =>
+                        wait(f, ms === 20000 ? 500 : ms, ...more);
+                });
+                page.goto(isolated.url).catch(() => {});
+                await until(page, () => document.getElementById('error')?.hidden === false);
+                expect(await text(page, 'error-title'), 'This takes long', 'message');
+                answer();
+                await ready(page);
+                expect(await visible(page, 'error'), false, 'a message after that');
+            },
+            { at: 'about:blank' }
+        );
+        hooks.delete('/format.js');
+        if (firefox) return; // it opens no file for a driver
+        await visit(
+            async page => {
+                await shown(page);
+                expect(
+                    await text(page, 'error-title'),
+                    'The page cannot start from the disk',
+                    'message'
+                );
+            },
+            { at: pathToFileURL(resolve(site, 'index.html')).href }
+        );
     },
 
     // The service worker does not touch other pages, not even those below its own folder.

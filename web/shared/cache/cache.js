@@ -1,4 +1,5 @@
-// cache.js - the bytes of a model, from a URL, a File or Blob, an ArrayBuffer, or in Node a path.
+// cache.js - the bytes of a model, from a URL, a File or Blob, an ArrayBuffer, or in Node a path; from
+// several of them, or the name of a part, if it is in several files (split.js).
 //
 //   const source = await openSource(url, { signal, onProgress });
 //   for (const reader = source.stream().getReader(); ;) ...      Uint8Arrays from offset 0
@@ -24,36 +25,63 @@ import {
     startProgress,
     streamOf
 } from './chunks.js';
-import { cancel, headOf, isNode, request, sameFile, sizeOf } from './http.js';
+import {
+    cancel,
+    headOf,
+    isNode,
+    onlyModel,
+    pointedHash,
+    request,
+    sameFile,
+    sizeOf
+} from './http.js';
+import { loadedOf } from './parts.js';
+import { inOrder, partsOf, readHead, wholeHead } from './split.js';
 import { keyOf, lock, stores, storeToWrite, withLock } from './stores.js';
 import { abortError, BitNetError } from '../errors.js';
 
-/** -> { size, cache: 'opfs' | 'cache' | 'memory' | 'none', fromCache, notes, stream(), discard(),
+const LOOK_MS = 1000; // how often a tab looks for how far another one is
+
+/** cache: 'auto' or 'none'; cacheName: a URL that stands for that of the source in the cache; headers:
+ * of requests, as an object; connections: requests at a time; stallSeconds: how long nothing may come;
+ * pointer: where a hub says the file's SHA-256.
+ *
+ * -> { size, cache: 'opfs' | 'cache' | 'memory' | 'none', fromCache, notes, stream(), discard(),
  * close() }. size is null if the server does not send it and nothing is cached. The reader must
  * check that as many bytes arrive. notes are sentences for the user: why something is not cached.
+ * sha256, of what was downloaded now, if the hub says it: it is not checked here.
  * 'memory': the browser cannot keep files. 'none': the source needs no cache, must not use it, or
  * there is no room.
  *
  * onProgress({ phase: 'download' | 'read', loaded, total, bytesPerSecond, secondsLeft, fromCache,
- * cache }): total and secondsLeft are null while unknown. A model that is to be cached is downloaded
- * before openSource returns, and read by stream(). One that is not is downloaded by stream(), which
- * can then be called only once. */
-export async function openSource(source, { cache = 'auto', signal, onProgress } = {}) {
-    const job = startJob(signal, onProgress);
+ * cache, stalledSeconds?, elsewhere? }): total and secondsLeft are null while unknown. elsewhere: it is
+ * another tab that downloads. stalledSeconds: nothing came for so long. A model that is to be cached is
+ * downloaded before openSource returns, and read by stream(). One that is not is downloaded by stream(),
+ * which can then be called only once. */
+export async function openSource(source, { cache = 'auto', ...options } = {}) {
+    const job = startJob(options),
+        { signal } = options;
     try {
         if (signal?.aborted) throw abortError();
-        if (source instanceof Blob) return blobSource(source, job);
-        if (source instanceof ArrayBuffer || ArrayBuffer.isView(source)) {
-            return blobSource(new Blob([source]), job);
-        }
-        const url = isNode ? nodeUrl(source) : browserUrl(source);
-        if (isNode && url.protocol === 'file:') return await nodeFileSource(url, job);
-        url.hash = '';
-        return await urlSource(url, cache, job);
+        const parts = Array.isArray(source) ? source : splitNames(source);
+        return parts ? await wholeSource(parts, cache, job) : await partSource(source, cache, job);
     } catch (error) {
         job.end();
         throw signal?.aborted ? abortError() : error;
     }
+}
+
+async function partSource(source, cache, job) {
+    if (source instanceof Blob) return blobSource(source, job);
+    if (source instanceof ArrayBuffer || ArrayBuffer.isView(source)) {
+        return blobSource(new Blob([source]), job);
+    }
+    const url = isNode ? nodeUrl(source) : browserUrl(source);
+    if (isNode && url.protocol === 'file:') return nodeFileSource(url, job);
+    url.hash = '';
+    const file = await urlSource(url, cache, job);
+    if (job.pointer && !file.fromCache) file.sha256 = await pointedHash(job.pointer, job);
+    return file;
 }
 
 /** -> [{ url, size, loaded, complete, date }], the latest first. An interrupted download is not
@@ -102,8 +130,8 @@ export async function persist() {
 }
 
 /** A source of what is kept for this URL, without a request. ERR_IO: there is nothing complete. */
-export async function openKept(url, { signal, onProgress } = {}) {
-    const job = startJob(signal, onProgress);
+export async function openKept(url, options = {}) {
+    const job = startJob(options);
     for (const store of await stores()) {
         const source = await storedSource(store, await keyOf(url), job, true);
         if (source) return source;
@@ -114,8 +142,8 @@ export async function openKept(url, { signal, onProgress } = {}) {
 
 /** Does the server still have the file that is kept? -> 'same', 'changed', or 'unknown' if it says
  * neither the tag nor the date of a file. */
-export async function check(url, { signal } = {}) {
-    const job = startJob(signal);
+export async function check(url, { signal, headers } = {}) {
+    const job = startJob({ signal, headers });
     try {
         signal?.throwIfAborted();
         const meta = await keptMeta(url);
@@ -145,13 +173,25 @@ const notKept = url => new BitNetError('ERR_IO', `no complete download of ${url}
 // ---- sources ----
 
 /** A job's signal is aborted by the caller's signal or by close(). */
-export function startJob(signal, onProgress) {
+export function startJob(options) {
+    const { signal, onProgress, headers, connections = 4, stallSeconds = 60, pointer } = options,
+        cacheName = options.cacheName && browserUrl(options.cacheName).href;
     const controller = new AbortController();
     const abort = () => controller.abort();
     signal?.addEventListener('abort', abort);
     return {
-        signal: controller.signal,
         onProgress,
+        headers,
+        connections,
+        stallSeconds,
+        cacheName,
+        pointer,
+        signal: controller.signal,
+        /** Before there is any answer; startProgress puts its own here. */
+        onSilence(stalledSeconds) {
+            const nothing = { loaded: 0, total: null, bytesPerSecond: 0, secondsLeft: null };
+            onProgress?.({ phase: 'download', ...nothing, fromCache: false, stalledSeconds });
+        },
         end() {
             signal?.removeEventListener('abort', abort);
             abort();
@@ -175,13 +215,14 @@ function nodeUrl(source) {
 
 /** parts has chunks(), an async generator of Uint8Arrays, and what the caller sees. */
 function makeSource(job, parts) {
-    const { size, cache, fromCache = false, notes = [], phase = 'read' } = parts;
+    const { size, cache, fromCache = false, notes = [], phase = 'read', once = false } = parts;
     let open = true;
     return {
         size,
         cache,
         fromCache,
         notes,
+        once,
         stream() {
             if (!open) throw new BitNetError('ERR_ARG', 'the source is closed');
             const progress = startProgress(job, { phase, fromCache, cache }, 0, size);
@@ -200,21 +241,139 @@ function makeSource(job, parts) {
     };
 }
 
+// ---- a model in several files ----
+
+/** The parts of the file of this name, or null. */
+function splitNames(source) {
+    if (typeof source !== 'string' && !(source instanceof URL)) return null;
+    return partsOf(String(source));
+}
+
+/** All parts as one file. Those that can be kept are downloaded before this returns, one after the
+ * other. */
+async function wholeSource(names, cache, job) {
+    const cacheNames = job.cacheName ? partsOf(job.cacheName) : [];
+    if (cacheNames?.length !== (job.cacheName ? names.length : 0))
+        throw new BitNetError('ERR_ARG', 'cacheName: it has to name a part as the address does');
+    let loaded = 0,
+        total = null,
+        telling = true;
+    const tell = p => {
+        if (p.phase !== 'download' || !telling) return;
+        const now = loaded + p.loaded,
+            left = total && p.bytesPerSecond ? (total - now) / p.bytesPerSecond : null;
+        job.onProgress?.({ ...p, loaded: now, total, secondsLeft: left });
+    };
+    const open = async i => {
+        const its = { cacheName: cacheNames[i], pointer: undefined, onProgress: tell },
+            own = startJob({ ...job, ...its });
+        try {
+            return await partSource(names[i], cache, own);
+        } catch (error) {
+            own.end();
+            throw error;
+        }
+    };
+    const parts = [],
+        close = () => parts.forEach(part => part.source.close());
+    let suspects = []; // the parts that are wrong, if something is
+    try {
+        total = await totalSize(names, cacheNames, job);
+        for (let i = 0; i < names.length; i++) {
+            telling = true;
+            const source = await open(i),
+                { size } = source;
+            parts.push({ source, size, open: () => open(i) });
+            if (size === null)
+                throw new BitNetError('ERR_NETWORK', `${names[i]}: the server does not say its size`);
+            telling = false;
+            suspects = [parts[i]];
+            parts[i].head = await readHead(source.stream());
+            loaded += size;
+        }
+        suspects = parts;
+        const ordered = inOrder(parts),
+            head = wholeHead(ordered),
+            sources = parts.map(part => part.source);
+        return makeSource(job, {
+            size: ordered.reduce((n, { bytes, zeros }) => n + bytes + zeros, head.length),
+            cache: sources[0].cache,
+            fromCache: sources.every(source => source.fromCache),
+            notes: [...new Set(sources.flatMap(source => source.notes))],
+            phase: sources.some(source => source.once) ? 'download' : 'read',
+            chunks: () => wholeChunks(ordered, head),
+            close,
+            discard: () => Promise.all(parts.map(part => part.source.discard()))
+        });
+    } catch (error) {
+        close();
+        const isWrong = ['ERR_FORMAT', 'ERR_TRUNCATED', 'ERR_UNSUPPORTED'].includes(error.code);
+        if (isWrong) await Promise.all(suspects.map(part => part.source.discard()));
+        throw error;
+    }
+}
+
+/** What the parts have together, or null. A part that is not there is found out so, too. */
+async function totalSize(names, cacheNames, job) {
+    let total = 0;
+    for (const [i, name] of names.entries()) {
+        if (!/^https?:/i.test(name)) return null;
+        const meta = await keptMeta(cacheNames[i] ?? name).catch(() => null),
+            response = meta ? null : await headOf(name, job);
+        if (response) cancel(response);
+        const size = meta ? meta.size : sizeOf(response);
+        if (size === null) return null;
+        total += size;
+    }
+    return total;
+}
+
+async function* wholeChunks(parts, head) {
+    yield head;
+    for (const part of parts) {
+        if (part.source.once) {
+            part.source.close(); // its beginning has been read
+            part.source = await part.open();
+        }
+        let before = part.head.at,
+            left = part.bytes;
+        const reader = part.source.stream().getReader();
+        try {
+            for (let r; !(r = await reader.read()).done; ) {
+                const piece = r.value.subarray(Math.min(before, r.value.length));
+                before -= r.value.length - piece.length;
+                left -= piece.length;
+                if (piece.length) yield piece;
+            }
+        } finally {
+            reader.cancel().catch(() => {});
+        }
+        if (left) throw new BitNetError('ERR_IO', 'a part of the model has changed its size');
+        if (part.zeros) yield new Uint8Array(part.zeros);
+    }
+}
+
+// ---- one file ----
+
 function blobSource(blob, job) {
     return makeSource(job, { size: blob.size, cache: 'none', chunks: () => blobChunks(blob) });
 }
 
 async function nodeFileSource(url, job) {
     const { open } = await import('node:fs/promises');
+    let file;
     try {
-        const file = await open(url.path ?? url);
+        file = await open(url.path ?? url);
+        const about = await file.stat();
+        if (about.isDirectory()) throw new Error(`${url.path ?? url} is a folder`);
         return makeSource(job, {
-            size: (await file.stat()).size,
+            size: about.size,
             cache: 'none',
             chunks: () => nodeFileChunks(file),
             close: () => file.close().catch(() => {})
         });
     } catch (error) {
+        await file?.close();
         throw new BitNetError('ERR_IO', error.message);
     }
 }
@@ -236,22 +395,50 @@ async function urlSource(url, cache, job) {
 /** -> { source }, or { note, response? }: why it cannot be cached, and the download if it is still
  * at its beginning. */
 async function cachedSource(store, url, job) {
-    const key = await keyOf(url);
+    const key = await keyOf(job.cacheName ?? url);
     for (let fromCache = true; ;) {
         const source = await storedSource(store, key, job, fromCache);
         if (source) return { source };
-        const refused = await withLock(key, { signal: job.signal }, async () => {
-            if (await store.find(key)) return null; // another tab has downloaded it
+        const release = await told(store, key, job, lock(key, { signal: job.signal }));
+        try {
+            if (await store.find(key)) continue; // another tab has downloaded it
             fromCache = false;
-            return store.save(key, url, job);
-        });
-        if (refused) return refused;
+            const refused = await store.save(key, url, job);
+            if (refused) return refused;
+        } finally {
+            release();
+        }
+    }
+}
+
+/** Awaits a lock, and tells meanwhile how far the tab is that has it. */
+async function told(store, key, job, lock) {
+    const fixed = { phase: 'download', cache: store.name, elsewhere: true },
+        { onSilence } = job;
+    let progress = null,
+        before,
+        waits = true;
+    const timer = setInterval(async () => {
+        const meta = await store.known(key).catch(() => null),
+            loaded = meta ? loadedOf(meta) : 0;
+        if (!waits) return;
+        if (!progress) progress = startProgress(job, fixed, loaded, meta?.size ?? null);
+        else if (loaded > before) progress.add(loaded - before);
+        before = loaded;
+    }, LOOK_MS);
+    try {
+        return await lock;
+    } finally {
+        waits = false;
+        clearInterval(timer);
+        job.onSilence = onSilence;
     }
 }
 
 /** A complete model, locked against removal until it is closed; null if there is none. */
 async function storedSource(store, key, job, fromCache) {
-    const release = await lock(key, { mode: 'shared', signal: job.signal });
+    const wanted = lock(key, { mode: 'shared', signal: job.signal });
+    const release = await told(store, key, job, wanted);
     let source = null;
     try {
         const meta = await store.find(key);
@@ -282,10 +469,11 @@ async function directSource(url, job, parts, response) {
         ...parts,
         size: sizeOf(response),
         phase: 'download',
+        once: true,
         chunks() {
             if (taken) throw new BitNetError('ERR_ARG', 'a source not cached can be read once');
             taken = true;
-            return bodyChunks(response, job);
+            return onlyModel(bodyChunks(response, job), response);
         }
     });
 }

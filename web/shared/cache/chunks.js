@@ -1,10 +1,11 @@
 // chunks.js - the bytes of a source, piece by piece, and how far that is: async generators of Uint8Array.
-import { lost } from './http.js';
+import { lost, patiently } from './http.js';
 import { abortError, BitNetError } from '../errors.js';
 
 const SLICE = 4 << 20; // bytes read at a time
 const AHEAD = 4; // slices of a blob that are asked for at a time
 const REPORT_MS = 100;
+const SILENT_MS = 2000; // without a byte of any request
 const SMOOTH_MS = 2000; // time constant of the displayed speed
 
 /** Several slices are on their way at a time: the browser reads them in another process. */
@@ -31,7 +32,11 @@ export async function* blobChunks(blob) {
 
 export async function* nodeFileChunks(file) {
     for (let at = 0; ;) {
-        const { bytesRead, buffer } = await file.read(new Uint8Array(SLICE), 0, SLICE, at);
+        const { bytesRead, buffer } = await file
+            .read(new Uint8Array(SLICE), 0, SLICE, at)
+            .catch(error => {
+                throw new BitNetError('ERR_IO', `the file cannot be read: ${error.message}`);
+            });
         if (!bytesRead) return;
         yield buffer.subarray(0, bytesRead);
         at += bytesRead;
@@ -44,9 +49,10 @@ export async function* bodyChunks(response, job) {
     let received = 0;
     try {
         for (;;) {
-            const { done, value } = await reader.read().catch(error => {
+            const read = reader.read().catch(error => {
                 throw lost(received, error.message, job);
             });
+            const { done, value } = await patiently(read, job, `after ${received} bytes`);
             if (done) return;
             received += value.length;
             yield value;
@@ -78,28 +84,23 @@ export function streamOf(generator) {
 
 // ---- progress ----
 
+/** Reports how far a job is, at most each REPORT_MS, and when nothing comes. */
 export function startProgress(job, fixed, loaded, total) {
     let bytesPerSecond = 0,
         time = performance.now(),
-        before = loaded;
+        before = loaded,
+        last = time; // when the last bytes came
 
-    function report(now) {
-        const ms = now - time,
+    function report(at, more) {
+        const ms = at - time,
             speed = ms > 0 ? ((loaded - before) / ms) * 1000 : 0;
         const weight = bytesPerSecond ? 1 - Math.exp(-ms / SMOOTH_MS) : 1;
         bytesPerSecond += (speed - bytesPerSecond) * weight;
-        time = now;
+        time = at;
         before = loaded;
-        const { phase, fromCache = false, cache } = fixed;
-        job.onProgress?.({
-            phase,
-            loaded,
-            total,
-            bytesPerSecond,
-            secondsLeft: secondsLeft(),
-            fromCache,
-            cache
-        });
+        const left = secondsLeft(),
+            now = { loaded, total, bytesPerSecond, secondsLeft: left };
+        job.onProgress?.({ fromCache: false, ...fixed, ...now, ...more });
     }
 
     function secondsLeft() {
@@ -107,12 +108,19 @@ export function startProgress(job, fixed, loaded, total) {
         return total && bytesPerSecond ? (total - loaded) / bytesPerSecond : null;
     }
 
+    job.onSilence = seconds => {
+        const now = performance.now();
+        if (now - last < SILENT_MS || now - time < REPORT_MS) return; // others of its requests go on
+        bytesPerSecond = 0;
+        before = loaded;
+        report(now, { stalledSeconds: seconds });
+    };
     report(time);
     return {
         add(bytes) {
             loaded += bytes;
-            const now = performance.now();
-            if (now - time >= REPORT_MS && loaded !== total) report(now);
+            last = performance.now();
+            if (last - time >= REPORT_MS && loaded !== total) report(last);
         },
         finish() {
             total = loaded;

@@ -1,23 +1,144 @@
 // http.js - requests for a model's file, and what servers say about it.
+import { gapsOf, loadedOf } from './parts.js';
 import { abortError, BitNetError } from '../errors.js';
 
 export const isNode = typeof process === 'object' && !!process.versions?.node;
 
 export async function request(url, headers, job, allowed = [], method = 'GET') {
+    const own = new AbortController(),
+        abort = () => own.abort(),
+        { signal } = own;
     let response;
+    if (job.signal.aborted) abort();
+    job.signal.addEventListener('abort', abort); // for its body, too
     try {
         // no-store: the browser's HTTP cache would keep a second copy
-        response = await fetch(url, { method, headers, cache: 'no-store', signal: job.signal });
+        const all = { ...job.headers, ...headers },
+            asked = fetch(url, { method, headers: all, cache: 'no-store', signal });
+        response = await patiently(asked, job, `from ${url}`);
     } catch (error) {
-        throw job.signal.aborted ? abortError() : unreachable(url, error);
+        abort();
+        if (job.signal.aborted) throw abortError();
+        throw error instanceof BitNetError ? error : unreachable(url, error);
     }
     if (response.ok || allowed.includes(response.status)) return response;
+    throw await refused(url, response, job);
+}
+
+/** The server's own words are more helpful than its number. */
+async function refused(url, response, job) {
+    const { status, statusText } = response;
+    const said = response.headers.get('x-error-message') || (await firstWords(response));
     cancel(response);
-    throw new BitNetError(
-        'ERR_HTTP',
-        `${url}: HTTP ${response.status} ${response.statusText}`.trim(),
-        response.status
-    );
+    const parts = [`${url}: HTTP ${status} ${statusText}`.trim(), said];
+    if (status === 401 || status === 403) parts.push(advice(job));
+    return new BitNetError('ERR_HTTP', parts.filter(Boolean).join(': '), status);
+}
+
+const advice = ({ headers = {} }) =>
+    Object.keys(headers).some(name => name.toLowerCase() === 'authorization')
+        ? 'the Authorization that was sent does not do; has its account accepted the licence?'
+        : "if the model has a licence, accept it on the model's page, and send a token: the option " +
+          "headers: { Authorization: 'Bearer ...' }";
+
+/** Of a text that is not a page, within 2 seconds. */
+async function firstWords(response) {
+    const isText = /^text\/(?!html)|json|xml/.test(contentType(response));
+    return isText ? wordsOf(await firstBytes(response)) : '';
+}
+
+/** What comes first, perhaps nothing. */
+async function firstBytes(response) {
+    const reader = response.body?.getReader();
+    if (!reader) return new Uint8Array(0);
+    const late = new Promise(resolve => setTimeout(resolve, 2000, {}));
+    const { value } = await Promise.race([reader.read(), late]).catch(() => ({}));
+    reader.cancel().catch(() => {});
+    return value ?? new Uint8Array(0);
+}
+
+/** The SHA-256 in the pointer that git has in place of a large file; undefined if that is no pointer, or
+ * cannot be had: then the file is not checked. */
+export async function pointedHash(url, job) {
+    const own = Object.assign(Object.create(job), { stallSeconds: 10, onSilence() {} });
+    try {
+        const text = new TextDecoder().decode(await firstBytes(await request(url, {}, own)));
+        return /^version https:\/\/git-lfs\S*\noid sha256:([0-9a-f]{64})\n/.exec(text)?.[1];
+    } catch (error) {
+        if (job.signal.aborted) throw error;
+        return undefined;
+    }
+}
+
+/** The first ones of a text, in one line. */
+function wordsOf(bytes) {
+    const text = new TextDecoder().decode(bytes.subarray(0, 1000)),
+        line = text.replace(/[\s\p{C}]+/gu, ' ').trim();
+    return line.length > 160 ? `${line.slice(0, 160).trim()} ...` : line;
+}
+
+const contentType = response =>
+    (response.headers.get('content-type') ?? '').split(';')[0].trim().toLowerCase();
+
+/** Passes on a file from its first byte. What is no model is refused before the rest of it comes. */
+export async function* onlyModel(chunks, response) {
+    const MAGIC = 'GGUF';
+    let head = new Uint8Array(0);
+    for await (const chunk of chunks) {
+        if (head.length >= MAGIC.length) {
+            yield chunk;
+            continue;
+        }
+        head = joined(head, chunk);
+        if (head.length < MAGIC.length) continue;
+        if (String.fromCharCode(...head.subarray(0, MAGIC.length)) !== MAGIC) throw noModel(head);
+        yield head;
+    }
+    if (head.length < MAGIC.length) throw noModel(head);
+
+    function noModel(bytes) {
+        const type = contentType(response) || 'a file without a type',
+            words = wordsOf(bytes),
+            where = /^https?:[^?#]*/.exec(response.url)?.[0]; // a signed URL's secrets are not for eyes
+        const what = `this is not a GGUF file: the server sent ${type}`;
+        return new BitNetError(
+            'ERR_FORMAT',
+            (where ? `${where}: ${what}` : what) + (words ? `, which begins with "${words}"` : '')
+        );
+    }
+}
+
+function joined(a, b) {
+    if (!a.length) return b;
+    const all = new Uint8Array(a.length + b.length);
+    all.set(a);
+    all.set(b, a.length);
+    return all;
+}
+
+// ---- silence ----
+
+const TICK_MS = 1000;
+const TELL_AFTER = 3; // seconds without a byte
+
+/** Settles as the promise does, but not after more than job.stallSeconds. They are counted, not
+ * measured: a computer that slept did not wait. */
+export function patiently(promise, job, where) {
+    return new Promise((resolve, reject) => {
+        let seconds = 0;
+        const timer = setInterval(() => {
+            seconds++;
+            if (seconds >= job.stallSeconds) {
+                const text = `nothing came for ${job.stallSeconds} seconds ${where}`;
+                settle(reject)(new BitNetError('ERR_NETWORK', text));
+            } else if (seconds >= TELL_AFTER) job.onSilence(seconds);
+        }, TICK_MS);
+        const settle = action => value => {
+            clearInterval(timer);
+            action(value);
+        };
+        promise.then(settle(resolve), settle(reject));
+    });
 }
 
 /** What a server says of a file. Some answer no HEAD, or not with 200; then a GET is begun. */
@@ -87,38 +208,49 @@ export function mayHideEncoding(response) {
     return response.type === 'cors' && !response.headers.has('content-encoding');
 }
 
-/** -> { response, meta, at }: the file from offset `at` on. That is where `partial` (metadata, or
- * null) ends if the server still has the same file and can send the rest, else 0. */
+/** -> { url, response, meta }. If the server still has the file of `partial` (metadata, or null) and
+ * can send parts, meta is `partial`, and the response begins at its first gap; else both are new. */
 export async function requestRest(url, partial, job) {
-    if (!partial?.done || !isResumable(partial)) return requestAll(url, job);
-    const ifRange = new URL(url).origin === globalThis.location?.origin && strongTag(partial);
-    const headers = { Range: `bytes=${partial.done}-` };
-    // for other sites it needs a preflight, which many refuse; then isRest must decide
-    if (ifRange) headers['If-Range'] = ifRange;
-    let response;
+    if (!partial || !loadedOf(partial) || !isResumable(partial)) return requestAll(url, job);
+    let part;
     try {
-        response = await request(url, headers, job, [416]);
+        part = await requestPart(url, partial, gapsOf(partial)[0], job);
     } catch (error) {
         if (error.code !== 'ERR_CORS_OR_NETWORK') throw error;
         return requestAll(url, job); // Range may have needed a preflight too
     }
-    if (response.status === 200) return wholeFile(url, response);
-    if (isRest(response, partial, ifRange)) {
+    const { response, fits } = part;
+    if (fits) {
         partial.size ??= contentRange(response)?.total ?? null;
-        return { response, meta: partial, at: partial.done };
+        return { url, response, meta: partial };
+    }
+    if (response.status === 200) {
+        const whole = wholeFile(url, response, job);
+        if (sameFile(partial, response) === 'same') whole.meta.ranges = false;
+        return whole;
     }
     cancel(response);
     return requestAll(url, job);
 }
 
-export async function requestAll(url, job) {
-    return wholeFile(url, await request(url, {}, job));
+/** -> { response, fits: whether it is this part of the file that meta are of }. */
+export async function requestPart(url, meta, part, job) {
+    const ifRange = new URL(url).origin === globalThis.location?.origin && strongTag(meta);
+    const headers = { Range: `bytes=${part.at}-${part.end < meta.size ? part.end - 1 : ''}` };
+    // for other sites it needs a preflight, which many refuse; then isPart must decide
+    if (ifRange) headers['If-Range'] = ifRange;
+    const response = await request(url, headers, job, [416]);
+    return { response, fits: isPart(response, meta, part, ifRange) };
 }
 
-function wholeFile(url, response) {
+export async function requestAll(url, job) {
+    return wholeFile(url, await request(url, {}, job), job);
+}
+
+function wholeFile(url, response, { cacheName = url }) {
     const date = new Date().toISOString();
     const meta = {
-        url,
+        url: cacheName,
         date,
         id: `${date} ${Math.random()}`,
         size: sizeOf(response),
@@ -127,13 +259,14 @@ function wholeFile(url, response) {
         lastModified: response.headers.get('last-modified'),
         encoded: isEncoded(response)
     };
-    return { response, meta, at: 0 };
+    if (response.headers.get('accept-ranges') === 'none') meta.ranges = false;
+    return { url, response, meta };
 }
 
 /** Without an ETag or a date it is unknown whether the rest belongs to the same file. In a compressed
  * transfer the offset of the rest is unknown. */
 export function isResumable(meta) {
-    return !meta.encoded && !!(meta.etag || meta.lastModified);
+    return !meta.encoded && meta.ranges !== false && !!(meta.etag || meta.lastModified);
 }
 
 /** If-Range does not accept a weak ETag. */
@@ -141,20 +274,19 @@ function strongTag(meta) {
     return meta.etag && !meta.etag.startsWith('W/') ? meta.etag : meta.lastModified;
 }
 
-function isRest(response, partial, ifRange) {
+function isPart(response, meta, { at, end }, ifRange) {
     if (response.status !== 206 || isEncoded(response)) return false;
-    const range = contentRange(response);
+    const range = contentRange(response),
+        { size } = meta;
     if (range) {
-        const { start, total } = range,
-            { done, size } = partial;
-        if (start !== done || (total ?? size) !== (size ?? total)) return false;
-    } else if (sizeOf(response) === null || sizeOf(response) !== partial.size - partial.done) {
+        if (range.start !== at || (range.total ?? size) !== (size ?? range.total)) return false;
+    } else if (sizeOf(response) !== end - at) {
         return false; // no Content-Range: the length must match
     }
     const etag = response.headers.get('etag'),
         date = response.headers.get('last-modified');
-    if (etag && partial.etag) return etag === partial.etag;
-    if (date && partial.lastModified) return date === partial.lastModified;
+    if (etag && meta.etag) return etag === meta.etag;
+    if (date && meta.lastModified) return date === meta.lastModified;
     return !!ifRange; // with If-Range, 206 means the same file
 }
 

@@ -1,6 +1,7 @@
 // opfs.js - models in the browser's private file system.
-import { blobChunks, bodyChunks, startProgress } from './chunks.js';
-import { cancel, isResumable, mayHideEncoding, requestRest, wrongSize } from './http.js';
+import { blobChunks, startProgress } from './chunks.js';
+import { cancel, isResumable, requestRest } from './http.js';
+import { fetchParts, gapsOf, loadedOf, reachOf } from './parts.js';
 import { entryOf, FOLDER, isStorageError, noRoom, storageFailed } from './stores.js';
 import { BitNetError } from '../errors.js';
 
@@ -18,6 +19,7 @@ export async function opfsStore() {
     return {
         name: 'opfs',
         find: key => findFile(dir, key),
+        known: key => readMeta(dir, key),
         async reader(key) {
             const file = await fileIn(dir, `${key}.gguf`);
             return () => blobChunks(file);
@@ -81,11 +83,13 @@ async function saveFile(dir, key, url, job) {
     try {
         await removeEntry(dir, `${key}.gguf`); // if it exists, its size was wrong
         const partial = await readPartial(dir, key);
-        if (partial && partial.done === partial.size) return await keepFile(dir, key, partial);
+        if (partial && !gapsOf(partial).length) return await keepFile(dir, key, partial);
         const rest = await requestRest(url, partial, job),
-            { response, meta, at } = rest;
-        const note = (await noRoom(meta.size - at)) ?? (await prepareFile(dir, key, rest));
-        if (note && at) {
+            { response, meta } = rest,
+            there = await fileIn(dir, `${key}.part`);
+        const note =
+            (await noRoom(meta.size - (there?.size ?? 0))) ?? (await prepareFile(dir, key, meta));
+        if (note && loadedOf(meta)) {
             cancel(response);
             return { note };
         }
@@ -96,7 +100,7 @@ async function saveFile(dir, key, url, job) {
         try {
             await downloadFile(dir, key, rest, job);
         } catch (error) {
-            if (!meta.done || !isResumable(meta)) await removeFiles(dir, key);
+            if (!loadedOf(meta) || !isResumable(meta)) await removeFiles(dir, key);
             throw error;
         }
         return await keepFile(dir, key, meta);
@@ -107,23 +111,23 @@ async function saveFile(dir, key, url, job) {
     }
 }
 
-/** `done` counts the bytes that were flushed. The file may have more, but they are not reliable. */
+/** The metadata tell what was flushed. The file may have more, but that is not reliable. */
 async function readPartial(dir, key) {
     const meta = await readMeta(dir, key),
         file = await fileIn(dir, `${key}.part`);
-    return meta && file && file.size >= meta.done ? meta : null;
+    return meta && file && file.size >= reachOf(meta) ? meta : null;
 }
 
 /** -> why there is no room, or null. Extends the file to its full size, because estimates may be wrong.
  * Writes the metadata first, because old metadata describe other bytes. */
-async function prepareFile(dir, key, { meta, at }) {
+async function prepareFile(dir, key, meta) {
     try {
-        await writeMeta(dir, key, { ...meta, done: at });
+        await writeMeta(dir, key, meta);
         const handle = await openToWrite(dir, `${key}.part`);
         try {
-            await handle.truncate(meta.size ?? at);
+            await handle.truncate(meta.size ?? meta.done);
         } finally {
-            await handle.truncate(at);
+            await handle.truncate(reachOf(meta));
             await handle.close();
         }
         return null;
@@ -138,54 +142,48 @@ async function keepFile(dir, key, meta) {
     return null;
 }
 
-async function downloadFile(dir, key, { response, meta, at }, job) {
-    const progress = startProgress(job, { phase: 'download', cache: 'opfs' }, at, meta.size);
-    const handle = await openToWrite(dir, `${key}.part`);
+async function downloadFile(dir, key, rest, job) {
+    const { meta } = rest,
+        fixed = { phase: 'download', cache: 'opfs' };
+    const progress = startProgress(job, fixed, loadedOf(meta), meta.size),
+        handle = await openToWrite(dir, `${key}.part`);
+    let time = performance.now(),
+        saving = null;
     try {
         try {
-            await writeBody();
+            await fetchParts(rest, job, { write, saved, forgetTotal: progress.forgetTotal });
         } finally {
+            await saving;
             await checkpoint();
         }
     } finally {
         await handle.close();
     }
-    if (meta.size !== null && meta.done < meta.size) throw wrongSize(meta.done, meta.size);
-    meta.size = meta.done;
     progress.finish();
 
-    async function writeBody() {
-        let saved = performance.now();
-        meta.done = at;
-        for await (const chunk of bodyChunks(response, job)) {
-            if (meta.size !== null && meta.done + chunk.length > meta.size) surplus(chunk.length);
-            if (handle.write(chunk, { at: meta.done }) !== chunk.length) {
-                throw new DOMException('the disk is full', 'QuotaExceededError');
-            }
-            meta.done += chunk.length;
-            progress.add(chunk.length);
-            if (performance.now() - saved >= CHECKPOINT_MS) {
-                await checkpoint();
-                saved = performance.now();
-            }
+    function write(bytes, at) {
+        if (handle.write(bytes, { at }) !== bytes.length) {
+            throw new DOMException('the disk is full', 'QuotaExceededError');
+        }
+        progress.add(bytes.length);
+    }
+
+    async function saved() {
+        if (saving || performance.now() - time < CHECKPOINT_MS) return;
+        saving = checkpoint();
+        try {
+            await saving;
+        } finally {
+            saving = null;
+            time = performance.now();
         }
     }
 
+    /** Other requests write meanwhile: what they add is not flushed yet. */
     async function checkpoint() {
+        const now = { ...meta };
         await handle.flush();
-        await writeMeta(dir, key, meta);
-    }
-
-    function surplus(length) {
-        if (at === 0 && mayHideEncoding(response)) {
-            meta.size = null;
-            meta.encoded = true;
-            progress.forgetTotal();
-        } else {
-            const error = wrongSize(meta.done + length, meta.size);
-            meta.done = 0; // not to be resumed: the bytes may be wrong
-            throw error;
-        }
+        await writeMeta(dir, key, now);
     }
 }
 

@@ -1,7 +1,7 @@
 // responses.js - models in the Cache API: whole responses, which cannot be resumed.
 import { startJob } from './cache.js';
 import { bodyChunks, counted, startProgress, streamOf } from './chunks.js';
-import { mayHideEncoding, requestAll, wrongSize } from './http.js';
+import { mayHideEncoding, onlyModel, requestAll, wrongSize } from './http.js';
 import { entryOf, FOLDER, noRoom, storageFailed } from './stores.js';
 import { abortError, BitNetError } from '../errors.js';
 
@@ -18,6 +18,7 @@ export async function cacheStore() {
     return {
         name: 'cache',
         find,
+        known: find, // it keeps nothing of a download
         async reader(key) {
             return () => responseChunks(cache, key);
         },
@@ -40,7 +41,7 @@ export async function cacheStore() {
 async function* responseChunks(cache, key) {
     const response = await cache.match(CACHE_URL + key);
     try {
-        for await (const chunk of bodyChunks(response, startJob())) yield chunk;
+        for await (const chunk of bodyChunks(response, startJob({}))) yield chunk;
     } catch (error) {
         throw new BitNetError('ERR_IO', `the cache cannot be read: ${error.message}`);
     }
@@ -55,7 +56,8 @@ async function saveResponse(cache, key, url, job) {
     let failure;
     const body = (async function* () {
         try {
-            for await (const chunk of counted(bodyChunks(response, job), progress, job)) {
+            const chunks = onlyModel(bodyChunks(response, job), response);
+            for await (const chunk of counted(chunks, progress, job)) {
                 meta.done += chunk.length;
                 yield chunk;
             }

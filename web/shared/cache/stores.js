@@ -2,6 +2,7 @@
 import { browserUrl } from './cache.js';
 import { isNode } from './http.js';
 import { opfsStore } from './opfs.js';
+import { loadedOf } from './parts.js';
 import { cacheStore } from './responses.js';
 import { abortError, BitNetError } from '../errors.js';
 
@@ -33,7 +34,8 @@ export async function withLock(key, options, action) {
 
 // ---- stores ----
 
-/** A store has find(key) -> the metadata of a complete model; reader(key) -> a function that makes
+/** A store has find(key) -> the metadata of a complete model; known(key) -> also those of a download,
+ * which another tab may be at; reader(key) -> a function that makes
  * its chunks; save(key, url, job), which downloads it or returns { note, response? } like
  * cachedSource; remove(key) -> whether there was anything; entries(). */
 export async function stores() {
@@ -60,8 +62,9 @@ export async function keyOf(url) {
     return Array.from(new Uint8Array(hash, 0, 16), b => b.toString(16).padStart(2, '0')).join('');
 }
 
-export function entryOf({ url, size, done, date }, complete) {
-    return { url, size, loaded: done, complete, date };
+export function entryOf(meta, complete) {
+    const { url, size, date } = meta;
+    return { url, size, loaded: loadedOf(meta), complete, date };
 }
 
 /** A sentence for the user if the browser has no room for so many bytes, else null. */

@@ -1,0 +1,151 @@
+// Divides a reply that comes piece by piece into thinking, text and calls, as bitnet_reply_next
+// does in C and serve with it (examples/server/choice.c).
+import { readJsonCalls, readXmlCall } from './calls.js';
+
+const TEXT = 'text',
+    THINKING = 'thinking',
+    CALL = 'call',
+    XML = '<function=';
+const TAGS = [
+    { tag: '<think>', is: (s, c) => s.part === TEXT && c.thinks && !s.begun, next: THINKING },
+    { tag: '</think>', is: s => s.part === THINKING, next: TEXT },
+    { tag: '<tool_call>', is: (s, c) => s.part === TEXT && c.tools, next: CALL },
+    { tag: '</tool_call>', is: s => s.part === CALL, next: TEXT }
+];
+
+/** chat: { thinks, isXml, tools, one }: whether the template knows thinking, the form of calls, the
+ * chat's tools or null, and whether the reply ends behind a call. */
+export function divider(chat) {
+    const s = { part: TEXT, begun: false, skips: false, newlines: 0, held: '' };
+    let raw = '', // as it was written: what is held back, or a call that is being written, with its tag
+        told = 0, // of raw: the caller has written it
+        inside = 0, // where in raw the call's tag ends
+        open = 0, // characters of the beginning of an XML call
+        seemsCall = false, // its text begins as that of a call
+        isBehindCall = false,
+        isClosed = false;
+    let out = { thinking: '', content: '', calls: [] };
+
+    function give(text) {
+        s.skips = false;
+        s.begun = true;
+        if (s.part === CALL) return;
+        out[s.part === TEXT ? 'content' : 'thinking'] += text;
+        isBehindCall = false;
+    }
+
+    /** Gives what was held back. */
+    function giveHeld() {
+        const text = '\n'.repeat(s.newlines) + s.held;
+        s.newlines = 0;
+        s.held = '';
+        if (text) give(text);
+    }
+
+    /** Takes a character into what may become a tag. Returns whether it can be, or is one. */
+    function takeTag(c) {
+        const text = s.held + c;
+        const found = TAGS.find(({ tag, is }) => is(s, chat) && tag.startsWith(text));
+        if (!found) return false;
+        s.held = text;
+        if (text === found.tag)
+            Object.assign(s, { held: '', newlines: 0, begun: true, skips: true, part: found.next });
+        return true;
+    }
+
+    function take(c) {
+        for (;;) {
+            const taken = (c !== '\n' || s.held) && takeTag(c);
+            if (!taken && s.held) giveHeld();
+            else if (taken) return;
+            else if (c === '\n') return void (s.newlines += s.skips ? 0 : 1);
+            else {
+                if (s.newlines) giveHeld();
+                return give(c);
+            }
+        }
+    }
+
+    /** What seemed to be a call is text, as it was written. */
+    function beText() {
+        out.content += raw.slice(told);
+        raw = '';
+        told = 0;
+        Object.assign(s, { part: TEXT, held: '', newlines: 0, skips: false });
+    }
+
+    function endCall() {
+        const text = raw.slice(inside, -'</tool_call>'.length);
+        const calls = open > 0 ? readXmlCall(text, chat.tools) : readJsonCalls(text);
+        if (!calls) return beText();
+        out.calls.push(...(chat.one ? calls.slice(0, 1) : calls));
+        raw = '';
+        told = 0;
+        s.skips = false;
+        isBehindCall = true;
+        isClosed = chat.one;
+    }
+
+    function character(c) {
+        const before = s.part;
+        if (before === CALL && !seemsCall && (open || !/[ \t\n\r]/.test(c))) {
+            if (!open && (c === '{' || c === '[')) seemsCall = true;
+            else if (chat.isXml && c === XML[open]) seemsCall = ++open === XML.length;
+            else {
+                const again = told ? 0 : open; // another tag may begin there
+                raw = raw.slice(0, raw.length - again);
+                open = 0;
+                beText();
+                for (const one of XML.slice(0, again)) character(one);
+            }
+        }
+        raw += c;
+        take(c);
+        if (s.part !== CALL) {
+            if (before === CALL && seemsCall) endCall();
+            else {
+                const held = s.newlines + s.held.length;
+                if (held < raw.length) raw = raw.slice(raw.length - held);
+            }
+            seemsCall = false;
+            open = 0;
+        } else if (before !== CALL) {
+            inside = raw.length;
+            seemsCall = false;
+            open = 0;
+        }
+    }
+
+    const news = () => {
+        const fresh = out;
+        out = { thinking: '', content: '', calls: [] };
+        return { ...fresh, isClosed };
+    };
+    const add = piece => {
+        for (const c of piece) {
+            if (isClosed) break;
+            character(c);
+        }
+        return news();
+    };
+    return {
+        add,
+        /** The reply goes on from this text, which is not a part of it. */
+        begin(text) {
+            add(text);
+            s.held = '';
+            s.newlines = 0;
+            isBehindCall = isClosed = false;
+            if (s.part === CALL) told = raw.length;
+            else raw = '';
+        },
+        /** What was held back. */
+        end() {
+            if (isClosed) return news();
+            if (s.part === CALL) beText();
+            if (isBehindCall && !s.held) s.newlines = 0;
+            giveHeld();
+            return news();
+        }
+    };
+}

@@ -1,0 +1,232 @@
+// chatlist.js - the list of the chats that are kept, and what can be done with each and with several.
+import * as chats from './chats.js';
+import { $, announce, ask, button, composing, element } from './dom.js';
+import { local } from './storage.js';
+
+const FIRST = 10, // chats that are shown at first, so that the settings stay near
+    MORE = 50,
+    ENOUGH = 5; // so many are found without a search
+const WAIT = 200; // ms between the last key and the search
+
+let entries = [],
+    limit = FIRST,
+    found = null, // the ids that the search has found
+    chosen = null, // the ids that are marked, while several are chosen
+    actions = null, // of conversation.js: open(id), renamed(chat), removed(ids), current()
+    asked = 0;
+
+const shown = () => entries.filter(entry => !found || found.has(entry.id));
+const plural = (n, what) => `${n} ${what}${n === 1 ? '' : 's'}`;
+
+// Shows the list anew.
+export async function showChats(its = actions) {
+    actions = its;
+    const mine = ++asked,
+        all = await chats.all();
+    if (mine !== asked) return; // a later call shows more
+    entries = all;
+    draw();
+}
+
+function draw() {
+    const list = shown(),
+        rest = list.length - limit;
+    $('chats-none').hidden = entries.length > 0;
+    $('chats-find').hidden = entries.length <= ENOUGH && !$('chats-find').value;
+    $('chats-nothing').hidden = !found || list.length > 0;
+    $('chats-more').hidden = rest <= 0;
+    $('chats-more').textContent = `Show ${Math.min(rest, MORE)} more of ${list.length}`;
+    $('chats-choose').hidden = !entries.length;
+    $('chats-choose').textContent = chosen ? 'Done' : 'Choose several';
+    $('chats-chosen').hidden = !chosen;
+    if (chosen) {
+        for (const id of chosen) if (!list.some(entry => entry.id === id)) chosen.delete(id);
+        $('chats-chosen-text').textContent = `${chosen.size} of ${list.length} chosen`;
+        for (const id of ['chats-export', 'chats-delete']) $(id).disabled = !chosen.size;
+    }
+    $('chats').replaceChildren(...list.slice(0, limit).map(row));
+}
+
+// ---- one chat ----
+
+// A field in the place of the name. Enter keeps what was typed, Escape does not.
+function rename(entry, name, done) {
+    let ended = false; // leaving the field is also an end, and comes with the others
+    const field = element('input'),
+        end = keep => {
+            if (ended) return;
+            ended = true;
+            const typed = field.value.trim();
+            field.replaceWith(name);
+            name.focus();
+            if (keep && typed) done(typed);
+        };
+    field.value = entry.title;
+    field.dir = 'auto';
+    field.maxLength = 200;
+    field.ariaLabel = 'Name of the chat';
+    field.onkeydown = e => {
+        e.stopPropagation();
+        if (e.key === 'Enter' && !composing(e)) end(true);
+        if (e.key === 'Escape' && !composing(e)) end(false);
+    };
+    field.onblur = () => end(true);
+    name.replaceWith(field);
+    field.focus();
+    field.select();
+}
+
+function row(entry) {
+    const li = element('li'),
+        { id, title } = entry,
+        name = button(title, 'name link', () => actions.open(id)),
+        about = element('span', undefined, 'size');
+    name.dir = 'auto';
+    if (id === actions.current()) name.setAttribute('aria-current', 'true');
+    const date = new Date(entry.changed).toLocaleString(undefined, {
+        dateStyle: 'medium',
+        timeStyle: 'short',
+    });
+    const what = entry.mode === 'text' ? 'completion' : 'message';
+    about.textContent = `${plural(entry.size, what)}, ${date}`;
+    if (chosen) {
+        li.append(mark(entry), about);
+        return li;
+    }
+    const tools = element('span', undefined, 'tools');
+    const tool = (text, f) => {
+        const b = button(text, 'quiet', f);
+        b.ariaLabel = `${text} ${title}`;
+        return b;
+    };
+    tools.append(
+        tool('Rename', () =>
+            rename(entry, name, async typed => {
+                const now = await chats.load(id);
+                if (!now) return showChats();
+                now.name = typed;
+                await chats.save(now);
+                actions.renamed(now);
+            })
+        ),
+        tool('Export', () => download([id])),
+        tool('Delete', async () => {
+            if (await ask(li, `Delete “${title}”?`, 'Delete')) await remove([id]);
+        })
+    );
+    li.append(name, about, tools);
+    return li;
+}
+
+async function remove(ids) {
+    await chats.remove(ids);
+    announce(ids.length === 1 ? 'The chat is deleted.' : `${ids.length} chats are deleted.`);
+    await actions.removed(ids);
+    ($('chats').querySelector('.name, input') ?? $('h-chats')).focus();
+}
+
+// ---- several ----
+
+// A box to choose the chat with.
+function mark({ id, title }) {
+    const label = element('label', undefined, 'mark'),
+        box = element('input');
+    box.type = 'checkbox';
+    box.checked = chosen.has(id);
+    box.onchange = () => {
+        if (box.checked) chosen.add(id);
+        else chosen.delete(id);
+        draw();
+        [...$('chats').querySelectorAll('input')].find(b => b.dataset.id === id)?.focus();
+    };
+    box.dataset.id = id;
+    const text = element('span', title, 'name');
+    text.dir = 'auto';
+    label.append(box, text);
+    return label;
+}
+
+$('chats-choose').onclick = () => {
+    chosen = chosen ? null : new Set();
+    draw();
+};
+$('chats-all').onclick = () => {
+    const ids = shown().map(entry => entry.id);
+    chosen = new Set(chosen.size === ids.length ? [] : ids);
+    draw();
+};
+$('chats-export').onclick = () => download([...chosen]);
+$('chats-delete').onclick = async () => {
+    const ids = [...chosen];
+    const question = `Delete ${plural(ids.length, 'chat')}? They cannot be brought back.`;
+    if (!(await ask($('chats-chosen'), question, 'Delete'))) return;
+    chosen = null;
+    await remove(ids);
+};
+$('chats-more').onclick = () => {
+    const first = limit;
+    limit += MORE;
+    draw();
+    $('chats').children[first]?.querySelector('.name, input')?.focus();
+};
+
+// ---- search ----
+
+let timer = null;
+$('chats-find').oninput = () => {
+    clearTimeout(timer);
+    timer = setTimeout(async () => {
+        const words = $('chats-find').value.trim(),
+            ids = words ? await chats.find(words) : null;
+        if (words !== $('chats-find').value.trim()) return;
+        found = ids;
+        limit = FIRST;
+        draw();
+        if (ids) announce(`${plural(shown().length, 'chat')} found.`);
+    }, WAIT);
+};
+
+// ---- files ----
+
+async function download(ids) {
+    const wanted = (await Promise.all(ids.map(chats.load))).filter(Boolean);
+    if (!wanted.length) return;
+    const link = element('a'),
+        name = wanted.length === 1 ? chats.nameOf(wanted[0]) : plural(wanted.length, 'chat'),
+        plain = name.replace(/[^\p{L}\p{N}]+/gu, '-').replace(/^-|-$/g, '');
+    link.href = URL.createObjectURL(new Blob([chats.fileOf(wanted)], { type: 'application/json' }));
+    link.download = `${plain || 'chat'}.json`;
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+}
+
+// Each file is taken whole or not at all.
+async function read(files) {
+    const lines = [];
+    let added = 0,
+        there = 0;
+    for (const file of files)
+        try {
+            const some = chats.chatsOf(await file.text()),
+                fresh = await chats.add(some);
+            added += fresh;
+            there += some.length - fresh;
+        } catch (e) {
+            lines.push(`${file.name} ${e.message}.`);
+        }
+    if (added || !lines.length) lines.unshift(`${plural(added, 'chat')} added.`);
+    if (there) lines.push(`${plural(there, 'chat')} of the file there already.`);
+    $('chats-told').textContent = lines.join(' ');
+    await showChats();
+}
+$('chats-import').onclick = () => $('chats-file').click();
+$('chats-file').onchange = () => {
+    const files = [...$('chats-file').files];
+    $('chats-file').value = '';
+    return read(files);
+};
+
+// ---- folding ----
+
+$('chats-box').open = local.get('chats-folded') !== '1';
+$('chats-box').ontoggle = () => local.set('chats-folded', $('chats-box').open ? null : '1');
