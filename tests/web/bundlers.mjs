@@ -8,7 +8,15 @@
 // and tests/web/bundlers.json's. What npm could not install is skipped.
 import { execFile, execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { cpSync, existsSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import {
+    cpSync,
+    existsSync,
+    mkdirSync,
+    readdirSync,
+    rmSync,
+    statSync,
+    writeFileSync
+} from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { promisify } from 'node:util';
@@ -267,6 +275,21 @@ const cases = {
         await build({ root: at, logLevel: 'error', configFile: false });
         cpSync(TINY, join(at, 'dist/tiny.gguf'));
         check(await visitFolder(join(at, 'dist')));
+    },
+
+    async 'Vite, built, in a worker of the format es, whose engines are files of their own'() {
+        const { build } = await load('vite', 'dist/node/index.js');
+        const at = project('vite-es', { ...OWN_WORKER, 'index.html': loads('/main.js') });
+        const worker = { format: 'es' };
+        await build({ root: at, logLevel: 'error', configFile: false, worker });
+        cpSync(TINY, join(at, 'dist/tiny.gguf'));
+        check(await visitFolder(join(at, 'dist')));
+        const size = (...file) => statSync(join(...file)).size;
+        const engines = readdirSync(PACKAGE).filter(file => /^engine-/.test(file));
+        const largest = Math.max(...engines.map(file => size(PACKAGE, file)));
+        for (const file of readdirSync(join(at, 'dist/assets')))
+            if (size(at, 'dist/assets', file) > 1.5 * largest)
+                throw new Error(`${file} has more than an engine inside`);
     },
 
     async "Vite's development server"() {
