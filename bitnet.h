@@ -12721,7 +12721,7 @@ static bitnet_result bitnet__tensor_came(bitnet_model *m, const bitnet__tensor *
     return r ? r : bitnet__progress(m, m->come, err);
 }
 
-/* Goes on until bytes are wanted that are not in memory, or all tensors have come. */
+/* Goes on until bytes are wanted that are not in memory, or all tensors are there. */
 static bitnet_result bitnet__next_tensors(bitnet_model *m, bitnet__range *want, bitnet_error *err) {
     bitnet__loading *d = m->loading;
     const bitnet__source *src = &m->gguf.src;
@@ -12729,7 +12729,8 @@ static bitnet_result bitnet__next_tensors(bitnet_model *m, bitnet__range *want, 
     while (d->i < m->gguf.n_tensors && r == BITNET_OK) {
         bitnet__tensor *t = bitnet__tensor_at(&m->gguf, d->i);
         const int is_there = bitnet__is_there(m, t);
-        uint64_t n, at;
+        uint64_t n, at, here;
+        uint8_t *dst;
         if (d->asked) {
             r = bitnet__part_came(m, t, d->asked, err);
             d->asked = 0;
@@ -12740,17 +12741,17 @@ static bitnet_result bitnet__next_tensors(bitnet_model *m, bitnet__range *want, 
             if (n > bitnet__slice_bytes(m, t)) n = bitnet__slice_bytes(m, t);
             if (is_there) {
                 if (m->params.prefault) bitnet__touch(t->data + d->done, (size_t)n);
-            } else {
-                want->dst = bitnet__is_sliced(m, t) ? d->to : d->to + d->done;
-                want->at = at;
-                want->n = d->asked = (size_t)n;
-                if (at >= src->have) return BITNET_OK;
-                /* The header's last reading went into this tensor. */
-                memcpy(want->dst, src->data + at, (size_t)(src->have - at));
-                want->dst += src->have - at;
-                want->n -= (size_t)(src->have - at);
-                want->at = src->have;
-                return BITNET_OK;
+            } else {                   /* the header's last reading may go into this tensor */
+                dst = bitnet__is_sliced(m, t) ? d->to : d->to + d->done;
+                here = at >= src->have ? 0 : src->have - at < n ? src->have - at : n;
+                if (here > 0) memcpy(dst, src->data + at, (size_t)here);
+                if (here < n) {
+                    want->at = at + here;
+                    want->dst = dst + here;
+                    want->n = (size_t)(n - here);
+                    d->asked = (size_t)n;
+                    return BITNET_OK;
+                }
             }
             r = bitnet__part_came(m, t, (size_t)n, err);
         }
