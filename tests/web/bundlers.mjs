@@ -448,7 +448,8 @@ const cases = {
 
     async 'Deno'() {
         need('deno');
-        const run = ['run', '--no-prompt', '--no-lock', '--cached-only', '--allow-read'];
+        const may = ['--allow-read', '--allow-sys=cpus'];
+        const run = ['run', '--no-prompt', '--no-lock', '--cached-only', ...may];
         await runs(join(installed('.bin'), 'deno'), ...run);
     },
 
