@@ -2472,7 +2472,7 @@ const packed = remembered(() => {
 const read = (...name) => fs.readFileSync(path.join(...name), 'utf8');
 
 /** The budget of a module as it is downloaded, in KB. Older compilers make more of the same source. */
-const MODULE_MOST = { simd: 170, threads: 176, relaxed: 168 };
+const MODULE_MOST = { simd: 170, threads: 177, relaxed: 170 };
 
 test('package: what is in it', () => {
     const { pack, home } = packed();
