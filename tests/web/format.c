@@ -17,7 +17,8 @@ static int checks, wrong;
         const int m = own_snprintf(got, cap, __VA_ARGS__); \
         checks++; \
         if (n == m && ((cap) == 0 || !strcmp(want, got))) break; \
-        if (wrong++ < 10) printf("line %d: %d \"%s\", not %d \"%s\"\n", __LINE__, m, got, n, want); \
+        if (wrong++ >= 10) break; \
+        printf("line %d: %d \"%s\", not %d \"%s\"\n", __LINE__, m, got, n, want); \
     } while (0)
 
 static uint32_t next_random(void) {
