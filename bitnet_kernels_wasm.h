@@ -128,7 +128,7 @@
   #error "bitnet_kernels_wasm.h and bitnet.h are of different releases"
 #endif
 #define BITNET__HAVE_SIMD
-#ifdef BITNET_SMALL                   /* what web/bitnet_web.c compiles for size, which is not this */
+#ifdef BITNET_SMALL                    /* web/bitnet_web.c compiles all but this for size */
   #pragma clang attribute bitnet_small.pop
 #endif
 #define BITNET__PACKS_simd128 0
@@ -475,9 +475,9 @@ BITNET__APART void bitnet__look_up_i2s_wasm(const bitnet__dots *d) {
    only within its page. Four neighbouring rows would share a page, and be read from memory at half
    the speed. At a new page, some CPUs wait for the page's address and for memory; there is no
    prefetch here. For those, where the first row of a tile reaches a new page, a byte of the next
-   page of all four rows can be loaded: the CPU waits for them together, once. But Zen 4 reads 2 bits
-   18 % faster without that, and 4 bits 32 %: of one column, only relaxed dots of four products do
-   it, which are Intel's. */
+   page of all four rows can be loaded: the CPU waits for them together, once. But Zen 4 reads 2
+   bits 18 % faster without that, and 4 bits 32 %: of one column, only relaxed dots of four products
+   do it, which are Intel's. */
 enum {
     BITNET__DEPTH = 8192,
     BITNET__PAIR_BLOCKS = 12,          /* whose sums of a pair of rows fit a lane */
