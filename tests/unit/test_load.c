@@ -36,8 +36,8 @@ static uint64_t largest_layer(const bitnet_model *m) {
 }
 
 /* Loads a file with every table. At most, memory holds what the model keeps, a layer as it is in
-   the file or a slice of the head, and some KB. What it keeps may be larger than the file's weights, as
-   digits become codes of 2 bits, but it is not both. */
+   the file or a slice of the head, and some KB. What it keeps may be larger than the file's
+   weights, as digits become codes of 2 bits, but it is not both. */
 static void check_peak(const uint8_t *data, size_t size, uint64_t slice, const char *what) {
     int k;
     for (k = 0; k < bitnet_kernels_count(); k++) {
@@ -106,7 +106,7 @@ static void test_peak(void) {
 
 enum { HEAD_DIM = 512, HEAD_ROWS = 40000, HEAD_SLICE = 4 << 20 };
 
-/* A header of 11.5 MB, of which 16 MB are read in the end: over 4 MB of the embedding, but not all. */
+/* A header of 11.5 MB, for which 16 MB are read: over 4 MB of the embedding, but not all. */
 static void add_long_keys(gb_file *f) {
     char name[40], text[100001];
     int i;
