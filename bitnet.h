@@ -12566,8 +12566,8 @@ static bitnet_result bitnet__as_linear(const bitnet__matrix *a, const char *name
 enum { BITNET__READ = 4194304, BITNET__READ_TAIL = 4096 };         /* bytes asked for at a time */
 
 typedef struct bitnet__loading {
-    uint64_t i, done;                  /* tensor i by offset comes, and `done` bytes of it have come;
-                                          behind the last one, `done` is an offset in the file */
+    uint64_t i, done;                  /* tensor i by offset comes, `done` bytes of it have come;
+                                          behind the last one `done` is an offset in the file */
     size_t asked;                      /* bytes that were asked for */
     uint8_t *to;                       /* where they go: the tensor's place, or that of a slice */
     int32_t *left;                     /* [n_layers] tensors that have not come yet */
