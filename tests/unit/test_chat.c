@@ -714,7 +714,7 @@ static void test_lent_tools(void) {
         .user = {BITNET_TEXT("[U {Role}]"), BITNET_TEXT("[/U]\n")},
         .assistant = {BITNET_TEXT("[B]"), BITNET_TEXT("[/B]\n")}, .reply = BITNET_TEXT("[B]"),
         .trim = 1};
-    static const bitnet_text tools = BITNET_TEXT("{\"f\": \"\"}\n{\"g\": 1}");
+    XX
     static const struct lent {
         const char *jinja;             /* 0: of bitnet-2b-4t */
         bitnet_chat_params p;
