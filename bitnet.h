@@ -10245,7 +10245,7 @@ static bitnet_result bitnet__gguf_open(bitnet__source src, const bitnet_allocato
                                        bitnet_gguf **out, bitnet_error *err) {
     bitnet_allocator a = {0, 0, 0, {0, 0}};
     bitnet_gguf *g = 0;
-    bitnet__range want;
+    bitnet__range want = {0, 0, 0};
     bitnet_result r;
     if (out) *out = 0;
     if (allocator) a = *allocator;
@@ -13042,7 +13042,7 @@ static bitnet_result bitnet__read_range(const bitnet_model *m, const bitnet__ran
 static bitnet_result bitnet__load(bitnet__source src, const bitnet_model_params *params,
                                   bitnet_model **out, bitnet_error *err) {
     bitnet_model *m;
-    bitnet__range want;
+    bitnet__range want = {0, 0, 0};
     bitnet_result r = bitnet__begin_load(src, params, out != 0, &m, err);
     if (out) *out = 0;
     if (!m) return r;

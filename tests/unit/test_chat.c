@@ -714,32 +714,32 @@ static void test_lent_tools(void) {
         .user = {BITNET_TEXT("[U {Role}]"), BITNET_TEXT("[/U]\n")},
         .assistant = {BITNET_TEXT("[B]"), BITNET_TEXT("[/B]\n")}, .reply = BITNET_TEXT("[B]"),
         .trim = 1};
-    XX
+#define TOOLS BITNET_TEXT("{\"f\": \"\"}\n{\"g\": 1}")
     static const struct lent {
         const char *jinja;             /* 0: of bitnet-2b-4t */
         bitnet_chat_params p;
         int first, n;                  /* of talk */
         const char *want;
     } cases[] = {
-        {0, {.tools = tools}, 0, 7,
+        {0, {.tools = TOOLS}, 0, 7,
          "<|begin_of_text|>System: Be.\n\n" WORDS "<|eot_id|>User: Hi<|eot_id|>Assistant: " CALLS
          "\n" CALLS "<|eot_id|>User: " ANSWERS "<|eot_id|>Assistant: So.<|eot_id|>User: Why?"
          "<|eot_id|>Assistant: "},
-        {0, {.tools = tools}, 1, 1,
+        {0, {.tools = TOOLS}, 1, 1,
          "<|begin_of_text|>System: " WORDS "<|eot_id|>User: Hi<|eot_id|>Assistant: "},
         {0, {0}, 3, 2, "<|begin_of_text|>Tool: 2<|eot_id|>Tool: { }<|eot_id|>Assistant: "},
-        {LLAMA_3, {.tools = tools}, 1, 4,
+        {LLAMA_3, {.tools = TOOLS}, 1, 4,
          HEAD("system") WORDS "<|eot_id|>" HEAD("user") "Hi<|eot_id|>" HEAD("assistant") CALLS
          "\n" CALLS "<|eot_id|>" HEAD("user") ANSWERS "<|eot_id|>" HEAD("assistant")},
-        {CHATML, {.tools = tools}, 0, 5,
+        {CHATML, {.tools = TOOLS}, 0, 5,
          "<|im_start|>system\nBe.\n\n" WORDS "<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n"
          "<|im_start|>assistant\n" CALLS "\n" CALLS "<|im_end|>\n<|im_start|>user\n" ANSWERS
          "<|im_end|>\n<|im_start|>assistant\n"},
-        {FALCON_3, {.tools = tools}, 0, 4,
+        {FALCON_3, {.tools = TOOLS}, 0, 4,
          "<|system|>\nBe.\n\n" WORDS "\n<|user|>\nHi\n<|assistant|>\n" CALLS "\n" CALLS
          "<|endoftext|>\n<|user|>\n<tool_response>\n2\n</tool_response>\n<|assistant|>\n"},
         {FALCON_3, {0}, 3, 2, "<|user|>\n" ANSWERS "\n<|assistant|>\n"},
-        {LLAMA_3, {&no_system, .tools = tools}, 1, 6,
+        {LLAMA_3, {&no_system, .tools = TOOLS}, 1, 6,
          "[U User]" WORDS "\n\nHi[/U]\n[B]" CALLS "\n" CALLS "[/B]\n[U User]" ANSWERS
          "[/U]\n[B]So.[/B]\n[U User]Why?[/U]\n[B]"},
     };
