@@ -2230,7 +2230,7 @@ test('a worker that does not answer any more', async () => {
     const quick = at => {
         edit(at('client/connection.js'), 'BEAT_MS = 5000', 'BEAT_MS = 20');
         const stays = ms => `{ const end = Date.now() + ${ms}; while (Date.now() < end); }`;
-        edit(at('worker/load.js'), 'check(bw._bw_load(', `${stays(2000)} $&`); // loading is exempt
+        edit(at('worker/load.js'), 'next(bw._bw_load(', `${stays(2000)} $&`); // loading is exempt
         edit(at('worker/generate.js'), /post\(\{ id, event: \{ token.*/, '$& if (index === 5) for (;;);');
     };
     const { BitNet: Lost } = await broken(quick);
@@ -2435,7 +2435,7 @@ test('a crash', async () => {
         broken(at => edit(at(file), call, `(bw._bw_sha256_add(-16, 64), ${call})`));
     const lib = await crashIn('worker/generate.js', 'await nextToken(session)'); // reads past the end of memory
     for (const variant of ['simd', 'threads']) await isLost(lib, { variant, threads: 2 });
-    const { BitNet: Early } = await crashIn('worker/load.js', 'bw._bw_load(size)');
+    const { BitNet: Early } = await crashIn('worker/load.js', 'bw._bw_load(size ?? -1)');
     hasCrashed(await Early.load(TINY).catch(error => error));
 });
 
