@@ -225,9 +225,9 @@
            total                        99     219     379
 
    x86 packs weights in blocks into as much memory again, unless bitnet_model_params.in_place is 1.
-   With BITNET_KV_I8 the cache is half as large, and long texts are faster (@context). Of Bonsai 27B
-   a sequence also has a state of 157 MB. To go back costs a copy of one that was marked, 15 to 30
-   ms, and what follows it is read again (bitnet_seq_again).
+   Loading through a bitnet_io holds one layer's tensors twice. With BITNET_KV_I8 the cache takes
+   half, and long texts are faster (@context). Of Bonsai 27B a sequence also has a state of 157 MB:
+   to go back costs a copy of a marked one, 15 to 30 ms, and reading again (bitnet_seq_again).
    A context with one sequence takes bitnet_ctx_bytes when it is created, and later only marks.
    bitnet_eval, bitnet_logits and bitnet_sample allocate nothing, but for the pages of further
    sequences. Tokenizing, chat and bitnet_generate allocate, and free before they return.
@@ -282,7 +282,7 @@
        BITNET_NO_THREADS      starts no threads; bitnet_ctx_params.parallel_fn still works
        BITNET_NO_SIMD         plain C only, without the note that a kernel header is missing
        BITNET_NO_AVX2, BITNET_NO_AVXVNNI, BITNET_NO_AVX512, BITNET_NO_AMX, BITNET_NO_NEON,
-       BITNET_NO_DOTPROD, BITNET_NO_I8MM, BITNET_NO_RELAXED
+       BITNET_NO_DOTPROD, BITNET_NO_I8MM, BITNET_NO_RELAXED, BITNET_NO_SIMD128
                               leaves out a kernel table. NO_AVX2 also leaves out avxvnni, NO_AVX512
                               amx, and NO_DOTPROD neon-i8mm, which build on those tables
        BITNET_NO_TL2          leaves out the tables named -tl2 (28 KB); TL2_R16 is repacked as I2_S
@@ -553,8 +553,8 @@ typedef struct bitnet_shape_tile {
 /* In this and every other parameter struct, all zero means defaults. */
 typedef struct bitnet_model_params {
     bitnet_allocator allocator;  /* also for the contexts of the model; copied */
-    /* Called after each layer, or each 4 MB read, and at the end, with bytes of the file. Nonzero
-       cancels the load: BITNET_ERR_CANCELLED. 0: not called. */
+    /* Called after each layer, or each 4 MB read, and at the end, with how far in the file that is.
+       Nonzero cancels the load: BITNET_ERR_CANCELLED. 0: not called. */
     bitnet_progress_fn progress_fn;
     void *progress_ud;
     bitnet_log_fn log_fn;        /* called only while loading; 0: silent */
