@@ -19257,8 +19257,8 @@ static uint32_t bitnet__combining_class(uint32_t cp) {
 enum { BITNET__HANGUL = 0xAC00, BITNET__HANGUL_L = 0x1100, BITNET__HANGUL_V = 0x1161,
        BITNET__HANGUL_T = 0x11A7, BITNET__HANGUL_COUNT = 19 * 21 * 28 };
 
-/* The first code point of a decomposition, and its second one, or 0. Both are of one plane. The last
-   of the seconds is none, and says plane 2. */
+/* The first code point of a decomposition, and its second one, or 0. Both are of one plane. The
+   last of the seconds is none, and says plane 2. */
 static uint32_t bitnet__full_entry(uint32_t i, uint32_t *second) {
     const uint32_t at = bitnet__full_seconds[i], plane = bitnet__seconds[at] & 0xFF0000;
     *second = at == BITNET__SECONDS - 1 ? 0 : bitnet__seconds[at];

@@ -88,12 +88,10 @@ export const tests = {
                                 `$&, hang: (globalThis.starts = (globalThis.starts ?? 0) + 1) <= ${hanging}`
                             ),
                     'worker/module.js': s =>
-                        s
-                            .replace('startModule({ name,', 'startModule({ hang, name,')
-                            .replace(
-                                'variant = name;',
-                                '$& if (hang && threadScript) { post({ starting: true }); for (;;); }'
-                            ),
+                        s.replace(
+                            'post({ starting: true });',
+                            '{ $& if (engine.hang) for (;;); }'
+                        ),
                 })
             );
             await visit(async page => {
