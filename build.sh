@@ -107,14 +107,16 @@ server_page() {
     rm -rf "$1"
     mkdir -p "$1"
     cp web/page/* LICENSE "$1"
-    for file in web/client/*.js web/shared/*.js web/shared/cache/*.js; do     # all in one folder
-        case $file in */platform-node.js | */platform-inline.js) continue ;; esac
-        sed -e "s|'\\.\\./[a-z/]*\\(/[a-z]*\\.js'\\)|'.\\1|" -e "s|'\\.\\.\\(/errors\\.js'\\)|'.\\1|" \
-            -e "s|'bitnet-platform'|'./platform-browser.js'|" -e "s|'bitnet-engines'|'./engines.js'|" \
-            -e "s|'bitnet-worker-script'|'./worker-script.js'|" $file >"$1/${file##*/}"
+    cp -r web/client web/shared "$1"
+    rm "$1/client/platform-node.js" "$1/client/platform-inline.js"
+    for file in web/client/*.js; do
+        [ ! -e "$1/client/${file##*/}" ] ||
+            sed -e "s|'bitnet-platform'|'./platform-browser.js'|" -e "s|'bitnet-engines'|'./engines.js'|" \
+                -e "s|'bitnet-worker-script'|'./worker-script.js'|" $file >"$1/client/${file##*/}"
     done
-    echo 'export const engines = {};' >"$1/engines.js"
-    echo "export default '';" >"$1/worker-script.js"
+    echo "export * from './client/bitnet.js';" >"$1/bitnet.js"
+    echo 'export const engines = {};' >"$1/client/engines.js"
+    echo "export default '';" >"$1/client/worker-script.js"
     if have "${ESBUILD:-esbuild}" && have npm; then page_markdown "$1"
     else echo 'export default null;' >"$1/markdown-it.js"      # replies are plain text
     fi

@@ -13,7 +13,9 @@ const OTHERS = ['sw.js', 'node.js', 'inline.js', 'package.json', 'documents.js']
 
 /** The files of the page in a folder, as { address: SHA-256 }. instead has other contents by name. */
 export function pageFiles(folder, instead = {}) {
-    const names = readdirSync(folder).filter(name => PART.test(name) && !OTHERS.includes(name));
+    const names = readdirSync(folder, { recursive: true }).filter(
+        name => PART.test(name) && !OTHERS.includes(name)
+    );
     return Object.fromEntries(
         names.sort().map(name => {
             const bytes = instead[name] ?? readFileSync(join(folder, name)),
