@@ -28,9 +28,8 @@ const A_TEXT = J({ prompt: 'x', max_tokens: 1 });
 /** Connects, sends bytes, and closes at once. */
 const touch = (server, bytes) =>
     new Promise(done => {
-        const socket = net.connect(server.port, '127.0.0.1', () => socket.end(bytes));
+        const socket = net.connect(server.port, '127.0.0.1', () => socket.end(bytes, done));
         socket.on('error', done);
-        socket.on('close', done);
         socket.resume();
     });
 
