@@ -207,6 +207,18 @@ static void kernels_prepare(kernels_call *a, size_t x_size) {
         for (i = 0, a->sums[c] = 0; i < a->group; i++) a->sums[c] += a->q[c * a->group + i];
 }
 
+/* The bytes of rows * n weights of the entry's type. */
+static size_t kernels_weight_bytes(const kernels_call *a) {
+    const size_t n = (size_t)a->n * (size_t)a->rows;
+    switch (a->entry) {
+        case KERNELS_GROUPS: return n / (size_t)a->group * (size_t)a->blocks->bytes;
+        case KERNELS_TERNARY: return n / 4;
+        case KERNELS_U4: return n / 2;
+        case KERNELS_F32: case KERNELS_MIX_F32: case KERNELS_DELTA: return 4 * n;
+        default: return 2 * n;
+    }
+}
+
 FUZZ_TARGET(kernels) {
     static const uint32_t blocks[] = {BITNET_TENSOR_Q2_0, BITNET_TENSOR_PQ2_0, BITNET_TENSOR_TQ2_0,
                                       BITNET_TENSOR_Q1_0, BITNET_TENSOR_PTQ1_0};
@@ -243,13 +255,8 @@ FUZZ_TARGET(kernels) {
     while (!cached && a.rows > 1 && a.rows * a.cols * a.n > KERNELS_WORK) a.rows = a.rows * 2 / 3;
     a.f = bitnet__float_from_bits(fuzz_uint(&in, 4));
     x_size = (2 * (size_t)a.n + (size_t)a.rows + 2) * (size_t)a.cols;
-    w_size = (size_t)a.n * (size_t)a.rows;
     q_size = (size_t)a.cols * (size_t)(a.n > a.rows ? a.n : a.rows);
-    w_size = cached ? (size_t)a.rows * (size_t)(4 + a.n)
-             : a.entry == KERNELS_GROUPS ? w_size / (size_t)a.group * (size_t)a.blocks->bytes
-             : a.entry == KERNELS_TERNARY ? w_size / 4 : a.entry == KERNELS_U4 ? w_size / 2
-             : a.entry == KERNELS_F32 || a.entry == KERNELS_MIX_F32 || a.entry == KERNELS_DELTA
-               ? 4 * w_size : 2 * w_size;
+    w_size = cached ? (size_t)a.rows * (size_t)(4 + a.n) : kernels_weight_bytes(&a);
     a.w_block = (uint8_t *)gb_malloc(w_size + offset);
     a.w = a.w_block + offset;
     a.x = (float *)gb_malloc(x_size * sizeof *a.x);
