@@ -1,4 +1,4 @@
-/* bitnet.h - v0.3.0 - runs BitNet b1.58 (1.58-bit, ternary) language models on any CPU; MIT licence
+/* bitnet.h - v1.0.0 - runs BitNet b1.58 (1.58-bit, ternary) language models on any CPU; MIT licence
 
    In *one* C or C++ file write
        #define BITNET_IMPLEMENTATION
@@ -21,7 +21,7 @@
    - It uses no GPU and does not train. examples/convert makes GGUF of Hugging Face folders, and all
      packings. bitnet_grammar.h keeps a text to a grammar or a JSON schema.
    - It does not print, exit, abort, read the environment or use the network.
-   - It does not keep structs the same between minor versions: compile with the header you link.
+   - It does not change its interface before 2.0: packaging/INTERFACE.md says what is promised.
 
    THE SMALLEST PROGRAM (the tests extract, build and run it)
 
@@ -341,98 +341,98 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define BITNET_VERSION "0.3.0"
-#define BITNET_VERSION_NUMBER 300              /* major * 10000 + minor * 100 + patch */
+#define BITNET_VERSION "1.0.0"
+#define BITNET_VERSION_NUMBER 10000            /* major * 10000 + minor * 100 + patch */
 
-/* The version is in the symbol of every function. So two copies of the library, of different
-   versions, can be in one process, and a program that was compiled with another version's header
-   does not link, instead of misreading structs. A foreign-function interface uses these names. A
-   plugin should keep its copy to itself: BITNET_STATIC, or a BITNET_API that hides it. */
-#define bitnet_version bitnet_version_v0_3
-#define bitnet_version_number bitnet_version_number_v0_3
-#define bitnet_result_text bitnet_result_text_v0_3
-#define bitnet_text_of bitnet_text_of_v0_3
-#define bitnet_clean_text bitnet_clean_text_v0_3
-#define bitnet_utf8_decode bitnet_utf8_decode_v0_3
-#define bitnet_model_load_file bitnet_model_load_file_v0_3
-#define bitnet_model_load_memory bitnet_model_load_memory_v0_3
-#define bitnet_model_load_io bitnet_model_load_io_v0_3
-#define bitnet_model_free bitnet_model_free_v0_3
-#define bitnet_model_get_info bitnet_model_get_info_v0_3
-#define bitnet_model_get_meta bitnet_model_get_meta_v0_3
-#define bitnet_model_meta_key bitnet_model_meta_key_v0_3
-#define bitnet_tokenize bitnet_tokenize_v0_3
-#define bitnet_detokenize bitnet_detokenize_v0_3
-#define bitnet_detok_push bitnet_detok_push_v0_3
-#define bitnet_token_find bitnet_token_find_v0_3
-#define bitnet_token_text bitnet_token_text_v0_3
-#define bitnet_token_is_special bitnet_token_is_special_v0_3
-#define bitnet_token_is_end bitnet_token_is_end_v0_3
-#define bitnet_model_chat_template bitnet_model_chat_template_v0_3
-#define bitnet_chat_tokenize bitnet_chat_tokenize_v0_3
-#define bitnet_reply_begin bitnet_reply_begin_v0_3
-#define bitnet_reply_next bitnet_reply_next_v0_3
-#define bitnet_ctx_bytes bitnet_ctx_bytes_v0_3
-#define bitnet_ctx_create bitnet_ctx_create_v0_3
-#define bitnet_ctx_free bitnet_ctx_free_v0_3
-#define bitnet_ctx_model bitnet_ctx_model_v0_3
-#define bitnet_ctx_capacity bitnet_ctx_capacity_v0_3
-#define bitnet_ctx_threads bitnet_ctx_threads_v0_3
-#define bitnet_ctx_set_threads bitnet_ctx_set_threads_v0_3
-#define bitnet_ctx_set_hooks bitnet_ctx_set_hooks_v0_3
-#define bitnet_seq_length bitnet_seq_length_v0_3
-#define bitnet_seq_tokens bitnet_seq_tokens_v0_3
-#define bitnet_seq_pending bitnet_seq_pending_v0_3
-#define bitnet_seq_figures bitnet_seq_figures_v0_3
-#define bitnet_seq_rewind bitnet_seq_rewind_v0_3
-#define bitnet_seq_copy bitnet_seq_copy_v0_3
-#define bitnet_seq_again bitnet_seq_again_v0_3
-#define bitnet_seq_sync bitnet_seq_sync_v0_3
-#define bitnet_seq_remove bitnet_seq_remove_v0_3
-#define bitnet_seq_state_bytes bitnet_seq_state_bytes_v0_3
-#define bitnet_seq_save_io bitnet_seq_save_io_v0_3
-#define bitnet_seq_save_memory bitnet_seq_save_memory_v0_3
-#define bitnet_seq_load_io bitnet_seq_load_io_v0_3
-#define bitnet_seq_load_memory bitnet_seq_load_memory_v0_3
-#define bitnet_eval bitnet_eval_v0_3
-#define bitnet_eval_many bitnet_eval_many_v0_3
-#define bitnet_logits bitnet_logits_v0_3
-#define bitnet_hidden bitnet_hidden_v0_3
-#define bitnet_sample bitnet_sample_v0_3
-#define bitnet_sample_logits bitnet_sample_logits_v0_3
-#define bitnet_logprobs bitnet_logprobs_v0_3
-#define bitnet_generate bitnet_generate_v0_3
-#define bitnet_gen_begin bitnet_gen_begin_v0_3
-#define bitnet_gen_next bitnet_gen_next_v0_3
-#define bitnet_gen_piece bitnet_gen_piece_v0_3
-#define bitnet_gen_end bitnet_gen_end_v0_3
-#define bitnet_embed bitnet_embed_v0_3
-#define bitnet_kernels_count bitnet_kernels_count_v0_3
-#define bitnet_kernels_get bitnet_kernels_get_v0_3
-#define bitnet_kernels_find bitnet_kernels_find_v0_3
-#define bitnet_kernels_name bitnet_kernels_name_v0_3
-#define bitnet_kernels_usable bitnet_kernels_usable_v0_3
-#define bitnet_kernels_default bitnet_kernels_default_v0_3
-#define bitnet_selftest bitnet_selftest_v0_3
-#define bitnet_ctx_exact_logits bitnet_ctx_exact_logits_v0_3
-#define bitnet_ctx_head_bytes bitnet_ctx_head_bytes_v0_3
-#define bitnet_gguf_open_file bitnet_gguf_open_file_v0_3
-#define bitnet_gguf_open_memory bitnet_gguf_open_memory_v0_3
-#define bitnet_gguf_open_io bitnet_gguf_open_io_v0_3
-#define bitnet_gguf_close bitnet_gguf_close_v0_3
-#define bitnet_gguf_get_key bitnet_gguf_get_key_v0_3
-#define bitnet_gguf_find_key bitnet_gguf_find_key_v0_3
-#define bitnet_gguf_get_tensor bitnet_gguf_get_tensor_v0_3
-#define bitnet_gguf_find_tensor bitnet_gguf_find_tensor_v0_3
-#define bitnet_gguf_next bitnet_gguf_next_v0_3
-#define bitnet_gguf_text bitnet_gguf_text_v0_3
-#define bitnet_gguf_read bitnet_gguf_read_v0_3
-#define bitnet_tensor_type_name bitnet_tensor_type_name_v0_3
-#define bitnet_tensor_size bitnet_tensor_size_v0_3
-#define bitnet_ternary_check bitnet_ternary_check_v0_3
-#define bitnet_ternary_unpack bitnet_ternary_unpack_v0_3
-#define bitnet_ternary_scale bitnet_ternary_scale_v0_3
-#define bitnet_floats_unpack bitnet_floats_unpack_v0_3
+/* The interface's version, 1, is in the symbol of every function. So libraries of two interfaces can
+   be in one process, and a program that was compiled with another interface's header does not link,
+   instead of misreading structs. A foreign-function interface uses these names. A plugin should
+   keep its copy to itself: BITNET_STATIC, or a BITNET_API that hides it. */
+#define bitnet_version bitnet_version_v1
+#define bitnet_version_number bitnet_version_number_v1
+#define bitnet_result_text bitnet_result_text_v1
+#define bitnet_text_of bitnet_text_of_v1
+#define bitnet_clean_text bitnet_clean_text_v1
+#define bitnet_utf8_decode bitnet_utf8_decode_v1
+#define bitnet_model_load_file bitnet_model_load_file_v1
+#define bitnet_model_load_memory bitnet_model_load_memory_v1
+#define bitnet_model_load_io bitnet_model_load_io_v1
+#define bitnet_model_free bitnet_model_free_v1
+#define bitnet_model_get_info bitnet_model_get_info_v1
+#define bitnet_model_get_meta bitnet_model_get_meta_v1
+#define bitnet_model_meta_key bitnet_model_meta_key_v1
+#define bitnet_tokenize bitnet_tokenize_v1
+#define bitnet_detokenize bitnet_detokenize_v1
+#define bitnet_detok_push bitnet_detok_push_v1
+#define bitnet_token_find bitnet_token_find_v1
+#define bitnet_token_text bitnet_token_text_v1
+#define bitnet_token_is_special bitnet_token_is_special_v1
+#define bitnet_token_is_end bitnet_token_is_end_v1
+#define bitnet_model_chat_template bitnet_model_chat_template_v1
+#define bitnet_chat_tokenize bitnet_chat_tokenize_v1
+#define bitnet_reply_begin bitnet_reply_begin_v1
+#define bitnet_reply_next bitnet_reply_next_v1
+#define bitnet_ctx_bytes bitnet_ctx_bytes_v1
+#define bitnet_ctx_create bitnet_ctx_create_v1
+#define bitnet_ctx_free bitnet_ctx_free_v1
+#define bitnet_ctx_model bitnet_ctx_model_v1
+#define bitnet_ctx_capacity bitnet_ctx_capacity_v1
+#define bitnet_ctx_threads bitnet_ctx_threads_v1
+#define bitnet_ctx_set_threads bitnet_ctx_set_threads_v1
+#define bitnet_ctx_set_hooks bitnet_ctx_set_hooks_v1
+#define bitnet_seq_length bitnet_seq_length_v1
+#define bitnet_seq_tokens bitnet_seq_tokens_v1
+#define bitnet_seq_pending bitnet_seq_pending_v1
+#define bitnet_seq_figures bitnet_seq_figures_v1
+#define bitnet_seq_rewind bitnet_seq_rewind_v1
+#define bitnet_seq_copy bitnet_seq_copy_v1
+#define bitnet_seq_again bitnet_seq_again_v1
+#define bitnet_seq_sync bitnet_seq_sync_v1
+#define bitnet_seq_remove bitnet_seq_remove_v1
+#define bitnet_seq_state_bytes bitnet_seq_state_bytes_v1
+#define bitnet_seq_save_io bitnet_seq_save_io_v1
+#define bitnet_seq_save_memory bitnet_seq_save_memory_v1
+#define bitnet_seq_load_io bitnet_seq_load_io_v1
+#define bitnet_seq_load_memory bitnet_seq_load_memory_v1
+#define bitnet_eval bitnet_eval_v1
+#define bitnet_eval_many bitnet_eval_many_v1
+#define bitnet_logits bitnet_logits_v1
+#define bitnet_hidden bitnet_hidden_v1
+#define bitnet_sample bitnet_sample_v1
+#define bitnet_sample_logits bitnet_sample_logits_v1
+#define bitnet_logprobs bitnet_logprobs_v1
+#define bitnet_generate bitnet_generate_v1
+#define bitnet_gen_begin bitnet_gen_begin_v1
+#define bitnet_gen_next bitnet_gen_next_v1
+#define bitnet_gen_piece bitnet_gen_piece_v1
+#define bitnet_gen_end bitnet_gen_end_v1
+#define bitnet_embed bitnet_embed_v1
+#define bitnet_kernels_count bitnet_kernels_count_v1
+#define bitnet_kernels_get bitnet_kernels_get_v1
+#define bitnet_kernels_find bitnet_kernels_find_v1
+#define bitnet_kernels_name bitnet_kernels_name_v1
+#define bitnet_kernels_usable bitnet_kernels_usable_v1
+#define bitnet_kernels_default bitnet_kernels_default_v1
+#define bitnet_selftest bitnet_selftest_v1
+#define bitnet_ctx_exact_logits bitnet_ctx_exact_logits_v1
+#define bitnet_ctx_head_bytes bitnet_ctx_head_bytes_v1
+#define bitnet_gguf_open_file bitnet_gguf_open_file_v1
+#define bitnet_gguf_open_memory bitnet_gguf_open_memory_v1
+#define bitnet_gguf_open_io bitnet_gguf_open_io_v1
+#define bitnet_gguf_close bitnet_gguf_close_v1
+#define bitnet_gguf_get_key bitnet_gguf_get_key_v1
+#define bitnet_gguf_find_key bitnet_gguf_find_key_v1
+#define bitnet_gguf_get_tensor bitnet_gguf_get_tensor_v1
+#define bitnet_gguf_find_tensor bitnet_gguf_find_tensor_v1
+#define bitnet_gguf_next bitnet_gguf_next_v1
+#define bitnet_gguf_text bitnet_gguf_text_v1
+#define bitnet_gguf_read bitnet_gguf_read_v1
+#define bitnet_tensor_type_name bitnet_tensor_type_name_v1
+#define bitnet_tensor_size bitnet_tensor_size_v1
+#define bitnet_ternary_check bitnet_ternary_check_v1
+#define bitnet_ternary_unpack bitnet_ternary_unpack_v1
+#define bitnet_ternary_scale bitnet_ternary_scale_v1
+#define bitnet_floats_unpack bitnet_floats_unpack_v1
 
 #ifndef BITNET_API
   #ifdef BITNET_STATIC
@@ -1308,7 +1308,7 @@ BITNET_API bitnet_result bitnet_selftest(const bitnet_kernels *k, bitnet_error *
 
 /* ---- for tools ----
    What follows serves converters, benchmarks and whoever looks into files. It may change with any
-   version, also after 1.0. */
+   version; a function that does gets another symbol. */
 
 /* How many of the n_vocab logits the last bitnet_sample computed exactly; see @head. */
 BITNET_API int32_t bitnet_ctx_exact_logits(const bitnet_ctx *c);

@@ -169,20 +169,20 @@
 #endif
 
 /* The version is in the symbols, as in bitnet.h. */
-#define bitnet_grammar_gbnf bitnet_grammar_gbnf_v0_3
-#define bitnet_grammar_json_schema bitnet_grammar_json_schema_v0_3
-#define bitnet_grammar_free bitnet_grammar_free_v0_3
-#define bitnet_grammar_bytes bitnet_grammar_bytes_v0_3
-#define bitnet_matcher_bytes bitnet_matcher_bytes_v0_3
-#define bitnet_matcher_create bitnet_matcher_create_v0_3
-#define bitnet_matcher_free bitnet_matcher_free_v0_3
-#define bitnet_matcher_reset bitnet_matcher_reset_v0_3
-#define bitnet_matcher_copy bitnet_matcher_copy_v0_3
-#define bitnet_matcher_accept bitnet_matcher_accept_v0_3
-#define bitnet_matcher_state bitnet_matcher_state_v0_3
-#define bitnet_matcher_prepare bitnet_matcher_prepare_v0_3
-#define bitnet_matcher_mask bitnet_matcher_mask_v0_3
-#define bitnet_matcher_chosen bitnet_matcher_chosen_v0_3
+#define bitnet_grammar_gbnf bitnet_grammar_gbnf_v1
+#define bitnet_grammar_json_schema bitnet_grammar_json_schema_v1
+#define bitnet_grammar_free bitnet_grammar_free_v1
+#define bitnet_grammar_bytes bitnet_grammar_bytes_v1
+#define bitnet_matcher_bytes bitnet_matcher_bytes_v1
+#define bitnet_matcher_create bitnet_matcher_create_v1
+#define bitnet_matcher_free bitnet_matcher_free_v1
+#define bitnet_matcher_reset bitnet_matcher_reset_v1
+#define bitnet_matcher_copy bitnet_matcher_copy_v1
+#define bitnet_matcher_accept bitnet_matcher_accept_v1
+#define bitnet_matcher_state bitnet_matcher_state_v1
+#define bitnet_matcher_prepare bitnet_matcher_prepare_v1
+#define bitnet_matcher_mask bitnet_matcher_mask_v1
+#define bitnet_matcher_chosen bitnet_matcher_chosen_v1
 
 /* In front of every public function; see BITNET_API in bitnet.h. */
 #ifndef BITNET_GRAMMAR_API

@@ -27,7 +27,7 @@ STATEMENT = re.compile(r'''
 
 
 class Header:
-    """What the interface declares: names {bitnet_eval: bitnet_eval_v0_3 ...}, constants, structs
+    """What the interface declares: names {bitnet_eval: bitnet_eval_v1 ...}, constants, structs
     and functions {name: (result, [parameter ...])}, with types of ctypes."""
 
     def __init__(self, path):

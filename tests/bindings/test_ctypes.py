@@ -45,9 +45,9 @@ def layout():
 
 def versions():
     version = lib.bitnet_version()
-    major, minor = C.string_at(version).decode().split('.')[:2]
+    major = C.string_at(version).decode().split('.')[0]
     assert lib.header.names.keys() == lib.header.functions.keys()
-    assert all(symbol == f'{name}_v{major}_{minor}' for name, symbol in lib.header.names.items())
+    assert all(symbol == f'{name}_v{major}' for name, symbol in lib.header.names.items())
 
 
 def text():

@@ -1,5 +1,5 @@
 //! Writes a text in Rust: text MODEL. BINDINGS is what bindgen makes of bitnet.h, with a line
-//! `pub use self::bitnet_eval_v0_3 as bitnet_eval;` for each function behind it.
+//! `pub use self::bitnet_eval_v1 as bitnet_eval;` for each function behind it.
 use std::ffi::{CStr, CString};
 use std::os::raw::{c_char, c_int, c_void};
 use std::{env, mem, ptr, slice, str};

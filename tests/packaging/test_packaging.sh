@@ -9,10 +9,7 @@ rm -rf "$dir"
 mkdir -p "$dir"
 passed=0 failed=0 skipped=0
 version=$(sed -n 's/^#define BITNET_VERSION "\(.*\)"/\1/p' bitnet.h)
-case $version in
-    0.*) soname=libbitnet.so.${version%.*} ;;
-    *) soname=libbitnet.so.${version%%.*} ;;
-esac
+soname=libbitnet.so.${version%%.*}
 
 # expect NAME COMMAND...: it must succeed.
 expect() {
@@ -70,7 +67,10 @@ installed_shared() {
     expect "$1: no static one" test ! -e "$lib/libbitnet.a"
     nm -g --defined-only "$dir/static.a" | sed -n 's/.* T //p' | sort >"$dir/public"
     expect "$1: exports all" sh -c "[ -s '$dir/public' ] &&
-        nm -D --defined-only '$so' | sed 's/.* //' | sort | cmp - '$dir/public'"
+        nm -D --defined-only '$so' | sed -n 's/.* T \(.*\)@@BITNET_1[.]0\$/\1/p' | sort |
+        cmp - '$dir/public' && [ \$(nm -D --defined-only '$so' | grep -vc ' A ') -eq \
+            \$(wc -l <'$dir/public') ]"
+    expect "$1: the grammar, too" grep -qx bitnet_matcher_mask_v1 "$dir/public"
     expect "$1: was compiled hidden" grep -q -e '-fvisibility=hidden .*bitnet[.]c' \
         "$dir/$1/compile_commands.json"
     expect "$1: pkg-config builds" $CC tests/packaging/project/main.c -o "$dir/pc" \
@@ -124,7 +124,8 @@ meson_projects() {
     cp -R tests/packaging/project/. "$dir/meson"
     cp -R packaging/meson "$dir/meson/subprojects"
     tar -czf "$dir/meson/subprojects/packagefiles/bitnet-$version.tar.gz" \
-        --transform="s|^|bitnet-$version/|" bitnet*.h packaging/bitnet.c
+        --transform="s|^|bitnet-$version/|" bitnet*.h packaging/bitnet*.c \
+        packaging/exports.h packaging/bitnet.map
     for kind in static shared; do
         export CFLAGS="-DBITNET_NO_SIMD -O0 -ffast-math"
         expect "meson_$kind: setup" meson setup "$dir/meson_$kind" "$dir/meson" --buildtype=debug \
