@@ -16,7 +16,9 @@
 #   ./build.sh web         the WASM modules and the page, into build/web; npm downloads markdown-it
 #                          and pdf.js for the page, once
 #   ./build.sh serve [PORT]    shows the page on localhost (8080); builds it if it is not there
-#   ./build.sh dist        a release, into build/dist: headers, page, npm package, sources, checksums
+#   ./build.sh dist        a release, into build/dist: headers, page, npm package, sources, binaries, checksums
+#   ./build.sh binaries [SYSTEM...]   programs and shared library for Linux, Windows and macOS, by zig,
+#                          into build/binaries
 #   ./build.sh check       the header under every compiler, standard and switch; symbols; macros
 #   ./build.sh bench [MODEL] [-t N]   speed of every usable kernel, as a share of this machine's limit
 #   ./build.sh bench --web [MODEL] [-t N]   the same of the browser part, in Node and Chromium
@@ -697,6 +699,7 @@ case $command in
         [ -e build/web/crosscheck.txt ] || one_web
         run node tests/web/serve.mjs build/web "$port" ;;
     dist) . packaging/dist.sh; dist ;;
+    binaries) . packaging/dist.sh; binaries "$@" ;;
     check) mkdir -p build && run sh tests/checks/check.sh ;;
     bench)
         case ${1:-} in
@@ -709,5 +712,5 @@ case $command in
         tier "$@"
         set_up $names && [ ! -s build/set-up.txt ] ;;
     clean) run rm -rf build ;;
-    *) sed -n '2,35s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+    *) sed -n '2,37s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 esac

@@ -1,6 +1,6 @@
-/* utf8.h - arguments, file names and text files in UTF-8
+/* utf8.h - arguments, file names, text files and the console in UTF-8
 
-   Windows has arguments and names in UTF-16. Some of its programs put a byte order mark in front of
+   Windows has arguments, names and what is typed in UTF-16. Some of its programs put a byte order mark in front of
    a text, and end lines with \r\n. The rule for all text files here, standard input too: the mark
    is no part of the text, and \r\n ends a line as \n does. A tool that drops the last line end of a
    text drops either; line ends inside a text stay as they are. */
@@ -19,7 +19,11 @@
     #pragma comment(lib, "shell32")
   #endif
 
-/* The program's arguments, which live as long as the program. */
+static UINT utf8_page_before;           /* code page of the console's output */
+static inline void utf8_restore_page(void) { SetConsoleOutputCP(utf8_page_before); }
+
+/* The program's arguments, which live as long as the program. What it writes to a console from now on
+   is read as UTF-8. */
 static inline char **utf8_arguments(int *argc, char **argv) {
     int i, n = 0;
     WCHAR **wide = CommandLineToArgvW(GetCommandLineW(), &n);
@@ -31,9 +35,31 @@ static inline char **utf8_arguments(int *argc, char **argv) {
         WideCharToMultiByte(CP_UTF8, 0, wide[i], -1, out[i], size, 0, 0);
     }
     LocalFree(wide);
+    utf8_page_before = GetConsoleOutputCP();
+    if (utf8_page_before && SetConsoleOutputCP(CP_UTF8)) atexit(utf8_restore_page);
     if (!out) return argv;
     *argc = n;
     return out;
+}
+
+/* The next byte of standard input, or EOF. A console's code page cannot hold all that is typed: it is
+   read as UTF-16. */
+static inline int utf8_getc(void) {
+    static char bytes[4 * 256];
+    static int at, n;
+    WCHAR wide[257];
+    DWORD mode, more = 0, got = 0;
+    HANDLE console = GetStdHandle(STD_INPUT_HANDLE);
+    if (!GetConsoleMode(console, &mode)) return getc(stdin);
+    if (at == n) {
+        at = n = 0;
+        if (!ReadConsoleW(console, wide, 256, &got, 0) || !got || wide[0] == 0x1A) return EOF;
+        if (wide[got - 1] >= 0xD800 && wide[got - 1] < 0xDC00 &&
+            ReadConsoleW(console, wide + got, 1, &more, 0)) got += more;  /* half of a character */
+        n = WideCharToMultiByte(CP_UTF8, 0, wide, (int)got, bytes, sizeof bytes, 0, 0);
+        if (n <= 0) return EOF;
+    }
+    return (unsigned char)bytes[at++];
 }
 
 static inline FILE *utf8_fopen(const char *path, const char *mode) {
@@ -51,6 +77,8 @@ static inline char **utf8_arguments(int *argc, char **argv) {
 }
 
 static inline FILE *utf8_fopen(const char *path, const char *mode) { return fopen(path, mode); }
+
+static inline int utf8_getc(void) { return getc(stdin); }
 #endif
 
 /* The size of the byte order mark that p [n] begins with; 0: there is none. */

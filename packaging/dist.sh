@@ -5,11 +5,15 @@
 #   page/                      the page, for any web server
 #   bitnet-h-VERSION.tgz       the npm package, for npm install or npm publish
 #   bitnet-VERSION.tar.gz      the sources: all that git has, in the state of this folder
+#   bitnet-VERSION-SYSTEM.*    programs and shared library for each system of binaries.sh
+#   ports/                     recipes of package managers, if BITNET_RELEASE_URL says where the release lies
 #   LICENSE, README.md, CHANGELOG.md
 #   SHA256SUMS                 of all these files, for sha256sum -c
 #
 # The same sources and tools give the same bytes. All times are that of the last commit, or
 # SOURCE_DATE_EPOCH (seconds since 1970). It also works in the unpacked sources, without git.
+
+. packaging/binaries.sh
 
 refuse() { echo "dist: $1" >&2; exit 1; }
 
@@ -40,7 +44,7 @@ $wrong"
 
 check_tools() {
     missing=
-    for tool in "${EMCC%% *}:emscripten" "${ESBUILD:-esbuild}:esbuild" node:nodejs npm:npm tar:tar \
+    for tool in "${EMCC%% *}:emscripten" "${ESBUILD:-esbuild}:esbuild" node:nodejs npm:npm tar:tar zip:zip \
         gzip:gzip sha256sum:coreutils; do
         have "${tool%:*}" || missing="$missing, ${tool%:*} (Debian: ${tool##*:})"
     done
@@ -81,6 +85,22 @@ page() {
     done
 }
 
+# ports FOLDER: the recipes, with what this release is called, where it lies and its checksums.
+ports() {
+    sum() { sha256sum "$1/$2" | cut -d ' ' -f 1; }
+    mkdir -p "$1/ports"
+    cp -R packaging/ports/. "$1/ports"
+    find "$1/ports" -name '*.in' | while read -r file; do
+        sed -e "s|@VERSION@|$version|g" -e "s|@URL@|$BITNET_RELEASE_URL|g" \
+            -e "s|@HOME@|${BITNET_HOME:-$BITNET_RELEASE_URL}|g" \
+            -e "s|@SHA256@|$(sum "$1" "bitnet-$version.tar.gz")|g" \
+            -e "s|@SHA256_windows-x86_64@|$(sum "$1" "bitnet-$version-windows-x86_64.zip")|g" \
+            -e "s|@SHA256_windows-arm64@|$(sum "$1" "bitnet-$version-windows-arm64.zip")|g" \
+            "$file" >"${file%.in}"
+        rm "$file"
+    done
+}
+
 checksums() {
     (cd "$1" && find . -type f ! -name SHA256SUMS | sed 's|^\./||' | LC_ALL=C sort |
         xargs sha256sum >SHA256SUMS)
@@ -94,6 +114,7 @@ dist() {
     check_tools
     mkdir -p build                     # for its lock
     make_web
+    binaries || refuse "the binaries cannot be made"
     trap 'rm -rf build/dist' EXIT
     trap 'exit 130' INT TERM
     new=$PWD/build/dist/unfinished
@@ -105,6 +126,8 @@ dist() {
     awk -f packaging/one_file.awk bitnet.h >"$new/bitnet_all.h"
     (cd build/web && npm pack --silent --pack-destination "$new")
     page "$new/page"
+    cp build/binaries/bitnet-"$version"-*.tar.gz build/binaries/bitnet-"$version"-*.zip "$new"
+    [ -z "${BITNET_RELEASE_URL:-}" ] || ports "$new"
     checksums "$new"
     rm build/dist/sources
     mv "$new" "build/dist/bitnet-$version"
@@ -119,6 +142,10 @@ notes() {
     [ ! -e .git ] || [ -z "$(git status --porcelain)" ] ||
         echo "note: it has changes that are not committed"
     case $entry in *progress*) echo "note: CHANGELOG.md says '$entry', not a date" ;; esac
+    [ -n "${BITNET_RELEASE_URL:-}" ] ||
+        echo "note: it has no ports/, since BITNET_RELEASE_URL does not say where it will lie"
+    [ -e build/web/documents.js ] ||
+        echo "note: Search reads no PDF and Word files, since npm could not get what reads them"
     [ -e build/web/markdown-it.txt ] ||
         echo "note: the page shows replies as plain text, since npm could not get markdown-it"
     [ -e build/web/engine-relaxed.js ] ||

@@ -22,8 +22,8 @@ SUITES="sanitizers web-chromium web-node cc web-cache check aarch64-max server b
 
 # Those of test --all: also what takes too long for every change, other machines and compilers, what
 # is released, and tools that judge the sources.
-ALL_SUITES="bundlers analysis fuzz-live aarch64-older i686 windows apple-windows armhf riscv64 dist
-    packages planted wasm-relaxed clang s390x web-firefox races $SUITES"
+ALL_SUITES="bundlers analysis fuzz-live aarch64-older i686 windows apple-windows armhf riscv64 binaries
+    dist container packages planted wasm-relaxed clang s390x web-firefox races $SUITES"
 
 # whole: is this suite run in full, as by test --all and by its name? test leaves out what takes long
 # and what another suite of test is likely to find as well.
@@ -291,6 +291,20 @@ suite_packages() {                     # CMake, pkg-config, vcpkg's port, Meson
 suite_dist() {                         # a release
     find_relaxed || relaxed=
     shared_example minimal && EMCC_RELAXED=$relaxed sh tests/packaging/test_dist.sh build/minimal
+}
+
+suite_binaries() {                     # for other systems, by zig; in emulators
+    find_zig || lacks "$why"
+    need zip
+    have llvm-readobj || have llvm-readobj-19 || lacks "llvm is not installed"
+    . packaging/dist.sh
+    systems=$SYSTEMS
+    shared_example generate && binaries $systems &&
+        sh tests/packaging/test_binaries.sh build/generate $systems
+}
+
+suite_container() {                    # packaging/Dockerfile, by buildah or podman
+    shared_example generate && sh tests/packaging/test_container.sh
 }
 
 suite_build() { sh tests/checks/test_build.sh; }

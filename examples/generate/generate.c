@@ -213,6 +213,17 @@ static int generate(void) {
     return code == 0 && cache_failed ? 1 : code;
 }
 
+/* A window that was opened for the program alone, as by a double click, closes with it: what stands
+   there is to be read first. */
+static void wait_in_own_window(void) {
+#ifdef _WIN32
+    DWORD ids[2];
+    if (GetConsoleProcessList(ids, 2) != 1 || !isatty(0)) return;
+    fprintf(stderr, "\nPress Enter to close this window.");
+    getchar();
+#endif
+}
+
 int main(int argc, char **argv) {
     int code;
     if (!streams_fill()) return 1;
@@ -223,9 +234,11 @@ int main(int argc, char **argv) {
     if (code == GO_ON && prompt_path) code = read_file(prompt_path, &prompt);
     if (code == GO_ON && grammar_path) code = read_file(grammar_path, &grammar_text);
     if (code == GO_ON && schema_path) code = read_file(schema_path, &schema_text);
-    if (code != GO_ON) return code;
-    look_around();
-    code = generate();
+    if (code == GO_ON) {
+        look_around();
+        code = generate();
+    }
+    wait_in_own_window();
     free(tokens);
     free(turns);
     bitnet_matcher_free(matcher);

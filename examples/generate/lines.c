@@ -2,6 +2,7 @@
 #include "lines.h"
 #include "options.h"
 #include "screen.h"
+#include "../utf8.h"
 #include <stdlib.h>
 #include <string.h>
 #ifdef _WIN32
@@ -45,7 +46,7 @@ static enum line read_plain(const char *mark, struct text *line) {
         fputs(mark, screen);
         fflush(screen);
     }
-    while ((c = getc(stdin)) != EOF && c != '\n') {
+    while ((c = utf8_getc()) != EOF && c != '\n') {
         byte = (char)c;
         if (fits) fits = append(line, &byte, 1);
     }

@@ -1,6 +1,7 @@
 #define _DEFAULT_SOURCE 1              /* isatty, also with -std=c99 */
 #include "options.h"
 #include "screen.h"
+#include "../utf8.h"
 #include "../values.h"
 #include <errno.h>
 #ifdef _WIN32
@@ -298,6 +299,10 @@ static int take_option(char **argv, int *i) {
     enum arity arity = find_ignored(arg, n);
     if (o) arity = !o->arg ? NO_VALUE : o->arg[0] == '[' ? SWITCH_VALUE : ONE_VALUE;
     snprintf(name, sizeof name, "%.*s", (int)n, arg);
+    if (arg[0] != '-' && !model_path) {        /* as when a file is dropped on the program */
+        model_path = arg;
+        return GO_ON;
+    }
     if (has_name(impossible, arg, n)) return fail(2, "%s is not possible here", name);
     if (arity == UNKNOWN) return fail(2, "unknown option '%s'; see --help", arg);
     if (arity == NO_VALUE && value) return fail(2, "%s takes no value; '%s' is one", name, value);
@@ -391,8 +396,43 @@ static int unescape_all(void) {
     return code;
 }
 
+/* Takes the spaces and quotes off a file name that was typed or dragged into a terminal. */
+static char *bare_name(char *s) {
+    size_t n = strlen(s);
+    while (n && strchr(" \t\r\n", s[n - 1])) n--;
+    s[n] = 0;
+    while (*s == ' ' || *s == '\t') s++;
+    n = strlen(s);
+    if (n > 1 && (*s == '"' || *s == '\'') && s[n - 1] == *s) {
+        s[n - 1] = 0;
+        s++;
+    }
+    return s;
+}
+
+/* For who starts the program alone, as by a double click. */
+static int ask_for_model(void) {
+    static char line[4096];
+    size_t n = 0;
+    int c;
+    fprintf(stderr,
+            "generate runs a ternary language model, which is a file of its own (.gguf).\n"
+            "BitNet b1.58-2B-4T, for example, is one of 1.2 GB:\n"
+            "https://huggingface.co/microsoft/bitnet-b1.58-2B-4T-gguf/resolve/main/ggml-model-i2_s.gguf"
+            "\n\nModel file (drag it into this window and press Enter): ");
+    while ((c = utf8_getc()) != EOF && c != '\n')
+        if (n + 1 < sizeof line) line[n++] = (char)c;
+    line[n] = 0;
+    model_path = bare_name(line);
+    return *model_path ? GO_ON : fail(2, "no model: give -m FILE; see --help");
+}
+
 /* Options that contradict each other, and defaults that depend on other options. */
-static int check_options(void) {
+static int check_options(int alone) {
+    if (!model_path && alone && isatty(0) && isatty(2)) {
+        int code = ask_for_model();
+        if (code != GO_ON) return code;
+    }
     if (!model_path) return fail(2, "no model: give -m FILE; see --help");
     if (prompt && prompt_path) return fail(2, "-p and --file are both given; one is possible");
     if (system_text && system_path)
@@ -426,7 +466,7 @@ int read_options(int argc, char **argv) {
     if (want_help || want_version || want_kernels)
         return fflush(stdout) || ferror(stdout) ? fail(1, "cannot write: %s", strerror(errno)) : 0;
     if (ignored_names[0]) note("warning: without effect here: %s", ignored_names);
-    code = check_options();
+    code = check_options(argc == 1);
     if (code == GO_ON) code = unescape_all();
     for (i = 0; i < gen.n_stop_strings; i++) stop_strings[i] = bitnet_text_of(stops[i]);
     gen.stop_strings = stop_strings;

@@ -9,6 +9,7 @@
    options, and the server's life. */
 #include "serve.h"
 #include "serve_clients.h"
+#include "serve_health.h"
 #include "serve_log.h"
 #include "memory.h"
 #include "../options.h"
@@ -74,6 +75,8 @@ static const option options[] = {
      "-: on stdout", .text = &settings.log_path},
     {"-nr --no-repack", 0, "weights in blocks stay where the file is mapped: half of the memory, "
      "but several texts at once are slower", .flag = &settings.in_place},
+    {"--health", 0, "asks the server at --host and --port whether it is ready, and exits with 0 or 1; "
+     "for health checks of containers", .flag = &settings.health},
     {"--log-prompts", 0, "the log also has the bodies of requests", .flag = &settings.log_prompts},
 };
 enum { N_OPTIONS = sizeof options / sizeof options[0] };
@@ -107,7 +110,7 @@ static int check_options(void) {
     struct stat st;
     if (!settings.n_peer_connections)
         settings.n_peer_connections = (settings.n_connections + 1) / 2;
-    if (!settings.model_path) {
+    if (!settings.model_path && !settings.health) {
         serve_fail("-m MODEL is needed; --help lists all options%s%s", "", "");
         return 3;
     }
@@ -297,6 +300,7 @@ int main(int argc, char **argv) {
     int code;
     if (!streams_fill()) return 1;
     if ((code = read_options(argc, argv)) != 0) return code - 1;
+    if (settings.health) return serve_health();
     memset(&action, 0, sizeof action);
     action.sa_handler = on_signal;
     sigaction(SIGINT, &action, 0);

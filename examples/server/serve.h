@@ -17,7 +17,7 @@ extern struct settings {
         *alias, *log_path;
     long port, n_slots, n_ctx, n_kv, n_threads, queue_length, idle_seconds, grace_seconds,
          body_megabytes, n_connections, n_peer_connections;
-    int open_to_all, log_prompts, in_place;
+    int open_to_all, log_prompts, in_place, health;
     bitnet_kv_type kv_type;
 } settings;
 

@@ -142,7 +142,9 @@ finish() {
 for tool in "${EMCC:-emcc}" "${ESBUILD:-esbuild}" node npm; do
     have "${tool%% *}" || { skip release "${tool%% *} is not installed"; finish; }
 done
+command -v zip >/dev/null || { skip release "zip is not installed"; finish; }
 release=$root/build/dist/bitnet-$version
+export BITNET_RELEASE_URL=https://releases.invalid/v$version
 check release "dist fails" sh -c "./build.sh dist >'$tmp/err' 2>&1"
 check release-alone "there is more in build/dist: $(ls build/dist)" test "$(ls build/dist)" = "bitnet-$version"
 [ -d "$release" ] || finish
@@ -156,6 +158,12 @@ check release-examples "one does not compile" in_folder "$release" $CC -fsyntax-
 check page "a file is missing" sh -c "for f in web/page/* bitnet.js engine-simd.js tiny.gguf crosscheck.txt; do
     [ -s '$release/page/'\${f##*/} ] || exit 1; done"
 check page-only "the package is in it" test ! -e "$release/page/package.json"
+for system in linux-x86_64.tar.gz linux-aarch64.tar.gz windows-x86_64.zip windows-arm64.zip \
+    macos-x86_64.tar.gz macos-arm64.tar.gz; do
+    check "binaries $system" "they are not there" test -s "$release/bitnet-$version-$system"
+done
+python3 -B tests/packaging/test_ports.py "$release" "$version" "$BITNET_RELEASE_URL" >"$tmp/err" 2>&1
+check ports "$(grep FAIL "$tmp/err" | head -3)" grep -q '^[1-9][0-9]* passed, 0 failed' "$tmp/err"
 mkdir "$tmp/npm"
 tar -xzf "$release/bitnet-h-$version.tgz" -C "$tmp/npm"
 check npm "a file is missing" sh -c "cd '$tmp/npm/package' && for f in README.md LICENSE bitnet.d.ts bitnet.js \
@@ -174,7 +182,8 @@ check unpacked-runs "it tells no story" grep -Eq '^([A-Za-z]+[ ,.]+){9}' "$tmp/o
 touch "$unpacked/tests/README.md"
 chmod 600 "$unpacked/tests/README.md"
 mkdir -p "$unpacked/build/em"
-cp -R build/web "$unpacked/build"
+cp -R build/web build/binaries "$unpacked/build"
+[ ! -e build/zig ] || ln -s "$root/build/zig" "$unpacked/build/zig"
 cp build/em/compiler "$unpacked/build/em"
 touch "$unpacked/build/web/crosscheck.txt"         # it is newer than the sources
 check again "dist fails in the unpacked sources" sh -c "umask 077

@@ -1,0 +1,45 @@
+#!/bin/sh
+# libmicrohttpd as a static library for another system, from Debian's source package, by zig.
+#
+#     microhttpd.sh VERSION ZIG TARGET FOLDER
+#
+# FOLDER gets include/ and lib/. The sources come through apt, with a list of its own, so that the system's
+# stays as it is.
+set -eu
+version=$1 zig=$2 target=$3 folder=$4
+work=$(dirname "$folder")
+sources=$work/libmicrohttpd_$version.orig.tar.xz
+mkdir -p "$work/apt/lists/partial" "$work/apt/sources"
+if [ ! -e "$sources" ]; then
+    for list in /etc/apt/sources.list.d/debian.sources /etc/apt/sources.list; do
+        [ ! -e "$list" ] || sed -e 's/^Types: deb$/Types: deb-src/' -e 's/^deb /deb-src /' "$list" \
+            >"$work/apt/sources/${list##*/}"
+    done
+    [ ! -e "$work/apt/sources/sources.list" ] ||
+        mv "$work/apt/sources/sources.list" "$work/apt/sources/all.list"
+    apt="apt-get -q -o Dir::Etc::sourcelist=/dev/null -o Dir::Etc::sourceparts=$work/apt/sources \
+        -o Dir::State::lists=$work/apt/lists -o Dir::Cache::srcpkgcache= -o Dir::Cache::pkgcache="
+    $apt update
+    (cd "$work" && $apt source --download-only libmicrohttpd)
+fi
+build=$work/build-$target
+rm -rf "$build"
+mkdir -p "$build"
+tar -xJf "$sources" -C "$build" --strip-components=1
+cd "$build"
+case $target in
+    aarch64-macos*) host=aarch64-apple-darwin ;;
+    x86_64-macos*) host=x86_64-apple-darwin ;;
+    *) host=$target ;;
+esac
+# What serve does not use is left out: TLS (a proxy has it), authentication, form data.
+CC="$zig cc -target $target" AR="$zig ar" RANLIB="$zig ranlib" CFLAGS="-O2 -g0 -fno-lto -fno-sanitize=undefined" \
+    ./configure --host="$host" --enable-static --disable-shared --disable-https --disable-curl \
+    --disable-doc --disable-examples --disable-bauth --disable-dauth --disable-postprocessor \
+    --disable-nls
+make -C src/microhttpd libmicrohttpd.la
+mkdir -p "$folder/include" "$folder/lib"
+cp src/include/microhttpd.h "$folder/include"
+cp COPYING "$folder"
+cp src/microhttpd/.libs/libmicrohttpd.a "$folder/lib/new.a"
+mv "$folder/lib/new.a" "$folder/lib/libmicrohttpd.a"

@@ -1,0 +1,127 @@
+#!/bin/sh
+# The programs and libraries that ./build.sh binaries makes for other systems: what they import, and the text
+# that they write in emulators. Ends with "binaries: N passed, N failed, N skipped". Run from the
+# repository's root.
+#
+#     sh tests/packaging/test_binaries.sh GENERATE SYSTEM...      GENERATE: the program for this machine
+. tests/cases.sh
+
+generate=$1
+shift
+version=$(sed -n 's/^#define BITNET_VERSION "\(.*\)"/\1/p' bitnet.h)
+: >"$tmp/err"
+for tool in llvm-objdump llvm-readobj; do            # Debian also installs them with a version only
+    command -v $tool >/dev/null 2>&1 || tool=$tool-19
+    case $tool in llvm-objdump*) objdump=$tool ;; *) readobj=$tool ;; esac
+done
+story() { "$@" -m "$model" -p 'Once upon a time' -n 40 --temp 0 2>"$tmp/err"; }
+model=examples/tiny.gguf
+story "$generate" >"$tmp/wanted"
+check here "it writes no text" test -s "$tmp/wanted"
+
+# runs SYSTEM FOLDER EXE EMULATOR...
+runs() {
+    system=$1 folder=$2 exe=$3
+    shift 3
+    story "$@" "$folder/generate$exe" | tr -d '\r' >"$tmp/text"
+    check "$system: generate" "another text" cmp "$tmp/wanted" "$tmp/text"
+    for program in embed convert bench crosscheck perplexity batch; do
+        "$@" "$folder/$program$exe" --help >"$tmp/out" 2>"$tmp/err"
+        check "$system: $program" "it has no help" grep -qi usage "$tmp/out" "$tmp/err"
+    done
+    "$@" "$folder/crosscheck$exe" --short -m $model -n 4 2>"$tmp/err" | tr -d '\r' >"$tmp/report"
+    check "$system: crosscheck" "the report is short" test "$(wc -l <"$tmp/report")" -gt 20
+    [ ! -e "$tmp/report-first" ] || check "$system: crosscheck, the bits" "they differ" \
+        "$folder_first/crosscheck" --compare "$tmp/report-first" "$tmp/report"
+    [ -e "$tmp/report-first" ] || { cp "$tmp/report" "$tmp/report-first"; folder_first=$folder; }
+}
+
+# imports FILE WORDS: the libraries that it needs are among these.
+imports() {
+    $readobj --needed-libs "$1" 2>"$tmp/err" | sed -n 's/^ \{2,\}\([^ ].*\)/\1/p' |
+        grep -vixE "$2" >"$tmp/more"
+    check "$1 needs only $2" "it needs $(tr '\n' ' ' <"$tmp/more")" test ! -s "$tmp/more"
+}
+
+for system; do
+    name=bitnet-$version-$system folder=build/binaries/bitnet-$version-$system
+    case $system in windows-*) archive=$name.zip ;; *) archive=$name.tar.gz ;; esac
+    check "$system: archive" "there is none" test -s "build/binaries/$archive"
+    for file in LICENSE README.txt tiny.gguf include/bitnet_all.h include/bitnet_grammar.h; do
+        check "$system: $file" "it is not there" test -s "$folder/$file"
+    done
+    check "$system: names nothing of this machine" "a file names $PWD" \
+        sh -c "! grep -rlF '$PWD' '$folder' | grep ."
+    case $system in
+        linux-*)
+            lib=$folder/lib/libbitnet.so.1
+            for program in generate embed convert bench crosscheck perplexity batch serve; do
+                imports "$folder/$program" nothing
+            done
+            imports "$lib" 'libc.so.6|libpthread.so.0|libm.so.6|ld-linux-.*'
+            check "$system: soname" "it has another" sh -c \
+                "$readobj -d '$lib' | grep -q 'SONAME.*\[libbitnet.so.1\]'"
+            check "$system: an old glibc is enough" "it wants a newer one" sh -c \
+                "! $readobj --version-info '$lib' | grep -E 'GLIBC_2[.](1[89]|[2-9][0-9])'"
+            $readobj --dyn-syms "$lib" | sed -n 's/^ *Name: \(bitnet_[a-z0-9_]*\)@.*/\1/p' | sort >"$tmp/names" ;;
+        windows-*)
+            lib=$folder/lib/bitnet-1.dll
+            dlls='(kernel32|msvcrt|shell32|ws2_32|api-ms-win-crt-.*|ucrtbase|ntdll|advapi32)[.]dll'
+            for program in generate embed convert bench crosscheck perplexity batch; do
+                imports "$folder/$program.exe" "$dlls"
+            done
+            imports "$lib" "$dlls"
+            $readobj --coff-exports "$lib" | sed -n 's/^ *Name: \(bitnet_.*\)/\1/p' | sort >"$tmp/names" ;;
+        macos-*)
+            lib=$folder/lib/libbitnet.1.dylib
+            for program in generate embed convert bench crosscheck perplexity batch; do
+                check "$system: $program, its libraries" "it needs others" sh -c \
+                    "! $objdump --macho --dylibs-used '$folder/$program' | sed 1d | grep -v libSystem"
+                check "$system: $program, for macOS 11" "it is not" sh -c \
+                    "$objdump --macho --private-headers '$folder/$program' | grep -q 'minos 11.0'"
+            done
+            check "$system: the library's name" "it has another" sh -c \
+                "$objdump --macho --dylib-id '$lib' | grep -q '@rpath/libbitnet.1.dylib'"
+            $objdump --macho --exports-trie "$lib" | sed -n 's/.* _\(bitnet_[a-z0-9_]*\)$/\1/p' | sort >"$tmp/names" ;;
+    esac
+    sed -n 's/^[^(]*[ *]\(bitnet_[a-z0-9_]*_v1\)(.*/\1/p' tests/data/interface-1.txt | sort >"$tmp/promised"
+    check "$system: the library has what is promised" "$(comm -23 "$tmp/promised" "$tmp/names" | head -3)" \
+        sh -c "[ -s '$tmp/promised' ] && ! comm -23 '$tmp/promised' '$tmp/names' | grep ."
+    check "$system: and exports nothing else" "$(grep -v '_v1$' "$tmp/names" | head -3)" \
+        sh -c "! grep -v '_v1\$' '$tmp/names'"
+    emulator=
+    case $system in
+        linux-"$(uname -m)") runs "$system" "$folder" '' env -i ;;
+        linux-aarch64) emulator=qemu-aarch64 exe='' ;;
+        windows-x86_64)
+            emulator=wine64 exe=.exe
+            have_wine() { command -v wine64 >/dev/null 2>&1 || [ -x /usr/lib/wine/wine64 ]; }
+            command -v wine64 >/dev/null 2>&1 || emulator=/usr/lib/wine/wine64
+            unset DISPLAY
+            export WINEPREFIX="$PWD/build/wine" WINEDEBUG=-all ;;
+    esac
+    case $emulator in
+        '') ;;
+        *) if command -v $emulator >/dev/null 2>&1; then runs "$system" "$folder" "$exe" $emulator
+            else skip "$system runs" "$emulator is not installed"
+            fi ;;
+    esac
+done
+
+# What nobody can tell from the outside: the folder is what the archive has, and the same sources give the
+# same bytes again, in another folder.
+first=$1 again=$tmp/again
+case $first in windows-*) file=bitnet-$version-$first.zip ;; *) file=bitnet-$version-$first.tar.gz ;; esac
+mkdir -p "$again"
+git ls-files -z 2>/dev/null | xargs -0 cp --parents -t "$again" 2>"$tmp/err"
+mkdir -p "$again/build"
+ln -s "$PWD/build/zig" "$again/build/zig"
+[ ! -d build/microhttpd ] || ln -s "$PWD/build/microhttpd" "$again/build/microhttpd"
+export SOURCE_DATE_EPOCH=1700000000
+check "again" "it fails" sh -c "cd '$again' && ./build.sh binaries $first >'$tmp/err' 2>&1"
+rm -f "build/binaries/$file"
+check "once more" "it fails" sh -c "./build.sh binaries $first >'$tmp/err' 2>&1"
+check "the same bytes" "they differ" cmp "build/binaries/$file" "$again/build/binaries/$file"
+check "refuses another system" "it goes on" sh -c "! ./build.sh binaries plan9-mips 2>'$tmp/err'"
+echo "binaries: $passed passed, $failed failed, $skipped skipped"
+[ $failed -eq 0 ]
