@@ -1164,6 +1164,22 @@ BITNET__INLINE void bitnet__tile_dots_wasm(const uint8_t *w, const float *x, int
     }
 }
 
+/* The same for four products at once, whose four registers are `apart` vectors apart: lane i is of
+   the product at sum[i]. */
+BITNET__INLINE v128_t bitnet__fold_four_wasm(const v128_t *sum, size_t apart) {
+    v128_t s[4], even, odd;
+    int i;
+    BITNET__UNROLL for (i = 0; i < 4; i++, sum++)
+        s[i] = wasm_f32x4_add(wasm_f32x4_add(sum[0], sum[2 * apart]),
+                              wasm_f32x4_add(sum[apart], sum[3 * apart]));
+    even = wasm_f32x4_add(wasm_i32x4_shuffle(s[0], s[1], 0, 4, 1, 5),
+                          wasm_i32x4_shuffle(s[0], s[1], 2, 6, 3, 7));
+    odd = wasm_f32x4_add(wasm_i32x4_shuffle(s[2], s[3], 0, 4, 1, 5),
+                         wasm_i32x4_shuffle(s[2], s[3], 2, 6, 3, 7));
+    return wasm_f32x4_add(wasm_i64x2_shuffle(even, odd, 0, 2),
+                          wasm_i64x2_shuffle(even, odd, 1, 3));
+}
+
 /* Two rows of floats and 4 columns. Each of the four registers of 16 floats by itself, so that the
    sums of all 8 products are in registers: the loads of an iteration, which come first, leave no
    more. */
@@ -1189,11 +1205,13 @@ BITNET__INLINE void bitnet__tile_dots8_wasm(const float *w, const float *x, int 
             BITNET__UNROLL for (c = 0; c < 4; c++) partial[j][r][c] = sum[r][c];
         }
     }
-    for (c = 0; c < 4; c++, out += out_stride) {
-        for (r = 0; r < 2 && r < rows; r++) {
-            for (j = 0; j < 4; j++) sum[0][j] = partial[j][r][c];
-            out[r] = bitnet__fold_wasm(sum[0]);
-        }
+    BITNET__UNROLL for (r = 0; r < 2; r++) {
+        a = bitnet__fold_four_wasm(partial[0][r], 8);
+        if (r == rows) return;
+        wasm_v128_store32_lane(out + r, a, 0);
+        wasm_v128_store32_lane(out + out_stride + r, a, 1);
+        wasm_v128_store32_lane(out + 2 * out_stride + r, a, 2);
+        wasm_v128_store32_lane(out + 3 * out_stride + r, a, 3);
     }
 }
 
