@@ -340,7 +340,7 @@ web() {
     if em_has_relaxed; then
         # the page makes sure that relaxed SIMD is right; binaryen's packing of data costs more than it saves
         web_variant relaxed -mrelaxed-simd -DBITNET_NO_SIMD128 $threads \
-            -sBINARYEN_EXTRA_PASSES=--skip-pass=memory-packing
+            -sBINARYEN_EXTRA_PASSES=-Oz,--skip-pass=memory-packing
         web_crosscheck relaxed -mrelaxed-simd
     fi
     run node web/bundle.mjs engines build/em build/web $variants
