@@ -2,7 +2,7 @@
 // is done in workers (bitnet.js starts one, crosscheck.js others).
 import { cache } from './bitnet.js';
 import { app, hideError, mode, nearEnd, notice, showError, toEnd, togglePanel } from './app.js';
-import { editLast, reopen, send, showMode, startNew, stop } from './conversation.js';
+import { editLast, goOnByItself, reopen, send, showMode, startNew, stop } from './conversation.js';
 import { $, button, composing } from './dom.js';
 import { loadMarkdown } from './drawing.js';
 import { lastFile } from './files.js';
@@ -157,6 +157,7 @@ async function start() {
     if (matchMedia('(hover: hover)').matches) $('prompt').focus();
     loadMarkdown();
     await settled;
+    goOnByItself();
     await keepPage();
 }
 start();
