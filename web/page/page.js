@@ -7,8 +7,8 @@ import { $, button, composing } from './dom.js';
 import { loadMarkdown } from './drawing.js';
 import { lastFile } from './files.js';
 import { isolate, keepPage } from './isolation.js';
+import { closeReader, modelChanged, newSearch, search } from './later.js';
 import { TINY, addressOf, open, showPlace } from './models.js';
-import { closeReader, newSearch, search } from './search.js';
 import { SERVER, hasServer } from './server.js';
 import { restore } from './settings.js';
 import { local } from './storage.js';
@@ -92,6 +92,7 @@ function setMode() {
         )
     );
     showMode();
+    modelChanged(); // Search comes
     if (searching) $('scroll').scrollTop = 0;
     else closeReader();
 }
