@@ -4,6 +4,7 @@ import { copyFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { newPage } from '../browsers.mjs';
 import {
+    catchExports,
     check,
     chooseFile,
     completion,
@@ -422,15 +423,7 @@ export const tests = {
             check(await visible(page, 'chats-nothing'), 'it does not say that nothing is found');
             await fill(page, 'chats-find', 'question 99');
             await rows(page, 10);
-            await page.evaluate(() => {
-                URL.createObjectURL = blob => {
-                    globalThis.exported = blob.text();
-                    return 'data:application/json,%7B%7D';
-                };
-                HTMLAnchorElement.prototype.click = function () {
-                    globalThis.fileName = this.download;
-                };
-            });
+            await catchExports(page);
             await press(page, '#chats-box', 'Choose several');
             await page.click('#chats-all'); // 99, 199 to 899, and 990 to 999
             expect(await text(page, 'chats-chosen-text'), '19 of 19 chosen', 'chosen');
