@@ -312,6 +312,7 @@ page_documents() {
         NODE_PATH=$from run "${ESBUILD:-esbuild}" --bundle --minify --format=esm --target=es2022 \
             --log-level=error --outfile=$1/documents.js
     cp $from/pdfjs-dist/legacy/build/pdf.worker.min.mjs $1/documents-worker.txt
+    cp -r $from/pdfjs-dist/cmaps $1/cmaps              # with a licence of their own
     for name in pdfjs-dist fflate; do
         printf '%s\n\n' "$name:"
         cat $from/$name/LICENSE
