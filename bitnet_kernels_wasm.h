@@ -167,14 +167,15 @@ enum {
                                           bitnet__dot_pair_simd128 */
     BITNET__BITS2, BITNET__BITS4,      /* the lowest bits of each byte */
     BITNET__HALF0, BITNET__HALF1,      /* the halves of each word's lower byte */
-    BITNET__FIELDS_F16, BITNET__SCALE_F16, BITNET__ABS_F16       /* see bitnet__widen_finite_wasm */
+    BITNET__FIELDS_F16, BITNET__SCALE_F16, BITNET__ABS_F16,      /* see F16 */
+    BITNET__UPPER_HALF
 };
 
 static const volatile uint32_t bitnet__words_wasm[] = {
     0x30033003, 0xc00cc00c, 0x88888888, 0x3fff,
     0x03030303, 0x0f0f0f0f,
     0x000f000f, 0x00f000f0,
-    0x8fffffff, 0x77800000, 0x7fff7fff
+    0x8fffe000, 0x77800000, 0x7fff7fff, 0xffff0000
 };
 
 /* The word of this number, four times. */
@@ -809,7 +810,15 @@ BITNET__INLINE v128_t bitnet__add_halves(v128_t sum, v128_t v, const int down, v
    four products: an Intel Xeon with AVX-VNNI writes up to 5 % faster with it. With dots of two
    products AMD's Zen 1 writes 7 % slower with it, and an Intel Xeon showed no clear difference. A
    row has one int16 sum, or two of int32, so that all of them stay in registers. For dots of two
-   products the halves of a block are apart, as V8 has no registers for the activations of both. */
+   products the halves of a block are apart, as V8 has no registers for the activations of both.
+
+   How near AVX2 this can come: by V8 (Node 20), 64 weights of a row are 4 PMADDUBSW, 4 additions,
+   4 masks and 3 shifts of 128 bits. AVX2's have 256, so while both only compute, the same
+   operations give half at most. Zen 3 at 2.8 GHz: 37 and 88 weights/ns from L2, but 25 and 42 from
+   memory. Fields in place with sums of 4 codes, 13.9 for these 15, were not faster.
+   Looked-up sums: 18 vector loads for 512 products, 2 a cycle at most, are 57 products a cycle. 32
+   were measured; of a k-step of 640 rows and 128 columns that is three quarters, and the rest are
+   tables, sums and addresses. */
 enum {
     BITNET__HALVES_BLOCKS2 = 5,        /* of fields of 2 bits, whose sums fit int16 */
     BITNET__HALVES_BLOCKS4 = 1         /* of 4 bits */
@@ -1091,33 +1100,22 @@ BITNET__DEFINE_SUMROWS_I8(relaxed, BITNET__VALUES_DOT_BYTES)
 #define BITNET__TARGET
 #define BITNET__HOT static
 
-/* Four F16, in the upper halves of the words. Without the sign and shifted to the fields of F32
-   they are 2^112 too small, subnormals too. Infinity and NaN become 2^16 or more, and then get the
-   exponent of F32's infinity. The next operation quiets a signalling NaN. */
-BITNET__INLINE v128_t bitnet__from_f16_wasm(v128_t high) {
-    const v128_t sign = wasm_v128_and(high, wasm_i32x4_const_splat(INT32_MIN));
-    const v128_t rest = wasm_u32x4_shr(wasm_v128_xor(high, sign), 3);
-    const v128_t x = wasm_f32x4_mul(rest, wasm_f32x4_const_splat(5.192296858534828e33f));
-    const v128_t inf = wasm_v128_and(wasm_i32x4_gt(x, wasm_i32x4_const_splat(0x477fffff)),
-                                                   wasm_i32x4_const_splat(0x7f800000));
-    return wasm_v128_or(wasm_v128_or(x, sign), inf);
-}
-
-/* Eight halves, each in the upper half of a word. */
+/* Eight halves, each in both halves of a word. V8 knows these shuffles; of one that takes zeros in
+   place of the lower halves, it makes a dozen instructions. */
 BITNET__INLINE void bitnet__spread_wasm(v128_t halves, v128_t *v) {
-    const v128_t zero = wasm_i32x4_const_splat(0);
-    v[0] = wasm_i16x8_shuffle(zero, halves, 0, 8, 1, 9, 2, 10, 3, 11);
-    v[1] = wasm_i16x8_shuffle(zero, halves, 0, 12, 1, 13, 2, 14, 3, 15);
+    v[0] = wasm_i16x8_shuffle(halves, halves, 0, 8, 1, 9, 2, 10, 3, 11);
+    v[1] = wasm_i16x8_shuffle(halves, halves, 4, 12, 5, 13, 6, 14, 7, 15);
 }
 
-/* Eight elements. */
+/* Eight elements of F32 or BF16. */
 BITNET__INLINE void bitnet__load8_wasm(v128_t *v, const uint8_t *p, const int kind) {
     v[0] = wasm_v128_load(p);
     if (BITNET__ROW_BYTES(kind) == 4) v[1] = wasm_v128_load(p + 16);
-    else bitnet__spread_wasm(v[0], v);
-    if (kind == BITNET__ROWS_F16 || kind == BITNET__ROWS_CACHE) {
-        v[0] = bitnet__from_f16_wasm(v[0]);
-        v[1] = bitnet__from_f16_wasm(v[1]);
+    else {
+        const v128_t upper = bitnet__kept_wasm(BITNET__UPPER_HALF);
+        bitnet__spread_wasm(v[0], v);
+        v[0] = wasm_v128_and(v[0], upper);
+        v[1] = wasm_v128_and(v[1], upper);
     }
 }
 
@@ -1174,6 +1172,22 @@ BITNET__INLINE void bitnet__tile_dots_wasm(const uint8_t *w, const float *x, int
     }
 }
 
+/* The same for four products at once, whose four registers are `apart` vectors apart: lane i is of
+   the product at sum[i]. */
+BITNET__INLINE v128_t bitnet__fold_four_wasm(const v128_t *sum, size_t apart) {
+    v128_t s[4], even, odd;
+    int i;
+    BITNET__UNROLL for (i = 0; i < 4; i++, sum++)
+        s[i] = wasm_f32x4_add(wasm_f32x4_add(sum[0], sum[2 * apart]),
+                              wasm_f32x4_add(sum[apart], sum[3 * apart]));
+    even = wasm_f32x4_add(wasm_i32x4_shuffle(s[0], s[1], 0, 4, 1, 5),
+                          wasm_i32x4_shuffle(s[0], s[1], 2, 6, 3, 7));
+    odd = wasm_f32x4_add(wasm_i32x4_shuffle(s[2], s[3], 0, 4, 1, 5),
+                         wasm_i32x4_shuffle(s[2], s[3], 2, 6, 3, 7));
+    return wasm_f32x4_add(wasm_i64x2_shuffle(even, odd, 0, 2),
+                          wasm_i64x2_shuffle(even, odd, 1, 3));
+}
+
 /* Two rows of floats and 4 columns. Each of the four registers of 16 floats by itself, so that the
    sums of all 8 products are in registers: the loads of an iteration, which come first, leave no
    more. */
@@ -1199,11 +1213,13 @@ BITNET__INLINE void bitnet__tile_dots8_wasm(const float *w, const float *x, int 
             BITNET__UNROLL for (c = 0; c < 4; c++) partial[j][r][c] = sum[r][c];
         }
     }
-    for (c = 0; c < 4; c++, out += out_stride) {
-        for (r = 0; r < 2 && r < rows; r++) {
-            for (j = 0; j < 4; j++) sum[0][j] = partial[j][r][c];
-            out[r] = bitnet__fold_wasm(sum[0]);
-        }
+    BITNET__UNROLL for (r = 0; r < 2; r++) {
+        a = bitnet__fold_four_wasm(partial[0][r], 8);
+        if (r == rows) return;
+        wasm_v128_store32_lane(out + r, a, 0);
+        wasm_v128_store32_lane(out + out_stride + r, a, 1);
+        wasm_v128_store32_lane(out + 2 * out_stride + r, a, 2);
+        wasm_v128_store32_lane(out + 3 * out_stride + r, a, 3);
     }
 }
 
@@ -1224,67 +1240,112 @@ BITNET__INLINE void bitnet__dots_in_place_wasm(const uint8_t *w, const float *x,
     }
 }
 
-/* Rows of F16 are converted to floats once, in runs of up to 16 KB, which then stay in the L1
-   cache for all columns. For one column, long rows are not worth that. */
+/* ---- F16 ----
+   Halves become floats as if they were finite: the sign is copied down, a mask keeps the fields,
+   which are 2^112 too small then, subnormals too. In the same pass the largest one tells whether
+   there is an infinity or a NaN. Then the scalar code computes these rows again.
+
+   For several columns rows are converted once, in runs of up to 16 KB, which stay in the L1 cache.
+   One column takes a row at a time: of 16 products, its four sums wait less for each other than
+   they take. */
 enum { BITNET__WIDE = 4096 };
 
-/* One row, as if it were finite. Returns 0 if it is not. Like bitnet__from_f16_wasm, but for the
-   sign, which is copied down and masked away there. */
-BITNET__INLINE int bitnet__widen_finite_wasm(const uint8_t *w, int n, float *wide) {
-    const v128_t fields = bitnet__kept_wasm(BITNET__FIELDS_F16);
-    const v128_t scale = bitnet__kept_wasm(BITNET__SCALE_F16);     /* 2^112 */
-    const v128_t absolute = bitnet__kept_wasm(BITNET__ABS_F16);
-    v128_t most = wasm_i32x4_const_splat(0), v, half[2];
-    int i, j;
-    for (i = 0; i < n; i += 8) {
-        v = wasm_v128_load(w + 2 * (size_t)i);
-        most = wasm_u16x8_max(most, wasm_v128_and(v, absolute));
-        bitnet__spread_wasm(v, half);
-        BITNET__UNROLL for (j = 0; j < 2; j++)
-            wasm_v128_store(wide + i + 4 * j, wasm_f32x4_mul(
-                wasm_v128_and(wasm_i32x4_shr(half[j], 3), fields), scale));
-    }
-    return !wasm_v128_any_true(wasm_i16x8_gt(most, wasm_i16x8_const_splat(0x7bff)));
+typedef struct bitnet__f16_parts { v128_t fields, scale, absolute, most; } bitnet__f16_parts;
+
+BITNET__INLINE bitnet__f16_parts bitnet__get_f16_parts(void) {
+    bitnet__f16_parts p;
+    p.fields = bitnet__kept_wasm(BITNET__FIELDS_F16);
+    p.scale = bitnet__kept_wasm(BITNET__SCALE_F16);
+    p.absolute = bitnet__kept_wasm(BITNET__ABS_F16);
+    p.most = wasm_i32x4_const_splat(0);
+    return p;
 }
 
-static void bitnet__widen_wasm(const uint8_t *w, size_t w_stride, int n, int rows, float *wide) {
+/* Four halves, each in the upper half of a word, whatever the lower has. */
+BITNET__INLINE v128_t bitnet__from_f16_wasm(v128_t halves, const bitnet__f16_parts *p) {
+    return wasm_f32x4_mul(wasm_v128_and(wasm_i32x4_shr(halves, 3), p->fields), p->scale);
+}
+
+/* Eight elements. */
+BITNET__INLINE void bitnet__load8_f16_wasm(v128_t *v, const uint8_t *w, bitnet__f16_parts *p) {
+    const v128_t halves = wasm_v128_load(w);
+    p->most = wasm_u16x8_max(p->most, wasm_v128_and(halves, p->absolute));
+    bitnet__spread_wasm(halves, v);
+    v[0] = bitnet__from_f16_wasm(v[0], p);
+    v[1] = bitnet__from_f16_wasm(v[1], p);
+}
+
+BITNET__INLINE int bitnet__was_finite_wasm(const bitnet__f16_parts *p) {
+    return !wasm_v128_any_true(wasm_i16x8_gt(p->most, wasm_i16x8_const_splat(0x7bff)));
+}
+
+/* Returns 0 if a row is not finite. */
+static int bitnet__widen_wasm(const uint8_t *w, size_t w_stride, int n, int rows, float *wide) {
+    bitnet__f16_parts parts = bitnet__get_f16_parts();
     v128_t v[2];
     int r, i;
     for (r = 0; r < rows; r++, w += w_stride * 2, wide += n) {
-        if (bitnet__widen_finite_wasm(w, n, wide)) continue;
         for (i = 0; i < n; i += 8) {
-            bitnet__load8_wasm(v, w + 2 * (size_t)i, BITNET__ROWS_F16);
+            bitnet__load8_f16_wasm(v, w + 2 * (size_t)i, &parts);
             wasm_v128_store(wide + i, v[0]);
             wasm_v128_store(wide + i + 4, v[1]);
         }
+    }
+    return bitnet__was_finite_wasm(&parts);
+}
+
+/* One row and one column. Returns 0 if the row is not finite. */
+BITNET__INLINE int bitnet__dot_f16_wasm(const uint8_t *w, const float *x, int n, float *out,
+                                        const int kind) {
+    bitnet__f16_parts parts = bitnet__get_f16_parts();
+    v128_t sum[4], v[2];
+    int i, j, k;
+    BITNET__UNROLL for (j = 0; j < 4; j++) sum[j] = wasm_f32x4_const_splat(0.0f);
+    BITNET__ROLLED for (i = 0; i < n; i += BITNET__LANES, w += 2 * BITNET__LANES) {
+        BITNET__UNROLL for (j = 0; j < 4; j += 2) {
+            bitnet__load8_f16_wasm(v, w + 4 * j * 2, &parts);
+            BITNET__UNROLL for (k = 0; k < 2; k++)
+                sum[j + k] = bitnet__add_product_wasm(
+                    sum[j + k], v[k], wasm_v128_load(x + i + 4 * (j + k)), kind);
+        }
+    }
+    *out = bitnet__fold_wasm(sum);
+    return bitnet__was_finite_wasm(&parts);
+}
+
+BITNET__INLINE void bitnet__dots_f16_wasm(const uint8_t *w, const float *x, int n, int rows,
+                                          int cols, float *out, size_t out_stride,
+                                          const int kind) {
+    const int wide_kind = kind == BITNET__ROWS_CACHE ? BITNET__ROWS_WIDE : BITNET__ROWS_F32;
+    const int at_once = cols > 1 && n <= BITNET__WIDE;
+    float wide[BITNET__WIDE];
+    int r, c, i, count, taken;
+    for (r = 0; r < rows; r += count, w += (size_t)count * (size_t)n * 2) {
+        float *to = out + r;
+        int finite = 1;
+        count = !at_once ? 1 : rows - r < BITNET__WIDE / n ? rows - r : BITNET__WIDE / n;
+        if (at_once) finite = bitnet__widen_wasm(w, (size_t)n, n, count, wide);
+        for (c = 0; finite && c < cols; c += taken) {   /* columns outside: the longer array */
+            const float *col = x + (size_t)c * (size_t)n;
+            taken = !at_once ? 1 : cols - c >= 4 && count > 1 ? 4 : cols - c >= 2 ? 2 : 1;
+            if (!at_once) finite = bitnet__dot_f16_wasm(w, col, n, to, kind);
+            else if (taken < 4)
+                bitnet__dots_in_place_wasm((const uint8_t *)wide, col, n, count, taken, to,
+                                           out_stride, wide_kind);
+            else for (i = 0; i < count; i += 2)
+                bitnet__tile_dots8_wasm(wide + (size_t)i * (size_t)n, col, n, count - i, to + i,
+                                        out_stride, wide_kind);
+            to += (size_t)taken * out_stride;
+        }
+        if (!finite) bitnet__dotrows_f16_scalar(w, x, n, count, cols, out + r, out_stride);
     }
 }
 
 BITNET__INLINE void bitnet__dots_wasm(const uint8_t *w, const float *x, int n, int rows, int cols,
                                       float *out, size_t out_stride, const int kind) {
-    const int wide_kind = kind == BITNET__ROWS_CACHE ? BITNET__ROWS_WIDE : BITNET__ROWS_F32;
-    float wide[BITNET__WIDE];
-    int r, c, i, count, taken;
-    if (kind == BITNET__ROWS_F32 || kind == BITNET__ROWS_BF16 || n > BITNET__WIDE ||
-        (cols == 1 && n > BITNET__WIDE / 2)) {
+    if (kind == BITNET__ROWS_F32 || kind == BITNET__ROWS_BF16)
         bitnet__dots_in_place_wasm(w, x, n, rows, cols, out, out_stride, kind);
-        return;
-    }
-    for (r = 0; r < rows; r += count) {
-        count = rows - r < BITNET__WIDE / n ? rows - r : BITNET__WIDE / n;
-        bitnet__widen_wasm(w + (size_t)r * (size_t)n * 2, (size_t)n, n, count, wide);
-        for (c = 0; c < cols; c += taken) {    /* columns outside: they are the longer array */
-            const float *col = x + (size_t)c * (size_t)n;
-            float *to = out + (size_t)c * out_stride + (size_t)r;
-            taken = cols - c >= 4 && count > 1 ? 4 : cols - c >= 2 ? 2 : 1;
-            for (i = 0; taken == 4 && i < count; i += 2)
-                bitnet__tile_dots8_wasm(wide + (size_t)i * (size_t)n, col, n, count - i, to + i,
-                                        out_stride, wide_kind);
-            if (taken < 4)
-                bitnet__dots_in_place_wasm((const uint8_t *)wide, col, n, count, taken, to,
-                                           out_stride, wide_kind);
-        }
-    }
+    else bitnet__dots_f16_wasm(w, x, n, rows, cols, out, out_stride, kind);
 }
 
 BITNET__ROW_DOTS(dotrows_f32, f32, BITNET__ROWS_F32)
@@ -1349,20 +1410,16 @@ BITNET__INLINE void bitnet__mix_f16_wasm(const uint8_t *w, size_t w_stride, cons
     const int wide_kind = kind == BITNET__ROWS_CACHE ? BITNET__ROWS_WIDE : BITNET__ROWS_F32;
     float wide[BITNET__WIDE];
     int r, count;
-    if (n % BITNET__LANES) {
+    if (n % BITNET__LANES || n > BITNET__WIDE) {   /* a head has hardly more than 256 */
         bitnet__sumrows_f16_scalar(w, w_stride, p, p_stride, n, rows, cols, out);
         return;
     }
     for (r = 0; r < rows; r += count, w += (size_t)count * w_stride * 2) {
-        if (n > BITNET__WIDE) {
-            count = rows - r < 32 ? rows - r : 32;
-            bitnet__mix_wasm(w, w_stride * 2, p + r, p_stride, n, count, cols, out, kind);
-        } else {
-            count = rows - r < BITNET__WIDE / n ? rows - r : BITNET__WIDE / n;
-            bitnet__widen_wasm(w, w_stride, n, count, wide);
+        count = rows - r < BITNET__WIDE / n ? rows - r : BITNET__WIDE / n;
+        if (bitnet__widen_wasm(w, w_stride, n, count, wide))
             bitnet__mix_wasm((const uint8_t *)wide, (size_t)n * 4, p + r, p_stride, n, count, cols,
                              out, wide_kind);
-        }
+        else bitnet__sumrows_f16_scalar(w, w_stride, p + r, p_stride, n, count, cols, out);
     }
 }
 
@@ -1410,16 +1467,7 @@ BITNET__INLINE v128_t bitnet__add_group_wasm(v128_t sum, v128_t dot, v128_t d, v
     return wasm_f32x4_add(sum, wasm_f32x4_mul(wasm_f32x4_convert_i32x4(dot), f));
 }
 
-/* The scales of four rows, which are finite. See bitnet__widen_finite_wasm. */
-typedef struct bitnet__f16_parts { v128_t fields, scale; } bitnet__f16_parts;
-
-BITNET__INLINE bitnet__f16_parts bitnet__get_f16_parts(void) {
-    bitnet__f16_parts p;
-    p.fields = bitnet__kept_wasm(BITNET__FIELDS_F16);
-    p.scale = bitnet__kept_wasm(BITNET__SCALE_F16);
-    return p;
-}
-
+/* The scales of four rows, which are finite. */
 BITNET__INLINE v128_t bitnet__scales4_wasm(const uint8_t *w, size_t apart,
                                            const bitnet__f16_parts *p) {
     v128_t v = wasm_i32x4_const_splat(0);
@@ -1427,7 +1475,7 @@ BITNET__INLINE v128_t bitnet__scales4_wasm(const uint8_t *w, size_t apart,
     v = wasm_v128_load16_lane(w + apart, v, 3);
     v = wasm_v128_load16_lane(w + 2 * apart, v, 5);
     v = wasm_v128_load16_lane(w + 3 * apart, v, 7);
-    return wasm_f32x4_mul(wasm_v128_and(wasm_i32x4_shr(v, 3), p->fields), p->scale);
+    return bitnet__from_f16_wasm(v, p);
 }
 
 /* The activations of 16 words of codes, as 16 bytes of a row meet them: a[t] for bits 2 t and

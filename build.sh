@@ -314,6 +314,7 @@ page_documents() {
         NODE_PATH=$from run "${ESBUILD:-esbuild}" --bundle --minify --format=esm --target=es2022 \
             --log-level=error --outfile=$1/documents.js
     cp $from/pdfjs-dist/legacy/build/pdf.worker.min.mjs $1/documents-worker.txt
+    cp -r $from/pdfjs-dist/cmaps $1/cmaps              # with a licence of their own
     for name in pdfjs-dist fflate; do
         printf '%s\n\n' "$name:"
         cat $from/$name/LICENSE
@@ -342,7 +343,7 @@ web() {
     if em_has_relaxed; then
         # the page makes sure that relaxed SIMD is right; binaryen's packing of data costs more than it saves
         web_variant relaxed -mrelaxed-simd -DBITNET_NO_SIMD128 $threads \
-            -sBINARYEN_EXTRA_PASSES=--skip-pass=memory-packing
+            -sBINARYEN_EXTRA_PASSES=-Oz,--skip-pass=memory-packing
         web_crosscheck relaxed -mrelaxed-simd
     fi
     run node web/bundle.mjs engines build/em build/web $variants

@@ -293,6 +293,8 @@ export interface EmbedOptions {
     onProgress?: ((progress: { done: number; total: number }) => void) | undefined;
 }
 
+export type ResumeOptions = Omit<GenerateOptions, 'grammar' | 'jsonSchema' | 'mask'>;
+
 /** A conversation, or a text, which keeps what it has computed. All sessions of a model share its
  * weights and can write at the same time: a pass over the weights then serves them all. */
 export interface Session {
@@ -307,8 +309,14 @@ export interface Session {
      * assistant's, and not the only one, its text goes on. */
     chat(messages: readonly Message[], options?: GenerateOptions): AsyncGenerator<string, Stats, void>;
     /** What the session holds, to be kept anywhere: with BitNet b1.58 2B-4T 77 KB for each token. They
-     * hold the text, too. save, restore and clear are ERR_BUSY while it generates. */
+     * hold the text, too. While it generates, it is saved between two tokens, and goes on; only a text
+     * with a grammar, jsonSchema or mask is ERR_BUSY then, as are restore and clear in any case. */
     save(): Promise<Bytes>;
+    /** After restore() of bytes that were saved while the session generated: gives that text from its
+     * beginning, first what was there, then the rest. With the same options it is the text as if it had
+     * never been cut; a seed is not needed. maxTokens counts from the text's beginning, too. ERR_ARG:
+     * the bytes were not saved so, or another text was written since. */
+    resume(options?: ResumeOptions): AsyncGenerator<string, Stats, void>;
     /** Puts a saved session in place of this one, also one of another machine: the text goes on with
      * the same bits. It needs the same model file. Returns how many tokens it holds. ERR_FORMAT,
      * ERR_TRUNCATED, ERR_UNSUPPORTED, ERR_FULL: the session is as before. */
@@ -351,6 +359,7 @@ export class BitNet {
         };
     };
     save(): Promise<Bytes>;
+    resume(options?: ResumeOptions): AsyncGenerator<string, Stats, void>;
     restore(bytes: Uint8Array | ArrayBuffer): Promise<number>;
     clear(): Promise<void>;
     /** Another conversation. ERR_LIMIT: the option `sessions` of load allows no more. */

@@ -314,6 +314,15 @@ static bitnet_token held_token(int q, int i) {
                                          : bitnet_seq_pending(ctx, q);
 }
 
+/* All of them become the tokens of the next bw_begin. */
+EXPORT int bw_take_held(int q) {
+    const int n = bw_held(q);
+    int i;
+    if (reserve((void **)&tokens, &tokens_cap, n, sizeof *tokens)) return err.code;
+    for (i = 0; i < n; i++) tokens[i] = held_token(q, i);
+    return n;
+}
+
 /* Does token i of a session end a reply? */
 EXPORT int bw_ends(int q, int i) { return bitnet_token_is_end(model, held_token(q, i)); }
 
@@ -720,6 +729,11 @@ EXPORT int bw_piece(int q) {
 
 EXPORT const bitnet_token *bw_piece_tokens(int q) { return sessions[q].piece.tokens; }
 
+/* Where the sampler is, which is what another one begins with as its seed: the lower or upper half. */
+EXPORT uint32_t bw_rng(int q, int upper) {
+    return (uint32_t)(sessions[q].piece.rng >> (upper ? 32 : 0));
+}
+
 /* What that token was drawn from, a float for each of the vocabulary, until the next pass. */
 EXPORT const float *bw_logits(int q) { return bitnet_logits(ctx, sessions[q].piece.row, 0); }
 
@@ -745,9 +759,15 @@ EXPORT int bw_reason(int q) { return sessions[q].reason; }
 
 EXPORT double bw_state_bytes(int q) { return (double)bitnet_seq_state_bytes(ctx, q); }
 
-/* Into that many bytes of the caller's. */
+/* Into that many bytes of the caller's. Between two tokens of a text the session is saved as if the
+   text ended there. */
 EXPORT int bw_save(int q, void *out, size_t n) {
-    return bitnet_seq_save_memory(ctx, q, out, n, &err);
+    const int writes = ctx->seqs[q].in_generation;
+    int r;
+    ctx->seqs[q].in_generation = 0;
+    r = bitnet_seq_save_memory(ctx, q, out, n, &err);
+    ctx->seqs[q].in_generation = writes;
+    return r;
 }
 
 EXPORT int bw_restore(int q, const void *data, size_t n) {

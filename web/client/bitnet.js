@@ -165,6 +165,10 @@ export class BitNet {
         );
     }
 
+    resume(options) {
+        return this.#own.resume(options);
+    }
+
     save() {
         return this.#own.save();
     }

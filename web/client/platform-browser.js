@@ -29,7 +29,13 @@ export function startWorker({ glue }, { onMessage, onLost }) {
     try {
         worker = new Worker(trusted(url));
     } catch (e) {
-        throw new BitNetError('ERR_UNSUPPORTED', `the worker could not be started: ${e.message}`);
+        const hint = /TrustedScriptURL/.test(e.message)
+            ? ' A Content-Security-Policy with trusted-types must allow the policy bitnet-h.'
+            : '';
+        throw new BitNetError(
+            'ERR_UNSUPPORTED',
+            `the worker could not be started: ${e.message}${hint}`
+        );
     }
     worker.onmessage = event => {
         URL.revokeObjectURL(url); // it has been read

@@ -101,6 +101,13 @@ export class Session {
         return this[REPLY](checkMessages(messages), options, generateOptions(options));
     }
 
+    /** Goes on with the text that was being written when the bytes were saved which restore() got. */
+    resume(options = {}) {
+        for (const name of ['grammar', 'jsonSchema', 'mask'])
+            if (options[name] !== undefined) bad(`${name}: a text with rules does not resume`);
+        return this.#run({ resumes: true }, options, generateOptions(options));
+    }
+
     /** hooks may have onBegins, too: it gets what a reply that goes on begins with. */
     [REPLY](messages, hooks, options) {
         return this.#run({ messages }, hooks, options);
@@ -181,14 +188,18 @@ export class Session {
 
     /** The connection, if the session can be used now. */
     #idle() {
-        if (this.#freed) throw freed();
-        const connection = this.#home.connection();
+        const connection = this.#connection();
         if (this.#stop) throw new BitNetError('ERR_BUSY', 'this session is already generating');
         return connection;
     }
 
+    #connection() {
+        if (this.#freed) throw freed();
+        return this.#home.connection();
+    }
+
     async save() {
-        return this.#idle().call('save', { session: this.#number });
+        return this.#connection().call('save', { session: this.#number });
     }
 
     async restore(bytes) {

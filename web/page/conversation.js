@@ -19,6 +19,7 @@ import { show, speaker, writer } from './drawing.js';
 import { bytes, speed } from './format.js';
 import { isServer } from './server.js';
 import { SAMPLER, numbers, replyOptions } from './settings.js';
+import * as states from './states.js';
 import { session } from './storage.js';
 
 const open = { chat: chats.newChat('chat'), text: chats.newChat('text') }; // of each mode
@@ -117,6 +118,7 @@ export const showList = () =>
             showList();
         },
         removed: async ids => {
+            ids.forEach(states.forget);
             for (const kind of Object.keys(open)) {
                 if (!ids.includes(open[kind].id)) continue;
                 if (kind === mode()) startNew();
@@ -313,9 +315,68 @@ function goesOn(chat, message, model, options) {
         : chatReply(chat, content ? i + 1 : i, model, options);
 }
 
-// Writes the message, which is the last one or a completion, or goes on with it. If nothing came,
-// takeBack() makes it as if nobody had asked.
-async function write(chat, message, turn, takeBack) {
+// ---- the state of a reply that is being written ----
+
+const KEEP_MS = 3000; // until a state is kept the first time, and between two, or
+const KEEP_TIMES = 20; // so many times as long as it took
+const modelKey = () => `${app.modelName} ${app.model?.info.fileBytes}`;
+
+// Keeps the state of the message as it grows, and once more when the page is hidden. end() forgets it.
+function keeper(chat, message, at, options) {
+    const index = chat.messages.indexOf(message),
+        names = new Set([chat.id]); // of the chat, which may become a copy
+    let timer,
+        now = Promise.resolve(),
+        ended = false;
+    const keep = async () => {
+        const { model } = app,
+            start = performance.now();
+        if (ended || !model) return;
+        try {
+            const bytes = await model.save();
+            if (ended) return;
+            names.add(chat.id);
+            await states.keep({ chat: chat.id, index, at, options, model: modelKey(), bytes });
+        } catch {
+            /* then the chat is read again */
+        }
+        soon(Math.max(KEEP_MS, KEEP_TIMES * (performance.now() - start)));
+    };
+    const go = () => (now = now.then(keep));
+    const soon = ms => {
+        clearTimeout(timer);
+        if (!ended) timer = setTimeout(go, ms);
+    };
+    const hidden = () => document.hidden && go();
+    if (isServer(app.model)) return { end: async () => {} };
+    soon(KEEP_MS);
+    document.addEventListener('visibilitychange', hidden);
+    return {
+        async end() {
+            ended = true;
+            clearTimeout(timer);
+            document.removeEventListener('visibilitychange', hidden);
+            await now;
+            for (const id of names) await states.forget(id);
+        },
+    };
+}
+
+// The state that was kept of message i, or null.
+async function stateOf(chat, i) {
+    const state = chat.messages[i]?.note === 'left' ? await states.take(chat.id) : null;
+    return state?.index === i && state.model === modelKey() ? state : null;
+}
+
+const restored = (model, { bytes }) =>
+    model.restore(bytes).then(
+        () => true,
+        () => false
+    );
+
+// Writes the message, which is the last one or a completion, or goes on with it, from its state if there
+// is one. If nothing came, takeBack() makes it as if nobody had asked.
+async function write(chat, message, turn, takeBack, state = null) {
     let { model } = app;
     const mine = (app.writing = new AbortController()),
         body = turn.querySelector('.body'),
@@ -347,24 +408,33 @@ async function write(chat, message, turn, takeBack) {
             $('f-decode').textContent = speed(tokens - 1, (performance.now() - first) / 1e3);
     }, 250);
     $('f-prefill').textContent = $('f-decode').textContent = '…';
+    const asked = state?.options ?? replyOptions(),
+        kept = keeper(chat, message, state?.at ?? before, asked);
     let note = '',
         error = null;
     try {
         const options = {
-            ...replyOptions(),
+            ...asked,
             signal: mine.signal,
             onToken: () => {
                 if (!tokens++) first = performance.now();
             },
         };
-        const run = async () => {
-            for await (const piece of goesOn(chat, message, model, options)) {
-                message.content += piece;
+        // From a state the text comes from its beginning; what is there already stays meanwhile.
+        const run = async from => {
+            const resumes = from && (await restored(model, from)),
+                there = message.content;
+            let text = resumes ? there.slice(0, from.at) : there;
+            for await (const piece of resumes
+                ? model.resume(options)
+                : goesOn(chat, message, model, options)) {
+                text += piece;
+                message.content = there.startsWith(text) ? there : text;
                 out.soon();
                 saveSoon(chat);
             }
         };
-        await run().catch(async e => {
+        await run(state).catch(async e => {
             const lost = e.code === 'ERR_INTERNAL' && !isServer(model) && !mine.signal.aborted;
             if (!lost || !turn.isConnected) throw e;
             app.writing = null; // or else the load would end it
@@ -381,6 +451,7 @@ async function write(chat, message, turn, takeBack) {
         note = error ? 'failed' : 'abort';
     }
     clearInterval(live);
+    await kept.end();
     await out.end();
     turn.classList.remove('writing');
     if (app.writing === mine) app.writing = null;
@@ -550,12 +621,32 @@ async function rewrite(message, i) {
 // A completion, or a reply that was cut off, goes on where it ended.
 async function goOn(i) {
     if (!mayWrite()) return;
-    const message = current().messages[i],
-        { note } = message;
-    await write(current(), message, turns()[i], shown => {
-        message.note = note;
-        if (shown) render();
-    });
+    const chat = current(),
+        state = await stateOf(chat, i);
+    if (chat === current() && mayWrite()) await goOnFrom(chat, i, state);
+}
+
+async function goOnFrom(chat, i, state) {
+    const message = chat.messages[i],
+        { note } = message,
+        takeBack = shown => {
+            message.note = note;
+            if (shown) render();
+        };
+    await write(chat, message, turns()[i], takeBack, state);
+}
+
+// At the start: the last message, if the page was left before it was finished, goes on by itself where
+// its state was kept.
+export async function goOnByItself() {
+    states.tidy();
+    const chat = current(),
+        i = chat.messages.length - 1;
+    if (mode() === 'search' || !app.model || isServer(app.model)) return;
+    const state = await stateOf(chat, i);
+    if (!state || chat !== current() || whyNot()) return;
+    announce('The text goes on where it was cut off.');
+    await goOnFrom(chat, i, state);
 }
 
 // Goes on after a message, with the later ones left behind in the former chat.

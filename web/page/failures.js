@@ -68,6 +68,19 @@ const FAILURES = {
         'Not everything can be searched',
         'Texts in UTF-8 or UTF-16, PDF and Word files (.docx) of up to 20 MB can be searched.',
     ],
+    ERR_INTERNAL: [
+        'The model stopped working',
+        'Open it again: “Load again” under “Load options”. What was written is kept. If it happens ' +
+            'again, load the page again, or choose another variant there.',
+    ],
+    PART: [
+        'A part of this page could not be loaded',
+        'Check the connection, then load the page again.',
+    ],
+    PARTS: [
+        'Parts of the model are missing',
+        'Choose or drop all of its files together.',
+    ],
     ERR_SELFTEST: [
         'This browser computes wrong results',
         'The kernels failed their self-test. The cross-check shows where.',
@@ -82,7 +95,20 @@ const SPECIAL = {
             'A model is a file in the format GGUF. Its name ends in .gguf.',
         ],
     ],
+    ERR_INTERNAL: [
+        [
+            /^no \w+ module|could not be started|did not start/,
+            'The model could not be started here',
+            'This browser, an extension or the host of the page forbids what it needs. The details ' +
+                'say what; another browser may do.',
+        ],
+    ],
     ERR_UNSUPPORTED: [
+        [
+            /^the worker could not be started|^no worker can be/,
+            'The model could not be started here',
+            'This browser or the host of the page does not let it run beside the page.',
+        ],
         [
             /^no chat/,
             'This model was not made for chats',
@@ -122,7 +148,7 @@ function tooLong({ info, system }) {
 }
 
 // Of these the message itself is for people.
-const TOLD = ['SETTING', 'LOAD_SETTING', 'TEXT', 'CHECKSUM', 'SERVER_GONE', 'ERR_ARG', 'ERR_HTTP'];
+const TOLD = ['PARTS', 'SETTING', 'LOAD_SETTING', 'TEXT', 'CHECKSUM', 'SERVER_GONE', 'ERR_ARG', 'ERR_HTTP'];
 
 // { title, text, code, told } of an error. code has the error's message, and told says whether that is
 // for people. about: { info, system } of the model and the chat, and kept, how many bytes of an

@@ -39,15 +39,15 @@ async function keep(entry) {
 
 // ---- choosing ----
 
-// Asks for a file. null: there is no way to keep, so another field has to ask.
-export async function pickFile() {
+// Asks for a model's file, or files. null: there is no way to keep, so another field has to ask.
+export async function pickFiles() {
     if (!globalThis.showOpenFilePicker) return null;
     const types = [{ description: 'Models', accept: { 'application/octet-stream': ['.gguf'] } }],
-        [handle] = await showOpenFilePicker({ id: 'model', types }).catch(e => {
+        handles = await showOpenFilePicker({ id: 'model', multiple: true, types }).catch(e => {
             if (e.name === 'AbortError') return [];
             throw e;
         });
-    return handle ? fileOf(handle) : undefined;
+    return Promise.all(handles.map(fileOf));
 }
 
 async function fileOf(handle) {

@@ -14,10 +14,10 @@ import {
 import { forgetModel } from './conversation.js';
 import { $, announce, ask, button, element, once } from './dom.js';
 import { explain } from './failures.js';
-import { noteDropped, opened, pickFile, showCopy } from './files.js';
+import { noteDropped, opened, pickFiles, showCopy } from './files.js';
 import { bytes, count, digits, duration } from './format.js';
+import { addFiles, addFolders, modelChanged } from './later.js';
 import { listOffers, showOffers } from './offers.js';
-import { addFiles, addFolders, modelChanged } from './search.js';
 import { SERVER, hasServer, isServer, serverModel } from './server.js';
 import { LOAD, numbers, offerThinking, suggest } from './settings.js';
 import { local } from './storage.js';
@@ -29,6 +29,7 @@ const READ_SPEED = 250e6; // bytes per second from the browser's store, about
 // ---- names ----
 
 function nameOf(source) {
+    if (Array.isArray(source)) return nameOf(source[0]);
     if (typeof source !== 'string') return source.name ?? 'a file';
     const { pathname } = new URL(source, location.href),
         name = pathname.slice(pathname.lastIndexOf('/') + 1);
@@ -460,13 +461,14 @@ $('url-form').onsubmit = e => {
     choose($('url').value.trim());
 };
 $('pick').onclick = async () => {
-    const file = await pickFile().catch(showError);
-    if (file) choose(file);
-    if (file === null) $('file').click();
+    const files = await pickFiless().catch(showError);
+    if (files) takeModels(files);
+    if (files === null) $('file').click();
 };
 $('file').onchange = () => {
-    if ($('file').files[0]) choose($('file').files[0]);
+    const files = [...$('file').files];
     $('file').value = '';
+    takeModels(files);
 };
 $('use-tiny').onclick = () => choose(TINY);
 $('toy-more').onclick = () => {
@@ -514,14 +516,46 @@ function toTexts(texts) {
     addFiles(texts);
 }
 
+const PART = /^(.*)-(\d{5})-of-(\d{5})(\.gguf)$/i;
+
+// The parts of the first file's model, in their order; null: it is in one file. Throws for the user if
+// not all are there.
+function partsOf(files) {
+    const [, name, , count] = PART.exec(files[0].name) ?? [];
+    if (!(count > 1)) return null;
+    const parts = files.filter(file => {
+        const m = PART.exec(file.name);
+        return m?.[1] === name && m[3] === count;
+    });
+    if (parts.length !== Number(count))
+        throw Object.assign(
+            new Error(`It is in ${Number(count)} files, and ${parts.length} of them came.`),
+            { code: 'PARTS' }
+        );
+    return parts.sort((a, b) => (a.name < b.name ? -1 : 1));
+}
+
+// Opens one model of these files.
+function takeModels(files) {
+    if (!files.length) return;
+    try {
+        const parts = partsOf(files),
+            others = files.slice(1).filter(file => !parts?.includes(file));
+        if (others.length)
+            notice(`Only one model can be open, so nothing is done with ${listOf(others)}.`);
+        choose(parts ?? files[0]);
+    } catch (e) {
+        showError(e);
+    }
+}
+
 // One model is opened. Texts are for Search; where they are dropped elsewhere the page offers that. In
 // other modes a file that is neither, by its name and type, is opened, too: that says what is wrong.
 function takeFiles(files) {
     const searches = mode() === 'search',
         isForSearch = file => !isModel(file) && (searches || isText(file)),
         texts = files.filter(isForSearch),
-        rest = files.filter(file => !isForSearch(file)),
-        [model, ...others] = rest.sort((a, b) => isModel(b) - isModel(a));
+        rest = files.filter(file => !isForSearch(file)).sort((a, b) => isModel(b) - isModel(a));
     if (texts.length && searches) addFiles(texts);
     else if (texts.length)
         notice(
@@ -529,9 +563,7 @@ function takeFiles(files) {
             'Add to Search',
             () => toTexts(texts)
         );
-    if (others.length)
-        notice(`Only one model can be open, so nothing is done with ${listOf(others)}.`);
-    if (model) choose(model);
+    takeModels(rest);
 }
 
 addEventListener('drop', e => {

@@ -2,13 +2,13 @@
 // is done in workers (bitnet.js starts one, crosscheck.js others).
 import { cache } from './bitnet.js';
 import { app, hideError, mode, nearEnd, notice, showError, toEnd, togglePanel } from './app.js';
-import { editLast, reopen, send, showMode, startNew, stop } from './conversation.js';
+import { editLast, goOnByItself, reopen, send, showMode, startNew, stop } from './conversation.js';
 import { $, button, composing } from './dom.js';
 import { loadMarkdown } from './drawing.js';
 import { lastFile } from './files.js';
 import { isolate, keepPage } from './isolation.js';
+import { closeReader, modelChanged, newSearch, search } from './later.js';
 import { TINY, addressOf, open, showPlace } from './models.js';
-import { closeReader, newSearch, search } from './search.js';
 import { SERVER, hasServer } from './server.js';
 import { restore } from './settings.js';
 import { local } from './storage.js';
@@ -92,6 +92,7 @@ function setMode() {
         )
     );
     showMode();
+    modelChanged(); // Search comes
     if (searching) $('scroll').scrollTop = 0;
     else closeReader();
 }
@@ -157,6 +158,7 @@ async function start() {
     if (matchMedia('(hover: hover)').matches) $('prompt').focus();
     loadMarkdown();
     await settled;
+    goOnByItself();
     await keepPage();
 }
 start();

@@ -61,7 +61,9 @@ const PDF_ERRORS = {
 async function pdfText(name, data) {
     const { getDocument, PDFWorker } = await libraries(name, 'PDF'),
         port = await workerOf(name),
-        task = getDocument({ data, worker: new PDFWorker({ port }), verbosity: 0 });
+        // Chinese, Japanese and Korean texts may need one of these tables, which then comes.
+        cMapUrl = new URL('cmaps/', import.meta.url).href,
+        task = getDocument({ data, worker: new PDFWorker({ port }), cMapUrl, verbosity: 0 });
     try {
         const pdf = await task.promise,
             pages = [];

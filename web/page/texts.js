@@ -10,25 +10,45 @@ import { $ } from './dom.js';
 let opening = null;
 
 function database() {
-    return (opening ??= new Promise((resolve, reject) => {
+    opening ??= new Promise((resolve, reject) => {
         const request = indexedDB.open('bitnet-search', 1);
         request.onupgradeneeded = () => {
             request.result.createObjectStore('texts', { keyPath: 'id' });
             request.result.createObjectStore('vectors', { keyPath: ['text', 'model', 'first'] });
         };
         request.onsuccess = () => {
-            request.result.onversionchange = () => request.result.close();
-            resolve(request.result);
+            const db = request.result;
+            db.onclose = forget; // the user deletes what is stored
+            db.onversionchange = () => {
+                db.close();
+                forget();
+            };
+            resolve(db);
         };
         request.onerror = () => reject(request.error);
-    }));
+    });
+    opening.catch(forget); // the next time it may do
+    return opening;
+}
+const forget = () => {
+    opening = null;
+};
+
+async function begin(name, kind) {
+    try {
+        return (await database()).transaction(name, kind);
+    } catch (e) {
+        if (e.name !== 'InvalidStateError') throw e;
+        forget(); // it has been closed, and nothing said so yet
+        return (await database()).transaction(name, kind);
+    }
 }
 
 // Makes one request in a store. Resolves to its result when that is on the disk, or to undefined if
 // the browser does not do it.
 async function ask(name, kind, f) {
     try {
-        const transaction = (await database()).transaction(name, kind),
+        const transaction = await begin(name, kind),
             request = f(transaction.objectStore(name));
         await new Promise((resolve, reject) => {
             transaction.oncomplete = resolve;

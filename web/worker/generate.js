@@ -1,7 +1,16 @@
 // generate.js - reads prompts and writes texts, for several sessions side by side.
 import { abortError, BitNetError } from '../shared/errors.js';
 import { without } from '../shared/rules.js';
-import { chatTokens, held, holdReply, OPEN, replyState, template, tokensOf } from './chat.js';
+import {
+    chatTokens,
+    detokenize,
+    held,
+    holdReply,
+    OPEN,
+    replyState,
+    template,
+    tokensOf
+} from './chat.js';
 import {
     bw,
     bytesAt,
@@ -18,6 +27,7 @@ import {
     withBytes,
     withTexts
 } from './module.js';
+import { save, savedText, takeText } from './saved.js';
 
 const FILES_BOS = 8;
 export const BATCH = 128; // tokens evaluated together; more would cost memory
@@ -126,6 +136,63 @@ function logprobsOf(session, n) {
     return { ...all[0], top: all.slice(1) };
 }
 
+// ---- a session that is saved while it writes ----
+
+const texts = new Map(); // session -> the text that it writes, and who waits for its bytes
+
+export const writes = session => texts.has(session);
+
+/** A text can go on elsewhere behind a token with which a character ends, and no stop string may have
+ * begun. Whoever wants the bytes at another place gets them a little later. */
+function giveBytes(session) {
+    const { got, waiting, ...text } = texts.get(session);
+    if (!waiting.length || !got.tokens.length) return;
+    if (detokenize({ tokens: Int32Array.from(got.tokens) }) !== got.reply) return;
+    const rng = [0, 1].map(half => bw._bw_rng(session, half) >>> 0);
+    for (const { resolve, reject } of waiting.splice(0)) {
+        try {
+            resolve(savedText(session, { ...text, reply: got.reply, rng }));
+        } catch (e) {
+            reject(e);
+        }
+    }
+}
+
+/** The bytes of a session that writes. They hold where its text is, so that it can go on. */
+export function saveText({ session }) {
+    const { waiting, rules } = texts.get(session);
+    if (rules)
+        throw new BitNetError('ERR_BUSY', 'a text that keeps to rules is saved when it has ended');
+    return new Promise((resolve, reject) => {
+        waiting.push({ resolve, reject });
+        giveBytes(session);
+    });
+}
+
+/** The text has ended, and the session is as any other. */
+function endText(session) {
+    const { waiting } = texts.get(session);
+    texts.delete(session);
+    for (const { resolve, reject } of waiting) {
+        try {
+            resolve(save({ session }));
+        } catch (e) {
+            reject(e);
+        }
+    }
+}
+
+/** The text with which a session was restored, as what generate() writes on. */
+function restoredText(session) {
+    const text = takeText(session);
+    if (!text) throw new BitNetError('ERR_ARG', 'this session was not saved while it wrote');
+    const { prompt, reply, rng, opened, chat } = text,
+        n = check(bw._bw_take_held(session));
+    const list = new Int32Array(bytesAt(bw._bw_tokens(), 4 * n).buffer);
+    const got = { tokens: [...list.subarray(prompt)], reply, paused: 0 };
+    return { n, prompt, rng, opened, chat, got };
+}
+
 // ---- what the caller has not taken yet ----
 // A loop that pauses pauses the model, too: no more than WINDOW tokens wait for it.
 
@@ -155,7 +222,8 @@ async function room(id, signal) {
 /** Adds the reply's tokens and text to got, and the time in which the caller paused. `opened`
  * stands in front of the first text. */
 async function decode(id, session, { logprobs, masked }, signal, got, opened) {
-    for (let index = 0; ; ) {
+    for (let index = got.tokens.length; ; ) {
+        giveBytes(session);
         got.paused += await room(id, signal);
         if (masked) await askMask(id, session, signal);
         await nextToken(session);
@@ -209,9 +277,10 @@ const named = (option, { code, message }) =>
     new BitNetError(code, message.startsWith(option) ? message : `${option}: ${message}`);
 
 /** Tells the module how a session is to draw its tokens. begun: where a chat's reply is;
- * thinking is not bound by the rules. */
-function setSampler(session, o, begun) {
+ * thinking is not bound by the rules. rng: where the sampler is, if that is not its seed. */
+function setSampler(session, o, begun, rng) {
     const seed = BigInt.asUintN(64, BigInt(o.seed));
+    const [low, high] = rng ?? [Number(seed & 0xffffffffn), Number(seed >> 32n)];
     bw._bw_sampler(
         session,
         o.temperature,
@@ -222,8 +291,8 @@ function setSampler(session, o, begun) {
         o.repeatWindow,
         o.frequencyPenalty,
         o.presencePenalty,
-        Number(seed & 0xffffffffn),
-        Number(seed >> 32n)
+        low,
+        high
     );
     const ends = o.ignoreEnd ? 64 : 0; // at most so many are forbidden
     const bias = new ArrayBuffer(8 * (o.logitBias.length + ends));
@@ -244,9 +313,10 @@ function setSampler(session, o, begun) {
     if (o.masked) check(bw._bw_allow(session, 0, -1));
 }
 
-export async function generate({ session, prompt, messages, options }, signal, id) {
-    check(bw._bw_writes());
-    const start = performance.now();
+/** What generate() is to write: from a chat or a prompt, or on with what was restored. */
+function beginText(id, { session, prompt, messages, resumes, options }) {
+    if (resumes) return restoredText(session);
+    takeText(session); // it is over
     const chat = messages && chatTokens(session, messages, options);
     const n = chat ? chat.n : tokensOf(prompt, FILES_BOS);
     const begun = chat && replyState(chat.inside);
@@ -254,33 +324,47 @@ export async function generate({ session, prompt, messages, options }, signal, i
     const primer = chat?.begun ? (chat.opens ? OPEN : '') + chat.inside : '';
     if (opened) chat.begun = OPEN; // the template has written it
     if (chat) post({ id, event: { begins: primer } });
+    return { n, prompt: n, begun, opened, chat, got: { tokens: [], reply: '', paused: 0 } };
+}
+
+export async function generate({ session, options, ...what }, signal, id) {
+    check(bw._bw_writes());
+    const start = performance.now();
+    const text = beginText(id, { session, options, ...what });
+    const { n, begun, opened, chat, got } = text,
+        before = got.tokens.length;
     const { stop, maxTokens, seed, lookup } = options;
-    const reused = check(bw._bw_begin(session, n, maxTokens, lookup));
-    const got = { tokens: [], reply: '', paused: 0 };
+    const most = maxTokens && Math.max(maxTokens - before, 1);
+    const reused = check(bw._bw_begin(session, n, most, lookup));
     const hold = () => {
         bw._bw_end(session);
         held[session] = chat?.known ?? [];
         held[session].style = chat?.style;
-        if (chat) holdReply(session, chat, got);
+        if (chat) holdReply(session, { ...chat, n: text.prompt }, got);
     };
     held[session] = [];
+    const rules = options.masked || (options.grammar ?? options.jsonSchema) !== undefined;
+    texts.set(session, { prompt: text.prompt, opened, chat, got, rules, waiting: [] });
     let middle;
     try {
-        setSampler(session, options, begun);
+        setSampler(session, options, begun, text.rng);
         reading++;
         await prefill(id, session, n, reused, signal).finally(() => reading--);
         middle = performance.now();
         withTexts(stop, (...strings) => check(bw._bw_open(session, ...strings)));
         windows.set(id, { open: WINDOW, wake() {} });
+        if (before) post({ id, event: { token: -1, text: opened + got.reply, index: 0 } });
         await decode(id, session, options, signal, got, opened);
     } catch (e) {
         if (signal.aborted) hold();
         else bw._bw_end(session);
+        endText(session);
         throw e;
     } finally {
         windows.delete(id);
     }
     hold();
+    endText(session);
     const tokens = got.tokens.length;
     const reason = REASONS[bw._bw_reason(session)];
     const prefillSeconds = (middle - start) / 1000;
@@ -293,7 +377,7 @@ export async function generate({ session, prompt, messages, options }, signal, i
         prefillSeconds,
         decodeSeconds,
         prefillPerSecond: (n - reused) / prefillSeconds,
-        decodePerSecond: tokens / decodeSeconds,
+        decodePerSecond: (tokens - before) / decodeSeconds,
         seed,
         memoryBytes: memory.buffer.byteLength
     };

@@ -194,7 +194,7 @@ export async function instantiate(bytes) {
         });
     });
     try {
-        bw = await Promise.race([bw, failed]);
+        bw = await Promise.race([failed, bw]); // if it has thrown, bw is nothing
     } catch (e) {
         throw noModule(e);
     }

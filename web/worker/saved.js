@@ -1,5 +1,10 @@
 // saved.js - a session as bytes: SAVED, the SHA-256 of the held messages, their length, they as JSON,
-// and the state, which has a checksum of its own.
+// and the state, which has a checksum of its own. A session that writes has more than the messages:
+//
+//     { messages, prompt, opened, reply, rng, begun and style of a chat }
+//
+// The messages are those before the reply, whose tokens follow the first `prompt` ones. opened: what
+// the chat template has written of it. rng: where the sampler is, as two halves.
 import { BitNetError } from '../shared/errors.js';
 import { held } from './chat.js';
 import { bw, bytesAt, check, decoder, encoder, heap, outOfMemory, withBytes } from './module.js';
@@ -13,8 +18,25 @@ function sha256(bytes) {
     return bytesAt(bw._bw_sha256_end(), 32);
 }
 
-export function save({ session }) {
-    const chat = encoder.encode(JSON.stringify(held[session]));
+/** Where the text was that a restored session wrote; until it writes another one. */
+let stopped = [];
+
+export function takeText(session) {
+    const text = stopped[session];
+    delete stopped[session];
+    return text;
+}
+
+export const save = ({ session }) => bytesOf(session, held[session]);
+
+/** The bytes of a session that writes this text. */
+export function savedText(session, { prompt, opened, chat, reply, rng }) {
+    const { known: messages = [], begun, style } = chat ?? {};
+    return bytesOf(session, { messages, prompt, opened, reply, rng, begun, style });
+}
+
+function bytesOf(session, what) {
+    const chat = encoder.encode(JSON.stringify(what));
     const size = bw._bw_state_bytes(session);
     const out = new Uint8Array(HEAD + chat.length + size);
     out.set(SAVED);
@@ -32,18 +54,34 @@ export function save({ session }) {
     return out;
 }
 
-/** The held messages of a saved session, of which any byte may be wrong. */
+const isHalf = n => Number.isSafeInteger(n) && n >= 0 && n < 2 ** 32;
+
+/** What a saved session wrote; null: these are no such things. */
+function textOf({ messages, prompt, opened, reply, rng, begun, style }) {
+    const texts = [opened, reply, ...(begun === undefined ? [] : [begun, style])];
+    const valid =
+        texts.every(text => typeof text === 'string') &&
+        Number.isSafeInteger(prompt) &&
+        prompt > 0 &&
+        Array.isArray(rng) &&
+        rng.length === 2 &&
+        rng.every(isHalf);
+    const chat = begun === undefined ? undefined : { known: messages, begun, style };
+    return valid ? { prompt, opened, reply, rng, chat } : null;
+}
+
+/** The held messages of a saved session, of which any byte may be wrong, and what it wrote, if it did. */
 function savedChat(bytes) {
     const damaged = new BitNetError('ERR_FORMAT', 'these bytes are no saved session');
     const begins = (start, expected) => expected.every((byte, i) => bytes[start + i] === byte);
     if (bytes.length < HEAD || !begins(0, SAVED)) throw damaged;
     const end = HEAD + new DataView(bytes.buffer, bytes.byteOffset).getUint32(HEAD - 4, true);
     if (end > bytes.length) throw damaged;
-    const text = bytes.slice(HEAD, end);
-    if (!begins(SAVED.length, sha256(text))) throw damaged;
-    let chat;
+    const json = bytes.slice(HEAD, end);
+    if (!begins(SAVED.length, sha256(json))) throw damaged;
+    let what;
     try {
-        chat = JSON.parse(decoder.decode(text));
+        what = JSON.parse(decoder.decode(json));
     } catch {
         throw damaged;
     }
@@ -55,20 +93,27 @@ function savedChat(bytes) {
         (m.end === 0 || m.end > last) &&
         (last = m.end || last) < 2 ** 31 &&
         typeof m.cut === 'boolean';
+    const chat = Array.isArray(what) ? what : what?.messages;
     if (!Array.isArray(chat) || !chat.every(valid)) throw damaged;
     const messages = chat.map(({ role, content, end, cut }) => ({ role, content, end, cut }));
-    return { messages, state: bytes.subarray(end) };
+    const text = what === chat ? undefined : textOf({ ...what, messages });
+    if (text === null) throw damaged;
+    return { messages, text, state: bytes.subarray(end) };
 }
 
 /** On failure the session is as before. */
 export function restore({ session, bytes }) {
-    const { messages, state } = savedChat(bytes);
+    const { messages, text, state } = savedChat(bytes);
     withBytes(state, (at, n) => check(bw._bw_restore(session, at, n)));
-    held[session] = messages.filter(m => m.end <= bw._bw_held(session));
-    return bw._bw_held(session);
+    const n = bw._bw_held(session);
+    held[session] = messages.filter(m => m.end <= n);
+    if (text && text.prompt < n) stopped[session] = text;
+    else delete stopped[session];
+    return n;
 }
 
 export function clear({ session }) {
     bw._bw_clear(session);
     held[session] = [];
+    takeText(session);
 }

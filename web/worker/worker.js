@@ -4,7 +4,7 @@
 import { BitNetError, engineCode } from '../shared/errors.js';
 import { detokenize, template, tokenize } from './chat.js';
 import { embed } from './embed.js';
-import { asked, generate, taken } from './generate.js';
+import { asked, generate, saveText, taken, writes } from './generate.js';
 import { hash, load } from './load.js';
 import { attach, checkAbort, detach, post, startModule } from './module.js';
 import { clear, restore, save } from './saved.js';
@@ -32,7 +32,7 @@ const queues = new Map(); // session, or undefined -> the end of its last call
 async function answer(id, work) {
     try {
         const value = await work();
-        const owned = value?.vectors?.map(vector => vector.buffer);
+        const owned = value instanceof Uint8Array ? [value.buffer] : value?.vectors?.map(v => v.buffer);
         post({ id, value }, owned);
     } catch (e) {
         post({ id, error: plainError(e) });
@@ -50,6 +50,7 @@ function onMessage({ id, op, cancel, answers, takes, beat, ...args }) {
     if (takes) return taken(takes, args.count);
     if (answers) return asked.get(answers)?.(args.tokens);
     if (QUICK[op]) return answer(id, () => QUICK[op](args));
+    if (op === 'save' && writes(args.session)) return answer(id, () => saveText(args));
     const controller = new AbortController();
     running.set(id, controller);
     const before = queues.get(args.session) ?? Promise.resolve();

@@ -2,6 +2,7 @@
 import { execFileSync } from 'node:child_process';
 import { newPage } from '../browsers.mjs';
 import {
+    catchExports,
     check,
     completion,
     count,
@@ -634,15 +635,7 @@ export const tests = {
                     e => e.textContent === 'Ünder “the” sea'
                 )
             );
-            await page.evaluate(() => {
-                URL.createObjectURL = blob => {
-                    globalThis.exported = blob.text();
-                    return 'data:application/json,%7B%7D';
-                };
-                HTMLAnchorElement.prototype.click = function () {
-                    globalThis.fileName = this.download;
-                };
-            });
+            await catchExports(page);
             await tool((await names()).indexOf('Ünder “the” sea'), 'Export');
             await until(page, () => globalThis.fileName !== undefined);
             expect(await page.evaluate(() => globalThis.fileName), 'Ünder-the-sea.json', 'file');

@@ -257,6 +257,17 @@ const recordChats = () =>
                 ),
         })
     );
+// What the page exports is in globalThis.exported, as text, and fileName.
+const catchExports = page =>
+    page.evaluate(() => {
+        URL.createObjectURL = blob => {
+            globalThis.exported = blob.text();
+            return 'data:application/json,%7B%7D';
+        };
+        HTMLAnchorElement.prototype.click = function () {
+            globalThis.fileName = this.download;
+        };
+    });
 // Until the service worker has what the next visit needs.
 const keptPage = page => until(page, () => document.body.dataset.offline === 'yes');
 const completion = page => page.$eval('input[value=text]', e => e.click());
@@ -364,6 +375,7 @@ export {
     asTiny,
     axe,
     browser,
+    catchExports,
     check,
     checked,
     chooseFile,

@@ -4,11 +4,13 @@ import { copyFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { newPage } from '../browsers.mjs';
 import {
+    catchExports,
     check,
     chooseFile,
     completion,
     count,
     dragOver,
+    edited,
     expect,
     fill,
     firefox,
@@ -269,6 +271,99 @@ export const tests = {
         });
     },
 
+    // A tab is closed while it writes. The next one goes on by itself, from the state that was kept: with
+    // the text as if it had never been closed, also a drawn one. What was kept is then gone.
+    async a_closed_tab_goes_on_from_its_state() {
+        const absent = (req, res) => {
+            res.writeHead(404).end();
+            return true;
+        };
+        hooks.set('/sw.js', absent); // or else it answers with what it has kept
+        const slow = () => {
+            hooks.set(
+                '/conversation.js',
+                edited('conversation.js', s => s.replace('KEEP_MS = 3000', 'KEEP_MS = 150'))
+            );
+            hooks.set(
+                '/bitnet.js',
+                rebuilt({
+                    'worker/generate.js': s =>
+                        s.replace(
+                            /giveBytes\(session\);\s+got\.paused/,
+                            'await new Promise(f => setTimeout(f, 25)); $&'
+                        ),
+                })
+            );
+        };
+        const recorded = () =>
+            hooks.set(
+                '/bitnet.js',
+                rebuilt({
+                    'client/session.js': s =>
+                        s.replace('resume(options = {}) {', '$& globalThis.resumed = true;'),
+                })
+            );
+        const kept = page =>
+            page.evaluate(async () => {
+                const request = indexedDB.open('bitnet-replies', 1);
+                const db = await new Promise(done => (request.onsuccess = () => done(request.result)));
+                const all = db.transaction('states').objectStore('states').getAll();
+                await new Promise(done => (all.onsuccess = done));
+                db.close();
+                return all.result.length;
+            });
+        const question = 'Tell me a story about a dragon.',
+            values = { temperature: 1, seed: 7, maxTokens: 90 };
+        await visit(async (first, context) => {
+            let page = first;
+            await ready(page);
+            const whole = await write(page, question, values);
+            check(whole.length > 200, `the reply is ${whole}`);
+            const open = async () => {
+                page = await newPage(context);
+                await page.goto(isolated.url);
+                await ready(page);
+            };
+            for (const goesOn of [true, false]) {
+                slow();
+                await page.close();
+                await open();
+                await page.click('#new');
+                await send(page, question, values);
+                await until(page, n => document.querySelector('.reply .body')?.textContent.length > n, 120);
+                check((await kept(page)) === 1, 'no state is kept');
+                hooks.delete('/conversation.js');
+                recorded();
+                if (!goesOn)
+                    await page.evaluate(
+                        () =>
+                            new Promise(done => {
+                                indexedDB.deleteDatabase('bitnet-replies').onsuccess = done;
+                            })
+                    );
+                await page.close();
+                await open();
+                if (goesOn) await runsAre(page, 1);
+                else {
+                    expect(await lastNote(page), LEFT, 'note without a state');
+                    await press(page, '.turn:last-child', 'Continue');
+                    await runsAre(page, 1);
+                }
+                expect(
+                    await page.evaluate(() => globalThis.resumed ?? false),
+                    goesOn,
+                    'it resumed'
+                );
+                expect(await count(page, '.turn'), 2, 'turns');
+                if (!goesOn) continue;
+                expect(await lastReply(page), whole, 'the reply');
+                expect(await kept(page), 0, 'states after the reply');
+                const next = await write(page, 'And then?', { maxTokens: 5 });
+                check(next.length > 0, 'the chat does not go on');
+            }
+        });
+    },
+
     // Two tabs see what the other one renames and deletes.
     async tabs_see_each_other() {
         await visit(async (one, context) => {
@@ -328,15 +423,7 @@ export const tests = {
             check(await visible(page, 'chats-nothing'), 'it does not say that nothing is found');
             await fill(page, 'chats-find', 'question 99');
             await rows(page, 10);
-            await page.evaluate(() => {
-                URL.createObjectURL = blob => {
-                    globalThis.exported = blob.text();
-                    return 'data:application/json,%7B%7D';
-                };
-                HTMLAnchorElement.prototype.click = function () {
-                    globalThis.fileName = this.download;
-                };
-            });
+            await catchExports(page);
             await press(page, '#chats-box', 'Choose several');
             await page.click('#chats-all'); // 99, 199 to 899, and 990 to 999
             expect(await text(page, 'chats-chosen-text'), '19 of 19 chosen', 'chosen');

@@ -702,6 +702,19 @@ export const tests = {
 
     // Texts that are dropped in a chat lead to Search; of several models the page says which is opened.
     async what_is_dropped() {
+        hooks.set(
+            '/bitnet.js',
+            rebuilt({
+                'client/bitnet.js': s =>
+                    s.replace(
+                        'static async load(source, options = {}) {',
+                        `$& if (Array.isArray(source)) {
+                            globalThis.parts = source.map(part => part.name).join();
+                            [source] = source; // each of these is a whole model
+                        }`
+                    ),
+            })
+        );
         const dropFiles = (page, ...names) =>
             page.evaluate(async all => {
                 const bytes = await (await fetch('tiny.gguf')).arrayBuffer(),
@@ -732,6 +745,15 @@ export const tests = {
                 'Only one model can be open, so nothing is done with second.gguf and third.gguf.',
                 'words'
             );
+            const part = n => `big-0000${n}-of-00003.gguf`;
+            await loads(page, () => dropFiles(page, part(2), part(3), 'other.gguf', part(1)));
+            const all = [1, 2, 3].map(part).join();
+            expect(await page.evaluate(() => globalThis.parts), all, 'the parts');
+            expect(await text(page, 'model-name'), part(1), 'model of several files');
+            check(/ other\.gguf\.$/.test(await text(page, 'notice-text')), 'no words of the other one');
+            await dropFiles(page, part(1), part(3));
+            expect(await errorTitle(page), 'Parts of the model are missing', 'two of three');
+            expect(await text(page, 'model-name'), part(1), 'the open model');
         });
     },
 

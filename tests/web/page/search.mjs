@@ -90,16 +90,25 @@ const said = page =>
         return Object.fromEntries(texts.map(({ name, text }) => [name, text]));
     });
 
+// Words in hexadecimal digits are in GBK, and of a Chinese font that the file does not have inside.
+const CHINESE =
+    '<< /Type /Font /Subtype /Type0 /BaseFont /SimSun /Encoding /GBK-EUC-H /DescendantFonts [<< ' +
+    '/Type /Font /Subtype /CIDFontType2 /BaseFont /SimSun /CIDSystemInfo << /Registry (Adobe) ' +
+    '/Ordering (GB1) /Supplement 2 >> /FontDescriptor << /Type /FontDescriptor /FontName /SimSun ' +
+    '/Flags 4 /FontBBox [0 -200 1000 900] /ItalicAngle 0 /Ascent 900 /Descent -200 /CapHeight 700 ' +
+    '/StemV 80 >> >>] >>';
+
 // A PDF of one page with this text, or a file of which nothing is wrong but that it has none.
-function pdf(words) {
-    const stream = words ? `BT /F1 12 Tf 72 700 Td (${words}) Tj ET` : '0 0 m 9 9 l S',
+function pdf(words, font = '<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>') {
+    const shown = font === CHINESE ? `<${words}>` : `(${words})`,
+        stream = words ? `BT /F1 12 Tf 72 700 Td ${shown} Tj ET` : '0 0 m 9 9 l S',
         objects = [
             '<< /Type /Catalog /Pages 2 0 R >>',
             '<< /Type /Pages /Kids [3 0 R] /Count 1 >>',
             '<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents 4 0 R ' +
                 '/Resources << /Font << /F1 5 0 R >> >> >>',
             `<< /Length ${stream.length} >>\nstream\n${stream}\nendstream`,
-            '<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>',
+            font,
         ];
     let file = '%PDF-1.4\n';
     const places = objects.map((object, i) => {
@@ -346,13 +355,15 @@ export const tests = {
             await addTexts(page, {
                 'a.pdf': pdf('Words of a page'),
                 'b.docx': word('One paragraph.', 'Another &amp; one.'),
+                'c.pdf': pdf('C4E3BAC3CAC0BDE7', CHINESE),
                 'scan.pdf': pdf(''),
                 'cut.pdf': pdf('Words').slice(0, 200),
                 'other.zip': Buffer.concat([Buffer.from('PK\x03\x04'), Buffer.alloc(60)]),
             });
-            expect(await listed(page, 6), `a.pdf,b.docx,${read}`, 'with a PDF');
+            expect(await listed(page, 7), `a.pdf,b.docx,c.pdf,${read}`, 'with PDFs');
             const more = await said(page);
             expect(more['a.pdf'].trim(), 'Words of a page', 'a PDF');
+            expect(more['c.pdf'].trim(), '你好世界', 'a Chinese PDF');
             expect(more['b.docx'], 'One paragraph.\n\nAnother & one.', 'a Word file');
             const refused = await text(page, 'error-code');
             for (const part of ['scan.pdf has no text', 'cut.pdf', 'other.zip is not a text'])

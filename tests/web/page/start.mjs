@@ -224,6 +224,7 @@ export const tests = {
             return false;
         });
         const late = ['markdown', 'markdown-it', 'crosscheck', 'check', 'readers', 'documents'];
+        late.push('search', 'library', 'passages', 'texts');
         await visit(async page => {
             await ready(page);
             for (const name of late)
