@@ -1,21 +1,26 @@
 """Models, sessions and the texts that they write. README.md shows how they are used."""
 import collections
 import ctypes as C
+import importlib
 import json
 import os
 import random
 import re
+import sys
 import threading
 import weakref
 from typing import (TYPE_CHECKING, Any, BinaryIO, Callable, Deque, Dict, Iterable, Iterator, List, Mapping,
-                    NamedTuple, Optional, Sequence, Set, Tuple, TypedDict, Union, overload)
+                    NamedTuple, Optional, Sequence, Set, Tuple, TypedDict, Union)
 
 from . import _declarations as D
 from ._library import (ArgumentError, BusyError, CancelledError, ClosedError, Flag, call,
                        counted, interruptible, lib, name, string, text)
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
+    if sys.version_info >= (3, 11):
+        from typing import Unpack
+    else:
+        from typing_extensions import Unpack
 
 Message = Mapping[str, Any]
 Progress = Callable[[int, int], object]
@@ -335,14 +340,6 @@ class Model:
                 writing = [stream for stream in writing if not stream._ended]
         return streams
 
-    @overload
-    def embed(self, texts: str, *, query: Optional[str] = None, pooling: Optional[str] = None,
-              raw: bool = False, cut: bool = False) -> Any: ...
-
-    @overload
-    def embed(self, texts: Sequence[str], *, query: Optional[str] = None, pooling: Optional[str] = None,
-              raw: bool = False, cut: bool = False) -> Any: ...
-
     def embed(self, texts: Union[str, Sequence[str]], *, query: Optional[str] = None,
               pooling: Optional[str] = None, raw: bool = False, cut: bool = False) -> Any:
         """The vector of a text, or those of texts in their order: an array of numpy if that is installed,
@@ -369,7 +366,7 @@ class Model:
                                                     C.byref(params), out))
             session._give_back()
         try:
-            import numpy
+            numpy: Any = importlib.import_module('numpy')
             rows: Any = numpy.frombuffer(vectors, dtype=numpy.float32).reshape(len(wanted), self.info.dims)
         except ImportError:
             rows = [list(row) for row in vectors]
@@ -461,6 +458,14 @@ def _load(source: Any, params: D.bitnet_model_params, progress: Optional[Progres
 
 # ---- sessions ----
 
+class Turn(NamedTuple):
+    """A message that a session holds. contents: of a reply as it was written, and without its thinking
+    and calls; end: how many tokens the session held behind it."""
+    role: str
+    contents: Set[str]
+    end: int = 0
+
+
 class Session:
     """A conversation, or a text, which keeps what it has computed: what a prompt or a list of messages
     has in common with it is not read again. It writes one text at a time; sessions of one model may be
@@ -471,10 +476,8 @@ class Session:
         self._model: Any = model
         self._n_seqs, self._for_vectors, self._pooled = n_seqs, for_vectors, pooled
         self._flag, self._streams = Flag(), 0
-        # The chat that it holds, if that is known: the role of each message and what its content may be
-        # called, and what a chat has begun with.
-        self._held: Optional[List[Tuple[str, Set[str]]]] = []
-        self._begun: Tuple[Any, ...] = ()
+        self._held: Optional[List[Turn]] = []  # the chat that it holds; None: not known
+        self._begun: Tuple[Any, ...] = ()      # what stands in front of it: tools, effort
         params = D.bitnet_ctx_params()
         params.n_ctx, params.n_threads, params.kv_type = model._context, model._threads, model._kv_type
         params.n_seqs = n_seqs
@@ -636,6 +639,7 @@ class Stream:
         self._ready: Deque[Part] = collections.deque()
         self._written: List[Part] = []
         self._raw: List[str] = []
+        self._calls: Dict[int, str] = {}
         self._piece, self._figures = D.bitnet_piece(), D.bitnet_figures()
         self._progress: Optional[Progress] = options.get('progress')
         self._is_chat = _is_chat(prompt)
@@ -644,8 +648,8 @@ class Stream:
                                           lookup=options.get('lookup', 0))
         if params.lookup > MOST_LOOKUP:
             raise ArgumentError(f'lookup: {params.lookup} is not in 0..{MOST_LOOKUP}')
-        stops = options.get('stop') or ()
-        stops = [text(each.encode()) for each in ([stops] if isinstance(stops, str) else stops)]
+        stops = options.get('stop', ())
+        stops = [text(each.encode()) for each in ([stops] if isinstance(stops, str) else stops or ())]
         params.n_stop_strings, params.stop_strings = len(stops), (D.bitnet_text * len(stops))(*stops)
         self._call_form = D.BITNET_CALL_JSON
         self._reply = D.bitnet_reply()
@@ -678,45 +682,49 @@ class Stream:
 
     def _set_prompt(self, ctx: Any, params: Any, prompt: Any, options: Mapping[str, Any],
                     goes_on: bool) -> None:
-        """Sets the prompt: messages that the session takes behind what it holds, or tokens behind those
-        that it keeps. _before is what the session holds until the prompt is read, _conversation what
-        it holds then, in front of the reply."""
+        """Sets what is to be read behind the tokens that the session keeps. _before is the chat that it
+        holds until that is read, _conversation then, in front of the reply."""
         session, model = self._session, self._session._model
         held = session._held
-        self._before = held
-        self._conversation: Optional[List[Tuple[str, Set[str]]]] = None
+        here = session._tokens(ctx, self._seq)
         self._kept = lib.bitnet_seq_length(ctx, self._seq)
+        self._before = held
+        self._conversation: Optional[List[Turn]] = None
         if prompt is None:
             return
+        known = 0                              # messages of the chat that is held
         if self._is_chat:
-            turns = _turns(prompt)
+            turns, keep = _turns(prompt), len(here) * goes_on
             begun = repr(options.get('tools')), options.get('effort')
-            if not goes_on and held and begun == session._begun and len(turns) > len(held) and all(
-                    role == turn[0] and turn[1] in contents for (role, contents), turn in zip(held, turns)):
-                goes_on, turns = True, turns[len(held):]
-            new = [(role, {content}) for role, content in turns]
-            self._conversation = None if held is None else held + new
-            if not goes_on:
-                self._conversation = new
-            if not (goes_on and held):
+            if not goes_on and held and begun == session._begun:
+                same = next((i for i, (turn, (role, content)) in enumerate(zip(held, turns))
+                             if turn.role != role or content not in turn.contents), len(held))
+                known = max((i + 1 for i in range(min(same, len(turns) - 1)) if held[i].end), default=0)
+                keep = held[known - 1].end if known else 0
+            elif held is not None and goes_on:
+                known = len(held)
+            if not keep:
                 session._begun = begun
-            messages = _messages(turns)
-            if goes_on:
-                params.messages, params.n_messages = messages, len(messages)
-                return
-            flags = D.BITNET_CHAT_BEGIN | D.BITNET_CHAT_OPEN_REPLY
+            new = turns if goes_on else turns[known:]
+            if held is not None or not goes_on:
+                self._conversation = (held or [])[:known] + [Turn(role, {content}) for role, content in new]
             with model._handle as m:
-                tokens = _chat_tokens(m, params.chat, messages, flags)
+                flags = D.BITNET_CHAT_OPEN_REPLY | (
+                    D.BITNET_CHAT_BEGIN if not keep else D.BITNET_CHAT_ENDED_REPLY
+                    if lib.bitnet_token_is_end(m, here[keep - 1]) else D.BITNET_CHAT_CUT_REPLY)
+                tokens = here[:keep] + _chat_tokens(m, params.chat, _messages(new), flags)
         elif isinstance(prompt, str):
             tokens = model.tokenize(prompt, bos=bool(model._info.add_bos))
         else:
             tokens = list(prompt)
-        here = lib.bitnet_seq_tokens(ctx, self._seq)[:min(self._kept, max(len(tokens) - 1, 0))]
-        self._kept = next((i for i, token in enumerate(here) if token != tokens[i]), len(here))
-        call(lib.bitnet_seq_rewind, ctx, self._seq, self._kept)
-        self._before = None
-        if tokens:
-            rest = tokens[self._kept:]
+        most = min(len(here), max(len(tokens) - 1, 0))
+        common = next((i for i in range(most) if here[i] != tokens[i]), most)
+        if common < len(here):                 # the token that is pending goes, too
+            call(lib.bitnet_seq_rewind, ctx, self._seq, common)
+            self._kept = common
+            self._before = held[:known] if held and known else None
+        rest = tokens[common:]
+        if rest:
             params.tokens, params.n_tokens = (D.bitnet_token * len(rest))(*rest), len(rest)
         else:
             params.text = text(b'')
@@ -755,15 +763,7 @@ class Stream:
     def tool_calls(self) -> List[Dict[str, Any]]:
         """The calls so far, {'name': ..., 'arguments': {...}}. A call that is not complete, or not as
         the template wants it, has only 'text'."""
-        calls: List[Dict[str, Any]] = []
-        found = ''
-        for part in self._written + [Part('text', '')]:
-            if part.kind == 'tool_call':
-                found += part.text
-            elif found:
-                calls.append(_tool_call(found, self._call_form))
-                found = ''
-        return calls
+        return [_tool_call(found, self._call_form) for found in self._calls.values()]
 
     @property
     def message(self) -> Dict[str, str]:
@@ -842,6 +842,9 @@ class Stream:
         if part.text:
             self._ready.append(part)
             self._written.append(part)
+            if part.kind == 'tool_call':
+                number = self._reply.n_calls
+                self._calls[number] = self._calls.get(number, '') + part.text
 
     def _end(self, ctx: Any) -> None:
         """Ends the generation, and gives the session back. ctx None: it is closed, and only the
@@ -855,14 +858,14 @@ class Stream:
         if ctx:
             lib.bitnet_seq_figures(ctx, self._seq, C.byref(self._figures))
         lib.bitnet_gen_end(gen)
+        held = len(session._tokens(ctx, self._seq)) if ctx and session._n_seqs == 1 else 0
         self._add(None)
         self._ended, self._reason = True, self._reason or 'abort'
         self._matcher = None
         if self._piece.n_prompt and self._piece.n_read == self._piece.n_prompt:
-            if self._conversation is not None:
-                raw = ''.join(self._raw)
-                reply = 'assistant', {raw, self._all('text')}
-                session._held = self._conversation + [reply]
+            if self._conversation is not None and held:
+                contents = {self.message['content'], self._all('text')}
+                session._held = self._conversation + [Turn('assistant', contents, held)]
         else:
             session._held = self._before
         session._streams -= 1
