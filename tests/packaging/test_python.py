@@ -23,6 +23,7 @@ PATH, TEXTS = sys.argv[1:3]
 CHAT_MODEL = sys.argv[3] if len(sys.argv) > 3 else None
 STORY, DOG, HELLO = 'Once upon a time', 'The dog', {'role': 'user', 'content': 'Hello!'}
 LONG = 'The cat sat on the mat. ' * 1000       # some seconds
+SOME = LONG[:9600]                             # a second
 CALL = '<tool_call>\n{"name": "f", "arguments": {"x": [1, "\u00e4"]}}\n</tool_call>'
 TOOL = {'name': 'f', 'parameters': {'type': 'object'}}
 EVERY_CHARACTER = 'root ::= "a\u00e4\u20ac\U0001f642"'
@@ -215,6 +216,8 @@ def batch():
             assert streams[0].stats.tokens == 40 and len(streams[0].text()) > 100
         drawn = model.batch([DOG, STORY], max_tokens=40, temperature=0.9, seed=7)
         assert drawn[1].text() == wanted('sampled')
+        drawn = model.batch([STORY, DOG], max_tokens=40, temperature=0.9, seed=7)
+        assert drawn[0].text() == wanted('sampled')
         refused(ArgumentError, 'parallel', model.batch, [STORY], parallel=0)
 
 
@@ -281,8 +284,7 @@ def errors():
         refused(ArgumentError, 'n_ctx', Model(PATH, context=-1).session)
         refused(ArgumentError, 'lookup', model.generate, STORY, lookup=9)
         refused(ArgumentError, 'stop string', model.generate, STORY, stop='')
-        refused(UnsupportedError, '', model.chat, 'A?', thinking=False)
-        refused(ArgumentError, 'vocabulary', model.detokenize, [10 ** 6])
+        refused(ArgumentError, 'bad argument', model.detokenize, [10 ** 6])
         try:
             model.generate(STORY, top=3)
             assert False
@@ -391,19 +393,37 @@ def threads():
         assert 1 <= len(model._idle[False]) <= 6
 
 
-def computes_alone():
-    """Another thread of Python runs while the library computes, here on a thread that is not the main
-    one: it sets the flag that cancels a pass, which is cleared in front of each."""
-    with Model(PATH, context=16384) as model, model.session() as session:
-        stop = threading.Event()
+class Watched:
+    """A function of the library while it is called: begun, and what it has returned."""
 
-        def cancel():
-            while not stop.wait(0.001):
-                session._flag.set()
-        canceller = in_thread(cancel)
-        refused(bitnet_h.CancelledError, '', in_thread(session.generate(LONG, max_tokens=1).text))
-        stop.set()
-        canceller()
+    def __init__(self, name):
+        self.begun, self.results = threading.Event(), []
+        self.name, self.function = name, getattr(_library.lib, name)
+
+    def __call__(self, *arguments):
+        self.begun.set()
+        self.results.append(self.function(*arguments))
+        return self.results[-1]
+
+    def __enter__(self):
+        setattr(_library.lib, self.name, self)
+        return self
+
+    def __exit__(self, *_):
+        setattr(_library.lib, self.name, self.function)
+
+
+def computes_alone():
+    """Another thread of Python runs while the library computes, here in one call of some seconds on a
+    thread that is not the main one: it ends that call."""
+    with Model(PATH, context=16384) as model, Watched('bitnet_embed') as call:
+        result = in_thread(lambda: model.embed(SOME, pooling='mean'))
+        call.begun.wait()
+        time.sleep(0.1)
+        model.close()
+        assert not call.results, 'the call had ended before this thread came on'
+        refused(ClosedError, 'closed', result)
+        assert call.results == [-9]            # cancelled
 
 
 def closed_meanwhile():
@@ -457,6 +477,19 @@ def interrupted():
         text = session.generate(DOG, max_tokens=40)
         assert text.text() == wanted('dog')
 
+    with Model(PATH, context=16384) as model, Watched('bitnet_embed') as call:
+        def interrupt_call():
+            call.begun.wait()
+            time.sleep(0.1)
+            os.kill(os.getpid(), signal.SIGINT)
+        result = in_thread(interrupt_call)
+        try:
+            model.embed(SOME, pooling='mean')
+            assert False, 'not interrupted'
+        except KeyboardInterrupt:
+            assert call.results == [-9]        # cancelled, not run to its end
+        result()
+
     class Slow:
         """A file from which Ctrl-C comes while it is read."""
         def __init__(self):
@@ -508,7 +541,7 @@ def forked():
             warnings.simplefilter('ignore')    # Python warns of threads and forks
             child = os.fork()
         if child == 0:
-            signal.alarm(60)
+            signal.alarm(20)
             os._exit(model.generate(DOG, max_tokens=40).text() != wanted('dog'))
         assert os.waitpid(child, 0)[1] == 0
         assert model.generate(DOG, max_tokens=40).text() == wanted('dog')

@@ -87,7 +87,7 @@ _KINDS: Dict[int, Type[BitnetError]] = {
 
 def error(code: int, text: str = '') -> BitnetError:
     """The exception for a bitnet_result."""
-    text = text or lib.bitnet_result_text(code).decode()
+    text = text or name(lib.bitnet_result_text(code))
     return _KINDS.get(code, BitnetError)(text)
 
 
