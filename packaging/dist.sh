@@ -6,6 +6,7 @@
 #   bitnet-h-VERSION.tgz       the npm package, for npm install or npm publish
 #   bitnet-VERSION.tar.gz      the sources: all that git has, in the state of this folder
 #   bitnet-VERSION-SYSTEM.*    programs and shared library for each system of binaries.sh
+#   bitnet_h-VERSION*          the Python package for each of them, and its sources
 #   ports/                     recipes of package managers, if BITNET_RELEASE_URL says where the release lies
 #   LICENSE, README.md, CHANGELOG.md
 #   SHA256SUMS                 of all these files, for sha256sum -c
@@ -44,7 +45,7 @@ $wrong"
 
 check_tools() {
     missing=
-    for tool in "${EMCC%% *}:emscripten" "${ESBUILD:-esbuild}:esbuild" node:nodejs npm:npm tar:tar zip:zip \
+    for tool in "${EMCC%% *}:emscripten" "${ESBUILD:-esbuild}:esbuild" node:nodejs npm:npm python3:python3 tar:tar zip:zip \
         gzip:gzip sha256sum:coreutils; do
         have "${tool%:*}" || missing="$missing, ${tool%:*} (Debian: ${tool##*:})"
     done
@@ -83,6 +84,21 @@ page() {
         rm "$1/$file"
         rm -f "$1/$file.map"
     done
+}
+
+# python_packages FOLDER: a wheel with each system's library, and one to be compiled.
+python_packages() {
+    for system in $SYSTEMS; do
+        case $system in
+            linux-*) tag=manylinux_2_17_${system#linux-} ;;
+            windows-x86_64) tag=win_amd64 ;;
+            windows-*) tag=win_${system#windows-} ;;
+            macos-*) tag=macosx_11_0_${system#macos-} ;;
+        esac
+        SOURCE_DATE_EPOCH=$(time_of_release) python3 -B packaging/python/backend.py wheel "$1" \
+            "$(echo build/binaries/bitnet-"$version-$system"/lib/*)" $tag || return 1
+    done
+    SOURCE_DATE_EPOCH=$(time_of_release) python3 -B packaging/python/backend.py sdist "$1"
 }
 
 # ports FOLDER: the recipes, with what this release is called, where it lies and its checksums.
@@ -127,6 +143,7 @@ dist() {
     (cd build/web && npm pack --silent --pack-destination "$new")
     page "$new/page"
     cp build/binaries/bitnet-"$version"-*.tar.gz build/binaries/bitnet-"$version"-*.zip "$new"
+    python_packages "$new" || refuse "the Python packages cannot be made"
     [ -z "${BITNET_RELEASE_URL:-}" ] || ports "$new"
     checksums "$new"
     rm build/dist/sources

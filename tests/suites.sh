@@ -23,7 +23,7 @@ SUITES="sanitizers web-chromium web-node cc web-cache check aarch64-max server b
 # Those of test --all: also what takes too long for every change, other machines and compilers, what
 # is released, and tools that judge the sources.
 ALL_SUITES="bundlers analysis fuzz-live aarch64-older i686 windows apple-windows armhf riscv64 binaries
-    dist container packages planted wasm-relaxed clang s390x web-firefox races $SUITES"
+    dist container packages python planted wasm-relaxed clang s390x web-firefox races $SUITES"
 
 # whole: is this suite run in full, as by test --all and by its name? test leaves out what takes long
 # and what another suite of test is likely to find as well.
@@ -281,6 +281,20 @@ suite_bindings() {                     # in full with zig, which npm has to fetc
     zig=
     ! whole || find_zig || { zig=; echo "skip Zig: $why"; }
     sh tests/bindings/test_bindings.sh $zig
+}
+
+# The Python package, in full with npm's type checker.
+suite_python() {
+    need python3
+    python3 -c 'import ensurepip, venv' 2>/dev/null || lacks "python3-venv is not installed"
+    pyright=
+    ! whole || { have npm && npm_install build/pyright pyright@1.1.414 &&
+        pyright=build/pyright/node_modules/.bin/pyright; } || echo "skip types: npm cannot install pyright"
+    python3 -B -c 'import json
+templates = json.load(open("tests/data/chat.json"))["templates"]
+open("build/qwen-3.jinja", "w").write(templates["qwen-3"])' || return 1
+    shared_example generate && chat_model && build/server-chat-model build/qwen-3.jinja build/thinks.gguf &&
+        sh tests/packaging/test_python.sh build/generate examples/tiny.gguf build/thinks.gguf $pyright
 }
 
 suite_packages() {                     # CMake, pkg-config, vcpkg's port, Meson

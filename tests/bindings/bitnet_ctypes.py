@@ -1,5 +1,6 @@
-"""bitnet.h for Python, by ctypes. Structs, enums, functions and the versioned names of their symbols
-are read from the header; only Model, Context and Generation are written by hand.
+"""bitnet.h for Python, by ctypes, as little as a binding needs: packaging/python is the package for
+people. Structs, enums, functions and the versioned names of their symbols are read from the header;
+only Model, Context and Generation are written by hand.
 
     cc -O2 -shared -fPIC -DBITNET_IMPLEMENTATION -x c bitnet.h -o libbitnet.so -lpthread
 
@@ -11,19 +12,11 @@ are read from the header; only Model, Context and Generation are written by hand
 All functions are there by their names, too, as the header declares them: lib.bitnet_eval(...).
 """
 import ctypes as C
-import re
+import os
+import sys
 
-BASIC = {'char': C.c_char, 'int': C.c_int, 'float': C.c_float, 'size_t': C.c_size_t,
-         'int8_t': C.c_int8, 'uint8_t': C.c_uint8, 'int32_t': C.c_int32, 'uint32_t': C.c_uint32,
-         'int64_t': C.c_int64, 'uint64_t': C.c_uint64}
-STATEMENT = re.compile(r'''
-    typedef \s enum \s (?P<enum>\w+) \s \{ (?P<values>.*?) \} \s (?P=enum) ;
-  | typedef \s struct \s (?P<struct>\w+) \s \{ (?P<fields>.*?) \} \s (?P=struct) ;
-  | typedef \s struct \s (?P<opaque>\w+) \s (?P=opaque) ;
-  | typedef \s (?P<result>[^;{}]*?) \( \* (?P<callback>\w+) \) \( (?P<arguments>.*?) \) ;
-  | typedef \s (?P<meaning>\w+) \s (?P<alias>\w+) ;
-  | BITNET_API \s (?P<returns>[^;(]*?) (?P<function>\w+) \( (?P<parameters>.*?) \) ;
-''', re.VERBOSE)
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), '../../packaging/python'))
+import declarations
 
 
 class Header:
@@ -31,69 +24,15 @@ class Header:
     and functions {name: (result, [parameter ...])}, with types of ctypes."""
 
     def __init__(self, path):
-        with open(path, encoding='utf-8') as file:
-            text = file.read()
-        text = text[text.index('#ifndef BITNET_H\n'):text.index('#endif /* BITNET_H */')]
-        text = re.sub(r'/\*.*?\*/', ' ', text, flags=re.S)
-        self.names = dict(re.findall(r'^#define (bitnet_\w+) (bitnet_\w+)$', text, re.M))
-        results = re.findall(r'X\((BITNET_\w+), (-?\d+), ".*?"\)', text)
-        text = re.sub(r'^ *#(?:.*\\\n)*.*$', '', text, flags=re.M)
-        text = text.replace('BITNET_RESULTS(BITNET_X)',
-                            ''.join(f'{name} = {value},' for name, value in results))
-        self.constants, self.structs, self.functions, self.types = {}, {}, {}, dict(BASIC)
-        for statement in STATEMENT.finditer(' '.join(text.split())):
-            self.declare(**statement.groupdict())
-
-    def declare(self, enum, values, struct, fields, opaque, result, callback, arguments, meaning,
-                alias, returns, function, parameters):
-        if enum:
-            self.types[enum] = C.c_int         # gcc takes unsigned if none is negative
-            value = -1
-            for item in filter(None, map(str.strip, values.split(','))):
-                name, _, number = item.partition(' = ')
-                value = self.constants[name] = int(number, 0) if number else value + 1
-        elif struct:
-            members = [member for line in fields.split(';') if line.strip()
-                       for member in self.members(line.strip())]
-            self.structs[struct] = self.types[struct] = type(struct, (C.Structure,),
-                                                             {'_fields_': members})
-        elif opaque:
-            self.types[opaque] = type(opaque, (C.Structure,), {})
-        elif callback:
-            self.types[callback] = C.CFUNCTYPE(self.type(result), *self.parameters(arguments))
-        elif alias:
-            self.types[alias] = self.types[meaning]
-        else:
-            self.functions[function] = (self.type(returns), self.parameters(parameters))
-
-    def members(self, line):
-        """'const char *a, *b' or 'uint64_t dims[4]' as [(name, type) ...]."""
-        base, names = re.fullmatch(r'((?:const )?\w+) (.*)', line).groups()
-        for name in names.split(','):
-            stars, name, count = re.fullmatch(r'\s*(\**)(\w+)(?:\[(\d+)\])?', name).groups()
-            kind = self.type(base + stars)
-            yield name, kind * int(count) if count else kind
-
-    def parameters(self, text):
-        """Of 'const char *text, size_t n'. Bytes of Python can be given for a text."""
-        if text == 'void':
-            return []
-        kinds = [self.type(re.sub(r'\w+$', '', part)) for part in text.split(',')]
-        return [C.c_char_p if kind is C.POINTER(C.c_char) else kind for kind in kinds]
-
-    def type(self, text):
-        """Of 'const char *'. A char * stays a pointer: what it points to may have no NUL."""
-        words = text.replace('const', ' ').replace('*', ' * ').split()
-        stars = words.count('*')
-        if words[0] == 'void':
-            if not stars:
-                return None
-            kind, stars = C.c_void_p, stars - 1
-        else:
-            kind = self.types[words[0]]
-        for _ in range(stars):
-            kind = C.POINTER(kind)
-        return kind
+        self.types = {}
+        exec(declarations.module(path), self.types)
+        functions = self.types['FUNCTIONS']
+        self.names = {name: symbol for name, (symbol, _, _) in functions.items()}
+        self.functions = {name: kinds for name, (_, *kinds) in functions.items()}
+        self.constants = {name: value for name, value in self.types.items()
+                          if name.startswith('BITNET_') and isinstance(value, int)}
+        self.structs = {name: kind for name, kind in self.types.items()
+                        if name.startswith('bitnet_') and hasattr(kind, '_fields_')}
 
 
 class Failure(Exception):

@@ -162,6 +162,11 @@ for system in linux-x86_64.tar.gz linux-aarch64.tar.gz windows-x86_64.zip window
     macos-x86_64.tar.gz macos-arm64.tar.gz; do
     check "binaries $system" "they are not there" test -s "$release/bitnet-$version-$system"
 done
+for tag in manylinux_2_17_x86_64 manylinux_2_17_aarch64 win_amd64 win_arm64 macosx_11_0_x86_64 \
+    macosx_11_0_arm64; do
+    check "wheel $tag" "it is not there" test -s "$release/bitnet_h-$version-py3-none-$tag.whl"
+done
+check "Python's sources" "they are not there" test -s "$release/bitnet_h-$version.tar.gz"
 python3 -B tests/packaging/test_ports.py "$release" "$version" "$BITNET_RELEASE_URL" >"$tmp/err" 2>&1
 check ports "$(grep FAIL "$tmp/err" | head -3)" grep -q '^[1-9][0-9]* passed, 0 failed' "$tmp/err"
 mkdir "$tmp/npm"

@@ -1,0 +1,32 @@
+"""python -m bitnet_h MODEL.gguf: a chat. Ctrl-C stops a reply, Ctrl-D ends the chat."""
+import sys
+
+from . import BitnetError, Model
+
+
+def main() -> int:
+    if len(sys.argv) != 2:
+        print(__doc__, file=sys.stderr)
+        return 2
+    try:
+        with Model(sys.argv[1]) as model, model.session() as session:
+            while True:
+                try:
+                    line = input('> ')
+                except (EOFError, KeyboardInterrupt):
+                    return 0
+                try:
+                    for text in session.chat(line):
+                        print(text, end='', flush=True)
+                    print()
+                except KeyboardInterrupt:
+                    print()
+                except BitnetError as e:
+                    print(f'({e})')
+    except BitnetError as e:
+        print(e, file=sys.stderr)
+        return 1
+
+
+if __name__ == '__main__':
+    sys.exit(main())
