@@ -1501,7 +1501,7 @@ BITNET_API bitnet_result bitnet_floats_unpack(uint32_t type, const uint8_t *data
    guard below, for programs that call kernels to test them: with BITNET__IMPLEMENTED they see it
    and link the rest. */
 #ifndef BITNET__KERNEL_ABI
-#define BITNET__KERNEL_ABI 11
+#define BITNET__KERNEL_ABI 12
 
 /* CPU features, as bits of bitnet_kernels.needs. The operating system must support them too. */
 typedef enum bitnet_cpu_features {
@@ -1658,6 +1658,10 @@ struct bitnet_kernels {
     void (*hadamard)(float *x, int n, int block);
     /* Takes a run of tokens through a recurrent state; see bitnet__delta. */
     void (*delta_rule)(const bitnet__delta *d);
+    /* dotrows_f32 of rows that are stored in Q4_K, n a multiple of 256: each is unpacked while it
+       is multiplied, with every column again. 0: the library unpacks them for dotrows_f32. */
+    void (*dotrows_q4_k)(const uint8_t *w, const float *x, int n, int rows, int cols, float *out,
+                         size_t out_stride);
 };
 #endif
 
@@ -3573,6 +3577,27 @@ static void bitnet__delta_rule_scalar(const bitnet__delta *d) {
     }
 }
 
+static void bitnet__unpack_q4_k(const uint8_t *p, size_t n, float *out);       /* in @formats */
+
+static void bitnet__dotrows_q4_k_scalar(const uint8_t *w, const float *x, int n, int rows, int cols,
+                                        float *out, size_t out_stride) {
+    const size_t row_bytes = (size_t)n / 256 * 144;
+    int r, c, i, j;
+    for (r = 0; r < rows; r++, w += row_bytes)
+        for (c = 0; c < cols; c++) {
+            float lanes[BITNET__LANES] = {0}, block[256];
+            for (i = 0; i < n; i += 256) {
+                const float *a = x + (size_t)c * (size_t)n + (size_t)i;
+                bitnet__unpack_q4_k(w + i / 256 * 144, 256, block);
+                for (j = 0; j < 256; j++) lanes[j % BITNET__LANES] += block[j] * a[j];
+            }
+            out[(size_t)c * out_stride + (size_t)r] = bitnet__sum_lanes(lanes);
+        }
+}
+#define BITNET__Q4_K_scalar bitnet__dotrows_q4_k_scalar
+#define BITNET__Q4_K_neon 0
+#define BITNET__Q4_K_wasm 0
+
 /* How a table reads I2_S in place. */
 #define BITNET__LAYOUT_I2S "I2_S", 1, bitnet__i2s_bytes, 0
 
@@ -3590,9 +3615,10 @@ static void bitnet__delta_rule_scalar(const bitnet__delta *d) {
   #define BITNET__ENTRIES_I8(scores, weigh, sumrows) 0, 0, 0
 #endif
 
-/* The last ones, of hybrid networks and folded weights. */
+/* The last ones: of hybrid networks and folded weights, and of a head in blocks. */
 #define BITNET__ENTRIES_STATE(floats) \
-    bitnet__sigmoid_##floats, bitnet__hadamard_##floats, bitnet__delta_rule_##floats
+    bitnet__sigmoid_##floats, bitnet__hadamard_##floats, bitnet__delta_rule_##floats, \
+    BITNET__Q4_K_##floats
 
 /* The functions of a table, by the ends of their names: those of floats; of integers; of integers,
    with panels or an int8 cache; and dotrows_ternary's whole name. */
@@ -16503,7 +16529,7 @@ struct bitnet__head {
     int32_t n_strips, max_states;
     int32_t first, n_bound;            /* hidden rows [first, first + n_bound) have bounds ... */
     int32_t fine;                      /* ... from: 0: the high plane, 1: both */
-    int32_t with_v;                    /* and from: 0: u alone, 1: u and v */
+    int32_t with_v;                    /* and from: 0: u alone, 2: u and v, 1: as fine says */
     int32_t n_strips_ahead;            /* strips of these bounds that slices have done, ... */
     int32_t n_rows_ahead;              /* ... and rows of the head, of all logits */
     int32_t n_fine, pause;             /* the next passes that read both at once; see refine */
@@ -16625,21 +16651,31 @@ BITNET_API int32_t bitnet_ctx_exact_logits(const bitnet_ctx *c) {
 }
 BITNET_API uint64_t bitnet_ctx_head_bytes(const bitnet_ctx *c) { return c ? c->head->bytes : 0; }
 
-/* Products of cols hidden states x [cols][dim] with rows at w: rows as in the file or, for block
-   types, F32. */
+/* 1 if products of so many hidden states read the head's rows as the file has them. Blocks would
+   be unpacked anew for each state, so only for few. */
+static int bitnet__reads_head(const bitnet_ctx *c, int32_t cols) {
+    const uint32_t type = c->m->head.type;
+    return bitnet__is_float(type) ||
+           (type == BITNET_TENSOR_Q4_K && c->k.dotrows_q4_k && cols <= 2);
+}
+
+/* Products of cols hidden states x [cols][dim] with rows at w: as in the file or, if reads_head is
+   0, F32. */
 static void bitnet__dot_head(const bitnet_ctx *c, const uint8_t *w, int32_t rows, const float *x,
                              int32_t cols, float *out, size_t out_stride) {
     const bitnet__matrix *a = &c->m->head;
-    bitnet__dotrows_of(c, a->type)(w, x, a->n_cols, rows, cols, out, out_stride);
+    bitnet__dotrows_fn *dot = bitnet__dotrows_of(c, a->type);
+    if (!bitnet__is_float(a->type) && bitnet__reads_head(c, cols)) dot = c->k.dotrows_q4_k;
+    dot(w, x, a->n_cols, rows, cols, out, out_stride);
 }
 
-/* Copies a row to w for bitnet__dot_head; blocks are unpacked to little-endian F32. Returns where
-   the next row goes. */
-static uint8_t *bitnet__copy_head_row(const bitnet_ctx *c, int32_t row, uint8_t *w) {
+/* Copies a row to w for bitnet__dot_head with cols columns, as the file has it or unpacked to
+   little-endian F32. Returns where the next row goes. */
+static uint8_t *bitnet__copy_head_row(const bitnet_ctx *c, int32_t row, int32_t cols, uint8_t *w) {
     const bitnet__matrix *a = &c->m->head;
     float *out = (float *)(void *)w;
     int32_t i;
-    if (bitnet__is_float(a->type)) {
+    if (bitnet__reads_head(c, cols)) {
         memcpy(w, a->data + (size_t)row * a->row_bytes, a->row_bytes);
         return w + a->row_bytes;
     }
@@ -16656,20 +16692,21 @@ static uint8_t *bitnet__row_buffer(const bitnet_ctx *c, int thread) {
     return (uint8_t *)(c->scratch + (size_t)thread * 4 * (size_t)c->m->dim);
 }
 
-/* Logits of rows [row, row + rows). Blocks are unpacked four rows at a time, which stay in the L1
-   cache while every hidden state is multiplied with them. */
+/* Logits of rows [row, row + rows). For many hidden states blocks are unpacked four rows at a time,
+   which stay in the L1 cache while every state is multiplied with them. */
 static void bitnet__head_rows(const bitnet_ctx *c, int32_t row, int32_t rows, const float *x,
                               int32_t cols, float *out, size_t out_stride, int thread) {
     const bitnet__matrix *a = &c->m->head;
     uint8_t *buffer = bitnet__row_buffer(c, thread), *w;
     int32_t i, j, count;
-    if (bitnet__is_float(a->type)) {
+    if (bitnet__reads_head(c, cols)) {
         bitnet__dot_head(c, a->data + (size_t)row * a->row_bytes, rows, x, cols, out, out_stride);
         return;
     }
     for (i = 0; i < rows; i += count) {
         count = bitnet__min(4, rows - i);
-        for (j = 0, w = buffer; j < count; j++) w = bitnet__copy_head_row(c, row + i + j, w);
+        for (j = 0, w = buffer; j < count; j++)
+            w = bitnet__copy_head_row(c, row + i + j, cols, w);
         bitnet__dot_head(c, buffer, count, x, cols, out + i, out_stride);
     }
 }
@@ -16805,8 +16842,10 @@ BITNET_API const float *bitnet_hidden(bitnet_ctx *c, int32_t i, bitnet_error *er
    (|w| + |e|) b (128 |u| + |v|) for the first part; the rest is widened by 1e-6. A row with a NaN
    or an infinity gets no bounds and is always computed exactly.
 
-   v is taken only if it has more than 1/64 of the norm of x, which needs elements far larger than
-   the others; else the columns are half as many, and the bounds hardly wider.
+   With the high plane alone, v is taken only if it has more than 1/64 of the norm of x, which needs
+   elements far larger than the others; else the columns are half as many, and the bounds hardly
+   wider. With both planes e is a quarter, so v matters from 1/256 on: of a head in Q4_K with random
+   weights, without v 3 times as many rows remain.
 
    A pass over the copy, a strip of rows at a time, bounds the logits of all hidden states that wait
    for them. It reads the high plane. Where a few logits stand out, as those of trained models do,
@@ -16969,17 +17008,19 @@ static void bitnet__bound_strip(const bitnet__head *t, const struct bitnet__head
     t->max_high[at] = max_high[0];
 }
 
+static int bitnet__takes_v(const bitnet__head *t) { return t->with_v > 1 - t->fine; }
+
 /* Bounds a strip's logits for all hidden states, from its products with the planes. */
 static void bitnet__bound_products(const bitnet__head *t, const struct bitnet__head_copy *copy,
                                    int32_t strip, const int32_t *high, const int32_t *low,
                                    size_t stride) {
-    const int32_t cols = t->n_bound * (1 + t->with_v);
+    const int32_t cols = t->n_bound * (1 + bitnet__takes_v(t));
     int32_t u[2][BITNET__STRIP], i, j;
     for (i = 0; i < t->n_bound; i++) {
         for (j = i; j < cols; j += t->n_bound)
             bitnet__join_planes(high + (size_t)j * stride, low ? low + (size_t)j * stride : 0,
                                 t->sums[j], u[j != i]);
-        bitnet__bound_strip(t, copy, strip, i, u[0], t->with_v ? u[1] : 0);
+        bitnet__bound_strip(t, copy, strip, i, u[0], cols > t->n_bound ? u[1] : 0);
     }
 }
 
@@ -16991,7 +17032,7 @@ static void bitnet__step_bound_strips(const bitnet__step *step, int32_t from, in
     bitnet__head *t = c->head;
     const struct bitnet__head_copy *copy = c->m->copy;
     const int32_t n = bitnet__padded_row(c->m->dim);
-    const int32_t cols = t->n_bound * (1 + t->with_v);
+    const int32_t cols = t->n_bound * (1 + bitnet__takes_v(t));
     const int32_t some = 2 * BITNET__BOUND_STATES / cols;      /* strips of a call */
     const size_t stride = (size_t)some * BITNET__STRIP;
     int32_t *high = t->dots + (size_t)thread * 2 * BITNET__BOUND_DOTS;
@@ -17026,8 +17067,8 @@ static int bitnet__is_moderate(const float *x, int32_t n) {
     return 1;
 }
 
-/* Splits x into b (128 u + v) + f, as hidden state number `state` of t->n_bound. Returns 1 if its
-   bounds need v. */
+/* Splits x into b (128 u + v) + f, as hidden state number `state` of t->n_bound. Returns with_v of
+   its bounds. */
 static int bitnet__split_hidden(bitnet_ctx *c, const float *x, int32_t state) {
     bitnet__head *t = c->head;
     bitnet__bound *k = &t->bound[state];
@@ -17067,7 +17108,7 @@ static int bitnet__split_hidden(bitnet_ctx *c, const float *x, int32_t state) {
         k->per_norm[j] = (float)((((double)n / 16.0 + 8.0) / 16777216.0 * norm_x + off) * 1.000002);
         k->per_residual[j] = (float)((norm_x + off) * 1.000002);
     }
-    return norm_v > norm_x / 64.0;
+    return norm_v > norm_x / 64.0 ? 2 : norm_v > norm_x / 256.0;
 }
 
 /* What the bounds of a strip cost; see run_step. */
@@ -17104,7 +17145,8 @@ static int bitnet__begin_bounds(bitnet_ctx *c, int32_t row) {
     for (t->n_bound = 0; t->n_bound < n; t->n_bound++)
         if (!bitnet__is_moderate(bitnet__hidden_row(c, row + t->n_bound), c->m->dim)) break;
     for (i = t->with_v = 0; i < t->n_bound; i++)
-        t->with_v |= bitnet__split_hidden(c, bitnet__hidden_row(c, row + i), i);
+        t->with_v = bitnet__max(t->with_v,
+                                bitnet__split_hidden(c, bitnet__hidden_row(c, row + i), i));
     t->n_fine -= fine;
     return fine;
 }
@@ -17212,7 +17254,7 @@ static void bitnet__step_exact_logits(const bitnet__step *step, int32_t from, in
         float logits[4];
         n = bitnet__min(4, step->n_rows - 4 * i);
         bitnet__fetch_rows(c, x + 4, step->n_rows - 4 * i - 4);
-        for (j = 0, w = buffer; j < n; j++) w = bitnet__copy_head_row(c, x[j].token, w);
+        for (j = 0, w = buffer; j < n; j++) w = bitnet__copy_head_row(c, x[j].token, 1, w);
         bitnet__dot_head(c, buffer, n, bitnet__hidden_row(c, step->row), 1, logits, 4);
         for (j = 0; j < n; j++) x[j].logit = logits[j];
     }
@@ -17247,16 +17289,45 @@ static int32_t bitnet__list_bounds(bitnet_ctx *c, const float *bound, const floa
     return found;
 }
 
+/* Among n candidates, those whose bounds have the k largest middles get exact logits. Returns the
+   least of these, or minus infinity. A row without bounds has no middle. */
+static float bitnet__least_of_middles(bitnet_ctx *c, int32_t row, int32_t n, int32_t k,
+                                      const float *low, const float *high) {
+    const bitnet__heap heap = {c->head->largest, sizeof *low, sizeof *low, bitnet__float_before, 0};
+    const float infinity = bitnet__float_from_bits(0x7f800000u);
+    bitnet__candidate *x = c->head->candidates;
+    float least = infinity;
+    int32_t i, count;
+    bitnet__keep_none(c, k);
+    for (i = 0; i < n; i++) {
+        const float middle = low[x[i].token] + high[x[i].token];
+        if (middle > c->head->largest[0]) bitnet__heap_sink(&heap, (size_t)k, 0, &middle);
+    }
+    if (!(c->head->largest[0] > -infinity)) return -infinity;
+    for (i = count = 0; i < n; i++) {
+        const bitnet_token t = x[i].token;
+        x[count].token = t;
+        count += low[t] + high[t] >= c->head->largest[0];
+    }
+    if (count > n / 4) return -infinity;               /* so many equal ones */
+    count = bitnet__exact_logits(c, row, count);
+    for (i = 0; i < count; i++) least = x[i].logit < least ? x[i].logit : least;
+    return count > 0 ? least : -infinity;
+}
+
 /* Writes the required tokens, and those that can be among the k largest logits of the others, to
    candidates, in id order, without those that the mask forbids; returns how many. The k-th largest
    logit is not below the k-th largest lower bound, nor below the least logit of the k rows with the
    largest lower bounds. The larger of both is the threshold: a row whose upper bound lies below it
-   is not among the k largest. */
+   is not among the k largest. If it leaves many rows, those with the largest middles are likely the
+   largest: their exact logits may raise it. Bounds of a long row are wide, so its lower one is
+   small even where its logit is the largest. */
 static int32_t bitnet__select_rows(bitnet_ctx *c, int32_t row, int32_t k) {
     const bitnet__head *t = c->head;
     const float infinity = bitnet__float_from_bits(0x7f800000u);
     const size_t at = (size_t)(row - t->first) * (size_t)t->n_strips;
     const float *low = t->low + at * BITNET__STRIP, *max_low = t->max_low + at;
+    const float *high = t->high + at * BITNET__STRIP, *max_high = t->max_high + at;
     float threshold = bitnet__keep_none(c, k), least = infinity;
     int32_t strip, i, n;
     for (strip = 0; strip < t->n_strips; strip++)
@@ -17270,7 +17341,10 @@ static int32_t bitnet__select_rows(bitnet_ctx *c, int32_t row, int32_t k) {
             least = c->head->candidates[i].logit < least ? c->head->candidates[i].logit : least;
         if (n > 0 && least > threshold) threshold = least;
     }
-    return bitnet__list_bounds(c, t->high + at * BITNET__STRIP, t->max_high + at, threshold);
+    n = bitnet__list_bounds(c, high, max_high, threshold);
+    if (n < 64 + 8 * k) return n;
+    least = bitnet__least_of_middles(c, row, n, k, low, high);
+    return bitnet__list_bounds(c, high, max_high, least > threshold ? least : threshold);
 }
 
 /* Writes the tokens with the k largest of all logits (and more if some are equal) to candidates, in
@@ -19448,7 +19522,7 @@ enum {
 /* The entries that multiply rows with columns. KEYS and VALUES are those of an int8 cache. The
    columns of VALUES and MIX are weights of rows. */
 enum { BITNET__TEST_TERNARY, BITNET__TEST_U4, BITNET__TEST_GROUPS, BITNET__TEST_KEYS,
-       BITNET__TEST_VALUES, BITNET__TEST_DOT, BITNET__TEST_MIX };
+       BITNET__TEST_VALUES, BITNET__TEST_Q4_K, BITNET__TEST_DOT, BITNET__TEST_MIX };
 
 /* Corners of a matrix with this many rows and columns: all columns, then `fewer` less each time;
    and the same with rows, or with KV blocks. The shapes of DOT also serve MIX, where fewer is 1. */
@@ -19477,6 +19551,7 @@ static const bitnet__test_shape bitnet__test_shapes[] = {
     {BITNET__TEST_KEYS, 256, 192, 13, 1, 0}, {BITNET__TEST_KEYS, 128, 128, 20, 7, 0},
     {BITNET__TEST_VALUES, 36, 128, 5, 1, 0}, {BITNET__TEST_VALUES, 112, 192, 13, 1, 0},
     {BITNET__TEST_VALUES, 256, 192, 13, 1, 0}, {BITNET__TEST_VALUES, 288, 192, 20, 7, 0},
+    {BITNET__TEST_Q4_K, 512, 13, 3, 1, 0},
     {BITNET__TEST_DOT, 272, 37, 13, 1, 0}, {BITNET__TEST_DOT, 80, 70, 9, 3, 0},
     {BITNET__TEST_DOT, 37, 5, 5, 2, 0}, {BITNET__TEST_DOT, 4112, 5, 7, 1, 0}
 };
@@ -19509,7 +19584,8 @@ static const bitnet__test_entry bitnet__test_entries[] = {
     {BITNET__ENTRY(dotrows_bf16), BITNET__TEST_DOT, BITNET_TENSOR_BF16, 0},
     {BITNET__ENTRY(scores_f16), BITNET__TEST_DOT, BITNET_TENSOR_F16, 1},
     {BITNET__ENTRY(sumrows_f32), BITNET__TEST_MIX, BITNET_TENSOR_F32, 0},
-    {BITNET__ENTRY(sumrows_f16), BITNET__TEST_MIX, BITNET_TENSOR_F16, 1}
+    {BITNET__ENTRY(sumrows_f16), BITNET__TEST_MIX, BITNET_TENSOR_F16, 1},
+    {BITNET__ENTRY(dotrows_q4_k), BITNET__TEST_Q4_K, BITNET_TENSOR_Q4_K, 0}
 };
 
 /* Those that take one row. */
@@ -19653,6 +19729,22 @@ static void bitnet__test_fill_floats(bitnet__selftest *t) {
     }
 }
 
+/* The same for blocks of Q4_K: any bytes. Some rows have an infinity or a NaN as a scale. */
+static void bitnet__test_fill_q4_k(bitnet__selftest *t) {
+    const int blocks = t->n / 256;
+    uint8_t *p = t->w;
+    int i;
+    bitnet__test_floats(t, t->x, t->cols * t->n, 0);
+    bitnet__test_bytes(t, t->w, t->rows * blocks, 144, 0, 255);
+    for (i = 0; i < t->rows * blocks; i++, p += 144) {
+        bitnet__put_u16(p, (uint32_t)bitnet__test_below(t, 0x7c00) | (uint32_t)(i % 2 << 15));
+        bitnet__put_u16(p + 2, (uint32_t)bitnet__test_below(t, 0x7c00) |
+                               (uint32_t)(i / 2 % 2 << 15));
+        if (i % 11 == 7) bitnet__put_u16(p, i % 2 ? 0x7c00 : 0x7e01);
+        if (i % 13 == 9) bitnet__put_u16(p + 2, 0xfc00);
+    }
+}
+
 /* ---- rows with columns ---- */
 
 /* n elements of 4 bytes: the same bits or, of floats, any two NaNs. */
@@ -19712,7 +19804,7 @@ static void bitnet__test_multiply(const bitnet__selftest *t, const bitnet_kernel
     else if (t->entry->kind == BITNET__TEST_VALUES)            /* the last t->stride elements */
         f.values(w, (const uint8_t *)q, t->scales + (size_t)from * (t->x_stride / 64), t->x_stride,
                  t->n, t->n - (int)t->stride, (int)t->stride, t->rows, t->cols, (float *)out);
-    else if (t->entry->kind == BITNET__TEST_DOT)
+    else if (t->entry->kind == BITNET__TEST_DOT || t->entry->kind == BITNET__TEST_Q4_K)
         f.dot(w, t->x + first, t->n, t->rows, t->cols, (float *)out, t->stride);
     else f.mix(w, t->w_stride, t->x + first, t->x_stride, t->n, t->rows, t->cols, (float *)out);
 }
@@ -19829,6 +19921,7 @@ static const char *bitnet__test_one_shape(bitnet__selftest *t, const bitnet__tes
     if (kind <= BITNET__TEST_U4) bitnet__test_fill_ints(t);
     else if (BITNET__GROUPS && kind == BITNET__TEST_GROUPS) bitnet__test_fill_groups(t);
     else if (BITNET__KV_I8 && (kind == BITNET__TEST_KEYS || values)) bitnet__test_fill_cache(t);
+    else if (kind == BITNET__TEST_Q4_K) bitnet__test_fill_q4_k(t);
     else bitnet__test_fill_floats(t);
     if (s->valid) bitnet__test_make_valid(t);
     if (s->valid > 1) bitnet__test_put_code3(t, s->valid - 2);
@@ -19848,6 +19941,7 @@ static int bitnet__test_is_scalar(const bitnet__selftest *t, size_t offset) {
 static int bitnet__test_is_known(const bitnet__selftest *t) {
     const int packed = t->entry->kind == BITNET__TEST_GROUPS && t->entry->form;
     if (packed && !t->k.pack_groups) return 1;
+    if (t->entry->kind == BITNET__TEST_Q4_K && !t->k.dotrows_q4_k) return 1;
     return !t->packs && (bitnet__test_is_scalar(t, t->entry->offset) ||
                          (t->entry->offset == offsetof(bitnet_kernels, dotrows_i2s) &&
                           t->k.dotrows_i2s == t->k.dotrows_ternary));

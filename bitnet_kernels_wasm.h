@@ -124,7 +124,7 @@
                           such sums.
        four bits          Bytes: 8 * 31 = 248. Of 32 halves of bytes, int16: 32 * 1020 = 32640. */
 
-#if BITNET__KERNEL_ABI != 11
+#if BITNET__KERNEL_ABI != 12
   #error "bitnet_kernels_wasm.h and bitnet.h are of different releases"
 #endif
 #define BITNET__HAVE_SIMD

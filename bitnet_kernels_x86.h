@@ -85,7 +85,7 @@
 
 #ifndef BITNET__ISA
 
-#if BITNET__KERNEL_ABI != 11
+#if BITNET__KERNEL_ABI != 12
   #error "bitnet_kernels_x86.h and bitnet.h are of different releases"
 #endif
 #define BITNET__HAVE_SIMD
@@ -1217,6 +1217,84 @@ BITNET__FN void bitnet__tile_tl2_avx2(const bitnet__dots *d, const int tile_cols
 #define BITNET__PARTS (BITNET__WIDTH | BITNET__DOTS | BITNET__TL2 | BITNET__LOOK)
 #include "bitnet_kernels_x86.h"
 
+/* ---- rows of Q4_K, of the head ----
+   A weight is unpacked in a register: its code in 32 bits, to a float, and one FMA, which rounds
+   once where the scalar code does, because the product is exact (see @formats). The sums are those
+   of dotrows_f32. AVX-512's tables use this function, too. */
+
+/* The scales of the 8 sub-blocks of a block, then their minima. */
+BITNET__FN void bitnet__scales_q4_k_avx2(const uint8_t *p, float *f) {
+    const uint32_t a = bitnet__get_u32(p + 4), b = bitnet__get_u32(p + 8);
+    const uint32_t c = bitnet__get_u32(p + 12), six = 0x3f3f3f3fu, four = 0x0f0f0f0fu;
+    const uint32_t upper = 0x30303030u;
+    const __m128 d = _mm_cvtph_ps(_mm_cvtsi32_si128((int)bitnet__get_u32(p)));
+    const __m128i sub = _mm_set_epi32((int)((c >> 4 & four) | (b >> 2 & upper)), (int)(b & six),
+                                      (int)((c & four) | (a >> 2 & upper)), (int)(a & six));
+    const __m256i least = _mm256_cvtepu8_epi32(_mm_srli_si128(sub, 8));
+    _mm256_storeu_ps(f, _mm256_mul_ps(_mm256_broadcastss_ps(d),
+                                      _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(sub))));
+    _mm256_storeu_ps(f + 8, _mm256_mul_ps(_mm256_broadcastss_ps(_mm_shuffle_ps(d, d, 0x55)),
+                                          _mm256_cvtepi32_ps(least)));
+}
+
+/* The 32 weights of a sub-block times x, added to sum. */
+BITNET__FN void bitnet__add_q4_k_avx2(const __m256i *q, float scale, float least, const float *x,
+                                      bitnet__v16_avx2 *sum) {
+    const __m256 f = _mm256_set1_ps(scale), g = _mm256_set1_ps(least);
+    __m256 w[4];
+    int j;
+    BITNET__UNROLL for (j = 0; j < 4; j++)
+        w[j] = _mm256_mul_ps(_mm256_fmsub_ps(f, _mm256_cvtepi32_ps(q[j]), g),
+                             _mm256_loadu_ps(x + 8 * j));
+    sum->lo = _mm256_add_ps(_mm256_add_ps(sum->lo, w[0]), w[2]);
+    sum->hi = _mm256_add_ps(_mm256_add_ps(sum->hi, w[1]), w[3]);
+}
+
+BITNET__HOT BITNET__TARGET_avx2 void bitnet__tile_q4_k_avx2(const uint8_t *w, const float *x, int n,
+                                                            int rows, float *out) {
+    const size_t row_bytes = (size_t)n / 256 * 144;
+    const __m256i low = _mm256_set1_epi32(15);
+    bitnet__v16_avx2 sum[1][4];
+    const uint8_t *row[4];
+    float f[4][16];
+    __m256i q[4], half[4];
+    int r, i, j, s;
+    BITNET__UNROLL for (r = 0; r < 4; r++) {
+        row[r] = w + bitnet__clamp(r, rows) * row_bytes;
+        sum[0][r].lo = sum[0][r].hi = _mm256_setzero_ps();
+    }
+    for (i = 0; i < n; i += 256) {
+        BITNET__UNROLL for (r = 0; r < 4; r++) {
+            bitnet__scales_q4_k_avx2(row[r], f[r]);
+            row[r] += 16;
+        }
+        for (s = 0; s < 8; s += 2, x += 64) {
+            BITNET__UNROLL for (r = 0; r < 4; r++) {
+                BITNET__UNROLL for (j = 0; j < 4; j++)
+                    q[j] = _mm256_cvtepu8_epi32(
+                        _mm_loadl_epi64((const __m128i *)(const void *)(row[r] + 8 * j)));
+                BITNET__UNROLL for (j = 0; j < 4; j++) half[j] = _mm256_and_si256(q[j], low);
+                bitnet__add_q4_k_avx2(half, f[r][s], f[r][8 + s], x, &sum[0][r]);
+                BITNET__UNROLL for (j = 0; j < 4; j++) half[j] = _mm256_srli_epi32(q[j], 4);
+                bitnet__add_q4_k_avx2(half, f[r][s + 1], f[r][9 + s], x + 32, &sum[0][r]);
+                row[r] += 32;
+            }
+        }
+    }
+    bitnet__end_tile_avx2(sum, rows, 1, out, 0, 1);
+}
+
+static BITNET__TARGET_avx2 void bitnet__dotrows_q4_k_avx2(const uint8_t *w, const float *x, int n,
+                                                          int rows, int cols, float *out,
+                                                          size_t out_stride) {
+    int r, c;
+    for (r = 0; r < rows; r += 4, w += 4 * ((size_t)n / 256 * 144))
+        for (c = 0; c < cols; c++)
+            bitnet__tile_q4_k_avx2(w, x + (size_t)c * (size_t)n, n, rows - r,
+                                   out + (size_t)c * out_stride + (size_t)r);
+}
+#define BITNET__Q4_K_avx2 bitnet__dotrows_q4_k_avx2
+
 static const bitnet_kernels bitnet__kernels_avx2 = {
     "avx2", BITNET_CPU_AVX2 | BITNET_CPU_F16C, BITNET__LAYOUT_I2S,
     BITNET__ENTRIES(avx2, avx2, avx2, bitnet__dotrows_i2s_avx2)
@@ -1728,6 +1806,13 @@ BITNET__INLINE BITNET__TARGET_avx512vbmi void bitnet__triples_tl2_avx512vbmi(
 #define BITNET__PARTS \
     (BITNET__WIDTH | BITNET__DOTS | BITNET__VNNI_STEPS | BITNET__TL2 | BITNET__TL2_ZMM)
 #include "bitnet_kernels_x86.h"
+
+/* As dotrows_q4_k_avx2 says. */
+#if BITNET__AVX2
+  #define BITNET__Q4_K_avx512vnni bitnet__dotrows_q4_k_avx2
+#else
+  #define BITNET__Q4_K_avx512vnni 0
+#endif
 
 static const bitnet_kernels bitnet__kernels_avx512vnni = {
     "avx512vnni", BITNET_CPU_AVX2 | BITNET_CPU_F16C | BITNET_CPU_AVX512 | BITNET_CPU_AVX512VNNI,

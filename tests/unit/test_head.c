@@ -177,7 +177,7 @@ static void make_tight(bench *b, int round, int of, int fine, int with_v, float 
     int i;
     bitnet__matrix_row(&b->m->head, of, row);
     for (i = 0; i < DIM; i++) {
-        const float rest = with_v ? 0.45f : 17.0f, sign = row[i] > 0 ? 1.0f : -1.0f;
+        const float rest = with_v ? 0.45f : fine ? 4.45f : 17.0f, sign = row[i] > 0 ? 1.0f : -1.0f;
         const int v = with_v ? (int)(gb_random(&b->seed) % 120) - 60 : 0;
         if (round % 2) x[i] = (float)(((int)(gb_random(&b->seed) % 3) - 1) * 128 + v) + rest * sign;
         else
@@ -224,7 +224,8 @@ static void test_bounds(void) {
         t->n_fine = fine;
         show_rows(b.c, 1 + round % 3 % 2);
         CHECK(bitnet__bound_logits(b.c, 0) && t->n_bound == b.c->n_rows);
-        CHECK(t->fine == fine && t->with_v == with_v);
+        CHECK(t->fine == fine);
+        CHECK(bitnet__takes_v(t) == with_v || (fine && round % 2 == 0));   /* there both occur */
         bitnet__head_rows(b.c, 0, HEAD_ROWS, x, 1, b.full, HEAD_ROWS, 0);
         for (r = 0; r < HEAD_ROWS * t->n_bound; r++) {
             const int state = r / HEAD_ROWS, row = r % HEAD_ROWS, at = state * t->n_strips;
@@ -244,6 +245,44 @@ static void test_bounds(void) {
     CHECK_MSG(bad == 0, "%d logits lie outside their bounds", bad);
     for (kind = 0; kind < 4; kind++)
         CHECK_MSG(tightest[kind] > 0.8, "%s: only within %.2f", names[kind], tightest[kind]);
+}
+
+/* A search leaves no more rows than the exact logit of the row with the largest middle does. Rows
+   differ in length, so that the largest lower bound is often another row's. */
+static void test_middles(void) {
+    static bench b;
+    bitnet_sampler greedy;
+    int round, r, i, n, count, other = 0;
+    CHECK(set_up(&b, BITNET_TENSOR_F32, 0));
+    for (r = 0; r < HEAD_ROWS; r++)
+        for (i = 0; i < DIM; i++) {
+            const float w = normal(&b.seed) * (r % 3 ? 0.5f : 2.0f) * (i ? 1.0f : 9.0f);
+            memcpy(head_row(&b, r) + 4 * i, &w, 4);
+        }
+    set_hidden(&b, 0);
+    memset(&greedy, 0, sizeof greedy);
+    CHECK(bitnet_sample(b.c, -1, &greedy, NULL) >= 0 && bitnet_ctx_exact_logits(b.c) < HEAD_ROWS);
+    for (round = 0; round < 40; round++) {
+        const bitnet__head *t = b.c->head;
+        float *x = b.c->hidden;
+        int middle = 0, lowest = 0;
+        for (i = 0; i < DIM; i++) x[i] = normal(&b.seed);
+        b.c->head->n_ready = b.c->head->n_bound = 0;
+        b.c->head->n_fine = 1;
+        CHECK(bitnet__bound_logits(b.c, 0));
+        bitnet__head_rows(b.c, 0, HEAD_ROWS, x, 1, b.full, HEAD_ROWS, 0);
+        for (r = 1; r < HEAD_ROWS; r++) {
+            if (t->low[r] + t->high[r] > t->low[middle] + t->high[middle]) middle = r;
+            if (t->low[r] > t->low[lowest]) lowest = r;
+        }
+        for (r = count = 0; r < HEAD_ROWS; r++) count += t->high[r] >= b.full[middle];
+        n = bitnet__select_rows(b.c, 0, 1);
+        for (r = i = 0; r < HEAD_ROWS; r++) i += t->high[r] >= b.full[lowest];
+        other += i > count && i >= 72;
+        CHECK_MSG(n <= (count > 72 ? count : 72), "round %d: %d rows, not %d", round, n, count);
+    }
+    tear_down(&b);
+    CHECK_MSG(other > 0, "the largest lower bound was always as good");
 }
 
 /* ---- the sampler's hooks ---- */
@@ -538,6 +577,7 @@ extern const test_case head_tests[];
 const test_case head_tests[] = {
     {"head/f16", test_f16},
     {"head/f32", test_f32},
+    {"head/middles", test_middles},
     {"head/bf16", test_bf16},
     {"head/wild_f16", test_wild_f16},
     {"head/wild_f32", test_wild_f32},

@@ -856,6 +856,46 @@ static void dotrows_f16(const char *table) { dotrows_float(table, F16); }
 static void dotrows_bf16(const char *table) { dotrows_float(table, BF16); }
 static void scores_f16(const char *table) { dotrows_float(table, KEYS); }
 
+/* Q4_K against its definition: unpacked, then dotrows_f32. The scales of a block are small numbers,
+   any finite ones, or any bytes. */
+static int compare_q4_k(const bitnet_kernels *k, int n, int rows, int cols, int kind) {
+    const size_t blocks = (size_t)rows * (size_t)n / 256, count = (size_t)cols * (size_t)n;
+    const size_t stride = (size_t)rows + 2, size = ((size_t)cols - 1) * stride + (size_t)rows;
+    uint8_t *w = (uint8_t *)block(blocks * 144, 1);
+    float *wide = (float *)block(blocks * 1024, 4), *x = (float *)block(count * 4, 4);
+    float *want = (float *)results(size * 4), *got = (float *)results(size * 4);
+    const float_rows f = {0, n, rows, cols, kind};
+    size_t i, j;
+    for (i = 0; i < blocks * 144; i++) w[i] = (uint8_t)random_bits();
+    for (i = 0; i < blocks && kind < 2; i++)
+        for (j = 1; j < 4; j += 2) {
+            uint8_t *high = w + i * 144 + j;
+            if (kind == 0) *high = (uint8_t)((*high & 0x8f) | 0x20);
+            else if ((*high & 0x7c) == 0x7c) *high ^= 4;
+        }
+    fill_floats(x, count, kind == 2 ? F_ANY_BITS : F_RANDOM);
+    if (bitnet_floats_unpack(BITNET_TENSOR_Q4_K, w, (int32_t)(blocks * 256), wide, 0))
+        test_fail(__FILE__, __LINE__, "Q4_K is not unpacked");
+    scalar()->dotrows_f32((const uint8_t *)wide, x, n, rows, cols, want, stride);
+    k->dotrows_q4_k(w, x, n, rows, cols, got, stride);
+    release(w, 1);
+    release(wide, 4);
+    release(x, 4);
+    return same_results(k, f, want, got, size);
+}
+
+static void dotrows_q4_k(const char *table) {
+    int n, rows, kind;
+    USE_TABLE(k, table);
+    if (!k.dotrows_q4_k) return;
+    for (kind = 0; kind < 3; kind++)
+        for (n = 256; n <= 2048; n += n < 768 ? 256 : 1280)
+            for (rows = 1; rows <= 9; rows++)
+                if (!compare_q4_k(&k, n, rows, 1 + rows % 3, kind) ||
+                    !compare_q4_k(scalar(), n, rows, 1 + rows % 3, kind))
+                    return;
+}
+
 static int compare_sumrows(const bitnet_kernels *k, int type, int n, int rows, int cols,
                            int kind) {
     size_t w_stride = (size_t)n + (size_t)(rows % 2 * 24), stride = (size_t)rows + (size_t)(n % 3);
@@ -1721,6 +1761,7 @@ static void amx_permission(void) {
     X(dotrows_f32, table) \
     X(dotrows_f16, table) \
     X(dotrows_bf16, table) \
+    X(dotrows_q4_k, table) \
     X(scores_f16, table) \
     X(sumrows_f32, table) \
     X(sumrows_f16, table) \

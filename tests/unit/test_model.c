@@ -1377,6 +1377,12 @@ static void broken_delta(const bitnet__delta *d) {     /* in what is read, or in
     if (broken_part == 31 && d->n_values == 32) d->state[d->n_keys * 32 - 1] += 1.0f;
 }
 
+static void broken_q4_k(const uint8_t *w, const float *x, int n, int rows, int cols, float *out,
+                        size_t stride) {
+    bitnet__dotrows_q4_k_scalar(w, x, n, rows, cols, out, stride);
+    if (rows == 13 && cols == 3) out[2 * stride + 8] += 1.0f;
+}
+
 static void test_selftest_finds(void) {
     static const char *const names[] = {
         "quantize", "quantize", "quantize", "dotrows_ternary", "dotrows_f32", "dotrows_f16",
@@ -1384,7 +1390,7 @@ static void test_selftest_finds(void) {
         "softmax", "rope", "rope", "store_f16", "dequantize", "relu2_gate", "sigmoid_gate",
         "rmsnorm", "dotrows_groups", "dotrows_groups", "dotrows_groups", "dotrows_i2s",
         "scores_i8", "sumrows_i8", "weigh_i8", "weigh_i8", "sigmoid", "hadamard", "delta_rule",
-        "delta_rule"
+        "delta_rule", "dotrows_q4_k"
     };
     int i;
     for (i = 0; i < (int)(sizeof names / sizeof names[0]); i++) {
@@ -1424,6 +1430,7 @@ static void test_selftest_finds(void) {
             case 29: k.hadamard = broken_hadamard; break;
             case 30:
             case 31: k.delta_rule = broken_delta; break;
+            case 32: k.dotrows_q4_k = broken_q4_k; break;
             default: k.quantize = broken_quantize; break;
         }
         snprintf(expected, sizeof expected, "'broken': %s differs", names[i]);
