@@ -104,14 +104,15 @@ binary() {
     cp examples/tiny.gguf LICENSE $new
     binary_readme "$system" >$new/README.txt
     rm -f $new/*.pdb $new/lib/*.pdb $new/lib/*.lib "$new.o"
-    mv $new "build/binaries/$name"
+    mv $new "build/binaries/$name" && rm -f build/binaries/errors
     case $archive in
         *.zip)
             (cd build/binaries && find "$name" -exec touch -h -d "@$(time_of_release)" {} + &&
                 find "$name" -type f | LC_ALL=C sort | TZ=UTC zip -q -X -9 "$archive" -@) ;;
-        *) tar -czf "build/binaries/$archive" -C build/binaries --format=ustar --sort=name \
-            --mtime="@$(time_of_release)" --owner=0 --group=0 --numeric-owner \
-            --mode=u=rwX,go=rX -I 'gzip -n -9' "$name" ;;
+        *)
+            tar -cf "build/binaries/$name.tar" -C build/binaries --format=ustar --sort=name \
+                --mtime="@$(time_of_release)" --owner=0 --group=0 --numeric-owner \
+                --mode=u=rwX,go=rX "$name" && gzip -n -9 "build/binaries/$name.tar" ;;
     esac
 }
 
