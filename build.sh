@@ -176,8 +176,8 @@ test_files() {
 
 # unit_tests FOLDER FILTERS COMPILER FLAGS...: the test program FOLDER/tests with the files that
 # FILTERS ask for. Each file has an object of its own, compiled again only if it is older than what it
-# includes, or was compiled otherwise; the library is compiled once, as library.o. $exe is the
-# program's suffix.
+# includes, or was compiled otherwise; the library is compiled once, as library.o, if $prebuilt is not
+# one. $exe is the program's suffix.
 unit_tests() {
     folder=$1 names=$(test_files $2)
     shift 2
@@ -186,8 +186,8 @@ unit_tests() {
     [ "$(cat "$folder/made" 2>/dev/null)" = "$*" ] || rm -rf "$folder"
     mkdir -p "$folder"
     echo "$*" >"$folder/made"
-    stale= objects=
-    for file in tests/unit/library.c tests/unit/hooks.c $(printf 'tests/unit/test_%s.c ' $names) $TESTED_EXAMPLES; do
+    stale= objects=${prebuilt:-}
+    for file in $([ -n "${prebuilt:-}" ] || echo tests/unit/library.c) tests/unit/hooks.c $(printf 'tests/unit/test_%s.c ' $names) $TESTED_EXAMPLES; do
         object=$folder/$(basename "$file" .c).o objects="$objects $object"
         [ -e "$object" ] && [ -z "$(find $(test_headers $file) -newer "$object")" ] ||
             stale="$stale $file"

@@ -329,7 +329,8 @@ int main(int argc, char **argv) {
     return argc < 2 || bitnet_model_load_file(argv[1], &p, &m, 0);
 }
 EOF
-expect "a program with bitnet.h alone" $CC -O0 -I$dir/alone $dir/log.c -o $dir/log -lpthread
+expect "a program with bitnet.h alone" $CC -O0 -DBITNET_NO_OPTIMIZE -I$dir/alone \
+    $dir/log.c -o $dir/log -lpthread
 expect "its log names the table" sh -c "$dir/log $model | grep '^0 .*kernels scalar'"
 expect "its log warns" sh -c \
     "[ \$($dir/log $model | grep -c '^1 .*not found beside bitnet.h') -eq $missing ]"
@@ -637,7 +638,8 @@ expect "version in the first line" sh -c "head -n 1 bitnet.h | grep -q 'v$versio
 expect "version in CHANGELOG.md" grep -q "^## $version" CHANGELOG.md
 if [ -e /usr/share/unicode/UnicodeData.txt ] && command -v python3 >/dev/null 2>&1; then
     expect "Unicode tables" python3 tests/checks/unicode_tables.py --check bitnet.h
-    expect "NFC: the test is compiled" $CC -O1 -I. tests/checks/nfc.c -o $dir/nfc -lpthread
+    expect "NFC: the test is compiled" $CC -O1 -DBITNET_NO_SIMD -I. tests/checks/nfc.c \
+        -o $dir/nfc -lpthread
     expect "NFC: Unicode's own test" sh -c "python3 -c 'import bz2, sys
 sys.stdout.buffer.write(bz2.open(\"/usr/share/unicode/NormalizationTest.txt.bz2\").read())' | $dir/nfc"
 else skip "Unicode tables: python3 or unicode-data is not installed"; fi
