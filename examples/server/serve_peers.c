@@ -106,7 +106,8 @@ static void set_since(struct MHD_Connection *c, double since) {
 void peer_has_request(struct MHD_Connection *c) { set_since(c, 0); }
 void peer_has_answer(struct MHD_Connection *c) { set_since(c, serve_now()); }
 
-int peers_are_many(void) { return n_peers >= 128; }
+/* Its own wake-up is an event, too. */
+int peers_are_many(void) { return n_peers >= 127; }
 
 /* ---- who has left ---- */
 

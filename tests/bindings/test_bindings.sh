@@ -191,6 +191,10 @@ promised=$dir/promised.h
         sed -e '/^#ifdef __cplusplus/d' -e 's/BITNET_GRAMMAR_API/BITNET_API/'
     printf '#ifdef __cplusplus\n}\n#endif\n#endif /* BITNET_H */\n'
 } >$promised
+declared $promised | sed 's/.*/^#define & /' >$dir/kept          # names without those of tools
+{ grep -v '^#define bitnet_' $promised | sed '/^#ifndef BITNET_H$/q'; grep -f $dir/kept $promised
+  grep -v '^#define bitnet_' $promised | sed '1,/^#ifndef BITNET_H$/d'; } >$promised.new
+mv $promised.new $promised
 interface=tests/data/interface-1.txt now=$dir/interface.txt
 $CC -E -P $promised | tr -s ' \n' ' ' | sed 's/;/;\n/g' |
     sed -n 's/^ *extern \(.*\);/\1/p; s/^ *typedef \([^{}]*(\*.*\);/\1/p' >$dir/declarations
