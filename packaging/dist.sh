@@ -86,6 +86,15 @@ page() {
     done
 }
 
+# npm_package FOLDER: build/web as npm takes it. Where BITNET_HOME says where the sources are, the package
+# names that, without which npm signs no provenance.
+npm_package() {
+    cp -R build/web "$1/npm"
+    [ -z "${BITNET_HOME:-}" ] ||
+        (cd "$1/npm" && npm pkg set repository.type=git "repository.url=git+$BITNET_HOME.git")
+    (cd "$1/npm" && npm pack --silent --pack-destination "$1") && rm -rf "$1/npm"
+}
+
 # python_packages FOLDER: a wheel with each system's library, and one to be compiled.
 python_packages() {
     for system in $SYSTEMS; do
@@ -140,7 +149,7 @@ dist() {
     grep -E '^(examples/.*|bitnet[^/]*\.h|LICENSE|README\.md|CHANGELOG\.md)$' build/dist/sources |
         xargs cp --parents -t "$new"
     awk -f packaging/one_file.awk bitnet.h >"$new/bitnet_all.h"
-    (cd build/web && npm pack --silent --pack-destination "$new")
+    npm_package "$new"
     page "$new/page"
     cp build/binaries/bitnet-"$version"-*.tar.gz build/binaries/bitnet-"$version"-*.zip "$new"
     python_packages "$new" || refuse "the Python packages cannot be made"
