@@ -12,9 +12,10 @@
 SYSTEMS='linux-x86_64 linux-aarch64 windows-x86_64 windows-arm64 macos-x86_64 macos-arm64'
 MICROHTTPD=0.9.75
 
-# zig_target SYSTEM: sets $target, $exe, $library (file, linker's flags) and what programs link.
+# zig_target SYSTEM: sets $target, $exe, $programs, what they link ($threads, $serves), and of the library
+# $library_target, $library_file and $library_flags.
 zig_target() {
-    exe='' threads=-lpthread serves=
+    exe='' threads=-lpthread serves= programs='generate embed convert bench crosscheck perplexity batch'
     case $1 in
         linux-*)
             target=${1#linux-}-linux-musl serves=1
@@ -23,7 +24,8 @@ zig_target() {
             library_file=libbitnet.so.1
             library_flags="-Wl,-soname,$library_file -Wl,--version-script=packaging/bitnet.map" ;;
         windows-*)
-            target=${1#windows-}-windows-gnu exe=.exe threads=''
+            # the others use POSIX's files and signals
+            target=${1#windows-}-windows-gnu exe=.exe threads='' programs='generate convert bench crosscheck'
             library_file=bitnet-1.dll library_flags='' ;;
         macos-*)
             target=${1#macos-}-macos.11.0-none serves=1
@@ -56,7 +58,7 @@ microhttpd() {
 # binary_programs FOLDER: all programs for $target.
 binary_programs() {
     zig_cc "$target" -c packaging/bitnet.c -o "$1.o" || return 1
-    for program in generate embed convert bench crosscheck perplexity batch; do
+    for program in $programs; do
         zig_cc "$target" -s $USE_OBJECT $(sources $program) "$1.o" -o "$1/$program$exe" -lm $threads ||
             return 1
     done

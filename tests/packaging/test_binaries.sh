@@ -25,7 +25,8 @@ runs() {
     shift 3
     story "$@" "$folder/generate$exe" | tr -d '\r' >"$tmp/text"
     check "$system: generate" "another text" cmp "$tmp/wanted" "$tmp/text"
-    for program in embed convert bench crosscheck perplexity batch; do
+    for program in $programs; do
+        [ $program != generate ] || continue
         "$@" "$folder/$program$exe" --help >"$tmp/out" 2>"$tmp/err"
         check "$system: $program" "it has no help" grep -qi usage "$tmp/out" "$tmp/err"
     done
@@ -43,7 +44,9 @@ imports() {
     check "$1 needs only $2" "it needs $(tr '\n' ' ' <"$tmp/more")" test ! -s "$tmp/more"
 }
 
+. packaging/binaries.sh
 for system; do
+    zig_target "$system"
     name=bitnet-$version-$system folder=build/binaries/bitnet-$version-$system
     case $system in windows-*) archive=$name.zip ;; *) archive=$name.tar.gz ;; esac
     check "$system: archive" "there is none" test -s "build/binaries/$archive"
@@ -55,7 +58,7 @@ for system; do
     case $system in
         linux-*)
             lib=$folder/lib/libbitnet.so.1
-            for program in generate embed convert bench crosscheck perplexity batch serve; do
+            for program in $programs serve; do
                 imports "$folder/$program" nothing
             done
             imports "$lib" 'libc.so.6|libpthread.so.0|libm.so.6|ld-linux-.*'
@@ -67,14 +70,14 @@ for system; do
         windows-*)
             lib=$folder/lib/bitnet-1.dll
             dlls='(kernel32|msvcrt|shell32|ws2_32|api-ms-win-crt-.*|ucrtbase|ntdll|advapi32)[.]dll'
-            for program in generate embed convert bench crosscheck perplexity batch; do
+            for program in $programs; do
                 imports "$folder/$program.exe" "$dlls"
             done
             imports "$lib" "$dlls"
             $readobj --coff-exports "$lib" | sed -n 's/^ *Name: \(bitnet_.*\)/\1/p' | sort >"$tmp/names" ;;
         macos-*)
             lib=$folder/lib/libbitnet.1.dylib
-            for program in generate embed convert bench crosscheck perplexity batch; do
+            for program in $programs; do
                 check "$system: $program, its libraries" "it needs others" sh -c \
                     "! $objdump --macho --dylibs-used '$folder/$program' | sed 1d | grep -v libSystem"
                 check "$system: $program, for macOS 11" "it is not" sh -c \
