@@ -308,7 +308,7 @@
     @util      memory, UTF-8, error texts, a heap   -
     @math      exp, log, sqrt, sin, cos             -
     @threads   a team of worker threads             -
-    @kernels   the scalar kernels; CPU features     math
+    @kernels   the scalar kernels; CPU features     math (formats)
     @tokenizer text -> tokens -> text               (model) (unicode)
     @jinja     a bounded reader of chat templates   -
     @chat      messages -> tokens; reply -> parts   tokenizer jinja (model)
@@ -344,10 +344,10 @@
 #define BITNET_VERSION "1.0.0"
 #define BITNET_VERSION_NUMBER 10000            /* major * 10000 + minor * 100 + patch */
 
-/* The interface's version, 1, is in the symbol of every function. So libraries of two interfaces can
-   be in one process, and a program that was compiled with another interface's header does not link,
-   instead of misreading structs. A foreign-function interface uses these names. A plugin should
-   keep its copy to itself: BITNET_STATIC, or a BITNET_API that hides it. */
+/* The interface's version, 1, is in the symbol of every function. So libraries of two interfaces
+   can be in one process, and a program that was compiled with another interface's header does not
+   link, instead of misreading structs. A foreign-function interface uses these names. A plugin
+   should keep its copy to itself: BITNET_STATIC, or a BITNET_API that hides it. */
 #define bitnet_version bitnet_version_v1
 #define bitnet_version_number bitnet_version_number_v1
 #define bitnet_result_text bitnet_result_text_v1

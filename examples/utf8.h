@@ -1,7 +1,7 @@
 /* utf8.h - arguments, file names, text files and the console in UTF-8
 
-   Windows has arguments, names and what is typed in UTF-16. Some of its programs put a byte order mark in front of
-   a text, and end lines with \r\n. The rule for all text files here, standard input too: the mark
+   Windows has arguments, names and what is typed in UTF-16. Some of its programs put a byte order
+   mark in front of a text, and end lines with \r\n. The rule for all text files here, standard input too: the mark
    is no part of the text, and \r\n ends a line as \n does. A tool that drops the last line end of a
    text drops either; line ends inside a text stay as they are. */
 #ifndef EXAMPLES_UTF8_H
@@ -22,8 +22,8 @@
 static UINT utf8_page_before;           /* code page of the console's output */
 static inline void utf8_restore_page(void) { SetConsoleOutputCP(utf8_page_before); }
 
-/* The program's arguments, which live as long as the program. What it writes to a console from now on
-   is read as UTF-8. */
+/* The program's arguments, which live as long as the program. What it writes to a console from now
+   on is read as UTF-8. */
 static inline char **utf8_arguments(int *argc, char **argv) {
     int i, n = 0;
     WCHAR **wide = CommandLineToArgvW(GetCommandLineW(), &n);
@@ -42,8 +42,8 @@ static inline char **utf8_arguments(int *argc, char **argv) {
     return out;
 }
 
-/* The next byte of standard input, or EOF. A console's code page cannot hold all that is typed: it is
-   read as UTF-16. */
+/* The next byte of standard input, or EOF. A console's code page cannot hold all that is typed: it
+   is read as UTF-16. */
 static inline int utf8_getc(void) {
     static char bytes[4 * 256];
     static int at, n;

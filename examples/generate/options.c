@@ -418,8 +418,8 @@ static int ask_for_model(void) {
     fprintf(stderr,
             "generate runs a ternary language model, which is a file of its own (.gguf).\n"
             "BitNet b1.58-2B-4T, for example, is one of 1.2 GB:\n"
-            "https://huggingface.co/microsoft/bitnet-b1.58-2B-4T-gguf/resolve/main/ggml-model-i2_s.gguf"
-            "\n\nModel file (drag it into this window and press Enter): ");
+            "https://huggingface.co/microsoft/bitnet-b1.58-2B-4T-gguf/resolve/main/"
+            "ggml-model-i2_s.gguf\n\nModel file (drag it into this window and press Enter): ");
     while ((c = utf8_getc()) != EOF && c != '\n')
         if (n + 1 < sizeof line) line[n++] = (char)c;
     line[n] = 0;

@@ -75,8 +75,8 @@ static const option options[] = {
      "-: on stdout", .text = &settings.log_path},
     {"-nr --no-repack", 0, "weights in blocks stay where the file is mapped: half of the memory, "
      "but several texts at once are slower", .flag = &settings.in_place},
-    {"--health", 0, "asks the server at --host and --port whether it is ready, and exits with 0 or 1; "
-     "for health checks of containers", .flag = &settings.health},
+    {"--health", 0, "asks the server at --host and --port whether it is ready, and exits with 0 "
+     "or 1; for health checks of containers", .flag = &settings.health},
     {"--log-prompts", 0, "the log also has the bodies of requests", .flag = &settings.log_prompts},
 };
 enum { N_OPTIONS = sizeof options / sizeof options[0] };

@@ -10,7 +10,7 @@
 
 enum { WAIT_SECONDS = 5 };
 
-/* A connection to the server, on this machine where it listens at all addresses; -1: there is none. */
+/* A connection to the server, on this machine where it listens at all addresses; -1: none. */
 static int reach(void) {
     const int any = !strcmp(settings.host, "0.0.0.0") || !strcmp(settings.host, "::");
     const struct timeval wait = {WAIT_SECONDS, 0};
@@ -34,7 +34,8 @@ static int reach(void) {
 }
 
 int serve_health(void) {
-    static const char ask[] = "GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    static const char ask[] = "GET /health HTTP/1.1\r\nHost: localhost\r\n"
+                              "Connection: close\r\n\r\n";
     static const char well[] = "HTTP/1.1 200 ";
     char answer[sizeof well];
     size_t n = 0;
