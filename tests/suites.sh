@@ -361,6 +361,7 @@ suite_aarch64_max() {
     compiler=aarch64-linux-gnu-gcc flags='-O3 -static -march=armv8.6-a'
     emulator='qemu-aarch64 -cpu max' has='neon neon-dotprod neon-i8mm'
     filters=$by_kernels
+    whole || filters='kernels/ model/variants state/portable'
     break_file=bitnet_kernels_arm.h break='s/vtrn2q_s64(a0, a1)/vtrn2q_s64(a1, a0)/'
     break_names='dotrows_ternary .*, kernel neon-i8mm, only in'
     on_machine
@@ -415,7 +416,7 @@ suite_windows() {
 
 suite_wasm_simd() {                    # what kernels, its floats, memory and files can change
     wasm_machine
-    filters=$by_kernels
+    filters='kernels/ model/variants state/portable'
     ! whole || filters='kernels/ model/ head/ sequences/ state/ gguf/ hostile sources/ faults/ text/ tiny/'
     compiler=${EMCC:-emcc} flags="$flags -sALLOW_MEMORY_GROWTH=1 -sMAXIMUM_MEMORY=4GB"
     has=simd128 break='s/shl(b, 4)/shl(b, 2)/'
