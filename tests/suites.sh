@@ -24,7 +24,7 @@ SUITES="sanitizers web-chromium web-node cc web-cache check aarch64-max server b
 # Those of test --all: also what takes too long for every change, other machines and compilers, what
 # is released, and tools that judge the sources.
 ALL_SUITES="bundlers analysis fuzz-live aarch64-older i686 windows apple-windows armhf riscv64 binaries
-    dist container packages python planted wasm-relaxed clang s390x web-firefox races $SUITES"
+    dist container packages python languages planted wasm-relaxed clang s390x web-firefox races $SUITES"
 
 # whole: is this suite run in full, as by test --all and by its name? test leaves out what takes long
 # and what another suite of test is likely to find as well.
@@ -303,6 +303,28 @@ templates = json.load(open("tests/data/chat.json"))["templates"]
 open("build/qwen-3.jinja", "w").write(templates["qwen-3"])' || return 1
     shared_example generate && chat_model && build/server-chat-model build/qwen-3.jinja build/thinks.gguf &&
         sh tests/packaging/test_python.sh build/generate examples/tiny.gguf build/thinks.gguf $pyright
+}
+
+# The library in other languages, each compiled as its first comment says.
+suite_languages() {
+    folder=build/languages bad=0
+    mkdir -p $folder
+    rm -f $folder/embed.so
+    shared_example generate && shared_example embed &&
+        run $CC $CFLAGS -shared -fPIC -I. packaging/python/library.c -o $folder/libbitnet.so -lpthread ||
+        return 1
+    ! echo '#include <sqlite3ext.h>' | $CC -E - >/dev/null 2>&1 ||
+        run $CC $CFLAGS -std=c99 $WARN -Werror -shared -fPIC examples/languages/sqlite.c \
+            -o $folder/embed.so -lpthread -lm || bad=1
+    sh tests/languages/test_languages.sh $folder build/generate build/embed examples/tiny.gguf || bad=1
+    find_browsers
+    if [ -n "$CHROMIUM" ] && have "${EMCC%% *}" && have node && have npm &&
+        npm_packages tests/web/package.json build/npm; then
+        make_web && run node tests/languages/page.mjs build/web build/generate examples/tiny.gguf \
+            build/npm || bad=1
+    else echo "skip page: Chromium, emscripten, Node.js or npm is not installed"
+    fi
+    return $bad
 }
 
 suite_packages() {                     # CMake, pkg-config, vcpkg's port, Meson
