@@ -461,7 +461,7 @@ $('url-form').onsubmit = e => {
     choose($('url').value.trim());
 };
 $('pick').onclick = async () => {
-    const files = await pickFiless().catch(showError);
+    const files = await pickFiles().catch(showError);
     if (files) takeModels(files);
     if (files === null) $('file').click();
 };
