@@ -2,8 +2,8 @@
 
    Windows has arguments, names and what is typed in UTF-16. Some of its programs put a byte order
    mark in front of a text, and end lines with \r\n. The rule for all text files here, standard
-   input too: the mark is no part of the text, and \r\n ends a line as \n does. A tool that drops the
-   last line end of a text drops either; line ends inside a text stay as they are. */
+   input too: the mark is no part of the text, and \r\n ends a line as \n does. A tool that drops
+   the last line end of a text drops either; line ends inside a text stay as they are. */
 #ifndef EXAMPLES_UTF8_H
 #define EXAMPLES_UTF8_H
 
