@@ -44,7 +44,11 @@ const needEmbedding = (...names) => {
         });
     }
 };
-const searching = page => page.$eval('input[value=search]', e => e.click());
+// Until its code is there, which comes when it is asked for.
+const searching = async page => {
+    await page.$eval('input[value=search]', e => e.click());
+    await until(page, () => document.body.dataset.indexed !== undefined);
+};
 // Until the index is at rest and has so many passages.
 const indexed = (page, n) => until(page, x => document.body.dataset.indexed === `${x}`, n);
 // Opens an embedding model, whose index has so many passages.
@@ -301,8 +305,8 @@ export const tests = {
             expect(texts['b.md'], 'The first.', 'the first');
             expect(texts['b.md (2)'], 'The second.', 'the second');
             expect(texts['notes/README.md'], 'It has changed.', 'what has changed');
-            await page.click('#remove-texts');
-            await page.click('.ask .yes');
+            await page.$eval('#remove-texts', e => e.click()); // which moves while the page grows
+            await page.$eval('.ask .yes', e => e.click());
             expect(await listed(page, 0), '', 'what is left');
             check(!(await visible(page, 'remove-texts')), 'there is nothing to remove');
             await page.reload();
