@@ -106,7 +106,7 @@ suite_clang() {
 # the compiler's time: the suite sanitizers has them.
 suite_fuzz_replay() {
     need gcc
-    sh tests/fuzz/run.sh replay gcc $(whole || echo -DBITNET_NO_SIMD)
+    sh tests/fuzz/run.sh replay gcc $(whole || echo -DBITNET_NO_SIMD -fsanitize-undefined-trap-on-error)
 }
 
 # A few seconds of each target show that it still runs, and find what only clang's sanitizers see.
