@@ -222,7 +222,7 @@ compile_all() {
         shift 2
         level=-Og
         case $1 in *emcc) level=-O1; set -- "$@" -Wno-unused-command-line-argument ;; esac
-        case $file in tests/unit/test_*) set -- "$@" $level ;; esac
+        case $file in tests/unit/test_*) set -- "$@" $level ${test_flags:-} ;; esac
         exec "$@" -c "$file" -o "$folder/$(basename "$file" .c).o"' sh FILE "$folder" "$@"
 }
 

@@ -10,6 +10,7 @@
 #   exe          the suffix of such programs
 #   filters      the unit tests that the suite runs (see test_files in build.sh); empty: all
 #   has, lacks   kernel tables that the machine must have, and that it must refuse
+#   test_flags   more flags for the files of the unit tests alone
 #   prebuilt     an object of the library that the unit tests link; empty: they compile their own
 #   wrong        a flag whose floats are not those of the manual, which the self-test must find
 #   break_file, break, break_names   a kernel header, a sed command that breaks a kernel in it, and
@@ -18,8 +19,8 @@
 # The suites of every change, long ones first. Those that wait for a browser, a disk or a time are
 # apart, so that they do not all wait at the same time, and not last, when no others are left to run
 # meanwhile.
-SUITES="sanitizers web-chromium web-node cc web-cache check aarch64-max server batch wasm-simd
-    convert perplexity cli hosts fuzz-replay embed bindings crosscheck grammar contract build"
+SUITES="sanitizers web-chromium check convert web-node aarch64-max batch wasm-simd web-cache fuzz-replay
+    server contract cli cc bindings grammar crosscheck perplexity hosts embed build"
 
 # Those of test --all: also what takes too long for every change, other machines and compilers, what
 # is released, and tools that judge the sources.
@@ -39,6 +40,7 @@ MODELS="examples/tiny.gguf tests/data/a.gguf tests/data/b.gguf $BITNET_TEST_DATA
 # suite_commands NAME: runs a suite.
 suite_commands() {
     compiler='' flags='' emulator='' exe='' filters='' has='' lacks='' wrong='' break='' prebuilt=''
+    test_flags=''
     "suite_$(echo "$1" | tr - _)"
 }
 
@@ -68,11 +70,23 @@ sanitized() {
 
 # gcc's: clang takes minutes for a file. With this CPU's own instructions and a char without a sign,
 # which change nothing. In test undefined behaviour only stops the program, which takes a fifth less to
-# compile; the suite in full says what it was.
+# compile, and that of test files, a quarter of their time, is not looked for; the suite in full says
+# what it was, and looks for it there, too.
 suite_sanitizers() {
     need gcc
-    quick_tests gcc -O1 -g1 -march=native -funsigned-char -fsanitize=address,undefined \
-        -fno-sanitize-recover=all $(whole || echo -fsanitize-undefined-trap-on-error)
+    whole || test_flags=-fno-sanitize=undefined
+    build_tests gcc -O1 -g1 -march=native -funsigned-char -fsanitize=address,undefined \
+        -fno-sanitize-recover=all $(whole || echo -fsanitize-undefined-trap-on-error) || return 1
+    bad=0 first='' second='chat/ embed/ experts/ families/ float_formats/ grammar/ groups/ hybrid/'
+    for name in $(test_files); do
+        case " $second " in *" $name/ "*) ;; *) first="$first $name/" ;; esac
+    done
+    export BITNET_TEST_QUICK=1         # at the same time: alone they would end last of all suites
+    run "build/tests-$suite/tests" $second >"build/$suite.second" 2>&1 &
+    run "build/tests-$suite/tests" $first || bad=1
+    wait $! || bad=1
+    cat "build/$suite.second"
+    return $bad
 }
 
 suite_races() {                        # contexts and models that threads share
@@ -92,7 +106,7 @@ suite_clang() {
 # the compiler's time: the suite sanitizers has them.
 suite_fuzz_replay() {
     need gcc
-    sh tests/fuzz/run.sh replay gcc $(whole || echo -DBITNET_NO_SIMD)
+    sh tests/fuzz/run.sh replay gcc $(whole || echo -DBITNET_NO_SIMD -fsanitize-undefined-trap-on-error)
 }
 
 # A few seconds of each target show that it still runs, and find what only clang's sanitizers see.
@@ -159,7 +173,8 @@ suite_batch() {
             -lm -lpthread || return 1
     bad=0 serve=
     ! need_microhttpd 2>/dev/null || { serve=build/serve && shared_example serve || bad=1; }
-    sh tests/server/test_batch.sh build/batch build/generate examples/tiny.gguf || bad=1
+    BATCH_KILLS=$(whole && echo 20 || echo 10) \
+        sh tests/server/test_batch.sh build/batch build/generate examples/tiny.gguf || bad=1
     sh tests/server/test_memory.sh build/server-memory build/batch examples/tiny.gguf $serve || bad=1
     sh tests/server/test_slurm.sh build/batch examples/tiny.gguf || bad=1
     if have yamllint; then

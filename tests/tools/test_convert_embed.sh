@@ -11,8 +11,8 @@ shift 2
 [ -x "$program" ] || { echo "$0: there is no program '$program'" >&2; exit 2; }
 . "$root/tests/cases.sh"
 shared=${BITNET_TEST_DATA:-$root/../shared}
-tool() { python3 "$root/tests/tools/convert_embed.py" "$@"; }
-compare() { python3 "$root/tests/tools/convert_hf.py" compare "$@"; }
+tool() { python3 -S "$root/tests/tools/convert_embed.py" "$@"; }
+compare() { python3 -S "$root/tests/tools/convert_hf.py" compare "$@"; }
 mkdir "$tmp/o"
 out=$tmp/o/out.gguf
 
@@ -163,7 +163,7 @@ for base in qwen3-f32 qwen3-head gemma3-f32 gemma3-plain gemma3-newer; do
     tool make "$tmp/${base%-*}.gguf" "$tmp/base/$base" "f32-${base#*-}"
 done
 fails window-of-qwen 1 "'sliding_window' is missing, for --window" "$tmp/base/qwen3-f32/hf" "$out" --window
-python3 "$root/tests/tools/convert_hf.py" make "$root/tests/data/a.gguf" "$tmp/text" auto
+python3 -S "$root/tests/tools/convert_hf.py" make "$root/tests/data/a.gguf" "$tmp/text" auto
 fails pooling-of-text 1 "is not that of a model of embeddings, for --pooling" "$tmp/text/hf" "$out" --pooling last
 fails pre-of-gemma 1 "tokenizer.json: --pre is for byte-level BPE" "$tmp/base/gemma3-f32/hf" "$out" --pre qwen2
 for change in 's/"sliding_window_pattern": 6/"sliding_window_pattern": 5/:sliding_window_pattern' \

@@ -8,8 +8,8 @@ case $1 in */*) program=$1 ;; *) program=./$1 ;; esac
 crosscheck=$2 root=$(dirname "$0")/../..
 [ -x "$program" ] || { echo "$0: there is no program '$program'" >&2; exit 2; }
 . "$root/tests/cases.sh"
-tool() { python3 "$root/tests/tools/convert_groups.py" "$@"; }
-compare() { python3 "$root/tests/tools/convert_hf.py" compare "$@"; }
+tool() { python3 -S "$root/tests/tools/convert_groups.py" "$@"; }
+compare() { python3 -S "$root/tests/tools/convert_hf.py" compare "$@"; }
 shared=${BITNET_TEST_DATA:-$root/../shared}/models
 mkdir "$tmp/o"
 out=$tmp/o/out.gguf

@@ -8,7 +8,7 @@ case $1 in */*) program=$1 ;; *) program=./$1 ;; esac
 root=$(dirname "$0")/../..
 [ -x "$program" ] || { echo "$0: there is no program '$program'" >&2; exit 2; }
 . "$root/tests/cases.sh"
-tool() { python3 "$root/tests/tools/convert_hybrid.py" "$@"; }
+tool() { python3 -S "$root/tests/tools/convert_hybrid.py" "$@"; }
 shared=${BITNET_TEST_DATA:-$root/../shared}/models
 mkdir "$tmp/o"
 out=$tmp/o/out.gguf
@@ -75,7 +75,7 @@ unfolds() {
     run "$2" "$plain" --unfold f32 --force
     check "$1-unfold" "exit code $rc" test $rc -eq 0
     tool unfold "$2" "$plain" > "$tmp/off" 2> "$tmp/err"
-    check "$1-numbers" "off by $(cat "$tmp/off")" python3 -c "import sys; sys.exit(float(open('$tmp/off').read()) > 1e-6)"
+    check "$1-numbers" "off by $(cat "$tmp/off")" python3 -S -c "import sys; sys.exit(float(open('$tmp/off').read()) > 1e-6)"
     near "$1-verify" "$2" "$plain"
     near "$1-verify-other" "$plain" "$2"
     becomes "$1-fold" "$plain" "$2" --fold "$2" --to $3

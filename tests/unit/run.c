@@ -11,8 +11,10 @@
    BITNET_TEST_QUICK=1 in the environment is for emulators, where a test takes ten times as long,
    and for further compilers.
    Every test still runs and can fail, with fewer repetitions: each third combination of threads and
-   batches (model/variants), 400 draws in place of 4000 (text/distribution), a twentieth of the
-   hidden states (head/), each 29th scale and each fifth combination (float_formats/), a tenth of
+   batches (model/variants, hybrid/variants, embed/packing a seventh), 400 draws in place of 4000
+   (text/distribution), a twentieth of the hidden states (head/), a twentieth of the changes and
+   each 11th place to cancel (marks/), one type of experts in all variants (experts/types), each
+   29th scale and each seventh combination (float_formats/), a tenth of
    the random texts (tokenizer/roundtrip), one prompt for each of five samplers, half as long
    (lookup/samplers), each third to sixth length (lookup/chain), each fifth place of a damaged file
    (gguf/), an eighth of the most that a file can hold (hostile/), two batches of six

@@ -479,7 +479,7 @@ static void run_heads_screened(int wild) {
                 for (threads = 1; threads <= 3 && bitnet_kernels_usable(bitnet_kernels_get(k));
                      threads++) {
                     int n;
-                    if (test_quick() && (k + threads + top_k / 20 + i) % 5) continue;
+                    if (test_quick() && (k + threads + top_k / 20 + i) % 7) continue;
                     n = compare_head_draws(&h, &whole, bitnet_kernels_get(k), threads, top_k);
                     CHECK_MSG(n >= 12, "%s, kernels %s, %d threads, top_k %d: %s", t->name,
                               bitnet_kernels_get(k)->name, threads, top_k,

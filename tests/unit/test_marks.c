@@ -133,7 +133,7 @@ static void test_cancelled(void) {
     CHECK(set_up(&x, &p));
     p.hooks.cancel_fn = countdown;
     p.hooks.cancel_ud = &x.left;
-    for (k = 0; !done; k += 3) {
+    for (k = 0; !done; k += test_quick() ? 11 : 3) {
         bitnet_ctx_free(x.c);
         CHECK((x.c = create(x.m, &p)) != 0);
         x.left = k;
@@ -349,7 +349,7 @@ static void check_any(int n_seqs, int n_marks, bitnet_kv_type kv) {
     static marked x;
     bitnet_ctx_params p = ctx_params(N_TOKENS, 16, 2, kv);
     held at[N_SEQS] = {{0, 0}, {0, 0}, {0, 0}};
-    const int rounds = test_quick() ? 150 : 1500;
+    const int rounds = test_quick() ? 75 : 1500;
     uint64_t promised;
     size_t size, before;
     uint8_t *room;
