@@ -11,10 +11,13 @@
 #   LICENSE, README.md, CHANGELOG.md
 #   SHA256SUMS                 of all these files, for sha256sum -c
 #
+# BITNET_SYSTEMS: only these systems, to try it.
+#
 # The same sources and tools give the same bytes. All times are that of the last commit, or
 # SOURCE_DATE_EPOCH (seconds since 1970). It also works in the unpacked sources, without git.
 
 . packaging/binaries.sh
+SYSTEMS=${BITNET_SYSTEMS:-$SYSTEMS}
 
 refuse() { echo "dist: $1" >&2; exit 1; }
 
@@ -151,7 +154,7 @@ dist() {
     awk -f packaging/one_file.awk bitnet.h >"$new/bitnet_all.h"
     npm_package "$new"
     page "$new/page"
-    cp build/binaries/bitnet-"$version"-*.tar.gz build/binaries/bitnet-"$version"-*.zip "$new"
+    for system in $SYSTEMS; do cp build/binaries/bitnet-"$version-$system".[tz]* "$new"; done
     python_packages "$new" || refuse "the Python packages cannot be made"
     [ -z "${BITNET_RELEASE_URL:-}" ] || ports "$new"
     checksums "$new"
@@ -170,6 +173,7 @@ notes() {
     case $entry in *progress*) echo "note: CHANGELOG.md says '$entry', not a date" ;; esac
     [ -n "${BITNET_RELEASE_URL:-}" ] ||
         echo "note: it has no ports/, since BITNET_RELEASE_URL does not say where it will lie"
+    [ -z "${BITNET_SYSTEMS:-}" ] || echo "note: it is for $SYSTEMS alone (BITNET_SYSTEMS)"
     [ -e build/web/documents.js ] ||
         echo "note: Search reads no PDF and Word files, since npm could not get what reads them"
     [ -e build/web/markdown-it.txt ] ||

@@ -311,7 +311,7 @@ suite_languages() {
     mkdir -p $folder
     rm -f $folder/embed.so
     shared_example generate && shared_example embed &&
-        run $CC $CFLAGS -shared -fPIC -I. packaging/python/library.c -o $folder/libbitnet.so -lpthread ||
+        run $CC $CFLAGS -shared -fPIC -DBITNET_SHARED packaging/bitnet*.c -o $folder/libbitnet.so -lpthread ||
         return 1
     ! echo '#include <sqlite3ext.h>' | $CC -E - >/dev/null 2>&1 ||
         run $CC $CFLAGS -std=c99 $WARN -Werror -shared -fPIC examples/languages/sqlite.c \
