@@ -12,25 +12,26 @@ finish() {
     [ $failed -eq 0 ]
     exit
 }
-command -v buildah >/dev/null 2>&1 || { skip container "buildah is not installed"; finish; }
-./build.sh binaries "${name#bitnet-$version-}" >"$tmp/err" 2>&1 ||
-    { skip container "the binaries cannot be made: $(tail -n 1 "$tmp/err")"; finish; }
+check binaries "they cannot be made" sh -c "./build.sh binaries '${name#bitnet-$version-}' >'$tmp/err' 2>&1"
+[ -d "build/binaries/$name" ] || finish
+[ -e "build/binaries/$name/serve" ] || { skip container "there is no serve: libmicrohttpd cannot be built"; finish; }
 
 # All that buildah writes is in a folder of its own; without a kernel that allows more, in a plain way.
-export BUILDAH_ISOLATION=chroot STORAGE_DRIVER=vfs
-store() { buildah --root "$tmp/store" --runroot "$tmp/run" "$@"; }
-if ! store from --name probe scratch >"$tmp/out" 2>"$tmp/err"; then
+export BUILDAH_ISOLATION=chroot
+store() { buildah --root "$tmp/store" --runroot "$tmp/run" --storage-driver vfs "$@" 2>"$tmp/err"; }
+if ! store from --name probe scratch >"$tmp/out"; then
     skip container "buildah cannot run here: $(tail -n 1 "$tmp/err")"
     finish
 fi
-check build "it is not built" sh -c "buildah --root '$tmp/store' --runroot '$tmp/run' bud --format docker \
-    -f packaging/Dockerfile --build-arg NAME='$name' -t $image build/binaries >'$tmp/out' 2>'$tmp/err'"
-config() { store inspect --type image --format "$1" $image 2>"$tmp/err"; }
+check build "it is not built" store bud --format docker -f packaging/Dockerfile --build-arg NAME="$name" \
+    -t $image build/binaries
+config() { store inspect --type image --format "$1" $image; }
+words() { config "{{range .OCIv1.Config.$1}}{{.}} {{end}}"; }
 check user "it is root" test "$(config '{{.OCIv1.Config.User}}')" = 65532:65532
 check volume "there is none" sh -c "echo '$(config '{{.OCIv1.Config.Volumes}}')' | grep -q /models"
 check health "there is no check" sh -c "echo '$(config '{{.Docker.Config.Healthcheck}}')' | grep -q -e --health"
-container=$(store from $image 2>"$tmp/err")
-place=$(store mount "$container" 2>"$tmp/err")
+container=$(store from $image)
+place=$(store mount "$container")
 check files "there is more in it: $(ls "$place" | tr '\n' ' ')" \
     test "$(ls "$place" | tr '\n' ' ')" = "LICENSE LICENSE-libmicrohttpd.txt batch serve "
 
@@ -38,7 +39,7 @@ check files "there is more in it: $(ls "$place" | tr '\n' ' ')" \
 port=$((20000 + $$ % 20000))
 mkdir "$tmp/models"
 cp examples/tiny.gguf "$tmp/models/model.gguf"
-chmod -R a+rX "$tmp" 
+chmod -R a+rX "$tmp"
 in_image() { # ARGUMENTS...: serve as the container has it
     chroot --userspec=65532:65532 "$place" /serve "$@"
 }
@@ -46,8 +47,8 @@ if mkdir -p "$place/models" && mount --bind "$tmp/models" "$place/models" 2>"$tm
     trap 'umount "$place/models" 2>/dev/null; rm -rf "$tmp"' EXIT
 else cp "$tmp/models/model.gguf" "$place/models"
 fi
-set -- $(config '{{join .OCIv1.Config.Entrypoint " "}}') $(config '{{join .OCIv1.Config.Cmd " "}}')
-check entry "it starts something else: $*" test "$1" = /serve
+set -- $(words Entrypoint) $(words Cmd)
+check entry "it starts something else: $*" test "$*" = "/serve --host 0.0.0.0 -m /models/model.gguf"
 shift
 in_image --health --port $port 2>"$tmp/err"
 check unhealthy "nothing runs, and it is well" test $? -eq 1
