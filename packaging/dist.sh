@@ -7,7 +7,8 @@
 #   bitnet-VERSION.tar.gz      the sources: all that git has, in the state of this folder
 #   bitnet-VERSION-SYSTEM.*    programs and shared library for each system of binaries.sh
 #   bitnet_h-VERSION*          the Python package for each of them, and its sources
-#   ports/                     recipes of package managers, if BITNET_RELEASE_URL says where the release lies
+#   ports/                     recipes of package managers, if BITNET_RELEASE_URL says where the release lies;
+#                              winget's names both of Windows
 #   LICENSE, README.md, CHANGELOG.md
 #   SHA256SUMS                 of all these files, for sha256sum -c
 #
@@ -156,7 +157,7 @@ dist() {
     page "$new/page"
     for system in $SYSTEMS; do cp build/binaries/bitnet-"$version-$system".[tz]* "$new"; done
     python_packages "$new" || refuse "the Python packages cannot be made"
-    [ -z "${BITNET_RELEASE_URL:-}" ] || ports "$new"
+    case ${BITNET_RELEASE_URL:+$SYSTEMS} in *windows-x86_64*windows-arm64*) ports "$new" ;; esac
     checksums "$new"
     rm build/dist/sources
     mv "$new" "build/dist/bitnet-$version"
