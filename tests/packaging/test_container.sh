@@ -4,7 +4,7 @@
 . tests/cases.sh
 
 version=$(sed -n 's/^#define BITNET_VERSION "\(.*\)"/\1/p' bitnet.h)
-name=bitnet-$version-linux-$(uname -m)
+built=bitnet-$version-linux-$(uname -m)
 image=localhost/bitnet-test
 : >"$tmp/err"
 finish() {
@@ -12,9 +12,9 @@ finish() {
     [ $failed -eq 0 ]
     exit
 }
-check binaries "they cannot be made" sh -c "./build.sh binaries '${name#bitnet-$version-}' >'$tmp/err' 2>&1"
-[ -d "build/binaries/$name" ] || finish
-[ -e "build/binaries/$name/serve" ] || { skip container "there is no serve: libmicrohttpd cannot be built"; finish; }
+check binaries "they cannot be made" sh -c "./build.sh binaries '${built#bitnet-$version-}' >'$tmp/err' 2>&1"
+[ -d "build/binaries/$built" ] || finish
+[ -e "build/binaries/$built/serve" ] || { skip container "there is no serve: libmicrohttpd cannot be built"; finish; }
 
 # All that buildah writes is in a folder of its own; without a kernel that allows more, in a plain way.
 export BUILDAH_ISOLATION=chroot
@@ -23,7 +23,7 @@ if ! store from --name probe scratch >"$tmp/out"; then
     skip container "buildah cannot run here: $(tail -n 1 "$tmp/err")"
     finish
 fi
-check build "it is not built" store bud --format docker -f packaging/Dockerfile --build-arg NAME="$name" \
+check build "it is not built" store bud --format docker -f packaging/Dockerfile --build-arg NAME="$built" \
     -t $image build/binaries
 config() { store inspect --type image --format "$1" $image; }
 words() { config "{{range .OCIv1.Config.$1}}{{.}} {{end}}"; }
@@ -40,8 +40,8 @@ port=$((20000 + $$ % 20000))
 mkdir "$tmp/models"
 cp examples/tiny.gguf "$tmp/models/model.gguf"
 chmod -R a+rX "$tmp"
-in_image() { # ARGUMENTS...: serve as the container has it
-    chroot --userspec=65532:65532 "$place" /serve "$@"
+in_image() { # ARGUMENTS...: serve as the container has it, in place of this shell
+    exec chroot --userspec=65532:65532 "$place" /serve "$@"
 }
 if mkdir -p "$place/models" && mount --bind "$tmp/models" "$place/models" 2>"$tmp/err"; then
     trap 'umount "$place/models" 2>/dev/null; rm -rf "$tmp"' EXIT
@@ -50,11 +50,11 @@ fi
 set -- $(words Entrypoint) $(words Cmd)
 check entry "it starts something else: $*" test "$*" = "/serve --host 0.0.0.0 -m /models/model.gguf"
 shift
-in_image --health --port $port 2>"$tmp/err"
+ready() { (in_image --health --port $port) 2>"$tmp/err"; }
+ready
 check unhealthy "nothing runs, and it is well" test $? -eq 1
 BITNET_API_KEY=secret in_image "$@" --port $port >"$tmp/out" 2>"$tmp/log" &
 pid=$!
-ready() { in_image --health --port $port 2>"$tmp/err"; }
 wait_for $pid ready
 check healthy "it is not" ready
 curl -s -H 'Authorization: Bearer secret' "http://127.0.0.1:$port/v1/completions" \
