@@ -25,6 +25,7 @@ if ! store from --name probe scratch >"$tmp/out"; then
 fi
 check build "it is not built" store bud --format docker -f packaging/Dockerfile --build-arg NAME="$built" \
     -t $image build/binaries
+store inspect --type image $image >"$tmp/out" || finish
 config() { store inspect --type image --format "$1" $image; }
 words() { config "{{range .OCIv1.Config.$1}}{{.}} {{end}}"; }
 check user "it is root" test "$(config '{{.OCIv1.Config.User}}')" = 65532:65532
@@ -49,6 +50,7 @@ else cp "$tmp/models/model.gguf" "$place/models"
 fi
 set -- $(words Entrypoint) $(words Cmd)
 check entry "it starts something else: $*" test "$*" = "/serve --host 0.0.0.0 -m /models/model.gguf"
+[ "$1" = /serve ] || finish
 shift
 ready() { (in_image --health --port $port) 2>"$tmp/err"; }
 ready
