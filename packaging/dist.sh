@@ -94,6 +94,7 @@ page() {
 # names that, without which npm signs no provenance.
 npm_package() {
     cp -R build/web "$1/npm"
+    chmod -R u=rwX,go=rX "$1/npm"      # whatever the umask is: npm packs access rights, too
     [ -z "${BITNET_HOME:-}" ] ||
         (cd "$1/npm" && npm pkg set repository.type=git "repository.url=git+$BITNET_HOME.git")
     (cd "$1/npm" && npm pack --silent --pack-destination "$1") && rm -rf "$1/npm"
