@@ -7,14 +7,18 @@
 #   bitnet-VERSION.tar.gz      the sources: all that git has, in the state of this folder
 #   bitnet-VERSION-SYSTEM.*    programs and shared library for each system of binaries.sh
 #   bitnet_h-VERSION*          the Python package for each of them, and its sources
-#   ports/                     recipes of package managers, if BITNET_RELEASE_URL says where the release lies
+#   ports/                     recipes of package managers, if BITNET_RELEASE_URL says where the release lies;
+#                              winget's names both of Windows
 #   LICENSE, README.md, CHANGELOG.md
 #   SHA256SUMS                 of all these files, for sha256sum -c
+#
+# BITNET_SYSTEMS: only these systems, to try it.
 #
 # The same sources and tools give the same bytes. All times are that of the last commit, or
 # SOURCE_DATE_EPOCH (seconds since 1970). It also works in the unpacked sources, without git.
 
 . packaging/binaries.sh
+SYSTEMS=${BITNET_SYSTEMS:-$SYSTEMS}
 
 refuse() { echo "dist: $1" >&2; exit 1; }
 
@@ -90,6 +94,7 @@ page() {
 # names that, without which npm signs no provenance.
 npm_package() {
     cp -R build/web "$1/npm"
+    chmod -R u=rwX,go=rX "$1/npm"      # whatever the umask is: npm packs access rights, too
     [ -z "${BITNET_HOME:-}" ] ||
         (cd "$1/npm" && npm pkg set repository.type=git "repository.url=git+$BITNET_HOME.git")
     (cd "$1/npm" && npm pack --silent --pack-destination "$1") && rm -rf "$1/npm"
@@ -151,9 +156,9 @@ dist() {
     awk -f packaging/one_file.awk bitnet.h >"$new/bitnet_all.h"
     npm_package "$new"
     page "$new/page"
-    cp build/binaries/bitnet-"$version"-*.tar.gz build/binaries/bitnet-"$version"-*.zip "$new"
+    for system in $SYSTEMS; do cp build/binaries/bitnet-"$version-$system".[tz]* "$new"; done
     python_packages "$new" || refuse "the Python packages cannot be made"
-    [ -z "${BITNET_RELEASE_URL:-}" ] || ports "$new"
+    case ${BITNET_RELEASE_URL:+$SYSTEMS} in *windows-x86_64*windows-arm64*) ports "$new" ;; esac
     checksums "$new"
     rm build/dist/sources
     mv "$new" "build/dist/bitnet-$version"
@@ -170,6 +175,7 @@ notes() {
     case $entry in *progress*) echo "note: CHANGELOG.md says '$entry', not a date" ;; esac
     [ -n "${BITNET_RELEASE_URL:-}" ] ||
         echo "note: it has no ports/, since BITNET_RELEASE_URL does not say where it will lie"
+    [ -z "${BITNET_SYSTEMS:-}" ] || echo "note: it is for $SYSTEMS alone (BITNET_SYSTEMS)"
     [ -e build/web/documents.js ] ||
         echo "note: Search reads no PDF and Word files, since npm could not get what reads them"
     [ -e build/web/markdown-it.txt ] ||

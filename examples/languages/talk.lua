@@ -1,6 +1,6 @@
 -- talk.lua - a text and a chat in LuaJIT (Debian: luajit), by its foreign-function interface
 --
---     cc -O2 -shared -fPIC -I. packaging/python/library.c -o libbitnet.so -lpthread
+--     cc -O2 -shared -fPIC -DBITNET_SHARED packaging/bitnet*.c -o libbitnet.so -lpthread
 --     sed '/^#include <std/d' bitnet.h | cc -E -P -x c - >bitnet.cdef
 --     luajit examples/languages/talk.lua MODEL.gguf "Once upon a time" "Hello!"
 --

@@ -32,8 +32,10 @@ import declarations
 HERE = os.path.dirname(os.path.abspath(__file__))
 PACKAGE = 'bitnet_h'
 HEADERS = ['bitnet.h', 'bitnet_grammar.h']
-BESIDE = ['bitnet_kernels_arm.h', 'bitnet_kernels_wasm.h', 'bitnet_kernels_x86.h', 'LICENSE']
-BUILD = ['pyproject.toml', 'README.md', 'backend.py', 'declarations.py', 'library.c']
+SOURCES = ['packaging/bitnet.c', 'packaging/bitnet_grammar.c']
+BESIDE = ['bitnet_kernels_arm.h', 'bitnet_kernels_wasm.h', 'bitnet_kernels_x86.h', 'packaging/exports.h',
+          'LICENSE']
+BUILD = ['pyproject.toml', 'README.md', 'backend.py', 'declarations.py']
 METADATA = '''\
 Metadata-Version: 2.4
 Name: bitnet-h
@@ -107,7 +109,7 @@ def compiled(folder):
         raise RuntimeError('there is no C compiler (CC, cc, gcc, clang) to build bitnet-h with')
     path = os.path.join(folder, library_name(sys.platform))
     command = cc + ['-O2', '-shared'] + shlex.split(os.environ.get('CFLAGS', ''))
-    command += ['-I', os.path.dirname(source('bitnet.h')), os.path.join(HERE, 'library.c'), '-o', path]
+    command += ['-DBITNET_SHARED', *map(source, SOURCES), '-o', path]
     if os.name == 'posix':
         command += ['-fPIC', '-fvisibility=hidden', '-lpthread']
     print('+', *command, flush=True)
@@ -202,7 +204,7 @@ def build_sdist(sdist_directory, config_settings=None):
     root = f'{PACKAGE}-{version()}'
     files = {name: read(os.path.join(HERE, name)) for name in BUILD}
     files.update(modules())
-    files.update({name: read(source(name)) for name in HEADERS + BESIDE})
+    files.update({name: read(source(name)) for name in HEADERS + SOURCES + BESIDE})
     files['PKG-INFO'] = metadata()
     with open(os.path.join(sdist_directory, root + '.tar.gz'), 'wb') as file, \
             gzip.GzipFile('', 'wb', fileobj=file, mtime=epoch()) as packed, \

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Tests of examples/languages, but for its page (page.mjs): what they write is what generate and embed do.
 #     test_languages.sh FOLDER GENERATE EMBED MODEL
-# FOLDER has libbitnet.so (packaging/python/library.c) and embed.so (examples/languages/sqlite.c). The model is
+# FOLDER has libbitnet.so (packaging/bitnet*.c) and embed.so (examples/languages/sqlite.c). The model is
 # examples/tiny.gguf: the prompts are for it. Run from the repository's root. Prints a line for each case and at
 # the end `languages: N passed, N failed, N skipped`.
 [ $# -eq 4 ] || { echo "usage: $0 FOLDER GENERATE EMBED MODEL" >&2; exit 2; }

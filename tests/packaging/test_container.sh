@@ -4,7 +4,7 @@
 . tests/cases.sh
 
 version=$(sed -n 's/^#define BITNET_VERSION "\(.*\)"/\1/p' bitnet.h)
-name=bitnet-$version-linux-$(uname -m)
+built=bitnet-$version-linux-$(uname -m)
 image=localhost/bitnet-test
 : >"$tmp/err"
 finish() {
@@ -12,25 +12,27 @@ finish() {
     [ $failed -eq 0 ]
     exit
 }
-command -v buildah >/dev/null 2>&1 || { skip container "buildah is not installed"; finish; }
-./build.sh binaries "${name#bitnet-$version-}" >"$tmp/err" 2>&1 ||
-    { skip container "the binaries cannot be made: $(tail -n 1 "$tmp/err")"; finish; }
+check binaries "they cannot be made" sh -c "./build.sh binaries '${built#bitnet-$version-}' >'$tmp/err' 2>&1"
+[ -d "build/binaries/$built" ] || finish
+[ -e "build/binaries/$built/serve" ] || { skip container "there is no serve: libmicrohttpd cannot be built"; finish; }
 
 # All that buildah writes is in a folder of its own; without a kernel that allows more, in a plain way.
-export BUILDAH_ISOLATION=chroot STORAGE_DRIVER=vfs
-store() { buildah --root "$tmp/store" --runroot "$tmp/run" "$@"; }
-if ! store from --name probe scratch >"$tmp/out" 2>"$tmp/err"; then
+export BUILDAH_ISOLATION=chroot
+store() { buildah --root "$tmp/store" --runroot "$tmp/run" --storage-driver vfs "$@" 2>"$tmp/err"; }
+if ! store from --name probe scratch >"$tmp/out"; then
     skip container "buildah cannot run here: $(tail -n 1 "$tmp/err")"
     finish
 fi
-check build "it is not built" sh -c "buildah --root '$tmp/store' --runroot '$tmp/run' bud --format docker \
-    -f packaging/Dockerfile --build-arg NAME='$name' -t $image build/binaries >'$tmp/out' 2>'$tmp/err'"
-config() { store inspect --type image --format "$1" $image 2>"$tmp/err"; }
+check build "it is not built" store bud --format docker -f packaging/Dockerfile --build-arg NAME="$built" \
+    -t $image build/binaries
+store inspect --type image $image >"$tmp/out" || finish
+config() { store inspect --type image --format "$1" $image; }
+words() { config "{{range .OCIv1.Config.$1}}{{.}} {{end}}"; }
 check user "it is root" test "$(config '{{.OCIv1.Config.User}}')" = 65532:65532
 check volume "there is none" sh -c "echo '$(config '{{.OCIv1.Config.Volumes}}')' | grep -q /models"
 check health "there is no check" sh -c "echo '$(config '{{.Docker.Config.Healthcheck}}')' | grep -q -e --health"
-container=$(store from $image 2>"$tmp/err")
-place=$(store mount "$container" 2>"$tmp/err")
+container=$(store from $image)
+place=$(store mount "$container")
 check files "there is more in it: $(ls "$place" | tr '\n' ' ')" \
     test "$(ls "$place" | tr '\n' ' ')" = "LICENSE LICENSE-libmicrohttpd.txt batch serve "
 
@@ -38,22 +40,23 @@ check files "there is more in it: $(ls "$place" | tr '\n' ' ')" \
 port=$((20000 + $$ % 20000))
 mkdir "$tmp/models"
 cp examples/tiny.gguf "$tmp/models/model.gguf"
-chmod -R a+rX "$tmp" 
-in_image() { # ARGUMENTS...: serve as the container has it
-    chroot --userspec=65532:65532 "$place" /serve "$@"
+chmod -R a+rX "$tmp"
+in_image() { # ARGUMENTS...: serve as the container has it, in place of this shell
+    exec chroot --userspec=65532:65532 "$place" /serve "$@"
 }
 if mkdir -p "$place/models" && mount --bind "$tmp/models" "$place/models" 2>"$tmp/err"; then
     trap 'umount "$place/models" 2>/dev/null; rm -rf "$tmp"' EXIT
 else cp "$tmp/models/model.gguf" "$place/models"
 fi
-set -- $(config '{{join .OCIv1.Config.Entrypoint " "}}') $(config '{{join .OCIv1.Config.Cmd " "}}')
-check entry "it starts something else: $*" test "$1" = /serve
+set -- $(words Entrypoint) $(words Cmd)
+check entry "it starts something else: $*" test "$*" = "/serve --host 0.0.0.0 -m /models/model.gguf"
+[ "$1" = /serve ] || finish
 shift
-in_image --health --port $port 2>"$tmp/err"
+ready() { (in_image --health --port $port) 2>"$tmp/err"; }
+ready
 check unhealthy "nothing runs, and it is well" test $? -eq 1
 BITNET_API_KEY=secret in_image "$@" --port $port >"$tmp/out" 2>"$tmp/log" &
 pid=$!
-ready() { in_image --health --port $port 2>"$tmp/err"; }
 wait_for $pid ready
 check healthy "it is not" ready
 curl -s -H 'Authorization: Bearer secret' "http://127.0.0.1:$port/v1/completions" \

@@ -3,13 +3,19 @@
 TEXTS: a folder with what generate wrote: story (100 tokens), dog (40), sampled (40), chat.
 CHAT_MODEL: a model that thinks, from tests/server/chat_model.c. Ends with "N passed, N failed, N skipped".
 """
+import contextlib
 import gc
+import importlib.metadata
+import io
 import json
 import math
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import traceback
@@ -558,10 +564,30 @@ def command():
     assert wrong.returncode == 1 and 'no-such-file' in wrong.stderr and 'Traceback' not in wrong.stderr
 
 
+def documented():
+    """The examples of its README, one after the other as they are written; tiny.gguf is no model of
+    embeddings."""
+    text = importlib.metadata.metadata('bitnet-h').get_payload()
+    examples = re.findall('```python\n(.*?)```', text, re.S)
+    assert len(examples) == 7, len(examples)
+    here, out, names = os.getcwd(), io.StringIO(), {}
+    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(out):
+        os.chdir(folder)
+        try:
+            for name in 'model.gguf', 'bitnet-embedding.gguf':
+                shutil.copy(PATH, name)
+            for example in examples:
+                exec(example.replace("'another']", "'another'], pooling='mean'"), names)
+        finally:
+            os.chdir(here)
+    assert wanted('story')[:200] in out.getvalue() and 'no-such-file.gguf' in out.getvalue(), out.getvalue()
+    assert len(names['vectors']) == 2 and len(names['messages']) == 3, names
+
+
 failed, skipped = 0, 0
 TESTS = [same_text, ends, characters, forms, conversation, going_on, replies, without_thinking, batch,
          vectors, about, errors, freed, threads, computes_alone, closed_meanwhile, interrupted, forked,
-         command]
+         command, documented]
 only = os.environ.get('PYTHON_TESTS', '').split()
 TESTS = [test for test in TESTS if not only or test.__name__ in only]
 for test in TESTS:

@@ -1,6 +1,6 @@
 from conan import ConanFile
 from conan.tools.cmake import CMake, CMakeToolchain, cmake_layout
-from conan.tools.files import copy, get
+from conan.tools.files import copy, get, rmdir
 
 
 class BitnetH(ConanFile):
@@ -32,6 +32,8 @@ class BitnetH(ConanFile):
     def package(self):
         copy(self, 'LICENSE', self.source_folder, self.package_folder + '/licenses')
         CMake(self).install()
+        for folder in 'cmake', 'pkgconfig':     # Conan writes its own
+            rmdir(self, f'{self.package_folder}/lib/{folder}')
 
     def package_info(self):
         self.cpp_info.libs = ['bitnet']
