@@ -88,7 +88,7 @@ static void check_utf8(text *t) {
         size = bitnet_utf8_decode(t->p + i, t->n - i, 0);
         if (size) continue;
         snprintf(t->error, sizeof t->error, "byte %llu is not valid UTF-8",
-                     (unsigned long long)i + 1);
+                 (unsigned long long)i + 1);
         return;
     }
 }
