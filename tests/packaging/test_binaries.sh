@@ -28,7 +28,8 @@ runs() {
     for program in $programs; do
         [ $program != generate ] || continue
         "$@" "$folder/$program$exe" --help >"$tmp/out" 2>"$tmp/err"
-        check "$system: $program" "it has no help" grep -qi usage "$tmp/out" "$tmp/err"
+        check "$system: $program" "it has no help" \
+            grep -qiE 'usage|^ +-' "$tmp/out" "$tmp/err"
     done
     head -c 3000 README.md >"$tmp/long"
     "$@" "$folder/perplexity$exe" -m $model -f "$tmp/long" -c 64 2>"$tmp/err" | tr -d '\r' >"$tmp/perplexity"
