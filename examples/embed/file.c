@@ -186,14 +186,16 @@ static int appends(int fd) {
 }
 
 int file_list(file_names *l, const char *folder) {
-    struct dirent *entry;
-    DIR *d = opendir(folder);
-    int wrong = 0;
+    struct dirent **list = 0;
+    const int n = scandir(folder, &list, 0, 0);
+    int i, wrong = 0;
     memset(l, 0, sizeof *l);
-    if (!d) return errno;
-    while (!wrong && (errno = 0, entry = readdir(d)) != 0) wrong = add_name(l, entry->d_name);
-    if (!wrong) wrong = errno;
-    closedir(d);
+    if (n < 0) return errno;
+    for (i = 0; i < n; i++) {
+        if (!wrong) wrong = add_name(l, list[i]->d_name);
+        free(list[i]);
+    }
+    free(list);
     sort_names(l);
     return wrong;
 }

@@ -216,6 +216,7 @@ static int add_folder(maker *m, const char *folder, int depth) {
     snprintf(why, sizeof why, "it is more than %d folders deep", (int)DEPTH);
     if (depth > DEPTH) return skip(m, folder, why);
     if ((wrong = file_list(&list, folder)) != 0) {
+        file_forget_names(&list);
         if (depth == 0) return fail(FAILED, "cannot read %s: %s", folder, strerror(wrong));
         return cannot_read(m, folder, wrong);
     }
