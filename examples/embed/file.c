@@ -113,7 +113,8 @@ static void remove_file(const char *path) {
 /* A link is replaced. */
 static char *follow_link(const char *path) { return _strdup(path); }
 
-static int appends(int fd) {           /* >> of its shells begins at the end, and may write before */
+/* >> of its shells begins at the end, and lets a program write before that. */
+static int appends(int fd) {
     (void)fd;
     return 0;
 }
