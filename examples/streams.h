@@ -6,8 +6,17 @@
 #define EXAMPLES_STREAMS_H
 
 #ifdef _WIN32
+  #include <fcntl.h>
+  #include <io.h>
+
 /* The C library keeps descriptors 0 to 2 for the standard streams, also if these are missing. */
 static inline int streams_fill(void) { return 1; }
+
+/* Input and output have the same bytes as on other systems, but for what is typed. */
+static inline void streams_binary(void) {
+    if (!_isatty(0)) _setmode(0, _O_BINARY);
+    _setmode(1, _O_BINARY);
+}
 #else
   #include <fcntl.h>
 
@@ -19,6 +28,8 @@ static inline int streams_fill(void) {
         if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd ? O_RDONLY : O_WRONLY) != fd) return 0;
     return 1;
 }
+
+static inline void streams_binary(void) {}
 #endif
 
 #endif

@@ -24,8 +24,9 @@ zig_target() {
             library_file=libbitnet.so.1
             library_flags="-Wl,-soname,$library_file -Wl,--version-script=packaging/bitnet.map" ;;
         windows-*)
-            # the others use POSIX's files and signals
-            target=${1#windows-}-windows-gnu exe=.exe threads='' programs='generate convert bench crosscheck'
+            # batch and serve use POSIX's files and signals
+            target=${1#windows-}-windows-gnu exe=.exe threads=''
+            programs='generate embed convert bench crosscheck perplexity'
             library_file=bitnet-1.dll library_flags='' ;;
         macos-*)
             target=${1#macos-}-macos.11.0-none serves=1
@@ -109,7 +110,8 @@ binary() {
     mv $new "build/binaries/$name" && rm -f build/binaries/errors
     case $archive in
         *.zip)
-            (cd build/binaries && find "$name" -exec touch -h -d "@$(time_of_release)" {} + &&
+            made=$(time_of_release)
+            (cd build/binaries && find "$name" -exec touch -h -d "@$made" {} + &&
                 find "$name" -type f | LC_ALL=C sort | TZ=UTC zip -q -X -9 "$archive" -@) ;;
         *)
             tar -cf "build/binaries/$name.tar" -C build/binaries --format=ustar --sort=name \

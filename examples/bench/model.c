@@ -96,7 +96,7 @@ enum { F32 = 0, F16 = 1, Q4_K = 12, Q6_K = 14, BF16 = 30, TQ2_0 = 35, I2_S = 36,
        Q2_0 = 42, PQ2_0 = 142, PTQ1_0 = 143 };
 /* What the family says the type of. BIAS and DECAY have names of their own. */
 enum { NORM = -1, LINEAR = -2, NARROW = -3, TAPS = -4, BIAS = -5, DECAY = -6 };
-enum { U32 = 4, I32 = 5, FLOAT32 = 6, BOOL = 7, STRING = 8, ARRAY = 9 };
+enum { U32 = 4, I32 = 5, FLOAT32 = 6, BOOL_TYPE = 7, STRING = 8, ARRAY = 9 };
 
 /* The families: a random model has one's published shapes. A hybrid has two kinds of layers: DELTA
    layers of a gated delta net, and every fourth one a FULL layer of attention. */
@@ -387,7 +387,7 @@ static void put_expert_keys(void) {
     put_key("rope.dimension_count", U32, (uint32_t)family->size[HEAD] / 2);
     put_key("attention.layer_norm_rms_epsilon", FLOAT32, 0x358637bd);     /* 1e-6 */
     put_size("attention.sliding_window", WINDOW);
-    put_key("attention.sliding_window_pattern", ARRAY, BOOL);
+    put_key("attention.sliding_window_pattern", ARRAY, BOOL_TYPE);
     put("q", layer_count());
     for (i = 0; i < layer_count(); i++) put_bytes(i % 4 < 3 ? "\1" : "", 1);
 }
@@ -430,7 +430,7 @@ static void put_fold_keys(void) {
     n_folded = put_tensors(FOLDED_NAMES);
     put_array("prism.hadamard.inverse_weight_names", STRING, 1);
     put("s", "token_embd.weight");
-    put_name("prism.hadamard.gdn_v_grouped", BOOL);
+    put_name("prism.hadamard.gdn_v_grouped", BOOL_TYPE);
     put_bytes("\1", 1);
 }
 

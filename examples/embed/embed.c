@@ -114,6 +114,7 @@ int main(int argc, char **argv) {
     job *j;
     int code;
     if (!streams_fill()) return FAILED;
+    streams_binary();
     argv = utf8_arguments(&argc, argv);
     if ((code = settings_read(argc, argv, &s)) != 0) return code - 1;
 #ifdef SIGXFSZ

@@ -24,6 +24,25 @@ void file_forget(mapped *m);
 /* Can a file be opened for reading? Returns 0, or an errno. */
 int file_try(const char *path);
 
+/* What a path stands for. */
+typedef struct file_facts {
+    int is_file, is_folder;            /* 0, 0: neither */
+    uint64_t size;
+    uint64_t device, number;           /* together no other file's */
+} file_facts;
+
+/* follow 1: through links. Returns 0, or an errno. */
+int file_look(file_facts *f, const char *path, int follow);
+
+/* The names in a folder but . and .., in the order of their bytes, so that it is the same
+   everywhere. Returns 0, or an errno. file_forget_names follows. */
+typedef struct file_names {
+    char **p;                          /* [n] */
+    size_t n, cap;
+} file_names;
+int file_list(file_names *l, const char *folder);
+void file_forget_names(file_names *l);
+
 /* Do both paths lead to one file that is there? a and b may be 0. */
 int file_is_same(const char *a, const char *b);
 

@@ -1,5 +1,6 @@
 #define _DEFAULT_SOURCE 1              /* sysconf, also with -std=c99 */
 #include "../server/buffer.h"
+#include "../threads.h"
 #include "file.h"
 #include "index.h"
 #include "model.h"
@@ -9,8 +10,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 /* The files of an index. NAME.jsonl and NAME.i8.npy may be missing. */
 typedef struct found {
@@ -293,28 +292,20 @@ static int print_hits(const found *f) {
 
 /* ---- the command ---- */
 
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-}
-
 static int find(found *f) {
     const char *path = f->s->words[0];
-    const long processors = sysconf(_SC_NPROCESSORS_ONLN);
-    const int threads = f->s->n_threads > 0 ? (int)f->s->n_threads
-                                            : processors > 0 ? (int)processors : 1;
+    const int threads = f->s->n_threads > 0 ? (int)f->s->n_threads : thread_processors();
     const char *what = query_split(&f->q, f->x, f->v.dim);
     uint64_t exact, row;
     double began;
     if (what) return fail(FAILED, "the query's vector: %s", what);
-    began = now();
+    began = thread_clock();
     what = search_top(&f->v, &f->q, (int32_t)f->s->k, threads, f->hits, &f->n_hits, &exact, &row);
     if (what && row != UINT64_MAX)
         return fail(FAILED, "%s: row %llu: %s", path, (unsigned long long)row, what);
     if (what) return fail(FAILED, "%s: %s", path, what);
     note("%llu rows in %.0f ms, %llu of them computed exactly", (unsigned long long)f->v.n,
-         1000.0 * (now() - began), (unsigned long long)exact);
+         1000.0 * (thread_clock() - began), (unsigned long long)exact);
     return DONE;
 }
 

@@ -1,5 +1,3 @@
-#define _DEFAULT_SOURCE 1              /* scandir and lstat, also with -std=c99 */
-#define _FILE_OFFSET_BITS 64
 #include "index.h"
 #include "../server/buffer.h"
 #include "../utf8.h"
@@ -9,11 +7,9 @@
 #include "npy.h"
 #include "passages.h"
 #include "say.h"
-#include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 enum { FILE_BYTES = 64 << 20, DEPTH = 64, FIRST_WORDS = 120 };
 
@@ -119,7 +115,8 @@ static int add_passage(maker *m, const char *path, const char *file, size_t at, 
     memcpy(t->p, file + at, n);
     buffer_text(line, "{\"file\":");
     buffer_json(line, path, strlen(path));
-    buffer_format(line, ",\"offset\":%zu,\"length\":%zu,\"text\":", at, n);
+    buffer_format(line, ",\"offset\":%llu,\"length\":%llu,\"text\":",
+                  (unsigned long long)at, (unsigned long long)n);
     buffer_json(line, words, used);
     buffer_text(line, "}\n");
     if (!line->failed) m->lines_hash = npy_hash(m->lines_hash, line->p + begin, line->n - begin);
@@ -128,13 +125,13 @@ static int add_passage(maker *m, const char *path, const char *file, size_t at, 
 
 /* ---- the folder ---- */
 
-static int is_at(const struct stat *st, const char *path) {
-    struct stat own;
-    return !stat(path, &own) && own.st_ino == st->st_ino && own.st_dev == st->st_dev;
+static int is_at(const file_facts *st, const char *path) {
+    file_facts own;
+    return !file_look(&own, path, 1) && own.number == st->number && own.device == st->device;
 }
 
 /* Is this the index that is made, or the one that it replaces? */
-static int is_own(const maker *m, const struct stat *st) {
+static int is_own(const maker *m, const file_facts *st) {
     return is_at(st, m->rows.path) || is_at(st, m->rows.part) || is_at(st, m->copies.path) ||
            is_at(st, m->copies.part) || is_at(st, m->lines.path) || is_at(st, m->lines.part);
 }
@@ -184,7 +181,7 @@ static int add_passages(maker *m, const char *path, const mapped *f) {
     return code;
 }
 
-static int add_file(maker *m, const char *path, const struct stat *st) {
+static int add_file(maker *m, const char *path, const file_facts *st) {
     mapped f;
     char why[64];
     int code, wrong;
@@ -192,7 +189,7 @@ static int add_file(maker *m, const char *path, const struct stat *st) {
     if (is_leftover(m, path))
         return skip(m, path, "it is an index that another run has not finished");
     snprintf(why, sizeof why, "it has more than %d MB", FILE_BYTES >> 20);
-    if (st->st_size > FILE_BYTES) return skip(m, path, why);
+    if (st->size > FILE_BYTES) return skip(m, path, why);
     if (m->is_trial) return (wrong = file_try(path)) != 0 ? cannot_read(m, path, wrong) : DONE;
     if ((wrong = file_read(&f, path, FILE_BYTES)) != 0) code = cannot_read(m, path, wrong);
     else code = add_passages(m, path, &f);
@@ -203,32 +200,30 @@ static int add_file(maker *m, const char *path, const struct stat *st) {
 static int add_folder(maker *m, const char *folder, int depth);
 
 static int add_entry(maker *m, const char *path, int depth) {
-    struct stat st;
-    if (lstat(path, &st)) return cannot_read(m, path, errno);
-    if (S_ISDIR(st.st_mode)) return add_folder(m, path, depth + 1);
-    if (S_ISREG(st.st_mode)) return add_file(m, path, &st);
+    file_facts st;
+    const int wrong = file_look(&st, path, 0);
+    if (wrong) return cannot_read(m, path, wrong);
+    if (st.is_folder) return add_folder(m, path, depth + 1);
+    if (st.is_file) return add_file(m, path, &st);
     return skip(m, path, "it is neither a file nor a folder");
 }
 
-/* In the order of the names' bytes, so that the same files give the same index. */
-static int by_name(const struct dirent **a, const struct dirent **b) {
-    return strcmp((*a)->d_name, (*b)->d_name);
-}
-
 static int add_folder(maker *m, const char *folder, int depth) {
-    struct dirent **list = 0;
-    int i, n, code = DONE;
+    file_names list;
+    size_t i;
+    int wrong, code = DONE;
     char why[64];
     snprintf(why, sizeof why, "it is more than %d folders deep", (int)DEPTH);
     if (depth > DEPTH) return skip(m, folder, why);
-    n = scandir(folder, &list, 0, by_name);
-    if (n < 0 && depth == 0) return fail(FAILED, "cannot read %s: %s", folder, strerror(errno));
-    if (n < 0) return cannot_read(m, folder, errno);
-    for (i = 0; i < n; i++) {
-        const char *name = list[i]->d_name;
+    if ((wrong = file_list(&list, folder)) != 0) {
+        file_forget_names(&list);
+        if (depth == 0) return fail(FAILED, "cannot read %s: %s", folder, strerror(wrong));
+        return cannot_read(m, folder, wrong);
+    }
+    for (i = 0; i < list.n; i++) {
+        const char *name = list.p[i];
         buffer path = {0};
-        if (name[0] == '.')
-            m->n_hidden += !m->is_trial && strcmp(name, ".") && strcmp(name, "..");
+        if (name[0] == '.') m->n_hidden += !m->is_trial;
         else if (code == DONE) {
             const size_t end = strlen(folder);
             buffer_text(&path, folder);
@@ -237,9 +232,8 @@ static int add_folder(maker *m, const char *folder, int depth) {
             code = path.failed ? fail(FAILED, "there is no memory") : add_entry(m, path.p, depth);
         }
         buffer_free(&path);
-        free(list[i]);
     }
-    free(list);
+    file_forget_names(&list);
     return code;
 }
 

@@ -87,7 +87,8 @@ static void check_utf8(text *t) {
     for (i = 0; i < t->n; i += size) {
         size = bitnet_utf8_decode(t->p + i, t->n - i, 0);
         if (size) continue;
-        snprintf(t->error, sizeof t->error, "byte %zu is not valid UTF-8", i + 1);
+        snprintf(t->error, sizeof t->error, "byte %llu is not valid UTF-8",
+                 (unsigned long long)i + 1);
         return;
     }
 }

@@ -1,9 +1,9 @@
 #define _DEFAULT_SOURCE 1              /* clock_gettime, also with -std=c99 */
 #include "say.h"
+#include "../threads.h"
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 int say_quiet;
@@ -54,12 +54,10 @@ void note_warning(void *ud, bitnet_log_level level, const char *text) {
 
 void progress(const char *format, ...) {
     static double last;
-    struct timespec t;
     va_list args;
     double now;
     if (say_quiet || !isatty(2)) return;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    now = (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+    now = thread_clock();
     if (now - last < 0.25) return;
     last = now;
     va_start(args, format);

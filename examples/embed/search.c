@@ -1,8 +1,9 @@
+#define _DEFAULT_SOURCE 1              /* clock_gettime, also with -std=c99 */
 #include "search.h"
+#include "../threads.h"
 #include "npy.h"
 #include <float.h>
 #include <math.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -71,30 +72,30 @@ struct pass {
     float *high;                       /* [n] upper bounds, a little widened; 0: there are none */
     double least;                      /* rows whose upper bound is under it are passed over */
     int32_t k;
-    pthread_mutex_t lock;              /* of what follows */
+    thread_lock lock;              /* of what follows */
     uint64_t next, exact, bad_row;
     const char *wrong;
     top best;
 };
 
 static void say_wrong(pass *p, const char *wrong, uint64_t row) {
-    pthread_mutex_lock(&p->lock);
+    thread_take(&p->lock);
     if (!p->wrong || row < p->bad_row) p->bad_row = row;
     p->wrong = wrong;
-    pthread_mutex_unlock(&p->lock);
+    thread_give(&p->lock);
 }
 
 /* Takes the next rows; 0: there are no more. */
 static int take_share(pass *p, uint64_t *from, uint64_t *to) {
-    pthread_mutex_lock(&p->lock);
+    thread_take(&p->lock);
     *from = p->next;
     *to = p->v->n - *from > SHARE ? *from + SHARE : p->v->n;
     p->next = *to;
-    pthread_mutex_unlock(&p->lock);
+    thread_give(&p->lock);
     return *from < *to;
 }
 
-static void *run_thread(void *ud) {
+static THREAD_FN(run_thread, ud) {
     pass *p = (pass *)ud;
     top mine = {0, 0, 0};
     uint64_t from, to;
@@ -103,24 +104,24 @@ static void *run_thread(void *ud) {
     mine.hits = (hit *)malloc((size_t)p->k * sizeof *mine.hits);
     if (!mine.hits) say_wrong(p, "there is no memory", UINT64_MAX);
     while (mine.hits && take_share(p, &from, &to) && p->work(p, from, to, &mine)) {}
-    pthread_mutex_lock(&p->lock);
+    thread_take(&p->lock);
     for (i = 0; i < mine.n; i++) top_add(&p->best, mine.hits[i]);
-    pthread_mutex_unlock(&p->lock);
+    thread_give(&p->lock);
     free(mine.hits);
     return 0;
 }
 
 /* Runs a pass on n threads; the calling one works, too, and alone if no other can be had. */
 static void run_pass(pass *p, int n, int (*work)(pass *, uint64_t, uint64_t, top *)) {
-    pthread_t threads[MAX_THREADS];
+    thread threads[MAX_THREADS];
     int i, started = 0;
     p->work = work;
     p->next = 0;
     p->best.n = 0;
     while (started < n - 1 && started < MAX_THREADS &&
-           !pthread_create(&threads[started], 0, run_thread, p)) started++;
+           thread_start(&threads[started], run_thread, p)) started++;
     run_thread(p);
-    for (i = 0; i < started; i++) pthread_join(threads[i], 0);
+    for (i = 0; i < started; i++) thread_join(threads[i]);
 }
 
 /* ---- the two passes ---- */
@@ -210,9 +211,9 @@ static int score_rows(pass *p, uint64_t from, uint64_t to, top *mine) {
         }
         top_add(mine, h);
     }
-    pthread_mutex_lock(&p->lock);
+    thread_take(&p->lock);
     p->exact += exact;
-    pthread_mutex_unlock(&p->lock);
+    thread_give(&p->lock);
     return 1;
 }
 
@@ -227,7 +228,7 @@ const char *search_top(const vectors *v, const query *q, int32_t k, int n_thread
     p.best.k = p.k;
     p.bad_row = UINT64_MAX;
     p.least = -INFINITY;
-    pthread_mutex_init(&p.lock, 0);
+    thread_lock_init(&p.lock);
     *n = 0;
     *exact = 0;
     if (p.k > 0 && v->codes) {
@@ -239,7 +240,7 @@ const char *search_top(const vectors *v, const query *q, int32_t k, int n_thread
     if (p.k > 0 && !p.wrong) run_pass(&p, n_threads, score_rows);
     top_sort(&p.best);
     free(p.high);
-    pthread_mutex_destroy(&p.lock);
+    thread_lock_free(&p.lock);
     *n = p.best.n;
     *exact = p.exact;
     *row = p.bad_row;

@@ -1,4 +1,3 @@
-#define _DEFAULT_SOURCE 1              /* fileno, also with -std=c99 */
 #define _FILE_OFFSET_BITS 64
 #include "base.h"
 #include "../embed/say.h"
@@ -7,7 +6,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 enum { HEADER_BYTES = 20, LARGEST_CODE = 65535 };
 static const char magic[] = "_logits_";
@@ -154,14 +152,16 @@ static int read_tokens(base *b) {
 }
 
 int base_open(base *b, const char *path, int32_t n_vocab) {
-    struct stat st;
-    int code;
+    file_facts facts;
+    int code, wrong;
     memset(b, 0, sizeof *b);
     b->path = path;
-    if (!(b->f = utf8_fopen(path, "rb")) || fstat(fileno(b->f), &st))
+    if (!(b->f = utf8_fopen(path, "rb")))
         return fail(FAILED, "%s: cannot open: %s", path, strerror(errno));
-    if (!S_ISREG(st.st_mode)) return fail(FAILED, "%s: it is not a file", path);
-    code = read_header(b, (uint64_t)st.st_size, n_vocab);
+    if ((wrong = file_look(&facts, path, 1)) != 0)
+        return fail(FAILED, "%s: cannot open: %s", path, strerror(wrong));
+    if (!facts.is_file) return fail(FAILED, "%s: it is not a file", path);
+    code = read_header(b, facts.size, n_vocab);
     return code == DONE ? read_tokens(b) : code;
 }
 

@@ -1,10 +1,10 @@
 #define _DEFAULT_SOURCE 1              /* clock_gettime, also with -std=c99 */
 #include "chunks.h"
 #include "../embed/say.h"
+#include "../threads.h"
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { LOGITS_BYTES = 64 << 20 };      /* of a piece, about */
 
@@ -60,12 +60,6 @@ void evaluator_close(evaluator *e) {
     free(e->next);
     free(e->inputs);
     memset(e, 0, sizeof *e);
-}
-
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
 /* Copies the tokens of n chunks from chunk `at` on, with BOS where the model wants it. */
@@ -135,7 +129,7 @@ static void note_duration(const evaluator *e, int32_t n, int32_t rows, double se
 /* n chunks side by side, from chunk `at` on. */
 static int run_chunks(evaluator *e, int32_t at, int32_t n, piece_fn fn, void *ud) {
     const int32_t n_rows = n * plan_rows(e->plan);
-    const double begun = now();
+    const double begun = thread_clock();
     int32_t i, row, to;
     int code;
     take_tokens(e, at, n);
@@ -144,7 +138,7 @@ static int run_chunks(evaluator *e, int32_t at, int32_t n, piece_fn fn, void *ud
         piece p;
         to = smaller((int64_t)row + e->n_rows, n_rows);
         code = evaluate_rows(e, row, to, &p);
-        if (code == DONE && at == 0 && row == 0) note_duration(e, n, to, now() - begun);
+        if (code == DONE && at == 0 && row == 0) note_duration(e, n, to, thread_clock() - begun);
         if (code == DONE) code = fn(ud, &p);
         if (code == DONE && stopped) code = STOPPED;
     }

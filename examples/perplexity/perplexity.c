@@ -266,6 +266,9 @@ static void on_signal(int number) {
 
 /* The first signal ends the run in order, a second one at once. */
 static void catch_signals(void) {
+#ifdef _WIN32
+    signal(SIGINT, on_signal);
+#else
     struct sigaction action, old;
     memset(&action, 0, sizeof action);
     action.sa_handler = on_signal;
@@ -274,6 +277,7 @@ static void catch_signals(void) {
     if (!sigaction(SIGINT, 0, &old) && old.sa_handler != SIG_IGN) sigaction(SIGINT, &action, 0);
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN);          /* too large a file is an error like a full disk */
+#endif
 }
 
 int main(int argc, char **argv) {
@@ -281,6 +285,7 @@ int main(int argc, char **argv) {
     run r;
     int code;
     if (!streams_fill()) return FAILED;
+    streams_binary();
     say_name = "perplexity";
     argv = utf8_arguments(&argc, argv);
     if ((code = settings_read(argc, argv, &s)) != 0) return code - 1;

@@ -1,7 +1,8 @@
+#define _DEFAULT_SOURCE 1              /* clock_gettime, also with -std=c99 */
 #include "score.h"
+#include "../threads.h"
 #include "base.h"
 #include <math.h>
-#include <pthread.h>
 #include <string.h>
 
 /* The sum of exp(logit - largest), in double. */
@@ -69,11 +70,11 @@ typedef struct worker {
     const piece *p;
     score *out;
     int first, step;
-    pthread_t thread;
+    thread id;
     int runs;
 } worker;
 
-static void *work(void *arg) {
+static THREAD_FN(work, arg) {
     const worker *w = (const worker *)arg;
     int32_t i;
     for (i = w->first; i < w->p->n; i += w->step) score_row(w->s, w->p, i, &w->out[i]);
@@ -93,10 +94,10 @@ void score_piece(const scorer *s, const piece *p, score *out) {
         w->out = out;
         w->first = k;
         w->step = n;
-        w->runs = k > 0 && !pthread_create(&w->thread, 0, work, w);
+        w->runs = k > 0 && thread_start(&w->id, work, w);
     }
     for (k = 0; k < n; k++)
         if (!workers[k].runs) work(&workers[k]);
     for (k = 0; k < n; k++)
-        if (workers[k].runs) pthread_join(workers[k].thread, 0);
+        if (workers[k].runs) thread_join(workers[k].id);
 }

@@ -23,6 +23,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#ifdef __APPLE__                        /* has it, but no declaration */
+  #define fdatasync fsync
+#endif
+
 /* What schedulers make of exit codes: 75 is EX_TEMPFAIL of sysexits.h. */
 enum { ALL_DONE = 0, SOME_FAILED = 1, USAGE = 2, MODEL_REFUSED = 3, TRY_AGAIN = 75 };
 enum { LINE_BYTES = 256 << 20, SYNC_SECONDS = 5, SLOTS = 32 };

@@ -28,7 +28,17 @@ runs() {
     for program in $programs; do
         [ $program != generate ] || continue
         "$@" "$folder/$program$exe" --help >"$tmp/out" 2>"$tmp/err"
-        check "$system: $program" "it has no help" grep -qi usage "$tmp/out" "$tmp/err"
+        check "$system: $program" "it has no help" \
+            grep -qiE 'usage|^ +-' "$tmp/out" "$tmp/err"
+    done
+    head -c 3000 README.md >"$tmp/long"
+    "$@" "$folder/perplexity$exe" -m $model -f "$tmp/long" -c 64 2>"$tmp/err" | tr -d '\r' >"$tmp/perplexity"
+    check "$system: perplexity" "it has no estimate" grep -q 'Final estimate: PPL = [0-9]' "$tmp/perplexity"
+    "$@" "$folder/embed$exe" -m $model --pooling mean --format npy -f "$tmp/long" -o "$tmp/rows.npy" 2>"$tmp/err"
+    check "$system: embed" "it writes no rows" test -s "$tmp/rows.npy"
+    for made in perplexity rows.npy; do
+        [ -e "$tmp/first-$made" ] || cp "$tmp/$made" "$tmp/first-$made"
+        check "$system: $made" "other numbers than on the first system" cmp "$tmp/first-$made" "$tmp/$made"
     done
     "$@" "$folder/crosscheck$exe" --short -m $model -n 4 2>"$tmp/err" | tr -d '\r' >"$tmp/report"
     check "$system: crosscheck" "the report is short" test "$(wc -l <"$tmp/report")" -gt 20
