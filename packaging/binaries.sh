@@ -1,7 +1,8 @@
 # ./build.sh binaries [SYSTEM...]; build.sh sources this file. Makes build/binaries/bitnet-VERSION-SYSTEM, a
 # folder, and its archive for each system, with npm's zig:
 #
-#   generate ...               the programs, static on Linux; serve where libmicrohttpd runs
+#   generate ...               the programs, static on Linux; serve, and its page, where libmicrohttpd
+#                              can be built
 #   lib/                       the shared library, for programs and other languages
 #   include/                   bitnet_all.h and bitnet_grammar.h
 #   tiny.gguf                  the small model, to try them
@@ -67,18 +68,22 @@ binary_programs() {
     if microhttpd; then
         zig_cc "$target" -s $USE_OBJECT -I"$http/include" $(sources serve) "$1.o" \
             "$http/lib/libmicrohttpd.a" -o "$1/serve$exe" -lm $threads &&
-            cp "$http/COPYING" "$1/LICENSE-libmicrohttpd.txt"
-    else echo "note: $system has no serve: libmicrohttpd cannot be built (build/microhttpd.log)"
+            cp "$http/COPYING" "$1/LICENSE-libmicrohttpd.txt" && server_page "$1/page"
+    else
+        serves=
+        echo "note: $system has no serve: libmicrohttpd cannot be built (build/microhttpd.log)"
     fi
 }
 
 binary_readme() {
+    page='
+    ./serve -m MODEL.gguf                   a page for chats, and an API: http://127.0.0.1:8080'
     cat <<END
 bitnet.h $version for $1: programs that run ternary language models
 
     ./generate -m tiny.gguf                 chats with the small model, which is a toy
     ./generate -m MODEL.gguf                with another one, such as BitNet b1.58-2B-4T (1.2 GB):
-        https://huggingface.co/microsoft/bitnet-b1.58-2B-4T-gguf/resolve/main/ggml-model-i2_s.gguf
+        https://huggingface.co/microsoft/bitnet-b1.58-2B-4T-gguf/resolve/main/ggml-model-i2_s.gguf${serves:+$page}
 
 On Windows start generate.exe by a double click, or drop a model's file on it. On macOS a program that
 was downloaded wants a permission once:  xattr -d com.apple.quarantine generate
@@ -94,7 +99,7 @@ binary() {
     zig_target "$system" || return 1
     name=bitnet-$version-$system new=build/binaries/unfinished
     case $system in windows-*) archive=$name.zip ;; *) archive=$name.tar.gz ;; esac
-    [ ! -e "build/binaries/$archive" ] || [ -n "$(find bitnet*.h examples packaging LICENSE -type f \
+    [ ! -e "build/binaries/$archive" ] || [ -n "$(find bitnet*.h examples packaging web LICENSE -type f \
         -newer "build/binaries/$archive")" ] || return 0
     echo "+ binaries $system"
     rm -rf $new "build/binaries/$name" "build/binaries/$archive"

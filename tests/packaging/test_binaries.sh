@@ -63,6 +63,7 @@ for system; do
     for file in LICENSE README.txt tiny.gguf include/bitnet_all.h include/bitnet_grammar.h; do
         check "$system: $file" "it is not there" test -s "$folder/$file"
     done
+    [ -z "$serves" ] || check "$system: the page of serve" "it is not there" test -s "$folder/page/index.html"
     check "$system: names nothing of this machine" "a file names $PWD" \
         sh -c "! grep -rlF '$PWD' '$folder' | grep ."
     case $system in

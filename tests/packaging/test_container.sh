@@ -34,7 +34,7 @@ check health "there is no check" sh -c "echo '$(config '{{.Docker.Config.Healthc
 container=$(store from $image)
 place=$(store mount "$container")
 check files "there is more in it: $(ls "$place" | tr '\n' ' ')" \
-    test "$(ls "$place" | tr '\n' ' ')" = "LICENSE LICENSE-libmicrohttpd.txt batch serve "
+    test "$(ls "$place" | tr '\n' ' ')" = "LICENSE LICENSE-libmicrohttpd.txt batch page serve "
 
 # What it starts, by its own entry point, as its own user, in its own files.
 port=$((20000 + $$ % 20000))
@@ -61,6 +61,10 @@ wait_for $pid ready
 check healthy "it is not" ready
 curl -s -H 'Authorization: Bearer secret' "http://127.0.0.1:$port/v1/completions" \
     -d '{"prompt": "Once upon a time", "max_tokens": 20, "temperature": 0}' >"$tmp/answer" 2>"$tmp/err"
+for file in '' page.js client/bitnet.js; do
+    curl -s "http://127.0.0.1:$port/$file" >"$tmp/out" 2>"$tmp/err"
+    check "page/$file" "it is not there" cmp "$place/page/${file:-index.html}" "$tmp/out"
+done
 check answers "no text: $(head -c 200 "$tmp/answer")" grep -q '"text"' "$tmp/answer"
 curl -s -o "$tmp/out" -w '%{http_code}' "http://127.0.0.1:$port/v1/models" >"$tmp/code" 2>"$tmp/err"
 check key "it answers without one" grep -qx 401 "$tmp/code"
