@@ -293,7 +293,8 @@ export const tests = {
                     'worker/generate.js': s =>
                         s.replace(
                             /giveBytes\(session\);\s+got\.paused/,
-                            'await new Promise(f => setTimeout(f, 25)); $&'
+                            // and does not end before the page is closed
+                            'await new Promise(f => setTimeout(f, index < 70 ? 25 : 3000)); $&'
                         ),
                 })
             );
@@ -337,14 +338,18 @@ export const tests = {
                 check((await kept(page)) === 1, 'no state is kept');
                 hooks.delete('/conversation.js');
                 recorded();
-                if (!goesOn)
-                    await page.evaluate(
+                await page.close();
+                if (!goesOn) {
+                    const other = await newPage(context); // of the same site, and no page of ours
+                    await other.goto(`${isolated.url}style.css`);
+                    await other.evaluate(
                         () =>
                             new Promise(done => {
                                 indexedDB.deleteDatabase('bitnet-replies').onsuccess = done;
                             })
                     );
-                await page.close();
+                    await other.close();
+                }
                 await open();
                 if (goesOn) await runsAre(page, 1);
                 else {
