@@ -68,7 +68,8 @@ binary_programs() {
     if microhttpd; then
         zig_cc "$target" -s $USE_OBJECT -I"$http/include" $(sources serve) "$1.o" \
             "$http/lib/libmicrohttpd.a" -o "$1/serve$exe" -lm $threads &&
-            cp "$http/COPYING" "$1/LICENSE-libmicrohttpd.txt" && server_page "$1/page"
+            cp "$http/COPYING" "$1/LICENSE-libmicrohttpd.txt" &&
+            (server_page "$1/page")         # it has variables of the same names
     else
         serves=
         echo "note: $system has no serve: libmicrohttpd cannot be built (build/microhttpd.log)"
