@@ -62,7 +62,7 @@ check healthy "it is not" ready
 curl -s -H 'Authorization: Bearer secret' "http://127.0.0.1:$port/v1/completions" \
     -d '{"prompt": "Once upon a time", "max_tokens": 20, "temperature": 0}' >"$tmp/answer" 2>"$tmp/err"
 for file in '' page.js client/bitnet.js; do
-    curl -s "http://127.0.0.1:$port/$file" >"$tmp/out" 2>"$tmp/err"
+    curl -sL "http://127.0.0.1:$port/$file" >"$tmp/out" 2>"$tmp/err"
     check "page/$file" "it is not there" cmp "$place/page/${file:-index.html}" "$tmp/out"
 done
 check answers "no text: $(head -c 200 "$tmp/answer")" grep -q '"text"' "$tmp/answer"
