@@ -45,7 +45,6 @@ const IN_ONE_BROWSER = [
     'what_can_be_done_with_a_message',
     'thirty_messages',
     'a_reply_grows',
-    'a_long_reply_does_not_block',
     'a_long_reply_costs_the_same_to_its_end',
     'a_reply_is_spoken_once',
     'first_visit_loads_what_it_needs',
@@ -58,29 +57,63 @@ const IN_ONE_BROWSER = [
     'served_with_a_key',
     'served_by_others',
 ];
-// What takes long and seldom breaks alone: not in ./build.sh test.
-const LONG = [
-    'a_load_is_announced_and_has_one_bar',
-    'a_thousand_chats',
-    'a_worker_that_ends_in_silence',
-    'contrast_of_every_state',
-    'isolation_has_a_switch',
-    'large_text',
-    'search_fits_every_screen',
-    'search_lists_many_files',
-    'search_many_passages',
-    'thirty_messages',
+// What ./build.sh test runs, in Chromium: the ways that everybody takes, and the faults that cost the
+// most. The suite web-chromium runs all.
+const IN_TEST = [
+    'same_text_as_native',
+    'same_text_in_every_variant',
+    'works_without_isolation',
+    'service_worker_isolates',
+    'page_is_never_blocked',
+    'settings_are_kept',
+    'storage_is_blocked',
+    'offline_after_the_first_visit',
+    'an_update_is_whole_or_not_at_all',
+    'a_start_that_fails_says_why',
+    'wrong_file',
+    'reload_uses_the_cache',
+    'interrupted_download_resumes',
+    'drag_and_drop',
+    'out_of_memory',
+    'wrong_checksum',
+    'models_on_offer',
+    'kept_models_are_checked',
+    'no_room_in_the_store',
+    'chat_keeps_its_context',
+    'stop_ends_a_text',
+    'full_context_drops_the_oldest',
+    'what_can_be_done_with_a_message',
+    'markdown',
+    'hostile_replies',
+    'a_long_reply_costs_the_same_to_its_end',
+    'chats_are_kept',
+    'reload_in_mid_answer',
+    'two_tabs',
+    'a_reply_is_spoken_once',
+    'crosscheck_passes',
+    'crosscheck_finds_a_wrong_kernel',
+    'a_closed_tab_goes_on_from_its_state',
+    'a_file_is_open_again',
+    'search_finds_marks_and_removes',
+    'search_index_is_kept',
+    'served_chat',
+    'served_reply_ends_early',
+    'served_with_a_key',
+    'keyboard',
+    'accessible',
+    'phone_has_no_sideways_scroll',
 ];
-const left = [
-    ...(firefox ? IN_ONE_BROWSER : []),
-    ...(process.env.BITNET__WHOLE === '0' ? LONG : []),
-];
-const unknown = [...IN_ONE_BROWSER, ...LONG, ...only].filter(title => !tests[title]);
+function runs(title) {
+    if (only.length) return only.includes(title);
+    if (firefox && IN_ONE_BROWSER.includes(title)) return false;
+    return process.env.BITNET__WHOLE !== '0' || IN_TEST.includes(title);
+}
+const unknown = [...IN_ONE_BROWSER, ...IN_TEST, ...only].filter(title => !tests[title]);
 if (unknown.length) throw new Error(`there is no test ${unknown}`);
 
 const counts = { passed: 0, failed: 0, skipped: 0 };
 for (const [title, test] of Object.entries(tests)) {
-    if (only.length ? !only.includes(title) : left.includes(title)) continue;
+    if (!runs(title)) continue;
     forget();
     const start = Date.now();
     try {

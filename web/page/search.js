@@ -392,3 +392,5 @@ export function closeReader() {
     return true;
 }
 $('reader-close').onclick = closeReader;
+
+$('search').inert = false; // in index.html it is, since nothing there works before

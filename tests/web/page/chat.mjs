@@ -22,6 +22,7 @@ import {
     rebuilt,
     recordChats,
     requests,
+    searching,
     settings,
     sleep,
     story,
@@ -564,33 +565,6 @@ export const tests = {
         });
     },
 
-    // A reply of 30 KB in one paragraph, of the kind that takes longest to draw: most of the time
-    // is left for other work.
-    async a_long_reply_does_not_block() {
-        needMarkdown();
-        sayings(Array(150).fill('[*a_ **b** `c` '.repeat(20).slice(0, 200)), 10);
-        await visit(async page => {
-            await ready(page);
-            await page.evaluate(() => {
-                globalThis.blocked = [];
-                const note = list => {
-                    globalThis.blocked.push(...list.getEntries().map(e => e.duration));
-                };
-                new PerformanceObserver(note).observe({ entryTypes: ['longtask'] });
-            });
-            const start = Date.now();
-            await write(page, 'Say much.');
-            const total = Date.now() - start;
-            const { length, blocked } = await page.evaluate(() => ({
-                length: document.querySelector('.turn.reply .body').textContent.length,
-                blocked: globalThis.blocked,
-            }));
-            check(length > 15000, `only ${length} characters are there`);
-            const sum = blocked.reduce((a, b) => a + b, 0);
-            check(sum < 0.6 * total, `the page was blocked for ${sum} of ${total} ms`);
-        });
-    },
-
     // Several chats, with names, in a list; as files; until they are deleted.
     async chats_are_kept() {
         await visit(async page => {
@@ -829,7 +803,7 @@ export const tests = {
             );
             await compose('#chats input');
             expect(await count(page, '#chats input'), 1, 'a name that is edited');
-            await page.$eval('input[value=search]', e => e.click());
+            await searching(page);
             await page.click('#add-note');
             await compose('#note');
             check(await visible(page, 'note-form'), 'the note is gone');

@@ -271,6 +271,11 @@ const catchExports = page =>
 // Until the service worker has what the next visit needs.
 const keptPage = page => until(page, () => document.body.dataset.offline === 'yes');
 const completion = page => page.$eval('input[value=text]', e => e.click());
+// The mode Search: until its code is there, which comes when it is asked for.
+const searching = async page => {
+    await page.$eval('input[value=search]', e => e.click());
+    await until(page, () => document.body.dataset.indexed !== undefined);
+};
 const native = (...args) =>
     execFileSync(generate, ['-m', tinyPath, '--temp', '0', ...args], {
         encoding: 'utf8',
@@ -416,6 +421,7 @@ export {
     requests,
     ROOT,
     scratch,
+    searching,
     settings,
     site,
     Skip,

@@ -22,6 +22,7 @@ import {
     requests,
     ROOT,
     scratch,
+    searching,
     settings,
     site,
     Skip,
@@ -43,11 +44,6 @@ const needEmbedding = (...names) => {
             return true;
         });
     }
-};
-// Until its code is there, which comes when it is asked for.
-const searching = async page => {
-    await page.$eval('input[value=search]', e => e.click());
-    await until(page, () => document.body.dataset.indexed !== undefined);
 };
 // Until the index is at rest and has so many passages.
 const indexed = (page, n) => until(page, x => document.body.dataset.indexed === `${x}`, n);
