@@ -14458,8 +14458,10 @@ static void bitnet__forward_expert_layer(bitnet__step *s, int32_t i) {
     bitnet__quantize_input(s, c->x, m->dim, l->norm[BITNET__FFN_NORM], BITNET__FFN_GATE, 1);
     bitnet__route(s);
     if (bitnet__is_cancelled(c, 0)) return;
-    bitnet__run_step(s, "experts", c->n_chosen * m->ffn_dim,
-                     2 * (int64_t)m->dim * n_pairs / c->n_chosen, bitnet__step_experts_gate_up);
+    /* Rows of one expert cost more than those of another: more tasks keep threads from waiting. */
+    bitnet__run_tasks(s, "experts", c->n_chosen * m->ffn_dim,
+                      2 * (int64_t)m->dim * n_pairs / c->n_chosen, 16,
+                      bitnet__step_experts_gate_up);
     s->in_dim = m->ffn_dim;
     s->blocks = l->linear[BITNET__FFN_DOWN].blocks;
     bitnet__run_step(s, "quantize", n_pairs, 16 * (int64_t)m->ffn_dim,
@@ -15055,7 +15057,7 @@ static void bitnet__step_experts_down(const bitnet__step *s, int32_t from, int32
                 bitnet__add_share(bitnet__outputs(c, &x, c->pairs[choice], at, one),
                                   c->shares[choice], x.n_rows, y);
             }
-            for (i = 0; i < x.n_rows; i++) to_x[i] += y[i];
+            bitnet__add_share(y, 1.0f, x.n_rows, to_x);
             if (!bitnet__all_finite(to_x, x.n_rows)) bitnet__note_nonfinite(c, t, thread);
         }
     }

@@ -624,6 +624,70 @@ BITNET__FN void bitnet__end_tile_avx2(bitnet__v16_avx2 (*sum)[4], int rows, int 
                            out + (size_t)c * out_stride);
 }
 
+/* Dots of many columns. A tile of 4 by 4 has no registers here: one of 4 rows, 2 columns and half
+   of the lanes goes through a run of elements, which stay in L1 for the other half. The runs of 8
+   rows, and their sums with 32 columns, stay there as well, so that L2 has time to bring the
+   columns. */
+enum { BITNET__RUN_AVX2 = 256, BITNET__RUN_ROWS_AVX2 = 8, BITNET__RUN_COLS_AVX2 = 32 };
+
+BITNET__FN void bitnet__half_run_avx2(const uint8_t *const *row, const float *x, size_t second,
+                                      int n, bitnet__v16_avx2 (*sum)[4], const int upper) {
+    __m256 to[2][4], a[2], w;
+    int i, r, c;
+    BITNET__UNROLL for (c = 0; c < 2; c++) {
+        BITNET__UNROLL for (r = 0; r < 4; r++) to[c][r] = upper ? sum[c][r].hi : sum[c][r].lo;
+    }
+    for (i = 8 * upper; i < n; i += 16) {
+        BITNET__UNROLL for (c = 0; c < 2; c++) a[c] = _mm256_loadu_ps(x + (c ? second : 0) + i);
+        BITNET__UNROLL for (r = 0; r < 4; r++) {
+            w = _mm256_loadu_ps((const float *)(const void *)row[r] + i);
+            BITNET__UNROLL for (c = 0; c < 2; c++)
+                to[c][r] = _mm256_add_ps(to[c][r], _mm256_mul_ps(w, a[c]));
+        }
+    }
+    BITNET__UNROLL for (c = 0; c < 2; c++) {
+        BITNET__UNROLL for (r = 0; r < 4; r++) *(upper ? &sum[c][r].hi : &sum[c][r].lo) = to[c][r];
+    }
+}
+
+/* At most 8 rows and 32 columns. */
+BITNET__HOT BITNET__TARGET_avx2 void bitnet__some_dots_avx2(const uint8_t *w, const float *x, int n,
+                                                            int rows, int cols, float *out,
+                                                            size_t out_stride) {
+    bitnet__v16_avx2 sum[BITNET__RUN_ROWS_AVX2 / 4][BITNET__RUN_COLS_AVX2][4];
+    const uint8_t *row[BITNET__RUN_ROWS_AVX2];
+    int c, r, k;
+    memset(sum, 0, sizeof sum);
+    for (k = 0; k < n; k += BITNET__RUN_AVX2) {
+        const int len = n - k < BITNET__RUN_AVX2 ? n - k : BITNET__RUN_AVX2;
+        for (r = 0; r < BITNET__RUN_ROWS_AVX2; r++)
+            row[r] = w + 4 * (bitnet__clamp(r, rows) * (size_t)n + (size_t)k);
+        for (c = 0; c < cols; c += 2) {            /* an odd last column twice */
+            const float *a = x + (size_t)c * (size_t)n + k;
+            const size_t second = c + 1 < cols ? (size_t)n : 0;
+            for (r = 0; r < rows; r += 4) {
+                bitnet__half_run_avx2(row + r, a, second, len, sum[r / 4] + c, 0);
+                bitnet__half_run_avx2(row + r, a, second, len, sum[r / 4] + c, 1);
+            }
+        }
+    }
+    for (r = 0; r < rows; r += 4)
+        bitnet__end_tile_avx2(sum[r / 4], rows - r, cols, out + r, out_stride,
+                              BITNET__RUN_COLS_AVX2);
+}
+
+BITNET__FN void bitnet__many_dots_avx2(const uint8_t *w, const float *x, int n, int rows, int cols,
+                                       float *out, size_t out_stride) {
+    int r, c;
+    for (c = 0; c < cols; c += BITNET__RUN_COLS_AVX2)
+        for (r = 0; r < rows; r += BITNET__RUN_ROWS_AVX2) {
+            const int some = rows - r < BITNET__RUN_ROWS_AVX2 ? rows - r : BITNET__RUN_ROWS_AVX2;
+            const int few = cols - c < BITNET__RUN_COLS_AVX2 ? cols - c : BITNET__RUN_COLS_AVX2;
+            bitnet__some_dots_avx2(w + 4 * (size_t)r * (size_t)n, x + (size_t)c * (size_t)n, n,
+                                   some, few, out + (size_t)c * out_stride + r, out_stride);
+        }
+}
+
 /* Vectors of int32, and pairs of sums. With 4 columns, a tile has 8 sums, 2 vectors of weights, 2
    masks and 2 products. 4 bits: 2 columns. */
 typedef __m256i bitnet__i32_avx2;
@@ -2410,6 +2474,10 @@ BITNET__INLINE BITNET__TARGET void BITNET__V(dots)(const uint8_t *w, const float
                                                    int rows, int cols, float *out,
                                                    size_t out_stride, const int kind) {
     int r, c, taken;
+    if (BITNET__V(lanes) == 8 && kind == BITNET__ROWS_F32 && cols > 2) {
+        bitnet__many_dots_avx2(w, x, n, rows, cols, out, out_stride);
+        return;
+    }
     for (r = 0; r < rows; r += 4, w += 4 * (size_t)n * BITNET__ROW_BYTES(kind)) {
         for (c = 0; c < cols; c += taken) {
             const float *col = x + (size_t)c * (size_t)n;

@@ -848,6 +848,7 @@ static void dotrows_float(const char *table, int type) {
             if (!compare_dotrows(&k, type, i % 2 ? 128 : 2560, 5 + i, 1 + i % 3 * 3, kind))
                 return;
         if (!compare_dotrows(&k, type, 4112, 3, 2, kind)) return;   /* longer than runs of floats */
+        if (!compare_dotrows(&k, type, 528, 11, 35, kind)) return;  /* as AVX2 cuts many columns */
     }
 }
 
