@@ -2474,10 +2474,12 @@ BITNET__INLINE BITNET__TARGET void BITNET__V(dots)(const uint8_t *w, const float
                                                    int rows, int cols, float *out,
                                                    size_t out_stride, const int kind) {
     int r, c, taken;
+#if BITNET__AVX2
     if (BITNET__V(lanes) == 8 && kind == BITNET__ROWS_F32 && cols > 2) {
         bitnet__many_dots_avx2(w, x, n, rows, cols, out, out_stride);
         return;
     }
+#endif
     for (r = 0; r < rows; r += 4, w += 4 * (size_t)n * BITNET__ROW_BYTES(kind)) {
         for (c = 0; c < cols; c += taken) {
             const float *col = x + (size_t)c * (size_t)n;
