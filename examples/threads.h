@@ -1,6 +1,7 @@
 /* threads.h - threads, locks and a steady clock: POSIX's, or those of Windows
 
-   static THREAD_FN(work, ud) { ...; return 0; }       what a thread runs, with its argument */
+   static THREAD_FN(work, ud) { ...; return 0; }       what a thread runs, with its argument
+   static thread_lock lock = THREAD_LOCK;              one that needs no thread_lock_init */
 #ifndef EXAMPLES_THREADS_H
 #define EXAMPLES_THREADS_H
 
@@ -16,6 +17,7 @@
   #include <stdint.h>
 
   #define THREAD_FN(name, ud) unsigned __stdcall name(void *ud)
+  #define THREAD_LOCK SRWLOCK_INIT
 typedef HANDLE thread;
 typedef SRWLOCK thread_lock;
 
@@ -53,6 +55,7 @@ static inline double thread_clock(void) {
   #include <unistd.h>
 
   #define THREAD_FN(name, ud) void *name(void *ud)
+  #define THREAD_LOCK PTHREAD_MUTEX_INITIALIZER
 typedef pthread_t thread;
 typedef pthread_mutex_t thread_lock;
 

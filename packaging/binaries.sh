@@ -25,9 +25,8 @@ zig_target() {
             library_file=libbitnet.so.1
             library_flags="-Wl,-soname,$library_file -Wl,--version-script=packaging/bitnet.map" ;;
         windows-*)
-            # batch and serve use POSIX's files and signals
+            # serve uses POSIX's threads and sockets
             target=${1#windows-}-windows-gnu exe=.exe threads=''
-            programs='generate embed convert bench crosscheck perplexity'
             library_file=bitnet-1.dll library_flags='' ;;
         macos-*)
             target=${1#macos-}-macos.11.0-none serves=1

@@ -7,31 +7,28 @@
    the body alone ("prompt", "messages" or "input"). What a line gives depends on the line, the
    model and the program's version alone, not on the machine or the other lines: its id and its seed
    are a hash of the line. So lines can be computed anywhere, and twice. */
+#define _DEFAULT_SOURCE 1              /* for threads.h, also with -std=c99 */
+#include "batch_files.h"
 #include "memory.h"
 #include "reply.h"
 #include "../options.h"
 #include "../streams.h"
+#include "../threads.h"
 #include "../utf8.h"
 #include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <time.h>
-#include <unistd.h>
-
-#ifdef __APPLE__                        /* has it, but no declaration */
-  #define fdatasync fsync
-#endif
 
 /* What schedulers make of exit codes: 75 is EX_TEMPFAIL of sysexits.h. */
 enum { ALL_DONE = 0, SOME_FAILED = 1, USAGE = 2, MODEL_REFUSED = 3, TRY_AGAIN = 75 };
 enum { LINE_BYTES = 256 << 20, SYNC_SECONDS = 5, SLOTS = 32 };
 
 /* ---- options ---- */
+
+#define MOST_TOKENS (sizeof(long) > 4 ? (long)((int64_t)1 << 40) : LONG_MAX - 63)
 
 static const char *model_path, *resume_path, *audit_path, *shard;
 static double sample = 0.01;
@@ -58,7 +55,7 @@ static const option options[] = {
      "trained for)", .number = {&n_ctx, 16, 1 << 20}},
     {"--kv-tokens", "N", "tokens of all lines at the same time (what half of the memory holds that "
      "is left)",
-     .number = {&n_kv, 64, 1L << 40}},
+     .number = {&n_kv, 64, MOST_TOKENS}},
     {"--kv-type", "TYPE", "keys and values as " KV_TYPES ", which takes half the memory (f16)",
      .kv_type = &kv_type},
     {"-t --threads", "N", "threads that compute (all processors)", .number = {&n_threads, 1, 256}},
@@ -129,7 +126,7 @@ static int read_options(int argc, char **argv) {
 static int progress_shown;             /* in a line of a terminal that has not ended */
 
 /* Says something, in clean text, since it may hold what is in a file. */
-static void tell(const char *format, ...) {
+static void note(const char *format, ...) {
     char line[1024];
     va_list args;
     va_start(args, format);
@@ -290,9 +287,8 @@ enum { LINE_THERE, LINE_TORN, NO_LINE_YET, NO_MORE_LINES, LINE_FAILED };
 
 /* Reads on. wait 0: only what is there already. Returns what went wrong, or LINE_THERE. */
 static int read_more(lines *in, int wait) {
-    struct pollfd ready = {in->fd, POLLIN, 0};
-    ssize_t got;
-    if (!wait && poll(&ready, 1, 0) == 0) return NO_LINE_YET;
+    int64_t got;
+    if (!wait && !file_is_ready(in->fd)) return NO_LINE_YET;
     if (in->at > 0) memmove(in->p, in->p + in->at, in->n -= in->at);
     in->at = 0;
     if (in->cap - in->n < 65536) {
@@ -303,7 +299,7 @@ static int read_more(lines *in, int wait) {
         in->p = more;
         in->cap = cap;
     }
-    got = read(in->fd, in->p + in->n, 65535);
+    got = file_read(in->fd, in->p + in->n, 65535);
     if (got < 0) return errno == EINTR ? NO_LINE_YET : LINE_FAILED;
     in->at_end = got == 0;
     in->n += (size_t)got;
@@ -335,12 +331,12 @@ static int next_line(lines *in, int wait, char **line, size_t *n) {
 }
 
 static int io_error(const char *what, const char *path) {
-    tell("%s %s: %s", what, path, strerror(errno));
+    note("%s %s: %s", what, path, strerror(errno));
     return TRY_AGAIN;
 }
 
 static int not_ours(const char *path, uint64_t at) {
-    tell("%s, byte %llu: this is no result of batch", path, (unsigned long long)at);
+    note("%s, byte %llu: this is no result of batch", path, (unsigned long long)at);
     return USAGE;
 }
 
@@ -357,7 +353,7 @@ static int meet_result(const char *path, uint64_t at, const char *line, size_t n
     while (*end && *end != '"') end += *end == '\\' && end[1] ? 2 : 1;
     if (!meet(own, (size_t)(end - own) + 1, &is_new)) return 0;
     if (!is_new)
-        tell("%s, byte %llu: another result has the same custom_id, %.*s", path,
+        note("%s, byte %llu: another result has the same custom_id, %.*s", path,
              (unsigned long long)at, (int)(end - own < 100 ? end - own + 1 : 100), own);
     return 1;
 }
@@ -375,7 +371,7 @@ static int check_result(const char *path, unsigned long long number, const char 
         strcpy(first, of);
     }
     if (first[0] == 0 || is_of_same(of, first)) return ALL_DONE;
-    tell("%s: the result in line %llu is of %s, but that in line %llu of %s", path, first_line,
+    note("%s: the result in line %llu is of %s, but that in line %llu of %s", path, first_line,
          first, number, of[0] ? of : "a version without fingerprints");
     return USAGE;
 }
@@ -384,7 +380,7 @@ static int check_result(const char *path, unsigned long long number, const char 
 static int check_first(void) {
     const char *path = resume_path ? resume_path : audit_path;
     if (!first_line || is_of_same(first, ours)) return ALL_DONE;
-    tell("%s: the result in line %llu is of %s, but this run is %s: another version, model, "
+    note("%s: the result in line %llu is of %s, but this run is %s: another version, model, "
          "--kv-type, --ctx-size or --kv-tokens", path, first_line,
          first[0] ? first : "a version without fingerprints", ours);
     return USAGE;
@@ -422,7 +418,7 @@ static int read_results(const char *path, int fd, int mend) {
         if (r == LINE_FAILED) wrong = io_error("cannot read", path);
         else if (r == LINE_TORN) {
             if (!is_torn_result(line + mark, n - mark)) wrong = not_ours(path, at);
-            else if (mend && ftruncate(fd, (off_t)at)) wrong = io_error("cannot mend", path);
+            else if (mend && file_cut(fd, (int64_t)at)) wrong = io_error("cannot mend", path);
         } else {
             wrong = read_result(path, at + mark, ++number, line + mark, n - mark, mend);
             at += n + 1;
@@ -464,15 +460,9 @@ static int at_end, is_closing;
 static int is_narrow;                  /* the memory holds no text of --ctx-size: see choose_room */
 static FILE *audited;
 
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-}
-
 /* This run cannot go on because of a line, but another one may. Says why, once. */
 static void try_again(unsigned long long line, const char *why) {
-    if (code != TRY_AGAIN) tell("line %llu: %s", line, why);
+    if (code != TRY_AGAIN) note("line %llu: %s", line, why);
     code = TRY_AGAIN;
 }
 
@@ -481,19 +471,19 @@ static void write_result(const char *p, size_t n) {
     static double synced;
     size_t done = 0;
     while (done < n && code != TRY_AGAIN) {
-        const ssize_t k = write(output, p + done, n - done);
+        const int64_t k = file_write(output, p + done, n - done);
         if (k > 0) done += (size_t)k;
         else if (errno != EINTR) {
-            struct stat st;
+            int64_t size;
             code = io_error("cannot write to", output_name);
-            if (done && !fstat(output, &st) && S_ISREG(st.st_mode) &&
-                ftruncate(output, st.st_size - (off_t)done))
+            if (done && (size = file_size(output)) >= 0 &&
+                file_cut(output, size - (int64_t)done))
                 io_error("a torn line stays in", output_name);
         }
     }
-    if (resume_path && now() - synced > SYNC_SECONDS) {
-        fdatasync(output);
-        synced = now();
+    if (resume_path && thread_clock() - synced > SYNC_SECONDS) {
+        file_sync(output);
+        synced = thread_clock();
     }
 }
 
@@ -503,7 +493,7 @@ static void compare(const work *w) {
     char *line = (char *)malloc((size_t)k->size + 1);
     n_audited++;
     if (line) errno = EIO;             /* of a file that has become shorter nothing else says so */
-    if (!line || fseeko(audited, (off_t)k->at, SEEK_SET) ||
+    if (!line || file_seek(audited, k->at) ||
         fread(line, 1, k->size, audited) != k->size) code = io_error("cannot read", audit_path);
     else if (k->size + 1u != w->out.n || memcmp(line, w->out.p, k->size)) {
         n_different++;
@@ -557,7 +547,7 @@ static void begin_result(work *w, int status) {
 static void finish(work *w, const http_error *error) {
     const endpoint *how = w->request.endpoint;
     int32_t i;
-    if (error->status && !w->custom_id && !audit_path) tell("line %llu: %s", w->line, error->text);
+    if (error->status && !w->custom_id && !audit_path) note("line %llu: %s", w->line, error->text);
     begin_result(w, error->status ? error->status : 200);
     for (i = 0; i < w->request.n_texts; i++)       /* depends on the other lines */
         w->request.texts[i].n_cached = 0;
@@ -572,7 +562,7 @@ static void finish(work *w, const http_error *error) {
 
 /* A line that another run has to compute: it gets no result here. */
 static void leave(work *w) {
-    tell("line %llu: it needs more tokens than there is memory for, and is left for another run",
+    note("line %llu: it needs more tokens than there is memory for, and is left for another run",
          w->line);
     n_left++;
     w->is_done = 1;
@@ -687,7 +677,7 @@ static void meet_line(const work *w) {
     if (!own || audit_path) return;
     if (!meet(own, strlen(own), &is_new)) try_again(w->line, "no memory");
     else if (!is_new)
-        tell("line %llu: another line or result has the same custom_id, %.100s", w->line, own);
+        note("line %llu: another line or result has the same custom_id, %.100s", w->line, own);
 }
 
 /* Takes the body out of a line of the batch API, or of a line that is one. */
@@ -827,10 +817,10 @@ static int take_line(int wait) {
 
 static void show_progress(double begun, int is_last) {
     static double shown;
-    const double time = now(), seconds = time - begun;
+    const double time = thread_clock(), seconds = time - begun;
     const unsigned long long all = n_done + n_skipped;
     char left[64] = "";
-    if (quiet || !isatty(2) || (!is_last && time - shown < 0.5)) return;
+    if (quiet || !file_is_terminal(2) || (!is_last && time - shown < 0.5)) return;
     shown = time;
     if (n_total && n_done && all < n_total) {
         const double s = seconds / (double)n_done * (double)(n_total - all);
@@ -842,35 +832,25 @@ static void show_progress(double begun, int is_last) {
             is_last ? "\n" : "");
 }
 
-/* How many lines a file has for us; 0 of a pipe. */
+/* How many lines a file has for us, from where it is read; 0 of a pipe. */
 static void count_lines(void) {
-    struct stat st;
-    char block[65536];
+    char block[65536], before = '\n';
     unsigned long long n = 0;
-    off_t at = 0;
-    ssize_t got, i;
-    char before = '\n';
-    if (fstat(0, &st) || !S_ISREG(st.st_mode) || !isatty(2)) return;
-    for (; (got = pread(0, block, sizeof block, at)) > 0; at += got)
+    int64_t got, i;
+    if (file_size(0) < 0 || file_place(0) != 0 || !file_is_terminal(2)) return;
+    while ((got = file_read(0, block, sizeof block)) > 0)
         for (i = 0; i < got; before = block[i++]) n += block[i] != '\n' && before == '\n';
-    n_total = (n + shard_count - 1 - shard_index) / shard_count;
+    n_total = file_rewind(0) ? 0 : (n + shard_count - 1 - shard_index) / shard_count;
 }
 
 /* ---- beginning and ending ---- */
-
-static int lock(int fd) {
-    struct flock whole;
-    memset(&whole, 0, sizeof whole);
-    whole.l_type = F_WRLCK;
-    return fcntl(fd, F_SETLK, &whole) == 0;
-}
 
 /* Copies the results that are no errors to a file. */
 static int copy_good(int from, FILE *to) {
     lines in = {from, 0, 0, 0, 0, 0};
     char *line = 0;
     size_t n = 0, mark;
-    int r, is_first = 1, is_good = lseek(from, 0, SEEK_SET) == 0;
+    int r, is_first = 1, is_good = !file_rewind(from);
     while (is_good && (r = next_line(&in, 1, &line, &n)) != NO_MORE_LINES) {
         if (r == NO_LINE_YET && !signalled) continue;
         if (r != LINE_THERE) is_good = 0;
@@ -880,32 +860,25 @@ static int copy_good(int from, FILE *to) {
         is_good = fwrite(line + mark, 1, n - mark, to) == n - mark && putc('\n', to) != EOF;
     }
     free(in.p);
-    return is_good && fflush(to) == 0 && fsync(fileno(to)) == 0;
+    return is_good && fflush(to) == 0 && file_sync(fileno(to)) == 0;
 }
 
 /* Takes the errors out of the file of results: a copy without them gets its name, so that there is
-   a whole file at any time. The copy is locked before. */
+   a whole file at any time. */
 static int drop_errors(int *fd) {
-    char *path = realpath(resume_path, 0), *name = path ? (char *)malloc(strlen(path) + 7) : 0;
-    struct stat st;
+    char *path = file_real_path(resume_path), *name = path ? (char *)malloc(strlen(path) + 7) : 0;
     FILE *copy = 0;
-    int new_fd = -1, r = ALL_DONE;
+    int r = ALL_DONE;
     if (name) {
         sprintf(name, "%s.retry", path);
-        copy = fopen(name, "wb");
+        copy = utf8_fopen(name, "wb");
     }
-    if (copy && (fstat(*fd, &st) || fchmod(fileno(copy), st.st_mode & 0777) ||
-                 !copy_good(*fd, copy))) r = io_error("cannot write to", name);
-    if (copy && fclose(copy) && r == ALL_DONE) r = io_error("cannot write to", name);
-    if (copy && r == ALL_DONE &&
-        ((new_fd = open(name, O_RDWR | O_APPEND)) < 0 || !lock(new_fd) || rename(name, path)))
-        r = io_error("cannot replace", resume_path);
     if (!copy) r = io_error("cannot write beside", resume_path);
-    if (r != ALL_DONE && copy) unlink(name);
-    if (r == ALL_DONE) {
-        close(*fd);
-        *fd = new_fd;
-    } else if (new_fd >= 0) close(new_fd);
+    else if (file_permit(*fd, copy) || !copy_good(*fd, copy)) r = io_error("cannot write to", name);
+    if (copy && fclose(copy) && r == ALL_DONE) r = io_error("cannot write to", name);
+    if (r == ALL_DONE && file_take_place(name, path, fd))
+        r = io_error("cannot replace", resume_path);
+    if (r != ALL_DONE && copy) file_remove(name);
     free(name);
     free(path);
     return r;
@@ -913,21 +886,20 @@ static int drop_errors(int *fd) {
 
 /* Opens the file that --resume or --audit names. */
 static int open_results(void) {
-    struct stat st, named;
     int fd;
     if (audit_path) {
-        if (!(audited = fopen(audit_path, "rb"))) return io_error("cannot open", audit_path);
+        if (!(audited = utf8_fopen(audit_path, "rb"))) return io_error("cannot open", audit_path);
         return read_results(audit_path, fileno(audited), 0);
     }
     if (!resume_path) return ALL_DONE;
-    if (!stat(resume_path, &st) && !S_ISREG(st.st_mode)) {   /* reading a pipe would not end */
+    if (file_is_other(resume_path)) {
         fprintf(stderr, "batch: %s: it is not a file\n", resume_path);
         return USAGE;
     }
-    fd = open(resume_path, O_RDWR | O_CREAT | O_APPEND, 0666);
+    fd = file_open(resume_path);
     if (fd < 0) return io_error("cannot open", resume_path);
     /* the name may be that of another file by now: see drop_errors */
-    if (!lock(fd) || fstat(fd, &st) || stat(resume_path, &named) || st.st_ino != named.st_ino) {
+    if (!file_lock(fd) || !file_is_named(fd, resume_path)) {
         fprintf(stderr, "batch: %s: another run writes to it\n", resume_path);
         return TRY_AGAIN;
     }
@@ -947,14 +919,14 @@ static int choose_room(const bitnet_model *model, int has_head, engine_params *p
     char text[MEMORY_TEXT];
     p->n_kv = n_kv ? n_kv : fit / 2 > p->n_ctx ? fit / 2 : p->n_ctx;
     if (fit >= wanted) return ALL_DONE;
-    tell("%s", memory_describe(&m, &need, text));
+    note("%s", memory_describe(&m, &need, text));
     if (n_kv || !m.is_group) return ALL_DONE;
     if (!memory_can_do(&need, m.left)) {
-        tell("that is too little for this model: it would be killed, or read the file again for "
+        note("that is too little for this model: it would be killed, or read the file again for "
              "each token (--kv-tokens N tries in spite of that)");
         return memory_can_do(&need, m.limit - need.loaded) ? TRY_AGAIN : MODEL_REFUSED;
     }
-    tell("so there is room for %lld tokens, not for --ctx-size %d: lines that need more are left "
+    note("so there is room for %lld tokens, not for --ctx-size %d: lines that need more are left "
          "for a run with more memory", (long long)fit, (int)p->n_ctx);
     p->n_kv = fit;
     is_narrow = 1;
@@ -1008,21 +980,9 @@ static void on_signal(int number) {
     signalled = 1;
 }
 
-static void handle_signals(void) {
-    struct sigaction action;
-    memset(&action, 0, sizeof action);
-    action.sa_handler = on_signal;
-    sigaction(SIGINT, &action, 0);
-    sigaction(SIGTERM, &action, 0);
-    signal(SIGPIPE, SIG_IGN);
-#ifdef SIGXFSZ
-    signal(SIGXFSZ, SIG_IGN);          /* write says so, and a torn line is taken back */
-#endif
-}
-
 /* Reads ahead as many lines as have slots, and as many again. */
 static void run(void) {
-    const double begun = now();
+    const double begun = thread_clock();
     const long most = 2 * engine_most(eng);
     count_lines();
     while (code != TRY_AGAIN && !signalled) {
@@ -1047,9 +1007,11 @@ int main(int argc, char **argv) {
     work *w;
     int wrong;
     if (!streams_fill()) return TRY_AGAIN;
+    streams_binary();
+    argv = utf8_arguments(&argc, argv);
     wrong = read_options(argc, argv);
     if (wrong) return wrong - 1;
-    handle_signals();
+    file_on_signal(on_signal);
     if ((code = open_results()) == ALL_DONE && (code = open_model(&model)) == ALL_DONE &&
         (code = check_first()) == ALL_DONE &&
         (n_dropped == 0 || (code = drop_errors(&output)) == ALL_DONE)) {
@@ -1061,7 +1023,7 @@ int main(int argc, char **argv) {
         if (code == ALL_DONE && n_left) code = TRY_AGAIN;
         if (code == ALL_DONE && n_failed && !audit_path) code = SOME_FAILED;
         if (code != TRY_AGAIN && audit_path) report_audit();
-        if (resume_path && fdatasync(output)) code = io_error("cannot write to", output_name);
+        if (resume_path && file_sync(output)) code = io_error("cannot write to", output_name);
     }
     is_closing = 1;                    /* no results any more */
     engine_free(eng);

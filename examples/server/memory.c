@@ -1,7 +1,11 @@
 #include "memory.h"
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
+#ifdef _WIN32
+  #include <windows.h>
+#else
+  #include <unistd.h>
+#endif
 
 enum { PATH = 1024, SHORT_TEXT = 256 };
 
@@ -106,6 +110,12 @@ static void look_at_line(memory *m, const char *root, char *line) {
 
 /* The machine, where there is no /proc/meminfo. */
 static void ask_system(memory *m) {
+#ifdef _WIN32
+    MEMORYSTATUSEX all;
+    all.dwLength = sizeof all;
+    if (GlobalMemoryStatusEx(&all))
+        take_least(m, (int64_t)all.ullTotalPhys, (int64_t)all.ullAvailPhys, 0);
+#else
     const int64_t size = sysconf(_SC_PAGESIZE), all = sysconf(_SC_PHYS_PAGES);
 #ifdef _SC_AVPHYS_PAGES
     const int64_t left = sysconf(_SC_AVPHYS_PAGES);
@@ -113,6 +123,7 @@ static void ask_system(memory *m) {
     const int64_t left = all / 2;
 #endif
     if (size > 0 && all > 0 && left >= 0) take_least(m, all * size, left * size, 0);
+#endif
 }
 
 memory memory_look(const char *root) {

@@ -1,9 +1,10 @@
+#define _DEFAULT_SOURCE 1              /* for threads.h, also with -std=c99 */
 #include "endpoint.h"
 #include "messages.h"
 #include "rules.h"
 #include "tokens.h"
+#include "../threads.h"
 #include <math.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,13 +59,13 @@ bitnet_result service_open(service *s, const bitnet_model *model, const char *pa
 }
 
 bitnet_result service_vocabulary(service *s, const bitnet_grammar **out, bitnet_error *err) {
-    static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
+    static thread_lock making = THREAD_LOCK;
     bitnet_result r = BITNET_OK;
-    pthread_mutex_lock(&making);
+    thread_take(&making);
     if (!s->vocabulary)
         r = bitnet_grammar_gbnf(s->model, "root ::= [a]*", 13, 0, &s->vocabulary, err);
     *out = s->vocabulary;
-    pthread_mutex_unlock(&making);
+    thread_give(&making);
     return r;
 }
 

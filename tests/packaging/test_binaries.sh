@@ -19,6 +19,12 @@ model=examples/tiny.gguf
 story "$generate" >"$tmp/wanted"
 check here "it writes no text" test -s "$tmp/wanted"
 
+cat >"$tmp/requests" <<'END'
+{"custom_id":"a","body":{"prompt":"A dog","max_tokens":8,"seed":1}}
+{"custom_id":"b","body":{"messages":[{"role":"user","content":"Who are you?"}],"max_tokens":8}}
+{"custom_id":"c","body":{"prompt":"A cat","max_tokens":-1}}
+END
+
 # runs SYSTEM FOLDER EXE EMULATOR...
 runs() {
     system=$1 folder=$2 exe=$3
@@ -36,7 +42,17 @@ runs() {
     check "$system: perplexity" "it has no estimate" grep -q 'Final estimate: PPL = [0-9]' "$tmp/perplexity"
     "$@" "$folder/embed$exe" -m $model --pooling mean --format npy -f "$tmp/long" -o "$tmp/rows.npy" 2>"$tmp/err"
     check "$system: embed" "it writes no rows" test -s "$tmp/rows.npy"
-    for made in perplexity rows.npy; do
+    "$@" "$folder/batch$exe" -m $model -q --ordered <"$tmp/requests" >"$tmp/results" 2>"$tmp/err"
+    check "$system: batch" "it wrote other lines" \
+        test "$(grep -c '"status_code":200' "$tmp/results")" -eq 2 -a "$(wc -l <"$tmp/results")" -eq 3
+    { sed -n 1p "$tmp/results"; printf '{"id":"batch_req_'; } >"$tmp/kept"         # the last one is torn
+    "$@" "$folder/batch$exe" -m $model -q --ordered --resume "$tmp/kept" --retry-errors <"$tmp/requests" \
+        >"$tmp/out" 2>"$tmp/err"
+    check "$system: batch goes on with its results" "they differ" cmp "$tmp/results" "$tmp/kept"
+    "$@" "$folder/batch$exe" -m $model -q --resume "$tmp/kept" --retry-errors </dev/null >"$tmp/out" 2>"$tmp/err"
+    check "$system: batch takes errors out" "they are there" \
+        sh -c "grep -v '\"status_code\":400' '$tmp/results' | cmp - '$tmp/kept'"
+    for made in perplexity rows.npy results; do
         [ -e "$tmp/first-$made" ] || cp "$tmp/$made" "$tmp/first-$made"
         check "$system: $made" "other numbers than on the first system" cmp "$tmp/first-$made" "$tmp/$made"
     done
