@@ -48,6 +48,13 @@ zig_cc() {
     "$@" 2>build/binaries/errors || { cat build/binaries/errors >&2; return 1; }
 }
 
+# without_time FILE: takes the time of linking out of a program or library of Windows, whose header begins
+# where the number at offset 60 says.
+without_time() {
+    set -- "$1" $(od -An -tu4 -j60 -N4 "$1")
+    printf '\0\0\0\0' | dd of="$1" bs=1 seek=$(($2 + 8)) conv=notrunc 2>build/binaries/errors
+}
+
 # microhttpd: libmicrohttpd for $target, static, from Debian's source package; sets $http to its
 # folder. Fails where there is none.
 microhttpd() {
@@ -115,6 +122,10 @@ binary() {
     mv $new "build/binaries/$name" && rm -f build/binaries/errors
     case $archive in
         *.zip)
+            for file in "build/binaries/$name"/*.exe "build/binaries/$name"/lib/*.dll; do
+                without_time "$file" || return 1
+            done
+            rm -f build/binaries/errors
             made=$(time_of_release)
             (cd build/binaries && find "$name" -exec touch -h -d "@$made" {} + &&
                 find "$name" -type f | LC_ALL=C sort | TZ=UTC zip -q -X -9 "$archive" -@) ;;

@@ -20,9 +20,9 @@ story "$generate" >"$tmp/wanted"
 check here "it writes no text" test -s "$tmp/wanted"
 
 cat >"$tmp/requests" <<'END'
-{"custom_id":"a","body":{"prompt":"A dog","max_tokens":8,"seed":1}}
-{"custom_id":"b","body":{"messages":[{"role":"user","content":"Who are you?"}],"max_tokens":8}}
-{"custom_id":"c","body":{"prompt":"A cat","max_tokens":-1}}
+{"custom_id":"a","url":"/v1/completions","body":{"prompt":"A dog","max_tokens":8,"seed":1}}
+{"custom_id":"b","url":"/v1/completions","body":{"prompt":"A cat","max_tokens":"many"}}
+{"messages":[{"role":"user","content":"Who are you?"}],"max_tokens":8}
 END
 
 # runs SYSTEM FOLDER EXE EMULATOR...
