@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #ifdef _WIN32
   #include <io.h>
-  #include <process.h>
+  #define getpid GetCurrentProcessId
 #else
   #include <sys/mman.h>
   #include <unistd.h>
