@@ -1023,7 +1023,8 @@ int main(int argc, char **argv) {
         if (code == ALL_DONE && n_left) code = TRY_AGAIN;
         if (code == ALL_DONE && n_failed && !audit_path) code = SOME_FAILED;
         if (code != TRY_AGAIN && audit_path) report_audit();
-        if (resume_path && file_sync(output)) code = io_error("cannot write to", output_name);
+        if (resume_path && output >= 0 && file_sync(output))
+            code = io_error("cannot write to", output_name);
     }
     is_closing = 1;                    /* no results any more */
     engine_free(eng);

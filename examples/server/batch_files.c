@@ -76,7 +76,7 @@ int file_cut(int fd, int64_t size) {
 
 int file_sync(int fd) { return _commit(fd); }
 
-/* A lock keeps others from reading these bytes, too: they are those that no file has. */
+/* A lock also keeps others from reading its bytes, so it covers one that no file has. */
 int file_lock(int fd) {
     OVERLAPPED at;
     memset(&at, 0, sizeof at);

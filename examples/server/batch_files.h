@@ -44,7 +44,6 @@ int file_permit(int fd, FILE *copy);
    is what it was, or -1. */
 int file_take_place(const char *copy, const char *path, int *fd);
 
-/* Is it shown to somebody? */
 int file_is_terminal(int fd);
 /* Calls fn when the user or the system wants an end. A pipe that nobody reads, and a file that gets
    too large, are errors of file_write. */

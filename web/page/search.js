@@ -393,4 +393,4 @@ export function closeReader() {
 }
 $('reader-close').onclick = closeReader;
 
-$('search').inert = false; // in index.html it is, since nothing there works before
+$('search').inert = false; // index.html makes it inert: nothing in it works without this file
