@@ -124,9 +124,9 @@ suite_planted() {
 }
 
 suite_cli() {
-    shared_example generate && shared_example bench && shared_example village || return 1
+    for name in generate bench convert village; do shared_example $name || return 1; done
     bad=0
-    sh tests/cli/test_cli.sh build/generate examples/tiny.gguf build/bench || bad=1
+    sh tests/cli/test_cli.sh build/generate examples/tiny.gguf build/bench build/convert || bad=1
     verdict "village: each character takes an action" village_acts
     return $bad
 }

@@ -36,8 +36,8 @@
    limit is memory bandwidth: a token needs the layers' weights, what it reads of the head and its
    copy, and the keys and values before it; a state is read and written ("MB"). Prefill is
    bitnet_eval of a prompt, without the head. Its limit is what the kernels' instructions multiply
-   and accumulate in registers; the ternary weights are the work. The next table shows the first
-   kernels with 1, 2, 4, ... threads.
+   and accumulate in registers; the ternary weights are the work. The first kernels are those that
+   the library chooses for the file; the next table shows them with 1, 2, 4, ... threads.
 
    The last two are of sequences in one context, again with the first kernels. In each pass every
    sequence writes a token, greedily. The limit of a pass is the time for reading, each once, the
@@ -428,15 +428,17 @@ static void open_table(const bitnet_kernels *k) {
     threads = bitnet_ctx_threads(t->ctx);
 }
 
-/* All usable tables, or the named one. Plain C would take minutes with a large model. */
+/* The named table, or all that are usable, first the one that the library chooses for this file.
+   Plain C would take minutes with a large model. */
 static void open_tables(void) {
-    const int most = profile || together || command ? 1 : MAX_TABLES;
+    const int most = kernel || profile || together || command ? 1 : MAX_TABLES;
     int i;
+    open_table(bitnet_kernels_find(kernel ? kernel : info.kernels_name));
     for (i = 0; i < bitnet_kernels_count() && n_tables < most; i++) {
         const bitnet_kernels *k = bitnet_kernels_get(i);
-        const char *name = bitnet_kernels_name(k);
-        int slow = n_tables > 0 && info.n_params > 100000000 && !strncmp(name, "scalar", 6);
-        if (bitnet_kernels_usable(k) && !(kernel ? strcmp(name, kernel) : slow)) open_table(k);
+        const int slow = info.n_params > 100000000 &&
+                         !strncmp(bitnet_kernels_name(k), "scalar", 6);
+        if (k != tables[0].k && bitnet_kernels_usable(k) && !slow) open_table(k);
     }
 }
 

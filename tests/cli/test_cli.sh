@@ -1,11 +1,12 @@
 #!/bin/sh
 # Tests of the commands examples/generate and examples/bench, from the outside.
-#     test_cli.sh PATH_TO_GENERATE PATH_TO_MODEL [PATH_TO_BENCH]
+#     test_cli.sh PATH_TO_GENERATE PATH_TO_MODEL [PATH_TO_BENCH PATH_TO_CONVERT]
 # Prints a line for each case (ok, FAIL, skip) and at the end `cli: N passed, N failed, N skipped`; exit code 1 if a
 # case failed. RUN in the environment is put in front of the program (an emulator).
-[ $# -eq 2 ] || [ $# -eq 3 ] || { echo "usage: $0 PATH_TO_GENERATE PATH_TO_MODEL [PATH_TO_BENCH]" >&2; exit 2; }
+[ $# -eq 2 ] || [ $# -eq 4 ] ||
+    { echo "usage: $0 PATH_TO_GENERATE PATH_TO_MODEL [PATH_TO_BENCH PATH_TO_CONVERT]" >&2; exit 2; }
 case $1 in */*) program=$1 ;; *) program=./$1 ;; esac
-model=$2 bench=${3:-}
+model=$2 bench=${3:-} convert=${4:-}
 [ -x "$program" ] || { echo "$0: there is no program '$program'" >&2; exit 2; }
 [ -f "$model" ] || { echo "$0: there is no model '$model'" >&2; exit 2; }
 . "$(dirname "$0")/../cases.sh"
@@ -776,6 +777,10 @@ bench_tests() {
     run "$model" -r 1 -t 1 --kernel scalar --sequences 3,2
     bench_rows bench-only-sequences "^scalar " 2
     bench_rows bench-no-ratio "^scalar  *1  *[32]  *[0-9.]*  *- " 2
+    # of the tables that read TL2_R16 as it lies, the best that is usable comes first
+    $RUN "$convert" "$model" "$tmp/tl2.gguf" --to tl2_r16 > /dev/null
+    run "$tmp/tl2.gguf" -r 1 -t 1 --json --sequences 1
+    bench_rows bench-table-of-file "\"kernels\": \"$(echo "$kernels" | grep -m 1 -e '-tl2$')\"" 1
     command -v python3 > /dev/null || { skip bench-json "python3 is not installed"; return; }
 
     # a context that is long enough for every row: the file's number, 32 bits behind its key and type
