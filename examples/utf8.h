@@ -62,13 +62,18 @@ static inline int utf8_getc(void) {
     return (unsigned char)bytes[at++];
 }
 
-static inline FILE *utf8_fopen(const char *path, const char *mode) {
-    WCHAR wide[1024], wide_mode[8];
-    MultiByteToWideChar(CP_UTF8, 0, mode, -1, wide_mode, 8);
-    if (MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, path, -1, wide, 1024))
-        return _wfopen(wide, wide_mode);
+/* A path as Windows takes it; 0 and errno if it is not UTF-8 or too long. */
+enum { UTF8_PATH = 4096 };
+static inline const WCHAR *utf8_wide(const char *path, WCHAR wide[UTF8_PATH]) {
+    if (MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, path, -1, wide, UTF8_PATH)) return wide;
     errno = EILSEQ;
     return 0;
+}
+
+static inline FILE *utf8_fopen(const char *path, const char *mode) {
+    WCHAR wide[UTF8_PATH], wide_mode[8];
+    MultiByteToWideChar(CP_UTF8, 0, mode, -1, wide_mode, 8);
+    return utf8_wide(path, wide) ? _wfopen(wide, wide_mode) : 0;
 }
 #else
 static inline char **utf8_arguments(int *argc, char **argv) {

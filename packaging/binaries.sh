@@ -13,23 +13,22 @@
 SYSTEMS='linux-x86_64 linux-aarch64 windows-x86_64 windows-arm64 macos-x86_64 macos-arm64'
 MICROHTTPD=0.9.75
 
-# zig_target SYSTEM: sets $target, $exe, $programs, what they link ($threads, $serves), and of the library
+# zig_target SYSTEM: sets $target, $exe, $programs, what they link ($threads, $sockets), and of the library
 # $library_target, $library_file and $library_flags.
 zig_target() {
-    exe='' threads=-lpthread serves= programs='generate embed convert bench crosscheck perplexity batch'
+    exe='' threads=-lpthread sockets='' programs='generate embed convert bench crosscheck perplexity batch'
     case $1 in
         linux-*)
-            target=${1#linux-}-linux-musl serves=1
+            target=${1#linux-}-linux-musl
             # an old glibc: programs that load the library bring their own, newer one
             library_target=${1#linux-}-linux-gnu.2.17
             library_file=libbitnet.so.1
             library_flags="-Wl,-soname,$library_file -Wl,--version-script=packaging/bitnet.map" ;;
         windows-*)
-            # serve uses POSIX's threads and sockets
-            target=${1#windows-}-windows-gnu exe=.exe threads=''
+            target=${1#windows-}-windows-gnu exe=.exe threads='' sockets=-lws2_32
             library_file=bitnet-1.dll library_flags='' ;;
         macos-*)
-            target=${1#macos-}-macos.11.0-none serves=1
+            target=${1#macos-}-macos.11.0-none
             library_file=libbitnet.1.dylib
             library_flags="-Wl,-install_name,@rpath/$library_file" ;;
         *) echo "binaries: there is no system $1; there are $SYSTEMS" >&2; return 1 ;;
@@ -63,21 +62,21 @@ microhttpd() {
     sh packaging/microhttpd.sh "$MICROHTTPD" "$zig" "$target" "$http" >build/microhttpd.log 2>&1
 }
 
-# binary_programs FOLDER: all programs for $target.
+# binary_programs FOLDER: all programs for $target; $serves is empty if serve is not among them.
 binary_programs() {
     zig_cc "$target" -c packaging/bitnet.c -o "$1.o" || return 1
     for program in $programs; do
         zig_cc "$target" -s $USE_OBJECT $(sources $program) "$1.o" -o "$1/$program$exe" -lm $threads ||
             return 1
     done
-    [ -n "$serves" ] || return 0
+    serves=
     if microhttpd; then
         zig_cc "$target" -s $USE_OBJECT -I"$http/include" $(sources serve) "$1.o" \
-            "$http/lib/libmicrohttpd.a" -o "$1/serve$exe" -lm $threads &&
+            "$http/lib/libmicrohttpd.a" -o "$1/serve$exe" -lm $threads $sockets &&
             cp "$http/COPYING" "$1/LICENSE-libmicrohttpd.txt" &&
-            (server_page "$1/page")         # it has variables of the same names
+            (server_page "$1/page") &&      # it has variables of the same names
+            serves=1
     else
-        serves=
         echo "note: $system has no serve: libmicrohttpd cannot be built (build/microhttpd.log)"
     fi
 }

@@ -30,6 +30,7 @@ cd "$build"
 case $target in
     aarch64-macos*) host=aarch64-apple-darwin ;;
     x86_64-macos*) host=x86_64-apple-darwin ;;
+    *-windows-gnu) host=${target%%-*}-w64-mingw32 ;;
     *) host=$target ;;
 esac
 # What serve does not use is left out: TLS (a proxy has it), authentication, form data.
@@ -37,7 +38,8 @@ CC="$zig cc -target $target" AR="$zig ar" RANLIB="$zig ranlib" CFLAGS="-O2 -g0 -
     ./configure --host="$host" --enable-static --disable-shared --disable-https --disable-curl \
     --disable-doc --disable-examples --disable-bauth --disable-dauth --disable-postprocessor \
     --disable-nls
-make -C src/microhttpd libmicrohttpd.la
+# The resources that it has for a DLL need a compiler of their own.
+make -C src/microhttpd MHD_DLL_RES_LO= libmicrohttpd.la
 mkdir -p "$folder/include" "$folder/lib"
 cp src/include/microhttpd.h "$folder/include"
 cp COPYING "$folder"

@@ -202,8 +202,8 @@ suite_server() {
             -lm -lpthread &&
         run $CC $CFLAGS -shared -fPIC tests/server/slow_open.c -o build/slow_open.so -ldl &&
         run $CC $CFLAGS $USE_OBJECT tests/server/scheduler.c examples/server/serve_jobs.c \
-            examples/server/serve_peers.c examples/server/[!bs]*.c examples/server/buffer.c \
-            examples/json/*.c "$object" -o build/server-scheduler -lm -lpthread &&
+            examples/server/serve_peers.c examples/server/serve_system.c examples/server/[!bs]*.c \
+            examples/server/buffer.c examples/json/*.c "$object" -o build/server-scheduler -lm -lpthread &&
         chat_model &&
         run $CC $CFLAGS -DBITNET_STATIC tests/server/hybrid_model.c tests/unit/hooks.c \
             -o build/server-hybrid-model -lm -lpthread &&

@@ -18,34 +18,27 @@
 /* ---- paths ---- */
 
 #ifdef _WIN32
-/* A path as Windows takes it; 0 and errno if it is not UTF-8 or too long. */
-static const WCHAR *file_wide(const char *path, WCHAR wide[FILE_PATH]) {
-    if (MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, path, -1, wide, FILE_PATH)) return wide;
-    errno = EILSEQ;
-    return 0;
-}
-
 int file_stat(const char *path, file_info *info) {
-    WCHAR wide[FILE_PATH];
-    return file_wide(path, wide) ? _wstat64(wide, info) : -1;
+    WCHAR wide[UTF8_PATH];
+    return utf8_wide(path, wide) ? _wstat64(wide, info) : -1;
 }
 
 int file_remove(const char *path) {
-    WCHAR wide[FILE_PATH];
-    return file_wide(path, wide) ? _wremove(wide) : -1;
+    WCHAR wide[UTF8_PATH];
+    return utf8_wide(path, wide) ? _wremove(wide) : -1;
 }
 
 int file_create(const char *path, int is_private) {
-    WCHAR wide[FILE_PATH];
+    WCHAR wide[UTF8_PATH];
     (void)is_private;
-    return file_wide(path, wide) ? _wopen(wide, _O_CREAT | _O_EXCL | _O_WRONLY | _O_BINARY,
+    return utf8_wide(path, wide) ? _wopen(wide, _O_CREAT | _O_EXCL | _O_WRONLY | _O_BINARY,
                                           _S_IREAD | _S_IWRITE) : -1;
 }
 
 int is_same_file(const char *a, const char *b) {
-    WCHAR wide[FILE_PATH], full_a[FILE_PATH], full_b[FILE_PATH];
-    return file_wide(a, wide) && _wfullpath(full_a, wide, FILE_PATH) &&
-           file_wide(b, wide) && _wfullpath(full_b, wide, FILE_PATH) && !_wcsicmp(full_a, full_b);
+    WCHAR wide[UTF8_PATH], full_a[UTF8_PATH], full_b[UTF8_PATH];
+    return utf8_wide(a, wide) && _wfullpath(full_a, wide, UTF8_PATH) &&
+           utf8_wide(b, wide) && _wfullpath(full_b, wide, UTF8_PATH) && !_wcsicmp(full_a, full_b);
 }
 #else
 int file_stat(const char *path, file_info *info) { return stat(path, info); }
@@ -94,8 +87,8 @@ void file_base_name(const char *path, char *out, size_t cap) {
     const char *base;
     size_t n;
 #ifdef _WIN32
-    WCHAR wide[FILE_PATH], wide_full[FILE_PATH];
-    if (!file_wide(path, wide) || !_wfullpath(wide_full, wide, FILE_PATH) ||
+    WCHAR wide[UTF8_PATH], wide_full[UTF8_PATH];
+    if (!utf8_wide(path, wide) || !_wfullpath(wide_full, wide, UTF8_PATH) ||
         !WideCharToMultiByte(CP_UTF8, 0, wide_full, -1, full, sizeof full, 0, 0))
         snprintf(full, sizeof full, "%s", path);
 #else

@@ -2,6 +2,7 @@
 #define _FILE_OFFSET_BITS 64           /* stat beyond 2 GB, also on 32-bit systems */
 #include "output.h"
 #include "files.h"
+#include "../utf8.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -126,9 +127,9 @@ void stop_if_interrupted(void) {
    loads it at the end without a lock. */
 static int is_in_use(const char *path, const file_info *info, long pid) {
 #ifdef _WIN32
-    WCHAR wide[FILE_PATH];
-    HANDLE h = MultiByteToWideChar(CP_UTF8, 0, path, -1, wide, FILE_PATH)
-               ? CreateFileW(wide, GENERIC_READ, 0, 0, OPEN_EXISTING, 0, 0) : INVALID_HANDLE_VALUE;
+    WCHAR wide[UTF8_PATH];
+    HANDLE h = utf8_wide(path, wide) ? CreateFileW(wide, GENERIC_READ, 0, 0, OPEN_EXISTING, 0, 0)
+                                     : INVALID_HANDLE_VALUE;
     (void)info;
     (void)pid;
     if (h == INVALID_HANDLE_VALUE) return 1;
@@ -196,13 +197,12 @@ static void report_leftover(const char *path, size_t folder, const char *name) {
 void output_report_leftovers(const char *path) {
     const char *base = path + strlen(path);
     char pattern[FILE_PATH], name[3 * MAX_PATH + 1];
-    WCHAR wide[FILE_PATH];
+    WCHAR wide[UTF8_PATH];
     WIN32_FIND_DATAW found;
     HANDLE h;
     const int n = snprintf(pattern, sizeof pattern, "%s.*.part", path);
     while (base > path && !strchr("/\\:", base[-1])) base--;
-    if (n < 0 || n >= FILE_PATH || !MultiByteToWideChar(CP_UTF8, 0, pattern, -1, wide, FILE_PATH))
-        return;
+    if (n < 0 || n >= FILE_PATH || !utf8_wide(pattern, wide)) return;
     h = FindFirstFileW(wide, &found);
     if (h == INVALID_HANDLE_VALUE) return;
     do {
@@ -347,9 +347,8 @@ static void sync_folder(void) {
 
 static void rename_output(void) {
 #ifdef _WIN32
-    WCHAR from[FILE_PATH], to[FILE_PATH];
-    if (!MultiByteToWideChar(CP_UTF8, 0, output.temporary, -1, from, FILE_PATH) ||
-        !MultiByteToWideChar(CP_UTF8, 0, output.path, -1, to, FILE_PATH) ||
+    WCHAR from[UTF8_PATH], to[UTF8_PATH];
+    if (!utf8_wide(output.temporary, from) || !utf8_wide(output.path, to) ||
         !MoveFileExW(from, to, MOVEFILE_REPLACE_EXISTING | MOVEFILE_WRITE_THROUGH))
         fail(1, "%s: cannot rename to it (error %lu)", output.path, GetLastError());
 #else

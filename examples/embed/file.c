@@ -23,15 +23,6 @@ static int add_name(file_names *l, const char *name);
 static void sort_names(file_names *l);
 
 #ifdef _WIN32
-enum { PATH_UNITS = 4096 };
-
-/* A path as Windows takes it; 0 and errno if it is not UTF-8 or too long. */
-static const WCHAR *widen(const char *path, WCHAR wide[PATH_UNITS]) {
-    if (MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, path, -1, wide, PATH_UNITS)) return wide;
-    errno = EILSEQ;
-    return 0;
-}
-
 /* The errno for the last call of Windows. */
 static int last_errno(void) {
     switch (GetLastError()) {
@@ -48,12 +39,12 @@ static int last_errno(void) {
 
 int file_look(file_facts *f, const char *path, int follow) {
     const DWORD flags = FILE_FLAG_BACKUP_SEMANTICS | (follow ? 0 : FILE_FLAG_OPEN_REPARSE_POINT);
-    WCHAR wide[PATH_UNITS];
+    WCHAR wide[UTF8_PATH];
     BY_HANDLE_FILE_INFORMATION info;
     HANDLE h;
     int wrong = 0, is_disk;
     memset(f, 0, sizeof *f);
-    if (!widen(path, wide)) return errno;
+    if (!utf8_wide(path, wide)) return errno;
     h = CreateFileW(wide, 0, FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE, 0,
                     OPEN_EXISTING, flags, 0);
     if (h == INVALID_HANDLE_VALUE) return last_errno();
@@ -71,10 +62,10 @@ int file_look(file_facts *f, const char *path, int follow) {
 }
 
 static int open_to_read(const char *path) {
-    WCHAR wide[PATH_UNITS];
+    WCHAR wide[UTF8_PATH];
     file_facts facts;
     int fd;
-    if (!widen(path, wide)) return -1;
+    if (!utf8_wide(path, wide)) return -1;
     fd = _wopen(wide, _O_RDONLY | _O_BINARY | _O_NOINHERIT);
     if (fd < 0 && errno == EACCES && !file_look(&facts, path, 1) && facts.is_folder)
         errno = EISDIR;
@@ -82,9 +73,9 @@ static int open_to_read(const char *path) {
 }
 
 static int open_new(const char *path) {
-    WCHAR wide[PATH_UNITS];
-    return widen(path, wide) ? _wopen(wide, _O_CREAT | _O_EXCL | _O_WRONLY | _O_BINARY |
-                                      _O_NOINHERIT, _S_IREAD | _S_IWRITE) : -1;
+    WCHAR wide[UTF8_PATH];
+    return utf8_wide(path, wide) ? _wopen(wide, _O_CREAT | _O_EXCL | _O_WRONLY | _O_BINARY |
+                                          _O_NOINHERIT, _S_IREAD | _S_IWRITE) : -1;
 }
 
 static int map_read_only(mapped *m, int fd) {
@@ -98,16 +89,16 @@ static int map_read_only(mapped *m, int fd) {
 static void unmap(mapped *m) { UnmapViewOfFile(m->p); }
 
 static int rename_over(const char *from, const char *to) {
-    WCHAR wide_from[PATH_UNITS], wide_to[PATH_UNITS];
-    if (!widen(from, wide_from) || !widen(to, wide_to)) return -1;
+    WCHAR wide_from[UTF8_PATH], wide_to[UTF8_PATH];
+    if (!utf8_wide(from, wide_from) || !utf8_wide(to, wide_to)) return -1;
     if (MoveFileExW(wide_from, wide_to, MOVEFILE_REPLACE_EXISTING)) return 0;
     errno = last_errno();
     return -1;
 }
 
 static void remove_file(const char *path) {
-    WCHAR wide[PATH_UNITS];
-    if (widen(path, wide)) _wremove(wide);
+    WCHAR wide[UTF8_PATH];
+    if (utf8_wide(path, wide)) _wremove(wide);
 }
 
 /* A link is replaced. */
@@ -120,13 +111,13 @@ static int appends(int fd) {
 }
 
 int file_list(file_names *l, const char *folder) {
-    WCHAR wide[PATH_UNITS];
+    WCHAR wide[UTF8_PATH];
     char name[4 * MAX_PATH];
     struct _wdirent *entry;
     _WDIR *d;
     int wrong = 0;
     memset(l, 0, sizeof *l);
-    if (!widen(folder, wide) || !(d = _wopendir(wide))) return errno;
+    if (!utf8_wide(folder, wide) || !(d = _wopendir(wide))) return errno;
     while (!wrong && (entry = _wreaddir(d)) != 0)
         wrong = WideCharToMultiByte(CP_UTF8, 0, entry->d_name, -1, name, sizeof name, 0, 0)
                     ? add_name(l, name) : EILSEQ;

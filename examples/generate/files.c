@@ -17,24 +17,17 @@
 #endif
 
 #ifdef _WIN32
-enum { MAX_WIDE = MAX_PATH * 4 };
-
-static int widen(const char *path, WCHAR wide[MAX_WIDE]) {
-    errno = EILSEQ;
-    return MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, path, -1, wide, MAX_WIDE) > 0;
-}
-
 /* Creates a new file for writing. -1, and errno is EEXIST: something has that name. */
 static int create_file(const char *path) {
-    WCHAR wide[MAX_WIDE];
-    return widen(path, wide) ? _wopen(wide, _O_CREAT | _O_EXCL | _O_WRONLY | _O_BINARY,
-                                      _S_IREAD | _S_IWRITE) : -1;
+    WCHAR wide[UTF8_PATH];
+    return utf8_wide(path, wide) ? _wopen(wide, _O_CREAT | _O_EXCL | _O_WRONLY | _O_BINARY,
+                                          _S_IREAD | _S_IWRITE) : -1;
 }
 
 int is_not_a_file(const char *path) {
-    WCHAR wide[MAX_WIDE];
+    WCHAR wide[UTF8_PATH];
     struct _stat64 st;
-    return widen(path, wide) && !_wstat64(wide, &st) && (st.st_mode & S_IFMT) != S_IFREG;
+    return utf8_wide(path, wide) && !_wstat64(wide, &st) && (st.st_mode & S_IFMT) != S_IFREG;
 }
 
 /* Links are rare here: the path as it is. */
@@ -44,14 +37,14 @@ int follow_link(const char *path, char *out, size_t cap) {
 }
 
 void remove_file(const char *path) {
-    WCHAR wide[MAX_WIDE];
-    if (widen(path, wide)) _wremove(wide);
+    WCHAR wide[UTF8_PATH];
+    if (utf8_wide(path, wide)) _wremove(wide);
 }
 
 int replace_file(const char *from, const char *to) {
-    WCHAR a[MAX_WIDE], b[MAX_WIDE];
+    WCHAR a[UTF8_PATH], b[UTF8_PATH];
     errno = EACCES;
-    return widen(from, a) && widen(to, b) && MoveFileExW(a, b, MOVEFILE_REPLACE_EXISTING);
+    return utf8_wide(from, a) && utf8_wide(to, b) && MoveFileExW(a, b, MOVEFILE_REPLACE_EXISTING);
 }
 
 int64_t seek_file(FILE *f, int64_t at, int from) {

@@ -28,8 +28,6 @@ enum { LINE_BYTES = 256 << 20, SYNC_SECONDS = 5, SLOTS = 32 };
 
 /* ---- options ---- */
 
-#define MOST_TOKENS (sizeof(long) > 4 ? (long)((int64_t)1 << 40) : LONG_MAX - 63)
-
 static const char *model_path, *resume_path, *audit_path, *shard;
 static double sample = 0.01;
 static long n_slots, n_ctx, n_kv, n_threads;
@@ -55,7 +53,7 @@ static const option options[] = {
      "trained for)", .number = {&n_ctx, 16, 1 << 20}},
     {"--kv-tokens", "N", "tokens of all lines at the same time (what half of the memory holds that "
      "is left)",
-     .number = {&n_kv, 64, MOST_TOKENS}},
+     .number = {&n_kv, 64, MEMORY_MOST_TOKENS}},
     {"--kv-type", "TYPE", "keys and values as " KV_TYPES ", which takes half the memory (f16)",
      .kv_type = &kv_type},
     {"-t --threads", "N", "threads that compute (all processors)", .number = {&n_threads, 1, 256}},

@@ -15,26 +15,17 @@
   #include <io.h>
   #include <windows.h>
 
-/* bytes of a path with its NUL */
-enum { PATH = 1024 };
-
-static const WCHAR *wide_path(const char *path, WCHAR wide[PATH]) {
-    if (MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, path, -1, wide, PATH)) return wide;
-    errno = EILSEQ;
-    return 0;
-}
-
 int file_open(const char *path) {
-    WCHAR wide[PATH];
-    return wide_path(path, wide) ? _wopen(wide, _O_RDWR | _O_CREAT | _O_APPEND | _O_BINARY,
+    WCHAR wide[UTF8_PATH];
+    return utf8_wide(path, wide) ? _wopen(wide, _O_RDWR | _O_CREAT | _O_APPEND | _O_BINARY,
                                           _S_IREAD | _S_IWRITE) : -1;
 }
 
 void file_close(int fd) { _close(fd); }
 
 int file_remove(const char *path) {
-    WCHAR wide[PATH];
-    return wide_path(path, wide) ? _wremove(wide) : -1;
+    WCHAR wide[UTF8_PATH];
+    return utf8_wide(path, wide) ? _wremove(wide) : -1;
 }
 
 int file_is_ready(int fd) {
@@ -63,9 +54,9 @@ int64_t file_size(int fd) {
 }
 
 int file_is_other(const char *path) {
-    WCHAR wide[PATH];
+    WCHAR wide[UTF8_PATH];
     struct _stat64 st;
-    return wide_path(path, wide) && !_wstat64(wide, &st) && !(st.st_mode & _S_IFREG);
+    return utf8_wide(path, wide) && !_wstat64(wide, &st) && !(st.st_mode & _S_IFREG);
 }
 
 int file_cut(int fd, int64_t size) {
@@ -106,9 +97,9 @@ int file_permit(int fd, FILE *copy) {
 /* A file that is open cannot be replaced. A run that comes in between finds one file or the other,
    whole, and this one then has no lock. */
 int file_take_place(const char *copy, const char *path, int *fd) {
-    WCHAR from[PATH], to[PATH];
+    WCHAR from[UTF8_PATH], to[UTF8_PATH];
     int has_failed;
-    if (!wide_path(copy, from) || !wide_path(path, to)) return -1;
+    if (!utf8_wide(copy, from) || !utf8_wide(path, to)) return -1;
     _close(*fd);
     has_failed = !MoveFileExW(from, to, MOVEFILE_REPLACE_EXISTING | MOVEFILE_WRITE_THROUGH);
     *fd = file_open(path);

@@ -6,6 +6,10 @@
 #define SERVER_MEMORY_H
 
 #include "engine.h"
+#include <limits.h>
+
+/* Of --kv-tokens. */
+#define MEMORY_MOST_TOKENS (sizeof(long) > 4 ? (long)((int64_t)1 << 40) : LONG_MAX - 63)
 
 /* What leaves least: the machine, or a control group that this process is in. */
 typedef struct memory {

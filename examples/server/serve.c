@@ -11,16 +11,15 @@
 #include "serve_clients.h"
 #include "serve_health.h"
 #include "serve_log.h"
+#include "serve_system.h"
 #include "memory.h"
 #include "../options.h"
 #include "../streams.h"
+#include "../utf8.h"
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
-#include <time.h>
 
 /* ---- options ---- */
 
@@ -42,7 +41,7 @@ static const option options[] = {
      "trained for)", .number = {&settings.n_ctx, 16, 1 << 20}},
     {"--kv-tokens", "N", "tokens that all texts hold together at most (all that they may have, or "
      "what fits into the memory that is left)",
-     .number = {&settings.n_kv, 64, 1L << 40}},
+     .number = {&settings.n_kv, 64, MEMORY_MOST_TOKENS}},
     {"--kv-type", "TYPE", "keys and values as " KV_TYPES ", which takes half the memory (f16)",
      .kv_type = &settings.kv_type},
     {"-t --threads", "N", "threads that compute (all processors)",
@@ -94,12 +93,11 @@ static void find_page(const char *program) {
     static char name[PAGE_NAME];
     const char *slash = strrchr(program, '/');
     const size_t n = slash ? (size_t)(slash - program) : 0;
-    struct stat st;
     size_t i;
     if (!slash || n > PAGE_NAME - sizeof "/page/index.html") return;
     for (i = 0; i < 2 && !settings.page; i++) {
         snprintf(name, sizeof name, "%.*s/%s/index.html", (int)n, program, folders[i]);
-        if (stat(name, &st)) continue;
+        if (!system_is_there(name)) continue;
         *strrchr(name, '/') = 0;
         settings.page = name;
     }
@@ -107,15 +105,13 @@ static void find_page(const char *program) {
 
 /* Returns 0, or an exit code + 1. */
 static int check_options(void) {
-    struct stat st;
     if (!settings.n_peer_connections)
         settings.n_peer_connections = (settings.n_connections + 1) / 2;
     if (!settings.model_path && !settings.health) {
         serve_fail("-m MODEL is needed; --help lists all options%s%s", "", "");
         return 3;
     }
-    if (settings.page && (strlen(settings.page) > PAGE_NAME || stat(settings.page, &st) ||
-                          !S_ISDIR(st.st_mode))) {
+    if (settings.page && (strlen(settings.page) > PAGE_NAME || !system_is_folder(settings.page))) {
         serve_fail("--page %s: there is no such folder%s", settings.page, "");
         return 3;
     }
@@ -127,14 +123,14 @@ static int read_options(int argc, char **argv) {
     static const char usage[] =
         "serve -m MODEL [options]: a server with OpenAI's and Anthropic's APIs\n";
     int code = options_read(argc, argv, "serve", options, N_OPTIONS, usage, "");
-    find_page(argv[0]);
+    find_page(system_program(argv[0]));
     return code ? code : check_options();
 }
 
 /* ---- the server's life ---- */
 
 service serving;
-pthread_mutex_t serve_lock = PTHREAD_MUTEX_INITIALIZER;
+thread_lock serve_lock = THREAD_LOCK;
 static engine *eng;
 static int ready_flag, stopping_flag;
 static volatile sig_atomic_t signalled, hung_up;
@@ -143,22 +139,16 @@ int serve_is_ready(void) { return __atomic_load_n(&ready_flag, __ATOMIC_ACQUIRE)
 int serve_is_stopping(void) { return __atomic_load_n(&stopping_flag, __ATOMIC_ACQUIRE); }
 static void set(int *flag) { __atomic_store_n(flag, 1, __ATOMIC_RELEASE); }
 
-static double seconds_of(clockid_t clock) {
-    struct timespec t;
-    clock_gettime(clock, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-}
-
-double serve_now(void) { return seconds_of(CLOCK_MONOTONIC); }
-double serve_thread_time(void) { return seconds_of(CLOCK_THREAD_CPUTIME_ID); }
+double serve_now(void) { return thread_clock(); }
+double serve_thread_time(void) { return thread_own_clock(); }
 
 /* After a signal no new text begins; --grace later all end. Returns 1 if they do. */
 static int should_end(void) {
     static double end;
     if (signalled && !serve_is_stopping()) {
-        pthread_mutex_lock(&serve_lock);
+        thread_take(&serve_lock);
         set(&stopping_flag);
-        pthread_mutex_unlock(&serve_lock);
+        thread_give(&serve_lock);
         end = serve_now() + (double)settings.grace_seconds;
         fprintf(stderr, "serve: stopping\n");
     }
@@ -197,21 +187,19 @@ static void run_engine(void) {
 
 /* Bodies are read beside the engine, whose threads need all processors, so readers come after them.
    A second one is there for small bodies while the first one has a large one. */
-enum { READERS = 2, READERS_NICE = 5 };
-static pthread_t readers[READERS];
+enum { READERS = 2 };
+static thread readers[READERS];
 static int n_readers;
 
-static void *run_reader(void *ud) {
+static THREAD_FN(run_reader, ud) {
     (void)ud;
-#ifdef __linux__                       /* where a nice value is a thread's */
-    if (setpriority(PRIO_PROCESS, 0, READERS_NICE)) {}    /* then without */
-#endif
+    thread_be_nice();
     while (jobs_read_one(1)) {}
     return 0;
 }
 
 static int start_readers(void) {
-    while (n_readers < READERS && !pthread_create(&readers[n_readers], 0, run_reader, 0))
+    while (n_readers < READERS && thread_start(&readers[n_readers], run_reader, 0))
         n_readers++;
     if (!n_readers) serve_fail("there is no thread to read requests%s%s", "", "");
     return n_readers > 0;
@@ -219,7 +207,7 @@ static int start_readers(void) {
 
 static void stop_readers(void) {
     jobs_end_readers();
-    while (n_readers > 0) pthread_join(readers[--n_readers], 0);
+    while (n_readers > 0) thread_join(readers[--n_readers]);
 }
 
 /* ---- loading ---- */
@@ -279,9 +267,14 @@ static bitnet_result load(bitnet_model **model, bitnet_error *err) {
     return r;
 }
 
-static void on_signal(int number) {
-    if (number == SIGHUP) hung_up = 1;
-    else signalled = 1;
+static void on_end(int number) {
+    (void)number;
+    signalled = 1;
+}
+
+static void on_hang_up(int number) {
+    (void)number;
+    hung_up = 1;
 }
 
 static void say_template(const bitnet_model *model) {
@@ -296,17 +289,13 @@ static void say_template(const bitnet_model *model) {
 int main(int argc, char **argv) {
     bitnet_model *model = 0;
     bitnet_error err;
-    struct sigaction action;
     int code;
-    if (!streams_fill()) return 1;
+    if (!streams_fill() || !system_begin()) return 1;
+    streams_binary();
+    argv = utf8_arguments(&argc, argv);
     if ((code = read_options(argc, argv)) != 0) return code - 1;
     if (settings.health) return serve_health();
-    memset(&action, 0, sizeof action);
-    action.sa_handler = on_signal;
-    sigaction(SIGINT, &action, 0);
-    sigaction(SIGTERM, &action, 0);
-    if (log_is_file()) sigaction(SIGHUP, &action, 0);
-    signal(SIGPIPE, SIG_IGN);
+    system_on_signals(on_end, log_is_file() ? on_hang_up : 0);
     if ((code = clients_read_keys()) != 0 || (code = clients_check_proxies()) != 0 ||
         (code = log_open()) != 0 || (code = http_start()) != 0) return code;
     if (!start_readers()) code = 1;

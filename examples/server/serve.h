@@ -3,13 +3,13 @@
    serve.c owns all of this. The other parts are serve_http.h, what comes in and goes out;
    serve_clients.h, who may come in; serve_peers.h, connections; serve_jobs.h, requests until their
    answers end; serve_answers.h, the addresses of the API; serve_llama.h, those of llama.cpp's
-   server; serve_figures.h, /metrics and /health; serve_files.h, the page; and serve_log.h, the
-   log. */
+   server; serve_figures.h, /metrics and /health; serve_files.h, the page; serve_log.h, the log; and
+   serve_system.h, what POSIX and Windows do in different ways. */
 #ifndef SERVER_SERVE_H
 #define SERVER_SERVE_H
 
 #include "request.h"
-#include <pthread.h>
+#include "../threads.h"
 
 /* What the options say; see --help. */
 extern struct settings {
@@ -22,7 +22,7 @@ extern struct settings {
 } settings;
 
 extern service serving;                /* complete once the server is ready */
-extern pthread_mutex_t serve_lock;     /* guards all that several threads see */
+extern thread_lock serve_lock;     /* guards all that several threads see */
 
 int serve_is_ready(void);
 int serve_is_stopping(void);

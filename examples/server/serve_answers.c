@@ -8,11 +8,11 @@
 
 static void name_request(request *r) {
     static unsigned long long number;
-    pthread_mutex_lock(&serve_lock);
+    thread_take(&serve_lock);
     number++;
     snprintf(r->id, sizeof r->id, "%s-%llx%05llx", r->endpoint->id, (unsigned long long)time(0),
              number);
-    pthread_mutex_unlock(&serve_lock);
+    thread_give(&serve_lock);
 }
 
 http_error read_request(job *j) {
@@ -39,10 +39,10 @@ static answer send_stream(job *j) {
 
 answer answer_read(job *j) {
     int is_done, is_stream;
-    pthread_mutex_lock(&serve_lock);
+    thread_take(&serve_lock);
     is_stream = j->is_read && j->request.stream;
     is_done = j->is_done && !j->is_gone;
-    pthread_mutex_unlock(&serve_lock);
+    thread_give(&serve_lock);
     if (is_stream) return send_stream(j);
     if (!is_done) return MHD_NO;
     if (j->error.status) return http_send_error(j->connection, route_endpoint(j->route), j->error);

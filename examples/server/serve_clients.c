@@ -1,13 +1,12 @@
 #include "serve_clients.h"
 #include "serve.h"
-#include <arpa/inet.h>
+#include "serve_system.h"
+#include "../utf8.h"
 #include <errno.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/socket.h>
 
 /* ---- keys ---- */
 
@@ -41,7 +40,7 @@ static size_t read_line(char line[KEY_LINE], FILE *f) {
 static int read_key_file(const char *path) {
     static const char mark[] = "\357\273\277";
     char line[KEY_LINE];
-    FILE *f = fopen(path, "r");
+    FILE *f = utf8_fopen(path, "rb");
     int number = 0, ok = f != 0;
     size_t n;
     if (!f) fprintf(stderr, "serve: --api-key-file %s: %s\n", path, strerror(errno));

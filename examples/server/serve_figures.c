@@ -33,10 +33,10 @@ static void add_figure(buffer *out, const char *name, const char *type, const ch
 }
 
 void figures_count_answer(int status) {
-    pthread_mutex_lock(&serve_lock);
+    thread_take(&serve_lock);
     if (status >= 100 && status < 600) figures.answers[status / 100]++;
     figures.full += status == 429;
-    pthread_mutex_unlock(&serve_lock);
+    thread_give(&serve_lock);
 }
 
 answer answer_health(job *j) {
@@ -50,7 +50,7 @@ answer answer_health(job *j) {
 answer answer_metrics(job *j) {
     buffer out = {0};
     int i;
-    pthread_mutex_lock(&serve_lock);
+    thread_take(&serve_lock);
     buffer_text(&out, "# HELP bitnet_answers_total Answers by the first digit of their status\n"
                       "# TYPE bitnet_answers_total counter\n");
     for (i = 1; i < 6; i++)
@@ -80,6 +80,6 @@ answer answer_metrics(job *j) {
     add_histogram(&out, "bitnet_first_token_seconds", "From a request to its first token",
                   &figures.first_token);
     add_histogram(&out, "bitnet_token_seconds", "From a token to the next", &figures.per_token);
-    pthread_mutex_unlock(&serve_lock);
+    thread_give(&serve_lock);
     return http_send_buffer(j->connection, "text/plain; version=0.0.4", &out);
 }

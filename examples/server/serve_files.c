@@ -1,13 +1,10 @@
 #include "serve_files.h"
 #include "serve.h"
+#include "serve_system.h"
 #include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-enum { PART = 512 };                   /* bytes of a path, or more than a part of one has */
+enum { LONGEST = 512 };                /* bytes of a path */
 
 static const char *type_of(const char *path) {
     static const char *const types[][2] = {
@@ -37,47 +34,30 @@ static http_error no_file(int error) {
     return http_error_of(404, "there is nothing at this address");
 }
 
-/* Opens a file of the folder. No part of the path may be a symbolic link, which could lead out of
-   it, and reading a pipe would block. */
-static int open_below(const char *folder, const char *path) {
-    const int flags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
-    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC), above;
-    char part[PART];
-    size_t n;
-    for (path += strspn(path, "/"); fd >= 0 && *path; path += n + strspn(path + n, "/")) {
-        n = strcspn(path, "/");
-        snprintf(part, sizeof part, "%.*s", (int)n, path);
-        above = fd;
-        fd = openat(above, part, path[n] ? flags | O_DIRECTORY : flags);
-        close(above);
-    }
-    return fd;
-}
-
 answer answer_file(struct MHD_Connection *c, const char *path) {
     static const char about[] = "This is a server with OpenAI's API. Its addresses: /v1/models, "
         "/v1/chat/completions, /v1/completions, /v1/embeddings, /tokenize, /detokenize, /health, "
         "/metrics.\n"
         "There is no page to chat here: --page FOLDER gives one, which ./build.sh server makes.\n";
     struct MHD_Response *r;
-    struct stat st;
+    int64_t size;
     int fd, error;
     if (settings.page && !strcmp(path, "/") &&
         !MHD_lookup_connection_value(c, MHD_GET_ARGUMENT_KIND, "server"))
         return send_to(c, "/?server=1");       /* so the page knows that it has one to talk to */
     if (!settings.page && !strcmp(path, "/"))
         return http_send_text(c, 200, "text/plain; charset=utf-8", about, sizeof about - 1);
-    if (!settings.page || path[0] != '/' || strstr(path, "/.") || strlen(path) >= PART)
+    if (!settings.page || path[0] != '/' || strstr(path, "/.") || strlen(path) >= LONGEST)
         return http_send_error(c, 0, no_file(ENOENT));
     if (!strcmp(path, "/")) path = "/index.html";
-    fd = open_below(settings.page, path);
-    error = fd < 0 || fstat(fd, &st) ? errno : S_ISREG(st.st_mode) ? 0 : ENOENT;
+    fd = system_open_below(settings.page, path);
+    error = fd < 0 || (size = system_file_size(fd)) < 0 ? errno : 0;
     if (error) {
-        if (fd >= 0) close(fd);
+        if (fd >= 0) system_close_file(fd);
         return http_send_error(c, 0, no_file(error));
     }
-    r = MHD_create_response_from_fd64((uint64_t)st.st_size, fd);
-    if (!r) close(fd);
+    r = MHD_create_response_from_fd64((uint64_t)size, fd);
+    if (!r) system_close_file(fd);
     else {
         MHD_add_response_header(r, "Cross-Origin-Opener-Policy", "same-origin");
         MHD_add_response_header(r, "Cross-Origin-Embedder-Policy", "require-corp");

@@ -7,18 +7,11 @@
 #include "serve_files.h"
 #include "serve_llama.h"
 #include "serve_peers.h"
-#include <errno.h>
-#include <netdb.h>
-#include <netinet/in.h>
+#include "serve_system.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
-#include <time.h>
-#include <unistd.h>
 
 enum { HEADER_BYTES = 32 << 10 };
 
@@ -318,31 +311,6 @@ static int is_loopback(const struct sockaddr *a) {
            IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)(const void *)a)->sin6_addr);
 }
 
-/* A Unix socket at a path. One that is left of a server that has died goes first. */
-static int listen_at(const char *path) {
-    struct sockaddr_un a;
-    struct stat st;
-    int fd = socket(AF_UNIX, SOCK_STREAM, 0), is_ok = fd >= 0;
-    memset(&a, 0, sizeof a);
-    a.sun_family = AF_UNIX;
-    if (strlen(path) >= sizeof a.sun_path) {
-        errno = ENAMETOOLONG;
-        is_ok = 0;
-    } else strcpy(a.sun_path, path);
-    if (is_ok && !stat(path, &st) && S_ISSOCK(st.st_mode) &&
-        connect(fd, (struct sockaddr *)(void *)&a, sizeof a) && errno == ECONNREFUSED) unlink(path);
-    if (is_ok) {
-        close(fd);
-        fd = socket(AF_UNIX, SOCK_STREAM, 0);
-        is_ok = fd >= 0 && !bind(fd, (struct sockaddr *)(void *)&a, sizeof a) &&
-                !listen(fd, 1024);
-    }
-    if (is_ok) return fd;
-    fprintf(stderr, "serve: cannot listen at %s: %s\n", path, strerror(errno));
-    if (fd >= 0) close(fd);
-    return -1;
-}
-
 /* When epoll gives libmicrohttpd 128 events at once, it waits for another event before it looks at
    them (0.9.75), perhaps until the idle timeout. This adds a connection that has already ended,
    which is such an event. With poll() the library would look at all of them, but then a stream
@@ -350,18 +318,21 @@ static int listen_at(const char *path) {
 void http_wake(void) {
     struct sockaddr a;
     int pair[2];
-    if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair)) return;
-    close(pair[1]);
+    if (system_pair(pair)) return;
+    system_close((system_socket)pair[1]);
     memset(&a, 0, sizeof a);
     a.sa_family = AF_UNIX;
     MHD_add_connection(http, pair[0], &a, sizeof a);       /* which closes it */
 }
 
-/* fd < 0: at the address. */
+/* fd < 0: at the address. On Windows another program could listen on the same port, unless that is
+   denied. */
 static void start_daemon(const struct sockaddr *address, int fd) {
     const int is_v6 = address && address->sa_family == AF_INET6;
     struct MHD_OptionItem where[] = {
-        {MHD_OPTION_SOCK_ADDR, 0, (void *)(size_t)address}, {MHD_OPTION_END, 0, 0}
+        {MHD_OPTION_SOCK_ADDR, 0, (void *)(size_t)address},
+        {SYSTEM_IS_WINDOWS ? MHD_OPTION_LISTENING_ADDRESS_REUSE : MHD_OPTION_END, 0, 0},
+        {MHD_OPTION_END, 0, 0}
     };
     if (fd >= 0) {
         where[0].option = MHD_OPTION_LISTEN_SOCKET;
@@ -400,12 +371,12 @@ static int start_at_address(void) {
         freeaddrinfo(found);
         return 2;
     }
-    errno = 0;
+    system_forget_error();
     start_daemon(found->ai_addr, -1);
     freeaddrinfo(found);
     if (!http) {
         fprintf(stderr, "serve: cannot listen on %s, port %ld: %s\n", settings.host, settings.port,
-                strerror(errno));
+                system_socket_error());
         return 1;
     }
     info = MHD_get_daemon_info(http, MHD_DAEMON_INFO_BIND_PORT);
@@ -416,25 +387,24 @@ static int start_at_address(void) {
 int http_start(void) {
     int fd;
     if (!http_is_socket()) return start_at_address();
-    fd = listen_at(settings.host);
+    fd = system_listen_at(settings.host);
     if (fd < 0) return 1;
     start_daemon(0, fd);
     if (!http) {
         serve_fail("cannot start on the socket %s%s", settings.host, "");
-        close(fd);
+        system_close((system_socket)fd);
     }
     return !http;
 }
 
 void http_stop(void) {
     const double end = serve_now() + 2;
-    struct timespec pause = {0, 10000000};
     long left = 1;
     MHD_quiesce_daemon(http);
     while (left && serve_now() < end) {
         left = jobs_of_http();
-        if (left) nanosleep(&pause, 0);
+        if (left) thread_sleep(0.01);
     }
     MHD_stop_daemon(http);
-    if (http_is_socket()) unlink(settings.host);
+    if (http_is_socket()) system_unlink(settings.host);
 }

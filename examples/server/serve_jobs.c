@@ -7,14 +7,13 @@
 #include "serve_peers.h"
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { ALIVE_SECONDS = 15, MOST_VECTORS = 8192, SMALL_BODY = 64 << 10, MOST_BODIES = 8,
        MOST_ANSWER = 64 << 20, MOST_ANSWERS = 8,
        LEAST_RATE = 64 << 10 };        /* bytes a second */
 
-static pthread_cond_t arrived = PTHREAD_COND_INITIALIZER;
-static pthread_cond_t to_read = PTHREAD_COND_INITIALIZER;
+static thread_signal arrived = THREAD_SIGNAL;
+static thread_signal to_read = THREAD_SIGNAL;
 static job *inbox, **inbox_end = &inbox;         /* for the engine */
 static job *running, *last_running;              /* what the engine has */
 static long n_texts;                             /* places that are taken */
@@ -37,9 +36,9 @@ job *job_create(struct MHD_Connection *c) {
     j->connection = c;
     j->has_http = 1;
     j->arrived = serve_now();
-    pthread_mutex_lock(&serve_lock);
+    thread_take(&serve_lock);
     n_jobs++;
-    pthread_mutex_unlock(&serve_lock);
+    thread_give(&serve_lock);
     return j;
 }
 
@@ -104,7 +103,7 @@ static http_error check_answer(const job *j) {
 
 void job_leave(job *j) {
     int is_free;
-    pthread_mutex_lock(&serve_lock);
+    thread_take(&serve_lock);
     n_jobs--;
     j->has_http = 0;
     j->is_suspended = 0;
@@ -113,24 +112,24 @@ void job_leave(job *j) {
     if (is_free) count_answer(j);
     body_bytes -= j->n_body;
     j->n_body = 0;
-    pthread_cond_signal(&arrived);
-    pthread_mutex_unlock(&serve_lock);
+    thread_send(&arrived);
+    thread_give(&serve_lock);
     if (is_free) free_job(j);
 }
 
 long jobs_of_http(void) {
     long n;
-    pthread_mutex_lock(&serve_lock);
+    thread_take(&serve_lock);
     n = n_jobs;
-    pthread_mutex_unlock(&serve_lock);
+    thread_give(&serve_lock);
     return n;
 }
 
 int jobs_are_busy(void) {
     int n;
-    pthread_mutex_lock(&serve_lock);
+    thread_take(&serve_lock);
     n = n_busy > 0;
-    pthread_mutex_unlock(&serve_lock);
+    thread_give(&serve_lock);
     return n;
 }
 
@@ -179,9 +178,9 @@ static http_error find_place(const job *j, long texts, long vectors) {
 
 http_error job_has_place(const job *j) {
     http_error e;
-    pthread_mutex_lock(&serve_lock);
+    thread_take(&serve_lock);
     e = find_place(j, j->needs_place, 0);
-    pthread_mutex_unlock(&serve_lock);
+    thread_give(&serve_lock);
     return e;
 }
 
@@ -190,7 +189,7 @@ http_error job_has_place(const job *j) {
 void job_take_part(job *j, const char *data, size_t size) {
     const size_t most = (size_t)settings.body_megabytes << 20, n = j->body.n + size;
     if (j->error.status || !j->route) return;
-    pthread_mutex_lock(&serve_lock);
+    thread_take(&serve_lock);
     if (n > most) j->error = http_error_of(413, "the body is too large: see --max-body");
     else if (n > SMALL_BODY && body_bytes + size > MOST_BODIES * most)
         j->error = http_error_of(503, "too many large requests come in");
@@ -201,7 +200,7 @@ void job_take_part(job *j, const char *data, size_t size) {
         body_bytes -= j->n_body;
         j->n_body = 0;
     }
-    pthread_mutex_unlock(&serve_lock);
+    thread_give(&serve_lock);
     if (j->error.status) buffer_free(&j->body);
     else buffer_add(&j->body, data, size);
 }
@@ -242,7 +241,7 @@ static void add_to_read(job *j) {
     } else l->last->next = j;
     l->last = j;
     n_to_read++;
-    pthread_cond_signal(&to_read);
+    thread_send(&to_read);
 }
 
 /* With the lock; 0: there is none. */
@@ -299,7 +298,7 @@ static http_error add_to_inbox(job *j) {
     j->is_read = 1;
     *inbox_end = j;
     inbox_end = &j->next;
-    pthread_cond_signal(&arrived);
+    thread_send(&arrived);
     if (r->stream) wake(j);            /* it begins */
     return e;
 }
@@ -308,15 +307,15 @@ int jobs_read_one(int wait) {
     double seconds = serve_thread_time();
     http_error e;
     job *j, *gone = 0;
-    pthread_mutex_lock(&serve_lock);
-    while (!(j = next_to_read()) && wait && !readers_end) pthread_cond_wait(&to_read, &serve_lock);
+    thread_take(&serve_lock);
+    while (!(j = next_to_read()) && wait && !readers_end) thread_wait(&to_read, &serve_lock);
     e = j && serve_is_stopping() ? http_error_of(503, "the server is shutting down")
                                  : http_error_of(0, "");
-    pthread_mutex_unlock(&serve_lock);
+    thread_give(&serve_lock);
     if (!j) return 0;
     if (!e.status) e = read_job(j);
     seconds = serve_thread_time() - seconds;
-    pthread_mutex_lock(&serve_lock);
+    thread_take(&serve_lock);
     lane_of(j)->spent += seconds;
     body_bytes -= j->n_body;
     j->n_body = 0;
@@ -328,21 +327,21 @@ int jobs_read_one(int wait) {
     if (e.status) buffer_free(&j->out);
     j->error = e;
     if (!j->is_read) gone = end_busy(j);
-    pthread_mutex_unlock(&serve_lock);
+    thread_give(&serve_lock);
     if (gone) free_job(gone);
     return 1;
 }
 
 void jobs_end_readers(void) {
-    pthread_mutex_lock(&serve_lock);
+    thread_take(&serve_lock);
     readers_end = 1;
-    pthread_cond_broadcast(&to_read);
-    pthread_mutex_unlock(&serve_lock);
+    thread_send_all(&to_read);
+    thread_give(&serve_lock);
 }
 
 http_error job_submit(job *j) {
     http_error e;
-    pthread_mutex_lock(&serve_lock);
+    thread_take(&serve_lock);
     e = find_place(j, j->needs_place, 0);
     if (!e.status) {
         j->is_busy = j->is_submitted = j->is_suspended = 1;
@@ -354,7 +353,7 @@ http_error job_submit(job *j) {
         MHD_suspend_connection(j->connection);
         add_to_read(j);
     }
-    pthread_mutex_unlock(&serve_lock);
+    thread_give(&serve_lock);
     return e;
 }
 
@@ -362,10 +361,10 @@ http_error job_submit(job *j) {
 
 int jobs_look_for_the_gone(void) {
     int n;
-    pthread_mutex_lock(&serve_lock);
+    thread_take(&serve_lock);
     peers_look(serve_now());
     n = n_gone > 0;
-    pthread_mutex_unlock(&serve_lock);
+    thread_give(&serve_lock);
     return n;
 }
 
@@ -377,9 +376,9 @@ static void fail(job *j, int status, const char *text) {
 
 void jobs_cancel_all(void) {
     job *j;
-    pthread_mutex_lock(&serve_lock);
+    thread_take(&serve_lock);
     for (j = running; j; j = j->next) fail(j, 503, "the server is shutting down");
-    pthread_mutex_unlock(&serve_lock);
+    thread_give(&serve_lock);
 }
 
 /* With the lock. */
@@ -395,7 +394,7 @@ static void on_piece(engine_text *t, const char *piece, size_t n, const token_in
     choice *c = &j->choices[i];
     const double time = serve_now();
     choice_add(c, &j->request, t, piece, n, token);
-    pthread_mutex_lock(&serve_lock);
+    thread_take(&serve_lock);
     if (j->first <= 0) figures_observe(&figures.first_token, time - j->begun);
     else if (j->request.n_texts == 1) figures_observe(&figures.per_token, time - j->last);
     if (j->first <= 0) j->first = time;
@@ -405,7 +404,7 @@ static void on_piece(engine_text *t, const char *piece, size_t n, const token_in
     count_choice(j, c);
     bound_answer(j);
     if (j->request.stream) wake(j);
-    pthread_mutex_unlock(&serve_lock);
+    thread_give(&serve_lock);
 }
 
 /* With the lock: the last of a job's texts has ended. Returns it if it is to be freed. */
@@ -425,7 +424,7 @@ static job *finish(job *j) {
 static void on_end(engine_text *t) {
     job *j = (job *)t->ud, *gone = 0;
     const int32_t i = (int32_t)(t - j->request.texts);
-    pthread_mutex_lock(&serve_lock);
+    thread_take(&serve_lock);
     figures.prompt += (unsigned long long)(t->n_read - t->n_reused);
     figures.reused += (unsigned long long)t->n_reused;
     figures.written += (unsigned long long)t->n_new;
@@ -444,7 +443,7 @@ static void on_end(engine_text *t) {
         j->places--;
         if (j->request.stream) wake(j);
     }
-    pthread_mutex_unlock(&serve_lock);
+    thread_give(&serve_lock);
     if (gone) free_job(gone);
 }
 
@@ -452,22 +451,22 @@ static void on_end(engine_text *t) {
 static void on_vector(engine_embed *t, const float *vector) {
     job *j = (job *)t->ud;
     j->request.endpoint->vector(&j->out, &j->request, vector);
-    pthread_mutex_lock(&serve_lock);
+    thread_take(&serve_lock);
     figures.embedded++;
     figures.embedded_tokens += (unsigned long long)t->inputs[t->n_done].n_tokens;
     j->tokens.prompt += t->inputs[t->n_done].n_tokens;
     count_answer(j);
     bound_answer(j);
-    pthread_mutex_unlock(&serve_lock);
+    thread_give(&serve_lock);
 }
 
 static void on_embedded(engine_embed *t) {
     job *j = (job *)t->ud, *gone;
-    pthread_mutex_lock(&serve_lock);
+    thread_take(&serve_lock);
     n_vectors -= t->n;
     if (t->err.code && !j->error.status) j->error = reply_failure(&t->err);
     gone = finish(j);
-    pthread_mutex_unlock(&serve_lock);
+    thread_give(&serve_lock);
     if (gone) free_job(gone);
 }
 
@@ -503,22 +502,16 @@ static void empty_inbox(engine *e) {
 
 void jobs_take(engine *e, int is_idle) {
     static double last_wake;
-    struct timespec until;
     int wakes;
-    pthread_mutex_lock(&serve_lock);
-    if (is_idle && !inbox) {
-        clock_gettime(CLOCK_REALTIME, &until);
-        until.tv_nsec += 100000000;
-        if (until.tv_nsec >= 1000000000) until.tv_sec++, until.tv_nsec -= 1000000000;
-        pthread_cond_timedwait(&arrived, &serve_lock, &until);
-    }
+    thread_take(&serve_lock);
+    if (is_idle && !inbox) thread_wait_for(&arrived, &serve_lock, 0.1);
     empty_inbox(e);
     figures.busy_slots = engine_busy(e);
     figures.waiting_texts = engine_waiting(e);
     figures.held_tokens = engine_held(e);
     show_life(serve_now());
     wakes = peers_are_many() && serve_now() - last_wake >= 1;
-    pthread_mutex_unlock(&serve_lock);
+    thread_give(&serve_lock);
     if (!wakes) return;
     last_wake = serve_now();
     http_wake();
@@ -530,7 +523,7 @@ ssize_t job_read_stream(void *cls, uint64_t pos, char *buf, size_t max) {
     job *j = (job *)cls;
     ssize_t n;
     (void)pos;
-    pthread_mutex_lock(&serve_lock);
+    thread_take(&serve_lock);
     n = (ssize_t)(j->out.n - j->sent < max ? j->out.n - j->sent : max);
     if (n > 0) memcpy(buf, j->out.p + j->sent, (size_t)n);
     j->sent += (size_t)n;
@@ -546,6 +539,6 @@ ssize_t job_read_stream(void *cls, uint64_t pos, char *buf, size_t max) {
         j->is_suspended = 1;
         MHD_suspend_connection(j->connection);
     }
-    pthread_mutex_unlock(&serve_lock);
+    thread_give(&serve_lock);
     return n;
 }

@@ -47,9 +47,9 @@ answer answer_slots(job *j) {
         MHD_lookup_connection_value(j->connection, MHD_GET_ARGUMENT_KIND, "fail_on_no_slot");
     buffer out = {0};
     long i, busy;
-    pthread_mutex_lock(&serve_lock);
+    thread_take(&serve_lock);
     busy = figures.busy_slots;
-    pthread_mutex_unlock(&serve_lock);
+    thread_give(&serve_lock);
     if (needs_one && busy >= settings.n_slots)
         return http_send_error(j->connection, 0, http_error_of(503, "no slot is free"));
     for (i = 0; i < settings.n_slots; i++)

@@ -1,21 +1,19 @@
 #include "serve_log.h"
 #include "serve.h"
+#include "serve_system.h"
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 static int file = -1;
-static pthread_mutex_t writing = PTHREAD_MUTEX_INITIALIZER;      /* guards it once it is open */
+static thread_lock writing = THREAD_LOCK;      /* guards it once it is open */
 
 static void complain(void) {
     fprintf(stderr, "serve: --log %s: %s\n", settings.log_path, strerror(errno));
 }
 
 static int open_file(void) {
-    const int fd = open(settings.log_path, O_WRONLY | O_APPEND | O_CREAT, 0666);
+    const int fd = system_open_log(settings.log_path);
     if (fd < 0) complain();
     return fd;
 }
@@ -24,17 +22,17 @@ int log_is_file(void) { return settings.log_path && strcmp(settings.log_path, "-
 
 int log_open(void) {
     if (!settings.log_path) return 0;
-    file = log_is_file() ? open_file() : STDOUT_FILENO;
+    file = log_is_file() ? open_file() : 1;
     return file < 0 ? 2 : 0;
 }
 
 void log_reopen(void) {
     const int fd = log_is_file() ? open_file() : -1;
     if (fd < 0) return;                /* it stays where it is */
-    pthread_mutex_lock(&writing);
-    close(file);
+    thread_take(&writing);
+    system_close_file(file);
     file = fd;
-    pthread_mutex_unlock(&writing);
+    thread_give(&writing);
 }
 
 /* Lines of several threads do not mix. Where there is no room they are lost, and stderr says so
@@ -42,17 +40,17 @@ void log_reopen(void) {
 static void write_line(const buffer *line) {
     static int is_torn, is_lost;
     size_t n = 0;
-    ssize_t more = 1;
-    pthread_mutex_lock(&writing);
-    if (is_torn) is_torn = write(file, "\n", 1) != 1;
+    int64_t more = 1;
+    thread_take(&writing);
+    if (is_torn) is_torn = system_write(file, "\n", 1) != 1;
     while (n < line->n && !is_torn && (more > 0 || (more < 0 && errno == EINTR))) {
-        more = write(file, line->p + n, line->n - n);
+        more = system_write(file, line->p + n, line->n - n);
         if (more > 0) n += (size_t)more;
     }
     if (n > 0) is_torn = n < line->n;
     if (n < line->n && !is_lost) complain();
     is_lost = n < line->n;
-    pthread_mutex_unlock(&writing);
+    thread_give(&writing);
 }
 
 void log_body(job *j) {
@@ -60,12 +58,11 @@ void log_body(job *j) {
 }
 
 static void add_time(buffer *out) {
-    struct timespec t;
     struct tm parts;
     char text[32] = "";
-    clock_gettime(CLOCK_REALTIME, &t);
-    if (gmtime_r(&t.tv_sec, &parts)) strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &parts);
-    buffer_format(out, "{\"time\":\"%s.%03dZ\"", text, (int)(t.tv_nsec / 1000000));
+    int milliseconds;
+    if (system_utc(&parts, &milliseconds)) strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &parts);
+    buffer_format(out, "{\"time\":\"%s.%03dZ\"", text, milliseconds);
 }
 
 static void add_text(buffer *out, const char *name, const char *text) {

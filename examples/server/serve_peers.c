@@ -1,19 +1,12 @@
-#define _GNU_SOURCE 1                  /* POLLRDHUP */
 #include "serve_peers.h"
 #include "serve.h"
 #include "serve_clients.h"
-#include <errno.h>
-#include <poll.h>
+#include "serve_system.h"
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-
-#ifndef POLLRDHUP
-#define POLLRDHUP 0
-#endif
 
 typedef struct peer {
-    int fd;
+    system_socket socket;
     uint64_t address;                  /* see client_of_address */
     double since;                      /* its last answer, or its begin; 0: a request is here */
     double left;                       /* when it was seen to have left; 0: it has not */
@@ -34,9 +27,9 @@ enum MHD_Result peers_accept(void *cls, const struct sockaddr *a, socklen_t n) {
     int is_full;
     (void)cls;
     (void)n;
-    pthread_mutex_lock(&serve_lock);
+    thread_take(&serve_lock);
     is_full = address && n_of_address[address % ADDRESSES] >= settings.n_peer_connections;
-    pthread_mutex_unlock(&serve_lock);
+    thread_give(&serve_lock);
     return is_full ? MHD_NO : MHD_YES;
 }
 
@@ -51,28 +44,28 @@ static void begin(struct MHD_Connection *c, void **context) {
         MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
     peer *l = info ? (peer *)calloc(1, sizeof *l) : 0;
     if (!l) return;
-    l->fd = info->connect_fd;
+    l->socket = info->connect_fd;
     info = MHD_get_connection_info(c, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
     l->address = client_of_address(info ? info->client_addr : 0);
     l->since = serve_now();
     *context = l;
-    pthread_mutex_lock(&serve_lock);
+    thread_take(&serve_lock);
     l->next = peers;
     l->at = &peers;
     if (peers) peers->at = &l->next;
     peers = l;
     n_peers++;
     n_of_address[l->address % ADDRESSES]++;
-    pthread_mutex_unlock(&serve_lock);
+    thread_give(&serve_lock);
 }
 
 static void end(peer *l, void **context) {
-    pthread_mutex_lock(&serve_lock);
+    thread_take(&serve_lock);
     *l->at = l->next;
     if (l->next) l->next->at = l->at;
     n_peers--;
     n_of_address[l->address % ADDRESSES]--;
-    pthread_mutex_unlock(&serve_lock);
+    thread_give(&serve_lock);
     *context = 0;
     free(l);
 }
@@ -86,9 +79,9 @@ void peers_notify(void *cls, struct MHD_Connection *c, void **context,
 
 void peer_has_job(struct MHD_Connection *c, job *j) {
     peer *l = peer_of(c);
-    pthread_mutex_lock(&serve_lock);
+    thread_take(&serve_lock);
     if (l) l->job = j;
-    pthread_mutex_unlock(&serve_lock);
+    thread_give(&serve_lock);
 }
 
 job *peer_job(struct MHD_Connection *c) {
@@ -98,9 +91,9 @@ job *peer_job(struct MHD_Connection *c) {
 
 static void set_since(struct MHD_Connection *c, double since) {
     peer *l = peer_of(c);
-    pthread_mutex_lock(&serve_lock);
+    thread_take(&serve_lock);
     if (l) l->since = since;
-    pthread_mutex_unlock(&serve_lock);
+    thread_give(&serve_lock);
 }
 
 void peer_has_request(struct MHD_Connection *c) { set_since(c, 0); }
@@ -111,27 +104,16 @@ int peers_are_many(void) { return n_peers >= 127; }
 
 /* ---- who has left ---- */
 
-/* The client may have sent more before, hence the end is looked for behind that. Where a system
-   cannot say it, a connection has left if nothing but the end is there. */
-static int has_left(const struct pollfd *p) {
-    char next;
-    ssize_t n;
-    if (p->revents & (POLLRDHUP | POLLERR | POLLHUP | POLLNVAL)) return 1;
-    if (POLLRDHUP || !(p->revents & POLLIN)) return 0;
-    n = recv(p->fd, &next, 1, MSG_PEEK | MSG_DONTWAIT);
-    return n == 0 || (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
-}
-
 static void look_at(peer *l, int is_gone, double time) {
     if (is_gone && l->left <= 0) l->left = time;
     if (is_gone && l->since <= 0 && l->job) job_has_left(l->job);
     if (l->since <= 0) {
-        if (l->job && job_is_overdue(l->job, time)) shutdown(l->fd, SHUT_RDWR);
+        if (l->job && job_is_overdue(l->job, time)) system_shut(l->socket);
         return;
     }
     /* what it sent before it left may be a whole request, which libmicrohttpd reads meanwhile */
     if ((is_gone && time - l->left > 0.25) ||
-        time - l->since > 2 * (double)settings.idle_seconds) shutdown(l->fd, SHUT_RDWR);
+        time - l->since > 2 * (double)settings.idle_seconds) system_shut(l->socket);
 }
 
 void peers_look(double time) {
@@ -148,11 +130,7 @@ void peers_look(double time) {
         polled = more;
         room = 2 * n_peers;
     }
-    for (l = peers; l; l = l->next, n++) {
-        polled[n].fd = l->fd;
-        polled[n].events = POLLRDHUP ? POLLRDHUP : POLLIN;
-        polled[n].revents = 0;
-    }
-    if (n && poll(polled, (nfds_t)n, 0) < 0) return;
-    for (l = peers; l; l = l->next, i++) look_at(l, has_left(&polled[i]), time);
+    for (l = peers; l; l = l->next, n++) system_watch(&polled[n], l->socket);
+    if (n && !system_ask(polled, n)) return;
+    for (l = peers; l; l = l->next, i++) look_at(l, system_has_left(&polled[i]), time);
 }

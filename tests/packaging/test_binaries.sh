@@ -63,6 +63,49 @@ runs() {
     [ -e "$tmp/report-first" ] || { cp "$tmp/report" "$tmp/report-first"; folder_first=$folder; }
 }
 
+# serves SYSTEM PROGRAM EMULATOR...: serve answers with what generate writes here, sends its page and
+# nothing else, and ends when it is told to.
+serves() {
+    system=$1 program=$2
+    shift 2
+    command -v curl >"$tmp/out" || { skip "$system: serve" "curl is not installed"; return; }
+    printf '{"messages":[{"role":"user","content":"Who are you?"}],"max_tokens":8,"temperature":0}' >"$tmp/chat"
+    printf '{"prompt":"Once upon a time","max_tokens":40,"temperature":0,"stream":true}' >"$tmp/story"
+    "$generate" -m $model -cnv -p 'Who are you?' -n 8 --temp 0 </dev/null 2>"$tmp/err" | head -n 1 >"$tmp/words"
+    timeout -k 5 300 "$@" "$program" -m $model --port 0 >"$tmp/out" 2>"$tmp/err" &
+    server=$!
+    wait_for $server grep -q 'http://' "$tmp/err"
+    at=$(sed -n 's|.* on \(http://127[.]0[.]0[.]1:[0-9]*\).*|\1|p' "$tmp/err")
+    get() { curl -s -m 60 --path-as-is "$@"; }
+    status() { get -o "$tmp/page" -w '%{http_code}' "$at$1"; }
+    get "$at/health" >"$tmp/health"
+    check "$system: serve, its health" "it has none" grep -q '"ok"' "$tmp/health"
+    get "$at/v1/chat/completions" -d @"$tmp/chat" >"$tmp/answer"
+    check "$system: serve, a chat" "another text than generate's" \
+        grep -qF "\"content\":\"$(cat "$tmp/words")\"" "$tmp/answer"
+    get -N "$at/v1/completions" -d @"$tmp/story" >"$tmp/events"
+    { printf 'Once upon a time'; printf '%b' "$(sed -n 's/.*"text":"\([^"]*\)".*/\1/p' "$tmp/events" | tr -d '\n')"
+      echo; } >"$tmp/text"
+    check "$system: serve, a stream" "another text than generate's" cmp "$tmp/wanted" "$tmp/text"
+    check "$system: serve, a stream's parts" "it came as one" \
+        test "$(grep -c '^data: {' "$tmp/events")" -gt 20 -a "$(grep -c '^data: .DONE' "$tmp/events")" -eq 1
+    check "$system: serve --health" "it does not find the server" \
+        "$@" "$program" --health --port "${at##*:}"
+    timeout -k 5 60 "$@" "$program" -m $model --port "${at##*:}" 2>"$tmp/second"
+    check "$system: serve, the same port again" "it begins" grep -q 'in use' "$tmp/second"
+    status /index.html >"$tmp/status"
+    check "$system: serve, its page" "another file" cmp "${program%/*}/page/index.html" "$tmp/page"
+    for path in /../README.txt /..%5CREADME.txt /%2E%2E/README.txt /client%5Cbitnet.js /index.html. \
+        /index.html%20 '/index.html::$DATA' /client /con /nul.txt /c:/windows/win.ini; do
+        check "$system: serve, no file at $path" "there is one" test "$(status "$path")" = 404
+    done
+    kill -INT $server
+    code=0
+    wait $server || code=$?
+    check "$system: serve ends" "its code is $code" test $code -eq 0
+    check "$system: serve says so" "it does not" grep -q 'stopping' "$tmp/err"
+}
+
 # imports FILE WORDS: the libraries that it needs are among these.
 imports() {
     $readobj --needed-libs "$1" 2>"$tmp/err" | sed -n 's/^ \{2,\}\([^ ].*\)/\1/p' |
@@ -79,7 +122,7 @@ for system; do
     for file in LICENSE README.txt tiny.gguf include/bitnet_all.h include/bitnet_grammar.h; do
         check "$system: $file" "it is not there" test -s "$folder/$file"
     done
-    [ -z "$serves" ] || check "$system: the page of serve" "it is not there" test -s "$folder/page/index.html"
+    check "$system: the page of serve" "it is not there" test -s "$folder/page/index.html"
     check "$system: names nothing of this machine" "a file names $PWD" \
         sh -c "! grep -rlF '$PWD' '$folder' | grep ."
     case $system in
@@ -97,7 +140,7 @@ for system; do
         windows-*)
             lib=$folder/lib/bitnet-1.dll
             dlls='(kernel32|msvcrt|shell32|ws2_32|api-ms-win-crt-.*|ucrtbase|ntdll|advapi32)[.]dll'
-            for program in $programs; do
+            for program in $programs serve; do
                 imports "$folder/$program.exe" "$dlls"
             done
             imports "$lib" "$dlls"
@@ -132,7 +175,9 @@ for system; do
     esac
     case $emulator in
         '') ;;
-        *) if command -v $emulator >/dev/null 2>&1; then runs "$system" "$folder" "$exe" $emulator
+        *) if command -v $emulator >/dev/null 2>&1; then
+                runs "$system" "$folder" "$exe" $emulator
+                [ $emulator = qemu-aarch64 ] || serves "$system" "$folder/serve$exe" $emulator
             else skip "$system runs" "$emulator is not installed"
             fi ;;
     esac

@@ -21,7 +21,7 @@
 struct settings settings;
 struct figures figures;
 service serving;
-pthread_mutex_t serve_lock = PTHREAD_MUTEX_INITIALIZER;
+thread_lock serve_lock = THREAD_LOCK;
 static double now = 1000, thread_time;
 static int stopping;
 
