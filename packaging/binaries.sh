@@ -117,7 +117,7 @@ binary() {
     cp bitnet_grammar.h $new/include
     cp examples/tiny.gguf LICENSE $new
     binary_readme "$system" >$new/README.txt
-    rm -f $new/*.pdb $new/lib/*.pdb $new/lib/*.lib "$new.o"
+    rm -f $new/*.pdb $new/*.lib $new/lib/*.pdb $new/lib/*.lib "$new.o"
     mv $new "build/binaries/$name" && rm -f build/binaries/errors
     case $archive in
         *.zip)
