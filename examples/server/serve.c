@@ -290,8 +290,12 @@ int main(int argc, char **argv) {
     bitnet_model *model = 0;
     bitnet_error err;
     int code;
-    if (!streams_fill() || !system_begin()) return 1;
+    if (!streams_fill()) return 1;
     streams_binary();
+    if (!system_begin()) {
+        serve_fail("the system gives no sockets%s%s", "", "");
+        return 1;
+    }
     argv = utf8_arguments(&argc, argv);
     if ((code = read_options(argc, argv)) != 0) return code - 1;
     if (settings.health) return serve_health();
