@@ -40,7 +40,7 @@ answer answer_file(struct MHD_Connection *c, const char *path) {
         "/metrics.\n"
         "There is no page to chat here: --page FOLDER gives one, which ./build.sh server makes.\n";
     struct MHD_Response *r;
-    int64_t size;
+    int64_t size = 0;
     int fd, error;
     if (settings.page && !strcmp(path, "/") &&
         !MHD_lookup_connection_value(c, MHD_GET_ARGUMENT_KIND, "server"))

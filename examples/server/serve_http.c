@@ -267,11 +267,69 @@ static answer take_request(job *j, const char *method, const char *path) {
     return j->route ? j->route->run(j) : answer_other(c, method, path);
 }
 
+/* ---- the bell ----
+   When epoll gives libmicrohttpd 128 events at once, it waits for another event before it looks at
+   them (0.9.75), perhaps until the idle timeout. Such an event is a connection that goes on: the
+   bell, one of our own, whose request is held until http_wake. A new connection would be an event,
+   too, but where it meets the last free place libmicrohttpd keeps a lock for ever. With poll() the
+   library would look at all events, but then a stream beside 9000 idle connections takes 6 s, not
+   0.4. */
+static struct MHD_Daemon *http;
+static int bell_ends[2] = {-1, -1};    /* libmicrohttpd's and ours; -1: there is none */
+static struct MHD_Connection *held;    /* with the lock: what http_wake lets go on */
+static int is_stopping;                /* with the lock */
+
+int http_is_bell(struct MHD_Connection *c) {
+    const union MHD_ConnectionInfo *info =
+        bell_ends[0] < 0 ? 0 : MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
+    return info && info->connect_fd == (system_socket)bell_ends[0];
+}
+
+static answer wait_for_wake(struct MHD_Connection *c) {
+    answer is_kept;
+    thread_take(&serve_lock);
+    is_kept = is_stopping ? MHD_NO : MHD_YES;
+    if (is_kept) {
+        held = c;
+        MHD_suspend_connection(c);
+    }
+    thread_give(&serve_lock);
+    return is_kept;
+}
+
+void http_wake(void) {
+    thread_take(&serve_lock);
+    if (held) MHD_resume_connection(held);
+    held = 0;
+    thread_give(&serve_lock);
+}
+
+/* Before others come. Where it cannot be had nothing wakes libmicrohttpd. */
+static void hang_bell(void) {
+    static const char ask[] = "GET / HTTP/1.1\r\nHost: bell\r\n\r\n";
+    struct sockaddr a;
+    if (system_pair(bell_ends)) bell_ends[0] = -1;
+    if (bell_ends[0] < 0) return;
+    memset(&a, 0, sizeof a);
+    a.sa_family = AF_UNIX;
+    if (system_send((system_socket)bell_ends[1], ask, sizeof ask - 1) < 0 ||
+        MHD_add_connection(http, bell_ends[0], &a, sizeof a) != MHD_YES)
+        bell_ends[0] = -1;
+}
+
+static void end_bell(void) {
+    thread_take(&serve_lock);
+    is_stopping = 1;
+    thread_give(&serve_lock);
+    http_wake();
+}
+
 static answer on_request(void *cls, struct MHD_Connection *c, const char *path, const char *method,
                          const char *version, const char *data, size_t *size, void **con_cls) {
     job *j = (job *)*con_cls;
     (void)cls;
     (void)version;
+    if (http_is_bell(c)) return wait_for_wake(c);
     if (!j) return begin_request(c, method, path, con_cls);
     if (*size > 0) {
         job_take_part(j, data, *size);
@@ -295,8 +353,6 @@ static void on_completed(void *cls, struct MHD_Connection *c, void **con_cls,
 
 /* ---- beginning and ending ---- */
 
-static struct MHD_Daemon *http;
-
 int http_is_socket(void) { return strchr(settings.host, '/') != 0; }
 
 static int is_any(const struct sockaddr *a) {
@@ -309,20 +365,6 @@ static int is_loopback(const struct sockaddr *a) {
         return (ntohl(((const struct sockaddr_in *)(const void *)a)->sin_addr.s_addr) >> 24) == 127;
     return a->sa_family == AF_INET6 &&
            IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)(const void *)a)->sin6_addr);
-}
-
-/* When epoll gives libmicrohttpd 128 events at once, it waits for another event before it looks at
-   them (0.9.75), perhaps until the idle timeout. This adds a connection that has already ended,
-   which is such an event. With poll() the library would look at all of them, but then a stream
-   beside 9000 idle connections takes 6 s, not 0.4. */
-void http_wake(void) {
-    struct sockaddr a;
-    int pair[2];
-    if (system_pair(pair)) return;
-    system_close((system_socket)pair[1]);
-    memset(&a, 0, sizeof a);
-    a.sa_family = AF_UNIX;
-    MHD_add_connection(http, pair[0], &a, sizeof a);       /* which closes it */
 }
 
 /* fd < 0: at the address. On Windows another program could listen on the same port, unless that is
@@ -343,12 +385,13 @@ static void start_daemon(const struct sockaddr *address, int fd) {
             (is_v6 && is_any(address) ? MHD_USE_DUAL_STACK : is_v6 ? MHD_USE_IPv6 : 0),
         (uint16_t)settings.port, peers_accept, (void *)0, on_request, (void *)0,
         MHD_OPTION_ARRAY, where,
-        MHD_OPTION_CONNECTION_LIMIT, (unsigned)settings.n_connections,
+        MHD_OPTION_CONNECTION_LIMIT, (unsigned)settings.n_connections + 1,     /* and the bell */
         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)settings.idle_seconds,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEADER_BYTES,
         MHD_OPTION_STRICT_FOR_CLIENT, 1,
         MHD_OPTION_NOTIFY_COMPLETED, on_completed, (void *)0, MHD_OPTION_NOTIFY_CONNECTION,
         peers_notify, (void *)0, MHD_OPTION_END);
+    if (http) hang_bell();
 }
 
 /* Returns 0, or an exit code. */
@@ -405,6 +448,7 @@ void http_stop(void) {
         left = jobs_of_http();
         if (left) thread_sleep(0.01);
     }
+    end_bell();
     MHD_stop_daemon(http);
     if (http_is_socket()) system_unlink(settings.host);
 }

@@ -25,6 +25,8 @@ int http_start(void);
 void http_stop(void);
 /* Makes its thread look at all connections; without the lock. */
 void http_wake(void);
+/* Is it the connection that does this, and no client's? */
+int http_is_bell(struct MHD_Connection *c);
 
 /* Each counts the answer. r is taken over; type 0: it has no content. */
 answer http_send(struct MHD_Connection *c, int status, struct MHD_Response *r, const char *type);

@@ -42,7 +42,7 @@ static peer *peer_of(struct MHD_Connection *c) {
 static void begin(struct MHD_Connection *c, void **context) {
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
-    peer *l = info ? (peer *)calloc(1, sizeof *l) : 0;
+    peer *l = info && !http_is_bell(c) ? (peer *)calloc(1, sizeof *l) : 0;
     if (!l) return;
     l->socket = info->connect_fd;
     info = MHD_get_connection_info(c, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
@@ -99,7 +99,7 @@ static void set_since(struct MHD_Connection *c, double since) {
 void peer_has_request(struct MHD_Connection *c) { set_since(c, 0); }
 void peer_has_answer(struct MHD_Connection *c) { set_since(c, serve_now()); }
 
-/* Its own wake-up is an event, too. */
+/* The wake-up is an event, too. */
 int peers_are_many(void) { return n_peers >= 127; }
 
 /* ---- who has left ---- */

@@ -54,6 +54,10 @@ struct MHD_Connection {
 void MHD_suspend_connection(struct MHD_Connection *c) { c->suspended++; }
 void MHD_resume_connection(struct MHD_Connection *c) { c->resumed++; }
 void http_wake(void) {}
+int http_is_bell(struct MHD_Connection *c) {
+    (void)c;
+    return 0;
+}
 const union MHD_ConnectionInfo *MHD_get_connection_info(struct MHD_Connection *c,
                                                         enum MHD_ConnectionInfoType type, ...) {
     static union MHD_ConnectionInfo info;
