@@ -269,11 +269,11 @@ static answer take_request(job *j, const char *method, const char *path) {
 
 /* ---- the bell ----
    When epoll gives libmicrohttpd 128 events at once, it waits for another event before it looks at
-   them (0.9.75), perhaps until the idle timeout. Such an event is a connection that goes on: the
-   bell, one of our own, whose request is held until http_wake. A new connection would be an event,
-   too, but where it meets the last free place libmicrohttpd keeps a lock for ever. With poll() the
-   library would look at all events, but then a stream beside 9000 idle connections takes 6 s, not
-   0.4. */
+   them (0.9.75), perhaps until the idle timeout. A connection that is resumed is such an event. The
+   bell is a connection of our own, whose request is suspended until http_wake. A new connection
+   would be an event, too, but if a client takes the last place meanwhile, libmicrohttpd never gives
+   a lock back. With poll() the library would look at all events, but then a stream beside 9000 idle
+   connections takes 6 s, not 0.4. */
 static struct MHD_Daemon *http;
 static int bell_ends[2] = {-1, -1};    /* libmicrohttpd's and ours; -1: there is none */
 static struct MHD_Connection *held;    /* with the lock: what http_wake lets go on */
@@ -304,7 +304,8 @@ void http_wake(void) {
     thread_give(&serve_lock);
 }
 
-/* Before others come. Where it cannot be had nothing wakes libmicrohttpd. */
+/* Right after the start, before clients can have taken all places. Without a bell nothing wakes
+   libmicrohttpd. */
 static void hang_bell(void) {
     static const char ask[] = "GET / HTTP/1.1\r\nHost: bell\r\n\r\n";
     struct sockaddr a;
