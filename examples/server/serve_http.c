@@ -304,18 +304,22 @@ void http_wake(void) {
     thread_give(&serve_lock);
 }
 
-/* Right after the start, before clients can have taken all places. Without a bell nothing wakes
-   libmicrohttpd. */
-static void hang_bell(void) {
+/* Without a bell nothing wakes libmicrohttpd. */
+static void make_bell(void) {
     static const char ask[] = "GET / HTTP/1.1\r\nHost: bell\r\n\r\n";
-    struct sockaddr a;
-    if (system_pair(bell_ends)) bell_ends[0] = -1;
+    if (system_pair(bell_ends) ||
+        system_send((system_socket)bell_ends[1], ask, sizeof ask - 1) < 0) bell_ends[0] = -1;
+}
+
+/* Clients may come in already, but peers_accept keeps a place for what has no address. Without one
+   the bell would be refused, or libmicrohttpd would find no place when it takes the bell over, and
+   keep its lock. */
+static void hang_bell(void) {
+    struct sockaddr none;
     if (bell_ends[0] < 0) return;
-    memset(&a, 0, sizeof a);
-    a.sa_family = AF_UNIX;
-    if (system_send((system_socket)bell_ends[1], ask, sizeof ask - 1) < 0 ||
-        MHD_add_connection(http, bell_ends[0], &a, sizeof a) != MHD_YES)
-        bell_ends[0] = -1;
+    memset(&none, 0, sizeof none);
+    none.sa_family = AF_UNSPEC;
+    if (MHD_add_connection(http, bell_ends[0], &none, sizeof none) != MHD_YES) bell_ends[0] = -1;
 }
 
 static void end_bell(void) {
@@ -381,12 +385,13 @@ static void start_daemon(const struct sockaddr *address, int fd) {
         where[0].option = MHD_OPTION_LISTEN_SOCKET;
         where[0].value = fd;
     }
+    make_bell();
     http = MHD_start_daemon(
         MHD_USE_AUTO_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME |
             (is_v6 && is_any(address) ? MHD_USE_DUAL_STACK : is_v6 ? MHD_USE_IPv6 : 0),
         (uint16_t)settings.port, peers_accept, (void *)0, on_request, (void *)0,
         MHD_OPTION_ARRAY, where,
-        MHD_OPTION_CONNECTION_LIMIT, (unsigned)settings.n_connections + 1,     /* and the bell */
+        MHD_OPTION_CONNECTION_LIMIT, (unsigned)settings.n_connections + (bell_ends[0] >= 0),
         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)settings.idle_seconds,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEADER_BYTES,
         MHD_OPTION_STRICT_FOR_CLIENT, 1,

@@ -27,8 +27,10 @@ enum MHD_Result peers_accept(void *cls, const struct sockaddr *a, socklen_t n) {
     int is_full;
     (void)cls;
     (void)n;
+    if (a && a->sa_family == AF_UNSPEC) return MHD_YES;
     thread_take(&serve_lock);
-    is_full = address && n_of_address[address % ADDRESSES] >= settings.n_peer_connections;
+    is_full = n_peers >= (size_t)settings.n_connections;
+    if (address && n_of_address[address % ADDRESSES] >= settings.n_peer_connections) is_full = 1;
     thread_give(&serve_lock);
     return is_full ? MHD_NO : MHD_YES;
 }

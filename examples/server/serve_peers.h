@@ -11,7 +11,9 @@
 /* libmicrohttpd's MHD_OPTION_NOTIFY_CONNECTION. */
 void peers_notify(void *cls, struct MHD_Connection *c, void **context,
                   enum MHD_ConnectionNotificationCode what);
-/* Its MHD_AcceptPolicyCallback: an address has at most --peer-connections. */
+/* Its MHD_AcceptPolicyCallback: an address has at most --peer-connections, and all have
+   --connections. Those are fewer than libmicrohttpd's own bound, at which it accepts none, by one:
+   the bell of serve_http.c, which has no address, and may come after its clients. */
 enum MHD_Result peers_accept(void *cls, const struct sockaddr *a, socklen_t n);
 /* The connection's request has this job, or 0. */
 void peer_has_job(struct MHD_Connection *c, job *j);

@@ -155,6 +155,51 @@ const cases = {
         }
     },
 
+    // Those who come before the bell of serve_http.c must not get its place. Without it libmicrohttpd,
+    // which takes 128 events of epoll at a time, would wait for a day before it looks at them; and with
+    // what is no connection of its own it would keep a lock, since all places are taken.
+    async 'clients who take all places as it starts, and ask at the same moment'() {
+        const folder = mkdtempSync(join(tmpdir(), 'server-')),
+            bell = join(folder, 'bell');
+        const port = await freePort(),
+            places = 128;
+        const some = ['--connections', String(places), '--idle-timeout', '86400'];
+        const server = await start(serve, [...TINY, ...some, '--port', String(port)], {
+            wait: false,
+            env: { LD_PRELOAD: slowOpen, BELL_FILE: bell }
+        });
+        const health = 'GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n';
+        let answers = 0;
+        const all = new Set();
+        const come = () =>
+            new Promise(done => {
+                const socket = net.connect(port, '127.0.0.1');
+                socket.on('connect', () => {
+                    all.add(socket);
+                    socket.write(health);
+                    done(true);
+                });
+                socket.on('data', d => (answers += d.toString().split('HTTP/1.1').length - 1));
+                socket.on('error', () => done(false));
+                socket.on('close', () => all.delete(socket));
+            });
+        await until(come, 'it listens');
+        for (let i = 0; i < places; i++) await come();
+        await until(() => answers >= all.size, 'all are answered or refused');
+        same([answers, all.size], [places, places]);
+        writeFileSync(bell, '');
+        await until(() => / on http:/.test(server.said), 'it is ready');
+        for (let i = 2; i < 5; i++) {
+            server.child.kill('SIGSTOP');
+            await Promise.all([...all].map(s => new Promise(done => s.write(health, done))));
+            server.child.kill('SIGCONT');
+            await until(() => answers === i * places, `${i * places} answers, not ${answers}`);
+        }
+        all.forEach(s => s.destroy());
+        same(await server.stop(), 0);
+        rmSync(folder, { recursive: true });
+    },
+
     async 'wrong options: exit 2 and a clear error'() {
         const wrong = [
             [[], '-m MODEL is needed'],

@@ -421,9 +421,11 @@ static void an_answer_that_is_fetched_too_slowly_ends(void) {
 }
 
 static void an_address_has_only_so_many_connections(void) {
-    static const struct sockaddr a;
+    static struct sockaddr a, none;
     int clients[3], others[3], i;
     struct MHD_Connection *c[3], *d[3];
+    a.sa_family = AF_INET;
+    none.sa_family = AF_UNSPEC;
     for (i = 0; i < 3; i++) {
         CHECK(peers_accept(0, &a, sizeof a) == MHD_YES);
         c[i] = join(&clients[i]);
@@ -434,6 +436,10 @@ static void an_address_has_only_so_many_connections(void) {
     CHECK(peers_accept(0, &a, sizeof a) == MHD_NO);
     for (i = 0; i < 3; i++) d[i] = join(&others[i]);
     CHECK(peers_accept(0, 0, 0) == MHD_YES);       /* these are of no one address */
+    settings.n_connections = 6;
+    CHECK(peers_accept(0, 0, 0) == MHD_NO);
+    CHECK(peers_accept(0, &none, sizeof none) == MHD_YES);     /* the bell has a place of its own */
+    settings.n_connections = 512;
     for (i = 0; i < 3; i++) part(d[i], others[i]);
     part(c[0], clients[0]);
     CHECK(peers_accept(0, &a, sizeof a) == MHD_YES);
@@ -471,6 +477,7 @@ int main(int argc, char **argv) {
     settings.queue_length = 1;
     settings.idle_seconds = 60;
     settings.body_megabytes = 1;
+    settings.n_connections = 512;
     settings.n_peer_connections = 3;
     if (argc < 2 || bitnet_model_load_file(argv[1], 0, &model, &err) ||
         !(eng = engine_create(model, &p, &err)) ||

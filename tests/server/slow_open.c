@@ -1,9 +1,12 @@
-/* slow_open.c - loaded with LD_PRELOAD, it makes models take two seconds to open */
+/* slow_open.c - loaded with LD_PRELOAD, it makes models take two seconds to open; and where BELL_FILE
+   names a file, libmicrohttpd takes no connection of our own until that is there */
 #define _GNU_SOURCE 1
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 static int slowly(const char *name, const char *path, int flags, int mode) {
@@ -27,3 +30,12 @@ int open(const char *path, int flags, ...);
 int open64(const char *path, int flags, ...);
 OPEN(open)
 OPEN(open64)
+
+int MHD_add_connection(void *daemon, int fd, const struct sockaddr *a, socklen_t n);
+int MHD_add_connection(void *daemon, int fd, const struct sockaddr *a, socklen_t n) {
+    int (*real)(void *, int, const struct sockaddr *, socklen_t);
+    const char *file = getenv("BELL_FILE");
+    *(void **)&real = dlsym(RTLD_NEXT, "MHD_add_connection");
+    while (file && access(file, F_OK)) usleep(10000);
+    return real(daemon, fd, a, n);
+}
