@@ -38,7 +38,20 @@ int file_is_ready(int fd) {
     }
 }
 
-int64_t file_read(int fd, char *p, size_t n) { return _read(fd, p, (unsigned)n); }
+static volatile sig_atomic_t is_ended;
+
+/* A signal, which comes on another thread, does not end the wait for a pipe. */
+int64_t file_read(int fd, char *p, size_t n) {
+    const int is_pipe = GetFileType((HANDLE)_get_osfhandle(fd)) == FILE_TYPE_PIPE;
+    while (is_pipe && !file_is_ready(fd)) {
+        if (is_ended) {
+            errno = EINTR;
+            return -1;
+        }
+        Sleep(10);
+    }
+    return _read(fd, p, (unsigned)n);
+}
 
 int64_t file_write(int fd, const char *p, size_t n) {
     return _write(fd, p, n < 1u << 20 ? (unsigned)n : 1u << 20);
@@ -113,10 +126,18 @@ int file_take_place(const char *copy, const char *path, int *fd) {
 
 int file_is_terminal(int fd) { return _isatty(fd); }
 
+static void (*on_end)(int);
+
+static void end(int number) {
+    is_ended = 1;
+    on_end(number);
+}
+
 void file_on_signal(void (*fn)(int)) {
-    signal(SIGINT, fn);
-    signal(SIGTERM, fn);
-    signal(SIGBREAK, fn);
+    on_end = fn;
+    signal(SIGINT, end);
+    signal(SIGTERM, end);
+    signal(SIGBREAK, end);
 }
 
 #else

@@ -52,6 +52,7 @@ runs() {
     "$@" "$folder/batch$exe" -m $model -q --resume "$tmp/kept" --retry-errors </dev/null >"$tmp/out" 2>"$tmp/err"
     check "$system: batch takes errors out" "they are there" \
         sh -c "grep -v '\"status_code\":400' '$tmp/results' | cmp - '$tmp/kept'"
+    ends "$system" "$@" "$folder/batch$exe"
     for made in perplexity rows.npy results; do
         [ -e "$tmp/first-$made" ] || cp "$tmp/$made" "$tmp/first-$made"
         check "$system: $made" "other numbers than on the first system" cmp "$tmp/first-$made" "$tmp/$made"
@@ -61,6 +62,26 @@ runs() {
     [ ! -e "$tmp/report-first" ] || check "$system: crosscheck, the bits" "they differ" \
         "$folder_first/crosscheck" --compare "$tmp/report-first" "$tmp/report"
     [ -e "$tmp/report-first" ] || { cp "$tmp/report" "$tmp/report-first"; folder_first=$folder; }
+}
+
+# ends SYSTEM [EMULATOR...] BATCH: Ctrl-C ends batch while it waits for more lines from a pipe.
+ends() {
+    system=$1
+    shift
+    rm -f "$tmp/pipe"
+    mkfifo "$tmp/pipe"
+    timeout -k 5 300 "$@" -m $model -q <"$tmp/pipe" >"$tmp/got" 2>"$tmp/err" &
+    batch=$!
+    exec 3>"$tmp/pipe"
+    sed -n 1p "$tmp/requests" >&3
+    wait_for $batch test -s "$tmp/got"
+    sleep 1                            # it has nothing to do but to wait
+    kill -INT $batch
+    code=0
+    wait $batch || code=$?
+    exec 3>&-
+    check "$system: batch, Ctrl-C while it waits" "its code is $code" test $code -eq 75
+    check "$system: batch, Ctrl-C: it says so" "it does not" grep -q stopped "$tmp/err"
 }
 
 # serves SYSTEM PROGRAM EMULATOR...: serve answers with what generate writes here, sends its page and
