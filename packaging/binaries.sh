@@ -12,6 +12,7 @@
 # stay.
 SYSTEMS='linux-x86_64 linux-aarch64 windows-x86_64 windows-arm64 macos-x86_64 macos-arm64'
 MICROHTTPD=0.9.75
+ZIG_FLAGS='-O2 -g0 -fno-lto -fno-sanitize=undefined -ffp-contract=off'
 
 # zig_target SYSTEM: sets $target, $exe, $programs, what they link ($threads, $sockets), and of the library
 # $library_target, $library_file and $library_flags.
@@ -42,7 +43,7 @@ zig_target() {
 zig_cc() {
     to=$1
     shift
-    set -- "$zig" cc -target "$to" -O2 -g0 -fno-lto -fno-sanitize=undefined -ffp-contract=off "$@"
+    set -- "$zig" cc -target "$to" $ZIG_FLAGS "$@"
     case $to in *-musl) set -- "$@" -Wl,-z,stack-size=1048576 ;; esac
     "$@" 2>build/binaries/errors || { cat build/binaries/errors >&2; return 1; }
 }
@@ -59,7 +60,7 @@ without_time() {
 microhttpd() {
     http=$PWD/build/microhttpd/$target
     [ ! -e "$http/lib/libmicrohttpd.a" ] || return 0
-    sh packaging/microhttpd.sh "$MICROHTTPD" "$zig" "$target" "$http" >build/microhttpd.log 2>&1
+    sh packaging/microhttpd.sh "$MICROHTTPD" "$zig" "$target" "$ZIG_FLAGS" "$http" >build/microhttpd.log 2>&1
 }
 
 # binary_programs FOLDER: all programs for $target; $serves is empty if serve is not among them.

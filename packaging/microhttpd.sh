@@ -1,12 +1,12 @@
 #!/bin/sh
 # libmicrohttpd as a static library for another system, from Debian's source package, by zig.
 #
-#     microhttpd.sh VERSION ZIG TARGET FOLDER
+#     microhttpd.sh VERSION ZIG TARGET FLAGS FOLDER
 #
 # FOLDER gets include/ and lib/. The sources come through apt, with a list of its own, so that the system's
 # stays as it is.
 set -eu
-version=$1 zig=$2 target=$3 folder=$4
+version=$1 zig=$2 target=$3 flags=$4 folder=$5
 work=$(dirname "$folder")
 sources=$work/libmicrohttpd_$version.orig.tar.xz
 mkdir -p "$work/apt/lists/partial" "$work/apt/sources"
@@ -34,7 +34,7 @@ case $target in
     *) host=$target ;;
 esac
 # What serve does not use is left out: TLS (a proxy has it), authentication, form data.
-CC="$zig cc -target $target" AR="$zig ar" RANLIB="$zig ranlib" CFLAGS="-O2 -g0 -fno-lto -fno-sanitize=undefined" \
+CC="$zig cc -target $target" AR="$zig ar" RANLIB="$zig ranlib" CFLAGS="$flags" \
     ./configure --host="$host" --enable-static --disable-shared --disable-https --disable-curl \
     --disable-doc --disable-examples --disable-bauth --disable-dauth --disable-postprocessor \
     --disable-nls
