@@ -192,6 +192,11 @@ size=$(wc -c <"$release/bitnet-h-$version.tgz")
 check npm-size "$size bytes are more than $budget" test "$size" -le $budget
 check nothing-of-here "a file names this folder" sh -c "! grep -rlF '$root' '$release' '$tmp/npm' | tee '$tmp/err' | grep ."
 
+# The figures of the page that announces it are those of README.md, which says how they were made.
+grep -E '^\|.*\| [0-9.]+ \|$' packaging/RELEASE.md >"$tmp/table"
+check speed "other figures than in README.md" sh -c "[ -s '$tmp/table' ] &&
+    ! grep -vxFf README.md '$tmp/table' >'$tmp/err' && grep -q 'commit [0-9a-f]' packaging/RELEASE.md"
+
 # The unpacked sources: a C compiler is enough for the program, and they make the same release again,
 # at another time, in another zone, with other rights, and without git.
 tar -xzf "$release/bitnet-$version.tar.gz" -C "$tmp"
