@@ -83,10 +83,16 @@ for target; do
     rm -f $dir/library.o
     expect "the library" "$@" -c $dir/library.c -o $dir/library.o
     expect "what the library calls" unexpected_calls $dir/library.o
-    for example in generate minimal village convert bench crosscheck; do
-        sources=examples/$example.c
+    for example in generate minimal village convert bench crosscheck embed perplexity batch; do
+        sources=examples/$example.c          # as build.sh has them
         [ ! -d "examples/$example" ] || sources=$(echo examples/"$example"/*.c)
-        case $example in bench | convert) sources="$sources $(echo examples/json/*.c)" ;; esac
+        case $example in
+            bench | convert) sources="$sources $(echo examples/json/*.c)" ;;
+            embed) sources="$sources examples/server/buffer.c $(echo examples/json/*.c)" ;;
+            perplexity) sources="$sources examples/embed/file.c examples/embed/say.c" ;;
+            batch) sources=$(echo examples/server/batch*.c examples/server/[!bs]*.c examples/server/buffer.c \
+                examples/json/*.c) ;;
+        esac
         rm -f $dir/program
         expect $example "$@" -DBITNET__IMPLEMENTED $sources $dir/library.o -o $dir/program
         expect "$example's libraries" unexpected_libraries $dir/program
