@@ -88,6 +88,16 @@ text -no-cnv -p "Once upon a time" -n 40 --temp 0.9 -s 7 >"$dir/texts/sampled"
 text -cnv -st -p "Hello!" --temp 0 >"$dir/texts/chat"
 expect "texts of generate" [ "$(cat "$dir"/texts/* | wc -c)" -gt 400 ]
 
+# As distributions build packages: of the sources, with no other package than pip.
+environment python3 "$dir/alone"
+pip() { "$dir/alone/bin/python" -m pip "$@"; }
+pip uninstall -q -y setuptools wheel >"$tmp/out" 2>&1
+expect "--no-build-isolation: pip is alone" [ "$(pip list --format freeze | sed 's/=.*//')" = pip ]
+expect "pip install --no-build-isolation with $CC" pip install --no-build-isolation "$dir/sources/bitnet_h-$version"
+expect "--no-build-isolation: a text" sh -c 'cd "$1" && alone/bin/python -c "import sys, bitnet_h
+print(end=bitnet_h.Model(sys.argv[1]).generate(\"Once upon a time\", max_tokens=100).text())" "$2" |
+    cmp texts/story' - "$dir" "$model"
+
 # installs PYTHON NAME VENV_FLAGS...: the wheel in an environment of its own, with what it tests
 installs() {
     python=$1 with=$2
