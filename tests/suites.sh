@@ -359,7 +359,7 @@ suite_binaries() {                     # for other systems, by zig; in emulators
     . packaging/dist.sh
     systems=$SYSTEMS
     shared_example generate && binaries $systems &&
-        sh tests/packaging/test_binaries.sh build/generate $systems
+        ZIG=$zig sh tests/packaging/test_binaries.sh build/generate $systems
 }
 
 suite_container() {                    # packaging/Dockerfile, by buildah

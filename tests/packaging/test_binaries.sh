@@ -4,6 +4,8 @@
 # repository's root.
 #
 #     sh tests/packaging/test_binaries.sh GENERATE SYSTEM...      GENERATE: the program for this machine
+#
+# ZIG: compiles through_pipe.c for Windows; without it that case is skipped.
 . tests/cases.sh
 
 generate=$1
@@ -52,7 +54,15 @@ runs() {
     "$@" "$folder/batch$exe" -m $model -q --resume "$tmp/kept" --retry-errors </dev/null >"$tmp/out" 2>"$tmp/err"
     check "$system: batch takes errors out" "they are there" \
         sh -c "grep -v '\"status_code\":400' '$tmp/results' | cmp - '$tmp/kept'"
-    ends "$system" "$@" "$folder/batch$exe"
+    case $system in
+        windows-*)
+            if [ -z "${ZIG:-}" ]; then skip "$system: batch, Ctrl-C" "ZIG is not set"
+            elif zig=$ZIG zig_cc x86_64-windows-gnu -s tests/packaging/through_pipe.c -o "$tmp/through.exe"; then
+                ends "$system" "$@" "$tmp/through.exe" "$folder/batch$exe"
+            else bad "$system: batch, Ctrl-C" "through_pipe.c is not compiled"
+            fi ;;
+        *) ends "$system" "$@" "$folder/batch$exe" ;;
+    esac
     for made in perplexity rows.npy results; do
         [ -e "$tmp/first-$made" ] || cp "$tmp/$made" "$tmp/first-$made"
         check "$system: $made" "other numbers than on the first system" cmp "$tmp/first-$made" "$tmp/$made"
@@ -64,16 +74,19 @@ runs() {
     [ -e "$tmp/report-first" ] || { cp "$tmp/report" "$tmp/report-first"; folder_first=$folder; }
 }
 
-# ends SYSTEM [EMULATOR...] BATCH: Ctrl-C ends batch while it waits for more lines from a pipe.
+# ends SYSTEM COMMAND...: Ctrl-C ends batch while it waits for more lines from a pipe, which on Windows
+# is one of through_pipe.c.
 ends() {
     system=$1
     shift
-    rm -f "$tmp/pipe"
-    mkfifo "$tmp/pipe"
-    timeout -k 5 300 "$@" -m $model -q <"$tmp/pipe" >"$tmp/got" 2>"$tmp/err" &
+    rm -f "$tmp/request" "$tmp/got"
+    case $system in
+        windows-*) sed -n 1p "$tmp/requests" >"$tmp/request" ;;
+        *) mkfifo "$tmp/request" ;;
+    esac
+    timeout -k 5 300 "$@" -m $model -q <"$tmp/request" >"$tmp/got" 2>"$tmp/err" &
     batch=$!
-    exec 3>"$tmp/pipe"
-    sed -n 1p "$tmp/requests" >&3
+    case $system in windows-*) ;; *) exec 3>"$tmp/request" && sed -n 1p "$tmp/requests" >&3 ;; esac
     wait_for $batch test -s "$tmp/got"
     sleep 1                            # it has nothing to do but to wait
     kill -INT $batch
