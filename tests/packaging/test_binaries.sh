@@ -198,7 +198,9 @@ for system; do
         sh -c "! grep -v '_v1\$' '$tmp/names'"
     emulator=
     case $system in
-        linux-"$(uname -m)") runs "$system" "$folder" '' env -i ;;
+        linux-"$(uname -m)")
+            runs "$system" "$folder" '' env -i
+            serves "$system" "$folder/serve" env -i ;;
         linux-aarch64) emulator=qemu-aarch64 exe='' ;;
         windows-x86_64)
             emulator=wine64 exe=.exe
@@ -211,7 +213,7 @@ for system; do
         '') ;;
         *) if command -v $emulator >/dev/null 2>&1; then
                 runs "$system" "$folder" "$exe" $emulator
-                [ $emulator = qemu-aarch64 ] || serves "$system" "$folder/serve$exe" $emulator
+                serves "$system" "$folder/serve$exe" $emulator
             else skip "$system runs" "$emulator is not installed"
             fi ;;
     esac
