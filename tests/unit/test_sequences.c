@@ -1,5 +1,6 @@
 /* Many sequences in one context: the logits of each are the same bits as alone, whatever is
    evaluated beside it; copies share memory; what runs out is said before anything changes. */
+#include <time.h>
 #include "model_helpers.h"
 #include "test.h"
 
@@ -824,6 +825,67 @@ static void test_gen_batch(void) {
     tear_down(&x);
 }
 
+/* A layer that takes 3 ms of the processor, which is less than what a clock would say. */
+static void take_time(void *ud, int layer, const float *x, int n_tokens) {
+    const clock_t start = clock();
+    (void)layer, (void)x, (void)n_tokens;
+    while (*(int *)ud && clock() - start < CLOCKS_PER_SEC * 3 / 1000) {}
+}
+
+static int n_read(const bitnet_gen *g) {
+    bitnet_piece piece;
+    bitnet_gen_piece(g, &piece);
+    return piece.n_read;
+}
+
+/* Passes with one text that is written and one or two prompts: how far each prompt is after each
+   pass. With an hour between tokens prompts soon go along as a whole; with a millisecond, which
+   every pass exceeds, by a token. */
+static void check_gap(const mix *x, int64_t gap_ms, int readers, const int *want, int passes) {
+    bitnet_ctx_params cp = ctx_params(N_TOKENS, 50, 1, BITNET_KV_F16);
+    bitnet_generate_params p;
+    bitnet_sampler s;
+    bitnet_gen *g[3] = {0, 0, 0};
+    bitnet_ctx *c;
+    int slow = gap_ms == 1, i, k;
+    cp.n_seqs = 3;
+    cp.gap_ms = gap_ms;
+    cp.hooks.layer_fn = take_time;
+    cp.hooks.layer_ud = &slow;
+    c = create(x->m, &cp);
+    for (i = 0; i <= readers; i++) {
+        make_params((mix *)(uintptr_t)x, i ? 2 : 5, &p, &s);       /* 38 tokens, or 90 */
+        p.seq = i;
+        CHECK(!bitnet_gen_begin(c, &p, &g[i], 0));
+        if (i == 0) CHECK(!bitnet_gen_next(g, 1, 0) && n_read(g[0]) == 38);
+    }
+    for (k = 0; k < passes; k++) {
+        CHECK(!bitnet_gen_next(g, 1 + readers, 0));
+        for (i = 1; i <= readers; i++)
+            CHECK_MSG(n_read(g[i]) == want[k], "gap %d, %d prompts, pass %d: %d tokens",
+                      (int)gap_ms, readers, k, n_read(g[i]));
+    }
+    for (i = 0; i <= readers; i++) CHECK(!bitnet_gen_end(g[i]));
+    bitnet_ctx_free(c);
+}
+
+static void test_gap(void) {
+    static const int hour[] = {8, 24, 56, 90}, hour_of_two[] = {4, 12, 28, 53, 78, 90},
+                     millisecond[] = {8, 9, 10, 11, 12}, of_two[] = {4, 5, 6, 7};
+    static mix x;
+    bitnet_ctx_params cp = ctx_params(N_TOKENS, 50, 1, BITNET_KV_F16);
+    bitnet_error err;
+    bitnet_ctx *c;
+    CHECK(set_up(&x, 0, BITNET_KV_F16));
+    check_gap(&x, 3600000, 1, hour, 4);
+    check_gap(&x, 3600000, 2, hour_of_two, 6);
+    check_gap(&x, 1, 1, millisecond, 5);
+    check_gap(&x, 1, 2, of_two, 4);
+    cp.gap_ms = -1;
+    CHECK(bitnet_ctx_create(x.m, &cp, &c, &err) == BITNET_ERR_ARG && strstr(err.text, "gap_ms"));
+    tear_down(&x);
+}
+
 /* ---- freeing ---- */
 
 /* A model lives as long as its contexts, a context as long as its generations: whatever goes first,
@@ -1378,6 +1440,7 @@ const test_case sequences_tests[] = {
     {"sequences/gen_goes_on", test_gen_goes_on},
     {"sequences/figures", test_figures},
     {"sequences/gen_batch", test_gen_batch},
+    {"sequences/gap", test_gap},
     {"sequences/free_order", test_free_order},
     {"sequences/cancel_one", test_cancel_one},
     {"sequences/pause", test_pause},
