@@ -176,8 +176,7 @@
    - game.c: pause_fn looks at the clock, so that frames of 16 ms can spare 8. A layer takes 0.7 ms
      for one token, 3 ms for an n_batch of 8; larger ones do not read a prompt faster.
    - server.c: users are sequences that share each pass, and come and go between two. Of a prompt, a
-     pass reads n_batch of bitnet_generate_params, 32 beside other texts, or by gap_ms as many as
-     these can wait for.
+     pass reads n_batch of bitnet_generate_params; beside other texts 32, or as many as gap_ms lets.
    - plugin.c: with BITNET_STATIC, plugins that have copies of the library do not meet.
 
    EMBEDDINGS (@embed)
@@ -677,9 +676,10 @@ typedef struct bitnet_ctx_params {
     int64_t mark_bytes;          /* memory for marks, at most; see bitnet_seq_again. 0: that of
                                     n_seqs + 3 of them, or 64 MiB if this is more; < 0: none */
     int64_t gap_ms;              /* beside prompts, milliseconds from one token of a text to the
-                                    next, at most: so many tokens of prompts go along with texts
-                                    that are written, but always one or more of each. 0: 32 of each;
-                                    so it is with BITNET_NO_THREADS, which knows no time */
+                                    next, if a pass without prompts takes less: so many of their
+                                    tokens go along with texts that are written, at least 8 of all.
+                                    0: 32 of each prompt; also with BITNET_NO_THREADS, which knows
+                                    no time */
     uint64_t reserved[4];
 } bitnet_ctx_params;
 
@@ -13231,7 +13231,8 @@ enum {
     BITNET__ROUTED = 32,               /* tokens whose hidden states meet the router's rows: they
                                           stay in the L2 cache */
     BITNET__PROMPT_CHUNK = 32,         /* tokens of a prompt that go along with other sequences */
-    BITNET__FIRST_CHUNK = 8            /* the same with gap_ms, before a pass has been measured */
+    BITNET__LEAST_CHUNK = 8            /* the same of all prompts with gap_ms, at least: where a
+                                          pass takes longer without any, fewer would gain little */
 };
 
 /* ---- types of the cache ---- */
@@ -13813,7 +13814,7 @@ BITNET_API bitnet_result bitnet_ctx_create(const bitnet_model *m, const bitnet_c
     c->p = p;
     c->cache = bitnet__kv_ops_of(p.kv_type);
     c->row = -1;
-    c->along = BITNET__FIRST_CHUNK;
+    c->along = BITNET__LEAST_CHUNK;
     c->min_task = BITNET__MIN_TASK;
     bitnet__ctx_layout(m, &p, &arena, c);
     bitnet__huge_memory(a, c->states, (size_t)p.n_seqs * m->n_state * sizeof *c->states);
@@ -18137,7 +18138,8 @@ static void bitnet__adapt_chunk(bitnet_ctx *c, int32_t read, int64_t ns) {
     if (read <= 0 || ns <= 0 || c->p.gap_ms == 0) return;
     fits = (float)read * ((float)ns * 2.0f < aim ? 2.0f : aim / (float)ns);
     if (fits < c->along && (float)ns <= aim) return;       /* the prompt's last tokens were few */
-    c->along = fits < 1.0f ? 1.0f : fits > (float)c->p.n_batch ? (float)c->p.n_batch : fits;
+    if (fits > (float)c->p.n_batch) fits = (float)c->p.n_batch;
+    c->along = fits < BITNET__LEAST_CHUNK ? BITNET__LEAST_CHUNK : fits;
 }
 
 /* Queues the tokens of the next pass. Returns how many generations take part, and the length of all
