@@ -176,7 +176,7 @@
    - game.c: pause_fn looks at the clock, so that frames of 16 ms can spare 8. A layer takes 0.7 ms
      for one token, 3 ms for an n_batch of 8; larger ones do not read a prompt faster.
    - server.c: users are sequences that share each pass, and come and go between two. Of a prompt, a
-     pass reads n_batch of bitnet_generate_params, 32 beside other texts.
+     pass reads n_batch of bitnet_generate_params; beside other texts 32, or as many as gap_ms lets.
    - plugin.c: with BITNET_STATIC, plugins that have copies of the library do not meet.
 
    EMBEDDINGS (@embed)
@@ -675,7 +675,12 @@ typedef struct bitnet_ctx_params {
     bitnet_hooks hooks;          /* bitnet_ctx_set_hooks sets others later */
     int64_t mark_bytes;          /* memory for marks, at most; see bitnet_seq_again. 0: that of
                                     n_seqs + 3 of them, or 64 MiB if this is more; < 0: none */
-    uint64_t reserved[5];
+    int64_t gap_ms;              /* beside prompts, milliseconds from one token of a text to the
+                                    next, if a pass without prompts takes less: so many of their
+                                    tokens go along with texts that are written, at least 8 of all.
+                                    0: 32 of each prompt; also with BITNET_NO_THREADS, which knows
+                                    no time */
+    uint64_t reserved[4];
 } bitnet_ctx_params;
 
 /* What bitnet_eval_many evaluates for one sequence. */
@@ -860,7 +865,7 @@ typedef struct bitnet_generate_params {
     const bitnet_chat_params *chat;      /* how they are written; 0: defaults */
     int32_t max_tokens;          /* 0 or less: until the context is full */
     int32_t n_batch;             /* tokens of the prompt that a pass reads, at most; 0: n_batch of
-                                    the context, or 32 beside other generations */
+                                    the context, and beside other generations 32, or by gap_ms */
     int32_t ignore_end;          /* 1: go on past end tokens */
     int32_t lookup;              /* tokens to draft, at most, 0 .. 64; 0: off; see @generate. There
                                     are no drafts with recurrent layers (qwen35) */
@@ -13225,7 +13230,9 @@ enum {
     BITNET__GATHERED = 64,             /* tokens of an expert whose inputs a thread puts together */
     BITNET__ROUTED = 32,               /* tokens whose hidden states meet the router's rows: they
                                           stay in the L2 cache */
-    BITNET__PROMPT_CHUNK = 32          /* tokens of a prompt that go along with other sequences */
+    BITNET__PROMPT_CHUNK = 32,         /* tokens of a prompt that go along with other sequences */
+    BITNET__LEAST_CHUNK = 8            /* the same of all prompts with gap_ms, at least: where a
+                                          pass takes longer without any, fewer would gain little */
 };
 
 /* ---- types of the cache ---- */
@@ -13374,6 +13381,7 @@ struct bitnet_ctx {
     int32_t nonfinite_layer;           /* the first layer where it is not */
     int32_t n_spans, n_runs;           /* of the batch */
     int32_t n_chosen;                  /* experts that a token of the batch has chosen */
+    float along;                       /* tokens of prompts that go along with texts, by gap_ms */
     size_t dot_room;                   /* numbers of a thread in dots, and in outputs */
     int32_t page_len;                  /* positions in a page */
     int32_t n_pages;                   /* that exist, free or not */
@@ -13504,7 +13512,7 @@ static bitnet_result bitnet__ctx_defaults(const bitnet_model *m, const bitnet_ct
     if (m->params.vocab_only)
         return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "the model was loaded with vocab_only: it "
                             "has no weights");
-    if ((r = bitnet__check_reserved(p->reserved, 5, "bitnet_ctx_params", err)) ||
+    if ((r = bitnet__check_reserved(p->reserved, 4, "bitnet_ctx_params", err)) ||
         (r = bitnet__check_reserved(p->hooks.reserved, 4, "bitnet_hooks", err))) return r;
     if (!p->n_ctx) p->n_ctx = bitnet__min(m->n_ctx, BITNET__DEFAULT_CONTEXT);
     if (!p->n_seqs) p->n_seqs = 1;
@@ -13523,6 +13531,8 @@ static bitnet_result bitnet__ctx_defaults(const bitnet_model *m, const bitnet_ct
     all = (int64_t)p->n_seqs * bitnet__round_page(p->n_ctx);
     if (p->n_kv < 0 || p->n_kv > all)
         return bitnet__fail(err, BITNET_ERR_ARG, "n_kv is not in 0..%lld", (long long)all);
+    if (p->gap_ms < 0)
+        return bitnet__fail(err, BITNET_ERR_ARG, "gap_ms is %lld", (long long)p->gap_ms);
     if (!p->n_kv) p->n_kv = all;
     if (!p->mark_bytes) p->mark_bytes = bitnet__default_marks(m, p);
     if (!p->parallel_fn && p->n_threads > BITNET__OWN_THREADS) p->n_threads = BITNET__OWN_THREADS;
@@ -13804,6 +13814,7 @@ BITNET_API bitnet_result bitnet_ctx_create(const bitnet_model *m, const bitnet_c
     c->p = p;
     c->cache = bitnet__kv_ops_of(p.kv_type);
     c->row = -1;
+    c->along = BITNET__LEAST_CHUNK;
     c->min_task = BITNET__MIN_TASK;
     bitnet__ctx_layout(m, &p, &arena, c);
     bitnet__huge_memory(a, c->states, (size_t)p.n_seqs * m->n_state * sizeof *c->states);
@@ -18090,13 +18101,53 @@ static int32_t bitnet__gen_queue(bitnet_gen *g, int32_t chunk, int drafts, bitne
     return g->n_draft;
 }
 
+static int32_t bitnet__count_gens(bitnet_gen *const *gens, int32_t n, int is_reading) {
+    int32_t count = 0, i;
+    for (i = 0; i < n; i++)
+        count += !gens[i]->ended && (gens[i]->n_read < gens[i]->n_prompt) == is_reading;
+    return count;
+}
+
+/* Tokens that each prompt of a pass goes on by. */
+static int32_t bitnet__prompt_chunk(const bitnet_ctx *c, bitnet_gen *const *gens, int32_t n) {
+    const int32_t reading = bitnet__count_gens(gens, n, 1), most = c->p.n_batch;
+    const int32_t writing = bitnet__count_gens(gens, n, 0);
+    if (reading + writing < 2) return most;
+    if (c->p.gap_ms == 0 || bitnet__clock() == 0) return bitnet__min(most, BITNET__PROMPT_CHUNK);
+    if (reading == 0) return most;             /* of what is read again */
+    return bitnet__max(1, (writing > 0 ? (int32_t)c->along : most) / reading);
+}
+
+/* Tokens of prompts that a pass has read beside texts, before these go on. */
+static int32_t bitnet__read_along(bitnet_gen *const *gens, int32_t n) {
+    int32_t read = 0, i;
+    if (bitnet__count_gens(gens, n, 0) == 0) return 0;
+    for (i = 0; i < n; i++) {
+        const bitnet_gen *g = gens[i];
+        if (!g->ended && g->n_read < g->n_prompt) read += g->q->n_past - g->start - g->n_read;
+    }
+    return read;
+}
+
+/* After such a pass: how many tokens would have taken 3/4 of gap_ms, since passes differ. What a
+   pass takes without any of them is in its time, too, so the number gets to the right one by
+   steps. */
+static void bitnet__adapt_chunk(bitnet_ctx *c, int32_t read, int64_t ns) {
+    const float aim = (float)c->p.gap_ms * 0.75e6f;
+    float fits;
+    if (read <= 0 || ns <= 0 || c->p.gap_ms == 0) return;
+    fits = (float)read * ((float)ns * 2.0f < aim ? 2.0f : aim / (float)ns);
+    if (fits < c->along && (float)ns <= aim) return;       /* the prompt's last tokens were few */
+    if (fits > (float)c->p.n_batch) fits = (float)c->p.n_batch;
+    c->along = fits < BITNET__LEAST_CHUNK ? BITNET__LEAST_CHUNK : fits;
+}
+
 /* Queues the tokens of the next pass. Returns how many generations take part, and the length of all
    drafts. */
 static int32_t bitnet__queue_pass(bitnet_ctx *c, bitnet_gen *const *gens, int32_t n,
                                   int with_drafts, int32_t *drafts) {
-    int32_t chunk = c->p.n_batch, open = 0, active = 0, i;
-    for (i = 0; i < n; i++) open += !gens[i]->ended;
-    if (open > 1) chunk = bitnet__min(chunk, BITNET__PROMPT_CHUNK);
+    const int32_t chunk = bitnet__prompt_chunk(c, gens, n);
+    int32_t active = 0, i;
     for (*drafts = i = 0; i < n; i++) {
         if (gens[i]->ended) continue;
         *drafts += bitnet__gen_queue(gens[i], chunk, with_drafts, &c->inputs[active++]);
@@ -18228,7 +18279,8 @@ static bitnet_result bitnet__fail_cancelled(const bitnet_gen *g, bitnet_error *e
 static bitnet_result bitnet__gen_pass(bitnet_ctx *c, bitnet_gen *const *gens, int32_t n,
                                       bitnet_error *err) {
     const int64_t start = bitnet__clock();
-    int32_t drafts, active = bitnet__paused_pass(c, gens, n, &drafts), i, k;
+    int64_t before;
+    int32_t drafts, active = bitnet__paused_pass(c, gens, n, &drafts), read, i, k;
     bitnet_result r = BITNET_OK;
     uint64_t ns;
     if (active == 0) {
@@ -18252,18 +18304,21 @@ static bitnet_result bitnet__gen_pass(bitnet_ctx *c, bitnet_gen *const *gens, in
         c->pass.ns += ns;
         return r;
     }
+    before = (int64_t)c->pass.ns;      /* it was paused */
     ns += c->pass.ns;
     for (i = 0; i < n; i++) {
         gens[i]->q->n_queued = 0;
         if (r != BITNET_OK && gens[i]->cancelled) bitnet__fail_cancelled(gens[i], err);
     }
     if (r != BITNET_OK) return r;
+    read = bitnet__read_along(gens, n);
     for (i = k = 0; i < n; i++) {
         bitnet_gen *g = gens[i];
         if (g->ended) continue;
         bitnet__gen_advance(g, &c->inputs[k++], ns);
         if (g->cancelled) r = bitnet__fail_cancelled(g, err);
     }
+    bitnet__adapt_chunk(c, read, bitnet__clock() - start + before);
     return r;
 }
 

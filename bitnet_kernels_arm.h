@@ -819,7 +819,7 @@ BITNET__INLINE BITNET__TARGET_neon int32x4_t bitnet__add_pairs(const int32x4_t *
        row                   4j         4j + 1       4j + 2       4j + 3
        bits 2s+1 and 2s    weights 4s .. 4s+3 of each row's 16, one in each byte
 
-   Packs of 16 rows and up to 1024 weights, 4.5 KB, are made in the L1 cache for up to 32 columns.
+   Packs of 16 rows and up to 512 weights, 2.3 KB, are made in the L1 cache for up to 64 columns.
    For a column alone that would take 56 % of the cycles of all the rest (llvm-mca, Neoverse N1), so
    the words are transposed in registers and not stored, for 26 %. Digits of PTQ1_0 are transposed
    before they are taken apart: a register is the same 4 bytes of each of 4 rows.
@@ -829,11 +829,12 @@ BITNET__INLINE BITNET__TARGET_neon int32x4_t bitnet__add_pairs(const int32x4_t *
    and dropped. */
 enum {
     BITNET__GROUP_COLS = 8,
-    BITNET__PASS_COLS = 32,
+    BITNET__PASS_COLS = 64,
     BITNET__REGS = BITNET__MOST / 2,           /* registers of a tile without packs */
     BITNET__DIGITS = -1,                       /* in place of the bits of a code */
-    BITNET__STRETCH = 1024,
-    BITNET__STRETCH_BYTES = BITNET__STRETCH / 64 * (BITNET__PACK_SCALES + 4 * 64)
+    BITNET__STRETCH = 512,
+    BITNET__STRETCH_BYTES = BITNET__STRETCH / 64 * (BITNET__PACK_SCALES + 4 * 64),
+    BITNET__PANEL_BYTES = BITNET__STRETCH / 64 * (BITNET__PACK_SCALES + 16 * 64)
 };
 
 /* Reads 16 bytes of codes of each row of a tile. t[j][x]: words x of the rows of register j. */
@@ -1131,55 +1132,102 @@ BITNET__INLINE BITNET__TARGET_dotprod void bitnet__group_dotprod(
 #endif
 
 #if BITNET__I8MM
-/* SMMLA takes 8 weights of a row at a time. Words of a register v and of v >> 2, in turn, are
+/* ---- packs for SMMLA ----
+   SMMLA takes 8 weights of a row at a time. Taking the codes of a pack apart for each tile would
+   cost 5 operations for 8 SMMLA; so the packs of a stretch become bytes first, 8.5 KB, for up to 64
+   columns. 16 weights of 16 rows are 16 vectors:
+
+       vector 8 half + pair    bytes    0 .. 7                       8 .. 15
+                               row      2 pair                       2 pair + 1
+                               weights  8 half .. 8 half + 7         the same
+
+   Words of a register v of a pack and of v >> 2, in turn, are
 
        register    word 0         1                2             3
        z[0]        v of row 4j    v >> 2 of 4j     v of 4j + 1   v >> 2 of 4j + 1
        z[1]        4j + 2         4j + 2           4j + 3        4j + 3
 
-   Bits 1-0 of that are weights 0 .. 7 of two rows, and bits 5-4 weights 8 .. 15. A sum's lanes: two
-   rows with the first of two columns, then with the second. */
-BITNET__INLINE BITNET__TARGET_i8mm void bitnet__group_i8mm(
-    const uint8_t *const *row, size_t at, const int8_t *q, int n, int group, int32x4_t (*dots)[4],
-    const int regs, const int cols, const int bits) {
-    int32x4_t sum[BITNET__GROUP_COLS / 2][8];
-    int8x16_t a[BITNET__GROUP_COLS / 2][2], codes;
-    uint32x4_t v, z[2];
-    int c, j, h, k;
-    (void)bits;                        /* always packs */
-    BITNET__UNROLL for (c = 0; c < cols / 2; c++) {
-        BITNET__UNROLL for (j = 0; j < 2 * regs; j++) sum[c][j] = vdupq_n_s32(0);
-    }
-    for (k = 0; k < group; k += 16) {
-        BITNET__UNROLL for (c = 0; c < cols / 2; c++) {
-            const int8_t *col = q + (size_t)(2 * c) * (size_t)n + k;
-            const int64x2_t a0 = vreinterpretq_s64_s8(vld1q_s8(col));
-            const int64x2_t a1 = vreinterpretq_s64_s8(vld1q_s8(col + n));
-            a[c][0] = vreinterpretq_s8_s64(vtrn1q_s64(a0, a1));
-            a[c][1] = vreinterpretq_s8_s64(vtrn2q_s64(a0, a1));
-        }
-        BITNET__UNROLL for (j = 0; j < regs; j++) {
-            const uint8x16_t bytes = vld1q_u8(row[0] + at + 4 * k + 16 * j);
-            v = vreinterpretq_u32_u8(bytes);
-            z[0] = vreinterpretq_u32_u8(vshrq_n_u8(bytes, 2));
-            z[1] = vzip2q_u32(v, z[0]);
-            z[0] = vzip1q_u32(v, z[0]);
-            BITNET__UNROLL for (h = 0; h < 4; h++) {
-                const uint8x16_t fields = vreinterpretq_u8_u32(z[h / 2]);
-                codes = vreinterpretq_s8_u8(bitnet__codes_neon(fields, h % 2 ? 1 : 3));
-                BITNET__UNROLL for (c = 0; c < cols / 2; c++) {
-                    BITNET__SMMLA(sum[c][2 * j + h / 2], a[c][h % 2], codes);
-                    BITNET__IN_PLACE(sum[c][2 * j + h / 2]);
+   Bits 1-0 of that are weights 0 .. 7 of two rows, and bits 5-4 weights 8 .. 15. */
+BITNET__APART BITNET__TARGET_i8mm void bitnet__widen_groups_i8mm(const uint8_t *pack, int count,
+                                                                  int group, uint8_t *to) {
+    const uint8x16_t mask = vdupq_n_u8(3);
+    uint8x16_t v, fields;
+    uint32x4_t word, next;
+    int g, j, k, h;
+    for (g = 0; g < count; g++) {
+        memcpy(to, pack, BITNET__PACK_SCALES);
+        pack += BITNET__PACK_SCALES;
+        to += BITNET__PACK_SCALES;
+        for (k = 0; k < group; k += 16, pack += 64, to += 256) {
+            BITNET__UNROLL for (j = 0; j < 4; j++) {
+                v = vld1q_u8(pack + 16 * j);
+                word = vreinterpretq_u32_u8(v);
+                next = vreinterpretq_u32_u8(vshrq_n_u8(v, 2));
+                BITNET__UNROLL for (h = 0; h < 2; h++) {
+                    fields = vreinterpretq_u8_u32(h ? vzip2q_u32(word, next)
+                                                    : vzip1q_u32(word, next));
+                    vst1q_u8(to + 16 * (2 * j + h), vandq_u8(fields, mask));
+                    vst1q_u8(to + 16 * (8 + 2 * j + h), vandq_u8(vshrq_n_u8(fields, 4), mask));
                 }
-                BITNET__NO_AHEAD();
             }
         }
     }
-    BITNET__UNROLL for (c = 0; c < cols; c++) {
-        BITNET__UNROLL for (j = 0; j < regs; j++) {
-            const int64x2_t s0 = vreinterpretq_s64_s32(sum[c / 2][2 * j]);
-            const int64x2_t s1 = vreinterpretq_s64_s32(sum[c / 2][2 * j + 1]);
-            dots[c][j] = vreinterpretq_s32_s64(c % 2 ? vtrn2q_s64(s0, s1) : vtrn1q_s64(s0, s1));
+}
+
+/* Adds `count` scale groups, from group g on, of 16 rows to the sums of 4 columns: 16 sums, 4
+   vectors of activations, 1 of weights, as in panels of I2_S. A vector of sums, and of totals:
+   two rows with the first of two columns, then with the second. Sums begin with what is taken off
+   them, minus the sum of the column's activations: at most 256 * 128, and products add 3 times that
+   at most. */
+BITNET__INLINE BITNET__TARGET_i8mm void bitnet__add_bytes_i8mm(const bitnet__grouped *p,
+                                                               const uint8_t *pack, int g,
+                                                               int count, float *total) {
+    const int group = p->blocks->group;
+    const size_t groups = (size_t)(p->n / group);
+    const int32_t *sums = p->sums + g;
+    const float *scales = p->scales + g;
+    int32x4_t sum[2][8], less;
+    int8x16_t a[2][2], w;
+    float32x4_t d[8], scale, v;
+    int c, i, j, h, k;
+    for (i = 0; i < count; i++, sums++, scales++) {
+        const uint8_t *row_scales = pack;
+        BITNET__UNROLL for (c = 0; c < 2; c++) {
+            less = vcombine_s32(vdup_n_s32(-sums[(size_t)(2 * c) * groups]),
+                                vdup_n_s32(-sums[(size_t)(2 * c + 1) * groups]));
+            BITNET__UNROLL for (j = 0; j < 8; j++) sum[c][j] = less;
+        }
+        pack += BITNET__PACK_SCALES;
+        for (k = i * group; k < (i + 1) * group; k += 16, pack += 256) {
+            BITNET__UNROLL for (c = 0; c < 2; c++) {
+                const int8_t *col = p->q + g * group + (size_t)(2 * c) * (size_t)p->n + k;
+                const int64x2_t a0 = vreinterpretq_s64_s8(vld1q_s8(col));
+                const int64x2_t a1 = vreinterpretq_s64_s8(vld1q_s8(col + p->n));
+                a[0][c] = vreinterpretq_s8_s64(vtrn1q_s64(a0, a1));
+                a[1][c] = vreinterpretq_s8_s64(vtrn2q_s64(a0, a1));
+            }
+            BITNET__UNROLL for (h = 0; h < 2; h++) {
+                BITNET__UNROLL for (j = 0; j < 8; j++) {
+                    w = vreinterpretq_s8_u8(vld1q_u8(pack + 128 * h + 16 * j));
+                    BITNET__UNROLL for (c = 0; c < 2; c++) BITNET__SMMLA(sum[c][j], a[h][c], w);
+                }
+            }
+        }
+        BITNET__NO_AHEAD();
+        BITNET__UNROLL for (j = 0; j < 8; j += 2) {
+            const float64x2_t rows = vreinterpretq_f64_f32(
+                vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8(row_scales + 4 * j))));
+            d[j] = vreinterpretq_f32_f64(vdupq_laneq_f64(rows, 0));
+            d[j + 1] = vreinterpretq_f32_f64(vdupq_laneq_f64(rows, 1));
+        }
+        BITNET__UNROLL for (c = 0; c < 2; c++) {
+            scale = vcombine_f32(vdup_n_f32(scales[(size_t)(2 * c) * groups]),
+                                 vdup_n_f32(scales[(size_t)(2 * c + 1) * groups]));
+            BITNET__UNROLL for (j = 0; j < 8; j++) {
+                float *to = total + 32 * c + 4 * j;
+                v = vmulq_f32(vcvtq_f32_s32(sum[c][j]), vmulq_f32(d[j], scale));
+                vst1q_f32(to, vaddq_f32(vld1q_f32(to), v));
+            }
         }
     }
 }
@@ -1301,65 +1349,72 @@ typedef void bitnet__column_fn(const bitnet__grouped *x, float (*total)[BITNET__
                                 bitnet__digits_##isa); \
     }
 
-/* The first 16 rows and 32 columns, or as many as there are: 8, 4, 2 or 1 columns at a time, at
-   most `most`. few: for 1 or 2 columns. */
+/* The first 16 rows and 64 columns, or as many as there are: 8, 4, 2 or 1 columns at a time, at
+   most `most`. widen: 0, or makes packs of bytes, for 4 columns at a time. */
+typedef void bitnet__widen_fn(const uint8_t *pack, int count, int group, uint8_t *to);
+typedef void bitnet__wide_fn(const bitnet__grouped *p, const uint8_t *pack, int g, int count,
+                              float *total);
 BITNET__INLINE BITNET__TARGET_neon void bitnet__tile_groups(const bitnet__grouped *x,
                                                             const int most,
                                                             bitnet__column_fn *column,
-                                                            bitnet__group_fn *few,
-                                                            bitnet__group_fn *many) {
+                                                            bitnet__group_fn *dot,
+                                                            bitnet__widen_fn *widen,
+                                                            bitnet__wide_fn *add_bytes) {
     const int group = x->blocks->group, groups = x->n / group;
     const int cols = x->cols < BITNET__PASS_COLS ? x->cols : BITNET__PASS_COLS;
-    uint8x16_t packs[BITNET__STRETCH_BYTES / 16];
-    uint8_t *w = (uint8_t *)packs;
-    float total[BITNET__PASS_COLS][BITNET__PACK_ROWS], *y;
+    const int wide = widen ? cols / 4 * 4 : 0;         /* columns by packs of bytes */
+    uint8x16_t packs[BITNET__STRETCH_BYTES / 16], panel[BITNET__PANEL_BYTES / 16];
+    uint8_t *w = (uint8_t *)packs, *bytes = (uint8_t *)panel;
+    float total[BITNET__PASS_COLS][BITNET__PACK_ROWS], *y, *from;
     int r, c, g, n;
     memset(total, 0, (size_t)cols * sizeof total[0]);
     if (cols == 1) column(x, total);
     for (g = 0; g < groups && cols > 1; g += n) {
         n = groups - g < BITNET__STRETCH / group ? groups - g : BITNET__STRETCH / group;
         bitnet__pack_groups_neon(x, (size_t)(g * x->blocks->bytes), n, w);
+        if (wide) widen(w, n, group, bytes);
         for (c = 0; c < cols;) {
             const bitnet__grouped p = bitnet__grouped_from(x, 0, c);
             float (*to)[BITNET__PACK_ROWS] = total + c;
             const int left = cols - c;
-            if (most >= 8 && left >= 8) c += bitnet__add_groups(&p, w, g, n, to, 2, 8, 0, many);
-            else if (most >= 4 && left >= 4)
-                c += bitnet__add_groups(&p, w, g, n, to, 2, 4, 0, many);
-            else if (left >= 2) c += bitnet__add_groups(&p, w, g, n, to, 2, 2, 0, few);
-            else c += bitnet__add_groups(&p, w, g, n, to, 4, 1, 0, few);
+            if (c < wide) add_bytes(&p, bytes, g, n, total[c]), c += 4;
+            else if (most >= 8 && left >= 8) c += bitnet__add_groups(&p, w, g, n, to, 2, 8, 0, dot);
+            else if (most >= 4 && left >= 4) c += bitnet__add_groups(&p, w, g, n, to, 2, 4, 0, dot);
+            else if (left >= 2) c += bitnet__add_groups(&p, w, g, n, to, 2, 2, 0, dot);
+            else c += bitnet__add_groups(&p, w, g, n, to, 4, 1, 0, dot);
         }
     }
     for (c = 0; c < cols; c++) {
         y = x->out + (size_t)c * x->stride;
-        for (r = 0; r < BITNET__PACK_ROWS && r < x->rows; r++)
-            y[r] = x->add ? y[r] + total[c][r] : total[c][r];
+        for (r = 0; r < BITNET__PACK_ROWS && r < x->rows; r++) {
+            from = c < wide ? total[c / 2 * 2] + r / 2 * 4 + c % 2 * 2 + r % 2 : total[c] + r;
+            y[r] = x->add ? y[r] + *from : *from;
+        }
     }
 }
 
 /* All columns before the next 16 rows: weights are the longer array. */
-#define BITNET__DEFINE_GROUPS(isa, most, column, few, many) \
+#define BITNET__DEFINE_GROUPS(isa, most, column, dot, widen, add_bytes) \
     static BITNET__TARGET_##isa void bitnet__dotrows_groups_##isa(const bitnet__grouped *x) { \
         int r, c; \
         for (r = 0; r < x->rows; r += BITNET__PACK_ROWS) { \
             for (c = 0; c < x->cols; c += BITNET__PASS_COLS) { \
                 const bitnet__grouped p = bitnet__grouped_from(x, r, c); \
-                bitnet__tile_groups(&p, most, column, few, many); \
+                bitnet__tile_groups(&p, most, column, dot, widen, add_bytes); \
             } \
         } \
     }
 #if BITNET__NEON
 BITNET__DEFINE_COLUMN(neon)
-BITNET__DEFINE_GROUPS(neon, BITNET__MOST, bitnet__column_neon, bitnet__group_neon,
-                      bitnet__group_neon)
+BITNET__DEFINE_GROUPS(neon, BITNET__MOST, bitnet__column_neon, bitnet__group_neon, 0, 0)
 #endif
 #if BITNET__DOTPROD
 BITNET__DEFINE_COLUMN(dotprod)
-BITNET__DEFINE_GROUPS(dotprod, 8, bitnet__column_dotprod, bitnet__group_dotprod,
-                      bitnet__group_dotprod)
+BITNET__DEFINE_GROUPS(dotprod, 8, bitnet__column_dotprod, bitnet__group_dotprod, 0, 0)
 #endif
 #if BITNET__I8MM
-BITNET__DEFINE_GROUPS(i8mm, 8, bitnet__column_dotprod, bitnet__group_dotprod, bitnet__group_i8mm)
+BITNET__DEFINE_GROUPS(i8mm, 2, bitnet__column_dotprod, bitnet__group_dotprod,
+                      bitnet__widen_groups_i8mm, bitnet__add_bytes_i8mm)
 #endif
 #endif
 

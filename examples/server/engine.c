@@ -82,6 +82,7 @@ static bitnet_ctx_params text_ctx_params(engine *e) {
     cp.n_kv = is_bounded ? e->params.n_kv : 0;
     cp.n_seqs = e->params.n_slots == 1 && cp.n_kv ? 2 : e->params.n_slots;
     cp.n_batch = BATCH;
+    cp.gap_ms = e->params.gap_ms;
     cp.n_logits = e->params.n_slots < ECHO_ROWS ? ECHO_ROWS : e->params.n_slots;
     return cp;
 }

@@ -115,6 +115,7 @@ typedef struct engine_params {
     int32_t n_ctx;                     /* of each slot; 0: the default */
     int32_t n_threads;                 /* 0: the default */
     int64_t n_kv;                      /* tokens that all slots may hold together; 0: all */
+    int64_t gap_ms;                    /* see bitnet_ctx_params */
     bitnet_kv_type kv_type;
     bitnet_cancel_fn cancel_fn;
     void *ud;

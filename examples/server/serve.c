@@ -46,6 +46,9 @@ static const option options[] = {
      .kv_type = &settings.kv_type},
     {"-t --threads", "N", "threads that compute (all processors)",
      .number = {&settings.n_threads, 1, 256}},
+    {"--gap", "MS", "milliseconds from one token of a text to the next, at most, where others' "
+     "prompts are read (as long as 32 tokens of each prompt take)",
+     .number = {&settings.gap_ms, 1, 3600000}},
     {"--queue", "N", "texts that wait; then clients get 429 (64)",
      .number = {&settings.queue_length, 0, 1 << 20}},
     {"--api-key", "KEY", "what clients must send; also from BITNET_API_KEY",
@@ -258,6 +261,7 @@ static bitnet_result load(bitnet_model **model, bitnet_error *err) {
     p.n_kv = settings.n_kv;
     p.n_threads = (int32_t)settings.n_threads;
     p.kv_type = settings.kv_type;
+    p.gap_ms = settings.gap_ms;
     p.cancel_fn = should_cancel;
     choose_room(*model, info.has_head, &p);
     p.now_fn = serve_now;

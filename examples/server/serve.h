@@ -16,7 +16,7 @@ extern struct settings {
     const char *model_path, *host, *api_key, *key_file, *trusted_proxy, *allowed_origin, *page,
         *alias, *log_path;
     long port, n_slots, n_ctx, n_kv, n_threads, queue_length, idle_seconds, grace_seconds,
-         body_megabytes, n_connections, n_peer_connections;
+         body_megabytes, n_connections, n_peer_connections, gap_ms;
     int open_to_all, log_prompts, in_place, health;
     bitnet_kv_type kv_type;
 } settings;

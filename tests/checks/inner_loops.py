@@ -72,6 +72,8 @@ PROMPTS = {
     'bitnet__multiply_avx2': ['haswell', 'skylake', 'icelake-server', 'znver2', 'znver3', 'znver4'],
     'bitnet__multiply_avxvnni': ['alderlake'],
     'bitnet__multiply_avx512vnni': ['znver4', 'icelake-server'],
+    'bitnet__dotrows_groups_avx2': ['haswell', 'skylake', 'icelake-server', 'znver2', 'znver3',
+                                    'znver4'],
     'bitnet__panels_neon': ARMS,
     'bitnet__panels_dotprod': ['cortex-a55', 'cortex-a76', 'neoverse-n1', 'apple-m1'],
     'bitnet__panels_i8mm': ['neoverse-n2', 'neoverse-v1'],

@@ -1,5 +1,6 @@
 /* Many sequences in one context: the logits of each are the same bits as alone, whatever is
    evaluated beside it; copies share memory; what runs out is said before anything changes. */
+#include <time.h>
 #include "model_helpers.h"
 #include "test.h"
 
@@ -824,6 +825,75 @@ static void test_gen_batch(void) {
     tear_down(&x);
 }
 
+/* A layer that takes 3 ms of the processor, which is less than what a clock would say. */
+static void take_time(void *ud, int layer, const float *x, int n_tokens) {
+    const clock_t start = clock();
+    (void)layer, (void)x, (void)n_tokens;
+    while (*(int *)ud && clock() - start < CLOCKS_PER_SEC * 3 / 1000) {}
+}
+
+static int n_read(const bitnet_gen *g) {
+    bitnet_piece piece;
+    bitnet_gen_piece(g, &piece);
+    return piece.n_read;
+}
+
+/* Passes with one text that is written and one or two prompts: how far each prompt is after each
+   pass. With an hour between tokens prompts go on by more and more tokens; from pass `late` on it
+   is a millisecond, which every pass exceeds, and after the first of these they go on by 8. */
+static void check_gap(const mix *x, int late, int readers, const int *want, int passes) {
+    bitnet_ctx_params cp = ctx_params(N_TOKENS, 50, 1, BITNET_KV_F16);
+    bitnet_generate_params p;
+    bitnet_sampler s;
+    bitnet_gen *g[3] = {0, 0, 0};
+    bitnet_ctx *c;
+    int slow = 0, i, k;
+    cp.n_seqs = 3;
+    cp.gap_ms = 3600000;
+    cp.hooks.layer_fn = take_time;
+    cp.hooks.layer_ud = &slow;
+    c = create(x->m, &cp);
+    for (i = 0; i <= readers; i++) {
+        make_params((mix *)(uintptr_t)x, i ? 2 : 5, &p, &s);       /* 38 tokens, or 90 */
+        p.seq = i;
+        CHECK(!bitnet_gen_begin(c, &p, &g[i], 0));
+        if (i == 0) CHECK(!bitnet_gen_next(g, 1, 0) && n_read(g[0]) == 38);
+    }
+    for (k = 0; k < passes; k++) {
+        slow = k >= late;
+        c->p.gap_ms = slow ? 1 : 3600000;
+        CHECK(!bitnet_gen_next(g, 1 + readers, 0));
+        for (i = 1; i <= readers; i++)
+            CHECK_MSG(n_read(g[i]) == want[k], "slow from pass %d, %d prompts, pass %d: %d tokens",
+                      late, readers, k, n_read(g[i]));
+    }
+    for (i = 0; i <= readers; i++) CHECK(!bitnet_gen_end(g[i]));
+    bitnet_ctx_free(c);
+}
+
+static void test_gap(void) {
+    static mix x;
+    bitnet_ctx_params cp = ctx_params(N_TOKENS, 50, 1, BITNET_KV_F16);
+    bitnet_error err;
+    bitnet_ctx *c;
+#if defined(BITNET_NO_THREADS)         /* there is no clock */
+    static const int by_32[] = {32, 64, 90};
+    CHECK(set_up(&x, 0, BITNET_KV_F16));
+    check_gap(&x, 9, 2, by_32, 3);
+#else
+    static const int fast[] = {8, 24, 56, 90}, two_fast[] = {4, 12, 28, 53, 78, 90},
+                     slower[] = {8, 24, 56, 64, 72}, two_slower[] = {4, 12, 28, 32, 36};
+    CHECK(set_up(&x, 0, BITNET_KV_F16));
+    check_gap(&x, 9, 1, fast, 4);
+    check_gap(&x, 9, 2, two_fast, 6);
+    check_gap(&x, 2, 1, slower, 5);
+    check_gap(&x, 2, 2, two_slower, 5);
+#endif
+    cp.gap_ms = -1;
+    CHECK(bitnet_ctx_create(x.m, &cp, &c, &err) == BITNET_ERR_ARG && strstr(err.text, "gap_ms"));
+    tear_down(&x);
+}
+
 /* ---- freeing ---- */
 
 /* A model lives as long as its contexts, a context as long as its generations: whatever goes first,
@@ -1378,6 +1448,7 @@ const test_case sequences_tests[] = {
     {"sequences/gen_goes_on", test_gen_goes_on},
     {"sequences/figures", test_figures},
     {"sequences/gen_batch", test_gen_batch},
+    {"sequences/gap", test_gap},
     {"sequences/free_order", test_free_order},
     {"sequences/cancel_one", test_cancel_one},
     {"sequences/pause", test_pause},
