@@ -33,9 +33,10 @@ case $target in
     *-windows-gnu) host=${target%%-*}-w64-mingw32 ;;
     *) host=$target ;;
 esac
-# What serve does not use is left out: TLS (a proxy has it), authentication, form data.
+# What serve does not use is left out: TLS (a proxy has it), authentication, form data. With -s zig links
+# what it has compiled of the C runtime for our programs already; else it compiles that once more.
 CC="$zig cc -target $target" AR="$zig ar" RANLIB="$zig ranlib" CFLAGS="$flags" \
-    ./configure --host="$host" --enable-static --disable-shared --disable-https --disable-curl \
+    LDFLAGS=-s ./configure --host="$host" --enable-static --disable-shared --disable-https --disable-curl \
     --disable-doc --disable-examples --disable-bauth --disable-dauth --disable-postprocessor \
     --disable-nls
 # The resources that it has for a DLL need a compiler of their own.
