@@ -181,7 +181,7 @@ for system; do
             $readobj --coff-exports "$lib" | sed -n 's/^ *Name: \(bitnet_.*\)/\1/p' | sort >"$tmp/names" ;;
         macos-*)
             lib=$folder/lib/libbitnet.1.dylib
-            for program in $programs; do
+            for program in $programs serve; do
                 check "$system: $program, its libraries" "it needs others" sh -c \
                     "! $objdump --macho --dylibs-used '$folder/$program' | sed 1d | grep -v libSystem"
                 check "$system: $program, for macOS 11" "it is not" sh -c \
