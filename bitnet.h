@@ -2496,7 +2496,7 @@ enum { BITNET__SIG_SETMASK = 4 };
   #else
 enum { BITNET__SIG_SETMASK = 2 };
   #endif
-#elif defined(SIG_SETMASK)
+#elif defined(SIG_SETMASK) && !defined(__EMSCRIPTEN__)         /* which has no signals */
 typedef sigset_t bitnet__sigset;
 enum { BITNET__SIG_SETMASK = SIG_SETMASK };
 static int bitnet__sigfillset(bitnet__sigset *set) { return sigfillset(set); }
@@ -2508,7 +2508,7 @@ static int bitnet__sigmask(int how, const bitnet__sigset *set, bitnet__sigset *o
 
 static int bitnet__thread_start(bitnet__thread *t, BITNET__THREAD_RETURN (*fn)(void *), void *arg) {
     int ok;
-#if defined(__linux__) || defined(SIG_SETMASK)     /* not Emscripten, which has no signals */
+#if defined(__linux__) || (defined(SIG_SETMASK) && !defined(__EMSCRIPTEN__))
     static const int faults[] = {SIGBUS, SIGFPE, SIGILL, SIGSEGV};
     bitnet__sigset all, old;
     size_t i;
@@ -2517,7 +2517,7 @@ static int bitnet__thread_start(bitnet__thread *t, BITNET__THREAD_RETURN (*fn)(v
     bitnet__sigmask(BITNET__SIG_SETMASK, &all, &old);
 #endif
     ok = pthread_create(t, 0, fn, arg) == 0;
-#if defined(__linux__) || defined(SIG_SETMASK)
+#if defined(__linux__) || (defined(SIG_SETMASK) && !defined(__EMSCRIPTEN__))
     bitnet__sigmask(BITNET__SIG_SETMASK, &old, 0);
 #endif
     return ok;
@@ -4285,7 +4285,9 @@ enum { BITNET__ROWS_F32, BITNET__ROWS_F16, BITNET__ROWS_BF16, BITNET__ROWS_CACHE
 
 static const bitnet_kernels *const bitnet__kernel_tables[] = {
     BITNET__KERNEL_TABLES              /* each with a comma after it */
+#ifndef BITNET__NO_SCALAR              /* web/bitnet_web.c, whose one table is usable */
     &bitnet__kernels_scalar
+#endif
 };
 
 BITNET_API int bitnet_kernels_count(void) {

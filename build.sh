@@ -271,6 +271,7 @@ web_variant() {
     web_module web/bitnet_web.c $name $WEB_SMALL "$@" --no-entry -sFILESYSTEM=0 -sMAXIMUM_MEMORY=4GB -sIMPORTED_MEMORY=1 \
         -sMEMORY_GROWTH_GEOMETRIC_CAP=16MB -sEXPORTED_FUNCTIONS=_malloc,_free \
         -sEXPORT_NAME=bitnetModule
+    run node web/order.mjs build/em/$name.wasm
 }
 
 # web_crosscheck NAME FLAGS...: examples/crosscheck, for the page, which compares its report on the

@@ -13,6 +13,14 @@ BITNET_SMALL
 #define BITNET_STATIC
 #define BITNET_IMPLEMENTATION
 #define BITNET_NO_STDIO
+#if defined(BITNET_NO_SIMD128) && defined(__wasm_relaxed_simd__)
+  #define BITNET__NO_SCALAR            /* relaxed SIMD is right, or bw_load refuses */
+#endif
+#include <string.h>
+#include <stdlib.h>
+static void bitnet_web_sort(void *list, size_t n, size_t size,
+                            int (*compare)(const void *, const void *));
+#define qsort bitnet_web_sort
 #include "../bitnet.h"
 #define BITNET_GRAMMAR_IMPLEMENTATION
 #include "../bitnet_grammar.h"
@@ -24,6 +32,34 @@ BITNET_SMALL
 #include <string.h>
 
 #define EXPORT EMSCRIPTEN_KEEPALIVE
+
+/* ---- in place of libc's qsort, whose five functions are larger: a heap ---- */
+
+static void swap(char *a, char *b, size_t size) {
+    for (; size > 0; size--) {
+        const char c = *a;
+        *a++ = *b;
+        *b++ = c;
+    }
+}
+
+static void bitnet_web_sort(void *list, size_t n, size_t size,
+                            int (*compare)(const void *, const void *)) {
+    char *s = (char *)list;
+    size_t i, at, child, root = n / 2;
+    for (i = n; i > 1;) {              /* the heap's elements from root on are in order */
+        if (root > 0) root--;
+        else swap(s, s + --i * size, size);
+        for (at = root; (child = 2 * at + 1) < i; at = child) {
+            child += child + 1 < i && compare(s + child * size, s + (child + 1) * size) < 0;
+            if (compare(s + at * size, s + child * size) >= 0) break;
+            swap(s + at * size, s + child * size, size);
+        }
+    }
+}
+
+/* sbrk of newer versions can print what it does, though nobody asks it to. libc's brings files along. */
+int printf(const char *format, ...) { return (void)format, 0; }
 
 static bitnet_error err;
 static bitnet_model *model;
@@ -179,6 +215,8 @@ EXPORT int bw_load_on(void) { return loaded(bitnet__load_next(model, &want, &err
 EXPORT int bw_load(double size) {
     bitnet_io io;
     int r;
+    if (!bitnet_kernels_usable(bitnet_kernels_get(0)))
+        return fail(BITNET_ERR_UNSUPPORTED, "this engine's relaxed SIMD has other results");
     memset(&io, 0, sizeof io);
     io.size = size < 0.0 ? (uint64_t)1 << 34 : (uint64_t)size;
     io.read_fn = unread;

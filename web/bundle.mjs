@@ -12,10 +12,11 @@
 import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
-import { gzipSync } from 'node:zlib';
 
 const ESBUILD = process.env.ESBUILD ?? 'esbuild';
 const text = path => readFileSync(path, 'utf8');
+/** By the program, which packs a hundredth better than Node's zlib does. */
+const gzip = bytes => execFileSync('gzip', ['-9nc'], { input: bytes, maxBuffer: 1 << 24 });
 /** A script's text, with short names inside of its functions. */
 const minified = script =>
     execFileSync(ESBUILD, ['--minify', '--target=es2022', '--log-level=warning'], {
@@ -41,7 +42,7 @@ function oldThreadScript(path) {
 function makeEngine(folder, out, name) {
     const at = join(folder, `bitnet-${name}`),
         glue = minified(text(`${at}.js`)),
-        wasm = gzipSync(readFileSync(`${at}.wasm`), { level: 9 }).toString('base64');
+        wasm = gzip(readFileSync(`${at}.wasm`)).toString('base64');
     const old = JSON.stringify(oldThreadScript(`${at}.worker.js`));
     const thread = `export const thread = ${name === 'simd' ? "''" : `glue + ${old}`};\n`;
     writeFileSync(join(out, `engine-${name}.js`), exported({ glue, wasm }) + thread);
