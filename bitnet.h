@@ -13816,7 +13816,7 @@ BITNET_API bitnet_result bitnet_ctx_create(const bitnet_model *m, const bitnet_c
     c->p = p;
     c->cache = bitnet__kv_ops_of(p.kv_type);
     c->row = -1;
-    c->along = BITNET__LEAST_CHUNK;
+    c->along = (float)BITNET__LEAST_CHUNK;
     c->min_task = BITNET__MIN_TASK;
     bitnet__ctx_layout(m, &p, &arena, c);
     bitnet__huge_memory(a, c->states, (size_t)p.n_seqs * m->n_state * sizeof *c->states);
@@ -18135,13 +18135,13 @@ static int32_t bitnet__read_along(bitnet_gen *const *gens, int32_t n) {
    pass takes without any of them is in its time, too, so the number gets to the right one by
    steps. */
 static void bitnet__adapt_chunk(bitnet_ctx *c, int32_t read, int64_t ns) {
-    const float aim = (float)c->p.gap_ms * 0.75e6f;
+    const float aim = (float)c->p.gap_ms * 0.75e6f, least = (float)BITNET__LEAST_CHUNK;
     float fits;
     if (read <= 0 || ns <= 0 || c->p.gap_ms == 0) return;
     fits = (float)read * ((float)ns * 2.0f < aim ? 2.0f : aim / (float)ns);
     if (fits < c->along && (float)ns <= aim) return;       /* the prompt's last tokens were few */
     if (fits > (float)c->p.n_batch) fits = (float)c->p.n_batch;
-    c->along = fits < BITNET__LEAST_CHUNK ? BITNET__LEAST_CHUNK : fits;
+    c->along = fits < least ? least : fits;
 }
 
 /* Queues the tokens of the next pass. Returns how many generations take part, and the length of all

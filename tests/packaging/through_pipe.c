@@ -1,4 +1,4 @@
-/* through_pipe.c - a pipe of Windows to a program: wine has no PeekNamedPipe for those of other systems
+/* through_pipe.c - a pipe of Windows to a program: wine's PeekNamedPipe knows no others
 
        through_pipe.exe PROGRAM ARGUMENTS... <FILE
 

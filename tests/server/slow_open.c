@@ -1,5 +1,5 @@
-/* slow_open.c - loaded with LD_PRELOAD, it makes models take two seconds to open; and where BELL_FILE
-   names a file, libmicrohttpd takes no connection of our own until that is there */
+/* slow_open.c - loaded with LD_PRELOAD, it makes models take two seconds to open; and where
+   BELL_FILE names a file, libmicrohttpd takes no connection of our own until that is there */
 #define _GNU_SOURCE 1
 #include <dlfcn.h>
 #include <fcntl.h>
