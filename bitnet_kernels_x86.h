@@ -80,8 +80,9 @@
        all, int32         All lanes together 384 n, at most 402653184; before or after that minus
                           the sum of q, at most 128 n = 2^27. int32 goes to 2^31.
        quantize           The sum of q + 128: at most 255 n < 2^28.
-       dotrows_u4         A vpmaddubsw gives at most 2 * 15 * 128 = 3840. All lanes together 1920 n,
-                          for n <= 2^20 under 2^31; then minus 8 times the sum of q, 1024 n. */
+       dotrows_u4         A vpmaddubsw gives at most 2 * 15 * 128 = 3840, 4 of them in int16 15360.
+                          All lanes together 1920 n, for n <= 2^20 under 2^31; then minus 8 times
+                          the sum of q, 1024 n. */
 
 #ifndef BITNET__ISA
 
@@ -695,7 +696,7 @@ typedef struct bitnet__pair_avx2 { __m256i lo, hi; } bitnet__pair_avx2;
 enum { bitnet__lanes_avx2 = 8, bitnet__key_cols_avx2 = 1, bitnet__mix_vectors_avx2 = 1,
        bitnet__together_avx2 = 1, bitnet__tile_cols_avx2 = 4, bitnet__depth_avx2 = 4,
        bitnet__group_cols_avx2 = 4,
-       bitnet__panel_cols_avx2 = 4, bitnet__panels_from_avx2 = 12, bitnet__u4_cols_avx2 = 2,
+       bitnet__panel_cols_avx2 = 4, bitnet__panels_from_avx2 = 12, bitnet__u4_cols_avx2 = 8,
        bitnet__tl2_cols_avx2 = 4, bitnet__key_offset_avx2 = 0,
        bitnet__score_cols_avx2 = 3 };
 
@@ -3881,6 +3882,32 @@ BITNET__INLINE BITNET__TARGET void BITNET__I(sums_u4)(const uint8_t *const *row,
     }
 }
 
+/* The same of one row, without vpdpbusd and with many columns: products are added before they are
+   widened, four to a lane of 16 bits, at most 4 * 3840. */
+#if !(BITNET__PARTS & BITNET__VNNI_STEPS)
+BITNET__INLINE BITNET__TARGET void BITNET__I(row_u4)(const uint8_t *row, const int8_t *const *col,
+                                                     int n, BITNET__V(i32) (*sum)[4],
+                                                     const int tile_cols) {
+    const BITNET__V(i32) mask = BITNET__V(splat_i32)(0x0f0f0f0f), ones = _mm256_set1_epi16(1);
+    BITNET__V(i32) h[4], products;
+    int c, i, j;
+    for (i = 0; i < n; i += 128, row += 64) {
+        BITNET__STREAM(row);
+        BITNET__UNROLL for (j = 0; j < 4; j++)
+            h[j] = BITNET__V(masked)(BITNET__V(load_i)(row + j % 2 * 32), j < 2 ? 4 : 0, mask);
+        BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
+            products = _mm256_maddubs_epi16(h[0], BITNET__V(load_i)(col[c] + i));
+            BITNET__UNROLL for (j = 1; j < 4; j++)
+                products = _mm256_add_epi16(
+                    products, _mm256_maddubs_epi16(h[j], BITNET__V(load_i)(col[c] + i + 32 * j)));
+            sum[c][0] = BITNET__V(add_epi32)(sum[c][0], _mm256_madd_epi16(products, ones));
+            BITNET__IN_PLACE(sum[c][0]);
+        }
+        BITNET__NO_AHEAD();
+    }
+}
+#endif
+
 BITNET__INLINE BITNET__TARGET void BITNET__I(tile_u4)(const bitnet__dots *d, const int tile_cols) {
     enum { most = BITNET__I(u4_cols), side = BITNET__V(lanes) == 8 ? 1 : 4 };
     BITNET__V(i32) sum[most][4], some[most][4];
@@ -3895,7 +3922,12 @@ BITNET__INLINE BITNET__TARGET void BITNET__I(tile_u4)(const bitnet__dots *d, con
     for (r = 0; r < 4; r += side) {
         BITNET__UNROLL for (c = 0; c < tile_cols; c++)
             BITNET__UNROLL for (i = 0; i < side; i++) some[c][i] = BITNET__V(splat_i32)(0);
+#if BITNET__PARTS & BITNET__VNNI_STEPS
         BITNET__I(sums_u4)(row + r, col, d->n, some, side, tile_cols);
+#else
+        if (tile_cols > 2) BITNET__I(row_u4)(row[r], col, d->n, some, tile_cols);
+        else BITNET__I(sums_u4)(row + r, col, d->n, some, side, tile_cols);
+#endif
         BITNET__UNROLL for (c = 0; c < tile_cols; c++)
             BITNET__UNROLL for (i = 0; i < side; i++) sum[c][r + i] = some[c][i];
     }
