@@ -675,11 +675,10 @@ typedef struct bitnet_ctx_params {
     bitnet_hooks hooks;          /* bitnet_ctx_set_hooks sets others later */
     int64_t mark_bytes;          /* memory for marks, at most; see bitnet_seq_again. 0: that of
                                     n_seqs + 3 of them, or 64 MiB if this is more; < 0: none */
-    int64_t gap_ms;              /* beside prompts, milliseconds from one token of a text to the
-                                    next, if a pass without prompts takes less: so many of their
-                                    tokens go along with texts that are written, at least 8 of all.
-                                    0: 32 of each prompt; also with BITNET_NO_THREADS, which knows
-                                    no time */
+    int64_t gap_ms;              /* milliseconds that a text should wait at most for its next token
+                                    while prompts of others are read. Passes read as many of their
+                                    tokens as fit in it, but at least 8 together. 0: 32 of each
+                                    prompt; also with BITNET_NO_THREADS, which has no clock */
     uint64_t reserved[4];
 } bitnet_ctx_params;
 
@@ -18116,8 +18115,7 @@ static int32_t bitnet__prompt_chunk(const bitnet_ctx *c, bitnet_gen *const *gens
     const int32_t writing = bitnet__count_gens(gens, n, 0);
     if (reading + writing < 2) return most;
     if (c->p.gap_ms == 0 || bitnet__clock() == 0) return bitnet__min(most, BITNET__PROMPT_CHUNK);
-    if (reading == 0) return most;             /* of what is read again */
-    return bitnet__max(1, (writing > 0 ? (int32_t)c->along : most) / reading);
+    return bitnet__max(1, (writing > 0 ? (int32_t)c->along : most) / bitnet__max(1, reading));
 }
 
 /* Tokens of prompts that a pass has read beside texts, before these go on. */
