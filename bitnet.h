@@ -16543,7 +16543,7 @@ struct bitnet__head {
     int32_t n_strips, max_states;
     int32_t first, n_bound;            /* hidden rows [first, first + n_bound) have bounds ... */
     int32_t fine;                      /* ... from: 0: the high plane, 1: both */
-    int32_t with_v;                    /* and from: 0: u alone, 2: u and v, 1: as fine says */
+    int32_t with_v;                    /* and from: 0: u alone, 1: u and v */
     int32_t n_strips_ahead;            /* strips of these bounds that slices have done, ... */
     int32_t n_rows_ahead;              /* ... and rows of the head, of all logits */
     int32_t n_fine, pause;             /* the next passes that read both at once; see refine */
@@ -17022,13 +17022,11 @@ static void bitnet__bound_strip(const bitnet__head *t, const struct bitnet__head
     t->max_high[at] = max_high[0];
 }
 
-static int bitnet__takes_v(const bitnet__head *t) { return t->with_v > 1 - t->fine; }
-
 /* Bounds a strip's logits for all hidden states, from its products with the planes. */
 static void bitnet__bound_products(const bitnet__head *t, const struct bitnet__head_copy *copy,
                                    int32_t strip, const int32_t *high, const int32_t *low,
                                    size_t stride) {
-    const int32_t cols = t->n_bound * (1 + bitnet__takes_v(t));
+    const int32_t cols = t->n_bound * (1 + t->with_v);
     int32_t u[2][BITNET__STRIP], i, j;
     for (i = 0; i < t->n_bound; i++) {
         for (j = i; j < cols; j += t->n_bound)
@@ -17046,7 +17044,7 @@ static void bitnet__step_bound_strips(const bitnet__step *step, int32_t from, in
     bitnet__head *t = c->head;
     const struct bitnet__head_copy *copy = c->m->copy;
     const int32_t n = bitnet__padded_row(c->m->dim);
-    const int32_t cols = t->n_bound * (1 + bitnet__takes_v(t));
+    const int32_t cols = t->n_bound * (1 + t->with_v);
     const int32_t some = 2 * BITNET__BOUND_STATES / cols;      /* strips of a call */
     const size_t stride = (size_t)some * BITNET__STRIP;
     int32_t *high = t->dots + (size_t)thread * 2 * BITNET__BOUND_DOTS;
@@ -17081,8 +17079,9 @@ static int bitnet__is_moderate(const float *x, int32_t n) {
     return 1;
 }
 
-/* Splits x into b (128 u + v) + f, as hidden state number `state` of t->n_bound. Returns with_v of
-   its bounds. */
+/* Splits x into b (128 u + v) + f, as hidden state number `state` of t->n_bound. Returns 1 if the
+   bounds need v: if it is over a 64th of x. Less widens them little, beside what both planes
+   leave of a row, and v costs as much arithmetic as u. */
 static int bitnet__split_hidden(bitnet_ctx *c, const float *x, int32_t state) {
     bitnet__head *t = c->head;
     bitnet__bound *k = &t->bound[state];
@@ -17122,7 +17121,7 @@ static int bitnet__split_hidden(bitnet_ctx *c, const float *x, int32_t state) {
         k->per_norm[j] = (float)((((double)n / 16.0 + 8.0) / 16777216.0 * norm_x + off) * 1.000002);
         k->per_residual[j] = (float)((norm_x + off) * 1.000002);
     }
-    return norm_v > norm_x / 64.0 ? 2 : norm_v > norm_x / 256.0;
+    return norm_v > norm_x / 64.0;
 }
 
 /* What the bounds of a strip cost; see run_step. */

@@ -225,7 +225,7 @@ static void test_bounds(void) {
         show_rows(b.c, 1 + round % 3 % 2);
         CHECK(bitnet__bound_logits(b.c, 0) && t->n_bound == b.c->n_rows);
         CHECK(t->fine == fine);
-        CHECK(bitnet__takes_v(t) == with_v || (fine && round % 2 == 0));   /* there both occur */
+        CHECK(t->with_v == with_v || round % 2 == 0);      /* there both occur */
         bitnet__head_rows(b.c, 0, HEAD_ROWS, x, 1, b.full, HEAD_ROWS, 0);
         for (r = 0; r < HEAD_ROWS * t->n_bound; r++) {
             const int state = r / HEAD_ROWS, row = r % HEAD_ROWS, at = state * t->n_strips;
