@@ -16515,6 +16515,7 @@ struct bitnet__head_copy {
 typedef struct bitnet__bound {
     float b;
     float per_norm[2], per_residual[2];    /* [0]: with u alone, [1]: with u and v */
+    float per_v;                           /* what v misses without the low plane */
 } bitnet__bound;
 
 typedef struct bitnet__candidate {
@@ -16544,6 +16545,8 @@ struct bitnet__head {
     int32_t first, n_bound;            /* hidden rows [first, first + n_bound) have bounds ... */
     int32_t fine;                      /* ... from: 0: the high plane, 1: both */
     int32_t with_v;                    /* and from: 0: u alone, 1: u and v */
+    int32_t needs_v;                   /* 0: never, 1: if n_with_v > 0, 2: always */
+    int32_t n_with_v;                  /* the next passes over both planes that take v */
     int32_t n_strips_ahead;            /* strips of these bounds that slices have done, ... */
     int32_t n_rows_ahead;              /* ... and rows of the head, of all logits */
     int32_t n_fine, pause;             /* the next passes that read both at once; see refine */
@@ -16983,8 +16986,9 @@ static void bitnet__join_planes(const int32_t *high, const int32_t *low, int32_t
 }
 
 /* Bounds the logits of a strip for one hidden state, from twice the products of h with u and v; v
-   0: with u alone. If an error is under 1e30, no sum of the logit overflows: its products add up to
-   less than 2^24 / 8 times the error. Otherwise, or if it is NaN, there are no bounds. */
+   0: with u alone. v was multiplied with the high plane alone. If an error is under 1e30, no sum of
+   the logit overflows: its products add up to less than 2^24 / 8 times the error. Otherwise, or if
+   it is NaN, there are no bounds. */
 static void bitnet__bound_strip(const bitnet__head *t, const struct bitnet__head_copy *copy,
                                 int32_t strip, int32_t state, const int32_t *u,
                                 const int32_t *v) {
@@ -16992,16 +16996,19 @@ static void bitnet__bound_strip(const bitnet__head *t, const struct bitnet__head
     const bitnet__bound *k = &t->bound[state];
     const float infinity = bitnet__float_from_bits(0x7f800000u);
     const float per_norm = k->per_norm[v != 0], per_residual = k->per_residual[v != 0];
+    const float per_v = v && t->fine ? k->per_v : 0.0f;
     const size_t first = (size_t)strip * BITNET__STRIP;
     const size_t at = (size_t)state * (size_t)t->n_strips + (size_t)strip;
     const float *scale = copy->scale + first, *norm = copy->norm + first;
-    const float *residual = (t->fine ? copy->fine : copy->coarse) + first, b = k->b;
+    const float *coarse = copy->coarse + first, b = k->b;
+    const float *residual = t->fine ? copy->fine + first : coarse;
     float low[BITNET__STRIP], high[BITNET__STRIP], max_low[BITNET__LANES], max_high[BITNET__LANES];
     int i, j;
     if (!v) v = none;
     for (i = 0; i < BITNET__STRIP; i++) {
         const float middle = scale[i] * b * (128.0f * (float)u[i] + (float)v[i]);
-        const float err = norm[i] * per_norm + residual[i] * per_residual + 1e-30f;
+        const float err = norm[i] * per_norm + residual[i] * per_residual +
+                          (coarse[i] + residual[i]) * per_v + 1e-30f;
         low[i] = err < 1e30f ? middle - err : -infinity;
         high[i] = err < 1e30f ? middle + err : infinity;
     }
@@ -17026,13 +17033,13 @@ static void bitnet__bound_strip(const bitnet__head *t, const struct bitnet__head
 static void bitnet__bound_products(const bitnet__head *t, const struct bitnet__head_copy *copy,
                                    int32_t strip, const int32_t *high, const int32_t *low,
                                    size_t stride) {
-    const int32_t cols = t->n_bound * (1 + t->with_v);
-    int32_t u[2][BITNET__STRIP], i, j;
+    int32_t u[BITNET__STRIP], v[BITNET__STRIP], i;
     for (i = 0; i < t->n_bound; i++) {
-        for (j = i; j < cols; j += t->n_bound)
-            bitnet__join_planes(high + (size_t)j * stride, low ? low + (size_t)j * stride : 0,
-                                t->sums[j], u[j != i]);
-        bitnet__bound_strip(t, copy, strip, i, u[0], cols > t->n_bound ? u[1] : 0);
+        const int32_t j = t->n_bound + i;
+        bitnet__join_planes(high + (size_t)i * stride, low ? low + (size_t)i * stride : 0,
+                            t->sums[i], u);
+        if (t->with_v) bitnet__join_planes(high + (size_t)j * stride, 0, t->sums[j], v);
+        bitnet__bound_strip(t, copy, strip, i, u, t->with_v ? v : 0);
     }
 }
 
@@ -17053,16 +17060,17 @@ static void bitnet__step_bound_strips(const bitnet__step *step, int32_t from, in
     d.q = t->q;
     d.sums = t->sums;
     d.n = n;
-    d.cols = cols;
     d.stride = stride;
     for (strip = step->row + from; strip < step->row + to; strip += count) {
         const size_t first = (size_t)strip * BITNET__STRIP, row = (size_t)n;
         count = bitnet__min(some, step->row + to - strip);
         d.rows = bitnet__min(count * BITNET__STRIP, c->m->n_vocab - (int32_t)first);
         d.w = copy->high + first * row / 2;
+        d.cols = cols;
         d.out = high;
         c->k.dotrows_u4(&d);
         d.w = copy->low + first * row / 4;
+        d.cols = t->n_bound;
         d.out = low;
         if (low) c->k.dotrows_i2s(&d);
         for (i = 0; i < count; i++)
@@ -17079,9 +17087,8 @@ static int bitnet__is_moderate(const float *x, int32_t n) {
     return 1;
 }
 
-/* Splits x into b (128 u + v) + f, as hidden state number `state` of t->n_bound. Returns 1 if the
-   bounds need v: if it is over a 64th of x. Less widens them little, beside what both planes
-   leave of a row, and v costs as much arithmetic as u. */
+/* Splits x into b (128 u + v) + f, as hidden state number `state` of t->n_bound. Returns needs_v of
+   its bounds. */
 static int bitnet__split_hidden(bitnet_ctx *c, const float *x, int32_t state) {
     bitnet__head *t = c->head;
     bitnet__bound *k = &t->bound[state];
@@ -17121,7 +17128,8 @@ static int bitnet__split_hidden(bitnet_ctx *c, const float *x, int32_t state) {
         k->per_norm[j] = (float)((((double)n / 16.0 + 8.0) / 16777216.0 * norm_x + off) * 1.000002);
         k->per_residual[j] = (float)((norm_x + off) * 1.000002);
     }
-    return norm_v > norm_x / 64.0;
+    k->per_v = (float)(norm_v * 1.000002);
+    return norm_v > norm_x / 64.0 ? 2 : norm_v > norm_x / 256.0;
 }
 
 /* What the bounds of a strip cost; see run_step. */
@@ -17135,11 +17143,18 @@ static void bitnet__bound_some(bitnet_ctx *c, int32_t strip, int32_t n) {
     bitnet__run_step(&step, "head", n, bitnet__strip_work(c), bitnet__step_bound_strips);
 }
 
+/* What a pass reads: the high plane or, if fine, both; and whether it multiplies v, too. That costs
+   a third of the arithmetic of a pass over both, and narrows its bounds less than the low plane. */
+static void bitnet__choose_planes(bitnet__head *t, int fine) {
+    t->fine = fine;
+    t->with_v = t->needs_v == 2 || (t->needs_v == 1 && fine && t->n_with_v > 0);
+}
+
 /* Bounds the logits of t->n_bound hidden states: from the high plane or, if fine, from both. */
 static void bitnet__bound_pass(bitnet_ctx *c, int fine) {
     bitnet__head *t = c->head;
     const uint64_t n = (uint64_t)bitnet__padded_row(c->m->dim);
-    t->fine = fine;
+    bitnet__choose_planes(t, fine);
     t->bytes += (uint64_t)c->m->n_vocab * (n / 2 + (fine ? n / 4 : 0) + 3 * sizeof(float));
     bitnet__bound_some(c, 0, t->n_strips);
 }
@@ -17157,10 +17172,11 @@ static int bitnet__begin_bounds(bitnet_ctx *c, int32_t row) {
     t->first = row;
     for (t->n_bound = 0; t->n_bound < n; t->n_bound++)
         if (!bitnet__is_moderate(bitnet__hidden_row(c, row + t->n_bound), c->m->dim)) break;
-    for (i = t->with_v = 0; i < t->n_bound; i++)
-        t->with_v = bitnet__max(t->with_v,
-                                bitnet__split_hidden(c, bitnet__hidden_row(c, row + i), i));
+    for (i = t->needs_v = 0; i < t->n_bound; i++)
+        t->needs_v = bitnet__max(t->needs_v,
+                                 bitnet__split_hidden(c, bitnet__hidden_row(c, row + i), i));
     t->n_fine -= fine;
+    t->n_with_v -= fine && t->n_with_v > 0;
     return fine;
 }
 
@@ -17183,10 +17199,14 @@ static int bitnet__bound_logits(bitnet_ctx *c, int32_t row) {
 /* A search in the bounds has found n rows. If these are so many that a pass over both planes is
    faster than computing them, makes that pass and returns 1. Back-off: a coarse pass that leaves
    over 1/16 of the rows was useless. After each useless one in a row, skip it for twice as many
-   samples plus one: 1, 3, 7, at most 63. */
+   samples plus one: 1, 3, 7, at most 63. If a pass over both planes without v left over 1/64 of
+   them, the next 63 take v. */
 static int bitnet__refine_bounds(bitnet_ctx *c, int32_t n) {
     bitnet__head *t = c->head;
-    if (t->fine) return 0;
+    if (t->fine) {
+        if (!t->with_v && n > c->m->n_vocab / 64) t->n_with_v = 64;
+        return 0;
+    }
     t->pause = n <= c->m->n_vocab / 16 ? 0 : bitnet__min(2 * t->pause + 1, 63);
     t->n_fine = t->pause;
     if (n <= c->m->n_vocab / 8) return 0;
@@ -17427,7 +17447,7 @@ static int bitnet__bounds_ahead(bitnet_ctx *c) {
             return bitnet__logits_ahead(c);    /* another context fills it in */
         if (bitnet__pauses(c)) return 0;
     }
-    if (t->n_bound == 0) t->fine = bitnet__begin_bounds(c, 0);
+    if (t->n_bound == 0) bitnet__choose_planes(t, bitnet__begin_bounds(c, 0));
     while (t->n_bound > 0 && t->n_strips_ahead < t->n_strips) {
         const int32_t some = bitnet__slice(c, t->n_strips - t->n_strips_ahead,
                                            bitnet__strip_work(c));

@@ -178,7 +178,7 @@ static void make_tight(bench *b, int round, int of, int fine, int with_v, float 
     bitnet__matrix_row(&b->m->head, of, row);
     for (i = 0; i < DIM; i++) {
         const float rest = with_v ? 0.45f : fine ? 4.45f : 17.0f, sign = row[i] > 0 ? 1.0f : -1.0f;
-        const int v = with_v ? (int)(gb_random(&b->seed) % 120) - 60 : 0;
+        const int v = with_v ? (int)(60.0f * sign) : 0;    /* so it misses all of the low plane */
         if (round % 2) x[i] = (float)(((int)(gb_random(&b->seed) % 3) - 1) * 128 + v) + rest * sign;
         else
             x[i] = (float)((double)row[i] - copied_weight(b, of, i, fine)) *
@@ -283,6 +283,33 @@ static void test_middles(void) {
     }
     tear_down(&b);
     CHECK_MSG(other > 0, "the largest lower bound was always as good");
+}
+
+/* v is multiplied where it matters: after a search in both planes that left many rows, for some
+   passes. With it there are fewer rows, and the same token. */
+static void test_many_rows(void) {
+    static bench b;
+    bitnet_sampler s;
+    int round, taken = 0, rows[2] = {0, 0}, passes[2] = {0, 0};
+    CHECK(set_up(&b, BITNET_TENSOR_F16, 0));
+    memset(&s, 0, sizeof s);
+    s.temperature = 1.0f;
+    s.top_k = 40;
+    for (round = 0; round < 200; round++) {
+        bitnet__head *t = b.c->head;
+        set_hidden(&b, 0);
+        t->n_fine = 1;
+        CHECK(same_draw(&b, &s));
+        if (round < 2 || !t->fine || t->needs_v != 1) continue;
+        rows[t->with_v] += t->exact_logits;
+        passes[t->with_v]++;
+        taken = t->with_v ? taken + 1 : 0;
+        CHECK(taken < 64);
+    }
+    tear_down(&b);
+    printf("%d passes with v, %d without ... ", passes[1], passes[0]);
+    CHECK(passes[0] > 0 && passes[1] > passes[0]);
+    CHECK(rows[1] / passes[1] < rows[0] / passes[0]);
 }
 
 /* ---- the sampler's hooks ---- */
@@ -578,6 +605,7 @@ const test_case head_tests[] = {
     {"head/f16", test_f16},
     {"head/f32", test_f32},
     {"head/middles", test_middles},
+    {"head/many_rows", test_many_rows},
     {"head/bf16", test_bf16},
     {"head/wild_f16", test_wild_f16},
     {"head/wild_f32", test_wild_f32},
