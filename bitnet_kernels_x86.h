@@ -1606,17 +1606,18 @@ BITNET__FN void bitnet__end_tile_avx512vnni(__m512 (*sum)[4], int rows, int cols
 /* A tile of 6 columns, of I2_S or 4 bits, has 24 sums, 4 vectors of weights, 1 of activations and a
    mask: 10 loads for 24 vpdpbusd. A k-step of a panel has 16 sums, 2 vectors of weights and 1 of
    activations: 10 loads for 16. An iteration has 4 k-steps, since the loop's own instructions would
-   take ports from vpdpbusd. Only its weights are unpacked once for all columns. That pays from 24
-   columns on where vpdpbusd can start in two of four ports (Zen 5), as in tiles the codes then
-   take ports that are idle. So it is with a scale per group: with 16 columns, which an expert of
-   Maple gets of a prompt of 512, Zen 4 reaches 94 % of its peak in tiles, 81 % in panels. By its
+   take ports from vpdpbusd. Only its weights are unpacked once for all columns. That pays late
+   where vpdpbusd can start in two of four ports (Zen 4, Zen 5), as in tiles the codes then take
+   ports that are idle. Zen 4, as shares of its peak in tiles and panels: 24 columns 83 and 78 %
+   with rows of 2560 weights, 88 and 76 % with 6912; 32 columns 83 and 86, 88 and 86. With a scale
+   per group and 16 columns, which an expert of Maple gets of a prompt of 512, 94 and 81. By its
    ports Intel should be a tenth slower in tiles there; that is not measured. */
 typedef __m512i bitnet__i32_avx512vnni, bitnet__pair_avx512vnni;
 enum { bitnet__lanes_avx512vnni = 16, bitnet__key_cols_avx512vnni = 4,
        bitnet__mix_vectors_avx512vnni = 4, bitnet__together_avx512vnni = 4,
        bitnet__tile_cols_avx512vnni = 6, bitnet__depth_avx512vnni = BITNET__MAX_ROW / 128,
        bitnet__panel_cols_avx512vnni = 8, bitnet__k_steps_at_once_avx512vnni = 4,
-       bitnet__panels_from_avx512vnni = 24,
+       bitnet__panels_from_avx512vnni = 32,
        bitnet__u4_cols_avx512vnni = 6, bitnet__group_cols_avx512vnni = 8,
        bitnet__group_panels_from_avx512vnni = 24, bitnet__tl2_cols_avx512vnni = 8,
        bitnet__key_offset_avx512vnni = 128, bitnet__score_cols_avx512vnni = 4 };

@@ -1,8 +1,8 @@
 // bench.mjs - how fast serve answers many clients, and batch a file of lines, beside the speeds that
 // bench measures of the same model in the same run, for ./build.sh bench --server:
 //
-//     node tests/server/bench.mjs [MODEL] [-t N] [--only load|batch] [--seconds S] [--parallel N]
-//                                 [--clients N] [--lines L]
+//     node tests/server/bench.mjs [MODEL] [-t N] [--only load|gap|batch] [--seconds S]
+//                                 [--parallel N] [--clients N] [--gaps LIST] [--lines L]
 //
 // Without MODEL: a random one of BitNet b1.58-2B-4T's shapes, in build/random.gguf. -t: threads
 // (all processors). Prompts are drawn by a fixed seed from a few words, until they have the length
@@ -11,6 +11,9 @@
 // load: N clients (64) ask serve for S seconds (600), each for one text after the other: 30 tokens
 // and 64 after them. serve writes N texts at the same time (16). Four of the clients stream, measure
 // when the parts of a text come, and compare each text with what the server wrote before, alone.
+//
+// gap: 8 clients stream endless texts, while another one sends prompts of 500 tokens, one after the
+// other, for S / 10 seconds: without --gap, then with each of the gaps (200,100,50, in ms).
 //
 // batch: L lines (200), each with a prompt of 50 to 500 tokens and 100 after it. batch gets them as
 // it is, then with one line at a time, then as four processes of one thread with a part of the
@@ -26,11 +29,12 @@
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import * as fs from 'node:fs';
+import http from 'node:http';
 import { availableParallelism, cpus } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { CLIENTS, at, findAutocannon, load } from './crowd.mjs';
-import { ask, check, same, sleep, start } from './server.mjs';
+import { CLIENTS, at, findAutocannon, load, stream } from './crowd.mjs';
+import { ask, check, metrics, same, sleep, start, until } from './server.mjs';
 
 const root = fileURLToPath(new URL('../../', import.meta.url)),
     programs = join(root, 'build'),
@@ -40,8 +44,9 @@ const ROUNDS = 2, // of bench
     WRITTEN = 64,
     TEXTS = 256, // different ones; so many are watched
     WATCHED = 8,
+    WRITERS = 8, // gap: clients that stream
     SHORTEST = 50, // batch: tokens of a prompt, and after it
-    LONGEST = 500,
+    LONGEST = 500, // of gap, too
     LINE_WRITTEN = 100,
     SLOTS = 32, // lines at the same time that batch has as it is
     PROCESSES = 4;
@@ -297,6 +302,58 @@ of limit: the same with the prompts, which bench reads at ${number(read)}/s`);
         throw new Error(`load: ${other} bad statuses (${others.join()}), ${r.errors} errors`);
 }
 
+// ---- gap ----
+
+/** What the writers see in these seconds, and how many tokens of other prompts are read meanwhile. */
+async function measureGap(model, gap, seconds) {
+    say(`gap: ${gap ? `${gap} ms` : 'none'}`);
+    const options = ['-m', model.path, '-t', model.threads, '--parallel', WRITERS + 1],
+        server = await start(join(programs, 'serve'), [...options, ...(gap ? ['--gap', gap] : [])]);
+    const words = await readWords(server),
+        draw = draws(3),
+        crowd = { server, agent: new http.Agent({ keepAlive: true }), first: [], between: [] };
+    const body = seed => ({
+        prompt: drawPrompt(words, draw, READ),
+        max_tokens: -1,
+        temperature: 0.8,
+        top_k: 40,
+        seed,
+        logit_bias: words.logit_bias
+    });
+    const writers = Array.from({ length: WRITERS }, async (_, seed) => {
+        while (!crowd.over) same((await stream(crowd, body(seed))).status, 200, 'the status is');
+    });
+    const all = Promise.allSettled(writers);
+    await until(() => crowd.first.length >= WRITERS, 'all write');
+    crowd.between.length = 0;
+    const tokens = async () => (await metrics(server)).bitnet_prompt_tokens_total,
+        before = await tokens(),
+        begun = performance.now(),
+        passed = () => (performance.now() - begun) / 1000;
+    while (passed() < seconds) {
+        const request = { prompt: drawPrompt(words, draw, LONGEST), max_tokens: 1 };
+        same((await ask(server, '/v1/completions', request)).status, 200, 'the status is');
+    }
+    const { between } = crowd,
+        written = between.length / passed(),
+        read = ((await tokens()) - before) / passed();
+    crowd.over = true;
+    crowd.agent.destroy();
+    await all;
+    await server.stop();
+    return { gap, between: between.slice(), read, written };
+}
+
+function reportGaps(rows) {
+    console.log(`
+gap: ms between two tokens of ${WRITERS} texts, while prompts of ${LONGEST} tokens come`);
+    const times = list => [0.5, 0.99, 1].map(share => number(at(list, share)));
+    table(
+        [['--gap', 6], ['p50', 10], ['p99', 10], ['most', 10], ['written/s', 11], ['read/s', 10]],
+        rows.map(r => [r.gap || '-', ...times(r.between), number(r.written), number(r.read)])
+    );
+}
+
 // ---- batch ----
 
 /** One batch for each list of options, all at the same time, of the same lines. */
@@ -405,6 +462,7 @@ function parse(args) {
         parallel: 16,
         clients: CLIENTS,
         lines: 200,
+        gaps: [200, 100, 50],
         only: ''
     };
     const highest = {
@@ -423,12 +481,17 @@ function parse(args) {
             options[key] = Number(value);
         } else if (args[i] === '--only') {
             options.only = args[++i];
-            if (options.only !== 'load' && options.only !== 'batch')
-                throw new Usage('--only wants load or batch');
+            if (!['load', 'gap', 'batch'].includes(options.only))
+                throw new Usage('--only wants load, gap or batch');
+        } else if (args[i] === '--gaps') {
+            const list = args[++i] ?? '';
+            if (!/^[1-9]\d{0,5}(,[1-9]\d{0,5})*$/.test(list))
+                throw new Usage('--gaps wants milliseconds with commas between them');
+            options.gaps = list.split(',').map(Number);
         } else if (args[i].startsWith('-') || options.model)
             throw new Usage(
-                'not --server [MODEL] [-t N] [--only load|batch] [--seconds S] [--parallel N] ' +
-                    `[--clients N] [--lines L]: ${args[i]}`
+                'not --server [MODEL] [-t N] [--only load|gap|batch] [--seconds S] ' +
+                    `[--parallel N] [--clients N] [--gaps LIST] [--lines L]: ${args[i]}`
             );
         else options.model = args[i];
     }
@@ -454,7 +517,7 @@ async function main() {
         model = { path: findModel(options.model), threads: options.threads },
         wants = part => !options.only || options.only === part;
     if (wants('load') && BENCH_NO_LOAD)
-        throw new Error(`${BENCH_NO_LOAD}; --only batch can do without`);
+        throw new Error(`${BENCH_NO_LOAD}; --only gap and --only batch can do without`);
     const { kernels } = await measureSpeeds(model, 1);
     console.log(
         `${cpus()[0]?.model ?? 'unknown CPU'}, ${cpus().length} processors; threads: ` +
@@ -463,6 +526,12 @@ async function main() {
             `A model of ${(fs.statSync(model.path).size / 1e6).toFixed(1)} MB: ${model.path}`
     );
     if (wants('load')) reportLoad(await measureLoad(model, options), options);
+    if (wants('gap')) {
+        const rows = [];
+        for (const gap of [0, ...options.gaps])
+            rows.push(await measureGap(model, gap, options.seconds / 10));
+        reportGaps(rows);
+    }
     if (wants('batch')) reportBatch(await measureBatch(model, options), options, model);
 }
 

@@ -20,7 +20,7 @@ export const at = (list, share) =>
     [...list].sort((a, b) => a - b)[Math.floor((list.length - 1) * share)];
 
 /** Streams one text and notes when its parts come. Gives its status and text, or an error. */
-function stream(crowd, body) {
+export function stream(crowd, body) {
     const begun = performance.now();
     let text = '',
         rest = '',
