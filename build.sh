@@ -22,7 +22,7 @@
 #   ./build.sh check       the header under every compiler, standard and switch; symbols; macros
 #   ./build.sh bench [MODEL] [-t N]   speed of every usable kernel, as a share of this machine's limit
 #   ./build.sh bench --web [MODEL] [-t N]   the same of the browser part, in Node and Chromium
-#   ./build.sh bench --server [MODEL] [-t N]   of serve with 64 clients, and of batch (50 minutes)
+#   ./build.sh bench --server [MODEL] [-t N]   of serve with 64 clients, and of batch (55 minutes)
 #   ./build.sh fuzz SECONDS [TARGET...]   fuzzes each target of tests/fuzz for so long; fails if one
 #                          finds something, or hardly runs
 #   ./build.sh coverage    which lines of the library the fuzzers' inputs reach

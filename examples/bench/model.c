@@ -115,6 +115,8 @@ static const struct family {
 } families[] = {
     {"bitnet", "bitnet-b1.58", BITNET, F32, I2_S, 128256, 30, 4096, 0x48f42400,
      {1, 2560, 6912, 2560, 640, 128}},
+    {"bitnet-tq2", "bitnet", BITNET, F32, TQ2_0, 128256, 30, 4096, 0x48f42400,
+     {1, 2560, 6912, 2560, 640, 128}},   /* which llama.cpp reads, too */
     {"qwen3-embedding", "qwen3", QWEN, F16, I2_S, 151936, 28, 32768, 0x49742400,
      {1, 1024, 3072, 2048, 1024, 128}},
     {"gemma3-embedding", "gemma3", GEMMA, F16, I2_S, 262144, 18, 32768, 0x461c4000,
@@ -181,8 +183,8 @@ enum { N_PARTS = sizeof parts / sizeof parts[0] };
 
 /* The types of weights: n of them take so many bytes, of which those from `scale` on are so many
    F16 scales with this exponent. (Q4_K and Q6_K multiply theirs with others.) Blocks that follow
-   each other, `alike` of them, have equal ones, as those of a row. A pattern is `units` of these: a
-   prime number, which makes rows differ. */
+   each other, `alike` of them, have equal ones, as those of a row; BitNet has one scale. A pattern
+   is `units` of these: a prime number, which makes rows differ. */
 static const struct weights {
     int type, n, bytes, scale, scales, exponent, alike, units;
 } weights[] = {
@@ -240,7 +242,8 @@ static void put_weights(const struct weights *w, size_t bytes) {
         if (!*p) fail(1, "no memory for a random model");
         for (i = 0; i < length; i += 2) {
             v = draw(&r);
-            if (i % unit == 0) scale = (uint32_t)w->exponent << 10 | (v & 0x3ff);
+            if (i % unit == 0)
+                scale = (uint32_t)w->exponent << 10 | (family->bits & BITNET ? 0 : v & 0x3ff);
             at = i % w->bytes;
             v = at >= w->scale && at < w->scale + 2 * w->scales ? scale
                 : two_bytes(w->type, at, v, &r);
@@ -385,7 +388,6 @@ static void put_expert_keys(void) {
     put_size("expert_used_count", USED);
     put_size("expert_feed_forward_length", FFN);
     put_key("rope.dimension_count", U32, (uint32_t)family->size[HEAD] / 2);
-    put_key("attention.layer_norm_rms_epsilon", FLOAT32, 0x358637bd);     /* 1e-6 */
     put_size("attention.sliding_window", WINDOW);
     put_key("attention.sliding_window_pattern", ARRAY, BOOL_TYPE);
     put("q", layer_count());
@@ -397,7 +399,6 @@ static void put_hybrid_keys(void) {
     static const int sections[4] = {11, 11, 10, 0};
     int i;
     put_size("attention.value_length", HEAD);
-    put_key("attention.layer_norm_rms_epsilon", FLOAT32, 0x358637bd);     /* 1e-6 */
     put_key("rope.dimension_count", U32, (uint32_t)family->size[HEAD] / 4);
     put_key("rope.dimension_sections", ARRAY, I32);
     put("q", 4);
@@ -447,6 +448,8 @@ static void put_model(void) {
     put_key("attention.head_count", U32, (uint32_t)(family->size[Q] / family->size[HEAD]));
     put_key("attention.head_count_kv", U32, (uint32_t)(family->size[KV] / family->size[HEAD]));
     put_size("attention.key_length", HEAD);
+    put_key("attention.layer_norm_rms_epsilon", FLOAT32,
+            family->bits & BITNET ? 0x3727c5ac : 0x358637bd);    /* 1e-5, 1e-6 */
     put_key("rope.freq_base", FLOAT32, family->freq_base);
     if (family->bits & EMBEDS) put_key("pooling_type", U32, 3);
     if (family->bits & MAPLE) put_expert_keys();
