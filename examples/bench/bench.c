@@ -8,13 +8,14 @@
                [--compare-limit SECONDS] [--save FILE] [--ask] [--help]
 
    Without MODEL it makes a random one in memory, with BitNet b1.58-2B-4T's shapes, or those of
-   --family qwen3-q2 (Ternary Bonsai 1.7B, a scale per 128 weights), qwen3-q1 (1-bit Bonsai 1.7B,
-   the same with one bit a weight), maple (Maple-preview 20B-A1B, 256 experts, 8 for a token; 5.9 GB
-   and as much to work with), bonsai-27b and bonsai-27b-ptq (Ternary Bonsai 2 27B in PQ2_0, 7.2 GB,
-   and PTQ1_0, 5.9 GB; the inputs of their matrices are turned), bonsai-27b-q2 (the first Ternary
-   Bonsai 27B in Q2_0, 7.6 GB, which llama.cpp reads as well) and of the text embeddings,
-   qwen3-embedding (0.6B) and gemma3-embedding (270M). --layers makes fewer of them. A model of
-   embeddings, which writes nothing, gets a table of its own: see the end.
+   --family bitnet-tq2 (the same as architecture bitnet in TQ2_0, which llama.cpp reads as well),
+   qwen3-q2 (Ternary Bonsai 1.7B, a scale per 128 weights), qwen3-q1 (1-bit Bonsai 1.7B, the same
+   with one bit a weight), maple (Maple-preview 20B-A1B, 256 experts, 8 for a token; 5.9 GB and as
+   much to work with), bonsai-27b and bonsai-27b-ptq (Ternary Bonsai 2 27B in PQ2_0, 7.2 GB, and
+   PTQ1_0, 5.9 GB; the inputs of their matrices are turned), bonsai-27b-q2 (the first Ternary Bonsai
+   27B in Q2_0, 7.6 GB, which llama.cpp reads as well) and of the text embeddings, qwen3-embedding
+   (0.6B) and gemma3-embedding (270M). --layers makes fewer of them. A model of embeddings, which
+   writes nothing, gets a table of its own: see the end.
    --kv-type f16, f32 or i8 is how the contexts keep keys and values (f16); the embeddings show f16
    and i8. --quick leaves out the context of 4096 and one of three rounds. --profile prints instead
    where the time goes, in the first table. --sequences 1,2,4 and --chunks 16,32 print instead only
