@@ -17155,7 +17155,8 @@ static void bitnet__bound_pass(bitnet_ctx *c, int fine) {
     bitnet__head *t = c->head;
     const uint64_t n = (uint64_t)bitnet__padded_row(c->m->dim);
     bitnet__choose_planes(t, fine);
-    t->bytes += (uint64_t)c->m->n_vocab * (n / 2 + (fine ? n / 4 : 0) + 3 * sizeof(float));
+    t->bytes += (uint64_t)c->m->n_vocab *
+                (n / 2 + 3 * sizeof(float) + (fine ? n / 4 + sizeof(float) : 0));
     bitnet__bound_some(c, 0, t->n_strips);
 }
 

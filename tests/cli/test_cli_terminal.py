@@ -72,6 +72,12 @@ class Terminal:
             if time.monotonic() > self.limit or not self.read():
                 raise Failure(f'{text!r} does not come after {plain[self.at:][-300:]!r}')
 
+    def more(self):
+        """Waits until something is shown behind what was waited for."""
+        while not self.plain()[self.at:]:
+            if not self.read():
+                raise Failure('it ends')
+
     def plain(self):
         """What was shown, without colours and moves of the cursor."""
         return CONTROL.sub(b'', self.seen).replace(b'\r', b'')
@@ -256,7 +262,7 @@ def _(t):
     t.prompt()
     t.send('Hello\n')
     t.expect('\n')
-    t.read()
+    t.more()
     t.send('qqqq')                       # while it writes: kept, and shown at the next prompt
     t.prompt()
     t.expect('qqqq')
@@ -273,7 +279,7 @@ def _(t):
     t.prompt()
     t.send('Hello\n')
     t.expect('\n')
-    t.read()
+    t.more()
     t.send('\x03')
     t.prompt()
     t.send('/exit\n')
@@ -292,7 +298,7 @@ def _(t):
 @case('interrupt-text', '-p', 'Once upon a time', *ENDLESS, edit=False)
 def _(t):
     t.expect('Once upon a time')
-    t.read()
+    t.more()
     t.send('\x03')
     t.expect('interrupted')
     same(t.end(), 130, 'exit code')

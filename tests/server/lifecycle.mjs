@@ -397,6 +397,22 @@ const cases = {
         same(await server.stop(), 0);
     },
 
+    async '--gap: how many tokens of a prompt a pass beside another text reads'() {
+        const passes = [];
+        for (const gap of [[], ['--gap', '3600000']]) {     // 32, or ever more
+            const server = await start(serve, [...LONG, '-np', '2', ...gap]),
+                writer = open(server, await endless(server, { stream: true })),
+                events = () => writer.text.split('\n\n').length;
+            await began(writer);
+            const before = events(),
+                prompt = longPrompt().slice(0, 4000);
+            same((await ask(server, '/v1/completions', { prompt, max_tokens: 1 })).status, 200);
+            passes.push(events() - before);
+            writer.leave();
+            await server.stop();
+        }
+        check(passes[0] > 100 && passes[1] < passes[0] / 2, passes);
+    },
     async 'a half-closed connection gets no empty answer'() {
         const server = await start(serve, TINY);
         const body = JSON.stringify(await endless(server, { max_tokens: 400 }));
