@@ -820,7 +820,8 @@ BITNET__INLINE v128_t bitnet__add_halves(v128_t sum, v128_t v, const int down, v
    were measured; of a k-step of 640 rows and 128 columns that is three quarters, and the rest are
    tables, sums and addresses. Products by 2 rows and 4 columns would not be faster: on a
    Zen 3, PMADDUBSW and addition in registers alone make 76 products/ns in Node 20; looked-up sums,
-   640 rows by 128 columns, make 88, tables and all, and AVX2's 120 in the same run. */
+   640 rows by 128 columns, make 88, tables and all, and AVX2's 120 in the same run. Zen 4: 114
+   and 154. */
 enum {
     BITNET__HALVES_BLOCKS2 = 5,        /* of fields of 2 bits, whose sums fit int16 */
     BITNET__HALVES_BLOCKS4 = 1         /* of 4 bits */
