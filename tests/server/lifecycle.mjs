@@ -85,11 +85,9 @@ const cases = {
     async 'SIGTERM lets texts end within --grace'() {
         const server = await start(serve, [...LONG, '--grace', '20']);
         const text = await endless(server, { stream: true, max_tokens: 2000 });
-        const all = [
-            open(server, text),
-            open(server, text),
-            open(server, { ...text, stream: false })
-        ];
+        const whole = open(server, { ...text, stream: false });
+        await busy(server, 1); // it has come
+        const all = [open(server, text), open(server, text), whole];
         await Promise.all(all.slice(0, 2).map(began));
         const stopped = server.stop();
         await until(() => server.said.includes('stopping'), 'stopping');
