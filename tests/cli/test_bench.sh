@@ -68,7 +68,7 @@ check bench-save-ask-answers "$(cat "$tmp/out")" sh -c \
 
 # ---- a family's random model has the size of the published one: the bytes of its tensors, and 3.7 MB of keys
 if (ulimit -v 100000) 2> /dev/null && [ -z "$RUN" ] && [ -c /dev/null ]; then
-    for family in bonsai-27b=7198.8 bonsai-27b-ptq=5939.3 bonsai-27b-q2=7578.0; do
+    for family in bitnet-tq2=1197.6 bonsai-27b=7198.8 bonsai-27b-ptq=5939.3 bonsai-27b-q2=7578.0; do
         (ulimit -v 100000; run --family "${family%=*}" --save /dev/null; exit $rc)
         rc=$?
         check "bench-size-${family%=*}" "exit code $rc, or another size: $(cat "$tmp/err")" \
