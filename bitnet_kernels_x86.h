@@ -690,11 +690,12 @@ BITNET__FN void bitnet__many_dots_avx2(const uint8_t *w, const float *x, int n, 
 }
 
 /* Vectors of int32, and pairs of sums. With 4 columns, a tile has 8 sums, 2 vectors of weights, 2
-   masks and 2 products. 4 bits: 2 columns. */
+   masks and 2 products. */
 typedef __m256i bitnet__i32_avx2;
 typedef struct bitnet__pair_avx2 { __m256i lo, hi; } bitnet__pair_avx2;
 enum { bitnet__lanes_avx2 = 8, bitnet__key_cols_avx2 = 1, bitnet__mix_vectors_avx2 = 1,
-       bitnet__together_avx2 = 1, bitnet__tile_cols_avx2 = 4, bitnet__depth_avx2 = 4,
+       bitnet__together_avx2 = 1, bitnet__few_together_avx2 = 1, bitnet__tile_cols_avx2 = 4,
+       bitnet__depth_avx2 = 4,
        bitnet__group_cols_avx2 = 4,
        bitnet__panel_cols_avx2 = 4, bitnet__panels_from_avx2 = 12, bitnet__u4_cols_avx2 = 8,
        bitnet__tl2_cols_avx2 = 4, bitnet__key_offset_avx2 = 0,
@@ -1441,13 +1442,17 @@ static const bitnet_kernels bitnet__kernels_avx2_tl2 = {
 
 #define BITNET__FN BITNET__INLINE BITNET__TARGET_avxvnni
 
-/* A tile has 12 sums, 2 vectors of weights and 1 of activations: 15 registers; so has a k-step of a
-   panel. 12 sums hide a latency of 5 or 6. */
-enum { bitnet__together_avxvnni = 2, bitnet__tile_cols_avxvnni = 3,
+/* A tile of 6 columns has 12 sums, 2 vectors of weights and 2 masks: 16 registers; a k-step of a
+   panel has 12 sums, 2 vectors of weights and 1 of activations. 12 sums hide a latency of 5 or 6;
+   so 1 and 2 columns take two rows at a time. GMAC/s of a thread of Zen 5, rows of 2560 weights, 8
+   columns: 155 to 169; by tiles of 2 rows and 3 columns, where gcc keeps two sums in memory, 140 to
+   145. Of 4 bits 146, by tiles of 2 columns 80. */
+enum { bitnet__together_avxvnni = 1, bitnet__few_together_avxvnni = 2,
+       bitnet__tile_cols_avxvnni = 6,
        bitnet__depth_avxvnni = BITNET__MAX_ROW / 128, bitnet__panel_cols_avxvnni = 6,
-       bitnet__k_steps_at_once_avxvnni = 1, bitnet__panels_from_avxvnni = 10,
+       bitnet__k_steps_at_once_avxvnni = 1, bitnet__panels_from_avxvnni = 12,
        bitnet__group_cols_avxvnni = 4,
-       bitnet__group_panels_from_avxvnni = 12, bitnet__u4_cols_avxvnni = 2,
+       bitnet__group_panels_from_avxvnni = 12, bitnet__u4_cols_avxvnni = 8,
        bitnet__key_offset_avxvnni = 128, bitnet__score_cols_avxvnni = 4 };
 
 BITNET__FN __m256i bitnet__products_avxvnni(__m256i sum, __m256i w, __m256i a) {
@@ -1614,7 +1619,8 @@ BITNET__FN void bitnet__end_tile_avx512vnni(__m512 (*sum)[4], int rows, int cols
    ports Intel should be a tenth slower in tiles there; that is not measured. */
 typedef __m512i bitnet__i32_avx512vnni, bitnet__pair_avx512vnni;
 enum { bitnet__lanes_avx512vnni = 16, bitnet__key_cols_avx512vnni = 4,
-       bitnet__mix_vectors_avx512vnni = 4, bitnet__together_avx512vnni = 4,
+       bitnet__mix_vectors_avx512vnni = 4,
+       bitnet__together_avx512vnni = 4, bitnet__few_together_avx512vnni = 4,
        bitnet__tile_cols_avx512vnni = 6, bitnet__depth_avx512vnni = BITNET__MAX_ROW / 128,
        bitnet__panel_cols_avx512vnni = 8, bitnet__k_steps_at_once_avx512vnni = 4,
        bitnet__panels_from_avx512vnni = 32,
@@ -2819,18 +2825,18 @@ BITNET__APART BITNET__TARGET void BITNET__V(end_dots)(BITNET__V(i32) (*sum)[4],
 
    So one shift is enough for four fields. The dots of lower halves are 4 times too large, exactly,
    until settle, after at most `depth` blocks, adds both halves into int32. `together` rows of the
-   4 are computed at a time: as many as the registers have room for. If that is all 4, their codes
-   come first, and then each column is loaded once for the 4 rows; else the codes of a row come just
-   before its products, which take the columns from memory. One column, where `together` is 1, is
-   column_i2s instead. */
+   4 are computed at a time, and `few_together` with 1 or 2 columns: as many as the registers have
+   room for. If that is all 4, their codes come first, and then each column is loaded once for the 4
+   rows; else the codes of a row come just before its products, which take the columns from memory.
+   One column, where few_together is 1, is column_i2s instead. */
 BITNET__INLINE BITNET__TARGET void BITNET__I(block_i2s)(
-    BITNET__V(pair) (*partial)[BITNET__I(together)], const uint8_t *const *row, const int8_t *q,
-    int n, size_t b, const int tile_cols) {
-    enum { at_once = BITNET__I(together) > 2 ? BITNET__I(together) : 1 };
-    BITNET__V(pair) w[at_once];
+    BITNET__V(pair) (*partial)[BITNET__TILE], const uint8_t *const *row, const int8_t *q, int n,
+    size_t b, const int tile_cols, const int together) {
+    const int at_once = together > 2 ? together : 1;
+    BITNET__V(pair) w[BITNET__TILE];
     int r, c, i, first;
     BITNET__UNROLL for (i = 0; i < 2; i++) {
-        BITNET__UNROLL for (first = 0; first < BITNET__I(together); first += at_once) {
+        BITNET__UNROLL for (first = 0; first < together; first += at_once) {
             BITNET__UNROLL for (r = 0; r < at_once; r++)
                 w[r] = BITNET__V(spread)(row[first + r] + b * 32, i);
             BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
@@ -2845,14 +2851,14 @@ BITNET__INLINE BITNET__TARGET void BITNET__I(block_i2s)(
 }
 
 BITNET__INLINE BITNET__TARGET void BITNET__I(tile_i2s)(const bitnet__dots *d, const int tile_cols) {
-    enum { together = BITNET__I(together), most = BITNET__I(tile_cols), depth = BITNET__I(depth) };
+    enum { most = BITNET__I(tile_cols), depth = BITNET__I(depth) };
+    const int together = tile_cols > 2 ? BITNET__I(together) : BITNET__I(few_together);
     const int whole = together > 2;            /* all rows at once, all blocks in int32 */
     const int block_cols = whole ? 0 : tile_cols;  /* whose sums end with each run of blocks */
-    const int split = tile_cols == 3 && together == 2;   /* a last odd block after the loop */
     const int at_once = tile_cols < 5 ? 2 : 1;    /* blocks at a time: more would be much code */
-    BITNET__V(pair) partial[most][together], kept[most][BITNET__TILE];
+    BITNET__V(pair) partial[most][BITNET__TILE], kept[most][BITNET__TILE];
     BITNET__V(i32) sum[most][BITNET__TILE];
-    const uint8_t *row[together];
+    const uint8_t *row[BITNET__TILE];
     int r, c, b, end, first;
     for (first = 0; first < BITNET__TILE; first += together) {
         BITNET__UNROLL for (r = 0; r < together; r++) {
@@ -2867,16 +2873,15 @@ BITNET__INLINE BITNET__TARGET void BITNET__I(tile_i2s)(const bitnet__dots *d, co
             BITNET__UNROLL for (c = 0; c < block_cols; c++) {
                 BITNET__UNROLL for (r = 0; r < together; r++) partial[c][r] = BITNET__V(no_pair)();
             }
-            for (; b + split < end; b += at_once) {
+            for (; b < end; b += at_once) {
                 BITNET__UNROLL for (r = 0; r < together; r++)
                     if (at_once == 2 || b % 2 == 0)    /* a cache line of each row */
                         BITNET__STREAM(row[r] + (size_t)b * 32);
-                BITNET__I(block_i2s)(partial, row, d->q, d->n, (size_t)b, tile_cols);
-                if (split || (at_once == 2 && b + 1 < end))
-                    BITNET__I(block_i2s)(partial, row, d->q, d->n, (size_t)b + 1, tile_cols);
+                BITNET__I(block_i2s)(partial, row, d->q, d->n, (size_t)b, tile_cols, together);
+                if (at_once == 2 && b + 1 < end)
+                    BITNET__I(block_i2s)(partial, row, d->q, d->n, (size_t)b + 1, tile_cols,
+                                         together);
             }
-            if (split && b < end)
-                BITNET__I(block_i2s)(partial, row, d->q, d->n, (size_t)b, tile_cols);
             BITNET__UNROLL for (c = 0; c < block_cols; c++) {
                 BITNET__UNROLL for (r = 0; r < together; r++)
                     sum[c][first + r] = BITNET__V(add_epi32)(sum[c][first + r],
@@ -2935,7 +2940,7 @@ BITNET__INLINE BITNET__TARGET void BITNET__I(column_i2s)(const bitnet__dots *d) 
 BITNET__INLINE BITNET__TARGET int BITNET__I(tile_i2s_cols)(const bitnet__dots *d) {
     const int most = BITNET__I(tile_cols), count = bitnet__share(d->cols, most);
     if (count == 1) {
-        if (BITNET__I(together) == 1) BITNET__I(column_i2s)(d);
+        if (BITNET__I(few_together) == 1) BITNET__I(column_i2s)(d);
         else BITNET__I(tile_i2s)(d, 1);
     } else if (count == 2) BITNET__I(tile_i2s)(d, 2);
     else if (count == 3) BITNET__I(tile_i2s)(d, 3);
