@@ -14341,18 +14341,19 @@ static void bitnet__run_products(bitnet__step *s, int32_t n_rows, int64_t work,
    checked: the residual stream where it is written, and the int8 input of each linear layer, where
    only a NaN becomes -128. (Its norm, or a scale of 0, has made a NaN of an infinity.) */
 
-/* Tests the bits, since compilers may assume that floats are finite; eight lanes for SIMD. Adding 1
-   to an exponent of all ones sets the sign bit. */
+/* Tests the bits, since compilers may assume that floats are finite; two floats at a time. Adding 1
+   to an exponent of all ones sets the sign bit, and never carries into the other float. */
 static int bitnet__all_finite(const float *x, int32_t n) {
-    uint32_t u[8], bad[8] = {0};
-    int32_t i, j;
-    for (i = 0; i + 8 <= n; i += 8) {
+    const uint64_t exponents = 0x7f8000007f800000u, ones = 0x0080000000800000u;
+    uint64_t u[2], bad[2] = {0, 0};
+    int32_t i;
+    for (i = 0; i + 4 <= n; i += 4) {
         memcpy(u, x + i, sizeof u);
-        for (j = 0; j < 8; j++) bad[j] |= (u[j] & 0x7f800000u) + 0x00800000u;
+        bad[0] |= (u[0] & exponents) + ones;
+        bad[1] |= (u[1] & exponents) + ones;
     }
-    for (; i < n; i++) bad[0] |= (bitnet__float_bits(x[i]) & 0x7f800000u) + 0x00800000u;
-    for (j = 1; j < 8; j++) bad[0] |= bad[j];
-    return !(bad[0] >> 31);
+    for (; i < n; i++) bad[0] |= (bitnet__float_bits(x[i]) & exponents) + ones;
+    return !((bad[0] | bad[1]) & 0x8000000080000000u);
 }
 
 static void bitnet__note_nonfinite(const bitnet_ctx *c, int32_t t, int thread) {
@@ -14713,6 +14714,13 @@ static const float *bitnet__outputs(const bitnet_ctx *c, const bitnet__product *
     return room;
 }
 
+/* Asks for what a token's outputs will overwrite: other threads have used it last, and the next
+   token's lie too far away for the processor to guess. */
+static void bitnet__fetch_outputs(const float *y, int32_t n_rows) {
+    int32_t i;
+    for (i = 0; i < n_rows; i += BITNET__LANES) BITNET__FETCH(y + i);
+}
+
 /* Where a thread's patches begin in dots and outputs. It has room for two: `which` is 0 or 1. */
 static size_t bitnet__thread_dots(const bitnet_ctx *c, int thread, int which) {
     return (size_t)thread * c->dot_room +
@@ -14737,6 +14745,7 @@ static void bitnet__linear_rows(const bitnet__step *s, const bitnet__linear *l,
             const int32_t t = x.t + i;
             float *y = patch + bitnet__row(i, out_stride);
             const float *one;
+            if (i + 1 < x.n_tokens) bitnet__fetch_outputs(y + out_stride, x.n_rows);
             if (bitnet__in_floats(l)) {
                 one = c->outputs + at + bitnet__row(i, BITNET__DOT_STRIDE);
                 for (j = 0; j < x.n_rows; j++) y[j] = add ? y[j] + one[j] : one[j];
@@ -14799,10 +14808,12 @@ static void bitnet__step_gate_up(const bitnet__step *s, int32_t from, int32_t to
         bitnet__products(c, &x, gates);
         bitnet__products(c, &up, ups);
         for (i = 0; i < x.n_tokens; i++) {
-            const float *g = bitnet__outputs(c, &x, i, gates, gate_room);
-            const float *u = bitnet__outputs(c, &up, i, ups, up_room);
-            bitnet__join_gate(c, g, u, x.n_rows,
-                              c->g + bitnet__row(x.t + i, c->m->ffn_dim) + x.row);
+            float *y = c->g + bitnet__row(x.t + i, c->m->ffn_dim) + x.row;
+            const float *g, *u;
+            if (i + 1 < x.n_tokens) bitnet__fetch_outputs(y + c->m->ffn_dim, x.n_rows);
+            g = bitnet__outputs(c, &x, i, gates, gate_room);
+            u = bitnet__outputs(c, &up, i, ups, up_room);
+            bitnet__join_gate(c, g, u, x.n_rows, y);
         }
     }
 }

@@ -486,6 +486,28 @@ static void test_special_ids(void) {
 
 /* ---- numbers that are not finite ---- */
 
+/* Each number of a row is looked at, wherever it lies; the largest and the smallest pass. */
+static void test_each_number(void) {
+    static const uint32_t wild[] = {0x7f800000u, 0xff800000u, 0x7fc00000u, 0x7f800001u, ~0u};
+    static const uint32_t good[] = {0x7f7fffffu, 0xff7fffffu, 0x80000000u, 0x00000001u};
+    uint32_t bits[19] = {0};
+    float x[19];
+    int n, at, i, j;
+    for (n = 1; n <= 19; n++)
+        for (j = 0; j < 4; j++) {
+            for (i = 0; i < n; i++) bits[i] = good[j];
+            memcpy(x, bits, sizeof x);
+            CHECK(bitnet__all_finite(x, n));
+            for (at = 0; at < n; at++)
+                for (i = 0; i < 5; i++) {
+                    memcpy(x, bits, sizeof x);
+                    memcpy(&x[at], &wild[i], 4);
+                    CHECK_MSG(!bitnet__all_finite(x, n), "%x at %d of %d", (unsigned)wild[i], at,
+                              n);
+                }
+        }
+}
+
 static gb_model hm_floats(void) {
     gb_model m = {.dim = 64, .ffn = 128, .layers = 2, .heads = 2, .kv_heads = 1, .n_ctx = 16,
                   .embed_type = GB_TENSOR_F32, .seed = 12};
@@ -889,6 +911,7 @@ const test_case hostile_model_tests[] = {
     {"hostile_model/odd_tokens", test_odd_tokens},
     {"hostile_model/long_token", test_long_token},
     {"hostile_model/special_ids", test_special_ids},
+    {"hostile_model/each_number", test_each_number},
     {"hostile_model/wild_embedding", test_wild_embedding},
     {"hostile_model/wild_layers", test_wild_layers},
     {"hostile_model/overflow", test_overflow},
