@@ -40,8 +40,6 @@ ALLOWED = {
     # slower on Zen 3, for they read twice as much from the L2 cache.
     'bitnet__dotrows_f32_avx2': 31,
     'bitnet__tile_dots4_avx2': 31,
-    # gcc 12: 2 of 12 sums, with 2 vectors of weights, 2 masks and 1 of bytes, in 16 registers.
-    'bitnet__tiles_i2s_avxvnni': 2,
     # clang makes codes ahead of their turn; a statement against that costs more than the spills do.
     'bitnet__tiles_tl2_avx2': 6,
     # 4 sums, 12 constants and 4 times what bitnet__expf needs, in 32 registers.
@@ -71,6 +69,7 @@ ARMS = ['cortex-a53', 'cortex-a76', 'neoverse-n1', 'apple-m1']
 PROMPTS = {
     'bitnet__multiply_avx2': ['haswell', 'skylake', 'icelake-server', 'znver2', 'znver3', 'znver4'],
     'bitnet__multiply_avxvnni': ['alderlake'],
+    'bitnet__multiply_group_apart_avxvnni': ['alderlake'],
     'bitnet__multiply_avx512vnni': ['znver4', 'icelake-server'],
     'bitnet__dotrows_groups_avx2': ['haswell', 'skylake', 'icelake-server', 'znver2', 'znver3',
                                     'znver4'],
