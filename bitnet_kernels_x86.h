@@ -695,8 +695,7 @@ typedef __m256i bitnet__i32_avx2;
 typedef struct bitnet__pair_avx2 { __m256i lo, hi; } bitnet__pair_avx2;
 enum { bitnet__lanes_avx2 = 8, bitnet__key_cols_avx2 = 1, bitnet__mix_vectors_avx2 = 1,
        bitnet__together_avx2 = 1, bitnet__few_together_avx2 = 1, bitnet__tile_cols_avx2 = 4,
-       bitnet__depth_avx2 = 4,
-       bitnet__group_cols_avx2 = 4,
+       bitnet__depth_avx2 = 4, bitnet__group_cols_avx2 = 4,
        bitnet__panel_cols_avx2 = 4, bitnet__panels_from_avx2 = 12, bitnet__u4_cols_avx2 = 8,
        bitnet__tl2_cols_avx2 = 4, bitnet__key_offset_avx2 = 0,
        bitnet__score_cols_avx2 = 3 };
@@ -1448,10 +1447,9 @@ static const bitnet_kernels bitnet__kernels_avx2_tl2 = {
    columns: 155 to 169; by tiles of 2 rows and 3 columns, where gcc keeps two sums in memory, 140 to
    145. Of 4 bits 146, by tiles of 2 columns 80. */
 enum { bitnet__together_avxvnni = 1, bitnet__few_together_avxvnni = 2,
-       bitnet__tile_cols_avxvnni = 6,
-       bitnet__depth_avxvnni = BITNET__MAX_ROW / 128, bitnet__panel_cols_avxvnni = 6,
-       bitnet__k_steps_at_once_avxvnni = 1, bitnet__panels_from_avxvnni = 12,
-       bitnet__group_cols_avxvnni = 4,
+       bitnet__tile_cols_avxvnni = 6, bitnet__depth_avxvnni = BITNET__MAX_ROW / 128,
+       bitnet__panel_cols_avxvnni = 6, bitnet__k_steps_at_once_avxvnni = 1,
+       bitnet__panels_from_avxvnni = 12, bitnet__group_cols_avxvnni = 4,
        bitnet__group_panels_from_avxvnni = 12, bitnet__u4_cols_avxvnni = 8,
        bitnet__key_offset_avxvnni = 128, bitnet__score_cols_avxvnni = 4 };
 
