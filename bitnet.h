@@ -14714,8 +14714,8 @@ static const float *bitnet__outputs(const bitnet_ctx *c, const bitnet__product *
     return room;
 }
 
-/* Asks for what a token's outputs will overwrite: other threads have used it last, and the next
-   token's lie too far away for the processor to guess. */
+/* Asks for the memory of a token's outputs. Other threads have used it last, and the processor
+   cannot foresee where the rows of the next token begin. */
 static void bitnet__fetch_outputs(const float *y, int32_t n_rows) {
     int32_t i;
     for (i = 0; i < n_rows; i += BITNET__LANES) BITNET__FETCH(y + i);

@@ -1443,9 +1443,10 @@ static const bitnet_kernels bitnet__kernels_avx2_tl2 = {
 
 /* A tile of 6 columns has 12 sums, 2 vectors of weights and 2 masks: 16 registers; a k-step of a
    panel has 12 sums, 2 vectors of weights and 1 of activations. 12 sums hide a latency of 5 or 6;
-   so 1 and 2 columns take two rows at a time. GMAC/s of a thread of Zen 5, rows of 2560 weights, 8
-   columns: 155 to 169; by tiles of 2 rows and 3 columns, where gcc keeps two sums in memory, 140 to
-   145. Of 4 bits 146, by tiles of 2 columns 80. */
+   so 1 and 2 columns take two rows at a time. A thread of Zen 5 reaches 155 to 169 GMAC/s with 8
+   columns and rows of 2560 weights, and 146 with weights of 4 bits. Tiles of 2 rows by 3 columns
+   reach 140 to 145, since gcc keeps two of their sums in memory, and tiles of 2 columns with 4 bits
+   reach 80. */
 enum { bitnet__together_avxvnni = 1, bitnet__few_together_avxvnni = 2,
        bitnet__tile_cols_avxvnni = 6, bitnet__depth_avxvnni = BITNET__MAX_ROW / 128,
        bitnet__panel_cols_avxvnni = 6, bitnet__k_steps_at_once_avxvnni = 1,
@@ -3180,8 +3181,8 @@ BITNET__INLINE BITNET__TARGET void BITNET__I(multiply_group)(
     }
 }
 
-/* The same as a function of its own, for avxvnni. Inlined there, gcc keeps the scales d in
-   registers and one of the 12 sums in memory: 30 % slower. */
+/* The same as a function of its own, for avxvnni. Where it is inlined, gcc keeps the scales d in
+   registers and one of the 12 sums in memory, which is 30 % slower. */
 BITNET__APART BITNET__TARGET void BITNET__I(multiply_group_apart)(
     const BITNET__V(i32) (*panel)[2], const BITNET__V(v16) *d, const int8_t *q, const int8_t *next,
     const int32_t *sums, const float *scales, int n, int group,
