@@ -4316,6 +4316,15 @@ BITNET_API const bitnet_kernels *bitnet_kernels_default(void) {
     return bitnet_kernels_get(i);
 }
 
+/* A copy of a table that is usable, with the entries that are the fastest on this CPU. */
+static bitnet_kernels bitnet__suited(const bitnet_kernels *k) {
+    bitnet_kernels copy = *k;
+#ifdef BITNET__SUIT_CPU
+    BITNET__SUIT_CPU(&copy);
+#endif
+    return copy;
+}
+
 /* Is a table's layout that of the tensor type TL2_R16? */
 static int bitnet__reads_tl2_r16(const bitnet_kernels *k) {
     return !strcmp(k->layout, "TL2_R16");
@@ -12940,7 +12949,7 @@ static bitnet_result bitnet__load_vocab_only(bitnet_model *m, bitnet_error *err)
     bitnet__load_arch(&x);
     if (!m->family) m->family = bitnet__family_of(m, "llama");
     m->n_ctx = (int32_t)bitnet__meta_uint(&x, ".context_length", 0, 0, BITNET__MAX_CONTEXT);
-    m->kernels = *bitnet_kernels_default();
+    m->kernels = bitnet__suited(bitnet_kernels_default());
     if (x.result != BITNET_OK || (r = bitnet__load_tokenizer(m, err)))
         return x.result ? x.result : r;
     return bitnet__progress(m, m->gguf.src.size, err);
@@ -12962,7 +12971,8 @@ static bitnet_result bitnet__next_header(bitnet_model *m, bitnet__range *want, b
     if (r == BITNET__MORE)
         return bitnet__source_grow(&m->gguf.src, &m->params.allocator, want, err);
     if (r || m->params.vocab_only) return r ? r : bitnet__load_vocab_only(m, err);
-    m->kernels = m->params.kernels ? *m->params.kernels : *bitnet__kernels_for(&m->gguf);
+    m->kernels = bitnet__suited(m->params.kernels ? m->params.kernels :
+                                                    bitnet__kernels_for(&m->gguf));
     m->come = m->gguf.data_start;
     if ((r = bitnet__load_shape(m, err)) || (r = bitnet__load_tokenizer(m, err))) return r;
     return bitnet__begin_weights(m, err);
@@ -20287,7 +20297,7 @@ BITNET_API bitnet_result bitnet_selftest(const bitnet_kernels *k, bitnet_error *
     if (!t)
         return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for the self-test (%llu bytes)",
                             (unsigned long long)size);
-    t->k = *k;
+    t->k = bitnet__suited(k);
     t->packed = (uint8_t *)(t + 1);
     bad = bitnet__test_table(t);
     if (bad)

@@ -50,7 +50,7 @@
            vnni     1.5 + 1         5       3           2 ports: 37
            avx2     2 * 3.4         2 * 6   2 * 6       3 ports: 19
 
-   LOOKED-UP SUMS, AVX2 with many columns
+   LOOKED-UP SUMS, AVX2 with many columns, on CPUs that multiply 32 bytes once a cycle
        A byte of weights has four codes: 81 values without code 3. For each place of a byte in a row
        and 16 columns, the 81 possible sums of (code - 1) * q are computed once, as int16. A row
        then adds, for each of its bytes, one of them: 64 products for a load and an addition.
@@ -58,10 +58,10 @@
            k-step   8 bytes of each row, 32 weights: a table [8][81][16] of int16, 20 KB, in L1
            entry    27 c0 + 9 c1 + 3 c2 + c3 of a byte with the codes c0 (bits 7-6) to c3 (1-0)
 
-       The table costs about as much as looking up 80 rows; 256 share it. That takes 62 KB of the
-       stack. Zen 1 reads a prompt of 128 at 1.5 times the speed of panels, an Intel Xeon with 2 MB
-       of L2 only slightly faster, and one of 32 slower: LOOK_FROM is between them. Panels still
-       multiply few rows, rows with a code 3, and TL2. Cycles of each loop for prompts:
+       The table costs about as much as looking up 80 rows; 256 share it. That takes 46 KB of the
+       stack. Zen 1 reads a prompt of 128 at 1.5 times the speed of panels. Zen 3, which multiplies
+       twice a cycle, reads it at 0.8 times that speed: so bitnet__suit_cpu asks the CPU. Panels
+       still multiply few rows, rows with a code 3, and TL2. Cycles of each loop for prompts:
        python3 tests/checks/inner_loops.py table gcc
 
    BOUNDS, for codes up to 3 and q from -128 to 127, n <= 2^20: 8192 blocks
@@ -261,12 +261,10 @@ BITNET__INLINE void bitnet__fetch_line(bitnet__ahead *a) {
 }
 
 /* What the body compiles: functions of a register width, integer dots of an instruction set, its
-   k-steps through a panel by vpdpbusd, its TL2, its tiles of TL2 as AVX-512 has them, sums that are
-   looked up. */
+   k-steps through a panel by vpdpbusd, its TL2, its tiles of TL2 as AVX-512 has them. */
 #define BITNET__WIDTH 1
 #define BITNET__DOTS 2
 #define BITNET__VNNI_STEPS 4
-#define BITNET__LOOK 32
 #ifndef BITNET_NO_TL2
   #define BITNET__TL2 8
   #define BITNET__TL2_ZMM 16
@@ -422,6 +420,14 @@ static int bitnet__may_use_tiles(void) {
     return result == 0;
 }
 #endif
+
+/* Does the CPU start two multiplications of 32 bytes in a cycle? Then AVX2 looks up nothing. Zen 3
+   does, and is the first of AMD with VAES; Intel's CPUs with VAES have better tables. */
+static int bitnet__multiplies_twice(void) {
+    uint32_t leaf7[4];
+    bitnet__cpuid(7, 0, leaf7);
+    return leaf7[2] >> 9 & 1;
+}
 
 static uint32_t bitnet__cpu_features(void) {
     const uint32_t ymm = 0x06, zmm = 0xe6;
@@ -696,7 +702,7 @@ typedef struct bitnet__pair_avx2 { __m256i lo, hi; } bitnet__pair_avx2;
 enum { bitnet__lanes_avx2 = 8, bitnet__key_cols_avx2 = 1, bitnet__mix_vectors_avx2 = 1,
        bitnet__together_avx2 = 1, bitnet__few_together_avx2 = 1, bitnet__tile_cols_avx2 = 4,
        bitnet__depth_avx2 = 4, bitnet__group_cols_avx2 = 4,
-       bitnet__panel_cols_avx2 = 4, bitnet__panels_from_avx2 = 12, bitnet__u4_cols_avx2 = 8,
+       bitnet__panel_cols_avx2 = 6, bitnet__panels_from_avx2 = 12, bitnet__u4_cols_avx2 = 8,
        bitnet__tl2_cols_avx2 = 4, bitnet__key_offset_avx2 = 0,
        bitnet__score_cols_avx2 = 3 };
 
@@ -773,11 +779,13 @@ BITNET__FN __m256i bitnet__first_avx2(int count) {
 }
 
 BITNET__FN __m256i bitnet__load_first_avx2(const int32_t *p, int count) {
-    return _mm256_maskload_epi32(p, bitnet__first_avx2(count));
+    return count < 8 ? _mm256_maskload_epi32(p, bitnet__first_avx2(count)) :
+                       bitnet__load256_avx2(p);
 }
 
 BITNET__FN void bitnet__store_first_avx2(int32_t *p, int count, __m256i v) {
-    _mm256_maskstore_epi32(p, bitnet__first_avx2(count), v);
+    if (count < 8) _mm256_maskstore_epi32(p, bitnet__first_avx2(count), v);
+    else bitnet__store256_avx2(p, v);
 }
 
 BITNET__FN bitnet__pair_avx2 bitnet__no_pair_avx2(void) {
@@ -829,13 +837,13 @@ BITNET__FN __m256i bitnet__codes_avx2(__m256i v, int shift) {
     return _mm256_and_si256(_mm256_srli_epi16(v, shift), _mm256_set1_epi8(3));
 }
 
-/* A k-step of a panel: 4 weights of 16 rows times 4 activations of 4 columns, at most 768 to a
-   lane. 8 sums, 2 vectors of weights, 1 of activations and 2 of products: 13 registers. */
+/* A k-step of a panel: 4 weights of 16 rows times 4 activations of 6 columns, at most 768 to a
+   lane. 12 sums, 2 vectors of weights, 1 of activations and 1 of products: 16 registers. */
 BITNET__FN void bitnet__k_step_avx2(__m256i (*partial)[2], const __m256i *weights,
                                     const int8_t *const *col, size_t at) {
     const __m256i w0 = weights[0], w1 = weights[1];
     int c;
-    BITNET__UNROLL for (c = 0; c < 4; c++) {
+    BITNET__UNROLL for (c = 0; c < bitnet__panel_cols_avx2; c++) {
         const __m256i a = bitnet__repeat4_avx2(col[c] + at);
         const __m256i p0 = _mm256_maddubs_epi16(w0, a), p1 = _mm256_maddubs_epi16(w1, a);
         partial[c][0] = _mm256_add_epi16(partial[c][0], p0);
@@ -845,25 +853,23 @@ BITNET__FN void bitnet__k_step_avx2(__m256i (*partial)[2], const __m256i *weight
     }
 }
 
-/* The 32 k-steps of a block are added in int16, at most 24576, and then go into int32: 8 sums of 16
-   bits are what the registers hold. Two k-steps an iteration: the loop's own instructions are a
-   tenth of one k-step's. */
+/* The 32 k-steps of a block are added in int16, at most 24576, and then go into int32: 12 sums of
+   16 bits are what the registers hold. Also a line of the next panel's weights for every 8. */
 BITNET__FN void bitnet__k_steps_avx2(const __m256i (*panel)[2], int k_steps,
                                      const int8_t *const *col, __m256i (*sum)[2],
                                      bitnet__ahead *ahead) {
     const __m256i ones = _mm256_set1_epi16(1);
-    __m256i partial[4][2];
-    int c, k, i;
+    __m256i partial[bitnet__panel_cols_avx2][2];
+    int c, k, i, j;
     for (k = 0; k < k_steps; k += 32) {
-        BITNET__UNROLL for (c = 0; c < 4; c++) {
+        for (i = 0; i < 4; i++) bitnet__fetch_line(ahead);
+        BITNET__UNROLL for (c = 0; c < bitnet__panel_cols_avx2; c++)
             partial[c][0] = partial[c][1] = _mm256_setzero_si256();
-            bitnet__fetch_line(ahead);
+        for (i = k; i < k + 32; i += 4) {
+            BITNET__UNROLL for (j = i; j < i + 4; j++)
+                bitnet__k_step_avx2(partial, panel[j], col, (size_t)j * 4);
         }
-        for (i = k; i < k + 32; i += 2) {
-            bitnet__k_step_avx2(partial, panel[i], col, (size_t)i * 4);
-            bitnet__k_step_avx2(partial, panel[i + 1], col, (size_t)i * 4 + 4);
-        }
-        BITNET__UNROLL for (c = 0; c < 4; c++) {
+        BITNET__UNROLL for (c = 0; c < bitnet__panel_cols_avx2; c++) {
             sum[c][0] = _mm256_add_epi32(sum[c][0], _mm256_madd_epi16(partial[c][0], ones));
             sum[c][1] = _mm256_add_epi32(sum[c][1], _mm256_madd_epi16(partial[c][1], ones));
         }
@@ -952,193 +958,6 @@ BITNET__FN __m256i bitnet__products_avx2(__m256i sum, __m256i w, __m256i a) {
 BITNET__FN __m256i bitnet__key_products_avx2(__m256i sum, __m256i w, __m256i a) {
     const __m256i k = _mm256_xor_si256(w, _mm256_set1_epi8((char)-128));
     return bitnet__products_avx2(sum, _mm256_abs_epi8(k), _mm256_sign_epi8(a, k));
-}
-
-/* ---- I2_S, AVX2: looked-up sums, for many columns ----
-   See LOOKED-UP SUMS above. A k-step is 8 bytes of every row, 32 weights, and 16 columns. */
-enum {
-    BITNET__SUMS = 81,                 /* that a byte of weights can select, without a code 3 */
-    BITNET__LOOK_ROWS = 256,           /* that share the sums of a k-step, at most */
-    BITNET__LOOK_LEAST = 64,           /* and at least: for fewer, the sums would take most time */
-    BITNET__LOOK_K_STEPS = 4,          /* at a time: a block, so that their entries have 32 KB */
-    BITNET__LOOK_COLS = 16,
-    BITNET__LOOK_FROM = 48             /* columns; Zen 1 gains from 14 on, an Intel Xeon from 48 */
-};
-
-/* The entries of a k-step's rows, as bytes from the table on. */
-typedef uint32_t bitnet__look[BITNET__LOOK_ROWS * 8];
-
-/* 8 bytes of 16 columns become 8 vectors of 16 columns. */
-BITNET__FN void bitnet__turn_avx2(const int8_t *const *col, int k, __m128i *to) {
-    __m128i a[8], b[8];
-    int i, round;
-    BITNET__UNROLL for (i = 0; i < 8; i++)
-        a[i] = _mm_unpacklo_epi8(_mm_loadl_epi64((const __m128i *)(const void *)(col[i] + k)),
-                                 _mm_loadl_epi64((const __m128i *)(const void *)(col[i + 8] + k)));
-    BITNET__UNROLL for (round = 0; round < 3; round++) {
-        BITNET__UNROLL for (i = 0; i < 4; i++) {
-            b[2 * i] = _mm_unpacklo_epi8(a[i], a[i + 4]);
-            b[2 * i + 1] = _mm_unpackhi_epi8(a[i], a[i + 4]);
-        }
-        BITNET__UNROLL for (i = 0; i < 8; i++) a[i] = b[i];
-    }
-    BITNET__UNROLL for (i = 0; i < 8; i++) to[i] = a[i];
-}
-
-/* The sums of (code - 1) * q for the codes of one byte and 16 columns, q0 for bits 7-6. */
-BITNET__FN void bitnet__sums_avx2(__m256i q0, __m256i q1, __m256i q2, __m256i q3, __m256i *to) {
-    __m256i low[9], sum, high = _mm256_sub_epi16(_mm256_setzero_si256(), _mm256_add_epi16(q0, q1));
-    int i, j, l;
-    low[0] = _mm256_sub_epi16(_mm256_setzero_si256(), _mm256_add_epi16(q2, q3));
-    low[1] = _mm256_add_epi16(low[0], q3);
-    low[2] = _mm256_add_epi16(low[1], q3);
-    BITNET__UNROLL for (l = 3; l < 9; l++) low[l] = _mm256_add_epi16(low[l - 3], q2);
-    for (i = 0; i < 3; i++, high = _mm256_add_epi16(high, q0)) {
-        for (j = 0, sum = high; j < 3; j++, sum = _mm256_add_epi16(sum, q1), to += 9) {
-            BITNET__UNROLL for (l = 0; l < 8; l++) to[l] = _mm256_add_epi16(sum, low[l]);
-            to[8] = _mm256_add_epi16(sum, low[8]);
-        }
-    }
-}
-
-/* The table of the k-step that begins with weight k. */
-static BITNET__TARGET_avx2 void bitnet__table_avx2(const int8_t *const *col, int k,
-                                                   __m256i *table) {
-    __m128i q[4][8];
-    int i, j;
-    k = k / 128 * 128 + k % 128 / 4;
-    for (i = 0; i < 4; i++) bitnet__turn_avx2(col, k + i * 32, q[i]);
-    for (j = 0; j < 8; j++, table += BITNET__SUMS)
-        bitnet__sums_avx2(_mm256_cvtepi8_epi16(q[0][j]), _mm256_cvtepi8_epi16(q[1][j]),
-                          _mm256_cvtepi8_epi16(q[2][j]), _mm256_cvtepi8_epi16(q[3][j]), table);
-}
-
-/* The entries that 8 bytes of each row select. The codes of a byte are a number of base 4; half a
-   byte, 4 a + b, becomes 3 a + b, and the whole, 16 a + b, 9 a + b. */
-static BITNET__TARGET_avx2 void bitnet__find_avx2(const uint8_t *w, size_t row_bytes, int rows,
-                                                  uint32_t *at) {
-    const int place = BITNET__SUMS * 32;
-    const __m256i first = _mm256_setr_epi32(0, place, 2 * place, 3 * place, 4 * place, 5 * place,
-                                            6 * place, 7 * place);
-    int r;
-    for (r = 0; r < rows; r++, w += row_bytes, at += 8) {
-        __m128i v = _mm_loadl_epi64((const __m128i *)(const void *)w);
-        v = _mm_sub_epi8(v, _mm_and_si128(_mm_srli_epi16(v, 2), _mm_set1_epi8(0x33)));
-        v = _mm_add_epi8(
-            _mm_sub_epi8(v, _mm_and_si128(_mm_srli_epi16(v, 1), _mm_set1_epi8(0x78))),
-            _mm_and_si128(_mm_srli_epi16(v, 4), _mm_set1_epi8(0x0f)));
-        bitnet__store256_avx2(at, _mm256_add_epi32(
-            first, _mm256_slli_epi32(_mm256_cvtepu8_epi32(v), 5)));
-    }
-}
-
-/* Adds to the sums of each row what its 8 bytes select; `add` 0: to 0. */
-BITNET__FN void bitnet__look_up_avx2(const uint32_t *at, int rows, const __m256i *table,
-                                     const int add, __m256i *sum) {
-    int r, i;
-    for (r = 0; r < rows; r++, at += 8) {
-        __m256i s = add ? sum[r] : _mm256_setzero_si256();
-        BITNET__UNROLL for (i = 0; i < 8; i += 2) {
-            uint64_t two;
-            memcpy(&two, at + i, sizeof two);
-            s = _mm256_add_epi16(s, *(const __m256i *)(const void *)((const uint8_t *)table +
-                                                                     (uint32_t)two));
-            s = _mm256_add_epi16(s, *(const __m256i *)(const void *)((const uint8_t *)table +
-                                                                     (two >> 32)));
-        }
-        sum[r] = s;
-    }
-}
-
-/* Half 0 or 1 of a vector in memory. */
-BITNET__FN __m128i bitnet__half_avx2(const __m256i *v, int half) {
-    return bitnet__load128_avx2((const uint8_t *)(const void *)v + 16 * half);
-}
-
-/* Writes the sums of 8 rows and 8 columns; or adds them, with add. `half`: of the 16 columns. */
-BITNET__FN void bitnet__put_sums_avx2(const __m256i *sum, int half, const int add, int32_t *out,
-                                      size_t out_stride) {
-    __m128i a[8], b[8];
-    int i, round;
-    BITNET__UNROLL for (i = 0; i < 4; i++) {
-        const __m128i low = bitnet__half_avx2(sum + i, half);
-        const __m128i high = bitnet__half_avx2(sum + i + 4, half);
-        a[2 * i] = _mm_unpacklo_epi16(low, high);
-        a[2 * i + 1] = _mm_unpackhi_epi16(low, high);
-    }
-    BITNET__UNROLL for (round = 1; round < 3; round++) {
-        BITNET__UNROLL for (i = 0; i < 4; i++) {
-            b[2 * i] = _mm_unpacklo_epi16(a[i], a[i + 4]);
-            b[2 * i + 1] = _mm_unpackhi_epi16(a[i], a[i + 4]);
-        }
-        BITNET__UNROLL for (i = 0; i < 8; i++) a[i] = b[i];
-    }
-    BITNET__UNROLL for (i = 0; i < 8; i++, out += out_stride) {
-        __m256i v = _mm256_cvtepi16_epi32(a[i]);
-        if (add) v = _mm256_add_epi32(v, bitnet__load256_avx2(out));
-        bitnet__store256_avx2(out, v);
-    }
-}
-
-/* The same for fewer rows or columns. */
-BITNET__APART BITNET__TARGET_avx2 void bitnet__put_few_sums_avx2(const __m256i *sum, int half,
-                                                                 int rows, int cols, int add,
-                                                                 int32_t *out, size_t out_stride) {
-    const size_t bytes = (size_t)(rows < 8 ? rows : 8) * sizeof *out;
-    int32_t tail[64] = {0};
-    int c;
-    for (c = 0; add && c < 8 && c < cols; c++)
-        memcpy(tail + 8 * c, out + (size_t)c * out_stride, bytes);
-    bitnet__put_sums_avx2(sum, half, 1, tail, 8);
-    for (c = 0; c < 8 && c < cols; c++) memcpy(out + (size_t)c * out_stride, tail + 8 * c, bytes);
-}
-
-/* The sums of all rows and up to 8 columns. */
-BITNET__APART BITNET__TARGET_avx2 void bitnet__put_all_sums_avx2(const __m256i *sum, int half,
-                                                                 int rows, int cols, int add,
-                                                                 int32_t *out, size_t out_stride) {
-    for (; rows > 0; rows -= 8, sum += 8, out += 8) {
-        if (rows < 8 || cols < 8)
-            bitnet__put_few_sums_avx2(sum, half, rows, cols, add, out, out_stride);
-        else if (add) bitnet__put_sums_avx2(sum, half, 1, out, out_stride);
-        else bitnet__put_sums_avx2(sum, half, 0, out, out_stride);
-    }
-}
-
-/* Up to LOOK_ROWS rows without a code 3, a block of each at a time. */
-BITNET__APART BITNET__TARGET_avx2 void bitnet__look_up_i2s_avx2(const bitnet__dots *d) {
-    const int n = d->n, rows = d->rows, cols = d->cols;
-    __m256i table[8 * BITNET__SUMS], sum[BITNET__LOOK_ROWS + 7];
-    bitnet__look at[BITNET__LOOK_K_STEPS];
-    const int8_t *col[BITNET__LOOK_COLS];
-    int k, c, i, half;
-    for (k = 0; k < n; k += 32 * BITNET__LOOK_K_STEPS) {
-        for (i = 0; i < BITNET__LOOK_K_STEPS; i++)
-            bitnet__find_avx2(d->w + k / 4 + 8 * i, (size_t)(n / 4), rows, at[i]);
-        for (c = 0; c < cols; c += BITNET__LOOK_COLS) {
-            for (i = 0; i < BITNET__LOOK_COLS; i++)
-                col[i] = d->q + bitnet__clamp(c + i, cols) * (size_t)n;
-            for (i = 0; i < BITNET__LOOK_K_STEPS; i++) {
-                bitnet__table_avx2(col, k + 32 * i, table);
-                if (i) bitnet__look_up_avx2(at[i], rows, table, 1, sum);
-                else bitnet__look_up_avx2(at[i], rows, table, 0, sum);
-            }
-            for (half = 0; half < 2 && c + 8 * half < cols; half++)
-                bitnet__put_all_sums_avx2(sum, half, rows, cols - c - 8 * half, k > 0,
-                                          d->out + (size_t)(c + 8 * half) * d->stride, d->stride);
-        }
-    }
-}
-
-/* Is there a code 3? n is a multiple of 32. */
-static BITNET__TARGET_avx2 int bitnet__has_code3_avx2(const uint8_t *w, size_t n) {
-    __m256i threes = _mm256_setzero_si256(), v;
-    size_t i;
-    for (i = 0; i < n; i += 32) {
-        v = bitnet__load256_avx2(w + i);
-        threes = _mm256_or_si256(threes, _mm256_and_si256(v, _mm256_srli_epi16(v, 1)));
-    }
-    return !_mm256_testz_si256(threes, _mm256_set1_epi8(0x55));
 }
 
 #ifndef BITNET_NO_TL2
@@ -1279,8 +1098,222 @@ BITNET__FN void bitnet__tile_tl2_avx2(const bitnet__dots *d, const int tile_cols
 
 #define BITNET__ISA avx2
 #define BITNET__BASE avx2
-#define BITNET__PARTS (BITNET__WIDTH | BITNET__DOTS | BITNET__TL2 | BITNET__LOOK)
+#define BITNET__PARTS (BITNET__WIDTH | BITNET__DOTS | BITNET__TL2)
 #include "bitnet_kernels_x86.h"
+
+/* ---- I2_S, AVX2: looked-up sums, for many columns ----
+   See LOOKED-UP SUMS above. A k-step is 8 bytes of every row, 32 weights, and 16 columns. */
+enum {
+    BITNET__SUMS = 81,                 /* that a byte of weights can select, without a code 3 */
+    BITNET__LOOK_ROWS = 256,           /* that share the sums of a k-step, at most */
+    BITNET__LOOK_LEAST = 64,           /* and at least: for fewer, the sums would take most time */
+    BITNET__LOOK_K_STEPS = 4,          /* at a time: a block, so that their entries have 16 KB */
+    BITNET__LOOK_COLS = 16,
+    BITNET__LOOK_FROM = 48             /* columns; Zen 1 gains from 14 on */
+};
+
+/* The entries of a k-step's rows, as bytes from the table on. */
+typedef uint16_t bitnet__look[BITNET__LOOK_ROWS * 8];
+
+/* 8 bytes of 16 columns become 8 vectors of 16 columns. */
+BITNET__FN void bitnet__turn_avx2(const int8_t *const *col, int k, __m128i *to) {
+    __m128i a[8], b[8];
+    int i, round;
+    BITNET__UNROLL for (i = 0; i < 8; i++)
+        a[i] = _mm_unpacklo_epi8(_mm_loadl_epi64((const __m128i *)(const void *)(col[i] + k)),
+                                 _mm_loadl_epi64((const __m128i *)(const void *)(col[i + 8] + k)));
+    BITNET__UNROLL for (round = 0; round < 3; round++) {
+        BITNET__UNROLL for (i = 0; i < 4; i++) {
+            b[2 * i] = _mm_unpacklo_epi8(a[i], a[i + 4]);
+            b[2 * i + 1] = _mm_unpackhi_epi8(a[i], a[i + 4]);
+        }
+        BITNET__UNROLL for (i = 0; i < 8; i++) a[i] = b[i];
+    }
+    BITNET__UNROLL for (i = 0; i < 8; i++) to[i] = a[i];
+}
+
+/* The sums of (code - 1) * q for the codes of one byte and 16 columns, q0 for bits 7-6. */
+BITNET__FN void bitnet__sums_avx2(__m256i q0, __m256i q1, __m256i q2, __m256i q3, __m256i *to) {
+    __m256i low[9], sum, high = _mm256_sub_epi16(_mm256_setzero_si256(), _mm256_add_epi16(q0, q1));
+    int i, j, l;
+    low[0] = _mm256_sub_epi16(_mm256_setzero_si256(), _mm256_add_epi16(q2, q3));
+    low[1] = _mm256_add_epi16(low[0], q3);
+    low[2] = _mm256_add_epi16(low[1], q3);
+    BITNET__UNROLL for (l = 3; l < 9; l++) low[l] = _mm256_add_epi16(low[l - 3], q2);
+    for (i = 0; i < 3; i++, high = _mm256_add_epi16(high, q0)) {
+        for (j = 0, sum = high; j < 3; j++, sum = _mm256_add_epi16(sum, q1), to += 9) {
+            BITNET__UNROLL for (l = 0; l < 8; l++) to[l] = _mm256_add_epi16(sum, low[l]);
+            to[8] = _mm256_add_epi16(sum, low[8]);
+        }
+    }
+}
+
+/* The table of the k-step that begins with weight k. */
+static BITNET__TARGET_avx2 void bitnet__table_avx2(const int8_t *const *col, int k,
+                                                   __m256i *table) {
+    __m128i q[4][8];
+    int i, j;
+    k = k / 128 * 128 + k % 128 / 4;
+    for (i = 0; i < 4; i++) bitnet__turn_avx2(col, k + i * 32, q[i]);
+    for (j = 0; j < 8; j++, table += BITNET__SUMS)
+        bitnet__sums_avx2(_mm256_cvtepi8_epi16(q[0][j]), _mm256_cvtepi8_epi16(q[1][j]),
+                          _mm256_cvtepi8_epi16(q[2][j]), _mm256_cvtepi8_epi16(q[3][j]), table);
+}
+
+/* The entries that a block of each row selects, 8 bytes for a k-step. The codes of a byte are a
+   number of base 4; half a byte, 4 a + b, becomes 3 a + b, and the whole, 16 a + b, 9 a + b. */
+static BITNET__TARGET_avx2 void bitnet__find_avx2(const uint8_t *w, size_t row_bytes, int rows,
+                                                  bitnet__look *at) {
+    const int place = BITNET__SUMS * 32;
+    const __m256i first = _mm256_broadcastsi128_si256(
+        _mm_mullo_epi16(_mm_setr_epi16(0, 1, 2, 3, 4, 5, 6, 7), _mm_set1_epi16((short)place)));
+    int r, i;
+    for (r = 0; r < 8 * rows; r += 8, w += row_bytes) {
+        __m256i v = bitnet__load256_avx2(w), half[2];
+        v = _mm256_sub_epi8(v, _mm256_and_si256(_mm256_srli_epi16(v, 2), _mm256_set1_epi8(0x33)));
+        v = _mm256_add_epi8(
+            _mm256_sub_epi8(v, _mm256_and_si256(_mm256_srli_epi16(v, 1), _mm256_set1_epi8(0x78))),
+            _mm256_and_si256(_mm256_srli_epi16(v, 4), _mm256_set1_epi8(0x0f)));
+        half[0] = _mm256_unpacklo_epi8(v, _mm256_setzero_si256());     /* k-steps 0 and 2 */
+        half[1] = _mm256_unpackhi_epi8(v, _mm256_setzero_si256());     /* 1 and 3 */
+        BITNET__UNROLL for (i = 0; i < 2; i++) {
+            const __m256i e = _mm256_add_epi16(first, _mm256_slli_epi16(half[i], 5));
+            _mm_storeu_si128((__m128i *)(void *)(at[i] + r), _mm256_castsi256_si128(e));
+            _mm_storeu_si128((__m128i *)(void *)(at[i + 2] + r), _mm256_extracti128_si256(e, 1));
+        }
+    }
+}
+
+/* Adds to the sums of each row what its 8 bytes select; `add` 0: to 0. Four entries are loaded at a
+   time: two of 32 bytes can be loaded in a cycle, and hardly more than that. */
+BITNET__FN void bitnet__look_up_avx2(const uint16_t *at, int rows, const __m256i *table,
+                                     const int add, __m256i *sum) {
+    int r, i, j;
+    for (r = 0; r < rows; r++, at += 8) {
+        __m256i s = add ? sum[r] : _mm256_setzero_si256();
+        BITNET__UNROLL for (i = 0; i < 8; i += 4) {
+            uint64_t four;
+            memcpy(&four, at + i, sizeof four);
+            BITNET__UNROLL for (j = 0; j < 4; j++)
+                s = _mm256_add_epi16(s, bitnet__load256_avx2((const uint8_t *)table +
+                                                             (uint16_t)(four >> 16 * j)));
+        }
+        sum[r] = s;
+    }
+}
+
+/* Half 0 or 1 of a vector in memory. */
+BITNET__FN __m128i bitnet__half_avx2(const __m256i *v, int half) {
+    return bitnet__load128_avx2((const uint8_t *)(const void *)v + 16 * half);
+}
+
+/* Writes the sums of 8 rows and 8 columns; or adds them, with add. `half`: of the 16 columns. */
+BITNET__FN void bitnet__put_sums_avx2(const __m256i *sum, int half, const int add, int32_t *out,
+                                      size_t out_stride) {
+    __m128i a[8], b[8];
+    int i, round;
+    BITNET__UNROLL for (i = 0; i < 4; i++) {
+        const __m128i low = bitnet__half_avx2(sum + i, half);
+        const __m128i high = bitnet__half_avx2(sum + i + 4, half);
+        a[2 * i] = _mm_unpacklo_epi16(low, high);
+        a[2 * i + 1] = _mm_unpackhi_epi16(low, high);
+    }
+    BITNET__UNROLL for (round = 1; round < 3; round++) {
+        BITNET__UNROLL for (i = 0; i < 4; i++) {
+            b[2 * i] = _mm_unpacklo_epi16(a[i], a[i + 4]);
+            b[2 * i + 1] = _mm_unpackhi_epi16(a[i], a[i + 4]);
+        }
+        BITNET__UNROLL for (i = 0; i < 8; i++) a[i] = b[i];
+    }
+    BITNET__UNROLL for (i = 0; i < 8; i++, out += out_stride) {
+        __m256i v = _mm256_cvtepi16_epi32(a[i]);
+        if (add) v = _mm256_add_epi32(v, bitnet__load256_avx2(out));
+        bitnet__store256_avx2(out, v);
+    }
+}
+
+/* The same for fewer rows or columns. */
+BITNET__APART BITNET__TARGET_avx2 void bitnet__put_few_sums_avx2(const __m256i *sum, int half,
+                                                                 int rows, int cols, int add,
+                                                                 int32_t *out, size_t out_stride) {
+    const size_t bytes = (size_t)(rows < 8 ? rows : 8) * sizeof *out;
+    int32_t tail[64] = {0};
+    int c;
+    for (c = 0; add && c < 8 && c < cols; c++)
+        memcpy(tail + 8 * c, out + (size_t)c * out_stride, bytes);
+    bitnet__put_sums_avx2(sum, half, 1, tail, 8);
+    for (c = 0; c < 8 && c < cols; c++) memcpy(out + (size_t)c * out_stride, tail + 8 * c, bytes);
+}
+
+/* The sums of all rows and up to 8 columns. */
+BITNET__APART BITNET__TARGET_avx2 void bitnet__put_all_sums_avx2(const __m256i *sum, int half,
+                                                                 int rows, int cols, int add,
+                                                                 int32_t *out, size_t out_stride) {
+    for (; rows > 0; rows -= 8, sum += 8, out += 8) {
+        if (rows < 8 || cols < 8)
+            bitnet__put_few_sums_avx2(sum, half, rows, cols, add, out, out_stride);
+        else if (add) bitnet__put_sums_avx2(sum, half, 1, out, out_stride);
+        else bitnet__put_sums_avx2(sum, half, 0, out, out_stride);
+    }
+}
+
+/* Up to LOOK_ROWS rows without a code 3, a block of each at a time. */
+BITNET__APART BITNET__TARGET_avx2 void bitnet__look_up_i2s_avx2(const bitnet__dots *d) {
+    const int n = d->n, rows = d->rows, cols = d->cols;
+    __m256i table[8 * BITNET__SUMS], sum[BITNET__LOOK_ROWS + 7];
+    bitnet__look at[BITNET__LOOK_K_STEPS];
+    const int8_t *col[BITNET__LOOK_COLS];
+    int k, c, i, half;
+    for (k = 0; k < n; k += 32 * BITNET__LOOK_K_STEPS) {
+        bitnet__find_avx2(d->w + k / 4, (size_t)(n / 4), rows, at);
+        for (c = 0; c < cols; c += BITNET__LOOK_COLS) {
+            for (i = 0; i < BITNET__LOOK_COLS; i++)
+                col[i] = d->q + bitnet__clamp(c + i, cols) * (size_t)n;
+            for (i = 0; i < BITNET__LOOK_K_STEPS; i++) {
+                bitnet__table_avx2(col, k + 32 * i, table);
+                if (i) bitnet__look_up_avx2(at[i], rows, table, 1, sum);
+                else bitnet__look_up_avx2(at[i], rows, table, 0, sum);
+            }
+            for (half = 0; half < 2 && c + 8 * half < cols; half++)
+                bitnet__put_all_sums_avx2(sum, half, rows, cols - c - 8 * half, k > 0,
+                                          d->out + (size_t)(c + 8 * half) * d->stride, d->stride);
+        }
+    }
+}
+
+/* Is there a code 3? n is a multiple of 32. */
+static BITNET__TARGET_avx2 int bitnet__has_code3_avx2(const uint8_t *w, size_t n) {
+    __m256i threes = _mm256_setzero_si256(), v;
+    size_t i;
+    for (i = 0; i < n; i += 32) {
+        v = bitnet__load256_avx2(w + i);
+        threes = _mm256_or_si256(threes, _mm256_and_si256(v, _mm256_srli_epi16(v, 1)));
+    }
+    return !_mm256_testz_si256(threes, _mm256_set1_epi8(0x55));
+}
+
+/* Few rows, or those with a code 3, go to panels. */
+static BITNET__TARGET_avx2 void bitnet__sums_i2s_avx2(const bitnet__dots *d) {
+    if (d->rows < BITNET__LOOK_LEAST ||
+        bitnet__has_code3_avx2(d->w, bitnet__i2s_bytes(d->n, d->rows)))
+        bitnet__panels_i2s_avx2(d);
+    else bitnet__look_up_i2s_avx2(d);
+}
+
+static BITNET__TARGET_avx2 void bitnet__dotrows_looked_up_avx2(const bitnet__dots *d) {
+    if (d->cols < BITNET__LOOK_FROM) bitnet__dotrows_i2s_avx2(d);
+    else
+        bitnet__tiles_and_panels(d, bitnet__tiles_i2s_avx2, bitnet__sums_i2s_avx2, BITNET__LOOK_COLS,
+                                 BITNET__LOOK_FROM, bitnet__i2s_bytes);
+}
+
+/* For CPUs that multiply slowly: the entries of a copy of one of AVX2's tables. */
+static void bitnet__suit_cpu(bitnet_kernels *k) {
+    if (k->dotrows_i2s != bitnet__dotrows_i2s_avx2 || bitnet__multiplies_twice()) return;
+    if (k->dotrows_ternary == k->dotrows_i2s) k->dotrows_ternary = bitnet__dotrows_looked_up_avx2;
+    k->dotrows_i2s = bitnet__dotrows_looked_up_avx2;
+}
+#define BITNET__SUIT_CPU bitnet__suit_cpu
 
 /* ---- rows of Q4_K, of the head ----
    A weight is unpacked in a register: its code in 32 bits, to a float, and one FMA, which rounds
@@ -3022,24 +3055,7 @@ BITNET__APART BITNET__TARGET void BITNET__I(panels_i2s)(const bitnet__dots *d) {
                    4 * BITNET__PANEL, BITNET__I(panel_cols));
 }
 
-#if BITNET__PARTS & BITNET__LOOK
-/* Sums are looked up, but for few rows, or a code 3. */
-static BITNET__TARGET void BITNET__I(sums_i2s)(const bitnet__dots *d) {
-    if (d->rows < BITNET__LOOK_LEAST ||
-        BITNET__V(has_code3)(d->w, bitnet__i2s_bytes(d->n, d->rows)))
-        BITNET__I(panels_i2s)(d);
-    else BITNET__V(look_up_i2s)(d);
-}
-#endif
-
 static BITNET__TARGET void BITNET__I(dotrows_i2s)(const bitnet__dots *d) {
-#if BITNET__PARTS & BITNET__LOOK
-    if (d->cols >= BITNET__LOOK_FROM) {
-        bitnet__tiles_and_panels(d, BITNET__I(tiles_i2s), BITNET__I(sums_i2s), BITNET__LOOK_COLS,
-                                 BITNET__LOOK_FROM, bitnet__i2s_bytes);
-        return;
-    }
-#endif
     bitnet__tiles_and_panels(d, BITNET__I(tiles_i2s), BITNET__I(panels_i2s), BITNET__I(panel_cols),
                              BITNET__I(panels_from), bitnet__i2s_bytes);
 }

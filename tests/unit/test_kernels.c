@@ -174,6 +174,7 @@ static int compare_ternary(const bitnet_kernels *k, int n, int rows, int cols, i
 /* Around the depths that sums and panels have in some table. */
 static const int depths[] = {512, 640, 768, 1024, 1152, 1280, 1408, 2048};
 static const int depth_cols[] = {1, 2, 3, 9, 16, 24};
+static const int look_rows[] = {63, 64, 65, 71, 100, 256, 257, 330};
 
 static void dotrows_i2s(const char *table) {
     size_t n, r, c;
@@ -210,6 +211,15 @@ static void dotrows_i2s(const char *table) {
                                      activations, (size_t)(pair % 9)))
                     return;
             }
+    /* The same with as many columns as AVX2 asks for. */
+    for (r = 0; r < COUNT(look_rows); r++)
+        for (c = 47; c < 66; c += 6, pair++) {
+            weights = pair % 5 ? pair % 2 ? VALID : ALL_PLUS : ONE_THREE;
+            activations = weights == VALID ? RANDOM : ALL_MINUS_128;
+            if (!compare_ternary(&k, depths[pair % 5], look_rows[r], (int)c, weights, activations,
+                                 (size_t)(pair % 9)))
+                return;
+        }
     /* More rows than the kernels take at a time. */
     if (!compare_ternary(&k, 384, 1041, 9, VALID, RANDOM, 3)) return;
     if (!compare_ternary(&k, 128, 659, 5, ANY_BYTES, RANDOM, 3)) return;
@@ -475,6 +485,22 @@ static void groups_definition(void) {
         release(q, 1);
         release(ordered, 1);
     }
+}
+
+/* What a copy of AVX2's tables has on CPUs that multiply slowly. */
+static void looked_up_avx2(void) {
+#ifdef BITNET__SUIT_CPU
+    bitnet_kernels suited = *bitnet_kernels_find("avx2");
+    bitnet__suit_cpu(&suited);
+    CHECK((suited.dotrows_ternary == bitnet__dotrows_looked_up_avx2) ==
+          !bitnet__multiplies_twice());
+    CHECK(suited.dotrows_ternary == suited.dotrows_i2s);
+    other.dotrows_ternary = bitnet__dotrows_looked_up_avx2;
+    dotrows_i2s("avx2");
+    memset(&other, 0, sizeof other);
+#else
+    SKIP("avx2 is not compiled in");
+#endif
 }
 
 /* The longest row, with contents that make the largest sums: their values are known. */
@@ -1833,6 +1859,7 @@ const test_case kernels_tests[] = {
     {"kernels/dispatch", dispatch},
     {"kernels/cpu_features", cpu_features},
     {"kernels/amx_permission", amx_permission},
+    {"kernels/avx2/looked_up", looked_up_avx2},
     {"kernels/math/exp", math_exp},
     {"kernels/math/log_sqrt", math_log_sqrt},
     {"kernels/math/sincos", math_sincos},
