@@ -490,7 +490,7 @@ static void groups_definition(void) {
 /* What a copy of AVX2's tables has on CPUs that multiply slowly. */
 static void looked_up_avx2(void) {
 #ifdef BITNET__SUIT_CPU
-    bitnet_kernels suited = *bitnet_kernels_find("avx2");
+    bitnet_kernels suited = bitnet__kernels_avx2;
     bitnet__suit_cpu(&suited);
     CHECK((suited.dotrows_ternary == bitnet__dotrows_looked_up_avx2) ==
           !bitnet__multiplies_twice());
@@ -1706,7 +1706,9 @@ static void cpu_features(void) {
     CHECK((avx512 && vbmi) == !!(f & BITNET_CPU_AVX512VBMI));
     CHECK(!(f & (BITNET_CPU_AVX512VNNI | BITNET_CPU_AVX512VBMI)) || (f & BITNET_CPU_AVX512));
     CHECK(!(f & BITNET_CPU_AVX512) || (f & BITNET_CPU_AVX2));
-    if (__get_cpuid_count(7, 0, &a, &b, &c, &d) && a >= 1) __cpuid_count(7, 1, a, b, c, d);
+    if (__get_cpuid_count(7, 0, &a, &b, &c, &d))
+        CHECK(bitnet__multiplies_twice() == (int)(c >> 9 & 1));      /* VAES */
+    if (a >= 1) __cpuid_count(7, 1, a, b, c, d);
     else a = 0;
     CHECK((avx2 && (a >> 4 & 1)) == !!(f & BITNET_CPU_AVXVNNI));
     __cpuid(1, a, b, c, d);
