@@ -421,14 +421,6 @@ static int bitnet__may_use_tiles(void) {
 }
 #endif
 
-/* Does the CPU start two multiplications of 32 bytes in a cycle? Then AVX2 looks up nothing. Zen 3
-   does, and is the first of AMD with VAES; Intel's CPUs with VAES have better tables. */
-static int bitnet__multiplies_twice(void) {
-    uint32_t leaf7[4];
-    bitnet__cpuid(7, 0, leaf7);
-    return leaf7[2] >> 9 & 1;
-}
-
 static uint32_t bitnet__cpu_features(void) {
     const uint32_t ymm = 0x06, zmm = 0xe6;
     const uint32_t f_dq_bw_vl = 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31;
@@ -845,11 +837,13 @@ BITNET__FN void bitnet__k_step_avx2(__m256i (*partial)[2], const __m256i *weight
     int c;
     BITNET__UNROLL for (c = 0; c < bitnet__panel_cols_avx2; c++) {
         const __m256i a = bitnet__repeat4_avx2(col[c] + at);
-        const __m256i p0 = _mm256_maddubs_epi16(w0, a), p1 = _mm256_maddubs_epi16(w1, a);
-        partial[c][0] = _mm256_add_epi16(partial[c][0], p0);
-        partial[c][1] = _mm256_add_epi16(partial[c][1], p1);
-        BITNET__ADDED(partial[c][0], p0);
-        BITNET__ADDED(partial[c][1], p1);
+        __m256i p = _mm256_maddubs_epi16(w0, a);
+        partial[c][0] = _mm256_add_epi16(partial[c][0], p);
+        BITNET__ADDED(partial[c][0], p);
+        p = _mm256_maddubs_epi16(w1, a);
+        partial[c][1] = _mm256_add_epi16(partial[c][1], p);
+        BITNET__ADDED(partial[c][1], p);
+        BITNET__NO_AHEAD();
     }
 }
 
@@ -1303,8 +1297,16 @@ static BITNET__TARGET_avx2 void bitnet__sums_i2s_avx2(const bitnet__dots *d) {
 static BITNET__TARGET_avx2 void bitnet__dotrows_looked_up_avx2(const bitnet__dots *d) {
     if (d->cols < BITNET__LOOK_FROM) bitnet__dotrows_i2s_avx2(d);
     else
-        bitnet__tiles_and_panels(d, bitnet__tiles_i2s_avx2, bitnet__sums_i2s_avx2, BITNET__LOOK_COLS,
-                                 BITNET__LOOK_FROM, bitnet__i2s_bytes);
+        bitnet__tiles_and_panels(d, bitnet__tiles_i2s_avx2, bitnet__sums_i2s_avx2,
+                                 BITNET__LOOK_COLS, BITNET__LOOK_FROM, bitnet__i2s_bytes);
+}
+
+/* Does the CPU start two multiplications of 32 bytes in a cycle? Then AVX2 looks up nothing. Zen 3
+   does, and is the first of AMD with VAES; Intel's CPUs with VAES have better tables. */
+static int bitnet__multiplies_twice(void) {
+    uint32_t leaf7[4];
+    bitnet__cpuid(7, 0, leaf7);
+    return leaf7[2] >> 9 & 1;
 }
 
 /* For CPUs that multiply slowly: the entries of a copy of one of AVX2's tables. */

@@ -1706,8 +1706,10 @@ static void cpu_features(void) {
     CHECK((avx512 && vbmi) == !!(f & BITNET_CPU_AVX512VBMI));
     CHECK(!(f & (BITNET_CPU_AVX512VNNI | BITNET_CPU_AVX512VBMI)) || (f & BITNET_CPU_AVX512));
     CHECK(!(f & BITNET_CPU_AVX512) || (f & BITNET_CPU_AVX2));
-    if (__get_cpuid_count(7, 0, &a, &b, &c, &d))
-        CHECK(bitnet__multiplies_twice() == (int)(c >> 9 & 1));      /* VAES */
+    __get_cpuid_count(7, 0, &a, &b, &c, &d);
+#ifdef BITNET__SUIT_CPU
+    if (avx2) CHECK(bitnet__multiplies_twice() == (int)(c >> 9 & 1));      /* VAES */
+#endif
     if (a >= 1) __cpuid_count(7, 1, a, b, c, d);
     else a = 0;
     CHECK((avx2 && (a >> 4 & 1)) == !!(f & BITNET_CPU_AVXVNNI));
