@@ -4316,13 +4316,12 @@ BITNET_API const bitnet_kernels *bitnet_kernels_default(void) {
     return bitnet_kernels_get(i);
 }
 
-/* A copy of a table that is usable, with the entries that are the fastest on this CPU. */
-static bitnet_kernels bitnet__suited(const bitnet_kernels *k) {
-    bitnet_kernels copy = *k;
+/* Copies a usable table, with the entries that are the fastest on this CPU. */
+static void bitnet__copy_kernels(bitnet_kernels *to, const bitnet_kernels *k) {
+    *to = *k;
 #ifdef BITNET__SUIT_CPU
-    BITNET__SUIT_CPU(&copy);
+    BITNET__SUIT_CPU(to);
 #endif
-    return copy;
 }
 
 /* Is a table's layout that of the tensor type TL2_R16? */
@@ -12949,7 +12948,7 @@ static bitnet_result bitnet__load_vocab_only(bitnet_model *m, bitnet_error *err)
     bitnet__load_arch(&x);
     if (!m->family) m->family = bitnet__family_of(m, "llama");
     m->n_ctx = (int32_t)bitnet__meta_uint(&x, ".context_length", 0, 0, BITNET__MAX_CONTEXT);
-    m->kernels = bitnet__suited(bitnet_kernels_default());
+    bitnet__copy_kernels(&m->kernels, bitnet_kernels_default());
     if (x.result != BITNET_OK || (r = bitnet__load_tokenizer(m, err)))
         return x.result ? x.result : r;
     return bitnet__progress(m, m->gguf.src.size, err);
@@ -12971,8 +12970,8 @@ static bitnet_result bitnet__next_header(bitnet_model *m, bitnet__range *want, b
     if (r == BITNET__MORE)
         return bitnet__source_grow(&m->gguf.src, &m->params.allocator, want, err);
     if (r || m->params.vocab_only) return r ? r : bitnet__load_vocab_only(m, err);
-    m->kernels = bitnet__suited(m->params.kernels ? m->params.kernels :
-                                                    bitnet__kernels_for(&m->gguf));
+    bitnet__copy_kernels(&m->kernels, m->params.kernels ? m->params.kernels :
+                                                          bitnet__kernels_for(&m->gguf));
     m->come = m->gguf.data_start;
     if ((r = bitnet__load_shape(m, err)) || (r = bitnet__load_tokenizer(m, err))) return r;
     return bitnet__begin_weights(m, err);
@@ -20297,7 +20296,7 @@ BITNET_API bitnet_result bitnet_selftest(const bitnet_kernels *k, bitnet_error *
     if (!t)
         return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for the self-test (%llu bytes)",
                             (unsigned long long)size);
-    t->k = bitnet__suited(k);
+    bitnet__copy_kernels(&t->k, k);
     t->packed = (uint8_t *)(t + 1);
     bad = bitnet__test_table(t);
     if (bad)

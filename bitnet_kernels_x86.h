@@ -59,10 +59,10 @@
            entry    27 c0 + 9 c1 + 3 c2 + c3 of a byte with the codes c0 (bits 7-6) to c3 (1-0)
 
        The table costs about as much as looking up 80 rows; 256 share it. That takes 46 KB of the
-       stack. Zen 1 reads a prompt of 128 at 1.5 times the speed of panels. Zen 3, which multiplies
-       twice a cycle, reads it at 0.8 times that speed: so bitnet__suit_cpu asks the CPU. Panels
-       still multiply few rows, rows with a code 3, and TL2. Cycles of each loop for prompts:
-       python3 tests/checks/inner_loops.py table gcc
+       stack. Zen 1 has read a prompt of 128 at 1.5 times the speed of panels of 4 columns. Zen 3,
+       which multiplies twice a cycle, reads it at 0.87 times the speed of panels of 6: so
+       bitnet__suit_cpu asks the CPU. Panels still multiply few rows, rows with a code 3, and TL2.
+       Cycles of each loop for prompts: python3 tests/checks/inner_loops.py table gcc
 
    BOUNDS, for codes up to 3 and q from -128 to 127, n <= 2^20: 8192 blocks
        avx2, int16        Tile: lo, of 4 * code, 2 * 12 * 128 = 3072 from a vpmaddubsw, far from its
