@@ -174,7 +174,22 @@ static int compare_ternary(const bitnet_kernels *k, int n, int rows, int cols, i
 /* Around the depths that sums and panels have in some table. */
 static const int depths[] = {512, 640, 768, 1024, 1152, 1280, 1408, 2048};
 static const int depth_cols[] = {1, 2, 3, 9, 16, 24};
-static const int look_rows[] = {63, 64, 65, 71, 100, 256, 257, 330};
+
+/* As many columns as AVX2 asks for before it looks sums up. */
+static int many_columns(const bitnet_kernels *k) {
+    static const int rows[] = {63, 64, 65, 71, 100, 256, 257, 330};
+    int weights, activations, cols, pair = 0;
+    size_t r;
+    for (r = 0; r < COUNT(rows); r++)
+        for (cols = 47; cols < 66; cols += 6, pair++) {
+            weights = pair % 5 ? pair % 2 ? VALID : ALL_PLUS : ONE_THREE;
+            activations = weights == VALID ? RANDOM : ALL_MINUS_128;
+            if (!compare_ternary(k, depths[pair % 5], rows[r], cols, weights, activations,
+                                 (size_t)(pair % 9)))
+                return 0;
+        }
+    return 1;
+}
 
 static void dotrows_i2s(const char *table) {
     size_t n, r, c;
@@ -211,15 +226,7 @@ static void dotrows_i2s(const char *table) {
                                      activations, (size_t)(pair % 9)))
                     return;
             }
-    /* The same with as many columns as AVX2 asks for. */
-    for (r = 0; r < COUNT(look_rows); r++)
-        for (c = 47; c < 66; c += 6, pair++) {
-            weights = pair % 5 ? pair % 2 ? VALID : ALL_PLUS : ONE_THREE;
-            activations = weights == VALID ? RANDOM : ALL_MINUS_128;
-            if (!compare_ternary(&k, depths[pair % 5], look_rows[r], (int)c, weights, activations,
-                                 (size_t)(pair % 9)))
-                return;
-        }
+    if (!many_columns(&k)) return;
     /* More rows than the kernels take at a time. */
     if (!compare_ternary(&k, 384, 1041, 9, VALID, RANDOM, 3)) return;
     if (!compare_ternary(&k, 128, 659, 5, ANY_BYTES, RANDOM, 3)) return;
@@ -491,13 +498,13 @@ static void groups_definition(void) {
 static void looked_up_avx2(void) {
 #ifdef BITNET__SUIT_CPU
     bitnet_kernels suited = bitnet__kernels_avx2;
+    USE_TABLE(k, "avx2");
     bitnet__suit_cpu(&suited);
     CHECK((suited.dotrows_ternary == bitnet__dotrows_looked_up_avx2) ==
           !bitnet__multiplies_twice());
     CHECK(suited.dotrows_ternary == suited.dotrows_i2s);
-    other.dotrows_ternary = bitnet__dotrows_looked_up_avx2;
-    dotrows_i2s("avx2");
-    memset(&other, 0, sizeof other);
+    k.dotrows_ternary = bitnet__dotrows_looked_up_avx2;
+    many_columns(&k);
 #else
     SKIP("avx2 is not compiled in");
 #endif

@@ -421,11 +421,16 @@ async function told(store, key, job, lock) {
         { onSilence } = job;
     let progress = null,
         before,
+        missed = false,
         waits = true;
     const timer = setInterval(async () => {
         const meta = await store.known(key).catch(() => null),
             loaded = meta ? loadedOf(meta) : 0;
         if (!waits) return;
+        if (!meta && (progress || !missed)) {
+            missed = true; // perhaps they are just being written: look again
+            return;
+        }
         if (!progress) progress = startProgress(job, fixed, loaded, meta?.size ?? null);
         else if (loaded > before) progress.add(loaded - before);
         before = loaded;
