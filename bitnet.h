@@ -4201,13 +4201,13 @@ BITNET__INLINE void bitnet__panels(const bitnet__dots *d, void *panel, bitnet__u
 }
 
 /* Uses panels if there are at least `from` columns, for a multiple of `wide` of them. A rest of at
-   most wide / 2 columns uses tiles. 256 rows at a time: meanwhile the activations of a panel's
-   depth stay in the L2 cache (512 to 640 KB for 512 columns). bytes(n, rows): the size of so many
-   rows. */
+   most half as many, rounded up to an even number, uses tiles. 256 rows at a time: meanwhile the
+   activations of a panel's depth stay in the L2 cache (512 to 640 KB for 512 columns). bytes(n,
+   rows): the size of so many rows. */
 BITNET__INLINE void bitnet__tiles_and_panels(const bitnet__dots *d, bitnet__dots_fn *tiles,
                                              bitnet__dots_fn *panels, const int wide,
                                              const int from, size_t (*bytes)(int n, int rows)) {
-    const int rest = d->cols % wide > wide / 2 ? 0 : d->cols % wide;
+    const int half = (wide + 2) / 4 * 2, rest = d->cols % wide > half ? 0 : d->cols % wide;
     int r;
     if (d->cols < from) {
         tiles(d);
