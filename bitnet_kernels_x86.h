@@ -59,7 +59,7 @@
            entry    27 c0 + 9 c1 + 3 c2 + c3 of a byte with the codes c0 (bits 7-6) to c3 (1-0)
 
        The table costs about as much as looking up 80 rows; 256 share it. That takes 46 KB of the
-       stack. Zen 1 has read a prompt of 128 at 1.5 times the speed of panels of 4 columns. Zen 3,
+       stack. Zen 1 reads a prompt of 128 at 1.5 times the speed of panels of 4 columns. Zen 3,
        which multiplies twice a cycle, reads it at 0.87 times the speed of panels of 6: so
        bitnet__suit_cpu asks the CPU. Panels still multiply few rows, rows with a code 3, and TL2.
        Cycles of each loop for prompts: python3 tests/checks/inner_loops.py table gcc
@@ -770,6 +770,7 @@ BITNET__FN __m256i bitnet__first_avx2(int count) {
     return _mm256_cmpgt_epi32(_mm256_set1_epi32(count), lane);
 }
 
+/* A whole vector needs no mask: on AMD a masked store takes as long as some 40 instructions. */
 BITNET__FN __m256i bitnet__load_first_avx2(const int32_t *p, int count) {
     return count < 8 ? _mm256_maskload_epi32(p, bitnet__first_avx2(count)) :
                        bitnet__load256_avx2(p);
@@ -1309,7 +1310,7 @@ static int bitnet__multiplies_twice(void) {
     return leaf7[2] >> 9 & 1;
 }
 
-/* For CPUs that multiply slowly: the entries of a copy of one of AVX2's tables. */
+/* k is a copy of a table. If it is one of AVX2's, and the CPU multiplies slowly, it looks sums up. */
 static void bitnet__suit_cpu(bitnet_kernels *k) {
     if (k->dotrows_i2s != bitnet__dotrows_i2s_avx2 || bitnet__multiplies_twice()) return;
     if (k->dotrows_ternary == k->dotrows_i2s) k->dotrows_ternary = bitnet__dotrows_looked_up_avx2;
