@@ -1310,7 +1310,7 @@ static int bitnet__multiplies_twice(void) {
     return leaf7[2] >> 9 & 1;
 }
 
-/* k is a copy of a table. If it is one of AVX2's, and the CPU multiplies slowly, it looks sums up. */
+/* k is a copy of a table. If it is AVX2's, and the CPU multiplies slowly, it looks sums up. */
 static void bitnet__suit_cpu(bitnet_kernels *k) {
     if (k->dotrows_i2s != bitnet__dotrows_i2s_avx2 || bitnet__multiplies_twice()) return;
     if (k->dotrows_ternary == k->dotrows_i2s) k->dotrows_ternary = bitnet__dotrows_looked_up_avx2;
