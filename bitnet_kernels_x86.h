@@ -1980,12 +1980,12 @@ static const bitnet_kernels bitnet__kernels_avx512vbmi_tl2 = {
 #define BITNET__FN BITNET__INLINE BITNET__TARGET_amx
 
 /* TILE_COLS: of two tiles A. A unit of a panel is what is unpacked at a time: 128 weights of I2_S,
-   or 192 of TL2, of 32 rows. A panel has so many units that it stays in the L1 cache with the
-   activations of 32 columns. */
-enum { bitnet__tile_cols_amx = 32, bitnet__units_amx = 4, bitnet__panels_from_amx = 7 };
+   or 192 of TL2, of 32 rows. It has a part for every 32 weights. */
+enum { bitnet__tile_cols_amx = 32, bitnet__panels_from_amx = 7 };
 
-/* Unpacks a unit, or the weights that are left, of the 32 rows that begin with row r. */
-typedef void bitnet__unit_fn_amx(const uint8_t *w, int n, int r, int k, int left,
+/* Unpacks one part of the unit that begins with weight k of the 32 rows from row r on. With `fetch`
+   it asks for the same part of the next 32 rows. */
+typedef void bitnet__part_fn_amx(const bitnet__dots *d, int r, int k, const int part, int fetch,
                                  __m512i (*to)[2]);
 
 /* The shapes of the tile registers: 0 to 3 are C, 4 and 5 A, 6 and 7 B. */
@@ -2017,111 +2017,110 @@ BITNET__FN void bitnet__shape_columns(int cols) {
     bitnet__shape_tiles(cols < 16 ? cols : 16, cols > 16 ? cols - 16 : 1);
 }
 
-/* 64 weights of a panel times up to 16 columns, or with `two` up to 32. */
-BITNET__FN void bitnet__k_steps_amx(const void *codes, const int8_t *q, size_t n, const int two) {
-    _tile_loadd(6, codes, 128);
-    _tile_loadd(4, q, n);
-    _tile_dpbsud(0, 4, 6);
-    if (two) {
-        _tile_loadd(5, q + 16 * n, n);
-        _tile_dpbsud(2, 5, 6);
+/* 64 weights of 16 rows times up to 16 columns, or with `two` up to 32. half: of the panel's rows;
+   the second one finds the columns in the tiles A. */
+BITNET__FN void bitnet__half_step_amx(const void *codes, const int8_t *q, size_t n, const int half,
+                                      const int two) {
+    if (half == 0) {
+        _tile_loadd(6, codes, 128);
+        _tile_loadd(4, q, n);
+        _tile_dpbsud(0, 4, 6);
+        if (two) {
+            _tile_loadd(5, q + 16 * n, n);
+            _tile_dpbsud(2, 5, 6);
+        }
+    } else {
+        _tile_loadd(7, (const char *)codes + 64, 128);
+        _tile_dpbsud(1, 4, 7);
+        if (two) _tile_dpbsud(3, 5, 7);
     }
-    _tile_loadd(7, (const char *)codes + 64, 128);
-    _tile_dpbsud(1, 4, 7);
-    if (two) _tile_dpbsud(3, 5, 7);
 }
 
-/* Adds the dots of weights k to k + len - 1 of 32 rows with as many columns as the tiles have been
-   shaped for. With unit, which unpacks `wide` weights, the panel is made here: while the tiles
-   multiply a unit, which takes few instructions and much time, the next one is unpacked. If len is
-   longer than the panel, it keeps only the last units. */
+BITNET__FN void bitnet__k_step_amx(const void *codes, const int8_t *q, size_t n, const int two) {
+    bitnet__half_step_amx(codes, q, n, 0, two);
+    bitnet__half_step_amx(codes, q, n, 1, two);
+}
+
+/* 32 rows from row r on times as many columns as the tiles have been shaped for: d->q and d->out
+   begin with the first of them. The dots begin with minus[c], 16 times minus the sum of column c.
+
+   While the tiles multiply a unit, the next one is unpacked, a part after each half of a k-step: the
+   processor sees only some 500 instructions ahead, and must find work for both. Each unit is
+   unpacked again for the next columns. That is less work for the L1 cache than to keep a panel and
+   carry the dots: at 32 columns a line of dots that comes from L2 and goes back costs as much as
+   24 weights of the 32 rows. */
 BITNET__INLINE BITNET__TARGET_amx void bitnet__multiply_amx(
-    bitnet__unit_fn_amx *unit, const uint8_t *w, int r, int k, int len, __m512i (*panel)[2],
-    const int8_t *q, int n, int32_t *out, size_t out_stride, const int wide, const int two) {
-    const size_t dots = out_stride * 4;
-    int i, j, last;
-    q += k;
+    const bitnet__dots *d, bitnet__part_fn_amx *part, int r, int32_t (*minus)[16], int fetch,
+    const int wide, const int two) {
+    const size_t n = (size_t)d->n, dots = 4 * d->stride;
+    int32_t *out = d->out + r;
+    __m512i panel[2][48][2];
+    int k, i, unit = 0;
+    BITNET__UNROLL for (i = 0; i < wide / 32; i++) part(d, r, 0, i, fetch, panel[0]);
     BITNET__NO_AHEAD();                /* the intrinsics do not say that they read memory */
-    _tile_loadd(0, out, dots);
-    _tile_loadd(1, out + 16, dots);
+    _tile_loadd(0, minus, 64);
+    _tile_loadd(1, minus, 64);
     if (two) {
-        _tile_loadd(2, out + 16 * out_stride, dots);
-        _tile_loadd(3, out + 16 * out_stride + 16, dots);
+        _tile_loadd(2, minus + 16, 64);
+        _tile_loadd(3, minus + 16, 64);
     }
-    if (unit) unit(w, n, r, k, len, panel);
-    for (i = 0; i < len; i = last) {
-        __m512i(*now)[2] = panel + i / wide % bitnet__units_amx * (wide / 4);
-        last = len - i < wide ? len : i + wide;
-        BITNET__NO_AHEAD();
-        for (j = i; j < last; j += 64)
-            bitnet__k_steps_amx(now + (j - i) / 4, q + j, (size_t)n, two);
-        if (unit && last < len)
-            unit(w, n, r, k + last, len - last,
-                 panel + last / wide % bitnet__units_amx * (wide / 4));
+    for (k = 0; k + wide < d->n; k += wide, unit ^= 1) {
+        BITNET__UNROLL for (i = 0; i < wide / 32; i++) {
+            bitnet__half_step_amx(panel[unit] + i / 2 * 16, d->q + k + i / 2 * 64, n, i % 2, two);
+            part(d, r, k + wide, i, fetch, panel[!unit]);
+            BITNET__NO_AHEAD();
+        }
     }
+    for (i = 0; k + i < d->n; i += 64)
+        bitnet__k_step_amx(panel[unit] + i / 4, d->q + k + i, n, two);
     _tile_stored(0, out, dots);
     _tile_stored(1, out + 16, dots);
     if (two) {
-        _tile_stored(2, out + 16 * out_stride, dots);
-        _tile_stored(3, out + 16 * out_stride + 16, dots);
+        _tile_stored(2, out + 16 * d->stride, dots);
+        _tile_stored(3, out + 16 * d->stride + 16, dots);
     }
     BITNET__NO_AHEAD();
 }
 
-/* All columns with whole panels of rows. The dots begin with minus the sums of the columns. */
+/* All columns with whole panels of rows. */
 BITNET__INLINE BITNET__TARGET_amx void bitnet__panels_amx(const bitnet__dots *d,
-                                                          bitnet__unit_fn_amx *unit,
+                                                          bitnet__part_fn_amx *part,
                                                           const int wide) {
-    const int depth = d->cols > bitnet__tile_cols_amx ? bitnet__units_amx * wide : d->n;
-    __m512i panel[bitnet__units_amx * 48][2];
-    int r, k, c, len, count, shape = 0;
-    for (c = 0; c < d->cols; c++)
-        for (r = 0; r < d->rows; r += 16)
-            _mm512_storeu_si512(d->out + (size_t)c * d->stride + r, _mm512_set1_epi32(-d->sums[c]));
-    for (k = 0; k < d->n; k += len) {
-        len = d->n - k < depth ? d->n - k : depth;
+    int32_t minus[bitnet__tile_cols_amx][16];
+    int c, r, i, count, shape = 0;
+    for (c = 0; c < d->cols; c += count) {
+        const bitnet__dots cols = bitnet__dots_from(d, 0, 0, c);
+        count = bitnet__share(d->cols - c, bitnet__tile_cols_amx);
+        if (shape != count) bitnet__shape_columns(shape = count);
+        for (i = 0; i < count; i++)
+            _mm512_storeu_si512(minus[i], _mm512_set1_epi32(-cols.sums[i]));
         for (r = 0; r < d->rows; r += 32) {
-            for (c = 0; c < d->cols; c += count) {
-                const int8_t *col = d->q + (size_t)c * (size_t)d->n;
-                int32_t *to = d->out + (size_t)c * d->stride + (size_t)r;
-                count = bitnet__share(d->cols - c, bitnet__tile_cols_amx);
-                if (shape != count) bitnet__shape_columns(shape = count);
-#define BITNET__MULTIPLY(unit, two) \
-    bitnet__multiply_amx(unit, d->w, r, k, len, panel, col, d->n, to, d->stride, wide, two)
-                if (c == 0 && count > 16) BITNET__MULTIPLY(unit, 1);
-                else if (c == 0) BITNET__MULTIPLY(unit, 0);
-                else if (count > 16) BITNET__MULTIPLY(0, 1);
-                else BITNET__MULTIPLY(0, 0);
-#undef BITNET__MULTIPLY
-            }
+            if (count > 16) bitnet__multiply_amx(&cols, part, r, minus, c == 0, wide, 1);
+            else bitnet__multiply_amx(&cols, part, r, minus, c == 0, wide, 0);
         }
     }
     _tile_release();
 }
 
-/* A unit of I2_S, as unpack_i2s makes it of whole rows; meanwhile the same of the next panel, every
-   line of it once, comes into the L2 cache. */
-BITNET__FN void bitnet__unit_i2s_amx(const uint8_t *w, int n, int r, int k, int left,
+/* Part 2 half + quad of a unit of I2_S, as unpack_i2s makes it of whole rows. Every line of the next
+   rows comes once. */
+BITNET__FN void bitnet__part_i2s_amx(const bitnet__dots *d, int r, int k, const int part, int fetch,
                                      __m512i (*to)[2]) {
-    const size_t row = (size_t)(n / 4);
-    const uint8_t *p = w + (size_t)r * row + (size_t)(k / 4);
-    const uint8_t *next = p + 32 * row + (k / 128 % 2 ? 16 * row : 0);
+    const size_t row = (size_t)(d->n / 4);
+    const uint8_t *p = d->w + (size_t)(r + part / 2 * 16) * row + (size_t)(k / 4);
     __m512i v[4];
-    int half, quad, i;
-    (void)left;
-    for (i = 0; i < 16; i++) _mm_prefetch((const char *)(next + (size_t)i * row), _MM_HINT_T1);
-    for (half = 0; half < 2; half++, p += 16 * row) {
-        for (quad = 0; quad < 2; quad++) {
-            const uint8_t *at = p + 16 * quad;
-            BITNET__UNROLL for (i = 0; i < 4; i++, at += row)
-                v[i] = bitnet__every4_avx512vnni(at, row);
-            bitnet__put_quad_avx512vnni(v, to + 4 * quad, half);
-        }
+    int i;
+    if (fetch && k / 128 % 2 == part / 2) {
+        const uint8_t *next = p + (size_t)(32 + part % 2 * 8) * row;
+        for (i = 0; i < 8; i++) _mm_prefetch((const char *)(next + (size_t)i * row), _MM_HINT_T1);
     }
+    p += part % 2 * 16;
+    BITNET__UNROLL for (i = 0; i < 4; i++, p += row) v[i] = bitnet__every4_avx512vnni(p, row);
+    bitnet__put_quad_avx512vnni(v, to + part % 2 * 4, part / 2);
 }
 
 BITNET__HOT BITNET__TARGET_amx void bitnet__panels_i2s_amx(const bitnet__dots *d) {
-    bitnet__panels_amx(d, bitnet__unit_i2s_amx, 128);
+    bitnet__panels_amx(d, bitnet__part_i2s_amx, 128);
 }
 
 /* `rest`, of AVX-512, takes the rows that are no whole panel, and few columns. bytes: those of so
@@ -2143,33 +2142,32 @@ static BITNET__TARGET_amx void bitnet__dotrows_i2s_amx(const bitnet__dots *d) {
 }
 
 #ifndef BITNET_NO_TL2
-/* A unit of TL2: two blocks. */
-BITNET__FN void bitnet__unit_tl2_amx(const uint8_t *w, int n, int r, int k, int left,
+/* Part of a unit of TL2, which is two blocks: a third of the 8 runs of triples of 16 rows. */
+BITNET__FN void bitnet__part_tl2_amx(const bitnet__dots *d, int r, int k, const int part, int fetch,
                                      __m512i (*to)[2]) {
-    const size_t pack_bytes = bitnet__tl2_bytes((n + 23) / 24);
-    const uint8_t *p = w + (size_t)(r / 16) * pack_bytes + (size_t)(k / 96) * BITNET__TL2_BLOCK;
-    const int count = left < 192 ? (left + 23) / 24 : 8;
+    const size_t pack_bytes = bitnet__tl2_bytes((d->n + 23) / 24);
+    const uint8_t *p = d->w + (size_t)(r / 16 + part / 3) * pack_bytes +
+                       (size_t)(k / 96) * BITNET__TL2_BLOCK;
+    const int runs = d->n - k < 192 ? (d->n - k + 23) / 24 : 8;
+    const int end = part % 3 == 2 ? 8 : part % 3 * 3 + 3;
     const bitnet__tl2_avx512vnni t = bitnet__start_tl2_avx512vnni();
     __m512i codes[2][3];
-    int half, i, x;
-    for (half = 0; half < 2; half++, p += pack_bytes) {
-        __m512i fifths = _mm512_setzero_si512();
-        for (i = 0; i < count; i++, fifths = _mm512_srli_epi32(fifths, 2)) {
-            const uint8_t *block = p + i / 4 * BITNET__TL2_BLOCK;
-            if (i % 4 == 0) {
-                fifths = _mm512_loadu_si512(block);
-                _mm_prefetch((const char *)((uintptr_t)block + 2 * pack_bytes), _MM_HINT_T1);
-            }
-            _mm_prefetch((const char *)((uintptr_t)block + 2 * pack_bytes + 64 +
-                                        (size_t)(i % 4) * 64), _MM_HINT_T1);
-            bitnet__triples_tl2_avx512vnni(&t, fifths, block + 64 + i % 4 * 64, 0, codes);
-            BITNET__UNROLL for (x = 0; x < 6; x++) to[6 * i + x][half] = codes[x / 3][x % 3];
+    int i, x;
+    for (i = part % 3 * 3; i < end && i < runs; i++) {
+        const uint8_t *block = p + i / 4 * BITNET__TL2_BLOCK;
+        const __m512i fifths = _mm512_srli_epi32(_mm512_loadu_si512(block), (unsigned)(i % 4 * 2));
+        if (fetch) {
+            const uintptr_t next = (uintptr_t)block + 2 * pack_bytes;
+            if (i % 4 == 0) _mm_prefetch((const char *)next, _MM_HINT_T1);
+            _mm_prefetch((const char *)(next + 64 + (size_t)(i % 4) * 64), _MM_HINT_T1);
         }
+        bitnet__triples_tl2_avx512vnni(&t, fifths, block + 64 + i % 4 * 64, 0, codes);
+        BITNET__UNROLL for (x = 0; x < 6; x++) to[6 * i + x][part / 3] = codes[x / 3][x % 3];
     }
 }
 
 BITNET__HOT BITNET__TARGET_amx void bitnet__panels_tl2_amx(const bitnet__dots *d) {
-    bitnet__panels_amx(d, bitnet__unit_tl2_amx, 192);
+    bitnet__panels_amx(d, bitnet__part_tl2_amx, 192);
 }
 
 /* Few columns go to avx512vbmi's function: the table needs VBMI, too. */
@@ -2196,8 +2194,8 @@ BITNET__FN void bitnet__multiply_group_amx(const __m512i (*panel)[2], const __m5
     _tile_zero(3);
     BITNET__NO_AHEAD();                /* the intrinsics do not say that they read memory */
     for (k = 0; k < group; k += 64) {
-        if (cols > 16) bitnet__k_steps_amx(panel + k / 4, q + k, (size_t)n, 1);
-        else bitnet__k_steps_amx(panel + k / 4, q + k, (size_t)n, 0);
+        if (cols > 16) bitnet__k_step_amx(panel + k / 4, q + k, (size_t)n, 1);
+        else bitnet__k_step_amx(panel + k / 4, q + k, (size_t)n, 0);
     }
     _tile_stored(0, dots, 128);
     _tile_stored(1, dots[0] + 16, 128);
