@@ -1505,7 +1505,7 @@ BITNET_API bitnet_result bitnet_floats_unpack(uint32_t type, const uint8_t *data
    guard below, for programs that call kernels to test them: with BITNET__IMPLEMENTED they see it
    and link the rest. */
 #ifndef BITNET__KERNEL_ABI
-#define BITNET__KERNEL_ABI 12
+#define BITNET__KERNEL_ABI 13
 
 /* CPU features, as bits of bitnet_kernels.needs. The operating system must support them too. */
 typedef enum bitnet_cpu_features {
@@ -1526,11 +1526,11 @@ typedef enum bitnet_cpu_features {
 /* Products of rows of weights with columns: out[c * stride + r] is that of row r and column c. */
 typedef struct bitnet__dots {
     const uint8_t *w;
-    const int8_t *q;                   /* [cols][n] */
+    const int8_t *q;                   /* [cols][q_stride], of each n */
     const int32_t *sums;               /* [cols], each of a column of q */
     int n, rows, cols;
     int32_t *out;
-    size_t stride;
+    size_t stride, q_stride;
 } bitnet__dots;
 
 /* How a file stores a scale group: a block of weights with an F16 scale and a string of codes. The
@@ -3067,7 +3067,7 @@ static void bitnet__dotrows_i2s_scalar(const bitnet__dots *d) {
     for (r = 0; r < d->rows; r++) {
         for (c = 0; c < d->cols; c++) {
             const uint8_t *p = d->w + (size_t)r * (size_t)(d->n / 4);
-            const int8_t *a = d->q + (size_t)c * (size_t)d->n;
+            const int8_t *a = d->q + (size_t)c * d->q_stride;
             int32_t dot = 0;
             for (b = 0; b < d->n / 128; b++, p += 32, a += 128)
                 for (j = 0; j < 32; j++)
@@ -3436,7 +3436,7 @@ static void bitnet__dotrows_u4_scalar(const bitnet__dots *d) {
     for (r = 0; r < d->rows; r++) {
         for (c = 0; c < d->cols; c++) {
             const uint8_t *p = d->w + (size_t)r * (size_t)(d->n / 2);
-            const int8_t *a = d->q + (size_t)c * (size_t)d->n;
+            const int8_t *a = d->q + (size_t)c * d->q_stride;
             int32_t dot = 0;
             for (b = 0; b < d->n / 128; b++, p += 64, a += 128)
                 for (j = 0; j < 64; j++) dot += (p[j] >> 4) * a[j] + (p[j] & 15) * a[64 + j];
@@ -4144,13 +4144,14 @@ BITNET__INLINE void bitnet__put(void *to, const void *four, int count) {
 BITNET__INLINE bitnet__dots bitnet__dots_from(const bitnet__dots *d, size_t w_bytes, int r, int c) {
     bitnet__dots patch;
     patch.w = d->w + w_bytes;
-    patch.q = d->q + (size_t)c * (size_t)d->n;
+    patch.q = d->q + (size_t)c * d->q_stride;
     patch.sums = d->sums + c;
     patch.n = d->n;
     patch.rows = d->rows - r;
     patch.cols = d->cols - c;
     patch.out = d->out + (size_t)c * d->stride + (size_t)r;
     patch.stride = d->stride;
+    patch.q_stride = d->q_stride;
     return patch;
 }
 
@@ -13228,6 +13229,8 @@ enum {
                                           sets of the L1 cache */
     BITNET__TOKENS = 512,              /* for at most so many tokens: the products fit the L2 cache,
                                           and take a few ms, between which cancel_fn is asked */
+    BITNET__TOKENS_AMX = 128,          /* the same for AMX: more gain nothing, since weights are
+                                          unpacked for 32 tokens at a time, and miss the L2 cache */
     BITNET__COLUMNS = 64,              /* tokens of a span, times heads that share a KV head */
     BITNET__PAGE = 64,                 /* positions in a page of the KV cache, if sequences share
                                           them out, and in a task of attention: whole KV blocks */
@@ -13356,7 +13359,7 @@ typedef struct bitnet__span { int32_t t, n; } bitnet__span;
 /* The int8 input of linear layers. Without scale groups they divide by s, with them they multiply
    by scales, which are 1 / s: to the bit, that is not the same. */
 typedef struct bitnet__act {
-    int8_t *q;                         /* [n_batch][n, rounded up to 128 without scale groups] */
+    int8_t *q;                         /* [n_batch][bitnet__act_stride] */
     float *s;                          /* [n_batch]               without: q = round(x * s) */
     float *scale;                      /* [n_batch][groups]       with: x is about q * scale */
     int32_t *sum;                      /* [n_batch][1 or groups]  of q */
@@ -13568,8 +13571,8 @@ static uint64_t bitnet__page_bytes(const bitnet_model *m, const bitnet_ctx_param
 }
 
 /* Tokens whose products a thread computes at a time. */
-static int32_t bitnet__dot_tokens(const bitnet_ctx_params *p) {
-    return bitnet__min(p->n_batch, BITNET__TOKENS);
+static int32_t bitnet__dot_tokens(const bitnet_kernels *k, const bitnet_ctx_params *p) {
+    return bitnet__min(p->n_batch, k->needs & BITNET_CPU_AMX ? BITNET__TOKENS_AMX : BITNET__TOKENS);
 }
 
 static int bitnet__in_norms(const bitnet_model *m) {
@@ -13580,6 +13583,13 @@ static int bitnet__in_norms(const bitnet_model *m) {
    a multiple of 1 KB is slow (see BITNET__DOT_STRIDE). */
 static int32_t bitnet__pair_stride(const bitnet_model *m) {
     return (m->kernels.pack_rows > 32 ? m->kernels.pack_rows : 32) + 4;
+}
+
+/* From a token's activations to the next one's. Without scale groups rows are padded to a multiple
+   of 128, and an odd number of cache lines apart: lines of 32 tokens that are read together would
+   else share a few sets of the L1 cache. */
+static size_t bitnet__act_stride(int32_t n, int32_t groups) {
+    return groups > 0 ? (size_t)n : (size_t)bitnet__padded_row(n) + 64;
 }
 
 /* Arrays of the arena, [rows][n]. */
@@ -13647,12 +13657,12 @@ static void bitnet__ctx_layout(const bitnet_model *m, const bitnet_ctx_params *p
         const int32_t n = bitnet__padded_row(i == 0 ? widest : i == 1 && pairs > 0 ? m->ffn_dim
                                                                                    : m->dim);
         const int32_t groups = m->group > 0 ? bitnet__max(1, n / m->group) : 0;
-        c->act[i].q = bitnet__codes(a, tokens, n);
+        c->act[i].q = bitnet__codes(a, tokens, (int64_t)bitnet__act_stride(n, 0));
         c->act[i].s = bitnet__floats(a, tokens, 1);
         c->act[i].scale = bitnet__floats(a, tokens, groups);
         c->act[i].sum = bitnet__ints(a, tokens, bitnet__max(1, groups));
     }
-    dots = 2 * (int64_t)bitnet__dot_tokens(p) * BITNET__DOT_STRIDE;
+    dots = 2 * (int64_t)bitnet__dot_tokens(&m->kernels, p) * BITNET__DOT_STRIDE;
     if (dots < pairs * bitnet__pair_stride(m)) dots = pairs * bitnet__pair_stride(m);
     c->dot_room = (size_t)dots;
     c->dots = bitnet__ints(a, threads, dots);
@@ -14502,7 +14512,7 @@ static int bitnet__quantize_row(const bitnet__step *s, const float *x, int32_t t
     const int32_t n = s->in_dim, group = s->blocks ? s->blocks->group : n;
     const int32_t groups = s->blocks ? n / group : 0;
     const int32_t padded = groups ? n : bitnet__padded_row(n);
-    int8_t *q = act->q + bitnet__row(t, padded), codes[256];
+    int8_t *q = act->q + (size_t)t * bitnet__act_stride(n, groups), codes[256];
     int32_t i;
     for (i = 0; i < groups; i++) {
         const size_t at = bitnet__row(t, groups) + (size_t)i;
@@ -14647,7 +14657,7 @@ static int bitnet__next_product(const bitnet__step *s, int32_t from, int32_t to,
     else if (t == s->n_tokens) x->row += x->n_rows;
     x->t = t == s->n_tokens ? 0 : t;
     x->n_rows = bitnet__min(to - x->row, BITNET__ROWS);
-    x->n_tokens = bitnet__min(s->n_tokens - x->t, bitnet__dot_tokens(&c->p));
+    x->n_tokens = bitnet__min(s->n_tokens - x->t, bitnet__dot_tokens(&c->k, &c->p));
     return x->row < to && !bitnet__is_cancelled(c, thread);
 }
 
@@ -14703,7 +14713,8 @@ static void bitnet__products(const bitnet_ctx *c, const bitnet__product *x, size
         return;
     }
     d.w = l->w + c->k.packed_bytes(l->n_in, x->row);
-    d.q = x->act->q + bitnet__row(x->t, l->n_in);
+    d.q_stride = bitnet__act_stride(l->n_in, 0);
+    d.q = x->act->q + (size_t)x->t * d.q_stride;
     d.sums = x->act->sum + x->t;
     d.n = l->n_in;
     d.rows = x->n_rows;
@@ -14733,7 +14744,7 @@ static void bitnet__fetch_outputs(const float *y, int32_t n_rows) {
 /* Where a thread's patches begin in dots and outputs. It has room for two: `which` is 0 or 1. */
 static size_t bitnet__thread_dots(const bitnet_ctx *c, int thread, int which) {
     return (size_t)thread * c->dot_room +
-           bitnet__row(which, bitnet__dot_tokens(&c->p) * BITNET__DOT_STRIDE);
+           bitnet__row(which, bitnet__dot_tokens(&c->k, &c->p) * BITNET__DOT_STRIDE);
 }
 
 /* Rows [from, to): out = y, or out += y with add; out is [n_tokens][out_stride]. */
@@ -14947,13 +14958,14 @@ static void bitnet__gather(const bitnet__step *s, int32_t pair, int32_t n, int t
     const bitnet_ctx *c = s->c;
     const int32_t n_in = x->l->n_in, groups = x->l->group > 0 ? n_in / x->l->group : 0;
     const bitnet__act *from = &c->act[0], *to = &c->act[2];
+    const size_t stride = bitnet__act_stride(n_in, groups);
     int32_t i;
     x->n_tokens = n;
     x->act = n == 1 ? from : to;
     x->t = n == 1 ? c->pair_tokens[pair] : thread * BITNET__GATHERED;
     for (i = 0; i < n && n > 1; i++) {
         const int32_t t = c->pair_tokens[pair + i], at = x->t + i;
-        memcpy(to->q + bitnet__row(at, n_in), from->q + bitnet__row(t, n_in), (size_t)n_in);
+        memcpy(to->q + (size_t)at * stride, from->q + (size_t)t * stride, (size_t)n_in);
         if (!groups) {
             to->s[at] = from->s[t];
             to->sum[at] = from->sum[t];
@@ -17081,6 +17093,7 @@ static void bitnet__step_bound_strips(const bitnet__step *step, int32_t from, in
     d.sums = t->sums;
     d.n = n;
     d.stride = stride;
+    d.q_stride = (size_t)n;
     for (strip = step->row + from; strip < step->row + to; strip += count) {
         const size_t first = (size_t)strip * BITNET__STRIP, row = (size_t)n;
         count = bitnet__min(some, step->row + to - strip);
@@ -19608,8 +19621,8 @@ static size_t bitnet__nfc(const uint8_t *p, const uint8_t *end, uint64_t *cps, u
    ============================================================================================= */
 
 enum {
-    BITNET__TEST_STRIDE = 4160,        /* the longest column of results has 4112 */
-    BITNET__TEST_FLOATS = 8 * BITNET__TEST_STRIDE, /* 7 of them, a guard; or 8 of 16640 int8 */
+    BITNET__TEST_STRIDE = 4176,        /* the longest column of results has 4112 */
+    BITNET__TEST_FLOATS = 8 * BITNET__TEST_STRIDE, /* 7 of them, a guard; or 8 of 16704 int8 */
     BITNET__TEST_WEIGHTS = 5 * 4 * 4120,   /* bytes of the largest matrix: 5 rows of F32 */
     BITNET__TEST_SUMS = 20 * 4096 / 64,    /* the most scale groups, or KV blocks, of all columns */
     BITNET__TEST_LENGTH = 96,          /* entries without rows: every length up to this */
@@ -19753,15 +19766,20 @@ static void bitnet__test_bytes(bitnet__selftest *t, uint8_t *p, int rows, int n,
     }
 }
 
-/* Columns and matrix of an entry that takes int8, and the columns' sums. */
+/* Columns and matrix of an entry that takes int8, and the columns' sums. Between columns are bytes
+   of others. */
 static void bitnet__test_fill_ints(bitnet__selftest *t) {
-    const int8_t *q = (const int8_t *)t->x;
+    const size_t n = (size_t)t->n;
     const int bits = t->entry->kind == BITNET__TEST_U4 ? 4 : 2;
+    int8_t *q = (int8_t *)t->x;
     int c, i;
     bitnet__test_bytes(t, (uint8_t *)t->x, t->cols, t->n, -128, 127);
     bitnet__test_bytes(t, t->w, t->rows, t->n * bits / 8, 0, 255);
-    for (c = 0; c < t->cols; c++)
-        for (i = t->sums[c] = 0; i < t->n; i++) t->sums[c] += *q++;
+    for (c = t->cols - 1; c >= 0; c--) {
+        int8_t *column = q + (size_t)c * t->x_stride;
+        memmove(column, q + (size_t)c * n, n);
+        for (i = t->sums[c] = 0; i < t->n; i++) t->sums[c] += column[i];
+    }
 }
 
 static const bitnet__blocks *bitnet__test_blocks(const bitnet__selftest *t) {
@@ -19886,7 +19904,7 @@ static void bitnet__test_multiply(const bitnet__selftest *t, const bitnet_kernel
     memcpy(&f, (const char *)k + t->entry->offset, sizeof f);
     if (t->entry->kind <= BITNET__TEST_U4) {
         const bitnet__dots d = {w, q, t->sums + from, t->n, t->rows, t->cols, (int32_t *)out,
-                                t->stride};
+                                t->stride, t->x_stride};
         f.ints(&d);
     } else if (t->entry->kind == BITNET__TEST_GROUPS) {
         const bitnet__blocks *b = bitnet__test_blocks(t);
@@ -20013,7 +20031,8 @@ static const char *bitnet__test_one_shape(bitnet__selftest *t, const bitnet__tes
     t->rows = s->rows;
     t->cols = s->cols;
     t->w_stride = (size_t)(mix ? s->n + 8 : s->n);
-    t->x_stride = (size_t)(mix ? s->rows + 3 : values ? s->rows + 3904 : s->n);
+    t->x_stride = (size_t)(mix ? s->rows + 3 : values ? s->rows + 3904
+                               : kind <= BITNET__TEST_U4 ? s->n + 64 : s->n);
     t->stride = (size_t)(mix ? s->n : values ? s->n - s->n / 128 * 16 : s->rows + 3);
     if (kind <= BITNET__TEST_U4) bitnet__test_fill_ints(t);
     else if (BITNET__GROUPS && kind == BITNET__TEST_GROUPS) bitnet__test_fill_groups(t);

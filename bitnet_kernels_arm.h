@@ -80,7 +80,7 @@
                           SDOT, SMMLA: the same. USMMLA: keys as they are, 255 * 127 n = 32385 n, at
                           most 2122383360, minus 128 times the sum of q, at most 1065353216. */
 
-#if BITNET__KERNEL_ABI != 12
+#if BITNET__KERNEL_ABI != 13
   #error "bitnet_kernels_arm.h and bitnet.h are of different releases"
 #endif
 #define BITNET__HAVE_SIMD
@@ -408,7 +408,7 @@ BITNET__INLINE BITNET__TARGET_neon int32x4_t bitnet__add_partials(int32x4_t sum,
 
 BITNET__INLINE BITNET__TARGET_neon void bitnet__block_i2s(
     int32x4_t (*partial)[3], const uint8x16_t *mask, const uint8_t *const *row, const int8_t *q,
-    int n, size_t b, const int tile_rows, const int tile_cols, const int halves,
+    size_t q_stride, size_t b, const int tile_rows, const int tile_cols, const int halves,
     bitnet__dot_fn *dot) {
     uint8x16_t v[BITNET__TILE];
     int8x16_t field, a[3];
@@ -419,7 +419,7 @@ BITNET__INLINE BITNET__TARGET_neon void bitnet__block_i2s(
         BITNET__UNROLL for (i = 0; i < 4; i++) {
             const int at = i == 1 ? 2 : i == 2 ? 1 : 0;
             BITNET__UNROLL for (c = 0; c < tile_cols; c++)
-                a[c] = vld1q_s8(q + (size_t)c * (size_t)n + b * 128 + (size_t)(i * 32 + h * 16));
+                a[c] = vld1q_s8(q + (size_t)c * q_stride + b * 128 + (size_t)(i * 32 + h * 16));
             BITNET__UNROLL for (r = 0; r < tile_rows; r++) {
                 field = bitnet__field_neon(v[r], mask, i);
                 BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
@@ -461,8 +461,8 @@ BITNET__INLINE BITNET__TARGET_neon void bitnet__tile_i2s_shaped(
                     BITNET__PREFETCH(d->w, d->n + b * 128);
                     BITNET__PREFETCH(d->w, d->n + b * 128 + 64);
                 }
-                bitnet__block_i2s(partial, mask, row, d->q, d->n, (size_t)b, tile_rows, tile_cols,
-                                  halves, dot);
+                bitnet__block_i2s(partial, mask, row, d->q, d->q_stride, (size_t)b, tile_rows,
+                                  tile_cols, halves, dot);
             }
             BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
                 BITNET__UNROLL for (r = 0; r < tile_rows; r++)
@@ -508,7 +508,7 @@ BITNET__INLINE BITNET__TARGET_neon void bitnet__tile_u4_shaped(const bitnet__dot
     BITNET__UNROLL for (r = 0; r < BITNET__TILE; r++)
         row[r] = d->w + bitnet__clamp(r, d->rows) * (size_t)row_bytes;
     BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
-        col[c] = d->q + bitnet__clamp(c, d->cols) * (size_t)d->n;
+        col[c] = d->q + bitnet__clamp(c, d->cols) * d->q_stride;
         BITNET__UNROLL for (r = 0; r < BITNET__TILE; r++) sum[c][r] = vdupq_n_s32(0);
     }
     for (i = 0; i < row_bytes; i += 16) {      /* 64 bytes are 128 weights */
@@ -598,7 +598,7 @@ BITNET__INLINE BITNET__TARGET_neon void bitnet__multiply_neon(void *panel, int f
     int r, c, k, end;
     BITNET__UNROLL for (c = 0; c < 4; c++) {
         row[c] = (const uint8x16_t *)panel + c * (len / 16);
-        col[c] = d->q + bitnet__clamp(c, d->cols) * (size_t)d->n + from;
+        col[c] = d->q + bitnet__clamp(c, d->cols) * d->q_stride + from;
         BITNET__UNROLL for (r = 0; r < 4; r++) sum[c][r] = vdupq_n_s32(0);
     }
     for (k = 0; k < len / 16; k = end) {
@@ -683,7 +683,7 @@ BITNET__INLINE BITNET__TARGET_dotprod void bitnet__multiply_dotprod(void *panel,
     const int8_t *col[8];
     int c, k;
     BITNET__UNROLL for (c = 0; c < 8; c++) {
-        col[c] = d->q + bitnet__clamp(c, d->cols) * (size_t)d->n + from;
+        col[c] = d->q + bitnet__clamp(c, d->cols) * d->q_stride + from;
         sum[c][0] = sum[c][1] = vdupq_n_s32(0);
     }
     for (k = 0; k < len / 4; k += 4) {
@@ -747,7 +747,7 @@ BITNET__INLINE BITNET__TARGET_i8mm void bitnet__multiply_i8mm(void *panel, int f
     const int8_t *col[4];
     int c, k, p, h;
     BITNET__UNROLL for (c = 0; c < 4; c++)
-        col[c] = d->q + bitnet__clamp(c, d->cols) * (size_t)d->n + from;
+        col[c] = d->q + bitnet__clamp(c, d->cols) * d->q_stride + from;
     BITNET__UNROLL for (c = 0; c < 2; c++) {
         BITNET__UNROLL for (p = 0; p < 8; p++) sum[c][p] = vdupq_n_s32(0);
     }

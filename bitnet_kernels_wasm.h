@@ -124,7 +124,7 @@
                           such sums.
        four bits          Bytes: 8 * 31 = 248. Of 32 halves of bytes, int16: 32 * 1020 = 32640. */
 
-#if BITNET__KERNEL_ABI != 12
+#if BITNET__KERNEL_ABI != 13
   #error "bitnet_kernels_wasm.h and bitnet.h are of different releases"
 #endif
 #define BITNET__HAVE_SIMD
@@ -350,13 +350,13 @@ BITNET__APART void bitnet__look_up2_wasm(const uint32_t *at, int rows, int first
 }
 
 /* The sums of up to 16 columns, from column c on, over `k_steps` k-steps from weight k on. */
-static void bitnet__look_up_columns_wasm(const int8_t *q, int n, int c, int cols, int k,
+static void bitnet__look_up_columns_wasm(const int8_t *q, size_t q_stride, int c, int cols, int k,
                                          int k_steps, int groups, const bitnet__look *at, int rows,
                                          v128_t *table, v128_t *sum) {
     const int vectors = cols - c > 8 ? 2 : 1;
     const int8_t *col[BITNET__LOOK_COLS];
     int i;
-    for (i = 0; i < BITNET__LOOK_COLS; i++) col[i] = q + bitnet__clamp(c + i, cols) * (size_t)n;
+    for (i = 0; i < BITNET__LOOK_COLS; i++) col[i] = q + bitnet__clamp(c + i, cols) * q_stride;
     for (i = 0; i < k_steps; i++) {
         bitnet__table_wasm(col, k + 32 * i, vectors, groups, table);
         if (vectors == 2) bitnet__look_up2_wasm(at[i], rows, i == 0, sum);
@@ -445,7 +445,8 @@ BITNET__APART void bitnet__look_up_i2s_wasm(const bitnet__dots *d) {
         for (i = 0; i < k_steps; i++)
             bitnet__find_i2s_wasm(d->w + k / 4 + 8 * i, (size_t)(n / 4), rows, table, at[i]);
         for (c = 0; c < cols; c += BITNET__LOOK_COLS) {
-            bitnet__look_up_columns_wasm(d->q, n, c, cols, k, k_steps, 0, at, rows, table, sum);
+            bitnet__look_up_columns_wasm(d->q, d->q_stride, c, cols, k, k_steps, 0, at, rows, table,
+                                         sum);
             for (i = 0; i < 2 && c + 8 * i < cols; i++)
                 bitnet__put_all_sums_wasm(sum + i, rows, cols - c - 8 * i, k > 0,
                                           d->out + (size_t)(c + 8 * i) * d->stride, d->stride);
@@ -628,7 +629,7 @@ BITNET__APART void bitnet__tiles_simd128(const bitnet__dots *d) {
     const int quarter = bitnet__quarter(d->rows);
     int r, c, k, len;
     for (c = 0; c < d->cols; c++) {
-        const int8_t *q = d->q + (size_t)c * (size_t)d->n;
+        const int8_t *q = d->q + (size_t)c * d->q_stride;
         int32_t *out = d->out + (size_t)c * d->stride;
         for (k = 0; k < d->n; k += len) {
             const uint8_t *row = d->w + k / 4;
@@ -662,7 +663,7 @@ BITNET__INLINE void bitnet__tile_u4_wasm(const bitnet__dots *d, int apart, const
         row[r] = d->w + bitnet__clamp(r * apart, d->rows) * (size_t)left;
         BITNET__UNROLL for (c = 0; c < tile_cols; c++) dot[c][r] = wasm_i32x4_const_splat(0);
     }
-    BITNET__UNROLL for (c = 0; c < tile_cols; c++) col[c] = d->q + (size_t)c * (size_t)d->n;
+    BITNET__UNROLL for (c = 0; c < tile_cols; c++) col[c] = d->q + (size_t)c * d->q_stride;
     for (; left > 0; left -= 32) {
         BITNET__UNROLL for (h = 0; h < 64; h += 8) {
             const int at = h % 32;
@@ -900,7 +901,7 @@ BITNET__INLINE void bitnet__rows_relaxed(const bitnet__dots *d, const int bits, 
             row[i] = w + bitnet__clamp(i * quarter, d->rows - r) * row_bytes;
         if (!halves) bitnet__touch_wasm(w, row_bytes, row_bytes * (size_t)quarter, end);
         for (c = 0; c < d->cols; c++) {
-            const int8_t *col = d->q + (size_t)c * (size_t)d->n;
+            const int8_t *col = d->q + (size_t)c * d->q_stride;
             const int32_t less = d->sums[c] * (bits == 2 ? 1 : 8);
             if (halves) bitnet__dot_halves(row, col, d->n, bits, dot);
             else bitnet__dot_fours(row, col, d->n, bits, dot);
@@ -1870,7 +1871,7 @@ BITNET__APART void bitnet__look_up_groups_wasm(const bitnet__grouped *x) {
             }
             for (c = 0; c < cols; c += BITNET__LOOK_COLS) {
                 for (i = 0; i < halves; i++)
-                    bitnet__look_up_columns_wasm(x->q + (size_t)band * (size_t)x->n, x->n, c, cols,
+                    bitnet__look_up_columns_wasm(x->q + (size_t)band * n, n, c, cols,
                                                  (int)g * b->group + 128 * i, half, 1,
                                                  at + half * i, rows, table, sum[i]);
                 for (i = 0; i < BITNET__LOOK_COLS; i++)

@@ -86,7 +86,7 @@
 
 #ifndef BITNET__ISA
 
-#if BITNET__KERNEL_ABI != 12
+#if BITNET__KERNEL_ABI != 13
   #error "bitnet_kernels_x86.h and bitnet.h are of different releases"
 #endif
 #define BITNET__HAVE_SIMD
@@ -362,7 +362,7 @@ static void bitnet__dotrows_tl2_scalar(const bitnet__dots *d) {
     for (r = 0; r < d->rows; r++) {
         const uint8_t *pack = d->w + (size_t)(r / 16) * bitnet__tl2_bytes(count) + r % 16 * 4;
         for (c = 0; c < d->cols; c++) {
-            const int8_t *a = d->q + (size_t)c * (size_t)d->n;
+            const int8_t *a = d->q + (size_t)c * d->q_stride;
             int32_t dot = 0;
             for (i = 0; i < count; i++) {
                 const uint8_t *block = pack + (size_t)(i / 4) * BITNET__TL2_BLOCK;
@@ -1040,7 +1040,8 @@ BITNET__FN void bitnet__block_tl2_avx2(const bitnet__tl2_avx2 *t, const uint8_t 
 
 /* The weights of a row pack after its last whole block, for up to 4 columns. */
 BITNET__APART BITNET__TARGET_avx2 void bitnet__rest_tl2_avx2(const uint8_t *w, const int8_t *q,
-                                                             int n, int cols, __m256i (*sum)[4]) {
+                                                             size_t q_stride, int n, int cols,
+                                                             __m256i (*sum)[4]) {
     const bitnet__tl2_avx2 t = bitnet__start_tl2_avx2();
     const __m256i ones = _mm256_set1_epi16(1);
     __m256i codes[2][3];
@@ -1048,7 +1049,7 @@ BITNET__APART BITNET__TARGET_avx2 void bitnet__rest_tl2_avx2(const uint8_t *w, c
     int c, i, x, half;
     for (c = 0; c < cols; c++) {
         memset(end[c], 0, 96);
-        memcpy(end[c], q + (size_t)c * (size_t)n + n / 96 * 96, (size_t)(n % 96));
+        memcpy(end[c], q + (size_t)c * q_stride + n / 96 * 96, (size_t)(n % 96));
     }
     for (half = 0; half < 2; half++, w += 32) {
         const __m256i fifths = bitnet__load256_avx2(w);
@@ -1074,9 +1075,9 @@ BITNET__FN void bitnet__tile_tl2_avx2(const bitnet__dots *d, const int tile_cols
     int c, b, half;
     for (c = 0; c < tile_cols; c++) dots[0][c] = dots[1][c] = _mm256_set1_epi32(-d->sums[c]);
     if (d->n % 96)
-        bitnet__rest_tl2_avx2(d->w + (size_t)(d->n / 96) * BITNET__TL2_BLOCK, d->q, d->n,
-                              tile_cols, dots);
-    BITNET__UNROLL for (c = 0; c < tile_cols; c++) col[c] = d->q + (size_t)c * (size_t)d->n;
+        bitnet__rest_tl2_avx2(d->w + (size_t)(d->n / 96) * BITNET__TL2_BLOCK, d->q, d->q_stride,
+                              d->n, tile_cols, dots);
+    BITNET__UNROLL for (c = 0; c < tile_cols; c++) col[c] = d->q + (size_t)c * d->q_stride;
     for (half = 0; half < 2 && half * 8 < d->rows; half++) {
         const uint8_t *p = d->w + half * 32;
         BITNET__UNROLL for (c = 0; c < tile_cols; c++) sum[c] = dots[half][c];
@@ -1263,7 +1264,7 @@ BITNET__APART BITNET__TARGET_avx2 void bitnet__look_up_i2s_avx2(const bitnet__do
         bitnet__find_avx2(d->w + k / 4, (size_t)(n / 4), rows, at);
         for (c = 0; c < cols; c += BITNET__LOOK_COLS) {
             for (i = 0; i < BITNET__LOOK_COLS; i++)
-                col[i] = d->q + bitnet__clamp(c + i, cols) * (size_t)n;
+                col[i] = d->q + bitnet__clamp(c + i, cols) * d->q_stride;
             for (i = 0; i < BITNET__LOOK_K_STEPS; i++) {
                 bitnet__table_avx2(col, k + 32 * i, table);
                 if (i) bitnet__look_up_avx2(at[i], rows, table, 1, sum);
@@ -2019,14 +2020,14 @@ BITNET__FN void bitnet__shape_columns(int cols) {
 
 /* 64 weights of 16 rows times up to 16 columns, or with `two` up to 32. half: of the panel's rows;
    the second one finds the columns in the tiles A. */
-BITNET__FN void bitnet__half_step_amx(const void *codes, const int8_t *q, size_t n, const int half,
-                                      const int two) {
+BITNET__FN void bitnet__half_step_amx(const void *codes, const int8_t *q, size_t q_stride,
+                                      const int half, const int two) {
     if (half == 0) {
         _tile_loadd(6, codes, 128);
-        _tile_loadd(4, q, n);
+        _tile_loadd(4, q, q_stride);
         _tile_dpbsud(0, 4, 6);
         if (two) {
-            _tile_loadd(5, q + 16 * n, n);
+            _tile_loadd(5, q + 16 * q_stride, q_stride);
             _tile_dpbsud(2, 5, 6);
         }
     } else {
@@ -2036,23 +2037,23 @@ BITNET__FN void bitnet__half_step_amx(const void *codes, const int8_t *q, size_t
     }
 }
 
-BITNET__FN void bitnet__k_step_amx(const void *codes, const int8_t *q, size_t n, const int two) {
-    bitnet__half_step_amx(codes, q, n, 0, two);
-    bitnet__half_step_amx(codes, q, n, 1, two);
+BITNET__FN void bitnet__k_step_amx(const void *codes, const int8_t *q, size_t q_stride,
+                                   const int two) {
+    bitnet__half_step_amx(codes, q, q_stride, 0, two);
+    bitnet__half_step_amx(codes, q, q_stride, 1, two);
 }
 
 /* 32 rows from row r on times as many columns as the tiles have been shaped for: d->q and d->out
-   begin with the first of them. The dots begin with minus[c], 16 times minus the sum of column c.
+   begin with the first of them. The dots of column c begin with minus[c], minus its sum.
 
-   While the tiles multiply a unit, the next one is unpacked, a part after each half of a k-step: the
-   processor sees only some 500 instructions ahead, and must find work for both. Each unit is
-   unpacked again for the next columns. That is less work for the L1 cache than to keep a panel and
-   carry the dots: at 32 columns a line of dots that comes from L2 and goes back costs as much as
-   24 weights of the 32 rows. */
+   While the tiles multiply a unit, the next one is unpacked, a part after each half of a k-step:
+   the processor sees some 500 instructions ahead, and must find work for both in them. For the next
+   columns each unit is unpacked again. To keep a panel and carry the dots costs more: lines that go
+   back to the L2 cache take 6 cycles each, and unpacking 64 weights of 32 rows takes 40. */
 BITNET__INLINE BITNET__TARGET_amx void bitnet__multiply_amx(
     const bitnet__dots *d, bitnet__part_fn_amx *part, int r, int32_t (*minus)[16], int fetch,
     const int wide, const int two) {
-    const size_t n = (size_t)d->n, dots = 4 * d->stride;
+    const size_t q_stride = d->q_stride, dots = 4 * d->stride;
     int32_t *out = d->out + r;
     __m512i panel[2][48][2];
     int k, i, unit = 0;
@@ -2066,13 +2067,14 @@ BITNET__INLINE BITNET__TARGET_amx void bitnet__multiply_amx(
     }
     for (k = 0; k + wide < d->n; k += wide, unit ^= 1) {
         BITNET__UNROLL for (i = 0; i < wide / 32; i++) {
-            bitnet__half_step_amx(panel[unit] + i / 2 * 16, d->q + k + i / 2 * 64, n, i % 2, two);
+            bitnet__half_step_amx(panel[unit] + i / 2 * 16, d->q + k + i / 2 * 64, q_stride, i % 2,
+                                  two);
             part(d, r, k + wide, i, fetch, panel[!unit]);
             BITNET__NO_AHEAD();
         }
     }
     for (i = 0; k + i < d->n; i += 64)
-        bitnet__k_step_amx(panel[unit] + i / 4, d->q + k + i, n, two);
+        bitnet__k_step_amx(panel[unit] + i / 4, d->q + k + i, q_stride, two);
     _tile_stored(0, out, dots);
     _tile_stored(1, out + 16, dots);
     if (two) {
@@ -2102,8 +2104,8 @@ BITNET__INLINE BITNET__TARGET_amx void bitnet__panels_amx(const bitnet__dots *d,
     _tile_release();
 }
 
-/* Part 2 half + quad of a unit of I2_S, as unpack_i2s makes it of whole rows. Every line of the next
-   rows comes once. */
+/* Part 2 half + quad of a unit of I2_S, as unpack_i2s makes it of whole rows. Every line of the
+   next rows comes once. */
 BITNET__FN void bitnet__part_i2s_amx(const bitnet__dots *d, int r, int k, const int part, int fetch,
                                      __m512i (*to)[2]) {
     const size_t row = (size_t)(d->n / 4);
@@ -2863,8 +2865,8 @@ BITNET__APART BITNET__TARGET void BITNET__V(end_dots)(BITNET__V(i32) (*sum)[4],
    rows; else the codes of a row come just before its products, which take the columns from memory.
    One column, where few_together is 1, is column_i2s instead. */
 BITNET__INLINE BITNET__TARGET void BITNET__I(block_i2s)(
-    BITNET__V(pair) (*partial)[BITNET__TILE], const uint8_t *const *row, const int8_t *q, int n,
-    size_t b, const int tile_cols, const int together) {
+    BITNET__V(pair) (*partial)[BITNET__TILE], const uint8_t *const *row, const int8_t *q,
+    size_t q_stride, size_t b, const int tile_cols, const int together) {
     const int at_once = together > 2 ? together : 1;
     BITNET__V(pair) w[BITNET__TILE];
     int r, c, i, first;
@@ -2876,7 +2878,7 @@ BITNET__INLINE BITNET__TARGET void BITNET__I(block_i2s)(
                 BITNET__UNROLL for (r = 0; r < at_once; r++)
                     partial[c][first + r] = BITNET__I(dot)(
                         partial[c][first + r], w[r],
-                        q + (size_t)c * (size_t)n + b * 128 + (size_t)i * 64);
+                        q + (size_t)c * q_stride + b * 128 + (size_t)i * 64);
             }
             BITNET__NO_AHEAD();
         }
@@ -2910,10 +2912,11 @@ BITNET__INLINE BITNET__TARGET void BITNET__I(tile_i2s)(const bitnet__dots *d, co
                 BITNET__UNROLL for (r = 0; r < together; r++)
                     if (at_once == 2 || b % 2 == 0)    /* a cache line of each row */
                         BITNET__STREAM(row[r] + (size_t)b * 32);
-                BITNET__I(block_i2s)(partial, row, d->q, d->n, (size_t)b, tile_cols, together);
+                BITNET__I(block_i2s)(partial, row, d->q, d->q_stride, (size_t)b, tile_cols,
+                                     together);
                 if (at_once == 2 && b + 1 < end)
-                    BITNET__I(block_i2s)(partial, row, d->q, d->n, (size_t)b + 1, tile_cols,
-                                         together);
+                    BITNET__I(block_i2s)(partial, row, d->q, d->q_stride, (size_t)b + 1,
+                                         tile_cols, together);
             }
             BITNET__UNROLL for (c = 0; c < block_cols; c++) {
                 BITNET__UNROLL for (r = 0; r < together; r++)
@@ -3031,7 +3034,7 @@ BITNET__HOT BITNET__TARGET void BITNET__I(multiply)(void *panel, int k, int len,
     int32_t *out[most];
     int c;
     BITNET__UNROLL for (c = 0; c < most; c++) {
-        col[c] = d->q + bitnet__clamp(c, cols) * (size_t)d->n + k;
+        col[c] = d->q + bitnet__clamp(c, cols) * d->q_stride + k;
         out[c] = d->out + bitnet__clamp(c, cols) * d->stride;
         if (k == 0)
             sum[c][0] = sum[c][1] = BITNET__V(splat_i32)(-d->sums[bitnet__clamp(c, cols)]);
@@ -3954,7 +3957,7 @@ BITNET__INLINE BITNET__TARGET void BITNET__I(tile_u4)(const bitnet__dots *d, con
     BITNET__UNROLL for (r = 0; r < 4; r++)
         row[r] = d->w + bitnet__clamp(r, d->rows) * (size_t)(d->n / 2);
     BITNET__UNROLL for (c = 0; c < tile_cols; c++)
-        col[c] = d->q + bitnet__clamp(c, d->cols) * (size_t)d->n;
+        col[c] = d->q + bitnet__clamp(c, d->cols) * d->q_stride;
     for (r = 0; r < 4; r += side) {
         BITNET__UNROLL for (c = 0; c < tile_cols; c++)
             BITNET__UNROLL for (i = 0; i < side; i++) some[c][i] = BITNET__V(splat_i32)(0);
@@ -4055,15 +4058,16 @@ BITNET__INLINE BITNET__TARGET void BITNET__I(dots24_tl2)(const BITNET__I(tl2) *t
 
 /* The weights after the last whole block, for up to 8 columns. */
 #if BITNET__PARTS & BITNET__WIDTH
-BITNET__APART BITNET__TARGET void BITNET__I(rest_tl2)(const uint8_t *w, const int8_t *q, int n,
-                                                      int cols, __m512i *sum) {
+BITNET__APART BITNET__TARGET void BITNET__I(rest_tl2)(const uint8_t *w, const int8_t *q,
+                                                      size_t q_stride, int n, int cols,
+                                                      __m512i *sum) {
     const BITNET__I(tl2) t = BITNET__I(start_tl2)();
     __m512i fifths = _mm512_loadu_si512(w), codes[2][3];
     int8_t end[8][96];
     int c, i, x;
     for (c = 0; c < cols; c++) {
         memset(end[c], 0, 96);
-        memcpy(end[c], q + (size_t)c * (size_t)n + n / 96 * 96, (size_t)(n % 96));
+        memcpy(end[c], q + (size_t)c * q_stride + n / 96 * 96, (size_t)(n % 96));
     }
     BITNET__STREAM(w);
     for (i = 0; i < (n % 96 + 23) / 24; i++, fifths = _mm512_srli_epi32(fifths, 2)) {
@@ -4086,7 +4090,7 @@ BITNET__INLINE BITNET__TARGET void BITNET__I(tile_tl2)(const bitnet__dots *d, co
     __m512i sum[8][6], dots[8];
     int c, b, i, x;
     BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
-        col[c] = d->q + (size_t)c * (size_t)d->n;
+        col[c] = d->q + (size_t)c * d->q_stride;
         sum[c][0] = _mm512_set1_epi32(-d->sums[c]);
         BITNET__UNROLL for (x = 1; x < 6; x++) sum[c][x] = _mm512_setzero_si512();
     }
@@ -4112,7 +4116,7 @@ BITNET__INLINE BITNET__TARGET void BITNET__I(tile_tl2)(const bitnet__dots *d, co
         dots[c] = sum[c][0];
         BITNET__UNROLL for (x = 1; x < 6; x++) dots[c] = _mm512_add_epi32(dots[c], sum[c][x]);
     }
-    if (d->n % 96) BITNET__V(rest_tl2)(w, d->q, d->n, tile_cols, dots);
+    if (d->n % 96) BITNET__V(rest_tl2)(w, d->q, d->q_stride, d->n, tile_cols, dots);
     for (c = 0; c < tile_cols; c++)
         bitnet__store_first_avx512vnni(d->out + (size_t)c * d->stride, d->rows, dots[c]);
 }
