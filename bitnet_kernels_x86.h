@@ -2112,9 +2112,9 @@ BITNET__FN void bitnet__part_i2s_amx(const bitnet__dots *d, int r, int k, const 
     const uint8_t *p = d->w + (size_t)(r + part / 2 * 16) * row + (size_t)(k / 4);
     __m512i v[4];
     int i;
-    if (fetch && k / 128 % 2 == part / 2) {
-        const uint8_t *next = p + (size_t)(32 + part % 2 * 8) * row;
-        for (i = 0; i < 8; i++) _mm_prefetch((const char *)(next + (size_t)i * row), _MM_HINT_T1);
+    if (fetch) {
+        const uint8_t *next = d->w + (size_t)(r + 32) * row + (size_t)k * 8 + part * 256;
+        for (i = 0; i < 256; i += 64) _mm_prefetch((const char *)(next + i), _MM_HINT_T1);
     }
     p += part % 2 * 16;
     BITNET__UNROLL for (i = 0; i < 4; i++, p += row) v[i] = bitnet__every4_avx512vnni(p, row);
