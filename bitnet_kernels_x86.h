@@ -1971,8 +1971,8 @@ static const bitnet_kernels bitnet__kernels_avx512vbmi_tl2 = {
 
        C[column][row] += sum over i of A[column][i] * B[i / 4][4 * row + i % 4]
 
-   So A is read from the activations as they lie, B from the panel, and C from out and back. Two
-   halves of a panel and two tiles of columns make four C; each A and B serves two of them. 64
+   So A is read from the activations as they lie, B from the unpacked panel, and C is written once.
+   Two halves of a panel and two tiles of columns make four C; each A and B serves two of them. 64
    weights of 32 rows times 32 columns are 64 cycles, in which the tiles are loaded, too.
 
    Each function that shapes the tiles releases them before it returns, so that the system need not
@@ -1981,8 +1981,9 @@ static const bitnet_kernels bitnet__kernels_avx512vbmi_tl2 = {
 #define BITNET__FN BITNET__INLINE BITNET__TARGET_amx
 
 /* TILE_COLS: of two tiles A. A unit of a panel is what is unpacked at a time: 128 weights of I2_S,
-   or 192 of TL2, of 32 rows. It has a part for every 32 weights. */
-enum { bitnet__tile_cols_amx = 32, bitnet__panels_from_amx = 7 };
+   or 192 of TL2, of 32 rows. It has a part for every 32 weights. PANELS_FROM: for fewer columns
+   AVX-512 is faster. */
+enum { bitnet__tile_cols_amx = 32, bitnet__panels_from_amx = 4, bitnet__tl2_panels_from_amx = 2 };
 
 /* Unpacks one part of the unit that begins with weight k of the 32 rows from row r on. With `fetch`
    it asks for the same part of the next 32 rows. */
@@ -2125,12 +2126,12 @@ BITNET__HOT BITNET__TARGET_amx void bitnet__panels_i2s_amx(const bitnet__dots *d
     bitnet__panels_amx(d, bitnet__part_i2s_amx, 128);
 }
 
-/* `rest`, of AVX-512, takes the rows that are no whole panel, and few columns. bytes: those of so
-   many rows. */
+/* `rest`, of AVX-512, takes the rows that are no whole panel, and fewer columns than `from`. bytes:
+   those of so many rows. */
 BITNET__INLINE BITNET__TARGET_amx void bitnet__panels_and_rest_amx(
-    const bitnet__dots *d, bitnet__dots_fn *panels, bitnet__dots_fn *rest,
+    const bitnet__dots *d, int from, bitnet__dots_fn *panels, bitnet__dots_fn *rest,
     size_t (*bytes)(int n, int rows)) {
-    const int whole = d->cols < bitnet__panels_from_amx ? 0 : d->rows - d->rows % 32;
+    const int whole = d->cols < from ? 0 : d->rows - d->rows % 32;
     bitnet__dots patch = *d;
     patch.rows = whole;
     if (whole) panels(&patch);
@@ -2139,8 +2140,8 @@ BITNET__INLINE BITNET__TARGET_amx void bitnet__panels_and_rest_amx(
 }
 
 static BITNET__TARGET_amx void bitnet__dotrows_i2s_amx(const bitnet__dots *d) {
-    bitnet__panels_and_rest_amx(d, bitnet__panels_i2s_amx, bitnet__dotrows_i2s_avx512vnni,
-                                bitnet__i2s_bytes);
+    bitnet__panels_and_rest_amx(d, bitnet__panels_from_amx, bitnet__panels_i2s_amx,
+                                bitnet__dotrows_i2s_avx512vnni, bitnet__i2s_bytes);
 }
 
 #ifndef BITNET_NO_TL2
@@ -2174,8 +2175,8 @@ BITNET__HOT BITNET__TARGET_amx void bitnet__panels_tl2_amx(const bitnet__dots *d
 
 /* Few columns go to avx512vbmi's function: the table needs VBMI, too. */
 static BITNET__TARGET_amx void bitnet__dotrows_tl2_amx(const bitnet__dots *d) {
-    bitnet__panels_and_rest_amx(d, bitnet__panels_tl2_amx, bitnet__dotrows_tl2_avx512vbmi,
-                                bitnet__packed_bytes_tl2);
+    bitnet__panels_and_rest_amx(d, bitnet__tl2_panels_from_amx, bitnet__panels_tl2_amx,
+                                bitnet__dotrows_tl2_avx512vbmi, bitnet__packed_bytes_tl2);
 }
 #endif
 
