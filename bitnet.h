@@ -14573,8 +14573,8 @@ static void bitnet__step_norm_quantize(const bitnet__step *s, int32_t from, int3
     int32_t t, i;
     for (t = from; t < to; t++) {
         const float *x = s->in + bitnet__row(t, n);
-        float *h = c->h + bitnet__row(s->gain ? t : from, n);  /* what acts[] take is not kept: it
-                                                                  stays in the cache */
+        /* Others may read x = h later. What only act[] takes shares a row, which stays cached. */
+        float *h = c->h + bitnet__row(s->gain ? t : from, n);
         if ((t == from || t % 64 == 0) && bitnet__is_cancelled(c, thread)) return;
         if (s->gain) {
             c->k.rmsnorm(x, s->gain, n, c->m->eps, h);

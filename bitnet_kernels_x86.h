@@ -2049,8 +2049,8 @@ BITNET__FN void bitnet__k_step_amx(const void *codes, const int8_t *q, size_t q_
 
    While the tiles multiply a unit, the next one is unpacked, a part after each half of a k-step:
    the processor sees some 500 instructions ahead, and must find work for both in them. For the next
-   columns each unit is unpacked again. To keep a panel and carry the dots costs more: lines that go
-   back to the L2 cache take 6 cycles each, and unpacking 64 weights of 32 rows takes 40. */
+   columns each unit is unpacked again. To keep a panel and carry the dots costs more: a line that
+   goes back to the L2 cache takes 6 cycles, and unpacking 64 weights of 32 rows takes 40. */
 BITNET__INLINE BITNET__TARGET_amx void bitnet__multiply_amx(
     const bitnet__dots *d, bitnet__part_fn_amx *part, int r, int32_t (*minus)[16], int fetch,
     const int wide, const int two) {
