@@ -1871,8 +1871,8 @@ BITNET__APART void bitnet__look_up_groups_wasm(const bitnet__grouped *x) {
             }
             for (c = 0; c < cols; c += BITNET__LOOK_COLS) {
                 for (i = 0; i < halves; i++)
-                    bitnet__look_up_columns_wasm(x->q + (size_t)band * n, n, c, cols,
-                                                 (int)g * b->group + 128 * i, half, 1,
+                    bitnet__look_up_columns_wasm(x->q + (size_t)band * (size_t)x->n, (size_t)x->n,
+                                                 c, cols, (int)g * b->group + 128 * i, half, 1,
                                                  at + half * i, rows, table, sum[i]);
                 for (i = 0; i < BITNET__LOOK_COLS; i++)
                     scales[i] = x->scales[g + groups * ((size_t)band +
