@@ -13572,7 +13572,8 @@ static uint64_t bitnet__page_bytes(const bitnet_model *m, const bitnet_ctx_param
 
 /* Tokens whose products a thread computes at a time. */
 static int32_t bitnet__dot_tokens(const bitnet_kernels *k, const bitnet_ctx_params *p) {
-    return bitnet__min(p->n_batch, k->needs & BITNET_CPU_AMX ? BITNET__TOKENS_AMX : BITNET__TOKENS);
+    const int tiles = BITNET__ARCH_X86 && (k->needs & BITNET_CPU_AMX);
+    return bitnet__min(p->n_batch, tiles ? BITNET__TOKENS_AMX : BITNET__TOKENS);
 }
 
 static int bitnet__in_norms(const bitnet_model *m) {
