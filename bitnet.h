@@ -1530,7 +1530,7 @@ typedef struct bitnet__dots {
     const int32_t *sums;               /* [cols], each of a column of q */
     int n, rows, cols;
     int32_t *out;
-    size_t stride, q_stride;
+    size_t q_stride, stride;
 } bitnet__dots;
 
 /* How a file stores a scale group: a block of weights with an F16 scale and a string of codes. The
@@ -13396,6 +13396,7 @@ struct bitnet_ctx {
     int32_t n_chosen;                  /* experts that a token of the batch has chosen */
     float along;                       /* tokens of prompts that go along with texts, by gap_ms */
     size_t dot_room;                   /* numbers of a thread in dots, and in outputs */
+    int32_t dot_tokens;                /* whose products a thread computes at a time */
     int32_t page_len;                  /* positions in a page */
     int32_t n_pages;                   /* that exist, free or not */
     int32_t n_free;
@@ -13441,7 +13442,7 @@ struct bitnet_ctx {
                                           experts: [1] the inputs of down [n_pairs], [2] those of
                                           an expert's gate and up [n_threads][BITNET__GATHERED].
                                           Of a gated delta net: [1] the input of alpha and beta */
-    int32_t *dots;                     /* [n_threads][2][n_batch or BITNET__TOKENS]
+    int32_t *dots;                     /* [n_threads][2][dot_tokens]
                                           [BITNET__DOT_STRIDE]; or [n_threads][n_pairs][...] */
     float *outputs;                    /* the same, for scale groups and matrices of floats */
     float *scores;                     /* [n_threads or n_kv_heads][cols][n_scores] */
@@ -13570,12 +13571,6 @@ static uint64_t bitnet__page_bytes(const bitnet_model *m, const bitnet_ctx_param
                 (uint64_t)bitnet__page_len(p);
 }
 
-/* Tokens whose products a thread computes at a time. */
-static int32_t bitnet__dot_tokens(const bitnet_kernels *k, const bitnet_ctx_params *p) {
-    const int tiles = BITNET__ARCH_X86 && (k->needs & BITNET_CPU_AMX);
-    return bitnet__min(p->n_batch, tiles ? BITNET__TOKENS_AMX : BITNET__TOKENS);
-}
-
 static int bitnet__in_norms(const bitnet_model *m) {
     return (m->family->norms & BITNET__IN_NORMS) != 0;
 }
@@ -13663,7 +13658,9 @@ static void bitnet__ctx_layout(const bitnet_model *m, const bitnet_ctx_params *p
         c->act[i].scale = bitnet__floats(a, tokens, groups);
         c->act[i].sum = bitnet__ints(a, tokens, bitnet__max(1, groups));
     }
-    dots = 2 * (int64_t)bitnet__dot_tokens(&m->kernels, p) * BITNET__DOT_STRIDE;
+    c->dot_tokens = bitnet__min(p->n_batch, BITNET__ARCH_X86 && (m->kernels.needs & BITNET_CPU_AMX)
+                                                ? BITNET__TOKENS_AMX : BITNET__TOKENS);
+    dots = 2 * (int64_t)c->dot_tokens * BITNET__DOT_STRIDE;
     if (dots < pairs * bitnet__pair_stride(m)) dots = pairs * bitnet__pair_stride(m);
     c->dot_room = (size_t)dots;
     c->dots = bitnet__ints(a, threads, dots);
@@ -14659,7 +14656,7 @@ static int bitnet__next_product(const bitnet__step *s, int32_t from, int32_t to,
     else if (t == s->n_tokens) x->row += x->n_rows;
     x->t = t == s->n_tokens ? 0 : t;
     x->n_rows = bitnet__min(to - x->row, BITNET__ROWS);
-    x->n_tokens = bitnet__min(s->n_tokens - x->t, bitnet__dot_tokens(&c->k, &c->p));
+    x->n_tokens = bitnet__min(s->n_tokens - x->t, c->dot_tokens);
     return x->row < to && !bitnet__is_cancelled(c, thread);
 }
 
@@ -14715,10 +14712,10 @@ static void bitnet__products(const bitnet_ctx *c, const bitnet__product *x, size
         return;
     }
     d.w = l->w + c->k.packed_bytes(l->n_in, x->row);
-    d.q_stride = bitnet__act_stride(l->n_in, 0);
+    d.n = l->n_in;
+    d.q_stride = bitnet__act_stride(d.n, 0);
     d.q = x->act->q + (size_t)x->t * d.q_stride;
     d.sums = x->act->sum + x->t;
-    d.n = l->n_in;
     d.rows = x->n_rows;
     d.cols = x->n_tokens;
     d.out = c->dots + at;
@@ -14745,8 +14742,7 @@ static void bitnet__fetch_outputs(const float *y, int32_t n_rows) {
 
 /* Where a thread's patches begin in dots and outputs. It has room for two: `which` is 0 or 1. */
 static size_t bitnet__thread_dots(const bitnet_ctx *c, int thread, int which) {
-    return (size_t)thread * c->dot_room +
-           bitnet__row(which, bitnet__dot_tokens(&c->k, &c->p) * BITNET__DOT_STRIDE);
+    return (size_t)thread * c->dot_room + bitnet__row(which, c->dot_tokens * BITNET__DOT_STRIDE);
 }
 
 /* Rows [from, to): out = y, or out += y with add; out is [n_tokens][out_stride]. */
@@ -19906,7 +19902,7 @@ static void bitnet__test_multiply(const bitnet__selftest *t, const bitnet_kernel
     memcpy(&f, (const char *)k + t->entry->offset, sizeof f);
     if (t->entry->kind <= BITNET__TEST_U4) {
         const bitnet__dots d = {w, q, t->sums + from, t->n, t->rows, t->cols, (int32_t *)out,
-                                t->stride, t->x_stride};
+                                t->x_stride, t->stride};
         f.ints(&d);
     } else if (t->entry->kind == BITNET__TEST_GROUPS) {
         const bitnet__blocks *b = bitnet__test_blocks(t);

@@ -220,10 +220,10 @@ static void run_int_dots(const bitnet_kernels *k, const op *o, const shape *s, v
     memset(ints, 0, stride * (size_t)s->cols * sizeof *ints);
     if (!packs || !k->pack(weights + 1, s->n, s->rows, packed)) {  /* if refused: zeros */
         if (o->weights == 't')
-            k->dotrows_ternary(&(bitnet__dots){w, q, sums, s->n, s->rows, s->cols, ints, stride,
-                                               (size_t)s->n});
-        else k->dotrows_u4(&(bitnet__dots){w, q, sums, s->n, s->rows, s->cols, ints, stride,
-                                           (size_t)s->n});
+            k->dotrows_ternary(&(bitnet__dots){w, q, sums, s->n, s->rows, s->cols, ints,
+                                               (size_t)s->n, stride});
+        else k->dotrows_u4(&(bitnet__dots){w, q, sums, s->n, s->rows, s->cols, ints,
+                                           (size_t)s->n, stride});
     }
     for (c = 0; c < (size_t)s->cols; c++) put_ints(out, ints + c * stride, (size_t)s->rows);
     free(packed);

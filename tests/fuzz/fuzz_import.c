@@ -245,7 +245,7 @@ static void import_load(import_matrix *m, fuzz_input *in, bitnet_result unpacked
         FUZZ_CHECK(!p.found[0].invalid == !unpacked);
         if (!unpacked && !p.found[0].invalid) {
             stub.kernels.dotrows_ternary(&(bitnet__dots){w, q, &sum, l.n_in, m->t.rows, 1, dots,
-                                                         1, (size_t)l.n_in});
+                                                         (size_t)l.n_in, 1});
             for (r = 0; r < m->t.rows; r++) {
                 const int8_t *row = m->w + (size_t)r * (size_t)m->t.n;
                 for (k = 0, want = 0; k < m->t.n; k++) want += row[k] * q[k];

@@ -86,12 +86,12 @@ static void kernels_run(const bitnet_kernels *k, const kernels_call *a, kernels_
         case KERNELS_TERNARY:
             if (k->pack && !(packed = kernels_pack(k, a))) {   /* a code 3: scalar's instead */
                 bitnet__dotrows_i2s_scalar(&(bitnet__dots){a->w, a->q, a->sums, a->n, a->rows,
-                                                           a->cols, r->dots, stride,
-                                                           (size_t)a->n});
+                                                           a->cols, r->dots, (size_t)a->n,
+                                                           stride});
                 break;
             }
             k->dotrows_ternary(&(bitnet__dots){packed ? packed : a->w, a->q, a->sums, a->n, a->rows,
-                                               a->cols, r->dots, stride, (size_t)a->n});
+                                               a->cols, r->dots, (size_t)a->n, stride});
             free(packed);
             break;
         case KERNELS_F32: k->dotrows_f32(a->w, a->x, a->n, a->rows, a->cols, r->y, stride); break;
@@ -150,7 +150,7 @@ static void kernels_run(const bitnet_kernels *k, const kernels_call *a, kernels_
             break;
         default:
             k->dotrows_u4(&(bitnet__dots){a->w, a->q, a->sums, a->n, a->rows, a->cols, r->dots,
-                                          stride, (size_t)a->n});
+                                          (size_t)a->n, stride});
             break;
     }
     for (c = 0; a->entry == KERNELS_STORE && c < a->n; c++) {

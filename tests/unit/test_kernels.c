@@ -150,12 +150,12 @@ static int compare_ternary(const bitnet_kernels *k, int n, int rows, int cols, i
     fill_weights(w, w_size, weights);
     fill_activations(q, q_size, activations);
     sum_columns(q, n, cols, sums);
-    scalar()->dotrows_ternary(&(bitnet__dots){w, q, sums, n, rows, cols, want, stride, (size_t)n});
+    scalar()->dotrows_ternary(&(bitnet__dots){w, q, sums, n, rows, cols, want, (size_t)n, stride});
 #if BITNET__TL2
     if (k->pack) same = !bitnet__pack_tl2_scalar(w, n, rows, packed);
 #endif
     if (!k->pack) memcpy(packed, w, w_size);
-    k->dotrows_ternary(&(bitnet__dots){packed, q, sums, n, rows, cols, got, stride, (size_t)n});
+    k->dotrows_ternary(&(bitnet__dots){packed, q, sums, n, rows, cols, got, (size_t)n, stride});
     same &= memcmp(want, got, size * 4) == 0;
     if (!same)
         test_fail(__FILE__, __LINE__,
@@ -258,7 +258,7 @@ static int compare_u4(const bitnet_kernels *k, int n, int rows, int cols, int ac
         w[i] = (uint8_t)(extreme ? (extreme == 1 ? 0 : 255) : random_bits());
     fill_activations(q, q_size, activations);
     sum_columns(q, n, cols, sums);
-    k->dotrows_u4(&(bitnet__dots){w, q, sums, n, rows, cols, got, stride, (size_t)n});
+    k->dotrows_u4(&(bitnet__dots){w, q, sums, n, rows, cols, got, (size_t)n, stride});
     for (c = 0; c < cols; c++)
         for (row = 0; row < rows; row++) {
             int64_t want = 0;
@@ -535,8 +535,8 @@ static void dotrows_i2s_longest(const char *table) {
                 cols = counts[count];
                 if (cols > 5 && weights != ALL_THREE) continue;
                 memset(out, UNTOUCHED, sizeof out);
-                k.dotrows_ternary(&(bitnet__dots){w, q, sums, n, rows, cols, out, (size_t)rows,
-                                                  (size_t)n});
+                k.dotrows_ternary(&(bitnet__dots){w, q, sums, n, rows, cols, out, (size_t)n,
+                                                  (size_t)rows});
                 for (i = 0; i < rows * cols; i++)
                     ok &= out[i] == known[weights][activations] * (1 << 20);
             }
@@ -563,7 +563,7 @@ static void i2s_definition(void) {
         fill_weights(w, w_size, (int)which % N_WEIGHTS);
         fill_activations(q, q_size, which % 2 ? RANDOM : PERIOD_251);
         sum_columns(q, n, cols, sums);
-        scalar()->dotrows_ternary(&(bitnet__dots){w, q, sums, n, rows, cols, out, 4, (size_t)n});
+        scalar()->dotrows_ternary(&(bitnet__dots){w, q, sums, n, rows, cols, out, (size_t)n, 4});
         for (c = 0; c < cols; c++)
             for (r = 0; r < rows; r++) {
                 int64_t sum = 0;
@@ -681,8 +681,8 @@ static void dotrows_tl2_longest(const char *table) {
                 fill_activations(q, (size_t)cols * (size_t)n, activations);
                 for (i = 0; i < cols; i++) sums[i] = n * (activations == ALL_127 ? 127 : -128);
                 ok = !k.pack(w, n, 1, packed);
-                k.dotrows_ternary(&(bitnet__dots){packed, q, sums, n, 1, cols, out, 1,
-                                                  (size_t)n});
+                k.dotrows_ternary(&(bitnet__dots){packed, q, sums, n, 1, cols, out,
+                                                  (size_t)n, 1});
                 for (i = 0; i < cols; i++) ok &= out[i] == known;
                 release(w, 1);
                 release(packed, 1);
