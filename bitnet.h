@@ -19660,7 +19660,7 @@ static const bitnet__test_shape bitnet__test_shapes[] = {
     {BITNET__TEST_VALUES, 36, 128, 5, 1, 0}, {BITNET__TEST_VALUES, 112, 192, 13, 1, 0},
     {BITNET__TEST_VALUES, 256, 192, 13, 1, 0}, {BITNET__TEST_VALUES, 288, 192, 20, 7, 0},
     {BITNET__TEST_Q4_K, 512, 13, 3, 1, 0},
-    {BITNET__TEST_DOT, 272, 37, 13, 1, 0}, {BITNET__TEST_DOT, 80, 70, 9, 3, 0},
+    {BITNET__TEST_DOT, 272, 37, 13, 1, 0}, {BITNET__TEST_DOT, 80, 70, 25, 3, 0},
     {BITNET__TEST_DOT, 37, 5, 5, 2, 0}, {BITNET__TEST_DOT, 4112, 5, 7, 1, 0}
 };
 

@@ -299,8 +299,8 @@ BITNET__INLINE void bitnet__fetch_line(bitnet__ahead *a) {
 
    K-step k multiplies this by activations 4k .. 4k+3 of a column, repeated in all lanes. PANEL
    k-steps of zmm are 32 KB. TL2 has panels of whole blocks of TL2 (24 k-steps) and of I2_S (32).
-   WIDE floats are what attention converts at a time; with few columns it takes MIX_ROWS rows of
-   F16. */
+   WIDE floats of values are what attention converts at a time; with few columns it takes MIX_ROWS
+   rows of F16. */
 enum { BITNET__TILE = 4, BITNET__PANEL = 256, BITNET__PANEL_TL2 = 192, BITNET__WIDE = 4096,
        BITNET__MIX_ROWS = 16 };
 
@@ -553,6 +553,13 @@ BITNET__FN __m256i bitnet__to_f16_avx2(bitnet__v16_avx2 v) {
     return _mm256_inserti128_si256(_mm256_castsi128_si256(lo), hi, 1);
 }
 
+BITNET__FN bitnet__v16_avx2 bitnet__from_f16_avx2(__m256i v) {
+    bitnet__v16_avx2 f;
+    f.lo = _mm256_cvtph_ps(_mm256_castsi256_si128(v));
+    f.hi = _mm256_cvtph_ps(_mm256_extracti128_si256(v, 1));
+    return f;
+}
+
 BITNET__FN bitnet__v16_avx2 bitnet__load_f16_avx2(const void *p) {
     __m128i lo = bitnet__load128_avx2(p), hi = bitnet__load128_avx2((const uint8_t *)p + 16);
     bitnet__v16_avx2 v;
@@ -692,6 +699,7 @@ BITNET__FN void bitnet__many_dots_avx2(const uint8_t *w, const float *x, int n, 
 typedef __m256i bitnet__i32_avx2;
 typedef struct bitnet__pair_avx2 { __m256i lo, hi; } bitnet__pair_avx2;
 enum { bitnet__lanes_avx2 = 8, bitnet__key_cols_avx2 = 1, bitnet__mix_vectors_avx2 = 1,
+       bitnet__key_vectors_avx2 = 1, bitnet__wide_cols_avx2 = 4, bitnet__many_from_avx2 = 8,
        bitnet__together_avx2 = 1, bitnet__few_together_avx2 = 1, bitnet__tile_cols_avx2 = 4,
        bitnet__depth_avx2 = 4, bitnet__group_cols_avx2 = 4,
        bitnet__panel_cols_avx2 = 6, bitnet__panels_from_avx2 = 12, bitnet__u4_cols_avx2 = 8,
@@ -1576,6 +1584,8 @@ BITNET__FN __m256i bitnet__to_f16_avx512vnni(__m512 v) {
     return _mm512_maskz_cvtps_ph(0xffff, v, _MM_FROUND_TO_NEAREST_INT);
 }
 
+BITNET__FN __m512 bitnet__from_f16_avx512vnni(__m256i v) { return _mm512_cvtph_ps(v); }
+
 BITNET__FN __m512 bitnet__load_f16_avx512vnni(const void *p) {
     __m256i v = bitnet__load256_avx512vnni(p);
     BITNET__WHOLE(v);
@@ -1651,11 +1661,14 @@ BITNET__FN void bitnet__end_tile_avx512vnni(__m512 (*sum)[4], int rows, int cols
    where vpdpbusd can start in two of four ports (Zen 4, Zen 5), as in tiles the codes then take
    ports that are idle. Zen 4, as shares of its peak in tiles and panels: 24 columns 83 and 78 %
    with rows of 2560 weights, 88 and 76 % with 6912; 32 columns 83 and 86, 88 and 86. With a scale
-   per group and 16 columns, which an expert of Maple gets of a prompt of 512, 94 and 81. By its
-   ports Intel should be a tenth slower in tiles there; that is not measured. */
+   per group and 16 columns, which an expert of Maple gets of a prompt of 512, 94 and 81. An Intel
+   Xeon (Emerald Rapids), where the codes take the same two ports: 24 columns 72 and 83, 76 and 80;
+   with weights from memory both are equally fast. */
 typedef __m512i bitnet__i32_avx512vnni, bitnet__pair_avx512vnni;
 enum { bitnet__lanes_avx512vnni = 16, bitnet__key_cols_avx512vnni = 4,
        bitnet__mix_vectors_avx512vnni = 4,
+       bitnet__key_vectors_avx512vnni = 2, bitnet__wide_cols_avx512vnni = 8,
+       bitnet__many_from_avx512vnni = 16,
        bitnet__together_avx512vnni = 4, bitnet__few_together_avx512vnni = 4,
        bitnet__tile_cols_avx512vnni = 6, bitnet__depth_avx512vnni = BITNET__MAX_ROW / 128,
        bitnet__panel_cols_avx512vnni = 8, bitnet__k_steps_at_once_avx512vnni = 4,
@@ -2542,17 +2555,6 @@ BITNET__ROW_DOTS(dotrows_f32, f32, BITNET__ROWS_F32)
 BITNET__ROW_DOTS(dotrows_f16, f16, BITNET__ROWS_F16)
 BITNET__ROW_DOTS(dotrows_bf16, bf16, BITNET__ROWS_BF16)
 
-/* Attention converts the F16 rows of the cache to floats, in runs of up to 16 KB that then serve
-   all columns from the L1 cache. For the columns of one tile that does not pay, and memory would be
-   idle meanwhile: they use the F16 rows directly. */
-static BITNET__TARGET void BITNET__V(widen)(const uint8_t *w, size_t w_stride, int n, int rows,
-                                            float *wide) {
-    int r, i;
-    for (r = 0; r < rows; r++, w += w_stride * 2, wide += n)
-        for (i = 0; i < n; i += BITNET__LANES)
-            BITNET__V(store)(wide + i, BITNET__V(load_f16)(w + 2 * (size_t)i));
-}
-
 /* The scores of a row of keys, each element of which is converted once for all columns. Vectors of
    8 floats have no registers for more rows; the sums of a row alone hide the latency of an FMA. */
 BITNET__INLINE BITNET__TARGET void BITNET__V(row_scores)(const uint8_t *w, const float *x, int n,
@@ -2574,51 +2576,183 @@ BITNET__INLINE BITNET__TARGET void BITNET__V(row_scores)(const uint8_t *w, const
     BITNET__UNROLL for (c = 0; c < cols; c++) out[(size_t)c * out_stride] = dots[c];
 }
 
-/* 2 to 4 columns. */
+/* ---- scores of many columns ----
+   The sums of the 16 lanes of one key must be added in a tree. Where they are lanes of a vector,
+   that takes as many shuffles and additions as a third of the products. So 16 keys are transposed
+   first, and then lie side by side in each vector:
+
+       wide[lane][i / 16][key] = key[i],  lane = i % 16
+
+   A lane's sums of 16 keys are then one vector, and the tree needs additions alone. Transposing
+   pays from MANY_FROM columns on. A tile is KEY_VECTORS such vectors by WIDE_COLS columns. Keys of
+   more than `widest` elements, which heads hardly have, stay as they are. */
+enum { BITNET__V(keys) = 16 * BITNET__V(key_vectors), BITNET__V(widest) = 256 };
+typedef BITNET__V(v16) BITNET__V(key_sums)[BITNET__V(wide_cols)][BITNET__V(key_vectors)];
+
+/* Transposes 16 keys from row `first` on; `to` is wide + their place among the tile's keys. Where
+   the rows end, the last one is repeated. */
+BITNET__APART BITNET__TARGET void BITNET__V(transpose_keys)(const uint8_t *w, int n, int first,
+                                                            int rows, float *to) {
+    const size_t row = 2 * (size_t)n, lane = (size_t)n / 16 * BITNET__V(keys);
+    const uint8_t *p[16];
+    __m256i a[8], b[8];
+    int i, r;
+    for (r = 0; r < 16; r++) p[r] = w + bitnet__clamp(first + r, rows) * row;
+    for (i = 0; i < n; i += 8) {
+        float *at = to + (size_t)(i % 16) * lane + (size_t)(i / 16) * BITNET__V(keys);
+        BITNET__UNROLL for (r = 0; r < 8; r++)       /* 8 elements of keys r and r + 8 */
+            a[r] = _mm256_inserti128_si256(
+                _mm256_castsi128_si256(BITNET__V(load128)(p[r] + 2 * (size_t)i)),
+                BITNET__V(load128)(p[r + 8] + 2 * (size_t)i), 1);
+        BITNET__UNROLL for (r = 0; r < 4; r++) {     /* elements 0 to 3, and 4 to 7, of 2 keys */
+            b[2 * r] = _mm256_unpacklo_epi16(a[2 * r], a[2 * r + 1]);
+            b[2 * r + 1] = _mm256_unpackhi_epi16(a[2 * r], a[2 * r + 1]);
+        }
+        BITNET__UNROLL for (r = 0; r < 4; r++) {     /* elements 2r and 2r + 1 of 4 keys, twice */
+            const __m256i *two = b + r / 2, *next = two + 4;
+            a[r] = r % 2 ? _mm256_unpackhi_epi32(two[0], two[2])
+                         : _mm256_unpacklo_epi32(two[0], two[2]);
+            a[r + 4] = r % 2 ? _mm256_unpackhi_epi32(next[0], next[2])
+                             : _mm256_unpacklo_epi32(next[0], next[2]);
+        }
+        BITNET__UNROLL for (r = 0; r < 4; r++, at += 2 * lane) {
+            BITNET__V(store)(at, BITNET__V(from_f16)(_mm256_unpacklo_epi64(a[r], a[r + 4])));
+            BITNET__V(store)(at + lane, BITNET__V(from_f16)(_mm256_unpackhi_epi64(a[r], a[r + 4])));
+        }
+    }
+}
+
+/* A tile's sums of one lane. */
+BITNET__INLINE BITNET__TARGET void BITNET__V(lane_sums)(
+    const float *wide, const float *const *col, int n, int lane, BITNET__V(key_sums) sum) {
+    const float *keys = wide + (size_t)lane * (size_t)n / 16 * BITNET__V(keys);
+    BITNET__V(v16) v[BITNET__V(key_vectors)], x;
+    int i, c, k;
+    BITNET__UNROLL for (c = 0; c < BITNET__V(wide_cols); c++) {
+        BITNET__UNROLL for (k = 0; k < BITNET__V(key_vectors); k++)
+            sum[c][k] = BITNET__V(splat)(0.0f);
+    }
+    for (i = lane; i < n; i += 16, keys += BITNET__V(keys)) {
+        BITNET__UNROLL for (k = 0; k < BITNET__V(key_vectors); k++)
+            v[k] = BITNET__V(load_f32)(keys + 16 * k);
+        BITNET__UNROLL for (c = 0; c < BITNET__V(wide_cols); c++) {
+            x = BITNET__V(splat)(col[c][i]);
+            BITNET__UNROLL for (k = 0; k < BITNET__V(key_vectors); k++)
+                sum[c][k] = BITNET__V(fma)(v[k], x, sum[c][k]);
+        }
+    }
+}
+
+BITNET__INLINE BITNET__TARGET void BITNET__V(add_kept)(BITNET__V(key_sums) sum,
+                                                       BITNET__V(key_sums) kept) {
+    int c, k;
+    BITNET__UNROLL for (c = 0; c < BITNET__V(wide_cols); c++) {
+        BITNET__UNROLL for (k = 0; k < BITNET__V(key_vectors); k++)
+            sum[c][k] = BITNET__V(add)(BITNET__V(load_f32)(&kept[c][k]), sum[c][k]);
+    }
+}
+
+BITNET__INLINE BITNET__TARGET void BITNET__V(keep)(BITNET__V(key_sums) sum,
+                                                   BITNET__V(key_sums) kept) {
+    int c, k;
+    BITNET__UNROLL for (c = 0; c < BITNET__V(wide_cols); c++) {
+        BITNET__UNROLL for (k = 0; k < BITNET__V(key_vectors); k++)
+            BITNET__V(store)((float *)(void *)&kept[c][k], sum[c][k]);
+    }
+}
+
+/* The tree in the order of sum_lanes: lanes 8 apart, 4 apart, 2 apart, 1 apart. */
+BITNET__HOT BITNET__TARGET void BITNET__V(key_tile)(const float *wide, const float *x, int n,
+                                                    int rows, int cols, float *out,
+                                                    size_t out_stride) {
+    enum { most = BITNET__V(wide_cols), keys = BITNET__V(keys) };
+    BITNET__V(key_sums) sum, quarter[4], eighth, kept;
+    const float *col[most];
+    int c, k, l;
+    BITNET__UNROLL for (c = 0; c < most; c++) col[c] = x + bitnet__clamp(c, cols) * (size_t)n;
+    for (l = 0; l < 4; l++) {
+        BITNET__V(lane_sums)(wide, col, n, l, sum);
+        BITNET__V(keep)(sum, kept);
+        BITNET__V(lane_sums)(wide, col, n, l + 8, sum);
+        BITNET__V(add_kept)(sum, kept);
+        BITNET__V(keep)(sum, eighth);
+        BITNET__V(lane_sums)(wide, col, n, l + 4, sum);
+        BITNET__V(keep)(sum, kept);
+        BITNET__V(lane_sums)(wide, col, n, l + 12, sum);
+        BITNET__V(add_kept)(sum, kept);
+        BITNET__V(add_kept)(sum, eighth);
+        BITNET__V(keep)(sum, quarter[l]);
+    }
+    for (c = 0; c < cols && c < most; c++, out += out_stride) {
+        float *to = rows < keys ? (float *)(void *)kept[c] : out;
+        BITNET__UNROLL for (k = 0; k < BITNET__V(key_vectors); k++)
+            BITNET__V(store)(to + 16 * k, BITNET__V(add)(
+                BITNET__V(add)(BITNET__V(load_f32)(&quarter[0][c][k]),
+                               BITNET__V(load_f32)(&quarter[2][c][k])),
+                BITNET__V(add)(BITNET__V(load_f32)(&quarter[1][c][k]),
+                               BITNET__V(load_f32)(&quarter[3][c][k]))));
+        if (rows < keys) memcpy(out, to, (size_t)rows * 4);
+    }
+}
+
+static BITNET__TARGET void BITNET__V(many_scores)(const uint8_t *w, const float *x, int n, int rows,
+                                                  int cols, float *out, size_t out_stride) {
+    enum { keys = BITNET__V(keys) };
+    BITNET__V(v16) aligned[BITNET__V(widest) * BITNET__V(key_vectors)];
+    float *wide = (float *)(void *)aligned;
+    int r, c, k;
+    for (r = 0; r < rows; r += keys) {
+        for (k = 0; k < keys; k += 16)
+            BITNET__V(transpose_keys)(w, n, r + k, rows, wide + k);
+        for (c = 0; c < cols; c += BITNET__V(wide_cols))
+            BITNET__V(key_tile)(wide, x + (size_t)c * (size_t)n, n, rows - r, cols - c,
+                                   out + (size_t)c * out_stride + (size_t)r, out_stride);
+    }
+}
+
+/* Up to 4 columns. */
 BITNET__HOT BITNET__TARGET void BITNET__V(few_scores)(const uint8_t *w, const float *x, int n,
                                                       int rows, int cols, float *out,
                                                       size_t out_stride) {
+    const int tile_cols = BITNET__V(key_cols);
     int r;
-    for (r = 0; r < rows; r++, w += 2 * (size_t)n, out++) {
+    for (r = 0; tile_cols == 1 && cols > 1 && r < rows; r++, w += 2 * (size_t)n, out++) {
         if (cols == 2) BITNET__V(row_scores)(w, x, n, out, out_stride, 2);
         else if (cols == 3) BITNET__V(row_scores)(w, x, n, out, out_stride, 3);
         else BITNET__V(row_scores)(w, x, n, out, out_stride, 4);
     }
-}
-
-BITNET__HOT BITNET__TARGET void BITNET__V(scores_f16)(const uint8_t *w, const float *x, int n,
-                                                      int rows, int cols, float *out,
-                                                      size_t out_stride) {
-    float wide[BITNET__WIDE];
-    const int most = n > 0 ? BITNET__WIDE / n / 4 * 4 : 0, tile_cols = BITNET__V(key_cols);
-    int r, c, k, count;
-    if (n % BITNET__LANES || most == 0) {
-        BITNET__V(dotrows_f16)(w, x, n, rows, cols, out, out_stride);
-        return;
-    }
-    if (tile_cols == 1 && cols > 1 && cols <= 4) {
-        BITNET__V(few_scores)(w, x, n, rows, cols, out, out_stride);
-        return;
-    }
-    for (r = 0; cols <= tile_cols && r < rows; r += 4, w += 4 * (size_t)n * 2) {
+    for (; r < rows; r += 4, w += 4 * (size_t)n * 2, out += 4) {
         if (tile_cols > 1 && cols == 1)
-            BITNET__V(tile_dots)(w, x, n, rows - r, 1, out + r, out_stride, 1, BITNET__ROWS_CACHE,
-                                 1);
+            BITNET__V(tile_dots)(w, x, n, rows - r, 1, out, out_stride, 1, BITNET__ROWS_CACHE, 1);
         else
-            BITNET__V(tile_dots)(w, x, n, rows - r, cols, out + r, out_stride, tile_cols,
+            BITNET__V(tile_dots)(w, x, n, rows - r, cols, out, out_stride, tile_cols,
                                  BITNET__ROWS_CACHE, 1);
     }
-    if (cols <= tile_cols) return;
-    for (r = 0; r < rows; r += count) {
-        count = rows - r < most ? rows - r : most;
-        BITNET__V(widen)(w + (size_t)r * (size_t)n * 2, (size_t)n, n, count, wide);
-        for (c = 0; c < cols; c += tile_cols)      /* here the columns are the longer array */
-            for (k = 0; k < count; k += 4)
-                BITNET__V(tile_dots)((const uint8_t *)(wide + (size_t)k * (size_t)n),
-                                     x + (size_t)c * (size_t)n, n, count - k, cols - c,
-                                     out + (size_t)c * out_stride + (size_t)(r + k), out_stride,
-                                     tile_cols, BITNET__ROWS_WIDE, 1);
+}
+
+static BITNET__TARGET void BITNET__V(scores_f16)(const uint8_t *w, const float *x, int n, int rows,
+                                                 int cols, float *out, size_t out_stride) {
+    int c;
+    if (n % BITNET__LANES) BITNET__V(dotrows_f16)(w, x, n, rows, cols, out, out_stride);
+    else if (cols >= BITNET__V(many_from) && n <= BITNET__V(widest))
+        BITNET__V(many_scores)(w, x, n, rows, cols, out, out_stride);
+    else {
+        for (c = 0; c < cols; c += 4)
+            BITNET__V(few_scores)(w, x + (size_t)c * (size_t)n, n, rows,
+                                  cols - c < 4 ? cols - c : 4, out + (size_t)c * out_stride,
+                                  out_stride);
     }
+}
+
+/* Attention converts the F16 values of the cache to floats, in runs of up to 16 KB that then serve
+   all columns from the L1 cache. For the columns of one tile that does not pay, and memory would be
+   idle meanwhile: they use the F16 rows directly. */
+static BITNET__TARGET void BITNET__V(widen)(const uint8_t *w, size_t w_stride, int n, int rows,
+                                            float *wide) {
+    int r, i;
+    for (r = 0; r < rows; r++, w += w_stride * 2, wide += n)
+        for (i = 0; i < n; i += BITNET__LANES)
+            BITNET__V(store)(wide + i, BITNET__V(load_f16)(w + 2 * (size_t)i));
 }
 
 /* A tile of the weighted sums: 4 columns, or 1, of some vectors across all rows of a run. out

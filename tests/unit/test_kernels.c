@@ -884,6 +884,9 @@ static void dotrows_float(const char *table, int type) {
                 return;
         if (!compare_dotrows(&k, type, 4112, 3, 2, kind)) return;   /* longer than runs of floats */
         if (!compare_dotrows(&k, type, 528, 11, 35, kind)) return;  /* as AVX2 cuts many columns */
+        for (i = 15; i < 50; i++)                  /* keys side by side: the ends of tiles */
+            if (!compare_dotrows(&k, type, i % 16 * 16 + 16, i, 8 + i % 17, kind)) return;
+        if (!compare_dotrows(&k, type, 272, 33, 17, kind)) return;  /* too long to be transposed */
     }
 }
 
