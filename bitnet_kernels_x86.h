@@ -2586,7 +2586,8 @@ BITNET__INLINE BITNET__TARGET void BITNET__V(row_scores)(const uint8_t *w, const
    A lane's sums of 16 keys are then one vector, and the tree needs additions alone. Transposing
    pays from MANY_FROM columns on. A tile is KEY_VECTORS such vectors by WIDE_COLS columns. Keys of
    more than `widest` elements, which heads hardly have, stay as they are. */
-enum { BITNET__V(keys) = 16 * BITNET__V(key_vectors), BITNET__V(widest) = 256 };
+enum { BITNET__V(keys) = 16 * BITNET__V(key_vectors), BITNET__V(widest) = 256,
+       BITNET__V(widest_keys) = 256 * BITNET__V(key_vectors) };        /* vectors */
 typedef BITNET__V(v16) BITNET__V(key_sums)[BITNET__V(wide_cols)][BITNET__V(key_vectors)];
 
 /* Transposes 16 keys from row `first` on; `to` is wide + their place among the tile's keys. Where
@@ -2698,7 +2699,7 @@ BITNET__HOT BITNET__TARGET void BITNET__V(key_tile)(const float *wide, const flo
 static BITNET__TARGET void BITNET__V(many_scores)(const uint8_t *w, const float *x, int n, int rows,
                                                   int cols, float *out, size_t out_stride) {
     enum { keys = BITNET__V(keys) };
-    BITNET__V(v16) aligned[BITNET__V(widest) * BITNET__V(key_vectors)];
+    BITNET__V(v16) aligned[BITNET__V(widest_keys)];
     float *wide = (float *)(void *)aligned;
     int r, c, k;
     for (r = 0; r < rows; r += keys) {

@@ -776,7 +776,7 @@ static void quantize_definition(void) {
 /* ---- float rows ---- */
 
 enum { F32, F16, BF16, N_TYPES };
-static const char *const type_names[] = {"f32", "f16", "bf16"};
+static const char *const type_names[] = {"f32", "f16", "bf16", "keys"};
 enum { F_RANDOM, F_FINITE_BITS, F_ANY_BITS, F_SMALL, N_FLOATS };
 
 static float random_float(int kind) {
