@@ -2586,8 +2586,7 @@ BITNET__INLINE BITNET__TARGET void BITNET__V(row_scores)(const uint8_t *w, const
    A lane's sums of 16 keys are then one vector, and the tree needs additions alone. Transposing
    pays from MANY_FROM columns on. A tile is KEY_VECTORS such vectors by WIDE_COLS columns. Keys of
    more than `widest` elements, which heads hardly have, stay as they are. */
-enum { BITNET__V(keys) = 16 * BITNET__V(key_vectors), BITNET__V(widest) = 256,
-       BITNET__V(widest_keys) = 256 * BITNET__V(key_vectors) };        /* vectors */
+enum { BITNET__V(keys) = 16 * BITNET__V(key_vectors), BITNET__V(widest) = 256 };
 typedef BITNET__V(v16) BITNET__V(key_sums)[BITNET__V(wide_cols)][BITNET__V(key_vectors)];
 
 /* Transposes 16 keys from row `first` on; `to` is wide + their place among the tile's keys. Where
@@ -2644,54 +2643,55 @@ BITNET__INLINE BITNET__TARGET void BITNET__V(lane_sums)(
     }
 }
 
+/* Sums go to memory as [WIDE_COLS][keys]. */
 BITNET__INLINE BITNET__TARGET void BITNET__V(add_kept)(BITNET__V(key_sums) sum,
-                                                       BITNET__V(key_sums) kept) {
+                                                       const float *kept) {
     int c, k;
-    BITNET__UNROLL for (c = 0; c < BITNET__V(wide_cols); c++) {
+    BITNET__UNROLL for (c = 0; c < BITNET__V(wide_cols); c++, kept += BITNET__V(keys)) {
         BITNET__UNROLL for (k = 0; k < BITNET__V(key_vectors); k++)
-            sum[c][k] = BITNET__V(add)(BITNET__V(load_f32)(&kept[c][k]), sum[c][k]);
+            sum[c][k] = BITNET__V(add)(BITNET__V(load_f32)(kept + 16 * k), sum[c][k]);
     }
 }
 
-BITNET__INLINE BITNET__TARGET void BITNET__V(keep)(BITNET__V(key_sums) sum,
-                                                   BITNET__V(key_sums) kept) {
+BITNET__INLINE BITNET__TARGET void BITNET__V(keep)(BITNET__V(key_sums) sum, float *to) {
     int c, k;
-    BITNET__UNROLL for (c = 0; c < BITNET__V(wide_cols); c++) {
+    BITNET__UNROLL for (c = 0; c < BITNET__V(wide_cols); c++, to += BITNET__V(keys)) {
         BITNET__UNROLL for (k = 0; k < BITNET__V(key_vectors); k++)
-            BITNET__V(store)((float *)(void *)&kept[c][k], sum[c][k]);
+            BITNET__V(store)(to + 16 * k, sum[c][k]);
     }
 }
 
-/* The tree in the order of sum_lanes: lanes 8 apart, 4 apart, 2 apart, 1 apart. */
-BITNET__HOT BITNET__TARGET void BITNET__V(key_tile)(const float *wide, const float *x, int n,
-                                                    int rows, int cols, float *out,
-                                                    size_t out_stride) {
-    enum { most = BITNET__V(wide_cols), keys = BITNET__V(keys) };
-    BITNET__V(key_sums) sum, quarter[4], eighth, kept;
-    const float *col[most];
+/* The tree in the order of sum_lanes: lanes 8 apart, 4 apart, 2 apart, 1 apart. Behind the keys in
+   `wide` is room for what it keeps. */
+BITNET__HOT BITNET__TARGET void BITNET__V(key_tile)(float *wide, const float *x, int n, int rows,
+                                                    int cols, float *out, size_t out_stride) {
+    const int most = BITNET__V(wide_cols), keys = BITNET__V(keys), size = most * keys;
+    float *const kept = wide + n * keys;
+    BITNET__V(key_sums) sum;
+    const float *col[BITNET__V(wide_cols)];
     int c, k, l;
     BITNET__UNROLL for (c = 0; c < most; c++) col[c] = x + bitnet__clamp(c, cols) * (size_t)n;
     for (l = 0; l < 4; l++) {
         BITNET__V(lane_sums)(wide, col, n, l, sum);
-        BITNET__V(keep)(sum, kept);
+        BITNET__V(keep)(sum, kept + 4 * size);
         BITNET__V(lane_sums)(wide, col, n, l + 8, sum);
-        BITNET__V(add_kept)(sum, kept);
-        BITNET__V(keep)(sum, eighth);
+        BITNET__V(add_kept)(sum, kept + 4 * size);
+        BITNET__V(keep)(sum, kept + 5 * size);
         BITNET__V(lane_sums)(wide, col, n, l + 4, sum);
-        BITNET__V(keep)(sum, kept);
+        BITNET__V(keep)(sum, kept + 4 * size);
         BITNET__V(lane_sums)(wide, col, n, l + 12, sum);
-        BITNET__V(add_kept)(sum, kept);
-        BITNET__V(add_kept)(sum, eighth);
-        BITNET__V(keep)(sum, quarter[l]);
+        BITNET__V(add_kept)(sum, kept + 4 * size);
+        BITNET__V(add_kept)(sum, kept + 5 * size);
+        BITNET__V(keep)(sum, kept + l * size);
     }
     for (c = 0; c < cols && c < most; c++, out += out_stride) {
-        float *to = rows < keys ? (float *)(void *)kept[c] : out;
-        BITNET__UNROLL for (k = 0; k < BITNET__V(key_vectors); k++)
-            BITNET__V(store)(to + 16 * k, BITNET__V(add)(
-                BITNET__V(add)(BITNET__V(load_f32)(&quarter[0][c][k]),
-                               BITNET__V(load_f32)(&quarter[2][c][k])),
-                BITNET__V(add)(BITNET__V(load_f32)(&quarter[1][c][k]),
-                               BITNET__V(load_f32)(&quarter[3][c][k]))));
+        float *const quarter = kept + c * keys, *to = rows < keys ? quarter : out;
+        BITNET__UNROLL for (k = 0; k < keys; k += 16)
+            BITNET__V(store)(to + k, BITNET__V(add)(
+                BITNET__V(add)(BITNET__V(load_f32)(quarter + k),
+                               BITNET__V(load_f32)(quarter + k + 2 * size)),
+                BITNET__V(add)(BITNET__V(load_f32)(quarter + k + size),
+                               BITNET__V(load_f32)(quarter + k + 3 * size))));
         if (rows < keys) memcpy(out, to, (size_t)rows * 4);
     }
 }
@@ -2699,15 +2699,15 @@ BITNET__HOT BITNET__TARGET void BITNET__V(key_tile)(const float *wide, const flo
 static BITNET__TARGET void BITNET__V(many_scores)(const uint8_t *w, const float *x, int n, int rows,
                                                   int cols, float *out, size_t out_stride) {
     enum { keys = BITNET__V(keys) };
-    BITNET__V(v16) aligned[BITNET__V(widest_keys)];
-    float *wide = (float *)(void *)aligned;
+    float room[256 * keys + 6 * 16 * BITNET__V(key_vectors) * BITNET__V(wide_cols) + 16];
+    float *const wide = room + (0 - (uintptr_t)room) % 64 / 4;         /* whole cache lines */
     int r, c, k;
     for (r = 0; r < rows; r += keys) {
         for (k = 0; k < keys; k += 16)
             BITNET__V(transpose_keys)(w, n, r + k, rows, wide + k);
         for (c = 0; c < cols; c += BITNET__V(wide_cols))
             BITNET__V(key_tile)(wide, x + (size_t)c * (size_t)n, n, rows - r, cols - c,
-                                   out + (size_t)c * out_stride + (size_t)r, out_stride);
+                                out + (size_t)c * out_stride + (size_t)r, out_stride);
     }
 }
 
