@@ -2585,7 +2585,7 @@ BITNET__INLINE BITNET__TARGET void BITNET__V(row_scores)(const uint8_t *w, const
 
    A lane's sums of 16 keys are then one vector, and the tree needs additions alone. Transposing
    pays from MANY_FROM columns on. A tile is KEY_VECTORS such vectors by WIDE_COLS columns. Keys of
-   more than `widest` elements, which heads hardly have, stay as they are. */
+   more than `widest` elements are rare and stay as they are. */
 enum { BITNET__V(keys) = 16 * BITNET__V(key_vectors), BITNET__V(widest) = 256 };
 typedef BITNET__V(v16) BITNET__V(key_sums)[BITNET__V(wide_cols)][BITNET__V(key_vectors)];
 
@@ -2662,7 +2662,7 @@ BITNET__INLINE BITNET__TARGET void BITNET__V(keep)(BITNET__V(key_sums) sum, floa
 }
 
 /* The tree in the order of sum_lanes: lanes 8 apart, 4 apart, 2 apart, 1 apart. Behind the keys in
-   `wide` is room for what it keeps. */
+   `wide` are six arrays of sums: one for each l, and two that are needed within an l. */
 BITNET__HOT BITNET__TARGET void BITNET__V(key_tile)(float *wide, const float *x, int n, int rows,
                                                     int cols, float *out, size_t out_stride) {
     const int most = BITNET__V(wide_cols), keys = BITNET__V(keys), size = most * keys;
@@ -2711,7 +2711,7 @@ static BITNET__TARGET void BITNET__V(many_scores)(const uint8_t *w, const float 
     }
 }
 
-/* Up to 4 columns. */
+/* Up to 4 columns. Only one of the loops runs. */
 BITNET__HOT BITNET__TARGET void BITNET__V(few_scores)(const uint8_t *w, const float *x, int n,
                                                       int rows, int cols, float *out,
                                                       size_t out_stride) {
