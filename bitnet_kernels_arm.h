@@ -160,6 +160,15 @@ extern "C" {
   #define BITNET__USMMLA(sum, w, a) ((sum) = vusmmlaq_s32(sum, w, a))
 #endif
 
+/* sum + v * lane i of a, rounded once. Inline assembly for gcc, which would copy the lane into all of
+   a vector first, if several products need it. */
+#if defined(__aarch64__) && defined(__GNUC__) && !defined(__clang__)
+  #define BITNET__FMLA_LANE(sum, v, a, i) \
+      __asm__("fmla %0.4s, %1.4s, %2.s[" #i "]" : "+w"(sum) : "w"(v), "w"(a))
+#else
+  #define BITNET__FMLA_LANE(sum, v, a, i) ((sum) = vfmaq_laneq_f32(sum, v, a, i))
+#endif
+
 /* The products of the lower and of the upper 8 bytes; a is the same 4 bytes four times. Inline
    assembly for gcc: see above. */
 #if defined(__aarch64__) && defined(__GNUC__) && !defined(__clang__)
@@ -1779,8 +1788,7 @@ BITNET__INLINE void bitnet__tile_dots_neon(const uint8_t *w, const float *x, int
     }
     for (i = 0; i < n; i += BITNET__LANES) {
         BITNET__UNROLL for (r = 0; r < tile_rows; r++)
-            if (kind != BITNET__ROWS_WIDE && (size_t)i * bytes % 64 == 0)
-                BITNET__PREFETCH(row[r], 4096);
+            if ((size_t)i * bytes % 64 == 0) BITNET__PREFETCH(row[r], 4096);
         BITNET__UNROLL for (j = 0; j < 4; j += 2) {
             BITNET__NO_AHEAD();
             BITNET__UNROLL for (r = 0; r < tile_rows; r++, row[r - 1] += 8 * bytes)
@@ -1837,37 +1845,120 @@ static void bitnet__widen_neon(const uint8_t *w, size_t w_stride, int n, int row
     }
 }
 
-static void bitnet__scores_f16_neon(const uint8_t *w, const float *x, int n, int rows, int cols,
-                                  float *out, size_t out_stride) {
-    float wide[BITNET__WIDE];
-    int r, c, count, taken;
-    if (n % BITNET__LANES) {
-        bitnet__dotrows_f16_scalar(w, x, n, rows, cols, out, out_stride);
-        return;
+/* Four columns of x, element by element: to[i] has element i of each. The last one is repeated. */
+BITNET__INLINE void bitnet__turn_neon(const float *x, size_t stride, int n, int cols,
+                                      float (*to)[4]) {
+    const float *col[4];
+    float32x4x4_t v;
+    int c, i;
+    BITNET__UNROLL for (c = 0; c < 4; c++) col[c] = x + bitnet__clamp(c, cols) * stride;
+    for (i = 0; i + 4 <= n; i += 4) {
+        BITNET__UNROLL for (c = 0; c < 4; c++) v.val[c] = vld1q_f32(col[c] + i);
+        vst4q_f32(to[i], v);
     }
-    if (cols <= BITNET__FEW || n > BITNET__WIDE) {
-        bitnet__dots_neon(w, x, n, rows, cols, out, out_stride, BITNET__ROWS_CACHE);
-        return;
+    for (; i < n; i++) {
+        BITNET__UNROLL for (c = 0; c < 4; c++) to[i][c] = col[c][i];
     }
+}
+
+/* sum[l] += v[l * step] * lane l of a. */
+BITNET__INLINE void bitnet__add_by_lane_neon(float32x4_t *sum, const float32x4_t *v, int step,
+                                             float32x4_t a, const int kind) {
+    if (kind >= BITNET__ROWS_CACHE) {
+        BITNET__FMLA_LANE(sum[0], v[0], a, 0);
+        BITNET__FMLA_LANE(sum[1], v[step], a, 1);
+        BITNET__FMLA_LANE(sum[2], v[2 * step], a, 2);
+        BITNET__FMLA_LANE(sum[3], v[3 * step], a, 3);
+    } else {
+        sum[0] = vaddq_f32(sum[0], vmulq_laneq_f32(v[0], a, 0));
+        sum[1] = vaddq_f32(sum[1], vmulq_laneq_f32(v[step], a, 1));
+        sum[2] = vaddq_f32(sum[2], vmulq_laneq_f32(v[2 * step], a, 2));
+        sum[3] = vaddq_f32(sum[3], vmulq_laneq_f32(v[3 * step], a, 3));
+    }
+}
+
+/* ---- scores of many columns ----
+   A tile is 4 keys by 4 columns. The columns are turned first, so that a vector has an element of
+   each, and lane l of 4 elements of a key multiplies the vector of the element 4 j + l. Then sum[l]
+   is lane 4 j + l of the 16 whose tree is the dot product, for 4 columns at once: the tree needs
+   additions alone, and 16 products load 8 vectors. TURNED: elements of 4 columns that are turned at
+   a time, for all keys; 64 columns of heads of 128. */
+enum { BITNET__TURNED = 2048 };
+
+BITNET__INLINE void bitnet__tile_scores_neon(const float *wide, const float (*x)[4], int n,
+                                             int rows, int cols, float *out, size_t out_stride) {
+    float32x4_t sum[4][4], lane[4][4][4], q[4];
+    float32x4x4_t dots;
+    const float *key[4];
+    float turned[4][4];
+    int r, c, l, i, j;
+    BITNET__UNROLL for (r = 0; r < 4; r++) key[r] = wide + bitnet__clamp(r, rows) * (size_t)n;
+    for (j = 0; j < 4; j++) {
+        BITNET__UNROLL for (r = 0; r < 4; r++) {
+            BITNET__UNROLL for (l = 0; l < 4; l++) sum[r][l] = vdupq_n_f32(0.0f);
+        }
+        for (i = 4 * j; i < n; i += BITNET__LANES) {
+            BITNET__UNROLL for (l = 0; l < 4; l++) q[l] = vld1q_f32(x[i + l]);
+            BITNET__UNROLL for (r = 0; r < 4; r++)
+                bitnet__add_by_lane_neon(sum[r], q, 1, vld1q_f32(key[r] + i), BITNET__ROWS_WIDE);
+        }
+        BITNET__UNROLL for (r = 0; r < 4; r++) {
+            BITNET__UNROLL for (l = 0; l < 4; l++) lane[j][r][l] = sum[r][l];
+        }
+    }
+    BITNET__UNROLL for (r = 0; r < 4; r++) {       /* in the order of bitnet__sum_lanes */
+        BITNET__UNROLL for (l = 0; l < 4; l++)
+            sum[r][l] = vaddq_f32(vaddq_f32(lane[0][r][l], lane[2][r][l]),
+                                  vaddq_f32(lane[1][r][l], lane[3][r][l]));
+        dots.val[r] = vaddq_f32(vaddq_f32(sum[r][0], sum[r][2]), vaddq_f32(sum[r][1], sum[r][3]));
+    }
+    vst4q_f32(turned[0], dots);
+    for (c = 0; c < 4 && c < cols; c++, out += out_stride) {
+        if (rows >= 4) vst1q_f32(out, vld1q_f32(turned[c]));
+        else memcpy(out, turned[c], (size_t)rows * 4);
+    }
+}
+
+BITNET__APART void bitnet__many_scores_neon(const uint8_t *w, const float *x, int n, int rows,
+                                            int cols, float *out, size_t out_stride) {
+    float wide[BITNET__WIDE], turned[BITNET__TURNED][4];
+    int r, c, i, count;
+    for (c = 0; c < cols; c += 4)
+        bitnet__turn_neon(x + (size_t)c * (size_t)n, (size_t)n, n, cols - c, turned + c / 4 * n);
     for (r = 0; r < rows; r += count) {
         count = rows - r < BITNET__WIDE / n ? rows - r : BITNET__WIDE / n;
         bitnet__widen_neon(w + (size_t)r * (size_t)n * 2, (size_t)n, n, count, wide);
-        for (c = 0; c < cols; c += taken) {    /* columns outside: they are the longer array */
-            taken = cols - c >= 2 ? 2 : 1;
-            bitnet__dots_neon((const uint8_t *)wide, x + (size_t)c * (size_t)n, n, count, taken,
-                              out + (size_t)c * out_stride + (size_t)r, out_stride,
-                              BITNET__ROWS_WIDE);
+        for (c = 0; c < cols; c += 4) {            /* columns outside: they are the longer array */
+            for (i = 0; i < count; i += 4)
+                bitnet__tile_scores_neon(wide + i * n, (const float (*)[4])turned + c / 4 * n, n,
+                                         count - i, cols - c,
+                                         out + (size_t)c * out_stride + (size_t)(r + i),
+                                         out_stride);
         }
     }
 }
 
-/* A tile of the weighted sums over all rows of a run: 1, 2 or 4 columns of `regs` registers each.
-   out carries the sums from one run to the next, so the order of additions stays the same. */
+static void bitnet__scores_f16_neon(const uint8_t *w, const float *x, int n, int rows, int cols,
+                                    float *out, size_t out_stride) {
+    const int most = n > 0 ? BITNET__TURNED / n * 4 : 0;
+    int c, count;
+    if (n % BITNET__LANES) bitnet__dotrows_f16_scalar(w, x, n, rows, cols, out, out_stride);
+    else if (cols <= BITNET__FEW || most == 0)
+        bitnet__dots_neon(w, x, n, rows, cols, out, out_stride, BITNET__ROWS_CACHE);
+    else for (c = 0; c < cols; c += count) {
+        count = cols - c < most ? cols - c : most;
+        bitnet__many_scores_neon(w, x + (size_t)c * (size_t)n, n, rows, count,
+                                 out + (size_t)c * out_stride, out_stride);
+    }
+}
+
+/* A tile of the weighted sums over all rows of a run: 1 or 2 columns of `regs` registers each. out
+   carries the sums from one run to the next, so the order of additions stays the same. */
 BITNET__INLINE void bitnet__tile_mix_neon(const uint8_t *w, size_t row_bytes, const float *p,
                                           size_t p_stride, int n, int rows, float *out,
                                           const int regs, const int tile_cols, const int kind) {
     const size_t bytes = BITNET__ROW_BYTES(kind);
-    float32x4_t sum[4][16], v[2], a[4];
+    float32x4_t sum[2][16], v[2], a[2];
     int r, c, j, k;
     BITNET__UNROLL for (c = 0; c < tile_cols; c++) {
         BITNET__UNROLL for (j = 0; j < regs; j += 2)
@@ -1896,17 +1987,47 @@ BITNET__INLINE void bitnet__tile_mix_neon(const uint8_t *w, size_t row_bytes, co
     }
 }
 
+/* The same for 4 columns of 4 registers each. p has been turned. */
+BITNET__INLINE void bitnet__tile_mix4_neon(const uint8_t *w, size_t row_bytes, const float (*p)[4],
+                                           int n, int rows, float *out, const int kind) {
+    const size_t bytes = BITNET__ROW_BYTES(kind);
+    float32x4_t sum[4][4], v[2], a;                /* sum[register][column] */
+    int r, c, j;
+    BITNET__UNROLL for (j = 0; j < 4; j++) {
+        BITNET__UNROLL for (c = 0; c < 4; c++)
+            sum[j][c] = vld1q_f32(out + (size_t)c * (size_t)n + 4 * j);
+    }
+    for (r = 0; r < rows; r++, w += row_bytes) {
+        if (kind != BITNET__ROWS_WIDE) BITNET__PREFETCH(w, 4096);
+        a = vld1q_f32(p[r]);
+        BITNET__UNROLL for (j = 0; j < 4; j += 2) {
+            bitnet__load8_neon(v, w + (size_t)j * 4 * bytes, kind);
+            bitnet__add_by_lane_neon(sum[j], v, 0, a, kind);
+            bitnet__add_by_lane_neon(sum[j + 1], v + 1, 0, a, kind);
+            BITNET__NO_AHEAD();
+        }
+    }
+    BITNET__UNROLL for (j = 0; j < 4; j++) {
+        BITNET__UNROLL for (c = 0; c < 4; c++)
+            vst1q_f32(out + (size_t)c * (size_t)n + 4 * j, sum[j][c]);
+    }
+}
+
+/* At most WIDE / n rows, or 32. */
 BITNET__INLINE void bitnet__mix_neon(const uint8_t *w, size_t row_bytes, const float *p,
                                      size_t p_stride, int n, int rows, int cols, float *out,
                                      const int kind) {
+    float turned[BITNET__WIDE / BITNET__LANES][4];
     int c, i, taken;
     for (c = 0; c < cols; c += taken) {
         taken = cols - c >= 4 ? 4 : cols - c >= 2 ? 2 : 1;
+        if (taken == 4) bitnet__turn_neon(p, p_stride, rows, 4, turned);
         for (i = 0; i < n; i += BITNET__LANES) {
             const uint8_t *from = w + (size_t)i * BITNET__ROW_BYTES(kind);
             float *to = out + i;
             if (taken == 4)
-                bitnet__tile_mix_neon(from, row_bytes, p, p_stride, n, rows, to, 4, 4, kind);
+                bitnet__tile_mix4_neon(from, row_bytes, (const float (*)[4])turned, n, rows, to,
+                                       kind);
             else if (taken == 2)
                 bitnet__tile_mix_neon(from, row_bytes, p, p_stride, n, rows, to, 4, 2, kind);
             else if (i + 4 * BITNET__LANES > n)

@@ -143,7 +143,7 @@ GATES = {
     'relu2_gate': ('gate', 'relu2_gate_neon', {'fcmgt': 1}, 4, 'gate'),
 }
 READ = ANY + SOFTMAX + [                       # many columns: attention over rows made floats
-    ('attention', 'scores_f16_neon', {'fmla': 16, 'fcvtl': 0}, 64, 'dots'),
+    ('attention', 'many_scores_neon', {'fmla': 16, 'fcvtl': 0}, 64, 'dots'),
     ('attention', 'sumrows_f16_neon', {'fmla': 16, 'fcvtl': 0}, 64, 'dots'),
 ]
 WRITTEN = ANY + SOFTMAX + [                    # one column: attention over the cache's F16
