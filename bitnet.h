@@ -1072,7 +1072,7 @@ BITNET_API int32_t bitnet_ctx_capacity(const bitnet_ctx *c);
 /* The number of threads that the context works with, the caller's included. */
 BITNET_API int32_t bitnet_ctx_threads(const bitnet_ctx *c);
 /* Sets it, 1 .. the number that the context was created with. err may be 0. BITNET_ERR_ARG: it is
-   out of range. BITNET_ERR_BUSY. */
+   out of range. BITNET_ERR_MEMORY: the context has one thread then. BITNET_ERR_BUSY. */
 BITNET_API bitnet_result bitnet_ctx_set_threads(bitnet_ctx *c, int32_t n, bitnet_error *err);
 /* Replaces all hooks; hooks 0: none. err may be 0. BITNET_ERR_ARG, _BUSY. */
 BITNET_API bitnet_result bitnet_ctx_set_hooks(bitnet_ctx *c, const bitnet_hooks *hooks,
@@ -16812,12 +16812,17 @@ static int32_t bitnet__find_row(const bitnet_ctx *c, int32_t i) {
     return i >= 0 && i < c->n_rows && c->row_places[i].seq >= 0 ? i : -1;
 }
 
+static bitnet_result bitnet__check_head(const bitnet_ctx *c, bitnet_error *err) {
+    if (c->m->head.data) return BITNET_OK;
+    return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "this model turns texts into vectors "
+                        "(bitnet_embed): it has no output head, so it writes no text");
+}
+
 /* Finds a row that is to be multiplied with the head. */
 static bitnet_result bitnet__check_row(const bitnet_ctx *c, int32_t *i, bitnet_error *err) {
     const int32_t row = bitnet__find_row(c, *i);
-    if (!c->m->head.data)
-        return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "this model turns texts into vectors "
-                            "(bitnet_embed): it has no output head, so it writes no text");
+    const bitnet_result r = bitnet__check_head(c, err);
+    if (r != BITNET_OK) return r;
     if (row < 0)
         return bitnet__fail(err, BITNET_ERR_ARG, "there are no logits of row %lld: nothing was "
                             "evaluated, its token was dropped, or n_logits did not keep it",
@@ -17871,8 +17876,9 @@ BITNET_API bitnet_token bitnet_sample_logits(bitnet_ctx *c, const float *logits,
     if (!logits || n_tokens < 0 || (!tokens && n_tokens > 0))
         return bitnet__fail(err, BITNET_ERR_ARG, "there are no %s", logits ? "tokens" : "logits");
     if ((t = bitnet__check_sampler(s, err)) || (t = bitnet__acquire(c, err))) return t;
-    t = bitnet__ask_mask(c, s) == 0 ? bitnet__fail_mask(err) :
-        bitnet__chosen(s, bitnet__sample_logits(c, s, before, logits));
+    if (!(t = bitnet__check_head(c, err)))         /* else there is no memory for candidates */
+        t = bitnet__ask_mask(c, s) == 0 ? bitnet__fail_mask(err) :
+            bitnet__chosen(s, bitnet__sample_logits(c, s, before, logits));
     bitnet__release(c);
     return t;
 }
@@ -18386,22 +18392,23 @@ BITNET__APART bitnet_result bitnet__queue_text(bitnet_ctx *c, bitnet__seq *q,
                                                const bitnet_generate_params *p,
                                                bitnet_error *err) {
     const bitnet_model *m = c->m;
+    const int is_empty = q->n_past == 0 && q->pending < 0;
     bitnet_result r = BITNET_OK;
     bitnet__encoder e;
     int n;
     bitnet__encoder_open(&e, &m->vocab, &m->params.allocator, q->history + q->n_past,
                          (size_t)(c->p.n_ctx - q->n_past));
-    e.at_start = q->n_past == 0;
+    e.at_start = is_empty;
     if (q->pending >= 0) bitnet__emit(&e, q->pending);
     if (p->messages) {
         const int in_front =
-            q->pending < 0 ? q->n_past == 0 ? BITNET_CHAT_BEGIN : 0 :
+            is_empty ? BITNET_CHAT_BEGIN : q->pending < 0 ? 0 :
             bitnet_token_is_end(m, q->pending) || q->pending == bitnet__own_end(m, p->chat)
                 ? BITNET_CHAT_ENDED_REPLY : BITNET_CHAT_CUT_REPLY;
         r = bitnet__encode_chat(&e, p->chat, p->messages, p->n_messages,
                                 BITNET_CHAT_OPEN_REPLY | in_front, err);
     } else if (p->text.data) {
-        if (q->n_past == 0 && m->vocab.add_bos) bitnet__encode_bos(&e, BITNET_ADD_BOS);
+        if (is_empty && m->vocab.add_bos) bitnet__encode_bos(&e, BITNET_ADD_BOS);
         bitnet__encode_text(&e, p->text.data, p->text.size, 0);
     }
     n = bitnet__encoder_close(&e);
@@ -18443,9 +18450,7 @@ static bitnet_result bitnet__check_generate(const bitnet_ctx *c, const bitnet_ge
     bitnet_result r;
     int32_t rows;
     if (!p) return bitnet__fail(err, BITNET_ERR_ARG, "params is NULL");
-    if (!c->m->head.data)
-        return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "this model turns texts into vectors "
-                            "(bitnet_embed): it has no output head, so it writes no text");
+    if ((r = bitnet__check_head(c, err))) return r;
     if (!bitnet__seq_of(c, p->seq)) return bitnet__fail_seq(c, p->seq, err);
     if (c->seqs[p->seq].in_generation)
         return bitnet__fail(err, BITNET_ERR_BUSY, "a generation has sequence %d", (int)p->seq);
@@ -18551,6 +18556,7 @@ BITNET_API bitnet_result bitnet_gen_next(bitnet_gen *const *gens, int32_t n, bit
 }
 
 BITNET_API void bitnet_gen_piece(const bitnet_gen *g, bitnet_piece *out) {
+    int32_t i;
     if (!out) return;
     memset(out, 0, sizeof *out);
     if (!g) return;
@@ -18562,7 +18568,7 @@ BITNET_API void bitnet_gen_piece(const bitnet_gen *g, bitnet_piece *out) {
     out->n_read = g->n_read;
     out->n_prompt = g->n_prompt;
     out->ended = g->ended;
-    out->paused = g->c->pass.n_inputs > 0 && !g->ended;
+    for (i = 0; i < g->c->pass.n_inputs; i++) out->paused |= g->c->inputs[i].seq == g->p.seq;
     out->why = g->why;
     out->rng = g->sampler.rng;
 }
@@ -18587,7 +18593,7 @@ static bitnet_result bitnet__generate(bitnet_ctx *c, const bitnet_generate_param
     bitnet_result r = bitnet__gen_start(g, c, params, err);
     if (r != BITNET_OK) return r;
     while (r == BITNET_OK && !g->ended) r = bitnet__gen_pass(c, &g, 1, err);
-    if (r != BITNET_OK && g->n_read == g->n_prompt && !g->cancelled) bitnet__flush_text(g);
+    if (r != BITNET_OK && g->n_new > 0) bitnet__flush_text(g);
     if (why) *why = g->why;
     if (params->sampler) params->sampler->rng = g->sampler.rng;
     bitnet__gen_finish(g);

@@ -160,8 +160,8 @@ extern "C" {
   #define BITNET__USMMLA(sum, w, a) ((sum) = vusmmlaq_s32(sum, w, a))
 #endif
 
-/* sum + v * lane i of a, rounded once. Inline assembly for gcc, which would copy the lane into all of
-   a vector first, if several products need it. */
+/* sum + v * lane i of a, rounded once. Inline assembly for gcc, which would first copy the lane into
+   all of a vector, if several products need it. */
 #if defined(__aarch64__) && defined(__GNUC__) && !defined(__clang__)
   #define BITNET__FMLA_LANE(sum, v, a, i) \
       __asm__("fmla %0.4s, %1.4s, %2.s[" #i "]" : "+w"(sum) : "w"(v), "w"(a))

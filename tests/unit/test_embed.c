@@ -460,7 +460,7 @@ static void test_embed_errors(void) {
     bitnet_generate_params gen;
     bitnet_token bad = 1 << 20;
     bitnet_ctx_params p = ctx_params(128, 16, 1, BITNET_KV_F16);
-    float *out;
+    float *out, *logits;
     uint64_t seen = 0;
     bitnet_error err = {BITNET_OK, "", {0}};
     bitnet_model_info info;
@@ -500,9 +500,12 @@ static void test_embed_errors(void) {
     ok = bitnet_eval(c, 0, text_tokens[1], 3, 1, 0) == BITNET_OK && ok;
     r = bitnet_embed(c, in, 1, &how, out, &err);
     bitnet_model_get_info(m, &info);
+    logits = (float *)calloc((size_t)info.n_vocab, sizeof *logits);
     CHECK(r == BITNET_ERR_ARG && strstr(err.text, "sequence 0"));
     CHECK(!bitnet_logits(c, -1, &err) && err.code == BITNET_ERR_UNSUPPORTED &&
-          bitnet_sample(c, -1, 0, NULL) == BITNET_ERR_UNSUPPORTED);
+          bitnet_sample(c, -1, 0, NULL) == BITNET_ERR_UNSUPPORTED &&
+          bitnet_sample_logits(c, logits, 0, 0, 0, NULL) == BITNET_ERR_UNSUPPORTED);
+    free(logits);
     memset(&gen, 0, sizeof gen);
     gen.text = text_of("Once");
     r = bitnet_generate(c, &gen, 0, &err);

@@ -1228,6 +1228,40 @@ static void test_pause(void) {
     tear_down(&x);
 }
 
+/* Only the generations of a paused pass say so. */
+static void test_pause_apart(void) {
+    static mix x;
+    bitnet_ctx_params cp = ctx_params(N_TOKENS, 16, 1, BITNET_KV_F16);
+    bitnet_generate_params p;
+    bitnet_sampler s;
+    bitnet_gen *g[2];
+    bitnet_piece piece;
+    pauser pauses = {0, 0, 0, 3};
+    int i;
+    bitnet_ctx *c;
+    CHECK(set_up(&x, 0, BITNET_KV_F16));
+    cp.n_seqs = 2;
+    cp.n_logits = 20;
+    cp.hooks.pause_fn = pause_some;
+    cp.hooks.pause_ud = &pauses;
+    c = create(x.m, &cp);
+    for (i = 0; i < 2; i++) {
+        make_params(&x, 0, &p, &s);
+        p.seq = i;
+        CHECK(!bitnet_gen_begin(c, &p, &g[i], 0));
+    }
+    CHECK(!bitnet_gen_next(&g[0], 1, 0));
+    pauses.one_in = 1;
+    CHECK(!bitnet_gen_next(&g[1], 1, 0));
+    for (i = 0; i < 2; i++) {
+        bitnet_gen_piece(g[i], &piece);
+        CHECK_MSG(piece.paused == i && piece.n_tokens == 1 - i, "generation %d", i);
+    }
+    for (i = 0; i < 2; i++) CHECK(!bitnet_gen_end(g[i]));
+    bitnet_ctx_free(c);
+    tear_down(&x);
+}
+
 /* It is asked between layers, in bitnet_gen_next alone; and what was paused can be cancelled. */
 static void test_pause_asks(void) {
     static mix x;
@@ -1452,6 +1486,7 @@ const test_case sequences_tests[] = {
     {"sequences/free_order", test_free_order},
     {"sequences/cancel_one", test_cancel_one},
     {"sequences/pause", test_pause},
+    {"sequences/pause_apart", test_pause_apart},
     {"sequences/pause_asks", test_pause_asks},
     {0, 0}
 };

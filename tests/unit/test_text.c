@@ -1273,6 +1273,34 @@ static void test_generate_fails(void) {
     }
 }
 
+static int after_two(void *ud) { return ((const script *)ud)->calls == 2; }
+
+/* The same where a cancel_fn ends the text, the generation's own or the context's. */
+static void test_generate_cancelled(void) {
+    static const char *const steps[] = {"a", "b", "c"};
+    static const bitnet_text stop[] = {BITNET_TEXT("bx")};
+    script s;
+    bitnet_hooks hooks;
+    bitnet_error err;
+    int own;
+    CHECK(start_script(&s, steps, 3, 0, 64, 0));
+    memset(&hooks, 0, sizeof hooks);
+    hooks.cancel_fn = after_two;
+    hooks.cancel_ud = &s;
+    for (own = 0; own < 2; own++) {
+        bitnet_generate_params p = start_params(&s);
+        p.stop_strings = stop;
+        p.n_stop_strings = 1;
+        if (own) p.cancel_fn = after_two, p.cancel_ud = &s;
+        CHECK(!bitnet_ctx_set_hooks(s.c, own ? 0 : &hooks, NULL));
+        CHECK(bitnet_generate(s.c, &p, 0, &err) == BITNET_ERR_CANCELLED);
+        CHECK_MSG(!strcmp(s.text, "ab") && bitnet_seq_pending(s.c, 0) == 257, "'%s'", s.text);
+        CHECK(!bitnet_ctx_set_hooks(s.c, 0, NULL));
+        restart_script(&s);
+    }
+    end_script(&s);
+}
+
 /* A generation in two calls is the same as in one, wherever it is cut: tokens, logits and the
    sampler's rng, with any n_batch, with and without lookup. */
 static void test_generate_resumes(void) {
@@ -1397,6 +1425,14 @@ static void test_pending(void) {
             CHECK(bitnet_seq_pending(s.c, 0) == (next < 2 ? s.seen[n] : -1));
             CHECK(holds(s.c, other, want, next < 3 ? 3 + n + 2 : 3 + n - 1));
         }
+    restart_script(&s);                /* where it alone is left, it is the first token */
+    p = start_params(&s);
+    p.max_tokens = 1;
+    CHECK(!bitnet_generate(s.c, &p, &why, 0) && !bitnet_seq_remove(s.c, 0, 0, 3, NULL));
+    want[0] = s.seen[0], want[1] = 'a', want[2] = 'b';
+    p.tokens = 0;
+    p.text = text_of("ab");
+    CHECK(!bitnet_generate(s.c, &p, &why, 0) && holds(s.c, other, want, 3));
     bitnet_ctx_free(other);
     end_script(&s);
 }
@@ -1724,6 +1760,7 @@ const test_case text_tests[] = {
     {"text/bad_stop_strings", test_bad_stop_strings},
     {"text/generate_utf8", test_generate_utf8},
     {"text/generate_fails", test_generate_fails},
+    {"text/generate_cancelled", test_generate_cancelled},
     {"text/generate_resumes", test_generate_resumes},
     {"text/drawn_from", test_drawn_from},
     {"text/pending", test_pending},
