@@ -13620,7 +13620,7 @@ static void bitnet__ctx_layout(const bitnet_model *m, const bitnet_ctx_params *p
     c->own_page = (bitnet__page *)bitnet__arena_take(a, seqs == 1, bitnet__page_bytes(m, p));
     c->states = (float *)bitnet__arena_take(a, seqs * m->n_state, sizeof(float));
     c->max_marks = bitnet__max_marks(m, p);
-    c->marks = (bitnet__mark **)bitnet__arena_take(a, (uint64_t)c->max_marks, sizeof *c->marks);
+    c->marks = (bitnet__mark **)bitnet__arena_take(a, (uint64_t)c->max_marks, sizeof(void *));
     c->places = (bitnet__place *)bitnet__arena_take(a, (uint64_t)batch, sizeof *c->places);
     c->row_places = (bitnet__place *)bitnet__arena_take(a, (uint64_t)p->n_logits,
                                                         sizeof *c->row_places);

@@ -160,7 +160,7 @@ extern "C" {
   #define BITNET__USMMLA(sum, w, a) ((sum) = vusmmlaq_s32(sum, w, a))
 #endif
 
-/* sum + v * lane i of a, rounded once. Inline assembly for gcc, which would first copy the lane into
+/* sum + v * lane i of a, rounded once. Inline assembly for gcc, which would first copy the lane to
    all of a vector, if several products need it. */
 #if defined(__aarch64__) && defined(__GNUC__) && !defined(__clang__)
   #define BITNET__FMLA_LANE(sum, v, a, i) \

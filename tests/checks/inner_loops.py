@@ -34,7 +34,8 @@ const bitnet_kernels *find(const char *name);
 const bitnet_kernels *find(const char *name) { return bitnet_kernels_find(name); }
 '''
 
-# Functions whose innermost loops may spill, how many vectors, and why.
+# Functions whose innermost loops may spill, how many vectors, and why. Loops that call a function are
+# not looked at: they copy structs for it.
 ALLOWED = {
     # 16 dots of 2 vectors each in 16 registers. 2 x 2 of them need no spills and are 8 to 24 %
     # slower on Zen 3, for they read twice as much from the L2 cache.
@@ -48,7 +49,21 @@ ALLOWED = {
     'bitnet__weigh_i8_avx512vnni': 4,
     # Once, when a model is loaded.
     'bitnet__pack_tl2_avx2': 4,
+    # One of 100 to 160 instructions; AMX's is a vector of codes that is read twice.
+    'bitnet__transpose_keys_avx2': 1,
+    'bitnet__dotrows_groups_avxvnni': 1,
+    'bitnet__panels_tl2_amx': 1,
+    # Two of 16 sums: through memory they take no longer than the loop's 32 operations.
+    'bitnet__delta_rule_neon': 2,
 }
+
+# A unit of blocks as they lie in a file is a loop of 200 to 900 instructions: spills are few of them.
+UNITS = r'bitnet__(run|rest)_\d+_\d_\w+'
+
+
+def allowed(name):
+    return 40 if re.fullmatch(UNITS, name) else ALLOWED.get(name, 0)
+
 
 # How a target's instructions are recognized. stack: a place at a fixed distance in the frame.
 # store: what a line that stores there looks like.
@@ -86,8 +101,8 @@ PROMPTS = {
     'bitnet__sumrows_i8_dotprod': ['cortex-a55', 'cortex-a76', 'neoverse-n1', 'apple-m1'],
     'bitnet__sumrows_i8_i8mm': ['neoverse-n2', 'neoverse-v1'],
 }
-# For information: CPUs on which nothing hides a latency, and the model of Zen 4, where a broadcast
-# takes the ports of vpdpbusd.
+# For information: CPUs on which nothing hides a latency; the model of Zen 4, where a broadcast takes
+# the ports of vpdpbusd; and a loop that clang makes 15 % longer than gcc.
 NOT_CHECKED = [('bitnet__panels_neon', 'cortex-a53'), ('bitnet__panels_dotprod', 'cortex-a55'),
                ('bitnet__dotrows_groups_neon', 'cortex-a53'),
                ('bitnet__dotrows_groups_dotprod', 'cortex-a55'),
@@ -95,7 +110,8 @@ NOT_CHECKED = [('bitnet__panels_neon', 'cortex-a53'), ('bitnet__panels_dotprod',
                ('bitnet__scores_i8_dotprod', 'cortex-a55'),
                ('bitnet__sumrows_i8_neon', 'cortex-a53'),
                ('bitnet__sumrows_i8_dotprod', 'cortex-a55'),
-               ('bitnet__multiply_avx512vnni', 'znver4')]
+               ('bitnet__multiply_avx512vnni', 'znver4'),
+               ('bitnet__multiply_group_apart_avxvnni', 'alderlake')]
 
 # Models: their shapes (kv: elements of a token's keys, or of its values); how many norms and
 # quantized inputs of each size a layer has; and the function of the gate.
@@ -333,7 +349,7 @@ def check(compiler):
         loops += own
         for loop in own:
             n = len(spilled(loop, target, frame))
-            if n > ALLOWED.get(name, 0):
+            if n > allowed(name) and not any(re.match(r'(call|blr?)\b', line) for line in loop):
                 print('%s: %s: a loop of %d instructions keeps %d vectors in memory' %
                       (compiler, name, len(loop), n))
         if name in PROMPTS and shutil.which('llvm-mca-19'):
