@@ -24,6 +24,11 @@ static int create_file(const char *path) {
                                           _S_IREAD | _S_IWRITE) : -1;
 }
 
+static void keep_mode(int fd, const char *path) {
+    (void)fd;
+    (void)path;
+}
+
 int is_not_a_file(const char *path) {
     WCHAR wide[UTF8_PATH];
     struct _stat64 st;
@@ -53,6 +58,12 @@ int64_t seek_file(FILE *f, int64_t at, int from) {
 #else
 static int create_file(const char *path) {
     return open(path, O_CREAT | O_EXCL | O_WRONLY, 0666);
+}
+
+/* What is written in the place of a private file is private, too. */
+static void keep_mode(int fd, const char *path) {
+    struct stat st;
+    if (!stat(path, &st)) fchmod(fd, st.st_mode & 0777);
 }
 
 /* A pipe would block a reader, and renaming would put a file in the place of a device. */
@@ -93,6 +104,7 @@ FILE *create_unfinished(const char *path, char *name, size_t cap) {
         if (n < (int)cap) fd = create_file(name);
     }
     if (fd < 0) return 0;
+    keep_mode(fd, path);
     f = fdopen(fd, "wb");
     if (f) return f;
     reason = errno;

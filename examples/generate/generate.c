@@ -182,8 +182,8 @@ static void print_statistics(int code) {
 static int generate(void) {
     double began = now(), took;
     int code = load();
-    if (code == GO_ON) code = create_matcher();
     if (code == GO_ON) code = choose_mode();
+    if (code == GO_ON) code = create_matcher();      /* knows whether a reply begins with thinking */
     if (code == GO_ON) code = create_context();
     if (code != GO_ON) return code;
     check_stops();
@@ -207,7 +207,7 @@ static int generate(void) {
         if (code == GO_ON) code = respond();
         if (code == GO_ON) code = 0;
     }
-    if (cache_path && cache_all && !cache_read_only && code != 1)
+    if (cache_is_read && cache_all && !cache_read_only && code != 1)
         cache_failed |= save_state(cache_path) != GO_ON;
     if (code != 1) print_statistics(code);
     return code == 0 && cache_failed ? 1 : code;

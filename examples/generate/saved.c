@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
-int cache_failed;
+int cache_failed, cache_is_read;
 
 static bitnet_result write_piece(void *ud, const void *data, size_t n) {
     return fwrite(data, 1, n, (FILE *)ud) == n ? BITNET_OK : BITNET_ERR_IO;
@@ -30,10 +30,21 @@ static int write_state(FILE *f) {
     return 0;
 }
 
+/* What a wrong name leads to is not replaced: a text, or the model. */
+static int holds_something_else(const char *path) {
+    char begin[8];
+    FILE *f = utf8_fopen(path, "rb");
+    const size_t n = f ? fread(begin, 1, sizeof begin, f) : 0;
+    if (f) fclose(f);
+    return n > 0 && (n < sizeof begin || memcmp(begin, "BITNETSQ", sizeof begin));
+}
+
 int save_state(const char *path) {
     char target[4096], unfinished[4096];
     FILE *f;
     if (is_not_a_file(path)) return fail(1, "cannot write '%s': it is not a file", path);
+    if (holds_something_else(path))
+        return fail(1, "cannot write '%s': it is there, and is no saved conversation", path);
     if (!follow_link(path, target, sizeof target))
         return fail(1, "cannot write '%s': %s", path,
                     errno == ENOENT ? "it is a link that leads nowhere" : strerror(errno));
@@ -84,6 +95,7 @@ int use_cache(void) {
     int32_t kept;
     int code = load_state(cache_path, 1);
     if (code != GO_ON) return code;
+    cache_is_read = 1;
     keep_common(n);
     kept = bitnet_seq_length(ctx, 0) - bitnet_seq_again(ctx, 0);
     if (verbose) say("%d of %d tokens are in the prompt cache", kept, n_tokens);

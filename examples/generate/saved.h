@@ -5,6 +5,7 @@
 #include "generate.h"
 
 extern int cache_failed;               /* it could not be written */
+extern int cache_is_read;              /* use_cache has loaded what was there */
 
 /* The file gets its name when it is complete: until then an older one of this name stays. */
 int save_state(const char *path);

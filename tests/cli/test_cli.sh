@@ -478,6 +478,13 @@ cached -p "$story" --prompt-cache-all --no-display-prompt
 check cache-all "exit code $rc, or a file without the new text" \
     sh -c "[ $rc -eq 0 ] && [ \$(wc -c < '$tmp/cache') -gt \$(wc -c < '$tmp/cache1') ]"
 cp "$tmp/cache1" "$tmp/cache"
+chmod 600 "$tmp/cache"
+run -m "$model" -cnv --prompt-cache "$tmp/cache" --prompt-cache-all < /dev/null
+check cache-no-reply "exit code $rc, or the file changed" sh -c "[ $rc -eq 0 ] && cmp '$tmp/cache' '$tmp/cache1'"
+cached -p "$story near the old tree"
+check cache-private "exit code $rc, or others may read it" sh -c "[ $rc -eq 0 ] && ! cmp -s '$tmp/cache' '$tmp/cache1' &&
+    ls -l '$tmp/cache' | grep -q '^-rw-------'"
+cp "$tmp/cache1" "$tmp/cache"
 head -c 5000 "$tmp/cache1" > "$tmp/cut"
 fails cache-cut 1 "saved sequence.*but it has 5000" -m "$model" -p "$story" --prompt-cache "$tmp/cut"
 fails cache-no-state 1 "this is no saved sequence" -m "$model" -p "$story" --prompt-cache "$model"
@@ -552,6 +559,11 @@ else
     run -m "$model" -cnv --temp 0 --log-disable
     check chat-load-refused "exit code $rc, not 4 lines of why, or the chat did not go on" sh -c "[ $rc -eq 1 ] &&
         [ \$(grep -c 'cannot\|needs' '$tmp/err') -eq 4 ] && [ \$(wc -l < '$tmp/err') -eq 4 ] && cmp '$tmp/out' '$tmp/hello'"
+    echo precious > "$tmp/notes"
+    printf '/save %s\nHello\n' "$tmp/notes" > "$tmp/chat1"
+    run -m "$model" -cnv --temp 0 --log-disable
+    check chat-save-text "exit code $rc, or another file was replaced" sh -c "[ $rc -eq 1 ] && [ \$(cat '$tmp/notes') = precious ] &&
+        grep -q 'is no saved conversation' '$tmp/err' && cmp '$tmp/out' '$tmp/hello'"
     check chat-load-nothing-beside "a file was left behind" test ! -e "$tmp".*
     check chat-save-folder "another word" grep -q "cannot write '$tmp': it is not a file" "$tmp/err"
     if [ -n "$pipe" ]; then

@@ -551,6 +551,20 @@ const cases = {
         }
     },
 
+    'generate: rules bind a reply that does not think, and a text from its beginning'() {
+        const options = ['-m', join(folder, 'qwen-3.6.gguf'), '-n', '60', '--temp', '0'];
+        const rules = ['--grammar', 'root ::= "yes"', '--no-display-prompt'];
+        for (const [more, text] of [
+            [['-cnv', '-st', '-p', 'x', '--reasoning', 'off'], 'yes\n'],
+            [['-no-cnv', '-p', 'x'], 'yes']
+        ]) {
+            const out = execFileSync(join(dirname(serve), 'generate'), [...options, ...more, ...rules], {
+                stdio: ['ignore', 'pipe', 'ignore']
+            });
+            same(out.toString('latin1').trimEnd(), text.trimEnd());
+        }
+    },
+
     async 'rules bind what stands behind thinking'() {
         const open = others['qwen-3-thinking'],
             object = { type: 'object', properties: { a: { enum: ['x', 'y'] } }, required: ['a'] },
