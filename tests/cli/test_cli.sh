@@ -559,13 +559,13 @@ else
     run -m "$model" -cnv --temp 0 --log-disable
     check chat-load-refused "exit code $rc, not 4 lines of why, or the chat did not go on" sh -c "[ $rc -eq 1 ] &&
         [ \$(grep -c 'cannot\|needs' '$tmp/err') -eq 4 ] && [ \$(wc -l < '$tmp/err') -eq 4 ] && cmp '$tmp/out' '$tmp/hello'"
+    check chat-load-nothing-beside "a file was left behind" test ! -e "$tmp".*
+    check chat-save-folder "another word" grep -q "cannot write '$tmp': it is not a file" "$tmp/err"
     echo precious > "$tmp/notes"
     printf '/save %s\nHello\n' "$tmp/notes" > "$tmp/chat1"
     run -m "$model" -cnv --temp 0 --log-disable
     check chat-save-text "exit code $rc, or another file was replaced" sh -c "[ $rc -eq 1 ] && [ \$(cat '$tmp/notes') = precious ] &&
         grep -q 'is no saved conversation' '$tmp/err' && cmp '$tmp/out' '$tmp/hello'"
-    check chat-load-nothing-beside "a file was left behind" test ! -e "$tmp".*
-    check chat-save-folder "another word" grep -q "cannot write '$tmp': it is not a file" "$tmp/err"
     if [ -n "$pipe" ]; then
         printf '/load %s\n/save %s\nHello\n' "$pipe" "$pipe" > "$tmp/chat1"
         run -m "$model" -cnv --temp 0 --log-disable

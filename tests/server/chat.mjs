@@ -556,7 +556,7 @@ const cases = {
         const rules = ['--grammar', 'root ::= "yes"', '--no-display-prompt'];
         for (const [more, text] of [
             [['-cnv', '-st', '-p', 'x', '--reasoning', 'off'], 'yes\n'],
-            [['-no-cnv', '-p', 'x'], 'yes']
+            [['-p', 'x'], 'yes']
         ]) {
             const out = execFileSync(join(dirname(serve), 'generate'), [...options, ...more, ...rules], {
                 stdio: ['ignore', 'pipe', 'ignore']
