@@ -176,11 +176,15 @@ static void read_sampler(reader *in, bitnet_sampler *s) {
     s->min_p = 0.05f;
     field_float(in, "temperature", 0, 100, &s->temperature);
     field_float(in, "top_p", 0, 1, &s->top_p);
+    if (s->top_p < 1e-9f) s->top_p = 1e-9f;      /* the best token; 0 is all in the library */
     field_float(in, "min_p", 0, 1, &s->min_p);
     field_float(in, "repeat_penalty", 0, 100, &s->repeat_penalty);
     field_float(in, "frequency_penalty", -2, 2, &s->frequency_penalty);
     field_float(in, "presence_penalty", -2, 2, &s->presence_penalty);
     field_int(in, "top_k", -1, INT32_MAX, &s->top_k);
+    if (in->r->endpoint != &endpoint_llama &&
+        (s->frequency_penalty != 0 || s->presence_penalty != 0))
+        s->repeat_window = -1;         /* OpenAI's penalties see all of the text */
     field_int(in, "repeat_last_n", -1, INT32_MAX, &s->repeat_window);
     if (field_get(in, "repeat_last_n") && s->repeat_window == 0)     /* no token counts */
         s->repeat_penalty = s->frequency_penalty = s->presence_penalty = 0;
