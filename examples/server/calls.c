@@ -8,6 +8,8 @@ int calls_are_xml(const service *s) {
     return t && t->call_form == BITNET_CALL_XML;
 }
 
+int calls_have_name(const char *name) { return name[0] && !strpbrk(name, "<>\n"); }
+
 /* ---- what values a schema allows ---- */
 
 enum {
@@ -118,6 +120,12 @@ static const char *end_of_value(const char *p) {
         const char *next = skip_blanks(p + sizeof close - 1);
         if (!strncmp(next, "<parameter=", 11) || !strncmp(next, "</function>", 11)) return p;
     }
+    return 0;
+}
+
+int calls_are_open(const char *text) {
+    while ((text = strstr(text, "<parameter=")) != 0)
+        if (!(text = end_of_value(text))) return 1;
     return 0;
 }
 
@@ -300,6 +308,9 @@ static void add_parameter(form *f, const char *name, uint32_t schema) {
     buffer_format(&front, "<parameter=%s>\n", name);
     buffer_text(&path, "/properties");
     add_pointer(&path, name);
+    if (!calls_have_name(name) && !failed(f->in))
+        f->in->error = refuse(400, "tools", "tools[%u].function.parameters: #%s: this model's calls "
+                              "have no <, > or newline in a parameter's name", f->function, path.p);
     buffer_text(out, must ? " " : " (");
     rules_add_literal(out, front.p ? front.p : "");
     buffer_text(out, " ");

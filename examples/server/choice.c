@@ -252,9 +252,32 @@ static void be_text(choice *c) {
     c->parts.n_held = c->parts.n_newlines = c->parts.skips = 0;
 }
 
+/* Does JSON end within a string? */
+static int ends_in_string(const char *p, size_t n) {
+    int is_inside = 0;
+    size_t i;
+    for (i = 0; i < n; i++) {
+        if (p[i] == '"') is_inside = !is_inside;
+        else if (is_inside && p[i] == '\\') i++;
+    }
+    return is_inside;
+}
+
+/* The tag that ends a call has come. Where a grammar binds calls it may be a part of an argument;
+   a model without one that spoils a call shall not lose the next. */
+static int is_within(const choice *c, const request *r, size_t end) {
+    if (!r->binds_calls || !c->is_divided) return 0;
+    return c->n_open > 0 ? calls_are_open(c->raw.p + c->inside)
+                         : ends_in_string(c->raw.p + c->inside, end - c->inside);
+}
+
 /* A call has ended. Newlines behind it stay where a text follows, and none of it is text. */
 static void end_call(choice *c, const request *r) {
     const size_t end = c->raw.n - strlen("</tool_call>");
+    if (is_within(c, r, end)) {
+        c->parts.part = BITNET_REPLY_TOOL_CALL;
+        return;
+    }
     if (!add_call(c, r, c->raw.p + c->inside, end - c->inside)) {
         be_text(c);
         return;
@@ -307,7 +330,6 @@ static void divide_byte(choice *c, const request *r, const char *byte) {
     if (c->parts.part != BITNET_REPLY_TOOL_CALL) {
         if (before == BITNET_REPLY_TOOL_CALL && c->seems_call) end_call(c, r);
         else trim_raw(c);
-        c->seems_call = c->n_open = 0;
     } else if (before != BITNET_REPLY_TOOL_CALL) {
         c->inside = c->raw.n;
         c->seems_call = c->n_open = 0;
@@ -327,9 +349,9 @@ static void forget_calls(choice *c) {
 
 /* Where it begins with a text of the client's, that comes first. */
 static void begin_parts(choice *c, const request *r) {
-    c->is_divided = 1;
     bitnet_reply_begin(&c->parts, r->service->model, &r->chat);
     if (r->begun) divide(c, r, r->begun, strlen(r->begun));
+    c->is_divided = 1;                 /* what follows keeps to the grammar */
     forget_calls(c);
     c->text.n = c->thinking.n = 0;
     c->parts.n_held = c->parts.n_newlines = 0;

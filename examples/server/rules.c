@@ -135,6 +135,8 @@ static void read_tool(reader *in, uint32_t node, buffer *out) {
     if (!json_is(&in->j, json_get(&in->j, node, "type"), "function"))
         refuse_field(in, "tools", "only tools of the type function are possible");
     else if (!name || !name[0]) refuse_field(in, "tools", "a function needs a name");
+    else if (calls_are_xml(in->r->service) && !calls_have_name(name))
+        refuse_field(in, "tools", "this model's calls have no <, > or newline in a function's name");
     else {
         if (out->n) buffer_text(out, "\n");
         buffer_spaced(out, &in->j, node);
@@ -402,7 +404,7 @@ void rules_compile(reader *in, const rules *from) {
     bitnet_error err = {0};
     bitnet_result code = BITNET_OK;
     buffer around = {0}, document = {0};
-    const int binds = binds_calls(r, from);
+    const int binds = r->binds_calls = binds_calls(r, from);
     const buffer *text = binds ? &document : &from->text;
     if (failed(in) || (!from->field && !binds)) return;
     check_rules(in, from);
