@@ -309,8 +309,9 @@ static void add_parameter(form *f, const char *name, uint32_t schema) {
     buffer_text(&path, "/properties");
     add_pointer(&path, name);
     if (!calls_have_name(name) && !failed(f->in))
-        f->in->error = refuse(400, "tools", "tools[%u].function.parameters: #%s: this model's calls "
-                              "have no <, > or newline in a parameter's name", f->function, path.p);
+        f->in->error = refuse(400, "tools", "tools[%u].function.parameters: #%s: this model's "
+                              "calls have no <, > or newline in a parameter's name", f->function,
+                              path.p ? path.p : "");
     buffer_text(out, must ? " " : " (");
     rules_add_literal(out, front.p ? front.p : "");
     buffer_text(out, " ");

@@ -471,7 +471,7 @@ void choice_add(choice *c, const request *r, engine_text *t, const char *piece, 
     if (!r->is_chat) buffer_add(&c->text, piece, n);
     else {
         divide(c, r, piece, n);
-        if (n > 0 && c->raw.n == 0) c->waiting.n = c->own = 0;     /* tags, and blanks around them */
+        if (n > 0 && c->raw.n == 0) c->waiting.n = c->own = 0;     /* a tag, blanks around it */
         c->n_thinking += token && c->parts.part == BITNET_REPLY_THINKING;
         t->is_enough = c->is_closed;
     }

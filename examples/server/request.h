@@ -53,8 +53,8 @@ typedef struct request {
     int64_t created;
     int is_chat, stream, include_usage, echo;
     int has_ids;                       /* the answer has the tokens' numbers */
-    int has_items;                     /* each text in it has the log-probabilities of its own tokens,
-                                          also where a stream ends */
+    int has_items;                     /* each text in it has the log-probabilities of its own
+                                          tokens, also where a stream ends */
     int32_t logprobs;                  /* as text.logprobs */
     int32_t n_texts;                   /* n for each prompt */
     int32_t n;

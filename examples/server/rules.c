@@ -136,7 +136,8 @@ static void read_tool(reader *in, uint32_t node, buffer *out) {
         refuse_field(in, "tools", "only tools of the type function are possible");
     else if (!name || !name[0]) refuse_field(in, "tools", "a function needs a name");
     else if (calls_are_xml(in->r->service) && !calls_have_name(name))
-        refuse_field(in, "tools", "this model's calls have no <, > or newline in a function's name");
+        refuse_field(in, "tools", "this model's calls have no <, > or newline in a function's "
+                     "name");
     else {
         if (out->n) buffer_text(out, "\n");
         buffer_spaced(out, &in->j, node);

@@ -1,11 +1,22 @@
 /* serve --health: for a container's health check, in which there is no other program. */
 #include "serve_health.h"
 #include "serve.h"
+#include "serve_http.h"
 #include "serve_system.h"
 #include <stdio.h>
 #include <string.h>
 
 enum { WAIT_SECONDS = 5 };
+
+/* Connects s, if it is one, to an address; 0: to the Unix socket. Closes it where that fails. */
+static system_socket reach_at(system_socket s, const struct addrinfo *to) {
+    if (s == INVALID_SOCKET) return s;
+    if (!system_bound(s, WAIT_SECONDS) &&
+        !(to ? connect(s, to->ai_addr, (socklen_t)to->ai_addrlen)
+             : system_connect_at(s, settings.host))) return s;
+    system_close(s);
+    return INVALID_SOCKET;
+}
 
 /* A connection to the server, on this machine where it listens at all addresses, or none. */
 static system_socket reach(void) {
@@ -13,18 +24,14 @@ static system_socket reach(void) {
     struct addrinfo hints, *found = 0;
     char port[16];
     system_socket s;
+    if (http_is_socket()) return reach_at(socket(AF_UNIX, SOCK_STREAM, 0), 0);
     memset(&hints, 0, sizeof hints);
     hints.ai_flags = AI_NUMERICSERV;
     hints.ai_socktype = SOCK_STREAM;
     snprintf(port, sizeof port, "%ld", settings.port);
     if (getaddrinfo(any ? "127.0.0.1" : settings.host, port, &hints, &found) || !found)
         return INVALID_SOCKET;
-    s = socket(found->ai_family, SOCK_STREAM, 0);
-    if (s != INVALID_SOCKET && (system_bound(s, WAIT_SECONDS) ||
-                                connect(s, found->ai_addr, (socklen_t)found->ai_addrlen))) {
-        system_close(s);
-        s = INVALID_SOCKET;
-    }
+    s = reach_at(socket(found->ai_family, SOCK_STREAM, 0), found);
     freeaddrinfo(found);
     return s;
 }
