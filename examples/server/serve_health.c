@@ -40,17 +40,17 @@ int serve_health(void) {
     static const char ask[] = "GET /health HTTP/1.1\r\nHost: localhost\r\n"
                               "Connection: close\r\n\r\n";
     static const char well[] = "HTTP/1.1 200 ";
-    char answer[sizeof well];
+    char head[sizeof well];
     size_t n = 0;
     int64_t got = 0;
     const system_socket s = reach();
     const int is_there = s != INVALID_SOCKET;
     if (is_there && system_send(s, ask, sizeof ask - 1) == (int64_t)sizeof ask - 1)
         while (n < sizeof well - 1 &&
-               (got = system_receive(s, answer + n, sizeof well - 1 - n)) > 0)
+               (got = system_receive(s, head + n, sizeof well - 1 - n)) > 0)
             n += (size_t)got;
     if (is_there) system_close(s);
-    if (n == sizeof well - 1 && !memcmp(answer, well, n)) return 0;
+    if (n == sizeof well - 1 && !memcmp(head, well, n)) return 0;
     serve_fail(!is_there ? "nothing listens on %s%s" : n ? "the server on %s is not ready%s"
                : "the server on %s does not answer%s", settings.host, "");
     return 1;
