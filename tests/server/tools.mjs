@@ -415,6 +415,11 @@ const cases = {
         const strict = [f('ok'), f('weather', { strict: true, parameters: bad })];
         const none = { tools: [f('ok', { parameters: bad })] };
         await chat(servers.tiny, { ...none, max_tokens: 1 }); // nothing binds these arguments
+        // what is said by line and column becomes a pointer; é is one column of two bytes
+        const x = { enum: ['é'], anyOf: [{ pattern: '(' }] };
+        const odd = { type: 'object', properties: { 'a/~"é': { type: 'object', properties: { x } } } };
+        const place = '#/properties/a~1~0%22%C3%A9/properties/x/anyOf';
+        const format = { type: 'json_schema', json_schema: { schema: odd } };
         for (const [param, words, body] of [
             ['tools', 'tools[1].function.parameters: #/properties/x', { tools: strict }],
             [
@@ -423,6 +428,12 @@ const cases = {
                 { ...none, tool_choice: 'required' }
             ],
             ['strict', '', { tools: [f('x', { strict: 'yes' })] }],
+            [
+                'tools',
+                `tools[1].function.parameters: ${place}`,
+                { tools: [f('ok'), f('weather', { strict: true, parameters: odd })] }
+            ],
+            ['response_format', `response_format: ${place}`, { tools, response_format: format }],
             ['grammar', 'strict and grammar', { tools: [f('x', { strict: true })], ...says('x') }],
             [
                 'grammar',
@@ -449,7 +460,7 @@ const cases = {
                 }
             ]
         ]) {
-            const e = await refusal(servers.tiny, body);
+            const e = await refusal(servers['llama-3'], body);
             same(e.param, param, e.message);
             check(e.message.includes(words), e.message);
         }
