@@ -131,15 +131,14 @@ static void add_chat_logprobs(choice *c, const request *r, const token_info *tok
     buffer_text(out, "]}");
 }
 
-/* The tokens that have waited are text's. */
-static void take_waiting(choice *c) {
-    if (c->waiting.n == 0) return;
+/* The tokens that have waited, or the first n bytes of their list, are text's. */
+static void take_waiting(choice *c, size_t n) {
+    if (n == 0) return;
     if (c->tokens.n) buffer_text(&c->tokens, ",");
-    buffer_add(&c->tokens, c->waiting.p, c->waiting.n);
-    c->waiting.n = c->own = 0;
+    buffer_add(&c->tokens, c->waiting.p, n);
 }
 
-/* They are no text's; but there may be text in the last one yet. */
+/* It is known what they are but for the last one, which may have other bytes. */
 static void drop_waiting(choice *c) {
     if (c->own == 0) return;
     c->waiting.n -= c->own;
@@ -151,8 +150,11 @@ static void drop_waiting(choice *c) {
 static void add_to_part(choice *c, bitnet_reply_part part, const char *p, size_t n) {
     buffer_add(part == BITNET_REPLY_THINKING ? &c->thinking : &c->text, p, n);
     if (n == 0) return;
-    if (part == BITNET_REPLY_THINKING) drop_waiting(c);
-    else take_waiting(c);
+    if (part != BITNET_REPLY_THINKING) {
+        if (c->own) take_waiting(c, c->own - 1);           /* without the comma */
+        c->has_text = 1;
+    }
+    drop_waiting(c);
     c->is_behind_call = 0;
 }
 
@@ -412,7 +414,9 @@ void choice_end(choice *c, const request *r) {
     if (c->is_behind_call && !c->parts.n_held) c->parts.n_newlines = 0;
     while (bitnet_reply_next(&c->parts, &none, &size, &part, &text, &size))
         add_to_part(c, part, text, size);
-    if (c->parts.part == BITNET_REPLY_TEXT && !c->is_behind_call) take_waiting(c);
+    if (c->parts.part == BITNET_REPLY_TEXT && !c->is_behind_call)
+        take_waiting(c, c->waiting.n);
+    c->waiting.n = c->own = 0;
 }
 
 /* The characters that begin in a text. OpenAI's clients count these, and not bytes. */
@@ -470,8 +474,12 @@ void choice_add(choice *c, const request *r, engine_text *t, const char *piece, 
     c->length += count_characters(piece, n);
     if (!r->is_chat) buffer_add(&c->text, piece, n);
     else {
+        c->has_text = 0;
         divide(c, r, piece, n);
-        if (n > 0 && c->raw.n == 0) c->waiting.n = c->own = 0;     /* a tag, blanks around it */
+        if (c->raw.n < n) {            /* else all bytes of the token are held back */
+            if (c->has_text) take_waiting(c, c->waiting.n);
+            c->waiting.n = c->own = 0;
+        }
         c->n_thinking += token && c->parts.part == BITNET_REPLY_THINKING;
         t->is_enough = c->is_closed;
     }

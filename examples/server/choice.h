@@ -37,6 +37,7 @@ typedef struct choice {
     buffer waiting;                          /* if the request has_items: those of tokens that may
                                                 not be text's; text that comes has them */
     size_t own;                              /* where in waiting the last token's begins */
+    int has_text;                            /* the last piece has given text */
     size_t length;                           /* characters of all text so far, for text_offset */
     int begun;                               /* the first event was sent */
     size_t counted;                          /* the owner's: choice_bytes when it last looked */

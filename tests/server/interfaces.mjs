@@ -398,6 +398,7 @@ const responses = {
             [written, ['So é: ', ' B<.'], {}],
             [written, ['So é: ', ' B'], { stop: ['<.'] }],
             [`${THOUGHT}So:\n${ROME}`, ['So:'], {}],
+            [`So<${ROME}<`, ['So<', '<'], {}],
             [`${ROME}\n${ROME}\n${spoiled}\n`, [`\n${spoiled}\n`], {}],
             [`${THOUGHT}So: ${spoiled.slice(0, 20)}`, [`So: ${spoiled.slice(0, 20)}`], {}]
         ]) {
