@@ -376,8 +376,9 @@ static void add_document(reader *in, const rules *from, buffer *out) {
     if (out->failed && !failed(in)) in->error = refuse_memory();
 }
 
-/* Where an error in a document of one line is said by its column, says it by a pointer: the last key
-   in front of it, as far as objects lie in each other. Errors of rules are about those around. */
+/* Where an error in a document of one line is said by its column, says it by a pointer: the last
+   key in front of it, as far as objects lie in each other. Errors of rules are about those
+   around. */
 static void point_at(const buffer *document, bitnet_error *err) {
     static const char line[] = "line 1, column ";
     const char *text = err->text + sizeof line - 1, *what = strstr(err->text, ": ");

@@ -417,7 +417,8 @@ const cases = {
         await chat(servers.tiny, { ...none, max_tokens: 1 }); // nothing binds these arguments
         // what is said by line and column becomes a pointer; é is one column of two bytes
         const x = { enum: ['é'], anyOf: [{ pattern: '(' }] };
-        const odd = { type: 'object', properties: { 'a/~"é': { type: 'object', properties: { x } } } };
+        const inner = { type: 'object', properties: { x } };
+        const odd = { type: 'object', properties: { 'a/~"é': inner } };
         const place = '#/properties/a~1~0%22%C3%A9/properties/x/anyOf';
         const format = { type: 'json_schema', json_schema: { schema: odd } };
         for (const [param, words, body] of [
