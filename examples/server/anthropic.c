@@ -310,11 +310,13 @@ void anthropic_whole(buffer *out, const request *r, choice *choices) {
         add_block(out, THINKING, c->thinking.p, c->thinking.n);
         n++;
     }
-    if (c->text.n || (!c->n_calls && !n)) {
-        buffer_text(out, n++ ? "," : "");
-        add_block(out, TEXT, c->text.p, c->text.n);
-    }
-    for (k = 0; k < c->n_calls; k++) {
+    for (k = 0; k <= c->n_calls; k++) {
+        const text_part text = choice_text(c, k);
+        if (text.n || (k == c->n_calls && !n)) {
+            buffer_text(out, n++ ? "," : "");
+            add_block(out, TEXT, text.p, text.n);
+        }
+        if (k == c->n_calls) break;
         buffer_text(out, n++ ? "," : "");
         add_tool_use(out, r, c, k, 1);
     }
@@ -388,14 +390,14 @@ static void close_block(buffer *out, choice *c) {
     c->open = 0;
 }
 
-static void add_block_delta(buffer *out, choice *c, int kind, const buffer *text) {
+static void add_block_delta(buffer *out, choice *c, int kind, const char *p, size_t n) {
     if (c->open != kind) {
         close_block(out, c);
         open_block(out, c, kind);
     }
     begin_delta(out, c, kind == TEXT ? "text_delta" : "thinking_delta",
                 kind == TEXT ? "text" : "thinking");
-    buffer_json(out, text->p, text->n);
+    buffer_json(out, p, n);
     end_delta(out);
 }
 
@@ -415,10 +417,14 @@ void anthropic_event(buffer *out, const request *r, int32_t i, choice *c) {
     (void)i;
     begin_message(out, r, c);
     if (!choice_has_news(c)) return;
-    if (c->thinking.n) add_block_delta(out, c, THINKING, &c->thinking);
-    if (c->text.n) add_block_delta(out, c, TEXT, &c->text);
-    if (c->n_told_calls < c->n_calls) close_block(out, c);
-    for (k = c->n_told_calls; k < c->n_calls; k++) add_tool_events(out, r, c, k);
+    if (c->thinking.n) add_block_delta(out, c, THINKING, c->thinking.p, c->thinking.n);
+    for (k = c->n_told_calls; k <= c->n_calls; k++) {
+        const text_part text = choice_text(c, k);
+        if (text.n) add_block_delta(out, c, TEXT, text.p, text.n);
+        if (k == c->n_calls) break;
+        close_block(out, c);
+        add_tool_events(out, r, c, k);
+    }
     out->failed |= choice_has_failed(c);
     choice_told(c);
 }

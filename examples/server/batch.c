@@ -641,30 +641,20 @@ static http_error no_memory(void) {
     return e;
 }
 
-/* The custom_id of a line that is no JSON, if the line begins with it: JSON, or 0. */
-static char *first_id(const char *line, size_t n) {
-    static const char key[] = "\"custom_id\"";
-    const size_t from = 1 + strspn(line + 1, " \t\r");
-    const char *at = line + from + sizeof key - 1, *end;
-    bitnet_error err;
+/* The custom_id of a line that is no JSON, if it stands in front of what is wrong: JSON, or 0. Only
+   the last pair may be without its value. */
+static char *broken_id(const json *j) {
+    const uint32_t n = j->n_nodes > JSON_ROOT && json_kind(j, JSON_ROOT) == JSON_OBJECT
+                       ? j->nodes[JSON_ROOT].n : 0;
+    uint32_t at = JSON_ROOT + 1, i;
     buffer name = {0};
-    json j;
-    if (line[0] != '{' || strncmp(line + from, key, sizeof key - 1)) return 0;
-    at += strspn(at, " \t\r:");
-    for (end = at + 1; at < line + n && *end && *end != '"';)
-        end += *end == '\\' && end[1] ? 2 : 1;
-    if (at >= line + n || *end != '"') return 0;
-    memset(&j, 0, sizeof j);
-    j.size = (size_t)(end + 1 - line) + 1;
-    j.text = (char *)malloc(j.size + 1);
-    if (!j.text) return 0;
-    memcpy(j.text, line, j.size - 1);
-    memcpy(j.text + j.size - 1, "}", 2);
-    if (!json_parse(&j, &err)) {
-        const uint32_t own = json_get(&j, JSON_ROOT, "custom_id");
-        if (json_kind(&j, own) == JSON_STRING) buffer_value(&name, &j, own);
+    for (i = 0; i < n && at + 1 < j->n_nodes; i++, at = j->nodes[at + 1].next) {
+        if (!json_is(j, at, "custom_id")) continue;
+        if (json_kind(j, at + 1) == JSON_STRING && j->nodes[at + 1].len)     /* it has its end */
+            buffer_value(&name, j, at + 1);
+        break;
     }
-    json_free(&j);
+    if (name.failed) buffer_free(&name);
     return name.p;
 }
 
@@ -706,8 +696,8 @@ static http_error read_body(work *w, json *j, buffer *body, const endpoint **to)
     return body->failed || name.failed ? no_memory() : e;
 }
 
-/* Begins a line, of which copy is one from malloc. It is in the list already. */
-static void begin(work *w, const char *line, char *copy, size_t n) {
+/* Begins a line, which is from malloc. It is in the list already. */
+static void begin(work *w, char *line, size_t n) {
     http_error e;
     bitnet_error err;
     buffer body = {0};
@@ -717,10 +707,10 @@ static void begin(work *w, const char *line, char *copy, size_t n) {
     memset(&e, 0, sizeof e);
     memset(&j, 0, sizeof j);
     snprintf(j.name, sizeof j.name, "the line");
-    j.text = copy;
+    j.text = line;
     j.size = n;
     if (json_parse(&j, &err)) {
-        w->custom_id = first_id(line, n);
+        w->custom_id = broken_id(&j);
         e.status = err.code == BITNET_ERR_MEMORY ? 503 : 400;
         snprintf(e.text, sizeof e.text, "%s", err.text);
     } else if (json_kind(&j, JSON_ROOT) != JSON_OBJECT) {
@@ -791,7 +781,7 @@ static void add_line(char *line, size_t n) {
     *last_work = w;
     last_work = &w->next;
     n_work++;
-    begin(w, line, copy, n);
+    begin(w, copy, n);
 }
 
 static int is_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }

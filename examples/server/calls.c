@@ -8,6 +8,8 @@ int calls_are_xml(const service *s) {
     return t && t->call_form == BITNET_CALL_XML;
 }
 
+int calls_have_name(const char *name) { return name[0] && !strpbrk(name, "<>\n"); }
+
 /* ---- what values a schema allows ---- */
 
 enum {
@@ -121,6 +123,12 @@ static const char *end_of_value(const char *p) {
     return 0;
 }
 
+int calls_are_open(const char *text) {
+    while ((text = strstr(text, "<parameter=")) != 0)
+        if (!(text = end_of_value(text))) return 1;
+    return 0;
+}
+
 static int parse_bytes(json *j, const char *text, size_t n) {
     memset(j, 0, sizeof *j);
     j->size = n;
@@ -225,16 +233,6 @@ typedef struct form {
     rules *out;
 } form;
 
-static void add_pointer(buffer *out, const char *key) {
-    buffer_text(out, "/");
-    for (; *key; key++) {
-        const unsigned char c = (unsigned char)*key;
-        if (c == '~' || c == '/') buffer_text(out, c == '~' ? "~0" : "~1");
-        else if (c < 0x21 || c > 0x7e || strchr("\"%<>\\^`{|}", c)) buffer_format(out, "%%%02X", c);
-        else buffer_add(out, key, 1);
-    }
-}
-
 /* A value that is JSON: a schema of the document, which refers to its place. */
 static void add_json_value(form *f, const char *path) {
     buffer ref = {0};
@@ -299,7 +297,11 @@ static void add_parameter(form *f, const char *name, uint32_t schema) {
     buffer *out = &f->out->calls;
     buffer_format(&front, "<parameter=%s>\n", name);
     buffer_text(&path, "/properties");
-    add_pointer(&path, name);
+    rules_add_pointer(&path, name);
+    if (!calls_have_name(name) && !failed(f->in))
+        f->in->error = refuse(400, "tools", "tools[%u].function.parameters: #%s: this model's "
+                              "calls have no <, > or newline in a parameter's name", f->function,
+                              path.p ? path.p : "");
     buffer_text(out, must ? " " : " (");
     rules_add_literal(out, front.p ? front.p : "");
     buffer_text(out, " ");

@@ -17,6 +17,10 @@
 int calls_are_xml(const service *s);
 /* Writes a call; arguments are an object. */
 void calls_write(buffer *out, const char *name, const json *j, uint32_t arguments);
+/* Can a function or a parameter have this name there? */
+int calls_have_name(const char *name);
+/* Does this end within a parameter, so that a tag of a call is a part of its value? */
+int calls_are_open(const char *text);
 /* Reads what stands between the tags of a call. tools: of the chat, an object a line. arguments
    becomes JSON. Returns 0 if it is no call. */
 int calls_read(const char *text, size_t n, const char *tools, buffer *name, buffer *arguments);

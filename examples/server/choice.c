@@ -20,9 +20,11 @@ void choice_free(choice *c) {
     buffer_free(&c->values);
     buffer_free(&c->best);
     buffer_free(&c->offsets);
+    buffer_free(&c->waiting);
     buffer_free(&c->ids);
     buffer_free(&c->tail);
     buffer_free(&c->said);
+    buffer_free(&c->said_tokens);
     buffer_free(&c->items);
 }
 
@@ -32,11 +34,25 @@ int choice_has_news(const choice *c) {
 
 size_t choice_bytes(const choice *c) {
     size_t n = c->text.n + c->thinking.n + c->raw.n + c->tokens.n + c->values.n + c->best.n +
-               c->offsets.n;
+               c->offsets.n + c->waiting.n + c->said.n + c->said_tokens.n + c->items.n;
     int32_t i;
     for (i = c->n_told_calls; i < c->n_calls; i++)
         n += c->calls[i].name.n + c->calls[i].arguments.n;
     return n;
+}
+
+text_part choice_text(const choice *c, int32_t k) {
+    const call *before = k > c->n_told_calls ? &c->calls[k - 1] : 0,
+               *next = k < c->n_calls ? &c->calls[k] : 0;
+    const size_t from = before ? before->text : 0, comma = before && before->tokens,
+                 tokens = before ? before->tokens : 0;
+    text_part part;
+    part.n = (next ? next->text : c->text.n) - from;
+    part.n_tokens = (next ? next->tokens : c->tokens.n) - tokens;
+    if (part.n_tokens) part.n_tokens -= comma;
+    part.p = part.n ? c->text.p + from : "";
+    part.tokens = part.n_tokens ? c->tokens.p + tokens + comma : "";
+    return part;
 }
 
 void choice_told(choice *c) {
@@ -47,8 +63,8 @@ void choice_told(choice *c) {
 
 int choice_has_failed(const choice *c) {
     return c->text.failed || c->thinking.failed || c->tokens.failed || c->values.failed ||
-           c->best.failed || c->offsets.failed || c->ids.failed || c->tail.failed ||
-           c->said.failed || c->items.failed;
+           c->best.failed || c->offsets.failed || c->waiting.failed || c->ids.failed ||
+           c->tail.failed || c->said.failed || c->said_tokens.failed || c->items.failed;
 }
 
 void choice_call_id(buffer *out, const request *r, int32_t i, int32_t k) {
@@ -100,17 +116,46 @@ static void add_chat_token(buffer *out, const request *r, bitnet_token t, float 
 }
 
 static void add_chat_logprobs(choice *c, const request *r, const token_info *token) {
+    buffer *out = r->has_items ? &c->waiting : &c->tokens;
     int32_t i;
-    if (c->tokens.n) buffer_text(&c->tokens, ",");
-    buffer_text(&c->tokens, "{");
-    add_chat_token(&c->tokens, r, token->token, token->logprob);
-    buffer_text(&c->tokens, ",\"top_logprobs\":[");
+    if (out->n) buffer_text(out, ",");
+    if (r->has_items) c->own = out->n;
+    buffer_text(out, "{");
+    add_chat_token(out, r, token->token, token->logprob);
+    buffer_text(out, ",\"top_logprobs\":[");
     for (i = 0; i < token->n_best; i++) {
-        buffer_text(&c->tokens, i ? ",{" : "{");
-        add_chat_token(&c->tokens, r, token->best[i].token, token->best[i].logprob);
-        buffer_text(&c->tokens, "}");
+        buffer_text(out, i ? ",{" : "{");
+        add_chat_token(out, r, token->best[i].token, token->best[i].logprob);
+        buffer_text(out, "}");
     }
-    buffer_text(&c->tokens, "]}");
+    buffer_text(out, "]}");
+}
+
+/* The tokens that have waited, or the first n bytes of their list, are text's. */
+static void take_waiting(choice *c, size_t n) {
+    if (n == 0) return;
+    if (c->tokens.n) buffer_text(&c->tokens, ",");
+    buffer_add(&c->tokens, c->waiting.p, n);
+}
+
+/* It is known what they are but for the last one, which may have other bytes. */
+static void drop_waiting(choice *c) {
+    if (c->own == 0) return;
+    c->waiting.n -= c->own;
+    memmove(c->waiting.p, c->waiting.p + c->own, c->waiting.n);
+    c->own = 0;
+}
+
+/* Adds to the text or thinking. */
+static void add_to_part(choice *c, bitnet_reply_part part, const char *p, size_t n) {
+    buffer_add(part == BITNET_REPLY_THINKING ? &c->thinking : &c->text, p, n);
+    if (n == 0) return;
+    if (part != BITNET_REPLY_THINKING) {
+        if (c->own) take_waiting(c, c->own - 1);           /* without the comma */
+        c->has_text = 1;
+    }
+    drop_waiting(c);
+    c->is_behind_call = 0;
 }
 
 /* An object of tokens and values. Tokens may have the same bytes, such as SentencePiece's <0x41>
@@ -164,6 +209,8 @@ static call *new_call(choice *c) {
     if (!more) return 0;
     c->calls = more;
     memset(&more[c->n_calls], 0, sizeof *more);
+    more[c->n_calls].text = c->text.n;
+    more[c->n_calls].tokens = c->tokens.n;
     return &more[c->n_calls++];
 }
 
@@ -245,20 +292,44 @@ static int add_call(choice *c, const request *from, const char *text, size_t n) 
 /* What seemed to be a call, or the beginning of one, is text as it was written, to the byte. */
 static void be_text(choice *c) {
     const size_t told = c->n_told < c->raw.n ? c->n_told : c->raw.n;
-    buffer_add(&c->text, c->raw.n ? c->raw.p + told : "", c->raw.n - told);
+    add_to_part(c, BITNET_REPLY_TEXT, c->raw.n ? c->raw.p + told : "", c->raw.n - told);
     c->text.failed |= c->raw.failed;
     c->raw.n = c->n_told = 0;
     c->parts.part = BITNET_REPLY_TEXT;
     c->parts.n_held = c->parts.n_newlines = c->parts.skips = 0;
 }
 
+/* Does JSON end within a string? */
+static int ends_in_string(const char *p, size_t n) {
+    int is_inside = 0;
+    size_t i;
+    for (i = 0; i < n; i++) {
+        if (p[i] == '"') is_inside = !is_inside;
+        else if (is_inside && p[i] == '\\') i++;
+    }
+    return is_inside;
+}
+
+/* The tag that ends a call has come. Where a grammar binds calls it may be a part of an argument;
+   a model without one that spoils a call shall not lose the next. */
+static int is_within(const choice *c, const request *r, size_t end) {
+    if (!r->binds_calls || !c->is_divided) return 0;
+    return c->n_open > 0 ? calls_are_open(c->raw.p + c->inside)
+                         : ends_in_string(c->raw.p + c->inside, end - c->inside);
+}
+
 /* A call has ended. Newlines behind it stay where a text follows, and none of it is text. */
 static void end_call(choice *c, const request *r) {
     const size_t end = c->raw.n - strlen("</tool_call>");
+    if (is_within(c, r, end)) {
+        c->parts.part = BITNET_REPLY_TOOL_CALL;
+        return;
+    }
     if (!add_call(c, r, c->raw.p + c->inside, end - c->inside)) {
         be_text(c);
         return;
     }
+    drop_waiting(c);
     c->raw.n = c->n_told = 0;
     c->parts.skips = 0;
     c->is_behind_call = 1;
@@ -298,16 +369,12 @@ static void divide_byte(choice *c, const request *r, const char *byte) {
         }
     }
     buffer_add(&c->raw, byte, 1);
-    while (bitnet_reply_next(&c->parts, &p, &n, &part, &text, &size)) {
-        if (part == BITNET_REPLY_TOOL_CALL) continue;
-        buffer_add(part == BITNET_REPLY_TEXT ? &c->text : &c->thinking, text, size);
-        c->is_behind_call = 0;
-    }
+    while (bitnet_reply_next(&c->parts, &p, &n, &part, &text, &size))
+        if (part != BITNET_REPLY_TOOL_CALL) add_to_part(c, part, text, size);
     if (c->raw.failed) return;
     if (c->parts.part != BITNET_REPLY_TOOL_CALL) {
         if (before == BITNET_REPLY_TOOL_CALL && c->seems_call) end_call(c, r);
         else trim_raw(c);
-        c->seems_call = c->n_open = 0;
     } else if (before != BITNET_REPLY_TOOL_CALL) {
         c->inside = c->raw.n;
         c->seems_call = c->n_open = 0;
@@ -327,9 +394,9 @@ static void forget_calls(choice *c) {
 
 /* Where it begins with a text of the client's, that comes first. */
 static void begin_parts(choice *c, const request *r) {
-    c->is_divided = 1;
     bitnet_reply_begin(&c->parts, r->service->model, &r->chat);
     if (r->begun) divide(c, r, r->begun, strlen(r->begun));
+    c->is_divided = 1;                 /* what follows keeps to the grammar */
     forget_calls(c);
     c->text.n = c->thinking.n = 0;
     c->parts.n_held = c->parts.n_newlines = 0;
@@ -346,7 +413,10 @@ void choice_end(choice *c, const request *r) {
     if (c->parts.part == BITNET_REPLY_TOOL_CALL) be_text(c);     /* it was cut */
     if (c->is_behind_call && !c->parts.n_held) c->parts.n_newlines = 0;
     while (bitnet_reply_next(&c->parts, &none, &size, &part, &text, &size))
-        buffer_add(part == BITNET_REPLY_THINKING ? &c->thinking : &c->text, text, size);
+        add_to_part(c, part, text, size);
+    if (c->parts.part == BITNET_REPLY_TEXT && !c->is_behind_call)
+        take_waiting(c, c->waiting.n);
+    c->waiting.n = c->own = 0;
 }
 
 /* The characters that begin in a text. OpenAI's clients count these, and not bytes. */
@@ -392,6 +462,7 @@ int32_t choice_stop(const choice *c, const request *r) {
 void choice_add(choice *c, const request *r, engine_text *t, const char *piece, size_t n,
                 const token_info *token) {
     const int echoed = token && t->n_new == 0;
+    if (r->is_chat && !c->is_divided) begin_parts(c, r);
     if (token && !echoed && r->has_ids)
         buffer_format(&c->ids, c->ids.n ? ",%d" : "%d", (int)token->token);
     if (token && !echoed && r->n_stops) add_to_tail(c, r, token->token);
@@ -403,8 +474,12 @@ void choice_add(choice *c, const request *r, engine_text *t, const char *piece, 
     c->length += count_characters(piece, n);
     if (!r->is_chat) buffer_add(&c->text, piece, n);
     else {
-        if (!c->is_divided) begin_parts(c, r);
+        c->has_text = 0;
         divide(c, r, piece, n);
+        if (c->raw.n < n) {            /* else all bytes of the token are held back */
+            if (c->has_text) take_waiting(c, c->waiting.n);
+            c->waiting.n = c->own = 0;
+        }
         c->n_thinking += token && c->parts.part == BITNET_REPLY_THINKING;
         t->is_enough = c->is_closed;
     }

@@ -8,7 +8,14 @@
 /* A function that the model calls. */
 typedef struct call {
     buffer name, arguments;            /* the arguments are JSON, an object */
+    size_t text, tokens;               /* so much of the choice's text and tokens is in front */
 } call;
+
+/* A text between calls, with the log-probabilities of its tokens, a list without brackets. */
+typedef struct text_part {
+    const char *p, *tokens;
+    size_t n, n_tokens;
+} text_part;
 
 /* What one text of a request has given, and the client has not been told yet; all zero to begin. */
 typedef struct choice {
@@ -27,6 +34,10 @@ typedef struct choice {
     int is_behind_call;                      /* no text has come since a call */
     int is_closed;                           /* nothing more belongs to it */
     buffer tokens, values, best, offsets;    /* lists of log-probabilities, without brackets */
+    buffer waiting;                          /* if the request has_items: those of tokens that may
+                                                not be text's; text that comes has them */
+    size_t own;                              /* where in waiting the last token's begins */
+    int has_text;                            /* the last piece has given text */
     size_t length;                           /* characters of all text so far, for text_offset */
     int begun;                               /* the first event was sent */
     size_t counted;                          /* the owner's: choice_bytes when it last looked */
@@ -40,7 +51,7 @@ typedef struct choice {
 
     /* of endpoints whose streams have items: what the client has been told */
     int open;                                /* the kind of the item that is open; 0: none is */
-    buffer said;                             /* its text so far */
+    buffer said, said_tokens;                /* its text and log-probabilities so far */
     buffer items;                            /* the items before it, JSON without brackets */
     int32_t n_items, n_events;               /* begun ones; sent ones */
 } choice;
@@ -55,6 +66,9 @@ void choice_end(choice *c, const request *r);
 int choice_has_news(const choice *c);
 /* The memory that all this needs. */
 size_t choice_bytes(const choice *c);
+/* The text in front of call k, behind the one before or what the client has been told; k n_calls:
+   behind all. */
+text_part choice_text(const choice *c, int32_t k);
 /* The client has been told all of it. */
 void choice_told(choice *c);
 /* There was no memory for a part of it: rather no answer than one with gaps. */

@@ -539,9 +539,8 @@ static void requeue(engine *e, engine_text *t) {
    none begins: so in the end one has all the room. If none can wait, or there is only one, a text
    ends. */
 static void make_room(engine *e, bitnet_result code, const char *why) {
-    engine_text *t;
-    if (forget_kept(e)) return;
-    t = choose_victim(e);
+    engine_text *t = forget_kept(e) ? 0 : choose_victim(e);
+    if (!t) return;
     if ((is_untold(t) || t->again_fn) && engine_busy(e) > 1) requeue(e, t);
     else end_text(e, t, code, why);
 }

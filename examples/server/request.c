@@ -176,11 +176,15 @@ static void read_sampler(reader *in, bitnet_sampler *s) {
     s->min_p = 0.05f;
     field_float(in, "temperature", 0, 100, &s->temperature);
     field_float(in, "top_p", 0, 1, &s->top_p);
+    if (s->top_p < 1e-9f) s->top_p = 1e-9f;      /* the best token; 0 is all in the library */
     field_float(in, "min_p", 0, 1, &s->min_p);
     field_float(in, "repeat_penalty", 0, 100, &s->repeat_penalty);
     field_float(in, "frequency_penalty", -2, 2, &s->frequency_penalty);
     field_float(in, "presence_penalty", -2, 2, &s->presence_penalty);
     field_int(in, "top_k", -1, INT32_MAX, &s->top_k);
+    if (in->r->endpoint != &endpoint_llama &&
+        (s->frequency_penalty != 0 || s->presence_penalty != 0))
+        s->repeat_window = -1;         /* OpenAI's penalties see all of the text */
     field_int(in, "repeat_last_n", -1, INT32_MAX, &s->repeat_window);
     if (field_get(in, "repeat_last_n") && s->repeat_window == 0)     /* no token counts */
         s->repeat_penalty = s->frequency_penalty = s->presence_penalty = 0;
@@ -276,9 +280,10 @@ static void read_stream_options(reader *in) {
 }
 
 /* Log-probabilities make an answer a hundred times as long as its text, all of which is kept until
-   its end. */
+   its end. A stream of items says all of them four times when it ends. */
 static void bound_logprobs(reader *in) {
     const request *r = in->r;
+    const int64_t most = r->stream && r->has_items ? MOST_ENTRIES / 4 : MOST_ENTRIES;
     const int64_t entries = r->logprobs + 1;
     int64_t tokens = 0;
     int32_t i;
@@ -288,10 +293,11 @@ static void bound_logprobs(reader *in) {
         tokens += t->max_tokens >= 0 && t->max_tokens < room ? t->max_tokens : room;
         tokens += r->echo ? t->n_prompt : 0;
     }
-    if (!r->stream && entries > 0 && tokens * entries > MOST_ENTRIES)
+    if ((!r->stream || r->has_items) && entries > 0 && tokens * entries > most)
         in->error = refuse(400, "logprobs", "logprobs: the answer may have up to %lld entries, and "
-                           "%d are possible: say max_tokens, ask for less, or use a stream",
-                           (long long)(tokens * entries), MOST_ENTRIES);
+                           "%d are possible: say %s", (long long)(tokens * entries), (int)most,
+                           r->has_items ? "max_output_tokens, or ask for less"
+                                        : "max_tokens, ask for less, or use a stream");
 }
 
 /* OpenAI's clients try again after any 5xx, so what the model cannot do is a 400. */

@@ -53,6 +53,8 @@ typedef struct request {
     int64_t created;
     int is_chat, stream, include_usage, echo;
     int has_ids;                       /* the answer has the tokens' numbers */
+    int has_items;                     /* each text in it has the log-probabilities of its own
+                                          tokens, also where a stream ends */
     int32_t logprobs;                  /* as text.logprobs */
     int32_t n_texts;                   /* n for each prompt */
     int32_t n;
@@ -68,6 +70,7 @@ typedef struct request {
     bitnet_chat_params chat;           /* how the messages were written */
     char *tools;                       /* chat.tools */
     int one_call, must_call;           /* a reply ends behind a call; it must have one */
+    int binds_calls;                   /* the grammar says what a call is: each becomes complete */
     char *begun;                       /* what the reply begins with, which is not its text; or 0 */
     int32_t temperature_is_zero;
     char *repeats;                     /* fields that the answer repeats, JSON; or 0 */

@@ -367,6 +367,7 @@ void responses_read(reader *in, uint64_t seed) {
         {"verbosity", "text.verbosity"}
     };
     translation t;
+    in->r->has_items = 1;
     refuse_stored(in);
     check_metadata(in);
     translate_begin(&t, in, taken);
@@ -400,33 +401,37 @@ static void add_item_id(buffer *out, const request *r, int kind, int32_t number)
     add_id(out, kind == REASONING ? "rs" : "msg", r, number);
 }
 
+static void add_logprobs(buffer *out, const text_part *text) {
+    buffer_text(out, ",\"logprobs\":[");
+    buffer_add(out, text->tokens, text->n_tokens);
+    buffer_text(out, "]");
+}
+
 /* A part of an item. */
-static void add_part(buffer *out, const char *type, const char *p, size_t n,
-                     const choice *logprobs) {
+static void add_part(buffer *out, const char *type, const text_part *text) {
     buffer_format(out, "{\"type\":\"%s\",\"text\":", type);
-    buffer_json(out, n ? p : "", n);
-    if (!strcmp(type, "output_text"))
-        buffer_format(out, ",\"annotations\":[],\"logprobs\":[%s]",
-                      logprobs && logprobs->tokens.n ? logprobs->tokens.p : "");
+    buffer_json(out, text->p, text->n);
+    if (!strcmp(type, "output_text")) {
+        buffer_text(out, ",\"annotations\":[]");
+        add_logprobs(out, text);
+    }
     buffer_text(out, "}");
 }
 
 /* The part of an item whose text a stream tells. */
 static const char *told_part(int kind) { return kind == REPLY ? "output_text" : "summary_text"; }
 
-/* An item with its text; has_text 0: it has none yet. Thinking is its own summary, which is what
+/* An item with its text; 0: it has none yet. Thinking is its own summary, which is what
    clients show, and reasoning_text, as vLLM and llama.cpp's server have it. */
 static void add_item(buffer *out, const request *r, int kind, int32_t number, const char *status,
-                     const buffer *text, int has_text, const choice *logprobs) {
+                     const text_part *text) {
     buffer_text(out, "{\"id\":");
     add_item_id(out, r, kind, number);
     if (kind == REPLY) buffer_text(out, ",\"type\":\"message\",\"role\":\"assistant\"");
     else buffer_text(out, ",\"type\":\"reasoning\",\"encrypted_content\":null,\"summary\":[");
-    if (kind == REASONING && has_text) add_part(out, "summary_text", text->p, text->n, 0);
+    if (kind == REASONING && text) add_part(out, "summary_text", text);
     buffer_format(out, "%s,\"status\":\"%s\",\"content\":[", kind == REASONING ? "]" : "", status);
-    if (has_text)
-        add_part(out, kind == REPLY ? "output_text" : "reasoning_text", text->p, text->n,
-                 logprobs);
+    if (text) add_part(out, kind == REPLY ? "output_text" : "reasoning_text", text);
     buffer_text(out, "]}");
 }
 
@@ -503,20 +508,35 @@ static void add_response(buffer *out, const request *r, const choice *c, const c
 
 static const char *status_of(const request *r) { return is_cut(r) ? "incomplete" : "completed"; }
 
+/* A text with its log-probabilities that has been collected. */
+static text_part part_of(const buffer *text, const buffer *tokens) {
+    text_part part;
+    part.n = text->n;
+    part.n_tokens = tokens ? tokens->n : 0;
+    part.p = part.n ? text->p : "";
+    part.tokens = part.n_tokens ? tokens->p : "";
+    return part;
+}
+
 void responses_whole(buffer *out, const request *r, choice *choices) {
     choice *c = &choices[0];
     buffer *items = &c->items;
+    text_part text;
     int32_t k;
     choice_end(c, r);
     if (c->thinking.n) {
         const char *status = c->text.n || c->n_calls ? "completed" : status_of(r);
-        add_item(items, r, REASONING, c->n_items++, status, &c->thinking, 1, 0);
+        text = part_of(&c->thinking, 0);
+        add_item(items, r, REASONING, c->n_items++, status, &text);
     }
-    if (c->text.n || (!c->n_calls && !c->n_items)) {
-        if (c->n_items) buffer_text(items, ",");
-        add_item(items, r, REPLY, c->n_items++, status_of(r), &c->text, 1, c);
-    }
-    for (k = 0; k < c->n_calls; k++) {
+    for (k = 0; k <= c->n_calls; k++) {
+        const int is_last = k == c->n_calls;
+        text = choice_text(c, k);
+        if (text.n || (is_last && !c->n_items)) {
+            if (c->n_items) buffer_text(items, ",");
+            add_item(items, r, REPLY, c->n_items++, is_last ? status_of(r) : "completed", &text);
+        }
+        if (is_last) break;
         if (c->n_items++) buffer_text(items, ",");
         add_call_item(items, r, c, k, 1);
     }
@@ -567,54 +587,59 @@ static const char *text_event(const choice *c, int is_done) {
 
 static void add_item_event(buffer *out, const request *r, choice *c, int is_done,
                            const char *status) {
+    const text_part text = part_of(&c->said, &c->said_tokens);
     begin_numbered(out, c, is_done ? "response.output_item.done" : "response.output_item.added");
     buffer_format(out, ",\"output_index\":%d,\"item\":", (int)(c->n_items - 1));
-    add_item(out, r, c->open, c->n_items - 1, status, &c->said, is_done, 0);
+    add_item(out, r, c->open, c->n_items - 1, status, is_done ? &text : 0);
     end_numbered(out);
 }
 
 static void open_item(buffer *out, const request *r, choice *c, int kind) {
+    const text_part none = {"", "", 0, 0};
     c->open = kind;
     c->n_items++;
-    c->said.n = 0;
+    c->said.n = c->said_tokens.n = 0;
     add_item_event(out, r, c, 0, "in_progress");
     begin_numbered(out, c, part_event(c, 0));
     add_place(out, r, c);
     buffer_text(out, ",\"part\":");
-    add_part(out, told_part(kind), "", 0, 0);
+    add_part(out, told_part(kind), &none);
     end_numbered(out);
 }
 
 static void close_item(buffer *out, const request *r, choice *c, const char *status) {
+    const text_part text = part_of(&c->said, &c->said_tokens);
     if (!c->open) return;
     begin_numbered(out, c, text_event(c, 1));
     add_place(out, r, c);
     buffer_text(out, ",\"text\":");
-    buffer_json(out, c->said.n ? c->said.p : "", c->said.n);
-    if (c->open == REPLY) buffer_text(out, ",\"logprobs\":[]");
+    buffer_json(out, text.p, text.n);
+    if (c->open == REPLY) add_logprobs(out, &text);
     end_numbered(out);
     begin_numbered(out, c, part_event(c, 1));
     add_place(out, r, c);
     buffer_text(out, ",\"part\":");
-    add_part(out, told_part(c->open), c->said.p, c->said.n, 0);
+    add_part(out, told_part(c->open), &text);
     end_numbered(out);
     add_item_event(out, r, c, 1, status);
     if (c->items.n) buffer_text(&c->items, ",");
-    add_item(&c->items, r, c->open, c->n_items - 1, status, &c->said, 1, 0);
+    add_item(&c->items, r, c->open, c->n_items - 1, status, &text);
     c->open = 0;
 }
 
-static void add_item_delta(buffer *out, const request *r, choice *c, int kind, const buffer *text) {
+static void add_item_delta(buffer *out, const request *r, choice *c, int kind, text_part text) {
     if (c->open != kind) {
         close_item(out, r, c, "completed");
         open_item(out, r, c, kind);
     }
-    buffer_add(&c->said, text->p, text->n);
+    buffer_add(&c->said, text.p, text.n);
+    if (c->said_tokens.n && text.n_tokens) buffer_text(&c->said_tokens, ",");
+    buffer_add(&c->said_tokens, text.tokens, text.n_tokens);
     begin_numbered(out, c, text_event(c, 0));
     add_place(out, r, c);
     buffer_text(out, ",\"delta\":");
-    buffer_json(out, text->p, text->n);
-    if (kind == REPLY) buffer_format(out, ",\"logprobs\":[%s]", c->tokens.n ? c->tokens.p : "");
+    buffer_json(out, text.p, text.n);
+    if (kind == REPLY) add_logprobs(out, &text);
     end_numbered(out);
 }
 
@@ -660,10 +685,15 @@ void responses_event(buffer *out, const request *r, int32_t i, choice *c) {
     (void)i;
     begin_response(out, r, c);
     if (!choice_has_news(c)) return;
-    if (c->thinking.n) add_item_delta(out, r, c, REASONING, &c->thinking);
-    if (c->text.n) add_item_delta(out, r, c, REPLY, &c->text);
-    if (c->n_told_calls < c->n_calls) close_item(out, r, c, "completed");
-    for (k = c->n_told_calls; k < c->n_calls; k++) add_call_events(out, r, c, k);
+    if (c->thinking.n) add_item_delta(out, r, c, REASONING, part_of(&c->thinking, 0));
+    for (k = c->n_told_calls; k <= c->n_calls; k++) {
+        const text_part text = choice_text(c, k);
+        if (text.n || (text.n_tokens && (c->open == REPLY || !c->n_items)))    /* the end's */
+            add_item_delta(out, r, c, REPLY, text);
+        if (k == c->n_calls) break;
+        close_item(out, r, c, "completed");
+        add_call_events(out, r, c, k);
+    }
     choice_told(c);
 }
 

@@ -56,6 +56,12 @@ int system_listen_at(const char *path) {
 
 void system_unlink(const char *path) { (void)path; }
 
+int system_connect_at(system_socket s, const char *path) {
+    (void)s;
+    (void)path;
+    return 1;
+}
+
 /* Only epoll needs one: see http_wake. */
 int system_pair(int pair[2]) {
     (void)pair;
@@ -232,18 +238,29 @@ int system_bound(system_socket s, int seconds) {
 int64_t system_send(system_socket s, const char *p, size_t n) { return write(s, p, n); }
 int64_t system_receive(system_socket s, char *p, size_t n) { return read(s, p, n); }
 
+/* Nonzero: a path is too long. */
+static int set_address(struct sockaddr_un *a, const char *path) {
+    memset(a, 0, sizeof *a);
+    a->sun_family = AF_UNIX;
+    if (strlen(path) >= sizeof a->sun_path) {
+        errno = ENAMETOOLONG;
+        return 1;
+    }
+    strcpy(a->sun_path, path);
+    return 0;
+}
+
+int system_connect_at(system_socket s, const char *path) {
+    struct sockaddr_un a;
+    return set_address(&a, path) || connect(s, (struct sockaddr *)(void *)&a, sizeof a);
+}
+
 int system_listen_at(const char *path) {
     struct sockaddr_un a;
     struct stat st;
-    int fd = socket(AF_UNIX, SOCK_STREAM, 0), is_ok = fd >= 0;
-    memset(&a, 0, sizeof a);
-    a.sun_family = AF_UNIX;
-    if (strlen(path) >= sizeof a.sun_path) {
-        errno = ENAMETOOLONG;
-        is_ok = 0;
-    } else strcpy(a.sun_path, path);
-    if (is_ok && !stat(path, &st) && S_ISSOCK(st.st_mode) &&
-        connect(fd, (struct sockaddr *)(void *)&a, sizeof a) && errno == ECONNREFUSED) unlink(path);
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0), is_ok = fd >= 0 && !set_address(&a, path);
+    if (is_ok && !stat(path, &st) && S_ISSOCK(st.st_mode) && system_connect_at(fd, path) &&
+        errno == ECONNREFUSED) unlink(path);
     if (is_ok) {
         close(fd);
         fd = socket(AF_UNIX, SOCK_STREAM, 0);

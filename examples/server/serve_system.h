@@ -51,6 +51,8 @@ int64_t system_receive(system_socket s, char *p, size_t n);
    says on stderr why there is none. */
 int system_listen_at(const char *path);
 void system_unlink(const char *path);
+/* Connects a socket to what listens at a path. Nonzero: it failed. */
+int system_connect_at(system_socket s, const char *path);
 /* Two that are connected. Nonzero: there are none. */
 int system_pair(int pair[2]);
 

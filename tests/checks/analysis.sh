@@ -38,13 +38,16 @@ user="-std=c99 -D_DEFAULT_SOURCE -DBITNET__IMPLEMENTED"
 
 # Findings of gcc 12 (function, text) that are not faults:
 #   fopen          fail ends the program, which closes its files
-#   read_bias, read_stops, tokens_make_texts, tokenize_messages
+#   read_bias, read_stops, make_inputs, tokens_make_texts, tokenize_messages
 #                  what they allocate is the request's, which was zero before and request_free frees
+#   read_job       what it allocates is the job's, which free_job frees
 #   messages_read  what follows refuse_memory, which always gives an error
 #   read_more      what was taken was read before, so there is memory
 gcc_knows='leak of .*fopen(path
 read_bias: .*leak of .*bias
 read_stops: .*leak of .*stops
+make_inputs: .*leak of
+read_job: .*leak of
 tokens_make_texts: .*leak of
 tokenize_messages: .*leak of .*begun
 messages_read: .*possibly-NULL

@@ -98,7 +98,9 @@ const cases = {
             '--min-p',
             '0.02',
             '--frequency-penalty',
-            '0.5'
+            '0.5',
+            '--repeat-last-n',
+            '-1'
         );
         same(`${PROMPT + json.choices[0].text}\n`, text);
     },
@@ -584,6 +586,42 @@ const cases = {
         const strong = { presence_penalty: 2, frequency_penalty: 2 };
         same(await say({ ...strong, repeat_last_n: 0 }), await say({}));
         check((await say({ ...strong, repeat_last_n: -1 })) !== (await say({})), 'penalties');
+    },
+
+    async 'top_p 0 writes the best tokens, whatever the seed'() {
+        const ask_ = { prompt: PROMPT, max_tokens: 30, top_k: 0, min_p: 0 };
+        const written = async (path, more) => {
+            const { json } = await ask(server, path, { ...ask_, ...more });
+            return json.content ?? json.choices[0].text;
+        };
+        for (const path of ['/v1/completions', '/completion']) {
+            const best = await written(path, { temperature: 0 });
+            for (const top_p of [0, 1e-60])
+                for (const seed of [1, 2, 3])
+                    same(await written(path, { temperature: 2, top_p, seed }), best, path);
+        }
+    },
+
+    async 'penalties see all of the text, as OpenAI has it, and as llama.cpp has it 64 tokens'() {
+        const penalties = ['frequency_penalty', 'presence_penalty'];
+        for (const [path, asked, wanted] of [
+            ['/v1/completions', { prompt: PROMPT }, -1],
+            ['/v1/chat/completions', { messages: chat('A bird').messages }, -1],
+            ['/completion', { prompt: PROMPT }, 64]
+        ])
+            for (const name of penalties) {
+                const body = { ...asked, max_tokens: 200, temperature: 0, ignore_eos: true };
+                const written = async more => {
+                    const { json } = await ask(server, path, { ...body, [name]: 1.5, ...more });
+                    return json.content ?? json.choices[0].message?.content ?? json.choices[0].text;
+                };
+                const [all, few] = [
+                    await written({ repeat_last_n: -1 }),
+                    await written({ repeat_last_n: 64 })
+                ];
+                check(all !== few, `${path}: ${name} shows no difference`);
+                check((await written({})) === (wanted < 0 ? all : few), `${path}: ${name}`);
+            }
     },
 
     async 'a schema or grammar that cannot be kept is a 400'() {

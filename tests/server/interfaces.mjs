@@ -389,6 +389,113 @@ const responses = {
         same(deltas.flatMap(e => e.logprobs)[0].top_logprobs.length, 2);
     },
 
+    async 'responses: each text has the log-probabilities of its own tokens'() {
+        const written = `${THOUGHT}So é: ${ROME} B<.`;
+        const spoiled = '<tool_call>\n{"name": 1}\n</tool_call>';
+        for (const [text, texts, more] of [
+            ['Yes.', ['Yes.'], {}],
+            ['', [''], {}],
+            [written, ['So é: ', ' B<.'], {}],
+            [written, ['So é: ', ' B'], { stop: ['<.'] }],
+            [`${THOUGHT}So:\n${ROME}`, ['So:'], {}],
+            [`So<${ROME}<`, ['So<', '<'], {}],
+            [`${ROME}\n${ROME}\n${spoiled}\n`, [`\n${spoiled}\n`], {}],
+            [`${THOUGHT}So: ${spoiled.slice(0, 20)}`, [`So: ${spoiled.slice(0, 20)}`], {}]
+        ]) {
+            const body = { input: 'x', seed: 1, tools: [weather], top_logprobs: 1, ...more };
+            const asked = { ...body, grammar: only(text) };
+            const whole = await post('/v1/responses', asked);
+            const parts = whole.output.filter(o => o.type === 'message').map(o => o.content[0]);
+            same(
+                parts.map(p => p.text),
+                texts
+            );
+            const bytesOf = list => Buffer.from(list.flatMap(l => l.bytes ?? [])).toString();
+            const ends = l => l.bytes === null;
+            for (const [i, { text: own, logprobs }] of parts.entries()) {
+                // those of a stop string belong to it, and so does the end of the text
+                const stop = i === parts.length - 1 ? (more.stop?.[0] ?? '') : '';
+                same(bytesOf(logprobs), own + stop);
+                const is_last = whole.output.at(-1).content?.[0] === parts[i] && !stop;
+                same(logprobs.filter(ends).length, is_last ? 1 : 0, own);
+                same(logprobs.findIndex(ends), is_last ? logprobs.length - 1 : -1);
+            }
+            if (text === 'Yes.') same(parts[0].logprobs.length, whole.usage.output_tokens);
+            const events = eventsOf(
+                (await ask(server, '/v1/responses', { ...asked, stream: true })).text
+            );
+            const last = events.at(-1).response;
+            const idless = r => JSON.stringify(plain(r)).replace(/fc_\w+/g, 'fc');
+            same(idless(last), idless(whole), text);
+            const of = (type, index) =>
+                events.filter(e => e.type === `response.${type}` && e.output_index === index);
+            for (const [index, { type, content }] of last.output.entries()) {
+                if (type !== 'message') continue;
+                const [{ logprobs }] = content;
+                same(
+                    of('output_text.delta', index).flatMap(e => e.logprobs),
+                    logprobs
+                );
+                same(of('output_text.done', index)[0].logprobs, logprobs);
+                same(of('content_part.done', index)[0].part.logprobs, logprobs);
+                same(of('output_item.done', index)[0].item.content[0].logprobs, logprobs);
+            }
+        }
+        // all of them are in the events at the end
+        const many = await start(serve, ['-m', model, '--ctx-size', '16384']);
+        const long = { input: 'x', top_logprobs: 20, stream: true };
+        same((await refused('/v1/responses', long, many))[0], 400);
+        same((await ask(many, '/v1/responses', { ...long, max_output_tokens: 9 })).status, 200);
+        same(await many.stop(), 0);
+    },
+
+    async 'responses and messages: text and calls keep their order, whole and as a stream'() {
+        const asked_ = { tools: [weather], input: 'x', seed: 1 };
+        const message = { ...asked('x', { tools: [schema] }), seed: 1 };
+        // a stop string holds text back, so that all of this comes at once
+        for (const stop of ['none', '</tool_call> B!'])
+            for (const [text, wanted] of [
+                [`A ${ROME} B.`, ['A ', 'call', ' B.']],
+                [`${ROME} B.`, ['call', ' B.']],
+                [`${THOUGHT}A ${ROME}\n${ROME} B.`, ['thought', 'A ', 'call', 'call', ' B.']]
+            ]) {
+                const grammar = only(text);
+                const kinds = { reasoning: 'thought', function_call: 'call' };
+                const told = r => r.output.map(o => kinds[o.type] ?? o.content[0].text);
+                const body = { ...asked_, grammar, stop };
+                const whole = await post('/v1/responses', body);
+                same(told(whole), wanted, stop);
+                const { text: stream } = await ask(server, '/v1/responses', {
+                    ...body,
+                    stream: true
+                });
+                same(told(eventsOf(stream).at(-1).response), wanted, stop);
+                same(
+                    whole.output.map(o => o.status),
+                    wanted.map(() => 'completed')
+                );
+
+                const blocks = { thinking: 'thought', tool_use: 'call' };
+                const sent = { ...message, grammar, stop_sequences: [stop] };
+                const r = await post('/v1/messages', sent);
+                same(
+                    r.content.map(c => blocks[c.type] ?? c.text),
+                    wanted,
+                    stop
+                );
+                const events = eventsOf(
+                    (await ask(server, '/v1/messages', { ...sent, stream: true })).text
+                );
+                const content = [];
+                for (const e of events) {
+                    if (e.type === 'content_block_start')
+                        content.push(blocks[e.content_block.type] ?? '');
+                    if (e.delta?.type === 'text_delta') content[e.index] += e.delta.text;
+                }
+                same(content, wanted, stop);
+            }
+    },
+
     async 'responses: what cannot be is refused by its name'() {
         for (const [param, body] of [
             ['previous_response_id', { previous_response_id: 'resp_1' }],

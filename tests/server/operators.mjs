@@ -188,6 +188,8 @@ await runAll(
             await until(() => server.said.includes(` on the socket ${path},`), server.said);
             check(statSync(path).isSocket(), 'a socket');
             same((await askSocket(path, '/health')).status, 200);
+            const health = () => spawnSync(serve, ['--health', '--host', path]).status;
+            same(health(), 0, '--health:');
             same((await askSocket(path, '/v1/models')).status, 200, 'with any Host:');
             const same_site = { Origin: 'https://any.example' };
             same((await askSocket(path, '/v1/models', same_site)).status, 200);
@@ -203,6 +205,8 @@ await runAll(
             same((await askSocket(path, '/health')).status, 200);
             same(await third.stop(), 0);
             check(!existsSync(path), 'it goes with the server');
+            same(health(), 1, '--health:');
+            same(spawnSync(serve, ['--health', '--host', `/${'x'.repeat(200)}`]).status, 1);
             writeFileSync(path, 'mine');
             const fourth = spawnSync(serve, [...TINY, '--host', path], { encoding: 'utf8' });
             same([fourth.status, readFileSync(path, 'utf8')], [1, 'mine'], 'no file is replaced:');

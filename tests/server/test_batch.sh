@@ -131,6 +131,13 @@ check "a torn line has its custom_id" "$(sed -n 2p "$tmp/out")" \
 check "no other one has" "$(cut -c 1-100 "$tmp/out")" [ "$(grep -c '"custom_id":null,"response":{"status_code":400,' "$tmp/out")" -eq 6 ]
 check "their numbers are said" "$(cat "$tmp/err")" \
     [ "$(sed -n 's/^batch: line \([0-9]*\): .*/\1/p' "$tmp/err" | tr '\n' ' ')" = "4 5 6 7 8 9 " ]
+printf '%s\n' '{"method":"POST","custom_id":"second","url":"/v1/completions","body":{"prompt":"a","prompt":"b"}}' \
+    '{"a":{},"b":[{"custom_id":"inner"}],"custom_id":"third", x' '{"b":{"custom_id":"inner","custom_id":"x"}}' \
+    '{"custom_id":"one","custom_id":"two"}' '{"custom_id":{"custom_id":"inner"}, x' '{"a":1,"custom_id"' >"$tmp/bad"
+input=$tmp/bad run -m "$model" --ordered
+check "what stands in front of the fault is read" "$(cut -c 1-100 "$tmp/out")" \
+    [ "$(sed 's/.*"custom_id":\([^,]*\),"response":{"status_code":400,.*/\1/' "$tmp/out" | tr '\n' ' ')" = \
+    '"second" "third" null "one" null null ' ]
 printf '{"custom_id":"%s","prompt":"x","max_tokens":%d}\n' a 1 b 1 '\u0061' 2 A 1 a 3 '\u202ec' 1 '\u202ec' 2 >"$tmp/same"
 input=$tmp/same run -m "$model" --ordered
 check "two lines with one custom_id are told" "exit code $rc, $(cat "$tmp/err")" \

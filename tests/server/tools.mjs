@@ -239,6 +239,63 @@ const cases = {
                 }
     },
 
+    async 'the tag that ends a call is text within an argument'() {
+        const s = { type: 'string', enum: ['a</tool_call>b</function>\n</tool_call>c'] };
+        const list = { type: 'array', items: s, minItems: 2, maxItems: 2 };
+        const parameters = { ...f('x').function.parameters, required: ['s', 'list'] };
+        parameters.properties = { s, list };
+        const args = { s: s.enum[0], list: [s.enum[0], s.enum[0]] };
+        const strict = [f('weather', { parameters, strict: true })];
+        for (const [name, to] of [...each, ...others]) {
+            if (to === servers.tiny) continue; // its context is short
+            const { json: close } = await ask(to, '/tokenize', { content: '</think>' });
+            const off = name === 'qwen-3-thinking' ? {} : { enable_thinking: false };
+            const bias = /qwen-3-t/.test(name) ? { logit_bias: { [close.tokens[0]]: 100 } } : {};
+            for (const parallel_tool_calls of [false, true]) {
+                const body = { tools: strict, tool_choice: 'required', parallel_tool_calls };
+                const { choices } = await chat(to, { ...body, ...off, ...bias, max_tokens: 900 });
+                const { tool_calls, content } = choices[0].message;
+                if (!parallel_tool_calls) same([content, tool_calls.length], [null, 1], name);
+                for (const c of tool_calls) same(JSON.parse(c.function.arguments), args, name);
+                const told = await stream(to, { ...body, ...off, ...bias, max_tokens: 900 });
+                same(
+                    told.calls,
+                    tool_calls.map(c => c.function)
+                );
+            }
+        }
+        // where nothing binds them, a call that is spoiled is text, and the next one a call
+        for (const [name, to] of [...each, ...others].filter(([n]) => n !== 'qwen-3-thinking')) {
+            const spoiled = xml(name)
+                ? '<tool_call>\n<function=a>\n<parameter=x>\n1\n</tool_call>'
+                : '<tool_call>\n{"name": "a</tool_call>';
+            const good = xml(name)
+                ? '<tool_call>\n<function=weather>\n</function>\n</tool_call>'
+                : call('weather', {});
+            const body = says(`${spoiled}\n${good}`, { tools, enable_thinking: false });
+            const { choices } = await chat(to, body);
+            same(choices[0].message.content, spoiled, name);
+            same(choices[0].message.tool_calls?.length, 1, name);
+        }
+    },
+
+    async 'names that a call in the form of XML cannot have are refused'() {
+        for (const [name, to] of [...each, ...others])
+            for (const bad of ['a\nb', '<tool_call>', 'a>b', '</tool_call']) {
+                const body = { tools: [f(bad)], max_tokens: 1 };
+                if (xml(name)) same((await refusal(to, body)).param, 'tools', bad);
+                else await chat(to, body);
+            }
+        for (const [, to] of others)
+            for (const bad of ['a\nb', 'a>b', '</tool_call', '']) {
+                const parameters = { type: 'object', properties: { [bad]: { type: 'string' } } };
+                const body = { tools: [f('x', { parameters })], max_tokens: 1 };
+                await chat(to, body); // nothing binds it
+                const e = await refusal(to, { ...body, tool_choice: 'required' });
+                check(e.message.includes('tools[0].function.parameters: #/properties'), e.message);
+            }
+    },
+
     async 'strict: text is free, and each call keeps to the parameters'() {
         const strict = [f('weather', { strict: true }), f('open')];
         const seen = { calls: 0, texts: 0, loose: 0 };
@@ -358,6 +415,12 @@ const cases = {
         const strict = [f('ok'), f('weather', { strict: true, parameters: bad })];
         const none = { tools: [f('ok', { parameters: bad })] };
         await chat(servers.tiny, { ...none, max_tokens: 1 }); // nothing binds these arguments
+        // what is said by line and column becomes a pointer; é is one column of two bytes
+        const x = { enum: ['é'], anyOf: [{ pattern: '(' }] };
+        const inner = { type: 'object', properties: { x } };
+        const odd = { type: 'object', properties: { 'a/~"é': inner } };
+        const place = '#/properties/a~1~0%22%C3%A9/properties/x/anyOf';
+        const format = { type: 'json_schema', json_schema: { schema: odd } };
         for (const [param, words, body] of [
             ['tools', 'tools[1].function.parameters: #/properties/x', { tools: strict }],
             [
@@ -366,6 +429,12 @@ const cases = {
                 { ...none, tool_choice: 'required' }
             ],
             ['strict', '', { tools: [f('x', { strict: 'yes' })] }],
+            [
+                'tools',
+                `tools[1].function.parameters: ${place}`,
+                { tools: [f('ok'), f('weather', { strict: true, parameters: odd })] }
+            ],
+            ['response_format', `response_format: ${place}`, { tools, response_format: format }],
             ['grammar', 'strict and grammar', { tools: [f('x', { strict: true })], ...says('x') }],
             [
                 'grammar',
@@ -392,7 +461,7 @@ const cases = {
                 }
             ]
         ]) {
-            const e = await refusal(servers.tiny, body);
+            const e = await refusal(servers['llama-3'], body);
             same(e.param, param, e.message);
             check(e.message.includes(words), e.message);
         }
