@@ -175,6 +175,8 @@ test('options of the sampler', async () => {
         { repeat_penalty: 50, repeat_last_n: 3 },
         { repeat_penalty: 50, repeat_last_n: 0 },
         { frequency_penalty: 2, presence_penalty: -2, repeat_last_n: -1 },
+        { frequency_penalty: 2, max_tokens: 90 },
+        { temperature: 3, top_p: 0 },
         { ignore_eos: true, max_tokens: 60 }
     ])
         await agree('tiny', { ...base, ...more });
