@@ -4703,10 +4703,10 @@ static int bitnet_grammar__check_names(bitnet_grammar__builder *b,
                             BITNET_GRAMMAR__WORD(MAX_LENGTH);
     uint32_t i, k, x;
     int out = !names->n_no;
-    for (k = 0; k < b->properties.n && names->n && !b->code; k++) {
+    for (k = 0; k < b->properties.n && (names->n || names->fails) && !b->code; k++) {
         bitnet_grammar__property *p = (bitnet_grammar__property *)b->properties.p + k;
         x = bitnet_grammar__key_value(b, p->key, p->n_key);
-        if (!b->code && !bitnet_grammar__keeps_all(b, x, names)) p->barred = 1;
+        if (!b->code && (names->fails || !bitnet_grammar__keeps_all(b, x, names))) p->barred = 1;
     }
     for (i = 0; i < names->n; i++)
         if ((BITNET_GRAMMAR__VALUE(b, names->v[i]).has & ~simple) ||

@@ -520,6 +520,10 @@ static void test_together(void) {
         {"{\"type\":\"object\",\"properties\":{\"abc\":{},\"d\":{}},\"propertyNames\":{\"maxLeng"
          "th\":2},\"additionalProperties\":{}}",
          {"c {\"d\":1,\"xy\":2}", "x {\"abc", "x {\"xyz", 0}},
+        {"{\"type\":\"object\",\"properties\":{\"a\":{}},\"propertyNames\":false}",
+         {"c {}", "x {\"", 0}},
+        {"{\"allOf\":[{\"propertyNames\":{\"enum\":[\"a\"]}},{\"propertyNames\":false}]}",
+         {"c {}", "x {\"", 0}},
         {"{\"type\":\"object\",\"properties\":{\"a\":{},\"b\":{},\"c\":{}},\"minProperties\":2,"
          "\"additionalProperties\":false}",
          {"c {\"a\":1,\"c\":1}", "c {\"a\":1,\"b\":1,\"c\":1}", "x {\"b\":1}", "x {}", 0}},
@@ -638,6 +642,8 @@ static void test_schema_errors(void) {
         {"{\"$ref\":\"#a\",\"b\":{\"$anchor\":\"a\"},\"c\":{\"$anchor\":\"a\"}}",
             BITNET_ERR_UNSUPPORTED, "only #/"},
         {"{\"required\":[\"a\"],\"additionalProperties\":false}", BITNET_ERR_FORMAT,
+            "no text that ends"},
+        {"{\"required\":[\"a\"],\"propertyNames\":false}", BITNET_ERR_FORMAT,
             "no text that ends"},
         {"{\"type\":\"integer\",\"minimum\":5,\"maximum\":4}", BITNET_ERR_FORMAT,
             "no text that ends"},
