@@ -76,7 +76,8 @@
                    Without additionalProperties there are no others (as in llama.cpp), unless
                    properties and patternProperties are not there either. Other keys count as one
                    for minProperties. Of more than three patterns a key matches one at most. Of more
-                   than three dependencies all hold, or none of their properties is there.
+                   than three dependencies all hold, or none of their properties is there; beside
+                   unevaluatedProperties false all are there that have schemas, or none.
        array       items, prefixItems, items [...] and additionalItems, unevaluatedItems true or
                    false; minItems, maxItems; contains, whose items are the first ones, minContains,
                    maxContains; uniqueItems: of an enum's values each is written once at most, in
@@ -5302,12 +5303,16 @@ static bitnet_grammar__frag bitnet_grammar__condition(bitnet_grammar__builder *b
 }
 
 /* dependentRequired and the like: each property is not there, or what it asks for is. Of more than
-   three all are alike: none is there, or all is that they ask for. */
+   three all are alike: none is there, or all is that they ask for. Beside unevaluatedProperties
+   false a schema counts only with its property: without it, it evaluates nothing. */
 static bitnet_grammar__frag bitnet_grammar__dependent(bitnet_grammar__builder *b,
                                                       const bitnet_grammar__all *all, uint32_t i) {
     static const int words[] = {BITNET_GRAMMAR__K_DEPENDENT_REQUIRED,
                                 BITNET_GRAMMAR__K_DEPENDENT_SCHEMAS,
                                 BITNET_GRAMMAR__K_DEPENDENCIES};
+    const uint32_t more = bitnet_grammar__said(b, all->v[0],
+                                               BITNET_GRAMMAR__K_UNEVALUATED_PROPERTIES);
+    const int strict = bitnet_grammar__type(b, more) == BITNET_GRAMMAR__FALSE;
     bitnet_grammar__frag f = bitnet_grammar__failing(b);
     bitnet_grammar__all with;
     uint32_t list, p, k, n, ways, way;
@@ -5327,7 +5332,10 @@ static bitnet_grammar__frag bitnet_grammar__dependent(bitnet_grammar__builder *b
                     bitnet_grammar__add_demand(b, &with, p, BITNET_GRAMMAR__BARRED);
                 else if (bitnet_grammar__type(b, p) == BITNET_GRAMMAR__ARRAY)
                     bitnet_grammar__add_demand(b, &with, p, BITNET_GRAMMAR__DEMANDED);
-                else bitnet_grammar__add_schema(b, &with, p, i);
+                else {
+                    if (strict) bitnet_grammar__add_demand(b, &with, p, BITNET_GRAMMAR__PRESENT);
+                    bitnet_grammar__add_schema(b, &with, p, i);
+                }
         }
         f = bitnet_grammar__or(b, bitnet_grammar__compile_all(b, &with), f);
     }

@@ -567,6 +567,28 @@ static void test_together(void) {
     check_cases(bitnet_grammar_json_schema, cases, (int)(sizeof cases / sizeof cases[0]));
 }
 
+/* unevaluatedProperties beside keywords that may say nothing about a value. */
+static void test_unevaluated(void) {
+    static const grammar_case cases[] = {
+        {"{\"type\":\"object\",\"properties\":{\"a\":{}},\"unevaluatedProperties\":false,\"depende"
+         "ntSchemas\":{\"a\":{\"properties\":{\"b\":{}}}}}",
+         {"c {}", "c {\"a\":1}", "c {\"a\":1,\"b\":2}", "x {\"b\"", 0}},
+        {"{\"type\":\"object\",\"properties\":{\"a\":{},\"c\":{}},\"unevaluatedProperties\":false,"
+         "\"dependentSchemas\":{\"a\":{\"properties\":{\"b\":{}}},\"c\":{\"properties\":{\"d\":{}}"
+         "}}}",
+         {"c {\"a\":1,\"b\":2}", "c {\"c\":1,\"d\":2}", "c {\"a\":1,\"c\":1,\"b\":2,\"d\":2}",
+          "x {\"a\":1,\"d\"", "x {\"d\"", "x {\"c\":1,\"b\"", 0}},
+        {"{\"type\":\"object\",\"properties\":{\"a\":{},\"b\":{}},\"unevaluatedProperties\":false,"
+         "\"dependencies\":{\"a\":{\"properties\":{\"x\":{}}},\"b\":true,\"c\":[\"a\"],\"d\":{}}}",
+         {"c {}", "x {\"x\"", 0}},
+        {"{\"type\":\"object\",\"properties\":{\"a\":{},\"b\":{},\"d\":{}},\"unevaluatedProperties"
+         "\":false,\"dependencies\":{\"a\":{\"properties\":{\"x\":{}}},\"b\":true,\"c\":[\"a\"],\""
+         "d\":{}}}",
+         {"c {}", "c {\"a\":1,\"b\":1,\"d\":1,\"x\":1}", "x {\"x\"", "x {\"a\":1,\"x\"", 0}},
+    };
+    check_cases(bitnet_grammar_json_schema, cases, (int)(sizeof cases / sizeof cases[0]));
+}
+
 static void test_schema_errors(void) {
     static const error_case cases[] = {
         {"", BITNET_ERR_FORMAT, "a JSON value expected, not the end"},
@@ -1477,6 +1499,7 @@ const test_case grammar_tests[] = {
     {"grammar/strings", test_strings},
     {"grammar/numbers", test_numbers},
     {"grammar/together", test_together},
+    {"grammar/unevaluated", test_unevaluated},
     {"grammar/schema_errors", test_schema_errors},
     {"grammar/limits", test_limits},
     {"grammar/counts", test_counts},
