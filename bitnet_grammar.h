@@ -542,6 +542,7 @@ typedef struct bitnet_grammar__all {
     uint32_t demand[BITNET_GRAMMAR__NOT_TOGETHER];     /* what has been chosen to break them */
     uint8_t kind[BITNET_GRAMMAR__NOT_TOGETHER];
     uint32_t n, n_no, n_demands;
+    uint32_t n_evaluating;                 /* those behind evaluate no properties; 0: all do */
     uint32_t ways;                         /* how many alternatives there are, of breaking some */
     int deep;                              /* how often one has been chosen */
     int several;                           /* the first schema does not lead to all others */
@@ -557,6 +558,7 @@ typedef struct bitnet_grammar__property {
     uint32_t first;                        /* of its schemas, in b->parts; NONE: any value */
     uint32_t set;                          /* a bit for each pattern that its key matches */
     int required, barred;                  /* must be there; must not */
+    int evaluated;                         /* unevaluatedProperties is not about it */
 } bitnet_grammar__property;
 
 /* Several schemas that are one rule: numbers 2 * value, + 1 for a schema that must not hold. */
@@ -582,6 +584,8 @@ typedef struct bitnet_grammar__builder {
     uint32_t top;                          /* of the tree of names: a fork or leaf, or NONE */
     uint32_t n_lists;                      /* of properties and the like: spaces from LISTS on */
     uint32_t n_properties;                 /* the list of an object's properties */
+    uint32_t n_evaluating;                 /* patterns, which come first, of those that evaluate */
+    int evaluates;                         /* the schema does whose properties are being read */
     uint32_t space;                        /* of the rules being read: RULES or AROUND */
     bitnet_grammar__array parts, together, several, patterns;
     /* Of the string whose limits are being built, see patterns. */
@@ -4295,6 +4299,7 @@ static void bitnet_grammar__give_schema(bitnet_grammar__builder *b, bitnet_gramm
     part->item = 2 * schema + (uint32_t)opposite;
     part->next = to->first;
     to->first = b->parts.n++;
+    to->evaluated |= b->evaluates && !opposite;
 }
 
 /* The properties that an array names must be there. */
@@ -4612,13 +4617,15 @@ static void bitnet_grammar__share_properties(bitnet_grammar__builder *b,
             list = bitnet_grammar__said(b, all->v[i], BITNET_GRAMMAR__K_PROPERTIES);
             if (list != BITNET_GRAMMAR__NONE)
                 list = bitnet_grammar__look_up(b, list, BITNET_GRAMMAR__POOL(b, p->key), p->n_key);
+            b->evaluates = !all->n_evaluating || i < all->n_evaluating;
             n += bitnet_grammar__other_schemas(b, all->v[i], p->set, n,
                                                list != BITNET_GRAMMAR__NONE, k);
         }
 }
 
 /* Other properties than the listed ones: an alternative for each set of patterns that a key can
-   match. Of more than three patterns a key matches one at most. */
+   match. Of more than three patterns a key matches one at most. Unless it is open, one of the
+   patterns evaluates the key. */
 static bitnet_grammar__frag bitnet_grammar__others(bitnet_grammar__builder *b,
                                                    const bitnet_grammar__all *all,
                                                    const bitnet_grammar__all *names, int open) {
@@ -4628,9 +4635,10 @@ static bitnet_grammar__frag bitnet_grammar__others(bitnet_grammar__builder *b,
     int limited = n > 0, bad;
     for (i = 0; i < names->n; i++)
         limited |= bitnet_grammar__has(b, names->v[i], ~BITNET_GRAMMAR__WORD(TYPE));
-    for (i = !open; i < n_sets && !b->code; i++) {
+    for (i = 0; i < n_sets && !b->code; i++) {
         set = n <= 3 || i == 0 ? i : 1u << (i - 1);
-        for (bad = 0, k = 0; k < n; k++)
+        bad = !open && !(set & ((1u << b->n_evaluating) - 1));
+        for (k = 0; k < n; k++)
             if (!(set >> k & 1)) {
                 const uint32_t p = BITNET_GRAMMAR__NUMBER_AT(b->patterns, k);
                 bad |= !bitnet_grammar__has_opposite(
@@ -4653,21 +4661,17 @@ static bitnet_grammar__frag bitnet_grammar__others(bitnet_grammar__builder *b,
     return f;
 }
 
-/* Bars properties that unevaluatedProperties lets nobody have: those that no schema is about, and
+/* Bars properties that unevaluatedProperties lets nobody have: those that no schema evaluates, or
    with `alone` all that the schema does not list itself. */
 static void bitnet_grammar__bar(bitnet_grammar__builder *b, uint32_t v, int alone) {
     const uint32_t list = bitnet_grammar__said(b, v, BITNET_GRAMMAR__K_PROPERTIES);
-    uint32_t k, i;
+    uint32_t k;
     for (k = 0; k < b->properties.n && !b->code; k++) {
         bitnet_grammar__property *p = (bitnet_grammar__property *)b->properties.p + k;
-        int known = 0;
-        for (i = p->first; i != BITNET_GRAMMAR__NONE;
-             i = ((bitnet_grammar__part *)b->parts.p)[i].next)
-            known |= !(((bitnet_grammar__part *)b->parts.p)[i].item & 1);
-        if (!known || (alone && (list == BITNET_GRAMMAR__NONE ||
-                                 bitnet_grammar__look_up(b, list, BITNET_GRAMMAR__POOL(b, p->key),
-                                                         p->n_key) == BITNET_GRAMMAR__NONE)))
-            p->barred = 1;
+        if (alone ? list == BITNET_GRAMMAR__NONE ||
+                    bitnet_grammar__look_up(b, list, BITNET_GRAMMAR__POOL(b, p->key), p->n_key) ==
+                        BITNET_GRAMMAR__NONE
+                  : !p->evaluated) p->barred = 1;
     }
 }
 
@@ -4752,9 +4756,10 @@ static int bitnet_grammar__gather(bitnet_grammar__builder *b, const bitnet_gramm
     bitnet_grammar__property *to;
     uint32_t i, p;
     int listed = 0;
-    b->properties.n = b->parts.n = b->patterns.n = 0;
+    b->properties.n = b->parts.n = b->patterns.n = b->n_evaluating = 0;
     b->n_properties = ++b->n_lists;
     for (i = 0; i < all->n && !b->code; i++) {
+        b->evaluates = !all->n_evaluating || i < all->n_evaluating;
         bitnet_grammar__collect_properties(b, all->v[i]);
         listed |= bitnet_grammar__has(b, all->v[i], lists);
         p = bitnet_grammar__object_word(b, all->v[i], BITNET_GRAMMAR__K_PATTERN_PROPERTIES);
@@ -4763,6 +4768,7 @@ static int bitnet_grammar__gather(bitnet_grammar__builder *b, const bitnet_gramm
             bitnet_grammar__wrong(b, BITNET_ERR_LIMIT, p, "over 16 patterns");
         for (p = BITNET_GRAMMAR__VALUE(b, p).first; p != BITNET_GRAMMAR__NONE && !b->code;
              p = BITNET_GRAMMAR__VALUE(b, p).next) bitnet_grammar__push(b, &b->patterns, p);
+        if (b->evaluates) b->n_evaluating = b->patterns.n;
     }
     for (i = 0; i < all->n_demands && !b->code; i++) {
         const uint32_t v = all->demand[i];
@@ -5514,9 +5520,10 @@ static bitnet_grammar__frag bitnet_grammar__break(bitnet_grammar__builder *b,
         with.ways *= n;
         if (ways[i].kind < BITNET_GRAMMAR__LIST)
             bitnet_grammar__add_demand(b, &with, ways[i].v, ways[i].kind);
-        else if (ways[i].kind == BITNET_GRAMMAR__KEEP)
+        else if (ways[i].kind == BITNET_GRAMMAR__KEEP) {
+            if (!with.n_evaluating) with.n_evaluating = with.n;
             bitnet_grammar__add_schema(b, &with, ways[i].v, with.n);
-        else if (ways[i].kind == BITNET_GRAMMAR__ONE)
+        } else if (ways[i].kind == BITNET_GRAMMAR__ONE)
             bitnet_grammar__add_no(b, &with, bitnet_grammar__is_word_of(b, ways[i].v,
                                                                        BITNET_GRAMMAR__K_REF)
                                                 ? bitnet_grammar__resolve_ref(b, ways[i].v)

@@ -567,7 +567,7 @@ static void test_together(void) {
     check_cases(bitnet_grammar_json_schema, cases, (int)(sizeof cases / sizeof cases[0]));
 }
 
-/* unevaluatedProperties beside keywords that may say nothing about a value. */
+/* unevaluatedProperties beside schemas that do not apply, or whose properties do not count. */
 static void test_unevaluated(void) {
     static const grammar_case cases[] = {
         {"{\"type\":\"object\",\"properties\":{\"a\":{}},\"unevaluatedProperties\":false,\"depende"
@@ -585,6 +585,29 @@ static void test_unevaluated(void) {
          "\":false,\"dependencies\":{\"a\":{\"properties\":{\"x\":{}}},\"b\":true,\"c\":[\"a\"],\""
          "d\":{}}}",
          {"c {}", "c {\"a\":1,\"b\":1,\"d\":1,\"x\":1}", "x {\"x\"", "x {\"a\":1,\"x\"", 0}},
+        {"{\"type\":\"object\",\"unevaluatedProperties\":false,\"not\":{\"not\":{\"properties\":{"
+         "\"a\":{}}}}}",
+         {"c {}", "x {\"", 0}},
+        {"{\"type\":\"object\",\"unevaluatedProperties\":false,\"not\":{\"not\":{\"patternProperti"
+         "es\":{\"a\":{}}}}}",
+         {"c {}", "x {\"", 0}},
+        {"{\"type\":\"object\",\"unevaluatedProperties\":false,\"not\":{\"not\":{\"additionalPrope"
+         "rties\":{}}},\"properties\":{\"a\":{}}}",
+         {"c {}", "c {\"a\":1}", "x {\"b", 0}},
+        {"{\"type\":\"object\",\"unevaluatedProperties\":false,\"if\":{\"not\":{\"properties\":{\""
+         "a\":{}}}},\"else\":{}}",
+         {"c {}", "x {\"", 0}},
+        {"{\"type\":\"object\",\"unevaluatedProperties\":false,\"oneOf\":[{\"properties\":{\"b\":{"
+         "}}},{\"not\":{\"properties\":{\"a\":{\"const\":1}}}}]}",
+         {"c {}", "c {\"b\":1}", "x {\"a", 0}},
+        {"{\"type\":\"object\",\"unevaluatedProperties\":false,\"patternProperties\":{\"^a\":{}},"
+         "\"not\":{\"not\":{\"patternProperties\":{\"b\":{\"const\":1}},\"allOf\":[{\"properties\""
+         ":{\"ac\":{\"const\":2},\"c\":{}}}]}}}",
+         {"c {\"a\":1,\"ad\":2,\"ab\":1}", "c {\"ac\":2}", "x {\"ac\":1", "x {\"ab\":2",
+          "x {\"b\"", "x {\"c\"", 0}},
+        {"{\"not\":{\"not\":{\"type\":\"object\",\"unevaluatedProperties\":false,\"properties\":{"
+         "\"a\":{}},\"allOf\":[{\"properties\":{\"b\":{}}}]}}}",
+         {"c {\"a\":1}", "x {\"b\"", 0}},
     };
     check_cases(bitnet_grammar_json_schema, cases, (int)(sizeof cases / sizeof cases[0]));
 }
