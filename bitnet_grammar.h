@@ -65,7 +65,9 @@
 
        any         type (one or several), nullable, enum, const, anyOf, oneOf, allOf, not, if, then,
                    else, $ref, true, false, {}. A value keeps all that are beside each other, up to
-                   64 schemas at once. Values of enum and const are compared with all keywords.
+                   64 schemas at once. Without a type it has one that their keywords are about:
+                   required alone means objects, bounds or multipleOf alone numbers. Values of enum
+                   and const are compared with all keywords.
                    What not, if and the other alternatives of oneOf must not allow is left out by
                    type, listed values, bounds, lengths, patterns, and properties that are missing,
                    there, or of another kind. A listed number leaves out all numbers. An alternative
@@ -83,12 +85,15 @@
                    maxContains; uniqueItems: of an enum's values each is written once at most, in
                    the enum's order; of other items there is one at most, and minItems over 1 is
                    refused
+                   Items that are listed one by one must be there. unevaluatedItems false allows no
+                   others than its own schema lists.
        string      minLength and maxLength, in code points; pattern; format: date, time, date-time,
                    duration, email, hostname, ipv4, ipv6, uri, uri-reference, uri-template, url,
                    uuid, json-pointer, relative-json-pointer, json-pointer-uri-fragment, regex, byte
                    (base64), iso-time, iso-date-time, and idn- and iri forms of these. Several of
-                   them are kept together. Of email, hostname, ipv6, regex and the URIs only usual
-                   forms are written. Other formats are notes, as for validators.
+                   them are kept together. Of time, date-time, email, hostname, ipv6, uuid, regex
+                   and the URIs only usual forms are written: no leap second, no lower-case t or z,
+                   no +0100, no urn:uuid:. Other formats are notes, as for validators.
        integer     minimum, maximum, exclusiveMinimum, exclusiveMaximum (numbers, or true as in
                    draft 4), up to 2^53; multipleOf, up to 10000; format int8 to int64, uint8 to
                    uint64
@@ -5543,7 +5548,6 @@ static uint32_t bitnet_grammar__infer(bitnet_grammar__builder *b, uint32_t v) {
     uint32_t i, out = 0;
     for (i = 0; i < BITNET_GRAMMAR__N_KEYWORDS; i++)
         if (bitnet_grammar__has(b, v, (uint64_t)1 << i)) out |= bitnet_grammar__keywords[i].types;
-    out &= ~(uint32_t)BITNET_GRAMMAR__NUMBER;          /* bounds alone are about integers */
     if (format == BITNET_GRAMMAR__NONE) return out;
     if (bitnet_grammar__integer_format(b, v) >= 0 ||
         bitnet_grammar__format_is(b, v, " float double ")) return out | 24;

@@ -458,6 +458,10 @@ static void test_numbers(void) {
             "c -2147483648", "x -2147483649", 0}},
         {"{\"type\":\"integer\",\"multipleOf\":7,\"minimum\":-14,\"maximum\":100}",
          {"c 0", "m 7", "c 98", "o 1", "c 14", "c -14", "x -2", "c 91", "x 99", 0}},
+        {"{\"minimum\":0,\"maximum\":1}", {"m 0", "m 0.5", "x 2", "x -", "x \"", 0}},
+        {"{\"minimum\":2.5,\"maximum\":2.5}", {"m 2.5", "x 3", 0}},
+        {"{\"multipleOf\":0.25,\"maximum\":1}", {"c 0.25", "x 0.3", "m -1", 0}},
+        {"{\"multipleOf\":5}", {"m 15", "o 16", "x 1.", 0}},
         {"{\"type\":\"number\",\"multipleOf\":1000}", {"c 0", "m 12000", "o 12001", "o 120",
          "x 1.", 0}},
     };
