@@ -3929,6 +3929,7 @@ static int bitnet_grammar__keeps_word(bitnet_grammar__builder *b, uint32_t x, ui
             q = bitnet_grammar__get(b, v, out ? "then" : "else");
             return q == BITNET_GRAMMAR__NONE ? 1 : bitnet_grammar__keeps(b, x, q, deep + 1);
         case BITNET_GRAMMAR__K_ENUM:
+            if (BITNET_GRAMMAR__VALUE(b, x).parent == p) return 1;     /* it is from this list */
             for (q = BITNET_GRAMMAR__VALUE(b, p).first; q != BITNET_GRAMMAR__NONE && out < 1;
                  q = BITNET_GRAMMAR__VALUE(b, q).next) {
                 const int r = bitnet_grammar__equal(b, x, q);

@@ -1054,6 +1054,14 @@ static size_t write_chains(char *text) {
     return n + (size_t)sprintf(text + n, "]}");
 }
 
+/* A list of as many values as a schema may have. */
+static size_t write_enum(char *text) {
+    size_t n = (size_t)sprintf(text, "{\"enum\":[null");
+    int i;
+    for (i = 3; i < 20000; i++) n += (size_t)sprintf(text + n, i & 1 ? ",%d" : ",\"x%d\"", i);
+    return n + (size_t)sprintf(text + n, "]}");
+}
+
 /* Compiling takes steps in proportion to the text, also where it is made to take more. */
 static void test_work(void) {
     static char text[1 << 20];
@@ -1073,6 +1081,10 @@ static void test_work(void) {
     CHECK_MSG(strstr(err.text, "compiling takes more than 524288 steps"), "%s", err.text);
     n = write_chains(text);
     p.max_work = 1 << 25;
+    CHECK_MSG(!bitnet_grammar_json_schema(model, text, n, &p, &g, &err), "%s", err.text);
+    bitnet_grammar_free(g);
+    n = write_enum(text);
+    p.max_work = 1 << 21;
     CHECK_MSG(!bitnet_grammar_json_schema(model, text, n, &p, &g, &err), "%s", err.text);
     bitnet_grammar_free(g);
     p.max_work = 999;
