@@ -491,7 +491,7 @@ typedef struct bitnet_grammar__frag { uint32_t start, end; } bitnet_grammar__fra
 typedef struct bitnet_grammar__rule {
     uint32_t name, n_name;                 /* in the pool; of a schema: n_name 0 */
     uint32_t start;                        /* its first node; NONE: not defined */
-    uint32_t at;                           /* where it is mentioned first */
+    uint32_t at;                           /* where it is mentioned first; of a schema: its value */
 } bitnet_grammar__rule;
 
 /* A name in a space of names: the rules, the parts of one object, one list of properties. */
@@ -547,7 +547,7 @@ typedef struct bitnet_grammar__all {
     uint32_t demand[BITNET_GRAMMAR__NOT_TOGETHER];     /* what has been chosen to break them */
     uint8_t kind[BITNET_GRAMMAR__NOT_TOGETHER];
     uint32_t n, n_no, n_demands;
-    uint32_t n_evaluating;                 /* those behind evaluate no properties; 0: all do */
+    uint32_t n_evaluating;                 /* the first, whose properties are evaluated; 0: all */
     uint32_t ways;                         /* how many alternatives there are, of breaking some */
     int deep;                              /* how often one has been chosen */
     int several;                           /* the first schema does not lead to all others */
@@ -601,7 +601,9 @@ typedef struct bitnet_grammar__builder {
     uint32_t pattern;                      /* whose states these are; NONE: of another string */
     uint32_t unbroken;                     /* a schema that must not hold, which cannot be kept */
     const char *source;                    /* what the caller gave: places in errors are in it */
-    uint32_t n_source, place;              /* where text comes from, if that is something else */
+    const char *given;                     /* what the rules around are around */
+    uint32_t n_source, n_given;
+    uint32_t place;                        /* the value that is compiled; NONE: text is read */
 } bitnet_grammar__builder;
 
 #define BITNET_GRAMMAR__NODE(b, i) (((bitnet_grammar__node *)(b)->nodes.p)[i])
@@ -624,29 +626,41 @@ static void bitnet_grammar__set_error(bitnet_error *err, bitnet_result code, con
     bitnet_clean_text(line, strlen(line), err->text, sizeof err->text);
 }
 
-/* The first error, at a place of the text (NONE: none). Returns an unusable node. */
+static void bitnet_grammar__pointer(const bitnet_grammar__builder *b, uint32_t v, char *out,
+                                    size_t cap);
+
+/* The first error, at a place of the text (NONE: none). While a schema is compiled, that is its
+   value's, with a pointer. Returns an unusable node. */
 BITNET_GRAMMAR__FORMAT(4, 5)
 static uint32_t bitnet_grammar__fail(bitnet_grammar__builder *b, bitnet_result code, uint32_t at,
                                      const char *format, ...) {
-    char before[64] = "";
-    const char *text = b->source;
-    uint32_t i, line = 1, column = 1;
+    char before[200] = "", pointer[120] = "";
+    const int placed = b->place != BITNET_GRAMMAR__NONE;
+    const char *text = placed ? b->given : b->source;
+    uint32_t i, line = 1, column = 1, n = placed ? b->n_given : b->n_source;
     va_list args;
     if (b->code) return 0;
     b->code = code;
-    if (b->text != b->source && at != BITNET_GRAMMAR__NONE) at = b->place;
     if (at != BITNET_GRAMMAR__NONE) {
-        for (i = 0; i < at && i < b->n_source; i++) {      /* columns count characters */
+        if (placed) {
+            at = BITNET_GRAMMAR__VALUE(b, b->place).at;
+            bitnet_grammar__pointer(b, b->place, pointer, sizeof pointer);
+        } else if (b->text != text) at = 0;            /* in rules of our own */
+        for (i = 0; i < at && i < n; i++) {            /* columns count characters */
             if (text[i] == '\n') line++, column = 1;
             else if (((uint8_t)text[i] & 0xC0) != 0x80) column++;
         }
-        snprintf(before, sizeof before, "line %u, column %u: ", (unsigned)line, (unsigned)column);
+        snprintf(before, sizeof before, "line %u, column %u: %s%s", (unsigned)line,
+                 (unsigned)column, pointer, placed ? ": " : "");
     }
     va_start(args, format);
     bitnet_grammar__set_error(b->err, code, format, args, before);
     va_end(args);
     return 0;
 }
+
+static bitnet_grammar__frag bitnet_grammar__wrong(bitnet_grammar__builder *b, bitnet_result code,
+                                                  uint32_t v, const char *what);
 
 /* An error in a rule, or in a schema that became one. */
 static void bitnet_grammar__fail_rule(bitnet_grammar__builder *b, bitnet_result code, uint32_t r,
@@ -656,7 +670,7 @@ static void bitnet_grammar__fail_rule(bitnet_grammar__builder *b, bitnet_result 
     if (n)
         bitnet_grammar__fail(b, code, rule->at, "the rule %.*s %s", (int)n,
                              BITNET_GRAMMAR__POOL(b, rule->name), what);
-    else bitnet_grammar__fail(b, code, rule->at, "the schema here %s", what);
+    else bitnet_grammar__wrong(b, code, rule->at, what);
 }
 
 /* Room for n more elements of a size. 0: none. */
@@ -1747,7 +1761,7 @@ static uint32_t bitnet_grammar__rule_of(bitnet_grammar__builder *b, uint32_t v) 
     if (v == BITNET_GRAMMAR__NONE) return bitnet_grammar__rule_named(b, "value", 5);
     r = BITNET_GRAMMAR__VALUE(b, v).rule;
     if (r != BITNET_GRAMMAR__NONE) return r;
-    r = bitnet_grammar__add_rule(b, 0, 0, BITNET_GRAMMAR__VALUE(b, v).at);
+    r = bitnet_grammar__add_rule(b, 0, 0, v);
     if (!bitnet_grammar__room(b, &b->todo, 1, sizeof v)) return 0;
     ((uint32_t *)b->todo.p)[b->todo.n++] = v;
     BITNET_GRAMMAR__VALUE(b, v).rule = r;
@@ -1785,7 +1799,7 @@ static uint32_t bitnet_grammar__rule_of_all(bitnet_grammar__builder *b) {
     key = b->pool.n;
     bitnet_grammar__put(b, &b->pool, list, size);
     bitnet_grammar__add_name(b, BITNET_GRAMMAR__SETS, key, size, b->several.n);
-    r = bitnet_grammar__add_rule(b, 0, 0, b->code ? 0 : BITNET_GRAMMAR__VALUE(b, list[0] / 2).at);
+    r = bitnet_grammar__add_rule(b, 0, 0, list[0] / 2);
     if (!bitnet_grammar__room(b, &b->several, 1, sizeof *set) ||
         !bitnet_grammar__room(b, &b->todo, 1, sizeof r)) return 0;
     set = (bitnet_grammar__set *)b->several.p + b->several.n;
@@ -1821,11 +1835,9 @@ static void bitnet_grammar__pointer(const bitnet_grammar__builder *b, uint32_t v
 /* An error at a value: its pointer, and what is wrong. */
 static bitnet_grammar__frag bitnet_grammar__wrong(bitnet_grammar__builder *b, bitnet_result code,
                                                   uint32_t v, const char *what) {
-    char pointer[120];
     bitnet_grammar__frag f = {0, 0};
-    if (b->code) return f;
-    bitnet_grammar__pointer(b, v, pointer, sizeof pointer);
-    bitnet_grammar__fail(b, code, BITNET_GRAMMAR__VALUE(b, v).at, "%s: %s", pointer, what);
+    b->place = v;
+    bitnet_grammar__fail(b, code, 0, "%s", what);
     return f;
 }
 
@@ -2579,8 +2591,8 @@ static void bitnet_grammar__property_escape(bitnet_grammar__builder *b) {
             bitnet_grammar__is_in(bitnet_grammar__properties[i].names, b->text + from, size)) break;
     if (i == n || b->opposite)
         bitnet_grammar__fail(b, BITNET_ERR_UNSUPPORTED, b->at,
-                             b->opposite ? "a pattern's \\p where it must not match"
-                                         : "a pattern's \\p of this property is not supported");
+                             b->opposite ? "\\p where it must not match"
+                                         : "\\p of this property is not supported");
     for (k = 0; i < n && k < 36 && bitnet_grammar__properties[i].bounds[k + 1]; k += 2)
         bitnet_grammar__add_range(b, bitnet_grammar__properties[i].bounds[k],
                                   bitnet_grammar__properties[i].bounds[k + 1]);
@@ -2599,7 +2611,7 @@ static uint32_t bitnet_grammar__pattern_unicode(bitnet_grammar__builder *b) {
     } else cp = bitnet_grammar__unicode(b);
     if (!b->code && (cp > 0x10FFFF || (cp >= 0xD800 && cp < 0xE000)))
         bitnet_grammar__fail(b, BITNET_ERR_UNSUPPORTED, b->at,
-                             "half a surrogate pair in a pattern, or no character");
+                             "half a surrogate pair, or no character");
     return cp;
 }
 
@@ -2618,7 +2630,7 @@ static uint32_t bitnet_grammar__pattern_escape(bitnet_grammar__builder *b) {
         return (uint32_t)c;
     b->at--;
     return bitnet_grammar__fail(b, BITNET_ERR_UNSUPPORTED, b->at,
-                                "a pattern's escape \\%c is not supported",
+                                "the escape \\%c is not supported",
                                 c > 32 && c < 127 ? c : '?');
 }
 
@@ -2657,8 +2669,7 @@ static uint32_t bitnet_grammar__pattern_class(bitnet_grammar__builder *b) {
             b->at++;
             high = bitnet_grammar__pattern_char(b);
             if (low > high)
-                bitnet_grammar__fail(b, BITNET_ERR_FORMAT, b->at,
-                                     "a pattern's range backwards");
+                bitnet_grammar__fail(b, BITNET_ERR_FORMAT, b->at, "a range backwards");
         }
         bitnet_grammar__add_range(b, low, high);
     }
@@ -2674,11 +2685,10 @@ static uint32_t bitnet_grammar__pattern_choice(bitnet_grammar__builder *b);
 static uint32_t bitnet_grammar__pattern_inside(bitnet_grammar__builder *b) {
     uint32_t t = 0;
     if (++b->nested > BITNET_GRAMMAR__NESTED)
-        bitnet_grammar__fail(b, BITNET_ERR_LIMIT, b->at, "a pattern's groups more than %d deep",
+        bitnet_grammar__fail(b, BITNET_ERR_LIMIT, b->at, "groups more than %d deep",
                              (int)BITNET_GRAMMAR__NESTED);
     if (!b->code) t = bitnet_grammar__pattern_choice(b);
-    if (bitnet_grammar__peek(b, 0) != ')')
-        bitnet_grammar__fail(b, BITNET_ERR_FORMAT, b->at, "a pattern's group has no ')'");
+    if (bitnet_grammar__peek(b, 0) != ')') bitnet_grammar__expected(b, "')'");
     b->nested--;
     b->at++;
     return t;
@@ -2694,21 +2704,19 @@ static uint32_t bitnet_grammar__pattern_group(bitnet_grammar__builder *b) {
         i = bitnet_grammar__pattern_inside(b);
         if (!b->code && bitnet_grammar__peek(b, 0) >= 0 && bitnet_grammar__peek(b, 0) != '|')
             bitnet_grammar__fail(b, BITNET_ERR_UNSUPPORTED, b->at,
-                                 "a pattern's lookahead is supported behind the first ^ and at "
-                                 "the end alone");
+                                 "a lookahead only behind the first ^ and at the end");
         return i;
     } else if (kind == ':') b->at += 3;
     else if (kind == '<' && next != '=' && next != '!') {
         while (bitnet_grammar__is_word(bitnet_grammar__peek(b, i))) i++;
         b->at += i;
-        if (bitnet_grammar__peek(b, 0) != '>') bitnet_grammar__expected(b, "a pattern's '>'");
+        if (bitnet_grammar__peek(b, 0) != '>') bitnet_grammar__expected(b, "'>'");
         b->at++;
     } else
         bitnet_grammar__fail(b, BITNET_ERR_UNSUPPORTED, b->at,
                              kind == '=' || kind == '!'
-                                 ? "a pattern's lookahead is supported behind the first ^ and at "
-                                   "the end alone"
-                                 : "a pattern's (? is supported as (?: and (?<name> alone");
+                                 ? "a lookahead only behind the first ^ and at the end"
+                                 : "(? is supported as (?: and (?<name> alone");
     return bitnet_grammar__pattern_inside(b);
 }
 
@@ -2734,8 +2742,7 @@ static uint32_t bitnet_grammar__pattern_atom(bitnet_grammar__builder *b) {
     } else if (c == '\\' && bitnet_grammar__class_escape(b, bitnet_grammar__peek(b, 1)))
         b->at += 2;
     else if (c > 0 && strchr("*+?{}]", c))
-        bitnet_grammar__fail(b, BITNET_ERR_UNSUPPORTED, b->at,
-                             "a pattern's '%c' is not supported here", c);
+        bitnet_grammar__fail(b, BITNET_ERR_UNSUPPORTED, b->at, "'%c' is not supported here", c);
     else {
         const uint32_t cp = bitnet_grammar__pattern_char(b);
         bitnet_grammar__add_range(b, cp, cp);
@@ -2837,7 +2844,7 @@ static int bitnet_grammar__has_opposite(bitnet_grammar__builder *b, const char *
 static void bitnet_grammar__read_pattern(bitnet_grammar__builder *b, uint32_t v, const char *s,
                                          uint32_t n, int opposite) {
     const char *text = b->text;
-    const uint32_t old_n = b->n, at = b->at;
+    const uint32_t old_n = b->n, at = b->at, place = b->place;
     uint32_t term, i;
     int looks = 0;
     for (i = 0; i < sizeof bitnet_grammar__known / sizeof bitnet_grammar__known[0]; i++)
@@ -2847,7 +2854,7 @@ static void bitnet_grammar__read_pattern(bitnet_grammar__builder *b, uint32_t v,
             n = (uint32_t)strlen(s);
             b->narrowed = 1;
         }
-    b->place = BITNET_GRAMMAR__VALUE(b, v).at;
+    b->place = v;
     b->text = s;
     b->n = n;
     b->at = 0;
@@ -2865,19 +2872,20 @@ static void bitnet_grammar__read_pattern(bitnet_grammar__builder *b, uint32_t v,
     if (!looks) b->at = 0;
     term = bitnet_grammar__pattern_choice(b);
     if (!b->code && b->at < b->n)
-        bitnet_grammar__wrong(b, BITNET_ERR_FORMAT, v, "a pattern with a ')' too many");
+        bitnet_grammar__wrong(b, BITNET_ERR_FORMAT, v, "a ')' too many");
     if (looks && !b->code) {
         const bitnet_grammar__term *t = &BITNET_GRAMMAR__TERM(b, term);
         if (opposite || BITNET_GRAMMAR__TERM(b, t->first).next != BITNET_GRAMMAR__NONE)
             bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, v,
-                                  opposite ? "a pattern with a lookahead that must not match"
-                                           : "a pattern's lookahead beside another alternative");
+                                  opposite ? "a lookahead that must not match"
+                                           : "a lookahead beside another alternative");
         term = bitnet_grammar__from_start(b, term);
     }
     bitnet_grammar__add_limit(b, term, opposite);
     b->text = text;
     b->n = old_n;
     b->at = at;
+    b->place = place;
 }
 
 /* The least and the greatest number of characters that a term takes; 2^30: any. */
@@ -3376,7 +3384,7 @@ static uint32_t bitnet_grammar__kinds_rule(bitnet_grammar__builder *b) {
     uint32_t r = bitnet_grammar__look_up(b, space, (const char *)b->stack.p, n), i, k;
     if (r != BITNET_GRAMMAR__NONE || b->code) return r;
     bitnet_grammar__put(b, &b->pool, b->stack.p, n);
-    r = bitnet_grammar__add_rule(b, 0, 0, b->at);
+    r = bitnet_grammar__add_rule(b, 0, 0, b->place);
     bitnet_grammar__add_name(b, space, key, n, r);
     bitnet_grammar__spend(b, b->kinds.n);
     for (b->ranges.n = i = 0; i < b->kinds.n && !b->code; i++) {
@@ -4623,7 +4631,7 @@ static void bitnet_grammar__share_properties(bitnet_grammar__builder *b,
             list = bitnet_grammar__said(b, all->v[i], BITNET_GRAMMAR__K_PROPERTIES);
             if (list != BITNET_GRAMMAR__NONE)
                 list = bitnet_grammar__look_up(b, list, BITNET_GRAMMAR__POOL(b, p->key), p->n_key);
-            b->evaluates = !all->n_evaluating || i < all->n_evaluating;
+            b->evaluates = i <= all->n_evaluating - 1;
             n += bitnet_grammar__other_schemas(b, all->v[i], p->set, n,
                                                list != BITNET_GRAMMAR__NONE, k);
         }
@@ -4765,7 +4773,7 @@ static int bitnet_grammar__gather(bitnet_grammar__builder *b, const bitnet_gramm
     b->properties.n = b->parts.n = b->patterns.n = b->n_evaluating = 0;
     b->n_properties = ++b->n_lists;
     for (i = 0; i < all->n && !b->code; i++) {
-        b->evaluates = !all->n_evaluating || i < all->n_evaluating;
+        b->evaluates = i <= all->n_evaluating - 1;     /* 0 - 1 is the greatest number */
         bitnet_grammar__collect_properties(b, all->v[i]);
         listed |= bitnet_grammar__has(b, all->v[i], lists);
         p = bitnet_grammar__object_word(b, all->v[i], BITNET_GRAMMAR__K_PATTERN_PROPERTIES);
@@ -4833,7 +4841,7 @@ static bitnet_grammar__frag bitnet_grammar__objects(bitnet_grammar__builder *b,
     if (!bitnet_grammar__read_size(b, all, more, &size)) return bitnet_grammar__failing(b);
     if (more && size.most_others) others = bitnet_grammar__others(b, all, &names, open > 0);
     if (others.start) {
-        rule = bitnet_grammar__add_rule(b, 0, 0, b->at);
+        rule = bitnet_grammar__add_rule(b, 0, 0, b->place);
         bitnet_grammar__define(b, rule, others);
         others = bitnet_grammar__seq(b, bitnet_grammar__text(b, ","),
                                      bitnet_grammar__named(b, "space"));
@@ -5629,7 +5637,7 @@ static bitnet_grammar__frag bitnet_grammar__compile_set(bitnet_grammar__builder 
     for (b->together.n = k = 0; k < set.n && !b->code; k++) {
         memcpy(&x, BITNET_GRAMMAR__POOL(b, set.key) + k * sizeof x, sizeof x);
         bitnet_grammar__push(b, &b->together, x);
-        b->at = b->place = BITNET_GRAMMAR__VALUE(b, x / 2).at;
+        b->place = x / 2;
     }
     bitnet_grammar__add_together(b, &all);
     return bitnet_grammar__compile_all(b, &all);
@@ -5639,7 +5647,7 @@ static bitnet_grammar__frag bitnet_grammar__compile_schema(bitnet_grammar__build
     bitnet_grammar__all all;
     bitnet_grammar__frag f;
     b->unbroken = BITNET_GRAMMAR__NONE;
-    b->at = b->place = BITNET_GRAMMAR__VALUE(b, v).at;
+    b->place = v;
     memset(&all, 0, sizeof all);
     all.ways = 1;
     bitnet_grammar__add_schema(b, &all, v, 0);
@@ -5665,6 +5673,7 @@ static void bitnet_grammar__compile_todo(bitnet_grammar__builder *b) {
                                   : BITNET_GRAMMAR__VALUE(b, v).rule;
         bitnet_grammar__define(b, r, is_set ? bitnet_grammar__compile_set(b, set)
                                             : bitnet_grammar__compile_schema(b, v));
+        b->place = BITNET_GRAMMAR__NONE;
     }
 }
 
@@ -5928,10 +5937,29 @@ static void bitnet_grammar__relax_empty(bitnet_grammar__builder *b) {
     }
 }
 
+/* The innermost schema that each text of a rule without texts needs; the rule, if there is none. */
+static uint32_t bitnet_grammar__endless_rule(bitnet_grammar__builder *b, uint32_t r) {
+    uint32_t i = BITNET_GRAMMAR__RULE(b, r).start, deep = 0;
+    while (deep < BITNET_GRAMMAR__NESTED) {
+        const bitnet_grammar__node *n = &BITNET_GRAMMAR__NODE(b, i);
+        if (n->type == BITNET_GRAMMAR__BYTES && n->min == 1)
+            i = BITNET_GRAMMAR__EDGE(b, n->alt).next;
+        else if (n->type != BITNET_GRAMMAR__CALL) break;
+        else if (b->g->need[n->alt] < BITNET_GRAMMAR__NEVER) i = n->next;
+        else {
+            if (!BITNET_GRAMMAR__RULE(b, n->min).n_name) r = (uint32_t)n->min;
+            i = n->alt;
+            deep++;
+        }
+    }
+    return r;
+}
+
 /* No text of the grammar ends, or each has a byte that is no token. Names the first of these. */
 static void bitnet_grammar__fail_endless(bitnet_grammar__builder *b, uint32_t root) {
     char what[120] = "has no text that ends without bytes that are no tokens:";
     uint32_t i, n = 0, size = (uint32_t)strlen(what);
+    root = bitnet_grammar__endless_rule(b, root);
     for (i = 0; i < 256 && n < 8; i++) {
         if (b->g->single[i]) continue;
         size += (uint32_t)snprintf(what + size, sizeof what - size, " 0x%02X", (unsigned)i);
@@ -6281,8 +6309,7 @@ static uint32_t bitnet_grammar__need_rule(bitnet_grammar__builder *b, const char
 /* Reads the rules around root; returns the rule of the whole text. */
 static uint32_t bitnet_grammar__put_around(bitnet_grammar__builder *b, uint32_t root,
                                            bitnet_text around) {
-    const uint32_t key = b->pool.n, n = b->n_source;
-    const char *text = b->source;
+    const uint32_t key = b->pool.n;
     if (around.size > BITNET_GRAMMAR__TEXT)
         bitnet_grammar__fail(b, BITNET_ERR_LIMIT, BITNET_GRAMMAR__NONE, "around: over %d bytes",
                              (int)BITNET_GRAMMAR__TEXT);
@@ -6295,8 +6322,8 @@ static uint32_t bitnet_grammar__put_around(bitnet_grammar__builder *b, uint32_t 
     bitnet_grammar__parse_gbnf(b, around.data, (uint32_t)around.size);
     if (b->code) return 0;
     b->space = BITNET_GRAMMAR__RULES;
-    b->source = text;
-    b->n_source = n;
+    b->source = b->given;
+    b->n_source = b->n_given;
     bitnet_grammar__define_defs(b, BITNET_GRAMMAR__AROUND);
     b->space = BITNET_GRAMMAR__AROUND;
     b->source = around.data;
@@ -6359,10 +6386,11 @@ static bitnet_result bitnet_grammar__create(const bitnet_model *m, const char *t
         b->source += 3;
         n -= 3;
     }
-    b->n_source = (uint32_t)n;
+    b->given = b->source;
+    b->n_source = b->n_given = (uint32_t)n;
     b->max_nodes = p.max_nodes ? (uint32_t)p.max_nodes : 1u << 20;
     b->work_left = b->max_work = p.max_work ? (uint32_t)p.max_work : 1u << 26;
-    b->top = BITNET_GRAMMAR__NONE;
+    b->top = b->place = BITNET_GRAMMAR__NONE;
     b->space = BITNET_GRAMMAR__RULES;
     bitnet_grammar__compile(b, is_schema, &p);
     code = b->code;

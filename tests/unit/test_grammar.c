@@ -648,10 +648,20 @@ static void test_schema_errors(void) {
         {"{\"anyOf\":[{\"const\":1},{\"$ref\":\"#/anyOf/x\"}]}", BITNET_ERR_FORMAT,
             "no such schema"},
         {"{\"type\":\"string\",\n\"pattern\":\"^\\\\x4$\"}", BITNET_ERR_FORMAT,
-            "line 2, column 11: a hexa"},
+            "line 2, column 11: #/pattern: a hexa"},
         {"{\"type\":\"string\",\n\"pattern\":\"^[b-a]$\"}", BITNET_ERR_FORMAT,
-            "line 2, column 11: a pattern's range backwards"},
-        {"{\"not\":{}}", BITNET_ERR_FORMAT, "no text that ends"},
+            "line 2, column 11: #/pattern: a range backwards"},
+        {"{\"properties\":{\"a\":{\"patternProperties\":{\"^[b-a]$\":{}}}}}", BITNET_ERR_FORMAT,
+            "column 52: #/properties/a/patternProperties/^[b-a]$: a range backwards"},
+        {"{\"propertyNames\":{\"pattern\":\"a(\"}}", BITNET_ERR_FORMAT,
+            "column 29: #/propertyNames/pattern: ')' expected"},
+        {"{\"properties\":{\"a\":{\"pattern\":\"^a{9}\",\"minLength\":20000,\"maxLength\":30000}}}",
+            BITNET_ERR_LIMIT, "column 20: #/properties/a: minLength 20000 is too large"},
+        {"{\"not\":{}}", BITNET_ERR_FORMAT, "column 1: #: has no text that ends"},
+        {"{\"properties\":{\"a\":{\"items\":{\"enum\":[]},\"minItems\":1}},\"required\":[\"a\"]}",
+            BITNET_ERR_FORMAT, "column 29: #/properties/a/items: has no text that ends"},
+        {"{\"properties\":{\"a\":{\"$ref\":\"#\"}},\"required\":[\"a\"]}", BITNET_ERR_FORMAT,
+            ": has no text that ends"},
         {"{\"not\":{\"not\":{\"not\":{\"format\":\"date\"}}}}", BITNET_ERR_UNSUPPORTED,
             "#/not/not/not: what this allows"},
         {"{\"type\":\"object\",\"not\":{\"additionalProperties\":false}}",
@@ -669,7 +679,7 @@ static void test_schema_errors(void) {
         {"{\"type\":\"string\",\"pattern\":\"[^\\\\p{L}]\"}", BITNET_ERR_UNSUPPORTED,
             "must not match"},
         {"{\"type\":\"string\",\"pattern\":\"^\\\\bx$\"}", BITNET_ERR_UNSUPPORTED, "escape \\b"},
-        {"{\"type\":\"string\",\"pattern\":\"^(a$\"}", BITNET_ERR_FORMAT, "no ')'"},
+        {"{\"type\":\"string\",\"pattern\":\"^(a$\"}", BITNET_ERR_FORMAT, "')' expected"},
         {"{\"type\":\"string\",\"minLength\":-1}", BITNET_ERR_FORMAT, "#/minLength"},
         {"{\"$ref\":\"#/nowhere\"}", BITNET_ERR_FORMAT, "no such schema"},
         {"{\"$ref\":\"http://x/y\"}", BITNET_ERR_UNSUPPORTED, "only #/"},
@@ -1380,6 +1390,12 @@ static void test_around(void) {
     static const error_case errors[] = {
         {"root ::= \"a\"", BITNET_ERR_FORMAT, "line 2, column 11: "},
     };
+    static const error_case endless[] = {
+        {"{\"type\": \"array\", \"minItems\": 1,\n\"items\": {\"enum\": []}}", BITNET_ERR_FORMAT,
+         "line 2, column 10: #/items: has no text that ends"},
+        {"{\"type\": \"array\",\n\"items\": {\"pattern\": \"[b-a]\"}}", BITNET_ERR_FORMAT,
+         "line 2, column 22: #/items/pattern: a range backwards"},
+    };
     static const grammar_case defs[] = {
         {"{\"$defs\": {\"a\": {\"enum\": [1, 2]}, \"b-1\": {\"$ref\": \"#/$defs/c\"}, \"c\": "
          "{\"type\": \"array\", \"items\": {\"$ref\": \"#/$defs/a\"}}, \"d\": {\"not\": 1}, "
@@ -1400,6 +1416,7 @@ static void test_around(void) {
     check_errors(compile_around, no_defs, 4);
     around = "text ::= \"<\" list \">\"\nlist ::= root (\",\" root)*";
     check_cases(compile_around, cases, 2);
+    check_errors(compile_around, endless, 2);
     around = "text ::= root\nother ::= )";
     check_errors(compile_around, errors, 1);
     around = "txt ::= root";
