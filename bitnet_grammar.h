@@ -65,7 +65,9 @@
 
        any         type (one or several), nullable, enum, const, anyOf, oneOf, allOf, not, if, then,
                    else, $ref, true, false, {}. A value keeps all that are beside each other, up to
-                   64 schemas at once. Values of enum and const are compared with all keywords.
+                   64 schemas at once. Without a type it has one that their keywords are about:
+                   required alone means objects, bounds or multipleOf alone numbers. Values of enum
+                   and const are compared with all keywords.
                    What not, if and the other alternatives of oneOf must not allow is left out by
                    type, listed values, bounds, lengths, patterns, and properties that are missing,
                    there, or of another kind. A listed number leaves out all numbers. An alternative
@@ -76,18 +78,22 @@
                    Without additionalProperties there are no others (as in llama.cpp), unless
                    properties and patternProperties are not there either. Other keys count as one
                    for minProperties. Of more than three patterns a key matches one at most. Of more
-                   than three dependencies all hold, or none of their properties is there.
+                   than three dependencies all hold, or none of their properties is there; beside
+                   unevaluatedProperties false all are there that have schemas, or none.
        array       items, prefixItems, items [...] and additionalItems, unevaluatedItems true or
                    false; minItems, maxItems; contains, whose items are the first ones, minContains,
                    maxContains; uniqueItems: of an enum's values each is written once at most, in
                    the enum's order; of other items there is one at most, and minItems over 1 is
                    refused
+                   Items that are listed one by one must be there. unevaluatedItems false allows no
+                   others than its own schema lists.
        string      minLength and maxLength, in code points; pattern; format: date, time, date-time,
                    duration, email, hostname, ipv4, ipv6, uri, uri-reference, uri-template, url,
                    uuid, json-pointer, relative-json-pointer, json-pointer-uri-fragment, regex, byte
                    (base64), iso-time, iso-date-time, and idn- and iri forms of these. Several of
-                   them are kept together. Of email, hostname, ipv6, regex and the URIs only usual
-                   forms are written. Other formats are notes, as for validators.
+                   them are kept together. Of time, date-time, email, hostname, ipv6, uuid, regex
+                   and the URIs only usual forms are written: no leap second, no lower-case t or z,
+                   no +0100, no urn:uuid:. Other formats are notes, as for validators.
        integer     minimum, maximum, exclusiveMinimum, exclusiveMaximum (numbers, or true as in
                    draft 4), up to 2^53; multipleOf, up to 10000; format int8 to int64, uint8 to
                    uint64
@@ -485,7 +491,7 @@ typedef struct bitnet_grammar__frag { uint32_t start, end; } bitnet_grammar__fra
 typedef struct bitnet_grammar__rule {
     uint32_t name, n_name;                 /* in the pool; of a schema: n_name 0 */
     uint32_t start;                        /* its first node; NONE: not defined */
-    uint32_t at;                           /* where it is mentioned first */
+    uint32_t at;                           /* where it is mentioned first; of a schema: its value */
 } bitnet_grammar__rule;
 
 /* A name in a space of names: the rules, the parts of one object, one list of properties. */
@@ -541,6 +547,7 @@ typedef struct bitnet_grammar__all {
     uint32_t demand[BITNET_GRAMMAR__NOT_TOGETHER];     /* what has been chosen to break them */
     uint8_t kind[BITNET_GRAMMAR__NOT_TOGETHER];
     uint32_t n, n_no, n_demands;
+    uint32_t n_evaluating;                 /* the first, whose properties are evaluated; 0: all */
     uint32_t ways;                         /* how many alternatives there are, of breaking some */
     int deep;                              /* how often one has been chosen */
     int several;                           /* the first schema does not lead to all others */
@@ -556,6 +563,7 @@ typedef struct bitnet_grammar__property {
     uint32_t first;                        /* of its schemas, in b->parts; NONE: any value */
     uint32_t set;                          /* a bit for each pattern that its key matches */
     int required, barred;                  /* must be there; must not */
+    int evaluated;                         /* unevaluatedProperties is not about it */
 } bitnet_grammar__property;
 
 /* Several schemas that are one rule: numbers 2 * value, + 1 for a schema that must not hold. */
@@ -581,6 +589,8 @@ typedef struct bitnet_grammar__builder {
     uint32_t top;                          /* of the tree of names: a fork or leaf, or NONE */
     uint32_t n_lists;                      /* of properties and the like: spaces from LISTS on */
     uint32_t n_properties;                 /* the list of an object's properties */
+    uint32_t n_evaluating;                 /* patterns, which come first, of those that evaluate */
+    int evaluates;                         /* the schema does whose properties are being read */
     uint32_t space;                        /* of the rules being read: RULES or AROUND */
     bitnet_grammar__array parts, together, several, patterns;
     /* Of the string whose limits are being built, see patterns. */
@@ -591,7 +601,9 @@ typedef struct bitnet_grammar__builder {
     uint32_t pattern;                      /* whose states these are; NONE: of another string */
     uint32_t unbroken;                     /* a schema that must not hold, which cannot be kept */
     const char *source;                    /* what the caller gave: places in errors are in it */
-    uint32_t n_source, place;              /* where text comes from, if that is something else */
+    const char *given;                     /* what the rules around are around */
+    uint32_t n_source, n_given;
+    uint32_t place;                        /* the value that is compiled; NONE: text is read */
 } bitnet_grammar__builder;
 
 #define BITNET_GRAMMAR__NODE(b, i) (((bitnet_grammar__node *)(b)->nodes.p)[i])
@@ -614,29 +626,41 @@ static void bitnet_grammar__set_error(bitnet_error *err, bitnet_result code, con
     bitnet_clean_text(line, strlen(line), err->text, sizeof err->text);
 }
 
-/* The first error, at a place of the text (NONE: none). Returns an unusable node. */
+static void bitnet_grammar__pointer(const bitnet_grammar__builder *b, uint32_t v, char *out,
+                                    size_t cap);
+
+/* The first error, at a place of the text (NONE: none). While a schema is compiled, that is its
+   value's, with a pointer. Returns an unusable node. */
 BITNET_GRAMMAR__FORMAT(4, 5)
 static uint32_t bitnet_grammar__fail(bitnet_grammar__builder *b, bitnet_result code, uint32_t at,
                                      const char *format, ...) {
-    char before[64] = "";
-    const char *text = b->source;
-    uint32_t i, line = 1, column = 1;
+    char before[200] = "", pointer[120] = "";
+    const int placed = b->place != BITNET_GRAMMAR__NONE;
+    const char *text = placed ? b->given : b->source;
+    uint32_t i, line = 1, column = 1, n = placed ? b->n_given : b->n_source;
     va_list args;
     if (b->code) return 0;
     b->code = code;
-    if (b->text != b->source && at != BITNET_GRAMMAR__NONE) at = b->place;
     if (at != BITNET_GRAMMAR__NONE) {
-        for (i = 0; i < at && i < b->n_source; i++) {      /* columns count characters */
+        if (placed) {
+            at = BITNET_GRAMMAR__VALUE(b, b->place).at;
+            bitnet_grammar__pointer(b, b->place, pointer, sizeof pointer);
+        } else if (b->text != text) at = 0;            /* in rules of our own */
+        for (i = 0; i < at && i < n; i++) {            /* columns count characters */
             if (text[i] == '\n') line++, column = 1;
             else if (((uint8_t)text[i] & 0xC0) != 0x80) column++;
         }
-        snprintf(before, sizeof before, "line %u, column %u: ", (unsigned)line, (unsigned)column);
+        snprintf(before, sizeof before, "line %u, column %u: %s%s", (unsigned)line,
+                 (unsigned)column, pointer, placed ? ": " : "");
     }
     va_start(args, format);
     bitnet_grammar__set_error(b->err, code, format, args, before);
     va_end(args);
     return 0;
 }
+
+static bitnet_grammar__frag bitnet_grammar__wrong(bitnet_grammar__builder *b, bitnet_result code,
+                                                  uint32_t v, const char *what);
 
 /* An error in a rule, or in a schema that became one. */
 static void bitnet_grammar__fail_rule(bitnet_grammar__builder *b, bitnet_result code, uint32_t r,
@@ -646,7 +670,7 @@ static void bitnet_grammar__fail_rule(bitnet_grammar__builder *b, bitnet_result 
     if (n)
         bitnet_grammar__fail(b, code, rule->at, "the rule %.*s %s", (int)n,
                              BITNET_GRAMMAR__POOL(b, rule->name), what);
-    else bitnet_grammar__fail(b, code, rule->at, "the schema here %s", what);
+    else bitnet_grammar__wrong(b, code, rule->at, what);
 }
 
 /* Room for n more elements of a size. 0: none. */
@@ -1737,7 +1761,7 @@ static uint32_t bitnet_grammar__rule_of(bitnet_grammar__builder *b, uint32_t v) 
     if (v == BITNET_GRAMMAR__NONE) return bitnet_grammar__rule_named(b, "value", 5);
     r = BITNET_GRAMMAR__VALUE(b, v).rule;
     if (r != BITNET_GRAMMAR__NONE) return r;
-    r = bitnet_grammar__add_rule(b, 0, 0, BITNET_GRAMMAR__VALUE(b, v).at);
+    r = bitnet_grammar__add_rule(b, 0, 0, v);
     if (!bitnet_grammar__room(b, &b->todo, 1, sizeof v)) return 0;
     ((uint32_t *)b->todo.p)[b->todo.n++] = v;
     BITNET_GRAMMAR__VALUE(b, v).rule = r;
@@ -1775,7 +1799,7 @@ static uint32_t bitnet_grammar__rule_of_all(bitnet_grammar__builder *b) {
     key = b->pool.n;
     bitnet_grammar__put(b, &b->pool, list, size);
     bitnet_grammar__add_name(b, BITNET_GRAMMAR__SETS, key, size, b->several.n);
-    r = bitnet_grammar__add_rule(b, 0, 0, b->code ? 0 : BITNET_GRAMMAR__VALUE(b, list[0] / 2).at);
+    r = bitnet_grammar__add_rule(b, 0, 0, list[0] / 2);
     if (!bitnet_grammar__room(b, &b->several, 1, sizeof *set) ||
         !bitnet_grammar__room(b, &b->todo, 1, sizeof r)) return 0;
     set = (bitnet_grammar__set *)b->several.p + b->several.n;
@@ -1811,11 +1835,9 @@ static void bitnet_grammar__pointer(const bitnet_grammar__builder *b, uint32_t v
 /* An error at a value: its pointer, and what is wrong. */
 static bitnet_grammar__frag bitnet_grammar__wrong(bitnet_grammar__builder *b, bitnet_result code,
                                                   uint32_t v, const char *what) {
-    char pointer[120];
     bitnet_grammar__frag f = {0, 0};
-    if (b->code) return f;
-    bitnet_grammar__pointer(b, v, pointer, sizeof pointer);
-    bitnet_grammar__fail(b, code, BITNET_GRAMMAR__VALUE(b, v).at, "%s: %s", pointer, what);
+    b->place = v;
+    bitnet_grammar__fail(b, code, 0, "%s", what);
     return f;
 }
 
@@ -2569,8 +2591,8 @@ static void bitnet_grammar__property_escape(bitnet_grammar__builder *b) {
             bitnet_grammar__is_in(bitnet_grammar__properties[i].names, b->text + from, size)) break;
     if (i == n || b->opposite)
         bitnet_grammar__fail(b, BITNET_ERR_UNSUPPORTED, b->at,
-                             b->opposite ? "a pattern's \\p where it must not match"
-                                         : "a pattern's \\p of this property is not supported");
+                             b->opposite ? "\\p where it must not match"
+                                         : "\\p of this property is not supported");
     for (k = 0; i < n && k < 36 && bitnet_grammar__properties[i].bounds[k + 1]; k += 2)
         bitnet_grammar__add_range(b, bitnet_grammar__properties[i].bounds[k],
                                   bitnet_grammar__properties[i].bounds[k + 1]);
@@ -2589,7 +2611,7 @@ static uint32_t bitnet_grammar__pattern_unicode(bitnet_grammar__builder *b) {
     } else cp = bitnet_grammar__unicode(b);
     if (!b->code && (cp > 0x10FFFF || (cp >= 0xD800 && cp < 0xE000)))
         bitnet_grammar__fail(b, BITNET_ERR_UNSUPPORTED, b->at,
-                             "half a surrogate pair in a pattern, or no character");
+                             "half a surrogate pair, or no character");
     return cp;
 }
 
@@ -2608,7 +2630,7 @@ static uint32_t bitnet_grammar__pattern_escape(bitnet_grammar__builder *b) {
         return (uint32_t)c;
     b->at--;
     return bitnet_grammar__fail(b, BITNET_ERR_UNSUPPORTED, b->at,
-                                "a pattern's escape \\%c is not supported",
+                                "the escape \\%c is not supported",
                                 c > 32 && c < 127 ? c : '?');
 }
 
@@ -2647,8 +2669,7 @@ static uint32_t bitnet_grammar__pattern_class(bitnet_grammar__builder *b) {
             b->at++;
             high = bitnet_grammar__pattern_char(b);
             if (low > high)
-                bitnet_grammar__fail(b, BITNET_ERR_FORMAT, b->at,
-                                     "a pattern's range backwards");
+                bitnet_grammar__fail(b, BITNET_ERR_FORMAT, b->at, "a range backwards");
         }
         bitnet_grammar__add_range(b, low, high);
     }
@@ -2664,11 +2685,10 @@ static uint32_t bitnet_grammar__pattern_choice(bitnet_grammar__builder *b);
 static uint32_t bitnet_grammar__pattern_inside(bitnet_grammar__builder *b) {
     uint32_t t = 0;
     if (++b->nested > BITNET_GRAMMAR__NESTED)
-        bitnet_grammar__fail(b, BITNET_ERR_LIMIT, b->at, "a pattern's groups more than %d deep",
+        bitnet_grammar__fail(b, BITNET_ERR_LIMIT, b->at, "groups more than %d deep",
                              (int)BITNET_GRAMMAR__NESTED);
     if (!b->code) t = bitnet_grammar__pattern_choice(b);
-    if (bitnet_grammar__peek(b, 0) != ')')
-        bitnet_grammar__fail(b, BITNET_ERR_FORMAT, b->at, "a pattern's group has no ')'");
+    if (bitnet_grammar__peek(b, 0) != ')') bitnet_grammar__expected(b, "')'");
     b->nested--;
     b->at++;
     return t;
@@ -2684,21 +2704,19 @@ static uint32_t bitnet_grammar__pattern_group(bitnet_grammar__builder *b) {
         i = bitnet_grammar__pattern_inside(b);
         if (!b->code && bitnet_grammar__peek(b, 0) >= 0 && bitnet_grammar__peek(b, 0) != '|')
             bitnet_grammar__fail(b, BITNET_ERR_UNSUPPORTED, b->at,
-                                 "a pattern's lookahead is supported behind the first ^ and at "
-                                 "the end alone");
+                                 "a lookahead only behind the first ^ and at the end");
         return i;
     } else if (kind == ':') b->at += 3;
     else if (kind == '<' && next != '=' && next != '!') {
         while (bitnet_grammar__is_word(bitnet_grammar__peek(b, i))) i++;
         b->at += i;
-        if (bitnet_grammar__peek(b, 0) != '>') bitnet_grammar__expected(b, "a pattern's '>'");
+        if (bitnet_grammar__peek(b, 0) != '>') bitnet_grammar__expected(b, "'>'");
         b->at++;
     } else
         bitnet_grammar__fail(b, BITNET_ERR_UNSUPPORTED, b->at,
                              kind == '=' || kind == '!'
-                                 ? "a pattern's lookahead is supported behind the first ^ and at "
-                                   "the end alone"
-                                 : "a pattern's (? is supported as (?: and (?<name> alone");
+                                 ? "a lookahead only behind the first ^ and at the end"
+                                 : "(? is supported as (?: and (?<name> alone");
     return bitnet_grammar__pattern_inside(b);
 }
 
@@ -2724,8 +2742,7 @@ static uint32_t bitnet_grammar__pattern_atom(bitnet_grammar__builder *b) {
     } else if (c == '\\' && bitnet_grammar__class_escape(b, bitnet_grammar__peek(b, 1)))
         b->at += 2;
     else if (c > 0 && strchr("*+?{}]", c))
-        bitnet_grammar__fail(b, BITNET_ERR_UNSUPPORTED, b->at,
-                             "a pattern's '%c' is not supported here", c);
+        bitnet_grammar__fail(b, BITNET_ERR_UNSUPPORTED, b->at, "'%c' is not supported here", c);
     else {
         const uint32_t cp = bitnet_grammar__pattern_char(b);
         bitnet_grammar__add_range(b, cp, cp);
@@ -2827,7 +2844,7 @@ static int bitnet_grammar__has_opposite(bitnet_grammar__builder *b, const char *
 static void bitnet_grammar__read_pattern(bitnet_grammar__builder *b, uint32_t v, const char *s,
                                          uint32_t n, int opposite) {
     const char *text = b->text;
-    const uint32_t old_n = b->n, at = b->at;
+    const uint32_t old_n = b->n, at = b->at, place = b->place;
     uint32_t term, i;
     int looks = 0;
     for (i = 0; i < sizeof bitnet_grammar__known / sizeof bitnet_grammar__known[0]; i++)
@@ -2837,7 +2854,7 @@ static void bitnet_grammar__read_pattern(bitnet_grammar__builder *b, uint32_t v,
             n = (uint32_t)strlen(s);
             b->narrowed = 1;
         }
-    b->place = BITNET_GRAMMAR__VALUE(b, v).at;
+    b->place = v;
     b->text = s;
     b->n = n;
     b->at = 0;
@@ -2855,19 +2872,20 @@ static void bitnet_grammar__read_pattern(bitnet_grammar__builder *b, uint32_t v,
     if (!looks) b->at = 0;
     term = bitnet_grammar__pattern_choice(b);
     if (!b->code && b->at < b->n)
-        bitnet_grammar__wrong(b, BITNET_ERR_FORMAT, v, "a pattern with a ')' too many");
+        bitnet_grammar__wrong(b, BITNET_ERR_FORMAT, v, "a ')' too many");
     if (looks && !b->code) {
         const bitnet_grammar__term *t = &BITNET_GRAMMAR__TERM(b, term);
         if (opposite || BITNET_GRAMMAR__TERM(b, t->first).next != BITNET_GRAMMAR__NONE)
             bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, v,
-                                  opposite ? "a pattern with a lookahead that must not match"
-                                           : "a pattern's lookahead beside another alternative");
+                                  opposite ? "a lookahead that must not match"
+                                           : "a lookahead beside another alternative");
         term = bitnet_grammar__from_start(b, term);
     }
     bitnet_grammar__add_limit(b, term, opposite);
     b->text = text;
     b->n = old_n;
     b->at = at;
+    b->place = place;
 }
 
 /* The least and the greatest number of characters that a term takes; 2^30: any. */
@@ -3366,7 +3384,7 @@ static uint32_t bitnet_grammar__kinds_rule(bitnet_grammar__builder *b) {
     uint32_t r = bitnet_grammar__look_up(b, space, (const char *)b->stack.p, n), i, k;
     if (r != BITNET_GRAMMAR__NONE || b->code) return r;
     bitnet_grammar__put(b, &b->pool, b->stack.p, n);
-    r = bitnet_grammar__add_rule(b, 0, 0, b->at);
+    r = bitnet_grammar__add_rule(b, 0, 0, b->place);
     bitnet_grammar__add_name(b, space, key, n, r);
     bitnet_grammar__spend(b, b->kinds.n);
     for (b->ranges.n = i = 0; i < b->kinds.n && !b->code; i++) {
@@ -3919,6 +3937,7 @@ static int bitnet_grammar__keeps_word(bitnet_grammar__builder *b, uint32_t x, ui
             q = bitnet_grammar__get(b, v, out ? "then" : "else");
             return q == BITNET_GRAMMAR__NONE ? 1 : bitnet_grammar__keeps(b, x, q, deep + 1);
         case BITNET_GRAMMAR__K_ENUM:
+            if (BITNET_GRAMMAR__VALUE(b, x).parent == p) return 1;     /* it is from this list */
             for (q = BITNET_GRAMMAR__VALUE(b, p).first; q != BITNET_GRAMMAR__NONE && out < 1;
                  q = BITNET_GRAMMAR__VALUE(b, q).next) {
                 const int r = bitnet_grammar__equal(b, x, q);
@@ -4294,6 +4313,7 @@ static void bitnet_grammar__give_schema(bitnet_grammar__builder *b, bitnet_gramm
     part->item = 2 * schema + (uint32_t)opposite;
     part->next = to->first;
     to->first = b->parts.n++;
+    to->evaluated |= b->evaluates && !opposite;
 }
 
 /* The properties that an array names must be there. */
@@ -4611,13 +4631,15 @@ static void bitnet_grammar__share_properties(bitnet_grammar__builder *b,
             list = bitnet_grammar__said(b, all->v[i], BITNET_GRAMMAR__K_PROPERTIES);
             if (list != BITNET_GRAMMAR__NONE)
                 list = bitnet_grammar__look_up(b, list, BITNET_GRAMMAR__POOL(b, p->key), p->n_key);
+            b->evaluates = i <= all->n_evaluating - 1;
             n += bitnet_grammar__other_schemas(b, all->v[i], p->set, n,
                                                list != BITNET_GRAMMAR__NONE, k);
         }
 }
 
 /* Other properties than the listed ones: an alternative for each set of patterns that a key can
-   match. Of more than three patterns a key matches one at most. */
+   match. Of more than three patterns a key matches one at most. Unless it is open, one of the
+   patterns evaluates the key. */
 static bitnet_grammar__frag bitnet_grammar__others(bitnet_grammar__builder *b,
                                                    const bitnet_grammar__all *all,
                                                    const bitnet_grammar__all *names, int open) {
@@ -4627,9 +4649,10 @@ static bitnet_grammar__frag bitnet_grammar__others(bitnet_grammar__builder *b,
     int limited = n > 0, bad;
     for (i = 0; i < names->n; i++)
         limited |= bitnet_grammar__has(b, names->v[i], ~BITNET_GRAMMAR__WORD(TYPE));
-    for (i = !open; i < n_sets && !b->code; i++) {
+    for (i = 0; i < n_sets && !b->code; i++) {
         set = n <= 3 || i == 0 ? i : 1u << (i - 1);
-        for (bad = 0, k = 0; k < n; k++)
+        bad = !open && !(set & ((1u << b->n_evaluating) - 1));
+        for (k = 0; k < n; k++)
             if (!(set >> k & 1)) {
                 const uint32_t p = BITNET_GRAMMAR__NUMBER_AT(b->patterns, k);
                 bad |= !bitnet_grammar__has_opposite(
@@ -4652,21 +4675,17 @@ static bitnet_grammar__frag bitnet_grammar__others(bitnet_grammar__builder *b,
     return f;
 }
 
-/* Bars properties that unevaluatedProperties lets nobody have: those that no schema is about, and
+/* Bars properties that unevaluatedProperties lets nobody have: those that no schema evaluates, or
    with `alone` all that the schema does not list itself. */
 static void bitnet_grammar__bar(bitnet_grammar__builder *b, uint32_t v, int alone) {
     const uint32_t list = bitnet_grammar__said(b, v, BITNET_GRAMMAR__K_PROPERTIES);
-    uint32_t k, i;
+    uint32_t k;
     for (k = 0; k < b->properties.n && !b->code; k++) {
         bitnet_grammar__property *p = (bitnet_grammar__property *)b->properties.p + k;
-        int known = 0;
-        for (i = p->first; i != BITNET_GRAMMAR__NONE;
-             i = ((bitnet_grammar__part *)b->parts.p)[i].next)
-            known |= !(((bitnet_grammar__part *)b->parts.p)[i].item & 1);
-        if (!known || (alone && (list == BITNET_GRAMMAR__NONE ||
-                                 bitnet_grammar__look_up(b, list, BITNET_GRAMMAR__POOL(b, p->key),
-                                                         p->n_key) == BITNET_GRAMMAR__NONE)))
-            p->barred = 1;
+        if (alone ? list == BITNET_GRAMMAR__NONE ||
+                    bitnet_grammar__look_up(b, list, BITNET_GRAMMAR__POOL(b, p->key), p->n_key) ==
+                        BITNET_GRAMMAR__NONE
+                  : !p->evaluated) p->barred = 1;
     }
 }
 
@@ -4703,10 +4722,10 @@ static int bitnet_grammar__check_names(bitnet_grammar__builder *b,
                             BITNET_GRAMMAR__WORD(MAX_LENGTH);
     uint32_t i, k, x;
     int out = !names->n_no;
-    for (k = 0; k < b->properties.n && names->n && !b->code; k++) {
+    for (k = 0; k < b->properties.n && (names->n || names->fails) && !b->code; k++) {
         bitnet_grammar__property *p = (bitnet_grammar__property *)b->properties.p + k;
         x = bitnet_grammar__key_value(b, p->key, p->n_key);
-        if (!b->code && !bitnet_grammar__keeps_all(b, x, names)) p->barred = 1;
+        if (!b->code && (names->fails || !bitnet_grammar__keeps_all(b, x, names))) p->barred = 1;
     }
     for (i = 0; i < names->n; i++)
         if ((BITNET_GRAMMAR__VALUE(b, names->v[i]).has & ~simple) ||
@@ -4751,9 +4770,10 @@ static int bitnet_grammar__gather(bitnet_grammar__builder *b, const bitnet_gramm
     bitnet_grammar__property *to;
     uint32_t i, p;
     int listed = 0;
-    b->properties.n = b->parts.n = b->patterns.n = 0;
+    b->properties.n = b->parts.n = b->patterns.n = b->n_evaluating = 0;
     b->n_properties = ++b->n_lists;
     for (i = 0; i < all->n && !b->code; i++) {
+        b->evaluates = i <= all->n_evaluating - 1;     /* 0 - 1 is the greatest number */
         bitnet_grammar__collect_properties(b, all->v[i]);
         listed |= bitnet_grammar__has(b, all->v[i], lists);
         p = bitnet_grammar__object_word(b, all->v[i], BITNET_GRAMMAR__K_PATTERN_PROPERTIES);
@@ -4762,6 +4782,7 @@ static int bitnet_grammar__gather(bitnet_grammar__builder *b, const bitnet_gramm
             bitnet_grammar__wrong(b, BITNET_ERR_LIMIT, p, "over 16 patterns");
         for (p = BITNET_GRAMMAR__VALUE(b, p).first; p != BITNET_GRAMMAR__NONE && !b->code;
              p = BITNET_GRAMMAR__VALUE(b, p).next) bitnet_grammar__push(b, &b->patterns, p);
+        if (b->evaluates) b->n_evaluating = b->patterns.n;
     }
     for (i = 0; i < all->n_demands && !b->code; i++) {
         const uint32_t v = all->demand[i];
@@ -4820,7 +4841,7 @@ static bitnet_grammar__frag bitnet_grammar__objects(bitnet_grammar__builder *b,
     if (!bitnet_grammar__read_size(b, all, more, &size)) return bitnet_grammar__failing(b);
     if (more && size.most_others) others = bitnet_grammar__others(b, all, &names, open > 0);
     if (others.start) {
-        rule = bitnet_grammar__add_rule(b, 0, 0, b->at);
+        rule = bitnet_grammar__add_rule(b, 0, 0, b->place);
         bitnet_grammar__define(b, rule, others);
         others = bitnet_grammar__seq(b, bitnet_grammar__text(b, ","),
                                      bitnet_grammar__named(b, "space"));
@@ -5302,12 +5323,16 @@ static bitnet_grammar__frag bitnet_grammar__condition(bitnet_grammar__builder *b
 }
 
 /* dependentRequired and the like: each property is not there, or what it asks for is. Of more than
-   three all are alike: none is there, or all is that they ask for. */
+   three all are alike: none is there, or all is that they ask for. Beside unevaluatedProperties
+   false a schema counts only with its property: without it, it evaluates nothing. */
 static bitnet_grammar__frag bitnet_grammar__dependent(bitnet_grammar__builder *b,
                                                       const bitnet_grammar__all *all, uint32_t i) {
     static const int words[] = {BITNET_GRAMMAR__K_DEPENDENT_REQUIRED,
                                 BITNET_GRAMMAR__K_DEPENDENT_SCHEMAS,
                                 BITNET_GRAMMAR__K_DEPENDENCIES};
+    const uint32_t more = bitnet_grammar__said(b, all->v[0],
+                                               BITNET_GRAMMAR__K_UNEVALUATED_PROPERTIES);
+    const int strict = bitnet_grammar__type(b, more) == BITNET_GRAMMAR__FALSE;
     bitnet_grammar__frag f = bitnet_grammar__failing(b);
     bitnet_grammar__all with;
     uint32_t list, p, k, n, ways, way;
@@ -5327,7 +5352,10 @@ static bitnet_grammar__frag bitnet_grammar__dependent(bitnet_grammar__builder *b
                     bitnet_grammar__add_demand(b, &with, p, BITNET_GRAMMAR__BARRED);
                 else if (bitnet_grammar__type(b, p) == BITNET_GRAMMAR__ARRAY)
                     bitnet_grammar__add_demand(b, &with, p, BITNET_GRAMMAR__DEMANDED);
-                else bitnet_grammar__add_schema(b, &with, p, i);
+                else {
+                    if (strict) bitnet_grammar__add_demand(b, &with, p, BITNET_GRAMMAR__PRESENT);
+                    bitnet_grammar__add_schema(b, &with, p, i);
+                }
         }
         f = bitnet_grammar__or(b, bitnet_grammar__compile_all(b, &with), f);
     }
@@ -5506,9 +5534,10 @@ static bitnet_grammar__frag bitnet_grammar__break(bitnet_grammar__builder *b,
         with.ways *= n;
         if (ways[i].kind < BITNET_GRAMMAR__LIST)
             bitnet_grammar__add_demand(b, &with, ways[i].v, ways[i].kind);
-        else if (ways[i].kind == BITNET_GRAMMAR__KEEP)
+        else if (ways[i].kind == BITNET_GRAMMAR__KEEP) {
+            if (!with.n_evaluating) with.n_evaluating = with.n;
             bitnet_grammar__add_schema(b, &with, ways[i].v, with.n);
-        else if (ways[i].kind == BITNET_GRAMMAR__ONE)
+        } else if (ways[i].kind == BITNET_GRAMMAR__ONE)
             bitnet_grammar__add_no(b, &with, bitnet_grammar__is_word_of(b, ways[i].v,
                                                                        BITNET_GRAMMAR__K_REF)
                                                 ? bitnet_grammar__resolve_ref(b, ways[i].v)
@@ -5528,7 +5557,6 @@ static uint32_t bitnet_grammar__infer(bitnet_grammar__builder *b, uint32_t v) {
     uint32_t i, out = 0;
     for (i = 0; i < BITNET_GRAMMAR__N_KEYWORDS; i++)
         if (bitnet_grammar__has(b, v, (uint64_t)1 << i)) out |= bitnet_grammar__keywords[i].types;
-    out &= ~(uint32_t)BITNET_GRAMMAR__NUMBER;          /* bounds alone are about integers */
     if (format == BITNET_GRAMMAR__NONE) return out;
     if (bitnet_grammar__integer_format(b, v) >= 0 ||
         bitnet_grammar__format_is(b, v, " float double ")) return out | 24;
@@ -5609,7 +5637,7 @@ static bitnet_grammar__frag bitnet_grammar__compile_set(bitnet_grammar__builder 
     for (b->together.n = k = 0; k < set.n && !b->code; k++) {
         memcpy(&x, BITNET_GRAMMAR__POOL(b, set.key) + k * sizeof x, sizeof x);
         bitnet_grammar__push(b, &b->together, x);
-        b->at = b->place = BITNET_GRAMMAR__VALUE(b, x / 2).at;
+        b->place = x / 2;
     }
     bitnet_grammar__add_together(b, &all);
     return bitnet_grammar__compile_all(b, &all);
@@ -5619,7 +5647,7 @@ static bitnet_grammar__frag bitnet_grammar__compile_schema(bitnet_grammar__build
     bitnet_grammar__all all;
     bitnet_grammar__frag f;
     b->unbroken = BITNET_GRAMMAR__NONE;
-    b->at = b->place = BITNET_GRAMMAR__VALUE(b, v).at;
+    b->place = v;
     memset(&all, 0, sizeof all);
     all.ways = 1;
     bitnet_grammar__add_schema(b, &all, v, 0);
@@ -5645,6 +5673,7 @@ static void bitnet_grammar__compile_todo(bitnet_grammar__builder *b) {
                                   : BITNET_GRAMMAR__VALUE(b, v).rule;
         bitnet_grammar__define(b, r, is_set ? bitnet_grammar__compile_set(b, set)
                                             : bitnet_grammar__compile_schema(b, v));
+        b->place = BITNET_GRAMMAR__NONE;
     }
 }
 
@@ -5908,10 +5937,29 @@ static void bitnet_grammar__relax_empty(bitnet_grammar__builder *b) {
     }
 }
 
+/* The innermost schema that each text of a rule without texts needs; the rule, if there is none. */
+static uint32_t bitnet_grammar__endless_rule(bitnet_grammar__builder *b, uint32_t r) {
+    uint32_t i = BITNET_GRAMMAR__RULE(b, r).start, deep = 0;
+    while (deep < BITNET_GRAMMAR__NESTED) {
+        const bitnet_grammar__node *n = &BITNET_GRAMMAR__NODE(b, i);
+        if (n->type == BITNET_GRAMMAR__BYTES && n->min == 1)
+            i = BITNET_GRAMMAR__EDGE(b, n->alt).next;
+        else if (n->type != BITNET_GRAMMAR__CALL) break;
+        else if (b->g->need[n->alt] < BITNET_GRAMMAR__NEVER) i = n->next;
+        else {
+            if (!BITNET_GRAMMAR__RULE(b, n->min).n_name) r = (uint32_t)n->min;
+            i = n->alt;
+            deep++;
+        }
+    }
+    return r;
+}
+
 /* No text of the grammar ends, or each has a byte that is no token. Names the first of these. */
 static void bitnet_grammar__fail_endless(bitnet_grammar__builder *b, uint32_t root) {
     char what[120] = "has no text that ends without bytes that are no tokens:";
     uint32_t i, n = 0, size = (uint32_t)strlen(what);
+    root = bitnet_grammar__endless_rule(b, root);
     for (i = 0; i < 256 && n < 8; i++) {
         if (b->g->single[i]) continue;
         size += (uint32_t)snprintf(what + size, sizeof what - size, " 0x%02X", (unsigned)i);
@@ -6261,8 +6309,7 @@ static uint32_t bitnet_grammar__need_rule(bitnet_grammar__builder *b, const char
 /* Reads the rules around root; returns the rule of the whole text. */
 static uint32_t bitnet_grammar__put_around(bitnet_grammar__builder *b, uint32_t root,
                                            bitnet_text around) {
-    const uint32_t key = b->pool.n, n = b->n_source;
-    const char *text = b->source;
+    const uint32_t key = b->pool.n;
     if (around.size > BITNET_GRAMMAR__TEXT)
         bitnet_grammar__fail(b, BITNET_ERR_LIMIT, BITNET_GRAMMAR__NONE, "around: over %d bytes",
                              (int)BITNET_GRAMMAR__TEXT);
@@ -6275,8 +6322,8 @@ static uint32_t bitnet_grammar__put_around(bitnet_grammar__builder *b, uint32_t 
     bitnet_grammar__parse_gbnf(b, around.data, (uint32_t)around.size);
     if (b->code) return 0;
     b->space = BITNET_GRAMMAR__RULES;
-    b->source = text;
-    b->n_source = n;
+    b->source = b->given;
+    b->n_source = b->n_given;
     bitnet_grammar__define_defs(b, BITNET_GRAMMAR__AROUND);
     b->space = BITNET_GRAMMAR__AROUND;
     b->source = around.data;
@@ -6339,10 +6386,11 @@ static bitnet_result bitnet_grammar__create(const bitnet_model *m, const char *t
         b->source += 3;
         n -= 3;
     }
-    b->n_source = (uint32_t)n;
+    b->given = b->source;
+    b->n_source = b->n_given = (uint32_t)n;
     b->max_nodes = p.max_nodes ? (uint32_t)p.max_nodes : 1u << 20;
     b->work_left = b->max_work = p.max_work ? (uint32_t)p.max_work : 1u << 26;
-    b->top = BITNET_GRAMMAR__NONE;
+    b->top = b->place = BITNET_GRAMMAR__NONE;
     b->space = BITNET_GRAMMAR__RULES;
     bitnet_grammar__compile(b, is_schema, &p);
     code = b->code;

@@ -458,6 +458,10 @@ static void test_numbers(void) {
             "c -2147483648", "x -2147483649", 0}},
         {"{\"type\":\"integer\",\"multipleOf\":7,\"minimum\":-14,\"maximum\":100}",
          {"c 0", "m 7", "c 98", "o 1", "c 14", "c -14", "x -2", "c 91", "x 99", 0}},
+        {"{\"minimum\":0,\"maximum\":1}", {"m 0", "m 0.5", "x 2", "x -", "x \"", 0}},
+        {"{\"minimum\":2.5,\"maximum\":2.5}", {"m 2.5", "x 3", 0}},
+        {"{\"multipleOf\":0.25,\"maximum\":1}", {"c 0.25", "x 0.3", "m -1", 0}},
+        {"{\"multipleOf\":5}", {"m 15", "o 16", "x 1.", 0}},
         {"{\"type\":\"number\",\"multipleOf\":1000}", {"c 0", "m 12000", "o 12001", "o 120",
          "x 1.", 0}},
     };
@@ -520,6 +524,10 @@ static void test_together(void) {
         {"{\"type\":\"object\",\"properties\":{\"abc\":{},\"d\":{}},\"propertyNames\":{\"maxLeng"
          "th\":2},\"additionalProperties\":{}}",
          {"c {\"d\":1,\"xy\":2}", "x {\"abc", "x {\"xyz", 0}},
+        {"{\"type\":\"object\",\"properties\":{\"a\":{}},\"propertyNames\":false}",
+         {"c {}", "x {\"", 0}},
+        {"{\"allOf\":[{\"propertyNames\":{\"enum\":[\"a\"]}},{\"propertyNames\":false}]}",
+         {"c {}", "x {\"", 0}},
         {"{\"type\":\"object\",\"properties\":{\"a\":{},\"b\":{},\"c\":{}},\"minProperties\":2,"
          "\"additionalProperties\":false}",
          {"c {\"a\":1,\"c\":1}", "c {\"a\":1,\"b\":1,\"c\":1}", "x {\"b\":1}", "x {}", 0}},
@@ -563,6 +571,51 @@ static void test_together(void) {
     check_cases(bitnet_grammar_json_schema, cases, (int)(sizeof cases / sizeof cases[0]));
 }
 
+/* unevaluatedProperties beside schemas that do not apply, or whose properties do not count. */
+static void test_unevaluated(void) {
+    static const grammar_case cases[] = {
+        {"{\"type\":\"object\",\"properties\":{\"a\":{}},\"unevaluatedProperties\":false,\"depende"
+         "ntSchemas\":{\"a\":{\"properties\":{\"b\":{}}}}}",
+         {"c {}", "c {\"a\":1}", "c {\"a\":1,\"b\":2}", "x {\"b\"", 0}},
+        {"{\"type\":\"object\",\"properties\":{\"a\":{},\"c\":{}},\"unevaluatedProperties\":false,"
+         "\"dependentSchemas\":{\"a\":{\"properties\":{\"b\":{}}},\"c\":{\"properties\":{\"d\":{}}"
+         "}}}",
+         {"c {\"a\":1,\"b\":2}", "c {\"c\":1,\"d\":2}", "c {\"a\":1,\"c\":1,\"b\":2,\"d\":2}",
+          "x {\"a\":1,\"d\"", "x {\"d\"", "x {\"c\":1,\"b\"", 0}},
+        {"{\"type\":\"object\",\"properties\":{\"a\":{},\"b\":{}},\"unevaluatedProperties\":false,"
+         "\"dependencies\":{\"a\":{\"properties\":{\"x\":{}}},\"b\":true,\"c\":[\"a\"],\"d\":{}}}",
+         {"c {}", "x {\"x\"", 0}},
+        {"{\"type\":\"object\",\"properties\":{\"a\":{},\"b\":{},\"d\":{}},\"unevaluatedProperties"
+         "\":false,\"dependencies\":{\"a\":{\"properties\":{\"x\":{}}},\"b\":true,\"c\":[\"a\"],\""
+         "d\":{}}}",
+         {"c {}", "c {\"a\":1,\"b\":1,\"d\":1,\"x\":1}", "x {\"x\"", "x {\"a\":1,\"x\"", 0}},
+        {"{\"type\":\"object\",\"unevaluatedProperties\":false,\"not\":{\"not\":{\"properties\":{"
+         "\"a\":{}}}}}",
+         {"c {}", "x {\"", 0}},
+        {"{\"type\":\"object\",\"unevaluatedProperties\":false,\"not\":{\"not\":{\"patternProperti"
+         "es\":{\"a\":{}}}}}",
+         {"c {}", "x {\"", 0}},
+        {"{\"type\":\"object\",\"unevaluatedProperties\":false,\"not\":{\"not\":{\"additionalPrope"
+         "rties\":{}}},\"properties\":{\"a\":{}}}",
+         {"c {}", "c {\"a\":1}", "x {\"b", 0}},
+        {"{\"type\":\"object\",\"unevaluatedProperties\":false,\"if\":{\"not\":{\"properties\":{\""
+         "a\":{}}}},\"else\":{}}",
+         {"c {}", "x {\"", 0}},
+        {"{\"type\":\"object\",\"unevaluatedProperties\":false,\"oneOf\":[{\"properties\":{\"b\":{"
+         "}}},{\"not\":{\"properties\":{\"a\":{\"const\":1}}}}]}",
+         {"c {}", "c {\"b\":1}", "x {\"a", 0}},
+        {"{\"type\":\"object\",\"unevaluatedProperties\":false,\"patternProperties\":{\"^a\":{}},"
+         "\"not\":{\"not\":{\"patternProperties\":{\"b\":{\"const\":1}},\"allOf\":[{\"properties\""
+         ":{\"ac\":{\"const\":2},\"c\":{}}}]}}}",
+         {"c {\"a\":1,\"ad\":2,\"ab\":1}", "c {\"ac\":2}", "x {\"ac\":1", "x {\"ab\":2",
+          "x {\"b\"", "x {\"c\"", 0}},
+        {"{\"not\":{\"not\":{\"type\":\"object\",\"unevaluatedProperties\":false,\"properties\":{"
+         "\"a\":{}},\"allOf\":[{\"properties\":{\"b\":{}}}]}}}",
+         {"c {\"a\":1}", "x {\"b\"", 0}},
+    };
+    check_cases(bitnet_grammar_json_schema, cases, (int)(sizeof cases / sizeof cases[0]));
+}
+
 static void test_schema_errors(void) {
     static const error_case cases[] = {
         {"", BITNET_ERR_FORMAT, "a JSON value expected, not the end"},
@@ -595,10 +648,20 @@ static void test_schema_errors(void) {
         {"{\"anyOf\":[{\"const\":1},{\"$ref\":\"#/anyOf/x\"}]}", BITNET_ERR_FORMAT,
             "no such schema"},
         {"{\"type\":\"string\",\n\"pattern\":\"^\\\\x4$\"}", BITNET_ERR_FORMAT,
-            "line 2, column 11: a hexa"},
+            "line 2, column 11: #/pattern: a hexa"},
         {"{\"type\":\"string\",\n\"pattern\":\"^[b-a]$\"}", BITNET_ERR_FORMAT,
-            "line 2, column 11: a pattern's range backwards"},
-        {"{\"not\":{}}", BITNET_ERR_FORMAT, "no text that ends"},
+            "line 2, column 11: #/pattern: a range backwards"},
+        {"{\"properties\":{\"a\":{\"patternProperties\":{\"^[b-a]$\":{}}}}}", BITNET_ERR_FORMAT,
+            "column 52: #/properties/a/patternProperties/^[b-a]$: a range backwards"},
+        {"{\"propertyNames\":{\"pattern\":\"a(\"}}", BITNET_ERR_FORMAT,
+            "column 29: #/propertyNames/pattern: ')' expected"},
+        {"{\"properties\":{\"a\":{\"pattern\":\"^a{9}\",\"minLength\":20000,\"maxLength\":30000}}}",
+            BITNET_ERR_LIMIT, "column 20: #/properties/a: minLength 20000 is too large"},
+        {"{\"not\":{}}", BITNET_ERR_FORMAT, "column 1: #: has no text that ends"},
+        {"{\"properties\":{\"a\":{\"items\":{\"enum\":[]},\"minItems\":1}},\"required\":[\"a\"]}",
+            BITNET_ERR_FORMAT, "column 29: #/properties/a/items: has no text that ends"},
+        {"{\"properties\":{\"a\":{\"$ref\":\"#\"}},\"required\":[\"a\"]}", BITNET_ERR_FORMAT,
+            ": has no text that ends"},
         {"{\"not\":{\"not\":{\"not\":{\"format\":\"date\"}}}}", BITNET_ERR_UNSUPPORTED,
             "#/not/not/not: what this allows"},
         {"{\"type\":\"object\",\"not\":{\"additionalProperties\":false}}",
@@ -616,7 +679,7 @@ static void test_schema_errors(void) {
         {"{\"type\":\"string\",\"pattern\":\"[^\\\\p{L}]\"}", BITNET_ERR_UNSUPPORTED,
             "must not match"},
         {"{\"type\":\"string\",\"pattern\":\"^\\\\bx$\"}", BITNET_ERR_UNSUPPORTED, "escape \\b"},
-        {"{\"type\":\"string\",\"pattern\":\"^(a$\"}", BITNET_ERR_FORMAT, "no ')'"},
+        {"{\"type\":\"string\",\"pattern\":\"^(a$\"}", BITNET_ERR_FORMAT, "')' expected"},
         {"{\"type\":\"string\",\"minLength\":-1}", BITNET_ERR_FORMAT, "#/minLength"},
         {"{\"$ref\":\"#/nowhere\"}", BITNET_ERR_FORMAT, "no such schema"},
         {"{\"$ref\":\"http://x/y\"}", BITNET_ERR_UNSUPPORTED, "only #/"},
@@ -638,6 +701,8 @@ static void test_schema_errors(void) {
         {"{\"$ref\":\"#a\",\"b\":{\"$anchor\":\"a\"},\"c\":{\"$anchor\":\"a\"}}",
             BITNET_ERR_UNSUPPORTED, "only #/"},
         {"{\"required\":[\"a\"],\"additionalProperties\":false}", BITNET_ERR_FORMAT,
+            "no text that ends"},
+        {"{\"required\":[\"a\"],\"propertyNames\":false}", BITNET_ERR_FORMAT,
             "no text that ends"},
         {"{\"type\":\"integer\",\"minimum\":5,\"maximum\":4}", BITNET_ERR_FORMAT,
             "no text that ends"},
@@ -999,6 +1064,14 @@ static size_t write_chains(char *text) {
     return n + (size_t)sprintf(text + n, "]}");
 }
 
+/* A list of as many values as a schema may have. */
+static size_t write_enum(char *text) {
+    size_t n = (size_t)sprintf(text, "{\"enum\":[null");
+    int i;
+    for (i = 3; i < 20000; i++) n += (size_t)sprintf(text + n, i & 1 ? ",%d" : ",\"x%d\"", i);
+    return n + (size_t)sprintf(text + n, "]}");
+}
+
 /* Compiling takes steps in proportion to the text, also where it is made to take more. */
 static void test_work(void) {
     static char text[1 << 20];
@@ -1018,6 +1091,10 @@ static void test_work(void) {
     CHECK_MSG(strstr(err.text, "compiling takes more than 524288 steps"), "%s", err.text);
     n = write_chains(text);
     p.max_work = 1 << 25;
+    CHECK_MSG(!bitnet_grammar_json_schema(model, text, n, &p, &g, &err), "%s", err.text);
+    bitnet_grammar_free(g);
+    n = write_enum(text);
+    p.max_work = 1 << 21;
     CHECK_MSG(!bitnet_grammar_json_schema(model, text, n, &p, &g, &err), "%s", err.text);
     bitnet_grammar_free(g);
     p.max_work = 999;
@@ -1313,6 +1390,12 @@ static void test_around(void) {
     static const error_case errors[] = {
         {"root ::= \"a\"", BITNET_ERR_FORMAT, "line 2, column 11: "},
     };
+    static const error_case endless[] = {
+        {"{\"type\": \"array\", \"minItems\": 1,\n\"items\": {\"enum\": []}}", BITNET_ERR_FORMAT,
+         "line 2, column 10: #/items: has no text that ends"},
+        {"{\"type\": \"array\",\n\"items\": {\"pattern\": \"[b-a]\"}}", BITNET_ERR_FORMAT,
+         "line 2, column 22: #/items/pattern: a range backwards"},
+    };
     static const grammar_case defs[] = {
         {"{\"$defs\": {\"a\": {\"enum\": [1, 2]}, \"b-1\": {\"$ref\": \"#/$defs/c\"}, \"c\": "
          "{\"type\": \"array\", \"items\": {\"$ref\": \"#/$defs/a\"}}, \"d\": {\"not\": 1}, "
@@ -1333,6 +1416,7 @@ static void test_around(void) {
     check_errors(compile_around, no_defs, 4);
     around = "text ::= \"<\" list \">\"\nlist ::= root (\",\" root)*";
     check_cases(compile_around, cases, 2);
+    check_errors(compile_around, endless, 2);
     around = "text ::= root\nother ::= )";
     check_errors(compile_around, errors, 1);
     around = "txt ::= root";
@@ -1471,6 +1555,7 @@ const test_case grammar_tests[] = {
     {"grammar/strings", test_strings},
     {"grammar/numbers", test_numbers},
     {"grammar/together", test_together},
+    {"grammar/unevaluated", test_unevaluated},
     {"grammar/schema_errors", test_schema_errors},
     {"grammar/limits", test_limits},
     {"grammar/counts", test_counts},
