@@ -376,39 +376,6 @@ static void add_document(reader *in, const rules *from, buffer *out) {
     if (out->failed && !failed(in)) in->error = refuse_memory();
 }
 
-/* Where an error in a document of one line is said by its column, says it by a pointer: the last
-   key in front of it, as far as objects lie in each other. Errors of rules are about those
-   around. */
-static void point_at(const buffer *document, bitnet_error *err) {
-    static const char line[] = "line 1, column ";
-    const char *text = err->text + sizeof line - 1, *what = strstr(err->text, ": ");
-    unsigned long column = strncmp(err->text, line, sizeof line - 1) ? 0 : strtoul(text, 0, 10);
-    uint32_t object = JSON_ROOT, i, key, last;
-    size_t at = 0;
-    buffer out = {0};
-    json j;
-    memset(&j, 0, sizeof j);
-    if (!column || !what || !strncmp(what, ": the rule ", 11)) return;
-    for (; at < document->n && column > 0; at++) column -= (document->p[at] & 0xc0) != 0x80;
-    j.size = document->n;
-    j.text = strdup(document->p);
-    if (j.text && !json_parse(&j, 0)) {
-        buffer_text(&out, "#");
-        do {
-            for (i = 0, last = 0, key = object + 1; i < j.nodes[object].n; i++) {
-                if (j.nodes[key].at <= at) last = key;
-                key = j.nodes[key + 1].next;
-            }
-            if (last) rules_add_pointer(&out, j.text + j.nodes[last].at);
-            object = last + 1;
-        } while (last && json_kind(&j, object) == JSON_OBJECT);
-        buffer_text(&out, what);
-        if (!out.failed) snprintf(err->text, sizeof err->text, "%s", out.p);
-    }
-    buffer_free(&out);
-    json_free(&j);
-}
-
 /* Why the rules are no grammar. Where a schema is to blame, its own pointer tells the place:
    #/$defs/0/items: ... becomes tools[0].function.parameters: #/items: ... */
 static http_error refuse_rules(const request *r, const rules *from, bitnet_result code,
@@ -461,7 +428,6 @@ void rules_compile(reader *in, const rules *from) {
     else if (code == BITNET_OK && !failed(in))
         code = (binds || from->is_schema ? bitnet_grammar_json_schema : bitnet_grammar_gbnf)
                    (s->model, text->p, text->n, &params, &r->grammar, &err);
-    if (code && binds) point_at(&document, &err);
     if (code) in->error = refuse_rules(r, from, code, err.text);
     buffer_free(&around);
     buffer_free(&document);
