@@ -312,9 +312,9 @@ static int create_temporary(const char *path) {
     fail(1, "%s: cannot write in its folder: %s", path, strerror(errno));
 }
 
-void output_open(const char *path, const char *input, int force) {
+void output_open(const char *path, int force) {
     int fd;
-    if (is_same_file(input, path)) fail(2, "%s: input and output are the same file", path);
+    if (file_output_is_read()) fail(2, "%s: input and output are the same file", path);
     check_place(path, force);
     output.path = path;
     output.percent = -1;

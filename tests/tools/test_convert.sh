@@ -572,6 +572,9 @@ run "$a" "$out" --force
 check force "exit code $rc, or not replaced" cmp "$out" "$tmp/made/128.gguf"
 fails same-file 2 "the same file" "$out" "$out" --force
 ln "$out" "$tmp/link.gguf" 2> /dev/null && fails same-file-linked 2 "the same file" "$tmp/link.gguf" "$out" --force
+cp "$tmp/one.ini" "$tmp/kept.ini"
+fails same-file-tiles 2 "the same file" "$a" "$tmp/kept.ini" --to tl1 --tile "$tmp/kept.ini" --force
+check same-file-tiles-stays "another file" cmp "$tmp/one.ini" "$tmp/kept.ini"
 check same-file-stays "another file" cmp "$out" "$tmp/made/128.gguf"
 
 if dd if=/dev/null of="$tmp/5gb.gguf" bs=1 seek=5368709120 2> /dev/null; then

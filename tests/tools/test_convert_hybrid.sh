@@ -87,6 +87,9 @@ unfolds() {
 }
 tool new "$tmp/fold.gguf" 128-bf16-fold
 unfolds fold "$tmp/fold.gguf" pq2_0
+cp "$tmp/fold.gguf" "$tmp/kept.gguf"
+fails fold-keeps 2 "the same file" "$tmp/fold-plain.gguf" "$tmp/kept.gguf" --fold "$tmp/kept.gguf" --to pq2_0 --force
+check fold-keeps-file "another file" cmp "$tmp/fold.gguf" "$tmp/kept.gguf"
 becomes fold-f16-fold "$tmp/f16.gguf" "$tmp/fold.gguf" --fold "$tmp/fold.gguf" --to pq2_0
 run "$tmp/fold.gguf" "$tmp/q2.gguf" --to q2_0
 near fold-q2-verify "$tmp/q2.gguf" "$plain"
