@@ -538,6 +538,22 @@ def test_index():
     os.makedirs(path("empty"))
     fails("index-empty", 1, "no text", "index", path("empty"), *USE, "-o", path("empty/x"))
     check("index-empty-leaves", os.listdir(path("empty")) == [], os.listdir(path("empty")))
+    os.makedirs(path("own"))
+    write("own/b.txt", "A text.")
+    for ending, content in ((".jsonl", "my dear diary"), (".jsonl", ""), (".jsonl", '{"text": "a line"}\n'),
+                            (".npy", "not an array"), (".i8.npy", b"\x93NUMP")):
+        own = write("own/diary" + ending, content)
+        fails("index-own %s %r" % (ending, content), 1, "%s: what is there is no index" % own, "index", path("own"),
+              *USE, "-o", path("own/diary"))
+        check("index-own-stays %s %r" % (ending, content), sorted(os.listdir(path("own"))) == ["b.txt", "diary" + ending] and
+              read("own/diary" + ending) == (content if isinstance(content, bytes) else content.encode()), own)
+        os.remove(own)
+    Run("index", path("own"), *USE, "-o", path("own/v"))
+    for ending in ".jsonl", ".i8.npy":
+        os.remove(path("own/v" + ending))
+    own = write("own/v.i8.npy", "not an array")
+    fails("index-own-copies", 1, "v.i8.npy: what is there is no index", "index", path("own/v.npy"))
+    check("index-own-copies-stays", read("own/v.i8.npy") == b"not an array")
     fails("index-missing", 1, "nowhere", "index", path("nowhere"), *USE, "-o", path("x"))
 
 
