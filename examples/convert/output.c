@@ -2,6 +2,7 @@
 #define _FILE_OFFSET_BITS 64           /* stat beyond 2 GB, also on 32-bit systems */
 #include "output.h"
 #include "files.h"
+#include "permissions.h"
 #include "../utf8.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -260,24 +261,6 @@ static void check_place(const char *path, int force) {
     }
     if ((info.st_mode & S_IFMT) != S_IFREG) fail(1, "%s: this exists and is not a file", path);
     if (!force) fail(1, "%s: this file exists; --force replaces it", path);
-}
-
-/* A file that is replaced passes on its permissions to the new one, which is still empty, and its
-   owner and group if that is allowed. If not, the group gets no more rights than everybody has. On
-   Windows the folder decides. */
-static void keep_permissions(int fd, const char *path) {
-#ifdef _WIN32
-    (void)fd;
-    (void)path;
-#else
-    file_info info;
-    mode_t mode;
-    if (file_stat(path, &info)) return;
-    mode = info.st_mode & 0777;
-    if (fchown(fd, geteuid() ? (uid_t)-1 : info.st_uid, info.st_gid))
-        mode &= ~(mode_t)070 | (mode & 07) << 3;
-    fchmod(fd, mode);
-#endif
 }
 
 /* Locks the open file, so that other runs know that it is in use. Windows needs no lock: there an

@@ -406,6 +406,15 @@ def test_output():
     check("output-again", r.rc == 0 and read("outputs/v.npy") == wanted, r)
     check("output-beside", sorted(os.listdir(path("outputs"))) == ["pipe", "v.npy", "v.npy.part"] and
           read("outputs/v.npy.part") == b"other", os.listdir(path("outputs")))
+    before = os.umask(0o022)
+    for mode in 0o600, 0o640, 0o444:
+        os.chmod(target, mode)
+        r = Run(*USE, "-p", "x", "--format", "raw", "-o", target)
+        check("output-permissions-%o" % mode, r.rc == 0 and stat.S_IMODE(os.stat(target).st_mode) == mode, r)
+    os.remove(target)
+    r = Run(*USE, "-p", "x", "--format", "raw", "-o", target)
+    check("output-permissions-new", r.rc == 0 and stat.S_IMODE(os.stat(target).st_mode) == 0o644, r)
+    os.umask(before)
     # the program gets the process of the shell, which takes the first name for its file
     taken = 'echo other > "$0.$$-0.part" && exec "$@"'
     args = os.environ.get("RUN", "").split() + [program, *USE, "-p", "x", "--format", "raw", "-o", target]
