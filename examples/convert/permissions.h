@@ -19,11 +19,11 @@ static inline void keep_permissions(int fd, const char *path) {
    empty, and its owner and group if that is allowed. If not, the group gets no more rights than
    everybody has. */
 static inline void keep_permissions(int fd, const char *path) {
-    struct stat info;
+    struct stat st;
     mode_t mode;
-    if (stat(path, &info)) return;
-    mode = info.st_mode & 0777;
-    if (fchown(fd, geteuid() ? (uid_t)-1 : info.st_uid, info.st_gid))
+    if (stat(path, &st)) return;
+    mode = st.st_mode & 0777;
+    if (fchown(fd, geteuid() ? (uid_t)-1 : st.st_uid, st.st_gid))
         mode &= ~(mode_t)070 | (mode & 07) << 3;
     fchmod(fd, mode);
 }
