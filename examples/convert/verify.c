@@ -158,28 +158,33 @@ static void read_plain(const bitnet_gguf *g, const bitnet_gguf_tensor *t, const 
     if (fold_has(f, t->name)) fold_undo(f, t->name, x, (int32_t)dims[0]);
 }
 
-/* The weights of matrices in different bases, which are rounded in one of them. */
+static int is_finite(float x) { return x - x == 0; }
+
+/* The weights of matrices in different bases, which are rounded in one of them. What is not finite
+   ends the search: no number is further off. */
 static void verify_plain(const bitnet_gguf *ga, const bitnet_gguf_tensor *a, const bitnet_gguf *gb,
                          const bitnet_gguf_tensor *b) {
     const float ra = rounding_of(a->type), rb = rounding_of(b->type), most = ra > rb ? ra : rb;
     float *x = (float *)grow(0, a->dims[0] * sizeof *x), *y, largest = 0, off = 0;
     uint64_t row, i, at_row = 0, at = 0;
     y = (float *)grow(0, a->dims[0] * sizeof *y);
-    for (row = 0; row < a->dims[1] * a->dims[2] * a->dims[3]; row++) {
+    for (row = 0; row < a->dims[1] * a->dims[2] * a->dims[3] && is_finite(off); row++) {
         read_plain(ga, a, &fold_a, row, x);
         read_plain(gb, b, &fold_b, row, y);
-        for (i = 0; i < a->dims[0]; i++) {
+        for (i = 0; i < a->dims[0] && is_finite(off); i++) {
             const float size = x[i] < 0 ? -x[i] : x[i], d = x[i] > y[i] ? x[i] - y[i] : y[i] - x[i];
             if (!(size <= largest)) largest = size;
-            if (d <= off) continue;    /* a NaN is further */
+            if (d <= off) continue;
             off = d;
             at_row = row;
             at = i;
         }
     }
-    free(x);
-    free(y);
-    if (off <= most * largest) {
+    if (!is_finite(off))
+        different(a->name, "unfolded, row %.0f, column %.0f is %.9g and %.9g (%s, %s)",
+                  (double)at_row, (double)at, (double)x[at], (double)y[at], a->type_name,
+                  b->type_name);
+    else if (off <= most * largest) {
         n_near++;
         printf("near    ");
         print_clean(a->name, (int)strlen(a->name));
@@ -189,6 +194,8 @@ static void verify_plain(const bitnet_gguf *ga, const bitnet_gguf_tensor *a, con
         different(a->name, "unfolded, row %.0f, column %.0f is off by %.1e of the largest weight "
                   "(%s, %s)", (double)at_row, (double)at, (double)(off / largest), a->type_name,
                   b->type_name);
+    free(x);
+    free(y);
 }
 
 static void count_i2s(const bitnet_gguf_tensor *a, const bitnet_gguf_tensor *b, int same) {
