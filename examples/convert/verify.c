@@ -7,7 +7,7 @@
 
 static int n_different, n_near;
 static fold fold_a, fold_b;
-static int n_i2s, n_i2s_same;          /* matrices that are I2_S in both files */
+static int n_i2s, n_i2s_same;          /* I2_S in both files; of these, with the same weights */
 
 static void different(const char *name, const char *format, ...) {
     va_list args;
@@ -97,8 +97,10 @@ static int same_ternary(const bitnet_gguf *ga, const bitnet_gguf_tensor *a, cons
     const bitnet_ternary ma = ternary_of(a, a->type, pack_a);
     const bitnet_ternary mb = ternary_of(b, b->type, pack_b);
     float scale_a, scale_b;
+    const int both_i2s = a->type == BITNET_TENSOR_I2_S && b->type == BITNET_TENSOR_I2_S;
     int32_t row, n, i;
     int any = 0;                       /* is a weight other than 0? */
+    n_i2s += both_i2s;
     bytes_in = (uint8_t *)grow(bytes_in, a->size);
     bytes_out = (uint8_t *)grow(bytes_out, b->size);
     read_bytes(ga, a, 0, bytes_in, a->size);
@@ -113,6 +115,7 @@ static int same_ternary(const bitnet_gguf *ga, const bitnet_gguf_tensor *a, cons
                   (int)(i % ma.n), weights[0][i], weights[1][i]);
         return 0;
     }
+    n_i2s_same += both_i2s;
     if (in_blocks(a->type) && in_blocks(b->type)) return same_floats(ga, a, pack_a, gb, b, pack_b);
     scale_a = inner_scale(ga, a, &ma, bytes_in);
     scale_b = inner_scale(gb, b, &mb, bytes_out);
@@ -198,13 +201,7 @@ static void verify_plain(const bitnet_gguf *ga, const bitnet_gguf_tensor *a, con
     free(y);
 }
 
-static void count_i2s(const bitnet_gguf_tensor *a, const bitnet_gguf_tensor *b, int same) {
-    if (a->type != BITNET_TENSOR_I2_S || b->type != BITNET_TENSOR_I2_S) return;
-    n_i2s++;
-    n_i2s_same += same;
-}
-
-/* The likeliest reason why no I2_S is the same. */
+/* The likeliest reason why no I2_S is the same, whatever its scale. */
 static void explain_packing(const char *path_a, const packing *pack_a, const char *path_b,
                             const packing *pack_b) {
     if (!n_i2s || n_i2s_same) return;
@@ -235,7 +232,6 @@ static void verify_tensor(const bitnet_gguf *ga, const bitnet_gguf_tensor *a,
                   b->type_name ? b->type_name : "?");
         return;
     }
-    count_i2s(a, b, same);
     if (!same) return;
     printf("same    ");
     print_clean(a->name, (int)strlen(a->name));

@@ -205,6 +205,10 @@ makes tq-rounded "$a" "$out" --to tq2_0 --round-scales
 check tq-rounded-says "$(cat "$tmp/err")" grep -qx -e "convert: [0-9]* scales are rounded to F16" "$tmp/err"
 run --inspect "$out"
 says tq-rounded-scale "^tensor  blk.0.attn_q.weight TQ2_0 .*, blocks of 256, scale 0.10961914[0-9]*$"
+run "$out" "$tmp/rounded.gguf" --to i2_s
+run --verify "$a" "$tmp/rounded.gguf"
+says tq-rounded-differs "^differs blk.0.attn_q.weight: the scale is 0.109593831 and "
+check tq-rounded-no-note "there is one, and only scales differ" sh -c "! grep -q ^note: '$tmp/out'"
 # the last scale is none that an F16 could be: that is found before anything is written
 cp "$tmp/made/128.gguf" "$tmp/other.gguf"
 run --inspect "$tmp/other.gguf"
