@@ -15,6 +15,7 @@ import json
 import math
 import os
 import random
+import resource
 import shutil
 import stat
 import struct
@@ -733,6 +734,35 @@ def test_search():
     compare("signs", signs, signs[5], 60)
 
 
+def test_many_hits():
+    """Each hit has its own line, and finding them takes no longer than a few times what printing rows does."""
+    n, r = 100000, random.Random(9)
+    rows = [struct.pack("<2f", r.random(), r.random()) for _ in range(n)]
+    lines_ = [b'{"file":"%d"}\n' % i for i in range(n)]
+    mark = hashed(rows)
+    write("m.npy", npy(n, 2, b"".join(rows)) + npy(1, 8, struct.pack("<Q", mark), kind="|u1"))
+    q = write("mq.npy", npy(1, 2, struct.pack("<2f", 1, 0)))
+    made = Run("index", path("m.npy"))
+    args = ["search", path("m.npy"), "--vector", q, "-k", n, "-q"]
+
+    def used(*more):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        done = Run(*args, *more)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return done, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    without, least = used()
+    head = {"index": 2, "rows": n, "vectors": "%016x" % mark, "passages": "%016x" % hashed(lines_)}
+    write("m.jsonl", json.dumps(head).encode() + b"\n" + b"".join(lines_))
+    done, most = used()
+    check("many-hits", made.rc == 0 and without.rc == 0 and done.rc == 0 and
+          len(done.out.splitlines()) == n, (made, without, done))
+    check("many-hits-time", most < 8 * least + 0.5, "%.2f s, and %.2f s without lines" % (most, least))
+    hits = json.loads(used("--json")[0].out)["results"]
+    check("many-hits-lines", sorted(h["row"] for h in hits) == list(range(n)) and
+          all(h["file"] == str(h["row"]) for h in hits), hits[:3])
+
+
 def test_hostile():
     dim, n = 8, 5
     r = random.Random(3)
@@ -848,7 +878,7 @@ def test_hostile():
 try:
     for test in (test_reference, test_formats, test_batches, test_input, test_jsonl, test_options, test_usage,
                  test_output, test_closed_streams, test_index, test_index_together, test_index_faults,
-                 test_search, test_hostile):
+                 test_search, test_many_hits, test_hostile):
         test()
 finally:
     shutil.rmtree(tmp)
