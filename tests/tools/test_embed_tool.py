@@ -15,6 +15,7 @@ import json
 import math
 import os
 import random
+import re
 import resource
 import shutil
 import stat
@@ -336,6 +337,9 @@ def test_options():
 def test_usage():
     r = Run("--help")
     check("help", r.rc == 0 and all(x in r.out.decode() for x in ("--embd-normalize", "--bits", "exit codes")), r)
+    for args in [], ["index"], ["search"]:
+        r = Run(*args, "--version")
+        check("version " + "".join(args), r.rc == 0 and re.fullmatch(rb"embed \d+\.\d+\.\d+.*\n", r.out) and not r.err, r)
     fails("no-model", 2, "-m MODEL", text="x")
     fails("bad-flag", 2, "--bogus", *USE, "--bogus")
     fails("stray-word", 2, "stray", *USE, "stray")
