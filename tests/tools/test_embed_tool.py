@@ -533,6 +533,10 @@ def test_index():
     check("search-query", abs(best["score"] - max(cosine(v, vectors[i * dim:(i + 1) * dim])
                                                   for i in range(len(entries)))) < 1e-6, r)
     index = os.path.join(folder, "index.npy")
+    for args in [], ["--cut"]:
+        r = Run("search", index, "cats", *USE, "-c", 5, *args)
+        check("search-short-context" + "".join(args), r.rc == 1 and not r.out and "--cut" not in r.err and
+              re.search(r"it has 5 tokens, and \d+ are needed; -c makes it longer$", r.err), r)
     fails("search-other-pooling", 1, "another model", "search", index, "x", "-m", tiny, "--pooling", "mean")
     other = os.path.join(shared, "q.gguf")
     if os.path.exists(other):
