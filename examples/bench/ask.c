@@ -1,22 +1,10 @@
 #include "ask.h"
-#include "../utf8.h"
 #include "embeddings.h"
 #include "limits.h"
 #include "model.h"
 #include "report.h"
-#include <errno.h>
-#include <string.h>
 
 enum { MAX_ASKED = 64 };
-
-void save_file(const char *path) {
-    char shown[1024];
-    FILE *f = utf8_fopen(path, "wb");
-    if (!f || !(file ? fwrite(file, 1, file_size, f) == file_size : write_model(f)) || fclose(f))
-        fail(1, "cannot write %s: %s", path, strerror(errno));
-    bitnet_clean_text(path, strlen(path), shown, sizeof shown);
-    fprintf(stderr, "%s: %.1f MB written\n", shown, (double)file_size * 1e-6);
-}
 
 /* The context for these; opened the first time. */
 static bitnet_ctx *find_ctx(const bitnet_kernels *k, int n_threads) {

@@ -83,6 +83,7 @@
 #include "model.h"
 #include "profile.h"
 #include "report.h"
+#include "save.h"
 #include "sequences.h"
 #include <stdlib.h>
 #include <string.h>
@@ -450,7 +451,7 @@ int main(int argc, char **argv) {
     parse(argv + 1);
     if (path) read_file(path);
     else if (ask || !save) make_model();
-    if (save) save_file(save);
+    if (save) save_file(save, path);
     if (ask) answer_questions();
     if (save || ask) return 0;
     bitnet_model_free(load_model(0));

@@ -228,7 +228,7 @@ static void convert_folder(const char *in, const char *out) {
         fail(2, "a folder becomes I2_S in groups of 128, or q1_0, q2_0, q2_0_128, pq2_0 or ptq1_0; "
              "convert that file for other types");
     if (hf_open(&h, in, &o, &err)) fail(1, "%s: %s", in, err.text);
-    output_open(out, in, forcing);
+    output_open(out, forcing);
     if (hf_write(&h, &writer, &err)) fail(1, "%s: %s", in, err.text);
     hf_close(&h);
     check_output(output_end(), out, &p, 1, "");
@@ -241,6 +241,7 @@ int main(int argc, char **argv) {
     if (!streams_fill()) return 1;
     argv = utf8_arguments(&argc, argv);
     parse(argc, argv);
+    file_set_output(files[1]);
     resolve(&o);
     if (!helping) check(&o);
     if (helping) print_help();

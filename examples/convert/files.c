@@ -35,7 +35,7 @@ int file_create(const char *path, int is_private) {
                                           _S_IREAD | _S_IWRITE) : -1;
 }
 
-int is_same_file(const char *a, const char *b) {
+static int is_same_file(const char *a, const char *b) {
     WCHAR wide[UTF8_PATH], full_a[UTF8_PATH], full_b[UTF8_PATH];
     return utf8_wide(a, wide) && _wfullpath(full_a, wide, UTF8_PATH) &&
            utf8_wide(b, wide) && _wfullpath(full_b, wide, UTF8_PATH) && !_wcsicmp(full_a, full_b);
@@ -49,11 +49,22 @@ int file_create(const char *path, int is_private) {
     return open(path, O_CREAT | O_EXCL | O_WRONLY, is_private ? 0600 : 0666);
 }
 
-int is_same_file(const char *a, const char *b) {
+static int is_same_file(const char *a, const char *b) {
     file_info x, y;
     return !file_stat(a, &x) && !file_stat(b, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 #endif
+
+static const char *output_path;
+static int output_is_read;
+
+void file_set_output(const char *path) { output_path = path; }
+
+void file_note_read(const char *path) {
+    if (output_path && is_same_file(path, output_path)) output_is_read = 1;
+}
+
+int file_output_is_read(void) { return output_is_read; }
 
 int is_folder(const char *path) {
     file_info info;
@@ -162,6 +173,7 @@ bitnet_result file_open(const char *dir, const char *name, int optional, FILE **
     errno = 0;
     *f = utf8_fopen(path, "rb");
     if (!*f) return file_fail(name, errno, err);
+    file_note_read(path);
     end = file_size(*f);
     /* Some file systems open what they cannot read: try the first byte. */
     if (end >= 0 && !file_seek(*f, 0)) {

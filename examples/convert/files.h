@@ -22,7 +22,12 @@ int file_stat(const char *path, file_info *info);
 int file_remove(const char *path);
 /* Creates a new file for writing and returns its descriptor, or -1 and errno. */
 int file_create(const char *path, int is_private);
-int is_same_file(const char *a, const char *b);
+
+/* The output may replace no file that is read: from file_set_output on each one is compared with
+   it. file_open does that itself; what opens a file in another way calls file_note_read. */
+void file_set_output(const char *path);
+void file_note_read(const char *path);
+int file_output_is_read(void);
 
 int is_folder(const char *path);
 /* Something that exists and is not a regular file, such as a pipe, which would block a reader. */

@@ -24,6 +24,7 @@ bitnet_gguf *open_input(const char *path) {
         if (file_is_pointer(path)) fail(1, "%s: %s", path, FILE_POINTER);
         fail(1, "%s: %s", path, err.text);
     }
+    file_note_read(path);
     return g;
 }
 

@@ -2,6 +2,7 @@
 #define _FILE_OFFSET_BITS 64           /* stat beyond 2 GB, also on 32-bit systems */
 #include "output.h"
 #include "files.h"
+#include "permissions.h"
 #include "../utf8.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -262,24 +263,6 @@ static void check_place(const char *path, int force) {
     if (!force) fail(1, "%s: this file exists; --force replaces it", path);
 }
 
-/* A file that is replaced passes on its permissions to the new one, which is still empty, and its
-   owner and group if that is allowed. If not, the group gets no more rights than everybody has. On
-   Windows the folder decides. */
-static void keep_permissions(int fd, const char *path) {
-#ifdef _WIN32
-    (void)fd;
-    (void)path;
-#else
-    file_info info;
-    mode_t mode;
-    if (file_stat(path, &info)) return;
-    mode = info.st_mode & 0777;
-    if (fchown(fd, geteuid() ? (uid_t)-1 : info.st_uid, info.st_gid))
-        mode &= ~(mode_t)070 | (mode & 07) << 3;
-    fchmod(fd, mode);
-#endif
-}
-
 /* Locks the open file, so that other runs know that it is in use. Windows needs no lock: there an
    open file cannot be opened without sharing. */
 static void lock_output(int fd) {
@@ -312,9 +295,9 @@ static int create_temporary(const char *path) {
     fail(1, "%s: cannot write in its folder: %s", path, strerror(errno));
 }
 
-void output_open(const char *path, const char *input, int force) {
+void output_open(const char *path, int force) {
     int fd;
-    if (is_same_file(input, path)) fail(2, "%s: input and output are the same file", path);
+    if (file_output_is_read()) fail(2, "%s: input and output are the same file", path);
     check_place(path, force);
     output.path = path;
     output.percent = -1;

@@ -30,9 +30,9 @@ extern gguf_writer writer;
 
 /* Reports what killed runs have left of this output. */
 void output_report_leftovers(const char *path);
-/* Creates the output and sets up the writer. input may not be the same file. An existing file is
-   replaced only if force is set. */
-void output_open(const char *path, const char *input, int force);
+/* Creates the output, which file_set_output has named, and sets up the writer, once all files that
+   are read are open. An existing file is replaced only if force is set. */
+void output_open(const char *path, int force);
 /* Ends the file and returns the name that it has until output_close. */
 const char *output_end(void);
 /* Gives the complete file its name, after output_end. */

@@ -539,7 +539,7 @@ void repack(const char *in, const char *out, const repack_options *o) {
     if (!has_ternary && (o->wants_ternary || (!o->copy && !o->wants_head)))
         fail(1, "%s: it has no ternary weights%s", in,
              o->wants_ternary ? "" : "; --copy copies it");
-    output_open(out, in, o->force);
+    output_open(out, o->force);
     add_keys(g, has_ternary, o->unfold ? o->unfold_type : o->to.type, o->unfold);
     for (i = 0; model && !bitnet_gguf_get_key(model, i, &k); i++)
         if (fold_is_key(k.name)) gguf_add_value(&writer, k.name, &k.value);

@@ -123,6 +123,7 @@ bitnet_result tiles_read(tile_set *out, const char *text, bitnet_error *err) {
         return set_error(err, BITNET_ERR_ARG, "'%.80s' is not a tile such as 128,96,32, and no "
                          "kernel_config.ini either: %s", text,
                          errno ? strerror(errno) : "it is not a file");
+    file_note_read(text);
     n = fread(bytes, 1, sizeof bytes, file);
     bad = ferror(file);
     fclose(file);

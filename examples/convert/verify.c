@@ -7,7 +7,7 @@
 
 static int n_different, n_near;
 static fold fold_a, fold_b;
-static int n_i2s, n_i2s_same;          /* matrices that are I2_S in both files */
+static int n_i2s, n_i2s_same;          /* I2_S in both files; of these, with the same weights */
 
 static void different(const char *name, const char *format, ...) {
     va_list args;
@@ -97,8 +97,10 @@ static int same_ternary(const bitnet_gguf *ga, const bitnet_gguf_tensor *a, cons
     const bitnet_ternary ma = ternary_of(a, a->type, pack_a);
     const bitnet_ternary mb = ternary_of(b, b->type, pack_b);
     float scale_a, scale_b;
+    const int both_i2s = a->type == BITNET_TENSOR_I2_S && b->type == BITNET_TENSOR_I2_S;
     int32_t row, n, i;
     int any = 0;                       /* is a weight other than 0? */
+    n_i2s += both_i2s;
     bytes_in = (uint8_t *)grow(bytes_in, a->size);
     bytes_out = (uint8_t *)grow(bytes_out, b->size);
     read_bytes(ga, a, 0, bytes_in, a->size);
@@ -113,6 +115,7 @@ static int same_ternary(const bitnet_gguf *ga, const bitnet_gguf_tensor *a, cons
                   (int)(i % ma.n), weights[0][i], weights[1][i]);
         return 0;
     }
+    n_i2s_same += both_i2s;
     if (in_blocks(a->type) && in_blocks(b->type)) return same_floats(ga, a, pack_a, gb, b, pack_b);
     scale_a = inner_scale(ga, a, &ma, bytes_in);
     scale_b = inner_scale(gb, b, &mb, bytes_out);
@@ -158,28 +161,33 @@ static void read_plain(const bitnet_gguf *g, const bitnet_gguf_tensor *t, const 
     if (fold_has(f, t->name)) fold_undo(f, t->name, x, (int32_t)dims[0]);
 }
 
-/* The weights of matrices in different bases, which are rounded in one of them. */
+static int is_finite(float x) { return x - x == 0; }
+
+/* The weights of matrices in different bases, which are rounded in one of them. What is not finite
+   ends the search: no number is further off. */
 static void verify_plain(const bitnet_gguf *ga, const bitnet_gguf_tensor *a, const bitnet_gguf *gb,
                          const bitnet_gguf_tensor *b) {
     const float ra = rounding_of(a->type), rb = rounding_of(b->type), most = ra > rb ? ra : rb;
     float *x = (float *)grow(0, a->dims[0] * sizeof *x), *y, largest = 0, off = 0;
     uint64_t row, i, at_row = 0, at = 0;
     y = (float *)grow(0, a->dims[0] * sizeof *y);
-    for (row = 0; row < a->dims[1] * a->dims[2] * a->dims[3]; row++) {
+    for (row = 0; row < a->dims[1] * a->dims[2] * a->dims[3] && is_finite(off); row++) {
         read_plain(ga, a, &fold_a, row, x);
         read_plain(gb, b, &fold_b, row, y);
-        for (i = 0; i < a->dims[0]; i++) {
+        for (i = 0; i < a->dims[0] && is_finite(off); i++) {
             const float size = x[i] < 0 ? -x[i] : x[i], d = x[i] > y[i] ? x[i] - y[i] : y[i] - x[i];
             if (!(size <= largest)) largest = size;
-            if (d <= off) continue;    /* a NaN is further */
+            if (d <= off) continue;
             off = d;
             at_row = row;
             at = i;
         }
     }
-    free(x);
-    free(y);
-    if (off <= most * largest) {
+    if (!is_finite(off))
+        different(a->name, "unfolded, row %.0f, column %.0f is %.9g and %.9g (%s, %s)",
+                  (double)at_row, (double)at, (double)x[at], (double)y[at], a->type_name,
+                  b->type_name);
+    else if (off <= most * largest) {
         n_near++;
         printf("near    ");
         print_clean(a->name, (int)strlen(a->name));
@@ -189,15 +197,11 @@ static void verify_plain(const bitnet_gguf *ga, const bitnet_gguf_tensor *a, con
         different(a->name, "unfolded, row %.0f, column %.0f is off by %.1e of the largest weight "
                   "(%s, %s)", (double)at_row, (double)at, (double)(off / largest), a->type_name,
                   b->type_name);
+    free(x);
+    free(y);
 }
 
-static void count_i2s(const bitnet_gguf_tensor *a, const bitnet_gguf_tensor *b, int same) {
-    if (a->type != BITNET_TENSOR_I2_S || b->type != BITNET_TENSOR_I2_S) return;
-    n_i2s++;
-    n_i2s_same += same;
-}
-
-/* The likeliest reason why no I2_S is the same. */
+/* The likeliest reason why no I2_S is the same, whatever its scale. */
 static void explain_packing(const char *path_a, const packing *pack_a, const char *path_b,
                             const packing *pack_b) {
     if (!n_i2s || n_i2s_same) return;
@@ -228,7 +232,6 @@ static void verify_tensor(const bitnet_gguf *ga, const bitnet_gguf_tensor *a,
                   b->type_name ? b->type_name : "?");
         return;
     }
-    count_i2s(a, b, same);
     if (!same) return;
     printf("same    ");
     print_clean(a->name, (int)strlen(a->name));

@@ -2,6 +2,7 @@
 #define _FILE_OFFSET_BITS 64
 #include "file.h"
 #include "say.h"
+#include "../convert/permissions.h"
 #include "../utf8.h"
 #include <dirent.h>
 #include <errno.h>
@@ -72,8 +73,9 @@ static int open_to_read(const char *path) {
     return fd;
 }
 
-static int open_new(const char *path) {
+static int open_new(const char *path, int is_private) {
     WCHAR wide[UTF8_PATH];
+    (void)is_private;
     return utf8_wide(path, wide) ? _wopen(wide, _O_CREAT | _O_EXCL | _O_WRONLY | _O_BINARY |
                                           _O_NOINHERIT, _S_IREAD | _S_IWRITE) : -1;
 }
@@ -146,7 +148,9 @@ static int open_to_read(const char *path) {
     return open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
 }
 
-static int open_new(const char *path) { return open(path, O_CREAT | O_EXCL | O_WRONLY, 0666); }
+static int open_new(const char *path, int is_private) {
+    return open(path, O_CREAT | O_EXCL | O_WRONLY, is_private ? 0600 : 0666);
+}
 
 static int map_read_only(mapped *m, int fd) {
     void *p = mmap(0, m->size, PROT_READ, MAP_PRIVATE, fd, 0);
@@ -312,22 +316,26 @@ static int cannot_write(const written *w) {
     return fail(FAILED, "cannot write to %s: %s", name_of(w), strerror(errno ? errno : EIO));
 }
 
-/* Creates PATH.PID-N.part, a name that nothing has. Returns 0, or an errno. */
+/* Creates PATH.PID-N.part, a name that nothing has, readable by those who may read the file that it
+   is to replace. Returns 0, or an errno. */
 static int create_part(written *w) {
     const size_t room = strlen(w->path) + 32;
+    file_facts facts;
+    const int replaces = !file_look(&facts, w->path, 1);
     char *part = (char *)malloc(room);
     int i, fd = -1;
     if (!part) return ENOMEM;
     errno = EEXIST;
     for (i = 0; i < 100 && fd < 0 && errno == EEXIST; i++) {
         snprintf(part, room, "%s.%d-%d.part", w->path, (int)getpid(), i);
-        fd = open_new(part);
+        fd = open_new(part, replaces);
     }
     if (fd < 0) {
         const int wrong = errno;
         free(part);                    /* it is not ours to remove */
         return wrong;
     }
+    keep_permissions(fd, w->path);
     w->part = part;
     w->f = fdopen(fd, "wb");
     if (w->f) return 0;

@@ -94,21 +94,39 @@ static int parse_line(const mapped *m, size_t *at, json *j) {
     return json_parse(j, &err) == BITNET_OK && json_kind(j, JSON_ROOT) == JSON_OBJECT;
 }
 
-/* Where each hit's line begins; the file's size if it has none. Lines are counted once. */
+/* A hit's row, and its place among the hits. */
+typedef struct place { uint64_t row; int32_t i; } place;
+
+static int by_row(const void *a, const void *b) {
+    const uint64_t x = ((const place *)a)->row, y = ((const place *)b)->row;
+    return (x > y) - (x < y);
+}
+
+/* Where each hit's line begins; the file's size if it has none. Rows are sorted, so that the lines
+   are counted once for all of them. */
 static size_t *find_lines(const found *f) {
     size_t *at = (size_t *)malloc(((size_t)f->n_hits + 1) * sizeof *at), from = 0;
+    place *p = (place *)malloc(((size_t)f->n_hits + 1) * sizeof *p);
     uint64_t line = 0;
     int32_t i;
-    if (!at) return 0;
-    for (i = 0; i < f->n_hits; i++) at[i] = f->lines.size;
-    while (from < f->lines.size) {
+    if (!at || !p) {
+        free(at);
+        free(p);
+        return 0;
+    }
+    for (i = 0; i < f->n_hits; i++) {
+        at[i] = f->lines.size;
+        p[i].row = f->hits[i].row;
+        p[i].i = i;
+    }
+    qsort(p, (size_t)f->n_hits, sizeof *p, by_row);
+    for (i = 0; i < f->n_hits && from < f->lines.size; line++) {
         const uint8_t *end = (const uint8_t *)memchr(f->lines.p + from, '\n', f->lines.size - from);
-        for (i = 0; line && i < f->n_hits; i++)
-            if (f->hits[i].row == line - 1) at[i] = from;
+        if (p[i].row + 1 == line) at[p[i++].i] = from;           /* line 0 says what made it */
         if (!end) break;
         from = (size_t)(end - f->lines.p) + 1;
-        line++;
     }
+    free(p);
     return at;
 }
 

@@ -239,9 +239,25 @@ static int add_folder(maker *m, const char *folder, int depth) {
 
 /* ---- the command ---- */
 
+/* Fails unless the file that is replaced, if there is one, is part of an index, too. One of the
+   user's own would be lost, and its text would not be in the index. */
+static int check_replaced(const written *w, const char *begins) {
+    const size_t n = strlen(begins);
+    mapped old;
+    const int wrong = file_map(&old, w->path);
+    const int is_other = !wrong && (old.size < n || memcmp(old.p, begins, n) != 0);
+    file_unmap(&old);
+    if (wrong && wrong != ENOENT)
+        return fail(FAILED, "cannot read %s, which would be replaced: %s", w->path,
+                    strerror(wrong));
+    return is_other ? fail(FAILED, "cannot write to %s: what is there is no index", w->path) : DONE;
+}
+
 static int create_file(written *w, const char *name, const char *ending) {
     char *path = index_path(name, ending);
-    const int code = path ? file_create(w, path) : fail(FAILED, "there is no memory");
+    int code = path ? file_create(w, path) : fail(FAILED, "there is no memory");
+    if (code == DONE)
+        code = check_replaced(w, strcmp(ending, ".jsonl") ? "\x93NUMPY" : "{\"index\":");
     free(path);
     return code;
 }

@@ -181,8 +181,11 @@ int embedder_probe(embedder *e, uint64_t *out) {
     if (!v) say("there is no memory");
     else code = embedder_run(e, &t, 1, v);
     e->params.cut = cut;
-    if (code == DONE && t.error[0])
-        code = fail(FAILED, "the context is too short for a search: %s", t.error);
+    if (code == DONE && t.error[0] && t.n_tokens > e->n_ctx)     /* where --cut is of no use */
+        code = fail(FAILED, "the context is too short for a search: it has %d tokens, and %d are "
+                    "needed; -c makes it longer", (int)e->n_ctx, (int)t.n_tokens);
+    else if (code == DONE && t.error[0])
+        code = fail(FAILED, "the text that tells models apart: %s", t.error);
     for (i = 0; code == DONE && i < e->info.dim; i++) {
         uint32_t bits;
         memcpy(&bits, &v[i], sizeof bits);

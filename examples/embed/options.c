@@ -180,7 +180,10 @@ int settings_read(int argc, char **argv, settings *s) {
         else if (!strcmp(argv[i], "--")) only_words = 1;
         else if (option_has_name("-h --help", argv[i]))
             return options_help(options, N_OPTIONS, usage, notes);
-        else wrong = take(argv, &i);
+        else if (!strcmp(argv[i], "--version")) {
+            printf("embed %s\n", bitnet_version());
+            return fflush(stdout) || ferror(stdout) ? FAILED + 1 : DONE + 1;
+        } else wrong = take(argv, &i);
     }
     if (!wrong) wrong = read_names(&values);
     if (!wrong && gpu_layers) note("-ngl is ignored: there is no GPU");

@@ -66,6 +66,40 @@ check bench-save-ask-answers "$(cat "$tmp/out")" sh -c \
     "[ \$(wc -l < '$tmp/out') -eq 2 ] && sed -n 1p '$tmp/out' | grep -q scalar &&
      sed -n 2p '$tmp/out' | grep -qE '^[1-9][0-9.]* [1-9][0-9.]*$'"
 
+# ---- it never writes over the model, and replaces a file only when it is complete
+mkdir "$tmp/saves"
+saves() { # NAME: a file that was there has stayed, and nothing else is there
+    check "$1" "another file, or another name: $(ls -A "$tmp/saves")" \
+        sh -c "[ \"\$(ls -A '$tmp/saves')\" = model.gguf ] && cmp '$tmp/saves/model.gguf' '$tmp/kept'"
+}
+cp "$model" "$tmp/saves/model.gguf"
+cp "$model" "$tmp/kept"
+fails bench-save-model 2 "^bench: --save $tmp/saves/../saves/model.gguf: it is the model$" \
+    "$tmp/saves/model.gguf" --save "$tmp/saves/../saves/model.gguf"
+saves bench-save-model-stays
+ln "$tmp/saves/model.gguf" "$tmp/linked.gguf"
+fails bench-save-model-linked 2 "it is the model$" "$tmp/linked.gguf" --save "$tmp/saves/model.gguf"
+saves bench-save-model-linked-stays
+rm "$tmp/linked.gguf"
+echo old > "$tmp/kept"
+chmod 600 "$tmp/kept"
+cp -p "$tmp/kept" "$tmp/saves/model.gguf"
+if (ulimit -f 100) 2> /dev/null && [ -z "$RUN" ]; then
+    (ulimit -f 100; failed=0; fails bench-save-full 1 "^bench: cannot write " "$model" --save "$tmp/saves/model.gguf"
+        [ $failed -eq 0 ])
+    check bench-save-full "see above" test $? -eq 0
+    saves bench-save-full-stays
+else skip bench-save-full "no limit on sizes here"; fi
+run "$model" --save "$tmp/saves/model.gguf"
+cp -p "$model" "$tmp/kept"
+saves bench-save-replaces
+check bench-save-permissions "$(ls -l "$tmp/saves")" sh -c "ls -l '$tmp/saves/model.gguf' | grep -q '^-rw-------'"
+echo old > "$tmp/saves/model.gguf"
+ln -s saves/model.gguf "$tmp/save-link"
+run "$model" --save "$tmp/save-link"
+saves bench-save-through-link
+check bench-save-link-stays "it is gone" test -L "$tmp/save-link"
+
 # ---- a family's random model has the size of the published one: the bytes of its tensors, and 3.7 MB of keys
 if (ulimit -v 100000) 2> /dev/null && [ -z "$RUN" ] && [ -c /dev/null ]; then
     for family in bitnet-tq2=1197.6 bonsai-27b=7198.8 bonsai-27b-ptq=5939.3 bonsai-27b-q2=7578.0; do

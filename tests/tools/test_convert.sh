@@ -205,6 +205,10 @@ makes tq-rounded "$a" "$out" --to tq2_0 --round-scales
 check tq-rounded-says "$(cat "$tmp/err")" grep -qx -e "convert: [0-9]* scales are rounded to F16" "$tmp/err"
 run --inspect "$out"
 says tq-rounded-scale "^tensor  blk.0.attn_q.weight TQ2_0 .*, blocks of 256, scale 0.10961914[0-9]*$"
+run "$out" "$tmp/rounded.gguf" --to i2_s
+run --verify "$a" "$tmp/rounded.gguf"
+says tq-rounded-differs "^differs blk.0.attn_q.weight: the scale is 0.109593831 and "
+check tq-rounded-no-note "there is one, and only scales differ" sh -c "! grep -q ^note: '$tmp/out'"
 # the last scale is none that an F16 could be: that is found before anything is written
 cp "$tmp/made/128.gguf" "$tmp/other.gguf"
 run --inspect "$tmp/other.gguf"
@@ -572,6 +576,9 @@ run "$a" "$out" --force
 check force "exit code $rc, or not replaced" cmp "$out" "$tmp/made/128.gguf"
 fails same-file 2 "the same file" "$out" "$out" --force
 ln "$out" "$tmp/link.gguf" 2> /dev/null && fails same-file-linked 2 "the same file" "$tmp/link.gguf" "$out" --force
+cp "$tmp/one.ini" "$tmp/kept.ini"
+fails same-file-tiles 2 "the same file" "$a" "$tmp/kept.ini" --to tl1 --tile "$tmp/kept.ini" --force
+check same-file-tiles-stays "another file" cmp "$tmp/one.ini" "$tmp/kept.ini"
 check same-file-stays "another file" cmp "$out" "$tmp/made/128.gguf"
 
 if dd if=/dev/null of="$tmp/5gb.gguf" bs=1 seek=5368709120 2> /dev/null; then

@@ -77,6 +77,15 @@ run "$tmp/made/hf/./../hf/." "$out" --force
 check name-folder-dot "another name, or exit code $rc" sh -c "'$program' --inspect '$out' | grep -q 'general.name (string) = \"hf\"$'"
 check no-overwriting "it does" sh -c "! $program '$tmp/made/hf' '$out'"
 converts pre "$model" auto --pre llama-bpe
+
+# ---- no file that is read is replaced, not even with --force
+converts keeps-shards "$model" auto-newer-shards
+kept=$(cksum "$tmp/made/hf/"*)
+for file in "$tmp/made/hf/"*; do fails "keeps-${file##*/}" 2 "the same file" "$tmp/made/hf" "$file" --force; done
+check keeps "there is another file: $(ls -A "$tmp/made/hf")" test "$kept" = "$(cksum "$tmp/made/hf/"*)"
+run "$tmp/made/hf" "$tmp/made/hf/model.gguf"
+check beside-what-is-read "exit code $rc, or another file" cmp "$tmp/made/hf/model.gguf" "$out"
+
 rm -rf "$tmp/made"
 tool make "$model" "$tmp/made" auto-f32scale
 run "$tmp/made/hf" "$out" --head bf16 --force

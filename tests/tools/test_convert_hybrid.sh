@@ -87,6 +87,9 @@ unfolds() {
 }
 tool new "$tmp/fold.gguf" 128-bf16-fold
 unfolds fold "$tmp/fold.gguf" pq2_0
+cp "$tmp/fold.gguf" "$tmp/kept.gguf"
+fails fold-keeps 2 "the same file" "$tmp/fold-plain.gguf" "$tmp/kept.gguf" --fold "$tmp/kept.gguf" --to pq2_0 --force
+check fold-keeps-file "another file" cmp "$tmp/fold.gguf" "$tmp/kept.gguf"
 becomes fold-f16-fold "$tmp/f16.gguf" "$tmp/fold.gguf" --fold "$tmp/fold.gguf" --to pq2_0
 run "$tmp/fold.gguf" "$tmp/q2.gguf" --to q2_0
 near fold-q2-verify "$tmp/q2.gguf" "$plain"
@@ -105,6 +108,19 @@ if [ -f "$shared/ht.gguf" ]; then
 else skip ht "models/ht.gguf is not in BITNET_TEST_DATA"; fi
 
 plain=$tmp/fold-plain.gguf
+# a number that is not finite is no rounding, also where others follow it
+run --inspect "$plain"
+at=$(sed -n 's/^tensor  blk.0.ffn_up.weight F32 .* at \([0-9]*\), .*/\1/p' "$tmp/out")
+for number in 'nan=\300\177' 'inf=\200\177' '-inf=\200\377'; do
+    cp "$plain" "$tmp/other.gguf"
+    printf "\\0\\0${number#*=}" | dd of="$tmp/other.gguf" bs=1 seek=$((at + 4000)) conv=notrunc 2> /dev/null
+    for order in "fold other" "other fold"; do
+        run --verify "$tmp/${order% *}.gguf" "$tmp/${order#* }.gguf"
+        check "verify-${number%=*}, $order" "exit code $rc: $(tail -n 1 "$tmp/out")" grep -q \
+            "^differs blk.0.ffn_up.weight: unfolded, row .*, column .* is .*${number%=*}.* (\(PQ2_0, F32\|F32, PQ2_0\))$" "$tmp/out"
+        check "verify-${number%=*}-alone, $order" "$(tail -n 1 "$tmp/out")" grep -q "^1 difference, [1-9]" "$tmp/out"
+    done
+done
 
 # ---- folds that are not known, files that are not folded, other signs
 fold=prism.hadamard

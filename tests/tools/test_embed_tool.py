@@ -15,6 +15,8 @@ import json
 import math
 import os
 import random
+import re
+import resource
 import shutil
 import stat
 import struct
@@ -335,6 +337,9 @@ def test_options():
 def test_usage():
     r = Run("--help")
     check("help", r.rc == 0 and all(x in r.out.decode() for x in ("--embd-normalize", "--bits", "exit codes")), r)
+    for args in [], ["index"], ["search"]:
+        r = Run(*args, "--version")
+        check("version " + "".join(args), r.rc == 0 and re.fullmatch(rb"embed \d+\.\d+\.\d+.*\n", r.out) and not r.err, r)
     fails("no-model", 2, "-m MODEL", text="x")
     fails("bad-flag", 2, "--bogus", *USE, "--bogus")
     fails("stray-word", 2, "stray", *USE, "stray")
@@ -406,6 +411,15 @@ def test_output():
     check("output-again", r.rc == 0 and read("outputs/v.npy") == wanted, r)
     check("output-beside", sorted(os.listdir(path("outputs"))) == ["pipe", "v.npy", "v.npy.part"] and
           read("outputs/v.npy.part") == b"other", os.listdir(path("outputs")))
+    before = os.umask(0o022)
+    for mode in 0o600, 0o640, 0o444:
+        os.chmod(target, mode)
+        r = Run(*USE, "-p", "x", "--format", "raw", "-o", target)
+        check("output-permissions-%o" % mode, r.rc == 0 and stat.S_IMODE(os.stat(target).st_mode) == mode, r)
+    os.remove(target)
+    r = Run(*USE, "-p", "x", "--format", "raw", "-o", target)
+    check("output-permissions-new", r.rc == 0 and stat.S_IMODE(os.stat(target).st_mode) == 0o644, r)
+    os.umask(before)
     # the program gets the process of the shell, which takes the first name for its file
     taken = 'echo other > "$0.$$-0.part" && exec "$@"'
     args = os.environ.get("RUN", "").split() + [program, *USE, "-p", "x", "--format", "raw", "-o", target]
@@ -519,6 +533,10 @@ def test_index():
     check("search-query", abs(best["score"] - max(cosine(v, vectors[i * dim:(i + 1) * dim])
                                                   for i in range(len(entries)))) < 1e-6, r)
     index = os.path.join(folder, "index.npy")
+    for args in [], ["--cut"]:
+        r = Run("search", index, "cats", *USE, "-c", 5, *args)
+        check("search-short-context" + "".join(args), r.rc == 1 and not r.out and "--cut" not in r.err and
+              re.search(r"it has 5 tokens, and \d+ are needed; -c makes it longer$", r.err), r)
     fails("search-other-pooling", 1, "another model", "search", index, "x", "-m", tiny, "--pooling", "mean")
     other = os.path.join(shared, "q.gguf")
     if os.path.exists(other):
@@ -538,6 +556,22 @@ def test_index():
     os.makedirs(path("empty"))
     fails("index-empty", 1, "no text", "index", path("empty"), *USE, "-o", path("empty/x"))
     check("index-empty-leaves", os.listdir(path("empty")) == [], os.listdir(path("empty")))
+    os.makedirs(path("own"))
+    write("own/b.txt", "A text.")
+    for ending, content in ((".jsonl", "my dear diary"), (".jsonl", ""), (".jsonl", '{"text": "a line"}\n'),
+                            (".npy", "not an array"), (".i8.npy", b"\x93NUMP")):
+        own = write("own/diary" + ending, content)
+        fails("index-own %s %r" % (ending, content), 1, "%s: what is there is no index" % own, "index", path("own"),
+              *USE, "-o", path("own/diary"))
+        check("index-own-stays %s %r" % (ending, content), sorted(os.listdir(path("own"))) == ["b.txt", "diary" + ending] and
+              read("own/diary" + ending) == (content if isinstance(content, bytes) else content.encode()), own)
+        os.remove(own)
+    Run("index", path("own"), *USE, "-o", path("own/v"))
+    for ending in ".jsonl", ".i8.npy":
+        os.remove(path("own/v" + ending))
+    own = write("own/v.i8.npy", "not an array")
+    fails("index-own-copies", 1, "v.i8.npy: what is there is no index", "index", path("own/v.npy"))
+    check("index-own-copies-stays", read("own/v.i8.npy") == b"not an array")
     fails("index-missing", 1, "nowhere", "index", path("nowhere"), *USE, "-o", path("x"))
 
 
@@ -708,6 +742,35 @@ def test_search():
     compare("signs", signs, signs[5], 60)
 
 
+def test_many_hits():
+    """Each hit has its own line, and finding them takes no longer than a few times what printing rows does."""
+    n, r = 100000, random.Random(9)
+    rows = [struct.pack("<2f", r.random(), r.random()) for _ in range(n)]
+    lines_ = [b'{"file":"%d"}\n' % i for i in range(n)]
+    mark = hashed(rows)
+    write("m.npy", npy(n, 2, b"".join(rows)) + npy(1, 8, struct.pack("<Q", mark), kind="|u1"))
+    q = write("mq.npy", npy(1, 2, struct.pack("<2f", 1, 0)))
+    made = Run("index", path("m.npy"))
+    args = ["search", path("m.npy"), "--vector", q, "-k", n, "-q"]
+
+    def used(*more):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        done = Run(*args, *more)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return done, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    without, least = used()
+    head = {"index": 2, "rows": n, "vectors": "%016x" % mark, "passages": "%016x" % hashed(lines_)}
+    write("m.jsonl", json.dumps(head).encode() + b"\n" + b"".join(lines_))
+    done, most = used()
+    check("many-hits", made.rc == 0 and without.rc == 0 and done.rc == 0 and
+          len(done.out.splitlines()) == n, (made, without, done))
+    check("many-hits-time", most < 8 * least + 0.5, "%.2f s, and %.2f s without lines" % (most, least))
+    hits = json.loads(used("--json")[0].out)["results"]
+    check("many-hits-lines", sorted(h["row"] for h in hits) == list(range(n)) and
+          all(h["file"] == str(h["row"]) for h in hits), hits[:3])
+
+
 def test_hostile():
     dim, n = 8, 5
     r = random.Random(3)
@@ -823,7 +886,7 @@ def test_hostile():
 try:
     for test in (test_reference, test_formats, test_batches, test_input, test_jsonl, test_options, test_usage,
                  test_output, test_closed_streams, test_index, test_index_together, test_index_faults,
-                 test_search, test_hostile):
+                 test_search, test_many_hits, test_hostile):
         test()
 finally:
     shutil.rmtree(tmp)
