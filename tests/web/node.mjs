@@ -835,26 +835,48 @@ test('sessions: saved and restored', () =>
             await refused(bytes, at);
             await refused(saved.slice(0, at), `the first ${at}`);
         }
-        const { chat, edited } = openSaved(saved);
-        const held = chat.find(message => message.end);
+        const { chat: what, edited } = openSaved(saved);
+        const chat = what.messages,
+            held = chat.find(message => message.end);
         const lies = [
             ...[-1, 1.5, 2 ** 31, '9', null].map(end => [{ ...held, end }]),
-            ...[null, {}, 'x', [null], [held, held], [{ ...held, cut: 1 }]]
+            ...[null, {}, 'x', [null], [held, held], [{ ...held, cut: 1 }], { ...what, style: 1 }]
         ];
         for (const lie of lies) await refused(edited(JSON.stringify(lie)), JSON.stringify(lie));
         for (const text of ['', '[', '['.repeat(1e5)]) await refused(edited(text), text.slice(0, 9));
         await refused(edited('[]', 2 ** 32 - 1), 'a length');
         const far = [chat[0], { ...chat[1], end: 2 ** 31 - 1 }];
-        await model.restore(edited(JSON.stringify(far)));
+        await model.restore(edited(JSON.stringify({ ...what, messages: far })));
         const beyond = await collect(model.chat(second, options));
         await model.clear();
         const fresh = await collect(model.chat(second, options));
         const essence = ({ text, stats }) => [text, stats.promptTokens];
         equal(essence(beyond), essence(fresh), 'an end beyond what it holds');
+        await model.restore(edited(JSON.stringify(chat))); // as before 1.0: in no style that is known
+        equal(essence(await collect(model.chat(second, options))), essence(fresh), 'an old file');
         await withModel(MODELS[1], {}, other => fails('ERR_UNSUPPORTED', other.restore(saved)));
         await expect(model);
         await model.clear();
         equal((await collect(model.chat(second, options))).stats.reusedTokens, 0, 'cleared');
+    }));
+
+test('sessions: restored in another style', () =>
+    withModel(TINY, { sessions: 2 }, async model => {
+        const [first, second] = [model, model.session()];
+        const tools = [{ type: 'function', function: { name: 'now', description: 'The time' } }];
+        const ask = (session, messages, more) =>
+            model.chat.completions.create(
+                { messages, max_tokens: 6, temperature: 0, tools, tool_choice: 'auto', ...more },
+                { session }
+            );
+        const hello = [{ role: 'user', content: 'Hello' }];
+        const { choices } = await ask(first, hello, { tools: undefined, tool_choice: undefined });
+        const saved = await first.save();
+        const next = said(said(hello, 'assistant', choices[0].message.content), 'user', 'And?');
+        const { usage } = await ask(first, next);
+        await second.restore(saved);
+        equal((await ask(second, next)).usage.prompt_tokens, usage.prompt_tokens, 'the prompt');
+        await second.restore(await second.save());
     }));
 
 // Recurrent layers cannot go back to each token, so some are read again: they are not reused.
