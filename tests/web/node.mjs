@@ -779,6 +779,47 @@ test('sessions: saved in mid-text, and resumed', async () => {
     });
 });
 
+test('sessions: a restored text is not lost, nor counted wrongly', () =>
+    withModel(TINY, { context: 256 }, async model => {
+        const whole = native(TINY, PROMPT, '-n', '30', '--temp', '0');
+        let had = 0;
+        const onToken = () => had++;
+        const running = model.generate(PROMPT, { maxTokens: 30, onToken });
+        for (let i = 0; i < 5; i++) await running.next();
+        const bytes = await model.save();
+        await running.return();
+        await model.restore(bytes);
+        await fails('ERR_FULL', collect(model.generate(PROMPT.repeat(100))));
+        const rest = model.resume({ maxTokens: 30 });
+        await rest.next();
+        await rest.return();
+        ok(model.stats.tokens >= had, `${model.stats.tokens} tokens, of which it had ${had}`);
+        equal(model.stats.reason, 'abort');
+        await model.restore(bytes);
+        const short = await collect(model.resume({ maxTokens: 1 }));
+        equal(short.text, openSaved(bytes).chat.reply, 'nothing more than there was');
+        ok(short.stats.reason === 'length' && short.stats.tokens >= had, 'stats of it');
+        await model.restore(bytes);
+        const { text, stats } = await collect(model.resume({ maxTokens: 30 }));
+        equal([text, stats.tokens], [whole, 30], 'all of it');
+    }));
+
+test('sessions: saved while a stop string may have begun', () =>
+    withModel(TINY, {}, async model => {
+        const pieces = [];
+        const onToken = ({ text }) => pieces.push(text);
+        const { text } = await collect(model.generate(PROMPT, { maxTokens: 40, onToken }));
+        const stop = [`${pieces.slice(15, 17).join('').slice(-1)}\u0001`];
+        for (const i of [14, 15, 16]) {
+            const last = `${pieces[i].slice(-1)}\u0001`; // always begun where the model pauses
+            const running = model.generate(PROMPT, { maxTokens: 40, stop: [...stop, last] });
+            const { value } = await running.next();
+            await new Promise(r => setTimeout(r, 200)); // it has written all that it may
+            ok((await model.save()).length > 0, 'the bytes');
+            equal(value + (await collect(running)).text, text, 'the text');
+        }
+    }));
+
 /** The messages in a saved session, and what makes one with another text of them, or length. */
 function openSaved(saved) {
     const name = 'bitnet-session1\n'.length,

@@ -4,8 +4,9 @@ import { abortable } from './connection.js';
 import { bad, checkMessages, generateOptions, tokenList } from './options.js';
 
 /** The stats of a generation that did not end by itself, from its last event about the prompt, or
- * null, and the times when it started and when its first token came, or undefined. */
-function cutShort({ reason, prompt, tokens, start, first, seed }) {
+ * null, and the times when it started and when its first token came, or undefined. `before`: the
+ * tokens that a resumed text had, which took no time. */
+function cutShort({ reason, prompt, before, tokens, start, first, seed }) {
     const { promptTokens, reusedTokens, readTokens } = prompt ?? {
         promptTokens: 0,
         reusedTokens: 0,
@@ -18,7 +19,7 @@ function cutShort({ reason, prompt, tokens, start, first, seed }) {
         reason,
         promptTokens,
         reusedTokens,
-        tokens,
+        tokens: before + tokens,
         prefillSeconds,
         decodeSeconds,
         prefillPerSecond: Math.max(readTokens - reusedTokens, 0) / prefillSeconds || 0,
@@ -128,6 +129,7 @@ export class Session {
             start = performance.now(),
             written = [];
         let prompt = null,
+            before = 0,
             first,
             waiting = 0, // tokens that were taken, and not reported yet
             reason = 'abort';
@@ -136,7 +138,8 @@ export class Session {
             this.#stop = null;
             connection.cancel(call.id);
             const { seed } = options;
-            this.stats = cutShort({ reason, prompt, tokens: written.length, start, first, seed });
+            const tokens = written.length;
+            this.stats = cutShort({ reason, prompt, before, tokens, start, first, seed });
         };
         const stop = (generation.stop = this.#stop = error => {
             inbox.cut(error);
@@ -155,6 +158,7 @@ export class Session {
                 return onPrompt?.(event);
             }
             first ??= performance.now();
+            before ||= event.before ?? 0;
             if (event.token >= 0) written.push(event.token);
             inbox.add(event);
         };

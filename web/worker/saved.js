@@ -21,13 +21,8 @@ function sha256(bytes) {
 }
 
 /** Where the text was that a restored session wrote; until it writes another one. */
-let stopped = [];
+export const stopped = [];
 
-export function takeText(session) {
-    const text = stopped[session];
-    delete stopped[session];
-    return text;
-}
 
 export function save({ session }) {
     const messages = held[session];
@@ -122,5 +117,5 @@ export function restore({ session, bytes }) {
 export function clear({ session }) {
     bw._bw_clear(session);
     held[session] = [];
-    takeText(session);
+    delete stopped[session];
 }
