@@ -2106,6 +2106,24 @@ test('abort: nobody asks for more', () =>
         equal(model.stats, stats, 'stats are those of the last one');
     }));
 
+test('abort: when the worker has ended, and the loop has not', () =>
+    withModel(TINY, { sessions: 2 }, async model => {
+        const controller = new AbortController(),
+            session = model.session();
+        for (const [writer, code, stop, signal] of [
+            [model, 'AbortError', () => controller.abort(), controller.signal],
+            [session, 'ERR_FREED', () => session.free()]
+        ]) {
+            const running = writer.generate(PROMPT, { maxTokens: 12, signal });
+            await running.next();
+            await new Promise(r => setTimeout(r, 200)); // it has written all
+            const stopped = stop();
+            await fails(code, running.next());
+            await stopped;
+            equal(writer.stats.reason, 'abort');
+        }
+    }));
+
 test('abort: its reason is thrown', async () => {
     const mine = new Error('mine');
     const thrown = run => run.then(() => 'nothing', e => e);
@@ -2204,6 +2222,10 @@ test('what a callback throws', async () => {
         };
         const said = await collect(model.generate(PROMPT, { onToken })).catch(e => e);
         ok(said === thrown, 'generate fails with it');
+        equal(model.stats.reason, 'error');
+        const masked = await collect(model.generate(PROMPT, { mask: onToken })).catch(e => e);
+        ok(masked === thrown, 'so it does with that of a mask');
+        equal(model.stats.reason, 'error');
         const { text } = await collect(model.generate(PROMPT, { maxTokens: 20 }));
         equal(text, native(TINY, PROMPT, '-n', '20', '--temp', '0'), 'after it');
     });
