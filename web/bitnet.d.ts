@@ -232,7 +232,8 @@ export interface Stats {
     decodeSeconds: number;
     prefillPerSecond: number;
     decodePerSecond: number;
-    seed?: number;
+    /** A bigint only where chat.completions draws with one beyond Number.MAX_SAFE_INTEGER. */
+    seed?: number | bigint;
 }
 
 export interface Info {

@@ -1437,6 +1437,12 @@ test('chat.completions', () =>
                 response_format: { type: 'json_object', ...json } });
             ok(/^(red|blue)$/.test(JSON.parse(choices[0].message.content).team), 'a schema is kept');
         }
+        for (const [seed, drawn] of [[5, 5], [undefined, undefined], [2n ** 63n, 2n ** 63n]]) {
+            await create({ ...greedy, max_tokens: 1, seed });
+            const { seed: its } = model.stats;
+            equal(typeof its, typeof (drawn ?? 0), 'what a seed is');
+            if (drawn) equal(String(its), String(drawn), 'the seed');
+        }
         const none = await create({ ...greedy, top_logprobs: 0 });
         equal(none.choices[0].logprobs, null, 'top_logprobs 0 alone asks for nothing');
         for (const [words, request, options] of [
