@@ -1462,6 +1462,25 @@ test('chat.completions', () =>
             }
     }));
 
+test("chat.completions: a call's parameters, in the order of the text", async () => {
+    const { writeCall, readJsonCalls } = await import(path.join(root, 'web/client/openai/calls.js'));
+    const args = '{"b": "x", "2": [1, {"a":2}], "1": 1.0, "__proto__": null, "b": "y"}';
+    const pairs = [['b', 'x'], ['2', '[1, {"a": 2}]'], ['1', '1.0'], ['__proto__', 'null'],
+        ['b', 'y']];
+    const parameters = pairs
+        .map(([key, value]) => `<parameter=${key}>\n${value}\n</parameter>\n`)
+        .join('');
+    equal(
+        writeCall(true, 'f', args),
+        `<tool_call>\n<function=f>\n${parameters}</function>\n</tool_call>`
+    );
+    equal(writeCall(true, 'f', '{}'), '<tool_call>\n<function=f>\n</function>\n</tool_call>');
+    equal(readJsonCalls(`[{"name": "f", "arguments": {"2": 1.0}}, {"name": "g"}]`), [
+        { name: 'f', arguments: '{"2":1.0}' },
+        { name: 'g', arguments: '{}' }
+    ]);
+});
+
 test('tokens', () =>
     withModel(TINY, {}, async model => {
         for (const text of [
