@@ -2024,6 +2024,13 @@ test('options out of range', async () => {
         { onProgress: 5 }
     ])
         await fails('ERR_ARG', BitNet.load(TINY, options));
+    for (const context of [1, 8]) {
+        const { message } = await fails('ERR_ARG', BitNet.load(TINY, { context }));
+        ok(/^context: /.test(message), message);
+    }
+    await withModel(TINY, { context: 9 }, async model =>
+        equal((await collect(model.generate('a', { lookup: 8 }))).stats.reason, 'length')
+    );
     await withModel(TINY, {}, async model => {
         for (const options of [
             { maxTokens: -1 },
