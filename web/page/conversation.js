@@ -654,8 +654,9 @@ async function branchAfter(i) {
     if (!mayWrite()) return;
     const chat = cut(i + 1);
     await save(chat);
-    if (chat.messages[i].role === 'user') await reply(chat);
-    else $('prompt').focus();
+    if (chat !== current()) return;
+    if (chat.messages[i].role !== 'user') $('prompt').focus();
+    else if (mayWrite()) await reply(chat);
 }
 
 // A field in the place of the message. What the user said is sent again; what the model said is only
