@@ -370,6 +370,32 @@ export const save = chat =>
         }
     });
 
+// Gives the chat a name, between two saves of it: it becomes no copy. Returns the chat; undefined: it is
+// gone.
+export const rename = (id, name) =>
+    inTurn(async () => {
+        let chat = unsaved.get(id);
+        if (deleted.has(id) || chat === null) return undefined;
+        try {
+            if (chat) chat.name = name;
+            else {
+                await withStore('readwrite', async store => {
+                    chat = await store.get(id);
+                    if (!chat) return;
+                    Object.assign(chat, { name, changed: new Date().toISOString() });
+                    await store.put({ ...chat, revision: chat.revision + 1 });
+                });
+                if (chat) chat.revision++;
+            }
+            tell([id]);
+        } catch (e) {
+            if (chat) unsaved.set(id, chat);
+            failed(e);
+        }
+        note(id, chat);
+        return chat;
+    });
+
 // Takes the chat, which has become empty, out of the store. It can be saved again.
 export const discard = chat =>
     inTurn(async () => {
