@@ -515,7 +515,8 @@ function imported(file, where) {
     };
     if (file?.format !== 'bitnet-chat') bad('is no chat that this page has exported');
     if (file.version !== 1) bad(`has the version ${file.version}, which this page does not know`);
-    const roles = ROLES[file.mode] ?? bad(`has the mode ${file.mode}`),
+    if (!Object.hasOwn(ROLES, file.mode)) bad(`has the mode ${file.mode}`);
+    const roles = ROLES[file.mode],
         time = at => (isText(at) && !Number.isNaN(Date.parse(at)) ? at : '');
     const given = Array.isArray(file.messages) ? file.messages : bad('has no messages');
     given.forEach((m, i) => {
