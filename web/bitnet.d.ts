@@ -90,7 +90,7 @@ export interface LoadOptions {
     threads?: number | undefined;
     /** Tokens of prompt and answer together, up to 2^20. Default: 4096 (2048 if the model only makes
      * embeddings), or what it was trained for if that is less. A longer one works, and `Info.notes` says
-     * that texts may become worse. */
+     * that texts may become worse. Fewer than 9 are ERR_ARG. */
     context?: number | undefined;
     /** Conversations that the model can hold at once, 1 to 256: its own and those of `session()`. Their
      * memory grows with what they hold. Default: 1. */
@@ -232,7 +232,8 @@ export interface Stats {
     decodeSeconds: number;
     prefillPerSecond: number;
     decodePerSecond: number;
-    seed?: number;
+    /** A bigint only where chat.completions draws with one beyond Number.MAX_SAFE_INTEGER. */
+    seed?: number | bigint;
 }
 
 export interface Info {

@@ -779,6 +779,47 @@ test('sessions: saved in mid-text, and resumed', async () => {
     });
 });
 
+test('sessions: a restored text is not lost, nor counted wrongly', () =>
+    withModel(TINY, { context: 256 }, async model => {
+        const whole = native(TINY, PROMPT, '-n', '30', '--temp', '0');
+        let had = 0;
+        const onToken = () => had++;
+        const running = model.generate(PROMPT, { maxTokens: 30, onToken });
+        for (let i = 0; i < 5; i++) await running.next();
+        const bytes = await model.save();
+        await running.return();
+        await model.restore(bytes);
+        await fails('ERR_FULL', collect(model.generate(PROMPT.repeat(100))));
+        const rest = model.resume({ maxTokens: 30 });
+        await rest.next();
+        await rest.return();
+        ok(model.stats.tokens >= had, `${model.stats.tokens} tokens, of which it had ${had}`);
+        equal(model.stats.reason, 'abort');
+        await model.restore(bytes);
+        const short = await collect(model.resume({ maxTokens: 1 }));
+        equal(short.text, openSaved(bytes).chat.reply, 'nothing more than there was');
+        ok(short.stats.reason === 'length' && short.stats.tokens >= had, 'stats of it');
+        await model.restore(bytes);
+        const { text, stats } = await collect(model.resume({ maxTokens: 30 }));
+        equal([text, stats.tokens], [whole, 30], 'all of it');
+    }));
+
+test('sessions: saved while a stop string may have begun', () =>
+    withModel(TINY, {}, async model => {
+        const pieces = [];
+        const onToken = ({ text }) => pieces.push(text);
+        const { text } = await collect(model.generate(PROMPT, { maxTokens: 40, onToken }));
+        const stop = [`${pieces.slice(15, 17).join('').slice(-1)}\u0001`];
+        for (const i of [14, 15, 16]) {
+            const last = `${pieces[i].slice(-1)}\u0001`; // always begun where the model pauses
+            const running = model.generate(PROMPT, { maxTokens: 40, stop: [...stop, last] });
+            const { value } = await running.next();
+            await new Promise(r => setTimeout(r, 200)); // it has written all that it may
+            ok((await model.save()).length > 0, 'the bytes');
+            equal(value + (await collect(running)).text, text, 'the text');
+        }
+    }));
+
 /** The messages in a saved session, and what makes one with another text of them, or length. */
 function openSaved(saved) {
     const name = 'bitnet-session1\n'.length,
@@ -835,26 +876,48 @@ test('sessions: saved and restored', () =>
             await refused(bytes, at);
             await refused(saved.slice(0, at), `the first ${at}`);
         }
-        const { chat, edited } = openSaved(saved);
-        const held = chat.find(message => message.end);
+        const { chat: what, edited } = openSaved(saved);
+        const chat = what.messages,
+            held = chat.find(message => message.end);
         const lies = [
             ...[-1, 1.5, 2 ** 31, '9', null].map(end => [{ ...held, end }]),
-            ...[null, {}, 'x', [null], [held, held], [{ ...held, cut: 1 }]]
+            ...[null, {}, 'x', [null], [held, held], [{ ...held, cut: 1 }], { ...what, style: 1 }]
         ];
         for (const lie of lies) await refused(edited(JSON.stringify(lie)), JSON.stringify(lie));
         for (const text of ['', '[', '['.repeat(1e5)]) await refused(edited(text), text.slice(0, 9));
         await refused(edited('[]', 2 ** 32 - 1), 'a length');
         const far = [chat[0], { ...chat[1], end: 2 ** 31 - 1 }];
-        await model.restore(edited(JSON.stringify(far)));
+        await model.restore(edited(JSON.stringify({ ...what, messages: far })));
         const beyond = await collect(model.chat(second, options));
         await model.clear();
         const fresh = await collect(model.chat(second, options));
         const essence = ({ text, stats }) => [text, stats.promptTokens];
         equal(essence(beyond), essence(fresh), 'an end beyond what it holds');
+        await model.restore(edited(JSON.stringify(chat))); // as before 1.0: in no style that is known
+        equal(essence(await collect(model.chat(second, options))), essence(fresh), 'an old file');
         await withModel(MODELS[1], {}, other => fails('ERR_UNSUPPORTED', other.restore(saved)));
         await expect(model);
         await model.clear();
         equal((await collect(model.chat(second, options))).stats.reusedTokens, 0, 'cleared');
+    }));
+
+test('sessions: restored in another style', () =>
+    withModel(TINY, { sessions: 2 }, async model => {
+        const [first, second] = [model, model.session()];
+        const tools = [{ type: 'function', function: { name: 'now', description: 'The time' } }];
+        const ask = (session, messages, more) =>
+            model.chat.completions.create(
+                { messages, max_tokens: 6, temperature: 0, tools, tool_choice: 'auto', ...more },
+                { session }
+            );
+        const hello = [{ role: 'user', content: 'Hello' }];
+        const { choices } = await ask(first, hello, { tools: undefined, tool_choice: undefined });
+        const saved = await first.save();
+        const next = said(said(hello, 'assistant', choices[0].message.content), 'user', 'And?');
+        const { usage } = await ask(first, next);
+        await second.restore(saved);
+        equal((await ask(second, next)).usage.prompt_tokens, usage.prompt_tokens, 'the prompt');
+        await second.restore(await second.save());
     }));
 
 // Recurrent layers cannot go back to each token, so some are read again: they are not reused.
@@ -1374,6 +1437,12 @@ test('chat.completions', () =>
                 response_format: { type: 'json_object', ...json } });
             ok(/^(red|blue)$/.test(JSON.parse(choices[0].message.content).team), 'a schema is kept');
         }
+        for (const [seed, drawn] of [[5, 5], [undefined, undefined], [2n ** 63n, 2n ** 63n]]) {
+            await create({ ...greedy, max_tokens: 1, seed });
+            const { seed: its } = model.stats;
+            equal(typeof its, typeof (drawn ?? 0), 'what a seed is');
+            if (drawn) equal(String(its), String(drawn), 'the seed');
+        }
         const none = await create({ ...greedy, top_logprobs: 0 });
         equal(none.choices[0].logprobs, null, 'top_logprobs 0 alone asks for nothing');
         for (const [words, request, options] of [
@@ -1392,6 +1461,25 @@ test('chat.completions', () =>
                 ok(words.test(e.message), e.message);
             }
     }));
+
+test("chat.completions: a call's parameters, in the order of the text", async () => {
+    const { writeCall, readJsonCalls } = await import(path.join(root, 'web/client/openai/calls.js'));
+    const args = '{"b": "x", "2": [1, {"a":2}], "1": 1.0, "__proto__": null, "b": "y"}';
+    const pairs = [['b', 'x'], ['2', '[1, {"a": 2}]'], ['1', '1.0'], ['__proto__', 'null'],
+        ['b', 'y']];
+    const parameters = pairs
+        .map(([key, value]) => `<parameter=${key}>\n${value}\n</parameter>\n`)
+        .join('');
+    equal(
+        writeCall(true, 'f', args),
+        `<tool_call>\n<function=f>\n${parameters}</function>\n</tool_call>`
+    );
+    equal(writeCall(true, 'f', '{}'), '<tool_call>\n<function=f>\n</function>\n</tool_call>');
+    equal(readJsonCalls(`[{"name": "f", "arguments": {"2": 1.0}}, {"name": "g"}]`), [
+        { name: 'f', arguments: '{"2":1.0}' },
+        { name: 'g', arguments: '{}' }
+    ]);
+});
 
 test('tokens', () =>
     withModel(TINY, {}, async model => {
@@ -1936,6 +2024,13 @@ test('options out of range', async () => {
         { onProgress: 5 }
     ])
         await fails('ERR_ARG', BitNet.load(TINY, options));
+    for (const context of [1, 8]) {
+        const { message } = await fails('ERR_ARG', BitNet.load(TINY, { context }));
+        ok(/^context: /.test(message), message);
+    }
+    await withModel(TINY, { context: 9 }, async model =>
+        equal((await collect(model.generate('a', { lookup: 8 }))).stats.reason, 'length')
+    );
     await withModel(TINY, {}, async model => {
         for (const options of [
             { maxTokens: -1 },
@@ -2043,6 +2138,24 @@ test('abort: nobody asks for more', () =>
         equal(model.stats, stats, 'stats are those of the last one');
     }));
 
+test('abort: when the worker has ended, and the loop has not', () =>
+    withModel(TINY, { sessions: 2 }, async model => {
+        const controller = new AbortController(),
+            session = model.session();
+        for (const [writer, code, stop, signal] of [
+            [model, 'AbortError', () => controller.abort(), controller.signal],
+            [session, 'ERR_FREED', () => session.free()]
+        ]) {
+            const running = writer.generate(PROMPT, { maxTokens: 12, signal });
+            await running.next();
+            await new Promise(r => setTimeout(r, 200)); // it has written all
+            const stopped = stop();
+            await fails(code, running.next());
+            await stopped;
+            equal(writer.stats.reason, 'abort');
+        }
+    }));
+
 test('abort: its reason is thrown', async () => {
     const mine = new Error('mine');
     const thrown = run => run.then(() => 'nothing', e => e);
@@ -2141,6 +2254,10 @@ test('what a callback throws', async () => {
         };
         const said = await collect(model.generate(PROMPT, { onToken })).catch(e => e);
         ok(said === thrown, 'generate fails with it');
+        equal(model.stats.reason, 'error');
+        const masked = await collect(model.generate(PROMPT, { mask: onToken })).catch(e => e);
+        ok(masked === thrown, 'so it does with that of a mask');
+        equal(model.stats.reason, 'error');
         const { text } = await collect(model.generate(PROMPT, { maxTokens: 20 }));
         equal(text, native(TINY, PROMPT, '-n', '20', '--temp', '0'), 'after it');
     });

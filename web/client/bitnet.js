@@ -25,6 +25,7 @@ const LOAD_OPTIONS = [
     'threads', 'context', 'sessions', 'kvType', 'variant', 'cache', 'cacheName', 'hub', 'sha256',
     'headers', 'connections', 'stallSeconds', 'signal', 'onProgress'
 ];
+const LEAST_CONTEXT = 9; // rows of logits that a session may need: its own, and 8 of a lookup
 const KV_TYPES = ['f16', 'f32', 'i8']; // as bitnet_kv_type
 const VERIFY_OPTIONS = ['sha256', 'signal', 'onProgress'];
 
@@ -99,6 +100,8 @@ export class BitNet {
         const { signal, onProgress, sha256, variant, hub } = options;
         signal?.throwIfAborted();
         const context = number(options, 'context', 0, 0, 1 << 20, true);
+        if (context && context < LEAST_CONTEXT)
+            bad(`context: at least ${LEAST_CONTEXT} tokens are needed`);
         const sessions = number(options, 'sessions', 1, 1, 256, true);
         const threads = number(options, 'threads', Math.min(processors() || 1, 8), 1, 256, true);
         const kvType = KV_TYPES.indexOf(options.kvType ?? 'f16');

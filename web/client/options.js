@@ -179,6 +179,13 @@ export function checkMessages(messages) {
     });
 }
 
+/** The bytes of a view, of which browsers take none over shared memory for a Blob. */
+function unshared(view) {
+    const { buffer, byteOffset, byteLength } = view;
+    const isShared = Object.prototype.toString.call(buffer) === '[object SharedArrayBuffer]';
+    return isShared ? new Uint8Array(buffer, byteOffset, byteLength).slice() : view;
+}
+
 /** The source in a form that can be sent to the worker without copying it. */
 export function portable(source, hub) {
     if (Array.isArray(source)) {
@@ -186,7 +193,8 @@ export function portable(source, hub) {
         return source.map(part => portable(part, hub));
     }
     if (isBlob(source)) return source;
-    if (source instanceof ArrayBuffer || ArrayBuffer.isView(source)) return blobOf(source);
+    if (source instanceof ArrayBuffer) return blobOf(source);
+    if (ArrayBuffer.isView(source)) return blobOf(unshared(source));
     if (typeof source?.href === 'string') source = source.href; // a URL, perhaps jsdom's
     if (typeof source !== 'string') bad('source: a URL, File, Blob or ArrayBuffer is needed');
     const address = hubUrl(source, hub);

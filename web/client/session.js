@@ -1,11 +1,11 @@
 // A conversation, or a text: one sequence of a model's context. See bitnet.d.ts.
 import { BitNetError } from '../shared/errors.js';
-import { abortable } from './connection.js';
 import { bad, checkMessages, generateOptions, tokenList } from './options.js';
 
 /** The stats of a generation that did not end by itself, from its last event about the prompt, or
- * null, and the times when it started and when its first token came, or undefined. */
-function cutShort({ reason, prompt, tokens, start, first, seed }) {
+ * null, and the times when it started and when its first token came, or undefined. `before`: the
+ * tokens that a resumed text had, which took no time. */
+function cutShort({ reason, prompt, before, tokens, start, first, seed }) {
     const { promptTokens, reusedTokens, readTokens } = prompt ?? {
         promptTokens: 0,
         reusedTokens: 0,
@@ -18,7 +18,7 @@ function cutShort({ reason, prompt, tokens, start, first, seed }) {
         reason,
         promptTokens,
         reusedTokens,
-        tokens,
+        tokens: before + tokens,
         prefillSeconds,
         decodeSeconds,
         prefillPerSecond: Math.max(readTokens - reusedTokens, 0) / prefillSeconds || 0,
@@ -47,7 +47,8 @@ class Inbox {
     }
     cut(error) {
         this.#items = [];
-        this.fail(error);
+        this.#end = { error }; // also of a text whose end has come, but is not taken yet
+        this.#wake();
     }
 
     async *[Symbol.asyncIterator]() {
@@ -128,24 +129,31 @@ export class Session {
             start = performance.now(),
             written = [];
         let prompt = null,
+            before = 0,
             first,
             waiting = 0, // tokens that were taken, and not reported yet
             reason = 'abort';
         const leave = () => {
+            signal?.removeEventListener('abort', onAbort);
             if (this.#stop !== stop) return;
             this.#stop = null;
             connection.cancel(call.id);
             const { seed } = options;
-            this.stats = cutShort({ reason, prompt, tokens: written.length, start, first, seed });
+            const tokens = written.length;
+            this.stats = cutShort({ reason, prompt, before, tokens, start, first, seed });
         };
         const stop = (generation.stop = this.#stop = error => {
+            if (this.#stop !== stop) return; // it has ended, or was stopped before
             inbox.cut(error);
             leave(); // now: perhaps nobody asks for the next text
         });
         const answer = () =>
             allowedBy(mask, [...written]).then(
                 allowed => connection.answer(call.id, { tokens: allowed }),
-                stop
+                error => {
+                    reason = 'error';
+                    stop(error);
+                }
             );
         const onEvent = event => {
             if (event.ask) return void answer();
@@ -155,13 +163,15 @@ export class Session {
                 return onPrompt?.(event);
             }
             first ??= performance.now();
+            before ||= event.before ?? 0;
             if (event.token >= 0) written.push(event.token);
             inbox.add(event);
         };
         const args = { session: this.#number, ...what, options };
         const call = connection.call('generate', args, onEvent);
-        const result = abortable(call, signal, () => stop(signal.reason));
-        result.then(
+        const onAbort = () => stop(signal.reason); // until all is taken: the worker may end before
+        signal?.addEventListener('abort', onAbort);
+        call.then(
             () => inbox.end(),
             error => {
                 reason = 'error';
@@ -177,10 +187,13 @@ export class Session {
                 if (event.token >= 0) onToken?.(event);
                 if (event.text) yield event.text;
             }
-            const { memoryBytes, ...stats } = await result;
+            const { memoryBytes, ...stats } = await call;
             this.#home.used(memoryBytes);
             this.#stop = null;
             return (this.stats = stats);
+        } catch (error) {
+            reason = 'error'; // what stops it by a signal has left already
+            throw error;
         } finally {
             leave(); // by break or throw, or because it failed
         }

@@ -4,7 +4,8 @@ import { explain } from './failures.js';
 
 export const app = {
     model: null,
-    modelName: '',
+    openName: '', // of the open model
+    modelName: '', // the same, or of the one that is being opened
     writing: null, // AbortController of the current generation
     since: 0, // when it began
     loading: null, // AbortController of the current load

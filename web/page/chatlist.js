@@ -102,11 +102,9 @@ function row(entry) {
     tools.append(
         tool('Rename', () =>
             rename(entry, name, async typed => {
-                const now = await chats.load(id);
-                if (!now) return showChats();
-                now.name = typed;
-                await chats.save(now);
-                actions.renamed(now);
+                const now = await chats.rename(id, typed);
+                if (now) actions.renamed(now);
+                else await showChats();
             })
         ),
         tool('Export', () => download([id])),

@@ -370,6 +370,32 @@ export const save = chat =>
         }
     });
 
+// Gives the chat a name, between two saves of it: it becomes no copy. Returns the chat; undefined: it is
+// gone.
+export const rename = (id, name) =>
+    inTurn(async () => {
+        let chat = unsaved.get(id);
+        if (deleted.has(id) || chat === null) return undefined;
+        try {
+            if (chat) chat.name = name;
+            else {
+                await withStore('readwrite', async store => {
+                    chat = await store.get(id);
+                    if (!chat) return;
+                    Object.assign(chat, { name, changed: new Date().toISOString() });
+                    await store.put({ ...chat, revision: chat.revision + 1 });
+                });
+                if (chat) chat.revision++;
+            }
+            tell([id]);
+        } catch (e) {
+            if (chat) unsaved.set(id, chat);
+            failed(e);
+        }
+        note(id, chat);
+        return chat;
+    });
+
 // Takes the chat, which has become empty, out of the store. It can be saved again.
 export const discard = chat =>
     inTurn(async () => {
@@ -489,7 +515,8 @@ function imported(file, where) {
     };
     if (file?.format !== 'bitnet-chat') bad('is no chat that this page has exported');
     if (file.version !== 1) bad(`has the version ${file.version}, which this page does not know`);
-    const roles = ROLES[file.mode] ?? bad(`has the mode ${file.mode}`),
+    if (!Object.hasOwn(ROLES, file.mode)) bad(`has the mode ${file.mode}`);
+    const roles = ROLES[file.mode],
         time = at => (isText(at) && !Number.isNaN(Date.parse(at)) ? at : '');
     const given = Array.isArray(file.messages) ? file.messages : bad('has no messages');
     given.forEach((m, i) => {

@@ -142,7 +142,7 @@ async function save(chat) {
         return;
     }
     dirty.add(chat);
-    chat.model = app.modelName || chat.model;
+    chat.model = app.openName || chat.model;
     chat.system = $('system').value.trim();
     const before = chat.id;
     if (await chats.save(chat)) {
@@ -319,7 +319,7 @@ function goesOn(chat, message, model, options) {
 
 const KEEP_MS = 3000; // until a state is kept the first time, and between two, or
 const KEEP_TIMES = 20; // so many times as long as it took
-const modelKey = () => `${app.modelName} ${app.model?.info.fileBytes}`;
+const modelKey = () => `${app.openName} ${app.model?.info.fileBytes}`;
 
 // Keeps the state of the message as it grows, and once more when the page is hidden. end() forgets it.
 function keeper(chat, message, at, options) {
@@ -654,8 +654,9 @@ async function branchAfter(i) {
     if (!mayWrite()) return;
     const chat = cut(i + 1);
     await save(chat);
-    if (chat.messages[i].role === 'user') await reply(chat);
-    else $('prompt').focus();
+    if (chat !== current()) return;
+    if (chat.messages[i].role !== 'user') $('prompt').focus();
+    else if (mayWrite()) await reply(chat);
 }
 
 // A field in the place of the message. What the user said is sent again; what the model said is only

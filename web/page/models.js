@@ -168,8 +168,7 @@ export async function open(source) {
     }
     app.loading?.abort();
     app.writing?.abort();
-    const mine = (app.loading = new AbortController()),
-        before = app.modelName;
+    const mine = (app.loading = new AbortController());
     hideError();
     if ($('notice-action').onclick === openServer) $('notice').hidden = true;
     app.modelName = nameOf(source);
@@ -196,6 +195,7 @@ export async function open(source) {
         await close();
         app.model = next;
         if (source === SERVER) app.modelName = next.name;
+        app.openName = app.modelName;
         last = source;
         if (typeof source === 'string') local.set('model', source);
         opened(source instanceof File ? source : null);
@@ -205,7 +205,7 @@ export async function open(source) {
     } catch (e) {
         if (source === SERVER) offerServer();
         if (mine !== app.loading) return false;
-        app.modelName = app.model ? before : '';
+        app.modelName = app.openName;
         if (mine.signal.aborted || e.code === 'KEY') announce('Cancelled.');
         else {
             const kept = e.code === 'ERR_NETWORK' ? await keptOf(address.url) : undefined;
@@ -228,6 +228,7 @@ export async function open(source) {
 async function close() {
     const old = app.model;
     app.model = null;
+    app.openName = '';
     if (old) await Promise.resolve(old.free()).catch(() => {});
 }
 

@@ -27,7 +27,7 @@ import {
     withBytes,
     withTexts
 } from './module.js';
-import { save, savedText, takeText } from './saved.js';
+import { save, savedText, stopped } from './saved.js';
 
 const FILES_BOS = 8;
 export const BATCH = 128; // tokens evaluated together; more would cost memory
@@ -174,6 +174,7 @@ export function saveText({ session }) {
     return new Promise((resolve, reject) => {
         waiting.push({ resolve, reject });
         giveBytes(session);
+        if (waiting.length) texts.get(session).wake?.();
     });
 }
 
@@ -192,7 +193,7 @@ function endText(session) {
 
 /** The text with which a session was restored, as what generate() writes on. */
 function restoredText(session) {
-    const text = takeText(session);
+    const text = stopped[session];
     if (!text) throw new BitNetError('ERR_ARG', 'this session was not saved while it wrote');
     const { prompt, reply, rng, opened, chat } = text,
         n = check(bw._bw_take_held(session));
@@ -215,13 +216,15 @@ export function taken(id, count) {
     if (window.open > 0) window.wake();
 }
 
-/** Waits until the caller may get another token; returns for how long. */
-async function room(id, signal) {
-    const window = windows.get(id);
-    if (window.open > 0) return 0;
+/** Waits until the caller may get another token, or somebody waits for the session's bytes, which only
+ * another token may bring; returns for how long. */
+async function room(id, session, signal) {
+    const window = windows.get(id),
+        text = texts.get(session);
+    if (window.open > 0 || text.waiting.length) return 0;
     const start = performance.now();
     await new Promise(resolve => {
-        window.wake = resolve;
+        window.wake = text.wake = resolve;
     });
     checkAbort(signal);
     return performance.now() - start;
@@ -232,7 +235,7 @@ async function room(id, signal) {
 async function decode(id, session, { logprobs, masked }, signal, got, opened) {
     for (let index = got.tokens.length; ; ) {
         giveBytes(session);
-        got.paused += await room(id, signal);
+        got.paused += await room(id, session, signal);
         if (masked) await askMask(id, session, signal);
         await nextToken(session);
         checkAbort(signal);
@@ -324,7 +327,6 @@ function setSampler(session, o, begun, rng) {
 /** What generate() is to write: from a chat or a prompt, or on with what was restored. */
 function beginText(id, { session, prompt, messages, resumes, options }) {
     if (resumes) return restoredText(session);
-    takeText(session); // it is over
     const chat = messages && chatTokens(session, messages, options);
     const n = chat ? chat.n : tokensOf(prompt, FILES_BOS);
     const begun = chat && replyState(chat.inside);
@@ -342,8 +344,10 @@ export async function generate({ session, options, ...what }, signal, id) {
     const { n, begun, opened, chat, got } = text,
         before = got.tokens.length;
     const { stop, maxTokens, seed, lookup } = options;
+    const isFull = maxTokens > 0 && before >= maxTokens;
     const most = maxTokens && Math.max(maxTokens - before, 1);
     const reused = check(bw._bw_begin(session, n, most, lookup));
+    delete stopped[session]; // it is over
     const hold = () => {
         bw._bw_end(session);
         held[session] = chat?.known ?? [];
@@ -361,8 +365,9 @@ export async function generate({ session, options, ...what }, signal, id) {
         middle = performance.now();
         withTexts(stop, (...strings) => check(bw._bw_open(session, ...strings)));
         windows.set(id, { open: WINDOW, wake() {} });
-        if (before) post({ id, event: { token: -1, text: opened + got.reply, index: 0 } });
-        await decode(id, session, options, signal, got, opened);
+        const resumed = { token: -1, text: opened + got.reply, index: 0, before };
+        if (before) post({ id, event: resumed });
+        if (!isFull) await decode(id, session, options, signal, got, opened);
     } catch (e) {
         if (signal.aborted) hold();
         else bw._bw_end(session);
@@ -374,7 +379,7 @@ export async function generate({ session, options, ...what }, signal, id) {
     hold();
     endText(session);
     const tokens = got.tokens.length;
-    const reason = REASONS[bw._bw_reason(session)];
+    const reason = isFull ? 'length' : REASONS[bw._bw_reason(session)];
     const prefillSeconds = (middle - start) / 1000;
     const decodeSeconds = (performance.now() - middle - got.paused) / 1000;
     return {
@@ -385,7 +390,7 @@ export async function generate({ session, options, ...what }, signal, id) {
         prefillSeconds,
         decodeSeconds,
         prefillPerSecond: (n - reused) / prefillSeconds,
-        decodePerSecond: (tokens - before) / decodeSeconds,
+        decodePerSecond: (tokens - before) / decodeSeconds || 0,
         seed,
         memoryBytes: memory.buffer.byteLength
     };

@@ -182,7 +182,7 @@ async function loadFile(source, { download, sha256, signal, report }) {
 
 /** The SHA-256 of what the cache keeps of a URL, without a request. */
 export async function hash({ source }, signal, id) {
-    const report = event => post({ id, event });
+    const report = p => post({ id, event: { ...p, secondsLeft: p.secondsLeft ?? undefined } });
     await instantiate(0);
     const opened = await openKept(source, { signal, onProgress: report });
     let size = 0;

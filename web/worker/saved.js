@@ -1,10 +1,12 @@
-// saved.js - a session as bytes: SAVED, the SHA-256 of the held messages, their length, they as JSON,
-// and the state, which has a checksum of its own. A session that writes has more than the messages:
+// saved.js - a session as bytes: SAVED, the SHA-256 of what is held of the chat, its length, it as JSON,
+// and the state, which has a checksum of its own. The JSON, with more of a session that writes:
 //
-//     { messages, prompt, opened, reply, rng, begun and style of a chat }
+//     { messages, style, prompt, opened, reply, rng, begun of a chat }
 //
 // The messages are those before the reply, whose tokens follow the first `prompt` ones. opened: what
-// the chat template has written of it. rng: where the sampler is, as two halves.
+// the chat template has written of it. rng: where the sampler is, as two halves. Versions before
+// 1.0 wrote the messages alone of a session that does not write: in which style these were read is not
+// known, so they are read anew.
 import { BitNetError } from '../shared/errors.js';
 import { held } from './chat.js';
 import { bw, bytesAt, check, decoder, encoder, heap, outOfMemory, withBytes } from './module.js';
@@ -19,15 +21,13 @@ function sha256(bytes) {
 }
 
 /** Where the text was that a restored session wrote; until it writes another one. */
-let stopped = [];
+export const stopped = [];
 
-export function takeText(session) {
-    const text = stopped[session];
-    delete stopped[session];
-    return text;
+
+export function save({ session }) {
+    const messages = held[session];
+    return bytesOf(session, { messages, style: messages.style });
 }
-
-export const save = ({ session }) => bytesOf(session, held[session]);
 
 /** The bytes of a session that writes this text. */
 export function savedText(session, { prompt, opened, chat, reply, rng }) {
@@ -96,17 +96,19 @@ function savedChat(bytes) {
     const chat = Array.isArray(what) ? what : what?.messages;
     if (!Array.isArray(chat) || !chat.every(valid)) throw damaged;
     const messages = chat.map(({ role, content, end, cut }) => ({ role, content, end, cut }));
-    const text = what === chat ? undefined : textOf({ ...what, messages });
-    if (text === null) throw damaged;
-    return { messages, text, state: bytes.subarray(end) };
+    const text = what.prompt === undefined ? undefined : textOf({ ...what, messages });
+    const { style } = what;
+    if (text === null || (style !== undefined && typeof style !== 'string')) throw damaged;
+    const known = style === undefined ? [] : messages;
+    return { messages: known, style, text, state: bytes.subarray(end) };
 }
 
 /** On failure the session is as before. */
 export function restore({ session, bytes }) {
-    const { messages, text, state } = savedChat(bytes);
+    const { messages, style, text, state } = savedChat(bytes);
     withBytes(state, (at, n) => check(bw._bw_restore(session, at, n)));
     const n = bw._bw_held(session);
-    held[session] = messages.filter(m => m.end <= n);
+    held[session] = Object.assign(messages.filter(m => m.end <= n), { style });
     if (text && text.prompt < n) stopped[session] = text;
     else delete stopped[session];
     return n;
@@ -115,5 +117,5 @@ export function restore({ session, bytes }) {
 export function clear({ session }) {
     bw._bw_clear(session);
     held[session] = [];
-    takeText(session);
+    delete stopped[session];
 }

@@ -89,6 +89,41 @@ export const tests = {
         });
     },
 
+    // A load that takes another one's place, and fails: the open model keeps its name.
+    async a_second_load_fails() {
+        hooks.set('/waits.gguf', () => true); // it never answers
+        await visit(async page => {
+            await ready(page);
+            const name = await text(page, 'model-name');
+            await openUrl(page, `${isolated.url}waits.gguf`);
+            await until(page, () => /waits/.test(document.getElementById('loading-text').textContent));
+            await openUrl(page, `${isolated.url}nowhere.gguf`);
+            expect(await errorTitle(page), 'The server answered 404', 'message');
+            expect(await text(page, 'model-name'), name, 'the open model');
+        });
+    },
+
+    // What the interface does in browsers alone.
+    async shared_memory_and_what_verify_reports() {
+        await visit(async page => {
+            await ready(page);
+            const got = await page.evaluate(async () => {
+                const { BitNet, cache } = await import('/bitnet.js');
+                const bytes = new Uint8Array(await (await fetch('/tiny.gguf')).arrayBuffer());
+                const view = new Uint8Array(new SharedArrayBuffer(bytes.length + 8), 8);
+                view.set(bytes);
+                await (await BitNet.load(view, { threads: 1 })).free();
+                const url = new URL('/tiny.gguf', location).href,
+                    left = new Set();
+                await (await BitNet.load(url, { threads: 1 })).free();
+                const onProgress = p => left.add(String(p.secondsLeft));
+                await cache.verify(url, { onProgress });
+                return [...left].filter(seconds => !/^[\d.]+$/.test(seconds)).join();
+            });
+            expect(got, 'undefined', 'secondsLeft, while unknown');
+        });
+    },
+
     async wrong_cors() {
         hooks.set('/allowed.gguf', (req, res) =>
             asTiny(req, res, { 'Access-Control-Allow-Origin': '*' })

@@ -82,7 +82,7 @@ function kindsOf(root, schema, depth, left) {
 /** A call in the assistant's history; its arguments are an object, in JSON. */
 export function writeCall(isXml, name, args) {
     if (!isXml) return `<tool_call>\n{"name": ${quoted(name)}, "arguments": ${args}}\n</tool_call>`;
-    const all = Object.entries(members(args)).map(([key, text]) => {
+    const all = members(args).map(([key, text]) => {
         const value = text[0] === '"' ? JSON.parse(text) : spaced(text);
         return `<parameter=${key}>\n${value}\n</parameter>\n`;
     });
@@ -99,10 +99,11 @@ function oneCall(value, text) {
         parameters = get(value, 'parameters');
     if (typeof name !== 'string' || !name || (given && parameters)) return null;
     const args = given ?? parameters;
-    if (args !== undefined)
-        return isObject(args)
-            ? { name, arguments: compact(members(text)[given ? 'arguments' : 'parameters']) }
-            : null;
+    if (args !== undefined && !isObject(args)) return null;
+    if (args !== undefined) {
+        const its = new Map(members(text)).get(given ? 'arguments' : 'parameters');
+        return { name, arguments: compact(its) };
+    }
     const others = Object.keys(value).some(
         key => !['name', 'arguments', 'parameters'].includes(key)
     );
@@ -113,7 +114,7 @@ function oneCall(value, text) {
 export function readJsonCalls(text) {
     const value = parsed(text),
         isList = Array.isArray(value),
-        texts = isList ? members(text) : [text];
+        texts = isList ? members(text).map(([, one]) => one) : [text];
     if (typeof value !== 'object' || value === null) return null;
     const calls = (isList ? value : [value]).map((one, i) => oneCall(one, texts[i]));
     return calls.length && calls.every(Boolean) ? calls : null;

@@ -51,14 +51,17 @@ export function seedOf(request) {
     return BigInt.asUintN(64, whole);
 }
 
-/** splitmix64: the seed of text number i; the first has the seed itself. */
+const plain = seed => (seed <= Number.MAX_SAFE_INTEGER ? Number(seed) : seed);
+
+/** splitmix64: the seed of text number i; the first has the seed itself. It is a number where that
+ * holds it, for it stands in the stats. */
 export function seedOfText(seed, i) {
-    if (!i) return seed;
+    if (!i) return plain(seed);
     const bits = x => BigInt.asUintN(64, x);
     let x = bits(seed + BigInt(i) + 0x9e3779b97f4a7c15n);
     x = bits((x ^ (x >> 30n)) * 0xbf58476d1ce4e5b9n);
     x = bits((x ^ (x >> 27n)) * 0x94d049bb133111ebn);
-    return x ^ (x >> 31n);
+    return plain(x ^ (x >> 31n));
 }
 
 export function biasOf(request, vocabulary) {

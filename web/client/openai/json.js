@@ -44,9 +44,10 @@ export const spaced = (text, comma = ', ', colon = ': ') =>
 
 export const compact = text => spaced(text, ',', ':');
 
-/** The texts of an object's values, or of a list's elements, by their keys. */
+/** An object's keys with the texts of their values, or a list's indices with those of its elements, as
+ * pairs in the order of the text. */
 export function members(text) {
-    const all = {};
+    const all = [];
     let depth = 0,
         key = -1,
         value = '';
@@ -54,7 +55,7 @@ export function members(text) {
     for (const part of partsOf(text)) {
         if ('}]'.includes(part)) depth--;
         if ((depth === 1 && part === ',') || depth === 0) {
-            if (value) all[isList ? ++key : key] = value;
+            if (value) all.push([isList ? ++key : key, value]);
             value = '';
         } else if (depth === 1 && part === ':' && !isList) {
             key = JSON.parse(value);
