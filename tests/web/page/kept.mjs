@@ -372,6 +372,36 @@ export const tests = {
         });
     },
 
+    // A chat is renamed while it is saved, and a file of one has a mode that it cannot have.
+    async names_and_modes() {
+        await visit(async page => {
+            await ready(page);
+            await write(page, 'Who are you?', { maxTokens: 5 });
+            const [titles, refused] = await page.evaluate(async () => {
+                const chats = await import('/chats.js'),
+                    [{ id }] = await chats.all(),
+                    chat = await chats.load(id);
+                const saving = chats.save(chat),
+                    renaming = chats.rename(id, 'Sums').then(now => {
+                        chat.name = now.name;
+                        chat.revision = now.revision;
+                    });
+                await Promise.all([saving, renaming, chats.save(chat)]);
+                const file = { format: 'bitnet-chat', version: 1, messages: [] };
+                const read = mode => {
+                    try {
+                        return chats.chatsOf(JSON.stringify({ ...file, mode })).length;
+                    } catch (e) {
+                        return e.message;
+                    }
+                };
+                return [(await chats.all()).map(c => c.title), read('constructor')];
+            });
+            expect(titles.join(), 'Sums', 'chats');
+            expect(refused, 'has the mode constructor', 'an import');
+        });
+    },
+
     // Two tabs see what the other one renames and deletes.
     async tabs_see_each_other() {
         await visit(async (one, context) => {
