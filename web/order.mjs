@@ -12,7 +12,7 @@ import { execFileSync } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
 
 const [IMPORT, FUNCTION, EXPORT, START, ELEMENT, CODE] = [2, 3, 7, 8, 9, 10]; // sections
-const REACH = 28000; // bytes; a little is left for what grows
+const REACH = 31000; // bytes; a little is left for what grows
 const SHARED = 6; // bytes that count when two functions have them
 const COMMON = 60; // what more functions have is always near
 const WAYS = [0, 0.3, 0.7].flatMap(begin => [1, 2].map(favour => ({ begin, favour })));

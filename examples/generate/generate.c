@@ -183,7 +183,7 @@ static int generate(void) {
     double began = now(), took;
     int code = load();
     if (code == GO_ON) code = choose_mode();
-    if (code == GO_ON) code = create_matcher();      /* knows whether a reply begins with thinking */
+    if (code == GO_ON) code = create_matcher();      /* asks whether a reply thinks first */
     if (code == GO_ON) code = create_context();
     if (code != GO_ON) return code;
     check_stops();
