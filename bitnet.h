@@ -323,7 +323,7 @@
     @state     sequences saved and loaded           gguf model context forward eval
     @head      hidden -> logits; masks; top k       all above
     @sampler   logits -> next token                 math context head
-    @generate  prompt -> text: the loop over all    threads tokenizer chat context eval sampler
+    @generate  prompt -> text: the loop over all    threads tokenizer chat context eval head sampler
     @embed     texts -> vectors                     math tokenizer context forward eval
     @unicode   character classes, NFC               tokenizer
     @selftest  a kernel table against the scalar    math kernels formats load context sampler
