@@ -401,7 +401,7 @@ static void add_item_id(buffer *out, const request *r, int kind, int32_t number)
     add_id(out, kind == REASONING ? "rs" : "msg", r, number);
 }
 
-static void add_logprobs(buffer *out, const text_part *text) {
+static void add_token_list(buffer *out, const text_part *text) {
     buffer_text(out, ",\"logprobs\":[");
     buffer_add(out, text->tokens, text->n_tokens);
     buffer_text(out, "]");
@@ -413,7 +413,7 @@ static void add_part(buffer *out, const char *type, const text_part *text) {
     buffer_json(out, text->p, text->n);
     if (!strcmp(type, "output_text")) {
         buffer_text(out, ",\"annotations\":[]");
-        add_logprobs(out, text);
+        add_token_list(out, text);
     }
     buffer_text(out, "}");
 }
@@ -614,7 +614,7 @@ static void close_item(buffer *out, const request *r, choice *c, const char *sta
     add_place(out, r, c);
     buffer_text(out, ",\"text\":");
     buffer_json(out, text.p, text.n);
-    if (c->open == REPLY) add_logprobs(out, &text);
+    if (c->open == REPLY) add_token_list(out, &text);
     end_numbered(out);
     begin_numbered(out, c, part_event(c, 1));
     add_place(out, r, c);
@@ -639,7 +639,7 @@ static void add_item_delta(buffer *out, const request *r, choice *c, int kind, t
     add_place(out, r, c);
     buffer_text(out, ",\"delta\":");
     buffer_json(out, text.p, text.n);
-    if (kind == REPLY) add_logprobs(out, &text);
+    if (kind == REPLY) add_token_list(out, &text);
     end_numbered(out);
 }
 
