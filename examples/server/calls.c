@@ -233,6 +233,16 @@ typedef struct form {
     rules *out;
 } form;
 
+static void add_pointer(buffer *out, const char *key) {
+    buffer_text(out, "/");
+    for (; *key; key++) {
+        const unsigned char c = (unsigned char)*key;
+        if (c == '~' || c == '/') buffer_text(out, c == '~' ? "~0" : "~1");
+        else if (c < 0x21 || c > 0x7e || strchr("\"%<>\\^`{|}", c)) buffer_format(out, "%%%02X", c);
+        else buffer_add(out, key, 1);
+    }
+}
+
 /* A value that is JSON: a schema of the document, which refers to its place. */
 static void add_json_value(form *f, const char *path) {
     buffer ref = {0};
@@ -297,7 +307,7 @@ static void add_parameter(form *f, const char *name, uint32_t schema) {
     buffer *out = &f->out->calls;
     buffer_format(&front, "<parameter=%s>\n", name);
     buffer_text(&path, "/properties");
-    rules_add_pointer(&path, name);
+    add_pointer(&path, name);
     if (!calls_have_name(name) && !failed(f->in))
         f->in->error = refuse(400, "tools", "tools[%u].function.parameters: #%s: this model's "
                               "calls have no <, > or newline in a parameter's name", f->function,

@@ -50,16 +50,6 @@ void rules_add_literal(buffer *out, const char *p) {
     buffer_text(out, "\"");
 }
 
-void rules_add_pointer(buffer *out, const char *key) {
-    buffer_text(out, "/");
-    for (; *key; key++) {
-        const unsigned char c = (unsigned char)*key;
-        if (c == '~' || c == '/') buffer_text(out, c == '~' ? "~0" : "~1");
-        else if (c < 0x21 || c > 0x7e || strchr("\"%<>\\^`{|}", c)) buffer_format(out, "%%%02X", c);
-        else buffer_add(out, key, 1);
-    }
-}
-
 /* One of these texts. */
 static void take_choice(reader *in, rules *out, const char *field, uint32_t node) {
     const uint32_t n = json_kind(&in->j, node) == JSON_ARRAY ? in->j.nodes[node].n : 0;

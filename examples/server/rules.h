@@ -27,7 +27,5 @@ void rules_free(rules *r);
 /* A string in a grammar; and the rule `name`: any text without this tag. */
 void rules_add_literal(buffer *out, const char *p);
 void rules_add_without(buffer *out, const char *name, const char *tag);
-/* A key as the next part of a JSON pointer in a URI. */
-void rules_add_pointer(buffer *out, const char *key);
 
 #endif
