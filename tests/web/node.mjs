@@ -2667,7 +2667,7 @@ const packed = remembered(() => {
 const read = (...name) => fs.readFileSync(path.join(...name), 'utf8');
 
 /** The budget of a module as it is downloaded, in KB. Older compilers make more of the same source. */
-const MODULE_MOST = { simd: 164, threads: 170, relaxed: 160 };
+const MODULE_MOST = { simd: 164, threads: 170, relaxed: 161 };
 
 test('package: what is in it', () => {
     const { pack, home } = packed();
