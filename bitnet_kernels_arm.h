@@ -1845,7 +1845,8 @@ static void bitnet__widen_neon(const uint8_t *w, size_t w_stride, int n, int row
     }
 }
 
-/* Four columns of x, element by element: to[i] has element i of each. The last one is repeated. */
+/* Four columns of x, element by element: to[i] has element i of each. If there are fewer, the last
+   one is repeated. */
 BITNET__INLINE void bitnet__turn_neon(const float *x, size_t stride, int n, int cols,
                                       float (*to)[4]) {
     const float *col[4];
@@ -2013,7 +2014,7 @@ BITNET__INLINE void bitnet__tile_mix4_neon(const uint8_t *w, size_t row_bytes, c
     }
 }
 
-/* At most WIDE / n rows, or 32. */
+/* There are at most WIDE / n rows, or 32. */
 BITNET__INLINE void bitnet__mix_neon(const uint8_t *w, size_t row_bytes, const float *p,
                                      size_t p_stride, int n, int rows, int cols, float *out,
                                      const int kind) {

@@ -1,7 +1,7 @@
 #define _DEFAULT_SOURCE 1              /* lstat, realpath and others, also with -std=c99 */
 #define _FILE_OFFSET_BITS 64           /* files beyond 2 GB, also on 32-bit systems */
 #include "save.h"
-#include "../convert/permissions.h"
+#include "../permissions.h"
 #include "../utf8.h"
 #include "model.h"
 #include "report.h"

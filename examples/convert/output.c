@@ -2,7 +2,7 @@
 #define _FILE_OFFSET_BITS 64           /* stat beyond 2 GB, also on 32-bit systems */
 #include "output.h"
 #include "files.h"
-#include "permissions.h"
+#include "../permissions.h"
 #include "../utf8.h"
 #include <errno.h>
 #include <fcntl.h>

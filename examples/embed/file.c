@@ -2,7 +2,7 @@
 #define _FILE_OFFSET_BITS 64
 #include "file.h"
 #include "say.h"
-#include "../convert/permissions.h"
+#include "../permissions.h"
 #include "../utf8.h"
 #include <dirent.h>
 #include <errno.h>

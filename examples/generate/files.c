@@ -1,7 +1,9 @@
 #define _DEFAULT_SOURCE 1              /* lstat, realpath and others, also with -std=c99 */
+#define _FILE_OFFSET_BITS 64           /* for permissions.h */
 #include "files.h"
 #include "options.h"
 #include "screen.h"
+#include "../permissions.h"
 #include "../utf8.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -17,16 +19,13 @@
 #endif
 
 #ifdef _WIN32
-/* Creates a new file for writing. -1, and errno is EEXIST: something has that name. */
-static int create_file(const char *path) {
+/* Creates a new file for writing, which is to replace the one at `old`, if that is there. -1, and
+   errno is EEXIST: something has that name. */
+static int create_file(const char *path, const char *old) {
     WCHAR wide[UTF8_PATH];
+    (void)old;
     return utf8_wide(path, wide) ? _wopen(wide, _O_CREAT | _O_EXCL | _O_WRONLY | _O_BINARY,
                                           _S_IREAD | _S_IWRITE) : -1;
-}
-
-static void keep_mode(int fd, const char *path) {
-    (void)fd;
-    (void)path;
 }
 
 int is_not_a_file(const char *path) {
@@ -56,14 +55,11 @@ int64_t seek_file(FILE *f, int64_t at, int from) {
     return _fseeki64(f, at, from) ? -1 : _ftelli64(f);
 }
 #else
-static int create_file(const char *path) {
-    return open(path, O_CREAT | O_EXCL | O_WRONLY, 0666);
-}
-
-/* What is written in the place of a private file is private, too. */
-static void keep_mode(int fd, const char *path) {
+static int create_file(const char *path, const char *old) {
     struct stat st;
-    if (!stat(path, &st)) fchmod(fd, st.st_mode & 0777);
+    const int fd = open(path, O_CREAT | O_EXCL | O_WRONLY, stat(old, &st) ? 0666 : 0600);
+    if (fd >= 0) keep_permissions(fd, old);
+    return fd;
 }
 
 /* A pipe would block a reader, and renaming would put a file in the place of a device. */
@@ -101,10 +97,9 @@ FILE *create_unfinished(const char *path, char *name, size_t cap) {
     for (i = 0; i < 100 && fd < 0 && errno == EEXIST; i++) {
         n = snprintf(name, cap, "%s.%d-%d.part", path, (int)getpid(), i);
         errno = ENAMETOOLONG;
-        if (n < (int)cap) fd = create_file(name);
+        if (n < (int)cap) fd = create_file(name, path);
     }
     if (fd < 0) return 0;
-    keep_mode(fd, path);
     f = fdopen(fd, "wb");
     if (f) return f;
     reason = errno;

@@ -31,15 +31,15 @@ function usageWanted(request) {
 function samplerOf(request, vocabulary) {
     const sampler = {
         temperature: number(request, 'temperature', 0, 100, 1),
-        topP: Math.max(number(request, 'top_p', 0, 1, 1), 1e-9), // the best token; 0 is all there
+        topP: Math.max(number(request, 'top_p', 0, 1, 1), 1e-9), // 0 would mean all tokens
         minP: number(request, 'min_p', 0, 1, 0.05),
         repeatPenalty: number(request, 'repeat_penalty', 0, 100, 0),
         frequencyPenalty: number(request, 'frequency_penalty', -2, 2, 0),
         presencePenalty: number(request, 'presence_penalty', -2, 2, 0),
         topK: whole(request, 'top_k', -1, MOST, 40)
     };
-    const isOpenai = sampler.frequencyPenalty !== 0 || sampler.presencePenalty !== 0;
-    sampler.repeatWindow = whole(request, 'repeat_last_n', -1, MOST, isOpenai ? -1 : 64);
+    const seesAll = sampler.frequencyPenalty !== 0 || sampler.presencePenalty !== 0;
+    sampler.repeatWindow = whole(request, 'repeat_last_n', -1, MOST, seesAll ? -1 : 64);
     if (sampler.repeatWindow === 0)
         // no token counts
         Object.assign(sampler, { repeatPenalty: 0, frequencyPenalty: 0, presencePenalty: 0 });

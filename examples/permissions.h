@@ -1,9 +1,9 @@
-/* permissions.h - who may read a file that replaces another one. Of convert, embed and bench.
+/* permissions.h - who may read a file that replaces another one
 
    A source file that includes this defines _DEFAULT_SOURCE and _FILE_OFFSET_BITS 64 before it
    includes anything. */
-#ifndef CONVERT_PERMISSIONS_H
-#define CONVERT_PERMISSIONS_H
+#ifndef PERMISSIONS_H
+#define PERMISSIONS_H
 
 #ifdef _WIN32
 /* On Windows the folder decides. */
