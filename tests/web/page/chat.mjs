@@ -35,7 +35,7 @@ import {
     visit,
     write,
 } from './driver.mjs';
-import { ARTICLE, ENDLESS, HOSTILE, needMarkdown, sayings } from './replies.mjs';
+import { ARTICLE, ENDLESS, HOSTILE, needMarkdown, sayings, sayingsDrawn } from './replies.mjs';
 
 export const tests = {
     async chat_keeps_its_context() {
@@ -823,7 +823,7 @@ export const tests = {
         const reply =
             '<think>\nHm. Let me see.\n</think>\n\n# A title\n\nThe **first** one. The second\none!\n\n' +
             '- A list\n- 3.5 of it\n\n| a | b |\n|---|---|\n| c | d |\n\nThe end, without a dot';
-        sayings(reply.match(/[^]{1,4}/g), 5);
+        sayingsDrawn(reply.match(/[^]{1,4}/g));
         await visit(async page => {
             await ready(page);
             await page.evaluate(() => {

@@ -11,20 +11,28 @@ function needMarkdown() {
 }
 // Every reply consists of these pieces, which come ms apart.
 const sayings = (pieces, ms = 0) =>
+    saying(pieces, ms ? `new Promise(next => setTimeout(next, ${ms}))` : 0);
+// Each piece is drawn before the next one comes.
+const sayingsDrawn = pieces => saying(pieces, 'new Promise(next => (globalThis.drawn = next))');
+const saying = (pieces, wait) =>
     hooks.set(
         '/conversation.js',
         edited('conversation.js', s => {
-            const after = s.replace(
+            const replaced = (before, after) => {
+                check(s.includes(before), 'conversation.js has another form');
+                s = s.replace(before, after);
+            };
+            replaced(
                 'yield* model.chat([...first, ...sent], options);',
                 `for await (const _ of model.generate('a', { maxTokens: 1 }));
                  for (const piece of ${JSON.stringify(pieces)}) {
                      yield piece;
                      options.signal.throwIfAborted();
-                     if (${ms}) await new Promise(next => setTimeout(next, ${ms}));
+                     await ${wait};
                  }`
             );
-            check(after !== s, 'conversation.js has another form');
-            return after;
+            replaced('speech.more();', 'speech.more(); globalThis.drawn?.();');
+            return s;
         })
     );
 const ARTICLE = `# Sorting
@@ -129,4 +137,4 @@ const HOSTILE = [
     '<!--><script>globalThis.ran = 1</script>--> <![CDATA[<script>]]> <?php ?> <!DOCTYPE html>',
 ];
 
-export { ARTICLE, ENDLESS, HOSTILE, markdown, needMarkdown, sayings };
+export { ARTICLE, ENDLESS, HOSTILE, markdown, needMarkdown, sayings, sayingsDrawn };
