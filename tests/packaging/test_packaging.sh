@@ -117,6 +117,18 @@ mv "$dir/made" "$dir/moved"
 installed_shared shared "$dir/moved"
 project find_shared -DCMAKE_PREFIX_PATH="$dir/moved"
 
+# Folders may be absolute, which CMake allows and some distributions do: bitnet.pc names them as they are.
+# absolute FOLDER OPTION...: what pkg-config says then of FOLDER.
+absolute() {
+    folder=$1
+    shift
+    cmake -S . -B "$dir/absolute" -DCMAKE_INSTALL_PREFIX=/opt/one "$@" >/dev/null &&
+        PKG_CONFIG_PATH="$dir/absolute" pkg-config --variable="$folder" bitnet
+}
+expect "an absolute libdir" [ "$(absolute libdir -DCMAKE_INSTALL_LIBDIR=/opt/two/lib)" = /opt/two/lib ]
+expect "the includedir beside it" [ "$(absolute includedir)" = /opt/one/include ]
+expect "an absolute includedir" [ "$(absolute includedir -DCMAKE_INSTALL_INCLUDEDIR=/opt/three)" = /opt/three ]
+
 # Meson gets what a user puts into the folder subprojects: the wrap, the file that it adds to the
 # sources, and the sources of a release.
 meson_projects() {
