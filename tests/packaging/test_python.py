@@ -18,12 +18,15 @@ import sys
 import tempfile
 import threading
 import time
-import traceback
 import warnings
 
 import bitnet_h
 from bitnet_h import (ArgumentError, BitnetError, BusyError, ClosedError, ContextFullError, FileError,
                       FormatError, Model, UnsupportedError, _library)
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir))
+import cases
+from cases import Skip
 
 PATH, TEXTS = sys.argv[1:3]
 CHAT_MODEL = sys.argv[3] if len(sys.argv) > 3 else None
@@ -33,10 +36,6 @@ SOME = LONG[:9600]                             # a second
 CALL = '<tool_call>\n{"name": "f", "arguments": {"x": [1, "\u00e4"]}}\n</tool_call>'
 TOOL = {'name': 'f', 'parameters': {'type': 'object'}}
 EVERY_CHARACTER = 'root ::= "a\u00e4\u20ac\U0001f642"'
-
-
-class Skip(Exception):
-    pass
 
 
 def wanted(name):
@@ -159,6 +158,23 @@ def conversation():
             assert session.chat(history).stats.reused_tokens < edited.stats.prompt_tokens
             session.clear()
             assert not session.tokens and session.chat('Hello!').text() == wanted('chat')
+
+
+def refused_message():
+    """It leaves the session as it was, and what stands in front of its chat."""
+    with Model(PATH) as model, model.session() as session, model.session() as other:
+        first = session.chat([HELLO])
+        first.text()
+        held, messages = session.tokens, [HELLO, first.message]
+        try:
+            session.chat(messages + [dict(HELLO, content='\ud800')], tools=[TOOL])
+            assert False, 'half a character was taken'
+        except UnicodeEncodeError:
+            pass
+        assert session.tokens == held
+        session.chat(messages + [HELLO], tools=[TOOL], max_tokens=1).text()
+        other.chat(messages + [HELLO], tools=[TOOL], max_tokens=1).text()
+        assert session.tokens == other.tokens, (session.tokens, other.tokens)
 
 
 def going_on():
@@ -291,6 +307,18 @@ def errors():
         refused(ArgumentError, 'lookup', model.generate, STORY, lookup=9)
         refused(ArgumentError, 'stop string', model.generate, STORY, stop='')
         refused(ArgumentError, 'bad argument', model.detokenize, [10 ** 6])
+        refused(ArgumentError, '32 bits', model.detokenize, [(1 << 32) + 5])
+        refused(ArgumentError, '32 bits', model.generate, [(1 << 32) + 5])
+        refused(ArgumentError, '32 bits', model.generate, STORY, logit_bias={(1 << 32) + 5: 1.})
+        refused(ArgumentError, '32 bits', Model, PATH, context=(1 << 32) + 64)
+        refused(ArgumentError, 'lookup', model.generate, STORY, lookup=1 << 32)
+        dog = model.generate(DOG, max_tokens=(1 << 40) + 1, top_k=1 << 32, temperature=0.9)
+        dog.text()
+        assert dog.stats.tokens > 1
+        for nothing in None, []:               # not: go on with what the last one wrote
+            refused(ArgumentError, 'no messages', model.chat, nothing)
+        refused(ArgumentError, 'no prompt', model.generate, None)
+        refused(ArgumentError, 'no prompt', model.batch, [DOG, None])
         try:
             model.generate(STORY, top=3)
             assert False
@@ -450,6 +478,25 @@ def closed_meanwhile():
             refused(ClosedError, 'closed', session.generate, DOG)
 
 
+def closed_afterwards():
+    """A text that has ended, while its session writes another one, which goes on."""
+    lib = _library.lib
+    with Model(PATH) as model:
+        first = model.generate(DOG, max_tokens=3)
+        first.text()
+        second, passes = model.generate(DOG, max_tokens=40), lib.bitnet_gen_next
+        assert second._session is first._session
+
+        def meanwhile(*arguments):
+            first.close()
+            return passes(*arguments)
+        lib.bitnet_gen_next = meanwhile
+        try:
+            assert second.text() == wanted('dog')
+        finally:
+            lib.bitnet_gen_next = passes
+
+
 def interrupted():
     """Ctrl-C: in a long prompt, behind its first chunk and not behind all of them; in a load; and while a
     text is written. What a session held, it still holds."""
@@ -584,21 +631,7 @@ def documented():
     assert len(names['vectors']) == 2 and len(names['messages']) == 3, names
 
 
-failed, skipped = 0, 0
-TESTS = [same_text, ends, characters, forms, conversation, going_on, replies, without_thinking, batch,
-         vectors, about, errors, freed, threads, computes_alone, closed_meanwhile, interrupted, forked,
-         command, documented]
-only = os.environ.get('PYTHON_TESTS', '').split()
-TESTS = [test for test in TESTS if not only or test.__name__ in only]
-for test in TESTS:
-    try:
-        test()
-    except Skip as e:
-        skipped += 1
-        print(f'skip python {test.__name__}: {e}')
-    except Exception:                          # the tests that follow run, too
-        failed += 1
-        print(f'FAIL python {test.__name__}')
-        traceback.print_exc(file=sys.stdout)
-print(f'{len(TESTS) - failed - skipped} passed, {failed} failed, {skipped} skipped')
-sys.exit(failed > 0)
+cases.run('python', [
+    same_text, ends, characters, forms, conversation, refused_message, going_on, replies, without_thinking,
+    batch, vectors, about, errors, freed, threads, computes_alone, closed_meanwhile, closed_afterwards,
+    interrupted, forked, command, documented])

@@ -32,7 +32,7 @@ REASONS = {D.BITNET_STOP_END: 'end', D.BITNET_STOP_LENGTH: 'length', D.BITNET_ST
            D.BITNET_STOP_MASK: 'mask'}
 PARTS = {D.BITNET_REPLY_TEXT: 'text', D.BITNET_REPLY_THINKING: 'thinking',
          D.BITNET_REPLY_TOOL_CALL: 'tool_call'}
-MOST_LOOKUP = 8
+MOST, MOST_LOOKUP = (1 << 31) - 1, 8
 EMBED_CONTEXT, EMBED_TEXTS, KV_PAGE = 2048, 16, 64
 
 
@@ -223,7 +223,8 @@ class Model:
                  threads: Optional[int] = None, context: Optional[int] = None, kv_type: str = 'f16',
                  progress: Optional[Progress] = None, copy: bool = False, in_place: bool = False,
                  packing: str = '128') -> None:
-        self._threads, self._context = threads or 0, context or 0
+        self._threads = _int32('threads', threads or 0)
+        self._context = _int32('context', context or 0)
         self._kv_type = _one_of('kv_type', kv_type, KV_TYPES)
         params = D.bitnet_model_params()
         params.copy, params.in_place = copy, in_place
@@ -295,7 +296,7 @@ class Model:
             return list(counted(lib.bitnet_tokenize, D.bitnet_token, pointer, data, len(data), flags))
 
     def detokenize(self, tokens: Sequence[int]) -> str:
-        array = (D.bitnet_token * len(tokens))(*tokens)
+        array = _token_array(tokens)
         with self._handle as pointer:
             data = counted(lib.bitnet_detokenize, C.c_char, pointer, array, len(array))
         return bytes(data).decode(errors='replace')
@@ -307,6 +308,8 @@ class Model:
     def generate(self, prompt: Union[str, Sequence[int]],
                  **options: 'Unpack[GenerateOptions]') -> 'Stream':
         """Continues a text, or tokens."""
+        if prompt is None:                     # the session would go on with what somebody else wrote
+            raise ArgumentError('there is no prompt')
         return self._pooled(False).generate(prompt, **options)
 
     def chat(self, messages: Union[str, Sequence[Message]],
@@ -325,6 +328,8 @@ class Model:
         prompts = list(prompts)
         if not prompts:
             return []
+        if any(prompt is None for prompt in prompts):
+            raise ArgumentError('there is no prompt')
         if parallel < 1:
             raise ArgumentError(f'parallel: {parallel} is not 1 or more')
         streams: List[Stream] = []
@@ -509,6 +514,8 @@ class Session:
         if isinstance(messages, str):
             messages = [{'role': 'user', 'content': messages}]
             return self._begin(messages, _checked(options), goes_on=True)
+        if not messages:
+            raise ArgumentError('there are no messages')
         return self._begin(messages, _checked(options))
 
     def save(self) -> bytes:
@@ -595,6 +602,17 @@ def _one_of(name: str, value: str, known: Mapping[str, int]) -> int:
     return known[value]
 
 
+def _int32(name: str, value: int) -> int:
+    """ctypes takes any number, and keeps its lower bits."""
+    if not -MOST <= value <= MOST:
+        raise ArgumentError(f'{name}: {value} is over 32 bits')
+    return value
+
+
+def _token_array(tokens: Sequence[int]) -> Any:
+    return (D.bitnet_token * len(tokens))(*(_int32('a token', token) for token in tokens))
+
+
 def _checked(options: Mapping[str, Any]) -> Dict[str, Any]:
     for name in options:
         if name not in ChatOptions.__annotations__:
@@ -644,10 +662,11 @@ class Stream:
         self._progress: Optional[Progress] = options.get('progress')
         self._is_chat = _is_chat(prompt)
         model = session._model
-        params = D.bitnet_generate_params(seq=seq, max_tokens=options.get('max_tokens') or 0,
-                                          lookup=options.get('lookup', 0))
-        if params.lookup > MOST_LOOKUP:
-            raise ArgumentError(f'lookup: {params.lookup} is not in 0..{MOST_LOOKUP}')
+        most, lookup = options.get('max_tokens') or 0, options.get('lookup', 0)
+        if not 0 <= lookup <= MOST_LOOKUP:
+            raise ArgumentError(f'lookup: {lookup} is not in 0..{MOST_LOOKUP}')
+        params = D.bitnet_generate_params(seq=seq, max_tokens=_int32('max_tokens', min(most, MOST)),
+                                          lookup=lookup)
         stops = options.get('stop', ())
         stops = [text(each.encode()) for each in ([stops] if isinstance(stops, str) else stops or ())]
         params.n_stop_strings, params.stop_strings = len(stops), (D.bitnet_text * len(stops))(*stops)
@@ -703,8 +722,6 @@ class Stream:
                 keep = held[known - 1].end if known else 0
             elif held is not None and goes_on:
                 known = len(held)
-            if not keep:
-                session._begun = begun
             new = turns if goes_on else turns[known:]
             if held is not None or not goes_on:
                 self._conversation = (held or [])[:known] + [Turn(role, {content}) for role, content in new]
@@ -713,6 +730,8 @@ class Stream:
                     D.BITNET_CHAT_BEGIN if not keep else D.BITNET_CHAT_ENDED_REPLY
                     if lib.bitnet_token_is_end(m, here[keep - 1]) else D.BITNET_CHAT_CUT_REPLY)
                 tokens = here[:keep] + _chat_tokens(m, params.chat, _messages(new), flags)
+            if not keep:                       # not before: a message may have been refused
+                session._begun = begun
         elif isinstance(prompt, str):
             tokens = model.tokenize(prompt, bos=bool(model._info.add_bos))
         else:
@@ -725,7 +744,7 @@ class Stream:
             self._before = held[:known] if held and known else None
         rest = tokens[common:]
         if rest:
-            params.tokens, params.n_tokens = (D.bitnet_token * len(rest))(*rest), len(rest)
+            params.tokens, params.n_tokens = _token_array(rest), len(rest)
         else:
             params.text = text(b'')
 
@@ -779,6 +798,8 @@ class Stream:
 
     def close(self) -> None:
         """Ends it, also if another thread is reading it."""
+        if self._ended:                        # the session may be writing another text by now
+            return
         self._stopped = True
         self._session._flag.set()
         try:
@@ -898,20 +919,22 @@ def _pass(session: Session, streams: List[Stream]) -> None:
             stream.close()
         if not closed:
             raise
-    session._give_back()
+    finally:
+        session._give_back()
 
 
 def _sampler(options: Mapping[str, Any], seed: int, matcher: Optional[Matcher]) -> Any:
     sampler = D.bitnet_sampler(rng=seed & (1 << 64) - 1)
     sampler.temperature = options.get('temperature', 0.0)
-    sampler.top_k = options.get('top_k', 40)
+    sampler.top_k = _int32('top_k', min(options.get('top_k', 40), MOST))
     sampler.top_p = options.get('top_p', 0.95)
     sampler.min_p = options.get('min_p', 0.05)
     sampler.repeat_penalty = options.get('repeat_penalty', 1.0)
     sampler.frequency_penalty = options.get('frequency_penalty', 0.0)
     sampler.presence_penalty = options.get('presence_penalty', 0.0)
     bias = options.get('logit_bias') or {}
-    sampler.bias = (D.bitnet_logit_bias * len(bias))(*bias.items())
+    sampler.bias = (D.bitnet_logit_bias * len(bias))(
+        *((_int32('logit_bias', token), number) for token, number in bias.items()))
     sampler.n_bias = len(bias)
     if matcher:
         sampler.mask_fn = C.cast(lib.bitnet_matcher_mask, D.bitnet_mask_fn)
