@@ -129,6 +129,18 @@ expect "an absolute libdir" [ "$(absolute libdir -DCMAKE_INSTALL_LIBDIR=/opt/two
 expect "the includedir beside it" [ "$(absolute includedir)" = /opt/one/include ]
 expect "an absolute includedir" [ "$(absolute includedir -DCMAKE_INSTALL_INCLUDEDIR=/opt/three)" = /opt/three ]
 
+# The library of Windows has the name that the release's has, as far as it can be seen without a build.
+dll=bitnet-${version%%.*}.dll mingw=$(command -v x86_64-w64-mingw32-gcc)
+if [ -n "$mingw" ]; then
+    expect "Windows: configure" cmake -S . -B "$dir/windows" -G "Unix Makefiles" -DBUILD_SHARED_LIBS=ON \
+        -DCMAKE_SYSTEM_NAME=Windows -DCMAKE_C_COMPILER="$mingw"
+    expect "Windows: the library's name" grep -q -e " -o $dll .*libbitnet[.]dll[.]a" \
+        "$dir/windows/CMakeFiles/bitnet_impl.dir/link.txt"
+else
+    skipped=$((skipped + 1))
+    echo "skip Windows: gcc-mingw-w64-x86-64 is not installed"
+fi
+
 # Meson gets what a user puts into the folder subprojects: the wrap, the file that it adds to the
 # sources, and the sources of a release.
 meson_projects() {
@@ -153,13 +165,21 @@ meson_projects() {
         expect "meson_$kind: bitnet.pc" grep -qx "Version: $version" \
             "$dir/meson_$kind/installed/lib/pkgconfig/bitnet.pc"
     done
+    if [ -n "$mingw" ]; then
+        printf '%s\n' '[binaries]' "c = '$mingw'" '[host_machine]' "system = 'windows'" "cpu_family = 'x86_64'" \
+            "cpu = 'x86_64'" "endian = 'little'" >"$dir/windows.txt"
+        expect "Meson, Windows: setup" meson setup "$dir/meson_windows" "$dir/meson" -Ddefault_library=shared \
+            --cross-file "$dir/windows.txt"
+        expect "Meson, Windows: the library's name" grep -q "^build [^ ]*/$dll:\|^build [^ ]*/$dll " \
+            "$dir/meson_windows/build.ninja"
+    fi
     expect "meson_static: no shared library" sh -c \
         "! find '$dir/meson_static/installed' -name '*.so*' | grep ."
     installed_shared meson_shared "$dir/meson_shared/installed"
 }
 if command -v meson >/dev/null 2>&1 && command -v ninja >/dev/null 2>&1; then meson_projects
 else
-    skipped=1
+    skipped=$((skipped + 1))
     echo "skip Meson: meson or ninja is not installed"
 fi
 
