@@ -394,6 +394,18 @@ def freed():
     gc.collect()
 
 
+def collected():
+    """A text in a circle of references: the collector may close its session first."""
+    with Model(PATH) as model:
+        for _ in range(3):
+            circle = [model.generate(STORY)]
+            circle.append(circle)
+            next(circle[0])
+            del circle
+            gc.collect()
+            assert model.generate(DOG, max_tokens=40).text() == wanted('dog')
+
+
 # ---- threads, and what interrupts ----
 
 def in_thread(function):
@@ -495,6 +507,68 @@ def closed_afterwards():
             assert second.text() == wanted('dog')
         finally:
             lib.bitnet_gen_next = passes
+
+
+def closed_in_between():
+    """By another thread between two passes: who reads it then finds its end."""
+    lib, results = _library.lib, []
+    with Model(PATH) as model:
+        stream, end = model.generate(STORY), lib.bitnet_gen_end
+        next(stream)
+        met, enter = threading.Event(), stream._session._handle.enter
+
+        def entered(*arguments):
+            try:
+                return enter(*arguments)
+            except BusyError:
+                met.set()
+                raise
+
+        def ending(gen):
+            stream._session._handle.enter = entered
+            results.append(in_thread(lambda: list(stream)))
+            met.wait(60)
+            return end(gen)
+        lib.bitnet_gen_end = ending
+        try:
+            stream.close()
+        finally:
+            lib.bitnet_gen_end = end
+        assert results.pop()() == [] and met.is_set() and stream.stats.reason == 'abort'
+
+
+def handed_on():
+    """A session goes from text to text, whoever ends one and how, and no text notices."""
+    with Model(PATH, threads=1) as model:
+        ended = []
+
+        def write(number):
+            for i in range(number, number + 60):
+                stream = model.generate(DOG, max_tokens=40)
+                if i % 5 == 0:                 # in a circle
+                    circle = [stream]
+                    circle.append(circle)
+                    next(stream)
+                    stream = circle = None
+                elif i % 5 == 1:
+                    next(stream)
+                    stream.close()
+                elif i % 5 == 2:
+                    closes = threading.Thread(target=stream.close)
+                    closes.start()
+                    assert wanted('dog').startswith(stream.text())
+                    closes.join()
+                else:
+                    assert stream.text() == wanted('dog')
+                    ended.append(stream)
+                    ended.pop(0).close()       # perhaps that of another thread
+        interval = sys.getswitchinterval()
+        sys.setswitchinterval(1e-5)
+        try:
+            for result in [in_thread(lambda n=n: write(n)) for n in range(4)]:
+                result()
+        finally:
+            sys.setswitchinterval(interval)
 
 
 def interrupted():
@@ -637,5 +711,5 @@ def documented():
 
 cases.run('python', [
     same_text, ends, characters, forms, conversation, refused_message, going_on, replies, without_thinking,
-    batch, vectors, about, errors, freed, threads, computes_alone, closed_meanwhile, closed_afterwards,
-    interrupted, forked, command, documented])
+    batch, vectors, about, errors, freed, collected, threads, computes_alone, closed_meanwhile,
+    closed_afterwards, closed_in_between, handed_on, interrupted, forked, command, documented])

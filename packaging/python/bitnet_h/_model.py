@@ -1,5 +1,6 @@
 """Models, sessions and the texts that they write. README.md shows how they are used."""
 import collections
+import contextlib
 import ctypes as C
 import importlib
 import json
@@ -149,14 +150,26 @@ class Handle:
         self._pointer, self._free, self._what, self._keep, self._alone = pointer, free, what, keep, alone
         self._lock, self._users, self.closed = threading.Lock(), 0, False
 
-    def __enter__(self) -> Any:
+    def enter(self, over: Callable[[], bool] = bool) -> Any:
+        """over: has what wants it ended? It is asked when no other thread has it."""
         with self._lock:
             if self.closed:
                 raise ClosedError(f'the {self._what} has been closed')
-            if self._alone and self._users:
+            if self._alone and self._users or over():
                 raise BusyError(f'another thread is using the {self._what}')
             self._users += 1
         return self._pointer
+
+    @contextlib.contextmanager
+    def unless(self, over: Callable[[], bool]) -> Iterator[Any]:
+        pointer = self.enter(over)
+        try:
+            yield pointer
+        finally:
+            self.__exit__()
+
+    def __enter__(self) -> Any:
+        return self.enter()
 
     def __exit__(self, *_: object) -> None:
         with self._lock:
@@ -369,7 +382,7 @@ class Model:
             out = C.cast(vectors, C.POINTER(C.c_float))
             session._interruptible(lambda ctx: call(lib.bitnet_embed, ctx, inputs, len(wanted),
                                                     C.byref(params), out))
-            session._give_back()
+            self._release(session)
         try:
             numpy: Any = importlib.import_module('numpy')
             rows: Any = numpy.frombuffer(vectors, dtype=numpy.float32).reshape(len(wanted), self.info.dims)
@@ -379,12 +392,14 @@ class Model:
 
     # Sessions that nobody has any more, for what comes next.
     def _pooled(self, for_vectors: bool) -> 'Session':
-        try:
-            session = self._idle[for_vectors].pop()
-        except IndexError:
-            return Session(self, for_vectors=for_vectors, pooled=True)
-        session._model = self
-        return session
+        while True:
+            try:
+                session = self._idle[for_vectors].pop()
+            except IndexError:
+                return Session(self, for_vectors=for_vectors, pooled=True)
+            if not session._handle.closed:     # by the collector, which ends what a circle refers to
+                session._model = self
+                return session
 
     def _release(self, session: 'Session') -> None:
         session._model = None                  # or they would keep each other
@@ -569,13 +584,14 @@ class Session:
         return self
 
     def _give_back(self) -> None:
-        if self._pooled and not self._streams and self._model:
+        """Called once for each text, behind its end, by the thread that has ended it."""
+        if self._pooled and not self._handle.closed:
             self._model._release(self)
 
-    def _interruptible(self, function: Callable[[Any], Any]) -> Any:
+    def _interruptible(self, function: Callable[[Any], Any], over: Callable[[], bool] = bool) -> Any:
         """Calls a function with the context. closed and stop are set before the flag, and looked at
         after it is cleared."""
-        with self._handle as ctx:
+        with self._handle.unless(over) as ctx:
             self._flag.clear()
             if self._handle.closed:
                 raise ClosedError('the session has been closed')
@@ -653,6 +669,7 @@ class Stream:
         self._session, self._seq = session, seq
         self._gens: List[Any] = []
         self._ended, self._stopped, self._reported = False, False, False
+        self._lock = threading.RLock()         # of _ended, before which the flag may be set
         self._reason: Optional[str] = None
         self._ready: Deque[Part] = collections.deque()
         self._written: List[Part] = []
@@ -798,18 +815,20 @@ class Stream:
 
     def close(self) -> None:
         """Ends it, also if another thread is reading it."""
-        if self._ended:                        # the session may be writing another text by now
-            return
-        self._stopped = True
-        self._session._flag.set()
+        with self._lock:
+            if self._ended:                    # the session may be writing another text by now
+                return
+            self._stopped = True
+            self._session._flag.set()
         try:
-            with self._session._handle as ctx:
-                self._end(ctx)
+            with self._session._handle.unless(lambda: self._ended) as ctx:
+                mine = self._end(ctx)
         except ClosedError:
-            self._end(None)
-        except BusyError:                      # that thread ends it
+            mine = self._end(None)
+        except BusyError:                      # that thread ends it, or has done so
             return
-        self._session._give_back()
+        if mine:
+            self._session._give_back()
 
     def __enter__(self) -> 'Stream':
         return self
@@ -831,8 +850,8 @@ class Stream:
             _pass(self._session, [self])
         return self._ready.popleft() if self._ready else None
 
-    def _take(self, ctx: Any) -> None:
-        """Takes what the last pass gave."""
+    def _take(self, ctx: Any) -> bool:
+        """Takes what the last pass gave. True: it has ended."""
         piece = self._piece
         lib.bitnet_gen_piece(self._gens[0], C.byref(piece))
         new = string(piece.text)
@@ -840,9 +859,9 @@ class Stream:
         self._add(new.encode())
         if piece.ended:
             self._reason = REASONS.get(piece.why, 'abort')
-            self._end(ctx)
-        else:
-            lib.bitnet_seq_figures(ctx, self._seq, C.byref(self._figures))
+            return self._end(ctx)
+        lib.bitnet_seq_figures(ctx, self._seq, C.byref(self._figures))
+        return False
 
     def _add(self, data: Optional[bytes]) -> None:
         """Divides a piece into parts; None: nothing more comes."""
@@ -867,13 +886,13 @@ class Stream:
                 number = self._reply.n_calls
                 self._calls[number] = self._calls.get(number, '') + part.text
 
-    def _end(self, ctx: Any) -> None:
-        """Ends the generation, and gives the session back. ctx None: it is closed, and only the
-        generation keeps its memory."""
+    def _end(self, ctx: Any) -> bool:
+        """Ends the generation; then the session has to be given back. False: it had ended. ctx None: the
+        session is closed, and only the generation keeps its memory."""
         try:
             gen = self._gens.pop()
         except IndexError:
-            return
+            return False
         session = self._session
         lib.bitnet_gen_piece(gen, C.byref(self._piece))
         if ctx:
@@ -881,7 +900,9 @@ class Stream:
         lib.bitnet_gen_end(gen)
         held = len(session._tokens(ctx, self._seq)) if ctx and session._n_seqs == 1 else 0
         self._add(None)
-        self._ended, self._reason = True, self._reason or 'abort'
+        self._reason = self._reason or 'abort'
+        with self._lock:
+            self._ended = True
         self._matcher = None
         if self._piece.n_prompt and self._piece.n_read == self._piece.n_prompt:
             if self._conversation is not None and held:
@@ -890,6 +911,7 @@ class Stream:
         else:
             session._held = self._before
         session._streams -= 1
+        return True
 
     def _report(self) -> None:
         piece = self._piece
@@ -901,18 +923,22 @@ class Stream:
 def _pass(session: Session, streams: List[Stream]) -> None:
     """One pass over the weights for streams of a session, which have then what it gave. If it fails, they
     end; if one of them was closed by another thread, without an error."""
+    over: List[Stream] = []                    # those that this pass ends
+
     def run(ctx: Any) -> None:
         if any(stream._stopped for stream in streams):
             raise CancelledError('the text has been closed')
         gens = [stream._gens[0] for stream in streams]
         call(lib.bitnet_gen_next, (C.POINTER(D.bitnet_gen) * len(gens))(*gens), len(gens))
-        for stream in streams:
-            stream._take(ctx)
+        over.extend(stream for stream in streams if stream._take(ctx))
 
     try:
-        session._interruptible(run)
+        session._interruptible(run, lambda: any(stream._ended for stream in streams))
         for stream in streams:
             stream._report()
+    except BusyError:                          # another thread reads it, or has just ended it
+        if not any(stream._stopped or stream._ended for stream in streams):
+            raise
     except BaseException as e:
         closed = isinstance(e, CancelledError) and any(stream._stopped for stream in streams)
         for stream in streams:
@@ -920,7 +946,8 @@ def _pass(session: Session, streams: List[Stream]) -> None:
         if not closed:
             raise
     finally:
-        session._give_back()
+        if over:
+            session._give_back()
 
 
 def _sampler(options: Mapping[str, Any], seed: int, matcher: Optional[Matcher]) -> Any:
