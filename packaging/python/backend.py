@@ -109,6 +109,8 @@ def compiled(folder):
         raise RuntimeError('there is no C compiler (CC, cc, gcc, clang) to build bitnet-h with')
     path = os.path.join(folder, library_name(sys.platform))
     command = cc + ['-O2', '-shared'] + shlex.split(os.environ.get('CFLAGS', ''))
+    if sys.maxsize < 1 << 32 and re.match('i.86|x86|amd64', platform.machine(), re.I):
+        command += ['-msse2', '-mfpmath=sse']  # else it computes with more bits than it should
     command += ['-DBITNET_SHARED', *map(source, SOURCES), '-o', path]
     if os.name == 'posix':
         command += ['-fPIC', '-fvisibility=hidden', '-lpthread']
