@@ -617,6 +617,26 @@ def interrupted():
             assert call.results == [-9]        # cancelled, not run to its end
         result()
 
+    class Event(threading.Event):
+        """Ctrl-C comes while the main thread looks whether the call has ended, which it has not."""
+        looked = 0
+
+        def is_set(self):
+            if threading.current_thread() is threading.main_thread():
+                Event.looked += 1
+                if Event.looked == 2:
+                    raise KeyboardInterrupt
+            return super().is_set()
+    with Model(PATH, context=16384) as model, Watched('bitnet_embed') as call:
+        before, _library.threading.Event = threading.Event, Event
+        try:
+            model.embed(SOME, pooling='mean')
+            assert False, 'not interrupted'
+        except KeyboardInterrupt:
+            assert call.results == [-9]
+        finally:
+            _library.threading.Event = before
+
     class Slow:
         """A file from which Ctrl-C comes while it is read."""
         def __init__(self):
