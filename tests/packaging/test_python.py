@@ -702,8 +702,8 @@ def command():
     run_it = run(PATH)
     assert run_it.returncode == 0 and wanted('chat') in run_it.stdout and not run_it.stderr, run_it
     for encoding in 'ascii', 'utf-8', 'utf-8:surrogateescape':       # which have no such character
-        latin = subprocess.run([sys.executable, '-m', 'bitnet_h', PATH], input=b'Gr\xfc\xdfe!\n', capture_output=True,
-                               env=dict(os.environ, PYTHONIOENCODING=encoding))
+        latin = subprocess.run([sys.executable, '-m', 'bitnet_h', PATH], input=b'Gr\xfc\xdfe!\n',
+                               capture_output=True, env=dict(os.environ, PYTHONIOENCODING=encoding))
         assert latin.returncode == 0 and len(latin.stdout) > 10 and not latin.stderr, (encoding, latin)
     wrong = run('no-such-file')
     assert wrong.returncode == 1 and 'no-such-file' in wrong.stderr and 'Traceback' not in wrong.stderr
