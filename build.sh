@@ -167,7 +167,7 @@ test_files() {
         for filter; do
             case $filter in
                 */*) case $name in *"${filter%%/*}") found=0 ;; esac ;;
-                *) ! grep -q "$filter" "$file" || found=0 ;;
+                *) ! grep -qF -e "$filter" "$file" || found=0 ;;
             esac
         done
         [ "$found" -ne 0 ] || echo "$name"

@@ -109,6 +109,8 @@ def compiled(folder):
         raise RuntimeError('there is no C compiler (CC, cc, gcc, clang) to build bitnet-h with')
     path = os.path.join(folder, library_name(sys.platform))
     command = cc + ['-O2', '-shared'] + shlex.split(os.environ.get('CFLAGS', ''))
+    if sys.maxsize < 1 << 32 and re.match('i.86|x86|amd64', platform.machine(), re.I):
+        command += ['-msse2', '-mfpmath=sse']  # else it computes with more bits than it should
     command += ['-DBITNET_SHARED', *map(source, SOURCES), '-o', path]
     if os.name == 'posix':
         command += ['-fPIC', '-fvisibility=hidden', '-lpthread']
@@ -126,7 +128,13 @@ def library_name(system):
 def this_platform():
     tag = sysconfig.get_platform()
     if tag.startswith('macosx'):               # a Python for two machines; the library is for one
-        tag = tag.rsplit('-', 1)[0] + '-' + platform.machine()
+        machine = platform.machine()
+        major, minor = (tag.split('-')[1] + '.0').split('.')[:2]
+        if major == '10' and machine == 'arm64':             # as pip wants it: no such system is older,
+            major = '11'
+        if major != '10':                                    # and the minor number is 0 since 11
+            minor = '0'
+        tag = f'macosx-{major}.{minor}-{machine}'
     return re.sub(r'\W', '_', tag)
 
 
@@ -137,7 +145,10 @@ MACHINES = {'x86_64': 0x3e, 'aarch64': 0xb7,               # ELF: e_machine
 def check_library(data, tag):
     """A wheel for another machine, or that asks for more of a system than its tag says, would be
     found out by users."""
-    name, machine = re.match(r'(win|macosx|\w*linux)\w*_(x86_64|aarch64|amd64|arm64)$', tag).groups()
+    known = re.match(r'(win|macosx|\w*linux)\w*_(x86_64|aarch64|amd64|arm64)$', tag)
+    if not known:
+        return
+    name, machine = known.groups()
     needs = [tuple(map(int, found)) for found in re.findall(rb'GLIBC_(\d+)\.(\d+)', data)]
     has = re.match(r'manylinux_(\d+)_(\d+)_', tag)
     if name == 'win':
@@ -168,8 +179,7 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
 
 def wheel(folder, library, tag):
     library = read(library)
-    if sys.byteorder == 'little' and re.search(r'x86_64|aarch64|amd64|arm64', tag):
-        check_library(library, tag)
+    check_library(library, tag)
     info = f'{PACKAGE}-{version()}.dist-info'
     files = modules()
     files[f'{PACKAGE}/_declarations.py'] = declarations.module(*map(source, HEADERS)).encode()

@@ -1,12 +1,15 @@
 """Tests bitnet_ctypes.py, and by it what bitnet.h promises to such bindings.
     test_ctypes.py LIBRARY HEADER MODEL TEXT LAYOUT
 TEXT: a file with what the model writes in 40 tokens; LAYOUT: sizes, offsets and constants as a C
-compiler sees them, printed by the program of layout.py. Ends with "N passed, N failed"."""
+compiler sees them, printed by the program of layout.py. Ends with "N passed, N failed,
+N skipped"."""
 import ctypes as C
 import gc
+import os
 import sys
-import traceback
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir))
+import cases
 from bitnet_ctypes import Context, Failure, Generation, Library, Model
 
 path, header, model_path, text_path, layout_path = sys.argv[1:]
@@ -183,16 +186,9 @@ def collected():
     assert not lib.waiting
 
 
-failed = 0
-TESTS = [layout, versions, text, callbacks, chat, nul, failures, freed, collected]
-for test in TESTS:
-    try:
-        test()
-        gc.collect()
-        assert not lib.waiting, 'something could not be freed'
-    except Exception:                          # the tests that follow run, too
-        failed += 1
-        print(f'FAIL ctypes {test.__name__}')
-        traceback.print_exc(file=sys.stdout)
-print(f'{len(TESTS) - failed} passed, {failed} failed')
-sys.exit(failed > 0)
+def behind():
+    gc.collect()
+    assert not lib.waiting, 'something could not be freed'
+
+
+cases.run('ctypes', [layout, versions, text, callbacks, chat, nul, failures, freed, collected], behind)

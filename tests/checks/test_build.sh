@@ -434,6 +434,8 @@ eval "$(sed -n '/^test_files() {/,/^}/p' build.sh)"
 for filter in $(sh tests/changed.sh --rows | cut -d'|' -f2 | sort -u); do
     [ "$filter" = NAME/ ] || check "row-test-$filter" "no such test" test -n "$(test_files "$filter")"
 done
+# A filter is a text, no option or pattern of grep.
+for filter in --help '[nosuch'; do check "filter-$filter" "it is one" test -z "$(test_files "$filter" 2>&1)"; done
 for suite in $(sh tests/changed.sh --rows | cut -d'|' -f3 | sort -u); do
     check "row-suite-$suite" "no such suite" sh -c "echo $ALL_SUITES | tr ' ' '\n' | grep -qx -e '$suite'"
 done

@@ -117,8 +117,39 @@ mv "$dir/made" "$dir/moved"
 installed_shared shared "$dir/moved"
 project find_shared -DCMAKE_PREFIX_PATH="$dir/moved"
 
+# Folders may be absolute, which CMake allows and some distributions do: bitnet.pc names them as they are.
+# absolute FOLDER OPTION...: what pkg-config says then of FOLDER.
+absolute() {
+    folder=$1
+    shift
+    cmake -S . -B "$dir/absolute" -DCMAKE_INSTALL_PREFIX=/opt/one "$@" >/dev/null &&
+        PKG_CONFIG_PATH="$dir/absolute" pkg-config --variable="$folder" bitnet
+}
+expect "an absolute libdir" [ "$(absolute libdir -DCMAKE_INSTALL_LIBDIR=/opt/two/lib)" = /opt/two/lib ]
+expect "the includedir beside it" [ "$(absolute includedir)" = /opt/one/include ]
+expect "an absolute includedir" [ "$(absolute includedir -DCMAKE_INSTALL_INCLUDEDIR=/opt/three)" = /opt/three ]
+
+# The library of Windows has the name that the release's has, as far as it can be seen without a build.
+dll=bitnet-${version%%.*}.dll mingw=$(command -v x86_64-w64-mingw32-gcc)
+if [ -n "$mingw" ]; then
+    expect "Windows: configure" cmake -S . -B "$dir/windows" -G "Unix Makefiles" -DBUILD_SHARED_LIBS=ON \
+        -DCMAKE_SYSTEM_NAME=Windows -DCMAKE_C_COMPILER="$mingw"
+    expect "Windows: the library's name" grep -q -e " -o $dll .*libbitnet[.]dll[.]a" \
+        "$dir/windows/CMakeFiles/bitnet_impl.dir/link.txt"
+else
+    skipped=$((skipped + 1))
+    echo "skip Windows: gcc-mingw-w64-x86-64 is not installed"
+fi
+
 # Meson gets what a user puts into the folder subprojects: the wrap, the file that it adds to the
 # sources, and the sources of a release.
+# meson_cross SYSTEM CPU ENDIAN COMPILER: sets the project up for another machine, in meson_SYSTEM.
+meson_cross() {
+    printf '%s\n' '[binaries]' "c = '$4'" '[host_machine]' "system = '$1'" "cpu_family = '$2'" "cpu = '$2'" \
+        "endian = '$3'" >"$dir/cross.txt"
+    expect "meson_$1: setup" meson setup "$dir/meson_$1" "$dir/meson" -Ddefault_library=shared \
+        --cross-file "$dir/cross.txt"
+}
 meson_projects() {
     mkdir -p "$dir/meson"
     cp -R tests/packaging/project/. "$dir/meson"
@@ -141,13 +172,24 @@ meson_projects() {
         expect "meson_$kind: bitnet.pc" grep -qx "Version: $version" \
             "$dir/meson_$kind/installed/lib/pkgconfig/bitnet.pc"
     done
+    # What only other machines need, as far as it can be seen without a build.
+    if [ -n "$mingw" ]; then
+        meson_cross windows x86_64 little "$mingw"
+        expect "meson_windows: the library's name" grep -q "^build [^ ]*/$dll[: ]" "$dir/meson_windows/build.ninja"
+    fi
+    s390x=$(command -v s390x-linux-gnu-gcc)
+    if [ -n "$s390x" ]; then
+        meson_cross linux s390x big "$s390x"
+        macros_of meson_linux bitnet.c >"$dir/library"
+        expect "meson_linux: s390x computes in float" grep -q '__FLT_EVAL_METHOD__ 0' "$dir/library"
+    fi
     expect "meson_static: no shared library" sh -c \
         "! find '$dir/meson_static/installed' -name '*.so*' | grep ."
     installed_shared meson_shared "$dir/meson_shared/installed"
 }
 if command -v meson >/dev/null 2>&1 && command -v ninja >/dev/null 2>&1; then meson_projects
 else
-    skipped=1
+    skipped=$((skipped + 1))
     echo "skip Meson: meson or ninja is not installed"
 fi
 

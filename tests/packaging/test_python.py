@@ -18,12 +18,15 @@ import sys
 import tempfile
 import threading
 import time
-import traceback
 import warnings
 
 import bitnet_h
 from bitnet_h import (ArgumentError, BitnetError, BusyError, ClosedError, ContextFullError, FileError,
                       FormatError, Model, UnsupportedError, _library)
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir))
+import cases
+from cases import Skip
 
 PATH, TEXTS = sys.argv[1:3]
 CHAT_MODEL = sys.argv[3] if len(sys.argv) > 3 else None
@@ -33,10 +36,6 @@ SOME = LONG[:9600]                             # a second
 CALL = '<tool_call>\n{"name": "f", "arguments": {"x": [1, "\u00e4"]}}\n</tool_call>'
 TOOL = {'name': 'f', 'parameters': {'type': 'object'}}
 EVERY_CHARACTER = 'root ::= "a\u00e4\u20ac\U0001f642"'
-
-
-class Skip(Exception):
-    pass
 
 
 def wanted(name):
@@ -159,6 +158,23 @@ def conversation():
             assert session.chat(history).stats.reused_tokens < edited.stats.prompt_tokens
             session.clear()
             assert not session.tokens and session.chat('Hello!').text() == wanted('chat')
+
+
+def refused_message():
+    """It leaves the session as it was, and what stands in front of its chat."""
+    with Model(PATH) as model, model.session() as session, model.session() as other:
+        first = session.chat([HELLO])
+        first.text()
+        held, messages = session.tokens, [HELLO, first.message]
+        try:
+            session.chat(messages + [dict(HELLO, content='\ud800')], tools=[TOOL])
+            assert False, 'half a character was taken'
+        except UnicodeEncodeError:
+            pass
+        assert session.tokens == held
+        session.chat(messages + [HELLO], tools=[TOOL], max_tokens=1).text()
+        other.chat(messages + [HELLO], tools=[TOOL], max_tokens=1).text()
+        assert session.tokens == other.tokens, (session.tokens, other.tokens)
 
 
 def going_on():
@@ -291,6 +307,18 @@ def errors():
         refused(ArgumentError, 'lookup', model.generate, STORY, lookup=9)
         refused(ArgumentError, 'stop string', model.generate, STORY, stop='')
         refused(ArgumentError, 'bad argument', model.detokenize, [10 ** 6])
+        refused(ArgumentError, '32 bits', model.detokenize, [(1 << 32) + 5])
+        refused(ArgumentError, '32 bits', model.generate, [(1 << 32) + 5])
+        refused(ArgumentError, '32 bits', model.generate, STORY, logit_bias={(1 << 32) + 5: 1.})
+        refused(ArgumentError, '32 bits', Model, PATH, context=(1 << 32) + 64)
+        refused(ArgumentError, 'lookup', model.generate, STORY, lookup=1 << 32)
+        dog = model.generate(DOG, max_tokens=(1 << 40) + 1, top_k=1 << 32, temperature=0.9)
+        dog.text()
+        assert dog.stats.tokens > 1
+        for nothing in None, []:               # not: go on with what the last one wrote
+            refused(ArgumentError, 'no messages', model.chat, nothing)
+        refused(ArgumentError, 'no prompt', model.generate, None)
+        refused(ArgumentError, 'no prompt', model.batch, [DOG, None])
         try:
             model.generate(STORY, top=3)
             assert False
@@ -364,6 +392,18 @@ def freed():
         refused(ClosedError, '', next, stream)
     del streams, stream
     gc.collect()
+
+
+def collected():
+    """A text in a circle of references: the collector may close its session first."""
+    with Model(PATH) as model:
+        for _ in range(3):
+            circle = [model.generate(STORY)]
+            circle.append(circle)
+            next(circle[0])
+            del circle
+            gc.collect()
+            assert model.generate(DOG, max_tokens=40).text() == wanted('dog')
 
 
 # ---- threads, and what interrupts ----
@@ -450,6 +490,87 @@ def closed_meanwhile():
             refused(ClosedError, 'closed', session.generate, DOG)
 
 
+def closed_afterwards():
+    """A text that has ended, while its session writes another one, which goes on."""
+    lib = _library.lib
+    with Model(PATH) as model:
+        first = model.generate(DOG, max_tokens=3)
+        first.text()
+        second, passes = model.generate(DOG, max_tokens=40), lib.bitnet_gen_next
+        assert second._session is first._session
+
+        def meanwhile(*arguments):
+            first.close()
+            return passes(*arguments)
+        lib.bitnet_gen_next = meanwhile
+        try:
+            assert second.text() == wanted('dog')
+        finally:
+            lib.bitnet_gen_next = passes
+
+
+def closed_in_between():
+    """By another thread between two passes: who reads it then finds its end."""
+    lib, results = _library.lib, []
+    with Model(PATH) as model:
+        stream, end = model.generate(STORY), lib.bitnet_gen_end
+        next(stream)
+        met, enter = threading.Event(), stream._session._handle.enter
+
+        def entered(*arguments):
+            try:
+                return enter(*arguments)
+            except BusyError:
+                met.set()
+                raise
+
+        def ending(gen):
+            stream._session._handle.enter = entered
+            results.append(in_thread(lambda: list(stream)))
+            met.wait(60)
+            return end(gen)
+        lib.bitnet_gen_end = ending
+        try:
+            stream.close()
+        finally:
+            lib.bitnet_gen_end = end
+        assert results.pop()() == [] and met.is_set() and stream.stats.reason == 'abort'
+
+
+def handed_on():
+    """A session goes from text to text, whoever ends one and how, and no text notices."""
+    with Model(PATH, threads=1) as model:
+        ended = []
+
+        def write(number):
+            for i in range(number, number + 60):
+                stream = model.generate(DOG, max_tokens=40)
+                if i % 5 == 0:                 # in a circle
+                    circle = [stream]
+                    circle.append(circle)
+                    next(stream)
+                    stream = circle = None
+                elif i % 5 == 1:
+                    next(stream)
+                    stream.close()
+                elif i % 5 == 2:
+                    closes = threading.Thread(target=stream.close)
+                    closes.start()
+                    assert wanted('dog').startswith(stream.text())
+                    closes.join()
+                else:
+                    assert stream.text() == wanted('dog')
+                    ended.append(stream)
+                    ended.pop(0).close()       # perhaps that of another thread
+        interval = sys.getswitchinterval()
+        sys.setswitchinterval(1e-5)
+        try:
+            for result in [in_thread(lambda n=n: write(n)) for n in range(4)]:
+                result()
+        finally:
+            sys.setswitchinterval(interval)
+
+
 def interrupted():
     """Ctrl-C: in a long prompt, behind its first chunk and not behind all of them; in a load; and while a
     text is written. What a session held, it still holds."""
@@ -495,6 +616,26 @@ def interrupted():
         except KeyboardInterrupt:
             assert call.results == [-9]        # cancelled, not run to its end
         result()
+
+    class Event(threading.Event):
+        """Ctrl-C comes while the main thread looks whether the call has ended, which it has not."""
+        looked = 0
+
+        def is_set(self):
+            if threading.current_thread() is threading.main_thread():
+                Event.looked += 1
+                if Event.looked == 2:
+                    raise KeyboardInterrupt
+            return super().is_set()
+    with Model(PATH, context=16384) as model, Watched('bitnet_embed') as call:
+        before, _library.threading.Event = threading.Event, Event
+        try:
+            model.embed(SOME, pooling='mean')
+            assert False, 'not interrupted'
+        except KeyboardInterrupt:
+            assert call.results == [-9]
+        finally:
+            _library.threading.Event = before
 
     class Slow:
         """A file from which Ctrl-C comes while it is read."""
@@ -560,6 +701,10 @@ def command():
                               capture_output=True, text=True)
     run_it = run(PATH)
     assert run_it.returncode == 0 and wanted('chat') in run_it.stdout and not run_it.stderr, run_it
+    for encoding in 'ascii', 'utf-8', 'utf-8:surrogateescape':       # which have no such character
+        latin = subprocess.run([sys.executable, '-m', 'bitnet_h', PATH], input=b'Gr\xfc\xdfe!\n',
+                               capture_output=True, env=dict(os.environ, PYTHONIOENCODING=encoding))
+        assert latin.returncode == 0 and len(latin.stdout) > 10 and not latin.stderr, (encoding, latin)
     wrong = run('no-such-file')
     assert wrong.returncode == 1 and 'no-such-file' in wrong.stderr and 'Traceback' not in wrong.stderr
 
@@ -584,21 +729,7 @@ def documented():
     assert len(names['vectors']) == 2 and len(names['messages']) == 3, names
 
 
-failed, skipped = 0, 0
-TESTS = [same_text, ends, characters, forms, conversation, going_on, replies, without_thinking, batch,
-         vectors, about, errors, freed, threads, computes_alone, closed_meanwhile, interrupted, forked,
-         command, documented]
-only = os.environ.get('PYTHON_TESTS', '').split()
-TESTS = [test for test in TESTS if not only or test.__name__ in only]
-for test in TESTS:
-    try:
-        test()
-    except Skip as e:
-        skipped += 1
-        print(f'skip python {test.__name__}: {e}')
-    except Exception:                          # the tests that follow run, too
-        failed += 1
-        print(f'FAIL python {test.__name__}')
-        traceback.print_exc(file=sys.stdout)
-print(f'{len(TESTS) - failed - skipped} passed, {failed} failed, {skipped} skipped')
-sys.exit(failed > 0)
+cases.run('python', [
+    same_text, ends, characters, forms, conversation, refused_message, going_on, replies, without_thinking,
+    batch, vectors, about, errors, freed, collected, threads, computes_alone, closed_meanwhile,
+    closed_afterwards, closed_in_between, handed_on, interrupted, forked, command, documented])

@@ -75,6 +75,26 @@ refuses "no other Windows" "is not for" backend wheel "$dir/else" "$tmp/arm.dll"
 printf '\317\372\355\376\014\0\0\001' >"$tmp/arm.dylib"
 expect "macOS on ARM" backend wheel "$dir/else" "$tmp/arm.dylib" macosx_11_0_arm64
 refuses "no other macOS" "is not for" backend wheel "$dir/else" "$tmp/arm.dylib" macosx_10_13_x86_64
+expect "a system that it knows nothing of" backend wheel "$dir/else" "$library" freebsd_14_0_RELEASE_amd64
+# What Python says of macOS is not always a name that pip takes: its tags are.
+expect "macOS: pip takes the names" "$dir/source/bin/python" -c "
+import sys; sys.path.insert(0, '$package')
+import backend, platform, sysconfig
+from pip._vendor.packaging import tags
+for name, machine, of in (('macosx-10.9-universal2', 'arm64', (11, 0)), ('macosx-14-arm64', 'arm64', (14, 0)),
+                          ('macosx-11.3-x86_64', 'x86_64', (11, 0)), ('macosx-14.0-arm64', 'arm64', (14, 0)),
+                          ('macosx-10.13-universal2', 'x86_64', (10, 13))):
+    sysconfig.get_platform, platform.machine = lambda: name, lambda: machine
+    assert backend.this_platform() in tags.mac_platforms(of, machine), (name, backend.this_platform())"
+expect "32 bits of x86 compute with SSE" "$dir/source/bin/python" -c "
+import sys; sys.path.insert(0, '$package')
+import backend, platform, subprocess
+calls, sys.maxsize = [], (1 << 31) - 1
+subprocess.run = lambda command, check: calls.append('-mfpmath=sse' in command)
+for machine in 'i686', 'x86_64', 'AMD64', 'armv7l':
+    platform.machine = lambda: machine
+    backend.compiled('.')
+assert calls == [True, True, True, False], calls"
 expect "names of libraries" sh -c "cd '$dir/else' && python3 -m zipfile -l *win_arm64.whl | grep -q bitnet.dll &&
     python3 -m zipfile -l *macosx_11_0_arm64.whl | grep -q libbitnet.dylib"
 CC=no-such-compiler refuses "no compiler" no-such-compiler python3 -m pip wheel --no-deps -w "$dir/else" "$package"

@@ -8,6 +8,8 @@ def main() -> int:
     if len(sys.argv) != 2:
         print(__doc__, file=sys.stderr)
         return 2
+    for stream in sys.stdin, sys.stdout:       # characters that a terminal does not know end no chat
+        stream.reconfigure(errors='replace')   # type: ignore[union-attr]
     try:
         with Model(sys.argv[1]) as model, model.session() as session:
             while True:

@@ -191,8 +191,10 @@ def interruptible(function: Callable[[], T], flag: Flag) -> T:
         done.set()
 
     queued = False
-    while not done.is_set():
+    while True:
         try:
+            if done.is_set():
+                break
             if not queued:                     # interrupted behind this, it is done again: see job
                 _helper.jobs.put(job)
                 queued = True

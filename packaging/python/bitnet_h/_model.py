@@ -1,5 +1,6 @@
 """Models, sessions and the texts that they write. README.md shows how they are used."""
 import collections
+import contextlib
 import ctypes as C
 import importlib
 import json
@@ -32,7 +33,7 @@ REASONS = {D.BITNET_STOP_END: 'end', D.BITNET_STOP_LENGTH: 'length', D.BITNET_ST
            D.BITNET_STOP_MASK: 'mask'}
 PARTS = {D.BITNET_REPLY_TEXT: 'text', D.BITNET_REPLY_THINKING: 'thinking',
          D.BITNET_REPLY_TOOL_CALL: 'tool_call'}
-MOST_LOOKUP = 8
+MOST, MOST_LOOKUP = (1 << 31) - 1, 8
 EMBED_CONTEXT, EMBED_TEXTS, KV_PAGE = 2048, 16, 64
 
 
@@ -149,14 +150,26 @@ class Handle:
         self._pointer, self._free, self._what, self._keep, self._alone = pointer, free, what, keep, alone
         self._lock, self._users, self.closed = threading.Lock(), 0, False
 
-    def __enter__(self) -> Any:
+    def enter(self, over: Callable[[], bool] = bool) -> Any:
+        """over: has what wants it ended? It is asked when no other thread has it."""
         with self._lock:
             if self.closed:
                 raise ClosedError(f'the {self._what} has been closed')
-            if self._alone and self._users:
+            if self._alone and self._users or over():
                 raise BusyError(f'another thread is using the {self._what}')
             self._users += 1
         return self._pointer
+
+    @contextlib.contextmanager
+    def unless(self, over: Callable[[], bool]) -> Iterator[Any]:
+        pointer = self.enter(over)
+        try:
+            yield pointer
+        finally:
+            self.__exit__()
+
+    def __enter__(self) -> Any:
+        return self.enter()
 
     def __exit__(self, *_: object) -> None:
         with self._lock:
@@ -223,7 +236,8 @@ class Model:
                  threads: Optional[int] = None, context: Optional[int] = None, kv_type: str = 'f16',
                  progress: Optional[Progress] = None, copy: bool = False, in_place: bool = False,
                  packing: str = '128') -> None:
-        self._threads, self._context = threads or 0, context or 0
+        self._threads = _int32('threads', threads or 0)
+        self._context = _int32('context', context or 0)
         self._kv_type = _one_of('kv_type', kv_type, KV_TYPES)
         params = D.bitnet_model_params()
         params.copy, params.in_place = copy, in_place
@@ -295,7 +309,7 @@ class Model:
             return list(counted(lib.bitnet_tokenize, D.bitnet_token, pointer, data, len(data), flags))
 
     def detokenize(self, tokens: Sequence[int]) -> str:
-        array = (D.bitnet_token * len(tokens))(*tokens)
+        array = _token_array(tokens)
         with self._handle as pointer:
             data = counted(lib.bitnet_detokenize, C.c_char, pointer, array, len(array))
         return bytes(data).decode(errors='replace')
@@ -307,6 +321,8 @@ class Model:
     def generate(self, prompt: Union[str, Sequence[int]],
                  **options: 'Unpack[GenerateOptions]') -> 'Stream':
         """Continues a text, or tokens."""
+        if prompt is None:                     # the session would go on with what somebody else wrote
+            raise ArgumentError('there is no prompt')
         return self._pooled(False).generate(prompt, **options)
 
     def chat(self, messages: Union[str, Sequence[Message]],
@@ -325,6 +341,8 @@ class Model:
         prompts = list(prompts)
         if not prompts:
             return []
+        if any(prompt is None for prompt in prompts):
+            raise ArgumentError('there is no prompt')
         if parallel < 1:
             raise ArgumentError(f'parallel: {parallel} is not 1 or more')
         streams: List[Stream] = []
@@ -364,7 +382,7 @@ class Model:
             out = C.cast(vectors, C.POINTER(C.c_float))
             session._interruptible(lambda ctx: call(lib.bitnet_embed, ctx, inputs, len(wanted),
                                                     C.byref(params), out))
-            session._give_back()
+            self._release(session)
         try:
             numpy: Any = importlib.import_module('numpy')
             rows: Any = numpy.frombuffer(vectors, dtype=numpy.float32).reshape(len(wanted), self.info.dims)
@@ -374,12 +392,14 @@ class Model:
 
     # Sessions that nobody has any more, for what comes next.
     def _pooled(self, for_vectors: bool) -> 'Session':
-        try:
-            session = self._idle[for_vectors].pop()
-        except IndexError:
-            return Session(self, for_vectors=for_vectors, pooled=True)
-        session._model = self
-        return session
+        while True:
+            try:
+                session = self._idle[for_vectors].pop()
+            except IndexError:
+                return Session(self, for_vectors=for_vectors, pooled=True)
+            if not session._handle.closed:     # by the collector, which ends what a circle refers to
+                session._model = self
+                return session
 
     def _release(self, session: 'Session') -> None:
         session._model = None                  # or they would keep each other
@@ -509,6 +529,8 @@ class Session:
         if isinstance(messages, str):
             messages = [{'role': 'user', 'content': messages}]
             return self._begin(messages, _checked(options), goes_on=True)
+        if not messages:
+            raise ArgumentError('there are no messages')
         return self._begin(messages, _checked(options))
 
     def save(self) -> bytes:
@@ -562,13 +584,14 @@ class Session:
         return self
 
     def _give_back(self) -> None:
-        if self._pooled and not self._streams and self._model:
+        """Called once for each text, behind its end, by the thread that has ended it."""
+        if self._pooled and not self._handle.closed:
             self._model._release(self)
 
-    def _interruptible(self, function: Callable[[Any], Any]) -> Any:
+    def _interruptible(self, function: Callable[[Any], Any], over: Callable[[], bool] = bool) -> Any:
         """Calls a function with the context. closed and stop are set before the flag, and looked at
         after it is cleared."""
-        with self._handle as ctx:
+        with self._handle.unless(over) as ctx:
             self._flag.clear()
             if self._handle.closed:
                 raise ClosedError('the session has been closed')
@@ -593,6 +616,17 @@ def _one_of(name: str, value: str, known: Mapping[str, int]) -> int:
     if value not in known:
         raise ArgumentError(f'{name}: {value!r} is none of {", ".join(known)}')
     return known[value]
+
+
+def _int32(name: str, value: int) -> int:
+    """ctypes takes any number, and keeps its lower bits."""
+    if not -MOST <= value <= MOST:
+        raise ArgumentError(f'{name}: {value} is over 32 bits')
+    return value
+
+
+def _token_array(tokens: Sequence[int]) -> Any:
+    return (D.bitnet_token * len(tokens))(*(_int32('a token', token) for token in tokens))
 
 
 def _checked(options: Mapping[str, Any]) -> Dict[str, Any]:
@@ -635,6 +669,7 @@ class Stream:
         self._session, self._seq = session, seq
         self._gens: List[Any] = []
         self._ended, self._stopped, self._reported = False, False, False
+        self._lock = threading.RLock()         # of _ended, before which the flag may be set
         self._reason: Optional[str] = None
         self._ready: Deque[Part] = collections.deque()
         self._written: List[Part] = []
@@ -644,10 +679,11 @@ class Stream:
         self._progress: Optional[Progress] = options.get('progress')
         self._is_chat = _is_chat(prompt)
         model = session._model
-        params = D.bitnet_generate_params(seq=seq, max_tokens=options.get('max_tokens') or 0,
-                                          lookup=options.get('lookup', 0))
-        if params.lookup > MOST_LOOKUP:
-            raise ArgumentError(f'lookup: {params.lookup} is not in 0..{MOST_LOOKUP}')
+        most, lookup = options.get('max_tokens') or 0, options.get('lookup', 0)
+        if not 0 <= lookup <= MOST_LOOKUP:
+            raise ArgumentError(f'lookup: {lookup} is not in 0..{MOST_LOOKUP}')
+        params = D.bitnet_generate_params(seq=seq, max_tokens=_int32('max_tokens', min(most, MOST)),
+                                          lookup=lookup)
         stops = options.get('stop', ())
         stops = [text(each.encode()) for each in ([stops] if isinstance(stops, str) else stops or ())]
         params.n_stop_strings, params.stop_strings = len(stops), (D.bitnet_text * len(stops))(*stops)
@@ -703,8 +739,6 @@ class Stream:
                 keep = held[known - 1].end if known else 0
             elif held is not None and goes_on:
                 known = len(held)
-            if not keep:
-                session._begun = begun
             new = turns if goes_on else turns[known:]
             if held is not None or not goes_on:
                 self._conversation = (held or [])[:known] + [Turn(role, {content}) for role, content in new]
@@ -713,6 +747,8 @@ class Stream:
                     D.BITNET_CHAT_BEGIN if not keep else D.BITNET_CHAT_ENDED_REPLY
                     if lib.bitnet_token_is_end(m, here[keep - 1]) else D.BITNET_CHAT_CUT_REPLY)
                 tokens = here[:keep] + _chat_tokens(m, params.chat, _messages(new), flags)
+            if not keep:                       # not before: a message may have been refused
+                session._begun = begun
         elif isinstance(prompt, str):
             tokens = model.tokenize(prompt, bos=bool(model._info.add_bos))
         else:
@@ -725,7 +761,7 @@ class Stream:
             self._before = held[:known] if held and known else None
         rest = tokens[common:]
         if rest:
-            params.tokens, params.n_tokens = (D.bitnet_token * len(rest))(*rest), len(rest)
+            params.tokens, params.n_tokens = _token_array(rest), len(rest)
         else:
             params.text = text(b'')
 
@@ -779,16 +815,20 @@ class Stream:
 
     def close(self) -> None:
         """Ends it, also if another thread is reading it."""
-        self._stopped = True
-        self._session._flag.set()
+        with self._lock:
+            if self._ended:                    # the session may be writing another text by now
+                return
+            self._stopped = True
+            self._session._flag.set()
         try:
-            with self._session._handle as ctx:
-                self._end(ctx)
+            with self._session._handle.unless(lambda: self._ended) as ctx:
+                mine = self._end(ctx)
         except ClosedError:
-            self._end(None)
-        except BusyError:                      # that thread ends it
+            mine = self._end(None)
+        except BusyError:                      # that thread ends it, or has done so
             return
-        self._session._give_back()
+        if mine:
+            self._session._give_back()
 
     def __enter__(self) -> 'Stream':
         return self
@@ -810,8 +850,8 @@ class Stream:
             _pass(self._session, [self])
         return self._ready.popleft() if self._ready else None
 
-    def _take(self, ctx: Any) -> None:
-        """Takes what the last pass gave."""
+    def _take(self, ctx: Any) -> bool:
+        """Takes what the last pass gave. True: it has ended."""
         piece = self._piece
         lib.bitnet_gen_piece(self._gens[0], C.byref(piece))
         new = string(piece.text)
@@ -819,9 +859,9 @@ class Stream:
         self._add(new.encode())
         if piece.ended:
             self._reason = REASONS.get(piece.why, 'abort')
-            self._end(ctx)
-        else:
-            lib.bitnet_seq_figures(ctx, self._seq, C.byref(self._figures))
+            return self._end(ctx)
+        lib.bitnet_seq_figures(ctx, self._seq, C.byref(self._figures))
+        return False
 
     def _add(self, data: Optional[bytes]) -> None:
         """Divides a piece into parts; None: nothing more comes."""
@@ -846,13 +886,13 @@ class Stream:
                 number = self._reply.n_calls
                 self._calls[number] = self._calls.get(number, '') + part.text
 
-    def _end(self, ctx: Any) -> None:
-        """Ends the generation, and gives the session back. ctx None: it is closed, and only the
-        generation keeps its memory."""
+    def _end(self, ctx: Any) -> bool:
+        """Ends the generation; then the session has to be given back. False: it had ended. ctx None: the
+        session is closed, and only the generation keeps its memory."""
         try:
             gen = self._gens.pop()
         except IndexError:
-            return
+            return False
         session = self._session
         lib.bitnet_gen_piece(gen, C.byref(self._piece))
         if ctx:
@@ -860,7 +900,9 @@ class Stream:
         lib.bitnet_gen_end(gen)
         held = len(session._tokens(ctx, self._seq)) if ctx and session._n_seqs == 1 else 0
         self._add(None)
-        self._ended, self._reason = True, self._reason or 'abort'
+        self._reason = self._reason or 'abort'
+        with self._lock:
+            self._ended = True
         self._matcher = None
         if self._piece.n_prompt and self._piece.n_read == self._piece.n_prompt:
             if self._conversation is not None and held:
@@ -869,6 +911,7 @@ class Stream:
         else:
             session._held = self._before
         session._streams -= 1
+        return True
 
     def _report(self) -> None:
         piece = self._piece
@@ -880,38 +923,45 @@ class Stream:
 def _pass(session: Session, streams: List[Stream]) -> None:
     """One pass over the weights for streams of a session, which have then what it gave. If it fails, they
     end; if one of them was closed by another thread, without an error."""
+    over: List[Stream] = []                    # those that this pass ends
+
     def run(ctx: Any) -> None:
         if any(stream._stopped for stream in streams):
             raise CancelledError('the text has been closed')
         gens = [stream._gens[0] for stream in streams]
         call(lib.bitnet_gen_next, (C.POINTER(D.bitnet_gen) * len(gens))(*gens), len(gens))
-        for stream in streams:
-            stream._take(ctx)
+        over.extend(stream for stream in streams if stream._take(ctx))
 
     try:
-        session._interruptible(run)
+        session._interruptible(run, lambda: any(stream._ended for stream in streams))
         for stream in streams:
             stream._report()
+    except BusyError:                          # another thread reads it, or has just ended it
+        if not any(stream._stopped or stream._ended for stream in streams):
+            raise
     except BaseException as e:
         closed = isinstance(e, CancelledError) and any(stream._stopped for stream in streams)
         for stream in streams:
             stream.close()
         if not closed:
             raise
-    session._give_back()
+    finally:
+        if over:
+            session._give_back()
 
 
 def _sampler(options: Mapping[str, Any], seed: int, matcher: Optional[Matcher]) -> Any:
     sampler = D.bitnet_sampler(rng=seed & (1 << 64) - 1)
     sampler.temperature = options.get('temperature', 0.0)
-    sampler.top_k = options.get('top_k', 40)
+    sampler.top_k = _int32('top_k', min(options.get('top_k', 40), MOST))
     sampler.top_p = options.get('top_p', 0.95)
     sampler.min_p = options.get('min_p', 0.05)
     sampler.repeat_penalty = options.get('repeat_penalty', 1.0)
     sampler.frequency_penalty = options.get('frequency_penalty', 0.0)
     sampler.presence_penalty = options.get('presence_penalty', 0.0)
     bias = options.get('logit_bias') or {}
-    sampler.bias = (D.bitnet_logit_bias * len(bias))(*bias.items())
+    sampler.bias = (D.bitnet_logit_bias * len(bias))(
+        *((_int32('logit_bias', token), number) for token, number in bias.items()))
     sampler.n_bias = len(bias)
     if matcher:
         sampler.mask_fn = C.cast(lib.bitnet_matcher_mask, D.bitnet_mask_fn)
