@@ -1616,7 +1616,8 @@ struct bitnet_kernels {
                         int rows, int cols, float *out);
     void (*sumrows_f16)(const uint8_t *w, size_t w_stride, const float *p, size_t p_stride, int n,
                         int rows, int cols, float *out);
-    /* x = softmax(x * scale) in place; to_f13 1: rounded to 13 bits. n is at most 2^20. */
+    /* x = softmax(x * scale) in place; to_f13 1: rounded to 13 bits. n is at most 2^20. What is
+       over 64 below the largest counts as 64 below it, and so does a NaN: no result is 0. */
     void (*softmax)(float *x, int n, float scale, int to_f13);
     /* Rotates the pairs (i, i + n_rot / 2) of x [n] by angles given as n_rot / 2 cosines and then
        n_rot / 2 sines, and copies the rest, or with n_rot 0 all. to_f13 1: rounded to 13 bits. y
