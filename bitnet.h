@@ -1616,7 +1616,8 @@ struct bitnet_kernels {
                         int rows, int cols, float *out);
     void (*sumrows_f16)(const uint8_t *w, size_t w_stride, const float *p, size_t p_stride, int n,
                         int rows, int cols, float *out);
-    /* x = softmax(x * scale) in place; to_f13 1: rounded to 13 bits. n is at most 2^20. */
+    /* x = softmax(x * scale) in place; to_f13 1: rounded to 13 bits. n is at most 2^20. What is
+       over 64 below the largest counts as 64 below it, and so does a NaN: no result is 0. */
     void (*softmax)(float *x, int n, float scale, int to_f13);
     /* Rotates the pairs (i, i + n_rot / 2) of x [n] by angles given as n_rot / 2 cosines and then
        n_rot / 2 sines, and copies the rest, or with n_rot 0 all. to_f13 1: rounded to 13 bits. y
@@ -14354,9 +14355,10 @@ static void bitnet__run_products(bitnet__step *s, int32_t n_rows, int64_t work,
 /* ---- numbers that are not finite ----
    A NaN or an infinity spreads through its token's layers and, through the cache, to later tokens.
    So a batch is always evaluated to its end, and the error names the first token that is not finite
-   and the first layer where it is not: this does not depend on threads or batches. Two places are
-   checked: the residual stream where it is written, and the int8 input of each linear layer, where
-   only a NaN becomes -128. (Its norm, or a scale of 0, has made a NaN of an infinity.) */
+   and the first layer where it is not: this does not depend on threads or batches. Three places are
+   checked: the residual stream where it is written, the int8 input of each linear layer, where only
+   a NaN becomes -128 (its norm, or a scale of 0, has made a NaN of an infinity), and queries and
+   keys, because softmax makes weights like any others of scores that are not finite. */
 
 /* Tests the bits, since compilers may assume that floats are finite; two floats at a time. Adding 1
    to an exponent of all ones sets the sign bit, and never carries into the other float. */
@@ -14371,6 +14373,17 @@ static int bitnet__all_finite(const float *x, int32_t n) {
     }
     for (; i < n; i++) bad[0] |= (bitnet__float_bits(x[i]) & exponents) + ones;
     return !((bad[0] | bad[1]) & 0x8000000080000000u);
+}
+
+/* 1 if all |x| are below most, which is positive; a NaN is not. */
+static int bitnet__all_below(const float *x, int32_t n, float most) {
+    uint32_t top = 0, bits;
+    int32_t i;
+    for (i = 0; i < n; i++) {
+        bits = bitnet__float_bits(x[i]) & 0x7fffffff;
+        top = bits > top ? bits : top;
+    }
+    return top < bitnet__float_bits(most);
 }
 
 static void bitnet__note_nonfinite(const bitnet_ctx *c, int32_t t, int thread) {
@@ -15360,6 +15373,11 @@ static void bitnet__pairs_to_halves(const float *x, int n_rot, int n, float *y) 
     for (i = n_rot; i < n; i++) y[i] = x[i];
 }
 
+/* Queries and keys are below 2^53, so that no score overflows: it has up to 2^20 products. Keys in
+   F16 are below what that rounds to an infinity. */
+#define BITNET__MOST_QUERY 9007199254740992.0f
+#define BITNET__MOST_F16 65520.0f
+
 /* A query, rotated, from q to its place; also as int8, if the cache wants that. */
 static void bitnet__store_query(const bitnet__step *s, const float *q, const float *cos_sin,
                                 int32_t n_rot, int32_t at, int32_t t, int thread) {
@@ -15370,10 +15388,10 @@ static void bitnet__store_query(const bitnet__step *s, const float *q, const flo
     int8_t *codes;
     if (m->family->adjacent) bitnet__pairs_to_halves(q, n_rot, hd, y);
     c->k.rope(m->family->adjacent ? y : q, cos_sin, n_rot, hd, c->cache->rounds, y);
+    if (!bitnet__all_below(y, hd, BITNET__MOST_QUERY)) bitnet__note_nonfinite(c, t, thread);
     if (!bitnet__is_int8(c->cache)) return;
     codes = c->query.q + bitnet__row(at, hd);
     c->query.scale[at] = 1.0f / c->k.quantize(y, hd, codes, &c->query.sum[at]);
-    if (memchr(codes, 0x80, (size_t)hd)) bitnet__note_nonfinite(c, t, thread);     /* -128 */
 }
 
 /* Tokens [from, to): normalises the heads, if the family does; rotates q and k; stores k and v in
@@ -15385,6 +15403,7 @@ static void bitnet__step_rope(const bitnet__step *s, int32_t from, int32_t to, i
     const int32_t hd = m->head_dim, q_stride = m->q_rows / m->n_heads;
     int32_t t, i, j;
     const int adjacent = m->family->adjacent;
+    const float most = c->cache->element == 2 ? BITNET__MOST_F16 : BITNET__MOST_QUERY;
     const float *q_gain = s->layer->norm[BITNET__Q_HEAD_NORM];
     const float *k_gain = s->layer->norm[BITNET__K_HEAD_NORM];
     for (t = from; t < to; t++) {
@@ -15402,7 +15421,7 @@ static void bitnet__step_rope(const bitnet__step *s, int32_t from, int32_t to, i
             if (adjacent) bitnet__pairs_to_halves(k, n_rot, hd, o);
             c->k.rope(adjacent ? o : k, cos_sin, n_rot, hd, 0, k);
             if (bitnet__cache_store(s, t, i, 0, k, (int8_t *)o) |
-                bitnet__cache_store(s, t, i, 1, v, (int8_t *)o))
+                bitnet__cache_store(s, t, i, 1, v, (int8_t *)o) | !bitnet__all_below(k, hd, most))
                 bitnet__note_nonfinite(c, t, thread);
         }
     }

@@ -13,9 +13,10 @@ typedef struct shape {
 } shape;
 typedef struct op {
     const char *name;
-    char weights;                      /* t ternary, g blocks of layout variant, n halves
-                                          of bytes, f F32, h F16, b BF16, k keys and v
-                                          values of an int8 cache, 0 none */
+    char weights;                      /* t ternary, i the same with any code of 2 bits, g blocks
+                                          of layout variant, n halves of bytes, f F32, h F16,
+                                          b BF16, 4 Q4_K, k keys and v values of an int8 cache,
+                                          0 none */
     int seeds, variant;
     const shape *shapes;               /* the last one has n = 0 */
     void (*run)(const bitnet_kernels *k, const struct op *o, const shape *s, values *out);
@@ -93,7 +94,7 @@ static uint32_t ternary_byte(size_t row) {
 static void make_weights(char type, size_t n, size_t rows) {
     size_t row, i, bytes = type == 'f' ? 4 : type == 'h' || type == 'b' ? 2 : 1;
     uint8_t *w = weights + 1;          /* no alignment is promised */
-    if (type == 't') n /= 4;
+    if (type == 't' || type == 'i') n /= 4;
     if (type == 'n') n /= 2;
     for (row = 0; row < rows; row++)
         for (i = 0; i < n; i++, w += bytes) {
@@ -127,6 +128,18 @@ static void make_groups(size_t n, size_t rows, const bitnet__blocks *b) {
                 p[j] = (uint8_t)(b->bits == 2 ? ternary_byte(row) : random_bits() & 255);
             p[b->scale_at] = (uint8_t)v;
             p[b->scale_at + 1] = (uint8_t)(v >> 8);
+        }
+}
+
+/* Blocks of 144 bytes, which begin with two scales. */
+static void make_q4_k(size_t n, size_t rows) {
+    uint8_t *p = weights + 1;
+    size_t i, j;
+    for (i = 0; i < rows * n / 256; i++, p += 144)
+        for (j = 0; j < 144; j++) {
+            const uint32_t v = half_bits();
+            p[j] = (uint8_t)v;
+            if (j < 4) p[++j] = (uint8_t)(v >> 8);
         }
 }
 
@@ -173,7 +186,7 @@ static void make_activations(size_t n, size_t cols) {
 }
 
 static int is_int(const op *o) {
-    return o->weights && strchr("tngkv", o->weights);
+    return o->weights && strchr("tingkv", o->weights);
 }
 
 static void make_inputs(const op *o, const shape *s) {
@@ -191,7 +204,8 @@ static void make_inputs(const op *o, const shape *s) {
         for (i = 0; i < cols * rows / 64; i++) x[i] = number(NORMAL);
         return;
     }
-    make_weights(o->weights, n, rows);
+    if (o->weights == '4') make_q4_k(n, rows);
+    else make_weights(o->weights, n, rows);
     if (is_int(o)) make_activations(n, cols);
     else for (i = 0; i < (n + rows) * cols + 2 * n; i++) {
         x[i] = number(kind);
@@ -218,13 +232,10 @@ static void run_int_dots(const bitnet_kernels *k, const op *o, const shape *s, v
     uint8_t *packed = packs ? (uint8_t *)grow(0, k->packed_bytes(s->n, s->rows)) : 0;
     const uint8_t *w = packs ? packed : weights + 1;
     memset(ints, 0, stride * (size_t)s->cols * sizeof *ints);
-    if (!packs || !k->pack(weights + 1, s->n, s->rows, packed)) {  /* if refused: zeros */
-        if (o->weights == 't')
-            k->dotrows_ternary(&(bitnet__dots){w, q, sums, s->n, s->rows, s->cols, ints,
-                                               (size_t)s->n, stride});
-        else k->dotrows_u4(&(bitnet__dots){w, q, sums, s->n, s->rows, s->cols, ints,
-                                           (size_t)s->n, stride});
-    }
+    if (!packs || !k->pack(weights + 1, s->n, s->rows, packed))    /* if refused: zeros */
+        (o->weights == 't' ? k->dotrows_ternary : o->weights == 'i' ? k->dotrows_i2s
+                                                                    : k->dotrows_u4)(
+            &(bitnet__dots){w, q, sums, s->n, s->rows, s->cols, ints, (size_t)s->n, stride});
     for (c = 0; c < (size_t)s->cols; c++) put_ints(out, ints + c * stride, (size_t)s->rows);
     free(packed);
 }
@@ -252,6 +263,7 @@ static void run_float_dots(const bitnet_kernels *k, const op *o, const shape *s,
     size_t stride = (size_t)s->rows + 1, c;
     void (*dots)(const uint8_t *, const float *, int, int, int, float *, size_t) =
         o->variant ? k->scores_f16 :
+        o->weights == '4' ? (k->dotrows_q4_k ? k : scalar)->dotrows_q4_k :
         o->weights == 'f' ? k->dotrows_f32 :
         o->weights == 'h' ? k->dotrows_f16 : k->dotrows_bf16;
     if (o->variant) to_f13(x, (size_t)s->n * (size_t)s->cols);
@@ -401,6 +413,8 @@ static const shape integer[] = {{128, 37, 1, 0}, {128, 5, 2, 0}, {256, 35, 3, 0}
     {128, 17, 8, 0}, {256, 19, 33, 0}, {2560, 33, 1, 0}, {2560, 2, 33, 0}, {6912, 3, 2, 0},
     {6912, 2, 5, 0}, {0, 0, 0, 0}};
 static const shape halves[] = {{256, 9, 1, 0}, {128, 2, 33, 0}, {0, 0, 0, 0}};
+static const shape codes[] = {{384, 37, 1, 0}, {256, 5, 33, 0}, {0, 0, 0, 0}};
+static const shape in_blocks[] = {{512, 9, 1, 0}, {768, 3, 5, 0}, {256, 2, 33, 0}, {0, 0, 0, 0}};
 static const shape grouped[] = {{256, 37, 1, 0}, {256, 6, 2, 0}, {256, 35, 3, 0}, {512, 9, 5, 0},
     {768, 16, 8, 0}, {2560, 33, 1, 0}, {2560, 2, 33, 0}, {6912, 3, 2, 0}, {0, 0, 0, 0}};
 static const shape floats[] = {{1, 3, 1, 0}, {23, 5, 2, 0}, {45, 6, 3, 0}, {64, 17, 5, 0},
@@ -444,7 +458,9 @@ static const op ops[] = {
     {"rmsnorm", 0, 1, 0, normed, run_rmsnorm},
     {"sigmoid", 0, 1, 0, gated, run_sigmoid},
     {"hadamard", 0, 1, 0, turned, run_hadamard},
-    {"delta_rule", 'f', 1, 0, states, run_delta_rule}
+    {"delta_rule", 'f', 1, 0, states, run_delta_rule},
+    {"dotrows_i2s", 'i', 1, 0, codes, run_int_dots},
+    {"dotrows_q4_k", '4', 1, 0, in_blocks, run_float_dots}
 };
 
 /* ---- all of them ---- */

@@ -1,6 +1,6 @@
 /* report.h - values, their hash and the lines of a report
 
-       bitnet.h crosscheck 1                          version of the format and of the inputs
+       bitnet.h crosscheck 2                          version of the format and of the inputs
        note TEXT                                      shown if the other report does not have it
        WHAT | TABLE | TYPES HASH | VALUE VALUE ...
        end N                                          N lines precede this one

@@ -7,7 +7,7 @@ enum {
     KERNELS_MIX_F32, KERNELS_MIX_F16, KERNELS_SOFTMAX, KERNELS_ROPE, KERNELS_STORE,
     KERNELS_DEQUANTIZE, KERNELS_RELU2, KERNELS_SIGMOID, KERNELS_RMSNORM, KERNELS_U4,
     KERNELS_GROUPS, KERNELS_CACHED_KEYS, KERNELS_WEIGH, KERNELS_CACHED_VALUES,
-    KERNELS_GATE, KERNELS_HADAMARD, KERNELS_DELTA, KERNELS_ENTRIES,
+    KERNELS_GATE, KERNELS_HADAMARD, KERNELS_DELTA, KERNELS_I2S, KERNELS_Q4_K, KERNELS_ENTRIES,
     KERNELS_WORK = 12000               /* products at most, or nearly; more of an int8 cache */
 };
 
@@ -97,6 +97,10 @@ static void kernels_run(const bitnet_kernels *k, const kernels_call *a, kernels_
         case KERNELS_F32: k->dotrows_f32(a->w, a->x, a->n, a->rows, a->cols, r->y, stride); break;
         case KERNELS_F16: k->dotrows_f16(a->w, a->x, a->n, a->rows, a->cols, r->y, stride); break;
         case KERNELS_BF16: k->dotrows_bf16(a->w, a->x, a->n, a->rows, a->cols, r->y, stride); break;
+        case KERNELS_Q4_K:             /* a table may have none */
+            (k->dotrows_q4_k ? k->dotrows_q4_k : bitnet__dotrows_q4_k_scalar)(
+                a->w, a->x, a->n, a->rows, a->cols, r->y, stride);
+            break;
         case KERNELS_KEYS: k->scores_f16(a->w, a->x, a->n, a->rows, a->cols, r->y, stride); break;
         case KERNELS_MIX_F32:
         case KERNELS_MIX_F16:
@@ -149,8 +153,9 @@ static void kernels_run(const bitnet_kernels *k, const kernels_call *a, kernels_
                           a->n - a->first, a->rows, a->cols, r->y);
             break;
         default:
-            k->dotrows_u4(&(bitnet__dots){a->w, a->q, a->sums, a->n, a->rows, a->cols, r->dots,
-                                          (size_t)a->n, stride});
+            (a->entry == KERNELS_I2S ? k->dotrows_i2s : k->dotrows_u4)(
+                &(bitnet__dots){a->w, a->q, a->sums, a->n, a->rows, a->cols, r->dots,
+                                (size_t)a->n, stride});
             break;
     }
     for (c = 0; a->entry == KERNELS_STORE && c < a->n; c++) {
@@ -213,7 +218,8 @@ static size_t kernels_weight_bytes(const kernels_call *a) {
     const size_t n = (size_t)a->n * (size_t)a->rows;
     switch (a->entry) {
         case KERNELS_GROUPS: return n / (size_t)a->group * (size_t)a->blocks->bytes;
-        case KERNELS_TERNARY: return n / 4;
+        case KERNELS_TERNARY: case KERNELS_I2S: return n / 4;
+        case KERNELS_Q4_K: return n / 256 * 144;
         case KERNELS_U4: return n / 2;
         case KERNELS_F32: case KERNELS_MIX_F32: case KERNELS_DELTA: return 4 * n;
         default: return 2 * n;
@@ -229,8 +235,9 @@ FUZZ_TARGET(kernels) {
     size_t offset, w_size, x_size, q_size;
     int i, tame, cached;
     a.entry = fuzz_range(&in, 0, KERNELS_ENTRIES - 1);
-    a.n = a.entry == KERNELS_TERNARY || a.entry == KERNELS_U4 ? 128 * fuzz_range(&in, 1, 10)
-                                                              : fuzz_range(&in, 1, 300);
+    a.n = a.entry == KERNELS_TERNARY || a.entry == KERNELS_U4 || a.entry == KERNELS_I2S
+              ? 128 * fuzz_range(&in, 1, 10) : fuzz_range(&in, 1, 300);
+    if (a.entry == KERNELS_Q4_K) a.n = 256 * (1 + a.n % 4);
     a.group = a.n;
     a.blocks = 0;
     if (a.entry == KERNELS_GROUPS) {

@@ -65,8 +65,8 @@ check kernels-size "over 320 KB, or nothing" test "$(wc -c < "$tmp/out")" -lt 32
 check kernels-nan "a NaN, whose bits differ between CPUs" \
     sh -c "! grep ' | f[0-9]* ' '$tmp/out' | grep -ow '[7f]f[89a-f][0-9a-f]\{5\}' | grep -v f800000"
 for op in quantize dotrows_ternary dotrows_f32 dotrows_f16 dotrows_bf16 scores_f16 sumrows_f32 sumrows_f16 softmax rope \
-    store_f16 dequantize relu2_gate silu_gate gelu_gate rmsnorm sigmoid dotrows_u4 "dotrows_groups Q2_0" \
-    "dotrows_groups PQ2_0" "dotrows_groups TQ2_0" "dotrows_groups Q1_0" "dotrows_groups PTQ1_0"; do
+    store_f16 dequantize relu2_gate silu_gate gelu_gate rmsnorm sigmoid dotrows_u4 dotrows_i2s dotrows_q4_k \
+    "dotrows_groups Q2_0" "dotrows_groups PQ2_0" "dotrows_groups TQ2_0" "dotrows_groups Q1_0" "dotrows_groups PTQ1_0"; do
     check "kernels-$op" "no such lines" grep -q "^$op n=33 .*| scalar |\|^$op n=.* cols=33 .*| scalar |" "$tmp/out"
 done
 for op in scores_i8 weigh_i8 "weigh_i8 part" sumrows_i8 hadamard delta_rule; do
