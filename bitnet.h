@@ -5969,7 +5969,7 @@ static bitnet__jvalue bitnet__jinja_json(bitnet__jinja *j, bitnet__jvalue out, b
 
 static bitnet__jvalue bitnet__jinja_join(bitnet__jinja *j, bitnet__jvalue v, bitnet__jvalue by,
                                          const char *place) {
-    bitnet__jvalue out = bitnet__jstring("");
+    bitnet__jvalue out = by.kind == BITNET__FAILED ? by : bitnet__jstring("");
     int32_t i;
     for (i = 0; i < v.list->n && out.kind == BITNET__STRING; i++) {
         const bitnet__jvalue text = bitnet__jinja_text(j, v.list->items[i], place);
@@ -6057,8 +6057,8 @@ static bitnet__jvalue bitnet__jinja_of_any(bitnet__jinja *j, bitnet__jvalue v, b
                         bitnet__jis(f, "values")))
             return bitnet__jinja_entries(j, v, *f.s);
     }
-    if (is_list && args->n <= 1 && bitnet__jis(f, "join"))
-        return bitnet__jinja_join(j, v, args->n ? a : bitnet__jstring(""), f.s);
+    if (is_list && args->n <= 1 && bitnet__jis(f, "join"))     /* undefined: "" */
+        return bitnet__jinja_join(j, v, bitnet__jinja_text(j, a, f.s), f.s);
     if (is_dict && args->n > 0 && a.kind == BITNET__STRING && bitnet__jis(f, "get")) {
         const bitnet__jvalue *found = bitnet__jinja_entry(j, v, a.s, a.n);
         return found ? *found : args->n > 1 ? args->a[1].value
