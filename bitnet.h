@@ -5667,11 +5667,11 @@ static char *bitnet__jinja_alloc(bitnet__jinja *j, size_t n, int aligned) {
     return j->memory + at;
 }
 
-/* a and n more bytes. If a is what was made last, it grows in place. */
+/* a and n more bytes, or the failure that a is. If a is what was made last, it grows in place. */
 static bitnet__jvalue bitnet__jinja_append(bitnet__jinja *j, bitnet__jvalue a, const char *s,
                                            size_t n) {
     char *p;
-    if (n == 0) return a;
+    if (n == 0 || a.kind == BITNET__FAILED) return a;
     if (a.n > 0 && a.s + a.n == j->memory + j->used) {
         p = bitnet__jinja_alloc(j, n, 0);
         if (!p) return j->failure;
@@ -5684,6 +5684,12 @@ static bitnet__jvalue bitnet__jinja_append(bitnet__jinja *j, bitnet__jvalue a, c
     if (a.n) memcpy(p, a.s, (size_t)a.n);
     memcpy(p + a.n, s, n);
     return bitnet__jstring_of(p, (size_t)a.n + n);
+}
+
+/* a and b, which are texts, or the first failure among them. */
+static bitnet__jvalue bitnet__jinja_concat(bitnet__jinja *j, bitnet__jvalue a, bitnet__jvalue b) {
+    if (a.kind != BITNET__FAILED && b.kind == BITNET__FAILED) return b;
+    return bitnet__jinja_append(j, a, b.s, (size_t)b.n);
 }
 
 /* A list or dictionary with room for n values, which grows. */
@@ -5905,10 +5911,9 @@ static bitnet__jvalue bitnet__jinja_replace(bitnet__jinja *j, bitnet__jvalue v,
     while (from.n > 0 && (next = bitnet__jinja_find(j, v, at, from)) >= 0 &&
            out.kind == BITNET__STRING) {
         out = bitnet__jinja_append(j, out, v.s + at, (size_t)(next - at));
-        if (out.kind == BITNET__STRING) out = bitnet__jinja_append(j, out, to.s, (size_t)to.n);
+        out = bitnet__jinja_concat(j, out, to);
         at = next + from.n;
     }
-    if (out.kind != BITNET__STRING) return out;
     return bitnet__jinja_append(j, out, v.s + at, (size_t)(v.n - at));
 }
 
@@ -5939,7 +5944,7 @@ static bitnet__jvalue bitnet__jinja_quote(bitnet__jinja *j, bitnet__jvalue out, 
         else if ((uint8_t)c < 32) out = bitnet__jinja_append(j, out, text, 6);
         else out = bitnet__jinja_append(j, out, v.s + i, 1);
     }
-    return out.kind == BITNET__STRING ? bitnet__jinja_append(j, out, "\"", 1) : out;
+    return bitnet__jinja_append(j, out, "\"", 1);
 }
 
 /* Appends a value as JSON. It is nested no deeper than expressions are. */
@@ -5952,10 +5957,8 @@ static bitnet__jvalue bitnet__jinja_json(bitnet__jinja *j, bitnet__jvalue out, b
     if (v.kind == BITNET__NONE) return bitnet__jinja_append(j, out, "null", 4);
     if (v.kind == BITNET__BOOL)
         return bitnet__jinja_append(j, out, v.n ? "true" : "false", v.n ? 4 : 5);
-    if (v.kind == BITNET__INT) {
-        v = bitnet__jinja_text(j, v, place);
-        return v.kind == BITNET__STRING ? bitnet__jinja_append(j, out, v.s, (size_t)v.n) : v;
-    }
+    if (v.kind == BITNET__INT)
+        return bitnet__jinja_concat(j, out, bitnet__jinja_text(j, v, place));
     if (v.kind != BITNET__LIST && !is_dict) return bitnet__jfail(place, BITNET__RAISED);
     if (depth == BITNET__JINJA_DEPTH) return bitnet__jfail(place, BITNET__TOO_MUCH);
     out = bitnet__jinja_append(j, out, is_dict ? "{" : "[", 1);
@@ -5963,7 +5966,6 @@ static bitnet__jvalue bitnet__jinja_json(bitnet__jinja *j, bitnet__jvalue out, b
         if (i) out = bitnet__jinja_append(j, out, is_dict && i % 2 ? ": " : ", ", 2);
         out = bitnet__jinja_json(j, out, v.list->items[i], place, depth + 1);
     }
-    if (out.kind != BITNET__STRING) return out;
     return bitnet__jinja_append(j, out, is_dict ? "}" : "]", 1);
 }
 
@@ -5973,10 +5975,9 @@ static bitnet__jvalue bitnet__jinja_join(bitnet__jinja *j, bitnet__jvalue v, bit
     int32_t i;
     for (i = 0; i < v.list->n && out.kind == BITNET__STRING; i++) {
         const bitnet__jvalue text = bitnet__jinja_text(j, v.list->items[i], place);
-        if (text.kind != BITNET__STRING) return text;
-        if (i) out = bitnet__jinja_append(j, out, by.s, (size_t)by.n);
-        if (out.kind == BITNET__STRING)
-            out = bitnet__jinja_append(j, out, text.s, (size_t)text.n);
+        if (text.kind == BITNET__FAILED) return text;
+        if (i) out = bitnet__jinja_concat(j, out, by);
+        out = bitnet__jinja_concat(j, out, text);
     }
     return out;
 }
@@ -6181,9 +6182,8 @@ static bitnet__jvalue bitnet__jinja_operate(bitnet__jinja *j, const char *op, bi
     if (b.kind == BITNET__FAILED) return b;
     if (*op == '~') {
         a = bitnet__jinja_text(j, a, op);
-        if (a.kind == BITNET__FAILED) return a;
-        b = bitnet__jinja_text(j, b, op);
-        return b.kind == BITNET__FAILED ? b : bitnet__jinja_append(j, a, b.s, (size_t)b.n);
+        return a.kind == BITNET__FAILED ? a
+                                        : bitnet__jinja_concat(j, a, bitnet__jinja_text(j, b, op));
     }
     if (*op == 'i') return bitnet__jinja_in(j, a, b, op);
     if (*op == 'n') {
@@ -6201,7 +6201,7 @@ static bitnet__jvalue bitnet__jinja_operate(bitnet__jinja *j, const char *op, bi
         order = bitnet__jorder(a, b);
         return bitnet__jbool((op[1] == '=' && order == 0) || (*op == '<' ? order < 0 : order > 0));
     }
-    if (*op == '+' && strings) return bitnet__jinja_append(j, a, b.s, (size_t)b.n);
+    if (*op == '+' && strings) return bitnet__jinja_concat(j, a, b);
     return numbers ? bitnet__jcompute(op, a, b) : bitnet__jfail(op, BITNET__RAISED);
 }
 
@@ -6222,8 +6222,7 @@ static bitnet__jvalue bitnet__jinja_literal(bitnet__jinja *j, char quote) {
         escape = j->at + 1 < j->end && j->at[1] ? strchr(known, j->at[1]) : 0;
         if (!escape) return bitnet__jinja_stop_here(j, BITNET__NOT_UNDERSTOOD);
         out = bitnet__jinja_append(j, out, from, (size_t)(j->at - from));
-        if (out.kind == BITNET__STRING)
-            out = bitnet__jinja_append(j, out, means + (escape - known), 1);
+        out = bitnet__jinja_append(j, out, means + (escape - known), 1);
         if (out.kind != BITNET__STRING) return out;
         from = j->at++ + 2;
     }
@@ -7712,8 +7711,16 @@ static int bitnet__render_probe(bitnet__recognition *r, const bitnet__probe *p) 
     return j->failure.kind == BITNET__FAILED ? j->failure.n : 0;
 }
 
-static void bitnet__chat_put_value(bitnet__chat *c, bitnet__jvalue v) {
-    bitnet__chat_put(c, v.s, (size_t)v.n);
+/* A chat that is written by a row, as text into the memory of j. */
+static bitnet__chat bitnet__probe_chat(const bitnet__recognition *r, const bitnet__chat_fit *c) {
+    const bitnet__jvalue bos = bitnet__token_value(r->vocab, r->vocab->bos);
+    bitnet__chat chat;
+    memset(&chat, 0, sizeof chat);
+    chat.t = &c->t;
+    chat.text = (uint8_t *)r->j.memory;
+    chat.cap = r->j.cap;
+    if (c->bos) bitnet__chat_put(&chat, bos.s, (size_t)bos.n);
+    return chat;
 }
 
 /* Writes the probe by a row, from a message on, into the memory of j. Returns the size; -1: the
@@ -7727,15 +7734,11 @@ static int32_t bitnet__write_probe(bitnet__recognition *r, const bitnet__chat_fi
     bitnet__chat chat;
     bitnet__probe_messages(p, c->t.call_form, said);
     memset(&params, 0, sizeof params);
-    memset(&chat, 0, sizeof chat);
-    chat.t = &c->t;
-    chat.text = (uint8_t *)r->j.memory;
-    chat.cap = r->j.cap;
     if (p->learns == BITNET__LEARN_OFF) params.thinking = BITNET_THINK_OFF;
     if (p->learns == BITNET__LEARN_TOOLS) params.tools = tools;
     if (p->learns == BITNET__SOME_EFFORT) params.effort = bitnet_text_of(p->messages[p->n].content);
     if (bitnet__check_chat(&c->t, &params, said + from, p->n - from, flags, 0)) return -1;
-    if (c->bos) bitnet__chat_put_value(&chat, bitnet__token_value(r->vocab, r->vocab->bos));
+    chat = bitnet__probe_chat(r, c);
     bitnet__chat_all(&chat, &params, said + from, p->n - from, flags);
     return chat.result == BITNET_OK ? (int32_t)chat.n : chat.result == BITNET_ERR_LIMIT ? -2 : -1;
 }
@@ -7766,10 +7769,7 @@ static int bitnet__learn_system_text(bitnet__recognition *r, bitnet__chat_fit *c
     size_t length = 0;
     char *own;
     if (!turn) return 0;
-    memset(&front, 0, sizeof front);
-    front.text = (uint8_t *)j->memory;
-    front.cap = j->cap;
-    if (c->bos) bitnet__chat_put_value(&front, bitnet__token_value(r->vocab, r->vocab->bos));
+    front = bitnet__probe_chat(r, c);
     bitnet__chat_write(&front, turn->prefix, role);
     if (front.n > (size_t)j->n_out || memcmp(j->out, j->memory, front.n)) return 0;
     text = j->out + front.n;
