@@ -5389,8 +5389,8 @@ static int bitnet__is_among(const bitnet_token *list, int32_t n, bitnet_token t)
    parse_special control tokens, too (leftmost first, the longest at each place), except those in
    not_these [n_not], which stay text. Sets e->result to BITNET_ERR_MEMORY, or to BITNET_ERR_LIMIT
    for a word of over 64 MiB. */
-static void bitnet__encode_except(bitnet__encoder *e, const void *text, size_t n, int parse_special,
-                                  const bitnet_token *not_these, int32_t n_not) {
+static void bitnet__encode_text(bitnet__encoder *e, const void *text, size_t n, int parse_special,
+                                const bitnet_token *not_these, int32_t n_not) {
     const uint8_t *p = (const uint8_t *)text, *end = n > 0 ? p + n : p, *at = p;
     while (p < end && e->result == BITNET_OK) {
         size_t length = 0;
@@ -5405,19 +5405,9 @@ static void bitnet__encode_except(bitnet__encoder *e, const void *text, size_t n
     }
 }
 
-static void bitnet__encode_text(bitnet__encoder *e, const void *text, size_t n,
-                                int parse_special) {
-    bitnet__encode_except(e, text, n, parse_special, 0, 0);
-}
-
-/* Adds EOS if flags ask for it and the vocabulary has it. */
-static void bitnet__encode_eos(bitnet__encoder *e, int flags) {
-    if ((flags & BITNET_ADD_EOS) && e->vocab->eos >= 0) bitnet__emit(e, e->vocab->eos);
-}
-
-/* Adds BOS if flags ask for it and the vocabulary has it. */
-static void bitnet__encode_bos(bitnet__encoder *e, int flags) {
-    if ((flags & BITNET_ADD_BOS) && e->vocab->bos >= 0) bitnet__emit(e, e->vocab->bos);
+/* Adds BOS or EOS if it is wanted and the vocabulary has it. */
+static void bitnet__emit_edge(bitnet__encoder *e, int wanted, bitnet_token t) {
+    if (wanted && t >= 0) bitnet__emit(e, t);
 }
 
 /* bitnet_tokenize on a vocabulary. */
@@ -5426,9 +5416,9 @@ static int bitnet__encode(const bitnet__vocab *v, const bitnet_allocator *a, con
     bitnet__encoder e;
     if (n > INT32_MAX) return BITNET_ERR_LIMIT;
     bitnet__encoder_open(&e, v, a, out, cap);
-    bitnet__encode_bos(&e, flags);
-    bitnet__encode_text(&e, text, n, (flags & BITNET_PARSE_SPECIAL) != 0);
-    if (e.result == BITNET_OK) bitnet__encode_eos(&e, flags);
+    bitnet__emit_edge(&e, flags & BITNET_ADD_BOS, v->bos);
+    bitnet__encode_text(&e, text, n, (flags & BITNET_PARSE_SPECIAL) != 0, 0, 0);
+    bitnet__emit_edge(&e, e.result == BITNET_OK && (flags & BITNET_ADD_EOS), v->eos);
     return bitnet__encoder_close(&e);
 }
 
@@ -7092,7 +7082,7 @@ static void bitnet__chat_put(bitnet__chat *c, const char *p, size_t n) {
 static void bitnet__chat_flush(bitnet__chat *c, bitnet_token t) {
     if (!c->e) return;
     if (c->result == BITNET_OK) {
-        bitnet__encode_except(c->e, c->text, c->n, 0, c->marks, c->n_marks);
+        bitnet__encode_text(c->e, c->text, c->n, 0, c->marks, c->n_marks);
         c->result = c->e->result;
     }
     c->n = 0;
@@ -7520,7 +7510,7 @@ static bitnet_result bitnet__encode_chat(bitnet__encoder *e, const bitnet_chat_p
     if ((r = bitnet__check_chat(t, p, messages, n, flags, err)) != BITNET_OK) return r;
     bitnet__chat_open(&c, e, t);
     e->at_start = (flags & BITNET_CHAT_BEGIN) != 0;
-    if (bos) bitnet__encode_bos(e, flags & BITNET_CHAT_BEGIN ? BITNET_ADD_BOS : 0);
+    bitnet__emit_edge(e, bos && (flags & BITNET_CHAT_BEGIN), e->vocab->bos);
     bitnet__chat_all(&c, p, messages, n, flags);
     bitnet__free(e->allocator, c.text);
     if (e->result == BITNET_OK) e->result = c.result;
@@ -18408,8 +18398,8 @@ BITNET__APART bitnet_result bitnet__queue_text(bitnet_ctx *c, bitnet__seq *q,
         r = bitnet__encode_chat(&e, p->chat, p->messages, p->n_messages,
                                 BITNET_CHAT_OPEN_REPLY | in_front, err);
     } else if (p->text.data) {
-        if (is_empty && m->vocab.add_bos) bitnet__encode_bos(&e, BITNET_ADD_BOS);
-        bitnet__encode_text(&e, p->text.data, p->text.size, 0);
+        bitnet__emit_edge(&e, is_empty && m->vocab.add_bos, m->vocab.bos);
+        bitnet__encode_text(&e, p->text.data, p->text.size, 0, 0, 0);
     }
     n = bitnet__encoder_close(&e);
     if (r != BITNET_OK) return r;
@@ -19362,26 +19352,6 @@ static const uint16_t bitnet__composed[BITNET__COMPOSED] = {
     1505
 };
 /* end of tables written by tests/checks/unicode_tables.py */
-/* The class of a code point. Finds the last index entry not above cp, then walks up to 16 runs. */
-static int bitnet__class_of(uint32_t cp) {
-    uint32_t low = 0, high = BITNET__CLASS_INDEX, start, i, stop;
-    if (cp < 128) return bitnet__ascii_class[cp];
-    while (high - low > 1) {                        /* index[low] <= cp < index[high] */
-        uint32_t middle = (low + high) / 2;
-        if (bitnet__class_index[middle] <= cp) low = middle;
-        else high = middle;
-    }
-    start = bitnet__class_index[low];
-    i = low * BITNET__CLASS_STRIDE;
-    stop = i + BITNET__CLASS_STRIDE;
-    if (stop > BITNET__CLASS_RUNS) stop = BITNET__CLASS_RUNS;
-    for (; i < stop; i++) {
-        start += (uint32_t)(bitnet__class_runs[i] >> 3);
-        if (cp < start) return bitnet__class_runs[i] & 7;
-    }
-    return BITNET__OTHER;                           /* beyond the last mark of Unicode */
-}
-
 /* The last of n > 0 sorted runs that does not begin above cp, or the first. A run begins at
    runs[i] >> shift. */
 static uint32_t bitnet__find_run(const uint32_t *runs, uint32_t n, int shift, uint32_t cp) {
@@ -19392,6 +19362,19 @@ static uint32_t bitnet__find_run(const uint32_t *runs, uint32_t n, int shift, ui
         else high = middle;
     }
     return low;
+}
+
+/* The class of a code point: walks up to 16 runs from the last index entry that is not above it. */
+static int bitnet__class_of(uint32_t cp) {
+    const uint32_t at = bitnet__find_run(bitnet__class_index, BITNET__CLASS_INDEX, 0, cp);
+    uint32_t start = bitnet__class_index[at], i = at * BITNET__CLASS_STRIDE;
+    const uint32_t stop = i + BITNET__CLASS_STRIDE;
+    if (cp < 128) return bitnet__ascii_class[cp];
+    for (; i < stop && i < BITNET__CLASS_RUNS; i++) {
+        start += (uint32_t)(bitnet__class_runs[i] >> 3);
+        if (cp < start) return bitnet__class_runs[i] & 7;
+    }
+    return BITNET__OTHER;                           /* beyond the last mark of Unicode */
 }
 
 /* Whether a code point beyond ASCII has general category P*, a part of OTHER. */
