@@ -15799,37 +15799,27 @@ static void bitnet__end_layer(const bitnet__step *s, int32_t layer) {
     bitnet__leave_lost_team(c);
 }
 
-/* Cuts the batch into spans. */
-static void bitnet__find_spans(bitnet_ctx *c, int32_t n) {
-    bitnet__span *span = c->spans;
-    int32_t t;
-    c->n_spans = 0;
+/* Cuts the batch into spans of at most `most` tokens; returns how many. */
+static int32_t bitnet__cut_batch(const bitnet_ctx *c, int32_t n, int32_t most,
+                                 bitnet__span *spans) {
+    int32_t t, count = 0;
     for (t = 0; t < n; t++) {
-        if (t == 0 || span->n == c->max_span || c->places[t].seq != c->places[t - 1].seq) {
-            span = &c->spans[c->n_spans++];
-            span->t = t;
-            span->n = 0;
+        if (t == 0 || spans[count - 1].n == most || c->places[t].seq != c->places[t - 1].seq) {
+            spans[count].t = t;
+            spans[count++].n = 0;
         }
-        span->n++;
+        spans[count - 1].n++;
     }
+    return count;
 }
 
 /* The runs of the batch, if layers keep a state, which begins as zeros. */
 static void bitnet__find_runs(bitnet_ctx *c, int32_t n) {
     const size_t bytes = c->m->n_state * sizeof(float);
-    bitnet__span *run = c->runs;
     int32_t t;
-    c->n_runs = 0;
-    for (t = 0; t < n && bytes; t++) {
-        const bitnet__place at = c->places[t];
-        if (at.pos == 0) memset(bitnet__seq_state(c, at.seq), 0, bytes);
-        if (t == 0 || at.seq != c->places[t - 1].seq) {
-            run = &c->runs[c->n_runs++];
-            run->t = t;
-            run->n = 0;
-        }
-        run->n++;
-    }
+    c->n_runs = bytes ? bitnet__cut_batch(c, n, n, c->runs) : 0;
+    for (t = 0; t < n && bytes; t++)
+        if (c->places[t].pos == 0) memset(bitnet__seq_state(c, c->places[t].seq), 0, bytes);
 }
 
 /* The embeddings of the batch, the n tokens at c->places. */
@@ -15837,7 +15827,7 @@ static void bitnet__begin_batch(bitnet__step *s) {
     bitnet_ctx *c = s->c;
     const int32_t n = s->n_tokens;
     int32_t i;
-    bitnet__find_spans(c, n);
+    c->n_spans = bitnet__cut_batch(c, n, c->max_span, c->spans);
     bitnet__find_runs(c, n);
     c->nonfinite_token = n;
     for (i = 0; i < c->p.n_threads; i++) c->nonfinite[i] = n;
