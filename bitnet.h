@@ -2287,6 +2287,22 @@ typedef struct bitnet__strings {
     uint64_t count;
 } bitnet__strings;
 
+/* Takes the next string off a GGUF string array: u64 length, then the bytes. Fails unless 8 bytes
+   remain for each string after it, so the sum of all lengths is at most size - 8 * count. */
+static int bitnet__next_string(bitnet__strings *left, const uint8_t **p, size_t *n) {
+    size_t lengths = 8 * (size_t)left->count;
+    uint64_t length;
+    if (left->count == 0 || left->size < lengths) return 0;
+    length = bitnet__get_u64(left->data);
+    if (length > left->size - lengths) return 0;
+    *p = left->data + 8;
+    *n = (size_t)length;
+    left->data += 8 + *n;
+    left->size -= 8 + *n;
+    left->count--;
+    return 1;
+}
+
 BITNET_API const char *bitnet_version(void) { return BITNET_VERSION; }
 BITNET_API int bitnet_version_number(void) { return BITNET_VERSION_NUMBER; }
 
@@ -4658,22 +4674,6 @@ static int32_t bitnet__vocab_find(const bitnet__vocab *v, const char *text, size
 }
 
 /* ---- building ---- */
-
-/* Takes the next string off a GGUF string array: u64 length, then the bytes. Fails unless 8 bytes
-   remain for each string after it, so the sum of all lengths is at most size - 8 * count. */
-static int bitnet__next_string(bitnet__strings *left, const uint8_t **p, size_t *n) {
-    size_t lengths = 8 * (size_t)left->count;
-    uint64_t length;
-    if (left->count == 0 || left->size < lengths) return 0;
-    length = bitnet__get_u64(left->data);
-    if (length > left->size - lengths) return 0;
-    *p = left->data + 8;
-    *n = (size_t)length;
-    left->data += 8 + *n;
-    left->size -= 8 + *n;
-    left->count--;
-    return 1;
-}
 
 static void bitnet__vocab_free(bitnet__vocab *v, const bitnet_allocator *a) {
     bitnet__free(a, v->offsets);                    /* the arena's first array */
@@ -9651,6 +9651,17 @@ static const uint8_t *bitnet__value_of(const bitnet__gguf *g, const bitnet__key 
     return g->src.data + bitnet__value_offset(k);
 }
 
+/* A name's bytes, without a NUL at the end. */
+static const char *bitnet__name_text(const bitnet__gguf *g, const bitnet__name *name) {
+    return (const char *)g->src.data + name->at;
+}
+
+static int bitnet__name_begins(const bitnet__gguf *g, const bitnet__name *name,
+                               const char *prefix) {
+    const size_t n = strlen(prefix);
+    return name->len >= n && !memcmp(bitnet__name_text(g, name), prefix, n);
+}
+
 /* A place in the header while it is parsed. After the first error every function fails, and err
    keeps that error. */
 typedef struct bitnet__reader {
@@ -10059,7 +10070,7 @@ static void bitnet__gguf_place_tensors(bitnet__gguf *g, bitnet__reader *r) {
                            (unsigned long long)t->offset, (unsigned long long)t->size);
         } else if (t->offset < end)
             bitnet__format(what, "its data overlaps '%.*s'", (int)last->name.len,
-                           (const char *)r->src->data + last->name.at);
+                           bitnet__name_text(g, &last->name));
         if (what[0]) bitnet__reader_fail_name(r, &t->name, code, what);
         end = t->offset + size;
         t->offset += g->data_start;
@@ -10086,7 +10097,7 @@ static bitnet_result bitnet__gguf_check_end(const bitnet__gguf *g, uint64_t at, 
             return bitnet__fail(err, BITNET_ERR_FORMAT, "the bytes at offset %llu, behind the last "
                                 "tensor '%.*s', belong to none; does the directory lack one?",
                                 (unsigned long long)(at + i), (int)last->name.len,
-                                (const char *)g->src.data + last->name.at);
+                                bitnet__name_text(g, &last->name));
     return BITNET_OK;
 }
 
@@ -10186,6 +10197,14 @@ static int bitnet__value_integer(uint32_t type, const uint8_t *p, uint64_t *v) {
     *v = is_signed && p[size - 1] >= 0x80 ? ~(uint64_t)0 : 0;
     for (i = size; i > 0; i--) *v = *v << 8 | p[i - 1];
     return 1;
+}
+
+/* Element i of an array of integers. 0: there is none. */
+static int bitnet__element_integer(const bitnet__gguf *g, const bitnet__key *k, uint64_t i,
+                                   uint64_t *v) {
+    return k->type == BITNET_GGUF_ARRAY && i < k->count &&
+           bitnet__value_integer(k->element, bitnet__value_of(g, k) +
+                                             (size_t)i * bitnet__value_size(k->element), v);
 }
 
 static bitnet_gguf_value bitnet__key_value(const bitnet__gguf *g, const bitnet__key *k) {
@@ -10785,12 +10804,6 @@ static bitnet_result bitnet__load_vectors(bitnet_model *m, const char *name, int
     return BITNET_OK;
 }
 
-/* Loads a vector of n gains. */
-static bitnet_result bitnet__load_norm(bitnet_model *m, const char *name, int32_t n,
-                                       const float **out, bitnet_error *err) {
-    return bitnet__load_vectors(m, name, n, 1, out, err);
-}
-
 static bitnet_result bitnet__check_scale(const char *name, float scale, bitnet_error *err) {
     if (scale > 0.0f && scale <= 1e30f) return BITNET_OK;
     return bitnet__fail(err, BITNET_ERR_FORMAT, "the scale of tensor '%s' is %g, which is not "
@@ -10832,14 +10845,11 @@ typedef struct bitnet__fold {
 } bitnet__fold;
 
 static int bitnet__is_listed(const bitnet__strings *list, const char *name) {
-    const size_t n = strlen(name);
-    const uint8_t *p = list->data;
-    uint64_t i;
-    for (i = 0; i < list->count; i++) {
-        const uint64_t size = bitnet__get_u64(p);
-        if (size == n && !memcmp(p + 8, name, n)) return 1;
-        p += 8 + size;
-    }
+    bitnet__strings left = *list;
+    const uint8_t *p;
+    size_t n;
+    while (bitnet__next_string(&left, &p, &n))
+        if (n == strlen(name) && !memcmp(p, name, n)) return 1;
     return 0;
 }
 
@@ -10891,15 +10901,14 @@ static bitnet_result bitnet__load_linear(bitnet_model *m, const char *name, int3
     memset(l, 0, sizeof *l);
     l->file.type = t->type;
     l->file.n = n_in;
-    l->file.rows = n_out;
+    l->file.rows = l->n_out = n_out;
+    l->n_in = n_in;
+    l->scale = 1.0f;
+    l->w = t->data;
+    m->n_params += (uint64_t)n_in * (uint64_t)n_out;
     if ((r = bitnet__fold_turn(m, name, n_in, &l->turn, err))) return r;
     if (floats) {
         l->plan = BITNET__IN_FLOATS;
-        l->n_in = n_in;
-        l->n_out = n_out;
-        l->scale = 1.0f;
-        l->w = t->data;
-        m->n_params += (uint64_t)n_in * (uint64_t)n_out;
         return BITNET_OK;
     }
     l->file.i2s_packing = m->params.i2s_packing;
@@ -10910,9 +10919,6 @@ static bitnet_result bitnet__load_linear(bitnet_model *m, const char *name, int3
         return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "tensor '%s' has rows of %d weights; at "
                             "least 64 are supported", name, (int)n_in);
     l->n_in = bitnet__padded_row(n_in);
-    l->n_out = n_out;
-    l->w = t->data;
-    m->n_params += (uint64_t)n_in * (uint64_t)n_out;
     if ((r = bitnet__load_scale(m, name, t, l->w, &l->scale, err))) return r;
     return bitnet__check_padding(&l->file, name, l->w, t->size, err);
 }
@@ -11159,11 +11165,9 @@ static void bitnet__forward_gdn_layer(struct bitnet__step *s, int32_t i);
 /* Is layer number i a gated delta net? A list of the file says it, which bitnet__load_hybrid has
    checked, or else the interval. */
 static int bitnet__is_recurrent(const bitnet_model *m, int32_t i) {
-    const bitnet__key *k = m->recurrent;
-    const uint8_t *p = k ? bitnet__value_of(&m->gguf, k) : 0;
     uint64_t v = 0;
-    if (!k) return (i + 1) % m->full_interval != 0;
-    bitnet__value_integer(k->element, p + (size_t)i * bitnet__value_size(k->element), &v);
+    if (!m->recurrent) return (i + 1) % m->full_interval != 0;
+    bitnet__element_integer(&m->gguf, m->recurrent, (uint64_t)i, &v);
     return v != 0;
 }
 
@@ -11654,8 +11658,15 @@ static const struct { const char *arch, *why; } bitnet__refused[] = {
     {"qwen3moe", "its layers have experts"}
 };
 
+/* Appends to a list of names: "a, b, c". */
+static void bitnet__list_name(char list[BITNET__TEXT], const char *name) {
+    char longer[BITNET__TEXT];
+    bitnet__format(longer, "%s%s%s", list, list[0] ? ", " : "", name);
+    memcpy(list, longer, sizeof longer);
+}
+
 static bitnet_result bitnet__refuse_arch(const bitnet_model *m, bitnet_error *err) {
-    char names[BITNET__TEXT] = "", longer[BITNET__TEXT];
+    char names[BITNET__TEXT] = "";
     size_t i;
     for (i = 0; i < sizeof bitnet__refused / sizeof bitnet__refused[0]; i++)
         if (!strcmp(m->arch, bitnet__refused[i].arch))
@@ -11664,8 +11675,7 @@ static bitnet_result bitnet__refuse_arch(const bitnet_model *m, bitnet_error *er
     for (i = 0; i < sizeof bitnet__families / sizeof bitnet__families[0]; i++) {
         const char *arch = bitnet__families[i].arch;
         if (i > 0 && !strcmp(arch, bitnet__families[i - 1].arch)) continue;
-        bitnet__format(longer, "%s%s%s", names, i ? ", " : "", arch);
-        memcpy(names, longer, sizeof names);
+        bitnet__list_name(names, arch);
     }
     return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "architecture '%s' is not supported; these "
                         "are: %s", m->arch, names);
@@ -11679,12 +11689,6 @@ static int bitnet__is_like(const char *text, size_t n, const char *pattern) {
     if (head == all) return n == all && !memcmp(text, pattern, n);
     return n >= head + tail && !memcmp(text, pattern, head) &&
            !memcmp(text + n - tail, pattern + all - tail, tail);
-}
-
-/* 1 if a key's name begins with prefix. */
-static int bitnet__key_begins(const bitnet_model *m, const bitnet__key *k, const char *prefix) {
-    const size_t n = strlen(prefix);
-    return k->name.len >= n && !memcmp(m->gguf.src.data + k->name.at, prefix, n);
 }
 
 /* Refuses a split file: its first part has all keys and few tensors, the others have no keys. */
@@ -11727,17 +11731,16 @@ static void bitnet__load_family(bitnet__meta *x) {
    they are looked up. Keys that are not understood are refused: ignoring one gives noise. */
 
 /* Is this a matrix whose input can be turned? */
-static int bitnet__can_fold(const uint8_t *name, uint64_t n) {
+static int bitnet__can_fold(const char *name) {
     static const char *const names[] = {"attn_q", "attn_k", "attn_v", "attn_qkv", "attn_gate",
                                         "attn_output", "ffn_gate", "ffn_up", "ffn_down", "ssm_out"};
     char pattern[BITNET__TEXT];
     size_t i;
-    if (bitnet__is_like((const char *)name, (size_t)n, "output.weight")) return 1;
     for (i = 0; i < sizeof names / sizeof names[0]; i++) {
         bitnet__format(pattern, "blk.*.%s.weight", names[i]);
-        if (bitnet__is_like((const char *)name, (size_t)n, pattern)) return 1;
+        if (bitnet__is_like(name, strlen(name), pattern)) return 1;
     }
-    return 0;
+    return !strcmp(name, "output.weight");
 }
 
 /* A list of tensors' names, each of which must exist and be such that it can be folded; inverse 1:
@@ -11745,30 +11748,22 @@ static int bitnet__can_fold(const uint8_t *name, uint64_t n) {
 static void bitnet__load_fold_names(bitnet__meta *x, const char *key, int inverse,
                                     bitnet__strings *out) {
     const bitnet__strings list = bitnet__meta_strings(x, key);
-    const uint8_t *p = list.data;
+    bitnet__strings left = list;
+    const uint8_t *p;
     char name[BITNET__TEXT];
-    uint64_t i, n;
+    size_t n;
     if (list.count > x->m->gguf.n_tensors)
         bitnet__meta_fail(x, key, "has more names than there are tensors");
-    for (i = 0; i < list.count && x->result == BITNET_OK; i++, p += 8 + n) {
-        n = bitnet__get_u64(p);
-        bitnet__format(name, "%.*s", (int)(n < 100 ? n : 100), (const char *)p + 8);
+    while (x->result == BITNET_OK && bitnet__next_string(&left, &p, &n)) {
+        bitnet__format(name, "%.*s", (int)(n < 100 ? n : 100), (const char *)p);
         if (n >= 100 || strlen(name) != n || !bitnet__find_tensor(&x->m->gguf, name))
             x->result = bitnet__fail(x->err, BITNET_ERR_FORMAT, "GGUF key '%s': there is no tensor "
                                      "'%s'", key, name);
-        else if (inverse ? strcmp(name, "token_embd.weight") != 0 : !bitnet__can_fold(p + 8, n))
+        else if (inverse ? strcmp(name, "token_embd.weight") != 0 : !bitnet__can_fold(name))
             x->result = bitnet__fail(x->err, BITNET_ERR_UNSUPPORTED, "GGUF key '%s': tensor '%s' "
                                      "cannot be folded here", key, name);
     }
     if (x->result == BITNET_OK) *out = list;
-}
-
-/* An integer of an array of them. */
-static int bitnet__meta_element(const bitnet__meta *x, const bitnet__key *k, uint64_t i,
-                                uint64_t *v) {
-    return k->type == BITNET_GGUF_ARRAY && i < k->count &&
-           bitnet__value_integer(k->element, bitnet__meta_value(x, k) +
-                                             (size_t)i * bitnet__value_size(k->element), v);
 }
 
 /* The signs of each width, divided by sqrt(block). */
@@ -11776,12 +11771,13 @@ static void bitnet__load_signs(bitnet__meta *x, bitnet__fold *f) {
     static const char widths[] = "prism.hadamard.sign_widths";
     static const char values[] = "prism.hadamard.sign_values";
     const bitnet__key *w = bitnet__meta_key(x, widths), *k = bitnet__meta_key(x, values);
+    const bitnet__gguf *g = &x->m->gguf;
     uint64_t n, v, at = 0, i;
     int32_t a;
     if (!w || !k) bitnet__meta_fail(x, w ? values : widths, "is missing");
     for (; x->result == BITNET_OK && (uint64_t)f->n_widths < w->count; f->n_widths++) {
         float *signs;
-        if (!bitnet__meta_element(x, w, (uint64_t)f->n_widths, &n) || n < 1 ||
+        if (!bitnet__element_integer(g, w, (uint64_t)f->n_widths, &n) || n < 1 ||
             n > BITNET__MAX_ROW || f->n_widths == BITNET__MAX_WIDTHS)
             bitnet__meta_fail(x, widths, "is not a list of at most 16 row lengths");
         for (a = 0; a < f->n_widths && x->result == BITNET_OK; a++)
@@ -11792,7 +11788,7 @@ static void bitnet__load_signs(bitnet__meta *x, bitnet__fold *f) {
         signs = (float *)bitnet__model_alloc(x->m, n * sizeof *signs);
         if (!signs) x->result = bitnet__fail(x->err, BITNET_ERR_MEMORY, "no memory for signs");
         for (i = 0; signs && i < n; i++, at++) {
-            if (!bitnet__meta_element(x, k, at, &v) || (v != 1 && v != ~(uint64_t)0)) {
+            if (!bitnet__element_integer(g, k, at, &v) || (v != 1 && v != ~(uint64_t)0)) {
                 bitnet__meta_fail(x, values, "is not a 1 or -1 for each column of each width");
                 return;
             }
@@ -11827,8 +11823,8 @@ static void bitnet__load_fold(bitnet__meta *x) {
     size_t k;
     for (i = 0; i < m->gguf.n_keys && x->result == BITNET_OK; i++) {
         const bitnet__key *key = &m->gguf.keys[i];
-        const char *name = (const char *)m->gguf.src.data + key->name.at;
-        if (!bitnet__key_begins(m, key, prefix)) continue;
+        const char *name = bitnet__name_text(&m->gguf, &key->name);
+        if (!bitnet__name_begins(&m->gguf, &key->name, prefix)) continue;
         for (k = 0; k < sizeof keys / sizeof keys[0]; k++)
             if (bitnet__is_like(name + 15, (size_t)key->name.len - 15, keys[k])) break;
         if (m->family->norms & (BITNET__IN_NORMS | BITNET__SUB_NORMS | BITNET__EXPERTS))
@@ -11911,7 +11907,7 @@ static void bitnet__load_hybrid(bitnet__meta *x, int32_t n_listed) {
         k->count != (uint64_t)n_listed)
         bitnet__meta_fail(x, list, "is not one bool for each layer");
     for (i = 0; k && i < m->n_layers && x->result == BITNET_OK; i++)
-        if (!bitnet__meta_element(x, k, (uint64_t)i, &v) || v > 1)
+        if (!bitnet__element_integer(&m->gguf, k, (uint64_t)i, &v) || v > 1)
             bitnet__meta_fail(x, list, "is not one bool for each layer");
     bitnet__meta_text(x, ".rope.scaling.type", type, sizeof type);
     if (x->result == BITNET_OK && type[0] && strcmp(type, "none"))
@@ -11934,13 +11930,10 @@ static void bitnet__skip_layers(bitnet_model *m, int32_t from, int32_t to) {
     char prefix[BITNET__TEXT];
     uint64_t i;
     for (; from < to; from++) {
-        size_t n;
         bitnet__format(prefix, "blk.%d.", (int)from);
-        n = strlen(prefix);
-        for (i = 0; i < m->gguf.n_tensors; i++) {
-            bitnet__tensor *t = &m->gguf.tensors[i];
-            if (t->name.len >= n && !memcmp(m->gguf.src.data + t->name.at, prefix, n)) t->used = 1;
-        }
+        for (i = 0; i < m->gguf.n_tensors; i++)
+            if (bitnet__name_begins(&m->gguf, &m->gguf.tensors[i].name, prefix))
+                m->gguf.tensors[i].used = 1;
     }
 }
 
@@ -12037,13 +12030,10 @@ static void bitnet__load_rope_scaling(bitnet__meta *x) {
 static int32_t bitnet__load_expert_size(bitnet__meta *x) {
     static const char name[] = ".expert_feed_forward_length";
     const bitnet__key *k = bitnet__meta_key(x, name);
-    bitnet_gguf_value list, one;
-    uint64_t v, first = 0, n = 0;
+    uint64_t v = 0, first = 0, n;
     if (!k || k->type != BITNET_GGUF_ARRAY) return bitnet__meta_size(x, name, 0, BITNET__MAX_ROW);
-    list = bitnet__key_value(&x->m->gguf, k);
-    memset(&one, 0, sizeof one);
-    for (; bitnet_gguf_next(&list, &one); n++) {
-        if (!bitnet__value_integer(one.type, one.data, &v) || v < 1 || v > BITNET__MAX_ROW)
+    for (n = 0; n < k->count; n++) {
+        if (!bitnet__element_integer(&x->m->gguf, k, n, &v) || v < 1 || v > BITNET__MAX_ROW)
             bitnet__meta_fail(x, name, "has an element that is not an integer from 1 to 1048576");
         if (n == 0) first = v;
         if (x->result == BITNET_OK && v != first)
@@ -12218,7 +12208,7 @@ static int bitnet__is_neutral(const bitnet_model *m, const bitnet__neutral_key *
 /* Checks a key of the architecture or the tokenizer; name [length] is without the architecture. */
 static bitnet_result bitnet__check_key(const bitnet_model *m, const bitnet__key *k,
                                        const char *name, size_t length, bitnet_error *err) {
-    const char *whole = (const char *)m->gguf.src.data + k->name.at;
+    const char *whole = bitnet__name_text(&m->gguf, &k->name);
     char text[BITNET__TEXT];
     double want;
     size_t i;
@@ -12249,9 +12239,9 @@ static bitnet_result bitnet__check_keys(const bitnet_model *m, bitnet_error *err
     bitnet__format(prefix, "%s.", m->arch);
     for (i = 0; i < m->gguf.n_keys && r == BITNET_OK; i++) {
         const bitnet__key *k = &m->gguf.keys[i];
-        const size_t arch = bitnet__key_begins(m, k, prefix) ? strlen(m->arch) : 0;
-        if (arch || bitnet__key_begins(m, k, "tokenizer."))
-            r = bitnet__check_key(m, k, (const char *)m->gguf.src.data + k->name.at + arch,
+        const size_t arch = bitnet__name_begins(&m->gguf, &k->name, prefix) ? strlen(m->arch) : 0;
+        if (arch || bitnet__name_begins(&m->gguf, &k->name, "tokenizer."))
+            r = bitnet__check_key(m, k, bitnet__name_text(&m->gguf, &k->name) + arch,
                                   (size_t)k->name.len - arch, err);
     }
     return r;
@@ -12318,7 +12308,7 @@ static bitnet_result bitnet__load_shape(bitnet_model *m, bitnet_error *err) {
 
 /* The pre-tokenizer of byte-level BPE; without a key, the first one. */
 static const bitnet__pre *bitnet__load_pre(bitnet__meta *x) {
-    char text[32], names[BITNET__TEXT] = "", longer[BITNET__TEXT];
+    char text[32], names[BITNET__TEXT] = "";
     size_t i;
     bitnet__meta_text(x, "tokenizer.ggml.pre", text, sizeof text);
     if (!text[0] && x->result == BITNET_OK && !x->m->family->default_pre)
@@ -12326,8 +12316,7 @@ static const bitnet__pre *bitnet__load_pre(bitnet__meta *x) {
                          "is assumed, and if that is wrong, texts become wrong tokens");
     for (i = 0; text[0] && i < sizeof bitnet__pres / sizeof bitnet__pres[0]; i++) {
         if (!strcmp(text, bitnet__pres[i].name)) return &bitnet__pres[i];
-        bitnet__format(longer, "%s%s%s", names, i ? ", " : "", bitnet__pres[i].name);
-        memcpy(names, longer, sizeof names);
+        bitnet__list_name(names, bitnet__pres[i].name);
     }
     if (text[0])
         x->result = bitnet__fail(x->err, BITNET_ERR_UNSUPPORTED, "tokenizer.ggml.pre is '%s'; only "
@@ -12521,7 +12510,8 @@ static bitnet_result bitnet__make_rope(bitnet_model *m, float base, float factor
     const float *own = 0;
     double own_factor;
     int32_t i;
-    bitnet_result r = name ? bitnet__load_norm(m, name, m->n_rot / 2, &own, err) : BITNET_OK;
+    bitnet_result r = name ? bitnet__load_vectors(m, name, m->n_rot / 2, 1, &own, err)
+                           : BITNET_OK;
     if (r != BITNET_OK) return r;
     if (!freq) return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for the rotary table");
     for (i = 0; i < m->n_rot / 2; i++) {
@@ -12571,7 +12561,7 @@ static bitnet_result bitnet__check_unused(const bitnet_model *m, bitnet_error *e
             return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "tensor '%.*s' is not part of "
                                 "architecture '%s' as it is supported",
                                 (int)g->tensors[i].name.len,
-                                (const char *)g->src.data + g->tensors[i].name.at, m->arch);
+                                bitnet__name_text(g, &g->tensors[i].name), m->arch);
     return BITNET_OK;
 }
 
@@ -12639,7 +12629,7 @@ static bitnet_result bitnet__load_ends(bitnet_model *m, bitnet_error *err) {
 
 /* The layer that a tensor belongs to, by its name "blk.N.", or -1. */
 static int32_t bitnet__layer_of(const bitnet_model *m, const bitnet__tensor *t) {
-    const char *name = (const char *)m->gguf.src.data + t->name.at;
+    const char *name = bitnet__name_text(&m->gguf, &t->name);
     int32_t i = 0;
     uint32_t k;
     if (t->name.len < 5 || memcmp(name, "blk.", 4)) return -1;
@@ -12701,7 +12691,7 @@ static uint64_t bitnet__slice_bytes(const bitnet_model *m, const bitnet__tensor 
 
 static void bitnet__title(const bitnet_model *m, const bitnet__tensor *t, char *title) {
     bitnet__format(title, "tensor '%.*s'", (int)t->name.len,
-                   (const char *)m->gguf.src.data + t->name.at);
+                   bitnet__name_text(&m->gguf, &t->name));
 }
 
 static bitnet_result bitnet__begin_tensor(bitnet_model *m, bitnet__tensor *t, bitnet_error *err) {
@@ -12833,7 +12823,8 @@ static bitnet_result bitnet__end_weights(bitnet_model *m, bitnet_error *err) {
     if (m->tied) m->head.data = m->embed.data;
     else if (m->head.n_rows > 0)
         m->head.data = bitnet__has_groups(&m->ternary_head) ? m->ternary_head.w : output->data;
-    if ((r = bitnet__load_norm(m, "output_norm.weight", m->dim, &m->output_norm, err))) return r;
+    r = bitnet__load_vectors(m, "output_norm.weight", m->dim, 1, &m->output_norm, err);
+    if (r != BITNET_OK) return r;
     for (i = 0; i < m->dim; i++) ((float *)(uintptr_t)m->output_norm)[i] /= m->scales.logit;
     if ((r = bitnet__load_rope(m, err)) || (r = bitnet__check_unused(m, err))) return r;
     if (m->tied || !bitnet__is_ternary_matrix(&m->embed)) return BITNET_OK;
@@ -18192,10 +18183,9 @@ static int32_t bitnet__queue_pass(bitnet_ctx *c, bitnet_gen *const *gens, int32_
     return active;
 }
 
-/* Did nobody allow a token? The prompt's logits remain. */
-static void bitnet__gen_masked(bitnet_gen *g) {
+static void bitnet__gen_stop(bitnet_gen *g, bitnet_stop why) {
     g->ended = 1;
-    g->why = BITNET_STOP_MASK;
+    g->why = why;
     bitnet__flush_text(g);
 }
 
@@ -18205,8 +18195,8 @@ static void bitnet__gen_sample(bitnet_gen *g) {
         const bitnet_token t = bitnet__sample(c, c->row = g->row, &g->sampler, 0);
         const int ended = !g->p.ignore_end &&
                           (bitnet_token_is_end(c->m, t) || (t >= 0 && t == g->end));
-        if (t < 0) {
-            bitnet__gen_masked(g);
+        if (t < 0) {                   /* nobody allowed one; the prompt's logits remain */
+            bitnet__gen_stop(g, BITNET_STOP_MASK);
             return;
         }
         g->q->pending = g->tokens[g->n_tokens++] = t;
@@ -18214,9 +18204,7 @@ static void bitnet__gen_sample(bitnet_gen *g) {
         g->ended = bitnet__push_token(g, t);
         if (g->ended) return;
         if (ended || g->n_new == g->p.max_tokens || g->q->n_past == c->p.n_ctx) {
-            g->ended = 1;
-            g->why = ended ? BITNET_STOP_END : BITNET_STOP_LENGTH;
-            bitnet__flush_text(g);
+            bitnet__gen_stop(g, ended ? BITNET_STOP_END : BITNET_STOP_LENGTH);
             return;
         }
     } while (bitnet__accept_draft(g));
