@@ -3762,31 +3762,22 @@ static int bitnet_grammar__number_keeps(bitnet_grammar__builder *b, uint32_t x, 
     return times == (double)(int64_t)times;
 }
 
-/* Does a string keep a length, a pattern or a format? */
-static int bitnet_grammar__string_keeps(bitnet_grammar__builder *b, uint32_t x, uint32_t v,
-                                        uint32_t p, int keyword) {
+/* How many characters a string has, or parts an array or object. */
+static uint32_t bitnet_grammar__extent(bitnet_grammar__builder *b, uint32_t x) {
     const bitnet_grammar__value s = BITNET_GRAMMAR__VALUE(b, x);
     uint32_t i, n = 0;
-    if (keyword == BITNET_GRAMMAR__K_PATTERN || keyword == BITNET_GRAMMAR__K_FORMAT)
-        return bitnet_grammar__text_matches(b, p, 0, s.text, s.n_text);
+    if (s.type != BITNET_GRAMMAR__STRING) return s.n_parts;
     bitnet_grammar__spend(b, s.n_text / 8);
     for (i = 0; i < s.n_text; i++) n += (BITNET_GRAMMAR__POOL(b, s.text)[i] & 0xC0) != 0x80;
-    if (keyword == BITNET_GRAMMAR__K_MIN_LENGTH)
-        return n >= (uint32_t)bitnet_grammar__count(b, v, keyword, 0);
-    return n <= (uint32_t)bitnet_grammar__count(b, v, keyword, -1);
+    return n;
 }
 
 /* Does an array keep a keyword? */
 static int bitnet_grammar__array_keeps(bitnet_grammar__builder *b, uint32_t x, uint32_t v,
                                        uint32_t p, int keyword, int deep) {
-    const uint32_t n = BITNET_GRAMMAR__VALUE(b, x).n_parts, items = bitnet_grammar__said(
-        b, v, BITNET_GRAMMAR__K_ITEMS);
+    const uint32_t items = bitnet_grammar__said(b, v, BITNET_GRAMMAR__K_ITEMS);
     uint32_t list = bitnet_grammar__said(b, v, BITNET_GRAMMAR__K_PREFIX_ITEMS), q, i, k;
     int out = 1;
-    if (keyword == BITNET_GRAMMAR__K_MIN_ITEMS)
-        return n >= (uint32_t)bitnet_grammar__count(b, v, keyword, 0);
-    if (keyword == BITNET_GRAMMAR__K_MAX_ITEMS)
-        return n <= (uint32_t)bitnet_grammar__count(b, v, keyword, -1);
     if (bitnet_grammar__type(b, items) == BITNET_GRAMMAR__ARRAY) list = items;
     if (keyword == BITNET_GRAMMAR__K_UNIQUE_ITEMS) {
         if (bitnet_grammar__type(b, p) != BITNET_GRAMMAR__TRUE) return 1;
@@ -3885,15 +3876,10 @@ static int bitnet_grammar__parts_keep(bitnet_grammar__builder *b, uint32_t x, ui
 
 static int bitnet_grammar__object_keeps(bitnet_grammar__builder *b, uint32_t x, uint32_t v,
                                         uint32_t p, int keyword, int deep) {
-    const uint32_t n = BITNET_GRAMMAR__VALUE(b, x).n_parts;
     uint32_t q;
     int out = 1;
     switch (keyword) {
         case BITNET_GRAMMAR__K_REQUIRED: return bitnet_grammar__has_parts(b, x, p);
-        case BITNET_GRAMMAR__K_MIN_PROPERTIES:
-            return n >= (uint32_t)bitnet_grammar__count(b, v, keyword, 0);
-        case BITNET_GRAMMAR__K_MAX_PROPERTIES:
-            return n <= (uint32_t)bitnet_grammar__count(b, v, keyword, -1);
         case BITNET_GRAMMAR__K_DEPENDENT_REQUIRED: case BITNET_GRAMMAR__K_DEPENDENT_SCHEMAS:
         case BITNET_GRAMMAR__K_DEPENDENCIES:
             for (q = BITNET_GRAMMAR__VALUE(b, p).first; q != BITNET_GRAMMAR__NONE && out;
@@ -3917,10 +3903,10 @@ static int bitnet_grammar__keeps_word(bitnet_grammar__builder *b, uint32_t x, ui
                                       uint32_t p, int deep) {
     const int keyword = (int)BITNET_GRAMMAR__VALUE(b, p).keyword - 1;
     const uint32_t about = bitnet_grammar__keywords[keyword].types;
-    const uint8_t type = bitnet_grammar__type(b, x);
+    const bitnet_grammar__value s = BITNET_GRAMMAR__VALUE(b, x);
     uint32_t q, least, most;
     int out = 0, format;
-    if (about && !(about & type)) return 1;
+    if (about && !(about & s.type)) return 1;
     switch (keyword) {
         case BITNET_GRAMMAR__K_REF:
             q = bitnet_grammar__resolve_ref(b, p);
@@ -3938,7 +3924,7 @@ static int bitnet_grammar__keeps_word(bitnet_grammar__builder *b, uint32_t x, ui
             q = bitnet_grammar__get(b, v, out ? "then" : "else");
             return q == BITNET_GRAMMAR__NONE ? 1 : bitnet_grammar__keeps(b, x, q, deep + 1);
         case BITNET_GRAMMAR__K_ENUM:
-            if (BITNET_GRAMMAR__VALUE(b, x).parent == p) return 1;     /* it is from this list */
+            if (s.parent == p) return 1;   /* it is from this list */
             for (q = BITNET_GRAMMAR__VALUE(b, p).first; q != BITNET_GRAMMAR__NONE && out < 1;
                  q = BITNET_GRAMMAR__VALUE(b, q).next) {
                 const int r = bitnet_grammar__equal(b, x, q);
@@ -3946,22 +3932,31 @@ static int bitnet_grammar__keeps_word(bitnet_grammar__builder *b, uint32_t x, ui
             }
             return out;
         case BITNET_GRAMMAR__K_CONST: return bitnet_grammar__equal(b, x, p);
-        case BITNET_GRAMMAR__K_TYPE: return (bitnet_grammar__types(b, v) & type) != 0;
+        case BITNET_GRAMMAR__K_TYPE: return (bitnet_grammar__types(b, v) & s.type) != 0;
         case BITNET_GRAMMAR__K_FORMAT:
             format = bitnet_grammar__integer_format(b, v);
-            if ((type & (BITNET_GRAMMAR__INTEGER | BITNET_GRAMMAR__NUMBER)) && format >= 0)
-                return type == BITNET_GRAMMAR__INTEGER &&
-                       BITNET_GRAMMAR__VALUE(b, x).number >= bitnet_grammar__integers[format].low &&
-                       BITNET_GRAMMAR__VALUE(b, x).number <= bitnet_grammar__integers[format].high;
-            return type != BITNET_GRAMMAR__STRING ||
+            if ((s.type & (BITNET_GRAMMAR__INTEGER | BITNET_GRAMMAR__NUMBER)) && format >= 0)
+                return s.type == BITNET_GRAMMAR__INTEGER &&
+                       s.number >= bitnet_grammar__integers[format].low &&
+                       s.number <= bitnet_grammar__integers[format].high;
+            return s.type != BITNET_GRAMMAR__STRING ||
                    bitnet_grammar__format_of(b, p) == BITNET_GRAMMAR__NONE
-                       ? 1 : bitnet_grammar__string_keeps(b, x, v, p, keyword);
+                       ? 1 : bitnet_grammar__text_matches(b, p, 0, s.text, s.n_text);
+        case BITNET_GRAMMAR__K_PATTERN:
+            return bitnet_grammar__text_matches(b, p, 0, s.text, s.n_text);
+        case BITNET_GRAMMAR__K_MIN_LENGTH: case BITNET_GRAMMAR__K_MIN_ITEMS:
+        case BITNET_GRAMMAR__K_MIN_PROPERTIES:
+            return bitnet_grammar__extent(b, x) >=
+                   (uint32_t)bitnet_grammar__count(b, v, keyword, 0);
+        case BITNET_GRAMMAR__K_MAX_LENGTH: case BITNET_GRAMMAR__K_MAX_ITEMS:
+        case BITNET_GRAMMAR__K_MAX_PROPERTIES:
+            return bitnet_grammar__extent(b, x) <=
+                   (uint32_t)bitnet_grammar__count(b, v, keyword, -1);
         case BITNET_GRAMMAR__K_NULLABLE: return 1;
         case BITNET_GRAMMAR__K_DRAFT_3: return -1;
         default: break;
     }
-    return about == BITNET_GRAMMAR__STRING ? bitnet_grammar__string_keeps(b, x, v, p, keyword)
-           : about == BITNET_GRAMMAR__ARRAY ? bitnet_grammar__array_keeps(b, x, v, p, keyword, deep)
+    return about == BITNET_GRAMMAR__ARRAY ? bitnet_grammar__array_keeps(b, x, v, p, keyword, deep)
            : about == BITNET_GRAMMAR__OBJECT
                ? bitnet_grammar__object_keeps(b, x, v, p, keyword, deep)
                : bitnet_grammar__number_keeps(b, x, v, p);
@@ -4076,13 +4071,18 @@ static bitnet_grammar__frag bitnet_grammar__listed_texts(bitnet_grammar__builder
 
 /* ---- arrays ---- */
 
-static bitnet_grammar__frag bitnet_grammar__item(bitnet_grammar__builder *b, uint32_t rule,
-                                                 int comma) {
-    bitnet_grammar__frag f = bitnet_grammar__call(b, rule);
+/* A value as an element of an array. */
+static bitnet_grammar__frag bitnet_grammar__element_of(bitnet_grammar__builder *b,
+                                                       bitnet_grammar__frag f, int comma) {
     f = bitnet_grammar__seq(b, f, bitnet_grammar__named(b, "space"));
     if (!comma) return f;
     f = bitnet_grammar__seq(b, bitnet_grammar__named(b, "space"), f);
     return bitnet_grammar__seq(b, bitnet_grammar__text(b, ","), f);
+}
+
+static bitnet_grammar__frag bitnet_grammar__item(bitnet_grammar__builder *b, uint32_t rule,
+                                                 int comma) {
+    return bitnet_grammar__element_of(b, bitnet_grammar__call(b, rule), comma);
 }
 
 /* An array in which each of b->listed is at most once, in their order: [node of a value][how many
@@ -4108,11 +4108,7 @@ static bitnet_grammar__frag bitnet_grammar__unique(bitnet_grammar__builder *b, i
                 b->bytes.n = 0;
                 bitnet_grammar__dump(b, BITNET_GRAMMAR__NUMBER_AT(b->listed, i));
                 f = bitnet_grammar__literal(b, (const char *)b->bytes.p, b->bytes.n);
-                f = bitnet_grammar__seq(b, f, bitnet_grammar__named(b, "space"));
-                if (k > 0) {
-                    f = bitnet_grammar__seq(b, bitnet_grammar__named(b, "space"), f);
-                    f = bitnet_grammar__seq(b, bitnet_grammar__text(b, ","), f);
-                }
+                f = bitnet_grammar__element_of(b, f, k > 0);
                 if (b->code) break;
                 bitnet_grammar__link(b, f.end, BITNET_GRAMMAR__NUMBER_AT(next, to));
                 s = bitnet_grammar__add_node(b, BITNET_GRAMMAR__SPLIT, f.start, s);
