@@ -14781,40 +14781,63 @@ static void bitnet__step_out(const bitnet__step *s, int32_t from, int32_t to, in
                         s->add);
 }
 
-static void bitnet__join_gate(const bitnet_ctx *c, const float *g, const float *u, int32_t n,
-                              float *y) {
-    const bitnet_model *m = c->m;
-    if (m->gate_a < 0.0f) c->k.sigmoid_gate(g, u, m->gate_a, m->gate_b, n, y);
-    else c->k.relu2_gate(g, u, n, y);
+/* y = min(x, high), not below low; a NaN stays. n is a multiple of 16, x may be y. */
+static void bitnet__limit(const float *x, float low, float high, int32_t n, float *y) {
+    float v[16];
+    int32_t i, j;
+    for (i = 0; i < n; i += 16) {
+        memcpy(v, x + i, sizeof v);
+        for (j = 0; j < 16; j++) {
+            v[j] = v[j] > high ? high : v[j];
+            v[j] = v[j] < low ? low : v[j];
+        }
+        memcpy(y + i, v, sizeof v);
+    }
 }
 
-/* Rows of gate and up, and the activation that joins them. */
-static void bitnet__step_gate_up(const bitnet__step *s, int32_t from, int32_t to, int thread) {
+/* The products *x of gate's rows, the same of up's with the inputs *act, and the activation that
+   joins them; clamp 0: without a limit. y: [token][ffn_dim], from row x->row on. */
+static void bitnet__gate_up(const bitnet__step *s, const bitnet__product *x,
+                            const bitnet__act *act, float clamp, int thread, float *y) {
     bitnet_ctx *c = s->c;
-    const bitnet__linear *l = s->layer->linear;
     const size_t gates = bitnet__thread_dots(c, thread, 0);
     const size_t ups = bitnet__thread_dots(c, thread, 1);
+    const float none = bitnet__float_from_bits(0xff800000u);
     float gate_room[BITNET__ROWS], up_room[BITNET__ROWS];
-    bitnet__product x = {&l[BITNET__FFN_GATE], bitnet__act_of(c, 0), s->floats, 0, 0, 0, 0,
-                         BITNET__DOT_STRIDE}, up;
+    bitnet__product up = *x;
     int32_t i;
+    up.l = &s->layer->linear[BITNET__FFN_UP];
+    up.act = act;
+    bitnet__products(c, x, gates);
+    bitnet__products(c, &up, ups);
+    for (i = 0; i < x->n_tokens; i++) {
+        float *a = y + bitnet__row(i, c->m->ffn_dim);
+        const float *g, *u;
+        if (i + 1 < x->n_tokens) bitnet__fetch_outputs(a + c->m->ffn_dim, x->n_rows);
+        g = bitnet__outputs(c, x, i, gates, gate_room);
+        u = bitnet__outputs(c, &up, i, ups, up_room);
+        if (clamp > 0.0f) {
+            bitnet__limit(g, none, clamp, x->n_rows, gate_room);
+            bitnet__limit(u, -clamp, clamp, x->n_rows, up_room);
+            g = gate_room;
+            u = up_room;
+        }
+        if (c->m->gate_a < 0.0f)
+            c->k.sigmoid_gate(g, u, c->m->gate_a, c->m->gate_b, x->n_rows, a);
+        else c->k.relu2_gate(g, u, x->n_rows, a);
+    }
+}
+
+/* Rows of gate and up. */
+static void bitnet__step_gate_up(const bitnet__step *s, int32_t from, int32_t to, int thread) {
+    const bitnet_ctx *c = s->c;
+    bitnet__product x = {&s->layer->linear[BITNET__FFN_GATE], bitnet__act_of(c, 0), s->floats,
+                         0, 0, 0, 0, BITNET__DOT_STRIDE};
     from = bitnet__round_rows(c, from, c->m->ffn_dim);
     to = bitnet__round_rows(c, to, c->m->ffn_dim);
-    while (bitnet__next_product(s, from, to, thread, &x)) {
-        up = x;
-        up.l = &l[BITNET__FFN_UP];
-        up.act = bitnet__act_of(c, 1);
-        bitnet__products(c, &x, gates);
-        bitnet__products(c, &up, ups);
-        for (i = 0; i < x.n_tokens; i++) {
-            float *y = c->g + bitnet__row(x.t + i, c->m->ffn_dim) + x.row;
-            const float *g, *u;
-            if (i + 1 < x.n_tokens) bitnet__fetch_outputs(y + c->m->ffn_dim, x.n_rows);
-            g = bitnet__outputs(c, &x, i, gates, gate_room);
-            u = bitnet__outputs(c, &up, i, ups, up_room);
-            bitnet__join_gate(c, g, u, x.n_rows, y);
-        }
-    }
+    while (bitnet__next_product(s, from, to, thread, &x))
+        bitnet__gate_up(s, &x, bitnet__act_of(c, 1), 0.0f, thread,
+                        c->g + bitnet__row(x.t, c->m->ffn_dim) + x.row);
 }
 
 /* Tokens [from, to): x += rmsnorm(h). */
@@ -14957,55 +14980,21 @@ static void bitnet__gather(const bitnet__step *s, int32_t pair, int32_t n, int t
     }
 }
 
-/* y = min(x, high), not below low; a NaN stays. n is a multiple of 16, x may be y. */
-static void bitnet__limit(const float *x, float low, float high, int32_t n, float *y) {
-    float v[16];
-    int32_t i, j;
-    for (i = 0; i < n; i += 16) {
-        memcpy(v, x + i, sizeof v);
-        for (j = 0; j < 16; j++) {
-            v[j] = v[j] > high ? high : v[j];
-            v[j] = v[j] < low ? low : v[j];
-        }
-        memcpy(y + i, v, sizeof v);
-    }
-}
-
-/* Rows [from, to) of an expert's gate and up, for all its pairs, and the activation that joins
-   them. */
+/* Rows [from, to) of an expert's gate and up, for all its pairs. */
 static void bitnet__expert_gate_up(const bitnet__step *s, const bitnet__expert *e, int32_t from,
                                    int32_t to, int thread) {
     bitnet_ctx *c = s->c;
-    const bitnet__linear *l = s->layer->linear;
     const int32_t ffn_dim = c->m->ffn_dim;
-    const size_t gates = bitnet__thread_dots(c, thread, 0);
-    const size_t ups = bitnet__thread_dots(c, thread, 1);
-    const float clamp = s->layer->clamp, none = bitnet__float_from_bits(0xff800000u);
-    float gate_room[BITNET__ROWS], up_room[BITNET__ROWS];
-    bitnet__product x = {&l[BITNET__FFN_GATE], 0, 0, 0, 0, 0, 0, BITNET__DOT_STRIDE}, up;
-    int32_t p, row, i;
+    bitnet__product x = {&s->layer->linear[BITNET__FFN_GATE], 0, 0, 0, 0, 0, 0, BITNET__DOT_STRIDE};
+    int32_t p, row;
     for (p = 0; p < e->n; p += x.n_tokens) {
         bitnet__gather(s, e->pair + p, bitnet__min(e->n - p, BITNET__GATHERED), thread, &x);
         for (row = from; row < to; row += x.n_rows) {
             if (bitnet__is_cancelled(c, thread)) return;
             x.row = e->number * ffn_dim + row;
             x.n_rows = bitnet__min(to - row, BITNET__ROWS);
-            up = x;
-            up.l = &l[BITNET__FFN_UP];
-            bitnet__products(c, &x, gates);
-            bitnet__products(c, &up, ups);
-            for (i = 0; i < x.n_tokens; i++) {
-                const float *g = bitnet__outputs(c, &x, i, gates, gate_room);
-                const float *u = bitnet__outputs(c, &up, i, ups, up_room);
-                if (clamp > 0.0f) {
-                    bitnet__limit(g, none, clamp, x.n_rows, gate_room);
-                    bitnet__limit(u, -clamp, clamp, x.n_rows, up_room);
-                    g = gate_room;
-                    u = up_room;
-                }
-                bitnet__join_gate(c, g, u, x.n_rows,
-                                  c->g + bitnet__row(e->pair + p + i, ffn_dim) + row);
-            }
+            bitnet__gate_up(s, &x, x.act, s->layer->clamp, thread,
+                            c->g + bitnet__row(e->pair + p, ffn_dim) + row);
         }
     }
 }
