@@ -4385,9 +4385,6 @@ enum {
 
 static int bitnet__is_punctuation(uint32_t cp);
 static int bitnet__class_at(const uint8_t *p, const uint8_t *end, int marks, uint32_t *length);
-static int bitnet__is_stable(uint32_t cp);
-static const uint8_t *bitnet__skip_ascii(const uint8_t *p, const uint8_t *end);
-static const uint8_t *bitnet__segment_end(const uint8_t *p, const uint8_t *end, size_t *count);
 static size_t bitnet__longest_unstable(const uint8_t *p, const uint8_t *end);
 static size_t bitnet__nfc(const uint8_t *p, const uint8_t *end, uint64_t *cps, uint8_t *out);
 
@@ -6198,7 +6195,6 @@ static bitnet__jvalue bitnet__jinja_operate(bitnet__jinja *j, const char *op, bi
 /* ---- expressions ---- */
 
 static bitnet__jvalue bitnet__jinja_expression(bitnet__jinja *j);
-static bitnet__jvalue bitnet__jinja_binary(bitnet__jinja *j, int level);
 static bitnet__jvalue bitnet__jinja_run(bitnet__jinja *j, const char *macro, bitnet__jargs args);
 
 /* A string, behind its quotation mark. */

@@ -1937,7 +1937,6 @@ static void bitnet_grammar__plant_text(bitnet_grammar__builder *b, uint32_t root
     }
 }
 
-static void bitnet_grammar__push(bitnet_grammar__builder *b, bitnet_grammar__array *a, uint32_t x);
 static uint32_t bitnet_grammar__types(bitnet_grammar__builder *b, uint32_t v);
 static int bitnet_grammar__format_is(bitnet_grammar__builder *b, uint32_t v, const char *list);
 static void bitnet_grammar__add_schema(bitnet_grammar__builder *b, bitnet_grammar__all *all,
