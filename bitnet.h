@@ -2288,6 +2288,22 @@ typedef struct bitnet__strings {
     uint64_t count;
 } bitnet__strings;
 
+/* Takes the next string off a GGUF string array: u64 length, then the bytes. Fails unless 8 bytes
+   remain for each string after it, so the sum of all lengths is at most size - 8 * count. */
+static int bitnet__next_string(bitnet__strings *left, const uint8_t **p, size_t *n) {
+    size_t lengths = 8 * (size_t)left->count;
+    uint64_t length;
+    if (left->count == 0 || left->size < lengths) return 0;
+    length = bitnet__get_u64(left->data);
+    if (length > left->size - lengths) return 0;
+    *p = left->data + 8;
+    *n = (size_t)length;
+    left->data += 8 + *n;
+    left->size -= 8 + *n;
+    left->count--;
+    return 1;
+}
+
 BITNET_API const char *bitnet_version(void) { return BITNET_VERSION; }
 BITNET_API int bitnet_version_number(void) { return BITNET_VERSION_NUMBER; }
 
@@ -4370,9 +4386,6 @@ enum {
 
 static int bitnet__is_punctuation(uint32_t cp);
 static int bitnet__class_at(const uint8_t *p, const uint8_t *end, int marks, uint32_t *length);
-static int bitnet__is_stable(uint32_t cp);
-static const uint8_t *bitnet__skip_ascii(const uint8_t *p, const uint8_t *end);
-static const uint8_t *bitnet__segment_end(const uint8_t *p, const uint8_t *end, size_t *count);
 static size_t bitnet__longest_unstable(const uint8_t *p, const uint8_t *end);
 static size_t bitnet__nfc(const uint8_t *p, const uint8_t *end, uint64_t *cps, uint8_t *out);
 
@@ -4659,22 +4672,6 @@ static int32_t bitnet__vocab_find(const bitnet__vocab *v, const char *text, size
 }
 
 /* ---- building ---- */
-
-/* Takes the next string off a GGUF string array: u64 length, then the bytes. Fails unless 8 bytes
-   remain for each string after it, so the sum of all lengths is at most size - 8 * count. */
-static int bitnet__next_string(bitnet__strings *left, const uint8_t **p, size_t *n) {
-    size_t lengths = 8 * (size_t)left->count;
-    uint64_t length;
-    if (left->count == 0 || left->size < lengths) return 0;
-    length = bitnet__get_u64(left->data);
-    if (length > left->size - lengths) return 0;
-    *p = left->data + 8;
-    *n = (size_t)length;
-    left->data += 8 + *n;
-    left->size -= 8 + *n;
-    left->count--;
-    return 1;
-}
 
 static void bitnet__vocab_free(bitnet__vocab *v, const bitnet_allocator *a) {
     bitnet__free(a, v->offsets);                    /* the arena's first array */
@@ -5390,8 +5387,8 @@ static int bitnet__is_among(const bitnet_token *list, int32_t n, bitnet_token t)
    parse_special control tokens, too (leftmost first, the longest at each place), except those in
    not_these [n_not], which stay text. Sets e->result to BITNET_ERR_MEMORY, or to BITNET_ERR_LIMIT
    for a word of over 64 MiB. */
-static void bitnet__encode_except(bitnet__encoder *e, const void *text, size_t n, int parse_special,
-                                  const bitnet_token *not_these, int32_t n_not) {
+static void bitnet__encode_text(bitnet__encoder *e, const void *text, size_t n, int parse_special,
+                                const bitnet_token *not_these, int32_t n_not) {
     const uint8_t *p = (const uint8_t *)text, *end = n > 0 ? p + n : p, *at = p;
     while (p < end && e->result == BITNET_OK) {
         size_t length = 0;
@@ -5406,19 +5403,9 @@ static void bitnet__encode_except(bitnet__encoder *e, const void *text, size_t n
     }
 }
 
-static void bitnet__encode_text(bitnet__encoder *e, const void *text, size_t n,
-                                int parse_special) {
-    bitnet__encode_except(e, text, n, parse_special, 0, 0);
-}
-
-/* Adds EOS if flags ask for it and the vocabulary has it. */
-static void bitnet__encode_eos(bitnet__encoder *e, int flags) {
-    if ((flags & BITNET_ADD_EOS) && e->vocab->eos >= 0) bitnet__emit(e, e->vocab->eos);
-}
-
-/* Adds BOS if flags ask for it and the vocabulary has it. */
-static void bitnet__encode_bos(bitnet__encoder *e, int flags) {
-    if ((flags & BITNET_ADD_BOS) && e->vocab->bos >= 0) bitnet__emit(e, e->vocab->bos);
+/* Adds BOS or EOS if it is wanted and the vocabulary has it. */
+static void bitnet__emit_edge(bitnet__encoder *e, int wanted, bitnet_token t) {
+    if (wanted && t >= 0) bitnet__emit(e, t);
 }
 
 /* bitnet_tokenize on a vocabulary. */
@@ -5427,9 +5414,9 @@ static int bitnet__encode(const bitnet__vocab *v, const bitnet_allocator *a, con
     bitnet__encoder e;
     if (n > INT32_MAX) return BITNET_ERR_LIMIT;
     bitnet__encoder_open(&e, v, a, out, cap);
-    bitnet__encode_bos(&e, flags);
-    bitnet__encode_text(&e, text, n, (flags & BITNET_PARSE_SPECIAL) != 0);
-    if (e.result == BITNET_OK) bitnet__encode_eos(&e, flags);
+    bitnet__emit_edge(&e, flags & BITNET_ADD_BOS, v->bos);
+    bitnet__encode_text(&e, text, n, (flags & BITNET_PARSE_SPECIAL) != 0, 0, 0);
+    bitnet__emit_edge(&e, e.result == BITNET_OK && (flags & BITNET_ADD_EOS), v->eos);
     return bitnet__encoder_close(&e);
 }
 
@@ -5668,11 +5655,11 @@ static char *bitnet__jinja_alloc(bitnet__jinja *j, size_t n, int aligned) {
     return j->memory + at;
 }
 
-/* a and n more bytes. If a is what was made last, it grows in place. */
+/* a and n more bytes, or the failure that a is. If a is what was made last, it grows in place. */
 static bitnet__jvalue bitnet__jinja_append(bitnet__jinja *j, bitnet__jvalue a, const char *s,
                                            size_t n) {
     char *p;
-    if (n == 0) return a;
+    if (n == 0 || a.kind == BITNET__FAILED) return a;
     if (a.n > 0 && a.s + a.n == j->memory + j->used) {
         p = bitnet__jinja_alloc(j, n, 0);
         if (!p) return j->failure;
@@ -5685,6 +5672,12 @@ static bitnet__jvalue bitnet__jinja_append(bitnet__jinja *j, bitnet__jvalue a, c
     if (a.n) memcpy(p, a.s, (size_t)a.n);
     memcpy(p + a.n, s, n);
     return bitnet__jstring_of(p, (size_t)a.n + n);
+}
+
+/* a and b, which are texts, or the first failure among them. */
+static bitnet__jvalue bitnet__jinja_concat(bitnet__jinja *j, bitnet__jvalue a, bitnet__jvalue b) {
+    if (a.kind != BITNET__FAILED && b.kind == BITNET__FAILED) return b;
+    return bitnet__jinja_append(j, a, b.s, (size_t)b.n);
 }
 
 /* A list or dictionary with room for n values, which grows. */
@@ -5906,10 +5899,9 @@ static bitnet__jvalue bitnet__jinja_replace(bitnet__jinja *j, bitnet__jvalue v,
     while (from.n > 0 && (next = bitnet__jinja_find(j, v, at, from)) >= 0 &&
            out.kind == BITNET__STRING) {
         out = bitnet__jinja_append(j, out, v.s + at, (size_t)(next - at));
-        if (out.kind == BITNET__STRING) out = bitnet__jinja_append(j, out, to.s, (size_t)to.n);
+        out = bitnet__jinja_concat(j, out, to);
         at = next + from.n;
     }
-    if (out.kind != BITNET__STRING) return out;
     return bitnet__jinja_append(j, out, v.s + at, (size_t)(v.n - at));
 }
 
@@ -5940,7 +5932,7 @@ static bitnet__jvalue bitnet__jinja_quote(bitnet__jinja *j, bitnet__jvalue out, 
         else if ((uint8_t)c < 32) out = bitnet__jinja_append(j, out, text, 6);
         else out = bitnet__jinja_append(j, out, v.s + i, 1);
     }
-    return out.kind == BITNET__STRING ? bitnet__jinja_append(j, out, "\"", 1) : out;
+    return bitnet__jinja_append(j, out, "\"", 1);
 }
 
 /* Appends a value as JSON. It is nested no deeper than expressions are. */
@@ -5953,10 +5945,8 @@ static bitnet__jvalue bitnet__jinja_json(bitnet__jinja *j, bitnet__jvalue out, b
     if (v.kind == BITNET__NONE) return bitnet__jinja_append(j, out, "null", 4);
     if (v.kind == BITNET__BOOL)
         return bitnet__jinja_append(j, out, v.n ? "true" : "false", v.n ? 4 : 5);
-    if (v.kind == BITNET__INT) {
-        v = bitnet__jinja_text(j, v, place);
-        return v.kind == BITNET__STRING ? bitnet__jinja_append(j, out, v.s, (size_t)v.n) : v;
-    }
+    if (v.kind == BITNET__INT)
+        return bitnet__jinja_concat(j, out, bitnet__jinja_text(j, v, place));
     if (v.kind != BITNET__LIST && !is_dict) return bitnet__jfail(place, BITNET__RAISED);
     if (depth == BITNET__JINJA_DEPTH) return bitnet__jfail(place, BITNET__TOO_MUCH);
     out = bitnet__jinja_append(j, out, is_dict ? "{" : "[", 1);
@@ -5964,20 +5954,18 @@ static bitnet__jvalue bitnet__jinja_json(bitnet__jinja *j, bitnet__jvalue out, b
         if (i) out = bitnet__jinja_append(j, out, is_dict && i % 2 ? ": " : ", ", 2);
         out = bitnet__jinja_json(j, out, v.list->items[i], place, depth + 1);
     }
-    if (out.kind != BITNET__STRING) return out;
     return bitnet__jinja_append(j, out, is_dict ? "}" : "]", 1);
 }
 
 static bitnet__jvalue bitnet__jinja_join(bitnet__jinja *j, bitnet__jvalue v, bitnet__jvalue by,
                                          const char *place) {
-    bitnet__jvalue out = bitnet__jstring("");
+    bitnet__jvalue out = by.kind == BITNET__FAILED ? by : bitnet__jstring("");
     int32_t i;
     for (i = 0; i < v.list->n && out.kind == BITNET__STRING; i++) {
         const bitnet__jvalue text = bitnet__jinja_text(j, v.list->items[i], place);
-        if (text.kind != BITNET__STRING) return text;
-        if (i) out = bitnet__jinja_append(j, out, by.s, (size_t)by.n);
-        if (out.kind == BITNET__STRING)
-            out = bitnet__jinja_append(j, out, text.s, (size_t)text.n);
+        if (text.kind == BITNET__FAILED) return text;
+        if (i) out = bitnet__jinja_concat(j, out, by);
+        out = bitnet__jinja_concat(j, out, text);
     }
     return out;
 }
@@ -6058,8 +6046,8 @@ static bitnet__jvalue bitnet__jinja_of_any(bitnet__jinja *j, bitnet__jvalue v, b
                         bitnet__jis(f, "values")))
             return bitnet__jinja_entries(j, v, *f.s);
     }
-    if (is_list && args->n <= 1 && bitnet__jis(f, "join"))
-        return bitnet__jinja_join(j, v, args->n ? a : bitnet__jstring(""), f.s);
+    if (is_list && args->n <= 1 && bitnet__jis(f, "join"))     /* undefined: "" */
+        return bitnet__jinja_join(j, v, bitnet__jinja_text(j, a, f.s), f.s);
     if (is_dict && args->n > 0 && a.kind == BITNET__STRING && bitnet__jis(f, "get")) {
         const bitnet__jvalue *found = bitnet__jinja_entry(j, v, a.s, a.n);
         return found ? *found : args->n > 1 ? args->a[1].value
@@ -6182,9 +6170,8 @@ static bitnet__jvalue bitnet__jinja_operate(bitnet__jinja *j, const char *op, bi
     if (b.kind == BITNET__FAILED) return b;
     if (*op == '~') {
         a = bitnet__jinja_text(j, a, op);
-        if (a.kind == BITNET__FAILED) return a;
-        b = bitnet__jinja_text(j, b, op);
-        return b.kind == BITNET__FAILED ? b : bitnet__jinja_append(j, a, b.s, (size_t)b.n);
+        return a.kind == BITNET__FAILED ? a
+                                        : bitnet__jinja_concat(j, a, bitnet__jinja_text(j, b, op));
     }
     if (*op == 'i') return bitnet__jinja_in(j, a, b, op);
     if (*op == 'n') {
@@ -6202,14 +6189,13 @@ static bitnet__jvalue bitnet__jinja_operate(bitnet__jinja *j, const char *op, bi
         order = bitnet__jorder(a, b);
         return bitnet__jbool((op[1] == '=' && order == 0) || (*op == '<' ? order < 0 : order > 0));
     }
-    if (*op == '+' && strings) return bitnet__jinja_append(j, a, b.s, (size_t)b.n);
+    if (*op == '+' && strings) return bitnet__jinja_concat(j, a, b);
     return numbers ? bitnet__jcompute(op, a, b) : bitnet__jfail(op, BITNET__RAISED);
 }
 
 /* ---- expressions ---- */
 
 static bitnet__jvalue bitnet__jinja_expression(bitnet__jinja *j);
-static bitnet__jvalue bitnet__jinja_binary(bitnet__jinja *j, int level);
 static bitnet__jvalue bitnet__jinja_run(bitnet__jinja *j, const char *macro, bitnet__jargs args);
 
 /* A string, behind its quotation mark. */
@@ -6223,8 +6209,7 @@ static bitnet__jvalue bitnet__jinja_literal(bitnet__jinja *j, char quote) {
         escape = j->at + 1 < j->end && j->at[1] ? strchr(known, j->at[1]) : 0;
         if (!escape) return bitnet__jinja_stop_here(j, BITNET__NOT_UNDERSTOOD);
         out = bitnet__jinja_append(j, out, from, (size_t)(j->at - from));
-        if (out.kind == BITNET__STRING)
-            out = bitnet__jinja_append(j, out, means + (escape - known), 1);
+        out = bitnet__jinja_append(j, out, means + (escape - known), 1);
         if (out.kind != BITNET__STRING) return out;
         from = j->at++ + 2;
     }
@@ -7094,7 +7079,7 @@ static void bitnet__chat_put(bitnet__chat *c, const char *p, size_t n) {
 static void bitnet__chat_flush(bitnet__chat *c, bitnet_token t) {
     if (!c->e) return;
     if (c->result == BITNET_OK) {
-        bitnet__encode_except(c->e, c->text, c->n, 0, c->marks, c->n_marks);
+        bitnet__encode_text(c->e, c->text, c->n, 0, c->marks, c->n_marks);
         c->result = c->e->result;
     }
     c->n = 0;
@@ -7522,7 +7507,7 @@ static bitnet_result bitnet__encode_chat(bitnet__encoder *e, const bitnet_chat_p
     if ((r = bitnet__check_chat(t, p, messages, n, flags, err)) != BITNET_OK) return r;
     bitnet__chat_open(&c, e, t);
     e->at_start = (flags & BITNET_CHAT_BEGIN) != 0;
-    if (bos) bitnet__encode_bos(e, flags & BITNET_CHAT_BEGIN ? BITNET_ADD_BOS : 0);
+    bitnet__emit_edge(e, bos && (flags & BITNET_CHAT_BEGIN), e->vocab->bos);
     bitnet__chat_all(&c, p, messages, n, flags);
     bitnet__free(e->allocator, c.text);
     if (e->result == BITNET_OK) e->result = c.result;
@@ -7713,8 +7698,16 @@ static int bitnet__render_probe(bitnet__recognition *r, const bitnet__probe *p) 
     return j->failure.kind == BITNET__FAILED ? j->failure.n : 0;
 }
 
-static void bitnet__chat_put_value(bitnet__chat *c, bitnet__jvalue v) {
-    bitnet__chat_put(c, v.s, (size_t)v.n);
+/* A chat that is written by a row, as text into the memory of j. */
+static bitnet__chat bitnet__probe_chat(const bitnet__recognition *r, const bitnet__chat_fit *c) {
+    const bitnet__jvalue bos = bitnet__token_value(r->vocab, r->vocab->bos);
+    bitnet__chat chat;
+    memset(&chat, 0, sizeof chat);
+    chat.t = &c->t;
+    chat.text = (uint8_t *)r->j.memory;
+    chat.cap = r->j.cap;
+    if (c->bos) bitnet__chat_put(&chat, bos.s, (size_t)bos.n);
+    return chat;
 }
 
 /* Writes the probe by a row, from a message on, into the memory of j. Returns the size; -1: the
@@ -7728,15 +7721,11 @@ static int32_t bitnet__write_probe(bitnet__recognition *r, const bitnet__chat_fi
     bitnet__chat chat;
     bitnet__probe_messages(p, c->t.call_form, said);
     memset(&params, 0, sizeof params);
-    memset(&chat, 0, sizeof chat);
-    chat.t = &c->t;
-    chat.text = (uint8_t *)r->j.memory;
-    chat.cap = r->j.cap;
     if (p->learns == BITNET__LEARN_OFF) params.thinking = BITNET_THINK_OFF;
     if (p->learns == BITNET__LEARN_TOOLS) params.tools = tools;
     if (p->learns == BITNET__SOME_EFFORT) params.effort = bitnet_text_of(p->messages[p->n].content);
     if (bitnet__check_chat(&c->t, &params, said + from, p->n - from, flags, 0)) return -1;
-    if (c->bos) bitnet__chat_put_value(&chat, bitnet__token_value(r->vocab, r->vocab->bos));
+    chat = bitnet__probe_chat(r, c);
     bitnet__chat_all(&chat, &params, said + from, p->n - from, flags);
     return chat.result == BITNET_OK ? (int32_t)chat.n : chat.result == BITNET_ERR_LIMIT ? -2 : -1;
 }
@@ -7767,10 +7756,7 @@ static int bitnet__learn_system_text(bitnet__recognition *r, bitnet__chat_fit *c
     size_t length = 0;
     char *own;
     if (!turn) return 0;
-    memset(&front, 0, sizeof front);
-    front.text = (uint8_t *)j->memory;
-    front.cap = j->cap;
-    if (c->bos) bitnet__chat_put_value(&front, bitnet__token_value(r->vocab, r->vocab->bos));
+    front = bitnet__probe_chat(r, c);
     bitnet__chat_write(&front, turn->prefix, role);
     if (front.n > (size_t)j->n_out || memcmp(j->out, j->memory, front.n)) return 0;
     text = j->out + front.n;
@@ -9662,6 +9648,17 @@ static const uint8_t *bitnet__value_of(const bitnet__gguf *g, const bitnet__key 
     return g->src.data + bitnet__value_offset(k);
 }
 
+/* A name's bytes, without a NUL at the end. */
+static const char *bitnet__name_text(const bitnet__gguf *g, const bitnet__name *name) {
+    return (const char *)g->src.data + name->at;
+}
+
+static int bitnet__name_begins(const bitnet__gguf *g, const bitnet__name *name,
+                               const char *prefix) {
+    const size_t n = strlen(prefix);
+    return name->len >= n && !memcmp(bitnet__name_text(g, name), prefix, n);
+}
+
 /* A place in the header while it is parsed. After the first error every function fails, and err
    keeps that error. */
 typedef struct bitnet__reader {
@@ -10070,7 +10067,7 @@ static void bitnet__gguf_place_tensors(bitnet__gguf *g, bitnet__reader *r) {
                            (unsigned long long)t->offset, (unsigned long long)t->size);
         } else if (t->offset < end)
             bitnet__format(what, "its data overlaps '%.*s'", (int)last->name.len,
-                           (const char *)r->src->data + last->name.at);
+                           bitnet__name_text(g, &last->name));
         if (what[0]) bitnet__reader_fail_name(r, &t->name, code, what);
         end = t->offset + size;
         t->offset += g->data_start;
@@ -10097,7 +10094,7 @@ static bitnet_result bitnet__gguf_check_end(const bitnet__gguf *g, uint64_t at, 
             return bitnet__fail(err, BITNET_ERR_FORMAT, "the bytes at offset %llu, behind the last "
                                 "tensor '%.*s', belong to none; does the directory lack one?",
                                 (unsigned long long)(at + i), (int)last->name.len,
-                                (const char *)g->src.data + last->name.at);
+                                bitnet__name_text(g, &last->name));
     return BITNET_OK;
 }
 
@@ -10197,6 +10194,14 @@ static int bitnet__value_integer(uint32_t type, const uint8_t *p, uint64_t *v) {
     *v = is_signed && p[size - 1] >= 0x80 ? ~(uint64_t)0 : 0;
     for (i = size; i > 0; i--) *v = *v << 8 | p[i - 1];
     return 1;
+}
+
+/* Element i of an array of integers. 0: there is none. */
+static int bitnet__element_integer(const bitnet__gguf *g, const bitnet__key *k, uint64_t i,
+                                   uint64_t *v) {
+    return k->type == BITNET_GGUF_ARRAY && i < k->count &&
+           bitnet__value_integer(k->element, bitnet__value_of(g, k) +
+                                             (size_t)i * bitnet__value_size(k->element), v);
 }
 
 static bitnet_gguf_value bitnet__key_value(const bitnet__gguf *g, const bitnet__key *k) {
@@ -10796,12 +10801,6 @@ static bitnet_result bitnet__load_vectors(bitnet_model *m, const char *name, int
     return BITNET_OK;
 }
 
-/* Loads a vector of n gains. */
-static bitnet_result bitnet__load_norm(bitnet_model *m, const char *name, int32_t n,
-                                       const float **out, bitnet_error *err) {
-    return bitnet__load_vectors(m, name, n, 1, out, err);
-}
-
 static bitnet_result bitnet__check_scale(const char *name, float scale, bitnet_error *err) {
     if (scale > 0.0f && scale <= 1e30f) return BITNET_OK;
     return bitnet__fail(err, BITNET_ERR_FORMAT, "the scale of tensor '%s' is %g, which is not "
@@ -10843,14 +10842,11 @@ typedef struct bitnet__fold {
 } bitnet__fold;
 
 static int bitnet__is_listed(const bitnet__strings *list, const char *name) {
-    const size_t n = strlen(name);
-    const uint8_t *p = list->data;
-    uint64_t i;
-    for (i = 0; i < list->count; i++) {
-        const uint64_t size = bitnet__get_u64(p);
-        if (size == n && !memcmp(p + 8, name, n)) return 1;
-        p += 8 + size;
-    }
+    bitnet__strings left = *list;
+    const uint8_t *p;
+    size_t n;
+    while (bitnet__next_string(&left, &p, &n))
+        if (n == strlen(name) && !memcmp(p, name, n)) return 1;
     return 0;
 }
 
@@ -10902,15 +10898,14 @@ static bitnet_result bitnet__load_linear(bitnet_model *m, const char *name, int3
     memset(l, 0, sizeof *l);
     l->file.type = t->type;
     l->file.n = n_in;
-    l->file.rows = n_out;
+    l->file.rows = l->n_out = n_out;
+    l->n_in = n_in;
+    l->scale = 1.0f;
+    l->w = t->data;
+    m->n_params += (uint64_t)n_in * (uint64_t)n_out;
     if ((r = bitnet__fold_turn(m, name, n_in, &l->turn, err))) return r;
     if (floats) {
         l->plan = BITNET__IN_FLOATS;
-        l->n_in = n_in;
-        l->n_out = n_out;
-        l->scale = 1.0f;
-        l->w = t->data;
-        m->n_params += (uint64_t)n_in * (uint64_t)n_out;
         return BITNET_OK;
     }
     l->file.i2s_packing = m->params.i2s_packing;
@@ -10921,9 +10916,6 @@ static bitnet_result bitnet__load_linear(bitnet_model *m, const char *name, int3
         return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "tensor '%s' has rows of %d weights; at "
                             "least 64 are supported", name, (int)n_in);
     l->n_in = bitnet__padded_row(n_in);
-    l->n_out = n_out;
-    l->w = t->data;
-    m->n_params += (uint64_t)n_in * (uint64_t)n_out;
     if ((r = bitnet__load_scale(m, name, t, l->w, &l->scale, err))) return r;
     return bitnet__check_padding(&l->file, name, l->w, t->size, err);
 }
@@ -11170,11 +11162,9 @@ static void bitnet__forward_gdn_layer(struct bitnet__step *s, int32_t i);
 /* Is layer number i a gated delta net? A list of the file says it, which bitnet__load_hybrid has
    checked, or else the interval. */
 static int bitnet__is_recurrent(const bitnet_model *m, int32_t i) {
-    const bitnet__key *k = m->recurrent;
-    const uint8_t *p = k ? bitnet__value_of(&m->gguf, k) : 0;
     uint64_t v = 0;
-    if (!k) return (i + 1) % m->full_interval != 0;
-    bitnet__value_integer(k->element, p + (size_t)i * bitnet__value_size(k->element), &v);
+    if (!m->recurrent) return (i + 1) % m->full_interval != 0;
+    bitnet__element_integer(&m->gguf, m->recurrent, (uint64_t)i, &v);
     return v != 0;
 }
 
@@ -11665,8 +11655,15 @@ static const struct { const char *arch, *why; } bitnet__refused[] = {
     {"qwen3moe", "its layers have experts"}
 };
 
+/* Appends to a list of names: "a, b, c". */
+static void bitnet__list_name(char list[BITNET__TEXT], const char *name) {
+    char longer[BITNET__TEXT];
+    bitnet__format(longer, "%s%s%s", list, list[0] ? ", " : "", name);
+    memcpy(list, longer, sizeof longer);
+}
+
 static bitnet_result bitnet__refuse_arch(const bitnet_model *m, bitnet_error *err) {
-    char names[BITNET__TEXT] = "", longer[BITNET__TEXT];
+    char names[BITNET__TEXT] = "";
     size_t i;
     for (i = 0; i < sizeof bitnet__refused / sizeof bitnet__refused[0]; i++)
         if (!strcmp(m->arch, bitnet__refused[i].arch))
@@ -11675,8 +11672,7 @@ static bitnet_result bitnet__refuse_arch(const bitnet_model *m, bitnet_error *er
     for (i = 0; i < sizeof bitnet__families / sizeof bitnet__families[0]; i++) {
         const char *arch = bitnet__families[i].arch;
         if (i > 0 && !strcmp(arch, bitnet__families[i - 1].arch)) continue;
-        bitnet__format(longer, "%s%s%s", names, i ? ", " : "", arch);
-        memcpy(names, longer, sizeof names);
+        bitnet__list_name(names, arch);
     }
     return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "architecture '%s' is not supported; these "
                         "are: %s", m->arch, names);
@@ -11690,12 +11686,6 @@ static int bitnet__is_like(const char *text, size_t n, const char *pattern) {
     if (head == all) return n == all && !memcmp(text, pattern, n);
     return n >= head + tail && !memcmp(text, pattern, head) &&
            !memcmp(text + n - tail, pattern + all - tail, tail);
-}
-
-/* 1 if a key's name begins with prefix. */
-static int bitnet__key_begins(const bitnet_model *m, const bitnet__key *k, const char *prefix) {
-    const size_t n = strlen(prefix);
-    return k->name.len >= n && !memcmp(m->gguf.src.data + k->name.at, prefix, n);
 }
 
 /* Refuses a split file: its first part has all keys and few tensors, the others have no keys. */
@@ -11738,17 +11728,16 @@ static void bitnet__load_family(bitnet__meta *x) {
    they are looked up. Keys that are not understood are refused: ignoring one gives noise. */
 
 /* Is this a matrix whose input can be turned? */
-static int bitnet__can_fold(const uint8_t *name, uint64_t n) {
+static int bitnet__can_fold(const char *name) {
     static const char *const names[] = {"attn_q", "attn_k", "attn_v", "attn_qkv", "attn_gate",
                                         "attn_output", "ffn_gate", "ffn_up", "ffn_down", "ssm_out"};
     char pattern[BITNET__TEXT];
     size_t i;
-    if (bitnet__is_like((const char *)name, (size_t)n, "output.weight")) return 1;
     for (i = 0; i < sizeof names / sizeof names[0]; i++) {
         bitnet__format(pattern, "blk.*.%s.weight", names[i]);
-        if (bitnet__is_like((const char *)name, (size_t)n, pattern)) return 1;
+        if (bitnet__is_like(name, strlen(name), pattern)) return 1;
     }
-    return 0;
+    return !strcmp(name, "output.weight");
 }
 
 /* A list of tensors' names, each of which must exist and be such that it can be folded; inverse 1:
@@ -11756,30 +11745,22 @@ static int bitnet__can_fold(const uint8_t *name, uint64_t n) {
 static void bitnet__load_fold_names(bitnet__meta *x, const char *key, int inverse,
                                     bitnet__strings *out) {
     const bitnet__strings list = bitnet__meta_strings(x, key);
-    const uint8_t *p = list.data;
+    bitnet__strings left = list;
+    const uint8_t *p;
     char name[BITNET__TEXT];
-    uint64_t i, n;
+    size_t n;
     if (list.count > x->m->gguf.n_tensors)
         bitnet__meta_fail(x, key, "has more names than there are tensors");
-    for (i = 0; i < list.count && x->result == BITNET_OK; i++, p += 8 + n) {
-        n = bitnet__get_u64(p);
-        bitnet__format(name, "%.*s", (int)(n < 100 ? n : 100), (const char *)p + 8);
+    while (x->result == BITNET_OK && bitnet__next_string(&left, &p, &n)) {
+        bitnet__format(name, "%.*s", (int)(n < 100 ? n : 100), (const char *)p);
         if (n >= 100 || strlen(name) != n || !bitnet__find_tensor(&x->m->gguf, name))
             x->result = bitnet__fail(x->err, BITNET_ERR_FORMAT, "GGUF key '%s': there is no tensor "
                                      "'%s'", key, name);
-        else if (inverse ? strcmp(name, "token_embd.weight") != 0 : !bitnet__can_fold(p + 8, n))
+        else if (inverse ? strcmp(name, "token_embd.weight") != 0 : !bitnet__can_fold(name))
             x->result = bitnet__fail(x->err, BITNET_ERR_UNSUPPORTED, "GGUF key '%s': tensor '%s' "
                                      "cannot be folded here", key, name);
     }
     if (x->result == BITNET_OK) *out = list;
-}
-
-/* An integer of an array of them. */
-static int bitnet__meta_element(const bitnet__meta *x, const bitnet__key *k, uint64_t i,
-                                uint64_t *v) {
-    return k->type == BITNET_GGUF_ARRAY && i < k->count &&
-           bitnet__value_integer(k->element, bitnet__meta_value(x, k) +
-                                             (size_t)i * bitnet__value_size(k->element), v);
 }
 
 /* The signs of each width, divided by sqrt(block). */
@@ -11787,12 +11768,13 @@ static void bitnet__load_signs(bitnet__meta *x, bitnet__fold *f) {
     static const char widths[] = "prism.hadamard.sign_widths";
     static const char values[] = "prism.hadamard.sign_values";
     const bitnet__key *w = bitnet__meta_key(x, widths), *k = bitnet__meta_key(x, values);
+    const bitnet__gguf *g = &x->m->gguf;
     uint64_t n, v, at = 0, i;
     int32_t a;
     if (!w || !k) bitnet__meta_fail(x, w ? values : widths, "is missing");
     for (; x->result == BITNET_OK && (uint64_t)f->n_widths < w->count; f->n_widths++) {
         float *signs;
-        if (!bitnet__meta_element(x, w, (uint64_t)f->n_widths, &n) || n < 1 ||
+        if (!bitnet__element_integer(g, w, (uint64_t)f->n_widths, &n) || n < 1 ||
             n > BITNET__MAX_ROW || f->n_widths == BITNET__MAX_WIDTHS)
             bitnet__meta_fail(x, widths, "is not a list of at most 16 row lengths");
         for (a = 0; a < f->n_widths && x->result == BITNET_OK; a++)
@@ -11803,7 +11785,7 @@ static void bitnet__load_signs(bitnet__meta *x, bitnet__fold *f) {
         signs = (float *)bitnet__model_alloc(x->m, n * sizeof *signs);
         if (!signs) x->result = bitnet__fail(x->err, BITNET_ERR_MEMORY, "no memory for signs");
         for (i = 0; signs && i < n; i++, at++) {
-            if (!bitnet__meta_element(x, k, at, &v) || (v != 1 && v != ~(uint64_t)0)) {
+            if (!bitnet__element_integer(g, k, at, &v) || (v != 1 && v != ~(uint64_t)0)) {
                 bitnet__meta_fail(x, values, "is not a 1 or -1 for each column of each width");
                 return;
             }
@@ -11838,8 +11820,8 @@ static void bitnet__load_fold(bitnet__meta *x) {
     size_t k;
     for (i = 0; i < m->gguf.n_keys && x->result == BITNET_OK; i++) {
         const bitnet__key *key = &m->gguf.keys[i];
-        const char *name = (const char *)m->gguf.src.data + key->name.at;
-        if (!bitnet__key_begins(m, key, prefix)) continue;
+        const char *name = bitnet__name_text(&m->gguf, &key->name);
+        if (!bitnet__name_begins(&m->gguf, &key->name, prefix)) continue;
         for (k = 0; k < sizeof keys / sizeof keys[0]; k++)
             if (bitnet__is_like(name + 15, (size_t)key->name.len - 15, keys[k])) break;
         if (m->family->norms & (BITNET__IN_NORMS | BITNET__SUB_NORMS | BITNET__EXPERTS))
@@ -11922,7 +11904,7 @@ static void bitnet__load_hybrid(bitnet__meta *x, int32_t n_listed) {
         k->count != (uint64_t)n_listed)
         bitnet__meta_fail(x, list, "is not one bool for each layer");
     for (i = 0; k && i < m->n_layers && x->result == BITNET_OK; i++)
-        if (!bitnet__meta_element(x, k, (uint64_t)i, &v) || v > 1)
+        if (!bitnet__element_integer(&m->gguf, k, (uint64_t)i, &v) || v > 1)
             bitnet__meta_fail(x, list, "is not one bool for each layer");
     bitnet__meta_text(x, ".rope.scaling.type", type, sizeof type);
     if (x->result == BITNET_OK && type[0] && strcmp(type, "none"))
@@ -11945,13 +11927,10 @@ static void bitnet__skip_layers(bitnet_model *m, int32_t from, int32_t to) {
     char prefix[BITNET__TEXT];
     uint64_t i;
     for (; from < to; from++) {
-        size_t n;
         bitnet__format(prefix, "blk.%d.", (int)from);
-        n = strlen(prefix);
-        for (i = 0; i < m->gguf.n_tensors; i++) {
-            bitnet__tensor *t = &m->gguf.tensors[i];
-            if (t->name.len >= n && !memcmp(m->gguf.src.data + t->name.at, prefix, n)) t->used = 1;
-        }
+        for (i = 0; i < m->gguf.n_tensors; i++)
+            if (bitnet__name_begins(&m->gguf, &m->gguf.tensors[i].name, prefix))
+                m->gguf.tensors[i].used = 1;
     }
 }
 
@@ -12048,13 +12027,10 @@ static void bitnet__load_rope_scaling(bitnet__meta *x) {
 static int32_t bitnet__load_expert_size(bitnet__meta *x) {
     static const char name[] = ".expert_feed_forward_length";
     const bitnet__key *k = bitnet__meta_key(x, name);
-    bitnet_gguf_value list, one;
-    uint64_t v, first = 0, n = 0;
+    uint64_t v = 0, first = 0, n;
     if (!k || k->type != BITNET_GGUF_ARRAY) return bitnet__meta_size(x, name, 0, BITNET__MAX_ROW);
-    list = bitnet__key_value(&x->m->gguf, k);
-    memset(&one, 0, sizeof one);
-    for (; bitnet_gguf_next(&list, &one); n++) {
-        if (!bitnet__value_integer(one.type, one.data, &v) || v < 1 || v > BITNET__MAX_ROW)
+    for (n = 0; n < k->count; n++) {
+        if (!bitnet__element_integer(&x->m->gguf, k, n, &v) || v < 1 || v > BITNET__MAX_ROW)
             bitnet__meta_fail(x, name, "has an element that is not an integer from 1 to 1048576");
         if (n == 0) first = v;
         if (x->result == BITNET_OK && v != first)
@@ -12229,7 +12205,7 @@ static int bitnet__is_neutral(const bitnet_model *m, const bitnet__neutral_key *
 /* Checks a key of the architecture or the tokenizer; name [length] is without the architecture. */
 static bitnet_result bitnet__check_key(const bitnet_model *m, const bitnet__key *k,
                                        const char *name, size_t length, bitnet_error *err) {
-    const char *whole = (const char *)m->gguf.src.data + k->name.at;
+    const char *whole = bitnet__name_text(&m->gguf, &k->name);
     char text[BITNET__TEXT];
     double want;
     size_t i;
@@ -12260,9 +12236,9 @@ static bitnet_result bitnet__check_keys(const bitnet_model *m, bitnet_error *err
     bitnet__format(prefix, "%s.", m->arch);
     for (i = 0; i < m->gguf.n_keys && r == BITNET_OK; i++) {
         const bitnet__key *k = &m->gguf.keys[i];
-        const size_t arch = bitnet__key_begins(m, k, prefix) ? strlen(m->arch) : 0;
-        if (arch || bitnet__key_begins(m, k, "tokenizer."))
-            r = bitnet__check_key(m, k, (const char *)m->gguf.src.data + k->name.at + arch,
+        const size_t arch = bitnet__name_begins(&m->gguf, &k->name, prefix) ? strlen(m->arch) : 0;
+        if (arch || bitnet__name_begins(&m->gguf, &k->name, "tokenizer."))
+            r = bitnet__check_key(m, k, bitnet__name_text(&m->gguf, &k->name) + arch,
                                   (size_t)k->name.len - arch, err);
     }
     return r;
@@ -12329,7 +12305,7 @@ static bitnet_result bitnet__load_shape(bitnet_model *m, bitnet_error *err) {
 
 /* The pre-tokenizer of byte-level BPE; without a key, the first one. */
 static const bitnet__pre *bitnet__load_pre(bitnet__meta *x) {
-    char text[32], names[BITNET__TEXT] = "", longer[BITNET__TEXT];
+    char text[32], names[BITNET__TEXT] = "";
     size_t i;
     bitnet__meta_text(x, "tokenizer.ggml.pre", text, sizeof text);
     if (!text[0] && x->result == BITNET_OK && !x->m->family->default_pre)
@@ -12337,8 +12313,7 @@ static const bitnet__pre *bitnet__load_pre(bitnet__meta *x) {
                          "is assumed, and if that is wrong, texts become wrong tokens");
     for (i = 0; text[0] && i < sizeof bitnet__pres / sizeof bitnet__pres[0]; i++) {
         if (!strcmp(text, bitnet__pres[i].name)) return &bitnet__pres[i];
-        bitnet__format(longer, "%s%s%s", names, i ? ", " : "", bitnet__pres[i].name);
-        memcpy(names, longer, sizeof names);
+        bitnet__list_name(names, bitnet__pres[i].name);
     }
     if (text[0])
         x->result = bitnet__fail(x->err, BITNET_ERR_UNSUPPORTED, "tokenizer.ggml.pre is '%s'; only "
@@ -12532,7 +12507,8 @@ static bitnet_result bitnet__make_rope(bitnet_model *m, float base, float factor
     const float *own = 0;
     double own_factor;
     int32_t i;
-    bitnet_result r = name ? bitnet__load_norm(m, name, m->n_rot / 2, &own, err) : BITNET_OK;
+    bitnet_result r = name ? bitnet__load_vectors(m, name, m->n_rot / 2, 1, &own, err)
+                           : BITNET_OK;
     if (r != BITNET_OK) return r;
     if (!freq) return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for the rotary table");
     for (i = 0; i < m->n_rot / 2; i++) {
@@ -12582,7 +12558,7 @@ static bitnet_result bitnet__check_unused(const bitnet_model *m, bitnet_error *e
             return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "tensor '%.*s' is not part of "
                                 "architecture '%s' as it is supported",
                                 (int)g->tensors[i].name.len,
-                                (const char *)g->src.data + g->tensors[i].name.at, m->arch);
+                                bitnet__name_text(g, &g->tensors[i].name), m->arch);
     return BITNET_OK;
 }
 
@@ -12650,7 +12626,7 @@ static bitnet_result bitnet__load_ends(bitnet_model *m, bitnet_error *err) {
 
 /* The layer that a tensor belongs to, by its name "blk.N.", or -1. */
 static int32_t bitnet__layer_of(const bitnet_model *m, const bitnet__tensor *t) {
-    const char *name = (const char *)m->gguf.src.data + t->name.at;
+    const char *name = bitnet__name_text(&m->gguf, &t->name);
     int32_t i = 0;
     uint32_t k;
     if (t->name.len < 5 || memcmp(name, "blk.", 4)) return -1;
@@ -12712,7 +12688,7 @@ static uint64_t bitnet__slice_bytes(const bitnet_model *m, const bitnet__tensor 
 
 static void bitnet__title(const bitnet_model *m, const bitnet__tensor *t, char *title) {
     bitnet__format(title, "tensor '%.*s'", (int)t->name.len,
-                   (const char *)m->gguf.src.data + t->name.at);
+                   bitnet__name_text(&m->gguf, &t->name));
 }
 
 static bitnet_result bitnet__begin_tensor(bitnet_model *m, bitnet__tensor *t, bitnet_error *err) {
@@ -12844,7 +12820,8 @@ static bitnet_result bitnet__end_weights(bitnet_model *m, bitnet_error *err) {
     if (m->tied) m->head.data = m->embed.data;
     else if (m->head.n_rows > 0)
         m->head.data = bitnet__has_groups(&m->ternary_head) ? m->ternary_head.w : output->data;
-    if ((r = bitnet__load_norm(m, "output_norm.weight", m->dim, &m->output_norm, err))) return r;
+    r = bitnet__load_vectors(m, "output_norm.weight", m->dim, 1, &m->output_norm, err);
+    if (r != BITNET_OK) return r;
     for (i = 0; i < m->dim; i++) ((float *)(uintptr_t)m->output_norm)[i] /= m->scales.logit;
     if ((r = bitnet__load_rope(m, err)) || (r = bitnet__check_unused(m, err))) return r;
     if (m->tied || !bitnet__is_ternary_matrix(&m->embed)) return BITNET_OK;
@@ -14813,40 +14790,63 @@ static void bitnet__step_out(const bitnet__step *s, int32_t from, int32_t to, in
                         s->add);
 }
 
-static void bitnet__join_gate(const bitnet_ctx *c, const float *g, const float *u, int32_t n,
-                              float *y) {
-    const bitnet_model *m = c->m;
-    if (m->gate_a < 0.0f) c->k.sigmoid_gate(g, u, m->gate_a, m->gate_b, n, y);
-    else c->k.relu2_gate(g, u, n, y);
+/* y = min(x, high), not below low; a NaN stays. n is a multiple of 16, x may be y. */
+static void bitnet__limit(const float *x, float low, float high, int32_t n, float *y) {
+    float v[16];
+    int32_t i, j;
+    for (i = 0; i < n; i += 16) {
+        memcpy(v, x + i, sizeof v);
+        for (j = 0; j < 16; j++) {
+            v[j] = v[j] > high ? high : v[j];
+            v[j] = v[j] < low ? low : v[j];
+        }
+        memcpy(y + i, v, sizeof v);
+    }
 }
 
-/* Rows of gate and up, and the activation that joins them. */
-static void bitnet__step_gate_up(const bitnet__step *s, int32_t from, int32_t to, int thread) {
+/* The products *x of gate's rows, the same of up's with the inputs *act, and the activation that
+   joins them; clamp 0: without a limit. y: [token][ffn_dim], from row x->row on. */
+static void bitnet__gate_up(const bitnet__step *s, const bitnet__product *x,
+                            const bitnet__act *act, float clamp, int thread, float *y) {
     bitnet_ctx *c = s->c;
-    const bitnet__linear *l = s->layer->linear;
     const size_t gates = bitnet__thread_dots(c, thread, 0);
     const size_t ups = bitnet__thread_dots(c, thread, 1);
+    const float none = bitnet__float_from_bits(0xff800000u);
     float gate_room[BITNET__ROWS], up_room[BITNET__ROWS];
-    bitnet__product x = {&l[BITNET__FFN_GATE], bitnet__act_of(c, 0), s->floats, 0, 0, 0, 0,
-                         BITNET__DOT_STRIDE}, up;
+    bitnet__product up = *x;
     int32_t i;
+    up.l = &s->layer->linear[BITNET__FFN_UP];
+    up.act = act;
+    bitnet__products(c, x, gates);
+    bitnet__products(c, &up, ups);
+    for (i = 0; i < x->n_tokens; i++) {
+        float *a = y + bitnet__row(i, c->m->ffn_dim);
+        const float *g, *u;
+        if (i + 1 < x->n_tokens) bitnet__fetch_outputs(a + c->m->ffn_dim, x->n_rows);
+        g = bitnet__outputs(c, x, i, gates, gate_room);
+        u = bitnet__outputs(c, &up, i, ups, up_room);
+        if (clamp > 0.0f) {
+            bitnet__limit(g, none, clamp, x->n_rows, gate_room);
+            bitnet__limit(u, -clamp, clamp, x->n_rows, up_room);
+            g = gate_room;
+            u = up_room;
+        }
+        if (c->m->gate_a < 0.0f)
+            c->k.sigmoid_gate(g, u, c->m->gate_a, c->m->gate_b, x->n_rows, a);
+        else c->k.relu2_gate(g, u, x->n_rows, a);
+    }
+}
+
+/* Rows of gate and up. */
+static void bitnet__step_gate_up(const bitnet__step *s, int32_t from, int32_t to, int thread) {
+    const bitnet_ctx *c = s->c;
+    bitnet__product x = {&s->layer->linear[BITNET__FFN_GATE], bitnet__act_of(c, 0), s->floats,
+                         0, 0, 0, 0, BITNET__DOT_STRIDE};
     from = bitnet__round_rows(c, from, c->m->ffn_dim);
     to = bitnet__round_rows(c, to, c->m->ffn_dim);
-    while (bitnet__next_product(s, from, to, thread, &x)) {
-        up = x;
-        up.l = &l[BITNET__FFN_UP];
-        up.act = bitnet__act_of(c, 1);
-        bitnet__products(c, &x, gates);
-        bitnet__products(c, &up, ups);
-        for (i = 0; i < x.n_tokens; i++) {
-            float *y = c->g + bitnet__row(x.t + i, c->m->ffn_dim) + x.row;
-            const float *g, *u;
-            if (i + 1 < x.n_tokens) bitnet__fetch_outputs(y + c->m->ffn_dim, x.n_rows);
-            g = bitnet__outputs(c, &x, i, gates, gate_room);
-            u = bitnet__outputs(c, &up, i, ups, up_room);
-            bitnet__join_gate(c, g, u, x.n_rows, y);
-        }
-    }
+    while (bitnet__next_product(s, from, to, thread, &x))
+        bitnet__gate_up(s, &x, bitnet__act_of(c, 1), 0.0f, thread,
+                        c->g + bitnet__row(x.t, c->m->ffn_dim) + x.row);
 }
 
 /* Tokens [from, to): x += rmsnorm(h). */
@@ -14989,55 +14989,21 @@ static void bitnet__gather(const bitnet__step *s, int32_t pair, int32_t n, int t
     }
 }
 
-/* y = min(x, high), not below low; a NaN stays. n is a multiple of 16, x may be y. */
-static void bitnet__limit(const float *x, float low, float high, int32_t n, float *y) {
-    float v[16];
-    int32_t i, j;
-    for (i = 0; i < n; i += 16) {
-        memcpy(v, x + i, sizeof v);
-        for (j = 0; j < 16; j++) {
-            v[j] = v[j] > high ? high : v[j];
-            v[j] = v[j] < low ? low : v[j];
-        }
-        memcpy(y + i, v, sizeof v);
-    }
-}
-
-/* Rows [from, to) of an expert's gate and up, for all its pairs, and the activation that joins
-   them. */
+/* Rows [from, to) of an expert's gate and up, for all its pairs. */
 static void bitnet__expert_gate_up(const bitnet__step *s, const bitnet__expert *e, int32_t from,
                                    int32_t to, int thread) {
     bitnet_ctx *c = s->c;
-    const bitnet__linear *l = s->layer->linear;
     const int32_t ffn_dim = c->m->ffn_dim;
-    const size_t gates = bitnet__thread_dots(c, thread, 0);
-    const size_t ups = bitnet__thread_dots(c, thread, 1);
-    const float clamp = s->layer->clamp, none = bitnet__float_from_bits(0xff800000u);
-    float gate_room[BITNET__ROWS], up_room[BITNET__ROWS];
-    bitnet__product x = {&l[BITNET__FFN_GATE], 0, 0, 0, 0, 0, 0, BITNET__DOT_STRIDE}, up;
-    int32_t p, row, i;
+    bitnet__product x = {&s->layer->linear[BITNET__FFN_GATE], 0, 0, 0, 0, 0, 0, BITNET__DOT_STRIDE};
+    int32_t p, row;
     for (p = 0; p < e->n; p += x.n_tokens) {
         bitnet__gather(s, e->pair + p, bitnet__min(e->n - p, BITNET__GATHERED), thread, &x);
         for (row = from; row < to; row += x.n_rows) {
             if (bitnet__is_cancelled(c, thread)) return;
             x.row = e->number * ffn_dim + row;
             x.n_rows = bitnet__min(to - row, BITNET__ROWS);
-            up = x;
-            up.l = &l[BITNET__FFN_UP];
-            bitnet__products(c, &x, gates);
-            bitnet__products(c, &up, ups);
-            for (i = 0; i < x.n_tokens; i++) {
-                const float *g = bitnet__outputs(c, &x, i, gates, gate_room);
-                const float *u = bitnet__outputs(c, &up, i, ups, up_room);
-                if (clamp > 0.0f) {
-                    bitnet__limit(g, none, clamp, x.n_rows, gate_room);
-                    bitnet__limit(u, -clamp, clamp, x.n_rows, up_room);
-                    g = gate_room;
-                    u = up_room;
-                }
-                bitnet__join_gate(c, g, u, x.n_rows,
-                                  c->g + bitnet__row(e->pair + p + i, ffn_dim) + row);
-            }
+            bitnet__gate_up(s, &x, x.act, s->layer->clamp, thread,
+                            c->g + bitnet__row(e->pair + p, ffn_dim) + row);
         }
     }
 }
@@ -15828,37 +15794,27 @@ static void bitnet__end_layer(const bitnet__step *s, int32_t layer) {
     bitnet__leave_lost_team(c);
 }
 
-/* Cuts the batch into spans. */
-static void bitnet__find_spans(bitnet_ctx *c, int32_t n) {
-    bitnet__span *span = c->spans;
-    int32_t t;
-    c->n_spans = 0;
+/* Cuts the batch into spans of at most `most` tokens; returns how many. */
+static int32_t bitnet__cut_batch(const bitnet_ctx *c, int32_t n, int32_t most,
+                                 bitnet__span *spans) {
+    int32_t t, count = 0;
     for (t = 0; t < n; t++) {
-        if (t == 0 || span->n == c->max_span || c->places[t].seq != c->places[t - 1].seq) {
-            span = &c->spans[c->n_spans++];
-            span->t = t;
-            span->n = 0;
+        if (t == 0 || spans[count - 1].n == most || c->places[t].seq != c->places[t - 1].seq) {
+            spans[count].t = t;
+            spans[count++].n = 0;
         }
-        span->n++;
+        spans[count - 1].n++;
     }
+    return count;
 }
 
 /* The runs of the batch, if layers keep a state, which begins as zeros. */
 static void bitnet__find_runs(bitnet_ctx *c, int32_t n) {
     const size_t bytes = c->m->n_state * sizeof(float);
-    bitnet__span *run = c->runs;
     int32_t t;
-    c->n_runs = 0;
-    for (t = 0; t < n && bytes; t++) {
-        const bitnet__place at = c->places[t];
-        if (at.pos == 0) memset(bitnet__seq_state(c, at.seq), 0, bytes);
-        if (t == 0 || at.seq != c->places[t - 1].seq) {
-            run = &c->runs[c->n_runs++];
-            run->t = t;
-            run->n = 0;
-        }
-        run->n++;
-    }
+    c->n_runs = bytes ? bitnet__cut_batch(c, n, n, c->runs) : 0;
+    for (t = 0; t < n && bytes; t++)
+        if (c->places[t].pos == 0) memset(bitnet__seq_state(c, c->places[t].seq), 0, bytes);
 }
 
 /* The embeddings of the batch, the n tokens at c->places. */
@@ -15866,7 +15822,7 @@ static void bitnet__begin_batch(bitnet__step *s) {
     bitnet_ctx *c = s->c;
     const int32_t n = s->n_tokens;
     int32_t i;
-    bitnet__find_spans(c, n);
+    c->n_spans = bitnet__cut_batch(c, n, c->max_span, c->spans);
     bitnet__find_runs(c, n);
     c->nonfinite_token = n;
     for (i = 0; i < c->p.n_threads; i++) c->nonfinite[i] = n;
@@ -18231,10 +18187,9 @@ static int32_t bitnet__queue_pass(bitnet_ctx *c, bitnet_gen *const *gens, int32_
     return active;
 }
 
-/* Did nobody allow a token? The prompt's logits remain. */
-static void bitnet__gen_masked(bitnet_gen *g) {
+static void bitnet__gen_stop(bitnet_gen *g, bitnet_stop why) {
     g->ended = 1;
-    g->why = BITNET_STOP_MASK;
+    g->why = why;
     bitnet__flush_text(g);
 }
 
@@ -18244,8 +18199,8 @@ static void bitnet__gen_sample(bitnet_gen *g) {
         const bitnet_token t = bitnet__sample(c, c->row = g->row, &g->sampler, 0);
         const int ended = !g->p.ignore_end &&
                           (bitnet_token_is_end(c->m, t) || (t >= 0 && t == g->end));
-        if (t < 0) {
-            bitnet__gen_masked(g);
+        if (t < 0) {                   /* nobody allowed one; the prompt's logits remain */
+            bitnet__gen_stop(g, BITNET_STOP_MASK);
             return;
         }
         g->q->pending = g->tokens[g->n_tokens++] = t;
@@ -18253,9 +18208,7 @@ static void bitnet__gen_sample(bitnet_gen *g) {
         g->ended = bitnet__push_token(g, t);
         if (g->ended) return;
         if (ended || g->n_new == g->p.max_tokens || g->q->n_past == c->p.n_ctx) {
-            g->ended = 1;
-            g->why = ended ? BITNET_STOP_END : BITNET_STOP_LENGTH;
-            bitnet__flush_text(g);
+            bitnet__gen_stop(g, ended ? BITNET_STOP_END : BITNET_STOP_LENGTH);
             return;
         }
     } while (bitnet__accept_draft(g));
@@ -18427,8 +18380,8 @@ BITNET__APART bitnet_result bitnet__queue_text(bitnet_ctx *c, bitnet__seq *q,
         r = bitnet__encode_chat(&e, p->chat, p->messages, p->n_messages,
                                 BITNET_CHAT_OPEN_REPLY | in_front, err);
     } else if (p->text.data) {
-        if (is_empty && m->vocab.add_bos) bitnet__encode_bos(&e, BITNET_ADD_BOS);
-        bitnet__encode_text(&e, p->text.data, p->text.size, 0);
+        bitnet__emit_edge(&e, is_empty && m->vocab.add_bos, m->vocab.bos);
+        bitnet__encode_text(&e, p->text.data, p->text.size, 0, 0, 0);
     }
     n = bitnet__encoder_close(&e);
     if (r != BITNET_OK) return r;
@@ -19381,26 +19334,6 @@ static const uint16_t bitnet__composed[BITNET__COMPOSED] = {
     1505
 };
 /* end of tables written by tests/checks/unicode_tables.py */
-/* The class of a code point. Finds the last index entry not above cp, then walks up to 16 runs. */
-static int bitnet__class_of(uint32_t cp) {
-    uint32_t low = 0, high = BITNET__CLASS_INDEX, start, i, stop;
-    if (cp < 128) return bitnet__ascii_class[cp];
-    while (high - low > 1) {                        /* index[low] <= cp < index[high] */
-        uint32_t middle = (low + high) / 2;
-        if (bitnet__class_index[middle] <= cp) low = middle;
-        else high = middle;
-    }
-    start = bitnet__class_index[low];
-    i = low * BITNET__CLASS_STRIDE;
-    stop = i + BITNET__CLASS_STRIDE;
-    if (stop > BITNET__CLASS_RUNS) stop = BITNET__CLASS_RUNS;
-    for (; i < stop; i++) {
-        start += (uint32_t)(bitnet__class_runs[i] >> 3);
-        if (cp < start) return bitnet__class_runs[i] & 7;
-    }
-    return BITNET__OTHER;                           /* beyond the last mark of Unicode */
-}
-
 /* The last of n > 0 sorted runs that does not begin above cp, or the first. A run begins at
    runs[i] >> shift. */
 static uint32_t bitnet__find_run(const uint32_t *runs, uint32_t n, int shift, uint32_t cp) {
@@ -19411,6 +19344,19 @@ static uint32_t bitnet__find_run(const uint32_t *runs, uint32_t n, int shift, ui
         else high = middle;
     }
     return low;
+}
+
+/* The class of a code point: walks up to 16 runs from the last index entry that is not above it. */
+static int bitnet__class_of(uint32_t cp) {
+    const uint32_t at = bitnet__find_run(bitnet__class_index, BITNET__CLASS_INDEX, 0, cp);
+    uint32_t start = bitnet__class_index[at], i = at * BITNET__CLASS_STRIDE;
+    const uint32_t stop = i + BITNET__CLASS_STRIDE;
+    if (cp < 128) return bitnet__ascii_class[cp];
+    for (; i < stop && i < BITNET__CLASS_RUNS; i++) {
+        start += (uint32_t)(bitnet__class_runs[i] >> 3);
+        if (cp < start) return bitnet__class_runs[i] & 7;
+    }
+    return BITNET__OTHER;                           /* beyond the last mark of Unicode */
 }
 
 /* Whether a code point beyond ASCII has general category P*, a part of OTHER. */

@@ -612,7 +612,19 @@ typedef struct bitnet_grammar__builder {
 #define BITNET_GRAMMAR__VALUE(b, i) (((bitnet_grammar__value *)(b)->values.p)[i])
 #define BITNET_GRAMMAR__NAME(b, i) (((bitnet_grammar__name *)(b)->names.p)[i])
 #define BITNET_GRAMMAR__FORK(b, i) (((bitnet_grammar__fork *)(b)->forks.p)[i])
+#define BITNET_GRAMMAR__RANGE(b, i) (((bitnet_grammar__range *)(b)->ranges.p)[i])
+#define BITNET_GRAMMAR__PROPERTY(b, i) (((bitnet_grammar__property *)(b)->properties.p)[i])
+#define BITNET_GRAMMAR__PART(b, i) (((bitnet_grammar__part *)(b)->parts.p)[i])
 #define BITNET_GRAMMAR__POOL(b, i) ((char *)(b)->pool.p + (i))
+
+/* Each part p of an array or object, up to the first error. NONE has no parts. */
+#define BITNET_GRAMMAR__EACH(b, p, list) \
+    for (p = bitnet_grammar__first(b, list); p != BITNET_GRAMMAR__NONE && !(b)->code; \
+         p = BITNET_GRAMMAR__VALUE(b, p).next)
+
+static uint32_t bitnet_grammar__first(const bitnet_grammar__builder *b, uint32_t list) {
+    return list == BITNET_GRAMMAR__NONE ? list : BITNET_GRAMMAR__VALUE(b, list).first;
+}
 
 BITNET_GRAMMAR__FORMAT(3, 0)
 static void bitnet_grammar__set_error(bitnet_error *err, bitnet_result code, const char *format,
@@ -697,6 +709,17 @@ static int bitnet_grammar__room(bitnet_grammar__builder *b, bitnet_grammar__arra
     a->p = p;
     a->cap = cap;
     return 1;
+}
+
+/* One more element of an array, all of it 0. 0: none. */
+static void *bitnet_grammar__add(bitnet_grammar__builder *b, bitnet_grammar__array *a,
+                                 size_t size) {
+    return bitnet_grammar__room(b, a, 1, size) ? memset((char *)a->p + a->n++ * size, 0, size) : 0;
+}
+
+static void bitnet_grammar__push(bitnet_grammar__builder *b, bitnet_grammar__array *a, uint32_t x) {
+    uint32_t *p = (uint32_t *)bitnet_grammar__add(b, a, sizeof x);
+    if (p) *p = x;
 }
 
 /* Counts steps of compiling. All loops whose time is not in proportion to the text do it. */
@@ -809,13 +832,12 @@ static uint32_t bitnet_grammar__add_node(bitnet_grammar__builder *b, uint32_t ty
                                     "the grammar becomes larger than %u nodes",
                                     (unsigned)b->max_nodes);
     bitnet_grammar__spend(b, 4);
-    if (!bitnet_grammar__room(b, &b->nodes, 1, sizeof *n)) return 0;
-    n = &BITNET_GRAMMAR__NODE(b, b->nodes.n);
-    memset(n, 0, sizeof *n);
+    n = (bitnet_grammar__node *)bitnet_grammar__add(b, &b->nodes, sizeof *n);
+    if (!n) return 0;
     n->type = type;
     n->next = next;
     n->alt = alt;
-    return b->nodes.n++;
+    return b->nodes.n - 1;
 }
 
 static uint32_t bitnet_grammar__join(bitnet_grammar__builder *b) {
@@ -901,8 +923,8 @@ static void bitnet_grammar__add_edge(bitnet_grammar__builder *b, uint32_t low, u
         bitnet_grammar__fail(b, BITNET_ERR_LIMIT, b->at, "the grammar becomes too large");
         return;
     }
-    if (!bitnet_grammar__room(b, &b->edges, 1, sizeof *e)) return;
-    e = &BITNET_GRAMMAR__EDGE(b, b->edges.n++);
+    e = (bitnet_grammar__edge *)bitnet_grammar__add(b, &b->edges, sizeof *e);
+    if (!e) return;
     e->low = (uint8_t)low;
     e->high = (uint8_t)high;
     e->next = next;
@@ -957,14 +979,14 @@ static bitnet_grammar__frag bitnet_grammar__call(bitnet_grammar__builder *b, uin
 
 static uint32_t bitnet_grammar__add_rule(bitnet_grammar__builder *b, uint32_t name,
                                          uint32_t n_name, uint32_t at) {
-    bitnet_grammar__rule *r;
-    if (!bitnet_grammar__room(b, &b->rules, 1, sizeof *r)) return 0;
-    r = &BITNET_GRAMMAR__RULE(b, b->rules.n);
+    bitnet_grammar__rule *r =
+        (bitnet_grammar__rule *)bitnet_grammar__add(b, &b->rules, sizeof *r);
+    if (!r) return 0;
     r->name = name;
     r->n_name = n_name;
     r->start = BITNET_GRAMMAR__NONE;
     r->at = at;
-    return b->rules.n++;
+    return b->rules.n - 1;
 }
 
 static void bitnet_grammar__define(bitnet_grammar__builder *b, uint32_t rule,
@@ -996,15 +1018,15 @@ static void bitnet_grammar__add_range(bitnet_grammar__builder *b, uint32_t low, 
                              (int)BITNET_GRAMMAR__RANGES);
         return;
     }
-    if (!bitnet_grammar__room(b, &b->ranges, 1, sizeof *r)) return;
-    r = (bitnet_grammar__range *)b->ranges.p + b->ranges.n++;
+    r = (bitnet_grammar__range *)bitnet_grammar__add(b, &b->ranges, sizeof *r);
+    if (!r) return;
     r->low = low;
     r->high = high > 0x10FFFF ? 0x10FFFF : high;
 }
 
-static int bitnet_grammar__compare_ranges(const void *x, const void *y) {
-    const uint32_t a = ((const bitnet_grammar__range *)x)->low;
-    const uint32_t b = ((const bitnet_grammar__range *)y)->low;
+/* Of numbers, or of ranges: by their first numbers. */
+static int bitnet_grammar__compare_numbers(const void *x, const void *y) {
+    const uint32_t a = *(const uint32_t *)x, b = *(const uint32_t *)y;
     return a < b ? -1 : a > b;
 }
 
@@ -1014,7 +1036,7 @@ static void bitnet_grammar__sort_ranges(bitnet_grammar__builder *b) {
     uint32_t i, n = 0;
     bitnet_grammar__spend(b, 16 * (uint64_t)b->ranges.n);
     if (b->code || !b->ranges.n) return;
-    qsort(r, b->ranges.n, sizeof *r, bitnet_grammar__compare_ranges);
+    qsort(r, b->ranges.n, sizeof *r, bitnet_grammar__compare_numbers);
     for (i = 0; i < b->ranges.n; i++) {
         if (n > 0 && r[i].low <= r[n - 1].high + 1) {
             if (r[i].high > r[n - 1].high) r[n - 1].high = r[i].high;
@@ -1023,23 +1045,27 @@ static void bitnet_grammar__sort_ranges(bitnet_grammar__builder *b) {
     b->ranges.n = n;
 }
 
+/* The first n ranges go. */
+static void bitnet_grammar__drop_ranges(bitnet_grammar__builder *b, uint32_t n) {
+    bitnet_grammar__range *r = (bitnet_grammar__range *)b->ranges.p;
+    if (b->code) return;
+    memmove(r, r + n, (b->ranges.n - n) * sizeof *r);
+    b->ranges.n -= n;
+}
+
 /* The characters that the ranges lack, from low on. */
 static void bitnet_grammar__negate(bitnet_grammar__builder *b, uint32_t low) {
-    bitnet_grammar__range *r;
     uint32_t i, n;
     bitnet_grammar__sort_ranges(b);
     n = b->ranges.n;
     for (i = 0; i < n && !b->code; i++) {
-        r = (bitnet_grammar__range *)b->ranges.p;
-        if (r[i].high < low) continue;
-        if (r[i].low > low) bitnet_grammar__add_range(b, low, r[i].low - 1);
-        low = ((bitnet_grammar__range *)b->ranges.p)[i].high + 1;
+        const bitnet_grammar__range x = BITNET_GRAMMAR__RANGE(b, i);
+        if (x.high < low) continue;
+        if (x.low > low) bitnet_grammar__add_range(b, low, x.low - 1);
+        low = x.high + 1;
     }
     bitnet_grammar__add_range(b, low, 0x10FFFF);
-    if (b->code) return;
-    r = (bitnet_grammar__range *)b->ranges.p;
-    memmove(r, r + n, (b->ranges.n - n) * sizeof *r);
-    b->ranges.n -= n;
+    bitnet_grammar__drop_ranges(b, n);
 }
 
 static uint32_t bitnet_grammar__encode(uint32_t cp, uint8_t out[4]) {
@@ -1074,8 +1100,8 @@ static void bitnet_grammar__utf8_range(bitnet_grammar__builder *b, uint32_t low,
         }
     }
     bitnet_grammar__spend(b, 1);
-    if (!bitnet_grammar__room(b, &b->utf8, 1, sizeof *out)) return;
-    out = (bitnet_grammar__bytes *)b->utf8.p + b->utf8.n++;
+    out = (bitnet_grammar__bytes *)bitnet_grammar__add(b, &b->utf8, sizeof *out);
+    if (!out) return;
     out->n = (uint8_t)n;
     memcpy(out->low, l, sizeof l);
     bitnet_grammar__encode(high, out->high);
@@ -1109,7 +1135,7 @@ static bitnet_grammar__frag bitnet_grammar__class_frag(bitnet_grammar__builder *
     bitnet_grammar__sort_ranges(b);
     b->utf8.n = 0;
     for (i = 0; i < b->ranges.n && !b->code; i++) {
-        bitnet_grammar__range r = ((bitnet_grammar__range *)b->ranges.p)[i];
+        bitnet_grammar__range r = BITNET_GRAMMAR__RANGE(b, i);
         for (k = 0; k < 6 && r.low <= r.high; k++) {
             const uint32_t high = r.high < sizes[k] ? r.high : sizes[k] - 1;
             if (r.low >= sizes[k]) continue;
@@ -1178,6 +1204,15 @@ static uint32_t bitnet_grammar__char(bitnet_grammar__builder *b) {
         bitnet_grammar__fail(b, BITNET_ERR_FORMAT, b->at, "not UTF-8");
     b->at += (uint32_t)n;
     return n ? cp : 0;
+}
+
+/* The character at *at of a text that ends at `end` of the pool: what has been read is UTF-8. */
+static uint32_t bitnet_grammar__pool_char(const bitnet_grammar__builder *b, uint32_t *at,
+                                          uint32_t end) {
+    uint32_t cp = 0;
+    const size_t n = bitnet_utf8_decode(BITNET_GRAMMAR__POOL(b, *at), end - *at, &cp);
+    *at += n ? (uint32_t)n : 1;
+    return cp;
 }
 
 /* A character of a literal or class, perhaps escaped. */
@@ -1664,8 +1699,7 @@ static uint32_t bitnet_grammar__json_value(bitnet_grammar__builder *b, uint32_t 
     if (i >= BITNET_GRAMMAR__VALUES || b->nested >= BITNET_GRAMMAR__NESTED)
         bitnet_grammar__fail(b, BITNET_ERR_LIMIT, b->at, "over %d values, or more than %d deep",
                              (int)BITNET_GRAMMAR__VALUES, (int)BITNET_GRAMMAR__NESTED);
-    if (!bitnet_grammar__room(b, &b->values, 1, sizeof v)) return 0;
-    b->values.n++;
+    if (!bitnet_grammar__add(b, &b->values, sizeof v)) return 0;
     c = bitnet_grammar__peek(b, 0);
     if (c == '"') {
         v.type = BITNET_GRAMMAR__STRING;
@@ -1762,19 +1796,14 @@ static uint32_t bitnet_grammar__rule_of(bitnet_grammar__builder *b, uint32_t v) 
     r = BITNET_GRAMMAR__VALUE(b, v).rule;
     if (r != BITNET_GRAMMAR__NONE) return r;
     r = bitnet_grammar__add_rule(b, 0, 0, v);
-    if (!bitnet_grammar__room(b, &b->todo, 1, sizeof v)) return 0;
-    ((uint32_t *)b->todo.p)[b->todo.n++] = v;
+    bitnet_grammar__push(b, &b->todo, v);
+    if (b->code) return 0;
     BITNET_GRAMMAR__VALUE(b, v).rule = r;
     return r;
 }
 
 static bitnet_grammar__frag bitnet_grammar__schema(bitnet_grammar__builder *b, uint32_t v) {
     return bitnet_grammar__call(b, bitnet_grammar__rule_of(b, v));
-}
-
-static int bitnet_grammar__compare_numbers(const void *x, const void *y) {
-    const uint32_t a = *(const uint32_t *)x, b = *(const uint32_t *)y;
-    return a < b ? -1 : a > b;
 }
 
 /* The rule of the schemas in b->together, 2 * value, + 1 for one that must not hold: of all at
@@ -1800,13 +1829,12 @@ static uint32_t bitnet_grammar__rule_of_all(bitnet_grammar__builder *b) {
     bitnet_grammar__put(b, &b->pool, list, size);
     bitnet_grammar__add_name(b, BITNET_GRAMMAR__SETS, key, size, b->several.n);
     r = bitnet_grammar__add_rule(b, 0, 0, list[0] / 2);
-    if (!bitnet_grammar__room(b, &b->several, 1, sizeof *set) ||
-        !bitnet_grammar__room(b, &b->todo, 1, sizeof r)) return 0;
-    set = (bitnet_grammar__set *)b->several.p + b->several.n;
+    set = (bitnet_grammar__set *)bitnet_grammar__add(b, &b->several, sizeof *set);
+    if (!set) return 0;
     set->key = key;
     set->n = n;
     set->rule = r;
-    ((uint32_t *)b->todo.p)[b->todo.n++] = BITNET_GRAMMAR__LEAF | b->several.n++;
+    bitnet_grammar__push(b, &b->todo, BITNET_GRAMMAR__LEAF | (b->several.n - 1));
     return r;
 }
 
@@ -1909,7 +1937,6 @@ static void bitnet_grammar__plant_text(bitnet_grammar__builder *b, uint32_t root
     }
 }
 
-static void bitnet_grammar__push(bitnet_grammar__builder *b, bitnet_grammar__array *a, uint32_t x);
 static uint32_t bitnet_grammar__types(bitnet_grammar__builder *b, uint32_t v);
 static int bitnet_grammar__format_is(bitnet_grammar__builder *b, uint32_t v, const char *list);
 static void bitnet_grammar__add_schema(bitnet_grammar__builder *b, bitnet_grammar__all *all,
@@ -1947,6 +1974,16 @@ typedef struct bitnet_grammar__whole {
     uint32_t *free;                        /* [17][by] nodes, 0: no digits do; NONE: not yet */
 } bitnet_grammar__whole;
 
+/* An edge for the byte c, which is greater than the others; it may be the last one that grows. */
+static void bitnet_grammar__add_byte(bitnet_grammar__edge *edges, uint32_t *n, uint32_t c,
+                                     uint32_t to) {
+    if (*n && edges[*n - 1].next == to && edges[*n - 1].high + 1u == c) edges[*n - 1].high++;
+    else {
+        edges[*n].low = edges[*n].high = (uint8_t)c;
+        edges[(*n)++].next = to;
+    }
+}
+
 /* n digits from low to high, both of n digits, behind digits that leave a rest. 0: none do. */
 static uint32_t bitnet_grammar__digits(bitnet_grammar__builder *b, const bitnet_grammar__whole *w,
                                        const char *low, const char *high, uint32_t n,
@@ -1965,13 +2002,7 @@ static uint32_t bitnet_grammar__digits(bitnet_grammar__builder *b, const bitnet_
             b, w, digit == (uint8_t)low[0] ? low + 1 : bitnet_grammar__zeros,
             digit == (uint8_t)high[0] ? high + 1 : bitnet_grammar__nines, n - 1,
             (10 * rest + digit - '0') % w->by);
-        if (!to) continue;
-        if (n_edges && edges[n_edges - 1].next == to && edges[n_edges - 1].high + 1u == digit)
-            edges[n_edges - 1].high = (uint8_t)digit;
-        else {
-            edges[n_edges].low = edges[n_edges].high = (uint8_t)digit;
-            edges[n_edges++].next = to;
-        }
+        if (to) bitnet_grammar__add_byte(edges, &n_edges, digit, to);
     }
     to = n_edges ? bitnet_grammar__bytes_node(b, edges, n_edges, b->nodes.n) : 0;
     if (is_free) w->free[n * w->by + rest] = to;
@@ -2321,13 +2352,7 @@ static uint32_t bitnet_grammar__step_node(bitnet_grammar__builder *b,
             (c > '.' && n < 0 && (x == 0 || next > m->most))) continue;
         to = c == '.' ? bitnet_grammar__step_node(b, m, x, 0)
                       : bitnet_grammar__step_node(b, m, next, n < 0 ? n : n + 1);
-        if (!to) continue;
-        if (n_edges && edges[n_edges - 1].next == to && edges[n_edges - 1].high + 1u == c)
-            edges[n_edges - 1].high = (uint8_t)c;
-        else {
-            edges[n_edges].low = edges[n_edges].high = (uint8_t)c;
-            edges[n_edges++].next = to;
-        }
+        if (to) bitnet_grammar__add_byte(edges, &n_edges, c, to);
     }
     if (n_edges) node = bitnet_grammar__bytes_node(b, edges, n_edges, b->nodes.n);
     if (n == 0 || !bitnet_grammar__is_multiple(m, x * unit)) return node;
@@ -2431,7 +2456,6 @@ static bitnet_grammar__frag bitnet_grammar__numbers(bitnet_grammar__builder *b,
    one of many. */
 static bitnet_grammar__frag bitnet_grammar__json_class(bitnet_grammar__builder *b) {
     static const char letters[] = "\b\f\n\r\t", names[] = "bfnrt";
-    bitnet_grammar__range *r;
     const uint32_t root = bitnet_grammar__join(b), end = bitnet_grammar__join(b);
     bitnet_grammar__frag f = bitnet_grammar__pair(root, end);
     char escape[8];
@@ -2439,7 +2463,7 @@ static bitnet_grammar__frag bitnet_grammar__json_class(bitnet_grammar__builder *
     bitnet_grammar__sort_ranges(b);
     n = b->ranges.n;
     for (i = 0; i < n && !b->code; i++) {
-        const bitnet_grammar__range x = ((bitnet_grammar__range *)b->ranges.p)[i];
+        const bitnet_grammar__range x = BITNET_GRAMMAR__RANGE(b, i);
         for (k = 0; k < 34; k++) {
             const char *at;
             cp = k < 32 ? k : k == 32 ? '"' : '\\';
@@ -2459,10 +2483,7 @@ static bitnet_grammar__frag bitnet_grammar__json_class(bitnet_grammar__builder *
                                       x.high < high[k] ? x.high : high[k]);
         }
     }
-    if (b->code) return f;
-    r = (bitnet_grammar__range *)b->ranges.p;
-    memmove(r, r + n, (b->ranges.n - n) * sizeof *r);
-    b->ranges.n -= n;
+    bitnet_grammar__drop_ranges(b, n);
     return bitnet_grammar__or(b, bitnet_grammar__class_frag(b), f);
 }
 
@@ -2495,12 +2516,11 @@ typedef struct bitnet_grammar__limit {
 static uint32_t bitnet_grammar__add_term(bitnet_grammar__builder *b, uint32_t type) {
     bitnet_grammar__term *t;
     bitnet_grammar__spend(b, 4);
-    if (!bitnet_grammar__room(b, &b->terms, 1, sizeof *t)) return 0;
-    t = &BITNET_GRAMMAR__TERM(b, b->terms.n);
-    memset(t, 0, sizeof *t);
+    t = (bitnet_grammar__term *)bitnet_grammar__add(b, &b->terms, sizeof *t);
+    if (!t) return 0;
     t->type = type;
     t->first = t->next = BITNET_GRAMMAR__NONE;
-    return b->terms.n++;
+    return b->terms.n - 1;
 }
 
 /* Appends a part to a term; *last is the one before it, NONE: it is the first. */
@@ -2783,9 +2803,9 @@ static uint32_t bitnet_grammar__pattern_choice(bitnet_grammar__builder *b) {
 }
 
 static void bitnet_grammar__add_limit(bitnet_grammar__builder *b, uint32_t term, int negated) {
-    bitnet_grammar__limit *l;
-    if (!bitnet_grammar__room(b, &b->limits, 1, sizeof *l)) return;
-    l = &BITNET_GRAMMAR__LIMIT(b, b->limits.n++);
+    bitnet_grammar__limit *l =
+        (bitnet_grammar__limit *)bitnet_grammar__add(b, &b->limits, sizeof *l);
+    if (!l) return;
     l->term = term;
     l->negated = negated;
 }
@@ -3026,22 +3046,16 @@ enum {
 #define BITNET_GRAMMAR__TEXTS(b, i) (((bitnet_grammar__texts *)(b)->states.p)[i])
 #define BITNET_GRAMMAR__NUMBER_AT(a, i) (((uint32_t *)(a).p)[i])
 
-static void bitnet_grammar__push(bitnet_grammar__builder *b, bitnet_grammar__array *a, uint32_t x) {
-    if (!bitnet_grammar__room(b, a, 1, sizeof x)) return;
-    ((uint32_t *)a->p)[a->n++] = x;
-}
-
 static uint32_t bitnet_grammar__add_step(bitnet_grammar__builder *b, uint32_t type) {
     bitnet_grammar__stage *s;
     bitnet_grammar__spend(b, 4);
     if (b->steps.n >= BITNET_GRAMMAR__STEPS)
         bitnet_grammar__fail(b, BITNET_ERR_LIMIT, b->at,
                              "a pattern too large to be kept beside another keyword");
-    if (!bitnet_grammar__room(b, &b->steps, 1, sizeof *s)) return 0;
-    s = &BITNET_GRAMMAR__STEP(b, b->steps.n);
-    memset(s, 0, sizeof *s);
+    s = (bitnet_grammar__stage *)bitnet_grammar__add(b, &b->steps, sizeof *s);
+    if (!s) return 0;
     s->type = type;
-    return b->steps.n++;
+    return b->steps.n - 1;
 }
 
 static void bitnet_grammar__step_to(bitnet_grammar__builder *b, uint32_t from, uint32_t to) {
@@ -3237,12 +3251,12 @@ static uint32_t bitnet_grammar__state_of(bitnet_grammar__builder *b, uint32_t fi
     if (b->states.n >= BITNET_GRAMMAR__PRODUCT)
         bitnet_grammar__fail(b, BITNET_ERR_LIMIT, b->at,
                              "a pattern too large to be kept beside another keyword");
-    if (!bitnet_grammar__room(b, &b->states, 1, sizeof *t)) return 0;
-    t = &BITNET_GRAMMAR__TEXTS(b, b->states.n);
+    t = (bitnet_grammar__texts *)bitnet_grammar__add(b, &b->states, sizeof *t);
+    if (!t) return 0;
     t->first = first;
     t->n = b->members.n - first;
     t->final = held == wanted;
-    return b->states.n++;
+    return b->states.n - 1;
 }
 
 /* Is a character in the set of a step? */
@@ -3313,15 +3327,12 @@ static uint32_t bitnet_grammar__build_states(bitnet_grammar__builder *b) {
 /* Do all limits hold of a text of n bytes in the pool? */
 static int bitnet_grammar__text_fits(bitnet_grammar__builder *b, uint32_t n_kinds, uint32_t text,
                                      uint32_t n) {
-    const char *old = b->text;
-    const uint32_t old_n = b->n, old_at = b->at;
+    const uint32_t end = text + n;
     uint32_t q = 0;
     bitnet_grammar__spend(b, 16 * (uint64_t)n);
     if (b->code) return 0;
-    b->text = BITNET_GRAMMAR__POOL(b, text);
-    b->n = n;
-    for (b->at = 0; b->at < n && !b->code;) {
-        const uint32_t cp = bitnet_grammar__char(b);
+    while (text < end) {
+        const uint32_t cp = bitnet_grammar__pool_char(b, &text, end);
         uint32_t low = 0, high = b->kinds.n;
         while (low + 1 < high) {
             const uint32_t mid = (low + high) / 2;
@@ -3331,10 +3342,7 @@ static int bitnet_grammar__text_fits(bitnet_grammar__builder *b, uint32_t n_kind
         q = BITNET_GRAMMAR__NUMBER_AT(b->moves, q * n_kinds +
                                                     BITNET_GRAMMAR__NUMBER_AT(b->kinds, low));
     }
-    b->text = old;
-    b->n = old_n;
-    b->at = old_at;
-    return !b->code && BITNET_GRAMMAR__TEXTS(b, q).final;
+    return BITNET_GRAMMAR__TEXTS(b, q).final;
 }
 
 /* ---- their strings of some lengths, as a graph ---- */
@@ -3395,8 +3403,8 @@ static uint32_t bitnet_grammar__kinds_rule(bitnet_grammar__builder *b) {
                 break;
         bitnet_grammar__spend(b, k);
         if (k == b->stack.n) continue;
-        if (b->ranges.n && ((bitnet_grammar__range *)b->ranges.p)[b->ranges.n - 1].high + 1 == low)
-            ((bitnet_grammar__range *)b->ranges.p)[b->ranges.n - 1].high = high;
+        if (b->ranges.n && BITNET_GRAMMAR__RANGE(b, b->ranges.n - 1).high + 1 == low)
+            BITNET_GRAMMAR__RANGE(b, b->ranges.n - 1).high = high;
         else bitnet_grammar__add_range(b, low, high);
     }
     if (!b->code) bitnet_grammar__define(b, r, bitnet_grammar__json_class(b));
@@ -3577,23 +3585,16 @@ static int bitnet_grammar__text_matches(bitnet_grammar__builder *b, uint32_t p, 
 
 /* A term of a text in the pool, and nothing else. */
 static uint32_t bitnet_grammar__text_term(bitnet_grammar__builder *b, uint32_t key, uint32_t n) {
-    const char *text = b->text;
-    const uint32_t old_n = b->n, at = b->at;
-    const uint32_t all = bitnet_grammar__add_term(b, BITNET_GRAMMAR__SEQUENCE);
+    const uint32_t all = bitnet_grammar__add_term(b, BITNET_GRAMMAR__SEQUENCE), end = key + n;
     uint32_t last = BITNET_GRAMMAR__NONE;
     bitnet_grammar__add_part(b, all, bitnet_grammar__add_term(b, BITNET_GRAMMAR__START), &last);
-    b->text = BITNET_GRAMMAR__POOL(b, key);
-    b->n = n;
-    for (b->at = 0; b->at < n && !b->code;) {
-        const uint32_t cp = bitnet_grammar__char(b);
+    while (key < end && !b->code) {
+        const uint32_t cp = bitnet_grammar__pool_char(b, &key, end);
         b->ranges.n = 0;
         bitnet_grammar__add_range(b, cp, cp);
         bitnet_grammar__add_part(b, all, bitnet_grammar__chars(b), &last);
     }
     bitnet_grammar__add_part(b, all, bitnet_grammar__add_term(b, BITNET_GRAMMAR__END), &last);
-    b->text = text;
-    b->n = old_n;
-    b->at = at;
     return all;
 }
 
@@ -3730,10 +3731,10 @@ static int bitnet_grammar__opposite(int x) { return x < 0 ? x : !x; }
 /* How many of the schemas in a list does a value keep: at least *least, at most *most. */
 static void bitnet_grammar__keeps_some(bitnet_grammar__builder *b, uint32_t x, uint32_t list,
                                        int deep, uint32_t *least, uint32_t *most) {
-    uint32_t p = BITNET_GRAMMAR__VALUE(b, list).first;
+    uint32_t p;
     int r;
     *least = *most = 0;
-    for (; p != BITNET_GRAMMAR__NONE && !b->code; p = BITNET_GRAMMAR__VALUE(b, p).next) {
+    BITNET_GRAMMAR__EACH(b, p, list) {
         r = bitnet_grammar__keeps(b, x, p, deep + 1);
         *least += r > 0;
         *most += r != 0;
@@ -3760,31 +3761,22 @@ static int bitnet_grammar__number_keeps(bitnet_grammar__builder *b, uint32_t x, 
     return times == (double)(int64_t)times;
 }
 
-/* Does a string keep a length, a pattern or a format? */
-static int bitnet_grammar__string_keeps(bitnet_grammar__builder *b, uint32_t x, uint32_t v,
-                                        uint32_t p, int keyword) {
+/* How many characters a string has, or parts an array or object. */
+static uint32_t bitnet_grammar__extent(bitnet_grammar__builder *b, uint32_t x) {
     const bitnet_grammar__value s = BITNET_GRAMMAR__VALUE(b, x);
     uint32_t i, n = 0;
-    if (keyword == BITNET_GRAMMAR__K_PATTERN || keyword == BITNET_GRAMMAR__K_FORMAT)
-        return bitnet_grammar__text_matches(b, p, 0, s.text, s.n_text);
+    if (s.type != BITNET_GRAMMAR__STRING) return s.n_parts;
     bitnet_grammar__spend(b, s.n_text / 8);
     for (i = 0; i < s.n_text; i++) n += (BITNET_GRAMMAR__POOL(b, s.text)[i] & 0xC0) != 0x80;
-    if (keyword == BITNET_GRAMMAR__K_MIN_LENGTH)
-        return n >= (uint32_t)bitnet_grammar__count(b, v, keyword, 0);
-    return n <= (uint32_t)bitnet_grammar__count(b, v, keyword, -1);
+    return n;
 }
 
 /* Does an array keep a keyword? */
 static int bitnet_grammar__array_keeps(bitnet_grammar__builder *b, uint32_t x, uint32_t v,
                                        uint32_t p, int keyword, int deep) {
-    const uint32_t n = BITNET_GRAMMAR__VALUE(b, x).n_parts, items = bitnet_grammar__said(
-        b, v, BITNET_GRAMMAR__K_ITEMS);
+    const uint32_t items = bitnet_grammar__said(b, v, BITNET_GRAMMAR__K_ITEMS);
     uint32_t list = bitnet_grammar__said(b, v, BITNET_GRAMMAR__K_PREFIX_ITEMS), q, i, k;
     int out = 1;
-    if (keyword == BITNET_GRAMMAR__K_MIN_ITEMS)
-        return n >= (uint32_t)bitnet_grammar__count(b, v, keyword, 0);
-    if (keyword == BITNET_GRAMMAR__K_MAX_ITEMS)
-        return n <= (uint32_t)bitnet_grammar__count(b, v, keyword, -1);
     if (bitnet_grammar__type(b, items) == BITNET_GRAMMAR__ARRAY) list = items;
     if (keyword == BITNET_GRAMMAR__K_UNIQUE_ITEMS) {
         if (bitnet_grammar__type(b, p) != BITNET_GRAMMAR__TRUE) return 1;
@@ -3823,8 +3815,8 @@ static uint32_t bitnet_grammar__named_part(bitnet_grammar__builder *b, uint32_t 
 
 /* Has an object all properties that an array names? */
 static int bitnet_grammar__has_parts(bitnet_grammar__builder *b, uint32_t x, uint32_t names) {
-    uint32_t q = BITNET_GRAMMAR__VALUE(b, names).first;
-    for (; q != BITNET_GRAMMAR__NONE; q = BITNET_GRAMMAR__VALUE(b, q).next)
+    uint32_t q;
+    BITNET_GRAMMAR__EACH(b, q, names)
         if (bitnet_grammar__named_part(b, x, q) == BITNET_GRAMMAR__NONE) return 0;
     return 1;
 }
@@ -3834,14 +3826,13 @@ static uint32_t bitnet_grammar__key_value(bitnet_grammar__builder *b, uint32_t k
                                           uint32_t n_key) {
     bitnet_grammar__value *v;
     bitnet_grammar__spend(b, 16);
-    if (!bitnet_grammar__room(b, &b->values, 1, sizeof *v)) return 0;
-    v = &BITNET_GRAMMAR__VALUE(b, b->values.n);
-    memset(v, 0, sizeof *v);
+    v = (bitnet_grammar__value *)bitnet_grammar__add(b, &b->values, sizeof *v);
+    if (!v) return 0;
     v->type = BITNET_GRAMMAR__STRING;
     v->text = key;
     v->n_text = n_key;
     v->first = v->next = v->parent = v->rule = v->behind = BITNET_GRAMMAR__NONE;
-    return b->values.n++;
+    return b->values.n - 1;
 }
 
 /* Does an object keep a keyword that is about each of its properties? */
@@ -3868,7 +3859,7 @@ static int bitnet_grammar__parts_keep(bitnet_grammar__builder *b, uint32_t x, ui
                 out = bitnet_grammar__both(out, bitnet_grammar__keeps(b, q, i, deep + 1));
         }
         if (keyword == BITNET_GRAMMAR__K_PROPERTIES) continue;
-        i = patterns == BITNET_GRAMMAR__NONE ? patterns : BITNET_GRAMMAR__VALUE(b, patterns).first;
+        i = bitnet_grammar__first(b, patterns);
         for (; i != BITNET_GRAMMAR__NONE && out && !b->code; i = BITNET_GRAMMAR__VALUE(b, i).next) {
             r = bitnet_grammar__text_matches(b, i, 1, y.key, y.n_key);
             if (r < 0) return -1;
@@ -3884,15 +3875,10 @@ static int bitnet_grammar__parts_keep(bitnet_grammar__builder *b, uint32_t x, ui
 
 static int bitnet_grammar__object_keeps(bitnet_grammar__builder *b, uint32_t x, uint32_t v,
                                         uint32_t p, int keyword, int deep) {
-    const uint32_t n = BITNET_GRAMMAR__VALUE(b, x).n_parts;
     uint32_t q;
     int out = 1;
     switch (keyword) {
         case BITNET_GRAMMAR__K_REQUIRED: return bitnet_grammar__has_parts(b, x, p);
-        case BITNET_GRAMMAR__K_MIN_PROPERTIES:
-            return n >= (uint32_t)bitnet_grammar__count(b, v, keyword, 0);
-        case BITNET_GRAMMAR__K_MAX_PROPERTIES:
-            return n <= (uint32_t)bitnet_grammar__count(b, v, keyword, -1);
         case BITNET_GRAMMAR__K_DEPENDENT_REQUIRED: case BITNET_GRAMMAR__K_DEPENDENT_SCHEMAS:
         case BITNET_GRAMMAR__K_DEPENDENCIES:
             for (q = BITNET_GRAMMAR__VALUE(b, p).first; q != BITNET_GRAMMAR__NONE && out;
@@ -3916,10 +3902,10 @@ static int bitnet_grammar__keeps_word(bitnet_grammar__builder *b, uint32_t x, ui
                                       uint32_t p, int deep) {
     const int keyword = (int)BITNET_GRAMMAR__VALUE(b, p).keyword - 1;
     const uint32_t about = bitnet_grammar__keywords[keyword].types;
-    const uint8_t type = bitnet_grammar__type(b, x);
+    const bitnet_grammar__value s = BITNET_GRAMMAR__VALUE(b, x);
     uint32_t q, least, most;
     int out = 0, format;
-    if (about && !(about & type)) return 1;
+    if (about && !(about & s.type)) return 1;
     switch (keyword) {
         case BITNET_GRAMMAR__K_REF:
             q = bitnet_grammar__resolve_ref(b, p);
@@ -3937,7 +3923,7 @@ static int bitnet_grammar__keeps_word(bitnet_grammar__builder *b, uint32_t x, ui
             q = bitnet_grammar__get(b, v, out ? "then" : "else");
             return q == BITNET_GRAMMAR__NONE ? 1 : bitnet_grammar__keeps(b, x, q, deep + 1);
         case BITNET_GRAMMAR__K_ENUM:
-            if (BITNET_GRAMMAR__VALUE(b, x).parent == p) return 1;     /* it is from this list */
+            if (s.parent == p) return 1;   /* it is from this list */
             for (q = BITNET_GRAMMAR__VALUE(b, p).first; q != BITNET_GRAMMAR__NONE && out < 1;
                  q = BITNET_GRAMMAR__VALUE(b, q).next) {
                 const int r = bitnet_grammar__equal(b, x, q);
@@ -3945,22 +3931,31 @@ static int bitnet_grammar__keeps_word(bitnet_grammar__builder *b, uint32_t x, ui
             }
             return out;
         case BITNET_GRAMMAR__K_CONST: return bitnet_grammar__equal(b, x, p);
-        case BITNET_GRAMMAR__K_TYPE: return (bitnet_grammar__types(b, v) & type) != 0;
+        case BITNET_GRAMMAR__K_TYPE: return (bitnet_grammar__types(b, v) & s.type) != 0;
         case BITNET_GRAMMAR__K_FORMAT:
             format = bitnet_grammar__integer_format(b, v);
-            if ((type & (BITNET_GRAMMAR__INTEGER | BITNET_GRAMMAR__NUMBER)) && format >= 0)
-                return type == BITNET_GRAMMAR__INTEGER &&
-                       BITNET_GRAMMAR__VALUE(b, x).number >= bitnet_grammar__integers[format].low &&
-                       BITNET_GRAMMAR__VALUE(b, x).number <= bitnet_grammar__integers[format].high;
-            return type != BITNET_GRAMMAR__STRING ||
+            if ((s.type & (BITNET_GRAMMAR__INTEGER | BITNET_GRAMMAR__NUMBER)) && format >= 0)
+                return s.type == BITNET_GRAMMAR__INTEGER &&
+                       s.number >= bitnet_grammar__integers[format].low &&
+                       s.number <= bitnet_grammar__integers[format].high;
+            return s.type != BITNET_GRAMMAR__STRING ||
                    bitnet_grammar__format_of(b, p) == BITNET_GRAMMAR__NONE
-                       ? 1 : bitnet_grammar__string_keeps(b, x, v, p, keyword);
+                       ? 1 : bitnet_grammar__text_matches(b, p, 0, s.text, s.n_text);
+        case BITNET_GRAMMAR__K_PATTERN:
+            return bitnet_grammar__text_matches(b, p, 0, s.text, s.n_text);
+        case BITNET_GRAMMAR__K_MIN_LENGTH: case BITNET_GRAMMAR__K_MIN_ITEMS:
+        case BITNET_GRAMMAR__K_MIN_PROPERTIES:
+            return bitnet_grammar__extent(b, x) >=
+                   (uint32_t)bitnet_grammar__count(b, v, keyword, 0);
+        case BITNET_GRAMMAR__K_MAX_LENGTH: case BITNET_GRAMMAR__K_MAX_ITEMS:
+        case BITNET_GRAMMAR__K_MAX_PROPERTIES:
+            return bitnet_grammar__extent(b, x) <=
+                   (uint32_t)bitnet_grammar__count(b, v, keyword, -1);
         case BITNET_GRAMMAR__K_NULLABLE: return 1;
         case BITNET_GRAMMAR__K_DRAFT_3: return -1;
         default: break;
     }
-    return about == BITNET_GRAMMAR__STRING ? bitnet_grammar__string_keeps(b, x, v, p, keyword)
-           : about == BITNET_GRAMMAR__ARRAY ? bitnet_grammar__array_keeps(b, x, v, p, keyword, deep)
+    return about == BITNET_GRAMMAR__ARRAY ? bitnet_grammar__array_keeps(b, x, v, p, keyword, deep)
            : about == BITNET_GRAMMAR__OBJECT
                ? bitnet_grammar__object_keeps(b, x, v, p, keyword, deep)
                : bitnet_grammar__number_keeps(b, x, v, p);
@@ -4075,13 +4070,18 @@ static bitnet_grammar__frag bitnet_grammar__listed_texts(bitnet_grammar__builder
 
 /* ---- arrays ---- */
 
-static bitnet_grammar__frag bitnet_grammar__item(bitnet_grammar__builder *b, uint32_t rule,
-                                                 int comma) {
-    bitnet_grammar__frag f = bitnet_grammar__call(b, rule);
+/* A value as an element of an array. */
+static bitnet_grammar__frag bitnet_grammar__element_of(bitnet_grammar__builder *b,
+                                                       bitnet_grammar__frag f, int comma) {
     f = bitnet_grammar__seq(b, f, bitnet_grammar__named(b, "space"));
     if (!comma) return f;
     f = bitnet_grammar__seq(b, bitnet_grammar__named(b, "space"), f);
     return bitnet_grammar__seq(b, bitnet_grammar__text(b, ","), f);
+}
+
+static bitnet_grammar__frag bitnet_grammar__item(bitnet_grammar__builder *b, uint32_t rule,
+                                                 int comma) {
+    return bitnet_grammar__element_of(b, bitnet_grammar__call(b, rule), comma);
 }
 
 /* An array in which each of b->listed is at most once, in their order: [node of a value][how many
@@ -4107,11 +4107,7 @@ static bitnet_grammar__frag bitnet_grammar__unique(bitnet_grammar__builder *b, i
                 b->bytes.n = 0;
                 bitnet_grammar__dump(b, BITNET_GRAMMAR__NUMBER_AT(b->listed, i));
                 f = bitnet_grammar__literal(b, (const char *)b->bytes.p, b->bytes.n);
-                f = bitnet_grammar__seq(b, f, bitnet_grammar__named(b, "space"));
-                if (k > 0) {
-                    f = bitnet_grammar__seq(b, bitnet_grammar__named(b, "space"), f);
-                    f = bitnet_grammar__seq(b, bitnet_grammar__text(b, ","), f);
-                }
+                f = bitnet_grammar__element_of(b, f, k > 0);
                 if (b->code) break;
                 bitnet_grammar__link(b, f.end, BITNET_GRAMMAR__NUMBER_AT(next, to));
                 s = bitnet_grammar__add_node(b, BITNET_GRAMMAR__SPLIT, f.start, s);
@@ -4198,7 +4194,7 @@ static uint32_t bitnet_grammar__item_rule(bitnet_grammar__builder *b,
     b->together.n = 0;
     for (i = 0; i < all->n && !b->code; i++) {
         list = bitnet_grammar__item_list(b, all->v[i], &rest);
-        p = list == BITNET_GRAMMAR__NONE ? list : BITNET_GRAMMAR__VALUE(b, list).first;
+        p = bitnet_grammar__first(b, list);
         for (k = 0; k < at && p != BITNET_GRAMMAR__NONE; k++) p = BITNET_GRAMMAR__VALUE(b, p).next;
         bitnet_grammar__spend(b, 1 + (uint64_t)k);
         if (at < 0 || p == BITNET_GRAMMAR__NONE) p = rest;
@@ -4292,11 +4288,10 @@ static bitnet_grammar__property *bitnet_grammar__add_property(bitnet_grammar__bu
     const uint32_t list = BITNET_GRAMMAR__LISTS + b->n_properties;
     const uint32_t i = bitnet_grammar__look_up(b, list, BITNET_GRAMMAR__POOL(b, key), n_key);
     bitnet_grammar__property *p;
-    if (i != BITNET_GRAMMAR__NONE) return (bitnet_grammar__property *)b->properties.p + i;
-    if (!bitnet_grammar__room(b, &b->properties, 1, sizeof *p)) return 0;
-    bitnet_grammar__add_name(b, list, key, n_key, b->properties.n);
-    p = (bitnet_grammar__property *)b->properties.p + b->properties.n++;
-    memset(p, 0, sizeof *p);
+    if (i != BITNET_GRAMMAR__NONE) return &BITNET_GRAMMAR__PROPERTY(b, i);
+    p = (bitnet_grammar__property *)bitnet_grammar__add(b, &b->properties, sizeof *p);
+    if (!p) return 0;
+    bitnet_grammar__add_name(b, list, key, n_key, b->properties.n - 1);
     p->key = key;
     p->n_key = n_key;
     p->first = BITNET_GRAMMAR__NONE;
@@ -4308,11 +4303,11 @@ static void bitnet_grammar__give_schema(bitnet_grammar__builder *b, bitnet_gramm
                                         uint32_t schema, int opposite) {
     bitnet_grammar__part *part;
     if (!opposite && bitnet_grammar__type(b, schema) == BITNET_GRAMMAR__FALSE) to->barred = 1;
-    if (!bitnet_grammar__room(b, &b->parts, 1, sizeof *part)) return;
-    part = (bitnet_grammar__part *)b->parts.p + b->parts.n;
+    part = (bitnet_grammar__part *)bitnet_grammar__add(b, &b->parts, sizeof *part);
+    if (!part) return;
     part->item = 2 * schema + (uint32_t)opposite;
     part->next = to->first;
-    to->first = b->parts.n++;
+    to->first = b->parts.n - 1;
     to->evaluated |= b->evaluates && !opposite;
 }
 
@@ -4322,9 +4317,7 @@ static void bitnet_grammar__demand(bitnet_grammar__builder *b, uint32_t names) {
     uint32_t p;
     if (bitnet_grammar__type(b, names) != BITNET_GRAMMAR__ARRAY)
         bitnet_grammar__wrong(b, BITNET_ERR_FORMAT, names, "not an array");
-    if (b->code) return;
-    for (p = BITNET_GRAMMAR__VALUE(b, names).first; p != BITNET_GRAMMAR__NONE;
-         p = BITNET_GRAMMAR__VALUE(b, p).next) {
+    BITNET_GRAMMAR__EACH(b, p, names) {
         if (bitnet_grammar__type(b, p) != BITNET_GRAMMAR__STRING)
             bitnet_grammar__wrong(b, BITNET_ERR_FORMAT, p, "not a string");
         to = b->code ? 0 : bitnet_grammar__add_property(b, BITNET_GRAMMAR__VALUE(b, p).text,
@@ -4348,8 +4341,7 @@ static void bitnet_grammar__collect_properties(bitnet_grammar__builder *b, uint3
     const uint32_t required = bitnet_grammar__said(b, v, BITNET_GRAMMAR__K_REQUIRED);
     bitnet_grammar__property *to;
     uint32_t p;
-    for (p = list == BITNET_GRAMMAR__NONE ? list : BITNET_GRAMMAR__VALUE(b, list).first;
-         p != BITNET_GRAMMAR__NONE; p = BITNET_GRAMMAR__VALUE(b, p).next) {
+    BITNET_GRAMMAR__EACH(b, p, list) {
         to = bitnet_grammar__add_property(b, BITNET_GRAMMAR__VALUE(b, p).key,
                                           BITNET_GRAMMAR__VALUE(b, p).n_key);
         if (!to) return;
@@ -4375,26 +4367,19 @@ typedef struct bitnet_grammar__letter {
 
 static void bitnet_grammar__add_letters(bitnet_grammar__builder *b, bitnet_grammar__array *all,
                                         const bitnet_grammar__property *p) {
-    const char *text = b->text;
-    const uint32_t n = b->n, at = b->at;
-    uint32_t i = 0, k;
-    int escaped = 0;
-    b->text = BITNET_GRAMMAR__POOL(b, p->key);
-    b->n = p->n_key;
-    b->at = 0;
-    while (b->at < b->n && !b->code) {
-        const uint32_t cp = bitnet_grammar__char(b);
+    const uint32_t end = p->key + p->n_key;
+    uint32_t at = p->key, i = 0, k;
+    while (at < end && !b->code) {
+        const uint32_t cp = bitnet_grammar__pool_char(b, &at, end);
         /* Without escapes no key goes on like this. */
-        escaped = cp < ' ' || cp == '"' || cp == '\\' || cp == 0x7F;
-        if (escaped) break;
+        if (cp < ' ' || cp == '"' || cp == '\\' || cp == 0x7F) return;
         for (k = BITNET_GRAMMAR__LETTER(all, i).child; k; k = BITNET_GRAMMAR__LETTER(all, k).next) {
             bitnet_grammar__spend(b, 1);
             if (BITNET_GRAMMAR__LETTER(all, k).cp == cp) break;
         }
         if (!k) {
-            if (!bitnet_grammar__room(b, all, 1, sizeof(bitnet_grammar__letter))) break;
-            k = all->n++;
-            memset(&BITNET_GRAMMAR__LETTER(all, k), 0, sizeof(bitnet_grammar__letter));
+            if (!bitnet_grammar__add(b, all, sizeof(bitnet_grammar__letter))) return;
+            k = all->n - 1;
             BITNET_GRAMMAR__LETTER(all, k).cp = cp;
             BITNET_GRAMMAR__LETTER(all, k).node = bitnet_grammar__join(b);
             BITNET_GRAMMAR__LETTER(all, k).next = BITNET_GRAMMAR__LETTER(all, i).child;
@@ -4402,10 +4387,7 @@ static void bitnet_grammar__add_letters(bitnet_grammar__builder *b, bitnet_gramm
         }
         i = k;
     }
-    if (!b->code && !escaped) BITNET_GRAMMAR__LETTER(all, i).ends = 1;
-    b->text = text;
-    b->n = n;
-    b->at = at;
+    if (!b->code) BITNET_GRAMMAR__LETTER(all, i).ends = 1;
 }
 
 /* After a letter of names: a letter that goes on with a name, any other, and then anything, or the
@@ -4445,12 +4427,10 @@ static bitnet_grammar__frag bitnet_grammar__other_key(bitnet_grammar__builder *b
     bitnet_grammar__frag rest, f = bitnet_grammar__text(b, "\"");
     const uint32_t quote = bitnet_grammar__join(b);
     uint32_t i;
-    if (!bitnet_grammar__room(b, &all, 1, sizeof(bitnet_grammar__letter))) return f;
-    memset(all.p, 0, sizeof(bitnet_grammar__letter));
-    all.n = 1;
+    if (!bitnet_grammar__add(b, &all, sizeof(bitnet_grammar__letter))) return f;
     BITNET_GRAMMAR__LETTER(&all, 0).node = bitnet_grammar__join(b);
     for (i = 0; i < b->properties.n && !b->code; i++)
-        bitnet_grammar__add_letters(b, &all, (bitnet_grammar__property *)b->properties.p + i);
+        bitnet_grammar__add_letters(b, &all, &BITNET_GRAMMAR__PROPERTY(b, i));
     rest = bitnet_grammar__repeat(b, bitnet_grammar__named(b, "plain"), 0, -1);
     bitnet_grammar__link(b, rest.end, quote);
     for (i = 0; i < all.n && !b->code; i++)
@@ -4477,7 +4457,7 @@ static bitnet_grammar__frag bitnet_grammar__limited_key(bitnet_grammar__builder 
     if (b->properties.n) {
         term = bitnet_grammar__add_term(b, BITNET_GRAMMAR__CHOICE);
         for (i = 0; i < b->properties.n && !b->code; i++) {
-            const bitnet_grammar__property *p = (bitnet_grammar__property *)b->properties.p + i;
+            const bitnet_grammar__property *p = &BITNET_GRAMMAR__PROPERTY(b, i);
             const uint32_t text = bitnet_grammar__text_term(b, p->key, p->n_key);
             bitnet_grammar__add_part(b, term, text, &last);
         }
@@ -4523,9 +4503,8 @@ static uint32_t bitnet_grammar__property_rule(bitnet_grammar__builder *b,
                                               const bitnet_grammar__property *p) {
     uint32_t i;
     b->together.n = 0;
-    for (i = p->first; i != BITNET_GRAMMAR__NONE && !b->code;
-         i = ((bitnet_grammar__part *)b->parts.p)[i].next)
-        bitnet_grammar__push(b, &b->together, ((bitnet_grammar__part *)b->parts.p)[i].item);
+    for (i = p->first; i != BITNET_GRAMMAR__NONE && !b->code; i = BITNET_GRAMMAR__PART(b, i).next)
+        bitnet_grammar__push(b, &b->together, BITNET_GRAMMAR__PART(b, i).item);
     return bitnet_grammar__rule_of_all(b);
 }
 
@@ -4544,7 +4523,7 @@ static bitnet_grammar__frag bitnet_grammar__build_object(bitnet_grammar__builder
     bitnet_grammar__push(b, &now, open.end);
     for (k = 1; k <= last; k++) bitnet_grammar__push(b, &now, bitnet_grammar__join(b));
     for (i = 0; i < b->properties.n && !b->code; i++) {
-        const bitnet_grammar__property p = ((bitnet_grammar__property *)b->properties.p)[i];
+        const bitnet_grammar__property p = BITNET_GRAMMAR__PROPERTY(b, i);
         if (p.barred) continue;
         rule = bitnet_grammar__property_rule(b, &p);
         for (next.n = k = 0; k <= last; k++)
@@ -4600,8 +4579,7 @@ static uint32_t bitnet_grammar__other_schemas(bitnet_grammar__builder *b, uint32
         own = 1;
         p = i < n ? BITNET_GRAMMAR__NUMBER_AT(b->patterns, n_before + i) : more;
         if (to == BITNET_GRAMMAR__NONE) bitnet_grammar__push(b, &b->together, 2 * p);
-        else
-            bitnet_grammar__give_schema(b, (bitnet_grammar__property *)b->properties.p + to, p, 0);
+        else bitnet_grammar__give_schema(b, &BITNET_GRAMMAR__PROPERTY(b, to), p, 0);
     }
     return n;
 }
@@ -4613,7 +4591,7 @@ static void bitnet_grammar__share_properties(bitnet_grammar__builder *b,
     int r;
     for (i = 0; i < b->patterns.n && !b->code; i++)
         for (k = 0; k < b->properties.n && !b->code; k++) {
-            bitnet_grammar__property *p = (bitnet_grammar__property *)b->properties.p + k;
+            bitnet_grammar__property *p = &BITNET_GRAMMAR__PROPERTY(b, k);
             const uint32_t pattern = BITNET_GRAMMAR__NUMBER_AT(b->patterns, i);
             r = bitnet_grammar__text_matches(b, pattern, 1, p->key, p->n_key);
             if (r < 0)
@@ -4623,7 +4601,7 @@ static void bitnet_grammar__share_properties(bitnet_grammar__builder *b,
         }
     for (k = 0; k < b->properties.n && !b->code; k++)
         for (i = n = 0; i < all->n && !b->code; i++) {
-            const bitnet_grammar__property *p = (bitnet_grammar__property *)b->properties.p + k;
+            const bitnet_grammar__property *p = &BITNET_GRAMMAR__PROPERTY(b, k);
             bitnet_grammar__spend(b, 1);
             if (!bitnet_grammar__has(b, all->v[i], BITNET_GRAMMAR__WORD(PATTERN_PROPERTIES) |
                                                        BITNET_GRAMMAR__WORD(ADDITIONAL_PROPERTIES)))
@@ -4681,7 +4659,7 @@ static void bitnet_grammar__bar(bitnet_grammar__builder *b, uint32_t v, int alon
     const uint32_t list = bitnet_grammar__said(b, v, BITNET_GRAMMAR__K_PROPERTIES);
     uint32_t k;
     for (k = 0; k < b->properties.n && !b->code; k++) {
-        bitnet_grammar__property *p = (bitnet_grammar__property *)b->properties.p + k;
+        bitnet_grammar__property *p = &BITNET_GRAMMAR__PROPERTY(b, k);
         if (alone ? list == BITNET_GRAMMAR__NONE ||
                     bitnet_grammar__look_up(b, list, BITNET_GRAMMAR__POOL(b, p->key), p->n_key) ==
                         BITNET_GRAMMAR__NONE
@@ -4723,7 +4701,7 @@ static int bitnet_grammar__check_names(bitnet_grammar__builder *b,
     uint32_t i, k, x;
     int out = !names->n_no;
     for (k = 0; k < b->properties.n && (names->n || names->fails) && !b->code; k++) {
-        bitnet_grammar__property *p = (bitnet_grammar__property *)b->properties.p + k;
+        bitnet_grammar__property *p = &BITNET_GRAMMAR__PROPERTY(b, k);
         x = bitnet_grammar__key_value(b, p->key, p->n_key);
         if (!b->code && (names->fails || !bitnet_grammar__keeps_all(b, x, names))) p->barred = 1;
     }
@@ -4742,7 +4720,7 @@ static int bitnet_grammar__read_size(bitnet_grammar__builder *b, const bitnet_gr
     bitnet_grammar__counts(b, all, BITNET_GRAMMAR__K_MIN_PROPERTIES,
                            BITNET_GRAMMAR__K_MAX_PROPERTIES, &min, &max);
     for (k = 0; k < b->properties.n; k++) {
-        const bitnet_grammar__property *p = (bitnet_grammar__property *)b->properties.p + k;
+        const bitnet_grammar__property *p = &BITNET_GRAMMAR__PROPERTY(b, k);
         if (p->barred && p->required) return 0;
         required += p->required && !p->barred;
         n += !p->barred;
@@ -4780,8 +4758,7 @@ static int bitnet_grammar__gather(bitnet_grammar__builder *b, const bitnet_gramm
         if (p == BITNET_GRAMMAR__NONE) continue;
         if (b->patterns.n + BITNET_GRAMMAR__VALUE(b, p).n_parts > 16)
             bitnet_grammar__wrong(b, BITNET_ERR_LIMIT, p, "over 16 patterns");
-        for (p = BITNET_GRAMMAR__VALUE(b, p).first; p != BITNET_GRAMMAR__NONE && !b->code;
-             p = BITNET_GRAMMAR__VALUE(b, p).next) bitnet_grammar__push(b, &b->patterns, p);
+        BITNET_GRAMMAR__EACH(b, p, p) bitnet_grammar__push(b, &b->patterns, p);
         if (b->evaluates) b->n_evaluating = b->patterns.n;
     }
     for (i = 0; i < all->n_demands && !b->code; i++) {
@@ -5061,13 +5038,11 @@ static uint32_t bitnet_grammar__possible(bitnet_grammar__builder *b, uint32_t v,
     if (one != BITNET_GRAMMAR__NONE) out &= bitnet_grammar__type(b, one);
     if (bitnet_grammar__type(b, list) == BITNET_GRAMMAR__ARRAY) {
         bitnet_grammar__spend(b, BITNET_GRAMMAR__VALUE(b, list).n_parts);
-        for (p = BITNET_GRAMMAR__VALUE(b, list).first; p != BITNET_GRAMMAR__NONE;
-             p = BITNET_GRAMMAR__VALUE(b, p).next) listed |= bitnet_grammar__type(b, p);
+        BITNET_GRAMMAR__EACH(b, p, list) listed |= bitnet_grammar__type(b, p);
         out &= listed;
     }
     if (deep < 4 && bitnet_grammar__type(b, parts) == BITNET_GRAMMAR__ARRAY)
-        for (p = BITNET_GRAMMAR__VALUE(b, parts).first; p != BITNET_GRAMMAR__NONE && !b->code;
-             p = BITNET_GRAMMAR__VALUE(b, p).next) {
+        BITNET_GRAMMAR__EACH(b, p, parts) {
             const uint32_t part = bitnet_grammar__behind_refs(b, p);
             if (part != BITNET_GRAMMAR__NONE)
                 out &= bitnet_grammar__possible(b, part, deep + 1);
@@ -5109,11 +5084,10 @@ static int bitnet_grammar__properties_differ(bitnet_grammar__builder *b, uint32_
     const uint32_t more = bitnet_grammar__get(b, y, "additionalProperties");
     uint32_t p;
     if (bitnet_grammar__type(b, required) != BITNET_GRAMMAR__ARRAY) return 0;
-    for (p = BITNET_GRAMMAR__VALUE(b, required).first; p != BITNET_GRAMMAR__NONE;
-         p = BITNET_GRAMMAR__VALUE(b, p).next) {
+    BITNET_GRAMMAR__EACH(b, p, required) {
         const bitnet_grammar__value *v = &BITNET_GRAMMAR__VALUE(b, p);
         uint32_t a = BITNET_GRAMMAR__NONE, c = BITNET_GRAMMAR__NONE;
-        if (v->type != BITNET_GRAMMAR__STRING || b->code) return 0;
+        if (v->type != BITNET_GRAMMAR__STRING) return 0;
         if (mine != BITNET_GRAMMAR__NONE)
             a = bitnet_grammar__look_up(b, mine, BITNET_GRAMMAR__POOL(b, v->text), v->n_text);
         if (theirs != BITNET_GRAMMAR__NONE)
@@ -5257,10 +5231,8 @@ static void bitnet_grammar__expand(bitnet_grammar__builder *b, bitnet_grammar__a
         p = bitnet_grammar__ref_of(b, v);
         if (p != BITNET_GRAMMAR__NONE)
             bitnet_grammar__add_schema(b, all, bitnet_grammar__resolve_ref(b, p), i);
-        p = bitnet_grammar__array_word(b, v, BITNET_GRAMMAR__K_ALL_OF);
-        if (p != BITNET_GRAMMAR__NONE)
-            for (p = BITNET_GRAMMAR__VALUE(b, p).first; p != BITNET_GRAMMAR__NONE && !b->code;
-                 p = BITNET_GRAMMAR__VALUE(b, p).next) bitnet_grammar__add_schema(b, all, p, i);
+        BITNET_GRAMMAR__EACH(b, p, bitnet_grammar__array_word(b, v, BITNET_GRAMMAR__K_ALL_OF))
+            bitnet_grammar__add_schema(b, all, p, i);
         p = bitnet_grammar__said(b, v, BITNET_GRAMMAR__K_NOT);
         if (p != BITNET_GRAMMAR__NONE) bitnet_grammar__add_no(b, all, p);
     }
@@ -5282,13 +5254,11 @@ static bitnet_grammar__frag bitnet_grammar__alternatives(bitnet_grammar__builder
     uint32_t p, q, n;
     if (kind && BITNET_GRAMMAR__VALUE(b, list).n_parts > 256)
         return bitnet_grammar__wrong(b, BITNET_ERR_LIMIT, list, "over 256 alternatives");
-    for (p = BITNET_GRAMMAR__VALUE(b, list).first; p != BITNET_GRAMMAR__NONE && !b->code;
-         p = BITNET_GRAMMAR__VALUE(b, p).next) {
+    BITNET_GRAMMAR__EACH(b, p, list) {
         with = *all;
         n = with.n_no;
         with.chosen[i] |= (uint8_t)(1 << kind);
-        for (q = BITNET_GRAMMAR__VALUE(b, list).first;
-             kind && q != BITNET_GRAMMAR__NONE && !b->code; q = BITNET_GRAMMAR__VALUE(b, q).next)
+        BITNET_GRAMMAR__EACH(b, q, kind ? list : BITNET_GRAMMAR__NONE)
             if (q != p && !bitnet_grammar__exclusive(b, q, p, 0))
                 bitnet_grammar__add_no(b, &with, q);
         if (alone && with.n_no == n && !with.fails) {
@@ -5346,9 +5316,10 @@ static bitnet_grammar__frag bitnet_grammar__dependent(bitnet_grammar__builder *b
         with.chosen[i] |= 8;
         for (n = k = 0; k < 3; k++) {
             list = bitnet_grammar__object_word(b, all->v[i], words[k]);
-            p = list == BITNET_GRAMMAR__NONE ? list : BITNET_GRAMMAR__VALUE(b, list).first;
-            for (; p != BITNET_GRAMMAR__NONE && !b->code; p = BITNET_GRAMMAR__VALUE(b, p).next, n++)
-                if (!(way >> (ways == 2 ? 0 : n) & 1))
+            BITNET_GRAMMAR__EACH(b, p, list) {
+                const int kept = way >> (ways == 2 ? 0 : n) & 1;
+                n++;
+                if (!kept)
                     bitnet_grammar__add_demand(b, &with, p, BITNET_GRAMMAR__BARRED);
                 else if (bitnet_grammar__type(b, p) == BITNET_GRAMMAR__ARRAY)
                     bitnet_grammar__add_demand(b, &with, p, BITNET_GRAMMAR__DEMANDED);
@@ -5356,6 +5327,7 @@ static bitnet_grammar__frag bitnet_grammar__dependent(bitnet_grammar__builder *b
                     if (strict) bitnet_grammar__add_demand(b, &with, p, BITNET_GRAMMAR__PRESENT);
                     bitnet_grammar__add_schema(b, &with, p, i);
                 }
+            }
         }
         f = bitnet_grammar__or(b, bitnet_grammar__compile_all(b, &with), f);
     }
@@ -5414,9 +5386,7 @@ static int bitnet_grammar__ways_of_others(bitnet_grammar__builder *b,
         return bitnet_grammar__type(b, p) == BITNET_GRAMMAR__TRUE;
     for (i = 0; i < all->n && !b->code; i++) {
         list = bitnet_grammar__object_word(b, all->v[i], BITNET_GRAMMAR__K_PROPERTIES);
-        if (list == BITNET_GRAMMAR__NONE) continue;
-        for (q = BITNET_GRAMMAR__VALUE(b, list).first; q != BITNET_GRAMMAR__NONE && !b->code;
-             q = BITNET_GRAMMAR__VALUE(b, q).next) {
+        BITNET_GRAMMAR__EACH(b, q, list) {
             const bitnet_grammar__value *x = &BITNET_GRAMMAR__VALUE(b, q);
             if (mine != BITNET_GRAMMAR__NONE &&
                 bitnet_grammar__look_up(b, mine, BITNET_GRAMMAR__POOL(b, x->key), x->n_key) !=
@@ -5436,8 +5406,7 @@ static int bitnet_grammar__is_required(bitnet_grammar__builder *b, const bitnet_
     for (i = 0; i < all->n && !b->code; i++) {
         p = bitnet_grammar__said(b, all->v[i], BITNET_GRAMMAR__K_REQUIRED);
         if (bitnet_grammar__type(b, p) != BITNET_GRAMMAR__ARRAY) continue;
-        for (p = BITNET_GRAMMAR__VALUE(b, p).first; p != BITNET_GRAMMAR__NONE && !b->code;
-             p = BITNET_GRAMMAR__VALUE(b, p).next)
+        BITNET_GRAMMAR__EACH(b, p, p)
             if (!bitnet_grammar__differ(b, p, name)) return 1;
     }
     return 0;
@@ -5520,8 +5489,7 @@ static bitnet_grammar__frag bitnet_grammar__break(bitnet_grammar__builder *b,
     if (!(types & bitnet_grammar__all_types(b, v)) && !b->code)
         return bitnet_grammar__compile_all(b, &with);  /* it cannot hold */
     for (i = 0; i < 2; i++)                /* names of properties first */
-        for (p = BITNET_GRAMMAR__VALUE(b, v).first; p != BITNET_GRAMMAR__NONE && !b->code;
-             p = BITNET_GRAMMAR__VALUE(b, p).next)
+        BITNET_GRAMMAR__EACH(b, p, v)
             if (BITNET_GRAMMAR__VALUE(b, p).keyword &&
                 bitnet_grammar__is_word_of(b, p, BITNET_GRAMMAR__K_REQUIRED) == !i)
                 known &= bitnet_grammar__ways_of(b, all, p, types, ways, &n);
@@ -5543,9 +5511,7 @@ static bitnet_grammar__frag bitnet_grammar__break(bitnet_grammar__builder *b,
                                                 ? bitnet_grammar__resolve_ref(b, ways[i].v)
                                                 : ways[i].v);
         else
-            for (p = BITNET_GRAMMAR__VALUE(b, ways[i].v).first;
-                 p != BITNET_GRAMMAR__NONE && !b->code; p = BITNET_GRAMMAR__VALUE(b, p).next)
-                bitnet_grammar__add_no(b, &with, p);
+            BITNET_GRAMMAR__EACH(b, p, ways[i].v) bitnet_grammar__add_no(b, &with, p);
         f = bitnet_grammar__or(b, bitnet_grammar__compile_all(b, &with), f);
     }
     return f;
@@ -5698,10 +5664,10 @@ static uint32_t bitnet_grammar__parse_schema(bitnet_grammar__builder *b) {
 /* Defines the rules def-NAME that other rules have mentioned, in a space of names. */
 static void bitnet_grammar__define_defs(bitnet_grammar__builder *b, uint32_t space) {
     const uint32_t defs = b->values.n ? bitnet_grammar__get(b, 0, "$defs") : BITNET_GRAMMAR__NONE;
-    uint32_t p = defs == BITNET_GRAMMAR__NONE ? defs : BITNET_GRAMMAR__VALUE(b, defs).first;
+    uint32_t p;
     b->text = b->source;
     b->n = b->n_source;
-    for (; p != BITNET_GRAMMAR__NONE && !b->code; p = BITNET_GRAMMAR__VALUE(b, p).next) {
+    BITNET_GRAMMAR__EACH(b, p, defs) {
         const bitnet_grammar__value *v = &BITNET_GRAMMAR__VALUE(b, p);
         uint32_t n = v->n_key + 4, r;
         b->bytes.n = 0;
@@ -6244,8 +6210,14 @@ static bitnet_result bitnet_grammar__check_params(const bitnet_allocator *a,
 
 /* Gives the grammar what the builder has made, and frees the rest. */
 static void bitnet_grammar__finish(bitnet_grammar__builder *b) {
+    const bitnet_grammar__array *const used[] = {
+        &b->rules, &b->ranges, &b->values, &b->pool, &b->properties, &b->bytes, &b->utf8, &b->todo,
+        &b->names, &b->forks, &b->listed, &b->parts, &b->together, &b->several, &b->patterns,
+        &b->terms, &b->sets, &b->limits, &b->steps, &b->bounds, &b->kinds, &b->members, &b->states,
+        &b->moves, &b->marks, &b->stack};
     bitnet_grammar *g = b->g;
     const bitnet_allocator *a = &g->allocator;
+    size_t i;
     g->nodes = (bitnet_grammar__node *)b->nodes.p;
     g->edges = (bitnet_grammar__edge *)b->edges.p;
     g->n_nodes = b->nodes.n;
@@ -6253,32 +6225,7 @@ static void bitnet_grammar__finish(bitnet_grammar__builder *b) {
     g->bytes += sizeof *g + b->nodes.cap * sizeof *g->nodes + b->edges.cap * sizeof *g->edges +
                 g->n_nodes * (sizeof *g->need + sizeof *g->empty);
     if (!b->code) bitnet_grammar__sort_bytes(g);
-    bitnet_grammar__free(a, b->rules.p);
-    bitnet_grammar__free(a, b->ranges.p);
-    bitnet_grammar__free(a, b->values.p);
-    bitnet_grammar__free(a, b->pool.p);
-    bitnet_grammar__free(a, b->properties.p);
-    bitnet_grammar__free(a, b->bytes.p);
-    bitnet_grammar__free(a, b->utf8.p);
-    bitnet_grammar__free(a, b->todo.p);
-    bitnet_grammar__free(a, b->names.p);
-    bitnet_grammar__free(a, b->listed.p);
-    bitnet_grammar__free(a, b->terms.p);
-    bitnet_grammar__free(a, b->sets.p);
-    bitnet_grammar__free(a, b->limits.p);
-    bitnet_grammar__free(a, b->steps.p);
-    bitnet_grammar__free(a, b->bounds.p);
-    bitnet_grammar__free(a, b->kinds.p);
-    bitnet_grammar__free(a, b->members.p);
-    bitnet_grammar__free(a, b->states.p);
-    bitnet_grammar__free(a, b->moves.p);
-    bitnet_grammar__free(a, b->marks.p);
-    bitnet_grammar__free(a, b->stack.p);
-    bitnet_grammar__free(a, b->forks.p);
-    bitnet_grammar__free(a, b->parts.p);
-    bitnet_grammar__free(a, b->together.p);
-    bitnet_grammar__free(a, b->several.p);
-    bitnet_grammar__free(a, b->patterns.p);
+    for (i = 0; i < sizeof used / sizeof used[0]; i++) bitnet_grammar__free(a, used[i]->p);
     bitnet_grammar__free(a, b);
 }
 

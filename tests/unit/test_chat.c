@@ -320,6 +320,8 @@ static void test_python(void) {
         {" {%+ if t +%}\nx{% endif %}", " \nx", 0},
         {"{% set x = 1 %}{% for y in l %}{% set x = x + 1 %}{{ x }}{% endfor %}{{ x }}", "221", 0},
         {"{{ u.x if u is defined else 'no' }}{{ 1 or u.x }}{{ (a | odd) if false }}", "no1", 0},
+        {"{{ l | join(n) }} {{ l | join(t) }} {{ l | join(u) }}", "p3q pTrueq pq", 0},
+        {"{{ l | join(l) }}", 0, BITNET__NOT_UNDERSTOOD},
         {"{{ u.x }}", 0, BITNET__RAISED}, {"{{ u['x'] }}", 0, BITNET__RAISED},
         {"{{ a + n }}", 0, BITNET__RAISED}, {"{{ a + u }}", 0, BITNET__RAISED},
         {"{{ 1 < a }}", 0, BITNET__RAISED}, {"{{ n in n }}", 0, BITNET__RAISED},

@@ -117,7 +117,7 @@ static void check_hidden(const reference *ref) {
             c->places[row].seq = 0;
             c->places[row].pos = row;
         }
-        bitnet__find_spans(c, s.n_tokens);
+        c->n_spans = bitnet__cut_batch(c, s.n_tokens, c->max_span, c->spans);
         bitnet__run_step(&s, "embed", s.n_tokens, 1, bitnet__step_embed);
         for (layer = 0; layer <= ref->n_layers && !bad[0]; layer++) {
             if (layer > 0) {
