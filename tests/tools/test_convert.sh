@@ -64,7 +64,7 @@ fails two-commands 2 "exclude" --inspect --verify "$a"
 fails verify-head 2 "writing" --verify "$a" "$a" --head f16
 fails input-missing 1 "nowhere.gguf" "$tmp/nowhere.gguf" "$out"
 fails input-not-gguf 1 "not a GGUF" "$0" "$out"
-fails folder-missing 1 "cannot write in its folder" "$a" "$tmp/nowhere/out.gguf"
+fails folder-missing 1 "cannot write: there is no such folder" "$a" "$tmp/nowhere/out.gguf"
 fails output-folder 1 "is not a file" "$a" "$tmp/made" --force
 fails no-name 2 "name is empty" "" "$out"
 fails no-output-name 2 "name is empty" "$a" ""
@@ -84,10 +84,19 @@ if mkfifo "$tmp/pipe" 2> /dev/null; then       # nobody writes into it
     fails output-pipe 1 "is not a file" "$a" "$tmp/pipe" --force
 fi
 if ln -s nothing "$tmp/link" 2> /dev/null; then
-    fails output-link-to-nothing 1 "this is a link" "$a" "$tmp/link"
+    fails output-link-to-nothing 1 "cannot write: it is a link that leads nowhere" "$a" "$tmp/link"
     echo old > "$tmp/nothing"
-    fails output-link 1 "this is a link" "$a" "$tmp/link" --force
+    fails output-link-no-force 1 "force replaces it" "$a" "$tmp/link"
     check output-link-stays "it is gone, or what it leads to" test -L "$tmp/link" -a "$(cat "$tmp/nothing")" = old
+    run "$a" "$tmp/no-link"
+    run "$a" "$tmp/link" --force
+    check output-link "exit code $rc, or it is gone, or another file" \
+        sh -c "[ $rc -eq 0 ] && [ -L '$tmp/link' ] && cmp '$tmp/no-link' '$tmp/nothing' && [ ! -e '$tmp'/*.part ]"
+    cp "$a" "$tmp/nothing.1-0.part"
+    touch -t 202001010000 "$tmp/nothing.1-0.part"
+    run "$a" "$tmp/link" --force
+    check output-link-left-behind "$(cat "$tmp/err")" grep -q "nothing.1-0.part: left behind" "$tmp/err"
+    rm -f "$tmp/nothing.1-0.part"
 fi
 fails no-tile 1 "a shape for which no tile was published; .* (see --tile)$" "$a" "$out" --to tl2
 fails tile-does-not-fit 1 "cannot have been made with tile 96,96,32" "$a" "$out" --to tl2 --tile 96,96
@@ -621,6 +630,10 @@ if [ "$(id -u)" = 0 ] && [ -z "$RUN" ] && cp "$program" "$tmp/nobody/convert" &&
             test "$(stat -c %u:%a "$tmp/nobody/out.gguf")" = 65534:${modes#*:}
         rm -f "$tmp/nobody/out.gguf"
     done
+    mkdir "$tmp/nobody/closed"
+    as_nobody ./convert a.gguf closed/out.gguf > "$tmp/out" 2> "$tmp/err"
+    check forbidden-folder "exit code $?: $(cat "$tmp/err")" \
+        grep -qx "convert: closed/out.gguf: cannot write: no permission to write in its folder" "$tmp/err"
     chmod 000 "$tmp/nobody/a.gguf"
     as_nobody ./convert a.gguf out.gguf > "$tmp/out" 2> "$tmp/err"
     rc=$?

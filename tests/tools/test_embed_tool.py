@@ -383,12 +383,25 @@ def test_usage():
 # ---- what an output replaces ----
 
 def test_output():
-    """Never with a device: if this failed, it would be gone."""
+    """Never with a device that matters: if this failed, it would be gone."""
     os.makedirs(path("outputs"))
     pipe, target, link = path("outputs/pipe"), path("outputs/v.npy"), path("link.npy")
     os.mkfifo(pipe)
-    fails("output-pipe", 1, "%s: it is not a file" % pipe, *USE, "-p", "x", "-o", pipe)
+    wanted = Run(*USE, "-p", "x").out
+    with subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE) as reader:
+        r = Run(*USE, "-p", "x", "-o", pipe)
+        if not stat.S_ISFIFO(os.lstat(pipe).st_mode) or r.rc:
+            reader.kill()
+        check("output-pipe", r.rc == 0 and not r.out and reader.stdout.read() == wanted, r)
     check("output-pipe-stays", stat.S_ISFIFO(os.lstat(pipe).st_mode))
+    keep = os.open(pipe, os.O_RDWR)         # nobody waits for another end
+    fails("output-pipe-npy", 2, "needs a file", *USE, "-p", "x", "--format", "npy", "-o", pipe)
+    os.close(keep)
+    if os.path.exists("/dev/stdout"):
+        r = Run(*USE, "-p", "x", "-o", "/dev/stdout")
+        check("output-stdout", r.rc == 0 and r.out == wanted, r)
+    r = Run(*USE, "-f", os.devnull, "-o", os.devnull)
+    check("output-null", r.rc == 0 and not r.out, r)
     write("in.txt", "one text")
     fails("output-is-input", 2, "it is the input", *USE, "-f", path("in.txt"), "-o", path("in.txt"))
     os.link(path("in.txt"), path("outputs/same"))
@@ -653,6 +666,9 @@ def test_index_faults():
     r = Run(*command, env={**base, "FAULT_FDOPEN": "1"})
     check("faults-no-stream", r.rc == 1 and "Cannot allocate memory" in r.err, r)
     stays("faults-no-stream")
+    r = Run(*command, env={**base, "FAULT_FSYNC": "1"})
+    check("faults-sync", r.rc == 1 and "cannot write to %s: Input/output error" % path("f.npy") in r.err, r)
+    stays("faults-sync")
     for n in 1, 2, 3:
         r = Run(*command, env={**base, "FAULT_RENAME": str(n)})
         check("faults-rename-%d" % n, r.rc == 1 and "Input/output error" in r.err, r)
