@@ -463,6 +463,19 @@ test('names that calls in the form of XML cannot have', async () => {
     check(refused === 15, `${refused} were refused`);
 });
 
+test('the tool whose parameters no text has is named', async () => {
+    const none = { type: 'object', properties: { 'a/~': { enum: [] } }, required: ['a/~'] };
+    const tools = [f('weather'), f('none', { parameters: none })];
+    const tool_choice = { type: 'function', function: { name: 'none' } };
+    for (const name of ['qwen-3', 'qwen-3.6'])
+        for (const more of [{ tools, tool_choice }, { tools: [tools[1]], tool_choice: 'required' }])
+            await refuse(
+                name,
+                { ...ONE, ...more },
+                `tools[${more.tools.length - 1}].function.parameters: #/properties/a~1~0: has no text that ends, or none within a depth of 4096`
+            );
+});
+
 test('rules that exclude each other, or are none', async () => {
     const base = { messages: [user()], max_tokens: 5 };
     const tools = [f('weather', { strict: true })];
