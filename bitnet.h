@@ -2499,6 +2499,9 @@ static void bitnet__thread_join(bitnet__thread t) { pthread_join(t, 0); }
 /* ---- signals ----
    Workers start with signals blocked, so that a program's signals go to its own threads. Signals of
    faults are not blocked: a fault whose signal is blocked ends the program without its handler. */
+#if defined(__linux__) || (defined(SIG_SETMASK) && !defined(__EMSCRIPTEN__))
+  #define BITNET__SIGNALS 1            /* Emscripten has none */
+#endif
 #if defined(__linux__)                 /* hidden by -std=c99: declared here under other names */
 typedef struct bitnet__sigset { unsigned long bits[1024 / (8 * sizeof(long))]; } bitnet__sigset;
 extern int bitnet__sigfillset(bitnet__sigset *set) __asm__("sigfillset");
@@ -2512,7 +2515,7 @@ enum { BITNET__SIG_SETMASK = 4 };
   #else
 enum { BITNET__SIG_SETMASK = 2 };
   #endif
-#elif defined(SIG_SETMASK) && !defined(__EMSCRIPTEN__)         /* which has no signals */
+#elif defined(BITNET__SIGNALS)
 typedef sigset_t bitnet__sigset;
 enum { BITNET__SIG_SETMASK = SIG_SETMASK };
 static int bitnet__sigfillset(bitnet__sigset *set) { return sigfillset(set); }
@@ -2524,7 +2527,7 @@ static int bitnet__sigmask(int how, const bitnet__sigset *set, bitnet__sigset *o
 
 static int bitnet__thread_start(bitnet__thread *t, BITNET__THREAD_RETURN (*fn)(void *), void *arg) {
     int ok;
-#if defined(__linux__) || (defined(SIG_SETMASK) && !defined(__EMSCRIPTEN__))
+#ifdef BITNET__SIGNALS
     static const int faults[] = {SIGBUS, SIGFPE, SIGILL, SIGSEGV};
     bitnet__sigset all, old;
     size_t i;
@@ -2533,7 +2536,7 @@ static int bitnet__thread_start(bitnet__thread *t, BITNET__THREAD_RETURN (*fn)(v
     bitnet__sigmask(BITNET__SIG_SETMASK, &all, &old);
 #endif
     ok = pthread_create(t, 0, fn, arg) == 0;
-#if defined(__linux__) || (defined(SIG_SETMASK) && !defined(__EMSCRIPTEN__))
+#ifdef BITNET__SIGNALS
     bitnet__sigmask(BITNET__SIG_SETMASK, &old, 0);
 #endif
     return ok;

@@ -1848,14 +1848,23 @@ static void bitnet_grammar__pointer(const bitnet_grammar__builder *b, uint32_t v
     snprintf(out, cap, "#");
     for (; BITNET_GRAMMAR__VALUE(b, v).parent != BITNET_GRAMMAR__NONE;
          v = BITNET_GRAMMAR__VALUE(b, v).parent) way[n++] = v;
-    while (n > 0 && at < cap) {
+    while (n > 0 && at + 1 < cap) {
         const bitnet_grammar__value *x = &BITNET_GRAMMAR__VALUE(b, way[--n]);
         const bitnet_grammar__value *parent = &BITNET_GRAMMAR__VALUE(b, x->parent);
         uint32_t i = 0, p;
         for (p = parent->first; p != way[n]; p = BITNET_GRAMMAR__VALUE(b, p).next) i++;
         if (parent->type == BITNET_GRAMMAR__ARRAY)
             snprintf(out + at, cap - at, "/%u", (unsigned)i);
-        else snprintf(out + at, cap - at, "/%.40s", BITNET_GRAMMAR__POOL(b, x->key));
+        else {
+            const char *key = BITNET_GRAMMAR__POOL(b, x->key);
+            out[at++] = '/';
+            for (i = 0; i < 40 && key[i] && at + 2 < cap; i++) {
+                const char c = key[i];
+                out[at++] = c == '/' ? '~' : c;        /* ~ is ~0, and / is ~1 */
+                if (c == '~' || c == '/') out[at++] = c == '~' ? '0' : '1';
+            }
+            out[at] = 0;
+        }
         at += strlen(out + at);
     }
 }
@@ -5903,19 +5912,21 @@ static void bitnet_grammar__relax_empty(bitnet_grammar__builder *b) {
     }
 }
 
-/* The innermost schema that each text of a rule without texts needs; the rule, if there is none. */
+/* The innermost schema that is to blame for a rule without texts; the rule, if there is none. Of
+   alternatives, which all have no text, it is one of the last; a loop's is its end. */
 static uint32_t bitnet_grammar__endless_rule(bitnet_grammar__builder *b, uint32_t r) {
-    uint32_t i = BITNET_GRAMMAR__RULE(b, r).start, deep = 0;
-    while (deep < BITNET_GRAMMAR__NESTED) {
+    uint32_t i = BITNET_GRAMMAR__RULE(b, r).start, steps = 0;
+    while (steps++ < b->nodes.n) {
         const bitnet_grammar__node *n = &BITNET_GRAMMAR__NODE(b, i);
         if (n->type == BITNET_GRAMMAR__BYTES && n->min == 1)
             i = BITNET_GRAMMAR__EDGE(b, n->alt).next;
+        else if (n->type == BITNET_GRAMMAR__TOKEN) i = n->next;
+        else if (n->type == BITNET_GRAMMAR__SPLIT) i = n->alt;
         else if (n->type != BITNET_GRAMMAR__CALL) break;
         else if (b->g->need[n->alt] < BITNET_GRAMMAR__NEVER) i = n->next;
         else {
             if (!BITNET_GRAMMAR__RULE(b, n->min).n_name) r = (uint32_t)n->min;
             i = n->alt;
-            deep++;
         }
     }
     return r;

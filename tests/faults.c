@@ -2,6 +2,7 @@
 
        FAULT_FDOPEN=1      fdopen has no memory
        FAULT_RENAME=N      the N-th rename, from 1 on, ends with EIO
+       FAULT_FSYNC=1       nothing reaches the disk: EIO
        FAULT_PATH=WORD     files and folders whose paths hold the word cannot be opened
        FAULT_ERRNO=N       for this reason (EACCES)
        FAULT_AFTER=N       but so many times they can
@@ -25,6 +26,14 @@ FILE *fdopen(int fd, const char *mode) {
     memcpy(&real, &p, sizeof real);
     errno = ENOMEM;
     return getenv("FAULT_FDOPEN") ? 0 : real(fd, mode);
+}
+
+int fsync(int fd) {
+    int (*real)(int);
+    void *p = next("fsync");
+    memcpy(&real, &p, sizeof real);
+    errno = EIO;
+    return getenv("FAULT_FSYNC") ? -1 : real(fd);
 }
 
 int rename(const char *from, const char *to) {

@@ -1,59 +1,15 @@
-#define _DEFAULT_SOURCE 1              /* lstat and fseeko, also with -std=c99 */
-#define _FILE_OFFSET_BITS 64           /* stat and fseeko beyond 2 GB, also on 32-bit systems */
+#define _DEFAULT_SOURCE 1              /* fseeko and others, also with -std=c99 */
+#define _FILE_OFFSET_BITS 64           /* fseeko beyond 2 GB, also on 32-bit systems */
+#define WRITTEN_IMPLEMENTATION
 #include "files.h"
 #include "../utf8.h"
 #include "../json/text.h"
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#ifdef _WIN32
-  #include <io.h>
-  #include <windows.h>
-#else
-  #include <unistd.h>
-#endif
 
 /* ---- paths ---- */
-
-#ifdef _WIN32
-int file_stat(const char *path, file_info *info) {
-    WCHAR wide[UTF8_PATH];
-    return utf8_wide(path, wide) ? _wstat64(wide, info) : -1;
-}
-
-int file_remove(const char *path) {
-    WCHAR wide[UTF8_PATH];
-    return utf8_wide(path, wide) ? _wremove(wide) : -1;
-}
-
-int file_create(const char *path, int is_private) {
-    WCHAR wide[UTF8_PATH];
-    (void)is_private;
-    return utf8_wide(path, wide) ? _wopen(wide, _O_CREAT | _O_EXCL | _O_WRONLY | _O_BINARY,
-                                          _S_IREAD | _S_IWRITE) : -1;
-}
-
-static int is_same_file(const char *a, const char *b) {
-    WCHAR wide[UTF8_PATH], full_a[UTF8_PATH], full_b[UTF8_PATH];
-    return utf8_wide(a, wide) && _wfullpath(full_a, wide, UTF8_PATH) &&
-           utf8_wide(b, wide) && _wfullpath(full_b, wide, UTF8_PATH) && !_wcsicmp(full_a, full_b);
-}
-#else
-int file_stat(const char *path, file_info *info) { return stat(path, info); }
-
-int file_remove(const char *path) { return remove(path); }
-
-int file_create(const char *path, int is_private) {
-    return open(path, O_CREAT | O_EXCL | O_WRONLY, is_private ? 0600 : 0666);
-}
-
-static int is_same_file(const char *a, const char *b) {
-    file_info x, y;
-    return !file_stat(a, &x) && !file_stat(b, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
-}
-#endif
 
 static const char *output_path;
 static int output_is_read;
@@ -61,30 +17,20 @@ static int output_is_read;
 void file_set_output(const char *path) { output_path = path; }
 
 void file_note_read(const char *path) {
-    if (output_path && is_same_file(path, output_path)) output_is_read = 1;
+    if (output_path && file_is_same(path, output_path)) output_is_read = 1;
 }
 
 int file_output_is_read(void) { return output_is_read; }
 
 int is_folder(const char *path) {
-    file_info info;
-    return !file_stat(path, &info) && (info.st_mode & S_IFMT) == S_IFDIR;
-}
-
-int is_not_a_file(const char *path) {
-    file_info info;
-    return !file_stat(path, &info) && (info.st_mode & S_IFMT) != S_IFREG;
+    file_facts facts;
+    return !file_look(&facts, path, 1) && facts.is_folder;
 }
 
 /* Does nothing have that name? A link that leads nowhere exists. */
 static int file_is_absent(const char *path) {
-    file_info info;
-#ifndef _WIN32
-    if (!lstat(path, &info)) return 0;
-#else
-    if (!file_stat(path, &info)) return 0;
-#endif
-    return errno == ENOENT;
+    file_facts facts;
+    return file_look(&facts, path, 0) == ENOENT;
 }
 
 int file_exists(const char *dir, const char *name) {

@@ -1,27 +1,16 @@
 /* files.h - files over 4 GB, with paths in UTF-8, and reading the files of a folder. A file that
-   exists but cannot be read is an error even where it is optional.
-
-   A source file that uses file_info defines _FILE_OFFSET_BITS 64 before it includes anything. */
+   exists but cannot be read is an error even where it is optional. */
 #ifndef CONVERT_FILES_H
 #define CONVERT_FILES_H
 
 #include "../json/json.h"
-#include <stdio.h>
-#include <sys/stat.h>
+#include "../written.h"
 
 #ifdef _WIN32
 enum { FILE_PATH = 1024 };             /* bytes of a path with its NUL */
-typedef struct _stat64 file_info;
 #else
 enum { FILE_PATH = 4096 };
-typedef struct stat file_info;
 #endif
-
-/* As stat and remove. */
-int file_stat(const char *path, file_info *info);
-int file_remove(const char *path);
-/* Creates a new file for writing and returns its descriptor, or -1 and errno. */
-int file_create(const char *path, int is_private);
 
 /* The output may replace no file that is read: from file_set_output on each one is compared with
    it. file_open does that itself; what opens a file in another way calls file_note_read. */
@@ -30,8 +19,6 @@ void file_note_read(const char *path);
 int file_output_is_read(void);
 
 int is_folder(const char *path);
-/* Something that exists and is not a regular file, such as a pipe, which would block a reader. */
-int is_not_a_file(const char *path);
 
 /* Is it what git leaves in the place of a large file? Then an error says FILE_POINTER. */
 #define FILE_POINTER "this is a pointer of git-lfs, not the file itself; 'git lfs pull' gets that"

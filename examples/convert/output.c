@@ -1,8 +1,7 @@
-#define _DEFAULT_SOURCE 1              /* fsync, fchown and others, also with -std=c99 */
-#define _FILE_OFFSET_BITS 64           /* stat beyond 2 GB, also on 32-bit systems */
+#define _DEFAULT_SOURCE 1              /* kill, fileno and others, also with -std=c99 */
+#define _FILE_OFFSET_BITS 64           /* locks beyond 2 GB, also on 32-bit systems */
 #include "output.h"
 #include "files.h"
-#include "../permissions.h"
 #include "../utf8.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -12,15 +11,8 @@
 #include <time.h>
 #ifdef _WIN32
   #include <io.h>
-  #include <windows.h>
-  #define fsync _commit
-  #define close _close
-  #define fdopen _fdopen
-  #define fileno _fileno
   #define isatty _isatty
-  #define getpid GetCurrentProcessId
 #else
-  #include <dirent.h>
   #include <unistd.h>
 #endif
 
@@ -28,8 +20,7 @@ gguf_writer writer;
 
 static struct {
     const char *path;
-    char *temporary;                   /* 0: nothing to remove */
-    FILE *file;
+    written file;
     uint64_t done;
     int percent;                       /* of the progress bar; -1: it is not on the screen */
     int terminal;
@@ -69,11 +60,7 @@ void say(const char *format, ...) {
 
 static void remove_output(void) {
     clear_progress();
-    if (output.file) fclose(output.file);
-    if (output.temporary) file_remove(output.temporary);
-    free(output.temporary);
-    output.temporary = 0;
-    output.file = 0;
+    written_free(&output.file);
 }
 
 void fail(int code, const char *format, ...) {
@@ -107,9 +94,6 @@ static void catch_signals(void) {
 #ifdef SIGHUP
     catch_signal(SIGHUP);
 #endif
-#ifdef SIGXFSZ
-    signal(SIGXFSZ, SIG_IGN);          /* too large a file is an error like a full disk */
-#endif
 }
 
 /* Ends in the way the signal by itself would have ended the program. */
@@ -124,14 +108,18 @@ void stop_if_interrupted(void) {
 
 /* ---- leftovers of killed runs ---- */
 
+static double seconds_since(const file_facts *facts) {
+    return difftime(time(0), (time_t)facts->changed);
+}
+
 /* Is the file being written now, or is that unknown? A run locks its file after creating it, and
    loads it at the end without a lock. */
-static int is_in_use(const char *path, const file_info *info, long pid) {
+static int is_in_use(const char *path, const file_facts *facts, long pid) {
 #ifdef _WIN32
     WCHAR wide[UTF8_PATH];
     HANDLE h = utf8_wide(path, wide) ? CreateFileW(wide, GENERIC_READ, 0, 0, OPEN_EXISTING, 0, 0)
                                      : INVALID_HANDLE_VALUE;
-    (void)info;
+    (void)facts;
     (void)pid;
     if (h == INVALID_HANDLE_VALUE) return 1;
     CloseHandle(h);
@@ -146,7 +134,7 @@ static int is_in_use(const char *path, const file_info *info, long pid) {
     unknown = fcntl(fd, F_GETLK, &lock);
     close(fd);
     return unknown || lock.l_type != F_UNLCK ||
-           ((!info->st_size || difftime(time(0), info->st_mtime) < 600) &&
+           ((!facts->size || seconds_since(facts) < 600) &&
             (!kill((pid_t)pid, 0) || errno != ESRCH));
 #endif
 }
@@ -164,66 +152,32 @@ static void format_age(double seconds, char out[32]) {
     snprintf(out, 32, "%.0f %s%s", n, units[i].unit, n == 1 ? "" : "s");
 }
 
-/* Is the name base and ".PID-N.part"? */
-static int is_part_name(const char *name, const char *base) {
-    const size_t n = strlen(base);
-    const char *p = name + n + 1;
-    int number;
-    if (strncmp(name, base, n) || name[n] != '.') return 0;
-    for (number = 0; number < 2; number++) {
-        if (*p < '0' || *p > '9') return 0;
-        while (*p >= '0' && *p <= '9') p++;
-        if (number == 0 && *p++ != '-') return 0;
-    }
-    return !strcmp(p, ".part");
-}
-
-/* Reports the file of this name in the output's folder, if it is a leftover. folder is the length
-   of the folder's name in path. */
-static void report_leftover(const char *path, size_t folder, const char *name) {
-    const char *base = path + folder;
+/* Reports the file of this name beside path, if it is a leftover. */
+static void report_leftover(const char *path, const char *name) {
     char full[FILE_PATH], age[32];
-    file_info info;
+    file_facts facts;
+    long pid;
     int n;
-    if (!is_part_name(name, base)) return;
-    n = snprintf(full, sizeof full, "%.*s%s", (int)folder, path, name);
-    if (n < 0 || n >= FILE_PATH || file_stat(full, &info) || (info.st_mode & S_IFMT) != S_IFREG ||
-        is_in_use(full, &info, strtol(name + strlen(base) + 1, 0, 10))) return;
-    format_age(difftime(time(0), info.st_mtime), age);
+    if (!written_is_leftover(path, name, &pid)) return;
+    n = snprintf(full, sizeof full, "%.*s%s", (int)(file_last_name(path) - path), path, name);
+    if (n < 0 || n >= FILE_PATH || file_look(&facts, full, 1) || !facts.is_file ||
+        is_in_use(full, &facts, pid)) return;
+    format_age(seconds_since(&facts), age);
     say("%s: left behind %s ago by a run that was killed (%.1f MB); it can be deleted", full, age,
-        (double)info.st_size / 1e6);
+        (double)facts.size / 1e6);
 }
 
-#ifdef _WIN32
 void output_report_leftovers(const char *path) {
-    const char *base = path + strlen(path);
-    char pattern[FILE_PATH], name[3 * MAX_PATH + 1];
-    WCHAR wide[UTF8_PATH];
-    WIN32_FIND_DATAW found;
-    HANDLE h;
-    const int n = snprintf(pattern, sizeof pattern, "%s.*.part", path);
-    while (base > path && !strchr("/\\:", base[-1])) base--;
-    if (n < 0 || n >= FILE_PATH || !utf8_wide(pattern, wide)) return;
-    h = FindFirstFileW(wide, &found);
-    if (h == INVALID_HANDLE_VALUE) return;
-    do {
-        WideCharToMultiByte(CP_UTF8, 0, found.cFileName, -1, name, sizeof name, 0, 0);
-        report_leftover(path, (size_t)(base - path), name);
-    } while (FindNextFileW(h, &found));
-    FindClose(h);
+    char *to = file_follow(path), folder[FILE_PATH];
+    const int n = to ? snprintf(folder, sizeof folder, "%.*s.", (int)(file_last_name(to) - to), to)
+                     : -1;             /* "folder/." */
+    file_names list = {0};
+    size_t i;
+    if (n > 0 && n < FILE_PATH) file_list(&list, folder);
+    for (i = 0; i < list.n; i++) report_leftover(to, list.p[i]);
+    file_forget_names(&list);
+    free(to);
 }
-#else
-void output_report_leftovers(const char *path) {
-    const char *slash = strrchr(path, '/');
-    const size_t folder = slash ? (size_t)(slash - path) + 1 : 0;
-    char name[FILE_PATH];
-    const int n = snprintf(name, sizeof name, "%.*s.", (int)folder, path);   /* "folder/." */
-    DIR *dir = n < 0 || n >= FILE_PATH ? 0 : opendir(name);
-    struct dirent *entry;
-    while (dir && (entry = readdir(dir)) != 0) report_leftover(path, folder, entry->d_name);
-    if (dir) closedir(dir);
-}
-#endif
 
 /* ---- writing ---- */
 
@@ -240,26 +194,24 @@ static void show_progress(void) {
 static int write_output(void *ud, const void *p, size_t n) {
     (void)ud;
     stop_if_interrupted();
-    if (fwrite(p, 1, n, output.file) != n)
+    if (fwrite(p, 1, n, output.file.f) != n)
         fail(1, "%s: cannot write: %s", output.path, strerror(errno));
     output.done += n;
     show_progress();
     return 0;
 }
 
-/* The output may only replace a regular file, and only with --force. A link is refused, because
-   renaming would replace it rather than its target; /dev/stdout is one. */
+static void cannot_write(const char *path, const char *why) {
+    if (why) fail(1, "%s: cannot write: %s", path, why);
+}
+
+/* The output may only replace a regular file, and only with --force. */
 static void check_place(const char *path, int force) {
-    file_info info;
-#ifndef _WIN32
-    if (!lstat(path, &info) && (info.st_mode & S_IFMT) == S_IFLNK)
-        fail(1, "%s: this is a link; name the file itself", path);
-#endif
-    if (file_stat(path, &info)) {
-        if (errno == ENOENT) return;
-        fail(1, "%s: cannot be written: %s", path, strerror(errno));
-    }
-    if ((info.st_mode & S_IFMT) != S_IFREG) fail(1, "%s: this exists and is not a file", path);
+    file_facts facts;
+    const int wrong = file_look(&facts, path, 1);
+    if (wrong == ENOENT) return;
+    if (wrong) fail(1, "%s: cannot write: %s", path, strerror(wrong));
+    if (!facts.is_file) fail(1, "%s: this exists and is not a file", path);
     if (!force) fail(1, "%s: this file exists; --force replaces it", path);
 }
 
@@ -277,67 +229,17 @@ static void lock_output(int fd) {
 #endif
 }
 
-/* Creates the temporary file, readable by nobody else if it is to replace a file. */
-static int create_temporary(const char *path) {
-    const size_t room = strlen(path) + 32;
-    file_info info;
-    const int replaces = !file_stat(path, &info);
-    int i, fd = -1;
-    output.temporary = (char *)grow(0, room);
-    for (i = 0; i < 100 && fd < 0; i++) {
-        snprintf(output.temporary, room, "%s.%d-%d.part", path, (int)getpid(), i);
-        fd = file_create(output.temporary, replaces);
-        if (fd < 0 && errno != EEXIST) break;
-    }
-    if (fd >= 0) return fd;
-    free(output.temporary);            /* it is not ours to remove */
-    output.temporary = 0;
-    fail(1, "%s: cannot write in its folder: %s", path, strerror(errno));
-}
-
 void output_open(const char *path, int force) {
-    int fd;
     if (file_output_is_read()) fail(2, "%s: input and output are the same file", path);
     check_place(path, force);
     output.path = path;
     output.percent = -1;
     output.terminal = isatty(2);
     catch_signals();
-    fd = create_temporary(path);
-    lock_output(fd);
-    keep_permissions(fd, path);
-    output.file = fdopen(fd, "wb");
-    if (!output.file) {
-        close(fd);
-        fail(1, "%s: cannot write: %s", path, strerror(errno));
-    }
-    setvbuf(output.file, 0, _IOFBF, 1 << 20);
+    cannot_write(path, written_create(&output.file, path, 0));
+    lock_output(fileno(output.file.f));
+    setvbuf(output.file.f, 0, _IOFBF, 1 << 20);
     writer.write_fn = write_output;
-}
-
-/* The renaming must reach the disk too. Some file systems cannot sync a folder; ignore that. */
-static void sync_folder(void) {
-#ifndef _WIN32
-    char *folder = output.temporary, *slash = strrchr(folder, '/');
-    int fd;
-    if (slash) slash[slash == folder] = 0;
-    fd = open(slash ? folder : ".", O_RDONLY);
-    if (fd < 0) return;
-    fsync(fd);
-    close(fd);
-#endif
-}
-
-static void rename_output(void) {
-#ifdef _WIN32
-    WCHAR from[UTF8_PATH], to[UTF8_PATH];
-    if (!utf8_wide(output.temporary, from) || !utf8_wide(output.path, to) ||
-        !MoveFileExW(from, to, MOVEFILE_REPLACE_EXISTING | MOVEFILE_WRITE_THROUGH))
-        fail(1, "%s: cannot rename to it (error %lu)", output.path, GetLastError());
-#else
-    if (rename(output.temporary, output.path))
-        fail(1, "%s: cannot rename to it: %s", output.path, strerror(errno));
-#endif
 }
 
 static void print_on_stdout(const char *format, ...) {
@@ -353,22 +255,16 @@ static void print_written(void) {
 }
 
 const char *output_end(void) {
-    FILE *f = output.file;
-    int bad;
     stop_if_interrupted();
-    bad = fflush(f) || fsync(fileno(f));
-    output.file = 0;
-    if (fclose(f) || bad) fail(1, "%s: cannot write: %s", output.path, strerror(errno));
-    return output.temporary;
+    cannot_write(output.path, written_end(&output.file));
+    return output.file.part;
 }
 
 void output_close(int force) {
     stop_if_interrupted();
     check_place(output.path, force);
-    rename_output();
-    sync_folder();
-    free(output.temporary);
-    output.temporary = 0;
+    cannot_write(output.path, written_name(&output.file));
+    written_free(&output.file);
     if (output.terminal && output.percent >= 0) fputc('\n', stderr);
     print_written();
 }

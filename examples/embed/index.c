@@ -138,9 +138,10 @@ static int is_own(const maker *m, const file_facts *st) {
 
 /* Is it an unfinished index of another run? Its texts are those of other files. */
 static int is_leftover(const maker *m, const char *path) {
-    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-    return file_is_leftover(&m->rows, name) || file_is_leftover(&m->copies, name) ||
-           file_is_leftover(&m->lines, name);
+    const char *name = file_last_name(path);
+    return written_is_leftover(m->rows.path, name, 0) ||
+           written_is_leftover(m->copies.path, name, 0) ||
+           written_is_leftover(m->lines.path, name, 0);
 }
 
 /* Why a file is no text; 0: it is one. */
@@ -255,7 +256,7 @@ static int check_replaced(const written *w, const char *begins) {
 
 static int create_file(written *w, const char *name, const char *ending) {
     char *path = index_path(name, ending);
-    int code = path ? file_create(w, path) : fail(FAILED, "there is no memory");
+    int code = path ? file_create(w, path, 0) : fail(FAILED, "there is no memory");
     if (code == DONE)
         code = check_replaced(w, strcmp(ending, ".jsonl") ? "\x93NUMPY" : "{\"index\":");
     free(path);
@@ -334,7 +335,7 @@ static int index_npy(const char *npy) {
     code = create_file(&copies, npy, ".i8.npy");
     if (code == DONE) code = bounds_write(&copies, npy);
     if (code == DONE) code = file_name(&copies);
-    file_free(&copies);
+    written_free(&copies);
     return code;
 }
 
@@ -348,9 +349,9 @@ int run_index(const settings *s) {
     m->s = s;
     code = index_folder(m);
     for (i = 0; i < m->n_texts; i++) text_free(&m->texts[i]);
-    file_free(&m->rows);
-    file_free(&m->copies);
-    file_free(&m->lines);
+    written_free(&m->rows);
+    written_free(&m->copies);
+    written_free(&m->lines);
     buffer_free(&m->text_lines);
     free(m->bytes);
     free(m->vectors);

@@ -32,7 +32,7 @@ int output_open(output *o, const settings *s, int32_t dim) {
     if (file_is_same(s->output, s->model)) return fail(USAGE, "-o %s: it is the model", s->output);
     if (file_is_same(s->output, s->file))
         return fail(USAGE, "-o %s: it is the input", s->output);
-    if ((code = file_create(&o->to, s->output)) != DONE) return code;
+    if ((code = file_create(&o->to, s->output, 1)) != DONE) return code;
     if (is_binary && !s->output && isatty(1))
         return fail(USAGE, "--format npy and raw are no text: -o FILE, or > FILE");
     if (s->format == FORMAT_NPY && !file_can_seek(&o->to))
@@ -148,7 +148,7 @@ int output_end(output *o) {
 }
 
 void output_free(output *o) {
-    file_free(&o->to);
+    written_free(&o->to);
     buffer_free(&o->row);
     free(o->bytes);
 }

@@ -1,113 +1,23 @@
-#define _DEFAULT_SOURCE 1              /* lstat, realpath and others, also with -std=c99 */
-#define _FILE_OFFSET_BITS 64           /* for permissions.h */
+#define _DEFAULT_SOURCE 1              /* for written.h */
+#define _FILE_OFFSET_BITS 64
+#define WRITTEN_IMPLEMENTATION
 #include "files.h"
 #include "options.h"
 #include "screen.h"
-#include "../permissions.h"
 #include "../utf8.h"
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#ifdef _WIN32
-  #include <io.h>
-  #include <windows.h>
-  #define getpid GetCurrentProcessId
-#else
-  #include <unistd.h>
-#endif
 
 #ifdef _WIN32
-/* Creates a new file for writing, which is to replace the one at `old`, if that is there. -1, and
-   errno is EEXIST: something has that name. */
-static int create_file(const char *path, const char *old) {
-    WCHAR wide[UTF8_PATH];
-    (void)old;
-    return utf8_wide(path, wide) ? _wopen(wide, _O_CREAT | _O_EXCL | _O_WRONLY | _O_BINARY,
-                                          _S_IREAD | _S_IWRITE) : -1;
-}
-
-int is_not_a_file(const char *path) {
-    WCHAR wide[UTF8_PATH];
-    struct _stat64 st;
-    return utf8_wide(path, wide) && !_wstat64(wide, &st) && (st.st_mode & S_IFMT) != S_IFREG;
-}
-
-/* Links are rare here: the path as it is. */
-int follow_link(const char *path, char *out, size_t cap) {
-    errno = ENAMETOOLONG;
-    return snprintf(out, cap, "%s", path) < (int)cap;
-}
-
-void remove_file(const char *path) {
-    WCHAR wide[UTF8_PATH];
-    if (utf8_wide(path, wide)) _wremove(wide);
-}
-
-int replace_file(const char *from, const char *to) {
-    WCHAR a[UTF8_PATH], b[UTF8_PATH];
-    errno = EACCES;
-    return utf8_wide(from, a) && utf8_wide(to, b) && MoveFileExW(a, b, MOVEFILE_REPLACE_EXISTING);
-}
-
 int64_t seek_file(FILE *f, int64_t at, int from) {
     return _fseeki64(f, at, from) ? -1 : _ftelli64(f);
 }
 #else
-static int create_file(const char *path, const char *old) {
-    struct stat st;
-    const int fd = open(path, O_CREAT | O_EXCL | O_WRONLY, stat(old, &st) ? 0666 : 0600);
-    if (fd >= 0) keep_permissions(fd, old);
-    return fd;
-}
-
-/* A pipe would block a reader, and renaming would put a file in the place of a device. */
-int is_not_a_file(const char *path) {
-    struct stat st;
-    return !stat(path, &st) && !S_ISREG(st.st_mode);
-}
-
-/* The file that a path stands for: of a link what it leads to, because renaming would replace the
-   link. Returns 0 and sets errno if the link leads nowhere. */
-int follow_link(const char *path, char *out, size_t cap) {
-    struct stat st;
-    const int is_link = !lstat(path, &st) && S_ISLNK(st.st_mode);
-    char *target = is_link ? realpath(path, 0) : 0;
-    int n;
-    if (is_link && !target) return 0;
-    n = snprintf(out, cap, "%s", target ? target : path);
-    free(target);
-    errno = ENAMETOOLONG;
-    return n < (int)cap;
-}
-
-void remove_file(const char *path) { remove(path); }
-int replace_file(const char *from, const char *to) { return rename(from, to) == 0; }
-
 int64_t seek_file(FILE *f, int64_t at, int from) {
-    return fseek(f, (long)at, from) ? -1 : ftell(f);
+    return fseeko(f, (off_t)at, from) ? -1 : (int64_t)ftello(f);
 }
 #endif
-
-FILE *create_unfinished(const char *path, char *name, size_t cap) {
-    FILE *f;
-    int i, n, reason, fd = -1;
-    errno = EEXIST;
-    for (i = 0; i < 100 && fd < 0 && errno == EEXIST; i++) {
-        n = snprintf(name, cap, "%s.%d-%d.part", path, (int)getpid(), i);
-        errno = ENAMETOOLONG;
-        if (n < (int)cap) fd = create_file(name, path);
-    }
-    if (fd < 0) return 0;
-    f = fdopen(fd, "wb");
-    if (f) return f;
-    reason = errno;
-    close(fd);
-    remove_file(name);
-    errno = reason;
-    return 0;
-}
 
 /* ---- texts ---- */
 

@@ -19,15 +19,12 @@ static bitnet_result read_piece(void *ud, uint64_t offset, void *dst, size_t n) 
     return ferror((FILE *)ud) ? BITNET_ERR_IO : BITNET_ERR_TRUNCATED;
 }
 
-/* Writes the state and closes the file. Returns 0 and sets errno if it can't. */
-static int write_state(FILE *f) {
-    bitnet_io io = {.write_fn = write_piece, .ud = f};
-    int reason;
-    if (bitnet_seq_save_io(ctx, 0, &io, &err) == BITNET_OK) return fclose(f) == 0;
-    reason = errno;
-    fclose(f);
-    errno = reason;
-    return 0;
+/* Returns 0, or why it failed. */
+static const char *write_state(written *w) {
+    bitnet_io io = {.write_fn = write_piece, .ud = w->f};
+    const bitnet_result r = bitnet_seq_save_io(ctx, 0, &io, &err);
+    const char *reason = r == BITNET_ERR_IO ? strerror(errno) : r ? err.text : written_end(w);
+    return reason ? reason : written_name(w);
 }
 
 /* What a wrong name leads to is not replaced: a text, or the model. */
@@ -40,20 +37,17 @@ static int holds_something_else(const char *path) {
 }
 
 int save_state(const char *path) {
-    char target[4096], unfinished[4096];
-    FILE *f;
+    written w;
+    const char *reason;
+    int code = GO_ON;
     if (is_not_a_file(path)) return fail(1, "cannot write '%s': it is not a file", path);
     if (holds_something_else(path))
         return fail(1, "cannot write '%s': it is there, and is no saved conversation", path);
-    if (!follow_link(path, target, sizeof target))
-        return fail(1, "cannot write '%s': %s", path,
-                    errno == ENOENT ? "it is a link that leads nowhere" : strerror(errno));
-    f = create_unfinished(target, unfinished, sizeof unfinished);
-    if (!f) return fail(1, "cannot write '%s': %s", path, strerror(errno));
-    if (write_state(f) && replace_file(unfinished, target)) return GO_ON;
-    fail(1, "cannot write '%s': %s", path, strerror(errno));
-    remove_file(unfinished);
-    return 1;
+    reason = written_create(&w, path, 0);
+    if (!reason) reason = write_state(&w);
+    if (reason) code = fail(1, "cannot write '%s': %s", path, reason);
+    written_free(&w);
+    return code;
 }
 
 int load_state(const char *path, int may_lack) {

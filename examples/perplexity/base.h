@@ -45,7 +45,7 @@ static inline unsigned base_code(const uint8_t *row, int32_t token) {
 
 /* ---- files ---- */
 
-/* Begins a base as PATH.PID-N.part. Returns an exit code; see file.h for what must follow. */
+/* Begins a base as PATH.PID-N.part. Returns an exit code; written_free must follow. */
 int base_create(written *w, const char *path, const plan *p, int32_t n_vocab);
 
 typedef struct base {

@@ -250,7 +250,7 @@ static int run_all(run *r) {
 
 static void run_free(run *r) {
     divergence_free(&r->d);
-    file_free(&r->saved);
+    written_free(&r->saved);
     base_close(&r->base);
     free(r->scorer.rows);
     free(r->scores);

@@ -19,18 +19,18 @@ static const char *finish_reason(const engine_text *t, const choice *c) {
 }
 
 static void add_usage(buffer *out, const request *r) {
-    long long prompt = 0, cached = 0, written = 0;
+    long long prompt = 0, cached = 0, made = 0;
     int32_t i;
     for (i = 0; i < r->n_texts; i++) {
         if (i % r->n == 0) {           /* texts of one prompt read it once */
             prompt += r->texts[i].n_prompt;
             cached += r->texts[i].n_cached;
         }
-        written += r->texts[i].n_new;
+        made += r->texts[i].n_new;
     }
     buffer_format(out, "\"usage\":{\"prompt_tokens\":%lld,\"completion_tokens\":%lld,"
                   "\"total_tokens\":%lld,\"prompt_tokens_details\":{\"cached_tokens\":%lld}}",
-                  prompt, written, prompt + written, cached);
+                  prompt, made, prompt + made, cached);
 }
 
 /* Calls of choice i from number k on, without brackets. */

@@ -45,7 +45,7 @@ fails bench-names-missing 1 "^bench: cannot read $tmp/nowhere.gguf: No such file
 fails bench-names-directory 1 "^bench: cannot read $tmp: [A-Z]" "$tmp"
 fails bench-names-empty 1 "^bench: cannot read $tmp/empty: it is empty" "$tmp/empty"
 fails bench-names-escape 1 "cannot read $tmp/a?\[31m: No such file" "$(printf '%s/a\033[31m' "$tmp")"
-fails bench-names-output 1 "^bench: cannot write $tmp/no/x: No such file" "$model" --save "$tmp/no/x"
+fails bench-names-output 1 "^bench: cannot write $tmp/no/x: there is no such folder$" "$model" --save "$tmp/no/x"
 if [ -c /dev/full ]; then fails bench-names-full 1 "^bench: cannot write /dev/full: No space" "$model" --save /dev/full
 else skip bench-names-full "there is no /dev/full"; fi
 
@@ -99,6 +99,10 @@ ln -s saves/model.gguf "$tmp/save-link"
 run "$model" --save "$tmp/save-link"
 saves bench-save-through-link
 check bench-save-link-stays "it is gone" test -L "$tmp/save-link"
+rm "$tmp/save-link"
+ln -s saves/none "$tmp/save-link"
+fails bench-save-link-to-nothing 1 "^bench: cannot write $tmp/save-link: it is a link that leads nowhere$" "$model" \
+    --save "$tmp/save-link"
 
 # ---- a family's random model has the size of the published one: the bytes of its tensors, and 3.7 MB of keys
 if (ulimit -v 100000) 2> /dev/null && [ -z "$RUN" ] && [ -c /dev/null ]; then

@@ -17,7 +17,6 @@ standard library is needed.
 import os
 import random
 import struct
-import sys
 
 import convert_embed as embed
 import convert_hf as hf
@@ -233,17 +232,4 @@ CASES = {
 }
 
 if __name__ == "__main__":
-    command = sys.argv[1]
-    if command == "break":
-        import shutil
-        for name, (word, damage) in CASES.items():
-            place = os.path.join(sys.argv[3], name)
-            shutil.copytree(os.path.join(sys.argv[2], "hf"), place)
-            damage(hf.Damage(place))
-    elif command == "cases":
-        for name, (word, _) in CASES.items():
-            print(name, word)
-    elif command == "to":
-        to(sys.argv[2], sys.argv[3], int(sys.argv[4]), int(sys.argv[5]))
-    else:
-        {"new": new, "make": make}[command](*sys.argv[2:])
+    hf.command_line(CASES, {"new": new, "make": make, "to": lambda a, b, c, d: to(a, b, int(c), int(d))})

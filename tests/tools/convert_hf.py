@@ -1168,6 +1168,19 @@ def break_all(cases, base, to):
         damage(Damage(folder))
 
 
+def command_line(cases, commands):
+    """For modules that make other kinds of models. break MADE DIR: DIR/CASE for each of the cases, MADE/hf damaged;
+    cases: their names and words; else one of the commands."""
+    command, *args = sys.argv[1:]
+    if command == "break":
+        break_all({name: ("", *case) for name, case in cases.items()}, *args)
+    elif command == "cases":
+        for name, (word, _) in cases.items():
+            print(name, word)
+    else:
+        commands[command](*args)
+
+
 if __name__ == "__main__":
     command = sys.argv[1]
     if command == "make":

@@ -330,15 +330,4 @@ CASES = {
 }
 
 if __name__ == "__main__":
-    command = sys.argv[1]
-    if command == "break":
-        import shutil
-        for name, (word, damage) in CASES.items():
-            place = os.path.join(sys.argv[3], name)
-            shutil.copytree(os.path.join(sys.argv[2], "hf"), place)
-            damage(hf.Damage(place))
-    elif command == "cases":
-        for name, (word, _) in CASES.items():
-            print(name, word)
-    else:
-        {"new": new, "make": make, "compare": compare, "unfold": unfold, "change": change}[command](*sys.argv[2:])
+    hf.command_line(CASES, {"new": new, "make": make, "compare": compare, "unfold": unfold, "change": change})

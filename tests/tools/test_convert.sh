@@ -4,14 +4,9 @@
 # Prints a line for each case (ok, FAIL, skip) and at the end `convert: N passed, N failed, N skipped`; exit code 1 if a
 # case failed. BITNET_TEST_DATA has models in other packings, made by another program (../shared); RUN is an emulator.
 [ $# -eq 1 ] || { echo "usage: $0 PATH_TO_CONVERT" >&2; exit 2; }
-case $1 in */*) program=$1 ;; *) program=./$1 ;; esac
-root=$(dirname "$0")/../..
-[ -x "$program" ] || { echo "$0: there is no program '$program'" >&2; exit 2; }
-. "$root/tests/cases.sh"
+. "$(dirname "$0")/convert_cases.sh"
 a=$root/tests/data/a.gguf b=$root/tests/data/b.gguf tiny=$root/examples/tiny.gguf
-shared=${BITNET_TEST_DATA:-$root/../shared}/models
-mkdir "$tmp/dir" "$tmp/made"
-out=$tmp/dir/out.gguf
+mkdir "$tmp/made"
 # fails NAME CODE WORD ARGS...: that exit code, one line on stderr that holds the word, and no file but $keep in the
 # folder of the output
 keep=
@@ -22,7 +17,7 @@ fails() {
     if [ $rc -ne "$code" ]; then bad "$name" "exit code $rc, not $code; stderr: $(head -n 2 "$tmp/err")"
     elif [ "$(wc -l < "$tmp/err")" -ne 1 ]; then bad "$name" "stderr has $(wc -l < "$tmp/err") lines, not 1"
     elif ! grep -q -e "$word" "$tmp/err"; then bad "$name" "'$word' is not in: $(cat "$tmp/err")"
-    elif [ "$(ls -A "$tmp/dir")" != "$keep" ]; then bad "$name" "left behind: $(ls -A "$tmp/dir")"
+    elif [ "$(ls -A "$tmp/o")" != "$keep" ]; then bad "$name" "left behind: $(ls -A "$tmp/o")"
     else ok "$name"; fi
 }
 # makes NAME ARGS...: exit code 0, the output in $out
@@ -31,7 +26,7 @@ makes() {
     shift
     rm -f "$out"
     run "$@"
-    check "$name" "exit code $rc, or no output" test $rc -eq 0 -a "$(ls -A "$tmp/dir")" = out.gguf
+    check "$name" "exit code $rc, or no output" test $rc -eq 0 -a "$(ls -A "$tmp/o")" = out.gguf
 }
 # start FILE: where its tensors' data begins; all files here have the first tensor first
 start() { $RUN "$program" --inspect "$1" 2> /dev/null | sed -n '/^tensor /{s/.* at \([0-9]*\),.*/\1/p;q;}'; }
@@ -64,7 +59,7 @@ fails two-commands 2 "exclude" --inspect --verify "$a"
 fails verify-head 2 "writing" --verify "$a" "$a" --head f16
 fails input-missing 1 "nowhere.gguf" "$tmp/nowhere.gguf" "$out"
 fails input-not-gguf 1 "not a GGUF" "$0" "$out"
-fails folder-missing 1 "cannot write in its folder" "$a" "$tmp/nowhere/out.gguf"
+fails folder-missing 1 "cannot write: there is no such folder" "$a" "$tmp/nowhere/out.gguf"
 fails output-folder 1 "is not a file" "$a" "$tmp/made" --force
 fails no-name 2 "name is empty" "" "$out"
 fails no-output-name 2 "name is empty" "$a" ""
@@ -84,10 +79,19 @@ if mkfifo "$tmp/pipe" 2> /dev/null; then       # nobody writes into it
     fails output-pipe 1 "is not a file" "$a" "$tmp/pipe" --force
 fi
 if ln -s nothing "$tmp/link" 2> /dev/null; then
-    fails output-link-to-nothing 1 "this is a link" "$a" "$tmp/link"
+    fails output-link-to-nothing 1 "cannot write: it is a link that leads nowhere" "$a" "$tmp/link"
     echo old > "$tmp/nothing"
-    fails output-link 1 "this is a link" "$a" "$tmp/link" --force
+    fails output-link-no-force 1 "force replaces it" "$a" "$tmp/link"
     check output-link-stays "it is gone, or what it leads to" test -L "$tmp/link" -a "$(cat "$tmp/nothing")" = old
+    run "$a" "$tmp/no-link"
+    run "$a" "$tmp/link" --force
+    check output-link "exit code $rc, or it is gone, or another file" \
+        sh -c "[ $rc -eq 0 ] && [ -L '$tmp/link' ] && cmp '$tmp/no-link' '$tmp/nothing' && [ ! -e '$tmp'/*.part ]"
+    cp "$a" "$tmp/nothing.1-0.part"
+    touch -t 202001010000 "$tmp/nothing.1-0.part"
+    run "$a" "$tmp/link" --force
+    check output-link-left-behind "$(cat "$tmp/err")" grep -q "nothing.1-0.part: left behind" "$tmp/err"
+    rm -f "$tmp/nothing.1-0.part"
 fi
 fails no-tile 1 "a shape for which no tile was published; .* (see --tile)$" "$a" "$out" --to tl2
 fails tile-does-not-fit 1 "cannot have been made with tile 96,96,32" "$a" "$out" --to tl2 --tile 96,96
@@ -118,7 +122,7 @@ makes 128-again "$tmp/made/128.gguf" "$out"
 check 128-idempotent "another file" cmp "$out" "$tmp/made/128.gguf"
 # packed NAME MODEL FILE BACK... -- THERE...: MODEL becomes what the other program wrote, and that the model
 packed() {
-    label=$1 from=$2 other=$shared/$3 back=
+    label=$1 from=$2 other=$data/models/$3 back=
     shift 3
     while [ "$1" != -- ]; do back="$back $1"; shift; done
     shift
@@ -257,21 +261,21 @@ tq2_0|--to tq2_0
 END
 done
 # experts: a tensor of three dimensions keeps them
-if [ -f "$shared/mp.gguf" ]; then
-    makes experts "$shared/mp.gguf" "$out" --to tq1_0 --copy
+if [ -f "$data/models/mp.gguf" ]; then
+    makes experts "$data/models/mp.gguf" "$out" --to tq1_0 --copy
     cp "$out" "$tmp/made/experts.gguf"
     run --inspect "$out"
     says experts-dims "blk.3.ffn_up_exps.weight TQ1_0 \[256, 256, 10\]"
-    run --verify "$shared/mp.gguf" "$tmp/made/experts.gguf"
+    run --verify "$data/models/mp.gguf" "$tmp/made/experts.gguf"
     check experts-verify "exit code $rc: $(tail -n 1 "$tmp/out")" test $rc -eq 0
     makes experts-back "$tmp/made/experts.gguf" "$out" --to tq2_0 --copy
-    same_data experts-back-data "$shared/mp.gguf"
-    makes experts-groups "$shared/mp.gguf" "$out" --to pq2_0
+    same_data experts-back-data "$data/models/mp.gguf"
+    makes experts-groups "$data/models/mp.gguf" "$out" --to pq2_0
     cp "$out" "$tmp/made/experts.gguf"
     run --inspect "$out"
     says experts-groups-dims "blk.3.ffn_up_exps.weight PQ2_0 \[256, 256, 10\]"
     makes experts-groups-back "$tmp/made/experts.gguf" "$out" --to tq2_0
-    same_data experts-groups-data "$shared/mp.gguf"
+    same_data experts-groups-data "$data/models/mp.gguf"
 else skip experts "models/mp.gguf is not in BITNET_TEST_DATA"; fi
 
 # a scale beside the weights: what is in the tensor means nothing in I2_S, and is a factor in blocks. Nothing loads these
@@ -602,7 +606,7 @@ if chmod 640 "$out" && [ "$(mode "$out" 2> /dev/null)" = 640 ]; then
     check permissions-new "exit code $?, or $(mode "$out")" test "$(mode "$out")" = 640
     chmod 644 "$out"
 else skip permissions "no permissions here"; fi
-# as_nobody ARGS...: the program without root's rights, in $tmp/dir, where it is ./convert; not with sanitizers, which
+# as_nobody ARGS...: the program without root's rights, in $tmp/o, where it is ./convert; not with sanitizers, which
 # need files that nobody may read
 mkdir "$tmp/nobody"
 as_nobody() { (cd "$tmp/nobody" && setpriv --reuid 65534 --regid 65534 --clear-groups "$@"); }
@@ -621,6 +625,10 @@ if [ "$(id -u)" = 0 ] && [ -z "$RUN" ] && cp "$program" "$tmp/nobody/convert" &&
             test "$(stat -c %u:%a "$tmp/nobody/out.gguf")" = 65534:${modes#*:}
         rm -f "$tmp/nobody/out.gguf"
     done
+    mkdir "$tmp/nobody/closed"
+    as_nobody ./convert a.gguf closed/out.gguf > "$tmp/out" 2> "$tmp/err"
+    check forbidden-folder "exit code $?: $(cat "$tmp/err")" \
+        grep -qx "convert: closed/out.gguf: cannot write: no permission to write in its folder" "$tmp/err"
     chmod 000 "$tmp/nobody/a.gguf"
     as_nobody ./convert a.gguf out.gguf > "$tmp/out" 2> "$tmp/err"
     rc=$?
@@ -628,8 +636,8 @@ if [ "$(id -u)" = 0 ] && [ -z "$RUN" ] && cp "$program" "$tmp/nobody/convert" &&
 else skip owner "not root, an emulator, or nobody cannot run programs here"; fi
 
 # ---- a signal: ends as that does, and leaves nothing; 2 GB of zeros are quantized meanwhile
-is_part() { [ -e "$(echo "$tmp"/dir/*.part)" ]; }
-has_bytes() { [ -s "$(echo "$tmp"/dir/*.part)" ]; }
+is_part() { [ -e "$(echo "$tmp"/o/*.part)" ]; }
+has_bytes() { [ -s "$(echo "$tmp"/o/*.part)" ]; }
 # begin FILE COMMAND...: the command converts it to $out, whose .part is there afterwards; its process is $pid. A shell
 # starts processes in the background with SIGINT ignored, which the command has to undo
 begin() {
@@ -652,7 +660,7 @@ if [ -z "$RUN" ] && env --default-signal=INT true 2> /dev/null &&
         wait $pid 2> /dev/null
         rc=$?
         check "signal-$signal" "exit code $rc" test $rc -gt 128
-        check "signal-$signal-nothing" "left behind: $(ls -A "$tmp/dir")" test "$(ls -A "$tmp/dir")" = out.gguf
+        check "signal-$signal-nothing" "left behind: $(ls -A "$tmp/o")" test "$(ls -A "$tmp/o")" = out.gguf
         check "signal-$signal-old" "another file" cmp "$out" "$tmp/made/128.gguf"
     done
 
@@ -671,10 +679,10 @@ if [ -z "$RUN" ] && env --default-signal=INT true 2> /dev/null &&
     check part-in-use "exit code $rc: $(cat "$tmp/err")" test $rc -eq 0 -a ! -s "$tmp/err"
     kill -KILL $pid
     wait $pid 2> /dev/null
-    part=$(echo "$tmp"/dir/*.part)
+    part=$(echo "$tmp"/o/*.part)
     cp "$part" "$tmp/part"
     for name in "out.gguf.1-2.part.gguf" "out.gguf.1-x.part" "out.gguf.part" "xout.gguf.1-2.part"; do
-        echo x > "$tmp/dir/$name"
+        echo x > "$tmp/o/$name"
     done
     touch -d "3 hours ago" "$part"
     run "$a" "$out" --force
@@ -683,12 +691,12 @@ if [ -z "$RUN" ] && env --default-signal=INT true 2> /dev/null &&
         "convert: $part: left behind 3 hours ago by a run that was killed (.* MB); it can be deleted" "$tmp/err"
     check left-behind-only "$(cat "$tmp/err")" test "$(wc -l < "$tmp/err")" -eq 1
     check left-behind-stays "it is gone, or another" cmp "$part" "$tmp/part"
-    (cd "$tmp/dir" && case $program in /*) program=$program ;; *) program=$OLDPWD/$program ;; esac && a=$tmp/made/128.gguf &&
+    (cd "$tmp/o" && case $program in /*) program=$program ;; *) program=$OLDPWD/$program ;; esac && a=$tmp/made/128.gguf &&
         run "$a" out.gguf)
     check left-behind-here "$(cat "$tmp/err")" grep -q -e "^convert: ${part##*/}: left behind" "$tmp/err"
-    run "$a" "$tmp/dir/other.gguf"
+    run "$a" "$tmp/o/other.gguf"
     check left-behind-others "$(cat "$tmp/err")" test $rc -eq 0 -a ! -s "$tmp/err"
-    rm -f "$tmp/dir"/*.part* "$tmp/dir/other.gguf"
+    rm -f "$tmp/o"/*.part* "$tmp/o/other.gguf"
 else skip signals "an emulator, no large files, or an env without --default-signal"; fi
 
 echo "convert: $passed passed, $failed failed, $skipped skipped"

@@ -4,15 +4,9 @@
 #     test_convert_groups.sh PATH_TO_CONVERT PATH_TO_CROSSCHECK
 # Prints a line for each case (ok, FAIL, skip) and at the end `convert-groups: N passed, ...`; exit code 1 if one failed.
 [ $# -eq 2 ] || { echo "usage: $0 PATH_TO_CONVERT PATH_TO_CROSSCHECK" >&2; exit 2; }
-case $1 in */*) program=$1 ;; *) program=./$1 ;; esac
-crosscheck=$2 root=$(dirname "$0")/../..
-[ -x "$program" ] || { echo "$0: there is no program '$program'" >&2; exit 2; }
-. "$root/tests/cases.sh"
+. "$(dirname "$0")/convert_cases.sh"
+crosscheck=$2
 tool() { python3 -S "$root/tests/tools/convert_groups.py" "$@"; }
-compare() { python3 -S "$root/tests/tools/convert_hf.py" compare "$@"; }
-shared=${BITNET_TEST_DATA:-$root/../shared}/models
-mkdir "$tmp/o"
-out=$tmp/o/out.gguf
 # becomes NAME INPUT WANT [tensors] -- ARGS...: the output has the keys and tensors, or only the tensors, of WANT
 becomes() {
     name=$1 from=$2 want=$3 what=
@@ -23,18 +17,6 @@ becomes() {
     run "$from" "$out" "$@"
     if [ $rc -ne 0 ]; then bad "$name" "exit code $rc: $(head -n 3 "$tmp/err")"
     elif ! compare "$want" "$out" $what 2> "$tmp/err"; then bad "$name" "$(head -c 200 "$tmp/err")"
-    else ok "$name"; fi
-}
-# refuses NAME WORD ARGS...: exit code 1, one line with the word, no output
-refuses() {
-    name=$1 word=$2
-    shift 2
-    rm -f "$out"
-    run "$@"
-    if [ $rc -ne 1 ]; then bad "$name" "exit code $rc, not 1: $(head -n 2 "$tmp/err")"
-    elif [ "$(wc -l < "$tmp/err")" -ne 1 ] || ! grep -qF -e "$word" "$tmp/err"; then
-        bad "$name" "'$word' is not in: $(cat "$tmp/err")"
-    elif [ -n "$(ls -A "$tmp/o")" ]; then bad "$name" "it left a file"; rm -f "$tmp/o/"*
     else ok "$name"; fi
 }
 says() { check "$1" "'$2' is not in: $(grep -m 3 '^tensor\|^warn' "$tmp/out")" grep -q -e "$2" "$tmp/out"; }
@@ -236,14 +218,14 @@ while read -r name word; do refuses "$name" "$word" "$tmp/broken/$name" "$out" -
 
 # ---- models that another program wrote
 for model in s64 s128 s128p; do
-    [ -f "$shared/$model.gguf" ] || { skip "$model" "models/$model.gguf is not in BITNET_TEST_DATA"; continue; }
+    [ -f "$data/models/$model.gguf" ] || { skip "$model" "models/$model.gguf is not in BITNET_TEST_DATA"; continue; }
     case $model in s64) to=q2_0 ;; s128) to=q2_0_128 ;; *) to=pq2_0 ;; esac
     rm -rf "$tmp/made"
-    tool make "$shared/$model.gguf" "$tmp/made" f16
-    becomes "$model" "$tmp/made/hf" "$shared/$model.gguf" tensors -- --to $to
+    tool make "$data/models/$model.gguf" "$tmp/made" f16
+    becomes "$model" "$tmp/made/hf" "$data/models/$model.gguf" tensors -- --to $to
 done
 for model in q1 q2t; do
-    model=$shared/$model.gguf
+    model=$data/models/$model.gguf
     [ -f "$model" ] || { skip "$model" "it is not in BITNET_TEST_DATA"; continue; }
     case $model in *q1.gguf) to=q1_0 other=pq2_0 ;; *) to=q2_0 other=q2_0 ;; esac
     rm -f "$out"
@@ -253,9 +235,9 @@ for model in q1 q2t; do
     check "${model##*/}-verify" "exit code $rc: $(grep -m 2 differs "$tmp/out")" test $rc -eq 0
     becomes "${model##*/}" "$tmp/other.gguf" "$model" tensors -- --to $to
 done
-[ ! -f "$shared/q2t.gguf" ] || {
-    refuses q2t-i2s "is the weight 2, which I2_S cannot hold" "$shared/q2t.gguf" "$out"
-    run --inspect "$shared/q2t.gguf"
+[ ! -f "$data/models/q2t.gguf" ] || {
+    refuses q2t-i2s "is the weight 2, which I2_S cannot hold" "$data/models/q2t.gguf" "$out"
+    run --inspect "$data/models/q2t.gguf"
     says q2t-inspect "^tensor  blk.0.attn_q.weight Q2_0 .*, blocks of 64, scales .*, [0-9]* weights of 2$"
 }
 

@@ -4,14 +4,8 @@
 #     test_convert_hybrid.sh PATH_TO_CONVERT
 # Prints a line for each case (ok, FAIL, skip) and at the end `convert-hybrid: N passed, ...`; exit code 1 if one failed.
 [ $# -eq 1 ] || { echo "usage: $0 PATH_TO_CONVERT" >&2; exit 2; }
-case $1 in */*) program=$1 ;; *) program=./$1 ;; esac
-root=$(dirname "$0")/../..
-[ -x "$program" ] || { echo "$0: there is no program '$program'" >&2; exit 2; }
-. "$root/tests/cases.sh"
+. "$(dirname "$0")/convert_cases.sh"
 tool() { python3 -S "$root/tests/tools/convert_hybrid.py" "$@"; }
-shared=${BITNET_TEST_DATA:-$root/../shared}/models
-mkdir "$tmp/o"
-out=$tmp/o/out.gguf
 # becomes NAME INPUT WANT ARGS...: the output has the tensors and the network of WANT
 becomes() {
     name=$1 from=$2 want=$3
@@ -20,18 +14,6 @@ becomes() {
     run "$from" "$out" "$@"
     if [ $rc -ne 0 ]; then bad "$name" "exit code $rc: $(head -n 3 "$tmp/err")"
     elif ! tool compare "$want" "$out" 2> "$tmp/differs"; then bad "$name" "$(head -c 200 "$tmp/differs")"
-    else ok "$name"; fi
-}
-# refuses NAME WORD ARGS...: exit code 1, one line with the word, no output
-refuses() {
-    name=$1 word=$2
-    shift 2
-    rm -f "$out"
-    run "$@"
-    if [ $rc -ne 1 ]; then bad "$name" "exit code $rc, not 1: $(head -n 2 "$tmp/err")"
-    elif [ "$(grep -vc "left out are" "$tmp/err")" -ne 1 ] || ! grep -qF -e "$word" "$tmp/err"; then
-        bad "$name" "'$word' is not in: $(cat "$tmp/err")"
-    elif [ -n "$(ls -A "$tmp/o")" ]; then bad "$name" "it left a file"; rm -f "$tmp/o/"*
     else ok "$name"; fi
 }
 
@@ -57,10 +39,10 @@ tool make "$tmp/128-bf16.gguf" "$tmp/made" f16
 tool break "$tmp/made" "$tmp/broken" || bad broken "they cannot be made"
 tool cases > "$tmp/cases"
 while read -r name word; do refuses "$name" "$word" "$tmp/broken/$name" "$out" --to pq2_0; done < "$tmp/cases"
-if [ -f "$shared/h2.gguf" ]; then
+if [ -f "$data/models/h2.gguf" ]; then
     rm -rf "$tmp/made"
-    tool make "$shared/h2.gguf" "$tmp/made" f16-whole
-    becomes h2 "$tmp/made/hf" "$shared/h2.gguf" --to q2_0
+    tool make "$data/models/h2.gguf" "$tmp/made" f16-whole
+    becomes h2 "$tmp/made/hf" "$data/models/h2.gguf" --to q2_0
 else skip h2 "models/h2.gguf is not in BITNET_TEST_DATA"; fi
 
 # ---- folded models: to the plain basis and back, with the same codes and scales
@@ -96,14 +78,14 @@ near fold-q2-verify "$tmp/q2.gguf" "$plain"
 becomes fold-q2-fold "$plain" "$tmp/q2.gguf" --fold "$tmp/fold.gguf" --to q2_0
 run "$tmp/fold.gguf" "$tmp/q8.gguf" --unfold q8_0 --copy
 near fold-q8 "$tmp/fold.gguf" "$tmp/q8.gguf"
-if [ -f "$shared/hp.gguf" ]; then unfolds hp "$shared/hp.gguf" pq2_0
+if [ -f "$data/models/hp.gguf" ]; then unfolds hp "$data/models/hp.gguf" pq2_0
 else skip hp "models/hp.gguf is not in BITNET_TEST_DATA"; fi
-if [ -f "$shared/ht.gguf" ]; then
-    run "$shared/ht.gguf" "$tmp/ht.gguf" --unfold f32
-    near ht "$shared/ht.gguf" "$tmp/ht.gguf"
+if [ -f "$data/models/ht.gguf" ]; then
+    run "$data/models/ht.gguf" "$tmp/ht.gguf" --unfold f32
+    near ht "$data/models/ht.gguf" "$tmp/ht.gguf"
     rm -f "$out"
-    run "$tmp/ht.gguf" "$out" --fold "$shared/ht.gguf" --to pq2_0
-    run --verify "$shared/ht.gguf" "$out"
+    run "$tmp/ht.gguf" "$out" --fold "$data/models/ht.gguf" --to pq2_0
+    run --verify "$data/models/ht.gguf" "$out"
     check ht-fold "exit code $rc: $(grep -m 2 differs "$tmp/out")" grep -qx "0 differences" "$tmp/out"
 else skip ht "models/ht.gguf is not in BITNET_TEST_DATA"; fi
 
@@ -160,8 +142,8 @@ done
 refuses not-folded "it is not folded: it has no keys $fold" "$plain" "$out" --unfold f32
 refuses not-folded-model "it is not folded: it has no keys $fold" "$plain" "$out" --fold "$plain" --to pq2_0
 refuses folded-already "it is folded already; --unfold first" "$tmp/fold.gguf" "$out" --fold "$tmp/fold.gguf" --to pq2_0
-[ ! -f "$shared/hp.gguf" ] ||
-    refuses blocks-too-long "rows of 384 weights are not whole blocks of Q4_K" "$shared/hp.gguf" "$out" --unfold q4_k
+[ ! -f "$data/models/hp.gguf" ] ||
+    refuses blocks-too-long "rows of 384 weights are not whole blocks of Q4_K" "$data/models/hp.gguf" "$out" --unfold q4_k
 fails unfold-to 2 "^convert: --unfold says the type of all matrices" "$tmp/fold.gguf" "$out" --unfold f32 --to q2_0
 fails fold-without 2 "^convert: --fold needs --to q2_0" "$plain" "$out" --fold "$tmp/fold.gguf"
 fails unfold-folder 2 "are for a GGUF file" "$tmp/made/hf" "$out" --unfold f32

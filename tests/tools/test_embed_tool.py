@@ -22,37 +22,12 @@ import stat
 import struct
 import subprocess
 import sys
-import tempfile
+
+from cases import check, here, path, read, run_all, say, shared, tmp, write
 
 program, tiny = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
-shared = os.path.join(os.environ.get("BITNET_TEST_DATA", "../shared"), "models")
-here, tmp = os.path.dirname(os.path.abspath(__file__)), tempfile.mkdtemp()
-counts = {"ok": 0, "FAIL": 0, "skip": 0}
+models = os.path.join(shared, "models")
 USE = ["-m", tiny, "--pooling", "last"]       # tiny.gguf is no model of embeddings, but has rows
-
-
-def say(verdict, name, why=""):
-    counts[verdict] += 1
-    print(verdict, name + (": " + why if why else ""), flush=True)
-
-
-def check(name, good, why=""):
-    say("ok" if good else "FAIL", name, "" if good else str(why)[:300])
-
-
-def path(name):
-    return os.path.join(tmp, name)
-
-
-def write(name, data):
-    with open(path(name), "wb") as f:
-        f.write(data if isinstance(data, bytes) else data.encode())
-    return path(name)
-
-
-def read(name):
-    with open(path(name), "rb") as f:
-        return f.read()
 
 
 class Run:
@@ -120,13 +95,13 @@ def cosine(a, b):
 
 def test_reference():
     for name in "q", "g", "gw":
-        model = os.path.join(shared, name + ".gguf")
+        model = os.path.join(models, name + ".gguf")
         if not os.path.exists(model):
             say("skip", "reference-" + name, "models/%s.gguf is not in BITNET_TEST_DATA" % name)
             continue
-        with open(os.path.join(shared, name + ".json")) as f:
+        with open(os.path.join(models, name + ".json")) as f:
             ids = ",".join(map(str, json.load(f)["tokens"]))
-        with open(os.path.join(shared, name + ".embedding.f32"), "rb") as f:
+        with open(os.path.join(models, name + ".embedding.f32"), "rb") as f:
             wanted = le_floats(f.read())
         r = Run("-m", model, "--tokens", ids, "--kv-type", "f32", "--format", "json")
         got = json.loads(r.out)["data"][0]["embedding"] if r.rc == 0 else []
@@ -383,12 +358,25 @@ def test_usage():
 # ---- what an output replaces ----
 
 def test_output():
-    """Never with a device: if this failed, it would be gone."""
+    """Never with a device that matters: if this failed, it would be gone."""
     os.makedirs(path("outputs"))
     pipe, target, link = path("outputs/pipe"), path("outputs/v.npy"), path("link.npy")
     os.mkfifo(pipe)
-    fails("output-pipe", 1, "%s: it is not a file" % pipe, *USE, "-p", "x", "-o", pipe)
+    wanted = Run(*USE, "-p", "x").out
+    with subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE) as reader:
+        r = Run(*USE, "-p", "x", "-o", pipe)
+        if not stat.S_ISFIFO(os.lstat(pipe).st_mode) or r.rc:
+            reader.kill()
+        check("output-pipe", r.rc == 0 and not r.out and reader.stdout.read() == wanted, r)
     check("output-pipe-stays", stat.S_ISFIFO(os.lstat(pipe).st_mode))
+    keep = os.open(pipe, os.O_RDWR)         # nobody waits for another end
+    fails("output-pipe-npy", 2, "needs a file", *USE, "-p", "x", "--format", "npy", "-o", pipe)
+    os.close(keep)
+    if os.path.exists("/dev/stdout"):
+        r = Run(*USE, "-p", "x", "-o", "/dev/stdout")
+        check("output-stdout", r.rc == 0 and r.out == wanted, r)
+    r = Run(*USE, "-f", os.devnull, "-o", os.devnull)
+    check("output-null", r.rc == 0 and not r.out, r)
     write("in.txt", "one text")
     fails("output-is-input", 2, "it is the input", *USE, "-f", path("in.txt"), "-o", path("in.txt"))
     os.link(path("in.txt"), path("outputs/same"))
@@ -538,7 +526,7 @@ def test_index():
         check("search-short-context" + "".join(args), r.rc == 1 and not r.out and "--cut" not in r.err and
               re.search(r"it has 5 tokens, and \d+ are needed; -c makes it longer$", r.err), r)
     fails("search-other-pooling", 1, "another model", "search", index, "x", "-m", tiny, "--pooling", "mean")
-    other = os.path.join(shared, "q.gguf")
+    other = os.path.join(models, "q.gguf")
     if os.path.exists(other):
         fails("search-other-model", 1, "another model", "search", index, "x", "-m", other)
     else:
@@ -653,6 +641,9 @@ def test_index_faults():
     r = Run(*command, env={**base, "FAULT_FDOPEN": "1"})
     check("faults-no-stream", r.rc == 1 and "Cannot allocate memory" in r.err, r)
     stays("faults-no-stream")
+    r = Run(*command, env={**base, "FAULT_FSYNC": "1"})
+    check("faults-sync", r.rc == 1 and "cannot write to %s: Input/output error" % path("f.npy") in r.err, r)
+    stays("faults-sync")
     for n in 1, 2, 3:
         r = Run(*command, env={**base, "FAULT_RENAME": str(n)})
         check("faults-rename-%d" % n, r.rc == 1 and "Input/output error" in r.err, r)
@@ -883,12 +874,8 @@ def test_hostile():
                 check("full search %s" % option, r2.rc == 1 and "cannot write" in r2.err and "No space" in r2.err, r2)
 
 
-try:
-    for test in (test_reference, test_formats, test_batches, test_input, test_jsonl, test_options, test_usage,
-                 test_output, test_closed_streams, test_index, test_index_together, test_index_faults,
-                 test_search, test_many_hits, test_hostile):
-        test()
-finally:
-    shutil.rmtree(tmp)
-print("embed: %d passed, %d failed, %d skipped" % (counts["ok"], counts["FAIL"], counts["skip"]))
-sys.exit(counts["FAIL"] > 0)
+sys.exit(run_all("embed", [
+    test_reference, test_formats, test_batches, test_input, test_jsonl, test_options, test_usage, test_output,
+    test_closed_streams, test_index, test_index_together, test_index_faults, test_search, test_many_hits,
+    test_hostile
+]))

@@ -14,42 +14,14 @@ import math
 import os
 import re
 import resource
-import shutil
 import signal
 import struct
 import subprocess
 import sys
-import tempfile
+
+from cases import check, here, path, read, run_all, say, shared, tmp, write
 
 program, logits_of, tiny = (os.path.abspath(x) for x in sys.argv[1:4])
-here = os.path.dirname(os.path.abspath(__file__))
-shared = os.environ.get("BITNET_TEST_DATA", "../shared")
-tmp = tempfile.mkdtemp()
-counts = {"ok": 0, "FAIL": 0, "skip": 0}
-
-
-def say(verdict, name, why=""):
-    counts[verdict] += 1
-    print(verdict, name + (": " + why if why else ""), flush=True)
-
-
-def check(name, good, why=""):
-    say("ok" if good else "FAIL", name, "" if good else str(why)[:300])
-
-
-def path(name):
-    return os.path.join(tmp, name)
-
-
-def write(name, data):
-    with open(path(name), "wb") as f:
-        f.write(data.encode() if isinstance(data, str) else data)
-    return path(name)
-
-
-def read(name):
-    with open(path(name), "rb") as f:
-        return f.read()
 
 
 class Run:
@@ -607,11 +579,7 @@ def test_float64():
     check("float64", abs(got - wanted) < 1e-5, (got, wanted, r))
 
 
-try:
-    for test in (test_perplexity, test_stride, test_same_bits, test_base, test_odd_vocabulary, test_kld, test_hostile,
-                 test_wrong, test_closed_streams, test_float64):
-        test()
-finally:
-    shutil.rmtree(tmp)
-print("perplexity: %d passed, %d failed, %d skipped" % (counts["ok"], counts["FAIL"], counts["skip"]))
-sys.exit(counts["FAIL"] > 0)
+sys.exit(run_all("perplexity", [
+    test_perplexity, test_stride, test_same_bits, test_base, test_odd_vocabulary, test_kld, test_hostile,
+    test_wrong, test_closed_streams, test_float64
+]))

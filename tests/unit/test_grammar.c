@@ -616,6 +616,10 @@ static void test_unevaluated(void) {
     check_cases(bitnet_grammar_json_schema, cases, (int)(sizeof cases / sizeof cases[0]));
 }
 
+/* 26 of them, and the same in a pointer. */
+#define TILDES "~~~~~~~~~~~~~" "~~~~~~~~~~~~~"
+#define ESCAPED "~0~0~0~0~0~0~0~0~0~0~0~0~0" "~0~0~0~0~0~0~0~0~0~0~0~0~0"
+
 static void test_schema_errors(void) {
     static const error_case cases[] = {
         {"", BITNET_ERR_FORMAT, "a JSON value expected, not the end"},
@@ -710,6 +714,12 @@ static void test_schema_errors(void) {
         {"{\"enum\":[]}", BITNET_ERR_FORMAT, "no text that ends"},
         {"\"\\ud800\"", BITNET_ERR_FORMAT, "surrogate"},
         {"{\"properties\":{\"a\":5}}", BITNET_ERR_FORMAT, "#/properties/a: a schema is"},
+        {"{\"properties\":{\"a/b~~1\":5}}", BITNET_ERR_FORMAT,
+            "#/properties/a~1b~0~01: a schema is"},
+        /* a pointer that is cut */
+        {"{\"$defs\":{\"" TILDES "\":{\"$defs\":{\"/" TILDES "\":{\"$defs\":{\"a\":5}}}}},"
+            "\"$ref\":\"#/$defs/" ESCAPED "/$defs/~1" ESCAPED "/$defs/a\"}", BITNET_ERR_FORMAT,
+            "~0~0: a schema is"},
     };
     check_errors(bitnet_grammar_json_schema, cases, (int)(sizeof cases / sizeof cases[0]));
 }
@@ -1396,6 +1406,11 @@ static void test_around(void) {
         {"{\"type\": \"array\",\n\"items\": {\"pattern\": \"[b-a]\"}}", BITNET_ERR_FORMAT,
          "line 2, column 22: #/items/pattern: a range backwards"},
     };
+    static const error_case blamed[] = {
+        {"{\"$defs\": {\"a\": {\"not\": {}},\n"
+         "\"b\": {\"items\": {\"enum\": []}, \"minItems\": 1}}}",
+         BITNET_ERR_FORMAT, "line 2, column 16: #/$defs/b/items: has no text that ends"},
+    };
     static const grammar_case defs[] = {
         {"{\"$defs\": {\"a\": {\"enum\": [1, 2]}, \"b-1\": {\"$ref\": \"#/$defs/c\"}, \"c\": "
          "{\"type\": \"array\", \"items\": {\"$ref\": \"#/$defs/a\"}}, \"d\": {\"not\": 1}, "
@@ -1417,6 +1432,9 @@ static void test_around(void) {
     around = "text ::= \"<\" list \">\"\nlist ::= root (\",\" root)*";
     check_cases(compile_around, cases, 2);
     check_errors(compile_around, endless, 2);
+    around = "text ::= call (\",\" call)*\n"
+             "call ::= <|eot_id|> (\"a\" def-a | \"b\"* [cd] def-b) <|eot_id|>";
+    check_errors(compile_around, blamed, 1);
     around = "text ::= root\nother ::= )";
     check_errors(compile_around, errors, 1);
     around = "txt ::= root";

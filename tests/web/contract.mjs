@@ -417,6 +417,65 @@ for (const name of [...DIVIDED, 'qwen-3.8', 'chatml', 'llama-3'].filter(n => tem
         await streamed(name, { ...base, tools, tool_choice: 'required', seed: 4 });
     });
 
+for (const name of DIVIDED)
+    test(`the tag that ends a call, within an argument: ${name}`, async () => {
+        const { model } = await pair(name);
+        const [close] = await model.tokenize('</think>', { special: true });
+        const base = { messages: [user()], max_tokens: 900, logit_bias: { [close]: 20 } };
+        const s = { type: 'string', enum: ['a</tool_call>b</function>\n</tool_call>"\\c'] };
+        const list = { type: 'array', items: s, minItems: 2, maxItems: 2 };
+        const parameters = { type: 'object', properties: { s, list }, required: ['s', 'list'] };
+        const strict = [f('weather', { parameters, strict: true })];
+        for (const parallel_tool_calls of [false, true]) {
+            const request = { ...base, tools: strict, tool_choice: 'required', parallel_tool_calls };
+            const { choices } = await agree(name, { ...request, seed: 1 });
+            const [call] = choices[0].message.tool_calls;
+            same(JSON.parse(call.function.arguments), { s: s.enum[0], list: Array(2).fill(s.enum[0]) });
+        }
+        if (name === 'qwen-3-thinking') return;
+        // where nothing binds them, a call that is spoiled is text, and the next one a call
+        const spoiled =
+            name === 'qwen-3.6'
+                ? '<tool_call>\n<function=a>\n<parameter=x>\n1\n</tool_call>'
+                : '<tool_call>\n{"name": "a</tool_call>';
+        const good = name === 'qwen-3.6' ? xml('weather>\n') : json('weather', '{}');
+        const grammar = `root ::= ${JSON.stringify(`${spoiled}\n${good}`)}`;
+        await agree(name, { ...base, ...QUIET, grammar, tools: [f('weather')], seed: 1 });
+    });
+
+test('names that calls in the form of XML cannot have', async () => {
+    const base = { ...ONE, ...QUIET, max_tokens: 1 };
+    let refused = 0;
+    for (const name of ['qwen-3', 'qwen-3.6'])
+        for (const odd of ['a\nb', '<tool_call>', 'a>b', '</tool_call', '']) {
+            const parameters = { type: 'object', properties: { [odd]: { type: 'string' } } };
+            for (const more of [
+                { tools: [f(odd || 'x<')] },
+                { tools: [f('x', { parameters })] },
+                { tools: [f('a'), f('x', { parameters, strict: true })] },
+                { tools: [f('x', { parameters })], tool_choice: 'required' }
+            ]) {
+                const { theirs, own } = await both(name, { ...base, ...more });
+                same(own.error?.message, theirs.error?.message, JSON.stringify(more));
+                refused += own.error ? 1 : 0;
+            }
+        }
+    check(refused === 15, `${refused} were refused`);
+});
+
+test('the tool whose parameters no text has is named', async () => {
+    const none = { type: 'object', properties: { 'a/~': { enum: [] } }, required: ['a/~'] };
+    const tools = [f('weather'), f('none', { parameters: none })];
+    const tool_choice = { type: 'function', function: { name: 'none' } };
+    for (const name of ['qwen-3', 'qwen-3.6'])
+        for (const more of [{ tools, tool_choice }, { tools: [tools[1]], tool_choice: 'required' }])
+            await refuse(
+                name,
+                { ...ONE, ...more },
+                `tools[${more.tools.length - 1}].function.parameters: #/properties/a~1~0: has no text that ends, or none within a depth of 4096`
+            );
+});
+
 test('rules that exclude each other, or are none', async () => {
     const base = { messages: [user()], max_tokens: 5 };
     const tools = [f('weather', { strict: true })];

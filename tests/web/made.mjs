@@ -1,5 +1,9 @@
 // made.mjs - a model with random weights of a size that shows what memory holds of it: TQ2_0 with one
 // scale, which is packed anew when it is loaded.
+import {
+    BOOL, FLOAT32, LIST, STRING, U32, ggufParts, spelledBytes
+} from '../../web/page/gguf.js';
+
 const DIM = 1024,
     FFN = 4096,
     HEADS = 8,
@@ -9,38 +13,23 @@ const DIM = 1024,
 const F32 = 0,
     TQ2_0 = 35,
     BLOCK = 66; // bytes of 256 weights
-const [U32, FLOAT, BOOL, STRING, ARRAY] = [4, 6, 7, 8, 9]; // of metadata
-
-const bytesOf = (Type, ...numbers) => Buffer.from(new Type(numbers).buffer);
-const u32 = n => bytesOf(Uint32Array, n),
-    u64 = n => bytesOf(BigUint64Array, BigInt(n));
-const string = text => Buffer.concat([u64(Buffer.byteLength(text)), Buffer.from(text)]);
-const key = (name, type, value) => Buffer.concat([string(name), u32(type), value]);
-
-/** GPT-2's spelling of each byte: those without a look of their own get one from 256 on. */
-function spelledBytes() {
-    const looks = b => (b > 32 && b < 127) || (b > 160 && b < 173) || b > 173;
-    let next = 256;
-    return Array.from({ length: 256 }, (_, b) => String.fromCodePoint(looks(b) ? b : next++));
-}
 
 function keys() {
-    const size = (name, n) => key(`llama.${name}`, U32, u32(n));
-    const list = values => Buffer.concat([u32(STRING), u64(values.length), ...values.map(string)]);
+    const size = (name, n) => [`llama.${name}`, U32, n];
     return [
-        key('general.architecture', STRING, string('llama')),
+        ['general.architecture', STRING, 'llama'],
         size('context_length', 64),
         size('embedding_length', DIM),
         size('block_count', LAYERS),
         size('feed_forward_length', FFN),
         size('attention.head_count', HEADS),
         size('attention.head_count_kv', KV_HEADS),
-        key('llama.attention.layer_norm_rms_epsilon', FLOAT, bytesOf(Float32Array, 1e-5)),
-        key('tokenizer.ggml.model', STRING, string('gpt2')),
-        key('tokenizer.ggml.pre', STRING, string('llama-bpe')),
-        key('tokenizer.ggml.tokens', ARRAY, list(spelledBytes())),
-        key('tokenizer.ggml.merges', ARRAY, list([])),
-        key('tokenizer.ggml.add_bos_token', BOOL, Buffer.from([0]))
+        ['llama.attention.layer_norm_rms_epsilon', FLOAT32, 1e-5],
+        ['tokenizer.ggml.model', STRING, 'gpt2'],
+        ['tokenizer.ggml.pre', STRING, 'llama-bpe'],
+        ['tokenizer.ggml.tokens', LIST, spelledBytes()],
+        ['tokenizer.ggml.merges', LIST, []],
+        ['tokenizer.ggml.add_bos_token', BOOL, false]
     ];
 }
 
@@ -81,28 +70,12 @@ function ternary(n) {
 
 /** The file. */
 export function madeModel() {
-    const matrices = new Map(), // those of one size are equal
-        directory = [],
-        data = [];
-    let offset = 0;
-    for (const [name, columns, rows, type = rows ? TQ2_0 : F32] of tensors()) {
-        const n = columns * (rows || 1);
-        const size = `${n} ${type}`;
+    const matrices = new Map(); // those of one size are equal
+    function tensor([name, columns, rows, type = rows ? TQ2_0 : F32]) {
+        const n = columns * (rows || 1),
+            size = `${n} ${type}`;
         if (!matrices.has(size)) matrices.set(size, type === F32 ? floats(n) : ternary(n));
-        const bytes = matrices.get(size);
-        const dims = rows ? [u32(2), u64(columns), u64(rows)] : [u32(1), u64(columns)];
-        directory.push(string(name), ...dims, u32(type), u64(offset));
-        data.push(bytes); // each of whole 32 bytes
-        offset += bytes.length;
+        return { name, type, dims: rows ? [columns, rows] : [columns], data: matrices.get(size) };
     }
-    const metadata = keys();
-    const head = Buffer.concat([
-        Buffer.from('GGUF'),
-        u32(3),
-        u64(tensors().length),
-        u64(metadata.length),
-        ...metadata,
-        ...directory
-    ]);
-    return Buffer.concat([head, Buffer.alloc((32 - (head.length % 32)) % 32), ...data]);
+    return Buffer.concat(ggufParts(keys(), tensors().map(tensor)));
 }

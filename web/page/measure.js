@@ -1,6 +1,7 @@
 // measure.js - how fast this machine computes. A model of two layers is made here, which have the
 // shapes of a real one's and mean nothing. It writes for a moment, with the same kernels and threads.
 import { BitNet } from './bitnet.js';
+import { FLOAT32, LIST, STRING, U32, ggufParts, spelledBytes } from './gguf.js';
 
 const DIM = 2048,
     FFN = 6144,
@@ -9,26 +10,27 @@ const DIM = 2048,
     LAYERS = 2,
     VOCABULARY = 256;
 const WEIGHTS = LAYERS * (2 * DIM * DIM + 2 * DIM * KV + 3 * DIM * FFN); // read for each token
-const F32 = 0, // types of tensors and of keys in a GGUF file
+const F32 = 0, // types of tensors in a GGUF file
     F16 = 1,
     I2_S = 36;
-const U32 = 4,
-    FLOAT32 = 6,
-    STRING = 8,
-    ARRAY = 9;
 const MS = 400; // to write for
 const UNTIMED = 3; // tokens in front: the first ones wake threads and warm the caches
 
-/** GPT-2's spelling of the 256 bytes. */
-function spelling() {
-    let shifted = 256;
-    const plain = b => (b > 32 && b < 127) || (b > 160 && b !== 173);
-    return Array.from({ length: 256 }, (_, b) => String.fromCharCode(plain(b) ? b : shifted++));
+/** Norms and scales are 1, the ternary weights a pattern, the embedding's rows differ. */
+function dataOf(type, dims) {
+    const n = dims.reduce((a, b) => a * b, 1);
+    if (type === F32) return new Uint8Array(new Float32Array(n).fill(1).buffer);
+    if (type === F16)
+        return new Uint8Array(Uint16Array.from({ length: n }, (_, i) => 0x3800 + (i % 911)).buffer);
+    const data = new Uint8Array(n / 4 + 32).fill(0b01_00_10_01); // 0, -1, 1, 0
+    new DataView(data.buffer).setFloat32(n / 4, 1, true);
+    return data;
 }
 
 function tensors() {
     const list = [];
-    const add = (name, type, ...dims) => list.push({ name: `${name}.weight`, type, dims });
+    const add = (name, type, ...dims) =>
+        list.push({ name: `${name}.weight`, type, dims, data: dataOf(type, dims) });
     add('token_embd', F16, DIM, VOCABULARY);
     add('output_norm', F32, DIM);
     for (let i = 0; i < LAYERS; i++) {
@@ -46,76 +48,6 @@ function tensors() {
     return list;
 }
 
-/** Writes the header's values, little-endian. */
-class Writer {
-    #parts = [];
-    size = 0;
-
-    bytes(b) {
-        this.#parts.push(b);
-        this.size += b.length;
-    }
-
-    number(n, set, width) {
-        const view = new DataView(new ArrayBuffer(width));
-        view[set](0, n, true);
-        this.bytes(new Uint8Array(view.buffer));
-    }
-
-    u32(n) {
-        this.number(n, 'setUint32', 4);
-    }
-
-    u64(n) {
-        this.number(BigInt(n), 'setBigUint64', 8);
-    }
-
-    text(s) {
-        const b = new TextEncoder().encode(s);
-        this.u64(b.length);
-        this.bytes(b);
-    }
-
-    key(name, type, value) {
-        this.text(name);
-        this.u32(type);
-        if (type === U32) this.u32(value);
-        else if (type === FLOAT32) this.number(value, 'setFloat32', 4);
-        else if (type === STRING) this.text(value);
-        else {
-            this.u32(STRING);
-            this.u64(value.length);
-            for (const s of value) this.text(s);
-        }
-    }
-
-    align() {
-        this.bytes(new Uint8Array((32 - (this.size % 32)) % 32));
-    }
-
-    parts() {
-        return this.#parts;
-    }
-}
-
-const count = dims => dims.reduce((a, b) => a * b, 1);
-const BYTES = {
-    [F32]: n => 4 * n,
-    [F16]: n => 2 * n,
-    [I2_S]: n => n / 4 + 32,
-};
-
-/** Norms and scales are 1, the ternary weights a pattern, the embedding's rows differ. */
-function dataOf({ type, dims }) {
-    const n = count(dims);
-    if (type === F32) return new Uint8Array(new Float32Array(n).fill(1).buffer);
-    if (type === F16)
-        return new Uint8Array(Uint16Array.from({ length: n }, (_, i) => 0x3800 + (i % 911)).buffer);
-    const data = new Uint8Array(BYTES[I2_S](n)).fill(0b01_00_10_01); // 0, -1, 1, 0
-    new DataView(data.buffer).setFloat32(n / 4, 1, true);
-    return data;
-}
-
 /** The model's file. */
 function file() {
     const keys = [
@@ -131,31 +63,10 @@ function file() {
         ['bitnet-b1.58.attention.layer_norm_rms_epsilon', FLOAT32, 1e-5],
         ['tokenizer.ggml.model', STRING, 'gpt2'],
         ['tokenizer.ggml.pre', STRING, 'llama-bpe'],
-        ['tokenizer.ggml.tokens', ARRAY, spelling()],
-        ['tokenizer.ggml.merges', ARRAY, []],
+        ['tokenizer.ggml.tokens', LIST, spelledBytes()],
+        ['tokenizer.ggml.merges', LIST, []],
     ];
-    const list = tensors(),
-        w = new Writer();
-    w.bytes(new TextEncoder().encode('GGUF'));
-    w.u32(3);
-    w.u64(list.length);
-    w.u64(keys.length);
-    for (const key of keys) w.key(...key);
-    let at = 0;
-    for (const t of list) {
-        w.text(t.name);
-        w.u32(t.dims.length);
-        for (const n of t.dims) w.u64(n);
-        w.u32(t.type);
-        w.u64(at);
-        at += Math.ceil(BYTES[t.type](count(t.dims)) / 32) * 32;
-    }
-    w.align();
-    for (const t of list) {
-        w.bytes(dataOf(t));
-        w.align();
-    }
-    return new Blob(w.parts());
+    return new Blob(ggufParts(keys, tensors()));
 }
 
 /** ms for a token: the median of runs of tokens, as other work on the machine comes in bursts. */

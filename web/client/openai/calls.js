@@ -9,7 +9,11 @@
 //
 // serve does the same: examples/server/calls.h.
 import { literal, without } from '../../shared/rules.js';
+import { refuse } from './fields.js';
 import { compact, get, isObject, members, parsed, quoted, spaced } from './json.js';
+
+/** Can a function or a parameter have this name there? */
+export const hasName = name => name !== '' && !/[<>\n]/.test(name);
 
 // ---- what values a schema allows, as bits ----
 
@@ -120,6 +124,18 @@ export function readJsonCalls(text) {
     return calls.length && calls.every(Boolean) ? calls : null;
 }
 
+/** Does JSON end within a string? */
+const endsInString = text => text.replace(/"(?:\\[^]|[^"\\])*"/g, '').includes('"');
+
+/** Where a value ends: behind it the call goes on. */
+const END = '</parameter>[ \\t\\r\\n]*(?=<parameter=|</function>)',
+    PARAMETER = new RegExp(`^<parameter=([^>\\n]+)>\\n?([^]*?)${END}`),
+    PARAMETERS = new RegExp(`<parameter=[^]*?${END}`, 'g');
+
+/** Does this end within a value, so that a tag of a call is a part of it? */
+export const endsInValue = (text, isXml) =>
+    isXml ? text.replace(PARAMETERS, '').includes('<parameter=') : endsInString(text);
+
 /** A value of one of these kinds as JSON. */
 function valueOf(text, kinds) {
     const value = kinds === STRING ? undefined : parsed(text);
@@ -140,11 +156,7 @@ export function readXmlCall(text, tools) {
     const args = [];
     let rest = text.slice(front.length).replace(/^[ \t\r\n]+/, '');
     while (!rest.startsWith('</function>')) {
-        // a value ends where the call goes on behind it
-        const [all, key, value] =
-            /^<parameter=([^>\n]+)>\n?([^]*?)<\/parameter>[ \t\r\n]*(?=<parameter=|<\/function>)/.exec(
-                rest
-            ) ?? [];
+        const [all, key, value] = PARAMETER.exec(rest) ?? [];
         if (!all) return null;
         const schema = get(get(parameters, 'properties'), key);
         const kinds =
@@ -200,8 +212,14 @@ export function xmlForm({ name, parameters }, n, keeps, id, defs) {
     };
     const parameter = ([key, schema]) => {
         const required = get(parameters, 'required');
-        const must = Array.isArray(required) && required.includes(key);
-        const value = schemaAt(schema, `/properties${pointer(key)}`, 0);
+        const must = Array.isArray(required) && required.includes(key),
+            path = `/properties${pointer(key)}`;
+        if (!hasName(key))
+            refuse(
+                `tools[${n}].function.parameters`,
+                `#${path}: this model's calls have no <, > or newline in a parameter's name`
+            );
+        const value = schemaAt(schema, path, 0);
         const text = `${literal(`<parameter=${key}>\n`)} ${value} "\\n</parameter>\\n"`;
         return must ? ` ${text}` : ` (${text})?`;
     };

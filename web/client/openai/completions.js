@@ -22,7 +22,8 @@ async function* reply(session, its, i, hooks, template) {
         thinks: template.thinks,
         isXml: template.hasXmlCalls,
         tools: tools?.tools ?? null,
-        one: Boolean(tools?.one)
+        one: Boolean(tools?.one),
+        binds: Boolean(options.calls)
     };
     const parts = divider(chat),
         tokens = [];

@@ -1,6 +1,6 @@
 // Divides a reply that comes piece by piece into thinking, text and calls, as bitnet_reply_next
 // does in C and serve with it (examples/server/choice.c).
-import { readJsonCalls, readXmlCall } from './calls.js';
+import { endsInValue, readJsonCalls, readXmlCall } from './calls.js';
 
 const TEXT = 'text',
     THINKING = 'thinking',
@@ -13,8 +13,8 @@ const TAGS = [
     { tag: '</tool_call>', is: s => s.part === CALL, next: TEXT }
 ];
 
-/** chat: { thinks, isXml, tools, one }: whether the template knows thinking, the form of calls, the
- * chat's tools or null, and whether the reply ends behind a call. */
+/** chat: { thinks, isXml, tools, one, binds }: whether the template knows thinking, the form of calls,
+ * the chat's tools or null, whether the reply ends behind a call, and whether a grammar binds calls. */
 export function divider(chat) {
     const s = { part: TEXT, begun: false, skips: false, newlines: 0, held: '' };
     let raw = '', // as it was written: what is held back, or a call that is being written, with its tag
@@ -23,6 +23,7 @@ export function divider(chat) {
         open = 0, // characters of the beginning of an XML call
         seemsCall = false, // its text begins as that of a call
         isBehindCall = false,
+        isBound = chat.binds, // the grammar makes each call complete
         isClosed = false;
     let out = { thinking: '', content: '', calls: [] };
 
@@ -74,8 +75,12 @@ export function divider(chat) {
         Object.assign(s, { part: TEXT, held: '', newlines: 0, skips: false });
     }
 
+    /** The tag that ends a call has come. Where a grammar binds calls it may be a part of a value; a
+     * model without one that spoils a call shall not lose the next. */
     function endCall() {
         const text = raw.slice(inside, -'</tool_call>'.length);
+        if (isBound && endsInValue(text, open > 0)) return void (s.part = CALL);
+        seemsCall = false;
         const calls = open > 0 ? readXmlCall(text, chat.tools) : readJsonCalls(text);
         if (!calls) return beText();
         out.calls.push(...(chat.one ? calls.slice(0, 1) : calls));
@@ -107,8 +112,6 @@ export function divider(chat) {
                 const held = s.newlines + s.held.length;
                 if (held < raw.length) raw = raw.slice(raw.length - held);
             }
-            seemsCall = false;
-            open = 0;
         } else if (before !== CALL) {
             inside = raw.length;
             seemsCall = false;
@@ -132,7 +135,9 @@ export function divider(chat) {
         add,
         /** The reply goes on from this text, which is not a part of it. */
         begin(text) {
+            isBound = false; // it keeps to nothing
             add(text);
+            isBound = chat.binds;
             s.held = '';
             s.newlines = 0;
             isBehindCall = isClosed = false;

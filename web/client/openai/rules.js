@@ -2,7 +2,7 @@
 // examples/server/rules.c.
 import { BitNetError } from '../../shared/errors.js';
 import { literal } from '../../shared/rules.js';
-import { jsonForm, xmlForm, xmlRules } from './calls.js';
+import { hasName, jsonForm, xmlForm, xmlRules } from './calls.js';
 import { flag, refuse, string } from './fields.js';
 import { get, isObject, parsed, spaced } from './json.js';
 
@@ -97,11 +97,13 @@ export function rulesOf(request) {
 
 // ---- tools ----
 
-function toolOf(tool) {
+function toolOf(tool, isXml) {
     const name = string(get(get(tool, 'function'), 'name'));
     if (get(tool, 'type') !== 'function')
         refuse('tools', 'only tools of the type function are possible');
     if (!name) refuse('tools', 'a function needs a name');
+    if (isXml && !hasName(name))
+        refuse('tools', "this model's calls have no <, > or newline in a function's name");
     return spaced(JSON.stringify(tool));
 }
 
@@ -152,7 +154,7 @@ export function toolsOf(request, isXml) {
     if (tools !== undefined && !Array.isArray(tools)) refuse('tools', 'a list is needed');
     if (choice.must && !tools?.length) refuse('tool_choice', 'there are no tools');
     if (!tools?.length) return null;
-    const lines = tools.map(toolOf).join('\n');
+    const lines = tools.map(tool => toolOf(tool, isXml)).join('\n');
     if (choice.isNone) return null;
     const forms = [],
         defs = {};
