@@ -400,12 +400,16 @@ const cases = {
         for (const gap of [[], ['--gap', '3600000']]) {     // 32, or ever more
             const server = await start(serve, [...LONG, '-np', '2', ...gap]),
                 writer = open(server, await endless(server, { stream: true })),
-                events = () => writer.text.split('\n\n').length;
+                events = () => writer.text.split('\n\n').length,
+                counted = [];
             await began(writer);
-            const before = events(),
-                prompt = longPrompt().slice(0, 8000);
-            same((await ask(server, '/v1/completions', { prompt, max_tokens: 1 })).status, 200);
-            passes.push(events() - before);
+            for (const first of [0, 1]) {   // with what is written before and behind a prompt
+                const before = events(),
+                    prompt = longPrompt().slice(first, first + 8000);
+                same((await ask(server, '/v1/completions', { prompt, max_tokens: 1 })).status, 200);
+                counted.push(events() - before);
+            }
+            passes.push(Math.min(...counted));
             writer.leave();
             await server.stop();
         }

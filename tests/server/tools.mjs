@@ -418,7 +418,7 @@ const cases = {
         const x = { enum: ['é'], anyOf: [{ pattern: '(' }] };
         const inner = { type: 'object', properties: { x } };
         const odd = { type: 'object', properties: { 'a/~"é': inner } };
-        const place = '#/properties/a/~"é/properties/x/anyOf/0/pattern: ';
+        const place = '#/properties/a~1~0"é/properties/x/anyOf/0/pattern: ';
         const format = { type: 'json_schema', json_schema: { schema: odd } };
         for (const [param, words, body] of [
             ['tools', 'tools[1].function.parameters: #/properties/x', { tools: strict }],
