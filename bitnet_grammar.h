@@ -2605,7 +2605,7 @@ static const struct { const char *names; uint32_t bounds[36]; } bitnet_grammar__
     {"Script=Latin sc=Latin", {0x41, 0x5A, 0x61, 0x7A, 0xC0, 0xD6, 0xD8, 0xF6, 0xF8, 0x24F}},
     {"Script=Han sc=Han", {0x4E00, 0x9FFF}},
     {"Script=Cyrillic sc=Cyrillic", {0x400, 0x481, 0x48A, 0x52F}},
-    {"Extended_Pictographic Emoji Emoji_Presentation", 
+    {"Extended_Pictographic Emoji Emoji_Presentation",
      {0x231A, 0x231B, 0x2614, 0x2615, 0x2648, 0x2653, 0x1F400, 0x1F43E, 0x1F600, 0x1F64F}},
     {"Regional_Indicator Emoji_Component", {0x1F1E6, 0x1F1FF}}};
 
@@ -2622,7 +2622,7 @@ static void bitnet_grammar__property_escape(bitnet_grammar__builder *b) {
         bitnet_grammar__fail(b, BITNET_ERR_UNSUPPORTED, b->at,
                              b->opposite ? "\\p where it must not match"
                                          : "\\p of this property is not supported");
-    for (k = 0; i < n && k < 36 && bitnet_grammar__properties[i].bounds[k + 1]; k += 2)
+    for (k = 0; i < n && k + 1 < 36 && bitnet_grammar__properties[i].bounds[k + 1]; k += 2)
         bitnet_grammar__add_range(b, bitnet_grammar__properties[i].bounds[k],
                                   bitnet_grammar__properties[i].bounds[k + 1]);
     b->at = from + size + 1;

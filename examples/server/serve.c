@@ -97,12 +97,13 @@ static void find_page(const char *program) {
     const char *slash = strrchr(program, '/');
     const size_t n = slash ? (size_t)(slash - program) : 0;
     size_t i;
-    if (!slash || n > PAGE_NAME - sizeof "/page/index.html") return;
-    for (i = 0; i < 2 && !settings.page; i++) {
+    if (settings.page || !slash || n > PAGE_NAME - sizeof "/page/index.html") return;
+    for (i = 0; i < 2; i++) {
         snprintf(name, sizeof name, "%.*s/%s/index.html", (int)n, program, folders[i]);
         if (!system_is_there(name)) continue;
         *strrchr(name, '/') = 0;
         settings.page = name;
+        return;
     }
 }
 

@@ -42,6 +42,7 @@ user="-std=c99 -D_DEFAULT_SOURCE -DBITNET__IMPLEMENTED"
 #                  what they allocate is the request's, which was zero before and request_free frees
 #   read_job       what it allocates is the job's, which free_job frees
 #   messages_read  what follows refuse_memory, which always gives an error
+#   save, save_file  there is a path, and strerror always has a text
 #   read_more      what was taken was read before, so there is memory
 gcc_knows='leak of .*fopen(path
 read_bias: .*leak of .*bias
@@ -51,6 +52,8 @@ read_job: .*leak of
 tokens_make_texts: .*leak of
 tokenize_messages: .*leak of .*begun
 messages_read: .*possibly-NULL
+save: .*use of NULL
+save_file: .*use of NULL
 read_more: .*use of NULL'
 echo "$gcc_knows" >$dir/known
 
