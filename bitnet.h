@@ -14340,30 +14340,29 @@ static void bitnet__run_products(bitnet__step *s, int32_t n_rows, int64_t work,
    a NaN becomes -128 (its norm, or a scale of 0, has made a NaN of an infinity), and queries and
    keys, because softmax makes weights like any others of scores that are not finite. */
 
-/* Tests the bits, since compilers may assume that floats are finite; two floats at a time. Adding 1
-   to an exponent of all ones sets the sign bit, and never carries into the other float. */
-static int bitnet__all_finite(const float *x, int32_t n) {
-    const uint64_t exponents = 0x7f8000007f800000u, ones = 0x0080000000800000u;
+/* Limits, as the bits of floats. Queries and keys are below 2^53, so that no score overflows: it
+   has up to 2^20 products. Keys in F16 are below 65520, which would become an infinity. */
+enum { BITNET__INFINITE = 0x7f800000, BITNET__MOST_QUERY = 0x5a000000,
+       BITNET__MOST_F16 = 0x477ff000 };
+
+/* 1 if all |x| are below the positive float with these bits; a NaN is not. Tests the bits, since
+   compilers may assume that floats are finite; two floats at a time. What is added sets the sign
+   bit of those that are not below, and never carries into the other float. */
+static int bitnet__all_below(const float *x, int32_t n, uint32_t most) {
+    const uint64_t values = 0x7fffffff7fffffffu, more = (0x80000000u - most) * 0x100000001u;
     uint64_t u[2], bad[2] = {0, 0};
     int32_t i;
     for (i = 0; i + 4 <= n; i += 4) {
         memcpy(u, x + i, sizeof u);
-        bad[0] |= (u[0] & exponents) + ones;
-        bad[1] |= (u[1] & exponents) + ones;
+        bad[0] |= (u[0] & values) + more;
+        bad[1] |= (u[1] & values) + more;
     }
-    for (; i < n; i++) bad[0] |= (bitnet__float_bits(x[i]) & exponents) + ones;
+    for (; i < n; i++) bad[0] |= (bitnet__float_bits(x[i]) & values) + more;
     return !((bad[0] | bad[1]) & 0x8000000080000000u);
 }
 
-/* 1 if all |x| are below most, which is positive; a NaN is not. */
-static int bitnet__all_below(const float *x, int32_t n, float most) {
-    uint32_t top = 0, bits;
-    int32_t i;
-    for (i = 0; i < n; i++) {
-        bits = bitnet__float_bits(x[i]) & 0x7fffffff;
-        top = bits > top ? bits : top;
-    }
-    return top < bitnet__float_bits(most);
+static int bitnet__all_finite(const float *x, int32_t n) {
+    return bitnet__all_below(x, n, BITNET__INFINITE);
 }
 
 static void bitnet__note_nonfinite(const bitnet_ctx *c, int32_t t, int thread) {
@@ -15342,11 +15341,6 @@ static void bitnet__pairs_to_halves(const float *x, int n_rot, int n, float *y) 
     for (i = n_rot; i < n; i++) y[i] = x[i];
 }
 
-/* Queries and keys are below 2^53, so that no score overflows: it has up to 2^20 products. Keys in
-   F16 are below what that rounds to an infinity. */
-#define BITNET__MOST_QUERY 9007199254740992.0f
-#define BITNET__MOST_F16 65520.0f
-
 /* A query, rotated, from q to its place; also as int8, if the cache wants that. */
 static void bitnet__store_query(const bitnet__step *s, const float *q, const float *cos_sin,
                                 int32_t n_rot, int32_t at, int32_t t, int thread) {
@@ -15372,7 +15366,7 @@ static void bitnet__step_rope(const bitnet__step *s, int32_t from, int32_t to, i
     const int32_t hd = m->head_dim, q_stride = m->q_rows / m->n_heads;
     int32_t t, i, j;
     const int adjacent = m->family->adjacent;
-    const float most = c->cache->element == 2 ? BITNET__MOST_F16 : BITNET__MOST_QUERY;
+    const uint32_t most = c->cache->element == 2 ? BITNET__MOST_F16 : BITNET__MOST_QUERY;
     const float *q_gain = s->layer->norm[BITNET__Q_HEAD_NORM];
     const float *k_gain = s->layer->norm[BITNET__K_HEAD_NORM];
     for (t = from; t < to; t++) {
