@@ -79,21 +79,21 @@ static void kernels_delta(const bitnet_kernels *k, const kernels_call *a, float 
 
 static void kernels_run(const bitnet_kernels *k, const kernels_call *a, kernels_results *r) {
     const size_t stride = (size_t)(a->rows + a->spare);
+    bitnet__dots d = {a->w, a->q, a->sums, a->n, a->rows, a->cols, r->dots, (size_t)a->n, stride};
     uint8_t *packed = 0;
     int c;
     switch (a->entry) {
         case KERNELS_QUANTIZE: r->scale = k->quantize(a->x, a->n, r->q, r->dots); break;
         case KERNELS_TERNARY:
             if (k->pack && !(packed = kernels_pack(k, a))) {   /* a code 3: scalar's instead */
-                bitnet__dotrows_i2s_scalar(&(bitnet__dots){a->w, a->q, a->sums, a->n, a->rows,
-                                                           a->cols, r->dots, (size_t)a->n,
-                                                           stride});
+                bitnet__dotrows_i2s_scalar(&d);
                 break;
             }
-            k->dotrows_ternary(&(bitnet__dots){packed ? packed : a->w, a->q, a->sums, a->n, a->rows,
-                                               a->cols, r->dots, (size_t)a->n, stride});
+            if (packed) d.w = packed;
+            k->dotrows_ternary(&d);
             free(packed);
             break;
+        case KERNELS_I2S: k->dotrows_i2s(&d); break;
         case KERNELS_F32: k->dotrows_f32(a->w, a->x, a->n, a->rows, a->cols, r->y, stride); break;
         case KERNELS_F16: k->dotrows_f16(a->w, a->x, a->n, a->rows, a->cols, r->y, stride); break;
         case KERNELS_BF16: k->dotrows_bf16(a->w, a->x, a->n, a->rows, a->cols, r->y, stride); break;
@@ -119,9 +119,7 @@ static void kernels_run(const bitnet_kernels *k, const kernels_call *a, kernels_
             memcpy(r->y, a->x, (size_t)a->n * sizeof *r->y);
             k->dequantize(a->dots, a->f, a->n, a->flag, r->y);
             break;
-        case KERNELS_RELU2:
-            k->relu2_gate(a->x, a->x + a->n, a->n, r->y);
-            break;
+        case KERNELS_RELU2: k->relu2_gate(a->x, a->x + a->n, a->n, r->y); break;
         case KERNELS_SIGMOID:
             k->sigmoid_gate(a->x, a->x + a->n, a->flag ? -1.6f : -1.0f, a->flag ? -0.07f : 0.0f,
                             a->n, r->y);
@@ -152,11 +150,7 @@ static void kernels_run(const bitnet_kernels *k, const kernels_call *a, kernels_
             k->sumrows_i8(a->w, (const uint8_t *)a->q, a->x, (size_t)a->rows, a->n, a->first,
                           a->n - a->first, a->rows, a->cols, r->y);
             break;
-        default:
-            (a->entry == KERNELS_I2S ? k->dotrows_i2s : k->dotrows_u4)(
-                &(bitnet__dots){a->w, a->q, a->sums, a->n, a->rows, a->cols, r->dots,
-                                (size_t)a->n, stride});
-            break;
+        default: k->dotrows_u4(&d); break;
     }
     for (c = 0; a->entry == KERNELS_STORE && c < a->n; c++) {
         const float h = bitnet__load_f16((const uint8_t *)r->y + 2 * c);
