@@ -349,7 +349,8 @@ suite_packages() {                     # CMake, pkg-config, vcpkg's port, Meson
 
 suite_dist() {                         # a release
     find_relaxed || relaxed=
-    shared_example minimal && EMCC_RELAXED=$relaxed sh tests/packaging/test_dist.sh build/minimal
+    shared_example minimal && export EMCC_RELAXED="$relaxed" &&
+        alone_in_binaries sh tests/packaging/test_dist.sh build/minimal
 }
 
 suite_binaries() {                     # for other systems, by zig; in emulators
@@ -357,17 +358,23 @@ suite_binaries() {                     # for other systems, by zig; in emulators
     need zip
     have llvm-readobj || have llvm-readobj-19 || lacks "llvm is not installed"
     . packaging/dist.sh
-    systems=$SYSTEMS
-    shared_example generate && binaries $systems &&
-        ZIG=$zig sh tests/packaging/test_binaries.sh build/generate $systems
+    shared_example generate && alone_in_binaries binaries_of $SYSTEMS
 }
+
+binaries_of() { binaries "$@" && ZIG=$zig sh tests/packaging/test_binaries.sh build/generate "$@"; }
 
 suite_container() {                    # packaging/Dockerfile, by buildah
     need buildah && need curl
     find_zig || lacks "$why"
     need zip
-    sh tests/packaging/test_container.sh
+    alone_in_binaries sh tests/packaging/test_container.sh
 }
+
+# alone_in_binaries COMMAND...: runs it while no other suite makes or removes files in build/binaries.
+alone_in_binaries() (
+    ! have flock || flock 9
+    "$@"
+) 9>build/binaries.lock
 
 suite_build() { sh tests/checks/test_build.sh; }
 suite_check() { sh tests/checks/check.sh; }
