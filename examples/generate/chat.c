@@ -121,12 +121,13 @@ static int run_command(const char *line) {
         if (strlen(commands[i].name) != n || memcmp(commands[i].name, line, n)) continue;
         if (!commands[i].arg[0] == (length == 0) && length < sizeof command_file)
             return commands[i].run();
-        refused = 1;
         say("%s %s", commands[i].name, commands[i].arg[0] ? "needs the name of a file"
                                                            : "takes no value");
-        return GO_ON;
+        break;
     }
-    say("'%.*s' is not a command; /help lists them, //... sends /...", (int)n, line);
+    if (i == N_COMMANDS)
+        say("'%.*s' is not a command; /help lists them, //... sends /...", (int)n, line);
+    refused = 1;
     return GO_ON;
 }
 
