@@ -62,7 +62,8 @@ static const char usage[] =
     "embed search NAME.npy TEXT -m MODEL      the passages that are most like the text\n";
 
 static const char notes[] =
-    "exit codes: 0 success, 1 a text or a file failed, 2 usage, 3 the model was refused\n";
+    "exit codes: 0 success, 1 a text or a file failed, 2 usage, 3 the model was refused,\n"
+    "130 Ctrl-C\n";
 
 static const char *command_name(command c) {
     return c == INDEX ? "embed index" : c == SEARCH ? "embed search" : "embed";
@@ -169,7 +170,7 @@ static int check_search(const settings *s) {
 }
 
 int settings_read(int argc, char **argv, settings *s) {
-    int i = 1, wrong = GO_ON, only_words = 0;
+    int i = 1, wrong = GO_ON, only_words = 0, shown;
     values.command = EMBED;
     values.normalize = 2;
     values.k = 10;
@@ -178,12 +179,9 @@ int settings_read(int argc, char **argv, settings *s) {
     for (i += values.command != EMBED; i < argc && !wrong; i++) {
         if (only_words || argv[i][0] != '-' || !argv[i][1]) wrong = take_word(argv[i]);
         else if (!strcmp(argv[i], "--")) only_words = 1;
-        else if (option_has_name("-h --help", argv[i]))
-            return options_help(options, N_OPTIONS, usage, notes);
-        else if (!strcmp(argv[i], "--version")) {
-            printf("embed %s\n", bitnet_version());
-            return fflush(stdout) || ferror(stdout) ? FAILED + 1 : DONE + 1;
-        } else wrong = take(argv, &i);
+        else if ((shown = options_show(argv[i], "embed", options, N_OPTIONS, usage, notes)) != 0)
+            return shown;
+        else wrong = take(argv, &i);
     }
     if (!wrong) wrong = read_names(&values);
     if (!wrong && gpu_layers) note("-ngl is ignored: there is no GPU");
