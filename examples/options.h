@@ -66,6 +66,25 @@ static inline int option_take(const option *o, char **argv, int *i, char error[O
     return !error[0];
 }
 
+/* Names of values, of which the last, 0, has the value where there is no text. */
+typedef struct option_name { const char *text; int value; } option_name;
+
+/* The value that the text of an option stands for; text 0: none was given. Returns 0, and in error
+   what is wrong, if it is none of the names. */
+static inline int option_value(const char *own, const char *text, const option_name *names,
+                               int *to, char error[OPTION_ERROR]) {
+    const option_name *n = names;
+    size_t at;
+    snprintf(error, OPTION_ERROR, "%s: '%.60s' is not", own, text ? text : "");
+    for (; n->text && (!text || strcmp(text, n->text)); n++) {
+        at = strlen(error);
+        snprintf(error + at, OPTION_ERROR - at, "%s %s", n == names ? "" : n[1].text ? "," : " or",
+                 n->text);
+    }
+    *to = n->value;
+    return n->text || !text;
+}
+
 /* Prints what --help shows: the usage, the table and the notes. Returns an exit code + 1. */
 static inline int options_help(const option *all, size_t n, const char *usage, const char *notes) {
     char line[96];

@@ -90,48 +90,31 @@ static int parse(int argc, char **argv) {
 
 #define Q2_0_128 "q2_0_128"            /* blocks of PQ2_0 under the number of Q2_0 */
 
-/* The index of text among n names; 0 without a text. */
-static int which(const char *own, const char *text, const char *const *names, int n) {
-    char all[128] = "";
-    int i;
-    for (i = 0; text && i < n && strcmp(text, names[i]); i++) {
-        strcat(all, i == 0 ? "" : i == n - 1 ? " or " : ", ");
-        strcat(all, names[i]);
-    }
-    if (i == n) fail(2, "%s: '%s' is not %s", own, text, all);
-    return i;
-}
+static const option_name ternary_types[] = {
+    {"i2_s", BITNET_TENSOR_I2_S}, {"tl1", BITNET_TENSOR_TL1}, {"tl2", BITNET_TENSOR_TL2},
+    {"tl2_r16", BITNET_TENSOR_TL2_R16}, {"tq1_0", BITNET_TENSOR_TQ1_0},
+    {"tq2_0", BITNET_TENSOR_TQ2_0}, {"q1_0", BITNET_TENSOR_Q1_0}, {"q2_0", BITNET_TENSOR_Q2_0},
+    {"pq2_0", BITNET_TENSOR_PQ2_0}, {"ptq1_0", BITNET_TENSOR_PTQ1_0},
+    {Q2_0_128, BITNET_TENSOR_PQ2_0}, {0, BITNET_TENSOR_I2_S}};
+static const option_name head_types[] = {
+    {"f16", BITNET_TENSOR_F16}, {"bf16", BITNET_TENSOR_BF16}, {"f32", BITNET_TENSOR_F32},
+    {"q8_0", BITNET_TENSOR_Q8_0}, {"q6_k", BITNET_TENSOR_Q6_K}, {"q5_k", BITNET_TENSOR_Q5_K},
+    {"q4_k", BITNET_TENSOR_Q4_K}, {"q5_0", BITNET_TENSOR_Q5_0}, {0, BITNET_TENSOR_F16}};
+static const option_name poolings[] = {
+    {"mean", BITNET_POOLING_MEAN}, {"first", BITNET_POOLING_FIRST}, {"last", BITNET_POOLING_LAST},
+    {0, BITNET_POOLING_MODEL}};
 
-static uint32_t ternary_type(const char *text) {
-    static const char *const names[] = {"i2_s", "tl1", "tl2", "tl2_r16", "tq1_0", "tq2_0",
-                                        "q1_0", "q2_0", "pq2_0", "ptq1_0", Q2_0_128};
-    static const uint32_t types[] = {BITNET_TENSOR_I2_S, BITNET_TENSOR_TL1, BITNET_TENSOR_TL2,
-                                     BITNET_TENSOR_TL2_R16, BITNET_TENSOR_TQ1_0,
-                                     BITNET_TENSOR_TQ2_0, BITNET_TENSOR_Q1_0, BITNET_TENSOR_Q2_0,
-                                     BITNET_TENSOR_PQ2_0, BITNET_TENSOR_PTQ1_0,
-                                     BITNET_TENSOR_PQ2_0};
-    return types[which("--to", text, names, 11)];
-}
-
-static uint32_t head_type(const char *own, const char *text) {
-    static const char *const names[] = {"f16", "bf16", "f32", "q8_0", "q6_k", "q5_k", "q4_k",
-                                        "q5_0"};
-    static const uint32_t types[] = {BITNET_TENSOR_F16, BITNET_TENSOR_BF16, BITNET_TENSOR_F32,
-                                     BITNET_TENSOR_Q8_0, BITNET_TENSOR_Q6_K, BITNET_TENSOR_Q5_K,
-                                     BITNET_TENSOR_Q4_K, BITNET_TENSOR_Q5_0};
-    return types[which(own, text, names, 8)];
+static uint32_t value_of(const char *own, const char *text, const option_name *names) {
+    char error[OPTION_ERROR];
+    int value;
+    if (!option_value(own, text, names, &value, error)) fail(2, "%s", error);
+    return (uint32_t)value;
 }
 
 static bitnet_i2s_packing layout(const char *own, const char *text) {
     bitnet_i2s_packing p = BITNET_I2S_128;
     if (text && !value_packing(text, &p)) fail(2, "%s: '%s' is not " I2S_PACKINGS, own, text);
     return p;
-}
-
-/* 0: as the folder says. */
-static uint32_t pooling(const char *text) {
-    static const char *const names[] = {"mean", "first", "last"};    /* in the order of the enum */
-    return text ? (uint32_t)BITNET_POOLING_MEAN + (uint32_t)which("--pooling", text, names, 3) : 0;
 }
 
 static tile_set tiles(const char *own, const char *text) {
@@ -144,7 +127,7 @@ static tile_set tiles(const char *own, const char *text) {
 
 static void resolve(repack_options *o) {
     memset(o, 0, sizeof *o);
-    o->to.type = ternary_type(to_name);
+    o->to.type = value_of("--to", to_name, ternary_types);
     o->to.i2s_packing = layout("--i2s", i2s_name);
     o->to.tiles = tiles("--tile", tile_text);
     o->to.tile_option = "--tile";
@@ -155,9 +138,9 @@ static void resolve(repack_options *o) {
     o->from.i2s_option = "--from-layout";
     o->wants_ternary = to_name || i2s_name;
     o->wants_head = head_name != 0;
-    o->head_type = head_type("--head", head_name);
+    o->head_type = value_of("--head", head_name, head_types);
     o->unfold = unfold_name != 0;
-    o->unfold_type = head_type("--unfold", unfold_name);
+    o->unfold_type = value_of("--unfold", unfold_name, head_types);
     o->fold = fold_name;
     o->pq2_0_as_42 = to_name && !strcmp(to_name, Q2_0_128);
     o->round_scales = rounding;
@@ -213,11 +196,11 @@ static void convert_folder(const char *in, const char *out) {
     memset(&o, 0, sizeof o);
     o.name = model_name;
     o.pre = pre_name;
-    o.head_type = head_type("--head", head_name);
+    o.head_type = value_of("--head", head_name, head_types);
     o.wants_head = head_name != 0;
-    o.group_type = to_name ? ternary_type(to_name) : 0;
+    o.group_type = to_name ? value_of("--to", to_name, ternary_types) : 0;
     o.group_number = to_name && !strcmp(to_name, Q2_0_128) ? BITNET_TENSOR_Q2_0 : o.group_type;
-    o.pooling = pooling(pooling_name);
+    o.pooling = value_of("--pooling", pooling_name, poolings);
     o.window = windowed;
     o.log_fn = log_text;
     if (o.group_type == BITNET_TENSOR_I2_S) o.group_type = 0;

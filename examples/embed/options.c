@@ -94,38 +94,25 @@ static int take_word(const char *word) {
 
 /* ---- values that are names ---- */
 
-typedef struct name { const char *text; int value; } name;
-
-static const name formats[] = {
+static const option_name formats[] = {
     {"json", FORMAT_JSON}, {"jsonl", FORMAT_JSONL}, {"csv", FORMAT_CSV}, {"npy", FORMAT_NPY},
     {"raw", FORMAT_RAW}, {"array", FORMAT_ARRAY}, {"text", FORMAT_TEXT}, {0, FORMAT_JSONL}};
-static const name llama_formats[] = {
+static const option_name llama_formats[] = {
     {"json", FORMAT_JSON}, {"array", FORMAT_ARRAY}, {"raw", FORMAT_TEXT}, {0, FORMAT_JSONL}};
-static const name poolings[] = {
+static const option_name poolings[] = {
     {"mean", BITNET_POOLING_MEAN}, {"cls", BITNET_POOLING_FIRST}, {"first", BITNET_POOLING_FIRST},
     {"last", BITNET_POOLING_LAST}, {0, BITNET_POOLING_MODEL}};
-static const name bit_counts[] = {{"8", 8}, {"4", 4}, {"2", 2}, {"1", 1}, {0, 0}};
-
-/* The value of a text among names, which end with the value of no text; -1: it is another one. */
-static int which(const char *own, const char *text, const name *names) {
-    char all[96] = "";
-    const name *n = names;
-    for (; n->text; n++) {
-        if (text && !strcmp(text, n->text)) return n->value;
-        snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s", n == names ? "" : ", ",
-                 n->text);
-    }
-    if (!text) return n->value;
-    say("%s '%s': it can be %s", own, text, all);
-    return -1;
-}
+static const option_name bit_counts[] = {{"8", 8}, {"4", 4}, {"2", 2}, {"1", 1}, {0, 0}};
 
 static int read_names(settings *s) {
-    const int form = llama_format ? which("--embd-output-format", llama_format, llama_formats)
-                                    : which("--format", format_name, formats);
-    const int pooling = which("--pooling", pooling_name, poolings);
-    const int bits = which("--bits", bits_text, bit_counts);
-    if (form < 0 || pooling < 0 || bits < 0) return WRONG;
+    char error[OPTION_ERROR];
+    int form, pooling, bits;
+    if (!(llama_format ? option_value("--embd-output-format", llama_format, llama_formats, &form,
+                                      error)
+                       : option_value("--format", format_name, formats, &form, error)) ||
+        !option_value("--pooling", pooling_name, poolings, &pooling, error) ||
+        !option_value("--bits", bits_text, bit_counts, &bits, error))
+        return fail(WRONG, "%s", error);
     if (llama_format && format_name)
         return fail(WRONG, "--format and --embd-output-format exclude each other");
     s->format = (enum format)form;
