@@ -68,10 +68,8 @@ static int command_save(void) {
     return GO_ON;
 }
 
-/* A turn is a message and its reply, each with an end token. What differs from this chat's system
-   message counts as a part of the first turn. */
 static int command_load(void) {
-    int32_t i, ends = 0;
+    int32_t i;
     if (load_state(command_file, 0) != GO_ON) {
         refused = 1;
         return GO_ON;
@@ -82,11 +80,7 @@ static int command_load(void) {
     n_tokens = bitnet_seq_length(ctx, 0);
     memcpy(tokens, bitnet_seq_tokens(ctx, 0), (size_t)n_tokens * sizeof *tokens);
     if (bitnet_seq_pending(ctx, 0) >= 0) tokens[n_tokens++] = bitnet_seq_pending(ctx, 0);
-    for (n_turns = 0; i < n_tokens; i++) {
-        if (i == n_system || (ends % 2 == 0 && bitnet_token_is_end(model, tokens[i - 1])))
-            turns[n_turns++] = i;
-        ends += bitnet_token_is_end(model, tokens[i]);
-    }
+    find_turns();
     note("%d tokens are loaded", n_tokens);
     return GO_ON;
 }
