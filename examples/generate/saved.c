@@ -55,6 +55,7 @@ int load_state(const char *path, int may_lack) {
     errno = 0;
     if (size != 0 || !may_lack) r = bitnet_seq_load_io(ctx, 0, &io, &err);
     if (r == BITNET_ERR_IO) fail(1, "cannot read '%s': %s", path, strerror(errno));
+    else if (r == BITNET_ERR_FULL) fail(1, "'%s': %s; see -c", path, err.text);
     else if (r != BITNET_OK) fail(1, "'%s': %s", path, err.text);
     fclose(f);
     return r == BITNET_OK ? GO_ON : 1;
