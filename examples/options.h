@@ -1,4 +1,5 @@
-/* options.h - what reads the options of embed, perplexity, serve and batch, which are tables */
+/* options.h - what reads the options of convert, embed, perplexity, serve and batch, which are
+   tables */
 #ifndef EXAMPLES_OPTIONS_H
 #define EXAMPLES_OPTIONS_H
 
@@ -65,6 +66,25 @@ static inline int option_take(const option *o, char **argv, int *i, char error[O
     return !error[0];
 }
 
+/* Names of values, of which the last, 0, has the value where there is no text. */
+typedef struct option_name { const char *text; int value; } option_name;
+
+/* The value that the text of an option stands for; text 0: none was given. Returns 0, and in error
+   what is wrong, if it is none of the names. */
+static inline int option_value(const char *own, const char *text, const option_name *names,
+                               int *to, char error[OPTION_ERROR]) {
+    const option_name *n = names;
+    size_t at;
+    snprintf(error, OPTION_ERROR, "%s: '%.60s' is not", own, text ? text : "");
+    for (; n->text && (!text || strcmp(text, n->text)); n++) {
+        at = strlen(error);
+        snprintf(error + at, OPTION_ERROR - at, "%s %s", n == names ? "" : n[1].text ? "," : " or",
+                 n->text);
+    }
+    *to = n->value;
+    return n->text || !text;
+}
+
 /* Prints what --help shows: the usage, the table and the notes. Returns an exit code + 1. */
 static inline int options_help(const option *all, size_t n, const char *usage, const char *notes) {
     char line[96];
@@ -85,18 +105,24 @@ static inline int options_help(const option *all, size_t n, const char *usage, c
     return fflush(stdout) || ferror(stdout) ? 2 : 1;
 }
 
+/* If the argument is --help or --version, shows that. Returns an exit code + 1, or 0 if it is
+   neither. */
+static inline int options_show(const char *argument, const char *program, const option *all,
+                               size_t n, const char *usage, const char *notes) {
+    if (option_has_name("-h --help", argument)) return options_help(all, n, usage, notes);
+    if (strcmp(argument, "--version")) return 0;
+    printf("%s %s\n", program, bitnet_version());
+    return fflush(stdout) || ferror(stdout) ? 2 : 1;
+}
+
 /* Reads the arguments of a program whose arguments are all options. Returns 0 to go on, or an exit
    code + 1: after --help, or after an error, one line on stderr. */
 static inline int options_read(int argc, char **argv, const char *program, const option *all,
                                size_t n, const char *usage, const char *notes) {
     char error[OPTION_ERROR];
-    int i;
+    int i, shown;
     for (i = 1; i < argc; i++) {
-        if (option_has_name("-h --help", argv[i])) return options_help(all, n, usage, notes);
-        if (!strcmp(argv[i], "--version")) {
-            printf("%s %s\n", program, bitnet_version());
-            return fflush(stdout) || ferror(stdout) ? 2 : 1;
-        }
+        if ((shown = options_show(argv[i], program, all, n, usage, notes)) != 0) return shown;
         if (option_take(option_find(all, n, argv[i]), argv, &i, error)) continue;
         bitnet_clean_text(error, strlen(error), error, sizeof error);
         fprintf(stderr, "%s: %s\n", program, error);

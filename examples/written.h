@@ -32,6 +32,10 @@ int is_not_a_file(const char *path);
 /* Do both paths lead to one file that is there, and no device? a and b may be 0. */
 int file_is_same(const char *a, const char *b);
 
+/* Is a file there that begins otherwise, and is not empty? What a wrong name leads to, such as a
+   text of the user's, is not to be replaced. */
+int file_begins_otherwise(const char *path, const char *begin);
+
 /* The file that a path stands for, in new memory: of a link what it leads to. Returns 0 and sets
    errno if the link leads nowhere. */
 char *file_follow(const char *path);
@@ -288,6 +292,15 @@ int file_is_same(const char *a, const char *b) {
     file_facts x, y;
     return a && b && !file_look(&x, a, 1) && !file_look(&y, b, 1) && x.is_file && y.is_file &&
            x.device == y.device && x.number == y.number;
+}
+
+int file_begins_otherwise(const char *path, const char *begin) {
+    char bytes[16];
+    const size_t most = strlen(begin) < sizeof bytes ? strlen(begin) : sizeof bytes;
+    FILE *f = utf8_fopen(path, "rb");
+    const size_t n = f ? fread(bytes, 1, most, f) : 0;
+    if (f) fclose(f);
+    return n > 0 && (n < most || memcmp(bytes, begin, most));
 }
 
 const char *file_last_name(const char *path) {

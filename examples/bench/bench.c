@@ -310,40 +310,35 @@ typedef struct option {
     int *flag, (*keep)(char **);       /* keep reads a[1] and returns more than 0 */
 } option;
 
-/* windows.h has a TEXT, so these names are longer. */
-#define IN_TEXT(where) &where, 0, 0, 0, 0
-#define IN_NUMBER(where, high) 0, &where, high, 0, 0
-#define IN_FLAG(where) 0, 0, 0, &where, 0
-#define IN_FLAG_BY(where, keep) 0, 0, 0, &where, keep
-
 static const option options[] = {
     {"--family", "NAME", "random: bitnet (default) or another one; an unknown NAME lists "
-     "them", IN_TEXT(family)},
-    {"--layers", "N", "of a random model (as many as are published)", IN_NUMBER(n_layers, 999)},
-    {"-t", "N", "threads (all processors)", IN_NUMBER(threads, MAX_THREADS)},
-    {"-r", "ROUNDS", "of measuring; shown are medians (3)", IN_NUMBER(rounds, MAX_ROUNDS)},
-    {"--kernel", "NAME", "this kernel table alone", IN_TEXT(kernel)},
-    {"--kv-type", "TYPE", "of keys and values: " KV_TYPES " (f16)", IN_TEXT(kv)},
-    {"--no-repack", 0, "weights in blocks stay as they lie in the file", IN_FLAG(in_place)},
-    {"--quick", 0, "without the context of 4096, and 2 rounds", IN_FLAG(quick)},
-    {"--profile", 0, "shows instead where the time goes", IN_FLAG(profile)},
-    {"--json", 0, "prints JSON", IN_FLAG(as_json)},
+     "them", .text = &family},
+    {"--layers", "N", "of a random model (as many as are published)", .number = &n_layers,
+     .high = 999},
+    {"-t", "N", "threads (all processors)", .number = &threads, .high = MAX_THREADS},
+    {"-r", "ROUNDS", "of measuring; shown are medians (3)", .number = &rounds, .high = MAX_ROUNDS},
+    {"--kernel", "NAME", "this kernel table alone", .text = &kernel},
+    {"--kv-type", "TYPE", "of keys and values: " KV_TYPES " (f16)", .text = &kv},
+    {"--no-repack", 0, "weights in blocks stay as they lie in the file", .flag = &in_place},
+    {"--quick", 0, "without the context of 4096, and 2 rounds", .flag = &quick},
+    {"--profile", 0, "shows instead where the time goes", .flag = &profile},
+    {"--json", 0, "prints JSON", .flag = &as_json},
     {"--sequences", "LIST", "shows instead how fast so many sequences write together: 1,2,4",
-     IN_FLAG_BY(together, list_sequences)},
+     .flag = &together, .keep = list_sequences},
     {"--chunks", "LIST", "shows instead prompts that are read beside them in such chunks: 16,32",
-     IN_FLAG_BY(together, list_chunks)},
+     .flag = &together, .keep = list_chunks},
     {"--compare", "COMMAND", "shows instead how fast another program is: \"llama-bench -m FILE\"",
-     IN_TEXT(command)},
+     .text = &command},
     {"--compare-form", "FORM", "a part of what it prints: \"read: {pp512} tok/s\"; can be given "
-     "again", IN_FLAG_BY(has_forms, keep_form)},
+     "again", .flag = &has_forms, .keep = keep_form},
     {"--compare-limit", "SECONDS", "that each of its runs may take (600)",
-     IN_NUMBER(limit_s, MOST_SECONDS)},
+     .number = &limit_s, .high = MOST_SECONDS},
     {"--save", "FILE", "only writes the model to a file; with --ask goes on to measure it",
-     IN_TEXT(save)},
+     .text = &save},
     {"--ask", 0, "answers lines \"KERNEL THREADS\" on standard input, each with two speeds",
-     IN_FLAG(ask)},
-    {"--help", 0, "prints this; so does -h", IN_FLAG(help)},
-    {"-h", 0, 0, IN_FLAG(help)},
+     .flag = &ask},
+    {"--help", 0, "prints this; so does -h", .flag = &help},
+    {"-h", 0, 0, .flag = &help},
 };
 enum { N_OPTIONS = sizeof options / sizeof options[0], WIDEST = 95 };
 

@@ -463,9 +463,17 @@ static void put_model(void) {
     put_tensors(DATA);
 }
 
+/* Page by page where that is possible, so that weights lie as in a file that is mapped. */
 void make_model(void) {
     put_model();
+#if MAPS
+    file = (uint8_t *)mmap(0, file_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+                           0);
+    if (file == MAP_FAILED) file = 0;
+    is_mapped = 1;
+#else
     file = (uint8_t *)malloc(file_size);
+#endif
     if (!file) fail(1, "no memory for a random model");
     put_model();
 }

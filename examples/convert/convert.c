@@ -11,9 +11,9 @@
    replaces a file only with --force. Exit codes: 0, 1 failure or a difference, 2 wrong usage. */
 #define BITNET_IMPLEMENTATION
 #include "../../bitnet.h"
+#include "../options.h"
 #include "../streams.h"
 #include "../utf8.h"
-#include "../values.h"
 #include "check.h"
 #include "commands.h"
 #include "files.h"
@@ -27,125 +27,107 @@
 
 static const char *to_name, *i2s_name, *from_name, *tile_text, *from_tile_text, *head_name;
 static const char *pre_name, *model_name, *pooling_name, *unfold_name, *fold_name, *files[2];
-static int inspecting, verifying, forcing, helping, windowed, rounding, copying, n_files;
+static int inspecting, verifying, forcing, windowed, rounding, copying, n_files;
 
-static const struct option {
-    const char *name, *arg, *help;
-    const char **text;                 /* where the argument goes */
-    int *flag;                         /* instead, what an option without an argument sets */
-} options[] = {
+static const option options[] = {
     {"--to", "TYPE", "ternary weights become i2_s, tl1, tl2, tl2_r16, tq1_0, tq2_0, q1_0, q2_0, "
-     "q2_0_128, pq2_0 or ptq1_0 (i2_s)", &to_name, 0},
-    {"--i2s", "L", "packing of I2_S: 128, 64 or 4row (128); with --verify: B's", &i2s_name, 0},
+     "q2_0_128, pq2_0 or ptq1_0 (i2_s)", .text = &to_name},
+    {"--i2s", "L", "packing of I2_S: 128, 64 or 4row (128); with --verify: B's",
+     .text = &i2s_name},
     {"--tile", "BM,BK,bm", "tile of TL1 or TL2, or a kernel_config.ini (the published one); with "
-     "--verify: B's", &tile_text, 0},
-    {"--from-layout", "L", "the input's packing of I2_S, or A's (128)", &from_name, 0},
-    {"--from-tile", "BM,BK,bm", "the input's tile, or A's (the published one)", &from_tile_text, 0},
+     "--verify: B's", .text = &tile_text},
+    {"--from-layout", "L", "the input's packing of I2_S, or A's (128)", .text = &from_name},
+    {"--from-tile", "BM,BK,bm", "the input's tile, or A's (the published one)",
+     .text = &from_tile_text},
     {"--head", "TYPE", "embedding and head become f16, bf16, f32, q8_0, q6_k, q5_k, q4_k or q5_0",
-     &head_name, 0},
+     .text = &head_name},
     {"--unfold", "TYPE", "a folded model's matrices become TYPE, of --head, in the plain basis",
-     &unfold_name, 0},
-    {"--fold", "FILE", "they are folded as FILE's are, and become the TYPE of --to", &fold_name, 0},
-    {"--round-scales", 0, "scales become F16, which all from tq1_0 on need", 0, &rounding},
-    {"--copy", 0, "copy layers that are not ternary, and write what bitnet.h cannot load", 0,
-     &copying},
-    {"--name", "NAME", "general.name of a folder's model (the folder's)", &model_name, 0},
-    {"--pre", "NAME", "tokenizer.ggml.pre of a folder's model (detected)", &pre_name, 0},
+     .text = &unfold_name},
+    {"--fold", "FILE", "they are folded as FILE's are, and become the TYPE of --to",
+     .text = &fold_name},
+    {"--round-scales", 0, "scales become F16, which all from tq1_0 on need", .flag = &rounding},
+    {"--copy", 0, "copy layers that are not ternary, and write what bitnet.h cannot load",
+     .flag = &copying},
+    {"--name", "NAME", "general.name of a folder's model (the folder's)", .text = &model_name},
+    {"--pre", "NAME", "tokenizer.ggml.pre of a folder's model (detected)", .text = &pre_name},
     {"--pooling", "KIND", "of a folder's embeddings: mean, first or last (modules.json)",
-     &pooling_name, 0},
-    {"--window", 0, "write the sliding window of a folder's Gemma", 0, &windowed},
-    {"--force", 0, "replace OUT.gguf", 0, &forcing},
-    {"--inspect", 0, "print keys, tensors, checksums and warnings", 0, &inspecting},
-    {"--verify", 0, "compare the weights of two files", 0, &verifying},
-    {"--help", 0, "this text", 0, &helping}
+     .text = &pooling_name},
+    {"--window", 0, "write the sliding window of a folder's Gemma", .flag = &windowed},
+    {"--force", 0, "replace OUT.gguf", .flag = &forcing},
+    {"--inspect", 0, "print keys, tensors, checksums and warnings", .flag = &inspecting},
+    {"--verify", 0, "compare the weights of two files", .flag = &verifying}
 };
 enum { N_OPTIONS = sizeof options / sizeof options[0] };
 
-static void parse(int argc, char **argv) {
-    int i, j;
+static const char usage[] =
+    "convert FOLDER OUT.gguf          of a Hugging Face model\n"
+    "convert IN.gguf OUT.gguf         the same model, packed in another way\n"
+    "convert --inspect FILE\n"
+    "convert --verify A B\n";
+
+/* Returns 0, or an exit code + 1. */
+static int parse(int argc, char **argv) {
+    char error[OPTION_ERROR];
+    int i, shown;
     for (i = 1; i < argc; i++) {
+        const option *o = option_find(options, N_OPTIONS, argv[i]);
         if (argv[i][0] != '-') {
             if (!argv[i][0]) fail(2, "a file's name is empty; see --help");
             if (n_files == 2) fail(2, "'%s' is one file too many; see --help", argv[i]);
             files[n_files++] = argv[i];
             continue;
         }
-        for (j = 0; j < N_OPTIONS && strcmp(argv[i], options[j].name); j++) {}
-        if (j == N_OPTIONS) fail(2, "unknown option '%s'; see --help", argv[i]);
-        if (options[j].flag) *options[j].flag = 1;
-        else if (++i == argc || !*argv[i])
-            fail(2, "%s needs a value (%s); see --help", options[j].name, options[j].arg);
-        else *options[j].text = argv[i];
+        shown = options_show(argv[i], "convert", options, N_OPTIONS, usage,
+                             "exit codes: 0 success, 1 failure or a difference, 2 usage\n");
+        if (shown) return shown;
+        if (!option_take(o, argv, &i, error)) fail(2, "%s", error);
+        if (o->text && !**o->text) fail(2, "%s: the value (%s) is empty", o->names, o->arg);
     }
-}
-
-static void print_help(void) {
-    int i;
-    puts("convert FOLDER|IN.gguf OUT.gguf, convert --inspect FILE, convert --verify A B");
-    for (i = 0; i < N_OPTIONS; i++)
-        printf("  %-14s %-8s %s\n", options[i].name, options[i].arg ? options[i].arg : "",
-               options[i].help);
+    return 0;
 }
 
 /* ---- the options' values ---- */
 
 #define Q2_0_128 "q2_0_128"            /* blocks of PQ2_0 under the number of Q2_0 */
 
-/* The index of text among n names; 0 without a text. */
-static int which(const char *option, const char *text, const char *const *names, int n) {
-    char all[128] = "";
-    int i;
-    for (i = 0; text && i < n && strcmp(text, names[i]); i++) {
-        strcat(all, i == 0 ? "" : i == n - 1 ? " or " : ", ");
-        strcat(all, names[i]);
-    }
-    if (i == n) fail(2, "%s: '%s' is not %s", option, text, all);
-    return i;
+static const option_name ternary_types[] = {
+    {"i2_s", BITNET_TENSOR_I2_S}, {"tl1", BITNET_TENSOR_TL1}, {"tl2", BITNET_TENSOR_TL2},
+    {"tl2_r16", BITNET_TENSOR_TL2_R16}, {"tq1_0", BITNET_TENSOR_TQ1_0},
+    {"tq2_0", BITNET_TENSOR_TQ2_0}, {"q1_0", BITNET_TENSOR_Q1_0}, {"q2_0", BITNET_TENSOR_Q2_0},
+    {"pq2_0", BITNET_TENSOR_PQ2_0}, {"ptq1_0", BITNET_TENSOR_PTQ1_0},
+    {Q2_0_128, BITNET_TENSOR_PQ2_0}, {0, BITNET_TENSOR_I2_S}};
+static const option_name head_types[] = {
+    {"f16", BITNET_TENSOR_F16}, {"bf16", BITNET_TENSOR_BF16}, {"f32", BITNET_TENSOR_F32},
+    {"q8_0", BITNET_TENSOR_Q8_0}, {"q6_k", BITNET_TENSOR_Q6_K}, {"q5_k", BITNET_TENSOR_Q5_K},
+    {"q4_k", BITNET_TENSOR_Q4_K}, {"q5_0", BITNET_TENSOR_Q5_0}, {0, BITNET_TENSOR_F16}};
+static const option_name poolings[] = {
+    {"mean", BITNET_POOLING_MEAN}, {"first", BITNET_POOLING_FIRST}, {"last", BITNET_POOLING_LAST},
+    {0, BITNET_POOLING_MODEL}};
+
+static uint32_t value_of(const char *own, const char *text, const option_name *names) {
+    char error[OPTION_ERROR];
+    int value;
+    if (!option_value(own, text, names, &value, error)) fail(2, "%s", error);
+    return (uint32_t)value;
 }
 
-static uint32_t ternary_type(const char *text) {
-    static const char *const names[] = {"i2_s", "tl1", "tl2", "tl2_r16", "tq1_0", "tq2_0",
-                                        "q1_0", "q2_0", "pq2_0", "ptq1_0", Q2_0_128};
-    static const uint32_t types[] = {BITNET_TENSOR_I2_S, BITNET_TENSOR_TL1, BITNET_TENSOR_TL2,
-                                     BITNET_TENSOR_TL2_R16, BITNET_TENSOR_TQ1_0,
-                                     BITNET_TENSOR_TQ2_0, BITNET_TENSOR_Q1_0, BITNET_TENSOR_Q2_0,
-                                     BITNET_TENSOR_PQ2_0, BITNET_TENSOR_PTQ1_0,
-                                     BITNET_TENSOR_PQ2_0};
-    return types[which("--to", text, names, 11)];
-}
-
-static uint32_t head_type(const char *option, const char *text) {
-    static const char *const names[] = {"f16", "bf16", "f32", "q8_0", "q6_k", "q5_k", "q4_k",
-                                        "q5_0"};
-    static const uint32_t types[] = {BITNET_TENSOR_F16, BITNET_TENSOR_BF16, BITNET_TENSOR_F32,
-                                     BITNET_TENSOR_Q8_0, BITNET_TENSOR_Q6_K, BITNET_TENSOR_Q5_K,
-                                     BITNET_TENSOR_Q4_K, BITNET_TENSOR_Q5_0};
-    return types[which(option, text, names, 8)];
-}
-
-static bitnet_i2s_packing layout(const char *option, const char *text) {
+static bitnet_i2s_packing layout(const char *own, const char *text) {
     bitnet_i2s_packing p = BITNET_I2S_128;
-    if (text && !value_packing(text, &p)) fail(2, "%s: '%s' is not " I2S_PACKINGS, option, text);
+    if (text && !value_packing(text, &p)) fail(2, "%s: '%s' is not " I2S_PACKINGS, own, text);
     return p;
 }
 
-/* 0: as the folder says. */
-static uint32_t pooling(const char *text) {
-    static const char *const names[] = {"mean", "first", "last"};    /* in the order of the enum */
-    return text ? (uint32_t)BITNET_POOLING_MEAN + (uint32_t)which("--pooling", text, names, 3) : 0;
-}
-
-static tile_set tiles(const char *option, const char *text) {
+static tile_set tiles(const char *own, const char *text) {
     bitnet_error err = {0};
     tile_set set;
     memset(&set, 0, sizeof set);
-    if (text && tiles_read(&set, text, &err)) fail(2, "%s: %s", option, err.text);
+    if (text && tiles_read(&set, text, &err)) fail(2, "%s: %s", own, err.text);
     return set;
 }
 
 static void resolve(repack_options *o) {
     memset(o, 0, sizeof *o);
-    o->to.type = ternary_type(to_name);
+    o->to.type = value_of("--to", to_name, ternary_types);
     o->to.i2s_packing = layout("--i2s", i2s_name);
     o->to.tiles = tiles("--tile", tile_text);
     o->to.tile_option = "--tile";
@@ -156,9 +138,9 @@ static void resolve(repack_options *o) {
     o->from.i2s_option = "--from-layout";
     o->wants_ternary = to_name || i2s_name;
     o->wants_head = head_name != 0;
-    o->head_type = head_type("--head", head_name);
+    o->head_type = value_of("--head", head_name, head_types);
     o->unfold = unfold_name != 0;
-    o->unfold_type = head_type("--unfold", unfold_name);
+    o->unfold_type = value_of("--unfold", unfold_name, head_types);
     o->fold = fold_name;
     o->pq2_0_as_42 = to_name && !strcmp(to_name, Q2_0_128);
     o->round_scales = rounding;
@@ -214,11 +196,11 @@ static void convert_folder(const char *in, const char *out) {
     memset(&o, 0, sizeof o);
     o.name = model_name;
     o.pre = pre_name;
-    o.head_type = head_type("--head", head_name);
+    o.head_type = value_of("--head", head_name, head_types);
     o.wants_head = head_name != 0;
-    o.group_type = to_name ? ternary_type(to_name) : 0;
+    o.group_type = to_name ? value_of("--to", to_name, ternary_types) : 0;
     o.group_number = to_name && !strcmp(to_name, Q2_0_128) ? BITNET_TENSOR_Q2_0 : o.group_type;
-    o.pooling = pooling(pooling_name);
+    o.pooling = value_of("--pooling", pooling_name, poolings);
     o.window = windowed;
     o.log_fn = log_text;
     if (o.group_type == BITNET_TENSOR_I2_S) o.group_type = 0;
@@ -237,15 +219,14 @@ static void convert_folder(const char *in, const char *out) {
 
 int main(int argc, char **argv) {
     repack_options o;
-    int code = 0;
+    int code;
     if (!streams_fill()) return 1;
     argv = utf8_arguments(&argc, argv);
-    parse(argc, argv);
+    if ((code = parse(argc, argv)) != 0) return code - 1;
     file_set_output(files[1]);
     resolve(&o);
-    if (!helping) check(&o);
-    if (helping) print_help();
-    else if (inspecting) inspect(files[0]);
+    check(&o);
+    if (inspecting) inspect(files[0]);
     else if (verifying) code = verify(files[0], &o.from, files[1], &o.to);
     else {
         output_report_leftovers(files[1]);

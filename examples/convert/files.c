@@ -39,10 +39,19 @@ int file_exists(const char *dir, const char *name) {
     return n > 0 && n < FILE_PATH && !file_is_absent(path);
 }
 
+/* Ends the path before its last name, without separators, and returns that. */
+static char *file_cut_name(char *path) {
+    size_t n = strlen(path);
+    while (n > 0 && strchr("/\\", path[n - 1])) n--;
+    path[n] = 0;
+    while (n > 0 && !strchr("/\\", path[n - 1])) n--;
+    if (n > 0) path[n - 1] = 0;
+    return path + n;
+}
+
 void file_base_name(const char *path, char *out, size_t cap) {
     char full[FILE_PATH];
-    const char *base;
-    size_t n;
+    const char *base, *other, *at;
 #ifdef _WIN32
     WCHAR wide[UTF8_PATH], wide_full[UTF8_PATH];
     if (!utf8_wide(path, wide) || !_wfullpath(wide_full, wide, UTF8_PATH) ||
@@ -53,8 +62,12 @@ void file_base_name(const char *path, char *out, size_t cap) {
     snprintf(full, sizeof full, "%s", real ? real : path);
     free(real);
 #endif
-    for (n = strlen(full); n > 0 && strchr("/\\", full[n - 1]);) full[--n] = 0;
-    for (base = full + n; base > full && !strchr("/\\", base[-1]);) base--;
+    base = file_cut_name(full);
+    if (base > full && !strcmp(file_cut_name(full), "snapshots")) {
+        other = file_cut_name(full);
+        if (!strncmp(other, "models--", 8))
+            for (base = other; (at = strstr(base, "--")) != 0;) base = at + 2;
+    }
     bitnet_clean_text(base, strlen(base), out, cap);
 }
 

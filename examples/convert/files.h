@@ -25,7 +25,8 @@ int is_folder(const char *path);
 int file_is_pointer(const char *path);
 /* Does something in the folder have that name? */
 int file_exists(const char *dir, const char *name);
-/* The last part of a path, also of "." and "..", as one line of clean text. */
+/* The last part of a path, also of "." and "..", as one line of clean text. Of a folder in Hugging
+   Face's cache, models--ORG--NAME/snapshots/COMMIT, it is NAME. */
 void file_base_name(const char *path, char *out, size_t cap);
 
 /* Moves to an offset from the start. Nonzero: it failed. */

@@ -7,7 +7,7 @@
        ./embed search notes.npy "a question" -m MODEL
 
    README.md has more. Exit codes: 0 success, 1 a text or a file failed, 2 wrong usage, 3 the model
-   was refused. */
+   was refused, 130 Ctrl-C. */
 #define _DEFAULT_SOURCE 1
 #define BITNET_IMPLEMENTATION
 #include "../../bitnet.h"
@@ -88,14 +88,18 @@ static int embed_all(job *j) {
     return code;
 }
 
-static int run_embed(job *j) {
-    int code = j->s->tokens ? read_tokens(j) : input_open(&j->in, j->s);
-    if (code == DONE) code = embedder_open(&j->e, j->s, j->s->cut);
+static int run_embed(const settings *s) {
+    job *j = (job *)calloc(1, sizeof *j);
+    int code;
+    if (!j) return fail(FAILED, "there is no memory");
+    j->s = s;
+    code = s->tokens ? read_tokens(j) : input_open(&j->in, s);
+    if (code == DONE) code = embedder_open(&j->e, s, s->cut);
     if (code == DONE) {
         j->vectors = (float *)malloc(BATCH * (size_t)j->e.info.dim * sizeof *j->vectors);
         if (!j->vectors) code = fail(FAILED, "there is no memory");
     }
-    if (code == DONE) code = output_open(&j->out, j->s, j->e.info.dim);
+    if (code == DONE) code = output_open(&j->out, s, j->e.info.dim);
     if (code == DONE) code = embed_all(j);
     if (code == DONE) code = output_end(&j->out);
     if (code == DONE && j->n_failed)
@@ -106,12 +110,12 @@ static int run_embed(job *j) {
     embedder_close(&j->e);
     input_close(&j->in);
     free(j->vectors);
+    free(j);
     return code;
 }
 
 int main(int argc, char **argv) {
     settings s;
-    job *j;
     int code;
     if (!streams_fill()) return FAILED;
     streams_binary();
@@ -120,12 +124,9 @@ int main(int argc, char **argv) {
 #ifdef SIGXFSZ
     signal(SIGXFSZ, SIG_IGN);          /* too large a file is an error like a full disk */
 #endif
-    if (s.command == INDEX) return run_index(&s);
-    if (s.command == SEARCH) return run_search(&s);
-    j = (job *)calloc(1, sizeof *j);
-    if (!j) return fail(FAILED, "there is no memory");
-    j->s = &s;
-    code = run_embed(j);
-    free(j);
+    stop_when_asked();
+    code = s.command == INDEX ? run_index(&s) : s.command == SEARCH ? run_search(&s)
+                                                                    : run_embed(&s);
+    if (code == STOPPED) say("stopped");
     return code;
 }

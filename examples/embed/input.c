@@ -195,6 +195,7 @@ int input_read(input *in, text *texts, int32_t *n) {
         in->line += lines;
         if (in->piece.failed) return fail(FAILED, "there is no memory");
     }
+    if (stop_is_asked(0)) return STOPPED;
     if (in->f && ferror(in->f))
         return fail(FAILED, "cannot read %s: %s", in->name, strerror(errno));
     return DONE;

@@ -33,6 +33,7 @@ static bitnet_result open_context(embedder *e, bitnet_error *err) {
     p.n_threads = s->n_threads > 0 ? (int32_t)s->n_threads : 0;
     p.kv_type = s->kv_type;
     p.no_head_copy = 1;
+    p.hooks.cancel_fn = stop_is_asked;
     e->n_ctx = p.n_ctx;
     return bitnet_ctx_create(e->model, &p, &e->ctx, err);
 }
@@ -128,6 +129,7 @@ static void normalize(float *x, int32_t n, long way) {
 int embedder_run(embedder *e, text *texts, int32_t n, float *out) {
     const size_t dim = (size_t)e->info.dim;
     bitnet_error err;
+    bitnet_result r;
     int32_t i, n_inputs = 0;
     size_t k;
     for (i = 0; i < n; i++) {
@@ -141,8 +143,9 @@ int embedder_run(embedder *e, text *texts, int32_t n, float *out) {
         in->n_tokens = texts[i].n_tokens;
         n_inputs++;
     }
-    if (bitnet_embed(e->ctx, e->inputs, n_inputs, &e->params, e->vectors, &err))
-        return fail(FAILED, "%s", err.text);
+    r = bitnet_embed(e->ctx, e->inputs, n_inputs, &e->params, e->vectors, &err);
+    if (r == BITNET_ERR_CANCELLED) return STOPPED;
+    if (r) return fail(FAILED, "%s", err.text);
     for (i = n_inputs = 0; i < n; i++) {
         float *to = out + (size_t)i * dim;
         if (!texts[i].error[0]) {

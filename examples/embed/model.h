@@ -36,7 +36,7 @@ int embedder_open(embedder *e, const settings *s, int cut);
 void embedder_close(embedder *e);
 
 /* The vectors of n texts, at most BATCH, in out [n][dim]. Texts that fail get an error, and NaN.
-   Returns an exit code; FAILED: the model or the memory failed, and out holds anything. */
+   Returns an exit code; unless it is DONE, out holds anything. */
 int embedder_run(embedder *e, text *texts, int32_t n, float *out);
 
 /* Puts "Instruct: TASK\nQuery: " in front of a text. Returns 0 without memory. */

@@ -62,7 +62,8 @@ static const char usage[] =
     "embed search NAME.npy TEXT -m MODEL      the passages that are most like the text\n";
 
 static const char notes[] =
-    "exit codes: 0 success, 1 a text or a file failed, 2 usage, 3 the model was refused\n";
+    "exit codes: 0 success, 1 a text or a file failed, 2 usage, 3 the model was refused,\n"
+    "130 Ctrl-C\n";
 
 static const char *command_name(command c) {
     return c == INDEX ? "embed index" : c == SEARCH ? "embed search" : "embed";
@@ -93,38 +94,25 @@ static int take_word(const char *word) {
 
 /* ---- values that are names ---- */
 
-typedef struct name { const char *text; int value; } name;
-
-static const name formats[] = {
+static const option_name formats[] = {
     {"json", FORMAT_JSON}, {"jsonl", FORMAT_JSONL}, {"csv", FORMAT_CSV}, {"npy", FORMAT_NPY},
     {"raw", FORMAT_RAW}, {"array", FORMAT_ARRAY}, {"text", FORMAT_TEXT}, {0, FORMAT_JSONL}};
-static const name llama_formats[] = {
+static const option_name llama_formats[] = {
     {"json", FORMAT_JSON}, {"array", FORMAT_ARRAY}, {"raw", FORMAT_TEXT}, {0, FORMAT_JSONL}};
-static const name poolings[] = {
+static const option_name poolings[] = {
     {"mean", BITNET_POOLING_MEAN}, {"cls", BITNET_POOLING_FIRST}, {"first", BITNET_POOLING_FIRST},
     {"last", BITNET_POOLING_LAST}, {0, BITNET_POOLING_MODEL}};
-static const name bit_counts[] = {{"8", 8}, {"4", 4}, {"2", 2}, {"1", 1}, {0, 0}};
-
-/* The value of a text among names, which end with the value of no text; -1: it is another one. */
-static int which(const char *own, const char *text, const name *names) {
-    char all[96] = "";
-    const name *n = names;
-    for (; n->text; n++) {
-        if (text && !strcmp(text, n->text)) return n->value;
-        snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s", n == names ? "" : ", ",
-                 n->text);
-    }
-    if (!text) return n->value;
-    say("%s '%s': it can be %s", own, text, all);
-    return -1;
-}
+static const option_name bit_counts[] = {{"8", 8}, {"4", 4}, {"2", 2}, {"1", 1}, {0, 0}};
 
 static int read_names(settings *s) {
-    const int form = llama_format ? which("--embd-output-format", llama_format, llama_formats)
-                                    : which("--format", format_name, formats);
-    const int pooling = which("--pooling", pooling_name, poolings);
-    const int bits = which("--bits", bits_text, bit_counts);
-    if (form < 0 || pooling < 0 || bits < 0) return WRONG;
+    char error[OPTION_ERROR];
+    int form, pooling, bits;
+    if (!(llama_format ? option_value("--embd-output-format", llama_format, llama_formats, &form,
+                                      error)
+                       : option_value("--format", format_name, formats, &form, error)) ||
+        !option_value("--pooling", pooling_name, poolings, &pooling, error) ||
+        !option_value("--bits", bits_text, bit_counts, &bits, error))
+        return fail(WRONG, "%s", error);
     if (llama_format && format_name)
         return fail(WRONG, "--format and --embd-output-format exclude each other");
     s->format = (enum format)form;
@@ -169,7 +157,7 @@ static int check_search(const settings *s) {
 }
 
 int settings_read(int argc, char **argv, settings *s) {
-    int i = 1, wrong = GO_ON, only_words = 0;
+    int i = 1, wrong = GO_ON, only_words = 0, shown;
     values.command = EMBED;
     values.normalize = 2;
     values.k = 10;
@@ -178,12 +166,9 @@ int settings_read(int argc, char **argv, settings *s) {
     for (i += values.command != EMBED; i < argc && !wrong; i++) {
         if (only_words || argv[i][0] != '-' || !argv[i][1]) wrong = take_word(argv[i]);
         else if (!strcmp(argv[i], "--")) only_words = 1;
-        else if (option_has_name("-h --help", argv[i]))
-            return options_help(options, N_OPTIONS, usage, notes);
-        else if (!strcmp(argv[i], "--version")) {
-            printf("embed %s\n", bitnet_version());
-            return fflush(stdout) || ferror(stdout) ? FAILED + 1 : DONE + 1;
-        } else wrong = take(argv, &i);
+        else if ((shown = options_show(argv[i], "embed", options, N_OPTIONS, usage, notes)) != 0)
+            return shown;
+        else wrong = take(argv, &i);
     }
     if (!wrong) wrong = read_names(&values);
     if (!wrong && gpu_layers) note("-ngl is ignored: there is no GPU");

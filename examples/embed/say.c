@@ -1,6 +1,7 @@
-#define _DEFAULT_SOURCE 1              /* clock_gettime, also with -std=c99 */
+#define _DEFAULT_SOURCE 1              /* clock_gettime, sigaction, also with -std=c99 */
 #include "say.h"
 #include "../threads.h"
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -64,4 +65,34 @@ void progress(const char *format, ...) {
     print("", format, args, "");
     va_end(args);
     progress_shown = 1;
+}
+
+/* ---- Ctrl-C ---- */
+
+static volatile sig_atomic_t asked;
+
+static void on_stop(int number) {
+    (void)number;
+    asked = 1;
+}
+
+int stop_is_asked(void *ud) {
+    (void)ud;
+    return asked != 0;
+}
+
+void stop_when_asked(void) {
+#ifdef _WIN32
+    signal(SIGINT, on_stop);
+#else
+    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
+    struct sigaction action, old;
+    int i;
+    memset(&action, 0, sizeof action);
+    action.sa_handler = on_stop;
+    action.sa_flags = (int)SA_RESETHAND;
+    for (i = 0; i < 3; i++)
+        if (!sigaction(numbers[i], 0, &old) && old.sa_handler != SIG_IGN)
+            sigaction(numbers[i], &action, 0);
+#endif
 }

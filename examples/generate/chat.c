@@ -68,10 +68,8 @@ static int command_save(void) {
     return GO_ON;
 }
 
-/* A turn is a message and its reply, each with an end token. What differs from this chat's system
-   message counts as a part of the first turn. */
 static int command_load(void) {
-    int32_t i, ends = 0;
+    int32_t i;
     if (load_state(command_file, 0) != GO_ON) {
         refused = 1;
         return GO_ON;
@@ -82,11 +80,7 @@ static int command_load(void) {
     n_tokens = bitnet_seq_length(ctx, 0);
     memcpy(tokens, bitnet_seq_tokens(ctx, 0), (size_t)n_tokens * sizeof *tokens);
     if (bitnet_seq_pending(ctx, 0) >= 0) tokens[n_tokens++] = bitnet_seq_pending(ctx, 0);
-    for (n_turns = 0; i < n_tokens; i++) {
-        if (i == n_system || (ends % 2 == 0 && bitnet_token_is_end(model, tokens[i - 1])))
-            turns[n_turns++] = i;
-        ends += bitnet_token_is_end(model, tokens[i]);
-    }
+    find_turns();
     note("%d tokens are loaded", n_tokens);
     return GO_ON;
 }
@@ -121,12 +115,13 @@ static int run_command(const char *line) {
         if (strlen(commands[i].name) != n || memcmp(commands[i].name, line, n)) continue;
         if (!commands[i].arg[0] == (length == 0) && length < sizeof command_file)
             return commands[i].run();
-        refused = 1;
         say("%s %s", commands[i].name, commands[i].arg[0] ? "needs the name of a file"
                                                            : "takes no value");
-        return GO_ON;
+        break;
     }
-    say("'%.*s' is not a command; /help lists them, //... sends /...", (int)n, line);
+    if (i == N_COMMANDS)
+        say("'%.*s' is not a command; /help lists them, //... sends /...", (int)n, line);
+    refused = 1;
     return GO_ON;
 }
 

@@ -188,6 +188,23 @@ int add_turn(const char *text) {
     return GO_ON;
 }
 
+/* A turn begins where a reply has ended, and as all messages of the user do. */
+void find_turns(void) {
+    const int32_t behind = chatting ? bitnet_chat_tokenize(model, &chat, 0, 0,
+                                                           BITNET_CHAT_ENDED_REPLY, 0, 0, NULL) : 0;
+    bitnet_token a[MOST_END] = {0}, b[MOST_END] = {0};
+    int32_t n = 0, i;
+    tokenize_turn("a", a, MOST_END);
+    tokenize_turn("b", b, MOST_END);
+    while (n < MOST_END && a[n] == b[n]) n++;
+    for (n_turns = 0, i = n_system; i < n_tokens; i++)
+        if (i == n_system ||
+            (n > 0 && behind >= 0 && i > behind && n_tokens - i >= n &&
+             bitnet_token_is_end(model, tokens[i - 1 - behind]) &&
+             !memcmp(tokens + i, a, (size_t)n * sizeof *a)))
+            turns[n_turns++] = i;
+}
+
 void remove_turn(void) {
     n_tokens = turns[--n_turns];
     if (bitnet_seq_length(ctx, 0) > n_tokens) bitnet_seq_rewind(ctx, 0, n_tokens, NULL);

@@ -29,6 +29,9 @@ int begin_conversation(void);
 /* Adds a message, or a text's prompt, and returns GO_ON. If it does not fit, this prints a line,
    changes nothing and returns 1. */
 int add_turn(const char *text);
+/* Finds the turns in tokens that were loaded. What differs from this chat's system message, or is
+   the end of a reply whose beginning was dropped, is a turn of its own. */
+void find_turns(void);
 /* Removes the last turn, to which there is no reply. */
 void remove_turn(void);
 /* Rewinds the context to what it holds of the conversation's first n tokens. */

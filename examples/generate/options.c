@@ -127,7 +127,7 @@ static const struct option options[] = {
     {"-f --file", "FILE", "the same from a file, without its last newline; -: stdin", take_text,
      &prompt_path, 0, 0},
     {"-e --escape", 0,
-     "\\n \\t \\r \\\" \\' \\\\ \\xHH in -p, -sys and -r (default), and in files", take_yes,
+     "\\n \\t \\r \\\" \\' \\\\ \\xHH in -p, -sys and -r (default), and in -f and -sysf", take_yes,
      &escapes, 0, 0},
     {"--no-escape", 0, "leave texts unchanged", take_no, &escapes, 0, 0},
     {"--no-parse-special", 0, "names of control tokens in a plain prompt are text, as in chats",
@@ -208,8 +208,7 @@ static const struct option options[] = {
     {"--log-disable", 0, "no statistics, notes or progress bars, only errors", take_yes, &quiet, 0,
      0},
 
-    {"--kernel", "NAME", "kernel table (inner loops and weight layout)",
-     take_text, &kernel_name,
+    {"--kernel", "NAME", "kernel table (inner loops and weight layout)", take_text, &kernel_name,
      0, 0},
     {"--list-kernels", 0, "list the kernel tables", take_yes, &want_kernels, 0, 0},
     {"--i2s-packing", "NAME", "the file's packing: 128, 64, 4row (128)", take_packing,

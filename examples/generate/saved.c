@@ -27,21 +27,12 @@ static const char *write_state(written *w) {
     return reason ? reason : written_name(w);
 }
 
-/* What a wrong name leads to is not replaced: a text, or the model. */
-static int holds_something_else(const char *path) {
-    char begin[8];
-    FILE *f = utf8_fopen(path, "rb");
-    const size_t n = f ? fread(begin, 1, sizeof begin, f) : 0;
-    if (f) fclose(f);
-    return n > 0 && (n < sizeof begin || memcmp(begin, "BITNETSQ", sizeof begin));
-}
-
 int save_state(const char *path) {
     written w;
     const char *reason;
     int code = GO_ON;
     if (is_not_a_file(path)) return fail(1, "cannot write '%s': it is not a file", path);
-    if (holds_something_else(path))
+    if (file_begins_otherwise(path, "BITNETSQ"))
         return fail(1, "cannot write '%s': it is there, and is no saved conversation", path);
     reason = written_create(&w, path, 0);
     if (!reason) reason = write_state(&w);
@@ -64,6 +55,7 @@ int load_state(const char *path, int may_lack) {
     errno = 0;
     if (size != 0 || !may_lack) r = bitnet_seq_load_io(ctx, 0, &io, &err);
     if (r == BITNET_ERR_IO) fail(1, "cannot read '%s': %s", path, strerror(errno));
+    else if (r == BITNET_ERR_FULL) fail(1, "'%s': %s; see -c", path, err.text);
     else if (r != BITNET_OK) fail(1, "'%s': %s", path, err.text);
     fclose(f);
     return r == BITNET_OK ? GO_ON : 1;

@@ -79,7 +79,10 @@ int base_create(written *w, const char *path, const plan *p, int32_t n_vocab) {
     const size_t n_tokens = (size_t)p->n_chunks * (size_t)p->n_ctx;
     uint8_t bytes[12];
     size_t i;
-    const int code = file_create(w, path, 0);
+    int code = DONE;
+    if (!is_not_a_file(path) && file_begins_otherwise(path, magic))
+        code = fail(FAILED, "cannot write to %s: it is there, and is no base", path);
+    if (code == DONE) code = file_create(w, path, 0);
     if (code != DONE) return code;
     put_u32(bytes, (uint32_t)p->n_ctx);
     put_u32(bytes + 4, (uint32_t)n_vocab);

@@ -2,20 +2,10 @@
 #include "chunks.h"
 #include "../embed/say.h"
 #include "../threads.h"
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { LOGITS_BYTES = 64 << 20 };      /* of a piece, about */
-
-static volatile sig_atomic_t stopped;
-
-void evaluator_stop(void) { stopped = 1; }
-
-static int is_stopped(void *ud) {
-    (void)ud;
-    return stopped != 0;
-}
 
 static int32_t smaller(int64_t a, int64_t b) { return (int32_t)(a < b ? a : b); }
 
@@ -48,7 +38,7 @@ int evaluator_open(evaluator *e, const plan *p, const bitnet_model *model, const
     params.n_threads = s->n_threads > 0 ? (int32_t)s->n_threads : 0;
     params.kv_type = s->kv_type;
     params.no_head_copy = 1;           /* it is of use only where few logits are needed */
-    params.hooks.cancel_fn = is_stopped;
+    params.hooks.cancel_fn = stop_is_asked;
     if (bitnet_ctx_create(model, &params, &e->ctx, &err))
         return fail(FAILED, "%s: %s", s->model, err.text);
     return DONE;
@@ -140,7 +130,7 @@ static int run_chunks(evaluator *e, int32_t at, int32_t n, piece_fn fn, void *ud
         code = evaluate_rows(e, row, to, &p);
         if (code == DONE && at == 0 && row == 0) note_duration(e, n, to, thread_clock() - begun);
         if (code == DONE) code = fn(ud, &p);
-        if (code == DONE && stopped) code = STOPPED;
+        if (code == DONE && stop_is_asked(0)) code = STOPPED;
     }
     for (i = 0; i < n; i++) bitnet_seq_rewind(e->ctx, i, 0, NULL);
     return code;

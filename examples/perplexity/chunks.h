@@ -51,10 +51,7 @@ int32_t chunks_side_by_side(const plan *p, const settings *s);
 int evaluator_open(evaluator *e, const plan *p, const bitnet_model *model, const settings *s);
 void evaluator_close(evaluator *e);
 
-/* Passes all rows to fn. Returns an exit code; STOPPED after evaluator_stop. */
+/* Passes all rows to fn. Returns an exit code. */
 int evaluator_run(evaluator *e, piece_fn fn, void *ud);
-
-/* Ends the run soon. A signal handler may call it. */
-void evaluator_stop(void);
 
 #endif

@@ -4,7 +4,6 @@
 
 #include "../../bitnet.h"
 
-enum { STOPPED = 130 };                /* the exit code after Ctrl-C; say.h has the others */
 
 /* Texts that were not given are 0. */
 typedef struct settings {

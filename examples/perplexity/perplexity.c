@@ -8,7 +8,6 @@
 
    README.md has more. Exit codes: 0 success, 1 a text or a file failed, 2 wrong usage, 3 the model
    was refused, 130 Ctrl-C. */
-#define _DEFAULT_SOURCE 1              /* sigaction, also with -std=c99 */
 #define BITNET_IMPLEMENTATION
 #include "../../bitnet.h"
 #include "../embed/say.h"
@@ -259,27 +258,6 @@ static void run_free(run *r) {
     bitnet_model_free(r->model);
 }
 
-static void on_signal(int number) {
-    (void)number;
-    evaluator_stop();
-}
-
-/* The first signal ends the run in order, a second one at once. */
-static void catch_signals(void) {
-#ifdef _WIN32
-    signal(SIGINT, on_signal);
-#else
-    struct sigaction action, old;
-    memset(&action, 0, sizeof action);
-    action.sa_handler = on_signal;
-    action.sa_flags = (int)SA_RESETHAND;
-    sigaction(SIGTERM, &action, 0);
-    if (!sigaction(SIGINT, 0, &old) && old.sa_handler != SIG_IGN) sigaction(SIGINT, &action, 0);
-    signal(SIGPIPE, SIG_IGN);
-    signal(SIGXFSZ, SIG_IGN);          /* too large a file is an error like a full disk */
-#endif
-}
-
 int main(int argc, char **argv) {
     settings s;
     run r;
@@ -289,7 +267,11 @@ int main(int argc, char **argv) {
     say_name = "perplexity";
     argv = utf8_arguments(&argc, argv);
     if ((code = settings_read(argc, argv, &s)) != 0) return code - 1;
-    catch_signals();
+    stop_when_asked();
+#ifndef _WIN32
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN);          /* too large a file is an error like a full disk */
+#endif
     memset(&r, 0, sizeof r);
     r.s = &s;
     code = run_all(&r);

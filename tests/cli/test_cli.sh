@@ -323,6 +323,9 @@ windows "$tmp/schema"
 run -m "$model" -s 3 -p x --json-schema-file "$tmp/windows"
 check json-schema-file-windows "no such array: $(cat "$tmp/out" "$tmp/err")" \
     sh -c "tr -d ' \\t\\n' < '$tmp/out' | grep -q -x 'x\[7,7\]'"
+printf 'root ::= "a\\n\\"b"\n' > "$tmp/grammar"
+run -m "$model" -p x --grammar-file "$tmp/grammar" -e --no-perf
+check grammar-file-escapes "-e changed the grammar: $(cat "$tmp/err")" sh -c "printf 'xa\n\"b\n' | cmp - '$tmp/out'"
 run -m "$model" -s 3 -p x -n 4 -j '{"type": "string", "minLength": 90}'
 check grammar-cut "no word about it: $(cat "$tmp/err")" grep -q "ends before the grammar's end" "$tmp/err"
 
@@ -385,7 +388,7 @@ else
     refused chat-refused "tokens do not fit; the context has 512" "$(seq 300 | tr '\n' ' ')" 1
     refused chat-zero-byte "zero byte" 'He\000llo' 1
     refused chat-megabyte "tokens do not fit" "$(head -c 1000000 /dev/zero | tr '\0' 'a')" 1
-    refused chat-unknown-command "/home. is not a command" '/home is where the heart is' 0
+    refused chat-unknown-command "/home. is not a command" '/home is where the heart is' 1
     printf 'Tell me a story.\n/clear\nHello\n/exit\nHello\n' > "$tmp/chat1"
     run -m "$model" -cnv --temp 0
     check chat-clear "/clear did not begin anew, or /exit did not end" \
@@ -425,6 +428,7 @@ else
     check interactive-text "exit code $rc, or not two texts of 5 tokens" \
         sh -c "[ $rc -eq 0 ] && [ \$(wc -l < '$tmp/out') -eq 2 ] && grep -q 'new: 10 tokens' '$tmp/err'"
     input=/dev/null
+    fails system-stdin-empty 1 "'stdin' is empty" -m "$model" -cnv -sysf -
     run -m "$model" -cnv
     check chat-no-input "exit code $rc" test $rc -eq 0 -a ! -s "$tmp/out"
 fi
@@ -488,7 +492,7 @@ cp "$tmp/cache1" "$tmp/cache"
 head -c 5000 "$tmp/cache1" > "$tmp/cut"
 fails cache-cut 1 "saved sequence.*but it has 5000" -m "$model" -p "$story" --prompt-cache "$tmp/cut"
 fails cache-no-state 1 "this is no saved sequence" -m "$model" -p "$story" --prompt-cache "$model"
-fails cache-too-long 1 "saved sequence has .* tokens, the context 8" -m "$model" -p a -c 8 --prompt-cache "$tmp/cache"
+fails cache-too-long 1 "saved sequence has .* tokens, the context 8 .*; see -c" -m "$model" -p a -c 8 --prompt-cache "$tmp/cache"
 fails cache-directory 1 "cannot read '$tmp': it is not a file" -m "$model" -p "$story" --prompt-cache "$tmp"
 LC_ALL=C sed 's/<|eot_id|>/<|eot_no|>/g' "$model" > "$tmp/other.gguf" 2> "$tmp/err"
 if cmp -s "$model" "$tmp/other.gguf"; then skip cache-other-model "this sed cannot edit the model"

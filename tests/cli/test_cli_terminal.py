@@ -472,6 +472,20 @@ def shift_drops_turns():
     same(full.stdout.split(b'\n')[2:], alone.stdout.split(b'\n'), 'the answer')
 
 
+def shift_after_load():
+    """A chat that was saved with another system message: what is kept begins with a message, too."""
+    talk = ['Tell me a story.', 'What is the capital of France?', 'Tell me a story about a dog.']
+    options = ['-cnv', '--temp', '0', '-n', '40']
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, 'saved')
+        piped(*options, '-sys', 'You are a helpful assistant.',
+              text=f'{talk[0]}\n{talk[1]}\n/save {path}\n')
+        loaded = piped(*options, '-c', '112', text=f'/load {path}\n{talk[2]}\n')
+    without = piped(*options, text=f'{talk[1]}\n{talk[2]}\n')
+    same(len(dropped(loaded)), 1, 'how often something was dropped')
+    same(loaded.stdout, without.stdout.split(b'\n', 1)[1], 'the answer')
+
+
 def shift_in_text():
     """Behind the first time, the text is what follows the tokens that were kept."""
     def text(n, *options, prompt='Once upon a time'):
@@ -495,6 +509,7 @@ def shift_keeps_prompt():
 
 check('shift-keeps-turns', shift_keeps_turns)
 check('shift-drops-turns', shift_drops_turns)
+check('shift-after-load', shift_after_load)
 check('shift-in-text', shift_in_text)
 check('shift-keeps-prompt', shift_keeps_prompt)
 

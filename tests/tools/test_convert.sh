@@ -97,6 +97,12 @@ fails no-tile 1 "a shape for which no tile was published; .* (see --tile)$" "$a"
 fails tile-does-not-fit 1 "cannot have been made with tile 96,96,32" "$a" "$out" --to tl2 --tile 96,96
 run --help
 check help "no help, or exit code $rc" grep -q -e "--from-layout" "$tmp/out"
+cp "$tmp/out" "$tmp/help"
+run "$a" -h
+check help-short "exit code $rc, or another text" sh -c "[ $rc -eq 0 ] && cmp '$tmp/out' '$tmp/help'"
+run --version
+check version "exit code $rc, or no version" sh -c "[ $rc -eq 0 ] && grep -q -x 'convert [0-9]*[.][0-9]*[.][0-9]*' '$tmp/out'"
+fails empty-value 2 "--to: the value (TYPE) is empty" "$a" "$out" --to ""
 
 # one_tensor TYPE ROWS: a file with only token_embd.weight [256, ROWS] of that type, ROWS below 2^24 and in octal digits
 # as the bytes \LOW\MIDDLE\HIGH

@@ -57,6 +57,10 @@ run "$tmp/made/hf" "$out"
 check name-folder "another name, or exit code $rc" sh -c "'$program' --inspect '$out' | grep -q 'general.name (string) = \"hf\"$'"
 run "$tmp/made/hf/./../hf/." "$out" --force
 check name-folder-dot "another name, or exit code $rc" sh -c "'$program' --inspect '$out' | grep -q 'general.name (string) = \"hf\"$'"
+mkdir -p "$tmp/models--org--a-model/snapshots"
+cp -r "$tmp/made/hf" "$tmp/models--org--a-model/snapshots/0a1b"
+run "$tmp/models--org--a-model/snapshots/0a1b/" "$out" --force
+check name-cache "another name, or exit code $rc" sh -c "'$program' --inspect '$out' | grep -q 'general.name (string) = \"a-model\"$'"
 check no-overwriting "it does" sh -c "! $program '$tmp/made/hf' '$out'"
 converts pre "$model" auto --pre llama-bpe
 

@@ -10,6 +10,7 @@ library alone.
 import array
 import ast
 import errno
+import glob
 import itertools
 import json
 import math
@@ -18,10 +19,12 @@ import random
 import re
 import resource
 import shutil
+import signal
 import stat
 import struct
 import subprocess
 import sys
+import time
 
 from cases import check, here, path, read, run_all, say, shared, tmp, write
 
@@ -321,10 +324,10 @@ def test_usage():
     fails("missing-value", 2, "-m needs a value", "-m")
     fails("bad-number", 2, "-b 0", *USE, "-b", 0)
     fails("bad-number-tail", 2, "2x", *USE, "-t", "2x")
-    fails("bad-bits", 2, "8, 4, 2, 1", *USE, "--bits", 3, "--format", "raw")
+    fails("bad-bits", 2, "8, 4, 2 or 1", *USE, "--bits", 3, "--format", "raw")
     fails("bits-json", 2, "npy or raw", *USE, "--bits", 8)
     fails("bad-format", 2, "jsonl", *USE, "--format", "xml")
-    fails("bad-llama-format", 2, "json, array, raw", *USE, "--embd-output-format", "json+")
+    fails("bad-llama-format", 2, "json, array or raw", *USE, "--embd-output-format", "json+")
     fails("two-formats", 2, "exclude", *USE, "--embd-output-format", "raw", "--format", "npy")
     fails("pooling-none", 2, "mean, cls", *USE, "--pooling", "none")
     fails("bad-kv", 2, "f16, f32 or i8", *USE, "--kv-type", "q8_0")
@@ -656,6 +659,23 @@ def test_index_faults():
     check("faults-mended", r.rc == 0 and b"/d.txt:0  One more." in r.out, r)
 
 
+def test_stopped():
+    """A signal ends an index that takes minutes, and leaves nothing of it."""
+    os.mkdir(path("long"))
+    write("long/0.txt", "The sky is blue. " * 60000)
+    for i in range(1, 40):
+        os.link(path("long/0.txt"), path("long/%d.txt" % i))
+    for number in signal.SIGINT, signal.SIGTERM, signal.SIGHUP:
+        p = subprocess.Popen([program, "index", path("long"), *USE, "-t", "1", "-o", path("stopped")],
+                             stderr=subprocess.PIPE, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+        while p.poll() is None and not glob.glob(path("stopped.jsonl.*.part")):
+            time.sleep(0.01)
+        p.send_signal(number)
+        err = p.communicate(timeout=60)[1]
+        check("stopped-%d" % number, p.returncode == 130 and err == b"embed: stopped\n" and not glob.glob(path("stopped*")),
+              (p.returncode, err, glob.glob(path("stopped*"))))
+
+
 def pieces_of(entries, folder, row):
     with open(entries[row]["file"], "rb") as f:
         return f.read()[entries[row]["offset"]:entries[row]["offset"] + entries[row]["length"]].decode()
@@ -876,6 +896,6 @@ def test_hostile():
 
 sys.exit(run_all("embed", [
     test_reference, test_formats, test_batches, test_input, test_jsonl, test_options, test_usage, test_output,
-    test_closed_streams, test_index, test_index_together, test_index_faults, test_search, test_many_hits,
+    test_closed_streams, test_index, test_index_together, test_index_faults, test_stopped, test_search, test_many_hits,
     test_hostile
 ]))

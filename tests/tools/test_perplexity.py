@@ -510,6 +510,11 @@ def test_wrong():
     fails("base-is-text", 2, "it is the model, or the text", *TINY[:2], "-f", path("text"), "-c", 64,
           "--kl-divergence-base", path("text"))
     check("text-stays", read("text") == TEXT)
+    write("notes", "what the user wrote")
+    fails("base-is-other", 1, "it is there, and is no base", *TINY, "-c", 64, "--kl-divergence-base", path("notes"))
+    check("other-stays", read("notes") == b"what the user wrote")
+    write("notes", "")
+    check("base-empty", Run(*TINY, "-c", 64, "--kl-divergence-base", path("notes")).rc == 0)
     fails("base-nowhere", 1, "cannot write", *TINY, "-c", 64, "--kl-divergence-base", path("nowhere/x"))
     fails("base-device", 1, "not a file", *TINY, "-c", 64, "--kl-divergence-base", "/dev/null")
     if os.path.exists("/dev/full"):
