@@ -872,14 +872,9 @@ static int drop_errors(int *fd) {
     return r;
 }
 
-/* Opens the file that --resume or --audit names. */
-static int open_results(void) {
+/* Opens the file that --resume names, as the output. */
+static int open_output(void) {
     int fd;
-    if (audit_path) {
-        if (!(audited = utf8_fopen(audit_path, "rb"))) return io_error("cannot open", audit_path);
-        return read_results(audit_path, fileno(audited), 0);
-    }
-    if (!resume_path) return ALL_DONE;
     if (file_is_other(resume_path)) {
         fprintf(stderr, "batch: %s: it is not a file\n", resume_path);
         return USAGE;
@@ -893,7 +888,21 @@ static int open_results(void) {
     }
     output = fd;
     output_name = resume_path;
-    return read_results(resume_path, fd, 1);
+    return ALL_DONE;
+}
+
+/* Opens the file that --resume or --audit names, and learns what it has. */
+static int open_results(void) {
+    const int wrong = resume_path ? open_output() : ALL_DONE;
+    if (wrong) return wrong;
+    if (file_is_same(0, output)) {     /* each result would become a request, and have one */
+        fprintf(stderr, "batch: %s is the file of the requests\n", output_name);
+        return USAGE;
+    }
+    if (resume_path) return read_results(resume_path, output, 1);
+    if (!audit_path) return ALL_DONE;
+    if (!(audited = utf8_fopen(audit_path, "rb"))) return io_error("cannot open", audit_path);
+    return read_results(audit_path, fileno(audited), 0);
 }
 
 /* Sets n_kv: half of what fits, since other processes may look at the same time as this one, but at
