@@ -21,8 +21,6 @@ int file_open(const char *path) {
                                           _S_IREAD | _S_IWRITE) : -1;
 }
 
-void file_close(int fd) { _close(fd); }
-
 int file_remove(const char *path) {
     WCHAR wide[UTF8_PATH];
     return utf8_wide(path, wide) ? _wremove(wide) : -1;
@@ -159,7 +157,6 @@ void file_on_signal(void (*fn)(int)) {
   #endif
 
 int file_open(const char *path) { return open(path, O_RDWR | O_CREAT | O_APPEND, 0666); }
-void file_close(int fd) { close(fd); }
 int file_remove(const char *path) { return unlink(path); }
 
 int file_is_ready(int fd) {

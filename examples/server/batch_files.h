@@ -10,7 +10,6 @@
 
 /* To read and to append; it is made if it is not there. Returns its descriptor, or -1. */
 int file_open(const char *path);
-void file_close(int fd);
 int file_remove(const char *path);
 
 /* Would reading return at once? */

@@ -187,7 +187,7 @@ static size_t count_characters(const char *p, size_t n) {
     return count;
 }
 
-/* Those that a token of the reply completes. Its text may come later, if a stop string begins so. */
+/* Those that a token of the reply completes. Its text waits where a stop string may begin. */
 static size_t count_completed(choice *c, const request *r, bitnet_token t) {
     const size_t cap = 3 * (size_t)r->service->info.longest_token + 3;
     char *room = (char *)malloc(cap);
