@@ -4,9 +4,9 @@
        ./server MODEL.gguf PORT
 
    On 127.0.0.1 alone; PORT 0 is a free one. A client sends a line, its prompt, and gets the text;
-   then the connection ends. Nothing more is written for a client that hangs up. The line "stop"
-   ends the server. This is no more than the loop: examples/server is the real server, with OpenAI's
-   interface. */
+   then the connection ends. Nothing more is written for a client that hangs up; one that only
+   closes its own side gets all. The line "stop" ends the server. This is no more than the loop:
+   examples/server is the real server, with OpenAI's interface. */
 #define _POSIX_C_SOURCE 200809L
 #define BITNET_IMPLEMENTATION
 #include "../../bitnet.h"
@@ -24,6 +24,7 @@ enum { USERS = 8, MOST_TOKENS = 100 };
 typedef struct user {
     int fd;                            /* -1: nobody is there */
     bitnet_gen *gen;                   /* 0: the line is still coming */
+    int is_silent;                     /* its side of the connection is closed */
     char line[4096];
     size_t n;
 } user;
@@ -37,6 +38,7 @@ static void leave(int i) {
     bitnet_gen_end(users[i].gen);
     users[i].gen = 0;
     users[i].n = 0;
+    users[i].is_silent = 0;
     bitnet_seq_rewind(ctx, i, 0, 0);
     close(users[i].fd);
     users[i].fd = -1;
@@ -61,7 +63,8 @@ static void hear(int i) {
     user *u = &users[i];
     const ssize_t n = recv(u->fd, u->line + u->n, sizeof u->line - u->n, MSG_DONTWAIT);
     const char *end = n > 0 ? (const char *)memchr(u->line + u->n, '\n', (size_t)n) : 0;
-    if (n <= 0) leave(i);              /* 0 also if there is no room for the rest of the line */
+    if (n == 0 && u->gen && !u->is_silent) u->is_silent = 1;
+    else if (n <= 0) leave(i);         /* 0 also if there is no room for the rest of the line */
     else if (!u->gen) {                /* else all has been said, and this is left out */
         u->n = end ? (size_t)(end - u->line) : u->n + (size_t)n;
         stopped |= end && u->n == 4 && !memcmp(u->line, "stop", 4);
@@ -99,7 +102,7 @@ static void serve(int fd) {
     while (!stopped) {
         for (i = 0, room = -1; i < USERS; i++) {
             fds[i].fd = users[i].fd;   /* a negative one is left out */
-            fds[i].events = POLLIN;
+            fds[i].events = users[i].is_silent ? 0 : POLLIN;     /* an error is told anyway */
             if (users[i].fd < 0) room = i;
         }
         fds[USERS].fd = room < 0 ? -1 : fd;    /* others wait outside */

@@ -570,15 +570,14 @@ static void leave(work *w) {
    in engine.h): it is too long, as one that is over the context. The engine's words for that depend
    on the other lines. */
 static void end_line(work *w, const bitnet_error *err) {
-    http_error e = err->code ? reply_failure(err) : (http_error){0};
+    http_error e = err->code ? reply_failure(err) : refuse_none();
     if (err->code == BITNET_ERR_FULL && is_narrow) {
         leave(w);
         return;
     }
     if (err->code == BITNET_ERR_FULL) {
-        e.status = 400;
+        e = refuse(400, 0, "the prompt and the text need more tokens than --kv-tokens allows");
         e.code = "context_length_exceeded";
-        strcpy(e.text, "the prompt and the text need more tokens than --kv-tokens allows");
     }
     if (e.status == 503) try_again(w->line, e.text);   /* memory: another time or machine */
     else finish(w, &e);
@@ -633,14 +632,6 @@ static const endpoint *endpoint_of(const json *j, uint32_t url) {
     return i < N_KINDS ? kinds[i].to : url ? 0 : &endpoint_completions;
 }
 
-static http_error no_memory(void) {
-    http_error e;
-    memset(&e, 0, sizeof e);
-    e.status = 503;
-    strcpy(e.text, "no memory");
-    return e;
-}
-
 /* The custom_id of a line that is no JSON, if it stands in front of what is wrong: JSON, or 0. Only
    the last pair may be without its value. */
 static char *broken_id(const json *j) {
@@ -673,27 +664,20 @@ static http_error read_body(work *w, json *j, buffer *body, const endpoint **to)
     const uint32_t url = json_get(j, JSON_ROOT, "url"), method = json_get(j, JSON_ROOT, "method");
     const uint32_t inner = json_get(j, JSON_ROOT, "body"),
                    own = json_get(j, JSON_ROOT, "custom_id");
-    http_error e;
     buffer name = {0};
-    memset(&e, 0, sizeof e);
     if (json_kind(j, own) == JSON_STRING) buffer_value(&name, j, own);
     w->custom_id = name.p;
     *to = endpoint_of(j, url);
-    if (own && !name.p) {
-        e.status = 400;
-        strcpy(e.text, "custom_id: a string is needed");
-    } else if (!*to || (!url && inner)) {
-        e.status = url ? 404 : 400;
-        strcpy(e.text, "url: /v1/chat/completions, /v1/completions, /v1/responses, /v1/messages "
-                       "or /v1/embeddings is needed");
-    } else if (method && !json_is(j, method, "POST")) {
-        e.status = 405;
-        strcpy(e.text, "method: POST is needed");
-    } else if (url && json_kind(j, inner) != JSON_OBJECT) {
-        e.status = 400;
-        strcpy(e.text, "body: an object is needed");
-    } else buffer_value(body, j, url ? inner : JSON_ROOT);
-    return body->failed || name.failed ? no_memory() : e;
+    if (name.failed) return refuse_memory();
+    if (own && !name.p) return refuse(400, 0, "custom_id: a string is needed");
+    if (!*to || (!url && inner))
+        return refuse(url ? 404 : 400, 0, "url: /v1/chat/completions, /v1/completions, "
+                      "/v1/responses, /v1/messages or /v1/embeddings is needed");
+    if (method && !json_is(j, method, "POST")) return refuse(405, 0, "method: POST is needed");
+    if (url && json_kind(j, inner) != JSON_OBJECT)
+        return refuse(400, 0, "body: an object is needed");
+    buffer_value(body, j, url ? inner : JSON_ROOT);
+    return body->failed ? refuse_memory() : refuse_none();
 }
 
 /* Begins a line, which is from malloc. It is in the list already. */
@@ -704,19 +688,16 @@ static void begin(work *w, char *line, size_t n) {
     json j;
     int32_t i;
     const endpoint *to = &endpoint_completions;
-    memset(&e, 0, sizeof e);
     memset(&j, 0, sizeof j);
     snprintf(j.name, sizeof j.name, "the line");
     j.text = line;
     j.size = n;
     if (json_parse(&j, &err)) {
         w->custom_id = broken_id(&j);
-        e.status = err.code == BITNET_ERR_MEMORY ? 503 : 400;
-        snprintf(e.text, sizeof e.text, "%s", err.text);
-    } else if (json_kind(&j, JSON_ROOT) != JSON_OBJECT) {
-        e.status = 400;
-        strcpy(e.text, "the line must be a JSON object");
-    } else e = read_body(w, &j, &body, &to);
+        e = refuse_library(err.code, 0, err.text);
+    } else if (json_kind(&j, JSON_ROOT) != JSON_OBJECT)
+        e = refuse(400, 0, "the line must be a JSON object");
+    else e = read_body(w, &j, &body, &to);
     meet_line(w);
     if (!e.status) {
         e = request_parse(&w->request, &serving, to, "the body", body.p, body.n,
@@ -730,7 +711,7 @@ static void begin(work *w, char *line, size_t n) {
     buffer_free(&body);
     w->choices = e.status ? 0 : (choice *)calloc((size_t)w->request.n_texts + 1,
                                                  sizeof *w->choices);
-    if (!e.status && !w->choices) e = no_memory();
+    if (!e.status && !w->choices) e = refuse_memory();
     if (e.status == 503) try_again(w->line, e.text);
     else if (e.status) finish(w, &e);
     if (e.status) return;
@@ -872,14 +853,9 @@ static int drop_errors(int *fd) {
     return r;
 }
 
-/* Opens the file that --resume or --audit names. */
-static int open_results(void) {
+/* Opens the file that --resume names, as the output. */
+static int open_output(void) {
     int fd;
-    if (audit_path) {
-        if (!(audited = utf8_fopen(audit_path, "rb"))) return io_error("cannot open", audit_path);
-        return read_results(audit_path, fileno(audited), 0);
-    }
-    if (!resume_path) return ALL_DONE;
     if (file_is_other(resume_path)) {
         fprintf(stderr, "batch: %s: it is not a file\n", resume_path);
         return USAGE;
@@ -893,7 +869,21 @@ static int open_results(void) {
     }
     output = fd;
     output_name = resume_path;
-    return read_results(resume_path, fd, 1);
+    return ALL_DONE;
+}
+
+/* Opens the file that --resume or --audit names, and learns what it has. */
+static int open_results(void) {
+    const int wrong = resume_path ? open_output() : ALL_DONE;
+    if (wrong) return wrong;
+    if (file_is_same(0, output)) {     /* each result would become a request, and have one */
+        fprintf(stderr, "batch: %s is the file of the requests\n", output_name);
+        return USAGE;
+    }
+    if (resume_path) return read_results(resume_path, output, 1);
+    if (!audit_path) return ALL_DONE;
+    if (!(audited = utf8_fopen(audit_path, "rb"))) return io_error("cannot open", audit_path);
+    return read_results(audit_path, fileno(audited), 0);
 }
 
 /* Sets n_kv: half of what fits, since other processes may look at the same time as this one, but at

@@ -21,8 +21,6 @@ int file_open(const char *path) {
                                           _S_IREAD | _S_IWRITE) : -1;
 }
 
-void file_close(int fd) { _close(fd); }
-
 int file_remove(const char *path) {
     WCHAR wide[UTF8_PATH];
     return utf8_wide(path, wide) ? _wremove(wide) : -1;
@@ -89,6 +87,15 @@ int file_lock(int fd) {
                       LOCKFILE_EXCLUSIVE_LOCK | LOCKFILE_FAIL_IMMEDIATELY, 0, 1, 0, &at) != 0;
 }
 
+int file_is_same(int fd, int other) {
+    BY_HANDLE_FILE_INFORMATION a, b;
+    return file_size(fd) >= 0 &&
+           GetFileInformationByHandle((HANDLE)_get_osfhandle(fd), &a) &&
+           GetFileInformationByHandle((HANDLE)_get_osfhandle(other), &b) &&
+           a.dwVolumeSerialNumber == b.dwVolumeSerialNumber &&
+           a.nFileIndexHigh == b.nFileIndexHigh && a.nFileIndexLow == b.nFileIndexLow;
+}
+
 /* What is open here keeps its name. */
 int file_is_named(int fd, const char *path) {
     (void)fd;
@@ -150,7 +157,6 @@ void file_on_signal(void (*fn)(int)) {
   #endif
 
 int file_open(const char *path) { return open(path, O_RDWR | O_CREAT | O_APPEND, 0666); }
-void file_close(int fd) { close(fd); }
 int file_remove(const char *path) { return unlink(path); }
 
 int file_is_ready(int fd) {
@@ -184,10 +190,18 @@ int file_lock(int fd) {
     return fcntl(fd, F_SETLK, &whole) == 0;
 }
 
+static int are_same(const struct stat *a, const struct stat *b) {
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
+int file_is_same(int fd, int other) {
+    struct stat a, b;
+    return !fstat(fd, &a) && S_ISREG(a.st_mode) && !fstat(other, &b) && are_same(&a, &b);
+}
+
 int file_is_named(int fd, const char *path) {
     struct stat st, named;
-    return !fstat(fd, &st) && !stat(path, &named) && st.st_dev == named.st_dev &&
-           st.st_ino == named.st_ino;
+    return !fstat(fd, &st) && !stat(path, &named) && are_same(&st, &named);
 }
 
 char *file_real_path(const char *path) { return realpath(path, 0); }

@@ -10,7 +10,6 @@
 
 /* To read and to append; it is made if it is not there. Returns its descriptor, or -1. */
 int file_open(const char *path);
-void file_close(int fd);
 int file_remove(const char *path);
 
 /* Would reading return at once? */
@@ -34,6 +33,8 @@ int file_sync(int fd);
 
 /* Nobody else gets the file until it is closed. Returns 0 if another program has it. */
 int file_lock(int fd);
+/* Are these the same regular file? */
+int file_is_same(int fd, int other);
 /* Is it still the one of this name? */
 int file_is_named(int fd, const char *path);
 /* What the path stands for behind links, from malloc. */

@@ -68,6 +68,17 @@ void buffer_json(buffer *b, const char *p, size_t n) {
     buffer_text(b, "\"");
 }
 
+void buffer_base64(buffer *b, const char *p, size_t n, const char *digits) {
+    uint32_t bits = 0;
+    size_t i;
+    int left = 0;                      /* so many bits are in no digit yet */
+    for (i = 0; i < n; i++) {
+        bits = bits << 8 | (uint8_t)p[i];
+        for (left += 8; left >= 6; left -= 6) buffer_add(b, &digits[bits >> (left - 6) & 63], 1);
+    }
+    if (left) buffer_add(b, &digits[bits << (6 - left) & 63], 1);
+}
+
 /* Values nest at most JSON_DEPTH deep. */
 static void put_value(buffer *b, const json *j, uint32_t node, const char *comma,
                       const char *colon) {

@@ -23,6 +23,8 @@ void buffer_format(buffer *b, const char *format, ...);
 int buffer_is_utf8(const char *p, size_t n);
 /* A string in quotes. Bytes that are not UTF-8 become U+FFFD. */
 void buffer_json(buffer *b, const char *p, size_t n);
+/* Base64 in these 64 digits, without padding. */
+void buffer_base64(buffer *b, const char *p, size_t n, const char *digits);
 /* A value as it was parsed, without white space. */
 void buffer_value(buffer *b, const json *j, uint32_t node);
 /* The same with a space behind each comma and colon, as Python and chat templates write it. */

@@ -180,6 +180,24 @@ static void add_best(buffer *out, const request *r, const token_info *token) {
     buffer_text(out, "}");
 }
 
+/* The characters that begin in a text. OpenAI's clients count these, and not bytes. */
+static size_t count_characters(const char *p, size_t n) {
+    size_t i, count = 0;
+    for (i = 0; i < n; i++) count += ((uint8_t)p[i] & 0xc0) != 0x80;
+    return count;
+}
+
+/* Those that a token of the reply completes. Its text waits where a stop string may begin. */
+static size_t count_completed(choice *c, const request *r, bitnet_token t) {
+    const size_t cap = 3 * (size_t)r->service->info.longest_token + 3;
+    char *room = (char *)malloc(cap);
+    const int n = room ? bitnet_detok_push(r->service->model, &c->detok, t, room, cap) : 0;
+    const size_t count = count_characters(room, n > 0 ? (size_t)n : 0);
+    c->offsets.failed |= !room;
+    free(room);
+    return count;
+}
+
 /* Of completions: four lists of the same length. The first token of a prompt has no value. */
 static void add_lists(choice *c, const request *r, const token_info *token) {
     const char *comma = c->tokens.n ? "," : "";
@@ -405,10 +423,16 @@ static void begin_parts(choice *c, const request *r) {
     else c->raw.n = 0;
 }
 
+static void end_echo(choice *c) {
+    buffer_add(&c->text, c->raw.p, c->raw.n);
+    c->raw.n = 0;
+}
+
 void choice_end(choice *c, const request *r) {
     const char *none = 0, *text;
     bitnet_reply_part part;
     size_t size;
+    if (!r->is_chat) end_echo(c);
     if (!r->is_chat || !c->is_divided || c->is_closed) return;
     if (c->parts.part == BITNET_REPLY_TOOL_CALL) be_text(c);     /* it was cut */
     if (c->is_behind_call && !c->parts.n_held) c->parts.n_newlines = 0;
@@ -417,13 +441,6 @@ void choice_end(choice *c, const request *r) {
     if (c->parts.part == BITNET_REPLY_TEXT && !c->is_behind_call)
         take_waiting(c, c->waiting.n);
     c->waiting.n = c->own = 0;
-}
-
-/* The characters that begin in a text. OpenAI's clients count these, and not bytes. */
-static size_t count_characters(const char *p, size_t n) {
-    size_t i, count = 0;
-    for (i = 0; i < n; i++) count += ((uint8_t)p[i] & 0xc0) != 0x80;
-    return count;
 }
 
 /* Remembers the bytes of a token behind the others: as many as a stop string may have. */
@@ -459,21 +476,41 @@ int32_t choice_stop(const choice *c, const request *r) {
     return found;
 }
 
+/* Adds text of a prompt, of which the next token may end the last character. */
+static void add_echo(choice *c, const char *p, size_t n) {
+    buffer *raw = &c->raw;
+    size_t whole = 0, size = 1;
+    buffer_add(raw, p, n);
+    c->text.failed |= raw->failed;
+    if (raw->failed) return;
+    for (; size && whole < raw->n; whole += size) {
+        size = bitnet_utf8_decode(raw->p + whole, raw->n - whole, 0);
+        if (!size) size = raw->n - whole > 3;    /* with more it is none */
+    }
+    buffer_add(&c->text, raw->p, whole);
+    raw->n -= whole;
+    memmove(raw->p, raw->p + whole, raw->n);
+}
+
 void choice_add(choice *c, const request *r, engine_text *t, const char *piece, size_t n,
                 const token_info *token) {
     const int echoed = token && t->n_new == 0;
     if (r->is_chat && !c->is_divided) begin_parts(c, r);
+    if (echoed && t->n_echoed > t->n_unspelled)
+        piece = bitnet_token_text(r->service->model, token->token, &n);
     if (token && !echoed && r->has_ids)
         buffer_format(&c->ids, c->ids.n ? ",%d" : "%d", (int)token->token);
     if (token && !echoed && r->n_stops) add_to_tail(c, r, token->token);
     if (token && r->logprobs >= 0 && (r->is_chat || r->has_ids)) add_chat_logprobs(c, r, token);
-    else if (token && r->logprobs >= 0) add_lists(c, r, token);
-    if (echoed && t->n_echoed > t->n_unspelled)
-        piece = bitnet_token_text(r->service->model, token->token, &n);
-    if (!piece) return;
-    c->length += count_characters(piece, n);
-    if (!r->is_chat) buffer_add(&c->text, piece, n);
-    else {
+    else if (token && r->logprobs >= 0) {
+        add_lists(c, r, token);
+        c->length += echoed ? count_characters(piece, n) : count_completed(c, r, token->token);
+    }
+    if (echoed) add_echo(c, piece, n);
+    else if (!r->is_chat) {
+        end_echo(c);
+        buffer_add(&c->text, piece, n);
+    } else {
         c->has_text = 0;
         divide(c, r, piece, n);
         if (c->raw.n < n) {            /* else all bytes of the token are held back */

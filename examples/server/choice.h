@@ -25,7 +25,8 @@ typedef struct choice {
     bitnet_reply parts;
     int is_divided;                          /* parts is ready */
     buffer raw;                              /* as it was written: what parts holds back, or a call
-                                                that is being written, with its tag */
+                                                that is being written, with its tag; of an echo, a
+                                                character whose end is still to come */
     size_t n_told;                           /* of raw: the client has written it itself */
     size_t inside;                           /* where in raw the call's tag ends */
     int seems_call;                          /* its text begins as that of a call: with { or [, or
@@ -38,7 +39,8 @@ typedef struct choice {
                                                 not be text's; text that comes has them */
     size_t own;                              /* where in waiting the last token's begins */
     int has_text;                            /* the last piece has given text */
-    size_t length;                           /* characters of all text so far, for text_offset */
+    size_t length;                           /* characters of all tokens so far, for text_offset */
+    bitnet_detok detok;                      /* of these */
     int begun;                               /* the first event was sent */
     size_t counted;                          /* the owner's: choice_bytes when it last looked */
 

@@ -51,7 +51,7 @@ double node_number(const json *j, uint32_t node) {
     return strtod(j->text + j->nodes[node].at, 0);
 }
 
-void field_number(reader *in, const char *name, double low, double high, double *out) {
+static void field_number(reader *in, const char *name, double low, double high, double *out) {
     const uint32_t node = field_get(in, name);
     char what[96];
     double v;

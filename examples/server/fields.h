@@ -44,7 +44,6 @@ void refuse_impossible(reader *in, int where);
 /* A field of the body itself; 0: it has none. */
 uint32_t field_get(const reader *in, const char *name);
 /* A number from low to high, or what it was if the field is missing. */
-void field_number(reader *in, const char *name, double low, double high, double *out);
 void field_float(reader *in, const char *name, double low, double high, float *out);
 void field_int(reader *in, const char *name, int32_t low, int32_t high, int32_t *out);
 int field_bool(reader *in, uint32_t object, const char *name);

@@ -70,8 +70,9 @@ static void add_float(buffer *out, const char *name, double x) {
     buffer_format(out, ",\"%s\":%.6g", name, isfinite(x) ? x : 0.0);
 }
 
-void llama_add_settings(buffer *out, const request *r, const bitnet_sampler *s,
-                        int32_t max_tokens) {
+/* The settings of a text, an object. */
+static void add_settings(buffer *out, const request *r, const bitnet_sampler *s,
+                         int32_t max_tokens) {
     int32_t i;
     buffer_format(out, "{\"n_ctx\":%d,\"n_predict\":%d,\"max_tokens\":%d,\"seed\":%llu,"
                   "\"top_k\":%d,\"repeat_last_n\":%d,\"n_probs\":%d,\"stream\":%s",
@@ -100,7 +101,7 @@ void llama_add_defaults(buffer *out, service *s) {
         return;
     }
     if (!request_parse(&r, s, &endpoint_llama, "", body, strlen(body), 0).status)
-        llama_add_settings(out, &r, &r.texts[0].sampler, r.texts[0].max_tokens);
+        add_settings(out, &r, &r.texts[0].sampler, r.texts[0].max_tokens);
     else buffer_text(out, "{}");
     request_free(&r);
 }
@@ -146,7 +147,7 @@ static void add_end(buffer *out, const request *r, int32_t i, const choice *c) {
     if (stop >= 0) buffer_json(out, r->stops[stop].data, r->stops[stop].size);
     else buffer_text(out, "\"\"");
     buffer_text(out, ",\"generation_settings\":");
-    llama_add_settings(out, r, &sampler, t->max_tokens);
+    add_settings(out, r, &sampler, t->max_tokens);
     llama_add_timings(out, r);
     buffer_text(out, "}");
 }

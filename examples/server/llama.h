@@ -15,8 +15,6 @@ void llama_event(buffer *out, const request *r, int32_t i, choice *c);
 void llama_last_event(buffer *out, const request *r, int32_t i, choice *c);
 void llama_done(buffer *out, const request *r, choice *choices);
 
-/* The settings of a text, an object. */
-void llama_add_settings(buffer *out, const request *r, const bitnet_sampler *s, int32_t max_tokens);
 /* The settings that /completion has where a body says nothing. */
 void llama_add_defaults(buffer *out, service *s);
 /* Adds ,"timings":{...} of a request's only text, if it has times. */

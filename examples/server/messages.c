@@ -9,7 +9,8 @@ enum { MOST_MESSAGES = 65536 };
 
 /* ---- thinking ---- */
 
-const bitnet_chat_template *messages_template(const reader *in) {
+/* 0: it is not known. */
+static const bitnet_chat_template *template_of(const reader *in) {
     return bitnet_model_chat_template(in->r->service->model);
 }
 
@@ -38,7 +39,7 @@ static int wants_thinking(reader *in) {
     static const char name[] = "enable_thinking", effort[] = "reasoning_effort";
     const uint32_t on = asks_for(in, name), object = asks_for(in, effort);
     const char *wanted = node_string(in, json_get(&in->j, object, effort));
-    const bitnet_chat_template *t = messages_template(in);
+    const bitnet_chat_template *t = template_of(in);
     if (object && (!wanted || (strcmp(wanted, "none") && !effort_named(wanted))))
         refuse_field(in, effort, "none, minimal, low, medium, high, xhigh or max is needed");
     if (wanted && t && t->efforts) in->r->chat.effort = bitnet_text_of(effort_named(wanted));
@@ -50,7 +51,7 @@ static int wants_thinking(reader *in) {
    templates have: does thinking stay in earlier replies? */
 void messages_read_thinking(reader *in) {
     static const char keep[] = "preserve_thinking";
-    const bitnet_chat_template *t = messages_template(in);
+    const bitnet_chat_template *t = template_of(in);
     const int wanted = wants_thinking(in);
     const uint32_t object = asks_for(in, keep);
     if (object) in->r->chat.earlier_thinking = field_bool(in, object, keep) ? 1 : -1;
@@ -142,7 +143,7 @@ static void trim_from(buffer *out, size_t from) {
 /* What the assistant wrote: reasoning_content, content and tool_calls, of which some may be
    missing. Templates without thinking leave the first one out. */
 static void read_assistant(reader *in, uint32_t node, buffer *out) {
-    const bitnet_chat_template *t = messages_template(in);
+    const bitnet_chat_template *t = template_of(in);
     const uint32_t thinking = json_get(&in->j, node, "reasoning_content"),
                    content = json_get(&in->j, node, "content"),
                    calls = json_get(&in->j, node, "tool_calls");
@@ -172,7 +173,7 @@ static int has_role(const bitnet_chat_template *t, const char *role) {
 /* Its content, with a NUL. Returns the role; 0: refused. */
 static const char *read_message(reader *in, uint32_t node, buffer *out) {
     const char *role = node_string(in, json_get(&in->j, node, "role"));
-    const bitnet_chat_template *t = messages_template(in);
+    const bitnet_chat_template *t = template_of(in);
     const uint32_t calls = json_get(&in->j, node, "tool_calls");
     if (!role || !role[0]) {
         refuse_field(in, "messages", "a role is missing");
@@ -276,7 +277,7 @@ static size_t least_of_role(const bitnet_chat_template *t, const char *role) {
 }
 
 static int are_too_long(reader *in, const bitnet_message *messages, int n) {
-    const bitnet_chat_template *t = messages_template(in);
+    const bitnet_chat_template *t = template_of(in);
     const char *tools = in->r->tools ? in->r->tools : "";
     size_t bytes = strlen(tools), least = tokens_least_bytes(tools, bytes);
     const int asked = in->r->chat.earlier_thinking,
@@ -305,7 +306,7 @@ static void tokenize_messages(reader *in, const bitnet_message *messages, int n)
     bitnet_error err = {0};
     int count = BITNET_ERR_MEMORY;
     if (n > 1 && !strcmp(messages[n - 1].role.data, "assistant"))
-        r->begun = begun_by(r, messages_template(in), messages[n - 1].content.data);
+        r->begun = begun_by(r, template_of(in), messages[n - 1].content.data);
     if (are_too_long(in, messages, n)) return;
     if (n < 2 || strcmp(messages[n - 1].role.data, "assistant") || r->begun) {
         count = chat_tokens(r, messages, n, 0, 0, &err);
@@ -315,7 +316,7 @@ static void tokenize_messages(reader *in, const bitnet_message *messages, int n)
         free(tokens);
         if (count < 0 && !err.text[0])
             snprintf(err.text, sizeof err.text, "%s", bitnet_result_text((bitnet_result)count));
-        in->error = !messages_template(in)
+        in->error = !template_of(in)
                     ? refuse(400, "messages", "the chat template of this model is not known")
                     : count < 0 ? refuse_library((bitnet_result)count, "messages", err.text)
                                 : refuse_memory();
@@ -327,7 +328,7 @@ static void tokenize_messages(reader *in, const bitnet_message *messages, int n)
 void messages_read(reader *in) {
     const uint32_t node = field_get(in, "messages");
     const uint32_t n = json_kind(&in->j, node) == JSON_ARRAY && node ? in->j.nodes[node].n : 0;
-    const bitnet_chat_template *t = messages_template(in);
+    const bitnet_chat_template *t = template_of(in);
     bitnet_message *messages;
     buffer texts = {0};
     size_t *starts;

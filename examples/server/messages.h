@@ -7,8 +7,6 @@
 
 #include "fields.h"
 
-/* 0: it is not known. */
-const bitnet_chat_template *messages_template(const reader *in);
 /* Whether the model is to think. Before messages_read. */
 void messages_read_thinking(reader *in);
 /* The field messages, as the prompt of all texts. */

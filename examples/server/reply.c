@@ -210,23 +210,21 @@ static void add_floats(buffer *out, const float *v, int32_t n) {
 /* The bytes of the floats, the least significant one first, in base64. */
 static void add_base64(buffer *out, const float *v, int32_t n) {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    const size_t size = (size_t)n * sizeof *v;
-    uint32_t bits = 0;
-    size_t i;
-    char four[4];
-    buffer_text(out, "\"");
-    for (i = 0; i < size + 2 && i - i % 3 < size; i++) {
-        uint32_t word = 0;
-        if (i < size) memcpy(&word, &v[i / 4], sizeof word);
-        bits = bits << 8 | (word >> 8 * (i % 4) & 255);
-        if (i % 3 < 2) continue;
-        four[0] = digits[bits >> 18 & 63];
-        four[1] = digits[bits >> 12 & 63];
-        four[2] = i > size ? '=' : digits[bits >> 6 & 63];
-        four[3] = i >= size ? '=' : digits[bits & 63];
-        buffer_add(out, four, 4);
+    buffer bytes = {0};
+    int32_t i, k;
+    for (i = 0; i < n; i++) {
+        uint32_t word;
+        memcpy(&word, &v[i], sizeof word);
+        for (k = 0; k < 4; k++) {
+            const char byte = (char)(uint8_t)(word >> 8 * k);
+            buffer_add(&bytes, &byte, 1);
+        }
     }
     buffer_text(out, "\"");
+    buffer_base64(out, bytes.p, bytes.n, digits);
+    buffer_text(out, bytes.n % 3 == 0 ? "\"" : bytes.n % 3 == 1 ? "==\"" : "=\"");
+    out->failed |= bytes.failed;
+    buffer_free(&bytes);
 }
 
 static int64_t count_tokens(const engine_embed *t) {
@@ -268,10 +266,7 @@ void reply_error(buffer *out, const http_error *error) {
 }
 
 http_error reply_failure(const bitnet_error *err) {
-    http_error e;
-    memset(&e, 0, sizeof e);
-    e.status = err->code == BITNET_ERR_MEMORY || err->code == BITNET_ERR_FULL ||
-               err->code == BITNET_ERR_CANCELLED ? 503 : 500;
-    snprintf(e.text, sizeof e.text, "%s", err->text);
-    return e;
+    const int is_busy = err->code == BITNET_ERR_MEMORY || err->code == BITNET_ERR_FULL ||
+                        err->code == BITNET_ERR_CANCELLED;
+    return refuse(is_busy ? 503 : 500, 0, "%s", err->text);
 }

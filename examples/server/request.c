@@ -519,7 +519,38 @@ static void tokenize_content(reader *in, buffer *out) {
     free(tokens);
 }
 
-http_error request_tokenize(service *s, const endpoint *how, char *body, size_t size, buffer *out) {
+static void detokenize_tokens(reader *in, buffer *out) {
+    const service *s = in->r->service;
+    const uint32_t node = field_get(in, "tokens");
+    uint32_t at = node + 1, i;
+    uint64_t v = 0;
+    buffer text = {0};
+    if (!node || json_kind(&in->j, node) != JSON_ARRAY)
+        refuse_field(in, "tokens", "a list of tokens is needed");
+    for (i = 0; !failed(in) && i < in->j.nodes[node].n; i++, at = in->j.nodes[at].next) {
+        const char *piece;
+        size_t n;
+        if (!json_uint(&in->j, at, &v) || v >= (uint64_t)s->info.n_vocab) {
+            refuse_field(in, "tokens", "a number is no token of the vocabulary");
+            break;
+        }
+        piece = bitnet_token_text(s->model, (bitnet_token)v, &n);
+        buffer_add(&text, piece ? piece : "", n);
+        if (text.n > MOST_DETOKENIZED)
+            refuse_field(in, "tokens", "their text has more than 16 MB");
+    }
+    if (text.failed && !failed(in)) in->error = refuse_memory();
+    if (!failed(in)) {
+        buffer_text(out, "{\"content\":");
+        buffer_json(out, text.p ? text.p : "", text.n);
+        buffer_text(out, "}");
+    }
+    buffer_free(&text);
+}
+
+/* Reads a body and lets `make` add the answer of it. */
+static http_error answer_body(service *s, const endpoint *how, char *body, size_t size, buffer *out,
+                              void (*make)(reader *in, buffer *out)) {
     reader in = {0};
     request r;
     memset(&r, 0, sizeof r);
@@ -528,46 +559,16 @@ http_error request_tokenize(service *s, const endpoint *how, char *body, size_t 
     r.n = 1;
     in.r = &r;
     in.error = parse_json(&in.j, "the body", body, size);
-    if (!failed(&in)) tokenize_content(&in, out);
+    if (!failed(&in)) make(&in, out);
     json_free(&in.j);
     return in.error;
 }
 
+http_error request_tokenize(service *s, const endpoint *how, char *body, size_t size, buffer *out) {
+    return answer_body(s, how, body, size, out, tokenize_content);
+}
+
 http_error request_detokenize(service *s, const endpoint *how, char *body, size_t size,
                               buffer *out) {
-    reader in = {0};
-    request r;
-    uint32_t node, at, i;
-    uint64_t v = 0;
-    buffer text = {0};
-    memset(&r, 0, sizeof r);
-    r.service = s;
-    r.endpoint = how;
-    in.r = &r;
-    in.error = parse_json(&in.j, "the body", body, size);
-    node = failed(&in) ? 0 : field_get(&in, "tokens");
-    if (!failed(&in) && (!node || json_kind(&in.j, node) != JSON_ARRAY))
-        refuse_field(&in, "tokens", "a list of tokens is needed");
-    for (i = 0, at = node + 1; !failed(&in) && i < in.j.nodes[node].n; i++) {
-        const char *piece;
-        size_t n;
-        if (!json_uint(&in.j, at, &v) || v >= (uint64_t)s->info.n_vocab) {
-            refuse_field(&in, "tokens", "a number is no token of the vocabulary");
-            break;
-        }
-        piece = bitnet_token_text(s->model, (bitnet_token)v, &n);
-        buffer_add(&text, piece ? piece : "", n);
-        if (text.n > MOST_DETOKENIZED)
-            refuse_field(&in, "tokens", "their text has more than 16 MB");
-        at = in.j.nodes[at].next;
-    }
-    if (text.failed && !failed(&in)) in.error = refuse_memory();
-    if (!failed(&in)) {
-        buffer_text(out, "{\"content\":");
-        buffer_json(out, text.p ? text.p : "", text.n);
-        buffer_text(out, "}");
-    }
-    buffer_free(&text);
-    json_free(&in.j);
-    return in.error;
+    return answer_body(s, how, body, size, out, detokenize_tokens);
 }

@@ -72,7 +72,6 @@ typedef struct request {
     int one_call, must_call;           /* a reply ends behind a call; it must have one */
     int binds_calls;                   /* the grammar says what a call is: each becomes complete */
     char *begun;                       /* what the reply begins with, which is not its text; or 0 */
-    int32_t temperature_is_zero;
     char *repeats;                     /* fields that the answer repeats, JSON; or 0 */
     struct ranking *ranking;           /* of rerank.c */
 } request;

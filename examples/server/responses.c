@@ -15,27 +15,6 @@ enum { MOST_ID = 1 << 20, MOST_REPEATED = 256 << 10 };
 
 static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-static void add_url64(buffer *out, const char *p, size_t n) {
-    size_t i;
-    uint32_t bits = 0;
-    int left = 0;
-    char digit;
-    for (i = 0; i < n || left > 0;) {
-        if (left < 6 && i < n) {
-            bits = bits << 8 | (uint8_t)p[i++];
-            left += 8;
-        } else if (left < 6) {
-            bits <<= 6 - left;
-            left = 6;
-        }
-        while (left >= 6) {
-            left -= 6;
-            digit = digits[bits >> left & 63];
-            buffer_add(out, &digit, 1);
-        }
-    }
-}
-
 /* The bytes of an id, and a NUL, for free; 0: it is none. */
 static char *bytes_of(const char *text, size_t *n) {
     const size_t size = strlen(text);
@@ -453,7 +432,7 @@ static void add_call_id(buffer *out, const request *r, const choice *c, int32_t 
     add_call_fields(&all, r, c, k, 1);
     buffer_text(&all, "}");
     buffer_text(out, "\"fc_");
-    if (!all.failed) add_url64(out, all.p, all.n);
+    if (!all.failed) buffer_base64(out, all.p, all.n, digits);
     buffer_text(out, "\"");
     out->failed |= all.failed;
     buffer_free(&all);

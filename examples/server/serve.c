@@ -17,6 +17,7 @@
 #include "../streams.h"
 #include "../utf8.h"
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -83,10 +84,13 @@ static const option options[] = {
 };
 enum { N_OPTIONS = sizeof options / sizeof options[0] };
 
-void serve_fail(const char *format, const char *a, const char *b) {
+void serve_say(const char *format, ...) {
+    va_list args;
+    va_start(args, format);
     fputs("serve: ", stderr);
-    fprintf(stderr, format, a, b);
+    vfprintf(stderr, format, args);
     fputs("\n", stderr);
+    va_end(args);
 }
 
 /* The page beside this program: what `./build.sh web` makes, or `./build.sh server`. A release has
@@ -112,11 +116,11 @@ static int check_options(void) {
     if (!settings.n_peer_connections)
         settings.n_peer_connections = (settings.n_connections + 1) / 2;
     if (!settings.model_path && !settings.health) {
-        serve_fail("-m MODEL is needed; --help lists all options%s%s", "", "");
+        serve_say("-m MODEL is needed; --help lists all options");
         return 3;
     }
     if (settings.page && (strlen(settings.page) > PAGE_NAME || !system_is_folder(settings.page))) {
-        serve_fail("--page %s: there is no such folder%s", settings.page, "");
+        serve_say("--page %s: there is no such folder", settings.page);
         return 3;
     }
     return 0;
@@ -154,7 +158,7 @@ static int should_end(void) {
         set(&stopping_flag);
         thread_give(&serve_lock);
         end = serve_now() + (double)settings.grace_seconds;
-        fprintf(stderr, "serve: stopping\n");
+        serve_say("stopping");
     }
     if (!serve_is_stopping() || serve_now() < end) return 0;
     jobs_cancel_all();
@@ -205,7 +209,7 @@ static THREAD_FN(run_reader, ud) {
 static int start_readers(void) {
     while (n_readers < READERS && thread_start(&readers[n_readers], run_reader, 0))
         n_readers++;
-    if (!n_readers) serve_fail("there is no thread to read requests%s%s", "", "");
+    if (!n_readers) serve_say("there is no thread to read requests");
     return n_readers > 0;
 }
 
@@ -231,14 +235,12 @@ static void choose_room(const bitnet_model *model, int has_head, engine_params *
                   all = has_head ? (int64_t)p->n_slots * p->n_ctx : 1;
     char text[MEMORY_TEXT];
     if (fit >= (p->n_kv && p->n_kv < all ? p->n_kv : all)) return;
-    serve_fail("%s%s", memory_describe(&m, &need, text), "");
+    serve_say("%s", memory_describe(&m, &need, text));
     if (p->n_kv) return;
     p->n_kv = fit > SHORTEST ? fit : SHORTEST;
-    snprintf(text, sizeof text, "%lld", (long long)p->n_kv);
-    serve_fail(memory_can_do(&need, m.left)
-               ? "so all texts hold %s tokens together (--kv-tokens)%s"
-               : "that is too little for this model: expect it to be killed or very slow%s%s",
-               memory_can_do(&need, m.left) ? text : "", "");
+    if (memory_can_do(&need, m.left))
+        serve_say("so all texts hold %lld tokens together (--kv-tokens)", (long long)p->n_kv);
+    else serve_say("that is too little for this model: expect it to be killed or very slow");
 }
 
 static bitnet_result load(bitnet_model **model, bitnet_error *err) {
@@ -285,10 +287,10 @@ static void on_hang_up(int number) {
 static void say_template(const bitnet_model *model) {
     const bitnet_chat_template *t = bitnet_model_chat_template(model);
     char text[2];
-    if (t) fprintf(stderr, "serve: chats have the template %s\n", t->name);
-    else fprintf(stderr, "serve: chats are refused: the file's chat template is %s\n",
-                 bitnet_model_get_meta(model, "tokenizer.chat_template", text, sizeof text) > 0
-                 ? "not known" : "missing");
+    if (t) serve_say("chats have the template %s", t->name);
+    else serve_say("chats are refused: the file's chat template is %s",
+                   bitnet_model_get_meta(model, "tokenizer.chat_template", text, sizeof text) > 0
+                   ? "not known" : "missing");
 }
 
 int main(int argc, char **argv) {
@@ -298,7 +300,7 @@ int main(int argc, char **argv) {
     if (!streams_fill()) return 1;
     streams_binary();
     if (!system_begin()) {
-        serve_fail("the system gives no sockets%s%s", "", "");
+        serve_say("the system gives no sockets");
         return 1;
     }
     argv = utf8_arguments(&argc, argv);
@@ -310,7 +312,7 @@ int main(int argc, char **argv) {
     if (!start_readers()) code = 1;
     else if (load(&model, &err)) {
         code = !signalled;             /* while it was loaded */
-        if (code) serve_fail("%s: %s", settings.model_path, err.text);
+        if (code) serve_say("%s: %s", settings.model_path, err.text);
     } else {
         set(&ready_flag);
         fprintf(stderr, http_is_socket() ? "serve: %s on the socket %s" :

@@ -29,6 +29,9 @@ int serve_is_stopping(void);
 double serve_now(void);                /* seconds since some time */
 double serve_thread_time(void);        /* seconds of a processor that this thread has had */
 /* A line on stderr. */
-void serve_fail(const char *format, const char *a, const char *b);
+#ifdef __GNUC__                        /* the compiler checks the arguments */
+__attribute__((format(printf, 1, 2)))
+#endif
+void serve_say(const char *format, ...);
 
 #endif

@@ -21,7 +21,7 @@ http_error read_request(job *j) {
     const http_error e =
         body ? request_parse(&j->request, &serving, route_endpoint(j->route), "the body", body,
                              size, 0)
-             : http_error_of(503, "no memory");
+             : refuse_memory();
     if (!e.status) name_request(&j->request);
     return e;
 }
@@ -81,7 +81,7 @@ answer answer_models(job *j) {
 answer answer_model(job *j) {
     buffer out = {0};
     http_error e =
-        http_error_of(404, "there is no model of this name: /v1/models has those that are");
+        refuse(404, 0, "there is no model of this name: /v1/models has those that are");
     e.code = "model_not_found";
     if (strcmp(j->name, serving.name)) return http_send_error(j->connection, 0, e);
     add_model(&out);

@@ -38,32 +38,29 @@ static size_t read_line(char line[KEY_LINE], FILE *f) {
 /* A key is a line; blanks around it, empty lines and lines that begin with # do not count. Some
    editors put a byte order mark in front of the first line. */
 static int read_key_file(const char *path) {
-    static const char mark[] = "\357\273\277";
     char line[KEY_LINE];
     FILE *f = utf8_fopen(path, "rb");
     int number = 0, ok = f != 0;
     size_t n;
-    if (!f) fprintf(stderr, "serve: --api-key-file %s: %s\n", path, strerror(errno));
+    if (!f) serve_say("--api-key-file %s: %s", path, strerror(errno));
     while (ok && (n = read_line(line, f)) > 0) {
-        char *from = line + (!number && !strncmp(line, mark, 3) ? 3 : 0), *end;
+        char *from = line + (number ? 0 : utf8_mark(line, n)), *end;
         from += strspn(from, " \t");
         end = from + strcspn(from, "\r\n");
         number++;
         if ((!*end && !feof(f)) || strlen(line) < n) {
-            fprintf(stderr, "serve: --api-key-file %s, line %d: it is too long, or has a NUL\n",
-                    path, number);
+            serve_say("--api-key-file %s, line %d: it is too long, or has a NUL", path, number);
             ok = 0;
         }
         while (end > from && (end[-1] == ' ' || end[-1] == '\t')) end--;
         *end = 0;
         if (ok && *from && *from != '#' && !add_key(from)) {
-            serve_fail("--api-key-file %s: there are too many keys, or there is no memory%s", path,
-                       "");
+            serve_say("--api-key-file %s: there are too many keys, or there is no memory", path);
             ok = 0;
         }
     }
     if (ok && ferror(f)) {
-        fprintf(stderr, "serve: --api-key-file %s: %s\n", path, strerror(errno));
+        serve_say("--api-key-file %s: %s", path, strerror(errno));
         ok = 0;
     }
     if (f) fclose(f);
@@ -76,7 +73,7 @@ int clients_read_keys(void) {
     if (one && *one && !add_key(one)) return 1;
     if (file && !read_key_file(file)) return 2;
     if (file && !n_keys) {             /* rather than letting all in */
-        serve_fail("--api-key-file %s: it has no key%s", file, "");
+        serve_say("--api-key-file %s: it has no key", file);
         return 2;
     }
     return 0;
@@ -148,8 +145,8 @@ int clients_check_proxies(void) {
         if (inet_pton(AF_INET, one, room) == 1) continue;
         if (inet_pton(AF_INET6, one, room) == 1 && inet_ntop(AF_INET6, room, own, sizeof own) &&
             !strcmp(one, own)) continue;
-        serve_fail("--trusted-proxy %s: %s is no address, such as 10.0.0.1 or fd00::1",
-                   settings.trusted_proxy, one);
+        serve_say("--trusted-proxy %s: %s is no address, such as 10.0.0.1 or fd00::1",
+                  settings.trusted_proxy, one);
         return 2;
     }
     return 0;
@@ -229,18 +226,18 @@ http_error client_check(struct MHD_Connection *c, int needs_key) {
     char address[CLIENT_ADDRESS];
     int is_proxy;
     if (n_keys && needs_key && !key_of(c))
-        return http_error_of(401, "the API key is missing or wrong: send Authorization: Bearer "
-                             "KEY");
-    if (n_keys || settings.open_to_all) return http_error_of(0, "");
+        return refuse(401, 0, "the API key is missing or wrong: send Authorization: Bearer "
+                      "KEY");
+    if (n_keys || settings.open_to_all) return refuse_none();
     address_of(c, address);
     is_proxy = !strcmp(address, "unix");
     if (name && !is_proxy && !is_this_machine(name))
-        return http_error_of(403, "this server is for this machine only: its name is localhost");
+        return refuse(403, 0, "this server is for this machine only: its name is localhost");
     if (origin && settings.allowed_origin &&
         (!strcmp(settings.allowed_origin, "*") || !strcmp(settings.allowed_origin, origin)))
-        return http_error_of(0, "");
-    if (is_proxy && site && name && !strcasecmp(site + 3, name)) return http_error_of(0, "");
+        return refuse_none();
+    if (is_proxy && site && name && !strcasecmp(site + 3, name)) return refuse_none();
     if (origin && (!site || !is_this_machine(site + 3)))
-        return http_error_of(403, "pages of this origin are not let in: see --allow-origin");
-    return http_error_of(0, "");
+        return refuse(403, 0, "pages of this origin are not let in: see --allow-origin");
+    return refuse_none();
 }

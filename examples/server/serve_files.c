@@ -30,8 +30,8 @@ static answer send_to(struct MHD_Connection *c, const char *place) {
 /* Why a file was not opened: it is none that is served, or the server has no room for it now. */
 static http_error no_file(int error) {
     if (error == EMFILE || error == ENFILE || error == ENOMEM)
-        return http_error_of(503, "the server cannot open more files now: try again");
-    return http_error_of(404, "there is nothing at this address");
+        return refuse(503, 0, "the server cannot open more files now: try again");
+    return refuse(404, 0, "there is nothing at this address");
 }
 
 answer answer_file(struct MHD_Connection *c, const char *path) {

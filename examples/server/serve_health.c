@@ -51,7 +51,7 @@ int serve_health(void) {
             n += (size_t)got;
     if (is_there) system_close(s);
     if (n == sizeof well - 1 && !memcmp(head, well, n)) return 0;
-    serve_fail(!is_there ? "nothing listens on %s%s" : n ? "the server on %s is not ready%s"
-               : "the server on %s does not answer%s", settings.host, "");
+    serve_say(!is_there ? "nothing listens on %s" : n ? "the server on %s is not ready"
+              : "the server on %s does not answer", settings.host);
     return 1;
 }

@@ -62,16 +62,8 @@ answer http_send_error(struct MHD_Connection *c, const endpoint *how, http_error
     return send_error_with(c, how, &error, 0, 0);
 }
 
-http_error http_error_of(int status, const char *text) {
-    http_error e;
-    memset(&e, 0, sizeof e);
-    e.status = status;
-    snprintf(e.text, sizeof e.text, "%s", text);
-    return e;
-}
-
 answer http_send_buffer(struct MHD_Connection *c, const char *type, buffer *b) {
-    const answer result = b->failed ? http_send_error(c, 0, http_error_of(503, "no memory"))
+    const answer result = b->failed ? http_send_error(c, 0, refuse_memory())
                                     : http_send_text(c, 200, type, b->p ? b->p : "", b->n);
     buffer_free(b);
     return result;
@@ -100,6 +92,7 @@ static const struct route {
     {"POST", "/v1/embeddings", 0, read_request, 1, 1, &endpoint_embeddings},
     {"POST", "/v1/rerank", 0, read_request, 1, 1, &endpoint_rerank},
     {"POST", "/v1/reranking", 0, read_request, 1, 1, &endpoint_rerank},
+    {"POST", "/v2/rerank", 0, read_request, 1, 1, &endpoint_rerank},       /* Cohere's */
     {"POST", "/apply-template", 0, read_template, 1, 1, &endpoint_chat},
     {"POST", "/tokenize", 0, read_tokenize, 1, 1, 0},
     {"POST", "/detokenize", 0, read_detokenize, 1, 1, 0},
@@ -128,8 +121,7 @@ static answer answer_preflight(struct MHD_Connection *c) {
 }
 
 static answer refuse_method(struct MHD_Connection *c, const char *method) {
-    http_error e = http_error_of(405, "this address has another method: ");
-    strcat(e.text, method);
+    const http_error e = refuse(405, 0, "this address has another method: %s", method);
     return send_error_with(c, 0, &e, "Allow", strcmp(method, "GET") ? method : "GET, HEAD");
 }
 
@@ -166,7 +158,7 @@ static answer answer_other(struct MHD_Connection *c, const char *method, const c
     for (i = 0; i < sizeof routes / sizeof routes[0]; i++)
         if (rest_of(&routes[i], path)) return refuse_method(c, routes[i].method);
     if (is_get(method)) return answer_file(c, path);
-    return http_send_error(c, 0, http_error_of(404, "there is nothing at this address"));
+    return http_send_error(c, 0, refuse(404, 0, "there is nothing at this address"));
 }
 
 /* ---- a request's head ---- */
@@ -212,17 +204,17 @@ static http_error check_head(struct MHD_Connection *c, const struct route *route
     const http_error e = client_check(c, route && route->needs_key);
     if (e.status) return e;
     if (coding && strcasecmp(coding, "identity"))
-        return http_error_of(415, "Content-Encoding: a body must not be compressed");
+        return refuse(415, 0, "Content-Encoding: a body must not be compressed");
     if (route && route->needs_model && !serve_is_ready())
-        return http_error_of(503, "the model is being loaded");
+        return refuse(503, 0, "the model is being loaded");
     if (length && strtoull(length, 0, 10) > (unsigned long long)settings.body_megabytes << 20)
-        return http_error_of(413, "the body is too large: see --max-body");
+        return refuse(413, 0, "the body is too large: see --max-body");
     return j->needs_place ? job_has_place(j) : e;
 }
 
 static answer refuse_framing(struct MHD_Connection *c, const endpoint *how) {
-    const http_error e = http_error_of(400, "Content-Length and Transfer-Encoding: one of them is "
-                                       "needed, once, and the only encoding is chunked");
+    const http_error e = refuse(400, 0, "Content-Length and Transfer-Encoding: one of them is "
+                                "needed, once, and the only encoding is chunked");
     return send_error_with(c, how, &e, "Connection", "close");
 }
 
@@ -232,7 +224,7 @@ static answer begin_request(struct MHD_Connection *c, const char *method, const 
                             void **con_cls) {
     const struct route *route = find_route(method, path);
     job *j = job_create(c);
-    if (!j) return http_send_error(c, route_endpoint(route), http_error_of(503, "no memory"));
+    if (!j) return http_send_error(c, route_endpoint(route), refuse_memory());
     *con_cls = j;
     peer_has_job(c, j);
     j->route = route;
@@ -255,7 +247,7 @@ static answer take_request(job *j, const char *method, const char *path) {
     const endpoint *how = route_endpoint(j->route);
     http_error e = j->error;
     peer_has_request(c);
-    if (!e.status && j->body.failed) e = http_error_of(503, "no memory");
+    if (!e.status && j->body.failed) e = refuse_memory();
     if (!e.status && j->read) {
         e = job_submit(j);
         if (!e.status) return MHD_YES;       /* from here on the job is a reader's */
@@ -410,13 +402,13 @@ static int start_at_address(void) {
     hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
     snprintf(number, sizeof number, "%ld", settings.port);
     if (getaddrinfo(settings.host, number, &hints, &found) || !found) {
-        serve_fail("--host %s: there is no such address%s", settings.host, "");
+        serve_say("--host %s: there is no such address", settings.host);
         return 2;
     }
     if ((!is_loopback(found->ai_addr) || settings.trusted_proxy) && !clients_have_keys() &&
         !settings.open_to_all) {
-        serve_fail("--%s: other machines can come in. Set --api-key, or --no-key to let all in%s",
-                   settings.trusted_proxy ? "trusted-proxy" : "host", "");
+        serve_say("--%s: other machines can come in. Set --api-key, or --no-key to let all in",
+                  settings.trusted_proxy ? "trusted-proxy" : "host");
         freeaddrinfo(found);
         return 2;
     }
@@ -424,8 +416,8 @@ static int start_at_address(void) {
     start_daemon(found->ai_addr, -1);
     freeaddrinfo(found);
     if (!http) {
-        fprintf(stderr, "serve: cannot listen on %s, port %ld: %s\n", settings.host, settings.port,
-                system_socket_error());
+        serve_say("cannot listen on %s, port %ld: %s", settings.host, settings.port,
+                  system_socket_error());
         return 1;
     }
     info = MHD_get_daemon_info(http, MHD_DAEMON_INFO_BIND_PORT);
@@ -440,7 +432,7 @@ int http_start(void) {
     if (fd < 0) return 1;
     start_daemon(0, fd);
     if (!http) {
-        serve_fail("cannot start on the socket %s%s", settings.host, "");
+        serve_say("cannot start on the socket %s", settings.host);
         system_close((system_socket)fd);
     }
     return !http;

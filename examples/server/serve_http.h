@@ -38,7 +38,5 @@ answer http_send_buffer(struct MHD_Connection *c, const char *type, buffer *b);
 answer http_send_error(struct MHD_Connection *c, const endpoint *how, http_error error);
 /* 0: it has none. */
 const endpoint *route_endpoint(const struct route *r);
-/* Status 0: there is none. */
-http_error http_error_of(int status, const char *text);
 
 #endif

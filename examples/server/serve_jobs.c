@@ -94,11 +94,11 @@ static void count_choice(job *j, choice *c) {
    it. */
 static http_error check_answer(const job *j) {
     if (j->held > MOST_ANSWER)
-        return http_error_of(400, "the answer has more than 64 MB: use a stream, or ask for less");
+        return refuse(400, 0, "the answer has more than 64 MB: use a stream, or ask for less");
     if (answer_bytes > (size_t)MOST_ANSWERS * MOST_ANSWER && j->held > MOST_ANSWER / 64)
-        return http_error_of(503, "the answers of all clients have more than 512 MB together: try "
-                             "again");
-    return http_error_of(0, "");
+        return refuse(503, 0, "the answers of all clients have more than 512 MB together: try "
+                      "again");
+    return refuse_none();
 }
 
 void job_leave(job *j) {
@@ -167,13 +167,13 @@ static int is_full(const job *j, long n, long most, long more) {
 /* With the lock. Is there room for so many more texts, or for a request with so many vectors? */
 static http_error find_place(const job *j, long texts, long vectors) {
     const long most = settings.n_slots + settings.queue_length;
-    if (serve_is_stopping()) return http_error_of(503, "the server is shutting down");
+    if (serve_is_stopping()) return refuse(503, 0, "the server is shutting down");
     if (j->places + texts > most)
-        return http_error_of(400, "these are more texts than the server can take at once");
+        return refuse(400, 0, "these are more texts than the server can take at once");
     if ((texts && is_full(j, n_texts + texts, most, settings.n_slots)) ||
         (vectors && is_full(j, n_vectors + vectors, MOST_VECTORS, MOST_VECTORS)))
-        return http_error_of(429, "all places are taken: try again");
-    return http_error_of(0, "");
+        return refuse(429, 0, "all places are taken: try again");
+    return refuse_none();
 }
 
 http_error job_has_place(const job *j) {
@@ -190,9 +190,9 @@ void job_take_part(job *j, const char *data, size_t size) {
     const size_t most = (size_t)settings.body_megabytes << 20, n = j->body.n + size;
     if (j->error.status || !j->route) return;
     thread_take(&serve_lock);
-    if (n > most) j->error = http_error_of(413, "the body is too large: see --max-body");
+    if (n > most) j->error = refuse(413, 0, "the body is too large: see --max-body");
     else if (n > SMALL_BODY && body_bytes + size > MOST_BODIES * most)
-        j->error = http_error_of(503, "too many large requests come in");
+        j->error = refuse(503, 0, "too many large requests come in");
     if (!j->error.status) {
         j->n_body += size;
         body_bytes += size;
@@ -277,7 +277,7 @@ static http_error read_job(job *j) {
         r->texts[i].end_fn = on_end;
         r->texts[i].ud = j;
     }
-    return j->choices ? e : http_error_of(503, "no memory");
+    return j->choices ? e : refuse_memory();
 }
 
 /* With the lock. Hands a request to the engine, or says that there is no place for all of it. */
@@ -285,7 +285,7 @@ static http_error add_to_inbox(job *j) {
     request *r = &j->request;
     const long texts = r->embed.n ? 0 : r->n_texts - 1;    /* it has one place already */
     http_error e = find_place(j, texts, r->embed.n);
-    if (!e.status && j->is_gone) e = http_error_of(503, "its client has left");
+    if (!e.status && j->is_gone) e = refuse(503, 0, "its client has left");
     if (e.status) return e;
     r->embed.client = j->client.id;
     r->embed.vector_fn = on_vector;
@@ -309,8 +309,8 @@ int jobs_read_one(int wait) {
     job *j, *gone = 0;
     thread_take(&serve_lock);
     while (!(j = next_to_read()) && wait && !readers_end) thread_wait(&to_read, &serve_lock);
-    e = j && serve_is_stopping() ? http_error_of(503, "the server is shutting down")
-                                 : http_error_of(0, "");
+    e = j && serve_is_stopping() ? refuse(503, 0, "the server is shutting down")
+                                 : refuse_none();
     thread_give(&serve_lock);
     if (!j) return 0;
     if (!e.status) e = read_job(j);
@@ -370,7 +370,7 @@ int jobs_look_for_the_gone(void) {
 
 /* With the lock: ends a job with an error. */
 static void fail(job *j, int status, const char *text) {
-    if (!j->error.status) j->error = http_error_of(status, text);
+    if (!j->error.status) j->error = refuse(status, 0, "%s", text);
     cancel(j);
 }
 
@@ -417,7 +417,7 @@ static job *finish(job *j) {
     else if (j->request.stream) how->done(&j->out, &j->request, j->choices);
     else if (!j->error.status && how->whole) how->whole(&j->out, &j->request, j->choices);
     if (j->out.failed && !j->error.status)
-        j->error = http_error_of(503, "the server has no memory for this answer");
+        j->error = refuse(503, 0, "the server has no memory for this answer");
     return end_busy(j);
 }
 

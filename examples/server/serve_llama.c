@@ -51,7 +51,7 @@ answer answer_slots(job *j) {
     busy = figures.busy_slots;
     thread_give(&serve_lock);
     if (needs_one && busy >= settings.n_slots)
-        return http_send_error(j->connection, 0, http_error_of(503, "no slot is free"));
+        return http_send_error(j->connection, 0, refuse(503, 0, "no slot is free"));
     for (i = 0; i < settings.n_slots; i++)
         buffer_format(&out, "%s{\"id\":%ld,\"n_ctx\":%d,\"speculative\":false,"
                       "\"is_processing\":%s}", i ? "," : "[", i, (int)serving.n_ctx,
@@ -65,8 +65,8 @@ static http_error read_by(job *j, http_error (*make)(service *, const endpoint *
     size_t size;
     char *body = job_take_body(j, &size);
     const http_error e = body ? make(&serving, route_endpoint(j->route), body, size, &j->out)
-                              : http_error_of(503, "no memory");
-    return !e.status && j->out.failed ? http_error_of(503, "no memory") : e;
+                              : refuse_memory();
+    return !e.status && j->out.failed ? refuse_memory() : e;
 }
 
 http_error read_template(job *j) { return read_by(j, llama_template); }

@@ -9,7 +9,7 @@ static int file = -1;
 static thread_lock writing = THREAD_LOCK;      /* guards it once it is open */
 
 static void complain(void) {
-    fprintf(stderr, "serve: --log %s: %s\n", settings.log_path, strerror(errno));
+    serve_say("--log %s: %s", settings.log_path, strerror(errno));
 }
 
 static int open_file(void) {

@@ -416,6 +416,40 @@ const cases = {
         check(n > 10, l.tokens);
     },
 
+    async 'text_offset does not wait for what may be a stop string'() {
+        const text = 'the cat sat on the mat \u{1f9ff} and \u{1f9ff}!';
+        const body = { prompt: 'x', grammar: `root ::= "${text}"`, logprobs: 0, max_tokens: 80 };
+        const stop = ['the cat sat on mars', '\u{1f9ff} or'];
+        const { json } = await ask(server, '/v1/completions', { ...body, stop, seed: 1 });
+        const [choice] = json.choices;
+        same(choice.text, text);
+        let n = 0; // characters of the tokens so far
+        choice.logprobs.tokens.slice(0, -1).forEach((token, i) => {
+            const at = choice.logprobs.text_offset[i];
+            same(at, n, `${token}:`);
+            n += token.startsWith('bytes:') ? token.endsWith('\\xbf') : [...token].length;
+        });
+        same(choice.logprobs.text_offset.at(-1), [...text].length, 'the end:');
+    },
+
+    async 'a stream with echo does not tear the characters of the prompt'() {
+        const prompt = 'Caf\u00e9 \u{1f9ff}\u20ac';
+        const all = (await ask(server, '/tokenize', { content: prompt })).json.tokens;
+        const prompts = [prompt, all.slice(0, -1), [...all, all.at(-1), 65]];
+        const marks = ['', '\ufffd', '\ufffdA'];
+        for (const [i, one] of prompts.entries()) {
+            const body = { prompt: one, echo: true, max_tokens: i && 1, seed: 1 };
+            const whole = await ask(server, '/v1/completions', body);
+            const { text } = whole.json.choices[0];
+            const begin = i === 1 ? prompt.slice(0, -1) : prompt;
+            check(text.startsWith(begin + marks[i]), text);
+            const stream = await ask(server, '/v1/completions', { ...body, stream: true });
+            const said = events(stream.text).map(e => e.choices[0].text);
+            same(said.join(''), text);
+            check(said.length > 4, said);
+        }
+    },
+
     async 'echo beside writers changes nothing'() {
         const request = { prompt: PROMPT, max_tokens: 8, temperature: 0, echo: true, logprobs: 2 };
         const alone = await ask(server, '/v1/completions', request);

@@ -1255,7 +1255,7 @@ const ranks = {
             same(his, [0, 3], 'of equal ones the first comes first:');
             check(r.usage.total_tokens > 20 && r.model === 'random', r);
         }
-        for (const path of ['/rerank', '/reranking', '/v1/reranking']) {
+        for (const path of ['/rerank', '/reranking', '/v1/reranking', '/v2/rerank']) {
             const body = { query: 'a', documents: [{ text: 'b' }, 'a'], top_n: 1, instruction: '' };
             const r = await post(path, body, own);
             same([r.results.length, r.results[0].index], [1, 1]);

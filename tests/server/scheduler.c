@@ -35,13 +35,6 @@ void log_job(const job *j) {
     (void)j;
     n_freed++;                         /* the last thing that becomes of a job */
 }
-http_error http_error_of(int status, const char *text) {
-    http_error e;
-    memset(&e, 0, sizeof e);
-    e.status = status;
-    snprintf(e.text, sizeof e.text, "%s", text);
-    return e;
-}
 uint64_t client_of_address(const struct sockaddr *a) { return a ? 7 : 0; }
 
 /* ---- in place of libmicrohttpd: a connection is this ---- */

@@ -216,6 +216,15 @@ kill $pid 2>/dev/null                  # it would wait for ever
 wait $pid
 check "a pipe takes no results: 2" "exit code $?" [ $? -eq 2 ]
 check "and it says so" "$(cat "$tmp/err")" grep -q "it is not a file" "$tmp/err"
+# Results that are read as requests have errors as their results, and so on.
+cp "$tmp/good.jsonl" "$tmp/other"
+"$program" -m "$model" <"$tmp/other" >>"$tmp/other" 2>"$tmp/err"
+check "results behind the requests of the same file: 2" "exit code $?" [ $? -eq 2 ]
+check "and it says so" "$(cat "$tmp/err")" grep -q "standard output is the file of the requests" "$tmp/err"
+check "and it stays as it is" "it has changed" cmp "$tmp/good.jsonl" "$tmp/other"
+cp "$tmp/ordered" "$tmp/other"
+input=$tmp/other fails "results as requests" 2 "other is the file of the requests" -m "$model" --resume "$tmp/other"
+check "and they stay as they are" "they have changed" cmp "$tmp/ordered" "$tmp/other"
 
 # What results depend on beside their lines must be the same.
 input=$tmp/good.jsonl run -m "$model"
