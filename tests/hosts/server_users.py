@@ -19,11 +19,13 @@ def connect():
     return socket.create_connection(("127.0.0.1", port), timeout=120)
 
 
-def ask(line, enough=None):
+def ask(line, enough=None, says_no_more=False):
     """What the server writes, or its first `enough` bytes: then the user hangs up."""
     text = b""
     with connect() as user:
         user.sendall(line.encode() + b"\n")
+        if says_no_more:
+            user.shutdown(socket.SHUT_WR)
         while enough is None or len(text) < enough:
             part = user.recv(4096)
             if not part:
@@ -60,6 +62,8 @@ try:
     prompts = list(WANTED)
     case("server-one", together([(prompts[0], None)]))
     case("server-many", together([(p, None) for p in 8 * prompts]))       # more than it has seats
+    text = ask(prompts[0], says_no_more=True)
+    case("server-half-closed", "" if text == WANTED[prompts[0]] else f"it got {text[:200]}")
     case("server-others-stay", together([(p, None if i % 2 else 1) for i, p in enumerate(4 * prompts)]))
     silent = [connect() for _ in range(7)]        # of 8 seats; they say nothing, half a line, or go
     silent[0].sendall(b"half a li")
