@@ -1181,8 +1181,8 @@ BITNET_API bitnet_result bitnet_eval(bitnet_ctx *c, int32_t seq, const bitnet_to
 /* Appends tokens to several sequences, to each after its pending token, and evaluates them
    together: in the order of the inputs, with one pass over the weights for n_batch tokens. Sets
    each input's row; rows are numbered through the inputs. On failure all sequences hold what they
-   held before, and the context has no logits. BITNET_ERR_FULL: tokens do not fit in n_ctx, or their
-   pages in n_kv. _LIMIT: more rows than n_logits of the context. _BUSY: the context is in use, or a
+   held before; logits may be gone. BITNET_ERR_FULL: tokens do not fit in n_ctx, or their pages in
+   n_kv. _LIMIT: more rows than n_logits of the context. _BUSY: the context is in use, or a
    generation has the sequence. _ARG, _FORMAT, _CANCELLED, _MEMORY: as for bitnet_eval. */
 BITNET_API bitnet_result bitnet_eval_many(bitnet_ctx *c, bitnet_input *inputs, int32_t n_inputs,
                                           bitnet_error *err);
@@ -16780,8 +16780,11 @@ static void bitnet__multiply_head(bitnet_ctx *c, int32_t row, int32_t n) {
 
 /* The number of a row, of which -1 is c->row; -1: there is no such row. */
 static int32_t bitnet__find_row(const bitnet_ctx *c, int32_t i) {
+    const bitnet__place *at;
     if (i == -1) i = c->row;
-    return i >= 0 && i < c->n_rows && c->row_places[i].seq >= 0 ? i : -1;
+    if (i < 0 || i >= c->n_rows) return -1;
+    at = &c->row_places[i];            /* of a draft that was wrong, pos is beyond the sequence */
+    return at->seq >= 0 && at->pos < c->seqs[at->seq].n_past ? i : -1;
 }
 
 static bitnet_result bitnet__check_head(const bitnet_ctx *c, bitnet_error *err) {

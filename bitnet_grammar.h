@@ -634,6 +634,7 @@ static void bitnet_grammar__set_error(bitnet_error *err, bitnet_result code, con
     if (!err) return;
     n = snprintf(line, sizeof line, "%s", before);
     vsnprintf(line + n, sizeof line - (size_t)n, format, args);
+    memset(err, 0, sizeof *err);
     err->code = code;
     bitnet_clean_text(line, strlen(line), err->text, sizeof err->text);
 }
