@@ -1181,8 +1181,8 @@ BITNET_API bitnet_result bitnet_eval(bitnet_ctx *c, int32_t seq, const bitnet_to
 /* Appends tokens to several sequences, to each after its pending token, and evaluates them
    together: in the order of the inputs, with one pass over the weights for n_batch tokens. Sets
    each input's row; rows are numbered through the inputs. On failure all sequences hold what they
-   held before, and the context has no logits. BITNET_ERR_FULL: tokens do not fit in n_ctx, or their
-   pages in n_kv. _LIMIT: more rows than n_logits of the context. _BUSY: the context is in use, or a
+   held before; logits may be gone. BITNET_ERR_FULL: tokens do not fit in n_ctx, or their pages in
+   n_kv. _LIMIT: more rows than n_logits of the context. _BUSY: the context is in use, or a
    generation has the sequence. _ARG, _FORMAT, _CANCELLED, _MEMORY: as for bitnet_eval. */
 BITNET_API bitnet_result bitnet_eval_many(bitnet_ctx *c, bitnet_input *inputs, int32_t n_inputs,
                                           bitnet_error *err);
@@ -13239,10 +13239,7 @@ typedef void bitnet__bytes_fn(void *ud, uint8_t *bytes, size_t n);
 typedef struct bitnet__cells { uint8_t *at; int32_t from, n; } bitnet__cells;
 
 /* How the cache stores keys and values, and what attention does with them: a row for each
-   bitnet_kv_type; `what` is 0 for keys and 1 for values. A new type touches these places: MEMORY in
-   the manual; bitnet_kv_type; if it needs kernels, @kernels, @selftest and the kernel headers; its
-   functions and its row in @forward, under "the cache, by type". No other place in the library asks
-   which type it is. */
+   bitnet_kv_type; `what` is 0 for keys and 1 for values. No other place asks which type it is. */
 typedef struct bitnet__kv_ops {
     const char *name;
     int32_t head_unit, max_head;       /* head_dim is a multiple of this, and at most that */
@@ -13893,7 +13890,7 @@ static int bitnet__report_progress(bitnet_ctx *c, bitnet_progress_fn fn, void *u
     return stop;
 }
 
-/* Gives up a use of a context, which the caller has acquired; the last one frees it. */
+/* Gives up a use of a context that the caller has acquired, and releases or, the last, frees it. */
 static void bitnet__ctx_leave(bitnet_ctx *c) {
     const bitnet_allocator *a = &c->m->params.allocator;
     bitnet_model *m = (bitnet_model *)(uintptr_t)c->m;
@@ -13924,39 +13921,30 @@ BITNET_API const bitnet_model *bitnet_ctx_model(const bitnet_ctx *c) { return c 
 BITNET_API int32_t bitnet_ctx_capacity(const bitnet_ctx *c) { return c ? c->p.n_ctx : 0; }
 BITNET_API int32_t bitnet_ctx_threads(const bitnet_ctx *c) { return c ? c->p.n_threads : 0; }
 
-static bitnet_result bitnet__set_threads(bitnet_ctx *c, int32_t n, bitnet_error *err) {
-    const bitnet_allocator *a = &c->m->params.allocator;
-    bitnet_result r = bitnet__check_range("n_threads", n, c->max_threads, err);
-    if (r != BITNET_OK || n == c->p.n_threads) return r;
+BITNET_API bitnet_result bitnet_ctx_set_threads(bitnet_ctx *c, int32_t n, bitnet_error *err) {
+    bitnet_result r = bitnet__acquire(c, err);
+    if (r != BITNET_OK) return r;
+    r = bitnet__check_range("n_threads", n, c->max_threads, err);
+    if (r != BITNET_OK || n == c->p.n_threads) return bitnet__done(c, r);
     if (!c->p.parallel_fn) {
-        bitnet__team_free(a, c->team);
-        r = bitnet__team_create(a, n, &c->team, err);
+        bitnet__team_free(&c->m->params.allocator, c->team);
+        r = bitnet__team_create(&c->m->params.allocator, n, &c->team, err);
         n = bitnet__team_size(c->team);
     }
     c->p.n_threads = n;
-    return r;
-}
-
-BITNET_API bitnet_result bitnet_ctx_set_threads(bitnet_ctx *c, int32_t n, bitnet_error *err) {
-    const bitnet_result r = bitnet__acquire(c, err);
-    return r ? r : bitnet__done(c, bitnet__set_threads(c, n, err));
-}
-
-static bitnet_result bitnet__set_hooks(bitnet_ctx *c, const bitnet_hooks *hooks,
-                                       bitnet_error *err) {
-    bitnet_hooks h;
-    bitnet_result r;
-    memset(&h, 0, sizeof h);
-    if (hooks) h = *hooks;
-    r = bitnet__check_reserved(h.reserved, 4, "bitnet_hooks", err);
-    if (r == BITNET_OK) c->p.hooks = h;
-    return r;
+    return bitnet__done(c, r);
 }
 
 BITNET_API bitnet_result bitnet_ctx_set_hooks(bitnet_ctx *c, const bitnet_hooks *hooks,
                                               bitnet_error *err) {
-    const bitnet_result r = bitnet__acquire(c, err);
-    return r ? r : bitnet__done(c, bitnet__set_hooks(c, hooks, err));
+    bitnet_hooks h;
+    bitnet_result r = bitnet__acquire(c, err);
+    if (r != BITNET_OK) return r;
+    memset(&h, 0, sizeof h);
+    if (hooks) h = *hooks;
+    r = bitnet__check_reserved(h.reserved, 4, "bitnet_hooks", err);
+    if (r == BITNET_OK) c->p.hooks = h;
+    return bitnet__done(c, r);
 }
 
 /* Drops logits and hidden states. */
@@ -14144,6 +14132,7 @@ static void bitnet__seq_shorten(bitnet_ctx *c, int32_t seq, int32_t length) {
 /* Gives up what was computed of a paused pass. */
 static void bitnet__drop_pass(bitnet_ctx *c) {
     int32_t i;
+    if (c->pass.n_inputs == 0) return;
     for (i = 0; i < c->pass.n_inputs; i++) {
         const int32_t seq = c->inputs[i].seq;
         bitnet__seq *q = &c->seqs[seq];
@@ -14152,10 +14141,8 @@ static void bitnet__drop_pass(bitnet_ctx *c) {
         q->pending = pending;
         q->n_queued = 0;
     }
-    if (c->pass.n_inputs > 0) {
-        bitnet__drop_open_marks(c);
-        bitnet__forget_rows(c);
-    }
+    bitnet__drop_open_marks(c);
+    bitnet__forget_rows(c);
     c->pass.n_inputs = 0;
 }
 
@@ -14186,17 +14173,13 @@ static bitnet_result bitnet__acquire_seq(bitnet_ctx *c, int32_t seq, bitnet_erro
                                         (int)seq));
 }
 
-static bitnet_result bitnet__seq_rewind(bitnet_ctx *c, int32_t seq, int32_t length,
-                                        bitnet_error *err) {
-    const bitnet_result r = bitnet__check_cut(c, seq, length, err);
-    if (r == BITNET_OK) bitnet__seq_shorten(c, seq, length);
-    return r;
-}
-
 BITNET_API bitnet_result bitnet_seq_rewind(bitnet_ctx *c, int32_t seq, int32_t length,
                                            bitnet_error *err) {
-    const bitnet_result r = bitnet__acquire_seq(c, seq, err);
-    return r ? r : bitnet__done(c, bitnet__seq_rewind(c, seq, length, err));
+    bitnet_result r = bitnet__acquire_seq(c, seq, err);
+    if (r != BITNET_OK) return r;
+    r = bitnet__check_cut(c, seq, length, err);
+    if (r == BITNET_OK) bitnet__seq_shorten(c, seq, length);
+    return bitnet__done(c, r);
 }
 
 static bitnet_result bitnet__seq_copy(bitnet_ctx *c, int32_t from, int32_t to, int32_t length,
@@ -14225,8 +14208,6 @@ BITNET_API bitnet_result bitnet_seq_copy(bitnet_ctx *c, int32_t from, int32_t to
 
 /* ---- splitting work ---- */
 
-struct bitnet__attention;
-
 /* One step of the network over some items (rows, tokens, heads), cut into tasks of consecutive
    items, which the threads take until none is left. */
 typedef struct bitnet__step {
@@ -14237,7 +14218,7 @@ typedef struct bitnet__step {
     bitnet__atomic tasks;              /* that parallel_fn's jobs have not taken */
     const char *op;                    /* its name for step_fn */
     void (*fn)(const struct bitnet__step *s, int32_t from, int32_t to, int thread);
-    void (*attend)(const struct bitnet__attention *a, int32_t i, int thread);
+    void (*attend)(const struct bitnet__attention *a, int32_t i);
     const bitnet__span *span;          /* whose phase of attention this is */
     const bitnet__linear *linear;      /* of step_out, which writes y to out or adds it */
     float *out;                        /* [n_tokens][dim] */
@@ -14341,9 +14322,10 @@ static void bitnet__run_products(bitnet__step *s, int32_t n_rows, int64_t work,
    keys, because softmax makes weights like any others of scores that are not finite. */
 
 /* Limits, as the bits of floats. Queries and keys are below 2^53, so that no score overflows: it
-   has up to 2^20 products. Keys in F16 are below 65520, which would become an infinity. */
+   has up to 2^20 products. Keys in F16 are below 65520, which would become an infinity. Bounds of
+   logits assume hidden states below 1e30. */
 enum { BITNET__INFINITE = 0x7f800000, BITNET__MOST_QUERY = 0x5a000000,
-       BITNET__MOST_F16 = 0x477ff000 };
+       BITNET__MOST_F16 = 0x477ff000, BITNET__MODERATE = 0x7149f2ca };
 
 /* 1 if all |x| are below the positive float with these bits; a NaN is not. Tests the bits, since
    compilers may assume that floats are finite; two floats at a time. What is added sets the sign
@@ -14386,112 +14368,6 @@ static bitnet_result bitnet__fail_nonfinite(const bitnet_ctx *c, bitnet_error *e
    the same path.
    ============================================================================================= */
 
-static void bitnet__quantize_input(bitnet__step *s, const float *in, int32_t n, const float *gain,
-                                   int32_t linear, int32_t n_acts);
-static void bitnet__quantize_rates(bitnet__step *s);
-static void bitnet__step_gdn_inputs(const bitnet__step *s, int32_t from, int32_t to, int thread);
-static void bitnet__step_gdn_conv(const bitnet__step *s, int32_t from, int32_t to, int thread);
-static void bitnet__step_gdn_state(const bitnet__step *s, int32_t from, int32_t to, int thread);
-static void bitnet__step_gdn_gate(const bitnet__step *s, int32_t from, int32_t to, int thread);
-static void bitnet__step_attention_gate(const bitnet__step *s, int32_t from, int32_t to,
-                                        int thread);
-static void bitnet__step_qkv(const bitnet__step *s, int32_t from, int32_t to, int thread);
-static void bitnet__step_rope(const bitnet__step *s, int32_t from, int32_t to, int thread);
-static void bitnet__run_attention(bitnet__step *s);
-static void bitnet__add_linear_to_x(bitnet__step *s, int linear, const float *gain);
-static void bitnet__step_gate_up(const bitnet__step *s, int32_t from, int32_t to, int thread);
-static void bitnet__route(bitnet__step *s);
-static void bitnet__step_experts_gate_up(const bitnet__step *s, int32_t from, int32_t to,
-                                         int thread);
-static void bitnet__step_quantize_pairs(const bitnet__step *s, int32_t from, int32_t to,
-                                        int thread);
-static void bitnet__step_experts_down(const bitnet__step *s, int32_t from, int32_t to, int thread);
-
-/* The network in one read: the attention of a layer, then its FFN or its experts. Each step is
-   written out below, in this order. */
-static void bitnet__forward_attention(bitnet__step *s, const bitnet__layer *l) {
-    bitnet_ctx *c = s->c;
-    const bitnet_model *m = c->m;
-    const int several = bitnet__in_norms(m);
-    s->layer = l;
-    s->window = l->window;
-    bitnet__quantize_input(s, c->x, m->dim, l->norm[BITNET__ATTN_NORM], BITNET__ATTN_Q,
-                           several ? 3 : 1);
-    bitnet__run_products(s, m->q_rows + 2 * m->kv_dim, (int64_t)m->dim * s->n_tokens,
-                         bitnet__step_qkv);
-    bitnet__run_step(s, "attention", s->n_tokens, 32 * (int64_t)(m->q_dim + 2 * m->kv_dim),
-                     bitnet__step_rope);
-    bitnet__run_attention(s);
-    if (m->q_rows > m->q_dim)
-        bitnet__run_step(s, "attention", s->n_tokens, 64 * (int64_t)m->q_dim,
-                         bitnet__step_attention_gate);
-    bitnet__quantize_input(s, c->o, m->q_dim, 0, BITNET__ATTN_OUTPUT, 1);
-    bitnet__add_linear_to_x(s, BITNET__ATTN_OUTPUT, l->norm[BITNET__POST_ATTN_NORM]);
-}
-
-static void bitnet__forward_ffn(bitnet__step *s) {
-    bitnet_ctx *c = s->c;
-    const bitnet_model *m = c->m;
-    const bitnet__layer *l = s->layer;
-    bitnet__quantize_input(s, c->x, m->dim, l->norm[BITNET__FFN_NORM], BITNET__FFN_GATE,
-                           bitnet__in_norms(m) ? 2 : 1);
-    bitnet__run_products(s, m->ffn_dim, 2 * (int64_t)m->dim * s->n_tokens,
-                         bitnet__step_gate_up);
-    bitnet__quantize_input(s, c->g, m->ffn_dim, 0, BITNET__FFN_DOWN, 1);
-    bitnet__add_linear_to_x(s, BITNET__FFN_DOWN, l->norm[BITNET__POST_FFN_NORM]);
-}
-
-static void bitnet__forward_layer(bitnet__step *s, int32_t i) {
-    bitnet__forward_attention(s, &s->c->m->layers[i]);
-    bitnet__forward_ffn(s);
-}
-
-/* A gated delta net in place of attention. */
-static void bitnet__forward_gdn_layer(bitnet__step *s, int32_t i) {
-    bitnet_ctx *c = s->c;
-    const bitnet_model *m = c->m;
-    const bitnet__layer *l = s->layer = &m->layers[i];
-    const int32_t heads = 2 * m->n_key_heads + m->n_value_heads;
-    const int32_t slices = (m->state_dim + BITNET__SLICE - 1) / BITNET__SLICE;
-    bitnet__quantize_input(s, c->x, m->dim, l->norm[BITNET__ATTN_NORM], BITNET__GDN_QKV, 1);
-    bitnet__quantize_rates(s);
-    bitnet__run_products(s, m->n_channels + m->value_dim + 2 * m->n_value_heads,
-                         (int64_t)m->dim * s->n_tokens, bitnet__step_gdn_inputs);
-    bitnet__run_step(s, "recurrent", c->n_runs * heads,
-                     128 * (int64_t)m->state_dim * s->n_tokens / c->n_runs, bitnet__step_gdn_conv);
-    bitnet__run_step(s, "recurrent", c->n_runs * m->n_value_heads * slices,
-                     24 * (int64_t)m->state_dim * BITNET__SLICE * s->n_tokens / c->n_runs,
-                     bitnet__step_gdn_state);
-    bitnet__run_step(s, "recurrent", s->n_tokens, 128 * (int64_t)m->value_dim,
-                     bitnet__step_gdn_gate);
-    bitnet__quantize_input(s, c->o, m->value_dim, 0, BITNET__GDN_OUT, 1);
-    bitnet__add_linear_to_x(s, BITNET__GDN_OUT, 0);
-    bitnet__forward_ffn(s);
-}
-
-/* Weights are read once for all tokens that have chosen an expert. A token takes 3 steps that
-   threads share: the router, gate and up of its experts, and down with the sum of all. */
-static void bitnet__forward_expert_layer(bitnet__step *s, int32_t i) {
-    bitnet_ctx *c = s->c;
-    const bitnet_model *m = c->m;
-    const bitnet__layer *l = &m->layers[i];
-    const int32_t n_pairs = s->n_tokens * m->n_used;
-    bitnet__forward_attention(s, l);
-    bitnet__quantize_input(s, c->x, m->dim, l->norm[BITNET__FFN_NORM], BITNET__FFN_GATE, 1);
-    bitnet__route(s);
-    if (bitnet__is_cancelled(c, 0)) return;
-    /* Rows of one expert cost more than those of another: more tasks keep threads from waiting. */
-    bitnet__run_tasks(s, "experts", c->n_chosen * m->ffn_dim,
-                      2 * (int64_t)m->dim * n_pairs / c->n_chosen, 16,
-                      bitnet__step_experts_gate_up);
-    s->in_dim = m->ffn_dim;
-    s->blocks = l->linear[BITNET__FFN_DOWN].blocks;
-    bitnet__run_step(s, "quantize", n_pairs, 16 * (int64_t)m->ffn_dim,
-                     bitnet__step_quantize_pairs);
-    bitnet__run_step(s, "experts", m->dim, (int64_t)m->ffn_dim * n_pairs,
-                     bitnet__step_experts_down);
-}
-
 /* ---- linear layers ---- */
 
 /* Row t of act = int8(x): each scale group by itself, or all at once and padded with zeros to a
@@ -14512,12 +14388,6 @@ static int bitnet__quantize_row(const bitnet__step *s, const float *x, int32_t t
     if (!groups) act->s[t] = c->k.quantize(x, n, q, &act->sum[t]);
     memset(q + n, 0, (size_t)(padded - n));
     return memchr(q, 0x80, (size_t)n) != 0;                            /* -128 */
-}
-
-/* act = int8(x) of token t. */
-static void bitnet__quantize_token(const bitnet__step *s, const float *x, int32_t t,
-                                   const bitnet__act *act, int thread) {
-    if (bitnet__quantize_row(s, x, t, act)) bitnet__note_nonfinite(s->c, t, thread);
 }
 
 /* y = x * f; copies do not overlap, so that compilers vectorise the loop. y may be x. */
@@ -14578,7 +14448,8 @@ static void bitnet__step_norm_quantize(const bitnet__step *s, int32_t from, int3
         }
         for (i = 0; i < s->n_acts; i++) {
             if (s->gains[i]) c->k.rmsnorm(x, s->gains[i], n, c->m->eps, h);
-            bitnet__quantize_token(s, s->gains[i] ? h : x, t, &c->act[s->act + i], thread);
+            if (bitnet__quantize_row(s, s->gains[i] ? h : x, t, &c->act[s->act + i]))
+                bitnet__note_nonfinite(c, t, thread);
         }
     }
 }
@@ -15397,7 +15268,6 @@ typedef struct bitnet__attention {
     const bitnet__step *s;
     int32_t kv_head, t, n_tokens;      /* tokens [t, t + n_tokens) of the batch */
     int32_t seq, n_all, n_cols;
-    size_t stride;                     /* n_scores */
     float *scores;                     /* [n_cols][n_scores] */
     uint8_t *weights;                  /* if int8: [n_cols][n_scores], and ... */
     float *scales;                     /* ... [n_cols][n_scores / 64] */
@@ -15418,7 +15288,6 @@ static bitnet__attention bitnet__make_attention(const bitnet__step *s, int32_t k
     a.seq = last.seq;
     a.n_all = last.pos + 1;
     a.n_cols = a.n_tokens * heads_per_kv;
-    a.stride = (size_t)c->n_scores;
     a.scores = c->scores + at;
     a.weights = (uint8_t *)c->weight.q + at;
     a.scales = c->weight.scale + at / BITNET__KV_BLOCK;
@@ -15456,14 +15325,13 @@ static int32_t bitnet__kv_blocks_seen(const bitnet__attention *a, int32_t *from)
 }
 
 /* Turns the scores of column i into probabilities, and these into weights if the cache is int8. */
-static void bitnet__attend_softmax(const bitnet__attention *a, int32_t i, int thread) {
+static void bitnet__attend_softmax(const bitnet__attention *a, int32_t i) {
     const bitnet_ctx *c = a->s->c;
     const int32_t at = bitnet__position(a, i / c->m->heads_per_kv);
     const int32_t first = bitnet__first_seen(a->s, at);
     const int32_t query = bitnet__query_at(a->s, a->kv_head, a->t) + i;
     bitnet__cells values;
     int32_t from, to;
-    (void)thread;
     c->k.softmax(a->scores + bitnet__row(i, c->n_scores) + first, at + 1 - first,
                  bitnet__is_int8(c->cache) ? c->m->score_scale * c->query.scale[query]
                                            : c->m->score_scale,
@@ -15540,7 +15408,7 @@ static void bitnet__step_attention(const bitnet__step *s, int32_t from, int32_t 
                                                      &c->spans[item / m->n_kv_heads], thread);
         if (bitnet__is_cancelled(s->c, thread)) return;
         bitnet__attend_keys(&a, bitnet__first_seen(s, bitnet__position(&a, 0)), a.n_all);
-        for (i = 0; i < a.n_cols; i++) bitnet__attend_softmax(&a, i, thread);
+        for (i = 0; i < a.n_cols; i++) bitnet__attend_softmax(&a, i);
         bitnet__attend_values(&a, 0, m->head_dim, thread);
     }
 }
@@ -15552,16 +15420,16 @@ static void bitnet__step_attention_phase(const bitnet__step *s, int32_t from, in
     const bitnet_ctx *c = s->c;
     const int32_t n = s->n_items / c->m->n_kv_heads;
     int32_t item;
+    (void)thread;
     for (item = from; item < to; item++) {
         bitnet__attention a = bitnet__make_attention(s, item / n, s->span, item / n);
-        s->attend(&a, item % n, thread);
+        s->attend(&a, item % n);
     }
 }
 
-static void bitnet__attend_key_rows(const bitnet__attention *a, int32_t i, int thread) {
+static void bitnet__attend_key_rows(const bitnet__attention *a, int32_t i) {
     const int32_t first = bitnet__first_seen(a->s, bitnet__position(a, 0));
     const int32_t row = (first / BITNET__PAGE + i) * BITNET__PAGE;
-    (void)thread;
     bitnet__attend_keys(a, bitnet__max(row, first), bitnet__min(row + BITNET__PAGE, a->n_all));
 }
 
@@ -15641,7 +15509,7 @@ static void bitnet__scores_floats(const bitnet__attention *a, const bitnet__cell
     const int32_t hd = c->m->head_dim;
     const float *q = c->queries + bitnet__row(bitnet__query_at(a->s, a->kv_head, a->t), hd);
     (c->cache->element == 4 ? c->k.dotrows_f32 : c->k.scores_f16)(
-        keys->at, q, hd, keys->n, a->n_cols, a->scores + keys->from, a->stride);
+        keys->at, q, hd, keys->n, a->n_cols, a->scores + keys->from, (size_t)c->n_scores);
 }
 
 static void bitnet__add_floats(const bitnet__attention *a, const bitnet__cells *values, int32_t col,
@@ -15650,8 +15518,8 @@ static void bitnet__add_floats(const bitnet__attention *a, const bitnet__cells *
     const int32_t element = c->cache->element;
     (element == 4 ? c->k.sumrows_f32 : c->k.sumrows_f16)(
         values->at + first * element, (size_t)c->m->head_dim,
-        a->scores + (size_t)col * a->stride + values->from, a->stride, count, values->n, n_cols,
-        out);
+        a->scores + bitnet__row(col, c->n_scores) + values->from, (size_t)c->n_scores, count,
+        values->n, n_cols, out);
 }
 
 static void bitnet__visit_floats(const bitnet_ctx *c, const bitnet__cells *cells, int what,
@@ -15685,14 +15553,14 @@ static void bitnet__scores_i8(const bitnet__attention *a, const bitnet__cells *k
     const int32_t hd = c->m->head_dim;
     const int32_t at = bitnet__query_at(a->s, a->kv_head, a->t);
     c->k.scores_i8(keys->at, c->query.q + bitnet__row(at, hd), c->query.sum + at, hd, keys->n,
-                   a->n_cols, a->scores + keys->from, a->stride);
+                   a->n_cols, a->scores + keys->from, (size_t)c->n_scores);
 }
 
 static void bitnet__weigh_i8(const bitnet__attention *a, const bitnet__cells *values, int32_t i,
                              int32_t first, int32_t end) {
     const bitnet_ctx *c = a->s->c;
     const int32_t from = values->from;
-    const size_t at = (size_t)i * a->stride + (size_t)from;
+    const size_t at = bitnet__row(i, c->n_scores) + (size_t)from;
     c->k.weigh_i8(a->scores + at, values->at, c->m->head_dim, values->n, first - from, end - from,
                   a->weights + at, a->scales + at / BITNET__KV_BLOCK);
 }
@@ -15700,9 +15568,9 @@ static void bitnet__weigh_i8(const bitnet__attention *a, const bitnet__cells *va
 static void bitnet__add_i8(const bitnet__attention *a, const bitnet__cells *values, int32_t col,
                            int32_t n_cols, int32_t first, int32_t count, float *out) {
     const bitnet_ctx *c = a->s->c;
-    const size_t at = (size_t)col * a->stride + (size_t)values->from;
-    c->k.sumrows_i8(values->at, a->weights + at, a->scales + at / BITNET__KV_BLOCK, a->stride,
-                    c->m->head_dim, first, count, values->n, n_cols, out);
+    const size_t at = bitnet__row(col, c->n_scores) + (size_t)values->from;
+    c->k.sumrows_i8(values->at, a->weights + at, a->scales + at / BITNET__KV_BLOCK,
+                    (size_t)c->n_scores, c->m->head_dim, first, count, values->n, n_cols, out);
 }
 
 /* For each position its scale, then its codes in order. */
@@ -15737,6 +15605,92 @@ static const bitnet__kv_ops *bitnet__kv_ops_of(bitnet_kv_type type) {
 #endif
     };
     return (size_t)type < sizeof rows / sizeof rows[0] ? &rows[type] : 0;
+}
+
+/* ---- the network ----
+   The attention of a layer, then its FFN or its experts, of the steps above. */
+
+static void bitnet__forward_attention(bitnet__step *s, const bitnet__layer *l) {
+    bitnet_ctx *c = s->c;
+    const bitnet_model *m = c->m;
+    const int several = bitnet__in_norms(m);
+    s->layer = l;
+    s->window = l->window;
+    bitnet__quantize_input(s, c->x, m->dim, l->norm[BITNET__ATTN_NORM], BITNET__ATTN_Q,
+                           several ? 3 : 1);
+    bitnet__run_products(s, m->q_rows + 2 * m->kv_dim, (int64_t)m->dim * s->n_tokens,
+                         bitnet__step_qkv);
+    bitnet__run_step(s, "attention", s->n_tokens, 32 * (int64_t)(m->q_dim + 2 * m->kv_dim),
+                     bitnet__step_rope);
+    bitnet__run_attention(s);
+    if (m->q_rows > m->q_dim)
+        bitnet__run_step(s, "attention", s->n_tokens, 64 * (int64_t)m->q_dim,
+                         bitnet__step_attention_gate);
+    bitnet__quantize_input(s, c->o, m->q_dim, 0, BITNET__ATTN_OUTPUT, 1);
+    bitnet__add_linear_to_x(s, BITNET__ATTN_OUTPUT, l->norm[BITNET__POST_ATTN_NORM]);
+}
+
+static void bitnet__forward_ffn(bitnet__step *s) {
+    bitnet_ctx *c = s->c;
+    const bitnet_model *m = c->m;
+    const bitnet__layer *l = s->layer;
+    bitnet__quantize_input(s, c->x, m->dim, l->norm[BITNET__FFN_NORM], BITNET__FFN_GATE,
+                           bitnet__in_norms(m) ? 2 : 1);
+    bitnet__run_products(s, m->ffn_dim, 2 * (int64_t)m->dim * s->n_tokens,
+                         bitnet__step_gate_up);
+    bitnet__quantize_input(s, c->g, m->ffn_dim, 0, BITNET__FFN_DOWN, 1);
+    bitnet__add_linear_to_x(s, BITNET__FFN_DOWN, l->norm[BITNET__POST_FFN_NORM]);
+}
+
+static void bitnet__forward_layer(bitnet__step *s, int32_t i) {
+    bitnet__forward_attention(s, &s->c->m->layers[i]);
+    bitnet__forward_ffn(s);
+}
+
+/* A gated delta net in place of attention. */
+static void bitnet__forward_gdn_layer(bitnet__step *s, int32_t i) {
+    bitnet_ctx *c = s->c;
+    const bitnet_model *m = c->m;
+    const bitnet__layer *l = s->layer = &m->layers[i];
+    const int32_t heads = 2 * m->n_key_heads + m->n_value_heads;
+    const int32_t slices = (m->state_dim + BITNET__SLICE - 1) / BITNET__SLICE;
+    bitnet__quantize_input(s, c->x, m->dim, l->norm[BITNET__ATTN_NORM], BITNET__GDN_QKV, 1);
+    bitnet__quantize_rates(s);
+    bitnet__run_products(s, m->n_channels + m->value_dim + 2 * m->n_value_heads,
+                         (int64_t)m->dim * s->n_tokens, bitnet__step_gdn_inputs);
+    bitnet__run_step(s, "recurrent", c->n_runs * heads,
+                     128 * (int64_t)m->state_dim * s->n_tokens / c->n_runs, bitnet__step_gdn_conv);
+    bitnet__run_step(s, "recurrent", c->n_runs * m->n_value_heads * slices,
+                     24 * (int64_t)m->state_dim * BITNET__SLICE * s->n_tokens / c->n_runs,
+                     bitnet__step_gdn_state);
+    bitnet__run_step(s, "recurrent", s->n_tokens, 128 * (int64_t)m->value_dim,
+                     bitnet__step_gdn_gate);
+    bitnet__quantize_input(s, c->o, m->value_dim, 0, BITNET__GDN_OUT, 1);
+    bitnet__add_linear_to_x(s, BITNET__GDN_OUT, 0);
+    bitnet__forward_ffn(s);
+}
+
+/* Weights are read once for all tokens that have chosen an expert. A token takes 3 steps that
+   threads share: the router, gate and up of its experts, and down with the sum of all. */
+static void bitnet__forward_expert_layer(bitnet__step *s, int32_t i) {
+    bitnet_ctx *c = s->c;
+    const bitnet_model *m = c->m;
+    const bitnet__layer *l = &m->layers[i];
+    const int32_t n_pairs = s->n_tokens * m->n_used;
+    bitnet__forward_attention(s, l);
+    bitnet__quantize_input(s, c->x, m->dim, l->norm[BITNET__FFN_NORM], BITNET__FFN_GATE, 1);
+    bitnet__route(s);
+    if (bitnet__is_cancelled(c, 0)) return;
+    /* Rows of one expert cost more than those of another: more tasks keep threads from waiting. */
+    bitnet__run_tasks(s, "experts", c->n_chosen * m->ffn_dim,
+                      2 * (int64_t)m->dim * n_pairs / c->n_chosen, 16,
+                      bitnet__step_experts_gate_up);
+    s->in_dim = m->ffn_dim;
+    s->blocks = l->linear[BITNET__FFN_DOWN].blocks;
+    bitnet__run_step(s, "quantize", n_pairs, 16 * (int64_t)m->ffn_dim,
+                     bitnet__step_quantize_pairs);
+    bitnet__run_step(s, "experts", m->dim, (int64_t)m->ffn_dim * n_pairs,
+                     bitnet__step_experts_down);
 }
 
 /* ---- a batch through all layers ---- */
@@ -16093,29 +16047,22 @@ BITNET_API bitnet_result bitnet_eval_many(bitnet_ctx *c, bitnet_input *inputs, i
     return r ? r : bitnet__done(c, bitnet__eval_many(c, inputs, n_inputs, err));
 }
 
-BITNET_API bitnet_result bitnet_eval(bitnet_ctx *c, int32_t seq, const bitnet_token *tokens,
-                                     int32_t n, int32_t n_logits, bitnet_error *err) {
+/* One input; the tokens may be the sequence's own. */
+static bitnet_result bitnet__eval(bitnet_ctx *c, int32_t seq, const bitnet_token *tokens, int32_t n,
+                                  int32_t n_logits, bitnet_error *err) {
     bitnet_input in;
     memset(&in, 0, sizeof in);
     in.seq = seq;
     in.tokens = tokens;
     in.n_tokens = n;
     in.n_logits = n_logits;
-    return bitnet_eval_many(c, &in, 1, err);
+    return bitnet__eval_many(c, &in, 1, err);
 }
 
-/* Evaluates n tokens more of a sequence without a pending token; they may be its history's own. */
-static bitnet_result bitnet__append(bitnet_ctx *c, int32_t seq, const bitnet_token *tokens,
-                                    int32_t n, bitnet_error *err) {
-    bitnet_input in;
-    bitnet_result r;
-    memset(&in, 0, sizeof in);
-    in.seq = seq;
-    in.n_logits = 1;
-    r = bitnet__queue(c, &c->seqs[seq], tokens, n, err);
-    if (r == BITNET_OK) r = bitnet__eval_queued(c, &in, 1, err);
-    c->seqs[seq].n_queued = 0;
-    return r;
+BITNET_API bitnet_result bitnet_eval(bitnet_ctx *c, int32_t seq, const bitnet_token *tokens,
+                                     int32_t n, int32_t n_logits, bitnet_error *err) {
+    const bitnet_result r = bitnet__acquire(c, err);
+    return r ? r : bitnet__done(c, bitnet__eval(c, seq, tokens, n, n_logits, err));
 }
 
 /* Gives a sequence the state of all its tokens. */
@@ -16139,16 +16086,14 @@ static bitnet_result bitnet__seq_sync(bitnet_ctx *c, int32_t seq, const bitnet_t
     if ((r = bitnet__check_tokens(c, &empty, tokens, n, err))) return r;
     while (kept < q->n_past && kept < n - 1 && tokens[kept] == q->history[kept]) kept++;
     bitnet__seq_shorten(c, seq, kept);
-    *n_kept = kept - bitnet__behind(c, q);
-    return bitnet__append(c, seq, tokens + kept, n - kept, err);
+    if (n_kept) *n_kept = kept - bitnet__behind(c, q);
+    return bitnet__eval(c, seq, tokens + kept, n - kept, 1, err);
 }
 
 BITNET_API bitnet_result bitnet_seq_sync(bitnet_ctx *c, int32_t seq, const bitnet_token *tokens,
                                          int32_t n, int32_t *n_kept, bitnet_error *err) {
     const bitnet_result r = bitnet__acquire_seq(c, seq, err);
-    int32_t unused;
-    return r ? r : bitnet__done(c, bitnet__seq_sync(c, seq, tokens, n, n_kept ? n_kept : &unused,
-                                                    err));
+    return r ? r : bitnet__done(c, bitnet__seq_sync(c, seq, tokens, n, n_kept, err));
 }
 
 static bitnet_result bitnet__seq_remove(bitnet_ctx *c, int32_t seq, int32_t from, int32_t to,
@@ -16165,7 +16110,7 @@ static bitnet_result bitnet__seq_remove(bitnet_ctx *c, int32_t seq, int32_t from
     bitnet__seq_shorten(c, seq, from);
     left = length - to;
     memmove(q->history + from, q->history + to, (size_t)left * sizeof *q->history);
-    if (left > 0) r = bitnet__append(c, seq, q->history + from, left, err);
+    if (left > 0) r = bitnet__eval(c, seq, q->history + from, left, 1, err);
     if (r == BITNET_OK) q->pending = pending;
     return r;
 }
@@ -16621,7 +16566,7 @@ static void bitnet__head_layout(const bitnet_model *m, const bitnet_ctx_params *
     (void)bitnet__arena_take(a, 1, sizeof *t);
     memset(t, 0, sizeof *t);
     t->n_allowed = -1;
-    t->logits = (float *)bitnet__arena_take(a, (uint64_t)p->n_logits * vocab, 4);
+    t->logits = bitnet__floats(a, p->n_logits, (int64_t)vocab);
     t->candidates = (bitnet__candidate *)bitnet__arena_take(a, vocab, sizeof *t->candidates);
     t->largest = (float *)bitnet__arena_take(a, vocab / 16, sizeof *t->largest);
     t->mask = (uint32_t *)bitnet__arena_take(a, (vocab + 31) / 32, 4);
@@ -16633,8 +16578,7 @@ static void bitnet__head_layout(const bitnet_model *m, const bitnet_ctx_params *
     t->high = (float *)bitnet__arena_take(a, states * n, 4);
     t->max_low = (float *)bitnet__arena_take(a, states * strips, 4);
     t->max_high = (float *)bitnet__arena_take(a, states * strips, 4);
-    t->dots = (int32_t *)bitnet__arena_take(a, (uint64_t)p->n_threads * 2,
-                                            BITNET__BOUND_DOTS * 4);
+    t->dots = bitnet__ints(a, p->n_threads, 2 * BITNET__BOUND_DOTS);
     t->q = (int8_t *)bitnet__arena_take(a, states * 2 * dim, 1);
 }
 
@@ -16730,13 +16674,19 @@ static void bitnet__head_rows(const bitnet_ctx *c, int32_t row, int32_t rows, co
     }
 }
 
+/* A hidden state as the head reads it. */
+static const float *bitnet__hidden_row(const bitnet_ctx *c, int32_t row) {
+    return c->head_in + bitnet__row(row, c->m->dim);
+}
+
 /* A ternary head takes its hidden states as int8, as a linear layer does. Nothing here can be
    cancelled. */
 static void bitnet__step_quantize_hidden(const bitnet__step *s, int32_t from, int32_t to,
                                          int thread) {
     int32_t t;
+    (void)thread;
     for (t = from; t < to; t++)
-        bitnet__quantize_token(s, s->in + (size_t)t * (size_t)s->in_dim, t, &s->c->act[0], thread);
+        bitnet__quantize_row(s, s->in + bitnet__row(t, s->in_dim), t, &s->c->act[0]);
 }
 
 static void bitnet__step_ternary_head(const bitnet__step *s, int32_t from, int32_t to, int thread) {
@@ -16754,10 +16704,10 @@ static void bitnet__step_ternary_head(const bitnet__step *s, int32_t from, int32
 static void bitnet__ternary_logits(bitnet_ctx *c, int32_t first, int32_t n) {
     const int32_t dim = c->m->dim;
     bitnet__step s = bitnet__make_step(c, n);
-    s.in = c->head_in + (size_t)first * (size_t)dim;
+    s.in = bitnet__hidden_row(c, first);
     s.in_dim = dim;
     s.blocks = c->m->ternary_head.blocks;
-    s.out = c->head->logits + (size_t)first * (size_t)c->m->n_vocab;
+    s.out = c->head->logits + bitnet__row(first, c->m->n_vocab);
     bitnet__run_step(&s, "quantize", n, 16 * (int64_t)dim, bitnet__step_quantize_hidden);
     bitnet__run_step(&s, "head", c->m->n_vocab, (int64_t)dim * n, bitnet__step_ternary_head);
 }
@@ -16765,10 +16715,9 @@ static void bitnet__ternary_logits(bitnet_ctx *c, int32_t first, int32_t n) {
 /* Rows [from, to) of the head, counted from s->row on. */
 static void bitnet__step_head(const bitnet__step *s, int32_t from, int32_t to, int thread) {
     bitnet_ctx *c = s->c;
-    const size_t first = (size_t)c->head->n_ready, vocab = (size_t)c->m->n_vocab;
-    const int32_t row = s->row + from;
-    bitnet__head_rows(c, row, to - from, c->head_in + first * (size_t)c->m->dim, s->n_tokens,
-                      c->head->logits + first * vocab + row, vocab, thread);
+    const int32_t first = c->head->n_ready, vocab = c->m->n_vocab, row = s->row + from;
+    bitnet__head_rows(c, row, to - from, bitnet__hidden_row(c, first), s->n_tokens,
+                      c->head->logits + bitnet__row(first, vocab) + row, (size_t)vocab, thread);
 }
 
 /* Multiplies n rows of the head, from `row` on, with all hidden states that have no logits yet. */
@@ -16780,8 +16729,11 @@ static void bitnet__multiply_head(bitnet_ctx *c, int32_t row, int32_t n) {
 
 /* The number of a row, of which -1 is c->row; -1: there is no such row. */
 static int32_t bitnet__find_row(const bitnet_ctx *c, int32_t i) {
+    const bitnet__place *at;
     if (i == -1) i = c->row;
-    return i >= 0 && i < c->n_rows && c->row_places[i].seq >= 0 ? i : -1;
+    if (i < 0 || i >= c->n_rows) return -1;
+    at = &c->row_places[i];            /* of a draft that was wrong, pos is beyond the sequence */
+    return at->seq >= 0 && at->pos < c->seqs[at->seq].n_past ? i : -1;
 }
 
 static bitnet_result bitnet__check_head(const bitnet_ctx *c, bitnet_error *err) {
@@ -16816,7 +16768,7 @@ static const float *bitnet__logits(bitnet_ctx *c, int32_t i) {
         bitnet__multiply_head(c, 0, c->m->n_vocab);
         c->head->n_ready = c->n_rows;
     }
-    return c->head->logits + (size_t)i * (size_t)c->m->n_vocab;
+    return c->head->logits + bitnet__row(i, c->m->n_vocab);
 }
 
 /* A callback of bitnet_generate may ask for rows. */
@@ -17087,14 +17039,6 @@ static void bitnet__step_bound_strips(const bitnet__step *step, int32_t from, in
     }
 }
 
-/* 1 if all elements are numbers under 1e30, as the bounds assume. */
-static int bitnet__is_moderate(const float *x, int32_t n) {
-    int32_t i;
-    for (i = 0; i < n; i++)
-        if (!(x[i] > -1e30f && x[i] < 1e30f)) return 0;
-    return 1;
-}
-
 /* Splits x into b (128 u + v) + f, as hidden state number `state` of t->n_bound. Returns needs_v of
    its bounds. */
 static int bitnet__split_hidden(bitnet_ctx *c, const float *x, int32_t state) {
@@ -17168,11 +17112,6 @@ static void bitnet__bound_pass(bitnet_ctx *c, int fine) {
     bitnet__bound_some(c, 0, t->n_strips);
 }
 
-/* A hidden state as the head reads it. */
-static const float *bitnet__hidden_row(const bitnet_ctx *c, int32_t row) {
-    return c->head_in + (size_t)row * (size_t)c->m->dim;
-}
-
 /* Prepares bounds of a row and of those behind it. Returns 1 if a pass shall read both planes. */
 static int bitnet__begin_bounds(bitnet_ctx *c, int32_t row) {
     bitnet__head *t = c->head;
@@ -17180,7 +17119,8 @@ static int bitnet__begin_bounds(bitnet_ctx *c, int32_t row) {
     int32_t i;
     t->first = row;
     for (t->n_bound = 0; t->n_bound < n; t->n_bound++)
-        if (!bitnet__is_moderate(bitnet__hidden_row(c, row + t->n_bound), c->m->dim)) break;
+        if (!bitnet__all_below(bitnet__hidden_row(c, row + t->n_bound), c->m->dim,
+                               BITNET__MODERATE)) break;
     for (i = t->needs_v = 0; i < t->n_bound; i++)
         t->needs_v = bitnet__max(t->needs_v,
                                  bitnet__split_hidden(c, bitnet__hidden_row(c, row + i), i));
@@ -17629,16 +17569,21 @@ static bitnet_token bitnet__sample_candidates(bitnet_ctx *c, bitnet_sampler *s,
                                               bitnet__tokens before, int32_t n) {
     bitnet__candidate *all = c->head->candidates;
     const bitnet__candidate *best = all;
+    bitnet_token t;
     int32_t i, kept;
     bitnet__adjust(c, s, before, n);
     for (i = 1; i < n; i++)
         if (all[i].logit > best->logit) best = &all[i];
     if (!(s->temperature > 0.0f) || !(best->logit > -3.4e38f && best->logit < 3.4e38f))
-        return best->token;            /* beside an infinity, probabilities mean nothing */
-    if (s->top_k <= 0 && !(s->top_p > 0.0f && s->top_p < 1.0f) && !(s->min_p > 0.0f))
-        return bitnet__draw(all, n, 1, (double)best->logit, c->head->rewritten, s);
-    kept = bitnet__truncate(all, n, s);
-    return bitnet__draw(&all[n - 1], kept, -1, (double)all[n - 1].logit, c->head->rewritten, s);
+        t = best->token;               /* beside an infinity, probabilities mean nothing */
+    else if (s->top_k <= 0 && !(s->top_p > 0.0f && s->top_p < 1.0f) && !(s->min_p > 0.0f))
+        t = bitnet__draw(all, n, 1, (double)best->logit, c->head->rewritten, s);
+    else {
+        kept = bitnet__truncate(all, n, s);
+        t = bitnet__draw(&all[n - 1], kept, -1, (double)all[n - 1].logit, c->head->rewritten, s);
+    }
+    if (s->chosen_fn) s->chosen_fn(s->chosen_ud, t);
+    return t;
 }
 
 /* How many of the largest logits a sample depends on; below 1: on all. */
@@ -17692,19 +17637,20 @@ static bitnet_token bitnet__sample_logits(bitnet_ctx *c, bitnet_sampler *s, bitn
 
 /* ---- bitnet_sample ---- */
 
-/* Asks mask_fn which tokens may follow. Returns how many; without mask_fn, -1: all. */
-static int32_t bitnet__ask_mask(bitnet_ctx *c, const bitnet_sampler *s) {
+/* Asks mask_fn which tokens may follow. */
+static bitnet_result bitnet__ask_mask(bitnet_ctx *c, const bitnet_sampler *s, bitnet_error *err) {
     const int32_t n_words = (c->m->n_vocab + 31) / 32, rest = c->m->n_vocab % 32;
     uint32_t word;
     int32_t i;
     c->head->n_allowed = -1;
-    if (!s->mask_fn) return -1;
+    if (!s->mask_fn) return BITNET_OK;
     memset(c->head->mask, 0, (size_t)n_words * sizeof *c->head->mask);
     s->mask_fn(s->mask_ud, c->head->mask);
     if (rest) c->head->mask[n_words - 1] &= (1u << rest) - 1u;
     for (i = c->head->n_allowed = 0; i < n_words; i++)
         for (word = c->head->mask[i]; word; word &= word - 1) c->head->n_allowed++;
-    return c->head->n_allowed;
+    if (c->head->n_allowed > 0) return BITNET_OK;
+    return bitnet__fail(err, BITNET_ERR_NOT_FOUND, "the sampler's mask_fn allows no token");
 }
 
 /* Requires the tokens whose logits bias or penalty change: their bounds mean nothing. */
@@ -17751,29 +17697,19 @@ static int bitnet__read_ahead(bitnet_ctx *c, const bitnet_sampler *s) {
     return c->n_rows > c->head->max_states || bitnet__bounds_ahead(c);
 }
 
-/* The end of sampling: t, or why there is none. */
-static bitnet_token bitnet__chosen(const bitnet_sampler *s, bitnet_token t) {
-    if (s->chosen_fn) s->chosen_fn(s->chosen_ud, t);
-    return t;
-}
-
-static bitnet_token bitnet__fail_mask(bitnet_error *err) {
-    return bitnet__fail(err, BITNET_ERR_NOT_FOUND, "the sampler's mask_fn allows no token");
-}
-
 static bitnet_token bitnet__sample(bitnet_ctx *c, int32_t row, bitnet_sampler *s,
                                    bitnet_error *err) {
     bitnet__tokens before;
     bitnet_result r;
     int32_t n;
-    if ((r = bitnet__check_sampler(s, err)) || (r = bitnet__check_row(c, &row, err))) return r;
-    if (bitnet__ask_mask(c, s) == 0) return bitnet__fail_mask(err);
+    if ((r = bitnet__check_sampler(s, err)) || (r = bitnet__check_row(c, &row, err)) ||
+        (r = bitnet__ask_mask(c, s, err))) return r;
     c->head->bytes = 0;
     n = bitnet__top_candidates(c, row, s);
     c->head->exact_logits = n > 0 ? n : c->m->n_vocab;
     before = bitnet__row_tokens(c, row);
-    return bitnet__chosen(s, n > 0 ? bitnet__sample_candidates(c, s, before, n) :
-                             bitnet__sample_logits(c, s, before, bitnet__logits(c, row)));
+    return n > 0 ? bitnet__sample_candidates(c, s, before, n)
+                 : bitnet__sample_logits(c, s, before, bitnet__logits(c, row));
 }
 
 BITNET_API bitnet_token bitnet_sample(bitnet_ctx *c, int32_t i, bitnet_sampler *s,
@@ -17848,9 +17784,9 @@ BITNET_API bitnet_token bitnet_sample_logits(bitnet_ctx *c, const float *logits,
     if (!logits || n_tokens < 0 || (!tokens && n_tokens > 0))
         return bitnet__fail(err, BITNET_ERR_ARG, "there are no %s", logits ? "tokens" : "logits");
     if ((t = bitnet__check_sampler(s, err)) || (t = bitnet__acquire(c, err))) return t;
-    if (!(t = bitnet__check_head(c, err)))         /* else there is no memory for candidates */
-        t = bitnet__ask_mask(c, s) == 0 ? bitnet__fail_mask(err) :
-            bitnet__chosen(s, bitnet__sample_logits(c, s, before, logits));
+    /* Without a head there is no memory for candidates. */
+    if (!(t = bitnet__check_head(c, err)) && !(t = bitnet__ask_mask(c, s, err)))
+        t = bitnet__sample_logits(c, s, before, logits);
     bitnet__release(c);
     return t;
 }
@@ -18211,16 +18147,15 @@ static void bitnet__gen_sample(bitnet_gen *g) {
     } while (bitnet__accept_draft(g));
 }
 
-/* After a pass, which took ns: counts the chunk, or hides the draft; then samples if there are
-   logits. */
-static void bitnet__gen_advance(bitnet_gen *g, const bitnet_input *in, uint64_t ns) {
+/* After a pass: counts the chunk, or hides the draft; then samples if there are logits. */
+static void bitnet__gen_advance(bitnet_gen *g, const bitnet_input *in) {
     bitnet_ctx *c = g->c;
     bitnet_figures *f = &g->q->figures;
     g->row = in->row;
     g->is_queued = 0;
     f->n_passes++;
     if (g->n_read < g->n_prompt) {
-        f->read_ns += ns;
+        f->read_ns += c->pass.ns;
         f->n_read = g->n_read = g->q->n_past - g->start;
         c->row = in->n_logits ? g->row : -1;
         if (bitnet__report_progress(c, g->p.progress_fn, g->p.progress_ud, g->n_read,
@@ -18230,7 +18165,7 @@ static void bitnet__gen_advance(bitnet_gen *g, const bitnet_input *in, uint64_t 
         }
         if (g->n_read < g->n_prompt) return;
     } else {
-        f->write_ns += ns;
+        f->write_ns += c->pass.ns;
         if (in->n_logits == 0) return;         /* it has only read again */
     }
     g->n_hidden = g->n_draft;
@@ -18308,7 +18243,6 @@ static bitnet_result bitnet__gen_pass(bitnet_ctx *c, bitnet_gen *const *gens, in
     int64_t before;
     int32_t drafts, active = bitnet__paused_pass(c, gens, n, &drafts), read, i, k;
     bitnet_result r = BITNET_OK;
-    uint64_t ns;
     if (active == 0) {
         bitnet__drop_pass(c);
         active = bitnet__queue_pass(c, gens, n, 1, &drafts);
@@ -18325,13 +18259,9 @@ static bitnet_result bitnet__gen_pass(bitnet_ctx *c, bitnet_gen *const *gens, in
         bitnet__queue_pass(c, gens, n, 0, &drafts);
         r = bitnet__gen_eval(c, gens, n, active, err);
     }
-    ns = (uint64_t)(bitnet__clock() - start);
-    if (c->pass.n_inputs > 0) {        /* paused */
-        c->pass.ns += ns;
-        return r;
-    }
     before = (int64_t)c->pass.ns;      /* it was paused */
-    ns += c->pass.ns;
+    c->pass.ns += (uint64_t)(bitnet__clock() - start);
+    if (c->pass.n_inputs > 0) return r;        /* it is */
     for (i = 0; i < n; i++) {
         gens[i]->q->n_queued = 0;
         if (r != BITNET_OK && gens[i]->cancelled) bitnet__fail_cancelled(gens[i], err);
@@ -18341,7 +18271,7 @@ static bitnet_result bitnet__gen_pass(bitnet_ctx *c, bitnet_gen *const *gens, in
     for (i = k = 0; i < n; i++) {
         bitnet_gen *g = gens[i];
         if (g->ended) continue;
-        bitnet__gen_advance(g, &c->inputs[k++], ns);
+        bitnet__gen_advance(g, &c->inputs[k++]);
         if (g->cancelled) r = bitnet__fail_cancelled(g, err);
     }
     bitnet__adapt_chunk(c, read, bitnet__clock() - start + before);
@@ -18548,12 +18478,8 @@ BITNET_API bitnet_result bitnet_gen_end(bitnet_gen *g) {
     if (!g || r != BITNET_OK) return r;
     bitnet__gen_finish(g);
     bitnet__free(&c->m->params.allocator, g);
-    if (c->n_users == 1) {             /* the context was freed: this was its last generation */
-        bitnet__ctx_leave(c);
-        return BITNET_OK;
-    }
-    c->n_users--;
-    return bitnet__done(c, BITNET_OK);
+    bitnet__ctx_leave(c);
+    return BITNET_OK;
 }
 
 static bitnet_result bitnet__generate(bitnet_ctx *c, const bitnet_generate_params *params,

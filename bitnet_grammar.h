@@ -634,6 +634,7 @@ static void bitnet_grammar__set_error(bitnet_error *err, bitnet_result code, con
     if (!err) return;
     n = snprintf(line, sizeof line, "%s", before);
     vsnprintf(line + n, sizeof line - (size_t)n, format, args);
+    memset(err, 0, sizeof *err);
     err->code = code;
     bitnet_clean_text(line, strlen(line), err->text, sizeof err->text);
 }
@@ -1929,14 +1930,10 @@ static void bitnet_grammar__plant_text(bitnet_grammar__builder *b, uint32_t root
             if (i == n ? to == end : x->type == BITNET_GRAMMAR__BYTES &&
                                      BITNET_GRAMMAR__EDGE(b, x->alt).low == s[i]) break;
         }
-        if (!split && i == n) {
-            split = bitnet_grammar__add_node(b, BITNET_GRAMMAR__SPLIT, end,
-                                             BITNET_GRAMMAR__NODE(b, at).next);
-            bitnet_grammar__link(b, at, split);
-        } else if (!split) {
-            bitnet_grammar__frag f = bitnet_grammar__byte(b, s[i], s[i]);
+        if (!split) {
+            child = i == n ? end : bitnet_grammar__byte(b, s[i], s[i]).start;
             if (b->code) return;
-            split = bitnet_grammar__add_node(b, BITNET_GRAMMAR__SPLIT, f.start,
+            split = bitnet_grammar__add_node(b, BITNET_GRAMMAR__SPLIT, child,
                                              BITNET_GRAMMAR__NODE(b, at).next);
             bitnet_grammar__link(b, at, split);
         }
@@ -2562,27 +2559,6 @@ static uint32_t bitnet_grammar__any_char(bitnet_grammar__builder *b) {
     return bitnet_grammar__chars(b);
 }
 
-/* \d, \w or \s, or what they leave. 0: it is none of them. */
-static int bitnet_grammar__class_escape(bitnet_grammar__builder *b, int c) {
-    static const bitnet_grammar__range digits[] = {{'0', '9'}};
-    static const bitnet_grammar__range word[] = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
-    static const bitnet_grammar__range space[] = {
-        {9, 13}, {32, 32}, {0xA0, 0xA0}, {0x1680, 0x1680}, {0x2000, 0x200A}, {0x2028, 0x2029},
-        {0x202F, 0x202F}, {0x205F, 0x205F}, {0x3000, 0x3000}, {0xFEFF, 0xFEFF}};
-    const bitnet_grammar__range *r = digits;
-    uint32_t i, n = 1, low = 0;
-    if (c == 'w' || c == 'W') r = word, n = 4;
-    else if (c == 's' || c == 'S') r = space, n = 10;
-    else if (c != 'd' && c != 'D') return 0;
-    for (i = 0; i < n; i++) {
-        if (c >= 'a') bitnet_grammar__add_range(b, r[i].low, r[i].high);
-        else bitnet_grammar__add_range(b, low, r[i].low - 1);
-        low = r[i].high + 1;
-    }
-    if (c < 'a') bitnet_grammar__add_range(b, low, 0x10FFFF);
-    return 1;
-}
-
 /* Properties of characters, narrowed to the usual ones that have them: pairs of bounds. */
 static const struct { const char *names; uint32_t bounds[36]; } bitnet_grammar__properties[] = {
     {"L Letter Alphabetic Alpha",
@@ -2627,6 +2603,34 @@ static void bitnet_grammar__property_escape(bitnet_grammar__builder *b) {
                                   bitnet_grammar__properties[i].bounds[k + 1]);
     b->at = from + size + 1;
     b->narrowed = 1;
+}
+
+/* Reads \d, \w or \s, what they leave, or \p. 0: none of them is here. */
+static int bitnet_grammar__class_escape(bitnet_grammar__builder *b) {
+    static const bitnet_grammar__range digits[] = {{'0', '9'}};
+    static const bitnet_grammar__range word[] = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
+    static const bitnet_grammar__range space[] = {
+        {9, 13}, {32, 32}, {0xA0, 0xA0}, {0x1680, 0x1680}, {0x2000, 0x200A}, {0x2028, 0x2029},
+        {0x202F, 0x202F}, {0x205F, 0x205F}, {0x3000, 0x3000}, {0xFEFF, 0xFEFF}};
+    const int c = bitnet_grammar__peek(b, 0) == '\\' ? bitnet_grammar__peek(b, 1) : -1;
+    const bitnet_grammar__range *r = digits;
+    uint32_t i, n = 1, low = 0;
+    if (c <= 0 || !strchr("dDwWsSp", c)) return 0;
+    b->at++;
+    if (c == 'p') {
+        bitnet_grammar__property_escape(b);
+        return 1;
+    }
+    b->at++;
+    if (c == 'w' || c == 'W') r = word, n = 4;
+    if (c == 's' || c == 'S') r = space, n = 10;
+    for (i = 0; i < n; i++) {
+        if (c >= 'a') bitnet_grammar__add_range(b, r[i].low, r[i].high);
+        else bitnet_grammar__add_range(b, low, r[i].low - 1);
+        low = r[i].high + 1;
+    }
+    if (c < 'a') bitnet_grammar__add_range(b, low, 0x10FFFF);
+    return 1;
 }
 
 /* \uXXXX, two of them for one character, or \u{X...}; behind the u. */
@@ -2681,16 +2685,7 @@ static uint32_t bitnet_grammar__pattern_class(bitnet_grammar__builder *b) {
             bitnet_grammar__add_range(b, 8, 8);
             continue;
         }
-        if (bitnet_grammar__peek(b, 0) == '\\' && bitnet_grammar__peek(b, 1) == 'p') {
-            b->at++;
-            bitnet_grammar__property_escape(b);
-            continue;
-        }
-        if (bitnet_grammar__peek(b, 0) == '\\' &&
-            bitnet_grammar__class_escape(b, bitnet_grammar__peek(b, 1))) {
-            b->at += 2;
-            continue;
-        }
+        if (bitnet_grammar__class_escape(b)) continue;
         low = high = bitnet_grammar__pattern_char(b);
         if (bitnet_grammar__peek(b, 0) == '-' && bitnet_grammar__peek(b, 1) != ']' &&
             !(bitnet_grammar__peek(b, 1) == '\\' && bitnet_grammar__peek(b, 2) > 0 &&
@@ -2765,14 +2760,9 @@ static uint32_t bitnet_grammar__pattern_atom(bitnet_grammar__builder *b) {
         bitnet_grammar__add_range(b, '\r', '\r');
         bitnet_grammar__add_range(b, 0x2028, 0x2029);
         bitnet_grammar__negate(b, 0);
-    } else if (c == '\\' && bitnet_grammar__peek(b, 1) == 'p') {
-        b->at++;
-        bitnet_grammar__property_escape(b);
-    } else if (c == '\\' && bitnet_grammar__class_escape(b, bitnet_grammar__peek(b, 1)))
-        b->at += 2;
-    else if (c > 0 && strchr("*+?{}]", c))
+    } else if (c > 0 && strchr("*+?{}]", c))
         bitnet_grammar__fail(b, BITNET_ERR_UNSUPPORTED, b->at, "'%c' is not supported here", c);
-    else {
+    else if (!bitnet_grammar__class_escape(b)) {
         const uint32_t cp = bitnet_grammar__pattern_char(b);
         bitnet_grammar__add_range(b, cp, cp);
     }
@@ -2977,20 +2967,19 @@ static bitnet_grammar__frag bitnet_grammar__term_frag(bitnet_grammar__builder *b
 /* How many anchors a sequence has at its ends. *sides: 1 for START in front, 2 for END behind. */
 static uint32_t bitnet_grammar__outer_anchors(bitnet_grammar__builder *b, uint32_t sequence,
                                               uint32_t *sides) {
-    uint32_t p = BITNET_GRAMMAR__TERM(b, sequence).first, n = 0, type;
+    uint32_t p = BITNET_GRAMMAR__TERM(b, sequence).first, n = 0;
     *sides = 0;
     if (p != BITNET_GRAMMAR__NONE && BITNET_GRAMMAR__TERM(b, p).type == BITNET_GRAMMAR__START) {
         *sides |= 1;
         n++;
         p = BITNET_GRAMMAR__TERM(b, p).next;
     }
-    for (; p != BITNET_GRAMMAR__NONE; p = BITNET_GRAMMAR__TERM(b, p).next) {
-        type = BITNET_GRAMMAR__TERM(b, p).type;
-        if (type != BITNET_GRAMMAR__END ||
-            BITNET_GRAMMAR__TERM(b, p).next != BITNET_GRAMMAR__NONE) continue;
-        *sides |= 2;
-        n++;
-    }
+    for (; p != BITNET_GRAMMAR__NONE; p = BITNET_GRAMMAR__TERM(b, p).next)
+        if (BITNET_GRAMMAR__TERM(b, p).type == BITNET_GRAMMAR__END &&
+            BITNET_GRAMMAR__TERM(b, p).next == BITNET_GRAMMAR__NONE) {
+            *sides |= 2;
+            n++;
+        }
     return n;
 }
 
@@ -4017,6 +4006,12 @@ static uint32_t bitnet_grammar__first_listed(bitnet_grammar__builder *b, uint32_
     return BITNET_GRAMMAR__VALUE(b, *list).first;
 }
 
+/* The next of them; NONE. */
+static uint32_t bitnet_grammar__next_listed(const bitnet_grammar__builder *b, uint32_t list,
+                                            uint32_t p) {
+    return list == BITNET_GRAMMAR__NONE ? list : BITNET_GRAMMAR__VALUE(b, p).next;
+}
+
 /* Does a value that is listed keep everything? What cannot be told is refused. */
 static int bitnet_grammar__keeps_all(bitnet_grammar__builder *b, uint32_t x,
                                      const bitnet_grammar__all *all) {
@@ -4055,8 +4050,7 @@ static int bitnet_grammar__list_values(bitnet_grammar__builder *b,
     }
     if (k == all->n || b->code) return 0;
     p = bitnet_grammar__first_listed(b, v, &list);
-    for (; p != BITNET_GRAMMAR__NONE && !b->code;
-         p = list == BITNET_GRAMMAR__NONE ? list : BITNET_GRAMMAR__VALUE(b, p).next) {
+    for (; p != BITNET_GRAMMAR__NONE && !b->code; p = bitnet_grammar__next_listed(b, list, p)) {
         if (bitnet_grammar__keeps_all(b, p, all)) bitnet_grammar__push(b, &b->listed, p);
         else if (list == BITNET_GRAMMAR__NONE && all->n == 1)
             bitnet_grammar__wrong(b, BITNET_ERR_FORMAT, p,
@@ -4241,9 +4235,8 @@ static bitnet_grammar__items bitnet_grammar__read_items(bitnet_grammar__builder 
         rest = bitnet_grammar__get(b, all->v[i], "minContains");
         if (rest != BITNET_GRAMMAR__NONE)
             s.least = bitnet_grammar__read_count(b, rest, 0);
-        rest = bitnet_grammar__get(b, all->v[i], "maxContains");
-        if (rest != BITNET_GRAMMAR__NONE)
-            s.most = bitnet_grammar__read_count(b, rest, -1);
+        s.most = bitnet_grammar__read_count(b, bitnet_grammar__get(b, all->v[i], "maxContains"),
+                                            -1);
         if (s.least > 1000 || (s.most >= 0 && s.most < s.least))
             bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, x, "of so many items, or of none");
     }
@@ -5063,24 +5056,11 @@ static int bitnet_grammar__exclusive(bitnet_grammar__builder *b, uint32_t x, uin
 
 /* Is every value that x lists different from all that y lists? */
 static int bitnet_grammar__lists_differ(bitnet_grammar__builder *b, uint32_t x, uint32_t y) {
-    const uint32_t lists[2] = {bitnet_grammar__get(b, x, "enum"),
-                               bitnet_grammar__get(b, y, "enum")};
-    const uint32_t ones[2] = {bitnet_grammar__get(b, x, "const"),
-                              bitnet_grammar__get(b, y, "const")};
-    uint32_t p[2], q;
-    int i;
-    for (i = 0; i < 2; i++) {
-        p[i] = ones[i];
-        if (ones[i] == BITNET_GRAMMAR__NONE) {
-            if (bitnet_grammar__type(b, lists[i]) != BITNET_GRAMMAR__ARRAY) return 0;
-            p[i] = BITNET_GRAMMAR__VALUE(b, lists[i]).first;
-        }
-    }
-    for (; p[0] != BITNET_GRAMMAR__NONE;
-         p[0] = p[0] == ones[0] ? BITNET_GRAMMAR__NONE : BITNET_GRAMMAR__VALUE(b, p[0]).next)
-        for (q = p[1]; q != BITNET_GRAMMAR__NONE;
-             q = q == ones[1] ? BITNET_GRAMMAR__NONE : BITNET_GRAMMAR__VALUE(b, q).next)
-            if (b->code || !bitnet_grammar__differ(b, p[0], q)) return 0;
+    uint32_t list, others, p = bitnet_grammar__first_listed(b, x, &list), q;
+    const uint32_t first = bitnet_grammar__first_listed(b, y, &others);
+    for (; p != BITNET_GRAMMAR__NONE; p = bitnet_grammar__next_listed(b, list, p))
+        for (q = first; q != BITNET_GRAMMAR__NONE; q = bitnet_grammar__next_listed(b, others, q))
+            if (b->code || !bitnet_grammar__differ(b, p, q)) return 0;
     return 1;
 }
 
@@ -5441,17 +5421,14 @@ static int bitnet_grammar__ways_of(bitnet_grammar__builder *b, const bitnet_gram
         case BITNET_GRAMMAR__K_ADDITIONAL_PROPERTIES:
             return bitnet_grammar__ways_of_others(b, all, p, ways, n);
         case BITNET_GRAMMAR__K_NULLABLE: return 1;
+        case BITNET_GRAMMAR__K_EXCLUSIVE_MINIMUM: case BITNET_GRAMMAR__K_EXCLUSIVE_MAXIMUM:
+            if (x.type == BITNET_GRAMMAR__TRUE || x.type == BITNET_GRAMMAR__FALSE) return 1;
+            break;
         case BITNET_GRAMMAR__K_ENUM: case BITNET_GRAMMAR__K_CONST: case BITNET_GRAMMAR__K_TYPE:
         case BITNET_GRAMMAR__K_MIN_LENGTH: case BITNET_GRAMMAR__K_MAX_LENGTH:
         case BITNET_GRAMMAR__K_MINIMUM: case BITNET_GRAMMAR__K_MAXIMUM:
-        case BITNET_GRAMMAR__K_EXCLUSIVE_MINIMUM: case BITNET_GRAMMAR__K_EXCLUSIVE_MAXIMUM:
         case BITNET_GRAMMAR__K_MIN_ITEMS: case BITNET_GRAMMAR__K_MAX_ITEMS:
-        case BITNET_GRAMMAR__K_MIN_PROPERTIES: case BITNET_GRAMMAR__K_MAX_PROPERTIES:
-            if (x.type == BITNET_GRAMMAR__TRUE || x.type == BITNET_GRAMMAR__FALSE) {
-                if (keyword == BITNET_GRAMMAR__K_EXCLUSIVE_MINIMUM ||
-                    keyword == BITNET_GRAMMAR__K_EXCLUSIVE_MAXIMUM) return 1;
-            }
-            break;
+        case BITNET_GRAMMAR__K_MIN_PROPERTIES: case BITNET_GRAMMAR__K_MAX_PROPERTIES: break;
         case BITNET_GRAMMAR__K_PATTERN:
             if (x.type == BITNET_GRAMMAR__STRING &&
                 !bitnet_grammar__has_opposite(b, BITNET_GRAMMAR__POOL(b, x.text), x.n_text))
@@ -5709,11 +5686,8 @@ static void bitnet_grammar__resolve(bitnet_grammar__builder *b) {
     bitnet_grammar__node *nodes = (bitnet_grammar__node *)b->nodes.p;
     uint32_t i;
     for (i = 0; i < b->rules.n; i++) {
-        const bitnet_grammar__rule *r = &BITNET_GRAMMAR__RULE(b, i);
-        if (r->start != BITNET_GRAMMAR__NONE) continue;
-        bitnet_grammar__fail(b, BITNET_ERR_FORMAT, r->at, "the rule %.*s is not defined",
-                             (int)(r->n_name > 80 ? 80 : r->n_name),
-                             BITNET_GRAMMAR__POOL(b, r->name));
+        if (BITNET_GRAMMAR__RULE(b, i).start != BITNET_GRAMMAR__NONE) continue;
+        bitnet_grammar__fail_rule(b, BITNET_ERR_FORMAT, i, "is not defined");
         return;
     }
     for (i = 0; i < b->nodes.n; i++) {
@@ -6408,7 +6382,6 @@ enum { BITNET_GRAMMAR__UNKNOWN = 0, BITNET_GRAMMAR__DEAD = 1 };     /* in trans;
 struct bitnet_matcher {
     const bitnet_grammar *g;
     bitnet_allocator allocator;
-    size_t bytes;
     uint32_t max_depth, max_ways, max_states, max_masks, max_places, max_frames, n_seen, words;
     bitnet_grammar__frame *frames;
     bitnet_grammar__state *states;
@@ -7221,7 +7194,6 @@ BITNET_GRAMMAR_API bitnet_result bitnet_matcher_create(const bitnet_grammar *g,
     if (!m) return bitnet_grammar__refuse(err, BITNET_ERR_MEMORY, "out of memory");
     *m = limits;
     bitnet_grammar__lay_out(m, (char *)m);
-    m->bytes = size;
     memset(m->seen, 0, m->n_seen * sizeof *m->seen);
     bitnet_grammar__clear(m);
     memset(m->states, 0, 2 * sizeof *m->states);

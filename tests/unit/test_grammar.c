@@ -140,11 +140,15 @@ static void check_errors(compile how, const error_case *cases, int n) {
     int i;
     CHECK(set_up());
     for (i = 0; i < n; i++) {
+        static const bitnet_error none;
         bitnet_grammar *g = 0;
-        bitnet_error err = {BITNET_OK, "", {0}};
-        const bitnet_result r = how(model, cases[i].text, strlen(cases[i].text), 0, &g, &err);
+        bitnet_error err;
+        bitnet_result r;
+        memset(&err, 0xFF, sizeof err);
+        r = how(model, cases[i].text, strlen(cases[i].text), 0, &g, &err);
         CHECK_MSG(r == cases[i].code && r == err.code && strstr(err.text, cases[i].words) && !g,
                   "%s: %d '%s'", cases[i].text, (int)r, err.text);
+        CHECK(!memcmp(err.reserved, none.reserved, sizeof err.reserved));
     }
 }
 

@@ -82,6 +82,7 @@ static void show_rows(bitnet_ctx *c, int n) {
     int i;
     c->n_rows = n;
     c->row = n - 1;
+    c->seqs[0].n_past = 20;
     for (i = 0; i < n; i++) {
         c->row_places[i].seq = 0;
         c->row_places[i].pos = 19;

@@ -160,11 +160,14 @@ static void test_chain(void) {
         CHECK_MSG(!bad, "lookup %d: %s", lookup, bad);
         CHECK(why == BITNET_STOP_END && two.t[1].calls == 7);
         CHECK(bitnet_seq_length(two.t[1].c, 0) == 11 + 6);
-        if (lookup >= 6)
+        if (lookup >= 6) {
             CHECK_MSG(two.stats.drafts == 1 && two.stats.accepted == 5 &&
                       two.stats.drafted == (lookup < 52 ? lookup : 52), "lookup %d: %d, %d, %d",
                       lookup, two.stats.drafts, two.stats.drafted,
                       two.stats.accepted);
+            CHECK(bitnet_logits(two.t[1].c, 5, NULL) != NULL);
+            CHECK(!bitnet_logits(two.t[1].c, 6, NULL));    /* its token was dropped */
+        }
         p.tokens = 0;                                      /* on from the pending token */
         bad = differs(&two, &p, lookup, &why);
         CHECK_MSG(!bad && why == BITNET_STOP_END, "lookup %d, resumed: %s", lookup, bad);
