@@ -47,9 +47,20 @@ function placeOf(url) {
 }
 
 // A URL may end in #sha256=HEX; the file must then have this checksum.
-export function addressOf(source) {
+function addressOf(source) {
     const [url, sha256] = typeof source === 'string' ? source.split('#sha256=') : [source];
     return { url, sha256 };
+}
+
+const HUB = /^hf:(?:\/\/)?([^/]+\/[^/@]+)(?:@([^/]+))?\//i;
+
+// The URL that the list of what is kept has for an address.
+export function urlOf(source) {
+    const hub = (_, repository, revision = 'main') =>
+            `https://huggingface.co/${repository}/resolve/${revision}/`,
+        url = new URL(addressOf(source).url.replace(HUB, hub), location.href);
+    url.hash = '';
+    return url.href;
 }
 
 function checkAddress({ sha256 }) {
@@ -135,8 +146,9 @@ let last = TINY; // what “Load again” loads
 app.renew = () => open(last); // of a model whose worker has ended
 
 // What the browser has of an interrupted download, in bytes.
-async function keptOf(url) {
-    const entries = await cache.list().catch(() => []);
+async function keptOf(source) {
+    const entries = await cache.list().catch(() => []),
+        url = urlOf(source);
     return entries.find(entry => entry.url === url && !entry.complete)?.loaded ?? 0;
 }
 
@@ -197,7 +209,6 @@ export async function open(source) {
         if (source === SERVER) app.modelName = next.name;
         app.openName = app.modelName;
         last = source;
-        if (typeof source === 'string') local.set('model', source);
         opened(source instanceof File ? source : null);
         forgetModel();
         announce(`${app.modelName} is ready.`);
@@ -208,7 +219,7 @@ export async function open(source) {
         app.modelName = app.openName;
         if (mine.signal.aborted || e.code === 'KEY') announce('Cancelled.');
         else {
-            const kept = e.code === 'ERR_NETWORK' ? await keptOf(address.url) : undefined;
+            const kept = e.code === 'ERR_NETWORK' ? await keptOf(source) : undefined;
             showError(e, { kept });
         }
         return false;
@@ -323,9 +334,10 @@ export function showModel() {
     modelChanged();
 }
 
-export function choose(source) {
+// Opens what the user wants. What the page opens by itself in its place is not for the next visit.
+export async function choose(source) {
     togglePanel(false);
-    return open(source);
+    if ((await open(source)) && typeof source === 'string') local.set('model', source);
 }
 
 // ---- models in this browser ----
