@@ -387,6 +387,20 @@ export const tests = {
             await page.reload();
             await ready(page);
             expect(await shape(), wanted, 'elements after a reload');
+            // formulas as they are written, piece by piece
+            const formulas = String.raw`So \(a*b*c\), $$x_1 \, *y*$$ and *then*
+\[
+\frac{1}{2} \\ 2
+\]`;
+            const drawn = await page.evaluate(async words => {
+                const { drawer } = await import('./markdown.js'),
+                    body = document.createElement('div'),
+                    draw = drawer(body);
+                for (let n = 1; n <= words.length; n++) draw(words.slice(0, n));
+                return [body.textContent, body.querySelectorAll('em').length];
+            }, formulas);
+            expect(drawn[0], formulas.replace('*then*', 'then'), 'formulas');
+            expect(drawn[1], 1, 'words in italics beside them');
         });
     },
 
