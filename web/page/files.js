@@ -1,6 +1,7 @@
 // files.js - a model that was opened from the disk is there again at the next visit: the browser keeps
 // the way to the file, as Chromium can, or a copy of it, if the user wants one.
 import { showError } from './app.js';
+import { database } from './database.js';
 import { $, announce } from './dom.js';
 import { bytes } from './format.js';
 import { local } from './storage.js';
@@ -13,22 +14,8 @@ const keyOf = ({ name, size, lastModified }) => `${size} ${lastModified} ${name}
 
 // ---- where the way is kept ----
 
-async function ask(kind, f) {
-    const opening = indexedDB.open('bitnet-file', 1);
-    opening.onupgradeneeded = () => opening.result.createObjectStore('last');
-    const result = request =>
-        new Promise((resolve, reject) => {
-            request.onsuccess = () => resolve(request.result);
-            request.onerror = () => reject(request.error);
-        });
-    const db = await result(opening);
-    try {
-        return await result(f(db.transaction('last', kind).objectStore('last')));
-    } finally {
-        db.close();
-    }
-}
-
+const stored = database('bitnet-file', { last: undefined });
+const ask = (kind, f) => stored('last', kind, f);
 const read = key => ask('readonly', store => store.get(key));
 
 // 'last' is { name, handle } or { name, copy: true } of the last file, and 'copy' { name }.
