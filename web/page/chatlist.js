@@ -1,6 +1,7 @@
 // chatlist.js - the list of the chats that are kept, and what can be done with each and with several.
 import * as chats from './chats.js';
 import { $, announce, ask, button, composing, element } from './dom.js';
+import { plural } from './format.js';
 import { local } from './storage.js';
 
 const FIRST = 10, // chats that are shown at first, so that the settings stay near
@@ -16,7 +17,6 @@ let entries = [],
     asked = 0;
 
 const shown = () => entries.filter(entry => !found || found.has(entry.id));
-const plural = (n, what) => `${n} ${what}${n === 1 ? '' : 's'}`;
 
 // Shows the list anew.
 export async function showChats(its = actions) {

@@ -57,7 +57,7 @@ function worked() {
 }
 
 // Tries again what has failed.
-export function retry() {
+function retry() {
     clearTimeout(timer);
     timer = null;
     return inTurn(async () => {

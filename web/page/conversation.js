@@ -1,16 +1,7 @@
 // conversation.js - the open chat: its messages in the page, what is sent of them to the model, and
 // what can be done with each of them.
 import {
-    app,
-    copyText,
-    hideError,
-    mode,
-    nearEnd,
-    notice,
-    ready,
-    showError,
-    toEnd,
-    whyNot,
+    app, copyText, hideError, mode, nearEnd, notice, ready, showError, toEnd, whyNot
 } from './app.js';
 import { showChats } from './chatlist.js';
 import * as chats from './chats.js';
@@ -84,7 +75,7 @@ function actions(message) {
 }
 
 // Shows the open chat.
-export function render() {
+function render() {
     const { messages } = current();
     $('log').replaceChildren();
     messages.forEach(addTurn);
@@ -108,7 +99,7 @@ const remember = () => {
     session.set(kind(), current().id);
 };
 
-export const showList = () =>
+const showList = () =>
     showChats({
         current: () => current().id,
         open: openChat,

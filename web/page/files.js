@@ -1,6 +1,7 @@
 // files.js - a model that was opened from the disk is there again at the next visit: the browser keeps
 // the way to the file, as Chromium can, or a copy of it, if the user wants one.
 import { showError } from './app.js';
+import { BitNetError } from './bitnet.js';
 import { database } from './database.js';
 import { $, announce } from './dom.js';
 import { bytes } from './format.js';
@@ -112,9 +113,7 @@ $('keep-file').onclick = async () => {
         if (current === file) showKeep();
         if (!mine.signal.aborted)
             showError(
-                Object.assign(new Error(e.message), {
-                    code: e.name === 'QuotaExceededError' ? 'ERR_QUOTA' : 'ERR_IO',
-                })
+                new BitNetError(e.name === 'QuotaExceededError' ? 'ERR_QUOTA' : 'ERR_IO', e.message)
             );
     }
     copying = null;

@@ -1,15 +1,7 @@
 // models.js - opening a model, how far that is, and the models that this browser keeps.
-import { BitNet, cache, variants } from './bitnet.js';
+import { BitNet, BitNetError, cache, variants } from './bitnet.js';
 import {
-    app,
-    hideError,
-    mode,
-    nearEnd,
-    notice,
-    ready,
-    showError,
-    toEnd,
-    togglePanel
+    app, hideError, mode, nearEnd, notice, ready, showError, toEnd, togglePanel, toMode
 } from './app.js';
 import { forgetModel } from './conversation.js';
 import { $, announce, ask, button, element, once } from './dom.js';
@@ -65,9 +57,7 @@ export function urlOf(source) {
 
 function checkAddress({ sha256 }) {
     if (sha256 === undefined || /^[0-9a-f]{64}$/i.test(sha256)) return;
-    throw Object.assign(new Error(`“${sha256}” has ${sha256.length} characters`), {
-        code: 'CHECKSUM',
-    });
+    throw new BitNetError('CHECKSUM', `“${sha256}” has ${sha256.length} characters`);
 }
 
 // ---- progress: one bar from the first byte to the model that is ready ----
@@ -284,8 +274,7 @@ const facts = i => ({
 
 // A model without a chat template that is known can only go on with a text.
 function toWriting() {
-    $('notice').hidden = true;
-    document.querySelector('input[name=mode][value=text]').click();
+    toMode('text');
     $('prompt').focus();
 }
 
@@ -303,7 +292,7 @@ function offerWriting() {
 // The model that comes with the page is a toy, and says so.
 const isToy = () => app.model && last === TINY;
 
-export function showModel() {
+function showModel() {
     const i = app.model?.info,
         place = typeof last === 'string' && last !== TINY ? ` from ${placeOf(last)}` : '';
     $('model-name').textContent = app.model ? app.modelName : 'no model open';
@@ -342,9 +331,9 @@ export async function choose(source) {
 
 // ---- models in this browser ----
 
-export async function listModels() {
+async function listModels() {
     showCopy();
-    const entries = await Promise.resolve(cache.list()).catch(() => []);
+    const entries = await cache.list().catch(() => []);
     const names = entries.map(entry => nameOf(entry.url));
     listOffers();
     $('cache-none').hidden = entries.length > 0;
@@ -524,8 +513,7 @@ function listOf(files) {
 }
 
 function toTexts(texts) {
-    $('notice').hidden = true;
-    document.querySelector('input[name=mode][value=search]').click();
+    toMode('search');
     addFiles(texts);
 }
 
@@ -541,9 +529,9 @@ function partsOf(files) {
         return m?.[1] === name && m[3] === count;
     });
     if (parts.length !== Number(count))
-        throw Object.assign(
-            new Error(`It is in ${Number(count)} files, and ${parts.length} of them came.`),
-            { code: 'PARTS' }
+        throw new BitNetError(
+            'PARTS',
+            `It is in ${Number(count)} files, and ${parts.length} of them came.`
         );
     return parts.sort((a, b) => (a.name < b.name ? -1 : 1));
 }

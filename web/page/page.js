@@ -147,7 +147,7 @@ async function start() {
     setMode();
     const settled = hasServer ? null : isolate(); // the server needs no threads of the page
     const before = local.get('model');
-    const entries = await Promise.resolve(cache.list()).catch(() => []);
+    const entries = await cache.list().catch(() => []);
     const there = before && entries.some(e => e.url === urlOf(before) && e.complete),
         last = hasServer ? null : await lastFile();
     if (hasServer) await open(SERVER);

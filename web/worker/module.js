@@ -9,17 +9,8 @@ export const post = (message, transfer) => host.post(message, transfer);
 export const encoder = new TextEncoder();
 export const decoder = new TextDecoder('utf-8', { ignoreBOM: true }); // which keeps it in the text
 export const NUMBERS = [
-    'layers',
-    'vocabulary',
-    'context',
-    'contextTrained',
-    'parameters',
-    'fileBytes',
-    'threads',
-    'sessions',
-    'dims',
-    'hasHead',
-    'pooling'
+    'layers', 'vocabulary', 'context', 'contextTrained', 'parameters', 'fileBytes', 'threads',
+    'sessions', 'dims', 'hasHead', 'pooling'
 ]; // bw_number
 export const POOLINGS = [null, 'mean', 'first', 'last']; // bitnet_pooling
 
