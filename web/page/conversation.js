@@ -526,22 +526,15 @@ async function ask(chat, content, unsent) {
 }
 
 // Adds a reply to the last message, which is the user's.
-async function reply(chat, takeBack) {
-    const message = { role: 'assistant', content: '' };
+const reply = (chat, takeBack) => add(chat, { role: 'assistant', content: '' }, takeBack);
+const complete = (chat, given) =>
+    add(chat, { role: 'text', given, content: '' }, () => giveBack(given));
+
+async function add(chat, message, takeBack) {
     chat.messages.push(message);
     await write(chat, message, addTurn(message), shown => {
         chat.messages = chat.messages.filter(m => m !== message);
         takeBack?.(shown);
-        if (shown) render();
-    });
-}
-
-async function complete(chat, given) {
-    const message = { role: 'text', given, content: '' };
-    chat.messages.push(message);
-    await write(chat, message, addTurn(message), shown => {
-        chat.messages = chat.messages.filter(m => m !== message);
-        giveBack(given);
         if (shown) render();
     });
 }
