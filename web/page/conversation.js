@@ -3,6 +3,7 @@
 import {
     app, copyText, hideError, mode, nearEnd, notice, ready, showError, toEnd, whyNot
 } from './app.js';
+import { divideReply } from './bitnet.js';
 import { showChats } from './chatlist.js';
 import * as chats from './chats.js';
 import { $, announce, button, composing, element } from './dom.js';
@@ -541,9 +542,11 @@ async function add(chat, message, takeBack) {
 
 // ---- what can be done with a message ----
 
+// Without thinking, if there is more.
 function copy(i, pressed) {
-    const { given = '', content } = current().messages[i];
-    return copyText(given + content, pressed);
+    const { role, given = '', content } = current().messages[i],
+        reply = role === 'assistant' ? divideReply(content).content : null;
+    return copyText(given + (reply || content), pressed);
 }
 
 // Keeps the first n messages. If that takes away more than the last exchange, the chat goes on as a

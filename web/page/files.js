@@ -31,11 +31,10 @@ async function keep(entry) {
 export async function pickFiles() {
     if (!globalThis.showOpenFilePicker) return null;
     const types = [{ description: 'Models', accept: { 'application/octet-stream': ['.gguf'] } }],
-        handles = await showOpenFilePicker({ id: 'model', multiple: true, types }).catch(e => {
-            if (e.name === 'AbortError') return [];
-            throw e;
-        });
-    return Promise.all(handles.map(fileOf));
+        handles = await showOpenFilePicker({ id: 'model', multiple: true, types }).catch(e =>
+            e.name === 'AbortError' ? [] : null // as in a frame of another site
+        );
+    return handles && Promise.all(handles.map(fileOf));
 }
 
 async function fileOf(handle) {

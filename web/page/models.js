@@ -38,9 +38,13 @@ function placeOf(url) {
     return host + pathname.slice(0, pathname.lastIndexOf('/') + 1) + search;
 }
 
+// The address of a hub's page about a file, whose own differs in a word.
+const PAGE = /^(https:\/\/huggingface\.co\/[^/]+\/[^/]+\/)blob\//;
+
 // A URL may end in #sha256=HEX; the file must then have this checksum.
 function addressOf(source) {
-    const [url, sha256] = typeof source === 'string' ? source.split('#sha256=') : [source];
+    if (typeof source !== 'string') return { url: source };
+    const [url, sha256] = source.replace(PAGE, '$1resolve/').split('#sha256=');
     return { url, sha256 };
 }
 

@@ -859,6 +859,14 @@ export const tests = {
                 all => all.filter(e => e.ariaLive !== 'off' && e.querySelector('.turn')).length
             );
             expect(live, 0, 'places that say the reply, too');
+            const copied = await page.evaluate(async () => {
+                let words;
+                const writeText = async t => (words = t);
+                Object.defineProperty(navigator, 'clipboard', { value: { writeText } });
+                document.querySelector('.turn.reply .acts button').click();
+                return words;
+            });
+            expect(copied, reply.slice(reply.indexOf('# A')), 'what is copied');
         });
     },
 

@@ -592,6 +592,18 @@ export const tests = {
             await named(page, 'chosen.gguf');
             await ready(page);
             await until(page, () => !document.getElementById('keep-file').hidden);
+            await page.evaluate(() => {
+                globalThis.showOpenFilePicker = async () => {
+                    throw new DOMException('Not in a frame.', 'SecurityError');
+                };
+                document.getElementById('file').onclick = e => {
+                    e.preventDefault();
+                    globalThis.picks = true;
+                };
+                document.getElementById('pick').click();
+            });
+            await until(page, () => globalThis.picks);
+            expect(await visible(page, 'error'), false, 'a message');
             expect(await text(page, 'keep-file'), 'Keep a copy in this browser, 1.7 MB', 'button');
             await page.$eval('#keep-file', e => e.click());
             await until(page, () => !document.getElementById('file-kept').hidden);

@@ -158,10 +158,14 @@ export const tests = {
                 0,
                 'requests for a model'
             );
-            const hub = await page.evaluate(async () =>
-                (await import('./models.js')).urlOf('hf:a/b@v1/c/d e.gguf')
-            );
-            expect(hub, 'https://huggingface.co/a/b/resolve/v1/c/d%20e.gguf', "a hub's file");
+            const hub = 'https://huggingface.co/a/b/';
+            for (const address of ['hf:a/b@v1/c/d e.gguf', `${hub}blob/v1/c/d e.gguf#sha256=00`]) {
+                const url = await page.evaluate(
+                    async at => (await import('./models.js')).urlOf(at),
+                    address
+                );
+                expect(url, `${hub}resolve/v1/c/d%20e.gguf`, address);
+            }
             await stillWrites(page);
             await page.click('#cache .delete');
             await until(page, () => document.querySelector('#cache-none:not([hidden])') !== null);
