@@ -682,6 +682,15 @@ export const tests = {
             await ready(page);
             expect((await texts(page, '.turn .body')).join('|'), all, 'after a reload');
             check((await write(page, 'Who are you?')).length > 5, 'no reply after a reload');
+            // only what is looked at is laid out, and the last ones
+            const isLaidOut = i => {
+                const body = [...document.querySelectorAll('.turn .body')].at(i);
+                return body.checkVisibility({ contentVisibilityAuto: true });
+            };
+            expect(await page.evaluate(isLaidOut, -1), true, 'the last message is laid out');
+            expect(await page.evaluate(isLaidOut, 0), false, 'the first message is laid out');
+            await page.$eval('#scroll', e => (e.scrollTop = 0));
+            await until(page, isLaidOut, 0);
         });
     },
 
