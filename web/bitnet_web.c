@@ -299,7 +299,6 @@ EXPORT int bw_ctx(int32_t n_ctx, int32_t n_batch, int32_t n_threads, int32_t n_s
 
 EXPORT const char *bw_arch(void) { return info.arch; }
 EXPORT const char *bw_kernels(void) { return info.kernels_name; }
-EXPORT const char *bw_version(void) { return bitnet_version(); }
 
 /* The numbers of worker.js's NUMBERS, in its order. */
 EXPORT double bw_number(int i) {
@@ -372,7 +371,7 @@ EXPORT int bw_reply_rest(int ended) {
     return n < 0 ? 0 : n;
 }
 
-/* What the template is like, as bits: OPENS to DROPS of chat.js. */
+/* What the template is like, as the bits of template() in chat.js. */
 EXPORT int bw_template(void) {
     const bitnet_chat_template *t = bitnet_model_chat_template(model);
     if (!t) return 0;

@@ -754,6 +754,7 @@ test('sessions: saved in mid-text, and resumed', async () => {
         await fails('ERR_ARG', collect(model.resume()));
         for (const rules of [{ grammar: 'root ::= "a"' }, { jsonSchema: {} }, { mask: () => null }])
             await fails('ERR_ARG', () => model.resume(rules));
+        await fails('ERR_ARG', () => model.resume(null));
         const text = model.generate(PROMPT, { maxTokens: 40 });
         await text.next();
         const bytes = await model.save();
@@ -796,7 +797,7 @@ test('sessions: a restored text is not lost, nor counted wrongly', () =>
         ok(model.stats.tokens >= had, `${model.stats.tokens} tokens, of which it had ${had}`);
         equal(model.stats.reason, 'abort');
         await model.restore(bytes);
-        const short = await collect(model.resume({ maxTokens: 1 }));
+        const short = await collect(model.resume({ maxTokens: 1, grammar: null, mask: null }));
         equal(short.text, openSaved(bytes).chat.reply, 'nothing more than there was');
         ok(short.stats.reason === 'length' && short.stats.tokens >= had, 'stats of it');
         await model.restore(bytes);
@@ -1607,7 +1608,7 @@ test('lookup: what repeats comes in fewer pieces', () =>
 
 test('many messages are tokenized once; what fails is no abort', async () => {
     const lib = await broken(at => {
-        edit(at('worker/chat.js'), '    failure,\n', '    failure,\n    post,\n');
+        edit(at('worker/chat.js'), 'failure, put,', 'failure, post, put,');
         edit(at('worker/chat.js'), 'const n = withTexts(', 'post({ read: messages.length });\nconst n = withTexts(');
     });
     const model = await lib.BitNet.load(TINY);

@@ -35,8 +35,8 @@ const GENERATE_OPTIONS = [
 ];
 
 /** A misspelt option would be without effect, and nobody would notice. */
-export function checkNames(options, known) {
-    if (typeof options !== 'object' || options === null) bad('options: an object is needed');
+export function checkNames(options, known, what = 'options') {
+    if (typeof options !== 'object' || options === null) bad(`${what}: an object is needed`);
     for (const name of Object.keys(options))
         if (!known.includes(name)) bad(`${name}: no such option. There are ${known.join(', ')}`);
 }
@@ -48,7 +48,7 @@ function stopStrings(stop) {
     if (typeof list !== 'object' || !list[Symbol.iterator])
         bad('stop: a string or an array of strings is needed');
     for (const s of list)
-        if (typeof s !== 'string' || !s) bad('stop: a string is empty');
+        if (typeof s !== 'string' || !s) bad('stop: strings that are not empty are needed');
     return [...list];
 }
 

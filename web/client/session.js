@@ -1,6 +1,6 @@
 // A conversation, or a text: one sequence of a model's context. See bitnet.d.ts.
 import { BitNetError } from '../shared/errors.js';
-import { bad, checkMessages, generateOptions, tokenList } from './options.js';
+import { bad, checkMessages, generateOptions, isNone, tokenList } from './options.js';
 
 /** The stats of a generation that did not end by itself, from its last event about the prompt, or
  * null, and the times when it started and when its first token came, or undefined. `before`: the
@@ -104,9 +104,10 @@ export class Session {
 
     /** Goes on with the text that was being written when the bytes were saved which restore() got. */
     resume(options = {}) {
+        const checked = generateOptions(options);
         for (const name of ['grammar', 'jsonSchema', 'mask'])
-            if (options[name] !== undefined) bad(`${name}: a text with rules does not resume`);
-        return this.#run({ resumes: true }, options, generateOptions(options));
+            if (!isNone(options[name])) bad(`${name}: a text with rules does not resume`);
+        return this.#run({ resumes: true }, options, checked);
     }
 
     /** hooks may have onBegins, too: it gets what a reply that goes on begins with. */

@@ -1,4 +1,5 @@
 // app.js - what the page's modules share: the open model, what is going on, and its messages.
+import { BitNetError } from './bitnet.js';
 import { $, announce } from './dom.js';
 import { explain } from './failures.js';
 
@@ -13,6 +14,12 @@ export const app = {
 };
 
 export const mode = () => document.querySelector('input[name=mode]:checked').value;
+
+// What a notice offers.
+export function toMode(wanted) {
+    $('notice').hidden = true;
+    document.querySelector(`input[name=mode][value=${wanted}]`).click();
+}
 
 // What the open model cannot do in this mode, or ''. (A server does not say whether it chats.)
 function unfit() {
@@ -123,7 +130,7 @@ export async function copyText(text, pressed) {
     try {
         await navigator.clipboard.writeText(text);
     } catch (e) {
-        showError(Object.assign(new Error(e.message), { code: 'CLIPBOARD' }));
+        showError(new BitNetError('CLIPBOARD', e.message));
         return;
     }
     announce('Copied.');

@@ -1,6 +1,7 @@
 // chatlist.js - the list of the chats that are kept, and what can be done with each and with several.
 import * as chats from './chats.js';
 import { $, announce, ask, button, composing, element } from './dom.js';
+import { plural } from './format.js';
 import { local } from './storage.js';
 
 const FIRST = 10, // chats that are shown at first, so that the settings stay near
@@ -16,7 +17,6 @@ let entries = [],
     asked = 0;
 
 const shown = () => entries.filter(entry => !found || found.has(entry.id));
-const plural = (n, what) => `${n} ${what}${n === 1 ? '' : 's'}`;
 
 // Shows the list anew.
 export async function showChats(its = actions) {
@@ -44,13 +44,48 @@ function draw() {
         $('chats-chosen-text').textContent = `${chosen.size} of ${list.length} chosen`;
         for (const id of ['chats-export', 'chats-delete']) $(id).disabled = !chosen.size;
     }
-    $('chats').replaceChildren(...list.slice(0, limit).map(row));
+    show(list.slice(0, limit));
+}
+
+const rows = new Map(); // id -> { li, fill(entry) }
+
+// Each row stays, and where it can in its place: a focus, a question or a name that is typed there
+// does, too, while another tab saves a chat.
+function show(list) {
+    const ids = new Set(list.map(({ id }) => id)),
+        ul = $('chats');
+    for (const [id, { li }] of rows)
+        if (!ids.has(id)) {
+            li.remove();
+            rows.delete(id);
+        }
+    list.forEach((entry, i) => {
+        if (!rows.has(entry.id)) rows.set(entry.id, chosen ? mark(entry.id) : row(entry.id));
+        const { li, fill } = rows.get(entry.id);
+        fill(entry);
+        if (ul.children[i] !== li) ul.insertBefore(li, ul.children[i] ?? null);
+    });
+}
+
+function choose(ids) {
+    chosen = ids;
+    rows.clear();
+    $('chats').replaceChildren();
+    draw();
+}
+
+function aboutOf({ changed, mode, size }) {
+    const date = new Date(changed).toLocaleString(undefined, {
+        dateStyle: 'medium',
+        timeStyle: 'short',
+    });
+    return `${plural(size, mode === 'text' ? 'completion' : 'message')}, ${date}`;
 }
 
 // ---- one chat ----
 
 // A field in the place of the name. Enter keeps what was typed, Escape does not.
-function rename(entry, name, done) {
+function rename(name, done) {
     let ended = false; // leaving the field is also an end, and comes with the others
     const field = element('input'),
         end = keep => {
@@ -61,7 +96,7 @@ function rename(entry, name, done) {
             name.focus();
             if (keep && typed) done(typed);
         };
-    field.value = entry.title;
+    field.value = name.textContent;
     field.dir = 'auto';
     field.maxLength = 200;
     field.ariaLabel = 'Name of the chat';
@@ -70,50 +105,39 @@ function rename(entry, name, done) {
         if (e.key === 'Enter' && !composing(e)) end(true);
         if (e.key === 'Escape' && !composing(e)) end(false);
     };
-    field.onblur = () => end(true);
+    field.onblur = () => document.activeElement === field || end(true); // or it is the window's
     name.replaceWith(field);
     field.focus();
     field.select();
 }
 
-function row(entry) {
+function row(id) {
     const li = element('li'),
-        { id, title } = entry,
-        name = button(title, 'name link', () => actions.open(id)),
-        about = element('span', undefined, 'size');
-    name.dir = 'auto';
-    if (id === actions.current()) name.setAttribute('aria-current', 'true');
-    const date = new Date(entry.changed).toLocaleString(undefined, {
-        dateStyle: 'medium',
-        timeStyle: 'short',
-    });
-    const what = entry.mode === 'text' ? 'completion' : 'message';
-    about.textContent = `${plural(entry.size, what)}, ${date}`;
-    if (chosen) {
-        li.append(mark(entry), about);
-        return li;
-    }
-    const tools = element('span', undefined, 'tools');
-    const tool = (text, f) => {
-        const b = button(text, 'quiet', f);
-        b.ariaLabel = `${text} ${title}`;
-        return b;
-    };
-    tools.append(
-        tool('Rename', () =>
-            rename(entry, name, async typed => {
-                const now = await chats.rename(id, typed);
-                if (now) actions.renamed(now);
-                else await showChats();
-            })
-        ),
-        tool('Export', () => download([id])),
-        tool('Delete', async () => {
-            if (await ask(li, `Delete “${title}”?`, 'Delete')) await remove([id]);
+        name = button('', 'name link', () => actions.open(id)),
+        about = element('span', undefined, 'size'),
+        tools = element('span', undefined, 'tools');
+    const tool = (text, f) => tools.append(button(text, 'quiet', f));
+    tool('Rename', () =>
+        rename(name, async typed => {
+            const now = await chats.rename(id, typed);
+            if (now) actions.renamed(now);
+            else await showChats();
         })
     );
+    tool('Export', () => download([id]));
+    tool('Delete', async () => {
+        if (await ask(li, `Delete “${name.textContent}”?`, 'Delete')) await remove([id]);
+    });
+    name.dir = 'auto';
     li.append(name, about, tools);
-    return li;
+    const fill = entry => {
+        name.textContent = entry.title;
+        if (id === actions.current()) name.setAttribute('aria-current', 'true');
+        else name.removeAttribute('aria-current');
+        about.textContent = aboutOf(entry);
+        for (const b of tools.children) b.ariaLabel = `${b.textContent} ${entry.title}`;
+    };
+    return { li, fill };
 }
 
 async function remove(ids) {
@@ -126,28 +150,30 @@ async function remove(ids) {
 // ---- several ----
 
 // A box to choose the chat with.
-function mark({ id, title }) {
-    const label = element('label', undefined, 'mark'),
-        box = element('input');
+function mark(id) {
+    const li = element('li'),
+        label = element('label', undefined, 'mark'),
+        box = element('input'),
+        name = element('span', undefined, 'name'),
+        about = element('span', undefined, 'size');
     box.type = 'checkbox';
-    box.checked = chosen.has(id);
     box.onchange = () => {
         if (box.checked) chosen.add(id);
         else chosen.delete(id);
         draw();
-        [...$('chats').querySelectorAll('input')].find(b => b.dataset.id === id)?.focus();
     };
-    box.dataset.id = id;
-    const text = element('span', title, 'name');
-    text.dir = 'auto';
-    label.append(box, text);
-    return label;
+    name.dir = 'auto';
+    label.append(box, name);
+    li.append(label, about);
+    const fill = entry => {
+        box.checked = chosen.has(id);
+        name.textContent = entry.title;
+        about.textContent = aboutOf(entry);
+    };
+    return { li, fill };
 }
 
-$('chats-choose').onclick = () => {
-    chosen = chosen ? null : new Set();
-    draw();
-};
+$('chats-choose').onclick = () => choose(chosen ? null : new Set());
 $('chats-all').onclick = () => {
     const ids = shown().map(entry => entry.id);
     chosen = new Set(chosen.size === ids.length ? [] : ids);
@@ -158,7 +184,7 @@ $('chats-delete').onclick = async () => {
     const ids = [...chosen];
     const question = `Delete ${plural(ids.length, 'chat')}? They cannot be brought back.`;
     if (!(await ask($('chats-chosen'), question, 'Delete'))) return;
-    chosen = null;
+    choose(null);
     await remove(ids);
 };
 $('chats-more').onclick = () => {

@@ -7,86 +7,14 @@
 //
 // A storage that fails loses nothing: what it does not take waits in `unsaved` and is tried again, and
 // the page says so until it has worked.
+import { database, settled } from './database.js';
 import { $, announce } from './dom.js';
 import { local } from './storage.js';
 
-// ---- the database ----
-
-let opening = null;
-
-function database() {
-    return (opening ??= new Promise((resolve, reject) => {
-        const forget = () => {
-            opening = null;
-            stale = true;
-        };
-        try {
-            const request = indexedDB.open('bitnet-chats', 1);
-            request.onupgradeneeded = () =>
-                request.result.createObjectStore('chats', { keyPath: 'id' });
-            request.onsuccess = () => {
-                const db = request.result;
-                // The browser closes it when the user deletes what is stored.
-                db.onclose = forget;
-                db.onversionchange = () => {
-                    db.close();
-                    forget();
-                };
-                resolve(db);
-            };
-            request.onerror = () => {
-                forget();
-                reject(request.error);
-            };
-        } catch (e) {
-            forget();
-            reject(e);
-        }
-    }));
-}
-
-async function transaction(kind) {
-    try {
-        return (await database()).transaction('chats', kind);
-    } catch (e) {
-        if (e.name !== 'InvalidStateError') throw e;
-        opening = null; // it has been closed, and nothing said so yet
-        return (await database()).transaction('chats', kind);
-    }
-}
-
-function deferred() {
-    let resolve;
-    const promise = new Promise(f => {
-        resolve = f;
-    });
-    return { promise, resolve };
-}
-
-const settled = request =>
-    new Promise((resolve, reject) => {
-        request.onsuccess = () => resolve(request.result);
-        request.onerror = () => reject(request.error);
-    });
-
-// Calls f with the store, in one transaction. Throws if it fails.
-async function withStore(kind, f) {
-    const all = await transaction(kind),
-        store = all.objectStore('chats');
-    const done = new Promise((resolve, reject) => {
-        all.oncomplete = resolve;
-        all.onerror = all.onabort = () => reject(all.error ?? new Error('it was aborted'));
-    });
-    done.catch(() => {}); // f fails, too
-    const result = await f({
-        some: (range, n) => settled(store.getAll(range, n)),
-        get: id => settled(store.get(id)),
-        put: chat => settled(store.put(chat)),
-        delete: id => settled(store.delete(id)),
-    });
-    await done;
-    return result;
-}
+const stored = database('bitnet-chats', { chats: { keyPath: 'id' } }, () => {
+    stale = true;
+});
+const withStore = (kind, f) => stored('chats', kind, f);
 
 // Calls follow one another.
 let queue = Promise.resolve();
@@ -129,7 +57,7 @@ function worked() {
 }
 
 // Tries again what has failed.
-export function retry() {
+function retry() {
     clearTimeout(timer);
     timer = null;
     return inTurn(async () => {
@@ -202,14 +130,17 @@ export const whenWritten = (id, f) =>
 
 // This tab writes the chat until the function that is returned is called.
 export function writing(id) {
-    const { promise, resolve } = deferred();
+    let end;
+    const ended = new Promise(resolve => {
+        end = resolve;
+    });
     mine.add(id);
     local.set(MARK + id, '1');
-    navigator.locks?.request(lockOf(id), { mode: 'shared' }, () => promise).catch(() => {}); // denied
+    navigator.locks?.request(lockOf(id), { mode: 'shared' }, () => ended).catch(() => {}); // denied
     return () => {
         mine.delete(id);
         local.set(MARK + id, null);
-        resolve();
+        end();
     };
 }
 
@@ -272,7 +203,7 @@ async function eachStored(f) {
         after = null;
     do {
         const range = after === null ? null : IDBKeyRange.lowerBound(after, true);
-        some = await withStore('readonly', store => store.some(range, AT_ONCE));
+        some = await withStore('readonly', store => store.getAll(range, AT_ONCE));
         some.forEach(f);
         after = some.at(-1)?.id;
     } while (some.length === AT_ONCE);
@@ -331,7 +262,7 @@ async function put(chat) {
         next = structuredClone(chat);
     next.changed = new Date().toISOString();
     const copied = await withStore('readwrite', async store => {
-        const there = await store.get(next.id),
+        const there = await settled(store.get(next.id)),
             copy = there && there.revision !== next.revision;
         if (copy) {
             next.id = newChat().id;
@@ -339,7 +270,7 @@ async function put(chat) {
             next.name = `${nameOf(next)} (copy)`;
         }
         next.revision++;
-        await store.put(next);
+        store.put(next);
         if (copy) note(before, there);
         return copy;
     });
@@ -380,10 +311,10 @@ export const rename = (id, name) =>
             if (chat) chat.name = name;
             else {
                 await withStore('readwrite', async store => {
-                    chat = await store.get(id);
+                    chat = await settled(store.get(id));
                     if (!chat) return;
                     Object.assign(chat, { name, changed: new Date().toISOString() });
-                    await store.put({ ...chat, revision: chat.revision + 1 });
+                    store.put({ ...chat, revision: chat.revision + 1 });
                 });
                 if (chat) chat.revision++;
             }
@@ -424,7 +355,7 @@ export const remove = ids =>
             note(id, null);
         }
         try {
-            await withStore('readwrite', store => Promise.all(ids.map(id => store.delete(id))));
+            await withStore('readwrite', store => ids.forEach(id => store.delete(id)));
             for (const id of ids) unsaved.delete(id);
             worked();
             tell(ids);
@@ -561,9 +492,7 @@ export const add = chats =>
         const fresh = new Map(chats.map(chat => [same(chat), { ...chat, revision: 1 }]));
         try {
             await eachStored(chat => fresh.delete(same(chat)));
-            await withStore('readwrite', store =>
-                Promise.all([...fresh.values()].map(chat => store.put(chat)))
-            );
+            await withStore('readwrite', store => fresh.forEach(chat => store.put(chat)));
         } catch (e) {
             throw new Error(`could not be stored (${e.message})`);
         }

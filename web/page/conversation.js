@@ -1,17 +1,9 @@
 // conversation.js - the open chat: its messages in the page, what is sent of them to the model, and
 // what can be done with each of them.
 import {
-    app,
-    copyText,
-    hideError,
-    mode,
-    nearEnd,
-    notice,
-    ready,
-    showError,
-    toEnd,
-    whyNot,
+    app, copyText, hideError, mode, nearEnd, notice, ready, showError, toEnd, whyNot
 } from './app.js';
+import { divideReply } from './bitnet.js';
 import { showChats } from './chatlist.js';
 import * as chats from './chats.js';
 import { $, announce, button, composing, element } from './dom.js';
@@ -84,7 +76,7 @@ function actions(message) {
 }
 
 // Shows the open chat.
-export function render() {
+function render() {
     const { messages } = current();
     $('log').replaceChildren();
     messages.forEach(addTurn);
@@ -108,7 +100,7 @@ const remember = () => {
     session.set(kind(), current().id);
 };
 
-export const showList = () =>
+const showList = () =>
     showChats({
         current: () => current().id,
         open: openChat,
@@ -535,8 +527,11 @@ async function ask(chat, content, unsent) {
 }
 
 // Adds a reply to the last message, which is the user's.
-async function reply(chat, takeBack) {
-    const message = { role: 'assistant', content: '' };
+const reply = (chat, takeBack) => add(chat, { role: 'assistant', content: '' }, takeBack);
+const complete = (chat, given) =>
+    add(chat, { role: 'text', given, content: '' }, () => giveBack(given));
+
+async function add(chat, message, takeBack) {
     chat.messages.push(message);
     await write(chat, message, addTurn(message), shown => {
         chat.messages = chat.messages.filter(m => m !== message);
@@ -545,21 +540,13 @@ async function reply(chat, takeBack) {
     });
 }
 
-async function complete(chat, given) {
-    const message = { role: 'text', given, content: '' };
-    chat.messages.push(message);
-    await write(chat, message, addTurn(message), shown => {
-        chat.messages = chat.messages.filter(m => m !== message);
-        giveBack(given);
-        if (shown) render();
-    });
-}
-
 // ---- what can be done with a message ----
 
+// Without thinking, if there is more.
 function copy(i, pressed) {
-    const { given = '', content } = current().messages[i];
-    return copyText(given + content, pressed);
+    const { role, given = '', content } = current().messages[i],
+        reply = role === 'assistant' ? divideReply(content).content : null;
+    return copyText(given + (reply || content), pressed);
 }
 
 // Keeps the first n messages. If that takes away more than the last exchange, the chat goes on as a

@@ -170,6 +170,7 @@ export function explain(e, about = {}) {
             ? `Open the URL again: ${bytes(about.kept)} of it are kept, and the rest follows.`
             : 'Open the URL again. It begins anew: nothing of it is kept.';
     }
-    const code = [e.code, e.message].filter(Boolean).join(': ');
+    // The page's own codes say nothing to anybody.
+    const code = /^ERR_/.test(e.code) ? `${e.code}: ${e.message}` : e.message;
     return { title, text, code, told: !e.code || TOLD.includes(e.code) };
 }

@@ -1,6 +1,8 @@
 // files.js - a model that was opened from the disk is there again at the next visit: the browser keeps
 // the way to the file, as Chromium can, or a copy of it, if the user wants one.
 import { showError } from './app.js';
+import { BitNetError } from './bitnet.js';
+import { database } from './database.js';
 import { $, announce } from './dom.js';
 import { bytes } from './format.js';
 import { local } from './storage.js';
@@ -13,22 +15,8 @@ const keyOf = ({ name, size, lastModified }) => `${size} ${lastModified} ${name}
 
 // ---- where the way is kept ----
 
-async function ask(kind, f) {
-    const opening = indexedDB.open('bitnet-file', 1);
-    opening.onupgradeneeded = () => opening.result.createObjectStore('last');
-    const result = request =>
-        new Promise((resolve, reject) => {
-            request.onsuccess = () => resolve(request.result);
-            request.onerror = () => reject(request.error);
-        });
-    const db = await result(opening);
-    try {
-        return await result(f(db.transaction('last', kind).objectStore('last')));
-    } finally {
-        db.close();
-    }
-}
-
+const stored = database('bitnet-file', { last: undefined });
+const ask = (kind, f) => stored('last', kind, f);
 const read = key => ask('readonly', store => store.get(key));
 
 // 'last' is { name, handle } or { name, copy: true } of the last file, and 'copy' { name }.
@@ -43,11 +31,10 @@ async function keep(entry) {
 export async function pickFiles() {
     if (!globalThis.showOpenFilePicker) return null;
     const types = [{ description: 'Models', accept: { 'application/octet-stream': ['.gguf'] } }],
-        handles = await showOpenFilePicker({ id: 'model', multiple: true, types }).catch(e => {
-            if (e.name === 'AbortError') return [];
-            throw e;
-        });
-    return Promise.all(handles.map(fileOf));
+        handles = await showOpenFilePicker({ id: 'model', multiple: true, types }).catch(e =>
+            e.name === 'AbortError' ? [] : null // as in a frame of another site
+        );
+    return handles && Promise.all(handles.map(fileOf));
 }
 
 async function fileOf(handle) {
@@ -125,9 +112,7 @@ $('keep-file').onclick = async () => {
         if (current === file) showKeep();
         if (!mine.signal.aborted)
             showError(
-                Object.assign(new Error(e.message), {
-                    code: e.name === 'QuotaExceededError' ? 'ERR_QUOTA' : 'ERR_IO',
-                })
+                new BitNetError(e.name === 'QuotaExceededError' ? 'ERR_QUOTA' : 'ERR_IO', e.message)
             );
     }
     copying = null;

@@ -33,3 +33,5 @@ export const count = n =>
           : `${digits(n / 1e9, 1)} billion`;
 
 export const milliseconds = s => (s < 1 ? `${digits(s * 1e3, 0)} ms` : `${digits(s, 1)} s`);
+
+export const plural = (n, word) => `${digits(n, 0)} ${word}${n === 1 ? '' : 's'}`;

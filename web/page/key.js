@@ -2,6 +2,7 @@
 // it for this tab: in sessionStorage, or in memory if the browser denies that. It is sent in a header,
 // so it stands in no address.
 import { toEnd } from './app.js';
+import { BitNetError } from './bitnet.js';
 import { $, announce, composing } from './dom.js';
 import { session } from './storage.js';
 
@@ -61,8 +62,7 @@ export function askKey(signal) {
         signal?.addEventListener('abort', aborted);
         asked = {
             typed: () => end(resolve),
-            cancelled: () =>
-                refuse(Object.assign(new Error('no key was sent'), { code: 'KEY', status: 401 })),
+            cancelled: () => refuse(new BitNetError('KEY', 'no key was sent', 401)),
         };
         if (signal?.aborted) aborted();
     });

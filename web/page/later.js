@@ -1,6 +1,7 @@
 // later.js - Search, which few first visits need: it comes when it is chosen, when a model is open that
 // makes vectors, or when a text is dropped.
 import { app, mode, showError } from './app.js';
+import { BitNetError } from './bitnet.js';
 
 let coming = null,
     part = null; // search.js, when it is there
@@ -10,7 +11,7 @@ async function use(name, ...args) {
         part = await (coming ??= import('./search.js'));
     } catch (e) {
         coming = null;
-        showError(Object.assign(new Error(e.message), { code: 'PART' }));
+        showError(new BitNetError('PART', e.message));
         return;
     }
     await part[name](...args);

@@ -10,6 +10,17 @@ parser?.linkify.set({ fuzzyLink: false, fuzzyEmail: false }); // “a.rs” is n
 parser?.disable('reference'); // “[a]: b” would be hidden, and change what is drawn already
 export const canDraw = !!parser;
 
+// Formulas stand as they are written: in Markdown they would lose backslashes, and a * would be emphasis.
+const FORMULA = /\\\([^]{0,999}?\\\)|\\\[[^]{0,999}?\\\]|\$\$[^]{0,999}?\$\$/y;
+parser?.inline.ruler.before('escape', 'formula', (state, silent) => {
+    FORMULA.lastIndex = state.pos;
+    const [formula] = FORMULA.exec(state.src) ?? [];
+    if (!formula) return false;
+    if (!silent) state.pending += formula;
+    state.pos += formula.length;
+    return true;
+});
+
 const TAGS = new Set('p ul ol li blockquote table thead tbody tr th td em strong s hr'.split(' '));
 const SCHEMES = ['http:', 'https:', 'mailto:'];
 
@@ -167,6 +178,8 @@ function addBlocks(tokens, root, head, outline) {
             let box = node;
             if (token.tag === 'table' && !at) {
                 box = scrolls(element('div', undefined, 'table'), 'Table');
+                box.dir = node.dir;
+                node.removeAttribute('dir');
                 box.append(node);
             }
             if (!at && !old) put(to, box);

@@ -1,15 +1,7 @@
 // models.js - opening a model, how far that is, and the models that this browser keeps.
-import { BitNet, cache, variants } from './bitnet.js';
+import { BitNet, BitNetError, cache, variants } from './bitnet.js';
 import {
-    app,
-    hideError,
-    mode,
-    nearEnd,
-    notice,
-    ready,
-    showError,
-    toEnd,
-    togglePanel
+    app, hideError, mode, nearEnd, notice, ready, showError, toEnd, togglePanel, toMode
 } from './app.js';
 import { forgetModel } from './conversation.js';
 import { $, announce, ask, button, element, once } from './dom.js';
@@ -46,17 +38,30 @@ function placeOf(url) {
     return host + pathname.slice(0, pathname.lastIndexOf('/') + 1) + search;
 }
 
+// The address of a hub's page about a file, whose own differs in a word.
+const PAGE = /^(https:\/\/huggingface\.co\/[^/]+\/[^/]+\/)blob\//;
+
 // A URL may end in #sha256=HEX; the file must then have this checksum.
-export function addressOf(source) {
-    const [url, sha256] = typeof source === 'string' ? source.split('#sha256=') : [source];
+function addressOf(source) {
+    if (typeof source !== 'string') return { url: source };
+    const [url, sha256] = source.replace(PAGE, '$1resolve/').split('#sha256=');
     return { url, sha256 };
+}
+
+const HUB = /^hf:(?:\/\/)?([^/]+\/[^/@]+)(?:@([^/]+))?\//i;
+
+// The URL that the list of what is kept has for an address.
+export function urlOf(source) {
+    const hub = (_, repository, revision = 'main') =>
+            `https://huggingface.co/${repository}/resolve/${revision}/`,
+        url = new URL(addressOf(source).url.replace(HUB, hub), location.href);
+    url.hash = '';
+    return url.href;
 }
 
 function checkAddress({ sha256 }) {
     if (sha256 === undefined || /^[0-9a-f]{64}$/i.test(sha256)) return;
-    throw Object.assign(new Error(`“${sha256}” has ${sha256.length} characters`), {
-        code: 'CHECKSUM',
-    });
+    throw new BitNetError('CHECKSUM', `“${sha256}” has ${sha256.length} characters`);
 }
 
 // ---- progress: one bar from the first byte to the model that is ready ----
@@ -135,8 +140,9 @@ let last = TINY; // what “Load again” loads
 app.renew = () => open(last); // of a model whose worker has ended
 
 // What the browser has of an interrupted download, in bytes.
-async function keptOf(url) {
-    const entries = await cache.list().catch(() => []);
+async function keptOf(source) {
+    const entries = await cache.list().catch(() => []),
+        url = urlOf(source);
     return entries.find(entry => entry.url === url && !entry.complete)?.loaded ?? 0;
 }
 
@@ -197,7 +203,6 @@ export async function open(source) {
         if (source === SERVER) app.modelName = next.name;
         app.openName = app.modelName;
         last = source;
-        if (typeof source === 'string') local.set('model', source);
         opened(source instanceof File ? source : null);
         forgetModel();
         announce(`${app.modelName} is ready.`);
@@ -208,7 +213,7 @@ export async function open(source) {
         app.modelName = app.openName;
         if (mine.signal.aborted || e.code === 'KEY') announce('Cancelled.');
         else {
-            const kept = e.code === 'ERR_NETWORK' ? await keptOf(address.url) : undefined;
+            const kept = e.code === 'ERR_NETWORK' ? await keptOf(source) : undefined;
             showError(e, { kept });
         }
         return false;
@@ -273,8 +278,7 @@ const facts = i => ({
 
 // A model without a chat template that is known can only go on with a text.
 function toWriting() {
-    $('notice').hidden = true;
-    document.querySelector('input[name=mode][value=text]').click();
+    toMode('text');
     $('prompt').focus();
 }
 
@@ -292,7 +296,7 @@ function offerWriting() {
 // The model that comes with the page is a toy, and says so.
 const isToy = () => app.model && last === TINY;
 
-export function showModel() {
+function showModel() {
     const i = app.model?.info,
         place = typeof last === 'string' && last !== TINY ? ` from ${placeOf(last)}` : '';
     $('model-name').textContent = app.model ? app.modelName : 'no model open';
@@ -323,16 +327,17 @@ export function showModel() {
     modelChanged();
 }
 
-export function choose(source) {
+// Opens what the user wants. What the page opens by itself in its place is not for the next visit.
+export async function choose(source) {
     togglePanel(false);
-    return open(source);
+    if ((await open(source)) && typeof source === 'string') local.set('model', source);
 }
 
 // ---- models in this browser ----
 
-export async function listModels() {
+async function listModels() {
     showCopy();
-    const entries = await Promise.resolve(cache.list()).catch(() => []);
+    const entries = await cache.list().catch(() => []);
     const names = entries.map(entry => nameOf(entry.url));
     listOffers();
     $('cache-none').hidden = entries.length > 0;
@@ -512,8 +517,7 @@ function listOf(files) {
 }
 
 function toTexts(texts) {
-    $('notice').hidden = true;
-    document.querySelector('input[name=mode][value=search]').click();
+    toMode('search');
     addFiles(texts);
 }
 
@@ -529,9 +533,9 @@ function partsOf(files) {
         return m?.[1] === name && m[3] === count;
     });
     if (parts.length !== Number(count))
-        throw Object.assign(
-            new Error(`It is in ${Number(count)} files, and ${parts.length} of them came.`),
-            { code: 'PARTS' }
+        throw new BitNetError(
+            'PARTS',
+            `It is in ${Number(count)} files, and ${parts.length} of them came.`
         );
     return parts.sort((a, b) => (a.name < b.name ? -1 : 1));
 }

@@ -8,7 +8,7 @@ import { loadMarkdown } from './drawing.js';
 import { lastFile } from './files.js';
 import { isolate, keepPage } from './isolation.js';
 import { closeReader, modelChanged, newSearch, search } from './later.js';
-import { TINY, addressOf, open, showPlace } from './models.js';
+import { TINY, open, showPlace, urlOf } from './models.js';
 import { SERVER, hasServer } from './server.js';
 import { restore } from './settings.js';
 import { local } from './storage.js';
@@ -147,8 +147,8 @@ async function start() {
     setMode();
     const settled = hasServer ? null : isolate(); // the server needs no threads of the page
     const before = local.get('model');
-    const entries = await Promise.resolve(cache.list()).catch(() => []);
-    const there = before && entries.some(e => e.url === addressOf(before).url && e.complete),
+    const entries = await cache.list().catch(() => []);
+    const there = before && entries.some(e => e.url === urlOf(before) && e.complete),
         last = hasServer ? null : await lastFile();
     if (hasServer) await open(SERVER);
     else if (!(last?.file ? await open(last.file) : there && (await open(before)))) {

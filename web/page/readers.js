@@ -101,10 +101,15 @@ async function wordText(name, bytes) {
     const xml = files['word/document.xml'];
     if (!xml) throw new Error(`${name} is not a text, and no Word file that can be read.`);
     const tree = new DOMParser().parseFromString(new TextDecoder().decode(xml), 'application/xml'),
-        parts = { t: e => e.textContent, tab: () => '\t', br: () => '\n' };
-    return [...tree.getElementsByTagNameNS('*', 'p')]
+        parts = { tab: '\t', br: '\n', noBreakHyphen: '-' };
+    // A paragraph may have text boxes with others inside, and once more as what older programs show.
+    return [...tree.querySelectorAll('p')]
+        .filter(p => !p.closest('Fallback'))
         .map(p =>
-            [...p.getElementsByTagNameNS('*', '*')].map(e => parts[e.localName]?.(e) ?? '').join('')
+            [...p.querySelectorAll('r > *')]
+                .filter(e => e.closest('p') === p)
+                .map(e => (e.localName === 't' ? e.textContent : (parts[e.localName] ?? '')))
+                .join('')
         )
         .join('\n\n');
 }

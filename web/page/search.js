@@ -1,15 +1,15 @@
 // search.js - the mode Search: the texts, how far they are indexed, a question's passages, and a text
 // with a passage marked. library.js has what is shown.
-import { app, hideError, mode, notice, showError, togglePanel, whyNot } from './app.js';
+import { app, hideError, mode, notice, showError, toMode, togglePanel, whyNot } from './app.js';
+import { BitNetError } from './bitnet.js';
 import { $, announce, ask, button, composing, element, once } from './dom.js';
-import { digits, duration } from './format.js';
+import { digits, duration, plural } from './format.js';
 import * as library from './library.js';
 
 const { texts, passageCount } = library;
 const BEST = 20;
 const AROUND = 20000; // characters of a text that are shown before and behind a passage
 
-const plural = (n, word) => `${digits(n, 0)} ${word}${n === 1 ? '' : 's'}`;
 const ready = () => library.embeds(app.model);
 
 // ---- the texts ----
@@ -98,7 +98,7 @@ async function addAll(all) {
     reading = null;
     showTexts();
     if (wrong.length > NAMED) wrong.splice(NAMED, Infinity, `And ${wrong.length - NAMED} more.`);
-    if (wrong.length) showError(Object.assign(new Error(wrong.join(' ')), { code: 'TEXT' }));
+    if (wrong.length) showError(new BitNetError('TEXT', wrong.join(' ')));
     index();
 }
 
@@ -139,7 +139,7 @@ export function addFolders({ items }) {
         const all = [];
         for (const entry of entries) for await (const found of filesOf(entry)) all.push(found);
         await addPaths(all);
-    })().catch(e => showError(Object.assign(new Error(e.message), { code: 'TEXT' })));
+    })().catch(e => showError(new BitNetError('TEXT', e.message)));
     return true;
 }
 
@@ -243,10 +243,7 @@ $('indexing-cancel').onclick = () => running?.abort();
 
 let seen = null; // the model whose vectors are there
 
-function toSearch() {
-    $('notice').hidden = true;
-    document.querySelector('input[name=mode][value=search]').click();
-}
+const toSearch = () => toMode('search');
 
 // Another model is open, or none. Its vectors are taken from the store.
 export async function modelChanged() {

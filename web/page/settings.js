@@ -1,5 +1,6 @@
 // settings.js - the fields of the settings: their limits, what is wrong with them, and their values of
 // the last visit. A value that cannot be used is never replaced by another one: the page says so.
+import { BitNetError } from './bitnet.js';
 import { $, element } from './dom.js';
 import { local } from './storage.js';
 
@@ -67,7 +68,7 @@ function mark(id) {
 // The values of these fields. Throws an error for the user, with this code, if one cannot be used.
 export function numbers(ids, code = 'SETTING') {
     const wrong = ids.map(mark).filter(Boolean);
-    if (wrong.length) throw Object.assign(new Error(wrong.join(' ')), { code });
+    if (wrong.length) throw new BitNetError(code, wrong.join(' '));
     return Object.fromEntries(
         ids
             .filter(id => $(id).value !== '' || id in usual)

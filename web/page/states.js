@@ -5,38 +5,15 @@
 //
 // Nothing depends on them: one that is not there costs the time to read the chat.
 
+import { database } from './database.js';
+
 const MOST = 64e6; // bytes; more take longer to store than to compute
 const TRIES = 2;
 const MOST_AGE = 14 * 24 * 3600e3; // ms
 
-function database() {
-    return new Promise((resolve, reject) => {
-        const request = indexedDB.open('bitnet-replies', 1);
-        request.onupgradeneeded = () => request.result.createObjectStore('states', { keyPath: 'chat' });
-        request.onsuccess = () => resolve(request.result);
-        request.onerror = () => reject(request.error);
-    });
-}
-
-// Calls f with the store. Resolves to the result of its request when that is on the disk; undefined: the
-// browser does not do it.
-async function ask(kind, f) {
-    let db;
-    try {
-        db = await database();
-        const transaction = db.transaction('states', kind),
-            request = f(transaction.objectStore('states'));
-        await new Promise((resolve, reject) => {
-            transaction.oncomplete = resolve;
-            transaction.onerror = transaction.onabort = () => reject(transaction.error);
-        });
-        return request.result;
-    } catch {
-        return undefined;
-    } finally {
-        db?.close();
-    }
-}
+const stored = database('bitnet-replies', { states: { keyPath: 'chat' } });
+// Resolves to undefined if the browser does not do it.
+const ask = (kind, f) => stored('states', kind, f).catch(() => undefined);
 
 // A Blob is stored by others than this thread, which has a page to draw.
 export const keep = async ({ bytes, ...state }) =>

@@ -5,61 +5,19 @@
 //
 // The vectors are those of one model, by its key. Where the browser keeps nothing, the texts are there
 // until the page is closed, and the page says so.
+import { database } from './database.js';
 import { $ } from './dom.js';
 
-let opening = null;
+const stored = database('bitnet-search', {
+    texts: { keyPath: 'id' },
+    vectors: { keyPath: ['text', 'model', 'first'] },
+});
 
-function database() {
-    opening ??= new Promise((resolve, reject) => {
-        const request = indexedDB.open('bitnet-search', 1);
-        request.onupgradeneeded = () => {
-            request.result.createObjectStore('texts', { keyPath: 'id' });
-            request.result.createObjectStore('vectors', { keyPath: ['text', 'model', 'first'] });
-        };
-        request.onsuccess = () => {
-            const db = request.result;
-            db.onclose = forget; // the user deletes what is stored
-            db.onversionchange = () => {
-                db.close();
-                forget();
-            };
-            resolve(db);
-        };
-        request.onerror = () => reject(request.error);
-    });
-    opening.catch(forget); // the next time it may do
-    return opening;
-}
-const forget = () => {
-    opening = null;
-};
-
-async function begin(name, kind) {
-    try {
-        return (await database()).transaction(name, kind);
-    } catch (e) {
-        if (e.name !== 'InvalidStateError') throw e;
-        forget(); // it has been closed, and nothing said so yet
-        return (await database()).transaction(name, kind);
-    }
-}
-
-// Makes one request in a store. Resolves to its result when that is on the disk, or to undefined if
-// the browser does not do it.
-async function ask(name, kind, f) {
-    try {
-        const transaction = await begin(name, kind),
-            request = f(transaction.objectStore(name));
-        await new Promise((resolve, reject) => {
-            transaction.oncomplete = resolve;
-            transaction.onerror = transaction.onabort = () => reject(transaction.error);
-        });
-        return request.result;
-    } catch {
+// Resolves to undefined if the browser does not do it.
+const ask = (...all) =>
+    stored(...all).catch(() => {
         $('texts-lost').hidden = false;
-        return undefined;
-    }
-}
+    });
 
 export const all = async () => (await ask('texts', 'readonly', s => s.getAll())) ?? [];
 export const keep = text => ask('texts', 'readwrite', s => s.put(text));

@@ -1,15 +1,7 @@
 // chat.js - texts and chats as tokens, and what each session holds of its chat.
 import { REASONS } from './generate.js';
 import {
-    bw,
-    bytesAt,
-    check,
-    decoder,
-    encoder,
-    failure,
-    put,
-    withBytes,
-    withTexts
+    bw, bytesAt, check, decoder, encoder, failure, put, withBytes, withTexts
 } from './module.js';
 
 const ADD_BOS = 1; // flags of bw_tokenize

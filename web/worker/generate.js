@@ -2,30 +2,11 @@
 import { abortError, BitNetError } from '../shared/errors.js';
 import { without } from '../shared/rules.js';
 import {
-    chatTokens,
-    detokenize,
-    held,
-    holdReply,
-    OPEN,
-    replyState,
-    template,
-    tokensOf
+    chatTokens, detokenize, held, holdReply, OPEN, replyState, template, tokensOf
 } from './chat.js';
 import {
-    bw,
-    bytesAt,
-    check,
-    checkAbort,
-    decoder,
-    encoder,
-    failure,
-    memory,
-    post,
-    put,
-    stringAt,
-    turn,
-    withBytes,
-    withTexts
+    bw, bytesAt, check, checkAbort, decoder, encoder, failure, memory, post, put, stringAt, turn,
+    withBytes, withTexts
 } from './module.js';
 import { save, savedText, stopped } from './saved.js';
 

@@ -4,22 +4,8 @@ import { BitNetError } from '../shared/errors.js';
 import { newSessions } from './chat.js';
 import { BATCH } from './generate.js';
 import {
-    bw,
-    bytesAt,
-    check,
-    checkAbort,
-    heap,
-    instantiate,
-    memory,
-    memoryNotes,
-    NUMBERS,
-    POOLINGS,
-    post,
-    stringAt,
-    turn,
-    variant,
-    withBytes,
-    withInstead
+    bw, bytesAt, check, checkAbort, heap, instantiate, memory, memoryNotes, NUMBERS, POOLINGS, post,
+    stringAt, turn, variant, withBytes, withInstead
 } from './module.js';
 
 const SLICE = 1 << 20; // bytes hashed at a time

@@ -1,4 +1,5 @@
 // module.js - the WASM module, its memory, and what passes between it and JavaScript.
+import { joined } from '../shared/bytes.js';
 import { abortError, BitNetError, engineCode } from '../shared/errors.js';
 
 export let bw; // the module's functions
@@ -9,17 +10,8 @@ export const post = (message, transfer) => host.post(message, transfer);
 export const encoder = new TextEncoder();
 export const decoder = new TextDecoder('utf-8', { ignoreBOM: true }); // which keeps it in the text
 export const NUMBERS = [
-    'layers',
-    'vocabulary',
-    'context',
-    'contextTrained',
-    'parameters',
-    'fileBytes',
-    'threads',
-    'sessions',
-    'dims',
-    'hasHead',
-    'pooling'
+    'layers', 'vocabulary', 'context', 'contextTrained', 'parameters', 'fileBytes', 'threads',
+    'sessions', 'dims', 'hasHead', 'pooling'
 ]; // bw_number
 export const POOLINGS = [null, 'mean', 'first', 'last']; // bitnet_pooling
 
@@ -79,16 +71,6 @@ export function withBytes(bytes, use) {
     } finally {
         bw._free(at);
     }
-}
-
-function joined(parts) {
-    const all = new Uint8Array(parts.reduce((size, part) => size + part.length, 0));
-    let at = 0;
-    for (const part of parts) {
-        all.set(part, at);
-        at += part.length;
-    }
-    return all;
 }
 
 /** Several strings, as the module takes them: one behind the other, and a list of their sizes. */

@@ -387,6 +387,20 @@ export const tests = {
             await page.reload();
             await ready(page);
             expect(await shape(), wanted, 'elements after a reload');
+            // formulas as they are written, piece by piece
+            const formulas = String.raw`So \(a*b*c\), $$x_1 \, *y*$$ and *then*
+\[
+\frac{1}{2} \\ 2
+\]`;
+            const drawn = await page.evaluate(async words => {
+                const { drawer } = await import('./markdown.js'),
+                    body = document.createElement('div'),
+                    draw = drawer(body);
+                for (let n = 1; n <= words.length; n++) draw(words.slice(0, n));
+                return [body.textContent, body.querySelectorAll('em').length];
+            }, formulas);
+            expect(drawn[0], formulas.replace('*then*', 'then'), 'formulas');
+            expect(drawn[1], 1, 'words in italics beside them');
         });
     },
 
@@ -668,6 +682,15 @@ export const tests = {
             await ready(page);
             expect((await texts(page, '.turn .body')).join('|'), all, 'after a reload');
             check((await write(page, 'Who are you?')).length > 5, 'no reply after a reload');
+            // only what is looked at is laid out, and the last ones
+            const isLaidOut = i => {
+                const body = [...document.querySelectorAll('.turn .body')].at(i);
+                return body.checkVisibility({ contentVisibilityAuto: true });
+            };
+            expect(await page.evaluate(isLaidOut, -1), true, 'the last message is laid out');
+            expect(await page.evaluate(isLaidOut, 0), false, 'the first message is laid out');
+            await page.$eval('#scroll', e => (e.scrollTop = 0));
+            await until(page, isLaidOut, 0);
         });
     },
 
@@ -845,6 +868,14 @@ export const tests = {
                 all => all.filter(e => e.ariaLive !== 'off' && e.querySelector('.turn')).length
             );
             expect(live, 0, 'places that say the reply, too');
+            const copied = await page.evaluate(async () => {
+                let words;
+                const writeText = async t => (words = t);
+                Object.defineProperty(navigator, 'clipboard', { value: { writeText } });
+                document.querySelector('.turn.reply .acts button').click();
+                return words;
+            });
+            expect(copied, reply.slice(reply.indexOf('# A')), 'what is copied');
         });
     },
 

@@ -420,14 +420,25 @@ export const tests = {
             await one.keyboard.press('Enter');
             await until(two, () => /Sums/.test(document.getElementById('chats').textContent));
             await two.bringToFront();
-            await press(two, '#chats li:last-child', 'Delete');
+            await press(two, '#chats li:last-child', 'Rename');
+            await two.keyboard.type('Na');
+            await one.bringToFront();
+            await write(one, 'And one plus one?', { maxTokens: 10 });
+            await until(two, () => /4 messages/.test(document.getElementById('chats').textContent));
+            await two.bringToFront();
+            await two.keyboard.type('mes');
+            const field = await two.$eval(':focus', e => e.value);
+            expect(field, 'Names', 'the field while another tab writes');
+            await two.keyboard.press('Enter');
+            await until(one, () => /Names/.test(document.getElementById('chats').textContent));
+            await press(two, '#chats li:first-child', 'Delete');
             await two.click('.ask .yes');
             await rows(one, 1);
             expect((await names(one)).join(), 'Sums', 'what is left');
             await one.bringToFront();
             await write(one, 'And four plus five?', { maxTokens: 10 }); // it is no copy
             await rows(one, 1);
-            await until(two, () => /4 messages/.test(document.getElementById('chats').textContent));
+            await until(two, () => /6 messages/.test(document.getElementById('chats').textContent));
         });
     },
 
@@ -538,9 +549,14 @@ export const tests = {
                 prototype.queryPermission = async () => 'prompt';
                 prototype.requestPermission = async () => 'granted';
             });
-            await page.reload();
-            await until(page, () => !document.getElementById('notice').hidden);
-            expect(await text(page, 'model-name'), 'tiny.gguf', 'before it is allowed');
+            for (const visits of ['a visit', 'another visit']) {
+                await page.reload();
+                await ready(page);
+                await until(page, () => document.body.dataset.offline);
+                const offered = (await text(page, 'notice-text')).includes('mine.gguf');
+                check(offered, `${visits} does not offer the file`);
+                expect(await text(page, 'model-name'), 'tiny.gguf', 'before it is allowed');
+            }
             await page.click('#notice-action');
             await named(page, 'mine.gguf');
             await page.removeScriptToEvaluateOnNewDocument(identifier);
@@ -576,6 +592,18 @@ export const tests = {
             await named(page, 'chosen.gguf');
             await ready(page);
             await until(page, () => !document.getElementById('keep-file').hidden);
+            await page.evaluate(() => {
+                globalThis.showOpenFilePicker = async () => {
+                    throw new DOMException('Not in a frame.', 'SecurityError');
+                };
+                document.getElementById('file').onclick = e => {
+                    e.preventDefault();
+                    globalThis.picks = true;
+                };
+                document.getElementById('pick').click();
+            });
+            await until(page, () => globalThis.picks);
+            expect(await visible(page, 'error'), false, 'a message');
             expect(await text(page, 'keep-file'), 'Keep a copy in this browser, 1.7 MB', 'button');
             await page.$eval('#keep-file', e => e.click());
             await until(page, () => !document.getElementById('file-kept').hidden);

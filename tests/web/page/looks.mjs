@@ -358,12 +358,29 @@ export const tests = {
             const list = await page.evaluate(async () => {
                 const { drawer } = await import('./markdown.js'),
                     body = document.querySelector('.turn.reply .body');
-                drawer(body)('- שלום, עולם!\n- Hello!\n\nHello!');
-                return [...body.querySelectorAll('ul, p')]
-                    .slice(-2)
+                drawer(body)('| שלום |\n|---|\n| 1 |\n\n- שלום, עולם!\n- Hello!\n\nHello!');
+                return [...body.querySelectorAll('.table, ul, p')]
+                    .slice(-3)
                     .map(e => getComputedStyle(e).direction);
             });
-            expect(list.join(), 'rtl,ltr', 'a list, and what follows');
+            expect(list.join(), 'rtl,rtl,ltr', 'a table, a list, and what follows');
+        });
+    },
+
+    async on_paper() {
+        if (firefox) throw new Skip('Firefox is not told of other media');
+        sayings(['word\n\n'.repeat(100)]);
+        await visit(async page => {
+            await ready(page);
+            await write(page, 'Say a lot.');
+            await page.emulateMediaType('print');
+            for (const id of ['form', 'panel', 'toy', 'new', 'notice'])
+                expect(await visible(page, id), false, `${id} is printed`);
+            const [last, page1] = await page.evaluate(() => [
+                document.querySelector('.turn.reply').getBoundingClientRect().bottom,
+                document.documentElement.scrollHeight,
+            ]);
+            check(last > 1600 && last <= page1 + 1, `${last} of ${page1}: the page scrolls inside`);
         });
     },
 

@@ -144,7 +144,7 @@ export const tests = {
         hooks.set('/kept.gguf', asTiny);
         await visit(async page => {
             await ready(page);
-            await openUrl(page, `${isolated.url}kept.gguf`);
+            await openUrl(page, `${isolated.url}kept.gguf#part`);
             await until(page, () => document.querySelector('#cache .delete') !== null);
             expect(await page.$eval('#cache .name', e => e.textContent), 'kept.gguf', 'listed');
             expect(await page.$eval('#cache .size', e => e.textContent), '1.7 MB', 'size');
@@ -158,6 +158,14 @@ export const tests = {
                 0,
                 'requests for a model'
             );
+            const hub = 'https://huggingface.co/a/b/';
+            for (const address of ['hf:a/b@v1/c/d e.gguf', `${hub}blob/v1/c/d e.gguf#sha256=00`]) {
+                const url = await page.evaluate(
+                    async at => (await import('./models.js')).urlOf(at),
+                    address
+                );
+                expect(url, `${hub}resolve/v1/c/d%20e.gguf`, address);
+            }
             await stillWrites(page);
             await page.click('#cache .delete');
             await until(page, () => document.querySelector('#cache-none:not([hidden])') !== null);

@@ -122,6 +122,12 @@ function pdf(words, font = '<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica 
     );
 }
 
+// A paragraph with a text box, which stands there once more for older programs.
+const TEXT_BOX =
+    'Out</w:t><w:noBreakHyphen/><w:Choice><w:p><w:pPr><w:tabs><w:tab/></w:tabs></w:pPr>' +
+    '<w:r><w:t>In</w:t></w:r></w:p></w:Choice>' +
+    '<w:Fallback><w:p><w:r><w:t>In</w:t></w:r></w:p></w:Fallback><w:t>side';
+
 // A Word file of these paragraphs: a ZIP file that is not compressed.
 function word(...paragraphs) {
     const name = Buffer.from('word/document.xml'),
@@ -354,7 +360,7 @@ export const tests = {
             await ready(page);
             await addTexts(page, {
                 'a.pdf': pdf('Words of a page'),
-                'b.docx': word('One paragraph.', 'Another &amp; one.'),
+                'b.docx': word('One paragraph.', 'Another &amp; one.', TEXT_BOX),
                 'c.pdf': pdf('C4E3BAC3CAC0BDE7', CHINESE),
                 'scan.pdf': pdf(''),
                 'cut.pdf': pdf('Words').slice(0, 200),
@@ -364,7 +370,7 @@ export const tests = {
             const more = await said(page);
             expect(more['a.pdf'].trim(), 'Words of a page', 'a PDF');
             expect(more['c.pdf'].trim(), '你好世界', 'a Chinese PDF');
-            expect(more['b.docx'], 'One paragraph.\n\nAnother & one.', 'a Word file');
+            expect(more['b.docx'], 'One paragraph.\n\nAnother & one.\n\nOut-side\n\nIn', 'a Word file');
             const refused = await text(page, 'error-code');
             for (const part of ['scan.pdf has no text', 'cut.pdf', 'other.zip is not a text'])
                 check(refused.includes(part), `${part}: ${refused}`);

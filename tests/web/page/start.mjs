@@ -324,7 +324,7 @@ export const tests = {
             await settings(page, { threads: '0' });
             await page.evaluate(() => document.getElementById('reload-model').click());
             expect(await errorTitle(page), 'A setting is out of range', 'message');
-            check(/Threads must be from 1/.test(await text(page, 'error-code')), 'which setting');
+            check(/^Threads must be from 1/.test(await text(page, 'error-code')), 'which setting');
             check(await visible(page, 'error-code'), 'nobody sees which setting');
             const advice = await text(page, 'error-text');
             check(/Load options/.test(advice) && !/sent/.test(advice), advice);

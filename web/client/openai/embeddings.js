@@ -24,7 +24,7 @@ function base64(vector) {
 export function embeddings(embed, dims) {
     return {
         async create(request, options = {}) {
-            checkNames(request, EMBEDDINGS);
+            checkNames(request, EMBEDDINGS, 'request');
             checkNames(options, ['signal', 'query', 'cut']);
             const format = request.encoding_format ?? 'float';
             if (!['float', 'base64'].includes(format))

@@ -1,18 +1,8 @@
 // A request of OpenAI's chats as what a session takes; what is wrong with it is said, in the order
 // and words of serve (examples/server/request.c).
 import {
-    biasOf,
-    flag,
-    lengthOf,
-    logprobsOf,
-    MOST,
-    number,
-    refuse,
-    refuseImpossible,
-    seedOf,
-    stopsOf,
-    string,
-    whole
+    biasOf, flag, lengthOf, logprobsOf, MOST, number, refuse, refuseImpossible, seedOf, stopsOf,
+    string, whole
 } from './fields.js';
 import { get, isObject } from './json.js';
 import { messagesOf, thinkingOf } from './messages.js';

@@ -18,22 +18,10 @@
 // Runs in a dedicated worker, because only there can a file be written in place, and in Node, which
 // caches nothing. list, remove, clear and persist also work on a page.
 import {
-    blobChunks,
-    bodyChunks,
-    counted,
-    nodeFileChunks,
-    startProgress,
-    streamOf
+    blobChunks, bodyChunks, counted, nodeFileChunks, startProgress, streamOf
 } from './chunks.js';
 import {
-    cancel,
-    headOf,
-    isNode,
-    onlyModel,
-    pointedHash,
-    request,
-    sameFile,
-    sizeOf
+    cancel, headOf, isNode, onlyModel, pointedHash, request, sameFile, sizeOf
 } from './http.js';
 import { saveFile } from './opfs.js';
 import { loadedOf } from './parts.js';

@@ -1,5 +1,6 @@
 // http.js - requests for a model's file, and what servers say about it.
 import { gapsOf, loadedOf } from './parts.js';
+import { joined } from '../bytes.js';
 import { abortError, BitNetError } from '../errors.js';
 
 export const isNode = typeof process === 'object' && !!process.versions?.node;
@@ -89,7 +90,7 @@ export async function* onlyModel(chunks, response) {
             yield chunk;
             continue;
         }
-        head = joined(head, chunk);
+        head = joined([head, chunk]);
         if (head.length < MAGIC.length) continue;
         if (String.fromCharCode(...head.subarray(0, MAGIC.length)) !== MAGIC) throw noModel(head);
         yield head;
@@ -106,14 +107,6 @@ export async function* onlyModel(chunks, response) {
             (where ? `${where}: ${what}` : what) + (words ? `, which begins with "${words}"` : '')
         );
     }
-}
-
-function joined(a, b) {
-    if (!a.length) return b;
-    const all = new Uint8Array(a.length + b.length);
-    all.set(a);
-    all.set(b, a.length);
-    return all;
 }
 
 // ---- silence ----

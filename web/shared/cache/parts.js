@@ -4,13 +4,7 @@
 // `gaps` has what is missing, as [from, to).
 import { bodyChunks } from './chunks.js';
 import {
-    cancel,
-    isResumable,
-    mayHideEncoding,
-    onlyModel,
-    requestPart,
-    sameFile,
-    wrongSize
+    cancel, isResumable, mayHideEncoding, onlyModel, requestPart, sameFile, wrongSize
 } from './http.js';
 import { BitNetError } from '../errors.js';
 

@@ -1,6 +1,7 @@
 // split.js - a model in several files, as llama-gguf-split makes them: NAME-00001-of-00003.gguf and so
 // on. Each part is a GGUF file. The first one has all keys of the model, and each its own tensors. They
 // are read as one file: a head with all tensors, then the tensors' bytes of each part.
+import { joined } from '../bytes.js';
 import { BitNetError } from '../errors.js';
 
 const NAME = /-\d{5}-of-(\d{5})(?=\.gguf$)/i;
@@ -200,12 +201,6 @@ export function wholeHead(parts) {
         part.zeros = padded(part.bytes, alignment) - part.bytes;
         base += part.bytes + part.zeros;
     }
-    const size = pieces.reduce((n, { length }) => n + length, 0),
-        head = new Uint8Array(padded(size, alignment));
-    let at = 0;
-    for (const piece of pieces) {
-        head.set(piece, at);
-        at += piece.length;
-    }
-    return head;
+    const size = pieces.reduce((n, { length }) => n + length, 0);
+    return joined(pieces, padded(size, alignment));
 }
