@@ -28,11 +28,18 @@ static inline bitnet_token token_named(const bitnet_model *m, const char *name) 
     return bitnet_token_find(m, name, strlen(name));
 }
 
+/* 1: the library has threads, and with them a clock. */
+#if defined(BITNET_NO_THREADS) || (defined(__EMSCRIPTEN__) && !defined(__EMSCRIPTEN_PTHREADS__))
+  #define TEST_THREADS 0
+#else
+  #define TEST_THREADS 1
+#endif
+
 /* Makes threads share every step of the network, however small and whether or not it pays: tests
    have small models and busy machines. */
 static inline void test_share(bitnet_ctx *c) {
     c->min_task = 1;
-#if !defined(BITNET_NO_THREADS) && (!defined(__EMSCRIPTEN__) || defined(__EMSCRIPTEN_PTHREADS__))
+#if TEST_THREADS
     if (c->team) c->team->ledger.balance = INT64_MAX / 2;
 #endif
 }

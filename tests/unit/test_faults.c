@@ -580,11 +580,6 @@ static void test_cancel(void) {
 
 /* ---- threads ---- */
 
-#if defined(BITNET_NO_THREADS) || (defined(__EMSCRIPTEN__) && !defined(__EMSCRIPTEN_PTHREADS__))
-  #define MACH_THREADS 0
-#else
-  #define MACH_THREADS 1
-#endif
 #ifdef _WIN32
   #define MACH_THREAD DWORD WINAPI
 #else
@@ -593,7 +588,7 @@ static void test_cancel(void) {
 
 /* Of four threads the system grants fewer and fewer: there are as many, and the same bits. */
 static void test_threads_refused(void) {
-#if MACH_THREADS
+#if TEST_THREADS
     gb_model g = word_model();
     bitnet_ctx_params p;
     machine x;
@@ -659,7 +654,7 @@ static void intrude(intruder *n) {
     if (bitnet_ctx_free(n->c) != BITNET_ERR_BUSY) n->bad |= 128;
 }
 
-#if MACH_THREADS
+#if TEST_THREADS
 static MACH_THREAD intrude_main(void *p) {
     intrude((intruder *)p);
     return 0;
@@ -669,7 +664,7 @@ static MACH_THREAD intrude_main(void *p) {
 static void intrude_any(void *ud, int allowed) {
     intruder *n = (intruder *)ud;
     n->allowed = allowed;
-#if MACH_THREADS
+#if TEST_THREADS
     if (n->at_once) {
         bitnet__thread t;
         n->allowed = 0;
@@ -727,7 +722,7 @@ static void test_busy(void) {
     bytes = (size_t)g.n_vocab * sizeof *want;
     want = (float *)gb_malloc(bytes);
     for (i = 0; i < 8; i++)
-        for (at_once = 0; at_once <= MACH_THREADS; at_once++) {
+        for (at_once = 0; at_once <= TEST_THREADS; at_once++) {
             bitnet_ctx_params p;
             bitnet_generate_params gen;
             bitnet_sampler sampler;
@@ -773,7 +768,7 @@ static void test_busy(void) {
     gb_free_model(&g);
 }
 
-#if MACH_THREADS
+#if TEST_THREADS
 
 /* Two threads that push tokens into one context, as fast as they can, until each has done its own.
    */
@@ -1017,7 +1012,7 @@ static void test_parallel(void) {
 
 /* ---- threads: how many, what they share, and what they do to their host ---- */
 
-#if MACH_THREADS && defined(__linux__)
+#if TEST_THREADS && defined(__linux__)
 
 /* -std=c99 hides these, and what they are given. */
 extern int mach_getaffinity(int pid, size_t size, void *mask) __asm__("sched_getaffinity");
@@ -1234,7 +1229,7 @@ static void test_small_steps(void) {
     gb_free_model(&g);
 }
 
-#if MACH_THREADS
+#if TEST_THREADS
 
 /* Gains are credit up to a limit; when the credit is used up, there is a pause, twice as long each
    time that it happens again soon. */
@@ -1287,7 +1282,7 @@ static void test_runs(void) {
 
 #endif
 
-#if MACH_THREADS && (defined(__unix__) || defined(__APPLE__)) && !defined(__EMSCRIPTEN__)
+#if TEST_THREADS && (defined(__unix__) || defined(__APPLE__)) && !defined(__EMSCRIPTEN__)
 #include <signal.h>
 #include <sys/wait.h>
 
@@ -2901,7 +2896,7 @@ const test_case faults_tests[] = {
     {"faults/cancel", test_cancel},
     {"faults/threads_refused", test_threads_refused},
     {"faults/busy", test_busy},
-#if MACH_THREADS
+#if TEST_THREADS
     {"faults/busy_threads", test_busy_threads},
     {"faults/free_threads", test_free_threads},
     {"faults/busy_lent", test_busy_lent},

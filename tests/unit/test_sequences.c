@@ -769,7 +769,7 @@ static void test_figures(void) {
         CHECK(read == 3 && f.n_read == 40 && f.n_written == MOST_NEW);
         CHECK((lookup > 0) == (f.accepted > 0) && f.drafted >= f.accepted);
         CHECK(f.drafted <= 4 * f.drafts && (lookup > 0) == (f.drafts > 0));
-#if !defined(BITNET_NO_THREADS)
+#if TEST_THREADS
         CHECK(f.read_ns > 0 && f.write_ns > 0);
 #endif
         CHECK(!bitnet_gen_end(g));
@@ -876,7 +876,7 @@ static void test_gap(void) {
     bitnet_ctx_params cp = ctx_params(N_TOKENS, 50, 1, BITNET_KV_F16);
     bitnet_error err;
     bitnet_ctx *c;
-#if defined(BITNET_NO_THREADS)         /* there is no clock */
+#if !TEST_THREADS                      /* there is no clock */
     static const int by_32[] = {32, 64, 90};
     CHECK(set_up(&x, 0, BITNET_KV_F16));
     check_gap(&x, 9, 2, by_32, 3);

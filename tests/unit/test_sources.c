@@ -163,7 +163,7 @@ static void read_much(file_reader *r) {
     }
 }
 
-#if defined(BITNET_NO_THREADS) || (defined(__EMSCRIPTEN__) && !defined(__EMSCRIPTEN_PTHREADS__))
+#if !TEST_THREADS
 static void read_side_by_side(file_reader r[2]) {
     read_much(&r[0]);
     read_much(&r[1]);
