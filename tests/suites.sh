@@ -103,10 +103,11 @@ suite_clang() {
 }
 
 # Inputs that were found before; needs no libFuzzer. test leaves out the kernels, which take half of
-# the compiler's time: the suite sanitizers has them.
+# the compiler's time (the suite sanitizers has them), and does not optimise: the inputs take seconds.
 suite_fuzz_replay() {
     need gcc
-    sh tests/fuzz/run.sh replay gcc $(whole || echo -DBITNET_NO_SIMD -fsanitize-undefined-trap-on-error)
+    sh tests/fuzz/run.sh replay gcc $(whole && echo -O1 ||
+        echo -O0 -DBITNET_NO_OPTIMIZE -DBITNET_NO_SIMD -fsanitize-undefined-trap-on-error)
 }
 
 # A few seconds of each target show that it still runs, and find what only clang's sanitizers see.
@@ -185,7 +186,6 @@ suite_batch() {
     return $bad
 }
 
-# The server with the clients that people have, and with those that nobody wants.
 # Makes small models with a chat template; see tests/server/chat_model.c.
 chat_model() {
     mkdir -p build/chat &&
@@ -193,6 +193,7 @@ chat_model() {
             -o build/server-chat-model -lm -lpthread
 }
 
+# The server with the clients that people have, and with those that nobody wants.
 suite_server() {
     need node
     need curl
