@@ -631,8 +631,6 @@ suites() {
     mkdir -p build
     find_python
     for name; do rm -f "build/$name.result" "build/$name.log"; done
-    make_reports || echo "no reports to compare with"
-    make_state || echo "no saved conversation to go on with"
     printf '%s\n' "$@" | xargs -n 1 -P $(($(processors) + 2)) ./build.sh one_suite || true
     summary "$@"
 }

@@ -26,8 +26,6 @@ cat > "$tree/tests/suites.sh" << 'END'
 SUITES="plain red
     blue cyan"
 ALL_SUITES="late $SUITES"
-make_reports() { :; }
-make_state() { :; }
 suite_commands() {
     case $1 in
         plain) echo "whole: $BITNET__WHOLE"; echo "one ... skip models/x is not in BITNET_TEST_DATA"
