@@ -36,7 +36,7 @@
 # BITNET_NO_INSTALL=1    nothing is installed; suites that lack their tools are skipped, by name
 # BITNET_TEST_DATA       folder of the larger test data (../shared); tests without it are skipped
 set -eu
-cd "$(dirname "$0")"
+cd "$(dirname "$(readlink -f "$0" 2>/dev/null || echo "$0")")"    # $0 may be a link
 
 CC=${CC:-cc}
 CFLAGS=${CFLAGS:--O2}
@@ -107,19 +107,18 @@ server() {
 # server_page FOLDER: the page for serve alone. It opens no model itself, so nothing has to be compiled.
 server_page() {
     rm -rf "$1"
-    mkdir -p "$1"
-    cp web/page/* LICENSE "$1"
-    cp -r web/client web/shared "$1"
-    rm "$1/client/platform-node.js" "$1/client/platform-inline.js"
+    mkdir -p "$1" && cp web/page/* LICENSE "$1" && cp -r web/client web/shared "$1" &&
+        rm "$1/client/platform-node.js" "$1/client/platform-inline.js" || return 1
     for file in web/client/*.js; do
         [ ! -e "$1/client/${file##*/}" ] ||
             sed -e "s|'bitnet-platform'|'./platform-browser.js'|" -e "s|'bitnet-engines'|'./engines.js'|" \
-                -e "s|'bitnet-worker-script'|'./worker-script.js'|" $file >"$1/client/${file##*/}"
+                -e "s|'bitnet-worker-script'|'./worker-script.js'|" $file >"$1/client/${file##*/}" ||
+            return 1
     done
     echo "export * from './client/bitnet.js';" >"$1/bitnet.js"
     echo 'export const engines = {};' >"$1/client/engines.js"
     echo "export default '';" >"$1/client/worker-script.js"
-    if have "${ESBUILD:-esbuild}" && have npm; then page_markdown "$1"
+    if have "${ESBUILD:-esbuild}" && have npm; then page_markdown "$1" || return 1
     else echo 'export default null;' >"$1/markdown-it.js"      # replies are plain text
     fi
     if have node; then run node web/list.mjs "$1"; fi           # or no browser keeps the page
@@ -295,7 +294,7 @@ page_markdown() {
         return 0
     fi
     run "${ESBUILD:-esbuild}" $from/markdown-it/dist/browser/markdown-it.esm.min.mjs --minify \
-        --format=esm --log-level=warning --outfile=$out.js
+        --format=esm --log-level=warning --outfile=$out.js || return 1
     for name in markdown-it entities linkify-it mdurl punycode.js uc.micro; do
         printf '%s\n\n' "$name:"
         cat $from/$name/LICENSE*
@@ -632,8 +631,6 @@ suites() {
     mkdir -p build
     find_python
     for name; do rm -f "build/$name.result" "build/$name.log"; done
-    make_reports || echo "no reports to compare with"
-    make_state || echo "no saved conversation to go on with"
     printf '%s\n' "$@" | xargs -n 1 -P $(($(processors) + 2)) ./build.sh one_suite || true
     summary "$@"
 }
@@ -716,5 +713,5 @@ case $command in
         tier "$@"
         set_up $names && [ ! -s build/set-up.txt ] ;;
     clean) run rm -rf build ;;
-    *) sed -n '2,37s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+    *) sed -n '2,37s/^# \{0,1\}//p' build.sh >&2; exit 2 ;;
 esac

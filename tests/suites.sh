@@ -103,10 +103,11 @@ suite_clang() {
 }
 
 # Inputs that were found before; needs no libFuzzer. test leaves out the kernels, which take half of
-# the compiler's time: the suite sanitizers has them.
+# the compiler's time (the suite sanitizers has them), and does not optimise: the inputs take seconds.
 suite_fuzz_replay() {
     need gcc
-    sh tests/fuzz/run.sh replay gcc $(whole || echo -DBITNET_NO_SIMD -fsanitize-undefined-trap-on-error)
+    sh tests/fuzz/run.sh replay gcc $(whole && echo -O1 ||
+        echo -O0 -DBITNET_NO_OPTIMIZE -DBITNET_NO_SIMD -fsanitize-undefined-trap-on-error)
 }
 
 # A few seconds of each target show that it still runs, and find what only clang's sanitizers see.
@@ -185,7 +186,6 @@ suite_batch() {
     return $bad
 }
 
-# The server with the clients that people have, and with those that nobody wants.
 # Makes small models with a chat template; see tests/server/chat_model.c.
 chat_model() {
     mkdir -p build/chat &&
@@ -193,6 +193,7 @@ chat_model() {
             -o build/server-chat-model -lm -lpthread
 }
 
+# The server with the clients that people have, and with those that nobody wants.
 suite_server() {
     need node
     need curl
@@ -581,6 +582,7 @@ machine_example() {
 # on_cpu: all that runs on the emulator. The lines of its cases follow its name.
 on_cpu() {
     echo "on $emulator"
+    references || { echo "there is nothing to compare with"; return 1; }
     check_levels "build/generate-$suite$exe" && check_paths && check_state && check_selftest &&
         check_reports && check_convert &&
         BITNET_TEST_QUICK=1 run $emulator "build/tests-$suite/tests$exe" $filters
@@ -695,14 +697,25 @@ go_on() {
         --prompt-cache-all
 }
 
+# references: what other machines' results are compared with, for all suites that run at the same time:
+# made once, and again only if it is older than what it is made of.
+references() {
+    for name in crosscheck generate convert; do shared_example $name || return 1; done
+    (
+        ! have flock || flock 9
+        [ -e build/references ] &&
+            [ -z "$(find build/crosscheck build/generate $MODELS -newer build/references 2>/dev/null)" ] ||
+            { make_reports && make_state && : >build/references; }
+    ) 9>build/references.lock
+}
+
 # What check_state compares with.
 make_state() {
-    shared_example generate >/dev/null
     rm -f build/saved.bin
     build/generate -m examples/tiny.gguf -p "Once upon a time there was a girl named Lily." -n 20 \
-        --temp 0 --prompt-cache build/saved.bin --prompt-cache-all >build/saved.txt 2>/dev/null
-    cp build/saved.bin build/state.bin
-    go_on build/generate build/state.bin >build/state.txt 2>/dev/null
+        --temp 0 --prompt-cache build/saved.bin --prompt-cache-all >build/saved.txt &&
+        cp build/saved.bin build/state.bin &&
+        go_on build/generate build/state.bin >build/state.txt
 }
 
 # bitnet_selftest, which --verbose calls, names a compiler's floats that are not those of the manual.
@@ -774,10 +787,8 @@ names_broken() {
 }
 
 make_reports() {
-    shared_example crosscheck >/dev/null
-    shared_example convert >/dev/null  # for check_convert
     for name in $(report_names); do
-        write_report "$name" build/crosscheck >"build/report-$name.txt" 2>/dev/null
+        write_report "$name" build/crosscheck >"build/report-$name.txt" || return 1
     done
 }
 

@@ -26,8 +26,6 @@ cat > "$tree/tests/suites.sh" << 'END'
 SUITES="plain red
     blue cyan"
 ALL_SUITES="late $SUITES"
-make_reports() { :; }
-make_state() { :; }
 suite_commands() {
     case $1 in
         plain) echo "whole: $BITNET__WHOLE"; echo "one ... skip models/x is not in BITNET_TEST_DATA"
@@ -278,6 +276,33 @@ says skipped-data-there "^skipped: *2 its data are not in BITNET_TEST_DATA ($tmp
 (cd "$tmp" && CC=sh BITNET_TEST_DATA=/no/data sh tree/build.sh suite plain) > "$tmp/out" 2>&1
 rc=$?
 ends other-folder 0
+mkdir "$tmp/elsewhere"
+ln -s ../tree/build.sh "$tmp/elsewhere/link"
+(cd "$tmp" && CC=sh BITNET_TEST_DATA=/no/data sh elsewhere/link suite plain) > "$tmp/out" 2>&1
+rc=$?
+ends link 0
+(cd "$tmp" && sh tree/build.sh nonsense) > "$tmp/out" 2>&1
+says usage-other-folder "^  ./build.sh t "
+
+# ---- the page of serve: whole, or the command fails
+cat > "$bin/fake-cc" << 'END'
+#!/bin/sh
+for word; do [ "$last" != -o ] || : > "$word"; last=$word; done
+END
+chmod +x "$bin/fake-cc"
+mkdir -p "$tree/web/page" "$tree/web/client" "$tree/web/shared"
+touch "$tree/LICENSE" "$tree/bitnet.h" "$tree/web/client/platform-node.js" \
+    "$tree/web/client/platform-inline.js" "$tree/web/list.mjs" "$tree/web/page/index.html"
+echo "import 'bitnet-engines';" > "$tree/web/client/bitnet.js"
+build CC=fake-cc ESBUILD=none 0 server
+ends page 0
+says page-is-there "^The page of serve is build/page"
+check page-links "$(cat "$tree/build/page/client/bitnet.js")" grep -qx "import './engines.js';" \
+    "$tree/build/page/client/bitnet.js"
+rm "$tree/web/page/index.html"
+build CC=fake-cc ESBUILD=none 0 server
+ends page-lacks-a-file 1
+silent_on page-lacks-a-file-says "The page of serve is"
 
 # ---- wrong arguments
 for port in abc 1x 65536 100000; do

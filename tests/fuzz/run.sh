@@ -190,7 +190,7 @@ case $command in
     coverage) coverage "$@" ;;
     replay)
         unpack build/fuzz-inputs $TARGETS
-        run "$@" $FLAGS -O1 $SANITIZERS -DFUZZ_REPLAY tests/fuzz/all.c -o build/fuzz-replay -lm &&
+        run "$@" $FLAGS $SANITIZERS -DFUZZ_REPLAY tests/fuzz/all.c -o build/fuzz-replay -lm &&
             run build/fuzz-replay build/fuzz-inputs/* ;;
     keep) [ $# -eq 3 ] || fail "keep TARGET NAME FILE"; keep "$@" ;;
 esac
