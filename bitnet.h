@@ -5773,8 +5773,10 @@ static bitnet__jvalue bitnet__jinja_text(bitnet__jinja *j, bitnet__jvalue v, con
 static int bitnet__is_digit(char c) { return c >= '0' && c <= '9'; }
 static int bitnet__is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
+static int bitnet__is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+
 static int bitnet__is_name_byte(char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || bitnet__is_digit(c) || c == '_';
+    return bitnet__is_letter(c) || bitnet__is_digit(c) || c == '_';
 }
 
 static int bitnet__jinja_sees(const bitnet__jinja *j, const char *what) {
@@ -5883,11 +5885,14 @@ static bitnet__jvalue bitnet__jinja_case(bitnet__jinja *j, bitnet__jvalue v, cha
     char *p;
     int32_t i;
     if (!bitnet__jinja_is_ascii(j, v)) return bitnet__jfail(place, BITNET__NOT_UNDERSTOOD);
+    for (i = 0; i < v.n && how == 't'; i++)            /* behind others its two forms differ */
+        if (!bitnet__is_letter(v.s[i]) && !bitnet__is_space(v.s[i]) && v.s[i] != '-')
+            return bitnet__jfail(place, BITNET__NOT_UNDERSTOOD);
     p = bitnet__jinja_alloc(j, (size_t)v.n, 0);
     if (!p) return j->failure;
     for (i = 0; i < v.n; i++) {
         const char c = v.s[i];
-        const int first = i == 0 || (how == 't' && bitnet__is_space(v.s[i - 1]));
+        const int first = i == 0 || (how == 't' && !bitnet__is_letter(v.s[i - 1]));
         const int up = how == 'u' || (how != 'l' && first);
         p[i] = (char)(up && c >= 'a' && c <= 'z' ? c - 'a' + 'A'
                       : !up && c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
@@ -6024,7 +6029,7 @@ static bitnet__jvalue bitnet__jinja_of_string(bitnet__jinja *j, bitnet__jvalue v
 /* The filters and methods of lists, dictionaries, and of any value. */
 static bitnet__jvalue bitnet__jinja_of_any(bitnet__jinja *j, bitnet__jvalue v, bitnet__jname f,
                                            const bitnet__jargs *args, int *done) {
-    const bitnet__jvalue a = args->n > 0 ? args->a[0].value : bitnet__jundefined();
+    const bitnet__jvalue a = args->n > 0 ? args->a[0].value : bitnet__jstring("");
     const int is_list = v.kind == BITNET__LIST, is_dict = v.kind == BITNET__DICT;
     *done = 1;
     if (bitnet__jis(f, "default") || bitnet__jis(f, "d")) {
@@ -6049,7 +6054,7 @@ static bitnet__jvalue bitnet__jinja_of_any(bitnet__jinja *j, bitnet__jvalue v, b
                         bitnet__jis(f, "values")))
             return bitnet__jinja_entries(j, v, *f.s);
     }
-    if (is_list && args->n <= 1 && bitnet__jis(f, "join"))     /* undefined: "" */
+    if (is_list && args->n <= 1 && bitnet__jis(f, "join"))
         return bitnet__jinja_join(j, v, bitnet__jinja_text(j, a, f.s), f.s);
     if (is_dict && args->n > 0 && a.kind == BITNET__STRING && bitnet__jis(f, "get")) {
         const bitnet__jvalue *found = bitnet__jinja_entry(j, v, a.s, a.n);
@@ -6092,7 +6097,8 @@ static bitnet__jvalue bitnet__jinja_test(bitnet__jvalue v, bitnet__jname test) {
         {"boolean", 1 << BITNET__BOOL}, {"integer", 1 << BITNET__INT},
         {"number", 1 << BITNET__INT | 1 << BITNET__BOOL}, {"string", 1 << BITNET__STRING},
         {"mapping", 1 << BITNET__DICT},
-        {"sequence", 1 << BITNET__STRING | 1 << BITNET__LIST | 1 << BITNET__DICT},
+        {"sequence", 1 << BITNET__STRING | 1 << BITNET__LIST | 1 << BITNET__DICT |
+                     1 << BITNET__UNDEFINED},
         {"iterable", 1 << BITNET__STRING | 1 << BITNET__LIST | 1 << BITNET__DICT |
                      1 << BITNET__UNDEFINED},
         {"defined", ~(1 << BITNET__UNDEFINED)},
@@ -6166,6 +6172,7 @@ static bitnet__jvalue bitnet__jinja_operate(bitnet__jinja *j, const char *op, bi
     const int numbers = (a.kind == BITNET__BOOL || a.kind == BITNET__INT) &&
                         (b.kind == BITNET__BOOL || b.kind == BITNET__INT);
     const int strings = a.kind == BITNET__STRING && b.kind == BITNET__STRING;
+    const int lists = a.kind == BITNET__LIST && b.kind == BITNET__LIST;
     int order;
     if (a.kind == BITNET__FAILED) return a;
     if (*op == 'o') return bitnet__jtruth(a) ? a : b;
@@ -6188,12 +6195,17 @@ static bitnet__jvalue bitnet__jinja_operate(bitnet__jinja *j, const char *op, bi
                          : bitnet__jbool(order == (*op == '='));
     }
     if (*op == '<' || *op == '>') {
-        if (!numbers && !strings) return bitnet__jfail(op, BITNET__RAISED);
+        if (!numbers && !strings)
+            return bitnet__jfail(op, lists ? BITNET__NOT_UNDERSTOOD : BITNET__RAISED);
         order = bitnet__jorder(a, b);
         return bitnet__jbool((op[1] == '=' && order == 0) || (*op == '<' ? order < 0 : order > 0));
     }
     if (*op == '+' && strings) return bitnet__jinja_concat(j, a, b);
-    return numbers ? bitnet__jcompute(op, a, b) : bitnet__jfail(op, BITNET__RAISED);
+    if (numbers) return bitnet__jcompute(op, a, b);
+    /* Python can add lists, repeat them and strings, and format strings. */
+    return bitnet__jfail(op, (lists && *op == '+') || *op == '*' ||
+                             (*op == '%' && a.kind == BITNET__STRING)
+                             ? BITNET__NOT_UNDERSTOOD : BITNET__RAISED);
 }
 
 /* ---- expressions ---- */
@@ -6406,15 +6418,23 @@ static bitnet__jvalue bitnet__jinja_subscript(bitnet__jinja *j, bitnet__jvalue v
     if (n) return bitnet__jinja_slice(j, v, part, place);
     length = v.kind == BITNET__LIST ? v.list->n : v.n;
     i = part[0].n < 0 ? part[0].n + length : part[0].n;
-    if (part[0].kind != BITNET__INT || i < 0 || i >= length) return bitnet__jundefined();
+    if ((part[0].kind != BITNET__INT && part[0].kind != BITNET__BOOL) || i < 0 || i >= length)
+        return bitnet__jundefined();
     return v.kind == BITNET__LIST ? v.list->items[i] : bitnet__jstring_of(v.s + i, 1);
 }
 
-/* A value with its attributes, subscripts, calls, filters and tests. */
+/* A value with its attributes, subscripts, calls, filters and tests. A minus sign in front binds
+   more strongly than filters and tests. */
 static bitnet__jvalue bitnet__jinja_postfix(bitnet__jinja *j) {
+    const char *minus = bitnet__jinja_take(j, "-") ? j->at - 1 : 0;
     bitnet__jvalue v = bitnet__jinja_primary(j);
     for (;;) {
-        const int dot = bitnet__jinja_take(j, "."), pipe = !dot && bitnet__jinja_take(j, "|");
+        const int dot = bitnet__jinja_take(j, "."), subscript = !dot && bitnet__jinja_take(j, "[");
+        const int pipe = !dot && !subscript && bitnet__jinja_take(j, "|");
+        if (minus && !dot && !subscript) {
+            v = bitnet__jinja_operate(j, minus, bitnet__jint(0), v);
+            minus = 0;
+        }
         if (dot || pipe) {
             const bitnet__jname name = bitnet__jinja_name(j);
             const int call = bitnet__jinja_take(j, "(");
@@ -6424,7 +6444,7 @@ static bitnet__jvalue bitnet__jinja_postfix(bitnet__jinja *j) {
             j->n_args = n_args;
             v = call || pipe ? bitnet__jinja_apply(j, v, name, &args, dot)
                              : bitnet__jinja_attribute(j, v, name.s, name.n, name.s);
-        } else if (bitnet__jinja_take(j, "[")) v = bitnet__jinja_subscript(j, v);
+        } else if (subscript) v = bitnet__jinja_subscript(j, v);
         else if (bitnet__jinja_take(j, "is")) {
             const int no = bitnet__jinja_take(j, "not");
             v = bitnet__jinja_test(v, bitnet__jinja_name(j));
@@ -6447,9 +6467,6 @@ static bitnet__jvalue bitnet__jinja_binary(bitnet__jinja *j, int level) {
         while (bitnet__jinja_take(j, "not")) no = !no;
         a = bitnet__jinja_binary(j, 2);
         if (a.kind != BITNET__FAILED) a = bitnet__jbool(bitnet__jtruth(a) != no);
-    } else if (bitnet__jinja_take(j, "-")) {
-        const char *op = j->at - 1;
-        a = bitnet__jinja_operate(j, op, bitnet__jint(0), bitnet__jinja_postfix(j));
     } else a = bitnet__jinja_postfix(j);
     for (;;) {
         const char *op;
@@ -6642,13 +6659,15 @@ static bitnet__jvalue bitnet__jinja_loop_items(bitnet__jinja *j, const bitnet__j
 
 /* The variable loop, for item i of n. */
 static bitnet__jvalue bitnet__jinja_loop(bitnet__jinja *j, bitnet__jvalue items, int32_t i) {
-    bitnet__jvalue loop = bitnet__jinja_list(j, BITNET__DICT, 14);
-    const int32_t n = items.list->n;
-    bitnet__jinja_put(j, &loop, bitnet__jstring("index0"), bitnet__jint(i));
-    bitnet__jinja_put(j, &loop, bitnet__jstring("index"), bitnet__jint(i + 1));
+    static const char *const names[] = {"index0", "index", "revindex0", "revindex", "length",
+                                        "depth0", "depth"};      /* depth: of recursive loops */
+    const int32_t n = items.list->n, numbers[] = {i, i + 1, n - i - 1, n - i, n, 0, 1};
+    bitnet__jvalue loop = bitnet__jinja_list(j, BITNET__DICT, 22);
+    size_t k;
+    for (k = 0; k < sizeof numbers / sizeof numbers[0]; k++)
+        bitnet__jinja_put(j, &loop, bitnet__jstring(names[k]), bitnet__jint(numbers[k]));
     bitnet__jinja_put(j, &loop, bitnet__jstring("first"), bitnet__jbool(i == 0));
     bitnet__jinja_put(j, &loop, bitnet__jstring("last"), bitnet__jbool(i == n - 1));
-    bitnet__jinja_put(j, &loop, bitnet__jstring("length"), bitnet__jint(n));
     if (i > 0) bitnet__jinja_put(j, &loop, bitnet__jstring("previtem"), items.list->items[i - 1]);
     if (i < n - 1)
         bitnet__jinja_put(j, &loop, bitnet__jstring("nextitem"), items.list->items[i + 1]);
@@ -7193,10 +7212,27 @@ static void bitnet__chat_string(bitnet__chat *c, bitnet_text text) {
     bitnet__chat_write(c, text, none);
 }
 
+/* Bytes of the white space at p < end, as Python's strip has it: also U+001C to U+001F. */
+static size_t bitnet__space_at(const char *p, const char *end) {
+    uint32_t n;
+    const int c = bitnet__class_at((const uint8_t *)p, (const uint8_t *)end, BITNET__OTHER, &n);
+    return c == BITNET__SPACE || c == BITNET__NEWLINE || (*p >= 0x1c && *p <= 0x1f) ? n : 0;
+}
+
 /* What is written of a message. */
 static bitnet_text bitnet__content(const bitnet_chat_template *t, bitnet_text s) {
-    while (t->trim && s.size > 0 && bitnet__is_space(s.data[s.size - 1])) s.size--;
-    while (t->trim && s.size > 0 && bitnet__is_space(*s.data)) s.data++, s.size--;
+    size_t n;
+    if (!t->trim) return s;
+    while (s.size > 0 && (n = bitnet__space_at(s.data, s.data + s.size)) > 0) {
+        s.data += n;
+        s.size -= n;
+    }
+    for (n = 1; n <= 3 && n <= s.size; n++) {
+        const char *end = s.data + s.size;
+        if (bitnet__space_at(end - n, end) != n) continue;
+        s.size -= n;
+        n = 0;
+    }
     return s;
 }
 
