@@ -10657,8 +10657,8 @@ struct bitnet_model {
     int32_t n_experts, n_used;         /* of a layer, and for a token; 0: layers have an FFN */
     int32_t experts_ffn, experts_dim;  /* n_experts * ffn_dim, n_experts * dim */
     int32_t window;                    /* positions that a sliding layer sees; 0: no layer slides */
-    int32_t embeds;                    /* 1: the file has a pooling_type: it is for embeddings */
-    int32_t pooling;                   /* BITNET_POOLING_*; 0: the file names none */
+    int32_t pooling;                   /* how tokens become one vector: BITNET_POOLING_*; 0: the
+                                          file names none, so it is not for embeddings */
     float eps, freq_base, rope_factor; /* rope_factor divides positions: 1, or a scaling's */
     double rope_length;                /* of (cosine, sine): 1, or YaRN's */
     int32_t rope_original;             /* longrope's; 0: no longrope */
@@ -11638,6 +11638,12 @@ static void bitnet__meta_text(bitnet__meta *x, const char *name, char *buf, size
     bitnet__meta_fail(x, name, what);
 }
 
+/* The same where something must be. */
+static void bitnet__meta_name(bitnet__meta *x, const char *name, char *buf, size_t cap) {
+    bitnet__meta_text(x, name, buf, cap);
+    if (!buf[0]) bitnet__meta_fail(x, name, bitnet__meta_key(x, name) ? "is empty" : "is missing");
+}
+
 /* A string array, which must be there. */
 static bitnet__strings bitnet__meta_strings(bitnet__meta *x, const char *name) {
     const bitnet__key *k = bitnet__meta_key(x, name);
@@ -11748,10 +11754,8 @@ static const bitnet__family *bitnet__family_of(const bitnet_model *m, const char
 }
 
 static void bitnet__load_arch(bitnet__meta *x) {
-    static const char key[] = "general.architecture";
     bitnet_model *m = x->m;
-    bitnet__meta_text(x, key, m->arch, sizeof m->arch);
-    if (!m->arch[0]) bitnet__meta_fail(x, key, "is missing");
+    bitnet__meta_name(x, "general.architecture", m->arch, sizeof m->arch);
     m->family = bitnet__family_of(m, m->arch);
 }
 
@@ -12123,13 +12127,6 @@ static void bitnet__load_sliding(bitnet__meta *x) {
                                        1e15f);
 }
 
-/* How tokens become one vector. */
-static void bitnet__load_pooling(bitnet__meta *x) {
-    bitnet_model *m = x->m;
-    m->pooling = (int32_t)bitnet__meta_uint(x, ".pooling_type", 0, 0, BITNET_POOLING_LAST);
-    m->embeds = bitnet__meta_key(x, ".pooling_type") != 0;
-}
-
 /* ---- keys that change the numbers ---- */
 
 /* Keys that are read elsewhere, or change nothing. A point in front stands for the architecture,
@@ -12333,7 +12330,7 @@ static bitnet_result bitnet__load_shape(bitnet_model *m, bitnet_error *err) {
     m->freq_base = bitnet__meta_float(&x, ".rope.freq_base", m->family->freq_base, 1.0f, 1e15f);
     bitnet__load_scales(&x);
     bitnet__load_sliding(&x);
-    bitnet__load_pooling(&x);
+    m->pooling = (int32_t)bitnet__meta_uint(&x, ".pooling_type", 0, 0, BITNET_POOLING_LAST);
     bitnet__load_gate(&x);
     bitnet__load_rope_scaling(&x);
     bitnet__load_fold(&x);
@@ -12363,7 +12360,7 @@ static const bitnet__pre *bitnet__load_pre(bitnet__meta *x) {
 /* The scanner of byte-level BPE; 0: the tokenizer is SentencePiece. */
 static const bitnet__pre *bitnet__load_tokenizer_kind(bitnet__meta *x) {
     char text[32];
-    bitnet__meta_text(x, "tokenizer.ggml.model", text, sizeof text);
+    bitnet__meta_name(x, "tokenizer.ggml.model", text, sizeof text);
     if (!strcmp(text, "gpt2")) return bitnet__load_pre(x);
     if (x->result == BITNET_OK && strcmp(text, "llama"))
         x->result = bitnet__fail(x->err, BITNET_ERR_UNSUPPORTED, "tokenizer.ggml.model is '%s'; "
@@ -12650,7 +12647,7 @@ static bitnet_result bitnet__load_ends(bitnet_model *m, bitnet_error *err) {
     if (r != BITNET_OK) return r;
     if (bitnet__find_tensor(&m->gguf, "output.weight") || (m->family->norms & BITNET__OWN_HEAD))
         r = bitnet__load_matrix(m, "output.weight", m->dim, m->n_vocab, 0, &m->head, err);
-    else if (!m->embeds) {
+    else if (!m->pooling) {
         m->head = m->embed;
         m->tied = 1;
     }
