@@ -860,7 +860,8 @@ static void test_own_template(void) {
 /* What is trimmed is what Python's strip takes, beyond ASCII, too: not a zero width space. */
 static void test_trim(void) {
     static const struct { const char *content, *want; } cases[] = {
-        {"\xE3\x80\x80 a\xC2\xA0\n", "[a]"}, {"\x1C\x1F\x0B" "a\xE2\x80\xA8\xC2\x85\x1D", "[a]"},
+        {"\xE3\x80\x80 a\xC2\xA0\n", "[a]"},
+        {"\x1C\x1F\x0B" "a\xE2\x80\xA8\xC2\x85\x1D", "[a]"},
         {"\xE2\x80\x8B" "a\xE2\x80\x8B", "[\xE2\x80\x8B" "a\xE2\x80\x8B]"},
         {"\xE3\x80\x80", "[]"}, {"a\x80\x80", "[a\x80\x80]"}, {"a\xE3\x80", "[a\xE3\x80]"},
         {"\xE4\xB8\xAD \xC2", "[\xE4\xB8\xAD \xC2]"}, {"a b\xE3\x80\x80 c ", "[a b\xE3\x80\x80 c]"}};
