@@ -8078,22 +8078,17 @@ BITNET_API int bitnet_reply_next(bitnet_reply *r, const char **text, size_t *n,
    shape its own. The results are the same. With the wrong packing or tile most files load without
    an error, and the model writes noise: examples/convert/README.md says how to find the right one.
 
-   For TL1 of Llama3-8B-1.58 bitnet.cpp has two sets of tiles (BM,BK,bm). The library takes the
-   first; a file that was packed with the second (setup_env.py --use-pretuned) writes noise unless
-   .tiles says so:
-
-       rows x columns       14336 x 4096    4096 x 14336    1024 x 4096    4096 x 4096
-       as generated         256,128,32      128,64,64       256,128,32     128,64,64
-       --use-pretuned       256,128,64      256,128,32      128,64,64      128,64,32
+   For TL1 of Llama3-8B-1.58 bitnet.cpp has two sets of tiles. The library takes the first; a file
+   that was packed with the second (setup_env.py --use-pretuned) writes noise unless .tiles has
+   that, which the same page lists.
 
    TL2_R16, type 20016, is this library's own: the weights of TL2, 5 bits for 3, in the order in
    which the kernel tables named -tl2 read them (drawn in @kernels), so that a mapped file needs no
    copy. Without such a table, or if rows are not a multiple of 128 weights, they are repacked as
-   I2_S. A generated token of the 2B model reads 87 MB less than with I2_S. llama.cpp and other
-   engines refuse the file, because they do not know the number; examples/convert turns it back into
-   every other packing, without loss. Like I2_S, TL1 and TL2 a tensor ends with 32 bytes, which
-   begin with its scale. An unused value, a code other than 0 where a row is filled up, and a last
-   pack of rows that is not filled up with its last row, are refused.
+   I2_S. Other engines refuse the file; examples/convert turns it back into every other packing,
+   without loss. Like I2_S, TL1 and TL2 a tensor ends with 32 bytes, which begin with its scale. An
+   unused value, a code other than 0 where a row is filled up, and a last pack of rows that is not
+   filled up with its last row, are refused.
 
    Blocks with a scale each are read in place or packed, as the kernel table needs it (@kernels); of
    TQ1_0 blocks of TQ2_0 are made first, and of PTQ1_0 such of PQ2_0 where digits would be slow.
@@ -10103,9 +10098,8 @@ static bitnet__tensor *bitnet__tensor_at(const bitnet__gguf *g, uint64_t i) {
     return &g->tensors[g->tensors[i].place];
 }
 
-/* Bytes behind the last tensor must be 0: otherwise the directory leaves out a tensor. If the
-   missing entry happens to fill what would be padding, all data is elsewhere than it seems. p has n
-   of these bytes, from offset `at` on. */
+/* Bytes behind the last tensor must be 0: otherwise the directory leaves out a tensor. p has n of
+   these bytes, from offset `at` on. */
 static bitnet_result bitnet__gguf_check_end(const bitnet__gguf *g, uint64_t at, const uint8_t *p,
                                             size_t n, bitnet_error *err) {
     const bitnet__tensor *last = bitnet__tensor_at(g, g->n_tensors - 1);
