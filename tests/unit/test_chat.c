@@ -864,7 +864,8 @@ static void test_trim(void) {
         {"\x1C\x1F\x0B" "a\xE2\x80\xA8\xC2\x85\x1D", "[a]"},
         {"\xE2\x80\x8B" "a\xE2\x80\x8B", "[\xE2\x80\x8B" "a\xE2\x80\x8B]"},
         {"\xE3\x80\x80", "[]"}, {"a\x80\x80", "[a\x80\x80]"}, {"a\xE3\x80", "[a\xE3\x80]"},
-        {"\xE4\xB8\xAD \xC2", "[\xE4\xB8\xAD \xC2]"}, {"a b\xE3\x80\x80 c ", "[a b\xE3\x80\x80 c]"}};
+        {"\xE4\xB8\xAD \xC2", "[\xE4\xB8\xAD \xC2]"},
+        {"a b\xE3\x80\x80 c ", "[a b\xE3\x80\x80 c]"}};
     bitnet_model *m = chat_model("llama", 0, 4);
     bitnet_chat_template t = {.user = {BITNET_TEXT("["), BITNET_TEXT("]")}, .trim = 1};
     bitnet_chat_params p = {.chat_template = &t};
