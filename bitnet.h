@@ -311,7 +311,7 @@
     @kernels   the scalar kernels; CPU features     math (formats)
     @tokenizer text -> tokens -> text               (model) (unicode)
     @jinja     a bounded reader of chat templates   -
-    @chat      messages -> tokens; reply -> parts   tokenizer jinja (model)
+    @chat      messages -> tokens; reply -> parts   tokenizer jinja (model) (unicode)
     @formats   each weight type: sizes, unpacking   kernels
     @gguf      a file -> metadata, tensors          formats
     @model     families; what a model consists of   threads tokenizer formats gguf (head)
@@ -4474,10 +4474,10 @@ typedef struct bitnet__vocab {
     int32_t add_eos;
 } bitnet__vocab;
 
-/* The raw bytes of token t < n_tokens. They live as long as the vocabulary. */
 static const bitnet__vocab *bitnet__vocab_of(const bitnet_model *m);
 static const bitnet_allocator *bitnet__allocator_of(const bitnet_model *m);
 
+/* The raw bytes of token t < n_tokens. They live as long as the vocabulary. */
 static const uint8_t *bitnet__vocab_bytes(const bitnet__vocab *v, bitnet_token t, size_t *n) {
     *n = v->offsets[t + 1] - v->offsets[t];
     return v->bytes + v->offsets[t];
@@ -4840,11 +4840,12 @@ static bitnet_result bitnet__add_token(bitnet__vocab *v, uint32_t t, const uint1
     const uint8_t *end = p + n;
     uint8_t *dst = v->bytes + v->offsets[t];
     size_t length = n;
-    int literal = bitnet__is_literal(v->types[t]), byte = -1;
+    const int type = v->types[t], literal = bitnet__is_literal((uint32_t)type);
+    int byte = -1;
     if (literal && n > BITNET__MAX_SPECIAL)
         return bitnet__fail(err, BITNET_ERR_LIMIT, "token %u: a special token of over %d bytes",
                             (unsigned)t, (int)BITNET__MAX_SPECIAL);
-    if (!map && v->types[t] == BITNET__TOKEN_USER) {
+    if (!map && (type == BITNET__TOKEN_USER || type == BITNET__TOKEN_NORMAL)) {
         length = bitnet__unmark_spaces(p, n, dst);
     } else if (literal) {
         memcpy(dst, p, n);
@@ -4854,8 +4855,6 @@ static bitnet_result bitnet__add_token(bitnet__vocab *v, uint32_t t, const uint1
             return bitnet__fail(err, BITNET_ERR_FORMAT,
                                 "token %u: byte %u of its text is not in GPT-2's byte encoding",
                                 (unsigned)t, (unsigned)(n - (size_t)(end - p)));
-    } else if (v->types[t] == BITNET__TOKEN_NORMAL) {
-        length = bitnet__unmark_spaces(p, n, dst);
     } else {
         byte = bitnet__parse_byte_token(p, n);
         if (byte < 0)
@@ -4927,8 +4926,8 @@ static int bitnet__read_merge(const uint16_t *map, const uint8_t *p, size_t leng
     return p == end && *split > 0 && *n > *split;
 }
 
-/* Reads all merges. Files made from LLaMA 3's ranks list every
-   way to split a token, so the result is often that of the merge before. */
+/* Files made from LLaMA 3's ranks list every way to split a token, so a merge often has the result
+   of the one before. */
 static bitnet_result bitnet__add_merges(bitnet__vocab *v, const bitnet__strings *merges,
                                         const uint16_t *map, bitnet_error *err) {
     bitnet__strings unread = *merges;
@@ -5023,12 +5022,9 @@ static bitnet_result bitnet__vocab_build(bitnet__vocab *v, const bitnet_allocato
    (M = \p{M}). So a mark is as good as a letter: [^nl L N]? can also be a mark, but in front of
    [L M]+ that makes no difference.
 
-   No alternative backs up over more than the last character of a run, because
-     - `S*[nl]+` ends after the last CR or LF of a run of white space;
-     - `S+(?!\S)` is the run without its last character, or all of it at the end of the text;
-     - the optional first character belongs to the word exactly if the run follows it.
-   A run of white space is scanned at most three times: up to its last CR or LF, then the rest, then
-   its last character. So the time is linear in the text. */
+   `S*[nl]+` ends after the last CR or LF of a run of white space, and `S+(?!\S)` is the run without
+   its last character, or all of it at the end of the text. So a run is scanned at most three times,
+   and the time is linear in the text. */
 
 /* The end of the run of one class that starts at p; the run may be empty. */
 static const uint8_t *bitnet__skip_class(const uint8_t *p, const uint8_t *end, int marks,
@@ -5437,12 +5433,6 @@ static const uint8_t *bitnet__token_bytes(const bitnet__vocab *v, bitnet_token t
    a character become U+FFFD, one for each maximal subpart (Unicode Standard, section 3.9; Python's
    errors='replace'). */
 
-/* Whether byte b can follow the n_pending >= 1 bytes of an unfinished character. */
-static int bitnet__detok_continues(const bitnet_detok *d, uint8_t b) {
-    if (d->n_pending == 1) return bitnet__utf8_second_ok(d->pending[0], b);
-    return (b & 0xC0) == 0x80;
-}
-
 /* Writes the pending bytes, or U+FFFD if they are not a whole character; returns the length. */
 static size_t bitnet__detok_flush(bitnet_detok *d, char *out) {
     static const uint8_t replacement[3] = {0xEF, 0xBF, 0xBD};
@@ -5459,8 +5449,9 @@ static size_t bitnet__detok_flush(bitnet_detok *d, char *out) {
 static size_t bitnet__detok_push(bitnet_detok *d, const uint8_t *bytes, size_t n, char *out) {
     size_t at = 0, i;
     for (i = 0; i < n; i++) {
-        if (d->n_pending > 0 && !bitnet__detok_continues(d, bytes[i]))
-            at += bitnet__detok_flush(d, out + at);
+        const int goes_on = d->n_pending == 1 ? bitnet__utf8_second_ok(d->pending[0], bytes[i])
+                                              : (bytes[i] & 0xC0) == 0x80;
+        if (d->n_pending > 0 && !goes_on) at += bitnet__detok_flush(d, out + at);
         d->pending[d->n_pending++] = bytes[i];
         if (bitnet__utf8_length(d->pending[0]) <= (uint32_t)d->n_pending)
             at += bitnet__detok_flush(d, out + at);
@@ -5480,7 +5471,6 @@ BITNET_API int bitnet_tokenize(const bitnet_model *m, const char *text, size_t n
         flags & ~(BITNET_ADD_BOS | BITNET_ADD_EOS | BITNET_PARSE_SPECIAL)) return BITNET_ERR_ARG;
     return bitnet__encode(bitnet__vocab_of(m), bitnet__allocator_of(m), text, n, flags, out, cap);
 }
-
 
 BITNET_API int bitnet_detokenize(const bitnet_model *m, const bitnet_token *tokens, int n,
                                  char *buf, size_t cap) {
@@ -5546,13 +5536,11 @@ BITNET_API int bitnet_token_is_end(const bitnet_model *m, bitnet_token t) {
 
 /* =============================================================================================
    @jinja  a bounded reader of Jinja, as far as chat templates need it
-   ============================================================================================= */
-
-/* ---- Jinja, as far as chat templates need it ----
    Text is read, evaluated and written in one go; a loop reads its body again for each item, a macro
    for each call. Values have no side effects, so both sides of `and`, `or` and `if ... else` are
    evaluated, and one that fails counts only where it is used. (A macro that sets an attribute is
-   taken for one that does not.) Steps, memory, output and nesting have limits. */
+   taken for one that does not.) Steps, memory, output and nesting have limits.
+   ============================================================================================= */
 
 typedef enum bitnet__jinja_kind {
     BITNET__UNDEFINED, BITNET__NONE, BITNET__BOOL, BITNET__INT, BITNET__STRING, BITNET__LIST,
@@ -5773,8 +5761,10 @@ static bitnet__jvalue bitnet__jinja_text(bitnet__jinja *j, bitnet__jvalue v, con
 static int bitnet__is_digit(char c) { return c >= '0' && c <= '9'; }
 static int bitnet__is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
+static int bitnet__is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+
 static int bitnet__is_name_byte(char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || bitnet__is_digit(c) || c == '_';
+    return bitnet__is_letter(c) || bitnet__is_digit(c) || c == '_';
 }
 
 static int bitnet__jinja_sees(const bitnet__jinja *j, const char *what) {
@@ -5883,11 +5873,14 @@ static bitnet__jvalue bitnet__jinja_case(bitnet__jinja *j, bitnet__jvalue v, cha
     char *p;
     int32_t i;
     if (!bitnet__jinja_is_ascii(j, v)) return bitnet__jfail(place, BITNET__NOT_UNDERSTOOD);
+    for (i = 0; i < v.n && how == 't'; i++)            /* behind others its two forms differ */
+        if (!bitnet__is_letter(v.s[i]) && !bitnet__is_space(v.s[i]) && v.s[i] != '-')
+            return bitnet__jfail(place, BITNET__NOT_UNDERSTOOD);
     p = bitnet__jinja_alloc(j, (size_t)v.n, 0);
     if (!p) return j->failure;
     for (i = 0; i < v.n; i++) {
         const char c = v.s[i];
-        const int first = i == 0 || (how == 't' && bitnet__is_space(v.s[i - 1]));
+        const int first = i == 0 || (how == 't' && !bitnet__is_letter(v.s[i - 1]));
         const int up = how == 'u' || (how != 'l' && first);
         p[i] = (char)(up && c >= 'a' && c <= 'z' ? c - 'a' + 'A'
                       : !up && c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
@@ -6024,7 +6017,7 @@ static bitnet__jvalue bitnet__jinja_of_string(bitnet__jinja *j, bitnet__jvalue v
 /* The filters and methods of lists, dictionaries, and of any value. */
 static bitnet__jvalue bitnet__jinja_of_any(bitnet__jinja *j, bitnet__jvalue v, bitnet__jname f,
                                            const bitnet__jargs *args, int *done) {
-    const bitnet__jvalue a = args->n > 0 ? args->a[0].value : bitnet__jundefined();
+    const bitnet__jvalue a = args->n > 0 ? args->a[0].value : bitnet__jstring("");
     const int is_list = v.kind == BITNET__LIST, is_dict = v.kind == BITNET__DICT;
     *done = 1;
     if (bitnet__jis(f, "default") || bitnet__jis(f, "d")) {
@@ -6049,7 +6042,7 @@ static bitnet__jvalue bitnet__jinja_of_any(bitnet__jinja *j, bitnet__jvalue v, b
                         bitnet__jis(f, "values")))
             return bitnet__jinja_entries(j, v, *f.s);
     }
-    if (is_list && args->n <= 1 && bitnet__jis(f, "join"))     /* undefined: "" */
+    if (is_list && args->n <= 1 && bitnet__jis(f, "join"))
         return bitnet__jinja_join(j, v, bitnet__jinja_text(j, a, f.s), f.s);
     if (is_dict && args->n > 0 && a.kind == BITNET__STRING && bitnet__jis(f, "get")) {
         const bitnet__jvalue *found = bitnet__jinja_entry(j, v, a.s, a.n);
@@ -6092,7 +6085,8 @@ static bitnet__jvalue bitnet__jinja_test(bitnet__jvalue v, bitnet__jname test) {
         {"boolean", 1 << BITNET__BOOL}, {"integer", 1 << BITNET__INT},
         {"number", 1 << BITNET__INT | 1 << BITNET__BOOL}, {"string", 1 << BITNET__STRING},
         {"mapping", 1 << BITNET__DICT},
-        {"sequence", 1 << BITNET__STRING | 1 << BITNET__LIST | 1 << BITNET__DICT},
+        {"sequence", 1 << BITNET__STRING | 1 << BITNET__LIST | 1 << BITNET__DICT |
+                     1 << BITNET__UNDEFINED},
         {"iterable", 1 << BITNET__STRING | 1 << BITNET__LIST | 1 << BITNET__DICT |
                      1 << BITNET__UNDEFINED},
         {"defined", ~(1 << BITNET__UNDEFINED)},
@@ -6166,6 +6160,7 @@ static bitnet__jvalue bitnet__jinja_operate(bitnet__jinja *j, const char *op, bi
     const int numbers = (a.kind == BITNET__BOOL || a.kind == BITNET__INT) &&
                         (b.kind == BITNET__BOOL || b.kind == BITNET__INT);
     const int strings = a.kind == BITNET__STRING && b.kind == BITNET__STRING;
+    const int lists = a.kind == BITNET__LIST && b.kind == BITNET__LIST;
     int order;
     if (a.kind == BITNET__FAILED) return a;
     if (*op == 'o') return bitnet__jtruth(a) ? a : b;
@@ -6173,13 +6168,12 @@ static bitnet__jvalue bitnet__jinja_operate(bitnet__jinja *j, const char *op, bi
     if (b.kind == BITNET__FAILED) return b;
     if (*op == '~') {
         a = bitnet__jinja_text(j, a, op);
-        return a.kind == BITNET__FAILED ? a
-                                        : bitnet__jinja_concat(j, a, bitnet__jinja_text(j, b, op));
+        return bitnet__jinja_concat(j, a, bitnet__jinja_text(j, b, op));
     }
-    if (*op == 'i') return bitnet__jinja_in(j, a, b, op);
-    if (*op == 'n') {
+    if (*op == 'i' || *op == 'n') {
         a = bitnet__jinja_in(j, a, b, op);
-        return a.kind == BITNET__FAILED ? a : bitnet__jbool(!a.n);
+        if (*op == 'n' && a.kind == BITNET__BOOL) a.n = !a.n;
+        return a;
     }
     if (strings) bitnet__jinja_work(j, (size_t)a.n);
     if (op[0] == '=' || op[0] == '!') {
@@ -6188,12 +6182,17 @@ static bitnet__jvalue bitnet__jinja_operate(bitnet__jinja *j, const char *op, bi
                          : bitnet__jbool(order == (*op == '='));
     }
     if (*op == '<' || *op == '>') {
-        if (!numbers && !strings) return bitnet__jfail(op, BITNET__RAISED);
+        if (!numbers && !strings)
+            return bitnet__jfail(op, lists ? BITNET__NOT_UNDERSTOOD : BITNET__RAISED);
         order = bitnet__jorder(a, b);
         return bitnet__jbool((op[1] == '=' && order == 0) || (*op == '<' ? order < 0 : order > 0));
     }
     if (*op == '+' && strings) return bitnet__jinja_concat(j, a, b);
-    return numbers ? bitnet__jcompute(op, a, b) : bitnet__jfail(op, BITNET__RAISED);
+    if (numbers) return bitnet__jcompute(op, a, b);
+    /* Python can add lists, repeat them and strings, and format strings. */
+    return bitnet__jfail(op, (lists && *op == '+') || *op == '*' ||
+                             (*op == '%' && a.kind == BITNET__STRING)
+                             ? BITNET__NOT_UNDERSTOOD : BITNET__RAISED);
 }
 
 /* ---- expressions ---- */
@@ -6406,15 +6405,23 @@ static bitnet__jvalue bitnet__jinja_subscript(bitnet__jinja *j, bitnet__jvalue v
     if (n) return bitnet__jinja_slice(j, v, part, place);
     length = v.kind == BITNET__LIST ? v.list->n : v.n;
     i = part[0].n < 0 ? part[0].n + length : part[0].n;
-    if (part[0].kind != BITNET__INT || i < 0 || i >= length) return bitnet__jundefined();
+    if ((part[0].kind != BITNET__INT && part[0].kind != BITNET__BOOL) || i < 0 || i >= length)
+        return bitnet__jundefined();
     return v.kind == BITNET__LIST ? v.list->items[i] : bitnet__jstring_of(v.s + i, 1);
 }
 
-/* A value with its attributes, subscripts, calls, filters and tests. */
+/* A value with its attributes, subscripts, calls, filters and tests. A minus sign in front binds
+   more strongly than filters and tests. */
 static bitnet__jvalue bitnet__jinja_postfix(bitnet__jinja *j) {
+    const char *minus = bitnet__jinja_take(j, "-") ? j->at - 1 : 0;
     bitnet__jvalue v = bitnet__jinja_primary(j);
     for (;;) {
-        const int dot = bitnet__jinja_take(j, "."), pipe = !dot && bitnet__jinja_take(j, "|");
+        const int dot = bitnet__jinja_take(j, "."), subscript = !dot && bitnet__jinja_take(j, "[");
+        const int pipe = !dot && !subscript && bitnet__jinja_take(j, "|");
+        if (minus && !dot && !subscript) {
+            v = bitnet__jinja_operate(j, minus, bitnet__jint(0), v);
+            minus = 0;
+        }
         if (dot || pipe) {
             const bitnet__jname name = bitnet__jinja_name(j);
             const int call = bitnet__jinja_take(j, "(");
@@ -6424,7 +6431,7 @@ static bitnet__jvalue bitnet__jinja_postfix(bitnet__jinja *j) {
             j->n_args = n_args;
             v = call || pipe ? bitnet__jinja_apply(j, v, name, &args, dot)
                              : bitnet__jinja_attribute(j, v, name.s, name.n, name.s);
-        } else if (bitnet__jinja_take(j, "[")) v = bitnet__jinja_subscript(j, v);
+        } else if (subscript) v = bitnet__jinja_subscript(j, v);
         else if (bitnet__jinja_take(j, "is")) {
             const int no = bitnet__jinja_take(j, "not");
             v = bitnet__jinja_test(v, bitnet__jinja_name(j));
@@ -6447,9 +6454,6 @@ static bitnet__jvalue bitnet__jinja_binary(bitnet__jinja *j, int level) {
         while (bitnet__jinja_take(j, "not")) no = !no;
         a = bitnet__jinja_binary(j, 2);
         if (a.kind != BITNET__FAILED) a = bitnet__jbool(bitnet__jtruth(a) != no);
-    } else if (bitnet__jinja_take(j, "-")) {
-        const char *op = j->at - 1;
-        a = bitnet__jinja_operate(j, op, bitnet__jint(0), bitnet__jinja_postfix(j));
     } else a = bitnet__jinja_postfix(j);
     for (;;) {
         const char *op;
@@ -6642,13 +6646,15 @@ static bitnet__jvalue bitnet__jinja_loop_items(bitnet__jinja *j, const bitnet__j
 
 /* The variable loop, for item i of n. */
 static bitnet__jvalue bitnet__jinja_loop(bitnet__jinja *j, bitnet__jvalue items, int32_t i) {
-    bitnet__jvalue loop = bitnet__jinja_list(j, BITNET__DICT, 14);
-    const int32_t n = items.list->n;
-    bitnet__jinja_put(j, &loop, bitnet__jstring("index0"), bitnet__jint(i));
-    bitnet__jinja_put(j, &loop, bitnet__jstring("index"), bitnet__jint(i + 1));
+    static const char *const names[] = {"index0", "index", "revindex0", "revindex", "length",
+                                        "depth0", "depth"};      /* depth: of recursive loops */
+    const int32_t n = items.list->n, numbers[] = {i, i + 1, n - i - 1, n - i, n, 0, 1};
+    bitnet__jvalue loop = bitnet__jinja_list(j, BITNET__DICT, 22);
+    size_t k;
+    for (k = 0; k < sizeof numbers / sizeof numbers[0]; k++)
+        bitnet__jinja_put(j, &loop, bitnet__jstring(names[k]), bitnet__jint(numbers[k]));
     bitnet__jinja_put(j, &loop, bitnet__jstring("first"), bitnet__jbool(i == 0));
     bitnet__jinja_put(j, &loop, bitnet__jstring("last"), bitnet__jbool(i == n - 1));
-    bitnet__jinja_put(j, &loop, bitnet__jstring("length"), bitnet__jint(n));
     if (i > 0) bitnet__jinja_put(j, &loop, bitnet__jstring("previtem"), items.list->items[i - 1]);
     if (i < n - 1)
         bitnet__jinja_put(j, &loop, bitnet__jstring("nextitem"), items.list->items[i + 1]);
@@ -7193,10 +7199,27 @@ static void bitnet__chat_string(bitnet__chat *c, bitnet_text text) {
     bitnet__chat_write(c, text, none);
 }
 
+/* Bytes of the white space at p < end, as Python's strip has it: also U+001C to U+001F. */
+static size_t bitnet__space_at(const char *p, const char *end) {
+    uint32_t n;
+    const int c = bitnet__class_at((const uint8_t *)p, (const uint8_t *)end, BITNET__OTHER, &n);
+    return c == BITNET__SPACE || c == BITNET__NEWLINE || (*p >= 0x1c && *p <= 0x1f) ? n : 0;
+}
+
 /* What is written of a message. */
 static bitnet_text bitnet__content(const bitnet_chat_template *t, bitnet_text s) {
-    while (t->trim && s.size > 0 && bitnet__is_space(s.data[s.size - 1])) s.size--;
-    while (t->trim && s.size > 0 && bitnet__is_space(*s.data)) s.data++, s.size--;
+    size_t n;
+    if (!t->trim) return s;
+    while (s.size > 0 && (n = bitnet__space_at(s.data, s.data + s.size)) > 0) {
+        s.data += n;
+        s.size -= n;
+    }
+    for (n = 1; n <= 3 && n <= s.size; n++) {
+        const char *end = s.data + s.size;
+        if (bitnet__space_at(end - n, end) != n) continue;
+        s.size -= n;
+        n = 0;
+    }
     return s;
 }
 
@@ -7274,8 +7297,14 @@ static int bitnet__last_query(const bitnet_chat_template *t, const bitnet_messag
     return n - 1;
 }
 
+/* An empty line between parts of the system message. */
+static void bitnet__chat_part(bitnet__chat *c, int *parts) {
+    if ((*parts)++ > 0) bitnet__chat_put(c, "\n\n", 2);
+}
+
 /* Adds the functions that the model may call. */
-static void bitnet__chat_tools(bitnet__chat *c, bitnet_text tools) {
+static void bitnet__chat_tools(bitnet__chat *c, bitnet_text tools, int *parts) {
+    bitnet__chat_part(c, parts);
     bitnet__chat_string(c, c->t->tools_before);
     bitnet__chat_put(c, tools.data, tools.size);
     bitnet__chat_string(c, c->t->tools_behind);
@@ -7287,13 +7316,14 @@ static void bitnet__chat_message(bitnet__chat *c, const bitnet_message *messages
     const bitnet_chat_turn *turn = bitnet__turn_of(c->t, msg->role);
     const int is_tool = bitnet__is_text(msg->role, "tool") && c->t->tool.prefix.data;
     const bitnet_text text = bitnet__content(c->t, msg->content);
+    int parts = 0;
     if (is_tool && !bitnet__has_role(messages, n, i - 1, "tool"))
         bitnet__chat_write(c, c->t->tools_turn.prefix, c->lent_role);
     else if (is_tool && c->lent_role.data) bitnet__chat_put(c, "\n", 1);
     bitnet__chat_write(c, turn->prefix, msg->role);
     if (c->tools.data && bitnet__is_text(msg->role, "user")) {
-        bitnet__chat_tools(c, c->tools);
-        bitnet__chat_put(c, "\n\n", 2);
+        bitnet__chat_tools(c, c->tools, &parts);
+        bitnet__chat_part(c, &parts);
         c->tools.data = 0;
     }
     if (bitnet__is_text(msg->role, "assistant"))
@@ -7333,11 +7363,6 @@ static const bitnet_effort *bitnet__effort_of(const bitnet_chat_template *t, bit
     return found;
 }
 
-/* An empty line between parts of the system message. */
-static void bitnet__chat_part(bitnet__chat *c, int *parts) {
-    if ((*parts)++ > 0) bitnet__chat_put(c, "\n\n", 2);
-}
-
 /* The system message with effort and tools, or the template's own; 1: it stands for the first
    message. If the template has no such message, the user's first one gets the tools. */
 static int bitnet__chat_begin(bitnet__chat *c, const bitnet_chat_params *p,
@@ -7359,12 +7384,10 @@ static int bitnet__chat_begin(bitnet__chat *c, const bitnet_chat_params *p,
     bitnet__chat_write(c, turn->prefix, role);
     if (says_effort) bitnet__chat_part(c, &parts);
     if (says_effort) bitnet__chat_string(c, effort->text);
-    if (tools.data && first) bitnet__chat_part(c, &parts);
-    if (tools.data && first) bitnet__chat_tools(c, tools);
+    if (tools.data && first) bitnet__chat_tools(c, tools, &parts);
     if (content.data && (text.size > 0 || !first)) bitnet__chat_part(c, &parts);
     bitnet__chat_put(c, text.data, text.size);
-    if (tools.data && !first) bitnet__chat_part(c, &parts);
-    if (tools.data && !first) bitnet__chat_tools(c, tools);
+    if (tools.data && !first) bitnet__chat_tools(c, tools, &parts);
     bitnet__chat_write(c, turn->suffix, role);
     return given;
 }
@@ -7414,10 +7437,6 @@ static const bitnet_chat_template *bitnet__lend_tools(const bitnet_chat_template
     return own;
 }
 
-static int bitnet__is_thinking(bitnet_thinking t) {
-    return (int)t >= BITNET_THINK_AUTO && (int)t <= BITNET_THINK_ON;
-}
-
 /* Index of a system message that is not where the template allows it; -1: none. */
 static int bitnet__late_system(const bitnet_chat_template *t, const bitnet_message *messages, int n,
                                int flags) {
@@ -7439,7 +7458,7 @@ static bitnet_result bitnet__check_chat(const bitnet_chat_template *t, const bit
     if (flags & ~(BITNET_CHAT_BEGIN | BITNET_CHAT_CUT_REPLY | BITNET_CHAT_ENDED_REPLY |
                   BITNET_CHAT_OPEN_REPLY))
         return bitnet__fail(err, BITNET_ERR_ARG, "there is no such flag in 0x%x", (unsigned)flags);
-    if (!bitnet__is_thinking(p->thinking))
+    if ((int)p->thinking < BITNET_THINK_AUTO || (int)p->thinking > BITNET_THINK_ON)
         return bitnet__fail(err, BITNET_ERR_ARG, "the chat's thinking is %lld, not in 0..%d",
                             (long long)p->thinking, BITNET_THINK_ON);
     if (p->earlier_thinking < -1 || p->earlier_thinking > 1)
@@ -8034,6 +8053,7 @@ BITNET_API int bitnet_reply_next(bitnet_reply *r, const char **text, size_t *n,
     }
     return 0;
 }
+
 /* =============================================================================================
    @formats  weights as files store them: types, sizes, layouts, and how to read each
    Floats and blocks of floats are unpacked to F32, ternary weights to codes (weight + 1: 0, 1, 2),
@@ -8058,22 +8078,17 @@ BITNET_API int bitnet_reply_next(bitnet_reply *r, const char **text, size_t *n,
    shape its own. The results are the same. With the wrong packing or tile most files load without
    an error, and the model writes noise: examples/convert/README.md says how to find the right one.
 
-   For TL1 of Llama3-8B-1.58 bitnet.cpp has two sets of tiles (BM,BK,bm). The library takes the
-   first; a file that was packed with the second (setup_env.py --use-pretuned) writes noise unless
-   .tiles says so:
-
-       rows x columns       14336 x 4096    4096 x 14336    1024 x 4096    4096 x 4096
-       as generated         256,128,32      128,64,64       256,128,32     128,64,64
-       --use-pretuned       256,128,64      256,128,32      128,64,64      128,64,32
+   For TL1 of Llama3-8B-1.58 bitnet.cpp has two sets of tiles. The library takes the first; a file
+   that was packed with the second (setup_env.py --use-pretuned) writes noise unless .tiles has
+   that, which the same page lists.
 
    TL2_R16, type 20016, is this library's own: the weights of TL2, 5 bits for 3, in the order in
    which the kernel tables named -tl2 read them (drawn in @kernels), so that a mapped file needs no
    copy. Without such a table, or if rows are not a multiple of 128 weights, they are repacked as
-   I2_S. A generated token of the 2B model reads 87 MB less than with I2_S. llama.cpp and other
-   engines refuse the file, because they do not know the number; examples/convert turns it back into
-   every other packing, without loss. Like I2_S, TL1 and TL2 a tensor ends with 32 bytes, which
-   begin with its scale. An unused value, a code other than 0 where a row is filled up, and a last
-   pack of rows that is not filled up with its last row, are refused.
+   I2_S. Other engines refuse the file; examples/convert turns it back into every other packing,
+   without loss. Like I2_S, TL1 and TL2 a tensor ends with 32 bytes, which begin with its scale. An
+   unused value, a code other than 0 where a row is filled up, and a last pack of rows that is not
+   filled up with its last row, are refused.
 
    Blocks with a scale each are read in place or packed, as the kernel table needs it (@kernels); of
    TQ1_0 blocks of TQ2_0 are made first, and of PTQ1_0 such of PQ2_0 where digits would be slow.
@@ -8433,10 +8448,8 @@ static bitnet__tl2_sections bitnet__tl2_split(const bitnet_ternary *t) {
        sign word   c           bit 15 - (2 j + h): row 16 h + c, triplet j; 1: negative
 
    An index is |9 a + 3 b + c|, 0 to 13, for the weights a, b, c. Invalid are an index over 13, a
-   negative 0, and a pair over 8. With a wrong split the signs meet other triplets: of evenly drawn
-   weights 1 in 56 is then a negative 0 (14 / 27 are not negative, 1 / 27 is 0), and more in a
-   model, which has many zeros. The smallest matrix, 32 rows of 256, has 2048 triplets: that none of
-   them is a negative 0 has a probability of 1e-16. */
+   negative 0, and a pair over 8. With a wrong split the signs meet other triplets, and at least 1
+   in 56 is then a negative 0. */
 static int bitnet__unpack_tl2(const bitnet_ternary *t, const uint8_t *data, int32_t row,
                               size_t from, size_t to, uint8_t *codes, bitnet__unpacked *u) {
     static const uint8_t order[4] = {0, 2, 1, 3};
@@ -10085,9 +10098,8 @@ static bitnet__tensor *bitnet__tensor_at(const bitnet__gguf *g, uint64_t i) {
     return &g->tensors[g->tensors[i].place];
 }
 
-/* Bytes behind the last tensor must be 0: otherwise the directory leaves out a tensor. If the
-   missing entry happens to fill what would be padding, all data is elsewhere than it seems. p has n
-   of these bytes, from offset `at` on. */
+/* Bytes behind the last tensor must be 0: otherwise the directory leaves out a tensor. p has n of
+   these bytes, from offset `at` on. */
 static bitnet_result bitnet__gguf_check_end(const bitnet__gguf *g, uint64_t at, const uint8_t *p,
                                             size_t n, bitnet_error *err) {
     const bitnet__tensor *last = bitnet__tensor_at(g, g->n_tensors - 1);
@@ -10621,8 +10633,8 @@ struct bitnet_model {
     int32_t n_experts, n_used;         /* of a layer, and for a token; 0: layers have an FFN */
     int32_t experts_ffn, experts_dim;  /* n_experts * ffn_dim, n_experts * dim */
     int32_t window;                    /* positions that a sliding layer sees; 0: no layer slides */
-    int32_t embeds;                    /* 1: the file has a pooling_type: it is for embeddings */
-    int32_t pooling;                   /* BITNET_POOLING_*; 0: the file names none */
+    int32_t pooling;                   /* how tokens become one vector: BITNET_POOLING_*; 0: the
+                                          file names none, so it is not for embeddings */
     float eps, freq_base, rope_factor; /* rope_factor divides positions: 1, or a scaling's */
     double rope_length;                /* of (cosine, sine): 1, or YaRN's */
     int32_t rope_original;             /* longrope's; 0: no longrope */
@@ -10951,8 +10963,7 @@ typedef struct bitnet__packing {
 /* The plan for a matrix, which is decided here and nowhere else. A table with pack reads what pack
    makes, a table without it rows of I2_S. But blocks are alike for all tables, except digits. From
    PTQ1_0 blocks of PQ2_0 are made where digits take longer to multiply than the codes' additional
-   0.375 bits to read: for packs of x86, and in WebAssembly, where a column of digits took 2.5 times
-   as long (Node 20). */
+   bits to read: for packs of x86, and in WebAssembly. */
 static bitnet__plan bitnet__choose_plan(const bitnet_model *m, bitnet__linear *l) {
     const bitnet_kernels *k = &m->kernels;
     const bitnet_ternary *t = &l->file;
@@ -11224,15 +11235,16 @@ static int32_t bitnet__tensor_dim(const bitnet_model *m, size_t at) {
     return *(const int32_t *)(const void *)((const char *)m + at);
 }
 
+static const char *bitnet__head_name(const bitnet_model *m) {
+    return m->tied ? "token_embd.weight" : "output.weight";
+}
+
 /* The name of a linear layer; layer -1: the head. */
 static void bitnet__linear_name(const bitnet_model *m, int32_t layer, int linear, char *name) {
     const bitnet__layer_tensor *t = bitnet__layer_tensors;
-    if (layer < 0) {
-        bitnet__format(name, m->tied ? "token_embd.weight" : "output.weight");
-        return;
-    }
-    while (t->linear != linear || !(t->set & bitnet__kind_of(m, layer)->sets)) t++;
-    bitnet__format(name, "blk.%d.%s.weight", (int)layer, t->name);
+    while (layer >= 0 && (t->linear != linear || !(t->set & bitnet__kind_of(m, layer)->sets))) t++;
+    if (layer < 0) bitnet__format(name, "%s", bitnet__head_name(m));
+    else bitnet__format(name, "blk.%d.%s.weight", (int)layer, t->name);
 }
 
 /* 1 if the matrix is there and not of floats. */
@@ -11602,6 +11614,12 @@ static void bitnet__meta_text(bitnet__meta *x, const char *name, char *buf, size
     bitnet__meta_fail(x, name, what);
 }
 
+/* The same where something must be. */
+static void bitnet__meta_name(bitnet__meta *x, const char *name, char *buf, size_t cap) {
+    bitnet__meta_text(x, name, buf, cap);
+    if (!buf[0]) bitnet__meta_fail(x, name, bitnet__meta_key(x, name) ? "is empty" : "is missing");
+}
+
 /* A string array, which must be there. */
 static bitnet__strings bitnet__meta_strings(bitnet__meta *x, const char *name) {
     const bitnet__key *k = bitnet__meta_key(x, name);
@@ -11691,6 +11709,13 @@ static int bitnet__is_like(const char *text, size_t n, const char *pattern) {
            !memcmp(text + n - tail, pattern + all - tail, tail);
 }
 
+/* 1 if it fits one of a list of patterns. */
+static int bitnet__is_any(const char *text, size_t n, const char *const *patterns, size_t count) {
+    while (count > 0 && !bitnet__is_like(text, n, patterns[count - 1])) count--;
+    return count > 0;
+}
+#define BITNET__IS_ANY(text, n, list) bitnet__is_any(text, n, list, sizeof list / sizeof *list)
+
 /* Refuses a split file: its first part has all keys and few tensors, the others have no keys. */
 static void bitnet__refuse_split(bitnet__meta *x) {
     const uint64_t count = bitnet__meta_uint(x, "split.count", 1, 0, 65535);
@@ -11712,10 +11737,8 @@ static const bitnet__family *bitnet__family_of(const bitnet_model *m, const char
 }
 
 static void bitnet__load_arch(bitnet__meta *x) {
-    static const char key[] = "general.architecture";
     bitnet_model *m = x->m;
-    bitnet__meta_text(x, key, m->arch, sizeof m->arch);
-    if (!m->arch[0]) bitnet__meta_fail(x, key, "is missing");
+    bitnet__meta_name(x, "general.architecture", m->arch, sizeof m->arch);
     m->family = bitnet__family_of(m, m->arch);
 }
 
@@ -11732,22 +11755,21 @@ static void bitnet__load_family(bitnet__meta *x) {
 
 /* Is this a matrix whose input can be turned? */
 static int bitnet__can_fold(const char *name) {
-    static const char *const names[] = {"attn_q", "attn_k", "attn_v", "attn_qkv", "attn_gate",
-                                        "attn_output", "ffn_gate", "ffn_up", "ffn_down", "ssm_out"};
-    char pattern[BITNET__TEXT];
-    size_t i;
-    for (i = 0; i < sizeof names / sizeof names[0]; i++) {
-        bitnet__format(pattern, "blk.*.%s.weight", names[i]);
-        if (bitnet__is_like(name, strlen(name), pattern)) return 1;
-    }
-    return !strcmp(name, "output.weight");
+    static const char *const names[] = {
+        "blk.*.attn_q.weight", "blk.*.attn_k.weight", "blk.*.attn_v.weight",
+        "blk.*.attn_qkv.weight", "blk.*.attn_gate.weight", "blk.*.attn_output.weight",
+        "blk.*.ffn_gate.weight", "blk.*.ffn_up.weight", "blk.*.ffn_down.weight",
+        "blk.*.ssm_out.weight", "output.weight"
+    };
+    return BITNET__IS_ANY(name, strlen(name), names);
 }
 
-/* A list of tensors' names, each of which must exist and be such that it can be folded; inverse 1:
-   only the embedding can. */
+/* A list of tensors' names, if there is one, each of which must exist and be such that it can be
+   folded; inverse 1: only the embedding can. */
 static void bitnet__load_fold_names(bitnet__meta *x, const char *key, int inverse,
                                     bitnet__strings *out) {
-    const bitnet__strings list = bitnet__meta_strings(x, key);
+    const bitnet__strings none = {0, 0, 0};
+    const bitnet__strings list = bitnet__meta_key(x, key) ? bitnet__meta_strings(x, key) : none;
     bitnet__strings left = list;
     const uint8_t *p;
     char name[BITNET__TEXT];
@@ -11820,18 +11842,15 @@ static void bitnet__load_fold(bitnet__meta *x) {
     bitnet__fold *f = 0;
     char mode[32];
     uint64_t i, version;
-    size_t k;
     for (i = 0; i < m->gguf.n_keys && x->result == BITNET_OK; i++) {
         const bitnet__key *key = &m->gguf.keys[i];
         const char *name = bitnet__name_text(&m->gguf, &key->name);
         if (!bitnet__name_begins(&m->gguf, &key->name, prefix)) continue;
-        for (k = 0; k < sizeof keys / sizeof keys[0]; k++)
-            if (bitnet__is_like(name + 15, (size_t)key->name.len - 15, keys[k])) break;
         if (m->family->norms & (BITNET__IN_NORMS | BITNET__SUB_NORMS | BITNET__EXPERTS))
             x->result = bitnet__fail(x->err, BITNET_ERR_UNSUPPORTED, "GGUF key '%.*s': folded "
                                      "weights are not supported in this architecture",
                                      (int)key->name.len, name);
-        else if (k == sizeof keys / sizeof keys[0])
+        else if (!BITNET__IS_ANY(name + sizeof prefix - 1, key->name.len + 1 - sizeof prefix, keys))
             x->result = bitnet__fail(x->err, BITNET_ERR_UNSUPPORTED, "GGUF key '%.*s' is not "
                                      "known, and could change the results", (int)key->name.len,
                                      name);
@@ -11859,10 +11878,8 @@ static void bitnet__load_fold(bitnet__meta *x) {
     if (!f->is_explicit) bitnet__want_text(x, "prism.hadamard.sign_mode", "identity");
     f->regroups = (int)bitnet__meta_uint(x, "prism.hadamard.gdn_v_grouped", 0, 0, 1);
     f->scale = (float)(1.0 / bitnet__sqrt((double)f->block));
-    if (bitnet__meta_key(x, "prism.hadamard.weight_names"))
-        bitnet__load_fold_names(x, "prism.hadamard.weight_names", 0, &f->names);
-    if (bitnet__meta_key(x, "prism.hadamard.inverse_weight_names"))
-        bitnet__load_fold_names(x, "prism.hadamard.inverse_weight_names", 1, &f->inverse);
+    bitnet__load_fold_names(x, "prism.hadamard.weight_names", 0, &f->names);
+    bitnet__load_fold_names(x, "prism.hadamard.inverse_weight_names", 1, &f->inverse);
     if (f->is_explicit) bitnet__load_signs(x, f);
 }
 
@@ -12087,13 +12104,6 @@ static void bitnet__load_sliding(bitnet__meta *x) {
                                        1e15f);
 }
 
-/* How tokens become one vector. */
-static void bitnet__load_pooling(bitnet__meta *x) {
-    bitnet_model *m = x->m;
-    m->pooling = (int32_t)bitnet__meta_uint(x, ".pooling_type", 0, 0, BITNET_POOLING_LAST);
-    m->embeds = bitnet__meta_key(x, ".pooling_type") != 0;
-}
-
 /* ---- keys that change the numbers ---- */
 
 /* Keys that are read elsewhere, or change nothing. A point in front stands for the architecture,
@@ -12212,12 +12222,9 @@ static bitnet_result bitnet__check_key(const bitnet_model *m, const bitnet__key 
     char text[BITNET__TEXT];
     double want;
     size_t i;
-    for (i = 0; i < sizeof bitnet__read_keys / sizeof bitnet__read_keys[0]; i++)
-        if (bitnet__is_like(name, length, bitnet__read_keys[i])) return BITNET_OK;
-    for (i = 0; m->n_experts && i < sizeof bitnet__expert_keys / sizeof *bitnet__expert_keys; i++)
-        if (bitnet__is_like(name, length, bitnet__expert_keys[i])) return BITNET_OK;
-    for (i = 0; m->n_taps && i < sizeof bitnet__hybrid_keys / sizeof *bitnet__hybrid_keys; i++)
-        if (bitnet__is_like(name, length, bitnet__hybrid_keys[i])) return BITNET_OK;
+    if (BITNET__IS_ANY(name, length, bitnet__read_keys) ||
+        (m->n_experts && BITNET__IS_ANY(name, length, bitnet__expert_keys)) ||
+        (m->n_taps && BITNET__IS_ANY(name, length, bitnet__hybrid_keys))) return BITNET_OK;
     for (i = 0; i < sizeof bitnet__neutral_keys / sizeof bitnet__neutral_keys[0]; i++) {
         if (!bitnet__is_like(name, length, bitnet__neutral_keys[i].name)) continue;
         if (bitnet__is_neutral(m, &bitnet__neutral_keys[i], k, &want)) return BITNET_OK;
@@ -12230,6 +12237,8 @@ static bitnet_result bitnet__check_key(const bitnet_model *m, const bitnet__key 
                         "and could change the results", (int)k->name.len, whole,
                         (unsigned long long)bitnet__value_offset(k));
 }
+
+#undef BITNET__IS_ANY
 
 /* A key that is not read could change the numbers, so it is refused rather than ignored. */
 static bitnet_result bitnet__check_keys(const bitnet_model *m, bitnet_error *err) {
@@ -12255,8 +12264,7 @@ static bitnet_result bitnet__load_shape(bitnet_model *m, bitnet_error *err) {
     if (x.result != BITNET_OK) return x.result;
     hybrid = (m->family->norms & BITNET__HYBRID) != 0;
     m->norm_dim = m->full_interval = 1;
-    /* The tensors of a layer bound n_layers by what the file holds. Those of attention are fewer
-       than a gated delta net's. */
+    /* The tensors of a layer bound n_layers by what the file holds. */
     for (i = 0; i < BITNET__LAYER_TENSORS; i++)
         n_tensors += bitnet__has_tensor(m, bitnet__kind_of(m, 0), &bitnet__layer_tensors[i]);
     m->dim = bitnet__meta_size(&x, ".embedding_length", 0, BITNET__MAX_ROW);
@@ -12297,7 +12305,7 @@ static bitnet_result bitnet__load_shape(bitnet_model *m, bitnet_error *err) {
     m->freq_base = bitnet__meta_float(&x, ".rope.freq_base", m->family->freq_base, 1.0f, 1e15f);
     bitnet__load_scales(&x);
     bitnet__load_sliding(&x);
-    bitnet__load_pooling(&x);
+    m->pooling = (int32_t)bitnet__meta_uint(&x, ".pooling_type", 0, 0, BITNET_POOLING_LAST);
     bitnet__load_gate(&x);
     bitnet__load_rope_scaling(&x);
     bitnet__load_fold(&x);
@@ -12327,7 +12335,7 @@ static const bitnet__pre *bitnet__load_pre(bitnet__meta *x) {
 /* The scanner of byte-level BPE; 0: the tokenizer is SentencePiece. */
 static const bitnet__pre *bitnet__load_tokenizer_kind(bitnet__meta *x) {
     char text[32];
-    bitnet__meta_text(x, "tokenizer.ggml.model", text, sizeof text);
+    bitnet__meta_name(x, "tokenizer.ggml.model", text, sizeof text);
     if (!strcmp(text, "gpt2")) return bitnet__load_pre(x);
     if (x->result == BITNET_OK && strcmp(text, "llama"))
         x->result = bitnet__fail(x->err, BITNET_ERR_UNSUPPORTED, "tokenizer.ggml.model is '%s'; "
@@ -12597,10 +12605,6 @@ typedef struct bitnet__loading {
     bitnet__packing packing;           /* of it */
 } bitnet__loading;
 
-static const char *bitnet__head_name(const bitnet_model *m) {
-    return m->tied ? "token_embd.weight" : "output.weight";
-}
-
 static int bitnet__is_ternary_matrix(const bitnet__matrix *a) {
     return a->n_rows > 0 && bitnet__is_ternary(bitnet__type_info(a->type));
 }
@@ -12614,7 +12618,7 @@ static bitnet_result bitnet__load_ends(bitnet_model *m, bitnet_error *err) {
     if (r != BITNET_OK) return r;
     if (bitnet__find_tensor(&m->gguf, "output.weight") || (m->family->norms & BITNET__OWN_HEAD))
         r = bitnet__load_matrix(m, "output.weight", m->dim, m->n_vocab, 0, &m->head, err);
-    else if (!m->embeds) {
+    else if (!m->pooling) {
         m->head = m->embed;
         m->tied = 1;
     }
@@ -12875,9 +12879,8 @@ static uint64_t bitnet__hash_ints(uint64_t h, const int32_t *x, int n) {
 }
 
 /* What saved sequences know their model by: the header, how the weights are read, the last norm
-   and the scales of all linear layers (with scale groups, in such a head, too, those of 16 rows).
-   Another training of the same shape has other scales. Not all weights, because loading does not
-   read the embedding. */
+   and the scales of all linear layers (of scale groups those of 16 rows). Another training of the
+   same shape has other scales. Loading does not read all weights, so not these. */
 static uint64_t bitnet__model_identity(const bitnet_model *m) {
     const bitnet_tile all = m->params.tile;
     const int32_t how[4] = {(int32_t)m->params.i2s_packing, all.rows, all.cols, all.group};

@@ -321,6 +321,16 @@ static void test_python(void) {
         {"{% set x = 1 %}{% for y in l %}{% set x = x + 1 %}{{ x }}{% endfor %}{{ x }}", "221", 0},
         {"{{ u.x if u is defined else 'no' }}{{ 1 or u.x }}{{ (a | odd) if false }}", "no1", 0},
         {"{{ l | join(n) }} {{ l | join(t) }} {{ l | join(u) }}", "p3q pTrueq pq", 0},
+        {"{{ -1 is integer }}{{ -n | string | length }}{{ 2 - -d.x | string | length }}",
+         "True20", 0},
+        {"{{ l[t] }}{{ u is sequence }}{{ u | default | tojson }}", "qTrue\"\"", 0},
+        {"{% for x in l %}{{ loop.revindex }}{{ loop.revindex0 }}{{ loop.depth }}{{ loop.depth0 }} "
+         "{% endfor %}", "2110 1010 ", 0},
+        {"{{ 'a-b c'.title() }}{{ '-' | title }}", "A-B C-", 0},
+        {"{{ 'it\\'s' | title }}", 0, BITNET__NOT_UNDERSTOOD},
+        {"{{ l + l }}", 0, BITNET__NOT_UNDERSTOOD}, {"{{ l < l }}", 0, BITNET__NOT_UNDERSTOOD},
+        {"{{ a * n }}", 0, BITNET__NOT_UNDERSTOOD}, {"{{ a % n }}", 0, BITNET__NOT_UNDERSTOOD},
+        {"{{ -a }}", 0, BITNET__RAISED}, {"{{ n % a }}", 0, BITNET__RAISED},
         {"{{ l | join(l) }}", 0, BITNET__NOT_UNDERSTOOD},
         {"{{ u.x }}", 0, BITNET__RAISED}, {"{{ u['x'] }}", 0, BITNET__RAISED},
         {"{{ a + n }}", 0, BITNET__RAISED}, {"{{ a + u }}", 0, BITNET__RAISED},
@@ -847,6 +857,31 @@ static void test_own_template(void) {
     bitnet_model_free(m);
 }
 
+/* What is trimmed is what Python's strip takes, beyond ASCII, too: not a zero width space. */
+static void test_trim(void) {
+    static const struct { const char *content, *want; } cases[] = {
+        {"\xE3\x80\x80 a\xC2\xA0\n", "[a]"},
+        {"\x1C\x1F\x0B" "a\xE2\x80\xA8\xC2\x85\x1D", "[a]"},
+        {"\xE2\x80\x8B" "a\xE2\x80\x8B", "[\xE2\x80\x8B" "a\xE2\x80\x8B]"},
+        {"\xE3\x80\x80", "[]"}, {"a\x80\x80", "[a\x80\x80]"}, {"a\xE3\x80", "[a\xE3\x80]"},
+        {"\xE4\xB8\xAD \xC2", "[\xE4\xB8\xAD \xC2]"},
+        {"a b\xE3\x80\x80 c ", "[a b\xE3\x80\x80 c]"}};
+    bitnet_model *m = chat_model("llama", 0, 4);
+    bitnet_chat_template t = {.user = {BITNET_TEXT("["), BITNET_TEXT("]")}, .trim = 1};
+    bitnet_chat_params p = {.chat_template = &t};
+    bitnet_token got[64];
+    char text[64];
+    size_t i;
+    for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const bitnet_message talk = {.role = text_of("user"), .content = text_of(cases[i].content)};
+        const int n = bitnet_chat_tokenize(m, &p, &talk, 1, 0, got, 64, NULL);
+        CHECK(n > 0);
+        text[bitnet_detokenize(m, got, n, text, sizeof text - 1)] = 0;
+        CHECK_MSG(!strcmp(text, cases[i].want), "%d: %s", (int)i, text);
+    }
+    bitnet_model_free(m);
+}
+
 /* A NUL in a tool, a message or the template's own texts is a character like others. */
 static void test_nul(void) {
     static const bitnet_text tools = BITNET_TEXT("{\"a\\0\": \"\0x\"}\n{\0}");
@@ -1103,6 +1138,7 @@ const test_case chat_tests[] = {
     {"chat/lent_turn", test_lent_turn},
     {"chat/left_out", test_left_out},
     {"chat/own_template", test_own_template},
+    {"chat/trim", test_trim},
     {"chat/nul", test_nul},
     {"chat/turns", test_turns},
     {"chat/why_not", test_why_not},

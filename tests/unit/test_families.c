@@ -907,6 +907,21 @@ static void test_family_split(void) {
     expect(&m, BITNET_OK, 0, 0);
 }
 
+/* ---- no pooling ---- */
+
+/* A pooling_type of 0 is that of a model that writes text, with its tied head. */
+static void test_family_no_pooling(void) {
+    gb_model m = key_model("llama", ".pooling_type", GB_U32, 0);
+    bitnet_model_info info = {0};
+    bitnet_model *model = 0;
+    gb_make_model(&m);
+    bitnet_model_load_memory(m.data, m.size, 0, &model, 0);
+    bitnet_model_get_info(model, &info);
+    bitnet_model_free(model);
+    gb_free_model(&m);
+    CHECK(info.has_head && info.pooling == BITNET_POOLING_MODEL);
+}
+
 /* ---- layers of zeros ---- */
 
 static char zero_lines[1000];
@@ -1264,6 +1279,7 @@ const test_case families_tests[] = {
     {"families/keys", test_family_keys},
     {"families/rope_length", test_family_rope_length},
     {"families/split", test_family_split},
+    {"families/no_pooling", test_family_no_pooling},
     {"families/zeros", test_family_zeros},
     {"families/shapes", test_family_shapes},
     {"families/pre", test_family_pre},

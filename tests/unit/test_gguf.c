@@ -325,7 +325,7 @@ static void test_missing(void) {
     without("bitnet-b1.58.block_count", BITNET_ERR_FORMAT);
     without("bitnet-b1.58.feed_forward_length", BITNET_ERR_FORMAT);
     without("bitnet-b1.58.attention.head_count", BITNET_ERR_FORMAT);
-    without("tokenizer.ggml.model", BITNET_ERR_UNSUPPORTED);
+    without("tokenizer.ggml.model", BITNET_ERR_FORMAT);
     without("token_embd.weight", BITNET_ERR_FORMAT);
     without("output_norm.weight", BITNET_ERR_FORMAT);
     for (i = 0; i < 11; i++) {
@@ -413,9 +413,26 @@ static void test_own_bytes(void) {
 /* Keys that replace or join the model's own. */
 static const char *extra_text;
 static void add_pre(gb_file *f) { gb_key_str(f, "tokenizer.ggml.pre", extra_text); }
-static void add_model(gb_file *f) {
+static void add_omitted(gb_file *f) {
+    const char *name = f->omit;
     f->omit = 0;
-    gb_key_str(f, "tokenizer.ggml.model", extra_text);
+    gb_key_str(f, name, extra_text);
+}
+
+/* An empty name is there. */
+static void test_empty_names(void) {
+    static const char *const names[] = {"general.architecture", "tokenizer.ggml.model"};
+    size_t i;
+    for (i = 0; i < 2; i++) {
+        gb_model m = tiny();
+        extra_text = "";
+        m.file.omit = names[i];
+        m.file.add_keys = add_omitted;
+        expect(&m, BITNET_ERR_FORMAT, names[i], "is empty");
+        m = tiny();
+        m.file.omit = names[i];
+        expect(&m, BITNET_ERR_FORMAT, names[i], "is missing");
+    }
 }
 
 static void test_tokenizer_kinds(void) {
@@ -423,12 +440,12 @@ static void test_tokenizer_kinds(void) {
     bitnet_model_params p;
     bitnet_model *model = 0;
     m.file.omit = "tokenizer.ggml.model";
-    m.file.add_keys = add_model;
+    m.file.add_keys = add_omitted;
     extra_text = "bert";
     expect(&m, BITNET_ERR_UNSUPPORTED, "tokenizer.ggml.model", "'bert'");
     m = tiny();
     m.file.omit = "tokenizer.ggml.model";
-    m.file.add_keys = add_model;
+    m.file.add_keys = add_omitted;
     extra_text = "llama";
     expect(&m, BITNET_ERR_FORMAT, "tokenizer.ggml.scores", 0);
     m = tiny();
@@ -596,7 +613,7 @@ static void test_escapes_in_values(void) {
     expect(&m, BITNET_ERR_UNSUPPORTED, "evil", 0);
     m = tiny();
     m.file.omit = "tokenizer.ggml.model";
-    m.file.add_keys = add_model;
+    m.file.add_keys = add_omitted;
     extra_text = "x\n\x1b[2J";
     expect(&m, BITNET_ERR_UNSUPPORTED, "tokenizer.ggml.model", "x??[2J");
 }
@@ -1080,6 +1097,7 @@ const test_case gguf_tests[] = {
     {"gguf/no_file", test_no_file},
     {"gguf/missing", test_missing},
     {"gguf/missing_tokens", test_missing_tokens},
+    {"gguf/empty_names", test_empty_names},
     {"gguf/architectures", test_architectures},
     {"gguf/defaults", test_defaults},
     {"gguf/own_bytes", test_own_bytes},
