@@ -10496,7 +10496,8 @@ typedef struct bitnet__family {
                                           0: there is no window; or BITNET__SLIDE_PATTERN */
     float slide_base;                  /* freq_base of the layers that slide, without a key; 0: the
                                           other layers' */
-    int default_pre;                   /* 1: without tokenizer.ggml.pre, llama-bpe is right */
+    int default_pre;                   /* 1: llama-bpe is right without tokenizer.ggml.pre, and
+                                          where that is default or gpt-2 */
     int chat;                          /* 1: the template of bitnet-2b-4t, whatever the file has */
     float eps, freq_base;              /* defaults of absent keys; 0: the key must be there */
 } bitnet__family;
@@ -12319,6 +12320,8 @@ static const bitnet__pre *bitnet__load_pre(bitnet__meta *x) {
     char text[32], names[BITNET__TEXT] = "";
     size_t i;
     bitnet__meta_text(x, "tokenizer.ggml.pre", text, sizeof text);
+    if (x->m->family->default_pre && (!strcmp(text, "default") || !strcmp(text, "gpt-2")))
+        text[0] = 0;
     if (!text[0] && x->result == BITNET_OK && !x->m->family->default_pre)
         bitnet__log_text(x->m, BITNET_LOG_WARNING, "the file has no tokenizer.ggml.pre; llama-bpe "
                          "is assumed, and if that is wrong, texts become wrong tokens");

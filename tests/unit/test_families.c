@@ -1020,7 +1020,7 @@ static void test_family_pre(void) {
                                         "qwen2", "qwen35"};
     static const struct { const char *arch, *pre; int warnings; } cases[] = {
         {"bitnet-b1.58", 0, 0}, {"bitnet-25", 0, 0}, {"bitnet", 0, 0}, {"llama", 0, 1},
-        {"llama", "llama-bpe", 0}
+        {"llama", "llama-bpe", 0}, {"bitnet", "default", 0}, {"bitnet-b1.58", "gpt-2", 0}
     };
     size_t i;
     for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
