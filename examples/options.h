@@ -66,11 +66,11 @@ static inline int option_take(const option *o, char **argv, int *i, char error[O
     return !error[0];
 }
 
-/* Names of values, of which the last, 0, has the value where there is no text. */
+/* Names of values. The last one is 0 and has the value of an option that is not given. */
 typedef struct option_name { const char *text; int value; } option_name;
 
-/* The value that the text of an option stands for; text 0: none was given. Returns 0, and in error
-   what is wrong, if it is none of the names. */
+/* Sets *to to the value that an option's text names; text 0: the option was not given. Returns 0,
+   and says in error what is wrong, if there is no such name. */
 static inline int option_value(const char *own, const char *text, const option_name *names,
                                int *to, char error[OPTION_ERROR]) {
     const option_name *n = names;

@@ -32,8 +32,8 @@ int is_not_a_file(const char *path);
 /* Do both paths lead to one file that is there, and no device? a and b may be 0. */
 int file_is_same(const char *a, const char *b);
 
-/* Is a file there that begins otherwise, and is not empty? What a wrong name leads to, such as a
-   text of the user's, is not to be replaced. */
+/* Is there a file that is not empty and does not begin with these bytes? A wrong name may lead to
+   one, such as a text of the user's, which must not be replaced. */
 int file_begins_otherwise(const char *path, const char *begin);
 
 /* The file that a path stands for, in new memory: of a link what it leads to. Returns 0 and sets
