@@ -876,7 +876,7 @@ static int open_output(void) {
 static int open_results(void) {
     const int wrong = resume_path ? open_output() : ALL_DONE;
     if (wrong) return wrong;
-    if (file_is_same(0, output)) {     /* each result would become a request, and have one */
+    if (files_are_same(0, output)) {     /* each result would become a request, and have one */
         fprintf(stderr, "batch: %s is the file of the requests\n", output_name);
         return USAGE;
     }

@@ -87,7 +87,7 @@ int file_lock(int fd) {
                       LOCKFILE_EXCLUSIVE_LOCK | LOCKFILE_FAIL_IMMEDIATELY, 0, 1, 0, &at) != 0;
 }
 
-int file_is_same(int fd, int other) {
+int files_are_same(int fd, int other) {
     BY_HANDLE_FILE_INFORMATION a, b;
     return file_size(fd) >= 0 &&
            GetFileInformationByHandle((HANDLE)_get_osfhandle(fd), &a) &&
@@ -194,7 +194,7 @@ static int are_same(const struct stat *a, const struct stat *b) {
     return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
 }
 
-int file_is_same(int fd, int other) {
+int files_are_same(int fd, int other) {
     struct stat a, b;
     return !fstat(fd, &a) && S_ISREG(a.st_mode) && !fstat(other, &b) && are_same(&a, &b);
 }

@@ -34,7 +34,7 @@ int file_sync(int fd);
 /* Nobody else gets the file until it is closed. Returns 0 if another program has it. */
 int file_lock(int fd);
 /* Are these the same regular file? */
-int file_is_same(int fd, int other);
+int files_are_same(int fd, int other);
 /* Is it still the one of this name? */
 int file_is_named(int fd, const char *path);
 /* What the path stands for behind links, from malloc. */
