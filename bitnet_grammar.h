@@ -70,8 +70,9 @@
                    and const are compared with all keywords.
                    What not, if and the other alternatives of oneOf must not allow is left out by
                    type, listed values, bounds, lengths, patterns, and properties that are missing,
-                   there, or of another kind. A listed number leaves out all numbers. An alternative
-                   that cannot be told apart from others is not written; if none can, it is refused.
+                   there, or of another kind. A listed number, array or object leaves out all of
+                   these, and integer all numbers. An alternative that cannot be told apart from
+                   others is not written; if none can, it is refused.
        object      properties, in their order; required; additionalProperties; patternProperties, up
                    to 16; propertyNames; unevaluatedProperties true or false; minProperties and
                    maxProperties; dependentRequired, dependentSchemas, dependencies
@@ -85,8 +86,9 @@
                    maxContains; uniqueItems: of an enum's values each is written once at most, in
                    the enum's order; of other items there is one at most, and minItems over 1 is
                    refused
-                   Items that are listed one by one must be there. unevaluatedItems false allows no
-                   others than its own schema lists.
+                   Items that are listed one by one must be there, and without a schema for others
+                   there are no others, unless minItems asks for them. unevaluatedItems false allows
+                   no others than its own schema lists.
        string      minLength and maxLength, in code points; pattern; format: date, time, date-time,
                    duration, email, hostname, ipv4, ipv6, uri, uri-reference, uri-template, url,
                    uuid, json-pointer, relative-json-pointer, json-pointer-uri-fragment, regex, byte
@@ -98,12 +100,13 @@
                    draft 4), up to 2^53; multipleOf, up to 10000; format int8 to int64, uint8 to
                    uint64
        number      the same bounds, up to 10^15. With bounds numbers have no exponent, 15 digits at
-                   most, and 6 places behind the point, or one more than the bounds. Without bounds
-                   at most 16 digits before and behind the point, exponent to 99. multipleOf makes
-                   it an integer, or has up to 4 places: validators divide doubles, and so of 0.01
-                   all up to 100 are written that they find to be multiples (0.29 is none), and
-                   beyond that quarters. Formats of integers make it one; float and double say
-                   nothing.
+                   most, and 6 places behind the point, or one more than the bounds; beyond all
+                   bounds those that have no room for so many places, from 10^9 on, are whole.
+                   Without bounds at most 16 digits before and behind the point, exponent to 99.
+                   multipleOf makes it an integer, or has up to 4 places: validators divide doubles,
+                   and so of 0.01 all up to 100 are written that they find to be multiples (0.29 is
+                   none), and beyond that quarters. Formats of integers make it one; float and
+                   double say nothing.
        pattern     ECMAScript's, with the flag u: . [] () (?:) (?<name>) | * + ? {m,n} ^ $ \d \w \s
                    \D \W \S and escaped characters; a sign may be escaped without need. It may match
                    anywhere, unless ^ and $ hold it. (?= and (?! only behind ^ at the beginning, (?=
@@ -492,6 +495,7 @@ typedef struct bitnet_grammar__rule {
     uint32_t name, n_name;                 /* in the pool; of a schema: n_name 0 */
     uint32_t start;                        /* its first node; NONE: not defined */
     uint32_t at;                           /* where it is mentioned first; of a schema: its value */
+    uint32_t coarse;                       /* see the builder's; NONE */
 } bitnet_grammar__rule;
 
 /* A name in a space of names: the rules, the parts of one object, one list of properties. */
@@ -599,7 +603,8 @@ typedef struct bitnet_grammar__builder {
     uint32_t n_anchors, stamp, n_kinds;
     int opposite, narrowed;                /* a pattern must not match; matches more than here */
     uint32_t pattern;                      /* whose states these are; NONE: of another string */
-    uint32_t unbroken;                     /* a schema that must not hold, which cannot be kept */
+    uint32_t unbroken;                     /* a schema that must not hold, which cannot be kept; */
+    uint32_t coarse;                       /* or only with less than it leaves: a type is missing */
     const char *source;                    /* what the caller gave: places in errors are in it */
     const char *given;                     /* what the rules around are around */
     uint32_t n_source, n_given;
@@ -987,6 +992,7 @@ static uint32_t bitnet_grammar__add_rule(bitnet_grammar__builder *b, uint32_t na
     r->n_name = n_name;
     r->start = BITNET_GRAMMAR__NONE;
     r->at = at;
+    r->coarse = BITNET_GRAMMAR__NONE;
     return b->rules.n - 1;
 }
 
@@ -2673,6 +2679,14 @@ static uint32_t bitnet_grammar__pattern_char(bitnet_grammar__builder *b) {
     return bitnet_grammar__pattern_escape(b);
 }
 
+/* A character of a class, in which \b is a backspace. */
+static uint32_t bitnet_grammar__class_char(bitnet_grammar__builder *b) {
+    if (bitnet_grammar__peek(b, 0) != '\\' || bitnet_grammar__peek(b, 1) != 'b')
+        return bitnet_grammar__pattern_char(b);
+    b->at += 2;
+    return '\b';
+}
+
 static uint32_t bitnet_grammar__pattern_class(bitnet_grammar__builder *b) {
     const int negated = bitnet_grammar__peek(b, 1) == '^', opposite = b->opposite;
     uint32_t low, high;
@@ -2680,18 +2694,13 @@ static uint32_t bitnet_grammar__pattern_class(bitnet_grammar__builder *b) {
     b->ranges.n = 0;
     b->opposite |= negated;
     while (!b->code && bitnet_grammar__peek(b, 0) != ']') {
-        if (bitnet_grammar__peek(b, 0) == '\\' && bitnet_grammar__peek(b, 1) == 'b') {
-            b->at += 2;                    /* inside of a class it is a backspace */
-            bitnet_grammar__add_range(b, 8, 8);
-            continue;
-        }
         if (bitnet_grammar__class_escape(b)) continue;
-        low = high = bitnet_grammar__pattern_char(b);
+        low = high = bitnet_grammar__class_char(b);
         if (bitnet_grammar__peek(b, 0) == '-' && bitnet_grammar__peek(b, 1) != ']' &&
             !(bitnet_grammar__peek(b, 1) == '\\' && bitnet_grammar__peek(b, 2) > 0 &&
               strchr("dDwWsS", bitnet_grammar__peek(b, 2)))) {
             b->at++;
-            high = bitnet_grammar__pattern_char(b);
+            high = bitnet_grammar__class_char(b);
             if (low > high)
                 bitnet_grammar__fail(b, BITNET_ERR_FORMAT, b->at, "a range backwards");
         }
@@ -4238,7 +4247,8 @@ static bitnet_grammar__items bitnet_grammar__read_items(bitnet_grammar__builder 
         s.most = bitnet_grammar__read_count(b, bitnet_grammar__get(b, all->v[i], "maxContains"),
                                             -1);
         if (s.least > 1000 || (s.most >= 0 && s.most < s.least))
-            bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, x, "of so many items, or of none");
+            bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, x,
+                                  "minContains is over 1000, or over maxContains");
     }
     return s;
 }
@@ -4739,7 +4749,7 @@ static int bitnet_grammar__read_size(bitnet_grammar__builder *b, const bitnet_gr
                 bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED,
                                       bitnet_grammar__said(b, all->v[k],
                                                            BITNET_GRAMMAR__K_MIN_PROPERTIES),
-                                      "more properties than are listed, and one");
+                                      "more properties than those listed and one other");
     return 0;
 }
 
@@ -4814,7 +4824,7 @@ static bitnet_grammar__frag bitnet_grammar__objects(bitnet_grammar__builder *b,
     if (!bitnet_grammar__check_names(b, &names) && more) {
         if (!b->properties.n)
             bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, names.v[0],
-                                  "supported for strings, and without alternatives");
+                                  "only enum, const, pattern, format and lengths are supported");
         more = 0;
     }
     if (!bitnet_grammar__read_size(b, all, more, &size)) return bitnet_grammar__failing(b);
@@ -5347,6 +5357,15 @@ static uint32_t bitnet_grammar__demanded_types(bitnet_grammar__builder *b, uint3
     return out;
 }
 
+/* Would other values of these types break the keyword `d`, which leaves them out as a whole? */
+static int bitnet_grammar__is_coarse(bitnet_grammar__builder *b, uint32_t d, uint32_t types) {
+    if (bitnet_grammar__is_word_of(b, d, BITNET_GRAMMAR__K_TYPE))
+        return (types & ~bitnet_grammar__types(b, BITNET_GRAMMAR__VALUE(b, d).parent)) != 0;
+    return (bitnet_grammar__is_word_of(b, d, BITNET_GRAMMAR__K_ENUM) ||
+            bitnet_grammar__is_word_of(b, d, BITNET_GRAMMAR__K_CONST)) &&
+           types > BITNET_GRAMMAR__NULL + BITNET_GRAMMAR__FALSE + BITNET_GRAMMAR__TRUE;
+}
+
 /* The types that are left by all schemas and demands. */
 static uint32_t bitnet_grammar__left_types(bitnet_grammar__builder *b,
                                            const bitnet_grammar__all *all) {
@@ -5446,7 +5465,11 @@ static int bitnet_grammar__ways_of(bitnet_grammar__builder *b, const bitnet_gram
          q = q == p ? BITNET_GRAMMAR__NONE : BITNET_GRAMMAR__VALUE(b, q).next) {
         bitnet_grammar__spend(b, 8);
         if (kind < BITNET_GRAMMAR__LIST &&
-            !(types & bitnet_grammar__demanded_types(b, q, kind))) continue;
+            !(types & bitnet_grammar__demanded_types(b, q, kind))) {
+            if (kind == BITNET_GRAMMAR__BROKEN && bitnet_grammar__is_coarse(b, q, types))
+                b->coarse = x.parent;
+            continue;
+        }
         if (kind == BITNET_GRAMMAR__UNKEPT &&
             (bitnet_grammar__type(b, q) == BITNET_GRAMMAR__TRUE || b->code ||
              (bitnet_grammar__type(b, q) == BITNET_GRAMMAR__OBJECT &&
@@ -5597,8 +5620,6 @@ static bitnet_grammar__frag bitnet_grammar__compile_set(bitnet_grammar__builder 
 
 static bitnet_grammar__frag bitnet_grammar__compile_schema(bitnet_grammar__builder *b, uint32_t v) {
     bitnet_grammar__all all;
-    bitnet_grammar__frag f;
-    b->unbroken = BITNET_GRAMMAR__NONE;
     b->place = v;
     memset(&all, 0, sizeof all);
     all.ways = 1;
@@ -5610,12 +5631,11 @@ static bitnet_grammar__frag bitnet_grammar__compile_schema(bitnet_grammar__build
             return b->code ? bitnet_grammar__pair(0, 0) : bitnet_grammar__schema(b, v);
         }
     }
-    f = bitnet_grammar__compile_all(b, &all);
-    if (!f.start && b->unbroken != BITNET_GRAMMAR__NONE)
-        bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, b->unbroken,
-                              "what this allows cannot be left out, for not, if or oneOf");
-    return f;
+    return bitnet_grammar__compile_all(b, &all);
 }
+
+static const char bitnet_grammar__kept_out[] =
+    "what this allows cannot be left out, for not, if or oneOf";
 
 static void bitnet_grammar__compile_todo(bitnet_grammar__builder *b) {
     while (b->todo.n > 0 && !b->code) {
@@ -5623,8 +5643,14 @@ static void bitnet_grammar__compile_todo(bitnet_grammar__builder *b) {
         const int is_set = (v & BITNET_GRAMMAR__LEAF) != 0;
         const uint32_t r = is_set ? ((bitnet_grammar__set *)b->several.p)[set].rule
                                   : BITNET_GRAMMAR__VALUE(b, v).rule;
-        bitnet_grammar__define(b, r, is_set ? bitnet_grammar__compile_set(b, set)
-                                            : bitnet_grammar__compile_schema(b, v));
+        bitnet_grammar__frag f;
+        b->unbroken = b->coarse = BITNET_GRAMMAR__NONE;
+        f = is_set ? bitnet_grammar__compile_set(b, set) : bitnet_grammar__compile_schema(b, v);
+        if (!f.start && b->unbroken != BITNET_GRAMMAR__NONE)
+            bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, b->unbroken,
+                                  bitnet_grammar__kept_out);
+        bitnet_grammar__define(b, r, f);
+        if (!b->code) BITNET_GRAMMAR__RULE(b, r).coarse = b->coarse;
         b->place = BITNET_GRAMMAR__NONE;
     }
 }
@@ -5917,6 +5943,9 @@ static void bitnet_grammar__fail_endless(bitnet_grammar__builder *b, uint32_t ro
         n++;
     }
     if (n) bitnet_grammar__fail_rule(b, BITNET_ERR_UNSUPPORTED, root, what);
+    else if (BITNET_GRAMMAR__RULE(b, root).coarse != BITNET_GRAMMAR__NONE)
+        bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, BITNET_GRAMMAR__RULE(b, root).coarse,
+                              bitnet_grammar__kept_out);
     else
         bitnet_grammar__fail_rule(b, BITNET_ERR_FORMAT, root,
                                   "has no text that ends, or none within a depth of 4096");
