@@ -1730,17 +1730,23 @@ static uint8_t bitnet_grammar__type(const bitnet_grammar__builder *b, uint32_t v
     return v == BITNET_GRAMMAR__NONE ? 0 : BITNET_GRAMMAR__VALUE(b, v).type;
 }
 
+/* Writes the escape that a character of a JSON string needs, and returns its length; 0: none. */
+static uint32_t bitnet_grammar__escape_of(uint32_t cp, char out[8]) {
+    static const char from[] = "\b\f\n\r\t\"\\", to[] = "bfnrt\"\\";
+    const char *at;
+    if (cp >= 32 && cp != '"' && cp != '\\') return 0;
+    at = cp ? strchr(from, (int)cp) : 0;
+    return (uint32_t)(at ? snprintf(out, 8, "\\%c", to[at - from])
+                         : snprintf(out, 8, "\\u%04x", (unsigned)cp));
+}
+
 static void bitnet_grammar__dump_string(bitnet_grammar__builder *b, const char *s, uint32_t n) {
     char escape[8];
-    uint32_t i;
+    uint32_t i, size;
     bitnet_grammar__put(b, &b->bytes, "\"", 1);
     for (i = 0; i < n && !b->code; i++) {
-        if (s[i] == '"' || s[i] == '\\') bitnet_grammar__put(b, &b->bytes, "\\", 1);
-        if ((uint8_t)s[i] >= 32) bitnet_grammar__put(b, &b->bytes, s + i, 1);
-        else {
-            snprintf(escape, sizeof escape, "\\u%04x", (unsigned)(uint8_t)s[i]);
-            bitnet_grammar__put(b, &b->bytes, escape, 6);
-        }
+        size = bitnet_grammar__escape_of((uint8_t)s[i], escape);
+        bitnet_grammar__put(b, &b->bytes, size ? escape : s + i, size ? size : 1);
     }
     bitnet_grammar__put(b, &b->bytes, "\"", 1);
 }
@@ -2467,25 +2473,19 @@ static bitnet_grammar__frag bitnet_grammar__numbers(bitnet_grammar__builder *b,
 /* One character of the ranges, as it is written in a JSON string. U+0000 is left out where it is
    one of many. */
 static bitnet_grammar__frag bitnet_grammar__json_class(bitnet_grammar__builder *b) {
-    static const char letters[] = "\b\f\n\r\t", names[] = "bfnrt";
     const uint32_t root = bitnet_grammar__join(b), end = bitnet_grammar__join(b);
     bitnet_grammar__frag f = bitnet_grammar__pair(root, end);
     char escape[8];
-    uint32_t i, k, n, cp;
+    uint32_t i, k, n, cp, size;
     bitnet_grammar__sort_ranges(b);
     n = b->ranges.n;
     for (i = 0; i < n && !b->code; i++) {
         const bitnet_grammar__range x = BITNET_GRAMMAR__RANGE(b, i);
         for (k = 0; k < 34; k++) {
-            const char *at;
             cp = k < 32 ? k : k == 32 ? '"' : '\\';
             if (cp < x.low || cp > x.high || (cp == 0 && x.high > 31)) continue;
-            at = cp ? strchr(letters, (int)cp) : 0;
-            if (k >= 32) snprintf(escape, sizeof escape, "\\%c", (int)cp);
-            else if (at) snprintf(escape, sizeof escape, "\\%c", names[at - letters]);
-            else snprintf(escape, sizeof escape, "\\u%04x", (unsigned)cp);
-            bitnet_grammar__plant_text(b, root, end, (const uint8_t *)escape,
-                                       (uint32_t)strlen(escape));
+            size = bitnet_grammar__escape_of(cp, escape);
+            bitnet_grammar__plant_text(b, root, end, (const uint8_t *)escape, size);
         }
         /* What needs no escape: behind the ranges, which then go. */
         for (k = 0; k < 3; k++) {

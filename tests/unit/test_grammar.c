@@ -313,6 +313,8 @@ static void test_schemas(void) {
         {"{\"enum\":[\"a\\\"\",12,null,[1,{\"a\":2}]]}",
          {"c \"a\\\"\"", "c 12", "c null", "c [1,{\"a\":2}]", "x \"b", 0}},
         {"{\"enum\":[\"a\",1],\"type\":\"string\"}", {"c \"a\"", "x 1", 0}},
+        {"{\"const\":{\"k\\n\":\"\\u0008\\f\\r\\t\\\\\\u0001/\"}}",
+         {"c {\"k\\n\":\"\\b\\f\\r\\t\\\\\\u0001/\"}", "x {\"k\\u", 0}},
         {"{\"const\":{}}", {"c {}", 0}},
         {"{\"type\":[\"null\",\"boolean\"]}", {"c true", "c false", "c null", "x 1", 0}},
         {"{\"properties\":{\"a\":{\"type\":\"null\"},\"b\":{\"type\":\"null\"}},\"required"
