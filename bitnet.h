@@ -18269,8 +18269,11 @@ static bitnet_result bitnet__gen_pass(bitnet_ctx *c, bitnet_gen *const *gens, in
     c->pass.ns += (uint64_t)(bitnet__clock() - start);
     if (c->pass.n_inputs > 0) return r;        /* it is */
     for (i = 0; i < n; i++) {
-        gens[i]->q->n_queued = 0;
-        if (r != BITNET_OK && gens[i]->cancelled) bitnet__fail_cancelled(gens[i], err);
+        bitnet_gen *g = gens[i];
+        g->q->n_queued = 0;
+        if (r == BITNET_OK || !g->cancelled || !g->is_queued) continue;
+        bitnet__fail_cancelled(g, err);
+        g->is_queued = 0;              /* not to be the reason of a later failure, too */
     }
     if (r != BITNET_OK) return r;
     read = bitnet__read_along(gens, n);
