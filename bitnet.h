@@ -1808,11 +1808,9 @@ struct bitnet_kernels {
     (defined(_WIN32) && BITNET__ARCH_ARM)
   #ifndef WIN32_LEAN_AND_MEAN
     #define WIN32_LEAN_AND_MEAN
-    #define BITNET__LEAN
   #endif
   #ifndef NOMINMAX
     #define NOMINMAX
-    #define BITNET__NOMINMAX
   #endif
   #include <windows.h>
 #endif
@@ -5346,13 +5344,6 @@ static bitnet_result bitnet__encode_nfc(bitnet__encoder *e, const uint8_t *p, co
     return r;
 }
 
-/* Encodes text without special tokens. */
-static bitnet_result bitnet__encode_stretch(bitnet__encoder *e, const uint8_t *p,
-                                            const uint8_t *end) {
-    if (e->vocab->ranks) return bitnet__encode_spm(e, p, end);
-    return e->vocab->pre->nfc ? bitnet__encode_nfc(e, p, end) : bitnet__encode_bpe(e, p, end);
-}
-
 /* Starts a list of tokens; out may be null. bitnet__encoder_close ends it. */
 static void bitnet__encoder_open(bitnet__encoder *e, const bitnet__vocab *v,
                                  const bitnet_allocator *a, bitnet_token *out, size_t cap) {
@@ -5396,7 +5387,8 @@ static void bitnet__encode_text(bitnet__encoder *e, const void *text, size_t n, 
             at++;
             continue;
         }
-        e->result = bitnet__encode_stretch(e, p, at);
+        e->result = (e->vocab->ranks ? bitnet__encode_spm : e->vocab->pre->nfc ? bitnet__encode_nfc
+                                                          : bitnet__encode_bpe)(e, p, at);
         if (token >= 0) bitnet__emit_special(e, token);
         p = at += length;
     }
@@ -7440,7 +7432,7 @@ static const bitnet_chat_template *bitnet__lend_tools(const bitnet_chat_template
 /* Index of a system message that is not where the template allows it; -1: none. */
 static int bitnet__late_system(const bitnet_chat_template *t, const bitnet_message *messages, int n,
                                int flags) {
-    int i = (flags & BITNET_ADD_BOS) != 0;
+    int i = (flags & BITNET_CHAT_BEGIN) != 0;
     if (!t->system_first) return -1;
     while (i < n && !bitnet__has_role(messages, n, i, "system")) i++;
     return i < n ? i : -1;
@@ -9645,8 +9637,8 @@ typedef struct bitnet__tensor {
     uint32_t type, stored_type;        /* stored_type: the number in the file */
     uint32_t used;                     /* 1: the network has asked for it */
     uint32_t place;                    /* in record i: the number of the i-th tensor by offset */
-    const uint8_t *data;               /* while a model is loaded: its bytes; 0: not there yet, or
-                                          given back */
+    const uint8_t *data;               /* while a model is loaded: its bytes, until the model gives
+                                          them back; 0: not there yet */
 } bitnet__tensor;
 
 typedef struct bitnet__gguf {
@@ -9694,18 +9686,14 @@ static uint32_t bitnet__value_size(uint32_t type) {
 
 /* Records the reader's first error: "GGUF key 'name' at offset 123: what". */
 static void bitnet__reader_fail(bitnet__reader *r, bitnet_result code, const char *what) {
-    unsigned long long pos = r->pos;
+    char of[BITNET__TEXT] = "header";
     if (r->result != BITNET_OK) return;
     r->result = code;
-    if (r->kind == 0)
-        bitnet__fail(r->err, code, "GGUF header at offset %llu: %s", pos, what);
-    else if (r->name_len)
-        bitnet__fail(r->err, code, "GGUF %s '%.*s' at offset %llu: %s", r->kind,
-                     (int)(r->name_len < 64 ? r->name_len : 64),
-                     (const char *)r->src->data + r->name, pos, what);
-    else
-        bitnet__fail(r->err, code, "GGUF %s %llu at offset %llu: %s", r->kind,
-                     (unsigned long long)r->index, pos, what);
+    if (r->kind && r->name_len)
+        bitnet__format(of, "%s '%.*s'", r->kind, (int)(r->name_len < 64 ? r->name_len : 64),
+                       (const char *)r->src->data + r->name);
+    else if (r->kind) bitnet__format(of, "%s %llu", r->kind, (unsigned long long)r->index);
+    bitnet__fail(r->err, code, "GGUF %s at offset %llu: %s", of, (unsigned long long)r->pos, what);
 }
 
 /* The same about a key or tensor whose name has been read. */
@@ -10769,12 +10757,6 @@ static void bitnet__touch(const uint8_t *p, size_t n) {
     for (at = 0; at < n; at += 4096) (void)page[at];
 }
 
-/* Gives back a tensor's bytes as the file has them. */
-static void bitnet__drop_bytes(bitnet_model *m, const bitnet__tensor *t) {
-    bitnet__model_release(m, t->data, (size_t)t->size);
-    m->gguf.tensors[t - m->gguf.tensors].data = 0;
-}
-
 /* Describes a matrix that is unpacked to floats, with its bytes if they are there. only_floats 1:
    it must be F32, F16 or BF16. */
 static bitnet_result bitnet__load_matrix(bitnet_model *m, const char *name, int32_t n_cols,
@@ -10813,7 +10795,7 @@ static bitnet_result bitnet__load_vectors(bitnet_model *m, const char *name, int
                 return bitnet__fail(err, BITNET_ERR_FORMAT, "element %lld of tensor '%s' is not "
                                     "finite", (long long)k * n + i, name);
     }
-    bitnet__drop_bytes(m, bitnet__find_tensor(&m->gguf, name));
+    bitnet__model_release(m, a.data, a.row_bytes * (size_t)rows);
     return BITNET_OK;
 }
 
@@ -14558,11 +14540,6 @@ static bitnet__dotrows_fn *bitnet__dotrows_of(const bitnet_ctx *c, uint32_t type
            type == BITNET_TENSOR_BF16 ? c->k.dotrows_bf16 : c->k.dotrows_f32;
 }
 
-/* 1 if a patch's products are floats in outputs, else integers in dots. */
-static int bitnet__gives_floats(const bitnet__linear *l) {
-    return bitnet__has_groups(l) || bitnet__in_floats(l);
-}
-
 /* A patch, written from element `at` on, [n_tokens][stride]: integers in dots, of which
    y = dot * (w_scale / s); or y itself in outputs, if the layer has scale groups or is of
    floats. */
@@ -14597,7 +14574,7 @@ static void bitnet__products(const bitnet_ctx *c, const bitnet__product *x, size
 static const float *bitnet__outputs(const bitnet_ctx *c, const bitnet__product *x, int32_t i,
                                     size_t at, float *room) {
     at += bitnet__row(i, x->stride);
-    if (bitnet__gives_floats(x->l)) return c->outputs + at;
+    if (bitnet__has_groups(x->l) || bitnet__in_floats(x->l)) return c->outputs + at;
     c->k.dequantize(c->dots + at, x->l->scale / x->act->s[x->t + i], x->n_rows, 0, room);
     return room;
 }
@@ -14980,13 +14957,6 @@ static void bitnet__step_experts_down(const bitnet__step *s, int32_t from, int32
 
    In the state of a sequence, position p's u is in row p % (n_taps - 1), so that a token writes one
    row and moves none. */
-
-/* The int8 input of alpha and beta: h, which is not turned. */
-static void bitnet__quantize_rates(bitnet__step *s) {
-    const float *floats = s->floats;
-    bitnet__quantize_input(s, s->c->h, s->c->m->dim, 0, BITNET__GDN_ALPHA, 1);
-    s->floats = floats;
-}
 
 /* Rows of u, z, alpha and beta, numbered as if they were one matrix. */
 static void bitnet__step_gdn_inputs(const bitnet__step *s, int32_t from, int32_t to, int thread) {
@@ -15619,11 +15589,10 @@ static const bitnet__kv_ops *bitnet__kv_ops_of(bitnet_kv_type type) {
 static void bitnet__forward_attention(bitnet__step *s, const bitnet__layer *l) {
     bitnet_ctx *c = s->c;
     const bitnet_model *m = c->m;
-    const int several = bitnet__in_norms(m);
     s->layer = l;
     s->window = l->window;
     bitnet__quantize_input(s, c->x, m->dim, l->norm[BITNET__ATTN_NORM], BITNET__ATTN_Q,
-                           several ? 3 : 1);
+                           bitnet__in_norms(m) ? 3 : 1);
     bitnet__run_products(s, m->q_rows + 2 * m->kv_dim, (int64_t)m->dim * s->n_tokens,
                          bitnet__step_qkv);
     bitnet__run_step(s, "attention", s->n_tokens, 32 * (int64_t)(m->q_dim + 2 * m->kv_dim),
@@ -15660,8 +15629,11 @@ static void bitnet__forward_gdn_layer(bitnet__step *s, int32_t i) {
     const bitnet__layer *l = s->layer = &m->layers[i];
     const int32_t heads = 2 * m->n_key_heads + m->n_value_heads;
     const int32_t slices = (m->state_dim + BITNET__SLICE - 1) / BITNET__SLICE;
+    const float *floats;
     bitnet__quantize_input(s, c->x, m->dim, l->norm[BITNET__ATTN_NORM], BITNET__GDN_QKV, 1);
-    bitnet__quantize_rates(s);
+    floats = s->floats;
+    bitnet__quantize_input(s, c->h, m->dim, 0, BITNET__GDN_ALPHA, 1);      /* h is not turned */
+    s->floats = floats;
     bitnet__run_products(s, m->n_channels + m->value_dim + 2 * m->n_value_heads,
                          (int64_t)m->dim * s->n_tokens, bitnet__step_gdn_inputs);
     bitnet__run_step(s, "recurrent", c->n_runs * heads,
@@ -17510,8 +17482,7 @@ static void bitnet__adjust(bitnet_ctx *c, const bitnet_sampler *s, bitnet__token
     bitnet__candidate *all = c->head->candidates;
     int32_t i;
     for (i = 0; i < s->n_bias; i++) {
-        bitnet__candidate *x = s->bias[i].token < 0 ? 0 :
-            bitnet__find_candidate(all, n, s->bias[i].token);
+        bitnet__candidate *x = bitnet__find_candidate(all, n, s->bias[i].token);
         if (x) x->logit += s->bias[i].bias;
     }
     bitnet__penalize(c, s, before, n);
