@@ -2244,6 +2244,8 @@ static float bitnet__float_from_bits(uint32_t u) {
     return x;
 }
 
+static float bitnet__infinity(void) { return bitnet__float_from_bits(0x7f800000u); }
+
 /* F16 (1 sign, 5 exponent, 10 mantissa bits) to F32, exact. After the shift into F32's fields the
    exponent is 112 too small: normals add it, and for subnormals a subtraction of floats normalises.
    NaN becomes quiet and keeps its payload, as with F16C and NEON. */
@@ -6072,15 +6074,13 @@ BITNET__APART bitnet__jvalue bitnet__jinja_apply(bitnet__jinja *j, bitnet__jvalu
 }
 
 static bitnet__jvalue bitnet__jinja_test(bitnet__jvalue v, bitnet__jname test) {
+    enum { walks = 1 << BITNET__STRING | 1 << BITNET__LIST | 1 << BITNET__DICT |
+                   1 << BITNET__UNDEFINED };
     static const struct { const char *name; int kinds; } tests[] = {
         {"undefined", 1 << BITNET__UNDEFINED}, {"none", 1 << BITNET__NONE},
         {"boolean", 1 << BITNET__BOOL}, {"integer", 1 << BITNET__INT},
         {"number", 1 << BITNET__INT | 1 << BITNET__BOOL}, {"string", 1 << BITNET__STRING},
-        {"mapping", 1 << BITNET__DICT},
-        {"sequence", 1 << BITNET__STRING | 1 << BITNET__LIST | 1 << BITNET__DICT |
-                     1 << BITNET__UNDEFINED},
-        {"iterable", 1 << BITNET__STRING | 1 << BITNET__LIST | 1 << BITNET__DICT |
-                     1 << BITNET__UNDEFINED},
+        {"mapping", 1 << BITNET__DICT}, {"sequence", walks}, {"iterable", walks},
         {"defined", ~(1 << BITNET__UNDEFINED)},
     };
     size_t i;
@@ -7016,6 +7016,9 @@ static const bitnet__chat_row bitnet__chat_rows[] = {
 
 enum { BITNET__MARKS = 32 };
 
+static const bitnet_text bitnet__no_text = BITNET__NO_TEXT;
+static const bitnet_chat_turn bitnet__no_turn = BITNET__NO_TURN;
+
 /* Returns the first token that this row needs and the vocabulary lacks; 0: it lacks none. */
 static const char *bitnet__lacks_token(const bitnet__vocab *v, const bitnet__chat_row *row) {
     const bitnet_text end = row->t.end;
@@ -7187,8 +7190,7 @@ static void bitnet__chat_write(bitnet__chat *c, bitnet_text text, bitnet_text ro
 
 /* Adds a string of the template that stands by itself. */
 static void bitnet__chat_string(bitnet__chat *c, bitnet_text text) {
-    static const bitnet_text none = BITNET__NO_TEXT;
-    bitnet__chat_write(c, text, none);
+    bitnet__chat_write(c, text, bitnet__no_text);
 }
 
 /* Bytes of the white space at p < end, as Python's strip has it: also U+001C to U+001F. */
@@ -7810,11 +7812,10 @@ static int bitnet__learn_start(bitnet__recognition *r, bitnet__chat_fit *c,
 
 /* From now on only roles that have strings of their own are written. */
 static void bitnet__leave_out_roles(bitnet_chat_template *t) {
-    static const bitnet_chat_turn none = BITNET__NO_TURN;
     bitnet_chat_turn *const turns[] = {&t->system, &t->user, &t->assistant, &t->tool};
     int i;
     for (i = 0; i < 4; i++) if (!turns[i]->prefix.data) *turns[i] = t->other;
-    t->other = none;
+    t->other = bitnet__no_turn;
 }
 
 /* Is the probe none for this row? Where thinking is always written, the template gets it apart. */
@@ -7828,14 +7829,12 @@ static int bitnet__is_not_for(const bitnet_chat_template *t, const bitnet__probe
 /* Does the row still fit, perhaps with something left out? failed: the file's template did. */
 static int bitnet__fits(bitnet__recognition *r, bitnet__chat_fit *c, const bitnet__probe *p,
                         int failed) {
-    static const bitnet_chat_turn none = BITNET__NO_TURN;
-    static const bitnet_text nothing = BITNET__NO_TEXT;
     bitnet_chat_template *t = &c->t;
     if (bitnet__is_not_for(t, p)) return 1;
     if (p->learns == BITNET__LEARN_START) return !failed && bitnet__learn_start(r, c, p);
     if (p->learns == BITNET__LEARN_OFF && t->think.data && !t->no_think.data && !failed) {
         t->no_think = bitnet_text_of(BITNET__EMPTY_THINKING);
-        if (!bitnet__agrees(r, c, p, 0)) t->no_think = nothing;
+        if (!bitnet__agrees(r, c, p, 0)) t->no_think = bitnet__no_text;
     }
     if (bitnet__write_probe(r, c, p, 0, p->learns != BITNET__MAY_END) == -1) return 1;
     if (failed ? failed == BITNET__RAISED && p->learns >= BITNET__MAY_RAISE
@@ -7843,18 +7842,18 @@ static int bitnet__fits(bitnet__recognition *r, bitnet__chat_fit *c, const bitne
     if (p->learns == BITNET__LEARN_SYSTEM) {           /* refused, or left out */
         if (failed ? failed != BITNET__RAISED : !bitnet__agrees(r, c, p, 1)) return 0;
         bitnet__leave_out_roles(t);
-        t->system = none;
+        t->system = bitnet__no_turn;
         return 1;
     }
     if (p->learns == BITNET__LEARN_LATER) t->system_first = 1;
     else if (p->learns == BITNET__LEARN_ROLES) bitnet__leave_out_roles(t);
     else if (p->learns == BITNET__LEARN_TOOLS && t->call_form == BITNET_CALL_XML) return 0;
-    else if (p->learns == BITNET__LEARN_TOOLS) t->tools_before = t->tools_behind = nothing;
+    else if (p->learns == BITNET__LEARN_TOOLS) t->tools_before = t->tools_behind = bitnet__no_text;
     else if (p->learns == BITNET__LEARN_TOOL) {
-        t->tool = t->tools_turn = none;
+        t->tool = t->tools_turn = bitnet__no_turn;
         if (failed || !bitnet__agrees(r, c, p, 0)) {
             bitnet__leave_out_roles(t);
-            t->tool = none;
+            t->tool = bitnet__no_turn;
         }
     } else return 0;
     return 1;
@@ -12914,14 +12913,12 @@ static const bitnet_kernels *bitnet__kernels_for(const bitnet__gguf *g) {
    holds; another's is read as llama's. */
 static bitnet_result bitnet__load_vocab_only(bitnet_model *m, bitnet_error *err) {
     bitnet__meta x = {m, err, BITNET_OK};
-    bitnet_result r = BITNET_OK;
     bitnet__load_arch(&x);
     if (!m->family) m->family = bitnet__family_of(m, "llama");
     m->n_ctx = (int32_t)bitnet__meta_uint(&x, ".context_length", 0, 0, BITNET__MAX_CONTEXT);
     bitnet__copy_kernels(&m->kernels, bitnet_kernels_default());
-    if (x.result != BITNET_OK || (r = bitnet__load_tokenizer(m, err)))
-        return x.result ? x.result : r;
-    return bitnet__progress(m, m->gguf.src.size, err);
+    if (x.result == BITNET_OK) x.result = bitnet__load_tokenizer(m, err);
+    return x.result ? x.result : bitnet__progress(m, m->gguf.src.size, err);
 }
 
 /* Checks that come first, before anything is read. */
@@ -14667,7 +14664,6 @@ static void bitnet__gate_up(const bitnet__step *s, const bitnet__product *x,
     bitnet_ctx *c = s->c;
     const size_t gates = bitnet__thread_dots(c, thread, 0);
     const size_t ups = bitnet__thread_dots(c, thread, 1);
-    const float none = bitnet__float_from_bits(0xff800000u);
     float gate_room[BITNET__ROWS], up_room[BITNET__ROWS];
     bitnet__product up = *x;
     int32_t i;
@@ -14682,7 +14678,7 @@ static void bitnet__gate_up(const bitnet__step *s, const bitnet__product *x,
         g = bitnet__outputs(c, x, i, gates, gate_room);
         u = bitnet__outputs(c, &up, i, ups, up_room);
         if (clamp > 0.0f) {
-            bitnet__limit(g, none, clamp, x->n_rows, gate_room);
+            bitnet__limit(g, -bitnet__infinity(), clamp, x->n_rows, gate_room);
             bitnet__limit(u, -clamp, clamp, x->n_rows, up_room);
             g = gate_room;
             u = up_room;
@@ -16931,7 +16927,7 @@ static void bitnet__bound_strip(const bitnet__head *t, const struct bitnet__head
                                 const int32_t *v) {
     static const int32_t none[BITNET__STRIP] = {0};
     const bitnet__bound *k = &t->bound[state];
-    const float infinity = bitnet__float_from_bits(0x7f800000u);
+    const float infinity = bitnet__infinity();
     const float per_norm = k->per_norm[v != 0], per_residual = k->per_residual[v != 0];
     const float per_v = v && t->fine ? k->per_v : 0.0f;
     const size_t first = (size_t)strip * BITNET__STRIP;
@@ -17145,11 +17141,10 @@ static int bitnet__refine_bounds(bitnet_ctx *c, int32_t n) {
    making its bounds infinite. They stay so, which is wider than needed, but correct. */
 static void bitnet__require_token(bitnet_ctx *c, int32_t row, bitnet_token token) {
     bitnet__head *t = c->head;
-    const float infinity = bitnet__float_from_bits(0x7f800000u);
-    const size_t at = (size_t)(row - t->first) * (size_t)t->n_strips;
-    t->low[at * BITNET__STRIP + (size_t)token] = -infinity;
-    t->high[at * BITNET__STRIP + (size_t)token] = infinity;
-    t->max_high[at + (size_t)(token / BITNET__STRIP)] = infinity;
+    const size_t at = bitnet__row(row - t->first, t->n_strips);
+    t->low[at * BITNET__STRIP + (size_t)token] = -bitnet__infinity();
+    t->high[at * BITNET__STRIP + (size_t)token] = bitnet__infinity();
+    t->max_high[at + (size_t)(token / BITNET__STRIP)] = bitnet__infinity();
 }
 
 /* Does the sampler's mask allow a token? */
@@ -17188,7 +17183,7 @@ static float bitnet__keep_largest(bitnet_ctx *c, const float *x, int32_t from, i
 
 /* Empties the heap of the k largest; returns its root. */
 static float bitnet__keep_none(bitnet_ctx *c, int32_t k) {
-    while (k > 0) c->head->largest[--k] = bitnet__float_from_bits(0xff800000u);
+    while (k > 0) c->head->largest[--k] = -bitnet__infinity();
     return c->head->largest[0];
 }
 
@@ -17254,25 +17249,24 @@ static int32_t bitnet__list_bounds(bitnet_ctx *c, const float *bound, const floa
 static float bitnet__least_of_middles(bitnet_ctx *c, int32_t row, int32_t n, int32_t k,
                                       const float *low, const float *high) {
     const bitnet__heap heap = {c->head->largest, sizeof *low, sizeof *low, bitnet__float_before, 0};
-    const float infinity = bitnet__float_from_bits(0x7f800000u);
     bitnet__candidate *x = c->head->candidates;
-    float least = infinity;
+    float least = bitnet__infinity();
     int32_t i, count;
     bitnet__keep_none(c, k);
     for (i = 0; i < n; i++) {
         const float middle = low[x[i].token] + high[x[i].token];
         if (middle > c->head->largest[0]) bitnet__heap_sink(&heap, (size_t)k, 0, &middle);
     }
-    if (!(c->head->largest[0] > -infinity)) return -infinity;
+    if (!(c->head->largest[0] > -bitnet__infinity())) return -bitnet__infinity();
     for (i = count = 0; i < n; i++) {
         const bitnet_token t = x[i].token;
         x[count].token = t;
         count += low[t] + high[t] >= c->head->largest[0];
     }
-    if (count > n / 4) return -infinity;               /* so many equal ones */
+    if (count > n / 4) return -bitnet__infinity();     /* so many equal ones */
     count = bitnet__exact_logits(c, row, count);
     for (i = 0; i < count; i++) least = x[i].logit < least ? x[i].logit : least;
-    return count > 0 ? least : -infinity;
+    return count > 0 ? least : -bitnet__infinity();
 }
 
 /* Writes the required tokens, and those that can be among the k largest logits of the others, to
@@ -17284,18 +17278,17 @@ static float bitnet__least_of_middles(bitnet_ctx *c, int32_t row, int32_t n, int
    small even where its logit is the largest. */
 static int32_t bitnet__select_rows(bitnet_ctx *c, int32_t row, int32_t k) {
     const bitnet__head *t = c->head;
-    const float infinity = bitnet__float_from_bits(0x7f800000u);
-    const size_t at = (size_t)(row - t->first) * (size_t)t->n_strips;
+    const size_t at = bitnet__row(row - t->first, t->n_strips);
     const float *low = t->low + at * BITNET__STRIP, *max_low = t->max_low + at;
     const float *high = t->high + at * BITNET__STRIP, *max_high = t->max_high + at;
-    float threshold = bitnet__keep_none(c, k), least = infinity;
+    float threshold = bitnet__keep_none(c, k), least = bitnet__infinity();
     int32_t strip, i, n;
     for (strip = 0; strip < t->n_strips; strip++)
         if (max_low[strip] > threshold)
             threshold = bitnet__keep_largest(
                 c, low, strip * BITNET__STRIP,
                 bitnet__min((strip + 1) * BITNET__STRIP, c->m->n_vocab), k);
-    if (threshold > -infinity) {       /* k rows have bounds */
+    if (threshold > -bitnet__infinity()) {     /* k rows have bounds */
         n = bitnet__exact_logits(c, row, bitnet__list_bounds(c, low, max_low, threshold));
         for (i = 0; i < n; i++)
             least = c->head->candidates[i].logit < least ? c->head->candidates[i].logit : least;
@@ -17316,7 +17309,7 @@ static int32_t bitnet__list_largest(bitnet_ctx *c, const float *logits, int32_t 
     float threshold;
     bitnet__keep_none(c, k);
     threshold = bitnet__keep_largest(c, logits, 0, n, k);
-    if (!(threshold > bitnet__float_from_bits(0xff800000u))) return 0;
+    if (!(threshold > -bitnet__infinity())) return 0;
     for (from = 0; from < n; from = end) {
         end = bitnet__min(from + BITNET__LANES, n);
         if (end - from == BITNET__LANES && !bitnet__any_at_least(logits + from, threshold))
@@ -17478,7 +17471,6 @@ static void bitnet__penalize(bitnet_ctx *c, const bitnet_sampler *s, bitnet__tok
 /* Applies bias and penalty to n candidates in id order; NaN becomes minus infinity. */
 static void bitnet__adjust(bitnet_ctx *c, const bitnet_sampler *s, bitnet__tokens before,
                            int32_t n) {
-    const float lowest = bitnet__float_from_bits(0xff800000u);
     bitnet__candidate *all = c->head->candidates;
     int32_t i;
     for (i = 0; i < s->n_bias; i++) {
@@ -17487,7 +17479,7 @@ static void bitnet__adjust(bitnet_ctx *c, const bitnet_sampler *s, bitnet__token
     }
     bitnet__penalize(c, s, before, n);
     for (i = 0; i < n; i++)
-        if (all[i].logit != all[i].logit) all[i].logit = lowest;
+        if (all[i].logit != all[i].logit) all[i].logit = -bitnet__infinity();
 }
 
 /* ---- drawing ---- */
@@ -17730,7 +17722,7 @@ static bitnet_result bitnet__logprobs(bitnet_ctx *c, int32_t i, bitnet_logprob *
     for (k = 0; k < c->m->n_vocab; k++) {
         const int is_nan = logits[k] != logits[k];
         all[k].token = k;
-        all[k].logit = is_nan ? bitnet__float_from_bits(0xff800000u) : logits[k];
+        all[k].logit = is_nan ? -bitnet__infinity() : logits[k];
     }
     bitnet__best_candidates(all, c->m->n_vocab, n);
     top = (double)all[0].logit;
@@ -19577,9 +19569,6 @@ static const struct { const char *name; size_t offset; } bitnet__test_row_entrie
     {BITNET__ENTRY(sigmoid_gate)}, {BITNET__ENTRY(rmsnorm)}, {BITNET__ENTRY(weigh_i8)},
     {BITNET__ENTRY(sigmoid)}
 };
-enum { BITNET__TEST_QUANTIZE, BITNET__TEST_SOFTMAX, BITNET__TEST_ROPE, BITNET__TEST_STORE,
-       BITNET__TEST_DEQUANTIZE, BITNET__TEST_GATE, BITNET__TEST_SIGMOID, BITNET__TEST_NORM,
-       BITNET__TEST_WEIGH, BITNET__TEST_SIGMOID_OF, BITNET__TEST_ROW_ENTRIES };
 #undef BITNET__ENTRY
 
 typedef struct bitnet__selftest {
@@ -19950,39 +19939,42 @@ static const char *bitnet__test_one_entry(bitnet__selftest *t, const bitnet__tes
 
 /* ---- one row ---- */
 
-/* An entry of table k, from t->x to y, with a guard behind the results. Way 1 of those that can
-   work in place does, and of the others has other arguments. */
-static void bitnet__test_row(const bitnet__selftest *t, const bitnet_kernels *k, int entry,
+/* The entry at an offset of table k, from t->x to y, with a guard behind the results. Way 1: in
+   place, or of those that cannot be, with other arguments. */
+static void bitnet__test_row(const bitnet__selftest *t, const bitnet_kernels *k, size_t entry,
                              int way, int rot, int special, float *y) {
     const float *x = way ? y : t->x, *gain = t->x + BITNET__TEST_LENGTH;
     const float *angles = gain + BITNET__TEST_LENGTH;
     const int n = t->n, dots = special % 2;
     int32_t sum;
     memcpy(y, t->blank, ((size_t)n + 32) * sizeof *y);
-    if (way || entry == BITNET__TEST_SOFTMAX) memcpy(y, t->x, (size_t)n * sizeof *y);
+    if (way || entry == offsetof(bitnet_kernels, softmax))
+        memcpy(y, t->x, (size_t)n * sizeof *y);
     switch (entry) {
-        case BITNET__TEST_QUANTIZE:
+        case offsetof(bitnet_kernels, quantize):
             y[n + 1] = k->quantize(t->x, n, (int8_t *)y, &sum);
             memcpy(y + n, &sum, sizeof sum);
             break;
-        case BITNET__TEST_SOFTMAX: k->softmax(y, n, way ? 3.0f : 0.5f, way); break;
-        case BITNET__TEST_ROPE:
+        case offsetof(bitnet_kernels, softmax): k->softmax(y, n, way ? 3.0f : 0.5f, way); break;
+        case offsetof(bitnet_kernels, rope):
             k->rope(x, angles, rot, n, way ? special / 2 : special % 2, y);
             break;
-        case BITNET__TEST_STORE: k->store_f16(t->x, n, (uint8_t *)y); break;
-        case BITNET__TEST_DEQUANTIZE: k->dequantize(t->dots[dots], 0.1f, n, way, y); break;
-        case BITNET__TEST_GATE:
+        case offsetof(bitnet_kernels, store_f16): k->store_f16(t->x, n, (uint8_t *)y); break;
+        case offsetof(bitnet_kernels, dequantize):
+            k->dequantize(t->dots[dots], 0.1f, n, way, y);
+            break;
+        case offsetof(bitnet_kernels, relu2_gate):
             k->relu2_gate(way ? gain : t->x, way ? t->x : gain, n, y);
             break;
-        case BITNET__TEST_SIGMOID:
+        case offsetof(bitnet_kernels, sigmoid_gate):
             k->sigmoid_gate(t->x, gain, way ? -1.6f : -1.0f, way ? -0.07f : 0.0f, n, y);
             break;
-        case BITNET__TEST_WEIGH: {     /* of heads of 4 elements */
+        case offsetof(bitnet_kernels, weigh_i8): {     /* of heads of 4 elements */
             const int rows = bitnet__round_page(n);
             k->weigh_i8(t->x, t->w, 4, rows, way ? n * 3 / 4 : -1, n, (uint8_t *)y, y + rows / 4);
             break;
         }
-        case BITNET__TEST_SIGMOID_OF: k->sigmoid(x, way ? y : gain, n, y); break;
+        case offsetof(bitnet_kernels, sigmoid): k->sigmoid(x, way ? y : gain, n, y); break;
         default: k->rmsnorm(x, gain, n, 1e-5f, y); break;
     }
 }
@@ -19990,6 +19982,7 @@ static void bitnet__test_row(const bitnet__selftest *t, const bitnet_kernels *k,
 /* Runs the entries that take one row on both tables. Returns the name of one that differs. */
 static const char *bitnet__test_length(bitnet__selftest *t, int special) {
     const int n = t->n;
+    size_t k;
     int i, rot, way;
     t->random = (uint64_t)(4 * n + special);
     bitnet__test_floats(t, t->x, 3 * BITNET__TEST_LENGTH, 0);
@@ -20003,14 +19996,15 @@ static const char *bitnet__test_length(bitnet__selftest *t, int special) {
     for (i = 0; i < 2 * BITNET__KV_BLOCK; i++)
         bitnet__put_u32(t->w + (size_t)(i / 64) * bitnet__kv_block_bytes(4) + i % 64 * 4,
                         bitnet__float_bits(t->want[i]));
-    for (i = 0; i < BITNET__TEST_ROW_ENTRIES; i++) {
-        if (bitnet__test_is_scalar(t, bitnet__test_row_entries[i].offset)) continue;
-        for (rot = 0; rot <= (i == BITNET__TEST_ROPE ? n : 0); rot += 2)
+    for (k = 0; k < sizeof bitnet__test_row_entries / sizeof *bitnet__test_row_entries; k++) {
+        const size_t entry = bitnet__test_row_entries[k].offset;
+        if (bitnet__test_is_scalar(t, entry)) continue;
+        for (rot = 0; rot <= (entry == offsetof(bitnet_kernels, rope) ? n : 0); rot += 2)
             for (way = 0; way < 2; way++) {
-                bitnet__test_row(t, &bitnet__kernels_scalar, i, way, rot, special, t->want);
-                bitnet__test_row(t, &t->k, i, way, rot, special, t->got);
+                bitnet__test_row(t, &bitnet__kernels_scalar, entry, way, rot, special, t->want);
+                bitnet__test_row(t, &t->k, entry, way, rot, special, t->got);
                 if (!bitnet__test_same(t->want, t->got, (size_t)n + 32, 1))
-                    return bitnet__test_row_entries[i].name;
+                    return bitnet__test_row_entries[k].name;
             }
     }
     return 0;
