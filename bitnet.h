@@ -4875,7 +4875,8 @@ static bitnet_result bitnet__add_tokens(bitnet__vocab *v, const bitnet__strings 
                                         bitnet_error *err) {
     bitnet__strings unread = *tokens;
     const uint8_t *p = 0;
-    uint32_t t, user = 0, control = v->n_user, rest = v->n_special;
+    const uint32_t from[4] = {0, v->n_user, v->n_special, v->n_literals};
+    uint32_t t, user = from[0], control = from[1], rest = from[2];
     size_t n = 0;
     for (t = 0; t < v->n_tokens; t++) {
         const uint32_t type = bitnet__token_type(types, t);
@@ -4891,11 +4892,9 @@ static bitnet_result bitnet__add_tokens(bitnet__vocab *v, const bitnet__strings 
         if (bitnet__is_special(type) && n > 0)
             v->special_start[p[0]] |= type == BITNET__TOKEN_USER ? 1 : 2;
     }
-    bitnet__sort(v->literals, sizeof *v->literals, v->n_user, bitnet__literal_less, v);
-    bitnet__sort(v->literals + v->n_user, sizeof *v->literals, v->n_special - v->n_user,
-                 bitnet__literal_less, v);
-    bitnet__sort(v->literals + v->n_special, sizeof *v->literals, v->n_literals - v->n_special,
-                 bitnet__literal_less, v);
+    for (t = 0; t < 3; t++)
+        bitnet__sort(v->literals + from[t], sizeof *v->literals, from[t + 1] - from[t],
+                     bitnet__literal_less, v);
     return BITNET_OK;
 }
 
@@ -8771,7 +8770,8 @@ BITNET_API bitnet_result bitnet_floats_unpack(uint32_t type, const uint8_t *data
 static const uint8_t *bitnet__block_at(const bitnet_ternary *t, const uint8_t *data, int32_t row,
                                        int32_t column) {
     const bitnet__type *type = bitnet__type_info(t->type);
-    return data + ((size_t)row * (size_t)t->n + (size_t)column) / type->block * type->bytes;
+    return data + ((size_t)row * (size_t)(t->n / type->block) + (size_t)(column / type->block)) *
+                  type->bytes;
 }
 
 /* Unpacks columns [from, to) of a row to codes, as bitnet__type.codes does, for any type. */
@@ -16869,7 +16869,7 @@ static void bitnet__step_build_copy(const bitnet__step *step, int32_t from, int3
         memset(h + n, 0, (size_t)(padded - n));
         for (i = 0; i < padded; i++) h[i] ^= 128;
         for (i = 0; i < padded; i += 128) {
-            const size_t at = (size_t)r * (size_t)padded + (size_t)i;
+            const size_t at = bitnet__row(r, padded) + (size_t)i;
             bitnet__pack_planes(h + i, t->high + at / 2, t->low + at / 4);
         }
         for (i = 0; i < whole; i += BITNET__LANES)
@@ -16931,7 +16931,7 @@ static void bitnet__bound_strip(const bitnet__head *t, const struct bitnet__head
     const float per_norm = k->per_norm[v != 0], per_residual = k->per_residual[v != 0];
     const float per_v = v && t->fine ? k->per_v : 0.0f;
     const size_t first = (size_t)strip * BITNET__STRIP;
-    const size_t at = (size_t)state * (size_t)t->n_strips + (size_t)strip;
+    const size_t at = bitnet__row(state, t->n_strips) + (size_t)strip;
     const float *scale = copy->scale + first, *norm = copy->norm + first;
     const float *coarse = copy->coarse + first, b = k->b;
     const float *residual = t->fine ? copy->fine + first : coarse;
@@ -17020,7 +17020,7 @@ static int bitnet__split_hidden(bitnet_ctx *c, const float *x, int32_t state) {
     bitnet__bound *k = &t->bound[state];
     const int32_t n = c->m->dim, padded = bitnet__padded_row(n);
     int32_t *sum_u = t->sums + state, *sum_v = sum_u + t->n_bound, i, j;
-    int8_t *u = t->q + (size_t)state * (size_t)padded, *v = u + (size_t)t->n_bound * (size_t)padded;
+    int8_t *u = t->q + bitnet__row(state, padded), *v = u + bitnet__row(t->n_bound, padded);
     float top = 1e-20f, inverse;
     double b, sum = 0.0, norm_x, norm_f, norm_u, norm_v, u2 = 0.0, v2 = 0.0;
     for (i = 0; i < n; i++) {
@@ -18572,7 +18572,7 @@ static bitnet_result bitnet__embed_begin(bitnet__embedder *e, int32_t n_open, in
     bitnet__seq_extend(c, q, n);
     e->of_seq[seq].input = e->next++;
     e->of_seq[seq].n_tokens = n;
-    if (e->sums) memset(e->sums + (size_t)seq * (size_t)c->m->dim, 0,
+    if (e->sums) memset(e->sums + bitnet__row(seq, c->m->dim), 0,
                         (size_t)c->m->dim * sizeof *e->sums);
     *begun = seq;
     return BITNET_OK;
@@ -18615,11 +18615,11 @@ static void bitnet__embed_end(bitnet__embedder *e, int32_t seq) {
     bitnet_ctx *c = e->c;
     const int32_t dim = c->m->dim;
     const bitnet__embedding *text = &e->of_seq[seq];
-    float *out = e->out + (size_t)text->input * (size_t)dim;
+    float *out = e->out + bitnet__row(text->input, dim);
     double sum = 0.0;
     int32_t i;
     for (i = 0; e->sums && i < dim; i++)
-        out[i] = (float)(e->sums[(size_t)seq * (size_t)dim + (size_t)i] / (double)text->n_tokens);
+        out[i] = (float)(e->sums[bitnet__row(seq, dim) + (size_t)i] / (double)text->n_tokens);
     for (i = 0; i < dim; i++) sum += (double)out[i] * (double)out[i];
     if (!e->p->raw && sum > 0.0) {
         const double length = bitnet__sqrt(sum);
@@ -18634,19 +18634,18 @@ static void bitnet__embed_end(bitnet__embedder *e, int32_t seq) {
 static void bitnet__embed_pool(bitnet__embedder *e, int32_t n) {
     bitnet_ctx *c = e->c;
     const bitnet_model *m = c->m;
-    const size_t dim = (size_t)m->dim;
     int32_t t, i;
     for (t = 0; t < n; t++) {
         const bitnet__place at = c->places[t];
         const int32_t last = at.pos + 1 == e->of_seq[at.seq].n_tokens;
-        const float *x = c->x + (size_t)t * dim;
+        const float *x = c->x + bitnet__row(t, m->dim);
         if (e->sums) {
-            double *sums = e->sums + (size_t)at.seq * dim;
+            double *sums = e->sums + bitnet__row(at.seq, m->dim);
             c->k.rmsnorm(x, m->output_norm, m->dim, m->eps, c->h);
             for (i = 0; i < m->dim; i++) sums[i] += (double)c->h[i];
         } else if (e->pooling == BITNET_POOLING_FIRST ? at.pos == 0 : last) {
             c->k.rmsnorm(x, m->output_norm, m->dim, m->eps,
-                         e->out + (size_t)e->of_seq[at.seq].input * dim);
+                         e->out + bitnet__row(e->of_seq[at.seq].input, m->dim));
         }
         if (last) bitnet__embed_end(e, at.seq);
     }
