@@ -9944,12 +9944,16 @@ static int bitnet__tensor_before(const void *of, uint32_t a, uint32_t b) {
     return t[a].offset != t[b].offset ? t[a].offset < t[b].offset : a < b;
 }
 
+/* The i-th tensor by offset. */
+static bitnet__tensor *bitnet__tensor_at(const bitnet__gguf *g, uint64_t i) {
+    return &g->tensors[g->tensors[i].place];
+}
+
 /* The bytes from tensor i, in the order of offsets, to the next one or the end. Offsets are still
    from the start of the tensors' data, which has `left` bytes; tensor i begins in it. */
 static uint64_t bitnet__tensor_room(const bitnet__gguf *g, uint64_t i, uint64_t left) {
-    const bitnet__tensor *t = &g->tensors[g->tensors[i].name.order];
-    const bitnet__tensor *next = i + 1 < g->n_tensors ?
-                                 &g->tensors[g->tensors[i + 1].name.order] : 0;
+    const bitnet__tensor *t = bitnet__tensor_at(g, i);
+    const bitnet__tensor *next = i + 1 < g->n_tensors ? bitnet__tensor_at(g, i + 1) : 0;
     return (next && next->offset < left ? next->offset : left) - t->offset;
 }
 
@@ -9970,7 +9974,7 @@ static void bitnet__gguf_resolve_39(bitnet__gguf *g, uint64_t left) {
                       bitnet__get_u32(bitnet__value_of(g, ftype)) == 39);
     uint64_t i;
     for (i = 0; i < g->n_tensors; i++) {
-        bitnet__tensor *t = &g->tensors[g->tensors[i].name.order];
+        bitnet__tensor *t = bitnet__tensor_at(g, i);
         uint64_t room, mxfp4;
         int fits_tl2, fits_mxfp4;
         if (t->type != BITNET_TENSOR_TL2 || t->offset > left) continue;
@@ -9993,7 +9997,7 @@ static void bitnet__gguf_resolve_42(bitnet__gguf *g, uint64_t left, bitnet__read
     uint64_t i, found = 0;
     int k, large, fits[2];
     for (i = 0; i < g->n_tensors; i++) {
-        const bitnet__tensor *t = &g->tensors[g->tensors[i].name.order];
+        const bitnet__tensor *t = bitnet__tensor_at(g, i);
         uint64_t room;
         if (t->type != BITNET_TENSOR_Q2_0 || t->offset > left) continue;
         found++;
@@ -10051,13 +10055,13 @@ static void bitnet__gguf_place_tensors(bitnet__gguf *g, bitnet__reader *r) {
     if (r->result != BITNET_OK) return;
     g->data_start = r->pos;
     left = r->src->size - g->data_start;
-    for (i = 0; i < g->n_tensors; i++) g->tensors[i].name.order = (uint32_t)i;
-    bitnet__sort(&g->tensors[0].name.order, sizeof *g->tensors, (uint32_t)g->n_tensors,
+    for (i = 0; i < g->n_tensors; i++) g->tensors[i].place = (uint32_t)i;
+    bitnet__sort(&g->tensors[0].place, sizeof *g->tensors, (uint32_t)g->n_tensors,
                  bitnet__tensor_before, g);
     bitnet__gguf_resolve_39(g, left);
     bitnet__gguf_resolve_42(g, left, r);
     for (i = 0; i < g->n_tensors && r->result == BITNET_OK; i++) {
-        bitnet__tensor *t = &g->tensors[g->tensors[i].name.order];
+        bitnet__tensor *t = bitnet__tensor_at(g, i);
         const uint64_t size = t->size ? t->size : 1;
         bitnet_result code = BITNET_ERR_FORMAT;
         what[0] = 0;
@@ -10076,13 +10080,7 @@ static void bitnet__gguf_place_tensors(bitnet__gguf *g, bitnet__reader *r) {
         t->offset += g->data_start;
         last = t;
     }
-    for (i = 0; i < g->n_tensors; i++) g->tensors[i].place = g->tensors[i].name.order;
     if (r->result == BITNET_OK) bitnet__sort_names(bitnet__tensors_of(g), r);
-}
-
-/* The i-th tensor by offset. */
-static bitnet__tensor *bitnet__tensor_at(const bitnet__gguf *g, uint64_t i) {
-    return &g->tensors[g->tensors[i].place];
 }
 
 /* Bytes behind the last tensor must be 0: otherwise the directory leaves out a tensor. p has n of
@@ -12633,22 +12631,21 @@ static bitnet_result bitnet__layer_came(bitnet_model *m, int32_t i, bitnet_error
 
 /* All that the header says. A layer without tensors fails here. */
 static bitnet_result bitnet__begin_weights(bitnet_model *m, bitnet_error *err) {
-    bitnet__loading *d = (bitnet__loading *)bitnet__model_alloc(m, sizeof *d);
     const uint64_t n = (uint64_t)m->n_layers;
+    bitnet__loading *d = (bitnet__loading *)bitnet__model_alloc(m, sizeof *d);
     bitnet_result r;
     uint64_t k;
     int32_t i;
-    if (!d) return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for a model");
+    int32_t *left = (int32_t *)bitnet__model_alloc(m, n * sizeof *left);
+    m->copy = bitnet__head_copy_create(m);
+    m->layers = (bitnet__layer *)bitnet__model_alloc(m, n * sizeof *m->layers);
+    if (!d || !left || !m->copy || !m->layers)
+        return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for a model");
     memset(d, 0, sizeof *d);
     m->loading = d;
-    m->copy = bitnet__head_copy_create(m);
-    if (!m->copy) return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for a model");
-    m->layers = (bitnet__layer *)bitnet__model_alloc(m, n * sizeof *m->layers);
-    d->left = (int32_t *)bitnet__model_alloc(m, n * sizeof *d->left);
-    if (!m->layers || !d->left)
-        return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for the list of layers");
+    d->left = left;
+    memset(left, 0, (size_t)n * sizeof *left);
     memset(m->layers, 0, (size_t)n * sizeof *m->layers);
-    memset(d->left, 0, (size_t)n * sizeof *d->left);
     if ((r = bitnet__load_ends(m, err))) return r;
     for (i = 0; i < m->n_layers; i++) bitnet__set_kind(m, &m->layers[i], bitnet__kind_of(m, i));
     for (k = 0; k < m->gguf.n_tensors; k++)
@@ -14448,7 +14445,7 @@ static void bitnet__quantize_input(bitnet__step *s, const float *in, int32_t n, 
     const bitnet__turn *turn = l->turn.block ? &l->turn : 0;
     const float *const *gains = linear < BITNET__GDN_QKV ? &s->layer->norm[linear] : &none;
     const int64_t work = 16 * (int64_t)n;
-    const int32_t norms = (gain != 0) + (gains[0] ? n_acts : 0);
+    int32_t norms = (gain != 0) + (gains[0] ? n_acts : 0);
     if (bitnet__in_floats(l)) n_acts = 0;
     s->in = in;
     s->in_dim = n;
@@ -14459,7 +14456,6 @@ static void bitnet__quantize_input(bitnet__step *s, const float *in, int32_t n, 
     s->turn = turn;
     s->act = linear == BITNET__GDN_ALPHA;
     s->floats = turn ? s->c->turned : gain ? s->c->h : in;
-    if (!norms && !turn && !n_acts) return;
     if (norms == 1 && s->c->p.hooks.step_fn) {       /* a profile shows them separately */
         s->gain = gain ? gain : gains[0];
         s->n_acts = 0;
@@ -14470,12 +14466,11 @@ static void bitnet__quantize_input(bitnet__step *s, const float *in, int32_t n, 
         s->gains = &none;
         s->n_acts = n_acts;
         s->turn = turn;
-        if (n_acts || turn)
-            bitnet__run_step(s, "quantize", s->n_tokens, work, bitnet__step_norm_quantize);
-        return;
+        norms = 0;
     }
-    bitnet__run_step(s, norms ? "norm" : "quantize", s->n_tokens,
-                     work * (norms + n_acts + (turn ? 3 : 0)), bitnet__step_norm_quantize);
+    if (norms || n_acts || turn)
+        bitnet__run_step(s, norms ? "norm" : "quantize", s->n_tokens,
+                         work * (norms + n_acts + (turn ? 3 : 0)), bitnet__step_norm_quantize);
 }
 
 /* Rounds up to where a thread's rows may begin or end: at the rows that the kernels pack together,
@@ -18548,22 +18543,17 @@ static bitnet_result bitnet__embed_begin(bitnet__embedder *e, int32_t n_open, in
                                          bitnet_error *err) {
     bitnet_ctx *c = e->c;
     bitnet__seq *q;
-    bitnet_input in;
     bitnet_result r;
     int32_t seq = 0, n;
     *begun = -1;
     while (seq < c->p.n_seqs && e->of_seq[seq].input >= 0) seq++;
     if (seq == c->p.n_seqs || e->next == e->n_inputs) return BITNET_OK;
     q = &c->seqs[seq];
-    if ((r = bitnet__embed_queue(e, e->next, q, err))) {
-        q->n_queued = 0;
-        return r;
-    }
-    memset(&in, 0, sizeof in);
-    in.seq = seq;
+    r = bitnet__embed_queue(e, e->next, q, err);
     n = q->n_queued;
-    r = bitnet__reserve_pages(c, bitnet__pages_needed(c, &in, 1), n_open > 0 ? 0 : err);
     q->n_queued = 0;
+    if (r != BITNET_OK) return r;
+    r = bitnet__reserve_pages(c, bitnet__pages_for(c, n), n_open > 0 ? 0 : err);
     if (r != BITNET_OK) {
         if (n_open == 0) return r;
         return r == BITNET_ERR_FULL ? BITNET_OK :
