@@ -7119,7 +7119,7 @@ static void bitnet__chat_parse(bitnet__chat *c, const char *text, size_t n, int 
 /* Collects the tokens of a string of the template. */
 static void bitnet__chat_collect(bitnet__chat *c, bitnet_text text) {
     const bitnet__vocab *v = c->e->vocab;
-    const uint8_t *at = (const uint8_t *)(text.data ? text.data : ""), *end = at + text.size;
+    const uint8_t *at = (const uint8_t *)text.data, *end = at ? at + text.size : at;
     size_t length;
     while (at < end) {
         const int32_t t = bitnet__find_special(v, 1, at, end, &at, &length);
@@ -7175,7 +7175,7 @@ static int bitnet__role_at(const char *p, const char *end) {
 
 /* Adds a string of the template around a message of a role. Without data {role} is text. */
 static void bitnet__chat_write(bitnet__chat *c, bitnet_text text, bitnet_text role) {
-    const char *p = text.data ? text.data : "", *end = p + text.size, *next;
+    const char *p = text.data, *end = p ? p + text.size : p, *next;
     for (; p < end; p = next) {
         const int is_role = role.data ? bitnet__role_at(p, end) : 0;
         next = p + (is_role ? 6 : 1);
@@ -7202,6 +7202,7 @@ static size_t bitnet__space_at(const char *p, const char *end) {
 /* What is written of a message. */
 static bitnet_text bitnet__content(const bitnet_chat_template *t, bitnet_text s) {
     size_t n;
+    if (!s.data) s.size = 0;           /* it is not there, whatever its size was before */
     if (!t->trim) return s;
     while (s.size > 0 && (n = bitnet__space_at(s.data, s.data + s.size)) > 0) {
         s.data += n;
@@ -7392,7 +7393,7 @@ static void bitnet__chat_end_reply(bitnet__chat *c, int ended) {
     const bitnet_chat_turn *turn = bitnet__turn_of(c->t, role);
     bitnet_text suffix = BITNET__NO_TEXT;
     if (turn && turn->suffix.data) suffix = turn->suffix;
-    if (ended && end.size && suffix.size >= end.size && !memcmp(suffix.data, end.data, end.size)) {
+    if (ended && end.data && suffix.size >= end.size && !memcmp(suffix.data, end.data, end.size)) {
         suffix.data += end.size;
         suffix.size -= end.size;
     }
