@@ -1901,10 +1901,9 @@ BITNET__APART void bitnet__free(const bitnet_allocator *a, void *p) {
     free(raw);
 }
 
-/* Asks for large pages for what is streamed through for each token: with small pages, 5 to 20 % of
-   the time went into address translation. A mapped file has them if the system reads it in runs
-   that large, which it does when asked beforehand. A single sequence's cache stays with small ones:
-   the first token writes a little everywhere in it, and large pages would fill hundreds of MB with
+/* Asks for large pages for what is streamed through for each token: see @model. A mapped file has
+   them if the system is asked before it reads. A single sequence's cache stays with small ones: the
+   first token writes a little everywhere in it, and large pages would fill hundreds of MB with
    zeros then. A strict -std=c99 hides MADV_HUGEPAGE. */
 static void bitnet__huge_pages(const void *p, size_t size) {
 #if defined(BITNET__MMAP_POSIX) && defined(MADV_HUGEPAGE)
@@ -3163,12 +3162,10 @@ static size_t bitnet__tl2_bytes(int count) { return 64 * (size_t)(count + (count
    remainder minus 128, or 3^k (x - 128) as an int8. Then 3 s_k = 256 (digit k - 1) + s_k+1, so
    256 times the sum of (digit - 1) * q is 3 times the sum of s_k * q, minus that of s_k+1 * q.
 
-   Activations have one scale per token and scale group. With a scale for 32 activations, as in
-   other engines, the logits of three random models differ from those of unrounded activations
-   by 2.0 to 2.3 % (RMS), with these by 2.3 to 3.0 % (tests/checks/activation_groups.py). But 4
-   times as many sums become floats: the same loops with groups of 32 compute 240 and 107 GMAC/s
-   instead of 370 and 136 (AVX-512 VNNI and AVX2, one thread of an Intel Xeon, 128 columns, rows of
-   2048).
+   Activations have one scale per token and scale group: tests/checks/activation_groups.py compares
+   that with a scale for 32 of them, as other engines have. Then 4 times as many sums become floats,
+   and with 128 columns the same loops compute 240 in place of 370 GMAC/s (AVX-512 VNNI), or 107 in
+   place of 136 (AVX2).
 
    Bound: a code is at most 3 in a group of 128 and 2 in one of 256, so |sum of code * q| is at most
    65536. (float)dot is exact. */
@@ -13740,15 +13737,6 @@ static void bitnet__seq_extend(bitnet_ctx *c, bitnet__seq *q, int32_t n) {
     while (q->n_pages < end) q->pages[q->n_pages++] = bitnet__page_take(c);
 }
 
-/* Frees the pages that no sequence has. */
-static void bitnet__free_spare_pages(bitnet_ctx *c) {
-    while (c->free_pages) {
-        bitnet__page *page = c->free_pages;
-        c->free_pages = page->next;
-        if (page != c->own_page) bitnet__free(&c->m->params.allocator, page);
-    }
-}
-
 /* Makes all sequences empty. A single one has its page in the arena. */
 static void bitnet__seqs_init(bitnet_ctx *c) {
     const int32_t n_pages = bitnet__pages_for(c, c->p.n_ctx);
@@ -13884,7 +13872,10 @@ static void bitnet__ctx_leave(bitnet_ctx *c) {
     }
     bitnet__team_free(a, c->team);
     for (i = 0; i < c->p.n_seqs; i++) bitnet__seq_cut(c, &c->seqs[i], 0);
-    bitnet__free_spare_pages(c);
+    while (c->free_pages) {            /* by now all */
+        bitnet__page *page = bitnet__page_take(c);
+        if (page != c->own_page) bitnet__free(a, page);
+    }
     for (i = 0; i < c->n_marks; i++) bitnet__free(a, c->marks[i]);
     bitnet__free(a, c->head);
     bitnet__free(a, c->seqs);          /* the arena's first array */
@@ -17224,6 +17215,16 @@ static int32_t bitnet__exact_logits(bitnet_ctx *c, int32_t row, int32_t n) {
     return n;
 }
 
+/* The same; returns the least of these logits, or minus infinity if it has computed none. */
+static float bitnet__least_exact(bitnet_ctx *c, int32_t row, int32_t n) {
+    const bitnet__candidate *x = c->head->candidates;
+    float least = bitnet__infinity();
+    int32_t i;
+    n = bitnet__exact_logits(c, row, n);
+    for (i = 0; i < n; i++) least = x[i].logit < least ? x[i].logit : least;
+    return n > 0 ? least : -bitnet__infinity();
+}
+
 /* Writes the tokens whose bound, of a hidden state's, is at least the threshold to candidates, in
    id order, without those that the mask forbids; returns how many. */
 static int32_t bitnet__list_bounds(bitnet_ctx *c, const float *bound, const float *max_bound,
@@ -17246,7 +17247,6 @@ static float bitnet__least_of_middles(bitnet_ctx *c, int32_t row, int32_t n, int
                                       const float *low, const float *high) {
     const bitnet__heap heap = {c->head->largest, sizeof *low, sizeof *low, bitnet__float_before, 0};
     bitnet__candidate *x = c->head->candidates;
-    float least = bitnet__infinity();
     int32_t i, count;
     bitnet__keep_none(c, k);
     for (i = 0; i < n; i++) {
@@ -17259,10 +17259,7 @@ static float bitnet__least_of_middles(bitnet_ctx *c, int32_t row, int32_t n, int
         x[count].token = t;
         count += low[t] + high[t] >= c->head->largest[0];
     }
-    if (count > n / 4) return -bitnet__infinity();     /* so many equal ones */
-    count = bitnet__exact_logits(c, row, count);
-    for (i = 0; i < count; i++) least = x[i].logit < least ? x[i].logit : least;
-    return count > 0 ? least : -bitnet__infinity();
+    return bitnet__least_exact(c, row, count > n / 4 ? 0 : count);     /* so many equal ones */
 }
 
 /* Writes the required tokens, and those that can be among the k largest logits of the others, to
@@ -17277,18 +17274,16 @@ static int32_t bitnet__select_rows(bitnet_ctx *c, int32_t row, int32_t k) {
     const size_t at = bitnet__row(row - t->first, t->n_strips);
     const float *low = t->low + at * BITNET__STRIP, *max_low = t->max_low + at;
     const float *high = t->high + at * BITNET__STRIP, *max_high = t->max_high + at;
-    float threshold = bitnet__keep_none(c, k), least = bitnet__infinity();
-    int32_t strip, i, n;
+    float threshold = bitnet__keep_none(c, k), least;
+    int32_t strip, n;
     for (strip = 0; strip < t->n_strips; strip++)
         if (max_low[strip] > threshold)
             threshold = bitnet__keep_largest(
                 c, low, strip * BITNET__STRIP,
                 bitnet__min((strip + 1) * BITNET__STRIP, c->m->n_vocab), k);
     if (threshold > -bitnet__infinity()) {     /* k rows have bounds */
-        n = bitnet__exact_logits(c, row, bitnet__list_bounds(c, low, max_low, threshold));
-        for (i = 0; i < n; i++)
-            least = c->head->candidates[i].logit < least ? c->head->candidates[i].logit : least;
-        if (n > 0 && least > threshold) threshold = least;
+        least = bitnet__least_exact(c, row, bitnet__list_bounds(c, low, max_low, threshold));
+        if (least > threshold) threshold = least;
     }
     n = bitnet__list_bounds(c, high, max_high, threshold);
     if (n < 64 + 8 * k) return n;
@@ -17955,11 +17950,10 @@ static void bitnet__flush_text(bitnet_gen *g) {
 }
 
 /* ---- prompt lookup ----
-   Speculative decoding without a second model: a draft, copied from the text so far, is evaluated
-   together with the sampled token. It is then hidden: n_past is as if there were no draft, n_hidden
-   counts it. If the next sampled token is the draft's first, that one is evaluated already and
-   becomes visible; if not, the draft is dropped. So the sampler, text_fn and everyone else see the
-   sequence as it would be without drafts. */
+   A draft that has been evaluated is hidden: n_past is as if there were none, n_hidden counts it.
+   If the next sampled token is the draft's first, that one is evaluated already and becomes
+   visible; if not, the draft is dropped. So the sampler, text_fn and everyone else see the sequence
+   as it would be without drafts. */
 
 enum { BITNET__MAX_LOOKUP = 64 };
 
