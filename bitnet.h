@@ -1808,11 +1808,9 @@ struct bitnet_kernels {
     (defined(_WIN32) && BITNET__ARCH_ARM)
   #ifndef WIN32_LEAN_AND_MEAN
     #define WIN32_LEAN_AND_MEAN
-    #define BITNET__LEAN
   #endif
   #ifndef NOMINMAX
     #define NOMINMAX
-    #define BITNET__NOMINMAX
   #endif
   #include <windows.h>
 #endif
@@ -1903,10 +1901,9 @@ BITNET__APART void bitnet__free(const bitnet_allocator *a, void *p) {
     free(raw);
 }
 
-/* Asks for large pages for what is streamed through for each token: with small pages, 5 to 20 % of
-   the time went into address translation. A mapped file has them if the system reads it in runs
-   that large, which it does when asked beforehand. A single sequence's cache stays with small ones:
-   the first token writes a little everywhere in it, and large pages would fill hundreds of MB with
+/* Asks for large pages for what is streamed through for each token: see @model. A mapped file has
+   them if the system is asked before it reads. A single sequence's cache stays with small ones: the
+   first token writes a little everywhere in it, and large pages would fill hundreds of MB with
    zeros then. A strict -std=c99 hides MADV_HUGEPAGE. */
 static void bitnet__huge_pages(const void *p, size_t size) {
 #if defined(BITNET__MMAP_POSIX) && defined(MADV_HUGEPAGE)
@@ -2245,6 +2242,8 @@ static float bitnet__float_from_bits(uint32_t u) {
     memcpy(&x, &u, 4);
     return x;
 }
+
+static float bitnet__infinity(void) { return bitnet__float_from_bits(0x7f800000u); }
 
 /* F16 (1 sign, 5 exponent, 10 mantissa bits) to F32, exact. After the shift into F32's fields the
    exponent is 112 too small: normals add it, and for subnormals a subtraction of floats normalises.
@@ -3163,12 +3162,10 @@ static size_t bitnet__tl2_bytes(int count) { return 64 * (size_t)(count + (count
    remainder minus 128, or 3^k (x - 128) as an int8. Then 3 s_k = 256 (digit k - 1) + s_k+1, so
    256 times the sum of (digit - 1) * q is 3 times the sum of s_k * q, minus that of s_k+1 * q.
 
-   Activations have one scale per token and scale group. With a scale for 32 activations, as in
-   other engines, the logits of three random models differ from those of unrounded activations
-   by 2.0 to 2.3 % (RMS), with these by 2.3 to 3.0 % (tests/checks/activation_groups.py). But 4
-   times as many sums become floats: the same loops with groups of 32 compute 240 and 107 GMAC/s
-   instead of 370 and 136 (AVX-512 VNNI and AVX2, one thread of an Intel Xeon, 128 columns, rows of
-   2048).
+   Activations have one scale per token and scale group: tests/checks/activation_groups.py compares
+   that with a scale for 32 of them, as other engines have. Then 4 times as many sums become floats,
+   and with 128 columns the same loops compute 240 in place of 370 GMAC/s (AVX-512 VNNI), or 107 in
+   place of 136 (AVX2).
 
    Bound: a code is at most 3 in a group of 128 and 2 in one of 256, so |sum of code * q| is at most
    65536. (float)dot is exact. */
@@ -4875,7 +4872,8 @@ static bitnet_result bitnet__add_tokens(bitnet__vocab *v, const bitnet__strings 
                                         bitnet_error *err) {
     bitnet__strings unread = *tokens;
     const uint8_t *p = 0;
-    uint32_t t, user = 0, control = v->n_user, rest = v->n_special;
+    const uint32_t from[4] = {0, v->n_user, v->n_special, v->n_literals};
+    uint32_t t, user = from[0], control = from[1], rest = from[2];
     size_t n = 0;
     for (t = 0; t < v->n_tokens; t++) {
         const uint32_t type = bitnet__token_type(types, t);
@@ -4891,11 +4889,9 @@ static bitnet_result bitnet__add_tokens(bitnet__vocab *v, const bitnet__strings 
         if (bitnet__is_special(type) && n > 0)
             v->special_start[p[0]] |= type == BITNET__TOKEN_USER ? 1 : 2;
     }
-    bitnet__sort(v->literals, sizeof *v->literals, v->n_user, bitnet__literal_less, v);
-    bitnet__sort(v->literals + v->n_user, sizeof *v->literals, v->n_special - v->n_user,
-                 bitnet__literal_less, v);
-    bitnet__sort(v->literals + v->n_special, sizeof *v->literals, v->n_literals - v->n_special,
-                 bitnet__literal_less, v);
+    for (t = 0; t < 3; t++)
+        bitnet__sort(v->literals + from[t], sizeof *v->literals, from[t + 1] - from[t],
+                     bitnet__literal_less, v);
     return BITNET_OK;
 }
 
@@ -5346,13 +5342,6 @@ static bitnet_result bitnet__encode_nfc(bitnet__encoder *e, const uint8_t *p, co
     return r;
 }
 
-/* Encodes text without special tokens. */
-static bitnet_result bitnet__encode_stretch(bitnet__encoder *e, const uint8_t *p,
-                                            const uint8_t *end) {
-    if (e->vocab->ranks) return bitnet__encode_spm(e, p, end);
-    return e->vocab->pre->nfc ? bitnet__encode_nfc(e, p, end) : bitnet__encode_bpe(e, p, end);
-}
-
 /* Starts a list of tokens; out may be null. bitnet__encoder_close ends it. */
 static void bitnet__encoder_open(bitnet__encoder *e, const bitnet__vocab *v,
                                  const bitnet_allocator *a, bitnet_token *out, size_t cap) {
@@ -5396,7 +5385,8 @@ static void bitnet__encode_text(bitnet__encoder *e, const void *text, size_t n, 
             at++;
             continue;
         }
-        e->result = bitnet__encode_stretch(e, p, at);
+        e->result = (e->vocab->ranks ? bitnet__encode_spm : e->vocab->pre->nfc ? bitnet__encode_nfc
+                                                          : bitnet__encode_bpe)(e, p, at);
         if (token >= 0) bitnet__emit_special(e, token);
         p = at += length;
     }
@@ -6080,15 +6070,13 @@ BITNET__APART bitnet__jvalue bitnet__jinja_apply(bitnet__jinja *j, bitnet__jvalu
 }
 
 static bitnet__jvalue bitnet__jinja_test(bitnet__jvalue v, bitnet__jname test) {
+    enum { walks = 1 << BITNET__STRING | 1 << BITNET__LIST | 1 << BITNET__DICT |
+                   1 << BITNET__UNDEFINED };
     static const struct { const char *name; int kinds; } tests[] = {
         {"undefined", 1 << BITNET__UNDEFINED}, {"none", 1 << BITNET__NONE},
         {"boolean", 1 << BITNET__BOOL}, {"integer", 1 << BITNET__INT},
         {"number", 1 << BITNET__INT | 1 << BITNET__BOOL}, {"string", 1 << BITNET__STRING},
-        {"mapping", 1 << BITNET__DICT},
-        {"sequence", 1 << BITNET__STRING | 1 << BITNET__LIST | 1 << BITNET__DICT |
-                     1 << BITNET__UNDEFINED},
-        {"iterable", 1 << BITNET__STRING | 1 << BITNET__LIST | 1 << BITNET__DICT |
-                     1 << BITNET__UNDEFINED},
+        {"mapping", 1 << BITNET__DICT}, {"sequence", walks}, {"iterable", walks},
         {"defined", ~(1 << BITNET__UNDEFINED)},
     };
     size_t i;
@@ -7024,6 +7012,9 @@ static const bitnet__chat_row bitnet__chat_rows[] = {
 
 enum { BITNET__MARKS = 32 };
 
+static const bitnet_text bitnet__no_text = BITNET__NO_TEXT;
+static const bitnet_chat_turn bitnet__no_turn = BITNET__NO_TURN;
+
 /* Returns the first token that this row needs and the vocabulary lacks; 0: it lacks none. */
 static const char *bitnet__lacks_token(const bitnet__vocab *v, const bitnet__chat_row *row) {
     const bitnet_text end = row->t.end;
@@ -7125,7 +7116,7 @@ static void bitnet__chat_parse(bitnet__chat *c, const char *text, size_t n, int 
 /* Collects the tokens of a string of the template. */
 static void bitnet__chat_collect(bitnet__chat *c, bitnet_text text) {
     const bitnet__vocab *v = c->e->vocab;
-    const uint8_t *at = (const uint8_t *)(text.data ? text.data : ""), *end = at + text.size;
+    const uint8_t *at = (const uint8_t *)text.data, *end = at ? at + text.size : at;
     size_t length;
     while (at < end) {
         const int32_t t = bitnet__find_special(v, 1, at, end, &at, &length);
@@ -7181,7 +7172,7 @@ static int bitnet__role_at(const char *p, const char *end) {
 
 /* Adds a string of the template around a message of a role. Without data {role} is text. */
 static void bitnet__chat_write(bitnet__chat *c, bitnet_text text, bitnet_text role) {
-    const char *p = text.data ? text.data : "", *end = p + text.size, *next;
+    const char *p = text.data, *end = p ? p + text.size : p, *next;
     for (; p < end; p = next) {
         const int is_role = role.data ? bitnet__role_at(p, end) : 0;
         next = p + (is_role ? 6 : 1);
@@ -7195,8 +7186,7 @@ static void bitnet__chat_write(bitnet__chat *c, bitnet_text text, bitnet_text ro
 
 /* Adds a string of the template that stands by itself. */
 static void bitnet__chat_string(bitnet__chat *c, bitnet_text text) {
-    static const bitnet_text none = BITNET__NO_TEXT;
-    bitnet__chat_write(c, text, none);
+    bitnet__chat_write(c, text, bitnet__no_text);
 }
 
 /* Bytes of the white space at p < end, as Python's strip has it: also U+001C to U+001F. */
@@ -7209,6 +7199,7 @@ static size_t bitnet__space_at(const char *p, const char *end) {
 /* What is written of a message. */
 static bitnet_text bitnet__content(const bitnet_chat_template *t, bitnet_text s) {
     size_t n;
+    if (!s.data) s.size = 0;           /* it is not there, whatever its size was before */
     if (!t->trim) return s;
     while (s.size > 0 && (n = bitnet__space_at(s.data, s.data + s.size)) > 0) {
         s.data += n;
@@ -7399,7 +7390,7 @@ static void bitnet__chat_end_reply(bitnet__chat *c, int ended) {
     const bitnet_chat_turn *turn = bitnet__turn_of(c->t, role);
     bitnet_text suffix = BITNET__NO_TEXT;
     if (turn && turn->suffix.data) suffix = turn->suffix;
-    if (ended && end.size && suffix.size >= end.size && !memcmp(suffix.data, end.data, end.size)) {
+    if (ended && end.data && suffix.size >= end.size && !memcmp(suffix.data, end.data, end.size)) {
         suffix.data += end.size;
         suffix.size -= end.size;
     }
@@ -7440,7 +7431,7 @@ static const bitnet_chat_template *bitnet__lend_tools(const bitnet_chat_template
 /* Index of a system message that is not where the template allows it; -1: none. */
 static int bitnet__late_system(const bitnet_chat_template *t, const bitnet_message *messages, int n,
                                int flags) {
-    int i = (flags & BITNET_ADD_BOS) != 0;
+    int i = (flags & BITNET_CHAT_BEGIN) != 0;
     if (!t->system_first) return -1;
     while (i < n && !bitnet__has_role(messages, n, i, "system")) i++;
     return i < n ? i : -1;
@@ -7818,11 +7809,10 @@ static int bitnet__learn_start(bitnet__recognition *r, bitnet__chat_fit *c,
 
 /* From now on only roles that have strings of their own are written. */
 static void bitnet__leave_out_roles(bitnet_chat_template *t) {
-    static const bitnet_chat_turn none = BITNET__NO_TURN;
     bitnet_chat_turn *const turns[] = {&t->system, &t->user, &t->assistant, &t->tool};
     int i;
     for (i = 0; i < 4; i++) if (!turns[i]->prefix.data) *turns[i] = t->other;
-    t->other = none;
+    t->other = bitnet__no_turn;
 }
 
 /* Is the probe none for this row? Where thinking is always written, the template gets it apart. */
@@ -7836,14 +7826,12 @@ static int bitnet__is_not_for(const bitnet_chat_template *t, const bitnet__probe
 /* Does the row still fit, perhaps with something left out? failed: the file's template did. */
 static int bitnet__fits(bitnet__recognition *r, bitnet__chat_fit *c, const bitnet__probe *p,
                         int failed) {
-    static const bitnet_chat_turn none = BITNET__NO_TURN;
-    static const bitnet_text nothing = BITNET__NO_TEXT;
     bitnet_chat_template *t = &c->t;
     if (bitnet__is_not_for(t, p)) return 1;
     if (p->learns == BITNET__LEARN_START) return !failed && bitnet__learn_start(r, c, p);
     if (p->learns == BITNET__LEARN_OFF && t->think.data && !t->no_think.data && !failed) {
         t->no_think = bitnet_text_of(BITNET__EMPTY_THINKING);
-        if (!bitnet__agrees(r, c, p, 0)) t->no_think = nothing;
+        if (!bitnet__agrees(r, c, p, 0)) t->no_think = bitnet__no_text;
     }
     if (bitnet__write_probe(r, c, p, 0, p->learns != BITNET__MAY_END) == -1) return 1;
     if (failed ? failed == BITNET__RAISED && p->learns >= BITNET__MAY_RAISE
@@ -7851,18 +7839,18 @@ static int bitnet__fits(bitnet__recognition *r, bitnet__chat_fit *c, const bitne
     if (p->learns == BITNET__LEARN_SYSTEM) {           /* refused, or left out */
         if (failed ? failed != BITNET__RAISED : !bitnet__agrees(r, c, p, 1)) return 0;
         bitnet__leave_out_roles(t);
-        t->system = none;
+        t->system = bitnet__no_turn;
         return 1;
     }
     if (p->learns == BITNET__LEARN_LATER) t->system_first = 1;
     else if (p->learns == BITNET__LEARN_ROLES) bitnet__leave_out_roles(t);
     else if (p->learns == BITNET__LEARN_TOOLS && t->call_form == BITNET_CALL_XML) return 0;
-    else if (p->learns == BITNET__LEARN_TOOLS) t->tools_before = t->tools_behind = nothing;
+    else if (p->learns == BITNET__LEARN_TOOLS) t->tools_before = t->tools_behind = bitnet__no_text;
     else if (p->learns == BITNET__LEARN_TOOL) {
-        t->tool = t->tools_turn = none;
+        t->tool = t->tools_turn = bitnet__no_turn;
         if (failed || !bitnet__agrees(r, c, p, 0)) {
             bitnet__leave_out_roles(t);
-            t->tool = none;
+            t->tool = bitnet__no_turn;
         }
     } else return 0;
     return 1;
@@ -8780,7 +8768,8 @@ BITNET_API bitnet_result bitnet_floats_unpack(uint32_t type, const uint8_t *data
 static const uint8_t *bitnet__block_at(const bitnet_ternary *t, const uint8_t *data, int32_t row,
                                        int32_t column) {
     const bitnet__type *type = bitnet__type_info(t->type);
-    return data + ((size_t)row * (size_t)t->n + (size_t)column) / type->block * type->bytes;
+    return data + ((size_t)row * (size_t)(t->n / type->block) + (size_t)(column / type->block)) *
+                  type->bytes;
 }
 
 /* Unpacks columns [from, to) of a row to codes, as bitnet__type.codes does, for any type. */
@@ -9645,8 +9634,8 @@ typedef struct bitnet__tensor {
     uint32_t type, stored_type;        /* stored_type: the number in the file */
     uint32_t used;                     /* 1: the network has asked for it */
     uint32_t place;                    /* in record i: the number of the i-th tensor by offset */
-    const uint8_t *data;               /* while a model is loaded: its bytes; 0: not there yet, or
-                                          given back */
+    const uint8_t *data;               /* while a model is loaded: its bytes, until the model gives
+                                          them back; 0: not there yet */
 } bitnet__tensor;
 
 typedef struct bitnet__gguf {
@@ -9694,18 +9683,14 @@ static uint32_t bitnet__value_size(uint32_t type) {
 
 /* Records the reader's first error: "GGUF key 'name' at offset 123: what". */
 static void bitnet__reader_fail(bitnet__reader *r, bitnet_result code, const char *what) {
-    unsigned long long pos = r->pos;
+    char of[BITNET__TEXT] = "header";
     if (r->result != BITNET_OK) return;
     r->result = code;
-    if (r->kind == 0)
-        bitnet__fail(r->err, code, "GGUF header at offset %llu: %s", pos, what);
-    else if (r->name_len)
-        bitnet__fail(r->err, code, "GGUF %s '%.*s' at offset %llu: %s", r->kind,
-                     (int)(r->name_len < 64 ? r->name_len : 64),
-                     (const char *)r->src->data + r->name, pos, what);
-    else
-        bitnet__fail(r->err, code, "GGUF %s %llu at offset %llu: %s", r->kind,
-                     (unsigned long long)r->index, pos, what);
+    if (r->kind && r->name_len)
+        bitnet__format(of, "%s '%.*s'", r->kind, (int)(r->name_len < 64 ? r->name_len : 64),
+                       (const char *)r->src->data + r->name);
+    else if (r->kind) bitnet__format(of, "%s %llu", r->kind, (unsigned long long)r->index);
+    bitnet__fail(r->err, code, "GGUF %s at offset %llu: %s", of, (unsigned long long)r->pos, what);
 }
 
 /* The same about a key or tensor whose name has been read. */
@@ -9957,12 +9942,16 @@ static int bitnet__tensor_before(const void *of, uint32_t a, uint32_t b) {
     return t[a].offset != t[b].offset ? t[a].offset < t[b].offset : a < b;
 }
 
+/* The i-th tensor by offset. */
+static bitnet__tensor *bitnet__tensor_at(const bitnet__gguf *g, uint64_t i) {
+    return &g->tensors[g->tensors[i].place];
+}
+
 /* The bytes from tensor i, in the order of offsets, to the next one or the end. Offsets are still
    from the start of the tensors' data, which has `left` bytes; tensor i begins in it. */
 static uint64_t bitnet__tensor_room(const bitnet__gguf *g, uint64_t i, uint64_t left) {
-    const bitnet__tensor *t = &g->tensors[g->tensors[i].name.order];
-    const bitnet__tensor *next = i + 1 < g->n_tensors ?
-                                 &g->tensors[g->tensors[i + 1].name.order] : 0;
+    const bitnet__tensor *t = bitnet__tensor_at(g, i);
+    const bitnet__tensor *next = i + 1 < g->n_tensors ? bitnet__tensor_at(g, i + 1) : 0;
     return (next && next->offset < left ? next->offset : left) - t->offset;
 }
 
@@ -9983,7 +9972,7 @@ static void bitnet__gguf_resolve_39(bitnet__gguf *g, uint64_t left) {
                       bitnet__get_u32(bitnet__value_of(g, ftype)) == 39);
     uint64_t i;
     for (i = 0; i < g->n_tensors; i++) {
-        bitnet__tensor *t = &g->tensors[g->tensors[i].name.order];
+        bitnet__tensor *t = bitnet__tensor_at(g, i);
         uint64_t room, mxfp4;
         int fits_tl2, fits_mxfp4;
         if (t->type != BITNET_TENSOR_TL2 || t->offset > left) continue;
@@ -10006,7 +9995,7 @@ static void bitnet__gguf_resolve_42(bitnet__gguf *g, uint64_t left, bitnet__read
     uint64_t i, found = 0;
     int k, large, fits[2];
     for (i = 0; i < g->n_tensors; i++) {
-        const bitnet__tensor *t = &g->tensors[g->tensors[i].name.order];
+        const bitnet__tensor *t = bitnet__tensor_at(g, i);
         uint64_t room;
         if (t->type != BITNET_TENSOR_Q2_0 || t->offset > left) continue;
         found++;
@@ -10064,13 +10053,13 @@ static void bitnet__gguf_place_tensors(bitnet__gguf *g, bitnet__reader *r) {
     if (r->result != BITNET_OK) return;
     g->data_start = r->pos;
     left = r->src->size - g->data_start;
-    for (i = 0; i < g->n_tensors; i++) g->tensors[i].name.order = (uint32_t)i;
-    bitnet__sort(&g->tensors[0].name.order, sizeof *g->tensors, (uint32_t)g->n_tensors,
+    for (i = 0; i < g->n_tensors; i++) g->tensors[i].place = (uint32_t)i;
+    bitnet__sort(&g->tensors[0].place, sizeof *g->tensors, (uint32_t)g->n_tensors,
                  bitnet__tensor_before, g);
     bitnet__gguf_resolve_39(g, left);
     bitnet__gguf_resolve_42(g, left, r);
     for (i = 0; i < g->n_tensors && r->result == BITNET_OK; i++) {
-        bitnet__tensor *t = &g->tensors[g->tensors[i].name.order];
+        bitnet__tensor *t = bitnet__tensor_at(g, i);
         const uint64_t size = t->size ? t->size : 1;
         bitnet_result code = BITNET_ERR_FORMAT;
         what[0] = 0;
@@ -10089,13 +10078,7 @@ static void bitnet__gguf_place_tensors(bitnet__gguf *g, bitnet__reader *r) {
         t->offset += g->data_start;
         last = t;
     }
-    for (i = 0; i < g->n_tensors; i++) g->tensors[i].place = g->tensors[i].name.order;
     if (r->result == BITNET_OK) bitnet__sort_names(bitnet__tensors_of(g), r);
-}
-
-/* The i-th tensor by offset. */
-static bitnet__tensor *bitnet__tensor_at(const bitnet__gguf *g, uint64_t i) {
-    return &g->tensors[g->tensors[i].place];
 }
 
 /* Bytes behind the last tensor must be 0: otherwise the directory leaves out a tensor. p has n of
@@ -10769,12 +10752,6 @@ static void bitnet__touch(const uint8_t *p, size_t n) {
     for (at = 0; at < n; at += 4096) (void)page[at];
 }
 
-/* Gives back a tensor's bytes as the file has them. */
-static void bitnet__drop_bytes(bitnet_model *m, const bitnet__tensor *t) {
-    bitnet__model_release(m, t->data, (size_t)t->size);
-    m->gguf.tensors[t - m->gguf.tensors].data = 0;
-}
-
 /* Describes a matrix that is unpacked to floats, with its bytes if they are there. only_floats 1:
    it must be F32, F16 or BF16. */
 static bitnet_result bitnet__load_matrix(bitnet_model *m, const char *name, int32_t n_cols,
@@ -10813,7 +10790,7 @@ static bitnet_result bitnet__load_vectors(bitnet_model *m, const char *name, int
                 return bitnet__fail(err, BITNET_ERR_FORMAT, "element %lld of tensor '%s' is not "
                                     "finite", (long long)k * n + i, name);
     }
-    bitnet__drop_bytes(m, bitnet__find_tensor(&m->gguf, name));
+    bitnet__model_release(m, a.data, a.row_bytes * (size_t)rows);
     return BITNET_OK;
 }
 
@@ -12652,22 +12629,21 @@ static bitnet_result bitnet__layer_came(bitnet_model *m, int32_t i, bitnet_error
 
 /* All that the header says. A layer without tensors fails here. */
 static bitnet_result bitnet__begin_weights(bitnet_model *m, bitnet_error *err) {
-    bitnet__loading *d = (bitnet__loading *)bitnet__model_alloc(m, sizeof *d);
     const uint64_t n = (uint64_t)m->n_layers;
+    bitnet__loading *d = (bitnet__loading *)bitnet__model_alloc(m, sizeof *d);
     bitnet_result r;
     uint64_t k;
     int32_t i;
-    if (!d) return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for a model");
+    int32_t *left = (int32_t *)bitnet__model_alloc(m, n * sizeof *left);
+    m->copy = bitnet__head_copy_create(m);
+    m->layers = (bitnet__layer *)bitnet__model_alloc(m, n * sizeof *m->layers);
+    if (!d || !left || !m->copy || !m->layers)
+        return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for a model");
     memset(d, 0, sizeof *d);
     m->loading = d;
-    m->copy = bitnet__head_copy_create(m);
-    if (!m->copy) return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for a model");
-    m->layers = (bitnet__layer *)bitnet__model_alloc(m, n * sizeof *m->layers);
-    d->left = (int32_t *)bitnet__model_alloc(m, n * sizeof *d->left);
-    if (!m->layers || !d->left)
-        return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for the list of layers");
+    d->left = left;
+    memset(left, 0, (size_t)n * sizeof *left);
     memset(m->layers, 0, (size_t)n * sizeof *m->layers);
-    memset(d->left, 0, (size_t)n * sizeof *d->left);
     if ((r = bitnet__load_ends(m, err))) return r;
     for (i = 0; i < m->n_layers; i++) bitnet__set_kind(m, &m->layers[i], bitnet__kind_of(m, i));
     for (k = 0; k < m->gguf.n_tensors; k++)
@@ -12932,14 +12908,12 @@ static const bitnet_kernels *bitnet__kernels_for(const bitnet__gguf *g) {
    holds; another's is read as llama's. */
 static bitnet_result bitnet__load_vocab_only(bitnet_model *m, bitnet_error *err) {
     bitnet__meta x = {m, err, BITNET_OK};
-    bitnet_result r = BITNET_OK;
     bitnet__load_arch(&x);
     if (!m->family) m->family = bitnet__family_of(m, "llama");
     m->n_ctx = (int32_t)bitnet__meta_uint(&x, ".context_length", 0, 0, BITNET__MAX_CONTEXT);
     bitnet__copy_kernels(&m->kernels, bitnet_kernels_default());
-    if (x.result != BITNET_OK || (r = bitnet__load_tokenizer(m, err)))
-        return x.result ? x.result : r;
-    return bitnet__progress(m, m->gguf.src.size, err);
+    if (x.result == BITNET_OK) x.result = bitnet__load_tokenizer(m, err);
+    return x.result ? x.result : bitnet__progress(m, m->gguf.src.size, err);
 }
 
 /* Checks that come first, before anything is read. */
@@ -13763,15 +13737,6 @@ static void bitnet__seq_extend(bitnet_ctx *c, bitnet__seq *q, int32_t n) {
     while (q->n_pages < end) q->pages[q->n_pages++] = bitnet__page_take(c);
 }
 
-/* Frees the pages that no sequence has. */
-static void bitnet__free_spare_pages(bitnet_ctx *c) {
-    while (c->free_pages) {
-        bitnet__page *page = c->free_pages;
-        c->free_pages = page->next;
-        if (page != c->own_page) bitnet__free(&c->m->params.allocator, page);
-    }
-}
-
 /* Makes all sequences empty. A single one has its page in the arena. */
 static void bitnet__seqs_init(bitnet_ctx *c) {
     const int32_t n_pages = bitnet__pages_for(c, c->p.n_ctx);
@@ -13907,7 +13872,10 @@ static void bitnet__ctx_leave(bitnet_ctx *c) {
     }
     bitnet__team_free(a, c->team);
     for (i = 0; i < c->p.n_seqs; i++) bitnet__seq_cut(c, &c->seqs[i], 0);
-    bitnet__free_spare_pages(c);
+    while (c->free_pages) {            /* by now all */
+        bitnet__page *page = bitnet__page_take(c);
+        if (page != c->own_page) bitnet__free(a, page);
+    }
     for (i = 0; i < c->n_marks; i++) bitnet__free(a, c->marks[i]);
     bitnet__free(a, c->head);
     bitnet__free(a, c->seqs);          /* the arena's first array */
@@ -14469,7 +14437,7 @@ static void bitnet__quantize_input(bitnet__step *s, const float *in, int32_t n, 
     const bitnet__turn *turn = l->turn.block ? &l->turn : 0;
     const float *const *gains = linear < BITNET__GDN_QKV ? &s->layer->norm[linear] : &none;
     const int64_t work = 16 * (int64_t)n;
-    const int32_t norms = (gain != 0) + (gains[0] ? n_acts : 0);
+    int32_t norms = (gain != 0) + (gains[0] ? n_acts : 0);
     if (bitnet__in_floats(l)) n_acts = 0;
     s->in = in;
     s->in_dim = n;
@@ -14480,7 +14448,6 @@ static void bitnet__quantize_input(bitnet__step *s, const float *in, int32_t n, 
     s->turn = turn;
     s->act = linear == BITNET__GDN_ALPHA;
     s->floats = turn ? s->c->turned : gain ? s->c->h : in;
-    if (!norms && !turn && !n_acts) return;
     if (norms == 1 && s->c->p.hooks.step_fn) {       /* a profile shows them separately */
         s->gain = gain ? gain : gains[0];
         s->n_acts = 0;
@@ -14491,12 +14458,11 @@ static void bitnet__quantize_input(bitnet__step *s, const float *in, int32_t n, 
         s->gains = &none;
         s->n_acts = n_acts;
         s->turn = turn;
-        if (n_acts || turn)
-            bitnet__run_step(s, "quantize", s->n_tokens, work, bitnet__step_norm_quantize);
-        return;
+        norms = 0;
     }
-    bitnet__run_step(s, norms ? "norm" : "quantize", s->n_tokens,
-                     work * (norms + n_acts + (turn ? 3 : 0)), bitnet__step_norm_quantize);
+    if (norms || n_acts || turn)
+        bitnet__run_step(s, norms ? "norm" : "quantize", s->n_tokens,
+                         work * (norms + n_acts + (turn ? 3 : 0)), bitnet__step_norm_quantize);
 }
 
 /* Rounds up to where a thread's rows may begin or end: at the rows that the kernels pack together,
@@ -14558,11 +14524,6 @@ static bitnet__dotrows_fn *bitnet__dotrows_of(const bitnet_ctx *c, uint32_t type
            type == BITNET_TENSOR_BF16 ? c->k.dotrows_bf16 : c->k.dotrows_f32;
 }
 
-/* 1 if a patch's products are floats in outputs, else integers in dots. */
-static int bitnet__gives_floats(const bitnet__linear *l) {
-    return bitnet__has_groups(l) || bitnet__in_floats(l);
-}
-
 /* A patch, written from element `at` on, [n_tokens][stride]: integers in dots, of which
    y = dot * (w_scale / s); or y itself in outputs, if the layer has scale groups or is of
    floats. */
@@ -14597,7 +14558,7 @@ static void bitnet__products(const bitnet_ctx *c, const bitnet__product *x, size
 static const float *bitnet__outputs(const bitnet_ctx *c, const bitnet__product *x, int32_t i,
                                     size_t at, float *room) {
     at += bitnet__row(i, x->stride);
-    if (bitnet__gives_floats(x->l)) return c->outputs + at;
+    if (bitnet__has_groups(x->l) || bitnet__in_floats(x->l)) return c->outputs + at;
     c->k.dequantize(c->dots + at, x->l->scale / x->act->s[x->t + i], x->n_rows, 0, room);
     return room;
 }
@@ -14690,7 +14651,6 @@ static void bitnet__gate_up(const bitnet__step *s, const bitnet__product *x,
     bitnet_ctx *c = s->c;
     const size_t gates = bitnet__thread_dots(c, thread, 0);
     const size_t ups = bitnet__thread_dots(c, thread, 1);
-    const float none = bitnet__float_from_bits(0xff800000u);
     float gate_room[BITNET__ROWS], up_room[BITNET__ROWS];
     bitnet__product up = *x;
     int32_t i;
@@ -14705,7 +14665,7 @@ static void bitnet__gate_up(const bitnet__step *s, const bitnet__product *x,
         g = bitnet__outputs(c, x, i, gates, gate_room);
         u = bitnet__outputs(c, &up, i, ups, up_room);
         if (clamp > 0.0f) {
-            bitnet__limit(g, none, clamp, x->n_rows, gate_room);
+            bitnet__limit(g, -bitnet__infinity(), clamp, x->n_rows, gate_room);
             bitnet__limit(u, -clamp, clamp, x->n_rows, up_room);
             g = gate_room;
             u = up_room;
@@ -14980,13 +14940,6 @@ static void bitnet__step_experts_down(const bitnet__step *s, int32_t from, int32
 
    In the state of a sequence, position p's u is in row p % (n_taps - 1), so that a token writes one
    row and moves none. */
-
-/* The int8 input of alpha and beta: h, which is not turned. */
-static void bitnet__quantize_rates(bitnet__step *s) {
-    const float *floats = s->floats;
-    bitnet__quantize_input(s, s->c->h, s->c->m->dim, 0, BITNET__GDN_ALPHA, 1);
-    s->floats = floats;
-}
 
 /* Rows of u, z, alpha and beta, numbered as if they were one matrix. */
 static void bitnet__step_gdn_inputs(const bitnet__step *s, int32_t from, int32_t to, int thread) {
@@ -15619,11 +15572,10 @@ static const bitnet__kv_ops *bitnet__kv_ops_of(bitnet_kv_type type) {
 static void bitnet__forward_attention(bitnet__step *s, const bitnet__layer *l) {
     bitnet_ctx *c = s->c;
     const bitnet_model *m = c->m;
-    const int several = bitnet__in_norms(m);
     s->layer = l;
     s->window = l->window;
     bitnet__quantize_input(s, c->x, m->dim, l->norm[BITNET__ATTN_NORM], BITNET__ATTN_Q,
-                           several ? 3 : 1);
+                           bitnet__in_norms(m) ? 3 : 1);
     bitnet__run_products(s, m->q_rows + 2 * m->kv_dim, (int64_t)m->dim * s->n_tokens,
                          bitnet__step_qkv);
     bitnet__run_step(s, "attention", s->n_tokens, 32 * (int64_t)(m->q_dim + 2 * m->kv_dim),
@@ -15660,8 +15612,11 @@ static void bitnet__forward_gdn_layer(bitnet__step *s, int32_t i) {
     const bitnet__layer *l = s->layer = &m->layers[i];
     const int32_t heads = 2 * m->n_key_heads + m->n_value_heads;
     const int32_t slices = (m->state_dim + BITNET__SLICE - 1) / BITNET__SLICE;
+    const float *floats;
     bitnet__quantize_input(s, c->x, m->dim, l->norm[BITNET__ATTN_NORM], BITNET__GDN_QKV, 1);
-    bitnet__quantize_rates(s);
+    floats = s->floats;
+    bitnet__quantize_input(s, c->h, m->dim, 0, BITNET__GDN_ALPHA, 1);      /* h is not turned */
+    s->floats = floats;
     bitnet__run_products(s, m->n_channels + m->value_dim + 2 * m->n_value_heads,
                          (int64_t)m->dim * s->n_tokens, bitnet__step_gdn_inputs);
     bitnet__run_step(s, "recurrent", c->n_runs * heads,
@@ -16901,7 +16856,7 @@ static void bitnet__step_build_copy(const bitnet__step *step, int32_t from, int3
         memset(h + n, 0, (size_t)(padded - n));
         for (i = 0; i < padded; i++) h[i] ^= 128;
         for (i = 0; i < padded; i += 128) {
-            const size_t at = (size_t)r * (size_t)padded + (size_t)i;
+            const size_t at = bitnet__row(r, padded) + (size_t)i;
             bitnet__pack_planes(h + i, t->high + at / 2, t->low + at / 4);
         }
         for (i = 0; i < whole; i += BITNET__LANES)
@@ -16959,11 +16914,11 @@ static void bitnet__bound_strip(const bitnet__head *t, const struct bitnet__head
                                 const int32_t *v) {
     static const int32_t none[BITNET__STRIP] = {0};
     const bitnet__bound *k = &t->bound[state];
-    const float infinity = bitnet__float_from_bits(0x7f800000u);
+    const float infinity = bitnet__infinity();
     const float per_norm = k->per_norm[v != 0], per_residual = k->per_residual[v != 0];
     const float per_v = v && t->fine ? k->per_v : 0.0f;
     const size_t first = (size_t)strip * BITNET__STRIP;
-    const size_t at = (size_t)state * (size_t)t->n_strips + (size_t)strip;
+    const size_t at = bitnet__row(state, t->n_strips) + (size_t)strip;
     const float *scale = copy->scale + first, *norm = copy->norm + first;
     const float *coarse = copy->coarse + first, b = k->b;
     const float *residual = t->fine ? copy->fine + first : coarse;
@@ -17052,7 +17007,7 @@ static int bitnet__split_hidden(bitnet_ctx *c, const float *x, int32_t state) {
     bitnet__bound *k = &t->bound[state];
     const int32_t n = c->m->dim, padded = bitnet__padded_row(n);
     int32_t *sum_u = t->sums + state, *sum_v = sum_u + t->n_bound, i, j;
-    int8_t *u = t->q + (size_t)state * (size_t)padded, *v = u + (size_t)t->n_bound * (size_t)padded;
+    int8_t *u = t->q + bitnet__row(state, padded), *v = u + bitnet__row(t->n_bound, padded);
     float top = 1e-20f, inverse;
     double b, sum = 0.0, norm_x, norm_f, norm_u, norm_v, u2 = 0.0, v2 = 0.0;
     for (i = 0; i < n; i++) {
@@ -17173,11 +17128,10 @@ static int bitnet__refine_bounds(bitnet_ctx *c, int32_t n) {
    making its bounds infinite. They stay so, which is wider than needed, but correct. */
 static void bitnet__require_token(bitnet_ctx *c, int32_t row, bitnet_token token) {
     bitnet__head *t = c->head;
-    const float infinity = bitnet__float_from_bits(0x7f800000u);
-    const size_t at = (size_t)(row - t->first) * (size_t)t->n_strips;
-    t->low[at * BITNET__STRIP + (size_t)token] = -infinity;
-    t->high[at * BITNET__STRIP + (size_t)token] = infinity;
-    t->max_high[at + (size_t)(token / BITNET__STRIP)] = infinity;
+    const size_t at = bitnet__row(row - t->first, t->n_strips);
+    t->low[at * BITNET__STRIP + (size_t)token] = -bitnet__infinity();
+    t->high[at * BITNET__STRIP + (size_t)token] = bitnet__infinity();
+    t->max_high[at + (size_t)(token / BITNET__STRIP)] = bitnet__infinity();
 }
 
 /* Does the sampler's mask allow a token? */
@@ -17216,7 +17170,7 @@ static float bitnet__keep_largest(bitnet_ctx *c, const float *x, int32_t from, i
 
 /* Empties the heap of the k largest; returns its root. */
 static float bitnet__keep_none(bitnet_ctx *c, int32_t k) {
-    while (k > 0) c->head->largest[--k] = bitnet__float_from_bits(0xff800000u);
+    while (k > 0) c->head->largest[--k] = -bitnet__infinity();
     return c->head->largest[0];
 }
 
@@ -17261,6 +17215,16 @@ static int32_t bitnet__exact_logits(bitnet_ctx *c, int32_t row, int32_t n) {
     return n;
 }
 
+/* The same; returns the least of these logits, or minus infinity if it has computed none. */
+static float bitnet__least_exact(bitnet_ctx *c, int32_t row, int32_t n) {
+    const bitnet__candidate *x = c->head->candidates;
+    float least = bitnet__infinity();
+    int32_t i;
+    n = bitnet__exact_logits(c, row, n);
+    for (i = 0; i < n; i++) least = x[i].logit < least ? x[i].logit : least;
+    return n > 0 ? least : -bitnet__infinity();
+}
+
 /* Writes the tokens whose bound, of a hidden state's, is at least the threshold to candidates, in
    id order, without those that the mask forbids; returns how many. */
 static int32_t bitnet__list_bounds(bitnet_ctx *c, const float *bound, const float *max_bound,
@@ -17282,25 +17246,20 @@ static int32_t bitnet__list_bounds(bitnet_ctx *c, const float *bound, const floa
 static float bitnet__least_of_middles(bitnet_ctx *c, int32_t row, int32_t n, int32_t k,
                                       const float *low, const float *high) {
     const bitnet__heap heap = {c->head->largest, sizeof *low, sizeof *low, bitnet__float_before, 0};
-    const float infinity = bitnet__float_from_bits(0x7f800000u);
     bitnet__candidate *x = c->head->candidates;
-    float least = infinity;
     int32_t i, count;
     bitnet__keep_none(c, k);
     for (i = 0; i < n; i++) {
         const float middle = low[x[i].token] + high[x[i].token];
         if (middle > c->head->largest[0]) bitnet__heap_sink(&heap, (size_t)k, 0, &middle);
     }
-    if (!(c->head->largest[0] > -infinity)) return -infinity;
+    if (!(c->head->largest[0] > -bitnet__infinity())) return -bitnet__infinity();
     for (i = count = 0; i < n; i++) {
         const bitnet_token t = x[i].token;
         x[count].token = t;
         count += low[t] + high[t] >= c->head->largest[0];
     }
-    if (count > n / 4) return -infinity;               /* so many equal ones */
-    count = bitnet__exact_logits(c, row, count);
-    for (i = 0; i < count; i++) least = x[i].logit < least ? x[i].logit : least;
-    return count > 0 ? least : -infinity;
+    return bitnet__least_exact(c, row, count > n / 4 ? 0 : count);     /* so many equal ones */
 }
 
 /* Writes the required tokens, and those that can be among the k largest logits of the others, to
@@ -17312,22 +17271,19 @@ static float bitnet__least_of_middles(bitnet_ctx *c, int32_t row, int32_t n, int
    small even where its logit is the largest. */
 static int32_t bitnet__select_rows(bitnet_ctx *c, int32_t row, int32_t k) {
     const bitnet__head *t = c->head;
-    const float infinity = bitnet__float_from_bits(0x7f800000u);
-    const size_t at = (size_t)(row - t->first) * (size_t)t->n_strips;
+    const size_t at = bitnet__row(row - t->first, t->n_strips);
     const float *low = t->low + at * BITNET__STRIP, *max_low = t->max_low + at;
     const float *high = t->high + at * BITNET__STRIP, *max_high = t->max_high + at;
-    float threshold = bitnet__keep_none(c, k), least = infinity;
-    int32_t strip, i, n;
+    float threshold = bitnet__keep_none(c, k), least;
+    int32_t strip, n;
     for (strip = 0; strip < t->n_strips; strip++)
         if (max_low[strip] > threshold)
             threshold = bitnet__keep_largest(
                 c, low, strip * BITNET__STRIP,
                 bitnet__min((strip + 1) * BITNET__STRIP, c->m->n_vocab), k);
-    if (threshold > -infinity) {       /* k rows have bounds */
-        n = bitnet__exact_logits(c, row, bitnet__list_bounds(c, low, max_low, threshold));
-        for (i = 0; i < n; i++)
-            least = c->head->candidates[i].logit < least ? c->head->candidates[i].logit : least;
-        if (n > 0 && least > threshold) threshold = least;
+    if (threshold > -bitnet__infinity()) {     /* k rows have bounds */
+        least = bitnet__least_exact(c, row, bitnet__list_bounds(c, low, max_low, threshold));
+        if (least > threshold) threshold = least;
     }
     n = bitnet__list_bounds(c, high, max_high, threshold);
     if (n < 64 + 8 * k) return n;
@@ -17344,7 +17300,7 @@ static int32_t bitnet__list_largest(bitnet_ctx *c, const float *logits, int32_t 
     float threshold;
     bitnet__keep_none(c, k);
     threshold = bitnet__keep_largest(c, logits, 0, n, k);
-    if (!(threshold > bitnet__float_from_bits(0xff800000u))) return 0;
+    if (!(threshold > -bitnet__infinity())) return 0;
     for (from = 0; from < n; from = end) {
         end = bitnet__min(from + BITNET__LANES, n);
         if (end - from == BITNET__LANES && !bitnet__any_at_least(logits + from, threshold))
@@ -17506,17 +17462,15 @@ static void bitnet__penalize(bitnet_ctx *c, const bitnet_sampler *s, bitnet__tok
 /* Applies bias and penalty to n candidates in id order; NaN becomes minus infinity. */
 static void bitnet__adjust(bitnet_ctx *c, const bitnet_sampler *s, bitnet__tokens before,
                            int32_t n) {
-    const float lowest = bitnet__float_from_bits(0xff800000u);
     bitnet__candidate *all = c->head->candidates;
     int32_t i;
     for (i = 0; i < s->n_bias; i++) {
-        bitnet__candidate *x = s->bias[i].token < 0 ? 0 :
-            bitnet__find_candidate(all, n, s->bias[i].token);
+        bitnet__candidate *x = bitnet__find_candidate(all, n, s->bias[i].token);
         if (x) x->logit += s->bias[i].bias;
     }
     bitnet__penalize(c, s, before, n);
     for (i = 0; i < n; i++)
-        if (all[i].logit != all[i].logit) all[i].logit = lowest;
+        if (all[i].logit != all[i].logit) all[i].logit = -bitnet__infinity();
 }
 
 /* ---- drawing ---- */
@@ -17759,7 +17713,7 @@ static bitnet_result bitnet__logprobs(bitnet_ctx *c, int32_t i, bitnet_logprob *
     for (k = 0; k < c->m->n_vocab; k++) {
         const int is_nan = logits[k] != logits[k];
         all[k].token = k;
-        all[k].logit = is_nan ? bitnet__float_from_bits(0xff800000u) : logits[k];
+        all[k].logit = is_nan ? -bitnet__infinity() : logits[k];
     }
     bitnet__best_candidates(all, c->m->n_vocab, n);
     top = (double)all[0].logit;
@@ -17996,11 +17950,10 @@ static void bitnet__flush_text(bitnet_gen *g) {
 }
 
 /* ---- prompt lookup ----
-   Speculative decoding without a second model: a draft, copied from the text so far, is evaluated
-   together with the sampled token. It is then hidden: n_past is as if there were no draft, n_hidden
-   counts it. If the next sampled token is the draft's first, that one is evaluated already and
-   becomes visible; if not, the draft is dropped. So the sampler, text_fn and everyone else see the
-   sequence as it would be without drafts. */
+   A draft that has been evaluated is hidden: n_past is as if there were none, n_hidden counts it.
+   If the next sampled token is the draft's first, that one is evaluated already and becomes
+   visible; if not, the draft is dropped. So the sampler, text_fn and everyone else see the sequence
+   as it would be without drafts. */
 
 enum { BITNET__MAX_LOOKUP = 64 };
 
@@ -18269,8 +18222,11 @@ static bitnet_result bitnet__gen_pass(bitnet_ctx *c, bitnet_gen *const *gens, in
     c->pass.ns += (uint64_t)(bitnet__clock() - start);
     if (c->pass.n_inputs > 0) return r;        /* it is */
     for (i = 0; i < n; i++) {
-        gens[i]->q->n_queued = 0;
-        if (r != BITNET_OK && gens[i]->cancelled) bitnet__fail_cancelled(gens[i], err);
+        bitnet_gen *g = gens[i];
+        g->q->n_queued = 0;
+        if (r == BITNET_OK || !g->cancelled || !g->is_queued) continue;
+        bitnet__fail_cancelled(g, err);
+        g->is_queued = 0;              /* not to be the reason of a later failure, too */
     }
     if (r != BITNET_OK) return r;
     read = bitnet__read_along(gens, n);
@@ -18582,22 +18538,17 @@ static bitnet_result bitnet__embed_begin(bitnet__embedder *e, int32_t n_open, in
                                          bitnet_error *err) {
     bitnet_ctx *c = e->c;
     bitnet__seq *q;
-    bitnet_input in;
     bitnet_result r;
     int32_t seq = 0, n;
     *begun = -1;
     while (seq < c->p.n_seqs && e->of_seq[seq].input >= 0) seq++;
     if (seq == c->p.n_seqs || e->next == e->n_inputs) return BITNET_OK;
     q = &c->seqs[seq];
-    if ((r = bitnet__embed_queue(e, e->next, q, err))) {
-        q->n_queued = 0;
-        return r;
-    }
-    memset(&in, 0, sizeof in);
-    in.seq = seq;
+    r = bitnet__embed_queue(e, e->next, q, err);
     n = q->n_queued;
-    r = bitnet__reserve_pages(c, bitnet__pages_needed(c, &in, 1), n_open > 0 ? 0 : err);
     q->n_queued = 0;
+    if (r != BITNET_OK) return r;
+    r = bitnet__reserve_pages(c, bitnet__pages_for(c, n), n_open > 0 ? 0 : err);
     if (r != BITNET_OK) {
         if (n_open == 0) return r;
         return r == BITNET_ERR_FULL ? BITNET_OK :
@@ -18606,7 +18557,7 @@ static bitnet_result bitnet__embed_begin(bitnet__embedder *e, int32_t n_open, in
     bitnet__seq_extend(c, q, n);
     e->of_seq[seq].input = e->next++;
     e->of_seq[seq].n_tokens = n;
-    if (e->sums) memset(e->sums + (size_t)seq * (size_t)c->m->dim, 0,
+    if (e->sums) memset(e->sums + bitnet__row(seq, c->m->dim), 0,
                         (size_t)c->m->dim * sizeof *e->sums);
     *begun = seq;
     return BITNET_OK;
@@ -18649,11 +18600,11 @@ static void bitnet__embed_end(bitnet__embedder *e, int32_t seq) {
     bitnet_ctx *c = e->c;
     const int32_t dim = c->m->dim;
     const bitnet__embedding *text = &e->of_seq[seq];
-    float *out = e->out + (size_t)text->input * (size_t)dim;
+    float *out = e->out + bitnet__row(text->input, dim);
     double sum = 0.0;
     int32_t i;
     for (i = 0; e->sums && i < dim; i++)
-        out[i] = (float)(e->sums[(size_t)seq * (size_t)dim + (size_t)i] / (double)text->n_tokens);
+        out[i] = (float)(e->sums[bitnet__row(seq, dim) + (size_t)i] / (double)text->n_tokens);
     for (i = 0; i < dim; i++) sum += (double)out[i] * (double)out[i];
     if (!e->p->raw && sum > 0.0) {
         const double length = bitnet__sqrt(sum);
@@ -18668,19 +18619,18 @@ static void bitnet__embed_end(bitnet__embedder *e, int32_t seq) {
 static void bitnet__embed_pool(bitnet__embedder *e, int32_t n) {
     bitnet_ctx *c = e->c;
     const bitnet_model *m = c->m;
-    const size_t dim = (size_t)m->dim;
     int32_t t, i;
     for (t = 0; t < n; t++) {
         const bitnet__place at = c->places[t];
         const int32_t last = at.pos + 1 == e->of_seq[at.seq].n_tokens;
-        const float *x = c->x + (size_t)t * dim;
+        const float *x = c->x + bitnet__row(t, m->dim);
         if (e->sums) {
-            double *sums = e->sums + (size_t)at.seq * dim;
+            double *sums = e->sums + bitnet__row(at.seq, m->dim);
             c->k.rmsnorm(x, m->output_norm, m->dim, m->eps, c->h);
             for (i = 0; i < m->dim; i++) sums[i] += (double)c->h[i];
         } else if (e->pooling == BITNET_POOLING_FIRST ? at.pos == 0 : last) {
             c->k.rmsnorm(x, m->output_norm, m->dim, m->eps,
-                         e->out + (size_t)e->of_seq[at.seq].input * dim);
+                         e->out + bitnet__row(e->of_seq[at.seq].input, m->dim));
         }
         if (last) bitnet__embed_end(e, at.seq);
     }
@@ -19603,9 +19553,6 @@ static const struct { const char *name; size_t offset; } bitnet__test_row_entrie
     {BITNET__ENTRY(sigmoid_gate)}, {BITNET__ENTRY(rmsnorm)}, {BITNET__ENTRY(weigh_i8)},
     {BITNET__ENTRY(sigmoid)}
 };
-enum { BITNET__TEST_QUANTIZE, BITNET__TEST_SOFTMAX, BITNET__TEST_ROPE, BITNET__TEST_STORE,
-       BITNET__TEST_DEQUANTIZE, BITNET__TEST_GATE, BITNET__TEST_SIGMOID, BITNET__TEST_NORM,
-       BITNET__TEST_WEIGH, BITNET__TEST_SIGMOID_OF, BITNET__TEST_ROW_ENTRIES };
 #undef BITNET__ENTRY
 
 typedef struct bitnet__selftest {
@@ -19976,39 +19923,42 @@ static const char *bitnet__test_one_entry(bitnet__selftest *t, const bitnet__tes
 
 /* ---- one row ---- */
 
-/* An entry of table k, from t->x to y, with a guard behind the results. Way 1 of those that can
-   work in place does, and of the others has other arguments. */
-static void bitnet__test_row(const bitnet__selftest *t, const bitnet_kernels *k, int entry,
+/* The entry at an offset of table k, from t->x to y, with a guard behind the results. Way 1: in
+   place, or of those that cannot be, with other arguments. */
+static void bitnet__test_row(const bitnet__selftest *t, const bitnet_kernels *k, size_t entry,
                              int way, int rot, int special, float *y) {
     const float *x = way ? y : t->x, *gain = t->x + BITNET__TEST_LENGTH;
     const float *angles = gain + BITNET__TEST_LENGTH;
     const int n = t->n, dots = special % 2;
     int32_t sum;
     memcpy(y, t->blank, ((size_t)n + 32) * sizeof *y);
-    if (way || entry == BITNET__TEST_SOFTMAX) memcpy(y, t->x, (size_t)n * sizeof *y);
+    if (way || entry == offsetof(bitnet_kernels, softmax))
+        memcpy(y, t->x, (size_t)n * sizeof *y);
     switch (entry) {
-        case BITNET__TEST_QUANTIZE:
+        case offsetof(bitnet_kernels, quantize):
             y[n + 1] = k->quantize(t->x, n, (int8_t *)y, &sum);
             memcpy(y + n, &sum, sizeof sum);
             break;
-        case BITNET__TEST_SOFTMAX: k->softmax(y, n, way ? 3.0f : 0.5f, way); break;
-        case BITNET__TEST_ROPE:
+        case offsetof(bitnet_kernels, softmax): k->softmax(y, n, way ? 3.0f : 0.5f, way); break;
+        case offsetof(bitnet_kernels, rope):
             k->rope(x, angles, rot, n, way ? special / 2 : special % 2, y);
             break;
-        case BITNET__TEST_STORE: k->store_f16(t->x, n, (uint8_t *)y); break;
-        case BITNET__TEST_DEQUANTIZE: k->dequantize(t->dots[dots], 0.1f, n, way, y); break;
-        case BITNET__TEST_GATE:
+        case offsetof(bitnet_kernels, store_f16): k->store_f16(t->x, n, (uint8_t *)y); break;
+        case offsetof(bitnet_kernels, dequantize):
+            k->dequantize(t->dots[dots], 0.1f, n, way, y);
+            break;
+        case offsetof(bitnet_kernels, relu2_gate):
             k->relu2_gate(way ? gain : t->x, way ? t->x : gain, n, y);
             break;
-        case BITNET__TEST_SIGMOID:
+        case offsetof(bitnet_kernels, sigmoid_gate):
             k->sigmoid_gate(t->x, gain, way ? -1.6f : -1.0f, way ? -0.07f : 0.0f, n, y);
             break;
-        case BITNET__TEST_WEIGH: {     /* of heads of 4 elements */
+        case offsetof(bitnet_kernels, weigh_i8): {     /* of heads of 4 elements */
             const int rows = bitnet__round_page(n);
             k->weigh_i8(t->x, t->w, 4, rows, way ? n * 3 / 4 : -1, n, (uint8_t *)y, y + rows / 4);
             break;
         }
-        case BITNET__TEST_SIGMOID_OF: k->sigmoid(x, way ? y : gain, n, y); break;
+        case offsetof(bitnet_kernels, sigmoid): k->sigmoid(x, way ? y : gain, n, y); break;
         default: k->rmsnorm(x, gain, n, 1e-5f, y); break;
     }
 }
@@ -20016,6 +19966,7 @@ static void bitnet__test_row(const bitnet__selftest *t, const bitnet_kernels *k,
 /* Runs the entries that take one row on both tables. Returns the name of one that differs. */
 static const char *bitnet__test_length(bitnet__selftest *t, int special) {
     const int n = t->n;
+    size_t k;
     int i, rot, way;
     t->random = (uint64_t)(4 * n + special);
     bitnet__test_floats(t, t->x, 3 * BITNET__TEST_LENGTH, 0);
@@ -20029,14 +19980,15 @@ static const char *bitnet__test_length(bitnet__selftest *t, int special) {
     for (i = 0; i < 2 * BITNET__KV_BLOCK; i++)
         bitnet__put_u32(t->w + (size_t)(i / 64) * bitnet__kv_block_bytes(4) + i % 64 * 4,
                         bitnet__float_bits(t->want[i]));
-    for (i = 0; i < BITNET__TEST_ROW_ENTRIES; i++) {
-        if (bitnet__test_is_scalar(t, bitnet__test_row_entries[i].offset)) continue;
-        for (rot = 0; rot <= (i == BITNET__TEST_ROPE ? n : 0); rot += 2)
+    for (k = 0; k < sizeof bitnet__test_row_entries / sizeof *bitnet__test_row_entries; k++) {
+        const size_t entry = bitnet__test_row_entries[k].offset;
+        if (bitnet__test_is_scalar(t, entry)) continue;
+        for (rot = 0; rot <= (entry == offsetof(bitnet_kernels, rope) ? n : 0); rot += 2)
             for (way = 0; way < 2; way++) {
-                bitnet__test_row(t, &bitnet__kernels_scalar, i, way, rot, special, t->want);
-                bitnet__test_row(t, &t->k, i, way, rot, special, t->got);
+                bitnet__test_row(t, &bitnet__kernels_scalar, entry, way, rot, special, t->want);
+                bitnet__test_row(t, &t->k, entry, way, rot, special, t->got);
                 if (!bitnet__test_same(t->want, t->got, (size_t)n + 32, 1))
-                    return bitnet__test_row_entries[i].name;
+                    return bitnet__test_row_entries[k].name;
             }
     }
     return 0;

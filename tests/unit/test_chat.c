@@ -1117,6 +1117,33 @@ static void test_tags_are_text(void) {
     bitnet_model_free(m);
 }
 
+/* A text of a template without data is not there, whatever size was left in it. */
+static void test_no_data(void) {
+    static const int flags[] = {BITNET_CHAT_BEGIN | BITNET_CHAT_OPEN_REPLY, BITNET_CHAT_CUT_REPLY,
+                                BITNET_CHAT_ENDED_REPLY | BITNET_CHAT_OPEN_REPLY};
+    const bitnet_message talk = MESSAGE("user", " x ");
+    bitnet_model *m = chat_model("llama", 0, 4);
+    bitnet_chat_template t = {.system = {BITNET_TEXT("S"), {0, 0}}, .trim = 1,
+                              .user = {BITNET_TEXT("["), {0, 0}},
+                              .assistant = {BITNET_TEXT("]"), {0, 0}}}, left = t;
+    bitnet_chat_params p = {0};
+    bitnet_token want[64], got[64];
+    size_t i;
+    left.system.suffix.size = left.user.suffix.size = left.assistant.suffix.size = 9999;
+    left.tool.suffix.size = left.other.suffix.size = left.tools_turn.prefix.size = 9999;
+    left.reply.size = left.end.size = left.system_text.size = left.think.size = 9999;
+    left.no_think.size = left.tools_before.size = left.tools_behind.size = 9999;
+    for (i = 0; i < sizeof flags / sizeof flags[0]; i++) {
+        int n;
+        p.chat_template = &t;
+        n = bitnet_chat_tokenize(m, &p, &talk, 1, flags[i], want, 64, NULL);
+        p.chat_template = &left;
+        CHECK(n > 0 && bitnet_chat_tokenize(m, &p, &talk, 1, flags[i], got, 64, NULL) == n);
+        CHECK(!memcmp(got, want, (size_t)n * sizeof *got));
+    }
+    bitnet_model_free(m);
+}
+
 extern const test_case chat_tests[];
 const test_case chat_tests[] = {
     {"chat/jinja", test_jinja},
@@ -1144,5 +1171,6 @@ const test_case chat_tests[] = {
     {"chat/why_not", test_why_not},
     {"chat/parts", test_parts},
     {"chat/tags_are_text", test_tags_are_text},
+    {"chat/no_data", test_no_data},
     {0, 0}
 };

@@ -1024,6 +1024,35 @@ static void test_cancel_one(void) {
     tear_down(&x);
 }
 
+/* A pass that fails says why, even if its list still has a generation that was cancelled before. */
+static void test_cancelled_before(void) {
+    static mix x;
+    bitnet_ctx_params cp = ctx_params(N_TOKENS, 16, 1, BITNET_KV_F16);
+    bitnet_generate_params p;
+    bitnet_sampler s;
+    bitnet_error err;
+    bitnet_gen *g[2];
+    bitnet_ctx *c;
+    int left = 1;
+    CHECK(set_up(&x, 0, BITNET_KV_F16));
+    cp.n_seqs = 2;
+    cp.n_kv = 64;
+    c = create(x.m, &cp);
+    make_params(&x, 0, &p, &s);
+    p.cancel_fn = once_at, p.cancel_ud = &left;
+    CHECK(!bitnet_gen_begin(c, &p, &g[0], 0));
+    CHECK(bitnet_gen_next(g, 1, &err) == BITNET_ERR_CANCELLED && err.code == BITNET_ERR_CANCELLED);
+    make_params(&x, 2, &p, &s);        /* 90 tokens */
+    p.seq = 1;
+    p.n_batch = 90;
+    CHECK(!bitnet_gen_begin(c, &p, &g[1], 0));
+    CHECK_MSG(bitnet_gen_next(g, 2, &err) == BITNET_ERR_FULL && err.code == BITNET_ERR_FULL &&
+              strstr(err.text, "n_kv"), "%s", err.text);
+    CHECK(!bitnet_gen_end(g[0]) && !bitnet_gen_end(g[1]));
+    bitnet_ctx_free(c);
+    tear_down(&x);
+}
+
 /* ---- pausing ---- */
 
 /* Says so each time, or at random; and the order in which it was asked. */
@@ -1485,6 +1514,7 @@ const test_case sequences_tests[] = {
     {"sequences/gap", test_gap},
     {"sequences/free_order", test_free_order},
     {"sequences/cancel_one", test_cancel_one},
+    {"sequences/cancelled_before", test_cancelled_before},
     {"sequences/pause", test_pause},
     {"sequences/pause_apart", test_pause_apart},
     {"sequences/pause_asks", test_pause_asks},
