@@ -9,7 +9,8 @@
 #   ./build.sh test --changed [--list] [BASE]   only what the table of tests/README.md names for what
 #                          differs from the commit BASE (HEAD); with --list says it and runs nothing
 #   ./build.sh suite NAME...   these suites in full, installs nothing; without a name it lists them
-#   ./build.sh examples    builds every example
+#   ./build.sh examples    builds the programs generate, convert, embed, bench, crosscheck, perplexity,
+#                          minimal and village
 #   ./build.sh server      build/serve, a server with OpenAI's API, which needs Debian's
 #                          libmicrohttpd-dev, with a page in build/page, and build/batch
 #   ./build.sh perplexity  build/perplexity, which compares models by a text
@@ -37,6 +38,7 @@
 # BITNET_TEST_DATA       folder of the larger test data (../shared); tests without it are skipped
 set -eu
 cd "$(dirname "$(readlink -f "$0" 2>/dev/null || echo "$0")")"    # $0 may be a link
+mkdir -p build
 
 CC=${CC:-cc}
 CFLAGS=${CFLAGS:--O2}
@@ -67,7 +69,6 @@ editline_flags() {
 # library COMPILER FLAGS...: compiles the implementation once for these, into $object. Programs that
 # link it are compiled with $USE_OBJECT.
 library() {
-    mkdir -p build
     object=build/bitnet-$(echo "$*" | cksum | cut -d ' ' -f 1).o
     (
         ! have flock || flock 9
@@ -145,7 +146,6 @@ example() {
 # shared_example NAME: the same for suites that run at the same time: made once, and again only if a
 # source or the compiler is another.
 shared_example() {
-    mkdir -p build
     (
         ! have flock || flock 9
         [ -x "build/$1" ] && [ "$(cat "build/$1.made" 2>/dev/null)" = "$CC $CFLAGS" ] &&
@@ -283,6 +283,15 @@ web_crosscheck() {
     cp build/em/"$name".* build/web
 }
 
+# licences PACKAGE...: theirs, of those in the folder $from.
+licences() {
+    for name; do
+        printf '%s\n\n' "$name:"
+        cat $from/$name/LICENSE*
+        echo
+    done
+}
+
 # page_markdown FOLDER: what the page draws replies with: one module of npm's markdown-it, which has all
 # that it needs inside. Without it the page is whole, but shows replies as plain text.
 page_markdown() {
@@ -295,11 +304,7 @@ page_markdown() {
     fi
     run "${ESBUILD:-esbuild}" $from/markdown-it/dist/browser/markdown-it.esm.min.mjs --minify \
         --format=esm --log-level=warning --outfile=$out.js || return 1
-    for name in markdown-it entities linkify-it mdurl punycode.js uc.micro; do
-        printf '%s\n\n' "$name:"
-        cat $from/$name/LICENSE*
-        echo
-    done >$out.txt
+    licences markdown-it entities linkify-it mdurl punycode.js uc.micro >$out.txt
 }
 
 # page_documents FOLDER: what Search reads PDF and Word files with, which a browser loads when it has
@@ -317,11 +322,7 @@ page_documents() {
             --log-level=error --outfile=$1/documents.js
     cp $from/pdfjs-dist/legacy/build/pdf.worker.min.mjs $1/documents-worker.txt
     cp -r $from/pdfjs-dist/cmaps $1/cmaps              # with a licence of their own
-    for name in pdfjs-dist fflate; do
-        printf '%s\n\n' "$name:"
-        cat $from/$name/LICENSE
-        echo
-    done >$1/documents.txt
+    licences pdfjs-dist fflate >$1/documents.txt
 }
 
 web() {
@@ -364,10 +365,7 @@ web() {
 }
 
 # one_web: web, while no other process builds the same files.
-one_web() {
-    mkdir -p build
-    (! have flock || flock 9; web) 9>build/one_web.lock
-}
+one_web() { (! have flock || flock 9; web) 9>build/one_web.lock; }
 
 # bench_web --web ARGUMENTS...: with what the suites build and install; Chromium may be missing.
 bench_web() {
@@ -490,7 +488,6 @@ apt_install() { apt install -y -q --no-remove --no-install-recommends "$@"; }
 #     FAIL set-up: PACKAGES could not be installed; for SUITES
 #     skip set-up: PACKAGES: the reason; for SUITES
 set_up() {
-    mkdir -p build
     : >build/set-up.txt
     lines=$(missing_packages "$@")
     [ -n "$lines" ] || return 0
@@ -628,7 +625,6 @@ find_python() {
 # tested.
 suites() {
     have "${CC%% *}" || { echo "there is no C compiler '$CC' (Debian: gcc libc6-dev)" >&2; return 1; }
-    mkdir -p build
     find_python
     for name; do rm -f "build/$name.result" "build/$name.log"; done
     printf '%s\n' "$@" | xargs -n 1 -P $(($(processors) + 2)) ./build.sh one_suite || true
@@ -665,6 +661,8 @@ why_skipped() {
         sort | uniq -c | sort -rn | sed 's/^/skipped:/'
 }
 
+usage() { sed -n '2,/^set /s/^# \{0,1\}//p' build.sh; }
+
 command=${1:-run}
 [ $# -eq 0 ] || shift
 case $command in
@@ -684,7 +682,6 @@ case $command in
         [ -z "$names" ] || suites $names ;;
     suite)
         known_suites "$@" || exit 2
-        mkdir -p build
         : >build/set-up.txt
         export BITNET__WHOLE=1
         suites "$@" ;;
@@ -701,7 +698,7 @@ case $command in
         run node tests/web/serve.mjs build/web "$port" ;;
     dist) . packaging/dist.sh; dist ;;
     binaries) . packaging/dist.sh; binaries "$@" ;;
-    check) mkdir -p build && run sh tests/checks/check.sh ;;
+    check) run sh tests/checks/check.sh ;;
     bench)
         case ${1:-} in
             --web) bench_web "$@" ;;
@@ -713,5 +710,6 @@ case $command in
         tier "$@"
         set_up $names && [ ! -s build/set-up.txt ] ;;
     clean) run rm -rf build ;;
-    *) sed -n '2,37s/^# \{0,1\}//p' build.sh >&2; exit 2 ;;
+    help | --help | -h) usage ;;
+    *) usage >&2; exit 2 ;;
 esac

@@ -282,7 +282,14 @@ ln -s ../tree/build.sh "$tmp/elsewhere/link"
 rc=$?
 ends link 0
 (cd "$tmp" && sh tree/build.sh nonsense) > "$tmp/out" 2>&1
+rc=$?
 says usage-other-folder "^  ./build.sh t "
+ends usage 2
+for typed in help --help; do
+    build 0 $typed
+    ends "$typed" 0
+    says "$typed-is-whole" "^BITNET_TEST_DATA "
+done
 
 # ---- the page of serve: whole, or the command fails
 cat > "$bin/fake-cc" << 'END'

@@ -705,6 +705,9 @@ def command():
         latin = subprocess.run([sys.executable, '-m', 'bitnet_h', PATH], input=b'Gr\xfc\xdfe!\n',
                                capture_output=True, env=dict(os.environ, PYTHONIOENCODING=encoding))
         assert latin.returncode == 0 and len(latin.stdout) > 10 and not latin.stderr, (encoding, latin)
+    for option in '-h', '--help':
+        helped = run(option)
+        assert helped.returncode == 0 and 'MODEL.gguf' in helped.stdout and not helped.stderr, helped
     wrong = run('no-such-file')
     assert wrong.returncode == 1 and 'no-such-file' in wrong.stderr and 'Traceback' not in wrong.stderr
 
