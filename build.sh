@@ -66,9 +66,14 @@ editline_flags() {
         $1 -x c - -o build/editline -ledit >/dev/null 2>&1; then echo "-DGENERATE_EDITLINE -ledit"; fi
 }
 
+need_compiler() {
+    have "${1%% *}" || { echo "there is no C compiler '$1' (Debian: gcc libc6-dev)" >&2; return 1; }
+}
+
 # library COMPILER FLAGS...: compiles the implementation once for these, into $object. Programs that
 # link it are compiled with $USE_OBJECT.
 library() {
+    need_compiler "$1" || return 1
     object=build/bitnet-$(echo "$*" | cksum | cut -d ' ' -f 1).o
     (
         ! have flock || flock 9
@@ -624,7 +629,7 @@ find_python() {
 # or a time that has to pass. It fails if one fails, if the set-up has failed, or if nothing was
 # tested.
 suites() {
-    have "${CC%% *}" || { echo "there is no C compiler '$CC' (Debian: gcc libc6-dev)" >&2; return 1; }
+    need_compiler "$CC" || return 1
     find_python
     for name; do rm -f "build/$name.result" "build/$name.log"; done
     printf '%s\n' "$@" | xargs -n 1 -P $(($(processors) + 2)) ./build.sh one_suite || true
@@ -689,11 +694,8 @@ case $command in
     web) one_web ;;
     serve)
         port=${1:-8080}
-        case $port in
-            *[!0-9]* | ??????*) valid=0 ;;
-            *) valid=$([ "$port" -gt 65535 ] || echo 1) ;;
-        esac
-        [ "$valid" = 1 ] || { echo "serve: '$port' is not a port (0 to 65535)" >&2; exit 2; }
+        { expr "$port" : '[0-9]\{1,5\}$' >/dev/null && [ "$port" -le 65535 ]; } ||
+            { echo "serve: '$port' is not a port (0 to 65535)" >&2; exit 2; }
         [ -e build/web/crosscheck.txt ] || one_web
         run node tests/web/serve.mjs build/web "$port" ;;
     dist) . packaging/dist.sh; dist ;;
