@@ -241,6 +241,8 @@ def batch():
         drawn = model.batch([STORY, DOG], max_tokens=40, temperature=0.9, seed=7)
         assert drawn[0].text() == wanted('sampled')
         refused(ArgumentError, 'parallel', model.batch, [STORY], parallel=0)
+        for one in STORY, '', [HELLO]:
+            refused(ArgumentError, 'a list of texts', model.batch, one)
 
 
 # ---- vectors ----
