@@ -48,6 +48,8 @@ WARN="-Wall -Wextra -Wpedantic -Wconversion -Wshadow"
 
 have() { command -v "$1" >/dev/null 2>&1; }
 run() { echo "+ $*"; "$@"; }
+# is_fresh FILE PATH...: is it there, and no older than these? PATH... is as find takes it.
+is_fresh() { [ -e "$1" ] && made=$1 && shift && [ -z "$(find "$@" -newer "$made")" ]; }
 
 # stb_flags COMPILER: format functions of stb_sprintf where its header is installed, else the C
 # library's.
@@ -77,7 +79,7 @@ library() {
     object=build/bitnet-$(echo "$*" | cksum | cut -d ' ' -f 1).o
     (
         ! have flock || flock 9
-        [ -e "$object" ] && [ -z "$(find bitnet*.h -newer "$object")" ] || {
+        is_fresh "$object" bitnet*.h || {
             printf '#define BITNET_IMPLEMENTATION\n#include "../bitnet.h"\n' >build/bitnet.c &&
                 run "$@" $(stb_flags "$1") -c build/bitnet.c -o "$object.new" &&
                 mv "$object.new" "$object"
@@ -153,8 +155,8 @@ example() {
 shared_example() {
     (
         ! have flock || flock 9
-        [ -x "build/$1" ] && [ "$(cat "build/$1.made" 2>/dev/null)" = "$CC $CFLAGS" ] &&
-            [ -z "$(find bitnet*.h examples -name '*.[ch]' -newer "build/$1")" ] ||
+        [ "$(cat "build/$1.made" 2>/dev/null)" = "$CC $CFLAGS" ] &&
+            is_fresh "build/$1" bitnet*.h examples -name '*.[ch]' ||
             { example "$1" && echo "$CC $CFLAGS" >"build/$1.made"; }
     ) 9>"build/$1.lock"
 }
@@ -193,8 +195,7 @@ unit_tests() {
     stale= objects=${prebuilt:-}
     for file in $([ -n "${prebuilt:-}" ] || echo tests/unit/library.c) tests/unit/hooks.c $(printf 'tests/unit/test_%s.c ' $names) $TESTED_EXAMPLES; do
         object=$folder/$(basename "$file" .c).o objects="$objects $object"
-        [ -e "$object" ] && [ -z "$(find $(test_headers $file) -newer "$object")" ] ||
-            stale="$stale $file"
+        is_fresh "$object" $(test_headers $file) || stale="$stale $file"
     done
     [ -z "$stale" ] || printf '%s\n' $stale | compile_all "$folder" "$@" || return 1
     run "$@" -DTEST_FILES="$(printf 'X(%s) ' $names)" tests/unit/run.c $objects \

@@ -703,8 +703,7 @@ references() {
     for name in crosscheck generate convert; do shared_example $name || return 1; done
     (
         ! have flock || flock 9
-        [ -e build/references ] &&
-            [ -z "$(find build/crosscheck build/generate $MODELS -newer build/references 2>/dev/null)" ] ||
+        is_fresh build/references build/crosscheck build/generate $MODELS 2>/dev/null ||
             { make_reports && make_state && : >build/references; }
     ) 9>build/references.lock
 }
@@ -822,8 +821,7 @@ make_web() {
     (
         ! have flock || flock 9
         [ "$(cat build/em/compiler 2>/dev/null)" = "$EMCC $relaxed" ] &&
-            [ -e build/web/crosscheck.txt ] &&
-            [ -z "$(find web bitnet*.h build.sh examples LICENSE -newer build/web/crosscheck.txt)" ] ||
+            is_fresh build/web/crosscheck.txt web bitnet*.h build.sh examples LICENSE ||
             EMCC_RELAXED=$relaxed ./build.sh web
     ) 9>build/web.lock
 }
