@@ -29,6 +29,7 @@
 #   ./build.sh coverage    which lines of the library the fuzzers' inputs reach
 #   ./build.sh deps [--all]    installs what test would install, and runs nothing
 #   ./build.sh clean       removes build/
+#   ./build.sh help        this list
 #
 # CC, CFLAGS    compiler and its flags (cc, -O2)
 # RUN           put in front of every program that is run, for an emulator
