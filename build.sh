@@ -374,7 +374,7 @@ web() {
 # one_web: web, while no other process builds the same files.
 one_web() { (! have flock || flock 9; web) 9>build/one_web.lock; }
 
-# bench_web --web ARGUMENTS...: with what the suites build and install; Chromium may be missing.
+# bench_web ARGUMENTS...: with what the suites build and install; Chromium may be missing.
 bench_web() {
     have node || { echo "bench: node is not installed (Debian: nodejs)" >&2; exit 1; }
     have "${EMCC%% *}" || { echo "bench: $EMCC is not installed (Debian: emscripten)" >&2; exit 1; }
@@ -387,11 +387,10 @@ bench_web() {
     if [ -n "$missing" ]; then missing="$missing is not installed"
     else npm_packages tests/web/package.json build/npm || missing="npm cannot install what drives it"
     fi
-    shift
     BENCH_NO_CHROMIUM=$missing BENCH_MODULES=build/npm run node tests/web/bench.mjs "$@"
 }
 
-# bench_server --server ARGUMENTS...: the same of serve and batch.
+# bench_server ARGUMENTS...: the same of serve and batch.
 bench_server() {
     have node || { echo "bench: node is not installed (Debian: nodejs)" >&2; exit 1; }
     need_microhttpd || exit 1
@@ -400,7 +399,6 @@ bench_server() {
     have npm || missing="npm is not installed"
     [ -n "$missing" ] || npm_packages tests/server/package.json build/npm-server ||
         missing="npm cannot install autocannon"
-    shift
     export BENCH_COMPILER="$($CC --version | head -n 1) $CFLAGS"
     BENCH_NO_LOAD=$missing BENCH_MODULES=build/npm-server run node tests/server/bench.mjs "$@"
 }
@@ -705,8 +703,7 @@ case $command in
     check) run sh tests/checks/check.sh ;;
     bench)
         case ${1:-} in
-            --web) bench_web "$@" ;;
-            --server) bench_server "$@" ;;
+            --web | --server) bench=bench_${1#--}; shift; $bench "$@" ;;
             *) example bench && run $RUN build/bench "$@" ;;
         esac ;;
     fuzz | coverage) sh tests/fuzz/run.sh "$command" "$@" ;;
