@@ -9,7 +9,8 @@
 #   ./build.sh test --changed [--list] [BASE]   only what the table of tests/README.md names for what
 #                          differs from the commit BASE (HEAD); with --list says it and runs nothing
 #   ./build.sh suite NAME...   these suites in full, installs nothing; without a name it lists them
-#   ./build.sh examples    builds every example
+#   ./build.sh examples    builds the programs generate, convert, embed, bench, crosscheck, perplexity,
+#                          minimal and village
 #   ./build.sh server      build/serve, a server with OpenAI's API, which needs Debian's
 #                          libmicrohttpd-dev, with a page in build/page, and build/batch
 #   ./build.sh perplexity  build/perplexity, which compares models by a text
@@ -28,6 +29,7 @@
 #   ./build.sh coverage    which lines of the library the fuzzers' inputs reach
 #   ./build.sh deps [--all]    installs what test would install, and runs nothing
 #   ./build.sh clean       removes build/
+#   ./build.sh help        this list
 #
 # CC, CFLAGS    compiler and its flags (cc, -O2)
 # RUN           put in front of every program that is run, for an emulator
@@ -37,6 +39,7 @@
 # BITNET_TEST_DATA       folder of the larger test data (../shared); tests without it are skipped
 set -eu
 cd "$(dirname "$(readlink -f "$0" 2>/dev/null || echo "$0")")"    # $0 may be a link
+mkdir -p build
 
 CC=${CC:-cc}
 CFLAGS=${CFLAGS:--O2}
@@ -46,6 +49,8 @@ WARN="-Wall -Wextra -Wpedantic -Wconversion -Wshadow"
 
 have() { command -v "$1" >/dev/null 2>&1; }
 run() { echo "+ $*"; "$@"; }
+# is_fresh FILE PATH...: is it there, and no older than these? PATH... is as find takes it.
+is_fresh() { [ -e "$1" ] && made=$1 && shift && [ -z "$(find "$@" -newer "$made")" ]; }
 
 # stb_flags COMPILER: format functions of stb_sprintf where its header is installed, else the C
 # library's.
@@ -64,14 +69,18 @@ editline_flags() {
         $1 -x c - -o build/editline -ledit >/dev/null 2>&1; then echo "-DGENERATE_EDITLINE -ledit"; fi
 }
 
+need_compiler() {
+    have "${1%% *}" || { echo "there is no C compiler '$1' (Debian: gcc libc6-dev)" >&2; return 1; }
+}
+
 # library COMPILER FLAGS...: compiles the implementation once for these, into $object. Programs that
 # link it are compiled with $USE_OBJECT.
 library() {
-    mkdir -p build
+    need_compiler "$1" || return 1
     object=build/bitnet-$(echo "$*" | cksum | cut -d ' ' -f 1).o
     (
         ! have flock || flock 9
-        [ -e "$object" ] && [ -z "$(find bitnet*.h -newer "$object")" ] || {
+        is_fresh "$object" bitnet*.h || {
             printf '#define BITNET_IMPLEMENTATION\n#include "../bitnet.h"\n' >build/bitnet.c &&
                 run "$@" $(stb_flags "$1") -c build/bitnet.c -o "$object.new" &&
                 mv "$object.new" "$object"
@@ -145,11 +154,10 @@ example() {
 # shared_example NAME: the same for suites that run at the same time: made once, and again only if a
 # source or the compiler is another.
 shared_example() {
-    mkdir -p build
     (
         ! have flock || flock 9
-        [ -x "build/$1" ] && [ "$(cat "build/$1.made" 2>/dev/null)" = "$CC $CFLAGS" ] &&
-            [ -z "$(find bitnet*.h examples -name '*.[ch]' -newer "build/$1")" ] ||
+        [ "$(cat "build/$1.made" 2>/dev/null)" = "$CC $CFLAGS" ] &&
+            is_fresh "build/$1" bitnet*.h examples -name '*.[ch]' ||
             { example "$1" && echo "$CC $CFLAGS" >"build/$1.made"; }
     ) 9>"build/$1.lock"
 }
@@ -188,8 +196,7 @@ unit_tests() {
     stale= objects=${prebuilt:-}
     for file in $([ -n "${prebuilt:-}" ] || echo tests/unit/library.c) tests/unit/hooks.c $(printf 'tests/unit/test_%s.c ' $names) $TESTED_EXAMPLES; do
         object=$folder/$(basename "$file" .c).o objects="$objects $object"
-        [ -e "$object" ] && [ -z "$(find $(test_headers $file) -newer "$object")" ] ||
-            stale="$stale $file"
+        is_fresh "$object" $(test_headers $file) || stale="$stale $file"
     done
     [ -z "$stale" ] || printf '%s\n' $stale | compile_all "$folder" "$@" || return 1
     run "$@" -DTEST_FILES="$(printf 'X(%s) ' $names)" tests/unit/run.c $objects \
@@ -283,6 +290,15 @@ web_crosscheck() {
     cp build/em/"$name".* build/web
 }
 
+# licences PACKAGE...: theirs, of those in the folder $from.
+licences() {
+    for name; do
+        printf '%s\n\n' "$name:"
+        cat $from/$name/LICENSE*
+        echo
+    done
+}
+
 # page_markdown FOLDER: what the page draws replies with: one module of npm's markdown-it, which has all
 # that it needs inside. Without it the page is whole, but shows replies as plain text.
 page_markdown() {
@@ -295,11 +311,7 @@ page_markdown() {
     fi
     run "${ESBUILD:-esbuild}" $from/markdown-it/dist/browser/markdown-it.esm.min.mjs --minify \
         --format=esm --log-level=warning --outfile=$out.js || return 1
-    for name in markdown-it entities linkify-it mdurl punycode.js uc.micro; do
-        printf '%s\n\n' "$name:"
-        cat $from/$name/LICENSE*
-        echo
-    done >$out.txt
+    licences markdown-it entities linkify-it mdurl punycode.js uc.micro >$out.txt
 }
 
 # page_documents FOLDER: what Search reads PDF and Word files with, which a browser loads when it has
@@ -317,11 +329,7 @@ page_documents() {
             --log-level=error --outfile=$1/documents.js
     cp $from/pdfjs-dist/legacy/build/pdf.worker.min.mjs $1/documents-worker.txt
     cp -r $from/pdfjs-dist/cmaps $1/cmaps              # with a licence of their own
-    for name in pdfjs-dist fflate; do
-        printf '%s\n\n' "$name:"
-        cat $from/$name/LICENSE
-        echo
-    done >$1/documents.txt
+    licences pdfjs-dist fflate >$1/documents.txt
 }
 
 web() {
@@ -364,12 +372,9 @@ web() {
 }
 
 # one_web: web, while no other process builds the same files.
-one_web() {
-    mkdir -p build
-    (! have flock || flock 9; web) 9>build/one_web.lock
-}
+one_web() { (! have flock || flock 9; web) 9>build/one_web.lock; }
 
-# bench_web --web ARGUMENTS...: with what the suites build and install; Chromium may be missing.
+# bench_web ARGUMENTS...: with what the suites build and install; Chromium may be missing.
 bench_web() {
     have node || { echo "bench: node is not installed (Debian: nodejs)" >&2; exit 1; }
     have "${EMCC%% *}" || { echo "bench: $EMCC is not installed (Debian: emscripten)" >&2; exit 1; }
@@ -382,11 +387,10 @@ bench_web() {
     if [ -n "$missing" ]; then missing="$missing is not installed"
     else npm_packages tests/web/package.json build/npm || missing="npm cannot install what drives it"
     fi
-    shift
     BENCH_NO_CHROMIUM=$missing BENCH_MODULES=build/npm run node tests/web/bench.mjs "$@"
 }
 
-# bench_server --server ARGUMENTS...: the same of serve and batch.
+# bench_server ARGUMENTS...: the same of serve and batch.
 bench_server() {
     have node || { echo "bench: node is not installed (Debian: nodejs)" >&2; exit 1; }
     need_microhttpd || exit 1
@@ -395,7 +399,6 @@ bench_server() {
     have npm || missing="npm is not installed"
     [ -n "$missing" ] || npm_packages tests/server/package.json build/npm-server ||
         missing="npm cannot install autocannon"
-    shift
     export BENCH_COMPILER="$($CC --version | head -n 1) $CFLAGS"
     BENCH_NO_LOAD=$missing BENCH_MODULES=build/npm-server run node tests/server/bench.mjs "$@"
 }
@@ -490,7 +493,6 @@ apt_install() { apt install -y -q --no-remove --no-install-recommends "$@"; }
 #     FAIL set-up: PACKAGES could not be installed; for SUITES
 #     skip set-up: PACKAGES: the reason; for SUITES
 set_up() {
-    mkdir -p build
     : >build/set-up.txt
     lines=$(missing_packages "$@")
     [ -n "$lines" ] || return 0
@@ -627,8 +629,7 @@ find_python() {
 # or a time that has to pass. It fails if one fails, if the set-up has failed, or if nothing was
 # tested.
 suites() {
-    have "${CC%% *}" || { echo "there is no C compiler '$CC' (Debian: gcc libc6-dev)" >&2; return 1; }
-    mkdir -p build
+    need_compiler "$CC" || return 1
     find_python
     for name; do rm -f "build/$name.result" "build/$name.log"; done
     printf '%s\n' "$@" | xargs -n 1 -P $(($(processors) + 2)) ./build.sh one_suite || true
@@ -665,6 +666,8 @@ why_skipped() {
         sort | uniq -c | sort -rn | sed 's/^/skipped:/'
 }
 
+usage() { sed -n '2,/^set /s/^# \{0,1\}//p' build.sh; }
+
 command=${1:-run}
 [ $# -eq 0 ] || shift
 case $command in
@@ -684,7 +687,6 @@ case $command in
         [ -z "$names" ] || suites $names ;;
     suite)
         known_suites "$@" || exit 2
-        mkdir -p build
         : >build/set-up.txt
         export BITNET__WHOLE=1
         suites "$@" ;;
@@ -692,20 +694,16 @@ case $command in
     web) one_web ;;
     serve)
         port=${1:-8080}
-        case $port in
-            *[!0-9]* | ??????*) valid=0 ;;
-            *) valid=$([ "$port" -gt 65535 ] || echo 1) ;;
-        esac
-        [ "$valid" = 1 ] || { echo "serve: '$port' is not a port (0 to 65535)" >&2; exit 2; }
+        { expr "$port" : '[0-9]\{1,5\}$' >/dev/null && [ "$port" -le 65535 ]; } ||
+            { echo "serve: '$port' is not a port (0 to 65535)" >&2; exit 2; }
         [ -e build/web/crosscheck.txt ] || one_web
         run node tests/web/serve.mjs build/web "$port" ;;
     dist) . packaging/dist.sh; dist ;;
     binaries) . packaging/dist.sh; binaries "$@" ;;
-    check) mkdir -p build && run sh tests/checks/check.sh ;;
+    check) run sh tests/checks/check.sh ;;
     bench)
         case ${1:-} in
-            --web) bench_web "$@" ;;
-            --server) bench_server "$@" ;;
+            --web | --server) bench=bench_${1#--}; shift; $bench "$@" ;;
             *) example bench && run $RUN build/bench "$@" ;;
         esac ;;
     fuzz | coverage) sh tests/fuzz/run.sh "$command" "$@" ;;
@@ -713,5 +711,6 @@ case $command in
         tier "$@"
         set_up $names && [ ! -s build/set-up.txt ] ;;
     clean) run rm -rf build ;;
-    *) sed -n '2,37s/^# \{0,1\}//p' build.sh >&2; exit 2 ;;
+    help | --help | -h) usage ;;
+    *) usage >&2; exit 2 ;;
 esac

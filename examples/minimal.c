@@ -1,4 +1,4 @@
-/* cc -O2 examples/minimal.c -o minimal && ./minimal examples/tiny.gguf "Once upon a time" */
+/* cc -O2 examples/minimal.c -o minimal -lpthread && ./minimal examples/tiny.gguf */
 #define BITNET_IMPLEMENTATION
 #include "../bitnet.h"
 #include <stdio.h>

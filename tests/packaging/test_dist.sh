@@ -134,6 +134,13 @@ refused tools "not installed: no-such-emcc (Debian: emscripten), no-such-esbuild
 fresh
 refused npm "node (Debian: nodejs), npm (Debian: npm)" "PATH=$bin"
 
+# What it notes of the change log's entry.
+noted() { (. packaging/dist.sh && entry="## $version ($1)" && notes) >"$tmp/notes" 2>&1; }
+noted unreleased
+check notes-no-date "'$(cat "$tmp/notes")'" grep -q "(unreleased)', without a date" "$tmp/notes"
+noted 2026-12-31
+check notes-a-date "'$(cat "$tmp/notes")'" sh -c "! grep -q 'a date' '$tmp/notes'"
+
 # ---- the release ----
 
 finish() {

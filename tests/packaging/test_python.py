@@ -241,6 +241,8 @@ def batch():
         drawn = model.batch([STORY, DOG], max_tokens=40, temperature=0.9, seed=7)
         assert drawn[0].text() == wanted('sampled')
         refused(ArgumentError, 'parallel', model.batch, [STORY], parallel=0)
+        for one in STORY, '', [HELLO]:
+            refused(ArgumentError, 'a list of texts', model.batch, one)
 
 
 # ---- vectors ----
@@ -705,6 +707,9 @@ def command():
         latin = subprocess.run([sys.executable, '-m', 'bitnet_h', PATH], input=b'Gr\xfc\xdfe!\n',
                                capture_output=True, env=dict(os.environ, PYTHONIOENCODING=encoding))
         assert latin.returncode == 0 and len(latin.stdout) > 10 and not latin.stderr, (encoding, latin)
+    for option in '-h', '--help':
+        helped = run(option)
+        assert helped.returncode == 0 and 'MODEL.gguf' in helped.stdout and not helped.stderr, helped
     wrong = run('no-such-file')
     assert wrong.returncode == 1 and 'no-such-file' in wrong.stderr and 'Traceback' not in wrong.stderr
 

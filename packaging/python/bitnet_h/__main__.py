@@ -5,6 +5,9 @@ from . import BitnetError, Model
 
 
 def main() -> int:
+    if sys.argv[1:] in (['-h'], ['--help']):
+        print(__doc__)
+        return 0
     if len(sys.argv) != 2:
         print(__doc__, file=sys.stderr)
         return 2

@@ -338,7 +338,10 @@ class Model:
         """Texts of many prompts, each of which is a text to continue or a list of messages, in their
         order and complete: stream.text(). `parallel` of them are written at a time, in the same passes
         over the weights; each is the text that it would be alone."""
+        is_one = isinstance(prompts, str)      # whose characters would be prompts
         prompts = list(prompts)
+        if is_one or any(isinstance(prompt, Mapping) for prompt in prompts):
+            raise ArgumentError('prompts: a list of texts, or of lists of messages, is needed')
         if not prompts:
             return []
         if any(prompt is None for prompt in prompts):
