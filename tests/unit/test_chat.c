@@ -22,6 +22,8 @@ static int eos = ENDOFTEXT;
 #define OPEN(text) "{% if add_generation_prompt %}{{ '" text "' }}{% endif %}"
 #define CHATML LOOP("'<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n'") \
                OPEN("<|im_start|>assistant\\n")
+#define SYSTEM(text) "{% if messages[0].role != 'system' %}" \
+                     "{{ '<|im_start|>system\\n" text "<|im_end|>\\n' }}{% endif %}"
 #define LLAMA_3 LOOP("'<|start_header_id|>' + m.role + '<|end_header_id|>\\n\\n' + " \
                      "m.content | trim + '<|eot_id|>'") \
                 OPEN("<|start_header_id|>assistant<|end_header_id|>\\n\\n")
@@ -326,14 +328,19 @@ static void test_python(void) {
         {"{{ l[t] }}{{ u is sequence }}{{ u | default | tojson }}", "qTrue\"\"", 0},
         {"{% for x in l %}{{ loop.revindex }}{{ loop.revindex0 }}{{ loop.depth }}{{ loop.depth0 }} "
          "{% endfor %}", "2110 1010 ", 0},
+        {"{% for x in l %}{{ x }}{% else %}none{% endfor %}{{ '\x1F' | tojson }}",
+         "pq\"\\u001f\"", 0},
         {"{{ 'a-b c'.title() }}{{ '-' | title }}", "A-B C-", 0},
+        {"{{ l == ['p'] }}{{ [] == [] }}{{ l != [] }}", "FalseTrueTrue", 0},
         {"{{ 'it\\'s' | title }}", 0, BITNET__NOT_UNDERSTOOD},
         {"{{ l + l }}", 0, BITNET__NOT_UNDERSTOOD}, {"{{ l < l }}", 0, BITNET__NOT_UNDERSTOOD},
+        {"{{ l == l }}", 0, BITNET__NOT_UNDERSTOOD},
         {"{{ a * n }}", 0, BITNET__NOT_UNDERSTOOD}, {"{{ a % n }}", 0, BITNET__NOT_UNDERSTOOD},
         {"{{ -a }}", 0, BITNET__RAISED}, {"{{ n % a }}", 0, BITNET__RAISED},
         {"{{ l | join(l) }}", 0, BITNET__NOT_UNDERSTOOD},
         {"{{ u.x }}", 0, BITNET__RAISED}, {"{{ u['x'] }}", 0, BITNET__RAISED},
         {"{{ a + n }}", 0, BITNET__RAISED}, {"{{ a + u }}", 0, BITNET__RAISED},
+        {"{{ not u.x }}", 0, BITNET__RAISED}, {"{% if u.x %}a{% endif %}", 0, BITNET__RAISED},
         {"{{ 1 < a }}", 0, BITNET__RAISED}, {"{{ n in n }}", 0, BITNET__RAISED},
         {"{{ n // 0 }}", 0, BITNET__RAISED}, {"{{ none.strip() }}", 0, BITNET__RAISED},
         {"{% for x in n %}{% endfor %}", 0, BITNET__RAISED},
@@ -487,6 +494,23 @@ static void test_chosen(void) {
         CHECK_MSG(cases[i].name ? n > 0 : n == BITNET_ERR_UNSUPPORTED, "case %d: %d", (int)i, n);
         CHECK_MSG(thinks == cases[i].thinks && tools == cases[i].tools, "case %d: %d %d", (int)i,
                   thinks, tools);
+        bitnet_model_free(m);
+    }
+}
+
+/* A default system text may hold special tokens that stand for text, as spaces, but no others. */
+static void test_system_text(void) {
+    static const struct { const char *jinja, *text; } cases[] = {
+        {SYSTEM("Be  kind.") CHATML, "Be  kind."},
+        {SYSTEM("Be  so  <kind>.") CHATML, "Be  so  <kind>."},
+        {SYSTEM("Be  <|im_end|>") CHATML, 0}, {SYSTEM("<think> it.") CHATML, 0},
+    };
+    size_t i;
+    for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        bitnet_model *m = chat_model("llama", cases[i].jinja, 4);
+        const bitnet_chat_template *t = bitnet_model_chat_template(m);
+        CHECK_MSG(cases[i].text ? t && same_text(t->system_text, cases[i].text) : !t, "case %d",
+                  (int)i);
         bitnet_model_free(m);
     }
 }
@@ -1127,6 +1151,7 @@ const test_case chat_tests[] = {
     {"chat/python", test_python},
     {"chat/too_much", test_too_much},
     {"chat/no_memory", test_no_memory},
+    {"chat/system_text", test_system_text},
     {"chat/lacks_tokens", test_lacks_tokens},
     {"chat/log", test_log},
     {"chat/ends", test_ends},
