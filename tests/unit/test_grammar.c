@@ -555,6 +555,20 @@ static void test_together(void) {
         {"{\"const\":{\"a\":[1,2]},\"properties\":{\"a\":{\"items\":{\"type\":\"integer\"},\"uni"
          "queItems\":true}}}",
          {"c {\"a\":[1,2]}", 0}},
+        {"{\"enum\":[6,7,8.5],\"multipleOf\":2}",
+         {"c 6", "x 7", "x 8", 0}},
+        {"{\"enum\":[{\"a\":1,\"b1\":2},{\"a\":1,\"b1\":3},{\"z\":\"\"},{\"b\":2}],\"patternPr"
+         "operties\":{\"^b\":{\"const\":2}},\"additionalProperties\":{\"type\":\"integer\"}}",
+         {"c {\"a\":1,\"b1\":2}", "x {\"a\":1,\"b1\":3", "x {\"z", "c {\"b\":2}", 0}},
+        {"{\"enum\":[1,{\"a\":1},{\"b\":1}],\"not\":{\"required\":[\"a\"]}}",
+         {"c {\"b\":1}", "x 1", "x {\"a", 0}},
+        {"{\"anyOf\":[{\"$ref\":\"#/$defs/x/prefixItems/1\"},{\"$ref\":\"#/$defs/x/prefixItems"
+         "/0\"}],\"$defs\":{\"x\":{\"prefixItems\":[{\"const\":2},{\"const\":3},{\"const\":4}]"
+         "}}}",
+         {"c 2", "c 3", "x 4", 0}},
+        {"{\"$schema\":\"http://json-schema.org/draft-04/schema\",\"$ref\":\"b\",\"definitions"
+         "\":{\"b\":{\"id\":\"b\",\"const\":1}}}",
+         {"c 1", "x 2", 0}},
         {"{\"type\":\"number\",\"multipleOf\":0.1,\"minimum\":0}",
          {"c 0.2", "x 0.7", "x 0.3", "m 12", "m 123456789", "c 123456.5", "x 123456.7", 0}},
         {"{\"type\":\"integer\",\"format\":\"uint8\"}",
@@ -655,6 +669,10 @@ static void test_schema_errors(void) {
         {"{\"prefixItems\":[{}],\"items\":[{}]}", BITNET_ERR_FORMAT, "#/items"},
         {"{\"anyOf\":[{\"const\":1},{\"$ref\":\"#/anyOf/x\"}]}", BITNET_ERR_FORMAT,
             "no such schema"},
+        {"{\"anyOf\":[{\"const\":1},{\"$ref\":\"#/anyOf/00\"}]}", BITNET_ERR_FORMAT,
+            "no such schema"},
+        {"{\"type\":\"object\",\"unevaluatedProperties\":{\"type\":\"string\"}}",
+            BITNET_ERR_UNSUPPORTED, "only true and false"},
         {"{\"type\":\"string\",\n\"pattern\":\"^\\\\x4$\"}", BITNET_ERR_FORMAT,
             "line 2, column 11: #/pattern: a hexa"},
         {"{\"type\":\"string\",\n\"pattern\":\"^[b-a]$\"}", BITNET_ERR_FORMAT,
