@@ -773,6 +773,10 @@ static void test_lent_tools(void) {
         .user = {BITNET_TEXT("[U {Role}]"), BITNET_TEXT("[/U]\n")},
         .assistant = {BITNET_TEXT("[B]"), BITNET_TEXT("[/B]\n")}, .reply = BITNET_TEXT("[B]"),
         .trim = 1};
+    static const bitnet_chat_template has_tool = {
+        .user = {BITNET_TEXT("[U]"), BITNET_TEXT("[/U]\n")}, .reply = BITNET_TEXT("[B]"),
+        .assistant = {BITNET_TEXT("[B]"), BITNET_TEXT("[/B]\n")},
+        .tool = {BITNET_TEXT("[T]"), BITNET_TEXT("[/T]\n")}};
     static const bitnet_chat_template any_role = {
         .other = {BITNET_TEXT("[{Role}]"), BITNET_TEXT("\n")}, .reply = BITNET_TEXT("[B]")};
 #define TOOLS BITNET_TEXT("{\"f\": \"\"}\n{\"g\": 1}")
@@ -803,7 +807,9 @@ static void test_lent_tools(void) {
         {LLAMA_3, {&no_system, .tools = TOOLS}, 1, 6,
          "[U User]" WORDS "\n\nHi[/U]\n[B]" CALLS "\n" CALLS "[/B]\n[U User]" ANSWERS
          "[/U]\n[B]So.[/B]\n[U User]Why?[/U]\n[B]"},
-        {LLAMA_3, {&any_role}, 7, 1, "[Azaz]So.\n[B]"},
+        {LLAMA_3, {&has_tool, .tools = TOOLS}, 1, 3,
+         "[U]" WORDS "\n\nHi[/U]\n[B]" CALLS "\n" CALLS "[/B]\n[T]2[/T]\n[B]"},
+        {LLAMA_3, {.chat_template = &any_role}, 7, 1, "[Azaz]So.\n[B]"},
     };
     static bitnet_token got[MOST], want[MOST];
     static char text[MOST];

@@ -439,6 +439,38 @@ static void test_embed_text(void) {
     CHECK(cut && same);
 }
 
+/* A text whose pages another one still has waits for it. */
+static void test_embed_waits(void) {
+    bitnet_token tokens[100];
+    bitnet_embed_input in[2] = {{.tokens = tokens, .n_tokens = 100},
+                                {.tokens = tokens, .n_tokens = 100}};
+    bitnet_ctx_params p = ctx_params(128, 16, 1, BITNET_KV_F16);
+    bitnet_error err = {BITNET_OK, "", {0}};
+    bitnet_model *m;
+    bitnet_ctx *c;
+    bitnet_result r;
+    size_t size, n, i;
+    void *data;
+    float *out;
+    int same;
+    NEED_MODEL(embed_models);
+    data = embed_read(embed_models, ".gguf", &size);
+    m = load(data, size, 0);
+    p.n_seqs = 2;
+    p.n_kv = 128;
+    c = create(m, &p);
+    n = (size_t)m->dim;
+    out = (float *)gb_malloc(2 * n * sizeof *out);
+    for (i = 0; i < 100; i++) tokens[i] = 5 + (bitnet_token)i;
+    r = bitnet_embed(c, in, 2, 0, out, &err);
+    same = !r && !memcmp(out, out + n, n * sizeof *out);
+    bitnet_ctx_free(c);
+    bitnet_model_free(m);
+    free(data);
+    free(out);
+    CHECK_MSG(same, "%s", err.text);
+}
+
 static int stop_at_once(void *ud, uint64_t done, uint64_t total) {
     *(uint64_t *)ud = done * 1000 + total;
     return 1;
@@ -678,6 +710,7 @@ const test_case embed_tests[] = {
     {"embed/slide_keys", test_embed_slide_keys},
     {"embed/pooling", test_embed_pooling},
     {"embed/text", test_embed_text},
+    {"embed/waits", test_embed_waits},
     {"embed/errors", test_embed_errors},
     {"embed/tensors", test_embed_tensors},
     {"embed/memory", test_embed_memory},

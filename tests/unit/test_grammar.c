@@ -314,6 +314,7 @@ static void test_schemas(void) {
          {"c \"a\\\"\"", "c 12", "c null", "c [1,{\"a\":2}]", "x \"b", 0}},
         {"{\"enum\":[\"a\",1],\"type\":\"string\"}", {"c \"a\"", "x 1", 0}},
         {"{\"const\":{}}", {"c {}", 0}},
+        {"{\"const\":\"\\uD7FF\\uE000\"}", {"c \"\xED\x9F\xBF\xEE\x80\x80\"", 0}},
         {"{\"type\":[\"null\",\"boolean\"]}", {"c true", "c false", "c null", "x 1", 0}},
         {"{\"properties\":{\"a\":{\"type\":\"null\"},\"b\":{\"type\":\"null\"}},\"required"
             "\":[\"b\"]}",
