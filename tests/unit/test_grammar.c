@@ -1366,6 +1366,7 @@ static void test_arguments(void) {
     bitnet_matcher_reset(0);
     bitnet_matcher_free(0);
     CHECK(bitnet_matcher_accept(0, 1) == BITNET_ERR_ARG);
+    CHECK(bitnet_matcher_state(0) == BITNET_MATCHER_REFUSED);
     CHECK(bitnet_matcher_accept(m, built.n_vocab) == BITNET_ERR_ARG);
     CHECK(bitnet_matcher_copy(m, 0) == BITNET_ERR_ARG && !bitnet_matcher_copy(m, m));
     bitnet_matcher_free(m);
