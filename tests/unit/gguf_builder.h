@@ -203,7 +203,7 @@ typedef struct gb_layer {
     gb_linear q, k, v, o, gate, up, down;
 } gb_layer;
 
-enum { GB_MAX_LAYERS = 8 };
+enum { GB_MAX_LAYERS = 12 };
 typedef struct gb_model {
     /* what the caller asks for; zero: the default in parentheses */
     const char *arch;                  /* ("bitnet-b1.58") */

@@ -22,6 +22,8 @@ static int eos = ENDOFTEXT;
 #define OPEN(text) "{% if add_generation_prompt %}{{ '" text "' }}{% endif %}"
 #define CHATML LOOP("'<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n'") \
                OPEN("<|im_start|>assistant\\n")
+#define SYSTEM(text) "{% if messages[0].role != 'system' %}" \
+                     "{{ '<|im_start|>system\\n" text "<|im_end|>\\n' }}{% endif %}"
 #define LLAMA_3 LOOP("'<|start_header_id|>' + m.role + '<|end_header_id|>\\n\\n' + " \
                      "m.content | trim + '<|eot_id|>'") \
                 OPEN("<|start_header_id|>assistant<|end_header_id|>\\n\\n")
@@ -326,14 +328,29 @@ static void test_python(void) {
         {"{{ l[t] }}{{ u is sequence }}{{ u | default | tojson }}", "qTrue\"\"", 0},
         {"{% for x in l %}{{ loop.revindex }}{{ loop.revindex0 }}{{ loop.depth }}{{ loop.depth0 }} "
          "{% endfor %}", "2110 1010 ", 0},
+        {"{% for x in l %}{{ x }}{% else %}none{% endfor %}{{ '\x1F' | tojson }}",
+         "pq\"\\u001f\"", 0},
+        {"{% for x in l if x +%}\n{{ x }}{% endfor %}{% macro f() +%}\nx{% endmacro %}{{ f() }}",
+         "\np\nq\nx", 0},
+        {"{% if false %}{{ {'a': {'b': 1}} ~ '{% endif %}' }}{% set y %}z{% endset %}{% endif %}"
+         "{{ y is defined }}", "False", 0},
+        {"{{ 1 is true }}{{ 0 is false }}{{ none == a }}{{ a == none }}", "FalseFalseFalseFalse",
+         0},
         {"{{ 'a-b c'.title() }}{{ '-' | title }}", "A-B C-", 0},
+        {"{{ l == ['p'] }}{{ [] == [] }}{{ l != [] }}", "FalseTrueTrue", 0},
         {"{{ 'it\\'s' | title }}", 0, BITNET__NOT_UNDERSTOOD},
         {"{{ l + l }}", 0, BITNET__NOT_UNDERSTOOD}, {"{{ l < l }}", 0, BITNET__NOT_UNDERSTOOD},
+        {"{{ l == l }}", 0, BITNET__NOT_UNDERSTOOD},
+        {"{{ l | length(1) }}", 0, BITNET__NOT_UNDERSTOOD},
+        {"{{ a.startswith(n) }}", 0, BITNET__NOT_UNDERSTOOD},
+        {"{{ a.replace(n, 'b') }}", 0, BITNET__NOT_UNDERSTOOD},
+        {"{{ a.split('b', 'c') }}", 0, BITNET__NOT_UNDERSTOOD},
         {"{{ a * n }}", 0, BITNET__NOT_UNDERSTOOD}, {"{{ a % n }}", 0, BITNET__NOT_UNDERSTOOD},
         {"{{ -a }}", 0, BITNET__RAISED}, {"{{ n % a }}", 0, BITNET__RAISED},
         {"{{ l | join(l) }}", 0, BITNET__NOT_UNDERSTOOD},
         {"{{ u.x }}", 0, BITNET__RAISED}, {"{{ u['x'] }}", 0, BITNET__RAISED},
         {"{{ a + n }}", 0, BITNET__RAISED}, {"{{ a + u }}", 0, BITNET__RAISED},
+        {"{{ not u.x }}", 0, BITNET__RAISED}, {"{% if u.x %}a{% endif %}", 0, BITNET__RAISED},
         {"{{ 1 < a }}", 0, BITNET__RAISED}, {"{{ n in n }}", 0, BITNET__RAISED},
         {"{{ n // 0 }}", 0, BITNET__RAISED}, {"{{ none.strip() }}", 0, BITNET__RAISED},
         {"{% for x in n %}{% endfor %}", 0, BITNET__RAISED},
@@ -362,8 +379,9 @@ static void test_python(void) {
         {"{{ x", 0, BITNET__NOT_UNDERSTOOD}, {"{{", 0, BITNET__NOT_UNDERSTOOD},
         {"{%", 0, BITNET__NOT_UNDERSTOOD}, {"{#", 0, BITNET__NOT_UNDERSTOOD},
         {"{{ a | }}", 0, BITNET__NOT_UNDERSTOOD}, {"{{ [1, }}", 0, BITNET__NOT_UNDERSTOOD},
-        {"{{ {1: 2} }}", 0, BITNET__NOT_UNDERSTOOD}, {"{{ 2147483648 }}", 0,
-                                                      BITNET__NOT_UNDERSTOOD},
+        {"{{ {1: 2} }}", 0, BITNET__NOT_UNDERSTOOD},
+        {"{{ 2147483647 }}", 0, BITNET__NOT_UNDERSTOOD},
+        {"{{ 2147483648 }}", 0, BITNET__NOT_UNDERSTOOD},
         {"{{ 2147483646 * 2147483646 }}", 0, BITNET__TOO_MUCH},
         {"{{ f(1, 2, 3, 4, 5, 6, 7, 8, g(9, 1, 2, 3, 4, 5, 6, 7, 8)) }}", 0, BITNET__TOO_MUCH},
     };
@@ -487,6 +505,23 @@ static void test_chosen(void) {
         CHECK_MSG(cases[i].name ? n > 0 : n == BITNET_ERR_UNSUPPORTED, "case %d: %d", (int)i, n);
         CHECK_MSG(thinks == cases[i].thinks && tools == cases[i].tools, "case %d: %d %d", (int)i,
                   thinks, tools);
+        bitnet_model_free(m);
+    }
+}
+
+/* A default system text may hold special tokens that stand for text, as spaces, but no others. */
+static void test_system_text(void) {
+    static const struct { const char *jinja, *text; } cases[] = {
+        {SYSTEM("Be  kind.") CHATML, "Be  kind."},
+        {SYSTEM("Be  so  <kind>.") CHATML, "Be  so  <kind>."},
+        {SYSTEM("Be  <|im_end|>") CHATML, 0}, {SYSTEM("<think> it.") CHATML, 0},
+    };
+    size_t i;
+    for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        bitnet_model *m = chat_model("llama", cases[i].jinja, 4);
+        const bitnet_chat_template *t = bitnet_model_chat_template(m);
+        CHECK_MSG(cases[i].text ? t && same_text(t->system_text, cases[i].text) : !t, "case %d",
+                  (int)i);
         bitnet_model_free(m);
     }
 }
@@ -668,6 +703,11 @@ static void test_effort(void) {
     static const struct { const char *name, *as; } same[] = {
         {"minimal", "low"}, {"high", "xhigh"}, {"max", "xhigh"}, {0, "xhigh"}};
     static const bitnet_effort own[] = {{"some", BITNET_TEXT("Think.")}, {0, {0, 0}}};
+    static const bitnet_effort unsorted[] = {
+        {"medium", BITNET_TEXT("M.")}, {"low", BITNET_TEXT("L.")}, {"high", BITNET_TEXT("H.")},
+        {0, {0, 0}}};
+    static const struct { const char *name, *says; } nearest[] = {
+        {"minimal", "<|im_start|>system\nL."}, {"xhigh", "<|im_start|>system\nH."}};
     const int flags = BITNET_CHAT_BEGIN | BITNET_CHAT_OPEN_REPLY;
     static bitnet_token got[MOST];
     static char text[MOST];
@@ -687,6 +727,13 @@ static void test_effort(void) {
     text[bitnet_detokenize(m, got, bitnet_chat_tokenize(m, &p, &hi, 1, flags, got, MOST, 0), text,
                            MOST - 1)] = 0;
     CHECK_MSG(strstr(text, "<|im_start|>system\nThink.\n\n# Tools\n"), "%s", text);
+    for (i = 0; i < 2; i++) {
+        t.efforts = unsorted;
+        p.effort = text_of(nearest[i].name);
+        text[bitnet_detokenize(m, got, bitnet_chat_tokenize(m, &p, &hi, 1, flags, got, MOST, 0),
+                               text, MOST - 1)] = 0;
+        CHECK_MSG(strstr(text, nearest[i].says), "%s", text);
+    }
     p.thinking = BITNET_THINK_OFF;
     text[bitnet_detokenize(m, got, bitnet_chat_tokenize(m, &p, &hi, 1, flags, got, MOST, 0), text,
                            MOST - 1)] = 0;
@@ -721,11 +768,17 @@ static void test_lent_tools(void) {
     static const bitnet_message talk[] = {
         MESSAGE("system", "Be."), MESSAGE("user", "Hi"), MESSAGE("assistant", CALLS "\n" CALLS),
         MESSAGE("tool", "2"), MESSAGE("tool", "{ }"), MESSAGE("assistant", "So."),
-        MESSAGE("user", "Why?")};
+        MESSAGE("user", "Why?"), MESSAGE("azAZ", "So.")};
     static const bitnet_chat_template no_system = {
         .user = {BITNET_TEXT("[U {Role}]"), BITNET_TEXT("[/U]\n")},
         .assistant = {BITNET_TEXT("[B]"), BITNET_TEXT("[/B]\n")}, .reply = BITNET_TEXT("[B]"),
         .trim = 1};
+    static const bitnet_chat_template has_tool = {
+        .user = {BITNET_TEXT("[U]"), BITNET_TEXT("[/U]\n")}, .reply = BITNET_TEXT("[B]"),
+        .assistant = {BITNET_TEXT("[B]"), BITNET_TEXT("[/B]\n")},
+        .tool = {BITNET_TEXT("[T]"), BITNET_TEXT("[/T]\n")}};
+    static const bitnet_chat_template any_role = {
+        .other = {BITNET_TEXT("[{Role}]"), BITNET_TEXT("\n")}, .reply = BITNET_TEXT("[B]")};
 #define TOOLS BITNET_TEXT("{\"f\": \"\"}\n{\"g\": 1}")
     static const struct lent {
         const char *jinja;             /* 0: of bitnet-2b-4t */
@@ -754,6 +807,9 @@ static void test_lent_tools(void) {
         {LLAMA_3, {&no_system, .tools = TOOLS}, 1, 6,
          "[U User]" WORDS "\n\nHi[/U]\n[B]" CALLS "\n" CALLS "[/B]\n[U User]" ANSWERS
          "[/U]\n[B]So.[/B]\n[U User]Why?[/U]\n[B]"},
+        {LLAMA_3, {&has_tool, .tools = TOOLS}, 1, 3,
+         "[U]" WORDS "\n\nHi[/U]\n[B]" CALLS "\n" CALLS "[/B]\n[T]2[/T]\n[B]"},
+        {LLAMA_3, {.chat_template = &any_role}, 7, 1, "[Azaz]So.\n[B]"},
     };
     static bitnet_token got[MOST], want[MOST];
     static char text[MOST];
@@ -1154,6 +1210,7 @@ const test_case chat_tests[] = {
     {"chat/python", test_python},
     {"chat/too_much", test_too_much},
     {"chat/no_memory", test_no_memory},
+    {"chat/system_text", test_system_text},
     {"chat/lacks_tokens", test_lacks_tokens},
     {"chat/log", test_log},
     {"chat/ends", test_ends},

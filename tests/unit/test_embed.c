@@ -397,7 +397,7 @@ static void test_embed_text(void) {
     bitnet_result r[4];
     size_t size, n;
     void *data;
-    int count, same, cut;
+    int count, same, cut, again;
     NEED_MODEL(e);
     data = embed_read(e, ".gguf", &size);
     m = load(data, size, 0);
@@ -412,6 +412,7 @@ static void test_embed_text(void) {
     in[1].n_tokens = count;
     c = create(m, &p);                             /* too short */
     r[0] = bitnet_embed(c, in, 2, &how, got, &full);
+    again = !bitnet_eval(c, 0, tokens, 1, 0, &err) && !bitnet_seq_rewind(c, 0, 0, &err);
     how.cut = 1;
     r[1] = bitnet_embed(c, in, 1, &how, got, &err);
     tokens[5] = 1;                                 /* EOS stays the last */
@@ -434,8 +435,40 @@ static void test_embed_text(void) {
     CHECK(count > 8 && tokens[0] == 2 && tokens[count - 1] == 1);
     CHECK_MSG(r[0] == BITNET_ERR_FULL && strstr(full.text, "input 0") && strstr(full.text, "6"),
               "%s", full.text);
-    CHECK_MSG(r[1] == BITNET_OK && r[2] == BITNET_OK && r[3] == BITNET_OK, "%s", err.text);
+    CHECK_MSG(again && r[1] == BITNET_OK && r[2] == BITNET_OK && r[3] == BITNET_OK, "%s", err.text);
     CHECK(cut && same);
+}
+
+/* A text whose pages another one still has waits for it. */
+static void test_embed_waits(void) {
+    bitnet_token tokens[100];
+    bitnet_embed_input in[2] = {{.tokens = tokens, .n_tokens = 100},
+                                {.tokens = tokens, .n_tokens = 100}};
+    bitnet_ctx_params p = ctx_params(128, 16, 1, BITNET_KV_F16);
+    bitnet_error err = {BITNET_OK, "", {0}};
+    bitnet_model *m;
+    bitnet_ctx *c;
+    bitnet_result r;
+    size_t size, n, i;
+    void *data;
+    float *out;
+    int same;
+    NEED_MODEL(embed_models);
+    data = embed_read(embed_models, ".gguf", &size);
+    m = load(data, size, 0);
+    p.n_seqs = 2;
+    p.n_kv = 128;
+    c = create(m, &p);
+    n = (size_t)m->dim;
+    out = (float *)gb_malloc(2 * n * sizeof *out);
+    for (i = 0; i < 100; i++) tokens[i] = 5 + (bitnet_token)i;
+    r = bitnet_embed(c, in, 2, 0, out, &err);
+    same = !r && !memcmp(out, out + n, n * sizeof *out);
+    bitnet_ctx_free(c);
+    bitnet_model_free(m);
+    free(data);
+    free(out);
+    CHECK_MSG(same, "%s", err.text);
 }
 
 static int stop_at_once(void *ud, uint64_t done, uint64_t total) {
@@ -677,6 +710,7 @@ const test_case embed_tests[] = {
     {"embed/slide_keys", test_embed_slide_keys},
     {"embed/pooling", test_embed_pooling},
     {"embed/text", test_embed_text},
+    {"embed/waits", test_embed_waits},
     {"embed/errors", test_embed_errors},
     {"embed/tensors", test_embed_tensors},
     {"embed/memory", test_embed_memory},

@@ -2845,6 +2845,7 @@ static void extreme_files(const gb_model *g) {
                  bitnet_ternary_unpack(&t, data, a, n, weights, 0));
         }
     }
+    SAYS(4, bitnet_tensor_size(BITNET_TENSOR_F32, 4, dims));
     SAYS(BITNET_ERR_TRUNCATED, bitnet_model_load_memory(g->data, 1, 0, &m, 0));
     SAYS(BITNET_ERR_TRUNCATED, bitnet_gguf_open_memory(g->data, 1, 0, &f, 0));
     CHECK(!bitnet_gguf_open_memory(g->data, g->size, 0, &f, 0));

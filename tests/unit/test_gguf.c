@@ -1081,6 +1081,32 @@ static void test_prefault(void) {
     gb_free_model(&g);
 }
 
+/* A file without tensors needs no padding behind its keys. */
+static void test_no_tensors(void) {
+    gb_file f;
+    size_t size, n;
+    uint8_t *data;
+    int ok = 1;
+    memset(&f, 0, sizeof f);
+    gb_start(&f);
+    gb_key_u32(&f, "a.b", 7);
+    data = gb_finish(&f, &size, 0);
+    for (n = size - 1; n <= size + 32 && ok; n++) {
+        uint8_t *own = (uint8_t *)calloc(n, 1);     /* exact size: ASan sees one byte beyond */
+        bitnet_gguf *g = 0;
+        bitnet_gguf_key key;
+        bitnet_result r;
+        memcpy(own, data, n < size ? n : size);
+        r = bitnet_gguf_open_memory(own, n, 0, &g, 0);
+        ok = n < size ? r == BITNET_ERR_TRUNCATED
+                      : !r && !bitnet_gguf_find_key(g, "a.b", &key) && *key.value.data == 7;
+        bitnet_gguf_close(g);
+        free(own);
+    }
+    free(data);
+    CHECK_MSG(ok, "%d of %d bytes", (int)n - 1, (int)size);
+}
+
 extern const test_case gguf_tests[];
 const test_case gguf_tests[] = {
     {"gguf/cut_everywhere", test_cut_everywhere},
@@ -1117,6 +1143,7 @@ const test_case gguf_tests[] = {
     {"gguf/long_header", test_long_header},
     {"gguf/meta_keys", test_meta_keys},
     {"gguf/vocab_only", test_vocab_only},
+    {"gguf/no_tensors", test_no_tensors},
     {"gguf/prefault", test_prefault},
 #ifndef BITNET_NO_STDIO
     {"gguf/bad_paths", test_bad_paths},

@@ -316,6 +316,7 @@ static void test_schemas(void) {
         {"{\"const\":{\"k\\n\":\"\\u0008\\f\\r\\t\\\\\\u0001/\"}}",
          {"c {\"k\\n\":\"\\b\\f\\r\\t\\\\\\u0001/\"}", "x {\"k\\u", 0}},
         {"{\"const\":{}}", {"c {}", 0}},
+        {"{\"const\":\"\\uD7FF\\uE000\"}", {"c \"\xED\x9F\xBF\xEE\x80\x80\"", 0}},
         {"{\"type\":[\"null\",\"boolean\"]}", {"c true", "c false", "c null", "x 1", 0}},
         {"{\"properties\":{\"a\":{\"type\":\"null\"},\"b\":{\"type\":\"null\"}},\"required"
             "\":[\"b\"]}",
@@ -559,6 +560,20 @@ static void test_together(void) {
         {"{\"const\":{\"a\":[1,2]},\"properties\":{\"a\":{\"items\":{\"type\":\"integer\"},\"uni"
          "queItems\":true}}}",
          {"c {\"a\":[1,2]}", 0}},
+        {"{\"enum\":[6,7,8.5],\"multipleOf\":2}",
+         {"c 6", "x 7", "x 8", 0}},
+        {"{\"enum\":[{\"a\":1,\"b1\":2},{\"a\":1,\"b1\":3},{\"z\":\"\"},{\"b\":2}],\"patternPr"
+         "operties\":{\"^b\":{\"const\":2}},\"additionalProperties\":{\"type\":\"integer\"}}",
+         {"c {\"a\":1,\"b1\":2}", "x {\"a\":1,\"b1\":3", "x {\"z", "c {\"b\":2}", 0}},
+        {"{\"enum\":[1,{\"a\":1},{\"b\":1}],\"not\":{\"required\":[\"a\"]}}",
+         {"c {\"b\":1}", "x 1", "x {\"a", 0}},
+        {"{\"anyOf\":[{\"$ref\":\"#/$defs/x/prefixItems/1\"},{\"$ref\":\"#/$defs/x/prefixItems"
+         "/0\"}],\"$defs\":{\"x\":{\"prefixItems\":[{\"const\":2},{\"const\":3},{\"const\":4}]"
+         "}}}",
+         {"c 2", "c 3", "x 4", 0}},
+        {"{\"$schema\":\"http://json-schema.org/draft-04/schema\",\"$ref\":\"b\",\"definitions"
+         "\":{\"b\":{\"id\":\"b\",\"const\":1}}}",
+         {"c 1", "x 2", 0}},
         {"{\"type\":\"number\",\"multipleOf\":0.1,\"minimum\":0}",
          {"c 0.2", "x 0.7", "x 0.3", "m 12", "m 123456789", "c 123456.5", "x 123456.7", 0}},
         {"{\"type\":\"integer\",\"format\":\"uint8\"}",
@@ -659,6 +674,10 @@ static void test_schema_errors(void) {
         {"{\"prefixItems\":[{}],\"items\":[{}]}", BITNET_ERR_FORMAT, "#/items"},
         {"{\"anyOf\":[{\"const\":1},{\"$ref\":\"#/anyOf/x\"}]}", BITNET_ERR_FORMAT,
             "no such schema"},
+        {"{\"anyOf\":[{\"const\":1},{\"$ref\":\"#/anyOf/00\"}]}", BITNET_ERR_FORMAT,
+            "no such schema"},
+        {"{\"type\":\"object\",\"unevaluatedProperties\":{\"type\":\"string\"}}",
+            BITNET_ERR_UNSUPPORTED, "only true and false"},
         {"{\"type\":\"string\",\n\"pattern\":\"^\\\\x4$\"}", BITNET_ERR_FORMAT,
             "line 2, column 11: #/pattern: a hexa"},
         {"{\"type\":\"string\",\n\"pattern\":\"^[b-a]$\"}", BITNET_ERR_FORMAT,
@@ -1361,6 +1380,7 @@ static void test_arguments(void) {
     bitnet_matcher_reset(0);
     bitnet_matcher_free(0);
     CHECK(bitnet_matcher_accept(0, 1) == BITNET_ERR_ARG);
+    CHECK(bitnet_matcher_state(0) == BITNET_MATCHER_REFUSED);
     CHECK(bitnet_matcher_accept(m, built.n_vocab) == BITNET_ERR_ARG);
     CHECK(bitnet_matcher_copy(m, 0) == BITNET_ERR_ARG && !bitnet_matcher_copy(m, m));
     bitnet_matcher_free(m);

@@ -1013,6 +1013,33 @@ static void test_type_39(void) {
     }
 }
 
+/* If its bytes are neither's, the file type says which it is where the architecture does not. */
+static uint8_t *neither_bytes(gb_linear *l, uint32_t *type, size_t *size) {
+    *type = 39;
+    *size = (size_t)l->n_in * (size_t)l->n_out;
+    return (uint8_t *)calloc(*size, 1);
+}
+
+static uint32_t file_type;
+
+static void add_file_type(gb_file *f) { gb_key_u32(f, "general.file_type", file_type); }
+
+static void test_file_type_39(void) {
+    for (file_type = 38; file_type < 40; file_type++) {
+        gb_model m = {.arch = "llama", .dim = 256, .ffn = 256, .layers = 1, .heads = 2,
+                      .kv_heads = 2, .eps = 1e-5f, .no_sub_norms = 1, .seed = 4};
+        m.encode = neither_bytes;
+        m.file.add_keys = add_file_type;
+        gb_make_model(&m);
+        hx_bytes = m.data;
+        hx_size = m.size;
+        m.data = 0;
+        hx_refused(LOADS, BITNET_ERR_UNSUPPORTED, "%s", file_type == 39 ? "' is TL2 of 256 rows"
+                   : "unsupported tensor type 39 (MXFP4)");
+        gb_free_model(&m);
+    }
+}
+
 extern const test_case hostile_tests[];
 const test_case hostile_tests[] = {
     {"hostile/counts", test_counts},
@@ -1038,5 +1065,6 @@ const test_case hostile_tests[] = {
     {"hostile/small_keys", test_small_keys},
     {"hostile/types", test_types},
     {"hostile/type_39", test_type_39},
+    {"hostile/file_type_39", test_file_type_39},
     {0, 0}
 };

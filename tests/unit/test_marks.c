@@ -125,11 +125,11 @@ static void test_measured(void) {
     CHECK(tear_down(&x) == 0);
 }
 
-/* A mark of a pass that does not end is none. */
+/* A mark of a pass that does not end is none, and leaves its place to others. */
 static void test_cancelled(void) {
     static marked x;
     bitnet_ctx_params p = ctx_params(N_TOKENS, 16, 2, BITNET_KV_F16);
-    int k, done = 0;
+    int k, i, done = 0;
     CHECK(set_up(&x, &p));
     p.hooks.cancel_fn = countdown;
     p.hooks.cancel_ud = &x.left;
@@ -140,6 +140,7 @@ static void test_cancelled(void) {
         done = !bitnet_eval(x.c, 0, x.tokens[0], 50, 1, 0);
         x.left = INT_MAX;
         if (done) break;
+        for (i = 0; i < x.c->n_marks; i++) CHECK_MSG(!x.c->marks[i]->is_open, "%d", k);
         CHECK_MSG(bitnet_seq_length(x.c, 0) == 0 && goes_on(&x, 0, 0, 0, 45, 1), "%d", k);
         CHECK_MSG((reads_again(&x, 0, 44, 44) || reads_again(&x, 0, 44, 2)) &&
                       goes_on(&x, 0, 0, 44, 50, 1), "%d", k);

@@ -354,6 +354,35 @@ static void test_ways_to_load(void) {
               differs);
 }
 
+/* Callbacks read the tensors of a layer together, also those with two digits in their names. */
+static void test_many_layers(void) {
+    gb_model g = {.dim = 64, .ffn = 128, .layers = 12, .heads = 2, .kv_heads = 1, .n_ctx = 16,
+                  .seed = 78};
+    bitnet_ctx_params p = ctx_params(16, 0, 1, BITNET_KV_F16);
+    const bitnet_token t[3] = {1, 2, 3};
+    bitnet_model *m = 0;
+    bitnet_ctx *c;
+    gb_reader reader;
+    bitnet_io io;
+    float *want, *got;
+    size_t bytes;
+    int same;
+    gb_make_model(&g);
+    io = gb_io(&reader, g.data, g.size);
+    want = logits_of(g.data, g.size, 0, &p, t, 3, 3);
+    CHECK(!bitnet_model_load_io(&io, 0, &m, 0) && want);
+    bytes = 3 * (size_t)m->n_vocab * sizeof *got;
+    got = (float *)gb_malloc(bytes);
+    c = create(m, &p);
+    same = c && all_logits(c, t, 3, 3, got) && !memcmp(got, want, bytes);
+    bitnet_ctx_free(c);
+    bitnet_model_free(m);
+    gb_free_model(&g);
+    free(want);
+    free(got);
+    CHECK(same);
+}
+
 /* A prefix, a rewind, and the rest again; evaluated beside another context on the same model. */
 static void test_rewind(void) {
     size_t size, n_vocab = 1040;
@@ -1621,6 +1650,7 @@ const test_case model_tests[] = {
     {"model/callers_pool", test_callers_pool},
     {"model/layer_fn", test_layer_fn},
     {"model/ways_to_load", test_ways_to_load},
+    {"model/many_layers", test_many_layers},
     {"model/rewind", test_rewind},
     {"model/head20", test_head20},
     {"model/head48", test_head48},

@@ -130,6 +130,28 @@ static void test_spm_long(void) {
     CHECK(hash == (((uint64_t)0x1413a874u << 32) | 0xceafe788u));
 }
 
+/* Texts of every length around the one from which they no longer fit the stack. */
+static void test_spm_sizes(void) {
+    static char text[BITNET__SMALL_WORD + 4];
+    static bitnet_token got[BITNET__SMALL_WORD + 8];
+    gb_counter count;
+    bitnet_allocator a, counted = gb_counting(&count);
+    spm s = spm_start();
+    bitnet__vocab v;
+    size_t n;
+    int ok = 1;
+    memset(&a, 0, sizeof a);
+    memset(text, 'Q', sizeof text);                 /* a byte's token, which merges with none */
+    CHECK(!spm_build(&s, &v, 1, 0));
+    for (n = BITNET__SMALL_WORD - 4; n <= sizeof text && ok; n++) {
+        count.calls = 0;
+        ok = bitnet__encode(&v, &counted, text, n, 0, got, n + 4) == (int64_t)n + 1 &&
+             count.calls == (n + 1 > BITNET__SMALL_WORD ? 2 : 0);
+    }
+    bitnet__vocab_free(&v, &a);
+    CHECK_MSG(ok && count.live == 0, "%d bytes", (int)n - 1);
+}
+
 /* Tokens of 2, 4, ... 1024 bytes, far more than the table has powers: a text of 2046 bytes is one
    of each. And a file that is nearly all one token takes no more than four times its size. */
 static void test_spm_long_tokens(void) {
@@ -545,6 +567,7 @@ static void test_spm_damage(void) {
 const test_case sentencepiece_tests[] = {
     {"sentencepiece/texts", test_spm_texts},
     {"sentencepiece/long", test_spm_long},
+    {"sentencepiece/sizes", test_spm_sizes},
     {"sentencepiece/long_tokens", test_spm_long_tokens},
     {"sentencepiece/ties", test_spm_ties},
     {"sentencepiece/characters", test_spm_characters},

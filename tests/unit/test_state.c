@@ -438,10 +438,13 @@ static void test_writes_that_fail(void) {
     io.write_fn = save_piece;
     io.ud = &cut;
     for (i = 0; i < x.s.calls; i++) {
+        char says[80];
+        snprintf(says, sizeof says, "writing the sequence at byte %ld of %ld", i * 4096,
+                 (long)x.s.bytes.n);
         memset(&cut, 0, sizeof cut);
         cut.fail_at = i;
         CHECK(bitnet_seq_save_io(x.from, 0, &io, &x.err) == BITNET_ERR_LIMIT);
-        CHECK(strstr(x.err.text, "writing the sequence at byte") && cut.calls == i + 1);
+        CHECK_MSG(strstr(x.err.text, says) && cut.calls == i + 1, "%s", x.err.text);
         CHECK(cut.bytes.n == (size_t)i * 4096 &&
               !memcmp(cut.bytes.p ? cut.bytes.p : x.s.bytes.p, x.s.bytes.p, cut.bytes.n));
         free(cut.bytes.p);
