@@ -241,6 +241,7 @@ def batch():
         drawn = model.batch([STORY, DOG], max_tokens=40, temperature=0.9, seed=7)
         assert drawn[0].text() == wanted('sampled')
         refused(ArgumentError, 'parallel', model.batch, [STORY], parallel=0)
+        refused(ArgumentError, 'a list', model.batch, STORY)
 
 
 # ---- vectors ----
@@ -319,6 +320,7 @@ def errors():
             refused(ArgumentError, 'no messages', model.chat, nothing)
         refused(ArgumentError, 'no prompt', model.generate, None)
         refused(ArgumentError, 'no prompt', model.batch, [DOG, None])
+        refused(ArgumentError, 'bytes', model.generate, DOG.encode())
         try:
             model.generate(STORY, top=3)
             assert False
@@ -707,6 +709,14 @@ def command():
         assert latin.returncode == 0 and len(latin.stdout) > 10 and not latin.stderr, (encoding, latin)
     wrong = run('no-such-file')
     assert wrong.returncode == 1 and 'no-such-file' in wrong.stderr and 'Traceback' not in wrong.stderr
+    stopped = subprocess.run([sys.executable, '-c', """
+import bitnet_h, runpy
+def load(_):
+    raise KeyboardInterrupt
+bitnet_h.Model = load
+runpy.run_module('bitnet_h', run_name='__main__')
+""", PATH], capture_output=True, text=True)    # Ctrl-C while it loads
+    assert (stopped.returncode, stopped.stderr) == (130, ''), stopped
 
 
 def documented():

@@ -338,6 +338,8 @@ class Model:
         """Texts of many prompts, each of which is a text to continue or a list of messages, in their
         order and complete: stream.text(). `parallel` of them are written at a time, in the same passes
         over the weights; each is the text that it would be alone."""
+        if isinstance(prompts, (str, bytes)):  # its letters would be the prompts
+            raise ArgumentError('prompts: a list of them is needed, not a text')
         prompts = list(prompts)
         if not prompts:
             return []
@@ -751,6 +753,8 @@ class Stream:
                 session._begun = begun
         elif isinstance(prompt, str):
             tokens = model.tokenize(prompt, bos=bool(model._info.add_bos))
+        elif isinstance(prompt, bytes):        # which are numbers, as tokens are
+            raise ArgumentError('prompt: a str is needed, not bytes')
         else:
             tokens = list(prompt)
         most = min(len(here), max(len(tokens) - 1, 0))
