@@ -144,9 +144,9 @@ static const char *rest_of(const struct route *r, const char *path) {
 
 /* The path of a request, which a proxy may send as http://HOST/PATH: RFC 9112, section 3.2.2. */
 static const char *path_of(const char *target) {
-    const char *host = strncasecmp(target, "http://", 7) ? 0 : target + 7, *path;
+    const char *host = strncasecmp(target, "http", 4) ? 0 : strstr(target, "://"), *path;
     if (!host) return target;
-    path = strchr(host, '/');
+    path = strchr(host + 3, '/');
     return path ? path : "/";
 }
 

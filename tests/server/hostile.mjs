@@ -472,7 +472,8 @@ const cases = {
             ['http://localhost/nothing', 404],
             ['http://localhost', server.said.includes('with the page') ? 302 : 200],
             ['http:/health', 404],
-            ['https://localhost/health', 404],
+            ['https://localhost/health', 200],
+            ['ftp://localhost/health', 404],
             ['localhost/health', 404]
         ])
             same(status(await raw(server, get(address))), wanted, `${address}:`);
