@@ -241,7 +241,8 @@ def batch():
         drawn = model.batch([STORY, DOG], max_tokens=40, temperature=0.9, seed=7)
         assert drawn[0].text() == wanted('sampled')
         refused(ArgumentError, 'parallel', model.batch, [STORY], parallel=0)
-        refused(ArgumentError, 'a list', model.batch, STORY)
+        for one in STORY, HELLO, [HELLO]:
+            refused(ArgumentError, 'a list', model.batch, one)
 
 
 # ---- vectors ----
@@ -320,7 +321,11 @@ def errors():
             refused(ArgumentError, 'no messages', model.chat, nothing)
         refused(ArgumentError, 'no prompt', model.generate, None)
         refused(ArgumentError, 'no prompt', model.batch, [DOG, None])
-        refused(ArgumentError, 'bytes', model.generate, DOG.encode())
+        refused(ArgumentError, 'a text', model.generate, DOG.encode())
+        for wrong in HELLO, iter([HELLO]), [DOG]:
+            refused(ArgumentError, 'list of messages', model.chat, wrong)
+        for wrong in TOOL, ['f']:
+            refused(ArgumentError, 'tools', model.chat, DOG, tools=wrong)
         try:
             model.generate(STORY, top=3)
             assert False
