@@ -672,7 +672,7 @@ static bitnet_result tok_read_flags(tok *t, bitnet_error *err) {
 
 static int tok_is_blank(const char *text) { return !text[strspn(text, " \t\r\n")]; }
 
-/* Reads the file that newer models have; template_text stays 0 if there is none, or an empty one. */
+/* Reads the file that newer models have; template_text stays 0 if there is none, or a blank one. */
 static bitnet_result tok_read_template_file(tok *t, const char *dir, bitnet_error *err) {
     uint64_t size;
     FILE *f;
