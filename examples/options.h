@@ -40,7 +40,6 @@ static inline const option *option_find(const option *all, size_t n, const char 
 static inline int option_take(const option *o, char **argv, int *i, char error[OPTION_ERROR]) {
     const char *name = argv[*i], *value = argv[*i + 1];
     long long number;
-    char *end;
     error[0] = 0;
     if (!o) {
         snprintf(error, OPTION_ERROR, "there is no option %s; --help lists them", name);
@@ -52,8 +51,7 @@ static inline int option_take(const option *o, char **argv, int *i, char error[O
     else if (o->kv_type && !value_kv_type(value, o->kv_type))
         snprintf(error, OPTION_ERROR, "%s %s: " KV_TYPES " is needed", name, value);
     else if (o->share) {
-        *o->share = strtod(value, &end);
-        if (!*value || *end || !(*o->share > 0 && *o->share <= 1))
+        if (!value_real(value, o->share) || !(*o->share > 0 && *o->share <= 1))
             snprintf(error, OPTION_ERROR, "%s %s: a number over 0, up to 1, is needed", name,
                      value);
     } else if (o->number.to) {

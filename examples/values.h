@@ -18,6 +18,14 @@ static inline int value_number(const char *text, long long low, long long high, 
     return 1;
 }
 
+/* A decimal number; strtod alone would take 0x1p2, inf and nan as well. */
+static inline int value_real(const char *text, double *to) {
+    char *end;
+    if (text[strspn(text, "0123456789+-.eE")]) return 0;
+    *to = strtod(text, &end);
+    return end > text && !*end;
+}
+
 /* How keys and values are kept. The names are in the order of bitnet_kv_type. */
 #define KV_TYPES "f16, f32 or i8"
 static inline int value_kv_type(const char *text, bitnet_kv_type *to) {

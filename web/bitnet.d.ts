@@ -421,9 +421,10 @@ export interface ChatMessage {
     readonly tool_calls?: Maybe<readonly (ChatToolCall | { readonly type: string })[]>;
     /** Of the role 'tool': needed. */
     readonly tool_call_id?: Maybe<string>;
+    /** Stands for the assistant's content where that is null. */
+    readonly refusal?: Maybe<string>;
     /** These are without effect. */
     readonly name?: Maybe<string>;
-    readonly refusal?: Maybe<string>;
     readonly annotations?: Maybe<readonly unknown[]>;
     readonly audio?: unknown;
     readonly function_call?: unknown;
@@ -540,6 +541,8 @@ export interface ChatUsage {
     total_tokens: number;
     /** Tokens that the session already held. */
     prompt_tokens_details: { cached_tokens: number };
+    /** Tokens of thinking, of all that were written. */
+    completion_tokens_details: { reasoning_tokens: number };
 }
 
 type ChatLogprobs = { content: ChatLogprob[]; refusal: null } | null;

@@ -1190,6 +1190,8 @@ static void hf_add_tokenizer(const hf_model *h, gguf_writer *w) {
         snprintf(name, sizeof name, "tokenizer.ggml.%s_token_id", ids[i].key);
         if (ids[i].id >= 0) gguf_add_u32(w, name, (uint32_t)ids[i].id);
     }
+    if (t->n_end_ids > 1)
+        gguf_add_i32s(w, "tokenizer.ggml.eos_token_ids", t->end_ids, t->n_end_ids);
     gguf_add_bool(w, "tokenizer.ggml.add_bos_token", t->add_bos);
     if (t->add_eos || hf_embeds(h)) gguf_add_bool(w, "tokenizer.ggml.add_eos_token", t->add_eos);
     if (!tok_is_bpe(t)) gguf_add_bool(w, "tokenizer.ggml.add_space_prefix", t->space_prefix);

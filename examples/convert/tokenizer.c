@@ -29,6 +29,7 @@ int tok_is_bpe(const tok *t) { return !strcmp(t->kind->model, "gpt2"); }
 void tok_free(tok *t) {
     json_free(&t->j);
     json_free(&t->config);
+    json_free(&t->generation);
     json_free(&t->added);
     spm_free(&t->model);
     free(t->tokens);
@@ -575,6 +576,27 @@ static bitnet_result tok_special(const tok *t, const json *model, const char *ke
                                    j->name, key);
 }
 
+/* The tokens that end a text: where Hugging Face's generation_config.json names some, not those of
+   config.json. The first one is EOS. */
+static bitnet_result tok_read_ends(tok *t, const json *model, bitnet_error *err) {
+    const json *j = json_get(&t->generation, JSON_ROOT, "eos_token_id") ? &t->generation : model;
+    const uint32_t list = json_get(j, JSON_ROOT, "eos_token_id");
+    const uint32_t n = list && json_kind(j, list) == JSON_ARRAY ? j->nodes[list].n : 0;
+    uint32_t i, node = list + 1;
+    bitnet_result r = tok_special(t, j, "eos_token", &t->eos, err);
+    if (!r && n > TOK_ENDS)
+        r = set_error(err, BITNET_ERR_LIMIT, "%s: eos_token_id has more than %d tokens", j->name,
+                      (int)TOK_ENDS);
+    for (i = 0; i < n && !r; i++, node = j->nodes[node].next) {
+        uint64_t id;
+        if (!json_uint(j, node, &id) || id >= t->n_tokens)
+            r = set_error(err, BITNET_ERR_FORMAT, "%s: eos_token_id[%u] is not the id of a token",
+                          j->name, (unsigned)i);
+        else t->end_ids[t->n_end_ids++] = (int32_t)id;
+    }
+    return r;
+}
+
 /* ---- what is put around a text ---- */
 
 /* The token that a SpecialToken of the frame stands for: the ids in special_tokens, of which there
@@ -648,7 +670,9 @@ static bitnet_result tok_read_flags(tok *t, bitnet_error *err) {
     return BITNET_OK;
 }
 
-/* Reads the file that newer models have; template_text stays 0 if there is none. */
+static int tok_is_blank(const char *text) { return !text[strspn(text, " \t\r\n")]; }
+
+/* Reads the file that newer models have; template_text stays 0 if there is none, or a blank one. */
 static bitnet_result tok_read_template_file(tok *t, const char *dir, bitnet_error *err) {
     uint64_t size;
     FILE *f;
@@ -658,10 +682,10 @@ static bitnet_result tok_read_template_file(tok *t, const char *dir, bitnet_erro
         r = file_read(f, TOK_TEMPLATE, (size_t)size, &t->template_file, err);
     fclose(f);
     if (r) return r;
-    if (t->template_file && strlen(t->template_file) == size) t->template_text = t->template_file;
-    return t->template_text ? BITNET_OK
-                            : set_error(err, BITNET_ERR_FORMAT, TOK_TEMPLATE " is not a text of "
-                                        "under 1 MB");
+    if (!t->template_file || strlen(t->template_file) != size)
+        return set_error(err, BITNET_ERR_FORMAT, TOK_TEMPLATE " is not a text of under 1 MB");
+    if (!tok_is_blank(t->template_file)) t->template_text = t->template_file;
+    return BITNET_OK;
 }
 
 /* As Hugging Face does: the file, else chat_template of tokenizer_config.json, a string or a list
@@ -687,9 +711,10 @@ static bitnet_result tok_read_template(tok *t, const char *dir, bitnet_error *er
             return BITNET_OK;
         }
     }
-    return (t->template_text = tok_text(j, node)) != 0
-           ? BITNET_OK
-           : set_error(err, BITNET_ERR_FORMAT, "%s: chat_template is not a string", j->name);
+    if (!(t->template_text = tok_text(j, node)))
+        return set_error(err, BITNET_ERR_FORMAT, "%s: chat_template is not a string", j->name);
+    if (tok_is_blank(t->template_text)) t->template_text = 0;
+    return BITNET_OK;
 }
 
 /* transformers lets added_tokens_decoder of tokenizer_config.json change the tokens' flags. */
@@ -743,6 +768,7 @@ bitnet_result tok_open(tok *t, const char *dir, const json *model, uint64_t n_vo
         return set_error(err, BITNET_ERR_MEMORY, "no memory for %u tokens",
                          (unsigned)t->n_tokens);
     if ((r = file_load_json(dir, "tokenizer_config.json", 1, &t->config, err)) ||
+        (r = file_load_json(dir, "generation_config.json", 1, &t->generation, err)) ||
         (r = tok_read_vocabulary(t, dir, pre, err)) || (r = tok_check_flags(t, err)) ||
         (r = tok_check(t, err)) || (r = tok_check_whole(t, err))) return r;
     t->bos = t->eos = t->pad = t->unk = -1;
@@ -753,7 +779,7 @@ bitnet_result tok_open(tok *t, const char *dir, const json *model, uint64_t n_vo
         t->unk = t->model.unk;
     }
     if ((r = tok_special(t, model, "bos_token", &t->bos, err)) ||
-        (r = tok_special(t, model, "eos_token", &t->eos, err)) ||
+        (r = tok_read_ends(t, model, err)) ||
         (r = tok_special(t, model, "pad_token", &t->pad, err)) ||
         (!tok_is_bpe(t) && (r = tok_special(t, model, "unk_token", &t->unk, err))) ||
         (r = tok_read_flags(t, err))) return r;

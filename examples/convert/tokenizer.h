@@ -12,7 +12,7 @@
 #include "steps.h"
 #include "../json/json.h"
 
-enum { TOK_MAX = 1 << 20 };
+enum { TOK_MAX = 1 << 20, TOK_ENDS = 4 };       /* TOK_ENDS: as many as the library takes */
 
 typedef struct tok_kind {
     const char *model, *pre;           /* tokenizer.ggml.model, .pre */
@@ -26,7 +26,7 @@ typedef struct tok_kind {
 } tok_kind;
 
 typedef struct tok {
-    json j, config, added;             /* without nodes if the file is missing, or not needed */
+    json j, config, generation, added; /* without nodes if the file is missing, or not needed */
     spm_model model;                   /* tokenizer.model, if it is needed */
     const tok_kind *kind;
     steps_kind steps;                  /* of tokenizer.json */
@@ -37,6 +37,8 @@ typedef struct tok {
     uint32_t n_tokens, n_merges;
     uint32_t n_beyond;                 /* added tokens beyond the model's rows: left out */
     int64_t bos, eos, pad, unk;        /* -1: none */
+    int32_t end_ids[TOK_ENDS];         /* [n_end_ids]: where the files list what ends a text */
+    uint32_t n_end_ids;
     int add_bos, add_eos, space_prefix;
     int says_bos;                      /* 1: the files say whether BOS is added */
     int ends;                          /* 1: tokenizer.json puts eos behind a text */

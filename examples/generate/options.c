@@ -96,9 +96,8 @@ static int take_seed(const struct option *o, const char *name, char *value) {
 }
 
 static int take_real(const struct option *o, const char *name, char *value) {
-    char *end;
-    double v = strtod(value, &end);
-    if (end == value || *end || value[0] <= ' ' || !(v >= o->lo && v <= o->hi))   /* or NaN */
+    double v;
+    if (!value_real(value, &v) || !(v >= o->lo && v <= o->hi))
         return fail(2, "%s: '%s' is not a number from %.0f to %.0f", name, value, o->lo, o->hi);
     *(float *)o->to = (float)v;
     return GO_ON;

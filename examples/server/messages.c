@@ -66,7 +66,8 @@ void messages_read_thinking(reader *in) {
 
 /* ---- a message ---- */
 
-/* The content of a message: a string, or parts whose texts are joined. */
+/* The content of a message: a string, or parts whose texts are joined. A client that sends a
+   conversation back has refusals of the assistant in it. */
 static void read_content(reader *in, uint32_t content, buffer *out) {
     uint32_t at = content + 1, i;
     const char *s;
@@ -75,8 +76,10 @@ static void read_content(reader *in, uint32_t content, buffer *out) {
     else if (json_kind(&in->j, content) != JSON_ARRAY)
         refuse_field(in, "messages", "a content must be a string, or a list of texts, without NUL");
     else for (i = 0; i < in->j.nodes[content].n && !failed(in); i++, at = in->j.nodes[at].next) {
-        s = node_string(in, json_get(&in->j, at, "text"));
-        if (!json_is(&in->j, json_get(&in->j, at, "type"), "text") || !s)
+        const uint32_t type = json_get(&in->j, at, "type");
+        const char *name = json_is(&in->j, type, "refusal") ? "refusal" : "text";
+        s = node_string(in, json_get(&in->j, at, name));
+        if (!json_is(&in->j, type, name) || !s)
             refuse_field(in, "messages", "only parts of the type text are possible");
         else buffer_text(out, s);
     }
@@ -146,6 +149,7 @@ static void read_assistant(reader *in, uint32_t node, buffer *out) {
     const bitnet_chat_template *t = template_of(in);
     const uint32_t thinking = json_get(&in->j, node, "reasoning_content"),
                    content = json_get(&in->j, node, "content"),
+                   text = content ? content : json_get(&in->j, node, "refusal"),
                    calls = json_get(&in->j, node, "tool_calls");
     const char *thought = node_string(in, thinking);
     size_t before;
@@ -157,7 +161,7 @@ static void read_assistant(reader *in, uint32_t node, buffer *out) {
         buffer_text(out, "\n</think>\n\n");
     }
     before = out->n;
-    if (content || !calls) read_content(in, content, out);
+    if (text || !calls) read_content(in, text, out);
     if (t && t->drop_thinking > 1) trim_from(out, before);
     if (calls) read_calls(in, calls, out->n > before, out);
 }

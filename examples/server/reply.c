@@ -18,8 +18,8 @@ static const char *finish_reason(const engine_text *t, const choice *c) {
     return t->why == BITNET_STOP_LENGTH ? "length" : c->n_calls > 0 ? "tool_calls" : "stop";
 }
 
-static void add_usage(buffer *out, const request *r) {
-    long long prompt = 0, cached = 0, made = 0;
+static void add_usage(buffer *out, const request *r, const choice *choices) {
+    long long prompt = 0, cached = 0, made = 0, thinking = 0;
     int32_t i;
     for (i = 0; i < r->n_texts; i++) {
         if (i % r->n == 0) {           /* texts of one prompt read it once */
@@ -27,10 +27,12 @@ static void add_usage(buffer *out, const request *r) {
             cached += r->texts[i].n_cached;
         }
         made += r->texts[i].n_new;
+        thinking += choices[i].n_thinking;
     }
     buffer_format(out, "\"usage\":{\"prompt_tokens\":%lld,\"completion_tokens\":%lld,"
-                  "\"total_tokens\":%lld,\"prompt_tokens_details\":{\"cached_tokens\":%lld}}",
-                  prompt, made, prompt + made, cached);
+                  "\"total_tokens\":%lld,\"prompt_tokens_details\":{\"cached_tokens\":%lld},"
+                  "\"completion_tokens_details\":{\"reasoning_tokens\":%lld}}",
+                  prompt, made, prompt + made, cached, thinking);
 }
 
 /* Calls of choice i from number k on, without brackets. */
@@ -133,11 +135,10 @@ void reply_last_event(buffer *out, const request *r, int32_t i, choice *c) {
 }
 
 void reply_done(buffer *out, const request *r, choice *choices) {
-    (void)choices;
     if (r->include_usage) {
         begin_event(out, r);
         buffer_text(out, ",\"choices\":[],");
-        add_usage(out, r);
+        add_usage(out, r, choices);
         llama_add_timings(out, r);
         buffer_text(out, "}\n\n");
     }
@@ -189,7 +190,7 @@ void reply_whole(buffer *out, const request *r, choice *choices) {
         buffer_format(out, ",\"finish_reason\":\"%s\"}", finish_reason(&r->texts[i], c));
     }
     buffer_text(out, "],");
-    add_usage(out, r);
+    add_usage(out, r, choices);
     llama_add_timings(out, r);
     buffer_text(out, "}");
 }

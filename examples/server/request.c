@@ -104,7 +104,7 @@ static void read_stops(reader *in) {
 static bitnet_token token_of(const service *s, const char *key) {
     char *end;
     const long t = strtol(key, &end, 10);
-    return key[0] && !*end && t >= 0 && t < s->info.n_vocab ? (bitnet_token)t : -1;
+    return *key >= '0' && *key <= '9' && !*end && t < s->info.n_vocab ? (bitnet_token)t : -1;
 }
 
 /* ignore_eos, as llama.cpp's server has it: the tokens that end a text are not chosen. */

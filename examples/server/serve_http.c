@@ -142,6 +142,14 @@ static const char *rest_of(const struct route *r, const char *path) {
     return rest && (!*rest || r->path[strlen(r->path) - 1] == '/') ? rest : 0;
 }
 
+/* The path of a request, which a proxy may send as http://HOST/PATH: RFC 9112, section 3.2.2. */
+static const char *path_of(const char *target) {
+    const char *host = strncasecmp(target, "http", 4) ? 0 : strstr(target, "://"), *path;
+    if (!host) return target;
+    path = strchr(host + 3, '/');
+    return path ? path : "/";
+}
+
 /* 0: there is none. */
 static const struct route *find_route(const char *method, const char *path) {
     size_t i;
@@ -327,6 +335,7 @@ static answer on_request(void *cls, struct MHD_Connection *c, const char *path, 
     (void)cls;
     (void)version;
     if (http_is_bell(c)) return wait_for_wake(c);
+    path = path_of(path);
     if (!j) return begin_request(c, method, path, con_cls);
     if (*size > 0) {
         job_take_part(j, data, *size);

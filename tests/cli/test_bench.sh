@@ -103,6 +103,20 @@ rm "$tmp/save-link"
 ln -s saves/none "$tmp/save-link"
 fails bench-save-link-to-nothing 1 "^bench: cannot write $tmp/save-link: it is a link that leads nowhere$" "$model" \
     --save "$tmp/save-link"
+rm "$tmp/save-link"
+# A shell starts processes in the background with SIGINT ignored, which env undoes.
+if [ -z "$RUN" ] && env --default-signal=INT true 2> /dev/null; then
+    for signal in INT TERM HUP; do
+        env --default-signal=$signal "$bench" --family bonsai-27b --save "$tmp/saves/model.gguf" > "$tmp/out" 2> "$tmp/err" &
+        job=$!
+        wait_for $job sh -c "[ -s '$tmp'/saves/model.gguf.*.part ]"
+        kill -$signal $job
+        wait $job 2> /dev/null
+        rc=$?
+        check "bench-save-$signal" "exit code $rc" test $rc -gt 128
+        saves "bench-save-$signal-stays"
+    done
+else skip bench-save-INT "an emulator, or no env --default-signal"; fi
 
 # ---- a family's random model has the size of the published one: the bytes of its tensors, and 3.7 MB of keys
 if (ulimit -v 100000) 2> /dev/null && [ -z "$RUN" ] && [ -c /dev/null ]; then

@@ -53,6 +53,7 @@ fails bad-number-seed 2 "'4294967296'" -m "$model" -p x -s 4294967296
 fails bad-number-hex 2 "'0x10'" -m "$model" -p x -n 0x10
 fails bad-real 2 "'nan'" -m "$model" -p x --temp nan
 fails bad-real-infinite 2 "'inf'" -m "$model" -p x --temp=inf
+fails bad-real-hex 2 "'0x1p2'" -m "$model" -p x --temp 0x1p2
 fails bad-real-negative 2 "'-0.5'" -m "$model" -p x --temp -0.5
 fails bad-real-huge 2 "'1e999'" -m "$model" -p x --repeat-penalty 1e999
 fails bad-real-empty 2 "--temp: ''" -m "$model" -p x --temp=

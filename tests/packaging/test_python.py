@@ -241,7 +241,7 @@ def batch():
         drawn = model.batch([STORY, DOG], max_tokens=40, temperature=0.9, seed=7)
         assert drawn[0].text() == wanted('sampled')
         refused(ArgumentError, 'parallel', model.batch, [STORY], parallel=0)
-        for one in STORY, '', [HELLO]:
+        for one in STORY, '', b'Once', HELLO, [HELLO]:
             refused(ArgumentError, 'a list of texts', model.batch, one)
 
 
@@ -321,6 +321,11 @@ def errors():
             refused(ArgumentError, 'no messages', model.chat, nothing)
         refused(ArgumentError, 'no prompt', model.generate, None)
         refused(ArgumentError, 'no prompt', model.batch, [DOG, None])
+        refused(ArgumentError, 'a text', model.generate, DOG.encode())
+        for wrong in HELLO, iter([HELLO]), [DOG]:
+            refused(ArgumentError, 'list of messages', model.chat, wrong)
+        for wrong in TOOL, ['f']:
+            refused(ArgumentError, 'tools', model.chat, DOG, tools=wrong)
         try:
             model.generate(STORY, top=3)
             assert False
@@ -712,6 +717,14 @@ def command():
         assert helped.returncode == 0 and 'MODEL.gguf' in helped.stdout and not helped.stderr, helped
     wrong = run('no-such-file')
     assert wrong.returncode == 1 and 'no-such-file' in wrong.stderr and 'Traceback' not in wrong.stderr
+    stopped = subprocess.run([sys.executable, '-c', """
+import bitnet_h, runpy
+def load(_):
+    raise KeyboardInterrupt
+bitnet_h.Model = load
+runpy.run_module('bitnet_h', run_name='__main__')
+""", PATH], capture_output=True, text=True)    # Ctrl-C while it loads
+    assert (stopped.returncode, stopped.stderr) == (130, ''), stopped
 
 
 def documented():

@@ -119,7 +119,8 @@ const cases = {
 
     async 'thinking is reasoning_content, whole and as a stream'() {
         const body = says('<think>\nHm,\nwell.\n</think>\n\nYes é.');
-        const { choices } = await chat(body);
+        const { choices, usage } = await chat(body);
+        same(usage.completion_tokens_details, { reasoning_tokens: tokensIn('<think>\nHm,\nwell.\n') });
         same(choices[0].message, {
             role: 'assistant',
             content: 'Yes é.',
@@ -129,10 +130,33 @@ const cases = {
         same(choices[0].finish_reason, 'stop');
         const all = await stream(body);
         same(all, { content: 'Yes é.', reasoning: 'Hm,\nwell.', calls: [], reasons: ['stop'] });
+        const { text } = await ask(server, '/v1/chat/completions', {
+            ...body,
+            stream: true,
+            stream_options: { include_usage: true },
+            n: 2
+        });
+        const twice = JSON.parse(text.split('\n\n').at(-3).slice(6)).usage.completion_tokens_details;
+        same(twice.reasoning_tokens, 2 * usage.completion_tokens_details.reasoning_tokens);
         const cut = await chat({ ...body, max_tokens: 12 });
         check('Hm,\nwell.\n'.startsWith(cut.choices[0].message.reasoning_content), cut);
         same(cut.choices[0].message.content, '');
         same(cut.choices[0].finish_reason, 'length');
+    },
+
+    async 'a refusal in a conversation that comes back is a text'() {
+        const user = { role: 'user', content: 'x' };
+        const prompt = async message => {
+            const messages = [user, { role: 'assistant', ...message }, user];
+            const { json } = await ask(server, '/apply-template', { messages });
+            return json.prompt;
+        };
+        const wanted = await prompt({ content: 'No, thanks.' });
+        check(wanted.includes('No, thanks.'), wanted);
+        const refusal = { type: 'refusal', refusal: 'thanks.' };
+        same(await prompt({ content: null, refusal: 'No, thanks.' }), wanted);
+        same(await prompt({ content: [{ type: 'text', text: 'No, ' }, refusal] }), wanted);
+        same(await prompt({ content: 'No, thanks.', refusal: 'x' }), wanted);
     },
 
     async 'thinking that the template leaves out does not count as too long'() {

@@ -465,6 +465,21 @@ const cases = {
         check(status(head) === 200 && head.endsWith('\r\n\r\n'), head);
     },
 
+    async 'an address with its host, as proxies send it'() {
+        for (const [address, wanted] of [
+            ['http://localhost:8080/health', 200],
+            ['HTTP://127.0.0.1/v1/models?x=1', 200],
+            ['http://localhost/nothing', 404],
+            ['http://localhost', server.said.includes('with the page') ? 302 : 200],
+            ['http:/health', 404],
+            ['https://localhost/health', 200],
+            ['ftp://localhost/health', 404],
+            ['localhost/health', 404]
+        ])
+            same(status(await raw(server, get(address))), wanted, `${address}:`);
+        same(status(await raw(server, get('http://localhost/health', { Host: 'evil.example' }))), 403);
+    },
+
     async 'header floods, long lines, random bytes'() {
         const flood = Array.from({ length: 5000 }, (_, i) => `X-${i}: ${'y'.repeat(50)}\r\n`).join(
             ''

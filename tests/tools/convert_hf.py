@@ -372,6 +372,9 @@ def make_keys(keys, words, padding):
         want.update(make_spm(n + padding, words)[0])
         del want["tokenizer.ggml.merges"]
     want["tokenizer.chat_template"] = STR, "{{ 'Ä\n' }}"
+    if "newer" in words or "generation" in words:
+        ends = [want["tokenizer.ggml.eos_token_id"][1], 0] + [5] * ("generation" in words)
+        want["tokenizer.ggml.eos_token_ids"] = ARR, (I32, ends)
     return want
 
 
@@ -417,6 +420,8 @@ def make_config(want, words):
         config["rope_parameters"] = config.pop("rope_scaling") or {"rope_type": "default"}
         config["rope_parameters"]["rope_theta"] = config.pop("rope_theta")
         config["eos_token_id"] = [config["eos_token_id"], 0]
+    if "generation" in words:          # its file says where texts end
+        config["eos_token_id"] = [7, 8]
     if "auto" in words:
         config["quantization_config"] = {"quant_method": "bitnet", "linear_class": "autobitlinear",
                                          "quantization_mode": "offline"}
@@ -576,6 +581,9 @@ def make(model, folder, kind):
                                     keys[old + ".rope.freq_base"][1])
     write_gguf(os.path.join(folder, "want.gguf"), want, want_tensors)
     save("config.json", make_config(want, words))
+    if "generation" in words:
+        save("generation_config.json", {
+            "eos_token_id": want["tokenizer.ggml.eos_token_ids"][1][1], "temperature": 0.6})
     config = {"add_bos_token": True, "chat_template": want["tokenizer.chat_template"][1]}
     if "bare" in words:
         del config["add_bos_token"]
@@ -718,6 +726,10 @@ def template_file(d):                  # the template in a file of its own
     config = json.load(open(d.path("tokenizer_config.json")))
     open(d.path(TEMPLATE), "w").write(config.pop("chat_template"))
     rewrite(d.path("tokenizer_config.json"), json.dumps(config).encode())
+
+
+def generation(**fields):
+    return lambda d: open(d.path("generation_config.json"), "w").write(json.dumps(fields))
 
 
 # name: the kind of model, a word of the error, the damage
@@ -1018,6 +1030,12 @@ CASES = {
         "config.json", lambda x: put(x, "rms_norm_eps", 5))),
     "config-no-eos": ("auto", "eos_token_id is not the id", lambda d: d.json(
         "config.json", lambda x: put(x, "eos_token_id", []))),
+    "config-ends": ("auto", "config.json: eos_token_id[1] is not the id of a token", lambda d: d.json(
+        "config.json", lambda x: put(x, "eos_token_id", [x["eos_token_id"], 10 ** 6]))),
+    "generation-eos": ("auto", "generation_config.json: eos_token_id is not the id of a token",
+                       generation(eos_token_id=10 ** 6)),
+    "generation-ends": ("auto", "generation_config.json: eos_token_id has more than 4 tokens",
+                        generation(eos_token_id=[0, 1, 2, 3, 4])),
     "config-nan": ("auto", "'rms_norm_eps' is not a positive number", lambda d: d.json(
         "config.json", lambda x: put(x, "rms_norm_eps", float("nan")))),
     "config-infinity": ("auto", "'rope_theta' is not a positive number", lambda d: d.json(
@@ -1152,6 +1170,8 @@ TAKEN = {
                                       final_logit_softcapping=None, partial_rotary_factor=1.0)),
     "byte-order-mark": ("auto", lambda d: d.text("config.json", "{", "\ufeff{")),
     "template": ("auto", template_beside),
+    "template-empty": ("auto", lambda d: open(d.path(TEMPLATE), "w").write("\n")),
+    "generation": ("auto", generation(eos_token_id=None, do_sample=True)),
     "sequence": ("auto", lambda d: d.json("tokenizer.json", lambda x: put(
         x, "normalizer", {"type": "Sequence", "normalizers": []}))),
     "no-decoder": ("auto", lambda d: d.json("tokenizer.json", lambda x: x.pop("decoder"))),

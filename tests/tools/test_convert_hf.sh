@@ -14,7 +14,7 @@ tool() { python3 -S "$root/tests/tools/convert_hf.py" "$@"; }
 for model; do
     short=$(basename "$model" .gguf)
     for kind in auto-bf16scale auto-bf16scale-shards-ascii auto-newer-pad div-bf16scale-pairs div-newer-shards bf16 \
-        bf16-shards-pad f16-newer-untied f32-ascii-pairs auto-extras f16-older-untied; do
+        bf16-shards-pad f16-newer-untied f32-ascii-pairs auto-extras f16-older-untied auto-generation; do
         converts "$short-$kind" "$model" $kind
     done
     converts "$short-exact" "$model" auto-f32scale
@@ -111,6 +111,10 @@ while read -r name kind; do
     check "taken-$name" "exit code $rc, or another file: $(cat "$tmp/err")" sh -c "[ $rc -eq 0 ] &&
         python3 -S '$root/tests/tools/convert_hf.py' compare '$tmp/base/$kind/want.gguf' '$out' $what"
 done < "$tmp/cases"
+rm "$tmp/varied/template-empty/tokenizer_config.json"        # a link to that of others
+printf '{"chat_template": ""}' > "$tmp/varied/template-empty/tokenizer_config.json"
+run "$tmp/varied/template-empty" "$out" --force
+check template-none "exit code $rc, or there is one" sh -c "[ $rc -eq 0 ] && ! grep -aq tokenizer.chat_template '$out'"
 tool template-list "$tmp/varied/nan"
 run "$tmp/varied/nan" "$out" --force
 check template-list "exit code $rc: $(cat "$tmp/err")" \

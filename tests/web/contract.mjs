@@ -241,6 +241,8 @@ const HISTORIES = [
         { role: 'tool', tool_call_id: 'call-2', content: [{ type: 'text', text: 'noon' }] },
         user('Thanks')
     ],
+    [user('x'), { role: 'assistant', content: null, refusal: ' No. ' }, user('z')],
+    [user('x'), { role: 'assistant', content: [{ type: 'refusal', refusal: 'No.' }] }, user('z')],
     [user('x'), { role: 'narrator', content: 'y' }, user('z')],
     [
         user('x'),

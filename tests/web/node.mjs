@@ -1355,7 +1355,8 @@ test('chat.completions', () =>
                     prompt_tokens: promptTokens,
                     completion_tokens: 30,
                     total_tokens: promptTokens + 30,
-                    prompt_tokens_details: { cached_tokens: promptTokens - 1 }
+                    prompt_tokens_details: { cached_tokens: promptTokens - 1 },
+                    completion_tokens_details: { reasoning_tokens: 0 }
                 }
             }
         );

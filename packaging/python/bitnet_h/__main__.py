@@ -28,6 +28,8 @@ def main() -> int:
                     print()
                 except BitnetError as e:
                     print(f'({e})')
+    except KeyboardInterrupt:                  # while it loads
+        return 130
     except BitnetError as e:
         print(e, file=sys.stderr)
         return 1

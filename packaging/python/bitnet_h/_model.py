@@ -338,8 +338,8 @@ class Model:
         """Texts of many prompts, each of which is a text to continue or a list of messages, in their
         order and complete: stream.text(). `parallel` of them are written at a time, in the same passes
         over the weights; each is the text that it would be alone."""
-        is_one = isinstance(prompts, str)      # whose characters would be prompts
-        prompts = list(prompts)
+        is_one = isinstance(prompts, (str, bytes, Mapping))     # whose letters or keys would be prompts
+        prompts = [] if is_one else list(prompts)
         if is_one or any(isinstance(prompt, Mapping) for prompt in prompts):
             raise ArgumentError('prompts: a list of texts, or of lists of messages, is needed')
         if not prompts:
@@ -754,8 +754,10 @@ class Stream:
                 session._begun = begun
         elif isinstance(prompt, str):
             tokens = model.tokenize(prompt, bos=bool(model._info.add_bos))
-        else:
-            tokens = list(prompt)
+        else:                                  # bytes are numbers, but no tokens
+            tokens = [prompt] if isinstance(prompt, bytes) else list(prompt)
+            if not all(hasattr(token, '__index__') for token in tokens):
+                raise ArgumentError('a text, a list of messages or tokens are needed')
         most = min(len(here), max(len(tokens) - 1, 0))
         common = next((i for i in range(most) if here[i] != tokens[i]), most)
         if common < len(here):                 # the token that is pending goes, too
@@ -985,6 +987,8 @@ def _chat_params(model: Model, options: Mapping[str, Any]) -> Any:
     if options.get('effort') is not None:
         chat.effort = text(options['effort'].encode())
     tools = options.get('tools') or ()
+    if not all(isinstance(tool, Mapping) for tool in tools):
+        raise ArgumentError('tools: a list of functions is needed')
     if tools:
         lines = [json.dumps(tool if 'function' in tool else {'type': 'function', 'function': tool},
                             ensure_ascii=False) for tool in tools]

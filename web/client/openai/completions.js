@@ -28,6 +28,7 @@ async function* reply(session, its, i, hooks, template) {
     const parts = divider(chat),
         tokens = [];
     let n = 0,
+        thought = 0, // of these tokens
         called = 0;
     const take = part => {
         called += part.calls.length;
@@ -36,6 +37,7 @@ async function* reply(session, its, i, hooks, template) {
     };
     const onToken = event => {
         n++;
+        if (!event.text) thought += parts.isThinking(); // else when its text is divided
         if (options.logprobs !== undefined) tokens.push(logprob(event.logprobs));
     };
     const all = { ...hooks, onToken, onBegins: parts.begin };
@@ -45,11 +47,13 @@ async function* reply(session, its, i, hooks, template) {
         for (;;) {
             const { done, value } = await texts.next();
             const part = take(done ? parts.end() : parts.add(value));
-            if (done) return yield { ...part, finish: finish(value.reason), stats: value };
+            if (done)
+                return yield { ...part, finish: finish(value.reason), stats: { ...value, thought } };
+            thought += parts.isThinking();
             yield part;
             if (!part.isClosed) continue;
             await texts.return(); // no more belongs to it
-            const stats = { ...session.stats, tokens: n };
+            const stats = { ...session.stats, tokens: n, thought };
             return yield { ...take(parts.end()), finish: 'tool_calls', stats };
         }
     } catch (e) {
@@ -70,12 +74,14 @@ async function* replies(session, its, hooks, template) {
 /** The prompt was read once. */
 function usageOf(all) {
     const [{ promptTokens, reusedTokens }] = all;
-    const written = all.reduce((sum, stats) => sum + stats.tokens, 0);
+    const sum = name => all.reduce((n, stats) => n + stats[name], 0),
+        written = sum('tokens');
     return {
         prompt_tokens: promptTokens,
         completion_tokens: written,
         total_tokens: promptTokens + written,
-        prompt_tokens_details: { cached_tokens: reusedTokens }
+        prompt_tokens_details: { cached_tokens: reusedTokens },
+        completion_tokens_details: { reasoning_tokens: sum('thought') }
     };
 }
 

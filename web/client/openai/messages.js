@@ -40,15 +40,16 @@ export function thinkingOf(request, { known, alwaysThinks, hasEfforts }) {
 
 // ---- a message ----
 
-/** A string, or parts whose texts are joined. */
+/** A string, or parts whose texts are joined. Conversations that come back have refusals in them. */
 function textOf(content) {
     if (content === undefined) bad('a content is missing');
     if (string(content) !== undefined) return content;
     if (!Array.isArray(content)) bad('a content must be a string, or a list of texts, without NUL');
     return content
         .map(part => {
-            const text = string(get(part, 'text'));
-            if (get(part, 'type') !== 'text' || text === undefined)
+            const name = get(part, 'type') === 'refusal' ? 'refusal' : 'text',
+                text = string(get(part, name));
+            if (get(part, 'type') !== name || text === undefined)
                 bad('only parts of the type text are possible');
             return text;
         })
@@ -73,7 +74,7 @@ const trimmed = text => text.replace(/^[ \t\n\v\f\r]+|[ \t\n\v\f\r]+$/g, '');
  * missing. Templates without thinking leave the first one out. */
 function replyOf(message, { dropThinking, hasXmlCalls }) {
     const thinking = get(message, 'reasoning_content'),
-        content = get(message, 'content'),
+        content = get(message, 'content') ?? get(message, 'refusal'),
         calls = get(message, 'tool_calls');
     if (thinking !== undefined && string(thinking) === undefined)
         bad('reasoning_content must be a string without NUL');

@@ -133,6 +133,7 @@ export function divider(chat) {
     };
     return {
         add,
+        isThinking: () => s.part === THINKING,
         /** The reply goes on from this text, which is not a part of it. */
         begin(text) {
             isBound = false; // it keeps to nothing
