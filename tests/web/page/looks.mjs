@@ -257,6 +257,7 @@ export const tests = {
                         .map(e => e.id || e.className)
                 );
                 expect(wide.join(), '', `${where}: beyond the edge`);
+                expect(await violations(page), '', `${where}: accessibility`);
                 await picture(page, `${width}x${height}`);
             }
             await page.setViewport({ width: 1280, height: 800 });
