@@ -338,6 +338,30 @@ export const tests = {
         });
     },
 
+    async a_model_that_another_tab_uses() {
+        hooks.set('/kept.gguf', asTiny);
+        await visit(async page => {
+            await ready(page);
+            await openUrl(page, `${isolated.url}kept.gguf`);
+            await until(page, () => document.querySelector('#cache .delete') !== null);
+            await page.evaluate(async () => {
+                const root = await navigator.storage.getDirectory(),
+                    folder = await root.getDirectoryHandle('bitnet-cache');
+                for await (const file of folder.keys())
+                    await new Promise(held =>
+                        navigator.locks.request(
+                            `bitnet-cache/${file.split('.')[0]}`,
+                            { mode: 'shared' },
+                            () => new Promise(() => held())
+                        )
+                    );
+            });
+            await page.click('#cache .delete');
+            expect(await errorTitle(page), 'Another tab uses this model', 'message');
+            expect(await count(page, '#cache li'), 1, 'models that are kept');
+        });
+    },
+
     // In Firefox a worker may hang where it starts threads; what it has locked then stays locked.
     async threads_start_before_a_file_is_locked() {
         const watch = s => `{
