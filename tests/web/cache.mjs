@@ -812,7 +812,7 @@ inBrowser('no tab waits for ever for a frozen one', async (tab, { url }) => {
         return new Promise((held) =>
             navigator.locks.request(`bitnet-cache/${key.join('')}`, () => new Promise(() => held())));
     }, url);
-    const result = await tab.load(url, { stallSeconds: 4 });
+    const result = await tab.load(url, { stallSeconds: 8 });
     isFile(result, { cache: 'none' });
     check(/^not cached: another tab has begun to download this/.test(result.notes[0]), 'its note');
     const others = result.reports.filter((p) => p.elsewhere);
