@@ -315,8 +315,9 @@ export interface Session {
     save(): Promise<Bytes>;
     /** After restore() of bytes that were saved while the session generated: gives that text from its
      * beginning, first what was there, then the rest. With the same options it is the text as if it had
-     * never been cut; a seed is not needed. maxTokens counts from the text's beginning, too. ERR_ARG:
-     * the bytes were not saved so, or another text was written since. */
+     * never been cut; a seed is not needed. maxTokens counts from the text's beginning, too. A call
+     * that was stopped or failed can be made again. ERR_ARG: the bytes were not saved so, or that text
+     * or another one was written since. */
     resume(options?: ResumeOptions): AsyncGenerator<string, Stats, void>;
     /** Puts a saved session in place of this one, also one of another machine: the text goes on with
      * the same bits. It needs the same model file. Returns how many tokens it holds. ERR_FORMAT,

@@ -351,12 +351,12 @@ static bitnet_token held_token(int q, int i) {
                                          : bitnet_seq_pending(ctx, q);
 }
 
-/* All of them become the tokens of the next bw_begin. */
-EXPORT int bw_take_held(int q) {
-    const int n = bw_held(q);
+/* These n tokens, or without a list all that a session holds, become those of the next bw_begin. */
+EXPORT int bw_take(int q, const bitnet_token *list, int n) {
     int i;
+    if (!list) n = bw_held(q);
     if (reserve((void **)&tokens, &tokens_cap, n, sizeof *tokens)) return err.code;
-    for (i = 0; i < n; i++) tokens[i] = held_token(q, i);
+    for (i = 0; i < n; i++) tokens[i] = list ? list[i] : held_token(q, i);
     return n;
 }
 

@@ -75,6 +75,7 @@ const IN_TEST = [
     'interrupted_download_resumes',
     'drag_and_drop',
     'out_of_memory',
+    'threads_start_before_a_file_is_locked',
     'wrong_checksum',
     'models_on_offer',
     'kept_models_are_checked',

@@ -805,6 +805,23 @@ inBrowser('a tab that waits tells how far the other one is', async (tab, state) 
     equal([loaded, elsewhere], [FILE.length, undefined], 'last report: it went on itself');
 });
 
+inBrowser('no tab waits for ever for a frozen one', async (tab, { url }) => {
+    await tab.page.evaluate(async (url) => {
+        const bytes = await crypto.subtle.digest('SHA-256', new TextEncoder().encode(url)),
+            key = [...new Uint8Array(bytes, 0, 16)].map((b) => b.toString(16).padStart(2, '0'));
+        return new Promise((held) =>
+            navigator.locks.request(`bitnet-cache/${key.join('')}`, () => new Promise(() => held())));
+    }, url);
+    const result = await tab.load(url, { stallSeconds: 8 });
+    isFile(result, { cache: 'none' });
+    check(/^not cached: another tab has begun to download this/.test(result.notes[0]), 'its note');
+    const others = result.reports.filter((p) => p.elsewhere);
+    check(others.some((p) => p.stalledSeconds >= 3), 'that nothing comes is told');
+    const error = await failure(tab.work(({ openKept }, { url }) =>
+        openKept(url, { stallSeconds: 1 }), { url }));
+    equal(error.code, 'ERR_BUSY', 'what is kept of it');
+});
+
 /* A part of a model, with a tensor of so many bytes. */
 function part(no, count, bytes) {
     const u64 = (n) => Buffer.from(BigUint64Array.of(BigInt(n)).buffer);

@@ -803,6 +803,12 @@ test('sessions: a restored text is not lost, nor counted wrongly', () =>
         await model.restore(bytes);
         const { text, stats } = await collect(model.resume({ maxTokens: 30 }));
         equal([text, stats.tokens], [whole, 30], 'all of it');
+        // what is stopped can be tried again
+        await model.restore(bytes);
+        const stop = new AbortController();
+        const late = { maxTokens: 30, signal: stop.signal, onPrompt: () => stop.abort() };
+        await fails('AbortError', collect(model.resume(late)));
+        equal((await collect(model.resume({ maxTokens: 30 }))).text, whole, 'at last');
     }));
 
 test('sessions: saved while a stop string may have begun', () =>

@@ -69,6 +69,8 @@ export const toEnd = () => {
         welcoming = !$('welcome').hidden && !told;
     if (mode() === 'search' && !told) return;
     $('scroll').scrollTop = welcoming ? 0 : $('scroll').scrollHeight;
+    const isCut = $('error').offsetTop < $('scroll').scrollTop;
+    if (!$('error').hidden && isCut) $('error').scrollIntoView(); // a title says more than details
 };
 
 export function showError(e, about) {

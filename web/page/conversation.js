@@ -366,16 +366,40 @@ const restored = (model, { bytes }) =>
         () => false
     );
 
-// Writes the message, which is the last one or a completion, or goes on with it, from its state if there
-// is one. If nothing came, takeBack() makes it as if nobody had asked.
-async function write(chat, message, turn, takeBack, state = null) {
-    let { model } = app;
-    const mine = (app.writing = new AbortController()),
-        body = turn.querySelector('.body'),
-        fromButton = document.activeElement === $('send') || turn.contains(document.activeElement);
-    const before = message.content.length,
-        from = chat.from ?? 0;
-    app.since = performance.now();
+// What goes on with the message comes into it, from its state if there is one; told() after each piece.
+// From a state the text comes from its beginning; what is there already stays meanwhile.
+async function goOnWith(model, chat, message, options, state, told) {
+    const resumes = state && (await restored(model, state)),
+        there = message.content;
+    let text = resumes ? there.slice(0, state.at) : there;
+    for await (const piece of resumes
+        ? model.resume(options)
+        : goesOn(chat, message, model, options)) {
+        text += piece;
+        message.content = there.startsWith(text) ? there : text;
+        told();
+    }
+}
+
+// The speed while a text is written.
+function liveFigures() {
+    let tokens = 0,
+        first = 0;
+    const timer = setInterval(() => {
+        if (tokens > 1)
+            $('f-decode').textContent = speed(tokens - 1, (performance.now() - first) / 1e3);
+    }, 250);
+    $('f-prefill').textContent = $('f-decode').textContent = '…';
+    return {
+        onToken() {
+            if (!tokens++) first = performance.now();
+        },
+        end: () => clearInterval(timer),
+    };
+}
+
+function showBeginning(turn) {
+    const fromButton = document.activeElement === $('send') || turn.contains(document.activeElement);
     hideError();
     ready();
     if (fromButton) $('stop').focus();
@@ -383,50 +407,46 @@ async function write(chat, message, turn, takeBack, state = null) {
     turn.classList.remove('cut');
     turn.classList.add('writing');
     toEnd();
+}
+
+function showEnd(turn, chat, message) {
+    const follow = nearEnd();
+    if (message.note || message.dropped) showNote(turn, message);
+    if (chat.from) showLeftOut();
+    if (follow) toEnd();
+}
+
+// Writes the message, which is the last one or a completion, or goes on with it, from its state if there
+// is one. If nothing came, takeBack() makes it as if nobody had asked.
+async function write(chat, message, turn, takeBack, state = null) {
+    let { model } = app,
+        note,
+        error = null;
+    const mine = (app.writing = new AbortController()),
+        before = message.content.length,
+        from = chat.from ?? 0;
+    app.since = performance.now();
+    showBeginning(turn);
     delete message.note;
     message.unfinished = true;
     const written = chats.writing(chat.id);
     save(chat);
-    const draw = show(body, message),
+    const draw = show(turn.querySelector('.body'), message),
         speech = speaker(message);
     const out = writer(late => {
         speech.more();
         return draw(late);
     });
-    let tokens = 0,
-        first = 0;
-    const live = setInterval(() => {
-        if (tokens > 1)
-            $('f-decode').textContent = speed(tokens - 1, (performance.now() - first) / 1e3);
-    }, 250);
-    $('f-prefill').textContent = $('f-decode').textContent = '…';
-    const asked = state?.options ?? replyOptions(),
+    const told = () => {
+        out.soon();
+        saveSoon(chat);
+    };
+    const live = liveFigures(),
+        asked = state?.options ?? replyOptions(),
         kept = keeper(chat, message, state?.at ?? before, asked);
-    let note = '',
-        error = null;
     try {
-        const options = {
-            ...asked,
-            signal: mine.signal,
-            onToken: () => {
-                if (!tokens++) first = performance.now();
-            },
-        };
-        // From a state the text comes from its beginning; what is there already stays meanwhile.
-        const run = async from => {
-            const resumes = from && (await restored(model, from)),
-                there = message.content;
-            let text = resumes ? there.slice(0, from.at) : there;
-            for await (const piece of resumes
-                ? model.resume(options)
-                : goesOn(chat, message, model, options)) {
-                text += piece;
-                message.content = there.startsWith(text) ? there : text;
-                out.soon();
-                saveSoon(chat);
-            }
-        };
-        await run(state).catch(async e => {
+        const options = { ...asked, signal: mine.signal, onToken: live.onToken };
+        await goOnWith(model, chat, message, options, state, told).catch(async e => {
             const lost = e.code === 'ERR_INTERNAL' && !isServer(model) && !mine.signal.aborted;
             if (!lost || !turn.isConnected) throw e;
             app.writing = null; // or else the load would end it
@@ -434,15 +454,15 @@ async function write(chat, message, turn, takeBack, state = null) {
             app.writing = mine;
             ready();
             ({ model } = app);
-            await run();
+            await goOnWith(model, chat, message, options, null, told);
         });
-        const { reason, tokens: made } = model.stats;
-        note = reason === 'length' && !(made >= options.maxTokens) ? 'full' : reason;
+        const { reason, tokens } = model.stats;
+        note = reason === 'length' && !(tokens >= options.maxTokens) ? 'full' : reason;
     } catch (e) {
         error = mine.signal.aborted ? null : e;
         note = error ? 'failed' : 'abort';
     }
-    clearInterval(live);
+    live.end();
     await kept.end();
     await out.end();
     turn.classList.remove('writing');
@@ -450,18 +470,12 @@ async function write(chat, message, turn, takeBack, state = null) {
     delete message.unfinished;
     speech.end(error ? '' : NOTES[note]);
     written();
-    const shown = turn.isConnected,
-        nothing = message.content.length === before && ['failed', 'abort'].includes(note);
-    if (nothing) takeBack(shown);
+    if (message.content.length === before && ['failed', 'abort'].includes(note))
+        takeBack(turn.isConnected);
     else {
         if (NOTES[note]) message.note = note;
         if ((chat.from ?? 0) > from) message.dropped = chat.from;
-        if (shown) {
-            const follow = nearEnd();
-            if (message.note || message.dropped) showNote(turn, message);
-            if (chat.from) showLeftOut();
-            if (follow) toEnd();
-        }
+        if (turn.isConnected) showEnd(turn, chat, message);
     }
     if (model === app.model) showFigures(model);
     const saving = save(chat);

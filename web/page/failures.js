@@ -88,6 +88,13 @@ const FAILURES = {
 };
 // What has the same code and is something else to a user: what the message says, and the words.
 const SPECIAL = {
+    ERR_BUSY: [
+        [
+            /another tab/,
+            'Another tab uses this model',
+            'It reads or downloads it. Close that tab, or try again later.',
+        ],
+    ],
     ERR_FORMAT: [
         [
             /not a GGUF file/,

@@ -84,9 +84,30 @@ export async function remove(text) {
 }
 
 export async function clear() {
+    const ids = texts.map(text => text.id);
     texts.length = 0;
-    await store.clear();
+    await store.clear(ids);
 }
+
+// Another tab has added this text, indexed some of it, or removed it.
+async function refresh(id) {
+    await opened;
+    const there = await store.one(id),
+        i = texts.findIndex(text => text.id === id);
+    if (!there && i >= 0) texts.splice(i, 1);
+    if (there && i < 0) texts.push({ ...there, vectors: null, done: 0 });
+    const now = space,
+        entries = there && now ? await store.vectorsOf(id, now.key) : [],
+        text = texts.find(t => t.id === id);
+    if (text && now === space) placeAll(text, entries);
+}
+
+// Calls f when another tab has changed texts, and it is so here.
+export const watch = f =>
+    store.watch(async ids => {
+        for (const id of ids) await refresh(id).catch(() => {}); // it stays as it is
+        f();
+    });
 
 // ---- vectors ----
 
@@ -104,6 +125,10 @@ function place(text, { first, vectors }) {
     text.done = first + vectors.length / dims;
 }
 
+function placeAll(text, entries) {
+    for (const entry of entries) if (entry.first === text.done) place(text, entry);
+}
+
 // Takes the vectors that were kept of this model; null, or one that writes text: there are none.
 export async function useModel(model) {
     space = null;
@@ -116,8 +141,7 @@ export async function useModel(model) {
     for (const text of texts) kept.push([text, await store.vectorsOf(text.id, now.key)]);
     if (model !== newest) return;
     space = now;
-    for (const [text, entries] of kept)
-        for (const entry of entries) if (entry.first === text.done) place(text, entry);
+    for (const [text, entries] of kept) placeAll(text, entries);
 }
 
 // Makes the vectors that are missing, some at a time; each time they are kept. onProgress(text, n): n

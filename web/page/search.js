@@ -29,8 +29,7 @@ function row(text) {
     const removes = button('Remove', 'quiet', async () => {
         if (!(await ask(li, `Remove “${text.name}”?`, 'Remove'))) return;
         await library.remove(text);
-        if (shown.some(found => found.text === text)) showResults(shown.filter(f => f.text !== text));
-        showTexts();
+        showWhatIsThere();
         announce(`${text.name} is removed.`);
         ($('texts').querySelector('.name') ?? $('add-files')).focus();
     });
@@ -54,6 +53,14 @@ function showTexts() {
     showState();
 }
 const showTextsSoon = once(showTexts);
+
+// The texts, and no passages of others.
+function showWhatIsThere() {
+    const left = shown.filter(found => texts.includes(found.text));
+    if (left.length < shown.length) showResults(left);
+    showTexts();
+}
+library.watch(showWhatIsThere);
 
 // How many there are, and what is not indexed.
 function showState() {
@@ -156,8 +163,7 @@ $('remove-texts').onclick = async () => {
     if (!(await ask($('texts-all'), `Remove all ${plural(texts.length, 'text')}?`, 'Remove'))) return;
     running?.abort();
     await library.clear();
-    showResults([]);
-    showTexts();
+    showWhatIsThere();
     announce('All texts are removed.');
     $('add-files').focus();
 };

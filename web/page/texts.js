@@ -19,9 +19,18 @@ const ask = (...all) =>
         $('texts-lost').hidden = false;
     });
 
+// Other tabs hear which texts are added, indexed or removed.
+const others = 'BroadcastChannel' in globalThis ? new BroadcastChannel('bitnet-search') : null;
+const tell = ids => others?.postMessage(ids);
+export const watch = f => {
+    if (others) others.onmessage = ({ data: ids }) => f(ids);
+};
+
 export const all = async () => (await ask('texts', 'readonly', s => s.getAll())) ?? [];
-export const keep = text => ask('texts', 'readwrite', s => s.put(text));
-export const keepVectors = entry => ask('vectors', 'readwrite', s => s.put(entry));
+export const one = id => stored('texts', 'readonly', s => s.get(id));
+export const keep = text => ask('texts', 'readwrite', s => s.put(text)).then(() => tell([text.id]));
+export const keepVectors = entry =>
+    ask('vectors', 'readwrite', s => s.put(entry)).then(() => tell([entry.text]));
 
 // All vectors of a text that a model has made, as entries in order.
 export const vectorsOf = async (text, model) =>
@@ -29,12 +38,14 @@ export const vectorsOf = async (text, model) =>
         s.getAll(IDBKeyRange.bound([text, model], [text, model, []]))
     )) ?? [];
 
-export async function clear() {
+export async function clear(ids) {
     await ask('texts', 'readwrite', s => s.clear());
     await ask('vectors', 'readwrite', s => s.clear());
+    tell(ids);
 }
 
 export async function remove(text) {
     await ask('texts', 'readwrite', s => s.delete(text));
     await ask('vectors', 'readwrite', s => s.delete(IDBKeyRange.bound([text], [text, []])));
+    tell([text]);
 }

@@ -176,10 +176,10 @@ function endText(session) {
 function restoredText(session) {
     const text = stopped[session];
     if (!text) throw new BitNetError('ERR_ARG', 'this session was not saved while it wrote');
-    const { prompt, reply, rng, opened, chat } = text,
-        n = check(bw._bw_take_held(session));
-    const list = new Int32Array(bytesAt(bw._bw_tokens(), 4 * n).buffer);
-    const got = { tokens: [...list.subarray(prompt)], reply, paused: 0 };
+    const { tokens, prompt, reply, rng, opened, chat } = text,
+        n = tokens.length;
+    withBytes(new Uint8Array(tokens.buffer), at => check(bw._bw_take(session, at, n)));
+    const got = { tokens: [...tokens.subarray(prompt)], reply, paused: 0 };
     return { n, prompt, rng, opened, chat, got };
 }
 
@@ -328,7 +328,7 @@ export async function generate({ session, options, ...what }, signal, id) {
     const isFull = maxTokens > 0 && before >= maxTokens;
     const most = maxTokens && Math.max(maxTokens - before, 1);
     const reused = check(bw._bw_begin(session, n, most, lookup));
-    delete stopped[session]; // it is over
+    if (!what.resumes) delete stopped[session]; // it is over
     const hold = () => {
         bw._bw_end(session);
         held[session] = chat?.known ?? [];
@@ -357,6 +357,7 @@ export async function generate({ session, options, ...what }, signal, id) {
     } finally {
         windows.delete(id);
     }
+    delete stopped[session];
     hold();
     endText(session);
     const tokens = got.tokens.length;

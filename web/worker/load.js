@@ -5,7 +5,7 @@ import { newSessions } from './chat.js';
 import { BATCH } from './generate.js';
 import {
     bw, bytesAt, check, checkAbort, heap, instantiate, memory, memoryNotes, NUMBERS, POOLINGS, post,
-    stringAt, turn, variant, withBytes, withInstead
+    startThreads, stringAt, turn, variant, withBytes, withInstead
 } from './module.js';
 
 const SLICE = 1 << 20; // bytes hashed at a time
@@ -117,8 +117,8 @@ async function readFile(opened, { sha256, signal, remote }) {
     return came;
 }
 
-/** Loads the model. The module starts, with the memory for it, as soon as the file's size is known. A
- * file that turns out to be bad is not kept. */
+/** Loads the model. The memory for it is taken as soon as the file's size is known. A file that turns
+ * out to be bad is not kept. */
 async function loadFile(source, { download, sha256, signal, report }) {
     const stop = new AbortController(); // aborted by the caller, or because the file does not fit
     let total, started, failure;
@@ -132,6 +132,8 @@ async function loadFile(source, { download, sha256, signal, report }) {
             stop.abort(); // before the whole download
         }
     };
+    await startThreads();
+    checkAbort(signal);
     const opened = await openSource(source, {
         ...download,
         signal: stop.signal,

@@ -108,22 +108,34 @@ const BESIDE = 16 << 20; // what is taken at once beside the file
 let engine; // what startModule was given
 let limit; // how large the memory may grow; MOST if the engine did not refuse that
 
-/** Memory for a model whose file has so many bytes (null: unknown). They are taken at once, so what
+const pages = bytes => Math.ceil(bytes / PAGE);
+
+/** Memory that may grow to `most` bytes; null if the engine refuses that. */
+function memoryUpTo(most, initial) {
+    const shared = Boolean(engine.threadScript);
+    limit = most;
+    try {
+        return new WebAssembly.Memory({ initial: pages(initial), maximum: pages(most), shared });
+    } catch {
+        return null;
+    }
+}
+
+/** Takes memory for a model whose file has so many bytes (null: unknown). They are taken at once, so what
  * cannot be had fails before the file is read. Shared memory has to say how large it may grow: some
  * browsers reserve that, and a phone's may refuse 4 GB. Then it gets what this model needs. */
-function makeMemory(bytes, shared) {
-    const initial = Math.min((bytes ?? 0) + BESIDE, MOST);
-    const enough = bytes === null ? [1e9] : [1.25 * bytes + 1e9, 1.1 * bytes + 256e6];
-    const pages = n => Math.ceil(n / PAGE);
-    for (limit of [MOST, ...(shared ? enough.filter(n => n < MOST) : [])]) {
-        try {
-            const sizes = { initial: pages(initial), maximum: pages(limit) };
-            return new WebAssembly.Memory({ ...sizes, shared });
-        } catch {
-            // a smaller one, perhaps
-        }
+function takeMemory(bytes) {
+    const initial = Math.min((bytes ?? 0) + BESIDE, MOST),
+        enough = bytes === null ? [1e9] : [1.25 * bytes + 1e9, 1.1 * bytes + 256e6],
+        smaller = engine.threadScript ? enough.filter(n => n < MOST) : [];
+    try {
+        if (bw) memory.grow(Math.max(pages(initial - memory.buffer.byteLength), 0));
+        else memory = [MOST, ...smaller].reduce((had, most) => had ?? memoryUpTo(most, initial), null);
+    } catch {
+        memory = null; // it cannot grow so far
     }
-    throw new BitNetError('ERR_MEMORY', `out of memory: ${megabytes(initial)} cannot be had`);
+    if (!memory)
+        throw new BitNetError('ERR_MEMORY', `out of memory: ${megabytes(initial)} cannot be had`);
 }
 
 /** An error says what may work instead: another variant, or only the one with one thread, whose memory
@@ -154,15 +166,27 @@ function noModule(e) {
     return Object.assign(error, { instead: 'another' });
 }
 
-/** Starts the module and its threads, for a model whose file has so many bytes. */
+/** Starts a module that has threads, before it is known what for, where its memory may grow to 4 GB. In
+ * Firefox (140) a worker may hang where it starts threads, and what it has locked then stays locked, even
+ * when its tab is closed: so no file is locked yet. */
+export async function startThreads() {
+    if (engine.threadScript) memory = memoryUpTo(MOST, BESIDE);
+    if (memory) await startIn(memory);
+}
+
+/** Starts the module, if it has not been, with memory for a model whose file has so many bytes. */
 export async function instantiate(bytes) {
+    takeMemory(bytes);
+    if (!bw) await startIn(memory);
+}
+
+async function startIn(wasmMemory) {
     const { compiled, threads, threadScript } = engine;
-    memory = makeMemory(bytes, Boolean(threadScript));
     const starter = threadScript && host.threadStarter(threadScript);
     if (threadScript) post({ starting: true });
     const failed = new Promise((_, reject) => {
         bw = host.createModule({
-            wasmMemory: memory,
+            wasmMemory,
             poolSize: Math.max(threads - 1, 1), // emscripten 3.1.6 hangs with 0
             locateFile: () => starter,
             mainScriptUrlOrBlob: starter,

@@ -20,9 +20,9 @@ function sha256(bytes) {
     return bytesAt(bw._bw_sha256_end(), 32);
 }
 
-/** Where the text was that a restored session wrote; until it writes another one. */
+/** Where the text was that a restored session wrote, and all its tokens; until it has written that to
+ * its end, or begins another one. */
 export const stopped = [];
-
 
 export function save({ session }) {
     const messages = held[session];
@@ -109,8 +109,12 @@ export function restore({ session, bytes }) {
     withBytes(state, (at, n) => check(bw._bw_restore(session, at, n)));
     const n = bw._bw_held(session);
     held[session] = Object.assign(messages.filter(m => m.end <= n), { style });
-    if (text && text.prompt < n) stopped[session] = text;
-    else delete stopped[session];
+    delete stopped[session];
+    if (text && text.prompt < n) {
+        check(bw._bw_take(session, 0, 0));
+        const tokens = new Int32Array(bytesAt(bw._bw_tokens(), 4 * n).buffer);
+        stopped[session] = { ...text, tokens };
+    }
     return n;
 }
 

@@ -247,6 +247,11 @@ export const tests = {
                 });
                 await errorTitle(page);
                 check((await share()) >= 0.6, `${where} with an error: ${await share()}`);
+                const above = await page.evaluate(() => {
+                    const top = id => document.getElementById(id).getBoundingClientRect().top;
+                    return top('scroll') - top('error-title');
+                });
+                check(above <= 0, `${where}: the error's title is ${above} px above what is seen`);
                 check(!(await visible(page, 'f-decode')), `${where}: the figures take room`);
                 await page.click('#panel-toggle');
                 check(await visible(page, 'f-decode'), `${where}: no figures in the settings`);
@@ -257,6 +262,7 @@ export const tests = {
                         .map(e => e.id || e.className)
                 );
                 expect(wide.join(), '', `${where}: beyond the edge`);
+                expect(await violations(page), '', `${where}: accessibility`);
                 await picture(page, `${width}x${height}`);
             }
             await page.setViewport({ width: 1280, height: 800 });

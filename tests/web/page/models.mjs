@@ -338,6 +338,58 @@ export const tests = {
         });
     },
 
+    async a_model_that_another_tab_uses() {
+        hooks.set('/kept.gguf', asTiny);
+        await visit(async page => {
+            await ready(page);
+            await openUrl(page, `${isolated.url}kept.gguf`);
+            await until(page, () => document.querySelector('#cache .delete') !== null);
+            await page.evaluate(async () => {
+                const root = await navigator.storage.getDirectory(),
+                    folder = await root.getDirectoryHandle('bitnet-cache');
+                for await (const file of folder.keys())
+                    await new Promise(held =>
+                        navigator.locks.request(
+                            `bitnet-cache/${file.split('.')[0]}`,
+                            { mode: 'shared' },
+                            () => new Promise(() => held())
+                        )
+                    );
+            });
+            await page.click('#cache .delete');
+            expect(await errorTitle(page), 'Another tab uses this model', 'message');
+            expect(await count(page, '#cache li'), 1, 'models that are kept');
+        });
+    },
+
+    // In Firefox a worker may hang where it starts threads; what it has locked then stays locked.
+    async threads_start_before_a_file_is_locked() {
+        const watch = s => `{
+            const { request } = navigator.locks;
+            let locks = 0;
+            navigator.locks.request = function (...all) {
+                locks++;
+                return request.apply(this, all);
+            };
+            self.Worker = class extends self.Worker {
+                constructor(...all) {
+                    if (locks) throw new Error('a file is locked');
+                    super(...all);
+                }
+            };
+        }\n${s}`;
+        hooks.set('/bitnet.js', rebuilt({ 'worker/main.js': watch }));
+        hooks.set('/locked.gguf', asTiny);
+        await visit(async page => {
+            await ready(page);
+            await openUrl(page, `${isolated.url}locked.gguf`);
+            await named(page, 'locked.gguf');
+            await ready(page);
+            check((await text(page, 'f-variant')) !== 'simd', 'the threads did not start');
+            await until(page, () => document.querySelector('#cache .delete') !== null);
+        });
+    },
+
     // The file is not what its address promises: it is not kept, and the right one then is.
     async wrong_checksum() {
         const sum = createHash('sha256').update(tiny).digest('hex'),

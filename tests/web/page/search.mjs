@@ -1,6 +1,7 @@
 // search.mjs - Search.
 import { existsSync, mkdirSync, mkdtempSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { newPage } from '../browsers.mjs';
 import { sendFile } from '../serve.mjs';
 import {
     axe,
@@ -397,6 +398,35 @@ export const tests = {
             await listed(page, 500);
             expect(await page.evaluate(() => globalThis.made), 500, 'lines that were made');
             expect(await text(page, 'texts-about'), '500 texts, 500 passages', 'what it says');
+        });
+    },
+
+    async search_in_two_tabs() {
+        needEmbedding('q.gguf');
+        await visit(async (one, context) => {
+            await ready(one);
+            await searching(one);
+            await openEmbedding(one, 'q.gguf');
+            const two = await newPage(context);
+            await two.goto(isolated.url);
+            await named(two, 'q.gguf');
+            await searching(two);
+            await indexed(two, 0);
+            await addTexts(one, { 'a.txt': paragraphs(9), 'b.md': asked('Who sings?') });
+            await indexed(one, 10);
+            await indexed(two, 10); // without its own work
+            expect(await listed(two, 2), 'a.txt,b.md', 'texts of the other tab');
+            expect((await found(two, 'Who sings?'))[0], `b.md 1.00 ${asked('Who sings?')}`, 'nearest');
+            await one.bringToFront();
+            await found(one, 'Who sings?');
+            await two.bringToFront();
+            await two.click('#texts-about');
+            await two.click('button[aria-label="Remove b.md"]');
+            await two.click('.ask .yes');
+            await indexed(one, 9);
+            expect(await listed(one, 1), 'a.txt', 'texts after one was removed');
+            const passages = await texts(one, '#results .name');
+            expect(passages.filter(name => name === 'b.md').length, 0, 'passages of it');
         });
     },
 

@@ -21,7 +21,7 @@ import {
     blobChunks, bodyChunks, counted, nodeFileChunks, startProgress, streamOf
 } from './chunks.js';
 import {
-    cancel, headOf, isNode, onlyModel, pointedHash, request, sameFile, sizeOf
+    cancel, headOf, isNode, onlyModel, pointedHash, request, sameFile, sizeOf, TELL_AFTER
 } from './http.js';
 import { saveFile } from './opfs.js';
 import { loadedOf } from './parts.js';
@@ -387,9 +387,15 @@ async function urlSource(url, cache, job) {
 async function cachedSource(store, url, job) {
     const key = await keyOf(job.cacheName ?? url);
     for (let fromCache = true; ;) {
-        const source = await storedSource(store, key, job, fromCache);
-        if (source) return { source };
-        const release = await told(store, key, job, lock(key, { signal: job.signal }));
+        let release;
+        try {
+            const source = await storedSource(store, key, job, fromCache);
+            if (source) return { source };
+            release = await patientLock(store, key, job, {});
+        } catch (error) {
+            if (error.code !== 'ERR_BUSY') throw error;
+            return { note: `not cached: ${error.message}` };
+        }
         try {
             if (await store.find(key)) continue; // another tab has downloaded it
             fromCache = false;
@@ -403,39 +409,46 @@ async function cachedSource(store, url, job) {
     }
 }
 
-/** Awaits a lock, and tells meanwhile how far the tab is that has it. */
-async function told(store, key, job, lock) {
+/** A lock, which another tab may have: tells meanwhile how far that is. ERR_BUSY if nothing comes there
+ * for more than stallSeconds: a frozen tab keeps its lock. */
+async function patientLock(store, key, job, options) {
     const fixed = { phase: 'download', cache: store.name, elsewhere: true },
-        { onSilence } = job;
+        { onSilence } = job,
+        stop = new AbortController(),
+        abort = () => stop.abort();
     let progress = null,
-        before,
-        missed = false,
-        waits = true;
+        before = 0,
+        silent = 0;
     const timer = setInterval(async () => {
-        const meta = await store.known(key).catch(() => null),
-            loaded = meta ? loadedOf(meta) : 0;
-        if (!waits) return;
-        if (!meta && (progress || !missed)) {
-            missed = true; // perhaps they are just being written: look again
-            return;
-        }
-        if (!progress) progress = startProgress(job, fixed, loaded, meta?.size ?? null);
+        const meta = await store.known?.(key),
+            loaded = meta ? loadedOf(meta) : before; // perhaps they are just being written
+        if (stop.signal.aborted) return;
+        silent = loaded === before ? silent + 1 : 0;
+        if (!progress && (meta || silent > 1))
+            progress = startProgress(job, fixed, loaded, meta?.size ?? null);
         else if (loaded > before) progress.add(loaded - before);
         before = loaded;
+        if (!store.known) return;
+        if (silent > job.stallSeconds) abort();
+        else if (silent >= TELL_AFTER) job.onSilence(silent);
     }, LOOK_MS);
+    job.signal.addEventListener('abort', abort);
     try {
-        return await lock;
+        return await lock(key, { ...options, signal: stop.signal });
+    } catch (error) {
+        if (job.signal.aborted || !stop.signal.aborted) throw error;
+        throw new BitNetError('ERR_BUSY', 'another tab has begun to download this, and stopped');
     } finally {
-        waits = false;
+        abort(); // what is looked up now is not told any more
         clearInterval(timer);
+        job.signal.removeEventListener('abort', abort);
         job.onSilence = onSilence;
     }
 }
 
 /** A complete model, locked against removal until it is closed; null if there is none. */
 async function storedSource(store, key, job, fromCache) {
-    const wanted = lock(key, { mode: 'shared', signal: job.signal });
-    const release = await told(store, key, job, wanted);
+    const release = await patientLock(store, key, job, { mode: 'shared' });
     let source = null;
     try {
         const meta = await store.find(key);

@@ -112,7 +112,7 @@ export async function* onlyModel(chunks, response) {
 // ---- silence ----
 
 const TICK_MS = 1000;
-const TELL_AFTER = 3; // seconds without a byte
+export const TELL_AFTER = 3; // seconds without a byte
 
 /** Settles as the promise does, but not after more than job.stallSeconds. They are counted, not
  * measured: a computer that slept did not wait. */

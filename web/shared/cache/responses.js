@@ -14,12 +14,10 @@ export async function cacheStore() {
     } catch {
         return null;
     }
-    const find = async key => (await cache.match(`${CACHE_URL}${key}.json`))?.json();
     return {
         name: 'cache',
         place: cache,
-        find,
-        known: find, // it keeps nothing of a download
+        find: async key => (await cache.match(`${CACHE_URL}${key}.json`))?.json(),
         async reader(key) {
             return () => responseChunks(cache, key);
         },
@@ -47,7 +45,8 @@ async function* responseChunks(cache, key) {
     }
 }
 
-/** Downloads into a store's place. put() keeps nothing of a stream that fails. The metadata are written after it has succeeded. */
+/** Downloads into a store's place. put() keeps nothing of a stream that fails. The metadata are written
+ * after it has succeeded. */
 export async function saveResponse(cache, key, url, job) {
     const { response, meta } = await requestAll(url, job);
     const note = await noRoom(meta.size);

@@ -34,10 +34,10 @@ export async function withLock(key, options, action) {
 
 // ---- stores ----
 
-/** A store has find(key) -> the metadata of a complete model; known(key) -> also those of a download,
- * which another tab may be at; reader(key) -> a function that makes its chunks; remove(key) -> whether
- * there was anything; entries(); and its place, for the function that saves a download there or returns
- * { note, response? } like cachedSource. */
+/** A store has find(key) -> the metadata of a complete model; known(key), if it keeps such things -> also
+ * those of a download, which another tab may be at; reader(key) -> a function that makes its chunks;
+ * remove(key) -> whether there was anything; entries(); and its place, for the function that saves a
+ * download there or returns { note, response? } like cachedSource. */
 export async function stores() {
     if (!canKeep()) return [];
     return [await opfsStore(), await cacheStore()].filter(store => store);
