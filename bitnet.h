@@ -5184,8 +5184,7 @@ static bitnet_result bitnet__reserve(bitnet__encoder *e, size_t n) {
     uint8_t *p;
     if (n <= room) return BITNET_OK;
     if (n > BITNET__MAX_WORD) return BITNET_ERR_LIMIT;
-    while (room < n) room *= 2;
-    if (room > BITNET__MAX_WORD) room = BITNET__MAX_WORD;
+    while (room < n) room *= 2;         /* from 256, so MAX_WORD at most */
     bitnet__free(e->allocator, e->allocation);
     e->allocation = 0;
     e->room = 0;
@@ -5878,12 +5877,12 @@ static bitnet__jvalue bitnet__jinja_case(bitnet__jinja *j, bitnet__jvalue v, cha
     return bitnet__jstring_of(p, (size_t)v.n);
 }
 
+/* `from` has a length. */
 static bitnet__jvalue bitnet__jinja_replace(bitnet__jinja *j, bitnet__jvalue v,
                                             bitnet__jvalue from, bitnet__jvalue to) {
     bitnet__jvalue out = bitnet__jstring("");
     int32_t at = 0, next;
-    while (from.n > 0 && (next = bitnet__jinja_find(j, v, at, from)) >= 0 &&
-           out.kind == BITNET__STRING) {
+    while ((next = bitnet__jinja_find(j, v, at, from)) >= 0 && out.kind == BITNET__STRING) {
         out = bitnet__jinja_append(j, out, v.s + at, (size_t)(next - at));
         out = bitnet__jinja_concat(j, out, to);
         at = next + from.n;
@@ -11570,7 +11569,7 @@ BITNET__APART float bitnet__meta_float(bitnet__meta *x, const char *name, float 
     char what[BITNET__TEXT] = "is missing";
     float v = fallback;
     if (k) v = k->type == BITNET_GGUF_F32 ? bitnet__load_f32(bitnet__meta_value(x, k)) : 0.0f;
-    if (v > 0.0f && v >= low && v <= high) return v;
+    if (v >= low && v <= high) return v;
     if (k) bitnet__format(what, "is not an F32 from %g to %g", (double)low, (double)high);
     bitnet__meta_fail(x, name, what);
     return low;
@@ -13596,7 +13595,7 @@ static void bitnet__ctx_layout(const bitnet_model *m, const bitnet_ctx_params *p
     c->rates = bitnet__floats(a, batch, 2 * (int64_t)m->n_value_heads);
     c->turned = bitnet__floats(a, m->turns ? batch : 0, widest);
     c->g = bitnet__floats(a, pairs > 0 ? pairs : batch, m->ffn_dim);
-    c->routes = bitnet__floats(a, pairs > 0 ? batch : 0, m->n_experts);
+    c->routes = bitnet__floats(a, batch, m->n_experts);
     c->shares = bitnet__floats(a, pairs, 1);
     c->chosen = bitnet__ints(a, pairs, 1);
     c->pairs = bitnet__ints(a, pairs, 1);

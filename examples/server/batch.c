@@ -59,7 +59,7 @@ static const option options[] = {
     {"-t --threads", "N", "threads that compute (all processors)", .number = {&n_threads, 1, 256}},
     {"-nr --no-repack", 0, "weights in blocks stay where the file is mapped: half of the memory, "
      "but slower", .flag = &in_place},
-    {"-q --quiet", 0, "no progress", .flag = &quiet},
+    {"-q --quiet", 0, "no progress, and no count at the end", .flag = &quiet},
 };
 enum { N_OPTIONS = sizeof options / sizeof options[0] };
 
@@ -784,21 +784,23 @@ static int take_line(int wait) {
 
 /* ---- progress ---- */
 
+/* On a terminal twice a second; in a job's log only how it ended. */
 static void show_progress(double begun, int is_last) {
     static double shown;
+    const int live = file_is_terminal(2);
     const double time = thread_clock(), seconds = time - begun;
     const unsigned long long all = n_done + n_skipped;
     char left[64] = "";
-    if (quiet || !file_is_terminal(2) || (!is_last && time - shown < 0.5)) return;
+    if (quiet || (is_last ? !live && !all : !live || time - shown < 0.5)) return;
     shown = time;
     if (n_total && n_done && all < n_total) {
         const double s = seconds / (double)n_done * (double)(n_total - all);
         snprintf(left, sizeof left, ", %d:%02d left", (int)(s / 60), (int)s % 60);
     }
     progress_shown = !is_last;
-    fprintf(stderr, "\r%llu%s%.0llu lines, %llu failed, %.1f tokens/s%s\033[K%s", all,
-            n_total ? " of " : "", n_total, n_failed, (double)n_tokens / seconds, left,
-            is_last ? "\n" : "");
+    fprintf(stderr, "%s%llu%s%.0llu lines, %llu failed, %.1f tokens/s%s%s%s", live ? "\r" : "batch: ",
+            all, n_total ? " of " : "", n_total, n_failed, (double)n_tokens / seconds, left,
+            live ? "\033[K" : "", is_last ? "\n" : "");
 }
 
 /* How many lines a file has for us, from where it is read; 0 of a pipe. */

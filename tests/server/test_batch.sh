@@ -152,7 +152,7 @@ input=$tmp/same run -m "$model" --resume "$tmp/some.out"
 check "a line with the custom_id of a result" "$(cat "$tmp/err")" [ "$(grep -c 'same custom_id' "$tmp/err")" -eq 3 ]
 awk 'BEGIN { for (i = 0; i < 5000; i++) printf "{\"custom_id\":\"%d\",\"prompt\":5}\n", i % 4999 }' >"$tmp/many"
 input=$tmp/many run -m "$model"
-check "one of 5000" "$(head -n 3 "$tmp/err")" [ "$(grep -c '^batch: line 5000: .*same custom_id, "0"$' "$tmp/err")" -eq 1 -a "$(wc -l <"$tmp/err")" -eq 1 ]
+check "one of 5000" "$(head -n 3 "$tmp/err")" [ "$(grep -c '^batch: line 5000: .*same custom_id, "0"$' "$tmp/err")" -eq 1 -a "$(wc -l <"$tmp/err")" -eq 2 ]
 input=$tmp/good.jsonl run -m "$model"
 check "all done: 0" "exit code $rc" [ $rc -eq 0 ]
 printf '{"prompt":"Once upon a time","temperature":0,"max_tokens":40}' >"$tmp/one"
@@ -544,7 +544,7 @@ input=$requests run -m "$model" --audit "$tmp/ordered" --sample 1
 check "an audit finds nothing" "exit code $rc, $(cat "$tmp/err")" grep -q "^batch: $lines lines computed again, 0" "$tmp/err"
 check "and says so: 0" "exit code $rc" [ $rc -eq 0 ]
 input=$requests run -m "$model" --audit "$tmp/ordered" --sample 0.3
-some=$(sed -n 's/^batch: \([0-9]*\) lines.*/\1/p' "$tmp/err")
+some=$(sed -n 's/^batch: \([0-9]*\) lines computed.*/\1/p' "$tmp/err")
 check "a part of the lines" "$some of $lines" [ "${some:-0}" -gt 4 -a "${some:-0}" -lt 30 ]
 sed '3s/The/the/2; 5s/"completion_tokens":\([0-9]\)/"completion_tokens":9\1/' "$tmp/ordered" >"$tmp/wrong"
 input=$requests run -m "$model" --audit "$tmp/wrong" --sample 1
@@ -650,6 +650,11 @@ if has_terminal; then
     on_terminal "$program -m $model <$requests >$tmp/out"
     check "progress on a terminal" "$(tail -n 1 "$tmp/tty")" grep -q "$lines of $lines lines, 5 failed" "$tmp/tty"
 else skip "progress on a terminal" "no terminal"; fi
+input=$requests run -m "$model"
+check "in a log the last line of it" "$(cat "$tmp/err")" grep -q "^batch: $lines lines, 5 failed, [0-9.]* tokens/s\$" "$tmp/err"
+check "once, without control characters" "$(od -c "$tmp/err")" [ "$(grep -c 'lines, ' "$tmp/err")" = 1 -a -z "$(tr -d '[:print:]\n' <"$tmp/err")" ]
+input=$requests run -m "$model" --quiet
+check "but not with --quiet" "$(cat "$tmp/err")" sh -c "! grep -q 'lines, ' '$tmp/err'"
 
 echo "batch: $passed passed, $failed failed, $skipped skipped"
 [ $failed -eq 0 ]
