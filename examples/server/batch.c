@@ -798,8 +798,8 @@ static void show_progress(double begun, int is_last) {
         snprintf(left, sizeof left, ", %d:%02d left", (int)(s / 60), (int)s % 60);
     }
     progress_shown = !is_last;
-    fprintf(stderr, "%s%llu%s%.0llu lines, %llu failed, %.1f tokens/s%s%s%s", live ? "\r" : "batch: ",
-            all, n_total ? " of " : "", n_total, n_failed, (double)n_tokens / seconds, left,
+    fprintf(stderr, "%s%llu%s%.0llu lines, %llu failed, %.1f tokens/s%s%s%s",
+            live ? "\r" : "batch: ", all, n_total ? " of " : "", n_total, n_failed, (double)n_tokens / seconds, left,
             live ? "\033[K" : "", is_last ? "\n" : "");
 }
 
