@@ -799,8 +799,8 @@ static void show_progress(double begun, int is_last) {
     }
     progress_shown = !is_last;
     fprintf(stderr, "%s%llu%s%.0llu lines, %llu failed, %.1f tokens/s%s%s%s",
-            live ? "\r" : "batch: ", all, n_total ? " of " : "", n_total, n_failed, (double)n_tokens / seconds, left,
-            live ? "\033[K" : "", is_last ? "\n" : "");
+            live ? "\r" : "batch: ", all, n_total ? " of " : "", n_total, n_failed,
+            (double)n_tokens / seconds, left, live ? "\033[K" : "", is_last ? "\n" : "");
 }
 
 /* How many lines a file has for us, from where it is read; 0 of a pipe. */
