@@ -534,8 +534,9 @@ static void groups_definition(void) {
 /* What a copy of AVX2's tables has on CPUs that multiply slowly. */
 static void looked_up_avx2(void) {
 #ifdef BITNET__SUIT_CPU
-    bitnet_kernels suited = bitnet__kernels_avx2;
+    bitnet_kernels suited;
     USE_TABLE(k, "avx2");
+    suited = k;
     bitnet__suit_cpu(&suited);
     CHECK((suited.dotrows_ternary == bitnet__dotrows_looked_up_avx2) ==
           !bitnet__multiplies_twice());
