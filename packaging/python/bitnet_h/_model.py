@@ -755,8 +755,8 @@ class Stream:
         elif isinstance(prompt, str):
             tokens = model.tokenize(prompt, bos=bool(model._info.add_bos))
         else:                                  # bytes are numbers, but no tokens
-            tokens = [prompt] if isinstance(prompt, bytes) else list(prompt)
-            if not all(hasattr(token, '__index__') for token in tokens):
+            tokens = list(prompt)
+            if isinstance(prompt, bytes) or not all(hasattr(token, '__index__') for token in tokens):
                 raise ArgumentError('a text, a list of messages or tokens are needed')
         most = min(len(here), max(len(tokens) - 1, 0))
         common = next((i for i in range(most) if here[i] != tokens[i]), most)
