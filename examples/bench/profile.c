@@ -138,6 +138,7 @@ void measure_profile(const bitnet_model *m, int n_threads, int rounds) {
     c = open_ctx(m, 1024, n_threads, log_run, 0, 0, 0);
     for (i = N_ALONE; i < N_PROFILES; i++)
         open_writers(&w[i], m, profiled_runs[i].tokens, 0, n_threads, log_run);
+    prefill(c, 512 < info.ctx_train ? 512 : info.ctx_train);   /* the first pass waits for memory */
     for (r = 0; r < rounds; r++) {
         fprintf(stderr, "bench: profile, round %d of %d\n", r + 1, rounds);
         for (i = 0; i < N_ALONE; i++)
