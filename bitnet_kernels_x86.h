@@ -2035,15 +2035,16 @@ BITNET__FN void bitnet__shape_columns(int cols) {
 }
 
 /* 64 weights of 16 rows times up to 16 columns, or with `two` up to 32. half: of the panel's rows;
-   the second one finds the columns in the tiles A. */
+   the second one finds the columns in the tiles A. Activations are not needed again before the next
+   32 rows: loads that stream keep them from driving the panel out of the L1 cache. */
 BITNET__FN void bitnet__half_step_amx(const void *codes, const int8_t *q, size_t q_stride,
                                       const int half, const int two) {
     if (half == 0) {
         _tile_loadd(6, codes, 128);
-        _tile_loadd(4, q, q_stride);
+        _tile_stream_loadd(4, q, q_stride);
         _tile_dpbsud(0, 4, 6);
         if (two) {
-            _tile_loadd(5, q + 16 * q_stride, q_stride);
+            _tile_stream_loadd(5, q + 16 * q_stride, q_stride);
             _tile_dpbsud(2, 5, 6);
         }
     } else {

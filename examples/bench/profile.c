@@ -102,9 +102,10 @@ static void add_logs(int n_threads, double wall, double sums[N_PROFILED]) {
 
 /* ---- what is profiled ---- */
 
-enum { N_PROFILES = 5, N_ALONE = 3 };  /* the last two: so many sequences write together */
+enum { N_PROFILES = 6, N_ALONE = 4 };  /* the last two: so many sequences write together */
 static const struct { const char *what; int32_t tokens; } profiled_runs[N_PROFILES] = {
-    {"prefill", 512}, {"decode", 0}, {"decode", 1024}, {"together", 8}, {"together", 16}
+    {"prefill", 128}, {"prefill", 512}, {"decode", 0}, {"decode", 1024}, {"together", 8},
+    {"together", 16}
 };
 static double profiles[N_PROFILES][MAX_ROUNDS][N_PROFILED];   /* seconds */
 
