@@ -2034,17 +2034,24 @@ BITNET__FN void bitnet__shape_columns(int cols) {
     bitnet__shape_tiles(cols < 16 ? cols : 16, cols > 16 ? cols - 16 : 1);
 }
 
+/* For activations that are not needed again before the next 32 rows: a load that streams keeps them
+   from driving the panel out of the L1 cache. Those of a scale group are few, and stay. */
+#define BITNET__LOAD_COLUMNS(tile, q, stride, streams) \
+    do { \
+        if (streams) _tile_stream_loadd(tile, q, stride); \
+        else _tile_loadd(tile, q, stride); \
+    } while (0)
+
 /* 64 weights of 16 rows times up to 16 columns, or with `two` up to 32. half: of the panel's rows;
-   the second one finds the columns in the tiles A. Activations are not needed again before the next
-   32 rows: loads that stream keep them from driving the panel out of the L1 cache. */
+   the second one finds the columns in the tiles A. */
 BITNET__FN void bitnet__half_step_amx(const void *codes, const int8_t *q, size_t q_stride,
-                                      const int half, const int two) {
+                                      const int half, const int two, const int streams) {
     if (half == 0) {
         _tile_loadd(6, codes, 128);
-        _tile_stream_loadd(4, q, q_stride);
+        BITNET__LOAD_COLUMNS(4, q, q_stride, streams);
         _tile_dpbsud(0, 4, 6);
         if (two) {
-            _tile_stream_loadd(5, q + 16 * q_stride, q_stride);
+            BITNET__LOAD_COLUMNS(5, q + 16 * q_stride, q_stride, streams);
             _tile_dpbsud(2, 5, 6);
         }
     } else {
@@ -2055,9 +2062,9 @@ BITNET__FN void bitnet__half_step_amx(const void *codes, const int8_t *q, size_t
 }
 
 BITNET__FN void bitnet__k_step_amx(const void *codes, const int8_t *q, size_t q_stride,
-                                   const int two) {
-    bitnet__half_step_amx(codes, q, q_stride, 0, two);
-    bitnet__half_step_amx(codes, q, q_stride, 1, two);
+                                   const int two, const int streams) {
+    bitnet__half_step_amx(codes, q, q_stride, 0, two, streams);
+    bitnet__half_step_amx(codes, q, q_stride, 1, two, streams);
 }
 
 /* 32 rows from row r on times as many columns as the tiles have been shaped for: d->q and d->out
@@ -2085,7 +2092,7 @@ BITNET__INLINE BITNET__TARGET_amx void bitnet__multiply_amx(
     for (k = 0; k + wide < d->n; k += wide, unit ^= 1) {
         BITNET__UNROLL for (i = 0; i < wide / 32; i++) {
             bitnet__half_step_amx(panel[unit] + i / 2 * 16, d->q + k + i / 2 * 64, q_stride, i % 2,
-                                  two);
+                                  two, 1);
             part(d, r, k + wide, i, fetch, panel[!unit]);
             BITNET__NO_AHEAD();
         }
@@ -2095,7 +2102,7 @@ BITNET__INLINE BITNET__TARGET_amx void bitnet__multiply_amx(
         }
     }
     for (i = 0; k + i < d->n; i += 64)
-        bitnet__k_step_amx(panel[unit] + i / 4, d->q + k + i, q_stride, two);
+        bitnet__k_step_amx(panel[unit] + i / 4, d->q + k + i, q_stride, two, 1);
     _tile_stored(0, out, dots);
     _tile_stored(1, out + 16, dots);
     if (two) {
@@ -2217,8 +2224,8 @@ BITNET__FN void bitnet__multiply_group_amx(const __m512i (*panel)[2], const __m5
     _tile_zero(3);
     BITNET__NO_AHEAD();                /* the intrinsics do not say that they read memory */
     for (k = 0; k < group; k += 64) {
-        if (cols > 16) bitnet__k_step_amx(panel + k / 4, q + k, (size_t)n, 1);
-        else bitnet__k_step_amx(panel + k / 4, q + k, (size_t)n, 0);
+        if (cols > 16) bitnet__k_step_amx(panel + k / 4, q + k, (size_t)n, 1, 0);
+        else bitnet__k_step_amx(panel + k / 4, q + k, (size_t)n, 0, 0);
     }
     _tile_stored(0, dots, 128);
     _tile_stored(1, dots[0] + 16, 128);
@@ -2440,6 +2447,7 @@ static const bitnet_kernels bitnet__kernels_amx_tl2 = {
     BITNET__ENTRIES(avx512vnni, avx512vnni, amx, bitnet__dotrows_tl2_amx)
 };
 #endif
+#undef BITNET__LOAD_COLUMNS
 #undef BITNET__FN
 #endif
 
