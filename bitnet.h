@@ -14485,10 +14485,11 @@ typedef struct bitnet__product {
 static int bitnet__next_product(const bitnet__step *s, int32_t from, int32_t to, int thread,
                                 bitnet__product *x) {
     bitnet_ctx *c = s->c;
-    const int32_t t = x->t + x->n_tokens;
-    if (x->n_rows == 0) x->row = from;
-    else if (t == s->n_tokens) x->row += x->n_rows;
-    x->t = t == s->n_tokens ? 0 : t;
+    x->row = x->n_rows ? x->row + x->n_rows : from;
+    if (x->row >= to && x->t + x->n_tokens < s->n_tokens) {
+        x->row = from;
+        x->t += x->n_tokens;
+    }
     x->n_rows = bitnet__min(to - x->row, BITNET__ROWS);
     x->n_tokens = bitnet__min(s->n_tokens - x->t, c->dot_tokens);
     return x->row < to && !bitnet__is_cancelled(c, thread);

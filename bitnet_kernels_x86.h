@@ -1993,17 +1993,29 @@ static const bitnet_kernels bitnet__kernels_avx512vbmi_tl2 = {
 
 #define BITNET__FN BITNET__INLINE BITNET__TARGET_amx
 
-/* TILE_COLS: of two tiles A. A unit of a panel is what is unpacked at a time: 128 weights of I2_S,
-   or 192 of TL2, of 32 rows. It has a part for every 32 weights. PANELS_FROM: for fewer columns
-   AVX-512 is faster. AWAKE: on a Xeon 6 a tile that is stored more than some 2300 cycles after the
-   last one takes 1000 cycles; after so many weights one is stored that nobody reads. */
-enum { bitnet__tile_cols_amx = 32, bitnet__panels_from_amx = 4, bitnet__tl2_panels_from_amx = 2,
-       bitnet__awake_amx = 768 };
+/* TILE_COLS: of two tiles A. PANEL_COLS: what a panel is multiplied by before the next one. A unit
+   of a panel is what is unpacked at a time: 128 weights of I2_S, or 192 of TL2, of 32 rows. It has
+   a part for every 32 weights. PANELS_FROM: for fewer columns AVX-512 is faster. AWAKE: on a Xeon 6
+   a tile that is stored more than some 2300 cycles after the last one takes 1000 cycles; after so
+   many weights one is stored that nobody reads. */
+enum { bitnet__tile_cols_amx = 32, bitnet__panel_cols_amx = 128, bitnet__panels_from_amx = 4,
+       bitnet__tl2_panels_from_amx = 2, bitnet__awake_amx = 768 };
 
-/* Unpacks one part of the unit that begins with weight k of the 32 rows from row r on. With `fetch`
-   it asks for the same part of the next 32 rows. */
-typedef void bitnet__part_fn_amx(const bitnet__dots *d, int r, int k, const int part, int fetch,
+/* Unpacks one part of the unit that begins with weight k of the 32 rows from row r on. */
+typedef void bitnet__part_fn_amx(const bitnet__dots *d, int r, int k, const int part,
                                  __m512i (*to)[2]);
+
+/* The next panel is fetched while the tiles multiply this one, a few lines with each part: a
+   processor waits for so few lines at once that many would keep the activations from coming. A part
+   of 32 rows has at most 4 lines, shared among the groups of columns. */
+typedef struct bitnet__ahead_amx { uintptr_t from; int lines; } bitnet__ahead_amx;
+
+BITNET__FN bitnet__ahead_amx bitnet__fetch_amx(bitnet__ahead_amx a) {
+    int i;
+    for (i = 0; i < a.lines; i++, a.from += 64)
+        _mm_prefetch((const char *)a.from, _MM_HINT_T1);
+    return a;
+}
 
 /* The shapes of the tile registers: 0 to 3 are C, 4 and 5 A, 6 and 7 B. */
 typedef struct bitnet__tile_shapes {
@@ -2075,13 +2087,16 @@ BITNET__FN void bitnet__k_step_amx(const void *codes, const int8_t *q, size_t q_
    columns each unit is unpacked again. To keep a panel and carry the dots costs more: a line that
    goes back to the L2 cache takes 6 cycles, and unpacking 64 weights of 32 rows takes 40. */
 BITNET__INLINE BITNET__TARGET_amx void bitnet__multiply_amx(
-    const bitnet__dots *d, bitnet__part_fn_amx *part, int r, int32_t (*minus)[16], int fetch,
-    const int wide, const int two) {
+    const bitnet__dots *d, bitnet__part_fn_amx *part, int r, int32_t (*minus)[16],
+    bitnet__ahead_amx ahead, const int wide, const int two) {
     const size_t q_stride = d->q_stride, dots = 4 * d->stride;
     int32_t *out = d->out + r;
     __m512i panel[2][48][2], unread[16];
     int k, i, unit = 0, awake = bitnet__awake_amx;
-    BITNET__UNROLL for (i = 0; i < wide / 32; i++) part(d, r, 0, i, fetch, panel[0]);
+    BITNET__UNROLL for (i = 0; i < wide / 32; i++) {
+        part(d, r, 0, i, panel[0]);
+        ahead = bitnet__fetch_amx(ahead);
+    }
     BITNET__NO_AHEAD();                /* the intrinsics do not say that they read memory */
     _tile_loadd(0, minus, 64);
     _tile_loadd(1, minus, 64);
@@ -2093,7 +2108,8 @@ BITNET__INLINE BITNET__TARGET_amx void bitnet__multiply_amx(
         BITNET__UNROLL for (i = 0; i < wide / 32; i++) {
             bitnet__half_step_amx(panel[unit] + i / 2 * 16, d->q + k + i / 2 * 64, q_stride, i % 2,
                                   two, 1);
-            part(d, r, k + wide, i, fetch, panel[!unit]);
+            part(d, r, k + wide, i, panel[!unit]);
+            ahead = bitnet__fetch_amx(ahead);
             BITNET__NO_AHEAD();
         }
         if ((awake -= wide) <= 0) {
@@ -2112,45 +2128,45 @@ BITNET__INLINE BITNET__TARGET_amx void bitnet__multiply_amx(
     BITNET__NO_AHEAD();
 }
 
-/* All columns with whole panels of rows. */
+/* Up to `panel_cols` columns with whole panels of rows. bytes: those of so many rows. */
 BITNET__INLINE BITNET__TARGET_amx void bitnet__panels_amx(const bitnet__dots *d,
                                                           bitnet__part_fn_amx *part,
+                                                          size_t (*bytes)(int n, int rows),
                                                           const int wide) {
-    int32_t minus[bitnet__tile_cols_amx][16];
+    const int groups = (d->cols + bitnet__tile_cols_amx - 1) / bitnet__tile_cols_amx;
+    int32_t minus[bitnet__panel_cols_amx][16];
+    bitnet__ahead_amx ahead;
     int c, r, i, count, shape = 0;
-    for (c = 0; c < d->cols; c += count) {
-        const bitnet__dots cols = bitnet__dots_from(d, 0, 0, c);
-        count = bitnet__share(d->cols - c, bitnet__tile_cols_amx);
-        if (shape != count) bitnet__shape_columns(shape = count);
-        for (i = 0; i < count; i++)
-            _mm512_storeu_si512(minus[i], _mm512_set1_epi32(-cols.sums[i]));
-        for (r = 0; r < d->rows; r += 32) {
-            if (count > 16) bitnet__multiply_amx(&cols, part, r, minus, c == 0, wide, 1);
-            else bitnet__multiply_amx(&cols, part, r, minus, c == 0, wide, 0);
+    ahead.lines = (4 + groups - 1) / groups;
+    for (i = 0; i < d->cols; i++)
+        _mm512_storeu_si512(minus[i], _mm512_set1_epi32(-d->sums[i]));
+    for (r = 0; r < d->rows; r += 32) {
+        ahead.from = (uintptr_t)d->w + bytes(d->n, r + 32);
+        for (c = 0; c < d->cols; c += count, ahead.from += (uintptr_t)(2 * d->n * ahead.lines)) {
+            const bitnet__dots cols = bitnet__dots_from(d, 0, 0, c);
+            count = bitnet__share(d->cols - c, bitnet__tile_cols_amx);
+            if (shape != count) bitnet__shape_columns(shape = count);
+            if (count > 16) bitnet__multiply_amx(&cols, part, r, minus + c, ahead, wide, 1);
+            else bitnet__multiply_amx(&cols, part, r, minus + c, ahead, wide, 0);
         }
     }
     _tile_release();
 }
 
-/* Part 2 half + quad of a unit of I2_S, as unpack_i2s makes it of whole rows. Every line of the
-   next rows comes once. */
-BITNET__FN void bitnet__part_i2s_amx(const bitnet__dots *d, int r, int k, const int part, int fetch,
+/* Part 2 half + quad of a unit of I2_S, as unpack_i2s makes it of whole rows. */
+BITNET__FN void bitnet__part_i2s_amx(const bitnet__dots *d, int r, int k, const int part,
                                      __m512i (*to)[2]) {
     const size_t row = (size_t)(d->n / 4);
     const uint8_t *p = d->w + (size_t)(r + part / 2 * 16) * row + (size_t)(k / 4);
     __m512i v[4];
     int i;
-    if (fetch) {
-        const uint8_t *next = d->w + (size_t)(r + 32) * row + (size_t)k * 8 + part * 256;
-        for (i = 0; i < 256; i += 64) _mm_prefetch((const char *)(next + i), _MM_HINT_T1);
-    }
     p += part % 2 * 16;
     BITNET__UNROLL for (i = 0; i < 4; i++, p += row) v[i] = bitnet__every4_avx512vnni(p, row);
     bitnet__put_quad_avx512vnni(v, to + part % 2 * 4, part / 2);
 }
 
 BITNET__HOT BITNET__TARGET_amx void bitnet__panels_i2s_amx(const bitnet__dots *d) {
-    bitnet__panels_amx(d, bitnet__part_i2s_amx, 128);
+    bitnet__panels_amx(d, bitnet__part_i2s_amx, bitnet__i2s_bytes, 128);
 }
 
 /* `rest`, of AVX-512, takes the rows that are no whole panel, and fewer columns than `from`. bytes:
@@ -2159,9 +2175,14 @@ BITNET__INLINE BITNET__TARGET_amx void bitnet__panels_and_rest_amx(
     const bitnet__dots *d, int from, bitnet__dots_fn *panels, bitnet__dots_fn *rest,
     size_t (*bytes)(int n, int rows)) {
     const int whole = d->cols < from ? 0 : d->rows - d->rows % 32;
-    bitnet__dots patch = *d;
-    patch.rows = whole;
-    if (whole) panels(&patch);
+    bitnet__dots patch;
+    int c;
+    for (c = 0; whole && c < d->cols; c += patch.cols) {
+        patch = bitnet__dots_from(d, 0, 0, c);
+        patch.rows = whole;
+        patch.cols = bitnet__share(patch.cols, bitnet__panel_cols_amx);
+        panels(&patch);
+    }
     patch = bitnet__dots_from(d, bytes(d->n, whole), whole, 0);
     if (patch.rows) rest(&patch);
 }
@@ -2173,7 +2194,7 @@ static BITNET__TARGET_amx void bitnet__dotrows_i2s_amx(const bitnet__dots *d) {
 
 #ifndef BITNET_NO_TL2
 /* Part of a unit of TL2, which is two blocks: a third of the 8 runs of triples of 16 rows. */
-BITNET__FN void bitnet__part_tl2_amx(const bitnet__dots *d, int r, int k, const int part, int fetch,
+BITNET__FN void bitnet__part_tl2_amx(const bitnet__dots *d, int r, int k, const int part,
                                      __m512i (*to)[2]) {
     const size_t pack_bytes = bitnet__tl2_bytes((d->n + 23) / 24);
     const uint8_t *p = d->w + (size_t)(r / 16 + part / 3) * pack_bytes +
@@ -2186,18 +2207,13 @@ BITNET__FN void bitnet__part_tl2_amx(const bitnet__dots *d, int r, int k, const 
     for (i = part % 3 * 3; i < end && i < runs; i++) {
         const uint8_t *block = p + i / 4 * BITNET__TL2_BLOCK;
         const __m512i fifths = _mm512_srli_epi32(_mm512_loadu_si512(block), (unsigned)(i % 4 * 2));
-        if (fetch) {
-            const uintptr_t next = (uintptr_t)block + 2 * pack_bytes;
-            if (i % 4 == 0) _mm_prefetch((const char *)next, _MM_HINT_T1);
-            _mm_prefetch((const char *)(next + 64 + (size_t)(i % 4) * 64), _MM_HINT_T1);
-        }
         bitnet__triples_tl2_avx512vnni(&t, fifths, block + 64 + i % 4 * 64, 0, codes);
         BITNET__UNROLL for (x = 0; x < 6; x++) to[6 * i + x][part / 3] = codes[x / 3][x % 3];
     }
 }
 
 BITNET__HOT BITNET__TARGET_amx void bitnet__panels_tl2_amx(const bitnet__dots *d) {
-    bitnet__panels_amx(d, bitnet__part_tl2_amx, 192);
+    bitnet__panels_amx(d, bitnet__part_tl2_amx, bitnet__packed_bytes_tl2, 192);
 }
 
 /* Few columns go to avx512vbmi's function: the table needs VBMI, too. */

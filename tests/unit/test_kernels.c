@@ -264,6 +264,9 @@ static void dotrows_i2s(const char *table) {
     /* More activations than those whose depths follow each other, and as many as just do. */
     if (!compare_ternary(&k, 3200, 35, 43, ANY_BYTES, RANDOM, 3)) return;
     if (!compare_ternary(&k, 4096, 35, 32, ANY_BYTES, RANDOM, 3)) return;
+    /* More columns than AMX multiplies a panel by. */
+    if (!compare_ternary(&k, 384, 67, 131, ANY_BYTES, RANDOM, 3)) return;
+    if (!compare_ternary(&k, 256, 32, 257, ANY_BYTES, RANDOM, 3)) return;
 }
 
 /* Weight i of a row. */
@@ -697,6 +700,8 @@ static void dotrows_tl2(const char *table) {
     /* More rows than the kernels take at a time. */
     if (!compare_ternary(&k, 1152, 523, 5, VALID, RANDOM, 3)) return;
     if (!compare_ternary(&k, 1152, 523, 19, VALID, RANDOM, 3)) return;
+    /* More columns than AMX multiplies a panel by. */
+    if (!compare_ternary(&k, 640, 67, 131, VALID, RANDOM, 3)) return;
 }
 
 /* The longest row, whose largest sums are known. */
