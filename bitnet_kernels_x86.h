@@ -2005,15 +2005,17 @@ enum { bitnet__tile_cols_amx = 32, bitnet__panel_cols_amx = 128, bitnet__panels_
 typedef void bitnet__part_fn_amx(const bitnet__dots *d, int r, int k, const int part,
                                  __m512i (*to)[2]);
 
-/* The next panel is fetched while the tiles multiply this one, a few lines with each part: a
-   processor waits for so few lines at once that many would keep the activations from coming. A part
-   of 32 rows has at most 4 lines, shared among the groups of columns. */
-typedef struct bitnet__ahead_amx { uintptr_t from; int lines; } bitnet__ahead_amx;
+/* The next panel is fetched while the tiles multiply this one, from both halves, `half` bytes apart,
+   `step` bytes with each part: a processor waits for so few lines at once that many would keep the
+   activations from coming. */
+typedef struct bitnet__ahead_amx { uintptr_t from, step, half; } bitnet__ahead_amx;
 
 BITNET__FN bitnet__ahead_amx bitnet__fetch_amx(bitnet__ahead_amx a) {
-    int i;
-    for (i = 0; i < a.lines; i++, a.from += 64)
-        _mm_prefetch((const char *)a.from, _MM_HINT_T1);
+    uintptr_t line = (a.from + 63) / 64 * 64;
+    for (a.from += a.step; line < a.from; line += 64) {
+        _mm_prefetch((const char *)line, _MM_HINT_T1);
+        _mm_prefetch((const char *)(line + a.half), _MM_HINT_T1);
+    }
     return a;
 }
 
@@ -2134,15 +2136,17 @@ BITNET__INLINE BITNET__TARGET_amx void bitnet__panels_amx(const bitnet__dots *d,
                                                           size_t (*bytes)(int n, int rows),
                                                           const int wide) {
     const int groups = (d->cols + bitnet__tile_cols_amx - 1) / bitnet__tile_cols_amx;
+    const int parts = d->n / 32;
     int32_t minus[bitnet__panel_cols_amx][16];
     bitnet__ahead_amx ahead;
     int c, r, i, count, shape = 0;
-    ahead.lines = (4 + groups - 1) / groups;
+    ahead.half = bytes(d->n, 16);
+    ahead.step = (ahead.half - 1) / (uintptr_t)(parts * groups) + 1;
     for (i = 0; i < d->cols; i++)
         _mm512_storeu_si512(minus[i], _mm512_set1_epi32(-d->sums[i]));
     for (r = 0; r < d->rows; r += 32) {
         ahead.from = (uintptr_t)d->w + bytes(d->n, r + 32);
-        for (c = 0; c < d->cols; c += count, ahead.from += (uintptr_t)(2 * d->n * ahead.lines)) {
+        for (c = 0; c < d->cols; c += count, ahead.from += ahead.step * (uintptr_t)parts) {
             const bitnet__dots cols = bitnet__dots_from(d, 0, 0, c);
             count = bitnet__share(d->cols - c, bitnet__tile_cols_amx);
             if (shape != count) bitnet__shape_columns(shape = count);
