@@ -10,10 +10,8 @@
 
    WHAT IT DOES NOT DO
    - It runs only models with ternary weights, of the families under FORMATS. It refuses the rest,
-     with an error that names what it found: other architectures, tensor types and pre-tokenizers;
-     biases, shared experts and all other tensors that it would not use; keys of architecture and
-     tokenizer that it does not know, or that ask for something else than it computes; GGUF v1,
-     big-endian files, and a part of a split file.
+     with an error that names what it found: another architecture, tensor type or pre-tokenizer; a
+     tensor or key that it would not use; GGUF v1, big-endian files, and a part of a split file.
    - It refuses files over 16 GiB (bitnet_model_params.max_bytes allows them), and on 32-bit
      machines files larger than the address space.
    - It chats only with templates that it knows or that you give it, and cannot tell how a file
@@ -344,10 +342,9 @@
 #define BITNET_VERSION "1.0.0"
 #define BITNET_VERSION_NUMBER 10000            /* major * 10000 + minor * 100 + patch */
 
-/* The interface's version, 1, is in the symbol of every function. So libraries of two interfaces
-   can be in one process, and a program that was compiled with another interface's header does not
-   link, instead of misreading structs. A foreign-function interface uses these names. A plugin
-   should keep its copy to itself: BITNET_STATIC, or a BITNET_API that hides it. */
+/* The interface's version, 1, is in every symbol. So libraries of two interfaces can be in one
+   process, and a program compiled with another interface's header does not link. Foreign-function
+   interfaces use these names. A plugin hides its copy: BITNET_STATIC, or its own BITNET_API. */
 #define bitnet_version bitnet_version_v1
 #define bitnet_version_number bitnet_version_number_v1
 #define bitnet_result_text bitnet_result_text_v1
@@ -471,9 +468,8 @@ typedef enum bitnet_result {
 
 /* Structs of parameters and results end with reserved words. In parameters they must be 0, or the
    call is BITNET_ERR_ARG: clear a struct before you fill it in, and set fields by their names. A
-   later version may use these words, so a program that does is told by an older library that it
-   does not know what is asked. In results they are 0. Small values (a bitnet_text, a tile, a bias)
-   have none and stay as they are. */
+   later version may use them, and an older library then refuses the call. In results they are 0.
+   Small values (a bitnet_text, a tile, a bias) have none. */
 
 /* Filled in only on failure. text is one line of clean UTF-8, NUL-terminated. */
 typedef struct bitnet_error {
@@ -511,9 +507,8 @@ typedef void (*bitnet_mask_fn)(void *ud, uint32_t *allowed);
 typedef void (*bitnet_chosen_fn)(void *ud, bitnet_token t);
 typedef int (*bitnet_text_fn)(void *ud, const char *text, size_t n, bitnet_token t);
 
-/* All zero: malloc and free. Otherwise both functions are needed, and must be as thread-safe as
-   malloc if several threads share a model. align is a power of two, at most 64; free_fn gets the
-   size that alloc_fn got. */
+/* All zero: malloc and free. Else both are needed, as thread-safe as malloc if threads share a
+   model. align is a power of two, at most 64; free_fn gets the size that alloc_fn got. */
 typedef struct bitnet_allocator {
     bitnet_alloc_fn alloc_fn;
     bitnet_free_fn free_fn;
@@ -636,18 +631,16 @@ typedef struct bitnet_hooks {
     bitnet_pause_fn pause_fn;
     void *pause_ud;
     /* For profiles. The network is evaluated in steps; op is "embed", "norm", "quantize", "matmul",
-       "attention", "recurrent", "router", "experts" or "head". Threads take runs of a step's
-       rows. Each calls this before (begin 1) and after (begin 0) its runs, perhaps several at
-       once. thread is 0 for the caller, which takes part in every step, 1 .. n_threads - 1 for
-       workers, which may not; or with parallel_fn the job's i. All calls of a step return before
-       the next begins. */
+       "attention", "recurrent", "router", "experts" or "head". Threads take runs of a step's rows,
+       and call this before (begin 1) and after (begin 0) each, perhaps several at once. thread is 0
+       for the caller, which takes part in every step, 1 .. n_threads - 1 for workers, which may
+       not; or with parallel_fn the job's i. All calls of a step return before the next begins. */
     bitnet_step_fn step_fn;
     void *step_ud;
     /* To look inside. Called on the caller's thread for each batch of at most n_batch tokens, after
        the embedding (layer -1) and each layer (0 .. n_layers - 1). x [n_tokens][dim] is the
-       residual stream of the tokens, in the order in which they were given, from position
-       bitnet_seq_length() on, or bitnet_seq_again() before it; of a model with a residual_scale
-       (minicpm), divided by that. */
+       residual stream of the tokens in the order given, from position bitnet_seq_length() on, or
+       bitnet_seq_again() before it; with a residual_scale (minicpm), divided by that. */
     bitnet_layer_fn layer_fn;
     void *layer_ud;
     uint64_t reserved[4];
@@ -719,8 +712,7 @@ typedef struct bitnet_sampler {
        generation ends with BITNET_STOP_MASK. 0: not called. */
     bitnet_mask_fn mask_fn;
     void *mask_ud;
-    bitnet_chosen_fn chosen_fn;  /* gets each token of the text once and in order, with lookup too;
-                                    0: not called */
+    bitnet_chosen_fn chosen_fn;  /* gets each token of the text once and in order; 0: not called */
     void *chosen_ud;
     uint64_t reserved[4];
 } bitnet_sampler;
@@ -758,9 +750,8 @@ typedef struct bitnet_effort {
     bitnet_text text;
 } bitnet_effort;
 
-/* A chat template as strings: one of the library's (bitnet_model_chat_template) or the caller's. A
-   text whose data is 0 is not there. A caller needs user, assistant, reply and end, and perhaps
-   system. */
+/* A chat template as strings: the library's (bitnet_model_chat_template) or the caller's. A text
+   whose data is 0 is not there. A caller needs user, assistant, reply, end, and perhaps system. */
 typedef struct bitnet_chat_template {
     const char *name;            /* for people, NUL-terminated; may be 0 */
     bitnet_chat_turn system, user, assistant, tool;    /* without a prefix: as other */
@@ -795,9 +786,8 @@ typedef struct bitnet_chat_params {
                                     is left out, 0: as the template has it. Only for templates that
                                     have drop_thinking */
     /* Functions that the model may call: for each a line with a JSON object as in OpenAI's API,
-       {"type": "function", "function": ...}. They are written at the beginning of a chat, and a
-       template that has no tools (tools_before, tool) gets Qwen's for it: see @chat. Data 0:
-       none. */
+       {"type": "function", "function": ...}. They are written at the beginning of a chat, in Qwen's
+       form if the template has no tools: see @chat. Data 0: none. */
     bitnet_text tools;
     bitnet_text effort;          /* which of the template's efforts is written at the beginning of
                                     a chat, unless thinking is off: its name, or minimal, low,
@@ -847,9 +837,8 @@ typedef enum bitnet_stop {
     BITNET_STOP_LENGTH,          /* max_tokens, or the context is full */
     BITNET_STOP_STRING,          /* a stop string was generated; text_fn does not get it */
     BITNET_STOP_CALLBACK,        /* text_fn returned nonzero */
-    BITNET_STOP_MASK             /* the sampler's mask_fn allowed no token. None is pending, so a
-                                    message that follows does not end this reply: append the token
-                                    that does before it */
+    BITNET_STOP_MASK             /* the sampler's mask_fn allowed no token, and none is pending:
+                                    append an end token before the next message */
 } bitnet_stop;
 
 typedef struct bitnet_generate_params {
@@ -1094,8 +1083,7 @@ BITNET_API bitnet_token bitnet_seq_pending(const bitnet_ctx *c, int32_t seq);
 BITNET_API void bitnet_seq_figures(const bitnet_ctx *c, int32_t seq, bitnet_figures *out);
 
 /* Keeps the first length tokens (0 .. bitnet_seq_length) and drops the rest with their logits, and
-   always the pending token. Nothing is evaluated; but see bitnet_seq_again. BITNET_ERR_ARG: length
-   is out of range. */
+   always the pending token. Nothing is evaluated; but see bitnet_seq_again. */
 BITNET_API bitnet_result bitnet_seq_rewind(bitnet_ctx *c, int32_t seq, int32_t length,
                                            bitnet_error *err);
 
@@ -1229,8 +1217,7 @@ BITNET_API bitnet_result bitnet_logprobs(bitnet_ctx *c, int32_t i, bitnet_logpro
    held back, the context keeps what was generated, and that token is pending. BITNET_ERR_ARG: a
    parameter is out of range, or the prompt has no token, BOS counted, and none is pending. _FULL:
    these do not fit. _LIMIT: n_logits is too small for lookup. _CANCELLED: a hook said so.
-   _UNSUPPORTED: the model has no head. _MEMORY, and what bitnet_eval and bitnet_chat_tokenize
-   return. */
+   _UNSUPPORTED: the model has no head. Others as bitnet_eval and bitnet_chat_tokenize. */
 BITNET_API bitnet_result bitnet_generate(bitnet_ctx *c, const bitnet_generate_params *params,
                                          bitnet_stop *why, bitnet_error *err);
 
@@ -1268,8 +1255,7 @@ typedef struct bitnet_piece {
 BITNET_API void bitnet_gen_piece(const bitnet_gen *g, bitnet_piece *out);
 
 /* Ends a generation, at any time, and frees it. g may be 0. The token sampled last is pending. A
-   prompt that was not read to its end is taken back. BITNET_ERR_BUSY: the context is in use, and
-   nothing has happened. */
+   prompt that was not read to its end is taken back. BITNET_ERR_BUSY: nothing has happened. */
 BITNET_API bitnet_result bitnet_gen_end(bitnet_gen *g);
 
 /* ---- embeddings ---- */
@@ -1299,8 +1285,7 @@ BITNET_API const bitnet_kernels *bitnet_kernels_find(const char *name);
 BITNET_API const char *bitnet_kernels_name(const bitnet_kernels *k);
 /* 1 if this CPU and operating system can run the table, else 0. */
 BITNET_API int bitnet_kernels_usable(const bitnet_kernels *k);
-/* The table that models use by default, except those in TL2_R16: the best usable one that reads
-   I2_S in place. Never 0. */
+/* The default of models, except those in TL2_R16: the best usable one that reads I2_S. Never 0. */
 BITNET_API const bitnet_kernels *bitnet_kernels_default(void);
 
 /* Compares every entry of a table with the scalar one, bit for bit, on fixed inputs that reach
@@ -1436,8 +1421,7 @@ BITNET_API bitnet_result bitnet_ternary_check(bitnet_ternary *t, const char *nam
 
 /* Unpacks n_rows rows from row on as -1, 0 and 1, and 2 of Q2_0 and PQ2_0, to out [n_rows][n],
    whatever the scales are. *t has passed bitnet_ternary_check; data is the whole tensor; err may be
-   0. BITNET_ERR_FORMAT: an invalid code, with its place. BITNET_ERR_ARG: there are not that many
-   rows. */
+   0. BITNET_ERR_FORMAT: an invalid code, with its place. BITNET_ERR_ARG: no such rows. */
 BITNET_API bitnet_result bitnet_ternary_unpack(const bitnet_ternary *t, const uint8_t *data,
                                                int32_t row, int32_t n_rows, int8_t *out,
                                                bitnet_error *err);
@@ -1501,9 +1485,8 @@ BITNET_API bitnet_result bitnet_floats_unpack(uint32_t type, const uint8_t *data
   #pragma GCC diagnostic ignored "-Wunsafe-buffer-usage"
 #endif
 
-/* A kernel table. Everything else about kernels is in @kernels. This part stands outside of the
-   guard below, for programs that call kernels to test them: with BITNET__IMPLEMENTED they see it
-   and link the rest. */
+/* A kernel table; @kernels has the rest. It stands outside of the guard below, so that programs
+   with BITNET__IMPLEMENTED, which link the library, can call kernels to test them. */
 #ifndef BITNET__KERNEL_ABI
 #define BITNET__KERNEL_ABI 13
 
@@ -1568,8 +1551,7 @@ typedef struct bitnet__delta {
     size_t stride, gate_stride, out_stride;
 } bitnet__delta;
 
-/* Every entry gives the same bits as the scalar table's for any input (where that is a NaN, any
-   NaN).
+/* Every entry gives the scalar table's bits for any input (where that is a NaN, any NaN).
 
    Weights have no alignment; their rows are contiguous. x and out are [cols][...]: row r and
    column (token) c of a product are at out[c * out_stride + r]. "Rounded to 13 bits" means at most
@@ -1619,9 +1601,8 @@ struct bitnet_kernels {
     /* x = softmax(x * scale) in place; to_f13 1: rounded to 13 bits. n is at most 2^20. What is
        over 64 below the largest counts as 64 below it, and so does a NaN: no result is 0. */
     void (*softmax)(float *x, int n, float scale, int to_f13);
-    /* Rotates the pairs (i, i + n_rot / 2) of x [n] by angles given as n_rot / 2 cosines and then
-       n_rot / 2 sines, and copies the rest, or with n_rot 0 all. to_f13 1: rounded to 13 bits. y
-       may be x. */
+    /* Rotates the pairs (i, i + n_rot / 2) of x [n] by n_rot / 2 angles, given as their cosines and
+       then their sines, and copies the rest. to_f13 1: rounded to 13 bits. y may be x. */
     void (*rope)(const float *x, const float *cos_sin, int n_rot, int n, int to_f13, float *y);
     /* out = x as little-endian F16, rounded to nearest, ties to even. */
     void (*store_f16)(const float *x, int n, uint8_t *out);
@@ -1920,8 +1901,7 @@ static void bitnet__huge_memory(const bitnet_allocator *a, const void *p, size_t
     if (!a->alloc_fn) bitnet__huge_pages(p, size);
 }
 
-/* Divides an allocation into arrays. With base 0 it only measures. used is UINT64_MAX if that is
-   too large. */
+/* Divides an allocation into arrays, or with base 0 only measures. used UINT64_MAX: too large. */
 typedef struct bitnet__arena { char *base; uint64_t used; } bitnet__arena;
 
 BITNET__APART void *bitnet__arena_take(bitnet__arena *a, uint64_t count, uint64_t size) {
@@ -2049,7 +2029,6 @@ static bitnet_result bitnet__fail(bitnet_error *err, bitnet_result code, const c
     return code;
 }
 
-/* Reserved words of a struct of parameters must be 0. */
 static bitnet_result bitnet__check_reserved(const uint64_t *words, int n, const char *of,
                                             bitnet_error *err) {
     int i;
@@ -2112,9 +2091,8 @@ static int bitnet__compare(const uint8_t *a, size_t a_len, const uint8_t *b, siz
 }
 
 /* ---- a binary heap ----
-   The root comes before all others in the order that before() defines. The functions are inlined
-   into each user, where size and before are constants, and are then as fast as a heap that is
-   written for one type. */
+   The root comes before all others, as before() says. The functions are inlined into each user,
+   where size and before are constants: as fast as a heap written for one type. */
 
 typedef struct bitnet__heap {
     void *first;                       /* element i is at first + i * stride */
@@ -2322,8 +2300,7 @@ BITNET_API const char *bitnet_result_text(bitnet_result r) {
    square root, too.
    ============================================================================================= */
 
-/* The nearest integer, ties to even, for |x| < 2^51. A double near 1.5 * 2^52 has no fraction, so
-   the addition rounds. */
+/* The nearest integer, ties to even, for |x| < 2^51: a double near 1.5 * 2^52 has no fraction. */
 static double bitnet__round(double x) {
     volatile double big = x + 6755399441055744.0;  /* volatile: must not be optimised away */
     return big - 6755399441055744.0;
@@ -2622,8 +2599,7 @@ enum { BITNET__OWN_THREADS = BITNET__MAX_THREADS };    /* the most that a team c
 
 enum { BITNET__PATH = 1024 };          /* bytes of the longest path, with its 0 */
 
-/* Reads up to n numbers from a control group's file; returns how many there are. mount: the folder
-   of the root group. */
+/* Reads up to n numbers from a control group's file; returns how many. mount: of the root group. */
 static int bitnet__read_numbers(const char *mount, const char *group, const char *name,
                                 long long *numbers, int n) {
     char path[BITNET__PATH];
@@ -2649,8 +2625,7 @@ static int bitnet__cgroup_cpus(const char *mount, const char *cgroup) {
 }
 
 /* The least quota of this process's control groups and their ancestors. The file's lines are
-   number:controllers:/group; in version 2 there are no controllers. root is put in front of all
-   paths; only tests use it. */
+   number:controllers:/group; in version 2 there are no controllers. root: for tests. */
 static int bitnet__quota_cpus(const char *root) {
     char line[BITNET__PATH], mount[BITNET__PATH];
     int least = BITNET__MAX_THREADS, at_start = 1, cpus;
@@ -2770,8 +2745,7 @@ static int64_t bitnet__clock(void) {
 #endif
 }
 
-/* 1 unless sharing is paused. If more than a whole pause is left, the clock was set back: the
-   pause is over. */
+/* 1 unless sharing is paused. If more than a whole pause is left, the clock was set back. */
 static int bitnet__ledger_open(const bitnet__ledger *l, int64_t now) {
     return now >= l->end || now < l->end - l->pause;
 }
@@ -2896,8 +2870,7 @@ static int64_t bitnet__team_run(bitnet__team *t, int n, bitnet__job job, void *a
     return (n_own > 1 ? (own - longest) / (n_own - 1) : own) * n - (now - start);
 }
 
-/* Runs n tasks on the team and returns 1. Returns 0, with nothing done, if sharing does not pay
-   at the moment. */
+/* Runs n tasks on the team and returns 1. 0, and nothing is done: sharing does not pay now. */
 static int bitnet__team_share(bitnet__team *t, int n, bitnet__job job, void *arg) {
     const uintptr_t asleep = bitnet__load_acquire(&t->n_asleep[BITNET__WORKERS]);
     int64_t gain;
@@ -3028,12 +3001,13 @@ static int bitnet__claim(const bitnet__atomic *tasks, int thread, int last) {
    with one scale for all of a token; where weights have a scale per block, with one scale for each
    block, and the blocks' results are added as floats, in order. (Those models were not trained so.
    With random weights it changes the logits by 2 to 3 % RMS. A scale for each 32 elements would
-   make that a quarter less, and prompts take a quarter longer.) A float sum of n products keeps 16
-   partial sums, with element i in sum i % 16 and each product rounded before it is added (no FMA);
-   a tree adds the 16 (lanes 8 apart, then 4, 2, 1). Missing elements are not added. That equals
-   adding +0, because a partial sum starts at +0 and is never -0; so SIMD may pad with zeros. With
-   an F16 cache, queries and probabilities are first rounded to 13 significant bits: their products
-   with the cache's 11 bits are then exact, so an FMA gives the same result, and kernels may use it.
+   make that a quarter less, and prompts take a quarter longer: tests/checks/activation_groups.py.)
+   A float sum of n products keeps 16 partial sums, with element i in sum i % 16 and each product
+   rounded before it is added (no FMA); a tree adds the 16 (lanes 8 apart, then 4, 2, 1). Missing
+   elements are not added. That equals adding +0, because a partial sum starts at +0 and is never
+   -0; so SIMD may pad with zeros. With an F16 cache, queries and probabilities are first rounded to
+   13 significant bits: their products with the cache's 11 bits are then exact, so kernels may use
+   an FMA.
    ============================================================================================= */
 
 /* The tree: lanes 8 apart, 4, 2, 1. */
@@ -3161,11 +3135,6 @@ static size_t bitnet__tl2_bytes(int count) { return 64 * (size_t)(count + (count
    Digit k of a byte x is (3^k x mod 256) * 3 / 256. A kernel need not compute it. Let s_k be that
    remainder minus 128, or 3^k (x - 128) as an int8. Then 3 s_k = 256 (digit k - 1) + s_k+1, so
    256 times the sum of (digit - 1) * q is 3 times the sum of s_k * q, minus that of s_k+1 * q.
-
-   Activations have one scale per token and scale group: tests/checks/activation_groups.py compares
-   that with a scale for 32 of them, as other engines have. Then 4 times as many sums become floats,
-   and with 128 columns the same loops compute 240 in place of 370 GMAC/s (AVX-512 VNNI), or 107 in
-   place of 136 (AVX2).
 
    Bound: a code is at most 3 in a group of 128 and 2 in one of 256, so |sum of code * q| is at most
    65536. (float)dot is exact. */
@@ -3496,8 +3465,7 @@ static void bitnet__scores_i8_scalar(const uint8_t *w, const int8_t *q, const in
     }
 }
 
-/* The largest of 64 counts as 1e-30 at least, so that the scale is finite. A NaN falls through the
-   comparisons and counts as 0. */
+/* The largest of 64 counts as at least 1e-30, so that the scale is finite, and a NaN as 0. */
 static void bitnet__weigh_i8_scalar(const float *p, const uint8_t *w, int n, int rows, int from,
                                     int to, uint8_t *q, float *scales) {
     float t[BITNET__KV_BLOCK], top, scale;
@@ -4438,8 +4406,7 @@ static const bitnet__pre bitnet__pres[] = {
 typedef struct bitnet__vocab {
     uint32_t n_tokens, n_merges, n_literals;
     uint32_t n_user, n_special;     /* literals that are user-defined; those and control tokens */
-    uint32_t longest;               /* bytes of the longest token that is no literal, as the file
-                                       writes it */
+    uint32_t longest;               /* bytes of the longest token that is no literal, in the file */
     uint32_t longest_token;         /* bytes of the longest token */
     size_t memory;                  /* bytes of the arena to which the arrays below belong */
     uint32_t slot_mask, pair_mask;  /* size of each table minus one; sizes are powers of two */
@@ -4557,8 +4524,7 @@ static int32_t bitnet__find_normal(const bitnet__vocab *v, const uint8_t *p, siz
     return bitnet__find_hashed(v, p, n, bitnet__hash_bytes(p, n));
 }
 
-/* The place of this pair in pairs, else the empty place where it would go, or no_slot after
-   MAX_PROBES. */
+/* The place of this pair in pairs, else the empty place for it, or no_slot after MAX_PROBES. */
 static uint32_t bitnet__find_pair(const bitnet__vocab *v, uint64_t key) {
     uint32_t at = bitnet__pair_home(v, key), i;
     for (i = 0; i < BITNET__MAX_PROBES; i++) {
@@ -4607,9 +4573,8 @@ static uint32_t bitnet__literal_bound(const bitnet__vocab *v, uint32_t low, uint
     return low;
 }
 
-/* The longest of the sorted literals [low, high) that p begins with, and its length; or -1. Narrows
-   the range byte by byte, so it reads no more text than it matches. Of equal literals the lowest id
-   wins. */
+/* The longest of the sorted literals [low, high) that p begins with, and its length; or -1. Reads
+   no more text than it matches. Of equal literals the lowest id wins. */
 static int32_t bitnet__match_literal(const bitnet__vocab *v, uint32_t low, uint32_t high,
                                      const uint8_t *p, size_t n, size_t *length) {
     int32_t found = -1;
@@ -4909,9 +4874,8 @@ static bitnet_result bitnet__find_byte_tokens(bitnet__vocab *v, bitnet_error *er
     return BITNET_OK;
 }
 
-/* Reads one merge, "left right" in GPT-2's encoding (which has no blank), into raw: left at
-   [0, *split), right at [*split, *n). Returns 0 if it has another form, or does not fit and is
-   therefore too long to be a token. */
+/* Reads one merge, "left right" in GPT-2's encoding (which has no blank), into raw: left at [0,
+   *split), right at [*split, *n). 0: it has another form, or is too long to be a token. */
 static int bitnet__read_merge(const uint16_t *map, const uint8_t *p, size_t length, uint8_t *raw,
                               size_t room, size_t *split, size_t *n) {
     const uint8_t *end = p + length;
@@ -5418,9 +5382,8 @@ static const uint8_t *bitnet__token_bytes(const bitnet__vocab *v, bitnet_token t
 }
 
 /* Tokens are byte strings and may end inside a character. The functions below take their bytes in
-   any portions and give out well-formed UTF-8, whole code points only. Bytes that cannot be part of
-   a character become U+FFFD, one for each maximal subpart (Unicode Standard, section 3.9; Python's
-   errors='replace'). */
+   any portions and give out whole code points. Bytes that cannot be part of one become U+FFFD, one
+   for each maximal subpart (Unicode Standard, section 3.9; Python's errors='replace'). */
 
 /* Writes the pending bytes, or U+FFFD if they are not a whole character; returns the length. */
 static size_t bitnet__detok_flush(bitnet_detok *d, char *out) {
@@ -5433,8 +5396,7 @@ static size_t bitnet__detok_flush(bitnet_detok *d, char *out) {
     return whole ? n : 3;
 }
 
-/* Takes n more bytes; returns how many come out, at most 3 * n + 3. A zeroed state starts a new
-   text. */
+/* Takes n more bytes; returns how many come out, at most 3 * n + 3. Zeroed state: a new text. */
 static size_t bitnet__detok_push(bitnet_detok *d, const uint8_t *bytes, size_t n, char *out) {
     size_t at = 0, i;
     for (i = 0; i < n; i++) {
@@ -5606,8 +5568,7 @@ static bitnet__jvalue bitnet__jfail(const char *place, int why) {
     return bitnet__jvalue_of(BITNET__FAILED, (size_t)why, place);
 }
 
-/* Records the failure and moves to the template's end, so that every loop over it ends. Returns
-   the failure. */
+/* Records the failure, which it returns, and moves to the template's end, where every loop ends. */
 static bitnet__jvalue bitnet__jinja_stop(bitnet__jinja *j, bitnet__jvalue failure) {
     if (j->failure.kind != BITNET__FAILED) j->failure = failure;
     j->at = j->end;
@@ -5707,7 +5668,6 @@ static bitnet__jvalue *bitnet__jinja_entry(bitnet__jinja *j, bitnet__jvalue dict
     return 0;
 }
 
-/* Sets an entry. */
 static void bitnet__jinja_put(bitnet__jinja *j, bitnet__jvalue *dict, bitnet__jvalue key,
                               bitnet__jvalue value) {
     bitnet__jvalue *known;
@@ -7038,8 +6998,7 @@ static void bitnet__add_ends(bitnet__vocab *v, const bitnet__chat_row *row) {
 
 /* ---- chats ---- */
 
-/* Collects text between two template tokens, because words may reach across the end of a
-   message. */
+/* Collects text between two template tokens, because words may reach across ends of messages. */
 typedef struct bitnet__chat {
     bitnet__encoder *e;             /* 0: all is text and stays there, in memory of the caller's */
     bitnet_result result;           /* the first error */
@@ -8381,8 +8340,7 @@ static int bitnet__unpack_i2s(const bitnet_ternary *t, const uint8_t *data, int3
     return 1;
 }
 
-/* A byte of TL1 or TL2 that holds two pairs: 3 a + b + 4 for the weights a, b, high nibble first.
-   0 if one is over 8. */
+/* Two pairs in a byte of TL1 or TL2: 3 a + b + 4, high nibble first. 0: one is over 8. */
 static int bitnet__unpack_pairs(uint32_t byte, uint8_t *codes) {
     const uint32_t first = byte >> 4, second = byte & 15;
     codes[0] = (uint8_t)(first / 3);
@@ -8471,8 +8429,7 @@ static int bitnet__unpack_tl2(const bitnet_ternary *t, const uint8_t *data, int3
     return 1;
 }
 
-/* Checks the padding of TL2_R16: unused fifths at a row's end are 0, and the missing rows of the
-   last row pack repeat the last row. */
+/* Checks the padding of TL2_R16: unused fifths are 0, and missing rows repeat the last row. */
 static int bitnet__check_tl2_end(const bitnet_ternary *t, const uint8_t *pack, int32_t row,
                                  bitnet__unpacked *u) {
     const int count = (t->n + 23) / 24;
@@ -8848,8 +8805,7 @@ static bitnet_result bitnet__check_packing(bitnet_i2s_packing packing, bitnet_er
     return bitnet__fail(err, BITNET_ERR_ARG, "i2s_packing %lld is unknown", (long long)packing);
 }
 
-/* Fills in the tile of a TL1 or TL2 tensor, if it has none, with the one published for its shape,
-   and checks that it fits. */
+/* Gives a TL1 or TL2 tensor without a tile the published one, and checks that it fits. */
 static bitnet_result bitnet__fit_tile(bitnet_ternary *m, const char *name, bitnet_error *err) {
     static const struct { int16_t rows, n; bitnet_tile tl1, tl2; } published[] = {
         {1536, 4096, {256, 128, 32}, {256, 96, 32}},       /* bitnet_b1_58-large */
@@ -8965,8 +8921,7 @@ static int bitnet__check_rows(const bitnet_ternary *t, const uint8_t *data, int3
     return 1;
 }
 
-/* 1 if one of n bytes of four codes each has a 3. Reads 32 bytes at a time, which compilers
-   vectorise, so that memory is the limit. */
+/* 1 if one of n bytes of four codes each has a 3. Compilers vectorise it: memory is the limit. */
 static int bitnet__any_code_3(const uint8_t *p, size_t n) {
     uint64_t a[4], bad[4] = {0};
     int j;
@@ -8978,9 +8933,8 @@ static int bitnet__any_code_3(const uint8_t *p, size_t n) {
     return ((bad[0] | bad[1] | bad[2] | bad[3]) & 0x5555555555555555u) != 0;
 }
 
-/* Which nibbles of 8 bytes are invalid with their fifths: bit 0 of a byte of the result for the low
-   nibble, bit 4 for the high one. Of fifths, bit 0 of a byte belongs to the low nibble, bit 1 to
-   the high one. */
+/* Which nibbles of 8 bytes are invalid with their fifths: bits 0 and 4 of a byte, for the low and
+   the high one. Of fifths, bits 0 and 1 of a byte belong to these. */
 static uint64_t bitnet__bad_triples(uint64_t nibbles, uint64_t fifths) {
     const uint64_t a = nibbles, b = nibbles >> 1, c = nibbles >> 2, d = nibbles >> 3;
     const uint64_t s = (fifths & 0x0101010101010101u) | (fifths << 3 & 0x1010101010101010u);
@@ -9145,8 +9099,7 @@ static int bitnet__check_blocks(const bitnet_ternary *t, const uint8_t *data, in
     return 1;
 }
 
-/* Makes the blocks `to`, with codes of 2 bits, of rows [row, row + n_rows). 0: something is
-   invalid. */
+/* Makes blocks `to`, with codes of 2 bits, of rows [row, row + n_rows). 0: something is invalid. */
 static int bitnet__repack_blocks(const bitnet_ternary *t, const uint8_t *data, int32_t row,
                                  int32_t n_rows, const bitnet__blocks *to, uint8_t *out,
                                  bitnet__unpacked *u) {
@@ -9166,8 +9119,7 @@ static int bitnet__repack_blocks(const bitnet_ternary *t, const uint8_t *data, i
     return 1;
 }
 
-/* A part of the group that begins at a column of a row: word -1 is its scale, F16 bits; the others
-   are the words of its codes. */
+/* Of the group at a column of a row: word -1 is its scale, F16 bits; the others have its codes. */
 static uint32_t bitnet__group_part(const bitnet__linear *l, int32_t row, int32_t column, int word) {
     const bitnet__blocks *b = l->blocks;
     const int32_t lane = l->in_packs ? row % BITNET__PACK_ROWS : 0;
@@ -9210,8 +9162,7 @@ static void bitnet__groups_row(const bitnet__linear *l, int32_t row, float *out)
 /* Weights of such a row. */
 static int32_t bitnet__padded_row(int32_t n) { return (n + 127) / 128 * 128; }
 
-/* Repacks rows [row, row + n_rows) of any type, padded with weight 0 (code 1). 0: something is
-   invalid. */
+/* Repacks rows [row, row + n_rows) of any type, padded with weight 0. 0: something is invalid. */
 static int bitnet__repack_rows(const bitnet_ternary *t, const uint8_t *data, int32_t row,
                                int32_t n_rows, uint8_t *out, bitnet__unpacked *u) {
     const int32_t end = row + n_rows, n = bitnet__padded_row(t->n);
@@ -9549,8 +9500,7 @@ static void bitnet__source_close(bitnet__source *src, const bitnet_allocator *a)
     bitnet__source_close_file(src);
 }
 
-/* Reads n bytes at an offset, which the file has; what, for the error, names what they belong
-   to. */
+/* Reads n bytes at an offset, which the file has. what: whose they are, for the error. */
 static bitnet_result bitnet__source_read(const bitnet__source *src, const char *what, uint64_t at,
                                          void *dst, size_t n, bitnet_error *err) {
     bitnet_result r = BITNET_OK;
@@ -9633,8 +9583,7 @@ typedef struct bitnet__tensor {
     uint32_t type, stored_type;        /* stored_type: the number in the file */
     uint32_t used;                     /* 1: the network has asked for it */
     uint32_t place;                    /* in record i: the number of the i-th tensor by offset */
-    const uint8_t *data;               /* while a model is loaded: its bytes, until the model gives
-                                          them back; 0: not there yet */
+    const uint8_t *data;               /* while a model is loaded: its bytes; 0: not there */
 } bitnet__tensor;
 
 typedef struct bitnet__gguf {
@@ -9727,8 +9676,7 @@ static uint64_t bitnet__reader_u64(bitnet__reader *r) {
     return p ? bitnet__get_u64(p) : 0;
 }
 
-/* Why n bytes cannot name a key or tensor; 0 if they can. Names are handed out as C strings, hence
-   no NUL. */
+/* Why n bytes cannot name a key or tensor; 0 if they can. Names become C strings, hence no NUL. */
 static const char *bitnet__bad_name(const uint8_t *p, uint64_t n) {
     const uint8_t *end = p + n;
     uint32_t cp, length;
@@ -9959,9 +9907,8 @@ static int bitnet__fits_room(const bitnet__gguf *g, uint64_t size, uint64_t room
     return size > 0 && size <= room && room - size < g->alignment;
 }
 
-/* Type 39 is TL2 in BitNet's fork of ggml and MXFP4 in ggml itself. MXFP4 takes over twice as many
-   bytes, so the distance to the next tensor tells them apart; if both or neither fits, architecture
-   and file type decide. */
+/* Type 39 is TL2 in BitNet's fork of ggml and MXFP4 in ggml itself, which takes over twice as many
+   bytes. The distance to the next tensor tells; if not, architecture and file type do. */
 static void bitnet__gguf_resolve_39(bitnet__gguf *g, uint64_t left) {
     const bitnet__key *arch = bitnet__find_key(g, "general.architecture");
     const bitnet__key *ftype = bitnet__find_key(g, "general.file_type");
@@ -10025,8 +9972,7 @@ static void bitnet__gguf_resolve_42(bitnet__gguf *g, uint64_t left, bitnet__read
     }
 }
 
-/* The directory is followed by zeros up to the start of the data. Anything else is a tensor that
-   the count leaves out. */
+/* Zeros fill up to the start of the data. Anything else is a tensor that the count leaves out. */
 static void bitnet__reader_padding(bitnet__reader *r, uint64_t alignment) {
     const uint64_t start = r->pos, left = r->src->size - start;
     uint64_t pad = (alignment - start % alignment) % alignment, i;
@@ -10080,8 +10026,7 @@ static void bitnet__gguf_place_tensors(bitnet__gguf *g, bitnet__reader *r) {
     if (r->result == BITNET_OK) bitnet__sort_names(bitnet__tensors_of(g), r);
 }
 
-/* Bytes behind the last tensor must be 0: otherwise the directory leaves out a tensor. p has n of
-   these bytes, from offset `at` on. */
+/* Bytes behind the last tensor must be 0, or the directory lacks one. p has n, from `at` on. */
 static bitnet_result bitnet__gguf_check_end(const bitnet__gguf *g, uint64_t at, const uint8_t *p,
                                             size_t n, bitnet_error *err) {
     const bitnet__tensor *last = bitnet__tensor_at(g, g->n_tensors - 1);
@@ -10460,12 +10405,10 @@ enum {
     BITNET__FILE_SCALES = 2            /* those that the file names */
 };
 
-/* bitnet__family.slide_except: the file says by attention.sliding_window_pattern which layers
-   slide, and the others have no RoPE. */
+/* slide_except: attention.sliding_window_pattern says which layers slide; others have no RoPE. */
 enum { BITNET__SLIDE_PATTERN = -1 };
 
-/* How the supported networks differ, by general.architecture: a row of bitnet__families, which says
-   what a new family touches. */
+/* How the supported networks differ, by general.architecture: a row of bitnet__families. */
 typedef struct bitnet__family {
     const char *arch;
     int norms;                         /* and other parts: BITNET__SUB_NORMS and so on */
@@ -10551,9 +10494,8 @@ enum {
 
 struct bitnet__step;
 
-/* A kind of layer: a row of bitnet__layer_kinds. What a sequence keeps of its tokens is keys and
-   values for each position, which can be cut back to any earlier one, or a fixed number of floats,
-   which cannot: see marks in @context. */
+/* A kind of layer: a row of bitnet__layer_kinds. A sequence keeps keys and values for each
+   position, which can be cut back, or a fixed number of floats, which cannot: see marks. */
 typedef struct bitnet__layer_kind {
     int sets;                          /* its tensors: those of these BITNET__..._SETs */
     int caches;                        /* 1: it keeps a key and a value for each position */
@@ -10751,8 +10693,7 @@ static void bitnet__touch(const uint8_t *p, size_t n) {
     for (at = 0; at < n; at += 4096) (void)page[at];
 }
 
-/* Describes a matrix that is unpacked to floats, with its bytes if they are there. only_floats 1:
-   it must be F32, F16 or BF16. */
+/* Describes a matrix that is unpacked to floats. only_floats 1: it must be F32, F16 or BF16. */
 static bitnet_result bitnet__load_matrix(bitnet_model *m, const char *name, int32_t n_cols,
                                          int32_t n_rows, int only_floats, bitnet__matrix *out,
                                          bitnet_error *err) {
@@ -11150,8 +11091,7 @@ static void bitnet__forward_layer(struct bitnet__step *s, int32_t i);
 static void bitnet__forward_expert_layer(struct bitnet__step *s, int32_t i);
 static void bitnet__forward_gdn_layer(struct bitnet__step *s, int32_t i);
 
-/* Is layer number i a gated delta net? A list of the file says it, which bitnet__load_hybrid has
-   checked, or else the interval. */
+/* Is layer number i a gated delta net? A checked list of the file says it, or else the interval. */
 static int bitnet__is_recurrent(const bitnet_model *m, int32_t i) {
     uint64_t v = 0;
     if (!m->recurrent) return (i + 1) % m->full_interval != 0;
@@ -11372,8 +11312,7 @@ static bitnet_result bitnet__choose_groups(bitnet_model *m, int32_t layer, bitne
     return BITNET_OK;
 }
 
-/* 1 if all weights are 0. Of most matrices this reads a few bytes. 0 if a code is invalid: such a
-   file is refused later. */
+/* 1 if all weights are 0; of most matrices it reads a few bytes. 0 too if a code is invalid. */
 static int bitnet__only_zeros(const bitnet__linear *l) {
     const bitnet_ternary *t = &l->file;
     const bitnet__type *type = bitnet__type_info(t->type);
@@ -11510,9 +11449,8 @@ static bitnet_result bitnet__load_layer(bitnet_model *m, int32_t i, bitnet__laye
    ============================================================================================= */
 
 /* ---- metadata ----
-   Keys are read one after the other. After the first error every function gives a value that does
-   no harm, of numbers the lowest, and err keeps that error. A name with a point in front is one of
-   the architecture's. */
+   Keys are read one after the other. After the first error, which err keeps, every function gives a
+   harmless value, of numbers the lowest. A name with a point in front is the architecture's. */
 typedef struct bitnet__meta {
     bitnet_model *m;
     bitnet_error *err;
@@ -11612,8 +11550,7 @@ static bitnet__strings bitnet__meta_strings(bitnet__meta *x, const char *name) {
     return list;
 }
 
-/* An array of one 32-bit number for each of n tokens, an F32 or, by default, an integer; 0: the key
-   is absent. */
+/* One 32-bit number for each of n tokens, an F32 or else an integer; 0: the key is absent. */
 static const uint8_t *bitnet__meta_per_token(bitnet__meta *x, const char *name, uint64_t n,
                                              int is_float) {
     const bitnet__key *k = bitnet__meta_key(x, name);
@@ -12323,9 +12260,8 @@ static const bitnet__pre *bitnet__load_tokenizer_kind(bitnet__meta *x) {
     return 0;
 }
 
-/* Compares the file's template with those that are known, into m->chat and *row; *row 0: it is none
-   of them. With what loading has allocated before, this takes at most four times the file's
-   size. */
+/* Compares the file's template with those that are known, into m->chat and *row; *row 0: it is
+   none. With what loading has allocated before, this takes at most four times the file's size. */
 static bitnet_result bitnet__find_chat_row(bitnet_model *m, const char *jinja, size_t n,
                                            const bitnet__chat_row **row, bitnet_error *err) {
     const bitnet__gguf *g = &m->gguf;
@@ -12569,8 +12505,7 @@ static bitnet_result bitnet__as_linear(const bitnet__matrix *a, const char *name
    bitnet__load_next asks for the next bytes that it needs and is called again when they are there,
    so they may come from a stream that can be read only once. A layer is checked and packed as soon
    as all of its tensors have come, and a head, if it is packed, in slices of some MB. So memory
-   holds what kernels read, a layer's tensors and a slice. Bytes that are in memory anyway are used
-   there. */
+   holds what kernels read, a layer's tensors and a slice. Bytes that are in memory stay there. */
 enum { BITNET__READ = 4194304, BITNET__READ_TAIL = 4096 };         /* bytes asked for at a time */
 
 typedef struct bitnet__loading {
@@ -12891,8 +12826,7 @@ static const char *bitnet__layout(const bitnet_model *m) {
     return m->group > 0 ? "GROUPS" : m->kernels.layout;
 }
 
-/* The default table for a file: if it has weights in TL2_R16, the best one that reads them in
-   place. */
+/* The default table for a file: if it has TL2_R16, the best one that reads that in place. */
 static const bitnet_kernels *bitnet__kernels_for(const bitnet__gguf *g) {
     uint64_t t = 0;
     int i;
@@ -13201,8 +13135,7 @@ enum {
     BITNET__MARK_GAP = 16,
     BITNET__NO_STATE = INT32_MAX,
     BITNET__GATHERED = 64,             /* tokens of an expert whose inputs a thread puts together */
-    BITNET__ROUTED = 32,               /* tokens whose hidden states meet the router's rows: they
-                                          stay in the L2 cache */
+    BITNET__ROUTED = 32,               /* tokens that meet the router's rows: they stay in L2 */
     BITNET__PROMPT_CHUNK = 32,         /* tokens of a prompt that go along with other sequences */
     BITNET__LEAST_CHUNK = 8            /* the same of all prompts with gap_ms, at least: where a
                                           pass takes longer without any, fewer would gain little */
@@ -13253,9 +13186,8 @@ BITNET__INLINE int bitnet__is_int8(const bitnet__kv_ops *kv) { return BITNET__KV
 
 /* Keys and values of page_len consecutive positions, for all layers that cache; the data follows:
    [n_caches][n_kv_heads][keys, values][page_len] cells. Types whose unit is a KV block have those
-   in place of cells, as drawn in @kernels; a KV block is as large as its cells. Sequences that
-   begin with the same tokens may share pages. A page is written only by a sequence that has it
-   alone. */
+   in place of cells, as drawn in @kernels; a KV block is as large as its cells. Sequences with the
+   same beginning may share pages. A page is written only by a sequence that has it alone. */
 typedef struct bitnet__page {
     struct bitnet__page *next;         /* in the list of free pages */
     int32_t n_users;                   /* sequences that have it */
@@ -13309,8 +13241,7 @@ typedef struct bitnet__place {
     bitnet__mark *mark;                /* in a batch: gets the state after it; 0: none */
 } bitnet__place;
 
-/* Consecutive tokens [t, t + n) of a batch, neighbours in one sequence, that attend together; or
-   all of a sequence, a run. */
+/* Consecutive tokens [t, t + n) of a batch and a sequence, that attend together; or all, a run. */
 typedef struct bitnet__span { int32_t t, n; } bitnet__span;
 
 /* The int8 input of linear layers. Without scale groups they divide by s, with them they multiply
@@ -13427,8 +13358,7 @@ static int32_t bitnet__round_page(int32_t positions) {
     return (positions + BITNET__PAGE - 1) / BITNET__PAGE * BITNET__PAGE;
 }
 
-/* Positions in a page. A single sequence has one page, so that attention reads long runs: pages of
-   64 make it slower by a third. */
+/* Positions in a page. A single sequence has one page: pages of 64 slow attention by a third. */
 static int32_t bitnet__page_len(const bitnet_ctx_params *p) {
     return p->n_seqs > 1 ? BITNET__PAGE : bitnet__round_page(p->n_ctx);
 }
@@ -13514,8 +13444,7 @@ static size_t bitnet__cell_bytes(const bitnet_model *m, const bitnet__kv_ops *kv
     return bitnet__row(kv->element, m->head_dim) + (size_t)kv->extra;
 }
 
-/* Longrope has two tables of frequencies. n_ctx decides for the whole life of a context, so that
-   all its keys are rotated alike. */
+/* Longrope has two tables. n_ctx decides, so that all keys of a context are rotated alike. */
 static const double *bitnet__rope_of(const bitnet_ctx *c) {
     const bitnet_model *m = c->m;
     return m->rope_long && c->p.n_ctx > m->rope_original ? m->rope_long : m->rope_freq[0];
@@ -13667,8 +13596,7 @@ static void bitnet__seq_cut(bitnet_ctx *c, bitnet__seq *q, int32_t n) {
     }
 }
 
-/* The page that a sequence will write to next, if it shares that with others and so needs a copy;
-   else 0. */
+/* The page that a sequence will write to next, if it is shared and so needs a copy; else 0. */
 static bitnet__page *bitnet__shared_page(const bitnet_ctx *c, const bitnet__seq *q) {
     const int32_t at = q->n_past / c->page_len;
     return at < q->n_pages && q->pages[at]->n_users > 1 ? q->pages[at] : 0;
@@ -13806,9 +13734,8 @@ static void bitnet__leave_lost_team(bitnet_ctx *c) {
 
 /* ---- one call at a time ----
    A call that changes a context acquires it first. A call from another thread, or from a callback
-   of the call that has it, is refused: calls never wait, so there is no deadlock. While
-   bitnet_generate runs a callback, the callback's thread owns the context and may call
-   bitnet_logits. */
+   of the call that has it, is refused: calls never wait, so there is no deadlock. The thread of a
+   callback of bitnet_generate owns the context meanwhile, and may call bitnet_logits. */
 
 static void bitnet__drop_pass(bitnet_ctx *c);
 
@@ -13961,12 +13888,11 @@ static float *bitnet__seq_state(const bitnet_ctx *c, int32_t seq) {
 }
 
 /* ---- marks ----
-   Keys and values can be cut back to any length, a state of fixed size cannot: it is that of all
-   tokens that went through the layers. So the context keeps copies of states, marks. A mark has the
-   tokens that lead to its state, and serves every sequence that begins with them. After a cut, a
-   copy or a failure a sequence gets the state of the longest such mark, of n_in_state tokens, and
-   keeps all n_past tokens with their keys and values. The next evaluation begins with the tokens
-   between the two, which go through the layers again; nothing else about the sequence is different.
+   Keys and values can be cut back to any length, a state of fixed size cannot. So the context keeps
+   copies of states, marks. A mark has the tokens that lead to its state, and serves every sequence
+   that begins with them. After a cut, a copy or a failure a sequence gets the state of the longest
+   such mark, of n_in_state tokens, and keeps all n_past tokens with their keys and values. The next
+   evaluation begins with the tokens between the two, which go through the layers again.
 
    Marks are made
    - BITNET__MARK_BEFORE tokens before the end of a prompt (mark_end). What is written again differs
@@ -13994,8 +13920,7 @@ static bitnet__mark *bitnet__find_mark(const bitnet_ctx *c, const bitnet_token *
     return best;
 }
 
-/* How many tokens would be read again if there were no such mark: 0 if no sequence holds its
-   tokens. */
+/* How many tokens would be read again without this mark: 0 if no sequence holds its tokens. */
 static int64_t bitnet__mark_gap(const bitnet_ctx *c, const bitnet__mark *x) {
     const bitnet__mark *lower = bitnet__find_mark(c, x->tokens, x->n, 1, x);
     int32_t i;
@@ -14203,8 +14128,7 @@ typedef struct bitnet__step {
     const float *const *gains;
     const bitnet__blocks *blocks;      /* of the layers that read `in`; 0: no scale groups */
     int32_t in_dim, n_acts;
-    int32_t row, n_rows;               /* of @head: the row of hidden; candidates whose exact logits
-                                          it computes */
+    int32_t row, n_rows;               /* of @head: row of hidden; candidates to compute */
 } bitnet__step;
 
 BITNET__APART bitnet__step bitnet__make_step(bitnet_ctx *c, int32_t n_tokens) {
@@ -14523,9 +14447,8 @@ static bitnet__dotrows_fn *bitnet__dotrows_of(const bitnet_ctx *c, uint32_t type
            type == BITNET_TENSOR_BF16 ? c->k.dotrows_bf16 : c->k.dotrows_f32;
 }
 
-/* A patch, written from element `at` on, [n_tokens][stride]: integers in dots, of which
-   y = dot * (w_scale / s); or y itself in outputs, if the layer has scale groups or is of
-   floats. */
+/* A patch, from element `at` on, [n_tokens][stride]: integers in dots, of which y = dot * (w_scale
+   / s); or y itself in outputs, if the layer has scale groups or is of floats. */
 static void bitnet__products(const bitnet_ctx *c, const bitnet__product *x, size_t at) {
     const bitnet__linear *l = x->l;
     bitnet__dots d;
@@ -14552,8 +14475,7 @@ static void bitnet__products(const bitnet_ctx *c, const bitnet__product *x, size
     c->k.dotrows_ternary(&d);
 }
 
-/* y of the patch's token i, from what bitnet__products left. Integers are turned to floats in room
-   [BITNET__ROWS]. */
+/* y of the patch's token i, from what bitnet__products left; room [BITNET__ROWS] is for floats. */
 static const float *bitnet__outputs(const bitnet_ctx *c, const bitnet__product *x, int32_t i,
                                     size_t at, float *room) {
     at += bitnet__row(i, x->stride);
@@ -14609,8 +14531,7 @@ static const bitnet__act *bitnet__act_of(const bitnet_ctx *c, int i) {
     return &c->act[bitnet__in_norms(c->m) ? i : 0];
 }
 
-/* Rows of q, k and v, numbered as if they were one matrix, so that one step shares them out
-   evenly. */
+/* Rows of q, k and v, numbered as if they were one matrix, so that threads share them evenly. */
 static void bitnet__step_qkv(const bitnet__step *s, int32_t from, int32_t to, int thread) {
     bitnet_ctx *c = s->c;
     const bitnet__linear *l = s->layer->linear;
@@ -15961,8 +15882,7 @@ static bitnet_result bitnet__eval_queued(bitnet_ctx *c, bitnet_input *inputs, in
     return r;
 }
 
-/* Queues the tokens of all inputs. *n: how many inputs may have tokens queued now, also if it
-   fails. */
+/* Queues the tokens of all inputs. *n: how many inputs may have some now, also if it fails. */
 static bitnet_result bitnet__queue_inputs(bitnet_ctx *c, const bitnet_input *inputs,
                                           int32_t n_inputs, int32_t *n, bitnet_error *err) {
     bitnet_result r = BITNET_OK;
@@ -16321,8 +16241,7 @@ static bitnet_result bitnet__state_restore(bitnet_ctx *c, int32_t seq, const uin
     return BITNET_OK;
 }
 
-/* Reads a whole file, whose header is given, into *own; does nothing if it is in the caller's
-   memory. */
+/* Reads a whole file, whose header is given, into *own, unless it is in the caller's memory. */
 static bitnet_result bitnet__state_bytes(const bitnet_ctx *c, const bitnet__source *src,
                                          const uint8_t *header, uint8_t **own,
                                          bitnet_error *err) {
@@ -16404,9 +16323,8 @@ enum {
 };
 
 /* The head with 6 bits per weight, in two planes, drawn below. All contexts share it, and whoever
-   needs it fills it in, share by share. Whoever finds it BUSY does not wait, but computes all
-   logits. Here n_vocab is rounded up to whole strips, n_strips * BITNET__STRIP, and dim to a
-   multiple of 128. */
+   needs it fills it in, share by share. Whoever finds it BUSY computes all logits instead. Here
+   n_vocab is rounded up to whole strips, n_strips * BITNET__STRIP, and dim to a multiple of 128. */
 enum { BITNET__COPY_NONE, BITNET__COPY_BUSY, BITNET__COPY_EMPTY, BITNET__COPY_READY };
 
 struct bitnet__head_copy {
@@ -16438,8 +16356,7 @@ struct bitnet__head {
     float *largest;                    /* [n_vocab / 16]  heap of logits or their lower bounds */
     uint32_t *mask;                    /* [n_vocab / 32, rounded up]  what mask_fn allows */
     int32_t n_allowed;                 /* bits in mask; -1: no mask, all are allowed */
-    float *rewritten;                  /* [n_vocab]  what rewrite_fn makes of logits, and the
-                                          weights of a draw */
+    float *rewritten;                  /* [n_vocab] from rewrite_fn; the weights of a draw */
     /* The bounds from the copy; low is 0 without one. */
     float *low, *high;                 /* [max_states][n_vocab]   bounds of the logits */
     float *max_low, *max_high;         /* [max_states][n_strips]  the largest in each strip */
@@ -16582,8 +16499,7 @@ static int bitnet__reads_head(const bitnet_ctx *c, int32_t cols) {
            (type == BITNET_TENSOR_Q4_K && c->k.dotrows_q4_k && cols <= 2);
 }
 
-/* Products of cols hidden states x [cols][dim] with rows at w: as in the file or, if reads_head is
-   0, F32. */
+/* Products of x [cols][dim] with rows at w: as in the file or, if reads_head is 0, F32. */
 static void bitnet__dot_head(const bitnet_ctx *c, const uint8_t *w, int32_t rows, const float *x,
                              int32_t cols, float *out, size_t out_stride) {
     const bitnet__matrix *a = &c->m->head;
@@ -16639,8 +16555,7 @@ static const float *bitnet__hidden_row(const bitnet_ctx *c, int32_t row) {
     return c->head_in + bitnet__row(row, c->m->dim);
 }
 
-/* A ternary head takes its hidden states as int8, as a linear layer does. Nothing here can be
-   cancelled. */
+/* A ternary head takes hidden states as int8, as a linear layer does. This cannot be cancelled. */
 static void bitnet__step_quantize_hidden(const bitnet__step *s, int32_t from, int32_t to,
                                          int thread) {
     int32_t t;
@@ -16773,7 +16688,7 @@ BITNET_API const float *bitnet_hidden(bitnet_ctx *c, int32_t i, bitnet_error *er
    The first part is computed in exact integers, of 2 h. By Cauchy-Schwarz, |a h.f| <= (|w| + |e|)
    |f| and |e.x| <= |e| |x|. Without v, b |v| + |f| takes the place of |f|. The logit itself is a
    float sum of n products and is off by at most (n / 16 + 8) 2^-24 |w| |x| (each lane adds n / 16
-   products, the tree has 4 levels), if no sum overflows: see bound_chunk. The bounds are computed
+   products, the tree has 4 levels), if no sum overflows: see bound_strip. The bounds are computed
    in floats, where each operation is off by at most 2^-24 of its result: less than 7 * 2^-24
    (|w| + |e|) b (128 |u| + |v|) for the first part; the rest is widened by 1e-6. A row with a NaN
    or an infinity gets no bounds and is always computed exactly.
@@ -16783,10 +16698,8 @@ BITNET_API const float *bitnet_hidden(bitnet_ctx *c, int32_t i, bitnet_error *er
    wider. With both planes e is a quarter, so v matters from 1/256 on: of a head in Q4_K with random
    weights, without v 3 times as many rows remain.
 
-   A pass over the copy, a strip of rows at a time, bounds the logits of all hidden states that wait
-   for them. It reads the high plane. Where a few logits stand out, as those of trained models do,
-   that leaves few rows; if it leaves many, a second pass reads both planes. A search then looks at
-   each strip's largest bound first. */
+   A pass bounds the logits of all hidden states that wait for them, a strip of rows at a time. A
+   search then looks at each strip's largest bound first. */
 
 /* A row of the head as floats; -0 may become +0. sumrows is faster than bitnet__matrix_row. */
 static void bitnet__head_weights(const bitnet_ctx *c, int32_t r, float *w) {
@@ -17089,10 +17002,9 @@ static int bitnet__begin_bounds(bitnet_ctx *c, int32_t row) {
     return fine;
 }
 
-/* Bounds the logits of a row and of those behind it, unless that is done. Returns 0 if there is no
-   copy, or if the row is not finite. A quarter of the copy is filled in at a time or, of a small
-   head, all of it. So the first token of a large model does not wait for the whole copy; until that
-   is complete, all logits are computed. */
+/* Bounds the logits of a row and of those behind it, unless that is done. 0: there is no copy, it
+   is not filled in yet, or the row is not finite. A quarter of it is filled in at a time or, of a
+   small head, all. */
 static int bitnet__bound_logits(bitnet_ctx *c, int32_t row) {
     bitnet__head *t = c->head;
     int fine;
@@ -17105,11 +17017,10 @@ static int bitnet__bound_logits(bitnet_ctx *c, int32_t row) {
     return t->n_bound > 0;
 }
 
-/* A search in the bounds has found n rows. If these are so many that a pass over both planes is
-   faster than computing them, makes that pass and returns 1. Back-off: a coarse pass that leaves
-   over 1/16 of the rows was useless. After each useless one in a row, skip it for twice as many
-   samples plus one: 1, 3, 7, at most 63. If a pass over both planes without v left over 1/64 of
-   them, the next 63 take v. */
+/* A search in the bounds has found n rows. If a pass over both planes is faster than computing so
+   many, makes it and returns 1. Back-off: a coarse pass that leaves over 1/16 of the rows was
+   useless. After each useless one in a row, skip it for twice as many samples plus one: 1, 3, 7, at
+   most 63. If both planes without v leave over 1/64, the next 63 passes take v. */
 static int bitnet__refine_bounds(bitnet_ctx *c, int32_t n) {
     bitnet__head *t = c->head;
     if (t->fine) {
@@ -17290,9 +17201,8 @@ static int32_t bitnet__select_rows(bitnet_ctx *c, int32_t row, int32_t k) {
     return bitnet__list_bounds(c, high, max_high, least > threshold ? least : threshold);
 }
 
-/* Writes the tokens with the k largest of all logits (and more if some are equal) to candidates, in
-   id order, without those that the mask forbids; returns how many, or 0 if fewer than k are numbers
-   above minus infinity. */
+/* Writes the tokens with the k largest of all logits (more if some are equal) to candidates, in id
+   order, if the mask allows them; returns how many; 0: fewer than k are above minus infinity. */
 static int32_t bitnet__list_largest(bitnet_ctx *c, const float *logits, int32_t k) {
     const int32_t n = c->m->n_vocab;
     int32_t from, end, t, found = 0;
@@ -17423,8 +17333,7 @@ static bitnet__tokens bitnet__row_tokens(const bitnet_ctx *c, int32_t row) {
     return before;
 }
 
-/* Finds a token among n candidates in id order; 0: it is not there. A complement, ~token, counts as
-   the token. */
+/* Finds a token, or its complement ~token, among n candidates in id order; 0: it is not there. */
 static bitnet__candidate *bitnet__find_candidate(bitnet__candidate *all, int32_t n,
                                                  bitnet_token t) {
     int32_t low = 0, high = n;
@@ -17474,9 +17383,8 @@ static void bitnet__adjust(bitnet_ctx *c, const bitnet_sampler *s, bitnet__token
 
 /* ---- drawing ---- */
 
-/* Applies top-k, top-p and min-p; returns how many of the n candidates stay. These end up at the
-   array's end, the best one last. Nothing beyond the cut is sorted. With top-k, top-p and min-p
-   apply to the k best. */
+/* Applies top-k, then top-p and min-p to the k best; returns how many of the n candidates stay.
+   They end up at the array's end, the best one last. Nothing beyond the cut is sorted. */
 static int32_t bitnet__truncate(bitnet__candidate *all, int32_t n, const bitnet_sampler *s) {
     const int32_t limit = s->top_k > 0 && s->top_k < n ? s->top_k : n;
     const int32_t k = s->top_k > 0 ? limit : 0;
@@ -17502,8 +17410,7 @@ static int32_t bitnet__truncate(bitnet__candidate *all, int32_t n, const bitnet_
     return kept;
 }
 
-/* Draws one of n candidates, which are read from first in strides, with the weights exp(logit /
-   temperature), for which there is room. */
+/* Draws one of n candidates, from first on in strides, with weights exp(logit / temperature). */
 static bitnet_token bitnet__draw(const bitnet__candidate *first, int32_t n, int stride, double top,
                                  float *weights, bitnet_sampler *s) {
     double total = 0.0, at, t = (double)s->temperature;
@@ -17950,15 +17857,13 @@ static void bitnet__flush_text(bitnet_gen *g) {
 
 /* ---- prompt lookup ----
    A draft that has been evaluated is hidden: n_past is as if there were none, n_hidden counts it.
-   If the next sampled token is the draft's first, that one is evaluated already and becomes
-   visible; if not, the draft is dropped. So the sampler, text_fn and everyone else see the sequence
-   as it would be without drafts. */
+   If the next sampled token is the draft's first, that one becomes visible; if not, the draft is
+   dropped. So everyone sees the sequence as it would be without drafts. */
 
 enum { BITNET__MAX_LOOKUP = 64 };
 
-/* Queues the pending token and a draft of up to `most` tokens: those that followed the latest place
-   that ends with the same three tokens, or else two. Returns the draft's length. The copy may run
-   into itself, as in a loop. */
+/* Queues the pending token and a draft of up to `most` tokens: those behind the latest place that
+   ends with the same three tokens, or two. Returns its length. The copy may run into itself. */
 static int32_t bitnet__queue_draft(const bitnet__seq *q, int32_t most) {
     bitnet_token *h = q->history;
     int32_t n = q->n_past, found = 0, at, i;
@@ -17975,8 +17880,7 @@ static int32_t bitnet__queue_draft(const bitnet__seq *q, int32_t most) {
     return most;
 }
 
-/* If the pending token equals the draft's next token, it is already evaluated: accepts it and
-   returns 1. */
+/* Accepts the draft's next token, which is evaluated, if it is the pending one, and returns 1. */
 static int bitnet__accept_draft(bitnet_gen *g) {
     bitnet__seq *q = g->q;
     if (g->n_hidden == 0 || q->history[q->n_past] != q->pending) return 0;
@@ -18052,9 +17956,8 @@ static int32_t bitnet__read_along(bitnet_gen *const *gens, int32_t n) {
     return read;
 }
 
-/* After such a pass: how many tokens would have taken 3/4 of gap_ms, since passes differ. What a
-   pass takes without any of them is in its time, too, so the number gets to the right one by
-   steps. */
+/* After such a pass: how many tokens would have taken 3/4 of gap_ms, since passes differ. Its time
+   includes what is not theirs, so the number gets to the right one by steps. */
 static void bitnet__adapt_chunk(bitnet_ctx *c, int32_t read, int64_t ns) {
     const float aim = (float)c->p.gap_ms * 0.75e6f, least = (float)BITNET__LEAST_CHUNK;
     float fits;
@@ -18333,8 +18236,7 @@ static bitnet_result bitnet__check_generate(const bitnet_ctx *c, const bitnet_ge
     return bitnet__check_stops(p, err);
 }
 
-/* Checks the parameters and writes the prompt's tokens behind the sequence's history. g is the
-   caller's memory. */
+/* Checks the parameters and writes the prompt behind the history. g is the caller's memory. */
 static bitnet_result bitnet__gen_start(bitnet_gen *g, bitnet_ctx *c,
                                        const bitnet_generate_params *p, bitnet_error *err) {
     bitnet__seq *q;
@@ -19212,8 +19114,7 @@ static const uint16_t bitnet__composed[BITNET__COMPOSED] = {
     1505
 };
 /* end of tables written by tests/checks/unicode_tables.py */
-/* The last of n > 0 sorted runs that does not begin above cp, or the first. A run begins at
-   runs[i] >> shift. */
+/* The last of n > 0 sorted runs not above cp, or the first. A run begins at runs[i] >> shift. */
 static uint32_t bitnet__find_run(const uint32_t *runs, uint32_t n, int shift, uint32_t cp) {
     uint32_t low = 0, high = n;
     while (high - low > 1) {
@@ -19244,9 +19145,8 @@ static int bitnet__is_punctuation(uint32_t cp) {
     return cp - (run >> 6) < (run & 63);
 }
 
-/* Class of the character at p, and its length in bytes. At the end: STOP and 0. At a byte that is
-   not UTF-8: STOP and 1, so that the scanners treat it as the end of the text. marks: the class of
-   combining marks. */
+/* Class of the character at p, and its length in bytes. The end: STOP and 0. Not UTF-8: STOP and 1,
+   so that scanners end there. marks: the class of combining marks. */
 static int bitnet__class_at(const uint8_t *p, const uint8_t *end, int marks, uint32_t *length) {
     uint32_t cp;
     int c;
@@ -19264,13 +19164,11 @@ static int bitnet__class_at(const uint8_t *p, const uint8_t *end, int marks, uin
 }
 
 /* ---- NFC ----
-   Unicode Standard Annex 15: decompose, sort marks by their combining class, compose. A stable code
-   point is never changed by what precedes it, so a text falls into segments: a stable code point
-   and the unstable ones behind it. A segment of one stable code point is NFC already, and most
-   texts have no other. */
+   Unicode Standard Annex 15: decompose, sort marks by their combining class, compose. What is in
+   front never changes a stable code point, so a text falls into segments: a stable code point and
+   the unstable ones behind it. In most texts each has one, and is NFC already. */
 
-/* Whether a code point begins a segment: it is no mark, NFC keeps it, and it never composes with
-   what is before it. */
+/* Whether cp begins a segment: no mark, kept by NFC, never composed with what is before it. */
 static int bitnet__is_stable(uint32_t cp) {
     uint32_t run;
     if (cp < 0x300 || cp - BITNET__STABLE_FROM < BITNET__STABLE_COUNT) return 1;
@@ -19283,8 +19181,7 @@ static uint32_t bitnet__combining_class(uint32_t cp) {
     return cp - (run >> 11) < (run >> 8 & 7) ? run & 255 : 0;
 }
 
-/* Hangul syllables are composed by arithmetic, of 19 leading consonants, 21 vowels and 27 trailing
-   consonants or none. */
+/* Hangul syllables: 19 leading consonants, 21 vowels, and 27 trailing consonants or none. */
 enum { BITNET__HANGUL = 0xAC00, BITNET__HANGUL_L = 0x1100, BITNET__HANGUL_V = 0x1161,
        BITNET__HANGUL_T = 0x11A7, BITNET__HANGUL_COUNT = 19 * 21 * 28 };
 
@@ -19367,8 +19264,7 @@ static void bitnet__sort_marks(uint64_t *cps, size_t n) {
 }
 
 /* Composes n sorted code points in place; returns how many remain. A mark composes with the last
-   starter (a code point of class 0) unless something between them is of class 0, or of a class that
-   is not lower. */
+   starter (class 0) unless something between is of class 0, or of a class that is not lower. */
 static size_t bitnet__compose_marks(uint64_t *cps, size_t n) {
     size_t i, out = 0, starter = 0;
     uint32_t before = 0;               /* the class of what is between, 0: there is nothing */
@@ -19398,8 +19294,7 @@ static const uint8_t *bitnet__skip_ascii(const uint8_t *p, const uint8_t *end) {
     return end - p == 1 && *p < 0x80 ? end : p;
 }
 
-/* The end of the segment that begins at p < end, and how many code points it has; 0: at p is a byte
-   that is not UTF-8. */
+/* The end of the segment at p < end, and its code points; 0: at p is a byte that is not UTF-8. */
 static const uint8_t *bitnet__segment_end(const uint8_t *p, const uint8_t *end, size_t *count) {
     uint32_t cp, n = bitnet__utf8_decode(p, end, &cp);
     *count = n > 0;
@@ -19596,9 +19491,8 @@ static void bitnet__test_floats(bitnet__selftest *t, float *x, int count, int sp
                    : (float)(bitnet__random(&t->random) * 8.0 - 4.0);
 }
 
-/* Rows of n random bytes from low to high. Every other row begins with n / 2 equal bytes, in turn
-   low and high; four rows further on, these are the other rows. Whole rows of equal bytes would
-   hide a wrong offset. */
+/* Rows of n random bytes, low to high. Every other row begins with n / 2 equal bytes, in turn low
+   and high, from row 4 on the others: whole rows of equal bytes would hide a wrong offset. */
 static void bitnet__test_bytes(bitnet__selftest *t, uint8_t *p, int rows, int n, int low,
                                int high) {
     int r, i;
@@ -19726,8 +19620,7 @@ static const uint8_t *bitnet__test_pack_groups(const bitnet__selftest *t, const 
     return t->packed;
 }
 
-/* The entry of table k, for t->cols columns from number `from` on, and a guard column. out is for
-   float or int32_t, as the entry has it. */
+/* Table k's entry, for t->cols columns from `from` on, and a guard. out: float or int32_t. */
 static void bitnet__test_multiply(const bitnet__selftest *t, const bitnet_kernels *k,
                                   const uint8_t *w, int from, void *out) {
     const size_t first = (size_t)from * t->x_stride;
@@ -19799,9 +19692,8 @@ static void bitnet__test_put_code3(bitnet__selftest *t, int place) {
     t->w[(bytes - 1) * place / 3] |= (uint8_t)(3 << 2 * place);
 }
 
-/* Packs the I2_S rows at t->w, without codes 3: one row pack, another, and the rest. Of the first
-   shape (first: 1) tests more: that codes 3 are refused, and every bit of TL2_R16, which files
-   have. */
+/* Packs the I2_S rows at t->w, without codes 3: one row pack, another, and the rest. first 1: also
+   tests that codes 3 are refused, and every bit of TL2_R16, which files have. */
 static const char *bitnet__test_pack(bitnet__selftest *t, int first) {
     const bitnet_kernels *k = &t->k;
     const size_t row_bytes = (size_t)(t->n / 4);
@@ -19896,8 +19788,7 @@ static int bitnet__test_is_scalar(const bitnet__selftest *t, size_t offset) {
                    sizeof(void (*)(void)));
 }
 
-/* 1 if the entry needs no test, because it is the scalar one, one that was tested before it,
-   or one that reads no such blocks. */
+/* 1 if the entry is the scalar one, was tested as another one, or reads no such blocks. */
 static int bitnet__test_is_known(const bitnet__selftest *t) {
     const int packed = t->entry->kind == BITNET__TEST_GROUPS && t->entry->form;
     if (packed && !t->k.pack_groups) return 1;
@@ -20091,9 +19982,8 @@ static uint32_t bitnet__math_hash(void) {
 }
 
 /* Tests the arithmetic by scalar dot products in which all but these elements are 0. Half an ulp is
-   lost when it is added to 1, but not to 1 + ulp. With a = 1 + 2^-12, a^2 rounds to 1 + 2^-11; a
-   fused or wider multiply-add would keep 2^-24 of it. Added to 2^24, each 1 alone is lost, but two
-   together are not. */
+   lost when added to 1, but not to 1 + ulp. With a = 1 + 2^-12, a^2 rounds to 1 + 2^-11; a fused or
+   wider multiply-add keeps 2^-24 of it. Added to 2^24, a single 1 is lost, but not two. */
 static const char *bitnet__check_arithmetic(void) {
     static const int at[5] = {0, 16, 8, 24, 4};
     const float a = 1.000244140625f, ulp = 1.1920928955078125e-07f, tiny = 1.40129846e-45f;
