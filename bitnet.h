@@ -2687,7 +2687,6 @@ static int bitnet__allowed_cpus(void) {
 #endif
 }
 
-/* How many threads of this process can run at the same time. */
 static int bitnet__usable_cpus(void) {
     const int n = bitnet__allowed_cpus(), quota = bitnet__quota_cpus("");
     return n < 1 ? 1 : n < quota ? n : quota;
@@ -4310,7 +4309,6 @@ static void bitnet__copy_kernels(bitnet_kernels *to, const bitnet_kernels *k) {
 #endif
 }
 
-/* Is a table's layout that of the tensor type TL2_R16? */
 static int bitnet__reads_tl2_r16(const bitnet_kernels *k) {
     return !strcmp(k->layout, "TL2_R16");
 }
@@ -4544,7 +4542,6 @@ static uint32_t bitnet__pair_rank(const bitnet__vocab *v, uint32_t left, uint32_
 
 /* ---- literals: special tokens, and tokens that no text becomes ---- */
 
-/* Orders two literals by bytes, then by id. */
 static int bitnet__literal_less(const void *arg, uint32_t a, uint32_t b) {
     const bitnet__vocab *v = (const bitnet__vocab *)arg;
     size_t na, nb;
@@ -4831,7 +4828,6 @@ static bitnet_result bitnet__add_token(bitnet__vocab *v, uint32_t t, const uint1
     return literal || byte >= 0 ? BITNET_OK : bitnet__add_slot(v, t, err);
 }
 
-/* Reads all tokens and sorts the literals. */
 static bitnet_result bitnet__add_tokens(bitnet__vocab *v, const bitnet__strings *tokens,
                                         const uint8_t *types, const uint16_t *map,
                                         bitnet_error *err) {
@@ -4845,8 +4841,7 @@ static bitnet_result bitnet__add_tokens(bitnet__vocab *v, const bitnet__strings 
         bitnet_result r;
         bitnet__next_string(&unread, &p, &n);
         v->types[t] = (uint8_t)type;
-        r = bitnet__add_token(v, t, map, p, n, err);
-        if (r != BITNET_OK) return r;
+        if ((r = bitnet__add_token(v, t, map, p, n, err))) return r;
         if (!bitnet__is_literal(type)) continue;
         v->literals[type == BITNET__TOKEN_USER ? user++ :
                     type == BITNET__TOKEN_CONTROL ? control++ : rest++] = t;
@@ -5258,8 +5253,7 @@ static bitnet_result bitnet__encode_spm(bitnet__encoder *e, const uint8_t *p,
     bitnet_result r;
     uint8_t own[BITNET__SMALL_WORD], *text = own;      /* "small" is a macro of Windows */
     if (n == 0) return BITNET_OK;
-    r = bitnet__reserve(e, n + 1);
-    if (r != BITNET_OK) return r;
+    if ((r = bitnet__reserve(e, n + 1))) return r;
     if (n >= sizeof own) text = (uint8_t *)bitnet__alloc(e->allocator, n + 1);
     if (!text) return BITNET_ERR_MEMORY;
     text[0] = ' ';
@@ -7251,7 +7245,6 @@ static void bitnet__chat_part(bitnet__chat *c, int *parts) {
     if ((*parts)++ > 0) bitnet__chat_put(c, "\n\n", 2);
 }
 
-/* Adds the functions that the model may call. */
 static void bitnet__chat_tools(bitnet__chat *c, bitnet_text tools, int *parts) {
     bitnet__chat_part(c, parts);
     bitnet__chat_string(c, c->t->tools_before);
@@ -7355,14 +7348,6 @@ static void bitnet__chat_end_reply(bitnet__chat *c, int ended) {
     bitnet__chat_write(c, suffix, role);
 }
 
-/* Opens the reply as `thinking` asks. */
-static void bitnet__chat_reply(bitnet__chat *c, bitnet_thinking thinking) {
-    const bitnet_chat_template *t = c->t;
-    bitnet__chat_string(c, t->reply);
-    if (thinking == BITNET_THINK_ON) bitnet__chat_string(c, t->think);
-    if (thinking == BITNET_THINK_OFF) bitnet__chat_string(c, t->no_think);
-}
-
 /* A copy of a template, with the tools that it lacks: see the head of this section. */
 static const bitnet_chat_template *bitnet__lend_tools(const bitnet_chat_template *t,
                                                       bitnet_text tools, bitnet__chat *c,
@@ -7418,8 +7403,7 @@ static bitnet_result bitnet__check_chat(const bitnet_chat_template *t, const bit
                             (int)(p->effort.size < 20 ? p->effort.size : 20), p->effort.data);
     for (i = 0; i < n; i++) {
         const bitnet_message *msg = &messages[i];
-        r = bitnet__check_reserved(msg->reserved, 2, "bitnet_message", err);
-        if (r != BITNET_OK) return r;
+        if ((r = bitnet__check_reserved(msg->reserved, 2, "bitnet_message", err))) return r;
         if (!msg->role.data || msg->role.size == 0 || !msg->content.data)
             return bitnet__fail(err, BITNET_ERR_ARG, "message %d has no %s", i,
                                 msg->role.data && msg->role.size ? "text" : "role");
@@ -7450,13 +7434,18 @@ static void bitnet__chat_all(bitnet__chat *c, const bitnet_chat_params *p,
                              const bitnet_message *messages, int n, int flags) {
     const int keeps = p->earlier_thinking ? p->earlier_thinking > 0 : c->t->drop_thinking == 3;
     const int last_query = keeps ? -1 : bitnet__last_query(c->t, messages, n);
+    const bitnet_thinking thinking = bitnet__thinking_of(c->t, p);
     int i = 0;
     if (flags & (BITNET_CHAT_CUT_REPLY | BITNET_CHAT_ENDED_REPLY))
         bitnet__chat_end_reply(c, (flags & BITNET_CHAT_ENDED_REPLY) != 0);
     if (flags & BITNET_CHAT_BEGIN) i = bitnet__chat_begin(c, p, messages, n);
     for (; i < n && c->result == BITNET_OK; i++)
         bitnet__chat_message(c, messages, n, i, last_query);
-    if (flags & BITNET_CHAT_OPEN_REPLY) bitnet__chat_reply(c, bitnet__thinking_of(c->t, p));
+    if (flags & BITNET_CHAT_OPEN_REPLY) {
+        bitnet__chat_string(c, c->t->reply);
+        if (thinking == BITNET_THINK_ON) bitnet__chat_string(c, c->t->think);
+        if (thinking == BITNET_THINK_OFF) bitnet__chat_string(c, c->t->no_think);
+    }
     bitnet__chat_flush(c, -1);
 }
 
@@ -7956,14 +7945,13 @@ BITNET_API void bitnet_reply_begin(bitnet_reply *r, const bitnet_model *m,
                                    const bitnet_chat_params *chat) {
     const bitnet_chat_template *t = chat && chat->chat_template ? chat->chat_template
                                     : m ? bitnet__vocab_of(m)->chat : 0;
-    bitnet_thinking thinking = chat ? chat->thinking : BITNET_THINK_AUTO;
     if (!r) return;
     memset(r, 0, sizeof *r);
     if (!t) return;
-    if (thinking == BITNET_THINK_AUTO) thinking = t->thinking;
     r->thinks = t->think.data || t->no_think.data || t->drop_thinking;
     r->calls = chat && chat->tools.data;
-    if (!t->think.data || thinking != BITNET_THINK_ON) return;
+    if (!t->think.data ||
+        (chat ? bitnet__thinking_of(t, chat) : t->thinking) != BITNET_THINK_ON) return;
     r->part = BITNET_REPLY_THINKING;
     r->skips = 1;
 }
@@ -8644,7 +8632,6 @@ BITNET__APART const bitnet__type *bitnet__type_info(uint32_t type) {
 /* 1 if a linear layer can have the type. */
 static int bitnet__is_ternary(const bitnet__type *t) { return t && (t->codes || t->block_codes); }
 
-/* 1 if the type can be unpacked to floats. */
 static int bitnet__has_floats(const bitnet__type *t) { return t && (t->floats || t->block_codes); }
 
 static int bitnet__is_float(uint32_t type) {
@@ -8699,7 +8686,6 @@ typedef struct bitnet__matrix {        /* floats, or blocks of them; rows contig
     int32_t n_cols, n_rows;
 } bitnet__matrix;
 
-/* Unpacks row r of a matrix. */
 static void bitnet__matrix_row(const bitnet__matrix *a, int32_t r, float *out) {
     bitnet__unpack_floats(bitnet__type_info(a->type), a->data + (size_t)r * a->row_bytes,
                           (size_t)a->n_cols, out);
@@ -8847,7 +8833,6 @@ static bitnet_result bitnet__fit_tile(bitnet_ternary *m, const char *name, bitne
     return BITNET_OK;
 }
 
-/* Checks that a tensor of the type can have this shape. */
 static bitnet_result bitnet__check_shape(const char *name, const bitnet__type *info,
                                          uint64_t n_cols, uint64_t n_rows, bitnet_error *err) {
     if (bitnet__tensor_size(info, n_cols, n_rows)) return BITNET_OK;
@@ -9859,7 +9844,6 @@ static void bitnet__sort_names(bitnet__records list, bitnet__reader *r) {
     }
 }
 
-/* The key or tensor called name, or 0. */
 static const void *bitnet__find_name(bitnet__records list, const char *name) {
     uint32_t low = 0, high = list.n;
     while (low < high) {
@@ -10182,34 +10166,29 @@ static int bitnet__copy_text(const uint8_t *p, size_t size, char *buf, size_t ca
 BITNET_API int bitnet_gguf_text(const bitnet_gguf_value *value, char *buf, size_t cap) {
     char text[BITNET__TEXT];
     const uint8_t *p = value ? value->data : 0;
-    uint64_t size, n = 0;
+    uint64_t n = 0;
     double d;
     if (!p) return BITNET_ERR_ARG;
     if (value->type == BITNET_GGUF_ARRAY) return BITNET_ERR_UNSUPPORTED;
-    size = value->size;
-    if (value->type == BITNET_GGUF_STRING) {
-        if (size > INT32_MAX) return BITNET_ERR_LIMIT;
-    } else if (!size || size != bitnet__value_size(value->type)) {
-        return BITNET_ERR_ARG;
+    if (value->type == BITNET_GGUF_STRING)
+        return value->size > INT32_MAX ? (int)BITNET_ERR_LIMIT
+                                       : bitnet__copy_text(p, (size_t)value->size, buf, cap);
+    if (!value->size || value->size != bitnet__value_size(value->type)) return BITNET_ERR_ARG;
+    if (value->type == BITNET_GGUF_BOOL) {
+        bitnet__format(text, "%s", p[0] ? "true" : "false");
+    } else if (value->type == BITNET_GGUF_F32) {
+        bitnet__format_number(text, 9, (double)bitnet__load_f32(p));
+    } else if (bitnet__value_integer(value->type, p, &n)) {
+        /* Sign and digits apart: not every snprintf prints the lowest number of a type. */
+        const int negative = value->type != BITNET_GGUF_U64 && n >> 63;
+        bitnet__format(text, "%s%llu", negative ? "-" : "",
+                       (unsigned long long)(negative ? 0 - n : n));
     } else {
-        if (value->type == BITNET_GGUF_BOOL) {
-            bitnet__format(text, "%s", p[0] ? "true" : "false");
-        } else if (value->type == BITNET_GGUF_F32) {
-            bitnet__format_number(text, 9, (double)bitnet__load_f32(p));
-        } else if (bitnet__value_integer(value->type, p, &n)) {
-            /* Sign and digits apart: not every snprintf prints the lowest number of a type. */
-            const int negative = value->type != BITNET_GGUF_U64 && n >> 63;
-            bitnet__format(text, "%s%llu", negative ? "-" : "",
-                           (unsigned long long)(negative ? 0 - n : n));
-        } else {
-            n = bitnet__get_u64(p);
-            memcpy(&d, &n, 8);
-            bitnet__format_number(text, 17, d);
-        }
-        p = (const uint8_t *)text;
-        size = strlen(text);
+        n = bitnet__get_u64(p);
+        memcpy(&d, &n, 8);
+        bitnet__format_number(text, 17, d);
     }
-    return bitnet__copy_text(p, (size_t)size, buf, cap);
+    return bitnet__copy_text((const uint8_t *)text, strlen(text), buf, cap);
 }
 
 /* ---- public: files of any kind, to look into; names are copied out, values are views ---- */
@@ -11242,30 +11221,10 @@ static bitnet_result bitnet__pack_layer(bitnet_model *m, int32_t i, bitnet_error
 static const int8_t bitnet__input_of[BITNET__LINEARS] = {0, 0, 0, 1, 2, 2, 3, 0, 0, 4, 4, 1};
 enum { BITNET__INPUTS = 5 };
 
-/* Matrices that read the same must be all ternary or all floats, and all folded or none. */
-static bitnet_result bitnet__check_inputs(const bitnet_model *m, int32_t layer,
-                                          const bitnet__linear *l, bitnet_error *err) {
-    char first[BITNET__TEXT], other[BITNET__TEXT];
-    int a, b;
-    for (a = 0; a < BITNET__LINEARS; a++)
-        for (b = 0; b < a; b++) {
-            const bitnet__turn *x = &l[a].turn, *y = &l[b].turn;
-            if (!l[a].file.rows || !l[b].file.rows || bitnet__input_of[a] != bitnet__input_of[b] ||
-                (bitnet__in_floats(&l[a]) == bitnet__in_floats(&l[b]) && x->block == y->block))
-                continue;
-            bitnet__linear_name(m, layer, b, first);
-            bitnet__linear_name(m, layer, a, other);
-            return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "tensors '%s' and '%s' read the same "
-                                "input, but only one of them is %s", first, other,
-                                x->block == y->block ? "of floats" : "folded");
-        }
-    return BITNET_OK;
-}
-
 /* Decides how a layer's scales of blocks are kept. If those of a matrix differ, its blocks become
-   scale groups, else their one scale becomes the matrix's. q, k and v (gate and up) share one
-   quantized input, so they must share one size of scale groups. If the scales of one of them
-   differ, all keep theirs, and one without blocks beside it is an error. */
+   scale groups, else their one scale becomes the matrix's. Matrices that read the same input, as q,
+   k and v do, must be all ternary or all floats, all folded or none, and share one size of scale
+   groups. If the scales of one of them differ, all keep theirs. */
 static bitnet_result bitnet__choose_groups(bitnet_model *m, int32_t layer, bitnet__linear *l,
                                            bitnet_error *err) {
     const int8_t *input = bitnet__input_of;
@@ -11273,8 +11232,6 @@ static bitnet_result bitnet__choose_groups(bitnet_model *m, int32_t layer, bitne
     int found[BITNET__LINEARS], differ[BITNET__INPUTS] = {0}, a, b;
     uint16_t scale[BITNET__LINEARS][2];
     int64_t at[2];
-    bitnet_result r = bitnet__check_inputs(m, layer, l, err);
-    if (r != BITNET_OK) return r;
     for (a = 0; a < BITNET__LINEARS; a++) {
         const bitnet__type *type = bitnet__type_info(l[a].file.type);
         if (!bitnet__has_codes(&l[a])) continue;
@@ -11286,15 +11243,21 @@ static bitnet_result bitnet__choose_groups(bitnet_model *m, int32_t layer, bitne
         if (!BITNET__GROUPS) return bitnet__no_groups(first, l[a].file.type, err);
     }
     for (a = 0; a < BITNET__LINEARS; a++) {
-        if (!bitnet__has_codes(&l[a])) continue;
+        if (!l[a].file.rows) continue;
+        for (b = 0; input[b] != input[a] || !l[b].file.rows; b++) {}
+        bitnet__linear_name(m, layer, b, first);
         bitnet__linear_name(m, layer, a, other);
+        if (bitnet__in_floats(&l[a]) != bitnet__in_floats(&l[b]) ||
+            l[a].turn.block != l[b].turn.block)
+            return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "tensors '%s' and '%s' read the same "
+                                "input, but only one of them is %s", first, other,
+                                l[a].turn.block == l[b].turn.block ? "of floats" : "folded");
+        if (bitnet__in_floats(&l[a])) continue;
         if (!differ[input[a]]) {
             if (found[a]) l[a].scale *= bitnet__f16_to_f32(scale[a][0]);
             continue;
         }
         bitnet__set_group(&l[a]);
-        for (b = 0; input[b] != input[a] || !bitnet__has_codes(&l[b]); b++) {}
-        bitnet__linear_name(m, layer, b, first);
         if (l[b].group != l[a].group)
             return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "tensors '%s' and '%s' read the same "
                                 "input, but share scales among %d and %d weights (0: all)", first,
@@ -12849,16 +12812,6 @@ static bitnet_result bitnet__load_vocab_only(bitnet_model *m, bitnet_error *err)
     return x.result ? x.result : bitnet__progress(m, m->gguf.src.size, err);
 }
 
-/* Checks that come first, before anything is read. */
-static bitnet_result bitnet__check_load(const bitnet_model *m, bitnet_error *err) {
-    const uint64_t max_bytes = m->params.max_bytes ? m->params.max_bytes : (uint64_t)16 << 30;
-    if (m->gguf.src.size > max_bytes)
-        return bitnet__fail(err, BITNET_ERR_LIMIT, "the file has %llu bytes; the limit is %llu "
-                            "(max_bytes)", (unsigned long long)m->gguf.src.size,
-                            (unsigned long long)max_bytes);
-    return m->params.kernels ? bitnet__check_kernels(m->params.kernels, err) : BITNET_OK;
-}
-
 /* Parses the header, as far as it is there, and all that it says. */
 static bitnet_result bitnet__next_header(bitnet_model *m, bitnet__range *want, bitnet_error *err) {
     bitnet_result r = bitnet__gguf_parse(&m->gguf, &m->params.allocator, err);
@@ -12872,7 +12825,6 @@ static bitnet_result bitnet__next_header(bitnet_model *m, bitnet__range *want, b
     return bitnet__begin_weights(m, err);
 }
 
-/* All has come. */
 static bitnet_result bitnet__end_load(bitnet_model *m, bitnet_error *err) {
     char text[BITNET__TEXT];
     bitnet_result r;
@@ -12917,6 +12869,7 @@ static bitnet_result bitnet__begin_load(bitnet__source src, const bitnet_model_p
     *out = 0;
     memset(&p, 0, sizeof p);
     if (params) p = *params;
+    if (!p.max_bytes) p.max_bytes = (uint64_t)16 << 30;
     r = bitnet__check_open(&src, has_out, &p.allocator, err);
     if (r == BITNET_OK) r = bitnet__check_reserved(p.reserved, 6, "bitnet_model_params", err);
     if (r == BITNET_OK) r = bitnet__check_packing(p.i2s_packing, err);
@@ -12936,7 +12889,11 @@ static bitnet_result bitnet__begin_load(bitnet__source src, const bitnet_model_p
     m->gguf.src = src;
     m->gguf.q2_0_block = p.q2_0_block;
     *out = m;
-    return bitnet__check_load(m, err);
+    if (src.size > p.max_bytes)
+        return bitnet__fail(err, BITNET_ERR_LIMIT, "the file has %llu bytes; the limit is %llu "
+                            "(max_bytes)", (unsigned long long)src.size,
+                            (unsigned long long)p.max_bytes);
+    return p.kernels ? bitnet__check_kernels(p.kernels, err) : BITNET_OK;
 }
 
 /* What loading wants next; the bytes that it wanted before are there. The ranges follow each other
@@ -12964,7 +12921,6 @@ static void bitnet__leave_load(bitnet_model *m) {
     bitnet__source_close_file(&m->gguf.src);
 }
 
-/* Reads what loading wants. */
 static bitnet_result bitnet__read_range(const bitnet_model *m, const bitnet__range *want,
                                         bitnet_error *err) {
     const bitnet__loading *d = m->loading;
@@ -13353,7 +13309,6 @@ static int32_t bitnet__min(int32_t a, int32_t b) { return a < b ? a : b; }
    are offsets in memory are computed here. */
 static size_t bitnet__row(int32_t t, int32_t n) { return (size_t)t * (size_t)n; }
 
-/* Rounded up to whole pages of 64. */
 static int32_t bitnet__round_page(int32_t positions) {
     return (positions + BITNET__PAGE - 1) / BITNET__PAGE * BITNET__PAGE;
 }
@@ -13367,11 +13322,11 @@ static int32_t bitnet__pages_for(const bitnet_ctx *c, int32_t positions) {
     return (positions + c->page_len - 1) / c->page_len;
 }
 
-static bitnet_result bitnet__check_range(const char *name, int32_t value, int32_t most,
-                                         bitnet_error *err) {
-    if (value >= 1 && value <= most) return BITNET_OK;
-    return bitnet__fail(err, BITNET_ERR_ARG, "%s %lld is not in 1..%d", name, (long long)value,
-                        (int)most);
+static bitnet_result bitnet__check_range(const char *name, int32_t value, int32_t least,
+                                         int32_t most, bitnet_error *err) {
+    if (value >= least && value <= most) return BITNET_OK;
+    return bitnet__fail(err, BITNET_ERR_ARG, "%s %lld is not in %d..%d", name, (long long)value,
+                        (int)least, (int)most);
 }
 
 static bitnet_result bitnet__check_kv_type(const bitnet_model *m, bitnet_kv_type type,
@@ -13403,7 +13358,6 @@ static int32_t bitnet__max_marks(const bitnet_model *m, const bitnet_ctx_params 
     return n < 0 ? 0 : n > BITNET__MAX_MARKS ? BITNET__MAX_MARKS : (int32_t)n;
 }
 
-/* Defaults and ranges of all context parameters. */
 static bitnet_result bitnet__ctx_defaults(const bitnet_model *m, const bitnet_ctx_params *given,
                                           bitnet_ctx_params *p, bitnet_error *err) {
     bitnet_result r;
@@ -13421,14 +13375,13 @@ static bitnet_result bitnet__ctx_defaults(const bitnet_model *m, const bitnet_ct
     if (!p->n_batch) p->n_batch = all > 0 && all < 512 ? (int32_t)all : 512;
     if (!p->n_logits) p->n_logits = p->n_seqs;
     if (!p->n_threads) p->n_threads = bitnet__usable_cpus();
-    if ((r = bitnet__check_range("n_ctx", p->n_ctx, BITNET__MAX_CONTEXT, err)) ||
-        (r = bitnet__check_range("n_batch", p->n_batch, 65536, err)) ||
-        (r = bitnet__check_range("n_seqs", p->n_seqs, BITNET__MAX_SEQS, err)) ||
-        (r = bitnet__check_range("n_threads", p->n_threads, BITNET__MAX_THREADS, err))) return r;
-    r = bitnet__check_range("n_logits", p->n_logits, all < INT32_MAX ? (int32_t)all : INT32_MAX,
-                            err);
-    if (r != BITNET_OK) return r;
-    if ((r = bitnet__check_kv_type(m, p->kv_type, err)) != BITNET_OK) return r;
+    if ((r = bitnet__check_range("n_ctx", p->n_ctx, 1, BITNET__MAX_CONTEXT, err)) ||
+        (r = bitnet__check_range("n_batch", p->n_batch, 1, 65536, err)) ||
+        (r = bitnet__check_range("n_seqs", p->n_seqs, 1, BITNET__MAX_SEQS, err)) ||
+        (r = bitnet__check_range("n_threads", p->n_threads, 1, BITNET__MAX_THREADS, err)) ||
+        (r = bitnet__check_range("n_logits", p->n_logits, 1,
+                                 all < INT32_MAX ? (int32_t)all : INT32_MAX, err)) ||
+        (r = bitnet__check_kv_type(m, p->kv_type, err))) return r;
     all = (int64_t)p->n_seqs * bitnet__round_page(p->n_ctx);
     if (p->n_kv < 0 || p->n_kv > all)
         return bitnet__fail(err, BITNET_ERR_ARG, "n_kv is not in 0..%lld", (long long)all);
@@ -13824,7 +13777,7 @@ BITNET_API int32_t bitnet_ctx_threads(const bitnet_ctx *c) { return c ? c->p.n_t
 BITNET_API bitnet_result bitnet_ctx_set_threads(bitnet_ctx *c, int32_t n, bitnet_error *err) {
     bitnet_result r = bitnet__acquire(c, err);
     if (r != BITNET_OK) return r;
-    r = bitnet__check_range("n_threads", n, c->max_threads, err);
+    r = bitnet__check_range("n_threads", n, 1, c->max_threads, err);
     if (r != BITNET_OK || n == c->p.n_threads) return bitnet__done(c, r);
     if (!c->p.parallel_fn) {
         bitnet__team_free(&c->m->params.allocator, c->team);
@@ -13847,7 +13800,6 @@ BITNET_API bitnet_result bitnet_ctx_set_hooks(bitnet_ctx *c, const bitnet_hooks 
     return bitnet__done(c, r);
 }
 
-/* Drops logits and hidden states. */
 static void bitnet__forget_rows(bitnet_ctx *c) {
     c->n_rows = 0;
     c->row = -1;
@@ -14044,29 +13996,21 @@ static void bitnet__drop_pass(bitnet_ctx *c) {
     c->pass.n_inputs = 0;
 }
 
-static bitnet_result bitnet__fail_seq(const bitnet_ctx *c, int32_t seq, bitnet_error *err) {
-    return bitnet__fail(err, BITNET_ERR_ARG, "sequence %lld is not in 0..%d", (long long)seq,
-                        (int)c->p.n_seqs - 1);
+static bitnet_result bitnet__check_seq(const bitnet_ctx *c, int32_t seq, bitnet_error *err) {
+    return bitnet__check_range("sequence", seq, 0, c->p.n_seqs - 1, err);
 }
 
 /* Can a sequence keep its first length tokens, in itself or in a copy? */
 static bitnet_result bitnet__check_cut(const bitnet_ctx *c, int32_t seq, int32_t length,
                                        bitnet_error *err) {
-    const bitnet__seq *q = bitnet__seq_of(c, seq);
-    if (!q) return bitnet__fail_seq(c, seq, err);
-    if (length < 0 || length > q->n_past)
-        return bitnet__fail(err, BITNET_ERR_ARG, "length %lld is not in 0..%d", (long long)length,
-                            (int)q->n_past);
-    return BITNET_OK;
+    const bitnet_result r = bitnet__check_seq(c, seq, err);
+    return r ? r : bitnet__check_range("length", length, 0, c->seqs[seq].n_past, err);
 }
 
 /* Acquires a context to change a sequence, which must exist and not be in a generation. */
 static bitnet_result bitnet__acquire_seq(bitnet_ctx *c, int32_t seq, bitnet_error *err) {
-    const bitnet__seq *q = bitnet__seq_of(c, seq);
-    bitnet_result r;
-    if (c && !q) return bitnet__fail_seq(c, seq, err);
-    r = bitnet__acquire(c, err);
-    if (r != BITNET_OK || !q || !q->in_generation) return r;
+    bitnet_result r = c ? bitnet__check_seq(c, seq, err) : BITNET_OK;
+    if (r || (r = bitnet__acquire(c, err)) || !c->seqs[seq].in_generation) return r;
     return bitnet__done(c, bitnet__fail(err, BITNET_ERR_BUSY, "a generation has sequence %d",
                                         (int)seq));
 }
@@ -14372,15 +14316,14 @@ static void bitnet__quantize_input(bitnet__step *s, const float *in, int32_t n, 
     s->act = linear == BITNET__GDN_ALPHA;
     s->floats = turn ? s->c->turned : gain ? s->c->h : in;
     if (norms == 1 && s->c->p.hooks.step_fn) {       /* a profile shows them separately */
-        s->gain = gain ? gain : gains[0];
-        s->n_acts = 0;
-        s->turn = 0;
-        bitnet__run_step(s, "norm", s->n_tokens, work, bitnet__step_norm_quantize);
+        bitnet__step norm = *s;
+        norm.gain = gain ? gain : gains[0];
+        norm.n_acts = 0;
+        norm.turn = 0;
+        bitnet__run_step(&norm, "norm", s->n_tokens, work, bitnet__step_norm_quantize);
         s->in = s->c->h;
         s->gain = 0;
         s->gains = &none;
-        s->n_acts = n_acts;
-        s->turn = turn;
         norms = 0;
     }
     if (norms || n_acts || turn)
@@ -14544,7 +14487,6 @@ static void bitnet__step_qkv(const bitnet__step *s, int32_t from, int32_t to, in
                         c->kv + kv_dim, 2 * kv_dim, 0);
 }
 
-/* Rows of a layer that writes to s->out. */
 static void bitnet__step_out(const bitnet__step *s, int32_t from, int32_t to, int thread) {
     bitnet__linear_rows(s, s->linear, &s->c->act[0], from, to, thread, s->out, s->c->m->dim,
                         s->add);
@@ -14596,7 +14538,6 @@ static void bitnet__gate_up(const bitnet__step *s, const bitnet__product *x,
     }
 }
 
-/* Rows of gate and up. */
 static void bitnet__step_gate_up(const bitnet__step *s, int32_t from, int32_t to, int thread) {
     const bitnet_ctx *c = s->c;
     bitnet__product x = {&s->layer->linear[BITNET__FFN_GATE], bitnet__act_of(c, 0), s->floats,
@@ -15715,7 +15656,6 @@ static bitnet_result bitnet__check_room(const bitnet_ctx *c, const bitnet__seq *
                         (int)c->p.n_ctx, (int)q->n_past);
 }
 
-/* Checks that a sequence can take n tokens more. */
 static bitnet_result bitnet__check_tokens(const bitnet_ctx *c, const bitnet__seq *q,
                                           const bitnet_token *tokens, int32_t n,
                                           bitnet_error *err) {
@@ -15892,8 +15832,7 @@ static bitnet_result bitnet__queue_inputs(bitnet_ctx *c, const bitnet_input *inp
         if (!q)
             return bitnet__fail(err, BITNET_ERR_ARG, "input %d: sequence %lld is not in 0..%d",
                                 (int)*n, (long long)in->seq, (int)c->p.n_seqs - 1);
-        r = bitnet__check_reserved(in->reserved, 2, "bitnet_input", err);
-        if (r != BITNET_OK) return r;
+        if ((r = bitnet__check_reserved(in->reserved, 2, "bitnet_input", err))) return r;
         if (q->in_generation)
             return bitnet__fail(err, BITNET_ERR_BUSY, "input %d: a generation has sequence %d",
                                 (int)*n, (int)in->seq);
@@ -17044,12 +16983,10 @@ static void bitnet__require_token(bitnet_ctx *c, int32_t row, bitnet_token token
     t->max_high[at + (size_t)(token / BITNET__STRIP)] = bitnet__infinity();
 }
 
-/* Does the sampler's mask allow a token? */
 static int bitnet__is_allowed(const bitnet_ctx *c, int32_t t) {
     return c->head->n_allowed < 0 || (c->head->mask[t / 32] >> t % 32 & 1);
 }
 
-/* Is one of BITNET__LANES bounds at least the threshold? */
 static int bitnet__any_at_least(const float *bound, float threshold) {
     int i, any = 0;
     for (i = 0; i < BITNET__LANES; i++) any |= bound[i] >= threshold;
@@ -17503,7 +17440,6 @@ static bitnet_token bitnet__sample_logits(bitnet_ctx *c, bitnet_sampler *s, bitn
 
 /* ---- bitnet_sample ---- */
 
-/* Asks mask_fn which tokens may follow. */
 static bitnet_result bitnet__ask_mask(bitnet_ctx *c, const bitnet_sampler *s, bitnet_error *err) {
     const int32_t n_words = (c->m->n_vocab + 31) / 32, rest = c->m->n_vocab % 32;
     uint32_t word;
@@ -17612,7 +17548,7 @@ static bitnet_result bitnet__logprobs(bitnet_ctx *c, int32_t i, bitnet_logprob *
     const float *logits;
     double sum = 0.0, top;
     int32_t k;
-    if (r == BITNET_OK) r = bitnet__check_range("n", n, c->m->n_vocab, err);
+    if (r == BITNET_OK) r = bitnet__check_range("n", n, 1, c->m->n_vocab, err);
     if (r == BITNET_OK && !out) r = bitnet__fail(err, BITNET_ERR_ARG, "out is 0");
     if (r != BITNET_OK) return r;
     logits = bitnet__logits(c, i);
@@ -17738,10 +17674,9 @@ struct bitnet_gen {
                                           end that may become a stop string */
 };
 
-/* Divides the memory of a generation. */
-static void bitnet__gen_layout(bitnet_gen *g, bitnet__arena *a, uint64_t stop_bytes,
+static void bitnet__gen_layout(bitnet_gen *g, bitnet__arena *a, uint64_t cap, uint64_t stop_bytes,
                                size_t **links) {
-    g->text = (char *)bitnet__arena_take(a, g->cap, 1);
+    g->text = (char *)bitnet__arena_take(a, cap, 1);
     g->tokens = (bitnet_token *)bitnet__arena_take(a, 1 + (uint64_t)g->p.lookup, sizeof *g->tokens);
     g->bias = (bitnet_logit_bias *)bitnet__arena_take(a, (uint64_t)g->sampler.n_bias,
                                                       sizeof *g->bias);
@@ -17786,15 +17721,12 @@ static bitnet_result bitnet__gen_alloc(bitnet_gen *g, bitnet_ctx *c,
         if (p->stop_strings[i].size > longest) longest = p->stop_strings[i].size;
     }
     cap = (2 + (uint64_t)p->lookup) * (3 + 3 * (uint64_t)c->m->vocab.longest_token) + longest;
-    if (cap > SIZE_MAX / 4)            /* a hostile file's token, in 32 bits */
-        return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for %llu bytes of generated text",
-                            (unsigned long long)cap);
-    g->cap = (size_t)cap;
-    bitnet__gen_layout(g, &a, total, &links);
+    bitnet__gen_layout(g, &a, cap, total, &links);
     if (!bitnet__arena_alloc(&a, &c->m->params.allocator))
         return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for %llu bytes of generated text, "
                             "bias and stop strings", (unsigned long long)a.used);
-    bitnet__gen_layout(g, &a, total, &links);
+    g->cap = (size_t)cap;
+    bitnet__gen_layout(g, &a, cap, total, &links);
     bitnet__prepare_stops(g, links);
     if (g->sampler.n_bias > 0)
         memcpy(g->bias, g->sampler.bias, (size_t)g->sampler.n_bias * sizeof *g->bias);
@@ -17850,7 +17782,6 @@ static int bitnet__push_token(bitnet_gen *g, bitnet_token t) {
     return bitnet__pass_on(g, t == -1 ? g->n_text : g->n_text - g->begun, t);
 }
 
-/* Passes on what is still held back. */
 static void bitnet__flush_text(bitnet_gen *g) {
     if (g->n_text > g->n_out || g->detok.n_pending > 0) bitnet__push_token(g, -1);
 }
@@ -18213,8 +18144,7 @@ static bitnet_result bitnet__check_generate(const bitnet_ctx *c, const bitnet_ge
     bitnet_result r;
     int32_t rows;
     if (!p) return bitnet__fail(err, BITNET_ERR_ARG, "params is NULL");
-    if ((r = bitnet__check_head(c, err))) return r;
-    if (!bitnet__seq_of(c, p->seq)) return bitnet__fail_seq(c, p->seq, err);
+    if ((r = bitnet__check_head(c, err)) || (r = bitnet__check_seq(c, p->seq, err))) return r;
     if (c->seqs[p->seq].in_generation)
         return bitnet__fail(err, BITNET_ERR_BUSY, "a generation has sequence %d", (int)p->seq);
     if (!!p->tokens + !!p->text.data + !!p->messages > 1)
@@ -18223,9 +18153,7 @@ static bitnet_result bitnet__check_generate(const bitnet_ctx *c, const bitnet_ge
         return bitnet__fail(err, BITNET_ERR_ARG, "n_messages is %lld", (long long)p->n_messages);
     if (p->n_batch < 0)
         return bitnet__fail(err, BITNET_ERR_ARG, "n_batch is %lld", (long long)p->n_batch);
-    if (p->lookup < 0 || p->lookup > BITNET__MAX_LOOKUP)
-        return bitnet__fail(err, BITNET_ERR_ARG, "lookup %lld is not in 0..%d",
-                            (long long)p->lookup, BITNET__MAX_LOOKUP);
+    if ((r = bitnet__check_range("lookup", p->lookup, 0, BITNET__MAX_LOOKUP, err))) return r;
     rows = bitnet__min(p->lookup + 1, c->p.n_ctx);
     if (c->p.n_logits < rows)
         return bitnet__fail(err, BITNET_ERR_LIMIT,
@@ -19306,20 +19234,22 @@ static const uint8_t *bitnet__segment_end(const uint8_t *p, const uint8_t *end, 
     return p;
 }
 
-static int bitnet__is_stable_at(const uint8_t *p, const uint8_t *end) {
+/* The next segment that may not be NFC, its end and its code points; 0: there is none. */
+static const uint8_t *bitnet__next_unstable(const uint8_t *p, const uint8_t *end,
+                                            const uint8_t **stop, size_t *count) {
     uint32_t cp;
-    bitnet__utf8_decode(p, end, &cp);
-    return bitnet__is_stable(cp);
+    for (p = bitnet__skip_ascii(p, end); p < end; p = bitnet__skip_ascii(*stop, end)) {
+        *stop = bitnet__segment_end(p, end, count);
+        if (*count > 1 || (bitnet__utf8_decode(p, end, &cp) && !bitnet__is_stable(cp))) return p;
+    }
+    return 0;
 }
 
 /* How many code points the longest segment of a text has that may not be NFC; 0: all is NFC. */
 static size_t bitnet__longest_unstable(const uint8_t *p, const uint8_t *end) {
     size_t longest = 0, count;
-    for (p = bitnet__skip_ascii(p, end); p < end; p = bitnet__skip_ascii(p, end)) {
-        const uint8_t *from = p;
-        p = bitnet__segment_end(p, end, &count);
-        if (count > longest && (count > 1 || !bitnet__is_stable_at(from, end))) longest = count;
-    }
+    while (bitnet__next_unstable(p, end, &p, &count))
+        if (count > longest) longest = count;
     return longest;
 }
 
@@ -19328,23 +19258,18 @@ static size_t bitnet__longest_unstable(const uint8_t *p, const uint8_t *end) {
 static size_t bitnet__nfc(const uint8_t *p, const uint8_t *end, uint64_t *cps, uint8_t *out) {
     const uint8_t *from = p, *stop;
     uint8_t *to = out;
+    uint32_t cp;
     size_t count, n, i;
-    for (p = bitnet__skip_ascii(p, end); p < end; p = bitnet__skip_ascii(p, end)) {
-        stop = bitnet__segment_end(p, end, &count);
-        if (count > 1 || (count == 1 && !bitnet__is_stable_at(p, end))) {
-            memcpy(to, from, (size_t)(p - from));
-            to += p - from;
-            for (n = 0; count > 0; count--) {
-                uint32_t cp;
-                p += bitnet__utf8_decode(p, stop, &cp);
-                n += bitnet__decompose(cp, cps + n);
-            }
-            bitnet__sort_marks(cps, n);
-            n = bitnet__compose_marks(cps, n);
-            for (i = 0; i < n; i++) to += bitnet__utf8_encode((uint32_t)cps[i], to);
-            from = stop;
+    for (; (p = bitnet__next_unstable(from, end, &stop, &count)) != 0; from = stop) {
+        memcpy(to, from, (size_t)(p - from));
+        to += p - from;
+        for (n = 0; count > 0; count--) {
+            p += bitnet__utf8_decode(p, stop, &cp);
+            n += bitnet__decompose(cp, cps + n);
         }
-        p = stop;
+        bitnet__sort_marks(cps, n);
+        n = bitnet__compose_marks(cps, n);
+        for (i = 0; i < n; i++) to += bitnet__utf8_encode((uint32_t)cps[i], to);
     }
     memcpy(to, from, (size_t)(end - from));
     to += end - from;
@@ -19782,7 +19707,6 @@ static const char *bitnet__test_one_shape(bitnet__selftest *t, const bitnet__tes
     return bad ? bad : bitnet__test_corners(t, s) ? 0 : t->entry->name;
 }
 
-/* 1 if the entry at this offset is the scalar one. */
 static int bitnet__test_is_scalar(const bitnet__selftest *t, size_t offset) {
     return !memcmp((const char *)&t->k + offset, (const char *)&bitnet__kernels_scalar + offset,
                    sizeof(void (*)(void)));
@@ -20031,7 +19955,6 @@ static const char *bitnet__check_arithmetic(void) {
     return 0;
 }
 
-/* The size of t->packed. */
 static size_t bitnet__test_packed_size(const bitnet_kernels *k) {
     const bitnet__test_shape *s = bitnet__test_shapes;
     size_t size = k->pack_groups ? BITNET__TEST_WEIGHTS + BITNET__TEST_WEIGHTS / 2 : 0;
