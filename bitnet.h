@@ -331,9 +331,9 @@
 
 /* =============================================================================================
    @api  types and functions for programs
-   "0" in a comment about a pointer means a null pointer. Unless a comment says so, pointers may not
-   be 0, and what they point to is only used during the call. THREADS says which calls may run at
-   the same time, ERRORS what a call returns if its arguments are wrong.
+   "0" in a comment about a pointer means a null pointer. Unless a comment says so, pointers but err
+   may not be 0, and what they point to is only used during the call. THREADS says which calls may
+   run at the same time, ERRORS what a call returns if its arguments are wrong.
    ============================================================================================= */
 
 #include <stddef.h>
@@ -554,8 +554,7 @@ typedef struct bitnet_model_params {
     void *progress_ud;
     bitnet_log_fn log_fn;        /* called only while loading; 0: silent */
     void *log_ud;
-    const bitnet_kernels *kernels;       /* 0: bitnet_kernels_default(), or for TL2_R16 the best one
-                                            that reads that in place */
+    const bitnet_kernels *kernels;       /* 0: the default; for TL2_R16 the best that reads it */
     bitnet_i2s_packing i2s_packing;        /* of the whole file; 0: the 128 packing */
     bitnet_tile tile;            /* of all TL1 and TL2 weights of the file; 0: by their shape */
     const bitnet_shape_tile *tiles;      /* [n_tiles], of these shapes instead; used in loading */
@@ -586,9 +585,7 @@ typedef struct bitnet_model_info {
     const char *layout;          /* of the ternary weights in memory: I2_S, TL2_R16, or GROUPS, as
                                     drawn in @kernels, each group with its scale */
     int32_t n_vocab, n_layers, dim, ffn_dim, n_heads, n_kv_heads, head_dim, ctx_train;
-    const char *embed_type, *head_type;  /* F32, F16, BF16, Q8_0, Q6_K, Q5_K, Q4_K, Q3_K, Q2_K,
-                                            Q5_0, Q4_0, Q1_0, Q2_0, PQ2_0, PTQ1_0, TQ1_0, TQ2_0,
-                                            "none" */
+    const char *embed_type, *head_type;  /* as bitnet_tensor_type_name has them, or "none" */
     uint64_t head_bytes;         /* of the output head, which may be the embedding */
     uint64_t n_params;           /* weights and norms; a head that is the embedding counts once */
     uint64_t file_bytes;
@@ -606,8 +603,7 @@ typedef struct bitnet_model_info {
     const char *chat_template_name;      /* such as "chatml"; 0: no chat template is known */
     int32_t n_experts;           /* in each layer, each of ffn_dim rows; 0: layers have an FFN */
     int32_t n_experts_used;      /* of them, for a token */
-    uint64_t state_bytes;        /* of a fixed size, which layers keep for each sequence beside keys
-                                    and values; 0: nothing */
+    uint64_t state_bytes;        /* that layers keep for each sequence beside keys and values */
     uint64_t reserved[4];
 } bitnet_model_info;
 
@@ -654,9 +650,8 @@ typedef struct bitnet_ctx_params {
     int32_t n_batch;             /* tokens evaluated together, 1 .. 65536; 0: 512 or less */
     int32_t n_logits;            /* rows that a call can keep, 1 .. n_seqs * n_ctx; 0: n_seqs */
     int32_t n_seqs;              /* conversations, 1 .. 4096; 0: 1; see SEQUENCES */
-    int64_t n_kv;                /* positions of all sequences together, if there are more than
-                                    one, rounded up to pages of 64; at most, and for 0: n_seqs
-                                    times n_ctx in whole pages */
+    int64_t n_kv;                /* positions of all sequences together, if there are several, in
+                                    whole pages of 64; at most, and for 0: n_seqs times n_ctx */
     int32_t n_threads;           /* 1 .. 256; 0: as many as the process may use; see THREADS */
     bitnet_kv_type kv_type;      /* of the KV cache */
     int32_t no_head_copy;        /* 1: no copy of the output head; see @head */
@@ -703,8 +698,7 @@ typedef struct bitnet_sampler {
                                         unknown ids are ignored */
     int32_t n_bias;              /* 0 or more */
     uint64_t rng;                /* the whole random state; any seed; each draw advances it */
-    bitnet_rewrite_fn rewrite_fn;        /* changes a copy of the logits [n_vocab], all of which
-                                            are computed for it; 0: not called */
+    bitnet_rewrite_fn rewrite_fn;        /* changes a copy of all logits [n_vocab]; 0: not called */
     void *rewrite_ud;
     /* Says which tokens may follow, as the rules of a game or a grammar do: allowed
        [(n_vocab + 31) / 32] is all zero, and bit t % 32 of allowed[t / 32] allows token t. Only
@@ -758,12 +752,10 @@ typedef struct bitnet_chat_template {
     bitnet_chat_turn other;      /* all other roles; without a prefix they are an error */
     bitnet_chat_turn tools_turn; /* around messages of the role tool that follow each other */
     bitnet_text reply;           /* opens the reply */
-    bitnet_text end;             /* the token that ends a reply, with which assistant.suffix begins;
-                                    none: only the end tokens of the model */
+    bitnet_text end;             /* the token that ends a reply; assistant.suffix begins with it */
     bitnet_text system_text;     /* of chats that begin without a system message */
     bitnet_text think, no_think; /* behind reply, for BITNET_THINK_ON and _OFF */
-    bitnet_text tools_before, tools_behind;      /* around bitnet_chat_params.tools in the system
-                                                    message; see @chat */
+    bitnet_text tools_before, tools_behind;      /* around bitnet_chat_params.tools; see @chat */
     bitnet_thinking thinking;    /* what BITNET_THINK_AUTO does; AUTO: neither think nor no_think */
     int32_t trim;                /* 1: white space around a message is left out */
     int32_t drop_thinking;       /* 1: <think>...</think> in the assistant's messages is left out if
@@ -774,8 +766,7 @@ typedef struct bitnet_chat_template {
     int32_t system_first;        /* 1: only the first message of a chat may be a system message */
     int32_t tools_first;         /* 1: tools are in front of the system message's own text */
     bitnet_call_form call_form;  /* for readers of replies: messages have calls as they stand */
-    const bitnet_effort *efforts;        /* the default, then others, then one without a name; 0:
-                                            the template has none */
+    const bitnet_effort *efforts;        /* the default, others, one without a name; 0: none */
     uint64_t reserved[2];
 } bitnet_chat_template;
 
@@ -855,8 +846,7 @@ typedef struct bitnet_generate_params {
     int32_t n_batch;             /* tokens of the prompt that a pass reads, at most; 0: n_batch of
                                     the context, and beside other generations 32, or by gap_ms */
     int32_t ignore_end;          /* 1: go on past end tokens */
-    int32_t lookup;              /* tokens to draft, at most, 0 .. 64; 0: off; see @generate. There
-                                    are no drafts with recurrent layers (qwen35) */
+    int32_t lookup;              /* tokens to draft, at most, 0 .. 64; 0: off; see @generate */
     bitnet_sampler *sampler;     /* 0: greedy. Copied, with its bias; bitnet_generate sets its rng
                                     to what that has become */
     const bitnet_text *stop_strings;     /* copied; UTF-8, none of them empty */
@@ -868,8 +858,7 @@ typedef struct bitnet_generate_params {
     bitnet_text_fn text_fn;
     void *text_ud;
     /* Called after each n_batch tokens of the prompt; total counts the pending token, BOS and the
-       template's. There are logits only when done == total. Nonzero cancels this generation:
-       BITNET_ERR_CANCELLED. 0: not called. */
+       template's. There are logits only when done == total. Nonzero: BITNET_ERR_CANCELLED. */
     bitnet_progress_fn progress_fn;
     void *progress_ud;
     /* As in bitnet_hooks, for this generation: nonzero ends it with BITNET_ERR_CANCELLED, and the
@@ -937,11 +926,10 @@ BITNET_API size_t bitnet_utf8_decode(const char *text, size_t n, uint32_t *cp);
 
 /* ---- models ---- */
 
-/* Loads a GGUF file; bitnet_model_free frees the model. params and err may be 0. Without
-   params->copy the file is mapped, where the system can, and must not change while the model lives:
-   loading reads the ternary weights, to check them, and the rest is read when it is needed.
-   BITNET_ERR_IO, _TRUNCATED, _FORMAT, _UNSUPPORTED, _LIMIT, _MEMORY: err says what is wrong with
-   the file. BITNET_ERR_CANCELLED: progress_fn said so. */
+/* Loads a GGUF file; bitnet_model_free frees the model. params may be 0. Without params->copy the
+   file is mapped, where the system can, and must not change while the model lives: loading reads
+   the ternary weights, to check them, and the rest is read when it is needed. BITNET_ERR_IO,
+   _TRUNCATED, _FORMAT, _UNSUPPORTED, _LIMIT, _MEMORY: err says why. _CANCELLED: by progress_fn. */
 #ifndef BITNET_NO_STDIO
 BITNET_API bitnet_result bitnet_model_load_file(const char *path, const bitnet_model_params *params,
                                                 bitnet_model **out, bitnet_error *err);
@@ -991,9 +979,8 @@ BITNET_API int bitnet_detokenize(const bitnet_model *m, const bitnet_token *toke
 
 /* Turns a stream of tokens into text: writes to buf the characters that t completes, without a NUL,
    and returns the bytes written. *d keeps incomplete ones. Bytes that cannot be UTF-8 become
-   U+FFFD. A control token (but <think>, <tool_call> and their ends are text), or t = -1 for the
-   end, writes only what is held back. BITNET_ERR_ARG: t is outside the vocabulary, buf is 0, or cap
-   is under 3 + 3 * t's bytes. */
+   U+FFFD. A control token (not <think>, <tool_call> and their ends), or t = -1 for the end, writes
+   only what is held back. BITNET_ERR_ARG: no such token, buf is 0, or cap < 3 + 3 * t's bytes. */
 BITNET_API int bitnet_detok_push(const bitnet_model *m, bitnet_detok *d, bitnet_token t,
                                  char *buf, size_t cap);
 
@@ -1011,16 +998,15 @@ BITNET_API int bitnet_token_is_special(const bitnet_model *m, bitnet_token t);
    one, <|im_end|>), or an end token of the chat template. t may be any number. */
 BITNET_API int bitnet_token_is_end(const bitnet_model *m, bitnet_token t);
 
-/* The model's chat template; 0: the file has none, or one that is not known. It belongs to the
-   model; a copy may be changed. */
+/* The model's chat template, which a copy may change; 0: the file has none, or an unknown one. */
 BITNET_API const bitnet_chat_template *bitnet_model_chat_template(const bitnet_model *m);
 
-/* The tokens of n messages in a chat template. chat and err may be 0, and messages if n is 0.
-   flags: of bitnet_chat_flags. With BITNET_CHAT_BEGIN, BOS comes if the model's template has it;
-   with another one, a copy too, if the file asks for it. BITNET_ERR_ARG: a message has no role or
-   no content, the template does not know a role, thinking or a flag is out of range, or
-   system_first is not followed. BITNET_ERR_UNSUPPORTED: the model's template is not known, has no
-   such thinking, or no message that could take the tools. */
+/* The tokens of n messages in a chat template. chat may be 0, and messages if n is 0. flags: of
+   bitnet_chat_flags. With BITNET_CHAT_BEGIN, BOS comes if the model's template has it; with another
+   one, a copy too, if the file asks for it. BITNET_ERR_ARG: a message has no role or no content,
+   the template does not know a role, thinking or a flag is out of range, or system_first is not
+   followed. BITNET_ERR_UNSUPPORTED: the model's template is not known, has no such thinking, or no
+   message that could take the tools. */
 BITNET_API int bitnet_chat_tokenize(const bitnet_model *m, const bitnet_chat_params *chat,
                                     const bitnet_message *messages, int n, int flags,
                                     bitnet_token *out, size_t cap, bitnet_error *err);
@@ -1043,9 +1029,9 @@ BITNET_API int bitnet_reply_next(bitnet_reply *r, const char **text, size_t *n,
    they are out of range. */
 BITNET_API uint64_t bitnet_ctx_bytes(const bitnet_model *m, const bitnet_ctx_params *params);
 
-/* Creates an empty context, which bitnet_ctx_free frees. params and err may be 0. Hooks and their
-   uds must outlive it. BITNET_ERR_ARG (err names the parameter), _MEMORY, _UNSUPPORTED
-   (BITNET_KV_I8, with heads of another size; a model loaded with vocab_only). */
+/* Creates an empty context, which bitnet_ctx_free frees. params may be 0. Hooks and their uds must
+   outlive it. BITNET_ERR_ARG (err names the parameter), _MEMORY, _UNSUPPORTED (BITNET_KV_I8, with
+   heads of another size; a model loaded with vocab_only). */
 BITNET_API bitnet_result bitnet_ctx_create(const bitnet_model *m, const bitnet_ctx_params *params,
                                            bitnet_ctx **out, bitnet_error *err);
 
@@ -1054,23 +1040,21 @@ BITNET_API bitnet_result bitnet_ctx_create(const bitnet_model *m, const bitnet_c
    in use, and nothing has happened. */
 BITNET_API bitnet_result bitnet_ctx_free(bitnet_ctx *c);
 
-/* The model that the context was created with; 0 if c is 0. */
+/* Its model; n_ctx; and how many threads it works with, the caller's included. */
 BITNET_API const bitnet_model *bitnet_ctx_model(const bitnet_ctx *c);
-/* The number of positions: n_ctx. */
 BITNET_API int32_t bitnet_ctx_capacity(const bitnet_ctx *c);
-/* The number of threads that the context works with, the caller's included. */
 BITNET_API int32_t bitnet_ctx_threads(const bitnet_ctx *c);
-/* Sets it, 1 .. the number that the context was created with. err may be 0. BITNET_ERR_ARG: it is
-   out of range. BITNET_ERR_MEMORY: the context has one thread then. BITNET_ERR_BUSY. */
+/* Sets their number, 1 .. what the context was created with. BITNET_ERR_ARG: it is out of range.
+   BITNET_ERR_MEMORY: the context has one thread then. BITNET_ERR_BUSY. */
 BITNET_API bitnet_result bitnet_ctx_set_threads(bitnet_ctx *c, int32_t n, bitnet_error *err);
-/* Replaces all hooks; hooks 0: none. err may be 0. BITNET_ERR_ARG, _BUSY. */
+/* Replaces all hooks; hooks 0: none. BITNET_ERR_ARG, _BUSY. */
 BITNET_API bitnet_result bitnet_ctx_set_hooks(bitnet_ctx *c, const bitnet_hooks *hooks,
                                               bitnet_error *err);
 
 /* ---- sequences ----
    seq is 0 .. n_seqs - 1. Where it is another number, or c is 0, functions without a result return
    0, and bitnet_seq_pending -1; those with one return BITNET_ERR_ARG. BITNET_ERR_BUSY: the context
-   is in use, or a generation has the sequence. err may be 0. */
+   is in use, or a generation has the sequence. */
 
 /* The number of tokens evaluated: the positions taken, without the pending token. */
 BITNET_API int32_t bitnet_seq_length(const bitnet_ctx *c, int32_t seq);
@@ -1116,10 +1100,9 @@ BITNET_API bitnet_result bitnet_seq_sync(bitnet_ctx *c, int32_t seq, const bitne
                                          int32_t n, int32_t *n_kept, bitnet_error *err);
 
 /* Removes tokens from .. to - 1 (0 <= from <= to <= bitnet_seq_length). Those behind them move up
-   and are evaluated again, as if what is removed had never been there: there are logits of the last
-   one, if there are any behind. The pending token stays. from == to changes nothing.
-   BITNET_ERR_ARG, _BUSY: nothing has changed. Any other failure (see bitnet_eval) leaves the tokens
-   before `from`, and no pending token. */
+   and are evaluated again, as if what is removed had never been there, with logits of the last one.
+   The pending token stays. BITNET_ERR_ARG, _BUSY: nothing has changed. Any other failure (see
+   bitnet_eval) leaves the tokens before `from`, and no pending token. */
 BITNET_API bitnet_result bitnet_seq_remove(bitnet_ctx *c, int32_t seq, int32_t from, int32_t to,
                                            bitnet_error *err);
 
@@ -1158,11 +1141,11 @@ BITNET_API bitnet_result bitnet_seq_load_memory(bitnet_ctx *c, int32_t seq, cons
 /* ---- evaluating and sampling ---- */
 
 /* Appends n tokens, one or more, to a sequence, after the pending token if there is one, and keeps
-   the logits of its last n_logits tokens (0 .. n). err may be 0. On failure the sequence holds the
-   tokens that it held before; its logits may be gone. BITNET_ERR_FULL: they do not all fit. _ARG: a
-   token is outside the vocabulary. _LIMIT: n_logits is over that of the context. _CANCELLED:
-   cancel_fn said so. _FORMAT: weights gave a NaN or an infinity, as only damaged or hostile ones
-   do; err names the first token and the layer. _MEMORY: for a page of several sequences. _BUSY. */
+   the logits of its last n_logits tokens (0 .. n). On failure the sequence holds the tokens that it
+   held before; its logits may be gone. BITNET_ERR_FULL: they do not all fit. _ARG: a token is
+   outside the vocabulary. _LIMIT: n_logits is over that of the context. _CANCELLED: cancel_fn said
+   so. _FORMAT: weights gave a NaN or an infinity, as only damaged or hostile ones do; err names the
+   first token and the layer. _MEMORY: for a page of several sequences. _BUSY. */
 BITNET_API bitnet_result bitnet_eval(bitnet_ctx *c, int32_t seq, const bitnet_token *tokens,
                                      int32_t n, int32_t n_logits, bitnet_error *err);
 
@@ -1177,8 +1160,8 @@ BITNET_API bitnet_result bitnet_eval_many(bitnet_ctx *c, bitnet_input *inputs, i
 
 /* The logits [n_vocab] of row i of the last evaluation; -1: of the last row. They are computed when
    first asked for, belong to the context and are valid until the next call that evaluates or drops
-   its tokens. err may be 0. 0: there is no such row (BITNET_ERR_ARG), the model has no head
-   (_UNSUPPORTED), or the context is in use (_BUSY). A NaN or an infinity in the head stays. */
+   its tokens. 0: there is no such row (BITNET_ERR_ARG), the model has no head (_UNSUPPORTED), or
+   the context is in use (_BUSY). A NaN or an infinity in the head stays. */
 BITNET_API const float *bitnet_logits(bitnet_ctx *c, int32_t i, bitnet_error *err);
 
 /* The hidden state [dim] of row i, which the head multiplies: the last layer's, after the last
@@ -1186,10 +1169,10 @@ BITNET_API const float *bitnet_logits(bitnet_ctx *c, int32_t i, bitnet_error *er
 BITNET_API const float *bitnet_hidden(bitnet_ctx *c, int32_t i, bitnet_error *err);
 
 /* Samples a token from the logits of row i, -1: the last one, and does not evaluate it. s may be 0:
-   greedy. s->rng advances. The token is in the vocabulary, even if logits are not finite. err may
-   be 0. If there is none, a negative bitnet_result: BITNET_ERR_ARG: there is no such row (nothing
-   has been evaluated, or its token was dropped), or s has an n_bias without a list. _NOT_FOUND:
-   mask_fn allows nothing. _UNSUPPORTED: the model has no head. _BUSY. */
+   greedy. s->rng advances. The token is in the vocabulary, even if logits are not finite. If there
+   is none, a negative bitnet_result: BITNET_ERR_ARG: there is no such row (nothing has been
+   evaluated, or its token was dropped), or s has an n_bias without a list. _NOT_FOUND: mask_fn
+   allows nothing. _UNSUPPORTED: the model has no head. _BUSY. */
 BITNET_API bitnet_token bitnet_sample(bitnet_ctx *c, int32_t i, bitnet_sampler *s,
                                       bitnet_error *err);
 
@@ -1201,8 +1184,8 @@ BITNET_API bitnet_token bitnet_sample_logits(bitnet_ctx *c, const float *logits,
 
 /* The n most likely tokens of row i (-1: the last one), the best first, with natural logarithms of
    their probabilities (softmax of all logits, before any sampler; they mean nothing if a logit is
-   infinite), in out [n]. err may be 0. BITNET_ERR_ARG: there is no such row, or n is not in
-   1 .. n_vocab. BITNET_ERR_UNSUPPORTED: the model has no head. BITNET_ERR_BUSY. */
+   infinite), in out [n]. BITNET_ERR_ARG: there is no such row, or n is not in 1 .. n_vocab.
+   BITNET_ERR_UNSUPPORTED: the model has no head. BITNET_ERR_BUSY. */
 typedef struct bitnet_logprob { bitnet_token token; float logprob; } bitnet_logprob;
 BITNET_API bitnet_result bitnet_logprobs(bitnet_ctx *c, int32_t i, bitnet_logprob *out, int32_t n,
                                          bitnet_error *err);
@@ -1210,14 +1193,14 @@ BITNET_API bitnet_result bitnet_logprobs(bitnet_ctx *c, int32_t i, bitnet_logpro
 /* ---- writing ---- */
 
 /* Evaluates the prompt, then samples and evaluates tokens until something ends the text: *why says
-   what, unless the call fails. why and err may be 0. The token sampled last is pending. With no
-   prompt (none given, or an empty text) the text goes on from the pending token. A full context
-   ends the text, one token after the last that fits. If the prompt fails or is cancelled, the
-   context is as after a failed bitnet_eval. If a later token fails, text_fn still gets the text
-   held back, the context keeps what was generated, and that token is pending. BITNET_ERR_ARG: a
-   parameter is out of range, or the prompt has no token, BOS counted, and none is pending. _FULL:
-   these do not fit. _LIMIT: n_logits is too small for lookup. _CANCELLED: a hook said so.
-   _UNSUPPORTED: the model has no head. Others as bitnet_eval and bitnet_chat_tokenize. */
+   what, unless the call fails. why may be 0. The token sampled last is pending. With no prompt
+   (none given, or an empty text) the text goes on from the pending token. A full context ends the
+   text, one token after the last that fits. If the prompt fails or is cancelled, the context is as
+   after a failed bitnet_eval. If a later token fails, text_fn still gets the text held back, the
+   context keeps what was generated, and that token is pending. BITNET_ERR_ARG: a parameter is out
+   of range, or the prompt has no token, BOS counted, and none is pending. _FULL: these do not fit.
+   _LIMIT: n_logits is too small for lookup. _CANCELLED: a hook said so. _UNSUPPORTED: the model has
+   no head. Others as bitnet_eval and bitnet_chat_tokenize. */
 BITNET_API bitnet_result bitnet_generate(bitnet_ctx *c, const bitnet_generate_params *params,
                                          bitnet_stop *why, bitnet_error *err);
 
@@ -1264,11 +1247,11 @@ BITNET_API bitnet_result bitnet_gen_end(bitnet_gen *g);
    texts are packed into passes of n_batch tokens, on all sequences of the context, which must be
    empty, and are empty again afterwards. A vector has the same bits whatever else is in its pass;
    of the context's parameters only kv_type matters. No head is read: for a model that has one, set
-   no_head_copy. params (0: defaults) and err may be 0. Memory: with BITNET_POOLING_MEAN one vector
-   of double for each sequence. BITNET_ERR_FULL: an input has more than n_ctx tokens (err names it),
-   or n_kv is too small for it. BITNET_ERR_ARG: an input has no tokens (the text "" may have BOS and
-   EOS) or one outside the vocabulary; pooling is out of range, or neither the file nor params name
-   one; a sequence is not empty. _LIMIT: as bitnet_tokenize. Others as bitnet_eval. */
+   no_head_copy. params 0: defaults. Memory: with BITNET_POOLING_MEAN one vector of double for each
+   sequence. BITNET_ERR_FULL: an input has more than n_ctx tokens (err names it), or n_kv is too
+   small for it. BITNET_ERR_ARG: an input has no tokens (the text "" may have BOS and EOS) or one
+   outside the vocabulary; pooling is out of range, or neither the file nor params name one; a
+   sequence is not empty. _LIMIT: as bitnet_tokenize. Others as bitnet_eval. */
 BITNET_API bitnet_result bitnet_embed(bitnet_ctx *c, const bitnet_embed_input *inputs, int32_t n,
                                       const bitnet_embed_params *params, float *out,
                                       bitnet_error *err);
@@ -1289,10 +1272,10 @@ BITNET_API int bitnet_kernels_usable(const bitnet_kernels *k);
 BITNET_API const bitnet_kernels *bitnet_kernels_default(void);
 
 /* Compares every entry of a table with the scalar one, bit for bit, on fixed inputs that reach
-   every path, and checks that the build follows the rules under DETERMINISM. err may be 0. Takes
-   about 50 ms (scalar-tl2: 250, scalar: 1) and half a megabyte from malloc.
-   BITNET_ERR_SELFTEST: err names the entry and the shape, or what the build breaks. BITNET_ERR_ARG:
-   k is 0. BITNET_ERR_UNSUPPORTED: the table cannot run here. BITNET_ERR_MEMORY. */
+   every path, and checks that the build follows the rules under DETERMINISM. Takes about 50 ms
+   (scalar-tl2: 250, scalar: 1) and half a megabyte from malloc. BITNET_ERR_SELFTEST: err names the
+   entry and the shape, or what the build breaks. BITNET_ERR_ARG: k is 0. BITNET_ERR_UNSUPPORTED:
+   the table cannot run here. BITNET_ERR_MEMORY. */
 BITNET_API bitnet_result bitnet_selftest(const bitnet_kernels *k, bitnet_error *err);
 
 /* ---- for tools ----
@@ -1356,8 +1339,7 @@ typedef struct bitnet_gguf_tensor {
 } bitnet_gguf_tensor;
 
 /* Opens a GGUF file of any architecture, mapped where the system can, and checks its header as
-   loading a model does (not the bytes behind the last tensor). allocator (0: malloc) and err may
-   be 0. Close it with bitnet_gguf_close. */
+   loading a model does (not the bytes behind the last tensor). allocator 0: malloc. */
 #ifndef BITNET_NO_STDIO
 BITNET_API bitnet_result bitnet_gguf_open_file(const char *path, const bitnet_allocator *allocator,
                                                bitnet_gguf **out, bitnet_error *err);
@@ -1374,16 +1356,13 @@ BITNET_API bitnet_result bitnet_gguf_open_io(const bitnet_io *io, const bitnet_a
 
 /* Closes a file. g may be 0. Ends the life of all data got from it. */
 BITNET_API void bitnet_gguf_close(bitnet_gguf *g);
-/* Key i in the file's order. BITNET_ERR_NOT_FOUND: there are not that many. */
+/* Key or tensor i in the file's order, or the one of this name. BITNET_ERR_NOT_FOUND: none. */
 BITNET_API bitnet_result bitnet_gguf_get_key(const bitnet_gguf *g, uint64_t i,
                                              bitnet_gguf_key *out);
-/* The key of this name. BITNET_ERR_NOT_FOUND: there is none. */
 BITNET_API bitnet_result bitnet_gguf_find_key(const bitnet_gguf *g, const char *name,
                                               bitnet_gguf_key *out);
-/* Tensor i in the file's order. BITNET_ERR_NOT_FOUND: there are not that many. */
 BITNET_API bitnet_result bitnet_gguf_get_tensor(const bitnet_gguf *g, uint64_t i,
                                                 bitnet_gguf_tensor *out);
-/* The tensor of this name. BITNET_ERR_NOT_FOUND: there is none. */
 BITNET_API bitnet_result bitnet_gguf_find_tensor(const bitnet_gguf *g, const char *name,
                                                  bitnet_gguf_tensor *out);
 
@@ -1393,8 +1372,8 @@ BITNET_API int bitnet_gguf_next(const bitnet_gguf_value *array, bitnet_gguf_valu
 /* A value as text, like bitnet_model_get_meta. BITNET_ERR_UNSUPPORTED: it is an array. */
 BITNET_API int bitnet_gguf_text(const bitnet_gguf_value *value, char *buf, size_t cap);
 
-/* Copies n bytes of a tensor's data, from byte at on, to dst, however the file was opened. err may
-   be 0. BITNET_ERR_ARG: the tensor has no such bytes. BITNET_ERR_IO, or what read_fn returns. */
+/* Copies n bytes of a tensor's data, from byte at on, to dst, however the file was opened.
+   BITNET_ERR_ARG: the tensor has no such bytes. BITNET_ERR_IO, or what read_fn returns. */
 BITNET_API bitnet_result bitnet_gguf_read(const bitnet_gguf *g, const bitnet_gguf_tensor *t,
                                           uint64_t at, void *dst, size_t n, bitnet_error *err);
 
@@ -1414,26 +1393,26 @@ typedef struct bitnet_ternary {
 } bitnet_ternary;
 
 /* Checks that such a matrix, of bitnet_tensor_size bytes, can exist, and sets its tile. name is for
-   err's text; err may be 0. BITNET_ERR_ARG: n, rows or i2s_packing is out of range.
-   BITNET_ERR_FORMAT, _UNSUPPORTED: no such matrix has this type. */
+   err's text. BITNET_ERR_ARG: n, rows or i2s_packing is out of range. BITNET_ERR_FORMAT,
+   _UNSUPPORTED: no such matrix has this type. */
 BITNET_API bitnet_result bitnet_ternary_check(bitnet_ternary *t, const char *name,
                                               bitnet_error *err);
 
 /* Unpacks n_rows rows from row on as -1, 0 and 1, and 2 of Q2_0 and PQ2_0, to out [n_rows][n],
-   whatever the scales are. *t has passed bitnet_ternary_check; data is the whole tensor; err may be
-   0. BITNET_ERR_FORMAT: an invalid code, with its place. BITNET_ERR_ARG: no such rows. */
+   whatever the scales are. *t has passed bitnet_ternary_check; data is the whole tensor.
+   BITNET_ERR_FORMAT: an invalid code, with its place. BITNET_ERR_ARG: no such rows. */
 BITNET_API bitnet_result bitnet_ternary_unpack(const bitnet_ternary *t, const uint8_t *data,
                                                int32_t row, int32_t n_rows, int8_t *out,
                                                bitnet_error *err);
 
 /* The scale of such a tensor. In blocks, the scales of all-zero blocks are ignored (1 if all are);
-   if the others differ, BITNET_ERR_UNSUPPORTED, with both places. err may be 0. */
+   if the others differ, BITNET_ERR_UNSUPPORTED, with both places. */
 BITNET_API bitnet_result bitnet_ternary_scale(const bitnet_ternary *t, const uint8_t *data,
                                               float *out, bitnet_error *err);
 
 /* Converts n weights to floats, of any type that an embedding may have (see embed_type). n must be
-   whole blocks, or BITNET_ERR_ARG; err may be 0. BITNET_ERR_UNSUPPORTED: another type. A code 3
-   counts as weight 2; where it is invalid, bitnet_ternary_unpack finds it. */
+   whole blocks, or BITNET_ERR_ARG. BITNET_ERR_UNSUPPORTED: another type. A code 3 counts as weight
+   2; where it is invalid, bitnet_ternary_unpack finds it. */
 BITNET_API bitnet_result bitnet_floats_unpack(uint32_t type, const uint8_t *data, int32_t n,
                                               float *out, bitnet_error *err);
 
@@ -4420,8 +4399,7 @@ typedef struct bitnet__vocab {
     uint32_t *literals;             /* [n_literals] tokens that are not normal: user-defined ones,
                                        control ones, the rest, each sorted by bytes, then by id */
     int32_t byte_token[256];        /* the token of each single byte */
-    uint8_t special_start[256];     /* bit 0: some user-defined token begins with this byte; bit 1:
-                                       some control token */
+    uint8_t special_start[256];     /* tokens begin with it: bit 0: user-defined; bit 1: control */
 
     /* Set by the loader. */
     int32_t n_ids;                  /* >= n_tokens; ids from n_tokens on have no text */
@@ -6087,14 +6065,6 @@ static bitnet__jvalue bitnet__jcompute(const char *op, bitnet__jvalue a, bitnet_
     return bitnet__jint((int32_t)n);
 }
 
-/* a < b, for numbers and for strings: -1, 0 or 1 as a is less, equal or more. */
-static int bitnet__jorder(bitnet__jvalue a, bitnet__jvalue b) {
-    const int32_t n = a.n < b.n ? a.n : b.n;
-    int order = a.kind == BITNET__STRING && n ? memcmp(a.s, b.s, (size_t)n) : 0;
-    if (order == 0) order = a.n < b.n ? -1 : a.n > b.n;
-    return order;
-}
-
 /* op stands in the template, which is how a failure says where. */
 static bitnet__jvalue bitnet__jinja_operate(bitnet__jinja *j, const char *op, bitnet__jvalue a,
                                             bitnet__jvalue b) {
@@ -6125,7 +6095,8 @@ static bitnet__jvalue bitnet__jinja_operate(bitnet__jinja *j, const char *op, bi
     if (*op == '<' || *op == '>') {
         if (!numbers && !strings)
             return bitnet__jfail(op, lists ? BITNET__NOT_UNDERSTOOD : BITNET__RAISED);
-        order = bitnet__jorder(a, b);
+        order = strings && a.n && b.n ? memcmp(a.s, b.s, (size_t)(a.n < b.n ? a.n : b.n)) : 0;
+        if (order == 0) order = a.n < b.n ? -1 : a.n > b.n;
         return bitnet__jbool((op[1] == '=' && order == 0) || (*op == '<' ? order < 0 : order > 0));
     }
     if (*op == '+' && strings) return bitnet__jinja_concat(j, a, b);
@@ -6899,6 +6870,9 @@ typedef struct bitnet__chat_row {
 #define BITNET__ALWAYS_THINKS BITNET_TEXT("<think>\n"), BITNET__NO_TEXT
 #define BITNET__THINKS_NOT BITNET__NO_TEXT, BITNET__NO_TEXT
 #define BITNET__CHATML_ENDS 0, {"<|endoftext|>", 0, 0}
+#define BITNET__CHATML(name, thinks, thinking, drop_thinking)                               \
+    {{name, BITNET__CHATML_TURNS, thinks, BITNET__TOOLS,                                    \
+      BITNET__MODES(thinking, 0, drop_thinking, 0)}, BITNET__CHATML_ENDS}
 #define BITNET__LLAMA_3                                                                     \
     BITNET__TURN("<|start_header_id|>{role}<|end_header_id|>\n\n", "<|eot_id|>"),           \
     BITNET__NO_TURN, BITNET_TEXT("<|start_header_id|>assistant<|end_header_id|>\n\n"),      \
@@ -6938,18 +6912,12 @@ static const bitnet__chat_row bitnet__chat_rows[] = {
     /* Thinking that the model decides; that is always opened; that is closed, whatever one asks
        for; that only is left out of earlier replies; that is not known; that is always opened, and
        stays. */
-    {{"qwen-3", BITNET__CHATML_TURNS, BITNET__THINKS, BITNET__TOOLS,
-      BITNET__MODES(BITNET_THINK_AUTO, 0, 1, 0)}, BITNET__CHATML_ENDS},
-    {{"qwen-3-thinking", BITNET__CHATML_TURNS, BITNET__ALWAYS_THINKS, BITNET__TOOLS,
-      BITNET__MODES(BITNET_THINK_ON, 0, 1, 0)}, BITNET__CHATML_ENDS},
-    {{"qwen-3", BITNET__CHATML_TURNS, BITNET__THINKS, BITNET__TOOLS,
-      BITNET__MODES(BITNET_THINK_OFF, 0, 1, 0)}, BITNET__CHATML_ENDS},
-    {{"qwen-3", BITNET__CHATML_TURNS, BITNET__THINKS_NOT, BITNET__TOOLS,
-      BITNET__MODES(BITNET_THINK_AUTO, 0, 1, 0)}, BITNET__CHATML_ENDS},
-    {{"chatml", BITNET__CHATML_TURNS, BITNET__THINKS_NOT, BITNET__TOOLS,
-      BITNET__MODES(BITNET_THINK_AUTO, 0, 0, 0)}, BITNET__CHATML_ENDS},
-    {{"chatml-thinking", BITNET__CHATML_TURNS, BITNET__ALWAYS_THINKS, BITNET__TOOLS,
-      BITNET__MODES(BITNET_THINK_ON, 0, 0, 0)}, BITNET__CHATML_ENDS},
+    BITNET__CHATML("qwen-3", BITNET__THINKS, BITNET_THINK_AUTO, 1),
+    BITNET__CHATML("qwen-3-thinking", BITNET__ALWAYS_THINKS, BITNET_THINK_ON, 1),
+    BITNET__CHATML("qwen-3", BITNET__THINKS, BITNET_THINK_OFF, 1),
+    BITNET__CHATML("qwen-3", BITNET__THINKS_NOT, BITNET_THINK_AUTO, 1),
+    BITNET__CHATML("chatml", BITNET__THINKS_NOT, BITNET_THINK_AUTO, 0),
+    BITNET__CHATML("chatml-thinking", BITNET__ALWAYS_THINKS, BITNET_THINK_ON, 0),
     {{"falcon-3", BITNET__TURN("<|system|>\n", "\n"), BITNET__TURN("<|user|>\n", "\n"),
       BITNET__TURN("<|assistant|>\n", "<|endoftext|>\n"), BITNET__NO_TURN, BITNET__NO_TURN,
       BITNET__NO_TURN, BITNET_TEXT("<|assistant|>\n"), BITNET_TEXT("<|endoftext|>"),
@@ -7166,8 +7134,7 @@ static bitnet_text bitnet__content(const bitnet_chat_template *t, bitnet_text s)
     return s;
 }
 
-static bitnet_text bitnet__strip_newlines(bitnet_text s) {
-    while (s.size > 0 && s.data[s.size - 1] == '\n') s.size--;
+static bitnet_text bitnet__skip_newlines(bitnet_text s) {
     while (s.size > 0 && *s.data == '\n') s.data++, s.size--;
     return s;
 }
@@ -7191,7 +7158,7 @@ static void bitnet__split_thinking(bitnet_text all, int once, bitnet_text *think
     if (first == SIZE_MAX) return;
     text->data = all.data + last;
     text->size = all.size - last;
-    while (text->size > 0 && *text->data == '\n') text->data++, text->size--;
+    *text = bitnet__skip_newlines(*text);
     thinking->size = first;
     for (i = first; i >= n_open; i--)
         if (!memcmp(all.data + i - n_open, open, n_open)) {
@@ -7199,7 +7166,8 @@ static void bitnet__split_thinking(bitnet_text all, int once, bitnet_text *think
             thinking->size = first - i;
             break;
         }
-    *thinking = bitnet__strip_newlines(*thinking);
+    *thinking = bitnet__skip_newlines(*thinking);
+    while (thinking->size > 0 && thinking->data[thinking->size - 1] == '\n') thinking->size--;
 }
 
 /* Adds the assistant's text. Its tags are tokens, as they were when the model wrote it. */
@@ -7212,7 +7180,7 @@ static void bitnet__chat_assistant(bitnet__chat *c, bitnet_text all, int keep_th
         all = way == 3 ? bitnet__content(c->t, text) : text;
         if (way > 1) thinking = bitnet__content(c->t, thinking);
         if (keep_thinking && (thinking.size > 0 || is_last || way > 1)) {
-            while (all.size > 0 && *all.data == '\n') all.data++, all.size--;
+            all = bitnet__skip_newlines(all);
             bitnet__chat_parse(c, "<think>\n", 8, 0);
             bitnet__chat_put(c, thinking.data, thinking.size);
             bitnet__chat_parse(c, "\n</think>\n\n", 11, 0);
@@ -7371,15 +7339,6 @@ static const bitnet_chat_template *bitnet__lend_tools(const bitnet_chat_template
     return own;
 }
 
-/* Index of a system message that is not where the template allows it; -1: none. */
-static int bitnet__late_system(const bitnet_chat_template *t, const bitnet_message *messages, int n,
-                               int flags) {
-    int i = (flags & BITNET_CHAT_BEGIN) != 0;
-    if (!t->system_first) return -1;
-    while (i < n && !bitnet__has_role(messages, n, i, "system")) i++;
-    return i < n ? i : -1;
-}
-
 /* Checks what a chat asks of its template. One without tools, such as a row of the table, refuses
    them; a chat's own has got them (bitnet__lend_tools). */
 static bitnet_result bitnet__check_chat(const bitnet_chat_template *t, const bitnet_chat_params *p,
@@ -7412,8 +7371,9 @@ static bitnet_result bitnet__check_chat(const bitnet_chat_template *t, const bit
                                 "'%.*s'", i, (int)(msg->role.size < 20 ? msg->role.size : 20),
                                 msg->role.data);
     }
-    i = bitnet__late_system(t, messages, n, flags);
-    if (i >= 0)
+    i = (flags & BITNET_CHAT_BEGIN) != 0;
+    while (i < n && !bitnet__has_role(messages, n, i, "system")) i++;
+    if (t->system_first && i < n)
         return bitnet__fail(err, BITNET_ERR_ARG, "message %d: the chat template has a system "
                             "message only at the beginning of a chat", i);
     for (i = 0; i < n && !bitnet__has_role(messages, n, i, "user"); i++) {}
@@ -8492,10 +8452,7 @@ static int bitnet__unpack_tl2_r16(const bitnet_ternary *t, const uint8_t *data, 
                16        byte j has weights 160 + j, 176 + j, 192 + j, 208 + j, 224 + j
                 4        byte j has weights 240 + j, 244 + j, 248 + j, 252 + j
                          behind the codes of either: the scale
-       PTQ1_0  16 bytes  byte j has weights j, 16 + j, 32 + j, 48 + j, 64 + j
-                8        byte j has weights 80 + j, 88 + j, 96 + j, 104 + j, 112 + j
-                2        byte j has weights 120 + j, 122 + j, 124 + j, 126 + j
-                2        the scale
+       PTQ1_0  28 bytes  drawn in @kernels
        Q2_0     2        the scale
        PQ2_0   16, 32    byte j has weights 4 j, 4 j + 1, 4 j + 2, 4 j + 3 from the lowest bits
        Q1_0     2        the scale
@@ -9035,8 +8992,7 @@ typedef struct bitnet__turn {
    tensor as in the file, which `file` describes. */
 typedef struct bitnet__linear {
     const uint8_t *w;
-    int32_t n_in;                      /* file.n; without scale groups padded with zeros to a
-                                          multiple of 128 */
+    int32_t n_in;                      /* file.n; padded to a multiple of 128 without groups */
     int32_t n_out;
     int32_t group;                     /* weights that share a scale; 0: all, and it is scale */
     const bitnet__blocks *blocks;      /* with groups: how w has them, ... */
@@ -9563,8 +9519,7 @@ typedef struct bitnet__tensor {
     bitnet__name name;
     uint64_t offset, size;             /* offset in the file; size in bytes */
     uint64_t dims[2];                  /* row length, rows; more dimensions multiply into rows */
-    const bitnet__type *info;          /* 0: unknown; then, and if rows are not whole blocks, size
-                                          is 0 */
+    const bitnet__type *info;          /* 0: unknown. size 0: that, or rows of no whole blocks */
     uint32_t type, stored_type;        /* stored_type: the number in the file */
     uint32_t used;                     /* 1: the network has asked for it */
     uint32_t place;                    /* in record i: the number of the i-th tensor by offset */
@@ -10398,8 +10353,7 @@ typedef struct bitnet__family {
     int slide_except;                  /* with attention.sliding_window, each layer of this number
                                           sees all positions, the others only those in the window;
                                           0: there is no window; or BITNET__SLIDE_PATTERN */
-    float slide_base;                  /* freq_base of the layers that slide, without a key; 0: the
-                                          other layers' */
+    float slide_base;                  /* of layers that slide, if no key says it; 0: as others */
     int default_pre;                   /* 1: llama-bpe is right without tokenizer.ggml.pre, and
                                           where that is default or gpt-2 */
     int chat;                          /* 1: the template of bitnet-2b-4t, whatever the file has */
@@ -11093,9 +11047,8 @@ static size_t bitnet__gdn_state(const bitnet_model *m) {
      @context  room for what its steps compute: bitnet_ctx, bitnet__ctx_layout
      @forward  its function. A recurrent layer has other steps in place of attention, and reads and
                writes bitnet__seq_state
-   Pages, copies, cutting, marks, drafts, failures, saved sequences and packing need no change: they
-   use n_caches, n_state and bitnet__has_codes. But a recurrent layer gives its state to the marks
-   of tokens. */
+   All else uses n_caches, n_state and bitnet__has_codes. But a recurrent layer gives its state to
+   the marks of tokens. */
 static const bitnet__layer_kind bitnet__layer_kinds[] = {
     {BITNET__ATTN_SET | BITNET__FFN_NORM_SET | BITNET__FFN_SET, 1, 0, bitnet__forward_layer},
     {BITNET__ATTN_SET | BITNET__FFN_NORM_SET | BITNET__EXPERT_SET, 1, 0,
@@ -13074,9 +13027,8 @@ BITNET_API int bitnet_model_get_meta(const bitnet_model *m, const char *key, cha
 
 enum {
     BITNET__MIN_TASK = 1 << 18,        /* products: 5 us with AVX2, 0.2 ms in plain C */
-    BITNET__DOT_STRIDE = BITNET__ROWS + 16,    /* from a token's products to the next one's; a
-                                          multiple of 1 KB would put those of many tokens into a few
-                                          sets of the L1 cache */
+    BITNET__DOT_STRIDE = BITNET__ROWS + 16,    /* between tokens' products; multiples of 1 KB would
+                                                  put them into a few sets of the L1 cache */
     BITNET__TOKENS = 512,              /* for at most so many tokens: the products fit the L2 cache,
                                           and take a few ms, between which cancel_fn is asked */
     BITNET__TOKENS_AMX = 128,          /* the same for AMX: more gain nothing, since weights are
@@ -13233,8 +13185,7 @@ struct bitnet_ctx {
     int32_t row;                       /* the row that -1 means in calls; -1: there is none */
     int32_t max_span;                  /* tokens of a span, at most */
     int32_t n_scores;                  /* n_ctx, rounded up to 64 */
-    int32_t nonfinite_token;           /* the batch's first that is not finite; its number of tokens
-                                          if there is none */
+    int32_t nonfinite_token;           /* first of the batch that is not finite, or its length */
     int32_t nonfinite_layer;           /* the first layer where it is not */
     int32_t n_spans, n_runs;           /* of the batch */
     int32_t n_chosen;                  /* experts that a token of the batch has chosen */
@@ -13294,8 +13245,7 @@ struct bitnet_ctx {
     bitnet__act weight;                /* if int8: weights of values [...][cols][n_scores]; scale
                                           [...][cols][n_scores / 64] */
     float *mixed;                      /* [n_threads][cols][head_dim]  of o */
-    float *rope[2];                    /* [n_batch][2][n_rot / 2]  cosines, sines; [1]: of layers
-                                          that slide */
+    float *rope[2];                    /* [n_batch][2][n_rot / 2] cosines, sines; [1]: if sliding */
     float *hidden;                     /* [n_logits][dim]        output_norm of the last tokens */
     float *head_in;                    /* the same, turned if the head is folded, else hidden */
     float *scratch;                    /* [n_threads][4][dim]    rows of the head */
@@ -14257,12 +14207,6 @@ static void bitnet__turn_row(const bitnet_ctx *c, const bitnet__turn *turn, cons
                    (size_t)m->state_dim * sizeof *y);
     bitnet__multiply(turn->regroups ? y : x, turn->signs, n, y);
     c->k.hadamard(y, n, turn->block);
-}
-
-/* A row of a folded embedding, unfolded. */
-static void bitnet__turn_back(const bitnet_ctx *c, const bitnet__turn *turn, int32_t n, float *x) {
-    c->k.hadamard(x, n, turn->block);
-    bitnet__multiply(x, turn->signs, n, x);
 }
 
 /* Tokens [from, to): x = rmsnorm(in) if there is a gain, else x = in, turned if there is a turn.
@@ -15542,7 +15486,10 @@ static void bitnet__step_embed(const bitnet__step *s, int32_t from, int32_t to, 
         if (m->tied && bitnet__has_groups(&m->ternary_head))
             bitnet__groups_row(&m->ternary_head, token, x);
         else bitnet__matrix_row(&m->embed, token, x);
-        if (m->embed_turn.block) bitnet__turn_back(c, &m->embed_turn, m->dim, x);
+        if (m->embed_turn.block) {
+            c->k.hadamard(x, m->dim, m->embed_turn.block);
+            bitnet__multiply(x, m->embed_turn.signs, m->dim, x);
+        }
         for (i = 0; i < m->dim; i++) x[i] *= m->embed_scale;
         if (!bitnet__all_finite(x, m->dim)) bitnet__note_nonfinite(c, t, thread);
         for (i = 0; i < 2; i++)
@@ -15581,22 +15528,16 @@ static int32_t bitnet__cut_batch(const bitnet_ctx *c, int32_t n, int32_t most,
     return count;
 }
 
-/* The runs of the batch, if layers keep a state, which begins as zeros. */
-static void bitnet__find_runs(bitnet_ctx *c, int32_t n) {
-    const size_t bytes = c->m->n_state * sizeof(float);
-    int32_t t;
-    c->n_runs = bytes ? bitnet__cut_batch(c, n, n, c->runs) : 0;
-    for (t = 0; t < n && bytes; t++)
-        if (c->places[t].pos == 0) memset(bitnet__seq_state(c, c->places[t].seq), 0, bytes);
-}
-
 /* The embeddings of the batch, the n tokens at c->places. */
 static void bitnet__begin_batch(bitnet__step *s) {
     bitnet_ctx *c = s->c;
     const int32_t n = s->n_tokens;
+    const size_t state = c->m->n_state * sizeof(float);    /* it begins as zeros */
     int32_t i;
     c->n_spans = bitnet__cut_batch(c, n, c->max_span, c->spans);
-    bitnet__find_runs(c, n);
+    c->n_runs = state ? bitnet__cut_batch(c, n, n, c->runs) : 0;
+    for (i = 0; i < n && state; i++)
+        if (c->places[i].pos == 0) memset(bitnet__seq_state(c, c->places[i].seq), 0, state);
     c->nonfinite_token = n;
     for (i = 0; i < c->p.n_threads; i++) c->nonfinite[i] = n;
     for (i = 0; i < n; i++) c->seqs[c->places[i].seq].n_in_state = BITNET__NO_STATE;
