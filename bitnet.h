@@ -18489,8 +18489,9 @@ BITNET_API bitnet_result bitnet_embed(bitnet_ctx *c, const bitnet_embed_input *i
    its own, which tells CR and LF from SPACE. */
 
 /* begin of tables written by tests/checks/unicode_tables.py from Unicode 15.0.0 */
-/* 4662 bytes: 2015 runs; from U+E01F0 on there is neither letter, number, mark nor space. */
-enum { BITNET__CLASS_RUNS = 2015, BITNET__CLASS_INDEX = 126, BITNET__CLASS_STRIDE = 16 };
+/* 4466 bytes: 1927 runs; from U+323B0 on there is only a run of marks far away. */
+enum { BITNET__CLASS_RUNS = 1927, BITNET__CLASS_INDEX = 121, BITNET__CLASS_STRIDE = 16,
+       BITNET__FAR_MARKS = 0xE0100, BITNET__FAR_COUNT = 240 };
 static const uint8_t bitnet__ascii_class[128] = {
     0,0,0,0,0,0,0,0,0,3,5,3,3,5,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,
     3,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,2,2,2,2,2,2,2,2,2,2,0,0,0,0,0,0,
@@ -18563,13 +18564,7 @@ static const uint16_t bitnet__class_runs[BITNET__CLASS_RUNS] = {
     328,545,60,9,32,82,6328,474,8,26,8,34,608,362,8,122,1552,33,8,217,8,17,8,9,16,9,8,81,8,33,8,
     9,8,9,48,9,32,9,8,9,8,9,8,25,8,17,8,9,16,9,8,9,8,9,8,9,8,9,8,17,8,9,16,33,8,57,8,33,8,33,8,
     9,8,81,8,137,40,25,8,41,8,137,4640,106,22296,82,8240,65529,65529,65529,65529,65529,14121,
-    256,33233,48,1777,16,46097,112,59785,24824,4337,12048,39513,40,33537,65528,65528,65528,
-    65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,
-    65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,
-    65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,
-    65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,
-    65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,
-    65528,65528,65528,65528,65528,65528,65528,65528,60720,1924
+    256,33233,48,1777,16,46097,112,59785,24824,4337,12048,39513,40,33537
 };
 static const uint32_t bitnet__class_index[BITNET__CLASS_INDEX] = {
     0x0,0xAB,0x2C6,0x380,0x531,0x5D0,0x6DD,0x74B,0x81A,0x898,0x971,0x9BD,0x9F0,0xA2A,0xA51,
@@ -18581,8 +18576,7 @@ static const uint32_t bitnet__class_index[BITNET__CLASS_INDEX] = {
     0x10EAB,0x10FB0,0x11083,0x11145,0x111D0,0x11280,0x11304,0x11345,0x11400,0x114DA,0x11680,
     0x1183B,0x11939,0x119E2,0x11A8A,0x11C72,0x11D3E,0x11D93,0x11F3E,0x13000,0x16ABF,0x16B63,
     0x16FE0,0x1AFF5,0x1BC00,0x1D16D,0x1D400,0x1D4BD,0x1D546,0x1D736,0x1DA3B,0x1E008,0x1E13E,
-    0x1E7E0,0x1E94C,0x1EE20,0x1EE43,0x1EE5A,0x1EE78,0x1F10D,0x2CEB0,0x443A7,0x64397,0x84387,
-    0xA4377,0xC4367
+    0x1E7E0,0x1E94C,0x1EE20,0x1EE43,0x1EE5A,0x1EE78,0x1F10D,0x2CEB0
 };
 /* 728 bytes: runs of punctuation beyond ASCII, `first << 6 | length`. */
 enum { BITNET__PUNCTUATION_RUNS = 182 };
@@ -19004,7 +18998,7 @@ static int bitnet__class_of(uint32_t cp) {
         start += (uint32_t)(bitnet__class_runs[i] >> 3);
         if (cp < start) return bitnet__class_runs[i] & 7;
     }
-    return BITNET__OTHER;                           /* beyond the last mark of Unicode */
+    return cp - BITNET__FAR_MARKS < BITNET__FAR_COUNT ? BITNET__MARK : BITNET__OTHER;
 }
 
 /* Whether a code point beyond ASCII has general category P*, a part of OTHER. */
