@@ -4598,8 +4598,7 @@ static int32_t bitnet__find_special(const bitnet__vocab *v, int parse_special, c
     return -1;
 }
 
-/* The token with exactly this text, or -1: special tokens first, then normal ones, then the rest.
-   Finds tokens such as <|eot_id|>; encoding does not use it. */
+/* The token with exactly this text, or -1: special tokens first, then normal ones, then others. */
 static int32_t bitnet__vocab_find(const bitnet__vocab *v, const char *text, size_t n) {
     const uint8_t *p = (const uint8_t *)text;
     size_t length = 0;
@@ -5974,8 +5973,7 @@ static bitnet__jvalue bitnet__jinja_of_any(bitnet__jinja *j, bitnet__jvalue v, b
     return v;
 }
 
-/* Applies a filter or a method; undefined values have no methods. BITNET__APART keeps its large
-   stack frame out of the recursion. */
+/* Applies a filter or a method. BITNET__APART: its frame is large, and expressions recurse. */
 BITNET__APART bitnet__jvalue bitnet__jinja_apply(bitnet__jinja *j, bitnet__jvalue v,
                                                  bitnet__jname f, const bitnet__jargs *args,
                                                  int is_method) {
@@ -13865,8 +13863,7 @@ static bitnet__mark *bitnet__new_mark(bitnet_ctx *c) {
     return c->marks[c->n_marks++] = x;
 }
 
-/* An open mark for the first n tokens of a sequence; 0: it needs none, or there is no memory, in
-   which case the tokens will be read again. */
+/* An open mark for the first n tokens of a sequence; 0: it needs none, or there is no memory. */
 static bitnet__mark *bitnet__open_mark(bitnet_ctx *c, const bitnet__seq *q, int32_t n) {
     const bitnet__mark *lower = bitnet__find_mark(c, q->history, n, 1, 0);
     bitnet__mark *x;
@@ -15670,8 +15667,7 @@ static bitnet_result bitnet__prepare_inputs(bitnet_ctx *c, bitnet_input *inputs,
                             "context has room for %d (n_logits)", (long long)rows,
                             (int)c->p.n_logits);
     if (total > INT32_MAX) return bitnet__fail(err, BITNET_ERR_LIMIT, "over 2^31 tokens");
-    r = bitnet__reserve_pages(c, bitnet__pages_needed(c, inputs, n_inputs), err);
-    if (r != BITNET_OK) return r;
+    if ((r = bitnet__reserve_pages(c, bitnet__pages_needed(c, inputs, n_inputs), err))) return r;
     bitnet__forget_rows(c);
     for (i = 0; i < n_inputs; i++) {
         bitnet__seq *q = &c->seqs[inputs[i].seq];
@@ -15735,8 +15731,7 @@ static bitnet_result bitnet__eval_queued(bitnet_ctx *c, bitnet_input *inputs, in
     if (pass->n_inputs > 0) bitnet__resume_pass(c, inputs, n_inputs);
     else {
         memset(pass, 0, sizeof *pass);
-        r = bitnet__prepare_inputs(c, inputs, n_inputs, &pass->total, err);
-        if (r != BITNET_OK) return r;
+        if ((r = bitnet__prepare_inputs(c, inputs, n_inputs, &pass->total, err))) return r;
     }
     while (pass->done < pass->total && r == BITNET_OK) {
         if (pass->batch == 0) {
