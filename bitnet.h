@@ -10,10 +10,8 @@
 
    WHAT IT DOES NOT DO
    - It runs only models with ternary weights, of the families under FORMATS. It refuses the rest,
-     with an error that names what it found: other architectures, tensor types and pre-tokenizers;
-     biases, shared experts and all other tensors that it would not use; keys of architecture and
-     tokenizer that it does not know, or that ask for something else than it computes; GGUF v1,
-     big-endian files, and a part of a split file.
+     with an error that names what it found: another architecture, tensor type or pre-tokenizer; a
+     tensor or key that it would not use; GGUF v1, big-endian files, and a part of a split file.
    - It refuses files over 16 GiB (bitnet_model_params.max_bytes allows them), and on 32-bit
      machines files larger than the address space.
    - It chats only with templates that it knows or that you give it, and cannot tell how a file
@@ -333,9 +331,9 @@
 
 /* =============================================================================================
    @api  types and functions for programs
-   "0" in a comment about a pointer means a null pointer. Unless a comment says so, pointers may not
-   be 0, and what they point to is only used during the call. THREADS says which calls may run at
-   the same time, ERRORS what a call returns if its arguments are wrong.
+   "0" in a comment about a pointer means a null pointer. Unless a comment says so, pointers but err
+   may not be 0, and what they point to is only used during the call. THREADS says which calls may
+   run at the same time, ERRORS what a call returns if its arguments are wrong.
    ============================================================================================= */
 
 #include <stddef.h>
@@ -344,10 +342,9 @@
 #define BITNET_VERSION "1.0.0"
 #define BITNET_VERSION_NUMBER 10000            /* major * 10000 + minor * 100 + patch */
 
-/* The interface's version, 1, is in the symbol of every function. So libraries of two interfaces
-   can be in one process, and a program that was compiled with another interface's header does not
-   link, instead of misreading structs. A foreign-function interface uses these names. A plugin
-   should keep its copy to itself: BITNET_STATIC, or a BITNET_API that hides it. */
+/* The interface's version, 1, is in every symbol. So libraries of two interfaces can be in one
+   process, and a program compiled with another interface's header does not link. Foreign-function
+   interfaces use these names. A plugin hides its copy: BITNET_STATIC, or its own BITNET_API. */
 #define bitnet_version bitnet_version_v1
 #define bitnet_version_number bitnet_version_number_v1
 #define bitnet_result_text bitnet_result_text_v1
@@ -471,9 +468,8 @@ typedef enum bitnet_result {
 
 /* Structs of parameters and results end with reserved words. In parameters they must be 0, or the
    call is BITNET_ERR_ARG: clear a struct before you fill it in, and set fields by their names. A
-   later version may use these words, so a program that does is told by an older library that it
-   does not know what is asked. In results they are 0. Small values (a bitnet_text, a tile, a bias)
-   have none and stay as they are. */
+   later version may use them, and an older library then refuses the call. In results they are 0.
+   Small values (a bitnet_text, a tile, a bias) have none. */
 
 /* Filled in only on failure. text is one line of clean UTF-8, NUL-terminated. */
 typedef struct bitnet_error {
@@ -511,9 +507,8 @@ typedef void (*bitnet_mask_fn)(void *ud, uint32_t *allowed);
 typedef void (*bitnet_chosen_fn)(void *ud, bitnet_token t);
 typedef int (*bitnet_text_fn)(void *ud, const char *text, size_t n, bitnet_token t);
 
-/* All zero: malloc and free. Otherwise both functions are needed, and must be as thread-safe as
-   malloc if several threads share a model. align is a power of two, at most 64; free_fn gets the
-   size that alloc_fn got. */
+/* All zero: malloc and free. Else both are needed, as thread-safe as malloc if threads share a
+   model. align is a power of two, at most 64; free_fn gets the size that alloc_fn got. */
 typedef struct bitnet_allocator {
     bitnet_alloc_fn alloc_fn;
     bitnet_free_fn free_fn;
@@ -559,8 +554,7 @@ typedef struct bitnet_model_params {
     void *progress_ud;
     bitnet_log_fn log_fn;        /* called only while loading; 0: silent */
     void *log_ud;
-    const bitnet_kernels *kernels;       /* 0: bitnet_kernels_default(), or for TL2_R16 the best one
-                                            that reads that in place */
+    const bitnet_kernels *kernels;       /* 0: the default; for TL2_R16 the best that reads it */
     bitnet_i2s_packing i2s_packing;        /* of the whole file; 0: the 128 packing */
     bitnet_tile tile;            /* of all TL1 and TL2 weights of the file; 0: by their shape */
     const bitnet_shape_tile *tiles;      /* [n_tiles], of these shapes instead; used in loading */
@@ -591,9 +585,7 @@ typedef struct bitnet_model_info {
     const char *layout;          /* of the ternary weights in memory: I2_S, TL2_R16, or GROUPS, as
                                     drawn in @kernels, each group with its scale */
     int32_t n_vocab, n_layers, dim, ffn_dim, n_heads, n_kv_heads, head_dim, ctx_train;
-    const char *embed_type, *head_type;  /* F32, F16, BF16, Q8_0, Q6_K, Q5_K, Q4_K, Q3_K, Q2_K,
-                                            Q5_0, Q4_0, Q1_0, Q2_0, PQ2_0, PTQ1_0, TQ1_0, TQ2_0,
-                                            "none" */
+    const char *embed_type, *head_type;  /* as bitnet_tensor_type_name has them, or "none" */
     uint64_t head_bytes;         /* of the output head, which may be the embedding */
     uint64_t n_params;           /* weights and norms; a head that is the embedding counts once */
     uint64_t file_bytes;
@@ -611,8 +603,7 @@ typedef struct bitnet_model_info {
     const char *chat_template_name;      /* such as "chatml"; 0: no chat template is known */
     int32_t n_experts;           /* in each layer, each of ffn_dim rows; 0: layers have an FFN */
     int32_t n_experts_used;      /* of them, for a token */
-    uint64_t state_bytes;        /* of a fixed size, which layers keep for each sequence beside keys
-                                    and values; 0: nothing */
+    uint64_t state_bytes;        /* that layers keep for each sequence beside keys and values */
     uint64_t reserved[4];
 } bitnet_model_info;
 
@@ -636,18 +627,16 @@ typedef struct bitnet_hooks {
     bitnet_pause_fn pause_fn;
     void *pause_ud;
     /* For profiles. The network is evaluated in steps; op is "embed", "norm", "quantize", "matmul",
-       "attention", "recurrent", "router", "experts" or "head". Threads take runs of a step's
-       rows. Each calls this before (begin 1) and after (begin 0) its runs, perhaps several at
-       once. thread is 0 for the caller, which takes part in every step, 1 .. n_threads - 1 for
-       workers, which may not; or with parallel_fn the job's i. All calls of a step return before
-       the next begins. */
+       "attention", "recurrent", "router", "experts" or "head". Threads take runs of a step's rows,
+       and call this before (begin 1) and after (begin 0) each, perhaps several at once. thread is 0
+       for the caller, which takes part in every step, 1 .. n_threads - 1 for workers, which may
+       not; or with parallel_fn the job's i. All calls of a step return before the next begins. */
     bitnet_step_fn step_fn;
     void *step_ud;
     /* To look inside. Called on the caller's thread for each batch of at most n_batch tokens, after
        the embedding (layer -1) and each layer (0 .. n_layers - 1). x [n_tokens][dim] is the
-       residual stream of the tokens, in the order in which they were given, from position
-       bitnet_seq_length() on, or bitnet_seq_again() before it; of a model with a residual_scale
-       (minicpm), divided by that. */
+       residual stream of the tokens in the order given, from position bitnet_seq_length() on, or
+       bitnet_seq_again() before it; with a residual_scale (minicpm), divided by that. */
     bitnet_layer_fn layer_fn;
     void *layer_ud;
     uint64_t reserved[4];
@@ -661,9 +650,8 @@ typedef struct bitnet_ctx_params {
     int32_t n_batch;             /* tokens evaluated together, 1 .. 65536; 0: 512 or less */
     int32_t n_logits;            /* rows that a call can keep, 1 .. n_seqs * n_ctx; 0: n_seqs */
     int32_t n_seqs;              /* conversations, 1 .. 4096; 0: 1; see SEQUENCES */
-    int64_t n_kv;                /* positions of all sequences together, if there are more than
-                                    one, rounded up to pages of 64; at most, and for 0: n_seqs
-                                    times n_ctx in whole pages */
+    int64_t n_kv;                /* positions of all sequences together, if there are several, in
+                                    whole pages of 64; at most, and for 0: n_seqs times n_ctx */
     int32_t n_threads;           /* 1 .. 256; 0: as many as the process may use; see THREADS */
     bitnet_kv_type kv_type;      /* of the KV cache */
     int32_t no_head_copy;        /* 1: no copy of the output head; see @head */
@@ -710,8 +698,7 @@ typedef struct bitnet_sampler {
                                         unknown ids are ignored */
     int32_t n_bias;              /* 0 or more */
     uint64_t rng;                /* the whole random state; any seed; each draw advances it */
-    bitnet_rewrite_fn rewrite_fn;        /* changes a copy of the logits [n_vocab], all of which
-                                            are computed for it; 0: not called */
+    bitnet_rewrite_fn rewrite_fn;        /* changes a copy of all logits [n_vocab]; 0: not called */
     void *rewrite_ud;
     /* Says which tokens may follow, as the rules of a game or a grammar do: allowed
        [(n_vocab + 31) / 32] is all zero, and bit t % 32 of allowed[t / 32] allows token t. Only
@@ -719,8 +706,7 @@ typedef struct bitnet_sampler {
        generation ends with BITNET_STOP_MASK. 0: not called. */
     bitnet_mask_fn mask_fn;
     void *mask_ud;
-    bitnet_chosen_fn chosen_fn;  /* gets each token of the text once and in order, with lookup too;
-                                    0: not called */
+    bitnet_chosen_fn chosen_fn;  /* gets each token of the text once and in order; 0: not called */
     void *chosen_ud;
     uint64_t reserved[4];
 } bitnet_sampler;
@@ -758,21 +744,18 @@ typedef struct bitnet_effort {
     bitnet_text text;
 } bitnet_effort;
 
-/* A chat template as strings: one of the library's (bitnet_model_chat_template) or the caller's. A
-   text whose data is 0 is not there. A caller needs user, assistant, reply and end, and perhaps
-   system. */
+/* A chat template as strings: the library's (bitnet_model_chat_template) or the caller's. A text
+   whose data is 0 is not there. A caller needs user, assistant, reply, end, and perhaps system. */
 typedef struct bitnet_chat_template {
     const char *name;            /* for people, NUL-terminated; may be 0 */
     bitnet_chat_turn system, user, assistant, tool;    /* without a prefix: as other */
     bitnet_chat_turn other;      /* all other roles; without a prefix they are an error */
     bitnet_chat_turn tools_turn; /* around messages of the role tool that follow each other */
     bitnet_text reply;           /* opens the reply */
-    bitnet_text end;             /* the token that ends a reply, with which assistant.suffix begins;
-                                    none: only the end tokens of the model */
+    bitnet_text end;             /* the token that ends a reply; assistant.suffix begins with it */
     bitnet_text system_text;     /* of chats that begin without a system message */
     bitnet_text think, no_think; /* behind reply, for BITNET_THINK_ON and _OFF */
-    bitnet_text tools_before, tools_behind;      /* around bitnet_chat_params.tools in the system
-                                                    message; see @chat */
+    bitnet_text tools_before, tools_behind;      /* around bitnet_chat_params.tools; see @chat */
     bitnet_thinking thinking;    /* what BITNET_THINK_AUTO does; AUTO: neither think nor no_think */
     int32_t trim;                /* 1: white space around a message is left out */
     int32_t drop_thinking;       /* 1: <think>...</think> in the assistant's messages is left out if
@@ -783,8 +766,7 @@ typedef struct bitnet_chat_template {
     int32_t system_first;        /* 1: only the first message of a chat may be a system message */
     int32_t tools_first;         /* 1: tools are in front of the system message's own text */
     bitnet_call_form call_form;  /* for readers of replies: messages have calls as they stand */
-    const bitnet_effort *efforts;        /* the default, then others, then one without a name; 0:
-                                            the template has none */
+    const bitnet_effort *efforts;        /* the default, others, one without a name; 0: none */
     uint64_t reserved[2];
 } bitnet_chat_template;
 
@@ -795,9 +777,8 @@ typedef struct bitnet_chat_params {
                                     is left out, 0: as the template has it. Only for templates that
                                     have drop_thinking */
     /* Functions that the model may call: for each a line with a JSON object as in OpenAI's API,
-       {"type": "function", "function": ...}. They are written at the beginning of a chat, and a
-       template that has no tools (tools_before, tool) gets Qwen's for it: see @chat. Data 0:
-       none. */
+       {"type": "function", "function": ...}. They are written at the beginning of a chat, in Qwen's
+       form if the template has no tools: see @chat. Data 0: none. */
     bitnet_text tools;
     bitnet_text effort;          /* which of the template's efforts is written at the beginning of
                                     a chat, unless thinking is off: its name, or minimal, low,
@@ -847,9 +828,8 @@ typedef enum bitnet_stop {
     BITNET_STOP_LENGTH,          /* max_tokens, or the context is full */
     BITNET_STOP_STRING,          /* a stop string was generated; text_fn does not get it */
     BITNET_STOP_CALLBACK,        /* text_fn returned nonzero */
-    BITNET_STOP_MASK             /* the sampler's mask_fn allowed no token. None is pending, so a
-                                    message that follows does not end this reply: append the token
-                                    that does before it */
+    BITNET_STOP_MASK             /* the sampler's mask_fn allowed no token, and none is pending:
+                                    append an end token before the next message */
 } bitnet_stop;
 
 typedef struct bitnet_generate_params {
@@ -866,8 +846,7 @@ typedef struct bitnet_generate_params {
     int32_t n_batch;             /* tokens of the prompt that a pass reads, at most; 0: n_batch of
                                     the context, and beside other generations 32, or by gap_ms */
     int32_t ignore_end;          /* 1: go on past end tokens */
-    int32_t lookup;              /* tokens to draft, at most, 0 .. 64; 0: off; see @generate. There
-                                    are no drafts with recurrent layers (qwen35) */
+    int32_t lookup;              /* tokens to draft, at most, 0 .. 64; 0: off; see @generate */
     bitnet_sampler *sampler;     /* 0: greedy. Copied, with its bias; bitnet_generate sets its rng
                                     to what that has become */
     const bitnet_text *stop_strings;     /* copied; UTF-8, none of them empty */
@@ -879,8 +858,7 @@ typedef struct bitnet_generate_params {
     bitnet_text_fn text_fn;
     void *text_ud;
     /* Called after each n_batch tokens of the prompt; total counts the pending token, BOS and the
-       template's. There are logits only when done == total. Nonzero cancels this generation:
-       BITNET_ERR_CANCELLED. 0: not called. */
+       template's. There are logits only when done == total. Nonzero: BITNET_ERR_CANCELLED. */
     bitnet_progress_fn progress_fn;
     void *progress_ud;
     /* As in bitnet_hooks, for this generation: nonzero ends it with BITNET_ERR_CANCELLED, and the
@@ -948,11 +926,10 @@ BITNET_API size_t bitnet_utf8_decode(const char *text, size_t n, uint32_t *cp);
 
 /* ---- models ---- */
 
-/* Loads a GGUF file; bitnet_model_free frees the model. params and err may be 0. Without
-   params->copy the file is mapped, where the system can, and must not change while the model lives:
-   loading reads the ternary weights, to check them, and the rest is read when it is needed.
-   BITNET_ERR_IO, _TRUNCATED, _FORMAT, _UNSUPPORTED, _LIMIT, _MEMORY: err says what is wrong with
-   the file. BITNET_ERR_CANCELLED: progress_fn said so. */
+/* Loads a GGUF file; bitnet_model_free frees the model. params may be 0. Without params->copy the
+   file is mapped, where the system can, and must not change while the model lives: loading reads
+   the ternary weights, to check them, and the rest is read when it is needed. BITNET_ERR_IO,
+   _TRUNCATED, _FORMAT, _UNSUPPORTED, _LIMIT, _MEMORY: err says why. _CANCELLED: by progress_fn. */
 #ifndef BITNET_NO_STDIO
 BITNET_API bitnet_result bitnet_model_load_file(const char *path, const bitnet_model_params *params,
                                                 bitnet_model **out, bitnet_error *err);
@@ -1002,9 +979,8 @@ BITNET_API int bitnet_detokenize(const bitnet_model *m, const bitnet_token *toke
 
 /* Turns a stream of tokens into text: writes to buf the characters that t completes, without a NUL,
    and returns the bytes written. *d keeps incomplete ones. Bytes that cannot be UTF-8 become
-   U+FFFD. A control token (but <think>, <tool_call> and their ends are text), or t = -1 for the
-   end, writes only what is held back. BITNET_ERR_ARG: t is outside the vocabulary, buf is 0, or cap
-   is under 3 + 3 * t's bytes. */
+   U+FFFD. A control token (not <think>, <tool_call> and their ends), or t = -1 for the end, writes
+   only what is held back. BITNET_ERR_ARG: no such token, buf is 0, or cap < 3 + 3 * t's bytes. */
 BITNET_API int bitnet_detok_push(const bitnet_model *m, bitnet_detok *d, bitnet_token t,
                                  char *buf, size_t cap);
 
@@ -1022,16 +998,15 @@ BITNET_API int bitnet_token_is_special(const bitnet_model *m, bitnet_token t);
    one, <|im_end|>), or an end token of the chat template. t may be any number. */
 BITNET_API int bitnet_token_is_end(const bitnet_model *m, bitnet_token t);
 
-/* The model's chat template; 0: the file has none, or one that is not known. It belongs to the
-   model; a copy may be changed. */
+/* The model's chat template, which a copy may change; 0: the file has none, or an unknown one. */
 BITNET_API const bitnet_chat_template *bitnet_model_chat_template(const bitnet_model *m);
 
-/* The tokens of n messages in a chat template. chat and err may be 0, and messages if n is 0.
-   flags: of bitnet_chat_flags. With BITNET_CHAT_BEGIN, BOS comes if the model's template has it;
-   with another one, a copy too, if the file asks for it. BITNET_ERR_ARG: a message has no role or
-   no content, the template does not know a role, thinking or a flag is out of range, or
-   system_first is not followed. BITNET_ERR_UNSUPPORTED: the model's template is not known, has no
-   such thinking, or no message that could take the tools. */
+/* The tokens of n messages in a chat template. chat may be 0, and messages if n is 0. flags: of
+   bitnet_chat_flags. With BITNET_CHAT_BEGIN, BOS comes if the model's template has it; with another
+   one, a copy too, if the file asks for it. BITNET_ERR_ARG: a message has no role or no content,
+   the template does not know a role, thinking or a flag is out of range, or system_first is not
+   followed. BITNET_ERR_UNSUPPORTED: the model's template is not known, has no such thinking, or no
+   message that could take the tools. */
 BITNET_API int bitnet_chat_tokenize(const bitnet_model *m, const bitnet_chat_params *chat,
                                     const bitnet_message *messages, int n, int flags,
                                     bitnet_token *out, size_t cap, bitnet_error *err);
@@ -1054,9 +1029,9 @@ BITNET_API int bitnet_reply_next(bitnet_reply *r, const char **text, size_t *n,
    they are out of range. */
 BITNET_API uint64_t bitnet_ctx_bytes(const bitnet_model *m, const bitnet_ctx_params *params);
 
-/* Creates an empty context, which bitnet_ctx_free frees. params and err may be 0. Hooks and their
-   uds must outlive it. BITNET_ERR_ARG (err names the parameter), _MEMORY, _UNSUPPORTED
-   (BITNET_KV_I8, with heads of another size; a model loaded with vocab_only). */
+/* Creates an empty context, which bitnet_ctx_free frees. params may be 0. Hooks and their uds must
+   outlive it. BITNET_ERR_ARG (err names the parameter), _MEMORY, _UNSUPPORTED (BITNET_KV_I8, with
+   heads of another size; a model loaded with vocab_only). */
 BITNET_API bitnet_result bitnet_ctx_create(const bitnet_model *m, const bitnet_ctx_params *params,
                                            bitnet_ctx **out, bitnet_error *err);
 
@@ -1065,23 +1040,21 @@ BITNET_API bitnet_result bitnet_ctx_create(const bitnet_model *m, const bitnet_c
    in use, and nothing has happened. */
 BITNET_API bitnet_result bitnet_ctx_free(bitnet_ctx *c);
 
-/* The model that the context was created with; 0 if c is 0. */
+/* Its model; n_ctx; and how many threads it works with, the caller's included. */
 BITNET_API const bitnet_model *bitnet_ctx_model(const bitnet_ctx *c);
-/* The number of positions: n_ctx. */
 BITNET_API int32_t bitnet_ctx_capacity(const bitnet_ctx *c);
-/* The number of threads that the context works with, the caller's included. */
 BITNET_API int32_t bitnet_ctx_threads(const bitnet_ctx *c);
-/* Sets it, 1 .. the number that the context was created with. err may be 0. BITNET_ERR_ARG: it is
-   out of range. BITNET_ERR_MEMORY: the context has one thread then. BITNET_ERR_BUSY. */
+/* Sets their number, 1 .. what the context was created with. BITNET_ERR_ARG: it is out of range.
+   BITNET_ERR_MEMORY: the context has one thread then. BITNET_ERR_BUSY. */
 BITNET_API bitnet_result bitnet_ctx_set_threads(bitnet_ctx *c, int32_t n, bitnet_error *err);
-/* Replaces all hooks; hooks 0: none. err may be 0. BITNET_ERR_ARG, _BUSY. */
+/* Replaces all hooks; hooks 0: none. BITNET_ERR_ARG, _BUSY. */
 BITNET_API bitnet_result bitnet_ctx_set_hooks(bitnet_ctx *c, const bitnet_hooks *hooks,
                                               bitnet_error *err);
 
 /* ---- sequences ----
    seq is 0 .. n_seqs - 1. Where it is another number, or c is 0, functions without a result return
    0, and bitnet_seq_pending -1; those with one return BITNET_ERR_ARG. BITNET_ERR_BUSY: the context
-   is in use, or a generation has the sequence. err may be 0. */
+   is in use, or a generation has the sequence. */
 
 /* The number of tokens evaluated: the positions taken, without the pending token. */
 BITNET_API int32_t bitnet_seq_length(const bitnet_ctx *c, int32_t seq);
@@ -1094,8 +1067,7 @@ BITNET_API bitnet_token bitnet_seq_pending(const bitnet_ctx *c, int32_t seq);
 BITNET_API void bitnet_seq_figures(const bitnet_ctx *c, int32_t seq, bitnet_figures *out);
 
 /* Keeps the first length tokens (0 .. bitnet_seq_length) and drops the rest with their logits, and
-   always the pending token. Nothing is evaluated; but see bitnet_seq_again. BITNET_ERR_ARG: length
-   is out of range. */
+   always the pending token. Nothing is evaluated; but see bitnet_seq_again. */
 BITNET_API bitnet_result bitnet_seq_rewind(bitnet_ctx *c, int32_t seq, int32_t length,
                                            bitnet_error *err);
 
@@ -1128,10 +1100,9 @@ BITNET_API bitnet_result bitnet_seq_sync(bitnet_ctx *c, int32_t seq, const bitne
                                          int32_t n, int32_t *n_kept, bitnet_error *err);
 
 /* Removes tokens from .. to - 1 (0 <= from <= to <= bitnet_seq_length). Those behind them move up
-   and are evaluated again, as if what is removed had never been there: there are logits of the last
-   one, if there are any behind. The pending token stays. from == to changes nothing.
-   BITNET_ERR_ARG, _BUSY: nothing has changed. Any other failure (see bitnet_eval) leaves the tokens
-   before `from`, and no pending token. */
+   and are evaluated again, as if what is removed had never been there, with logits of the last one.
+   The pending token stays. BITNET_ERR_ARG, _BUSY: nothing has changed. Any other failure (see
+   bitnet_eval) leaves the tokens before `from`, and no pending token. */
 BITNET_API bitnet_result bitnet_seq_remove(bitnet_ctx *c, int32_t seq, int32_t from, int32_t to,
                                            bitnet_error *err);
 
@@ -1170,11 +1141,11 @@ BITNET_API bitnet_result bitnet_seq_load_memory(bitnet_ctx *c, int32_t seq, cons
 /* ---- evaluating and sampling ---- */
 
 /* Appends n tokens, one or more, to a sequence, after the pending token if there is one, and keeps
-   the logits of its last n_logits tokens (0 .. n). err may be 0. On failure the sequence holds the
-   tokens that it held before; its logits may be gone. BITNET_ERR_FULL: they do not all fit. _ARG: a
-   token is outside the vocabulary. _LIMIT: n_logits is over that of the context. _CANCELLED:
-   cancel_fn said so. _FORMAT: weights gave a NaN or an infinity, as only damaged or hostile ones
-   do; err names the first token and the layer. _MEMORY: for a page of several sequences. _BUSY. */
+   the logits of its last n_logits tokens (0 .. n). On failure the sequence holds the tokens that it
+   held before; its logits may be gone. BITNET_ERR_FULL: they do not all fit. _ARG: a token is
+   outside the vocabulary. _LIMIT: n_logits is over that of the context. _CANCELLED: cancel_fn said
+   so. _FORMAT: weights gave a NaN or an infinity, as only damaged or hostile ones do; err names the
+   first token and the layer. _MEMORY: for a page of several sequences. _BUSY. */
 BITNET_API bitnet_result bitnet_eval(bitnet_ctx *c, int32_t seq, const bitnet_token *tokens,
                                      int32_t n, int32_t n_logits, bitnet_error *err);
 
@@ -1189,8 +1160,8 @@ BITNET_API bitnet_result bitnet_eval_many(bitnet_ctx *c, bitnet_input *inputs, i
 
 /* The logits [n_vocab] of row i of the last evaluation; -1: of the last row. They are computed when
    first asked for, belong to the context and are valid until the next call that evaluates or drops
-   its tokens. err may be 0. 0: there is no such row (BITNET_ERR_ARG), the model has no head
-   (_UNSUPPORTED), or the context is in use (_BUSY). A NaN or an infinity in the head stays. */
+   its tokens. 0: there is no such row (BITNET_ERR_ARG), the model has no head (_UNSUPPORTED), or
+   the context is in use (_BUSY). A NaN or an infinity in the head stays. */
 BITNET_API const float *bitnet_logits(bitnet_ctx *c, int32_t i, bitnet_error *err);
 
 /* The hidden state [dim] of row i, which the head multiplies: the last layer's, after the last
@@ -1198,10 +1169,10 @@ BITNET_API const float *bitnet_logits(bitnet_ctx *c, int32_t i, bitnet_error *er
 BITNET_API const float *bitnet_hidden(bitnet_ctx *c, int32_t i, bitnet_error *err);
 
 /* Samples a token from the logits of row i, -1: the last one, and does not evaluate it. s may be 0:
-   greedy. s->rng advances. The token is in the vocabulary, even if logits are not finite. err may
-   be 0. If there is none, a negative bitnet_result: BITNET_ERR_ARG: there is no such row (nothing
-   has been evaluated, or its token was dropped), or s has an n_bias without a list. _NOT_FOUND:
-   mask_fn allows nothing. _UNSUPPORTED: the model has no head. _BUSY. */
+   greedy. s->rng advances. The token is in the vocabulary, even if logits are not finite. If there
+   is none, a negative bitnet_result: BITNET_ERR_ARG: there is no such row (nothing has been
+   evaluated, or its token was dropped), or s has an n_bias without a list. _NOT_FOUND: mask_fn
+   allows nothing. _UNSUPPORTED: the model has no head. _BUSY. */
 BITNET_API bitnet_token bitnet_sample(bitnet_ctx *c, int32_t i, bitnet_sampler *s,
                                       bitnet_error *err);
 
@@ -1213,8 +1184,8 @@ BITNET_API bitnet_token bitnet_sample_logits(bitnet_ctx *c, const float *logits,
 
 /* The n most likely tokens of row i (-1: the last one), the best first, with natural logarithms of
    their probabilities (softmax of all logits, before any sampler; they mean nothing if a logit is
-   infinite), in out [n]. err may be 0. BITNET_ERR_ARG: there is no such row, or n is not in
-   1 .. n_vocab. BITNET_ERR_UNSUPPORTED: the model has no head. BITNET_ERR_BUSY. */
+   infinite), in out [n]. BITNET_ERR_ARG: there is no such row, or n is not in 1 .. n_vocab.
+   BITNET_ERR_UNSUPPORTED: the model has no head. BITNET_ERR_BUSY. */
 typedef struct bitnet_logprob { bitnet_token token; float logprob; } bitnet_logprob;
 BITNET_API bitnet_result bitnet_logprobs(bitnet_ctx *c, int32_t i, bitnet_logprob *out, int32_t n,
                                          bitnet_error *err);
@@ -1222,15 +1193,14 @@ BITNET_API bitnet_result bitnet_logprobs(bitnet_ctx *c, int32_t i, bitnet_logpro
 /* ---- writing ---- */
 
 /* Evaluates the prompt, then samples and evaluates tokens until something ends the text: *why says
-   what, unless the call fails. why and err may be 0. The token sampled last is pending. With no
-   prompt (none given, or an empty text) the text goes on from the pending token. A full context
-   ends the text, one token after the last that fits. If the prompt fails or is cancelled, the
-   context is as after a failed bitnet_eval. If a later token fails, text_fn still gets the text
-   held back, the context keeps what was generated, and that token is pending. BITNET_ERR_ARG: a
-   parameter is out of range, or the prompt has no token, BOS counted, and none is pending. _FULL:
-   these do not fit. _LIMIT: n_logits is too small for lookup. _CANCELLED: a hook said so.
-   _UNSUPPORTED: the model has no head. _MEMORY, and what bitnet_eval and bitnet_chat_tokenize
-   return. */
+   what, unless the call fails. why may be 0. The token sampled last is pending. With no prompt
+   (none given, or an empty text) the text goes on from the pending token. A full context ends the
+   text, one token after the last that fits. If the prompt fails or is cancelled, the context is as
+   after a failed bitnet_eval. If a later token fails, text_fn still gets the text held back, the
+   context keeps what was generated, and that token is pending. BITNET_ERR_ARG: a parameter is out
+   of range, or the prompt has no token, BOS counted, and none is pending. _FULL: these do not fit.
+   _LIMIT: n_logits is too small for lookup. _CANCELLED: a hook said so. _UNSUPPORTED: the model has
+   no head. Others as bitnet_eval and bitnet_chat_tokenize. */
 BITNET_API bitnet_result bitnet_generate(bitnet_ctx *c, const bitnet_generate_params *params,
                                          bitnet_stop *why, bitnet_error *err);
 
@@ -1268,8 +1238,7 @@ typedef struct bitnet_piece {
 BITNET_API void bitnet_gen_piece(const bitnet_gen *g, bitnet_piece *out);
 
 /* Ends a generation, at any time, and frees it. g may be 0. The token sampled last is pending. A
-   prompt that was not read to its end is taken back. BITNET_ERR_BUSY: the context is in use, and
-   nothing has happened. */
+   prompt that was not read to its end is taken back. BITNET_ERR_BUSY: nothing has happened. */
 BITNET_API bitnet_result bitnet_gen_end(bitnet_gen *g);
 
 /* ---- embeddings ---- */
@@ -1278,11 +1247,11 @@ BITNET_API bitnet_result bitnet_gen_end(bitnet_gen *g);
    texts are packed into passes of n_batch tokens, on all sequences of the context, which must be
    empty, and are empty again afterwards. A vector has the same bits whatever else is in its pass;
    of the context's parameters only kv_type matters. No head is read: for a model that has one, set
-   no_head_copy. params (0: defaults) and err may be 0. Memory: with BITNET_POOLING_MEAN one vector
-   of double for each sequence. BITNET_ERR_FULL: an input has more than n_ctx tokens (err names it),
-   or n_kv is too small for it. BITNET_ERR_ARG: an input has no tokens (the text "" may have BOS and
-   EOS) or one outside the vocabulary; pooling is out of range, or neither the file nor params name
-   one; a sequence is not empty. _LIMIT: as bitnet_tokenize. Others as bitnet_eval. */
+   no_head_copy. params 0: defaults. Memory: with BITNET_POOLING_MEAN one vector of double for each
+   sequence. BITNET_ERR_FULL: an input has more than n_ctx tokens (err names it), or n_kv is too
+   small for it. BITNET_ERR_ARG: an input has no tokens (the text "" may have BOS and EOS) or one
+   outside the vocabulary; pooling is out of range, or neither the file nor params name one; a
+   sequence is not empty. _LIMIT: as bitnet_tokenize. Others as bitnet_eval. */
 BITNET_API bitnet_result bitnet_embed(bitnet_ctx *c, const bitnet_embed_input *inputs, int32_t n,
                                       const bitnet_embed_params *params, float *out,
                                       bitnet_error *err);
@@ -1299,15 +1268,14 @@ BITNET_API const bitnet_kernels *bitnet_kernels_find(const char *name);
 BITNET_API const char *bitnet_kernels_name(const bitnet_kernels *k);
 /* 1 if this CPU and operating system can run the table, else 0. */
 BITNET_API int bitnet_kernels_usable(const bitnet_kernels *k);
-/* The table that models use by default, except those in TL2_R16: the best usable one that reads
-   I2_S in place. Never 0. */
+/* The default of models, except those in TL2_R16: the best usable one that reads I2_S. Never 0. */
 BITNET_API const bitnet_kernels *bitnet_kernels_default(void);
 
 /* Compares every entry of a table with the scalar one, bit for bit, on fixed inputs that reach
-   every path, and checks that the build follows the rules under DETERMINISM. err may be 0. Takes
-   about 50 ms (scalar-tl2: 250, scalar: 1) and half a megabyte from malloc.
-   BITNET_ERR_SELFTEST: err names the entry and the shape, or what the build breaks. BITNET_ERR_ARG:
-   k is 0. BITNET_ERR_UNSUPPORTED: the table cannot run here. BITNET_ERR_MEMORY. */
+   every path, and checks that the build follows the rules under DETERMINISM. Takes about 50 ms
+   (scalar-tl2: 250, scalar: 1) and half a megabyte from malloc. BITNET_ERR_SELFTEST: err names the
+   entry and the shape, or what the build breaks. BITNET_ERR_ARG: k is 0. BITNET_ERR_UNSUPPORTED:
+   the table cannot run here. BITNET_ERR_MEMORY. */
 BITNET_API bitnet_result bitnet_selftest(const bitnet_kernels *k, bitnet_error *err);
 
 /* ---- for tools ----
@@ -1371,8 +1339,7 @@ typedef struct bitnet_gguf_tensor {
 } bitnet_gguf_tensor;
 
 /* Opens a GGUF file of any architecture, mapped where the system can, and checks its header as
-   loading a model does (not the bytes behind the last tensor). allocator (0: malloc) and err may
-   be 0. Close it with bitnet_gguf_close. */
+   loading a model does (not the bytes behind the last tensor). allocator 0: malloc. */
 #ifndef BITNET_NO_STDIO
 BITNET_API bitnet_result bitnet_gguf_open_file(const char *path, const bitnet_allocator *allocator,
                                                bitnet_gguf **out, bitnet_error *err);
@@ -1389,16 +1356,13 @@ BITNET_API bitnet_result bitnet_gguf_open_io(const bitnet_io *io, const bitnet_a
 
 /* Closes a file. g may be 0. Ends the life of all data got from it. */
 BITNET_API void bitnet_gguf_close(bitnet_gguf *g);
-/* Key i in the file's order. BITNET_ERR_NOT_FOUND: there are not that many. */
+/* Key or tensor i in the file's order, or the one of this name. BITNET_ERR_NOT_FOUND: none. */
 BITNET_API bitnet_result bitnet_gguf_get_key(const bitnet_gguf *g, uint64_t i,
                                              bitnet_gguf_key *out);
-/* The key of this name. BITNET_ERR_NOT_FOUND: there is none. */
 BITNET_API bitnet_result bitnet_gguf_find_key(const bitnet_gguf *g, const char *name,
                                               bitnet_gguf_key *out);
-/* Tensor i in the file's order. BITNET_ERR_NOT_FOUND: there are not that many. */
 BITNET_API bitnet_result bitnet_gguf_get_tensor(const bitnet_gguf *g, uint64_t i,
                                                 bitnet_gguf_tensor *out);
-/* The tensor of this name. BITNET_ERR_NOT_FOUND: there is none. */
 BITNET_API bitnet_result bitnet_gguf_find_tensor(const bitnet_gguf *g, const char *name,
                                                  bitnet_gguf_tensor *out);
 
@@ -1408,8 +1372,8 @@ BITNET_API int bitnet_gguf_next(const bitnet_gguf_value *array, bitnet_gguf_valu
 /* A value as text, like bitnet_model_get_meta. BITNET_ERR_UNSUPPORTED: it is an array. */
 BITNET_API int bitnet_gguf_text(const bitnet_gguf_value *value, char *buf, size_t cap);
 
-/* Copies n bytes of a tensor's data, from byte at on, to dst, however the file was opened. err may
-   be 0. BITNET_ERR_ARG: the tensor has no such bytes. BITNET_ERR_IO, or what read_fn returns. */
+/* Copies n bytes of a tensor's data, from byte at on, to dst, however the file was opened.
+   BITNET_ERR_ARG: the tensor has no such bytes. BITNET_ERR_IO, or what read_fn returns. */
 BITNET_API bitnet_result bitnet_gguf_read(const bitnet_gguf *g, const bitnet_gguf_tensor *t,
                                           uint64_t at, void *dst, size_t n, bitnet_error *err);
 
@@ -1429,27 +1393,26 @@ typedef struct bitnet_ternary {
 } bitnet_ternary;
 
 /* Checks that such a matrix, of bitnet_tensor_size bytes, can exist, and sets its tile. name is for
-   err's text; err may be 0. BITNET_ERR_ARG: n, rows or i2s_packing is out of range.
-   BITNET_ERR_FORMAT, _UNSUPPORTED: no such matrix has this type. */
+   err's text. BITNET_ERR_ARG: n, rows or i2s_packing is out of range. BITNET_ERR_FORMAT,
+   _UNSUPPORTED: no such matrix has this type. */
 BITNET_API bitnet_result bitnet_ternary_check(bitnet_ternary *t, const char *name,
                                               bitnet_error *err);
 
 /* Unpacks n_rows rows from row on as -1, 0 and 1, and 2 of Q2_0 and PQ2_0, to out [n_rows][n],
-   whatever the scales are. *t has passed bitnet_ternary_check; data is the whole tensor; err may be
-   0. BITNET_ERR_FORMAT: an invalid code, with its place. BITNET_ERR_ARG: there are not that many
-   rows. */
+   whatever the scales are. *t has passed bitnet_ternary_check; data is the whole tensor.
+   BITNET_ERR_FORMAT: an invalid code, with its place. BITNET_ERR_ARG: no such rows. */
 BITNET_API bitnet_result bitnet_ternary_unpack(const bitnet_ternary *t, const uint8_t *data,
                                                int32_t row, int32_t n_rows, int8_t *out,
                                                bitnet_error *err);
 
 /* The scale of such a tensor. In blocks, the scales of all-zero blocks are ignored (1 if all are);
-   if the others differ, BITNET_ERR_UNSUPPORTED, with both places. err may be 0. */
+   if the others differ, BITNET_ERR_UNSUPPORTED, with both places. */
 BITNET_API bitnet_result bitnet_ternary_scale(const bitnet_ternary *t, const uint8_t *data,
                                               float *out, bitnet_error *err);
 
 /* Converts n weights to floats, of any type that an embedding may have (see embed_type). n must be
-   whole blocks, or BITNET_ERR_ARG; err may be 0. BITNET_ERR_UNSUPPORTED: another type. A code 3
-   counts as weight 2; where it is invalid, bitnet_ternary_unpack finds it. */
+   whole blocks, or BITNET_ERR_ARG. BITNET_ERR_UNSUPPORTED: another type. A code 3 counts as weight
+   2; where it is invalid, bitnet_ternary_unpack finds it. */
 BITNET_API bitnet_result bitnet_floats_unpack(uint32_t type, const uint8_t *data, int32_t n,
                                               float *out, bitnet_error *err);
 
@@ -1501,9 +1464,8 @@ BITNET_API bitnet_result bitnet_floats_unpack(uint32_t type, const uint8_t *data
   #pragma GCC diagnostic ignored "-Wunsafe-buffer-usage"
 #endif
 
-/* A kernel table. Everything else about kernels is in @kernels. This part stands outside of the
-   guard below, for programs that call kernels to test them: with BITNET__IMPLEMENTED they see it
-   and link the rest. */
+/* A kernel table; @kernels has the rest. It stands outside of the guard below, so that programs
+   with BITNET__IMPLEMENTED, which link the library, can call kernels to test them. */
 #ifndef BITNET__KERNEL_ABI
 #define BITNET__KERNEL_ABI 13
 
@@ -1568,8 +1530,7 @@ typedef struct bitnet__delta {
     size_t stride, gate_stride, out_stride;
 } bitnet__delta;
 
-/* Every entry gives the same bits as the scalar table's for any input (where that is a NaN, any
-   NaN).
+/* Every entry gives the scalar table's bits for any input (where that is a NaN, any NaN).
 
    Weights have no alignment; their rows are contiguous. x and out are [cols][...]: row r and
    column (token) c of a product are at out[c * out_stride + r]. "Rounded to 13 bits" means at most
@@ -1619,9 +1580,8 @@ struct bitnet_kernels {
     /* x = softmax(x * scale) in place; to_f13 1: rounded to 13 bits. n is at most 2^20. What is
        over 64 below the largest counts as 64 below it, and so does a NaN: no result is 0. */
     void (*softmax)(float *x, int n, float scale, int to_f13);
-    /* Rotates the pairs (i, i + n_rot / 2) of x [n] by angles given as n_rot / 2 cosines and then
-       n_rot / 2 sines, and copies the rest, or with n_rot 0 all. to_f13 1: rounded to 13 bits. y
-       may be x. */
+    /* Rotates the pairs (i, i + n_rot / 2) of x [n] by n_rot / 2 angles, given as their cosines and
+       then their sines, and copies the rest. to_f13 1: rounded to 13 bits. y may be x. */
     void (*rope)(const float *x, const float *cos_sin, int n_rot, int n, int to_f13, float *y);
     /* out = x as little-endian F16, rounded to nearest, ties to even. */
     void (*store_f16)(const float *x, int n, uint8_t *out);
@@ -1920,8 +1880,7 @@ static void bitnet__huge_memory(const bitnet_allocator *a, const void *p, size_t
     if (!a->alloc_fn) bitnet__huge_pages(p, size);
 }
 
-/* Divides an allocation into arrays. With base 0 it only measures. used is UINT64_MAX if that is
-   too large. */
+/* Divides an allocation into arrays, or with base 0 only measures. used UINT64_MAX: too large. */
 typedef struct bitnet__arena { char *base; uint64_t used; } bitnet__arena;
 
 BITNET__APART void *bitnet__arena_take(bitnet__arena *a, uint64_t count, uint64_t size) {
@@ -2049,7 +2008,6 @@ static bitnet_result bitnet__fail(bitnet_error *err, bitnet_result code, const c
     return code;
 }
 
-/* Reserved words of a struct of parameters must be 0. */
 static bitnet_result bitnet__check_reserved(const uint64_t *words, int n, const char *of,
                                             bitnet_error *err) {
     int i;
@@ -2112,9 +2070,8 @@ static int bitnet__compare(const uint8_t *a, size_t a_len, const uint8_t *b, siz
 }
 
 /* ---- a binary heap ----
-   The root comes before all others in the order that before() defines. The functions are inlined
-   into each user, where size and before are constants, and are then as fast as a heap that is
-   written for one type. */
+   The root comes before all others, as before() says. The functions are inlined into each user,
+   where size and before are constants: as fast as a heap written for one type. */
 
 typedef struct bitnet__heap {
     void *first;                       /* element i is at first + i * stride */
@@ -2322,8 +2279,7 @@ BITNET_API const char *bitnet_result_text(bitnet_result r) {
    square root, too.
    ============================================================================================= */
 
-/* The nearest integer, ties to even, for |x| < 2^51. A double near 1.5 * 2^52 has no fraction, so
-   the addition rounds. */
+/* The nearest integer, ties to even, for |x| < 2^51: a double near 1.5 * 2^52 has no fraction. */
 static double bitnet__round(double x) {
     volatile double big = x + 6755399441055744.0;  /* volatile: must not be optimised away */
     return big - 6755399441055744.0;
@@ -2622,8 +2578,7 @@ enum { BITNET__OWN_THREADS = BITNET__MAX_THREADS };    /* the most that a team c
 
 enum { BITNET__PATH = 1024 };          /* bytes of the longest path, with its 0 */
 
-/* Reads up to n numbers from a control group's file; returns how many there are. mount: the folder
-   of the root group. */
+/* Reads up to n numbers from a control group's file; returns how many. mount: of the root group. */
 static int bitnet__read_numbers(const char *mount, const char *group, const char *name,
                                 long long *numbers, int n) {
     char path[BITNET__PATH];
@@ -2649,8 +2604,7 @@ static int bitnet__cgroup_cpus(const char *mount, const char *cgroup) {
 }
 
 /* The least quota of this process's control groups and their ancestors. The file's lines are
-   number:controllers:/group; in version 2 there are no controllers. root is put in front of all
-   paths; only tests use it. */
+   number:controllers:/group; in version 2 there are no controllers. root: for tests. */
 static int bitnet__quota_cpus(const char *root) {
     char line[BITNET__PATH], mount[BITNET__PATH];
     int least = BITNET__MAX_THREADS, at_start = 1, cpus;
@@ -2712,7 +2666,6 @@ static int bitnet__allowed_cpus(void) {
 #endif
 }
 
-/* How many threads of this process can run at the same time. */
 static int bitnet__usable_cpus(void) {
     const int n = bitnet__allowed_cpus(), quota = bitnet__quota_cpus("");
     return n < 1 ? 1 : n < quota ? n : quota;
@@ -2770,8 +2723,7 @@ static int64_t bitnet__clock(void) {
 #endif
 }
 
-/* 1 unless sharing is paused. If more than a whole pause is left, the clock was set back: the
-   pause is over. */
+/* 1 unless sharing is paused. If more than a whole pause is left, the clock was set back. */
 static int bitnet__ledger_open(const bitnet__ledger *l, int64_t now) {
     return now >= l->end || now < l->end - l->pause;
 }
@@ -2896,8 +2848,7 @@ static int64_t bitnet__team_run(bitnet__team *t, int n, bitnet__job job, void *a
     return (n_own > 1 ? (own - longest) / (n_own - 1) : own) * n - (now - start);
 }
 
-/* Runs n tasks on the team and returns 1. Returns 0, with nothing done, if sharing does not pay
-   at the moment. */
+/* Runs n tasks on the team and returns 1. 0, and nothing is done: sharing does not pay now. */
 static int bitnet__team_share(bitnet__team *t, int n, bitnet__job job, void *arg) {
     const uintptr_t asleep = bitnet__load_acquire(&t->n_asleep[BITNET__WORKERS]);
     int64_t gain;
@@ -3028,12 +2979,13 @@ static int bitnet__claim(const bitnet__atomic *tasks, int thread, int last) {
    with one scale for all of a token; where weights have a scale per block, with one scale for each
    block, and the blocks' results are added as floats, in order. (Those models were not trained so.
    With random weights it changes the logits by 2 to 3 % RMS. A scale for each 32 elements would
-   make that a quarter less, and prompts take a quarter longer.) A float sum of n products keeps 16
-   partial sums, with element i in sum i % 16 and each product rounded before it is added (no FMA);
-   a tree adds the 16 (lanes 8 apart, then 4, 2, 1). Missing elements are not added. That equals
-   adding +0, because a partial sum starts at +0 and is never -0; so SIMD may pad with zeros. With
-   an F16 cache, queries and probabilities are first rounded to 13 significant bits: their products
-   with the cache's 11 bits are then exact, so an FMA gives the same result, and kernels may use it.
+   make that a quarter less, and prompts take a quarter longer: tests/checks/activation_groups.py.)
+   A float sum of n products keeps 16 partial sums, with element i in sum i % 16 and each product
+   rounded before it is added (no FMA); a tree adds the 16 (lanes 8 apart, then 4, 2, 1). Missing
+   elements are not added. That equals adding +0, because a partial sum starts at +0 and is never
+   -0; so SIMD may pad with zeros. With an F16 cache, queries and probabilities are first rounded to
+   13 significant bits: their products with the cache's 11 bits are then exact, so kernels may use
+   an FMA.
    ============================================================================================= */
 
 /* The tree: lanes 8 apart, 4, 2, 1. */
@@ -3161,11 +3113,6 @@ static size_t bitnet__tl2_bytes(int count) { return 64 * (size_t)(count + (count
    Digit k of a byte x is (3^k x mod 256) * 3 / 256. A kernel need not compute it. Let s_k be that
    remainder minus 128, or 3^k (x - 128) as an int8. Then 3 s_k = 256 (digit k - 1) + s_k+1, so
    256 times the sum of (digit - 1) * q is 3 times the sum of s_k * q, minus that of s_k+1 * q.
-
-   Activations have one scale per token and scale group: tests/checks/activation_groups.py compares
-   that with a scale for 32 of them, as other engines have. Then 4 times as many sums become floats,
-   and with 128 columns the same loops compute 240 in place of 370 GMAC/s (AVX-512 VNNI), or 107 in
-   place of 136 (AVX2).
 
    Bound: a code is at most 3 in a group of 128 and 2 in one of 256, so |sum of code * q| is at most
    65536. (float)dot is exact. */
@@ -3496,8 +3443,7 @@ static void bitnet__scores_i8_scalar(const uint8_t *w, const int8_t *q, const in
     }
 }
 
-/* The largest of 64 counts as 1e-30 at least, so that the scale is finite. A NaN falls through the
-   comparisons and counts as 0. */
+/* The largest of 64 counts as at least 1e-30, so that the scale is finite, and a NaN as 0. */
 static void bitnet__weigh_i8_scalar(const float *p, const uint8_t *w, int n, int rows, int from,
                                     int to, uint8_t *q, float *scales) {
     float t[BITNET__KV_BLOCK], top, scale;
@@ -4342,7 +4288,6 @@ static void bitnet__copy_kernels(bitnet_kernels *to, const bitnet_kernels *k) {
 #endif
 }
 
-/* Is a table's layout that of the tensor type TL2_R16? */
 static int bitnet__reads_tl2_r16(const bitnet_kernels *k) {
     return !strcmp(k->layout, "TL2_R16");
 }
@@ -4438,8 +4383,7 @@ static const bitnet__pre bitnet__pres[] = {
 typedef struct bitnet__vocab {
     uint32_t n_tokens, n_merges, n_literals;
     uint32_t n_user, n_special;     /* literals that are user-defined; those and control tokens */
-    uint32_t longest;               /* bytes of the longest token that is no literal, as the file
-                                       writes it */
+    uint32_t longest;               /* bytes of the longest token that is no literal, in the file */
     uint32_t longest_token;         /* bytes of the longest token */
     size_t memory;                  /* bytes of the arena to which the arrays below belong */
     uint32_t slot_mask, pair_mask;  /* size of each table minus one; sizes are powers of two */
@@ -4455,8 +4399,7 @@ typedef struct bitnet__vocab {
     uint32_t *literals;             /* [n_literals] tokens that are not normal: user-defined ones,
                                        control ones, the rest, each sorted by bytes, then by id */
     int32_t byte_token[256];        /* the token of each single byte */
-    uint8_t special_start[256];     /* bit 0: some user-defined token begins with this byte; bit 1:
-                                       some control token */
+    uint8_t special_start[256];     /* tokens begin with it: bit 0: user-defined; bit 1: control */
 
     /* Set by the loader. */
     int32_t n_ids;                  /* >= n_tokens; ids from n_tokens on have no text */
@@ -4557,8 +4500,7 @@ static int32_t bitnet__find_normal(const bitnet__vocab *v, const uint8_t *p, siz
     return bitnet__find_hashed(v, p, n, bitnet__hash_bytes(p, n));
 }
 
-/* The place of this pair in pairs, else the empty place where it would go, or no_slot after
-   MAX_PROBES. */
+/* The place of this pair in pairs, else the empty place for it, or no_slot after MAX_PROBES. */
 static uint32_t bitnet__find_pair(const bitnet__vocab *v, uint64_t key) {
     uint32_t at = bitnet__pair_home(v, key), i;
     for (i = 0; i < BITNET__MAX_PROBES; i++) {
@@ -4578,7 +4520,6 @@ static uint32_t bitnet__pair_rank(const bitnet__vocab *v, uint32_t left, uint32_
 
 /* ---- literals: special tokens, and tokens that no text becomes ---- */
 
-/* Orders two literals by bytes, then by id. */
 static int bitnet__literal_less(const void *arg, uint32_t a, uint32_t b) {
     const bitnet__vocab *v = (const bitnet__vocab *)arg;
     size_t na, nb;
@@ -4607,9 +4548,8 @@ static uint32_t bitnet__literal_bound(const bitnet__vocab *v, uint32_t low, uint
     return low;
 }
 
-/* The longest of the sorted literals [low, high) that p begins with, and its length; or -1. Narrows
-   the range byte by byte, so it reads no more text than it matches. Of equal literals the lowest id
-   wins. */
+/* The longest of the sorted literals [low, high) that p begins with, and its length; or -1. Reads
+   no more text than it matches. Of equal literals the lowest id wins. */
 static int32_t bitnet__match_literal(const bitnet__vocab *v, uint32_t low, uint32_t high,
                                      const uint8_t *p, size_t n, size_t *length) {
     int32_t found = -1;
@@ -4658,8 +4598,7 @@ static int32_t bitnet__find_special(const bitnet__vocab *v, int parse_special, c
     return -1;
 }
 
-/* The token with exactly this text, or -1: special tokens first, then normal ones, then the rest.
-   Finds tokens such as <|eot_id|>; encoding does not use it. */
+/* The token with exactly this text, or -1: special tokens first, then normal ones, then others. */
 static int32_t bitnet__vocab_find(const bitnet__vocab *v, const char *text, size_t n) {
     const uint8_t *p = (const uint8_t *)text;
     size_t length = 0;
@@ -4866,7 +4805,6 @@ static bitnet_result bitnet__add_token(bitnet__vocab *v, uint32_t t, const uint1
     return literal || byte >= 0 ? BITNET_OK : bitnet__add_slot(v, t, err);
 }
 
-/* Reads all tokens and sorts the literals. */
 static bitnet_result bitnet__add_tokens(bitnet__vocab *v, const bitnet__strings *tokens,
                                         const uint8_t *types, const uint16_t *map,
                                         bitnet_error *err) {
@@ -4880,8 +4818,7 @@ static bitnet_result bitnet__add_tokens(bitnet__vocab *v, const bitnet__strings 
         bitnet_result r;
         bitnet__next_string(&unread, &p, &n);
         v->types[t] = (uint8_t)type;
-        r = bitnet__add_token(v, t, map, p, n, err);
-        if (r != BITNET_OK) return r;
+        if ((r = bitnet__add_token(v, t, map, p, n, err))) return r;
         if (!bitnet__is_literal(type)) continue;
         v->literals[type == BITNET__TOKEN_USER ? user++ :
                     type == BITNET__TOKEN_CONTROL ? control++ : rest++] = t;
@@ -4909,9 +4846,8 @@ static bitnet_result bitnet__find_byte_tokens(bitnet__vocab *v, bitnet_error *er
     return BITNET_OK;
 }
 
-/* Reads one merge, "left right" in GPT-2's encoding (which has no blank), into raw: left at
-   [0, *split), right at [*split, *n). Returns 0 if it has another form, or does not fit and is
-   therefore too long to be a token. */
+/* Reads one merge, "left right" in GPT-2's encoding (which has no blank), into raw: left at [0,
+   *split), right at [*split, *n). 0: it has another form, or is too long to be a token. */
 static int bitnet__read_merge(const uint16_t *map, const uint8_t *p, size_t length, uint8_t *raw,
                               size_t room, size_t *split, size_t *n) {
     const uint8_t *end = p + length;
@@ -5294,8 +5230,7 @@ static bitnet_result bitnet__encode_spm(bitnet__encoder *e, const uint8_t *p,
     bitnet_result r;
     uint8_t own[BITNET__SMALL_WORD], *text = own;      /* "small" is a macro of Windows */
     if (n == 0) return BITNET_OK;
-    r = bitnet__reserve(e, n + 1);
-    if (r != BITNET_OK) return r;
+    if ((r = bitnet__reserve(e, n + 1))) return r;
     if (n >= sizeof own) text = (uint8_t *)bitnet__alloc(e->allocator, n + 1);
     if (!text) return BITNET_ERR_MEMORY;
     text[0] = ' ';
@@ -5418,9 +5353,8 @@ static const uint8_t *bitnet__token_bytes(const bitnet__vocab *v, bitnet_token t
 }
 
 /* Tokens are byte strings and may end inside a character. The functions below take their bytes in
-   any portions and give out well-formed UTF-8, whole code points only. Bytes that cannot be part of
-   a character become U+FFFD, one for each maximal subpart (Unicode Standard, section 3.9; Python's
-   errors='replace'). */
+   any portions and give out whole code points. Bytes that cannot be part of one become U+FFFD, one
+   for each maximal subpart (Unicode Standard, section 3.9; Python's errors='replace'). */
 
 /* Writes the pending bytes, or U+FFFD if they are not a whole character; returns the length. */
 static size_t bitnet__detok_flush(bitnet_detok *d, char *out) {
@@ -5433,8 +5367,7 @@ static size_t bitnet__detok_flush(bitnet_detok *d, char *out) {
     return whole ? n : 3;
 }
 
-/* Takes n more bytes; returns how many come out, at most 3 * n + 3. A zeroed state starts a new
-   text. */
+/* Takes n more bytes; returns how many come out, at most 3 * n + 3. Zeroed state: a new text. */
 static size_t bitnet__detok_push(bitnet_detok *d, const uint8_t *bytes, size_t n, char *out) {
     size_t at = 0, i;
     for (i = 0; i < n; i++) {
@@ -5606,8 +5539,7 @@ static bitnet__jvalue bitnet__jfail(const char *place, int why) {
     return bitnet__jvalue_of(BITNET__FAILED, (size_t)why, place);
 }
 
-/* Records the failure and moves to the template's end, so that every loop over it ends. Returns
-   the failure. */
+/* Records the failure, which it returns, and moves to the template's end, where every loop ends. */
 static bitnet__jvalue bitnet__jinja_stop(bitnet__jinja *j, bitnet__jvalue failure) {
     if (j->failure.kind != BITNET__FAILED) j->failure = failure;
     j->at = j->end;
@@ -5707,7 +5639,6 @@ static bitnet__jvalue *bitnet__jinja_entry(bitnet__jinja *j, bitnet__jvalue dict
     return 0;
 }
 
-/* Sets an entry. */
 static void bitnet__jinja_put(bitnet__jinja *j, bitnet__jvalue *dict, bitnet__jvalue key,
                               bitnet__jvalue value) {
     bitnet__jvalue *known;
@@ -6042,8 +5973,7 @@ static bitnet__jvalue bitnet__jinja_of_any(bitnet__jinja *j, bitnet__jvalue v, b
     return v;
 }
 
-/* Applies a filter or a method; undefined values have no methods. BITNET__APART keeps its large
-   stack frame out of the recursion. */
+/* Applies a filter or a method. BITNET__APART: its frame is large, and expressions recurse. */
 BITNET__APART bitnet__jvalue bitnet__jinja_apply(bitnet__jinja *j, bitnet__jvalue v,
                                                  bitnet__jname f, const bitnet__jargs *args,
                                                  int is_method) {
@@ -6133,14 +6063,6 @@ static bitnet__jvalue bitnet__jcompute(const char *op, bitnet__jvalue a, bitnet_
     return bitnet__jint((int32_t)n);
 }
 
-/* a < b, for numbers and for strings: -1, 0 or 1 as a is less, equal or more. */
-static int bitnet__jorder(bitnet__jvalue a, bitnet__jvalue b) {
-    const int32_t n = a.n < b.n ? a.n : b.n;
-    int order = a.kind == BITNET__STRING && n ? memcmp(a.s, b.s, (size_t)n) : 0;
-    if (order == 0) order = a.n < b.n ? -1 : a.n > b.n;
-    return order;
-}
-
 /* op stands in the template, which is how a failure says where. */
 static bitnet__jvalue bitnet__jinja_operate(bitnet__jinja *j, const char *op, bitnet__jvalue a,
                                             bitnet__jvalue b) {
@@ -6171,7 +6093,8 @@ static bitnet__jvalue bitnet__jinja_operate(bitnet__jinja *j, const char *op, bi
     if (*op == '<' || *op == '>') {
         if (!numbers && !strings)
             return bitnet__jfail(op, lists ? BITNET__NOT_UNDERSTOOD : BITNET__RAISED);
-        order = bitnet__jorder(a, b);
+        order = strings && a.n && b.n ? memcmp(a.s, b.s, (size_t)(a.n < b.n ? a.n : b.n)) : 0;
+        if (order == 0) order = a.n < b.n ? -1 : a.n > b.n;
         return bitnet__jbool((op[1] == '=' && order == 0) || (*op == '<' ? order < 0 : order > 0));
     }
     if (*op == '+' && strings) return bitnet__jinja_concat(j, a, b);
@@ -6945,6 +6868,9 @@ typedef struct bitnet__chat_row {
 #define BITNET__ALWAYS_THINKS BITNET_TEXT("<think>\n"), BITNET__NO_TEXT
 #define BITNET__THINKS_NOT BITNET__NO_TEXT, BITNET__NO_TEXT
 #define BITNET__CHATML_ENDS 0, {"<|endoftext|>", 0, 0}
+#define BITNET__CHATML(name, thinks, thinking, drop_thinking)                               \
+    {{name, BITNET__CHATML_TURNS, thinks, BITNET__TOOLS,                                    \
+      BITNET__MODES(thinking, 0, drop_thinking, 0)}, BITNET__CHATML_ENDS}
 #define BITNET__LLAMA_3                                                                     \
     BITNET__TURN("<|start_header_id|>{role}<|end_header_id|>\n\n", "<|eot_id|>"),           \
     BITNET__NO_TURN, BITNET_TEXT("<|start_header_id|>assistant<|end_header_id|>\n\n"),      \
@@ -6984,18 +6910,12 @@ static const bitnet__chat_row bitnet__chat_rows[] = {
     /* Thinking that the model decides; that is always opened; that is closed, whatever one asks
        for; that only is left out of earlier replies; that is not known; that is always opened, and
        stays. */
-    {{"qwen-3", BITNET__CHATML_TURNS, BITNET__THINKS, BITNET__TOOLS,
-      BITNET__MODES(BITNET_THINK_AUTO, 0, 1, 0)}, BITNET__CHATML_ENDS},
-    {{"qwen-3-thinking", BITNET__CHATML_TURNS, BITNET__ALWAYS_THINKS, BITNET__TOOLS,
-      BITNET__MODES(BITNET_THINK_ON, 0, 1, 0)}, BITNET__CHATML_ENDS},
-    {{"qwen-3", BITNET__CHATML_TURNS, BITNET__THINKS, BITNET__TOOLS,
-      BITNET__MODES(BITNET_THINK_OFF, 0, 1, 0)}, BITNET__CHATML_ENDS},
-    {{"qwen-3", BITNET__CHATML_TURNS, BITNET__THINKS_NOT, BITNET__TOOLS,
-      BITNET__MODES(BITNET_THINK_AUTO, 0, 1, 0)}, BITNET__CHATML_ENDS},
-    {{"chatml", BITNET__CHATML_TURNS, BITNET__THINKS_NOT, BITNET__TOOLS,
-      BITNET__MODES(BITNET_THINK_AUTO, 0, 0, 0)}, BITNET__CHATML_ENDS},
-    {{"chatml-thinking", BITNET__CHATML_TURNS, BITNET__ALWAYS_THINKS, BITNET__TOOLS,
-      BITNET__MODES(BITNET_THINK_ON, 0, 0, 0)}, BITNET__CHATML_ENDS},
+    BITNET__CHATML("qwen-3", BITNET__THINKS, BITNET_THINK_AUTO, 1),
+    BITNET__CHATML("qwen-3-thinking", BITNET__ALWAYS_THINKS, BITNET_THINK_ON, 1),
+    BITNET__CHATML("qwen-3", BITNET__THINKS, BITNET_THINK_OFF, 1),
+    BITNET__CHATML("qwen-3", BITNET__THINKS_NOT, BITNET_THINK_AUTO, 1),
+    BITNET__CHATML("chatml", BITNET__THINKS_NOT, BITNET_THINK_AUTO, 0),
+    BITNET__CHATML("chatml-thinking", BITNET__ALWAYS_THINKS, BITNET_THINK_ON, 0),
     {{"falcon-3", BITNET__TURN("<|system|>\n", "\n"), BITNET__TURN("<|user|>\n", "\n"),
       BITNET__TURN("<|assistant|>\n", "<|endoftext|>\n"), BITNET__NO_TURN, BITNET__NO_TURN,
       BITNET__NO_TURN, BITNET_TEXT("<|assistant|>\n"), BITNET_TEXT("<|endoftext|>"),
@@ -7038,8 +6958,7 @@ static void bitnet__add_ends(bitnet__vocab *v, const bitnet__chat_row *row) {
 
 /* ---- chats ---- */
 
-/* Collects text between two template tokens, because words may reach across the end of a
-   message. */
+/* Collects text between two template tokens, because words may reach across ends of messages. */
 typedef struct bitnet__chat {
     bitnet__encoder *e;             /* 0: all is text and stays there, in memory of the caller's */
     bitnet_result result;           /* the first error */
@@ -7213,8 +7132,7 @@ static bitnet_text bitnet__content(const bitnet_chat_template *t, bitnet_text s)
     return s;
 }
 
-static bitnet_text bitnet__strip_newlines(bitnet_text s) {
-    while (s.size > 0 && s.data[s.size - 1] == '\n') s.size--;
+static bitnet_text bitnet__skip_newlines(bitnet_text s) {
     while (s.size > 0 && *s.data == '\n') s.data++, s.size--;
     return s;
 }
@@ -7238,7 +7156,7 @@ static void bitnet__split_thinking(bitnet_text all, int once, bitnet_text *think
     if (first == SIZE_MAX) return;
     text->data = all.data + last;
     text->size = all.size - last;
-    while (text->size > 0 && *text->data == '\n') text->data++, text->size--;
+    *text = bitnet__skip_newlines(*text);
     thinking->size = first;
     for (i = first; i >= n_open; i--)
         if (!memcmp(all.data + i - n_open, open, n_open)) {
@@ -7246,7 +7164,8 @@ static void bitnet__split_thinking(bitnet_text all, int once, bitnet_text *think
             thinking->size = first - i;
             break;
         }
-    *thinking = bitnet__strip_newlines(*thinking);
+    *thinking = bitnet__skip_newlines(*thinking);
+    while (thinking->size > 0 && thinking->data[thinking->size - 1] == '\n') thinking->size--;
 }
 
 /* Adds the assistant's text. Its tags are tokens, as they were when the model wrote it. */
@@ -7259,7 +7178,7 @@ static void bitnet__chat_assistant(bitnet__chat *c, bitnet_text all, int keep_th
         all = way == 3 ? bitnet__content(c->t, text) : text;
         if (way > 1) thinking = bitnet__content(c->t, thinking);
         if (keep_thinking && (thinking.size > 0 || is_last || way > 1)) {
-            while (all.size > 0 && *all.data == '\n') all.data++, all.size--;
+            all = bitnet__skip_newlines(all);
             bitnet__chat_parse(c, "<think>\n", 8, 0);
             bitnet__chat_put(c, thinking.data, thinking.size);
             bitnet__chat_parse(c, "\n</think>\n\n", 11, 0);
@@ -7292,7 +7211,6 @@ static void bitnet__chat_part(bitnet__chat *c, int *parts) {
     if ((*parts)++ > 0) bitnet__chat_put(c, "\n\n", 2);
 }
 
-/* Adds the functions that the model may call. */
 static void bitnet__chat_tools(bitnet__chat *c, bitnet_text tools, int *parts) {
     bitnet__chat_part(c, parts);
     bitnet__chat_string(c, c->t->tools_before);
@@ -7396,14 +7314,6 @@ static void bitnet__chat_end_reply(bitnet__chat *c, int ended) {
     bitnet__chat_write(c, suffix, role);
 }
 
-/* Opens the reply as `thinking` asks. */
-static void bitnet__chat_reply(bitnet__chat *c, bitnet_thinking thinking) {
-    const bitnet_chat_template *t = c->t;
-    bitnet__chat_string(c, t->reply);
-    if (thinking == BITNET_THINK_ON) bitnet__chat_string(c, t->think);
-    if (thinking == BITNET_THINK_OFF) bitnet__chat_string(c, t->no_think);
-}
-
 /* A copy of a template, with the tools that it lacks: see the head of this section. */
 static const bitnet_chat_template *bitnet__lend_tools(const bitnet_chat_template *t,
                                                       bitnet_text tools, bitnet__chat *c,
@@ -7425,15 +7335,6 @@ static const bitnet_chat_template *bitnet__lend_tools(const bitnet_chat_template
         c->lent_role = user;
     }
     return own;
-}
-
-/* Index of a system message that is not where the template allows it; -1: none. */
-static int bitnet__late_system(const bitnet_chat_template *t, const bitnet_message *messages, int n,
-                               int flags) {
-    int i = (flags & BITNET_CHAT_BEGIN) != 0;
-    if (!t->system_first) return -1;
-    while (i < n && !bitnet__has_role(messages, n, i, "system")) i++;
-    return i < n ? i : -1;
 }
 
 /* Checks what a chat asks of its template. One without tools, such as a row of the table, refuses
@@ -7459,8 +7360,7 @@ static bitnet_result bitnet__check_chat(const bitnet_chat_template *t, const bit
                             (int)(p->effort.size < 20 ? p->effort.size : 20), p->effort.data);
     for (i = 0; i < n; i++) {
         const bitnet_message *msg = &messages[i];
-        r = bitnet__check_reserved(msg->reserved, 2, "bitnet_message", err);
-        if (r != BITNET_OK) return r;
+        if ((r = bitnet__check_reserved(msg->reserved, 2, "bitnet_message", err))) return r;
         if (!msg->role.data || msg->role.size == 0 || !msg->content.data)
             return bitnet__fail(err, BITNET_ERR_ARG, "message %d has no %s", i,
                                 msg->role.data && msg->role.size ? "text" : "role");
@@ -7469,8 +7369,9 @@ static bitnet_result bitnet__check_chat(const bitnet_chat_template *t, const bit
                                 "'%.*s'", i, (int)(msg->role.size < 20 ? msg->role.size : 20),
                                 msg->role.data);
     }
-    i = bitnet__late_system(t, messages, n, flags);
-    if (i >= 0)
+    i = (flags & BITNET_CHAT_BEGIN) != 0;
+    while (i < n && !bitnet__has_role(messages, n, i, "system")) i++;
+    if (t->system_first && i < n)
         return bitnet__fail(err, BITNET_ERR_ARG, "message %d: the chat template has a system "
                             "message only at the beginning of a chat", i);
     for (i = 0; i < n && !bitnet__has_role(messages, n, i, "user"); i++) {}
@@ -7491,13 +7392,18 @@ static void bitnet__chat_all(bitnet__chat *c, const bitnet_chat_params *p,
                              const bitnet_message *messages, int n, int flags) {
     const int keeps = p->earlier_thinking ? p->earlier_thinking > 0 : c->t->drop_thinking == 3;
     const int last_query = keeps ? -1 : bitnet__last_query(c->t, messages, n);
+    const bitnet_thinking thinking = bitnet__thinking_of(c->t, p);
     int i = 0;
     if (flags & (BITNET_CHAT_CUT_REPLY | BITNET_CHAT_ENDED_REPLY))
         bitnet__chat_end_reply(c, (flags & BITNET_CHAT_ENDED_REPLY) != 0);
     if (flags & BITNET_CHAT_BEGIN) i = bitnet__chat_begin(c, p, messages, n);
     for (; i < n && c->result == BITNET_OK; i++)
         bitnet__chat_message(c, messages, n, i, last_query);
-    if (flags & BITNET_CHAT_OPEN_REPLY) bitnet__chat_reply(c, bitnet__thinking_of(c->t, p));
+    if (flags & BITNET_CHAT_OPEN_REPLY) {
+        bitnet__chat_string(c, c->t->reply);
+        if (thinking == BITNET_THINK_ON) bitnet__chat_string(c, c->t->think);
+        if (thinking == BITNET_THINK_OFF) bitnet__chat_string(c, c->t->no_think);
+    }
     bitnet__chat_flush(c, -1);
 }
 
@@ -7997,14 +7903,13 @@ BITNET_API void bitnet_reply_begin(bitnet_reply *r, const bitnet_model *m,
                                    const bitnet_chat_params *chat) {
     const bitnet_chat_template *t = chat && chat->chat_template ? chat->chat_template
                                     : m ? bitnet__vocab_of(m)->chat : 0;
-    bitnet_thinking thinking = chat ? chat->thinking : BITNET_THINK_AUTO;
     if (!r) return;
     memset(r, 0, sizeof *r);
     if (!t) return;
-    if (thinking == BITNET_THINK_AUTO) thinking = t->thinking;
     r->thinks = t->think.data || t->no_think.data || t->drop_thinking;
     r->calls = chat && chat->tools.data;
-    if (!t->think.data || thinking != BITNET_THINK_ON) return;
+    if (!t->think.data ||
+        (chat ? bitnet__thinking_of(t, chat) : t->thinking) != BITNET_THINK_ON) return;
     r->part = BITNET_REPLY_THINKING;
     r->skips = 1;
 }
@@ -8381,8 +8286,7 @@ static int bitnet__unpack_i2s(const bitnet_ternary *t, const uint8_t *data, int3
     return 1;
 }
 
-/* A byte of TL1 or TL2 that holds two pairs: 3 a + b + 4 for the weights a, b, high nibble first.
-   0 if one is over 8. */
+/* Two pairs in a byte of TL1 or TL2: 3 a + b + 4, high nibble first. 0: one is over 8. */
 static int bitnet__unpack_pairs(uint32_t byte, uint8_t *codes) {
     const uint32_t first = byte >> 4, second = byte & 15;
     codes[0] = (uint8_t)(first / 3);
@@ -8471,8 +8375,7 @@ static int bitnet__unpack_tl2(const bitnet_ternary *t, const uint8_t *data, int3
     return 1;
 }
 
-/* Checks the padding of TL2_R16: unused fifths at a row's end are 0, and the missing rows of the
-   last row pack repeat the last row. */
+/* Checks the padding of TL2_R16: unused fifths are 0, and missing rows repeat the last row. */
 static int bitnet__check_tl2_end(const bitnet_ternary *t, const uint8_t *pack, int32_t row,
                                  bitnet__unpacked *u) {
     const int count = (t->n + 23) / 24;
@@ -8547,10 +8450,7 @@ static int bitnet__unpack_tl2_r16(const bitnet_ternary *t, const uint8_t *data, 
                16        byte j has weights 160 + j, 176 + j, 192 + j, 208 + j, 224 + j
                 4        byte j has weights 240 + j, 244 + j, 248 + j, 252 + j
                          behind the codes of either: the scale
-       PTQ1_0  16 bytes  byte j has weights j, 16 + j, 32 + j, 48 + j, 64 + j
-                8        byte j has weights 80 + j, 88 + j, 96 + j, 104 + j, 112 + j
-                2        byte j has weights 120 + j, 122 + j, 124 + j, 126 + j
-                2        the scale
+       PTQ1_0  28 bytes  drawn in @kernels
        Q2_0     2        the scale
        PQ2_0   16, 32    byte j has weights 4 j, 4 j + 1, 4 j + 2, 4 j + 3 from the lowest bits
        Q1_0     2        the scale
@@ -8687,7 +8587,6 @@ BITNET__APART const bitnet__type *bitnet__type_info(uint32_t type) {
 /* 1 if a linear layer can have the type. */
 static int bitnet__is_ternary(const bitnet__type *t) { return t && (t->codes || t->block_codes); }
 
-/* 1 if the type can be unpacked to floats. */
 static int bitnet__has_floats(const bitnet__type *t) { return t && (t->floats || t->block_codes); }
 
 static int bitnet__is_float(uint32_t type) {
@@ -8742,7 +8641,6 @@ typedef struct bitnet__matrix {        /* floats, or blocks of them; rows contig
     int32_t n_cols, n_rows;
 } bitnet__matrix;
 
-/* Unpacks row r of a matrix. */
 static void bitnet__matrix_row(const bitnet__matrix *a, int32_t r, float *out) {
     bitnet__unpack_floats(bitnet__type_info(a->type), a->data + (size_t)r * a->row_bytes,
                           (size_t)a->n_cols, out);
@@ -8848,8 +8746,7 @@ static bitnet_result bitnet__check_packing(bitnet_i2s_packing packing, bitnet_er
     return bitnet__fail(err, BITNET_ERR_ARG, "i2s_packing %lld is unknown", (long long)packing);
 }
 
-/* Fills in the tile of a TL1 or TL2 tensor, if it has none, with the one published for its shape,
-   and checks that it fits. */
+/* Gives a TL1 or TL2 tensor without a tile the published one, and checks that it fits. */
 static bitnet_result bitnet__fit_tile(bitnet_ternary *m, const char *name, bitnet_error *err) {
     static const struct { int16_t rows, n; bitnet_tile tl1, tl2; } published[] = {
         {1536, 4096, {256, 128, 32}, {256, 96, 32}},       /* bitnet_b1_58-large */
@@ -8891,7 +8788,6 @@ static bitnet_result bitnet__fit_tile(bitnet_ternary *m, const char *name, bitne
     return BITNET_OK;
 }
 
-/* Checks that a tensor of the type can have this shape. */
 static bitnet_result bitnet__check_shape(const char *name, const bitnet__type *info,
                                          uint64_t n_cols, uint64_t n_rows, bitnet_error *err) {
     if (bitnet__tensor_size(info, n_cols, n_rows)) return BITNET_OK;
@@ -8965,8 +8861,7 @@ static int bitnet__check_rows(const bitnet_ternary *t, const uint8_t *data, int3
     return 1;
 }
 
-/* 1 if one of n bytes of four codes each has a 3. Reads 32 bytes at a time, which compilers
-   vectorise, so that memory is the limit. */
+/* 1 if one of n bytes of four codes each has a 3. Compilers vectorise it: memory is the limit. */
 static int bitnet__any_code_3(const uint8_t *p, size_t n) {
     uint64_t a[4], bad[4] = {0};
     int j;
@@ -8978,9 +8873,8 @@ static int bitnet__any_code_3(const uint8_t *p, size_t n) {
     return ((bad[0] | bad[1] | bad[2] | bad[3]) & 0x5555555555555555u) != 0;
 }
 
-/* Which nibbles of 8 bytes are invalid with their fifths: bit 0 of a byte of the result for the low
-   nibble, bit 4 for the high one. Of fifths, bit 0 of a byte belongs to the low nibble, bit 1 to
-   the high one. */
+/* Which nibbles of 8 bytes are invalid with their fifths: bits 0 and 4 of a byte, for the low and
+   the high one. Of fifths, bits 0 and 1 of a byte belong to these. */
 static uint64_t bitnet__bad_triples(uint64_t nibbles, uint64_t fifths) {
     const uint64_t a = nibbles, b = nibbles >> 1, c = nibbles >> 2, d = nibbles >> 3;
     const uint64_t s = (fifths & 0x0101010101010101u) | (fifths << 3 & 0x1010101010101010u);
@@ -9096,8 +8990,7 @@ typedef struct bitnet__turn {
    tensor as in the file, which `file` describes. */
 typedef struct bitnet__linear {
     const uint8_t *w;
-    int32_t n_in;                      /* file.n; without scale groups padded with zeros to a
-                                          multiple of 128 */
+    int32_t n_in;                      /* file.n; padded to a multiple of 128 without groups */
     int32_t n_out;
     int32_t group;                     /* weights that share a scale; 0: all, and it is scale */
     const bitnet__blocks *blocks;      /* with groups: how w has them, ... */
@@ -9145,8 +9038,7 @@ static int bitnet__check_blocks(const bitnet_ternary *t, const uint8_t *data, in
     return 1;
 }
 
-/* Makes the blocks `to`, with codes of 2 bits, of rows [row, row + n_rows). 0: something is
-   invalid. */
+/* Makes blocks `to`, with codes of 2 bits, of rows [row, row + n_rows). 0: something is invalid. */
 static int bitnet__repack_blocks(const bitnet_ternary *t, const uint8_t *data, int32_t row,
                                  int32_t n_rows, const bitnet__blocks *to, uint8_t *out,
                                  bitnet__unpacked *u) {
@@ -9166,8 +9058,7 @@ static int bitnet__repack_blocks(const bitnet_ternary *t, const uint8_t *data, i
     return 1;
 }
 
-/* A part of the group that begins at a column of a row: word -1 is its scale, F16 bits; the others
-   are the words of its codes. */
+/* Of the group at a column of a row: word -1 is its scale, F16 bits; the others have its codes. */
 static uint32_t bitnet__group_part(const bitnet__linear *l, int32_t row, int32_t column, int word) {
     const bitnet__blocks *b = l->blocks;
     const int32_t lane = l->in_packs ? row % BITNET__PACK_ROWS : 0;
@@ -9210,8 +9101,7 @@ static void bitnet__groups_row(const bitnet__linear *l, int32_t row, float *out)
 /* Weights of such a row. */
 static int32_t bitnet__padded_row(int32_t n) { return (n + 127) / 128 * 128; }
 
-/* Repacks rows [row, row + n_rows) of any type, padded with weight 0 (code 1). 0: something is
-   invalid. */
+/* Repacks rows [row, row + n_rows) of any type, padded with weight 0. 0: something is invalid. */
 static int bitnet__repack_rows(const bitnet_ternary *t, const uint8_t *data, int32_t row,
                                int32_t n_rows, uint8_t *out, bitnet__unpacked *u) {
     const int32_t end = row + n_rows, n = bitnet__padded_row(t->n);
@@ -9549,8 +9439,7 @@ static void bitnet__source_close(bitnet__source *src, const bitnet_allocator *a)
     bitnet__source_close_file(src);
 }
 
-/* Reads n bytes at an offset, which the file has; what, for the error, names what they belong
-   to. */
+/* Reads n bytes at an offset, which the file has. what: whose they are, for the error. */
 static bitnet_result bitnet__source_read(const bitnet__source *src, const char *what, uint64_t at,
                                          void *dst, size_t n, bitnet_error *err) {
     bitnet_result r = BITNET_OK;
@@ -9628,13 +9517,11 @@ typedef struct bitnet__tensor {
     bitnet__name name;
     uint64_t offset, size;             /* offset in the file; size in bytes */
     uint64_t dims[2];                  /* row length, rows; more dimensions multiply into rows */
-    const bitnet__type *info;          /* 0: unknown; then, and if rows are not whole blocks, size
-                                          is 0 */
+    const bitnet__type *info;          /* 0: unknown. size 0: that, or rows of no whole blocks */
     uint32_t type, stored_type;        /* stored_type: the number in the file */
     uint32_t used;                     /* 1: the network has asked for it */
     uint32_t place;                    /* in record i: the number of the i-th tensor by offset */
-    const uint8_t *data;               /* while a model is loaded: its bytes, until the model gives
-                                          them back; 0: not there yet */
+    const uint8_t *data;               /* while a model is loaded: its bytes; 0: not there */
 } bitnet__tensor;
 
 typedef struct bitnet__gguf {
@@ -9727,8 +9614,7 @@ static uint64_t bitnet__reader_u64(bitnet__reader *r) {
     return p ? bitnet__get_u64(p) : 0;
 }
 
-/* Why n bytes cannot name a key or tensor; 0 if they can. Names are handed out as C strings, hence
-   no NUL. */
+/* Why n bytes cannot name a key or tensor; 0 if they can. Names become C strings, hence no NUL. */
 static const char *bitnet__bad_name(const uint8_t *p, uint64_t n) {
     const uint8_t *end = p + n;
     uint32_t cp, length;
@@ -9911,7 +9797,6 @@ static void bitnet__sort_names(bitnet__records list, bitnet__reader *r) {
     }
 }
 
-/* The key or tensor called name, or 0. */
 static const void *bitnet__find_name(bitnet__records list, const char *name) {
     uint32_t low = 0, high = list.n;
     while (low < high) {
@@ -9959,9 +9844,8 @@ static int bitnet__fits_room(const bitnet__gguf *g, uint64_t size, uint64_t room
     return size > 0 && size <= room && room - size < g->alignment;
 }
 
-/* Type 39 is TL2 in BitNet's fork of ggml and MXFP4 in ggml itself. MXFP4 takes over twice as many
-   bytes, so the distance to the next tensor tells them apart; if both or neither fits, architecture
-   and file type decide. */
+/* Type 39 is TL2 in BitNet's fork of ggml and MXFP4 in ggml itself, which takes over twice as many
+   bytes. The distance to the next tensor tells; if not, architecture and file type do. */
 static void bitnet__gguf_resolve_39(bitnet__gguf *g, uint64_t left) {
     const bitnet__key *arch = bitnet__find_key(g, "general.architecture");
     const bitnet__key *ftype = bitnet__find_key(g, "general.file_type");
@@ -10025,8 +9909,7 @@ static void bitnet__gguf_resolve_42(bitnet__gguf *g, uint64_t left, bitnet__read
     }
 }
 
-/* The directory is followed by zeros up to the start of the data. Anything else is a tensor that
-   the count leaves out. */
+/* Zeros fill up to the start of the data. Anything else is a tensor that the count leaves out. */
 static void bitnet__reader_padding(bitnet__reader *r, uint64_t alignment) {
     const uint64_t start = r->pos, left = r->src->size - start;
     uint64_t pad = (alignment - start % alignment) % alignment, i;
@@ -10080,8 +9963,7 @@ static void bitnet__gguf_place_tensors(bitnet__gguf *g, bitnet__reader *r) {
     if (r->result == BITNET_OK) bitnet__sort_names(bitnet__tensors_of(g), r);
 }
 
-/* Bytes behind the last tensor must be 0: otherwise the directory leaves out a tensor. p has n of
-   these bytes, from offset `at` on. */
+/* Bytes behind the last tensor must be 0, or the directory lacks one. p has n, from `at` on. */
 static bitnet_result bitnet__gguf_check_end(const bitnet__gguf *g, uint64_t at, const uint8_t *p,
                                             size_t n, bitnet_error *err) {
     const bitnet__tensor *last = bitnet__tensor_at(g, g->n_tensors - 1);
@@ -10237,34 +10119,29 @@ static int bitnet__copy_text(const uint8_t *p, size_t size, char *buf, size_t ca
 BITNET_API int bitnet_gguf_text(const bitnet_gguf_value *value, char *buf, size_t cap) {
     char text[BITNET__TEXT];
     const uint8_t *p = value ? value->data : 0;
-    uint64_t size, n = 0;
+    uint64_t n = 0;
     double d;
     if (!p) return BITNET_ERR_ARG;
     if (value->type == BITNET_GGUF_ARRAY) return BITNET_ERR_UNSUPPORTED;
-    size = value->size;
-    if (value->type == BITNET_GGUF_STRING) {
-        if (size > INT32_MAX) return BITNET_ERR_LIMIT;
-    } else if (!size || size != bitnet__value_size(value->type)) {
-        return BITNET_ERR_ARG;
+    if (value->type == BITNET_GGUF_STRING)
+        return value->size > INT32_MAX ? (int)BITNET_ERR_LIMIT
+                                       : bitnet__copy_text(p, (size_t)value->size, buf, cap);
+    if (!value->size || value->size != bitnet__value_size(value->type)) return BITNET_ERR_ARG;
+    if (value->type == BITNET_GGUF_BOOL) {
+        bitnet__format(text, "%s", p[0] ? "true" : "false");
+    } else if (value->type == BITNET_GGUF_F32) {
+        bitnet__format_number(text, 9, (double)bitnet__load_f32(p));
+    } else if (bitnet__value_integer(value->type, p, &n)) {
+        /* Sign and digits apart: not every snprintf prints the lowest number of a type. */
+        const int negative = value->type != BITNET_GGUF_U64 && n >> 63;
+        bitnet__format(text, "%s%llu", negative ? "-" : "",
+                       (unsigned long long)(negative ? 0 - n : n));
     } else {
-        if (value->type == BITNET_GGUF_BOOL) {
-            bitnet__format(text, "%s", p[0] ? "true" : "false");
-        } else if (value->type == BITNET_GGUF_F32) {
-            bitnet__format_number(text, 9, (double)bitnet__load_f32(p));
-        } else if (bitnet__value_integer(value->type, p, &n)) {
-            /* Sign and digits apart: not every snprintf prints the lowest number of a type. */
-            const int negative = value->type != BITNET_GGUF_U64 && n >> 63;
-            bitnet__format(text, "%s%llu", negative ? "-" : "",
-                           (unsigned long long)(negative ? 0 - n : n));
-        } else {
-            n = bitnet__get_u64(p);
-            memcpy(&d, &n, 8);
-            bitnet__format_number(text, 17, d);
-        }
-        p = (const uint8_t *)text;
-        size = strlen(text);
+        n = bitnet__get_u64(p);
+        memcpy(&d, &n, 8);
+        bitnet__format_number(text, 17, d);
     }
-    return bitnet__copy_text(p, (size_t)size, buf, cap);
+    return bitnet__copy_text((const uint8_t *)text, strlen(text), buf, cap);
 }
 
 /* ---- public: files of any kind, to look into; names are copied out, values are views ---- */
@@ -10460,12 +10337,10 @@ enum {
     BITNET__FILE_SCALES = 2            /* those that the file names */
 };
 
-/* bitnet__family.slide_except: the file says by attention.sliding_window_pattern which layers
-   slide, and the others have no RoPE. */
+/* slide_except: attention.sliding_window_pattern says which layers slide; others have no RoPE. */
 enum { BITNET__SLIDE_PATTERN = -1 };
 
-/* How the supported networks differ, by general.architecture: a row of bitnet__families, which says
-   what a new family touches. */
+/* How the supported networks differ, by general.architecture: a row of bitnet__families. */
 typedef struct bitnet__family {
     const char *arch;
     int norms;                         /* and other parts: BITNET__SUB_NORMS and so on */
@@ -10476,8 +10351,7 @@ typedef struct bitnet__family {
     int slide_except;                  /* with attention.sliding_window, each layer of this number
                                           sees all positions, the others only those in the window;
                                           0: there is no window; or BITNET__SLIDE_PATTERN */
-    float slide_base;                  /* freq_base of the layers that slide, without a key; 0: the
-                                          other layers' */
+    float slide_base;                  /* of layers that slide, if no key says it; 0: as others */
     int default_pre;                   /* 1: llama-bpe is right without tokenizer.ggml.pre, and
                                           where that is default or gpt-2 */
     int chat;                          /* 1: the template of bitnet-2b-4t, whatever the file has */
@@ -10551,9 +10425,8 @@ enum {
 
 struct bitnet__step;
 
-/* A kind of layer: a row of bitnet__layer_kinds. What a sequence keeps of its tokens is keys and
-   values for each position, which can be cut back to any earlier one, or a fixed number of floats,
-   which cannot: see marks in @context. */
+/* A kind of layer: a row of bitnet__layer_kinds. A sequence keeps keys and values for each
+   position, which can be cut back, or a fixed number of floats, which cannot: see marks. */
 typedef struct bitnet__layer_kind {
     int sets;                          /* its tensors: those of these BITNET__..._SETs */
     int caches;                        /* 1: it keeps a key and a value for each position */
@@ -10751,8 +10624,7 @@ static void bitnet__touch(const uint8_t *p, size_t n) {
     for (at = 0; at < n; at += 4096) (void)page[at];
 }
 
-/* Describes a matrix that is unpacked to floats, with its bytes if they are there. only_floats 1:
-   it must be F32, F16 or BF16. */
+/* Describes a matrix that is unpacked to floats. only_floats 1: it must be F32, F16 or BF16. */
 static bitnet_result bitnet__load_matrix(bitnet_model *m, const char *name, int32_t n_cols,
                                          int32_t n_rows, int only_floats, bitnet__matrix *out,
                                          bitnet_error *err) {
@@ -11150,8 +11022,7 @@ static void bitnet__forward_layer(struct bitnet__step *s, int32_t i);
 static void bitnet__forward_expert_layer(struct bitnet__step *s, int32_t i);
 static void bitnet__forward_gdn_layer(struct bitnet__step *s, int32_t i);
 
-/* Is layer number i a gated delta net? A list of the file says it, which bitnet__load_hybrid has
-   checked, or else the interval. */
+/* Is layer number i a gated delta net? A checked list of the file says it, or else the interval. */
 static int bitnet__is_recurrent(const bitnet_model *m, int32_t i) {
     uint64_t v = 0;
     if (!m->recurrent) return (i + 1) % m->full_interval != 0;
@@ -11174,9 +11045,8 @@ static size_t bitnet__gdn_state(const bitnet_model *m) {
      @context  room for what its steps compute: bitnet_ctx, bitnet__ctx_layout
      @forward  its function. A recurrent layer has other steps in place of attention, and reads and
                writes bitnet__seq_state
-   Pages, copies, cutting, marks, drafts, failures, saved sequences and packing need no change: they
-   use n_caches, n_state and bitnet__has_codes. But a recurrent layer gives its state to the marks
-   of tokens. */
+   All else uses n_caches, n_state and bitnet__has_codes. But a recurrent layer gives its state to
+   the marks of tokens. */
 static const bitnet__layer_kind bitnet__layer_kinds[] = {
     {BITNET__ATTN_SET | BITNET__FFN_NORM_SET | BITNET__FFN_SET, 1, 0, bitnet__forward_layer},
     {BITNET__ATTN_SET | BITNET__FFN_NORM_SET | BITNET__EXPERT_SET, 1, 0,
@@ -11302,30 +11172,10 @@ static bitnet_result bitnet__pack_layer(bitnet_model *m, int32_t i, bitnet_error
 static const int8_t bitnet__input_of[BITNET__LINEARS] = {0, 0, 0, 1, 2, 2, 3, 0, 0, 4, 4, 1};
 enum { BITNET__INPUTS = 5 };
 
-/* Matrices that read the same must be all ternary or all floats, and all folded or none. */
-static bitnet_result bitnet__check_inputs(const bitnet_model *m, int32_t layer,
-                                          const bitnet__linear *l, bitnet_error *err) {
-    char first[BITNET__TEXT], other[BITNET__TEXT];
-    int a, b;
-    for (a = 0; a < BITNET__LINEARS; a++)
-        for (b = 0; b < a; b++) {
-            const bitnet__turn *x = &l[a].turn, *y = &l[b].turn;
-            if (!l[a].file.rows || !l[b].file.rows || bitnet__input_of[a] != bitnet__input_of[b] ||
-                (bitnet__in_floats(&l[a]) == bitnet__in_floats(&l[b]) && x->block == y->block))
-                continue;
-            bitnet__linear_name(m, layer, b, first);
-            bitnet__linear_name(m, layer, a, other);
-            return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "tensors '%s' and '%s' read the same "
-                                "input, but only one of them is %s", first, other,
-                                x->block == y->block ? "of floats" : "folded");
-        }
-    return BITNET_OK;
-}
-
 /* Decides how a layer's scales of blocks are kept. If those of a matrix differ, its blocks become
-   scale groups, else their one scale becomes the matrix's. q, k and v (gate and up) share one
-   quantized input, so they must share one size of scale groups. If the scales of one of them
-   differ, all keep theirs, and one without blocks beside it is an error. */
+   scale groups, else their one scale becomes the matrix's. Matrices that read the same input, as q,
+   k and v do, must be all ternary or all floats, all folded or none, and share one size of scale
+   groups. If the scales of one of them differ, all keep theirs. */
 static bitnet_result bitnet__choose_groups(bitnet_model *m, int32_t layer, bitnet__linear *l,
                                            bitnet_error *err) {
     const int8_t *input = bitnet__input_of;
@@ -11333,8 +11183,6 @@ static bitnet_result bitnet__choose_groups(bitnet_model *m, int32_t layer, bitne
     int found[BITNET__LINEARS], differ[BITNET__INPUTS] = {0}, a, b;
     uint16_t scale[BITNET__LINEARS][2];
     int64_t at[2];
-    bitnet_result r = bitnet__check_inputs(m, layer, l, err);
-    if (r != BITNET_OK) return r;
     for (a = 0; a < BITNET__LINEARS; a++) {
         const bitnet__type *type = bitnet__type_info(l[a].file.type);
         if (!bitnet__has_codes(&l[a])) continue;
@@ -11346,15 +11194,21 @@ static bitnet_result bitnet__choose_groups(bitnet_model *m, int32_t layer, bitne
         if (!BITNET__GROUPS) return bitnet__no_groups(first, l[a].file.type, err);
     }
     for (a = 0; a < BITNET__LINEARS; a++) {
-        if (!bitnet__has_codes(&l[a])) continue;
+        if (!l[a].file.rows) continue;
+        for (b = 0; input[b] != input[a] || !l[b].file.rows; b++) {}
+        bitnet__linear_name(m, layer, b, first);
         bitnet__linear_name(m, layer, a, other);
+        if (bitnet__in_floats(&l[a]) != bitnet__in_floats(&l[b]) ||
+            l[a].turn.block != l[b].turn.block)
+            return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "tensors '%s' and '%s' read the same "
+                                "input, but only one of them is %s", first, other,
+                                l[a].turn.block == l[b].turn.block ? "of floats" : "folded");
+        if (bitnet__in_floats(&l[a])) continue;
         if (!differ[input[a]]) {
             if (found[a]) l[a].scale *= bitnet__f16_to_f32(scale[a][0]);
             continue;
         }
         bitnet__set_group(&l[a]);
-        for (b = 0; input[b] != input[a] || !bitnet__has_codes(&l[b]); b++) {}
-        bitnet__linear_name(m, layer, b, first);
         if (l[b].group != l[a].group)
             return bitnet__fail(err, BITNET_ERR_UNSUPPORTED, "tensors '%s' and '%s' read the same "
                                 "input, but share scales among %d and %d weights (0: all)", first,
@@ -11372,8 +11226,7 @@ static bitnet_result bitnet__choose_groups(bitnet_model *m, int32_t layer, bitne
     return BITNET_OK;
 }
 
-/* 1 if all weights are 0. Of most matrices this reads a few bytes. 0 if a code is invalid: such a
-   file is refused later. */
+/* 1 if all weights are 0; of most matrices it reads a few bytes. 0 too if a code is invalid. */
 static int bitnet__only_zeros(const bitnet__linear *l) {
     const bitnet_ternary *t = &l->file;
     const bitnet__type *type = bitnet__type_info(t->type);
@@ -11510,9 +11363,8 @@ static bitnet_result bitnet__load_layer(bitnet_model *m, int32_t i, bitnet__laye
    ============================================================================================= */
 
 /* ---- metadata ----
-   Keys are read one after the other. After the first error every function gives a value that does
-   no harm, of numbers the lowest, and err keeps that error. A name with a point in front is one of
-   the architecture's. */
+   Keys are read one after the other. After the first error, which err keeps, every function gives a
+   harmless value, of numbers the lowest. A name with a point in front is the architecture's. */
 typedef struct bitnet__meta {
     bitnet_model *m;
     bitnet_error *err;
@@ -11612,8 +11464,7 @@ static bitnet__strings bitnet__meta_strings(bitnet__meta *x, const char *name) {
     return list;
 }
 
-/* An array of one 32-bit number for each of n tokens, an F32 or, by default, an integer; 0: the key
-   is absent. */
+/* One 32-bit number for each of n tokens, an F32 or else an integer; 0: the key is absent. */
 static const uint8_t *bitnet__meta_per_token(bitnet__meta *x, const char *name, uint64_t n,
                                              int is_float) {
     const bitnet__key *k = bitnet__meta_key(x, name);
@@ -12323,9 +12174,8 @@ static const bitnet__pre *bitnet__load_tokenizer_kind(bitnet__meta *x) {
     return 0;
 }
 
-/* Compares the file's template with those that are known, into m->chat and *row; *row 0: it is none
-   of them. With what loading has allocated before, this takes at most four times the file's
-   size. */
+/* Compares the file's template with those that are known, into m->chat and *row; *row 0: it is
+   none. With what loading has allocated before, this takes at most four times the file's size. */
 static bitnet_result bitnet__find_chat_row(bitnet_model *m, const char *jinja, size_t n,
                                            const bitnet__chat_row **row, bitnet_error *err) {
     const bitnet__gguf *g = &m->gguf;
@@ -12569,8 +12419,7 @@ static bitnet_result bitnet__as_linear(const bitnet__matrix *a, const char *name
    bitnet__load_next asks for the next bytes that it needs and is called again when they are there,
    so they may come from a stream that can be read only once. A layer is checked and packed as soon
    as all of its tensors have come, and a head, if it is packed, in slices of some MB. So memory
-   holds what kernels read, a layer's tensors and a slice. Bytes that are in memory anyway are used
-   there. */
+   holds what kernels read, a layer's tensors and a slice. Bytes that are in memory stay there. */
 enum { BITNET__READ = 4194304, BITNET__READ_TAIL = 4096 };         /* bytes asked for at a time */
 
 typedef struct bitnet__loading {
@@ -12891,8 +12740,7 @@ static const char *bitnet__layout(const bitnet_model *m) {
     return m->group > 0 ? "GROUPS" : m->kernels.layout;
 }
 
-/* The default table for a file: if it has weights in TL2_R16, the best one that reads them in
-   place. */
+/* The default table for a file: if it has TL2_R16, the best one that reads that in place. */
 static const bitnet_kernels *bitnet__kernels_for(const bitnet__gguf *g) {
     uint64_t t = 0;
     int i;
@@ -12915,16 +12763,6 @@ static bitnet_result bitnet__load_vocab_only(bitnet_model *m, bitnet_error *err)
     return x.result ? x.result : bitnet__progress(m, m->gguf.src.size, err);
 }
 
-/* Checks that come first, before anything is read. */
-static bitnet_result bitnet__check_load(const bitnet_model *m, bitnet_error *err) {
-    const uint64_t max_bytes = m->params.max_bytes ? m->params.max_bytes : (uint64_t)16 << 30;
-    if (m->gguf.src.size > max_bytes)
-        return bitnet__fail(err, BITNET_ERR_LIMIT, "the file has %llu bytes; the limit is %llu "
-                            "(max_bytes)", (unsigned long long)m->gguf.src.size,
-                            (unsigned long long)max_bytes);
-    return m->params.kernels ? bitnet__check_kernels(m->params.kernels, err) : BITNET_OK;
-}
-
 /* Parses the header, as far as it is there, and all that it says. */
 static bitnet_result bitnet__next_header(bitnet_model *m, bitnet__range *want, bitnet_error *err) {
     bitnet_result r = bitnet__gguf_parse(&m->gguf, &m->params.allocator, err);
@@ -12938,7 +12776,6 @@ static bitnet_result bitnet__next_header(bitnet_model *m, bitnet__range *want, b
     return bitnet__begin_weights(m, err);
 }
 
-/* All has come. */
 static bitnet_result bitnet__end_load(bitnet_model *m, bitnet_error *err) {
     char text[BITNET__TEXT];
     bitnet_result r;
@@ -12983,6 +12820,7 @@ static bitnet_result bitnet__begin_load(bitnet__source src, const bitnet_model_p
     *out = 0;
     memset(&p, 0, sizeof p);
     if (params) p = *params;
+    if (!p.max_bytes) p.max_bytes = (uint64_t)16 << 30;
     r = bitnet__check_open(&src, has_out, &p.allocator, err);
     if (r == BITNET_OK) r = bitnet__check_reserved(p.reserved, 6, "bitnet_model_params", err);
     if (r == BITNET_OK) r = bitnet__check_packing(p.i2s_packing, err);
@@ -13002,7 +12840,11 @@ static bitnet_result bitnet__begin_load(bitnet__source src, const bitnet_model_p
     m->gguf.src = src;
     m->gguf.q2_0_block = p.q2_0_block;
     *out = m;
-    return bitnet__check_load(m, err);
+    if (src.size > p.max_bytes)
+        return bitnet__fail(err, BITNET_ERR_LIMIT, "the file has %llu bytes; the limit is %llu "
+                            "(max_bytes)", (unsigned long long)src.size,
+                            (unsigned long long)p.max_bytes);
+    return p.kernels ? bitnet__check_kernels(p.kernels, err) : BITNET_OK;
 }
 
 /* What loading wants next; the bytes that it wanted before are there. The ranges follow each other
@@ -13030,7 +12872,6 @@ static void bitnet__leave_load(bitnet_model *m) {
     bitnet__source_close_file(&m->gguf.src);
 }
 
-/* Reads what loading wants. */
 static bitnet_result bitnet__read_range(const bitnet_model *m, const bitnet__range *want,
                                         bitnet_error *err) {
     const bitnet__loading *d = m->loading;
@@ -13184,9 +13025,8 @@ BITNET_API int bitnet_model_get_meta(const bitnet_model *m, const char *key, cha
 
 enum {
     BITNET__MIN_TASK = 1 << 18,        /* products: 5 us with AVX2, 0.2 ms in plain C */
-    BITNET__DOT_STRIDE = BITNET__ROWS + 16,    /* from a token's products to the next one's; a
-                                          multiple of 1 KB would put those of many tokens into a few
-                                          sets of the L1 cache */
+    BITNET__DOT_STRIDE = BITNET__ROWS + 16,    /* between tokens' products; multiples of 1 KB would
+                                                  put them into a few sets of the L1 cache */
     BITNET__TOKENS = 512,              /* for at most so many tokens: the products fit the L2 cache,
                                           and take a few ms, between which cancel_fn is asked */
     BITNET__TOKENS_AMX = 128,          /* the same for AMX: more gain nothing, since weights are
@@ -13201,8 +13041,7 @@ enum {
     BITNET__MARK_GAP = 16,
     BITNET__NO_STATE = INT32_MAX,
     BITNET__GATHERED = 64,             /* tokens of an expert whose inputs a thread puts together */
-    BITNET__ROUTED = 32,               /* tokens whose hidden states meet the router's rows: they
-                                          stay in the L2 cache */
+    BITNET__ROUTED = 32,               /* tokens that meet the router's rows: they stay in L2 */
     BITNET__PROMPT_CHUNK = 32,         /* tokens of a prompt that go along with other sequences */
     BITNET__LEAST_CHUNK = 8            /* the same of all prompts with gap_ms, at least: where a
                                           pass takes longer without any, fewer would gain little */
@@ -13253,9 +13092,8 @@ BITNET__INLINE int bitnet__is_int8(const bitnet__kv_ops *kv) { return BITNET__KV
 
 /* Keys and values of page_len consecutive positions, for all layers that cache; the data follows:
    [n_caches][n_kv_heads][keys, values][page_len] cells. Types whose unit is a KV block have those
-   in place of cells, as drawn in @kernels; a KV block is as large as its cells. Sequences that
-   begin with the same tokens may share pages. A page is written only by a sequence that has it
-   alone. */
+   in place of cells, as drawn in @kernels; a KV block is as large as its cells. Sequences with the
+   same beginning may share pages. A page is written only by a sequence that has it alone. */
 typedef struct bitnet__page {
     struct bitnet__page *next;         /* in the list of free pages */
     int32_t n_users;                   /* sequences that have it */
@@ -13309,8 +13147,7 @@ typedef struct bitnet__place {
     bitnet__mark *mark;                /* in a batch: gets the state after it; 0: none */
 } bitnet__place;
 
-/* Consecutive tokens [t, t + n) of a batch, neighbours in one sequence, that attend together; or
-   all of a sequence, a run. */
+/* Consecutive tokens [t, t + n) of a batch and a sequence, that attend together; or all, a run. */
 typedef struct bitnet__span { int32_t t, n; } bitnet__span;
 
 /* The int8 input of linear layers. Without scale groups they divide by s, with them they multiply
@@ -13346,8 +13183,7 @@ struct bitnet_ctx {
     int32_t row;                       /* the row that -1 means in calls; -1: there is none */
     int32_t max_span;                  /* tokens of a span, at most */
     int32_t n_scores;                  /* n_ctx, rounded up to 64 */
-    int32_t nonfinite_token;           /* the batch's first that is not finite; its number of tokens
-                                          if there is none */
+    int32_t nonfinite_token;           /* first of the batch that is not finite, or its length */
     int32_t nonfinite_layer;           /* the first layer where it is not */
     int32_t n_spans, n_runs;           /* of the batch */
     int32_t n_chosen;                  /* experts that a token of the batch has chosen */
@@ -13407,8 +13243,7 @@ struct bitnet_ctx {
     bitnet__act weight;                /* if int8: weights of values [...][cols][n_scores]; scale
                                           [...][cols][n_scores / 64] */
     float *mixed;                      /* [n_threads][cols][head_dim]  of o */
-    float *rope[2];                    /* [n_batch][2][n_rot / 2]  cosines, sines; [1]: of layers
-                                          that slide */
+    float *rope[2];                    /* [n_batch][2][n_rot / 2] cosines, sines; [1]: if sliding */
     float *hidden;                     /* [n_logits][dim]        output_norm of the last tokens */
     float *head_in;                    /* the same, turned if the head is folded, else hidden */
     float *scratch;                    /* [n_threads][4][dim]    rows of the head */
@@ -13422,13 +13257,11 @@ static int32_t bitnet__min(int32_t a, int32_t b) { return a < b ? a : b; }
    are offsets in memory are computed here. */
 static size_t bitnet__row(int32_t t, int32_t n) { return (size_t)t * (size_t)n; }
 
-/* Rounded up to whole pages of 64. */
 static int32_t bitnet__round_page(int32_t positions) {
     return (positions + BITNET__PAGE - 1) / BITNET__PAGE * BITNET__PAGE;
 }
 
-/* Positions in a page. A single sequence has one page, so that attention reads long runs: pages of
-   64 make it slower by a third. */
+/* Positions in a page. A single sequence has one page: pages of 64 slow attention by a third. */
 static int32_t bitnet__page_len(const bitnet_ctx_params *p) {
     return p->n_seqs > 1 ? BITNET__PAGE : bitnet__round_page(p->n_ctx);
 }
@@ -13437,11 +13270,11 @@ static int32_t bitnet__pages_for(const bitnet_ctx *c, int32_t positions) {
     return (positions + c->page_len - 1) / c->page_len;
 }
 
-static bitnet_result bitnet__check_range(const char *name, int32_t value, int32_t most,
-                                         bitnet_error *err) {
-    if (value >= 1 && value <= most) return BITNET_OK;
-    return bitnet__fail(err, BITNET_ERR_ARG, "%s %lld is not in 1..%d", name, (long long)value,
-                        (int)most);
+static bitnet_result bitnet__check_range(const char *name, int32_t value, int32_t least,
+                                         int32_t most, bitnet_error *err) {
+    if (value >= least && value <= most) return BITNET_OK;
+    return bitnet__fail(err, BITNET_ERR_ARG, "%s %lld is not in %d..%d", name, (long long)value,
+                        (int)least, (int)most);
 }
 
 static bitnet_result bitnet__check_kv_type(const bitnet_model *m, bitnet_kv_type type,
@@ -13473,7 +13306,6 @@ static int32_t bitnet__max_marks(const bitnet_model *m, const bitnet_ctx_params 
     return n < 0 ? 0 : n > BITNET__MAX_MARKS ? BITNET__MAX_MARKS : (int32_t)n;
 }
 
-/* Defaults and ranges of all context parameters. */
 static bitnet_result bitnet__ctx_defaults(const bitnet_model *m, const bitnet_ctx_params *given,
                                           bitnet_ctx_params *p, bitnet_error *err) {
     bitnet_result r;
@@ -13491,14 +13323,13 @@ static bitnet_result bitnet__ctx_defaults(const bitnet_model *m, const bitnet_ct
     if (!p->n_batch) p->n_batch = all > 0 && all < 512 ? (int32_t)all : 512;
     if (!p->n_logits) p->n_logits = p->n_seqs;
     if (!p->n_threads) p->n_threads = bitnet__usable_cpus();
-    if ((r = bitnet__check_range("n_ctx", p->n_ctx, BITNET__MAX_CONTEXT, err)) ||
-        (r = bitnet__check_range("n_batch", p->n_batch, 65536, err)) ||
-        (r = bitnet__check_range("n_seqs", p->n_seqs, BITNET__MAX_SEQS, err)) ||
-        (r = bitnet__check_range("n_threads", p->n_threads, BITNET__MAX_THREADS, err))) return r;
-    r = bitnet__check_range("n_logits", p->n_logits, all < INT32_MAX ? (int32_t)all : INT32_MAX,
-                            err);
-    if (r != BITNET_OK) return r;
-    if ((r = bitnet__check_kv_type(m, p->kv_type, err)) != BITNET_OK) return r;
+    if ((r = bitnet__check_range("n_ctx", p->n_ctx, 1, BITNET__MAX_CONTEXT, err)) ||
+        (r = bitnet__check_range("n_batch", p->n_batch, 1, 65536, err)) ||
+        (r = bitnet__check_range("n_seqs", p->n_seqs, 1, BITNET__MAX_SEQS, err)) ||
+        (r = bitnet__check_range("n_threads", p->n_threads, 1, BITNET__MAX_THREADS, err)) ||
+        (r = bitnet__check_range("n_logits", p->n_logits, 1,
+                                 all < INT32_MAX ? (int32_t)all : INT32_MAX, err)) ||
+        (r = bitnet__check_kv_type(m, p->kv_type, err))) return r;
     all = (int64_t)p->n_seqs * bitnet__round_page(p->n_ctx);
     if (p->n_kv < 0 || p->n_kv > all)
         return bitnet__fail(err, BITNET_ERR_ARG, "n_kv is not in 0..%lld", (long long)all);
@@ -13514,8 +13345,7 @@ static size_t bitnet__cell_bytes(const bitnet_model *m, const bitnet__kv_ops *kv
     return bitnet__row(kv->element, m->head_dim) + (size_t)kv->extra;
 }
 
-/* Longrope has two tables of frequencies. n_ctx decides for the whole life of a context, so that
-   all its keys are rotated alike. */
+/* Longrope has two tables. n_ctx decides, so that all keys of a context are rotated alike. */
 static const double *bitnet__rope_of(const bitnet_ctx *c) {
     const bitnet_model *m = c->m;
     return m->rope_long && c->p.n_ctx > m->rope_original ? m->rope_long : m->rope_freq[0];
@@ -13667,8 +13497,7 @@ static void bitnet__seq_cut(bitnet_ctx *c, bitnet__seq *q, int32_t n) {
     }
 }
 
-/* The page that a sequence will write to next, if it shares that with others and so needs a copy;
-   else 0. */
+/* The page that a sequence will write to next, if it is shared and so needs a copy; else 0. */
 static bitnet__page *bitnet__shared_page(const bitnet_ctx *c, const bitnet__seq *q) {
     const int32_t at = q->n_past / c->page_len;
     return at < q->n_pages && q->pages[at]->n_users > 1 ? q->pages[at] : 0;
@@ -13806,9 +13635,8 @@ static void bitnet__leave_lost_team(bitnet_ctx *c) {
 
 /* ---- one call at a time ----
    A call that changes a context acquires it first. A call from another thread, or from a callback
-   of the call that has it, is refused: calls never wait, so there is no deadlock. While
-   bitnet_generate runs a callback, the callback's thread owns the context and may call
-   bitnet_logits. */
+   of the call that has it, is refused: calls never wait, so there is no deadlock. The thread of a
+   callback of bitnet_generate owns the context meanwhile, and may call bitnet_logits. */
 
 static void bitnet__drop_pass(bitnet_ctx *c);
 
@@ -13897,7 +13725,7 @@ BITNET_API int32_t bitnet_ctx_threads(const bitnet_ctx *c) { return c ? c->p.n_t
 BITNET_API bitnet_result bitnet_ctx_set_threads(bitnet_ctx *c, int32_t n, bitnet_error *err) {
     bitnet_result r = bitnet__acquire(c, err);
     if (r != BITNET_OK) return r;
-    r = bitnet__check_range("n_threads", n, c->max_threads, err);
+    r = bitnet__check_range("n_threads", n, 1, c->max_threads, err);
     if (r != BITNET_OK || n == c->p.n_threads) return bitnet__done(c, r);
     if (!c->p.parallel_fn) {
         bitnet__team_free(&c->m->params.allocator, c->team);
@@ -13920,7 +13748,6 @@ BITNET_API bitnet_result bitnet_ctx_set_hooks(bitnet_ctx *c, const bitnet_hooks 
     return bitnet__done(c, r);
 }
 
-/* Drops logits and hidden states. */
 static void bitnet__forget_rows(bitnet_ctx *c) {
     c->n_rows = 0;
     c->row = -1;
@@ -13961,12 +13788,11 @@ static float *bitnet__seq_state(const bitnet_ctx *c, int32_t seq) {
 }
 
 /* ---- marks ----
-   Keys and values can be cut back to any length, a state of fixed size cannot: it is that of all
-   tokens that went through the layers. So the context keeps copies of states, marks. A mark has the
-   tokens that lead to its state, and serves every sequence that begins with them. After a cut, a
-   copy or a failure a sequence gets the state of the longest such mark, of n_in_state tokens, and
-   keeps all n_past tokens with their keys and values. The next evaluation begins with the tokens
-   between the two, which go through the layers again; nothing else about the sequence is different.
+   Keys and values can be cut back to any length, a state of fixed size cannot. So the context keeps
+   copies of states, marks. A mark has the tokens that lead to its state, and serves every sequence
+   that begins with them. After a cut, a copy or a failure a sequence gets the state of the longest
+   such mark, of n_in_state tokens, and keeps all n_past tokens with their keys and values. The next
+   evaluation begins with the tokens between the two, which go through the layers again.
 
    Marks are made
    - BITNET__MARK_BEFORE tokens before the end of a prompt (mark_end). What is written again differs
@@ -13994,8 +13820,7 @@ static bitnet__mark *bitnet__find_mark(const bitnet_ctx *c, const bitnet_token *
     return best;
 }
 
-/* How many tokens would be read again if there were no such mark: 0 if no sequence holds its
-   tokens. */
+/* How many tokens would be read again without this mark: 0 if no sequence holds its tokens. */
 static int64_t bitnet__mark_gap(const bitnet_ctx *c, const bitnet__mark *x) {
     const bitnet__mark *lower = bitnet__find_mark(c, x->tokens, x->n, 1, x);
     int32_t i;
@@ -14038,8 +13863,7 @@ static bitnet__mark *bitnet__new_mark(bitnet_ctx *c) {
     return c->marks[c->n_marks++] = x;
 }
 
-/* An open mark for the first n tokens of a sequence; 0: it needs none, or there is no memory, in
-   which case the tokens will be read again. */
+/* An open mark for the first n tokens of a sequence; 0: it needs none, or there is no memory. */
 static bitnet__mark *bitnet__open_mark(bitnet_ctx *c, const bitnet__seq *q, int32_t n) {
     const bitnet__mark *lower = bitnet__find_mark(c, q->history, n, 1, 0);
     bitnet__mark *x;
@@ -14119,29 +13943,21 @@ static void bitnet__drop_pass(bitnet_ctx *c) {
     c->pass.n_inputs = 0;
 }
 
-static bitnet_result bitnet__fail_seq(const bitnet_ctx *c, int32_t seq, bitnet_error *err) {
-    return bitnet__fail(err, BITNET_ERR_ARG, "sequence %lld is not in 0..%d", (long long)seq,
-                        (int)c->p.n_seqs - 1);
+static bitnet_result bitnet__check_seq(const bitnet_ctx *c, int32_t seq, bitnet_error *err) {
+    return bitnet__check_range("sequence", seq, 0, c->p.n_seqs - 1, err);
 }
 
 /* Can a sequence keep its first length tokens, in itself or in a copy? */
 static bitnet_result bitnet__check_cut(const bitnet_ctx *c, int32_t seq, int32_t length,
                                        bitnet_error *err) {
-    const bitnet__seq *q = bitnet__seq_of(c, seq);
-    if (!q) return bitnet__fail_seq(c, seq, err);
-    if (length < 0 || length > q->n_past)
-        return bitnet__fail(err, BITNET_ERR_ARG, "length %lld is not in 0..%d", (long long)length,
-                            (int)q->n_past);
-    return BITNET_OK;
+    const bitnet_result r = bitnet__check_seq(c, seq, err);
+    return r ? r : bitnet__check_range("length", length, 0, c->seqs[seq].n_past, err);
 }
 
 /* Acquires a context to change a sequence, which must exist and not be in a generation. */
 static bitnet_result bitnet__acquire_seq(bitnet_ctx *c, int32_t seq, bitnet_error *err) {
-    const bitnet__seq *q = bitnet__seq_of(c, seq);
-    bitnet_result r;
-    if (c && !q) return bitnet__fail_seq(c, seq, err);
-    r = bitnet__acquire(c, err);
-    if (r != BITNET_OK || !q || !q->in_generation) return r;
+    bitnet_result r = c ? bitnet__check_seq(c, seq, err) : BITNET_OK;
+    if (r || (r = bitnet__acquire(c, err)) || !c->seqs[seq].in_generation) return r;
     return bitnet__done(c, bitnet__fail(err, BITNET_ERR_BUSY, "a generation has sequence %d",
                                         (int)seq));
 }
@@ -14203,8 +14019,7 @@ typedef struct bitnet__step {
     const float *const *gains;
     const bitnet__blocks *blocks;      /* of the layers that read `in`; 0: no scale groups */
     int32_t in_dim, n_acts;
-    int32_t row, n_rows;               /* of @head: the row of hidden; candidates whose exact logits
-                                          it computes */
+    int32_t row, n_rows;               /* of @head: row of hidden; candidates to compute */
 } bitnet__step;
 
 BITNET__APART bitnet__step bitnet__make_step(bitnet_ctx *c, int32_t n_tokens) {
@@ -14391,12 +14206,6 @@ static void bitnet__turn_row(const bitnet_ctx *c, const bitnet__turn *turn, cons
     c->k.hadamard(y, n, turn->block);
 }
 
-/* A row of a folded embedding, unfolded. */
-static void bitnet__turn_back(const bitnet_ctx *c, const bitnet__turn *turn, int32_t n, float *x) {
-    c->k.hadamard(x, n, turn->block);
-    bitnet__multiply(x, turn->signs, n, x);
-}
-
 /* Tokens [from, to): x = rmsnorm(in) if there is a gain, else x = in, turned if there is a turn.
    Then, for each i below n_acts, act[i] = int8(x), or int8(rmsnorm(x)) if there is gains[i]. */
 static void bitnet__step_norm_quantize(const bitnet__step *s, int32_t from, int32_t to,
@@ -14448,15 +14257,14 @@ static void bitnet__quantize_input(bitnet__step *s, const float *in, int32_t n, 
     s->act = linear == BITNET__GDN_ALPHA;
     s->floats = turn ? s->c->turned : gain ? s->c->h : in;
     if (norms == 1 && s->c->p.hooks.step_fn) {       /* a profile shows them separately */
-        s->gain = gain ? gain : gains[0];
-        s->n_acts = 0;
-        s->turn = 0;
-        bitnet__run_step(s, "norm", s->n_tokens, work, bitnet__step_norm_quantize);
+        bitnet__step norm = *s;
+        norm.gain = gain ? gain : gains[0];
+        norm.n_acts = 0;
+        norm.turn = 0;
+        bitnet__run_step(&norm, "norm", s->n_tokens, work, bitnet__step_norm_quantize);
         s->in = s->c->h;
         s->gain = 0;
         s->gains = &none;
-        s->n_acts = n_acts;
-        s->turn = turn;
         norms = 0;
     }
     if (norms || n_acts || turn)
@@ -14524,9 +14332,8 @@ static bitnet__dotrows_fn *bitnet__dotrows_of(const bitnet_ctx *c, uint32_t type
            type == BITNET_TENSOR_BF16 ? c->k.dotrows_bf16 : c->k.dotrows_f32;
 }
 
-/* A patch, written from element `at` on, [n_tokens][stride]: integers in dots, of which
-   y = dot * (w_scale / s); or y itself in outputs, if the layer has scale groups or is of
-   floats. */
+/* A patch, from element `at` on, [n_tokens][stride]: integers in dots, of which y = dot * (w_scale
+   / s); or y itself in outputs, if the layer has scale groups or is of floats. */
 static void bitnet__products(const bitnet_ctx *c, const bitnet__product *x, size_t at) {
     const bitnet__linear *l = x->l;
     bitnet__dots d;
@@ -14553,8 +14360,7 @@ static void bitnet__products(const bitnet_ctx *c, const bitnet__product *x, size
     c->k.dotrows_ternary(&d);
 }
 
-/* y of the patch's token i, from what bitnet__products left. Integers are turned to floats in room
-   [BITNET__ROWS]. */
+/* y of the patch's token i, from what bitnet__products left; room [BITNET__ROWS] is for floats. */
 static const float *bitnet__outputs(const bitnet_ctx *c, const bitnet__product *x, int32_t i,
                                     size_t at, float *room) {
     at += bitnet__row(i, x->stride);
@@ -14610,8 +14416,7 @@ static const bitnet__act *bitnet__act_of(const bitnet_ctx *c, int i) {
     return &c->act[bitnet__in_norms(c->m) ? i : 0];
 }
 
-/* Rows of q, k and v, numbered as if they were one matrix, so that one step shares them out
-   evenly. */
+/* Rows of q, k and v, numbered as if they were one matrix, so that threads share them evenly. */
 static void bitnet__step_qkv(const bitnet__step *s, int32_t from, int32_t to, int thread) {
     bitnet_ctx *c = s->c;
     const bitnet__linear *l = s->layer->linear;
@@ -14624,7 +14429,6 @@ static void bitnet__step_qkv(const bitnet__step *s, int32_t from, int32_t to, in
                         c->kv + kv_dim, 2 * kv_dim, 0);
 }
 
-/* Rows of a layer that writes to s->out. */
 static void bitnet__step_out(const bitnet__step *s, int32_t from, int32_t to, int thread) {
     bitnet__linear_rows(s, s->linear, &s->c->act[0], from, to, thread, s->out, s->c->m->dim,
                         s->add);
@@ -14676,7 +14480,6 @@ static void bitnet__gate_up(const bitnet__step *s, const bitnet__product *x,
     }
 }
 
-/* Rows of gate and up. */
 static void bitnet__step_gate_up(const bitnet__step *s, int32_t from, int32_t to, int thread) {
     const bitnet_ctx *c = s->c;
     bitnet__product x = {&s->layer->linear[BITNET__FFN_GATE], bitnet__act_of(c, 0), s->floats,
@@ -15681,7 +15484,10 @@ static void bitnet__step_embed(const bitnet__step *s, int32_t from, int32_t to, 
         if (m->tied && bitnet__has_groups(&m->ternary_head))
             bitnet__groups_row(&m->ternary_head, token, x);
         else bitnet__matrix_row(&m->embed, token, x);
-        if (m->embed_turn.block) bitnet__turn_back(c, &m->embed_turn, m->dim, x);
+        if (m->embed_turn.block) {
+            c->k.hadamard(x, m->dim, m->embed_turn.block);
+            bitnet__multiply(x, m->embed_turn.signs, m->dim, x);
+        }
         for (i = 0; i < m->dim; i++) x[i] *= m->embed_scale;
         if (!bitnet__all_finite(x, m->dim)) bitnet__note_nonfinite(c, t, thread);
         for (i = 0; i < 2; i++)
@@ -15720,22 +15526,16 @@ static int32_t bitnet__cut_batch(const bitnet_ctx *c, int32_t n, int32_t most,
     return count;
 }
 
-/* The runs of the batch, if layers keep a state, which begins as zeros. */
-static void bitnet__find_runs(bitnet_ctx *c, int32_t n) {
-    const size_t bytes = c->m->n_state * sizeof(float);
-    int32_t t;
-    c->n_runs = bytes ? bitnet__cut_batch(c, n, n, c->runs) : 0;
-    for (t = 0; t < n && bytes; t++)
-        if (c->places[t].pos == 0) memset(bitnet__seq_state(c, c->places[t].seq), 0, bytes);
-}
-
 /* The embeddings of the batch, the n tokens at c->places. */
 static void bitnet__begin_batch(bitnet__step *s) {
     bitnet_ctx *c = s->c;
     const int32_t n = s->n_tokens;
+    const size_t state = c->m->n_state * sizeof(float);    /* it begins as zeros */
     int32_t i;
     c->n_spans = bitnet__cut_batch(c, n, c->max_span, c->spans);
-    bitnet__find_runs(c, n);
+    c->n_runs = state ? bitnet__cut_batch(c, n, n, c->runs) : 0;
+    for (i = 0; i < n && state; i++)
+        if (c->places[i].pos == 0) memset(bitnet__seq_state(c, c->places[i].seq), 0, state);
     c->nonfinite_token = n;
     for (i = 0; i < c->p.n_threads; i++) c->nonfinite[i] = n;
     for (i = 0; i < n; i++) c->seqs[c->places[i].seq].n_in_state = BITNET__NO_STATE;
@@ -15795,7 +15595,6 @@ static bitnet_result bitnet__check_room(const bitnet_ctx *c, const bitnet__seq *
                         (int)c->p.n_ctx, (int)q->n_past);
 }
 
-/* Checks that a sequence can take n tokens more. */
 static bitnet_result bitnet__check_tokens(const bitnet_ctx *c, const bitnet__seq *q,
                                           const bitnet_token *tokens, int32_t n,
                                           bitnet_error *err) {
@@ -15869,8 +15668,7 @@ static bitnet_result bitnet__prepare_inputs(bitnet_ctx *c, bitnet_input *inputs,
                             "context has room for %d (n_logits)", (long long)rows,
                             (int)c->p.n_logits);
     if (total > INT32_MAX) return bitnet__fail(err, BITNET_ERR_LIMIT, "over 2^31 tokens");
-    r = bitnet__reserve_pages(c, bitnet__pages_needed(c, inputs, n_inputs), err);
-    if (r != BITNET_OK) return r;
+    if ((r = bitnet__reserve_pages(c, bitnet__pages_needed(c, inputs, n_inputs), err))) return r;
     bitnet__forget_rows(c);
     for (i = 0; i < n_inputs; i++) {
         bitnet__seq *q = &c->seqs[inputs[i].seq];
@@ -15934,8 +15732,7 @@ static bitnet_result bitnet__eval_queued(bitnet_ctx *c, bitnet_input *inputs, in
     if (pass->n_inputs > 0) bitnet__resume_pass(c, inputs, n_inputs);
     else {
         memset(pass, 0, sizeof *pass);
-        r = bitnet__prepare_inputs(c, inputs, n_inputs, &pass->total, err);
-        if (r != BITNET_OK) return r;
+        if ((r = bitnet__prepare_inputs(c, inputs, n_inputs, &pass->total, err))) return r;
     }
     while (pass->done < pass->total && r == BITNET_OK) {
         if (pass->batch == 0) {
@@ -15962,8 +15759,7 @@ static bitnet_result bitnet__eval_queued(bitnet_ctx *c, bitnet_input *inputs, in
     return r;
 }
 
-/* Queues the tokens of all inputs. *n: how many inputs may have tokens queued now, also if it
-   fails. */
+/* Queues the tokens of all inputs. *n: how many inputs may have some now, also if it fails. */
 static bitnet_result bitnet__queue_inputs(bitnet_ctx *c, const bitnet_input *inputs,
                                           int32_t n_inputs, int32_t *n, bitnet_error *err) {
     bitnet_result r = BITNET_OK;
@@ -15973,8 +15769,7 @@ static bitnet_result bitnet__queue_inputs(bitnet_ctx *c, const bitnet_input *inp
         if (!q)
             return bitnet__fail(err, BITNET_ERR_ARG, "input %d: sequence %lld is not in 0..%d",
                                 (int)*n, (long long)in->seq, (int)c->p.n_seqs - 1);
-        r = bitnet__check_reserved(in->reserved, 2, "bitnet_input", err);
-        if (r != BITNET_OK) return r;
+        if ((r = bitnet__check_reserved(in->reserved, 2, "bitnet_input", err))) return r;
         if (q->in_generation)
             return bitnet__fail(err, BITNET_ERR_BUSY, "input %d: a generation has sequence %d",
                                 (int)*n, (int)in->seq);
@@ -16322,8 +16117,7 @@ static bitnet_result bitnet__state_restore(bitnet_ctx *c, int32_t seq, const uin
     return BITNET_OK;
 }
 
-/* Reads a whole file, whose header is given, into *own; does nothing if it is in the caller's
-   memory. */
+/* Reads a whole file, whose header is given, into *own, unless it is in the caller's memory. */
 static bitnet_result bitnet__state_bytes(const bitnet_ctx *c, const bitnet__source *src,
                                          const uint8_t *header, uint8_t **own,
                                          bitnet_error *err) {
@@ -16405,9 +16199,8 @@ enum {
 };
 
 /* The head with 6 bits per weight, in two planes, drawn below. All contexts share it, and whoever
-   needs it fills it in, share by share. Whoever finds it BUSY does not wait, but computes all
-   logits. Here n_vocab is rounded up to whole strips, n_strips * BITNET__STRIP, and dim to a
-   multiple of 128. */
+   needs it fills it in, share by share. Whoever finds it BUSY computes all logits instead. Here
+   n_vocab is rounded up to whole strips, n_strips * BITNET__STRIP, and dim to a multiple of 128. */
 enum { BITNET__COPY_NONE, BITNET__COPY_BUSY, BITNET__COPY_EMPTY, BITNET__COPY_READY };
 
 struct bitnet__head_copy {
@@ -16439,8 +16232,7 @@ struct bitnet__head {
     float *largest;                    /* [n_vocab / 16]  heap of logits or their lower bounds */
     uint32_t *mask;                    /* [n_vocab / 32, rounded up]  what mask_fn allows */
     int32_t n_allowed;                 /* bits in mask; -1: no mask, all are allowed */
-    float *rewritten;                  /* [n_vocab]  what rewrite_fn makes of logits, and the
-                                          weights of a draw */
+    float *rewritten;                  /* [n_vocab] from rewrite_fn; the weights of a draw */
     /* The bounds from the copy; low is 0 without one. */
     float *low, *high;                 /* [max_states][n_vocab]   bounds of the logits */
     float *max_low, *max_high;         /* [max_states][n_strips]  the largest in each strip */
@@ -16583,8 +16375,7 @@ static int bitnet__reads_head(const bitnet_ctx *c, int32_t cols) {
            (type == BITNET_TENSOR_Q4_K && c->k.dotrows_q4_k && cols <= 2);
 }
 
-/* Products of cols hidden states x [cols][dim] with rows at w: as in the file or, if reads_head is
-   0, F32. */
+/* Products of x [cols][dim] with rows at w: as in the file or, if reads_head is 0, F32. */
 static void bitnet__dot_head(const bitnet_ctx *c, const uint8_t *w, int32_t rows, const float *x,
                              int32_t cols, float *out, size_t out_stride) {
     const bitnet__matrix *a = &c->m->head;
@@ -16640,8 +16431,7 @@ static const float *bitnet__hidden_row(const bitnet_ctx *c, int32_t row) {
     return c->head_in + bitnet__row(row, c->m->dim);
 }
 
-/* A ternary head takes its hidden states as int8, as a linear layer does. Nothing here can be
-   cancelled. */
+/* A ternary head takes hidden states as int8, as a linear layer does. This cannot be cancelled. */
 static void bitnet__step_quantize_hidden(const bitnet__step *s, int32_t from, int32_t to,
                                          int thread) {
     int32_t t;
@@ -16774,7 +16564,7 @@ BITNET_API const float *bitnet_hidden(bitnet_ctx *c, int32_t i, bitnet_error *er
    The first part is computed in exact integers, of 2 h. By Cauchy-Schwarz, |a h.f| <= (|w| + |e|)
    |f| and |e.x| <= |e| |x|. Without v, b |v| + |f| takes the place of |f|. The logit itself is a
    float sum of n products and is off by at most (n / 16 + 8) 2^-24 |w| |x| (each lane adds n / 16
-   products, the tree has 4 levels), if no sum overflows: see bound_chunk. The bounds are computed
+   products, the tree has 4 levels), if no sum overflows: see bound_strip. The bounds are computed
    in floats, where each operation is off by at most 2^-24 of its result: less than 7 * 2^-24
    (|w| + |e|) b (128 |u| + |v|) for the first part; the rest is widened by 1e-6. A row with a NaN
    or an infinity gets no bounds and is always computed exactly.
@@ -16784,10 +16574,8 @@ BITNET_API const float *bitnet_hidden(bitnet_ctx *c, int32_t i, bitnet_error *er
    wider. With both planes e is a quarter, so v matters from 1/256 on: of a head in Q4_K with random
    weights, without v 3 times as many rows remain.
 
-   A pass over the copy, a strip of rows at a time, bounds the logits of all hidden states that wait
-   for them. It reads the high plane. Where a few logits stand out, as those of trained models do,
-   that leaves few rows; if it leaves many, a second pass reads both planes. A search then looks at
-   each strip's largest bound first. */
+   A pass bounds the logits of all hidden states that wait for them, a strip of rows at a time. A
+   search then looks at each strip's largest bound first. */
 
 /* A row of the head as floats; -0 may become +0. sumrows is faster than bitnet__matrix_row. */
 static void bitnet__head_weights(const bitnet_ctx *c, int32_t r, float *w) {
@@ -17090,10 +16878,9 @@ static int bitnet__begin_bounds(bitnet_ctx *c, int32_t row) {
     return fine;
 }
 
-/* Bounds the logits of a row and of those behind it, unless that is done. Returns 0 if there is no
-   copy, or if the row is not finite. A quarter of the copy is filled in at a time or, of a small
-   head, all of it. So the first token of a large model does not wait for the whole copy; until that
-   is complete, all logits are computed. */
+/* Bounds the logits of a row and of those behind it, unless that is done. 0: there is no copy, it
+   is not filled in yet, or the row is not finite. A quarter of it is filled in at a time or, of a
+   small head, all. */
 static int bitnet__bound_logits(bitnet_ctx *c, int32_t row) {
     bitnet__head *t = c->head;
     int fine;
@@ -17106,11 +16893,10 @@ static int bitnet__bound_logits(bitnet_ctx *c, int32_t row) {
     return t->n_bound > 0;
 }
 
-/* A search in the bounds has found n rows. If these are so many that a pass over both planes is
-   faster than computing them, makes that pass and returns 1. Back-off: a coarse pass that leaves
-   over 1/16 of the rows was useless. After each useless one in a row, skip it for twice as many
-   samples plus one: 1, 3, 7, at most 63. If a pass over both planes without v left over 1/64 of
-   them, the next 63 take v. */
+/* A search in the bounds has found n rows. If a pass over both planes is faster than computing so
+   many, makes it and returns 1. Back-off: a coarse pass that leaves over 1/16 of the rows was
+   useless. After each useless one in a row, skip it for twice as many samples plus one: 1, 3, 7, at
+   most 63. If both planes without v leave over 1/64, the next 63 passes take v. */
 static int bitnet__refine_bounds(bitnet_ctx *c, int32_t n) {
     bitnet__head *t = c->head;
     if (t->fine) {
@@ -17134,12 +16920,10 @@ static void bitnet__require_token(bitnet_ctx *c, int32_t row, bitnet_token token
     t->max_high[at + (size_t)(token / BITNET__STRIP)] = bitnet__infinity();
 }
 
-/* Does the sampler's mask allow a token? */
 static int bitnet__is_allowed(const bitnet_ctx *c, int32_t t) {
     return c->head->n_allowed < 0 || (c->head->mask[t / 32] >> t % 32 & 1);
 }
 
-/* Is one of BITNET__LANES bounds at least the threshold? */
 static int bitnet__any_at_least(const float *bound, float threshold) {
     int i, any = 0;
     for (i = 0; i < BITNET__LANES; i++) any |= bound[i] >= threshold;
@@ -17291,9 +17075,8 @@ static int32_t bitnet__select_rows(bitnet_ctx *c, int32_t row, int32_t k) {
     return bitnet__list_bounds(c, high, max_high, least > threshold ? least : threshold);
 }
 
-/* Writes the tokens with the k largest of all logits (and more if some are equal) to candidates, in
-   id order, without those that the mask forbids; returns how many, or 0 if fewer than k are numbers
-   above minus infinity. */
+/* Writes the tokens with the k largest of all logits (more if some are equal) to candidates, in id
+   order, if the mask allows them; returns how many; 0: fewer than k are above minus infinity. */
 static int32_t bitnet__list_largest(bitnet_ctx *c, const float *logits, int32_t k) {
     const int32_t n = c->m->n_vocab;
     int32_t from, end, t, found = 0;
@@ -17424,8 +17207,7 @@ static bitnet__tokens bitnet__row_tokens(const bitnet_ctx *c, int32_t row) {
     return before;
 }
 
-/* Finds a token among n candidates in id order; 0: it is not there. A complement, ~token, counts as
-   the token. */
+/* Finds a token, or its complement ~token, among n candidates in id order; 0: it is not there. */
 static bitnet__candidate *bitnet__find_candidate(bitnet__candidate *all, int32_t n,
                                                  bitnet_token t) {
     int32_t low = 0, high = n;
@@ -17475,9 +17257,8 @@ static void bitnet__adjust(bitnet_ctx *c, const bitnet_sampler *s, bitnet__token
 
 /* ---- drawing ---- */
 
-/* Applies top-k, top-p and min-p; returns how many of the n candidates stay. These end up at the
-   array's end, the best one last. Nothing beyond the cut is sorted. With top-k, top-p and min-p
-   apply to the k best. */
+/* Applies top-k, then top-p and min-p to the k best; returns how many of the n candidates stay.
+   They end up at the array's end, the best one last. Nothing beyond the cut is sorted. */
 static int32_t bitnet__truncate(bitnet__candidate *all, int32_t n, const bitnet_sampler *s) {
     const int32_t limit = s->top_k > 0 && s->top_k < n ? s->top_k : n;
     const int32_t k = s->top_k > 0 ? limit : 0;
@@ -17503,8 +17284,7 @@ static int32_t bitnet__truncate(bitnet__candidate *all, int32_t n, const bitnet_
     return kept;
 }
 
-/* Draws one of n candidates, which are read from first in strides, with the weights exp(logit /
-   temperature), for which there is room. */
+/* Draws one of n candidates, from first on in strides, with weights exp(logit / temperature). */
 static bitnet_token bitnet__draw(const bitnet__candidate *first, int32_t n, int stride, double top,
                                  float *weights, bitnet_sampler *s) {
     double total = 0.0, at, t = (double)s->temperature;
@@ -17597,7 +17377,6 @@ static bitnet_token bitnet__sample_logits(bitnet_ctx *c, bitnet_sampler *s, bitn
 
 /* ---- bitnet_sample ---- */
 
-/* Asks mask_fn which tokens may follow. */
 static bitnet_result bitnet__ask_mask(bitnet_ctx *c, const bitnet_sampler *s, bitnet_error *err) {
     const int32_t n_words = (c->m->n_vocab + 31) / 32, rest = c->m->n_vocab % 32;
     uint32_t word;
@@ -17706,7 +17485,7 @@ static bitnet_result bitnet__logprobs(bitnet_ctx *c, int32_t i, bitnet_logprob *
     const float *logits;
     double sum = 0.0, top;
     int32_t k;
-    if (r == BITNET_OK) r = bitnet__check_range("n", n, c->m->n_vocab, err);
+    if (r == BITNET_OK) r = bitnet__check_range("n", n, 1, c->m->n_vocab, err);
     if (r == BITNET_OK && !out) r = bitnet__fail(err, BITNET_ERR_ARG, "out is 0");
     if (r != BITNET_OK) return r;
     logits = bitnet__logits(c, i);
@@ -17832,10 +17611,9 @@ struct bitnet_gen {
                                           end that may become a stop string */
 };
 
-/* Divides the memory of a generation. */
-static void bitnet__gen_layout(bitnet_gen *g, bitnet__arena *a, uint64_t stop_bytes,
+static void bitnet__gen_layout(bitnet_gen *g, bitnet__arena *a, uint64_t cap, uint64_t stop_bytes,
                                size_t **links) {
-    g->text = (char *)bitnet__arena_take(a, g->cap, 1);
+    g->text = (char *)bitnet__arena_take(a, cap, 1);
     g->tokens = (bitnet_token *)bitnet__arena_take(a, 1 + (uint64_t)g->p.lookup, sizeof *g->tokens);
     g->bias = (bitnet_logit_bias *)bitnet__arena_take(a, (uint64_t)g->sampler.n_bias,
                                                       sizeof *g->bias);
@@ -17880,15 +17658,12 @@ static bitnet_result bitnet__gen_alloc(bitnet_gen *g, bitnet_ctx *c,
         if (p->stop_strings[i].size > longest) longest = p->stop_strings[i].size;
     }
     cap = (2 + (uint64_t)p->lookup) * (3 + 3 * (uint64_t)c->m->vocab.longest_token) + longest;
-    if (cap > SIZE_MAX / 4)            /* a hostile file's token, in 32 bits */
-        return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for %llu bytes of generated text",
-                            (unsigned long long)cap);
-    g->cap = (size_t)cap;
-    bitnet__gen_layout(g, &a, total, &links);
+    bitnet__gen_layout(g, &a, cap, total, &links);
     if (!bitnet__arena_alloc(&a, &c->m->params.allocator))
         return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for %llu bytes of generated text, "
                             "bias and stop strings", (unsigned long long)a.used);
-    bitnet__gen_layout(g, &a, total, &links);
+    g->cap = (size_t)cap;
+    bitnet__gen_layout(g, &a, cap, total, &links);
     bitnet__prepare_stops(g, links);
     if (g->sampler.n_bias > 0)
         memcpy(g->bias, g->sampler.bias, (size_t)g->sampler.n_bias * sizeof *g->bias);
@@ -17944,22 +17719,19 @@ static int bitnet__push_token(bitnet_gen *g, bitnet_token t) {
     return bitnet__pass_on(g, t == -1 ? g->n_text : g->n_text - g->begun, t);
 }
 
-/* Passes on what is still held back. */
 static void bitnet__flush_text(bitnet_gen *g) {
     if (g->n_text > g->n_out || g->detok.n_pending > 0) bitnet__push_token(g, -1);
 }
 
 /* ---- prompt lookup ----
    A draft that has been evaluated is hidden: n_past is as if there were none, n_hidden counts it.
-   If the next sampled token is the draft's first, that one is evaluated already and becomes
-   visible; if not, the draft is dropped. So the sampler, text_fn and everyone else see the sequence
-   as it would be without drafts. */
+   If the next sampled token is the draft's first, that one becomes visible; if not, the draft is
+   dropped. So everyone sees the sequence as it would be without drafts. */
 
 enum { BITNET__MAX_LOOKUP = 64 };
 
-/* Queues the pending token and a draft of up to `most` tokens: those that followed the latest place
-   that ends with the same three tokens, or else two. Returns the draft's length. The copy may run
-   into itself, as in a loop. */
+/* Queues the pending token and a draft of up to `most` tokens: those behind the latest place that
+   ends with the same three tokens, or two. Returns its length. The copy may run into itself. */
 static int32_t bitnet__queue_draft(const bitnet__seq *q, int32_t most) {
     bitnet_token *h = q->history;
     int32_t n = q->n_past, found = 0, at, i;
@@ -17976,8 +17748,7 @@ static int32_t bitnet__queue_draft(const bitnet__seq *q, int32_t most) {
     return most;
 }
 
-/* If the pending token equals the draft's next token, it is already evaluated: accepts it and
-   returns 1. */
+/* Accepts the draft's next token, which is evaluated, if it is the pending one, and returns 1. */
 static int bitnet__accept_draft(bitnet_gen *g) {
     bitnet__seq *q = g->q;
     if (g->n_hidden == 0 || q->history[q->n_past] != q->pending) return 0;
@@ -18053,9 +17824,8 @@ static int32_t bitnet__read_along(bitnet_gen *const *gens, int32_t n) {
     return read;
 }
 
-/* After such a pass: how many tokens would have taken 3/4 of gap_ms, since passes differ. What a
-   pass takes without any of them is in its time, too, so the number gets to the right one by
-   steps. */
+/* After such a pass: how many tokens would have taken 3/4 of gap_ms, since passes differ. Its time
+   includes what is not theirs, so the number gets to the right one by steps. */
 static void bitnet__adapt_chunk(bitnet_ctx *c, int32_t read, int64_t ns) {
     const float aim = (float)c->p.gap_ms * 0.75e6f, least = (float)BITNET__LEAST_CHUNK;
     float fits;
@@ -18311,8 +18081,7 @@ static bitnet_result bitnet__check_generate(const bitnet_ctx *c, const bitnet_ge
     bitnet_result r;
     int32_t rows;
     if (!p) return bitnet__fail(err, BITNET_ERR_ARG, "params is NULL");
-    if ((r = bitnet__check_head(c, err))) return r;
-    if (!bitnet__seq_of(c, p->seq)) return bitnet__fail_seq(c, p->seq, err);
+    if ((r = bitnet__check_head(c, err)) || (r = bitnet__check_seq(c, p->seq, err))) return r;
     if (c->seqs[p->seq].in_generation)
         return bitnet__fail(err, BITNET_ERR_BUSY, "a generation has sequence %d", (int)p->seq);
     if (!!p->tokens + !!p->text.data + !!p->messages > 1)
@@ -18321,9 +18090,7 @@ static bitnet_result bitnet__check_generate(const bitnet_ctx *c, const bitnet_ge
         return bitnet__fail(err, BITNET_ERR_ARG, "n_messages is %lld", (long long)p->n_messages);
     if (p->n_batch < 0)
         return bitnet__fail(err, BITNET_ERR_ARG, "n_batch is %lld", (long long)p->n_batch);
-    if (p->lookup < 0 || p->lookup > BITNET__MAX_LOOKUP)
-        return bitnet__fail(err, BITNET_ERR_ARG, "lookup %lld is not in 0..%d",
-                            (long long)p->lookup, BITNET__MAX_LOOKUP);
+    if ((r = bitnet__check_range("lookup", p->lookup, 0, BITNET__MAX_LOOKUP, err))) return r;
     rows = bitnet__min(p->lookup + 1, c->p.n_ctx);
     if (c->p.n_logits < rows)
         return bitnet__fail(err, BITNET_ERR_LIMIT,
@@ -18334,8 +18101,7 @@ static bitnet_result bitnet__check_generate(const bitnet_ctx *c, const bitnet_ge
     return bitnet__check_stops(p, err);
 }
 
-/* Checks the parameters and writes the prompt's tokens behind the sequence's history. g is the
-   caller's memory. */
+/* Checks the parameters and writes the prompt behind the history. g is the caller's memory. */
 static bitnet_result bitnet__gen_start(bitnet_gen *g, bitnet_ctx *c,
                                        const bitnet_generate_params *p, bitnet_error *err) {
     bitnet__seq *q;
@@ -18719,8 +18485,9 @@ BITNET_API bitnet_result bitnet_embed(bitnet_ctx *c, const bitnet_embed_input *i
    its own, which tells CR and LF from SPACE. */
 
 /* begin of tables written by tests/checks/unicode_tables.py from Unicode 15.0.0 */
-/* 4662 bytes: 2015 runs; from U+E01F0 on there is neither letter, number, mark nor space. */
-enum { BITNET__CLASS_RUNS = 2015, BITNET__CLASS_INDEX = 126, BITNET__CLASS_STRIDE = 16 };
+/* 4466 bytes: 1927 runs; from U+323B0 on there is only a run of marks far away. */
+enum { BITNET__CLASS_RUNS = 1927, BITNET__CLASS_INDEX = 121, BITNET__CLASS_STRIDE = 16,
+       BITNET__FAR_MARKS = 0xE0100, BITNET__FAR_COUNT = 240 };
 static const uint8_t bitnet__ascii_class[128] = {
     0,0,0,0,0,0,0,0,0,3,5,3,3,5,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,
     3,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,2,2,2,2,2,2,2,2,2,2,0,0,0,0,0,0,
@@ -18793,13 +18560,7 @@ static const uint16_t bitnet__class_runs[BITNET__CLASS_RUNS] = {
     328,545,60,9,32,82,6328,474,8,26,8,34,608,362,8,122,1552,33,8,217,8,17,8,9,16,9,8,81,8,33,8,
     9,8,9,48,9,32,9,8,9,8,9,8,25,8,17,8,9,16,9,8,9,8,9,8,9,8,9,8,17,8,9,16,33,8,57,8,33,8,33,8,
     9,8,81,8,137,40,25,8,41,8,137,4640,106,22296,82,8240,65529,65529,65529,65529,65529,14121,
-    256,33233,48,1777,16,46097,112,59785,24824,4337,12048,39513,40,33537,65528,65528,65528,
-    65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,
-    65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,
-    65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,
-    65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,
-    65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,65528,
-    65528,65528,65528,65528,65528,65528,65528,65528,60720,1924
+    256,33233,48,1777,16,46097,112,59785,24824,4337,12048,39513,40,33537
 };
 static const uint32_t bitnet__class_index[BITNET__CLASS_INDEX] = {
     0x0,0xAB,0x2C6,0x380,0x531,0x5D0,0x6DD,0x74B,0x81A,0x898,0x971,0x9BD,0x9F0,0xA2A,0xA51,
@@ -18811,8 +18572,7 @@ static const uint32_t bitnet__class_index[BITNET__CLASS_INDEX] = {
     0x10EAB,0x10FB0,0x11083,0x11145,0x111D0,0x11280,0x11304,0x11345,0x11400,0x114DA,0x11680,
     0x1183B,0x11939,0x119E2,0x11A8A,0x11C72,0x11D3E,0x11D93,0x11F3E,0x13000,0x16ABF,0x16B63,
     0x16FE0,0x1AFF5,0x1BC00,0x1D16D,0x1D400,0x1D4BD,0x1D546,0x1D736,0x1DA3B,0x1E008,0x1E13E,
-    0x1E7E0,0x1E94C,0x1EE20,0x1EE43,0x1EE5A,0x1EE78,0x1F10D,0x2CEB0,0x443A7,0x64397,0x84387,
-    0xA4377,0xC4367
+    0x1E7E0,0x1E94C,0x1EE20,0x1EE43,0x1EE5A,0x1EE78,0x1F10D,0x2CEB0
 };
 /* 728 bytes: runs of punctuation beyond ASCII, `first << 6 | length`. */
 enum { BITNET__PUNCTUATION_RUNS = 182 };
@@ -19213,8 +18973,7 @@ static const uint16_t bitnet__composed[BITNET__COMPOSED] = {
     1505
 };
 /* end of tables written by tests/checks/unicode_tables.py */
-/* The last of n > 0 sorted runs that does not begin above cp, or the first. A run begins at
-   runs[i] >> shift. */
+/* The last of n > 0 sorted runs not above cp, or the first. A run begins at runs[i] >> shift. */
 static uint32_t bitnet__find_run(const uint32_t *runs, uint32_t n, int shift, uint32_t cp) {
     uint32_t low = 0, high = n;
     while (high - low > 1) {
@@ -19235,7 +18994,7 @@ static int bitnet__class_of(uint32_t cp) {
         start += (uint32_t)(bitnet__class_runs[i] >> 3);
         if (cp < start) return bitnet__class_runs[i] & 7;
     }
-    return BITNET__OTHER;                           /* beyond the last mark of Unicode */
+    return cp - BITNET__FAR_MARKS < BITNET__FAR_COUNT ? BITNET__MARK : BITNET__OTHER;
 }
 
 /* Whether a code point beyond ASCII has general category P*, a part of OTHER. */
@@ -19245,9 +19004,8 @@ static int bitnet__is_punctuation(uint32_t cp) {
     return cp - (run >> 6) < (run & 63);
 }
 
-/* Class of the character at p, and its length in bytes. At the end: STOP and 0. At a byte that is
-   not UTF-8: STOP and 1, so that the scanners treat it as the end of the text. marks: the class of
-   combining marks. */
+/* Class of the character at p, and its length in bytes. The end: STOP and 0. Not UTF-8: STOP and 1,
+   so that scanners end there. marks: the class of combining marks. */
 static int bitnet__class_at(const uint8_t *p, const uint8_t *end, int marks, uint32_t *length) {
     uint32_t cp;
     int c;
@@ -19265,13 +19023,11 @@ static int bitnet__class_at(const uint8_t *p, const uint8_t *end, int marks, uin
 }
 
 /* ---- NFC ----
-   Unicode Standard Annex 15: decompose, sort marks by their combining class, compose. A stable code
-   point is never changed by what precedes it, so a text falls into segments: a stable code point
-   and the unstable ones behind it. A segment of one stable code point is NFC already, and most
-   texts have no other. */
+   Unicode Standard Annex 15: decompose, sort marks by their combining class, compose. What is in
+   front never changes a stable code point, so a text falls into segments: a stable code point and
+   the unstable ones behind it. In most texts each has one, and is NFC already. */
 
-/* Whether a code point begins a segment: it is no mark, NFC keeps it, and it never composes with
-   what is before it. */
+/* Whether cp begins a segment: no mark, kept by NFC, never composed with what is before it. */
 static int bitnet__is_stable(uint32_t cp) {
     uint32_t run;
     if (cp < 0x300 || cp - BITNET__STABLE_FROM < BITNET__STABLE_COUNT) return 1;
@@ -19284,8 +19040,7 @@ static uint32_t bitnet__combining_class(uint32_t cp) {
     return cp - (run >> 11) < (run >> 8 & 7) ? run & 255 : 0;
 }
 
-/* Hangul syllables are composed by arithmetic, of 19 leading consonants, 21 vowels and 27 trailing
-   consonants or none. */
+/* Hangul syllables: 19 leading consonants, 21 vowels, and 27 trailing consonants or none. */
 enum { BITNET__HANGUL = 0xAC00, BITNET__HANGUL_L = 0x1100, BITNET__HANGUL_V = 0x1161,
        BITNET__HANGUL_T = 0x11A7, BITNET__HANGUL_COUNT = 19 * 21 * 28 };
 
@@ -19368,8 +19123,7 @@ static void bitnet__sort_marks(uint64_t *cps, size_t n) {
 }
 
 /* Composes n sorted code points in place; returns how many remain. A mark composes with the last
-   starter (a code point of class 0) unless something between them is of class 0, or of a class that
-   is not lower. */
+   starter (class 0) unless something between is of class 0, or of a class that is not lower. */
 static size_t bitnet__compose_marks(uint64_t *cps, size_t n) {
     size_t i, out = 0, starter = 0;
     uint32_t before = 0;               /* the class of what is between, 0: there is nothing */
@@ -19399,8 +19153,7 @@ static const uint8_t *bitnet__skip_ascii(const uint8_t *p, const uint8_t *end) {
     return end - p == 1 && *p < 0x80 ? end : p;
 }
 
-/* The end of the segment that begins at p < end, and how many code points it has; 0: at p is a byte
-   that is not UTF-8. */
+/* The end of the segment at p < end, and its code points; 0: at p is a byte that is not UTF-8. */
 static const uint8_t *bitnet__segment_end(const uint8_t *p, const uint8_t *end, size_t *count) {
     uint32_t cp, n = bitnet__utf8_decode(p, end, &cp);
     *count = n > 0;
@@ -19412,20 +19165,22 @@ static const uint8_t *bitnet__segment_end(const uint8_t *p, const uint8_t *end, 
     return p;
 }
 
-static int bitnet__is_stable_at(const uint8_t *p, const uint8_t *end) {
+/* The next segment that may not be NFC, its end and its code points; 0: there is none. */
+static const uint8_t *bitnet__next_unstable(const uint8_t *p, const uint8_t *end,
+                                            const uint8_t **stop, size_t *count) {
     uint32_t cp;
-    bitnet__utf8_decode(p, end, &cp);
-    return bitnet__is_stable(cp);
+    for (p = bitnet__skip_ascii(p, end); p < end; p = bitnet__skip_ascii(*stop, end)) {
+        *stop = bitnet__segment_end(p, end, count);
+        if (*count > 1 || (bitnet__utf8_decode(p, end, &cp) && !bitnet__is_stable(cp))) return p;
+    }
+    return 0;
 }
 
 /* How many code points the longest segment of a text has that may not be NFC; 0: all is NFC. */
 static size_t bitnet__longest_unstable(const uint8_t *p, const uint8_t *end) {
     size_t longest = 0, count;
-    for (p = bitnet__skip_ascii(p, end); p < end; p = bitnet__skip_ascii(p, end)) {
-        const uint8_t *from = p;
-        p = bitnet__segment_end(p, end, &count);
-        if (count > longest && (count > 1 || !bitnet__is_stable_at(from, end))) longest = count;
-    }
+    while (bitnet__next_unstable(p, end, &p, &count))
+        if (count > longest) longest = count;
     return longest;
 }
 
@@ -19434,23 +19189,18 @@ static size_t bitnet__longest_unstable(const uint8_t *p, const uint8_t *end) {
 static size_t bitnet__nfc(const uint8_t *p, const uint8_t *end, uint64_t *cps, uint8_t *out) {
     const uint8_t *from = p, *stop;
     uint8_t *to = out;
+    uint32_t cp;
     size_t count, n, i;
-    for (p = bitnet__skip_ascii(p, end); p < end; p = bitnet__skip_ascii(p, end)) {
-        stop = bitnet__segment_end(p, end, &count);
-        if (count > 1 || (count == 1 && !bitnet__is_stable_at(p, end))) {
-            memcpy(to, from, (size_t)(p - from));
-            to += p - from;
-            for (n = 0; count > 0; count--) {
-                uint32_t cp;
-                p += bitnet__utf8_decode(p, stop, &cp);
-                n += bitnet__decompose(cp, cps + n);
-            }
-            bitnet__sort_marks(cps, n);
-            n = bitnet__compose_marks(cps, n);
-            for (i = 0; i < n; i++) to += bitnet__utf8_encode((uint32_t)cps[i], to);
-            from = stop;
+    for (; (p = bitnet__next_unstable(from, end, &stop, &count)) != 0; from = stop) {
+        memcpy(to, from, (size_t)(p - from));
+        to += p - from;
+        for (n = 0; count > 0; count--) {
+            p += bitnet__utf8_decode(p, stop, &cp);
+            n += bitnet__decompose(cp, cps + n);
         }
-        p = stop;
+        bitnet__sort_marks(cps, n);
+        n = bitnet__compose_marks(cps, n);
+        for (i = 0; i < n; i++) to += bitnet__utf8_encode((uint32_t)cps[i], to);
     }
     memcpy(to, from, (size_t)(end - from));
     to += end - from;
@@ -19597,9 +19347,8 @@ static void bitnet__test_floats(bitnet__selftest *t, float *x, int count, int sp
                    : (float)(bitnet__random(&t->random) * 8.0 - 4.0);
 }
 
-/* Rows of n random bytes from low to high. Every other row begins with n / 2 equal bytes, in turn
-   low and high; four rows further on, these are the other rows. Whole rows of equal bytes would
-   hide a wrong offset. */
+/* Rows of n random bytes, low to high. Every other row begins with n / 2 equal bytes, in turn low
+   and high, from row 4 on the others: whole rows of equal bytes would hide a wrong offset. */
 static void bitnet__test_bytes(bitnet__selftest *t, uint8_t *p, int rows, int n, int low,
                                int high) {
     int r, i;
@@ -19727,8 +19476,7 @@ static const uint8_t *bitnet__test_pack_groups(const bitnet__selftest *t, const 
     return t->packed;
 }
 
-/* The entry of table k, for t->cols columns from number `from` on, and a guard column. out is for
-   float or int32_t, as the entry has it. */
+/* Table k's entry, for t->cols columns from `from` on, and a guard. out: float or int32_t. */
 static void bitnet__test_multiply(const bitnet__selftest *t, const bitnet_kernels *k,
                                   const uint8_t *w, int from, void *out) {
     const size_t first = (size_t)from * t->x_stride;
@@ -19800,9 +19548,8 @@ static void bitnet__test_put_code3(bitnet__selftest *t, int place) {
     t->w[(bytes - 1) * place / 3] |= (uint8_t)(3 << 2 * place);
 }
 
-/* Packs the I2_S rows at t->w, without codes 3: one row pack, another, and the rest. Of the first
-   shape (first: 1) tests more: that codes 3 are refused, and every bit of TL2_R16, which files
-   have. */
+/* Packs the I2_S rows at t->w, without codes 3: one row pack, another, and the rest. first 1: also
+   tests that codes 3 are refused, and every bit of TL2_R16, which files have. */
 static const char *bitnet__test_pack(bitnet__selftest *t, int first) {
     const bitnet_kernels *k = &t->k;
     const size_t row_bytes = (size_t)(t->n / 4);
@@ -19891,14 +19638,12 @@ static const char *bitnet__test_one_shape(bitnet__selftest *t, const bitnet__tes
     return bad ? bad : bitnet__test_corners(t, s) ? 0 : t->entry->name;
 }
 
-/* 1 if the entry at this offset is the scalar one. */
 static int bitnet__test_is_scalar(const bitnet__selftest *t, size_t offset) {
     return !memcmp((const char *)&t->k + offset, (const char *)&bitnet__kernels_scalar + offset,
                    sizeof(void (*)(void)));
 }
 
-/* 1 if the entry needs no test, because it is the scalar one, one that was tested before it,
-   or one that reads no such blocks. */
+/* 1 if the entry is the scalar one, was tested as another one, or reads no such blocks. */
 static int bitnet__test_is_known(const bitnet__selftest *t) {
     const int packed = t->entry->kind == BITNET__TEST_GROUPS && t->entry->form;
     if (packed && !t->k.pack_groups) return 1;
@@ -20092,9 +19837,8 @@ static uint32_t bitnet__math_hash(void) {
 }
 
 /* Tests the arithmetic by scalar dot products in which all but these elements are 0. Half an ulp is
-   lost when it is added to 1, but not to 1 + ulp. With a = 1 + 2^-12, a^2 rounds to 1 + 2^-11; a
-   fused or wider multiply-add would keep 2^-24 of it. Added to 2^24, each 1 alone is lost, but two
-   together are not. */
+   lost when added to 1, but not to 1 + ulp. With a = 1 + 2^-12, a^2 rounds to 1 + 2^-11; a fused or
+   wider multiply-add keeps 2^-24 of it. Added to 2^24, a single 1 is lost, but not two. */
 static const char *bitnet__check_arithmetic(void) {
     static const int at[5] = {0, 16, 8, 24, 4};
     const float a = 1.000244140625f, ulp = 1.1920928955078125e-07f, tiny = 1.40129846e-45f;
@@ -20142,7 +19886,6 @@ static const char *bitnet__check_arithmetic(void) {
     return 0;
 }
 
-/* The size of t->packed. */
 static size_t bitnet__test_packed_size(const bitnet_kernels *k) {
     const bitnet__test_shape *s = bitnet__test_shapes;
     size_t size = k->pack_groups ? BITNET__TEST_WEIGHTS + BITNET__TEST_WEIGHTS / 2 : 0;

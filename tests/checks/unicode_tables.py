@@ -112,9 +112,13 @@ def check_folding(folder):
 
 
 def make_runs(classes):
-    """(runs as numbers, first code points of every STRIDE-th run, end of the last run)."""
+    """(runs as numbers, first code points of every STRIDE-th run, end of the last run, first code
+    point and length of a run of marks far behind it)."""
     runs, index = [], []
-    end = max(c for c in range(0x110000) if classes[c] != OTHER) + 1
+    far = [c for c in range(0xE0000, 0x110000) if classes[c] != OTHER]
+    if [classes[c] for c in far] != [MARK] * (far[-1] + 1 - far[0]):
+        die(1, "from U+E0000 on there is more than one run of marks")
+    end = max(c for c in range(0xE0000) if classes[c] != OTHER) + 1
     start = 0
     while start < end:
         stop = start + 1
@@ -124,7 +128,7 @@ def make_runs(classes):
             index.append(start)
         runs.append((stop - start) << 3 | classes[start])
         start = stop
-    return runs, index, end
+    return runs, index, end, far[0], len(far)
 
 
 def rows(numbers, form, per_row=0):
@@ -154,15 +158,16 @@ def make_punctuation(flags):
 
 
 def make_block(classes, flags, folder):
-    runs, index, end = make_runs(classes)
+    runs, index, end, far, far_count = make_runs(classes)
     ascii_classes = [NEWLINE if c in (10, 13) else classes[c] for c in range(128)]
     punctuation = make_punctuation(flags)
     bytes_used = 128 + 2 * len(runs) + 4 * len(index)
     out = [BEGIN]
-    out += ["/* %d bytes: %d runs; from U+%04X on there is neither letter, number, mark nor space. */"
+    out += ["/* %d bytes: %d runs; from U+%04X on there is only a run of marks far away. */"
             % (bytes_used, len(runs), end)]
-    out += ["enum { BITNET__CLASS_RUNS = %d, BITNET__CLASS_INDEX = %d, BITNET__CLASS_STRIDE = %d };"
+    out += ["enum { BITNET__CLASS_RUNS = %d, BITNET__CLASS_INDEX = %d, BITNET__CLASS_STRIDE = %d,"
             % (len(runs), len(index), STRIDE)]
+    out += ["       BITNET__FAR_MARKS = 0x%X, BITNET__FAR_COUNT = %d };" % (far, far_count)]
     out += ["static const uint8_t bitnet__ascii_class[128] = {"]
     out += rows(ascii_classes, "%d", 32) + ["};"]
     out += ["static const uint16_t bitnet__class_runs[BITNET__CLASS_RUNS] = {"]
