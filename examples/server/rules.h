@@ -14,7 +14,8 @@ typedef struct rules {
     int is_schema;
     buffer defs;                       /* schemas of the arguments of functions, by their numbers */
     buffer calls;                      /* a call, as alternatives of a grammar that name these */
-    int is_strict;                     /* each call keeps to them, if there is one */
+    const char *strict;                /* what asks that each call keeps to them, though none must
+                                          be: strict, or tool_choice; 0: nothing */
 } rules;
 
 /* The tools of a chat, and what calls of them keep to. */

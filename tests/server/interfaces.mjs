@@ -360,6 +360,31 @@ const responses = {
         same([name, JSON.parse(args)], ['weather', { city: 'Ulm' }]);
     },
 
+    async 'responses: openai, allowed_tools'() {
+        const client = await openai();
+        const now = { type: 'function', name: 'now', parameters: null };
+        const body = { model: 'a', input: 'x', tools: [weather, now], max_output_tokens: 300 };
+        const allowed = (mode, ...tools) => ({ type: 'allowed_tools', mode, tools });
+        const name = { type: 'function', name: 'now' };
+        const tool_choice = allowed('required', { type: 'web_search' }, name);
+        const r = await client.responses.create({ ...body, tool_choice });
+        same(r.tool_choice, tool_choice);
+        const calls = r.output.filter(item => item.type === 'function_call');
+        check(calls.length > 0 && calls.every(c => c.name === 'now'), r.output);
+        for (const [choice, words] of [
+            [allowed('auto', { type: 'web_search' }), 'a list of'],
+            [allowed(undefined, name), 'mode'],
+            [allowed('auto', { type: 'function', name: 'x' }), 'no function of this name']
+        ]) {
+            const { status, json } = await ask(server, '/v1/responses', {
+                ...body,
+                tool_choice: choice
+            });
+            same([status, json.error.param], [400, 'tool_choice'], words);
+            check(json.error.message.includes(words), json);
+        }
+    },
+
     async 'responses: log-probabilities'() {
         const client = await openai({ fetch: saying('Yes.') });
         const r = await client.responses.create({

@@ -239,6 +239,115 @@ const cases = {
                 }
     },
 
+    async 'allowed_tools: calls are of these functions, and the model sees all of them'() {
+        const all = [f('weather'), f('now', { parameters: undefined }), f('open')];
+        const allow = (mode, ...names) => ({
+            type: 'allowed_tools',
+            allowed_tools: {
+                mode,
+                tools: names.map(name => ({ type: 'function', function: { name } }))
+            }
+        });
+        const seen = {};
+        for (const [name, to] of [...each, ...others].filter(([n]) => n !== 'qwen-3-thinking')) {
+            if (to === servers.tiny) continue; // its context is short
+            const off = { tools: all, enable_thinking: false };
+            for (let seed = 1; seed <= 6; seed++)
+                for (const more of [
+                    { tool_choice: allow('required', 'weather', 'now') },
+                    {
+                        tool_choice: allow('auto', 'now', 'open'),
+                        ...(await calling(to, 6)),
+                        top_k: 0,
+                        min_p: 0
+                    }
+                ]) {
+                    const { choices } = await chat(to, { ...off, ...more, seed });
+                    const { mode, tools: some } = more.tool_choice.allowed_tools;
+                    const { tool_calls = [] } = choices[0].message;
+                    if (mode === 'required' && choices[0].finish_reason !== 'length')
+                        check(tool_calls.length > 0, choices[0]);
+                    for (const { function: c } of tool_calls) {
+                        check(some.some(t => t.function.name === c.name), `${name} ${c.name}`);
+                        same(typeof JSON.parse(c.arguments), 'object');
+                        seen[mode] = (seen[mode] ?? 0) + 1;
+                    }
+                }
+            const n = async more => (await chat(to, { ...off, ...more, max_tokens: 1 })).usage;
+            same(
+                (await n({ tool_choice: allow('auto', 'open') })).prompt_tokens,
+                (await n({})).prompt_tokens
+            );
+        }
+        check(seen.required > 20 && seen.auto > 10, seen);
+        for (const [tool_choice, words] of [
+            [{ type: 'allowed_tools' }, 'mode'],
+            [{ type: 'allowed_tools', allowed_tools: { mode: 'x', tools: [f('now')] } }, 'mode'],
+            [allow('auto'), 'a list'],
+            [allow('auto', 'other'), 'no function of this name'],
+            [{ type: 'allowed_tools', allowed_tools: { mode: 'auto', tools: [5] } }, 'only functions']
+        ]) {
+            const e = await refusal(tagged, { tools: all, tool_choice });
+            same(e.param, 'tool_choice');
+            check(e.message.includes(words), e.message);
+        }
+        const e = await refusal(tagged, { tool_choice: allow('auto', 'now') });
+        same(e.param, 'tool_choice');
+        const both = { tools: all, tool_choice: allow('auto', 'now'), ...says('x') };
+        const { message } = await refusal(tagged, both);
+        check(message.includes('tool_choice and grammar'), message);
+    },
+
+    async 'what tools say is in the order of the calls, and may be written as it once was'() {
+        const called = (id, n) => ({
+            id,
+            type: 'function',
+            function: { name: 'add', arguments: `{"n": ${n}}` }
+        });
+        const said = (tool_call_id, content) => ({ role: 'tool', tool_call_id, content });
+        const reply = (...tool_calls) => ({ role: 'assistant', content: null, tool_calls });
+        for (const [name, to] of [...each, ...others]) {
+            const text = async messages => {
+                const r = await ask(to, '/apply-template', { messages });
+                same(r.status, 200, r.text);
+                return r.json.prompt;
+            };
+            const first = [user, reply(called('a', 1), called('b', 2), called('c', 3))];
+            const answers = [said('a', 'A'), said('b', 'B'), said('c', 'C')];
+            const wanted = await text([...first, ...answers, user]);
+            const [a, b, c] = answers;
+            for (const order of [
+                [c, b, a],
+                [b, c, a],
+                [a, c, b]
+            ])
+                same(await text([...first, ...order, user]), wanted, name);
+            // those that answer no call come last, and each reply has its own
+            const odd = said('x', 'X');
+            same(
+                await text([...first, odd, c, b, a, reply(called('c', 1)), c]),
+                await text([...first, a, b, c, odd, reply(called('c', 1)), c])
+            );
+            same(
+                await text([
+                    user,
+                    {
+                        role: 'assistant',
+                        content: 'So:',
+                        function_call: { name: 'add', arguments: '{"n": 1}' }
+                    },
+                    { role: 'function', name: 'add', content: '2' }
+                ]),
+                await text([user, { ...reply(called('a', 1)), content: 'So:' }, said('a', '2')]),
+                name
+            );
+        }
+        const e = await refusal(tagged, {
+            messages: [user, { role: 'assistant', function_call: { name: 'add' } }]
+        });
+        check(e.message.includes('needs a name and'), e.message);
+    },
+
     async 'the tag that ends a call is text within an argument'() {
         const s = { type: 'string', enum: ['a</tool_call>b</function>\n</tool_call>c'] };
         const list = { type: 'array', items: s, minItems: 2, maxItems: 2 };
