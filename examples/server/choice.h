@@ -17,6 +17,9 @@ typedef struct text_part {
     size_t n, n_tokens;
 } text_part;
 
+/* Bytes of its text, and of its log-probabilities, that have not been divided yet. */
+typedef struct late_token { size_t text, entry; } late_token;
+
 /* What one text of a request has given, and the client has not been told yet; all zero to begin. */
 typedef struct choice {
     buffer text, thinking;
@@ -38,6 +41,9 @@ typedef struct choice {
     buffer waiting;                          /* if the request has_items: those of tokens that may
                                                 not be text's; text that comes has them */
     size_t own;                              /* where in waiting the last token's begins */
+    buffer late, late_entries;               /* before that, where a stop string may begin: tokens
+                                                (late_token) whose text is still to come; and their
+                                                log-probabilities */
     int has_text;                            /* the last piece has given text */
     size_t length;                           /* characters of all tokens so far, for text_offset */
     bitnet_detok detok;                      /* of these */

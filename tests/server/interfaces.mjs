@@ -425,7 +425,11 @@ const responses = {
             [`${THOUGHT}So:\n${ROME}`, ['So:'], {}],
             [`So<${ROME}<`, ['So<', '<'], {}],
             [`${ROME}\n${ROME}\n${spoiled}\n`, [`\n${spoiled}\n`], {}],
-            [`${THOUGHT}So: ${spoiled.slice(0, 20)}`, [`So: ${spoiled.slice(0, 20)}`], {}]
+            [`${THOUGHT}So: ${spoiled.slice(0, 20)}`, [`So: ${spoiled.slice(0, 20)}`], {}],
+            // texts that wait where a stop string may begin, which then does not come
+            [written, ['So é: ', ' B<.'], { stop: ['.\n</think>\n\nSo !'] }],
+            [`So${ROME}The end.`, ['So', 'The end.'], { stop: ['So<tool_call>!'] }],
+            [`So${ROME}The end.`, ['So', 'The end.'], { stop: ['}}\n</tool_call>The!'] }]
         ]) {
             const body = { input: 'x', seed: 1, tools: [weather], top_logprobs: 1, ...more };
             const asked = { ...body, grammar: only(text) };
@@ -439,7 +443,8 @@ const responses = {
             const ends = l => l.bytes === null;
             for (const [i, { text: own, logprobs }] of parts.entries()) {
                 // those of a stop string belong to it, and so does the end of the text
-                const stop = i === parts.length - 1 ? (more.stop?.[0] ?? '') : '';
+                const stop =
+                    i === parts.length - 1 && more.stop?.[0] === '<.' ? more.stop[0] : '';
                 same(bytesOf(logprobs), own + stop);
                 const is_last = whole.output.at(-1).content?.[0] === parts[i] && !stop;
                 same(logprobs.filter(ends).length, is_last ? 1 : 0, own);
