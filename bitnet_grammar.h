@@ -109,10 +109,11 @@
                    double say nothing.
        pattern     ECMAScript's, with the flag u: . [] () (?:) (?<name>) | * + ? {m,n} ^ $ \d \w \s
                    \D \W \S and escaped characters; a sign may be escaped without need. It may match
-                   anywhere, unless ^ and $ hold it. (?= and (?! only behind ^ at the beginning, (?=
-                   also at the end. \p{L} and the like stand for usual characters of theirs, and not
-                   where they must not match. \b, \B, \P, lookbehind and references to groups are
-                   refused. Some patterns of zod have narrower ones instead.
+                   anywhere, unless ^ and $ hold it. (?= and (?! only at the beginning, which is
+                   then the string's, (?= also at the end. \p{L} and the like stand for usual
+                   characters of theirs, and not where they must not match. \b, \B, \P, lookbehind
+                   and references to groups are refused. Some patterns of zod and pydantic have
+                   narrower ones instead.
        $ref        #/..., a JSON pointer in the fragment of a URI, with %XX and then ~0 and ~1
                    decoded, from the nearest $id on; #name, an $anchor; an $id in the schema.
                    $dynamicRef and $recursiveRef to the root.
@@ -2737,7 +2738,7 @@ static uint32_t bitnet_grammar__pattern_group(bitnet_grammar__builder *b) {
         i = bitnet_grammar__pattern_inside(b);
         if (!b->code && bitnet_grammar__peek(b, 0) >= 0 && bitnet_grammar__peek(b, 0) != '|')
             bitnet_grammar__fail(b, BITNET_ERR_UNSUPPORTED, b->at,
-                                 "a lookahead only behind the first ^ and at the end");
+                                 "a lookahead only at the beginning, and (?= at the end");
         return i;
     } else if (kind == ':') b->at += 3;
     else if (kind == '<' && next != '=' && next != '!') {
@@ -2748,7 +2749,7 @@ static uint32_t bitnet_grammar__pattern_group(bitnet_grammar__builder *b) {
     } else
         bitnet_grammar__fail(b, BITNET_ERR_UNSUPPORTED, b->at,
                              kind == '=' || kind == '!'
-                                 ? "a lookahead only behind the first ^ and at the end"
+                                 ? "a lookahead only at the beginning, and (?= at the end"
                                  : "(? is supported as (?: and (?<name> alone");
     return bitnet_grammar__pattern_inside(b);
 }
@@ -2868,13 +2869,45 @@ static int bitnet_grammar__has_opposite(bitnet_grammar__builder *b, const char *
     return 1;
 }
 
+static char *bitnet_grammar__append(char *out, const char *from, const char *end) {
+    memcpy(out, from, (size_t)(end - from));
+    return out + (end - from);
+}
+
+/* pydantic's pattern of a Decimal with max_digits: ^(?!^[-+.]*$)[+-]?0*(?:A|(?=LOOK)B). LOOK bounds
+   the digits that the zeros in front leave, so it may as well be kept from the beginning on, behind
+   a sign and zeros; A keeps it anyway. A $ is added: behind A the pattern lacks it, but pydantic
+   takes nothing else there. Returns the length of what it writes, n + 8; 0: another pattern. */
+static uint32_t bitnet_grammar__rewrite_decimal(const char *s, uint32_t n, char *out) {
+    static const char head[] = "^(?!^[-+.]*$)[+-]?0*(?:", look[] = "|(?=[\\d.]{1,";
+    const char *sign, *first, *last, *bar, *end;
+    if (n < 24 || memcmp(s, head, 23)) return 0;
+    sign = s + 13;
+    first = s + 23;
+    last = s + n - 1;
+    bar = (const char *)memchr(first, '|', (size_t)(last - first));
+    if (!bar || last - bar < 13 || memcmp(bar, look, 12)) return 0;
+    end = (const char *)memchr(bar, ')', (size_t)(last - bar));
+    if (!end || memchr(end + 1, ')', (size_t)(last - end)) != last) return 0;
+    out = bitnet_grammar__append(out, s, sign);
+    out = bitnet_grammar__append(out, bar + 1, bar + 4);               /* (?= */
+    out = bitnet_grammar__append(out, sign, first - 3);
+    out = bitnet_grammar__append(out, bar + 4, end + 1);
+    out = bitnet_grammar__append(out, sign, bar + 1);
+    *bitnet_grammar__append(out, end + 1, last + 1) = '$';
+    return n + 8;
+}
+
 /* Adds what a pattern of n bytes asks for to the limits, or the opposite; v: where it is. */
 static void bitnet_grammar__read_pattern(bitnet_grammar__builder *b, uint32_t v, const char *s,
                                          uint32_t n, int opposite) {
     const char *text = b->text;
     const uint32_t old_n = b->n, at = b->at, place = b->place;
+    char own[256];
     uint32_t term, i;
     int looks = 0;
+    i = opposite || n > sizeof own - 8 ? 0 : bitnet_grammar__rewrite_decimal(s, n, own);
+    if (i) s = own, n = i, b->narrowed = 1;
     for (i = 0; i < sizeof bitnet_grammar__known / sizeof bitnet_grammar__known[0]; i++)
         if (!opposite && n == strlen(bitnet_grammar__known[i].pattern) &&
             !memcmp(s, bitnet_grammar__known[i].pattern, n)) {
@@ -2888,9 +2921,10 @@ static void bitnet_grammar__read_pattern(bitnet_grammar__builder *b, uint32_t v,
     b->at = 0;
     b->opposite = opposite;
     if (bitnet_grammar__peek(b, 0) == '^' && bitnet_grammar__peek(b, 1) == '(') b->at++;
-    while (b->at > 0 && bitnet_grammar__peek(b, 0) == '(' && bitnet_grammar__peek(b, 1) == '?' &&
+    while (bitnet_grammar__peek(b, 0) == '(' && bitnet_grammar__peek(b, 1) == '?' &&
            (bitnet_grammar__peek(b, 2) == '=' || bitnet_grammar__peek(b, 2) == '!')) {
         b->opposite = bitnet_grammar__peek(b, 2) == '!';
+        b->narrowed |= b->at == 0;         /* without ^ a string could match further on as well */
         b->at += 3;
         looks = 1;
         term = bitnet_grammar__pattern_inside(b);
