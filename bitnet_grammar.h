@@ -223,7 +223,8 @@ typedef struct bitnet_grammar_params {
     int32_t max_work;            /* steps that compiling may take, from 1000 on; 0: 2^26 */
     /* GBNF rules around what is compiled, which is their rule root; the whole text is their rule
        text. Their names are their own; def-NAME is the schema NAME of a JSON schema's $defs, if
-       they do not define it. Data 0: the whole text is root. */
+       they do not define it, and raw-NAME those of its values that are strings, as they stand:
+       without quotes and escapes. Data 0: the whole text is root. */
     bitnet_text around;
     uint64_t reserved[4];
 } bitnet_grammar_params;
@@ -603,6 +604,7 @@ typedef struct bitnet_grammar__builder {
     bitnet_grammar__array marks, stack;
     uint32_t n_anchors, stamp, n_kinds;
     int opposite, narrowed;                /* a pattern must not match; matches more than here */
+    int raw;                               /* strings are written without quotes and escapes */
     uint32_t pattern;                      /* whose states these are; NONE: of another string */
     uint32_t unbroken;                     /* a schema that must not hold, which cannot be kept; */
     uint32_t coarse;                       /* or only with less than it leaves: a type is missing */
@@ -2472,7 +2474,7 @@ static bitnet_grammar__frag bitnet_grammar__numbers(bitnet_grammar__builder *b,
 /* ---- characters ---- */
 
 /* One character of the ranges, as it is written in a JSON string. U+0000 is left out where it is
-   one of many. */
+   one of many, and where it has no escape. */
 static bitnet_grammar__frag bitnet_grammar__json_class(bitnet_grammar__builder *b) {
     const uint32_t root = bitnet_grammar__join(b), end = bitnet_grammar__join(b);
     bitnet_grammar__frag f = bitnet_grammar__pair(root, end);
@@ -2480,6 +2482,10 @@ static bitnet_grammar__frag bitnet_grammar__json_class(bitnet_grammar__builder *
     uint32_t i, k, n, cp, size;
     bitnet_grammar__sort_ranges(b);
     n = b->ranges.n;
+    if (b->raw) {
+        if (n && !b->code && !BITNET_GRAMMAR__RANGE(b, 0).low) BITNET_GRAMMAR__RANGE(b, 0).low = 1;
+        return bitnet_grammar__class_frag(b);
+    }
     for (i = 0; i < n && !b->code; i++) {
         const bitnet_grammar__range x = BITNET_GRAMMAR__RANGE(b, i);
         for (k = 0; k < 34; k++) {
@@ -3703,8 +3709,10 @@ static bitnet_grammar__frag bitnet_grammar__limited(bitnet_grammar__builder *b, 
     if (b->code) return bitnet_grammar__pair(0, 0);
     if (max >= 0 && max < min) return bitnet_grammar__failing(b);
     if (!b->limits.n) {
-        if (min == 0 && max < 0) return bitnet_grammar__named(b, "string");
-        f = bitnet_grammar__repeat(b, bitnet_grammar__named(b, "char"), min, max);
+        if (min == 0 && max < 0 && !b->raw) return bitnet_grammar__named(b, "string");
+        f = b->raw ? bitnet_grammar__term_frag(b, bitnet_grammar__any_char(b))
+                   : bitnet_grammar__named(b, "char");
+        f = bitnet_grammar__repeat(b, f, min, max);
     } else {
         const int simple = bitnet_grammar__is_simple(b);
         const uint32_t term = BITNET_GRAMMAR__LIMIT(b, 0).term;
@@ -3720,6 +3728,7 @@ static bitnet_grammar__frag bitnet_grammar__limited(bitnet_grammar__builder *b, 
                 ? bitnet_grammar__simple_limit(b, term)
                 : bitnet_grammar__all_limits(b, min, max);
     }
+    if (b->raw) return f;
     f = bitnet_grammar__seq(b, bitnet_grammar__text(b, "\""), f);
     return bitnet_grammar__seq(b, f, bitnet_grammar__text(b, "\""));
 }
@@ -4107,8 +4116,12 @@ static bitnet_grammar__frag bitnet_grammar__listed_texts(bitnet_grammar__builder
     const uint32_t root = bitnet_grammar__join(b), end = bitnet_grammar__join(b);
     uint32_t i;
     for (i = 0; i < b->listed.n && !b->code; i++) {
+        const bitnet_grammar__value v =
+            BITNET_GRAMMAR__VALUE(b, BITNET_GRAMMAR__NUMBER_AT(b->listed, i));
         b->bytes.n = 0;
-        bitnet_grammar__dump(b, BITNET_GRAMMAR__NUMBER_AT(b->listed, i));
+        if (!b->raw) bitnet_grammar__dump(b, BITNET_GRAMMAR__NUMBER_AT(b->listed, i));
+        else if (v.type != BITNET_GRAMMAR__STRING) continue;
+        else bitnet_grammar__put(b, &b->bytes, BITNET_GRAMMAR__POOL(b, v.text), v.n_text);
         bitnet_grammar__plant_text(b, root, end, (const uint8_t *)b->bytes.p, b->bytes.n);
     }
     return bitnet_grammar__pair(root, end);
@@ -5280,7 +5293,7 @@ static bitnet_grammar__frag bitnet_grammar__alternatives(bitnet_grammar__builder
                                                          const bitnet_grammar__all *all,
                                                          uint32_t i, uint32_t list, int kind) {
     static const uint64_t words[] = {BITNET_GRAMMAR__WORD(ANY_OF), BITNET_GRAMMAR__WORD(ONE_OF)};
-    const int alone = all->n == 1 && !all->n_no && !all->n_demands && !all->several &&
+    const int alone = !b->raw && all->n == 1 && !all->n_no && !all->n_demands && !all->several &&
                       !bitnet_grammar__has(b, all->v[i], ~words[kind]);
     bitnet_grammar__frag f = bitnet_grammar__failing(b);
     bitnet_grammar__all with;
@@ -5582,8 +5595,9 @@ static bitnet_grammar__frag bitnet_grammar__by_type(bitnet_grammar__builder *b,
         typed |= bitnet_grammar__has(b, all->v[i], BITNET_GRAMMAR__WORD(TYPE));
         inferred |= bitnet_grammar__infer(b, all->v[i]);
     }
-    if (!typed && !inferred && !all->n_demands) return bitnet_grammar__named(b, "value");
+    if (!typed && !inferred && !all->n_demands && !b->raw) return bitnet_grammar__named(b, "value");
     if (!typed && inferred) types &= inferred;
+    if (b->raw) types &= BITNET_GRAMMAR__STRING;
     if (types & (BITNET_GRAMMAR__NUMBER | BITNET_GRAMMAR__INTEGER))
         f = bitnet_grammar__or(b, bitnet_grammar__numbers(b, all,
                                                           !(types & BITNET_GRAMMAR__NUMBER)), f);
@@ -5617,7 +5631,8 @@ static bitnet_grammar__frag bitnet_grammar__compile_all(bitnet_grammar__builder 
         n++;
         last = i;
     }
-    if (n == 1 && last > 0 && !(all->chosen[last] & 15) && !all->n_no && !all->n_demands)
+    if (n == 1 && last > 0 && !(all->chosen[last] & 15) && !all->n_no && !all->n_demands &&
+        !b->raw)
         return bitnet_grammar__schema(b, all->v[last]);            /* one schema, and notes */
     if (bitnet_grammar__list_values(b, all)) return bitnet_grammar__listed_texts(b);
     for (i = 0; i < all->n && !b->code; i++) {
@@ -5658,7 +5673,7 @@ static bitnet_grammar__frag bitnet_grammar__compile_schema(bitnet_grammar__build
     memset(&all, 0, sizeof all);
     all.ways = 1;
     bitnet_grammar__add_schema(b, &all, v, 0);
-    if (all.n == 1 && !bitnet_grammar__has(b, v, ~BITNET_GRAMMAR__WORD(REF))) {
+    if (all.n == 1 && !b->raw && !bitnet_grammar__has(b, v, ~BITNET_GRAMMAR__WORD(REF))) {
         const uint32_t ref = bitnet_grammar__ref_of(b, v);
         if (ref != BITNET_GRAMMAR__NONE) {
             v = bitnet_grammar__resolve_ref(b, ref);
@@ -5671,21 +5686,26 @@ static bitnet_grammar__frag bitnet_grammar__compile_schema(bitnet_grammar__build
 static const char bitnet_grammar__kept_out[] =
     "what this allows cannot be left out, for not, if or oneOf";
 
+/* Defines a rule by a schema, or a set of them. */
+static void bitnet_grammar__compile_rule(bitnet_grammar__builder *b, uint32_t r, uint32_t v,
+                                         int is_set) {
+    bitnet_grammar__frag f;
+    b->unbroken = b->coarse = BITNET_GRAMMAR__NONE;
+    f = is_set ? bitnet_grammar__compile_set(b, v) : bitnet_grammar__compile_schema(b, v);
+    if (!f.start && b->unbroken != BITNET_GRAMMAR__NONE)
+        bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, b->unbroken, bitnet_grammar__kept_out);
+    bitnet_grammar__define(b, r, f);
+    if (!b->code) BITNET_GRAMMAR__RULE(b, r).coarse = b->coarse;
+    b->place = BITNET_GRAMMAR__NONE;
+}
+
 static void bitnet_grammar__compile_todo(bitnet_grammar__builder *b) {
     while (b->todo.n > 0 && !b->code) {
         const uint32_t v = ((uint32_t *)b->todo.p)[--b->todo.n], set = v & ~BITNET_GRAMMAR__LEAF;
         const int is_set = (v & BITNET_GRAMMAR__LEAF) != 0;
-        const uint32_t r = is_set ? ((bitnet_grammar__set *)b->several.p)[set].rule
-                                  : BITNET_GRAMMAR__VALUE(b, v).rule;
-        bitnet_grammar__frag f;
-        b->unbroken = b->coarse = BITNET_GRAMMAR__NONE;
-        f = is_set ? bitnet_grammar__compile_set(b, set) : bitnet_grammar__compile_schema(b, v);
-        if (!f.start && b->unbroken != BITNET_GRAMMAR__NONE)
-            bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, b->unbroken,
-                                  bitnet_grammar__kept_out);
-        bitnet_grammar__define(b, r, f);
-        if (!b->code) BITNET_GRAMMAR__RULE(b, r).coarse = b->coarse;
-        b->place = BITNET_GRAMMAR__NONE;
+        bitnet_grammar__compile_rule(b, is_set ? ((bitnet_grammar__set *)b->several.p)[set].rule
+                                               : BITNET_GRAMMAR__VALUE(b, v).rule,
+                                     is_set ? set : v, is_set);
     }
 }
 
@@ -5707,22 +5727,33 @@ static uint32_t bitnet_grammar__parse_schema(bitnet_grammar__builder *b) {
     return root;
 }
 
-/* Defines the rules def-NAME that other rules have mentioned, in a space of names. */
+/* The rule PREFIX-NAME, if others have mentioned it and none has defined it, or NONE. */
+static uint32_t bitnet_grammar__mentioned(bitnet_grammar__builder *b, uint32_t space,
+                                          const char *prefix, uint32_t p) {
+    const bitnet_grammar__value v = BITNET_GRAMMAR__VALUE(b, p);
+    uint32_t r;
+    b->bytes.n = 0;
+    bitnet_grammar__put(b, &b->bytes, prefix, 4);
+    bitnet_grammar__put(b, &b->bytes, BITNET_GRAMMAR__POOL(b, v.key), v.n_key);
+    if (b->code) return BITNET_GRAMMAR__NONE;
+    r = bitnet_grammar__look_up(b, space, (const char *)b->bytes.p, 4 + v.n_key);
+    return r == BITNET_GRAMMAR__NONE || BITNET_GRAMMAR__RULE(b, r).start == BITNET_GRAMMAR__NONE
+               ? r : BITNET_GRAMMAR__NONE;
+}
+
+/* Defines the rules def-NAME and raw-NAME that other rules have mentioned, in a space of names. */
 static void bitnet_grammar__define_defs(bitnet_grammar__builder *b, uint32_t space) {
     const uint32_t defs = b->values.n ? bitnet_grammar__get(b, 0, "$defs") : BITNET_GRAMMAR__NONE;
-    uint32_t p;
+    uint32_t p, r;
     b->text = b->source;
     b->n = b->n_source;
     BITNET_GRAMMAR__EACH(b, p, defs) {
-        const bitnet_grammar__value *v = &BITNET_GRAMMAR__VALUE(b, p);
-        uint32_t n = v->n_key + 4, r;
-        b->bytes.n = 0;
-        bitnet_grammar__put(b, &b->bytes, "def-", 4);
-        bitnet_grammar__put(b, &b->bytes, BITNET_GRAMMAR__POOL(b, v->key), v->n_key);
-        r = b->code ? BITNET_GRAMMAR__NONE
-                    : bitnet_grammar__look_up(b, space, (const char *)b->bytes.p, n);
-        if (r != BITNET_GRAMMAR__NONE && BITNET_GRAMMAR__RULE(b, r).start == BITNET_GRAMMAR__NONE)
-            bitnet_grammar__define(b, r, bitnet_grammar__schema(b, p));
+        r = bitnet_grammar__mentioned(b, space, "def-", p);
+        if (r != BITNET_GRAMMAR__NONE) bitnet_grammar__define(b, r, bitnet_grammar__schema(b, p));
+        r = bitnet_grammar__mentioned(b, space, "raw-", p);
+        b->raw = 1;
+        if (r != BITNET_GRAMMAR__NONE) bitnet_grammar__compile_rule(b, r, p, 0);
+        b->raw = 0;
     }
     bitnet_grammar__compile_todo(b);
 }

@@ -67,7 +67,8 @@ void choice_told(choice *c) {
 int choice_has_failed(const choice *c) {
     return c->text.failed || c->thinking.failed || c->tokens.failed || c->values.failed ||
            c->best.failed || c->offsets.failed || c->waiting.failed || c->late.failed ||
-           c->late_entries.failed || c->ids.failed || c->tail.failed || c->said.failed || c->said_tokens.failed || c->items.failed;
+           c->late_entries.failed || c->ids.failed || c->tail.failed || c->said.failed ||
+           c->said_tokens.failed || c->items.failed;
 }
 
 void choice_call_id(buffer *out, const request *r, int32_t i, int32_t k) {

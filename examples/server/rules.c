@@ -341,19 +341,20 @@ static const char *tag_of(const request *r, const char *tag, char room[24]) {
     return room;
 }
 
-/* Each < may begin the tag, so as much of it as there may be (NAME-part) stands before the end, the
-   next <, or a character with which it is no tag (NAME-on). For <tool_call> and the name free:
+/* Any text without a tag. Each < may begin it, so as much of it as there may be (free-part) stands
+   before the end, the next <, or a character with which it is no tag (free-on):
 
        free ::= ([^<] | free-part* free-on)* free-part*
        free-part ::= "<" ("t" ("o" ...)?)?
        free-on ::= "<" [^<t] | "<t" [^<o] | ... */
-void rules_add_without(buffer *out, const char *name, const char *tag) {
-    size_t i, n = strlen(tag);
-    buffer_format(out, "%s ::= ([^<] | %s-part* %s-on)* %s-part*\n%s-part ::= \"<\"", name, name,
-                  name, name, name);
+static void add_free(buffer *out) {
+    static const char tag[] = "<tool_call>";
+    const size_t n = sizeof tag - 1;
+    size_t i;
+    buffer_text(out, "free ::= ([^<] | free-part* free-on)* free-part*\nfree-part ::= \"<\"");
     for (i = 1; i + 1 < n; i++) buffer_format(out, " (\"%c\"", tag[i]);
     for (i = 1; i + 1 < n; i++) buffer_text(out, ")?");
-    buffer_format(out, "\n%s-on ::= ", name);
+    buffer_text(out, "\nfree-on ::= ");
     for (i = 1; i < n; i++)
         buffer_format(out, "%s\"%.*s\" [^<%c]", i > 1 ? " | " : "", (int)i, tag, tag[i]);
     buffer_text(out, "\n");
@@ -380,7 +381,7 @@ static void add_around(const request *r, const rules *from, buffer *out) {
     buffer_text(out, is_free ? "free calls?\n" : !binds ? "root\n" : r->must_call ? "calls\n" :
                      "(def-text | calls)\n");
     if (!binds) return;
-    if (is_free) rules_add_without(out, "free", "<tool_call>");
+    if (is_free) add_free(out);
     if (calls_are_xml(r->service)) calls_add_common(out);
     buffer_format(out, "calls ::= %s\ncall ::= %s \"\\n\" (%s) \"\\n\" %s\n",
                   r->one_call ? "call" : "call (\"\\n\" call)*", tag_of(r, "<tool_call>", open),
@@ -393,6 +394,7 @@ static void add_document(reader *in, const rules *from, buffer *out) {
     bitnet_error err;
     memset(&j, 0, sizeof j);
     buffer_format(out, "{\"$defs\":{%s", from->defs.p);
+    if (calls_are_xml(in->r->service)) calls_add_defs(out);
     if (from->field && !in->r->must_call) {
         buffer_text(out, ",\"text\":");
         j.size = from->text.n;
@@ -423,7 +425,8 @@ static http_error refuse_rules(const request *r, const rules *from, bitnet_resul
         return refuse(status, from->field, "%s: #%s", from->field, at + sizeof own - 1);
     at += sizeof defs - 1;
     n = strspn(at, "0123456789");
-    return refuse(status, param, "tools[%.*s].function.parameters: #%s", (int)n, at, at + n);
+    return refuse(status, param, "tools[%.*s].function.parameters: #%s", (int)n, at,
+                  at + strspn(at, "-0123456789"));
 }
 
 /* What cannot be together. */

@@ -25,8 +25,7 @@ void rules_read(reader *in, rules *out);
 /* The rules as a grammar, once it is known how the reply begins. */
 void rules_compile(reader *in, const rules *from);
 void rules_free(rules *r);
-/* A string in a grammar; and the rule `name`: any text without this tag. */
+/* A string in a grammar. */
 void rules_add_literal(buffer *out, const char *p);
-void rules_add_without(buffer *out, const char *name, const char *tag);
 
 #endif

@@ -771,6 +771,70 @@ const cases = {
         }
     },
 
+    async 'strings of calls in the form of XML keep to their schema, and may have its tags'() {
+        const ends = 'a\n</parameter>\n</parameter> b';
+        const properties = {
+            day: { type: 'string', format: 'date' },
+            code: { type: 'string', pattern: '^[A-Z]{2}-\\d+(?:\\n"x"\\\\)?$', maxLength: 9 },
+            name: { $ref: '#/$defs/Name' },
+            some: { type: 'string', minLength: 1 },
+            maybe: { anyOf: [{ type: 'string', pattern: '^[a-c]{1,2}$' }, { type: 'null' }] },
+            either: { type: ['string', 'boolean'], pattern: '^[x-z]', maxLength: 3 },
+            tag: { enum: [ends, 7] },
+            plain: { type: 'string' }
+        };
+        const good = {
+            day: v => /^\d{4}-\d\d-\d\d$/.test(v) && !isNaN(Date.parse(v)),
+            code: v => /^[A-Z]{2}-\d+(?:\n"x"\\)?$/.test(v) && v.length <= 9,
+            name: v => /[b-y]/.test(v) && [...v].length >= 2 && [...v].length <= 4,
+            some: v => typeof v === 'string' && v,
+            maybe: v => v === null || /^[a-c]{1,2}$/.test(v),
+            either: v =>
+                typeof v === 'boolean' || (typeof v === 'string' && /^[x-z].?.?$/su.test(v)),
+            tag: v => v === ends || v === 7,
+            plain: v => typeof v === 'string'
+        };
+        const seen = {};
+        for (const [name, to] of others)
+            for (const [key, schema] of Object.entries(properties)) {
+                const parameters = {
+                    type: 'object',
+                    $defs: { Name: { type: 'string', pattern: '[b-y]', minLength: 2, maxLength: 4 } },
+                    properties: { [key]: schema },
+                    required: [key]
+                };
+                for (let seed = 1; seed <= 8; seed++) {
+                    const body = {
+                        tools: [f('x', { parameters, strict: true })],
+                        tool_choice: 'required',
+                        parallel_tool_calls: false,
+                        enable_thinking: false,
+                        max_tokens: 300,
+                        seed
+                    };
+                    const { choices } = await chat(to, body);
+                    if (choices[0].finish_reason === 'length') continue; // it has no end
+                    const [{ function: c }] = choices[0].message.tool_calls;
+                    const value = JSON.parse(c.arguments)[key];
+                    check(good[key](value), `${name} ${key} ${c.arguments}`);
+                    seen[key] = [...(seen[key] ?? []), value];
+                }
+            }
+        for (const key of ['day', 'code', 'name', 'maybe', 'either', 'tag']) check(seen[key]?.length > 8, key);
+        check(seen.tag.includes(ends) && seen.maybe.includes(null), seen);
+        check(seen.maybe.some(v => v) && seen.either.some(v => v.length), seen);
+        // lengths alone are too many to be counted, and nothing is cut for them
+        const long = { type: 'object', properties: { x: { type: 'string', maxLength: 9000 } } };
+        const many = { tools: [f('x', { parameters: long })], tool_choice: 'required' };
+        for (const [, to] of others) await chat(to, { ...many, max_tokens: 1 });
+        for (const [, to] of others) {
+            const x = { type: 'string', pattern: 'a(?=b)c' };
+            const parameters = { type: 'object', properties: { x } };
+            const e = await refusal(to, { tools: [f('x', { parameters, strict: true })] });
+            check(e.message.includes('tools[0].function.parameters: #/properties/x/pattern'), e);
+        }
+    },
+
     async 'references that stand for millions of schemas are one value'() {
         const $defs = { a8: { type: 'string', maxLength: 1 } };
         for (let i = 0; i < 8; i++)

@@ -1434,6 +1434,34 @@ static void test_sampler(void) {
     bitnet_grammar_free(g);
 }
 
+/* Strings of a schema as they stand, in rules around it. */
+static void test_raw(void) {
+    static const grammar_case a[] = {
+        {"{\"$defs\": {\"a\": {\"pattern\": \"^[ab\\\"\\\\\\\\\\n]{1,3}$\"}}}",
+         {"m a", "m b\"", "c \\\na\"", "x \"c", "x abab", "o ", 0}},
+        {"{\"$defs\": {\"a\": {\"anyOf\": [{\"enum\": [\"x\\\"y\", 1]}, {\"type\": \"null\"}, "
+         "{\"$ref\": \"#/$defs/f\"}]}, \"f\": {\"type\": \"string\", \"format\": \"date\"}}}",
+         {"c x\"y", "c 2024-02-29", "x 1", "x \"", "x n", 0}},
+        {"{\"$defs\": {\"a\": {\"$ref\": \"#/$defs/d\", \"not\": {\"pattern\": \"<.>\"}}, "
+         "\"d\": {}}}",
+         {"m ", "m <>\"\n\xC3\xA9\x01\\", "m null", "x <x>", 0}},
+        {"{\"$defs\": {\"a\": {\"type\": [\"string\", \"null\"], \"minLength\": 1, "
+         "\"maxLength\": 2}}}",
+         {"c \"\"", "m \xC3\xA9", "x abc", "o ", 0}},
+    };
+    static const error_case errors[] = {
+        {"{\"$defs\": {\"a\": {\"type\": \"string\",\n\"pattern\": \"(\"}}}", BITNET_ERR_FORMAT,
+         "line 2, column 12: #/$defs/a/pattern: "},
+        {"{\"$defs\": {\"a\": {\"type\": [\"integer\", \"null\"]}}}", BITNET_ERR_FORMAT,
+         "has no text that ends"},
+        {"{\"$defs\": {\"b\": {}}}", BITNET_ERR_FORMAT, "the rule raw-a is not defined"},
+    };
+    around = "text ::= raw-a";
+    check_cases(compile_around, a, 4);
+    check_errors(compile_around, errors, 3);
+    around = 0;
+}
+
 /* Rules around a grammar or schema, whose names are their own. */
 static void test_around(void) {
     static const grammar_case cases[] = {
@@ -1606,6 +1634,7 @@ static void test_nul(void) {
 extern const test_case grammar_tests[];
 const test_case grammar_tests[] = {
     {"grammar/around", test_around},
+    {"grammar/raw", test_raw},
     {"grammar/thought", test_thought},
     {"grammar/gbnf", test_gbnf},
     {"grammar/gbnf_errors", test_gbnf_errors},
