@@ -1438,7 +1438,7 @@ static void test_sampler(void) {
 static void test_raw(void) {
     static const grammar_case a[] = {
         {"{\"$defs\": {\"a\": {\"pattern\": \"^[ab\\\"\\\\\\\\\\n]{1,3}$\"}}}",
-         {"m a", "m b\"", "c \\\na\"", "x \"c", "x abab", "o ", 0}},
+         {"m a", "m b\"", "c \\\n\"", "x \"c", "x abab", "o ", 0}},
         {"{\"$defs\": {\"a\": {\"anyOf\": [{\"enum\": [\"x\\\"y\", 1]}, {\"type\": \"null\"}, "
          "{\"$ref\": \"#/$defs/f\"}]}, \"f\": {\"type\": \"string\", \"format\": \"date\"}}}",
          {"c x\"y", "c 2024-02-29", "x 1", "x \"", "x n", 0}},
