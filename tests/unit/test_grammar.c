@@ -1441,7 +1441,7 @@ static void test_raw(void) {
          {"m a", "m b\"", "c \\\n\"", "x \"c", "x abab", "o ", 0}},
         {"{\"$defs\": {\"a\": {\"anyOf\": [{\"enum\": [\"x\\\"y\", 1]}, {\"type\": \"null\"}, "
          "{\"$ref\": \"#/$defs/f\"}]}, \"f\": {\"type\": \"string\", \"format\": \"date\"}}}",
-         {"c x\"y", "c 2024-02-29", "x 1", "x \"", "x n", 0}},
+         {"c x\"y", "c 2024-02-29", "o 1", "x \"", "x n", 0}},
         {"{\"$defs\": {\"a\": {\"$ref\": \"#/$defs/d\", \"not\": {\"pattern\": \"<.>\"}}, "
          "\"d\": {}}}",
          {"m ", "m <>\"\n\xC3\xA9\x01\\", "m null", "x <x>", 0}},
