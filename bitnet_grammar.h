@@ -110,10 +110,10 @@
        pattern     ECMAScript's, with the flag u: . [] () (?:) (?<name>) | * + ? {m,n} ^ $ \d \w \s
                    \D \W \S and escaped characters; a sign may be escaped without need. It may match
                    anywhere, unless ^ and $ hold it. (?= and (?! only at the beginning, which is
-                   then the string's, (?= also at the end. \p{L} and the like stand for usual
-                   characters of theirs, and not where they must not match. \b, \B, \P, lookbehind
-                   and references to groups are refused. Some patterns of zod and pydantic have
-                   narrower ones instead.
+                   then the string's, or behind ^ and a fixed number of characters; (?=
+                   also at the end. \p{L} and the like stand for usual characters of theirs, and
+                   not where they must not match. \b, \B, \P, lookbehind and references to groups
+                   are refused. Some patterns of zod and pydantic have narrower ones instead.
        $ref        #/..., a JSON pointer in the fragment of a URI, with %XX and then ~0 and ~1
                    decoded, from the nearest $id on; #name, an $anchor; an $id in the schema.
                    $dynamicRef and $recursiveRef to the root.
@@ -603,7 +603,8 @@ typedef struct bitnet_grammar__builder {
     bitnet_grammar__array terms, sets, limits, steps, bounds, kinds, members, states, moves;
     bitnet_grammar__array marks, stack;
     uint32_t n_anchors, stamp, n_kinds;
-    int opposite, narrowed;                /* a pattern must not match; matches more than here */
+    int opposite, narrowed, looks;         /* a pattern must not match; matches more than here; has
+                                              lookaheads that are limits of their own */
     int raw;                               /* strings are written without quotes and escapes */
     uint32_t pattern;                      /* whose states these are; NONE: of another string */
     uint32_t unbroken;                     /* a schema that must not hold, which cannot be kept; */
@@ -2719,6 +2720,9 @@ static uint32_t bitnet_grammar__pattern_class(bitnet_grammar__builder *b) {
     return bitnet_grammar__chars(b);
 }
 
+static const char bitnet_grammar__no_look[] =
+    "a lookahead only at the beginning, behind ^ and a fixed length, or (?= at the end";
+
 static uint32_t bitnet_grammar__pattern_choice(bitnet_grammar__builder *b);
 
 /* A group, behind its parenthesis and what tells its kind. */
@@ -2734,7 +2738,8 @@ static uint32_t bitnet_grammar__pattern_inside(bitnet_grammar__builder *b) {
     return t;
 }
 
-/* (...), (?:...) or (?<name>...). Behind all others (?=...) is a group, too: anything follows. */
+/* (...), (?:...) or (?<name>...). Behind all others (?=...) is a group, too: anything follows. For
+   other lookaheads see pattern_look. */
 static uint32_t bitnet_grammar__pattern_group(bitnet_grammar__builder *b) {
     const int kind = bitnet_grammar__peek(b, 2), next = bitnet_grammar__peek(b, 3);
     uint32_t i = 3;
@@ -2743,8 +2748,7 @@ static uint32_t bitnet_grammar__pattern_group(bitnet_grammar__builder *b) {
         b->at += 3;
         i = bitnet_grammar__pattern_inside(b);
         if (!b->code && bitnet_grammar__peek(b, 0) >= 0 && bitnet_grammar__peek(b, 0) != '|')
-            bitnet_grammar__fail(b, BITNET_ERR_UNSUPPORTED, b->at,
-                                 "a lookahead only at the beginning, and (?= at the end");
+            bitnet_grammar__fail(b, BITNET_ERR_UNSUPPORTED, b->at, bitnet_grammar__no_look);
         return i;
     } else if (kind == ':') b->at += 3;
     else if (kind == '<' && next != '=' && next != '!') {
@@ -2755,7 +2759,7 @@ static uint32_t bitnet_grammar__pattern_group(bitnet_grammar__builder *b) {
     } else
         bitnet_grammar__fail(b, BITNET_ERR_UNSUPPORTED, b->at,
                              kind == '=' || kind == '!'
-                                 ? "a lookahead only at the beginning, and (?= at the end"
+                                 ? bitnet_grammar__no_look
                                  : "(? is supported as (?: and (?<name> alone");
     return bitnet_grammar__pattern_inside(b);
 }
@@ -2785,12 +2789,88 @@ static uint32_t bitnet_grammar__pattern_atom(bitnet_grammar__builder *b) {
     return bitnet_grammar__chars(b);
 }
 
+static void bitnet_grammar__add_limit(bitnet_grammar__builder *b, uint32_t term, int negated) {
+    bitnet_grammar__limit *l =
+        (bitnet_grammar__limit *)bitnet_grammar__add(b, &b->limits, sizeof *l);
+    if (!l) return;
+    l->term = term;
+    l->negated = negated;
+}
+
+/* The least and the greatest number of characters that a term takes; 2^30: any. */
+static void bitnet_grammar__lengths(bitnet_grammar__builder *b, uint32_t term, int64_t *least,
+                                    int64_t *most) {
+    const bitnet_grammar__term t = BITNET_GRAMMAR__TERM(b, term);
+    const int64_t any = 1 << 30;
+    int64_t low, high;
+    uint32_t p;
+    *least = *most = t.type == BITNET_GRAMMAR__CHARS;
+    if (t.type == BITNET_GRAMMAR__CHOICE) *least = any;
+    for (p = t.first; p != BITNET_GRAMMAR__NONE; p = BITNET_GRAMMAR__TERM(b, p).next) {
+        bitnet_grammar__lengths(b, p, &low, &high);
+        if (t.type == BITNET_GRAMMAR__CHOICE) {
+            if (low < *least) *least = low;
+            if (high > *most) *most = high;
+        } else if (t.type == BITNET_GRAMMAR__TIMES) {
+            *least = low * t.min;
+            *most = t.max >= 0 ? high * t.max : high > 0 ? any : 0;
+        } else {
+            *least += low;
+            *most += high;
+        }
+        if (*least > any) *least = any;
+        if (*most > any) *most = any;
+    }
+}
+
+/* A lookahead within a sequence of no group, if one is here. Where ^ and a fixed number of
+   characters are in front, there is one place where it can hold: so it is a limit of its own, which
+   has the same parts in front. Without ^ at the very beginning one is added. Returns 0 if it is not
+   like this. */
+static int bitnet_grammar__pattern_look(bitnet_grammar__builder *b, uint32_t all, uint32_t *last) {
+    const int kind = bitnet_grammar__peek(b, 2), opposite = b->opposite;
+    uint32_t front, limit, end = BITNET_GRAMMAR__NONE;
+    int64_t least = 0, most = 1;
+    if (b->nested || b->code || bitnet_grammar__peek(b, 0) != '(' ||
+        bitnet_grammar__peek(b, 1) != '?' || (kind != '=' && kind != '!')) return 0;
+    if (b->at == 0) {
+        bitnet_grammar__add_part(b, all, bitnet_grammar__add_term(b, BITNET_GRAMMAR__START), last);
+        b->narrowed = 1;
+    }
+    if (b->code) return 0;
+    for (front = all; front != BITNET_GRAMMAR__NONE &&
+                      BITNET_GRAMMAR__TERM(b, front).type == BITNET_GRAMMAR__SEQUENCE;)
+        front = BITNET_GRAMMAR__TERM(b, front).first;
+    if (front != BITNET_GRAMMAR__NONE &&
+        BITNET_GRAMMAR__TERM(b, front).type == BITNET_GRAMMAR__START)
+        bitnet_grammar__lengths(b, all, &least, &most);
+    if (least != most) return 0;
+    if (++b->looks > BITNET_GRAMMAR__NESTED)
+        bitnet_grammar__fail(b, BITNET_ERR_LIMIT, b->at, "more than %d lookaheads",
+                             (int)BITNET_GRAMMAR__NESTED);
+    b->opposite = kind == '!';
+    b->at += 3;
+    limit = bitnet_grammar__add_term(b, BITNET_GRAMMAR__SEQUENCE);
+    front = bitnet_grammar__add_term(b, BITNET_GRAMMAR__SEQUENCE);
+    *last = bitnet_grammar__add_term(b, BITNET_GRAMMAR__SEQUENCE);
+    if (b->code) return 0;
+    BITNET_GRAMMAR__TERM(b, front).first = BITNET_GRAMMAR__TERM(b, *last).first =
+        BITNET_GRAMMAR__TERM(b, all).first;
+    BITNET_GRAMMAR__TERM(b, all).first = *last;
+    bitnet_grammar__add_part(b, limit, front, &end);
+    bitnet_grammar__add_part(b, limit, bitnet_grammar__pattern_inside(b), &end);
+    bitnet_grammar__add_limit(b, limit, b->opposite);
+    b->opposite = opposite;
+    return 1;
+}
+
 static uint32_t bitnet_grammar__pattern_sequence(bitnet_grammar__builder *b) {
     const uint32_t all = bitnet_grammar__add_term(b, BITNET_GRAMMAR__SEQUENCE);
     uint32_t part, times, last = BITNET_GRAMMAR__NONE;
     int32_t min, max;
     while (bitnet_grammar__peek(b, 0) >= 0 && bitnet_grammar__peek(b, 0) != '|' &&
            bitnet_grammar__peek(b, 0) != ')') {
+        if (bitnet_grammar__pattern_look(b, all, &last)) continue;
         part = bitnet_grammar__pattern_atom(b);
         if (bitnet_grammar__parse_times(b, &min, &max, -1)) {
             if (bitnet_grammar__peek(b, 0) == '?') b->at++;    /* a lazy one takes the same texts */
@@ -2814,23 +2894,6 @@ static uint32_t bitnet_grammar__pattern_choice(bitnet_grammar__builder *b) {
         b->at++;
         bitnet_grammar__add_part(b, all, bitnet_grammar__pattern_sequence(b), &last);
     }
-    return all;
-}
-
-static void bitnet_grammar__add_limit(bitnet_grammar__builder *b, uint32_t term, int negated) {
-    bitnet_grammar__limit *l =
-        (bitnet_grammar__limit *)bitnet_grammar__add(b, &b->limits, sizeof *l);
-    if (!l) return;
-    l->term = term;
-    l->negated = negated;
-}
-
-/* START and then a term. */
-static uint32_t bitnet_grammar__from_start(bitnet_grammar__builder *b, uint32_t term) {
-    const uint32_t all = bitnet_grammar__add_term(b, BITNET_GRAMMAR__SEQUENCE);
-    uint32_t last = BITNET_GRAMMAR__NONE;
-    bitnet_grammar__add_part(b, all, bitnet_grammar__add_term(b, BITNET_GRAMMAR__START), &last);
-    bitnet_grammar__add_part(b, all, term, &last);
     return all;
 }
 
@@ -2911,7 +2974,6 @@ static void bitnet_grammar__read_pattern(bitnet_grammar__builder *b, uint32_t v,
     const uint32_t old_n = b->n, at = b->at, place = b->place;
     char own[256];
     uint32_t term, i;
-    int looks = 0;
     i = opposite || n > sizeof own - 8 ? 0 : bitnet_grammar__rewrite_decimal(s, n, own);
     if (i) s = own, n = i, b->narrowed = 1;
     for (i = 0; i < sizeof bitnet_grammar__known / sizeof bitnet_grammar__known[0]; i++)
@@ -2926,60 +2988,22 @@ static void bitnet_grammar__read_pattern(bitnet_grammar__builder *b, uint32_t v,
     b->n = n;
     b->at = 0;
     b->opposite = opposite;
-    if (bitnet_grammar__peek(b, 0) == '^' && bitnet_grammar__peek(b, 1) == '(') b->at++;
-    while (bitnet_grammar__peek(b, 0) == '(' && bitnet_grammar__peek(b, 1) == '?' &&
-           (bitnet_grammar__peek(b, 2) == '=' || bitnet_grammar__peek(b, 2) == '!')) {
-        b->opposite = bitnet_grammar__peek(b, 2) == '!';
-        b->narrowed |= b->at == 0;         /* without ^ a string could match further on as well */
-        b->at += 3;
-        looks = 1;
-        term = bitnet_grammar__pattern_inside(b);
-        bitnet_grammar__add_limit(b, bitnet_grammar__from_start(b, term), b->opposite);
-        b->opposite = 0;
-    }
-    if (!looks) b->at = 0;
+    b->looks = 0;
     term = bitnet_grammar__pattern_choice(b);
     if (!b->code && b->at < b->n)
         bitnet_grammar__wrong(b, BITNET_ERR_FORMAT, v, "a ')' too many");
-    if (looks && !b->code) {
+    if (b->looks && !b->code) {
         const bitnet_grammar__term *t = &BITNET_GRAMMAR__TERM(b, term);
         if (opposite || BITNET_GRAMMAR__TERM(b, t->first).next != BITNET_GRAMMAR__NONE)
             bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, v,
                                   opposite ? "a lookahead that must not match"
                                            : "a lookahead beside another alternative");
-        term = bitnet_grammar__from_start(b, term);
     }
     bitnet_grammar__add_limit(b, term, opposite);
     b->text = text;
     b->n = old_n;
     b->at = at;
     b->place = place;
-}
-
-/* The least and the greatest number of characters that a term takes; 2^30: any. */
-static void bitnet_grammar__lengths(bitnet_grammar__builder *b, uint32_t term, int64_t *least,
-                                    int64_t *most) {
-    const bitnet_grammar__term t = BITNET_GRAMMAR__TERM(b, term);
-    const int64_t any = 1 << 30;
-    int64_t low, high;
-    uint32_t p;
-    *least = *most = t.type == BITNET_GRAMMAR__CHARS;
-    if (t.type == BITNET_GRAMMAR__CHOICE) *least = any;
-    for (p = t.first; p != BITNET_GRAMMAR__NONE; p = BITNET_GRAMMAR__TERM(b, p).next) {
-        bitnet_grammar__lengths(b, p, &low, &high);
-        if (t.type == BITNET_GRAMMAR__CHOICE) {
-            if (low < *least) *least = low;
-            if (high > *most) *most = high;
-        } else if (t.type == BITNET_GRAMMAR__TIMES) {
-            *least = low * t.min;
-            *most = t.max >= 0 ? high * t.max : high > 0 ? any : 0;
-        } else {
-            *least += low;
-            *most += high;
-        }
-        if (*least > any) *least = any;
-        if (*most > any) *most = any;
-    }
 }
 
 /* ---- patterns: alone ---- */

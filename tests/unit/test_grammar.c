@@ -421,6 +421,9 @@ static void test_strings(void) {
          {"c \"ac\"", "c \"bac\"", "x \"ab", "x \"aa\"", "x \"c\"", 0}},
         {"{\"type\":\"string\",\"pattern\":\"(?=.*[B-Z])(?!a)[a-zB-Z]{2,4}$\"}",
          {"c \"bC\"", "c \"CabD\"", "x \"a", "x \"bb\"", 0}},
+        {"{\"type\":\"string\",\"pattern\":\"^P(?!$)[A-Z]{2}(?=.*9)(?!8)\\\\d{2}$\"}",
+         {"c \"PXY19\"", "c \"PAB97\"", "x \"PXY8", "x \"PXY12\"", "x \"P\"", 0}},
+        {"{\"type\":\"string\",\"pattern\":\"(?!^1+$)^[12]{2}$\"}", {"c \"12\"", "x \"11\"", 0}},
         /* pydantic's Decimal, with max_digits 5, and decimal_places 2 or any */
         {"{\"type\":\"string\",\"pattern\":\"^(?!^[-+.]*$)[+-]?0*\\\\d*\\\\.?\\\\d*$\"}",
          {"c \"-0.50\"", "c \"7\"", "c \"1.\"", "x \"-\"", "x \".\"", "x \"1e", 0}},
