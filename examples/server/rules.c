@@ -252,17 +252,18 @@ static void read_allowed(reader *in, uint32_t node, tool_choice *c) {
 
 static tool_choice read_choice(reader *in) {
     const uint32_t choice = field_get(in, "tool_choice"),
-                   type = json_get(&in->j, choice, "type");
+                   type = json_get(&in->j, choice, "type"),
+                   word = type ? type : choice;            /* Cursor sends {"type": "auto"} */
     tool_choice c = {0, 0, 0, 0};
     if (json_is(&in->j, type, "allowed_tools")) {
         read_allowed(in, json_get(&in->j, choice, "allowed_tools"), &c);
         return c;
     }
     c.name = node_string(in, function_name(in, choice));
-    c.is_none = json_is(&in->j, choice, "none");
-    c.must = c.name || json_is(&in->j, choice, "required");
+    c.is_none = json_is(&in->j, word, "none");
+    c.must = c.name || json_is(&in->j, word, "required");
     if ((c.name && !json_is(&in->j, type, "function")) ||
-        (choice && !c.must && !c.is_none && !json_is(&in->j, choice, "auto")))
+        (choice && !c.must && !c.is_none && !json_is(&in->j, word, "auto")))
         refuse_field(in, "tool_choice", "none, auto, required or {\"type\": \"function\", "
                      "\"function\": {\"name\": ...}} is needed");
     return c;

@@ -236,7 +236,15 @@ const cases = {
                     check(c.name === 'now' ? city === undefined : CITIES.includes(city), c);
                     const told = await stream(to, body);
                     same(told.calls, [c]);
+                    const type = body.tool_choice; // as Cursor sends it
+                    if (type !== 'required') continue;
+                    const again = await chat(to, { ...body, tool_choice: { type } });
+                    same(again.choices[0].message.tool_calls[0].function, c);
                 }
+        const plain = await chat(tagged, { max_tokens: 1 });
+        const none = await chat(tagged, { tools, tool_choice: { type: 'none' }, max_tokens: 1 });
+        same(none.usage.prompt_tokens, plain.usage.prompt_tokens);
+        await chat(tagged, { tools, tool_choice: { type: 'auto' }, max_tokens: 1 });
     },
 
     async 'allowed_tools: calls are of these functions, and the model sees all of them'() {
