@@ -154,8 +154,9 @@ static void read_assistant(reader *in, uint32_t node, buffer *out) {
     const uint32_t thinking = json_get(&in->j, node, "reasoning_content"),
                    content = json_get(&in->j, node, "content"),
                    text = content ? content : json_get(&in->j, node, "refusal"),
-                   calls = json_get(&in->j, node, "tool_calls"),
-                   old = json_get(&in->j, node, "function_call");
+                   old = json_get(&in->j, node, "function_call"),
+                   list = json_get(&in->j, node, "tool_calls"),
+                   calls = old && in->j.nodes[list].n == 0 ? 0 : list;
     const char *thought = node_string(in, thinking);
     size_t before;
     if (thinking && !thought)
@@ -183,13 +184,15 @@ static int has_role(const bitnet_chat_template *t, const char *role) {
 static const char *read_message(reader *in, uint32_t node, buffer *out) {
     const char *role = node_string(in, json_get(&in->j, node, "role"));
     const bitnet_chat_template *t = template_of(in);
-    const uint32_t calls = json_get(&in->j, node, "tool_calls");
+    const uint32_t calls = json_get(&in->j, node, "tool_calls"),
+                   content = json_get(&in->j, node, "content");
+    const int is_old = role && !strcmp(role, "function");
     if (!role || !role[0]) {
         refuse_field(in, "messages", "a role is missing");
         return 0;
     }
     if (!strcmp(role, "developer")) role = "system";
-    if (!strcmp(role, "function")) role = "tool";          /* answers a function_call, without id */
+    if (is_old) role = "tool";         /* it answers a function_call, without an id */
     else if (!strcmp(role, "tool") && !node_string(in, json_get(&in->j, node, "tool_call_id")))
         refuse_field(in, "messages", "a message of the role tool needs a tool_call_id");
     if (t && !has_role(t, role))
@@ -197,7 +200,7 @@ static const char *read_message(reader *in, uint32_t node, buffer *out) {
     if (!strcmp(role, "assistant")) read_assistant(in, node, out);
     else if (calls && in->j.nodes[calls].n > 0)
         refuse_field(in, "messages", "only the assistant has tool_calls");
-    else read_content(in, json_get(&in->j, node, "content"), out);
+    else if (content || !is_old) read_content(in, content, out);       /* OpenAI's could be null */
     buffer_add(out, "", 1);
     return role;
 }

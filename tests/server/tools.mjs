@@ -349,6 +349,15 @@ const cases = {
                 await text([user, { ...reply(called('a', 1)), content: 'So:' }, said('a', '2')]),
                 name
             );
+            const old = { name: 'add', arguments: '{"n": 1}' };
+            same(
+                await text([
+                    user,
+                    { role: 'assistant', content: null, tool_calls: [], function_call: old },
+                    { role: 'function', name: 'add', content: null }
+                ]),
+                await text([user, reply(called('a', 1)), said('a', '')])
+            );
         }
         const e = await refusal(tagged, {
             messages: [user, { role: 'assistant', function_call: { name: 'add' } }]
