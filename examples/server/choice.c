@@ -25,6 +25,8 @@ void choice_free(choice *c) {
     buffer_free(&c->late_entries);
     buffer_free(&c->ids);
     buffer_free(&c->tail);
+    buffer_free(&c->held);
+    free(c->begun_stops);
     buffer_free(&c->said);
     buffer_free(&c->said_tokens);
     buffer_free(&c->items);
@@ -36,8 +38,8 @@ int choice_has_news(const choice *c) {
 
 size_t choice_bytes(const choice *c) {
     size_t n = c->text.n + c->thinking.n + c->raw.n + c->tokens.n + c->values.n + c->best.n +
-               c->offsets.n + c->waiting.n + c->late_entries.n + c->said.n + c->said_tokens.n +
-               c->items.n;
+               c->offsets.n + c->waiting.n + c->late_entries.n + c->held.n + c->said.n +
+               c->said_tokens.n + c->items.n;
     int32_t i;
     for (i = c->n_told_calls; i < c->n_calls; i++)
         n += c->calls[i].name.n + c->calls[i].arguments.n;
@@ -67,8 +69,8 @@ void choice_told(choice *c) {
 int choice_has_failed(const choice *c) {
     return c->text.failed || c->thinking.failed || c->tokens.failed || c->values.failed ||
            c->best.failed || c->offsets.failed || c->waiting.failed || c->late.failed ||
-           c->late_entries.failed || c->ids.failed || c->tail.failed || c->said.failed ||
-           c->said_tokens.failed || c->items.failed;
+           c->late_entries.failed || c->ids.failed || c->tail.failed || c->held.failed ||
+           c->said.failed || c->said_tokens.failed || c->items.failed;
 }
 
 void choice_call_id(buffer *out, const request *r, int32_t i, int32_t k) {
@@ -459,6 +461,68 @@ static void divide_tokens(choice *c, const request *r, const char *piece, size_t
     divide_part(c, r, piece, n);
 }
 
+/* The longest text that ends with this byte and begins a stop string, of which `state` bytes have
+   come: the links say what is left of them if it does not fit. */
+static size_t advance_stop(bitnet_text stop, const size_t *links, size_t state, char byte) {
+    while (state && stop.data[state] != byte) state = links[state - 1];
+    return state + (stop.data[state] == byte);
+}
+
+size_t *choice_stop_links(const bitnet_text *stops, int32_t n) {
+    size_t total = 0, k, *all, *links;
+    int32_t i;
+    for (i = 0; i < n; i++) total += stops[i].size;
+    links = all = (size_t *)calloc(total, sizeof *all);
+    for (i = 0; all && i < n; links += stops[i++].size)
+        for (k = 1; k < stops[i].size; k++)
+            links[k] = advance_stop(stops[i], links, links[k - 1], stops[i].data[k]);
+    return all;
+}
+
+/* Divides text behind thinking, but for what may become a stop string. Returns 1 if there is one:
+   of several the one that begins first, as in the library. */
+static int divide_searched(choice *c, const request *r, const char *piece, size_t n) {
+    const size_t from = c->held.n, *links = r->stop_links;
+    size_t first = SIZE_MAX, begun = 0, size;
+    int32_t i;
+    if (!c->begun_stops) c->begun_stops = (size_t *)calloc((size_t)r->n_stops, sizeof(size_t));
+    buffer_add(&c->held, piece, n);
+    c->held.failed |= !c->begun_stops;
+    if (c->held.failed) return 1;
+    for (i = 0; i < r->n_stops; links += r->stops[i++].size) {
+        const bitnet_text stop = r->stops[i];
+        size_t *state = &c->begun_stops[i], at;
+        for (at = from; at < c->held.n && *state < stop.size; at++)
+            *state = advance_stop(stop, links, *state, c->held.p[at]);
+        if (*state == stop.size && at - stop.size < first) first = at - stop.size;
+        if (*state > begun) begun = *state;
+    }
+    size = first != SIZE_MAX ? first : c->held.n - begun;
+    divide_tokens(c, r, c->held.p, size);
+    c->held.n = first != SIZE_MAX ? 0 : begun;
+    memmove(c->held.p, c->held.p + size, c->held.n);
+    return first != SIZE_MAX;
+}
+
+/* Does a piece belong to thinking, as far as its tags? */
+static int is_thought(const choice *c, const char *piece, size_t n) {
+    static const char open[] = "<think>";
+    return c->parts.part == BITNET_REPLY_THINKING ||
+           (c->parts.thinks && !c->parts.begun && n == sizeof open - 1 && !memcmp(piece, open, n));
+}
+
+/* Divides a piece of a chat. Returns 1 if a stop string ends the text. */
+static int divide_piece(choice *c, const request *r, const char *piece, size_t n) {
+    size_t k = 0;
+    if (!r->stop_links || (!c->held.n && is_thought(c, piece, n))) {
+        divide_tokens(c, r, piece, n);
+        return 0;
+    }
+    while (k < n && piece[k] == '\n' && c->parts.skips && !c->held.n) k++;
+    if (k || !n) divide_tokens(c, r, piece, k);            /* newlines behind thinking */
+    return k < n && divide_searched(c, r, piece + k, n - k);
+}
+
 /* Those that the client has written itself. */
 static void forget_calls(choice *c) {
     while (c->n_calls > 0) forget_call(c);
@@ -488,6 +552,8 @@ void choice_end(choice *c, const request *r) {
     size_t size;
     if (!r->is_chat) end_echo(c);
     if (!r->is_chat || !c->is_divided || c->is_closed) return;
+    if (c->held.n) divide_tokens(c, r, c->held.p, c->held.n);
+    c->held.n = 0;
     while (c->late.n && !c->late.failed) {       /* of a stop string */
         take_late(c);
         forget_late(c);
@@ -554,6 +620,7 @@ void choice_add(choice *c, const request *r, engine_text *t, const char *piece, 
                 const token_info *token) {
     const int echoed = token && t->n_new == 0;
     size_t bytes;
+    int is_stopped;
     if (r->is_chat && !c->is_divided) begin_parts(c, r);
     if (echoed && t->n_echoed > t->n_unspelled)
         piece = bitnet_token_text(r->service->model, token->token, &n);
@@ -571,8 +638,8 @@ void choice_add(choice *c, const request *r, engine_text *t, const char *piece, 
         end_echo(c);
         buffer_add(&c->text, piece, n);
     } else {
-        divide_tokens(c, r, piece, n);
+        is_stopped = divide_piece(c, r, piece, n);
         c->n_thinking += token && c->parts.part == BITNET_REPLY_THINKING;
-        t->is_enough = c->is_closed;
+        t->is_enough = c->is_closed || is_stopped;
     }
 }
