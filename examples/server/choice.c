@@ -501,7 +501,9 @@ static int divide_searched(choice *c, const request *r, const char *piece, size_
     divide_tokens(c, r, c->held.p, size);
     c->held.n = first != SIZE_MAX ? 0 : begun;
     memmove(c->held.p, c->held.p + size, c->held.n);
-    return first != SIZE_MAX;
+    if (first == SIZE_MAX) return 0;
+    memset(c->begun_stops, 0, (size_t)r->n_stops * sizeof *c->begun_stops);
+    return 1;
 }
 
 /* Does a piece belong to thinking, as far as its tags? */
