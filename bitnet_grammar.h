@@ -109,10 +109,11 @@
                    double say nothing.
        pattern     ECMAScript's, with the flag u: . [] () (?:) (?<name>) | * + ? {m,n} ^ $ \d \w \s
                    \D \W \S and escaped characters; a sign may be escaped without need. It may match
-                   anywhere, unless ^ and $ hold it. (?= and (?! only behind ^ at the beginning, (?=
-                   also at the end. \p{L} and the like stand for usual characters of theirs, and not
-                   where they must not match. \b, \B, \P, lookbehind and references to groups are
-                   refused. Some patterns of zod have narrower ones instead.
+                   anywhere, unless ^ and $ hold it. (?= and (?! only at the beginning, which is
+                   then the string's, or behind ^ and a fixed number of characters; (?=
+                   also at the end. \p{L} and the like stand for usual characters of theirs, and
+                   not where they must not match. \b, \B, \P, lookbehind and references to groups
+                   are refused. Some patterns of zod and pydantic have narrower ones instead.
        $ref        #/..., a JSON pointer in the fragment of a URI, with %XX and then ~0 and ~1
                    decoded, from the nearest $id on; #name, an $anchor; an $id in the schema.
                    $dynamicRef and $recursiveRef to the root.
@@ -222,7 +223,8 @@ typedef struct bitnet_grammar_params {
     int32_t max_work;            /* steps that compiling may take, from 1000 on; 0: 2^26 */
     /* GBNF rules around what is compiled, which is their rule root; the whole text is their rule
        text. Their names are their own; def-NAME is the schema NAME of a JSON schema's $defs, if
-       they do not define it. Data 0: the whole text is root. */
+       they do not define it, and raw-NAME those of its values that are strings, as they stand:
+       without quotes and escapes. Data 0: the whole text is root. */
     bitnet_text around;
     uint64_t reserved[4];
 } bitnet_grammar_params;
@@ -601,7 +603,9 @@ typedef struct bitnet_grammar__builder {
     bitnet_grammar__array terms, sets, limits, steps, bounds, kinds, members, states, moves;
     bitnet_grammar__array marks, stack;
     uint32_t n_anchors, stamp, n_kinds;
-    int opposite, narrowed;                /* a pattern must not match; matches more than here */
+    int opposite, narrowed, looks;         /* a pattern must not match; matches more than here; has
+                                              lookaheads that are limits of their own */
+    int raw;                               /* strings are written without quotes and escapes */
     uint32_t pattern;                      /* whose states these are; NONE: of another string */
     uint32_t unbroken;                     /* a schema that must not hold, which cannot be kept; */
     uint32_t coarse;                       /* or only with less than it leaves: a type is missing */
@@ -2471,7 +2475,7 @@ static bitnet_grammar__frag bitnet_grammar__numbers(bitnet_grammar__builder *b,
 /* ---- characters ---- */
 
 /* One character of the ranges, as it is written in a JSON string. U+0000 is left out where it is
-   one of many. */
+   one of many, and where it has no escape. */
 static bitnet_grammar__frag bitnet_grammar__json_class(bitnet_grammar__builder *b) {
     const uint32_t root = bitnet_grammar__join(b), end = bitnet_grammar__join(b);
     bitnet_grammar__frag f = bitnet_grammar__pair(root, end);
@@ -2479,6 +2483,10 @@ static bitnet_grammar__frag bitnet_grammar__json_class(bitnet_grammar__builder *
     uint32_t i, k, n, cp, size;
     bitnet_grammar__sort_ranges(b);
     n = b->ranges.n;
+    if (b->raw) {
+        if (n && !b->code && !BITNET_GRAMMAR__RANGE(b, 0).low) BITNET_GRAMMAR__RANGE(b, 0).low = 1;
+        return bitnet_grammar__class_frag(b);
+    }
     for (i = 0; i < n && !b->code; i++) {
         const bitnet_grammar__range x = BITNET_GRAMMAR__RANGE(b, i);
         for (k = 0; k < 34; k++) {
@@ -2712,6 +2720,9 @@ static uint32_t bitnet_grammar__pattern_class(bitnet_grammar__builder *b) {
     return bitnet_grammar__chars(b);
 }
 
+static const char bitnet_grammar__no_look[] =
+    "a lookahead only at the beginning, behind ^ and a fixed length, or (?= at the end";
+
 static uint32_t bitnet_grammar__pattern_choice(bitnet_grammar__builder *b);
 
 /* A group, behind its parenthesis and what tells its kind. */
@@ -2727,7 +2738,8 @@ static uint32_t bitnet_grammar__pattern_inside(bitnet_grammar__builder *b) {
     return t;
 }
 
-/* (...), (?:...) or (?<name>...). Behind all others (?=...) is a group, too: anything follows. */
+/* (...), (?:...) or (?<name>...). Behind all others (?=...) is a group, too: anything follows. For
+   other lookaheads see pattern_look. */
 static uint32_t bitnet_grammar__pattern_group(bitnet_grammar__builder *b) {
     const int kind = bitnet_grammar__peek(b, 2), next = bitnet_grammar__peek(b, 3);
     uint32_t i = 3;
@@ -2736,8 +2748,7 @@ static uint32_t bitnet_grammar__pattern_group(bitnet_grammar__builder *b) {
         b->at += 3;
         i = bitnet_grammar__pattern_inside(b);
         if (!b->code && bitnet_grammar__peek(b, 0) >= 0 && bitnet_grammar__peek(b, 0) != '|')
-            bitnet_grammar__fail(b, BITNET_ERR_UNSUPPORTED, b->at,
-                                 "a lookahead only behind the first ^ and at the end");
+            bitnet_grammar__fail(b, BITNET_ERR_UNSUPPORTED, b->at, bitnet_grammar__no_look);
         return i;
     } else if (kind == ':') b->at += 3;
     else if (kind == '<' && next != '=' && next != '!') {
@@ -2748,7 +2759,7 @@ static uint32_t bitnet_grammar__pattern_group(bitnet_grammar__builder *b) {
     } else
         bitnet_grammar__fail(b, BITNET_ERR_UNSUPPORTED, b->at,
                              kind == '=' || kind == '!'
-                                 ? "a lookahead only behind the first ^ and at the end"
+                                 ? bitnet_grammar__no_look
                                  : "(? is supported as (?: and (?<name> alone");
     return bitnet_grammar__pattern_inside(b);
 }
@@ -2778,12 +2789,88 @@ static uint32_t bitnet_grammar__pattern_atom(bitnet_grammar__builder *b) {
     return bitnet_grammar__chars(b);
 }
 
+static void bitnet_grammar__add_limit(bitnet_grammar__builder *b, uint32_t term, int negated) {
+    bitnet_grammar__limit *l =
+        (bitnet_grammar__limit *)bitnet_grammar__add(b, &b->limits, sizeof *l);
+    if (!l) return;
+    l->term = term;
+    l->negated = negated;
+}
+
+/* The least and the greatest number of characters that a term takes; 2^30: any. */
+static void bitnet_grammar__lengths(bitnet_grammar__builder *b, uint32_t term, int64_t *least,
+                                    int64_t *most) {
+    const bitnet_grammar__term t = BITNET_GRAMMAR__TERM(b, term);
+    const int64_t any = 1 << 30;
+    int64_t low, high;
+    uint32_t p;
+    *least = *most = t.type == BITNET_GRAMMAR__CHARS;
+    if (t.type == BITNET_GRAMMAR__CHOICE) *least = any;
+    for (p = t.first; p != BITNET_GRAMMAR__NONE; p = BITNET_GRAMMAR__TERM(b, p).next) {
+        bitnet_grammar__lengths(b, p, &low, &high);
+        if (t.type == BITNET_GRAMMAR__CHOICE) {
+            if (low < *least) *least = low;
+            if (high > *most) *most = high;
+        } else if (t.type == BITNET_GRAMMAR__TIMES) {
+            *least = low * t.min;
+            *most = t.max >= 0 ? high * t.max : high > 0 ? any : 0;
+        } else {
+            *least += low;
+            *most += high;
+        }
+        if (*least > any) *least = any;
+        if (*most > any) *most = any;
+    }
+}
+
+/* A lookahead within a sequence of no group, if one is here. Where ^ and a fixed number of
+   characters are in front, there is one place where it can hold: so it is a limit of its own, which
+   has the same parts in front. Without ^ at the very beginning one is added. Returns 0 if it is not
+   like this. */
+static int bitnet_grammar__pattern_look(bitnet_grammar__builder *b, uint32_t all, uint32_t *last) {
+    const int kind = bitnet_grammar__peek(b, 2), opposite = b->opposite;
+    uint32_t front, limit, end = BITNET_GRAMMAR__NONE;
+    int64_t least = 0, most = 1;
+    if (b->nested || b->code || bitnet_grammar__peek(b, 0) != '(' ||
+        bitnet_grammar__peek(b, 1) != '?' || (kind != '=' && kind != '!')) return 0;
+    if (b->at == 0) {
+        bitnet_grammar__add_part(b, all, bitnet_grammar__add_term(b, BITNET_GRAMMAR__START), last);
+        b->narrowed = 1;
+    }
+    if (b->code) return 0;
+    for (front = all; front != BITNET_GRAMMAR__NONE &&
+                      BITNET_GRAMMAR__TERM(b, front).type == BITNET_GRAMMAR__SEQUENCE;)
+        front = BITNET_GRAMMAR__TERM(b, front).first;
+    if (front != BITNET_GRAMMAR__NONE &&
+        BITNET_GRAMMAR__TERM(b, front).type == BITNET_GRAMMAR__START)
+        bitnet_grammar__lengths(b, all, &least, &most);
+    if (least != most) return 0;
+    if (++b->looks > BITNET_GRAMMAR__NESTED)
+        bitnet_grammar__fail(b, BITNET_ERR_LIMIT, b->at, "more than %d lookaheads",
+                             (int)BITNET_GRAMMAR__NESTED);
+    b->opposite = kind == '!';
+    b->at += 3;
+    limit = bitnet_grammar__add_term(b, BITNET_GRAMMAR__SEQUENCE);
+    front = bitnet_grammar__add_term(b, BITNET_GRAMMAR__SEQUENCE);
+    *last = bitnet_grammar__add_term(b, BITNET_GRAMMAR__SEQUENCE);
+    if (b->code) return 0;
+    BITNET_GRAMMAR__TERM(b, front).first = BITNET_GRAMMAR__TERM(b, *last).first =
+        BITNET_GRAMMAR__TERM(b, all).first;
+    BITNET_GRAMMAR__TERM(b, all).first = *last;
+    bitnet_grammar__add_part(b, limit, front, &end);
+    bitnet_grammar__add_part(b, limit, bitnet_grammar__pattern_inside(b), &end);
+    bitnet_grammar__add_limit(b, limit, b->opposite);
+    b->opposite = opposite;
+    return 1;
+}
+
 static uint32_t bitnet_grammar__pattern_sequence(bitnet_grammar__builder *b) {
     const uint32_t all = bitnet_grammar__add_term(b, BITNET_GRAMMAR__SEQUENCE);
     uint32_t part, times, last = BITNET_GRAMMAR__NONE;
     int32_t min, max;
     while (bitnet_grammar__peek(b, 0) >= 0 && bitnet_grammar__peek(b, 0) != '|' &&
            bitnet_grammar__peek(b, 0) != ')') {
+        if (bitnet_grammar__pattern_look(b, all, &last)) continue;
         part = bitnet_grammar__pattern_atom(b);
         if (bitnet_grammar__parse_times(b, &min, &max, -1)) {
             if (bitnet_grammar__peek(b, 0) == '?') b->at++;    /* a lazy one takes the same texts */
@@ -2807,23 +2894,6 @@ static uint32_t bitnet_grammar__pattern_choice(bitnet_grammar__builder *b) {
         b->at++;
         bitnet_grammar__add_part(b, all, bitnet_grammar__pattern_sequence(b), &last);
     }
-    return all;
-}
-
-static void bitnet_grammar__add_limit(bitnet_grammar__builder *b, uint32_t term, int negated) {
-    bitnet_grammar__limit *l =
-        (bitnet_grammar__limit *)bitnet_grammar__add(b, &b->limits, sizeof *l);
-    if (!l) return;
-    l->term = term;
-    l->negated = negated;
-}
-
-/* START and then a term. */
-static uint32_t bitnet_grammar__from_start(bitnet_grammar__builder *b, uint32_t term) {
-    const uint32_t all = bitnet_grammar__add_term(b, BITNET_GRAMMAR__SEQUENCE);
-    uint32_t last = BITNET_GRAMMAR__NONE;
-    bitnet_grammar__add_part(b, all, bitnet_grammar__add_term(b, BITNET_GRAMMAR__START), &last);
-    bitnet_grammar__add_part(b, all, term, &last);
     return all;
 }
 
@@ -2868,13 +2938,44 @@ static int bitnet_grammar__has_opposite(bitnet_grammar__builder *b, const char *
     return 1;
 }
 
+static char *bitnet_grammar__append(char *out, const char *from, const char *end) {
+    memcpy(out, from, (size_t)(end - from));
+    return out + (end - from);
+}
+
+/* pydantic's pattern of a Decimal with max_digits: ^(?!^[-+.]*$)[+-]?0*(?:A|(?=LOOK)B). LOOK bounds
+   the digits that the zeros in front leave, so it may as well be kept from the beginning on, behind
+   a sign and zeros; A keeps it anyway. A $ is added: behind A the pattern lacks it, but pydantic
+   takes nothing else there. Returns the length of what it writes, n + 8; 0: another pattern. */
+static uint32_t bitnet_grammar__rewrite_decimal(const char *s, uint32_t n, char *out) {
+    static const char head[] = "^(?!^[-+.]*$)[+-]?0*(?:", look[] = "|(?=[\\d.]{1,";
+    const char *sign, *first, *last, *bar, *end;
+    if (n < 24 || memcmp(s, head, 23)) return 0;
+    sign = s + 13;
+    first = s + 23;
+    last = s + n - 1;
+    bar = (const char *)memchr(first, '|', (size_t)(last - first));
+    if (!bar || last - bar < 13 || memcmp(bar, look, 12)) return 0;
+    end = (const char *)memchr(bar, ')', (size_t)(last - bar));
+    if (!end || memchr(end + 1, ')', (size_t)(last - end)) != last) return 0;
+    out = bitnet_grammar__append(out, s, sign);
+    out = bitnet_grammar__append(out, bar + 1, bar + 4);               /* (?= */
+    out = bitnet_grammar__append(out, sign, first - 3);
+    out = bitnet_grammar__append(out, bar + 4, end + 1);
+    out = bitnet_grammar__append(out, sign, bar + 1);
+    *bitnet_grammar__append(out, end + 1, last + 1) = '$';
+    return n + 8;
+}
+
 /* Adds what a pattern of n bytes asks for to the limits, or the opposite; v: where it is. */
 static void bitnet_grammar__read_pattern(bitnet_grammar__builder *b, uint32_t v, const char *s,
                                          uint32_t n, int opposite) {
     const char *text = b->text;
     const uint32_t old_n = b->n, at = b->at, place = b->place;
+    char own[256];
     uint32_t term, i;
-    int looks = 0;
+    i = opposite || n > sizeof own - 8 ? 0 : bitnet_grammar__rewrite_decimal(s, n, own);
+    if (i) s = own, n = i, b->narrowed = 1;
     for (i = 0; i < sizeof bitnet_grammar__known / sizeof bitnet_grammar__known[0]; i++)
         if (!opposite && n == strlen(bitnet_grammar__known[i].pattern) &&
             !memcmp(s, bitnet_grammar__known[i].pattern, n)) {
@@ -2887,59 +2988,22 @@ static void bitnet_grammar__read_pattern(bitnet_grammar__builder *b, uint32_t v,
     b->n = n;
     b->at = 0;
     b->opposite = opposite;
-    if (bitnet_grammar__peek(b, 0) == '^' && bitnet_grammar__peek(b, 1) == '(') b->at++;
-    while (b->at > 0 && bitnet_grammar__peek(b, 0) == '(' && bitnet_grammar__peek(b, 1) == '?' &&
-           (bitnet_grammar__peek(b, 2) == '=' || bitnet_grammar__peek(b, 2) == '!')) {
-        b->opposite = bitnet_grammar__peek(b, 2) == '!';
-        b->at += 3;
-        looks = 1;
-        term = bitnet_grammar__pattern_inside(b);
-        bitnet_grammar__add_limit(b, bitnet_grammar__from_start(b, term), b->opposite);
-        b->opposite = 0;
-    }
-    if (!looks) b->at = 0;
+    b->looks = 0;
     term = bitnet_grammar__pattern_choice(b);
     if (!b->code && b->at < b->n)
         bitnet_grammar__wrong(b, BITNET_ERR_FORMAT, v, "a ')' too many");
-    if (looks && !b->code) {
+    if (b->looks && !b->code) {
         const bitnet_grammar__term *t = &BITNET_GRAMMAR__TERM(b, term);
         if (opposite || BITNET_GRAMMAR__TERM(b, t->first).next != BITNET_GRAMMAR__NONE)
             bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, v,
                                   opposite ? "a lookahead that must not match"
                                            : "a lookahead beside another alternative");
-        term = bitnet_grammar__from_start(b, term);
     }
     bitnet_grammar__add_limit(b, term, opposite);
     b->text = text;
     b->n = old_n;
     b->at = at;
     b->place = place;
-}
-
-/* The least and the greatest number of characters that a term takes; 2^30: any. */
-static void bitnet_grammar__lengths(bitnet_grammar__builder *b, uint32_t term, int64_t *least,
-                                    int64_t *most) {
-    const bitnet_grammar__term t = BITNET_GRAMMAR__TERM(b, term);
-    const int64_t any = 1 << 30;
-    int64_t low, high;
-    uint32_t p;
-    *least = *most = t.type == BITNET_GRAMMAR__CHARS;
-    if (t.type == BITNET_GRAMMAR__CHOICE) *least = any;
-    for (p = t.first; p != BITNET_GRAMMAR__NONE; p = BITNET_GRAMMAR__TERM(b, p).next) {
-        bitnet_grammar__lengths(b, p, &low, &high);
-        if (t.type == BITNET_GRAMMAR__CHOICE) {
-            if (low < *least) *least = low;
-            if (high > *most) *most = high;
-        } else if (t.type == BITNET_GRAMMAR__TIMES) {
-            *least = low * t.min;
-            *most = t.max >= 0 ? high * t.max : high > 0 ? any : 0;
-        } else {
-            *least += low;
-            *most += high;
-        }
-        if (*least > any) *least = any;
-        if (*most > any) *most = any;
-    }
 }
 
 /* ---- patterns: alone ---- */
@@ -3669,8 +3733,10 @@ static bitnet_grammar__frag bitnet_grammar__limited(bitnet_grammar__builder *b, 
     if (b->code) return bitnet_grammar__pair(0, 0);
     if (max >= 0 && max < min) return bitnet_grammar__failing(b);
     if (!b->limits.n) {
-        if (min == 0 && max < 0) return bitnet_grammar__named(b, "string");
-        f = bitnet_grammar__repeat(b, bitnet_grammar__named(b, "char"), min, max);
+        if (min == 0 && max < 0 && !b->raw) return bitnet_grammar__named(b, "string");
+        f = b->raw ? bitnet_grammar__term_frag(b, bitnet_grammar__any_char(b))
+                   : bitnet_grammar__named(b, "char");
+        f = bitnet_grammar__repeat(b, f, min, max);
     } else {
         const int simple = bitnet_grammar__is_simple(b);
         const uint32_t term = BITNET_GRAMMAR__LIMIT(b, 0).term;
@@ -3686,6 +3752,7 @@ static bitnet_grammar__frag bitnet_grammar__limited(bitnet_grammar__builder *b, 
                 ? bitnet_grammar__simple_limit(b, term)
                 : bitnet_grammar__all_limits(b, min, max);
     }
+    if (b->raw) return f;
     f = bitnet_grammar__seq(b, bitnet_grammar__text(b, "\""), f);
     return bitnet_grammar__seq(b, f, bitnet_grammar__text(b, "\""));
 }
@@ -4073,8 +4140,12 @@ static bitnet_grammar__frag bitnet_grammar__listed_texts(bitnet_grammar__builder
     const uint32_t root = bitnet_grammar__join(b), end = bitnet_grammar__join(b);
     uint32_t i;
     for (i = 0; i < b->listed.n && !b->code; i++) {
+        const bitnet_grammar__value v =
+            BITNET_GRAMMAR__VALUE(b, BITNET_GRAMMAR__NUMBER_AT(b->listed, i));
         b->bytes.n = 0;
-        bitnet_grammar__dump(b, BITNET_GRAMMAR__NUMBER_AT(b->listed, i));
+        if (!b->raw) bitnet_grammar__dump(b, BITNET_GRAMMAR__NUMBER_AT(b->listed, i));
+        else if (v.type != BITNET_GRAMMAR__STRING) continue;
+        else bitnet_grammar__put(b, &b->bytes, BITNET_GRAMMAR__POOL(b, v.text), v.n_text);
         bitnet_grammar__plant_text(b, root, end, (const uint8_t *)b->bytes.p, b->bytes.n);
     }
     return bitnet_grammar__pair(root, end);
@@ -5246,7 +5317,7 @@ static bitnet_grammar__frag bitnet_grammar__alternatives(bitnet_grammar__builder
                                                          const bitnet_grammar__all *all,
                                                          uint32_t i, uint32_t list, int kind) {
     static const uint64_t words[] = {BITNET_GRAMMAR__WORD(ANY_OF), BITNET_GRAMMAR__WORD(ONE_OF)};
-    const int alone = all->n == 1 && !all->n_no && !all->n_demands && !all->several &&
+    const int alone = !b->raw && all->n == 1 && !all->n_no && !all->n_demands && !all->several &&
                       !bitnet_grammar__has(b, all->v[i], ~words[kind]);
     bitnet_grammar__frag f = bitnet_grammar__failing(b);
     bitnet_grammar__all with;
@@ -5548,8 +5619,9 @@ static bitnet_grammar__frag bitnet_grammar__by_type(bitnet_grammar__builder *b,
         typed |= bitnet_grammar__has(b, all->v[i], BITNET_GRAMMAR__WORD(TYPE));
         inferred |= bitnet_grammar__infer(b, all->v[i]);
     }
-    if (!typed && !inferred && !all->n_demands) return bitnet_grammar__named(b, "value");
+    if (!typed && !inferred && !all->n_demands && !b->raw) return bitnet_grammar__named(b, "value");
     if (!typed && inferred) types &= inferred;
+    if (b->raw) types &= BITNET_GRAMMAR__STRING;
     if (types & (BITNET_GRAMMAR__NUMBER | BITNET_GRAMMAR__INTEGER))
         f = bitnet_grammar__or(b, bitnet_grammar__numbers(b, all,
                                                           !(types & BITNET_GRAMMAR__NUMBER)), f);
@@ -5583,7 +5655,8 @@ static bitnet_grammar__frag bitnet_grammar__compile_all(bitnet_grammar__builder 
         n++;
         last = i;
     }
-    if (n == 1 && last > 0 && !(all->chosen[last] & 15) && !all->n_no && !all->n_demands)
+    if (n == 1 && last > 0 && !(all->chosen[last] & 15) && !all->n_no && !all->n_demands &&
+        !b->raw)
         return bitnet_grammar__schema(b, all->v[last]);            /* one schema, and notes */
     if (bitnet_grammar__list_values(b, all)) return bitnet_grammar__listed_texts(b);
     for (i = 0; i < all->n && !b->code; i++) {
@@ -5624,7 +5697,7 @@ static bitnet_grammar__frag bitnet_grammar__compile_schema(bitnet_grammar__build
     memset(&all, 0, sizeof all);
     all.ways = 1;
     bitnet_grammar__add_schema(b, &all, v, 0);
-    if (all.n == 1 && !bitnet_grammar__has(b, v, ~BITNET_GRAMMAR__WORD(REF))) {
+    if (all.n == 1 && !b->raw && !bitnet_grammar__has(b, v, ~BITNET_GRAMMAR__WORD(REF))) {
         const uint32_t ref = bitnet_grammar__ref_of(b, v);
         if (ref != BITNET_GRAMMAR__NONE) {
             v = bitnet_grammar__resolve_ref(b, ref);
@@ -5637,21 +5710,26 @@ static bitnet_grammar__frag bitnet_grammar__compile_schema(bitnet_grammar__build
 static const char bitnet_grammar__kept_out[] =
     "what this allows cannot be left out, for not, if or oneOf";
 
+/* Defines a rule by a schema, or a set of them. */
+static void bitnet_grammar__compile_rule(bitnet_grammar__builder *b, uint32_t r, uint32_t v,
+                                         int is_set) {
+    bitnet_grammar__frag f;
+    b->unbroken = b->coarse = BITNET_GRAMMAR__NONE;
+    f = is_set ? bitnet_grammar__compile_set(b, v) : bitnet_grammar__compile_schema(b, v);
+    if (!f.start && b->unbroken != BITNET_GRAMMAR__NONE)
+        bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, b->unbroken, bitnet_grammar__kept_out);
+    bitnet_grammar__define(b, r, f);
+    if (!b->code) BITNET_GRAMMAR__RULE(b, r).coarse = b->coarse;
+    b->place = BITNET_GRAMMAR__NONE;
+}
+
 static void bitnet_grammar__compile_todo(bitnet_grammar__builder *b) {
     while (b->todo.n > 0 && !b->code) {
         const uint32_t v = ((uint32_t *)b->todo.p)[--b->todo.n], set = v & ~BITNET_GRAMMAR__LEAF;
         const int is_set = (v & BITNET_GRAMMAR__LEAF) != 0;
-        const uint32_t r = is_set ? ((bitnet_grammar__set *)b->several.p)[set].rule
-                                  : BITNET_GRAMMAR__VALUE(b, v).rule;
-        bitnet_grammar__frag f;
-        b->unbroken = b->coarse = BITNET_GRAMMAR__NONE;
-        f = is_set ? bitnet_grammar__compile_set(b, set) : bitnet_grammar__compile_schema(b, v);
-        if (!f.start && b->unbroken != BITNET_GRAMMAR__NONE)
-            bitnet_grammar__wrong(b, BITNET_ERR_UNSUPPORTED, b->unbroken,
-                                  bitnet_grammar__kept_out);
-        bitnet_grammar__define(b, r, f);
-        if (!b->code) BITNET_GRAMMAR__RULE(b, r).coarse = b->coarse;
-        b->place = BITNET_GRAMMAR__NONE;
+        bitnet_grammar__compile_rule(b, is_set ? ((bitnet_grammar__set *)b->several.p)[set].rule
+                                               : BITNET_GRAMMAR__VALUE(b, v).rule,
+                                     is_set ? set : v, is_set);
     }
 }
 
@@ -5673,22 +5751,33 @@ static uint32_t bitnet_grammar__parse_schema(bitnet_grammar__builder *b) {
     return root;
 }
 
-/* Defines the rules def-NAME that other rules have mentioned, in a space of names. */
+/* The rule PREFIX-NAME, if others have mentioned it and none has defined it, or NONE. */
+static uint32_t bitnet_grammar__mentioned(bitnet_grammar__builder *b, uint32_t space,
+                                          const char *prefix, uint32_t p) {
+    const bitnet_grammar__value v = BITNET_GRAMMAR__VALUE(b, p);
+    uint32_t r;
+    b->bytes.n = 0;
+    bitnet_grammar__put(b, &b->bytes, prefix, 4);
+    bitnet_grammar__put(b, &b->bytes, BITNET_GRAMMAR__POOL(b, v.key), v.n_key);
+    if (b->code) return BITNET_GRAMMAR__NONE;
+    r = bitnet_grammar__look_up(b, space, (const char *)b->bytes.p, 4 + v.n_key);
+    return r == BITNET_GRAMMAR__NONE || BITNET_GRAMMAR__RULE(b, r).start == BITNET_GRAMMAR__NONE
+               ? r : BITNET_GRAMMAR__NONE;
+}
+
+/* Defines the rules def-NAME and raw-NAME that other rules have mentioned, in a space of names. */
 static void bitnet_grammar__define_defs(bitnet_grammar__builder *b, uint32_t space) {
     const uint32_t defs = b->values.n ? bitnet_grammar__get(b, 0, "$defs") : BITNET_GRAMMAR__NONE;
-    uint32_t p;
+    uint32_t p, r;
     b->text = b->source;
     b->n = b->n_source;
     BITNET_GRAMMAR__EACH(b, p, defs) {
-        const bitnet_grammar__value *v = &BITNET_GRAMMAR__VALUE(b, p);
-        uint32_t n = v->n_key + 4, r;
-        b->bytes.n = 0;
-        bitnet_grammar__put(b, &b->bytes, "def-", 4);
-        bitnet_grammar__put(b, &b->bytes, BITNET_GRAMMAR__POOL(b, v->key), v->n_key);
-        r = b->code ? BITNET_GRAMMAR__NONE
-                    : bitnet_grammar__look_up(b, space, (const char *)b->bytes.p, n);
-        if (r != BITNET_GRAMMAR__NONE && BITNET_GRAMMAR__RULE(b, r).start == BITNET_GRAMMAR__NONE)
-            bitnet_grammar__define(b, r, bitnet_grammar__schema(b, p));
+        r = bitnet_grammar__mentioned(b, space, "def-", p);
+        if (r != BITNET_GRAMMAR__NONE) bitnet_grammar__define(b, r, bitnet_grammar__schema(b, p));
+        r = bitnet_grammar__mentioned(b, space, "raw-", p);
+        b->raw = 1;
+        if (r != BITNET_GRAMMAR__NONE) bitnet_grammar__compile_rule(b, r, p, 0);
+        b->raw = 0;
     }
     bitnet_grammar__compile_todo(b);
 }

@@ -39,10 +39,9 @@ static uint32_t referred(const json *j, uint32_t root, uint32_t schema) {
 }
 
 /* The list of schemas of which a value keeps one; 0: there is none. */
-static uint32_t alternatives(const json *j, uint32_t schema, const char **key) {
-    const uint32_t any = json_get(j, schema, "anyOf"), one = json_get(j, schema, "oneOf"),
-                   list = any ? any : one;
-    *key = any ? "anyOf" : "oneOf";
+static uint32_t alternatives(const json *j, uint32_t schema) {
+    const uint32_t any = json_get(j, schema, "anyOf"),
+                   list = any ? any : json_get(j, schema, "oneOf");
     return list && json_kind(j, list) == JSON_ARRAY && j->nodes[list].n > 0 ? list : 0;
 }
 
@@ -63,8 +62,7 @@ static int kinds_of_type(const json *j, uint32_t node) {
 static int kinds_of(const json *j, uint32_t root, uint32_t schema, int depth, int *left) {
     const uint32_t target = referred(j, root, schema), type = json_get(j, target, "type"),
                    listed = json_get(j, target, "enum"), only = json_get(j, target, "const");
-    const char *key;
-    uint32_t list = alternatives(j, target, &key), at, i;
+    uint32_t list = alternatives(j, target), at, i;
     int kinds = 0;
     if (!target || depth == DEEPEST || (*left)-- <= 0) return ALL_KINDS | QUOTED;
     if (only) return 1 << json_kind(j, only);
@@ -113,7 +111,9 @@ static const char *read_tag(const char *p, const char *tag, buffer *name) {
     return p + n + size + 1;
 }
 
-/* Where a value ends: at the first </parameter> behind which the call goes on. */
+/* Where a value ends: at the first </parameter> behind which the call goes on; as a pattern in
+   JSON. */
+#define END_OF_VALUE "\"</parameter>[ \\t\\r\\n]*(<parameter=|</function>)\""
 static const char *end_of_value(const char *p) {
     static const char close[] = "</parameter>";
     for (; (p = strstr(p, close)) != 0; p++) {
@@ -243,53 +243,45 @@ static void add_pointer(buffer *out, const char *key) {
     }
 }
 
-/* A value that is JSON: a schema of the document, which refers to its place. */
-static void add_json_value(form *f, const char *path) {
-    buffer ref = {0};
+/* A value of a schema that is at this path of the parameters, or of those that something leaves. It
+   is a schema of the document, which refers to the place. */
+static void add_value_rule(form *f, const char *kind, const char *path, const char *more) {
+    buffer ref = {0}, *defs = &f->out->defs;
     buffer_format(&ref, "%s#%s", f->id, path);
-    buffer_format(&f->out->defs, ",\"%u-%u\":{\"$ref\":", f->function, f->n_defs);
-    buffer_json(&f->out->defs, ref.p ? ref.p : "", ref.n);
-    buffer_text(&f->out->defs, "}");
-    buffer_format(&f->out->calls, "def-%u-%u", f->function, f->n_defs++);
-    f->out->defs.failed |= ref.failed;
+    buffer_format(defs, ",\"%u-%u\":{\"$ref\":", f->function, f->n_defs);
+    buffer_json(defs, ref.p ? ref.p : "", ref.n);
+    buffer_format(defs, "%s}", more);
+    buffer_format(&f->out->calls, "%s-%u-%u", kind, f->function, f->n_defs++);
+    defs->failed |= ref.failed;
     buffer_free(&ref);
 }
 
-static void add_listed(form *f, uint32_t node) {
-    buffer text = {0};
-    write_value(&text, &f->in->j, node);
-    rules_add_literal(&f->out->calls, text.p ? text.p : "");
-    f->out->calls.failed |= text.failed;
-    buffer_free(&text);
+/* The text of a string that keeps to its schema, and in which no value seems to end. Beside that
+   each length is states of its own, which would be very many: where nothing else binds it, only
+   that it may not be empty is kept. */
+static void add_text_of(form *f, uint32_t schema, const char *path) {
+    const json *j = &f->in->j;
+    const uint32_t target = referred(j, f->root, schema), least = json_get(j, target, "minLength");
+    const int has_lengths = json_get(j, target, "maxLength") ||
+                            (least && json_kind(j, least) == JSON_NUMBER &&
+                             node_number(j, least) > 1);
+    if (has_lengths && !json_get(j, target, "pattern") && !json_get(j, target, "format"))
+        buffer_text(&f->out->calls, "xml-text");
+    else add_value_rule(f, "raw", path, ",\"not\":{\"pattern\":" END_OF_VALUE "}");
 }
 
-/* A value of a schema that is at this path of the parameters. */
-static void add_schema(form *f, uint32_t schema, const char *path, int depth) {
-    const json *j = &f->in->j;
-    const uint32_t target = referred(j, f->root, schema), listed = json_get(j, target, "enum"),
-                   only = json_get(j, target, "const");
-    const char *key, *ref = node_string(f->in, json_get(j, schema, "$ref"));
-    uint32_t list = alternatives(j, target, &key), at, i;
-    buffer *out = &f->out->calls, inner = {0};
-    if (target != schema && target && ref) path = ref + 1;     /* behind its # */
-    if (listed && json_kind(j, listed) == JSON_ARRAY && j->nodes[listed].n > 0) list = listed;
-    if (!(kinds_of(j, f->root, schema, 0, &f->left) & STRINGS) || !target || depth == DEEPEST ||
-        f->left <= 0)
-        add_json_value(f, path);
-    else if (only) add_listed(f, only);
-    else if (!list) buffer_text(out, "xml-text");
+/* The value of a parameter: the text of a string, or JSON. */
+static void add_value_of(form *f, uint32_t schema, const char *path) {
+    const int kinds = kinds_of(&f->in->j, f->root, schema, 0, &f->left);
+    buffer *out = &f->out->calls;
+    if (!(kinds & STRINGS) || kinds & QUOTED) add_value_rule(f, "def", path, "");
+    else if (kinds == STRINGS) add_text_of(f, schema, path);
     else {
         buffer_text(out, "(");
-        for (i = 0, at = list + 1; i < j->nodes[list].n; i++, at = j->nodes[at].next) {
-            if (i) buffer_text(out, " | ");
-            inner.n = 0;
-            buffer_format(&inner, "%s/%s/%u", path, key, (unsigned)i);
-            if (list == listed) add_listed(f, at);
-            else add_schema(f, at, inner.p ? inner.p : "", depth + 1);
-        }
+        add_text_of(f, schema, path);
+        buffer_text(out, " | ");
+        add_value_rule(f, "def", path, ",\"not\":{\"type\":\"string\"}");
         buffer_text(out, ")");
-        out->failed |= inner.failed;
-        buffer_free(&inner);
     }
 }
 
@@ -315,7 +307,7 @@ static void add_parameter(form *f, const char *name, uint32_t schema) {
     buffer_text(out, must ? " " : " (");
     rules_add_literal(out, front.p ? front.p : "");
     buffer_text(out, " ");
-    add_schema(f, schema, path.p ? path.p : "", 0);
+    add_value_of(f, schema, path.p ? path.p : "");
     buffer_text(out, must ? " \"\\n</parameter>\\n\"" : " \"\\n</parameter>\\n\")?");
     out->failed |= front.failed | path.failed;
     buffer_free(&front);
@@ -351,7 +343,10 @@ void calls_add_rules(reader *in, uint32_t function, unsigned n, int keeps, const
 }
 
 void calls_add_common(buffer *out) {
-    rules_add_without(out, "xml-text", "</parameter>");
-    buffer_text(out, "xml-any ::= \"<parameter=\" [^>\\n]+ \">\\n\" xml-text "
+    buffer_text(out, "xml-text ::= raw-xml\nxml-any ::= \"<parameter=\" [^>\\n]+ \">\\n\" xml-text "
                      "\"\\n</parameter>\\n\"\n");
+}
+
+void calls_add_defs(buffer *out) {
+    buffer_text(out, ",\"xml\":{\"type\":\"string\",\"not\":{\"pattern\":" END_OF_VALUE "}}");
 }

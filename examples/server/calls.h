@@ -29,7 +29,8 @@ int calls_read(const char *text, size_t n, const char *tools, buffer *name, buff
    the defs already, by the number n and under this $id. */
 void calls_add_rules(reader *in, uint32_t function, unsigned n, int keeps, const char *id,
                      rules *out);
-/* Rules that those need. */
+/* Rules that those need, and schemas. */
 void calls_add_common(buffer *out);
+void calls_add_defs(buffer *out);
 
 #endif

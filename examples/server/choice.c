@@ -21,8 +21,12 @@ void choice_free(choice *c) {
     buffer_free(&c->best);
     buffer_free(&c->offsets);
     buffer_free(&c->waiting);
+    buffer_free(&c->late);
+    buffer_free(&c->late_entries);
     buffer_free(&c->ids);
     buffer_free(&c->tail);
+    buffer_free(&c->held);
+    free(c->begun_stops);
     buffer_free(&c->said);
     buffer_free(&c->said_tokens);
     buffer_free(&c->items);
@@ -34,7 +38,8 @@ int choice_has_news(const choice *c) {
 
 size_t choice_bytes(const choice *c) {
     size_t n = c->text.n + c->thinking.n + c->raw.n + c->tokens.n + c->values.n + c->best.n +
-               c->offsets.n + c->waiting.n + c->said.n + c->said_tokens.n + c->items.n;
+               c->offsets.n + c->waiting.n + c->late_entries.n + c->held.n + c->said.n +
+               c->said_tokens.n + c->items.n;
     int32_t i;
     for (i = c->n_told_calls; i < c->n_calls; i++)
         n += c->calls[i].name.n + c->calls[i].arguments.n;
@@ -63,8 +68,9 @@ void choice_told(choice *c) {
 
 int choice_has_failed(const choice *c) {
     return c->text.failed || c->thinking.failed || c->tokens.failed || c->values.failed ||
-           c->best.failed || c->offsets.failed || c->waiting.failed || c->ids.failed ||
-           c->tail.failed || c->said.failed || c->said_tokens.failed || c->items.failed;
+           c->best.failed || c->offsets.failed || c->waiting.failed || c->late.failed ||
+           c->late_entries.failed || c->ids.failed || c->tail.failed || c->held.failed ||
+           c->said.failed || c->said_tokens.failed || c->items.failed;
 }
 
 void choice_call_id(buffer *out, const request *r, int32_t i, int32_t k) {
@@ -115,11 +121,32 @@ static void add_chat_token(buffer *out, const request *r, bitnet_token t, float 
     buffer_text(out, "]");
 }
 
+/* The characters that begin in a text. OpenAI's clients count these, and not bytes. */
+static size_t count_characters(const char *p, size_t n) {
+    size_t i, count = 0;
+    for (i = 0; i < n; i++) count += ((uint8_t)p[i] & 0xc0) != 0x80;
+    return count;
+}
+
+/* The characters, and their bytes, that a token of the reply completes. Its text waits where a stop
+   string may begin. */
+static size_t complete_text(choice *c, const request *r, bitnet_token t, size_t *bytes) {
+    const size_t cap = 3 * (size_t)r->service->info.longest_token + 3;
+    char *room = (char *)malloc(cap);
+    const int n = room ? bitnet_detok_push(r->service->model, &c->detok, t, room, cap) : 0;
+    const size_t count = count_characters(room, n > 0 ? (size_t)n : 0);
+    *bytes = n > 0 ? (size_t)n : 0;
+    c->offsets.failed |= !room;
+    free(room);
+    return count;
+}
+
 static void add_chat_logprobs(choice *c, const request *r, const token_info *token) {
-    buffer *out = r->has_items ? &c->waiting : &c->tokens;
+    buffer *out = r->has_items ? &c->late_entries : &c->tokens;
+    const size_t before = out->n;
+    late_token late = {0, 0};
     int32_t i;
-    if (out->n) buffer_text(out, ",");
-    if (r->has_items) c->own = out->n;
+    if (out->n && !r->has_items) buffer_text(out, ",");
     buffer_text(out, "{");
     add_chat_token(out, r, token->token, token->logprob);
     buffer_text(out, ",\"top_logprobs\":[");
@@ -129,6 +156,27 @@ static void add_chat_logprobs(choice *c, const request *r, const token_info *tok
         buffer_text(out, "}");
     }
     buffer_text(out, "]}");
+    if (!r->has_items) return;
+    late.entry = out->n - before;
+    complete_text(c, r, token->token, &late.text);
+    buffer_add(&c->late, (const char *)&late, sizeof late);
+}
+
+/* The first of the late tokens begins to be divided: it waits for what its text is. */
+static void take_late(choice *c) {
+    late_token *first = (late_token *)(void *)c->late.p;
+    if (c->late_entries.failed || !first->entry) return;
+    if (c->waiting.n) buffer_text(&c->waiting, ",");
+    c->own = c->waiting.n;
+    buffer_add(&c->waiting, c->late_entries.p, first->entry);
+    c->late_entries.n -= first->entry;
+    memmove(c->late_entries.p, c->late_entries.p + first->entry, c->late_entries.n);
+    first->entry = 0;
+}
+
+static void forget_late(choice *c) {
+    c->late.n -= sizeof(late_token);
+    memmove(c->late.p, c->late.p + sizeof(late_token), c->late.n);
 }
 
 /* The tokens that have waited, or the first n bytes of their list, are text's. */
@@ -178,24 +226,6 @@ static void add_best(buffer *out, const request *r, const token_info *token) {
         add_logprob(out, token->best[i].logprob);
     }
     buffer_text(out, "}");
-}
-
-/* The characters that begin in a text. OpenAI's clients count these, and not bytes. */
-static size_t count_characters(const char *p, size_t n) {
-    size_t i, count = 0;
-    for (i = 0; i < n; i++) count += ((uint8_t)p[i] & 0xc0) != 0x80;
-    return count;
-}
-
-/* Those that a token of the reply completes. Its text waits where a stop string may begin. */
-static size_t count_completed(choice *c, const request *r, bitnet_token t) {
-    const size_t cap = 3 * (size_t)r->service->info.longest_token + 3;
-    char *room = (char *)malloc(cap);
-    const int n = room ? bitnet_detok_push(r->service->model, &c->detok, t, room, cap) : 0;
-    const size_t count = count_characters(room, n > 0 ? (size_t)n : 0);
-    c->offsets.failed |= !room;
-    free(room);
-    return count;
 }
 
 /* Of completions: four lists of the same length. The first token of a prompt has no value. */
@@ -405,6 +435,96 @@ static void divide(choice *c, const request *r, const char *piece, size_t n) {
     c->text.failed |= c->raw.failed;
 }
 
+/* Divides the text of one token, or a part of it. */
+static void divide_part(choice *c, const request *r, const char *piece, size_t n) {
+    c->has_text = 0;
+    divide(c, r, piece, n);
+    if (c->raw.n >= n) return;         /* all of it is held back */
+    if (c->has_text) take_waiting(c, c->waiting.n);
+    c->waiting.n = c->own = 0;
+}
+
+/* A piece may be the text of several tokens: that of each is divided by itself. */
+static void divide_tokens(choice *c, const request *r, const char *piece, size_t n) {
+    while (c->late.n && !c->late.failed) {
+        late_token *first = (late_token *)(void *)c->late.p;
+        const size_t size = first->text < n ? first->text : n;
+        if (first->text && !n) return;
+        take_late(c);
+        divide_part(c, r, piece, size);
+        piece += size;
+        n -= size;
+        first->text -= size;
+        if (first->text) return;
+        forget_late(c);
+    }
+    divide_part(c, r, piece, n);
+}
+
+/* The longest text that ends with this byte and begins a stop string, of which `state` bytes have
+   come: the links say what is left of them if it does not fit. */
+static size_t advance_stop(bitnet_text stop, const size_t *links, size_t state, char byte) {
+    while (state && stop.data[state] != byte) state = links[state - 1];
+    return state + (stop.data[state] == byte);
+}
+
+size_t *choice_stop_links(const bitnet_text *stops, int32_t n) {
+    size_t total = 0, k, *all, *links;
+    int32_t i;
+    for (i = 0; i < n; i++) total += stops[i].size;
+    links = all = (size_t *)calloc(total, sizeof *all);
+    for (i = 0; all && i < n; links += stops[i++].size)
+        for (k = 1; k < stops[i].size; k++)
+            links[k] = advance_stop(stops[i], links, links[k - 1], stops[i].data[k]);
+    return all;
+}
+
+/* Divides text behind thinking, but for what may become a stop string. Returns 1 if there is one:
+   of several the one that begins first, as in the library. */
+static int divide_searched(choice *c, const request *r, const char *piece, size_t n) {
+    const size_t from = c->held.n, *links = r->stop_links;
+    size_t first = SIZE_MAX, begun = 0, size;
+    int32_t i;
+    if (!c->begun_stops) c->begun_stops = (size_t *)calloc((size_t)r->n_stops, sizeof(size_t));
+    buffer_add(&c->held, piece, n);
+    c->held.failed |= !c->begun_stops;
+    if (c->held.failed) return 1;
+    for (i = 0; i < r->n_stops; links += r->stops[i++].size) {
+        const bitnet_text stop = r->stops[i];
+        size_t *state = &c->begun_stops[i], at;
+        for (at = from; at < c->held.n && *state < stop.size; at++)
+            *state = advance_stop(stop, links, *state, c->held.p[at]);
+        if (*state == stop.size && at - stop.size < first) first = at - stop.size;
+        if (*state > begun) begun = *state;
+    }
+    size = first != SIZE_MAX ? first : c->held.n - begun;
+    divide_tokens(c, r, c->held.p, size);
+    c->held.n = first != SIZE_MAX ? 0 : begun;
+    memmove(c->held.p, c->held.p + size, c->held.n);
+    if (first == SIZE_MAX) return 0;
+    memset(c->begun_stops, 0, (size_t)r->n_stops * sizeof *c->begun_stops);
+    return 1;
+}
+
+/* Does a piece belong to thinking, as far as its tags? */
+static int is_thought(const choice *c, const char *piece, size_t n) {
+    static const char open[] = "<think>";
+    return c->parts.part == BITNET_REPLY_THINKING ||
+           (c->parts.thinks && !c->parts.begun && n == sizeof open - 1 && !memcmp(piece, open, n));
+}
+
+/* Divides a piece of a chat. Returns 1 if a stop string ends the text. */
+static int divide_piece(choice *c, const request *r, const char *piece, size_t n) {
+    size_t k = 0;
+    if (!r->stop_links || (!c->held.n && is_thought(c, piece, n))) {
+        divide_tokens(c, r, piece, n);
+        return 0;
+    }
+    while (k < n && piece[k] == '\n' && c->parts.skips && !c->held.n) k++;
+    if (k || !n) divide_tokens(c, r, piece, k);            /* newlines behind thinking */
+    return k < n && divide_searched(c, r, piece + k, n - k);
+}
+
 /* Those that the client has written itself. */
 static void forget_calls(choice *c) {
     while (c->n_calls > 0) forget_call(c);
@@ -434,6 +554,12 @@ void choice_end(choice *c, const request *r) {
     size_t size;
     if (!r->is_chat) end_echo(c);
     if (!r->is_chat || !c->is_divided || c->is_closed) return;
+    if (c->held.n) divide_tokens(c, r, c->held.p, c->held.n);
+    c->held.n = 0;
+    while (c->late.n && !c->late.failed) {       /* of a stop string */
+        take_late(c);
+        forget_late(c);
+    }
     if (c->parts.part == BITNET_REPLY_TOOL_CALL) be_text(c);     /* it was cut */
     if (c->is_behind_call && !c->parts.n_held) c->parts.n_newlines = 0;
     while (bitnet_reply_next(&c->parts, &none, &size, &part, &text, &size))
@@ -495,6 +621,8 @@ static void add_echo(choice *c, const char *p, size_t n) {
 void choice_add(choice *c, const request *r, engine_text *t, const char *piece, size_t n,
                 const token_info *token) {
     const int echoed = token && t->n_new == 0;
+    size_t bytes;
+    int is_stopped;
     if (r->is_chat && !c->is_divided) begin_parts(c, r);
     if (echoed && t->n_echoed > t->n_unspelled)
         piece = bitnet_token_text(r->service->model, token->token, &n);
@@ -504,20 +632,16 @@ void choice_add(choice *c, const request *r, engine_text *t, const char *piece, 
     if (token && r->logprobs >= 0 && (r->is_chat || r->has_ids)) add_chat_logprobs(c, r, token);
     else if (token && r->logprobs >= 0) {
         add_lists(c, r, token);
-        c->length += echoed ? count_characters(piece, n) : count_completed(c, r, token->token);
+        c->length += echoed ? count_characters(piece, n)
+                            : complete_text(c, r, token->token, &bytes);
     }
     if (echoed) add_echo(c, piece, n);
     else if (!r->is_chat) {
         end_echo(c);
         buffer_add(&c->text, piece, n);
     } else {
-        c->has_text = 0;
-        divide(c, r, piece, n);
-        if (c->raw.n < n) {            /* else all bytes of the token are held back */
-            if (c->has_text) take_waiting(c, c->waiting.n);
-            c->waiting.n = c->own = 0;
-        }
+        is_stopped = divide_piece(c, r, piece, n);
         c->n_thinking += token && c->parts.part == BITNET_REPLY_THINKING;
-        t->is_enough = c->is_closed;
+        t->is_enough = c->is_closed || is_stopped;
     }
 }

@@ -17,6 +17,9 @@ typedef struct text_part {
     size_t n, n_tokens;
 } text_part;
 
+/* Bytes of its text, and of its log-probabilities, that have not been divided yet. */
+typedef struct late_token { size_t text, entry; } late_token;
+
 /* What one text of a request has given, and the client has not been told yet; all zero to begin. */
 typedef struct choice {
     buffer text, thinking;
@@ -38,6 +41,9 @@ typedef struct choice {
     buffer waiting;                          /* if the request has_items: those of tokens that may
                                                 not be text's; text that comes has them */
     size_t own;                              /* where in waiting the last token's begins */
+    buffer late, late_entries;               /* before that, where a stop string may begin: tokens
+                                                (late_token) whose text is still to come; and their
+                                                log-probabilities */
     int has_text;                            /* the last piece has given text */
     size_t length;                           /* characters of all tokens so far, for text_offset */
     bitnet_detok detok;                      /* of these */
@@ -50,6 +56,9 @@ typedef struct choice {
     buffer tail;                             /* the bytes of the last tokens, if there are stop
                                                 strings */
     size_t last;                             /* where in tail the last token begins */
+    buffer held;                             /* text that may become a stop string, where this
+                                                searches for them */
+    size_t *begun_stops;                     /* [n_stops] so much of each has come; 0: none yet */
 
     /* of endpoints whose streams have items: what the client has been told */
     int open;                                /* the kind of the item that is open; 0: none is */
@@ -75,6 +84,9 @@ text_part choice_text(const choice *c, int32_t k);
 void choice_told(choice *c);
 /* There was no memory for a part of it: rather no answer than one with gaps. */
 int choice_has_failed(const choice *c);
+/* What a choice needs to search for stop strings, where the model may think: they do not count in
+   that. Then the engine's texts have none. For free; 0: there is no memory. */
+size_t *choice_stop_links(const bitnet_text *stops, int32_t n);
 /* The number of the stop string that has ended the text; -1: none did. */
 int32_t choice_stop(const choice *c, const request *r);
 /* Adds the id of call k of choice i, which has no quotes. */

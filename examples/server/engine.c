@@ -630,7 +630,7 @@ static void take_piece(engine *e, engine_text *t) {
     }
     if (piece.n_tokens || piece.text.size)
         t->piece_fn(t, piece.text.data, piece.text.size, piece.n_tokens ? &info : 0);
-    t->why = piece.ended ? piece.why : BITNET_STOP_STRING;
+    t->why = piece.ended && !t->is_enough ? piece.why : BITNET_STOP_STRING;
     if (piece.ended || t->is_enough) end_text(e, t, BITNET_OK, "");
 }
 

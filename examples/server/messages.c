@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_MESSAGES = 65536 };
+enum { MOST_MESSAGES = 65536,
+       MOST_SORTED = 128 };            /* answers of tools, and calls: OpenAI's limit of these */
 
 /* ---- thinking ---- */
 
@@ -96,17 +97,13 @@ static int parse_object(json *j, const char *text) {
 }
 
 /* A call that the assistant made, as the model writes it. Its arguments are JSON in a string. */
-static void read_call(reader *in, uint32_t node, buffer *out) {
-    const uint32_t function = json_get(&in->j, node, "function");
+static void read_function(reader *in, uint32_t function, buffer *out) {
     const char *name = node_string(in, json_get(&in->j, function, "name"));
     const char *arguments = node_string(in, json_get(&in->j, function, "arguments"));
-    const uint32_t type = json_get(&in->j, node, "type");
     const char *text = arguments && arguments[0] ? arguments : "{}";
     json j;
     const int is_object = arguments && parse_object(&j, text);
-    if (type && !json_is(&in->j, type, "function"))
-        refuse_field(in, "messages", "only tool_calls of the type function are possible");
-    else if (!name || !name[0] || !is_object)
+    if (!name || !name[0] || !is_object)
         refuse_field(in, "messages", "a function in tool_calls needs a name and, as a string, "
                      "arguments in JSON");
     else {
@@ -122,14 +119,21 @@ static void read_call(reader *in, uint32_t node, buffer *out) {
     if (arguments) json_free(&j);
 }
 
-static void read_calls(reader *in, uint32_t calls, int has_text, buffer *out) {
+/* tool_calls, or function_call, which OpenAI had before: a call without a list. */
+static void read_calls(reader *in, uint32_t calls, uint32_t old, int has_text, buffer *out) {
     uint32_t at = calls + 1, i;
     if (has_text && calls_are_xml(in->r->service)) buffer_text(out, "\n");
-    if (json_kind(&in->j, calls) != JSON_ARRAY)
+    if (!calls) {
+        if (has_text) buffer_text(out, "\n");
+        read_function(in, old, out);
+    } else if (json_kind(&in->j, calls) != JSON_ARRAY)
         refuse_field(in, "messages", "tool_calls must be a list");
     else for (i = 0; i < in->j.nodes[calls].n && !failed(in); i++, at = in->j.nodes[at].next) {
+        const uint32_t type = json_get(&in->j, at, "type");
+        if (type && !json_is(&in->j, type, "function"))
+            refuse_field(in, "messages", "only tool_calls of the type function are possible");
         if (i || has_text) buffer_text(out, "\n");
-        read_call(in, at, out);
+        if (!failed(in)) read_function(in, json_get(&in->j, at, "function"), out);
     }
 }
 
@@ -150,7 +154,9 @@ static void read_assistant(reader *in, uint32_t node, buffer *out) {
     const uint32_t thinking = json_get(&in->j, node, "reasoning_content"),
                    content = json_get(&in->j, node, "content"),
                    text = content ? content : json_get(&in->j, node, "refusal"),
-                   calls = json_get(&in->j, node, "tool_calls");
+                   old = json_get(&in->j, node, "function_call"),
+                   list = json_get(&in->j, node, "tool_calls"),
+                   calls = old && in->j.nodes[list].n == 0 ? 0 : list;
     const char *thought = node_string(in, thinking);
     size_t before;
     if (thinking && !thought)
@@ -161,9 +167,9 @@ static void read_assistant(reader *in, uint32_t node, buffer *out) {
         buffer_text(out, "\n</think>\n\n");
     }
     before = out->n;
-    if (text || !calls) read_content(in, text, out);
+    if (text || (!calls && !old)) read_content(in, text, out);
     if (t && t->drop_thinking > 1) trim_from(out, before);
-    if (calls) read_calls(in, calls, out->n > before, out);
+    if (calls || old) read_calls(in, calls, old, out->n > before, out);
 }
 
 /* What a tool says is a turn of the user where the template has no role for it. */
@@ -178,25 +184,53 @@ static int has_role(const bitnet_chat_template *t, const char *role) {
 static const char *read_message(reader *in, uint32_t node, buffer *out) {
     const char *role = node_string(in, json_get(&in->j, node, "role"));
     const bitnet_chat_template *t = template_of(in);
-    const uint32_t calls = json_get(&in->j, node, "tool_calls");
+    const uint32_t calls = json_get(&in->j, node, "tool_calls"),
+                   content = json_get(&in->j, node, "content");
+    const int is_old = role && !strcmp(role, "function");
     if (!role || !role[0]) {
         refuse_field(in, "messages", "a role is missing");
         return 0;
     }
     if (!strcmp(role, "developer")) role = "system";
+    if (is_old) role = "tool";         /* it answers a function_call, without an id */
+    else if (!strcmp(role, "tool") && !node_string(in, json_get(&in->j, node, "tool_call_id")))
+        refuse_field(in, "messages", "a message of the role tool needs a tool_call_id");
     if (t && !has_role(t, role))
         refuse_field(in, "messages", "the chat template of this model has no such role");
-    if (!strcmp(role, "tool") && !node_string(in, json_get(&in->j, node, "tool_call_id")))
-        refuse_field(in, "messages", "a message of the role tool needs a tool_call_id");
     if (!strcmp(role, "assistant")) read_assistant(in, node, out);
     else if (calls && in->j.nodes[calls].n > 0)
         refuse_field(in, "messages", "only the assistant has tool_calls");
-    else read_content(in, json_get(&in->j, node, "content"), out);
+    else if (content || !is_old) read_content(in, content, out);       /* OpenAI's could be null */
     buffer_add(out, "", 1);
     return role;
 }
 
 /* ---- all of them as tokens ---- */
+
+static int answers(const reader *in, uint32_t message, uint32_t call) {
+    const char *id = node_string(in, json_get(&in->j, call, "id"));
+    return id && json_is(&in->j, json_get(&in->j, message, "tool_call_id"), id);
+}
+
+/* Clients send what tools say as it comes. Chat templates do not write which call it answers, so it
+   is put in the order of the calls. */
+static void sort_answers(const reader *in, uint32_t *nodes, uint32_t n) {
+    uint32_t i, end, next, call, k, m;
+    for (i = 0; i < n; i = end) {
+        const uint32_t calls = json_get(&in->j, nodes[i], "tool_calls");
+        const uint32_t n_calls = json_kind(&in->j, calls) == JSON_ARRAY ? in->j.nodes[calls].n : 0;
+        end = next = i + 1;
+        while (end < n && json_is(&in->j, json_get(&in->j, nodes[end], "role"), "tool")) end++;
+        if (n_calls > MOST_SORTED || end - i > MOST_SORTED) continue;
+        for (k = 0, call = calls + 1; k < n_calls; k++, call = in->j.nodes[call].next)
+            for (m = next; m < end; m++) {
+                const uint32_t node = nodes[m];
+                if (!answers(in, node, call)) continue;
+                memmove(&nodes[next + 1], &nodes[next], (m - next) * sizeof *nodes);
+                nodes[next++] = node;
+            }
+    }
+}
 
 /* The tokens of a chat with the beginning of a reply, in out [cap] as far as they fit. If the last
    message is the assistant's, and not the only one, the reply begins with its text. */
@@ -336,7 +370,7 @@ void messages_read(reader *in) {
     bitnet_message *messages;
     buffer texts = {0};
     size_t *starts;
-    uint32_t at = node + 1, i;
+    uint32_t *nodes, at = node + 1, i;
     if (n == 0 || n > MOST_MESSAGES) {
         refuse_field(in, "messages", n ? "too many" : "a list of messages is needed");
         return;
@@ -344,10 +378,13 @@ void messages_read(reader *in) {
     tokens_make_texts(in, 1);
     messages = (bitnet_message *)calloc(n, sizeof *messages);
     starts = (size_t *)calloc(n, sizeof *starts);
-    if (!messages || !starts) in->error = refuse_memory();
-    for (i = 0; i < n && !failed(in); i++, at = in->j.nodes[at].next) {
+    nodes = (uint32_t *)calloc(n, sizeof *nodes);
+    if (!messages || !starts || !nodes) in->error = refuse_memory();
+    for (i = 0; nodes && i < n; i++, at = in->j.nodes[at].next) nodes[i] = at;
+    if (nodes) sort_answers(in, nodes, n);
+    for (i = 0; i < n && !failed(in); i++) {
         starts[i] = texts.n;
-        messages[i].role = bitnet_text_of(read_message(in, at, &texts));
+        messages[i].role = bitnet_text_of(read_message(in, nodes[i], &texts));
         if (messages[i].role.data && i > 0 && t && t->system_first &&
             !strcmp(messages[i].role.data, "system"))
             refuse_field(in, "messages", "the chat template of this model takes a system message "
@@ -360,4 +397,5 @@ void messages_read(reader *in) {
     buffer_free(&texts);
     free(messages);
     free(starts);
+    free(nodes);
 }

@@ -1,4 +1,5 @@
 #define _DEFAULT_SOURCE 1              /* for threads.h, also with -std=c99 */
+#include "choice.h"
 #include "endpoint.h"
 #include "messages.h"
 #include "rules.h"
@@ -300,6 +301,16 @@ static void bound_logprobs(reader *in) {
                                         : "max_tokens, ask for less, or use a stream");
 }
 
+/* A thought may have what shall end the reply. */
+static void read_stops_of_reply(reader *in) {
+    request *r = in->r;
+    bitnet_reply parts;
+    bitnet_reply_begin(&parts, r->service->model, &r->chat);
+    if (failed(in) || !r->is_chat || !r->n_stops || !parts.thinks) return;
+    r->stop_links = choice_stop_links(r->stops, r->n_stops);
+    if (!r->stop_links) in->error = refuse_memory();
+}
+
 /* OpenAI's clients try again after any 5xx, so what the model cannot do is a 400. */
 static void read_request(reader *in, uint64_t seed) {
     request *r = in->r;
@@ -327,13 +338,14 @@ static void read_request(reader *in, uint64_t seed) {
     if (!failed(in) && r->is_chat) messages_read(in);
     if (!failed(in) && !r->is_chat) tokens_read_prompt(in);
     if (!failed(in)) rules_compile(in, &keeps_to);
+    read_stops_of_reply(in);
     rules_free(&keeps_to);
     for (i = 0; i < r->n_texts && !failed(in); i++) {
         engine_text *t = &r->texts[i];
         t->sampler = sampler;
         t->max_tokens = most;
         t->stops = r->stops;
-        t->n_stops = r->n_stops;
+        t->n_stops = r->stop_links ? 0 : r->n_stops;
         t->grammar = r->grammar;
         t->logprobs = r->logprobs;
         t->echo = r->echo;
@@ -472,6 +484,7 @@ void request_free(request *r) {
     for (i = 0; i < r->n_stops; i++) free((void *)(uintptr_t)r->stops[i].data);
     free(r->prompts);
     free(r->stops);
+    free(r->stop_links);
     free(r->texts);
     free(r->embed.inputs);
     free(r->bias);

@@ -66,6 +66,7 @@ typedef struct request {
     bitnet_logit_bias *bias;
     bitnet_text *stops;
     int32_t n_stops;
+    size_t *stop_links;                /* see choice_stop_links; 0: the engine searches for them */
     bitnet_grammar *grammar;
     bitnet_chat_params chat;           /* how the messages were written */
     char *tools;                       /* chat.tools */

@@ -201,15 +201,39 @@ static void read_flat_tools(reader *in, translation *t) {
     buffer_text(&t->body, "]");
 }
 
+static void add_function_named(buffer *out, const json *j, uint32_t node) {
+    buffer_text(out, "{\"type\":\"function\",\"function\":{\"name\":");
+    buffer_value(out, j, json_get(j, node, "name"));
+    buffer_text(out, "}}");
+}
+
+/* Tools that are no functions are left out of allowed ones, too. */
+static void read_flat_allowed(reader *in, translation *t, uint32_t node) {
+    const uint32_t list = json_get(&in->j, node, "tools"), mode = json_get(&in->j, node, "mode");
+    const uint32_t n = list && json_kind(&in->j, list) == JSON_ARRAY ? in->j.nodes[list].n : 0;
+    uint32_t at = list + 1, i;
+    int n_tools = 0;
+    translate_name(t, "tool_choice");
+    buffer_text(&t->body, "{\"type\":\"allowed_tools\",\"allowed_tools\":{\"mode\":");
+    if (mode) buffer_value(&t->body, &in->j, mode);
+    buffer_text(&t->body, mode ? ",\"tools\":[" : "null,\"tools\":[");
+    for (i = 0; i < n; i++, at = in->j.nodes[at].next) {
+        if (!is_function(&in->j, at) || !json_get(&in->j, at, "name")) continue;
+        if (n_tools++) buffer_text(&t->body, ",");
+        add_function_named(&t->body, &in->j, at);
+    }
+    buffer_text(&t->body, "]}}");
+}
+
 static void read_flat_choice(reader *in, translation *t) {
-    const uint32_t node = field_get(in, "tool_choice"), name = json_get(&in->j, node, "name");
+    const uint32_t node = field_get(in, "tool_choice"), name = json_get(&in->j, node, "name"),
+                   type = json_get(&in->j, node, "type");
     if (!node) return;
     if (json_kind(&in->j, node) == JSON_STRING) translate_value(t, "tool_choice", node);
-    else if (json_is(&in->j, json_get(&in->j, node, "type"), "function") && name) {
+    else if (json_is(&in->j, type, "allowed_tools")) read_flat_allowed(in, t, node);
+    else if (json_is(&in->j, type, "function") && name) {
         translate_name(t, "tool_choice");
-        buffer_text(&t->body, "{\"type\":\"function\",\"function\":{\"name\":");
-        buffer_value(&t->body, &in->j, name);
-        buffer_text(&t->body, "}}");
+        add_function_named(&t->body, &in->j, node);
     } else refuse_field(in, "tool_choice", "none, auto, required or {\"type\": \"function\", "
                         "\"name\": ...} is needed");
 }

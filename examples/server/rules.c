@@ -128,6 +128,8 @@ void rules_read(reader *in, rules *out) {
 
 /* ---- tools ---- */
 
+enum { MOST_ALLOWED = 128 };           /* each is looked for among all tools */
+
 /* A function that the model may call: {"type": "function", "function": {"name": ...}}. */
 static void read_tool(reader *in, uint32_t node, buffer *out) {
     const uint32_t function = json_get(&in->j, node, "function");
@@ -213,16 +215,55 @@ static void add_function(reader *in, uint32_t function, unsigned n, int keeps, r
 typedef struct tool_choice {
     int is_none, must;                 /* the model does not see them; it must call */
     const char *name;                  /* this one; 0: any */
+    uint32_t allowed;                  /* or one of this list; 0: any */
 } tool_choice;
 
+static uint32_t function_name(const reader *in, uint32_t tool) {
+    return json_get(&in->j, json_get(&in->j, tool, "function"), "name");
+}
+
+/* Does a list of functions have one of this name? */
+static int names_function(const reader *in, uint32_t list, const char *name) {
+    uint32_t at = list + 1, i;
+    for (i = 0; list && i < in->j.nodes[list].n; i++, at = in->j.nodes[at].next)
+        if (json_is(&in->j, function_name(in, at), name)) return 1;
+    return 0;
+}
+
+/* {"mode": "auto", "tools": [...]}: the model sees all tools, and calls are of these. */
+static void read_allowed(reader *in, uint32_t node, tool_choice *c) {
+    const uint32_t mode = json_get(&in->j, node, "mode"), list = json_get(&in->j, node, "tools");
+    const uint32_t n = list && json_kind(&in->j, list) == JSON_ARRAY ? in->j.nodes[list].n : 0;
+    uint32_t at = list + 1, i;
+    c->must = json_is(&in->j, mode, "required");
+    if (!c->must && !json_is(&in->j, mode, "auto"))
+        refuse_field(in, "tool_choice", "the mode of allowed_tools must be auto or required");
+    if (n == 0 || n > MOST_ALLOWED)
+        refuse_field(in, "tool_choice", "allowed_tools needs tools, a list of 1 to 128 functions");
+    for (i = 0; i < n && !failed(in); i++, at = in->j.nodes[at].next) {
+        const char *name = node_string(in, function_name(in, at));
+        if (!name || !json_is(&in->j, json_get(&in->j, at, "type"), "function"))
+            refuse_field(in, "tool_choice", "only functions can be in allowed_tools");
+        else if (!names_function(in, field_get(in, "tools"), name))
+            refuse_field(in, "tool_choice", "tools has no function of this name");
+    }
+    c->allowed = list;
+}
+
 static tool_choice read_choice(reader *in) {
-    const uint32_t choice = field_get(in, "tool_choice");
-    tool_choice c = {0, 0, 0};
-    c.name = node_string(in, json_get(&in->j, json_get(&in->j, choice, "function"), "name"));
-    c.is_none = json_is(&in->j, choice, "none");
-    c.must = c.name || json_is(&in->j, choice, "required");
-    if ((c.name && !json_is(&in->j, json_get(&in->j, choice, "type"), "function")) ||
-        (choice && !c.must && !c.is_none && !json_is(&in->j, choice, "auto")))
+    const uint32_t choice = field_get(in, "tool_choice"),
+                   type = json_get(&in->j, choice, "type"),
+                   word = type ? type : choice;            /* Cursor sends {"type": "auto"} */
+    tool_choice c = {0, 0, 0, 0};
+    if (json_is(&in->j, type, "allowed_tools")) {
+        read_allowed(in, json_get(&in->j, choice, "allowed_tools"), &c);
+        return c;
+    }
+    c.name = node_string(in, function_name(in, choice));
+    c.is_none = json_is(&in->j, word, "none");
+    c.must = c.name || json_is(&in->j, word, "required");
+    if ((c.name && !json_is(&in->j, type, "function")) ||
+        (choice && !c.must && !c.is_none && !json_is(&in->j, word, "auto")))
         refuse_field(in, "tool_choice", "none, auto, required or {\"type\": \"function\", "
                      "\"function\": {\"name\": ...}} is needed");
     return c;
@@ -234,10 +275,12 @@ static void add_functions(reader *in, uint32_t tools, const tool_choice *choice,
     uint32_t at = tools + 1, i;
     for (i = 0; i < n && !failed(in); i++, at = in->j.nodes[at].next) {
         const uint32_t function = json_get(&in->j, at, "function");
+        const uint32_t name = function_name(in, at);
         const int is_strict = field_bool(in, function, "strict");
-        if (choice->name && !json_is(&in->j, json_get(&in->j, function, "name"), choice->name))
-            continue;
-        out->is_strict |= is_strict;
+        if (choice->name && !json_is(&in->j, name, choice->name)) continue;
+        if (choice->allowed &&
+            !names_function(in, choice->allowed, in->j.text + in->j.nodes[name].at)) continue;
+        if (is_strict || choice->allowed) out->strict = is_strict ? "strict" : "tool_choice";
         add_function(in, function, (unsigned)i, is_strict || choice->must, out);
     }
     if (out->defs.n == 0)
@@ -248,7 +291,7 @@ static void add_functions(reader *in, uint32_t tools, const tool_choice *choice,
 void rules_read_tools(reader *in, rules *keeps_to) {
     const uint32_t node = field_get(in, "tools"), old = field_get(in, "functions");
     const int many = field_bool_or_true(in, "parallel_tool_calls");
-    const tool_choice choice = read_choice(in);
+    tool_choice choice;
     uint32_t at = node + 1, i;
     buffer out = {0};
     if (old && json_kind(&in->j, old) != JSON_ARRAY)
@@ -257,6 +300,7 @@ void rules_read_tools(reader *in, rules *keeps_to) {
         refuse_field(in, "functions", "this was replaced by tools");
     if (node && json_kind(&in->j, node) != JSON_ARRAY)
         refuse_field(in, "tools", "a list is needed");
+    choice = read_choice(in);
     if (choice.must && !failed(in) && (!node || in->j.nodes[node].n == 0))
         refuse_field(in, "tool_choice", "there are no tools");
     if (!node || failed(in) || in->j.nodes[node].n == 0) return;
@@ -298,19 +342,20 @@ static const char *tag_of(const request *r, const char *tag, char room[24]) {
     return room;
 }
 
-/* Each < may begin the tag, so as much of it as there may be (NAME-part) stands before the end, the
-   next <, or a character with which it is no tag (NAME-on). For <tool_call> and the name free:
+/* Any text without a tag. Each < may begin it, so as much of it as there may be (free-part) stands
+   before the end, the next <, or a character with which it is no tag (free-on):
 
        free ::= ([^<] | free-part* free-on)* free-part*
        free-part ::= "<" ("t" ("o" ...)?)?
        free-on ::= "<" [^<t] | "<t" [^<o] | ... */
-void rules_add_without(buffer *out, const char *name, const char *tag) {
-    size_t i, n = strlen(tag);
-    buffer_format(out, "%s ::= ([^<] | %s-part* %s-on)* %s-part*\n%s-part ::= \"<\"", name, name,
-                  name, name, name);
+static void add_free(buffer *out) {
+    static const char tag[] = "<tool_call>";
+    const size_t n = sizeof tag - 1;
+    size_t i;
+    buffer_text(out, "free ::= ([^<] | free-part* free-on)* free-part*\nfree-part ::= \"<\"");
     for (i = 1; i + 1 < n; i++) buffer_format(out, " (\"%c\"", tag[i]);
     for (i = 1; i + 1 < n; i++) buffer_text(out, ")?");
-    buffer_format(out, "\n%s-on ::= ", name);
+    buffer_text(out, "\nfree-on ::= ");
     for (i = 1; i < n; i++)
         buffer_format(out, "%s\"%.*s\" [^<%c]", i > 1 ? " | " : "", (int)i, tag, tag[i]);
     buffer_text(out, "\n");
@@ -318,7 +363,7 @@ void rules_add_without(buffer *out, const char *name, const char *tag) {
 
 /* Does the reply keep to what calls have to be? If text has a schema, it is that or calls. */
 static int binds_calls(const request *r, const rules *from) {
-    return from->calls.n && (r->must_call || from->is_strict || (from->field && from->is_schema));
+    return from->calls.n && (r->must_call || from->strict || (from->field && from->is_schema));
 }
 
 /* The rules around the schemas: what thinking, text and calls may follow each other. */
@@ -337,7 +382,7 @@ static void add_around(const request *r, const rules *from, buffer *out) {
     buffer_text(out, is_free ? "free calls?\n" : !binds ? "root\n" : r->must_call ? "calls\n" :
                      "(def-text | calls)\n");
     if (!binds) return;
-    if (is_free) rules_add_without(out, "free", "<tool_call>");
+    if (is_free) add_free(out);
     if (calls_are_xml(r->service)) calls_add_common(out);
     buffer_format(out, "calls ::= %s\ncall ::= %s \"\\n\" (%s) \"\\n\" %s\n",
                   r->one_call ? "call" : "call (\"\\n\" call)*", tag_of(r, "<tool_call>", open),
@@ -350,6 +395,7 @@ static void add_document(reader *in, const rules *from, buffer *out) {
     bitnet_error err;
     memset(&j, 0, sizeof j);
     buffer_format(out, "{\"$defs\":{%s", from->defs.p);
+    if (calls_are_xml(in->r->service)) calls_add_defs(out);
     if (from->field && !in->r->must_call) {
         buffer_text(out, ",\"text\":");
         j.size = from->text.n;
@@ -373,22 +419,23 @@ static http_error refuse_rules(const request *r, const rules *from, bitnet_resul
     static const char defs[] = "#/$defs/", own[] = "#/$defs/text";
     const int status = code == BITNET_ERR_MEMORY ? 503 : 400;
     const char *at = binds_calls(r, from) ? strstr(text, defs) : 0,
-               *param = r->must_call ? "tool_choice" : from->is_strict ? "tools" : from->field;
+               *param = r->must_call ? "tool_choice" : from->strict ? "tools" : from->field;
     size_t n;
     if (!at) return refuse(status, param, "%s: %s", param, text);
     if (from->field && !strncmp(at, own, sizeof own - 1))
         return refuse(status, from->field, "%s: #%s", from->field, at + sizeof own - 1);
     at += sizeof defs - 1;
     n = strspn(at, "0123456789");
-    return refuse(status, param, "tools[%.*s].function.parameters: #%s", (int)n, at, at + n);
+    return refuse(status, param, "tools[%.*s].function.parameters: #%s", (int)n, at,
+                  at + strspn(at, "-0123456789"));
 }
 
 /* What cannot be together. */
 static void check_rules(reader *in, const rules *from) {
     const request *r = in->r;
-    const char *what = r->must_call ? "tool_choice" : "strict";
+    const char *what = r->must_call ? "tool_choice" : from->strict;
     bitnet_reply parts;
-    if (!r->must_call && !from->is_strict) return;
+    if (!r->must_call && !from->strict) return;
     parts = begin_reply(r);
     if (from->field && !from->is_schema)
         in->error = refuse(400, from->field, "%s and %s exclude each other", what, from->field);

@@ -14,7 +14,8 @@ typedef struct rules {
     int is_schema;
     buffer defs;                       /* schemas of the arguments of functions, by their numbers */
     buffer calls;                      /* a call, as alternatives of a grammar that name these */
-    int is_strict;                     /* each call keeps to them, if there is one */
+    const char *strict;                /* what asks that each call keeps to them, though none must
+                                          be: strict, or tool_choice; 0: nothing */
 } rules;
 
 /* The tools of a chat, and what calls of them keep to. */
@@ -24,8 +25,7 @@ void rules_read(reader *in, rules *out);
 /* The rules as a grammar, once it is known how the reply begins. */
 void rules_compile(reader *in, const rules *from);
 void rules_free(rules *r);
-/* A string in a grammar; and the rule `name`: any text without this tag. */
+/* A string in a grammar. */
 void rules_add_literal(buffer *out, const char *p);
-void rules_add_without(buffer *out, const char *name, const char *tag);
 
 #endif

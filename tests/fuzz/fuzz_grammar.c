@@ -69,6 +69,8 @@ static void grammar_write(bitnet_matcher *m, bitnet_matcher *other, const bitnet
     free(again);
 }
 
+enum { RAW = 63 };                     /* a kind */
+
 FUZZ_TARGET(grammar) {
     static const int32_t depths[] = {0, 1, 3, 40}, ways[] = {0, 1, 4, 50}, states[] = {0, 64, 70,
         200};
@@ -83,6 +85,7 @@ FUZZ_TARGET(grammar) {
     bitnet_result r;
     const uint8_t *choices;
     const uint32_t limits = fuzz_uint(&in, 1), kind = fuzz_uint(&in, 1);
+    gb_buf text = {0, 0, 0};
     size_t n = 24;
     memset(&counter, 0, sizeof counter);
     memset(&p, 0, sizeof p);
@@ -96,8 +99,16 @@ FUZZ_TARGET(grammar) {
     q.max_states = states[limits >> 4 & 3];
     q.max_masks = 1 + (int32_t)(limits >> 6);
     choices = fuzz_bytes(&in, &n);
+    if (kind == RAW) {                 /* the schema's strings as they stand, or its values */
+        static const char around[] = "text ::= raw-a | \"(\" def-a";
+        p.around.data = around;
+        p.around.size = sizeof around - 1;
+        gb_put(&text, "{\"$defs\":{\"a\":", 14);
+        gb_put(&text, in.p, in.n);
+        gb_put(&text, "}}", 2);
+    } else gb_put(&text, in.p, in.n);
     r = (kind & 1 ? bitnet_grammar_json_schema : bitnet_grammar_gbnf)(
-        model, (const char *)in.p, in.n, &p, &g, &err);
+        model, (const char *)text.p, text.n, &p, &g, &err);
     fuzz_check_error(r, &err);
     FUZZ_CHECK(!r == !!g);
     if (g) {
@@ -113,5 +124,6 @@ FUZZ_TARGET(grammar) {
     bitnet_matcher_free(m);
     bitnet_matcher_free(other);
     bitnet_grammar_free(g);
+    free(text.p);
     FUZZ_CHECK(counter.live == 0);
 }

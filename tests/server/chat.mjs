@@ -144,6 +144,51 @@ const cases = {
         same(cut.choices[0].finish_reason, 'length');
     },
 
+    // evaluation tools send stop strings with each request, and thoughts repeat the question
+    async 'a stop string ends what is said, and no thought'() {
+        const thought = 'Hm, end.\n\nwell <b> é.';
+        const said = 'Yes é: end. No.';
+        const { grammar } = says(`\n${thought}\n</think>\n\n${said}`);
+        const whole = says('', { grammar: grammar.replace('"', '<think> "') });
+        for (const stop of [['end'], [' end. N'], ['\n\n'], ['think'], ['<'], ['é: e', 's'], ['!']]) {
+            const ends = stop.map(s => said.indexOf(s)).filter(at => at >= 0);
+            const wanted = said.slice(0, Math.min(said.length, ...ends));
+            const { choices } = await chat({ ...whole, stop });
+            const { content, reasoning_content } = choices[0].message;
+            same([content, reasoning_content], [wanted, thought], stop);
+            same(choices[0].finish_reason, 'stop');
+            const all = await stream({ ...whole, stop });
+            same([all.content, all.reasoning], [wanted, thought], stop);
+            const { json } = await ask(server, '/v1/messages', { ...whole, stop_sequences: stop });
+            const blocks = [{ type: 'thinking', thinking: thought, signature: 'unsigned' }];
+            if (wanted) blocks.push({ type: 'text', text: wanted });
+            same(json.content, blocks, stop);
+            same(json.stop_reason, ends.length ? 'stop_sequence' : 'end_turn', stop);
+            const from = stop.find(s => said.indexOf(s) === wanted.length) ?? null;
+            same(json.stop_sequence, ends.length ? from : null);
+        }
+        // what may become one comes at the end, also where the text is cut
+        const n = tokensIn(`<think>\n${thought}\n</think>\n\nYes é: en`);
+        const cut = await chat({ ...whole, stop: ['é: end!'], max_tokens: n });
+        same(
+            [cut.choices[0].message.content, cut.choices[0].finish_reason],
+            ['Yes é: en', 'length']
+        );
+        const last = await chat({ ...whole, stop: ['en'], max_tokens: n });
+        same([last.choices[0].message.content, last.choices[0].finish_reason], ['Yes é: ', 'stop']);
+        for (const name of ['qwen-3-thinking', 'qwen-3.6']) {
+            const body = says('a end b', { seed: 1, ...(await thinks(2)) });
+            const free = (await chat(body, others[name])).choices[0].message;
+            const stop = [free.reasoning_content.slice(0, 3), 'end'];
+            const { choices } = await chat({ ...body, stop }, others[name]);
+            same(
+                [choices[0].message.content, choices[0].message.reasoning_content],
+                ['a ', free.reasoning_content],
+                name
+            );
+        }
+    },
+
     async 'a refusal in a conversation that comes back is a text'() {
         const user = { role: 'user', content: 'x' };
         const prompt = async message => {

@@ -360,6 +360,31 @@ const responses = {
         same([name, JSON.parse(args)], ['weather', { city: 'Ulm' }]);
     },
 
+    async 'responses: openai, allowed_tools'() {
+        const client = await openai();
+        const now = { type: 'function', name: 'now', parameters: null };
+        const body = { model: 'a', input: 'x', tools: [weather, now], max_output_tokens: 300 };
+        const allowed = (mode, ...tools) => ({ type: 'allowed_tools', mode, tools });
+        const name = { type: 'function', name: 'now' };
+        const tool_choice = allowed('required', { type: 'web_search' }, name);
+        const r = await client.responses.create({ ...body, tool_choice });
+        same(r.tool_choice, tool_choice);
+        const calls = r.output.filter(item => item.type === 'function_call');
+        check(calls.length > 0 && calls.every(c => c.name === 'now'), r.output);
+        for (const [choice, words] of [
+            [allowed('auto', { type: 'web_search' }), 'a list of'],
+            [allowed(undefined, name), 'mode'],
+            [allowed('auto', { type: 'function', name: 'x' }), 'no function of this name']
+        ]) {
+            const { status, json } = await ask(server, '/v1/responses', {
+                ...body,
+                tool_choice: choice
+            });
+            same([status, json.error.param], [400, 'tool_choice'], words);
+            check(json.error.message.includes(words), json);
+        }
+    },
+
     async 'responses: log-probabilities'() {
         const client = await openai({ fetch: saying('Yes.') });
         const r = await client.responses.create({
@@ -400,7 +425,11 @@ const responses = {
             [`${THOUGHT}So:\n${ROME}`, ['So:'], {}],
             [`So<${ROME}<`, ['So<', '<'], {}],
             [`${ROME}\n${ROME}\n${spoiled}\n`, [`\n${spoiled}\n`], {}],
-            [`${THOUGHT}So: ${spoiled.slice(0, 20)}`, [`So: ${spoiled.slice(0, 20)}`], {}]
+            [`${THOUGHT}So: ${spoiled.slice(0, 20)}`, [`So: ${spoiled.slice(0, 20)}`], {}],
+            // texts that wait where a stop string may begin, which then does not come
+            [written, ['So é: ', ' B<.'], { stop: ['.\n</think>\n\nSo !'] }],
+            [`So${ROME}The end.`, ['So', 'The end.'], { stop: ['So<tool_call>!'] }],
+            [`So${ROME}The end.`, ['So', 'The end.'], { stop: ['}}\n</tool_call>The!'] }]
         ]) {
             const body = { input: 'x', seed: 1, tools: [weather], top_logprobs: 1, ...more };
             const asked = { ...body, grammar: only(text) };
@@ -414,7 +443,8 @@ const responses = {
             const ends = l => l.bytes === null;
             for (const [i, { text: own, logprobs }] of parts.entries()) {
                 // those of a stop string belong to it, and so does the end of the text
-                const stop = i === parts.length - 1 ? (more.stop?.[0] ?? '') : '';
+                const stop =
+                    i === parts.length - 1 && more.stop?.[0] === '<.' ? more.stop[0] : '';
                 same(bytesOf(logprobs), own + stop);
                 const is_last = whole.output.at(-1).content?.[0] === parts[i] && !stop;
                 same(logprobs.filter(ends).length, is_last ? 1 : 0, own);

@@ -236,7 +236,133 @@ const cases = {
                     check(c.name === 'now' ? city === undefined : CITIES.includes(city), c);
                     const told = await stream(to, body);
                     same(told.calls, [c]);
+                    const type = body.tool_choice; // as Cursor sends it
+                    if (type !== 'required') continue;
+                    const again = await chat(to, { ...body, tool_choice: { type } });
+                    same(again.choices[0].message.tool_calls[0].function, c);
                 }
+        const plain = await chat(tagged, { max_tokens: 1 });
+        const none = await chat(tagged, { tools, tool_choice: { type: 'none' }, max_tokens: 1 });
+        same(none.usage.prompt_tokens, plain.usage.prompt_tokens);
+        await chat(tagged, { tools, tool_choice: { type: 'auto' }, max_tokens: 1 });
+    },
+
+    async 'allowed_tools: calls are of these functions, and the model sees all of them'() {
+        const all = [f('weather'), f('now', { parameters: undefined }), f('open')];
+        const allow = (mode, ...names) => ({
+            type: 'allowed_tools',
+            allowed_tools: {
+                mode,
+                tools: names.map(name => ({ type: 'function', function: { name } }))
+            }
+        });
+        const seen = {};
+        for (const [name, to] of [...each, ...others].filter(([n]) => n !== 'qwen-3-thinking')) {
+            if (to === servers.tiny) continue; // its context is short
+            const off = { tools: all, enable_thinking: false };
+            for (let seed = 1; seed <= 6; seed++)
+                for (const more of [
+                    { tool_choice: allow('required', 'weather', 'now') },
+                    {
+                        tool_choice: allow('auto', 'now', 'open'),
+                        ...(await calling(to, 6)),
+                        top_k: 0,
+                        min_p: 0
+                    }
+                ]) {
+                    const { choices } = await chat(to, { ...off, ...more, seed });
+                    const { mode, tools: some } = more.tool_choice.allowed_tools;
+                    const { tool_calls = [] } = choices[0].message;
+                    if (mode === 'required' && choices[0].finish_reason !== 'length')
+                        check(tool_calls.length > 0, choices[0]);
+                    for (const { function: c } of tool_calls) {
+                        check(some.some(t => t.function.name === c.name), `${name} ${c.name}`);
+                        same(typeof JSON.parse(c.arguments), 'object');
+                        seen[mode] = (seen[mode] ?? 0) + 1;
+                    }
+                }
+            const n = async more => (await chat(to, { ...off, ...more, max_tokens: 1 })).usage;
+            same(
+                (await n({ tool_choice: allow('auto', 'open') })).prompt_tokens,
+                (await n({})).prompt_tokens
+            );
+        }
+        check(seen.required > 20 && seen.auto > 10, seen);
+        for (const [tool_choice, words] of [
+            [{ type: 'allowed_tools' }, 'mode'],
+            [{ type: 'allowed_tools', allowed_tools: { mode: 'x', tools: [f('now')] } }, 'mode'],
+            [allow('auto'), 'a list'],
+            [allow('auto', 'other'), 'no function of this name'],
+            [{ type: 'allowed_tools', allowed_tools: { mode: 'auto', tools: [5] } }, 'only functions']
+        ]) {
+            const e = await refusal(tagged, { tools: all, tool_choice });
+            same(e.param, 'tool_choice');
+            check(e.message.includes(words), e.message);
+        }
+        const e = await refusal(tagged, { tool_choice: allow('auto', 'now') });
+        same(e.param, 'tool_choice');
+        const both = { tools: all, tool_choice: allow('auto', 'now'), ...says('x') };
+        const { message } = await refusal(tagged, both);
+        check(message.includes('tool_choice and grammar'), message);
+    },
+
+    async 'what tools say is in the order of the calls, and may be written as it once was'() {
+        const called = (id, n) => ({
+            id,
+            type: 'function',
+            function: { name: 'add', arguments: `{"n": ${n}}` }
+        });
+        const said = (tool_call_id, content) => ({ role: 'tool', tool_call_id, content });
+        const reply = (...tool_calls) => ({ role: 'assistant', content: null, tool_calls });
+        for (const [name, to] of [...each, ...others]) {
+            const text = async messages => {
+                const r = await ask(to, '/apply-template', { messages });
+                same(r.status, 200, r.text);
+                return r.json.prompt;
+            };
+            const first = [user, reply(called('a', 1), called('b', 2), called('c', 3))];
+            const answers = [said('a', 'A'), said('b', 'B'), said('c', 'C')];
+            const wanted = await text([...first, ...answers, user]);
+            const [a, b, c] = answers;
+            for (const order of [
+                [c, b, a],
+                [b, c, a],
+                [a, c, b]
+            ])
+                same(await text([...first, ...order, user]), wanted, name);
+            // those that answer no call come last, and each reply has its own
+            const odd = said('x', 'X');
+            same(
+                await text([...first, odd, c, b, a, reply(called('c', 1)), c]),
+                await text([...first, a, b, c, odd, reply(called('c', 1)), c])
+            );
+            same(
+                await text([
+                    user,
+                    {
+                        role: 'assistant',
+                        content: 'So:',
+                        function_call: { name: 'add', arguments: '{"n": 1}' }
+                    },
+                    { role: 'function', name: 'add', content: '2' }
+                ]),
+                await text([user, { ...reply(called('a', 1)), content: 'So:' }, said('a', '2')]),
+                name
+            );
+            const old = { name: 'add', arguments: '{"n": 1}' };
+            same(
+                await text([
+                    user,
+                    { role: 'assistant', content: null, tool_calls: [], function_call: old },
+                    { role: 'function', name: 'add', content: null }
+                ]),
+                await text([user, reply(called('a', 1)), said('a', '')])
+            );
+        }
+        const e = await refusal(tagged, {
+            messages: [user, { role: 'assistant', function_call: { name: 'add' } }]
+        });
+        check(e.message.includes('needs a name and'), e.message);
     },
 
     async 'the tag that ends a call is text within an argument'() {
@@ -659,6 +785,70 @@ const cases = {
                 }
             }
             check(n > 3, `${n} calls`);
+        }
+    },
+
+    async 'strings of calls in the form of XML keep to their schema, and may have its tags'() {
+        const ends = 'a\n</parameter>\n</parameter> b';
+        const properties = {
+            day: { type: 'string', format: 'date' },
+            code: { type: 'string', pattern: '^[A-Z]{2}-\\d+(?:\\n"x"\\\\)?$', maxLength: 9 },
+            name: { $ref: '#/$defs/Name' },
+            some: { type: 'string', minLength: 1 },
+            maybe: { anyOf: [{ type: 'string', pattern: '^[a-c]{1,2}$' }, { type: 'null' }] },
+            either: { type: ['string', 'boolean'], pattern: '^[x-z]', maxLength: 3 },
+            tag: { enum: [ends, 7] },
+            plain: { type: 'string' }
+        };
+        const good = {
+            day: v => /^\d{4}-\d\d-\d\d$/.test(v) && !isNaN(Date.parse(v)),
+            code: v => /^[A-Z]{2}-\d+(?:\n"x"\\)?$/.test(v) && v.length <= 9,
+            name: v => /[b-y]/.test(v) && [...v].length >= 2 && [...v].length <= 4,
+            some: v => typeof v === 'string' && v,
+            maybe: v => v === null || /^[a-c]{1,2}$/.test(v),
+            either: v =>
+                typeof v === 'boolean' || (typeof v === 'string' && /^[x-z].?.?$/su.test(v)),
+            tag: v => v === ends || v === 7,
+            plain: v => typeof v === 'string'
+        };
+        const seen = {};
+        for (const [name, to] of others)
+            for (const [key, schema] of Object.entries(properties)) {
+                const parameters = {
+                    type: 'object',
+                    $defs: { Name: { type: 'string', pattern: '[b-y]', minLength: 2, maxLength: 4 } },
+                    properties: { [key]: schema },
+                    required: [key]
+                };
+                for (let seed = 1; seed <= 8; seed++) {
+                    const body = {
+                        tools: [f('x', { parameters, strict: true })],
+                        tool_choice: 'required',
+                        parallel_tool_calls: false,
+                        enable_thinking: false,
+                        max_tokens: 300,
+                        seed
+                    };
+                    const { choices } = await chat(to, body);
+                    if (choices[0].finish_reason === 'length') continue; // it has no end
+                    const [{ function: c }] = choices[0].message.tool_calls;
+                    const value = JSON.parse(c.arguments)[key];
+                    check(good[key](value), `${name} ${key} ${c.arguments}`);
+                    seen[key] = [...(seen[key] ?? []), value];
+                }
+            }
+        for (const key of ['day', 'code', 'name', 'maybe', 'either', 'tag']) check(seen[key]?.length > 8, key);
+        check(seen.tag.includes(ends) && seen.maybe.includes(null), seen);
+        check(seen.maybe.some(v => v) && seen.either.some(v => v.length), seen);
+        // lengths alone are too many to be counted, and nothing is cut for them
+        const long = { type: 'object', properties: { x: { type: 'string', maxLength: 9000 } } };
+        const many = { tools: [f('x', { parameters: long })], tool_choice: 'required' };
+        for (const [, to] of others) await chat(to, { ...many, max_tokens: 1 });
+        for (const [, to] of others) {
+            const x = { type: 'string', pattern: 'a(?=b)c' };
+            const parameters = { type: 'object', properties: { x } };
+            const e = await refusal(to, { tools: [f('x', { parameters, strict: true })] });
+            check(e.message.includes('tools[0].function.parameters: #/properties/x/pattern'), e);
         }
     },
 

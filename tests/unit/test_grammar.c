@@ -419,6 +419,22 @@ static void test_strings(void) {
          {"c \"\xF0\x9F\x98\x80\"", "c \"\\\"\"", "x \"ab", "x \"\\n", 0}},
         {"{\"type\":\"string\",\"pattern\":\"^(?!ab)(?=.*c)[a-c]{2,4}$\"}",
          {"c \"ac\"", "c \"bac\"", "x \"ab", "x \"aa\"", "x \"c\"", 0}},
+        {"{\"type\":\"string\",\"pattern\":\"(?=.*[B-Z])(?!a)[a-zB-Z]{2,4}$\"}",
+         {"c \"bC\"", "c \"CabD\"", "x \"a", "x \"bb\"", 0}},
+        {"{\"type\":\"string\",\"pattern\":\"^P(?!$)[A-Z]{2}(?=.*9)(?!8)\\\\d{2}$\"}",
+         {"c \"PXY19\"", "c \"PAB97\"", "x \"PXY8", "x \"PXY12\"", "x \"P\"", 0}},
+        {"{\"type\":\"string\",\"pattern\":\"(?!^1+$)^[12]{2}$\"}", {"c \"12\"", "x \"11\"", 0}},
+        /* pydantic's Decimal, with max_digits 5, and decimal_places 2 or any */
+        {"{\"type\":\"string\",\"pattern\":\"^(?!^[-+.]*$)[+-]?0*\\\\d*\\\\.?\\\\d*$\"}",
+         {"c \"-0.50\"", "c \"7\"", "c \"1.\"", "x \"-\"", "x \".\"", "x \"1e", 0}},
+        {"{\"type\":\"string\",\"pattern\":\"^(?!^[-+.]*$)[+-]?0*(?:\\\\d{0,3}|(?=[\\\\d.]{1,6}0*$)"
+         "\\\\d{0,3}\\\\.\\\\d{0,2}0*$)\"}",
+         {"c \"123\"", "c \"-00123.45000\"", "c \".5\"", "x \"1234", "x \"1.234", "x \"1a",
+          "x \"+\"", 0}},
+        {"{\"type\":\"string\",\"pattern\":\"^(?!^[-+.]*$)[+-]?0*(?:\\\\d{0,5}|(?=[\\\\d.]{1,6}0*$)"
+         "\\\\d*\\\\.\\\\d*0*$)\"}",
+         {"c \"12345\"", "c \"0012.345\"", "c \"1.23450\"", "x \"123456", "x \"12.3456", "x \".\"",
+          0}},
         {"{\"type\":\"string\",\"pattern\":\"^(?<n>a\\\\!\\\\_\\\\u{62})$\"}", {"c \"a!_b\"", 0}},
         {"{\"type\":\"string\",\"format\":\"date\",\"pattern\":\"^2024-02\"}",
          {"c \"2024-02-29\"", "x \"2023", "x \"2024-02-3", 0}},
@@ -704,7 +720,8 @@ static void test_schema_errors(void) {
         {"{\"type\":\"integer\",\"minimum\":true}", BITNET_ERR_FORMAT, "#/minimum: not a number"},
         {"{\"type\":\"string\",\"format\":\"date\",\"minLength\":11}", BITNET_ERR_FORMAT,
             "no text that ends"},
-        {"{\"type\":\"string\",\"pattern\":\"a(?=b)c\"}", BITNET_ERR_UNSUPPORTED, "lookahead"},
+        {"{\"type\":\"string\",\"pattern\":\"a(?=b)c\"}", BITNET_ERR_UNSUPPORTED,
+            "#/pattern: a lookahead only at the beginning"},
         {"{\"type\":\"string\",\"pattern\":\"^(?!a)b|c\"}", BITNET_ERR_UNSUPPORTED, "alternative"},
         {"{\"type\":\"string\",\"pattern\":\"a\\\\\"}", BITNET_ERR_UNSUPPORTED, "escape"},
         {"{\"type\":\"string\",\"pattern\":\"[^\\\\p{L}]\"}", BITNET_ERR_UNSUPPORTED,
@@ -1420,6 +1437,34 @@ static void test_sampler(void) {
     bitnet_grammar_free(g);
 }
 
+/* Strings of a schema as they stand, in rules around it. */
+static void test_raw(void) {
+    static const grammar_case a[] = {
+        {"{\"$defs\": {\"a\": {\"pattern\": \"^[ab\\\"\\\\\\\\\\n]{1,3}$\"}}}",
+         {"m a", "m b\"", "c \\\n\"", "x \"c", "x abab", "o ", 0}},
+        {"{\"$defs\": {\"a\": {\"anyOf\": [{\"enum\": [\"x\\\"y\", 1]}, {\"type\": \"null\"}, "
+         "{\"$ref\": \"#/$defs/f\"}]}, \"f\": {\"type\": \"string\", \"format\": \"date\"}}}",
+         {"c x\"y", "c 2024-02-29", "o 1", "x \"", "x n", 0}},
+        {"{\"$defs\": {\"a\": {\"$ref\": \"#/$defs/d\", \"not\": {\"pattern\": \"<.>\"}}, "
+         "\"d\": {}}}",
+         {"m ", "m <>\"\n\xC3\xA9\x01\\", "m null", "x <x>", 0}},
+        {"{\"$defs\": {\"a\": {\"type\": [\"string\", \"null\"], \"minLength\": 1, "
+         "\"maxLength\": 2}}}",
+         {"c \"\"", "m \xC3\xA9", "x abc", "o ", 0}},
+    };
+    static const error_case errors[] = {
+        {"{\"$defs\": {\"a\": {\"type\": \"string\",\n\"pattern\": \"(\"}}}", BITNET_ERR_FORMAT,
+         "line 2, column 12: #/$defs/a/pattern: "},
+        {"{\"$defs\": {\"a\": {\"type\": [\"integer\", \"null\"]}}}", BITNET_ERR_FORMAT,
+         "has no text that ends"},
+        {"{\"$defs\": {\"b\": {}}}", BITNET_ERR_FORMAT, "the rule raw-a is not defined"},
+    };
+    around = "text ::= raw-a";
+    check_cases(compile_around, a, 4);
+    check_errors(compile_around, errors, 3);
+    around = 0;
+}
+
 /* Rules around a grammar or schema, whose names are their own. */
 static void test_around(void) {
     static const grammar_case cases[] = {
@@ -1592,6 +1637,7 @@ static void test_nul(void) {
 extern const test_case grammar_tests[];
 const test_case grammar_tests[] = {
     {"grammar/around", test_around},
+    {"grammar/raw", test_raw},
     {"grammar/thought", test_thought},
     {"grammar/gbnf", test_gbnf},
     {"grammar/gbnf_errors", test_gbnf_errors},
