@@ -276,7 +276,8 @@ static int written_rename(char *from, const char *to) {
     return 0;
 }
 
-static void written_remove(const char *path) { remove(path); }
+/* A handler of a signal may call it, unlike remove. */
+static void written_remove(const char *path) { unlink(path); }
 
 static int written_process(void) { return (int)getpid(); }
 #endif

@@ -10,7 +10,7 @@ static char *volatile unfinished;      /* the file's name so far; 0: it has none
 
 /* Ends the program as the signal would have done. */
 static void drop_unfinished(int which) {
-    if (unfinished) remove(unfinished);
+    if (unfinished) written_remove(unfinished);
     signal(which, SIG_DFL);
     raise(which);
 }
@@ -31,8 +31,8 @@ static const char *save(written *w, const char *path) {
     if ((why = written_create(w, path, 1)) != 0) return why;
     unfinished = w->part;
     if (file ? fwrite(file, 1, file_size, w->f) != file_size : !write_model(w->f))
-        return strerror(errno);
-    why = written_end(w);
+        why = strerror(errno);
+    else why = written_end(w);
     unfinished = 0;
     return why ? why : written_name(w);
 }

@@ -1,6 +1,6 @@
 /* The inner loops: the scalar ones against definitions written down again here, every other table
-   against the scalar one, bit for bit. Arrays are heap blocks of exactly their size, at odd
-   addresses where the type allows it, so a sanitizer sees every step past their ends.
+   against the scalar one, bit for bit. Arrays are blocks of exactly their size, at odd addresses
+   where the type allows it, so that a step past their ends is seen.
 
    BITNET_TEST_SEED (a number) changes the random inputs; failures name it. */
 
@@ -33,6 +33,33 @@ static uint32_t random_bits(void) {                      /* splitmix64 */
 
 static float random_unit(void) { return (float)(int32_t)random_bits() / 2147483648.0f; }
 
+#if (defined(__unix__) || defined(__APPLE__)) && !defined(__EMSCRIPTEN__) && \
+    !defined(__SANITIZE_ADDRESS__)
+/* size bytes that end `offset` bytes before a page of no access: a step past their end ends the
+   program where no sanitizer runs, as in an emulator. */
+typedef struct guard { void *memory, *page; size_t size; } guard;
+
+static void *block(size_t size, size_t offset) {
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    guard g = {malloc(sizeof g + size + offset + 2 * page), 0, page};
+    uintptr_t end = (uintptr_t)g.memory + sizeof g + size + offset + page - 1;
+    uint8_t *p;
+    end -= end % page;
+    g.page = (void *)end;
+    if (!g.memory || mprotect(g.page, page, PROT_NONE)) exit(3);
+    p = (uint8_t *)g.page - offset - size;
+    memcpy(p - sizeof g, &g, sizeof g);
+    return p;
+}
+
+static void release(void *p, size_t offset) {
+    guard g;
+    (void)offset;
+    memcpy(&g, (uint8_t *)p - sizeof g, sizeof g);
+    mprotect(g.page, g.size, PROT_READ | PROT_WRITE);
+    free(g.memory);
+}
+#else
 /* size bytes that begin `offset` bytes into a block that ends with them. */
 static void *block(size_t size, size_t offset) {
     uint8_t *p = (uint8_t *)malloc(size + offset);
@@ -41,6 +68,7 @@ static void *block(size_t size, size_t offset) {
 }
 
 static void release(void *p, size_t offset) { free((uint8_t *)p - offset); }
+#endif
 
 /* Results go into arrays full of this byte, so that a write between rows of results shows. */
 #define UNTOUCHED 0xa5
@@ -105,6 +133,12 @@ static known_case *find_case(const void *what, const int *numbers) {
     one->state = state;
     memcpy(one->numbers, numbers, sizeof one->numbers);
     return *list = one;
+}
+
+static void *copy_of(const void *p, size_t size) {
+    void *copy = malloc(size);
+    if (!copy) exit(3);
+    return memcpy(copy, p, size);
 }
 
 /* ---- I2_S ---- */
@@ -178,7 +212,7 @@ static int compare_ternary(const bitnet_kernels *k, int n, int rows, int cols, i
     fill_activations(q, q_size, activations);
     sum_columns(q, n, cols, sums);
     if (!known->want) {
-        known->want = results(size * 4);
+        known->want = copy_of(got, size * 4);
         scalar()->dotrows_ternary(&(bitnet__dots){w, q, sums, n, rows, cols, (int32_t *)known->want,
                                                   (size_t)n, stride});
     }
@@ -197,7 +231,7 @@ static int compare_ternary(const bitnet_kernels *k, int n, int rows, int cols, i
     release(packed, offset);
     release(q, offset ^ 2);
     release(sums, 4);
-    free(got);
+    release(got, 0);
     return same;
 }
 
@@ -307,7 +341,7 @@ static int compare_u4(const bitnet_kernels *k, int n, int rows, int cols, int ac
     release(w, offset);
     release(q, offset ^ 2);
     release(sums, 4);
-    free(got);
+    release(got, 0);
     return same;
 }
 
@@ -363,8 +397,7 @@ static uint8_t *pack_groups(const bitnet_kernels *k, const bitnet__blocks *b, co
     uint8_t *packed;
     int r;
     if (!k->pack_groups) return 0;
-    packed = (uint8_t *)malloc((size_t)(rows + 15) / 16 * 16 * row);
-    if (!packed) exit(3);
+    packed = (uint8_t *)block((size_t)(rows + 15) / 16 * 16 * row, 0);
     for (r = 0; r < rows; r += 16)
         k->pack_groups(b, w + (size_t)r * row, n, rows - r < 16 ? rows - r : 16,
                        packed + (size_t)r * row);
@@ -401,7 +434,7 @@ static int compare_groups(const bitnet_kernels *k, const groups_shape *g, size_t
         scales[i] = fabsf(random_unit()) * (random_bits() % 8 ? 0.1f : 1e-34f);
     for (i = 0; i < size && g->add; i++) got[i] = random_unit() * 9.0f;
     if (!known->want) {
-        known->want = memcpy(block(size * 4, 0), got, size * 4);
+        known->want = copy_of(got, size * 4);
         scalar()->dotrows_groups(&(bitnet__grouped){w, g->blocks, q, sums, scales, g->n, g->rows,
                                                     g->cols, g->add, (float *)known->want, stride,
                                                     0});
@@ -409,7 +442,7 @@ static int compare_groups(const bitnet_kernels *k, const groups_shape *g, size_t
     packed = g->packed ? pack_groups(k, g->blocks, w, g->n, g->rows) : 0;
     k->dotrows_groups(&(bitnet__grouped){packed ? packed : w, g->blocks, q, sums, scales, g->n,
                                          g->rows, g->cols, g->add, got, stride, packed != 0});
-    free(packed);
+    if (packed) release(packed, 0);
     same = memcmp(known->want, got, size * 4) == 0;
     if (!same)
         test_fail(__FILE__, __LINE__,
@@ -424,7 +457,7 @@ static int compare_groups(const bitnet_kernels *k, const groups_shape *g, size_t
     release(q, offset ^ 2);
     release(sums, 4);
     release(scales, 4);
-    free(got);
+    release(got, 0);
     return same;
 }
 
@@ -664,7 +697,7 @@ static void pack(const char *table) {
             refused = k.pack(w, len, rows, got);
             release(w, 1);
             release(got, 3);
-            free(want);
+            release(want, 0);
             CHECK_MSG(same, "%s: n %d, %d rows, seed %llu", table, len, rows,
                       (unsigned long long)seed);
             CHECK_MSG(refused, "%s: n %d, %d rows, code 3 at %d", table, len, rows, bad);
@@ -779,7 +812,7 @@ static void quantize(const char *table) {
                        sum_want == sum_got && memcmp(want, got, (size_t)n) == 0;
                 release(x, 4);
                 release(got, 3);
-                free(want);
+                release(want, 0);
                 CHECK_MSG(same, "%s: n %d, kind %d, seed %llu", table, n, kind,
                           (unsigned long long)seed);
             }
@@ -888,8 +921,8 @@ static int same_results(const bitnet_kernels *k, float_rows f, float *want, floa
                   "%s %s: n %d, %d rows, %d columns, kind %d: [%d] is %a, not %a, seed %llu",
                   k->name, type_names[f.type], f.n, f.rows, f.cols, f.kind, at, (double)got[at],
                   (double)want[at], (unsigned long long)seed);
-    free(want);
-    free(got);
+    release(want, 0);
+    release(got, 0);
     return at < 0;
 }
 
@@ -1167,10 +1200,10 @@ static int check_scores_i8(const bitnet_kernels *k, int n, int rows, int cols, i
     release(w, 1);
     release(q, 3);
     release(sums, 4);
-    free(scales);
-    free(keys);
-    free(want);
-    free(got);
+    release(scales, 0);
+    release(keys, 0);
+    release(want, 0);
+    release(got, 0);
     return at < 0;
 }
 
@@ -1233,10 +1266,10 @@ static int check_weigh_i8(const bitnet_kernels *k, int n, int rows, int from, in
                   n, rows, from, to, special, (unsigned long long)seed);
     release(w, 1);
     release(p, 4);
-    free(want_q);
-    free(got_q);
-    free(want);
-    free(got);
+    release(want_q, 0);
+    release(got_q, 0);
+    release(want, 0);
+    release(got, 0);
     return same;
 }
 
@@ -1293,10 +1326,10 @@ static int check_sumrows_i8(const bitnet_kernels *k, int n, int first, int count
     release(w, 1);
     release(p, 1);
     release(scales, 4);
-    free(unused);
-    free(v);
-    free(want);
-    free(got);
+    release(unused, 0);
+    release(v, 0);
+    release(want, 0);
+    release(got, 0);
     return at < 0;
 }
 
@@ -1341,7 +1374,7 @@ static void softmax(const char *table) {
                 scalar()->softmax(want, n, scale, round % 2);
                 k.softmax(got, n, scale, round % 2);
                 at = first_difference(want, got, (size_t)n);
-                free(want);
+                release(want, 0);
                 release(got, 4);
                 CHECK_MSG(at < 0, "%s: n %d, kind %d, scale %g: [%d], seed %llu", table, n, kind,
                           (double)scale, at, (unsigned long long)seed);
@@ -1387,7 +1420,7 @@ static void rmsnorm(const char *table) {
                 at = first_difference(want, got, (size_t)n);
                 release(x, 4);
                 release(gain, 4);
-                free(want);
+                release(want, 0);
                 release(got, 4);
                 CHECK_MSG(at < 0, "%s: n %d, kind %d: [%d], seed %llu", table, n, kind, at,
                           (unsigned long long)seed);
@@ -1440,7 +1473,7 @@ static void rope(const char *table) {
                 at = first_difference(want, got, (size_t)n);
                 release(x, 4);
                 release(angles, 4);
-                free(want);
+                release(want, 0);
                 release(got, 4);
                 CHECK_MSG(at < 0, "%s: %d of %d, kind %d: [%d], seed %llu", table, n_rot, n, kind,
                           at, (unsigned long long)seed);
@@ -1462,8 +1495,8 @@ static void store_f16(const char *table) {
             k.store_f16(x, (int)n, got);
             same = !memcmp(want, got, n * 2);
             release(x, 4);
-            free(want);
-            free(got);
+            release(want, 0);
+            release(got, 0);
             CHECK_MSG(same, "%s: n %d, kind %d, seed %llu", table, (int)n, kind,
                       (unsigned long long)seed);
         }
@@ -1503,7 +1536,7 @@ static void products(const char *table) {
                 release(dots, 4);
                 release(x, 4);
                 release(want, 4);
-                free(got);
+                release(got, 0);
                 CHECK_MSG(at < 0, "%s: %d: n %d, kind %d: [%d], seed %llu", table, which, n, kind,
                           at, (unsigned long long)seed);
             }
