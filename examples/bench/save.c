@@ -10,7 +10,7 @@ static char *volatile unfinished;      /* the file's name so far; 0: it has none
 
 /* Ends the program as the signal would have done. */
 static void drop_unfinished(int which) {
-    if (unfinished) remove(unfinished);
+    if (unfinished) written_remove(unfinished);
     signal(which, SIG_DFL);
     raise(which);
 }
