@@ -298,6 +298,7 @@ def about():
 def errors():
     """Each with the library's words, and also what Python calls it."""
     refused(FileError, 'no-such-file', Model, 'no-such-file')
+    refused(FormatError, __file__ + ': GGUF header', Model, __file__)
     with open(PATH, 'rb') as file:
         refused(FormatError, 'past the end', Model, file.read(100000))
         refused(UnsupportedError, 'version', Model, b'GGUF' + bytes(100))

@@ -17,7 +17,7 @@ from typing import (TYPE_CHECKING, Any, BinaryIO, Callable, Deque, Dict, Iterabl
                     NamedTuple, Optional, Sequence, Set, Tuple, TypedDict, Union)
 
 from . import _declarations as D
-from ._library import (ArgumentError, BusyError, CancelledError, ClosedError, Flag, call,
+from ._library import (ArgumentError, BitnetError, BusyError, CancelledError, ClosedError, Flag, call,
                        counted, interruptible, lib, name, string, text)
 
 if TYPE_CHECKING:
@@ -448,7 +448,7 @@ def _load(source: Any, params: D.bitnet_model_params, progress: Optional[Progres
     """The handle of a model."""
     flag, pointer = Flag(), C.POINTER(D.bitnet_model)()
     failures: List[BaseException] = []
-    keep = None
+    keep, path = None, ''
 
     def report(_ud: Any, done: int, total: int) -> int:
         try:
@@ -479,7 +479,7 @@ def _load(source: Any, params: D.bitnet_model_params, progress: Optional[Progres
         keep = bytes(source)
         arguments: Tuple[Any, ...] = (lib.bitnet_model_load_memory, keep, len(keep)) + end
     elif isinstance(source, (str, os.PathLike)):
-        path = os.fspath(source)
+        path = os.fsdecode(source)
         name = path.encode() if os.name == 'nt' else os.fsencode(path)
         if b'\0' in name:
             raise ArgumentError('the path has a NUL')
@@ -492,10 +492,12 @@ def _load(source: Any, params: D.bitnet_model_params, progress: Optional[Progres
         arguments = (lib.bitnet_model_load_io, C.byref(file)) + end
     try:
         interruptible(lambda: call(*arguments), flag)
-    except BaseException:
+    except BaseException as e:
         lib.bitnet_model_free(pointer)         # it may have been complete when Ctrl-C came
         if failures:
             raise failures.pop()
+        if isinstance(e, BitnetError) and path and path not in str(e):
+            raise type(e)(f'{path}: {e}') from None
         raise
     return Handle(pointer, lib.bitnet_model_free, 'model', keep)
 
