@@ -12233,6 +12233,17 @@ static bitnet_result bitnet__check_keys(const bitnet_model *m, bitnet_error *err
     return r;
 }
 
+/* The order in which tensors keep their elements; "Meta AI original pth" is that of Q and K which
+   architecture llama always has. */
+static void bitnet__check_layout(bitnet__meta *x) {
+    char text[64];
+    bitnet__meta_text(x, ".tensor_data_layout", text, sizeof text);
+    if (x->result != BITNET_OK || !text[0] || !strcmp(text, "reference") ||
+        !strcmp(text, "Meta AI original pth")) return;
+    x->result = bitnet__fail(x->err, BITNET_ERR_UNSUPPORTED, "GGUF key '%s.tensor_data_layout' is "
+                             "'%s', which is not known", x->m->arch, text);
+}
+
 static bitnet_result bitnet__load_shape(bitnet_model *m, bitnet_error *err) {
     bitnet__meta x = {m, err, BITNET_OK};
     int32_t value_length, n_tensors = 0, n_skipped, i;
@@ -12283,6 +12294,7 @@ static bitnet_result bitnet__load_shape(bitnet_model *m, bitnet_error *err) {
     bitnet__load_scales(&x);
     bitnet__load_sliding(&x);
     m->pooling = (int32_t)bitnet__meta_uint(&x, ".pooling_type", 0, 0, BITNET_POOLING_LAST);
+    bitnet__check_layout(&x);
     bitnet__load_gate(&x);
     bitnet__load_rope_scaling(&x);
     bitnet__load_fold(&x);
