@@ -778,6 +778,11 @@ def command():
         assert helped.returncode == 0 and 'MODEL.gguf' in helped.stdout and not helped.stderr, helped
     wrong = run('no-such-file')
     assert wrong.returncode == 1 and 'no-such-file' in wrong.stderr and 'Traceback' not in wrong.stderr
+    if os.path.exists('/dev/full'):
+        with open('/dev/full', 'w') as full:
+            lost = subprocess.run([sys.executable, '-m', 'bitnet_h', PATH], input=b'Hello!\n', stdout=full,
+                                  stderr=subprocess.PIPE)
+        assert lost.returncode == 1 and lost.stderr.count(b'\n') == 1 and b'No space' in lost.stderr, lost
     stopped = subprocess.run([sys.executable, '-c', """
 import bitnet_h, runpy
 def load(_):

@@ -343,6 +343,7 @@ test('samplers: the same text', () =>
             [{ topK: 0, topP: 1, minP: 0 }, ['--top-k', '0', '--top-p', '1', '--min-p', '0']],
             [{ topK: 5 }, ['--top-k', '5']],
             [{ topP: 0.5 }, ['--top-p', '0.5']],
+            [{ topP: 0, minP: 0, temperature: 50 }, ['--temp', '0']],
             [{ minP: 0.3 }, ['--min-p', '0.3']],
             [{ repeatPenalty: 1.5 }, ['--repeat-penalty', '1.5']]
         ]) {

@@ -1,4 +1,5 @@
 """python -m bitnet_h MODEL.gguf: a chat. Ctrl-C stops a reply, Ctrl-D ends the chat."""
+import os
 import sys
 
 from . import BitnetError, Model
@@ -32,6 +33,10 @@ def main() -> int:
         return 130
     except BitnetError as e:
         print(e, file=sys.stderr)
+        return 1
+    except OSError as e:                       # of stdout, which Python writes to at its end, too
+        print(e, file=sys.stderr)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 1
 
 
