@@ -137,7 +137,7 @@ suite_cli() {
 village_acts() {
     run build/village examples/tiny.gguf >build/village.out && cat build/village.out &&
         [ "$(grep -cE 'takes action [012]: (ran away|stayed at home|went to sleep)[.]$' \
-            build/village.out)" -eq 3 ]
+            build/village.out)" -eq 3 ] && ! build/village examples/tiny.gguf a b
 }
 
 # The library in loops of other programs. The plugin has a library of its own, compiled for it; in test

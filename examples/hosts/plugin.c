@@ -88,7 +88,7 @@ static void print(void *ud, const char *text, size_t n) { fwrite(text, 1, n, (FI
 
 int main(int argc, char **argv) {
     void *plugin[2] = {0, 0};
-    teller *w[2] = {0, 0}, *(*open)(const char *, char *, size_t);
+    teller *w[2] = {0, 0}, *(*open)(const char *, char *, size_t) = 0;
     int (*tell)(teller *, const char *, int, teller_text *, void *, char *, size_t);
     void (*close)(teller *);
     char error[200];
@@ -97,7 +97,7 @@ int main(int argc, char **argv) {
     for (i = 0; i < 2 && !code; i++) {
         plugin[i] = dlopen(argv[3 + i], RTLD_NOW | RTLD_GLOBAL);
         if (plugin[i]) *(void **)&open = dlsym(plugin[i], "teller_open");
-        if (!plugin[i]) fprintf(stderr, "host: %s\n", dlerror());
+        if (!plugin[i] || !open) fprintf(stderr, "host: %s\n", dlerror());
         else if (!(w[i] = open(argv[1], error, sizeof error))) fprintf(stderr, "host: %s\n", error);
         code |= !w[i];
     }
@@ -110,7 +110,7 @@ int main(int argc, char **argv) {
     for (i = 0; i < 2; i++) {
         if (!plugin[i]) continue;
         *(void **)&close = dlsym(plugin[i], "teller_close");
-        close(w[i]);
+        if (w[i]) close(w[i]);
         dlclose(plugin[i]);
     }
     return code || fflush(stdout) || ferror(stdout);

@@ -40,6 +40,8 @@ cut_short() {
 # ---- thread: the queue holds 64 bytes, so that the host cancels before the text has ended
 program=$folder/thread
 fails thread-usage 1 usage
+run "$model" "$(printf '%05000d' 0)" "$dog"
+check thread-failed "exit code $rc; $(cat "$tmp/err")" sh -c "[ $rc -eq 1 ] && grep -q 'do not fit' '$tmp/err'"
 fails thread-no-model 1 "cannot open" "$tmp/none.gguf" x
 run "$model" "$story" "$dog" "$cat"
 same thread-texts "$tmp/story" "$tmp/dog" "$tmp/cat"
@@ -92,6 +94,7 @@ program=$folder/host
 fails plugin-usage 1 usage
 run "$model" "$dog" "$folder/one.so" "$folder/two.so"
 same plugin-texts "$tmp/dog" "$tmp/dog"
+fails plugin-none 1 teller_open "$model" "$dog" libc.so.6 "$folder/two.so"
 fails plugin-long-prompt 1 "do not fit" "$model" "$(printf '%03000d' 0)" "$folder/one.so" "$folder/two.so"
 if command -v nm > /dev/null 2>&1; then
     nm -D --defined-only "$folder/one.so" | sed 's/.* //' | grep -v '^_' | sort | tr '\n' ' ' > "$tmp/names"

@@ -1908,6 +1908,8 @@ test('wrong files', async () => {
     await fails('ERR_IO', BitNet.load('/no/such/file.gguf'));
     const folder = await fails('ERR_IO', BitNet.load(path.join(root, 'web')));
     ok(/web is a folder$/.test(folder.message), folder.message);
+    const made = (async () => new BitNet(TINY))();
+    ok((await fails('ERR_ARG', made)).message.includes('BitNet.load'), 'there is no constructor');
     const script = await fails('ERR_FORMAT', BitNet.load(path.join(root, 'build.sh')));
     ok(/build\.sh: GGUF header/.test(script.message), script.message);
     const e = await fails('ERR_NETWORK', BitNet.load('http://127.0.0.1:1/x.gguf'));
