@@ -10,6 +10,7 @@ import importlib.metadata
 import io
 import json
 import math
+import mmap
 import os
 import pickle
 import re
@@ -75,7 +76,9 @@ def same_text():
         assert model.generate(STORY, max_tokens=100, lookup=4).text() == wanted('story')
     with open(PATH, 'rb') as file:
         data = file.read()
-        for source, options in ((data, {}), (memoryview(data), {'threads': 1}), (file, {'copy': True})):
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        for source, options in ((data, {}), (memoryview(data), {'threads': 1}), (file, {'copy': True}),
+                                (mapped, {})):
             assert Model(source, **options).generate(DOG, max_tokens=40).text() == wanted('dog')
 
 
@@ -238,6 +241,7 @@ def batch():
             assert [s.text() for s in streams] == [
                 wanted('story')[:len(streams[0].text())], wanted('dog'), wanted('chat'), streams[0].text()]
             assert streams[0].stats.tokens == 40 and len(streams[0].text()) > 100
+        refused(ContextFullError, 'prompt 1: ', model.batch, [STORY, LONG, DOG])
         drawn = model.batch([DOG, STORY], max_tokens=40, temperature=0.9, seed=7)
         assert drawn[1].text() == wanted('sampled')
         drawn = model.batch([STORY, DOG], max_tokens=40, temperature=0.9, seed=7)
@@ -406,6 +410,10 @@ def kinds():
             for copied in copy.copy, copy.deepcopy, pickle.dumps:
                 is_wrong('cannot be copied', copied, each)
         assert pickle.loads(pickle.dumps(model.info)) == model.info
+    for gives in (lambda n: b'x' * (n + 1)), (lambda n: 'x' * n), bytearray:
+        file = io.BytesIO(bytes(10 ** 6))
+        file.read = gives
+        is_wrong('read(', Model, file)
     with open(PATH, encoding='latin-1') as file:
         for wrong in None, 5, file, io.StringIO('GGUF'):
             is_wrong('source', Model, wrong)

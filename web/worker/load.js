@@ -165,8 +165,10 @@ async function loadFile(source, { download, sha256, signal, report }) {
     } catch (e) {
         // what is refused is not kept, unless the fault is this machine's
         const spared = ['ERR_MEMORY', 'ERR_SELFTEST', 'ERR_IO', 'ERR_INTERNAL'];
-        if (e instanceof BitNetError && !spared.includes(e.code)) await opened.discard();
-        if (e instanceof BitNetError && isPath(source)) e.message = `${source}: ${e.message}`;
+        if (e instanceof BitNetError && !spared.includes(e.code)) {
+            await opened.discard();
+            if (isPath(source)) e.message = `${source}: ${e.message}`;
+        }
         throw e;
     } finally {
         await opened.close();

@@ -367,7 +367,11 @@ class Model(Unique):
             free, writing = list(range(session._n_seqs)), []
             while writing or len(streams) < len(prompts):
                 while free and len(streams) < len(prompts):
-                    stream = session._begin(prompts[len(streams)], _checked(options, ChatOptions), free.pop())
+                    try:
+                        stream = session._begin(prompts[len(streams)], _checked(options, ChatOptions),
+                                                free.pop())
+                    except BitnetError as e:
+                        raise type(e)(f'prompt {len(streams)}: {e}') from None
                     streams.append(stream)
                     writing.append(stream)
                 _pass(session, writing)
@@ -466,6 +470,8 @@ def _load(source: Any, params: D.bitnet_model_params, progress: Optional[Progres
                 data = source.read(size - done)
                 if not data:
                     return D.BITNET_ERR_TRUNCATED
+                if not isinstance(data, bytes) or len(data) > size - done:
+                    raise TypeError(f'source: its read({size - done}) gave something else than so many bytes')
                 C.memmove(to + done, data, len(data))
                 done += len(data)
             return D.BITNET_OK
@@ -488,7 +494,8 @@ def _load(source: Any, params: D.bitnet_model_params, progress: Optional[Progres
         raise TypeError("source: a path, bytes or a file open with 'rb' is needed, not " +
                         type(source).__name__)
     else:
-        file = D.bitnet_io(size=source.seek(0, os.SEEK_END), read_fn=D.bitnet_read_fn(read))
+        end_at = source.seek(0, os.SEEK_END)   # of an mmap it returns nothing
+        file = D.bitnet_io(size=source.tell() if end_at is None else end_at, read_fn=D.bitnet_read_fn(read))
         arguments = (lib.bitnet_model_load_io, C.byref(file)) + end
     try:
         interruptible(lambda: call(*arguments), flag)
