@@ -772,11 +772,15 @@ def forked():
 
 def command():
     """python -m bitnet_h."""
-    def run(*arguments):
-        return subprocess.run([sys.executable, '-m', 'bitnet_h', *arguments], input='Hello!\n',
+    def run(*arguments, lines='Hello!\n'):
+        return subprocess.run([sys.executable, '-m', 'bitnet_h', *arguments], input=lines,
                               capture_output=True, text=True)
     run_it = run(PATH)
     assert run_it.returncode == 0 and wanted('chat') in run_it.stdout and not run_it.stderr, run_it
+    empty = run(PATH, lines='\n \nHello!\n')
+    assert empty.stdout == '> > ' + run_it.stdout, empty
+    full = run(PATH, lines='Tell me a story.\n' * 10 + 'Hello!\n')
+    assert 'the chat begins anew)\n> Once' in full.stdout and not full.stderr, full
     for encoding in 'ascii', 'utf-8', 'utf-8:surrogateescape':       # which have no such character
         latin = subprocess.run([sys.executable, '-m', 'bitnet_h', PATH], input=b'Gr\xfc\xdfe!\n',
                                capture_output=True, env=dict(os.environ, PYTHONIOENCODING=encoding))

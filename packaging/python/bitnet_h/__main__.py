@@ -2,7 +2,7 @@
 import os
 import sys
 
-from . import BitnetError, Model
+from . import BitnetError, ContextFullError, Model
 
 
 def main() -> int:
@@ -21,12 +21,17 @@ def main() -> int:
                     line = input('> ')
                 except (EOFError, KeyboardInterrupt):
                     return 0
+                if not line.strip():
+                    continue
                 try:
                     for text in session.chat(line):
                         print(text, end='', flush=True)
                     print()
                 except KeyboardInterrupt:
                     print()
+                except ContextFullError as e:
+                    session.clear()            # else it would be full for ever
+                    print(f'({e}; the chat begins anew)')
                 except BitnetError as e:
                     print(f'({e})')
     except KeyboardInterrupt:                  # while it loads
