@@ -828,4 +828,5 @@ def documented():
 cases.run('python', [
     same_text, ends, characters, forms, conversation, refused_message, going_on, replies, without_thinking,
     batch, vectors, about, errors, numbers, kinds, freed, collected, threads, computes_alone,
-    closed_meanwhile, closed_afterwards, closed_in_between, handed_on, interrupted, forked, command, documented])
+    closed_meanwhile, closed_afterwards, closed_in_between, handed_on, interrupted, forked, command,
+    documented])
