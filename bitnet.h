@@ -12084,6 +12084,17 @@ static bitnet_result bitnet__check_keys(const bitnet_model *m, bitnet_error *err
     return r;
 }
 
+/* The order in which tensors keep their elements; "Meta AI original pth" is that of Q and K which
+   architecture llama always has. */
+static void bitnet__check_layout(bitnet__meta *x) {
+    char text[64];
+    bitnet__meta_text(x, ".tensor_data_layout", text, sizeof text);
+    if (x->result != BITNET_OK || !text[0] || !strcmp(text, "reference") ||
+        !strcmp(text, "Meta AI original pth")) return;
+    x->result = bitnet__fail(x->err, BITNET_ERR_UNSUPPORTED, "GGUF key '%s.tensor_data_layout' is "
+                             "'%s', which is not known", x->m->arch, text);
+}
+
 static bitnet_result bitnet__load_shape(bitnet_model *m, bitnet_error *err) {
     bitnet__meta x = {m, err, BITNET_OK};
     int32_t value_length, n_tensors = 0, n_skipped, i;
@@ -12134,6 +12145,7 @@ static bitnet_result bitnet__load_shape(bitnet_model *m, bitnet_error *err) {
     bitnet__load_scales(&x);
     bitnet__load_sliding(&x);
     m->pooling = (int32_t)bitnet__meta_uint(&x, ".pooling_type", 0, 0, BITNET_POOLING_LAST);
+    bitnet__check_layout(&x);
     bitnet__load_gate(&x);
     bitnet__load_rope_scaling(&x);
     bitnet__load_fold(&x);
@@ -12174,12 +12186,22 @@ static const bitnet__pre *bitnet__load_tokenizer_kind(bitnet__meta *x) {
     return 0;
 }
 
+/* Copies a text whose lines may end with \r\n or \r, which to Jinja is \n. Returns its bytes. */
+static size_t bitnet__jinja_lines(char *to, const char *from, size_t n) {
+    size_t i, size = 0;
+    for (i = 0; i < n; i++)
+        if (from[i] != '\r') to[size++] = from[i];
+        else if (i + 1 == n || from[i + 1] != '\n') to[size++] = '\n';
+    return size;
+}
+
 /* Compares the file's template with those that are known, into m->chat and *row; *row 0: it is
    none. With what loading has allocated before, this takes at most four times the file's size. */
 static bitnet_result bitnet__find_chat_row(bitnet_model *m, const char *jinja, size_t n,
                                            const bitnet__chat_row **row, bitnet_error *err) {
     const bitnet__gguf *g = &m->gguf;
-    const size_t most = sizeof(bitnet__recognition) + BITNET__JINJA_MEMORY;
+    const size_t copy = n > 0 && memchr(jinja, '\r', n) ? n : 0;
+    const size_t most = sizeof(bitnet__recognition) + BITNET__JINJA_MEMORY + copy;
     const uint64_t held = m->vocab.memory + g->n_keys * sizeof *g->keys +
                           g->n_tensors * sizeof *g->tensors + g->data_start;
     const uint64_t left = g->src.size > held / 4 ? 4 * (g->src.size - held / 4) : 0;
@@ -12187,14 +12209,19 @@ static bitnet_result bitnet__find_chat_row(bitnet_model *m, const char *jinja, s
     const bitnet__chat_fit *fit;
     bitnet__recognition *r;
     bitnet_result result = BITNET_OK;
-    if (room < sizeof *r) {
+    if (room < sizeof *r + copy) {
         bitnet__fail(&m->vocab.no_chat, BITNET_ERR_UNSUPPORTED, "no chat: the file is too small "
                      "for its tokenizer.chat_template to be read");
         return BITNET_OK;
     }
     r = (bitnet__recognition *)bitnet__alloc(&m->params.allocator, room);
     if (!r) return bitnet__fail(err, BITNET_ERR_MEMORY, "no memory for the chat template");
-    fit = bitnet__recognise(r, room, &m->vocab, jinja, n, &m->vocab.no_chat);
+    if (copy) {
+        char *lines = (char *)r + room - copy;
+        n = bitnet__jinja_lines(lines, jinja, n);
+        jinja = lines;
+    }
+    fit = bitnet__recognise(r, room - copy, &m->vocab, jinja, n, &m->vocab.no_chat);
     if (fit) {
         *row = fit->row;
         m->chat = fit->t;

@@ -130,7 +130,7 @@ int main(int argc, char **argv) {
     bitnet_error err;
     bitnet_token tokens[400];
     int code = 0, n;
-    if (argc < 2) {
+    if (argc < 2 || argc > 3) {
         fprintf(stderr, "usage: %s MODEL.gguf [\"What has happened.\"]\n", argv[0]);
         return 2;
     }

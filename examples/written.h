@@ -113,6 +113,8 @@ static int written_errno(void) {
     case ERROR_INVALID_NAME: return ENOENT;
     case ERROR_ACCESS_DENIED:
     case ERROR_SHARING_VIOLATION: return EACCES;
+    case ERROR_FILE_EXISTS:
+    case ERROR_ALREADY_EXISTS: return EEXIST;
     case ERROR_DISK_FULL: return ENOSPC;
     case ERROR_NOT_ENOUGH_MEMORY: return ENOMEM;
     default: return EIO;
@@ -168,11 +170,17 @@ int file_list(file_names *l, const char *folder) {
     return wrong;
 }
 
+/* Not _wopen: a file that it has open could not be removed. */
 static int written_open(const char *path, int is_private) {
     WCHAR wide[UTF8_PATH];
+    HANDLE h;
     (void)is_private;
-    return utf8_wide(path, wide) ? _wopen(wide, _O_CREAT | _O_EXCL | _O_WRONLY | _O_BINARY |
-                                          _O_NOINHERIT, _S_IREAD | _S_IWRITE) : -1;
+    if (!utf8_wide(path, wide)) return -1;
+    h = CreateFileW(wide, GENERIC_WRITE, FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE, 0,
+                    CREATE_NEW, FILE_ATTRIBUTE_NORMAL, 0);
+    if (h != INVALID_HANDLE_VALUE) return _open_osfhandle((intptr_t)h, _O_WRONLY | _O_BINARY);
+    errno = written_errno();
+    return -1;
 }
 
 /* The folder decides who may read a file. */

@@ -446,6 +446,7 @@ static int check_options(int alone) {
     if (!prompt && !prompt_path && !isatty(0) && (single_turn || (chatting != YES && !interactive)))
         prompt_path = (char *)"-";                      /* piped text is the prompt */
     if (ctx_params.n_threads < 0) ctx_params.n_threads = 0;
+    if (sampler.top_p < 1e-9f) sampler.top_p = 1e-9f;   /* 0 is all tokens in the library */
     if (repeat_window == 0)
         sampler.repeat_penalty = sampler.frequency_penalty = sampler.presence_penalty = 0;
     sampler.repeat_window = repeat_window;

@@ -28,6 +28,7 @@ typedef struct loop {
     bitnet_gen *gen;                   /* the text that is being written; 0: none */
     char line[4096];
     size_t n;                          /* bytes of the line that is coming */
+    int is_cut;                        /* 1: it is too long */
     int open;                          /* 1: stdin goes on */
     int pauses;                        /* in all */
 } loop;
@@ -80,11 +81,14 @@ static void handle_event(loop *l) {
     do {
         l->open = read(0, l->line + l->n, 1) == 1;
         if (!l->open || l->line[l->n] == '\n') {
-            if (l->open || l->n > 0) handle_line(l, l->n);
+            if (l->is_cut) fprintf(stderr, "events: a line of over 4095 bytes is left out\n");
+            else if (l->open || l->n > 0) handle_line(l, l->n);
             l->n = 0;
+            l->is_cut = 0;
             return;
         }
-        l->n += l->n + 1 < sizeof l->line;
+        if (l->n + 1 < sizeof l->line) l->n++;
+        else l->is_cut = 1;
     } while (has_event(l, 0));
 }
 

@@ -11,6 +11,7 @@
 #define _POSIX_C_SOURCE 200809L
 #define BITNET_IMPLEMENTATION
 #include "../../bitnet.h"
+#include "../values.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -92,6 +93,8 @@ static bitnet_result play(bitnet_gen *gen, turn *t, double budget, double *ms, i
 int main(int argc, char **argv) {
     static double ms[MOST_FRAMES];
     int n_read = 0, n = 0, failed = 1;
+    long long n_batch = 8;
+    double budget = 8;
     bitnet_model *model = 0;
     bitnet_ctx *ctx = 0;
     bitnet_gen *gen = 0;
@@ -100,8 +103,10 @@ int main(int argc, char **argv) {
     bitnet_generate_params p;
     bitnet_error err;
     turn t = {0, 0, 0};
-    if (argc < 3) {
-        fprintf(stderr, "usage: %s MODEL.gguf PROMPT [N_BATCH [BUDGET]]\n", argv[0]);
+    if (argc < 3 || argc > 5 || (argc > 3 && !value_number(argv[3], 1, 65536, &n_batch)) ||
+        (argc > 4 && (!value_real(argv[4], &budget) || budget < 0))) {
+        fprintf(stderr, "usage: %s MODEL.gguf PROMPT [N_BATCH [BUDGET]], N_BATCH from 1 to 65536\n",
+                argv[0]);
         return 2;
     }
     memset(&mp, 0, sizeof mp);
@@ -109,14 +114,14 @@ int main(int argc, char **argv) {
     memset(&p, 0, sizeof p);
     mp.prefault = 1;                   /* so that no frame waits for the disk */
     cp.n_ctx = 1024;
-    cp.n_batch = argc > 3 ? atoi(argv[3]) : 8;
+    cp.n_batch = (int32_t)n_batch;
     cp.hooks.pause_fn = is_over;
     cp.hooks.pause_ud = &t;
     p.text = bitnet_text_of(argv[2]);
     p.max_tokens = MOST_TOKENS;
     if (bitnet_model_load_file(argv[1], &mp, &model, &err) ||
         bitnet_ctx_create(model, &cp, &ctx, &err) || bitnet_gen_begin(ctx, &p, &gen, &err) ||
-        play(gen, &t, argc > 4 ? atof(argv[4]) : 8, ms, &n_read, &n, &err))
+        play(gen, &t, budget, ms, &n_read, &n, &err))
         fprintf(stderr, "game: %s\n", err.text);
     else failed = 0;
     printf("\n");

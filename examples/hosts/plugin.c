@@ -63,10 +63,11 @@ static int on_text(void *ud, const char *text, size_t n, bitnet_token t) {
     return 0;
 }
 
-/* Goes on from the text. Nonzero: it failed. */
+/* Goes on from the text. Nonzero: it failed, and error [cap] says why. */
 PLUGIN_API int teller_tell(teller *w, const char *text, int max_tokens, teller_text *text_fn,
-                           void *ud) {
+                           void *ud, char *error, size_t cap) {
     bitnet_generate_params p;
+    bitnet_error err;
     memset(&p, 0, sizeof p);
     p.text = bitnet_text_of(text);
     p.max_tokens = max_tokens;
@@ -74,7 +75,9 @@ PLUGIN_API int teller_tell(teller *w, const char *text, int max_tokens, teller_t
     p.text_ud = w;
     w->text_fn = text_fn;
     w->ud = ud;
-    return bitnet_generate(w->ctx, &p, 0, 0) != BITNET_OK;
+    if (bitnet_generate(w->ctx, &p, 0, &err) == BITNET_OK) return 0;
+    snprintf(error, cap, "%s", err.text);
+    return 1;
 }
 
 #else /* the host, which knows nothing of bitnet.h; with LoadLibrary on Windows */
@@ -85,8 +88,8 @@ static void print(void *ud, const char *text, size_t n) { fwrite(text, 1, n, (FI
 
 int main(int argc, char **argv) {
     void *plugin[2] = {0, 0};
-    teller *w[2] = {0, 0}, *(*open)(const char *, char *, size_t);
-    int (*tell)(teller *, const char *, int, teller_text *, void *);
+    teller *w[2] = {0, 0}, *(*open)(const char *, char *, size_t) = 0;
+    int (*tell)(teller *, const char *, int, teller_text *, void *, char *, size_t);
     void (*close)(teller *);
     char error[200];
     int i, code = argc != 5;
@@ -94,19 +97,20 @@ int main(int argc, char **argv) {
     for (i = 0; i < 2 && !code; i++) {
         plugin[i] = dlopen(argv[3 + i], RTLD_NOW | RTLD_GLOBAL);
         if (plugin[i]) *(void **)&open = dlsym(plugin[i], "teller_open");
-        if (!plugin[i]) fprintf(stderr, "host: %s\n", dlerror());
+        if (!plugin[i] || !open) fprintf(stderr, "host: %s\n", dlerror());
         else if (!(w[i] = open(argv[1], error, sizeof error))) fprintf(stderr, "host: %s\n", error);
         code |= !w[i];
     }
     for (i = 0; i < 2 && !code; i++) { /* both are open, and take turns */
         *(void **)&tell = dlsym(plugin[i], "teller_tell");
-        code = tell(w[i], argv[2], 100, print, stdout);
-        printf("\n");
+        code = tell(w[i], argv[2], 100, print, stdout, error, sizeof error);
+        if (code) fprintf(stderr, "host: %s\n", error);
+        else printf("\n");
     }
     for (i = 0; i < 2; i++) {
         if (!plugin[i]) continue;
         *(void **)&close = dlsym(plugin[i], "teller_close");
-        close(w[i]);
+        if (w[i]) close(w[i]);
         dlclose(plugin[i]);
     }
     return code || fflush(stdout) || ferror(stdout);

@@ -10,11 +10,11 @@
 #define _POSIX_C_SOURCE 200809L
 #define BITNET_IMPLEMENTATION
 #include "../../bitnet.h"
+#include "../values.h"
 #include <arpa/inet.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -125,17 +125,19 @@ int main(int argc, char **argv) {
     struct sockaddr_in at;
     socklen_t size = sizeof at;
     const int fd = socket(AF_INET, SOCK_STREAM, 0);
+    long long port = 0;
+    const int is_usage = argc != 3 || !value_number(argv[2], 0, 65535, &port);
     int code = 1, i;
     memset(&cp, 0, sizeof cp);
     cp.n_ctx = 512;
     cp.n_seqs = USERS;
     memset(&at, 0, sizeof at);
     at.sin_family = AF_INET;
-    at.sin_port = htons((uint16_t)(argc > 2 ? atoi(argv[2]) : 0));
+    at.sin_port = htons((uint16_t)port);
     at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     for (i = 0; i < USERS; i++) users[i].fd = -1;
     signal(SIGPIPE, SIG_IGN);
-    if (argc != 3) fprintf(stderr, "usage: %s MODEL.gguf PORT\n", argv[0]);
+    if (is_usage) fprintf(stderr, "usage: %s MODEL.gguf PORT, 0 to 65535\n", argv[0]);
     else if (bitnet_model_load_file(argv[1], 0, &model, &err) ||
              bitnet_ctx_create(model, &cp, &ctx, &err)) fprintf(stderr, "server: %s\n", err.text);
     else if (bind(fd, (struct sockaddr *)&at, size) || listen(fd, USERS) ||

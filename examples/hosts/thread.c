@@ -24,6 +24,7 @@ typedef struct desk {
     int ended;                         /* 1: no more of this text comes */
     int cancel;                        /* 1: the text that is being written is not wanted */
     int quit;                          /* 1: nor is the thread */
+    int failed;                        /* 1: a text could not be written */
     bitnet_ctx *ctx;                   /* only the thread uses it */
 } desk;
 
@@ -60,6 +61,7 @@ static void *write_texts(void *ud) {
     desk *d = (desk *)ud;
     bitnet_generate_params p;
     bitnet_error err;
+    int failed;
     memset(&p, 0, sizeof p);
     p.max_tokens = MOST_TOKENS;
     p.text_fn = put_text;
@@ -74,10 +76,11 @@ static void *write_texts(void *ud) {
         p.text = bitnet_text_of(d->prompt);
         d->prompt = 0;
         pthread_mutex_unlock(&d->lock);
-        if (bitnet_generate(d->ctx, &p, 0, &err) && err.code != BITNET_ERR_CANCELLED)
-            fprintf(stderr, "thread: %s\n", err.text);
+        failed = bitnet_generate(d->ctx, &p, 0, &err) && err.code != BITNET_ERR_CANCELLED;
+        if (failed) fprintf(stderr, "thread: %s\n", err.text);
         bitnet_seq_rewind(d->ctx, 0, 0, 0);    /* the next text does not go on from this one */
         pthread_mutex_lock(&d->lock);
+        d->failed |= failed;
         d->ended = 1;
         pthread_cond_broadcast(&d->changed);
     }
@@ -127,7 +130,7 @@ int main(int argc, char **argv) {
         pthread_cond_broadcast(&d.changed);
         pthread_mutex_unlock(&d.lock);
         pthread_join(thread, 0);
-        code = fflush(stdout) || ferror(stdout);
+        code = d.failed || fflush(stdout) || ferror(stdout);
     }
     bitnet_ctx_free(d.ctx);            /* only now: the thread has used it */
     bitnet_model_free(model);

@@ -202,6 +202,7 @@ say --temp 0 -s 1
 cp "$tmp/out" "$tmp/want"
 same greedy-twice --temp 0 -s 2
 same greedy-top-k-1 --top-k 1
+same greedy-top-p-0 --temp 50 --top-p 0 --min-p 0
 
 repeat() { text --temp 0 -n 200 -c 160 --ignore-eos -p "One, two, one, two, one, two, one, two" "$@"; }
 repeat

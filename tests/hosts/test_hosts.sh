@@ -40,6 +40,8 @@ cut_short() {
 # ---- thread: the queue holds 64 bytes, so that the host cancels before the text has ended
 program=$folder/thread
 fails thread-usage 1 usage
+run "$model" "$(printf '%05000d' 0)" "$dog"
+check thread-failed "exit code $rc; $(cat "$tmp/err")" sh -c "[ $rc -eq 1 ] && grep -q 'do not fit' '$tmp/err'"
 fails thread-no-model 1 "cannot open" "$tmp/none.gguf" x
 run "$model" "$story" "$dog" "$cat"
 same thread-texts "$tmp/story" "$tmp/dog" "$tmp/cat"
@@ -57,12 +59,18 @@ run "$model"
 cut_short events-cancel "$tmp/story" 1 40 "$tmp/dog"
 # Events came between layers of the prompt's only pass, not just between passes.
 check events-pause "$(cat "$tmp/err")" grep -qx "0 of 5 tokens read, 2 pauses" "$tmp/err"
+printf '%05000d\n%s' 0 "$dog" > "$tmp/lines"
+run "$model"
+same events-long-line "$tmp/dog"
+check events-long-line-said "$(cat "$tmp/err")" grep -qx "events: a line of over 4095 bytes is left out" "$tmp/err"
 input=
 
 # ---- game: with no budget a frame has one layer, of 4
 program=$folder/game
 text "$story" 40 > "$tmp/reply"
 fails game-usage 2 usage "$model"
+for wrong in x 0 8x 65537; do fails "game-batch-$wrong" 2 "65536" "$model" "$dog" "$wrong"; done
+for wrong in x -1 8ms nan; do fails "game-budget-$wrong" 2 usage "$model" "$dog" 8 "$wrong"; done
 frames() { sed -n 's/^the prompt was read: \([0-9]*\) frames.*/\1/p' "$tmp/err"; }
 run "$model" "$story"
 same game-text "$tmp/reply"
@@ -71,6 +79,8 @@ same game-text-by-layers "$tmp/reply"
 check game-frames "$(cat "$tmp/err")" [ "$(frames)" -ge 11 ]
 
 # ---- server
+program=$folder/server
+for wrong in x 80x 65536 -1 ""; do fails "server-port-$wrong" 1 65535 "$model" "$wrong"; done
 if command -v python3 > /dev/null 2>&1; then
     python3 "$here/server_users.py" "$folder/server" "$model" "$story=$tmp/story" "$dog=$tmp/dog" "$cat=$tmp/cat" \
         > "$tmp/users" 2>&1
@@ -84,6 +94,8 @@ program=$folder/host
 fails plugin-usage 1 usage
 run "$model" "$dog" "$folder/one.so" "$folder/two.so"
 same plugin-texts "$tmp/dog" "$tmp/dog"
+fails plugin-none 1 teller_open "$model" "$dog" libc.so.6 "$folder/two.so"
+fails plugin-long-prompt 1 "do not fit" "$model" "$(printf '%03000d' 0)" "$folder/one.so" "$folder/two.so"
 if command -v nm > /dev/null 2>&1; then
     nm -D --defined-only "$folder/one.so" | sed 's/.* //' | grep -v '^_' | sort | tr '\n' ' ' > "$tmp/names"
     check plugin-names "it shows $(cat "$tmp/names")" grep -qx "teller_close teller_open teller_tell " "$tmp/names"

@@ -4,12 +4,15 @@ TEXTS: a folder with what generate wrote: story (100 tokens), dog (40), sampled 
 CHAT_MODEL: a model that thinks, from tests/server/chat_model.c. Ends with "N passed, N failed, N skipped".
 """
 import contextlib
+import copy
 import gc
 import importlib.metadata
 import io
 import json
 import math
+import mmap
 import os
+import pickle
 import re
 import shutil
 import signal
@@ -73,7 +76,9 @@ def same_text():
         assert model.generate(STORY, max_tokens=100, lookup=4).text() == wanted('story')
     with open(PATH, 'rb') as file:
         data = file.read()
-        for source, options in ((data, {}), (memoryview(data), {'threads': 1}), (file, {'copy': True})):
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        for source, options in ((data, {}), (memoryview(data), {'threads': 1}), (file, {'copy': True}),
+                                (mapped, {})):
             assert Model(source, **options).generate(DOG, max_tokens=40).text() == wanted('dog')
 
 
@@ -236,11 +241,11 @@ def batch():
             assert [s.text() for s in streams] == [
                 wanted('story')[:len(streams[0].text())], wanted('dog'), wanted('chat'), streams[0].text()]
             assert streams[0].stats.tokens == 40 and len(streams[0].text()) > 100
+        refused(ContextFullError, 'prompt 1: ', model.batch, [STORY, LONG, DOG])
         drawn = model.batch([DOG, STORY], max_tokens=40, temperature=0.9, seed=7)
         assert drawn[1].text() == wanted('sampled')
         drawn = model.batch([STORY, DOG], max_tokens=40, temperature=0.9, seed=7)
         assert drawn[0].text() == wanted('sampled')
-        refused(ArgumentError, 'parallel', model.batch, [STORY], parallel=0)
         for one in STORY, '', b'Once', HELLO, [HELLO]:
             refused(ArgumentError, 'a list of texts', model.batch, one)
 
@@ -297,6 +302,7 @@ def about():
 def errors():
     """Each with the library's words, and also what Python calls it."""
     refused(FileError, 'no-such-file', Model, 'no-such-file')
+    refused(FormatError, __file__ + ': GGUF header', Model, __file__)
     with open(PATH, 'rb') as file:
         refused(FormatError, 'past the end', Model, file.read(100000))
         refused(UnsupportedError, 'version', Model, b'GGUF' + bytes(100))
@@ -305,15 +311,10 @@ def errors():
     with Model(PATH) as model:
         refused(ArgumentError, 'role', model.chat, [{'role': 'user'}])
         refused(ArgumentError, "'name'", model.chat, [dict(HELLO, name='x')])
-        refused(ArgumentError, 'n_ctx', Model(PATH, context=-1).session)
-        refused(ArgumentError, 'lookup', model.generate, STORY, lookup=9)
         refused(ArgumentError, 'stop string', model.generate, STORY, stop='')
-        refused(ArgumentError, 'bad argument', model.detokenize, [10 ** 6])
-        refused(ArgumentError, '32 bits', model.detokenize, [(1 << 32) + 5])
-        refused(ArgumentError, '32 bits', model.generate, [(1 << 32) + 5])
-        refused(ArgumentError, '32 bits', model.generate, STORY, logit_bias={(1 << 32) + 5: 1.})
-        refused(ArgumentError, '32 bits', Model, PATH, context=(1 << 32) + 64)
-        refused(ArgumentError, 'lookup', model.generate, STORY, lookup=1 << 32)
+        for token in -1, 2048, (1 << 32) + 5:
+            for take in model.detokenize, model.generate:
+                refused(ArgumentError, f'token: {token} ', take, [token])
         dog = model.generate(DOG, max_tokens=(1 << 40) + 1, top_k=1 << 32, temperature=0.9)
         dog.text()
         assert dog.stats.tokens > 1
@@ -324,13 +325,8 @@ def errors():
         refused(ArgumentError, 'a text', model.generate, DOG.encode())
         for wrong in HELLO, iter([HELLO]), [DOG]:
             refused(ArgumentError, 'list of messages', model.chat, wrong)
-        for wrong in TOOL, ['f']:
+        for wrong in TOOL, ['f'], [{}], [{'function': 5}], 5:
             refused(ArgumentError, 'tools', model.chat, DOG, tools=wrong)
-        try:
-            model.generate(STORY, top=3)
-            assert False
-        except TypeError as e:
-            assert "'top'" in str(e)
         session = model.session()
         stream = session.chat('Hello!')
         refused(BusyError, 'another text', session.chat, 'Hello!')
@@ -349,6 +345,78 @@ def errors():
             assert False
         except KeyError as e:
             assert 'mine' in str(e)
+
+
+def numbers():
+    """Those that make no sense are refused by their names, and not taken for others."""
+    nan, inf, over = math.nan, math.inf, 1 << 32
+    wrong = {'max_tokens': (0, -1), 'temperature': (nan, -1), 'top_k': (-2,), 'top_p': (nan, -1, 1.5),
+             'min_p': (nan, -1, 1.5), 'repeat_penalty': (nan, -1), 'frequency_penalty': (nan,),
+             'presence_penalty': (nan,), 'lookup': (-1, 9, over), 'seed': (-1, 1 << 64),
+             'logit_bias': ({0: nan}, {-1: 1.}, {2048: 1.}, {over + 5: 1.})}
+    with Model(PATH) as model:
+        for name, values in wrong.items():
+            for value in values:
+                refused(ArgumentError, name, model.generate, STORY, **{name: value})
+        refused(ArgumentError, 'parallel', model.batch, [STORY], parallel=0)
+        for name, values in ('context', (0, -1, over + 64)), ('threads', (-1, 257, over + 1)):
+            for value in values:
+                refused(ArgumentError, name, Model, PATH, **{name: value})
+        best = model.generate(STORY, max_tokens=20).text()
+        for options in {'top_p': 0}, {'top_k': 1}, {'min_p': 1}:     # not: all tokens
+            drawn = model.generate(STORY, max_tokens=20, temperature=inf, **options)
+            assert drawn.text() == best, options
+        model.generate(STORY, max_tokens=1, temperature=0.9, top_k=-1, seed=(1 << 64) - 1).text()
+        try:                                   # a class that has a number
+            import numpy
+            stream = model.generate(STORY, max_tokens=numpy.int64(2), temperature=numpy.float32(0.5),
+                                    seed=numpy.uint64(5))
+            assert stream.text() and stream.stats.tokens == 2
+            assert model.detokenize(numpy.array([1, 2])) == model.detokenize([1, 2])
+        except ImportError:
+            pass
+
+
+def kinds():
+    """An argument of another type is a TypeError that names it; nothing is left out in silence."""
+    def is_wrong(word, function, *arguments, **options):
+        try:
+            function(*arguments, **options)
+            assert False, f'{word}: not refused'
+        except TypeError as e:
+            assert word in str(e), (word, e)
+    with Model(PATH) as model, model.session() as session:
+        is_wrong("'top'", model.generate, STORY, top=3)
+        for name, value in (('max_tokens', 2.), ('max_tokens', '3'), ('temperature', '1'), ('top_k', None),
+                            ('lookup', 1.5), ('seed', 'a'), ('stop', [b'x']), ('grammar', b'x'),
+                            ('logit_bias', [(0, 1)]), ('logit_bias', {'a': 1}), ('logit_bias', {0: 'a'})):
+            is_wrong(name, model.generate, STORY, **{name: value})
+        for name, value in ('tools', [TOOL]), ('thinking', False), ('effort', 'low'):
+            is_wrong(name, model.generate, STORY, **{name: value})
+        is_wrong('effort', model.chat, DOG, effort=5)
+        is_wrong('message 1', model.chat, [HELLO, 5])
+        is_wrong('parallel', model.batch, [STORY], parallel='2')
+        is_wrong('text', model.tokenize, b'x')
+        is_wrong('texts', model.embed, [None], pooling='mean')
+        session.generate(DOG, max_tokens=2).text()
+        state, held = session.save(), session.tokens
+        for wrong in 'x' * len(state), 5:
+            is_wrong('state', session.load, wrong)
+        for right in bytearray(state), memoryview(state):
+            session.clear()
+            session.load(right)
+            assert session.tokens == held
+        for each in model, session, model.generate(DOG):
+            for copied in copy.copy, copy.deepcopy, pickle.dumps:
+                is_wrong('cannot be copied', copied, each)
+        assert pickle.loads(pickle.dumps(model.info)) == model.info
+    for gives in (lambda n: b'x' * (n + 1)), (lambda n: 'x' * n), bytearray:
+        file = io.BytesIO(bytes(10 ** 6))
+        file.read = gives
+        is_wrong('read(', Model, file)
+    with open(PATH, encoding='latin-1') as file:
+        for wrong in None, 5, file, io.StringIO('GGUF'):
+            is_wrong('source', Model, wrong)
 
 
 def model_with(_fail, progress):
@@ -583,6 +651,7 @@ def interrupted():
     text is written. What a session held, it still holds."""
     if os.name == 'nt':
         raise Skip('no signals')
+    signal.signal(signal.SIGINT, signal.default_int_handler)         # a shell's job behind & ignores it
     with Model(PATH, context=16384) as model, model.session() as session:
         session.generate(DOG, max_tokens=40).text()
         held = session.tokens
@@ -703,11 +772,15 @@ def forked():
 
 def command():
     """python -m bitnet_h."""
-    def run(*arguments):
-        return subprocess.run([sys.executable, '-m', 'bitnet_h', *arguments], input='Hello!\n',
+    def run(*arguments, lines='Hello!\n'):
+        return subprocess.run([sys.executable, '-m', 'bitnet_h', *arguments], input=lines,
                               capture_output=True, text=True)
     run_it = run(PATH)
     assert run_it.returncode == 0 and wanted('chat') in run_it.stdout and not run_it.stderr, run_it
+    empty = run(PATH, lines='\n \nHello!\n')
+    assert empty.stdout == '> > ' + run_it.stdout, empty
+    full = run(PATH, lines='Tell me a story.\n' * 10 + 'Hello!\n')
+    assert 'the chat begins anew)\n> Once' in full.stdout and not full.stderr, full
     for encoding in 'ascii', 'utf-8', 'utf-8:surrogateescape':       # which have no such character
         latin = subprocess.run([sys.executable, '-m', 'bitnet_h', PATH], input=b'Gr\xfc\xdfe!\n',
                                capture_output=True, env=dict(os.environ, PYTHONIOENCODING=encoding))
@@ -717,6 +790,11 @@ def command():
         assert helped.returncode == 0 and 'MODEL.gguf' in helped.stdout and not helped.stderr, helped
     wrong = run('no-such-file')
     assert wrong.returncode == 1 and 'no-such-file' in wrong.stderr and 'Traceback' not in wrong.stderr
+    if os.path.exists('/dev/full'):
+        with open('/dev/full', 'w') as full:
+            lost = subprocess.run([sys.executable, '-m', 'bitnet_h', PATH], input=b'Hello!\n', stdout=full,
+                                  stderr=subprocess.PIPE)
+        assert lost.returncode == 1 and lost.stderr.count(b'\n') == 1 and b'No space' in lost.stderr, lost
     stopped = subprocess.run([sys.executable, '-c', """
 import bitnet_h, runpy
 def load(_):
@@ -749,5 +827,6 @@ def documented():
 
 cases.run('python', [
     same_text, ends, characters, forms, conversation, refused_message, going_on, replies, without_thinking,
-    batch, vectors, about, errors, freed, collected, threads, computes_alone, closed_meanwhile,
-    closed_afterwards, closed_in_between, handed_on, interrupted, forked, command, documented])
+    batch, vectors, about, errors, numbers, kinds, freed, collected, threads, computes_alone,
+    closed_meanwhile, closed_afterwards, closed_in_between, handed_on, interrupted, forked, command,
+    documented])

@@ -41,6 +41,7 @@ expect "nothing is left beside the sources" sh -c "! ls -d '$package'/*/__pycach
 installed=$(cd "$tmp" && "$dir/source/bin/python" -c 'import bitnet_h; print(bitnet_h.__path__[0])') ||
     { bad "it is installed" "$installed"; summary; }
 case $installed in "$dir"/source/*) ok "it is installed" ;; *) bad "it is installed" "$installed" ;; esac
+refuses "not beside its sources" "start Python in another folder" sh -c "cd '$package' && python3 -m bitnet_h x"
 library=$dir/library.so
 cp "$installed"/libbitnet.so "$library" || summary
 exports() { nm -D --defined-only "$library" | grep -v ' bitnet_[a-z0-9_]*_v[0-9_]*$'; }

@@ -241,18 +241,33 @@ static void check_near(const json *j, uint32_t near, uint32_t chats, const bitne
     }
 }
 
+/* The text with other ends of its lines; it stays until the next call. */
+static const char *with_lines(const char *text, const char *line) {
+    static char out[1 << 15];
+    size_t n = 0;
+    for (; *text && n + 3 < sizeof out; text++)
+        if (*text != '\n') out[n++] = *text;
+        else n += (size_t)snprintf(out + n, 3, "%s", line);
+    out[n] = 0;
+    return out;
+}
+
+/* Each also with the ends of lines that Jinja takes for \n. */
 static void test_near(void) {
+    static const char *const lines[] = {"\n", "\r\n", "\r"};
     const json *j = &data;
-    uint32_t all, chats, at, i;
+    uint32_t all, chats, at, i, k;
     read_data();
     all = json_get(j, JSON_ROOT, "near");
     chats = json_get(j, JSON_ROOT, "near_chats");
     CHECK(j->nodes[all].n > 40 && j->nodes[chats].n > 10);
-    for (i = 0, at = all + 1; i < j->nodes[all].n; i++, at = j->nodes[at].next) {
-        bitnet_model *m = chat_model("llama", string_at(j, json_get(j, at, "template")), 4);
-        check_near(j, at, chats, m);
-        bitnet_model_free(m);
-    }
+    for (i = 0, at = all + 1; i < j->nodes[all].n; i++, at = j->nodes[at].next)
+        for (k = 0; k < 3; k++) {
+            const char *text = string_at(j, json_get(j, at, "template"));
+            bitnet_model *m = chat_model("llama", with_lines(text, lines[k]), 4);
+            check_near(j, at, chats, m);
+            bitnet_model_free(m);
+        }
 }
 
 /* ---- the reader of Jinja ---- */

@@ -331,10 +331,11 @@ static void test_family_own_rope(void) {
     expect(&m, BITNET_ERR_FORMAT, "rope_freqs.weight", "31");
 }
 
-static struct { const char *name; uint32_t type; double value; } extra_key;
+static struct { const char *name; uint32_t type; double value; const char *text; } extra_key;
 static void add_extra_key(gb_file *f) {
     if (extra_key.type == GB_F32) gb_key_f32(f, extra_key.name, (float)extra_key.value);
-    else if (extra_key.type == GB_STR) gb_key_str(f, extra_key.name, "text");
+    else if (extra_key.type == GB_STR)
+        gb_key_str(f, extra_key.name, extra_key.text ? extra_key.text : "text");
     else if (extra_key.type == GB_BOOL)
         gb_key_uint(f, extra_key.name, GB_BOOL, extra_key.value > 0, 1);
     else gb_key_u32(f, extra_key.name, (uint32_t)extra_key.value);
@@ -837,7 +838,7 @@ static void test_family_keys(void) {
         "tokenizer.ggml.normalizer.lowercase"
     };
     static const char *const fine[] = {         /* of texts; other keys mean nothing */
-        ".tensor_data_layout", "tokenizer.chat_templates", "tokenizer.chat_template.tool_use",
+        "tokenizer.chat_templates", "tokenizer.chat_template.tool_use",
         "tokenizer.huggingface.json", "general.anything", "quantize.imatrix.file", "x",
         "llamas.x", "bitnet-b1.58x", "a.llama.x"
     };
@@ -860,6 +861,15 @@ static void test_family_keys(void) {
             m = key_model(archs[k], fine[i], GB_STR, 0);
             expect(&m, BITNET_OK, 0, 0);
         }
+        for (i = 0; i < 4; i++) {
+            static const char *const layouts[] = {"", "reference", "Meta AI original pth",
+                                                  "jploski"};
+            extra_key.text = layouts[i];
+            m = key_model(archs[k], ".tensor_data_layout", GB_STR, 0);
+            if (i < 3) expect(&m, BITNET_OK, 0, 0);
+            else expect(&m, BITNET_ERR_UNSUPPORTED, extra_key.name, "is 'jploski'");
+        }
+        extra_key.text = 0;
     }
 }
 

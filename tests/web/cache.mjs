@@ -1120,6 +1120,18 @@ inBrowser('discard spares what was downloaded since', async (tab, state) => {
     equal(left, 1, 'left');
 });
 
+inBrowser('discard waits for no frozen tab', async (tab, state) => {
+    await tab.load(state.url);
+    const left = await tab.work(async ({ openSource, list }, { url }) => {
+        const a = await openSource(url), reader = await openSource(url), left = [];
+        await a.discard();
+        left.push((await list()).length);
+        await reader.discard();
+        return [...left, (await list()).length];
+    }, state);
+    equal(left, [1, 0], 'what is kept while it is read, and then');
+});
+
 inBrowser('cache none', async (tab, state) => {
     isFile(await tab.load(state.url, { cache: 'none' }), { cache: 'none', fromCache: false });
     equal(await tab.list(), [], 'kept');

@@ -343,6 +343,7 @@ test('samplers: the same text', () =>
             [{ topK: 0, topP: 1, minP: 0 }, ['--top-k', '0', '--top-p', '1', '--min-p', '0']],
             [{ topK: 5 }, ['--top-k', '5']],
             [{ topP: 0.5 }, ['--top-p', '0.5']],
+            [{ topP: 0, minP: 0, temperature: 50 }, ['--temp', '0']],
             [{ minP: 0.3 }, ['--min-p', '0.3']],
             [{ repeatPenalty: 1.5 }, ['--repeat-penalty', '1.5']]
         ]) {
@@ -1907,6 +1908,10 @@ test('wrong files', async () => {
     await fails('ERR_IO', BitNet.load('/no/such/file.gguf'));
     const folder = await fails('ERR_IO', BitNet.load(path.join(root, 'web')));
     ok(/web is a folder$/.test(folder.message), folder.message);
+    const made = (async () => new BitNet(TINY))();
+    ok((await fails('ERR_ARG', made)).message.includes('BitNet.load'), 'there is no constructor');
+    const script = await fails('ERR_FORMAT', BitNet.load(path.join(root, 'build.sh')));
+    ok(/build\.sh: GGUF header/.test(script.message), script.message);
     const e = await fails('ERR_NETWORK', BitNet.load('http://127.0.0.1:1/x.gguf'));
     ok(e.message.includes('127.0.0.1:1'), e.message);
 });

@@ -85,6 +85,7 @@ export class BitNet {
     info;
 
     constructor(connection, info) {
+        if (!info) bad('a model comes from `await BitNet.load(source, options)`');
         this.#connection = connection;
         this.info = info;
         this.#own = new Session(this.#home, 0);

@@ -277,7 +277,7 @@ function setSampler(session, o, begun, rng) {
         session,
         o.temperature,
         o.topK,
-        o.topP,
+        Math.max(o.topP, 1e-9), // 0 would mean all tokens
         o.minP,
         o.repeatPenalty,
         o.repeatWindow,

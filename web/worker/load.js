@@ -1,5 +1,6 @@
 // load.js - reads a model's file into the module's memory.
 import { openKept, openSource } from '../shared/cache/cache.js';
+import { isNode } from '../shared/cache/http.js';
 import { BitNetError } from '../shared/errors.js';
 import { newSessions } from './chat.js';
 import { BATCH } from './generate.js';
@@ -117,6 +118,9 @@ async function readFile(opened, { sha256, signal, remote }) {
     return came;
 }
 
+const isPath = source =>
+    isNode && typeof source === 'string' && !/^(https?|data|blob):/i.test(source);
+
 /** Loads the model. The memory for it is taken as soon as the file's size is known. A file that turns
  * out to be bad is not kept. */
 async function loadFile(source, { download, sha256, signal, report }) {
@@ -161,7 +165,10 @@ async function loadFile(source, { download, sha256, signal, report }) {
     } catch (e) {
         // what is refused is not kept, unless the fault is this machine's
         const spared = ['ERR_MEMORY', 'ERR_SELFTEST', 'ERR_IO', 'ERR_INTERNAL'];
-        if (e instanceof BitNetError && !spared.includes(e.code)) await opened.discard();
+        if (e instanceof BitNetError && !spared.includes(e.code)) {
+            await opened.discard();
+            if (isPath(source)) e.message = `${source}: ${e.message}`;
+        }
         throw e;
     } finally {
         await opened.close();

@@ -6,7 +6,11 @@
         for text in model.generate('Once upon a time', max_tokens=100):
             print(text, end='', flush=True)
 """
-from ._declarations import BITNET_VERSION as __version__
+try:
+    from ._declarations import BITNET_VERSION as __version__
+except ModuleNotFoundError:
+    raise ImportError(f'{__path__[0]} has the sources of bitnet_h, not the package that pip has installed: '
+                      'start Python in another folder') from None
 from ._library import (ArgumentError, BitnetError, BusyError, CancelledError, ClosedError,
                        ContextFullError, FileError, FormatError, LimitError, OutOfMemoryError,
                        UnsupportedError)

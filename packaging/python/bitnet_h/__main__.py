@@ -1,7 +1,8 @@
 """python -m bitnet_h MODEL.gguf: a chat. Ctrl-C stops a reply, Ctrl-D ends the chat."""
+import os
 import sys
 
-from . import BitnetError, Model
+from . import BitnetError, ContextFullError, Model
 
 
 def main() -> int:
@@ -20,18 +21,27 @@ def main() -> int:
                     line = input('> ')
                 except (EOFError, KeyboardInterrupt):
                     return 0
+                if not line.strip():
+                    continue
                 try:
                     for text in session.chat(line):
                         print(text, end='', flush=True)
                     print()
                 except KeyboardInterrupt:
                     print()
+                except ContextFullError as e:
+                    session.clear()            # else it would be full for ever
+                    print(f'({e}; the chat begins anew)')
                 except BitnetError as e:
                     print(f'({e})')
     except KeyboardInterrupt:                  # while it loads
         return 130
     except BitnetError as e:
         print(e, file=sys.stderr)
+        return 1
+    except OSError as e:                       # of stdout, which Python writes to at its end, too
+        print(e, file=sys.stderr)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 1
 
 

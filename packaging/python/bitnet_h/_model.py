@@ -3,7 +3,10 @@ import collections
 import contextlib
 import ctypes as C
 import importlib
+import io
 import json
+import math
+import operator
 import os
 import random
 import re
@@ -14,7 +17,7 @@ from typing import (TYPE_CHECKING, Any, BinaryIO, Callable, Deque, Dict, Iterabl
                     NamedTuple, Optional, Sequence, Set, Tuple, TypedDict, Union)
 
 from . import _declarations as D
-from ._library import (ArgumentError, BusyError, CancelledError, ClosedError, Flag, call,
+from ._library import (ArgumentError, BitnetError, BusyError, CancelledError, ClosedError, Flag, call,
                        counted, interruptible, lib, name, string, text)
 
 if TYPE_CHECKING:
@@ -34,7 +37,11 @@ REASONS = {D.BITNET_STOP_END: 'end', D.BITNET_STOP_LENGTH: 'length', D.BITNET_ST
 PARTS = {D.BITNET_REPLY_TEXT: 'text', D.BITNET_REPLY_THINKING: 'thinking',
          D.BITNET_REPLY_TOOL_CALL: 'tool_call'}
 MOST, MOST_LOOKUP = (1 << 31) - 1, 8
+MOST_CONTEXT, MOST_THREADS, MOST_PARALLEL = 1 << 20, 256, 4096
 EMBED_CONTEXT, EMBED_TEXTS, KV_PAGE = 2048, 16, 64
+SAMPLING = {'temperature': (0.0, 0.0, math.inf), 'top_p': (0.95, 0.0, 1.0), 'min_p': (0.05, 0.0, 1.0),
+            'repeat_penalty': (1.0, 0.0, math.inf), 'frequency_penalty': (0.0, -math.inf, math.inf),
+            'presence_penalty': (0.0, -math.inf, math.inf)}      # the default, the least, the most
 
 
 # ---- options and results ----
@@ -42,11 +49,11 @@ EMBED_CONTEXT, EMBED_TEXTS, KV_PAGE = 2048, 16, 64
 class GenerateOptions(TypedDict, total=False):
     """How a text is written. Without any, it is greedy, and ends where the model ends it."""
     max_tokens: Optional[int]
-    """Default: until the context is full."""
+    """1 or more. Default: until the context is full."""
     temperature: float
     """0, the default, is greedy: always the most likely token."""
     top_k: int
-    """Only the K most likely tokens; 0: all. Default: 40. Like top_p and min_p without effect when
+    """Only the K most likely tokens; 0 or -1: all. Default: 40. Like top_p and min_p without effect when
     greedy."""
     top_p: float
     """Only the most likely tokens up to this sum of probabilities; 1: all. Default: 0.95."""
@@ -141,6 +148,14 @@ class Part(NamedTuple):
 
 # ---- what the library has created ----
 
+class Unique:
+    """It has memory of the library, which a copy would share or miss."""
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError(f'a {type(self).__name__} cannot be copied, nor pickled: load the model again '
+                        'where it is needed, as in another process')
+
+
 class Handle:
     """A pointer that is freed by close(), or when nothing refers to it any more; if a thread is using it
     then, by that thread, when it is done. alone: one thread at a time."""
@@ -221,11 +236,11 @@ class Matcher:
 
 # ---- models ----
 
-class Model:
+class Model(Unique):
     """A model, which any number of threads may share.
 
     source: the path of a GGUF file, its bytes, or a file that is open for reading and can seek.
-    threads: of each session; default: as many as the process may use.
+    threads: of each session; default, and 0: as many as the process may use.
     context: tokens of prompt and text together; default: 4096, or what it was trained for if less.
     kv_type: how keys and values are kept. 'i8' takes half the memory of 'f16'.
     progress: called while it loads, with the bytes so far and in all.
@@ -236,8 +251,8 @@ class Model:
                  threads: Optional[int] = None, context: Optional[int] = None, kv_type: str = 'f16',
                  progress: Optional[Progress] = None, copy: bool = False, in_place: bool = False,
                  packing: str = '128') -> None:
-        self._threads = _int32('threads', threads or 0)
-        self._context = _int32('context', context or 0)
+        self._threads = 0 if threads is None else _number('threads', threads, 0, MOST_THREADS)
+        self._context = 0 if context is None else _number('context', context, 1, MOST_CONTEXT)
         self._kv_type = _one_of('kv_type', kv_type, KV_TYPES)
         params = D.bitnet_model_params()
         params.copy, params.in_place = copy, in_place
@@ -253,7 +268,7 @@ class Model:
             template = lib.bitnet_model_chat_template(pointer)
             self._template = template.contents if template else None
             self._info = info
-            capacity = context or min(filter(None, (info.ctx_train, 4096)))
+            capacity = self._context or min(filter(None, (info.ctx_train, 4096)))
             self.info = Info(
                 name(info.arch), info.n_layers, info.n_vocab, capacity, info.ctx_train, info.n_params,
                 info.file_bytes, info.dim, bool(info.has_head),
@@ -303,13 +318,13 @@ class Model:
 
     def tokenize(self, text: str, *, bos: bool = False, special: bool = False) -> List[int]:
         """bos: put BOS first. special: names of special tokens in the text become those tokens."""
-        data = text.encode()
+        data = _utf8('text', text)
         flags = bos * D.BITNET_ADD_BOS | special * D.BITNET_PARSE_SPECIAL
         with self._handle as pointer:
             return list(counted(lib.bitnet_tokenize, D.bitnet_token, pointer, data, len(data), flags))
 
     def detokenize(self, tokens: Sequence[int]) -> str:
-        array = _token_array(tokens)
+        array = self._token_array(tokens)
         with self._handle as pointer:
             data = counted(lib.bitnet_detokenize, C.c_char, pointer, array, len(array))
         return bytes(data).decode(errors='replace')
@@ -346,14 +361,17 @@ class Model:
             return []
         if any(prompt is None for prompt in prompts):
             raise ArgumentError('there is no prompt')
-        if parallel < 1:
-            raise ArgumentError(f'parallel: {parallel} is not 1 or more')
+        parallel = _number('parallel', parallel, 1, MOST_PARALLEL)
         streams: List[Stream] = []
         with Session(self, n_seqs=min(parallel, len(prompts))) as session:
             free, writing = list(range(session._n_seqs)), []
             while writing or len(streams) < len(prompts):
                 while free and len(streams) < len(prompts):
-                    stream = session._begin(prompts[len(streams)], _checked(options), free.pop())
+                    try:
+                        stream = session._begin(prompts[len(streams)], _checked(options, ChatOptions),
+                                                free.pop())
+                    except BitnetError as e:
+                        raise type(e)(f'prompt {len(streams)}: {e}') from None
                     streams.append(stream)
                     writing.append(stream)
                 _pass(session, writing)
@@ -378,7 +396,7 @@ class Model:
         params.raw, params.cut = raw, cut
         inputs = (D.bitnet_embed_input * len(wanted))()
         for i, each in enumerate(wanted):
-            inputs[i].text = text(each.encode())
+            inputs[i].text = text(_utf8('texts', each))
         vectors = (C.c_float * self.info.dims * len(wanted))()
         if wanted:
             session = self._pooled(True)
@@ -392,6 +410,10 @@ class Model:
         except ImportError:
             rows = [list(row) for row in vectors]
         return rows[0] if one else rows
+
+    def _token_array(self, tokens: Sequence[int]) -> Any:
+        last = self.info.vocabulary - 1
+        return (D.bitnet_token * len(tokens))(*(_number('a token', each, 0, last) for each in tokens))
 
     # Sessions that nobody has any more, for what comes next.
     def _pooled(self, for_vectors: bool) -> 'Session':
@@ -423,14 +445,14 @@ class Model:
             with self._lock:                   # the first has the table of the vocabulary for all others
                 like = self._grammar = self._grammar or Grammar(
                     pointer, lib.bitnet_grammar_gbnf, b'root ::= [a]*', b'', None)
-            return Matcher(Grammar(pointer, compile, grammar.encode(), around.encode(), like))
+            return Matcher(Grammar(pointer, compile, _utf8('grammar', grammar), around.encode(), like))
 
 
 def _load(source: Any, params: D.bitnet_model_params, progress: Optional[Progress]) -> Handle:
     """The handle of a model."""
     flag, pointer = Flag(), C.POINTER(D.bitnet_model)()
     failures: List[BaseException] = []
-    keep = None
+    keep, path = None, ''
 
     def report(_ud: Any, done: int, total: int) -> int:
         try:
@@ -448,6 +470,8 @@ def _load(source: Any, params: D.bitnet_model_params, progress: Optional[Progres
                 data = source.read(size - done)
                 if not data:
                     return D.BITNET_ERR_TRUNCATED
+                if not isinstance(data, bytes) or len(data) > size - done:
+                    raise TypeError(f'source: its read({size - done}) gave something else than so many bytes')
                 C.memmove(to + done, data, len(data))
                 done += len(data)
             return D.BITNET_OK
@@ -461,20 +485,26 @@ def _load(source: Any, params: D.bitnet_model_params, progress: Optional[Progres
         keep = bytes(source)
         arguments: Tuple[Any, ...] = (lib.bitnet_model_load_memory, keep, len(keep)) + end
     elif isinstance(source, (str, os.PathLike)):
-        path = os.fspath(source)
+        path = os.fsdecode(source)
         name = path.encode() if os.name == 'nt' else os.fsencode(path)
         if b'\0' in name:
             raise ArgumentError('the path has a NUL')
         arguments = (lib.bitnet_model_load_file, name) + end
+    elif isinstance(source, io.TextIOBase) or not hasattr(source, 'seek'):
+        raise TypeError("source: a path, bytes or a file open with 'rb' is needed, not " +
+                        type(source).__name__)
     else:
-        io = D.bitnet_io(size=source.seek(0, os.SEEK_END), read_fn=D.bitnet_read_fn(read))
-        arguments = (lib.bitnet_model_load_io, C.byref(io)) + end
+        end_at = source.seek(0, os.SEEK_END)   # of an mmap it returns nothing
+        file = D.bitnet_io(size=source.tell() if end_at is None else end_at, read_fn=D.bitnet_read_fn(read))
+        arguments = (lib.bitnet_model_load_io, C.byref(file)) + end
     try:
         interruptible(lambda: call(*arguments), flag)
-    except BaseException:
+    except BaseException as e:
         lib.bitnet_model_free(pointer)         # it may have been complete when Ctrl-C came
         if failures:
             raise failures.pop()
+        if isinstance(e, BitnetError) and path and path not in str(e):
+            raise type(e)(f'{path}: {e}') from None
         raise
     return Handle(pointer, lib.bitnet_model_free, 'model', keep)
 
@@ -489,7 +519,7 @@ class Turn(NamedTuple):
     end: int = 0
 
 
-class Session:
+class Session(Unique):
     """A conversation, or a text, which keeps what it has computed: what a prompt or a list of messages
     has in common with it is not read again. It writes one text at a time; sessions of one model may be
     used by different threads at the same time."""
@@ -523,7 +553,8 @@ class Session:
     def generate(self, prompt: Union[str, Sequence[int], None] = None,
                  **options: 'Unpack[GenerateOptions]') -> 'Stream':
         """Continues a text, or tokens. None: goes on from where the last text has ended."""
-        return self._begin(prompt, _checked(options))
+        known = ChatOptions if _is_chat(prompt) else GenerateOptions
+        return self._begin(prompt, _checked(options, known))
 
     def chat(self, messages: Union[str, Sequence[Message]],
              **options: 'Unpack[ChatOptions]') -> 'Stream':
@@ -531,10 +562,10 @@ class Session:
         the streams in it; or a text, which is a user's next message."""
         if isinstance(messages, str):
             messages = [{'role': 'user', 'content': messages}]
-            return self._begin(messages, _checked(options), goes_on=True)
+            return self._begin(messages, _checked(options, ChatOptions), goes_on=True)
         if not messages:
             raise ArgumentError('there are no messages')
-        return self._begin(messages, _checked(options))
+        return self._begin(messages, _checked(options, ChatOptions))
 
     def save(self) -> bytes:
         """What it holds: the text and what was computed of it. With load() it goes on with the same bits,
@@ -545,10 +576,14 @@ class Session:
             return out.raw
         return self._at_rest()._interruptible(run)
 
-    def load(self, state: bytes) -> None:
+    def load(self, state: Union[bytes, bytearray, memoryview]) -> None:
         """Puts a saved session in place of this one. It needs the same model file."""
+        if not isinstance(state, (bytes, bytearray, memoryview)):
+            raise TypeError(f'state: bytes are needed, not {type(state).__name__}')
+        data = bytes(state)
+
         def run(ctx: Any) -> None:
-            call(lib.bitnet_seq_load_memory, ctx, 0, state, len(state))
+            call(lib.bitnet_seq_load_memory, ctx, 0, data, len(data))
             self._held = None
         self._at_rest()._interruptible(run)
 
@@ -621,21 +656,29 @@ def _one_of(name: str, value: str, known: Mapping[str, int]) -> int:
     return known[value]
 
 
-def _int32(name: str, value: int) -> int:
-    """ctypes takes any number, and keeps its lower bits."""
-    if not -MOST <= value <= MOST:
-        raise ArgumentError(f'{name}: {value} is over 32 bits')
-    return value
+def _number(name: str, value: Any, low: float, high: float, kind: str = 'whole number') -> Any:
+    """ctypes takes any number, and keeps its lower bits; the library takes NaN for 0."""
+    try:
+        number = operator.index(value) if kind == 'whole number' else C.c_float(value).value
+    except TypeError:
+        number = None
+    if number is None or not low <= number <= high:
+        kinds = TypeError if number is None else ArgumentError
+        raise kinds(f'{name}: {value!r} is not a {kind} from {low} to {high}')
+    return number
 
 
-def _token_array(tokens: Sequence[int]) -> Any:
-    return (D.bitnet_token * len(tokens))(*(_int32('a token', token) for token in tokens))
+def _utf8(name: str, value: str) -> bytes:
+    if not isinstance(value, str):
+        raise TypeError(f'{name}: a string is needed, not {type(value).__name__}')
+    return value.encode()
 
 
-def _checked(options: Mapping[str, Any]) -> Dict[str, Any]:
+def _checked(options: Mapping[str, Any], known: Any) -> Dict[str, Any]:
     for name in options:
-        if name not in ChatOptions.__annotations__:
-            raise TypeError(f'there is no option {name!r}')
+        if name not in known.__annotations__:
+            chats = name in ChatOptions.__annotations__
+            raise TypeError(f'there is no option {name!r}' + ', but for chats' * chats)
     return dict(options)
 
 
@@ -643,6 +686,8 @@ def _turns(messages: Sequence[Message]) -> List[Tuple[str, str]]:
     """The role and the content of each message."""
     turns = []
     for i, message in enumerate(messages):
+        if not isinstance(message, Mapping):
+            raise TypeError(f'message {i}: a dict is needed, not {type(message).__name__}')
         unknown = set(message) - {'role', 'content'}
         if unknown:
             raise ArgumentError(f'message {i}: {sorted(unknown)[0]!r} is not known, only role and content')
@@ -662,7 +707,7 @@ def _messages(turns: Sequence[Tuple[str, str]]) -> Any:
 
 # ---- texts ----
 
-class Stream:
+class Stream(Unique):
     """A text that is being written: an iterator of its pieces, which are whole characters. Of a chat's
     reply these are what is meant for the reader; parts() gives all of it. What is not iterated is not
     computed; close(), or dropping it, ends it."""
@@ -682,13 +727,12 @@ class Stream:
         self._progress: Optional[Progress] = options.get('progress')
         self._is_chat = _is_chat(prompt)
         model = session._model
-        most, lookup = options.get('max_tokens') or 0, options.get('lookup', 0)
-        if not 0 <= lookup <= MOST_LOOKUP:
-            raise ArgumentError(f'lookup: {lookup} is not in 0..{MOST_LOOKUP}')
-        params = D.bitnet_generate_params(seq=seq, max_tokens=_int32('max_tokens', min(most, MOST)),
-                                          lookup=lookup)
+        most, lookup = options.get('max_tokens'), options.get('lookup', 0)
+        most = 0 if most is None else min(_number('max_tokens', most, 1, math.inf), MOST)
+        params = D.bitnet_generate_params(seq=seq, max_tokens=most,
+                                          lookup=_number('lookup', lookup, 0, MOST_LOOKUP))
         stops = options.get('stop', ())
-        stops = [text(each.encode()) for each in ([stops] if isinstance(stops, str) else stops or ())]
+        stops = [text(_utf8('stop', each)) for each in ([stops] if isinstance(stops, str) else stops or ())]
         params.n_stop_strings, params.stop_strings = len(stops), (D.bitnet_text * len(stops))(*stops)
         self._call_form = D.BITNET_CALL_JSON
         self._reply = D.bitnet_reply()
@@ -703,9 +747,10 @@ class Stream:
         if thinks:
             self._raw.append('<think>\n')
         seed = options.get('seed')
-        self._seed: int = random.getrandbits(32) if seed is None else seed
+        self._seed: int = (random.getrandbits(32) if seed is None else
+                           _number('seed', seed, 0, (1 << 64) - 1))
         self._matcher = model._compile(options, thinks)
-        sampler = _sampler(options, self._seed, self._matcher)
+        sampler = _sampler(model, options, self._seed, self._matcher)
         params.sampler = C.pointer(sampler)
         self._set_prompt(ctx, params, prompt, options, goes_on)
         gen = C.POINTER(D.bitnet_gen)()
@@ -766,7 +811,7 @@ class Stream:
             self._before = held[:known] if held and known else None
         rest = tokens[common:]
         if rest:
-            params.tokens, params.n_tokens = _token_array(rest), len(rest)
+            params.tokens, params.n_tokens = model._token_array(rest), len(rest)
         else:
             params.text = text(b'')
 
@@ -955,18 +1000,19 @@ def _pass(session: Session, streams: List[Stream]) -> None:
             session._give_back()
 
 
-def _sampler(options: Mapping[str, Any], seed: int, matcher: Optional[Matcher]) -> Any:
-    sampler = D.bitnet_sampler(rng=seed & (1 << 64) - 1)
-    sampler.temperature = options.get('temperature', 0.0)
-    sampler.top_k = _int32('top_k', min(options.get('top_k', 40), MOST))
-    sampler.top_p = options.get('top_p', 0.95)
-    sampler.min_p = options.get('min_p', 0.05)
-    sampler.repeat_penalty = options.get('repeat_penalty', 1.0)
-    sampler.frequency_penalty = options.get('frequency_penalty', 0.0)
-    sampler.presence_penalty = options.get('presence_penalty', 0.0)
+def _sampler(model: Model, options: Mapping[str, Any], seed: int, matcher: Optional[Matcher]) -> Any:
+    sampler = D.bitnet_sampler(rng=seed)
+    for name, (default, low, high) in SAMPLING.items():
+        setattr(sampler, name, _number(name, options.get(name, default), low, high, 'number'))
+    sampler.top_p = max(sampler.top_p, 1e-9)   # 0 would mean all tokens
+    sampler.top_k = min(_number('top_k', options.get('top_k', 40), -1, math.inf), MOST)
     bias = options.get('logit_bias') or {}
+    if not isinstance(bias, Mapping):
+        raise TypeError('logit_bias: a dict of tokens and numbers is needed')
+    last = model.info.vocabulary - 1
     sampler.bias = (D.bitnet_logit_bias * len(bias))(
-        *((_int32('logit_bias', token), number) for token, number in bias.items()))
+        *((_number('logit_bias', token, 0, last),
+           _number('logit_bias', number, -math.inf, math.inf, 'number')) for token, number in bias.items()))
     sampler.n_bias = len(bias)
     if matcher:
         sampler.mask_fn = C.cast(lib.bitnet_matcher_mask, D.bitnet_mask_fn)
@@ -985,15 +1031,20 @@ def _chat_params(model: Model, options: Mapping[str, Any]) -> Any:
     if earlier is not None:
         chat.earlier_thinking = 1 if earlier else -1
     if options.get('effort') is not None:
-        chat.effort = text(options['effort'].encode())
+        chat.effort = text(_utf8('effort', options['effort']))
     tools = options.get('tools') or ()
-    if not all(isinstance(tool, Mapping) for tool in tools):
-        raise ArgumentError('tools: a list of functions is needed')
+    if not isinstance(tools, (list, tuple)) or not all(map(_is_tool, tools)):
+        raise ArgumentError('tools: a list of functions, which have names, is needed')
     if tools:
         lines = [json.dumps(tool if 'function' in tool else {'type': 'function', 'function': tool},
                             ensure_ascii=False) for tool in tools]
         chat.tools = text('\n'.join(lines).encode())
     return chat
+
+
+def _is_tool(tool: Any) -> bool:
+    function = tool.get('function', tool) if isinstance(tool, Mapping) else {}
+    return isinstance(function, Mapping) and isinstance(function.get('name'), str)
 
 
 def _chat_tokens(model: Any, chat: Any, messages: Any, flags: int) -> List[int]:

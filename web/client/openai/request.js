@@ -21,7 +21,7 @@ function usageWanted(request) {
 function samplerOf(request, vocabulary) {
     const sampler = {
         temperature: number(request, 'temperature', 0, 100, 1),
-        topP: Math.max(number(request, 'top_p', 0, 1, 1), 1e-9), // 0 would mean all tokens
+        topP: number(request, 'top_p', 0, 1, 1),
         minP: number(request, 'min_p', 0, 1, 0.05),
         repeatPenalty: number(request, 'repeat_penalty', 0, 100, 0),
         frequencyPenalty: number(request, 'frequency_penalty', -2, 2, 0),

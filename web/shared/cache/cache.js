@@ -31,6 +31,7 @@ import { keyOf, lock, stores, storeToWrite, withLock } from './stores.js';
 import { abortError, BitNetError } from '../errors.js';
 
 const LOOK_MS = 1000; // how often a tab looks for how far another one is
+const DISCARD_MS = 1000; // how long what is wrong waits for tabs that read it
 
 /** cache: 'auto' or 'none'; cacheName: a URL that stands for that of the source in the cache; headers:
  * of requests, as an object; connections: requests at a time; stallSeconds: how long nothing may come;
@@ -459,11 +460,12 @@ async function storedSource(store, key, job, fromCache) {
             fromCache,
             chunks: await store.reader(key),
             close: release,
+            // a tab that still reads it, perhaps a frozen one, will find out itself
             discard: () =>
-                withLock(key, {}, async () => {
+                withLock(key, { signal: AbortSignal.timeout(DISCARD_MS) }, async () => {
                     // not if another tab has removed it and downloaded it again
                     if ((await store.find(key))?.id === meta.id) await store.remove(key);
-                })
+                }).catch(() => {})
         });
         return source;
     } finally {
