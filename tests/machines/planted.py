@@ -57,6 +57,8 @@ Machine = namedtuple('Machine', 'name compiler emulator exe link crosscheck')
 class Text:
     """The library as the preprocessor leaves it: the tokens of its kernels, and their sites."""
     def __init__(self, text):
+        # AVX2 looks sums up, even if this CPU would not: else nothing there could be found.
+        text = re.sub(r'bitnet__multiplies_twice\(void\) {', r'\g<0> return 0;', text)
         self.text = re.sub(r'(?m)^# \d+ .*$', '', text)
         self.tok, self.pos, self.place = [], [], []
         kernels, at, path, line = kernel_lines(), 0, '', 0
