@@ -413,14 +413,23 @@ export interface ChatToolCall {
 /** A message, or one of the openai package's types for it. What the model cannot read, such as a
  * picture, is refused. */
 export interface ChatMessage {
-    /** 'developer' is the same as 'system'. */
-    readonly role: 'system' | 'developer' | 'user' | 'assistant' | 'tool' | (string & {});
+    /** 'developer' is the same as 'system'; 'function' answers a function_call. */
+    readonly role:
+        | 'system'
+        | 'developer'
+        | 'user'
+        | 'assistant'
+        | 'tool'
+        | 'function'
+        | (string & {});
     readonly content?: Maybe<string | readonly (ChatTextPart | { readonly type: string })[]>;
     /** The assistant's thinking. It goes into the prompt if the chat template keeps it. */
     readonly reasoning_content?: Maybe<string>;
     /** The assistant's calls. */
     readonly tool_calls?: Maybe<readonly (ChatToolCall | { readonly type: string })[]>;
-    /** Of the role 'tool': needed. */
+    /** A call of the assistant's as OpenAI once wrote it. */
+    readonly function_call?: unknown;
+    /** Of the role 'tool': needed. Such messages are put in the order of the calls. */
     readonly tool_call_id?: Maybe<string>;
     /** Stands for the assistant's content where that is null. */
     readonly refusal?: Maybe<string>;
@@ -428,7 +437,6 @@ export interface ChatMessage {
     readonly name?: Maybe<string>;
     readonly annotations?: Maybe<readonly unknown[]>;
     readonly audio?: unknown;
-    readonly function_call?: unknown;
 }
 
 export interface ChatTool {
@@ -469,6 +477,7 @@ export interface ChatRequest {
     readonly ignore_eos?: Maybe<boolean>;
     /** Any whole number of 64 bits; -1: any. */
     readonly seed?: Maybe<number | bigint>;
+    /** They end what the model says, and no thought. */
     readonly stop?: Maybe<string | readonly string[]>;
     /** 1 or more. Default, and -1: until the context is full. */
     readonly max_tokens?: Maybe<number>;
@@ -493,12 +502,17 @@ export interface ChatRequest {
     readonly format?: Maybe<object | string>;
     /** Functions that the model may call. A template without tools gets Qwen's form. */
     readonly tools?: Maybe<readonly (ChatTool | { readonly type: string })[]>;
-    /** 'required', or a function's name: the reply is such calls. */
+    /** 'required', or a function's name: the reply is such calls. allowed_tools: the model sees all
+     * functions, and calls are of these. */
     readonly tool_choice?: Maybe<
         | 'none'
         | 'auto'
         | 'required'
-        | { readonly type: string; readonly function?: { readonly name: string } }
+        | {
+              readonly type: string;
+              readonly function?: { readonly name: string };
+              readonly allowed_tools?: { readonly mode: string; readonly tools: readonly object[] };
+          }
     >;
     /** false: the reply ends behind its first call. Default: true. */
     readonly parallel_tool_calls?: Maybe<boolean>;

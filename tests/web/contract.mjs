@@ -241,6 +241,31 @@ const HISTORIES = [
         { role: 'tool', tool_call_id: 'call-2', content: [{ type: 'text', text: 'noon' }] },
         user('Thanks')
     ],
+    [
+        user('x'),
+        {
+            role: 'assistant',
+            content: null,
+            tool_calls: [called('time', '{}', 'c-1'), called('time', '{}', 'c-2')]
+        },
+        { role: 'tool', tool_call_id: 'other', content: 'of no call' },
+        { role: 'tool', tool_call_id: 'c-2', content: 'second' },
+        { role: 'tool', tool_call_id: 'c-1', content: 'first' },
+        { role: 'tool', tool_call_id: 'c-2', content: 'third' },
+        user('y')
+    ],
+    [
+        user('x'),
+        {
+            role: 'assistant',
+            content: 'I look.',
+            tool_calls: [],
+            function_call: { name: 'weather', arguments: '{"city": "Oslo"}' }
+        },
+        { role: 'function', name: 'weather', content: 'dry' },
+        { role: 'assistant', content: null, function_call: { name: 'time', arguments: '' } },
+        { role: 'function', name: 'time', content: null }
+    ],
     [user('x'), { role: 'assistant', content: null, refusal: ' No. ' }, user('z')],
     [user('x'), { role: 'assistant', content: [{ type: 'refusal', refusal: 'No.' }] }, user('z')],
     [user('x'), { role: 'narrator', content: 'y' }, user('z')],
@@ -271,6 +296,19 @@ for (const name of Object.keys(templates))
                 taken += await either(name, { messages, ...ASKED, ...more });
         check(taken > 40 || templates[name].length < 200, `${taken} were taken`);
     });
+
+test('messages with calls that are none', async () => {
+    const arguments_ = 'a function in tool_calls needs a name and, as a string, arguments in JSON';
+    for (const [message, says] of [
+        [{ role: 'assistant', function_call: { name: 'f' } }, arguments_],
+        [{ role: 'assistant', function_call: 'f' }, arguments_],
+        [{ role: 'assistant', tool_calls: [{ function: { name: 'f' } }] }, arguments_],
+        [{ role: 'tool', content: 'x' }, 'a message of the role tool needs a tool_call_id'],
+        [{ role: 'tool', tool_call_id: 'a' }, 'a content is missing'],
+        [{ role: 'function', content: 5 }, 'a content must be a string, or a list of texts, without NUL']
+    ])
+        await refuse('qwen-3', { messages: [user(), message, user()], ...ASKED }, `messages: ${says}`);
+});
 
 const ONE = { messages: [user()], seed: 1 };
 const QUIET = { enable_thinking: false };
@@ -372,6 +410,11 @@ test('a reply that has begun: its parts', async () => {
                 });
 });
 
+const allow = (mode, ...names) => ({
+    type: 'allowed_tools',
+    allowed_tools: { mode, tools: names.map(name => ({ type: 'function', function: { name } })) }
+});
+
 for (const name of [...DIVIDED, 'qwen-3.8', 'chatml', 'llama-3'].filter(n => templates[n]))
     test(`what calls keep to: ${name}`, async () => {
         const { model } = await pair(name);
@@ -410,6 +453,12 @@ for (const name of [...DIVIDED, 'qwen-3.8', 'chatml', 'llama-3'].filter(n => tem
                 { tools: [f('weather')], response_format: format },
                 { tools, response_format: format, tool_choice: 'required' },
                 { tools, response_format: format, tool_choice: 'none' },
+                { tools, tool_choice: { type: 'required' } },
+                { tools, response_format: format, tool_choice: { type: 'none' } },
+                { tools, response_format: format, tool_choice: { type: 'auto' } },
+                { tools, tool_choice: allow('required', 'none', 'weather') },
+                { tools, response_format: format, tool_choice: allow('auto', 'none') },
+                { tools, tool_choice: allow('auto', 'weather'), max_tokens: 60 },
                 { tools, max_tokens: 60 }
             ]) {
                 const { choices } = await agree(name, { ...base, ...more, seed });
@@ -445,6 +494,119 @@ for (const name of DIVIDED)
         await agree(name, { ...base, ...QUIET, grammar, tools: [f('weather')], seed: 1 });
     });
 
+for (const name of ['qwen-3.6', 'qwen-3.8'].filter(n => templates[n]))
+    test(`strings of calls in the form of XML: ${name}`, async () => {
+        const ends = 'a\n</parameter>\n</parameter> b';
+        const code = /^[A-Z]{2}-\d(\n"x"\\)?$/;
+        const good = {
+            day: [{ type: 'string', format: 'date' }, v => /^\d{4}-\d\d-\d\d$/.test(v)],
+            code: [{ type: 'string', pattern: code.source, maxLength: 9 }, v => code.test(v)],
+            name: [{ $ref: '#/$defs/Name' }, v => /[b-y]/.test(v) && [...v].length <= 4],
+            some: [{ type: 'string', minLength: 1 }, v => v !== ''],
+            maybe: [
+                { anyOf: [{ type: 'string', pattern: '^[a-c]{1,2}$' }, { type: 'null' }] },
+                v => v === null || /^[a-c]{1,2}$/.test(v)
+            ],
+            tag: [{ enum: [ends, 7] }, v => v === ends || v === 7],
+            long: [{ type: 'string', maxLength: 9000 }, () => true],
+            plain: [{ type: 'string' }, () => true]
+        };
+        let n = 0;
+        for (const [key, [schema, isGood]] of Object.entries(good))
+            for (const seed of [1, 2, 3]) {
+                const parameters = {
+                    type: 'object',
+                    $defs: { Name: { type: 'string', pattern: '[b-y]', minLength: 2, maxLength: 4 } },
+                    properties: { [key]: schema },
+                    required: [key]
+                };
+                const tools = [f('weather'), f('x', { parameters, strict: true })];
+                const choice = { tools, tool_choice: { type: 'function', function: { name: 'x' } } };
+                const request = { ...ONE, ...QUIET, ...choice, max_tokens: 300, seed };
+                const [{ message, finish_reason }] = (await agree(name, request)).choices;
+                if (finish_reason === 'length') continue; // it has no end
+                const value = JSON.parse(message.tool_calls[0].function.arguments)[key];
+                check(isGood(value), `${key}: ${JSON.stringify(value)}`);
+                n++;
+            }
+        check(n > 12, `${n} calls`);
+        const x = { type: 'string', pattern: 'a(?=b)c' };
+        const parameters = { type: 'object', properties: { x } };
+        const { theirs, own } = await both(name, {
+            ...ONE,
+            tools: [f('weather'), f('x', { parameters, strict: true })]
+        });
+        check(own.error?.message.startsWith('tools[1].function.parameters: #/properties/x/pattern'), own);
+        same(own.error.message, theirs.error.message);
+    });
+
+test('a call that ends with max_tokens', async () => {
+    const text = json('weather', '{}');
+    const whole = { ...ONE, grammar: `root ::= ${JSON.stringify(text)}`, tools: [f('weather')] };
+    const { model } = await pair('bitnet-2b-4t');
+    const { length } = await model.tokenize(text, { special: true });
+    const reasons = {};
+    for (const parallel_tool_calls of [true, false])
+        for (const max_tokens of [text.length - 1, text.length, text.length + 1, length, length + 1])
+            for (const stop of [undefined, 'l>', '</tool_call>x'])
+                for (const name of DIVIDED) {
+                    const request = { ...whole, parallel_tool_calls, max_tokens, stop };
+                    const [{ finish_reason: reason }] = (await agree(name, request)).choices;
+                    reasons[reason] = (reasons[reason] ?? 0) + 1;
+                    await streamed(name, request);
+                }
+    check(reasons.length && reasons.tool_calls && reasons.stop, reasons);
+});
+
+for (const name of [...DIVIDED, 'chatml'].filter(n => templates[n]))
+    test(`stop strings, which do not end a thought: ${name}`, async () => {
+        const { model } = await pair(name);
+        const [close, ...others] = await model.tokenize('</think>', { special: true });
+        const thought = 'Hm, end.\n\nwell <b> é.',
+            said = 'Yes é: end. No.';
+        const begins = name === 'qwen-3-thinking' ? 1 : 0; // its template opens the thought
+        const reply = `\n${thought}\n</think>\n\n${said}`;
+        const text = JSON.stringify(reply.replace('</think>', '\0')).split('\\u0000');
+        const grammars = [
+            `root ::= ${JSON.stringify(said)}`,
+            `root ::= ${JSON.stringify(`${said}\n\n${json('weather', '{}')}`)}`,
+            `root ::= ${JSON.stringify(`<think>${reply}`)}` // the tags as text
+        ];
+        if (!others.length && !begins)
+            grammars.push(`root ::= <think> ${text[0]}" </think> "${text[1]}`);
+        for (const grammar of grammars)
+            for (const stop of [
+                ['end'],
+                [' end. N'],
+                ['\n\n'],
+                ['think'],
+                ['<'],
+                ['é: e', 's'],
+                ['!'],
+                ['weather', '</tool_call>'],
+                ['No.\n\n<tool_call>\n{']
+            ]) {
+                const request = { ...ONE, grammar, stop, max_tokens: 300, tools: [f('weather')] };
+                if (begins) request.logit_bias = { [close]: 20 };
+                await agree(name, request);
+                await streamed(name, request);
+                await agree(name, { ...request, max_tokens: 20 });
+            }
+    });
+
+test('a stop string ends what is said, where its letters stand in the thought, too', async () => {
+    const grammar = 'root ::= <think> "\\nHm, end.\\n" </think> "\\n\\nYes: end. No."';
+    for (const more of [{}, { logprobs: true, top_logprobs: 1 }, { n: 2 }]) {
+        const request = { ...ONE, grammar, max_tokens: 100, stop: ['end'], ...more };
+        const { choices } = await agree('qwen-3', request);
+        for (const { message, finish_reason: reason } of choices)
+            same(
+                [message.reasoning_content, message.content, reason],
+                ['Hm, end.', 'Yes: ', 'stop']
+            );
+    }
+});
+
 test('names that calls in the form of XML cannot have', async () => {
     const base = { ...ONE, ...QUIET, max_tokens: 1 };
     let refused = 0;
@@ -478,6 +640,28 @@ test('the tool whose parameters no text has is named', async () => {
             );
 });
 
+test('allowed_tools that are none', async () => {
+    const tools = [f('weather'), f('time')];
+    const none = 'tools has no function of this name';
+    const list = 'allowed_tools needs tools, a list of 1 to 128 functions';
+    const mode = 'the mode of allowed_tools must be auto or required';
+    const only = 'only functions can be in allowed_tools';
+    for (const [tool_choice, says] of [
+        [{ type: 'allowed_tools' }, mode],
+        [{ type: 'allowed_tools', allowed_tools: { mode: 'x', tools } }, mode],
+        [{ type: 'allowed_tools', allowed_tools: { mode: 'auto', tools: {} } }, list],
+        [{ type: 'allowed_tools', allowed_tools: { mode: 'auto', tools: [5] } }, only],
+        [allow('auto'), list],
+        [allow('auto', ...Array(129).fill('time')), list],
+        [allow('required', 'time', 'other'), none],
+        [{ type: 'x' }, `none, auto, required or {"type": "function", "function": {"name": ...}} is needed`]
+    ])
+        await refuse('qwen-3', { ...ONE, tools, tool_choice }, `tool_choice: ${says}`);
+    await refuse('qwen-3', { ...ONE, tool_choice: allow('auto', 'time') }, `tool_choice: ${none}`);
+    await refuse('qwen-3', { ...ONE, tool_choice: { type: 'required' } }, 'tool_choice: there are no tools');
+    await refuse('qwen-3', { ...ONE, tools: 5, tool_choice: 5 }, 'tools: a list is needed');
+});
+
 test('rules that exclude each other, or are none', async () => {
     const base = { messages: [user()], max_tokens: 5 };
     const tools = [f('weather', { strict: true })];
@@ -488,6 +672,8 @@ test('rules that exclude each other, or are none', async () => {
         { structured_outputs: { json: {}, choice: ['a'] } },
         { tools, grammar: 'root ::= "a"' },
         { tools, grammar: 'root ::= "a"', tool_choice: 'required' },
+        { tools, grammar: 'root ::= "a"', tool_choice: allow('auto', 'weather') },
+        { tools: [f('weather')], grammar: 'root ::= "a"', tool_choice: allow('auto', 'weather') },
         { tools, tool_choice: { type: 'function', function: { name: 'other' } } },
         { max_tokens: 5, max_completion_tokens: 6 },
         { grammar: 'root ::= nothing' },

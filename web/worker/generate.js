@@ -1,6 +1,5 @@
 // generate.js - reads prompts and writes texts, for several sessions side by side.
 import { abortError, BitNetError } from '../shared/errors.js';
-import { without } from '../shared/rules.js';
 import {
     chatTokens, detokenize, held, holdReply, OPEN, replyState, template, tokensOf
 } from './chat.js';
@@ -240,6 +239,15 @@ async function decode(id, session, { logprobs, masked }, signal, got, opened) {
 /** Is this tag a token? */
 const isToken = tag => withBytes(encoder.encode(tag), (at, n) => bw._bw_is_token(at, n));
 
+/** Any text without <tool_call>. Each < may begin it, so as much of it as there may be (free-part)
+ * stands before the end, the next <, or a character with which it is no tag (free-on). */
+const BEHIND = [...'tool_call>'],
+    BEGUN = BEHIND.map((c, i) => `"<${BEHIND.slice(0, i).join('')}" [^<${c}]`),
+    FREE =
+        'free ::= ([^<] | free-part* free-on)* free-part*\n' +
+        'free-part ::= "<" ("t" ("o" ("o" ("l" ("_" ("c" ("a" ("l" ("l")?)?)?)?)?)?)?)?)?\n' +
+        `free-on ::= ${BEGUN.join(' | ')}\n`;
+
 /** The rules around a grammar or schema. `begun` is where the reply is. calls: what a reply may
  * call, whose schemas, and that of a text, are the $defs of the schema. */
 function rulesAround({ thinks, begun, isCall, holds }, { calls }) {
@@ -254,7 +262,7 @@ function rulesAround({ thinks, begun, isCall, holds }, { calls }) {
     const rest = !calls ? 'root' : isFree ? 'free calls?' : calls.must ? 'calls' : '(def-text | calls)';
     const own = !calls
         ? ''
-        : (isFree ? without('free', '<tool_call>') : '') +
+        : (isFree ? FREE : '') +
           calls.rules +
           `calls ::= ${calls.one ? 'call' : 'call ("\\n" call)*'}\n` +
           `call ::= ${tag('<tool_call>')} "\\n" (${calls.forms}) "\\n" ${tag('</tool_call>')}\n`;

@@ -8,7 +8,6 @@
 //     </function>
 //
 // serve does the same: examples/server/calls.h.
-import { literal, without } from '../../shared/rules.js';
 import { refuse } from './fields.js';
 import { compact, get, isObject, members, parsed, quoted, spaced } from './json.js';
 
@@ -57,12 +56,10 @@ function referred(root, schema) {
     return place && get(get(root, place), name);
 }
 
-/** Schemas of which a value keeps one: [key, list]. */
+/** Schemas of which a value keeps one; null: there are none. */
 function alternatives(schema) {
-    const any = get(schema, 'anyOf'),
-        list = any ?? get(schema, 'oneOf');
-    const some = Array.isArray(list) && list.length > 0;
-    return [any === undefined ? 'oneOf' : 'anyOf', some ? list : null];
+    const list = get(schema, 'anyOf') ?? get(schema, 'oneOf');
+    return Array.isArray(list) && list.length ? list : null;
 }
 
 /** The kinds of values that a schema allows. left.n is counted down. */
@@ -72,7 +69,7 @@ function kindsOf(root, schema, depth, left) {
     const only = get(target, 'const'),
         listed = get(target, 'enum'),
         type = get(target, 'type'),
-        [, list] = alternatives(target);
+        list = alternatives(target);
     const any = (values, kinds) => values.reduce((all, value) => all | kinds(value), 0);
     if (only !== undefined) return kindOf(only);
     if (Array.isArray(listed)) return any(listed, kindOf);
@@ -128,7 +125,9 @@ export function readJsonCalls(text) {
 const endsInString = text => text.replace(/"(?:\\[^]|[^"\\])*"/g, '').includes('"');
 
 /** Where a value ends: behind it the call goes on. */
-const END = '</parameter>[ \\t\\r\\n]*(?=<parameter=|</function>)',
+const CLOSE = '</parameter>[ \\t\\r\\n]*',
+    NEXT = '<parameter=|</function>',
+    END = `${CLOSE}(?=${NEXT})`,
     PARAMETER = new RegExp(`^<parameter=([^>\\n]+)>\\n?([^]*?)${END}`),
     PARAMETERS = new RegExp(`<parameter=[^]*?${END}`, 'g');
 
@@ -172,6 +171,12 @@ export function readXmlCall(text, tools) {
 
 // ---- grammars ----
 
+/** A text as it stands, in GBNF. */
+export function literal(text) {
+    const hex = c => `\\x${c.charCodeAt(0).toString(16).toUpperCase().padStart(2, '0')}`;
+    return `"${text.replace(/[\0-\x1f\x7f"\\]/g, hex)}"`;
+}
+
 const pointer = key =>
     `/${key
         .replace(/[~/]/g, c => (c === '~' ? '~0' : '~1'))
@@ -180,7 +185,8 @@ const pointer = key =>
                 .map(byte => `%${byte.toString(16).toUpperCase().padStart(2, '0')}`)
                 .join('')
         )}`;
-const written = value => (typeof value === 'string' ? value : spaced(JSON.stringify(value)));
+
+const INSIDE = { not: { pattern: `${CLOSE}(${NEXT})` } }; // of a text in which no value ends
 
 /** The rules of a call of function number n in JSON. */
 export const jsonForm = (name, n) =>
@@ -192,23 +198,28 @@ export function xmlForm({ name, parameters }, n, keeps, id, defs) {
     const properties = isObject(get(parameters, 'properties')) ? parameters.properties : null;
     const left = { n: MOST + 16 * Object.keys(properties ?? {}).length };
     let count = 0;
-    const schemaAt = (schema, at, depth) => {
+    /** A value of the schema that is at this path, or of those that something leaves. */
+    const ruleOf = (kind, path, more) => {
+        defs[`${n}-${count}`] = { $ref: `${id}#${path}`, ...more };
+        return `${kind}-${n}-${count++}`;
+    };
+    /** The text of a string. Each length is states of its own, which would be very many: where
+     * nothing else binds it, only that it may not be empty is kept. */
+    const textOf = (schema, path) => {
         const target = referred(parameters, schema),
-            only = get(target, 'const'),
-            listed = get(target, 'enum'),
-            [key, list] = alternatives(target);
-        const path = target !== schema && target !== undefined ? schema.$ref.slice(1) : at;
-        const isText = kindsOf(parameters, schema, 0, left) & STRING;
-        if (!isText || target === undefined || depth === DEEPEST || left.n <= 0) {
-            defs[`${n}-${count}`] = { $ref: `${id}#${path}` };
-            return `def-${n}-${count++}`;
-        }
-        if (only !== undefined) return literal(written(only));
-        if (Array.isArray(listed) && listed.length)
-            return `(${listed.map(value => literal(written(value))).join(' | ')})`;
-        if (!list) return 'xml-text';
-        const all = list.map((one, i) => schemaAt(one, `${path}/${key}/${i}`, depth + 1));
-        return `(${all.join(' | ')})`;
+            least = get(target, 'minLength'),
+            has = key => get(target, key) !== undefined;
+        const hasLengths = has('maxLength') || (typeof least === 'number' && least > 1);
+        return hasLengths && !has('pattern') && !has('format')
+            ? 'xml-text'
+            : ruleOf('raw', path, INSIDE);
+    };
+    const valueRule = (schema, path) => {
+        const kinds = kindsOf(parameters, schema, 0, left);
+        if (!(kinds & STRING) || kinds & QUOTED) return ruleOf('def', path);
+        const text = textOf(schema, path);
+        if (kinds === STRING) return text;
+        return `(${text} | ${ruleOf('def', path, { not: { type: 'string' } })})`;
     };
     const parameter = ([key, schema]) => {
         const required = get(parameters, 'required');
@@ -219,7 +230,7 @@ export function xmlForm({ name, parameters }, n, keeps, id, defs) {
                 `tools[${n}].function.parameters`,
                 `#${path}: this model's calls have no <, > or newline in a parameter's name`
             );
-        const value = schemaAt(schema, path, 0);
+        const value = valueRule(schema, path);
         const text = `${literal(`<parameter=${key}>\n`)} ${value} "\\n</parameter>\\n"`;
         return must ? ` ${text}` : ` (${text})?`;
     };
@@ -233,6 +244,7 @@ export function xmlForm({ name, parameters }, n, keeps, id, defs) {
 }
 
 /** What those need. */
+export const xmlDefs = { xml: { type: 'string', ...INSIDE } };
 export const xmlRules =
-    without('xml-text', '</parameter>') +
+    'xml-text ::= raw-xml\n' +
     'xml-any ::= "<parameter=" [^>\\n]+ ">\\n" xml-text "\\n</parameter>\\n"\n';

@@ -23,7 +23,8 @@ async function* reply(session, its, i, hooks, template) {
         isXml: template.hasXmlCalls,
         tools: tools?.tools ?? null,
         one: Boolean(tools?.one),
-        binds: Boolean(options.calls)
+        binds: Boolean(options.calls),
+        stops: its.stops
     };
     const parts = divider(chat),
         tokens = [];
@@ -51,10 +52,10 @@ async function* reply(session, its, i, hooks, template) {
                 return yield { ...part, finish: finish(value.reason), stats: { ...value, thought } };
             thought += parts.isThinking();
             yield part;
-            if (!part.isClosed) continue;
+            if (!part.isEnded) continue;
             await texts.return(); // no more belongs to it
             const stats = { ...session.stats, tokens: n, thought };
-            return yield { ...take(parts.end()), finish: 'tool_calls', stats };
+            return yield { ...take(parts.end()), finish: finish('stop'), stats };
         }
     } catch (e) {
         const [, about] = (e?.code && /^(?:jsonSchema|grammar): ([^]*)/.exec(e.message)) ?? [];

@@ -75,7 +75,9 @@ const trimmed = text => text.replace(/^[ \t\n\v\f\r]+|[ \t\n\v\f\r]+$/g, '');
 function replyOf(message, { dropThinking, hasXmlCalls }) {
     const thinking = get(message, 'reasoning_content'),
         content = get(message, 'content') ?? get(message, 'refusal'),
-        calls = get(message, 'tool_calls');
+        old = get(message, 'function_call'), // OpenAI's before: a call without a list
+        list = get(message, 'tool_calls'),
+        calls = old !== undefined && !list?.length ? [{ function: old }] : list;
     if (thinking !== undefined && string(thinking) === undefined)
         bad('reasoning_content must be a string without NUL');
     const front =
@@ -94,19 +96,44 @@ function replyOf(message, { dropThinking, hasXmlCalls }) {
 function messageOf(message, template) {
     const given = string(get(message, 'role'));
     if (!given) bad('a role is missing');
-    const role = given === 'developer' ? 'system' : given;
-    if (role === 'tool' && string(get(message, 'tool_call_id')) === undefined)
+    const role = get({ developer: 'system', function: 'tool' }, given) ?? given;
+    if (given === 'tool' && string(get(message, 'tool_call_id')) === undefined)
         bad('a message of the role tool needs a tool_call_id');
     if (role === 'assistant') return { role, content: replyOf(message, template) };
     if (get(message, 'tool_calls')?.length) bad('only the assistant has tool_calls');
-    return { role, content: textOf(get(message, 'content')) };
+    const isNull = given === 'function' && get(message, 'content') === undefined; // as OpenAI's may
+    return { role, content: isNull ? '' : textOf(get(message, 'content')) };
 }
 
-const MOST_MESSAGES = 65536;
+const MOST_MESSAGES = 65536,
+    MOST_SORTED = 128; // answers of tools, and calls: OpenAI's limit of these
+
+/** Clients send what tools say as it comes. Chat templates do not write which call it answers, so
+ * it is put in the order of the calls. */
+function sorted(messages) {
+    const all = [];
+    while (all.length < messages.length) {
+        const reply = messages[all.length],
+            calls = get(reply, 'tool_calls');
+        const ids = Array.isArray(calls) ? calls.map(call => string(get(call, 'id')) ?? null) : [];
+        const place = answer => {
+            const at = ids.indexOf(get(answer, 'tool_call_id'));
+            return at < 0 ? MOST_SORTED : at;
+        };
+        const from = all.length + 1;
+        let end = from;
+        while (get(messages[end], 'role') === 'tool') end++;
+        const answers = messages.slice(from, end);
+        if (ids.length <= MOST_SORTED && answers.length < MOST_SORTED)
+            answers.sort((a, b) => place(a) - place(b));
+        all.push(reply, ...answers);
+    }
+    return all;
+}
 
 export function messagesOf(request, template) {
     const messages = get(request, 'messages');
     if (!Array.isArray(messages) || !messages.length) bad('a list of messages is needed');
     if (messages.length > MOST_MESSAGES) bad('too many');
-    return Array.from(messages, message => messageOf(message, template));
+    return sorted(messages).map(message => messageOf(message, template));
 }

@@ -13,8 +13,17 @@ const TAGS = [
     { tag: '</tool_call>', is: s => s.part === CALL, next: TEXT }
 ];
 
-/** chat: { thinks, isXml, tools, one, binds }: whether the template knows thinking, the form of calls,
- * the chat's tools or null, whether the reply ends behind a call, and whether a grammar binds calls. */
+/** How much of a text's end begins one of these strings. */
+function begunBy(text, strings) {
+    const most = Math.max(...strings.map(one => one.length - 1));
+    let n = Math.min(most, text.length);
+    while (n && !strings.some(one => one.length > n && text.endsWith(one.slice(0, n)))) n--;
+    return n;
+}
+
+/** chat: { thinks, isXml, tools, one, binds, stops }: whether the template knows thinking, the form of
+ * calls, the chat's tools or null, whether the reply ends behind a call, whether a grammar binds calls,
+ * and strings that end the reply, but not in a thought. */
 export function divider(chat) {
     const s = { part: TEXT, begun: false, skips: false, newlines: 0, held: '' };
     let raw = '', // as it was written: what is held back, or a call that is being written, with its tag
@@ -24,7 +33,9 @@ export function divider(chat) {
         seemsCall = false, // its text begins as that of a call
         isBehindCall = false,
         isBound = chat.binds, // the grammar makes each call complete
-        isClosed = false;
+        isClosed = false,
+        isStopped = false,
+        waiting = ''; // text that may become a stop string
     let out = { thinking: '', content: '', calls: [] };
 
     function give(text) {
@@ -122,22 +133,44 @@ export function divider(chat) {
     const news = () => {
         const fresh = out;
         out = { thinking: '', content: '', calls: [] };
-        return { ...fresh, isClosed };
+        return { ...fresh, isEnded: isClosed || isStopped };
     };
-    const add = piece => {
-        for (const c of piece) {
+    const divide = text => {
+        for (const c of text) {
             if (isClosed) break;
             character(c);
         }
-        return news();
     };
+
+    /** Does a piece belong to thinking, as far as its tags? */
+    const isThought = piece =>
+        s.part === THINKING || (chat.thinks && !s.begun && piece.startsWith('<think>'));
+
+    /** Divides a piece, but for what is a stop string, or may become one: of several the one that
+     * begins first. */
+    function search(piece) {
+        const { stops } = chat;
+        if (!stops.length || (!waiting && isThought(piece))) return divide(piece);
+        const newlines = s.skips && !waiting ? /^\n*/.exec(piece)[0] : ''; // behind thinking
+        divide(newlines);
+        const text = waiting + piece.slice(newlines.length),
+            found = stops.map(stop => text.indexOf(stop)).filter(at => at >= 0);
+        isStopped = found.length > 0;
+        const end = isStopped ? Math.min(...found) : text.length - begunBy(text, stops);
+        divide(text.slice(0, end));
+        waiting = isStopped ? '' : text.slice(end);
+    }
     return {
-        add,
+        add(piece) {
+            search(piece);
+            return news();
+        },
         isThinking: () => s.part === THINKING,
         /** The reply goes on from this text, which is not a part of it. */
         begin(text) {
             isBound = false; // it keeps to nothing
-            add(text);
+            divide(text);
+            news();
             isBound = chat.binds;
             s.held = '';
             s.newlines = 0;
@@ -147,6 +180,8 @@ export function divider(chat) {
         },
         /** What was held back. */
         end() {
+            if (isClosed) return news();
+            divide(waiting);
             if (isClosed) return news();
             if (s.part === CALL) beText();
             if (isBehindCall && !s.held) s.newlines = 0;

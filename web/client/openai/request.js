@@ -67,11 +67,12 @@ export function read(request, template, vocabulary) {
         ...rules,
         maxTokens,
         logprobs,
-        stop,
+        stop: template.thinks ? [] : stop, // else they are looked for behind the thought
         lookup: logprobs === undefined ? whole(request, 'lookup', 0, 8, 0) : 0,
         tools: tools?.lines
     };
-    return { n, isStream, withUsage, options, messages, tools, seed, explain };
+    const stops = template.thinks ? stop : [];
+    return { n, isStream, withUsage, options, stops, messages, tools, seed, explain };
 }
 
 /** The name of the model, which the answer repeats. */

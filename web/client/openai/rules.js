@@ -1,8 +1,7 @@
 // What a reply has to keep to: structured output, and calls of tools. serve does the same:
 // examples/server/rules.c.
 import { BitNetError } from '../../shared/errors.js';
-import { literal } from '../../shared/rules.js';
-import { hasName, jsonForm, xmlForm, xmlRules } from './calls.js';
+import { hasName, jsonForm, literal, xmlDefs, xmlForm, xmlRules } from './calls.js';
 import { flag, refuse, string } from './fields.js';
 import { get, isObject, parsed, spaced } from './json.js';
 
@@ -97,8 +96,10 @@ export function rulesOf(request) {
 
 // ---- tools ----
 
+const nameOf = tool => string(get(get(tool, 'function'), 'name'));
+
 function toolOf(tool, isXml) {
-    const name = string(get(get(tool, 'function'), 'name'));
+    const name = nameOf(tool);
     if (get(tool, 'type') !== 'function')
         refuse('tools', 'only tools of the type function are possible');
     if (!name) refuse('tools', 'a function needs a name');
@@ -107,19 +108,43 @@ function toolOf(tool, isXml) {
     return spaced(JSON.stringify(tool));
 }
 
-function choiceOfTools(request) {
+const MOST_ALLOWED = 128;
+
+/** {"mode": "auto", "tools": [...]}: the model sees all tools, and calls are of these. */
+function allowedOf(value, tools) {
+    const mode = get(value, 'mode'),
+        list = get(value, 'tools');
+    if (mode !== 'auto' && mode !== 'required')
+        refuse('tool_choice', 'the mode of allowed_tools must be auto or required');
+    if (!Array.isArray(list) || !list.length || list.length > MOST_ALLOWED)
+        refuse('tool_choice', 'allowed_tools needs tools, a list of 1 to 128 functions');
+    for (const tool of list) {
+        if (nameOf(tool) === undefined || get(tool, 'type') !== 'function')
+            refuse('tool_choice', 'only functions can be in allowed_tools');
+        if (!tools?.some(one => nameOf(one) === nameOf(tool)))
+            refuse('tool_choice', 'tools has no function of this name');
+    }
+    return { names: list.map(nameOf), isAllowed: true, must: mode === 'required' };
+}
+
+/** names: of the functions that may be called; undefined: of all. */
+function choiceOfTools(request, tools) {
     const choice = get(request, 'tool_choice'),
-        name = string(get(get(choice, 'function'), 'name')),
-        must = name !== undefined || choice === 'required';
+        type = get(choice, 'type'),
+        word = type ?? choice, // Cursor sends {"type": "auto"}
+        name = nameOf(choice),
+        must = name !== undefined || word === 'required';
+    if (type === 'allowed_tools') return allowedOf(get(choice, 'allowed_tools'), tools);
     if (
-        (name !== undefined && get(choice, 'type') !== 'function') ||
-        (choice !== undefined && !must && !['none', 'auto'].includes(choice))
+        (name !== undefined && type !== 'function') ||
+        (choice !== undefined && !must && !['none', 'auto'].includes(word))
     )
         refuse(
             'tool_choice',
             'none, auto, required or {"type": "function", "function": {"name": ...}} is needed'
         );
-    return { name, must, isNone: choice === 'none' };
+    const one = name !== undefined;
+    return { names: one ? [name] : undefined, one, must, isNone: word === 'none' };
 }
 
 /** A schema as one of several in a document. Its references begin at itself, since it has an $id
@@ -147,23 +172,23 @@ function argumentsOf(parameters, n) {
 export function toolsOf(request, isXml) {
     const tools = get(request, 'tools'),
         old = get(request, 'functions'),
-        many = flag(request, 'parallel_tool_calls', true),
-        choice = choiceOfTools(request);
+        many = flag(request, 'parallel_tool_calls', true);
     if (old !== undefined && !Array.isArray(old)) refuse('functions', 'a list is needed');
     if (old?.length) refuse('functions', 'this was replaced by tools');
     if (tools !== undefined && !Array.isArray(tools)) refuse('tools', 'a list is needed');
+    const choice = choiceOfTools(request, tools);
     if (choice.must && !tools?.length) refuse('tool_choice', 'there are no tools');
     if (!tools?.length) return null;
     const lines = tools.map(tool => toolOf(tool, isXml)).join('\n');
     if (choice.isNone) return null;
     const forms = [],
-        defs = {};
-    let isStrict = false;
+        defs = isXml ? { ...xmlDefs } : {};
+    let strictBy; // the field that makes them keep to it
     for (const [n, { function: f }] of tools.entries()) {
         const strict = flag(f, 'strict'),
             keeps = strict || choice.must;
-        if (choice.name !== undefined && f.name !== choice.name) continue;
-        isStrict ||= strict;
+        if (choice.names && !choice.names.includes(f.name)) continue;
+        if (strict || choice.isAllowed) strictBy = strict ? 'strict' : 'tool_choice';
         const parameters = get(f, 'parameters'),
             id = get(parameters, '$id') ?? `urn:of:${n}`;
         defs[n] = keeps ? argumentsOf(parameters, n) : ANY_OBJECT;
@@ -178,9 +203,9 @@ export function toolsOf(request, isXml) {
         forms: forms.join(' | '),
         rules: isXml ? xmlRules : '',
         defs,
-        isStrict,
+        strictBy,
         must: choice.must,
-        one: !many || choice.name !== undefined
+        one: !many || choice.one
     };
 }
 
@@ -189,15 +214,15 @@ export function toolsOf(request, isXml) {
 /** The options of a generation for what a text keeps to, and what its calls do. explain(error):
  * what is wrong with a grammar, by the name of its field. */
 export function grammarOptions(text, tools) {
-    const binds = tools && (tools.must || tools.isStrict || text?.schema !== undefined);
-    const param = tools?.must ? 'tool_choice' : tools?.isStrict ? 'tools' : text?.field;
+    const binds = tools && (tools.must || tools.strictBy || text?.schema !== undefined);
+    const param = tools?.must ? 'tool_choice' : tools?.strictBy ? 'tools' : text?.field;
     if (!binds) {
         const rules =
             text &&
             (text.schema === undefined ? { grammar: text.grammar } : { jsonSchema: text.schema });
         return { ...rules, explain: message => `${param}: ${message}` };
     }
-    if (text?.grammar !== undefined) exclude(tools.must ? 'tool_choice' : 'strict', text.field);
+    if (text?.grammar !== undefined) exclude(tools.must ? 'tool_choice' : tools.strictBy, text.field);
     const defs = { ...tools.defs };
     if (text && !tools.must) {
         const schema = parsed(text.schema);
@@ -207,9 +232,9 @@ export function grammarOptions(text, tools) {
     const { forms, rules, one, must } = tools;
     return {
         jsonSchema: JSON.stringify({ $defs: defs }),
-        calls: { forms, rules, one, must, hasText: Boolean(text), isStrict: tools.isStrict },
+        calls: { forms, rules, one, must, hasText: Boolean(text), isStrict: Boolean(tools.strictBy) },
         explain(message) {
-            const [, n, rest] = /#\/\$defs\/(text|\d+)?([^]*)/.exec(message) ?? [];
+            const [, n, rest] = /#\/\$defs\/(text|\d+)?[-\d]*([^]*)/.exec(message) ?? [];
             if (rest === undefined) return `${param}: ${message}`;
             return n === 'text'
                 ? `${text.field}: #${rest}`
