@@ -650,8 +650,9 @@ typedef struct bitnet_ctx_params {
     int32_t n_batch;             /* tokens evaluated together, 1 .. 65536; 0: 512 or less */
     int32_t n_logits;            /* rows that a call can keep, 1 .. n_seqs * n_ctx; 0: n_seqs */
     int32_t n_seqs;              /* conversations, 1 .. 4096; 0: 1; see SEQUENCES */
-    int64_t n_kv;                /* positions of all sequences together, if there are several, in
-                                    whole pages of 64; at most, and for 0: n_seqs times n_ctx */
+    int64_t n_kv;                /* positions of all sequences together, if there are several,
+                                    rounded up to pages of 64; at most, and for 0: n_seqs times
+                                    n_ctx in whole pages */
     int32_t n_threads;           /* 1 .. 256; 0: as many as the process may use; see THREADS */
     bitnet_kv_type kv_type;      /* of the KV cache */
     int32_t no_head_copy;        /* 1: no copy of the output head; see @head */
@@ -998,7 +999,8 @@ BITNET_API int bitnet_token_is_special(const bitnet_model *m, bitnet_token t);
    one, <|im_end|>), or an end token of the chat template. t may be any number. */
 BITNET_API int bitnet_token_is_end(const bitnet_model *m, bitnet_token t);
 
-/* The model's chat template, which a copy may change; 0: the file has none, or an unknown one. */
+/* The model's chat template, as long as the model lives; change only a copy. 0: the file has none,
+   or an unknown one. */
 BITNET_API const bitnet_chat_template *bitnet_model_chat_template(const bitnet_model *m);
 
 /* The tokens of n messages in a chat template. chat may be 0, and messages if n is 0. flags: of
@@ -1101,8 +1103,8 @@ BITNET_API bitnet_result bitnet_seq_sync(bitnet_ctx *c, int32_t seq, const bitne
 
 /* Removes tokens from .. to - 1 (0 <= from <= to <= bitnet_seq_length). Those behind them move up
    and are evaluated again, as if what is removed had never been there, with logits of the last one.
-   The pending token stays. BITNET_ERR_ARG, _BUSY: nothing has changed. Any other failure (see
-   bitnet_eval) leaves the tokens before `from`, and no pending token. */
+   The pending token stays. from == to changes nothing. BITNET_ERR_ARG, _BUSY: nothing has changed.
+   Any other failure (see bitnet_eval) leaves the tokens before `from`, and no pending token. */
 BITNET_API bitnet_result bitnet_seq_remove(bitnet_ctx *c, int32_t seq, int32_t from, int32_t to,
                                            bitnet_error *err);
 
@@ -1339,7 +1341,8 @@ typedef struct bitnet_gguf_tensor {
 } bitnet_gguf_tensor;
 
 /* Opens a GGUF file of any architecture, mapped where the system can, and checks its header as
-   loading a model does (not the bytes behind the last tensor). allocator 0: malloc. */
+   loading a model does (not the bytes behind the last tensor); bitnet_gguf_close frees it.
+   allocator 0: malloc. */
 #ifndef BITNET_NO_STDIO
 BITNET_API bitnet_result bitnet_gguf_open_file(const char *path, const bitnet_allocator *allocator,
                                                bitnet_gguf **out, bitnet_error *err);
@@ -1410,9 +1413,9 @@ BITNET_API bitnet_result bitnet_ternary_unpack(const bitnet_ternary *t, const ui
 BITNET_API bitnet_result bitnet_ternary_scale(const bitnet_ternary *t, const uint8_t *data,
                                               float *out, bitnet_error *err);
 
-/* Converts n weights to floats, of any type that an embedding may have (see embed_type). n must be
-   whole blocks, or BITNET_ERR_ARG. BITNET_ERR_UNSUPPORTED: another type. A code 3 counts as weight
-   2; where it is invalid, bitnet_ternary_unpack finds it. */
+/* Converts n weights to floats, of any type that an embedding may have (FORMATS). n must be whole
+   blocks, or BITNET_ERR_ARG. BITNET_ERR_UNSUPPORTED: another type. A code 3 counts as weight 2;
+   where it is invalid, bitnet_ternary_unpack finds it. */
 BITNET_API bitnet_result bitnet_floats_unpack(uint32_t type, const uint8_t *data, int32_t n,
                                               float *out, bitnet_error *err);
 
@@ -3127,26 +3130,6 @@ static size_t bitnet__blocks_bytes(const bitnet__blocks *b, int n, int rows) {
     return (size_t)rows * (size_t)(n / b->group) * (size_t)b->bytes;
 }
 
-/* The patch of a product from row r and column c on. Field by field: gcc would copy the whole in
-   wide registers, and then wait for what was just written. */
-BITNET__INLINE bitnet__grouped bitnet__grouped_from(const bitnet__grouped *x, int r, int c) {
-    const size_t at = (size_t)c * (size_t)(x->n / x->blocks->group);
-    bitnet__grouped patch;
-    patch.w = x->w + bitnet__blocks_bytes(x->blocks, x->n, r);
-    patch.blocks = x->blocks;
-    patch.q = x->q + (size_t)c * (size_t)x->n;
-    patch.sums = x->sums + at;
-    patch.scales = x->scales + at;
-    patch.n = x->n;
-    patch.rows = x->rows - r;
-    patch.cols = x->cols - c;
-    patch.add = x->add;
-    patch.out = x->out + (size_t)c * x->stride + (size_t)r;
-    patch.stride = x->stride;
-    patch.packed = x->packed;
-    return patch;
-}
-
 /* Unpacks `count` bytes of PTQ1_0 or TQ1_0: the first digit of each, then the second of each. */
 static uint8_t *bitnet__digits(const uint8_t *p, int count, int digits, uint8_t *codes) {
     uint32_t power = 1;
@@ -3170,6 +3153,26 @@ static uint32_t bitnet__word_of_codes(const uint8_t *codes) {
 }
 
 #ifndef BITNET_NO_GROUPS
+/* The patch of a product from row r and column c on. Field by field: gcc would copy the whole in
+   wide registers, and then wait for what was just written. */
+BITNET__INLINE bitnet__grouped bitnet__grouped_from(const bitnet__grouped *x, int r, int c) {
+    const size_t at = (size_t)c * (size_t)(x->n / x->blocks->group);
+    bitnet__grouped patch;
+    patch.w = x->w + bitnet__blocks_bytes(x->blocks, x->n, r);
+    patch.blocks = x->blocks;
+    patch.q = x->q + (size_t)c * (size_t)x->n;
+    patch.sums = x->sums + at;
+    patch.scales = x->scales + at;
+    patch.n = x->n;
+    patch.rows = x->rows - r;
+    patch.cols = x->cols - c;
+    patch.add = x->add;
+    patch.out = x->out + (size_t)c * x->stride + (size_t)r;
+    patch.stride = x->stride;
+    patch.packed = x->packed;
+    return patch;
+}
+
 static void bitnet__order_tq2_0(const int8_t *q, int n, int8_t *to) {
     int h, k, t;
     for (h = 0; h < n; h += 128)

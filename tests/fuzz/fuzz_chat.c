@@ -5,12 +5,28 @@
 
 enum { CHAT_MESSAGES = 8 };
 
+/* Bytes of the white space, to Python's strip, with which p begins or, at_end, ends. */
+static size_t chat_space(const char *p, size_t n, int at_end) {
+    static const char *const spaces =
+        " |\t|\n|\v|\f|\r|\x1c|\x1d|\x1e|\x1f|\xc2\x85|\xc2\xa0|\xe1\x9a\x80|\xe2\x80\x80|"
+        "\xe2\x80\x81|\xe2\x80\x82|\xe2\x80\x83|\xe2\x80\x84|\xe2\x80\x85|\xe2\x80\x86|"
+        "\xe2\x80\x87|\xe2\x80\x88|\xe2\x80\x89|\xe2\x80\x8a|\xe2\x80\xa8|\xe2\x80\xa9|"
+        "\xe2\x80\xaf|\xe2\x81\x9f|\xe3\x80\x80|";
+    const char *s;
+    size_t size;
+    for (s = spaces; *s; s += size + 1) {
+        size = (size_t)(strchr(s, '|') - s);
+        if (size <= n && !memcmp(at_end ? p + n - size : p, s, size)) return size;
+    }
+    return 0;
+}
+
 /* The tokens of "Role: text", as the template wants them. */
 static int chat_line(const bitnet_model *m, const bitnet_message *msg, bitnet_token *out,
                      size_t cap) {
     gb_buf line = {0, 0, 0};
-    const char *p = msg->content.data, *end = p + msg->content.size;
-    size_t i;
+    const char *p = msg->content.data;
+    size_t left = msg->content.size, i;
     int n;
     for (i = 0; i < msg->role.size; i++) {
         const int c = (uint8_t)msg->role.data[i];
@@ -18,9 +34,9 @@ static int chat_line(const bitnet_model *m, const bitnet_message *msg, bitnet_to
         gb_uint(&line, (uint64_t)(!letter ? c : i == 0 ? c & ~32 : c | 32), 1);
     }
     gb_put(&line, ": ", 2);
-    while (p < end && memchr(" \t\n\v\f\r", *p, 6)) p++;
-    while (end > p && memchr(" \t\n\v\f\r", end[-1], 6)) end--;
-    gb_put(&line, p, (size_t)(end - p));
+    while ((i = chat_space(p, left, 0)) > 0) p += i, left -= i;
+    while ((i = chat_space(p, left, 1)) > 0) left -= i;
+    gb_put(&line, p, left);
     n = bitnet_tokenize(m, (const char *)line.p, line.n, 0, out, cap);
     free(line.p);
     return n;

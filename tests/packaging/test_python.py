@@ -5,6 +5,9 @@ CHAT_MODEL: a model that thinks, from tests/server/chat_model.c. Ends with "N pa
 """
 import contextlib
 import copy
+import decimal
+import enum
+import fractions
 import gc
 import importlib.metadata
 import io
@@ -367,6 +370,13 @@ def numbers():
             drawn = model.generate(STORY, max_tokens=20, temperature=inf, **options)
             assert drawn.text() == best, options
         model.generate(STORY, max_tokens=1, temperature=0.9, top_k=-1, seed=(1 << 64) - 1).text()
+        model.generate(STORY, max_tokens=inf, top_k=inf, temperature=10 ** 400).close()
+        refused(ArgumentError, 'temperature', model.generate, STORY, temperature=-10 ** 400)
+        refused(ArgumentError, 'temperature', model.generate, STORY, temperature=decimal.Decimal('sNaN'))
+        for number in enum.IntEnum('E', 'one two').two, True, fractions.Fraction(1, 2), decimal.Decimal(1):
+            model.generate(STORY, temperature=number, logit_bias={5: number}).close()
+        for parallel in 5000, inf:
+            assert len(model.batch([DOG, STORY], parallel=parallel, max_tokens=1)) == 2
         try:                                   # a class that has a number
             import numpy
             stream = model.generate(STORY, max_tokens=numpy.int64(2), temperature=numpy.float32(0.5),
@@ -393,7 +403,13 @@ def kinds():
             is_wrong(name, model.generate, STORY, **{name: value})
         for name, value in ('tools', [TOOL]), ('thinking', False), ('effort', 'low'):
             is_wrong(name, model.generate, STORY, **{name: value})
+        is_wrong('stop', model.generate, STORY, stop=5)
         is_wrong('effort', model.chat, DOG, effort=5)
+        want = model.chat(DOG, tools=[TOOL]).stats.prompt_tokens
+        for tools in (TOOL,), {'f': TOOL}.values(), iter([TOOL]):
+            assert model.chat(DOG, tools=tools).stats.prompt_tokens == want
+        for stream in model.batch([[HELLO], [HELLO]], tools=iter([TOOL]), max_tokens=1):
+            assert stream.stats.prompt_tokens > 100
         is_wrong('message 1', model.chat, [HELLO, 5])
         is_wrong('parallel', model.batch, [STORY], parallel='2')
         is_wrong('text', model.tokenize, b'x')

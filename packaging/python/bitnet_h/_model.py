@@ -361,15 +361,15 @@ class Model(Unique):
             return []
         if any(prompt is None for prompt in prompts):
             raise ArgumentError('there is no prompt')
-        parallel = _number('parallel', parallel, 1, MOST_PARALLEL)
+        parallel = min(_number('parallel', parallel, 1, math.inf), len(prompts), MOST_PARALLEL)
         streams: List[Stream] = []
-        with Session(self, n_seqs=min(parallel, len(prompts))) as session:
+        known = _checked(options, ChatOptions)
+        with Session(self, n_seqs=parallel) as session:
             free, writing = list(range(session._n_seqs)), []
             while writing or len(streams) < len(prompts):
                 while free and len(streams) < len(prompts):
                     try:
-                        stream = session._begin(prompts[len(streams)], _checked(options, ChatOptions),
-                                                free.pop())
+                        stream = session._begin(prompts[len(streams)], dict(known), free.pop())
                     except BitnetError as e:
                         raise type(e)(f'prompt {len(streams)}: {e}') from None
                     streams.append(stream)
@@ -660,8 +660,12 @@ def _number(name: str, value: Any, low: float, high: float, kind: str = 'whole n
     """ctypes takes any number, and keeps its lower bits; the library takes NaN for 0."""
     try:
         number = operator.index(value) if kind == 'whole number' else C.c_float(value).value
+    except OverflowError:                      # as of 10 ** 400
+        number = math.inf if value > 0 else -math.inf
+    except ValueError:                         # Decimal('sNaN')
+        number = math.nan
     except TypeError:
-        number = None
+        number = value if isinstance(value, float) and value == high == math.inf else None
     if number is None or not low <= number <= high:
         kinds = TypeError if number is None else ArgumentError
         raise kinds(f'{name}: {value!r} is not a {kind} from {low} to {high}')
@@ -674,12 +678,20 @@ def _utf8(name: str, value: str) -> bytes:
     return value.encode()
 
 
+def _list(value: Any) -> List[Any]:
+    """A text, or what is no list, is the only one of its list."""
+    if isinstance(value, Iterable) and not isinstance(value, str):
+        return list(value)
+    return [value] if value or isinstance(value, str) else []
+
+
 def _checked(options: Mapping[str, Any], known: Any) -> Dict[str, Any]:
     for name in options:
         if name not in known.__annotations__:
             chats = name in ChatOptions.__annotations__
             raise TypeError(f'there is no option {name!r}' + ', but for chats' * chats)
-    return dict(options)
+    # what can be read only once is for all texts of a batch
+    return {name: list(value) if isinstance(value, Iterator) else value for name, value in options.items()}
 
 
 def _turns(messages: Sequence[Message]) -> List[Tuple[str, str]]:
@@ -731,8 +743,7 @@ class Stream(Unique):
         most = 0 if most is None else min(_number('max_tokens', most, 1, math.inf), MOST)
         params = D.bitnet_generate_params(seq=seq, max_tokens=most,
                                           lookup=_number('lookup', lookup, 0, MOST_LOOKUP))
-        stops = options.get('stop', ())
-        stops = [text(_utf8('stop', each)) for each in ([stops] if isinstance(stops, str) else stops or ())]
+        stops = [text(_utf8('stop', each)) for each in _list(options.get('stop'))]
         params.n_stop_strings, params.stop_strings = len(stops), (D.bitnet_text * len(stops))(*stops)
         self._call_form = D.BITNET_CALL_JSON
         self._reply = D.bitnet_reply()
@@ -1032,8 +1043,8 @@ def _chat_params(model: Model, options: Mapping[str, Any]) -> Any:
         chat.earlier_thinking = 1 if earlier else -1
     if options.get('effort') is not None:
         chat.effort = text(_utf8('effort', options['effort']))
-    tools = options.get('tools') or ()
-    if not isinstance(tools, (list, tuple)) or not all(map(_is_tool, tools)):
+    tools = _list(options.get('tools'))
+    if not all(map(_is_tool, tools)):
         raise ArgumentError('tools: a list of functions, which have names, is needed')
     if tools:
         lines = [json.dumps(tool if 'function' in tool else {'type': 'function', 'function': tool},
