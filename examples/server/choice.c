@@ -506,22 +506,21 @@ static int divide_searched(choice *c, const request *r, const char *piece, size_
     return 1;
 }
 
-/* Does a piece belong to thinking, as far as its tags? */
-static int is_thought(const choice *c, const char *piece, size_t n) {
-    static const char open[] = "<think>";
-    return c->parts.part == BITNET_REPLY_THINKING ||
-           (c->parts.thinks && !c->parts.begun && n == sizeof open - 1 && !memcmp(piece, open, n));
-}
-
-/* Divides a piece of a chat. Returns 1 if a stop string ends the text. */
+/* Divides a piece of a chat. Returns 1 if a stop string ends the text. They are not searched for in
+   thinking, its tags, and the newlines behind it. */
 static int divide_piece(choice *c, const request *r, const char *piece, size_t n) {
+    static const char open[] = "<think>";
+    const bitnet_reply *parts = &c->parts;
     size_t k = 0;
-    if (!r->stop_links || (!c->held.n && is_thought(c, piece, n))) {
+    if (!n || !r->stop_links ||
+        (parts->thinks && !parts->begun && n == sizeof open - 1 && !memcmp(piece, open, n))) {
         divide_tokens(c, r, piece, n);
         return 0;
     }
-    while (k < n && piece[k] == '\n' && c->parts.skips && !c->held.n) k++;
-    if (k || !n) divide_tokens(c, r, piece, k);            /* newlines behind thinking */
+    while (k < n && !c->held.n &&
+           (parts->part == BITNET_REPLY_THINKING ||
+            (parts->part == BITNET_REPLY_TEXT && parts->skips && piece[k] == '\n')))
+        divide_tokens(c, r, &piece[k++], 1);
     return k < n && divide_searched(c, r, piece + k, n - k);
 }
 

@@ -189,6 +189,16 @@ const cases = {
         }
     },
 
+    async 'a stop string may begin behind the tag of a call'() {
+        const text = call('{"name": 1}');
+        const grammar = says(text).grammar.replace('"<tool_call>', '<tool_call> "');
+        for (const to of [server, others['falcon-3']]) {
+            const { choices } = await chat({ ...says(''), grammar, tools, stop: '\n' }, to);
+            same(choices[0].message.content, '<tool_call>');
+            same(choices[0].finish_reason, 'stop');
+        }
+    },
+
     async 'a refusal in a conversation that comes back is a text'() {
         const user = { role: 'user', content: 'x' };
         const prompt = async message => {
