@@ -156,7 +156,8 @@ static void read_assistant(reader *in, uint32_t node, buffer *out) {
                    text = content ? content : json_get(&in->j, node, "refusal"),
                    old = json_get(&in->j, node, "function_call"),
                    list = json_get(&in->j, node, "tool_calls"),
-                   calls = old && in->j.nodes[list].n == 0 ? 0 : list;
+                   calls = old && json_kind(&in->j, list) == JSON_ARRAY &&
+                           in->j.nodes[list].n == 0 ? 0 : list;
     const char *thought = node_string(in, thinking);
     size_t before;
     if (thinking && !thought)
@@ -221,7 +222,7 @@ static void sort_answers(const reader *in, uint32_t *nodes, uint32_t n) {
         const uint32_t n_calls = json_kind(&in->j, calls) == JSON_ARRAY ? in->j.nodes[calls].n : 0;
         end = next = i + 1;
         while (end < n && json_is(&in->j, json_get(&in->j, nodes[end], "role"), "tool")) end++;
-        if (n_calls > MOST_SORTED || end - i > MOST_SORTED) continue;
+        if (n_calls > MOST_SORTED || end - next > MOST_SORTED) continue;
         for (k = 0, call = calls + 1; k < n_calls; k++, call = in->j.nodes[call].next)
             for (m = next; m < end; m++) {
                 const uint32_t node = nodes[m];
