@@ -2804,9 +2804,10 @@ static void bitnet_grammar__lengths(bitnet_grammar__builder *b, uint32_t term, i
     const int64_t any = 1 << 30;
     int64_t low, high;
     uint32_t p;
+    bitnet_grammar__spend(b, 1);
     *least = *most = t.type == BITNET_GRAMMAR__CHARS;
     if (t.type == BITNET_GRAMMAR__CHOICE) *least = any;
-    for (p = t.first; p != BITNET_GRAMMAR__NONE; p = BITNET_GRAMMAR__TERM(b, p).next) {
+    for (p = t.first; p != BITNET_GRAMMAR__NONE && !b->code; p = BITNET_GRAMMAR__TERM(b, p).next) {
         bitnet_grammar__lengths(b, p, &low, &high);
         if (t.type == BITNET_GRAMMAR__CHOICE) {
             if (low < *least) *least = low;
