@@ -494,7 +494,7 @@ static int divide_searched(choice *c, const request *r, const char *piece, size_
         size_t *state = &c->begun_stops[i], at;
         for (at = from; at < c->held.n && *state < stop.size; at++)
             *state = advance_stop(stop, links, *state, c->held.p[at]);
-        if (*state == stop.size && at - stop.size < first) first = at - stop.size;
+        if (*state == stop.size && at - stop.size < first) first = at - stop.size, c->stop = i + 1;
         if (*state > begun) begun = *state;
     }
     size = first != SIZE_MAX ? first : c->held.n - begun;
@@ -593,6 +593,7 @@ static size_t end_of(const buffer *text, size_t from, bitnet_text string) {
 int32_t choice_stop(const choice *c, const request *r) {
     size_t first = 0, end;
     int32_t i, found = -1;
+    if (r->stop_links) return c->stop - 1;
     for (i = 0; i < r->n_stops; i++) {
         if ((end = end_of(&c->tail, c->last, r->stops[i])) == 0) continue;
         end -= r->stops[i].size;
@@ -627,7 +628,7 @@ void choice_add(choice *c, const request *r, engine_text *t, const char *piece, 
         piece = bitnet_token_text(r->service->model, token->token, &n);
     if (token && !echoed && r->has_ids)
         buffer_format(&c->ids, c->ids.n ? ",%d" : "%d", (int)token->token);
-    if (token && !echoed && r->n_stops) add_to_tail(c, r, token->token);
+    if (token && !echoed && r->n_stops && !r->stop_links) add_to_tail(c, r, token->token);
     if (token && r->logprobs >= 0 && (r->is_chat || r->has_ids)) add_chat_logprobs(c, r, token);
     else if (token && r->logprobs >= 0) {
         add_lists(c, r, token);
