@@ -722,6 +722,9 @@ static void test_schema_errors(void) {
             "no text that ends"},
         {"{\"type\":\"string\",\"pattern\":\"a(?=b)c\"}", BITNET_ERR_UNSUPPORTED,
             "#/pattern: a lookahead only at the beginning"},
+        {"{\"type\":\"string\",\"pattern\":\"^(?!^[-+.]*$)[+-]?0*(?:1|"
+         "(?=[\\\\d.]{1,2}0*$)00\\\\d)\"}",
+            BITNET_ERR_UNSUPPORTED, "#/pattern: a lookahead only at the beginning"},
         {"{\"type\":\"string\",\"pattern\":\"^(?!a)b|c\"}", BITNET_ERR_UNSUPPORTED, "alternative"},
         {"{\"type\":\"string\",\"pattern\":\"a\\\\\"}", BITNET_ERR_UNSUPPORTED, "escape"},
         {"{\"type\":\"string\",\"pattern\":\"[^\\\\p{L}]\"}", BITNET_ERR_UNSUPPORTED,
