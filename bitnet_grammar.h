@@ -2804,9 +2804,10 @@ static void bitnet_grammar__lengths(bitnet_grammar__builder *b, uint32_t term, i
     const int64_t any = 1 << 30;
     int64_t low, high;
     uint32_t p;
+    bitnet_grammar__spend(b, 1);
     *least = *most = t.type == BITNET_GRAMMAR__CHARS;
     if (t.type == BITNET_GRAMMAR__CHOICE) *least = any;
-    for (p = t.first; p != BITNET_GRAMMAR__NONE; p = BITNET_GRAMMAR__TERM(b, p).next) {
+    for (p = t.first; p != BITNET_GRAMMAR__NONE && !b->code; p = BITNET_GRAMMAR__TERM(b, p).next) {
         bitnet_grammar__lengths(b, p, &low, &high);
         if (t.type == BITNET_GRAMMAR__CHOICE) {
             if (low < *least) *least = low;
@@ -2945,8 +2946,9 @@ static char *bitnet_grammar__append(char *out, const char *from, const char *end
 
 /* pydantic's pattern of a Decimal with max_digits: ^(?!^[-+.]*$)[+-]?0*(?:A|(?=LOOK)B). LOOK bounds
    the digits that the zeros in front leave, so it may as well be kept from the beginning on, behind
-   a sign and zeros; A keeps it anyway. A $ is added: behind A the pattern lacks it, but pydantic
-   takes nothing else there. Returns the length of what it writes, n + 8; 0: another pattern. */
+   a sign and zeros, as B may begin with any digits; A keeps it anyway. A $ is added: behind A the
+   pattern lacks it, but pydantic takes nothing else there. Returns the length of what it writes,
+   n + 8; 0: another pattern. */
 static uint32_t bitnet_grammar__rewrite_decimal(const char *s, uint32_t n, char *out) {
     static const char head[] = "^(?!^[-+.]*$)[+-]?0*(?:", look[] = "|(?=[\\d.]{1,";
     const char *sign, *first, *last, *bar, *end;
@@ -2957,7 +2959,9 @@ static uint32_t bitnet_grammar__rewrite_decimal(const char *s, uint32_t n, char 
     bar = (const char *)memchr(first, '|', (size_t)(last - first));
     if (!bar || last - bar < 13 || memcmp(bar, look, 12)) return 0;
     end = (const char *)memchr(bar, ')', (size_t)(last - bar));
-    if (!end || memchr(end + 1, ')', (size_t)(last - end)) != last) return 0;
+    if (!end || last - end < 5 || memcmp(end - 3, "0*$)\\d", 6) ||
+        (end[3] != '*' && memcmp(end + 3, "{0", 2)) ||
+        memchr(end + 1, ')', (size_t)(last - end)) != last) return 0;
     out = bitnet_grammar__append(out, s, sign);
     out = bitnet_grammar__append(out, bar + 1, bar + 4);               /* (?= */
     out = bitnet_grammar__append(out, sign, first - 3);

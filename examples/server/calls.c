@@ -260,13 +260,15 @@ static void add_value_rule(form *f, const char *kind, const char *path, const ch
    each length is states of its own, which would be very many: where nothing else binds it, only
    that it may not be empty is kept. */
 static void add_text_of(form *f, uint32_t schema, const char *path) {
+    static const char *const binds[] = {"pattern", "format", "enum", "const", "anyOf", "oneOf",
+                                        "allOf", "not", "if"};
     const json *j = &f->in->j;
     const uint32_t target = referred(j, f->root, schema), least = json_get(j, target, "minLength");
-    const int has_lengths = json_get(j, target, "maxLength") ||
-                            (least && json_kind(j, least) == JSON_NUMBER &&
-                             node_number(j, least) > 1);
-    if (has_lengths && !json_get(j, target, "pattern") && !json_get(j, target, "format"))
-        buffer_text(&f->out->calls, "xml-text");
+    int is_free = json_get(j, target, "maxLength") ||
+                  (least && json_kind(j, least) == JSON_NUMBER && node_number(j, least) > 1);
+    size_t i;
+    for (i = 0; i < sizeof binds / sizeof *binds; i++) is_free &= !json_get(j, target, binds[i]);
+    if (is_free) buffer_text(&f->out->calls, "xml-text");
     else add_value_rule(f, "raw", path, ",\"not\":{\"pattern\":" END_OF_VALUE "}");
 }
 

@@ -494,7 +494,7 @@ static int divide_searched(choice *c, const request *r, const char *piece, size_
         size_t *state = &c->begun_stops[i], at;
         for (at = from; at < c->held.n && *state < stop.size; at++)
             *state = advance_stop(stop, links, *state, c->held.p[at]);
-        if (*state == stop.size && at - stop.size < first) first = at - stop.size;
+        if (*state == stop.size && at - stop.size < first) first = at - stop.size, c->stop = i + 1;
         if (*state > begun) begun = *state;
     }
     size = first != SIZE_MAX ? first : c->held.n - begun;
@@ -506,22 +506,21 @@ static int divide_searched(choice *c, const request *r, const char *piece, size_
     return 1;
 }
 
-/* Does a piece belong to thinking, as far as its tags? */
-static int is_thought(const choice *c, const char *piece, size_t n) {
-    static const char open[] = "<think>";
-    return c->parts.part == BITNET_REPLY_THINKING ||
-           (c->parts.thinks && !c->parts.begun && n == sizeof open - 1 && !memcmp(piece, open, n));
-}
-
-/* Divides a piece of a chat. Returns 1 if a stop string ends the text. */
+/* Divides a piece of a chat. Returns 1 if a stop string ends the text. They are not searched for in
+   thinking, its tags, and the newlines behind it. */
 static int divide_piece(choice *c, const request *r, const char *piece, size_t n) {
+    static const char open[] = "<think>";
+    const bitnet_reply *parts = &c->parts;
     size_t k = 0;
-    if (!r->stop_links || (!c->held.n && is_thought(c, piece, n))) {
+    if (!n || !r->stop_links ||
+        (parts->thinks && !parts->begun && n == sizeof open - 1 && !memcmp(piece, open, n))) {
         divide_tokens(c, r, piece, n);
         return 0;
     }
-    while (k < n && piece[k] == '\n' && c->parts.skips && !c->held.n) k++;
-    if (k || !n) divide_tokens(c, r, piece, k);            /* newlines behind thinking */
+    while (k < n && !c->held.n &&
+           (parts->part == BITNET_REPLY_THINKING ||
+            (parts->part == BITNET_REPLY_TEXT && parts->skips && piece[k] == '\n')))
+        divide_tokens(c, r, &piece[k++], 1);
     return k < n && divide_searched(c, r, piece + k, n - k);
 }
 
@@ -594,6 +593,7 @@ static size_t end_of(const buffer *text, size_t from, bitnet_text string) {
 int32_t choice_stop(const choice *c, const request *r) {
     size_t first = 0, end;
     int32_t i, found = -1;
+    if (r->stop_links) return c->stop - 1;
     for (i = 0; i < r->n_stops; i++) {
         if ((end = end_of(&c->tail, c->last, r->stops[i])) == 0) continue;
         end -= r->stops[i].size;
@@ -628,7 +628,7 @@ void choice_add(choice *c, const request *r, engine_text *t, const char *piece, 
         piece = bitnet_token_text(r->service->model, token->token, &n);
     if (token && !echoed && r->has_ids)
         buffer_format(&c->ids, c->ids.n ? ",%d" : "%d", (int)token->token);
-    if (token && !echoed && r->n_stops) add_to_tail(c, r, token->token);
+    if (token && !echoed && r->n_stops && !r->stop_links) add_to_tail(c, r, token->token);
     if (token && r->logprobs >= 0 && (r->is_chat || r->has_ids)) add_chat_logprobs(c, r, token);
     else if (token && r->logprobs >= 0) {
         add_lists(c, r, token);

@@ -54,11 +54,12 @@ typedef struct choice {
     buffer ids;                              /* tokens as a list without brackets, if the request
                                                 has_ids */
     buffer tail;                             /* the bytes of the last tokens, if there are stop
-                                                strings */
+                                                strings that the engine searches for */
     size_t last;                             /* where in tail the last token begins */
     buffer held;                             /* text that may become a stop string, where this
                                                 searches for them */
     size_t *begun_stops;                     /* [n_stops] so much of each has come; 0: none yet */
+    int32_t stop;                            /* the number of the one that has come, + 1 */
 
     /* of endpoints whose streams have items: what the client has been told */
     int open;                                /* the kind of the item that is open; 0: none is */

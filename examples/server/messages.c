@@ -156,7 +156,8 @@ static void read_assistant(reader *in, uint32_t node, buffer *out) {
                    text = content ? content : json_get(&in->j, node, "refusal"),
                    old = json_get(&in->j, node, "function_call"),
                    list = json_get(&in->j, node, "tool_calls"),
-                   calls = old && in->j.nodes[list].n == 0 ? 0 : list;
+                   calls = old && json_kind(&in->j, list) == JSON_ARRAY &&
+                           in->j.nodes[list].n == 0 ? 0 : list;
     const char *thought = node_string(in, thinking);
     size_t before;
     if (thinking && !thought)
@@ -207,11 +208,6 @@ static const char *read_message(reader *in, uint32_t node, buffer *out) {
 
 /* ---- all of them as tokens ---- */
 
-static int answers(const reader *in, uint32_t message, uint32_t call) {
-    const char *id = node_string(in, json_get(&in->j, call, "id"));
-    return id && json_is(&in->j, json_get(&in->j, message, "tool_call_id"), id);
-}
-
 /* Clients send what tools say as it comes. Chat templates do not write which call it answers, so it
    is put in the order of the calls. */
 static void sort_answers(const reader *in, uint32_t *nodes, uint32_t n) {
@@ -221,14 +217,16 @@ static void sort_answers(const reader *in, uint32_t *nodes, uint32_t n) {
         const uint32_t n_calls = json_kind(&in->j, calls) == JSON_ARRAY ? in->j.nodes[calls].n : 0;
         end = next = i + 1;
         while (end < n && json_is(&in->j, json_get(&in->j, nodes[end], "role"), "tool")) end++;
-        if (n_calls > MOST_SORTED || end - i > MOST_SORTED) continue;
-        for (k = 0, call = calls + 1; k < n_calls; k++, call = in->j.nodes[call].next)
-            for (m = next; m < end; m++) {
+        if (n_calls > MOST_SORTED || end - next > MOST_SORTED) continue;
+        for (k = 0, call = calls + 1; k < n_calls; k++, call = in->j.nodes[call].next) {
+            const char *id = node_string(in, json_get(&in->j, call, "id"));
+            for (m = next; id && m < end; m++) {
                 const uint32_t node = nodes[m];
-                if (!answers(in, node, call)) continue;
+                if (!json_is(&in->j, json_get(&in->j, node, "tool_call_id"), id)) continue;
                 memmove(&nodes[next + 1], &nodes[next], (m - next) * sizeof *nodes);
                 nodes[next++] = node;
             }
+        }
     }
 }
 

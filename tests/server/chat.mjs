@@ -34,7 +34,7 @@ async function openai() {
     return new OpenAI({ baseURL: `${server.url}/v1`, apiKey: 'none', maxRetries: 0 });
 }
 
-/** A request whose reply is exactly this text. */
+/** A request whose reply is exactly this text. Its seed writes each tag as one token. */
 const says = (text, more = {}) => ({
     model: 'any',
     messages: [{ role: 'user', content: 'x' }],
@@ -43,6 +43,7 @@ const says = (text, more = {}) => ({
         c => `\\u${c.charCodeAt(0).toString(16).padStart(4, '0')}`
     )}`,
     max_tokens: 400,
+    seed: 1,
     ...more
 });
 const parameters = { type: 'object', properties: { city: { type: 'string' } }, required: ['city'] };
@@ -149,7 +150,8 @@ const cases = {
         const thought = 'Hm, end.\n\nwell <b> é.';
         const said = 'Yes é: end. No.';
         const { grammar } = says(`\n${thought}\n</think>\n\n${said}`);
-        const whole = says('', { grammar: grammar.replace('"', '<think> "') });
+        const tagged = grammar.replace('"', '<think> "').replace('</think>', '" </think> "');
+        const whole = says('', { grammar: tagged });
         for (const stop of [['end'], [' end. N'], ['\n\n'], ['think'], ['<'], ['é: e', 's'], ['!']]) {
             const ends = stop.map(s => said.indexOf(s)).filter(at => at >= 0);
             const wanted = said.slice(0, Math.min(said.length, ...ends));
@@ -167,6 +169,9 @@ const cases = {
             const from = stop.find(s => said.indexOf(s) === wanted.length) ?? null;
             same(json.stop_sequence, ends.length ? from : null);
         }
+        const both = { ...whole, stop_sequences: ['\n\nYes', 'Yes'] };
+        const { json: ended } = await ask(server, '/v1/messages', both);
+        same(ended.stop_sequence, 'Yes');
         // what may become one comes at the end, also where the text is cut
         const n = tokensIn(`<think>\n${thought}\n</think>\n\nYes é: en`);
         const cut = await chat({ ...whole, stop: ['é: end!'], max_tokens: n });
@@ -186,6 +191,16 @@ const cases = {
                 ['a ', free.reasoning_content],
                 name
             );
+        }
+    },
+
+    async 'a stop string may begin behind the tag of a call'() {
+        const text = call('{"name": 1}');
+        const grammar = says(text).grammar.replace('"<tool_call>', '<tool_call> "');
+        for (const to of [server, others['falcon-3']]) {
+            const { choices } = await chat({ ...says(''), grammar, tools, stop: '\n' }, to);
+            same(choices[0].message.content, '<tool_call>');
+            same(choices[0].finish_reason, 'stop');
         }
     },
 

@@ -359,10 +359,25 @@ const cases = {
                 await text([user, reply(called('a', 1)), said('a', '')])
             );
         }
-        const e = await refusal(tagged, {
-            messages: [user, { role: 'assistant', function_call: { name: 'add' } }]
-        });
-        check(e.message.includes('needs a name and'), e.message);
+        // as many as OpenAI's clients send
+        const ids = Array.from({ length: 128 }, (_, i) => `${i}`);
+        const all = ids.map(id => said(id, id));
+        const model = join(folder, 'tools-chatml.gguf');
+        const large = await start(serve, ['-m', model, '--ctx-size', '16384']);
+        const [sorted, turned] = await Promise.all(
+            [all, [...all].reverse()].map(async answers => {
+                const messages = [user, reply(...ids.map(id => called(id, 1))), ...answers];
+                return (await ask(large, '/apply-template', { messages })).json.prompt;
+            })
+        );
+        check(sorted?.includes('127') && sorted === turned, turned);
+        same(await large.stop(), 0);
+        const wrong = async more =>
+            (await refusal(tagged, { messages: [user, { role: 'assistant', ...more }] })).message;
+        const lacks = await wrong({ function_call: { name: 'add' } });
+        check(lacks.includes('needs a name and'), lacks);
+        const odd = await wrong({ function_call: { name: 'add', arguments: '{}' }, tool_calls: 'x' });
+        check(odd.includes('must be a list'), odd);
     },
 
     async 'the tag that ends a call is text within an argument'() {
@@ -798,6 +813,7 @@ const cases = {
             maybe: { anyOf: [{ type: 'string', pattern: '^[a-c]{1,2}$' }, { type: 'null' }] },
             either: { type: ['string', 'boolean'], pattern: '^[x-z]', maxLength: 3 },
             tag: { enum: [ends, 7] },
+            word: { type: 'string', enum: ['on', 'off'], maxLength: 9 },
             plain: { type: 'string' }
         };
         const good = {
@@ -809,6 +825,7 @@ const cases = {
             either: v =>
                 typeof v === 'boolean' || (typeof v === 'string' && /^[x-z].?.?$/su.test(v)),
             tag: v => v === ends || v === 7,
+            word: v => v === 'on' || v === 'off',
             plain: v => typeof v === 'string'
         };
         const seen = {};
@@ -837,7 +854,8 @@ const cases = {
                     seen[key] = [...(seen[key] ?? []), value];
                 }
             }
-        for (const key of ['day', 'code', 'name', 'maybe', 'either', 'tag']) check(seen[key]?.length > 8, key);
+        const bound = ['day', 'code', 'name', 'maybe', 'either', 'tag', 'word'];
+        for (const key of bound) check(seen[key]?.length > 8, key);
         check(seen.tag.includes(ends) && seen.maybe.includes(null), seen);
         check(seen.maybe.some(v => v) && seen.either.some(v => v.length), seen);
         // lengths alone are too many to be counted, and nothing is cut for them

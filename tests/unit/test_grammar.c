@@ -722,6 +722,9 @@ static void test_schema_errors(void) {
             "no text that ends"},
         {"{\"type\":\"string\",\"pattern\":\"a(?=b)c\"}", BITNET_ERR_UNSUPPORTED,
             "#/pattern: a lookahead only at the beginning"},
+        {"{\"type\":\"string\",\"pattern\":\"^(?!^[-+.]*$)[+-]?0*(?:1|"
+         "(?=[\\\\d.]{1,2}0*$)00\\\\d)\"}",
+            BITNET_ERR_UNSUPPORTED, "#/pattern: a lookahead only at the beginning"},
         {"{\"type\":\"string\",\"pattern\":\"^(?!a)b|c\"}", BITNET_ERR_UNSUPPORTED, "alternative"},
         {"{\"type\":\"string\",\"pattern\":\"a\\\\\"}", BITNET_ERR_UNSUPPORTED, "escape"},
         {"{\"type\":\"string\",\"pattern\":\"[^\\\\p{L}]\"}", BITNET_ERR_UNSUPPORTED,
@@ -1127,6 +1130,16 @@ static size_t write_enum(char *text) {
     return n + (size_t)sprintf(text + n, "]}");
 }
 
+/* Lookaheads that stand behind many characters, which each of them counts. */
+static size_t write_lookaheads(char *text) {
+    size_t n = (size_t)sprintf(text, "{\"type\":\"string\",\"pattern\":\"^");
+    int i;
+    memset(text + n, 'a', 500000);
+    n += 500000;
+    for (i = 0; i < 60; i++) n += (size_t)sprintf(text + n, "(?=a)");
+    return n + (size_t)sprintf(text + n, "\"}");
+}
+
 /* Compiling takes steps in proportion to the text, also where it is made to take more. */
 static void test_work(void) {
     static char text[1 << 20];
@@ -1152,6 +1165,10 @@ static void test_work(void) {
     p.max_work = 1 << 21;
     CHECK_MSG(!bitnet_grammar_json_schema(model, text, n, &p, &g, &err), "%s", err.text);
     bitnet_grammar_free(g);
+    n = write_lookaheads(text);
+    p.max_work = 1 << 25;
+    CHECK(bitnet_grammar_json_schema(model, text, n, &p, &g, &err) == BITNET_ERR_LIMIT);
+    CHECK_MSG(strstr(err.text, "compiling takes more than"), "%s", err.text);
     p.max_work = 999;
     CHECK(bitnet_grammar_gbnf(model, "root ::= \"a\"", 12, &p, &g, &err) == BITNET_ERR_ARG);
     CHECK(strstr(err.text, "max_work"));
