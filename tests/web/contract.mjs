@@ -299,9 +299,11 @@ for (const name of Object.keys(templates))
 
 test('messages with calls that are none', async () => {
     const arguments_ = 'a function in tool_calls needs a name and, as a string, arguments in JSON';
+    const old = { name: 'f', arguments: '{}' };
     for (const [message, says] of [
         [{ role: 'assistant', function_call: { name: 'f' } }, arguments_],
         [{ role: 'assistant', function_call: 'f' }, arguments_],
+        [{ role: 'assistant', function_call: old, tool_calls: 'x' }, 'tool_calls must be a list'],
         [{ role: 'assistant', tool_calls: [{ function: { name: 'f' } }] }, arguments_],
         [{ role: 'tool', content: 'x' }, 'a message of the role tool needs a tool_call_id'],
         [{ role: 'tool', tool_call_id: 'a' }, 'a content is missing'],
@@ -508,6 +510,7 @@ for (const name of ['qwen-3.6', 'qwen-3.8'].filter(n => templates[n]))
                 v => v === null || /^[a-c]{1,2}$/.test(v)
             ],
             tag: [{ enum: [ends, 7] }, v => v === ends || v === 7],
+            size: [{ enum: ['ab', 'cd'], maxLength: 3 }, v => v === 'ab' || v === 'cd'],
             long: [{ type: 'string', maxLength: 9000 }, () => true],
             plain: [{ type: 'string' }, () => true]
         };
@@ -574,10 +577,13 @@ for (const name of [...DIVIDED, 'chatml'].filter(n => templates[n]))
         ];
         if (!others.length && !begins)
             grammars.push(`root ::= <think> ${text[0]}" </think> "${text[1]}`);
+        if ((await model.tokenize('<tool_call>', { special: true })).length === 1)
+            grammars.push('root ::= <tool_call> "\\n{\\"name\\": 1}"');
         for (const grammar of grammars)
             for (const stop of [
                 ['end'],
                 [' end. N'],
+                ['\n'],
                 ['\n\n'],
                 ['think'],
                 ['<'],

@@ -192,6 +192,9 @@ const INSIDE = { not: { pattern: `${CLOSE}(${NEXT})` } }; // of a text in which 
 export const jsonForm = (name, n) =>
     `${literal(`{"name": ${quoted(name)}, "arguments": `)} def-${n} "}"`;
 
+/** What binds a string beside its lengths. */
+const BINDS = ['pattern', 'format', 'enum', 'const', 'anyOf', 'oneOf', 'allOf', 'not', 'if'];
+
 /** The same in the other form; the schemas that it names are added to defs. keeps: values keep
  * to the parameters, which are in defs already, under this $id. */
 export function xmlForm({ name, parameters }, n, keeps, id, defs) {
@@ -210,9 +213,7 @@ export function xmlForm({ name, parameters }, n, keeps, id, defs) {
             least = get(target, 'minLength'),
             has = key => get(target, key) !== undefined;
         const hasLengths = has('maxLength') || (typeof least === 'number' && least > 1);
-        return hasLengths && !has('pattern') && !has('format')
-            ? 'xml-text'
-            : ruleOf('raw', path, INSIDE);
+        return hasLengths && !BINDS.some(has) ? 'xml-text' : ruleOf('raw', path, INSIDE);
     };
     const valueRule = (schema, path) => {
         const kinds = kindsOf(parameters, schema, 0, left);

@@ -77,7 +77,8 @@ function replyOf(message, { dropThinking, hasXmlCalls }) {
         content = get(message, 'content') ?? get(message, 'refusal'),
         old = get(message, 'function_call'), // OpenAI's before: a call without a list
         list = get(message, 'tool_calls'),
-        calls = old !== undefined && !list?.length ? [{ function: old }] : list;
+        isEmpty = list === undefined || (Array.isArray(list) && !list.length),
+        calls = old !== undefined && isEmpty ? [{ function: old }] : list;
     if (thinking !== undefined && string(thinking) === undefined)
         bad('reasoning_content must be a string without NUL');
     const front =
@@ -124,7 +125,7 @@ function sorted(messages) {
         let end = from;
         while (get(messages[end], 'role') === 'tool') end++;
         const answers = messages.slice(from, end);
-        if (ids.length <= MOST_SORTED && answers.length < MOST_SORTED)
+        if (ids.length <= MOST_SORTED && answers.length <= MOST_SORTED)
             answers.sort((a, b) => place(a) - place(b));
         all.push(reply, ...answers);
     }

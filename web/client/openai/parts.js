@@ -142,18 +142,16 @@ export function divider(chat) {
         }
     };
 
-    /** Does a piece belong to thinking, as far as its tags? */
-    const isThought = piece =>
-        s.part === THINKING || (chat.thinks && !s.begun && piece.startsWith('<think>'));
-
     /** Divides a piece, but for what is a stop string, or may become one: of several the one that
-     * begins first. */
+     * begins first. They are not searched for in thinking, its tags, and the newlines behind it. */
     function search(piece) {
         const { stops } = chat;
-        if (!stops.length || (!waiting && isThought(piece))) return divide(piece);
-        const newlines = s.skips && !waiting ? /^\n*/.exec(piece)[0] : ''; // behind thinking
-        divide(newlines);
-        const text = waiting + piece.slice(newlines.length),
+        if (!stops.length) return divide(piece);
+        let at = chat.thinks && !s.begun && piece.startsWith('<think>') ? '<think>'.length : 0;
+        divide(piece.slice(0, at));
+        const isPassed = c => s.part === THINKING || (s.part === TEXT && s.skips && c === '\n');
+        while (at < piece.length && !waiting && isPassed(piece[at])) divide(piece[at++]);
+        const text = waiting + piece.slice(at),
             found = stops.map(stop => text.indexOf(stop)).filter(at => at >= 0);
         isStopped = found.length > 0;
         const end = isStopped ? Math.min(...found) : text.length - begunBy(text, stops);
