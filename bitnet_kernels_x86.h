@@ -2005,9 +2005,9 @@ enum { bitnet__tile_cols_amx = 32, bitnet__panel_cols_amx = 128, bitnet__panels_
 typedef void bitnet__part_fn_amx(const bitnet__dots *d, int r, int k, const int part,
                                  __m512i (*to)[2]);
 
-/* The next panel is fetched while the tiles multiply this one, from both of its halves, `half` bytes
-   apart, `step` bytes of each with each part: a processor waits for so few lines at once that many
-   would keep the activations from coming. */
+/* The next panel is fetched while the tiles multiply this one: `step` bytes of each of its halves,
+   `half` bytes apart, with each part. A processor waits for so few lines at once that many would
+   keep the activations from coming. */
 typedef struct bitnet__ahead_amx { uintptr_t from, step, half; } bitnet__ahead_amx;
 
 BITNET__FN bitnet__ahead_amx bitnet__fetch_amx(bitnet__ahead_amx a) {
