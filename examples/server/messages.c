@@ -380,7 +380,7 @@ void messages_read(reader *in) {
     if (!messages || !starts || !nodes) in->error = refuse_memory();
     for (i = 0; nodes && i < n; i++, at = in->j.nodes[at].next) nodes[i] = at;
     if (nodes) sort_answers(in, nodes, n);
-    for (i = 0; i < n && !failed(in); i++) {
+    for (i = 0; nodes && i < n && !failed(in); i++) {
         starts[i] = texts.n;
         messages[i].role = bitnet_text_of(read_message(in, nodes[i], &texts));
         if (messages[i].role.data && i > 0 && t && t->system_first &&
