@@ -110,10 +110,10 @@
        pattern     ECMAScript's, with the flag u: . [] () (?:) (?<name>) | * + ? {m,n} ^ $ \d \w \s
                    \D \W \S and escaped characters; a sign may be escaped without need. It may match
                    anywhere, unless ^ and $ hold it. (?= and (?! only at the beginning, which is
-                   then the string's, or behind ^ and a fixed number of characters; (?=
-                   also at the end. \p{L} and the like stand for usual characters of theirs, and
-                   not where they must not match. \b, \B, \P, lookbehind and references to groups
-                   are refused. Some patterns of zod and pydantic have narrower ones instead.
+                   then the string's, or behind ^ and a fixed number of characters; (?= also at the
+                   end. \p{L} and the like stand for usual characters of theirs, and not where they
+                   must not match. \b, \B, \P, lookbehind and references to groups are refused.
+                   Some patterns of zod and pydantic have narrower ones instead.
        $ref        #/..., a JSON pointer in the fragment of a URI, with %XX and then ~0 and ~1
                    decoded, from the nearest $id on; #name, an $anchor; an $id in the schema.
                    $dynamicRef and $recursiveRef to the root.
